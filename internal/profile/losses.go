@@ -1,0 +1,42 @@
+package profile
+
+// Losses is everything that a run did not record, or recorded in part, by
+// cause. Counts are samples unless their comment says otherwise. The zero
+// value means that nothing was lost.
+type Losses struct {
+	// Samples were not counted at all: neither the count map nor the ring
+	// had room.
+	Samples uint64
+	// Bodies are samples that were counted but whose stack never reached
+	// user space; they show as "[stack lost]".
+	Bodies uint64
+	// Retries counts stack bodies that found the ring full and were sent
+	// again by a later sample; nothing is missing for them.
+	Retries uint64
+	// Overflows are samples that went through the ring because the count
+	// map was full or busy; nothing is missing for them.
+	Overflows uint64
+	// TruncatedUser and TruncatedKernel are samples whose stack was cut at
+	// the depth limit.
+	TruncatedUser, TruncatedKernel uint64
+	// UserFaults are samples whose user stack could not be read.
+	UserFaults uint64
+	// Throttled counts how often the kernel paused sampling on a CPU.
+	Throttled uint64
+	// Sideband counts mapping, fork and exit records that the kernel
+	// dropped.
+	Sideband uint64
+	// Unresolved counts samples with at least one frame that has no name.
+	Unresolved uint64
+	// UnresolvedFrames counts distinct frames without a name.
+	UnresolvedFrames uint64
+	// ProcessesGone counts processes whose mappings could not be read
+	// because they had exited.
+	ProcessesGone uint64
+}
+
+// Any reports whether something is missing from the profile (and not merely
+// delayed or shown without a name).
+func (l Losses) Any() bool {
+	return l.Samples+l.Bodies+l.Throttled+l.Sideband > 0
+}

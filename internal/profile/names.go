@@ -1,0 +1,33 @@
+package profile
+
+import (
+	"fmt"
+	"path"
+)
+
+// FrameName returns the name under which outputs show frame id: the
+// function's name, or for an unresolved frame its module and address,
+// "[libfoo.so+0x1234]".
+func (p *Profile) FrameName(id FrameID) string {
+	f := p.Frames[id]
+	if f.Function != 0 {
+		return p.Functions[f.Function].Name
+	}
+	if f.Mapping == 0 {
+		return fmt.Sprintf("[unknown+%#x]", f.Address)
+	}
+	return fmt.Sprintf("[%s+%#x]", p.ModuleName(f.Mapping), f.Address)
+}
+
+// ModuleName returns the short name of mapping id: the last element of its
+// path without the brackets of a pseudo file, or "unknown" for 0.
+func (p *Profile) ModuleName(id MappingID) string {
+	if id == 0 {
+		return "unknown"
+	}
+	name := p.Mappings[id].Path
+	if n := len(name); n > 2 && name[0] == '[' && name[n-1] == ']' {
+		return name[1 : n-1]
+	}
+	return path.Base(name)
+}
