@@ -1,0 +1,70 @@
+// Package session runs one measurement from beginning to end: choose the
+// target, attach the source, drain, symbolize, encode. Nothing below it knows
+// what a flag is.
+package session
+
+import (
+	"errors"
+	"io"
+	"time"
+
+	"fulgur/internal/target"
+)
+
+// ErrUsage is wrapped by errors that come from options which contradict each
+// other or this machine's limits; the command's exit code is then 2.
+var ErrUsage = errors.New("usage")
+
+// Options describe one on-CPU profile.
+type Options struct {
+	// Target is what to measure. With Command it is filled in from the
+	// process that is launched.
+	Target target.Target
+	// Command, if not empty, is launched stopped, sampled from its first
+	// instruction, and its exit ends the profile.
+	Command []string
+
+	// Event names the sampled event; empty takes hardware cycles where there
+	// is a PMU, else cpu-clock.
+	Event string
+	// Frequency is in samples a second for each CPU, Period in events
+	// between samples. One of them is 0.
+	Frequency, Period uint64
+
+	// Duration is how long to sample; 0 means until the context is cancelled
+	// or the target exits. Delay is the time to wait before sampling.
+	Duration, Delay time.Duration
+
+	// UserOnly and KernelOnly leave out the other half of the stacks and the
+	// samples taken there.
+	UserOnly, KernelOnly bool
+	// Idle includes samples of idle CPUs.
+	Idle bool
+	// PerThread and PerCPU tell threads and CPUs apart.
+	PerThread, PerCPU bool
+	// NoDemangle keeps the linker's names.
+	NoDemangle bool
+	// MaxDepth limits the frames of each half of a stack; 0 means 127.
+	MaxDepth int
+
+	// RingSize is the ring buffer's size in bytes, CountEntries the size of
+	// each of the two count maps, SeenEntries the number of stacks remembered
+	// as sent. 0 takes the default.
+	RingSize, CountEntries, SeenEntries uint32
+
+	// Output is the file to write, "-" or empty for Stdout. Format is its
+	// format ("folded", "text", "svg", "html", "pprof"); empty takes it from
+	// Output's ending, or text.
+	Output, Format string
+	// Annotate marks kernel frames with "_[k]"; Delimited separates kernel
+	// and user frames.
+	Annotate, Delimited bool
+
+	// Stdout receives data, Stderr everything else.
+	Stdout, Stderr io.Writer
+	// Quiet leaves out the summary; Progress shows a progress line on
+	// Stderr.
+	Quiet, Progress bool
+	// Args is the command line as it was typed, recorded in the profile.
+	Args []string
+}
