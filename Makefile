@@ -1,0 +1,93 @@
+# Everything that is done to fulgur's source. Needs Go and a Linux machine;
+# what else a target needs comes from the distribution's packages
+# (test/install-deps.sh) or, for golangci-lint, from the Go module proxy.
+
+GO         ?= go
+CLANG      ?= clang-19
+LLVM_STRIP ?= llvm-strip-19
+BUILD      := build
+ARCHES     := amd64 arm64
+
+GOLANGCI_VERSION := v2.15.0
+GOLANGCI         := $(BUILD)/bin/golangci-lint-$(GOLANGCI_VERSION)
+
+C_SOURCES  := $(filter-out bpf/vmlinux%.h,$(wildcard bpf/*.c bpf/*.h))
+SH_SOURCES := .ci/run $(wildcard test/*.sh)
+
+# The packages with privileged tests, which also run under the kernels of the
+# rig: those whose tests ask for root.
+VM_PACKAGES = $(sort $(dir $(shell grep -rl --include='*_test.go' 'testenv\.Root(' cmd internal test)))
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+.PHONY: help
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: $(ARCHES:%=build-%) ## Build the static binary for amd64 and arm64 into build/
+
+.PHONY: build-%
+build-%:
+	CGO_ENABLED=0 GOOS=linux GOARCH=$* $(GO) build -trimpath -o $(BUILD)/fulgur-linux-$* ./cmd/fulgur
+
+.PHONY: test
+test: deps-test ## Install what the tests need, then run all of them, the rig's too
+	$(GO) vet ./...
+	$(GO) test -race ./...
+	$(MAKE) test-vm
+
+.PHONY: test-vm
+test-vm: deps-test ## Run the privileged tests in VMs with Debian's 6.1 and 6.12 kernels
+	$(GO) run ./test/rig $(addprefix ./,$(VM_PACKAGES))
+
+.PHONY: generate
+generate: deps-generate ## Rebuild the BPF objects and their Go bindings with clang-19
+	BPF2GO_CC=$(CLANG) BPF2GO_STRIP=$(LLVM_STRIP) $(GO) generate ./bpf
+
+.PHONY: check-generate
+check-generate: generate ## Fail if the committed BPF objects are not what generate makes
+	git diff --exit-code --stat -- bpf
+	@new=$$(git ls-files --others --exclude-standard -- bpf); \
+	if [ -n "$$new" ]; then echo "not committed: $$new" >&2; exit 1; fi
+
+.PHONY: lint
+lint: deps-lint $(GOLANGCI) ## Check Go with golangci-lint, C with clang-format, shell with shellcheck
+	$(GOLANGCI) run ./...
+	$(if $(C_SOURCES),clang-format-19 --dry-run -Werror $(C_SOURCES))
+	shellcheck $(SH_SOURCES)
+
+# A golangci-lint of the right version that is already installed saves
+# minutes of building one.
+$(GOLANGCI):
+	@mkdir -p $(@D)
+	@if golangci-lint version 2>/dev/null | grep -qF ' $(GOLANGCI_VERSION:v%=%) '; then \
+		ln -sf "$$(command -v golangci-lint)" $@; \
+	else \
+		GOBIN=$(CURDIR)/$(@D) $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION) && \
+		mv $(@D)/golangci-lint $@; \
+	fi
+
+.PHONY: bench
+bench: deps-test ## Compare cost and completeness with perf, bpftrace and bcc
+	$(GO) run ./bench
+
+FUZZTIME ?= 10s
+
+.PHONY: fuzz
+fuzz: ## Run every fuzz test for FUZZTIME (10s)
+	@grep -rlE --include='*_test.go' '^func Fuzz' cmd internal test | xargs -r -n 1 dirname | sort -u | while read -r dir; do \
+		for f in $$($(GO) test -list '^Fuzz' "./$$dir" | grep '^Fuzz'); do \
+			echo "$$dir $$f"; \
+			$(GO) test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) "./$$dir" || exit 1; \
+		done; \
+	done
+
+.PHONY: deps-test deps-generate deps-lint
+deps-test deps-generate deps-lint: deps-%:
+	@test/install-deps.sh $*
+
+.PHONY: clean
+clean: ## Remove everything that was built or downloaded
+	rm -rf $(BUILD)

@@ -1,0 +1,42 @@
+#!/bin/bash
+# install-deps.sh GROUP: install the programs that a group of make targets
+# runs, if they are missing, from the distribution's packages.
+set -euo pipefail
+
+# Lines of: group, program, the package of Debian and Ubuntu that has it.
+table='
+test      gcc                 gcc
+test      g++                 g++
+test      readelf             binutils
+test      perf                linux-perf
+test      qemu-system-x86_64  qemu-system-x86
+test      busybox             busybox-static
+generate  clang-19            clang-19
+generate  llvm-strip-19       llvm-19
+generate  git                 git
+lint      clang-format-19     clang-format-19
+lint      shellcheck          shellcheck
+'
+
+die() {
+	echo "install-deps.sh: $*" >&2
+	exit 1
+}
+
+missing=()
+while read -r group program package; do
+	if [ "$group" = "$1" ] && ! command -v "$program" >/dev/null; then
+		missing+=("$package")
+	fi
+done <<<"$table"
+[ ${#missing[@]} -gt 0 ] || exit 0
+
+command -v apt-get >/dev/null ||
+	die "missing, and there is no apt-get to install them with: ${missing[*]}"
+[ "$(id -u)" = 0 ] ||
+	die "missing; install them as root with: apt-get install ${missing[*]}"
+
+echo "installing ${missing[*]}"
+export DEBIAN_FRONTEND=noninteractive
+apt-get update -qq
+apt-get install -y -qq --no-install-recommends "${missing[@]}" </dev/null >/dev/null
