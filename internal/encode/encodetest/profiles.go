@@ -1,0 +1,285 @@
+package encodetest
+
+import (
+	"fmt"
+	"time"
+
+	"fulgur/internal/profile"
+)
+
+// period is the time between two samples at 99 Hz, in nanoseconds.
+const period = 10_101_010
+
+// valueTypes are those of an on-CPU profile.
+var valueTypes = []profile.ValueType{
+	{Type: "samples", Unit: "count"},
+	{Type: "cpu", Unit: "nanoseconds"},
+}
+
+// meta describes the run that all profiles of this package pretend to be.
+var meta = profile.Meta{
+	Command:   "fulgur profile -F 99 10",
+	Host:      "example",
+	Kernel:    "6.12.0",
+	Arch:      "x86_64",
+	CPUs:      4,
+	Start:     time.Date(2026, time.March, 4, 5, 6, 7, 0, time.UTC),
+	Duration:  10 * time.Second,
+	Event:     "cpu-clock",
+	Frequency: 99,
+	Scope:     "whole system",
+}
+
+// builder adds to a profile by names what tests would otherwise spell out
+// in identifiers.
+type builder struct{ *profile.Builder }
+
+func newBuilder() builder { return builder{profile.NewBuilder(valueTypes...)} }
+
+// function returns the identifier of a function with one name.
+func (b builder) function(name string) profile.FunctionID {
+	return b.Function(profile.Function{Name: name, SystemName: name})
+}
+
+// user returns a frame of mapping m, 0x10 bytes into the function name.
+func (b builder) user(m profile.MappingID, name string, addr uint64) profile.FrameID {
+	return b.Frame(profile.Frame{Function: b.function(name), Mapping: m, Address: addr, Offset: 0x10})
+}
+
+// kernel returns a kernel frame of mapping m.
+func (b builder) kernel(m profile.MappingID, name string, addr uint64) profile.FrameID {
+	return b.Frame(profile.Frame{
+		Function: b.function(name), Mapping: m, Address: addr, Offset: 0x10, Kind: profile.KindKernel,
+	})
+}
+
+// stack returns the stack of the given frames, root first.
+func (b builder) stack(frames ...profile.FrameID) profile.StackID {
+	var s profile.StackID
+	for _, f := range frames {
+		s = b.Push(s, f)
+	}
+	return s
+}
+
+// add counts n samples of stack s in task t, threads and CPUs not told apart.
+func (b builder) add(t profile.Task, s profile.StackID, end profile.End, n int64) {
+	b.Add(profile.Sample{
+		Stack: s, Task: b.Task(t), CPU: -1, End: end, Values: []int64{n, n * period},
+	})
+}
+
+// Typical returns a small profile of a whole system that has one of
+// everything: inlined frames with lines, recursion, C++ names, kernel stacks
+// with and without a user part, a kernel module, JIT code with and without
+// names, unresolved frames, stacks cut for each reason, one stack in two
+// processes, and losses. It holds 100 samples.
+func Typical() *profile.Profile {
+	b := newBuilder()
+
+	server := b.Mapping(profile.Mapping{
+		Path: "/usr/bin/server", BuildID: "5f1c0de0a1b2c3d4e5f60718293a4b5c6d7e8f90",
+		Start: 0x55d0c0001000, Limit: 0x55d0c0009000, Offset: 0x1000,
+	})
+	libc := b.Mapping(profile.Mapping{
+		Path: "/usr/lib/x86_64-linux-gnu/libc.so.6", BuildID: "c0ffee00c0ffee00c0ffee00c0ffee00c0ffee00",
+		Start: 0x7f0000026000, Limit: 0x7f000017b000, Offset: 0x26000,
+	})
+	stripped := b.Mapping(profile.Mapping{
+		Path: "/opt/vendor/libstripped.so", Start: 0x7f0001001000, Limit: 0x7f0001002000, Offset: 0x1000,
+	})
+	anon := b.Mapping(profile.Mapping{Path: "[anon]", Start: 0x3a0000000000, Limit: 0x3a0000100000})
+	kernel := b.Mapping(profile.Mapping{
+		Path: "[kernel.kallsyms]", Start: 0xffffffff81000000, Limit: 0xffffffff82000000,
+	})
+	module := b.Mapping(profile.Mapping{Path: "[nf_tables]", Start: 0xffffffffc0000000, Limit: 0xffffffffc0010000})
+
+	// The server: main calls handle, in which parse is inlined, in which
+	// peek is inlined.
+	source := func(name, system, file string, line int) profile.FunctionID {
+		return b.Function(profile.Function{Name: name, SystemName: system, File: file, StartLine: line})
+	}
+	start := b.user(libc, "__libc_start_call_main", 0x2724a)
+	main := b.Frame(profile.Frame{
+		Function: source("main", "main", "/src/server/main.cc", 10),
+		Mapping:  server, Address: 0x1150, Offset: 0x20, Line: 14,
+	})
+	const handleAddr = 0x2234
+	handle := b.Frame(profile.Frame{
+		Function: source("http::Server::handle(http::Request const&)",
+			"_ZN4http6Server6handleERKNS_7RequestE", "/src/server/http.cc", 40),
+		Mapping: server, Address: handleAddr, Offset: 0x34, Line: 52,
+	})
+	parse := b.Frame(profile.Frame{
+		Function: source("std::vector<int, std::allocator<int>> parse<int>(char const*)",
+			"_Z5parseIiESt6vectorIT_SaIS1_EEPKc", "/src/server/parse.h", 7),
+		Mapping: server, Address: handleAddr, Offset: 0x34, Line: 9, Inlined: true,
+	})
+	peek := b.Frame(profile.Frame{
+		Function: source("peek", "peek", "/src/server/parse.h", 3),
+		Mapping:  server, Address: handleAddr, Offset: 0x34, Line: 4, Inlined: true,
+	})
+	walk1 := b.user(server, "walk", 0x3010)
+	walk2 := b.user(server, "walk", 0x3020)
+	memcpy := b.user(libc, "__memmove_avx_unaligned_erms", 0x160a40)
+	write := b.user(libc, "write", 0xf8e63)
+
+	syscall := b.kernel(kernel, "entry_SYSCALL_64_after_hwframe", 0xffffffff81a00076)
+	doSyscall := b.kernel(kernel, "do_syscall_64", 0xffffffff81900055)
+	ksysWrite := b.kernel(kernel, "ksys_write", 0xffffffff81300066)
+	vfsWrite := b.kernel(kernel, "vfs_write", 0xffffffff81300ab0)
+	nft := b.kernel(module, "nft_do_chain", 0xffffffffc0001234)
+	bpf := b.kernel(kernel, "bpf_prog_6deef7357e7b4530_count", 0xffffffffc1234560)
+	unknownKernel := b.Frame(profile.Frame{
+		Mapping: kernel, Address: 0xffffffff81ffff00, Kind: profile.KindKernel,
+	})
+
+	task := profile.Task{PID: 4242, Comm: "server"}
+	inServer := b.stack(start, main)
+	b.add(task, b.Push(b.Push(b.Push(inServer, handle), parse), peek), profile.EndFramePointer, 30)
+	b.add(task, b.Push(inServer, handle), profile.EndFramePointer, 8)
+	b.add(task, b.stack(start, main, walk1, walk2, walk1), profile.EndFramePointer, 6)
+	b.add(task, b.stack(start, main, handle, memcpy), profile.EndFramePointer, 9)
+	b.add(task, b.stack(start, main, write, syscall, doSyscall, ksysWrite, vfsWrite), profile.EndFramePointer, 11)
+	b.add(task, b.stack(start, main, write, syscall, doSyscall, nft, bpf), profile.EndFramePointer, 2)
+	b.add(task, b.stack(walk1, walk2, walk1, walk2), profile.EndDepth, 3)
+	b.add(profile.Task{PID: 4243, Comm: "server"}, b.Push(inServer, handle), profile.EndFramePointer, 4)
+
+	node := profile.Task{PID: 77, Comm: "node"}
+	named := b.Frame(profile.Frame{
+		Function: b.function("JS:*render /srv/app.js:12:3"), Mapping: anon,
+		Address: 0x3a0000000480, Offset: 0x80, Kind: profile.KindJIT,
+	})
+	unnamed := b.Frame(profile.Frame{Mapping: anon, Address: 0x3a0000000f00, Kind: profile.KindJIT})
+	b.add(node, b.stack(start, unnamed, named), profile.EndFramePointer, 7)
+
+	vendor := profile.Task{PID: 99, Comm: "vendor"}
+	inStripped := b.Frame(profile.Frame{Mapping: stripped, Address: 0x1234})
+	nowhere := b.Frame(profile.Frame{Address: 0xdeadbeef})
+	b.add(vendor, b.stack(nowhere, inStripped), profile.EndFault, 5)
+	b.add(vendor, b.stack(syscall, doSyscall, unknownKernel), profile.EndFault, 1)
+
+	worker := b.stack(
+		b.kernel(kernel, "ret_from_fork", 0xffffffff81002040),
+		b.kernel(kernel, "worker_thread", 0xffffffff810b0050),
+		b.kernel(kernel, "process_one_work", 0xffffffff810afab0))
+	b.add(profile.Task{PID: 12, Comm: "kworker/u8:1"}, worker, profile.EndNone, 10)
+
+	lost := b.Frame(profile.Frame{Function: b.function("[stack lost]"), Kind: profile.KindMarker})
+	b.add(task, b.stack(lost), profile.EndLost, 4)
+
+	return b.Profile(meta, profile.Losses{
+		Samples: 3, Bodies: 4, Retries: 6, Overflows: 17,
+		TruncatedUser: 3, TruncatedKernel: 1, UserFaults: 6,
+		Throttled: 2, Sideband: 5,
+		Unresolved: 13, UnresolvedFrames: 4, ProcessesGone: 1,
+	})
+}
+
+// Threads returns a profile in which threads and CPUs are told apart: the
+// same stack in two threads of one process on two CPUs.
+func Threads() *profile.Profile {
+	b := newBuilder()
+	m := b.Mapping(profile.Mapping{Path: "/usr/bin/server", Start: 0x1000, Limit: 0x9000, Offset: 0x1000})
+	s := b.stack(b.user(m, "main", 0x1100), b.user(m, "work", 0x1200))
+	for i, n := range []int64{3, 5} {
+		b.Add(profile.Sample{
+			Stack: s, Task: b.Task(profile.Task{PID: 42, TID: 42 + i, Comm: "server"}),
+			CPU: i, End: profile.EndFramePointer, Values: []int64{n, n * period},
+		})
+	}
+	return b.Profile(meta, profile.Losses{})
+}
+
+// HostileNames are names that break encoders which trust them: markup,
+// separators, terminal escapes, text direction, invalid UTF-8.
+var HostileNames = []string{
+	`<script>alert("x")</script>`,
+	`a & b's "c" \ ]]> --> ${d}`,
+	"semi;colon",
+	"line\nbreak\r\ttab",
+	"\x1b]0;title\x07\x1b[31mred",
+	"\u009b31mC1",
+	"bidi\u202eoverride",
+	"separators\u2028\u2029",
+	"invalid\xff\xfe\xc3UTF-8",
+	"nul\x00byte",
+	"",
+	" space ",
+	"count 42",
+	"-",
+	"日本語 ünïcode",
+}
+
+// Hostile returns a profile in which commands, functions and mappings have
+// the names of [HostileNames], each with a sample of its own, and all
+// functions meet in one stack more.
+func Hostile() *profile.Profile {
+	b := newBuilder()
+	var all []profile.FrameID
+	for i, name := range HostileNames {
+		addr := uint64(0x1000 * (i + 1))
+		m := b.Mapping(profile.Mapping{Path: "/tmp/" + name, BuildID: name, Start: addr, Limit: addr + 0x1000})
+		f := b.Frame(profile.Frame{
+			Function: b.Function(profile.Function{Name: name, SystemName: name, File: "/src/" + name, StartLine: 1}),
+			Mapping:  m, Address: addr, Line: 2,
+		})
+		unresolved := b.Frame(profile.Frame{Mapping: m, Address: addr + 1})
+		all = append(all, f)
+		b.add(profile.Task{PID: 100 + i, Comm: name}, b.stack(unresolved, f), profile.EndFramePointer, int64(i+1))
+	}
+	b.add(profile.Task{PID: 1, Comm: "all"}, b.stack(all...), profile.EndFramePointer, 1000)
+	m := meta
+	m.Command, m.Host, m.Scope = HostileNames[0], HostileNames[8], HostileNames[4]
+	return b.Profile(m, profile.Losses{})
+}
+
+// Empty returns a profile without samples.
+func Empty() *profile.Profile { return newBuilder().Profile(meta, profile.Losses{}) }
+
+// Large returns a profile of n distinct stacks, shaped as a busy machine's:
+// stacks of 10 to 50 frames that share their roots, a few thousand
+// functions, a third of the stacks with a kernel part, a hundred processes.
+// It is the same on every call.
+func Large(n int) *profile.Profile {
+	const functions, files, processes = 4000, 40, 100
+	b := newBuilder()
+	kernel := b.Mapping(profile.Mapping{
+		Path: "[kernel.kallsyms]", Start: 0xffffffff81000000, Limit: 0xffffffff82000000,
+	})
+	var mappings []profile.MappingID
+	for i := range uint64(files) {
+		mappings = append(mappings, b.Mapping(profile.Mapping{
+			Path: fmt.Sprintf("/usr/lib/libexample%d.so.1", i), BuildID: fmt.Sprintf("%040x", i+1),
+			Start: i << 24, Limit: (i + 1) << 24,
+		}))
+	}
+	var user, kern []profile.FrameID
+	for i := range uint64(functions) {
+		name := fmt.Sprintf("example::component%d::Handler<int>::operation%d(int, char const*)", i%97, i)
+		file := i % files
+		user = append(user, b.user(mappings[file], name, file<<24+0x10*i))
+		if i%8 == 0 {
+			kern = append(kern, b.kernel(kernel, fmt.Sprintf("subsystem_operation_%d", i), 0xffffffff81000000+0x10*i))
+		}
+	}
+	for i := range n {
+		s := profile.StackID(0)
+		// Each level has a choice of callees that i alone decides, few near
+		// the root and many near the leaf.
+		depth := 10 + i%41
+		for level, x := 0, i; level < depth; level++ {
+			s = b.Push(s, user[(level*131+x%(1+level*level))%functions])
+			x = x*7 + level
+		}
+		s = b.Push(s, user[i%functions])
+		if i%3 == 0 {
+			for level := range 12 {
+				s = b.Push(s, kern[(level*17+i%(1+level*5))%len(kern)])
+			}
+		}
+		b.add(profile.Task{PID: 1000 + i%processes, Comm: fmt.Sprintf("process%d", i%processes)},
+			s, profile.EndFramePointer, int64(1+i%7))
+	}
+	return b.Profile(meta, profile.Losses{})
+}
