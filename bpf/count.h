@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Counts of interned stacks. There are two maps: programs write the active
+ * one while user space drains the other, after waiting for the programs that
+ * still ran when the index flipped. Nothing is ever deleted from a map that
+ * programs write: a recycled element would take another key's increments.
+ *
+ * An update in NMI context may fail with -EBUSY, any update with -E2BIG; the
+ * sample then crosses the ring as a record of its own.
+ */
+#ifndef FULGUR_COUNT_H
+#define FULGUR_COUNT_H
+
+#include "stack.h"
+
+volatile u32 active; /* index of the map that programs write */
+u64 inserted[2]; /* keys in each map, for user space to flip in time */
+
+struct counts {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 16384);
+	__type(key, struct count_key);
+	__type(value, struct count_value);
+};
+
+struct counts counts_0 SEC(".maps");
+struct counts counts_1 SEC(".maps");
+
+static __always_inline bool count_hit(void *counts, struct count_key *key, u64 weight)
+{
+	struct count_value *value = bpf_map_lookup_elem(counts, key);
+
+	if (!value)
+		return false;
+	__sync_fetch_and_add(&value->samples, 1);
+	__sync_fetch_and_add(&value->weight, weight);
+	return true;
+}
+
+static __always_inline bool count_in(void *counts, u64 *keys, struct count_key *key, u64 weight)
+{
+	struct count_value first = { .samples = 1, .weight = weight };
+	long err;
+
+	if (count_hit(counts, key, weight))
+		return true;
+	err = bpf_map_update_elem(counts, key, &first, BPF_NOEXIST);
+	if (!err) {
+		__sync_fetch_and_add(keys, 1);
+		return true;
+	}
+	/* Another CPU inserted the key in between. */
+	return err == -EEXIST && count_hit(counts, key, weight);
+}
+
+static __always_inline void count(struct count_key *key, u64 weight)
+{
+	bool counted;
+
+	if (active == 0)
+		counted = count_in(&counts_0, &inserted[0], key, weight);
+	else
+		counted = count_in(&counts_1, &inserted[1], key, weight);
+	if (!counted) {
+		struct event_record event = {
+			.type = RECORD_EVENT,
+			.key = *key,
+			.weight = weight,
+		};
+
+		stat_add(ring_send(&event, sizeof(event)) ? STAT_LOST : STAT_EVENT);
+	}
+}
+
+#endif

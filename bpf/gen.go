@@ -1,0 +1,12 @@
+// Package bpf holds fulgur's kernel side: the C sources of its programs, the
+// objects compiled from them for amd64 and arm64, and Go bindings generated
+// from both. The objects are committed, so that building fulgur needs Go
+// alone; "make generate" makes them again, byte for byte.
+//
+// One .bpf.c file is one family of probes. What families share is a header
+// with one subject: record.h (what crosses into user space), stack.h
+// (interned stacks), count.h (their counts), task.h (identity), target.h
+// (which tasks), loss.h (what was lost).
+package bpf
+
+//go:generate go tool bpf2go -cc clang-19 -strip llvm-strip-19 -no-global-types -type stack_record -type event_record -type count_key -type count_value -type stat -type stack_end -type record_type -type target_mode -target amd64,arm64 -go-package bpf OnCPU oncpu.bpf.c -- -O2 -g -Wall -Wextra -Wno-unused-parameter -Werror -mcpu=v3 -fdebug-prefix-map=.=bpf

@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The few kernel types that the programs touch, instead of a vmlinux.h of a
+ * hundred thousand lines: CO-RE moves every field to where the running kernel
+ * has it, so only names and types have to be right here.
+ */
+#ifndef FULGUR_KERNEL_H
+#define FULGUR_KERNEL_H
+
+typedef unsigned char __u8;
+typedef unsigned short __u16;
+typedef unsigned int __u32;
+typedef unsigned long long __u64;
+typedef signed char __s8;
+typedef short __s16;
+typedef int __s32;
+typedef long long __s64;
+typedef __u16 __be16;
+typedef __u32 __be32;
+typedef __u32 __wsum;
+
+typedef __u8 u8;
+typedef __u16 u16;
+typedef __u32 u32;
+typedef __u64 u64;
+typedef __s64 s64;
+typedef _Bool bool;
+
+#define true 1
+#define false 0
+
+enum bpf_map_type {
+	BPF_MAP_TYPE_HASH = 1,
+	BPF_MAP_TYPE_ARRAY = 2,
+	BPF_MAP_TYPE_PERCPU_ARRAY = 6,
+	BPF_MAP_TYPE_CGROUP_ARRAY = 8,
+	BPF_MAP_TYPE_RINGBUF = 27,
+};
+
+enum {
+	BPF_ANY = 0,
+	BPF_NOEXIST = 1,
+};
+
+enum {
+	BPF_F_USER_STACK = 1 << 8,
+};
+
+enum {
+	BPF_RB_NO_WAKEUP = 1,
+	BPF_RB_FORCE_WAKEUP = 2,
+	BPF_RB_AVAIL_DATA = 0,
+};
+
+/* task_struct.flags; PF_USER_WORKER is an unused bit before 6.4. */
+#define PF_IO_WORKER 0x00000010
+#define PF_USER_WORKER 0x00004000
+#define PF_KTHREAD 0x00200000
+
+#define EFAULT 14
+#define EEXIST 17
+
+/* Context of perf_event programs: layout is UAPI, not relocated. */
+#if defined(__TARGET_ARCH_x86)
+struct bpf_user_regs {
+	u64 r15, r14, r13, r12, rbp, rbx, r11, r10, r9, r8;
+	u64 rax, rcx, rdx, rsi, rdi, orig_rax;
+	u64 rip, cs, eflags, rsp, ss;
+};
+#elif defined(__TARGET_ARCH_arm64)
+struct bpf_user_regs {
+	u64 regs[31];
+	u64 sp, pc, pstate;
+};
+#else
+#error "unsupported architecture"
+#endif
+
+struct bpf_perf_event_data {
+	struct bpf_user_regs regs;
+	u64 sample_period;
+	u64 addr;
+};
+
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+
+struct task_struct {
+	unsigned int flags;
+	int pid;
+	int tgid;
+	struct task_struct *group_leader;
+	u64 start_boottime;
+	u64 self_exec_id;
+};
+
+struct perf_event {
+	struct perf_event *parent;
+};
+
+/* What struct bpf_perf_event_data is a window on. */
+struct bpf_perf_event_data_kern {
+	void *regs;
+	void *data;
+	struct perf_event *event;
+};
+
+#pragma clang attribute pop
+
+#endif

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Counters of what was seen and what was lost. They are per CPU, and still
+ * added to atomically: an NMI between a plain load and store would have its
+ * own increment overwritten.
+ */
+#ifndef FULGUR_LOSS_H
+#define FULGUR_LOSS_H
+
+#include "record.h"
+#include <bpf/bpf_helpers.h>
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, STAT_MAX);
+	__type(key, u32);
+	__type(value, u64);
+} stats SEC(".maps");
+
+static __always_inline void stat_add(u32 index)
+{
+	u64 *n = bpf_map_lookup_elem(&stats, &index);
+
+	if (n)
+		__sync_fetch_and_add(n, 1);
+}
+
+#endif

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/* On-CPU sampling: each perf event's overflow counts the stack it met. */
+
+#include "kernel.h"
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_core_read.h>
+#include "count.h"
+#include "target.h"
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
+
+/* bpf2go makes Go types of what these name. */
+const struct stack_record *unused_stack_record __attribute__((unused));
+const struct event_record *unused_event_record __attribute__((unused));
+const enum stack_end *unused_stack_end __attribute__((unused));
+const enum record_type *unused_record_type __attribute__((unused));
+const enum stat *unused_stat __attribute__((unused));
+const enum target_mode *unused_target_mode __attribute__((unused));
+
+const volatile bool include_idle;
+const volatile bool skip_kernel_stack;
+const volatile bool skip_user_stack;
+const volatile bool by_thread;
+const volatile bool by_cpu;
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct stack_record);
+} oncpu_scratch SEC(".maps");
+
+/*
+ * Threads that appeared while events were being opened for a process: they may
+ * have both an event of their own and one inherited from their creator. The
+ * value turns 1 with the first inherited sample; from then on only those count.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 4096);
+	__type(key, u32);
+	__type(value, u32);
+} doubtful SEC(".maps");
+
+volatile u32 any_doubtful;
+
+static __always_inline bool counted_twice(void *ctx, u32 tid)
+{
+	struct bpf_perf_event_data_kern *kern = ctx;
+	u32 *inherited = bpf_map_lookup_elem(&doubtful, &tid);
+
+	if (!inherited)
+		return false;
+	if (BPF_CORE_READ(kern, event, parent)) {
+		*inherited = 1;
+		return false;
+	}
+	return *inherited;
+}
+
+SEC("perf_event")
+int oncpu(struct bpf_perf_event_data *ctx)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	u32 tid = task->pid, zero = 0;
+	struct stack_record *rec;
+	struct count_key key = {};
+
+	if (tid == 0 && !include_idle)
+		return 0;
+	if (!target_has_current())
+		return 0;
+	if (any_doubtful && counted_twice(ctx, tid))
+		return 0;
+	rec = bpf_map_lookup_elem(&oncpu_scratch, &zero);
+	if (!rec)
+		return 0;
+
+	stat_add(STAT_SAMPLES);
+	rec->pid = task->tgid;
+	rec->tid = tid;
+	rec->epoch = task_epoch(task);
+	rec->kernel_frames = 0;
+	rec->kernel_end = END_NONE;
+	rec->user_frames = 0;
+	rec->user_end = END_NONE;
+	((u64 *)rec->comm)[0] = 0;
+	((u64 *)rec->comm)[1] = 0;
+	bpf_get_current_comm(rec->comm, sizeof(rec->comm));
+	if (!skip_kernel_stack && !regs_in_user(ctx))
+		walk_kernel(ctx, rec);
+	if (!skip_user_stack && task_has_user_stack(task))
+		walk_user(ctx, rec);
+
+	key.id = stack_intern(rec);
+	if (by_thread)
+		key.tid = tid;
+	if (by_cpu)
+		key.cpu = bpf_get_smp_processor_id();
+	count(&key, ctx->sample_period);
+	return 0;
+}

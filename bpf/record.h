@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* What the kernel side hands to user space. Go's copies are made from these. */
+#ifndef FULGUR_RECORD_H
+#define FULGUR_RECORD_H
+
+#include "kernel.h"
+
+/*
+ * Frames of each half of a stack: kernel.perf_event_max_stack clamps what
+ * bpf_get_stack returns to 127 unless an administrator raised it.
+ */
+#define MAX_DEPTH 127
+#define TASK_COMM_LEN 16
+
+/* The first word of every record in the ring. */
+enum record_type {
+	RECORD_STACK = 1,
+	RECORD_EVENT = 2,
+};
+
+/* Why a half of a stack ends where it does. It is part of the stack's id. */
+enum stack_end {
+	END_NONE = 0, /* there is no such half */
+	END_FRAME_POINTER = 1, /* the chain of frame pointers ended */
+	END_DEPTH = 2, /* the limit on frames was reached */
+	END_FAULT = 3, /* it could not be read */
+};
+
+/*
+ * A stack's body, sent once per id: kernel frames, then user frames, each
+ * leaf first. Only the used prefix of frames crosses the ring.
+ */
+struct stack_record {
+	u32 type;
+	u16 kernel_frames;
+	u16 user_frames;
+	u64 id;
+	u64 time; /* CLOCK_MONOTONIC, ns */
+	u64 epoch; /* identity of the process image */
+	u32 pid; /* thread group */
+	u32 tid;
+	u8 kernel_end; /* enum stack_end */
+	u8 user_end; /* enum stack_end */
+	u8 pad[6];
+	u8 comm[TASK_COMM_LEN];
+	u64 frames[2 * MAX_DEPTH];
+};
+
+/* What counts are kept for. tid and cpu are 0 where not told apart. */
+struct count_key {
+	u64 id;
+	u32 tid;
+	u32 cpu;
+};
+
+struct count_value {
+	u64 samples;
+	u64 weight; /* sum of the samples' periods */
+};
+
+/* A single sample, sent when the count map could not take it. */
+struct event_record {
+	u32 type;
+	u32 pad;
+	struct count_key key;
+	u64 weight;
+};
+
+/* Indexes of the per-CPU statistics. */
+enum stat {
+	STAT_SAMPLES = 0, /* samples that belong to the target */
+	STAT_LOST = 1, /* neither count map nor ring took the sample */
+	STAT_RETRY = 2, /* a body met a full ring */
+	STAT_EVENT = 3, /* samples sent as event records */
+	STAT_MAX = 4,
+};
+
+#endif
