@@ -1,0 +1,307 @@
+package flame
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/base64"
+	"encoding/json"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"fulgur/internal/encode/encodetest"
+	"fulgur/internal/profile"
+)
+
+// pageData is the page's data as its script reads it.
+type pageData struct {
+	Title   string
+	Strings []string
+	Kinds   []string
+	Frames  struct {
+		Name, Module, File, Line, Kind, Inlined []int
+		Address                                 []string
+	}
+	Nodes   struct{ Frame, Depth []int }
+	Samples struct {
+		Node   []int
+		Values [][]int64
+	}
+}
+
+// folded returns the samples of d by "comm;caller;callee".
+func (d pageData) folded(value int) map[string]int64 {
+	stacks := map[string]int64{}
+	var callers []string
+	sample := 0
+	for n, f := range d.Nodes.Frame {
+		callers = append(callers[:d.Nodes.Depth[n]], d.Strings[d.Frames.Name[f]])
+		if sample < len(d.Samples.Node) && d.Samples.Node[sample] == n {
+			stacks[strings.Join(callers[1:], ";")] += d.Samples.Values[value][sample]
+			sample++
+		}
+	}
+	return stacks
+}
+
+// folded returns the samples of p as pageData.folded does.
+func folded(p *profile.Profile, value int) map[string]int64 {
+	stacks := map[string]int64{}
+	for _, s := range p.Samples {
+		names := []string{p.Tasks[s.Task].Comm}
+		frames := p.AppendFrames(nil, s.Stack)
+		for i := len(frames) - 1; i >= 0; i-- {
+			names = append(names, p.FrameName(frames[i]))
+		}
+		for i, name := range names {
+			names[i] = string([]rune(name)) // JSON replaces each invalid byte
+		}
+		stacks[strings.Join(names, ";")] += s.Values[value]
+	}
+	return stacks
+}
+
+func render(t testing.TB, write func(io.Writer, *profile.Profile, Options) error, p *profile.Profile, o Options) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	if err := write(&b, p, o); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+var dataElement = regexp.MustCompile(`(?s)<script id="data" type="application/(json|gzip)">\n(.*?)\n</script>`)
+
+// extract returns the JSON in a page.
+func extract(t testing.TB, page []byte) []byte {
+	t.Helper()
+	m := dataElement.FindSubmatch(page)
+	if m == nil {
+		t.Fatal("the page has no data")
+	}
+	if string(m[1]) == "json" {
+		return append(m[2], '\n')
+	}
+	z, err := gzip.NewReader(base64.NewDecoder(base64.StdEncoding, bytes.NewReader(m[2])))
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := io.ReadAll(z)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+func TestGolden(t *testing.T) {
+	for name, p := range map[string]*profile.Profile{
+		"typical": encodetest.Typical(),
+		"hostile": encodetest.Hostile(),
+		"empty":   encodetest.Empty(),
+	} {
+		t.Run(name, func(t *testing.T) {
+			encodetest.Golden(t, name+".json", extract(t, render(t, WriteHTML, p, Options{})))
+			encodetest.Golden(t, name+".svg", render(t, WriteSVG, p, Options{}))
+		})
+	}
+}
+
+// The page holds every stack with its exact values, small or compressed.
+func TestDataHoldsEveryStack(t *testing.T) {
+	for name, p := range map[string]*profile.Profile{
+		"typical": encodetest.Typical(),
+		"threads": encodetest.Threads(),
+		"hostile": encodetest.Hostile(),
+		"large":   encodetest.Large(2000),
+	} {
+		t.Run(name, func(t *testing.T) {
+			var d pageData
+			if err := json.Unmarshal(extract(t, render(t, WriteHTML, p, Options{Value: 1})), &d); err != nil {
+				t.Fatal(err)
+			}
+			for v := range p.ValueTypes {
+				if diff := cmp.Diff(folded(p, v), d.folded(v)); diff != "" {
+					t.Errorf("value %d (-profile +page):\n%s", v, diff)
+				}
+			}
+		})
+	}
+}
+
+// A function is one box on its caller, wherever in it the stack passed, and
+// siblings stand heaviest first.
+func TestMerging(t *testing.T) {
+	b := profile.NewBuilder(profile.ValueType{Type: "samples", Unit: "count"})
+	fn := func(name string) profile.FunctionID { return b.Function(profile.Function{Name: name}) }
+	add := func(n int64, frames ...profile.Frame) {
+		var s profile.StackID
+		for _, f := range frames {
+			s = b.Push(s, b.Frame(f))
+		}
+		b.Add(profile.Sample{Stack: s, Task: b.Task(profile.Task{Comm: "x"}), Values: []int64{n}})
+	}
+	for i := range uint64(3) {
+		add(1, profile.Frame{Function: fn("f"), Address: 0x100 + i, Offset: i},
+			profile.Frame{Function: fn("g"), Address: 0x200 + i, Offset: i})
+	}
+	add(1, profile.Frame{Function: fn("f"), Address: 0x104, Offset: 4}, profile.Frame{Function: fn("light")})
+	add(9, profile.Frame{Function: fn("heavy")})
+	p := b.Profile(profile.Meta{}, profile.Losses{})
+
+	tree, err := newTree(p, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, box := range tree.boxes {
+		n := tree.nodes[box.node]
+		f := tree.frames[n.frame]
+		got = append(got, fmt.Sprintf("%s%s %d %#x", strings.Repeat(" ", int(box.depth)), f.name, n.total, f.address))
+	}
+	want := []string{"all 13 0x0", " x 13 0x0", "  heavy 9 0x0", "  f 4 0x100", "   g 3 0x200", "   light 1 0x0"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("boxes (-want +got):\n%s", diff)
+	}
+}
+
+// The order in which samples came does not show.
+func TestDeterministic(t *testing.T) {
+	p := encodetest.Large(500)
+	html := render(t, WriteHTML, p, Options{})
+	svg := render(t, WriteSVG, p, Options{})
+	reversed := *p
+	reversed.Samples = nil
+	for i := len(p.Samples) - 1; i >= 0; i-- {
+		reversed.Samples = append(reversed.Samples, p.Samples[i])
+	}
+	if !bytes.Equal(html, render(t, WriteHTML, &reversed, Options{})) {
+		t.Error("the page depends on the order of samples")
+	}
+	if !bytes.Equal(svg, render(t, WriteSVG, &reversed, Options{})) {
+		t.Error("the picture depends on the order of samples")
+	}
+}
+
+// The page's only markup is its own: names add no tag to it.
+func TestHostileNamesAddNoMarkup(t *testing.T) {
+	tags := func(p *profile.Profile) []string {
+		page := render(t, WriteHTML, p, Options{})
+		if bytes.ContainsFunc(page, func(r rune) bool { return r == '\u2028' }) {
+			t.Error("the page holds an unescaped line separator")
+		}
+		page = bytes.Replace(page, []byte(pageJS), nil, 1)
+		var got []string
+		for _, tag := range regexp.MustCompile(`<[!/a-zA-Z][^ >]*`).FindAll(page, -1) {
+			got = append(got, string(tag))
+		}
+		return got
+	}
+	if diff := cmp.Diff(tags(encodetest.Typical()), tags(encodetest.Hostile())); diff != "" {
+		t.Errorf("tags (-typical +hostile):\n%s", diff)
+	}
+}
+
+func TestSVGIsWellFormed(t *testing.T) {
+	d := xml.NewDecoder(bytes.NewReader(render(t, WriteSVG, encodetest.Hostile(), Options{Title: "</svg>&\x00"})))
+	for {
+		_, err := d.Token()
+		if err == io.EOF {
+			return
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestTitle(t *testing.T) {
+	for _, c := range []struct {
+		o    Options
+		m    profile.Meta
+		want string
+	}{
+		{Options{Title: "mine"}, profile.Meta{Command: "sleep 1", Scope: "pid 42"}, "mine"},
+		{Options{}, profile.Meta{Command: "sleep 1", Scope: "pid 42"}, "sleep 1"},
+		{Options{}, profile.Meta{Scope: "pid 42"}, "pid 42"},
+		{Options{}, profile.Meta{}, "profile"},
+	} {
+		if got := c.o.title(&profile.Profile{Meta: c.m}); got != c.want {
+			t.Errorf("title of %+v = %q, want %q", c, got, c.want)
+		}
+	}
+}
+
+func TestFit(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		width float64
+		want  string
+	}{
+		{"main", 4 * svgCharWidth, "main"},
+		{"main", 3.5 * svgCharWidth, "ma…"},
+		{"main", 2.5 * svgCharWidth, ""},
+		{"日本語の名", 4 * svgCharWidth, "日本語…"},
+		{"main", -6, ""},
+	} {
+		if got := fit(c.name, c.width); got != c.want {
+			t.Errorf("fit(%q, %g) = %q, want %q", c.name, c.width, got, c.want)
+		}
+	}
+}
+
+func TestNoSuchValue(t *testing.T) {
+	for _, value := range []int{-1, 2} {
+		if err := WriteHTML(io.Discard, encodetest.Typical(), Options{Value: value}); err == nil {
+			t.Errorf("WriteHTML accepts value %d of 2", value)
+		}
+		if err := WriteSVG(io.Discard, encodetest.Typical(), Options{Value: value}); err == nil {
+			t.Errorf("WriteSVG accepts value %d of 2", value)
+		}
+	}
+}
+
+// fullWriter fails after n bytes, as a full disk does.
+type fullWriter struct{ n int }
+
+var errFull = errors.New("full")
+
+func (w *fullWriter) Write(b []byte) (int, error) {
+	if w.n -= len(b); w.n < 0 {
+		return 0, errFull
+	}
+	return len(b), nil
+}
+
+func TestWriteErrors(t *testing.T) {
+	for _, p := range []*profile.Profile{encodetest.Typical(), encodetest.Large(300)} {
+		for _, write := range []func(io.Writer, *profile.Profile, Options) error{WriteHTML, WriteSVG} {
+			size := len(render(t, write, p, Options{}))
+			for _, n := range []int{0, size / 2, size - 1} {
+				if err := write(&fullWriter{n}, p, Options{}); !errors.Is(err, errFull) {
+					t.Errorf("error after %d of %d bytes: %v", n, size, err)
+				}
+			}
+		}
+	}
+}
+
+func BenchmarkWriteHTML(b *testing.B) {
+	for _, n := range []int{2000, 20000} {
+		p := encodetest.Large(n)
+		b.Run(fmt.Sprintf("%d stacks", n), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if err := WriteHTML(io.Discard, p, Options{}); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64(len(p.Stacks)), "nodes")
+		})
+	}
+}

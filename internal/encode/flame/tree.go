@@ -1,0 +1,321 @@
+package flame
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"fulgur/internal/profile"
+)
+
+// kind tells how a frame is drawn. It refines [profile.Kind] by what only a
+// picture distinguishes.
+type kind uint8
+
+const (
+	kindRoot       kind = iota // the box under everything
+	kindProcess                // a process name, the first level
+	kindUser                   // a function of a mapped file
+	kindKernel                 // a function of the kernel
+	kindJIT                    // a function that no file holds
+	kindUnresolved             // an address without a name, of any origin
+	kindMarker                 // a note in the stack's place
+)
+
+// kindNames are the names of the kinds in the page's data and its style
+// sheet, in the order of the constants.
+var kindNames = [...]string{"root", "process", "user", "kernel", "jit", "unresolved", "marker"}
+
+// frameKey is what makes two frames one box: unlike a [profile.Frame] it
+// leaves out where in the function the stack passed.
+type frameKey struct {
+	name    string
+	module  string // path of the mapping
+	kind    kind
+	inlined bool
+}
+
+// frame is a frameKey with what the page tells about it.
+type frame struct {
+	frameKey
+	address uint64 // lowest start of the function's symbol, or the unresolved address
+	file    string
+	line    int // where the function begins
+}
+
+// compareFrames orders frames by what identifies them.
+func compareFrames(a, b frame) int {
+	inlined := func(f frame) int {
+		if f.inlined {
+			return 1
+		}
+		return 0
+	}
+	return cmp.Or(
+		cmp.Compare(a.name, b.name),
+		cmp.Compare(a.module, b.module),
+		cmp.Compare(a.kind, b.kind),
+		cmp.Compare(inlined(a), inlined(b)),
+	)
+}
+
+// node is a frame on its caller. Nodes are first made for each stack of each
+// process; those that then turn out to show the same frame on the same caller
+// are merged into one box.
+type node struct {
+	parent, frame uint32
+	// child and sibling link the nodes that have one parent; 0 ends the
+	// list, since node 0 is the root.
+	child, sibling uint32
+	// into is the node that this one was merged into, or 0.
+	into uint32
+	// row is the node's index in tree.boxes, unless it was merged.
+	row uint32
+	// total is the chosen value of the node with all its descendants.
+	total int64
+}
+
+// box is a node's place in the tree.
+type box struct {
+	node  uint32
+	depth int32
+}
+
+// tree is a profile as a flame graph draws it: a prefix tree of merged frames
+// under one root, with process names as the first level.
+type tree struct {
+	frames []frame // sorted by compareFrames
+	nodes  []node  // a parent has a lower index than its children
+	// boxes are the nodes left after merging, in preorder, heaviest sibling
+	// first.
+	boxes []box
+	// ends holds, by sample of the profile, the node that it ends at.
+	ends []uint32
+}
+
+// total returns the chosen value of the whole profile.
+func (t *tree) total() int64 { return t.nodes[0].total }
+
+// newTree merges the samples of p. Boxes are as wide as value type value.
+func newTree(p *profile.Profile, value int) (*tree, error) {
+	if value < 0 || value >= len(p.ValueTypes) {
+		return nil, fmt.Errorf("flame graph: value type %d of a profile that has %d", value, len(p.ValueTypes))
+	}
+	t := &tree{
+		nodes: make([]node, 1, len(p.Stacks)+len(p.Tasks)),
+		ends:  make([]uint32, len(p.Samples)),
+	}
+	m := merger{
+		p:        p,
+		tree:     t,
+		frameIDs: map[frameKey]uint32{},
+		ofFrame:  make([]uint32, len(p.Frames)),
+		known:    make([]uint32, len(p.Stacks)),
+	}
+	m.frame(frame{frameKey: frameKey{name: "all", kind: kindRoot}})
+
+	// Samples of one process name together: the nodes of their stacks are
+	// known as long as their number is above the process's.
+	byProcess := make([]uint32, len(p.Samples))
+	for i := range byProcess {
+		byProcess[i] = uint32(i)
+	}
+	comm := func(i uint32) string { return p.Tasks[p.Samples[i].Task].Comm }
+	slices.SortFunc(byProcess, func(a, b uint32) int {
+		return cmp.Or(cmp.Compare(comm(a), comm(b)), cmp.Compare(a, b))
+	})
+	var process uint32
+	for i, s := range byProcess {
+		if i == 0 || comm(s) != comm(byProcess[i-1]) {
+			process = m.push(0, m.frame(frame{frameKey: frameKey{name: comm(s), kind: kindProcess}}))
+		}
+		n := m.stack(process, p.Samples[s].Stack)
+		t.ends[s] = n
+		t.nodes[n].total += p.Samples[s].Values[value]
+	}
+	t.sortFrames()
+	t.sum()
+	t.place()
+	return t, nil
+}
+
+// merger makes the nodes of a tree.
+type merger struct {
+	p        *profile.Profile
+	tree     *tree
+	frameIDs map[frameKey]uint32
+	ofFrame  []uint32 // by profile.FrameID; 0 is not met yet
+	known    []uint32 // by profile.StackID, the node it was last given
+}
+
+// frame returns the identifier of f, keeping the lowest address of equal
+// frames.
+func (m *merger) frame(f frame) uint32 {
+	id, ok := m.frameIDs[f.frameKey]
+	if !ok {
+		id = uint32(len(m.tree.frames))
+		m.tree.frames = append(m.tree.frames, f)
+		m.frameIDs[f.frameKey] = id
+	} else if old := &m.tree.frames[id]; f.address < old.address {
+		*old = f
+	}
+	return id
+}
+
+// profileFrame returns the identifier of the box frame that profile frame id
+// is drawn as.
+func (m *merger) profileFrame(id profile.FrameID) uint32 {
+	if m.ofFrame[id] == 0 {
+		m.ofFrame[id] = m.frame(boxFrame(m.p, id))
+	}
+	return m.ofFrame[id]
+}
+
+// boxFrame describes profile frame id as a box.
+func boxFrame(p *profile.Profile, id profile.FrameID) frame {
+	pf := p.Frames[id]
+	fn := p.Functions[pf.Function]
+	return frame{
+		frameKey: frameKey{
+			name:    p.FrameName(id),
+			module:  p.Mappings[pf.Mapping].Path,
+			kind:    boxKind(pf),
+			inlined: pf.Inlined,
+		},
+		address: pf.Address - pf.Offset,
+		file:    fn.File,
+		line:    fn.StartLine,
+	}
+}
+
+func boxKind(f profile.Frame) kind {
+	switch {
+	case f.Kind == profile.KindMarker:
+		return kindMarker
+	case f.Function == 0:
+		return kindUnresolved
+	case f.Kind == profile.KindKernel:
+		return kindKernel
+	case f.Kind == profile.KindJIT:
+		return kindJIT
+	}
+	return kindUser
+}
+
+// push makes a node of frame on parent.
+func (m *merger) push(parent, frame uint32) uint32 {
+	t := m.tree
+	id := uint32(len(t.nodes))
+	t.nodes = append(t.nodes, node{parent: parent, frame: frame, sibling: t.nodes[parent].child})
+	t.nodes[parent].child = id
+	return id
+}
+
+// stack returns the node of stack s under a process's node, which must be the
+// last one made.
+func (m *merger) stack(process uint32, s profile.StackID) uint32 {
+	if s == 0 {
+		return process
+	}
+	if m.known[s] < process {
+		ps := m.p.Stacks[s]
+		m.known[s] = m.push(m.stack(process, ps.Parent), m.profileFrame(ps.Frame))
+	}
+	return m.known[s]
+}
+
+// sortFrames renumbers the frames in their order, so that the output does not
+// depend on which sample came first.
+func (t *tree) sortFrames() {
+	ids := make([]uint32, len(t.frames))
+	for i := range ids {
+		ids[i] = uint32(i)
+	}
+	slices.SortFunc(ids, func(a, b uint32) int { return compareFrames(t.frames[a], t.frames[b]) })
+	sorted := make([]frame, len(ids))
+	renumbered := make([]uint32, len(ids))
+	for rank, id := range ids {
+		sorted[rank] = t.frames[id]
+		renumbered[id] = uint32(rank)
+	}
+	t.frames = sorted
+	for i := range t.nodes {
+		t.nodes[i].frame = renumbered[t.nodes[i].frame]
+	}
+}
+
+// sum adds each node's total to its callers'.
+func (t *tree) sum() {
+	for n := len(t.nodes) - 1; n > 0; n-- {
+		t.nodes[t.nodes[n].parent].total += t.nodes[n].total
+	}
+}
+
+// place merges siblings of one frame and computes boxes.
+func (t *tree) place() {
+	t.boxes = make([]box, 0, len(t.nodes))
+	pending := []box{{}}
+	var siblings []uint32
+	for len(pending) > 0 {
+		b := pending[len(pending)-1]
+		pending = pending[:len(pending)-1]
+		t.nodes[b.node].row = uint32(len(t.boxes))
+		t.boxes = append(t.boxes, b)
+		siblings = t.mergedChildren(siblings[:0], b.node)
+		// The heaviest goes last onto pending, to be taken first.
+		slices.SortFunc(siblings, func(a, b uint32) int {
+			return cmp.Or(
+				cmp.Compare(t.nodes[a].total, t.nodes[b].total),
+				cmp.Compare(t.nodes[b].frame, t.nodes[a].frame),
+			)
+		})
+		for _, n := range siblings {
+			pending = append(pending, box{n, b.depth + 1})
+		}
+	}
+}
+
+// mergedChildren returns the children of n, in the empty slice dst, after
+// merging those of one frame.
+func (t *tree) mergedChildren(dst []uint32, n uint32) []uint32 {
+	for c := t.nodes[n].child; c != 0; c = t.nodes[c].sibling {
+		dst = append(dst, c)
+	}
+	slices.SortFunc(dst, func(a, b uint32) int {
+		return cmp.Or(cmp.Compare(t.nodes[a].frame, t.nodes[b].frame), cmp.Compare(a, b))
+	})
+	kept := dst[:0]
+	for _, c := range dst {
+		if k := len(kept); k > 0 && t.nodes[kept[k-1]].frame == t.nodes[c].frame {
+			t.merge(kept[k-1], c)
+		} else {
+			kept = append(kept, c)
+		}
+	}
+	return kept
+}
+
+// merge makes b a part of a.
+func (t *tree) merge(a, b uint32) {
+	na, nb := &t.nodes[a], &t.nodes[b]
+	nb.into = a
+	na.total += nb.total
+	if nb.child == 0 {
+		return
+	}
+	last := nb.child
+	for t.nodes[last].sibling != 0 {
+		last = t.nodes[last].sibling
+	}
+	t.nodes[last].sibling = na.child
+	na.child = nb.child
+}
+
+// endRow returns the row of the box that sample i of the profile ends at.
+func (t *tree) endRow(i int) uint32 {
+	n := t.ends[i]
+	if into := t.nodes[n].into; into != 0 {
+		n = into
+	}
+	return t.nodes[n].row
+}
