@@ -1,0 +1,70 @@
+package describe
+
+import (
+	"fmt"
+	"time"
+
+	"fulgur/internal/profile"
+)
+
+// Loss is one cause for which a profile lacks something, or nearly did.
+type Loss struct {
+	// What says how much of what: "3 samples lost".
+	What string
+	// Effect says how, or what that means for the profile, and Remedy what
+	// to do about it; Remedy is empty where nothing can be done.
+	Effect, Remedy string
+}
+
+// maxDepth is the remedy for stacks that were cut at the depth limit. The
+// kernel walks no deeper than the sysctl allows, 127 frames if unchanged.
+const maxDepth = "raise --max-depth and sysctl kernel.perf_event_max_stack"
+
+// Losses returns the causes whose count in l is not zero, the gravest first.
+func Losses(l profile.Losses) []Loss {
+	var losses []Loss
+	add := func(n uint64, one, many, effect, remedy string) {
+		if n > 0 {
+			losses = append(losses, Loss{counted(n, one, many), effect, remedy})
+		}
+	}
+	add(l.Samples, "sample lost", "samples lost",
+		"in no count", "raise --count-entries and --ring-size")
+	add(l.Throttled, "pause of sampling", "pauses of sampling",
+		"by the kernel", "lower the rate or raise sysctl kernel.perf_event_max_sample_rate")
+	add(l.Bodies, "sample without stack", "samples without stack",
+		"shown as [stack lost]", "raise --ring-size")
+	add(l.TruncatedUser, "user stack cut", "user stacks cut",
+		"at the depth limit", maxDepth)
+	add(l.TruncatedKernel, "kernel stack cut", "kernel stacks cut",
+		"at the depth limit", maxDepth)
+	add(l.UserFaults, "unreadable user stack", "unreadable user stacks",
+		"paged out or no frame pointers", "build with -fno-omit-frame-pointer")
+	add(l.Sideband, "mapping record lost", "mapping records lost",
+		"names may be missing", "")
+	add(l.ProcessesGone, "process gone", "processes gone",
+		"before its mappings were read", "")
+	add(l.Unresolved, "sample with unnamed code", "samples with unnamed code",
+		"at "+counted(l.UnresolvedFrames, "place", "places"), "install debug symbols or write perf maps")
+	add(l.Overflows, "sample took the ring", "samples took the ring",
+		"nothing missing", "raise --count-entries")
+	add(l.Retries, "stack sent again", "stacks sent again",
+		"nothing missing", "raise --ring-size")
+	return losses
+}
+
+// counted returns n and the noun in its number.
+func counted(n uint64, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
+}
+
+// roundDuration cuts d to what a reader wants to know of it.
+func roundDuration(d time.Duration) time.Duration {
+	if d > time.Second {
+		return d.Round(10 * time.Millisecond)
+	}
+	return d.Round(time.Millisecond)
+}

@@ -1,0 +1,75 @@
+package text
+
+import (
+	"cmp"
+	"slices"
+
+	"fulgur/internal/profile"
+)
+
+// row is a function, or the frames of a module that have no name, with the
+// number of samples in it and with it.
+type row struct {
+	name, module string
+	self, total  int64
+}
+
+// hottest returns the at most n rows of p with the most samples in the
+// function itself, the hottest first; only rows that have such samples.
+func hottest(p *profile.Profile, n int) []row {
+	rows, rowOf := newRows(p)
+	// counted holds the last sample, counted from 1, that each row's total
+	// contains.
+	counted := make([]int, len(rows))
+	var frames []profile.FrameID
+	for i, s := range p.Samples {
+		frames = p.AppendFrames(frames[:0], s.Stack)
+		for depth, f := range frames {
+			r := rowOf[f]
+			if depth == 0 {
+				rows[r].self += s.Values[0]
+			}
+			if counted[r] != i+1 {
+				counted[r] = i + 1
+				rows[r].total += s.Values[0]
+			}
+		}
+	}
+	rows = slices.DeleteFunc(rows, func(r row) bool { return r.self == 0 })
+	slices.SortFunc(rows, func(a, b row) int {
+		return cmp.Or(cmp.Compare(b.self, a.self), cmp.Compare(b.total, a.total),
+			cmp.Compare(a.name, b.name), cmp.Compare(a.module, b.module))
+	})
+	return rows[:min(n, len(rows))]
+}
+
+// newRows returns an empty row for each function of each module, and the
+// index of each frame's row.
+func newRows(p *profile.Profile) (rows []row, rowOf []int) {
+	type key struct {
+		function profile.FunctionID
+		module   string
+	}
+	index := map[key]int{}
+	rowOf = make([]int, len(p.Frames))
+	for id := 1; id < len(p.Frames); id++ {
+		f := p.Frames[id]
+		module := "-"
+		if f.Kind != profile.KindMarker {
+			module = p.ModuleName(f.Mapping)
+		}
+		k := key{f.Function, module}
+		r, ok := index[k]
+		if !ok {
+			r = len(rows)
+			index[k] = r
+			name := "[no name]"
+			if f.Function != 0 {
+				name = p.Functions[f.Function].Name
+			}
+			rows = append(rows, row{name: name, module: module})
+		}
+		rowOf[id] = r
+	}
+	return rows, rowOf
+}

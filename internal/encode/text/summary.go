@@ -1,0 +1,94 @@
+package text
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"unicode/utf8"
+
+	"fulgur/internal/encode/describe"
+	"fulgur/internal/encode/plain"
+	"fulgur/internal/profile"
+)
+
+// Widths beyond which the summary cuts names, in characters. A line of the
+// table, percentages and gaps included, then has at most 100.
+const (
+	functionWidth = 58
+	moduleWidth   = 24
+)
+
+// Summary writes a few lines on p to w, meant for the end of a run: how many
+// samples there are and of what, what was lost by cause with the remedy, and
+// the at most n functions that the most samples were taken in. The profile's
+// first value must count samples.
+//
+// In the table, self is the share of samples whose leaf is the function,
+// total that of samples with the function anywhere in the stack, counted once
+// if it recurs. Frames without a name are taken together by module.
+func Summary(w io.Writer, p *profile.Profile, n int) error {
+	out := bufio.NewWriter(w) // Its first error stays in it until Flush.
+	total := p.Total(0)
+	noun := "samples"
+	if total == 1 {
+		noun = "sample"
+	}
+	fmt.Fprintf(out, "%d %s", total, noun)
+	if run := describe.Run(p.Meta); run != "" {
+		fmt.Fprintf(out, " (%s)", run)
+	}
+	fmt.Fprintln(out)
+	writeLosses(out, describe.Losses(p.Losses))
+	writeTable(out, hottest(p, n), total)
+	if err := out.Flush(); err != nil {
+		return fmt.Errorf("write summary: %w", err)
+	}
+	return nil
+}
+
+// writeLosses writes a line for each loss, what is lost in a column.
+func writeLosses(w io.Writer, losses []describe.Loss) {
+	width := 0
+	for _, l := range losses {
+		width = max(width, len(l.What))
+	}
+	for _, l := range losses {
+		fmt.Fprintf(w, "  %-*s  %s", width, l.What, l.Effect)
+		if l.Remedy != "" {
+			fmt.Fprintf(w, "; %s", l.Remedy)
+		}
+		fmt.Fprintln(w)
+	}
+}
+
+// writeTable writes rows with their shares of total.
+func writeTable(w io.Writer, rows []row, total int64) {
+	if len(rows) == 0 {
+		return
+	}
+	width := len("function")
+	for i := range rows {
+		rows[i].name = cut(rows[i].name, functionWidth)
+		rows[i].module = cut(rows[i].module, moduleWidth)
+		width = max(width, utf8.RuneCountInString(rows[i].name))
+	}
+	fmt.Fprintf(w, "\n    self   total  %-*s  module\n", width, "function")
+	for _, r := range rows {
+		fmt.Fprintf(w, "  %5.1f%%  %5.1f%%  %-*s  %s\n",
+			percent(r.self, total), percent(r.total, total),
+			width, r.name, r.module)
+	}
+}
+
+// percent returns how many hundredths of whole part is; whole is not 0.
+func percent(part, whole int64) float64 { return 100 * float64(part) / float64(whole) }
+
+// cut returns s made plain and shortened to width characters, the last of
+// which then is "…".
+func cut(s string, width int) string {
+	s = plain.Terminal(s)
+	if utf8.RuneCountInString(s) <= width {
+		return s
+	}
+	return string([]rune(s)[:width-1]) + "…"
+}
