@@ -1,0 +1,250 @@
+package symbolize
+
+import (
+	"debug/elf"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+)
+
+const cxxSource = `
+#include <vector>
+namespace app { template <class T> struct Box { __attribute__((noinline)) static int size(const T &t, int n) { return t.size() + n; } }; }
+extern "C" __attribute__((noinline)) int plain(int n) { return n * 3; }
+extern "C" int __plain(int) __attribute__((alias("plain")));
+static __attribute__((noinline)) int local_one(int n) { asm(""); return n + 1; }
+asm(".text\nunsized_asm:\n nop\n nop\n nop\n nop\n.Llabel: nop\n nop\n.globl after_asm\n.type after_asm,%function\nafter_asm: ret\n.size after_asm,.-after_asm\n");
+int main(int argc, char **argv) { std::vector<int> v(argc); return app::Box<std::vector<int>>::size(v, plain(local_one(argc))); }
+`
+
+func TestCXX(t *testing.T) {
+	path := compile(t, "a.cc", cxxSource, "g++", "-O1", "-Wa,-L", "-o", "OUT", "IN")
+	e := openFile(t, path, Options{})
+	syms := nm(t, path)
+	checkNM(t, e, syms)
+
+	raw := openFile(t, path, Options{NoDemangle: true})
+	for _, s := range syms {
+		switch {
+		case strings.Contains(s.name, "3Box"):
+			const want = "app::Box<std::vector<int, std::allocator<int> > >::size"
+			f := lookup(t, e, s.addr+1)
+			if f.Name != want || f.SystemName != s.name || f.Offset != 1 {
+				t.Errorf("demangled: %+v, want %s", f, want)
+			}
+			if f := lookup(t, raw, s.addr); f.Name != s.name {
+				t.Errorf("NoDemangle: %q, want %q", f.Name, s.name)
+			}
+		case s.name == "plain":
+			if f := lookup(t, e, s.addr); f.Name != "plain" {
+				t.Errorf("alias: %q, want the one with fewer underscores", f.Name)
+			}
+		case s.name == "after_asm":
+			// Six bytes of unsized assembly stand before it, with a
+			// label in their midst.
+			for back := uint64(1); back <= 6; back++ {
+				if f := lookup(t, e, s.addr-back); f.Name != "unsized_asm" || f.Offset != 6-back {
+					t.Errorf("after_asm-%d: %+v, want unsized_asm+%d", back, f, 6-back)
+				}
+			}
+		}
+	}
+}
+
+func TestStripped(t *testing.T) {
+	path := compile(t, "a.cc", cxxSource, "g++", "-O1", "-shared", "-fPIC", "-s", "-o", "OUT", "IN")
+	e := openFile(t, path, Options{})
+	checkNM(t, e, nm(t, "-D", path))
+}
+
+func TestRust(t *testing.T) {
+	const source = `
+mod app { pub struct Box<T>(pub T); impl<T: Copy + Into<u64>> Box<T> { #[inline(never)] pub fn size(&self) -> u64 { self.0.into() + 1 } } }
+fn main() { println!("{}", app::Box(std::env::args().count() as u32).size()); }
+`
+	for _, scheme := range []string{"legacy", "v0"} {
+		t.Run(scheme, func(t *testing.T) {
+			args := []string{"-O", "-o", "OUT", "IN"}
+			if scheme == "v0" {
+				args = append([]string{"-C", "symbol-mangling-version=v0"}, args...)
+			}
+			path := compile(t, "a.rs", source, "rustc", args...)
+			e := openFile(t, path, Options{})
+			syms := nm(t, path)
+			checkNM(t, e, syms)
+			found := false
+			for _, s := range syms {
+				if !strings.Contains(s.name, "3app") || !strings.Contains(s.name, "4size") {
+					continue
+				}
+				found = true
+				f := lookup(t, e, s.addr)
+				if !strings.Contains(f.Name, "app::Box<") || !strings.HasSuffix(f.Name, "::size") {
+					t.Errorf("%s demangled to %s", s.name, f.Name)
+				}
+			}
+			if !found {
+				t.Error("the method has no symbol")
+			}
+		})
+	}
+}
+
+func TestDistributionFiles(t *testing.T) {
+	for _, path := range []string{"/lib/x86_64-linux-gnu/libc.so.6", "/lib/aarch64-linux-gnu/libc.so.6", "/usr/bin/python3"} {
+		t.Run(path, func(t *testing.T) {
+			e := openFile(t, path, Options{})
+			checkNM(t, e, nm(t, "-D", path))
+			notes := run(t, "", "readelf", "-n", path)
+			if e.BuildID() == "" || !strings.Contains(notes, "Build ID: "+e.BuildID()+"\n") {
+				t.Errorf("build ID %q, readelf has\n%s", e.BuildID(), notes)
+			}
+			if !e.HasSymbols() {
+				t.Error("HasSymbols is false")
+			}
+		})
+	}
+}
+
+// TestAddr2line compares every 64th byte of the text with addr2line, which
+// shows "??" where no symbol is.
+func TestAddr2line(t *testing.T) {
+	path := compile(t, "a.cc", cxxSource, "g++", "-O1", "-static", "-o", "OUT", "IN")
+	e := openFile(t, path, Options{})
+	file, err := elf.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	text := file.Section(".text")
+	var addrs []uint64
+	var stdin strings.Builder
+	for a := text.Addr; a < text.Addr+text.Size; a += 64 {
+		addrs = append(addrs, a)
+		fmt.Fprintf(&stdin, "%#x\n", a)
+	}
+	want := strings.Split(run(t, stdin.String(), "addr2line", "-f", "-e", path), "\n")
+	frames, err := e.LookupBatch(addrs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	aliases := map[uint64][]string{}
+	for _, s := range nm(t, path) {
+		aliases[s.addr] = append(aliases[s.addr], s.name)
+	}
+	wrong := 0
+	for i, a := range addrs {
+		got := "??"
+		same := false
+		if len(frames[i]) == 1 {
+			got = frames[i][0].SystemName
+			for _, n := range aliases[a-frames[i][0].Offset] {
+				same = same || n == want[2*i]
+			}
+		}
+		if got != want[2*i] && !same {
+			wrong++
+			t.Logf("%#x: %s, addr2line says %s", a, got, want[2*i])
+		}
+	}
+	t.Logf("%d addresses, %d otherwise than addr2line", len(addrs), wrong)
+	// addr2line lets a sized symbol reach beyond its end.
+	if wrong*100 > len(addrs) {
+		t.Errorf("%d of %d addresses are otherwise than addr2line says", wrong, len(addrs))
+	}
+}
+
+func TestAddress(t *testing.T) {
+	e := &ELF{segments: []segment{
+		{vaddr: 0, off: 0, filesz: 0x1000},
+		{vaddr: 0x2000, off: 0x1000, filesz: 0x500, exec: true},
+		{vaddr: 0x5040, off: 0x2040, filesz: 0x100, exec: true},
+	}}
+	for _, tt := range []struct {
+		off, want uint64
+		ok        bool
+	}{
+		{0xfff, 0, false},
+		{0x1000, 0x2000, true},
+		{0x14ff, 0x24ff, true},
+		{0x1500, 0, false},
+		{0x2040, 0x5040, true},
+		{0x2140, 0, false},
+		{1<<64 - 1, 0, false},
+	} {
+		if got, ok := e.Address(tt.off); got != tt.want || ok != tt.ok {
+			t.Errorf("Address(%#x) = %#x, %v; want %#x, %v", tt.off, got, ok, tt.want, tt.ok)
+		}
+	}
+}
+
+func TestVDSO(t *testing.T) {
+	e, err := OpenVDSO(Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	symbols, err := dynamicFunctions(e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range symbols {
+		f := lookup(t, e, s.Value)
+		if !strings.Contains(f.Name, "vdso") && !strings.Contains(f.Name, "kernel") && f.Name != s.Name {
+			t.Errorf("%#x: %+v, want %s", s.Value, f, s.Name)
+		}
+	}
+	if e.BuildID() == "" {
+		t.Error("no build ID")
+	}
+}
+
+// dynamicFunctions lists functions of e with the standard library's reader.
+func dynamicFunctions(e *ELF) ([]elf.Symbol, error) {
+	f, err := elf.NewFile(e.r)
+	if err != nil {
+		return nil, err
+	}
+	symbols, err := f.DynamicSymbols()
+	var functions []elf.Symbol
+	for _, s := range symbols {
+		if elf.ST_TYPE(s.Info) == elf.STT_FUNC && s.Section != elf.SHN_UNDEF {
+			functions = append(functions, s)
+		}
+	}
+	return functions, err
+}
+
+func TestNotELF(t *testing.T) {
+	for _, content := range []string{"", "\x7fELF", strings.Repeat("x", 100), "#!/bin/sh\n"} {
+		if _, err := OpenELF(strings.NewReader(content), int64(len(content)), "file", Options{}); err == nil {
+			t.Errorf("%q was opened", content)
+		}
+	}
+}
+
+func FuzzELF(f *testing.F) {
+	self, err := os.ReadFile("/proc/self/exe")
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(self[:4096], uint64(0x1000))
+	if e, err := OpenVDSO(Options{}); err == nil {
+		image := make([]byte, e.size)
+		if err := e.readAt(image, 0, "image"); err != nil {
+			f.Fatal(err)
+		}
+		f.Add(image, uint64(0x800))
+	}
+	f.Fuzz(func(t *testing.T, data []byte, addr uint64) {
+		e, err := OpenELF(strings.NewReader(string(data)), int64(len(data)), "fuzz", Options{})
+		if err != nil {
+			return
+		}
+		e.Address(addr)
+		frames, _ := e.LookupBatch([]uint64{0, addr / 2, addr})
+		if len(frames) != 3 {
+			t.Fatalf("%d results for 3 addresses", len(frames))
+		}
+	})
+}

@@ -1,0 +1,170 @@
+package symbolize
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+)
+
+// ErrKernelHidden is returned when /proc/kallsyms shows no addresses.
+var ErrKernelHidden = errors.New("the kernel hides its addresses: " +
+	"run as root or with CAP_SYSLOG, with the sysctl kernel.kptr_restrict at 0 or 1")
+
+// Kernel is a [Table] of the running kernel, its modules and BPF programs, on
+// running addresses. The kernel writes /proc/kallsyms anew for every look-up,
+// and that takes longer than reading it: ask once, for all addresses, before
+// the programs and modules of interest are unloaded.
+type Kernel struct {
+	path string
+	opts Options
+}
+
+// OpenKernel returns the table at path, usually /proc/kallsyms. The error
+// wraps [ErrKernelHidden] if this process is not shown the addresses, and
+// [os.ErrNotExist] if the kernel was built without the table.
+func OpenKernel(path string, opts Options) (*Kernel, error) {
+	k := &Kernel{path: path, opts: opts}
+	hidden := true
+	// The first function tells; absolute and per-CPU symbols before it may
+	// be 0 on any machine.
+	if err := k.each(func(s kernelSymbol) bool {
+		hidden = s.addr == 0
+		return !s.text
+	}); err != nil {
+		return nil, err
+	}
+	if hidden {
+		return nil, fmt.Errorf("%s: %w", path, ErrKernelHidden)
+	}
+	return k, nil
+}
+
+// kernelSymbol is a line of kallsyms. Its name and module are valid only
+// until the next line.
+type kernelSymbol struct {
+	found        bool
+	text         bool // a function, not data
+	weak, global bool
+	addr         uint64
+	name, module []byte
+}
+
+// keep makes s a copy of t that outlives its line, reusing the memory of s.
+func (s *kernelSymbol) keep(t kernelSymbol) {
+	t.name = append(s.name[:0], t.name...)
+	t.module = append(s.module[:0], t.module...)
+	*s = t
+}
+
+// better reports whether s, of two symbols, is the nearer one to the addresses
+// that follow both, or the better alias: a function, not weak, global, better
+// named.
+func (s *kernelSymbol) better(old *kernelSymbol) bool {
+	switch {
+	case !old.found:
+		return true
+	case s.addr != old.addr:
+		return s.addr > old.addr
+	case s.text != old.text:
+		return s.text
+	case s.weak != old.weak:
+		return old.weak
+	case s.global != old.global:
+		return s.global
+	}
+	return preferName(s.name, old.name)
+}
+
+// LookupBatch implements [Table] on running addresses. A symbol reaches to the
+// next one, as kallsyms tells no sizes; the last one of a module reaches at
+// most to the end of the page after the one it starts in, as in perf.
+func (k *Kernel) LookupBatch(addrs []uint64) ([][]Frame, error) {
+	// What one address needs to know: the last symbol at or below it but
+	// above the address before, and the first one above it but not above
+	// the next.
+	type place struct{ below, above kernelSymbol }
+	places := make([]place, len(addrs))
+	g := gaps{addrs: addrs}
+	err := k.each(func(s kernelSymbol) bool {
+		i := g.after(s.addr)
+		if i < len(places) && s.better(&places[i].below) {
+			places[i].below.keep(s)
+		}
+		if i > 0 {
+			if above := &places[i-1].above; !above.found || s.addr < above.addr {
+				above.keep(s)
+			}
+		}
+		return true
+	})
+
+	// A symbol was noted at one address; hand it on to the neighbours that
+	// have none of their own.
+	for i := len(places) - 2; i >= 0; i-- {
+		if !places[i].above.found {
+			places[i].above = places[i+1].above
+		}
+	}
+	frames := make([][]Frame, len(addrs))
+	var below kernelSymbol
+	for i, addr := range addrs {
+		if places[i].below.found {
+			below = places[i].below
+		}
+		if !below.text {
+			continue
+		}
+		above := &places[i].above
+		const page = 4096
+		if (!above.found || !bytes.Equal(above.module, below.module)) && addr >= below.addr&^(page-1)+2*page {
+			continue
+		}
+		f := newFrame(below.name, addr-below.addr, k.opts)
+		f.Module = string(below.module)
+		frames[i] = []Frame{f}
+	}
+	return frames, err
+}
+
+// each calls f with every symbol until f returns false. Lines that are no
+// symbols are passed over.
+func (k *Kernel) each(f func(kernelSymbol) bool) error {
+	file, err := os.Open(k.path)
+	if err != nil {
+		return fmt.Errorf("kernel symbols: %w", err)
+	}
+	defer file.Close()
+	err = eachLine(file, func(line []byte) bool {
+		s, ok := parseKernelSymbol(line)
+		return !ok || f(s)
+	})
+	if err != nil {
+		return fmt.Errorf("kernel symbols: %w", err)
+	}
+	return nil
+}
+
+// parseKernelSymbol parses a line of kallsyms: address, type as nm shows it,
+// name, and for modules a tab and the module in brackets (kernel/kallsyms.c,
+// s_show).
+func parseKernelSymbol(line []byte) (s kernelSymbol, ok bool) {
+	addr, rest, ok := cutHex(line)
+	if !ok || len(rest) < 3 || rest[1] != ' ' {
+		return s, false
+	}
+	s = kernelSymbol{found: true, addr: addr, name: rest[2:]}
+	switch rest[0] {
+	case 'T':
+		s.text, s.global = true, true
+	case 't':
+		s.text = true
+	case 'W', 'w':
+		s.text, s.weak, s.global = true, true, true
+	}
+	if name, module, ok := bytes.Cut(s.name, []byte("\t[")); ok {
+		s.name, s.module = name, bytes.TrimSuffix(module, []byte("]"))
+	}
+	s.name = s.name[:min(len(s.name), maxName)]
+	return s, len(s.name) > 0
+}
