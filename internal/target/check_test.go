@@ -1,0 +1,171 @@
+package target
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestParseStat(t *testing.T) {
+	tail := " S 1 7 7 0 -1 4194560 9 0 0 0 1 2 0 0 20 0 3 0 22 1 2 3"
+	tests := map[string]struct {
+		line string
+		want stat
+		bad  bool
+	}{
+		"plain":         {line: "7 (cat)" + tail, want: stat{"cat", 'S', 4194560, 3}},
+		"forged comm":   {line: "7 (a) Z 1 (b)" + tail, want: stat{"a) Z 1 (b", 'S', 4194560, 3}},
+		"empty comm":    {line: "7 ()" + tail, want: stat{"", 'S', 4194560, 3}},
+		"kernel thread": {line: "2 (kthreadd) S 0 0 0 0 -1 2129984 0 0 0 0 0 0 0 0 20 0 1 0 1 0", want: stat{"kthreadd", 'S', 2129984, 1}},
+		"empty":         {bad: true},
+		"no comm":       {line: "7 S 1 7", bad: true},
+		"reversed":      {line: ")(" + tail, bad: true},
+		"short":         {line: "7 (cat) S 1 7", bad: true},
+		"wrong flags":   {line: "7 (cat) S 1 7 7 0 -1 x 9 0 0 0 1 2 0 0 20 0 3 0 22", bad: true},
+		"wrong threads": {line: "7 (cat) S 1 7 7 0 -1 0 9 0 0 0 1 2 0 0 20 0 x 0 22", bad: true},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			got, err := parseStat([]byte(test.line))
+			if (err != nil) != test.bad {
+				t.Fatalf("error %v, want one: %v", err, test.bad)
+			}
+			if d := cmp.Diff(test.want, got, cmp.AllowUnexported(stat{})); d != "" {
+				t.Error("(-want +got):\n" + d)
+			}
+		})
+	}
+}
+
+func FuzzParseStat(f *testing.F) {
+	f.Add([]byte("7 (cat) S 1 7 7 0 -1 4194560 9 0 0 0 1 2 0 0 20 0 3 0 22"))
+	f.Add([]byte(")("))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		s, err := parseStat(b)
+		if err == nil && !bytes.Contains(b, []byte("("+s.comm+")")) {
+			t.Errorf("comm %q is not in %q", s.comm, b)
+		}
+	})
+}
+
+func FuzzParseTgid(f *testing.F) {
+	f.Add([]byte("Name:\tcat\nTgid:\t42\n"))
+	f.Fuzz(func(_ *testing.T, b []byte) { _, _ = parseTgid(b) })
+}
+
+// zombie returns the pid of a process that has exited and was not reaped.
+func zombie(t *testing.T) int {
+	cmd := exec.Command("true")
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Wait() })
+	// The end of its output comes before its exit: look until it is there.
+	_, _ = out.Read(make([]byte, 1))
+	for {
+		s, err := readStat(cmd.Process.Pid)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s.exited() {
+			return cmd.Process.Pid
+		}
+	}
+}
+
+func TestCheck(t *testing.T) {
+	self := os.Getpid()
+	tids, err := ThreadsOf(self)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := tids[len(tids)-1]
+	if other == self {
+		t.Fatalf("only one thread: %v", tids)
+	}
+	tests := map[string]struct {
+		target  Target
+		want    error
+		message string
+	}{
+		"system":             {target: Target{}},
+		"own process":        {target: Target{Scope: Processes, PIDs: []int{self}}},
+		"own thread":         {target: Target{Scope: Threads, TIDs: []int{other}}},
+		"unknown pid":        {target: Target{Scope: Processes, PIDs: []int{self, 1 << 30}}, want: ErrNotFound, message: "process 1073741824: not found"},
+		"unknown tid":        {target: Target{Scope: Threads, TIDs: []int{1 << 30}}, want: ErrNotFound, message: "thread 1073741824: not found"},
+		"thread as pid":      {target: Target{Scope: Processes, PIDs: []int{other}}, want: ErrThread, message: "-L"},
+		"zombie":             {target: Target{Scope: Processes, PIDs: []int{zombie(t)}}, want: ErrNotFound, message: "has exited"},
+		"CPU 0":              {target: Target{CPUs: []int{0}}},
+		"unknown CPU":        {target: Target{CPUs: []int{1 << 20}}, want: ErrNotFound, message: "CPU 1048576"},
+		"no such cgroup":     {target: Target{Scope: Cgroup, CgroupPath: "/nonexistent"}, want: ErrNotFound, message: "/nonexistent"},
+		"no cgroup":          {target: Target{Scope: Cgroup, CgroupPath: t.TempDir()}, want: ErrNotCgroup, message: "/sys/fs/cgroup"},
+		"empty cgroup path":  {target: Target{Scope: Cgroup}, want: ErrNotFound},
+		"below a plain file": {target: Target{Scope: Cgroup, CgroupPath: "/proc/version/x"}, want: syscall.ENOTDIR},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			err := Check(test.target)
+			if !errors.Is(err, test.want) {
+				t.Fatalf("Check(%v) = %v, want %v", test.target, err, test.want)
+			}
+			if err != nil && !strings.Contains(err.Error(), test.message) {
+				t.Errorf("message %q does not say %q", err, test.message)
+			}
+		})
+	}
+}
+
+func TestCheckKernelThread(t *testing.T) {
+	const kthreadd = 2
+	if s, err := readStat(kthreadd); err != nil || !s.kernelThread() {
+		t.Skip("needs the initial pid namespace: pid 2 is not a kernel thread")
+	}
+	for _, target := range []Target{{PIDs: []int{kthreadd}}, {TIDs: []int{kthreadd}}} {
+		if err := Check(target); !errors.Is(err, ErrKernelThread) {
+			t.Errorf("Check(%+v) = %v, want %v", target, err, ErrKernelThread)
+		}
+	}
+}
+
+func TestCheckCgroup(t *testing.T) {
+	for _, dir := range []string{"/sys/fs/cgroup", "/sys/fs/cgroup/unified"} {
+		if _, err := os.Stat(dir + "/cgroup.controllers"); err != nil {
+			continue
+		}
+		if err := Check(Target{Scope: Cgroup, CgroupPath: dir}); err != nil {
+			t.Error(err)
+		}
+		if err := Check(Target{Scope: Cgroup, CgroupPath: dir + "/cgroup.controllers"}); !errors.Is(err, ErrNotCgroup) {
+			t.Errorf("a file in a cgroup: %v, want %v", err, ErrNotCgroup)
+		}
+		return
+	}
+	t.Skip("needs cgroup v2 mounted below /sys/fs/cgroup")
+}
+
+func TestString(t *testing.T) {
+	tests := map[string]Target{
+		"whole system":              {},
+		"whole system on CPUs 0, 2": {CPUs: []int{0, 2}},
+		"pid 1 with children":       {Scope: Processes, PIDs: []int{1}, Children: true},
+		"pids 1, 2":                 {Scope: Processes, PIDs: []int{1, 2}},
+		"thread 3 on CPU 1":         {Scope: Threads, TIDs: []int{3}, CPUs: []int{1}},
+		"cgroup /a":                 {Scope: Cgroup, CgroupPath: "/a"},
+		"command, pid 4":            {Scope: Command, PIDs: []int{4}},
+	}
+	for want, target := range tests {
+		if got := target.String(); got != want {
+			t.Errorf("%+v is %q, want %q", target, got, want)
+		}
+	}
+}

@@ -1,0 +1,58 @@
+package target
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"strconv"
+)
+
+// pfKthread is PF_KTHREAD of the kernel's include/linux/sched.h.
+const pfKthread = 0x00200000
+
+// stat is what Check needs of a task's /proc/TID/stat.
+type stat struct {
+	comm  string
+	state byte
+	flags uint64
+	// threads of the task's process, the exited leader included.
+	threads int
+}
+
+func (s stat) kernelThread() bool { return s.flags&pfKthread != 0 }
+
+// exited reports whether the task is a zombie or past it. A process whose
+// first thread has exited lives on in the others.
+func (s stat) exited() bool { return s.state == 'Z' || s.state == 'X' }
+
+func readStat(tid int) (stat, error) {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", tid))
+	if err != nil {
+		return stat{}, err
+	}
+	return parseStat(b)
+}
+
+// parseStat reads the line described under /proc/pid/stat in proc(5). The
+// task chooses its comm, which may hold spaces and parentheses: it ends at
+// the last ")".
+func parseStat(b []byte) (stat, error) {
+	open, end := bytes.IndexByte(b, '('), bytes.LastIndexByte(b, ')')
+	if open < 0 || end < open {
+		return stat{}, fmt.Errorf("malformed stat line %q", b)
+	}
+	const state, flags, threads = 0, 6, 17 // positions after comm
+	fields := bytes.Fields(b[end+1:])
+	if len(fields) <= threads || len(fields[state]) != 1 {
+		return stat{}, fmt.Errorf("malformed stat line %q", b)
+	}
+	n, err := strconv.ParseUint(string(fields[flags]), 10, 64)
+	if err != nil {
+		return stat{}, fmt.Errorf("flags in stat line: %w", err)
+	}
+	t, err := strconv.Atoi(string(fields[threads]))
+	if err != nil {
+		return stat{}, fmt.Errorf("threads in stat line: %w", err)
+	}
+	return stat{comm: string(b[open+1 : end]), state: fields[state][0], flags: n, threads: t}, nil
+}
