@@ -14,7 +14,7 @@
 #include "stack.h"
 
 volatile u32 active; /* index of the map that programs write */
-u64 inserted[2]; /* keys in each map, for user space to flip in time */
+u64 inserted[2]; /* insertions into each map so far, for user space to flip in time */
 
 struct counts {
 	__uint(type, BPF_MAP_TYPE_HASH);

@@ -1,3 +1,5 @@
+//go:build ignore
+
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /* On-CPU sampling: each perf event's overflow counts the stack it met. */
 

@@ -1,0 +1,103 @@
+// Package ringbuf reads a BPF ring buffer up to a position that was noted
+// before, which is what ordering against other channels needs: note the
+// position, drain the sideband, then read the stacks up to that position.
+//
+// The layout is that of kernel/bpf/ringbuf.c: one page with the consumer's
+// position, one with the producer's, then the data, mapped twice in a row so
+// that no record is ever split.
+package ringbuf
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+)
+
+const (
+	headerSize = 8
+	busyBit    = 1 << 31
+	discardBit = 1 << 30
+)
+
+// ErrCorrupt is returned when a record's header contradicts the positions; it
+// cannot happen while the kernel alone writes the ring.
+var ErrCorrupt = errors.New("ring buffer is corrupt")
+
+// Reader reads one ring buffer map. It is the ring's only consumer and not
+// safe for concurrent use.
+type Reader struct {
+	fd       int
+	consumer []byte // one writable page
+	producer []byte // one read-only page and the data twice
+	data     []byte
+	mask     uint64
+}
+
+// NewReader maps the ring buffer m into memory.
+func NewReader(m *ebpf.Map) (*Reader, error) {
+	page, size := os.Getpagesize(), int(m.MaxEntries())
+	consumer, err := unix.Mmap(m.FD(), 0, page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		return nil, fmt.Errorf("map the ring buffer's consumer page: %w", err)
+	}
+	producer, err := unix.Mmap(m.FD(), int64(page), page+2*size, unix.PROT_READ, unix.MAP_SHARED)
+	if err != nil {
+		_ = unix.Munmap(consumer)
+		return nil, fmt.Errorf("map the ring buffer's data (%d bytes): %w", size, err)
+	}
+	return &Reader{
+		fd:       m.FD(),
+		consumer: consumer,
+		producer: producer,
+		data:     producer[page:],
+		mask:     uint64(size) - 1,
+	}, nil
+}
+
+// Close unmaps the ring. Records handed out must not be used afterwards.
+func (r *Reader) Close() error {
+	return errors.Join(unix.Munmap(r.consumer), unix.Munmap(r.producer))
+}
+
+// FD returns the map's descriptor: it polls readable when a producer asked
+// for a wake-up.
+func (r *Reader) FD() int { return r.fd }
+
+// Position returns the position up to which records have been reserved, in
+// bytes since the ring was made.
+func (r *Reader) Position() uint64 { return atomic.LoadUint64(word(r.producer)) }
+
+// ReadTo calls fn for every complete record before position to, in the order
+// of their reservation. A record is valid during the call only. It stops early
+// at a record that is still being written, and at fn's first error.
+func (r *Reader) ReadTo(to uint64, fn func(record []byte) error) error {
+	for at := atomic.LoadUint64(word(r.consumer)); at < to; {
+		offset := at & r.mask
+		length := atomic.LoadUint32((*uint32)(unsafe.Pointer(&r.data[offset])))
+		if length&busyBit != 0 {
+			return nil
+		}
+		size := uint64(length &^ discardBit)
+		if size > r.mask {
+			return fmt.Errorf("%w: record of %d bytes at position %d", ErrCorrupt, size, at)
+		}
+		var err error
+		if length&discardBit == 0 {
+			start := offset + headerSize
+			err = fn(r.data[start : start+size])
+		}
+		at += (headerSize + size + 7) &^ 7
+		atomic.StoreUint64(word(r.consumer), at)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func word(b []byte) *uint64 { return (*uint64)(unsafe.Pointer(&b[0])) }

@@ -1,0 +1,251 @@
+package oncpu
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"fulgur/internal/perfevent"
+	"fulgur/internal/target"
+)
+
+// throttlePages is the size of the ring that shows when the kernel pauses
+// sampling: it holds nothing but THROTTLE records, because samples end in the
+// BPF program.
+const throttlePages = 1
+
+// events are the open perf events of a source.
+type events struct {
+	attrs   []perfevent.Attr
+	program int // descriptor of the BPF program
+	open    []*perfevent.Event
+	perCPU  map[int][]*perfevent.Event // of events bound to a CPU for all tasks
+	rings   map[*perfevent.Event]*perfevent.Ring
+	cpus    []int // asked for; empty means all that are online
+	enabled bool
+
+	throttled uint64
+}
+
+// Attach opens disabled events for the target and attaches the program. specs
+// are the events to sample, several where a hybrid machine has a PMU for each
+// kind of core.
+func (s *Source) Attach(t target.Target, specs []perfevent.Spec, rate Rate) error {
+	s.events = events{
+		specs:   specs,
+		rate:    rate,
+		program: s.objects.Oncpu.FD(),
+		perCPU:  map[int]cpuEvents{},
+		cpus:    t.CPUs,
+	}
+	switch t.Scope {
+	case target.System, target.Cgroup:
+		return s.events.followCPUs()
+	case target.Threads:
+		for _, tid := range t.TIDs {
+			if err := s.events.openTask(tid, false, false); err != nil {
+				return err
+			}
+		}
+		return nil
+	default:
+		for _, pid := range t.PIDs {
+			if err := s.attachProcess(pid, t.Children); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+// attachProcess opens an event that is inherited for each thread of pid, until
+// no new threads appear. A thread that appears after the first listing may
+// have inherited an event already; the program tells them apart.
+func (s *Source) attachProcess(pid int, children bool) error {
+	known := map[int]bool{}
+	for round := 0; ; round++ {
+		tids, err := target.Threads(pid)
+		if err != nil {
+			return err
+		}
+		fresh := slices.DeleteFunc(tids, func(tid int) bool { return known[tid] })
+		if len(fresh) == 0 {
+			return nil
+		}
+		for _, tid := range fresh {
+			known[tid] = true
+			if round > 0 {
+				if err := s.doubt(tid); err != nil {
+					return err
+				}
+			}
+			err := s.events.openTask(tid, true, children)
+			if errors.Is(err, unix.ESRCH) && len(known) > 1 {
+				continue // a thread that has ended since
+			}
+			if err != nil {
+				return err
+			}
+		}
+	}
+}
+
+func (s *Source) doubt(tid int) error {
+	if err := s.objects.Doubtful.Put(uint32(tid), uint32(0)); err != nil {
+		return fmt.Errorf("note thread %d, which began while its process was attached to: %w", tid, err)
+	}
+	return s.objects.AnyDoubtful.Set(uint32(1))
+}
+
+// openTask opens the events of one thread, on any CPU or on those asked for.
+func (e *events) openTask(tid int, inherit, children bool) error {
+	cpus := e.cpus
+	if len(cpus) == 0 {
+		cpus = []int{-1}
+	}
+	for _, spec := range e.specs {
+		attr := e.attr(spec)
+		attr.Inherit = inherit
+		attr.InheritThread = inherit && !children
+		for _, cpu := range cpus {
+			if _, err := e.openOne(attr, tid, cpu); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (e *events) attr(spec perfevent.Spec) perfevent.Attr {
+	attr := spec.Attr()
+	attr.Frequency, attr.Period = e.rate.Frequency, e.rate.Period
+	attr.Disabled = true
+	return attr
+}
+
+func (e *events) openOne(attr perfevent.Attr, tid, cpu int) (*perfevent.Event, error) {
+	event, err := perfevent.Open(attr, tid, cpu, -1, 0)
+	if err != nil {
+		return nil, err
+	}
+	if err := event.AttachBPF(e.program); err != nil {
+		return nil, errors.Join(err, event.Close())
+	}
+	e.open = append(e.open, event)
+	return event, nil
+}
+
+// followCPUs opens events on CPUs that have none, and closes those of CPUs
+// that went offline.
+func (e *events) followCPUs() error {
+	online, err := perfevent.OnlineCPUs()
+	if err != nil {
+		return err
+	}
+	for cpu := range e.perCPU {
+		if !slices.Contains(online, cpu) {
+			e.drop(cpu)
+		}
+	}
+	for _, cpu := range online {
+		if _, open := e.perCPU[cpu]; open || len(e.cpus) > 0 && !slices.Contains(e.cpus, cpu) {
+			continue
+		}
+		if err := e.openCPU(cpu); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (e *events) openCPU(cpu int) error {
+	var on cpuEvents
+	defer func() { e.perCPU[cpu] = on }()
+	for _, spec := range e.specs {
+		if !spec.HasCPU(cpu) {
+			continue
+		}
+		event, err := e.openOne(e.attr(spec), -1, cpu)
+		if errors.Is(err, unix.ENODEV) {
+			continue // the CPU went offline a moment ago
+		}
+		if err != nil {
+			return err
+		}
+		on.open = append(on.open, event)
+		if ring, err := event.Map(throttlePages); err == nil {
+			on.rings = append(on.rings, ring) // without it throttling goes unseen, no more
+		}
+		if e.enabled {
+			if err := event.Enable(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (e *events) drop(cpu int) {
+	for _, event := range e.perCPU[cpu].open {
+		e.open = slices.DeleteFunc(e.open, func(o *perfevent.Event) bool { return o == event })
+		_ = event.Close() // its CPU is gone; there is nothing left to fail
+	}
+	delete(e.perCPU, cpu)
+}
+
+// Enable starts sampling.
+func (s *Source) Enable() error {
+	s.events.enabled = true
+	for _, event := range s.events.open {
+		if err := event.Enable(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Disable stops sampling. When it returns no program runs any more.
+func (s *Source) Disable() error {
+	s.events.enabled = false
+	var errs []error
+	for _, event := range s.events.open {
+		errs = append(errs, event.Disable())
+	}
+	return errors.Join(errs...)
+}
+
+// CheckThrottling counts how often the kernel paused sampling since the last
+// call.
+func (s *Source) CheckThrottling() error {
+	var errs []error
+	for _, on := range s.events.perCPU {
+		for _, ring := range on.rings {
+			_, err := ring.Read(func(r perfevent.Record) {
+				if _, ok := r.(perfevent.Throttle); ok {
+					s.events.throttled++
+				}
+			})
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// FollowCPUs takes CPUs in that came online and lets go of those that went
+// offline. It does nothing for targets that are not bound to CPUs.
+func (s *Source) FollowCPUs() error {
+	if len(s.events.perCPU) == 0 {
+		return nil
+	}
+	return s.events.followCPUs()
+}
+
+func (e *events) close() error {
+	var errs []error
+	for _, event := range e.open {
+		errs = append(errs, event.Close())
+	}
+	return errors.Join(errs...)
+}

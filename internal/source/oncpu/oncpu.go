@@ -1,0 +1,209 @@
+// Package oncpu samples what runs on the processors: perf events on a
+// hardware or timer event, each overflow counted by bpf/oncpu.bpf.c.
+package oncpu
+
+import (
+	"errors"
+	"fmt"
+	"math/bits"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
+
+	"fulgur/bpf"
+	"fulgur/internal/profile"
+	"fulgur/internal/ringbuf"
+	"fulgur/internal/stacks"
+)
+
+// Default sizes of the kernel side's maps. At 4999 Hz on a busy machine the
+// ring holds the new stacks of more than a second, and a count map is drained
+// long before it is full.
+const (
+	DefaultRingSize     = 1 << 20 // bytes
+	DefaultCountEntries = 1 << 14 // per count map
+	DefaultSeenEntries  = 1 << 16 // stack ids
+)
+
+const seenWays = 4 // bpf/stack.h
+
+// Options configure the kernel side.
+type Options struct {
+	// MaxDepth is the most frames of each half of a stack, 1 to 127.
+	MaxDepth int
+	// SkipKernel and SkipUser leave out half of each stack.
+	SkipKernel, SkipUser bool
+	// Idle includes the idle task.
+	Idle bool
+	// ByThread and ByCPU count threads and CPUs apart.
+	ByThread, ByCPU bool
+	// Cgroup is a descriptor of an open cgroup v2 directory that tasks must
+	// be under, or -1.
+	Cgroup int
+	// RingSize, CountEntries and SeenEntries size the maps; see the
+	// defaults. RingSize and SeenEntries are rounded up to powers of two.
+	RingSize, CountEntries, SeenEntries uint32
+}
+
+// Source is the loaded kernel side and the events attached to it.
+type Source struct {
+	objects bpf.OnCPUObjects
+	ring    *ringbuf.Reader
+	counts  *stacks.Counts
+	events  events
+	memory  uint64
+}
+
+// Load loads the program and its maps. Errors are the kernel's, as
+// cilium/ebpf returns them.
+func Load(o Options) (*Source, error) {
+	spec, err := bpf.LoadOnCPU()
+	if err != nil {
+		return nil, err
+	}
+	sizeMaps(spec, o)
+	if err := setVariables(spec, o); err != nil {
+		return nil, err
+	}
+	s := &Source{}
+	err = spec.LoadAndAssign(&s.objects, nil)
+	// The kernel's type information is needed for relocation only, and is
+	// many times larger than everything else we keep.
+	btf.FlushKernelSpec()
+	if err != nil {
+		return nil, err
+	}
+	if err := s.prepare(o); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+func sizeMaps(spec *ebpf.CollectionSpec, o Options) {
+	spec.Maps[bpf.OnCPUMapRing].MaxEntries = ceilPower(max(o.RingSize, 4096))
+	spec.Maps[bpf.OnCPUMapSeen].MaxEntries = seenSets(o)
+	spec.Maps[bpf.OnCPUMapCounts0].MaxEntries = max(o.CountEntries, 1)
+	spec.Maps[bpf.OnCPUMapCounts1].MaxEntries = max(o.CountEntries, 1)
+}
+
+func seenSets(o Options) uint32 { return ceilPower(max(o.SeenEntries, seenWays)) / seenWays }
+
+// ceilPower returns the smallest power of two that is at least n.
+func ceilPower(n uint32) uint32 { return 1 << bits.Len32(n-1) }
+
+func setVariables(spec *ebpf.CollectionSpec, o Options) error {
+	mode := bpf.OnCPUTargetModeTARGET_ALL
+	if o.Cgroup >= 0 {
+		mode = bpf.OnCPUTargetModeTARGET_CGROUP
+	}
+	for name, value := range map[string]any{
+		bpf.OnCPUVarTarget:          uint32(mode),
+		bpf.OnCPUVarMaxDepth:        uint32(o.MaxDepth),
+		bpf.OnCPUVarRingWakeup:      uint64(spec.Maps[bpf.OnCPUMapRing].MaxEntries) / 2,
+		bpf.OnCPUVarSeenMask:        seenSets(o) - 1,
+		bpf.OnCPUVarIncludeIdle:     o.Idle,
+		bpf.OnCPUVarSkipKernelStack: o.SkipKernel,
+		bpf.OnCPUVarSkipUserStack:   o.SkipUser,
+		bpf.OnCPUVarByThread:        o.ByThread,
+		bpf.OnCPUVarByCpu:           o.ByCPU,
+	} {
+		if err := spec.Variables[name].Set(value); err != nil {
+			return fmt.Errorf("set %s of the on-CPU program: %w", name, err)
+		}
+	}
+	return nil
+}
+
+func (s *Source) prepare(o Options) error {
+	if o.Cgroup >= 0 {
+		if err := s.objects.TargetCgroup.Put(uint32(0), uint32(o.Cgroup)); err != nil {
+			return fmt.Errorf("target the cgroup: %w", err)
+		}
+	}
+	ring, err := ringbuf.NewReader(s.objects.Ring)
+	if err != nil {
+		return err
+	}
+	s.ring = ring
+	s.counts = stacks.NewCounts(s.objects.Counts0, s.objects.Counts1, s.objects.Active, s.objects.Inserted)
+	s.memory = mapMemory(&s.objects.OnCPUMaps)
+	return nil
+}
+
+// mapMemory sums what the kernel accounts for the maps, in bytes; 0 where it
+// does not say.
+func mapMemory(m *bpf.OnCPUMaps) uint64 {
+	var sum uint64
+	for _, m := range []*ebpf.Map{m.Counts0, m.Counts1, m.Doubtful, m.OncpuScratch, m.Remaps, m.Ring, m.Seen, m.Stats} {
+		info, err := m.Info()
+		if err != nil {
+			continue
+		}
+		if n, ok := info.Memlock(); ok {
+			sum += n
+		}
+	}
+	return sum
+}
+
+// MapMemory returns the memory of the BPF maps in bytes, as the kernel accounts
+// it.
+func (s *Source) MapMemory() uint64 { return s.memory }
+
+// Ring returns the ring that bodies and single samples come through.
+func (s *Source) Ring() *ringbuf.Reader { return s.ring }
+
+// Counts returns the counts by stack.
+func (s *Source) Counts() *stacks.Counts { return s.counts }
+
+// Remap makes the kernel side name the stacks of process pid anew: its
+// addresses mean something else than before.
+func (s *Source) Remap(pid int) error {
+	key, n := uint32(pid), uint32(0)
+	if err := s.objects.Remaps.Lookup(key, &n); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+		return fmt.Errorf("raise the epoch of process %d: %w", pid, err)
+	}
+	if err := s.objects.Remaps.Put(key, n+1); err != nil {
+		return fmt.Errorf("raise the epoch of process %d: %w", pid, err)
+	}
+	return s.objects.AnyRemaps.Set(uint32(1))
+}
+
+// Stats are the kernel side's own counts, summed over CPUs.
+type Stats struct {
+	// Samples belong to the target, lost or not.
+	Samples uint64
+	// Losses has the causes that only the kernel side knows.
+	Losses profile.Losses
+}
+
+// Stats reads the kernel side's counters.
+func (s *Source) Stats() (Stats, error) {
+	read := func(i bpf.OnCPUStat) (sum uint64, err error) {
+		var perCPU []uint64
+		if err := s.objects.Stats.Lookup(uint32(i), &perCPU); err != nil {
+			return 0, fmt.Errorf("read the on-CPU program's counters: %w", err)
+		}
+		for _, n := range perCPU {
+			sum += n
+		}
+		return sum, nil
+	}
+	var st Stats
+	var errs [4]error
+	st.Samples, errs[0] = read(bpf.OnCPUStatSTAT_SAMPLES)
+	st.Losses.Samples, errs[1] = read(bpf.OnCPUStatSTAT_LOST)
+	st.Losses.Retries, errs[2] = read(bpf.OnCPUStatSTAT_RETRY)
+	st.Losses.Overflows, errs[3] = read(bpf.OnCPUStatSTAT_EVENT)
+	st.Losses.Throttled = s.events.throttled
+	return st, errors.Join(errs[:]...)
+}
+
+// Close detaches the events and unloads the kernel side.
+func (s *Source) Close() error {
+	err := s.events.close()
+	if s.ring != nil {
+		err = errors.Join(err, s.ring.Close())
+	}
+	return errors.Join(err, s.objects.Close())
+}

@@ -1,0 +1,247 @@
+// Package stacks is the user-space half of interning: it keeps the body of
+// every stack the kernel side named, with each frame already tied to the file
+// that held its code while the process lived, and the counts by id.
+//
+// Bodies are kept as a prefix tree of frames, so that thousands of stacks with
+// a common root cost little more than their differences.
+package stacks
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"fulgur/bpf"
+	"fulgur/internal/process"
+)
+
+// Identifiers into a [Store]'s tables.
+type (
+	// CodeID indexes [Store.Codes].
+	CodeID uint32
+	// FrameID indexes [Store.Frames].
+	FrameID uint32
+	// NodeID indexes [Store.Nodes]; 0 is the empty stack.
+	NodeID uint32
+)
+
+// Code is what holds the instructions of frames.
+type Code struct {
+	// Kind tells which of the other fields count.
+	Kind CodeKind
+	// File is the mapped file of CodeFile.
+	File *process.File
+	// PID is the process of CodeJIT and CodeUnknown.
+	PID int
+}
+
+// CodeKind tells where code lies.
+type CodeKind uint8
+
+// The places where code lies, and what a frame's address means there.
+const (
+	// CodeKernel: the kernel's address space; addresses are absolute.
+	CodeKernel CodeKind = iota
+	// CodeFile: a mapped file; addresses are file offsets.
+	CodeFile
+	// CodeVDSO: the vdso; addresses count from its start.
+	CodeVDSO
+	// CodeJIT: executable memory without a file; addresses are absolute.
+	CodeJIT
+	// CodeUnknown: no executable mapping was known; addresses are absolute.
+	CodeUnknown
+)
+
+// Frame is an instruction in some code.
+type Frame struct {
+	Code    CodeID
+	Address uint64
+	// Return says that Address is a return address: the call is in the bytes
+	// before it, perhaps in another function or even another mapping. The
+	// innermost frame of each half of a stack is where that half was
+	// interrupted, and exact.
+	Return bool
+}
+
+// Call returns an address inside the instruction that the frame stands at:
+// what to look names up with.
+func (f Frame) Call() uint64 {
+	if f.Return && f.Address > 0 {
+		return f.Address - 1
+	}
+	return f.Address
+}
+
+// Node is a frame and the stack that called it.
+type Node struct {
+	Parent NodeID
+	Frame  FrameID
+}
+
+// Body is a stack that the kernel side named.
+type Body struct {
+	PID, TID uint32
+	Comm     [16]byte
+	Leaf     NodeID
+	// KernelEnd and UserEnd say why each half ends.
+	KernelEnd, UserEnd bpf.OnCPUStackEnd
+}
+
+// Range is where a file was mapped, the first time a frame in it was seen.
+type Range struct{ Start, Limit, Offset uint64 }
+
+// Resolver tells what code a process had at an address at a time
+// (CLOCK_MONOTONIC, ns).
+type Resolver interface {
+	Resolve(pid int, addr, time uint64) process.Location
+}
+
+// Store keeps bodies. It is not safe for concurrent use.
+type Store struct {
+	Codes  []Code
+	Ranges []Range // parallel to Codes
+	Frames []Frame
+	Nodes  []Node
+
+	resolver Resolver
+	bodies   map[uint64]Body
+	codes    map[Code]CodeID
+	frames   map[Frame]FrameID
+	nodes    map[Node]NodeID
+}
+
+// NewStore returns an empty store that asks r where user frames lie.
+func NewStore(r Resolver) *Store {
+	return &Store{
+		Codes:    []Code{{Kind: CodeKernel}},
+		Ranges:   []Range{{}},
+		Nodes:    make([]Node, 1),
+		resolver: r,
+		bodies:   map[uint64]Body{},
+		codes:    map[Code]CodeID{{Kind: CodeKernel}: 0},
+		frames:   map[Frame]FrameID{},
+		nodes:    map[Node]NodeID{},
+	}
+}
+
+// Body returns the body of id, and false if it never arrived.
+func (s *Store) Body(id uint64) (Body, bool) {
+	b, ok := s.bodies[id]
+	return b, ok
+}
+
+// Len returns how many bodies the store keeps.
+func (s *Store) Len() int { return len(s.bodies) }
+
+// Sizes and offsets of struct stack_record, bpf/record.h.
+const (
+	recordHeader    = 64
+	eventRecordSize = 32
+)
+
+// ErrRecord is returned for a ring record that does not have the form that
+// the kernel side writes.
+var ErrRecord = errors.New("malformed record in the ring buffer")
+
+// RecordType returns the type of a ring record.
+func RecordType(record []byte) (bpf.OnCPURecordType, error) {
+	if len(record) < 4 {
+		return 0, fmt.Errorf("%w: %d bytes", ErrRecord, len(record))
+	}
+	return bpf.OnCPURecordType(binary.NativeEndian.Uint32(record)), nil
+}
+
+// ParseEvent returns the key and weight of an event record.
+func ParseEvent(record []byte) (Key, uint64, error) {
+	if len(record) < eventRecordSize {
+		return Key{}, 0, fmt.Errorf("%w: event of %d bytes", ErrRecord, len(record))
+	}
+	return Key{
+		Id:  binary.NativeEndian.Uint64(record[8:]),
+		Tid: binary.NativeEndian.Uint32(record[16:]),
+		Cpu: binary.NativeEndian.Uint32(record[20:]),
+	}, binary.NativeEndian.Uint64(record[24:]), nil
+}
+
+// Add keeps the body in a stack record. A body that is known already (the
+// kernel side forgets what it sent) is left as it is.
+func (s *Store) Add(record []byte) error {
+	if len(record) < recordHeader {
+		return fmt.Errorf("%w: stack of %d bytes", ErrRecord, len(record))
+	}
+	native := binary.NativeEndian
+	kernel, user := int(native.Uint16(record[4:])), int(native.Uint16(record[6:]))
+	if len(record) < recordHeader+8*(kernel+user) {
+		return fmt.Errorf("%w: %d frames in %d bytes", ErrRecord, kernel+user, len(record))
+	}
+	id, time := native.Uint64(record[8:]), native.Uint64(record[16:])
+	if _, known := s.bodies[id]; known {
+		return nil
+	}
+	body := Body{
+		PID:       native.Uint32(record[32:]),
+		TID:       native.Uint32(record[36:]),
+		KernelEnd: bpf.OnCPUStackEnd(record[40]),
+		UserEnd:   bpf.OnCPUStackEnd(record[41]),
+		Comm:      [16]byte(record[48:64]),
+	}
+	// From the root: the last user frame comes first, the kernel's leaf last.
+	frame := func(i int) uint64 { return native.Uint64(record[recordHeader+8*i:]) }
+	for i := kernel + user - 1; i >= kernel; i-- {
+		body.Leaf = s.push(body.Leaf, s.userFrame(int(body.PID), frame(i), time, i > kernel))
+	}
+	for i := kernel - 1; i >= 0; i-- {
+		body.Leaf = s.push(body.Leaf, Frame{Address: frame(i), Return: i > 0})
+	}
+	s.bodies[id] = body
+	return nil
+}
+
+// userFrame ties addr to the code that holds it.
+func (s *Store) userFrame(pid int, addr, time uint64, isReturn bool) Frame {
+	f := Frame{Address: addr, Return: isReturn}
+	call := f.Call()
+	at := s.resolver.Resolve(pid, call, time)
+	var code Code
+	switch at.Kind {
+	case process.KindFile:
+		code = Code{Kind: CodeFile, File: at.File}
+	case process.KindVDSO:
+		code = Code{Kind: CodeVDSO}
+	case process.KindAnon:
+		code = Code{Kind: CodeJIT, PID: pid}
+	default:
+		code = Code{Kind: CodeUnknown, PID: pid}
+	}
+	f.Code = s.code(code, Range{at.MapStart, at.MapLimit, at.MapOffset})
+	f.Address = at.Offset + (addr - call)
+	return f
+}
+
+func (s *Store) code(c Code, r Range) CodeID {
+	id, ok := s.codes[c]
+	if !ok {
+		id = CodeID(len(s.Codes))
+		s.Codes = append(s.Codes, c)
+		s.Ranges = append(s.Ranges, r)
+		s.codes[c] = id
+	}
+	return id
+}
+
+func (s *Store) push(parent NodeID, f Frame) NodeID {
+	frame, ok := s.frames[f]
+	if !ok {
+		frame = FrameID(len(s.Frames))
+		s.Frames = append(s.Frames, f)
+		s.frames[f] = frame
+	}
+	n := Node{Parent: parent, Frame: frame}
+	id, ok := s.nodes[n]
+	if !ok {
+		id = NodeID(len(s.Nodes))
+		s.Nodes = append(s.Nodes, n)
+		s.nodes[n] = id
+	}
+	return id
+}
