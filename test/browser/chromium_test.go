@@ -1,0 +1,294 @@
+// Package browser tests the pages that fulgur writes in a real browser, with
+// real pointer and key events.
+package browser
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"sync"
+	"testing"
+	"time"
+
+	"fulgur/internal/testenv"
+)
+
+// patience is how long anything may take before a test gives up.
+const patience = 20 * time.Second
+
+// chromium is a headless browser with one tab, spoken to in the DevTools
+// protocol over a pair of pipes: JSON messages that end in a zero byte.
+type chromium struct {
+	t       *testing.T
+	out     io.Writer
+	session string
+
+	mu      sync.Mutex
+	last    int
+	waiting map[int]chan reply
+	// events are the protocol events seen so far, oldest first.
+	events []event
+}
+
+type reply struct {
+	Result json.RawMessage
+	Error  *struct{ Message string }
+}
+
+type event struct {
+	Method string
+	Params json.RawMessage
+}
+
+// start runs a browser with a window of the given size for the length of the
+// test, or skips the test if there is none.
+func start(t *testing.T, width, height int, args ...string) *chromium {
+	t.Helper()
+	path := testenv.Tool(t, "chromium")
+	commands, out, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	in, replies, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(path, append([]string{
+		"--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+		"--disable-background-networking", "--disable-component-update", "--disable-sync",
+		"--lang=en-US",
+		fmt.Sprintf("--window-size=%d,%d", width, height),
+		"--user-data-dir=" + t.TempDir(), "--remote-debugging-pipe",
+	}, args...)...)
+	cmd.ExtraFiles = []*os.File{commands, replies} // it reads 3 and writes 4
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	commands.Close()
+	replies.Close()
+	c := &chromium{t: t, out: out, waiting: map[int]chan reply{}}
+	read := make(chan struct{})
+	go func() {
+		defer close(read)
+		c.read(in)
+	}()
+	t.Cleanup(func() {
+		c.session = ""
+		c.call("Browser.close", nil, nil)
+		cmd.Wait()
+		out.Close()
+		<-read
+		in.Close()
+	})
+
+	var tab struct{ TargetID string }
+	c.call("Target.createTarget", map[string]any{"url": "about:blank"}, &tab)
+	var attached struct{ SessionID string }
+	c.call("Target.attachToTarget", map[string]any{"targetId": tab.TargetID, "flatten": true}, &attached)
+	c.session = attached.SessionID
+	for _, domain := range []string{"Page", "Runtime", "Network", "Log"} {
+		c.call(domain+".enable", nil, nil)
+	}
+	return c
+}
+
+// read hands on what the browser says until it closes its end.
+func (c *chromium) read(in io.Reader) {
+	messages := bufio.NewReader(in)
+	for {
+		text, err := messages.ReadBytes(0)
+		if err != nil {
+			return
+		}
+		var m struct {
+			ID int
+			event
+			reply
+		}
+		if err := json.Unmarshal(text[:len(text)-1], &m); err != nil {
+			c.t.Errorf("message from the browser: %v", err)
+			return
+		}
+		c.mu.Lock()
+		if m.ID == 0 {
+			c.events = append(c.events, m.event)
+		} else {
+			c.waiting[m.ID] <- m.reply
+			delete(c.waiting, m.ID)
+		}
+		c.mu.Unlock()
+	}
+}
+
+// call runs a method of the protocol and stores its result, if asked for.
+func (c *chromium) call(method string, params, result any) {
+	c.t.Helper()
+	if params == nil {
+		params = struct{}{}
+	}
+	answer := make(chan reply, 1)
+	c.mu.Lock()
+	c.last++
+	id := c.last
+	c.waiting[id] = answer
+	c.mu.Unlock()
+	message, err := json.Marshal(struct {
+		ID        int    `json:"id"`
+		Method    string `json:"method"`
+		Params    any    `json:"params"`
+		SessionID string `json:"sessionId,omitempty"`
+	}{id, method, params, c.session})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	if _, err := c.out.Write(append(message, 0)); err != nil {
+		c.t.Fatalf("%s: %v", method, err)
+	}
+	select {
+	case r := <-answer:
+		if r.Error != nil {
+			c.t.Fatalf("%s: %s", method, r.Error.Message)
+		}
+		if result != nil {
+			if err := json.Unmarshal(r.Result, result); err != nil {
+				c.t.Fatalf("%s: %v", method, err)
+			}
+		}
+	case <-time.After(patience):
+		c.t.Fatalf("%s: no answer from the browser", method)
+	}
+}
+
+// seen returns the events so far of one method.
+func (c *chromium) seen(method string) []event {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var found []event
+	for _, e := range c.events {
+		if e.Method == method {
+			found = append(found, e)
+		}
+	}
+	return found
+}
+
+// eval runs an expression in the page and stores its value in result.
+func (c *chromium) eval(expression string, result any) {
+	c.t.Helper()
+	var r struct {
+		Result           struct{ Value json.RawMessage }
+		ExceptionDetails *struct{ Text string }
+	}
+	c.call("Runtime.evaluate", map[string]any{
+		"expression": expression, "returnByValue": true, "awaitPromise": true,
+	}, &r)
+	if r.ExceptionDetails != nil {
+		c.t.Fatalf("%s: %s", expression, r.ExceptionDetails.Text)
+	}
+	if err := json.Unmarshal(r.Result.Value, result); err != nil {
+		c.t.Fatalf("%s: %v", expression, err)
+	}
+}
+
+// text returns the text of the first element that selector matches.
+func (c *chromium) text(selector string) (text string) {
+	c.t.Helper()
+	c.eval(fmt.Sprintf("document.querySelector(%q).textContent", selector), &text)
+	return text
+}
+
+// until waits for a condition in the page.
+func (c *chromium) until(condition string) {
+	c.t.Helper()
+	for deadline := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
+		var ok bool
+		c.eval("Boolean("+condition+")", &ok)
+		if ok {
+			return
+		}
+		if time.Now().After(deadline) {
+			c.t.Fatalf("never came true in the page: %s", condition)
+		}
+	}
+}
+
+func (c *chromium) mouse(kind string, x, y float64, clicks int) {
+	c.t.Helper()
+	params := map[string]any{"type": kind, "x": x, "y": y, "clickCount": clicks}
+	if clicks > 0 {
+		params["button"] = "left"
+	}
+	c.call("Input.dispatchMouseEvent", params, nil)
+}
+
+// point moves the pointer.
+func (c *chromium) point(x, y float64) {
+	c.t.Helper()
+	c.mouse("mouseMoved", x, y, 0)
+}
+
+// click presses and releases the pointer's button.
+func (c *chromium) click(x, y float64) {
+	c.t.Helper()
+	c.point(x, y)
+	c.mouse("mousePressed", x, y, 1)
+	c.mouse("mouseReleased", x, y, 1)
+}
+
+// clickOn clicks the middle of the first element that selector matches.
+func (c *chromium) clickOn(selector string) {
+	c.t.Helper()
+	var at [2]float64
+	c.eval(fmt.Sprintf(`(({left, top, width, height}) => [left + width / 2, top + height / 2])(
+		document.querySelector(%q).getBoundingClientRect())`, selector), &at)
+	c.click(at[0], at[1])
+}
+
+// keyCodes are the virtual key codes that the browser wants beside the names
+// of keys that type nothing.
+var keyCodes = map[string]int{
+	"Enter": 13, "Escape": 27, "ArrowLeft": 37, "ArrowUp": 38, "ArrowRight": 39, "ArrowDown": 40,
+}
+
+// press presses and releases keys: names of keyCodes, or single characters.
+func (c *chromium) press(keys ...string) {
+	c.t.Helper()
+	for _, key := range keys {
+		params := map[string]any{"type": "keyDown", "key": key}
+		if code, ok := keyCodes[key]; ok {
+			params["windowsVirtualKeyCode"] = code
+		} else {
+			params["text"] = key
+		}
+		c.call("Input.dispatchKeyEvent", params, nil)
+		params["type"] = "keyUp"
+		delete(params, "text")
+		c.call("Input.dispatchKeyEvent", params, nil)
+	}
+}
+
+// write types text.
+func (c *chromium) write(text string) {
+	c.t.Helper()
+	for _, r := range text {
+		c.press(string(r))
+	}
+}
+
+// screenshot stores a picture of the page in the directory that the
+// environment variable FULGUR_SCREENSHOTS names, if it is set.
+func (c *chromium) screenshot(name string) {
+	c.t.Helper()
+	dir := os.Getenv("FULGUR_SCREENSHOTS")
+	if dir == "" {
+		return
+	}
+	var shot struct{ Data []byte }
+	c.call("Page.captureScreenshot", nil, &shot)
+	if err := os.WriteFile(dir+"/"+name+".png", shot.Data, 0o644); err != nil {
+		c.t.Fatal(err)
+	}
+}
