@@ -265,17 +265,16 @@ func Large(n int) *profile.Profile {
 	}
 	for i := range n {
 		s := profile.StackID(0)
-		// Each level has a choice of callees that i alone decides, few near
-		// the root and many near the leaf.
-		depth := 10 + i%41
-		for level, x := 0, i; level < depth; level++ {
-			s = b.Push(s, user[(level*131+x%(1+level*level))%functions])
-			x = x*7 + level
+		// Neighbouring stacks are equally deep and call the same functions
+		// but for the last levels: a binary tree at the leaves.
+		depth := 10 + i>>8%41
+		for level := range depth {
+			branch := i >> min(14, depth-1-level)
+			s = b.Push(s, user[(level*131+branch*7919)%functions])
 		}
-		s = b.Push(s, user[i%functions])
 		if i%3 == 0 {
 			for level := range 12 {
-				s = b.Push(s, kern[(level*17+i%(1+level*5))%len(kern)])
+				s = b.Push(s, kern[(level*17+i%(1+level))%len(kern)])
 			}
 		}
 		b.add(profile.Task{PID: 1000 + i%processes, Comm: fmt.Sprintf("process%d", i%processes)},
