@@ -1,0 +1,197 @@
+package pprof
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	pb "github.com/google/pprof/profile"
+
+	"fulgur/internal/encode/encodetest"
+	"fulgur/internal/profile"
+	"fulgur/internal/testenv"
+)
+
+// TestWrite compares what the format's own package reads from the output, as
+// text, with golden files: bytes of gzip differ from release to release of Go.
+func TestWrite(t *testing.T) {
+	for _, c := range []struct {
+		golden string
+		p      *profile.Profile
+	}{
+		{"typical.txt", encodetest.Typical()},
+		{"threads.txt", encodetest.Threads()},
+		{"hostile.txt", encodetest.Hostile()},
+		{"empty.txt", encodetest.Empty()},
+	} {
+		t.Run(c.golden, func(t *testing.T) {
+			got := roundTrip(t, c.p)
+			encodetest.Golden(t, c.golden, []byte(got.String()))
+			for i := range c.p.ValueTypes {
+				var sum int64
+				for _, s := range got.Sample {
+					sum += s.Value[i]
+				}
+				if want := c.p.Total(i); sum != want {
+					t.Errorf("value %d sums to %d, in the profile to %d", i, sum, want)
+				}
+			}
+		})
+	}
+}
+
+// TestWriteStacks compares each stack's functions with the profile's.
+func TestWriteStacks(t *testing.T) {
+	p := encodetest.Typical()
+	got := roundTrip(t, p)
+	for i, s := range p.Samples {
+		var want, have []string
+		for _, f := range p.AppendFrames(nil, s.Stack) {
+			if p.Frames[f].Function == 0 {
+				want = append(want, "")
+			} else {
+				want = append(want, p.FrameName(f))
+			}
+		}
+		for _, l := range got.Sample[i].Location {
+			if len(l.Line) == 0 {
+				have = append(have, "")
+			}
+			for _, line := range l.Line {
+				have = append(have, line.Function.Name)
+			}
+		}
+		if a, b := strings.Join(have, "\n"), strings.Join(want, "\n"); a != b {
+			t.Errorf("sample %d has stack\n%s\nwant\n%s", i, a, b)
+		}
+	}
+}
+
+// TestCallerAddresses shows which addresses are taken to be returned to.
+func TestCallerAddresses(t *testing.T) {
+	b := profile.NewBuilder(profile.ValueType{Type: "samples", Unit: "count"})
+	task := b.Task(profile.Task{PID: 1, Comm: "init"})
+	var s profile.StackID
+	for _, f := range []profile.Frame{
+		{Address: 0x100},
+		{Address: 0x200},
+		{Address: 0x300, Kind: profile.KindKernel},
+		{Address: 0x400, Kind: profile.KindKernel},
+	} {
+		s = b.Push(s, b.Frame(f))
+		b.Add(profile.Sample{Stack: s, Task: task, CPU: -1, Values: []int64{1}})
+	}
+	got := roundTrip(t, b.Profile(profile.Meta{}, profile.Losses{}))
+	want := [][]uint64{
+		{0x100},
+		{0x200, 0xff},
+		{0x300, 0x200, 0xff},
+		{0x400, 0x2ff, 0x200, 0xff},
+	}
+	for i, s := range got.Sample {
+		for j, l := range s.Location {
+			if l.Address != want[i][j] {
+				t.Errorf("sample %d, location %d: address %#x, want %#x", i, j, l.Address, want[i][j])
+			}
+		}
+	}
+}
+
+func TestWriteIsDeterministic(t *testing.T) {
+	var first, second bytes.Buffer
+	for _, out := range []*bytes.Buffer{&first, &second} {
+		if err := Write(out, encodetest.Large(500)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !bytes.Equal(first.Bytes(), second.Bytes()) {
+		t.Error("two profiles that are equal gave different bytes")
+	}
+}
+
+// TestGoToolPprof has the command that users will open the file with read it.
+func TestGoToolPprof(t *testing.T) {
+	goTool := testenv.Tool(t, "go")
+	file := filepath.Join(t.TempDir(), "profile.pb.gz")
+	var out bytes.Buffer
+	if err := Write(&out, encodetest.Typical()); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, out.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	run := func(args ...string) string {
+		cmd := exec.Command(goTool, append([]string{"tool", "pprof", "-symbolize=none"}, append(args, file)...)...)
+		cmd.Env = append(os.Environ(), "PPROF_TMPDIR="+t.TempDir())
+		text, err := cmd.Output()
+		if err != nil {
+			t.Fatalf("%v: %v", cmd, err)
+		}
+		return string(text)
+	}
+	for _, c := range []struct {
+		args []string
+		want []string
+	}{
+		{[]string{"-top", "-sample_index=samples"}, []string{
+			`Duration: 10s, Total samples = 100`,
+			`(?m)^ +30 30.00% .* 30 30.00%  peek \(inline\)$`,
+			`(?m)^ +12 12.00% .* 51 51.00%  http::Server::handle`,
+			`(?m)^ +9 +9.00% .* 9 +9.00%  walk$`,
+		}},
+		{[]string{"-top"}, []string{`Type: cpu`, `Total samples = 1010.10ms`}},
+		{[]string{"-raw"}, []string{
+			`PeriodType: cpu nanoseconds`,
+			`Period: 10101010`,
+			`stack_end:\[depth limit\]`,
+			`/usr/bin/server 5f1c0de0a1b2c3d4e5f60718293a4b5c6d7e8f90`,
+		}},
+		{[]string{"-comments"}, []string{`fulgur profile -F 99 10`, `3 samples lost`}},
+		{[]string{"-tags"}, []string{`(?s)comm:.*server.*pid:.*4242`}},
+	} {
+		text := run(c.args...)
+		for _, want := range c.want {
+			if !regexp.MustCompile(want).MatchString(text) {
+				t.Errorf("pprof %s: no match for %q in\n%s", strings.Join(c.args, " "), want, text)
+			}
+		}
+	}
+}
+
+func TestErrors(t *testing.T) {
+	if err := Write(encodetest.FullDisk{}, encodetest.Typical()); !errors.Is(err, encodetest.ErrFullDisk) {
+		t.Errorf("error %v, want one that wraps the writer's", err)
+	}
+}
+
+// roundTrip writes p and reads it again.
+func roundTrip(t *testing.T, p *profile.Profile) *pb.Profile {
+	t.Helper()
+	var out bytes.Buffer
+	if err := Write(&out, p); err != nil {
+		t.Fatal(err)
+	}
+	got, err := pb.Parse(&out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := got.CheckValid(); err != nil {
+		t.Error(err)
+	}
+	return got
+}
+
+func BenchmarkWrite(b *testing.B) {
+	p := encodetest.Large(20_000)
+	for b.Loop() {
+		if err := Write(io.Discard, p); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
