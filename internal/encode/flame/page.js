@@ -369,13 +369,14 @@
   function applySearch() {
     const text = search.value;
     matches = null;
+    tip.hidden = true;
     matched.textContent = '';
     matched.className = '';
     if (text) {
       let pattern;
       try {
         // Only a search with capitals tells them apart.
-        pattern = new RegExp(text, /[A-Z]/.test(text.replace(/\\./g, '')) ? 'u' : 'iu');
+        pattern = new RegExp(text, /[A-Z]/.test(text.replace(/\\./g, '')) ? '' : 'i');
       } catch {
         matched.textContent = 'not a valid expression';
         matched.className = 'bad';

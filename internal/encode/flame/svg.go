@@ -34,7 +34,7 @@ const svgStyle = `text{font:11px ui-monospace,Menlo,Consolas,"DejaVu Sans Mono",
 
 // drawSVG writes t as a picture in which the root is at the bottom.
 func drawSVG(w io.Writer, title string, v profile.ValueType, t *tree) error {
-	places, rows := layout(t)
+	rects, rows := layout(t)
 	height := svgTop + svgRow*float64(rows) + svgMargin
 	out := bufio.NewWriter(w)
 	fmt.Fprintf(out, `<svg xmlns="http://www.w3.org/2000/svg" width="%[1]g" height="%[2]g" viewBox="0 0 %[1]g %[2]g">`+"\n",
@@ -42,7 +42,7 @@ func drawSVG(w io.Writer, title string, v profile.ValueType, t *tree) error {
 	fmt.Fprintf(out, "<style>%s</style>\n", svgStyle)
 	fmt.Fprintf(out, `<rect width="100%%" height="100%%" fill="#fff"/>`+"\n")
 	fmt.Fprintf(out, `<text class="title" x="%g" y="28">%s</text>`+"\n", svgMargin, escapeXML(title))
-	for _, b := range places {
+	for _, b := range rects {
 		f := t.frames[t.nodes[b.node].frame]
 		y := height - svgMargin - svgRow*float64(b.depth+1)
 		fmt.Fprintf(out, `<g><title>%s</title><rect class="%s" x="%.2f" y="%g" width="%.2f" height="%g"/>`,
@@ -56,15 +56,15 @@ func drawSVG(w io.Writer, title string, v profile.ValueType, t *tree) error {
 	return out.Flush()
 }
 
-// place is where a box stands in the picture.
-type place struct {
+// rect is where a box stands in the picture.
+type rect struct {
 	box
 	x, width float64
 }
 
 // layout places the boxes that are wide enough to see and returns the number
 // of rows they take.
-func layout(t *tree) (places []place, rows int) {
+func layout(t *tree) (rects []rect, rows int) {
 	if t.total() <= 0 {
 		return nil, 0
 	}
@@ -82,11 +82,11 @@ func layout(t *tree) (places []place, rows int) {
 		// A box is no wider than its caller, so that leaving out a narrow
 		// one leaves out all it carries.
 		if width := float64(total) * scale; width >= svgMinWidth {
-			places = append(places, place{b, svgMargin + float64(start)*scale, width})
+			rects = append(rects, rect{b, svgMargin + float64(start)*scale, width})
 			rows = max(rows, d+1)
 		}
 	}
-	return places, rows
+	return rects, rows
 }
 
 // tooltip describes node n of frame f.
