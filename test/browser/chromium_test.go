@@ -19,12 +19,12 @@ import (
 // patience is how long anything may take before a test gives up.
 const patience = 20 * time.Second
 
-// chromium is a headless browser with one tab, spoken to in the DevTools
-// protocol over a pair of pipes: JSON messages that end in a zero byte.
-type chromium struct {
-	t       *testing.T
-	out     io.Writer
-	session string
+// browser is a headless browser, spoken to in the DevTools protocol over a
+// pair of pipes: JSON messages that end in a zero byte.
+type browser struct {
+	cmd *exec.Cmd
+	dir string
+	out io.WriteCloser
 
 	mu      sync.Mutex
 	last    int
@@ -33,62 +33,92 @@ type chromium struct {
 	events []event
 }
 
+// tab is a page of the browser, used by one test. The zero session speaks to
+// the browser itself.
+type tab struct {
+	*browser
+	t       *testing.T
+	session string
+}
+
 type reply struct {
 	Result json.RawMessage
 	Error  *struct{ Message string }
 }
 
 type event struct {
-	Method string
-	Params json.RawMessage
+	SessionID string
+	Method    string
+	Params    json.RawMessage
 }
 
-// start runs a browser with a window of the given size for the length of the
-// test, or skips the test if there is none.
-func start(t *testing.T, width, height int, args ...string) *chromium {
-	t.Helper()
-	path := testenv.Tool(t, "chromium")
+// shared is the browser of all tests; the first that needs one starts it.
+var shared *browser
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if shared != nil {
+		shared.stop()
+	}
+	os.Exit(code)
+}
+
+// start runs a browser with a window of 1280 by 800 pixels.
+func start(path string) (*browser, error) {
+	dir, err := os.MkdirTemp("", "fulgur-browser-")
+	if err != nil {
+		return nil, err
+	}
 	commands, out, err := os.Pipe()
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	in, replies, err := os.Pipe()
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
-	cmd := exec.Command(path, append([]string{
+	b := &browser{dir: dir, out: out, waiting: map[int]chan reply{}}
+	b.cmd = exec.Command(path,
 		"--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
 		"--disable-background-networking", "--disable-component-update", "--disable-sync",
-		"--lang=en-US",
-		fmt.Sprintf("--window-size=%d,%d", width, height),
-		"--user-data-dir=" + t.TempDir(), "--remote-debugging-pipe",
-	}, args...)...)
-	cmd.ExtraFiles = []*os.File{commands, replies} // it reads 3 and writes 4
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
+		"--lang=en-US", "--window-size=1280,800",
+		"--user-data-dir="+dir, "--remote-debugging-pipe")
+	b.cmd.ExtraFiles = []*os.File{commands, replies} // it reads 3 and writes 4
+	if err := b.cmd.Start(); err != nil {
+		return nil, err
 	}
 	commands.Close()
 	replies.Close()
-	c := &chromium{t: t, out: out, waiting: map[int]chan reply{}}
-	read := make(chan struct{})
-	go func() {
-		defer close(read)
-		c.read(in)
-	}()
-	t.Cleanup(func() {
-		c.session = ""
-		c.call("Browser.close", nil, nil)
-		cmd.Wait()
-		out.Close()
-		<-read
-		in.Close()
-	})
+	go b.read(in)
+	return b, nil
+}
 
-	var tab struct{ TargetID string }
-	c.call("Target.createTarget", map[string]any{"url": "about:blank"}, &tab)
+// stop ends the browser, which closing its pipe does, and removes its files.
+func (b *browser) stop() {
+	b.out.Close()
+	b.cmd.Wait()
+	os.RemoveAll(b.dir)
+}
+
+// newTab opens an empty page for the length of the test, or skips the test if
+// there is no browser.
+func newTab(t *testing.T) *tab {
+	t.Helper()
+	path := testenv.Tool(t, "chromium")
+	if shared == nil {
+		b, err := start(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		shared = b
+	}
+	c := &tab{browser: shared, t: t}
+	var target struct{ TargetID string }
+	c.call("Target.createTarget", map[string]any{"url": "about:blank"}, &target)
 	var attached struct{ SessionID string }
-	c.call("Target.attachToTarget", map[string]any{"targetId": tab.TargetID, "flatten": true}, &attached)
+	c.call("Target.attachToTarget", map[string]any{"targetId": target.TargetID, "flatten": true}, &attached)
 	c.session = attached.SessionID
+	t.Cleanup(func() { c.call("Page.close", nil, nil) })
 	for _, domain := range []string{"Page", "Runtime", "Network", "Log"} {
 		c.call(domain+".enable", nil, nil)
 	}
@@ -96,7 +126,8 @@ func start(t *testing.T, width, height int, args ...string) *chromium {
 }
 
 // read hands on what the browser says until it closes its end.
-func (c *chromium) read(in io.Reader) {
+func (b *browser) read(in io.ReadCloser) {
+	defer in.Close()
 	messages := bufio.NewReader(in)
 	for {
 		text, err := messages.ReadBytes(0)
@@ -109,22 +140,21 @@ func (c *chromium) read(in io.Reader) {
 			reply
 		}
 		if err := json.Unmarshal(text[:len(text)-1], &m); err != nil {
-			c.t.Errorf("message from the browser: %v", err)
-			return
+			panic(fmt.Sprintf("message from the browser: %v", err))
 		}
-		c.mu.Lock()
+		b.mu.Lock()
 		if m.ID == 0 {
-			c.events = append(c.events, m.event)
+			b.events = append(b.events, m.event)
 		} else {
-			c.waiting[m.ID] <- m.reply
-			delete(c.waiting, m.ID)
+			b.waiting[m.ID] <- m.reply
+			delete(b.waiting, m.ID)
 		}
-		c.mu.Unlock()
+		b.mu.Unlock()
 	}
 }
 
 // call runs a method of the protocol and stores its result, if asked for.
-func (c *chromium) call(method string, params, result any) {
+func (c *tab) call(method string, params, result any) {
 	c.t.Helper()
 	if params == nil {
 		params = struct{}{}
@@ -162,13 +192,13 @@ func (c *chromium) call(method string, params, result any) {
 	}
 }
 
-// seen returns the events so far of one method.
-func (c *chromium) seen(method string) []event {
+// seen returns the tab's events so far of one method.
+func (c *tab) seen(method string) []event {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var found []event
 	for _, e := range c.events {
-		if e.Method == method {
+		if e.SessionID == c.session && e.Method == method {
 			found = append(found, e)
 		}
 	}
@@ -176,7 +206,7 @@ func (c *chromium) seen(method string) []event {
 }
 
 // eval runs an expression in the page and stores its value in result.
-func (c *chromium) eval(expression string, result any) {
+func (c *tab) eval(expression string, result any) {
 	c.t.Helper()
 	var r struct {
 		Result           struct{ Value json.RawMessage }
@@ -194,14 +224,14 @@ func (c *chromium) eval(expression string, result any) {
 }
 
 // text returns the text of the first element that selector matches.
-func (c *chromium) text(selector string) (text string) {
+func (c *tab) text(selector string) (text string) {
 	c.t.Helper()
 	c.eval(fmt.Sprintf("document.querySelector(%q).textContent", selector), &text)
 	return text
 }
 
 // until waits for a condition in the page.
-func (c *chromium) until(condition string) {
+func (c *tab) until(condition string) {
 	c.t.Helper()
 	for deadline := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
 		var ok bool
@@ -215,7 +245,7 @@ func (c *chromium) until(condition string) {
 	}
 }
 
-func (c *chromium) mouse(kind string, x, y float64, clicks int) {
+func (c *tab) mouse(kind string, x, y float64, clicks int) {
 	c.t.Helper()
 	params := map[string]any{"type": kind, "x": x, "y": y, "clickCount": clicks}
 	if clicks > 0 {
@@ -225,13 +255,13 @@ func (c *chromium) mouse(kind string, x, y float64, clicks int) {
 }
 
 // point moves the pointer.
-func (c *chromium) point(x, y float64) {
+func (c *tab) point(x, y float64) {
 	c.t.Helper()
 	c.mouse("mouseMoved", x, y, 0)
 }
 
 // click presses and releases the pointer's button.
-func (c *chromium) click(x, y float64) {
+func (c *tab) click(x, y float64) {
 	c.t.Helper()
 	c.point(x, y)
 	c.mouse("mousePressed", x, y, 1)
@@ -239,7 +269,7 @@ func (c *chromium) click(x, y float64) {
 }
 
 // clickOn clicks the middle of the first element that selector matches.
-func (c *chromium) clickOn(selector string) {
+func (c *tab) clickOn(selector string) {
 	c.t.Helper()
 	var at [2]float64
 	c.eval(fmt.Sprintf(`(({left, top, width, height}) => [left + width / 2, top + height / 2])(
@@ -254,7 +284,7 @@ var keyCodes = map[string]int{
 }
 
 // press presses and releases keys: names of keyCodes, or single characters.
-func (c *chromium) press(keys ...string) {
+func (c *tab) press(keys ...string) {
 	c.t.Helper()
 	for _, key := range keys {
 		params := map[string]any{"type": "keyDown", "key": key}
@@ -271,7 +301,7 @@ func (c *chromium) press(keys ...string) {
 }
 
 // write types text.
-func (c *chromium) write(text string) {
+func (c *tab) write(text string) {
 	c.t.Helper()
 	for _, r := range text {
 		c.press(string(r))
@@ -280,7 +310,7 @@ func (c *chromium) write(text string) {
 
 // screenshot stores a picture of the page in the directory that the
 // environment variable FULGUR_SCREENSHOTS names, if it is set.
-func (c *chromium) screenshot(name string) {
+func (c *tab) screenshot(name string) {
 	c.t.Helper()
 	dir := os.Getenv("FULGUR_SCREENSHOTS")
 	if dir == "" {

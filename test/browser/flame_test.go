@@ -19,7 +19,7 @@ import (
 const rowHeight, edge = 20, 5
 
 // openFlame writes p as a page and opens it from the file system.
-func openFlame(c *chromium, p *profile.Profile) {
+func openFlame(c *tab, p *profile.Profile) {
 	c.t.Helper()
 	var page bytes.Buffer
 	if err := flame.WriteHTML(&page, p, flame.Options{}); err != nil {
@@ -35,7 +35,7 @@ func openFlame(c *chromium, p *profile.Profile) {
 
 // boxAt returns the point of the page at a share of the chart's width, 0 to
 // 1, in the row at a depth, 0 for the root.
-func boxAt(c *chromium, share float64, depth int) (x, y float64) {
+func boxAt(c *tab, share float64, depth int) (x, y float64) {
 	c.t.Helper()
 	var chart struct{ Left, Top, Width, Height float64 }
 	c.eval(`(({left, top, width, height}) => ({left, top, width, height}))(
@@ -50,7 +50,7 @@ func boxAt(c *chromium, share float64, depth int) (x, y float64) {
 	return x, chart.Top + chart.Height - fromEdge
 }
 
-func expect(c *chromium, selector, want string) {
+func expect(c *tab, selector, want string) {
 	c.t.Helper()
 	if got := c.text(selector); got != want {
 		c.t.Errorf("%s shows %q, want %q", selector, got, want)
@@ -58,7 +58,7 @@ func expect(c *chromium, selector, want string) {
 }
 
 // expectContains checks that an element's text has all the given parts.
-func expectContains(c *chromium, selector string, parts ...string) {
+func expectContains(c *tab, selector string, parts ...string) {
 	c.t.Helper()
 	got := c.text(selector)
 	for _, part := range parts {
@@ -70,7 +70,7 @@ func expectContains(c *chromium, selector string, parts ...string) {
 
 // expectClean checks that nothing was logged, thrown, blocked, asked or
 // fetched but the page itself.
-func expectClean(c *chromium) {
+func expectClean(c *tab) {
 	c.t.Helper()
 	for _, method := range []string{
 		"Runtime.exceptionThrown", "Runtime.consoleAPICalled", "Log.entryAdded", "Page.javascriptDialogOpening",
@@ -96,7 +96,7 @@ func expectClean(c *chromium) {
 // The profile of these tests has 100 samples; the process "server" has 77 of
 // them and is leftmost, its __libc_start_call_main 70, main on it 70.
 func TestFlamePage(t *testing.T) {
-	c := start(t, 1280, 800)
+	c := newTab(t)
 	openFlame(c, encodetest.Typical())
 	c.screenshot("flame")
 
@@ -209,7 +209,7 @@ func TestHostileNames(t *testing.T) {
 		Command: attack, Host: attack, Kernel: attack, Arch: attack, Event: attack, Scope: attack,
 	}, profile.Losses{})
 
-	c := start(t, 1280, 800)
+	c := newTab(t)
 	openFlame(c, p)
 	expect(c, "#title", attack)
 	c.point(boxAt(c, 0.5, 3))
@@ -239,7 +239,7 @@ func TestHostileNames(t *testing.T) {
 // The content security policy holds even if markup got into the page: what is
 // not the page's own script and style does not run or load.
 func TestPolicy(t *testing.T) {
-	c := start(t, 800, 600)
+	c := newTab(t)
 	openFlame(c, encodetest.Threads())
 	var blocked []string
 	c.eval(`new Promise((resolve) => {
@@ -265,7 +265,10 @@ func TestPolicy(t *testing.T) {
 
 // A large page is compressed, and drawn without its narrow boxes.
 func TestLargePage(t *testing.T) {
-	c := start(t, 1280, 800, "--force-device-scale-factor=2")
+	c := newTab(t)
+	c.call("Emulation.setDeviceMetricsOverride", map[string]any{
+		"width": 1280, "height": 800, "deviceScaleFactor": 2, "mobile": false,
+	}, nil)
 	openFlame(c, encodetest.Large(3000))
 	c.point(boxAt(c, 0.5, 0))
 	expect(c, "#tip h2", "all")
@@ -276,7 +279,7 @@ func TestLargePage(t *testing.T) {
 }
 
 func TestEmptyPage(t *testing.T) {
-	c := start(t, 800, 600)
+	c := newTab(t)
 	openFlame(c, encodetest.Empty())
 	expect(c, "#notice", "No samples were taken.")
 	c.press("ArrowUp", "Enter")
