@@ -2,11 +2,9 @@
 # what else a target needs comes from the distribution's packages
 # (test/install-deps.sh) or, for golangci-lint, from the Go module proxy.
 
-GO         ?= go
-CLANG      ?= clang-19
-LLVM_STRIP ?= llvm-strip-19
-BUILD      := build
-ARCHES     := amd64 arm64
+GO     ?= go
+BUILD  := build
+ARCHES := amd64 arm64
 
 GOLANGCI_VERSION := v2.15.0
 GOLANGCI         := $(BUILD)/bin/golangci-lint-$(GOLANGCI_VERSION)
@@ -15,8 +13,11 @@ C_SOURCES  := $(filter-out bpf/vmlinux%.h,$(wildcard bpf/*.c bpf/*.h))
 SH_SOURCES := .ci/run $(wildcard test/*.sh)
 
 # The packages with privileged tests, which also run under the kernels of the
-# rig: those whose tests ask for root.
-VM_PACKAGES = $(sort $(dir $(shell grep -rl --include='*_test.go' 'testenv\.Root(' cmd internal test)))
+# rig: those whose tests ask for root or for a VM.
+VM_PACKAGES = $(sort $(dir $(shell grep -rlE --include='*_test.go' 'testenv\.(Root|VM)\>' bpf cmd internal test)))
+
+# The programs that these tests find in the VM's PATH.
+VM_PROGRAMS = $(patsubst %/,%,$(dir $(wildcard cmd/*/main.go)))
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -40,11 +41,11 @@ test: deps-test ## Install what the tests need, then run all of them, the rig's 
 
 .PHONY: test-vm
 test-vm: deps-test ## Run the privileged tests in VMs with Debian's 6.1 and 6.12 kernels
-	$(GO) run ./test/rig $(addprefix ./,$(VM_PACKAGES))
+	$(GO) run ./test/rig $(addprefix -program ./,$(VM_PROGRAMS)) $(addprefix ./,$(VM_PACKAGES))
 
 .PHONY: generate
 generate: deps-generate ## Rebuild the BPF objects and their Go bindings with clang-19
-	BPF2GO_CC=$(CLANG) BPF2GO_STRIP=$(LLVM_STRIP) $(GO) generate ./bpf
+	$(GO) generate ./bpf
 
 .PHONY: check-generate
 check-generate: generate ## Fail if the committed BPF objects are not what generate makes
@@ -77,7 +78,7 @@ FUZZTIME ?= 10s
 
 .PHONY: fuzz
 fuzz: ## Run every fuzz test for FUZZTIME (10s)
-	@grep -rlE --include='*_test.go' '^func Fuzz' cmd internal test | xargs -r -n 1 dirname | sort -u | while read -r dir; do \
+	@grep -rlE --include='*_test.go' '^func Fuzz' bpf cmd internal test | xargs -r -n 1 dirname | sort -u | while read -r dir; do \
 		for f in $$($(GO) test -list '^Fuzz' "./$$dir" | grep '^Fuzz'); do \
 			echo "$$dir $$f"; \
 			$(GO) test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) "./$$dir" || exit 1; \

@@ -3,19 +3,22 @@
 # runs, if they are missing, from the distribution's packages.
 set -euo pipefail
 
-# Lines of: group, program, the package of Debian and Ubuntu that has it.
+# Lines of: group, program or file, the package of Debian and Ubuntu that has
+# it.
 table='
-test      gcc                 gcc
-test      g++                 g++
-test      readelf             binutils
-test      perf                linux-perf
-test      qemu-system-x86_64  qemu-system-x86
-test      busybox             busybox-static
-generate  clang-19            clang-19
-generate  llvm-strip-19       llvm-19
-generate  git                 git
-lint      clang-format-19     clang-format-19
-lint      shellcheck          shellcheck
+test      gcc                             gcc
+test      g++                             g++
+test      readelf                         binutils
+test      perf                            linux-perf
+test      chromium                        chromium
+test      qemu-system-x86_64              qemu-system-x86
+test      busybox                         busybox-static
+generate  clang-19                        clang-19
+generate  llvm-strip-19                   llvm-19
+generate  /usr/include/bpf/bpf_helpers.h  libbpf-dev
+generate  git                             git
+lint      clang-format-19                 clang-format-19
+lint      shellcheck                      shellcheck
 '
 
 die() {
@@ -24,8 +27,8 @@ die() {
 }
 
 missing=()
-while read -r group program package; do
-	if [ "$group" = "$1" ] && ! command -v "$program" >/dev/null; then
+while read -r group needed package; do
+	if [ "$group" = "$1" ] && ! [ -e "$needed" ] && ! command -v "$needed" >/dev/null; then
 		missing+=("$package")
 	fi
 done <<<"$table"

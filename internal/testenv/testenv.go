@@ -9,6 +9,8 @@ package testenv
 import (
 	"os"
 	"os/exec"
+	"path"
+	"path/filepath"
 	"testing"
 )
 
@@ -22,6 +24,35 @@ func Root(t testing.TB) {
 	if os.Geteuid() != 0 {
 		Skip(t, "needs root")
 	}
+}
+
+// VM skips the test unless it runs in one of the rig's machines (make
+// test-vm), where it may do what would disturb a real one: take CPUs offline,
+// change sysctls. It never fails the test; the rig runs it everywhere.
+func VM(t testing.TB) {
+	t.Helper()
+	if os.Getenv("FULGUR_RIG") != "1" {
+		t.Skip("runs only in the rig's machines (make test-vm)")
+	}
+}
+
+// Program returns the path of the program whose main package is pkg, as in
+// "fulgur/cmd/fulgur". It is built for the test; where there is no Go, as in
+// the rig's machines, the program of that name in PATH stands for it.
+func Program(t testing.TB, pkg string) string {
+	t.Helper()
+	name := path.Base(pkg)
+	goTool, err := exec.LookPath("go")
+	if err != nil {
+		return Tool(t, name)
+	}
+	bin := filepath.Join(t.TempDir(), name)
+	build := exec.Command(goTool, "build", "-o", bin, pkg)
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build %s: %v\n%s", pkg, err, out)
+	}
+	return bin
 }
 
 // Tool returns the path of the program called name, and skips the test when

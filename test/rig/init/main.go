@@ -1,0 +1,181 @@
+// Command init is process 1 of the rig's machines. It mounts what tests look
+// at, runs every test binary below /src in its own folder with the arguments
+// that it was given itself, and powers the machine off. Its output, on the
+// first serial port, is read by test/rig.
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+func main() {
+	if err := run(); err != nil {
+		// Before the port is open this goes to the kernel's console.
+		fmt.Println("rig: init:", err)
+	}
+	unix.Sync()
+	if err := unix.Reboot(unix.LINUX_REBOOT_CMD_POWER_OFF); err != nil {
+		fmt.Println("rig: power off:", err)
+	}
+}
+
+// run sets the machine up, runs the tests and says that it came to its end.
+func run() error {
+	if err := setUp(); err != nil {
+		return err
+	}
+	port, err := os.OpenFile("/dev/ttyS0", os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	// Tests write into a pipe, as under go test, not to a terminal.
+	r, w, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	copied := make(chan error, 1)
+	go func() {
+		_, err := io.Copy(port, r)
+		copied <- err
+	}()
+
+	tests, err := findTests("/src")
+	if err != nil {
+		return err
+	}
+	for _, test := range tests {
+		pkg := strings.TrimPrefix(filepath.Dir(test), "/src/")
+		fmt.Fprintf(w, "rig: begin %s\n", pkg)
+		how := "ok"
+		if err := runTest(test, os.Args[1:], w); err != nil {
+			how = err.Error()
+		}
+		fmt.Fprintf(w, "\nrig: end %s %s\n", pkg, how)
+	}
+	fmt.Fprintln(w, "rig: done")
+	if err := w.Close(); err != nil {
+		return err
+	}
+	return <-copied
+}
+
+// mounts are the file systems that tests and the programs under test use.
+var mounts = []struct{ fstype, dir string }{
+	{"devtmpfs", "/dev"},
+	{"proc", "/proc"},
+	{"sysfs", "/sys"},
+	{"tracefs", "/sys/kernel/tracing"},
+	{"debugfs", "/sys/kernel/debug"},
+	{"bpf", "/sys/fs/bpf"},
+	{"cgroup2", "/sys/fs/cgroup"},
+	{"tmpfs", "/tmp"},
+}
+
+// setUp makes the machine what a program expects to run on.
+func setUp() error {
+	for _, m := range mounts {
+		if err := os.MkdirAll(m.dir, 0o755); err != nil {
+			return err
+		}
+		if err := unix.Mount(m.fstype, m.dir, m.fstype, 0, ""); err != nil {
+			return fmt.Errorf("mount %s on %s: %w", m.fstype, m.dir, err)
+		}
+	}
+	for k, v := range map[string]string{"PATH": "/bin", "HOME": "/tmp"} {
+		if err := os.Setenv(k, v); err != nil {
+			return err
+		}
+	}
+	return loopbackUp()
+}
+
+// loopbackUp brings the loopback interface up.
+func loopbackUp() error {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	lo, err := unix.NewIfreq("lo")
+	if err != nil {
+		return err
+	}
+	lo.SetUint16(unix.IFF_UP | unix.IFF_RUNNING)
+	if err := unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, lo); err != nil {
+		return fmt.Errorf("bring lo up: %w", err)
+	}
+	return nil
+}
+
+// findTests returns the test binaries below dir, in the order of their names.
+func findTests(dir string) ([]string, error) {
+	var tests []string
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if d != nil && d.IsDir() && d.Name() == "testdata" {
+			return fs.SkipDir
+		}
+		if strings.HasSuffix(path, ".test") {
+			tests = append(tests, path)
+		}
+		return err
+	})
+	return tests, err
+}
+
+// runTest runs a test binary in its own folder and waits for it. It reaps the
+// orphans that the kernel hands to process 1 meanwhile, and ends those that
+// the test leaves behind, so that they do not disturb the next one.
+func runTest(path string, args []string, out *os.File) error {
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		return err
+	}
+	defer null.Close()
+	p, err := os.StartProcess(path, append([]string{path}, args...), &os.ProcAttr{
+		Dir:   filepath.Dir(path),
+		Files: []*os.File{null, out, out},
+	})
+	if err != nil {
+		return err
+	}
+	status, err := reapUntil(p.Pid)
+	if err != nil {
+		return err
+	}
+	// Everything but process 1; ESRCH says that there is nothing.
+	if err := unix.Kill(-1, unix.SIGKILL); err == nil {
+		if _, err := reapUntil(-1); !errors.Is(err, unix.ECHILD) {
+			return err
+		}
+	}
+	switch {
+	case status.Signaled():
+		return fmt.Errorf("killed by %v", status.Signal())
+	case status.ExitStatus() != 0:
+		return fmt.Errorf("exit status %d", status.ExitStatus())
+	}
+	return nil
+}
+
+// reapUntil waits for children until pid has ended and returns its status.
+func reapUntil(pid int) (unix.WaitStatus, error) {
+	for {
+		var status unix.WaitStatus
+		got, err := unix.Wait4(-1, &status, 0, nil)
+		switch {
+		case err == unix.EINTR:
+		case err != nil:
+			return 0, fmt.Errorf("wait for children: %w", err)
+		case got == pid:
+			return status, nil
+		}
+	}
+}

@@ -1,0 +1,170 @@
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// errNoKernel is returned for a series that apt has no package of.
+var errNoKernel = errors.New("apt knows no such kernel package")
+
+// kernel is a kernel that can be booted.
+type kernel struct {
+	release string // as uname -r prints it
+	image   string // path of its bzImage
+}
+
+// fetchKernel returns the newest cloud kernel of a series (as in 6.1) that apt
+// offers, downloading it into dir unless it is there. The cloud flavour boots
+// fastest and needs no module to run the tests.
+func fetchKernel(ctx context.Context, series, dir string) (kernel, error) {
+	pkg, err := newestPackage(ctx, series)
+	if err != nil {
+		return kernel{}, err
+	}
+	k := kernel{release: strings.TrimPrefix(pkg, "linux-image-")}
+	k.image = filepath.Join(dir, "vmlinuz-"+k.release)
+	if _, err := os.Stat(k.image); !errors.Is(err, fs.ErrNotExist) {
+		return k, err
+	}
+	fmt.Println("downloading", pkg)
+	tmp, err := os.MkdirTemp(dir, "deb-")
+	if err != nil {
+		return k, err
+	}
+	defer os.RemoveAll(tmp)
+	// Without the option apt warns that its own user cannot write here.
+	if err := command(ctx, tmp, "apt-get", "download", "-qq", "-oAPT::Sandbox::User=root", pkg).Run(); err != nil {
+		return k, fmt.Errorf("download %s (try apt-get update): %w", pkg, err)
+	}
+	debs, err := filepath.Glob(filepath.Join(tmp, "*.deb"))
+	if err != nil || len(debs) != 1 {
+		return k, fmt.Errorf("download %s: found %d files, want 1", pkg, len(debs))
+	}
+	return k, extractImage(ctx, debs[0], k)
+}
+
+// newestPackage returns the name of the newest image package of a series. It
+// updates apt's lists if they have none.
+func newestPackage(ctx context.Context, series string) (string, error) {
+	if _, err := exec.LookPath("apt-cache"); err != nil {
+		return "", fmt.Errorf("%w: no apt here", errNoKernel)
+	}
+	// The anchors leave out the -unsigned and -dbg variants.
+	pattern := "^linux-image-" + strings.ReplaceAll(series, ".", `\.`) + `\..*-cloud-amd64$`
+	for _, update := range []bool{false, true} {
+		if update {
+			if err := command(ctx, "", "apt-get", "update", "-qq").Run(); err != nil {
+				return "", fmt.Errorf("update the package lists: %w", err)
+			}
+		}
+		cmd := command(ctx, "", "apt-cache", "search", "--names-only", pattern)
+		cmd.Stdout = nil
+		out, err := cmd.Output()
+		if err != nil {
+			return "", fmt.Errorf("search the package lists: %w", err)
+		}
+		if pkg := newest(string(out)); pkg != "" {
+			return pkg, nil
+		}
+	}
+	return "", fmt.Errorf("%w (the rig needs Debian's linux-image-%s.*-cloud-amd64)", errNoKernel, series)
+}
+
+// newest returns the package with the highest version in its name, of lines
+// as apt-cache search prints them, or "".
+func newest(lines string) string {
+	var best string
+	for line := range strings.Lines(lines) {
+		if pkg, _, ok := strings.Cut(line, " "); ok && (best == "" || compareNatural(pkg, best) > 0) {
+			best = pkg
+		}
+	}
+	return best
+}
+
+// compareNatural compares strings with the runs of digits in them taken as
+// numbers, so that 6.1.0-9 comes before 6.1.0-56.
+func compareNatural(a, b string) int {
+	return slices.CompareFunc(fields(a), fields(b), func(x, y string) int {
+		m, errX := strconv.ParseUint(x, 10, 64)
+		n, errY := strconv.ParseUint(y, 10, 64)
+		switch {
+		case errX != nil || errY != nil:
+			return strings.Compare(x, y)
+		case m < n:
+			return -1
+		case m > n:
+			return 1
+		}
+		return 0
+	})
+}
+
+// fields splits s where digits begin or end.
+func fields(s string) []string {
+	digit := func(c byte) bool { return '0' <= c && c <= '9' }
+	var out []string
+	start := 0
+	for i := 1; i <= len(s); i++ {
+		if i == len(s) || digit(s[i]) != digit(s[i-1]) {
+			out = append(out, s[start:i])
+			start = i
+		}
+	}
+	return out
+}
+
+// extractImage writes the kernel image that is in the package deb to k.image.
+func extractImage(ctx context.Context, deb string, k kernel) error {
+	cmd := command(ctx, "", "dpkg-deb", "--fsys-tarfile", deb)
+	cmd.Stdout = nil
+	out, err := cmd.Output()
+	if err != nil {
+		return fmt.Errorf("unpack %s: %w", deb, err)
+	}
+	want := "./boot/vmlinuz-" + k.release
+	for r := tar.NewReader(bytes.NewReader(out)); ; {
+		h, err := r.Next()
+		if err != nil {
+			return fmt.Errorf("find %s in %s: %w", want, deb, err)
+		}
+		if h.Name == want {
+			return writeFile(k.image, r)
+		}
+	}
+}
+
+// writeFile writes what r holds to the file path, which appears whole or not
+// at all.
+func writeFile(path string, r io.Reader) error {
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name())
+	_, err = io.Copy(f, r)
+	if err := errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), path)
+}
+
+// command returns a command that runs in dir and reports on our own output.
+func command(ctx context.Context, dir, name string, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Dir = dir
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	return cmd
+}

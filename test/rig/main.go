@@ -1,0 +1,117 @@
+// Command rig runs test binaries under kernels other than this machine's:
+// Debian's stock cloud kernels, booted by QEMU without KVM, from an initramfs
+// that holds the tests, busybox and nothing else.
+//
+//	go run ./test/rig [flags] PACKAGE...
+//
+// Each package's tests are built statically and run, with their testdata, as
+// root under every kernel of -kernels. The rig fails when a test fails, when
+// the kernel warns, and when a machine does not reach its end. Full logs stay
+// in the folder given by -dir.
+//
+// A kernel that apt does not know is skipped, or, with FULGUR_TEST_REQUIRE=1,
+// an error.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"fulgur/internal/testenv"
+)
+
+// options is what the command line says.
+type options struct {
+	kernels  []string      // series, as in 6.1
+	dir      string        // downloads, built binaries, logs
+	packages []string      // packages whose tests run
+	programs []string      // main packages, built into /bin
+	files    []string      // host path=path in the machine
+	run      string        // -test.run of the tests
+	timeout  time.Duration // of one machine
+	verbose  bool          // show === RUN lines too
+}
+
+func main() {
+	opt := parse(os.Args[1:])
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, opt); err != nil {
+		fmt.Fprintln(os.Stderr, "rig:", err)
+		os.Exit(1)
+	}
+}
+
+// parse reads the command line and exits with a usage message if it is wrong.
+func parse(args []string) options {
+	var opt options
+	fs := flag.NewFlagSet("rig", flag.ExitOnError)
+	fs.Usage = func() {
+		fmt.Fprintln(fs.Output(), "usage: rig [flags] PACKAGE...")
+		fs.PrintDefaults()
+	}
+	list := func(dst *[]string, name, usage string) {
+		fs.Func(name, usage, func(s string) error {
+			*dst = append(*dst, s)
+			return nil
+		})
+	}
+	kernels := fs.String("kernels", "6.1,6.12", "kernel `series`, separated by commas")
+	fs.StringVar(&opt.dir, "dir", filepath.Join("build", "rig"), "`folder` for kernels, binaries and logs")
+	fs.StringVar(&opt.run, "run", "", "run only the tests that match `regexp`")
+	fs.DurationVar(&opt.timeout, "timeout", 5*time.Minute, "time that one machine may take")
+	fs.BoolVar(&opt.verbose, "v", false, "show also when a test starts")
+	list(&opt.programs, "program", "build main `package` into the machine's /bin (repeatable)")
+	list(&opt.files, "file", "copy a file, as `host=guest` paths, into the machine (repeatable)")
+	_ = fs.Parse(args) // exits on an error
+	opt.kernels, opt.packages = strings.Split(*kernels, ","), fs.Args()
+	if len(opt.packages) == 0 {
+		fs.Usage()
+		os.Exit(2)
+	}
+	return opt
+}
+
+// run tests under every kernel and returns an error that names those that
+// failed.
+func run(ctx context.Context, opt options) error {
+	if err := os.MkdirAll(opt.dir, 0o755); err != nil {
+		return err
+	}
+	initramfs, err := buildInitramfs(ctx, opt)
+	if err != nil {
+		return fmt.Errorf("make the initramfs: %w", err)
+	}
+	var failed []string
+	for _, series := range opt.kernels {
+		k, err := fetchKernel(ctx, series, opt.dir)
+		if errors.Is(err, errNoKernel) && os.Getenv(testenv.RequireVar) != "1" {
+			fmt.Printf("\n== SKIP kernel %s: %v\n", series, err)
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("get a kernel %s: %w", series, err)
+		}
+		fmt.Printf("\n== kernel %s\n", k.release)
+		report, err := boot(ctx, k, initramfs, opt)
+		if err != nil {
+			return fmt.Errorf("boot kernel %s: %w", k.release, err)
+		}
+		report.print(os.Stdout)
+		if !report.ok() {
+			failed = append(failed, k.release)
+		}
+	}
+	if len(failed) > 0 {
+		return fmt.Errorf("failed under %s; logs are in %s", strings.Join(failed, ", "), opt.dir)
+	}
+	return nil
+}

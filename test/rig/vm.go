@@ -1,0 +1,110 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// qemu is the emulator. It runs without KVM: that works wherever the rig
+// runs, nested or not.
+const qemu = "qemu-system-x86_64"
+
+// boot runs the tests in a machine with kernel k, showing their output as it
+// comes, and reports how they ended. Two files are kept in opt.dir: what the
+// tests wrote, RELEASE.log, and what the kernel wrote, RELEASE.console. They
+// are two serial ports, so that neither breaks the other's lines.
+func boot(ctx context.Context, k kernel, initramfs string, opt options) (*report, error) {
+	console := filepath.Join(opt.dir, k.release+".console")
+	log, err := os.Create(filepath.Join(opt.dir, k.release+".log"))
+	if err != nil {
+		return nil, err
+	}
+	defer log.Close()
+
+	ctx, cancel := context.WithTimeout(ctx, opt.timeout)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, qemu,
+		"-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2", "-m", "1024",
+		"-nodefaults", "-nic", "none", "-display", "none", "-no-reboot",
+		"-serial", "stdio", "-serial", "file:"+console,
+		"-kernel", k.image, "-initrd", initramfs, "-append", commandLine(opt))
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	start := time.Now()
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	r := &report{}
+	err = errors.Join(follow(out, log, r, opt.verbose), cmd.Wait())
+	r.elapsed = time.Since(start)
+	switch {
+	case ctx.Err() == context.DeadlineExceeded:
+		r.problem("the machine was stopped after %v", opt.timeout)
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	case err != nil:
+		return nil, err
+	}
+	kernelLog, err := os.ReadFile(console)
+	if err != nil {
+		return nil, err
+	}
+	r.kernelLog(string(kernelLog))
+	return r, nil
+}
+
+// commandLine returns the kernel's arguments. What the kernel does not know
+// becomes init's environment, and what follows -- init's arguments, which it
+// hands to every test binary.
+func commandLine(opt options) string {
+	args := []string{
+		// Warnings and worse: the rest would slow the boot down.
+		"console=ttyS1", "loglevel=5",
+		// A panic ends the machine, by -no-reboot.
+		"panic=-1",
+		// Emulation is slow enough without these, and its clock is good.
+		"mitigations=off", "tsc=reliable", "no_timer_check",
+		"FULGUR_RIG=1", "--", "-test.v",
+		fmt.Sprintf("-test.timeout=%v", opt.timeout/2),
+	}
+	if opt.run != "" {
+		args = append(args, fmt.Sprintf("-test.run=%q", opt.run))
+	}
+	return strings.Join(args, " ")
+}
+
+// follow hands each line of the machine's output to the log, to r, and, if it
+// says more than that a test starts, to our own output.
+func follow(out io.Reader, log io.Writer, r *report, verbose bool) error {
+	lines := bufio.NewReader(out)
+	for {
+		line, err := lines.ReadString('\n')
+		line = strings.TrimRight(line, "\r\n")
+		if line != "" || err == nil {
+			if _, err := fmt.Fprintln(log, line); err != nil {
+				return err
+			}
+			r.line(line)
+			if verbose || !strings.HasPrefix(line, "=== ") {
+				fmt.Println(line)
+			}
+		}
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
