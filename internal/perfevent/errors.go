@@ -1,0 +1,74 @@
+package perfevent
+
+import (
+	"fmt"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// OpenError tells which event could not be opened and what can be done about
+// it. It wraps the system call's errno.
+type OpenError struct {
+	Attr     Attr
+	PID, CPU int
+	Err      error
+}
+
+// Unwrap returns the errno.
+func (e *OpenError) Unwrap() error { return e.Err }
+
+// Error describes the event and the remedy.
+func (e *OpenError) Error() string {
+	msg := fmt.Sprintf("open perf event (type %d, config %#x) on %s: %v", e.Attr.Type, e.Attr.Config, e.where(), e.Err)
+	if hint := e.hint(); hint != "" {
+		msg += ": " + hint
+	}
+	return msg
+}
+
+// where names the tasks and CPUs that the event was meant for.
+func (e *OpenError) where() string {
+	switch {
+	case e.PID < 0:
+		return fmt.Sprintf("CPU %d", e.CPU)
+	case e.CPU < 0:
+		return fmt.Sprintf("thread %d", e.PID)
+	default:
+		return fmt.Sprintf("thread %d, CPU %d", e.PID, e.CPU)
+	}
+}
+
+// hint says what the errno means here. The meanings are those of
+// perf_event_open(2).
+func (e *OpenError) hint() string {
+	errno, _ := e.Err.(syscall.Errno)
+	switch errno {
+	case unix.EACCES, unix.EPERM:
+		return "not allowed: needs root or CAP_PERFMON (setcap cap_perfmon+ep), or a lower sysctl kernel.perf_event_paranoid; in a container the seccomp profile must admit perf_event_open"
+	case unix.EMFILE:
+		return "too many open files: raise the limit with ulimit -n"
+	case unix.ENFILE:
+		return "too many open files on this machine: raise sysctl fs.file-max"
+	case unix.ENOENT, unix.EOPNOTSUPP:
+		return "this machine has no such event; virtual machines often have software events only: try cpu-clock"
+	case unix.ENODEV:
+		return "the CPU is offline or has no such event"
+	case unix.ENOSPC:
+		return "no hardware counter can hold this event"
+	case unix.EBUSY:
+		return "another user holds the counter exclusively"
+	case unix.ESRCH:
+		return "no such process: it has exited, or it never was"
+	case unix.EINVAL:
+		if e.Attr.Frequency != 0 {
+			if limit, err := MaxSampleRate(); err == nil && e.Attr.Frequency > limit {
+				return fmt.Sprintf("a frequency of %d Hz is above sysctl kernel.perf_event_max_sample_rate, %d", e.Attr.Frequency, limit)
+			}
+		}
+		return "the kernel refuses this combination of attributes; it may be older than they are"
+	case unix.ENOSYS:
+		return "this kernel was built without perf events"
+	}
+	return ""
+}

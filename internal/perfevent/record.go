@@ -1,0 +1,186 @@
+package perfevent
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+)
+
+// Record is what the kernel reports through a ring: one of [Mmap2], [Comm],
+// [Fork], [Exit], [Lost], [Throttle], [Unthrottle] or [Other].
+type Record interface {
+	// When returns the time of the record in nanoseconds, of
+	// CLOCK_MONOTONIC if the event asked for that clock, or 0 if the event
+	// did not ask for times.
+	When() uint64
+}
+
+// Stamp is the time of a record, in nanoseconds. All records embed it.
+type Stamp struct{ Time uint64 }
+
+// When returns the time.
+func (s Stamp) When() uint64 { return s.Time }
+
+// Mmap2 reports a new executable mapping, or one that became executable.
+type Mmap2 struct {
+	Stamp
+	PID, TID int
+	// Addr and Len are the place of the mapping, in bytes; Pgoff is the
+	// offset of Addr in the file, in bytes.
+	Addr, Len, Pgoff uint64
+	// Maj, Min, Ino and InoGen name the file: the device of its file
+	// system, the inode, and the inode's generation (0 if there is none).
+	Maj, Min    uint32
+	Ino, InoGen uint64
+	// Prot and Flags are mmap's arguments.
+	Prot, Flags uint32
+	// Filename is the file's path in the process's mount namespace, or a
+	// pseudo name: "//anon", "[vdso]", "/memfd:jit (deleted)"…
+	Filename string
+}
+
+// Comm reports a new name of a thread.
+type Comm struct {
+	Stamp
+	PID, TID int
+	// Exec is whether the name comes from an execve (Attr.CommExec).
+	Exec bool
+	Comm string
+}
+
+// Fork reports a new thread, whose parent is thread PTID of process PPID. The
+// thread leads a new process if PID differs from PPID.
+type Fork struct {
+	Stamp
+	PID, PPID, TID, PTID int
+}
+
+// Exit reports the end of a thread. That of thread TID == PID is usually the
+// end of the process, but its other threads may live on.
+type Exit struct {
+	Stamp
+	PID, PPID, TID, PTID int
+}
+
+// Lost reports that N records found the ring full.
+type Lost struct {
+	Stamp
+	N uint64
+}
+
+// Throttle reports that the kernel paused the event on a CPU since its
+// interrupts came too often; Unthrottle that it goes on.
+type (
+	Throttle   struct{ Stamp }
+	Unthrottle struct{ Stamp }
+)
+
+// Other is a record of a type that this package does not read.
+type Other struct {
+	Stamp
+	// Type is the record's PERF_RECORD_ number.
+	Type uint32
+}
+
+const (
+	headerSize = 8 // struct perf_event_header
+	timeSize   = 8 // struct sample_id of an event with PERF_SAMPLE_TIME alone
+)
+
+// ParseRecord reads one record, in the machine's byte order, that b holds
+// from its header to its end. sampleID tells whether the event was opened
+// with [Attr.SampleIDAll]. The record keeps nothing of b.
+func ParseRecord(b []byte, sampleID bool) (Record, error) {
+	if len(b) < headerSize {
+		return nil, fmt.Errorf("perf record: %d bytes are too few for a header", len(b))
+	}
+	typ := binary.NativeEndian.Uint32(b)
+	misc := binary.NativeEndian.Uint16(b[4:])
+	if n := int(binary.NativeEndian.Uint16(b[6:])); n != len(b) {
+		return nil, fmt.Errorf("perf record of type %d: says %d bytes, has %d", typ, n, len(b))
+	}
+	body := b[headerSize:]
+	var stamp Stamp
+	// A sample has its own layout, without a sample_id at its end.
+	if sampleID && typ != unix.PERF_RECORD_SAMPLE {
+		if len(body) < timeSize {
+			return nil, fmt.Errorf("perf record of type %d: %d bytes are too few for a time", typ, len(b))
+		}
+		body, stamp.Time = body[:len(body)-timeSize], u64(body, len(body)-timeSize)
+	}
+	if least := bodySize[typ]; len(body) < least {
+		return nil, fmt.Errorf("perf record of type %d: body of %d bytes, want %d at least", typ, len(body), least)
+	}
+	switch typ {
+	case unix.PERF_RECORD_MMAP2:
+		if misc&unix.PERF_RECORD_MISC_MMAP_BUILD_ID != 0 {
+			return nil, fmt.Errorf("perf record of type %d: has a build ID in place of a device and inode", typ)
+		}
+		return Mmap2{
+			Stamp: stamp, PID: pid(body, 0), TID: pid(body, 4),
+			Addr: u64(body, 8), Len: u64(body, 16), Pgoff: u64(body, 24),
+			Maj: u32(body, 32), Min: u32(body, 36),
+			Ino: u64(body, 40), InoGen: u64(body, 48),
+			Prot: u32(body, 56), Flags: u32(body, 60),
+			Filename: cstring(body[64:]),
+		}, nil
+	case unix.PERF_RECORD_COMM:
+		return Comm{
+			Stamp: stamp, PID: pid(body, 0), TID: pid(body, 4),
+			Exec: misc&unix.PERF_RECORD_MISC_COMM_EXEC != 0,
+			Comm: cstring(body[8:]),
+		}, nil
+	case unix.PERF_RECORD_FORK:
+		return Fork{taskTime(body, stamp), pid(body, 0), pid(body, 4), pid(body, 8), pid(body, 12)}, nil
+	case unix.PERF_RECORD_EXIT:
+		return Exit{taskTime(body, stamp), pid(body, 0), pid(body, 4), pid(body, 8), pid(body, 12)}, nil
+	case unix.PERF_RECORD_LOST:
+		return Lost{stamp, u64(body, 8)}, nil // after the event's id
+	case unix.PERF_RECORD_LOST_SAMPLES:
+		return Lost{stamp, u64(body, 0)}, nil
+	case unix.PERF_RECORD_THROTTLE:
+		return Throttle{Stamp{u64(body, 0)}}, nil
+	case unix.PERF_RECORD_UNTHROTTLE:
+		return Unthrottle{Stamp{u64(body, 0)}}, nil
+	}
+	return Other{stamp, typ}, nil
+}
+
+// bodySize is the length of each type's fixed part, in bytes, after the
+// header.
+var bodySize = map[uint32]int{
+	unix.PERF_RECORD_MMAP2:        64,
+	unix.PERF_RECORD_COMM:         8,
+	unix.PERF_RECORD_FORK:         24,
+	unix.PERF_RECORD_EXIT:         24,
+	unix.PERF_RECORD_LOST:         16,
+	unix.PERF_RECORD_LOST_SAMPLES: 8,
+	unix.PERF_RECORD_THROTTLE:     24,
+	unix.PERF_RECORD_UNTHROTTLE:   24,
+}
+
+// taskTime returns the time of a fork or exit: that of the sample_id, or the
+// one in the record's own body.
+func taskTime(body []byte, s Stamp) Stamp {
+	if s.Time == 0 {
+		s.Time = u64(body, 16)
+	}
+	return s
+}
+
+func u32(b []byte, at int) uint32 { return binary.NativeEndian.Uint32(b[at:]) }
+func u64(b []byte, at int) uint64 { return binary.NativeEndian.Uint64(b[at:]) }
+
+// pid reads a process or thread number, which is -1 for a task outside of
+// our pid namespace.
+func pid(b []byte, at int) int { return int(int32(u32(b, at))) }
+
+// cstring returns the text before b's first NUL.
+func cstring(b []byte) string {
+	if i := bytes.IndexByte(b, 0); i >= 0 {
+		b = b[:i]
+	}
+	return string(b)
+}

@@ -1,0 +1,106 @@
+package perfevent
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"sync/atomic"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// Ring is the buffer that the kernel writes an event's records to. One
+// goroutine may read it at a time.
+type Ring struct {
+	mem      []byte
+	page     *unix.PerfEventMmapPage
+	data     []byte
+	scratch  []byte
+	sampleID bool
+}
+
+// Map maps a ring of pages data pages, a power of two, for the event; it is
+// unmapped with [Event.Close]. A task's inherited event that follows it over
+// all CPUs cannot have a ring: the kernel answers EINVAL.
+func (e *Event) Map(pages int) (*Ring, error) {
+	if pages <= 0 || pages&(pages-1) != 0 {
+		return nil, fmt.Errorf("perf ring of %d pages: must be a power of two", pages)
+	}
+	if e.ring != nil {
+		return nil, errors.New("perf event has a ring already")
+	}
+	pageSize := os.Getpagesize()
+	mem, err := unix.Mmap(e.fd, 0, (1+pages)*pageSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	switch {
+	case errors.Is(err, unix.EPERM):
+		return nil, fmt.Errorf("map perf ring of %d pages: %w: raise sysctl kernel.perf_event_mlock_kb, or ulimit -l, or run with CAP_IPC_LOCK", pages, err)
+	case err != nil:
+		return nil, fmt.Errorf("map perf ring of %d pages: %w", pages, err)
+	}
+	e.ring = &Ring{
+		mem:      mem,
+		page:     (*unix.PerfEventMmapPage)(unsafe.Pointer(&mem[0])),
+		data:     mem[pageSize:],
+		sampleID: e.attr.SampleIDAll,
+	}
+	return e.ring, nil
+}
+
+func (r *Ring) unmap() error {
+	if err := unix.Munmap(r.mem); err != nil {
+		return fmt.Errorf("unmap perf ring: %w", err)
+	}
+	return nil
+}
+
+// Read hands every record in the ring to fn, oldest first, and frees their
+// room. lost is how many records the kernel had to drop, by the [Lost]
+// records among them (fn gets those too).
+//
+// A malformed record is skipped and reported; when not even its length makes
+// sense, so is everything after it.
+func (r *Ring) Read(fn func(Record)) (lost uint64, err error) {
+	// The load pairs with the kernel's barrier before it moves data_head:
+	// what lies before head is written. The store hands the room back only
+	// after the last read of it (both are sequentially consistent in Go).
+	head := atomic.LoadUint64(&r.page.Data_head)
+	tail := atomic.LoadUint64(&r.page.Data_tail)
+	defer func() { atomic.StoreUint64(&r.page.Data_tail, head) }()
+
+	size := uint64(len(r.data))
+	if head-tail > size {
+		return 0, fmt.Errorf("perf ring: %d bytes in a ring of %d", head-tail, size)
+	}
+	for tail < head {
+		// Records are multiples of 8 bytes, so a header never wraps around.
+		at := tail % size
+		n := uint64(binary.NativeEndian.Uint16(r.data[at+6:]))
+		if n < headerSize || n > head-tail || n%8 != 0 {
+			return lost, fmt.Errorf("perf ring: record of %d bytes where %d are left", n, head-tail)
+		}
+		rec, perr := ParseRecord(r.at(at, n), r.sampleID)
+		if perr != nil {
+			err = errors.Join(err, perr)
+		} else {
+			if l, ok := rec.(Lost); ok {
+				lost += l.N
+			}
+			fn(rec)
+		}
+		tail += n
+	}
+	return lost, err
+}
+
+// at returns the n bytes from offset at on, copied only if they wrap around
+// the ring's end. They are valid until the next call.
+func (r *Ring) at(at, n uint64) []byte {
+	if at+n <= uint64(len(r.data)) {
+		return r.data[at : at+n]
+	}
+	first := r.data[at:]
+	r.scratch = append(append(r.scratch[:0], first...), r.data[:n-uint64(len(first))]...)
+	return r.scratch
+}

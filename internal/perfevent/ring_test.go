@@ -1,0 +1,82 @@
+package perfevent
+
+import (
+	"encoding/binary"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+)
+
+// ring returns a ring of size bytes that holds raw from position tail on.
+func ring(size, tail int, raw ...[]byte) *Ring {
+	r := &Ring{page: new(unix.PerfEventMmapPage), data: make([]byte, size), sampleID: true}
+	head := tail
+	for _, b := range raw {
+		for _, c := range b {
+			r.data[head%size] = c
+			head++
+		}
+	}
+	r.page.Data_tail, r.page.Data_head = uint64(tail), uint64(head)
+	return r
+}
+
+func TestRingRead(t *testing.T) {
+	raw := [][]byte{
+		encode(unix.PERF_RECORD_COMM, 0, uint32(1), uint32(1), "one", stamp),
+		encode(unix.PERF_RECORD_LOST, 0, uint64(1), uint64(3), stamp),
+		encode(unix.PERF_RECORD_LOST, 0, uint64(1), uint64(4), stamp),
+		encode(unix.PERF_RECORD_COMM, 0, uint32(2), uint32(2), "two", stamp),
+	}
+	want := []Record{
+		Comm{Stamp{stamp}, 1, 1, false, "one"},
+		Lost{Stamp{stamp}, 3},
+		Lost{Stamp{stamp}, 4},
+		Comm{Stamp{stamp}, 2, 2, false, "two"},
+	}
+	// Every place where a record can start, so that each wraps around once.
+	for tail := 0; tail < 512; tail += 8 {
+		r := ring(256, tail, raw...)
+		var got []Record
+		lost, err := r.Read(func(rec Record) { got = append(got, rec) })
+		if err != nil || lost != 7 {
+			t.Fatalf("tail %d: lost %d, error %v", tail, lost, err)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Fatalf("tail %d: %s", tail, diff)
+		}
+		if r.page.Data_tail != r.page.Data_head {
+			t.Fatalf("tail %d: not freed", tail)
+		}
+	}
+}
+
+func TestRingReadMalformed(t *testing.T) {
+	good := encode(unix.PERF_RECORD_COMM, 0, uint32(1), uint32(1), "one", stamp)
+	short := encode(unix.PERF_RECORD_MMAP2, 0, stamp)
+	nonsense := encode(unix.PERF_RECORD_COMM, 0, stamp)
+	binary.NativeEndian.PutUint16(nonsense[6:], 1)
+	for _, tc := range []struct {
+		name string
+		r    *Ring
+		want int
+	}{
+		{"a bad body is skipped", ring(256, 0, short, good), 1},
+		{"a bad length ends the reading", ring(256, 0, good, nonsense, good), 1},
+	} {
+		n := 0
+		_, err := tc.r.Read(func(Record) { n++ })
+		if err == nil || n != tc.want {
+			t.Errorf("%s: %d records, error %v", tc.name, n, err)
+		}
+		if tc.r.page.Data_tail != tc.r.page.Data_head {
+			t.Errorf("%s: ring not freed", tc.name)
+		}
+	}
+	r := ring(256, 0)
+	r.page.Data_head = 1 << 20
+	if _, err := r.Read(func(Record) {}); err == nil {
+		t.Error("head beyond the ring: no error")
+	}
+}

@@ -1,0 +1,151 @@
+package perfevent
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Spec is an event by name, as "perf record -e" and [ParseEvent] take it.
+type Spec struct {
+	// Name is the event as it was asked for, without modifiers.
+	Name string
+	// Type, Config, Config1 and Config2 are those of [Attr].
+	Type                     uint32
+	Config, Config1, Config2 uint64
+	// ExcludeUser and ExcludeKernel come from the modifiers :k and :u.
+	ExcludeUser, ExcludeKernel bool
+	// CPUs are those whose PMU has the event, ascending; nil means all.
+	CPUs []int
+}
+
+// Attr returns the attributes of the event; how often it samples is left to
+// the caller.
+func (s Spec) Attr() Attr {
+	return Attr{
+		Type: s.Type, Config: s.Config, Config1: s.Config1, Config2: s.Config2,
+		ExcludeUser: s.ExcludeUser, ExcludeKernel: s.ExcludeKernel,
+	}
+}
+
+// HasCPU reports whether the event can be opened on cpu.
+func (s Spec) HasCPU(cpu int) bool {
+	if s.CPUs == nil {
+		return true
+	}
+	for _, c := range s.CPUs {
+		if c == cpu {
+			return true
+		}
+	}
+	return false
+}
+
+// IsTime reports whether the event counts nanoseconds, so that a sample's
+// period is a duration.
+func (s Spec) IsTime() bool {
+	return s.Type == unix.PERF_TYPE_SOFTWARE &&
+		(s.Config == unix.PERF_COUNT_SW_CPU_CLOCK || s.Config == unix.PERF_COUNT_SW_TASK_CLOCK)
+}
+
+// generic are the kernel's generalized events under the names of perf-list(1).
+var generic = map[string]struct {
+	typ    uint32
+	config uint64
+}{
+	"cycles":                  {unix.PERF_TYPE_HARDWARE, unix.PERF_COUNT_HW_CPU_CYCLES},
+	"cpu-cycles":              {unix.PERF_TYPE_HARDWARE, unix.PERF_COUNT_HW_CPU_CYCLES},
+	"instructions":            {unix.PERF_TYPE_HARDWARE, unix.PERF_COUNT_HW_INSTRUCTIONS},
+	"cache-references":        {unix.PERF_TYPE_HARDWARE, unix.PERF_COUNT_HW_CACHE_REFERENCES},
+	"cache-misses":            {unix.PERF_TYPE_HARDWARE, unix.PERF_COUNT_HW_CACHE_MISSES},
+	"branches":                {unix.PERF_TYPE_HARDWARE, unix.PERF_COUNT_HW_BRANCH_INSTRUCTIONS},
+	"branch-instructions":     {unix.PERF_TYPE_HARDWARE, unix.PERF_COUNT_HW_BRANCH_INSTRUCTIONS},
+	"branch-misses":           {unix.PERF_TYPE_HARDWARE, unix.PERF_COUNT_HW_BRANCH_MISSES},
+	"bus-cycles":              {unix.PERF_TYPE_HARDWARE, unix.PERF_COUNT_HW_BUS_CYCLES},
+	"stalled-cycles-frontend": {unix.PERF_TYPE_HARDWARE, unix.PERF_COUNT_HW_STALLED_CYCLES_FRONTEND},
+	"stalled-cycles-backend":  {unix.PERF_TYPE_HARDWARE, unix.PERF_COUNT_HW_STALLED_CYCLES_BACKEND},
+	"ref-cycles":              {unix.PERF_TYPE_HARDWARE, unix.PERF_COUNT_HW_REF_CPU_CYCLES},
+	"cpu-clock":               {unix.PERF_TYPE_SOFTWARE, unix.PERF_COUNT_SW_CPU_CLOCK},
+	"task-clock":              {unix.PERF_TYPE_SOFTWARE, unix.PERF_COUNT_SW_TASK_CLOCK},
+	"page-faults":             {unix.PERF_TYPE_SOFTWARE, unix.PERF_COUNT_SW_PAGE_FAULTS},
+	"faults":                  {unix.PERF_TYPE_SOFTWARE, unix.PERF_COUNT_SW_PAGE_FAULTS},
+	"minor-faults":            {unix.PERF_TYPE_SOFTWARE, unix.PERF_COUNT_SW_PAGE_FAULTS_MIN},
+	"major-faults":            {unix.PERF_TYPE_SOFTWARE, unix.PERF_COUNT_SW_PAGE_FAULTS_MAJ},
+	"context-switches":        {unix.PERF_TYPE_SOFTWARE, unix.PERF_COUNT_SW_CONTEXT_SWITCHES},
+	"cs":                      {unix.PERF_TYPE_SOFTWARE, unix.PERF_COUNT_SW_CONTEXT_SWITCHES},
+	"cpu-migrations":          {unix.PERF_TYPE_SOFTWARE, unix.PERF_COUNT_SW_CPU_MIGRATIONS},
+	"migrations":              {unix.PERF_TYPE_SOFTWARE, unix.PERF_COUNT_SW_CPU_MIGRATIONS},
+	"alignment-faults":        {unix.PERF_TYPE_SOFTWARE, unix.PERF_COUNT_SW_ALIGNMENT_FAULTS},
+	"emulation-faults":        {unix.PERF_TYPE_SOFTWARE, unix.PERF_COUNT_SW_EMULATION_FAULTS},
+}
+
+// ParseEvent reads the name of an event: a generic one ("cycles",
+// "cpu-clock", "page-faults"…), a raw one ("r1a8", the hexadecimal config of
+// the CPU's PMU), or one of a PMU under /sys/bus/event_source/devices by its
+// terms ("cpu/event=0x3c,umask=1/") or alias ("cpu_core/cpu-cycles/"). The
+// modifiers ":u" and ":k" (after a PMU's event without the colon too) count
+// user or kernel mode alone. Whether the machine can count the event is for
+// [Open] to find out.
+func ParseEvent(spec string) (Spec, error) { return parseEvent(devices, spec) }
+
+func parseEvent(devices, spec string) (Spec, error) {
+	name, modifiers := splitModifiers(spec)
+	s, err := eventByName(devices, name)
+	if err != nil {
+		return Spec{}, fmt.Errorf("event %q: %w", spec, err)
+	}
+	if err := s.modify(modifiers); err != nil {
+		return Spec{}, fmt.Errorf("event %q: %w", spec, err)
+	}
+	s.Name = name
+	return s, nil
+}
+
+// splitModifiers cuts the modifiers off an event's name. A PMU's terms may
+// hold colons, so there they start after the last slash.
+func splitModifiers(spec string) (name, modifiers string) {
+	if i := strings.LastIndexByte(spec, '/'); i >= 0 {
+		return spec[:i+1], strings.TrimPrefix(spec[i+1:], ":")
+	}
+	name, modifiers, _ = strings.Cut(spec, ":")
+	return name, modifiers
+}
+
+// modify applies modifiers to s. Both "u" and "k" together are everything.
+func (s *Spec) modify(modifiers string) error {
+	user, kernel := false, false
+	for _, m := range modifiers {
+		switch m {
+		case 'u':
+			user = true
+		case 'k':
+			kernel = true
+		default:
+			return fmt.Errorf("unknown modifier %q: only u (user) and k (kernel) are supported", m)
+		}
+	}
+	s.ExcludeUser = kernel && !user
+	s.ExcludeKernel = user && !kernel
+	return nil
+}
+
+func eventByName(devices, name string) (Spec, error) {
+	if g, ok := generic[name]; ok {
+		return Spec{Type: g.typ, Config: g.config}, nil
+	}
+	if pmu, terms, ok := strings.Cut(name, "/"); ok {
+		terms, ok = strings.CutSuffix(terms, "/")
+		if !ok {
+			return Spec{}, fmt.Errorf("missing the slash after the terms of PMU %q", pmu)
+		}
+		return pmuEvent(devices, pmu, terms)
+	}
+	if digits, ok := strings.CutPrefix(name, "r"); ok {
+		if config, err := strconv.ParseUint(digits, 16, 64); err == nil {
+			return Spec{Type: unix.PERF_TYPE_RAW, Config: config}, nil
+		}
+	}
+	return Spec{}, fmt.Errorf("unknown event: use a name such as cycles or cpu-clock, a raw one (rNNN), or pmu/terms/; see perf list")
+}
