@@ -96,7 +96,7 @@ func start(path string) (*browser, error) {
 // stop ends the browser, which closing its pipe does, and removes its files.
 func (b *browser) stop() {
 	b.out.Close()
-	b.cmd.Wait()
+	_ = b.cmd.Wait() // its exit code tells nothing of the pages
 	os.RemoveAll(b.dir)
 }
 

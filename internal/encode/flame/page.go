@@ -27,7 +27,9 @@ var pageJS string
 // as readable JSON; beyond it is compressed.
 const plainNodes = 2000
 
-// writePage fills page.html, whose variable parts are written "{{name}}".
+// writePage fills page.html, whose variable parts are written "{{name}}". As
+// everywhere in this package, errors stick to the buffer and Flush returns
+// them.
 func writePage(w io.Writer, h header, p *profile.Profile, t *tree) error {
 	out := bufio.NewWriterSize(w, 32<<10)
 	rest := pageHTML
@@ -65,17 +67,17 @@ func sourceHash(s string) string {
 
 // embedData writes the element that holds the page's data: a script of a type
 // that no browser runs, which the policy therefore does not need to allow.
-func embedData(w io.Writer, h header, p *profile.Profile, t *tree) error {
+func embedData(out *bufio.Writer, h header, p *profile.Profile, t *tree) error {
 	if len(t.boxes) <= plainNodes {
-		io.WriteString(w, "<script id=\"data\" type=\"application/json\">\n")
-		if err := writeData(w, h, p, t); err != nil {
+		out.WriteString("<script id=\"data\" type=\"application/json\">\n")
+		if err := writeData(out, h, p, t); err != nil {
 			return err
 		}
-		_, err := io.WriteString(w, "</script>")
-		return err
+		out.WriteString("</script>")
+		return nil
 	}
-	io.WriteString(w, "<script id=\"data\" type=\"application/gzip\">\n")
-	text := base64.NewEncoder(base64.StdEncoding, w)
+	out.WriteString("<script id=\"data\" type=\"application/gzip\">\n")
+	text := base64.NewEncoder(base64.StdEncoding, out)
 	packed, err := gzip.NewWriterLevel(text, gzip.BestSpeed)
 	if err != nil {
 		return err
@@ -89,6 +91,6 @@ func embedData(w io.Writer, h header, p *profile.Profile, t *tree) error {
 	if err := text.Close(); err != nil {
 		return err
 	}
-	_, err = io.WriteString(w, "\n</script>")
-	return err
+	out.WriteString("\n</script>")
+	return nil
 }
