@@ -1,0 +1,67 @@
+package describe
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"fulgur/internal/encode/encodetest"
+	"fulgur/internal/profile"
+)
+
+func TestRun(t *testing.T) {
+	for _, c := range []struct {
+		meta profile.Meta
+		want string
+	}{
+		{encodetest.Typical().Meta, "whole system, cpu-clock at 99 Hz, 10s"},
+		{profile.Meta{Scope: "pid 42", Event: "cycles", Period: 1000003}, "pid 42, cycles every 1000003"},
+		{profile.Meta{Duration: 1234567890 * time.Nanosecond}, "1.23s"},
+		{profile.Meta{Duration: 1234567 * time.Nanosecond}, "1ms"},
+		{profile.Meta{Scope: "a\nb"}, `a\nb`},
+		{profile.Meta{}, ""},
+	} {
+		if got := Run(c.meta); got != c.want {
+			t.Errorf("Run(%+v) = %q, want %q", c.meta, got, c.want)
+		}
+	}
+}
+
+func TestMachine(t *testing.T) {
+	for _, c := range []struct {
+		meta profile.Meta
+		want string
+	}{
+		{encodetest.Typical().Meta, "example, Linux 6.12.0 x86_64, 4 CPUs"},
+		{profile.Meta{Kernel: "6.1.0", CPUs: 1}, "Linux 6.1.0, 1 CPU"},
+		{profile.Meta{}, ""},
+	} {
+		if got := Machine(c.meta); got != c.want {
+			t.Errorf("Machine(%+v) = %q, want %q", c.meta, got, c.want)
+		}
+	}
+}
+
+// TestLossesNamesEveryCause sets each count in turn: none may go unsaid.
+func TestLossesNamesEveryCause(t *testing.T) {
+	fields := reflect.TypeFor[profile.Losses]()
+	for i := range fields.NumField() {
+		name := fields.Field(i).Name
+		if name == "UnresolvedFrames" {
+			continue // Told along with Unresolved.
+		}
+		var l profile.Losses
+		reflect.ValueOf(&l).Elem().Field(i).SetUint(7)
+		got := Losses(l)
+		if len(got) != 1 || !strings.HasPrefix(got[0].What, "7 ") || got[0].Effect == "" {
+			t.Errorf("7 %s are described as %+v", name, got)
+		}
+	}
+	if got := Losses(profile.Losses{}); len(got) != 0 {
+		t.Errorf("no losses are described as %+v", got)
+	}
+	if got := Losses(profile.Losses{Samples: 1})[0].What; got != "1 sample lost" {
+		t.Errorf("one sample is described as %q", got)
+	}
+}

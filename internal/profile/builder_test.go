@@ -1,0 +1,120 @@
+package profile
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func newTestBuilder() *Builder {
+	return NewBuilder(ValueType{"samples", "count"}, ValueType{"cpu", "nanoseconds"})
+}
+
+func TestBuilderInterns(t *testing.T) {
+	b := newTestBuilder()
+	m := b.Mapping(Mapping{Path: "/bin/true"})
+	f := b.Function(Function{Name: "main"})
+	frame := b.Frame(Frame{Function: f, Mapping: m, Address: 1})
+	inlined := b.Frame(Frame{Function: f, Mapping: m, Address: 1, Inlined: true})
+	stack := b.Push(0, frame)
+	task := b.Task(Task{PID: 1, Comm: "true"})
+
+	if m == 0 || f == 0 || frame == 0 || stack == 0 {
+		t.Errorf("mapping %d, function %d, frame %d, stack %d: 0 means none", m, f, frame, stack)
+	}
+	if frame == inlined {
+		t.Error("frames that differ have one identifier")
+	}
+	if again := b.Mapping(Mapping{Path: "/bin/true"}); again != m {
+		t.Errorf("equal mappings have identifiers %d and %d", m, again)
+	}
+	if again := b.Function(Function{Name: "main"}); again != f {
+		t.Errorf("equal functions have identifiers %d and %d", f, again)
+	}
+	if again := b.Frame(Frame{Function: f, Mapping: m, Address: 1}); again != frame {
+		t.Errorf("equal frames have identifiers %d and %d", frame, again)
+	}
+	if again := b.Push(0, frame); again != stack {
+		t.Errorf("equal stacks have identifiers %d and %d", stack, again)
+	}
+	if child := b.Push(stack, frame); child <= stack {
+		t.Errorf("stack %d is not above its parent %d", child, stack)
+	}
+	if again := b.Task(Task{PID: 1, Comm: "true"}); again != task {
+		t.Errorf("equal tasks have identifiers %d and %d", task, again)
+	}
+	if other := b.Task(Task{PID: 1, Comm: "false"}); other == task {
+		t.Error("tasks that differ have one identifier")
+	}
+}
+
+func TestBuilderSumsSamples(t *testing.T) {
+	b := newTestBuilder()
+	stack := b.Push(0, b.Frame(Frame{Address: 1}))
+	one := b.Task(Task{PID: 1})
+	two := b.Task(Task{PID: 2})
+	values := []int64{1, 10}
+	for _, s := range []Sample{
+		{Stack: stack, Task: one, CPU: -1},
+		{Stack: stack, Task: one, CPU: -1},
+		{Stack: stack, Task: two, CPU: -1},
+		{Stack: stack, Task: one, CPU: 3},
+		{Stack: stack, Task: one, CPU: -1, End: EndDepth},
+		{Stack: 0, Task: one, CPU: -1},
+		{Stack: stack, Task: one, CPU: -1},
+	} {
+		s.Values = values
+		b.Add(s)
+	}
+	values[0] = 1000 // The builder keeps no caller's slice.
+
+	p := b.Profile(Meta{Duration: time.Second}, Losses{Samples: 7})
+	want := []Sample{
+		{stack, one, -1, EndNone, []int64{3, 30}},
+		{stack, two, -1, EndNone, []int64{1, 10}},
+		{stack, one, 3, EndNone, []int64{1, 10}},
+		{stack, one, -1, EndDepth, []int64{1, 10}},
+		{0, one, -1, EndNone, []int64{1, 10}},
+	}
+	if diff := cmp.Diff(want, p.Samples); diff != "" {
+		t.Errorf("samples (-want +got):\n%s", diff)
+	}
+	if got := []int64{p.Total(0), p.Total(1)}; !slices.Equal(got, []int64{7, 70}) {
+		t.Errorf("totals %v, want [7 70]", got)
+	}
+	if p.Meta.Duration != time.Second || p.Losses.Samples != 7 {
+		t.Errorf("description %+v and losses %+v are not those given", p.Meta, p.Losses)
+	}
+}
+
+func TestBuilderRefusesOtherValues(t *testing.T) {
+	defer func() {
+		if recover() == nil {
+			t.Error("no panic for one value of two")
+		}
+	}()
+	newTestBuilder().Add(Sample{Values: []int64{1}})
+}
+
+func TestAppendFrames(t *testing.T) {
+	b := newTestBuilder()
+	var s StackID
+	var want []FrameID
+	for addr := range uint64(3) {
+		f := b.Frame(Frame{Address: addr + 1})
+		s = b.Push(s, f)
+		want = append([]FrameID{f}, want...)
+	}
+	p := b.Profile(Meta{}, Losses{})
+	if got := p.AppendFrames(nil, s); !slices.Equal(got, want) {
+		t.Errorf("frames %v, want %v, leaf first", got, want)
+	}
+	if got := p.AppendFrames(nil, 0); len(got) != 0 {
+		t.Errorf("the empty stack has frames %v", got)
+	}
+	if got := p.AppendFrames([]FrameID{9}, s); !slices.Equal(got, append([]FrameID{9}, want...)) {
+		t.Errorf("frames %v after 9, want %v", got, want)
+	}
+}

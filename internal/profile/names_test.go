@@ -1,0 +1,84 @@
+package profile
+
+import "testing"
+
+func TestFrameName(t *testing.T) {
+	b := newTestBuilder()
+	mapping := func(path string) MappingID { return b.Mapping(Mapping{Path: path}) }
+	cases := []struct {
+		frame Frame
+		want  string
+	}{
+		{Frame{Function: b.Function(Function{Name: "f()", SystemName: "_Z1fv"}), Mapping: mapping("/bin/a"), Address: 1}, "f()"},
+		{Frame{Mapping: mapping("/usr/lib/libfoo.so"), Address: 0x1234}, "[libfoo.so+0x1234]"},
+		{Frame{Mapping: mapping("[kernel.kallsyms]"), Address: 0xffffffff81000000}, "[kernel.kallsyms+0xffffffff81000000]"},
+		{Frame{Mapping: mapping("[anon]"), Address: 0x10}, "[anon+0x10]"},
+		{Frame{Address: 0xdead}, "[unknown+0xdead]"},
+	}
+	var ids []FrameID
+	for _, c := range cases {
+		ids = append(ids, b.Frame(c.frame))
+	}
+	p := b.Profile(Meta{}, Losses{})
+	for i, c := range cases {
+		if got := p.FrameName(ids[i]); got != c.want {
+			t.Errorf("FrameName(%+v) = %q, want %q", c.frame, got, c.want)
+		}
+	}
+}
+
+func TestModuleName(t *testing.T) {
+	for _, c := range []struct{ path, want string }{
+		{"/usr/lib/x86_64-linux-gnu/libc.so.6", "libc.so.6"},
+		{"/tmp/gone (deleted)", "gone (deleted)"},
+		{"[kernel.kallsyms]", "kernel.kallsyms"},
+		{"[vdso]", "vdso"},
+		{"[]", "[]"},
+		{"a]", "a]"},
+	} {
+		b := newTestBuilder()
+		id := b.Mapping(Mapping{Path: c.path})
+		if got := b.Profile(Meta{}, Losses{}).ModuleName(id); got != c.want {
+			t.Errorf("ModuleName(%q) = %q, want %q", c.path, got, c.want)
+		}
+	}
+	if got := newTestBuilder().Profile(Meta{}, Losses{}).ModuleName(0); got != "unknown" {
+		t.Errorf("ModuleName of no mapping = %q, want unknown", got)
+	}
+}
+
+func TestStrings(t *testing.T) {
+	for k, want := range map[Kind]string{
+		KindUser: "user", KindKernel: "kernel", KindJIT: "jit", KindMarker: "marker", 99: "unknown",
+	} {
+		if got := k.String(); got != want {
+			t.Errorf("Kind(%d) is %q, want %q", uint8(k), got, want)
+		}
+	}
+	for e, want := range map[End]string{
+		EndNone: "no user stack", EndFramePointer: "end of frame pointers", EndDepth: "depth limit",
+		EndFault: "unreadable stack", EndLost: "stack lost", 99: "unknown",
+	} {
+		if got := e.String(); got != want {
+			t.Errorf("End(%d) is %q, want %q", uint8(e), got, want)
+		}
+	}
+}
+
+func TestLossesAny(t *testing.T) {
+	for _, c := range []struct {
+		losses Losses
+		want   bool
+	}{
+		{Losses{}, false},
+		{Losses{Retries: 1, Overflows: 1, Unresolved: 1, UnresolvedFrames: 1}, false},
+		{Losses{Samples: 1}, true},
+		{Losses{Bodies: 1}, true},
+		{Losses{Throttled: 1}, true},
+		{Losses{Sideband: 1}, true},
+	} {
+		if got := c.losses.Any(); got != c.want {
+			t.Errorf("%+v: Any() = %t, want %t", c.losses, got, c.want)
+		}
+	}
+}
