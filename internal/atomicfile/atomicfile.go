@@ -1,0 +1,256 @@
+// Package atomicfile writes an output file that appears complete or not at
+// all.
+package atomicfile
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// File is an output that is being written. It is not safe for concurrent use.
+//
+// While a regular file is written its data has no name, or a temporary one
+// where the file system cannot do without: then only a process that is killed
+// outright leaves something behind, and not under the name asked for.
+type File struct {
+	path string // as given
+	f    *os.File
+	w    *bufio.Writer
+
+	// target is the file that Commit puts in place, path with its links
+	// followed; empty if f is written to directly.
+	target string
+	// temporary is the name that the data has until then; empty if none.
+	temporary string
+	standard  bool // f is the process's own and stays open
+}
+
+// Create begins the output named path, creating what it needs at once, so that
+// a path that cannot be written fails before there is anything to write. An
+// existing file keeps its contents until Commit, and then its permissions and,
+// where we may, its owner; a new one gets 0644 less the umask. A symbolic link
+// stays, and the file it leads to is written.
+//
+// "-" and /dev/stdout are standard output, /dev/stderr standard error. These,
+// pipes, terminals and other devices are written as the data comes.
+func Create(path string) (*File, error) {
+	f := &File{path: path}
+	if err := f.open(); err != nil {
+		return nil, fmt.Errorf("create %s: %w", path, reason(err))
+	}
+	f.w = bufio.NewWriterSize(f.f, 64<<10)
+	return f, nil
+}
+
+func (f *File) open() error {
+	switch f.path {
+	case "":
+		return unix.ENOENT
+	case "-", "/dev/stdout":
+		f.f, f.standard = os.Stdout, true
+		return nil
+	case "/dev/stderr":
+		f.f, f.standard = os.Stderr, true
+		return nil
+	}
+	old, err := os.Stat(f.path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err == nil && !old.Mode().IsRegular() {
+		f.f, err = os.OpenFile(f.path, os.O_WRONLY, 0)
+		return err
+	}
+	if err == nil {
+		// Renaming over a file asks nobody whether it may be written.
+		if err := unix.Faccessat(unix.AT_FDCWD, f.path, unix.W_OK, unix.AT_EACCESS); err != nil {
+			return err
+		}
+	}
+	if f.target, err = followLinks(f.path); err != nil {
+		return err
+	}
+	if err := f.openTemporary(); err != nil {
+		return err
+	}
+	if old == nil {
+		return nil
+	}
+	if err := keepMetadata(f.f, old); err != nil {
+		f.Abort()
+		return err
+	}
+	return nil
+}
+
+// followLinks returns the file that path leads to, which need not exist.
+func followLinks(path string) (string, error) {
+	for range 40 { // as many as the kernel follows
+		link, err := os.Readlink(path)
+		if errors.Is(err, unix.EINVAL) || errors.Is(err, fs.ErrNotExist) {
+			return path, nil // no link
+		}
+		if err != nil {
+			return "", err
+		}
+		if !filepath.IsAbs(link) {
+			// Not filepath.Join: in "a/../b" a may be a link, too.
+			link = directory(path) + "/" + link
+		}
+		path = link
+	}
+	return "", unix.ELOOP
+}
+
+// directory returns the directory of path without tidying it up.
+func directory(path string) string {
+	i := strings.LastIndexByte(path, '/')
+	switch {
+	case i < 0:
+		return "."
+	case i == 0:
+		return "/"
+	}
+	return path[:i]
+}
+
+// openTemporary opens a file without a name in the target's directory, or
+// where the file system has no such thing, one with a temporary name.
+func (f *File) openTemporary() error {
+	if strings.HasSuffix(f.target, "/") {
+		return unix.EISDIR
+	}
+	var err error
+	f.f, err = os.OpenFile(directory(f.target), os.O_WRONLY|unix.O_TMPFILE, 0o644)
+	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EISDIR) {
+		return f.openNamed()
+	}
+	return err
+}
+
+func (f *File) openNamed() error {
+	name := f.temporaryName()
+	var err error
+	f.f, err = os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if err == nil {
+		f.temporary = name
+	}
+	return err
+}
+
+// temporaryName returns a name beside the target that nobody else uses. The
+// target's own name is cut so that the result fits any file system.
+func (f *File) temporaryName() string {
+	base := filepath.Base(f.target)
+	return directory(f.target) + "/." + base[:min(len(base), 200)] + "." +
+		strconv.FormatUint(rand.Uint64(), 36) + ".tmp"
+}
+
+// keepMetadata gives f the permissions and, if we may, the owner of old.
+func keepMetadata(f *os.File, old fs.FileInfo) error {
+	if s, ok := old.Sys().(*syscall.Stat_t); ok {
+		_ = f.Chown(int(s.Uid), int(s.Gid))
+	}
+	return f.Chmod(old.Mode().Perm())
+}
+
+// Write implements io.Writer. Data is buffered: an error may be that of an
+// earlier Write.
+func (f *File) Write(p []byte) (int, error) {
+	n, err := f.w.Write(p)
+	return n, f.wrap(err)
+}
+
+// Commit writes out what is buffered and puts the file in place. If it fails
+// nothing is left behind. The file must not be used afterwards, but for Abort,
+// which does nothing then.
+//
+// It does not wait for the disk: what a power cut may cost is not worth
+// making every user wait.
+func (f *File) Commit() error {
+	err := f.commit()
+	if err != nil {
+		f.Abort()
+	}
+	return f.wrap(err)
+}
+
+func (f *File) commit() error {
+	if err := f.w.Flush(); err != nil {
+		return err
+	}
+	if f.target != "" && f.temporary == "" {
+		name := f.temporaryName()
+		// Only through /proc may everyone name a file they have open.
+		open := fmt.Sprintf("/proc/self/fd/%d", f.f.Fd())
+		if err := unix.Linkat(unix.AT_FDCWD, open, unix.AT_FDCWD, name, unix.AT_SYMLINK_FOLLOW); err != nil {
+			return err
+		}
+		f.temporary = name
+	}
+	if err := f.close(); err != nil {
+		return err
+	}
+	if f.target == "" {
+		return nil
+	}
+	// Not linked to its own name: that works only while it is free.
+	if err := os.Rename(f.temporary, f.target); err != nil {
+		return err
+	}
+	f.temporary = ""
+	return nil
+}
+
+// Abort gives the output up: of a regular file nothing is left behind. After
+// Commit it does nothing, and so can be deferred.
+func (f *File) Abort() {
+	_ = f.close()
+	if f.temporary != "" {
+		_ = os.Remove(f.temporary)
+		f.temporary = ""
+	}
+}
+
+// close closes f once. A network file system may report a full disk only here.
+func (f *File) close() error {
+	if f.standard || f.f == nil {
+		return nil
+	}
+	file := f.f
+	f.f = nil
+	return file.Close()
+}
+
+// wrap says what failed, on what, and what can be done.
+func (f *File) wrap(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
+		return fmt.Errorf("write %s: %w: free some space or choose another place", f.path, reason(err))
+	}
+	return fmt.Errorf("write %s: %w", f.path, reason(err))
+}
+
+// reason returns the cause of a failed system call without the path, which for
+// a temporary file tells nobody anything.
+func reason(err error) error {
+	if e := (*fs.PathError)(nil); errors.As(err, &e) {
+		return e.Err
+	}
+	if e := (*os.LinkError)(nil); errors.As(err, &e) {
+		return e.Err
+	}
+	return err
+}

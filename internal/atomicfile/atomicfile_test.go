@@ -1,0 +1,335 @@
+package atomicfile
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+)
+
+// write creates path, writes text and commits.
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	f, err := Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Abort()
+	if _, err := io.WriteString(f, text); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Commit(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// wantFiles compares a directory's files with want, by name.
+func wantFiles(t *testing.T, dir string, want map[string]string) {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]string{}
+	for _, e := range entries {
+		if e.IsDir() {
+			continue
+		}
+		b, err := os.ReadFile(filepath.Join(dir, e.Name()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got[e.Name()] = string(b)
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Error("files (-want +got):\n" + d)
+	}
+}
+
+func put(t *testing.T, path, text string, mode fs.FileMode) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), mode); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(path, mode); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestCommit(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "out")
+	f, err := Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.Write([]byte("new")); err != nil {
+		t.Fatal(err)
+	}
+	wantFiles(t, dir, map[string]string{})
+	if err := f.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	f.Abort()
+	wantFiles(t, dir, map[string]string{"out": "new"})
+
+	mask := syscall.Umask(0)
+	syscall.Umask(mask)
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := fs.FileMode(0o644 &^ mask); info.Mode() != want {
+		t.Errorf("mode %v, want %v", info.Mode(), want)
+	}
+}
+
+func TestReplace(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "out")
+	put(t, path, "old, and longer", 0o606)
+	if os.Getuid() == 0 {
+		if err := os.Chown(path, 1234, 4321); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(t, path, "new")
+	wantFiles(t, dir, map[string]string{"out": "new"})
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info.Mode() != 0o606 {
+		t.Errorf("mode %v, want the old file's", info.Mode())
+	}
+	if s := info.Sys().(*syscall.Stat_t); os.Getuid() == 0 && (s.Uid != 1234 || s.Gid != 4321) {
+		t.Errorf("owner %d:%d, want the old file's", s.Uid, s.Gid)
+	}
+}
+
+func TestAbort(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "out")
+	put(t, path, "old", 0o644)
+	f, err := Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.Write(bytes.Repeat([]byte("new"), 1<<20)); err != nil {
+		t.Fatal(err)
+	}
+	f.Abort()
+	f.Abort()
+	wantFiles(t, dir, map[string]string{"out": "old"})
+}
+
+// The way of file systems that cannot hold a file without a name.
+func TestNamedTemporary(t *testing.T) {
+	dir := t.TempDir()
+	open := func() *File {
+		path := filepath.Join(dir, strings.Repeat("o", 255))
+		f := &File{path: path, target: path}
+		if err := f.openNamed(); err != nil {
+			t.Fatal(err)
+		}
+		f.w = bufio.NewWriter(f.f)
+		if _, err := io.WriteString(f, "new"); err != nil {
+			t.Fatal(err)
+		}
+		return f
+	}
+	open().Abort()
+	wantFiles(t, dir, map[string]string{})
+	if err := open().Commit(); err != nil {
+		t.Fatal(err)
+	}
+	wantFiles(t, dir, map[string]string{strings.Repeat("o", 255): "new"})
+}
+
+func TestLinks(t *testing.T) {
+	dir := t.TempDir()
+	for _, d := range []string{"a", "b", "b/c"} {
+		if err := os.Mkdir(filepath.Join(dir, d), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(t, filepath.Join(dir, "a/file"), "old", 0o644)
+	links := map[string]string{
+		"a/link":    "file",
+		"a/chain":   "link",
+		"a/dangle":  "../b/new",
+		"b/through": "../a/abs",
+		"a/abs":     filepath.Join(dir, "b/made"),
+		"a/dir":     "../b/c",
+		// ".." is that of b/c, not of a: "b/up", not "up".
+		"b/c/up": "../up",
+		"a/loop": "loop",
+	}
+	for link, to := range links {
+		if err := os.Symlink(to, filepath.Join(dir, link)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tests := []struct{ path, file string }{
+		{"a/link", "a/file"},
+		{"a/chain", "a/file"},
+		{"a/dangle", "b/new"},
+		{"b/through", "b/made"},
+		{"a/dir/up", "b/up"},
+	}
+	for _, test := range tests {
+		write(t, filepath.Join(dir, test.path), test.path)
+		got, err := os.ReadFile(filepath.Join(dir, test.file))
+		if err != nil || string(got) != test.path {
+			t.Errorf("%s wrote %q to %s, %v", test.path, got, test.file, err)
+		}
+	}
+	for link, to := range links {
+		if got, err := os.Readlink(filepath.Join(dir, link)); got != to {
+			t.Errorf("link %s now leads to %q, %v", link, got, err)
+		}
+	}
+	if _, err := Create(filepath.Join(dir, "a/loop")); !errors.Is(err, syscall.ELOOP) {
+		t.Errorf("a loop of links: %v", err)
+	}
+}
+
+func TestRelativePath(t *testing.T) {
+	t.Chdir(t.TempDir())
+	write(t, "out", "new")
+	wantFiles(t, ".", map[string]string{"out": "new"})
+}
+
+func TestPipe(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "pipe")
+	if err := unix.Mkfifo(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	got := make(chan string)
+	go func() {
+		b, _ := os.ReadFile(path)
+		got <- string(b)
+	}()
+	write(t, path, "through")
+	if text := <-got; text != "through" {
+		t.Errorf("read %q", text)
+	}
+	if info, err := os.Stat(path); err != nil || info.Mode().Type() != fs.ModeNamedPipe {
+		t.Errorf("the pipe became %v, %v", info.Mode(), err)
+	}
+}
+
+func TestStandardOutput(t *testing.T) {
+	stdout := os.Stdout
+	defer func() { os.Stdout = stdout }()
+	path := filepath.Join(t.TempDir(), "redirected")
+	var err error
+	os.Stdout, err = os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.Stdout.Close()
+	// What is there already stays, unlike with a file of its own.
+	for _, name := range []string{"-", "/dev/stdout"} {
+		write(t, name, name+"\n")
+	}
+	if b, err := os.ReadFile(path); string(b) != "-\n/dev/stdout\n" {
+		t.Errorf("standard output is %q, %v", b, err)
+	}
+}
+
+func TestCreateErrors(t *testing.T) {
+	dir := t.TempDir()
+	put(t, filepath.Join(dir, "file"), "", 0o644)
+	tests := map[string]struct {
+		path    string
+		want    error
+		message string
+	}{
+		"empty":            {"", syscall.ENOENT, "no such file"},
+		"directory":        {dir, syscall.EISDIR, "create " + dir + ": is a directory"},
+		"trailing slash":   {dir + "/new/", syscall.EISDIR, "is a directory"},
+		"no directory":     {dir + "/none/out", fs.ErrNotExist, "create " + dir + "/none/out: no such file"},
+		"file as a parent": {dir + "/file/out", syscall.ENOTDIR, "not a directory"},
+		"name too long":    {dir + "/" + strings.Repeat("x", 256), syscall.ENAMETOOLONG, "name too long"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			_, err := Create(test.path)
+			if !errors.Is(err, test.want) {
+				t.Fatalf("error %v, want %v", err, test.want)
+			}
+			if !strings.Contains(err.Error(), test.message) {
+				t.Errorf("message %q does not say %q", err, test.message)
+			}
+		})
+	}
+	wantFiles(t, dir, map[string]string{"file": ""})
+}
+
+func TestUnwritable(t *testing.T) {
+	if os.Getuid() == 0 {
+		t.Skip("needs a user other than root: root may write everywhere")
+	}
+	dir := t.TempDir()
+	path := filepath.Join(dir, "out")
+	put(t, path, "old", 0o444)
+	if _, err := Create(path); !errors.Is(err, fs.ErrPermission) {
+		t.Errorf("a read-only file: %v", err)
+	}
+	if err := os.Chmod(dir, 0o555); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.Chmod(dir, 0o755) }) // for its removal
+	if _, err := Create(filepath.Join(dir, "new")); !errors.Is(err, fs.ErrPermission) {
+		t.Errorf("a read-only directory: %v", err)
+	}
+}
+
+func TestFullDevice(t *testing.T) {
+	f, err := Create("/dev/full")
+	if err != nil {
+		t.Skip("needs /dev/full: ", err)
+	}
+	if _, err := f.Write([]byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	err = f.Commit()
+	const want = "write /dev/full: no space left on device: free some space or choose another place"
+	if err == nil || err.Error() != want || !errors.Is(err, syscall.ENOSPC) {
+		t.Errorf("error %v, want %s", err, want)
+	}
+}
+
+func TestFullDisk(t *testing.T) {
+	dir := t.TempDir()
+	if err := unix.Mount("none", dir, "tmpfs", 0, "size=256k"); err != nil {
+		t.Skip("needs root: mount a small tmpfs: ", err)
+	}
+	defer unix.Unmount(dir, 0)
+	path := filepath.Join(dir, "out")
+	put(t, path, "old", 0o644)
+	f, err := Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = f.Write(make([]byte, 1<<20))
+	if !errors.Is(err, syscall.ENOSPC) || !strings.HasPrefix(err.Error(), "write "+path+": no space left") {
+		t.Errorf("Write: %v", err)
+	}
+	if err := f.Commit(); !errors.Is(err, syscall.ENOSPC) {
+		t.Errorf("Commit: %v", err)
+	}
+	wantFiles(t, dir, map[string]string{"out": "old"})
+	write(t, path, "new")
+	wantFiles(t, dir, map[string]string{"out": "new"})
+}
