@@ -110,7 +110,7 @@ func (t *goTable) findText(header, field uint64) (uint64, error) {
 		}
 		// The lowest function tells whether the layout is still the
 		// known one.
-		if text+entry != minpc {
+		if text == 0 || text+entry != minpc {
 			return 0, t.e.errorf(int64(s.off), "Go module data of an unknown layout")
 		}
 		return text, nil

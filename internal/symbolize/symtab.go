@@ -102,12 +102,17 @@ func (p *symbolPass) add(b []byte) {
 	if typ != elf.STT_FUNC && typ != elf.STT_GNU_IFUNC && typ != elf.STT_NOTYPE {
 		return
 	}
-	if int(sym.section) >= len(p.e.sections) || !p.e.sections[sym.section].exec {
-		return // undefined, absolute, or no code
+	if int(sym.section) >= len(p.e.sections) {
+		return // absolute or common
 	}
 	if p.e.machine == elf.EM_ARM {
 		sym.start &^= 1 // marks Thumb code
 	}
+	in := p.e.sections[sym.section]
+	if !in.exec || !in.holds(sym.start) {
+		return // undefined, data, or the mark of a section's end
+	}
+	sym.size = min(sym.size, in.size-(sym.start-in.addr))
 
 	first := p.gaps.after(sym.start)
 	if first == len(p.gaps.addrs) {
