@@ -87,8 +87,7 @@ func (f *File) open() error {
 		return nil
 	}
 	if err := keepMetadata(f.f, old); err != nil {
-		f.Abort()
-		return err
+		return errors.Join(err, f.Abort())
 	}
 	return nil
 }
@@ -178,11 +177,11 @@ func (f *File) Write(p []byte) (int, error) {
 // It does not wait for the disk: what a power cut may cost is not worth
 // making every user wait.
 func (f *File) Commit() error {
-	err := f.commit()
+	err := f.wrap(f.commit())
 	if err != nil {
-		f.Abort()
+		err = errors.Join(err, f.Abort())
 	}
-	return f.wrap(err)
+	return err
 }
 
 func (f *File) commit() error {
@@ -213,13 +212,16 @@ func (f *File) commit() error {
 }
 
 // Abort gives the output up: of a regular file nothing is left behind. After
-// Commit it does nothing, and so can be deferred.
-func (f *File) Abort() {
-	_ = f.close()
-	if f.temporary != "" {
-		_ = os.Remove(f.temporary)
-		f.temporary = ""
+// Commit it does nothing, and so can be deferred. It fails only where a
+// temporary name cannot be removed.
+func (f *File) Abort() error {
+	_ = f.close() // what was written is not wanted
+	if f.temporary == "" {
+		return nil
 	}
+	name := f.temporary
+	f.temporary = ""
+	return os.Remove(name)
 }
 
 // close closes f once. A network file system may report a full disk only here.

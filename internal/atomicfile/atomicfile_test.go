@@ -23,7 +23,11 @@ func write(t *testing.T, path, text string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer f.Abort()
+	defer func() {
+		if err := f.Abort(); err != nil {
+			t.Error(err)
+		}
+	}()
 	if _, err := io.WriteString(f, text); err != nil {
 		t.Fatal(err)
 	}
@@ -79,7 +83,9 @@ func TestCommit(t *testing.T) {
 	if err := f.Commit(); err != nil {
 		t.Fatal(err)
 	}
-	f.Abort()
+	if err := f.Abort(); err != nil {
+		t.Error(err)
+	}
 	wantFiles(t, dir, map[string]string{"out": "new"})
 
 	mask := syscall.Umask(0)
@@ -127,8 +133,11 @@ func TestAbort(t *testing.T) {
 	if _, err := f.Write(bytes.Repeat([]byte("new"), 1<<20)); err != nil {
 		t.Fatal(err)
 	}
-	f.Abort()
-	f.Abort()
+	for range 2 {
+		if err := f.Abort(); err != nil {
+			t.Error(err)
+		}
+	}
 	wantFiles(t, dir, map[string]string{"out": "old"})
 }
 
@@ -147,7 +156,9 @@ func TestNamedTemporary(t *testing.T) {
 		}
 		return f
 	}
-	open().Abort()
+	if err := open().Abort(); err != nil {
+		t.Error(err)
+	}
 	wantFiles(t, dir, map[string]string{})
 	if err := open().Commit(); err != nil {
 		t.Fatal(err)
