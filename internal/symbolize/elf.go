@@ -99,8 +99,8 @@ func (e *ELF) readSegments(off int64, entsize, num int) error {
 	if want := e.pick(32, 56); entsize < want || num > maxSegments {
 		return e.errorf(off, fmt.Sprintf("unlikely program headers (%d of %d bytes)", num, entsize))
 	}
-	table := make([]byte, num*entsize)
-	if err := e.readAt(table, off, "program headers"); err != nil {
+	table, err := e.read(off, uint64(num)*uint64(entsize), "program headers")
+	if err != nil {
 		return err
 	}
 	for ; len(table) > 0; table = table[entsize:] {
@@ -115,8 +115,7 @@ func (e *ELF) readSegments(off int64, entsize, num int) error {
 			// A file without a readable build ID is still worth its
 			// symbols.
 			if e.buildID == "" && filesz <= maxNotes {
-				notes := make([]byte, filesz)
-				if e.readAt(notes, int64(offset), "notes") == nil {
+				if notes, err := e.read(int64(offset), filesz, "notes"); err == nil {
 					e.buildID = buildID(notes, align)
 				}
 			}
@@ -213,11 +212,29 @@ func (e *ELF) LookupBatch(addrs []uint64) ([][]Frame, error) {
 	return frames, errors.Join(errs...)
 }
 
-// readAt fills buf from offset off, which must lie within the file; what
-// names the structure in errors.
-func (e *ELF) readAt(buf []byte, off int64, what string) error {
-	if off < 0 || off > e.size || int64(len(buf)) > e.size-off {
+// read returns n bytes from offset off. Nothing is allocated for what lies
+// outside of the file, whatever a header asks for. what names the structure in
+// errors.
+func (e *ELF) read(off int64, n uint64, what string) ([]byte, error) {
+	if err := e.check(off, n, what); err != nil {
+		return nil, err
+	}
+	buf := make([]byte, n)
+	return buf, e.readAt(buf, off, what)
+}
+
+// check returns an error unless n bytes at off lie within the file.
+func (e *ELF) check(off int64, n uint64, what string) error {
+	if off < 0 || off > e.size || n > uint64(e.size-off) {
 		return e.errorf(off, what+" lies outside of the file")
+	}
+	return nil
+}
+
+// readAt fills buf from offset off.
+func (e *ELF) readAt(buf []byte, off int64, what string) error {
+	if err := e.check(off, uint64(len(buf)), what); err != nil {
+		return err
 	}
 	if n, err := e.r.ReadAt(buf, off); n < len(buf) {
 		return fmt.Errorf("%s: reading %s at offset %#x: %w", e.name, what, off, err)

@@ -59,6 +59,35 @@ func TestStripped(t *testing.T) {
 	checkNM(t, e, nm(t, "-D", path))
 }
 
+func Test32Bit(t *testing.T) {
+	path := compile(t, "a.c", "int plain(int n) { return n * 3; }\nstatic int other(int n) { return n; }\nint (*p)(int) = other;\n",
+		"gcc", "-m32", "-shared", "-nostdlib", "-Wl,--build-id", "-o", "OUT", "IN")
+	e := openFile(t, path, Options{})
+	checkNM(t, e, nm(t, path))
+	if notes := run(t, "", "readelf", "-n", path); !strings.Contains(notes, "Build ID: "+e.BuildID()+"\n") {
+		t.Errorf("build ID %q, readelf has\n%s", e.BuildID(), notes)
+	}
+	text := elfSection(t, path, ".text")
+	if got, ok := e.Address(text.Offset); !ok || got != text.Addr {
+		t.Errorf("Address(%#x) = %#x, %v; want %#x", text.Offset, got, ok, text.Addr)
+	}
+}
+
+// elfSection returns a section's header as the standard library reads it.
+func elfSection(t *testing.T, path, name string) elf.SectionHeader {
+	t.Helper()
+	f, err := elf.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	s := f.Section(name)
+	if s == nil {
+		t.Fatalf("%s has no %s", path, name)
+	}
+	return s.SectionHeader
+}
+
 func TestRust(t *testing.T) {
 	const source = `
 mod app { pub struct Box<T>(pub T); impl<T: Copy + Into<u64>> Box<T> { #[inline(never)] pub fn size(&self) -> u64 { self.0.into() + 1 } } }
@@ -113,12 +142,7 @@ func TestDistributionFiles(t *testing.T) {
 func TestAddr2line(t *testing.T) {
 	path := compile(t, "a.cc", cxxSource, "g++", "-O1", "-static", "-o", "OUT", "IN")
 	e := openFile(t, path, Options{})
-	file, err := elf.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
-	text := file.Section(".text")
+	text := elfSection(t, path, ".text")
 	var addrs []uint64
 	var stdin strings.Builder
 	for a := text.Addr; a < text.Addr+text.Size; a += 64 {

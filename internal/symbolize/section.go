@@ -34,8 +34,8 @@ func (e *ELF) readSections() ([]section, error) {
 	if num == 0 || shstr == int(elf.SHN_XINDEX) {
 		// Numbers that do not fit the ELF header stand in the first
 		// section header.
-		first := make([]byte, entsize)
-		if err := e.readAt(first, e.shoff, "first section header"); err != nil {
+		first, err := e.read(e.shoff, uint64(entsize), "first section header")
+		if err != nil {
 			return nil, err
 		}
 		h := fields{first, e.is64}
@@ -49,8 +49,8 @@ func (e *ELF) readSections() ([]section, error) {
 	if num > maxSections {
 		return nil, e.errorf(e.shoff, "more section headers than any linker writes")
 	}
-	table := make([]byte, num*entsize)
-	if err := e.readAt(table, e.shoff, "section headers"); err != nil {
+	table, err := e.read(e.shoff, uint64(num)*uint64(entsize), "section headers")
+	if err != nil {
 		return nil, err
 	}
 	sections := make([]section, num)

@@ -48,6 +48,12 @@ type Table interface {
 	LookupBatch(addrs []uint64) ([][]Frame, error)
 }
 
+var (
+	_ Table = (*ELF)(nil)
+	_ Table = (*Kernel)(nil)
+	_ Table = (*PerfMap)(nil)
+)
+
 // Options tunes how names are read. The zero value is the usual.
 type Options struct {
 	// NoDemangle leaves the names of C++ and Rust as the linker knows them.

@@ -16,8 +16,8 @@ type symbol struct {
 	binding     elf.SymBind
 }
 
-// lookupSymbols names addrs from the symbol tables of the given type, in one
-// pass over each.
+// lookupSymbols names addrs from the symbol table of the given type, in one
+// pass over it. The gABI allows one table of each type.
 //
 // A symbol that has a size and covers an address wins, the innermost one if
 // they nest. Assembly often leaves the size out; such a symbol reaches to the
@@ -39,9 +39,7 @@ func (e *ELF) lookupSymbols(typ elf.SectionType, addrs []uint64, frames [][]Fram
 		}
 		err := p.run(s)
 		p.resolve(frames, typ == elf.SHT_SYMTAB)
-		if err = cmp.Or(err, p.names.err); err != nil {
-			return err
-		}
+		return cmp.Or(err, p.names.err)
 	}
 	return nil
 }
@@ -63,8 +61,8 @@ type symbolPass struct {
 func (p *symbolPass) run(s section) error {
 	const chunk = 2048 // symbols; 48 KiB
 	entsize := uint64(p.e.pick(elf.Sym32Size, elf.Sym64Size))
-	if s.off > uint64(p.e.size) || s.size > uint64(p.e.size)-s.off {
-		return p.e.errorf(int64(s.off), "symbol table lies outside of the file")
+	if err := p.e.check(int64(s.off), s.size, "symbol table"); err != nil {
+		return err
 	}
 	buf := make([]byte, min(chunk*entsize, s.size))
 	for off, end := s.off, s.off+s.size-s.size%entsize; off < end; off += uint64(len(buf)) {
