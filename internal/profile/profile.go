@@ -200,6 +200,8 @@ type Meta struct {
 	// Period is the number of events between samples, 0 if Frequency was
 	// asked.
 	Period uint64
+	// PerCPU says that samples tell CPUs apart.
+	PerCPU bool
 	// Scope says what was measured: "whole system", "pid 42"…
 	Scope string
 }

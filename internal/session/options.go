@@ -35,8 +35,8 @@ type Options struct {
 	// or the target exits. Delay is the time to wait before sampling.
 	Duration, Delay time.Duration
 
-	// UserOnly and KernelOnly leave out the other half of the stacks and the
-	// samples taken there.
+	// UserOnly and KernelOnly leave out the other half of the stacks; all
+	// samples still count.
 	UserOnly, KernelOnly bool
 	// Idle includes samples of idle CPUs.
 	Idle bool

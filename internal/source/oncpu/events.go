@@ -18,16 +18,26 @@ const throttlePages = 1
 
 // events are the open perf events of a source.
 type events struct {
-	attrs   []perfevent.Attr
+	specs   []perfevent.Spec
+	rate    Rate
 	program int // descriptor of the BPF program
 	open    []*perfevent.Event
-	perCPU  map[int][]*perfevent.Event // of events bound to a CPU for all tasks
-	rings   map[*perfevent.Event]*perfevent.Ring
-	cpus    []int // asked for; empty means all that are online
+	perCPU  map[int]cpuEvents // those for all tasks of a CPU
+	cpus    []int             // asked for; empty means all that are online
 	enabled bool
 
 	throttled uint64
 }
+
+// cpuEvents are a CPU's events and the rings that show their throttling.
+type cpuEvents struct {
+	open  []*perfevent.Event
+	rings []*perfevent.Ring
+}
+
+// Rate is how often to sample: a frequency in Hz for each CPU, or a period in
+// events. One of them is 0.
+type Rate struct{ Frequency, Period uint64 }
 
 // Attach opens disabled events for the target and attaches the program. specs
 // are the events to sample, several where a hybrid machine has a PMU for each
@@ -66,7 +76,7 @@ func (s *Source) Attach(t target.Target, specs []perfevent.Spec, rate Rate) erro
 func (s *Source) attachProcess(pid int, children bool) error {
 	known := map[int]bool{}
 	for round := 0; ; round++ {
-		tids, err := target.Threads(pid)
+		tids, err := target.ThreadsOf(pid)
 		if err != nil {
 			return err
 		}

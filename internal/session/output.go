@@ -1,0 +1,106 @@
+package session
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"fulgur/internal/encode/flame"
+	"fulgur/internal/encode/folded"
+	"fulgur/internal/encode/pprof"
+	"fulgur/internal/encode/text"
+	"fulgur/internal/profile"
+)
+
+// A format is one way to write a profile.
+type format struct {
+	name    string
+	endings []string
+	write   func(io.Writer, *profile.Profile, *Options) error
+}
+
+var formats = []format{
+	{"text", []string{".txt"}, func(w io.Writer, p *profile.Profile, o *Options) error {
+		return text.Write(w, p, text.Options{Annotate: o.Annotate, Delimited: o.Delimited})
+	}},
+	{"folded", []string{".folded"}, func(w io.Writer, p *profile.Profile, o *Options) error {
+		return folded.Write(w, p, folded.Options{Annotate: o.Annotate, Delimited: o.Delimited})
+	}},
+	{"html", []string{".html", ".htm"}, func(w io.Writer, p *profile.Profile, _ *Options) error {
+		return flame.WriteHTML(w, p, flame.Options{})
+	}},
+	{"svg", []string{".svg"}, func(w io.Writer, p *profile.Profile, _ *Options) error {
+		return flame.WriteSVG(w, p, flame.Options{})
+	}},
+	{"pprof", []string{".pb.gz", ".pprof", ".prof"}, func(w io.Writer, p *profile.Profile, _ *Options) error {
+		return pprof.Write(w, p)
+	}},
+}
+
+// chooseFormat returns the format that o asks for: by name, else by the
+// output's ending, else text on a stream.
+func chooseFormat(o *Options) (format, error) {
+	if o.Format == "" && (o.Output == "" || o.Output == "-" || strings.HasPrefix(o.Output, "/dev/")) {
+		return formats[0], nil
+	}
+	for _, f := range formats {
+		if o.Format == f.name || o.Format == "" && slices.ContainsFunc(f.endings, func(e string) bool {
+			return strings.HasSuffix(o.Output, e)
+		}) {
+			return f, nil
+		}
+	}
+	if o.Format != "" {
+		return format{}, usagef("unknown format %q; known are %s", o.Format, FormatNames())
+	}
+	return format{}, usagef("the ending of %q names no format; known are %s; or name one with --format", o.Output, endings())
+}
+
+// FormatNames lists the formats by name, for help texts.
+func FormatNames() string {
+	names := make([]string, len(formats))
+	for i, f := range formats {
+		names[i] = f.name
+	}
+	return strings.Join(names, ", ")
+}
+
+func endings() string {
+	var all []string
+	for _, f := range formats {
+		all = append(all, f.endings...)
+	}
+	return strings.Join(all, " ")
+}
+
+// encode writes the profile to its output, which appears whole or not at all.
+func encode(out output, f format, p *profile.Profile, o *Options) error {
+	if err := f.write(out, p, o); err != nil {
+		return fmt.Errorf("write %s: %w", describeOutput(o.Output), err)
+	}
+	if err := out.Commit(); err != nil {
+		return fmt.Errorf("write %s: %w", describeOutput(o.Output), err)
+	}
+	return nil
+}
+
+func describeOutput(path string) string {
+	if path == "" || path == "-" {
+		return "standard output"
+	}
+	return path
+}
+
+// output is where a profile goes; see [fulgur/internal/atomicfile].
+type output interface {
+	io.Writer
+	Commit() error
+	Abort() error
+}
+
+// stream is an output that cannot be taken back.
+type stream struct{ io.Writer }
+
+func (stream) Commit() error { return nil }
+func (stream) Abort() error  { return nil }

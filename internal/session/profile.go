@@ -1,0 +1,221 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"fulgur/internal/atomicfile"
+	"fulgur/internal/encode/text"
+	"fulgur/internal/perfevent"
+	"fulgur/internal/privilege"
+	"fulgur/internal/process"
+	"fulgur/internal/profile"
+	"fulgur/internal/source/oncpu"
+	"fulgur/internal/stacks"
+	"fulgur/internal/symbolize"
+	"fulgur/internal/target"
+)
+
+// hottestFunctions is how many functions the summary names.
+const hottestFunctions = 10
+
+// Profile samples what runs on the processors and writes what it saw. It ends
+// at the duration's end, with ctx, or with the target; what was seen is
+// written in each case. The exit code is that of o.Command where one was
+// launched and ran, else 0, or 1 with an error.
+func Profile(ctx context.Context, o Options) (exitCode int, err error) {
+	if err := o.complete(); err != nil {
+		return 2, err
+	}
+	format, err := chooseFormat(&o)
+	if err != nil {
+		return 2, err
+	}
+	specs, err := o.specs()
+	if err != nil {
+		return 2, err
+	}
+	if err := privilege.Check(); err != nil {
+		return 1, err
+	}
+	if err := target.Check(o.Target); err != nil {
+		return 1, err
+	}
+	out, err := createOutput(&o)
+	if err != nil {
+		return 1, err
+	}
+	defer func() { err = errors.Join(err, out.Abort()) }()
+
+	launched, err := launch(&o)
+	if err != nil {
+		return 1, err
+	}
+	if launched != nil {
+		defer func() { _ = launched.Close() }()
+	}
+	r, err := attach(&o, specs)
+	if err != nil {
+		return 1, privilege.Explain(err, "profile "+o.Target.String())
+	}
+	defer func() { err = errors.Join(err, r.close()) }()
+	if err := r.sample(ctx, launched); err != nil {
+		return 1, err
+	}
+	p, err := r.profile()
+	if err != nil {
+		return 1, err
+	}
+	if err := encode(out, format, p, &o); err != nil {
+		return 1, err
+	}
+	if err := r.summarize(p); err != nil {
+		return 1, err
+	}
+	if launched != nil {
+		return launched.Wait()
+	}
+	return 0, nil
+}
+
+// createOutput opens the output before anything is measured, so that one that
+// cannot be written fails at once.
+func createOutput(o *Options) (output, error) {
+	if o.Output == "" || o.Output == "-" {
+		return stream{o.Stdout}, nil
+	}
+	return atomicfile.Create(o.Output)
+}
+
+// launch starts the command, if there is one, and makes it the target. It
+// stands before its first instruction.
+func launch(o *Options) (*target.Launched, error) {
+	if len(o.Command) == 0 {
+		return nil, nil
+	}
+	launched, err := target.Start(o.Command)
+	if err != nil {
+		return nil, err
+	}
+	o.Target.Scope = target.Command
+	o.Target.PIDs = []int{launched.PID()}
+	o.Target.Children = true
+	return launched, nil
+}
+
+// run is a profile being taken.
+type run struct {
+	options   *Options
+	specs     []perfevent.Spec
+	source    *oncpu.Source
+	sideband  *process.Sideband
+	processes *process.Table
+	store     *stacks.Store
+
+	start    time.Time
+	duration time.Duration
+	lost     uint64 // sideband records
+	remapped []int  // processes whose addresses changed their meaning
+}
+
+// attach loads the kernel side and opens everything, with sampling not yet
+// enabled. The sideband comes before the events, so that no mapping is missed.
+func attach(o *Options, specs []perfevent.Spec) (_ *run, err error) {
+	r := &run{options: o, specs: specs}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, r.close())
+		}
+	}()
+	cgroup := -1
+	if o.Target.Scope == target.Cgroup {
+		if cgroup, err = unix.Open(o.Target.CgroupPath, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0); err != nil {
+			return nil, fmt.Errorf("open cgroup %s: %w", o.Target.CgroupPath, err)
+		}
+		defer func() { _ = unix.Close(cgroup) }()
+	}
+	if r.source, err = oncpu.Load(oncpu.Options{
+		MaxDepth:     o.MaxDepth,
+		SkipKernel:   o.UserOnly,
+		SkipUser:     o.KernelOnly,
+		Idle:         o.Idle,
+		ByThread:     o.PerThread,
+		ByCPU:        o.PerCPU,
+		Cgroup:       cgroup,
+		RingSize:     o.RingSize,
+		CountEntries: o.CountEntries,
+		SeenEntries:  o.SeenEntries,
+	}); err != nil {
+		return nil, fmt.Errorf("load the on-CPU program: %w", err)
+	}
+	cpus, err := perfevent.OnlineCPUs()
+	if err != nil {
+		return nil, err
+	}
+	if r.sideband, err = process.OpenSideband(cpus, sidebandPages); err != nil {
+		return nil, err
+	}
+	r.processes = process.NewTable(process.Options{})
+	r.processes.OnReplaced(func(pid int) { r.remapped = append(r.remapped, pid) })
+	r.store = stacks.NewStore(r.processes)
+	return r, r.source.Attach(o.Target, specs, oncpu.Rate{Frequency: o.Frequency, Period: o.Period})
+}
+
+func (r *run) close() error {
+	var errs []error
+	if r.source != nil {
+		errs = append(errs, r.source.Close())
+	}
+	if r.sideband != nil {
+		errs = append(errs, r.sideband.Close())
+	}
+	if r.processes != nil {
+		errs = append(errs, r.processes.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// profile names everything and builds the profile.
+func (r *run) profile() (*profile.Profile, error) {
+	losses, err := r.losses()
+	if err != nil {
+		return nil, err
+	}
+	names := symbolizeAll(r.store, r.processes, symbolize.Options{NoDemangle: r.options.NoDemangle})
+	if !r.options.Quiet {
+		for _, w := range names.warnings() {
+			fmt.Fprintln(r.options.Stderr, "fulgur: no names:", w)
+		}
+	}
+	return buildProfile(r.store, r.source.Counts().Total(), names, r.valueTypes(), r.meta(), losses), nil
+}
+
+func (r *run) losses() (profile.Losses, error) {
+	stats, err := r.source.Stats()
+	stats.Losses.Sideband = r.lost
+	return stats.Losses, err
+}
+
+// valueTypes names the two values of a sample: how many there were, and the
+// sum of their periods, which is time for clocks.
+func (r *run) valueTypes() []profile.ValueType {
+	weight := profile.ValueType{Type: r.specs[0].Name, Unit: "count"}
+	if r.specs[0].IsTime() {
+		weight = profile.ValueType{Type: "cpu", Unit: "nanoseconds"}
+	}
+	return []profile.ValueType{{Type: "samples", Unit: "count"}, weight}
+}
+
+func (r *run) summarize(p *profile.Profile) error {
+	if r.options.Quiet {
+		return nil
+	}
+	if err := text.Summary(r.options.Stderr, p, hottestFunctions); err != nil {
+		return fmt.Errorf("write the summary: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,205 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"fulgur/bpf"
+	"fulgur/internal/stacks"
+	"fulgur/internal/target"
+)
+
+const (
+	// sidebandPages is the size of each CPU's sideband ring: room for a
+	// tenth of a second of a busy build's forks and mappings.
+	sidebandPages = 32
+	// pollEvery is how long the kernel side is left alone at most. A
+	// process that has exited since is still known by its sideband records.
+	pollEvery = 100 * time.Millisecond
+	// followEvery is how often CPUs that came or went are looked for.
+	followEvery = time.Second
+)
+
+// sample enables the events and collects until something ends it.
+func (r *run) sample(ctx context.Context, launched *target.Launched) error {
+	// Watching ends with sampling, not with ctx alone.
+	watch, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	gone := r.watch(watch, launched)
+	progress := newProgress(r)
+	defer progress.clear()
+
+	if err := r.begin(ctx, launched, gone); err != nil {
+		return err
+	}
+	err := r.collect(ctx, gone, progress)
+	r.duration = time.Since(r.start)
+	return errors.Join(err, r.finish(ctx, launched))
+}
+
+// watch returns a channel that is closed when the target is gone, nil for
+// targets that never are.
+func (r *run) watch(ctx context.Context, launched *target.Launched) <-chan struct{} {
+	if launched != nil {
+		return launched.Done()
+	}
+	switch r.options.Target.Scope {
+	case target.Processes:
+		return target.Watch(ctx, r.options.Target.PIDs)
+	case target.Threads:
+		return target.Watch(ctx, r.options.Target.TIDs)
+	}
+	return nil
+}
+
+// begin lets a launched command run and enables the events: in this order
+// only if there is a delay, so that otherwise the command's first instruction
+// is sampled.
+func (r *run) begin(ctx context.Context, launched *target.Launched, gone <-chan struct{}) error {
+	release := func() error {
+		if launched == nil {
+			return nil
+		}
+		return launched.Release()
+	}
+	if r.options.Delay > 0 {
+		if err := release(); err != nil {
+			return err
+		}
+		select {
+		case <-time.After(r.options.Delay):
+		case <-ctx.Done():
+		case <-gone:
+			return errors.New("the target ended before sampling began")
+		}
+	}
+	r.start = time.Now()
+	if err := r.source.Enable(); err != nil {
+		return err
+	}
+	return release()
+}
+
+// collect polls until the duration, ctx or the target ends.
+func (r *run) collect(ctx context.Context, gone <-chan struct{}, progress *progress) error {
+	fds := []unix.PollFd{{Fd: int32(r.source.Ring().FD()), Events: unix.POLLIN}}
+	for _, fd := range r.sideband.FDs() {
+		fds = append(fds, unix.PollFd{Fd: int32(fd), Events: unix.POLLIN})
+	}
+	followed := time.Now()
+	for {
+		wait := pollEvery
+		if d := r.options.Duration; d > 0 {
+			wait = min(wait, d-time.Since(r.start))
+			if wait <= 0 {
+				return nil
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-gone:
+			return nil
+		default:
+		}
+		// Whether it was readiness or time that ended the wait does not matter.
+		if _, err := unix.Ppoll(fds, timespec(wait), nil); err != nil && !errors.Is(err, unix.EINTR) {
+			return fmt.Errorf("wait for stacks: %w", err)
+		}
+		if err := r.poll(); err != nil {
+			return err
+		}
+		if time.Since(followed) >= followEvery {
+			followed = time.Now()
+			if err := r.followCPUs(); err != nil {
+				return err
+			}
+		}
+		progress.show()
+	}
+}
+
+func timespec(d time.Duration) *unix.Timespec {
+	ts := unix.NsecToTimespec(d.Nanoseconds())
+	return &ts
+}
+
+// poll takes what the kernel side has for us. Stacks and sideband records come
+// through channels without a common order: the ring's position is noted, then
+// the sideband is drained, so that every stack before that position meets the
+// mappings of its time.
+func (r *run) poll() error {
+	position := r.source.Ring().Position()
+	lost, err := r.sideband.Drain(r.processes.Apply)
+	if err != nil {
+		return err
+	}
+	if lost > 0 {
+		r.lost += lost
+		r.processes.Invalidate()
+	}
+	for _, pid := range r.remapped {
+		if err := r.source.Remap(pid); err != nil {
+			return err
+		}
+	}
+	r.remapped = r.remapped[:0]
+	if err := r.source.Ring().ReadTo(position, r.record); err != nil {
+		return err
+	}
+	full, err := r.source.Counts().NearlyFull()
+	if err != nil {
+		return err
+	}
+	if full {
+		if err := r.source.Counts().Flip(); err != nil {
+			return err
+		}
+	}
+	return r.source.CheckThrottling()
+}
+
+// record takes one record of the ring.
+func (r *run) record(record []byte) error {
+	kind, err := stacks.RecordType(record)
+	if err != nil {
+		return err
+	}
+	switch kind {
+	case bpf.OnCPURecordTypeRECORD_STACK:
+		return r.store.Add(record)
+	case bpf.OnCPURecordTypeRECORD_EVENT:
+		key, weight, err := stacks.ParseEvent(record)
+		if err != nil {
+			return err
+		}
+		r.source.Counts().Add(key, weight)
+		return nil
+	}
+	return fmt.Errorf("%w: type %d", stacks.ErrRecord, kind)
+}
+
+func (r *run) followCPUs() error {
+	if err := r.sideband.FollowCPUs(); err != nil {
+		return err
+	}
+	return r.source.FollowCPUs()
+}
+
+// finish stops sampling and takes all that is left. A command that outlives
+// the sampling runs on, unless we were told to end.
+func (r *run) finish(ctx context.Context, launched *target.Launched) error {
+	err := errors.Join(r.source.Disable(), r.poll(), r.source.Counts().Finish())
+	if launched != nil && ctx.Err() != nil {
+		select {
+		case <-launched.Done():
+		default:
+			err = errors.Join(err, launched.Signal(unix.SIGTERM))
+		}
+	}
+	return err
+}

@@ -1,0 +1,47 @@
+package oncpu
+
+import (
+	"runtime"
+	"time"
+)
+
+var sink int
+
+//go:noinline
+func spin(n int) int {
+	for i := range n {
+		sink ^= i * n
+	}
+	return sink
+}
+
+//go:noinline
+func deep(n int) int {
+	if n == 0 {
+		return spin(20000)
+	}
+	return deep(n-1) + 1
+}
+
+// workload runs for ever: "deep" has one stack, "wide" as many as it has
+// depths, "threads" new threads all the time.
+func workload(mode string) {
+	for i := 0; ; i++ {
+		switch mode {
+		case "deep":
+			deep(30)
+		case "wide":
+			deep(i % 90)
+		case "threads":
+			done := make(chan struct{})
+			go func() {
+				runtime.LockOSThread() // never unlocked: the thread ends with us
+				defer close(done)
+				for end := time.Now().Add(time.Millisecond); time.Now().Before(end); {
+					deep(10)
+				}
+			}()
+			<-done
+		}
+	}
+}

@@ -1,0 +1,107 @@
+package stacks
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"testing"
+
+	"fulgur/bpf"
+	"fulgur/internal/process"
+)
+
+// fixed resolves every address below 0x10000 to one file at that offset.
+type fixed struct{ file *process.File }
+
+func (f fixed) Resolve(_ int, addr, _ uint64) process.Location {
+	if addr < 0x10000 {
+		return process.Location{Kind: process.KindFile, File: f.file, Offset: addr}
+	}
+	return process.Location{Kind: process.KindUnknown, Offset: addr}
+}
+
+// record returns the used prefix of a stack record.
+func record(id uint64, kernel, user []uint64) []byte {
+	r := bpf.OnCPUStackRecord{
+		Type:         uint32(bpf.OnCPURecordTypeRECORD_STACK),
+		KernelFrames: uint16(len(kernel)),
+		UserFrames:   uint16(len(user)),
+		Id:           id,
+		Pid:          7,
+		Tid:          8,
+		UserEnd:      uint8(bpf.OnCPUStackEndEND_FRAME_POINTER),
+	}
+	copy(r.Comm[:], "worker")
+	copy(r.Frames[:], kernel)
+	copy(r.Frames[len(kernel):], user)
+	var b bytes.Buffer
+	if err := binary.Write(&b, binary.NativeEndian, &r); err != nil {
+		panic(err)
+	}
+	return b.Bytes()[:recordHeader+8*(len(kernel)+len(user))]
+}
+
+func TestStoreAdd(t *testing.T) {
+	s := NewStore(fixed{&process.File{}})
+	if err := s.Add(record(1, []uint64{0xffff1, 0xffff2}, []uint64{0x100, 0x200, 0x99999})); err != nil {
+		t.Fatal(err)
+	}
+	body, ok := s.Body(1)
+	if !ok || body.PID != 7 || body.TID != 8 || string(bytes.TrimRight(body.Comm[:], "\x00")) != "worker" {
+		t.Fatalf("body %+v, %v", body, ok)
+	}
+	// Leaf first: the kernel's two, then the user's three.
+	want := []struct {
+		kind     CodeKind
+		address  uint64
+		isReturn bool
+	}{
+		{CodeKernel, 0xffff1, false},
+		{CodeKernel, 0xffff2, true},
+		{CodeFile, 0x100, false},
+		{CodeFile, 0x200, true},
+		{CodeUnknown, 0x99999, true},
+	}
+	at := body.Leaf
+	for i, w := range want {
+		f := s.Frames[s.Nodes[at].Frame]
+		if s.Codes[f.Code].Kind != w.kind || f.Address != w.address || f.Return != w.isReturn {
+			t.Errorf("frame %d: %+v in %+v, want %+v", i, f, s.Codes[f.Code], w)
+		}
+		at = s.Nodes[at].Parent
+	}
+	if at != 0 {
+		t.Errorf("stack goes on at node %d", at)
+	}
+}
+
+// Stacks with a common root share its nodes, and a body sent twice is kept once.
+func TestStoreShares(t *testing.T) {
+	s := NewStore(fixed{&process.File{}})
+	for _, r := range [][]byte{
+		record(1, nil, []uint64{0x100, 0x200, 0x300}),
+		record(2, nil, []uint64{0x101, 0x200, 0x300}),
+		record(1, nil, []uint64{0x100, 0x200, 0x300}),
+	} {
+		if err := s.Add(r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if s.Len() != 2 || len(s.Nodes) != 1+4 || len(s.Frames) != 4 {
+		t.Errorf("%d bodies, %d nodes, %d frames; want 2, 5, 4", s.Len(), len(s.Nodes), len(s.Frames))
+	}
+}
+
+func FuzzStoreAdd(f *testing.F) {
+	f.Add(record(1, []uint64{1}, []uint64{2, 3}))
+	f.Add(record(2, nil, nil))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		s := NewStore(fixed{&process.File{}})
+		if err := s.Add(b); err != nil && !errors.Is(err, ErrRecord) {
+			t.Fatalf("error of another kind: %v", err)
+		}
+		if _, _, err := ParseEvent(b); err != nil && !errors.Is(err, ErrRecord) {
+			t.Fatalf("error of another kind: %v", err)
+		}
+	})
+}
