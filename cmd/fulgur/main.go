@@ -1,0 +1,151 @@
+// Command fulgur is a profiler for Linux: it shows what the processors, or the
+// processes that wait, spend their time on.
+//
+// The exit code is 0 if all went well, 1 if the run failed and 2 if the
+// command line is wrong; where fulgur launches a command, it is that command's.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime/debug"
+	"slices"
+	"syscall"
+
+	"github.com/alecthomas/kong"
+
+	"fulgur/internal/session"
+	"fulgur/internal/target"
+)
+
+// Exit codes of fulgur's own.
+const (
+	exitFailed = 1
+	exitUsage  = 2
+)
+
+// commands are fulgur's subcommands. A new one is a field here and a file of
+// its own.
+type commands struct {
+	Profile profileCommand `cmd:"" help:"Sample what runs on the CPUs."`
+	Version versionCommand `cmd:"" help:"Print the version."`
+}
+
+func main() {
+	ctx, stop := interruptible(context.Background())
+	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	stop()
+	os.Exit(code)
+}
+
+// run carries out one command line and returns the exit code. It writes
+// fulgur's errors to stderr.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) (code int) {
+	defer func() {
+		if bug := recover(); bug != nil {
+			fmt.Fprintf(stderr, "fulgur: a bug: %v\nPlease report it with the command line and what follows.\n%s", bug, debug.Stack())
+			code = exitFailed
+		}
+	}()
+	selected, err := parse(args, stdout, stderr)
+	if selected == nil && err == nil {
+		return 0 // help was asked for
+	}
+	if err == nil {
+		code, err = selected.run(ctx, environment{args: args, stdout: stdout, stderr: stderr})
+	}
+	return report(stderr, code, err)
+}
+
+// environment is what a command sees of the process it runs in.
+type environment struct {
+	args           []string // the whole command line, without the program
+	stdout, stderr io.Writer
+}
+
+// command is a parsed subcommand.
+type command interface {
+	run(context.Context, environment) (exitCode int, err error)
+}
+
+// launcher is a command that runs a program, named after "--".
+type launcher interface {
+	launch(argv []string)
+}
+
+// parse returns the subcommand that args choose, with its flags. It is nil if
+// they ask for help, which is then on stdout. Every error is one of usage.
+func parse(args []string, stdout, stderr io.Writer) (command, error) {
+	var commands commands
+	helped := false
+	parser, err := kong.New(&commands,
+		kong.Name("fulgur"),
+		kong.Description("A profiler for Linux: whole machine or one process, without touching the program."),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 100}),
+		kong.Writers(stdout, stderr),
+		kong.Exit(func(int) { helped = true }),
+		kong.Vars(profileVars()),
+		kong.ExplicitGroups(profileGroups()),
+	)
+	if err != nil {
+		return nil, err
+	}
+	// Split here, since kong would take what follows for arguments of ours.
+	own, argv, launch := args, []string(nil), false
+	if i := slices.Index(args, "--"); i >= 0 {
+		own, argv, launch = args[:i], args[i+1:], true
+	}
+	parsed, err := parser.Parse(own)
+	if helped {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, usageError{err}
+	}
+	selected, ok := parsed.Selected().Target.Addr().Interface().(command)
+	if !ok {
+		return nil, fmt.Errorf("%s is no command", parsed.Command())
+	}
+	if !launch {
+		return selected, nil
+	}
+	l, ok := selected.(launcher)
+	if !ok {
+		return nil, usageError{fmt.Errorf(`%s runs no command: nothing can follow "--"`, parsed.Command())}
+	}
+	if len(argv) == 0 {
+		return nil, usageError{errors.New(`no command follows "--"`)}
+	}
+	l.launch(argv)
+	return selected, nil
+}
+
+// usageError is an error in the command line.
+type usageError struct{ err error }
+
+func (e usageError) Error() string { return e.err.Error() }
+func (e usageError) Unwrap() error { return e.err }
+
+// report tells of err, if there is one, and returns the exit code: that of the
+// run, unless the kind of error decides.
+func report(stderr io.Writer, code int, err error) int {
+	if err == nil {
+		return code
+	}
+	if errors.Is(err, syscall.EPIPE) {
+		return exitFailed // the reader of our output left: it knows
+	}
+	fmt.Fprintf(stderr, "fulgur: %v\n", err)
+	var notStarted *target.CommandError
+	switch {
+	case errors.As(err, new(usageError)), errors.Is(err, session.ErrUsage):
+		fmt.Fprintln(stderr, "See fulgur --help, or fulgur COMMAND --help.")
+		return exitUsage
+	case errors.As(err, &notStarted):
+		return notStarted.ExitCode()
+	}
+	return exitFailed
+}

@@ -1,0 +1,277 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"fulgur/internal/session"
+	"fulgur/internal/target"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+// words splits a command line as typed; no test needs quotes.
+func words(line string) []string { return strings.Fields(line) }
+
+func TestProfileOptions(t *testing.T) {
+	tests := map[string]session.Options{
+		"profile":                   {},
+		"profile 10":                {Duration: 10 * time.Second},
+		"profile 0.5":               {Duration: 500 * time.Millisecond},
+		"profile 1m30s":             {Duration: 90 * time.Second},
+		"profile --delay 2 --quiet": {Delay: 2 * time.Second, Quiet: true},
+		"profile --delay=0":         {},
+		"profile -p 1,2 5": {
+			Target:   target.Target{Scope: target.Processes, PIDs: []int{1, 2}},
+			Duration: 5 * time.Second,
+		},
+		"profile 5 -p 1 -p 2 --children": {
+			Target:   target.Target{Scope: target.Processes, PIDs: []int{1, 2}, Children: true},
+			Duration: 5 * time.Second,
+		},
+		"profile -p 2,1,2 -p 1 -C 1 -C 0-1": {
+			Target: target.Target{Scope: target.Processes, PIDs: []int{1, 2}, CPUs: []int{0, 1}},
+		},
+		"profile --pid=7": {Target: target.Target{Scope: target.Processes, PIDs: []int{7}}},
+		"profile -p7":     {Target: target.Target{Scope: target.Processes, PIDs: []int{7}}},
+		"profile -L 3,4":  {Target: target.Target{Scope: target.Threads, TIDs: []int{3, 4}}},
+		"profile --cgroup /sys/fs/cgroup/a": {
+			Target: target.Target{Scope: target.Cgroup, CgroupPath: "/sys/fs/cgroup/a"},
+		},
+		"profile -C 0,2-3": {Target: target.Target{CPUs: []int{0, 2, 3}}},
+		"profile -- ls": {
+			Target:  target.Target{Scope: target.Command},
+			Command: []string{"ls"},
+		},
+		"profile 10 -- ls -l -- -p 3": {
+			Target:   target.Target{Scope: target.Command},
+			Command:  []string{"ls", "-l", "--", "-p", "3"},
+			Duration: 10 * time.Second,
+		},
+		"profile -C 1 --children -- make --help": {
+			Target:  target.Target{Scope: target.Command, CPUs: []int{1}, Children: true},
+			Command: []string{"make", "--help"},
+		},
+		"profile -F 99":              {Frequency: 99},
+		"profile -c 1000000 -e r1a8": {Period: 1000000, Event: "r1a8"},
+		"profile -U -I":              {UserOnly: true, Idle: true},
+		"profile -K":                 {KernelOnly: true},
+		"profile -daf":               {Delimited: true, Annotate: true, Format: "folded"},
+		"profile -f --format folded": {Format: "folded"},
+		"profile -o flame.html 10":   {Output: "flame.html", Duration: 10 * time.Second},
+		"profile -o - --format svg":  {Output: "-", Format: "svg"},
+		"profile --per-thread --per-cpu --no-demangle": {
+			PerThread: true, PerCPU: true, NoDemangle: true,
+		},
+		"profile --max-depth 64 --ring-size 1M": {MaxDepth: 64, RingSize: 1 << 20},
+		"profile --ring-size 4096 --count-entries 64 --seen-entries 128": {
+			RingSize: 4096, CountEntries: 64, SeenEntries: 128,
+		},
+		"profile --stack-storage-size 16384": {SeenEntries: 16384}, // bcc's name
+	}
+	for line, want := range tests {
+		t.Run(line, func(t *testing.T) {
+			got, err := optionsOf(line)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if d := cmp.Diff(want, got, cmpopts.EquateEmpty()); d != "" {
+				t.Error("(-want +got):\n" + d)
+			}
+		})
+	}
+}
+
+func optionsOf(line string) (session.Options, error) {
+	selected, err := parse(words(line), &bytes.Buffer{}, &bytes.Buffer{})
+	if err != nil {
+		return session.Options{}, err
+	}
+	return selected.(*profileCommand).options()
+}
+
+func TestFrequencyMax(t *testing.T) {
+	o, err := optionsOf("profile -F max")
+	if err != nil {
+		t.Skip("needs sysctl kernel.perf_event_max_sample_rate: ", err)
+	}
+	b, err := os.ReadFile("/proc/sys/kernel/perf_event_max_sample_rate")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := fmt.Sprintln(o.Frequency); got != string(b) {
+		t.Errorf("frequency %s, want %s", got, b)
+	}
+}
+
+// What is wrong with a command line is said, and the exit code is 2.
+func TestUsageErrors(t *testing.T) {
+	tests := map[string]string{
+		"":                                       `expected one of "profile", "version"`,
+		"proflie":                                `did you mean "profile"`,
+		"version 1":                              "unexpected argument 1",
+		"version -- ls":                          `version runs no command`,
+		"profile --":                             `no command follows "--"`,
+		"profile --nonsense":                     "unknown flag --nonsense",
+		"profile 10 20":                          "unexpected argument 20",
+		"profile ls":                             `"ls" is no duration: give seconds, as 10 or 0.5, or as 1m30s; a command comes after "--"`,
+		"profile 10x":                            "no duration",
+		"profile 1e3":                            "no duration",
+		"profile nan":                            "no duration",
+		"profile inf":                            "no duration",
+		"profile -5":                             "unknown flag -5",
+		"profile --delay -5s":                    "delay",
+		"profile --delay=-5s":                    "-5s is negative",
+		"profile 0":                              "a duration of 0 measures nothing",
+		"profile 99999h":                         "99999h is longer than a year",
+		"profile 99999999999999999999":           "no duration",
+		"profile -F 0":                           "kernel.perf_event_max_sample_rate",
+		"profile -F -1":                          "frequency",
+		"profile -F 49.5":                        "frequency",
+		"profile -F fast":                        `"fast" is no frequency`,
+		"profile -F 99 -c 1000":                  "--frequency and --count can't be used together",
+		"profile -c 0":                           `"0" is no number from 1 to`,
+		"profile -U -K":                          "--user-stacks-only and --kernel-stacks-only can't be used together",
+		"profile -p 1 -L 2":                      "--pid and --tid can't be used together",
+		"profile -p 1 --cgroup /x":               "can't be used together",
+		"profile -p 1 -- ls":                     "-p, -L and --cgroup cannot be added",
+		"profile -p 0":                           `"0" is no ID`,
+		"profile -p 1,":                          `"" is no ID`,
+		"profile -p init":                        `"init" is no ID`,
+		"profile -p 99999999999":                 "is no ID",
+		"profile -p":                             "--pid",
+		"profile -C x":                           `"x" is no list of CPUs`,
+		"profile -C 3-1":                         "no list of CPUs",
+		"profile --children":                     "--children needs -p or a command",
+		"profile --children -L 1":                "--children needs -p or a command",
+		"profile -f --format svg":                "-f and --format svg contradict each other",
+		"profile --format tar":                   "text, folded, html, svg, pprof",
+		"profile -o flame.png":                   ".folded",
+		"profile --max-depth 0":                  "is no number",
+		"profile --max-depth 100000":             "depth 100000",
+		"profile --ring-size 5G":                 "is no size",
+		"profile --ring-size 18014398509481985K": "is no size",
+		"profile --ring-size K":                  "is no size",
+		"profile --count-entries 5000000000":     "is no number",
+		"profile -F 4000000000":                  "kernel.perf_event_max_sample_rate",
+	}
+	for line, want := range tests {
+		t.Run(line, func(t *testing.T) {
+			var stdout, stderr bytes.Buffer
+			code := run(t.Context(), words(line), &stdout, &stderr)
+			if code != exitUsage {
+				t.Errorf("exit code %d, want %d", code, exitUsage)
+			}
+			if stdout.Len() > 0 {
+				t.Errorf("standard output: %s", &stdout)
+			}
+			if !strings.HasPrefix(stderr.String(), "fulgur: ") || !strings.Contains(stderr.String(), want) {
+				t.Errorf("message %q does not say %q", &stderr, want)
+			}
+		})
+	}
+}
+
+func TestHelp(t *testing.T) {
+	t.Setenv("COLUMNS", "100")
+	for name, line := range map[string]string{"fulgur": "--help", "profile": "profile --help"} {
+		t.Run(name, func(t *testing.T) {
+			var stdout, stderr bytes.Buffer
+			if code := run(t.Context(), words(line), &stdout, &stderr); code != 0 || stderr.Len() > 0 {
+				t.Errorf("exit code %d, standard error: %s", code, &stderr)
+			}
+			golden := filepath.Join("testdata", "help-"+name+".txt")
+			if *update {
+				if err := os.WriteFile(golden, stdout.Bytes(), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(golden)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if d := cmp.Diff(string(want), stdout.String()); d != "" {
+				t.Errorf("-update rewrites %s (-want +got):\n%s", golden, d)
+			}
+		})
+	}
+}
+
+func TestVersion(t *testing.T) {
+	var stdout, stderr bytes.Buffer
+	if code := run(t.Context(), []string{"version"}, &stdout, &stderr); code != 0 || stderr.Len() > 0 {
+		t.Errorf("exit code %d, standard error: %s", code, &stderr)
+	}
+	if !strings.HasPrefix(stdout.String(), "fulgur ") || !strings.HasSuffix(stdout.String(), "\n") {
+		t.Errorf("standard output %q", &stdout)
+	}
+
+	revision := debug.BuildSetting{Key: "vcs.revision", Value: "0123456789abcdef"}
+	modified := debug.BuildSetting{Key: "vcs.modified", Value: "true"}
+	tests := map[string]*debug.BuildInfo{
+		"(devel)":            {},
+		"v1.2.3":             {Main: debug.Module{Version: "v1.2.3"}, Settings: []debug.BuildSetting{revision}},
+		"0123456789ab":       {Main: debug.Module{Version: "(devel)"}, Settings: []debug.BuildSetting{revision}},
+		"0123456789ab+dirty": {Settings: []debug.BuildSetting{revision, modified}},
+	}
+	for want, info := range tests {
+		if got := version(info); got != want {
+			t.Errorf("version %q, want %q", got, want)
+		}
+	}
+}
+
+func TestReport(t *testing.T) {
+	_, notFound := target.Start([]string{"no-such-command"})
+	tests := map[string]struct {
+		code int
+		err  error
+		want int
+		says string
+	}{
+		"success":        {0, nil, 0, ""},
+		"command's code": {42, nil, 42, ""},
+		"failure":        {1, errors.New("no luck"), 1, "fulgur: no luck\n"},
+		"usage":          {1, fmt.Errorf("%w: no sense", session.ErrUsage), 2, "fulgur: usage: no sense\nSee fulgur --help, or fulgur COMMAND --help.\n"},
+		"no command":     {1, fmt.Errorf("launch: %w", notFound), 127, "fulgur: launch: no-such-command: command not found\n"},
+		"reader left":    {1, &os.PathError{Op: "write", Path: "/dev/fd/63", Err: syscall.EPIPE}, 1, ""},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			var stderr bytes.Buffer
+			if got := report(&stderr, test.code, test.err); got != test.want {
+				t.Errorf("exit code %d, want %d", got, test.want)
+			}
+			if got := stderr.String(); got != test.says {
+				t.Errorf("says %q, want %q", got, test.says)
+			}
+		})
+	}
+}
+
+// panicking is a stream whose use is a bug.
+type panicking struct{}
+
+func (panicking) Write([]byte) (int, error) { panic("unforeseen") }
+
+func TestBugIsReported(t *testing.T) {
+	var stderr bytes.Buffer
+	if code := run(t.Context(), []string{"version"}, panicking{}, &stderr); code != exitFailed {
+		t.Errorf("exit code %d, want %d", code, exitFailed)
+	}
+	if got := stderr.String(); !strings.HasPrefix(got, "fulgur: a bug: unforeseen\nPlease report it") {
+		t.Errorf("says %q", got)
+	}
+}

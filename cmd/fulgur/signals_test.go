@@ -1,0 +1,89 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"syscall"
+	"testing"
+)
+
+// TestMain lets the test binary play a fulgur that measures: it says when it
+// has begun and when it was told to end, and then takes its time.
+func TestMain(m *testing.M) {
+	if os.Getenv("FULGUR_TEST_MEASURE") != "" {
+		ctx, stop := interruptible(context.Background())
+		defer stop()
+		fmt.Println("measuring")
+		<-ctx.Done()
+		fmt.Println("writing")
+		select {}
+	}
+	os.Exit(m.Run())
+}
+
+// The first signal ends the measurement, the second the process.
+func TestSignals(t *testing.T) {
+	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
+		t.Run(sig.String(), func(t *testing.T) {
+			lines, cmd := measure(t, os.Args[0])
+			wantLine(t, lines, "measuring")
+			for _, next := range []string{"writing", ""} {
+				if err := cmd.Process.Signal(sig); err != nil {
+					t.Fatal(err)
+				}
+				wantLine(t, lines, next)
+			}
+			_ = cmd.Wait()
+			status := cmd.ProcessState.Sys().(syscall.WaitStatus)
+			if !status.Signaled() || status.Signal() != sig {
+				t.Errorf("ended with %v, want %v", cmd.ProcessState, sig)
+			}
+		})
+	}
+}
+
+// Under nohup SIGHUP does nothing; with SIGINT ignored, as in the background
+// of a script, SIGINT still ends the measurement.
+func TestIgnoredSignals(t *testing.T) {
+	lines, cmd := measure(t, "sh", "-c", `trap "" HUP INT; exec "$0"`, os.Args[0])
+	wantLine(t, lines, "measuring")
+	for _, sig := range []syscall.Signal{syscall.SIGHUP, syscall.SIGINT} {
+		if err := cmd.Process.Signal(sig); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wantLine(t, lines, "writing")
+	// Had SIGHUP counted, SIGINT would have been the second signal.
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait()
+	if status := cmd.ProcessState.Sys().(syscall.WaitStatus); status.Signal() != syscall.SIGTERM {
+		t.Errorf("ended with %v, want %v", cmd.ProcessState, syscall.SIGTERM)
+	}
+}
+
+func measure(t *testing.T, argv ...string) (*bufio.Scanner, *exec.Cmd) {
+	cmd := exec.Command(argv[0], argv[1:]...)
+	cmd.Env = append(os.Environ(), "FULGUR_TEST_MEASURE=1")
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill() })
+	return bufio.NewScanner(out), cmd
+}
+
+func wantLine(t *testing.T, lines *bufio.Scanner, want string) {
+	t.Helper()
+	lines.Scan()
+	if got := lines.Text(); got != want {
+		t.Fatalf("it says %q, want %q", got, want)
+	}
+}

@@ -1,0 +1,125 @@
+package main
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"fulgur/internal/perfevent"
+)
+
+// longest is the longest time that can be asked for. More is a slip: to go on
+// until Ctrl-C no duration is given.
+const longest = 365 * 24 * time.Hour
+
+// seconds is a length of time, written as a number of seconds, 10 or 0.5, or
+// as Go writes one, 1m30s.
+type seconds time.Duration
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (s *seconds) UnmarshalText(text []byte) error {
+	t := string(text)
+	if _, err := strconv.ParseFloat(t, 64); err == nil {
+		t += "s" // which rejects hexadecimal, exponents, inf and nan below
+	}
+	d, err := time.ParseDuration(t)
+	switch {
+	case err != nil:
+		return fmt.Errorf("%q is no duration: give seconds, as 10 or 0.5, or as 1m30s; a command comes after \"--\"", text)
+	case d < 0:
+		return fmt.Errorf("%s is negative", text)
+	case d > longest:
+		return fmt.Errorf("%s is longer than a year: leave it out to go on until Ctrl-C", text)
+	}
+	*s = seconds(d)
+	return nil
+}
+
+// frequency is a sampling rate in Hz, or "max".
+type frequency uint64
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (f *frequency) UnmarshalText(text []byte) error {
+	if string(text) == "max" {
+		highest, err := perfevent.MaxSampleRate()
+		*f = frequency(highest)
+		return err
+	}
+	n, err := strconv.ParseUint(string(text), 10, 64)
+	if err != nil || n == 0 {
+		return fmt.Errorf("%q is no frequency: give samples a second, from 1 to sysctl kernel.perf_event_max_sample_rate, or max for that", text)
+	}
+	*f = frequency(n)
+	return nil
+}
+
+// count is a number of events or entries, at least 1.
+type count uint32
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (c *count) UnmarshalText(text []byte) error {
+	n, err := strconv.ParseUint(string(text), 10, 32)
+	if err != nil || n == 0 {
+		return fmt.Errorf("%q is no number from 1 to %d", text, uint32(math.MaxUint32))
+	}
+	*c = count(n)
+	return nil
+}
+
+// size is a number of bytes, with an optional suffix K, M or G.
+type size uint32
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (s *size) UnmarshalText(text []byte) error {
+	digits, shift := string(text), 0
+	if n := len(digits); n > 0 {
+		if i := strings.IndexByte("KMG", digits[n-1]); i >= 0 {
+			digits, shift = digits[:n-1], 10*(i+1)
+		}
+	}
+	n, err := strconv.ParseUint(digits, 10, 32)
+	if err != nil || n == 0 || n<<shift > 1<<31 {
+		return fmt.Errorf("%q is no size: give bytes, at most 2G, as 65536, 64K or 1M", text)
+	}
+	*s = size(n << shift)
+	return nil
+}
+
+// cpus are processors, as the kernel lists them: "0,2-3".
+type cpus []int
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (c *cpus) UnmarshalText(text []byte) error {
+	list, err := perfevent.ParseCPUList(string(text))
+	if err != nil || len(list) == 0 {
+		return fmt.Errorf("%q is no list of CPUs: give numbers and ranges, as 0,2-3", text)
+	}
+	*c = unique(append(*c, list...))
+	return nil
+}
+
+// ids are those of processes or threads: "17,42".
+type ids []int
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (i *ids) UnmarshalText(text []byte) error {
+	for field := range strings.SplitSeq(string(text), ",") {
+		id, err := strconv.ParseInt(field, 10, 32)
+		if err != nil || id <= 0 {
+			return fmt.Errorf("%q is no ID: give positive numbers, as 17,42", field)
+		}
+		*i = append(*i, int(id))
+	}
+	*i = unique(*i)
+	return nil
+}
+
+// unique sorts numbers and drops repetitions: what is named twice must not be
+// sampled twice.
+func unique[S ~[]int](numbers S) S {
+	slices.Sort(numbers)
+	return slices.Compact(numbers)
+}
