@@ -57,7 +57,9 @@ func Write(w io.Writer, p *profile.Profile, o Options) error {
 		line = append(line, ' ')
 		line = strconv.AppendInt(line, e.value, 10)
 		line = append(line, '\n')
-		out.Write(line) // The error stays in out until Flush.
+		if _, err := out.Write(line); err != nil {
+			return fmt.Errorf("write folded stacks: %w", err)
+		}
 	}
 	if err := out.Flush(); err != nil {
 		return fmt.Errorf("write folded stacks: %w", err)

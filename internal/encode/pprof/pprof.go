@@ -39,8 +39,8 @@ func Write(w io.Writer, p *profile.Profile) error {
 	if err := converted.CheckValid(); err != nil {
 		return fmt.Errorf("convert profile to pprof: %w", err)
 	}
-	// The fastest level makes files of whole systems a tenth larger in a
-	// third of the time.
+	// On profiles of whole systems the fastest level saves a third of the
+	// time of all encoding, for files a twentieth larger.
 	z, err := gzip.NewWriterLevel(w, gzip.BestSpeed)
 	if err != nil {
 		return err

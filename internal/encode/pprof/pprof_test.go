@@ -2,7 +2,9 @@ package pprof
 
 import (
 	"bytes"
+	"debug/elf"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -162,6 +164,68 @@ func TestGoToolPprof(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestPprofFindsAddresses has pprof name and disassemble a function that the
+// profile has no name for: the addresses are the file's own and the mapping
+// says so, although the file was loaded elsewhere.
+func TestPprofFindsAddresses(t *testing.T) {
+	goTool, gcc := testenv.Tool(t, "go"), testenv.Tool(t, "gcc")
+	dir := t.TempDir()
+	source, program := filepath.Join(dir, "source.c"), filepath.Join(dir, "program")
+	code := "__attribute__((noinline)) int hot(int n) { return n * n; }\nint main(int n) { return hot(n); }\n"
+	if err := os.WriteFile(source, []byte(code), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if text, err := exec.Command(gcc, "-g", "-pie", "-fPIE", "-o", program, source).CombinedOutput(); err != nil {
+		t.Fatalf("gcc: %v\n%s", err, text)
+	}
+	address := symbol(t, program, "hot")
+
+	b := profile.NewBuilder(profile.ValueType{Type: "samples", Unit: "count"})
+	m := b.Mapping(profile.Mapping{Path: program, Start: 0x555555555000, Limit: 0x555555556000, Offset: 0x1000})
+	b.Add(profile.Sample{
+		Stack: b.Push(0, b.Frame(profile.Frame{Mapping: m, Address: address})),
+		Task:  b.Task(profile.Task{PID: 1, Comm: "hot"}), CPU: -1, Values: []int64{7},
+	})
+	file := filepath.Join(dir, "profile.pb.gz")
+	var out bytes.Buffer
+	if err := Write(&out, b.Profile(profile.Meta{}, profile.Losses{})); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, out.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(goTool, "tool", "pprof", "-symbolize=local", "-disasm=hot", file)
+	cmd.Env = append(os.Environ(), "PPROF_TMPDIR="+dir)
+	text, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %v\n%s", cmd, err, text)
+	}
+	if want := fmt.Sprintf(`(?m)^ +7 +7 +%x: `, address); !regexp.MustCompile(want).Match(text) {
+		t.Errorf("no match for %q in\n%s", want, text)
+	}
+}
+
+// symbol returns the address of the function called name in an ELF file.
+func symbol(t *testing.T, file, name string) uint64 {
+	t.Helper()
+	f, err := elf.Open(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = f.Close() }()
+	symbols, err := f.Symbols()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range symbols {
+		if s.Name == name {
+			return s.Value
+		}
+	}
+	t.Fatalf("%s has no symbol %s", file, name)
+	return 0
 }
 
 func TestErrors(t *testing.T) {

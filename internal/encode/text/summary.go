@@ -1,9 +1,9 @@
 package text
 
 import (
-	"bufio"
 	"fmt"
 	"io"
+	"strings"
 	"unicode/utf8"
 
 	"fulgur/internal/encode/describe"
@@ -27,27 +27,27 @@ const (
 // total that of samples with the function anywhere in the stack, counted once
 // if it recurs. Frames without a name are taken together by module.
 func Summary(w io.Writer, p *profile.Profile, n int) error {
-	out := bufio.NewWriter(w) // Its first error stays in it until Flush.
+	var out strings.Builder
 	total := p.Total(0)
 	noun := "samples"
 	if total == 1 {
 		noun = "sample"
 	}
-	fmt.Fprintf(out, "%d %s", total, noun)
+	fmt.Fprintf(&out, "%d %s", total, noun)
 	if run := describe.Run(p.Meta); run != "" {
-		fmt.Fprintf(out, " (%s)", run)
+		fmt.Fprintf(&out, " (%s)", run)
 	}
-	fmt.Fprintln(out)
-	writeLosses(out, describe.Losses(p.Losses))
-	writeTable(out, hottest(p, n), total)
-	if err := out.Flush(); err != nil {
+	fmt.Fprintln(&out)
+	writeLosses(&out, describe.Losses(p.Losses))
+	writeTable(&out, hottest(p, n), total)
+	if _, err := io.WriteString(w, out.String()); err != nil {
 		return fmt.Errorf("write summary: %w", err)
 	}
 	return nil
 }
 
 // writeLosses writes a line for each loss, what is lost in a column.
-func writeLosses(w io.Writer, losses []describe.Loss) {
+func writeLosses(w *strings.Builder, losses []describe.Loss) {
 	width := 0
 	for _, l := range losses {
 		width = max(width, len(l.What))
@@ -62,7 +62,7 @@ func writeLosses(w io.Writer, losses []describe.Loss) {
 }
 
 // writeTable writes rows with their shares of total.
-func writeTable(w io.Writer, rows []row, total int64) {
+func writeTable(w *strings.Builder, rows []row, total int64) {
 	if len(rows) == 0 {
 		return
 	}

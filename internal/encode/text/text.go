@@ -46,23 +46,27 @@ func Write(w io.Writer, p *profile.Profile, o Options) error {
 		return cmp.Compare(a.Values[o.Value], b.Values[o.Value])
 	})
 	names := frameNames(p, o)
-	out := bufio.NewWriter(w) // Its first error stays in it until Flush.
+	out := bufio.NewWriter(w)
 	var frames []profile.FrameID
+	var lines []byte
 	for _, s := range samples {
-		frames = p.AppendFrames(frames[:0], s.Stack)
+		frames, lines = p.AppendFrames(frames[:0], s.Stack), lines[:0]
 		for i, f := range frames {
 			if o.Delimited && i > 0 && p.Frames[frames[i-1]].Kind == profile.KindKernel && p.Frames[f].Kind != profile.KindKernel {
-				out.WriteString("    --\n")
+				lines = append(lines, "    --\n"...)
 			}
-			out.WriteString("    ")
-			out.WriteString(names[f])
-			out.WriteByte('\n')
+			lines = append(lines, "    "...)
+			lines = append(lines, names[f]...)
+			lines = append(lines, '\n')
 		}
 		if isCut(p, s.End, frames) {
-			fmt.Fprintf(out, "    [truncated: %s]\n", s.End)
+			lines = fmt.Appendf(lines, "    [truncated: %s]\n", s.End)
 		}
-		fmt.Fprintf(out, "    %-16s %s (%s)\n        %d\n\n",
+		lines = fmt.Appendf(lines, "    %-16s %s (%s)\n        %d\n\n",
 			"-", plain.Terminal(p.Tasks[s.Task].Comm), place(p.Tasks[s.Task], s.CPU), s.Values[o.Value])
+		if _, err := out.Write(lines); err != nil {
+			return fmt.Errorf("write stacks as text: %w", err)
+		}
 	}
 	if err := out.Flush(); err != nil {
 		return fmt.Errorf("write stacks as text: %w", err)
