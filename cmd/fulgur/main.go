@@ -46,7 +46,7 @@ func main() {
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) (code int) {
 	defer func() {
 		if bug := recover(); bug != nil {
-			fmt.Fprintf(stderr, "fulgur: a bug: %v\nPlease report it with the command line and what follows.\n%s", bug, debug.Stack())
+			_, _ = fmt.Fprintf(stderr, "fulgur: a bug: %v\nPlease report it with the command line and what follows.\n%s", bug, debug.Stack())
 			code = exitFailed
 		}
 	}()
@@ -138,11 +138,11 @@ func report(stderr io.Writer, code int, err error) int {
 	if errors.Is(err, syscall.EPIPE) {
 		return exitFailed // the reader of our output left: it knows
 	}
-	fmt.Fprintf(stderr, "fulgur: %v\n", err)
+	_, _ = fmt.Fprintf(stderr, "fulgur: %v\n", err)
 	var notStarted *target.CommandError
 	switch {
 	case errors.As(err, new(usageError)), errors.Is(err, session.ErrUsage):
-		fmt.Fprintln(stderr, "See fulgur --help, or fulgur COMMAND --help.")
+		_, _ = fmt.Fprintln(stderr, "See fulgur --help, or fulgur COMMAND --help.")
 		return exitUsage
 	case errors.As(err, &notStarted):
 		return notStarted.ExitCode()

@@ -173,13 +173,13 @@ func TestLinks(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	put(t, filepath.Join(dir, "a/file"), "old", 0o644)
+	put(t, dir+"/a/file", "old", 0o644)
 	links := map[string]string{
 		"a/link":    "file",
 		"a/chain":   "link",
 		"a/dangle":  "../b/new",
 		"b/through": "../a/abs",
-		"a/abs":     filepath.Join(dir, "b/made"),
+		"a/abs":     dir + "/b/made",
 		"a/dir":     "../b/c",
 		// ".." is that of b/c, not of a: "b/up", not "up".
 		"b/c/up": "../up",
@@ -209,7 +209,7 @@ func TestLinks(t *testing.T) {
 			t.Errorf("link %s now leads to %q, %v", link, got, err)
 		}
 	}
-	if _, err := Create(filepath.Join(dir, "a/loop")); !errors.Is(err, syscall.ELOOP) {
+	if _, err := Create(dir + "/a/loop"); !errors.Is(err, syscall.ELOOP) {
 		t.Errorf("a loop of links: %v", err)
 	}
 }

@@ -132,7 +132,7 @@ func checkCgroup(path string) error {
 	if err != nil {
 		return fmt.Errorf("cgroup: %w", err)
 	}
-	if int64(fs.Type) != unix.CGROUP2_SUPER_MAGIC || !dir.IsDir() {
+	if fs.Type != unix.CGROUP2_SUPER_MAGIC || !dir.IsDir() {
 		return fmt.Errorf("%s %w: give a directory, usually below /sys/fs/cgroup", path, ErrNotCgroup)
 	}
 	return nil
