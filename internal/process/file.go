@@ -1,0 +1,143 @@
+package process
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"sync"
+	"sync/atomic"
+)
+
+// FileKey is the identity of mapped code: the device number and inode as the
+// process's mappings show them, and the inode's generation, 0 where unknown.
+type FileKey struct {
+	Maj, Min uint32
+	Ino, Gen uint64
+}
+
+// Reasons why a file cannot be read, wrapped by [File.ReaderAt]'s errors
+// beside fs.ErrPermission.
+var (
+	// ErrFileGone: neither a process that maps the file nor a path leads to
+	// it any more.
+	ErrFileGone = errors.New("file is gone")
+	// ErrFileReplaced: its path leads to another file.
+	ErrFileReplaced = errors.New("file was replaced by another")
+)
+
+// File is a mapped file, one for all processes that map it. It was opened
+// when it was first seen, so that it can still be read after its deletion.
+// Its methods may be called from several goroutines.
+type File struct {
+	// Key is the file's identity, and Path its path as the process saw it,
+	// without the kernel's note that it was deleted. Path is untrusted text.
+	Key  FileKey
+	Path string
+
+	cache *files
+	used  atomic.Bool // stands in a Location: must stay readable
+
+	mu   sync.RWMutex
+	src  source
+	file *os.File // nil if it could not be opened, or was closed to save descriptors
+	size int64
+	err  error // why it could not be opened
+}
+
+// ReaderAt returns a reader of the right file and the file's size in bytes,
+// or an error that says why it cannot be had: [ErrFileGone],
+// [ErrFileReplaced] or fs.ErrPermission. The reader may be used from several
+// goroutines and needs no closing.
+func (f *File) ReaderAt() (io.ReaderAt, int64, error) {
+	if err := f.acquire(); err != nil {
+		return nil, 0, err
+	}
+	defer f.mu.RUnlock()
+	return reader{f}, f.size, nil
+}
+
+// reader reads a file whose descriptor may have been closed meanwhile.
+type reader struct{ f *File }
+
+func (r reader) ReadAt(b []byte, off int64) (int, error) {
+	if err := r.f.acquire(); err != nil {
+		return 0, err
+	}
+	defer r.f.mu.RUnlock()
+	return r.f.file.ReadAt(b, off)
+}
+
+// acquire makes sure that the file is open, and leaves f.mu locked for
+// reading if it is.
+func (f *File) acquire() error {
+	for {
+		f.mu.RLock()
+		if f.file != nil {
+			return nil
+		}
+		src := f.src
+		f.mu.RUnlock()
+		if err := f.open(src); err != nil {
+			return err
+		}
+	}
+}
+
+// open opens the file from src, unless it is open.
+func (f *File) open(src source) error {
+	f.mu.Lock()
+	if f.file != nil {
+		f.mu.Unlock()
+		return nil
+	}
+	f.src = src
+	f.file, f.size, f.err = src.open(f.Key, f.Path)
+	err := f.err
+	f.mu.Unlock()
+	if err != nil {
+		return fmt.Errorf("open mapped file %s: %w", f.Path, err)
+	}
+	f.cache.opened(f)
+	return nil
+}
+
+// close gives the file's descriptor back; reading opens it again.
+func (f *File) close() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.file != nil {
+		_ = f.file.Close() // was only read
+		f.file = nil
+	}
+}
+
+// isOpen reports whether a descriptor holds the file, and with it its inode
+// number.
+func (f *File) isOpen() bool {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	return f.file != nil
+}
+
+// seen notes that src maps the file too. It opens what could not be opened
+// so far, unless for lack of a permission that will not be there now either.
+func (f *File) seen(src source) {
+	f.mu.Lock()
+	retry := f.file == nil && f.err != nil && !errors.Is(f.err, fs.ErrPermission)
+	if f.file == nil {
+		f.src = src
+	}
+	f.mu.Unlock()
+	if retry {
+		_ = f.open(src) // whoever reads the file gets the error
+	}
+}
+
+// isELF reports whether the file starts like an ELF file.
+func (f *File) isELF() bool {
+	var magic [4]byte
+	_, err := reader{f}.ReadAt(magic[:], 0)
+	return err == nil && string(magic[:]) == "\x7fELF"
+}

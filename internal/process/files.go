@@ -1,0 +1,131 @@
+package process
+
+import (
+	"slices"
+	"strings"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// files interns mapped files, and bounds how many are open.
+type files struct {
+	limit int
+	// byInode holds the files by their key without the generation: almost
+	// always one, more after an inode was used again.
+	byInode map[FileKey][]*File
+	count   int // files in byInode
+	swept   int // files that the last sweep left
+
+	mu   sync.Mutex
+	open []*File // in order of opening
+}
+
+// newFiles returns an empty set of files that keeps limit of them open, or
+// half of what the process may open if that is less.
+func newFiles(limit int) *files {
+	var rlimit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &rlimit); err == nil && rlimit.Cur/2 < uint64(limit) {
+		limit = int(rlimit.Cur / 2)
+	}
+	return &files{limit: limit, byInode: map[FileKey][]*File{}}
+}
+
+// intern returns the file of a mapping called name, opened through src if it
+// is new or could not be opened so far.
+func (c *files) intern(key FileKey, name string, src source) *File {
+	inode := FileKey{Maj: key.Maj, Min: key.Min, Ino: key.Ino}
+	path := strings.TrimSuffix(name, deletedSuffix)
+	for _, f := range c.byInode[inode] {
+		if f.is(key, path) {
+			f.seen(src)
+			return f
+		}
+	}
+	f := &File{Key: key, Path: strings.Clone(path), cache: c}
+	c.byInode[inode] = append(c.byInode[inode], f)
+	c.count++
+	if err := f.open(src); err == nil && key.Gen == 0 {
+		f.mu.RLock()
+		defer f.mu.RUnlock()
+		if f.file != nil { // not closed again for want of descriptors
+			f.Key.Gen, _ = generation(f.file)
+		}
+	}
+	return f
+}
+
+// is reports whether a mapping of the given key and path is of this file.
+// /proc/PID/maps shows no generation. Without it, inode numbers still agree
+// for nothing but the same file as long as a descriptor keeps ours from
+// being used again; failing that, the path decides.
+func (f *File) is(key FileKey, path string) bool {
+	if f.Key.Gen != 0 && key.Gen != 0 {
+		return f.Key.Gen == key.Gen
+	}
+	return f.isOpen() || f.Path == path
+}
+
+// opened notes that f holds a descriptor and, if these are too many, closes
+// the file opened longest ago, preferring one that no stack has met.
+func (c *files) opened(f *File) {
+	c.mu.Lock()
+	c.open = append(c.open, f)
+	var victim *File
+	if len(c.open) > c.limit {
+		i := slices.IndexFunc(c.open, func(f *File) bool { return !f.used.Load() })
+		if i < 0 || c.open[i] == f {
+			i = 0
+		}
+		victim = c.open[i]
+		c.open = slices.Delete(c.open, i, i+1)
+	}
+	c.mu.Unlock()
+	if victim != nil {
+		victim.close()
+	}
+}
+
+// sweep forgets the files that no stack has met and that are not among live,
+// once there are many more than the last time.
+func (c *files) sweep(live func(mark func(*File))) {
+	if c.count < 2*c.swept+1024 {
+		return
+	}
+	keep := map[*File]bool{}
+	live(func(f *File) { keep[f] = true })
+	drop := func(f *File) bool { return !keep[f] && !f.used.Load() }
+
+	c.count = 0
+	for inode, fs := range c.byInode {
+		fs = slices.DeleteFunc(fs, func(f *File) bool {
+			if drop(f) {
+				f.close()
+				return true
+			}
+			return false
+		})
+		if len(fs) == 0 {
+			delete(c.byInode, inode)
+			continue
+		}
+		c.byInode[inode] = fs
+		c.count += len(fs)
+	}
+	c.swept = c.count
+
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.open = slices.DeleteFunc(c.open, drop)
+}
+
+// close closes all files. Reading one opens it again.
+func (c *files) close() {
+	c.mu.Lock()
+	open := c.open
+	c.open = nil
+	c.mu.Unlock()
+	for _, f := range open {
+		f.close()
+	}
+}

@@ -1,0 +1,75 @@
+package process
+
+import (
+	"bytes"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// Map is an executable mapping as a line of /proc/PID/maps shows it.
+type Map struct {
+	// Start and Limit are the first address and one past the last; Offset is
+	// the file offset of Start, in bytes.
+	Start, Limit, Offset uint64
+	// Maj, Min and Ino name the file; Ino is 0 if there is none.
+	Maj, Min uint32
+	Ino      uint64
+	// Name is the path or pseudo name, empty for anonymous memory.
+	Name string
+}
+
+// ParseMaps reads a /proc/PID/maps file, see proc_pid_maps(5), and returns
+// the executable mappings in it, by ascending address.
+func ParseMaps(b []byte) ([]Map, error) {
+	var maps []Map
+	for len(b) > 0 {
+		var line []byte
+		line, b, _ = bytes.Cut(b, []byte{'\n'})
+		m, exec, err := parseMap(string(line))
+		if err != nil {
+			return nil, fmt.Errorf("maps line %q: %w", line, err)
+		}
+		if !exec {
+			continue
+		}
+		if n := len(maps); n > 0 && m.Start < maps[n-1].Limit {
+			return nil, fmt.Errorf("maps line %q: out of order", line)
+		}
+		maps = append(maps, m)
+	}
+	return maps, nil
+}
+
+// parseMap reads a line: "start-limit perms offset maj:min inode   name". The
+// name may hold blanks.
+func parseMap(line string) (m Map, exec bool, err error) {
+	next := func(sep byte, base, bits int) uint64 {
+		var field string
+		if i := strings.IndexByte(line, sep); i >= 0 {
+			field, line = line[:i], line[i+1:]
+		} else {
+			field, line = line, ""
+		}
+		n, perr := strconv.ParseUint(field, base, bits)
+		if perr != nil && err == nil {
+			err = perr
+		}
+		return n
+	}
+	m.Start = next('-', 16, 64)
+	m.Limit = next(' ', 16, 64)
+	perms, rest, _ := strings.Cut(line, " ")
+	line = rest
+	m.Offset = next(' ', 16, 64)
+	m.Maj = uint32(next(':', 16, 32))
+	m.Min = uint32(next(' ', 16, 32))
+	m.Ino = next(' ', 10, 64)
+	if err == nil && (m.Limit <= m.Start || len(perms) < 4) {
+		err = fmt.Errorf("bad range or permissions")
+	}
+	// The kernel writes a newline in a name as \012, and escapes nothing
+	// else.
+	m.Name = strings.ReplaceAll(strings.TrimLeft(line, " "), `\012`, "\n")
+	return m, err == nil && perms[2] == 'x', err
+}

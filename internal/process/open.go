@@ -1,0 +1,129 @@
+package process
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// source is where a mapped file can be had from: a process, the mapping in
+// it, and the process's parent, which often lives longer.
+type source struct {
+	pid, parent  int
+	start, limit uint64
+}
+
+// open opens the file with the given identity and returns it with its size.
+// It tries, in this order: the process's mapping itself, which leads to the
+// right file whatever became of its path; the path as the process sees it,
+// then as its parent does; and the path in our own mount namespace.
+func (s source) open(key FileKey, path string) (*os.File, int64, error) {
+	attempts := []func() (int, error){
+		func() (int, error) {
+			return openPath(procPath(s.pid, fmt.Sprintf("map_files/%x-%x", s.start, s.limit)))
+		},
+		func() (int, error) { return openInRoot(s.pid, path) },
+		func() (int, error) { return openInRoot(s.parent, path) },
+		func() (int, error) { return openPath(path) },
+	}
+	result := ErrFileGone
+	for _, attempt := range attempts {
+		f, size, err := openChecked(attempt, key)
+		switch {
+		case err == nil:
+			return f, size, nil
+		case errors.Is(err, fs.ErrPermission):
+			// The remedy is the user's, so this is the error to show.
+			result = fmt.Errorf("%w: needs root, or CAP_SYS_PTRACE, CAP_CHECKPOINT_RESTORE and CAP_DAC_READ_SEARCH", err)
+		case errors.Is(err, ErrFileReplaced) && result == ErrFileGone:
+			result = ErrFileReplaced
+		}
+	}
+	return nil, 0, result
+}
+
+// openChecked opens the file that attempt finds if it is the one with the
+// given identity. What is at a path may be anything, so it is looked at
+// before it is opened: opening a device or a fifo can have effects, or wait.
+func openChecked(attempt func() (int, error), key FileKey) (*os.File, int64, error) {
+	fd, err := attempt()
+	if err != nil {
+		return nil, 0, err
+	}
+	defer func() { _ = unix.Close(fd) }()
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return nil, 0, os.NewSyscallError("fstat", err)
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFREG || !sameFile(st, key) {
+		return nil, 0, ErrFileReplaced
+	}
+	f, err := os.OpenFile(fmt.Sprintf("/proc/self/fd/%d", fd), os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
+	if err != nil {
+		return nil, 0, err
+	}
+	if gen, ok := generation(f); ok && key.Gen != 0 && gen != key.Gen {
+		_ = f.Close() // was not even read
+		return nil, 0, ErrFileReplaced
+	}
+	return f, st.Size, nil
+}
+
+// sameFile compares what stat says with the identity that a mapping shows.
+//
+// Their device numbers may differ although the file is the same: mappings
+// show that of the file system's superblock (on overlayfs that of the layer
+// below), while stat on btrfs shows one made up for the subvolume and on
+// overlayfs one of the mount. Such made-up devices have major number 0, so
+// with one of those, the inode alone decides.
+func sameFile(st unix.Stat_t, key FileKey) bool {
+	if st.Ino != key.Ino {
+		return false
+	}
+	maj, min := unix.Major(st.Dev), unix.Minor(st.Dev)
+	return maj == 0 || maj == key.Maj && min == key.Min
+}
+
+// openPath opens a path in our own mount namespace, only to look at it.
+func openPath(path string) (int, error) {
+	fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return -1, &os.PathError{Op: "open", Path: path, Err: err}
+	}
+	return fd, nil
+}
+
+// openInRoot opens a path as process pid sees it, only to look at it. Links
+// on the way cannot lead out of the process's root.
+func openInRoot(pid int, path string) (int, error) {
+	if pid <= 0 || !filepath.IsAbs(path) {
+		return -1, fs.ErrNotExist
+	}
+	root, err := openPath(procPath(pid, "root"))
+	if err != nil {
+		return -1, err
+	}
+	defer func() { _ = unix.Close(root) }()
+	fd, err := unix.Openat2(root, strings.TrimLeft(path, "/"), &unix.OpenHow{
+		Flags:   unix.O_PATH | unix.O_CLOEXEC,
+		Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS,
+	})
+	if err != nil {
+		return -1, &os.PathError{Op: "open", Path: path, Err: err}
+	}
+	return fd, nil
+}
+
+// generation returns the generation number of the file's inode, by which two
+// files that had the same inode number one after the other differ. Not all
+// file systems tell it.
+func generation(f *os.File) (uint64, bool) {
+	const fsIocGetVersion = 0x80087601 // FS_IOC_GETVERSION of 64-bit machines
+	gen, err := unix.IoctlGetInt(int(f.Fd()), fsIocGetVersion)
+	return uint64(uint32(gen)), err == nil && gen != 0
+}

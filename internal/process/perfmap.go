@@ -1,0 +1,104 @@
+package process
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// OpenPerfMap opens the perf map of process pid, the file in which a JIT
+// names its code: /tmp/perf-PID.map, in the process's root and with the pid
+// as the process knows it, else as we do. A process that exited leaves
+// neither its root nor its numbers behind, so open the map while it lives.
+//
+// /tmp is open to everyone, so a map counts only if it is a regular file
+// that the process's user, or root, owns. The error wraps fs.ErrNotExist if
+// there is none. The caller closes the file.
+func OpenPerfMap(pid int) (*os.File, error) {
+	status, err := os.ReadFile(procPath(pid, "status"))
+	if err != nil {
+		return nil, fmt.Errorf("open perf map of process %d: %w", pid, err)
+	}
+	uid, nspid, err := parseStatus(status)
+	if err != nil {
+		return nil, fmt.Errorf("open perf map of process %d: %w", pid, err)
+	}
+	f, err := openOwned(func() (int, error) { return openInRoot(pid, perfMapPath(nspid)) }, uid)
+	if errors.Is(err, fs.ErrNotExist) {
+		f, err = openOwned(func() (int, error) { return openPath(perfMapPath(pid)) }, uid)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open perf map of process %d: %w", pid, err)
+	}
+	return f, nil
+}
+
+// PerfMapPath returns where the perf map of process pid may be, best first,
+// for messages; to read it use [OpenPerfMap].
+func PerfMapPath(pid int) []string {
+	paths := []string{perfMapPath(pid)}
+	status, err := os.ReadFile(procPath(pid, "status"))
+	if err != nil {
+		return paths
+	}
+	if _, nspid, err := parseStatus(status); err == nil {
+		paths = append([]string{filepath.Join(procPath(pid, "root"), perfMapPath(nspid))}, paths...)
+	}
+	return paths
+}
+
+// perfMapPath returns the traditional path of the perf map of pid.
+func perfMapPath(pid int) string { return "/tmp/perf-" + strconv.Itoa(pid) + ".map" }
+
+// openOwned opens the regular file that find finds if uid or root owns it.
+func openOwned(find func() (int, error), uid uint32) (*os.File, error) {
+	fd, err := find()
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = unix.Close(fd) }()
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return nil, os.NewSyscallError("fstat", err)
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFREG {
+		return nil, errors.New("not a regular file")
+	}
+	if st.Uid != uid && st.Uid != 0 {
+		return nil, fmt.Errorf("owned by user %d, neither by the process's user %d nor by root", st.Uid, uid)
+	}
+	return os.OpenFile(fmt.Sprintf("/proc/self/fd/%d", fd), os.O_RDONLY|unix.O_NONBLOCK, 0)
+}
+
+// parseStatus returns the user that owns the files a process creates, and
+// the process's pid in its innermost pid namespace, from its
+// /proc/PID/status, see proc_pid_status(5).
+func parseStatus(status []byte) (uid uint32, nspid int, err error) {
+	// Uid: real, effective, saved, file system. NSpid: outermost to innermost.
+	uids, pids := statusFields(status, "Uid:"), statusFields(status, "NSpid:")
+	if len(uids) != 4 || len(pids) == 0 {
+		return 0, 0, errors.New("status file without Uid and NSpid")
+	}
+	u, err := strconv.ParseUint(string(uids[3]), 10, 32)
+	if err != nil {
+		return 0, 0, err
+	}
+	nspid, err = strconv.Atoi(string(pids[len(pids)-1]))
+	return uint32(u), nspid, err
+}
+
+// statusFields returns the words of the line that starts with key.
+func statusFields(status []byte, key string) [][]byte {
+	for line := range bytes.Lines(status) {
+		if rest, ok := bytes.CutPrefix(line, []byte(key)); ok {
+			return bytes.Fields(rest)
+		}
+	}
+	return nil
+}
