@@ -87,7 +87,7 @@ func parse(args []string, stdout, stderr io.Writer) (command, error) {
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 100}),
 		kong.Writers(stdout, stderr),
 		kong.Exit(func(int) { helped = true }),
-		kong.Vars(profileVars()),
+		profileVars(),
 		kong.ExplicitGroups(profileGroups()),
 	)
 	if err != nil {

@@ -14,8 +14,7 @@ import (
 // has begun and when it was told to end, and then takes its time.
 func TestMain(m *testing.M) {
 	if os.Getenv("FULGUR_TEST_MEASURE") != "" {
-		ctx, stop := interruptible(context.Background())
-		defer stop()
+		ctx, _ := interruptible(context.Background())
 		fmt.Println("measuring")
 		<-ctx.Done()
 		fmt.Println("writing")
