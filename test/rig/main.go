@@ -37,14 +37,15 @@ type options struct {
 	files    []string      // host path=path in the machine
 	run      string        // -test.run of the tests
 	timeout  time.Duration // of one machine
-	verbose  bool          // show === RUN lines too
+	verbose  bool          // show all that go test -v prints
 }
 
 func main() {
 	opt := parse(os.Args[1:])
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx, opt); err != nil {
+	err := run(ctx, opt)
+	stop()
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "rig:", err)
 		os.Exit(1)
 	}
@@ -68,7 +69,7 @@ func parse(args []string) options {
 	fs.StringVar(&opt.dir, "dir", filepath.Join("build", "rig"), "`folder` for kernels, binaries and logs")
 	fs.StringVar(&opt.run, "run", "", "run only the tests that match `regexp`")
 	fs.DurationVar(&opt.timeout, "timeout", 5*time.Minute, "time that one machine may take")
-	fs.BoolVar(&opt.verbose, "v", false, "show also when a test starts")
+	fs.BoolVar(&opt.verbose, "v", false, "show also when a test starts, and subtests that pass")
 	list(&opt.programs, "program", "build main `package` into the machine's /bin (repeatable)")
 	list(&opt.files, "file", "copy a file, as `host=guest` paths, into the machine (repeatable)")
 	_ = fs.Parse(args) // exits on an error

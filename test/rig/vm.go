@@ -84,8 +84,9 @@ func commandLine(opt options) string {
 	return strings.Join(args, " ")
 }
 
-// follow hands each line of the machine's output to the log, to r, and, if it
-// says more than that a test starts, to our own output.
+// follow hands each line of the machine's output to the log, to r, and, but
+// for the start of a test and the success of a subtest unless verbose, to our
+// own output.
 func follow(out io.Reader, log io.Writer, r *report, verbose bool) error {
 	lines := bufio.NewReader(out)
 	for {
@@ -96,7 +97,7 @@ func follow(out io.Reader, log io.Writer, r *report, verbose bool) error {
 				return err
 			}
 			r.line(line)
-			if verbose || !strings.HasPrefix(line, "=== ") {
+			if verbose || !strings.HasPrefix(line, "=== ") && !strings.HasPrefix(line, "    --- PASS: ") {
 				fmt.Println(line)
 			}
 		}
