@@ -104,13 +104,15 @@ func (f *File) open(src source) error {
 }
 
 // close gives the file's descriptor back; reading opens it again.
-func (f *File) close() {
+func (f *File) close() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.file != nil {
-		_ = f.file.Close() // was only read
-		f.file = nil
+	if f.file == nil {
+		return nil
 	}
+	err := f.file.Close()
+	f.file = nil
+	return err
 }
 
 // isOpen reports whether a descriptor holds the file, and with it its inode

@@ -1,6 +1,7 @@
 package process
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"sync"
@@ -82,7 +83,7 @@ func (c *files) opened(f *File) {
 	}
 	c.mu.Unlock()
 	if victim != nil {
-		victim.close()
+		_ = victim.close() // was only read
 	}
 }
 
@@ -100,7 +101,7 @@ func (c *files) sweep(live func(mark func(*File))) {
 	for inode, fs := range c.byInode {
 		fs = slices.DeleteFunc(fs, func(f *File) bool {
 			if drop(f) {
-				f.close()
+				_ = f.close() // was only read
 				return true
 			}
 			return false
@@ -120,12 +121,14 @@ func (c *files) sweep(live func(mark func(*File))) {
 }
 
 // close closes all files. Reading one opens it again.
-func (c *files) close() {
+func (c *files) close() error {
 	c.mu.Lock()
 	open := c.open
 	c.open = nil
 	c.mu.Unlock()
+	var err error
 	for _, f := range open {
-		f.close()
+		err = errors.Join(err, f.close())
 	}
+	return err
 }

@@ -321,7 +321,7 @@ func (t *Table) PerfMap(pid int) (*os.File, error) {
 
 // Close closes the mapped files. Those that the table handed out can still be
 // read, as long as something leads to them.
-func (t *Table) Close() { t.files.close() }
+func (t *Table) Close() error { return t.files.close() }
 
 // String describes the place for messages.
 func (l Location) String() string {

@@ -1,0 +1,200 @@
+package process
+
+import (
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// mapped writes a file and maps it into this process, executable, until the
+// test's end. It returns the mapping as /proc shows it.
+func mapped(t *testing.T, path, content string) Map {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	mem, err := unix.Mmap(int(f.Fd()), 0, os.Getpagesize(), unix.PROT_READ|unix.PROT_EXEC, unix.MAP_PRIVATE)
+	if err != nil {
+		t.Skipf("cannot map a file of %s as executable: %v", filepath.Dir(path), err)
+	}
+	t.Cleanup(func() { _ = unix.Munmap(mem) })
+	maps, err := readMaps(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range maps {
+		if m.Name == path {
+			return m
+		}
+	}
+	t.Fatalf("%s is not among the mappings", path)
+	return Map{}
+}
+
+func (m Map) key() FileKey { return FileKey{Maj: m.Maj, Min: m.Min, Ino: m.Ino} }
+
+// contents reads a file through its ReaderAt.
+func contents(f *File) (string, error) {
+	r, size, err := f.ReaderAt()
+	if err != nil {
+		return "", err
+	}
+	b, err := io.ReadAll(io.NewSectionReader(r, 0, size))
+	return string(b), err
+}
+
+func TestFileOpen(t *testing.T) {
+	self := os.Getpid()
+	path := filepath.Join(t.TempDir(), "code")
+	m := mapped(t, path, "the right one")
+	src := source{pid: self, start: m.Start, limit: m.Limit}
+	nobody := source{pid: pidA, parent: pidB}
+
+	// Each step leaves one way fewer to the file.
+	check := func(step string, src source, want error) {
+		t.Helper()
+		got, err := contents(newFiles(10).intern(m.key(), m.Name, src))
+		if !errors.Is(err, want) || want == nil && got != "the right one" {
+			t.Errorf("%s: %q, %v, want error %v", step, got, err, want)
+		}
+	}
+	check("by its mapping", src, nil)
+	check("by the process's root", source{pid: self}, nil)
+	check("by the parent's root", source{pid: pidA, parent: self}, nil)
+	check("by its path", nobody, nil)
+
+	// Keep the inode, so that its number is not used again.
+	if err := os.Rename(path, path+".old"); err != nil {
+		t.Fatal(err)
+	}
+	check("renamed, by its path", nobody, ErrFileGone)
+	if err := os.WriteFile(path, []byte("another"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	check("replaced, by its path", nobody, ErrFileReplaced)
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mkfifo(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	check("a fifo in its place", nobody, ErrFileReplaced)
+	if os.Geteuid() == 0 { // map_files is for root
+		if err := os.Remove(path + ".old"); err != nil {
+			t.Fatal(err)
+		}
+		check("deleted, by its mapping", src, nil)
+	}
+}
+
+func TestFileGeneration(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "code")
+	m := mapped(t, path, "the right one")
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	gen, ok := generation(f)
+	if !ok {
+		t.Skip("the file system tells no generations")
+	}
+	key := m.key()
+	key.Gen = gen + 1
+	if _, err := contents(newFiles(10).intern(key, path, source{pid: pidA})); !errors.Is(err, ErrFileReplaced) {
+		t.Errorf("another generation: error %v", err)
+	}
+	c := newFiles(10)
+	key.Gen = gen
+	byRecord, byMaps := c.intern(key, path, source{pid: pidA}), c.intern(m.key(), path, source{pid: pidA})
+	if byRecord != byMaps {
+		t.Error("a mapping without a generation is another file")
+	}
+	key.Gen = gen + 1
+	if c.intern(key, path, source{pid: pidA}) == byRecord {
+		t.Error("a mapping of another generation is the same file")
+	}
+}
+
+func TestSameFile(t *testing.T) {
+	key := FileKey{Maj: 8, Min: 1, Ino: 42}
+	for _, tc := range []struct {
+		name     string
+		maj, min uint32
+		ino      uint64
+		want     bool
+	}{
+		{"the same", 8, 1, 42, true},
+		{"another inode", 8, 1, 43, false},
+		{"another device", 8, 2, 42, false},
+		{"a made-up device, as of a btrfs subvolume", 0, 37, 42, true},
+		{"a made-up device and another inode", 0, 37, 43, false},
+	} {
+		st := unix.Stat_t{Dev: unix.Mkdev(tc.maj, tc.min), Ino: tc.ino}
+		if got := sameFile(st, key); got != tc.want {
+			t.Errorf("%s: %v", tc.name, got)
+		}
+	}
+}
+
+func TestFileLimit(t *testing.T) {
+	dir := t.TempDir()
+	const limit = 3
+	c := newFiles(limit)
+	var all []*File
+	for _, name := range strings.Split("abcdefgh", "") {
+		m := mapped(t, filepath.Join(dir, name), name)
+		f := c.intern(m.key(), m.Name, source{pid: os.Getpid(), start: m.Start, limit: m.Limit})
+		f.used.Store(name == "b") // a stack met it
+		all = append(all, f)
+	}
+	check := func() {
+		t.Helper()
+		open := 0
+		for _, f := range all {
+			if f.isOpen() {
+				open++
+			}
+		}
+		if open != limit {
+			t.Errorf("%d files open, want %d", open, limit)
+		}
+	}
+	check()
+	if !all[1].isOpen() {
+		t.Error("the file that a stack met was closed before others")
+	}
+	for i, f := range all {
+		if got, err := contents(f); err != nil || got != "abcdefgh"[i:i+1] {
+			t.Errorf("file %d: %q, %v", i, got, err)
+		}
+	}
+	check()
+	if err := c.close(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestFilesSweep(t *testing.T) {
+	c := newFiles(10)
+	src := source{pid: pidA}
+	for ino := range uint64(5000) {
+		f := c.intern(FileKey{Maj: 250, Ino: ino + 1}, "/gone", src)
+		f.used.Store(ino == 1)
+	}
+	mapped := c.intern(FileKey{Maj: 250, Ino: 1}, "/gone", src)
+	c.sweep(func(mark func(*File)) { mark(mapped) })
+	if c.count != 2 || len(c.byInode) != 2 {
+		t.Errorf("%d files are left, want the mapped and the used one", c.count)
+	}
+}

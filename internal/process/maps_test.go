@@ -1,0 +1,71 @@
+package process
+
+import (
+	"os"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+const mapsText = `55d0c6a00000-55d0c6a02000 r--p 00000000 08:01 1234                       /usr/bin/true
+55d0c6a02000-55d0c6a06000 r-xp 00002000 08:01 1234                       /usr/bin/true
+7f0000000000-7f0000001000 rwxp 00000000 00:00 0 
+7f0000002000-7f0000003000 r-xp 00001000 fe:00 99                         /tmp/a b\012c (deleted)
+7ffd00000000-7ffd00002000 r-xp 00000000 00:00 0                          [vdso]
+ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0                  [vsyscall]
+`
+
+func TestParseMaps(t *testing.T) {
+	want := []Map{
+		{Start: 0x55d0c6a02000, Limit: 0x55d0c6a06000, Offset: 0x2000, Maj: 8, Min: 1, Ino: 1234, Name: "/usr/bin/true"},
+		{Start: 0x7f0000000000, Limit: 0x7f0000001000},
+		{Start: 0x7f0000002000, Limit: 0x7f0000003000, Offset: 0x1000, Maj: 0xfe, Ino: 99, Name: "/tmp/a b\nc (deleted)"},
+		{Start: 0x7ffd00000000, Limit: 0x7ffd00002000, Name: "[vdso]"},
+		{Start: 0xffffffffff600000, Limit: 0xffffffffff601000, Name: "[vsyscall]"},
+	}
+	got, err := ParseMaps([]byte(mapsText))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestParseMapsMalformed(t *testing.T) {
+	for _, s := range []string{
+		"\n", "x", "1000-2000", "1000-2000 r-x", "1000-2000 r-xp 0 08:01",
+		"2000-1000 r-xp 0 08:01 1", "1000-2000 r-xp 0 0801 1", "1000-2000 r-xp 0 08:01 x",
+		"3000-4000 r-xp 0 0:0 0\n1000-2000 r-xp 0 0:0 0", "10000000000000000-2 r-xp 0 0:0 0",
+	} {
+		if maps, err := ParseMaps([]byte(s)); err == nil {
+			t.Errorf("ParseMaps(%q) = %v", s, maps)
+		}
+	}
+}
+
+func TestParseOwnMaps(t *testing.T) {
+	b, err := os.ReadFile("/proc/self/maps")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if maps, err := ParseMaps(b); err != nil || len(maps) == 0 {
+		t.Errorf("own maps: %v, %v", maps, err)
+	}
+}
+
+func FuzzParseMaps(f *testing.F) {
+	f.Add([]byte(mapsText))
+	f.Add([]byte("1000-2000 r-xp 0 0:0 0"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		maps, err := ParseMaps(b)
+		if err != nil {
+			return
+		}
+		for i, m := range maps {
+			if m.Start >= m.Limit || i > 0 && m.Start < maps[i-1].Limit {
+				t.Errorf("bad ranges: %v", maps)
+			}
+		}
+	})
+}

@@ -1,0 +1,357 @@
+package process
+
+import (
+	"os"
+	"slices"
+	"testing"
+
+	"fulgur/internal/perfevent"
+)
+
+// Pids of synthetic processes, above what pid_max can be.
+const (
+	pidA = 1<<23 + iota
+	pidB
+	pidC
+)
+
+func stamp(time uint64) perfevent.Stamp { return perfevent.Stamp{Time: time} }
+
+// mmap is a record that maps file (its inode and name) at [start, limit).
+func mmap(time uint64, pid int, start, limit, off uint64, file string) perfevent.Mmap2 {
+	m := perfevent.Mmap2{Stamp: stamp(time), PID: pid, TID: pid, Addr: start, Len: limit - start, Pgoff: off, Filename: file}
+	if file != "//anon" && file != "[vdso]" {
+		for _, c := range file {
+			m.Ino = m.Ino*31 + uint64(c)
+		}
+		m.Maj, m.InoGen = 250, 1
+	}
+	return m
+}
+
+func fork(time uint64, parent, child int) perfevent.Fork {
+	return perfevent.Fork{Stamp: stamp(time), PID: child, PPID: parent, TID: child, PTID: parent}
+}
+
+func exec(time uint64, pid int) perfevent.Comm {
+	return perfevent.Comm{Stamp: stamp(time), PID: pid, TID: pid, Exec: true}
+}
+
+func exit(time uint64, pid, tid int) perfevent.Exit {
+	return perfevent.Exit{Stamp: stamp(time), PID: pid, TID: tid}
+}
+
+// where asks for an address and says what it expects there, as
+// [Location.String] puts it.
+type where struct {
+	pid        int
+	addr, time uint64
+	want       string
+}
+
+func TestTable(t *testing.T) {
+	for _, tc := range []struct {
+		name     string
+		records  []perfevent.Record
+		forget   uint64
+		want     []where
+		replaced []int
+	}{
+		{
+			name:    "offsets and ends",
+			records: []perfevent.Record{exec(1, pidA), mmap(2, pidA, 0x1000, 0x3000, 0x500, "/a"), mmap(3, pidA, 0x5000, 0x6000, 0, "[vdso]")},
+			want: []where{
+				{pidA, 0xfff, 9, "unknown 0xfff"},
+				{pidA, 0x1000, 9, "/a+0x500"},
+				{pidA, 0x2fff, 9, "/a+0x24ff"},
+				{pidA, 0x3000, 9, "unknown 0x3000"},
+				{pidA, 0x5010, 9, "vdso 0x5010"},
+				{pidA, 0xffffffffff600010, 9, "vsyscall 0xffffffffff600010"},
+				{pidA, 0x1000, 1, "unknown 0x1000"},
+				{0, 0x1000, 9, "unknown 0x1000"},
+			},
+		},
+		{
+			name: "exec drops all earlier mappings, from then on",
+			records: []perfevent.Record{
+				exec(1, pidA), mmap(2, pidA, 0x1000, 0x2000, 0, "/old"), mmap(2, pidA, 0x8000, 0x9000, 0, "/lib"),
+				exec(10, pidA), mmap(11, pidA, 0x1000, 0x2000, 0, "/new"),
+			},
+			want: []where{
+				{pidA, 0x1000, 9, "/old+0x0"},
+				{pidA, 0x1000, 12, "/new+0x0"},
+				{pidA, 0x8000, 9, "/lib+0x0"},
+				{pidA, 0x8000, 12, "unknown 0x8000"},
+			},
+		},
+		{
+			name: "a pid used again starts anew",
+			records: []perfevent.Record{
+				exec(1, pidA), mmap(2, pidA, 0x1000, 0x2000, 0, "/a"),
+				exec(3, pidB), mmap(4, pidB, 0x1000, 0x2000, 0, "/b"),
+				exit(10, pidB, pidB), fork(20, pidA, pidB),
+			},
+			want: []where{
+				{pidB, 0x1000, 9, "/b+0x0"},
+				{pidB, 0x1000, 21, "/a+0x0"},
+			},
+		},
+		{
+			name: "a replaced part holds until it is replaced",
+			records: []perfevent.Record{
+				exec(1, pidA), mmap(2, pidA, 0x1000, 0x5000, 0, "/a"),
+				mmap(10, pidA, 0x2000, 0x3000, 0x100, "/b"),
+			},
+			want: []where{
+				{pidA, 0x2000, 9, "/a+0x1000"},
+				{pidA, 0x2000, 10, "/b+0x100"},
+				{pidA, 0x1fff, 10, "/a+0xfff"},
+				{pidA, 0x3000, 10, "/a+0x2000"},
+			},
+			replaced: []int{pidA},
+		},
+		{
+			name: "one mapping over several",
+			records: []perfevent.Record{
+				exec(1, pidA), mmap(2, pidA, 0x1000, 0x2000, 0, "/a"), mmap(3, pidA, 0x3000, 0x5000, 0, "/b"),
+				mmap(10, pidA, 0x1800, 0x4000, 0, "//anon"),
+			},
+			want: []where{
+				{pidA, 0x17ff, 10, "/a+0x7ff"},
+				{pidA, 0x1800, 10, "anon 0x1800"},
+				{pidA, 0x2800, 10, "anon 0x2800"},
+				{pidA, 0x2800, 9, "unknown 0x2800"},
+				{pidA, 0x3800, 9, "/b+0x800"},
+				{pidA, 0x4000, 10, "/b+0x1000"},
+			},
+			replaced: []int{pidA},
+		},
+		{
+			name: "the same bytes again are no replacement",
+			records: []perfevent.Record{
+				exec(1, pidA), mmap(2, pidA, 0x1000, 0x5000, 0, "/a"), mmap(3, pidA, 0x2000, 0x3000, 0x1000, "/a"),
+				mmap(4, pidA, 0x8000, 0x9000, 0, "//anon"), mmap(5, pidA, 0x8000, 0xa000, 0, "//anon"),
+			},
+			want: []where{
+				{pidA, 0x2000, 2, "/a+0x1000"},
+				{pidA, 0x2000, 9, "/a+0x1000"},
+				{pidA, 0x8000, 4, "anon 0x8000"},
+				{pidA, 0x9000, 4, "unknown 0x9000"},
+				{pidA, 0x9000, 9, "anon 0x9000"},
+			},
+		},
+		{
+			name: "the same file at another offset is a replacement",
+			records: []perfevent.Record{
+				exec(1, pidA), mmap(2, pidA, 0x1000, 0x2000, 0, "/a"), mmap(3, pidA, 0x1000, 0x2000, 0x1000, "/a"),
+			},
+			want:     []where{{pidA, 0x1000, 2, "/a+0x0"}, {pidA, 0x1000, 3, "/a+0x1000"}},
+			replaced: []int{pidA},
+		},
+		{
+			name: "a record that comes late does not hide a newer one",
+			records: []perfevent.Record{
+				exec(1, pidA), mmap(10, pidA, 0x2000, 0x3000, 0, "/new"), mmap(5, pidA, 0x1000, 0x4000, 0, "/old"),
+			},
+			want: []where{
+				{pidA, 0x2000, 12, "/new+0x0"},
+				{pidA, 0x2000, 7, "/old+0x1000"},
+				{pidA, 0x1000, 12, "/old+0x0"},
+				{pidA, 0x3000, 12, "/old+0x2000"},
+			},
+		},
+		{
+			name: "a child has what its parent had, and each goes its way",
+			records: []perfevent.Record{
+				exec(1, pidA), mmap(2, pidA, 0x1000, 0x2000, 0, "/a"),
+				fork(5, pidA, pidB), fork(6, pidB, pidC),
+				mmap(10, pidA, 0x1000, 0x2000, 0, "/parent"),
+				mmap(11, pidB, 0x3000, 0x4000, 0, "/child"),
+				exec(12, pidC),
+			},
+			want: []where{
+				{pidA, 0x1000, 12, "/parent+0x0"},
+				{pidA, 0x3000, 12, "unknown 0x3000"},
+				{pidB, 0x1000, 12, "/a+0x0"},
+				{pidB, 0x3000, 12, "/child+0x0"},
+				{pidC, 0x1000, 11, "/a+0x0"},
+				{pidC, 0x1000, 12, "unknown 0x1000"},
+			},
+			replaced: []int{pidA},
+		},
+		{
+			name: "a new thread is no new process, and one that ends no end",
+			records: []perfevent.Record{
+				exec(1, pidA), mmap(2, pidA, 0x1000, 0x2000, 0, "/a"),
+				perfevent.Fork{Stamp: stamp(3), PID: pidA, PPID: pidA, TID: pidB, PTID: pidA},
+				exit(4, pidA, pidB),
+			},
+			forget: 100,
+			want:   []where{{pidA, 0x1000, 101, "/a+0x0"}},
+		},
+		{
+			name: "a process is forgotten when no stack of it can come any more",
+			records: []perfevent.Record{
+				exec(1, pidA), mmap(2, pidA, 0x1000, 0x2000, 0, "/a"), exit(10, pidA, pidA),
+				exec(1, pidB), mmap(2, pidB, 0x1000, 0x2000, 0, "/b"), exit(20, pidB, pidB),
+			},
+			forget: 15,
+			want:   []where{{pidA, 0x1000, 9, "unknown 0x1000"}, {pidB, 0x1000, 18, "/b+0x0"}},
+		},
+		{
+			name: "the first thread may end before the others",
+			records: []perfevent.Record{
+				exec(1, pidA), mmap(2, pidA, 0x1000, 0x2000, 0, "/a"), exit(10, pidA, pidA),
+				mmap(11, pidA, 0x3000, 0x4000, 0, "/b"),
+			},
+			forget: 15,
+			want:   []where{{pidA, 0x1000, 16, "/a+0x0"}, {pidA, 0x3000, 16, "/b+0x0"}},
+		},
+		{
+			name: "what was displaced is forgotten in time",
+			records: []perfevent.Record{
+				exec(1, pidA), mmap(2, pidA, 0x1000, 0x2000, 0, "/a"), mmap(5, pidA, 0x1000, 0x2000, 0, "/b"),
+				exec(10, pidA), mmap(11, pidA, 0x1000, 0x2000, 0, "/c"),
+			},
+			forget:   7,
+			want:     []where{{pidA, 0x1000, 4, "unknown 0x1000"}, {pidA, 0x1000, 8, "/b+0x0"}, {pidA, 0x1000, 12, "/c+0x0"}},
+			replaced: []int{pidA},
+		},
+		{
+			name: "after a loss, a process that is gone stays at what was known",
+			records: []perfevent.Record{
+				exec(1, pidA), mmap(2, pidA, 0x1000, 0x2000, 0, "/a"),
+				perfevent.Lost{Stamp: stamp(10), N: 1},
+				mmap(11, pidA, 0x3000, 0x4000, 0, "/b"),
+				perfevent.Lost{Stamp: stamp(20), N: 1},
+				mmap(21, pidA, 0x5000, 0x6000, 0, "/c"),
+			},
+			forget: 15,
+			want: []where{
+				{pidA, 0x1000, 18, "/a+0x0"},
+				{pidA, 0x1000, 30, "/a+0x0"},
+				{pidA, 0x3000, 30, "/b+0x0"},
+				{pidA, 0x5000, 30, "/c+0x0"},
+			},
+			// Memory that was not read since may hold anything.
+			replaced: []int{pidA, pidA},
+		},
+		{
+			name:    "mappings that make no sense",
+			records: []perfevent.Record{exec(1, pidA), mmap(2, pidA, 0x1000, 0x1000, 0, "/a"), mmap(2, pidA, ^uint64(0)-10, 20, 0, "/a"), mmap(2, -1, 0x1000, 0x2000, 0, "/a")},
+			want:    []where{{pidA, 0x1000, 9, "unknown 0x1000"}},
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			table := NewTable(Options{})
+			var replaced []int
+			table.OnReplaced(func(pid int) { replaced = append(replaced, pid) })
+			for _, r := range tc.records {
+				table.Apply(r)
+			}
+			if tc.forget != 0 {
+				table.Forget(tc.forget)
+			}
+			for _, w := range tc.want {
+				if got := table.Resolve(w.pid, w.addr, w.time).String(); got != w.want {
+					t.Errorf("pid A+%d, %#x at %d: %s, want %s", w.pid-pidA, w.addr, w.time, got, w.want)
+				}
+			}
+			if !slices.Equal(replaced, tc.replaced) {
+				t.Errorf("replaced %v, want %v", replaced, tc.replaced)
+			}
+		})
+	}
+}
+
+// codeAddress returns an address in a file mapped by this process.
+func codeAddress(t *testing.T) Map {
+	t.Helper()
+	maps, err := readMaps(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return maps[0]
+}
+
+// TestReadLate has a process that ran all along: it is read when asked
+// about, for its children too, and not if it has left for another program.
+func TestReadLate(t *testing.T) {
+	self, code := os.Getpid(), codeAddress(t)
+	for _, tc := range []struct {
+		name    string
+		records []perfevent.Record
+		sync    perfevent.Record
+		pid     int
+		known   bool
+		gone    uint64
+	}{
+		{"itself", nil, nil, self, true, 0},
+		{"a child that is gone", []perfevent.Record{fork(5, self, pidA), exit(6, pidA, pidA)}, nil, pidA, true, 0},
+		{"a child's child", []perfevent.Record{fork(5, self, pidA), fork(6, pidA, pidB), exec(7, pidA)}, nil, pidB, true, 0},
+		{"gone itself", nil, nil, pidA, false, 1},
+		{"gone, with its parent", []perfevent.Record{fork(5, pidA, pidB)}, nil, pidB, false, 1},
+		{"an exec before it was read", []perfevent.Record{fork(1, self, pidA), exec(20, self), exit(20, pidA, pidA)}, nil, self, false, 1},
+		{"an exec while it was read", nil, exec(20, self), self, false, 1},
+		{"after a loss", []perfevent.Record{exec(1, self), perfevent.Lost{Stamp: stamp(5), N: 1}}, nil, self, true, 0},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			var table *Table
+			table = NewTable(Options{Sync: func() {
+				if tc.sync != nil {
+					table.Apply(tc.sync)
+				}
+			}})
+			for _, r := range tc.records {
+				table.Apply(r)
+			}
+			got := table.Resolve(tc.pid, code.Start+1, 10)
+			if known := got.Kind == KindFile; known != tc.known {
+				t.Errorf("%v", got)
+			}
+			if tc.known && got.Offset != code.Offset+1 {
+				t.Errorf("offset %#x, want %#x", got.Offset, code.Offset+1)
+			}
+			if table.Gone() != tc.gone {
+				t.Errorf("%d processes gone, want %d", table.Gone(), tc.gone)
+			}
+		})
+	}
+}
+
+// TestForkReadsNothing bounds what a fork costs: no file of /proc is read,
+// and the child shares its parent's table.
+func TestForkReadsNothing(t *testing.T) {
+	table := NewTable(Options{})
+	table.Apply(exec(1, pidA))
+	for i := range uint64(100) {
+		table.Apply(mmap(2, pidA, i<<16, i<<16+0x1000, 0, "//anon"))
+	}
+	record := perfevent.Record(fork(5, pidA, pidB))
+	if n := testing.AllocsPerRun(100, func() { table.Apply(record); table.Forget(6) }); n > 1 {
+		t.Errorf("%v allocations for a fork, want one", n)
+	}
+	if a, b := table.images[pidA].live, table.images[pidB].live; &a[0] != &b[0] {
+		t.Error("child has a table of its own")
+	}
+}
+
+func TestResolveAllocatesNothing(t *testing.T) {
+	table := NewTable(Options{})
+	table.Apply(exec(1, pidA))
+	table.Apply(mmap(2, pidA, 0x1000, 0x2000, 0, "/a"))
+	if n := testing.AllocsPerRun(100, func() { table.Resolve(pidA, 0x1500, 5); table.Resolve(pidA, 0x9000, 5) }); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+func BenchmarkResolve(b *testing.B) {
+	table := NewTable(Options{})
+	table.Apply(exec(1, pidA))
+	for i := range uint64(100) {
+		table.Apply(mmap(2, pidA, i<<16, i<<16+0x1000, 0, "/a"))
+	}
+	for b.Loop() {
+		table.Resolve(pidA, 0x42_0500, 5)
+	}
+}
