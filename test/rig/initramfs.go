@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"debug/elf"
 	"errors"
@@ -109,31 +108,20 @@ func goBuild(ctx context.Context, verb, out, pkg string) error {
 	return nil
 }
 
-// addBusybox adds the host's busybox and a link for each of its commands.
+// addBusybox adds the host's busybox, from which init makes all other commands.
 func addBusybox(c *cpioWriter) error {
 	const needs = "the rig needs a static busybox (Debian's busybox-static)"
 	host, err := exec.LookPath("busybox")
 	if err != nil {
-		return errors.New(needs)
+		return fmt.Errorf("%s: %w", needs, err)
 	}
-	if static, err := isStatic(host); err != nil || !static {
-		return fmt.Errorf("%s, not %s: %w", needs, host, err)
+	switch static, err := isStatic(host); {
+	case err != nil:
+		return fmt.Errorf("look at busybox: %w", err)
+	case !static:
+		return fmt.Errorf("%s, and %s is not", needs, host)
 	}
-	if err := c.file("bin/busybox", host); err != nil {
-		return err
-	}
-	out, err := exec.Command(host, "--list").Output()
-	if err != nil {
-		return fmt.Errorf("list the commands of %s: %w", host, err)
-	}
-	for name := range bytes.FieldsSeq(out) {
-		if s := string(name); s != "busybox" {
-			if err := c.symlink("bin/"+s, "busybox"); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
+	return c.file("bin/busybox", host)
 }
 
 // isStatic reports whether an ELF program needs no dynamic loader.

@@ -10,6 +10,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 
@@ -93,6 +94,10 @@ func setUp() error {
 		if err := os.Setenv(k, v); err != nil {
 			return err
 		}
+	}
+	// Hard links, so that a process that runs /bin/true maps /bin/true.
+	if out, err := exec.Command("/bin/busybox", "--install", "/bin").CombinedOutput(); err != nil {
+		return fmt.Errorf("install busybox: %w: %s", err, out)
 	}
 	return loopbackUp()
 }
