@@ -1,0 +1,78 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+const passingOutput = `rig: begin internal/a
+=== RUN   TestOne
+=== RUN   TestOne/sub
+--- PASS: TestOne (0.01s)
+    --- PASS: TestOne/sub (0.00s)
+=== RUN   TestTwo
+    a_test.go:7: needs the program perf
+--- SKIP: TestTwo (0.00s)
+PASS
+
+rig: end internal/a ok
+`
+
+func TestReport(t *testing.T) {
+	const skip = "internal/a TestTwo: a_test.go:7: needs the program perf"
+	for _, tc := range []struct {
+		name, output, kernelLog string
+		ok                      bool
+		problems                []string
+	}{
+		{name: "pass", output: passingOutput + markDone + "\n", kernelLog: "[ 0.1] mtrr: odd settings\n", ok: true},
+		{name: "no end", output: passingOutput},
+		{
+			name:     "test fails",
+			output:   passingOutput + "rig: begin internal/b\n--- FAIL: TestX (0.00s)\n    --- FAIL: TestX/y (0.00s)\nFAIL\n\nrig: end internal/b exit status 1\n" + markDone + "\n",
+			problems: []string{"internal/b TestX failed", "internal/b TestX/y failed", "internal/b: exit status 1"},
+		},
+		{
+			name:     "package dies",
+			output:   passingOutput + "rig: begin internal/b\n\nrig: end internal/b killed by killed\n" + markDone + "\n",
+			problems: []string{"internal/b: killed by killed"},
+		},
+		{
+			name:      "kernel warns",
+			output:    passingOutput + markDone + "\n",
+			kernelLog: "[ 3.1] WARNING: CPU: 1 PID: 90 at kernel/events/core.c:1\n[ 3.2] RIP: 0010:f+0x1/0x2\n",
+			problems:  []string{"the kernel says: [ 3.1] WARNING: CPU: 1 PID: 90 at kernel/events/core.c:1"},
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			var r report
+			for line := range strings.Lines(tc.output) {
+				r.line(strings.TrimSuffix(line, "\n"))
+			}
+			r.kernelLog(tc.kernelLog)
+			if r.ok() != tc.ok {
+				t.Errorf("ok() = %v, want %v", r.ok(), tc.ok)
+			}
+			if diff := cmp.Diff(tc.problems, r.problems); diff != "" {
+				t.Errorf("problems (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff([]string{skip}, r.skipped); diff != "" {
+				t.Errorf("skipped (-want +got):\n%s", diff)
+			}
+			if r.tests != 1 {
+				t.Errorf("%d tests passed, want 1", r.tests)
+			}
+		})
+	}
+}
+
+// TestNoTests: a machine that ran nothing has proved nothing.
+func TestNoTests(t *testing.T) {
+	var r report
+	r.line(markDone)
+	if r.ok() {
+		t.Error("a run without tests is ok")
+	}
+}
