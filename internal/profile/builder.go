@@ -96,6 +96,8 @@ func (b *Builder) Add(s Sample) {
 // Profile returns the profile built so far, with the given description and
 // losses. The builder must not be used afterwards.
 func (b *Builder) Profile(m Meta, l Losses) *Profile {
-	b.p.Meta, b.p.Losses = m, l
-	return &b.p
+	p := b.p
+	p.Meta, p.Losses = m, l
+	*b = Builder{} // the interning maps are larger than the profile
+	return &p
 }

@@ -15,8 +15,14 @@ const DefaultFrequency = 49
 // bpf/record.h.
 const hardMaxDepth = 127
 
+// usageError is an [ErrUsage] that says what is wrong and nothing else.
+type usageError string
+
+func (e usageError) Error() string        { return string(e) }
+func (e usageError) Is(target error) bool { return target == ErrUsage }
+
 func usagef(format string, args ...any) error {
-	return fmt.Errorf("%w: %s", ErrUsage, fmt.Sprintf(format, args...))
+	return usageError(fmt.Sprintf(format, args...))
 }
 
 // complete checks o against this machine's limits and fills in defaults.
@@ -76,7 +82,7 @@ func (o *Options) specs() ([]perfevent.Spec, error) {
 	}
 	spec, err := perfevent.ParseEvent(o.Event)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrUsage, err)
+		return nil, usagef("%v", err)
 	}
 	return []perfevent.Spec{spec}, nil
 }

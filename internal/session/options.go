@@ -11,7 +11,7 @@ import (
 	"fulgur/internal/target"
 )
 
-// ErrUsage is wrapped by errors that come from options which contradict each
+// ErrUsage is what errors are that come from options which contradict each
 // other or this machine's limits; the command's exit code is then 2.
 var ErrUsage = errors.New("usage")
 

@@ -77,19 +77,9 @@ func endings() string {
 // encode writes the profile to its output, which appears whole or not at all.
 func encode(out output, f format, p *profile.Profile, o *Options) error {
 	if err := f.write(out, p, o); err != nil {
-		return fmt.Errorf("write %s: %w", describeOutput(o.Output), err)
+		return err
 	}
-	if err := out.Commit(); err != nil {
-		return fmt.Errorf("write %s: %w", describeOutput(o.Output), err)
-	}
-	return nil
-}
-
-func describeOutput(path string) string {
-	if path == "" || path == "-" {
-		return "standard output"
-	}
-	return path
+	return out.Commit()
 }
 
 // output is where a profile goes; see [fulgur/internal/atomicfile].
@@ -100,7 +90,15 @@ type output interface {
 }
 
 // stream is an output that cannot be taken back.
-type stream struct{ io.Writer }
+type stream struct{ w io.Writer }
+
+func (s stream) Write(b []byte) (int, error) {
+	n, err := s.w.Write(b)
+	if err != nil {
+		err = fmt.Errorf("write standard output: %w", err)
+	}
+	return n, err
+}
 
 func (stream) Commit() error { return nil }
 func (stream) Abort() error  { return nil }

@@ -86,7 +86,7 @@ func Profile(ctx context.Context, o Options) (exitCode int, err error) {
 // cannot be written fails at once.
 func createOutput(o *Options) (output, error) {
 	if o.Output == "" || o.Output == "-" {
-		return stream{o.Stdout}, nil
+		return stream{w: o.Stdout}, nil
 	}
 	return atomicfile.Create(o.Output)
 }
@@ -116,10 +116,12 @@ type run struct {
 	processes *process.Table
 	store     *stacks.Store
 
-	start    time.Time
-	duration time.Duration
-	lost     uint64 // sideband records
-	remapped []int  // processes whose addresses changed their meaning
+	online      []int // CPUs
+	start       time.Time
+	duration    time.Duration
+	lost        uint64 // sideband records
+	sidebandErr error
+	remapped    []int // processes whose addresses changed their meaning
 }
 
 // attach loads the kernel side and opens everything, with sampling not yet
@@ -152,14 +154,13 @@ func attach(o *Options, specs []perfevent.Spec) (_ *run, err error) {
 	}); err != nil {
 		return nil, fmt.Errorf("load the on-CPU program: %w", err)
 	}
-	cpus, err := perfevent.OnlineCPUs()
-	if err != nil {
+	if r.online, err = perfevent.OnlineCPUs(); err != nil {
 		return nil, err
 	}
-	if r.sideband, err = process.OpenSideband(cpus, sidebandPages); err != nil {
+	if r.sideband, err = process.OpenSideband(r.online, sidebandPages); err != nil {
 		return nil, err
 	}
-	r.processes = process.NewTable(process.Options{})
+	r.processes = process.NewTable(process.Options{Sync: r.drainSideband})
 	r.processes.OnReplaced(func(pid int) { r.remapped = append(r.remapped, pid) })
 	r.store = stacks.NewStore(r.processes)
 	return r, r.source.Attach(o.Target, specs, oncpu.Rate{Frequency: o.Frequency, Period: o.Period})
@@ -197,6 +198,7 @@ func (r *run) profile() (*profile.Profile, error) {
 func (r *run) losses() (profile.Losses, error) {
 	stats, err := r.source.Stats()
 	stats.Losses.Sideband = r.lost
+	stats.Losses.ProcessesGone = r.processes.Gone()
 	return stats.Losses, err
 }
 

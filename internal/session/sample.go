@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"fulgur/bpf"
+	"fulgur/internal/perfevent"
 	"fulgur/internal/stacks"
 	"fulgur/internal/target"
 )
@@ -17,9 +19,15 @@ const (
 	// sidebandPages is the size of each CPU's sideband ring: room for a
 	// tenth of a second of a busy build's forks and mappings.
 	sidebandPages = 32
-	// pollEvery is how long the kernel side is left alone at most. A
-	// process that has exited since is still known by its sideband records.
-	pollEvery = 100 * time.Millisecond
+	// pollEvery is how long the kernel side is left alone at most, pollAtMost
+	// how long at least: a new mapping wakes us at once, so that its file is
+	// opened while it is there, but a build has thousands of them a second.
+	pollEvery  = 100 * time.Millisecond
+	pollAtMost = 10 * time.Millisecond
+	// graceForStacks is how much older than the last poll a stack may be that
+	// still comes, in ns: a sample takes microseconds from clock to ring, but
+	// a virtual CPU may be stopped in between.
+	graceForStacks = uint64(time.Second)
 	// followEvery is how often CPUs that came or went are looked for.
 	followEvery = time.Second
 )
@@ -86,11 +94,7 @@ func (r *run) begin(ctx context.Context, launched *target.Launched, gone <-chan 
 
 // collect polls until the duration, ctx or the target ends.
 func (r *run) collect(ctx context.Context, gone <-chan struct{}, progress *progress) error {
-	fds := []unix.PollFd{{Fd: int32(r.source.Ring().FD()), Events: unix.POLLIN}}
-	for _, fd := range r.sideband.FDs() {
-		fds = append(fds, unix.PollFd{Fd: int32(fd), Events: unix.POLLIN})
-	}
-	followed := time.Now()
+	polled, followed := time.Now(), time.Now()
 	for {
 		wait := pollEvery
 		if d := r.options.Duration; d > 0 {
@@ -107,9 +111,11 @@ func (r *run) collect(ctx context.Context, gone <-chan struct{}, progress *progr
 		default:
 		}
 		// Whether it was readiness or time that ended the wait does not matter.
-		if _, err := unix.Ppoll(fds, timespec(wait), nil); err != nil && !errors.Is(err, unix.EINTR) {
+		if _, err := unix.Ppoll(r.pollFDs(), timespec(wait), nil); err != nil && !errors.Is(err, unix.EINTR) {
 			return fmt.Errorf("wait for stacks: %w", err)
 		}
+		time.Sleep(pollAtMost - time.Since(polled))
+		polled = time.Now()
 		if err := r.poll(); err != nil {
 			return err
 		}
@@ -123,6 +129,15 @@ func (r *run) collect(ctx context.Context, gone <-chan struct{}, progress *progr
 	}
 }
 
+// pollFDs are the channels whose readiness is worth a poll.
+func (r *run) pollFDs() []unix.PollFd {
+	fds := []unix.PollFd{{Fd: int32(r.source.Ring().FD()), Events: unix.POLLIN}}
+	for _, fd := range r.sideband.FDs() {
+		fds = append(fds, unix.PollFd{Fd: int32(fd), Events: unix.POLLIN})
+	}
+	return fds
+}
+
 func timespec(d time.Duration) *unix.Timespec {
 	ts := unix.NsecToTimespec(d.Nanoseconds())
 	return &ts
@@ -133,15 +148,8 @@ func timespec(d time.Duration) *unix.Timespec {
 // the sideband is drained, so that every stack before that position meets the
 // mappings of its time.
 func (r *run) poll() error {
-	position := r.source.Ring().Position()
-	lost, err := r.sideband.Drain(r.processes.Apply)
-	if err != nil {
-		return err
-	}
-	if lost > 0 {
-		r.lost += lost
-		r.processes.Invalidate()
-	}
+	now, position := monotonic(), r.source.Ring().Position()
+	r.drainSideband()
 	for _, pid := range r.remapped {
 		if err := r.source.Remap(pid); err != nil {
 			return err
@@ -151,6 +159,7 @@ func (r *run) poll() error {
 	if err := r.source.Ring().ReadTo(position, r.record); err != nil {
 		return err
 	}
+	r.processes.Forget(now - graceForStacks)
 	full, err := r.source.Counts().NearlyFull()
 	if err != nil {
 		return err
@@ -160,7 +169,28 @@ func (r *run) poll() error {
 			return err
 		}
 	}
-	return r.source.CheckThrottling()
+	return errors.Join(r.source.CheckThrottling(), r.sidebandErr)
+}
+
+// drainSideband brings the processes up to date. The table calls it too, after
+// it read /proc, so its error waits for the next poll.
+func (r *run) drainSideband() {
+	lost, err := r.sideband.Drain(r.processes.Apply)
+	if err != nil {
+		r.sidebandErr = err
+	}
+	if lost > 0 {
+		r.lost += lost
+		r.processes.Invalidate()
+	}
+}
+
+// monotonic returns the time of the clock that stacks carry, in ns.
+func monotonic() uint64 {
+	var ts unix.Timespec
+	// The clock exists on every kernel.
+	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts)
+	return uint64(ts.Nano())
 }
 
 // record takes one record of the ring.
@@ -183,11 +213,22 @@ func (r *run) record(record []byte) error {
 	return fmt.Errorf("%w: type %d", stacks.ErrRecord, kind)
 }
 
+// followCPUs goes along with CPUs that came online or went offline.
 func (r *run) followCPUs() error {
-	if err := r.sideband.FollowCPUs(); err != nil {
+	online, err := perfevent.OnlineCPUs()
+	if err != nil || slices.Equal(online, r.online) {
 		return err
 	}
-	return r.source.FollowCPUs()
+	for _, cpu := range online {
+		if slices.Contains(r.online, cpu) {
+			continue
+		}
+		if err := r.sideband.AddCPU(cpu); err != nil && !errors.Is(err, unix.ENODEV) {
+			return err
+		}
+	}
+	r.online = online
+	return r.source.FollowCPUs(online)
 }
 
 // finish stops sampling and takes all that is left. A command that outlives

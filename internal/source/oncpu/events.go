@@ -52,7 +52,11 @@ func (s *Source) Attach(t target.Target, specs []perfevent.Spec, rate Rate) erro
 	}
 	switch t.Scope {
 	case target.System, target.Cgroup:
-		return s.events.followCPUs()
+		online, err := perfevent.OnlineCPUs()
+		if err != nil {
+			return err
+		}
+		return s.events.follow(online)
 	case target.Threads:
 		for _, tid := range t.TIDs {
 			if err := s.events.openTask(tid, false, false); err != nil {
@@ -147,13 +151,9 @@ func (e *events) openOne(attr perfevent.Attr, tid, cpu int) (*perfevent.Event, e
 	return event, nil
 }
 
-// followCPUs opens events on CPUs that have none, and closes those of CPUs
-// that went offline.
-func (e *events) followCPUs() error {
-	online, err := perfevent.OnlineCPUs()
-	if err != nil {
-		return err
-	}
+// follow opens events on CPUs that have none, and closes those of CPUs that
+// went offline.
+func (e *events) follow(online []int) error {
 	for cpu := range e.perCPU {
 		if !slices.Contains(online, cpu) {
 			e.drop(cpu)
@@ -245,11 +245,11 @@ func (s *Source) CheckThrottling() error {
 
 // FollowCPUs takes CPUs in that came online and lets go of those that went
 // offline. It does nothing for targets that are not bound to CPUs.
-func (s *Source) FollowCPUs() error {
+func (s *Source) FollowCPUs(online []int) error {
 	if len(s.events.perCPU) == 0 {
 		return nil
 	}
-	return s.events.followCPUs()
+	return s.events.follow(online)
 }
 
 func (e *events) close() error {

@@ -8,7 +8,6 @@ import (
 	"math/bits"
 
 	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/btf"
 
 	"fulgur/bpf"
 	"fulgur/internal/profile"
@@ -66,11 +65,7 @@ func Load(o Options) (*Source, error) {
 		return nil, err
 	}
 	s := &Source{}
-	err = spec.LoadAndAssign(&s.objects, nil)
-	// The kernel's type information is needed for relocation only, and is
-	// many times larger than everything else we keep.
-	btf.FlushKernelSpec()
-	if err != nil {
+	if err := spec.LoadAndAssign(&s.objects, nil); err != nil {
 		return nil, err
 	}
 	if err := s.prepare(o); err != nil {

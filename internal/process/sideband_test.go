@@ -1,0 +1,322 @@
+package process
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"os"
+	osexec "os/exec"
+	"path/filepath"
+	"slices"
+	"testing"
+	"unsafe"
+
+	"fulgur/internal/perfevent"
+	"fulgur/internal/testenv"
+
+	"golang.org/x/sys/unix"
+)
+
+// helperVar makes the test binary a process to be watched. It holds the path
+// of a file to map.
+const helperVar = "FULGUR_TEST_MAP"
+
+func TestMain(m *testing.M) {
+	if path := os.Getenv(helperVar); path != "" {
+		if err := helper(path); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// helper does a step for each line that it reads, and answers with a line:
+// it maps the file as executable, maps memory in its place, and at the end
+// of the input becomes cat(1).
+func helper(path string) error {
+	in := bufio.NewScanner(os.Stdin)
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	size := uintptr(os.Getpagesize())
+	var addr unsafe.Pointer
+	in.Scan()
+	if addr, err = unix.MmapPtr(int(f.Fd()), 0, nil, size, unix.PROT_READ|unix.PROT_EXEC, unix.MAP_PRIVATE); err != nil {
+		return err
+	}
+	fmt.Printf("%x\n", addr)
+	in.Scan()
+	if addr, err = unix.MmapPtr(-1, 0, addr, size, unix.PROT_READ|unix.PROT_EXEC, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_FIXED); err != nil {
+		return err
+	}
+	fmt.Printf("%x\n", addr)
+	in.Scan()
+	cat, err := osexec.LookPath("cat")
+	if err != nil {
+		return err
+	}
+	return unix.Exec(cat, []string{"cat"}, nil)
+}
+
+// watched is a running helper.
+type watched struct {
+	pid int
+	in  io.Writer
+	out *bufio.Reader
+}
+
+// watch starts the program at path as a helper that maps file.
+func watch(t *testing.T, path, file string) *watched {
+	t.Helper()
+	cmd := osexec.Command(path)
+	cmd.Env = append(os.Environ(), helperVar+"="+file)
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill() // may be gone
+		_ = cmd.Wait()
+	})
+	return &watched{cmd.Process.Pid, in, bufio.NewReader(out)}
+}
+
+// step has the helper do its next step, and returns the address that it
+// answers with.
+func (w *watched) step(t *testing.T) (addr uint64) {
+	t.Helper()
+	if _, err := io.WriteString(w.in, "go\n"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := fmt.Fscanf(w.out, "%x\n", &addr); err != nil {
+		t.Fatal(err)
+	}
+	return addr
+}
+
+// listen returns a table and a function that drains the sideband into it.
+func listen(t *testing.T) (*Table, func()) {
+	t.Helper()
+	testenv.Root(t)
+	cpus, err := perfevent.OnlineCPUs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := OpenSideband(cpus, 128)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := len(s.FDs()); got != len(cpus) {
+		t.Errorf("%d descriptors for %d CPUs", got, len(cpus))
+	}
+	var table *Table
+	var last uint64
+	drain := func() {
+		lost, err := s.Drain(func(r perfevent.Record) {
+			if r.When() < last {
+				t.Errorf("%+v comes after a record of %d", r, last)
+			}
+			last = r.When()
+			table.Apply(r)
+		})
+		if err != nil || lost != 0 {
+			t.Errorf("drain: lost %d, %v", lost, err)
+		}
+	}
+	table = NewTable(Options{Sync: drain})
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := table.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return table, drain
+}
+
+// checkMaps compares the table with what /proc says of the process now.
+func checkMaps(t *testing.T, table *Table, pid int) {
+	t.Helper()
+	maps, err := readMaps(pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := monotonic()
+	for _, m := range maps {
+		for _, addr := range []uint64{m.Start, m.Start + 42, m.Limit - 1} {
+			l := table.Resolve(pid, addr, now)
+			if want := classify(m.Name, m.Ino); l.Kind != want {
+				t.Errorf("%+v: %v, want %v", m, l, want)
+				continue
+			}
+			if l.Kind != KindFile {
+				continue
+			}
+			if l.Offset != addr-m.Start+m.Offset || l.File.Path != m.Name || l.File.Key.Ino != m.Ino {
+				t.Errorf("%+v: %#x is %v", m, addr, l)
+			}
+		}
+	}
+}
+
+// TestSidebandLive watches a process that maps a file as dlopen does, maps
+// something else in its place, and runs another program, and asks for every
+// step after it, and for the earlier ones again.
+func TestSidebandLive(t *testing.T) {
+	table, drain := listen(t)
+	var replaced []int
+	table.OnReplaced(func(pid int) { replaced = append(replaced, pid) })
+	file := filepath.Join(t.TempDir(), "library")
+	if err := os.WriteFile(file, []byte("code"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := watch(t, self, file)
+
+	addr := w.step(t)
+	drain()
+	checkMaps(t, table, w.pid)
+	mapped := monotonic()
+	if table.images[w.pid].base != nil {
+		t.Error("a process seen from its first instruction is read from /proc")
+	}
+	if len(replaced) > 0 && slices.Contains(replaced, w.pid) {
+		t.Error("a mapping at a new place is taken for a replacement")
+	}
+
+	if again := w.step(t); again != addr {
+		t.Fatalf("mapped at %#x, want %#x", again, addr)
+	}
+	drain()
+	checkMaps(t, table, w.pid)
+	anonymous := monotonic()
+	if !slices.Contains(replaced, w.pid) {
+		t.Error("a replacement was not reported")
+	}
+
+	if _, err := io.WriteString(w.in, "go\nhello\n"); err != nil {
+		t.Fatal(err)
+	}
+	if line, err := w.out.ReadString('\n'); err != nil || line != "hello\n" { // by cat
+		t.Fatalf("%q, %v", line, err)
+	}
+	drain()
+	checkMaps(t, table, w.pid)
+
+	if l := table.Resolve(w.pid, addr, mapped); l.File == nil || l.File.Path != file {
+		t.Errorf("then: %v, want %s", l, file)
+	}
+	if l := table.Resolve(w.pid, addr, anonymous); l.Kind != KindAnon {
+		t.Errorf("then: %v, want anonymous memory", l)
+	}
+}
+
+// TestSidebandShortLived has a program deleted as soon as it runs, and asks
+// for its code when it has ended.
+func TestSidebandShortLived(t *testing.T) {
+	table, drain := listen(t)
+	sleep := testenv.Tool(t, "sleep")
+	code, err := os.ReadFile(sleep)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "short")
+	if err := os.WriteFile(path, code, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	cmd := osexec.Command(path, "0.02")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	drain()
+	seen := monotonic()
+	if err := cmd.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	drain()
+	pid := cmd.Process.Pid
+	i := slices.IndexFunc(table.images[pid].live, func(m mapping) bool { return m.file != nil && m.file.Path == path })
+	if i < 0 {
+		t.Fatalf("%s is not among the mappings %+v", path, table.images[pid].live)
+	}
+	l := table.Resolve(pid, table.images[pid].live[i].start, seen)
+	if got, err := contents(l.File); err != nil || got != string(code) {
+		t.Errorf("%v: %d bytes, %v, want %d", l, len(got), err, len(code))
+	}
+	table.Forget(monotonic())
+	if table.images[pid] != nil {
+		t.Error("not forgotten")
+	}
+}
+
+// TestSidebandForks has a process from before anyone listened fork: its
+// children are its image, and a program that they run is not.
+func TestSidebandForks(t *testing.T) {
+	testenv.Root(t)
+	sh := testenv.Tool(t, "sh")
+	cmd := osexec.Command(sh, "-c", `read x; (read y; exit 0) <&0; echo done; read z`)
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill() // may be gone
+		_ = cmd.Wait()
+	})
+	table, drain := listen(t)
+	if _, err := io.WriteString(in, "x\ny\n"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := bufio.NewReader(out).ReadString('\n'); err != nil {
+		t.Fatal(err)
+	}
+	drain()
+	shell, now := cmd.Process.Pid, monotonic()
+	child := 0
+	for pid, i := range table.images {
+		if i.forked && i.parent == shell {
+			child = pid
+		}
+	}
+	if child == 0 {
+		t.Fatal("the fork was not seen")
+	}
+	maps, err := readMaps(shell)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range maps {
+		a, b := table.Resolve(child, m.Start, now), table.Resolve(shell, m.Start, now)
+		if a != b || a.Kind == KindUnknown && m.Name != "" {
+			t.Errorf("%s: %v in the child, %v in the parent", m.Name, a, b)
+		}
+	}
+	if table.Gone() != 0 {
+		t.Errorf("%d processes could not be read", table.Gone())
+	}
+}
