@@ -55,6 +55,7 @@ check-generate: generate ## Fail if the committed BPF objects are not what gener
 
 .PHONY: lint
 lint: deps-lint $(GOLANGCI) ## Check Go with golangci-lint, C with clang-format, shell with shellcheck
+	$(GO) mod tidy -diff
 	$(GOLANGCI) run ./...
 	$(if $(C_SOURCES),clang-format-19 --dry-run -Werror $(C_SOURCES))
 	shellcheck $(SH_SOURCES)
