@@ -1,0 +1,102 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// fulgur returns the tool that is measured, at path program.
+func fulgur(program string) tool {
+	return tool{name: nameFulgur, version: "fulgur (this tree)", run: func(ctx context.Context, j job) (cost, error) {
+		argv := []string{program, "profile", "-e", "cpu-clock", "-F", strconv.Itoa(j.Frequency), "-f"}
+		if j.OnePID {
+			argv = append(argv, "-p", strconv.Itoa(j.pid))
+		}
+		return runBPF(ctx, j, append(argv, strconv.Itoa(j.seconds)), sumFolded)
+	}}
+}
+
+// bcc finds bcc's profile: that of libbpf-tools, or else Debian's name for
+// the one in Python.
+func bcc() (tool, error) {
+	for _, name := range []string{"profile", "profile-bpfcc"} {
+		program, err := exec.LookPath(name)
+		if err != nil {
+			continue
+		}
+		// The name is too common to be trusted.
+		help, err := exec.Command(program, "--help").CombinedOutput()
+		if err != nil || !strings.Contains(string(help), "--stack-storage-size") {
+			continue
+		}
+		shown := nameBCC
+		if name == "profile-bpfcc" {
+			shown += " (Python)"
+		}
+		return tool{name: shown, version: "bcc's " + version(program), run: func(ctx context.Context, j job) (cost, error) {
+			argv := []string{program, "-F", strconv.Itoa(j.Frequency), "-f"}
+			if j.OnePID {
+				argv = append(argv, "-p", strconv.Itoa(j.pid))
+			}
+			return runBPF(ctx, j, append(argv, strconv.Itoa(j.seconds)), sumFolded)
+		}}, nil
+	}
+	return tool{}, errors.New("bcc's profile (libbpf-tools, or profile-bpfcc) is not in PATH")
+}
+
+// bpftrace finds bpftrace.
+func bpftrace() (tool, error) {
+	program, err := exec.LookPath("bpftrace")
+	if err != nil {
+		return tool{}, err
+	}
+	return tool{name: "bpftrace", version: version(program), once: true, run: func(ctx context.Context, j job) (cost, error) {
+		of := "pid != 0"
+		if j.OnePID {
+			of = fmt.Sprintf("pid == %d", j.pid)
+		}
+		script := fmt.Sprintf("profile:hz:%d /%s/ { @[comm, kstack(127), ustack(127)] = count(); } interval:s:%d { exit(); }",
+			j.Frequency, of, j.seconds)
+		return runBPF(ctx, j, []string{program, "-q", "-e", script}, sumBPFTrace)
+	}}, nil
+}
+
+// runBPF runs a tool that samples with BPF and writes its stacks to standard
+// output, and reads them with sum.
+func runBPF(ctx context.Context, j job, argv []string, sum sumFunc) (c cost, err error) {
+	out, err := os.Create(filepath.Join(j.dir, "stacks"))
+	if err != nil {
+		return cost{}, err
+	}
+	defer func() { err = errors.Join(err, out.Close()) }()
+	o, err := observe(ctx, argv, out, newBPFWatch)
+	if err != nil {
+		return cost{}, err
+	}
+	if o.firstRun == 0 {
+		return cost{}, fmt.Errorf("%s: no BPF program of it was seen to run\n%s", argv[0], o.stderr)
+	}
+	c = o.cost()
+	c.Start = (o.firstRun - o.started).Seconds()
+	// All these tools sleep for the time they sample; what they take longer
+	// is the way to the result. The first sample of cpu-clock comes an
+	// interval after the start of sampling.
+	sampling := o.firstRun.Seconds() - 1/float64(j.Frequency)
+	c.Result = o.ended.Seconds() - sampling - float64(j.seconds)
+	c.Lost = reportedLost(o.stderr)
+	if _, err := out.Seek(0, 0); err != nil {
+		return cost{}, err
+	}
+	counted, err := sum(out)
+	if err != nil {
+		return cost{}, fmt.Errorf("output of %s: %w", argv[0], err)
+	}
+	c.Samples, c.Stackless = counted.samples, counted.stackless
+	return c, nil
+}

@@ -1,0 +1,120 @@
+package main
+
+import (
+	"context"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+//go:embed workload/recurse.cpp workload/objects.py
+var sources embed.FS
+
+// load is a program that keeps one CPU busy for as many seconds as its last
+// argument says.
+type load struct {
+	name string
+	argv []string
+}
+
+// buildLoads builds the loads into dir and names those that this machine
+// cannot run. The first is the one that is profiled alone.
+func buildLoads(ctx context.Context, dir string) (loads []load, missing []string, err error) {
+	for _, name := range []string{"recurse.cpp", "objects.py"} {
+		text, err := fs.ReadFile(sources, "workload/"+name)
+		if err != nil {
+			return nil, nil, err
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
+			return nil, nil, err
+		}
+	}
+	in := func(name string) string { return filepath.Join(dir, name) }
+	builds := []struct{ name, program, compiler string }{
+		{"C++ with frame pointers", in("recurse-fp"), "-fno-omit-frame-pointer"},
+		{"C++ without frame pointers", in("recurse-nofp"), "-fomit-frame-pointer"},
+	}
+	for _, b := range builds {
+		if err := build(ctx, "g++", "-O2", b.compiler, "-o", b.program, in("recurse.cpp")); err != nil {
+			return nil, nil, err
+		}
+		loads = append(loads, load{b.name, []string{b.program}})
+	}
+	if err := build(ctx, "go", "build", "-o", in("goload"), "fulgur/bench/workload/goload"); err != nil {
+		return nil, nil, err
+	}
+	loads = append(loads, load{"Go", []string{in("goload")}})
+	// The distribution's interpreter, if there is one: wrappers of version
+	// managers cost time and change the process.
+	for _, name := range []string{"/usr/bin/python3", "python3"} {
+		if python, err := exec.LookPath(name); err == nil {
+			return append(loads, load{"CPython", []string{python, in("objects.py")}}), nil, nil
+		}
+	}
+	return loads, []string{"python3 is missing: the load has no CPython"}, nil
+}
+
+// build runs a compiler.
+func build(ctx context.Context, argv ...string) error {
+	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%v: %w\n%s", argv, err, out)
+	}
+	return nil
+}
+
+// running are started loads.
+type running []*exec.Cmd
+
+// loadLimit is how long the loads run if nobody ends them.
+const loadLimit = time.Hour
+
+// warmUp is how long started loads run before anything is measured: the
+// interpreters' start is another load than their work.
+const warmUp = 500 * time.Millisecond
+
+// start starts loads and lets them warm up. They end with the calling thread
+// at the latest.
+func start(ctx context.Context, loads []load) (running, error) {
+	var r running
+	for _, l := range loads {
+		args := append(l.argv[1:len(l.argv):len(l.argv)], strconv.Itoa(int(loadLimit.Seconds())))
+		cmd := exec.CommandContext(ctx, l.argv[0], args...)
+		cmd.Stderr = os.Stderr
+		cmd.SysProcAttr = &unix.SysProcAttr{Pdeathsig: unix.SIGKILL}
+		if err := cmd.Start(); err != nil {
+			return nil, errors.Join(fmt.Errorf("start load %s: %w", l.name, err), r.stop())
+		}
+		r = append(r, cmd)
+	}
+	time.Sleep(warmUp)
+	return r, nil
+}
+
+// stop ends the loads. That one has ended already is an error: the tools
+// were not measured under the same load.
+func (r running) stop() error {
+	var errs []error
+	for _, cmd := range r {
+		if err := cmd.Process.Kill(); err != nil {
+			errs = append(errs, fmt.Errorf("end load %s: %w", cmd.Path, err))
+		}
+		var exit *exec.ExitError
+		if err := cmd.Wait(); err != nil && !errors.As(err, &exit) {
+			errs = append(errs, err)
+		}
+		if status, ok := cmd.ProcessState.Sys().(unix.WaitStatus); ok && status.Exited() {
+			errs = append(errs, fmt.Errorf("load %s ended before its time: %s", cmd.Path, cmd.ProcessState))
+		}
+	}
+	return errors.Join(errs...)
+}

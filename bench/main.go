@@ -1,0 +1,142 @@
+// Bench measures what fulgur costs beside its peers, perf record -g, bpftrace
+// and bcc's profile (that of libbpf-tools, or else bpfcc-tools'), on this
+// machine and under the same load, and prints the comparison as Markdown.
+//
+// All tools sample cpu-clock and walk frame pointers, as many times a second
+// and for as long, one after the other, round after round. A peer that is not
+// in PATH is named and left out. bpftrace, which needs longer to name its
+// stacks than all others together, runs in the first round only.
+//
+// It needs root, Go and g++, and takes less than six minutes. Times are only
+// worth something on a machine that does nothing else.
+//
+// Usage, at the root of the repository:
+//
+//	go run ./bench [-scenarios system-4999,pid-99] [-rounds 3] [-seconds 5]
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+)
+
+// options are the flags.
+type options struct {
+	scenarios []scenario
+	tools     []string
+	rounds    int
+	seconds   int
+	growth    int
+	json      string
+}
+
+func main() {
+	// The loads are to end with the thread that starts them: be that the one
+	// that lives as long as the process.
+	runtime.LockOSThread()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, os.Args[1:])
+	stop()
+	if errors.Is(err, flag.ErrHelp) {
+		return
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string) (err error) {
+	o, err := parse(args)
+	if err != nil {
+		return err
+	}
+	if os.Geteuid() != 0 {
+		return errors.New("profiling the whole system and reading BPF statistics need root")
+	}
+	// The kernel takes the run time of BPF programs until this is closed,
+	// whatever the sysctl kernel.bpf_stats_enabled says, and leaves that be.
+	stats, err := ebpf.EnableStats(unix.BPF_STATS_RUN_TIME)
+	if err != nil {
+		return fmt.Errorf("enable run time statistics of BPF programs: %w", err)
+	}
+	defer func() { err = errors.Join(err, stats.Close()) }()
+
+	dir, err := os.MkdirTemp("", "fulgur-bench-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+
+	tools, notes, err := findTools(ctx, dir, o.tools)
+	if err != nil {
+		return err
+	}
+	if len(tools) == 0 {
+		return errors.New("there is no tool to measure: " + strings.Join(notes, "; "))
+	}
+	loads, missing, err := buildLoads(ctx, dir)
+	if err != nil {
+		return err
+	}
+	c := comparison{
+		Machine: describeMachine(tools),
+		Seconds: o.seconds,
+		Growth:  o.growth,
+		Notes:   append(notes, missing...),
+	}
+	if err := c.measure(ctx, o, tools, loads, dir); err != nil {
+		return err
+	}
+	if o.json != "" {
+		if err := c.writeJSON(o.json); err != nil {
+			return err
+		}
+	}
+	return errors.Join(c.write(os.Stdout), c.failure())
+}
+
+// parse reads the command line.
+func parse(args []string) (options, error) {
+	var names []string
+	for _, s := range allScenarios {
+		names = append(names, s.String())
+	}
+	f := flag.NewFlagSet(filepath.Base(os.Args[0]), flag.ContinueOnError)
+	scenarios := f.String("scenarios", strings.Join(names, ","), "what to measure, comma-separated")
+	tools := f.String("tools", strings.Join(toolNames, ","), "which tools to measure, comma-separated")
+	var o options
+	f.IntVar(&o.rounds, "rounds", 3, "how often each tool runs in each scenario; medians are shown")
+	f.IntVar(&o.seconds, "seconds", 5, "how long each tool samples")
+	f.IntVar(&o.growth, "growth", 30, "how long the run is that shows whether memory grows, in seconds; 0: no such run")
+	f.StringVar(&o.json, "json", "", "write all runs to this file, too")
+	if err := f.Parse(args); err != nil {
+		return options{}, err
+	}
+	if f.NArg() > 0 {
+		return options{}, fmt.Errorf("unexpected argument %q", f.Arg(0))
+	}
+	if o.rounds < 1 || o.seconds < 1 || o.growth < 0 {
+		return options{}, errors.New("-rounds and -seconds must be at least 1, -growth at least 0")
+	}
+	for _, name := range strings.Split(*scenarios, ",") {
+		s, err := parseScenario(name)
+		if err != nil {
+			return options{}, err
+		}
+		o.scenarios = append(o.scenarios, s)
+	}
+	o.tools = strings.Split(*tools, ",")
+	return o, nil
+}

@@ -1,0 +1,43 @@
+package main
+
+import (
+	"cmp"
+	"slices"
+)
+
+// median returns the median of runs by each figure, except for losses, of
+// which it returns the most: one run that loses is one too many.
+func median(runs []cost) cost {
+	return cost{
+		Samples:   middle(runs, func(c cost) uint64 { return c.Samples }),
+		Lost:      most(runs, func(c cost) uint64 { return c.Lost }),
+		Stackless: most(runs, func(c cost) uint64 { return c.Stackless }),
+		CPU:       middle(runs, func(c cost) float64 { return c.CPU }),
+		CPUAfter:  middle(runs, func(c cost) float64 { return c.CPUAfter }),
+		Start:     middle(runs, func(c cost) float64 { return c.Start }),
+		Result:    middle(runs, func(c cost) float64 { return c.Result }),
+		RSS:       middle(runs, func(c cost) uint64 { return c.RSS }),
+		Maps:      middle(runs, func(c cost) uint64 { return c.Maps }),
+		BPF:       middle(runs, func(c cost) float64 { return c.BPF }),
+		Runs:      middle(runs, func(c cost) uint64 { return c.Runs }),
+	}
+}
+
+// middle returns the median of a figure, the lower of two. There must be a
+// run.
+func middle[T cmp.Ordered](runs []cost, figure func(cost) T) T {
+	return sorted(runs, figure)[(len(runs)-1)/2]
+}
+
+func most[T cmp.Ordered](runs []cost, figure func(cost) T) T {
+	return sorted(runs, figure)[len(runs)-1]
+}
+
+func sorted[T cmp.Ordered](runs []cost, figure func(cost) T) []T {
+	values := make([]T, len(runs))
+	for i, r := range runs {
+		values[i] = figure(r)
+	}
+	slices.Sort(values)
+	return values
+}

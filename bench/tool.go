@@ -1,0 +1,102 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// job is one run of a tool.
+type job struct {
+	scenario
+	seconds int
+	pid     int    // the process to sample, of a scenario with OnePID
+	dir     string // for files
+}
+
+// cost is what a run of a tool cost and what came of it. Times are in
+// seconds, memory is in bytes.
+type cost struct {
+	// Samples that the written result holds, without those of idle CPUs.
+	Samples uint64
+	// Lost are the samples that the tool says it lost, and Stackless those
+	// in the result whose stack it lost.
+	Lost, Stackless uint64
+	// CPU is the tool's user and system time, and CPUAfter that of a second
+	// program which makes the stacks out of what the tool wrote.
+	CPU, CPUAfter float64
+	// Start is the time from the tool's start to its first sample, and
+	// Result that from the last sample to the written stacks.
+	Start, Result float64
+	// RSS is the most memory that the tool (or its second program) held, and
+	// Maps the memory of its BPF maps.
+	RSS, Maps uint64
+	// BPF is the run time of all of the tool's BPF programs, and Runs how
+	// often those ran that take samples.
+	BPF  float64
+	Runs uint64
+}
+
+// tool is a profiler.
+type tool struct {
+	name, version string
+	// once: it runs in the first round only.
+	once bool
+	run  func(context.Context, job) (cost, error)
+}
+
+// Names of tools in the results.
+const (
+	nameFulgur = "fulgur"
+	namePerf   = "perf record -g"
+	nameBCC    = "bcc profile"
+)
+
+// toolNames are the tools' names on the command line.
+var toolNames = []string{"fulgur", "perf", "bcc", "bpftrace"}
+
+// findTools returns the tools called names, fulgur built into dir, and notes
+// on those that are missing.
+func findTools(ctx context.Context, dir string, names []string) (tools []tool, notes []string, err error) {
+	for _, name := range names {
+		if !slices.Contains(toolNames, name) {
+			return nil, nil, fmt.Errorf("tool %q is none of %s", name, strings.Join(toolNames, ", "))
+		}
+	}
+	if slices.Contains(names, "fulgur") {
+		program := filepath.Join(dir, "fulgur")
+		if err := build(ctx, "go", "build", "-trimpath", "-o", program, "fulgur/cmd/fulgur"); err != nil {
+			return nil, nil, err
+		}
+		tools = append(tools, fulgur(program))
+	}
+	peers := []struct {
+		name string
+		find func() (tool, error)
+	}{{"perf", perf}, {"bcc", bcc}, {"bpftrace", bpftrace}}
+	for _, p := range peers {
+		if !slices.Contains(names, p.name) {
+			continue
+		}
+		t, err := p.find()
+		if err != nil {
+			notes = append(notes, fmt.Sprintf("%s is left out: %v", p.name, err))
+			continue
+		}
+		tools = append(tools, t)
+	}
+	return tools, notes, nil
+}
+
+// version returns the first line of what program says to --version.
+func version(program string) string {
+	out, err := exec.Command(program, "--version").Output()
+	if err != nil {
+		return ""
+	}
+	line, _, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
+	return line
+}
