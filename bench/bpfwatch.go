@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -32,18 +31,18 @@ func newBPFWatch(pid int) *bpfWatch {
 // was looked at is passed over: tools load programs only to try whether the
 // kernel takes them.
 func (w *bpfWatch) scan() {
-	fds := fmt.Sprintf("/proc/%d/fd/", w.pid)
-	entries, err := os.ReadDir(fds)
+	process := "/proc/" + strconv.Itoa(w.pid)
+	entries, err := os.ReadDir(process + "/fd")
 	if err != nil {
 		return // it has ended
 	}
 	var memory uint64
 	seen := map[uint64]bool{}
 	for _, e := range entries {
-		if to, err := os.Readlink(fds + e.Name()); err != nil || !strings.HasPrefix(to, "anon_inode:bpf") {
+		if to, err := os.Readlink(process + "/fd/" + e.Name()); err != nil || !strings.HasPrefix(to, "anon_inode:bpf") {
 			continue
 		}
-		info, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(w.pid), "fdinfo", e.Name()))
+		info, err := os.ReadFile(process + "/fdinfo/" + e.Name())
 		if err != nil {
 			continue
 		}

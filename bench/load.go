@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"time"
 
@@ -87,7 +88,7 @@ const warmUp = 500 * time.Millisecond
 func start(ctx context.Context, loads []load) (running, error) {
 	var r running
 	for _, l := range loads {
-		args := append(l.argv[1:len(l.argv):len(l.argv)], strconv.Itoa(int(loadLimit.Seconds())))
+		args := slices.Concat(l.argv[1:], []string{strconv.Itoa(int(loadLimit.Seconds()))})
 		cmd := exec.CommandContext(ctx, l.argv[0], args...)
 		cmd.Stderr = os.Stderr
 		cmd.SysProcAttr = &unix.SysProcAttr{Pdeathsig: unix.SIGKILL}

@@ -35,9 +35,6 @@ func (s scenario) title() string {
 	return fmt.Sprintf("system, %d Hz", s.Frequency)
 }
 
-// MarshalText makes the scenario a string in JSON.
-func (s scenario) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
-
 // parseScenario reads a name as String makes it, with any frequency.
 func parseScenario(name string) (scenario, error) {
 	var s scenario

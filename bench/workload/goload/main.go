@@ -65,11 +65,13 @@ func main() {
 	if err != nil {
 		log.Fatalf("seconds: %v", err)
 	}
+	nodes := 0
 	for end := time.Now().Add(time.Duration(seconds) * time.Second); time.Now().Before(end); {
 		if err := documents(50); err != nil {
 			log.Fatal(err)
 		}
 		words(500)
-		tree(12)
+		nodes += tree(12)
 	}
+	fmt.Println(nodes, "nodes")
 }
