@@ -36,29 +36,45 @@ func TestMain(m *testing.M) {
 // it maps the file as executable, maps memory in its place, and at the end
 // of the input becomes cat(1).
 func helper(path string) error {
-	in := bufio.NewScanner(os.Stdin)
 	f, err := os.Open(path)
 	if err != nil {
 		return err
 	}
 	size := uintptr(os.Getpagesize())
 	var addr unsafe.Pointer
-	in.Scan()
+	if err := awaitLine(); err != nil {
+		return err
+	}
 	if addr, err = unix.MmapPtr(int(f.Fd()), 0, nil, size, unix.PROT_READ|unix.PROT_EXEC, unix.MAP_PRIVATE); err != nil {
 		return err
 	}
 	fmt.Printf("%x\n", addr)
-	in.Scan()
+	if err := awaitLine(); err != nil {
+		return err
+	}
 	if addr, err = unix.MmapPtr(-1, 0, addr, size, unix.PROT_READ|unix.PROT_EXEC, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_FIXED); err != nil {
 		return err
 	}
 	fmt.Printf("%x\n", addr)
-	in.Scan()
+	if err := awaitLine(); err != nil {
+		return err
+	}
 	cat, err := osexec.LookPath("cat")
 	if err != nil {
 		return err
 	}
 	return unix.Exec(cat, []string{"cat"}, nil)
+}
+
+// awaitLine reads a line from standard input, and nothing of the next one,
+// which may be for the program that this one becomes.
+func awaitLine() error {
+	for b := []byte{0}; b[0] != '\n'; {
+		if _, err := os.Stdin.Read(b); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // watched is a running helper.
