@@ -50,6 +50,11 @@ func (c *comparison) measureScenario(ctx context.Context, o options, s scenario,
 		return err
 	}
 	defer func() { err = errors.Join(err, started.stop()) }()
+	if s.OnePID {
+		if err := started.favour(); err != nil {
+			return err
+		}
+	}
 	j := job{scenario: s, seconds: o.seconds, pid: started[0].Process.Pid, dir: dir}
 
 	results := make([]result, len(tools))
