@@ -33,7 +33,7 @@ type names struct {
 
 // symbolizeAll names every frame of the store, file by file and files in
 // parallel.
-func symbolizeAll(store *stacks.Store, table *process.Table, o symbolize.Options) *names {
+func symbolizeAll(store *stacks.Store, o symbolize.Options) *names {
 	n := &names{
 		store:     store,
 		found:     make([][]symbolize.Frame, len(store.Frames)),
@@ -51,7 +51,7 @@ func symbolizeAll(store *stacks.Store, table *process.Table, o symbolize.Options
 	for range runtime.GOMAXPROCS(0) {
 		workers.Go(func() {
 			for code := range work {
-				n.problems[code] = n.resolve(code, byCode[code], table, o)
+				n.problems[code] = n.resolve(code, byCode[code], o)
 			}
 		})
 	}
@@ -71,7 +71,7 @@ func symbolizeAll(store *stacks.Store, table *process.Table, o symbolize.Options
 }
 
 // resolve names the frames of one code.
-func (n *names) resolve(id stacks.CodeID, frames []stacks.FrameID, table *process.Table, o symbolize.Options) error {
+func (n *names) resolve(id stacks.CodeID, frames []stacks.FrameID, o symbolize.Options) error {
 	code := n.store.Codes[id]
 	switch code.Kind {
 	case stacks.CodeKernel:
@@ -98,11 +98,16 @@ func (n *names) resolve(id stacks.CodeID, frames []stacks.FrameID, table *proces
 		n.buildIDs[id] = elf.BuildID()
 		return n.lookUp(elf, frames, elf.Address)
 	case stacks.CodeJIT:
-		f, err := table.PerfMap(code.PID)
-		if err != nil {
-			return err
+		perfMap := n.store.PerfMaps[code.PID]
+		if perfMap.Err != nil {
+			// Perhaps the JIT began to write it later.
+			perfMap.File, perfMap.Err = process.OpenPerfMap(code.PID)
 		}
-		return n.lookUp(symbolize.OpenPerfMap(f, perfMapLimit), frames, nil)
+		if perfMap.Err != nil {
+			return perfMap.Err
+		}
+		defer func() { _ = perfMap.File.Close() }()
+		return n.lookUp(symbolize.OpenPerfMap(perfMap.File, perfMapLimit), frames, nil)
 	}
 	return fmt.Errorf("no executable mapping of process %d was known at these addresses", code.PID)
 }

@@ -186,7 +186,7 @@ func (r *run) profile() (*profile.Profile, error) {
 	if err != nil {
 		return nil, err
 	}
-	names := symbolizeAll(r.store, r.processes, symbolize.Options{NoDemangle: r.options.NoDemangle})
+	names := symbolizeAll(r.store, symbolize.Options{NoDemangle: r.options.NoDemangle})
 	if !r.options.Quiet {
 		for _, w := range names.warnings() {
 			fmt.Fprintln(r.options.Stderr, "fulgur: no names:", w)
