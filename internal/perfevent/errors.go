@@ -1,6 +1,7 @@
 package perfevent
 
 import (
+	"errors"
 	"fmt"
 	"syscall"
 
@@ -42,7 +43,8 @@ func (e *OpenError) where() string {
 // hint says what the errno means here. The meanings are those of
 // perf_event_open(2).
 func (e *OpenError) hint() string {
-	errno, _ := e.Err.(syscall.Errno)
+	var errno syscall.Errno
+	errors.As(e.Err, &errno)
 	switch errno {
 	case unix.EACCES, unix.EPERM:
 		return "not allowed: needs root or CAP_PERFMON (setcap cap_perfmon+ep), or a lower sysctl kernel.perf_event_paranoid; in a container the seccomp profile must admit perf_event_open"

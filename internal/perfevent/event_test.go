@@ -108,7 +108,7 @@ func TestSideband(t *testing.T) {
 	var forks, execs, exits, mmaps int
 	for _, r := range rings {
 		_, err := r.Read(func(rec Record) {
-			mine := true
+			var mine bool
 			switch rec := rec.(type) {
 			case Fork:
 				if mine = rec.PID == cmd.Process.Pid; mine {

@@ -71,11 +71,11 @@ type Lost struct {
 }
 
 // Throttle reports that the kernel paused the event on a CPU since its
-// interrupts came too often; Unthrottle that it goes on.
-type (
-	Throttle   struct{ Stamp }
-	Unthrottle struct{ Stamp }
-)
+// interrupts came too often.
+type Throttle struct{ Stamp }
+
+// Unthrottle reports that a paused event goes on.
+type Unthrottle struct{ Stamp }
 
 // Other is a record of a type that this package does not read.
 type Other struct {

@@ -40,7 +40,7 @@ func (s source) open(key FileKey, path string) (*os.File, int64, error) {
 		case errors.Is(err, fs.ErrPermission):
 			// The remedy is the user's, so this is the error to show.
 			result = fmt.Errorf("%w: needs root, or CAP_SYS_PTRACE, CAP_CHECKPOINT_RESTORE and CAP_DAC_READ_SEARCH", err)
-		case errors.Is(err, ErrFileReplaced) && result == ErrFileGone:
+		case errors.Is(err, ErrFileReplaced) && errors.Is(result, ErrFileGone):
 			result = ErrFileReplaced
 		}
 	}
@@ -85,8 +85,8 @@ func sameFile(st unix.Stat_t, key FileKey) bool {
 	if st.Ino != key.Ino {
 		return false
 	}
-	maj, min := unix.Major(st.Dev), unix.Minor(st.Dev)
-	return maj == 0 || maj == key.Maj && min == key.Min
+	maj := unix.Major(st.Dev)
+	return maj == 0 || maj == key.Maj && unix.Minor(st.Dev) == key.Min
 }
 
 // openPath opens a path in our own mount namespace, only to look at it.

@@ -135,7 +135,7 @@ func isLabel(name []byte) bool {
 // takes what perf takes: one with a size, then one that is not weak, then a
 // global one, then the better name.
 func (p *symbolPass) offer(place *symbol, sym symbol) {
-	better := false
+	var better bool
 	switch old := *place; {
 	case !old.found:
 		better = true

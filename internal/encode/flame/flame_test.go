@@ -211,7 +211,7 @@ func TestSVGIsWellFormed(t *testing.T) {
 	d := xml.NewDecoder(bytes.NewReader(render(t, WriteSVG, encodetest.Hostile(), Options{Title: "</svg>&\x00"})))
 	for {
 		_, err := d.Token()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return
 		}
 		if err != nil {
