@@ -103,13 +103,21 @@ static __always_inline void walk_user(void *ctx, struct stack_record *rec)
 	rec->user_frames = stack_frames(n, &rec->user_end);
 }
 
-static __always_inline u64 stack_id(const struct stack_record *rec, u32 frames)
+/*
+ * A function of its own, which the verifier looks at once and not on every
+ * path that leads to it: loading takes a fraction of the time.
+ */
+__noinline u64 stack_id(const struct stack_record *rec)
 {
-	const u64 *comm = (const u64 *)rec->comm;
-	u64 hash = rec->epoch;
-	u32 i;
+	const u64 *comm;
+	u32 frames, i;
+	u64 hash;
 
-	hash = hash_step(hash, comm[0]);
+	if (!rec)
+		return 0;
+	comm = (const u64 *)rec->comm;
+	frames = rec->kernel_frames + rec->user_frames;
+	hash = hash_step(rec->epoch, comm[0]);
 	hash = hash_step(hash, comm[1]);
 	hash = hash_step(hash, (u64)rec->kernel_frames << 32 | rec->user_frames << 16 |
 				       rec->kernel_end << 8 | rec->user_end);
@@ -126,15 +134,11 @@ static __always_inline u64 stack_id(const struct stack_record *rec, u32 frames)
  */
 static __always_inline u64 stack_intern(struct stack_record *rec)
 {
-	u32 frames = rec->kernel_frames + rec->user_frames;
+	u64 size = __builtin_offsetof(struct stack_record, frames);
+	u64 id = stack_id(rec);
 	struct seen_set *set;
-	u32 index;
-	u64 id;
+	u32 index = id & seen_mask;
 
-	if (frames > 2 * MAX_DEPTH)
-		frames = 2 * MAX_DEPTH;
-	id = stack_id(rec, frames);
-	index = id & seen_mask;
 	set = bpf_map_lookup_elem(&seen, &index);
 	if (!set)
 		return id;
@@ -144,7 +148,9 @@ static __always_inline u64 stack_intern(struct stack_record *rec)
 	rec->type = RECORD_STACK;
 	rec->id = id;
 	rec->time = bpf_ktime_get_ns();
-	if (ring_send(rec, __builtin_offsetof(struct stack_record, frames) + frames * 8))
+	size += 8 * (rec->kernel_frames + rec->user_frames);
+	barrier_var(size); /* or 6.1's verifier does not see what bounds it */
+	if (size > sizeof(*rec) || ring_send(rec, size))
 		stat_add(STAT_RETRY);
 	else
 		/* The victim is chosen by bits that did not choose the set. */

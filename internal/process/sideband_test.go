@@ -251,7 +251,7 @@ func TestSidebandShortLived(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	path := filepath.Join(t.TempDir(), "short")
+	path := filepath.Join(t.TempDir(), "sleep") // busybox goes by its name
 	if err := os.WriteFile(path, code, 0o700); err != nil {
 		t.Fatal(err)
 	}

@@ -138,7 +138,7 @@ func TestFlipLosesAndDoublesNothing(t *testing.T) {
 			load(t, "deep")
 			load(t, "wide")
 			h := start(t, test.options, target.Target{}, Rate{Frequency: 4999})
-			h.run(t, 1500*time.Millisecond, time.Millisecond)
+			h.run(t, time.Second, time.Millisecond)
 			stats, err := h.Stats()
 			if err != nil {
 				t.Fatal(err)
