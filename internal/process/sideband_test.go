@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+	"time"
 	"unsafe"
 
 	"fulgur/internal/perfevent"
@@ -242,34 +243,50 @@ func TestSidebandLive(t *testing.T) {
 	}
 }
 
-// TestSidebandShortLived has a program deleted as soon as it runs, and asks
-// for its code when it has ended.
-func TestSidebandShortLived(t *testing.T) {
+// TestSidebandDeleted has a program deleted while it runs, and asks for its
+// code when it has ended.
+func TestSidebandDeleted(t *testing.T) {
 	table, drain := listen(t)
-	sleep := testenv.Tool(t, "sleep")
-	code, err := os.ReadFile(sleep)
+	code, err := os.ReadFile(testenv.Tool(t, "cat"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	path := filepath.Join(t.TempDir(), "sleep") // busybox goes by its name
+	path := filepath.Join(t.TempDir(), "cat") // busybox goes by its name
 	if err := os.WriteFile(path, code, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	cmd := osexec.Command(path, "0.02")
+	cmd := osexec.Command(path)
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
-	drain()
+	pid := cmd.Process.Pid
+	mapped := func() int {
+		if table.images[pid] == nil {
+			return -1
+		}
+		return slices.IndexFunc(table.images[pid].live, func(m mapping) bool { return m.file != nil && m.file.Path == path })
+	}
+	// Start returns when the old image is gone, perhaps before the new one
+	// is mapped.
+	for end := time.Now().Add(5 * time.Second); mapped() < 0 && time.Now().Before(end); time.Sleep(time.Millisecond) {
+		drain()
+	}
 	seen := monotonic()
+	if err := in.Close(); err != nil {
+		t.Fatal(err)
+	}
 	if err := cmd.Wait(); err != nil {
 		t.Fatal(err)
 	}
 	drain()
-	pid := cmd.Process.Pid
-	i := slices.IndexFunc(table.images[pid].live, func(m mapping) bool { return m.file != nil && m.file.Path == path })
+	i := mapped()
 	if i < 0 {
 		t.Fatalf("%s is not among the mappings %+v", path, table.images[pid].live)
 	}
