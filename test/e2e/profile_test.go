@@ -1,0 +1,246 @@
+// Package e2e tests fulgur as a user meets it: the built binary, its command
+// line, its output and its exit code.
+package e2e
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"fulgur/internal/testenv"
+)
+
+// TestMain lets the test binary be its own target: the rig has no compiler.
+func TestMain(m *testing.M) {
+	if mode := os.Getenv("E2E_WORKLOAD"); mode != "" {
+		workload(mode)
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// result is what a run of fulgur left behind.
+type result struct {
+	stdout, stderr string
+	code           int
+}
+
+func fulgur(t *testing.T, args ...string) result {
+	t.Helper()
+	return finish(t, command(t, args...))
+}
+
+// command returns fulgur, not yet started, whose children are workloads if
+// they are this test binary.
+func command(t *testing.T, args ...string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.Command(testenv.Program(t, "fulgur/cmd/fulgur"), args...)
+	cmd.Stdout, cmd.Stderr = new(bytes.Buffer), new(bytes.Buffer)
+	return cmd
+}
+
+func finish(t *testing.T, cmd *exec.Cmd) result {
+	t.Helper()
+	var err error
+	if cmd.Process == nil {
+		err = cmd.Run()
+	} else {
+		err = cmd.Wait()
+	}
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	return result{cmd.Stdout.(*bytes.Buffer).String(), cmd.Stderr.(*bytes.Buffer).String(), cmd.ProcessState.ExitCode()}
+}
+
+// target starts a workload of this test binary and ends it with the test.
+func target(t *testing.T, mode string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), "E2E_WORKLOAD="+mode)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	return cmd
+}
+
+// folded parses folded stacks into counts by stack.
+func folded(t *testing.T, s string) map[string]int {
+	t.Helper()
+	stacks := map[string]int{}
+	for line := range strings.Lines(s) {
+		line = strings.TrimSuffix(line, "\n")
+		i := strings.LastIndexByte(line, ' ')
+		n, err := strconv.Atoi(line[i+1:])
+		if i < 0 || err != nil {
+			t.Fatalf("not a folded line: %q", line)
+		}
+		stacks[line[:i]] += n
+	}
+	return stacks
+}
+
+// share returns the part of all samples whose stack contains frame.
+func share(stacks map[string]int, frame string) float64 {
+	var with, all int
+	for s, n := range stacks {
+		all += n
+		if strings.Contains(s, frame) {
+			with += n
+		}
+	}
+	return float64(with) / float64(all)
+}
+
+// A program that spends three times as long in one function as in another is
+// seen to.
+func TestProfileShares(t *testing.T) {
+	testenv.Root(t)
+	pid := strconv.Itoa(target(t, "shares").Process.Pid)
+	r := fulgur(t, "profile", "-p", pid, "-F", "997", "-f", "2")
+	if r.code != 0 {
+		t.Fatalf("exit code %d: %s", r.code, r.stderr)
+	}
+	stacks := folded(t, r.stdout)
+	long, short := share(stacks, ";fulgur/test/e2e.long"), share(stacks, ";fulgur/test/e2e.short")
+	t.Logf("long %.3f, short %.3f of %d stacks", long, short, len(stacks))
+	if long+short < 0.9 {
+		t.Errorf("%.2f of the samples are in neither function", 1-long-short)
+	}
+	if ratio := long / short; ratio < 2.5 || ratio > 3.5 {
+		t.Errorf("long has %.2f times the samples of short, want 3", ratio)
+	}
+	if !strings.Contains(r.stderr, "pid "+pid) {
+		t.Errorf("the summary does not say what was measured:\n%s", r.stderr)
+	}
+}
+
+// A launched command is sampled with its children, and its exit code becomes
+// ours.
+func TestProfileCommand(t *testing.T) {
+	testenv.Root(t)
+	out := filepath.Join(t.TempDir(), "out.folded")
+	cmd := command(t, "profile", "-F", "997", "-o", out, "--", testenv.Tool(t, "sh"), "-c", os.Args[0]+"; exit 7")
+	cmd.Env = append(os.Environ(), "E2E_WORKLOAD=brief")
+	r := finish(t, cmd)
+	if r.code != 7 {
+		t.Fatalf("exit code %d, want the command's 7: %s", r.code, r.stderr)
+	}
+	b, err := os.ReadFile(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s := share(folded(t, string(b)), ";fulgur/test/e2e.long"); s < 0.5 {
+		t.Errorf("%.2f of the samples are in the child's function:\n%s", s, b)
+	}
+}
+
+// Ctrl-C ends the measurement and writes what there is.
+func TestProfileInterrupted(t *testing.T) {
+	testenv.Root(t)
+	for _, sig := range []os.Signal{os.Interrupt, syscall.SIGTERM} {
+		t.Run(sig.String(), func(t *testing.T) {
+			pid := strconv.Itoa(target(t, "shares").Process.Pid)
+			out := filepath.Join(t.TempDir(), "out.pb.gz")
+			cmd := command(t, "profile", "-p", pid, "-o", out)
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Second)
+			if err := cmd.Process.Signal(sig); err != nil {
+				t.Fatal(err)
+			}
+			r := finish(t, cmd)
+			if r.code != 0 {
+				t.Errorf("exit code %d: %s", r.code, r.stderr)
+			}
+			if st, err := os.Stat(out); err != nil || st.Size() == 0 {
+				t.Errorf("no profile: %v, %v", st, err)
+			}
+		})
+	}
+}
+
+// The target's exit ends the profile.
+func TestProfileTargetExits(t *testing.T) {
+	testenv.Root(t)
+	victim := target(t, "shares")
+	cmd := command(t, "profile", "-p", strconv.Itoa(victim.Process.Pid), "-F", "997", "-f", "60")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(time.Second)
+	if err := victim.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = victim.Wait() // killed
+	r := finish(t, cmd)
+	if r.code != 0 || len(folded(t, r.stdout)) == 0 {
+		t.Errorf("exit code %d, %q: %s", r.code, r.stdout, r.stderr)
+	}
+}
+
+// Bad input has a message that says what and why, an exit code, and leaves no
+// file behind.
+func TestProfileBadInput(t *testing.T) {
+	testenv.Root(t)
+	for _, test := range []struct {
+		args []string
+		code int
+		want []string
+	}{
+		{[]string{"-p", "4194305", "1"}, 1, []string{"4194305"}},
+		{[]string{"-p", "2", "1"}, 1, []string{"kernel thread", "kthreadd"}},
+		{[]string{"-F", "0", "1"}, 2, []string{"frequency"}},
+		{[]string{"-F", "99999999", "1"}, 2, []string{"kernel.perf_event_max_sample_rate"}},
+		{[]string{"--max-depth", "1000", "1"}, 2, []string{"kernel.perf_event_max_stack"}},
+		{[]string{"-e", "no-such-event", "1"}, 2, []string{"no-such-event"}},
+		{[]string{"-U", "-K", "1"}, 2, []string{"user", "kernel"}},
+		{[]string{"--cgroup", "/no/such/group", "1"}, 1, []string{"/no/such/group"}},
+		{[]string{"--", "no-such-command"}, 127, []string{"no-such-command"}},
+	} {
+		t.Run(strings.Join(test.args, " "), func(t *testing.T) {
+			dir := t.TempDir()
+			args := append([]string{"profile", "-o", filepath.Join(dir, "out.folded")}, test.args...)
+			r := fulgur(t, args...)
+			if r.code != test.code {
+				t.Errorf("exit code %d, want %d: %s", r.code, test.code, r.stderr)
+			}
+			for _, want := range test.want {
+				if !strings.Contains(r.stderr, want) {
+					t.Errorf("no %q in: %s", want, r.stderr)
+				}
+			}
+			if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+				t.Errorf("left behind: %v, %v", left, err)
+			}
+		})
+	}
+}
+
+// A full disk and a directory that is not there are said, and nothing is left.
+func TestProfileUnwritable(t *testing.T) {
+	testenv.Root(t)
+	pid := strconv.Itoa(target(t, "shares").Process.Pid)
+	for _, test := range []struct{ out, want string }{
+		{"/dev/full", "no space left on device"},
+		{"/no/such/directory/out.folded", "no such file or directory"},
+	} {
+		r := fulgur(t, "profile", "-p", pid, "-F", "997", "-o", test.out, "1")
+		if r.code != 1 || !strings.Contains(r.stderr, test.want) {
+			t.Errorf("%s: exit code %d, %s", test.out, r.code, r.stderr)
+		}
+	}
+}
