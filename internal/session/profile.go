@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -20,6 +21,10 @@ import (
 	"fulgur/internal/target"
 )
 
+// gcPercent trades a little CPU for memory: what a run keeps, stacks and
+// counts, grows slowly, so collecting early costs little.
+const gcPercent = 40
+
 // hottestFunctions is how many functions the summary names.
 const hottestFunctions = 10
 
@@ -28,6 +33,7 @@ const hottestFunctions = 10
 // written in each case. The exit code is that of o.Command where one was
 // launched and ran, else 0, or 1 with an error.
 func Profile(ctx context.Context, o Options) (exitCode int, err error) {
+	debug.SetGCPercent(gcPercent)
 	if err := o.complete(); err != nil {
 		return 2, err
 	}
@@ -186,6 +192,7 @@ func (r *run) profile() (*profile.Profile, error) {
 	if err != nil {
 		return nil, err
 	}
+	r.store.Seal()
 	names := symbolizeAll(r.store, symbolize.Options{NoDemangle: r.options.NoDemangle})
 	if !r.options.Quiet {
 		for _, w := range names.warnings() {

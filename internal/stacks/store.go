@@ -121,7 +121,20 @@ type Store struct {
 	codes    map[Code]CodeID
 	frames   map[Frame]FrameID
 	nodes    map[Node]NodeID
+	recent   []step
 }
+
+// step is a way from a stack to the one that an address makes of it, in one
+// process image. Most stacks differ from earlier ones near the leaf only; a
+// step that was gone before costs neither resolving nor interning.
+type step struct {
+	epoch, addr  uint64
+	parent, node NodeID // node is 0 where nothing is kept
+	isReturn     bool
+}
+
+// recentSteps is the size of the direct-mapped table of steps, a power of two.
+const recentSteps = 1 << 13
 
 // NewStore returns an empty store that asks r where user frames lie.
 func NewStore(r Resolver) *Store {
@@ -135,8 +148,12 @@ func NewStore(r Resolver) *Store {
 		codes:    map[Code]CodeID{{Kind: CodeKernel}: 0},
 		frames:   map[Frame]FrameID{},
 		nodes:    map[Node]NodeID{},
+		recent:   make([]step, recentSteps),
 	}
 }
+
+// Seal frees what only further bodies would need.
+func (s *Store) Seal() { s.codes, s.frames, s.nodes, s.recent = nil, nil, nil, nil }
 
 // Body returns the body of id, and false if it never arrived.
 func (s *Store) Body(id uint64) (Body, bool) {
@@ -188,7 +205,7 @@ func (s *Store) Add(record []byte) error {
 	if len(record) < recordHeader+8*(kernel+user) {
 		return fmt.Errorf("%w: %d frames in %d bytes", ErrRecord, kernel+user, len(record))
 	}
-	id, time := native.Uint64(record[8:]), native.Uint64(record[16:])
+	id, time, epoch := native.Uint64(record[8:]), native.Uint64(record[16:]), native.Uint64(record[24:])
 	if _, known := s.bodies[id]; known {
 		return nil
 	}
@@ -202,13 +219,30 @@ func (s *Store) Add(record []byte) error {
 	// From the root: the last user frame comes first, the kernel's leaf last.
 	frame := func(i int) uint64 { return native.Uint64(record[recordHeader+8*i:]) }
 	for i := kernel + user - 1; i >= kernel; i-- {
-		body.Leaf = s.push(body.Leaf, s.userFrame(int(body.PID), frame(i), time, i > kernel))
+		body.Leaf = s.step(step{epoch: epoch, addr: frame(i), parent: body.Leaf, isReturn: i > kernel}, func(f step) Frame {
+			return s.userFrame(int(body.PID), f.addr, time, f.isReturn)
+		})
 	}
 	for i := kernel - 1; i >= 0; i-- {
-		body.Leaf = s.push(body.Leaf, Frame{Address: frame(i), Return: i > 0})
+		body.Leaf = s.step(step{addr: frame(i), parent: body.Leaf, isReturn: i > 0}, func(f step) Frame {
+			return Frame{Address: f.addr, Return: f.isReturn}
+		})
 	}
 	s.bodies[id] = body
 	return nil
+}
+
+// step returns the stack that key leads to, making it with the frame that
+// frame returns if the step is not a recent one.
+func (s *Store) step(key step, frame func(step) Frame) NodeID {
+	hash := (key.epoch ^ key.addr ^ uint64(key.parent)<<32) * 0x9e3779b97f4a7c15
+	kept := &s.recent[hash>>32%recentSteps]
+	key.node = kept.node
+	if kept.node == 0 || *kept != key {
+		key.node = s.push(key.parent, frame(key))
+		*kept = key
+	}
+	return key.node
 }
 
 // userFrame ties addr to the code that holds it.
