@@ -5,7 +5,6 @@
 
 #include "kernel.h"
 #include <bpf/bpf_helpers.h>
-#include <bpf/bpf_core_read.h>
 #include "count.h"
 #include "target.h"
 
@@ -32,34 +31,6 @@ struct {
 	__type(value, struct stack_record);
 } oncpu_scratch SEC(".maps");
 
-/*
- * Threads that appeared while events were being opened for a process: they may
- * have both an event of their own and one inherited from their creator. The
- * value turns 1 with the first inherited sample; from then on only those count.
- */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 4096);
-	__type(key, u32);
-	__type(value, u32);
-} doubtful SEC(".maps");
-
-volatile u32 any_doubtful;
-
-static __always_inline bool counted_twice(void *ctx, u32 tid)
-{
-	struct bpf_perf_event_data_kern *kern = ctx;
-	u32 *inherited = bpf_map_lookup_elem(&doubtful, &tid);
-
-	if (!inherited)
-		return false;
-	if (BPF_CORE_READ(kern, event, parent)) {
-		*inherited = 1;
-		return false;
-	}
-	return *inherited;
-}
-
 SEC("perf_event")
 int oncpu(struct bpf_perf_event_data *ctx)
 {
@@ -70,9 +41,7 @@ int oncpu(struct bpf_perf_event_data *ctx)
 
 	if (tid == 0 && !include_idle)
 		return 0;
-	if (!target_has_current())
-		return 0;
-	if (any_doubtful && counted_twice(ctx, tid))
+	if (!target_has(task))
 		return 0;
 	rec = bpf_map_lookup_elem(&oncpu_scratch, &zero);
 	if (!rec)

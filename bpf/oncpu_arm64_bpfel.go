@@ -70,18 +70,21 @@ type OnCPUStackRecord struct {
 type OnCPUStat uint32
 
 const (
-	OnCPUStatSTAT_SAMPLES OnCPUStat = 0
-	OnCPUStatSTAT_LOST    OnCPUStat = 1
-	OnCPUStatSTAT_RETRY   OnCPUStat = 2
-	OnCPUStatSTAT_EVENT   OnCPUStat = 3
-	OnCPUStatSTAT_MAX     OnCPUStat = 4
+	OnCPUStatSTAT_SAMPLES   OnCPUStat = 0
+	OnCPUStatSTAT_LOST      OnCPUStat = 1
+	OnCPUStatSTAT_RETRY     OnCPUStat = 2
+	OnCPUStatSTAT_EVENT     OnCPUStat = 3
+	OnCPUStatSTAT_UNTRACKED OnCPUStat = 4
+	OnCPUStatSTAT_MAX       OnCPUStat = 5
 )
 
 type OnCPUTargetMode uint32
 
 const (
-	OnCPUTargetModeTARGET_ALL    OnCPUTargetMode = 0
-	OnCPUTargetModeTARGET_CGROUP OnCPUTargetMode = 1
+	OnCPUTargetModeTARGET_ALL       OnCPUTargetMode = 0
+	OnCPUTargetModeTARGET_CGROUP    OnCPUTargetMode = 1
+	OnCPUTargetModeTARGET_PROCESSES OnCPUTargetMode = 2
+	OnCPUTargetModeTARGET_THREADS   OnCPUTargetMode = 3
 )
 
 // Names of all BPF objects in the ELF.
@@ -90,16 +93,17 @@ const (
 const (
 	OnCPUMapCounts0           = "counts_0"
 	OnCPUMapCounts1           = "counts_1"
-	OnCPUMapDoubtful          = "doubtful"
 	OnCPUMapOncpuScratch      = "oncpu_scratch"
 	OnCPUMapRemaps            = "remaps"
 	OnCPUMapRing              = "ring"
 	OnCPUMapSeen              = "seen"
 	OnCPUMapStats             = "stats"
 	OnCPUMapTargetCgroup      = "target_cgroup"
+	OnCPUMapTargetIds         = "target_ids"
 	OnCPUProgOncpu            = "oncpu"
+	OnCPUProgTargetExit       = "target_exit"
+	OnCPUProgTargetFork       = "target_fork"
 	OnCPUVarActive            = "active"
-	OnCPUVarAnyDoubtful       = "any_doubtful"
 	OnCPUVarAnyRemaps         = "any_remaps"
 	OnCPUVarByCpu             = "by_cpu"
 	OnCPUVarByThread          = "by_thread"
@@ -161,7 +165,9 @@ type OnCPUSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type OnCPUProgramSpecs struct {
-	Oncpu *ebpf.ProgramSpec `ebpf:"oncpu"`
+	Oncpu      *ebpf.ProgramSpec `ebpf:"oncpu"`
+	TargetExit *ebpf.ProgramSpec `ebpf:"target_exit"`
+	TargetFork *ebpf.ProgramSpec `ebpf:"target_fork"`
 }
 
 // OnCPUMapSpecs contains maps before they are loaded into the kernel.
@@ -170,13 +176,13 @@ type OnCPUProgramSpecs struct {
 type OnCPUMapSpecs struct {
 	Counts0      *ebpf.MapSpec `ebpf:"counts_0"`
 	Counts1      *ebpf.MapSpec `ebpf:"counts_1"`
-	Doubtful     *ebpf.MapSpec `ebpf:"doubtful"`
 	OncpuScratch *ebpf.MapSpec `ebpf:"oncpu_scratch"`
 	Remaps       *ebpf.MapSpec `ebpf:"remaps"`
 	Ring         *ebpf.MapSpec `ebpf:"ring"`
 	Seen         *ebpf.MapSpec `ebpf:"seen"`
 	Stats        *ebpf.MapSpec `ebpf:"stats"`
 	TargetCgroup *ebpf.MapSpec `ebpf:"target_cgroup"`
+	TargetIds    *ebpf.MapSpec `ebpf:"target_ids"`
 }
 
 // OnCPUVariableSpecs contains global variables before they are loaded into the kernel.
@@ -184,7 +190,6 @@ type OnCPUMapSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type OnCPUVariableSpecs struct {
 	Active            *ebpf.VariableSpec `ebpf:"active"`
-	AnyDoubtful       *ebpf.VariableSpec `ebpf:"any_doubtful"`
 	AnyRemaps         *ebpf.VariableSpec `ebpf:"any_remaps"`
 	ByCpu             *ebpf.VariableSpec `ebpf:"by_cpu"`
 	ByThread          *ebpf.VariableSpec `ebpf:"by_thread"`
@@ -226,26 +231,26 @@ func (o *OnCPUObjects) Close() error {
 type OnCPUMaps struct {
 	Counts0      *ebpf.Map `ebpf:"counts_0"`
 	Counts1      *ebpf.Map `ebpf:"counts_1"`
-	Doubtful     *ebpf.Map `ebpf:"doubtful"`
 	OncpuScratch *ebpf.Map `ebpf:"oncpu_scratch"`
 	Remaps       *ebpf.Map `ebpf:"remaps"`
 	Ring         *ebpf.Map `ebpf:"ring"`
 	Seen         *ebpf.Map `ebpf:"seen"`
 	Stats        *ebpf.Map `ebpf:"stats"`
 	TargetCgroup *ebpf.Map `ebpf:"target_cgroup"`
+	TargetIds    *ebpf.Map `ebpf:"target_ids"`
 }
 
 func (m *OnCPUMaps) Close() error {
 	return _OnCPUClose(
 		m.Counts0,
 		m.Counts1,
-		m.Doubtful,
 		m.OncpuScratch,
 		m.Remaps,
 		m.Ring,
 		m.Seen,
 		m.Stats,
 		m.TargetCgroup,
+		m.TargetIds,
 	)
 }
 
@@ -254,7 +259,6 @@ func (m *OnCPUMaps) Close() error {
 // It can be passed to LoadOnCPUObjects or ebpf.CollectionSpec.LoadAndAssign.
 type OnCPUVariables struct {
 	Active            *ebpf.Variable `ebpf:"active"`
-	AnyDoubtful       *ebpf.Variable `ebpf:"any_doubtful"`
 	AnyRemaps         *ebpf.Variable `ebpf:"any_remaps"`
 	ByCpu             *ebpf.Variable `ebpf:"by_cpu"`
 	ByThread          *ebpf.Variable `ebpf:"by_thread"`
@@ -278,12 +282,16 @@ type OnCPUVariables struct {
 //
 // It can be passed to LoadOnCPUObjects or ebpf.CollectionSpec.LoadAndAssign.
 type OnCPUPrograms struct {
-	Oncpu *ebpf.Program `ebpf:"oncpu"`
+	Oncpu      *ebpf.Program `ebpf:"oncpu"`
+	TargetExit *ebpf.Program `ebpf:"target_exit"`
+	TargetFork *ebpf.Program `ebpf:"target_fork"`
 }
 
 func (p *OnCPUPrograms) Close() error {
 	return _OnCPUClose(
 		p.Oncpu,
+		p.TargetExit,
+		p.TargetFork,
 	)
 }
 

@@ -72,7 +72,8 @@ enum stat {
 	STAT_LOST = 1, /* neither count map nor ring took the sample */
 	STAT_RETRY = 2, /* a body met a full ring */
 	STAT_EVENT = 3, /* samples sent as event records */
-	STAT_MAX = 4,
+	STAT_UNTRACKED = 4, /* children that found the target set full */
+	STAT_MAX = 5,
 };
 
 #endif

@@ -30,6 +30,9 @@ type Losses struct {
 	Unresolved uint64
 	// UnresolvedFrames counts distinct frames without a name.
 	UnresolvedFrames uint64
+	// Untracked counts child processes of the target that were not followed,
+	// because the target set was full.
+	Untracked uint64
 	// ProcessesGone counts processes whose mappings could not be read
 	// because they had exited.
 	ProcessesGone uint64
@@ -38,5 +41,5 @@ type Losses struct {
 // Any reports whether something is missing from the profile (and not merely
 // delayed or shown without a name).
 func (l Losses) Any() bool {
-	return l.Samples+l.Bodies+l.Throttled+l.Sideband > 0
+	return l.Samples+l.Bodies+l.Throttled+l.Sideband+l.Untracked > 0
 }

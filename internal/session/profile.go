@@ -153,6 +153,7 @@ func attach(o *Options, specs []perfevent.Spec) (_ *run, err error) {
 		Idle:         o.Idle,
 		ByThread:     o.PerThread,
 		ByCPU:        o.PerCPU,
+		Scope:        o.Target.Scope,
 		Cgroup:       cgroup,
 		RingSize:     o.RingSize,
 		CountEntries: o.CountEntries,

@@ -42,6 +42,8 @@ func Losses(l profile.Losses) []Loss {
 		"paged out or no frame pointers", "build with -fno-omit-frame-pointer")
 	add(l.Sideband, "mapping record lost", "mapping records lost",
 		"names may be missing", "")
+	add(l.Untracked, "child process not followed", "child processes not followed",
+		"the target set was full", "profile a --cgroup")
 	add(l.ProcessesGone, "process gone", "processes gone",
 		"before its mappings were read", "")
 	add(l.Unresolved, "sample with unnamed code", "samples with unnamed code",

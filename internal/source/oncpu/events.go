@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
 
 	"fulgur/internal/perfevent"
@@ -22,8 +24,8 @@ type events struct {
 	rate    Rate
 	program int // descriptor of the BPF program
 	open    []*perfevent.Event
-	perCPU  map[int]cpuEvents // those for all tasks of a CPU
-	cpus    []int             // asked for; empty means all that are online
+	perCPU  map[int]cpuEvents
+	cpus    []int // asked for; empty means all that are online
 	enabled bool
 
 	throttled uint64
@@ -39,9 +41,13 @@ type cpuEvents struct {
 // events. One of them is 0.
 type Rate struct{ Frequency, Period uint64 }
 
-// Attach opens disabled events for the target and attaches the program. specs
-// are the events to sample, several where a hybrid machine has a PMU for each
-// kind of core.
+// Attach opens disabled events on the target's CPUs and attaches the program.
+// specs are the events to sample, several where a hybrid machine has a PMU for
+// each kind of core.
+//
+// Events are bound to CPUs even for a single process, and the kernel side picks
+// its samples: events that follow a task begin anew with each thread and child,
+// so those that live for less than a period would never be sampled.
 func (s *Source) Attach(t target.Target, specs []perfevent.Spec, rate Rate) error {
 	s.events = events{
 		specs:   specs,
@@ -50,83 +56,40 @@ func (s *Source) Attach(t target.Target, specs []perfevent.Spec, rate Rate) erro
 		perCPU:  map[int]cpuEvents{},
 		cpus:    t.CPUs,
 	}
-	switch t.Scope {
-	case target.System, target.Cgroup:
-		online, err := perfevent.OnlineCPUs()
-		if err != nil {
-			return err
-		}
-		return s.events.follow(online)
-	case target.Threads:
-		for _, tid := range t.TIDs {
-			if err := s.events.openTask(tid, false, false); err != nil {
-				return err
-			}
-		}
-		return nil
-	default:
-		for _, pid := range t.PIDs {
-			if err := s.attachProcess(pid, t.Children); err != nil {
-				return err
-			}
-		}
+	if err := s.fillTarget(t); err != nil {
+		return err
+	}
+	online, err := perfevent.OnlineCPUs()
+	if err != nil {
+		return err
+	}
+	return s.events.follow(online)
+}
+
+// fillTarget puts the processes or threads of t into the kernel side's target
+// set, and has it follow forks first where children belong to it.
+func (s *Source) fillTarget(t target.Target) error {
+	ids := t.PIDs
+	if t.Scope == target.Threads {
+		ids = t.TIDs
+	}
+	if len(ids) == 0 {
 		return nil
 	}
-}
-
-// attachProcess opens an event that is inherited for each thread of pid, until
-// no new threads appear. A thread that appears after the first listing may
-// have inherited an event already; the program tells them apart.
-func (s *Source) attachProcess(pid int, children bool) error {
-	known := map[int]bool{}
-	for round := 0; ; round++ {
-		tids, err := target.ThreadsOf(pid)
+	programs := []*ebpf.Program{s.objects.TargetExit}
+	if t.Children {
+		programs = append(programs, s.objects.TargetFork)
+	}
+	for _, p := range programs {
+		l, err := link.AttachTracing(link.TracingOptions{Program: p})
 		if err != nil {
-			return err
+			return fmt.Errorf("follow the target's forks and exits: %w", err)
 		}
-		fresh := slices.DeleteFunc(tids, func(tid int) bool { return known[tid] })
-		if len(fresh) == 0 {
-			return nil
-		}
-		for _, tid := range fresh {
-			known[tid] = true
-			if round > 0 {
-				if err := s.doubt(tid); err != nil {
-					return err
-				}
-			}
-			err := s.events.openTask(tid, true, children)
-			if errors.Is(err, unix.ESRCH) && len(known) > 1 {
-				continue // a thread that has ended since
-			}
-			if err != nil {
-				return err
-			}
-		}
+		s.links = append(s.links, l)
 	}
-}
-
-func (s *Source) doubt(tid int) error {
-	if err := s.objects.Doubtful.Put(uint32(tid), uint32(0)); err != nil {
-		return fmt.Errorf("note thread %d, which began while its process was attached to: %w", tid, err)
-	}
-	return s.objects.AnyDoubtful.Set(uint32(1))
-}
-
-// openTask opens the events of one thread, on any CPU or on those asked for.
-func (e *events) openTask(tid int, inherit, children bool) error {
-	cpus := e.cpus
-	if len(cpus) == 0 {
-		cpus = []int{-1}
-	}
-	for _, spec := range e.specs {
-		attr := e.attr(spec)
-		attr.Inherit = inherit
-		attr.InheritThread = inherit && !children
-		for _, cpu := range cpus {
-			if _, err := e.openOne(attr, tid, cpu); err != nil {
-				return err
-			}
+	for _, id := range ids {
+		if err := s.objects.TargetIds.Put(uint32(id), uint8(1)); err != nil {
+			return fmt.Errorf("target %d: %w", id, err)
 		}
 	}
 	return nil
@@ -139,8 +102,8 @@ func (e *events) attr(spec perfevent.Spec) perfevent.Attr {
 	return attr
 }
 
-func (e *events) openOne(attr perfevent.Attr, tid, cpu int) (*perfevent.Event, error) {
-	event, err := perfevent.Open(attr, tid, cpu, -1, 0)
+func (e *events) openOne(attr perfevent.Attr, cpu int) (*perfevent.Event, error) {
+	event, err := perfevent.Open(attr, -1, cpu, -1, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -177,7 +140,7 @@ func (e *events) openCPU(cpu int) error {
 		if !spec.HasCPU(cpu) {
 			continue
 		}
-		event, err := e.openOne(e.attr(spec), -1, cpu)
+		event, err := e.openOne(e.attr(spec), cpu)
 		if errors.Is(err, unix.ENODEV) {
 			continue // the CPU went offline a moment ago
 		}
@@ -244,13 +207,8 @@ func (s *Source) CheckThrottling() error {
 }
 
 // FollowCPUs takes CPUs in that came online and lets go of those that went
-// offline. It does nothing for targets that are not bound to CPUs.
-func (s *Source) FollowCPUs(online []int) error {
-	if len(s.events.perCPU) == 0 {
-		return nil
-	}
-	return s.events.follow(online)
-}
+// offline.
+func (s *Source) FollowCPUs(online []int) error { return s.events.follow(online) }
 
 func (e *events) close() error {
 	var errs []error

@@ -8,11 +8,13 @@ import (
 	"math/bits"
 
 	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
 
 	"fulgur/bpf"
 	"fulgur/internal/profile"
 	"fulgur/internal/ringbuf"
 	"fulgur/internal/stacks"
+	"fulgur/internal/target"
 )
 
 // Default sizes of the kernel side's maps. At 4999 Hz on a busy machine the
@@ -36,8 +38,9 @@ type Options struct {
 	Idle bool
 	// ByThread and ByCPU count threads and CPUs apart.
 	ByThread, ByCPU bool
-	// Cgroup is a descriptor of an open cgroup v2 directory that tasks must
-	// be under, or -1.
+	// Scope is which tasks to sample. Cgroup is a descriptor of an open
+	// cgroup v2 directory for that scope.
+	Scope  target.Scope
 	Cgroup int
 	// RingSize, CountEntries and SeenEntries size the maps; see the
 	// defaults. RingSize and SeenEntries are rounded up to powers of two.
@@ -50,6 +53,7 @@ type Source struct {
 	ring    *ringbuf.Reader
 	counts  *stacks.Counts
 	events  events
+	links   []link.Link
 	memory  uint64
 }
 
@@ -87,12 +91,8 @@ func seenSets(o Options) uint32 { return ceilPower(max(o.SeenEntries, seenWays))
 func ceilPower(n uint32) uint32 { return 1 << bits.Len32(n-1) }
 
 func setVariables(spec *ebpf.CollectionSpec, o Options) error {
-	mode := bpf.OnCPUTargetModeTARGET_ALL
-	if o.Cgroup >= 0 {
-		mode = bpf.OnCPUTargetModeTARGET_CGROUP
-	}
 	for name, value := range map[string]any{
-		bpf.OnCPUVarTarget:          uint32(mode),
+		bpf.OnCPUVarTarget:          uint32(targetMode(o.Scope)),
 		bpf.OnCPUVarMaxDepth:        uint32(o.MaxDepth),
 		bpf.OnCPUVarRingWakeup:      uint64(spec.Maps[bpf.OnCPUMapRing].MaxEntries) / 2,
 		bpf.OnCPUVarSeenMask:        seenSets(o) - 1,
@@ -109,8 +109,20 @@ func setVariables(spec *ebpf.CollectionSpec, o Options) error {
 	return nil
 }
 
+func targetMode(s target.Scope) bpf.OnCPUTargetMode {
+	switch s {
+	case target.Cgroup:
+		return bpf.OnCPUTargetModeTARGET_CGROUP
+	case target.Processes, target.Command:
+		return bpf.OnCPUTargetModeTARGET_PROCESSES
+	case target.Threads:
+		return bpf.OnCPUTargetModeTARGET_THREADS
+	}
+	return bpf.OnCPUTargetModeTARGET_ALL
+}
+
 func (s *Source) prepare(o Options) error {
-	if o.Cgroup >= 0 {
+	if o.Scope == target.Cgroup {
 		if err := s.objects.TargetCgroup.Put(uint32(0), uint32(o.Cgroup)); err != nil {
 			return fmt.Errorf("target the cgroup: %w", err)
 		}
@@ -129,7 +141,7 @@ func (s *Source) prepare(o Options) error {
 // does not say.
 func mapMemory(m *bpf.OnCPUMaps) uint64 {
 	var sum uint64
-	for _, m := range []*ebpf.Map{m.Counts0, m.Counts1, m.Doubtful, m.OncpuScratch, m.Remaps, m.Ring, m.Seen, m.Stats} {
+	for _, m := range []*ebpf.Map{m.Counts0, m.Counts1, m.OncpuScratch, m.Remaps, m.Ring, m.Seen, m.Stats, m.TargetIds} {
 		info, err := m.Info()
 		if err != nil {
 			continue
@@ -185,11 +197,12 @@ func (s *Source) Stats() (Stats, error) {
 		return sum, nil
 	}
 	var st Stats
-	var errs [4]error
+	var errs [5]error
 	st.Samples, errs[0] = read(bpf.OnCPUStatSTAT_SAMPLES)
 	st.Losses.Samples, errs[1] = read(bpf.OnCPUStatSTAT_LOST)
 	st.Losses.Retries, errs[2] = read(bpf.OnCPUStatSTAT_RETRY)
 	st.Losses.Overflows, errs[3] = read(bpf.OnCPUStatSTAT_EVENT)
+	st.Losses.Untracked, errs[4] = read(bpf.OnCPUStatSTAT_UNTRACKED)
 	st.Losses.Throttled = s.events.throttled
 	return st, errors.Join(errs[:]...)
 }
@@ -197,6 +210,9 @@ func (s *Source) Stats() (Stats, error) {
 // Close detaches the events and unloads the kernel side.
 func (s *Source) Close() error {
 	err := s.events.close()
+	for _, l := range s.links {
+		err = errors.Join(err, l.Close())
+	}
 	if s.ring != nil {
 		err = errors.Join(err, s.ring.Close())
 	}

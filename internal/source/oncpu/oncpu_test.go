@@ -49,7 +49,7 @@ type harness struct {
 func start(t *testing.T, o Options, tg target.Target, rate Rate) *harness {
 	t.Helper()
 	testenv.Root(t)
-	o.MaxDepth, o.Cgroup = 127, -1
+	o.MaxDepth, o.Scope = 127, tg.Scope
 	s, err := Load(o)
 	if err != nil {
 		t.Fatal(err)

@@ -37,9 +37,8 @@ func workload(mode string) {
 			go func() {
 				runtime.LockOSThread() // never unlocked: the thread ends with us
 				defer close(done)
-				// An inherited event begins with a whole period, so much
-				// shorter threads would be sampled less than their share.
-				for end := time.Now().Add(50 * time.Millisecond); time.Now().Before(end); {
+				// Shorter than a sampling period: none may be missed.
+				for end := time.Now().Add(time.Millisecond / 2); time.Now().Before(end); {
 					deep(10)
 				}
 			}()
