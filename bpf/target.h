@@ -4,9 +4,8 @@
  * probes' attachments, so that threads and processes belong to it from their
  * first instruction, however short they live, and for every kind of probe.
  *
- * The fork and exit programs run in the context of the task concerned, while
- * probes look the set up on any CPU and in any context, NMI included; only the
- * programs and user space change it.
+ * The programs here change it, and user space at the start. Probes look it up
+ * on any CPU and in any context, NMI included.
  */
 #ifndef FULGUR_TARGET_H
 #define FULGUR_TARGET_H
@@ -31,27 +30,35 @@ struct {
 	__type(value, u32);
 } target_cgroup SEC(".maps");
 
+/*
+ * When the task with an id began (start_boottime), so that an id's next owner
+ * is no target; 0, which user space puts for the tasks it was given, stands
+ * for whoever has the id.
+ */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 8192);
 	__type(key, u32);
-	__type(value, u8);
+	__type(value, u64);
 } target_ids SEC(".maps");
+
+static __always_inline bool target_lists(u32 id, u64 start)
+{
+	u64 *listed = bpf_map_lookup_elem(&target_ids, &id);
+
+	return listed && (*listed == 0 || *listed == start);
+}
 
 /* Whether task, which is current, belongs to the target. */
 static __always_inline bool target_has(struct task_struct *task)
 {
-	u32 id;
-
 	switch (target) {
 	case TARGET_CGROUP:
 		return bpf_current_task_under_cgroup(&target_cgroup, 0) == 1;
 	case TARGET_PROCESSES:
-		id = task->tgid;
-		return bpf_map_lookup_elem(&target_ids, &id);
+		return target_lists(task->tgid, task->group_leader->start_boottime);
 	case TARGET_THREADS:
-		id = task->pid;
-		return bpf_map_lookup_elem(&target_ids, &id);
+		return target_lists(task->pid, task->start_boottime);
 	}
 	return true;
 }
@@ -61,21 +68,25 @@ SEC("tp_btf/sched_process_fork")
 int BPF_PROG(target_fork, struct task_struct *parent, struct task_struct *child)
 {
 	u32 from = parent->tgid, to = child->tgid;
-	u8 one = 1;
+	u64 start = child->start_boottime;
 
-	if (from != to && bpf_map_lookup_elem(&target_ids, &from) &&
-	    bpf_map_update_elem(&target_ids, &to, &one, BPF_ANY))
-		stat_add(STAT_UNTRACKED);
+	if (from != to && target_lists(from, parent->group_leader->start_boottime) &&
+	    bpf_map_update_elem(&target_ids, &to, &start, BPF_ANY))
+		stat_add(STAT_UNTRACKED, 1);
 	return 0;
 }
 
-/* A pid that is free again must not bring its next owner into the target. */
-SEC("tp_btf/sched_process_exit")
-int BPF_PROG(target_exit, struct task_struct *task)
+/*
+ * A task is let go of when nothing is left of it, not when it begins to exit:
+ * tearing down a big address space is its time, too. By then its id may be
+ * another's.
+ */
+SEC("tp_btf/sched_process_free")
+int BPF_PROG(target_free, struct task_struct *task)
 {
-	u32 id = target == TARGET_THREADS ? task->pid : task->tgid;
+	u32 id = task->pid, process = task->tgid;
 
-	if (target == TARGET_THREADS || task->signal->live.counter == 0)
+	if ((target == TARGET_THREADS || id == process) && target_lists(id, task->start_boottime))
 		bpf_map_delete_elem(&target_ids, &id);
 	return 0;
 }

@@ -54,8 +54,36 @@ func (s *Sideband) AddCPU(cpu int) error {
 	old, again := s.cpus[cpu]
 	s.cpus[cpu] = listener{event, ring}
 	if again {
-		_, err := old.ring.Read(s.keep)
-		return errors.Join(err, old.event.Close())
+		return s.end(old)
+	}
+	return nil
+}
+
+// end keeps what a listener still has and closes it.
+func (s *Sideband) end(l listener) error {
+	_, err := l.ring.Read(s.keep)
+	return errors.Join(err, l.event.Close())
+}
+
+// FollowCPUs listens on CPUs that came online, anew on those that were offline
+// for a moment, and no more on those that are offline.
+func (s *Sideband) FollowCPUs(online []int) error {
+	for cpu, l := range s.cpus {
+		if slices.Contains(online, cpu) {
+			continue
+		}
+		delete(s.cpus, cpu)
+		if err := s.end(l); err != nil {
+			return err
+		}
+	}
+	for _, cpu := range online {
+		if l, ok := s.cpus[cpu]; ok && !l.event.Stalled() {
+			continue
+		}
+		if err := s.AddCPU(cpu); err != nil && !errors.Is(err, unix.ENODEV) {
+			return err
+		}
 	}
 	return nil
 }

@@ -21,6 +21,10 @@ type Losses struct {
 	TruncatedUser, TruncatedKernel uint64
 	// UserFaults are samples whose user stack could not be read.
 	UserFaults uint64
+	// Skipped are samples, of the target or not, that the kernel did not
+	// take: another BPF program or operation ran on that CPU, or the timer was
+	// late by more than a period.
+	Skipped uint64
 	// Throttled counts how often the kernel paused sampling on a CPU.
 	Throttled uint64
 	// Sideband counts mapping, fork and exit records that the kernel
@@ -36,10 +40,4 @@ type Losses struct {
 	// ProcessesGone counts processes whose mappings could not be read
 	// because they had exited.
 	ProcessesGone uint64
-}
-
-// Any reports whether something is missing from the profile (and not merely
-// delayed or shown without a name).
-func (l Losses) Any() bool {
-	return l.Samples+l.Bodies+l.Throttled+l.Sideband+l.Untracked > 0
 }

@@ -122,7 +122,6 @@ type run struct {
 	processes *process.Table
 	store     *stacks.Store
 
-	online      []int // CPUs
 	start       time.Time
 	duration    time.Duration
 	lost        uint64 // sideband records
@@ -161,10 +160,11 @@ func attach(o *Options, specs []perfevent.Spec) (_ *run, err error) {
 	}); err != nil {
 		return nil, fmt.Errorf("load the on-CPU program: %w", err)
 	}
-	if r.online, err = perfevent.OnlineCPUs(); err != nil {
+	online, err := perfevent.OnlineCPUs()
+	if err != nil {
 		return nil, err
 	}
-	if r.sideband, err = process.OpenSideband(r.online, sidebandPages); err != nil {
+	if r.sideband, err = process.OpenSideband(online, sidebandPages); err != nil {
 		return nil, err
 	}
 	r.processes = process.NewTable(process.Options{Sync: r.drainSideband})

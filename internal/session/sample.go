@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -107,7 +106,9 @@ func (r *run) collect(ctx context.Context, gone <-chan struct{}, progress *progr
 		case <-ctx.Done():
 			return nil
 		case <-gone:
-			return nil
+			if outlived, err := r.outlived(); err != nil || !outlived {
+				return err
+			}
 		default:
 		}
 		// Whether it was readiness or time that ended the wait does not matter.
@@ -127,6 +128,16 @@ func (r *run) collect(ctx context.Context, gone <-chan struct{}, progress *progr
 		}
 		progress.show()
 	}
+}
+
+// outlived reports whether children of the target run on after the processes
+// that were named.
+func (r *run) outlived() (bool, error) {
+	if t := r.options.Target; t.Scope != target.Processes || !t.Children {
+		return false, nil
+	}
+	pids, err := r.source.Targets()
+	return target.AnyAlive(pids), err
 }
 
 // pollFDs are the channels whose readiness is worth a poll.
@@ -213,19 +224,10 @@ func (r *run) record(record []byte) error {
 // followCPUs goes along with CPUs that came online or went offline.
 func (r *run) followCPUs() error {
 	online, err := perfevent.OnlineCPUs()
-	if err != nil || slices.Equal(online, r.online) {
+	if err != nil {
 		return err
 	}
-	for _, cpu := range online {
-		if slices.Contains(r.online, cpu) {
-			continue
-		}
-		if err := r.sideband.AddCPU(cpu); err != nil && !errors.Is(err, unix.ENODEV) {
-			return err
-		}
-	}
-	r.online = online
-	return r.source.FollowCPUs(online)
+	return errors.Join(r.sideband.FollowCPUs(online), r.source.FollowCPUs(online))
 }
 
 // finish stops sampling and takes all that is left. A command that outlives
