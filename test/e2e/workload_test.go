@@ -1,6 +1,10 @@
 package e2e
 
-import "time"
+import (
+	"math"
+	"os"
+	"time"
+)
 
 var sink uint64
 
@@ -22,10 +26,26 @@ func short(n int) {
 }
 
 // workload spends three quarters of its time in long, the rest in short: for
-// ever, or "brief", half a second.
+// ever, or for as long as the mode says. Mode "memory" instead leaves the
+// kernel much memory to free.
 func workload(mode string) {
-	for end := time.Now().Add(500 * time.Millisecond); mode != "brief" || time.Now().Before(end); {
+	d := time.Duration(math.MaxInt64)
+	switch mode {
+	case "brief":
+		d = 500 * time.Millisecond
+	case "seconds":
+		d = 3 * time.Second
+	case "memory":
+		memory = make([]byte, 256<<20)
+		for i := 0; i < len(memory); i += os.Getpagesize() {
+			memory[i] = 1
+		}
+		return
+	}
+	for begin := time.Now(); time.Since(begin) < d; {
 		long(100000)
 		short(100000)
 	}
 }
+
+var memory []byte
