@@ -17,15 +17,6 @@ import (
 	"fulgur/internal/testenv"
 )
 
-// TestMain lets the test binary be its own target: the rig has no compiler.
-func TestMain(m *testing.M) {
-	if mode := os.Getenv("E2E_WORKLOAD"); mode != "" {
-		workload(mode)
-		return
-	}
-	os.Exit(m.Run())
-}
-
 // result is what a run of fulgur left behind.
 type result struct {
 	stdout, stderr string
@@ -41,7 +32,7 @@ func fulgur(t *testing.T, args ...string) result {
 // they are this test binary.
 func command(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
-	cmd := exec.Command(testenv.Program(t, "fulgur/cmd/fulgur"), args...)
+	cmd := exec.Command(program(t), args...)
 	cmd.Stdout, cmd.Stderr = new(bytes.Buffer), new(bytes.Buffer)
 	return cmd
 }

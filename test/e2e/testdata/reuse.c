@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * reuse TURNS PROGRAM...: runs the programs in turn, TURNS times in all, each
+ * time as a new process with the pid of the first.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <linux/sched.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+int main(int argc, char **argv)
+{
+	pid_t pid = 0;
+
+	for (int turn = 0; turn < atoi(argv[1]); turn++) {
+		struct clone_args args = {
+			.exit_signal = SIGCHLD,
+			.set_tid = (uintptr_t)&pid,
+			.set_tid_size = turn > 0, /* the first takes what comes */
+		};
+		pid_t child = syscall(SYS_clone3, &args, sizeof(args));
+		int status;
+
+		if (child == 0) {
+			char *program = argv[2 + turn % (argc - 2)];
+
+			execl(program, program, (char *)0);
+			_exit(127);
+		}
+		if (child < 0) {
+			perror("clone3");
+			/* 3: somebody else took the pid in between. */
+			return errno == EEXIST ? 3 : 1;
+		}
+		pid = child;
+		if (waitpid(pid, &status, 0) != pid || status != 0)
+			return 1;
+	}
+	return 0;
+}
