@@ -99,7 +99,13 @@ func profile(t *testing.T, flags []string, argv ...string) map[string]int {
 	if r.code != 0 {
 		t.Fatalf("exit code %d: %s", r.code, r.stderr)
 	}
-	b, err := os.ReadFile(out)
+	return readFolded(t, out)
+}
+
+// readFolded reads a file of folded stacks.
+func readFolded(t *testing.T, path string) map[string]int {
+	t.Helper()
+	b, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -78,20 +78,23 @@ func TestCountsAsPerf(t *testing.T) {
 	testenv.Tool(t, "perf")
 	path := compile(t, "shares.c", "shares", "-static")
 	const tolerance = 0.01
-	differ := func() bool {
+	agree := func() bool {
 		fulgur, perf := sampleWithBoth(t, path)
 		t.Logf("fulgur %d: %v", fulgur.total(), fulgur)
 		t.Logf("perf %d: %v", perf.total(), perf)
 		if perf.total() < 500 {
 			t.Fatalf("perf has %d samples, too few to compare", perf.total())
 		}
-		differ := math.Abs(float64(fulgur.total()-perf.total())) > tolerance*float64(perf.total())
+		agree := math.Abs(float64(fulgur.total()-perf.total())) <= tolerance*float64(perf.total())
 		for _, function := range []string{"most", "some", "little"} {
-			differ = differ || math.Abs(fulgur.share(function)-perf.share(function)) > tolerance
+			agree = agree && math.Abs(fulgur.share(function)-perf.share(function)) <= tolerance
 		}
-		return differ
+		return agree
 	}
-	if differ() && differ() {
-		t.Error("fulgur's counts are not perf's, twice")
+	for range 2 { // the first may have been disturbed
+		if agree() {
+			return
+		}
 	}
+	t.Error("fulgur's counts are not perf's, twice")
 }

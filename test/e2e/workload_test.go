@@ -1,6 +1,10 @@
 package e2e
 
-import "time"
+import (
+	"time"
+
+	"golang.org/x/sys/unix"
+)
 
 var sink uint64
 
@@ -22,10 +26,26 @@ func short(n int) {
 }
 
 // workload spends three quarters of its time in long, the rest in short: for
-// ever, or "brief", half a second.
+// ever, or "brief", half a second, or "20ms", that much CPU time.
 func workload(mode string) {
-	for end := time.Now().Add(500 * time.Millisecond); mode != "brief" || time.Now().Before(end); {
+	more := func() bool { return true }
+	switch mode {
+	case "brief":
+		end := time.Now().Add(500 * time.Millisecond)
+		more = func() bool { return time.Now().Before(end) }
+	case "20ms":
+		end := cpuTime() + 20*time.Millisecond
+		more = func() bool { return cpuTime() < end }
+	}
+	for more() {
 		long(100000)
 		short(100000)
 	}
+}
+
+// cpuTime returns the CPU time that this process has used.
+func cpuTime() time.Duration {
+	var ts unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_PROCESS_CPUTIME_ID, &ts) // every kernel has it
+	return time.Duration(ts.Nano())
 }

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * image TURNS OTHER: works a little in the function called FUNCTION, then
- * becomes the program OTHER, which does the same, TURNS times in all. Programs
- * that differ in the name of FUNCTION alone have the same code at the same
- * addresses.
+ * image TURNS OTHER: does WORK parts of work in the function called FUNCTION,
+ * then becomes the program OTHER, which does likewise, TURNS times in all.
+ * Programs that differ in FUNCTION and WORK alone have the same addresses.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +12,7 @@ static volatile unsigned long sink;
 
 __attribute__((noinline)) void FUNCTION(void)
 {
-	for (unsigned long i = 0; i < 2000000; i++)
+	for (unsigned long i = 0; i < WORK * 1000000UL; i++)
 		sink = sink * 31 + i;
 }
 

@@ -26,7 +26,7 @@ int main(int argc, char **argv)
 	 * has heard of it, which takes it some milliseconds. What this test is
 	 * about comes after that.
 	 */
-	const struct timespec heard = { .tv_nsec = 200000000 };
+	const struct timespec heard = { .tv_nsec = 400000000 };
 
 	for (int turn = 0; turn < atoi(argv[1]) * (argc - 2); turn++) {
 		int which = turn % (argc - 2);

@@ -21,8 +21,9 @@ int main(int argc, char **argv)
 	for (int turn = 0; turn < atoi(argv[1]); turn++) {
 		struct clone_args args = {
 			.exit_signal = SIGCHLD,
-			.set_tid = (uintptr_t)&pid,
-			.set_tid_size = turn > 0, /* the first takes what comes */
+			/* Without a pid to use again, what comes. */
+			.set_tid = pid ? (uintptr_t)&pid : 0,
+			.set_tid_size = pid != 0,
 		};
 		pid_t child = syscall(SYS_clone3, &args, sizeof(args));
 		int status;
@@ -33,10 +34,14 @@ int main(int argc, char **argv)
 			execl(program, program, (char *)0);
 			_exit(127);
 		}
+		if (child < 0 && errno == EEXIST) { /* Somebody else took it. */
+			pid = 0;
+			turn--;
+			continue;
+		}
 		if (child < 0) {
 			perror("clone3");
-			/* 3: somebody else took the pid in between. */
-			return errno == EEXIST ? 3 : 1;
+			return 1;
 		}
 		pid = child;
 		if (waitpid(pid, &status, 0) != pid || status != 0)
