@@ -149,7 +149,7 @@ func TestProfileInterrupted(t *testing.T) {
 			if err := cmd.Start(); err != nil {
 				t.Fatal(err)
 			}
-			time.Sleep(time.Second)
+			time.Sleep(testenv.Patience(time.Second))
 			if err := cmd.Process.Signal(sig); err != nil {
 				t.Fatal(err)
 			}
@@ -172,7 +172,7 @@ func TestProfileTargetExits(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(time.Second)
+	time.Sleep(testenv.Patience(time.Second))
 	if err := victim.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
