@@ -84,20 +84,11 @@ struct bpf_perf_event_data {
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
-typedef struct {
-	int counter;
-} atomic_t;
-
-struct signal_struct {
-	atomic_t live; /* threads that have not begun to exit */
-};
-
 struct task_struct {
 	unsigned int flags;
 	int pid;
 	int tgid;
 	struct task_struct *group_leader;
-	struct signal_struct *signal;
 	u64 start_boottime;
 	u64 self_exec_id;
 };

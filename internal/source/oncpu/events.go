@@ -67,7 +67,8 @@ func (s *Source) Attach(t target.Target, specs []perfevent.Spec, rate Rate) erro
 }
 
 // fillTarget puts the processes or threads of t into the kernel side's target
-// set, and has it follow forks first where children belong to it.
+// set, and has it follow forks first where children belong to it. The kernel
+// side finds out by itself when they started.
 func (s *Source) fillTarget(t target.Target) error {
 	ids := t.PIDs
 	if t.Scope == target.Threads {
@@ -76,19 +77,19 @@ func (s *Source) fillTarget(t target.Target) error {
 	if len(ids) == 0 {
 		return nil
 	}
-	programs := []*ebpf.Program{s.objects.TargetExit}
+	programs := []*ebpf.Program{s.objects.TargetFree}
 	if t.Children {
 		programs = append(programs, s.objects.TargetFork)
 	}
 	for _, p := range programs {
 		l, err := link.AttachTracing(link.TracingOptions{Program: p})
 		if err != nil {
-			return fmt.Errorf("follow the target's forks and exits: %w", err)
+			return fmt.Errorf("follow the target's forks and ends: %w", err)
 		}
 		s.links = append(s.links, l)
 	}
 	for _, id := range ids {
-		if err := s.objects.TargetIds.Put(uint32(id), uint8(1)); err != nil {
+		if err := s.objects.TargetIds.Put(uint32(id), uint64(0)); err != nil {
 			return fmt.Errorf("target %d: %w", id, err)
 		}
 	}
