@@ -9,9 +9,11 @@ import (
 var sink uint64
 
 // The loops stand in the functions that are looked for: a leaf without a frame
-// of its own would hide its caller from a walk by frame pointers.
+// of its own would hide its caller from a walk by frame pointers, as the race
+// detector's do.
 
 //go:noinline
+//go:norace
 func long(n int) {
 	for i := range 3 * n {
 		sink = sink*31 + uint64(i)
@@ -19,6 +21,7 @@ func long(n int) {
 }
 
 //go:noinline
+//go:norace
 func short(n int) {
 	for i := range n {
 		sink = sink*31 + uint64(i)
