@@ -55,6 +55,7 @@ func (i images) check(t *testing.T, stacks map[string]int) {
 // addresses, again and again, is never seen in the names of what it was.
 func TestExecNeverMixesStacks(t *testing.T) {
 	testenv.Root(t)
+	testenv.Tool(t, "gcc")
 	for _, names := range [][2]string{{"alpha", "beta"}, {"same", "same"}} {
 		t.Run(strings.Join(names[:], " and "), func(t *testing.T) {
 			i := buildImages(t, names[0], names[1])

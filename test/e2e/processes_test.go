@@ -170,7 +170,7 @@ func TestBriefProcess(t *testing.T) {
 		}
 		cmd := exec.Command(path)
 		// Under the race detector it would sleep a second before it exits.
-		cmd.Env = append(os.Environ(), "E2E_WORKLOAD=20ms", "GORACE=atexit_sleep_ms=0")
+		cmd.Env = append(os.Environ(), "E2E_WORKLOAD="+testenv.Patience(20*time.Millisecond).String(), "GORACE=atexit_sleep_ms=0")
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Fatalf("%v: %s", err, out)
 		}

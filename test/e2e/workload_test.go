@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"math/rand/v2"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -29,20 +30,20 @@ func short(n int) {
 }
 
 // workload spends three quarters of its time in long, the rest in short: for
-// ever, or "brief", half a second, or "20ms", that much CPU time.
+// ever ("shares"), for half a second ("brief"), or for a CPU time such as "20ms".
 func workload(mode string) {
 	more := func() bool { return true }
-	switch mode {
-	case "brief":
+	if limit, err := time.ParseDuration(mode); err == nil {
+		end := cpuTime() + limit
+		more = func() bool { return cpuTime() < end }
+	} else if mode == "brief" {
 		end := time.Now().Add(500 * time.Millisecond)
 		more = func() bool { return time.Now().Before(end) }
-	case "20ms":
-		end := cpuTime() + 20*time.Millisecond
-		more = func() bool { return cpuTime() < end }
 	}
 	for more() {
-		long(100000)
-		short(100000)
+		n := 500_000 + rand.IntN(500_000) // a steady beat could fall in with the sampler's
+		long(n)
+		short(n)
 	}
 }
 
