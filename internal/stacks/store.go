@@ -256,6 +256,7 @@ func (s *Store) userFrame(pid int, addr, time uint64, isReturn bool) Frame {
 		code = Code{Kind: CodeFile, File: at.File}
 	case process.KindVDSO:
 		code = Code{Kind: CodeVDSO}
+		at.Offset -= at.MapStart
 	case process.KindAnon:
 		code = Code{Kind: CodeJIT, PID: pid}
 	default:

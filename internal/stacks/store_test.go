@@ -95,6 +95,27 @@ func TestStoreShares(t *testing.T) {
 	}
 }
 
+// ownVDSO has the vdso of each process at another place.
+type ownVDSO struct{}
+
+func (ownVDSO) Resolve(pid int, addr, _ uint64) process.Location {
+	start := uint64(pid) << 20
+	return process.Location{Kind: process.KindVDSO, Offset: addr, MapStart: start, MapLimit: start + 0x2000}
+}
+
+func (ownVDSO) PerfMap(int) (*os.File, error) { return nil, os.ErrNotExist }
+
+// The vdso is one file, wherever a process has it: equal places are one frame.
+func TestStoreVDSO(t *testing.T) {
+	s := NewStore(ownVDSO{})
+	if err := s.Add(record(1, nil, []uint64{7<<20 + 0x123})); err != nil {
+		t.Fatal(err)
+	}
+	if f := s.Frames[0]; s.Codes[f.Code].Kind != CodeVDSO || f.Address != 0x123 {
+		t.Errorf("%+v in %+v, want 0x123 in the vdso", f, s.Codes[f.Code])
+	}
+}
+
 func FuzzStoreAdd(f *testing.F) {
 	f.Add(record(1, []uint64{1}, []uint64{2, 3}))
 	f.Add(record(2, nil, nil))

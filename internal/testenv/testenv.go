@@ -49,16 +49,16 @@ func Patience(d time.Duration) time.Duration {
 }
 
 // Program returns the path of the program whose main package is pkg, as in
-// "fulgur/cmd/fulgur". It is built for the test; where there is no Go, as in
-// the rig's machines, the program of that name in PATH stands for it.
-func Program(t testing.TB, pkg string) string {
+// "fulgur/cmd/fulgur". It is built in the folder dir; where there is no Go, as
+// in the rig's machines, the program of that name in PATH stands for it.
+func Program(t testing.TB, pkg, dir string) string {
 	t.Helper()
 	name := path.Base(pkg)
 	goTool, err := exec.LookPath("go")
 	if err != nil {
 		return Tool(t, name)
 	}
-	bin := filepath.Join(t.TempDir(), name)
+	bin := filepath.Join(dir, name)
 	build := exec.Command(goTool, "build", "-o", bin, pkg)
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {

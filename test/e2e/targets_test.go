@@ -5,9 +5,11 @@ import (
 	"os/exec"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
+	"fulgur/internal/target"
 	"fulgur/internal/testenv"
 )
 
@@ -15,27 +17,42 @@ import (
 // as long as one of them does.
 func TestProfileChildrenThatThereAre(t *testing.T) {
 	testenv.Root(t)
-	parent := exec.Command(testenv.Tool(t, "sh"), "-c", os.Args[0]+" & sleep 1; exit 0")
-	parent.Env = append(os.Environ(), "E2E_WORKLOAD=seconds")
+	// The shell ends with its input, its child by itself.
+	parent := exec.Command(testenv.Tool(t, "sh"), "-c", os.Args[0]+" & read x")
+	parent.Env = append(os.Environ(), "E2E_WORKLOAD=20s")
+	input, err := parent.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
 	if err := parent.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = parent.Wait() })
-	time.Sleep(testenv.Patience(100 * time.Millisecond))
-	r := fulgur(t, "profile", "-p", strconv.Itoa(parent.Process.Pid), "--children", "-F", "199", "-f", "60")
+	cmd := command(t, "profile", "-p", strconv.Itoa(parent.Process.Pid), "--children", "-F", "199", "-f", "60")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	awaitSampling(t, cmd)
+	descendants, err := target.Descendants([]int{parent.Process.Pid})
+	if err != nil || len(descendants) != 1 {
+		t.Fatalf("the shell's children: %v, %v", descendants, err)
+	}
+	if err := input.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := parent.Wait(); err == nil {
+		t.Fatal("the shell read something")
+	}
+	time.Sleep(testenv.Patience(time.Second))
+	awaitSampling(t, cmd) // still
+	if err := syscall.Kill(descendants[0], syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	r := finish(t, cmd)
 	if r.code != 0 {
 		t.Fatalf("exit code %d: %s", r.code, r.stderr)
 	}
 	if s := share(folded(t, r.stdout), ";fulgur/test/e2e.long"); s < 0.5 {
 		t.Errorf("%.2f of the samples are in the child's function:\n%s", s, r.stdout)
-	}
-	// The shell is gone after a second, its child after three.
-	samples := 0
-	for _, n := range folded(t, r.stdout) {
-		samples += n
-	}
-	if samples < 199*3/2 {
-		t.Errorf("%d samples: the profile ended with the parent:\n%s", samples, r.stderr)
 	}
 }
 

@@ -71,16 +71,18 @@ func (s *Source) addTargets(ids []int) error {
 
 // Targets returns the processes or threads that are in the target set now.
 func (s *Source) Targets() ([]int, error) {
-	var ids []int
-	var id uint32
-	var start uint64
-	all := s.objects.TargetIds.Iterate()
-	for all.Next(&id, &start) {
-		ids = append(ids, int(id))
+	for {
+		var ids []int
+		var id uint32
+		var start uint64
+		all := s.objects.TargetIds.Iterate()
+		for all.Next(&id, &start) {
+			ids = append(ids, int(id))
+		}
+		if err := all.Err(); err == nil {
+			return ids, nil
+		} else if !errors.Is(err, ebpf.ErrIterationAborted) { // by a change meanwhile
+			return nil, fmt.Errorf("read the target set: %w", err)
+		}
 	}
-	// The set changes meanwhile; iteration may have to give up.
-	if err := all.Err(); err != nil && !errors.Is(err, ebpf.ErrIterationAborted) {
-		return nil, fmt.Errorf("read the target set: %w", err)
-	}
-	return ids, nil
 }
