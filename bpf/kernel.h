@@ -26,6 +26,7 @@ typedef __u64 u64;
 typedef __s64 s64;
 typedef _Bool bool;
 
+#define NULL ((void *)0)
 #define true 1
 #define false 0
 
@@ -44,6 +45,7 @@ enum {
 
 enum {
 	BPF_F_USER_STACK = 1 << 8,
+	BPF_F_MMAPABLE = 1 << 10,
 };
 
 enum {

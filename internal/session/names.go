@@ -2,11 +2,13 @@ package session
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"runtime"
 	"slices"
 	"sync"
 
+	"fulgur/internal/ksym"
 	"fulgur/internal/process"
 	"fulgur/internal/profile"
 	"fulgur/internal/stacks"
@@ -75,11 +77,7 @@ func (n *names) resolve(id stacks.CodeID, frames []stacks.FrameID, o symbolize.O
 	code := n.store.Codes[id]
 	switch code.Kind {
 	case stacks.CodeKernel:
-		kernel, err := symbolize.OpenKernel("/proc/kallsyms", o)
-		if err != nil {
-			return err
-		}
-		return n.lookUp(kernel, frames, nil)
+		return n.resolveKernel(frames, o)
 	case stacks.CodeVDSO:
 		vdso, err := symbolize.OpenVDSO(o)
 		if err != nil {
@@ -110,6 +108,20 @@ func (n *names) resolve(id stacks.CodeID, frames []stacks.FrameID, o symbolize.O
 		return n.lookUp(symbolize.OpenPerfMap(perfMap.File, perfMapLimit), frames, nil)
 	}
 	return fmt.Errorf("no executable mapping of process %d was known at these addresses", code.PID)
+}
+
+// resolveKernel names frames of the kernel: by asking it for these alone, or
+// else by reading all of its symbols.
+func (n *names) resolveKernel(frames []stacks.FrameID, o symbolize.Options) error {
+	if asking, err := ksym.Open(o); err == nil {
+		err := n.lookUp(asking, frames, nil)
+		return errors.Join(err, asking.Close())
+	}
+	kernel, err := symbolize.OpenKernel("/proc/kallsyms", o)
+	if err != nil {
+		return err
+	}
+	return n.lookUp(kernel, frames, nil)
 }
 
 // lookUp asks t for all frames at once. address, if not nil, turns the

@@ -175,7 +175,7 @@ func (p *symbolPass) resolve(frames [][]Frame, extend bool) {
 		if len(name) == 0 {
 			continue
 		}
-		frames[i] = []Frame{newFrame(name, addr-sym.start, p.e.opts)}
+		frames[i] = []Frame{NewFrame(name, addr-sym.start, p.e.opts)}
 	}
 }
 
