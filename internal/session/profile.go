@@ -127,6 +127,7 @@ type run struct {
 	duration    time.Duration
 	lost        uint64 // sideband records
 	sidebandErr error
+	busy        bool  // the last poll met sideband records
 	remapped    []int // processes whose addresses changed their meaning
 }
 
