@@ -78,11 +78,17 @@ func (t *Table) Apply(r perfevent.Record) {
 			t.push(r.PID, &image{from: r.Time})
 		}
 	case perfevent.Fork:
-		if r.PID != r.PPID && r.PID > 0 { // else a thread, or foreign to our pid namespace
+		switch i := t.images[r.PID]; {
+		case r.PID <= 0: // foreign to our pid namespace
+		case r.PID != r.PPID:
 			t.push(r.PID, t.image(r.PPID).fork(r.PPID, r.Time))
+		case i != nil:
+			i.threaded = true
 		}
 	case perfevent.Exit:
-		if i := t.images[r.PID]; r.PID == r.TID && i != nil {
+		// What ends after the first thread are the others; who is last, no
+		// record tells.
+		if i := t.images[r.PID]; i != nil && (r.TID == r.PID || i.exit != 0) {
 			i.exit = r.Time
 		}
 	case perfevent.Lost:
@@ -95,7 +101,7 @@ func (t *Table) Apply(r perfevent.Record) {
 func (t *Table) image(pid int) *image {
 	i := t.images[pid]
 	if i == nil {
-		i = &image{base: &base{pid: pid}}
+		i = &image{base: &base{pid: pid}, threaded: true}
 		t.images[pid] = i
 	}
 	return i
@@ -118,7 +124,6 @@ func (t *Table) mmap(r perfevent.Mmap2) {
 		return
 	}
 	i := t.image(r.PID)
-	i.exit = 0 // another thread lives on
 	m := Map{Start: r.Addr, Limit: limit, Offset: r.Pgoff, Maj: r.Maj, Min: r.Min, Ino: r.Ino, Name: r.Filename}
 	mapped := t.mapping(m, r.InoGen, r.PID, i.parent)
 	mapped.from = r.Time
@@ -235,6 +240,13 @@ func readMaps(pid int) ([]Map, error) {
 	if err != nil {
 		return nil, err
 	}
+	if len(b) == 0 {
+		if tid := survivor(pid); tid != 0 && tid != pid {
+			if b, err = os.ReadFile(procPath(tid, "maps")); err != nil {
+				return nil, err
+			}
+		}
+	}
 	maps, err := ParseMaps(b)
 	if err == nil && len(maps) == 0 {
 		err = errNoMaps
@@ -253,7 +265,7 @@ func (t *Table) Invalidate() {
 			continue
 		}
 		t.push(pid, &image{
-			from: t.now, exit: i.exit, parent: i.parent, forked: i.forked,
+			from: t.now, exit: i.exit, threaded: true, parent: i.parent, forked: i.forked,
 			base: &base{pid: pid, before: i.known()},
 		})
 	}
@@ -265,8 +277,11 @@ func (t *Table) Invalidate() {
 func (t *Table) Forget(before uint64) {
 	for pid, i := range t.images {
 		if i.exit != 0 && i.exit < before {
-			delete(t.images, pid)
-			continue
+			if !i.threaded || survivor(pid) == 0 {
+				delete(t.images, pid)
+				continue
+			}
+			i.exit = monotonic() // ask again when that is long past
 		}
 		i.forget(before)
 	}
