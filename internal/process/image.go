@@ -51,6 +51,8 @@ type image struct {
 	// past are mappings that others displaced, in the order in which they
 	// were.
 	past []mapping
+	// perfMap names code in memory without a file; nil until asked for.
+	perfMap *PerfMap
 	// prev is what the pid ran before.
 	prev *image
 }
@@ -227,6 +229,9 @@ func (i *image) forget(before uint64) {
 	i.past = slices.DeleteFunc(i.past, func(m mapping) bool { return m.until <= before })
 	if len(i.past) == 0 {
 		i.past = nil
+	}
+	if i.perfMap != nil {
+		i.perfMap = i.perfMap.at(before)
 	}
 	if i.base != nil && i.base.before != nil {
 		i.base.before.forget(before)

@@ -195,6 +195,7 @@ func (r *run) profile() (*profile.Profile, error) {
 		return nil, err
 	}
 	r.store.Seal()
+	r.processes.FinishPerfMaps()
 	names := symbolizeAll(r.store, symbolize.Options{NoDemangle: r.options.NoDemangle})
 	if !r.options.Quiet {
 		for _, w := range names.warnings() {

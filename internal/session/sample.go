@@ -155,6 +155,7 @@ func (r *run) poll() error {
 	now, position := monotonic(), r.source.Ring().Position()
 	r.busy = false
 	r.drainSideband()
+	r.processes.FollowPerfMaps()
 	for _, pid := range r.remapped {
 		if err := r.source.Remap(pid); err != nil {
 			return err
