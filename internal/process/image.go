@@ -33,10 +33,13 @@ func (m mapping) cut(start, limit uint64) mapping {
 // exec, from a loss of records, or (0) from before anyone listened. It is
 // what it forked with or was born with (base) and what was mapped since.
 type image struct {
-	from   uint64
-	exit   uint64 // when the process's first thread ended, 0 before
-	parent int    // pid of the process that forked it, 0 if unknown
-	forked bool   // runs what its parent ran
+	from uint64
+	// exit is when the process's first thread ended, 0 before; as long as
+	// others live on, a later time. threaded is whether there may be any.
+	exit     uint64
+	threaded bool
+	parent   int  // pid of the process that forked it, 0 if unknown
+	forked   bool // runs what its parent ran
 	// base is what was mapped before any record tells; nil is nothing.
 	base  *base
 	asked bool // base was asked of this process in vain
@@ -48,6 +51,8 @@ type image struct {
 	// past are mappings that others displaced, in the order in which they
 	// were.
 	past []mapping
+	// perfMap names code in memory without a file; nil until asked for.
+	perfMap *PerfMap
 	// prev is what the pid ran before.
 	prev *image
 }
@@ -224,6 +229,9 @@ func (i *image) forget(before uint64) {
 	i.past = slices.DeleteFunc(i.past, func(m mapping) bool { return m.until <= before })
 	if len(i.past) == 0 {
 		i.past = nil
+	}
+	if i.perfMap != nil {
+		i.perfMap = i.perfMap.at(before)
 	}
 	if i.base != nil && i.base.before != nil {
 		i.base.before.forget(before)

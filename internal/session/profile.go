@@ -126,6 +126,7 @@ type run struct {
 	duration    time.Duration
 	lost        uint64 // sideband records
 	sidebandErr error
+	busy        bool  // the last poll met sideband records
 	remapped    []int // processes whose addresses changed their meaning
 }
 
@@ -194,6 +195,7 @@ func (r *run) profile() (*profile.Profile, error) {
 		return nil, err
 	}
 	r.store.Seal()
+	r.processes.FinishPerfMaps()
 	names := symbolizeAll(r.store, symbolize.Options{NoDemangle: r.options.NoDemangle})
 	if !r.options.Quiet {
 		for _, w := range names.warnings() {

@@ -19,8 +19,9 @@ const (
 	// tenth of a second of a busy build's forks and mappings.
 	sidebandPages = 32
 	// pollEvery is how long the kernel side is left alone at most, pollAtMost
-	// how long at least: a new mapping wakes us at once, so that its file is
-	// opened while it is there, but a build has thousands of them a second.
+	// how long at least. While processes come, go or map files it is also the
+	// rhythm, so that a file is opened while it is there: each record on its
+	// own would cost those processes an interrupt.
 	pollEvery  = 100 * time.Millisecond
 	pollAtMost = 10 * time.Millisecond
 	// graceForStacks is how much older than the last poll a stack may be that
@@ -96,6 +97,9 @@ func (r *run) collect(ctx context.Context, gone <-chan struct{}, progress *progr
 	polled, followed := time.Now(), time.Now()
 	for {
 		wait := pollEvery
+		if r.busy {
+			wait = pollAtMost
+		}
 		if d := r.options.Duration; d > 0 {
 			wait = min(wait, d-time.Since(r.start))
 			if wait <= 0 {
@@ -160,7 +164,9 @@ func timespec(d time.Duration) *unix.Timespec {
 // mappings of its time.
 func (r *run) poll() error {
 	now, position := monotonic(), r.source.Ring().Position()
+	r.busy = false
 	r.drainSideband()
+	r.processes.FollowPerfMaps()
 	for _, pid := range r.remapped {
 		if err := r.source.Remap(pid); err != nil {
 			return err
@@ -186,7 +192,10 @@ func (r *run) poll() error {
 // drainSideband brings the processes up to date. The table calls it too, after
 // it read /proc, so its error waits for the next poll.
 func (r *run) drainSideband() {
-	lost, err := r.sideband.Drain(r.processes.Apply)
+	lost, err := r.sideband.Drain(func(record perfevent.Record) {
+		r.busy = true
+		r.processes.Apply(record)
+	})
 	if err != nil {
 		r.sidebandErr = err
 	}

@@ -21,8 +21,6 @@ func (f fixed) Resolve(_ int, addr, _ uint64) process.Location {
 	return process.Location{Kind: process.KindUnknown, Offset: addr}
 }
 
-func (fixed) PerfMap(int) (*os.File, error) { return nil, os.ErrNotExist }
-
 // record returns the used prefix of a stack record.
 func record(id uint64, kernel, user []uint64) []byte {
 	r := bpf.OnCPUStackRecord{
