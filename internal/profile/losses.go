@@ -37,6 +37,10 @@ type Losses struct {
 	// Untracked counts child processes of the target that were not followed,
 	// because the target set was full.
 	Untracked uint64
+	// Remaps counts how often code of a process was replaced at its address
+	// without a mark to tell the stacks before and after apart, because there
+	// were too many such processes.
+	Remaps uint64
 	// ProcessesGone counts processes whose mappings could not be read
 	// because they had exited.
 	ProcessesGone uint64

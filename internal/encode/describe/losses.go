@@ -46,6 +46,8 @@ func Losses(l profile.Losses) []Loss {
 		"names may be missing", "")
 	add(l.Untracked, "child process not followed", "child processes not followed",
 		"the target set was full", "profile a --cgroup")
+	add(l.Remaps, "replaced mapping unmarked", "replaced mappings unmarked",
+		"stacks may have the names of older code", "profile fewer processes at once")
 	add(l.ProcessesGone, "process gone", "processes gone",
 		"before its mappings were read", "")
 	add(l.Unresolved, "sample with unnamed code", "samples with unnamed code",

@@ -57,6 +57,7 @@ type Source struct {
 	memory  uint64
 
 	untracked uint64 // targets that the set had no room for
+	remaps    remaps
 }
 
 // Load loads the program and its maps. Errors are the kernel's, as
@@ -165,19 +166,6 @@ func (s *Source) Ring() *ringbuf.Reader { return s.ring }
 // Counts returns the counts by stack.
 func (s *Source) Counts() *stacks.Counts { return s.counts }
 
-// Remap makes the kernel side name the stacks of process pid anew: its
-// addresses mean something else than before.
-func (s *Source) Remap(pid int) error {
-	key, n := uint32(pid), uint32(0)
-	if err := s.objects.Remaps.Lookup(key, &n); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
-		return fmt.Errorf("raise the epoch of process %d: %w", pid, err)
-	}
-	if err := s.objects.Remaps.Put(key, n+1); err != nil {
-		return fmt.Errorf("raise the epoch of process %d: %w", pid, err)
-	}
-	return s.objects.AnyRemaps.Set(uint32(1))
-}
-
 // Stats are the kernel side's own counts, summed over CPUs.
 type Stats struct {
 	// Samples belong to the target, lost or not.
@@ -204,6 +192,7 @@ func (s *Source) Stats() (Stats, error) {
 	st.Losses.Untracked, errs[4] = read(bpf.OnCPUStatSTAT_UNTRACKED)
 	st.Losses.Skipped, errs[5] = s.skipped()
 	st.Losses.Untracked += s.untracked
+	st.Losses.Remaps = s.remaps.lost
 	st.Losses.Throttled = s.events.throttled
 	return st, errors.Join(errs[:]...)
 }
