@@ -47,7 +47,7 @@ type profileCommand struct {
 	NoDemangle bool   `group:"output" help:"Show C++ and Rust functions by the linker's names."`
 	Quiet      bool   `short:"q" group:"output" help:"No progress and no summary on standard error."`
 
-	RingSize     *size  `placeholder:"BYTES" group:"limit" help:"Size of the ring that new stacks come through, as 1M; a power of 2."`
+	RingSize     *size  `placeholder:"BYTES" group:"limit" help:"Size of the ring that new stacks come through, as 1M; rounded up to a power of 2."`
 	CountEntries *count `placeholder:"N" group:"limit" help:"How many different stacks can be counted at a time."`
 	SeenEntries  *count `aliases:"stack-storage-size" placeholder:"N" group:"limit" help:"How many stacks are remembered as known (bcc: --stack-storage-size)."`
 }

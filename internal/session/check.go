@@ -2,6 +2,7 @@ package session
 
 import (
 	"fmt"
+	"os"
 
 	"fulgur/internal/perfevent"
 	"fulgur/internal/source/oncpu"
@@ -14,6 +15,13 @@ const DefaultFrequency = 49
 // hardMaxDepth is the room for frames in the kernel side's records,
 // bpf/record.h.
 const hardMaxDepth = 127
+
+// The largest maps: a ring of 1 GiB, and as many entries as take about as much
+// in each of the count maps.
+const (
+	maxRingSize = 1 << 30 // bytes
+	maxEntries  = 1 << 24
+)
 
 // usageError is an [ErrUsage] that says what is wrong and nothing else.
 type usageError string
@@ -42,9 +50,28 @@ func (o *Options) complete() error {
 	if err := o.completeDepth(); err != nil {
 		return err
 	}
-	o.RingSize = orDefault(o.RingSize, oncpu.DefaultRingSize)
-	o.CountEntries = orDefault(o.CountEntries, oncpu.DefaultCountEntries)
-	o.SeenEntries = orDefault(o.SeenEntries, oncpu.DefaultSeenEntries)
+	return o.completeSizes()
+}
+
+// completeSizes limits the maps to what the kernel creates and a machine may
+// have: beyond, a size is a slip.
+func (o *Options) completeSizes() error {
+	for _, s := range []struct {
+		flag                string
+		size                *uint32
+		preset, least, most uint32
+	}{
+		{"--ring-size", &o.RingSize, oncpu.DefaultRingSize, uint32(os.Getpagesize()), maxRingSize},
+		{"--count-entries", &o.CountEntries, oncpu.DefaultCountEntries, 1, maxEntries},
+		{"--seen-entries", &o.SeenEntries, oncpu.DefaultSeenEntries, 1, maxEntries},
+	} {
+		if *s.size == 0 {
+			*s.size = s.preset
+		}
+		if *s.size < s.least || *s.size > s.most {
+			return usagef("%s %d is out of range: it goes from %d to %d", s.flag, *s.size, s.least, s.most)
+		}
+	}
 	return nil
 }
 
@@ -66,13 +93,6 @@ func (o *Options) completeDepth() error {
 		o.MaxDepth = min(limit, hardMaxDepth)
 	}
 	return nil
-}
-
-func orDefault(n, def uint32) uint32 {
-	if n == 0 {
-		return def
-	}
-	return n
 }
 
 // specs returns the events to sample.
