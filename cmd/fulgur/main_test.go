@@ -143,6 +143,8 @@ func TestUsageErrors(t *testing.T) {
 		"profile -F fast":                        `"fast" is no frequency`,
 		"profile -F 99 -c 1000":                  "--frequency and --count can't be used together",
 		"profile -c 0":                           `"0" is no number from 1 to`,
+		"profile -e cpu-clock -c 9999":           "period 9999 is below the 10000 ns that the kernel's timers keep",
+		"profile -e task-clock:u -c 1":           "task-clock counts nanoseconds",
 		"profile -U -K":                          "--user-stacks-only and --kernel-stacks-only can't be used together",
 		"profile -p 1 -L 2":                      "--pid and --tid can't be used together",
 		"profile -p 1 --cgroup /x":               "can't be used together",

@@ -33,7 +33,7 @@ type profileCommand struct {
 
 	Event     string     `short:"e" placeholder:"EVENT" group:"how" help:"Sample this event. Default: CPU cycles, or cpu-clock where they cannot be counted."`
 	Frequency *frequency `short:"F" placeholder:"HZ" xor:"rate" group:"how" help:"Samples a second on each CPU, or max. Default: ${frequency}. Odd rates avoid marching in step with timers that fire at round ones."`
-	Count     *count     `short:"c" placeholder:"N" xor:"rate" group:"how" help:"Sample every Nth event instead."`
+	Count     *count     `short:"c" placeholder:"N" xor:"rate" group:"how" help:"Sample every Nth event instead. Clocks count nanoseconds, from 10000 on."`
 	Delay     seconds    `placeholder:"TIME" group:"how" help:"Wait before sampling."`
 	MaxDepth  *count     `placeholder:"N" group:"how" help:"Keep at most N frames of each kernel and user stack. Default: 127."`
 

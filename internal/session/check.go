@@ -16,6 +16,10 @@ const DefaultFrequency = 49
 // bpf/record.h.
 const hardMaxDepth = 127
 
+// minClockPeriod is the shortest period of a clock, in ns: perf_swevent_start_hrtimer
+// of the kernel's kernel/events/core.c takes it for all that are shorter.
+const minClockPeriod = 10_000
+
 // The largest maps: a ring of 1 GiB, and as many entries as take about as much
 // in each of the count maps.
 const (
@@ -98,11 +102,30 @@ func (o *Options) completeDepth() error {
 // specs returns the events to sample.
 func (o *Options) specs() ([]perfevent.Spec, error) {
 	if o.Event == "" {
-		return perfevent.DefaultEvents()
+		specs, err := perfevent.DefaultEvents()
+		if err != nil {
+			return nil, err
+		}
+		return specs, o.checkClock(specs[0])
 	}
 	spec, err := perfevent.ParseEvent(o.Event)
 	if err != nil {
 		return nil, usagef("%v", err)
 	}
-	return []perfevent.Spec{spec}, nil
+	return []perfevent.Spec{spec}, o.checkClock(spec)
+}
+
+// checkClock refuses periods that a clock would not keep: its samples would
+// still weigh what was asked for.
+func (o *Options) checkClock(spec perfevent.Spec) error {
+	if !spec.IsTime() {
+		return nil
+	}
+	if o.Period > 0 && o.Period < minClockPeriod {
+		return usagef("period %d is below the %d ns that the kernel's timers keep: %s counts nanoseconds", o.Period, minClockPeriod, spec.Name)
+	}
+	if o.Frequency > 1e9/minClockPeriod {
+		return usagef("frequency %d Hz is above the %d Hz that the kernel's timers keep for %s", o.Frequency, uint64(1e9/minClockPeriod), spec.Name)
+	}
+	return nil
 }
