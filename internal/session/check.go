@@ -5,6 +5,7 @@ import (
 	"os"
 
 	"fulgur/internal/perfevent"
+	"fulgur/internal/privilege"
 	"fulgur/internal/source/oncpu"
 )
 
@@ -104,7 +105,7 @@ func (o *Options) specs() ([]perfevent.Spec, error) {
 	if o.Event == "" {
 		specs, err := perfevent.DefaultEvents()
 		if err != nil {
-			return nil, err
+			return nil, privilege.Explain(err, "choose an event")
 		}
 		return specs, o.checkClock(specs[0])
 	}
@@ -126,6 +127,24 @@ func (o *Options) checkClock(spec perfevent.Spec) error {
 	}
 	if o.Frequency > 1e9/minClockPeriod {
 		return usagef("frequency %d Hz is above the %d Hz that the kernel's timers keep for %s", o.Frequency, uint64(1e9/minClockPeriod), spec.Name)
+	}
+	return nil
+}
+
+// checkPrivileges fails where nothing can be profiled, and says what will be
+// missing where not all can be seen.
+func checkPrivileges(o *Options) error {
+	state, err := privilege.Read()
+	if err != nil {
+		return err
+	}
+	if err := state.Check(); err != nil {
+		return err
+	}
+	if !o.Quiet {
+		for _, w := range state.Warnings() {
+			fmt.Fprintln(o.Stderr, "fulgur:", w)
+		}
 	}
 	return nil
 }

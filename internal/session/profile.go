@@ -45,7 +45,7 @@ func Profile(ctx context.Context, o Options) (exitCode int, err error) {
 	if err != nil {
 		return 2, err
 	}
-	if err := privilege.Check(); err != nil {
+	if err := checkPrivileges(&o); err != nil {
 		return 1, err
 	}
 	if err := target.Check(o.Target); err != nil {
