@@ -61,31 +61,34 @@ func Profile(ctx context.Context, o Options) (exitCode int, err error) {
 	if err != nil {
 		return 1, err
 	}
-	if launched != nil {
-		defer func() { _ = launched.Close() }()
+	err = take(ctx, &o, specs, launched, func(p *profile.Profile) error { return encode(out, format, p, &o) })
+	switch {
+	case launched != nil:
+		return await(ctx, &o, launched, err)
+	case err != nil:
+		return 1, err
 	}
-	r, err := attach(&o, specs)
+	return 0, nil
+}
+
+// take measures, writes the profile and sums it up.
+func take(ctx context.Context, o *Options, specs []perfevent.Spec, launched *target.Launched, write func(*profile.Profile) error) (err error) {
+	r, err := attach(o, specs)
 	if err != nil {
-		return 1, privilege.Explain(err, "profile "+o.Target.String())
+		return privilege.Explain(err, "profile "+o.Target.String())
 	}
 	defer func() { err = errors.Join(err, r.close()) }()
 	if err := r.sample(ctx, launched); err != nil {
-		return 1, err
+		return err
 	}
 	p, err := r.profile()
 	if err != nil {
-		return 1, err
+		return err
 	}
-	if err := encode(out, format, p, &o); err != nil {
-		return 1, err
+	if err := write(p); err != nil {
+		return err
 	}
-	if err := r.summarize(p); err != nil {
-		return 1, err
-	}
-	if launched != nil {
-		return launched.Wait()
-	}
-	return 0, nil
+	return r.summarize(p)
 }
 
 // createOutput opens the output before anything is measured, so that one that

@@ -247,7 +247,7 @@ func (r *run) finish(ctx context.Context, launched *target.Launched) error {
 		select {
 		case <-launched.Done():
 		default:
-			err = errors.Join(err, launched.Signal(unix.SIGTERM))
+			err = errors.Join(err, launched.Terminate())
 		}
 	}
 	return err
