@@ -10,7 +10,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"fulgur/internal/atomicfile"
-	"fulgur/internal/encode/text"
 	"fulgur/internal/perfevent"
 	"fulgur/internal/privilege"
 	"fulgur/internal/process"
@@ -24,9 +23,6 @@ import (
 // gcPercent trades a little CPU for memory: what a run keeps, stacks and
 // counts, grows slowly, so collecting early costs little.
 const gcPercent = 40
-
-// hottestFunctions is how many functions the summary names.
-const hottestFunctions = 10
 
 // Profile samples what runs on the processors and writes what it saw. It ends
 // at the duration's end, with ctx, or with the target; what was seen is
@@ -127,6 +123,7 @@ type run struct {
 
 	start       time.Time
 	duration    time.Duration
+	missed      bool   // the target ended before sampling began
 	lost        uint64 // sideband records
 	sidebandErr error
 	busy        bool  // the last poll met sideband records
@@ -223,14 +220,4 @@ func (r *run) valueTypes() []profile.ValueType {
 		weight = profile.ValueType{Type: "cpu", Unit: "nanoseconds"}
 	}
 	return []profile.ValueType{{Type: "samples", Unit: "count"}, weight}
-}
-
-func (r *run) summarize(p *profile.Profile) error {
-	if r.options.Quiet {
-		return nil
-	}
-	if err := text.Summary(r.options.Stderr, p, hottestFunctions); err != nil {
-		return fmt.Errorf("write the summary: %w", err)
-	}
-	return nil
 }

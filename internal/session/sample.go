@@ -82,7 +82,7 @@ func (r *run) begin(ctx context.Context, launched *target.Launched, gone <-chan 
 		case <-time.After(r.options.Delay):
 		case <-ctx.Done():
 		case <-gone:
-			return errors.New("the target ended before sampling began")
+			r.missed = true // the profile will be empty
 		}
 	}
 	r.start = time.Now()

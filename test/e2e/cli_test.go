@@ -1,8 +1,12 @@
 package e2e
 
 import (
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"regexp"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -22,6 +26,93 @@ func await(t *testing.T, path, text string) string {
 	}
 	t.Fatalf("%s never contains %q", path, text)
 	return ""
+}
+
+// A target that ends before sampling begins leaves an empty profile that says
+// so, and a command its exit code.
+func TestTargetEndsDuringDelay(t *testing.T) {
+	testenv.Root(t)
+	check := func(t *testing.T, cmd *exec.Cmd, code int, out string) {
+		t.Helper()
+		r := finish(t, cmd)
+		if r.code != code {
+			t.Errorf("exit code %d, want %d: %s", r.code, code, r.stderr)
+		}
+		if !strings.Contains(r.stderr, "nothing was sampled: the target ended during the delay") {
+			t.Errorf("it says %q", r.stderr)
+		}
+		if st, err := os.Stat(out); err != nil || st.Size() == 0 {
+			t.Errorf("no profile: %v, %v", st, err)
+		}
+	}
+	t.Run("command", func(t *testing.T) {
+		out := filepath.Join(t.TempDir(), "out.pb.gz")
+		check(t, command(t, "profile", "--delay", "1h", "-o", out, "--", testenv.Tool(t, "sh"), "-c", "exit 5"), 5, out)
+	})
+	t.Run("process", func(t *testing.T) {
+		out := filepath.Join(t.TempDir(), "out.pb.gz")
+		victim := target(t, "shares")
+		pid := strconv.Itoa(victim.Process.Pid)
+		cmd := command(t, "profile", "--delay", "1h", "-o", out, "-p", pid)
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		awaitWatch(t, cmd, pid)
+		if err := victim.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		_ = victim.Wait() // killed
+		check(t, cmd, 0, out)
+	})
+}
+
+// awaitWatch returns when fulgur, which was started, has a pidfd of process
+// pid, as proc_pid_fdinfo(5) shows it.
+func awaitWatch(t *testing.T, fulgur *exec.Cmd, pid string) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		files, err := filepath.Glob(fmt.Sprintf("/proc/%d/fdinfo/*", fulgur.Process.Pid))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range files {
+			// A descriptor may be closed by now.
+			if b, err := os.ReadFile(file); err == nil && strings.Contains(string(b), "\nPid:\t"+pid+"\n") {
+				return
+			}
+		}
+	}
+	t.Fatalf("fulgur does not watch process %s: %s", pid, fulgur.Stderr)
+}
+
+// A profile without samples says why, a quiet one keeps to itself.
+func TestNothingSampled(t *testing.T) {
+	testenv.Root(t)
+	sleeper := exec.Command(testenv.Tool(t, "sleep"), "1000")
+	if err := sleeper.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = sleeper.Process.Kill()
+		_ = sleeper.Wait()
+	})
+	pid := strconv.Itoa(sleeper.Process.Pid)
+	r := fulgur(t, "profile", "-p", pid, "-f", "0.2")
+	if r.code != 0 || r.stdout != "" {
+		t.Errorf("exit code %d, %q", r.code, r.stdout)
+	}
+	for _, want := range []string{
+		`^0 samples \(pid ` + pid,
+		`\n  nothing was sampled: the target did not run: it waited`,
+		`\n\nfulgur itself: \d+\.\d MB resident, \d+\.\d MB of BPF maps, \d+\.\d\d s CPU\n$`,
+	} {
+		if !regexp.MustCompile(want).MatchString(r.stderr) {
+			t.Errorf("no %q in:\n%s", want, r.stderr)
+		}
+	}
+	if r := fulgur(t, "profile", "-q", "-p", pid, "-f", "0.2"); r != (result{}) {
+		t.Errorf("with -q: %+v", r)
+	}
 }
 
 // A command that outlives the measurement is waited for, and asked to end when
