@@ -168,3 +168,59 @@ func TestCommandOutlivesFailure(t *testing.T) {
 		t.Errorf("the command did not reach its end: %v", err)
 	}
 }
+
+// With no more than CAP_BPF and CAP_PERFMON a run works, and says at the start
+// what it will lack; with less it says what is missing.
+func TestReducedCapabilities(t *testing.T) {
+	testenv.Root(t)
+	setpriv := testenv.Tool(t, "setpriv")
+	only := func(caps string, argv ...string) []string {
+		return append([]string{setpriv, "--inh-caps=-all", "--bounding-set=-all" + caps, "--"}, argv...)
+	}
+	if err := exec.Command(setpriv, only("", testenv.Tool(t, "true"))[1:]...).Run(); err != nil {
+		testenv.Skip(t, "needs setpriv of util-linux")
+	}
+	run := func(t *testing.T, caps string) result {
+		cmd := command(t, "profile", "-F", "997", "-f", "--", os.Args[0])
+		cmd.Args = only(caps, append([]string{cmd.Path}, cmd.Args[1:]...)...)
+		cmd.Path = setpriv
+		cmd.Env = append(os.Environ(), "E2E_WORKLOAD=brief")
+		return finish(t, cmd)
+	}
+	t.Run("enough", func(t *testing.T) {
+		r := run(t, ",+bpf,+perfmon")
+		if strings.Contains(r.stderr, "sudo sysctl kernel.perf_event_paranoid=2") {
+			t.Skip("needs a kernel whose perf_event_paranoid leaves CAP_PERFMON its meaning")
+		}
+		if r.code != 0 || share(folded(t, r.stdout), ";fulgur/test/e2e.workload") < 0.5 {
+			t.Errorf("exit code %d, %q: %s", r.code, r.stdout, r.stderr)
+		}
+		warnings, _, _ := strings.Cut(r.stderr, " samples (")
+		for _, want := range []string{
+			"without CAP_SYS_PTRACE", "without CAP_CHECKPOINT_RESTORE", "without CAP_DAC_READ_SEARCH", "sudo setcap cap_bpf,",
+		} {
+			if !strings.Contains(warnings, want) {
+				t.Errorf("no %q in:\n%s", want, warnings)
+			}
+		}
+	})
+	t.Run("too few", func(t *testing.T) {
+		r := run(t, ",+bpf")
+		if r.code != 1 || !strings.Contains(r.stderr, "profiling needs CAP_PERFMON: run fulgur with sudo") {
+			t.Errorf("exit code %d, %s", r.code, r.stderr)
+		}
+	})
+}
+
+// In a container's pid namespace other processes have the IDs that we see.
+func TestPIDNamespace(t *testing.T) {
+	testenv.Root(t)
+	unshare := testenv.Tool(t, "unshare")
+	cmd := command(t, "profile", "1")
+	cmd.Args = append([]string{unshare, "--pid", "--fork", "--mount-proc", cmd.Path}, cmd.Args[1:]...)
+	cmd.Path = unshare
+	r := finish(t, cmd)
+	if r.code != 1 || !strings.Contains(r.stderr, "docker run --pid=host") {
+		t.Errorf("exit code %d, %s", r.code, r.stderr)
+	}
+}
