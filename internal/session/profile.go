@@ -170,6 +170,11 @@ func attach(o *Options, specs []perfevent.Spec) (_ *run, err error) {
 	}
 	r.processes = process.NewTable(process.Options{Sync: r.drainSideband})
 	r.processes.OnReplaced(func(pid int) { r.remapped = append(r.remapped, pid) })
+	// Looking up any address reads the mappings, while they can be: a command
+	// may be gone before its first stack is looked at.
+	for _, pid := range o.Target.PIDs {
+		r.processes.Resolve(pid, 0, monotonic())
+	}
 	r.store = stacks.NewStore(r.processes)
 	return r, r.source.Attach(o.Target, specs, oncpu.Rate{Frequency: o.Frequency, Period: o.Period})
 }

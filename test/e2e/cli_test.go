@@ -51,7 +51,7 @@ func TestTargetEndsDuringDelay(t *testing.T) {
 	})
 	t.Run("process", func(t *testing.T) {
 		out := filepath.Join(t.TempDir(), "out.pb.gz")
-		victim := target(t, "shares")
+		victim := load(t, "shares")
 		pid := strconv.Itoa(victim.Process.Pid)
 		cmd := command(t, "profile", "--delay", "1h", "-o", out, "-p", pid)
 		if err := cmd.Start(); err != nil {
@@ -222,5 +222,25 @@ func TestPIDNamespace(t *testing.T) {
 	r := finish(t, cmd)
 	if r.code != 1 || !strings.Contains(r.stderr, "docker run --pid=host") {
 		t.Errorf("exit code %d, %s", r.code, r.stderr)
+	}
+}
+
+// A command that is gone before its first stack is looked at still has the
+// names of its files: each of its page faults is in one.
+func TestCommandOfAnInstant(t *testing.T) {
+	testenv.Root(t)
+	r := fulgur(t, "profile", "-e", "page-faults", "-c", "1", "-f", "--", testenv.Tool(t, "true"))
+	if r.code != 0 {
+		t.Fatalf("exit code %d: %s", r.code, r.stderr)
+	}
+	var all, unknown int
+	for stack, n := range folded(t, r.stdout) {
+		all += n
+		if leaf := stack[strings.LastIndexByte(stack, ';')+1:]; strings.HasPrefix(leaf, "[unknown+") {
+			unknown += n
+		}
+	}
+	if all == 0 || unknown > 0 {
+		t.Errorf("%d of %d page faults are in no file:\n%s", unknown, all, r.stdout)
 	}
 }
