@@ -192,7 +192,7 @@ func TestReducedCapabilities(t *testing.T) {
 		if strings.Contains(r.stderr, "sudo sysctl kernel.perf_event_paranoid=2") {
 			t.Skip("needs a kernel whose perf_event_paranoid leaves CAP_PERFMON its meaning")
 		}
-		if r.code != 0 || share(folded(t, r.stdout), ";fulgur/test/e2e.workload") < 0.5 {
+		if r.code != 0 || share(folded(t, r.stdout), ";main.main;") < 0.5 {
 			t.Errorf("exit code %d, %q: %s", r.code, r.stdout, r.stderr)
 		}
 		warnings, _, _ := strings.Cut(r.stderr, " samples (")
