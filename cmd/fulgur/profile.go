@@ -42,8 +42,8 @@ type profileCommand struct {
 	Folded     bool   `short:"f" group:"output" help:"Write folded stacks, a line for each, for flame graphs."`
 	Delimited  bool   `short:"d" group:"output" help:"Put a delimiter between kernel and user frames."`
 	Annotate   bool   `short:"a" name:"annotations" group:"output" help:"Mark kernel frames with _[k]."`
-	PerThread  bool   `group:"output" help:"Tell threads apart."`
-	PerCPU     bool   `name:"per-cpu" group:"output" help:"Tell CPUs apart."`
+	PerThread  bool   `group:"output" help:"Tell threads apart, as COMM-PID/TID in folded stacks and flame graphs."`
+	PerCPU     bool   `name:"per-cpu" group:"output" help:"Tell CPUs apart, as a first frame [CPU N] in folded stacks and flame graphs."`
 	NoDemangle bool   `group:"output" help:"Show C++ and Rust functions by the linker's names."`
 	Quiet      bool   `short:"q" group:"output" help:"No progress and no summary on standard error."`
 
