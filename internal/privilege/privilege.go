@@ -35,7 +35,7 @@ var (
 	// kernel's side of a profiler sees: they would name other processes.
 	ErrPIDNamespace = errors.New("this is a pid namespace (a container?), in which process IDs are not the machine's: run fulgur outside of it, or start the container with the machine's: docker run --pid=host --privileged")
 	// ErrForeignProc means that /proc does not show our pid namespace.
-	ErrForeignProc = errors.New("/proc is not mounted or shows another pid namespace, not the machine's processes: sudo mount -t proc proc /proc")
+	ErrForeignProc = errors.New("/proc is not mounted or shows another pid namespace, not the machine's processes: sudo mount -t proc none /proc")
 )
 
 // Check reports what keeps a process in state s from profiling at all, before

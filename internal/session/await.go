@@ -24,7 +24,7 @@ func await(ctx context.Context, o *Options, launched *target.Launched, err error
 		select {
 		case <-launched.Done():
 			code, waitErr := launched.Wait()
-			if err = errors.Join(err, waitErr); err != nil {
+			if err := errors.Join(err, waitErr); err != nil {
 				return 1, err
 			}
 			return code, nil

@@ -28,8 +28,8 @@ func mainMapping(p *profile.Profile, system bool) profile.MappingID {
 		}
 	}
 	// The program is in most stacks, but is seldom what runs.
-	in := make([]int64, len(p.Mappings))
-	counted := make([]int, len(p.Mappings)) // the last sample, from 1, in in
+	within := make([]int64, len(p.Mappings))
+	counted := make([]int, len(p.Mappings)) // the last sample, from 1, that within has
 	for i, s := range p.Samples {
 		if p.Tasks[s.Task].PID != main {
 			continue
@@ -37,14 +37,14 @@ func mainMapping(p *profile.Profile, system bool) profile.MappingID {
 		for at := s.Stack; at != 0; at = p.Stacks[at].Parent {
 			if m := p.Frames[p.Stacks[at].Frame].Mapping; counted[m] != i+1 {
 				counted[m] = i + 1
-				in[m] += s.Values[0]
+				within[m] += s.Values[0]
 			}
 		}
 	}
-	if m := heaviest(p, in, isProgram); m != 0 {
+	if m := heaviest(p, within, isProgram); m != 0 {
 		return m
 	}
-	return heaviest(p, in, isFile)
+	return heaviest(p, within, isFile)
 }
 
 // heaviest returns the mapping with the highest weight of those whose path is
