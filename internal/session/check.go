@@ -100,20 +100,27 @@ func (o *Options) completeDepth() error {
 	return nil
 }
 
-// specs returns the events to sample.
+// specs returns the events that were asked for by name, none if the machine's
+// default is to be sampled.
 func (o *Options) specs() ([]perfevent.Spec, error) {
 	if o.Event == "" {
-		specs, err := perfevent.DefaultEvents()
-		if err != nil {
-			return nil, privilege.Explain(err, "choose an event")
-		}
-		return specs, o.checkClock(specs[0])
+		return nil, nil
 	}
 	spec, err := perfevent.ParseEvent(o.Event)
 	if err != nil {
 		return nil, usagef("%v", err)
 	}
 	return []perfevent.Spec{spec}, o.checkClock(spec)
+}
+
+// defaultSpecs returns the events to sample where none was asked for. Finding
+// out which takes privileges.
+func (o *Options) defaultSpecs() ([]perfevent.Spec, error) {
+	specs, err := perfevent.DefaultEvents()
+	if err != nil {
+		return nil, privilege.Explain(err, "choose an event")
+	}
+	return specs, o.checkClock(specs[0])
 }
 
 // checkClock refuses periods that a clock would not keep: its samples would

@@ -44,6 +44,11 @@ func Profile(ctx context.Context, o Options) (exitCode int, err error) {
 	if err := checkPrivileges(&o); err != nil {
 		return 1, err
 	}
+	if len(specs) == 0 {
+		if specs, err = o.defaultSpecs(); err != nil {
+			return 1, err
+		}
+	}
 	if err := target.Check(o.Target); err != nil {
 		return 1, err
 	}
