@@ -10,7 +10,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"fulgur/internal/atomicfile"
-	"fulgur/internal/encode/text"
 	"fulgur/internal/perfevent"
 	"fulgur/internal/privilege"
 	"fulgur/internal/process"
@@ -24,9 +23,6 @@ import (
 // gcPercent trades a little CPU for memory: what a run keeps, stacks and
 // counts, grows slowly, so collecting early costs little.
 const gcPercent = 40
-
-// hottestFunctions is how many functions the summary names.
-const hottestFunctions = 10
 
 // Profile samples what runs on the processors and writes what it saw. It ends
 // at the duration's end, with ctx, or with the target; what was seen is
@@ -45,8 +41,13 @@ func Profile(ctx context.Context, o Options) (exitCode int, err error) {
 	if err != nil {
 		return 2, err
 	}
-	if err := privilege.Check(); err != nil {
+	if err := checkPrivileges(&o); err != nil {
 		return 1, err
+	}
+	if len(specs) == 0 {
+		if specs, err = o.defaultSpecs(); err != nil {
+			return 1, err
+		}
 	}
 	if err := target.Check(o.Target); err != nil {
 		return 1, err
@@ -61,31 +62,34 @@ func Profile(ctx context.Context, o Options) (exitCode int, err error) {
 	if err != nil {
 		return 1, err
 	}
-	if launched != nil {
-		defer func() { _ = launched.Close() }()
+	err = take(ctx, &o, specs, launched, func(p *profile.Profile) error { return encode(out, format, p, &o) })
+	switch {
+	case launched != nil:
+		return await(ctx, &o, launched, err)
+	case err != nil:
+		return 1, err
 	}
-	r, err := attach(&o, specs)
+	return 0, nil
+}
+
+// take measures, writes the profile and sums it up.
+func take(ctx context.Context, o *Options, specs []perfevent.Spec, launched *target.Launched, write func(*profile.Profile) error) (err error) {
+	r, err := attach(o, specs)
 	if err != nil {
-		return 1, privilege.Explain(err, "profile "+o.Target.String())
+		return privilege.Explain(err, "profile "+o.Target.String())
 	}
 	defer func() { err = errors.Join(err, r.close()) }()
 	if err := r.sample(ctx, launched); err != nil {
-		return 1, err
+		return err
 	}
 	p, err := r.profile()
 	if err != nil {
-		return 1, err
+		return err
 	}
-	if err := encode(out, format, p, &o); err != nil {
-		return 1, err
+	if err := write(p); err != nil {
+		return err
 	}
-	if err := r.summarize(p); err != nil {
-		return 1, err
-	}
-	if launched != nil {
-		return launched.Wait()
-	}
-	return 0, nil
+	return r.summarize(p)
 }
 
 // createOutput opens the output before anything is measured, so that one that
@@ -124,6 +128,7 @@ type run struct {
 
 	start       time.Time
 	duration    time.Duration
+	missed      bool   // the target ended before sampling began
 	lost        uint64 // sideband records
 	sidebandErr error
 	busy        bool  // the last poll met sideband records
@@ -170,6 +175,11 @@ func attach(o *Options, specs []perfevent.Spec) (_ *run, err error) {
 	}
 	r.processes = process.NewTable(process.Options{Sync: r.drainSideband})
 	r.processes.OnReplaced(func(pid int) { r.remapped = append(r.remapped, pid) })
+	// Looking up any address reads the mappings, while they can be: a command
+	// may be gone before its first stack is looked at.
+	for _, pid := range o.Target.PIDs {
+		r.processes.Resolve(pid, 0, monotonic())
+	}
 	r.store = stacks.NewStore(r.processes)
 	return r, r.source.Attach(o.Target, specs, oncpu.Rate{Frequency: o.Frequency, Period: o.Period})
 }
@@ -220,14 +230,4 @@ func (r *run) valueTypes() []profile.ValueType {
 		weight = profile.ValueType{Type: "cpu", Unit: "nanoseconds"}
 	}
 	return []profile.ValueType{{Type: "samples", Unit: "count"}, weight}
-}
-
-func (r *run) summarize(p *profile.Profile) error {
-	if r.options.Quiet {
-		return nil
-	}
-	if err := text.Summary(r.options.Stderr, p, hottestFunctions); err != nil {
-		return fmt.Errorf("write the summary: %w", err)
-	}
-	return nil
 }

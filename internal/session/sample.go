@@ -82,7 +82,7 @@ func (r *run) begin(ctx context.Context, launched *target.Launched, gone <-chan 
 		case <-time.After(r.options.Delay):
 		case <-ctx.Done():
 		case <-gone:
-			return errors.New("the target ended before sampling began")
+			r.missed = true // the profile will be empty
 		}
 	}
 	r.start = time.Now()
@@ -247,7 +247,7 @@ func (r *run) finish(ctx context.Context, launched *target.Launched) error {
 		select {
 		case <-launched.Done():
 		default:
-			err = errors.Join(err, launched.Signal(unix.SIGTERM))
+			err = errors.Join(err, launched.Terminate())
 		}
 	}
 	return err
