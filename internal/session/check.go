@@ -7,6 +7,7 @@ import (
 	"fulgur/internal/perfevent"
 	"fulgur/internal/privilege"
 	"fulgur/internal/source/oncpu"
+	"fulgur/internal/target"
 )
 
 // DefaultFrequency is bcc's: low, and odd so that it does not march in step
@@ -58,6 +59,17 @@ func (o *Options) complete() error {
 	return o.completeSizes()
 }
 
+// ringPreset is the size of the ring unless another is asked for. It is resident
+// memory, twice, because it is mapped twice in a row; what a few processes
+// show anew between two polls needs less of it than a machine does.
+func (o *Options) ringPreset() uint32 {
+	switch o.Target.Scope {
+	case target.Processes, target.Threads, target.Command:
+		return oncpu.DefaultRingSize / 2
+	}
+	return oncpu.DefaultRingSize
+}
+
 // completeSizes limits the maps to what the kernel creates and a machine may
 // have: beyond, a size is a slip.
 func (o *Options) completeSizes() error {
@@ -66,7 +78,7 @@ func (o *Options) completeSizes() error {
 		size                *uint32
 		preset, least, most uint32
 	}{
-		{"--ring-size", &o.RingSize, oncpu.DefaultRingSize, uint32(os.Getpagesize()), maxRingSize},
+		{"--ring-size", &o.RingSize, o.ringPreset(), uint32(os.Getpagesize()), maxRingSize},
 		{"--count-entries", &o.CountEntries, oncpu.DefaultCountEntries, 1, maxEntries},
 		{"--seen-entries", &o.SeenEntries, oncpu.DefaultSeenEntries, 1, maxEntries},
 	} {
