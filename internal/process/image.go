@@ -100,6 +100,14 @@ func at(maps []mapping, addr uint64) (mapping, bool) {
 	return mapping{}, false
 }
 
+// has reports whether m says nothing new: a loader maps the same file at the
+// same place more than once, and a JIT makes its memory executable again and
+// again.
+func (i *image) has(m mapping) bool {
+	old, mapped := at(i.live, m.start)
+	return mapped && old.same(m) && m.limit <= old.limit && old.from <= m.from
+}
+
 // insert maps m, which displaces what was there before it. If records come
 // late, mappings newer than m stay, and m is noted as the past of those
 // places. It reports whether m took the place of other bytes.
@@ -110,11 +118,6 @@ func (i *image) insert(m mapping) (replaced bool) {
 		last++
 	}
 	old := i.live[first:last]
-	// A loader maps the same file at the same place more than once, and a
-	// JIT makes its memory executable again and again.
-	if len(old) == 1 && old[0].same(m) && old[0].start <= m.start && m.limit <= old[0].limit && old[0].from <= m.from {
-		return false
-	}
 	// What becomes of the places from the first old mapping to the last: the
 	// pieces of old mappings that stay, and rest, what m is left with.
 	var pieces []mapping
@@ -214,7 +217,9 @@ func (i *image) known() *image {
 	before := i.base.before
 	k := &image{base: before.base, live: slices.Clone(before.live), owned: true, past: slices.Clone(before.past)}
 	for _, m := range i.live {
-		k.insert(m)
+		if !k.has(m) {
+			k.insert(m)
+		}
 	}
 	return k
 }

@@ -135,6 +135,9 @@ func (t *Table) mmap(r perfevent.Mmap2) {
 	m := Map{Start: r.Addr, Limit: limit, Offset: r.Pgoff, Maj: r.Maj, Min: r.Min, Ino: r.Ino, Name: r.Filename}
 	mapped := t.mapping(m, r.InoGen, r.PID, i.parent)
 	mapped.from = r.Time
+	if i.has(mapped) {
+		return
+	}
 	fresh := i.base.replaces(mapped)
 	if i.insert(mapped) || fresh {
 		t.replaced(r.PID)

@@ -145,6 +145,15 @@ func TestTable(t *testing.T) {
 			},
 		},
 		{
+			name: "executable again and again is one replacement of what was never read",
+			records: []perfevent.Record{
+				mmap(4, pidA, 0x8000, 0x9000, 0, "//anon"), mmap(5, pidA, 0x8000, 0x9000, 0, "//anon"),
+				mmap(6, pidA, 0x8000, 0x9000, 0, "//anon"),
+			},
+			want:     []where{{pidA, 0x8000, 4, "anon 0x8000"}},
+			replaced: []int{pidA},
+		},
+		{
 			name: "the same file at another offset is a replacement",
 			records: []perfevent.Record{
 				exec(1, pidA), mmap(2, pidA, 0x1000, 0x2000, 0, "/a"), mmap(3, pidA, 0x1000, 0x2000, 0x1000, "/a"),

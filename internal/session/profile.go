@@ -131,14 +131,14 @@ type run struct {
 	missed      bool   // the target ended before sampling began
 	lost        uint64 // sideband records
 	sidebandErr error
-	busy        bool  // the last poll met sideband records
-	remapped    []int // processes whose addresses changed their meaning
+	busy        bool         // the last poll met sideband records
+	remapped    map[int]bool // processes whose addresses changed their meaning
 }
 
 // attach loads the kernel side and opens everything, with sampling not yet
 // enabled. The sideband comes before the events, so that no mapping is missed.
 func attach(o *Options, specs []perfevent.Spec) (_ *run, err error) {
-	r := &run{options: o, specs: specs}
+	r := &run{options: o, specs: specs, remapped: map[int]bool{}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, r.close())
@@ -174,7 +174,7 @@ func attach(o *Options, specs []perfevent.Spec) (_ *run, err error) {
 		return nil, err
 	}
 	r.processes = process.NewTable(process.Options{Sync: r.drainSideband})
-	r.processes.OnReplaced(func(pid int) { r.remapped = append(r.remapped, pid) })
+	r.processes.OnReplaced(func(pid int) { r.remapped[pid] = true })
 	// Looking up any address reads the mappings, while they can be: a command
 	// may be gone before its first stack is looked at.
 	for _, pid := range o.Target.PIDs {

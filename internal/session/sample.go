@@ -15,9 +15,10 @@ import (
 )
 
 const (
-	// sidebandPages is the size of each CPU's sideband ring: room for a
-	// tenth of a second of a busy build's forks and mappings.
-	sidebandPages = 32
+	// sidebandPages is the size of each CPU's sideband ring: room for half a
+	// second of a busy build's forks and mappings, and for some rounds of
+	// pollAtMost of a program that does nothing but make memory executable.
+	sidebandPages = 128
 	// pollEvery is how long the kernel side is left alone at most, pollAtMost
 	// how long at least. While processes come, go or map files it is also the
 	// rhythm, so that a file is opened while it is there: each record on its
@@ -167,12 +168,12 @@ func (r *run) poll() error {
 	r.busy = false
 	r.drainSideband()
 	r.processes.FollowPerfMaps()
-	for _, pid := range r.remapped {
+	for pid := range r.remapped {
 		if err := r.source.Remap(pid); err != nil {
 			return err
 		}
 	}
-	r.remapped = r.remapped[:0]
+	clear(r.remapped)
 	if err := r.source.Ring().ReadTo(position, r.record); err != nil {
 		return err
 	}
