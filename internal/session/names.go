@@ -15,6 +15,10 @@ import (
 	"fulgur/internal/symbolize"
 )
 
+// brokenStack stands for the callers that a broken chain of frame pointers does
+// not lead to.
+const brokenStack = "[broken stack]"
+
 // names are the functions of a store's frames.
 type names struct {
 	store *stacks.Store
@@ -94,6 +98,11 @@ func (n *names) resolve(id stacks.CodeID, frames []stacks.FrameID, o symbolize.O
 		return n.lookUp(elf, frames, elf.Address)
 	case stacks.CodeJIT:
 		return n.lookUpJIT(code.PerfMap, frames)
+	case stacks.CodeBroken:
+		for _, id := range frames {
+			n.found[id] = []symbolize.Frame{{Name: brokenStack, SystemName: brokenStack}}
+		}
+		return nil
 	}
 	return fmt.Errorf("no executable mapping of process %d was known at these addresses", code.PID)
 }
@@ -167,10 +176,9 @@ func (n *names) lookUp(t symbolize.Table, frames []stacks.FrameID, address func(
 func (n *names) place(b *profile.Builder, id stacks.FrameID) []profile.FrameID {
 	f := n.store.Frames[id]
 	code, found := n.store.Codes[f.Code], n.found[id]
-	frame := profile.Frame{
-		Address: n.addresses[id],
-		Kind:    frameKind(code.Kind),
-		Mapping: b.Mapping(n.mapping(f.Code, found)),
+	frame := profile.Frame{Address: n.addresses[id], Kind: frameKind(code.Kind)}
+	if frame.Kind != profile.KindMarker {
+		frame.Mapping = b.Mapping(n.mapping(f.Code, found))
 	}
 	if len(found) == 0 {
 		return []profile.FrameID{b.Frame(frame)}
@@ -192,6 +200,8 @@ func frameKind(k stacks.CodeKind) profile.Kind {
 		return profile.KindKernel
 	case stacks.CodeJIT:
 		return profile.KindJIT
+	case stacks.CodeBroken:
+		return profile.KindMarker
 	}
 	return profile.KindUser
 }

@@ -204,6 +204,7 @@ func (r *run) profile() (*profile.Profile, error) {
 	if err != nil {
 		return nil, err
 	}
+	r.store.Count(r.source.Counts().Total())
 	r.store.Seal()
 	r.processes.FinishPerfMaps()
 	names := symbolizeAll(r.store, symbolize.Options{NoDemangle: r.options.NoDemangle})

@@ -43,7 +43,7 @@ func (l labeler) of(s profile.Sample) labels {
 		made.number["cpu"] = []int64{int64(s.CPU)}
 	}
 	switch s.End {
-	case profile.EndDepth, profile.EndFault, profile.EndLost:
+	case profile.EndDepth, profile.EndFault, profile.EndBroken, profile.EndLost:
 		made.text["stack_end"] = []string{s.End.String()}
 	}
 	l.seen[key] = made

@@ -90,7 +90,7 @@ func frameNames(p *profile.Profile, o Options) []string {
 // and no marker among its frames, given leaf first, says so already.
 func isCut(p *profile.Profile, e profile.End, frames []profile.FrameID) bool {
 	switch e {
-	case profile.EndDepth, profile.EndFault, profile.EndLost:
+	case profile.EndDepth, profile.EndFault, profile.EndBroken, profile.EndLost:
 		return len(frames) == 0 || p.Frames[frames[len(frames)-1]].Kind != profile.KindMarker
 	default:
 		return false
