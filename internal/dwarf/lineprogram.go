@@ -1,0 +1,154 @@
+package dwarf
+
+// Opcodes, 7.22.
+const (
+	lnsCopy           = 1
+	lnsAdvancePC      = 2
+	lnsAdvanceLine    = 3
+	lnsSetFile        = 4
+	lnsSetColumn      = 5
+	lnsConstAddPC     = 8
+	lnsFixedAdvancePC = 9
+
+	lneEndSequence = 1
+	lneSetAddress  = 2
+)
+
+// run executes the program once, from pos on, and notes sequences and marks.
+// A malformed program ends where it is; what precedes that is usable.
+func (t *lineTable) run(pos int, f format) {
+	if t.lineRange == 0 {
+		return // no special opcode has a meaning
+	}
+	var spans []span
+	m := mark{row: row{file: 1, line: 1}, pos: uint32(pos)}
+	for int(m.pos) < len(t.raw) {
+		m = mark{row: row{file: 1, line: 1}, pos: m.pos}
+		end, ok := t.next(&m)
+		if !ok {
+			break
+		}
+		if end {
+			continue
+		}
+		lo := m.addr
+		s := sequence{first: int32(len(t.marks))}
+		t.marks = append(t.marks, m)
+		for n := 1; !end; n++ {
+			if end, ok = t.next(&m); !ok {
+				break
+			}
+			if n%markEvery == 0 && !end {
+				t.marks = append(t.marks, m)
+			}
+		}
+		s.end = int32(len(t.marks))
+		if !ok || lo >= m.addr || f.dead(lo) {
+			t.marks = t.marks[:s.first]
+			continue
+		}
+		spans = append(spans, span{lo, m.addr, int32(len(t.sequences))})
+		t.sequences = append(t.sequences, s)
+	}
+	t.index = paint(spans)
+}
+
+// next executes the program up to its next row, which is the end of a
+// sequence if end is set. It returns false where the program ends.
+func (t *lineTable) next(m *mark) (end, ok bool) {
+	b := t.raw
+	pos := int(m.pos)
+	for pos < len(b) {
+		op := b[pos]
+		pos++
+		if op >= t.opcodeBase {
+			adjusted := uint64(op - t.opcodeBase)
+			t.advance(m, adjusted/t.lineRange)
+			m.line += uint32(t.lineBase + int64(adjusted%t.lineRange))
+			m.pos = uint32(pos)
+			return false, true
+		}
+		r := buf{b: b, pos: pos}
+		switch op {
+		case 0:
+			n := r.uleb()
+			next := uint64(r.pos) + n
+			if r.bad || n > uint64(r.left()) {
+				return false, false
+			}
+			if n > 0 {
+				switch r.u8() {
+				case lneEndSequence:
+					m.pos = uint32(next)
+					return true, true
+				case lneSetAddress:
+					m.addr = r.word(uint8(min(n-1, 8)))
+					m.op = 0
+				}
+			}
+			r.pos = int(next)
+		case lnsCopy:
+			m.pos = uint32(pos)
+			return false, true
+		case lnsAdvancePC:
+			t.advance(m, r.uleb())
+		case lnsAdvanceLine:
+			m.line += uint32(r.sleb())
+		case lnsSetFile:
+			m.file = uint32(r.uleb())
+		case lnsSetColumn:
+			m.column = uint32(r.uleb())
+		case lnsConstAddPC:
+			t.advance(m, uint64(255-t.opcodeBase)/t.lineRange)
+		case lnsFixedAdvancePC:
+			m.addr += uint64(r.u16())
+			m.op = 0
+		default:
+			// No others change what rows show; some have operands.
+			for range t.operands[op] {
+				r.uleb()
+			}
+		}
+		if r.bad {
+			return false, false
+		}
+		pos = r.pos
+	}
+	return false, false
+}
+
+// advance moves the address by a number of operations.
+func (t *lineTable) advance(m *mark, ops uint64) {
+	if t.maxOps == 1 {
+		m.addr += t.minInst * ops
+		return
+	}
+	ops += uint64(m.op)
+	m.addr += t.minInst * (ops / t.maxOps)
+	m.op = uint32(ops % t.maxOps)
+}
+
+// find returns the row of an address.
+func (t *lineTable) find(addr uint64) (row, bool) {
+	i := t.index.find(addr)
+	if i < 0 {
+		return row{}, false
+	}
+	s := t.sequences[i]
+	lo, hi := int(s.first), int(s.end)
+	for hi-lo > 1 { // the last mark that is not above addr
+		if mid := (lo + hi) / 2; t.marks[mid].addr <= addr {
+			lo = mid
+		} else {
+			hi = mid
+		}
+	}
+	m := t.marks[lo]
+	for {
+		found := m.row
+		end, ok := t.next(&m)
+		if !ok || end || m.addr > addr {
+			return found, true
+		}
+	}
+}
