@@ -1,5 +1,5 @@
 // Package symbolize turns addresses into functions. It reads the symbol
-// tables of ELF files, Go's pclntab, /proc/kallsyms, the vdso and the perf
+// tables of ELF files, their procedure linkage tables, Go's pclntab, /proc/kallsyms, the vdso and the perf
 // maps of JIT compilers.
 //
 // A profile knows all addresses of a file before it needs the first name, so
@@ -9,10 +9,7 @@
 // symbols.
 package symbolize
 
-import (
-	"fmt"
-	"sort"
-)
+import "sort"
 
 // Frame is one function at an address.
 type Frame struct {
@@ -58,21 +55,6 @@ var (
 type Options struct {
 	// NoDemangle leaves the names of C++ and Rust as the linker knows them.
 	NoDemangle bool
-}
-
-// FormatError reports bytes that a file's format does not allow.
-type FormatError struct {
-	// File is the name of the file as given by the caller.
-	File string
-	// Offset is where in the file the faulty structure begins, in bytes.
-	Offset int64
-	// Problem says what is wrong there.
-	Problem string
-}
-
-// Error implements error.
-func (e *FormatError) Error() string {
-	return fmt.Sprintf("%s: %s at offset %#x", e.File, e.Problem, e.Offset)
 }
 
 // gaps finds where a symbol's start falls between sorted addresses. Symbol
