@@ -2,6 +2,7 @@ package dwarf
 
 import (
 	"cmp"
+	"errors"
 	"runtime"
 	"slices"
 	"sync"
@@ -10,19 +11,14 @@ import (
 
 // Frame is one function at an address.
 type Frame struct {
-	// Name is the function's name in its source (DW_AT_name), without the
-	// scopes that it is in; empty if only the line is known.
-	Name string
-	// SystemName is the linker's name, equal to Name where the compiler gives
-	// none.
-	SystemName string
+	// Function is nil if only the line is known, as in assembler.
+	Function *Function
 	// File is the path of the source file, as the compiler saw it and without
 	// resolving dots; empty if unknown.
 	File string
-	// StartLine is the line of the function's declaration, Line and Column
-	// the place of the address, or of the call that was inlined; 1-based, 0
-	// if unknown.
-	StartLine, Line, Column int
+	// Line and Column are the place of the address, or of the call that was
+	// inlined; 1-based, 0 if unknown.
+	Line, Column int32
 	// Inlined is set for a function that was inlined into the frame that
 	// follows it.
 	Inlined bool
@@ -31,8 +27,8 @@ type Frame struct {
 // LookupBatch finds the functions at addrs, which are those of the file (that
 // is, virtual addresses as in its program headers) and are answered fastest
 // in ascending order. The result has one element per address: the functions
-// there, innermost first; a frame without a name if there is a line, but no
-// function, as in assembler; nil if there is nothing. On an error the result
+// there, innermost first; a frame without a function if there is a line alone,
+// as in assembler; nil if there is nothing. On an error the result
 // is still usable and holds what could be read. It is safe for concurrent use.
 func (d *Data) LookupBatch(addrs []uint64) ([][]Frame, error) {
 	out := make([][]Frame, len(addrs))
@@ -105,18 +101,25 @@ func defaultWorkers() int { return runtime.GOMAXPROCS(0) }
 
 // worker answers batches for units, one after the other. It keeps its buffers.
 type worker struct {
-	data   *Data
-	raw    []byte // of the unit that body is
-	body   body
-	loaded bool
-	spans  []span
-	frames []Frame // those at the end are not yet part of an answer
+	data    *Data
+	raw     []byte // of the unit that body is
+	body    body
+	loaded  bool
+	trees   treeReader
+	missing []place
+	addrs   []uint64
+	frames  []Frame // of answers; what it has room for is free
+}
+
+// place is an address in a function.
+type place struct {
+	fn   int32
+	addr uint64
 }
 
 // lookup answers the addresses of one unit.
 func (w *worker) lookup(runs []run, addrs []uint64, out [][]Frame) error {
-	u := w.data.main.units[runs[0].unit]
-	s := w.data.cache.get(u)
+	s := w.data.cache.get(w.data.main.units[runs[0].unit])
 	defer w.data.cache.put(s)
 	w.loaded = false
 	var probs problems
@@ -125,9 +128,10 @@ func (w *worker) lookup(runs []run, addrs []uint64, out [][]Frame) error {
 		s.err = w.open(s)
 	}
 	probs.add(s.err)
+	probs.add(w.readTrees(s, runs, addrs))
 	for _, run := range runs {
 		for i := run.first; i < run.end; i++ {
-			frames, err := w.frames1(s, addrs[i])
+			frames, err := w.answer(s, addrs[i])
 			out[i] = frames
 			probs.add(err)
 		}
@@ -138,8 +142,9 @@ func (w *worker) lookup(runs []run, addrs []uint64, out [][]Frame) error {
 // open reads what all look-ups in a unit need: functions and lines.
 func (w *worker) open(s *state) error {
 	s.body = s.unit
-	s.names = map[ref]*subname{}
-	s.bytes = 1024
+	s.names = map[ref]*Function{}
+	s.bytes = stateSize
+	s.whole = true // of nothing, unless it can be read
 	if err := s.unit.readRoot(); err != nil {
 		return err
 	}
@@ -156,7 +161,6 @@ func (w *worker) open(s *state) error {
 		body, err := w.data.splitUnit(s.unit)
 		if err != nil {
 			probs.add(err)
-			s.whole = true
 			return probs.err()
 		}
 		s.body = body
@@ -170,13 +174,19 @@ func (w *worker) functions(s *state, whole bool) error {
 	s.whole = whole
 	b, err := w.load(s)
 	if err != nil {
+		s.whole = true
 		return err
 	}
+	for i := range s.funcs {
+		if t := s.funcs[i].tree; t != nil {
+			s.bytes -= t.size()
+		}
+	}
+	s.bytes -= s.index.bytes() + functionSize*cap(s.funcs)
 	var spans []span
-	s.bytes -= s.index.bytes() + 16*cap(s.funcs)
 	s.funcs, spans, err = b.functions(whole)
 	s.index = paint(spans)
-	s.bytes += s.index.bytes() + 16*cap(s.funcs)
+	s.bytes += s.index.bytes() + functionSize*cap(s.funcs)
 	return err
 }
 
@@ -198,96 +208,120 @@ func (w *worker) load(s *state) (*body, error) {
 	return &w.body, nil
 }
 
-// frames1 answers one address.
-func (w *worker) frames1(s *state, addr uint64) ([]Frame, error) {
+// readTrees reads what was inlined at addresses where nobody asked before. A
+// function that was asked about before is read whole this time.
+func (w *worker) readTrees(s *state, runs []run, addrs []uint64) error {
+	var probs problems
+	w.missing = w.missing[:0]
+	for _, run := range runs {
+		for _, addr := range addrs[run.first:run.end] {
+			id := s.index.find(addr)
+			if id < 0 && !s.whole {
+				probs.add(w.functions(s, true))
+				return errors.Join(probs.err(), w.readTrees(s, runs, addrs))
+			}
+			if id < 0 {
+				continue
+			}
+			if t := s.funcs[id].tree; t == nil || t.find(addr) == unread {
+				w.missing = append(w.missing, place{id, addr})
+			}
+		}
+	}
+	if len(w.missing) == 0 {
+		return probs.err()
+	}
+	slices.SortFunc(w.missing, func(a, b place) int {
+		return cmp.Or(cmp.Compare(a.fn, b.fn), cmp.Compare(a.addr, b.addr))
+	})
+	b, err := w.load(s)
+	if err != nil {
+		return err
+	}
+	for places := w.missing; len(places) > 0; {
+		id := places[0].fn
+		w.addrs = w.addrs[:0]
+		for len(places) > 0 && places[0].fn == id {
+			w.addrs = append(w.addrs, places[0].addr)
+			places = places[1:]
+		}
+		fn := &s.funcs[id]
+		if fn.tree != nil {
+			s.bytes -= fn.tree.size()
+			w.addrs = w.addrs[:0]
+		}
+		fn.tree, err = w.trees.read(b, fn, w.addrs)
+		probs.add(err)
+		s.bytes += fn.tree.size()
+	}
+	return probs.err()
+}
+
+// answer returns the frames at an address.
+func (w *worker) answer(s *state, addr uint64) ([]Frame, error) {
 	var probs problems
 	var at row
 	hasRow := false
 	if s.lines != nil {
 		at, hasRow = s.lines.find(addr)
 	}
-	id := s.index.find(addr)
-	if id < 0 && !s.whole {
-		probs.add(w.functions(s, true))
-		id = s.index.find(addr)
+	var t *tree
+	id := int32(-1)
+	depth := 0
+	if fn := s.index.find(addr); fn >= 0 && s.funcs[fn].tree != nil {
+		t = s.funcs[fn].tree
+		id = max(0, t.find(addr))
+		depth = t.depth(id)
+	} else if hasRow {
+		depth = 1
 	}
-	if id < 0 {
-		if !hasRow {
-			return nil, probs.err()
-		}
-		file, err := s.path(at.file)
-		probs.add(err)
-		return w.answer(append(w.room(1), Frame{File: file, Line: int(at.line), Column: int(at.column)})), probs.err()
-	}
-	fn := &s.funcs[id]
-	if fn.tree == nil {
-		b, err := w.load(s)
-		if err != nil {
-			return nil, err
-		}
-		fn.tree, w.spans, err = b.tree(fn, w.spans)
-		probs.add(err)
-		s.bytes += fn.tree.size()
-	}
-	t := fn.tree
-	i := max(0, t.index.find(addr))
-	depth := 1
-	for c := t.calls[i].parent; c >= 0; c = t.calls[c].parent {
-		depth++
+	if depth == 0 {
+		return nil, nil
 	}
 	frames := w.room(depth)
-	for i >= 0 {
-		c := &t.calls[i]
-		if c.name == nil {
-			err := w.name(s, c)
-			probs.add(err)
-		}
+	for i := range frames {
 		file, err := s.path(at.file)
 		probs.add(err)
-		f := Frame{
-			Name: c.name.name, SystemName: c.name.linkage, File: file,
-			StartLine: c.name.line, Line: int(at.line), Column: int(at.column),
-			Inlined: c.parent >= 0,
+		frames[i] = Frame{File: file, Line: int32(at.line), Column: int32(at.column)}
+		if t == nil {
+			break
 		}
-		frames = append(frames, f)
+		c := &t.calls[id]
+		if c.function == nil {
+			probs.add(w.name(s, c))
+		}
+		frames[i].Function = c.function
+		frames[i].Inlined = c.parent >= 0
 		at = row{file: c.file, line: c.line, column: c.column}
-		i = c.parent
+		id = c.parent
 	}
-	return w.answer(frames), probs.err()
+	return frames, probs.err()
 }
 
-// room returns an empty slice for n frames, from the worker's supply.
+// room returns n frames. They are taken from a larger supply: answers are
+// many and small.
 func (w *worker) room(n int) []Frame {
 	if cap(w.frames)-len(w.frames) < n {
 		w.frames = make([]Frame, 0, max(512, n))
 	}
 	at := len(w.frames)
-	return w.frames[at : at : at+n]
+	w.frames = w.frames[:at+n]
+	return w.frames[at : at+n : at+n]
 }
 
-// answer takes what was put into room off the supply.
-func (w *worker) answer(frames []Frame) []Frame {
-	w.frames = w.frames[:len(w.frames)+len(frames)]
-	return frames
-}
-
-// name makes sure that a call has a name.
+// name finds the function of a call.
 func (w *worker) name(s *state, c *call) error {
-	if c.name = s.names[c.origin]; c.name != nil {
+	if c.function = s.names[c.origin]; c.function != nil {
 		return nil
 	}
 	b, err := w.load(s)
 	if err != nil {
-		c.name = &subname{}
+		c.function = &Function{}
 		return err
 	}
-	n, err := b.subname(c.origin)
-	if n.linkage == "" {
-		n.linkage = n.name
-	}
-	c.name = n
-	s.names[c.origin] = n
-	s.bytes += 128 + len(n.name) + len(n.linkage)
+	c.function, err = b.function(c.origin)
+	s.names[c.origin] = c.function
+	s.bytes += nameSize + len(c.function.Name)
 	return err
 }
 

@@ -1,9 +1,19 @@
 package dwarf
 
-// subname is what entries say of a function.
-type subname struct {
-	name, linkage string
-	line          int // of the declaration
+// Function is what the debug information says of a function. Frames share
+// one within a unit, so that what is derived from it can be kept by its
+// pointer.
+type Function struct {
+	// Name is the linker's name (DW_AT_linkage_name) or, where the compiler
+	// gives none, the one in the source (DW_AT_name), which lacks the scopes
+	// that it is in. It is empty if there is neither.
+	Name string
+	// Linkage tells that Name is the linker's name. If it is not, and the
+	// function is not inlined, a symbol table may know more.
+	Linkage bool
+	// StartLine is the line of the function's declaration, 1-based, 0 if
+	// unknown.
+	StartLine int
 }
 
 // maxOrigins bounds how many entries tell about one function: an inlined call,
@@ -79,43 +89,54 @@ func (e *entry) parse(u *unit, t *abbrevs, r *buf) {
 	}
 }
 
-// subname reads the names of a function, from the entry at a reference and
-// those that it refers to.
-func (b *body) subname(at ref) (*subname, error) {
-	n := &subname{}
+// function reads what the entry at a reference and those that it refers to say
+// of a function.
+func (b *body) function(at ref) (*Function, error) {
+	fn := &Function{}
+	// The source's name counts only if no entry has a linkage name.
+	var name value
+	var nameUnit *unit
+	var err error
 	from := b
 	for range maxOrigins {
-		u, e, err := from.readEntry(at)
-		if err != nil {
-			return n, err
-		}
-		if n.name == "" && e.hasName {
-			if n.name, err = u.text(e.name); err != nil {
-				return n, err
-			}
-		}
-		if n.linkage == "" && e.hasLinkage {
-			if n.linkage, err = u.text(e.linkage); err != nil {
-				return n, err
-			}
-		}
-		if n.line == 0 {
-			n.line = int(min(e.line, 1<<31-1))
-		}
-		if n.name != "" && n.linkage != "" && n.line != 0 {
+		var u *unit
+		var e entry
+		if u, e, err = from.readEntry(at); err != nil {
 			break
 		}
-		switch {
-		case e.hasOrigin:
+		if nameUnit == nil && e.hasName {
+			name, nameUnit = e.name, u
+		}
+		if !fn.Linkage && e.hasLinkage {
+			fn.Linkage = true
+			if fn.Name, err = u.text(e.linkage); err != nil {
+				break
+			}
+		}
+		if fn.StartLine == 0 {
+			fn.StartLine = int(min(e.line, 1<<31-1))
+		}
+		if fn.Linkage && fn.StartLine != 0 {
+			break
+		}
+		if e.hasOrigin {
 			at = e.origin
-		case e.hasSpecification:
+		} else if e.hasSpecification {
 			at = e.specification
-		default:
-			return n, nil
+		} else {
+			break
 		}
 		if u != from.unit {
 			from = &body{unit: u}
 		}
 	}
-	return n, nil
+	if fn.Name == "" && nameUnit != nil {
+		fn.Linkage = false
+		text, textErr := nameUnit.text(name)
+		fn.Name = text
+		if err == nil {
+			err = textErr
+		}
+	}
+	return fn, err
 }

@@ -132,13 +132,12 @@ type llvmFrame struct {
 	FileName, FunctionName  string
 }
 
-// llvmSymbolize asks llvm-symbolizer about addresses; functions is "linkage"
-// or "short".
-func llvmSymbolize(t testing.TB, path, functions string, addrs []uint64, args ...string) [][]llvmFrame {
+// llvmSymbolize asks llvm-symbolizer about addresses.
+func llvmSymbolize(t testing.TB, path string, addrs []uint64, args ...string) [][]llvmFrame {
 	t.Helper()
 	tool := testenv.Tool(t, "llvm-symbolizer-19")
 	cmd := exec.Command(tool, append([]string{
-		"--obj=" + path, "--inlines", "--functions=" + functions,
+		"--obj=" + path, "--inlines",
 		"--no-demangle", "--output-style=JSON", "--no-debuginfod",
 	}, args...)...)
 	var in bytes.Buffer
@@ -171,56 +170,66 @@ func compareLLVM(t testing.TB, path string, d *Data, addrs []uint64) int {
 	if err != nil {
 		t.Errorf("%s: %v", path, err)
 	}
-	linkage := llvmSymbolize(t, path, "linkage", addrs)
-	short := llvmSymbolize(t, path, "short", addrs)
+	want := llvmSymbolize(t, path, addrs)
 	symbols := readSymbolNames(t, path)
 	different := 0
 	for i, addr := range addrs {
-		if why := differs(got[i], linkage[i], short[i], symbols.at(addr)); why != "" {
+		if why := differs(got[i], want[i], symbols.at(addr)); why != "" {
 			if different++; different <= 10 {
-				t.Errorf("%s: %#x: %s\n got %+v\nwant %+v\nand  %+v", filepath.Base(path), addr, why, got[i], linkage[i], short[i])
+				t.Errorf("%s: %#x: %s\n got %s\nwant %+v", filepath.Base(path), addr, why, describe(got[i]), want[i])
 			}
 		}
 	}
 	return different
 }
 
-// differs says how frames differ from those of llvm-symbolizer, which takes
-// the outermost name from the symbol table when it prints linkage names.
-func differs(got []Frame, linkage, short []llvmFrame, symbols []string) string {
-	want := short
-	if len(want) == 1 && want[0].FileName == "" && want[0].FunctionName == "" {
-		want = nil
+// describe formats frames.
+func describe(frames []Frame) string {
+	var b strings.Builder
+	for _, f := range frames {
+		if f.Function != nil {
+			fmt.Fprintf(&b, "%s (%d) ", f.Function.Name, f.Function.StartLine)
+		}
+		fmt.Fprintf(&b, "%s:%d:%d %t\n", f.File, f.Line, f.Column, f.Inlined)
 	}
-	if len(want) == 1 && len(got) == 0 && want[0].FileName == "" {
-		return "" // a name of the symbol table alone
+	return b.String()
+}
+
+// differs says how frames differ from those of llvm-symbolizer, which prefers
+// the symbol table's name for the outermost function.
+func differs(got []Frame, want []llvmFrame, symbols []string) string {
+	if len(got) == 0 && len(want) == 1 && want[0].Line == 0 && want[0].StartLine == 0 {
+		return "" // at best a name of the symbol table
 	}
 	if len(got) != len(want) {
 		return "depth"
 	}
 	for i, g := range got {
 		w := want[i]
-		if g.Name != w.FunctionName && g.Name != "" {
-			return "name"
-		}
-		if g.File != w.FileName || g.Line != w.Line {
+		outermost := i == len(got)-1
+		if g.File != w.FileName || int(g.Line) != w.Line {
 			return "line"
 		}
-		if g.Column != w.Column {
+		if int(g.Column) != w.Column {
 			return "column"
 		}
-		if g.StartLine != w.StartLine {
-			return "start line"
-		}
-		if g.Inlined != (i < len(got)-1) {
+		if g.Inlined != !outermost {
 			return "inlined"
 		}
-		if i < len(got)-1 && g.SystemName != linkage[i].FunctionName {
-			return "linkage name"
+		fn := g.Function
+		if fn == nil {
+			if !outermost || w.StartLine != 0 {
+				return "no function"
+			}
+			continue
 		}
-		if i == len(got)-1 && g.SystemName != g.Name && g.SystemName != linkage[i].FunctionName &&
-			!slices.ContainsFunc(symbols, func(s string) bool { return s == g.SystemName || strings.HasPrefix(s, g.SystemName+".") }) {
-			return "outer linkage name"
+		if fn.StartLine != w.StartLine {
+			return "start line"
+		}
+		if fn.Name != w.FunctionName && (!outermost || fn.Linkage && !slices.ContainsFunc(symbols, func(s string) bool {
+			return s == fn.Name || strings.HasPrefix(s, fn.Name+".")
+		})) {
+			return "name"
 		}
 	}
 	return ""

@@ -16,11 +16,18 @@ type state struct {
 	whole  bool  // functions were searched for everywhere
 	funcs  []function
 	index  segments // address to function
-	names  map[ref]*subname
+	names  map[ref]*Function
 	lines  *lineTable
 	err    error // of opening
 	bytes  int   // that the above takes
 }
+
+// Memory of what a state holds, in bytes, with its share of maps.
+const (
+	stateSize    = 1024
+	functionSize = 16
+	nameSize     = 128
+)
 
 // cache keeps the states used last within a budget of memory.
 type cache struct {
