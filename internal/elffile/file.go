@@ -17,6 +17,8 @@ import (
 	"io"
 	"os"
 	"sync"
+
+	"golang.org/x/sys/unix"
 )
 
 // Limits on what the headers of a file may ask for. Real files stay far
@@ -35,7 +37,7 @@ type File struct {
 	r     io.ReaderAt
 	size  int64
 	name  string
-	owned io.Closer // closed with the File, or nil
+	owned io.Closer // closed with the File, nil if it is another's
 
 	is64     bool
 	typ      elf.Type
@@ -71,17 +73,24 @@ func (e *FormatError) Error() string {
 
 // Open opens the ELF file at path. [File.Close] closes it.
 func Open(path string) (*File, error) {
-	file, err := os.Open(path)
+	// Opening a pipe must not wait for its writer.
+	file, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
 	}
+	return FromOS(file)
+}
+
+// FromOS reads the headers of an open file. [File.Close] closes it, and if it
+// is no ELF file it is closed at once.
+func FromOS(file *os.File) (*File, error) {
 	info, err := file.Stat()
 	if err == nil && !info.Mode().IsRegular() {
-		err = fmt.Errorf("%s: not a regular file", path)
+		err = fmt.Errorf("%s: not a regular file", file.Name())
 	}
 	var f *File
 	if err == nil {
-		f, err = New(file, info.Size(), path)
+		f, err = New(file, info.Size(), file.Name())
 	}
 	if err != nil {
 		_ = file.Close() // nothing was written
@@ -134,7 +143,7 @@ func New(r io.ReaderAt, size int64, name string) (*File, error) {
 }
 
 // Close releases the temporary files that hold decompressed sections, and the
-// file itself if [Open] opened it. Readers of its sections fail afterwards. A
+// file itself if [Open] or [FromOS] made f. Readers of its sections fail afterwards. A
 // File made by [New] whose compressed sections were not opened needs no Close.
 func (f *File) Close() error {
 	f.mu.Lock()
@@ -157,6 +166,9 @@ func (f *File) Name() string { return f.name }
 
 // Size returns the file's length in bytes.
 func (f *File) Size() int64 { return f.size }
+
+// Reader returns a reader of the whole file.
+func (f *File) Reader() *io.SectionReader { return io.NewSectionReader(f.r, 0, f.size) }
 
 // Type returns whether the file is an executable, a shared object (which
 // position-independent executables are too), or something else.
