@@ -19,7 +19,7 @@ const (
 // attr is one attribute of an abbreviation.
 type attr struct {
 	name, form uint16
-	implicit   int64 // value of DW_FORM_implicit_const
+	implicit   int32 // value of DW_FORM_implicit_const; -1 if it is larger
 }
 
 // kind says what a walk does with an entry.
@@ -68,19 +68,43 @@ type step struct {
 	form  uint16 // the form of that value, reduced to one of its layout
 }
 
-// abbrevs is an abbreviation table. Codes count from 1 as compilers write
-// them; if they do not, sparse holds the table.
+// abbrevs is an abbreviation table. Compilers count codes from 1; sparse tells
+// the place of those that do not follow.
 type abbrevs struct {
 	dense  []abbrev
-	sparse map[uint64]*abbrev
+	sparse map[uint64]int
 }
 
 // get returns the abbreviation with a code, or nil.
 func (t *abbrevs) get(code uint64) *abbrev {
-	if code-1 < uint64(len(t.dense)) {
-		return &t.dense[code-1]
+	if t.sparse == nil {
+		if code-1 < uint64(len(t.dense)) {
+			return &t.dense[code-1]
+		}
+		return nil
 	}
-	return t.sparse[code]
+	if i, ok := t.sparse[code]; ok {
+		return &t.dense[i]
+	}
+	return nil
+}
+
+// add appends an abbreviation; of two with one code the first one counts.
+func (t *abbrevs) add(code uint64, a abbrev) {
+	n := len(t.dense)
+	t.dense = append(t.dense, a)
+	if t.sparse == nil {
+		if code == uint64(n)+1 {
+			return
+		}
+		t.sparse = make(map[uint64]int, n+1)
+		for i := range n {
+			t.sparse[uint64(i)+1] = i
+		}
+	}
+	if _, ok := t.sparse[code]; !ok {
+		t.sparse[code] = n
+	}
 }
 
 // format is what the layout of attributes depends on besides their forms.
@@ -139,8 +163,10 @@ func layout(form uint16) (uint16, bool) {
 	return 0, false
 }
 
-// compile prepares skipping; it fails on a form that nobody knows the size of.
-func (a *abbrev) compile(f format) bool {
+// compile prepares skipping with steps appended to those of a table; it fails
+// on a form that nobody knows the size of.
+func (a *abbrev) compile(f format, steps []step) ([]step, bool) {
+	first := len(steps)
 	fixed := uint32(0)
 	for _, at := range a.attrs {
 		if at.name == attrHighPC || at.name == attrRanges {
@@ -152,11 +178,12 @@ func (a *abbrev) compile(f format) bool {
 		}
 		form, ok := layout(at.form)
 		if !ok {
-			return false
+			return steps, false
 		}
-		a.steps = append(a.steps, step{fixed: fixed, form: form})
+		steps = append(steps, step{fixed: fixed, form: form})
 		fixed = 0
 	}
+	a.steps = steps[first:len(steps):len(steps)]
 	a.tail = fixed
 	behind := 0
 	for _, at := range slices.Backward(a.attrs) {
@@ -173,7 +200,7 @@ func (a *abbrev) compile(f format) bool {
 			break
 		}
 	}
-	return true
+	return steps, true
 }
 
 // skip moves r over the entry's attributes.
@@ -232,15 +259,24 @@ func (a *abbrev) after(r *buf) (pos int, ok bool) {
 // parseAbbrevs decodes a table, or its first entry alone.
 func parseAbbrevs(r *buf, f format, firstOnly bool) (*abbrevs, string) {
 	t := &abbrevs{}
-	for n := 0; ; n++ {
+	// All attributes and steps of a table share memory. Where append moves it,
+	// entries decoded before keep the old one.
+	var attrs []attr
+	var steps []step
+	if !firstOnly {
+		attrs = make([]attr, 0, min(r.left()/2, 1024))
+		steps = make([]step, 0, min(r.left()/4, 256))
+	}
+	for {
 		code := r.uleb()
 		if code == 0 || r.bad {
 			return t, ""
 		}
-		if n == maxAbbrevs {
+		if len(t.dense) == maxAbbrevs {
 			return nil, "abbreviation table of too many entries"
 		}
 		a := abbrev{kind: kindOf(r.uleb()), children: r.u8() != 0}
+		first := len(attrs)
 		for {
 			name, form := r.uleb(), r.uleb()
 			if name == 0 && form == 0 {
@@ -248,27 +284,22 @@ func parseAbbrevs(r *buf, f format, firstOnly bool) (*abbrevs, string) {
 			}
 			at := attr{name: uint16(min(name, 0xffff)), form: uint16(min(form, 0xffff))}
 			if form == formImplicitConst {
-				at.implicit = r.sleb()
+				at.implicit = -1
+				if v := r.sleb(); v == int64(int32(v)) {
+					at.implicit = int32(v)
+				}
 			}
-			a.attrs = append(a.attrs, at)
+			attrs = append(attrs, at)
 		}
 		if r.bad {
 			return t, ""
 		}
-		a.attrs = slices.Clip(a.attrs)
-		if !a.compile(f) {
+		a.attrs = attrs[first:len(attrs):len(attrs)]
+		var ok bool
+		if steps, ok = a.compile(f, steps); !ok {
 			return nil, "abbreviation with an unknown form"
 		}
-		if t.sparse == nil && code == uint64(len(t.dense))+1 {
-			t.dense = append(t.dense, a)
-		} else {
-			if t.sparse == nil {
-				t.sparse = map[uint64]*abbrev{}
-			}
-			if t.get(code) == nil { // as readers do, the first one counts
-				t.sparse[code] = &a
-			}
-		}
+		t.add(code, a)
 		if firstOnly {
 			return t, ""
 		}
@@ -328,7 +359,11 @@ func (f *file) readAbbrevs(off uint64, fm format) (*abbrevs, error) {
 func (f *file) parseAbbrevs(off uint64, fm format, firstOnly bool) (*abbrevs, error) {
 	var t *abbrevs
 	var problem string
-	err := f.abbrev.parse(off, 8<<10, maxAbbrevBytes, func(r *buf) bool {
+	first := uint64(4 << 10)
+	if firstOnly {
+		first = 64
+	}
+	err := f.abbrev.parse(off, first, maxAbbrevBytes, func(r *buf) bool {
 		t, problem = parseAbbrevs(r, fm, firstOnly)
 		return problem != "" || !r.bad
 	})

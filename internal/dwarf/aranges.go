@@ -5,8 +5,9 @@ package dwarf
 func (f *file) readAranges(probs *problems, visit func(unitOff, lo, hi uint64)) {
 	var set []byte
 	for off := uint64(0); off < f.aranges.size; {
-		b, err := f.aranges.window(off, 12)
-		if err != nil {
+		var header [12]byte
+		b := header[:min(12, f.aranges.size-off)]
+		if err := f.aranges.read(b, off); err != nil {
 			probs.add(err)
 			return
 		}

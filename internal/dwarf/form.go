@@ -21,7 +21,7 @@ func (r *buf) value(at attr, f format) value {
 	}
 	switch v.form {
 	case formImplicitConst:
-		v.u = uint64(at.implicit)
+		v.u = uint64(int64(at.implicit))
 	case formFlagPresent:
 		v.u = 1
 	case formSdata:

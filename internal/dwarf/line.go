@@ -8,31 +8,22 @@ import (
 // as it is, some 3 bytes for a row, and notes at every 64th row how to go on
 // from there: a table of the rows would be four times as large.
 type lineTable struct {
-	off     uint64 // of the header in the section
-	raw     []byte // from the header to the end
-	version uint16
-	minInst uint64
-	maxOps  uint64
-	// Special opcodes.
-	lineBase   int64
-	lineRange  uint64
+	off        uint64 // of the header in the section
+	raw        []byte // from the header to the end
+	minInst    uint64
+	maxOps     uint64
+	special    *special
 	opcodeBase uint8
 	operands   [256]uint8 // of standard opcodes
-	addrSize   uint8
+	format     format     // of what is in it
 
-	dirs  []value
-	files []fileEntry
-	paths []string // of files, once asked for
+	tables int // where directories and files begin in raw
+	paths  map[uint32]string
+	files  *fileTable // nil before a path was asked for
 
 	sequences []sequence
 	marks     []mark
 	index     segments // address to sequence
-}
-
-// fileEntry is a source file of a line table.
-type fileEntry struct {
-	name value
-	dir  uint64
 }
 
 // sequence is a run of rows with ascending addresses.
@@ -63,8 +54,9 @@ const maxLineTable = 256 << 20
 func (u *unit) readLines() (*lineTable, error) {
 	p := u.file.line
 	off := u.root.lineOff
-	b, err := p.window(off, 12)
-	if err != nil {
+	var start [12]byte
+	b := start[:min(12, p.size-min(off, p.size))]
+	if err := p.read(b, off); err != nil {
 		return nil, err
 	}
 	r := buf{b: b}
@@ -81,158 +73,90 @@ func (u *unit) readLines() (*lineTable, error) {
 	if problem := t.header(&r, offsetSize, u.addrSize); problem != "" {
 		return nil, p.errorf(off, "%s", problem)
 	}
-	t.run(r.pos, u.format)
-	t.paths = make([]string, len(t.files))
+	t.run(r.pos)
 	return t, nil
 }
 
-// header reads the header and leaves r where the program begins.
+// header reads the header up to its tables and leaves r where the program
+// begins.
 func (t *lineTable) header(r *buf, offsetSize, addrSize uint8) string {
-	t.version = r.u16()
-	if t.version < 2 || t.version > 5 {
+	version := r.u16()
+	if version < 2 || version > 5 {
 		return "line table of an unknown version"
 	}
-	t.addrSize = addrSize
-	if t.version >= 5 {
-		t.addrSize = r.u8()
+	if version >= 5 {
+		addrSize = r.u8()
 		r.u8() // size of segment selectors
 	}
+	t.format = format{version: version, addrSize: addrSize, offsetSize: offsetSize}
 	length := r.word(offsetSize)
 	program := uint64(r.pos) + length
-	if r.bad || length > uint64(r.left()) || t.addrSize != 4 && t.addrSize != 8 {
+	if r.bad || length > uint64(r.left()) || addrSize != 4 && addrSize != 8 {
 		return "malformed header of a line table"
 	}
 	t.minInst = uint64(r.u8())
 	t.maxOps = 1
-	if t.version >= 4 {
+	if version >= 4 {
 		t.maxOps = max(1, uint64(r.u8()))
 	}
 	r.u8() // whether rows are statements at first
-	t.lineBase = int64(int8(r.u8()))
-	t.lineRange = uint64(r.u8())
+	base, lineRange := int8(r.u8()), r.u8()
 	t.opcodeBase = r.u8()
+	t.special = specialOpcodes(base, lineRange, t.opcodeBase)
 	for i := 1; i < int(t.opcodeBase); i++ {
 		t.operands[i] = r.u8()
 	}
-	f := format{version: t.version, addrSize: t.addrSize, offsetSize: offsetSize}
-	if t.version >= 5 {
-		t.filesV5(r, f)
-	} else {
-		t.filesV4(r)
-	}
-	if r.bad || uint64(r.pos) > program {
+	t.tables = r.pos
+	if r.bad || t.special == nil || uint64(r.pos) > program {
 		return "malformed header of a line table"
 	}
 	r.pos = int(program)
 	return ""
 }
 
-// filesV4 reads directories and files as up to version 4. The compilation
-// directory is directory 0, and no file has number 0.
-func (t *lineTable) filesV4(r *buf) {
-	t.dirs = []value{{form: formString}}
-	for {
-		s := r.cstring()
-		if len(s) == 0 {
-			break
-		}
-		t.dirs = append(t.dirs, value{form: formString, inline: s})
-	}
-	t.files = []fileEntry{{}}
-	for {
-		s := r.cstring()
-		if len(s) == 0 {
-			break
-		}
-		dir := r.uleb()
-		r.uleb() // time of modification
-		r.uleb() // length
-		t.files = append(t.files, fileEntry{value{form: formString, inline: s}, dir})
-	}
-}
-
-// Contents of entries, 7.22.
-const (
-	lnctPath           = 1
-	lnctDirectoryIndex = 2
-)
-
-// filesV5 reads directories and files as of version 5.
-func (t *lineTable) filesV5(r *buf, f format) {
-	t.entriesV5(r, f, func(e fileEntry) { t.dirs = append(t.dirs, e.name) })
-	t.entriesV5(r, f, func(e fileEntry) { t.files = append(t.files, e) })
-}
-
-// entriesV5 reads a list of entries whose contents the list describes.
-func (t *lineTable) entriesV5(r *buf, f format, add func(fileEntry)) {
-	type content struct {
-		kind uint64
-		form uint16
-	}
-	contents := make([]content, r.u8())
-	for i := range contents {
-		contents[i] = content{r.uleb(), uint16(min(r.uleb(), 0xffff))}
-	}
-	n := r.uleb()
-	if n > uint64(r.left()) {
-		r.fail() // an entry takes a byte at least
-	}
-	for range n {
-		if r.bad {
-			return
-		}
-		var e fileEntry
-		for _, c := range contents {
-			v := r.value(attr{form: c.form}, f)
-			switch c.kind {
-			case lnctPath:
-				e.name = v
-			case lnctDirectoryIndex:
-				e.dir = v.u
-			}
-		}
-		add(e)
-	}
-}
-
 // size is the memory that t takes, in bytes, without its paths.
 func (t *lineTable) size() int {
-	return 512 + cap(t.raw) + 40*cap(t.dirs) + 64*cap(t.files) + 8*cap(t.sequences) +
-		32*cap(t.marks) + t.index.bytes()
+	return 768 + cap(t.raw) + 8*cap(t.sequences) + 40*cap(t.marks) + t.index.bytes()
 }
 
 // path returns the path of a file, empty if there is none with that number:
 // in the directory it names, in the compilation directory if that is relative.
 // Like in llvm-symbolizer, dots in it stay.
 func (t *lineTable) path(u *unit, number uint32) (string, error) {
-	if uint64(number) >= uint64(len(t.files)) {
-		return "", nil
+	if name, ok := t.paths[number]; ok {
+		return name, nil
 	}
-	if t.paths[number] != "" {
-		return t.paths[number], nil
-	}
-	e := t.files[number]
-	if e.name.form == 0 {
-		return "", nil
-	}
-	name, err := u.text(e.name)
-	if err != nil {
-		return "", err
-	}
-	if !path.IsAbs(name) {
-		dir := ""
-		if e.dir < uint64(len(t.dirs)) {
-			if dir, err = u.text(t.dirs[e.dir]); err != nil {
-				return "", err
-			}
-		}
-		name = join(dir, name)
-		// Directory 0 of version 5 is the compilation directory.
-		if !path.IsAbs(dir) && (t.version < 5 || e.dir != 0) {
-			name = join(u.root.compDir, name)
-		}
+	name, err := t.readPath(u, number)
+	if t.paths == nil {
+		t.paths = map[uint32]string{}
 	}
 	t.paths[number] = name
+	return name, err
+}
+
+func (t *lineTable) readPath(u *unit, number uint32) (string, error) {
+	if t.files == nil {
+		t.files = newFileTable(t)
+	}
+	v, dirNumber, ok := t.files.file(uint64(number))
+	if !ok {
+		return "", nil
+	}
+	name, err := u.text(v)
+	if err != nil || path.IsAbs(name) {
+		return name, err
+	}
+	dir := ""
+	if v, ok := t.files.dir(dirNumber); ok {
+		if dir, err = u.text(v); err != nil {
+			return "", err
+		}
+	}
+	name = join(dir, name)
+	// Directory 0 of version 5 is the compilation directory.
+	if !path.IsAbs(dir) && (t.format.version < 5 || dirNumber != 0) {
+		name = join(u.root.compDir, name)
+	}
 	return name, nil
 }
 

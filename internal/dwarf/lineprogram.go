@@ -1,5 +1,7 @@
 package dwarf
 
+import "sync"
+
 // Opcodes, 7.22.
 const (
 	lnsCopy           = 1
@@ -14,12 +16,45 @@ const (
 	lneSetAddress  = 2
 )
 
+// special is what special opcodes do: by how many operations they advance, and
+// by how many lines.
+type special struct {
+	ops   [256]uint8
+	lines [256]int16
+}
+
+// specialKey are the parameters of special opcodes.
+type specialKey struct {
+	base             int8
+	lineRange, first uint8
+}
+
+// specials keeps them: a compiler uses the same parameters everywhere.
+var specials sync.Map
+
+// specialOpcodes returns what special opcodes do (6.2.5.1), nil if the
+// parameters make no sense.
+func specialOpcodes(base int8, lineRange, first uint8) *special {
+	key := specialKey{base, lineRange, first}
+	if s, ok := specials.Load(key); ok {
+		return s.(*special)
+	}
+	if lineRange == 0 {
+		return nil
+	}
+	s := &special{}
+	for op := int(first); op < 256; op++ {
+		adjusted := op - int(first)
+		s.ops[op] = uint8(adjusted / int(lineRange))
+		s.lines[op] = int16(int(base) + adjusted%int(lineRange))
+	}
+	specials.Store(key, s)
+	return s
+}
+
 // run executes the program once, from pos on, and notes sequences and marks.
 // A malformed program ends where it is; what precedes that is usable.
-func (t *lineTable) run(pos int, f format) {
-	if t.lineRange == 0 {
-		return // no special opcode has a meaning
-	}
+func (t *lineTable) run(pos int) {
 	var spans []span
 	m := mark{row: row{file: 1, line: 1}, pos: uint32(pos)}
 	for int(m.pos) < len(t.raw) {
@@ -43,7 +78,7 @@ func (t *lineTable) run(pos int, f format) {
 			}
 		}
 		s.end = int32(len(t.marks))
-		if !ok || lo >= m.addr || f.dead(lo) {
+		if !ok || lo >= m.addr || t.format.dead(lo) {
 			t.marks = t.marks[:s.first]
 			continue
 		}
@@ -62,9 +97,8 @@ func (t *lineTable) next(m *mark) (end, ok bool) {
 		op := b[pos]
 		pos++
 		if op >= t.opcodeBase {
-			adjusted := uint64(op - t.opcodeBase)
-			t.advance(m, adjusted/t.lineRange)
-			m.line += uint32(t.lineBase + int64(adjusted%t.lineRange))
+			t.advance(m, uint64(t.special.ops[op]))
+			m.line += uint32(t.special.lines[op])
 			m.pos = uint32(pos)
 			return false, true
 		}
@@ -99,7 +133,7 @@ func (t *lineTable) next(m *mark) (end, ok bool) {
 		case lnsSetColumn:
 			m.column = uint32(r.uleb())
 		case lnsConstAddPC:
-			t.advance(m, uint64(255-t.opcodeBase)/t.lineRange)
+			t.advance(m, uint64(t.special.ops[255]))
 		case lnsFixedAdvancePC:
 			m.addr += uint64(r.u16())
 			m.op = 0

@@ -145,7 +145,11 @@ func (w *worker) open(s *state) error {
 	s.names = map[ref]*Function{}
 	s.bytes = stateSize
 	s.whole = true // of nothing, unless it can be read
-	if err := s.unit.readRoot(); err != nil {
+	b, err := w.load(s)
+	if err != nil {
+		return err
+	}
+	if err := s.unit.readRootOf(b); err != nil {
 		return err
 	}
 	var probs problems
@@ -164,6 +168,7 @@ func (w *worker) open(s *state) error {
 			return probs.err()
 		}
 		s.body = body
+		w.loaded = false
 	}
 	probs.add(w.functions(s, false))
 	return probs.err()
@@ -215,8 +220,8 @@ func (w *worker) readTrees(s *state, runs []run, addrs []uint64) error {
 	w.missing = w.missing[:0]
 	for _, run := range runs {
 		for _, addr := range addrs[run.first:run.end] {
-			id := s.index.find(addr)
-			if id < 0 && !s.whole {
+			lo, id := s.index.segment(addr)
+			if id < 0 && !s.whole && !s.padding(lo, addr) {
 				probs.add(w.functions(s, true))
 				return errors.Join(probs.err(), w.readTrees(s, runs, addrs))
 			}
@@ -255,6 +260,16 @@ func (w *worker) readTrees(s *state, runs []run, addrs []uint64) error {
 		s.bytes += fn.tree.size()
 	}
 	return probs.err()
+}
+
+// padding reports whether there is no function between lo, where one ended, and
+// addr: its first line would begin there.
+func (s *state) padding(lo, addr uint64) bool {
+	if s.lines == nil {
+		return false
+	}
+	at, ok := s.lines.find(addr)
+	return ok && at.addr < lo
 }
 
 // answer returns the frames at an address.

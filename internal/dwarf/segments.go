@@ -3,7 +3,6 @@ package dwarf
 import (
 	"cmp"
 	"slices"
-	"sort"
 )
 
 // segments maps addresses to ids. Segment i is the code from lo[i] up to
@@ -15,11 +14,24 @@ type segments struct {
 
 // find returns the id at an address, or -1.
 func (s *segments) find(addr uint64) int32 {
-	i := sort.Search(len(s.lo), func(i int) bool { return s.lo[i] > addr })
-	if i == 0 {
-		return -1
+	_, id := s.segment(addr)
+	return id
+}
+
+// segment returns where the segment of an address begins, and its id.
+func (s *segments) segment(addr uint64) (lo uint64, id int32) {
+	i, j := 0, len(s.lo) // the first segment above addr is in between
+	for i < j {
+		if mid := int(uint(i+j) / 2); s.lo[mid] <= addr {
+			i = mid + 1
+		} else {
+			j = mid
+		}
 	}
-	return s.id[i-1]
+	if i == 0 {
+		return 0, -1
+	}
+	return s.lo[i-1], s.id[i-1]
 }
 
 // bytes is the memory that s takes.

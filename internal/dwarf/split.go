@@ -105,7 +105,7 @@ func (u *unit) join(skeleton *unit, parts contributions) error {
 		u.root.strOffsetsBase += parts[sectStrOffsets].off
 		u.root.rnglistsBase += parts[sectRngLists].off
 		u.root.rnglistsStart = parts[sectRngLists].off
-		err = u.parseRoot()
+		err = u.parseRoot(nil)
 		u.rootErr = err
 	})
 	return err

@@ -64,8 +64,9 @@ const maxUnitHeader = 12 + 2 + 1 + 1 + 8 + 8 + 8
 // readUnit reads the header at off and returns the unit, nil if it cannot be
 // used, and the offset of the next one, 0 if that is unknown.
 func (f *file) readUnit(off uint64) (u *unit, next uint64, err error) {
-	b, err := f.info.window(off, maxUnitHeader)
-	if err != nil {
+	var header [maxUnitHeader]byte
+	b := header[:min(maxUnitHeader, f.info.size-min(off, f.info.size))]
+	if err := f.info.read(b, off); err != nil {
 		return nil, 0, err
 	}
 	r := &buf{b: b}
@@ -124,43 +125,62 @@ func (u *unit) load(b []byte) ([]byte, error) {
 
 // readRoot reads the root entry once.
 func (u *unit) readRoot() error {
+	return u.readRootOf(nil)
+}
+
+// readRootOf reads the root entry once: from b if the unit's bytes are at hand.
+func (u *unit) readRootOf(b *body) error {
 	u.rootOnce.Do(func() {
 		u.root.addrFile = u.file
 		u.defaultBases()
-		u.rootErr = u.parseRoot()
+		u.rootErr = u.parseRoot(b)
 	})
 	return u.rootErr
 }
 
-func (u *unit) parseRoot() error {
-	t, err := u.file.parseAbbrevs(u.abbrevOff, u.format, true)
-	if err != nil {
-		return err
+func (u *unit) parseRoot(b *body) error {
+	if b != nil {
+		r := b.at(u.first - u.off)
+		attrs, ok := u.rootAttrs(b.abbrevs, r)
+		if !ok || r.bad {
+			return b.errorAt(int(u.first-u.off), "malformed first entry of a unit")
+		}
+		return u.setRoot(attrs)
 	}
-	var attrs []rootAttr
-	err = u.file.info.parse(u.first, 256, u.end-u.first, func(r *buf) bool {
-		attrs = attrs[:0]
-		code := r.uleb()
-		a := t.get(code)
-		if a == nil && code != 0 && !r.bad {
-			// The root is not the table's first.
-			if t, err = u.file.readAbbrevs(u.abbrevOff, u.format); err != nil {
-				return true
-			}
-			a = t.get(code)
+	// The root's abbreviation is nearly always the first one.
+	for _, firstOnly := range [...]bool{true, false} {
+		t, err := u.file.parseAbbrevs(u.abbrevOff, u.format, firstOnly)
+		if err != nil {
+			return err
 		}
-		if a == nil {
-			return code == 0
+		var attrs []rootAttr
+		known := true
+		err = u.file.info.parse(u.first, 128, u.end-u.first, func(r *buf) bool {
+			attrs, known = u.rootAttrs(t, r)
+			return !known || !r.bad
+		})
+		if err != nil {
+			return err
 		}
-		for _, at := range a.attrs {
-			attrs = append(attrs, rootAttr{at.name, r.value(at, u.format)})
+		if known {
+			return u.setRoot(attrs)
 		}
-		return true
-	})
-	if err != nil {
-		return err
 	}
-	return u.setRoot(attrs)
+	return u.file.info.errorf(u.first, "entry with an unknown abbreviation")
+}
+
+// rootAttrs reads the attributes of the root; it returns false if its
+// abbreviation is unknown.
+func (u *unit) rootAttrs(t *abbrevs, r *buf) (attrs []rootAttr, ok bool) {
+	code := r.uleb()
+	a := t.get(code)
+	if a == nil {
+		return nil, code == 0 // an empty unit
+	}
+	for _, at := range a.attrs {
+		attrs = append(attrs, rootAttr{at.name, r.value(at, u.format)})
+	}
+	return attrs, true
 }
 
 type rootAttr struct {
