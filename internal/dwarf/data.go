@@ -5,7 +5,7 @@ import "sync"
 // Options tunes reading. The zero value is the usual.
 type Options struct {
 	// Budget is the number of bytes of memory to keep parsed units in, 0 for
-	// a sixteenth of the debug information, but 8 MiB at least.
+	// a sixteenth of the debug information, but 4 MiB at least.
 	Budget int
 	// Workers is the number of units to work on at a time, 0 for one a CPU.
 	Workers int
@@ -17,7 +17,7 @@ type Options struct {
 }
 
 const (
-	minBudget   = 8 << 20
+	minBudget   = 4 << 20
 	budgetShare = 16
 )
 
@@ -48,7 +48,7 @@ func Open(s *Sections, o Options) (*Data, error) {
 	}
 	budget := o.Budget
 	if budget <= 0 {
-		budget = max(minBudget, int(f.info.size+f.line.size)/budgetShare)
+		budget = max(minBudget, int(s.size())/budgetShare)
 	}
 	d.cache = newCache(budget)
 	d.index = f.readIndex(&probs)

@@ -1,6 +1,7 @@
 package dwarf
 
 import (
+	"bytes"
 	"path"
 )
 
@@ -9,7 +10,8 @@ import (
 // from there: a table of the rows would be four times as large.
 type lineTable struct {
 	off        uint64 // of the header in the section
-	raw        []byte // from the header to the end
+	size       uint64 // of the header
+	program    []byte
 	minInst    uint64
 	maxOps     uint64
 	special    *special
@@ -17,9 +19,9 @@ type lineTable struct {
 	operands   [256]uint8 // of standard opcodes
 	format     format     // of what is in it
 
-	tables int // where directories and files begin in raw
+	tables int // where directories and files begin in the header
 	paths  map[uint32]string
-	files  *fileTable // nil before a path was asked for
+	files  *fileTable // while paths are asked for
 
 	sequences []sequence
 	marks     []mark
@@ -41,7 +43,7 @@ type row struct {
 type mark struct {
 	row
 	op  uint32 // index of the operation in a VLIW instruction
-	pos uint32 // in raw
+	pos uint32 // in the program
 }
 
 // markEvery is the number of rows from one mark to the next.
@@ -50,31 +52,36 @@ const markEvery = 64
 // maxLineTable bounds the bytes of one unit's lines.
 const maxLineTable = 256 << 20
 
-// readLines reads the line table of a unit.
-func (u *unit) readLines() (*lineTable, error) {
+// readLines reads the line table of a unit, and returns scratch to use again.
+func (u *unit) readLines(scratch []byte) (*lineTable, []byte, error) {
 	p := u.file.line
 	off := u.root.lineOff
 	var start [12]byte
 	b := start[:min(12, p.size-min(off, p.size))]
 	if err := p.read(b, off); err != nil {
-		return nil, err
+		return nil, scratch, err
 	}
 	r := buf{b: b}
 	length, offsetSize := r.unitLength()
 	if r.bad || length > p.size-off-uint64(r.pos) || length > maxLineTable {
-		return nil, p.errorf(off, "line table longer than the section")
+		return nil, scratch, p.errorf(off, "line table longer than the section")
 	}
-	raw := make([]byte, uint64(r.pos)+length)
+	if cap(scratch) < r.pos+int(length) {
+		scratch = make([]byte, r.pos+int(length))
+	}
+	raw := scratch[:r.pos+int(length)]
 	if err := p.read(raw, off); err != nil {
-		return nil, err
+		return nil, scratch, err
 	}
-	t := &lineTable{off: off, raw: raw}
+	t := &lineTable{off: off}
 	r = buf{b: raw, pos: r.pos}
 	if problem := t.header(&r, offsetSize, u.addrSize); problem != "" {
-		return nil, p.errorf(off, "%s", problem)
+		return nil, scratch, p.errorf(off, "%s", problem)
 	}
-	t.run(r.pos)
-	return t, nil
+	t.size = uint64(r.pos)
+	t.program = bytes.Clone(raw[r.pos:])
+	t.run()
+	return t, scratch, nil
 }
 
 // header reads the header up to its tables and leaves r where the program
@@ -114,9 +121,9 @@ func (t *lineTable) header(r *buf, offsetSize, addrSize uint8) string {
 	return ""
 }
 
-// size is the memory that t takes, in bytes, without its paths.
-func (t *lineTable) size() int {
-	return 768 + cap(t.raw) + 8*cap(t.sequences) + 40*cap(t.marks) + t.index.bytes()
+// bytes is the memory that t takes, without its paths.
+func (t *lineTable) bytes() int {
+	return 768 + cap(t.program) + 8*cap(t.sequences) + 40*cap(t.marks) + t.index.bytes()
 }
 
 // path returns the path of a file, empty if there is none with that number:
@@ -136,7 +143,11 @@ func (t *lineTable) path(u *unit, number uint32) (string, error) {
 
 func (t *lineTable) readPath(u *unit, number uint32) (string, error) {
 	if t.files == nil {
-		t.files = newFileTable(t)
+		header, err := u.file.line.bytes(t.off, t.size)
+		if err != nil {
+			return "", err
+		}
+		t.files = newFileTable(t, header)
 	}
 	v, dirNumber, ok := t.files.file(uint64(number))
 	if !ok {

@@ -29,10 +29,11 @@ const (
 
 const entriesPerMark = 16
 
-// newFileTable reads the tables of t. Those that are malformed are short.
-func newFileTable(t *lineTable) *fileTable {
-	f := &fileTable{raw: t.raw, format: t.format}
-	r := &buf{b: t.raw, pos: t.tables}
+// newFileTable reads the tables in the header of t. Those that are malformed
+// are short.
+func newFileTable(t *lineTable, header []byte) *fileTable {
+	f := &fileTable{raw: header, format: t.format}
+	r := &buf{b: header, pos: t.tables}
 	if t.format.version >= 5 {
 		f.listV5(r, &f.dirs)
 		f.listV5(r, &f.files)

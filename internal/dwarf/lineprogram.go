@@ -1,6 +1,9 @@
 package dwarf
 
-import "sync"
+import (
+	"slices"
+	"sync"
+)
 
 // Opcodes, 7.22.
 const (
@@ -52,12 +55,12 @@ func specialOpcodes(base int8, lineRange, first uint8) *special {
 	return s
 }
 
-// run executes the program once, from pos on, and notes sequences and marks.
+// run executes the program once and notes sequences and marks.
 // A malformed program ends where it is; what precedes that is usable.
-func (t *lineTable) run(pos int) {
+func (t *lineTable) run() {
 	var spans []span
-	m := mark{row: row{file: 1, line: 1}, pos: uint32(pos)}
-	for int(m.pos) < len(t.raw) {
+	m := mark{}
+	for int(m.pos) < len(t.program) {
 		m = mark{row: row{file: 1, line: 1}, pos: m.pos}
 		end, ok := t.next(&m)
 		if !ok {
@@ -86,12 +89,14 @@ func (t *lineTable) run(pos int) {
 		t.sequences = append(t.sequences, s)
 	}
 	t.index = paint(spans)
+	t.sequences = slices.Clip(t.sequences)
+	t.marks = slices.Clip(t.marks)
 }
 
 // next executes the program up to its next row, which is the end of a
 // sequence if end is set. It returns false where the program ends.
 func (t *lineTable) next(m *mark) (end, ok bool) {
-	b := t.raw
+	b := t.program
 	pos := int(m.pos)
 	for pos < len(b) {
 		op := b[pos]

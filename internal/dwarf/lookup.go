@@ -103,6 +103,7 @@ func defaultWorkers() int { return runtime.GOMAXPROCS(0) }
 type worker struct {
 	data    *Data
 	raw     []byte // of the unit that body is
+	line    []byte // of its line table
 	body    body
 	loaded  bool
 	trees   treeReader
@@ -136,6 +137,9 @@ func (w *worker) lookup(runs []run, addrs []uint64, out [][]Frame) error {
 			probs.add(err)
 		}
 	}
+	if s.lines != nil {
+		s.lines.files = nil
+	}
 	return probs.err()
 }
 
@@ -154,11 +158,10 @@ func (w *worker) open(s *state) error {
 	}
 	var probs problems
 	if s.unit.root.hasLine {
-		lines, err := s.unit.readLines()
+		s.lines, w.line, err = s.unit.readLines(w.line)
 		probs.add(err)
-		if err == nil {
-			s.lines = lines
-			s.bytes += lines.size()
+		if s.lines != nil {
+			s.bytes += s.lines.bytes()
 		}
 	}
 	if s.unit.root.dwoName != "" {

@@ -37,6 +37,20 @@ type Sections struct {
 	Alt *Sections
 }
 
+// size is the number of bytes in all sections.
+func (s *Sections) size() int64 {
+	n := int64(0)
+	for _, sec := range [...]Section{
+		s.Info, s.Abbrev, s.Aranges, s.Line, s.LineStr, s.Str,
+		s.StrOffsets, s.Addr, s.Ranges, s.RngLists,
+	} {
+		if sec != nil {
+			n += sec.Size()
+		}
+	}
+	return n
+}
+
 // A FormatError reports bytes that DWARF does not allow.
 type FormatError struct {
 	// File is the name of the file, as in [Sections].
