@@ -52,12 +52,16 @@ func newCache(getenv func(string) string) (cache, error) {
 func (c cache) path(id string) string { return filepath.Join(c.dir, id, debugInfoName) }
 
 // lookup returns the path of the debug file with the given build ID if the
-// cache has it, and an error if it is known that no server does.
+// cache has it, "" if it does not, and an error if it cannot be read, or if it
+// is known that no server has the file.
 func (c cache) lookup(id string) (string, error) {
 	name := c.path(id)
 	info, err := os.Stat(name)
-	if err != nil {
+	if errors.Is(err, fs.ErrNotExist) {
 		return "", nil
+	}
+	if err != nil {
+		return "", err
 	}
 	if info.Size() > 0 {
 		// The time of the last use decides what is kept. A cache that
@@ -119,13 +123,12 @@ func (c cache) clean() {
 	_ = os.Chtimes(control, time.Now(), time.Now())
 	maxAge := c.control(maxUnusedFile, defaultMaxAge)
 	_ = filepath.WalkDir(c.dir, func(name string, entry fs.DirEntry, err error) error {
-		if err != nil || !entry.Type().IsRegular() || !c.isArtifact(name) {
-			return nil
+		if err == nil && entry.Type().IsRegular() && c.isArtifact(name) {
+			if info, err := entry.Info(); err == nil && time.Since(lastUse(info)) > maxAge {
+				c.remove(name)
+			}
 		}
-		if info, err := entry.Info(); err == nil && time.Since(lastUse(info)) > maxAge {
-			c.remove(name)
-		}
-		return nil
+		return nil // what cannot be read is left alone
 	})
 }
 
@@ -153,7 +156,7 @@ func (c cache) isArtifact(name string) bool {
 func lastUse(info fs.FileInfo) time.Time {
 	used := info.ModTime()
 	if stat, ok := info.Sys().(*syscall.Stat_t); ok {
-		if read := time.Unix(int64(stat.Atim.Sec), int64(stat.Atim.Nsec)); read.After(used) {
+		if read := time.Unix(stat.Atim.Unix()); read.After(used) {
 			used = read
 		}
 	}
