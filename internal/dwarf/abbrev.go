@@ -73,6 +73,10 @@ type step struct {
 type abbrevs struct {
 	dense  []abbrev
 	sparse map[uint64]int
+	// What the entries share. Where append moves it, those decoded before
+	// keep the old one.
+	attrs []attr
+	steps []step
 }
 
 // get returns the abbreviation with a code, or nil.
@@ -256,27 +260,20 @@ func (a *abbrev) after(r *buf) (pos int, ok bool) {
 	return int(v), true
 }
 
-// parseAbbrevs decodes a table, or its first entry alone.
-func parseAbbrevs(r *buf, f format, firstOnly bool) (*abbrevs, string) {
-	t := &abbrevs{}
-	// All attributes and steps of a table share memory. Where append moves it,
-	// entries decoded before keep the old one.
-	var attrs []attr
-	var steps []step
-	if !firstOnly {
-		attrs = make([]attr, 0, min(r.left()/2, 1024))
-		steps = make([]step, 0, min(r.left()/4, 256))
-	}
+// parse decodes a table, or its first entry alone, and says what is wrong with
+// it. It reuses the memory of the table decoded before.
+func (t *abbrevs) parse(r *buf, f format, firstOnly bool) string {
+	t.dense, t.attrs, t.steps, t.sparse = t.dense[:0], t.attrs[:0], t.steps[:0], nil
 	for {
 		code := r.uleb()
 		if code == 0 || r.bad {
-			return t, ""
+			return ""
 		}
 		if len(t.dense) == maxAbbrevs {
-			return nil, "abbreviation table of too many entries"
+			return "abbreviation table of too many entries"
 		}
 		a := abbrev{kind: kindOf(r.uleb()), children: r.u8() != 0}
-		first := len(attrs)
+		first := len(t.attrs)
 		for {
 			name, form := r.uleb(), r.uleb()
 			if name == 0 && form == 0 {
@@ -289,19 +286,19 @@ func parseAbbrevs(r *buf, f format, firstOnly bool) (*abbrevs, string) {
 					at.implicit = int32(v)
 				}
 			}
-			attrs = append(attrs, at)
+			t.attrs = append(t.attrs, at)
 		}
 		if r.bad {
-			return t, ""
+			return ""
 		}
-		a.attrs = attrs[first:len(attrs):len(attrs)]
+		a.attrs = t.attrs[first:len(t.attrs):len(t.attrs)]
 		var ok bool
-		if steps, ok = a.compile(f, steps); !ok {
-			return nil, "abbreviation with an unknown form"
+		if t.steps, ok = a.compile(f, t.steps); !ok {
+			return "abbreviation with an unknown form"
 		}
 		t.add(code, a)
 		if firstOnly {
-			return t, ""
+			return ""
 		}
 	}
 }
@@ -348,30 +345,27 @@ func (f *file) readAbbrevs(off uint64, fm format) (*abbrevs, error) {
 	if t := f.tables.get(key); t != nil {
 		return t, nil
 	}
-	t, err := f.parseAbbrevs(off, fm, false)
-	if err == nil {
-		f.tables.put(key, t)
+	t := &abbrevs{}
+	if err := f.parseAbbrevs(t, off, fm, false); err != nil {
+		return nil, err
 	}
-	return t, err
+	f.tables.put(key, t)
+	return t, nil
 }
 
-// parseAbbrevs decodes the table at off, past the cache.
-func (f *file) parseAbbrevs(off uint64, fm format, firstOnly bool) (*abbrevs, error) {
-	var t *abbrevs
-	var problem string
+// parseAbbrevs decodes the table at off into t, or its first entry alone.
+func (f *file) parseAbbrevs(t *abbrevs, off uint64, fm format, firstOnly bool) error {
 	first := uint64(4 << 10)
 	if firstOnly {
 		first = 64
 	}
+	problem := ""
 	err := f.abbrev.parse(off, first, maxAbbrevBytes, func(r *buf) bool {
-		t, problem = parseAbbrevs(r, fm, firstOnly)
+		problem = t.parse(r, fm, firstOnly)
 		return problem != "" || !r.bad
 	})
 	if err == nil && problem != "" {
 		err = f.abbrev.errorf(off, "%s", problem)
 	}
-	if err != nil {
-		return nil, err
-	}
-	return t, nil
+	return err
 }

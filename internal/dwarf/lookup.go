@@ -104,12 +104,20 @@ type worker struct {
 	data    *Data
 	raw     []byte // of the unit that body is
 	line    []byte // of its line table
+	abbrevs abbrevs
+	table   tableOf // the one in abbrevs
 	body    body
 	loaded  bool
 	trees   treeReader
 	missing []place
 	addrs   []uint64
 	frames  []Frame // of answers; what it has room for is free
+}
+
+// tableOf names an abbreviation table.
+type tableOf struct {
+	file *file
+	abbrevKey
 }
 
 // place is an address in a function.
@@ -204,14 +212,20 @@ func (w *worker) load(s *state) (*body, error) {
 		return &w.body, nil
 	}
 	u := s.body
-	abbrevs, err := u.file.readAbbrevs(u.abbrevOff, u.format)
-	if err != nil {
-		return nil, err
+	// A table is seldom that of two units: it is not worth a place in the
+	// file's cache.
+	if key := (tableOf{u.file, abbrevKey{u.abbrevOff, u.format}}); w.table != key {
+		w.table = tableOf{}
+		if err := u.file.parseAbbrevs(&w.abbrevs, u.abbrevOff, u.format, false); err != nil {
+			return nil, err
+		}
+		w.table = key
 	}
+	var err error
 	if w.raw, err = u.load(w.raw); err != nil {
 		return nil, err
 	}
-	w.body = body{unit: u, abbrevs: abbrevs, raw: w.raw}
+	w.body = body{unit: u, abbrevs: &w.abbrevs, raw: w.raw}
 	w.loaded = true
 	return &w.body, nil
 }

@@ -9,7 +9,7 @@ import (
 
 const (
 	pageSize = 4 << 10
-	maxSlots = 256 // 1 MiB of a section
+	maxSlots = 128 // 512 KiB of a section
 
 	// maxString bounds a name. Templates of C++ reach some 100 KiB.
 	maxString = 1 << 20
@@ -144,7 +144,8 @@ func (p *pages) cstring(off uint64) (string, error) {
 }
 
 // parse calls f with ever longer windows from off until f has enough of it,
-// that is, returns true. No window exceeds limit bytes.
+// that is, returns true and leaves its reader good or not. No window exceeds
+// limit bytes.
 func (p *pages) parse(off, first, limit uint64, f func(*buf) bool) error {
 	limit = min(limit, p.size-min(off, p.size))
 	for n := min(first, limit); ; n = min(4*n, limit) {
@@ -153,7 +154,7 @@ func (p *pages) parse(off, first, limit uint64, f func(*buf) bool) error {
 			return err
 		}
 		r := buf{b: b}
-		if f(&r) && !r.bad {
+		if f(&r) {
 			return nil
 		}
 		if n >= limit {

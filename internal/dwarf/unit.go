@@ -149,13 +149,13 @@ func (u *unit) parseRoot(b *body) error {
 	}
 	// The root's abbreviation is nearly always the first one.
 	for _, firstOnly := range [...]bool{true, false} {
-		t, err := u.file.parseAbbrevs(u.abbrevOff, u.format, firstOnly)
-		if err != nil {
+		t := &abbrevs{}
+		if err := u.file.parseAbbrevs(t, u.abbrevOff, u.format, firstOnly); err != nil {
 			return err
 		}
 		var attrs []rootAttr
 		known := true
-		err = u.file.info.parse(u.first, 128, u.end-u.first, func(r *buf) bool {
+		err := u.file.info.parse(u.first, 128, u.end-u.first, func(r *buf) bool {
 			attrs, known = u.rootAttrs(t, r)
 			return !known || !r.bad
 		})
