@@ -1,6 +1,9 @@
 package dwarf
 
-import "sync"
+import (
+	"bytes"
+	"sync"
+)
 
 // maxInterned is the number of bytes of names that a table keeps.
 const maxInterned = 1 << 20
@@ -12,7 +15,7 @@ type stringTable struct {
 	*pages
 	mu    sync.Mutex
 	known map[uint64]string
-	size  int
+	used  int // bytes
 }
 
 func newStrings(sec Section, file, name string) *stringTable {
@@ -27,16 +30,36 @@ func (s *stringTable) at(off uint64) (string, error) {
 	if ok {
 		return text, nil
 	}
-	text, err := s.cstring(off)
+	text, err := s.read(off)
 	if err != nil {
 		return "", err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.known == nil || s.size > maxInterned {
-		s.known, s.size = map[uint64]string{}, 0
+	if s.known == nil || s.used > maxInterned {
+		s.known, s.used = map[uint64]string{}, 0
 	}
 	s.known[off] = text
-	s.size += len(text) + 48 // and about that in the map
+	s.used += len(text) + 48 // and about that in the map
 	return text, nil
+}
+
+// maxShort is the size of the first attempt at a string. Names are shorter,
+// mostly, and too scattered for pages.
+const maxShort = 512
+
+var shortBuffers = sync.Pool{New: func() any { return new([maxShort]byte) }}
+
+// read reads the string at an offset.
+func (s *stringTable) read(off uint64) (string, error) {
+	short := shortBuffers.Get().(*[maxShort]byte)
+	defer shortBuffers.Put(short)
+	b := short[:min(maxShort, s.size-min(off, s.size))]
+	if err := s.pages.read(b, off); err != nil {
+		return "", err
+	}
+	if n := bytes.IndexByte(b, 0); n >= 0 {
+		return string(b[:n]), nil
+	}
+	return s.cstring(off)
 }
