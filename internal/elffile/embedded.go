@@ -24,5 +24,9 @@ func (f *File) openEmbedded() (*File, error) {
 	if err != nil {
 		return nil, err
 	}
-	return New(data, data.Size(), f.name+"("+s.Name+")")
+	embedded, err := New(data, data.Size(), f.name+"("+s.Name+")")
+	if err != nil {
+		return nil, err
+	}
+	return embedded, f.keep(embedded)
 }

@@ -52,7 +52,7 @@ type File struct {
 	limit uint64 // of a decompressed section, in bytes
 
 	mu        sync.Mutex
-	temporary []io.Closer // files with decompressed sections
+	temporary []io.Closer // what holds decompressed sections
 	closed    bool
 }
 
