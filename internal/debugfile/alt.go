@@ -16,8 +16,13 @@ func (f *Finder) Alt(ctx context.Context, debug *File) (*File, error) {
 	if link == nil {
 		return nil, err
 	}
-	s := &search{what: fmt.Sprintf("%s, which has debug info of %s (build ID %s)", link.Path, debug.Name(), link.BuildID)}
-	accept := func(c *elffile.File) error { return sameBuildID(c, link.BuildID) }
+	s := &search{what: fmt.Sprintf("%s, which has debug info of %s (ID %s)", link.Path, debug.Name(), link.ID)}
+	accept := func(c *elffile.File) error {
+		if got := c.AltID(); got != link.ID {
+			return fmt.Errorf("ID is %q, not %s", got, link.ID)
+		}
+		return nil
+	}
 	names := []string{link.Path}
 	if !path.IsAbs(link.Path) {
 		names[0] = path.Join(path.Dir(debug.Path), link.Path)
@@ -30,10 +35,10 @@ func (f *Finder) Alt(ctx context.Context, debug *File) (*File, error) {
 			}
 		}
 	}
-	if found := f.byBuildID(s, debug.Root, link.BuildID, accept); found != nil {
+	if found := f.byBuildID(s, debug.Root, link.ID, accept); found != nil {
 		return found, nil
 	}
-	if found := f.download(ctx, s, link.BuildID); found != nil {
+	if found := f.download(ctx, s, link.ID); found != nil {
 		return found, nil
 	}
 	return nil, s.err()

@@ -23,7 +23,10 @@ const maxChecksummed = 16 << 30
 func (f *Finder) Debug(ctx context.Context, b *File) (*File, error) {
 	s := &search{what: "debug file of " + b.Name()}
 	id := b.BuildID()
-	if found := f.byBuildID(s, b.Root, id, hasDebugInfo); found != nil {
+	found := f.byBuildID(s, b.Root, id, func(c *elffile.File) error {
+		return errors.Join(sameBuildID(c, id), hasDebugInfo(c))
+	})
+	if found != nil {
 		return found, nil
 	}
 	link, err := b.DebugLink()
@@ -39,16 +42,14 @@ func (f *Finder) Debug(ctx context.Context, b *File) (*File, error) {
 	return nil, s.err()
 }
 
-// byBuildID looks for the debug file with the given build ID.
+// byBuildID looks for the file with the given build ID, which accept is to
+// compare.
 func (f *Finder) byBuildID(s *search, root, id string, accept func(*elffile.File) error) *File {
 	if len(id) <= 2 {
 		return nil
 	}
 	for _, root := range f.roots(root) {
-		found := s.open(root, debugDir+"/.build-id/"+id[:2]+"/"+id[2:]+".debug", func(c *elffile.File) error {
-			return errors.Join(sameBuildID(c, id), accept(c))
-		})
-		if found != nil {
+		if found := s.open(root, debugDir+"/.build-id/"+id[:2]+"/"+id[2:]+".debug", accept); found != nil {
 			return found
 		}
 	}

@@ -131,8 +131,8 @@ func TestAlt(t *testing.T) {
 		{"relative", "../../.dwz/p.debug", tree{"/usr/lib/debug/.dwz/p.debug": right}, "/usr/lib/debug/.dwz/p.debug", ""},
 		{"moved", "/build/p.debug", tree{"/usr/lib/debug/.dwz/p.debug": right}, "/usr/lib/debug/.dwz/p.debug", ""},
 		{"by build ID", "/build/p.debug", tree{"/usr/lib/debug/.build-id/11/223344.debug": right}, "/usr/lib/debug/.build-id/11/223344.debug", ""},
-		{"another", "/build/p.debug", tree{"/build/p.debug": wrong}, "", "build ID is "},
-		{"missing", "/build/p.debug", nil, "", "/build/p.debug, which has debug info of app (build ID 11223344): not found"},
+		{"another", "/build/p.debug", tree{"/build/p.debug": wrong}, "", `ID is "55667788", not 11223344`},
+		{"missing", "/build/p.debug", nil, "", "/build/p.debug, which has debug info of app (ID 11223344): not found"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			root := tt.files.write(t)
@@ -246,6 +246,14 @@ func TestTools(t *testing.T) {
 		run(t, dir, "dwz", "-m", "shared.debug", "-r", "one", "two")
 		f, err := finder.Alt(t.Context(), openAt(t, filepath.Join(dir, "one")))
 		found(t, f, err, "/", filepath.Join(dir, "shared.debug"), "")
+	})
+	t.Run("dwz of DWARF 5", func(t *testing.T) {
+		for _, name := range []string{"one", "two"} {
+			run(t, dir, "gcc", "-g", "-gdwarf-5", "-o", name, "a.c")
+		}
+		run(t, dir, "dwz", "-5", "-m", "shared5.debug", "-r", "one", "two")
+		f, err := finder.Alt(t.Context(), openAt(t, filepath.Join(dir, "one")))
+		found(t, f, err, "/", filepath.Join(dir, "shared5.debug"), "")
 	})
 	t.Run("split", func(t *testing.T) {
 		run(t, dir, "gcc", "-g", "-gsplit-dwarf", "-c", "-o", "split.o", "a.c")

@@ -3,6 +3,7 @@ package debugfile
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -27,12 +28,7 @@ func (f *Finder) Kernel(ctx context.Context) (*File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: build ID of the running kernel: %w", s.what, err)
 	}
-	accept := func(c *elffile.File) error {
-		if err := sameBuildID(c, id); err != nil {
-			return err
-		}
-		return hasDebugInfo(c)
-	}
+	accept := func(c *elffile.File) error { return errors.Join(sameBuildID(c, id), hasDebugInfo(c)) }
 	for _, root := range f.roots("") {
 		for _, name := range []string{
 			debugDir + "/boot/vmlinux-" + f.release,
@@ -85,12 +81,7 @@ func (f *Finder) Module(ctx context.Context, name string) (*Module, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", s.what, err)
 	}
-	accept := func(c *elffile.File) error {
-		if err := sameBuildID(c, id); err != nil {
-			return err
-		}
-		return hasDebugInfo(c)
-	}
+	accept := func(c *elffile.File) error { return errors.Join(sameBuildID(c, id), hasDebugInfo(c)) }
 	found := f.byBuildID(s, "", id, accept)
 	for _, root := range f.roots("") {
 		if found != nil {

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -184,5 +185,27 @@ func TestClose(t *testing.T) {
 	}
 	if _, err := r.ReadAt(make([]byte, 1), 0); !errors.Is(err, os.ErrClosed) {
 		t.Errorf("reading after Close: %v", err)
+	}
+}
+
+// TestToolchain reads debug info as compilers and objcopy compress it.
+func TestToolchain(t *testing.T) {
+	const source = "struct a { int n; struct a *next; char name[30]; };\nint f(struct a *a) { return a->n; }\nint main(void) { struct a a = {1}; return f(&a); }\n"
+	for _, class := range []string{"-m64", "-m32"} {
+		plain := compile(t, source, "gcc", class, "-g", "-gz=none", "-nostdlib", "-shared", "-fPIC")
+		want := contents(t, open(t, plain).Section(".debug_info"))
+		for _, kind := range []string{"zlib-gabi", "zlib-gnu", "zstd"} {
+			t.Run(kind+class, func(t *testing.T) {
+				path := filepath.Join(t.TempDir(), "out")
+				run(t, "objcopy", "--compress-debug-sections="+kind, plain, path)
+				s := open(t, path).Section(".debug_info")
+				if got := contents(t, s); !bytes.Equal(got, want) {
+					t.Errorf("%d bytes of %s differ from %d", len(got), s.Name, len(want))
+				}
+				if s.Size >= uint64(len(want)) {
+					t.Skip("needs an objcopy that compresses small sections")
+				}
+			})
+		}
 	}
 }

@@ -166,11 +166,21 @@ func TestLinks(t *testing.T) {
 		{"alt", "/x/y.debug\x00\xab\xcd", nil, &AltLink{"/x/y.debug", "abcd"}},
 		{"alt without build ID", "/x/y.debug\x00", nil, nil},
 		{"alt without path", "\x00\xab\xcd", nil, nil},
+		{"sup", "\x05\x00\x00y.debug\x00\x02\xab\xcd", nil, &AltLink{"y.debug", "abcd"}},
+		{"sup of another version", "\x06\x00\x00y.debug\x00\x02\xab\xcd", nil, nil},
+		{"sup without checksum", "\x05\x00\x00y.debug\x00\x00", nil, nil},
+		{"sup with half a checksum", "\x05\x00\x00y.debug\x00\x03\xab\xcd", nil, nil},
+		{"sup without path", "\x05\x00\x00\x00\x02\xab\xcd", nil, nil},
+		{"sup without end", "\x05\x00\x00y.debug", nil, nil},
+		{"empty sup", "", nil, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			section := elftest.Section{Name: ".gnu_debuglink", Content: []byte(tt.content)}
-			if strings.HasPrefix(tt.name, "alt") {
+			switch {
+			case strings.HasPrefix(tt.name, "alt"):
 				section.Name = ".gnu_debugaltlink"
+			case strings.Contains(tt.name, "sup"):
+				section.Name = ".debug_sup"
 			}
 			f := fileOf(t, elftest.File{Sections: []elftest.Section{section}}.Bytes())
 			link, linkErr := f.DebugLink()
@@ -182,6 +192,21 @@ func TestLinks(t *testing.T) {
 				t.Errorf("errors %v, %v", linkErr, altErr)
 			}
 		})
+	}
+}
+
+func TestAltID(t *testing.T) {
+	for _, tt := range []struct{ sup, want string }{
+		{"\x05\x00\x01\x00\x02\xab\xcd", "abcd"},
+		{"\x05\x00\x00y.debug\x00\x02\xab\xcd", "0102"}, // has a link, is not linked to
+		{"", "0102"},
+	} {
+		f := fileOf(t, elftest.File{Sections: []elftest.Section{
+			elftest.BuildID([]byte{1, 2}), {Name: ".debug_sup", Content: []byte(tt.sup)},
+		}}.Bytes())
+		if got := f.AltID(); got != tt.want {
+			t.Errorf("%q: %s, want %s", tt.sup, got, tt.want)
+		}
 	}
 }
 
@@ -208,6 +233,7 @@ func FuzzFile(f *testing.F) {
 			{Name: ".rela.plt", Type: elf.SHT_RELA, Flags: elf.SHF_ALLOC, Link: 2, Content: elftest.Struct(elf.Rela64{Off: 0x200a, Info: elf.R_INFO(1, uint32(elf.R_X86_64_JMP_SLOT))})},
 			{Name: ".gnu_debuglink", Content: []byte("a\x00\x00\x00\x78\x56\x34\x12")},
 			{Name: ".gnu_debugaltlink", Content: []byte("a\x00\x78\x56\x34\x12")},
+			{Name: ".debug_sup", Content: []byte("\x05\x00\x01\x00\x02\xab\xcd")},
 			{Name: ".gnu_debugdata", Content: []byte("\xfd7zXZ\x00\x00\x04")},
 			{Name: ".debug_info", Flags: elf.SHF_COMPRESSED, Content: compressed(f, elf.COMPRESS_ZSTD, []byte("info"), 4)},
 			{Name: ".debug_line", Flags: elf.SHF_COMPRESSED, Content: compressed(f, elf.COMPRESS_ZLIB, []byte("line"), 4)},
@@ -239,6 +265,7 @@ func FuzzFile(f *testing.F) {
 		file.BuildID()
 		_, _ = file.DebugLink()
 		_, _ = file.AltLink()
+		file.AltID()
 		_, _ = file.Embedded()
 		_, _ = file.PLT()
 	})
