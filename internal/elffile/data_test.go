@@ -36,7 +36,7 @@ func compressed(t testing.TB, typ elf.CompressionType, data []byte, size uint64)
 
 func deflated(t testing.TB, data []byte) []byte {
 	var b bytes.Buffer
-	w, err := zlib.NewWriterLevel(&b, zlib.BestSpeed)
+	w, err := zlib.NewWriterLevel(&b, zlib.HuffmanOnly)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -157,7 +157,7 @@ func TestOpenSection(t *testing.T) {
 // TestNoPlace says what to do where nothing can be stored.
 func TestNoPlace(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir()+"/missing")
-	data := bytes.Repeat([]byte("0123456789abcdef"), maxInMemory/8)
+	data := bytes.Repeat([]byte("0123456789abcdef"), maxInMemory/12)
 	random := rand.New(rand.NewPCG(1, 2))
 	for i := range data {
 		data[i] += byte(random.IntN(4))

@@ -8,8 +8,8 @@ import (
 	"slices"
 )
 
-// Limits on what the stubs of a file may cost, in bytes: the code of one
-// procedure linkage table (half a million functions) and the names of all.
+// Limits on what the stubs of a file may cost, in bytes: their code (half a
+// million functions) and their names.
 const (
 	maxPLT      = 8 << 20
 	maxPLTNames = 64 << 20
@@ -52,10 +52,15 @@ func (f *File) PLT() ([]PLTEntry, error) {
 		return nil, err
 	}
 	var stubs []stub
+	left := uint64(maxPLT)
 	for _, s := range sections {
-		if !s.IsPLT() || s.Size > maxPLT {
+		if !s.IsPLT() {
 			continue
 		}
+		if s.Size > left {
+			return nil, s.errorf("procedure linkage tables of more than %d bytes", maxPLT)
+		}
+		left -= s.Size
 		code, err := f.Bytes(int64(s.Offset), s.Size, "section "+s.Name)
 		if err != nil {
 			return nil, err
@@ -81,74 +86,66 @@ func (f *File) nameStubs(stubs []stub) ([]PLTEntry, error) {
 		jumpSlot, globDat, irelative = uint32(elf.R_AARCH64_JUMP_SLOT), uint32(elf.R_AARCH64_GLOB_DAT), uint32(elf.R_AARCH64_IRELATIVE)
 	}
 	var entries []PLTEntry
-	for _, s := range f.sections.sections {
-		if s.Type != elf.SHT_RELA || s.Flags&elf.SHF_ALLOC == 0 {
-			continue
-		}
-		namer := f.newRelocationNamer(s)
-		err := f.EachRela(s, func(r Rela) bool {
-			i, _ := slices.BinarySearchFunc(stubs, r.Offset, func(s stub, slot uint64) int { return cmp.Compare(s.slot, slot) })
-			for ; i < len(stubs) && stubs[i].slot == r.Offset; i++ {
-				e := PLTEntry{Addr: stubs[i].addr, Size: stubs[i].size}
-				switch r.Type {
-				case jumpSlot, globDat:
-					e.Name = namer.name(r.Symbol)
-				case irelative:
-					e.Resolver = uint64(r.Addend)
-				}
-				if e.Name != "" || e.Resolver != 0 {
-					entries = append(entries, e)
-				}
+	namer := &relocationNamer{f: f}
+	err := f.EachRela(func(table *Section, r Rela) bool {
+		i, _ := slices.BinarySearchFunc(stubs, r.Offset, func(s stub, slot uint64) int { return cmp.Compare(s.slot, slot) })
+		for ; i < len(stubs) && stubs[i].slot == r.Offset; i++ {
+			e := PLTEntry{Addr: stubs[i].addr, Size: stubs[i].size}
+			switch r.Type {
+			case jumpSlot, globDat:
+				e.Name = namer.name(table, r.Symbol)
+			case irelative:
+				e.Resolver = uint64(r.Addend)
 			}
-			return true
-		})
-		if err := cmp.Or(err, namer.err); err != nil {
-			return nil, err
+			if e.Name != "" || e.Resolver != 0 {
+				entries = append(entries, e)
+			}
 		}
+		return namer.err == nil
+	})
+	if err := cmp.Or(err, namer.err); err != nil {
+		return nil, err
 	}
 	slices.SortFunc(entries, func(a, b PLTEntry) int { return cmp.Compare(a.Addr, b.Addr) })
 	// More than one relocation of a slot is against the rules.
 	return slices.CompactFunc(entries, func(a, b PLTEntry) bool { return a.Addr == b.Addr }), nil
 }
 
-// relocationNamer reads the names of the symbols that a relocation section
-// refers to.
+// relocationNamer reads the names of the symbols that relocations refer to.
 type relocationNamer struct {
 	f       *File
+	table   *Section // the relocations that symbols and names are for
 	symbols *Section // nil if there are none
 	names   *StringTable
 	size    int   // of all names, in bytes
 	err     error // the first
 }
 
-func (f *File) newRelocationNamer(s *Section) *relocationNamer {
-	n := &relocationNamer{f: f}
-	if s.Link > 0 && s.Link < len(f.sections.sections) {
-		n.symbols = f.sections.sections[s.Link]
-		n.names = f.SymbolNames(n.symbols)
+// name returns the name of the symbol with the given number, as a relocation in
+// table has it, or "".
+func (n *relocationNamer) name(table *Section, symbol uint32) string {
+	if n.table != table {
+		n.table, n.symbols, n.names = table, nil, nil
+		if sections := n.f.sections.sections; table.Link > 0 && table.Link < len(sections) {
+			n.symbols = sections[table.Link]
+			n.names = n.f.SymbolNames(n.symbols)
+		}
 	}
-	return n
-}
-
-// name returns the name of the symbol with the given number, or "".
-func (n *relocationNamer) name(symbol uint32) string {
-	if n.names == nil || n.err != nil {
+	if n.names == nil {
 		return ""
 	}
 	sym, err := n.f.symbolAt(n.symbols, uint64(symbol))
-	if err == nil {
-		name := string(n.names.At(uint64(sym.Name)))
-		if n.size += len(name); n.size > maxPLTNames {
-			n.err = n.symbols.errorf("names of more than %d bytes", maxPLTNames)
-			return ""
-		}
-		if n.names.Err() == nil {
-			return name
-		}
-		err = n.names.Err()
+	if err != nil {
+		n.err = err
+		return ""
 	}
-	n.err = err
-	return ""
+	name := string(n.names.At(uint64(sym.Name)))
+	if n.size += len(name); n.size > maxPLTNames {
+		n.err = n.symbols.errorf("names of more than %d bytes", maxPLTNames)
+		return ""
+	}
+	n.err = n.names.Err()
+	return name
 }
 
 // decodeX86Stubs finds the stubs in x86-64 code that lies at addr. Each has a

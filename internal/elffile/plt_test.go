@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"fulgur/internal/elffile/elftest"
 )
 
 const pltSource = `
@@ -109,4 +111,25 @@ func objdumpStubs(t *testing.T, f *File) map[uint64]string {
 		}
 	}
 	return names
+}
+
+// TestOverlap refuses tables that would take forever to read.
+func TestOverlap(t *testing.T) {
+	stubs := elftest.Section{Name: ".plt", Addr: 0x1000, Content: make([]byte, maxPLT/2+1)}
+	rela := elftest.Section{Name: ".rela.plt", Type: elf.SHT_RELA, Flags: elf.SHF_ALLOC, Content: make([]byte, 24*1000)}
+	f := fileOf(t, elftest.File{Sections: []elftest.Section{stubs, stubs}}.Bytes())
+	if _, err := f.PLT(); err == nil || !strings.Contains(err.Error(), "procedure linkage tables of more than") {
+		t.Errorf("error %v", err)
+	}
+	f = fileOf(t, elftest.File{Sections: []elftest.Section{rela, rela}}.Bytes())
+	sections, err := f.Sections()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range sections[1:3] {
+		s.Offset, s.Size = 0, uint64(f.Size())
+	}
+	if err := f.EachRela(func(*Section, Rela) bool { return true }); err == nil || !strings.Contains(err.Error(), "overlap") {
+		t.Errorf("error %v", err)
+	}
 }

@@ -73,16 +73,38 @@ type Rela struct {
 	Addend int64
 }
 
-// EachRela calls yield with every relocation of the table s (SHT_RELA) of a
-// 64-bit file in order, until yield returns false. The table is streamed, not
-// kept.
-func (f *File) EachRela(s *Section, yield func(Rela) bool) error {
+// EachRela calls yield with every relocation that the loader of a 64-bit file
+// applies, and the table (SHT_RELA) that it is in, in order, until yield returns
+// false. What the linker kept for tools (--emit-relocs) is left out. The tables
+// are streamed, not kept. Tables that overlap, so that they are larger than the
+// file together, are an error: reading them could take forever.
+func (f *File) EachRela(yield func(*Section, Rela) bool) error {
 	const entsize = 24
-	return f.eachEntry(s, entsize, "relocations", func(b []byte) bool {
-		h := fields{b, true}
-		info := h.word(0, 8)
-		return yield(Rela{h.word(0, 0), elf.R_TYPE64(info), elf.R_SYM64(info), int64(h.word(0, 16))})
-	})
+	sections, err := f.Sections()
+	if err != nil {
+		return err
+	}
+	left := uint64(f.size)
+	for more := true; more && len(sections) > 0; sections = sections[1:] {
+		s := sections[0]
+		if s.Type != elf.SHT_RELA || s.Flags&elf.SHF_ALLOC == 0 {
+			continue
+		}
+		if s.Size > left {
+			return s.errorf("relocation tables overlap")
+		}
+		left -= s.Size
+		err := f.eachEntry(s, entsize, "relocations", func(b []byte) bool {
+			h := fields{b, true}
+			info := h.word(0, 8)
+			more = yield(s, Rela{h.word(0, 0), elf.R_TYPE64(info), elf.R_SYM64(info), int64(h.word(0, 16))})
+			return more
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // eachEntry calls yield with every whole entry of the table s in order, until

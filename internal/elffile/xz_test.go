@@ -33,12 +33,12 @@ func xz(t testing.TB, data []byte, args ...string) []byte {
 }
 
 func TestXZ(t *testing.T) {
-	data := make([]byte, 300<<10)
+	data := make([]byte, 70<<10)
 	random := rand.New(rand.NewPCG(1, 2))
 	for i := range data {
 		data[i] = byte(random.IntN(5))
 	}
-	for _, args := range []string{"-6", "-0 --check=none", "-0 --check=crc32", "-0 --check=sha256", "-0 --block-size=100000", "-0 -T2 --block-size=65536", "-9"} {
+	for _, args := range []string{"-6", "-0 --check=none", "-0 --check=crc32", "-0 --check=sha256", "-0 --block-size=30000", "-0 -T2 --block-size=16384", "-9"} {
 		for _, n := range []int{0, 1, 2, 3, 4, len(data)} {
 			got, err := io.ReadAll(newXZReader(bytes.NewReader(xz(t, data[:n], strings.Fields(args)...))))
 			if err != nil || !bytes.Equal(got, data[:n]) {

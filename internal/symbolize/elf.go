@@ -57,7 +57,7 @@ func (e *ELF) HasSymbols() bool {
 		if f == nil {
 			continue
 		}
-		if len(tables(f, elf.SHT_SYMTAB)) > 0 || f.Section(".gnu_debugdata") != nil || goTableSection(f) != nil {
+		if openTable(f, elf.SHT_SYMTAB) != nil || f.Section(".gnu_debugdata") != nil || goTableSection(f) != nil {
 			return true
 		}
 	}

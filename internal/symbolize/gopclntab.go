@@ -147,25 +147,16 @@ func (t *goTable) relocated(addr uint64) (v uint64, ok bool, err error) {
 	case elf.EM_AARCH64:
 		relative = uint32(elf.R_AARCH64_RELATIVE)
 	}
-	sections, err := t.f.Sections()
-	if err != nil || t.f.Type() != elf.ET_DYN || relative == 0 {
-		return 0, false, err
+	if t.f.Type() != elf.ET_DYN || relative == 0 {
+		return 0, false, nil
 	}
-	for _, s := range sections {
-		if s.Type != elf.SHT_RELA {
-			continue
+	err = t.f.EachRela(func(_ *elffile.Section, r elffile.Rela) bool {
+		if ok = r.Offset == addr && r.Type == relative; ok {
+			v = uint64(r.Addend)
 		}
-		err := t.f.EachRela(s, func(r elffile.Rela) bool {
-			if ok = r.Offset == addr && r.Type == relative; ok {
-				v = uint64(r.Addend)
-			}
-			return !ok
-		})
-		if err != nil || ok {
-			return v, ok, err
-		}
-	}
-	return 0, false, nil
+		return !ok
+	})
+	return v, ok, err
 }
 
 // entry returns where the i-th function begins, relative to the text; entry

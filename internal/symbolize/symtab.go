@@ -72,39 +72,44 @@ func (e *ELF) lookupSymbols(addrs []uint64, frames [][]Frame) error {
 // that has all of them, and .dynsym, which is all that some files have and
 // which .gnu_debugdata does not repeat.
 func (e *ELF) symbolTables() ([]*symbolTable, error) {
-	all := tables(e.file, elf.SHT_SYMTAB)
-	if len(all) == 0 && e.debug != nil {
-		all = tables(e.debug, elf.SHT_SYMTAB)
+	all := openTable(e.file, elf.SHT_SYMTAB)
+	if all == nil && e.debug != nil {
+		all = openTable(e.debug, elf.SHT_SYMTAB)
 	}
 	var err error
-	if len(all) == 0 {
+	if all == nil {
 		var embedded *elffile.File
 		if embedded, err = e.file.Embedded(); embedded != nil {
-			all = tables(embedded, elf.SHT_SYMTAB)
+			all = openTable(embedded, elf.SHT_SYMTAB)
 		}
 	}
-	for _, t := range all {
-		t.complete = true
+	var tables []*symbolTable
+	if all != nil {
+		all.complete = true
+		tables = append(tables, all)
 	}
-	return append(all, tables(e.file, elf.SHT_DYNSYM)...), err
+	if exported := openTable(e.file, elf.SHT_DYNSYM); exported != nil {
+		tables = append(tables, exported)
+	}
+	return tables, err
 }
 
-// tables returns f's symbol tables of the given type.
-func tables(f *elffile.File, typ elf.SectionType) []*symbolTable {
+// openTable returns f's symbol table of the given type, of which the gABI
+// allows one, or nil if it has none.
+func openTable(f *elffile.File, typ elf.SectionType) *symbolTable {
 	sections, err := f.Sections()
 	if err != nil {
 		return nil
 	}
-	var found []*symbolTable
 	for _, s := range sections {
 		if s.Type != typ || s.Size == 0 {
 			continue
 		}
 		if names := f.SymbolNames(s); names != nil {
-			found = append(found, &symbolTable{file: f, section: s, sections: sections, names: names})
+			return &symbolTable{file: f, section: s, sections: sections, names: names}
 		}
 	}
-	return found
+	return nil
 }
 
 // symbolPass is one pass over symbol tables.

@@ -98,7 +98,7 @@ func TestGoVersions(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			sections := []elftest.Section{
 				{Name: ".gopclntab", Addr: table, Content: goTableBytes(tt.magic, tt.header, goFunctionsMade)},
-				{Name: ".rela", Type: elf.SHT_RELA, Content: tt.rela},
+				{Name: ".rela", Type: elf.SHT_RELA, Flags: elf.SHF_ALLOC, Content: tt.rela},
 			}
 			if len(tt.module) > 0 {
 				sections = append(sections, elftest.Section{Name: ".go.module", Addr: 0x600000, Content: tt.module})
