@@ -212,7 +212,7 @@ func openAt(t *testing.T, name string) *File {
 	return &File{File: f, Root: "/", Path: name}
 }
 
-// TestLibc finds what libc6-dbg installs.
+// TestLibc finds what libc6-dbg installs, on the host and as a process sees it.
 func TestLibc(t *testing.T) {
 	b := openAt(t, "/lib/x86_64-linux-gnu/libc.so.6")
 	want := debugDir + "/.build-id/" + b.BuildID()[:2] + "/" + b.BuildID()[2:] + ".debug"
@@ -221,6 +221,9 @@ func TestLibc(t *testing.T) {
 	}
 	f, err := newFinder(t, Config{Host: "/"}).Debug(t.Context(), b)
 	found(t, f, err, "/", want, "")
+	b.Root = "/proc/self/root"
+	f, err = newFinder(t, Config{}).Debug(t.Context(), b)
+	found(t, f, err, b.Root, want, "")
 }
 
 // TestTools finds what binutils, dwz and GCC make.
