@@ -26,7 +26,7 @@ func packSections(s *Sections) []byte {
 	for _, sec := range sectionList(s) {
 		var b []byte
 		if *sec != nil {
-			b, _ = io.ReadAll(io.NewSectionReader(*sec, 0, (*sec).Size()))
+			b = content(*sec)
 		}
 		out = binary.LittleEndian.AppendUint32(out, uint32(len(b)))
 		out = append(out, b...)
@@ -78,30 +78,54 @@ func TestSeeds(t *testing.T) {
 	}
 }
 
-// addSeeds adds the files of TestSeeds.
-func addSeeds(f *testing.F) {
+// seeds returns the sections that TestSeeds wrote.
+func seeds(f *testing.F) []*Sections {
 	f.Helper()
 	paths, err := filepath.Glob("testdata/*.sections")
 	if err != nil || len(paths) == 0 {
 		f.Fatal("no seeds: ", err)
 	}
+	var all []*Sections
 	for _, path := range paths {
 		b, err := os.ReadFile(path)
 		if err != nil {
 			f.Fatal(err)
 		}
-		f.Add(b)
+		all = append(all, unpackSections(b))
 	}
+	return all
+}
+
+func content(s Section) []byte {
+	b, _ := io.ReadAll(io.NewSectionReader(s, 0, s.Size()))
+	return b
 }
 
 // FuzzLookup reads units, entries, abbreviations, ranges and lines, all of them
 // foreign.
 func FuzzLookup(f *testing.F) {
-	addSeeds(f)
-	f.Fuzz(func(t *testing.T, b []byte) {
-		s := unpackSections(b)
-		s.Alt = unpackSections(b)
-		s.Alt.Alt = nil
+	for _, s := range seeds(f) {
+		f.Add(content(s.Info), content(s.Abbrev), content(s.Aranges), content(s.Line),
+			content(s.Str), content(s.StrOffsets), content(s.Addr), content(s.Ranges), content(s.RngLists))
+	}
+	f.Fuzz(func(t *testing.T, info, abbrev, aranges, line, str, strOffsets, addr, ranges, rnglists []byte) {
+		sections := func() *Sections {
+			return &Sections{
+				Name:       "fuzz",
+				Info:       bytes.NewReader(info),
+				Abbrev:     bytes.NewReader(abbrev),
+				Aranges:    bytes.NewReader(aranges),
+				Line:       bytes.NewReader(line),
+				LineStr:    bytes.NewReader(str),
+				Str:        bytes.NewReader(str),
+				StrOffsets: bytes.NewReader(strOffsets),
+				Addr:       bytes.NewReader(addr),
+				Ranges:     bytes.NewReader(ranges),
+				RngLists:   bytes.NewReader(rnglists),
+			}
+		}
+		s := sections()
+		s.Alt = sections()
 		d, _ := Open(s, Options{
 			Workers: 1,
 			Budget:  1,
@@ -130,15 +154,8 @@ func FuzzLookup(f *testing.F) {
 
 // FuzzLines runs line programs.
 func FuzzLines(f *testing.F) {
-	paths, _ := filepath.Glob("testdata/*.sections")
-	for _, path := range paths {
-		b, err := os.ReadFile(path)
-		if err != nil {
-			f.Fatal(err)
-		}
-		line := unpackSections(b).Line
-		program, _ := io.ReadAll(io.NewSectionReader(line, 0, line.Size()))
-		f.Add(program)
+	for _, s := range seeds(f) {
+		f.Add(content(s.Line))
 	}
 	f.Fuzz(func(_ *testing.T, b []byte) {
 		u := &unit{

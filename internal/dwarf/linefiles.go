@@ -10,13 +10,13 @@ type fileTable struct {
 
 // entryList is a list of entries in a line table.
 type entryList struct {
-	contents []content // of each entry, as of version 5
-	marks    []uint32  // where every 16th entry begins
+	contents []entryPart // of each entry, as of version 5
+	marks    []uint32    // where every 16th entry begins
 	count    uint64
 }
 
-// content is a part of an entry (6.2.4.1).
-type content struct {
+// entryPart is a part of an entry (6.2.4.1).
+type entryPart struct {
 	kind uint64
 	form uint16
 }
@@ -40,9 +40,9 @@ func newFileTable(t *lineTable, header []byte) *fileTable {
 		return f
 	}
 	// Up to version 4 a list ends with an empty name.
-	f.dirs.contents = []content{{lnctPath, formString}}
+	f.dirs.contents = []entryPart{{lnctPath, formString}}
 	f.listV4(r, &f.dirs)
-	f.files.contents = []content{
+	f.files.contents = []entryPart{
 		{lnctPath, formString}, {lnctDirectoryIndex, formUdata},
 		{0, formUdata}, {0, formUdata}, // time of modification, length
 	}
@@ -58,9 +58,9 @@ func (f *fileTable) listV4(r *buf, l *entryList) {
 }
 
 func (f *fileTable) listV5(r *buf, l *entryList) {
-	l.contents = make([]content, r.u8())
+	l.contents = make([]entryPart, r.u8())
 	for i := range l.contents {
-		l.contents[i] = content{r.uleb(), uint16(min(r.uleb(), 0xffff))}
+		l.contents[i] = entryPart{r.uleb(), uint16(min(r.uleb(), 0xffff))}
 	}
 	n := r.uleb()
 	if n > uint64(r.left()) {

@@ -119,13 +119,13 @@ func (b *body) function(at ref) (*Function, error) {
 		if fn.Linkage && fn.StartLine != 0 {
 			break
 		}
-		if e.hasOrigin {
-			at = e.origin
-		} else if e.hasSpecification {
-			at = e.specification
-		} else {
+		if !e.hasOrigin {
+			e.origin, e.hasOrigin = e.specification, e.hasSpecification
+		}
+		if !e.hasOrigin {
 			break
 		}
+		at = e.origin
 		if u != from.unit {
 			from = &body{unit: u}
 		}
