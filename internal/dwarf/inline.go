@@ -3,7 +3,7 @@ package dwarf
 import "slices"
 
 // maxDepth bounds how deep entries of a function may nest.
-const maxDepth = 1 << 14
+const maxDepth = 1 << 10
 
 // tree is what was inlined into a function: at some addresses, or whole.
 type tree struct {
@@ -83,7 +83,8 @@ func (tr *treeReader) read(b *body, fn *function, addrs []uint64) (*tree, error)
 	return t, err
 }
 
-// points makes segments of single addresses, between which all is unread.
+// points makes segments of single addresses, all different, between which all
+// is unread.
 func points(addrs []uint64, ids []int32) segments {
 	s := segments{lo: make([]uint64, 0, 2*len(addrs)), id: make([]int32, 0, 2*len(addrs))}
 	for i, a := range addrs {

@@ -267,6 +267,7 @@ func (w *worker) readTrees(s *state, runs []run, addrs []uint64) error {
 			w.addrs = append(w.addrs, places[0].addr)
 			places = places[1:]
 		}
+		w.addrs = slices.Compact(w.addrs)
 		fn := &s.funcs[id]
 		if fn.tree != nil {
 			s.bytes -= fn.tree.size()
