@@ -141,6 +141,9 @@ func (t *lineTable) path(u *unit, number uint32) (string, error) {
 	return name, err
 }
 
+// artificial is what GCC writes at link time for code that is in no file.
+const artificial = "<artificial>"
+
 func (t *lineTable) readPath(u *unit, number uint32) (string, error) {
 	if t.files == nil {
 		header, err := u.file.line.bytes(t.off, t.size)
@@ -156,6 +159,9 @@ func (t *lineTable) readPath(u *unit, number uint32) (string, error) {
 	name, err := u.text(v)
 	if err != nil || path.IsAbs(name) {
 		return name, err
+	}
+	if name == artificial {
+		return "", nil
 	}
 	dir := ""
 	if v, ok := t.files.dir(dirNumber); ok {
