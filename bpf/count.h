@@ -68,7 +68,7 @@ static __always_inline void count(struct count_key *key, u64 weight)
 			.weight = weight,
 		};
 
-		stat_add(ring_send(&event, sizeof(event)) ? STAT_LOST : STAT_EVENT);
+		stat_add(ring_send(&event, sizeof(event)) ? STAT_LOST : STAT_EVENT, 1);
 	}
 }
 

@@ -26,6 +26,7 @@ typedef __u64 u64;
 typedef __s64 s64;
 typedef _Bool bool;
 
+#define NULL ((void *)0)
 #define true 1
 #define false 0
 
@@ -44,6 +45,7 @@ enum {
 
 enum {
 	BPF_F_USER_STACK = 1 << 8,
+	BPF_F_MMAPABLE = 1 << 10,
 };
 
 enum {
@@ -84,20 +86,11 @@ struct bpf_perf_event_data {
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
-typedef struct {
-	int counter;
-} atomic_t;
-
-struct signal_struct {
-	atomic_t live; /* threads that have not begun to exit */
-};
-
 struct task_struct {
 	unsigned int flags;
 	int pid;
 	int tgid;
 	struct task_struct *group_leader;
-	struct signal_struct *signal;
 	u64 start_boottime;
 	u64 self_exec_id;
 };

@@ -17,12 +17,12 @@ struct {
 	__type(value, u64);
 } stats SEC(".maps");
 
-static __always_inline void stat_add(u32 index)
+static __always_inline void stat_add(u32 index, u64 add)
 {
 	u64 *n = bpf_map_lookup_elem(&stats, &index);
 
 	if (n)
-		__sync_fetch_and_add(n, 1);
+		__sync_fetch_and_add(n, add);
 }
 
 #endif

@@ -39,6 +39,8 @@ int oncpu(struct bpf_perf_event_data *ctx)
 	struct stack_record *rec;
 	struct count_key key = {};
 
+	stat_add(STAT_RUNS, 1);
+	stat_add(STAT_PERIODS, ctx->sample_period);
 	if (tid == 0 && !include_idle)
 		return 0;
 	if (!target_has(task))
@@ -47,7 +49,7 @@ int oncpu(struct bpf_perf_event_data *ctx)
 	if (!rec)
 		return 0;
 
-	stat_add(STAT_SAMPLES);
+	stat_add(STAT_SAMPLES, 1);
 	rec->pid = task->tgid;
 	rec->tid = tid;
 	rec->epoch = task_epoch(task);

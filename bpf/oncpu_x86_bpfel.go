@@ -75,7 +75,9 @@ const (
 	OnCPUStatSTAT_RETRY     OnCPUStat = 2
 	OnCPUStatSTAT_EVENT     OnCPUStat = 3
 	OnCPUStatSTAT_UNTRACKED OnCPUStat = 4
-	OnCPUStatSTAT_MAX       OnCPUStat = 5
+	OnCPUStatSTAT_RUNS      OnCPUStat = 5
+	OnCPUStatSTAT_PERIODS   OnCPUStat = 6
+	OnCPUStatSTAT_MAX       OnCPUStat = 7
 )
 
 type OnCPUTargetMode uint32
@@ -101,8 +103,8 @@ const (
 	OnCPUMapTargetCgroup      = "target_cgroup"
 	OnCPUMapTargetIds         = "target_ids"
 	OnCPUProgOncpu            = "oncpu"
-	OnCPUProgTargetExit       = "target_exit"
 	OnCPUProgTargetFork       = "target_fork"
+	OnCPUProgTargetFree       = "target_free"
 	OnCPUVarActive            = "active"
 	OnCPUVarAnyRemaps         = "any_remaps"
 	OnCPUVarByCpu             = "by_cpu"
@@ -166,8 +168,8 @@ type OnCPUSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type OnCPUProgramSpecs struct {
 	Oncpu      *ebpf.ProgramSpec `ebpf:"oncpu"`
-	TargetExit *ebpf.ProgramSpec `ebpf:"target_exit"`
 	TargetFork *ebpf.ProgramSpec `ebpf:"target_fork"`
+	TargetFree *ebpf.ProgramSpec `ebpf:"target_free"`
 }
 
 // OnCPUMapSpecs contains maps before they are loaded into the kernel.
@@ -283,15 +285,15 @@ type OnCPUVariables struct {
 // It can be passed to LoadOnCPUObjects or ebpf.CollectionSpec.LoadAndAssign.
 type OnCPUPrograms struct {
 	Oncpu      *ebpf.Program `ebpf:"oncpu"`
-	TargetExit *ebpf.Program `ebpf:"target_exit"`
 	TargetFork *ebpf.Program `ebpf:"target_fork"`
+	TargetFree *ebpf.Program `ebpf:"target_free"`
 }
 
 func (p *OnCPUPrograms) Close() error {
 	return _OnCPUClose(
 		p.Oncpu,
-		p.TargetExit,
 		p.TargetFork,
+		p.TargetFree,
 	)
 }
 

@@ -73,7 +73,9 @@ enum stat {
 	STAT_RETRY = 2, /* a body met a full ring */
 	STAT_EVENT = 3, /* samples sent as event records */
 	STAT_UNTRACKED = 4, /* children that found the target set full */
-	STAT_MAX = 5,
+	STAT_RUNS = 5, /* samples of any task, the target's or not */
+	STAT_PERIODS = 6, /* sum of their periods */
+	STAT_MAX = 7,
 };
 
 #endif

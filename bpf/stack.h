@@ -151,7 +151,7 @@ static __always_inline u64 stack_intern(struct stack_record *rec)
 	size += 8 * (rec->kernel_frames + rec->user_frames);
 	barrier_var(size); /* or 6.1's verifier does not see what bounds it */
 	if (size > sizeof(*rec) || ring_send(rec, size))
-		stat_add(STAT_RETRY);
+		stat_add(STAT_RETRY, 1);
 	else
 		/* The victim is chosen by bits that did not choose the set. */
 		set->ids[(id >> 60) % SEEN_WAYS] = id;

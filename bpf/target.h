@@ -2,11 +2,13 @@
 /*
  * The target set: which tasks a probe is for. It is kept here, not in the
  * probes' attachments, so that threads and processes belong to it from their
- * first instruction, however short they live, and for every kind of probe.
+ * first instruction to their last, however short they live, and for every kind
+ * of probe.
  *
- * The fork and exit programs run in the context of the task concerned, while
- * probes look the set up on any CPU and in any context, NMI included; only the
- * programs and user space change it.
+ * The fork program runs in the context of the parent and the free program
+ * after an RCU grace period, while probes look the set up on any CPU and in
+ * any context, NMI included. A task is freed later than its pid, which may
+ * have its next owner by then, so the set holds when the owner started.
  */
 #ifndef FULGUR_TARGET_H
 #define FULGUR_TARGET_H
@@ -35,23 +37,36 @@ struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 8192);
 	__type(key, u32);
-	__type(value, u8);
+	__type(value, u64); /* the owner's start_boottime; 0: the one who is first seen */
 } target_ids SEC(".maps");
+
+/* Whether the task or thread group of that id and start is in the set. */
+static __always_inline bool target_owns(u32 id, u64 start)
+{
+	u64 *owner = bpf_map_lookup_elem(&target_ids, &id);
+
+	if (!owner)
+		return false;
+	if (*owner == 0)
+		*owner = start; /* several CPUs may, and then store the same */
+	return *owner == start;
+}
+
+static __always_inline bool target_owns_process(struct task_struct *task)
+{
+	return target_owns(task->tgid, task->group_leader->start_boottime);
+}
 
 /* Whether task, which is current, belongs to the target. */
 static __always_inline bool target_has(struct task_struct *task)
 {
-	u32 id;
-
 	switch (target) {
 	case TARGET_CGROUP:
 		return bpf_current_task_under_cgroup(&target_cgroup, 0) == 1;
 	case TARGET_PROCESSES:
-		id = task->tgid;
-		return bpf_map_lookup_elem(&target_ids, &id);
+		return target_owns_process(task);
 	case TARGET_THREADS:
-		id = task->pid;
-		return bpf_map_lookup_elem(&target_ids, &id);
+		return target_owns(task->pid, task->start_boottime);
 	}
 	return true;
 }
@@ -60,22 +75,26 @@ static __always_inline bool target_has(struct task_struct *task)
 SEC("tp_btf/sched_process_fork")
 int BPF_PROG(target_fork, struct task_struct *parent, struct task_struct *child)
 {
-	u32 from = parent->tgid, to = child->tgid;
-	u8 one = 1;
+	u64 start = child->start_boottime;
+	u32 id = child->tgid;
 
-	if (from != to && bpf_map_lookup_elem(&target_ids, &from) &&
-	    bpf_map_update_elem(&target_ids, &to, &one, BPF_ANY))
-		stat_add(STAT_UNTRACKED);
+	if (parent->tgid != child->tgid && target_owns_process(parent) &&
+	    bpf_map_update_elem(&target_ids, &id, &start, BPF_ANY))
+		stat_add(STAT_UNTRACKED, 1);
 	return 0;
 }
 
-/* A pid that is free again must not bring its next owner into the target. */
-SEC("tp_btf/sched_process_exit")
-int BPF_PROG(target_exit, struct task_struct *task)
+/*
+ * Makes room. Not at the exit, which since Linux 6.16 is announced before the
+ * address space is torn down: that may be a tenth of a short life.
+ */
+SEC("tp_btf/sched_process_free")
+int BPF_PROG(target_free, struct task_struct *task)
 {
-	u32 id = target == TARGET_THREADS ? task->pid : task->tgid;
+	u32 id = task->pid;
 
-	if (target == TARGET_THREADS || task->signal->live.counter == 0)
+	if ((target == TARGET_THREADS || task->pid == task->tgid) &&
+	    target_owns(id, task->start_boottime))
 		bpf_map_delete_elem(&target_ids, &id);
 	return 0;
 }

@@ -87,6 +87,7 @@ func parse(args []string, stdout, stderr io.Writer) (command, error) {
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 100}),
 		kong.Writers(stdout, stderr),
 		kong.Exit(func(int) { helped = true }),
+		kong.WithHyphenPrefixedParameters(true), // "-p -1": the value's own error says more
 		profileVars(),
 		kong.ExplicitGroups(profileGroups()),
 	)

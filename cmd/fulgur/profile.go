@@ -22,10 +22,10 @@ type profileCommand struct {
 	Duration *seconds `arg:"" optional:"" help:"How long to sample: seconds, or as 1m30s. Without it until Ctrl-C or the target's exit."`
 	Command  []string `kong:"-"` // what follows "--"
 
-	PID      ids    `short:"p" name:"pid" placeholder:"PID,..." xor:"target" group:"what" help:"Sample these processes, all their threads."`
-	TID      ids    `short:"L" name:"tid" placeholder:"TID,..." xor:"target" group:"what" help:"Sample these threads."`
-	Cgroup   string `placeholder:"PATH" xor:"target" group:"what" help:"Sample the tasks of this cgroup (v2) and of those below it."`
-	Children bool   `group:"what" help:"With -p, sample the processes that they fork, too."`
+	PID      ids    `short:"p" name:"pid" placeholder:"PID,..." xor:"target" group:"what" help:"Sample these processes: all their threads, also those that start later."`
+	TID      ids    `short:"L" name:"tid" placeholder:"TID,..." xor:"target" group:"what" help:"Sample these threads and no others of their processes."`
+	Cgroup   string `placeholder:"PATH" xor:"target" group:"what" help:"Sample the tasks of this cgroup (v2) and of those below it, also those that join later."`
+	Children bool   `group:"what" help:"With -p, sample their child processes too, at any depth: those that exist and those that start later. A command's are always sampled."`
 	CPU      cpus   `short:"C" name:"cpu" placeholder:"CPU,..." group:"what" help:"Sample on these CPUs only, as 0,2-3."`
 	Idle     bool   `short:"I" name:"include-idle" group:"what" help:"Include samples of idle CPUs."`
 	User     bool   `short:"U" name:"user-stacks-only" xor:"side" group:"what" help:"Show user stacks only."`
@@ -33,7 +33,7 @@ type profileCommand struct {
 
 	Event     string     `short:"e" placeholder:"EVENT" group:"how" help:"Sample this event. Default: CPU cycles, or cpu-clock where they cannot be counted."`
 	Frequency *frequency `short:"F" placeholder:"HZ" xor:"rate" group:"how" help:"Samples a second on each CPU, or max. Default: ${frequency}. Odd rates avoid marching in step with timers that fire at round ones."`
-	Count     *count     `short:"c" placeholder:"N" xor:"rate" group:"how" help:"Sample every Nth event instead."`
+	Count     *count     `short:"c" placeholder:"N" xor:"rate" group:"how" help:"Sample every Nth event instead. Clocks count nanoseconds, from 10000 on."`
 	Delay     seconds    `placeholder:"TIME" group:"how" help:"Wait before sampling."`
 	MaxDepth  *count     `placeholder:"N" group:"how" help:"Keep at most N frames of each kernel and user stack. Default: 127."`
 
@@ -42,12 +42,12 @@ type profileCommand struct {
 	Folded     bool   `short:"f" group:"output" help:"Write folded stacks, a line for each, for flame graphs."`
 	Delimited  bool   `short:"d" group:"output" help:"Put a delimiter between kernel and user frames."`
 	Annotate   bool   `short:"a" name:"annotations" group:"output" help:"Mark kernel frames with _[k]."`
-	PerThread  bool   `group:"output" help:"Tell threads apart."`
-	PerCPU     bool   `name:"per-cpu" group:"output" help:"Tell CPUs apart."`
+	PerThread  bool   `group:"output" help:"Tell threads apart, as COMM-PID/TID in folded stacks and flame graphs."`
+	PerCPU     bool   `name:"per-cpu" group:"output" help:"Tell CPUs apart, as a first frame [CPU N] in folded stacks and flame graphs."`
 	NoDemangle bool   `group:"output" help:"Show C++ and Rust functions by the linker's names."`
-	Quiet      bool   `short:"q" group:"output" help:"No progress and no summary on standard error."`
+	Quiet      bool   `short:"q" group:"output" help:"No progress, no warnings and no summary on standard error."`
 
-	RingSize     *size  `placeholder:"BYTES" group:"limit" help:"Size of the ring that new stacks come through, as 1M; a power of 2."`
+	RingSize     *size  `placeholder:"BYTES" group:"limit" help:"Size of the ring that new stacks come through, as 1M; rounded up to a power of 2."`
 	CountEntries *count `placeholder:"N" group:"limit" help:"How many different stacks can be counted at a time."`
 	SeenEntries  *count `aliases:"stack-storage-size" placeholder:"N" group:"limit" help:"How many stacks are remembered as known (bcc: --stack-storage-size)."`
 }
@@ -75,7 +75,8 @@ func (*profileCommand) Help() string {
 	return `Samples the whole system unless told otherwise. With "-- COMMAND ARG..." at the
 end it runs COMMAND and samples it; the exit code is then COMMAND's. Data goes to
 standard output or FILE, everything else to standard error. Ctrl-C ends the
-measurement and writes what there is; a second one ends fulgur at once.
+measurement, writes what there is and asks COMMAND to end; a second one ends
+fulgur at once. A COMMAND that outlives the duration is waited for.
 
 Examples:
 

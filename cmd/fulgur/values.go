@@ -81,8 +81,8 @@ func (s *size) UnmarshalText(text []byte) error {
 		}
 	}
 	n, err := strconv.ParseUint(digits, 10, 32)
-	if err != nil || n == 0 || n<<shift > 1<<31 {
-		return fmt.Errorf("%q is no size: give bytes, at most 2G, as 65536, 64K or 1M", text)
+	if err != nil || n == 0 || n<<shift > math.MaxUint32 {
+		return fmt.Errorf("%q is no size: give bytes, less than 4G, as 65536, 64K or 1M", text)
 	}
 	*s = size(n << shift)
 	return nil

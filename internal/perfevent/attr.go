@@ -21,12 +21,8 @@ type Attr struct {
 	// Frequency is the rate of samples that the kernel aims at, in Hz.
 	Frequency uint64
 
-	// Disabled opens the event stopped, until [Event.Enable] or, with
-	// EnableOnExec, until its task calls execve.
-	Disabled, EnableOnExec bool
-	// Inherit extends a task's event to its children; with InheritThread
-	// (Linux 5.13) only to its new threads.
-	Inherit, InheritThread bool
+	// Disabled opens the event stopped, until [Event.Enable].
+	Disabled bool
 	// The parts of the machine whose events do not count.
 	ExcludeUser, ExcludeKernel, ExcludeHypervisor, ExcludeIdle bool
 
@@ -56,15 +52,14 @@ func (a Attr) raw() *unix.PerfEventAttr {
 		Ext1:   a.Config1,
 		Ext2:   a.Config2,
 		Sample: a.Period,
+		// What Event.Read expects.
+		Read_format: unix.PERF_FORMAT_TOTAL_TIME_ENABLED,
 	}
 	for _, f := range []struct {
 		set bool
 		bit uint64
 	}{
 		{a.Disabled, unix.PerfBitDisabled},
-		{a.EnableOnExec, unix.PerfBitEnableOnExec},
-		{a.Inherit, unix.PerfBitInherit},
-		{a.InheritThread, bitInheritThread},
 		{a.ExcludeUser, unix.PerfBitExcludeUser},
 		{a.ExcludeKernel, unix.PerfBitExcludeKernel},
 		{a.ExcludeHypervisor, unix.PerfBitExcludeHv},
@@ -95,7 +90,3 @@ func (a Attr) raw() *unix.PerfEventAttr {
 	r.Wakeup = a.Watermark
 	return r
 }
-
-// bitInheritThread is the attribute's inherit_thread flag, which x/sys has no
-// name for.
-const bitInheritThread = 1 << 35

@@ -1,15 +1,13 @@
 package perfevent
 
 import (
+	"encoding/binary"
 	"fmt"
+	"io"
 	"os"
 
 	"golang.org/x/sys/unix"
 )
-
-// FlagPIDCgroup is a flag of [Open] that makes its pid the descriptor of a
-// cgroup directory.
-const FlagPIDCgroup = unix.PERF_FLAG_PID_CGROUP
 
 // Event is an open perf event. Its methods may be called from several
 // goroutines as long as none of them closes it.
@@ -17,6 +15,10 @@ type Event struct {
 	fd   int
 	attr Attr
 	ring *Ring
+
+	// What Stalled saw last.
+	enabled uint64
+	asked   bool
 }
 
 // Open opens an event on thread pid (0: the calling thread, -1: every one)
@@ -58,6 +60,40 @@ func (e *Event) Disable() error {
 		return fmt.Errorf("disable perf event: %w", err)
 	}
 	return nil
+}
+
+// Reading is what an event counted.
+type Reading struct {
+	// Count is the number of events, in ns for clocks.
+	Count uint64
+	// Enabled is how long the event has been counting, in ns.
+	Enabled uint64
+}
+
+// Read returns what the event has counted so far.
+func (e *Event) Read() (Reading, error) {
+	var b [16]byte
+	n, err := unix.Read(e.fd, b[:])
+	if err == nil && n < len(b) {
+		err = io.ErrUnexpectedEOF // an event in an error state reads as empty
+	}
+	if err != nil {
+		return Reading{}, fmt.Errorf("read perf event: %w", err)
+	}
+	return Reading{
+		Count:   binary.NativeEndian.Uint64(b[:]),
+		Enabled: binary.NativeEndian.Uint64(b[8:]),
+	}, nil
+}
+
+// Stalled reports whether the event has stood still since the last call. An
+// enabled event on a CPU does once its CPU went offline, and for good: it does
+// not come back with its CPU.
+func (e *Event) Stalled() bool {
+	r, err := e.Read()
+	stalled := err == nil && e.asked && r.Enabled == e.enabled
+	e.enabled, e.asked = r.Enabled, true
+	return stalled
 }
 
 // Close stops the event and frees it and its ring.

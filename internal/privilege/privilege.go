@@ -19,8 +19,7 @@ type MissingCapabilityError struct {
 
 // Error implements error.
 func (e *MissingCapabilityError) Error() string {
-	return fmt.Sprintf("%s needs %s: run fulgur with sudo, or once: sudo setcap %s %s",
-		e.Doing, names(e.Missing), e.fileCapabilities(), executable())
+	return fmt.Sprintf("%s needs %s: %s", e.Doing, names(e.Missing), remedy(e.Missing))
 }
 
 // Why a machine cannot be profiled whatever the capabilities.
@@ -32,23 +31,25 @@ var (
 	// ErrUserNamespace means that our capabilities hold in a user namespace
 	// and not on the machine.
 	ErrUserNamespace = errors.New("this is a user namespace (a rootless container?), whose capabilities do not hold for the machine: run fulgur outside of it")
+	// ErrPIDNamespace means that our process IDs are not those that the
+	// kernel's side of a profiler sees: they would name other processes.
+	ErrPIDNamespace = errors.New("this is a pid namespace (a container?), in which process IDs are not the machine's: run fulgur outside of it, or start the container with the machine's: docker run --pid=host --privileged")
+	// ErrForeignProc means that /proc does not show our pid namespace.
+	ErrForeignProc = errors.New("/proc is not mounted or shows another pid namespace, not the machine's processes: sudo mount -t proc none /proc")
 )
 
-// Check reports what keeps this process from profiling at all, before anything
-// is tried: a [*MissingCapabilityError], [ErrUserNamespace], [ErrLockdown], or
-// if nothing else [ErrNoBTF].
-func Check() error {
-	s, err := Read()
-	if err != nil {
-		return err
-	}
-	return s.Check()
-}
-
-// Check is [Check] for the state s.
+// Check reports what keeps a process in state s from profiling at all, before
+// anything is tried: [ErrUserNamespace], [ErrPIDNamespace], [ErrForeignProc], a
+// [*MissingCapabilityError], [ErrLockdown], or if nothing else [ErrNoBTF].
 func (s State) Check() error {
 	if s.UserNamespace {
 		return ErrUserNamespace
+	}
+	if s.PIDNamespace {
+		return ErrPIDNamespace
+	}
+	if s.ForeignProc {
+		return ErrForeignProc
 	}
 	if missing := s.missing(BPF, Perfmon); len(missing) > 0 {
 		return &MissingCapabilityError{Missing: missing, Doing: "profiling"}
@@ -127,6 +128,9 @@ func (s State) cause(doing string, needed []Capability) error {
 	if s.Lockdown == LockdownConfidentiality {
 		return fmt.Errorf("%s: %w", doing, ErrLockdown)
 	}
+	if s.Paranoid > 2 && !s.Effective.Has(SysAdmin) && slices.Contains(needed, Perfmon) {
+		return fmt.Errorf("%s: sysctl kernel.perf_event_paranoid is %d, and above 2 the kernels of Debian and Ubuntu demand CAP_SYS_ADMIN: sudo sysctl kernel.perf_event_paranoid=2, or run fulgur with sudo", doing, s.Paranoid)
+	}
 	if s.Seccomp {
 		return fmt.Errorf("%s: a seccomp filter (a container's?) forbids it: allow bpf and perf_event_open there, or run fulgur outside", doing)
 	}
@@ -140,42 +144,48 @@ type refusal struct{ cause, err error }
 func (r *refusal) Error() string   { return r.cause.Error() }
 func (r *refusal) Unwrap() []error { return []error{r.cause, r.err} }
 
-// Warnings returns, a sentence each, what will be missing from a profile for
-// lack of a privilege that is not indispensable.
+// Warnings returns, a line each, what will be missing from a profile for lack
+// of privileges that are not indispensable, and how to get them.
 func (s State) Warnings() []string {
 	optional := []struct {
-		needed []Capability
+		needed Capability
 		lost   string
 	}{
-		{[]Capability{SysPtrace}, "the files that other users' processes map cannot be opened, so their functions have no names"},
-		{[]Capability{CheckpointRestore}, "files that were deleted or replaced while a process maps them have no names"},
-		{[]Capability{DACReadSearch}, "files that this user may not read have no names"},
+		{SysPtrace, "functions of other users' and of more privileged processes may have no names: their mappings and the files of their containers stay hidden"},
+		{CheckpointRestore, "functions of files that were deleted or replaced while a process maps them have no names"},
+		{DACReadSearch, "functions of files that this user may not read have no names"},
 	}
+	var missing []Capability
 	var warnings []string
 	for _, o := range optional {
-		if missing := s.missing(o.needed...); len(missing) > 0 {
-			warnings = append(warnings, fmt.Sprintf("without %s %s", names(missing), o.lost))
+		if m := s.missing(o.needed); len(m) > 0 {
+			missing = append(missing, m...)
+			warnings = append(warnings, fmt.Sprintf("without %s %s", names(m), o.lost))
 		}
 	}
 	if s.KptrRestrict >= 2 {
 		warnings = append(warnings, "kernel functions have no names while kernel.kptr_restrict is 2: sudo sysctl kernel.kptr_restrict=1")
-	} else if missing := s.missing(Syslog); len(missing) > 0 && (s.KptrRestrict == 1 || s.Paranoid > 1) {
+	} else if m := s.missing(Syslog); len(m) > 0 && (s.KptrRestrict == 1 || s.Paranoid > 1) {
+		missing = append(missing, m...)
 		warnings = append(warnings, "without CAP_SYSLOG kernel functions have no names")
+	}
+	if len(missing) > 0 {
+		warnings = append(warnings, "to see them all: "+remedy(missing))
 	}
 	return warnings
 }
 
-// fileCapabilities is what setcap gives a fulgur that is to see everything.
-func (e *MissingCapabilityError) fileCapabilities() string {
+// remedy says how a fulgur that lacks capabilities gets all that it can use.
+func remedy(missing []Capability) string {
 	caps := []Capability{BPF, Perfmon, SysPtrace, CheckpointRestore, Syslog, DACReadSearch}
-	if slices.Contains(e.Missing, SysAdmin) { // a kernel without the first two
+	if slices.Contains(missing, SysAdmin) { // a kernel without the first two
 		caps = []Capability{SysAdmin, SysPtrace, Syslog, DACReadSearch}
 	}
 	text := make([]string, len(caps))
 	for i, c := range caps {
 		text[i] = strings.ToLower(c.String())
 	}
-	return strings.Join(text, ",") + "=ep"
+	return fmt.Sprintf("run fulgur with sudo, or once: sudo setcap %s=ep %s", strings.Join(text, ","), executable())
 }
 
 // executable is the file to give capabilities to.

@@ -120,6 +120,16 @@ func TestCheck(t *testing.T) {
 			want:   ErrUserNamespace,
 			says:   []string{"container"},
 		},
+		"pid namespace": {
+			change: func(s *State) { s.PIDNamespace, s.ForeignProc, s.Effective = true, true, 0 },
+			want:   ErrPIDNamespace,
+			says:   []string{"docker run --pid=host"},
+		},
+		"another namespace's /proc": {
+			change: func(s *State) { s.ForeignProc, s.Effective = true, 0 },
+			want:   ErrForeignProc,
+			says:   []string{"mount -t proc"},
+		},
 		"integrity": {change: func(s *State) { s.Lockdown = LockdownIntegrity }},
 		"confidentiality": {
 			change: func(s *State) { s.Lockdown = LockdownConfidentiality },
@@ -193,6 +203,17 @@ func TestExplain(t *testing.T) {
 			err:    refused,
 			says:   []string{"seccomp"},
 		},
+		"distribution's paranoia": {
+			change: func(s *State) { s.Paranoid, s.Effective = 3, 1<<BPF|1<<Perfmon },
+			err:    refused,
+			says:   []string{"kernel.perf_event_paranoid is 3", "CAP_SYS_ADMIN", "sudo sysctl kernel.perf_event_paranoid=2"},
+		},
+		"root is above paranoia": {
+			change: func(s *State) { s.Paranoid = 4 },
+			err:    refused,
+			says:   []string{"security module"},
+			not:    "paranoid",
+		},
 		"unknown cause": {
 			change: func(*State) {},
 			err:    refused,
@@ -232,11 +253,11 @@ func TestWarnings(t *testing.T) {
 		"root":              {change: func(*State) {}},
 		"hidden addresses":  {func(s *State) { s.KptrRestrict = 2 }, []string{"kptr_restrict"}},
 		"restricted, root":  {func(s *State) { s.KptrRestrict = 1 }, nil},
-		"no CAP_SYSLOG":     {func(s *State) { s.KptrRestrict, s.Effective = 1, without(Syslog) }, []string{"CAP_SYSLOG"}},
+		"no CAP_SYSLOG":     {func(s *State) { s.KptrRestrict, s.Effective = 1, without(Syslog) }, []string{"CAP_SYSLOG", "sudo setcap cap_bpf,"}},
 		"shown to everyone": {func(s *State) { s.Effective = without(Syslog) }, nil},
 		"only the two": {
 			func(s *State) { s.Effective, s.Paranoid = 1<<BPF|1<<Perfmon, 2 },
-			[]string{"CAP_SYS_PTRACE", "CAP_CHECKPOINT_RESTORE", "CAP_DAC_READ_SEARCH", "CAP_SYSLOG"},
+			[]string{"CAP_SYS_PTRACE", "CAP_CHECKPOINT_RESTORE", "CAP_DAC_READ_SEARCH", "CAP_SYSLOG", "sudo setcap"},
 		},
 	}
 	for name, test := range tests {
@@ -260,7 +281,8 @@ func TestWarnings(t *testing.T) {
 // started with fewer capabilities.
 func TestMain(m *testing.M) {
 	if os.Getenv("PRIVILEGE_TEST_CHECK") != "" {
-		fmt.Println(Check())
+		s, err := Read()
+		fmt.Println(errors.Join(err, s.Check()))
 		return
 	}
 	os.Exit(m.Run())
@@ -290,19 +312,32 @@ func TestCheckDropped(t *testing.T) {
 	}
 }
 
-// A user namespace has capabilities that do not count.
-func TestCheckUserNamespace(t *testing.T) {
+// A user namespace has capabilities that do not count, a pid namespace other
+// IDs, whichever of them /proc shows.
+func TestCheckNamespaces(t *testing.T) {
 	unshare, err := exec.LookPath("unshare")
 	if err != nil {
 		t.Skip("needs unshare of util-linux")
 	}
-	cmd := exec.Command(unshare, "--user", "--map-root-user", os.Args[0])
-	cmd.Env = append(os.Environ(), "PRIVILEGE_TEST_CHECK=1")
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		t.Skipf("needs to make a user namespace: %v: %s", err, out)
+	tests := map[string]struct {
+		options []string
+		want    error
+	}{
+		"user":                 {[]string{"--user", "--map-root-user"}, ErrUserNamespace},
+		"pid":                  {[]string{"--pid", "--fork", "--mount-proc"}, ErrPIDNamespace},
+		"pid, machine's /proc": {[]string{"--pid", "--fork"}, ErrPIDNamespace},
 	}
-	if want := ErrUserNamespace.Error() + "\n"; string(out) != want {
-		t.Errorf("said %q, want %q", out, want)
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			cmd := exec.Command(unshare, append(test.options, os.Args[0])...)
+			cmd.Env = append(os.Environ(), "PRIVILEGE_TEST_CHECK=1")
+			out, err := cmd.CombinedOutput()
+			if err != nil {
+				t.Skipf("needs to make a namespace: %v: %s", err, out)
+			}
+			if want := test.want.Error() + "\n"; string(out) != want {
+				t.Errorf("said %q, want %q", out, want)
+			}
+		})
 	}
 }

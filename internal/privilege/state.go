@@ -23,6 +23,10 @@ type State struct {
 	// UserNamespace is set in a user namespace other than the first, where
 	// capabilities say nothing about the machine.
 	UserNamespace bool
+	// PIDNamespace is set in a pid namespace other than the first, and
+	// ForeignProc if /proc belongs to another one than ours: in either case
+	// the IDs of processes that we see are not those that BPF programs see.
+	PIDNamespace, ForeignProc bool
 	// Seccomp is set if a seccomp filter judges our system calls.
 	Seccomp bool
 	// Paranoid is the sysctl kernel.perf_event_paranoid.
@@ -39,7 +43,7 @@ type State struct {
 // Read returns the state of this process and this machine. What the kernel
 // was built without counts as not restricting.
 func Read() (State, error) {
-	s := State{Last: BPF}
+	s := State{Last: BPF, ForeignProc: foreignProc()}
 	var err error
 	read := func(file string, parse func([]byte) error) {
 		b, e := os.ReadFile(file)
@@ -58,6 +62,10 @@ func Read() (State, error) {
 		s.UserNamespace = !identityMap(b)
 		return nil
 	})
+	// The link exists on every kernel; what cannot be read is no evidence.
+	if ns, e := os.Readlink("/proc/self/ns/pid"); e == nil {
+		s.PIDNamespace = ns != firstPIDNamespace
+	}
 	read("/proc/sys/kernel/cap_last_cap", func(b []byte) error {
 		last, err := parseInt(b)
 		s.Last = Capability(last)
@@ -79,6 +87,17 @@ func Read() (State, error) {
 	_, e := os.Stat("/sys/kernel/btf/vmlinux")
 	s.BTF = e == nil
 	return s, err
+}
+
+// firstPIDNamespace is what /proc/PID/ns/pid shows of the first pid namespace,
+// whose inode is PROC_PID_INIT_INO of the kernel's include/linux/proc_ns.h.
+const firstPIDNamespace = "pid:[4026531836]"
+
+// foreignProc reports whether /proc is one in which we have another ID than we
+// know, or none.
+func foreignProc() bool {
+	self, err := os.Readlink("/proc/self")
+	return err != nil || self != strconv.Itoa(os.Getpid())
 }
 
 // parseStatus reads the lines CapEff and Seccomp of /proc/self/status, see

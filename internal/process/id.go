@@ -41,7 +41,39 @@ func parseStart(stat []byte) (uint64, error) {
 	return strconv.ParseUint(string(fields[afterName]), 10, 64)
 }
 
-// procPath returns the path of a file in the process's /proc directory.
-func procPath(pid int, name string) string {
-	return "/proc/" + strconv.Itoa(pid) + "/" + name
+// survivor returns a thread of process pid that has not ended: the first one,
+// whose number is pid, or if that has ended before the others, one of them;
+// 0 if the process is gone. What an ended thread had open or mapped /proc
+// shows no more, so it is the survivor's directory to look into.
+func survivor(pid int) (tid int) {
+	if lives(pid) {
+		return pid
+	}
+	threads, err := os.ReadDir(procPath(pid, "task"))
+	if err != nil {
+		return 0
+	}
+	for _, t := range threads {
+		if tid, err := strconv.Atoi(t.Name()); err == nil && lives(tid) {
+			return tid
+		}
+	}
+	return 0
+}
+
+// lives reports whether thread tid has not ended. The first thread of a
+// process stays in /proc, as a zombie, until the others have ended too.
+func lives(tid int) bool {
+	stat, err := os.ReadFile(procPath(tid, "stat"))
+	if err != nil {
+		return false
+	}
+	state := bytes.TrimLeft(stat[bytes.LastIndexByte(stat, ')')+1:], " ")
+	return len(state) > 0 && state[0] != 'Z' && state[0] != 'X'
+}
+
+// procPath returns the path of a file in the /proc directory of a process, or
+// of any of its threads: /proc has these too, though it does not list them.
+func procPath(id int, name string) string {
+	return "/proc/" + strconv.Itoa(id) + "/" + name
 }

@@ -33,10 +33,13 @@ func (m mapping) cut(start, limit uint64) mapping {
 // exec, from a loss of records, or (0) from before anyone listened. It is
 // what it forked with or was born with (base) and what was mapped since.
 type image struct {
-	from   uint64
-	exit   uint64 // when the process's first thread ended, 0 before
-	parent int    // pid of the process that forked it, 0 if unknown
-	forked bool   // runs what its parent ran
+	from uint64
+	// exit is when the process's first thread ended, 0 before; as long as
+	// others live on, a later time. threaded is whether there may be any.
+	exit     uint64
+	threaded bool
+	parent   int  // pid of the process that forked it, 0 if unknown
+	forked   bool // runs what its parent ran
 	// base is what was mapped before any record tells; nil is nothing.
 	base  *base
 	asked bool // base was asked of this process in vain
@@ -48,6 +51,8 @@ type image struct {
 	// past are mappings that others displaced, in the order in which they
 	// were.
 	past []mapping
+	// perfMap names code in memory without a file; nil until asked for.
+	perfMap *PerfMap
 	// prev is what the pid ran before.
 	prev *image
 }
@@ -95,6 +100,14 @@ func at(maps []mapping, addr uint64) (mapping, bool) {
 	return mapping{}, false
 }
 
+// has reports whether m says nothing new: a loader maps the same file at the
+// same place more than once, and a JIT makes its memory executable again and
+// again.
+func (i *image) has(m mapping) bool {
+	old, mapped := at(i.live, m.start)
+	return mapped && old.same(m) && m.limit <= old.limit && old.from <= m.from
+}
+
 // insert maps m, which displaces what was there before it. If records come
 // late, mappings newer than m stay, and m is noted as the past of those
 // places. It reports whether m took the place of other bytes.
@@ -105,11 +118,6 @@ func (i *image) insert(m mapping) (replaced bool) {
 		last++
 	}
 	old := i.live[first:last]
-	// A loader maps the same file at the same place more than once, and a
-	// JIT makes its memory executable again and again.
-	if len(old) == 1 && old[0].same(m) && old[0].start <= m.start && m.limit <= old[0].limit && old[0].from <= m.from {
-		return false
-	}
 	// What becomes of the places from the first old mapping to the last: the
 	// pieces of old mappings that stay, and rest, what m is left with.
 	var pieces []mapping
@@ -209,7 +217,9 @@ func (i *image) known() *image {
 	before := i.base.before
 	k := &image{base: before.base, live: slices.Clone(before.live), owned: true, past: slices.Clone(before.past)}
 	for _, m := range i.live {
-		k.insert(m)
+		if !k.has(m) {
+			k.insert(m)
+		}
 	}
 	return k
 }
@@ -224,6 +234,9 @@ func (i *image) forget(before uint64) {
 	i.past = slices.DeleteFunc(i.past, func(m mapping) bool { return m.until <= before })
 	if len(i.past) == 0 {
 		i.past = nil
+	}
+	if i.perfMap != nil {
+		i.perfMap = i.perfMap.at(before)
 	}
 	if i.base != nil && i.base.before != nil {
 		i.base.before.forget(before)

@@ -25,7 +25,9 @@ type source struct {
 func (s source) open(key FileKey, path string) (*os.File, int64, error) {
 	attempts := []func() (int, error){
 		func() (int, error) {
-			return openPath(procPath(s.pid, fmt.Sprintf("map_files/%x-%x", s.start, s.limit)))
+			return openInProcess(s.pid, func(id int) (int, error) {
+				return openPath(procPath(id, fmt.Sprintf("map_files/%x-%x", s.start, s.limit)))
+			})
 		},
 		func() (int, error) { return openInRoot(s.pid, path) },
 		func() (int, error) { return openInRoot(s.parent, path) },
@@ -98,13 +100,25 @@ func openPath(path string) (int, error) {
 	return fd, nil
 }
 
+// openInProcess opens what open finds in the directory of process pid, or of
+// a thread that outlived its first one.
+func openInProcess(pid int, open func(id int) (int, error)) (int, error) {
+	fd, err := open(pid)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) {
+		if tid := survivor(pid); tid != 0 && tid != pid {
+			return open(tid)
+		}
+	}
+	return fd, err
+}
+
 // openInRoot opens a path as process pid sees it, only to look at it. Links
 // on the way cannot lead out of the process's root.
 func openInRoot(pid int, path string) (int, error) {
 	if pid <= 0 || !filepath.IsAbs(path) {
 		return -1, fs.ErrNotExist
 	}
-	root, err := openPath(procPath(pid, "root"))
+	root, err := openInProcess(pid, func(id int) (int, error) { return openPath(procPath(id, "root")) })
 	if err != nil {
 		return -1, err
 	}

@@ -6,13 +6,12 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"strconv"
 
 	"golang.org/x/sys/unix"
 )
 
-// OpenPerfMap opens the perf map of process pid, the file in which a JIT
+// openPerfMap opens the perf map of process pid, the file in which a JIT
 // names its code: /tmp/perf-PID.map, in the process's root and with the pid
 // as the process knows it, else as we do. A process that exited leaves
 // neither its root nor its numbers behind, so open the map while it lives.
@@ -20,7 +19,7 @@ import (
 // /tmp is open to everyone, so a map counts only if it is a regular file
 // that the process's user, or root, owns. The error wraps fs.ErrNotExist if
 // there is none. The caller closes the file.
-func OpenPerfMap(pid int) (*os.File, error) {
+func openPerfMap(pid int) (*os.File, error) {
 	status, err := os.ReadFile(procPath(pid, "status"))
 	if err != nil {
 		return nil, fmt.Errorf("open perf map of process %d: %w", pid, err)
@@ -37,20 +36,6 @@ func OpenPerfMap(pid int) (*os.File, error) {
 		return nil, fmt.Errorf("open perf map of process %d: %w", pid, err)
 	}
 	return f, nil
-}
-
-// PerfMapPath returns where the perf map of process pid may be, best first,
-// for messages; to read it use [OpenPerfMap].
-func PerfMapPath(pid int) []string {
-	paths := []string{perfMapPath(pid)}
-	status, err := os.ReadFile(procPath(pid, "status"))
-	if err != nil {
-		return paths
-	}
-	if _, nspid, err := parseStatus(status); err == nil {
-		paths = append([]string{filepath.Join(procPath(pid, "root"), perfMapPath(nspid))}, paths...)
-	}
-	return paths
 }
 
 // perfMapPath returns the traditional path of the perf map of pid.

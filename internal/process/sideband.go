@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 
 	"fulgur/internal/perfevent"
@@ -42,7 +43,8 @@ func (s *Sideband) AddCPU(cpu int) error {
 	event, err := perfevent.Open(perfevent.Attr{
 		Type: unix.PERF_TYPE_SOFTWARE, Config: unix.PERF_COUNT_SW_DUMMY,
 		Mmap2: true, Comm: true, CommExec: true, Task: true,
-		SampleIDAll: true, MonotonicClock: true, Watermark: 1,
+		SampleIDAll: true, MonotonicClock: true,
+		Watermark: uint32(s.pages * os.Getpagesize() / 2),
 	}, -1, cpu, -1, 0)
 	if err != nil {
 		return fmt.Errorf("listen to processes on CPU %d: %w", cpu, err)
@@ -54,15 +56,44 @@ func (s *Sideband) AddCPU(cpu int) error {
 	old, again := s.cpus[cpu]
 	s.cpus[cpu] = listener{event, ring}
 	if again {
-		_, err := old.ring.Read(s.keep)
-		return errors.Join(err, old.event.Close())
+		return s.end(old)
 	}
 	return nil
 }
 
-// FDs returns the descriptors, in no order, that poll as readable when there
-// is something to drain. A single record is enough, so whoever polls should
-// wait a few milliseconds between drains to get many at once.
+// end keeps what a listener still has and closes it.
+func (s *Sideband) end(l listener) error {
+	_, err := l.ring.Read(s.keep)
+	return errors.Join(err, l.event.Close())
+}
+
+// FollowCPUs listens on CPUs that came online, anew on those that were offline
+// for a moment, and no more on those that are offline.
+func (s *Sideband) FollowCPUs(online []int) error {
+	for cpu, l := range s.cpus {
+		if slices.Contains(online, cpu) {
+			continue
+		}
+		delete(s.cpus, cpu)
+		if err := s.end(l); err != nil {
+			return err
+		}
+	}
+	for _, cpu := range online {
+		if l, ok := s.cpus[cpu]; ok && !l.event.Stalled() {
+			continue
+		}
+		if err := s.AddCPU(cpu); err != nil && !errors.Is(err, unix.ENODEV) {
+			return err
+		}
+	}
+	return nil
+}
+
+// FDs returns the descriptors, in no order, that poll as readable when a ring
+// is half full. To tell of every record would cost whoever caused it an
+// interrupt each, on a machine that may run a thousand forks a second; so
+// whoever wants to hear of a record soon must drain now and then.
 func (s *Sideband) FDs() []int {
 	fds := make([]int, 0, len(s.cpus))
 	for _, l := range s.cpus {

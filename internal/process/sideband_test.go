@@ -2,6 +2,7 @@ package process
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -23,6 +24,9 @@ import (
 const helperVar = "FULGUR_TEST_MAP"
 
 func TestMain(m *testing.M) {
+	if os.Getenv(survivorVar) != "" {
+		outlive()
+	}
 	if path := os.Getenv(helperVar); path != "" {
 		if err := helper(path); err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -351,5 +355,60 @@ func TestSidebandForks(t *testing.T) {
 	}
 	if table.Gone() != 0 {
 		t.Errorf("%d processes could not be read", table.Gone())
+	}
+}
+
+// TestSidebandQuiet bounds what listening costs those who are listened to: a
+// ring wakes its reader, by an interrupt on the CPU of the process, when it
+// is half full and not for each record; and then while there is room for
+// more.
+func TestSidebandQuiet(t *testing.T) {
+	testenv.Root(t)
+	cpus, err := perfevent.OnlineCPUs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const pages = 256
+	s, err := OpenSideband(cpus, pages)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	var fds []unix.PollFd
+	for _, fd := range s.FDs() {
+		fds = append(fds, unix.PollFd{Fd: int32(fd), Events: unix.POLLIN})
+	}
+	mem, err := unix.Mmap(-1, 0, os.Getpagesize(), unix.PROT_READ, unix.MAP_PRIVATE|unix.MAP_ANON)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = unix.Munmap(mem) }()
+	const recordSize = 120 // of anonymous memory's, at most
+	enough := pages * os.Getpagesize() / recordSize * len(cpus)
+	made, ready := 0, 0
+	for ready == 0 && made < enough {
+		if err := unix.Mprotect(mem, unix.PROT_READ|unix.PROT_EXEC); err != nil {
+			t.Skipf("cannot make memory executable: %v", err)
+		}
+		if err := unix.Mprotect(mem, unix.PROT_READ); err != nil {
+			t.Fatal(err)
+		}
+		made++
+		if ready, err = unix.Poll(fds, 0); errors.Is(err, unix.EINTR) {
+			ready = 0
+		} else if err != nil {
+			t.Fatal(err)
+		}
+	}
+	heard := 0
+	lost, err := s.Drain(func(perfevent.Record) { heard++ })
+	if err != nil || lost != 0 {
+		t.Errorf("lost %d, %v", lost, err)
+	}
+	if ready == 0 {
+		t.Errorf("not readable after %d records", made)
+	}
+	if least := pages * os.Getpagesize() / 2 / 512; heard < least {
+		t.Errorf("readable after %d records, want %d or more", heard, least)
 	}
 }

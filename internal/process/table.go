@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"time"
 
 	"fulgur/internal/perfevent"
 )
@@ -28,6 +29,7 @@ type Options struct {
 type Table struct {
 	images   map[int]*image // the newest of each pid
 	files    *files
+	perfMaps perfMaps
 	sync     func()
 	replaced func(pid int)
 	now      uint64 // time of the newest record
@@ -45,6 +47,8 @@ type Location struct {
 	// MapStart and MapLimit are the ends of the mapping and MapOffset the
 	// file offset of MapStart; all are 0 for KindUnknown.
 	MapStart, MapLimit, MapOffset uint64
+	// PerfMap is what may name the code, for KindAnon alone.
+	PerfMap *PerfMap
 }
 
 // NewTable returns an empty table.
@@ -53,6 +57,7 @@ func NewTable(o Options) *Table {
 		images:   map[int]*image{},
 		files:    newFiles(cmp.Or(o.MaxOpenFiles, 4096)),
 		sync:     o.Sync,
+		perfMaps: perfMaps{followed: map[int]*PerfMap{}, spool: spool{limit: spoolLimit}},
 		replaced: func(int) {},
 	}
 }
@@ -78,11 +83,17 @@ func (t *Table) Apply(r perfevent.Record) {
 			t.push(r.PID, &image{from: r.Time})
 		}
 	case perfevent.Fork:
-		if r.PID != r.PPID && r.PID > 0 { // else a thread, or foreign to our pid namespace
+		switch i := t.images[r.PID]; {
+		case r.PID <= 0: // foreign to our pid namespace
+		case r.PID != r.PPID:
 			t.push(r.PID, t.image(r.PPID).fork(r.PPID, r.Time))
+		case i != nil:
+			i.threaded = true
 		}
 	case perfevent.Exit:
-		if i := t.images[r.PID]; r.PID == r.TID && i != nil {
+		// What ends after the first thread are the others; who is last, no
+		// record tells.
+		if i := t.images[r.PID]; i != nil && (r.TID == r.PID || i.exit != 0) {
 			i.exit = r.Time
 		}
 	case perfevent.Lost:
@@ -95,7 +106,7 @@ func (t *Table) Apply(r perfevent.Record) {
 func (t *Table) image(pid int) *image {
 	i := t.images[pid]
 	if i == nil {
-		i = &image{base: &base{pid: pid}}
+		i = &image{base: &base{pid: pid}, threaded: true}
 		t.images[pid] = i
 	}
 	return i
@@ -108,6 +119,9 @@ func (t *Table) push(pid int, i *image) {
 		if i.parent == 0 {
 			i.parent = old.parent
 		}
+		if i.perfMap == nil {
+			t.perfMaps.leave(pid)
+		}
 	}
 	t.images[pid] = i
 }
@@ -118,10 +132,12 @@ func (t *Table) mmap(r perfevent.Mmap2) {
 		return
 	}
 	i := t.image(r.PID)
-	i.exit = 0 // another thread lives on
 	m := Map{Start: r.Addr, Limit: limit, Offset: r.Pgoff, Maj: r.Maj, Min: r.Min, Ino: r.Ino, Name: r.Filename}
 	mapped := t.mapping(m, r.InoGen, r.PID, i.parent)
 	mapped.from = r.Time
+	if i.has(mapped) {
+		return
+	}
 	fresh := i.base.replaces(mapped)
 	if i.insert(mapped) || fresh {
 		t.replaced(r.PID)
@@ -174,6 +190,9 @@ func (t *Table) Resolve(pid int, addr, time uint64) Location {
 		return Location{Offset: addr}
 	}
 	l := Location{Kind: m.kind, File: m.file, Offset: addr, MapStart: m.start, MapLimit: m.limit, MapOffset: m.off}
+	if m.kind == KindAnon {
+		l.PerfMap = t.perfMap(pid, i, time)
+	}
 	if m.file != nil {
 		l.Offset = addr - m.start + m.off
 		if !m.file.used.Load() { // keeps the cache line shared
@@ -235,6 +254,13 @@ func readMaps(pid int) ([]Map, error) {
 	if err != nil {
 		return nil, err
 	}
+	if len(b) == 0 {
+		if tid := survivor(pid); tid != 0 && tid != pid {
+			if b, err = os.ReadFile(procPath(tid, "maps")); err != nil {
+				return nil, err
+			}
+		}
+	}
 	maps, err := ParseMaps(b)
 	if err == nil && len(maps) == 0 {
 		err = errNoMaps
@@ -253,8 +279,8 @@ func (t *Table) Invalidate() {
 			continue
 		}
 		t.push(pid, &image{
-			from: t.now, exit: i.exit, parent: i.parent, forked: i.forked,
-			base: &base{pid: pid, before: i.known()},
+			from: t.now, exit: i.exit, threaded: true, parent: i.parent, forked: i.forked,
+			base: &base{pid: pid, before: i.known()}, perfMap: i.perfMap,
 		})
 	}
 }
@@ -265,8 +291,12 @@ func (t *Table) Invalidate() {
 func (t *Table) Forget(before uint64) {
 	for pid, i := range t.images {
 		if i.exit != 0 && i.exit < before {
-			delete(t.images, pid)
-			continue
+			if !i.threaded || survivor(pid) == 0 {
+				delete(t.images, pid)
+				t.perfMaps.leave(pid)
+				continue
+			}
+			i.exit = monotonic() // ask again when that is long past
 		}
 		i.forget(before)
 	}
@@ -303,25 +333,55 @@ func (i *image) eachFile(fn func(*File)) {
 // before their mappings could be read.
 func (t *Table) Gone() uint64 { return t.gone }
 
-// PerfMap opens the perf map of process pid, or if it has none, of the
-// process that it was forked from: a child goes on with its parent's code,
-// and most JITs do not write another map for it. See [OpenPerfMap].
-func (t *Table) PerfMap(pid int) (*os.File, error) {
-	f, err := OpenPerfMap(pid)
-	if err == nil || !errors.Is(err, fs.ErrNotExist) {
-		return f, err
+// perfMap returns the perf map of process pid at the given time, when it ran
+// i, or if it has none, that of the process that it was forked from: a child
+// goes on with its parent's code, and most JITs do not write another map for
+// it.
+func (t *Table) perfMap(pid int, i *image, time uint64) *PerfMap {
+	if i.perfMap == nil {
+		i.perfMap = t.findPerfMap(pid, i)
 	}
-	if i := t.images[pid]; i != nil && i.forked {
-		if inherited, perr := OpenPerfMap(i.parent); perr == nil {
-			return inherited, nil
-		}
+	return i.perfMap.at(time)
+}
+
+func (t *Table) findPerfMap(pid int, i *image) *PerfMap {
+	if t.images[pid] != i {
+		return &PerfMap{err: ErrFileGone} // what is there now is another program's
 	}
-	return nil, err
+	m := t.perfMaps.open(pid)
+	if !i.forked || !errors.Is(m.err, fs.ErrNotExist) {
+		return m
+	}
+	parent := t.images[i.parent]
+	for parent != nil && i.from < parent.from {
+		parent = parent.prev
+	}
+	if parent == nil {
+		return m
+	}
+	if inherited := t.perfMap(i.parent, parent, i.from); inherited.err == nil {
+		t.perfMaps.leave(pid)
+		return inherited
+	}
+	return m
+}
+
+// FollowPerfMaps looks at the perf maps of the processes that were met in JIT
+// code, and keeps what was added to them. Where one was written anew, the
+// function of [Table.OnReplaced] is called: what the JIT had at an address
+// before may be something else now.
+func (t *Table) FollowPerfMaps() { t.perfMaps.follow(t.replaced) }
+
+// FinishPerfMaps does so for the last time, and looks once more for maps that
+// were not there when they were first asked for.
+func (t *Table) FinishPerfMaps() {
+	t.perfMaps.missed = time.Time{}
+	t.FollowPerfMaps()
 }
 
 // Close closes the mapped files. Those that the table handed out can still be
-// read, as long as something leads to them.
-func (t *Table) Close() error { return t.files.close() }
+// read, as long as something leads to them; perf maps cannot.
+func (t *Table) Close() error { return errors.Join(t.files.close(), t.perfMaps.close()) }
 
 // String describes the place for messages.
 func (l Location) String() string {

@@ -33,6 +33,10 @@ func fork(time uint64, parent, child int) perfevent.Fork {
 	return perfevent.Fork{Stamp: stamp(time), PID: child, PPID: parent, TID: child, PTID: parent}
 }
 
+func thread(time uint64, pid, tid int) perfevent.Fork {
+	return perfevent.Fork{Stamp: stamp(time), PID: pid, PPID: pid, TID: tid, PTID: pid}
+}
+
 func exec(time uint64, pid int) perfevent.Comm {
 	return perfevent.Comm{Stamp: stamp(time), PID: pid, TID: pid, Exec: true}
 }
@@ -141,6 +145,15 @@ func TestTable(t *testing.T) {
 			},
 		},
 		{
+			name: "executable again and again is one replacement of what was never read",
+			records: []perfevent.Record{
+				mmap(4, pidA, 0x8000, 0x9000, 0, "//anon"), mmap(5, pidA, 0x8000, 0x9000, 0, "//anon"),
+				mmap(6, pidA, 0x8000, 0x9000, 0, "//anon"),
+			},
+			want:     []where{{pidA, 0x8000, 4, "anon 0x8000"}},
+			replaced: []int{pidA},
+		},
+		{
 			name: "the same file at another offset is a replacement",
 			records: []perfevent.Record{
 				exec(1, pidA), mmap(2, pidA, 0x1000, 0x2000, 0, "/a"), mmap(3, pidA, 0x1000, 0x2000, 0x1000, "/a"),
@@ -183,7 +196,7 @@ func TestTable(t *testing.T) {
 			name: "a new thread is no new process, and one that ends no end",
 			records: []perfevent.Record{
 				exec(1, pidA), mmap(2, pidA, 0x1000, 0x2000, 0, "/a"),
-				perfevent.Fork{Stamp: stamp(3), PID: pidA, PPID: pidA, TID: pidB, PTID: pidA},
+				thread(3, pidA, pidB),
 				exit(4, pidA, pidB),
 			},
 			forget: 100,
@@ -199,13 +212,13 @@ func TestTable(t *testing.T) {
 			want:   []where{{pidA, 0x1000, 9, "unknown 0x1000"}, {pidB, 0x1000, 18, "/b+0x0"}},
 		},
 		{
-			name: "the first thread may end before the others",
+			name: "the last thread's end is the process's",
 			records: []perfevent.Record{
-				exec(1, pidA), mmap(2, pidA, 0x1000, 0x2000, 0, "/a"), exit(10, pidA, pidA),
-				mmap(11, pidA, 0x3000, 0x4000, 0, "/b"),
+				exec(1, pidA), mmap(2, pidA, 0x1000, 0x2000, 0, "/a"), thread(3, pidA, pidB),
+				exit(10, pidA, pidA), mmap(11, pidA, 0x3000, 0x4000, 0, "/b"), exit(20, pidA, pidB),
 			},
 			forget: 15,
-			want:   []where{{pidA, 0x1000, 16, "/a+0x0"}, {pidA, 0x3000, 16, "/b+0x0"}},
+			want:   []where{{pidA, 0x1000, 19, "/a+0x0"}, {pidA, 0x3000, 19, "/b+0x0"}},
 		},
 		{
 			name: "what was displaced is forgotten in time",
@@ -319,18 +332,22 @@ func TestReadLate(t *testing.T) {
 	}
 }
 
-// TestForkReadsNothing bounds what a fork costs: no file of /proc is read,
-// and the child shares its parent's table.
+// TestForkReadsNothing bounds what a fork, and the child's end, cost: no file
+// of /proc is read, and the child shares its parent's table.
 func TestForkReadsNothing(t *testing.T) {
 	table := NewTable(Options{})
 	table.Apply(exec(1, pidA))
 	for i := range uint64(100) {
 		table.Apply(mmap(2, pidA, i<<16, i<<16+0x1000, 0, "//anon"))
 	}
-	record := perfevent.Record(fork(5, pidA, pidB))
-	if n := testing.AllocsPerRun(100, func() { table.Apply(record); table.Forget(6) }); n > 1 {
+	forked, ended := perfevent.Record(fork(5, pidA, pidB)), perfevent.Record(exit(6, pidB, pidB))
+	if n := testing.AllocsPerRun(100, func() { table.Apply(forked); table.Apply(ended); table.Forget(7) }); n > 1 {
 		t.Errorf("%v allocations for a fork, want one", n)
 	}
+	if table.images[pidB] != nil {
+		t.Error("child is not forgotten")
+	}
+	table.Apply(forked)
 	if a, b := table.images[pidA].live, table.images[pidB].live; &a[0] != &b[0] {
 		t.Error("child has a table of its own")
 	}

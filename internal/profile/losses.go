@@ -21,6 +21,10 @@ type Losses struct {
 	TruncatedUser, TruncatedKernel uint64
 	// UserFaults are samples whose user stack could not be read.
 	UserFaults uint64
+	// Skipped are samples, of the target or not, that the kernel did not
+	// take: another BPF program or operation ran on that CPU, or the timer was
+	// late by more than a period.
+	Skipped uint64
 	// Throttled counts how often the kernel paused sampling on a CPU.
 	Throttled uint64
 	// Sideband counts mapping, fork and exit records that the kernel
@@ -33,13 +37,11 @@ type Losses struct {
 	// Untracked counts child processes of the target that were not followed,
 	// because the target set was full.
 	Untracked uint64
+	// Remaps counts how often code of a process was replaced at its address
+	// without a mark to tell the stacks before and after apart, because there
+	// were too many such processes.
+	Remaps uint64
 	// ProcessesGone counts processes whose mappings could not be read
 	// because they had exited.
 	ProcessesGone uint64
-}
-
-// Any reports whether something is missing from the profile (and not merely
-// delayed or shown without a name).
-func (l Losses) Any() bool {
-	return l.Samples+l.Bodies+l.Throttled+l.Sideband+l.Untracked > 0
 }

@@ -64,21 +64,3 @@ func TestStrings(t *testing.T) {
 		}
 	}
 }
-
-func TestLossesAny(t *testing.T) {
-	for _, c := range []struct {
-		losses Losses
-		want   bool
-	}{
-		{Losses{}, false},
-		{Losses{Retries: 1, Overflows: 1, Unresolved: 1, UnresolvedFrames: 1}, false},
-		{Losses{Samples: 1}, true},
-		{Losses{Bodies: 1}, true},
-		{Losses{Throttled: 1}, true},
-		{Losses{Sideband: 1}, true},
-	} {
-		if got := c.losses.Any(); got != c.want {
-			t.Errorf("%+v: Any() = %t, want %t", c.losses, got, c.want)
-		}
-	}
-}

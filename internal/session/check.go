@@ -2,9 +2,12 @@ package session
 
 import (
 	"fmt"
+	"os"
 
 	"fulgur/internal/perfevent"
+	"fulgur/internal/privilege"
 	"fulgur/internal/source/oncpu"
+	"fulgur/internal/target"
 )
 
 // DefaultFrequency is bcc's: low, and odd so that it does not march in step
@@ -14,6 +17,17 @@ const DefaultFrequency = 49
 // hardMaxDepth is the room for frames in the kernel side's records,
 // bpf/record.h.
 const hardMaxDepth = 127
+
+// minClockPeriod is the shortest period of a clock, in ns: perf_swevent_start_hrtimer
+// of the kernel's kernel/events/core.c takes it for all that are shorter.
+const minClockPeriod = 10_000
+
+// The largest maps: a ring of 1 GiB, and as many entries as take about as much
+// in each of the count maps.
+const (
+	maxRingSize = 1 << 30 // bytes
+	maxEntries  = 1 << 24
+)
 
 // usageError is an [ErrUsage] that says what is wrong and nothing else.
 type usageError string
@@ -42,9 +56,39 @@ func (o *Options) complete() error {
 	if err := o.completeDepth(); err != nil {
 		return err
 	}
-	o.RingSize = orDefault(o.RingSize, oncpu.DefaultRingSize)
-	o.CountEntries = orDefault(o.CountEntries, oncpu.DefaultCountEntries)
-	o.SeenEntries = orDefault(o.SeenEntries, oncpu.DefaultSeenEntries)
+	return o.completeSizes()
+}
+
+// ringPreset is the size of the ring unless another is asked for. It is resident
+// memory, twice, because it is mapped twice in a row; what a few processes
+// show anew between two polls needs less of it than a machine does.
+func (o *Options) ringPreset() uint32 {
+	switch o.Target.Scope {
+	case target.Processes, target.Threads, target.Command:
+		return oncpu.DefaultRingSize / 2
+	}
+	return oncpu.DefaultRingSize
+}
+
+// completeSizes limits the maps to what the kernel creates and a machine may
+// have: beyond, a size is a slip.
+func (o *Options) completeSizes() error {
+	for _, s := range []struct {
+		flag                string
+		size                *uint32
+		preset, least, most uint32
+	}{
+		{"--ring-size", &o.RingSize, o.ringPreset(), uint32(os.Getpagesize()), maxRingSize},
+		{"--count-entries", &o.CountEntries, oncpu.DefaultCountEntries, 1, maxEntries},
+		{"--seen-entries", &o.SeenEntries, oncpu.DefaultSeenEntries, 1, maxEntries},
+	} {
+		if *s.size == 0 {
+			*s.size = s.preset
+		}
+		if *s.size < s.least || *s.size > s.most {
+			return usagef("%s %d is out of range: it goes from %d to %d", s.flag, *s.size, s.least, s.most)
+		}
+	}
 	return nil
 }
 
@@ -68,21 +112,58 @@ func (o *Options) completeDepth() error {
 	return nil
 }
 
-func orDefault(n, def uint32) uint32 {
-	if n == 0 {
-		return def
-	}
-	return n
-}
-
-// specs returns the events to sample.
+// specs returns the events that were asked for by name, none if the machine's
+// default is to be sampled.
 func (o *Options) specs() ([]perfevent.Spec, error) {
 	if o.Event == "" {
-		return perfevent.DefaultEvents()
+		return nil, nil
 	}
 	spec, err := perfevent.ParseEvent(o.Event)
 	if err != nil {
 		return nil, usagef("%v", err)
 	}
-	return []perfevent.Spec{spec}, nil
+	return []perfevent.Spec{spec}, o.checkClock(spec)
+}
+
+// defaultSpecs returns the events to sample where none was asked for. Finding
+// out which takes privileges.
+func (o *Options) defaultSpecs() ([]perfevent.Spec, error) {
+	specs, err := perfevent.DefaultEvents()
+	if err != nil {
+		return nil, privilege.Explain(err, "choose an event")
+	}
+	return specs, o.checkClock(specs[0])
+}
+
+// checkClock refuses periods that a clock would not keep: its samples would
+// still weigh what was asked for.
+func (o *Options) checkClock(spec perfevent.Spec) error {
+	if !spec.IsTime() {
+		return nil
+	}
+	if o.Period > 0 && o.Period < minClockPeriod {
+		return usagef("period %d is below the %d ns that the kernel's timers keep: %s counts nanoseconds", o.Period, minClockPeriod, spec.Name)
+	}
+	if o.Frequency > 1e9/minClockPeriod {
+		return usagef("frequency %d Hz is above the %d Hz that the kernel's timers keep for %s", o.Frequency, uint64(1e9/minClockPeriod), spec.Name)
+	}
+	return nil
+}
+
+// checkPrivileges fails where nothing can be profiled, and says what will be
+// missing where not all can be seen.
+func checkPrivileges(o *Options) error {
+	state, err := privilege.Read()
+	if err != nil {
+		return err
+	}
+	if err := state.Check(); err != nil {
+		return err
+	}
+	if !o.Quiet {
+		for _, w := range state.Warnings() {
+			fmt.Fprintln(o.Stderr, "fulgur:", w)
+		}
+	}
+	return nil
 }

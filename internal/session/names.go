@@ -2,19 +2,18 @@ package session
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"runtime"
 	"slices"
 	"sync"
 
+	"fulgur/internal/ksym"
 	"fulgur/internal/process"
 	"fulgur/internal/profile"
 	"fulgur/internal/stacks"
 	"fulgur/internal/symbolize"
 )
-
-// perfMapLimit bounds how much of a JIT's perf map is read, in bytes.
-const perfMapLimit = 256 << 20
 
 // names are the functions of a store's frames.
 type names struct {
@@ -75,11 +74,7 @@ func (n *names) resolve(id stacks.CodeID, frames []stacks.FrameID, o symbolize.O
 	code := n.store.Codes[id]
 	switch code.Kind {
 	case stacks.CodeKernel:
-		kernel, err := symbolize.OpenKernel("/proc/kallsyms", o)
-		if err != nil {
-			return err
-		}
-		return n.lookUp(kernel, frames, nil)
+		return n.resolveKernel(frames, o)
 	case stacks.CodeVDSO:
 		vdso, err := symbolize.OpenVDSO(o)
 		if err != nil {
@@ -98,18 +93,38 @@ func (n *names) resolve(id stacks.CodeID, frames []stacks.FrameID, o symbolize.O
 		n.buildIDs[id] = elf.BuildID()
 		return n.lookUp(elf, frames, elf.Address)
 	case stacks.CodeJIT:
-		perfMap := n.store.PerfMaps[code.PID]
-		if perfMap.Err != nil {
-			// Perhaps the JIT began to write it later.
-			perfMap.File, perfMap.Err = process.OpenPerfMap(code.PID)
-		}
-		if perfMap.Err != nil {
-			return perfMap.Err
-		}
-		defer func() { _ = perfMap.File.Close() }()
-		return n.lookUp(symbolize.OpenPerfMap(perfMap.File, perfMapLimit), frames, nil)
+		return n.lookUpJIT(code.PerfMap, frames)
 	}
 	return fmt.Errorf("no executable mapping of process %d was known at these addresses", code.PID)
+}
+
+// resolveKernel names frames of the kernel: by asking it for these alone, or
+// else by reading all of its symbols.
+func (n *names) resolveKernel(frames []stacks.FrameID, o symbolize.Options) error {
+	if asking, err := ksym.Open(o); err == nil {
+		err := n.lookUp(asking, frames, nil)
+		return errors.Join(err, asking.Close())
+	}
+	kernel, err := symbolize.OpenKernel("/proc/kallsyms", o)
+	if err != nil {
+		return err
+	}
+	return n.lookUp(kernel, frames, nil)
+}
+
+// lookUpJIT asks a JIT's perf map, and for frames that it does not know, the
+// one that was written after it.
+func (n *names) lookUpJIT(m *process.PerfMap, frames []stacks.FrameID) error {
+	var errs []error
+	for ; m != nil && len(frames) > 0; m = m.Next() {
+		r, size, err := m.ReaderAt()
+		if err == nil {
+			err = n.lookUp(symbolize.OpenPerfMap(r, size), frames, nil)
+		}
+		errs = append(errs, err)
+		frames = slices.DeleteFunc(frames, func(id stacks.FrameID) bool { return len(n.found[id]) > 0 })
+	}
+	return errors.Join(errs...)
 }
 
 // lookUp asks t for all frames at once. address, if not nil, turns the

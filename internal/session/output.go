@@ -11,6 +11,7 @@ import (
 	"fulgur/internal/encode/pprof"
 	"fulgur/internal/encode/text"
 	"fulgur/internal/profile"
+	"fulgur/internal/target"
 )
 
 // A format is one way to write a profile.
@@ -33,8 +34,8 @@ var formats = []format{
 	{"svg", []string{".svg"}, func(w io.Writer, p *profile.Profile, _ *Options) error {
 		return flame.WriteSVG(w, p, flame.Options{})
 	}},
-	{"pprof", []string{".pb.gz", ".pprof", ".prof"}, func(w io.Writer, p *profile.Profile, _ *Options) error {
-		return pprof.Write(w, p)
+	{"pprof", []string{".pb.gz", ".pprof", ".prof"}, func(w io.Writer, p *profile.Profile, o *Options) error {
+		return pprof.Write(w, p, pprof.Options{System: o.Target.Scope == target.System})
 	}},
 }
 

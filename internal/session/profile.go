@@ -10,7 +10,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"fulgur/internal/atomicfile"
-	"fulgur/internal/encode/text"
 	"fulgur/internal/perfevent"
 	"fulgur/internal/privilege"
 	"fulgur/internal/process"
@@ -24,9 +23,6 @@ import (
 // gcPercent trades a little CPU for memory: what a run keeps, stacks and
 // counts, grows slowly, so collecting early costs little.
 const gcPercent = 40
-
-// hottestFunctions is how many functions the summary names.
-const hottestFunctions = 10
 
 // Profile samples what runs on the processors and writes what it saw. It ends
 // at the duration's end, with ctx, or with the target; what was seen is
@@ -45,8 +41,13 @@ func Profile(ctx context.Context, o Options) (exitCode int, err error) {
 	if err != nil {
 		return 2, err
 	}
-	if err := privilege.Check(); err != nil {
+	if err := checkPrivileges(&o); err != nil {
 		return 1, err
+	}
+	if len(specs) == 0 {
+		if specs, err = o.defaultSpecs(); err != nil {
+			return 1, err
+		}
 	}
 	if err := target.Check(o.Target); err != nil {
 		return 1, err
@@ -61,31 +62,34 @@ func Profile(ctx context.Context, o Options) (exitCode int, err error) {
 	if err != nil {
 		return 1, err
 	}
-	if launched != nil {
-		defer func() { _ = launched.Close() }()
+	err = take(ctx, &o, specs, launched, func(p *profile.Profile) error { return encode(out, format, p, &o) })
+	switch {
+	case launched != nil:
+		return await(ctx, &o, launched, err)
+	case err != nil:
+		return 1, err
 	}
-	r, err := attach(&o, specs)
+	return 0, nil
+}
+
+// take measures, writes the profile and sums it up.
+func take(ctx context.Context, o *Options, specs []perfevent.Spec, launched *target.Launched, write func(*profile.Profile) error) (err error) {
+	r, err := attach(o, specs)
 	if err != nil {
-		return 1, privilege.Explain(err, "profile "+o.Target.String())
+		return privilege.Explain(err, "profile "+o.Target.String())
 	}
 	defer func() { err = errors.Join(err, r.close()) }()
 	if err := r.sample(ctx, launched); err != nil {
-		return 1, err
+		return err
 	}
 	p, err := r.profile()
 	if err != nil {
-		return 1, err
+		return err
 	}
-	if err := encode(out, format, p, &o); err != nil {
-		return 1, err
+	if err := write(p); err != nil {
+		return err
 	}
-	if err := r.summarize(p); err != nil {
-		return 1, err
-	}
-	if launched != nil {
-		return launched.Wait()
-	}
-	return 0, nil
+	return r.summarize(p)
 }
 
 // createOutput opens the output before anything is measured, so that one that
@@ -122,18 +126,19 @@ type run struct {
 	processes *process.Table
 	store     *stacks.Store
 
-	online      []int // CPUs
 	start       time.Time
 	duration    time.Duration
+	missed      bool   // the target ended before sampling began
 	lost        uint64 // sideband records
 	sidebandErr error
-	remapped    []int // processes whose addresses changed their meaning
+	busy        bool         // the last poll met sideband records
+	remapped    map[int]bool // processes whose addresses changed their meaning
 }
 
 // attach loads the kernel side and opens everything, with sampling not yet
 // enabled. The sideband comes before the events, so that no mapping is missed.
 func attach(o *Options, specs []perfevent.Spec) (_ *run, err error) {
-	r := &run{options: o, specs: specs}
+	r := &run{options: o, specs: specs, remapped: map[int]bool{}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, r.close())
@@ -161,14 +166,20 @@ func attach(o *Options, specs []perfevent.Spec) (_ *run, err error) {
 	}); err != nil {
 		return nil, fmt.Errorf("load the on-CPU program: %w", err)
 	}
-	if r.online, err = perfevent.OnlineCPUs(); err != nil {
+	online, err := perfevent.OnlineCPUs()
+	if err != nil {
 		return nil, err
 	}
-	if r.sideband, err = process.OpenSideband(r.online, sidebandPages); err != nil {
+	if r.sideband, err = process.OpenSideband(online, sidebandPages); err != nil {
 		return nil, err
 	}
 	r.processes = process.NewTable(process.Options{Sync: r.drainSideband})
-	r.processes.OnReplaced(func(pid int) { r.remapped = append(r.remapped, pid) })
+	r.processes.OnReplaced(func(pid int) { r.remapped[pid] = true })
+	// Looking up any address reads the mappings, while they can be: a command
+	// may be gone before its first stack is looked at.
+	for _, pid := range o.Target.PIDs {
+		r.processes.Resolve(pid, 0, monotonic())
+	}
 	r.store = stacks.NewStore(r.processes)
 	return r, r.source.Attach(o.Target, specs, oncpu.Rate{Frequency: o.Frequency, Period: o.Period})
 }
@@ -194,6 +205,7 @@ func (r *run) profile() (*profile.Profile, error) {
 		return nil, err
 	}
 	r.store.Seal()
+	r.processes.FinishPerfMaps()
 	names := symbolizeAll(r.store, symbolize.Options{NoDemangle: r.options.NoDemangle})
 	if !r.options.Quiet {
 		for _, w := range names.warnings() {
@@ -218,14 +230,4 @@ func (r *run) valueTypes() []profile.ValueType {
 		weight = profile.ValueType{Type: "cpu", Unit: "nanoseconds"}
 	}
 	return []profile.ValueType{{Type: "samples", Unit: "count"}, weight}
-}
-
-func (r *run) summarize(p *profile.Profile) error {
-	if r.options.Quiet {
-		return nil
-	}
-	if err := text.Summary(r.options.Stderr, p, hottestFunctions); err != nil {
-		return fmt.Errorf("write the summary: %w", err)
-	}
-	return nil
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -16,12 +15,14 @@ import (
 )
 
 const (
-	// sidebandPages is the size of each CPU's sideband ring: room for a
-	// tenth of a second of a busy build's forks and mappings.
-	sidebandPages = 32
+	// sidebandPages is the size of each CPU's sideband ring: room for half a
+	// second of a busy build's forks and mappings, and for some rounds of
+	// pollAtMost of a program that does nothing but make memory executable.
+	sidebandPages = 128
 	// pollEvery is how long the kernel side is left alone at most, pollAtMost
-	// how long at least: a new mapping wakes us at once, so that its file is
-	// opened while it is there, but a build has thousands of them a second.
+	// how long at least. While processes come, go or map files it is also the
+	// rhythm, so that a file is opened while it is there: each record on its
+	// own would cost those processes an interrupt.
 	pollEvery  = 100 * time.Millisecond
 	pollAtMost = 10 * time.Millisecond
 	// graceForStacks is how much older than the last poll a stack may be that
@@ -82,7 +83,7 @@ func (r *run) begin(ctx context.Context, launched *target.Launched, gone <-chan 
 		case <-time.After(r.options.Delay):
 		case <-ctx.Done():
 		case <-gone:
-			return errors.New("the target ended before sampling began")
+			r.missed = true // the profile will be empty
 		}
 	}
 	r.start = time.Now()
@@ -97,6 +98,9 @@ func (r *run) collect(ctx context.Context, gone <-chan struct{}, progress *progr
 	polled, followed := time.Now(), time.Now()
 	for {
 		wait := pollEvery
+		if r.busy {
+			wait = pollAtMost
+		}
 		if d := r.options.Duration; d > 0 {
 			wait = min(wait, d-time.Since(r.start))
 			if wait <= 0 {
@@ -107,7 +111,9 @@ func (r *run) collect(ctx context.Context, gone <-chan struct{}, progress *progr
 		case <-ctx.Done():
 			return nil
 		case <-gone:
-			return nil
+			if outlived, err := r.outlived(); err != nil || !outlived {
+				return err
+			}
 		default:
 		}
 		// Whether it was readiness or time that ended the wait does not matter.
@@ -127,6 +133,16 @@ func (r *run) collect(ctx context.Context, gone <-chan struct{}, progress *progr
 		}
 		progress.show()
 	}
+}
+
+// outlived reports whether children of the target run on after the processes
+// that were named.
+func (r *run) outlived() (bool, error) {
+	if t := r.options.Target; t.Scope != target.Processes || !t.Children {
+		return false, nil
+	}
+	pids, err := r.source.Targets()
+	return target.AnyAlive(pids), err
 }
 
 // pollFDs are the channels whose readiness is worth a poll.
@@ -149,13 +165,15 @@ func timespec(d time.Duration) *unix.Timespec {
 // mappings of its time.
 func (r *run) poll() error {
 	now, position := monotonic(), r.source.Ring().Position()
+	r.busy = false
 	r.drainSideband()
-	for _, pid := range r.remapped {
+	r.processes.FollowPerfMaps()
+	for pid := range r.remapped {
 		if err := r.source.Remap(pid); err != nil {
 			return err
 		}
 	}
-	r.remapped = r.remapped[:0]
+	clear(r.remapped)
 	if err := r.source.Ring().ReadTo(position, r.record); err != nil {
 		return err
 	}
@@ -175,7 +193,10 @@ func (r *run) poll() error {
 // drainSideband brings the processes up to date. The table calls it too, after
 // it read /proc, so its error waits for the next poll.
 func (r *run) drainSideband() {
-	lost, err := r.sideband.Drain(r.processes.Apply)
+	lost, err := r.sideband.Drain(func(record perfevent.Record) {
+		r.busy = true
+		r.processes.Apply(record)
+	})
 	if err != nil {
 		r.sidebandErr = err
 	}
@@ -213,19 +234,10 @@ func (r *run) record(record []byte) error {
 // followCPUs goes along with CPUs that came online or went offline.
 func (r *run) followCPUs() error {
 	online, err := perfevent.OnlineCPUs()
-	if err != nil || slices.Equal(online, r.online) {
+	if err != nil {
 		return err
 	}
-	for _, cpu := range online {
-		if slices.Contains(r.online, cpu) {
-			continue
-		}
-		if err := r.sideband.AddCPU(cpu); err != nil && !errors.Is(err, unix.ENODEV) {
-			return err
-		}
-	}
-	r.online = online
-	return r.source.FollowCPUs(online)
+	return errors.Join(r.sideband.FollowCPUs(online), r.source.FollowCPUs(online))
 }
 
 // finish stops sampling and takes all that is left. A command that outlives
@@ -236,7 +248,7 @@ func (r *run) finish(ctx context.Context, launched *target.Launched) error {
 		select {
 		case <-launched.Done():
 		default:
-			err = errors.Join(err, launched.Signal(unix.SIGTERM))
+			err = errors.Join(err, launched.Terminate())
 		}
 	}
 	return err

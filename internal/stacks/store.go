@@ -10,7 +10,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"os"
 
 	"fulgur/bpf"
 	"fulgur/internal/process"
@@ -34,12 +33,9 @@ type Code struct {
 	File *process.File
 	// PID is the process of CodeJIT and CodeUnknown.
 	PID int
-}
-
-// PerfMap is the outcome of opening a process's perf map.
-type PerfMap struct {
-	File *os.File
-	Err  error
+	// PerfMap is what may name the code of CodeJIT. A process has another
+	// for other code that it had at the same addresses.
+	PerfMap *process.PerfMap
 }
 
 // CodeKind tells where code lies.
@@ -101,8 +97,6 @@ type Range struct{ Start, Limit, Offset uint64 }
 // (CLOCK_MONOTONIC, ns).
 type Resolver interface {
 	Resolve(pid int, addr, time uint64) process.Location
-	// PerfMap opens the file in which a process's JIT names its code.
-	PerfMap(pid int) (*os.File, error)
 }
 
 // Store keeps bodies. It is not safe for concurrent use.
@@ -111,10 +105,6 @@ type Store struct {
 	Ranges []Range // parallel to Codes
 	Frames []Frame
 	Nodes  []Node
-	// PerfMaps are those of the processes with CodeJIT, by pid: opened when
-	// the first frame in such code was met, since the process may be gone
-	// when names are asked for.
-	PerfMaps map[int]PerfMap
 
 	resolver Resolver
 	bodies   map[uint64]Body
@@ -142,7 +132,6 @@ func NewStore(r Resolver) *Store {
 		Codes:    []Code{{Kind: CodeKernel}},
 		Ranges:   []Range{{}},
 		Nodes:    make([]Node, 1),
-		PerfMaps: map[int]PerfMap{},
 		resolver: r,
 		bodies:   map[uint64]Body{},
 		codes:    map[Code]CodeID{{Kind: CodeKernel}: 0},
@@ -256,8 +245,9 @@ func (s *Store) userFrame(pid int, addr, time uint64, isReturn bool) Frame {
 		code = Code{Kind: CodeFile, File: at.File}
 	case process.KindVDSO:
 		code = Code{Kind: CodeVDSO}
+		at.Offset -= at.MapStart
 	case process.KindAnon:
-		code = Code{Kind: CodeJIT, PID: pid}
+		code = Code{Kind: CodeJIT, PID: pid, PerfMap: at.PerfMap}
 	default:
 		code = Code{Kind: CodeUnknown, PID: pid}
 	}
@@ -269,10 +259,6 @@ func (s *Store) userFrame(pid int, addr, time uint64, isReturn bool) Frame {
 func (s *Store) code(c Code, r Range) CodeID {
 	id, ok := s.codes[c]
 	if !ok {
-		if c.Kind == CodeJIT {
-			f, err := s.resolver.PerfMap(c.PID)
-			s.PerfMaps[c.PID] = PerfMap{f, err}
-		}
 		id = CodeID(len(s.Codes))
 		s.Codes = append(s.Codes, c)
 		s.Ranges = append(s.Ranges, r)

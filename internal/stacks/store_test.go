@@ -21,8 +21,6 @@ func (f fixed) Resolve(_ int, addr, _ uint64) process.Location {
 	return process.Location{Kind: process.KindUnknown, Offset: addr}
 }
 
-func (fixed) PerfMap(int) (*os.File, error) { return nil, os.ErrNotExist }
-
 // record returns the used prefix of a stack record.
 func record(id uint64, kernel, user []uint64) []byte {
 	r := bpf.OnCPUStackRecord{
@@ -92,6 +90,27 @@ func TestStoreShares(t *testing.T) {
 	}
 	if s.Len() != 2 || len(s.Nodes) != 1+4 || len(s.Frames) != 4 {
 		t.Errorf("%d bodies, %d nodes, %d frames; want 2, 5, 4", s.Len(), len(s.Nodes), len(s.Frames))
+	}
+}
+
+// ownVDSO has the vdso of each process at another place.
+type ownVDSO struct{}
+
+func (ownVDSO) Resolve(pid int, addr, _ uint64) process.Location {
+	start := uint64(pid) << 20
+	return process.Location{Kind: process.KindVDSO, Offset: addr, MapStart: start, MapLimit: start + 0x2000}
+}
+
+func (ownVDSO) PerfMap(int) (*os.File, error) { return nil, os.ErrNotExist }
+
+// The vdso is one file, wherever a process has it: equal places are one frame.
+func TestStoreVDSO(t *testing.T) {
+	s := NewStore(ownVDSO{})
+	if err := s.Add(record(1, nil, []uint64{7<<20 + 0x123})); err != nil {
+		t.Fatal(err)
+	}
+	if f := s.Frames[0]; s.Codes[f.Code].Kind != CodeVDSO || f.Address != 0x123 {
+		t.Errorf("%+v in %+v, want 0x123 in the vdso", f, s.Codes[f.Code])
 	}
 }
 

@@ -224,7 +224,7 @@ func (t *goTable) function(i, pc uint64) ([]Frame, error) {
 		return nil, t.names.Err()
 	}
 	// Go does not mangle.
-	f := newFrame(name, pc-entry, Options{NoDemangle: true})
+	f := NewFrame(name, pc-entry, Options{NoDemangle: true})
 	if t.lines {
 		f.StartLine = int(int32(binary.LittleEndian.Uint32(record[startLineField:])))
 	}

@@ -120,7 +120,7 @@ func (k *Kernel) LookupBatch(addrs []uint64) ([][]Frame, error) {
 		if (!above.found || !bytes.Equal(above.module, below.module)) && addr >= below.addr&^(page-1)+2*page {
 			continue
 		}
-		f := newFrame(below.name, addr-below.addr, k.opts)
+		f := NewFrame(below.name, addr-below.addr, k.opts)
 		f.Module = string(below.module)
 		frames[i] = []Frame{f}
 	}

@@ -16,8 +16,9 @@ const maxName = 8 << 10
 // the power of two nearest to maxName.
 var demangleOptions = []demangle.Option{demangle.NoParams, demangle.MaxLength(13)}
 
-// newFrame returns the frame of the function with the given linker name.
-func newFrame(name []byte, offset uint64, opts Options) Frame {
+// NewFrame returns the frame of the function with the given linker name,
+// offset bytes after its start. The name may be any bytes.
+func NewFrame(name []byte, offset uint64, opts Options) Frame {
 	// Names are foreign bytes; outputs such as pprof must be valid UTF-8.
 	system := strings.ToValidUTF8(string(name), "\uFFFD")
 	shown := system

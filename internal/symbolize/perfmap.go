@@ -62,7 +62,7 @@ func (m *PerfMap) LookupBatch(addrs []uint64) ([][]Frame, error) {
 		for i := g.after(start); i < len(addrs) && addrs[i]-start < size; i++ {
 			if f.Name == "" {
 				// The compiler writes names as it wants them shown.
-				f = newFrame(name[:min(len(name), maxName)], 0, Options{NoDemangle: true})
+				f = NewFrame(name[:min(len(name), maxName)], 0, Options{NoDemangle: true})
 			}
 			f.Offset = addrs[i] - start
 			frames[i] = []Frame{f}

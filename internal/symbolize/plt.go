@@ -31,7 +31,7 @@ func (e *ELF) lookupPLT(addrs []uint64, frames [][]Frame) error {
 				resolvers = append(resolvers, s.Resolver)
 				continue
 			}
-			frames[i] = []Frame{newStubFrame(newFrame([]byte(s.Name), addr-s.Addr, e.opts))}
+			frames[i] = []Frame{newStubFrame(NewFrame([]byte(s.Name), addr-s.Addr, e.opts))}
 		}
 	}
 	if len(resolvers) == 0 {

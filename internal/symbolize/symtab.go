@@ -268,7 +268,7 @@ func (p *symbolPass) resolve(frames [][]Frame, opts Options) []stretched {
 			unsized = append(unsized, stretched{i, sym.start})
 		}
 		if name := sym.systemName(); len(name) > 0 {
-			frames[i] = []Frame{newFrame(name, addr-sym.start, opts)}
+			frames[i] = []Frame{NewFrame(name, addr-sym.start, opts)}
 		}
 	}
 	return unsized

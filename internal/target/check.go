@@ -79,7 +79,7 @@ func checkTask(noun string, id int) error {
 		return fmt.Errorf("%s %d: %w", noun, id, ErrNotFound)
 	case err != nil:
 		return fmt.Errorf("check %s %d: %w", noun, id, err)
-	case s.exited() && (noun == "thread" || s.threads <= 1):
+	case s.ended() || s.exited() && noun == "thread":
 		return fmt.Errorf("%s %d (%q) has exited: %w", noun, id, s.comm, ErrNotFound)
 	case s.kernelThread():
 		return fmt.Errorf("%s %d (%q) %w: profile the whole system to see it", noun, id, s.comm, ErrKernelThread)

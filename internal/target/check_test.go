@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -19,14 +20,15 @@ func TestParseStat(t *testing.T) {
 		want stat
 		bad  bool
 	}{
-		"plain":         {line: "7 (cat)" + tail, want: stat{"cat", 'S', 4194560, 3}},
-		"forged comm":   {line: "7 (a) Z 1 (b)" + tail, want: stat{"a) Z 1 (b", 'S', 4194560, 3}},
-		"empty comm":    {line: "7 ()" + tail, want: stat{"", 'S', 4194560, 3}},
-		"kernel thread": {line: "2 (kthreadd) S 0 0 0 0 -1 2129984 0 0 0 0 0 0 0 0 20 0 1 0 1 0", want: stat{"kthreadd", 'S', 2129984, 1}},
+		"plain":         {line: "7 (cat)" + tail, want: stat{"cat", 'S', 1, 4194560, 3}},
+		"forged comm":   {line: "7 (a) Z 1 (b)" + tail, want: stat{"a) Z 1 (b", 'S', 1, 4194560, 3}},
+		"empty comm":    {line: "7 ()" + tail, want: stat{"", 'S', 1, 4194560, 3}},
+		"kernel thread": {line: "2 (kthreadd) S 0 0 0 0 -1 2129984 0 0 0 0 0 0 0 0 20 0 1 0 1 0", want: stat{"kthreadd", 'S', 0, 2129984, 1}},
 		"empty":         {bad: true},
 		"no comm":       {line: "7 S 1 7", bad: true},
 		"reversed":      {line: ")(" + tail, bad: true},
 		"short":         {line: "7 (cat) S 1 7", bad: true},
+		"wrong parent":  {line: "7 (cat) S x 7 7 0 -1 0 9 0 0 0 1 2 0 0 20 0 3 0 22", bad: true},
 		"wrong flags":   {line: "7 (cat) S 1 7 7 0 -1 x 9 0 0 0 1 2 0 0 20 0 3 0 22", bad: true},
 		"wrong threads": {line: "7 (cat) S 1 7 7 0 -1 0 9 0 0 0 1 2 0 0 20 0 x 0 22", bad: true},
 	}
@@ -83,16 +85,25 @@ func zombie(t *testing.T) int {
 	}
 }
 
-func TestCheck(t *testing.T) {
-	self := os.Getpid()
-	tids, err := ThreadsOf(self)
+// otherThread returns a thread of this process that is not its first.
+func otherThread(t *testing.T) int {
+	t.Helper()
+	entries, err := os.ReadDir("/proc/self/task")
 	if err != nil {
 		t.Fatal(err)
 	}
-	other := tids[len(tids)-1]
-	if other == self {
-		t.Fatalf("only one thread: %v", tids)
+	for _, e := range entries {
+		if tid, err := strconv.Atoi(e.Name()); err == nil && tid != os.Getpid() {
+			return tid
+		}
 	}
+	t.Fatal("only one thread")
+	return 0
+}
+
+func TestCheck(t *testing.T) {
+	self := os.Getpid()
+	other := otherThread(t)
 	tests := map[string]struct {
 		target  Target
 		want    error

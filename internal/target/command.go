@@ -20,6 +20,8 @@ import (
 type Launched struct {
 	process *os.Process // for its pidfd: a signal never meets a reused pid
 
+	terminate sync.Once // sends SIGTERM
+
 	release  chan struct{} // closed to ask the tracer to let go
 	once     sync.Once     // closes release
 	released chan struct{} // closed when the tracer has answered in detached
@@ -187,6 +189,13 @@ func (c *Launched) Signal(sig os.Signal) error {
 		return fmt.Errorf("signal process %d: %w", c.PID(), err)
 	}
 	return nil
+}
+
+// Terminate asks the command to end, with SIGTERM. Further calls do nothing, so
+// that a command which takes its time to end in order is not pressed.
+func (c *Launched) Terminate() (err error) {
+	c.terminate.Do(func() { err = c.Signal(unix.SIGTERM) })
+	return err
 }
 
 // Close ends a command that was never released, for a run that fails before

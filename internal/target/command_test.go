@@ -16,6 +16,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -208,6 +209,36 @@ func TestCommandSignalledWhileStopped(t *testing.T) {
 	}
 	if code, err := c.Wait(); code != 128+2 || err != nil {
 		t.Errorf("exit code %d, %v; want 130", code, err)
+	}
+}
+
+// A command that takes its time to end is not asked twice.
+func TestCommandTerminate(t *testing.T) {
+	dir := t.TempDir()
+	ready, asked := filepath.Join(dir, "ready"), filepath.Join(dir, "asked")
+	c, err := Start([]string{"sh", "-c", `
+		trap 'n=x$n; : > "$1"' TERM
+		trap 'exit ${#n}' WINCH # a shell sees to the lowest signal first
+		: > "$0"; while :; do sleep 0.01; done`, ready, asked})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Release(); err != nil {
+		t.Fatal(err)
+	}
+	for _, event := range []string{ready, asked} {
+		for _, err := os.Stat(event); err != nil; _, err = os.Stat(event) {
+			time.Sleep(time.Millisecond)
+		}
+		if err := c.Terminate(); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := c.Signal(syscall.SIGWINCH); err != nil {
+		t.Error(err)
+	}
+	if code, err := c.Wait(); code != 1 || err != nil {
+		t.Errorf("it was asked %d times, %v; want once", code, err)
 	}
 }
 

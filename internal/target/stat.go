@@ -12,9 +12,10 @@ const pfKthread = 0x00200000
 
 // stat is what Check needs of a task's /proc/TID/stat.
 type stat struct {
-	comm  string
-	state byte
-	flags uint64
+	comm   string
+	state  byte
+	parent int
+	flags  uint64
 	// threads of the task's process, the exited leader included.
 	threads int
 }
@@ -22,8 +23,12 @@ type stat struct {
 func (s stat) kernelThread() bool { return s.flags&pfKthread != 0 }
 
 // exited reports whether the task is a zombie or past it. A process whose
-// first thread has exited lives on in the others.
+// first thread has exited lives on in the others, see ended.
 func (s stat) exited() bool { return s.state == 'Z' || s.state == 'X' }
+
+// ended reports whether all of the process whose first thread this is has
+// exited.
+func (s stat) ended() bool { return s.exited() && s.threads <= 1 }
 
 func readStat(tid int) (stat, error) {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", tid))
@@ -41,7 +46,7 @@ func parseStat(b []byte) (stat, error) {
 	if open < 0 || end < open {
 		return stat{}, fmt.Errorf("malformed stat line %q", b)
 	}
-	const state, flags, threads = 0, 6, 17 // positions after comm
+	const state, parent, flags, threads = 0, 1, 6, 17 // positions after comm
 	fields := bytes.Fields(b[end+1:])
 	if len(fields) <= threads || len(fields[state]) != 1 {
 		return stat{}, fmt.Errorf("malformed stat line %q", b)
@@ -50,9 +55,16 @@ func parseStat(b []byte) (stat, error) {
 	if err != nil {
 		return stat{}, fmt.Errorf("flags in stat line: %w", err)
 	}
+	p, err := strconv.Atoi(string(fields[parent]))
+	if err != nil {
+		return stat{}, fmt.Errorf("parent in stat line: %w", err)
+	}
 	t, err := strconv.Atoi(string(fields[threads]))
 	if err != nil {
 		return stat{}, fmt.Errorf("threads in stat line: %w", err)
 	}
-	return stat{comm: string(b[open+1 : end]), state: fields[state][0], flags: n, threads: t}, nil
+	return stat{
+		comm: string(b[open+1 : end]), state: fields[state][0],
+		parent: p, flags: n, threads: t,
+	}, nil
 }

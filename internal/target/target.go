@@ -40,7 +40,8 @@ type Target struct {
 	// CPUs restricts the measurement to these processors, in any scope;
 	// empty means all of them.
 	CPUs []int
-	// Children includes the processes that the PIDs fork from now on.
+	// Children includes the processes that descend from the PIDs, those
+	// that there are and those to come.
 	Children bool
 }
 

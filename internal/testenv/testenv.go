@@ -12,6 +12,7 @@ import (
 	"path"
 	"path/filepath"
 	"testing"
+	"time"
 )
 
 // RequireVar names the environment variable that, when it is "1", turns
@@ -31,22 +32,33 @@ func Root(t testing.TB) {
 // change sysctls. It never fails the test; the rig runs it everywhere.
 func VM(t testing.TB) {
 	t.Helper()
-	if os.Getenv("FULGUR_RIG") != "1" {
+	if !inVM() {
 		t.Skip("runs only in the rig's machines (make test-vm)")
 	}
 }
 
+func inVM() bool { return os.Getenv("FULGUR_RIG") == "1" }
+
+// Patience returns d, or a multiple of it in one of the rig's machines: they
+// are emulated, and all takes longer there.
+func Patience(d time.Duration) time.Duration {
+	if inVM() {
+		return 5 * d
+	}
+	return d
+}
+
 // Program returns the path of the program whose main package is pkg, as in
-// "fulgur/cmd/fulgur". It is built for the test; where there is no Go, as in
-// the rig's machines, the program of that name in PATH stands for it.
-func Program(t testing.TB, pkg string) string {
+// "fulgur/cmd/fulgur". It is built in the folder dir; where there is no Go, as
+// in the rig's machines, the program of that name in PATH stands for it.
+func Program(t testing.TB, pkg, dir string) string {
 	t.Helper()
 	name := path.Base(pkg)
 	goTool, err := exec.LookPath("go")
 	if err != nil {
 		return Tool(t, name)
 	}
-	bin := filepath.Join(t.TempDir(), name)
+	bin := filepath.Join(dir, name)
 	build := exec.Command(goTool, "build", "-o", bin, pkg)
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {

@@ -203,7 +203,7 @@ func TestHostileNames(t *testing.T) {
 	f := b.Frame(profile.Frame{Function: b.Function(profile.Function{Name: attack, File: attack, StartLine: 1}), Mapping: m})
 	unresolved := b.Frame(profile.Frame{Mapping: m, Address: 0x42})
 	b.Add(profile.Sample{
-		Stack: b.Push(b.Push(0, unresolved), f), Task: b.Task(profile.Task{Comm: attack}), Values: []int64{1},
+		Stack: b.Push(b.Push(0, unresolved), f), Task: b.Task(profile.Task{Comm: attack}), CPU: -1, Values: []int64{1},
 	})
 	p := b.Profile(profile.Meta{
 		Command: attack, Host: attack, Kernel: attack, Arch: attack, Event: attack, Scope: attack,

@@ -17,15 +17,6 @@ import (
 	"fulgur/internal/testenv"
 )
 
-// TestMain lets the test binary be its own target: the rig has no compiler.
-func TestMain(m *testing.M) {
-	if mode := os.Getenv("E2E_WORKLOAD"); mode != "" {
-		workload(mode)
-		return
-	}
-	os.Exit(m.Run())
-}
-
 // result is what a run of fulgur left behind.
 type result struct {
 	stdout, stderr string
@@ -41,7 +32,7 @@ func fulgur(t *testing.T, args ...string) result {
 // they are this test binary.
 func command(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
-	cmd := exec.Command(testenv.Program(t, "fulgur/cmd/fulgur"), args...)
+	cmd := exec.Command(program(t), args...)
 	cmd.Stdout, cmd.Stderr = new(bytes.Buffer), new(bytes.Buffer)
 	return cmd
 }
@@ -62,7 +53,7 @@ func finish(t *testing.T, cmd *exec.Cmd) result {
 }
 
 // target starts a workload of this test binary and ends it with the test.
-func target(t *testing.T, mode string) *exec.Cmd {
+func load(t *testing.T, mode string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), "E2E_WORKLOAD="+mode)
@@ -108,7 +99,7 @@ func share(stacks map[string]int, frame string) float64 {
 // seen to.
 func TestProfileShares(t *testing.T) {
 	testenv.Root(t)
-	pid := strconv.Itoa(target(t, "shares").Process.Pid)
+	pid := strconv.Itoa(load(t, "shares").Process.Pid)
 	r := fulgur(t, "profile", "-p", pid, "-F", "997", "-f", "2")
 	if r.code != 0 {
 		t.Fatalf("exit code %d: %s", r.code, r.stderr)
@@ -152,13 +143,13 @@ func TestProfileInterrupted(t *testing.T) {
 	testenv.Root(t)
 	for _, sig := range []os.Signal{os.Interrupt, syscall.SIGTERM} {
 		t.Run(sig.String(), func(t *testing.T) {
-			pid := strconv.Itoa(target(t, "shares").Process.Pid)
+			pid := strconv.Itoa(load(t, "shares").Process.Pid)
 			out := filepath.Join(t.TempDir(), "out.pb.gz")
 			cmd := command(t, "profile", "-p", pid, "-o", out)
 			if err := cmd.Start(); err != nil {
 				t.Fatal(err)
 			}
-			time.Sleep(time.Second)
+			time.Sleep(testenv.Patience(time.Second))
 			if err := cmd.Process.Signal(sig); err != nil {
 				t.Fatal(err)
 			}
@@ -176,12 +167,12 @@ func TestProfileInterrupted(t *testing.T) {
 // The target's exit ends the profile.
 func TestProfileTargetExits(t *testing.T) {
 	testenv.Root(t)
-	victim := target(t, "shares")
+	victim := load(t, "shares")
 	cmd := command(t, "profile", "-p", strconv.Itoa(victim.Process.Pid), "-F", "997", "-f", "60")
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(time.Second)
+	time.Sleep(testenv.Patience(time.Second))
 	if err := victim.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
@@ -233,7 +224,7 @@ func TestProfileBadInput(t *testing.T) {
 // A full disk and a directory that is not there are said, and nothing is left.
 func TestProfileUnwritable(t *testing.T) {
 	testenv.Root(t)
-	pid := strconv.Itoa(target(t, "shares").Process.Pid)
+	pid := strconv.Itoa(load(t, "shares").Process.Pid)
 	for _, test := range []struct{ out, want string }{
 		{"/dev/full", "no space left on device"},
 		{"/no/such/directory/out.folded", "no such file or directory"},

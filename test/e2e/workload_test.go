@@ -1,13 +1,21 @@
 package e2e
 
-import "time"
+import (
+	"math/rand/v2"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
 
 var sink uint64
 
 // The loops stand in the functions that are looked for: a leaf without a frame
-// of its own would hide its caller from a walk by frame pointers.
+// of its own would hide its caller from a walk by frame pointers, as the race
+// detector's do.
 
 //go:noinline
+//go:norace
 func long(n int) {
 	for i := range 3 * n {
 		sink = sink*31 + uint64(i)
@@ -15,6 +23,7 @@ func long(n int) {
 }
 
 //go:noinline
+//go:norace
 func short(n int) {
 	for i := range n {
 		sink = sink*31 + uint64(i)
@@ -22,10 +31,35 @@ func short(n int) {
 }
 
 // workload spends three quarters of its time in long, the rest in short: for
-// ever, or "brief", half a second.
+// ever ("shares"), for half a second ("brief"), or for a CPU time such as
+// "20ms". "memory" leaves the kernel much memory to free, and no more.
 func workload(mode string) {
-	for end := time.Now().Add(500 * time.Millisecond); mode != "brief" || time.Now().Before(end); {
-		long(100000)
-		short(100000)
+	more := func() bool { return true }
+	if limit, err := time.ParseDuration(mode); err == nil {
+		end := cpuTime() + limit
+		more = func() bool { return cpuTime() < end }
+	} else if mode == "brief" {
+		end := time.Now().Add(500 * time.Millisecond)
+		more = func() bool { return time.Now().Before(end) }
+	} else if mode == "memory" {
+		memory = make([]byte, 256<<20)
+		for i := 0; i < len(memory); i += os.Getpagesize() {
+			memory[i] = 1
+		}
+		return
 	}
+	for more() {
+		n := 500_000 + rand.IntN(500_000) // a steady beat could fall in with the sampler's
+		long(n)
+		short(n)
+	}
+}
+
+var memory []byte
+
+// cpuTime returns the CPU time that this process has used.
+func cpuTime() time.Duration {
+	var ts unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_PROCESS_CPUTIME_ID, &ts) // every kernel has it
+	return time.Duration(ts.Nano())
 }

@@ -30,6 +30,8 @@ func Losses(l profile.Losses) []Loss {
 	}
 	add(l.Samples, "sample lost", "samples lost",
 		"in no count", "raise --count-entries and --ring-size")
+	add(l.Skipped, "sample skipped", "samples skipped",
+		"by the kernel, on any CPU: a timer was late or another BPF program ran", "lower the rate")
 	add(l.Throttled, "pause of sampling", "pauses of sampling",
 		"by the kernel", "lower the rate or raise sysctl kernel.perf_event_max_sample_rate")
 	add(l.Bodies, "sample without stack", "samples without stack",
@@ -44,6 +46,8 @@ func Losses(l profile.Losses) []Loss {
 		"names may be missing", "")
 	add(l.Untracked, "child process not followed", "child processes not followed",
 		"the target set was full", "profile a --cgroup")
+	add(l.Remaps, "replaced mapping unmarked", "replaced mappings unmarked",
+		"stacks may have the names of older code", "profile fewer processes at once")
 	add(l.ProcessesGone, "process gone", "processes gone",
 		"before its mappings were read", "")
 	add(l.Unresolved, "sample with unnamed code", "samples with unnamed code",

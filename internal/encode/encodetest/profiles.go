@@ -177,15 +177,18 @@ func Typical() *profile.Profile {
 }
 
 // Threads returns a profile in which threads and CPUs are told apart: the
-// same stack in two threads of one process on two CPUs.
+// same stack in two threads of one process on two CPUs, one of them on both.
 func Threads() *profile.Profile {
 	b := newBuilder()
 	m := b.Mapping(profile.Mapping{Path: "/usr/bin/server", Start: 0x1000, Limit: 0x9000, Offset: 0x1000})
 	s := b.stack(b.user(m, "main", 0x1100), b.user(m, "work", 0x1200))
-	for i, n := range []int64{3, 5} {
+	for _, seen := range []struct {
+		tid, cpu int
+		n        int64
+	}{{42, 0, 3}, {43, 1, 5}, {42, 1, 2}} {
 		b.Add(profile.Sample{
-			Stack: s, Task: b.Task(profile.Task{PID: 42, TID: 42 + i, Comm: "server"}),
-			CPU: i, End: profile.EndFramePointer, Values: []int64{n, n * period},
+			Stack: s, Task: b.Task(profile.Task{PID: 42, TID: seen.tid, Comm: "server"}),
+			CPU: seen.cpu, End: profile.EndFramePointer, Values: []int64{seen.n, seen.n * period},
 		})
 	}
 	return b.Profile(meta, profile.Losses{})

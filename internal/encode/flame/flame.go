@@ -1,8 +1,9 @@
 // Package flame draws a profile as a flame graph: an interactive page or a
 // picture, each one self-contained file.
 //
-// Process names are the first level, as in folded stacks; user frames stand
-// on them, kernel frames on top. Frames of one function are one box, whatever
+// Process names are the first level, as in folded stacks, or threads,
+// "comm-pid/tid", and CPUs below them, where these are told apart; user frames
+// stand on them, kernel frames on top. Frames of one function are one box, whatever
 // their addresses. All names come from foreign programs: they are data in the
 // page, never markup.
 package flame

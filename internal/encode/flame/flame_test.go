@@ -54,7 +54,16 @@ func (d pageData) folded(value int) map[string]int64 {
 func folded(p *profile.Profile, value int) map[string]int64 {
 	stacks := map[string]int64{}
 	for _, s := range p.Samples {
-		names := []string{p.Tasks[s.Task].Comm}
+		var names []string
+		task := p.Tasks[s.Task]
+		if s.CPU >= 0 {
+			names = append(names, fmt.Sprintf("[CPU %d]", s.CPU))
+		}
+		if task.TID == 0 {
+			names = append(names, task.Comm)
+		} else {
+			names = append(names, fmt.Sprintf("%s-%d/%d", task.Comm, task.PID, task.TID))
+		}
 		frames := p.AppendFrames(nil, s.Stack)
 		for i := len(frames) - 1; i >= 0; i-- {
 			names = append(names, p.FrameName(frames[i]))
@@ -104,6 +113,7 @@ func TestGolden(t *testing.T) {
 		"typical": encodetest.Typical(),
 		"hostile": encodetest.Hostile(),
 		"empty":   encodetest.Empty(),
+		"threads": encodetest.Threads(),
 	} {
 		t.Run(name, func(t *testing.T) {
 			encodetest.Golden(t, name+".json", extract(t, render(t, WriteHTML, p, Options{})))
@@ -144,7 +154,7 @@ func TestMerging(t *testing.T) {
 		for _, f := range frames {
 			s = b.Push(s, b.Frame(f))
 		}
-		b.Add(profile.Sample{Stack: s, Task: b.Task(profile.Task{Comm: "x"}), Values: []int64{n}})
+		b.Add(profile.Sample{Stack: s, Task: b.Task(profile.Task{Comm: "x"}), CPU: -1, Values: []int64{n}})
 	}
 	for i := range uint64(3) {
 		add(1, profile.Frame{Function: fn("f"), Address: 0x100 + i, Offset: i},

@@ -8,7 +8,7 @@
   const PAD = 5;           // between a box's edge and its label
   const SHADES = 5;        // lightnesses of one colour
   const KIND_LABELS = {
-    process: 'Process', user: 'User', kernel: 'Kernel', jit: 'JIT',
+    cpu: 'CPU', process: 'Process', user: 'User', kernel: 'Kernel', jit: 'JIT',
     unresolved: 'No symbol', marker: 'Note',
   };
 

@@ -28,7 +28,7 @@ const (
 // that every reader of SVG knows.
 const svgStyle = `text{font:11px ui-monospace,Menlo,Consolas,"DejaVu Sans Mono",monospace;fill:#262b33}
 .title{font:600 15px system-ui,sans-serif}
-.root{fill:#dfe2e7}.process{fill:#c9ced8}.user{fill:#f2c49b}.kernel{fill:#a9c8ea}
+.root{fill:#dfe2e7}.cpu{fill:#c6dae6}.process{fill:#c9ced8}.user{fill:#f2c49b}.kernel{fill:#a9c8ea}
 .jit{fill:#a8d8bb}.unresolved{fill:#d3d0cc}.marker{fill:#d9bfe0}
 `
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"fulgur/internal/encode/roots"
 	"fulgur/internal/profile"
 )
 
@@ -14,7 +15,8 @@ type kind uint8
 
 const (
 	kindRoot       kind = iota // the box under everything
-	kindProcess                // a process name, the first level
+	kindCPU                    // a CPU, the first level where they are told apart
+	kindProcess                // a process or thread, the next level
 	kindUser                   // a function of a mapped file
 	kindKernel                 // a function of the kernel
 	kindJIT                    // a function that no file holds
@@ -24,7 +26,7 @@ const (
 
 // kindNames are the names of the kinds in the page's data and its style
 // sheet, in the order of the constants.
-var kindNames = [...]string{"root", "process", "user", "kernel", "jit", "unresolved", "marker"}
+var kindNames = [...]string{"root", "cpu", "process", "user", "kernel", "jit", "unresolved", "marker"}
 
 // frameKey is what makes two frames one box: unlike a [profile.Frame] it
 // leaves out where in the function the stack passed.
@@ -82,7 +84,8 @@ type box struct {
 }
 
 // tree is a profile as a flame graph draws it: a prefix tree of merged frames
-// under one root, with process names as the first level.
+// under one root, with process names as the first level, or the second above
+// CPUs.
 type tree struct {
 	frames []frame // sorted by compareFrames
 	nodes  []node  // a parent has a lower index than its children
@@ -114,20 +117,29 @@ func newTree(p *profile.Profile, value int) (*tree, error) {
 	}
 	m.frame(frame{frameKey: frameKey{name: "all", kind: kindRoot}})
 
-	// Samples of one process name together: the nodes of their stacks are
-	// known as long as their number is above the process's.
+	// Samples of one CPU and process name together: the nodes of their stacks
+	// are known as long as their number is above the process's.
+	names := make([]string, len(p.Tasks))
+	for i, task := range p.Tasks {
+		names[i] = roots.Task(task)
+	}
 	byProcess := make([]uint32, len(p.Samples))
 	for i := range byProcess {
 		byProcess[i] = uint32(i)
 	}
-	comm := func(i uint32) string { return p.Tasks[p.Samples[i].Task].Comm }
+	cpu := func(i uint32) int { return p.Samples[i].CPU }
+	name := func(i uint32) string { return names[p.Samples[i].Task] }
 	slices.SortFunc(byProcess, func(a, b uint32) int {
-		return cmp.Or(cmp.Compare(comm(a), comm(b)), cmp.Compare(a, b))
+		return cmp.Or(cmp.Compare(cpu(a), cpu(b)), cmp.Compare(name(a), name(b)), cmp.Compare(a, b))
 	})
-	var process uint32
+	var onCPU, process uint32
 	for i, s := range byProcess {
-		if i == 0 || comm(s) != comm(byProcess[i-1]) {
-			process = m.push(0, m.frame(frame{frameKey: frameKey{name: comm(s), kind: kindProcess}}))
+		moved := i == 0 || cpu(s) != cpu(byProcess[i-1])
+		if moved {
+			onCPU = m.cpu(cpu(s))
+		}
+		if moved || name(s) != name(byProcess[i-1]) {
+			process = m.push(onCPU, m.frame(frame{frameKey: frameKey{name: name(s), kind: kindProcess}}))
 		}
 		n := m.stack(process, p.Samples[s].Stack)
 		t.ends[s] = n
@@ -146,6 +158,16 @@ type merger struct {
 	frameIDs map[frameKey]uint32
 	ofFrame  []uint32 // by profile.FrameID; 0 is not met yet
 	known    []uint32 // by profile.StackID, the node it was last given
+}
+
+// cpu makes the node under all that ran on a CPU, which is the root where they
+// are not told apart.
+func (m *merger) cpu(cpu int) uint32 {
+	name, ok := roots.CPU(cpu)
+	if !ok {
+		return 0
+	}
+	return m.push(0, m.frame(frame{frameKey: frameKey{name: name, kind: kindCPU}}))
 }
 
 // frame returns the identifier of f, keeping the lowest address of equal

@@ -6,6 +6,9 @@
 // (github.com/iovisor/bcc, tools/profile.py and tools/profile_example.txt):
 // the first frame is the task's name, "_[k]" after a name marks the kernel's
 // and a frame "-" stands between user and kernel frames, each if asked for.
+// Where threads were told apart the task is "comm-pid/tid", as that of
+// `stackcollapse-perf.pl --tid` of the FlameGraph tools, and where CPUs were,
+// a frame "[CPU n]" comes first.
 package folded
 
 import (
@@ -17,6 +20,7 @@ import (
 	"strconv"
 
 	"fulgur/internal/encode/plain"
+	"fulgur/internal/encode/roots"
 	"fulgur/internal/profile"
 )
 
@@ -33,8 +37,8 @@ type Options struct {
 	Value int
 }
 
-// Write writes p to w. Stacks that look alike, of tasks with the same name,
-// share one line; the lines are in order of their frames from the root, so
+// Write writes p to w. Stacks that look alike, of tasks with the same name, share
+// one line; the lines are in order of their frames from the root, so
 // that equal profiles give equal bytes.
 //
 // Names are untrusted. Control characters and invalid UTF-8 appear as escapes
@@ -48,7 +52,12 @@ func Write(w io.Writer, p *profile.Profile, o Options) error {
 	var line []byte
 	var path []label
 	for _, e := range t.entries(p, o.Value) {
-		line = append(line[:0], e.comm...)
+		line = line[:0]
+		if e.cpu != "" {
+			line = append(line, e.cpu...)
+			line = append(line, ';')
+		}
+		line = append(line, e.task...)
 		path = t.appendPath(path[:0], e.node)
 		for _, name := range slices.Backward(path) {
 			line = append(line, ';')
@@ -69,36 +78,39 @@ func Write(w io.Writer, p *profile.Profile, o Options) error {
 
 // entry is a line to write.
 type entry struct {
-	comm  string
-	node  nodeID
+	lineKey
 	value int64
+}
+
+// lineKey is what tells lines apart.
+type lineKey struct {
+	cpu  string // empty if CPUs are not told apart
+	task string
+	node nodeID
 }
 
 // entries returns the lines of p in order, with value v summed.
 func (t *tree) entries(p *profile.Profile, v int) []entry {
-	type key struct {
-		comm string
-		node nodeID
-	}
-	comms := make([]string, len(p.Tasks))
+	tasks := make([]string, len(p.Tasks))
 	for i, task := range p.Tasks {
-		comms[i] = plain.FoldedFrame(task.Comm)
+		tasks[i] = plain.FoldedFrame(roots.Task(task))
 	}
-	index := map[key]int{}
+	index := map[lineKey]int{}
 	var entries []entry
 	for _, s := range p.Samples {
-		k := key{comms[s.Task], t.stacks[s.Stack]}
+		k := lineKey{task: tasks[s.Task], node: t.stacks[s.Stack]}
+		k.cpu, _ = roots.CPU(s.CPU)
 		i, ok := index[k]
 		if !ok {
 			i = len(entries)
 			index[k] = i
-			entries = append(entries, entry{comm: k.comm, node: k.node})
+			entries = append(entries, entry{lineKey: k})
 		}
 		entries[i].value += s.Values[v]
 	}
 	order := t.order()
 	slices.SortFunc(entries, func(a, b entry) int {
-		return cmp.Or(cmp.Compare(a.comm, b.comm), cmp.Compare(order[a.node], order[b.node]))
+		return cmp.Or(cmp.Compare(a.cpu, b.cpu), cmp.Compare(a.task, b.task), cmp.Compare(order[a.node], order[b.node]))
 	})
 	return entries
 }

@@ -14,6 +14,13 @@ import (
 	"fulgur/internal/profile"
 )
 
+// Options say what the profile itself does not.
+type Options struct {
+	// System says that the whole system was profiled: no program stands for
+	// it.
+	System bool
+}
+
 // Write writes p to w. Equal profiles give equal bytes.
 //
 // What the format leaves open is filled in so:
@@ -26,6 +33,11 @@ import (
 //     files therefore start at 0, which pprof takes to mean that addresses
 //     need no adjustment; it can disassemble the file and find the names of
 //     what is unresolved.
+//   - The first mapping, which pprof shows as the profile's file, is the program
+//     of the process with the most samples, or on a whole system the mapping
+//     whose code was sampled most.
+//   - The period is known, and not 0, where it is the same for all samples: for
+//     clocks and where a period was asked for.
 //   - A frame without a name is a location without lines.
 //   - Each sample has the labels "comm", "pid" and, where they are known,
 //     "tid" and "cpu"; a stack whose user part was cut has "stack_end" with
@@ -34,8 +46,8 @@ import (
 //     lost.
 //   - Text that is not UTF-8, which the format demands, has U+FFFD in the
 //     place of what is wrong. Nothing else is changed in names.
-func Write(w io.Writer, p *profile.Profile) error {
-	converted := convert(p)
+func Write(w io.Writer, p *profile.Profile, o Options) error {
+	converted := convert(p, o)
 	if err := converted.CheckValid(); err != nil {
 		return fmt.Errorf("convert profile to pprof: %w", err)
 	}
@@ -55,7 +67,7 @@ func Write(w io.Writer, p *profile.Profile) error {
 }
 
 // convert returns p as pprof has it.
-func convert(p *profile.Profile) *pb.Profile {
+func convert(p *profile.Profile, o Options) *pb.Profile {
 	out := &pb.Profile{
 		TimeNanos:     p.Meta.Start.UnixNano(),
 		DurationNanos: p.Meta.Duration.Nanoseconds(),
@@ -69,14 +81,7 @@ func convert(p *profile.Profile) *pb.Profile {
 		// By tradition the last value is the one of most interest.
 		out.DefaultSampleType = utf8(v.Type)
 	}
-	switch {
-	case p.Meta.Frequency > 0:
-		out.PeriodType = &pb.ValueType{Type: "cpu", Unit: "nanoseconds"}
-		out.Period = int64(1e9 / p.Meta.Frequency)
-	case p.Meta.Period > 0:
-		out.PeriodType = &pb.ValueType{Type: utf8(p.Meta.Event), Unit: "count"}
-		out.Period = int64(p.Meta.Period)
-	}
+	out.PeriodType, out.Period = period(p)
 
 	t := newTables(p)
 	labels := labeler{tasks: p.Tasks, seen: map[labelKey]labels{}}
@@ -90,7 +95,30 @@ func convert(p *profile.Profile) *pb.Profile {
 		})
 	}
 	out.Mapping, out.Function, out.Location = t.mappings[1:], t.functions[1:], t.locations
+	if id := mainMapping(p, o.System); id != 0 {
+		main := t.mappings[id]
+		copy(out.Mapping[1:], out.Mapping[:id-1]) // those before it step back
+		out.Mapping[0] = main
+	}
 	return out
+}
+
+// period returns what a sample's period counts, which is what the samples'
+// weights sum up, and how much of it there is between two samples: 0 if that
+// varies.
+func period(p *profile.Profile) (*pb.ValueType, int64) {
+	if len(p.ValueTypes) == 0 {
+		return nil, 0
+	}
+	weight := p.ValueTypes[len(p.ValueTypes)-1]
+	of := &pb.ValueType{Type: utf8(weight.Type), Unit: utf8(weight.Unit)}
+	switch {
+	case p.Meta.Period > 0:
+		return of, int64(p.Meta.Period)
+	case p.Meta.Frequency > 0 && weight.Unit == "nanoseconds":
+		return of, int64(1e9 / p.Meta.Frequency)
+	}
+	return of, 0
 }
 
 // comments returns what a reader may want to know of the run.

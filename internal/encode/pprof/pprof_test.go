@@ -108,7 +108,7 @@ func TestCallerAddresses(t *testing.T) {
 func TestWriteIsDeterministic(t *testing.T) {
 	var first, second bytes.Buffer
 	for _, out := range []*bytes.Buffer{&first, &second} {
-		if err := Write(out, encodetest.Large(500)); err != nil {
+		if err := Write(out, encodetest.Large(500), Options{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -122,7 +122,7 @@ func TestGoToolPprof(t *testing.T) {
 	goTool := testenv.Tool(t, "go")
 	file := filepath.Join(t.TempDir(), "profile.pb.gz")
 	var out bytes.Buffer
-	if err := Write(&out, encodetest.Typical()); err != nil {
+	if err := Write(&out, encodetest.Typical(), Options{}); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(file, out.Bytes(), 0o600); err != nil {
@@ -190,7 +190,7 @@ func TestPprofFindsAddresses(t *testing.T) {
 	})
 	file := filepath.Join(dir, "profile.pb.gz")
 	var out bytes.Buffer
-	if err := Write(&out, b.Profile(profile.Meta{}, profile.Losses{})); err != nil {
+	if err := Write(&out, b.Profile(profile.Meta{}, profile.Losses{}), Options{}); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(file, out.Bytes(), 0o600); err != nil {
@@ -229,7 +229,7 @@ func symbol(t *testing.T, file, name string) uint64 {
 }
 
 func TestErrors(t *testing.T) {
-	if err := Write(encodetest.FullDisk{}, encodetest.Typical()); !errors.Is(err, encodetest.ErrFullDisk) {
+	if err := Write(encodetest.FullDisk{}, encodetest.Typical(), Options{}); !errors.Is(err, encodetest.ErrFullDisk) {
 		t.Errorf("error %v, want one that wraps the writer's", err)
 	}
 }
@@ -238,7 +238,7 @@ func TestErrors(t *testing.T) {
 func roundTrip(t *testing.T, p *profile.Profile) *pb.Profile {
 	t.Helper()
 	var out bytes.Buffer
-	if err := Write(&out, p); err != nil {
+	if err := Write(&out, p, Options{}); err != nil {
 		t.Fatal(err)
 	}
 	got, err := pb.Parse(&out)
@@ -254,7 +254,7 @@ func roundTrip(t *testing.T, p *profile.Profile) *pb.Profile {
 func BenchmarkWrite(b *testing.B) {
 	p := encodetest.Large(20_000)
 	for b.Loop() {
-		if err := Write(io.Discard, p); err != nil {
+		if err := Write(io.Discard, p, Options{}); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -3,10 +3,10 @@ package oncpu
 import (
 	"errors"
 	"fmt"
+	"iter"
+	"maps"
 	"slices"
 
-	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
 
 	"fulgur/internal/perfevent"
@@ -23,12 +23,12 @@ type events struct {
 	specs   []perfevent.Spec
 	rate    Rate
 	program int // descriptor of the BPF program
-	open    []*perfevent.Event
-	perCPU  map[int]cpuEvents
+	perCPU  map[int]*cpuEvents
 	cpus    []int // asked for; empty means all that are online
 	enabled bool
 
 	throttled uint64
+	counted   map[int]uint64 // by CPU, of events that are closed again
 }
 
 // cpuEvents are a CPU's events and the rings that show their throttling.
@@ -53,8 +53,9 @@ func (s *Source) Attach(t target.Target, specs []perfevent.Spec, rate Rate) erro
 		specs:   specs,
 		rate:    rate,
 		program: s.objects.Oncpu.FD(),
-		perCPU:  map[int]cpuEvents{},
+		perCPU:  map[int]*cpuEvents{},
 		cpus:    t.CPUs,
+		counted: map[int]uint64{},
 	}
 	if err := s.fillTarget(t); err != nil {
 		return err
@@ -66,35 +67,6 @@ func (s *Source) Attach(t target.Target, specs []perfevent.Spec, rate Rate) erro
 	return s.events.follow(online)
 }
 
-// fillTarget puts the processes or threads of t into the kernel side's target
-// set, and has it follow forks first where children belong to it.
-func (s *Source) fillTarget(t target.Target) error {
-	ids := t.PIDs
-	if t.Scope == target.Threads {
-		ids = t.TIDs
-	}
-	if len(ids) == 0 {
-		return nil
-	}
-	programs := []*ebpf.Program{s.objects.TargetExit}
-	if t.Children {
-		programs = append(programs, s.objects.TargetFork)
-	}
-	for _, p := range programs {
-		l, err := link.AttachTracing(link.TracingOptions{Program: p})
-		if err != nil {
-			return fmt.Errorf("follow the target's forks and exits: %w", err)
-		}
-		s.links = append(s.links, l)
-	}
-	for _, id := range ids {
-		if err := s.objects.TargetIds.Put(uint32(id), uint8(1)); err != nil {
-			return fmt.Errorf("target %d: %w", id, err)
-		}
-	}
-	return nil
-}
-
 func (e *events) attr(spec perfevent.Spec) perfevent.Attr {
 	attr := spec.Attr()
 	attr.Frequency, attr.Period = e.rate.Frequency, e.rate.Period
@@ -102,23 +74,12 @@ func (e *events) attr(spec perfevent.Spec) perfevent.Attr {
 	return attr
 }
 
-func (e *events) openOne(attr perfevent.Attr, cpu int) (*perfevent.Event, error) {
-	event, err := perfevent.Open(attr, -1, cpu, -1, 0)
-	if err != nil {
-		return nil, err
-	}
-	if err := event.AttachBPF(e.program); err != nil {
-		return nil, errors.Join(err, event.Close())
-	}
-	e.open = append(e.open, event)
-	return event, nil
-}
-
-// follow opens events on CPUs that have none, and closes those of CPUs that
-// went offline.
+// follow opens events on CPUs that have none, closes those of CPUs that went
+// offline, and replaces those that stand still because their CPU was away for
+// a moment.
 func (e *events) follow(online []int) error {
-	for cpu := range e.perCPU {
-		if !slices.Contains(online, cpu) {
+	for cpu, on := range e.perCPU {
+		if !slices.Contains(online, cpu) || slices.ContainsFunc(on.open, (*perfevent.Event).Stalled) {
 			e.drop(cpu)
 		}
 	}
@@ -126,52 +87,108 @@ func (e *events) follow(online []int) error {
 		if _, open := e.perCPU[cpu]; open || len(e.cpus) > 0 && !slices.Contains(e.cpus, cpu) {
 			continue
 		}
-		if err := e.openCPU(cpu); err != nil {
+		on, err := e.openCPU(cpu)
+		if len(on.open) > 0 {
+			e.perCPU[cpu] = on
+		}
+		if err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (e *events) openCPU(cpu int) error {
-	var on cpuEvents
-	defer func() { e.perCPU[cpu] = on }()
+// openCPU opens cpu's events; none if it just went offline.
+func (e *events) openCPU(cpu int) (*cpuEvents, error) {
+	on := &cpuEvents{}
 	for _, spec := range e.specs {
 		if !spec.HasCPU(cpu) {
 			continue
 		}
-		event, err := e.openOne(e.attr(spec), cpu)
+		event, err := perfevent.Open(e.attr(spec), -1, cpu, -1, 0)
 		if errors.Is(err, unix.ENODEV) {
-			continue // the CPU went offline a moment ago
+			continue
 		}
 		if err != nil {
-			return err
+			return on, err
 		}
 		on.open = append(on.open, event)
+		if err := event.AttachBPF(e.program); err != nil {
+			return on, err
+		}
 		if ring, err := event.Map(throttlePages); err == nil {
 			on.rings = append(on.rings, ring) // without it throttling goes unseen, no more
 		}
 		if e.enabled {
 			if err := event.Enable(); err != nil {
-				return err
+				return on, err
 			}
 		}
 	}
-	return nil
+	return on, nil
 }
 
+// drop closes cpu's events and keeps what they counted.
 func (e *events) drop(cpu int) {
-	for _, event := range e.perCPU[cpu].open {
-		e.open = slices.DeleteFunc(e.open, func(o *perfevent.Event) bool { return o == event })
-		_ = event.Close() // its CPU is gone; there is nothing left to fail
+	on := e.perCPU[cpu]
+	if count, err := on.count(); err == nil {
+		e.counted[cpu] += count
 	}
+	_ = on.close() // its CPU is gone; there is nothing left to fail
 	delete(e.perCPU, cpu)
+}
+
+// count sums what the CPU's events counted.
+func (on *cpuEvents) count() (sum uint64, err error) {
+	for _, event := range on.open {
+		r, err := event.Read()
+		if err != nil {
+			return sum, err
+		}
+		sum += r.Count
+	}
+	return sum, nil
+}
+
+func (on *cpuEvents) close() error {
+	var errs []error
+	for _, event := range on.open {
+		errs = append(errs, event.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// countedByCPU returns how many events were counted on each CPU, in ns for
+// clocks.
+func (e *events) countedByCPU() (map[int]uint64, error) {
+	counted := maps.Clone(e.counted)
+	for cpu, on := range e.perCPU {
+		count, err := on.count()
+		if err != nil {
+			return nil, fmt.Errorf("on CPU %d: %w", cpu, err)
+		}
+		counted[cpu] += count
+	}
+	return counted, nil
+}
+
+// all returns a sequence of the open events.
+func (e *events) all() iter.Seq[*perfevent.Event] {
+	return func(yield func(*perfevent.Event) bool) {
+		for _, on := range e.perCPU {
+			for _, event := range on.open {
+				if !yield(event) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // Enable starts sampling.
 func (s *Source) Enable() error {
 	s.events.enabled = true
-	for _, event := range s.events.open {
+	for event := range s.events.all() {
 		if err := event.Enable(); err != nil {
 			return err
 		}
@@ -183,7 +200,7 @@ func (s *Source) Enable() error {
 func (s *Source) Disable() error {
 	s.events.enabled = false
 	var errs []error
-	for _, event := range s.events.open {
+	for event := range s.events.all() {
 		errs = append(errs, event.Disable())
 	}
 	return errors.Join(errs...)
@@ -206,14 +223,15 @@ func (s *Source) CheckThrottling() error {
 	return errors.Join(errs...)
 }
 
-// FollowCPUs takes CPUs in that came online and lets go of those that went
-// offline.
+// FollowCPUs takes CPUs in that came online, also those that were offline for
+// a moment only, and lets go of those that went offline. It is for a source
+// that is enabled.
 func (s *Source) FollowCPUs(online []int) error { return s.events.follow(online) }
 
 func (e *events) close() error {
 	var errs []error
-	for _, event := range e.open {
-		errs = append(errs, event.Close())
+	for _, on := range e.perCPU {
+		errs = append(errs, on.close())
 	}
 	return errors.Join(errs...)
 }

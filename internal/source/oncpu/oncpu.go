@@ -55,6 +55,9 @@ type Source struct {
 	events  events
 	links   []link.Link
 	memory  uint64
+
+	untracked uint64 // targets that the set had no room for
+	remaps    remaps
 }
 
 // Load loads the program and its maps. Errors are the kernel's, as
@@ -163,19 +166,6 @@ func (s *Source) Ring() *ringbuf.Reader { return s.ring }
 // Counts returns the counts by stack.
 func (s *Source) Counts() *stacks.Counts { return s.counts }
 
-// Remap makes the kernel side name the stacks of process pid anew: its
-// addresses mean something else than before.
-func (s *Source) Remap(pid int) error {
-	key, n := uint32(pid), uint32(0)
-	if err := s.objects.Remaps.Lookup(key, &n); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
-		return fmt.Errorf("raise the epoch of process %d: %w", pid, err)
-	}
-	if err := s.objects.Remaps.Put(key, n+1); err != nil {
-		return fmt.Errorf("raise the epoch of process %d: %w", pid, err)
-	}
-	return s.objects.AnyRemaps.Set(uint32(1))
-}
-
 // Stats are the kernel side's own counts, summed over CPUs.
 type Stats struct {
 	// Samples belong to the target, lost or not.
@@ -187,24 +177,64 @@ type Stats struct {
 // Stats reads the kernel side's counters.
 func (s *Source) Stats() (Stats, error) {
 	read := func(i bpf.OnCPUStat) (sum uint64, err error) {
-		var perCPU []uint64
-		if err := s.objects.Stats.Lookup(uint32(i), &perCPU); err != nil {
-			return 0, fmt.Errorf("read the on-CPU program's counters: %w", err)
-		}
+		perCPU, err := s.statPerCPU(i)
 		for _, n := range perCPU {
 			sum += n
 		}
-		return sum, nil
+		return sum, err
 	}
 	var st Stats
-	var errs [5]error
+	var errs [6]error
 	st.Samples, errs[0] = read(bpf.OnCPUStatSTAT_SAMPLES)
 	st.Losses.Samples, errs[1] = read(bpf.OnCPUStatSTAT_LOST)
 	st.Losses.Retries, errs[2] = read(bpf.OnCPUStatSTAT_RETRY)
 	st.Losses.Overflows, errs[3] = read(bpf.OnCPUStatSTAT_EVENT)
 	st.Losses.Untracked, errs[4] = read(bpf.OnCPUStatSTAT_UNTRACKED)
+	st.Losses.Skipped, errs[5] = s.skipped()
+	st.Losses.Untracked += s.untracked
+	st.Losses.Remaps = s.remaps.lost
 	st.Losses.Throttled = s.events.throttled
 	return st, errors.Join(errs[:]...)
+}
+
+// statPerCPU reads one of the kernel side's counters, by CPU.
+func (s *Source) statPerCPU(i bpf.OnCPUStat) ([]uint64, error) {
+	var perCPU []uint64
+	if err := s.objects.Stats.Lookup(uint32(i), &perCPU); err != nil {
+		return nil, fmt.Errorf("read the on-CPU program's counters: %w", err)
+	}
+	return perCPU, nil
+}
+
+// skipped returns how many samples the kernel did not take, by what it counted
+// and did not hand to the program: it skips samples while another BPF program
+// or an operation on a map runs on the CPU, and those that its timer is too
+// late for.
+func (s *Source) skipped() (uint64, error) {
+	counted, err := s.events.countedByCPU()
+	if err != nil {
+		return 0, err
+	}
+	runs, err := s.statPerCPU(bpf.OnCPUStatSTAT_RUNS)
+	if err != nil {
+		return 0, err
+	}
+	periods, err := s.statPerCPU(bpf.OnCPUStatSTAT_PERIODS)
+	if err != nil {
+		return 0, err
+	}
+	var skipped uint64
+	for cpu, count := range counted {
+		if cpu >= len(runs) || runs[cpu] == 0 {
+			continue
+		}
+		// The last period has begun and not ended, so one is never missing.
+		mean := periods[cpu] / runs[cpu]
+		if mean > 0 && count > periods[cpu]+mean {
+			skipped += (count - periods[cpu]) / mean
+		}
+	}
+	return skipped, nil
 }
 
 // Close detaches the events and unloads the kernel side.

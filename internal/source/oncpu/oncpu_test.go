@@ -178,8 +178,10 @@ func TestProcessThreads(t *testing.T) {
 			all, _ := h.counted()
 			sampled := time.Duration(all) * time.Second / 997
 			t.Logf("%d samples, %v sampled of %v CPU time", all, sampled, used)
-			// CPU time is counted in ticks of 10 ms.
-			if slack := 50*time.Millisecond + used/10; sampled > used+slack || sampled < used-slack {
+			// CPU time is counted in ticks of 10 ms. An emulated machine is late
+			// for some of its timer's interrupts, and skips what it is late for.
+			slack := 50*time.Millisecond + used/10
+			if sampled > used+slack || sampled < used-testenv.Patience(slack) {
 				t.Errorf("samples stand for %v, the process used %v", sampled, used)
 			}
 			for key := range h.Counts().Total() {

@@ -1,6 +1,7 @@
 package oncpu
 
 import (
+	"os/exec"
 	"runtime"
 	"time"
 )
@@ -24,7 +25,7 @@ func deep(n int) int {
 }
 
 // workload runs for ever: "deep" has one stack, "wide" as many as it has
-// depths, "threads" new threads all the time.
+// depths, "threads" new threads all the time, "children" new processes.
 func workload(mode string) {
 	for i := 0; ; i++ {
 		switch mode {
@@ -43,6 +44,10 @@ func workload(mode string) {
 				}
 			}()
 			<-done
+		case "children":
+			if err := exec.Command("true").Run(); err != nil {
+				panic(err)
+			}
 		}
 	}
 }

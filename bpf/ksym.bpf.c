@@ -1,0 +1,52 @@
+//go:build ignore
+
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * Names of kernel addresses, by the kernel itself. /proc/kallsyms would have it
+ * write out all of its symbols, a hundred thousand and more, for the few
+ * hundred that a profile has.
+ */
+
+#include "kernel.h"
+#include <bpf/bpf_helpers.h>
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
+
+/* An address and its symbol, as %pS prints it: "name+0x1/0x2 [module]". */
+struct symbol {
+	u64 addr;
+	u8 text[504];
+};
+
+const struct symbol *unused_symbol __attribute__((unused));
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 256);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__type(key, u32);
+	__type(value, struct symbol);
+} ksyms SEC(".maps");
+
+/* What user space hands to a run. */
+struct context {
+	u32 entries; /* of ksyms, from the first on */
+};
+
+static long name_one(u32 index, void *unused)
+{
+	static const char format[] = "%pS";
+	struct symbol *sym = bpf_map_lookup_elem(&ksyms, &index);
+
+	if (!sym)
+		return 1;
+	bpf_snprintf((char *)sym->text, sizeof(sym->text), format, &sym->addr, sizeof(sym->addr));
+	return 0;
+}
+
+SEC("syscall")
+int name_ksyms(struct context *ctx)
+{
+	bpf_loop(ctx->entries, name_one, NULL, 0);
+	return 0;
+}

@@ -1,0 +1,182 @@
+package process
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"slices"
+	"testing"
+	"unsafe"
+
+	"fulgur/internal/perfevent"
+
+	"golang.org/x/sys/unix"
+)
+
+// said returns what a perf map and those that took its place said.
+func said(t *testing.T, m *PerfMap) (versions []string) {
+	t.Helper()
+	for ; m != nil; m = m.Next() {
+		r, size, err := m.ReaderAt()
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, ErrFileGone) {
+			versions = append(versions, "none")
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := io.ReadAll(io.NewSectionReader(r, 0, size))
+		if err != nil {
+			t.Fatal(err)
+		}
+		versions = append(versions, string(b))
+	}
+	return versions
+}
+
+// TestPerfMap has this process write a perf map, and asks after each step for
+// the map of each step's time.
+func TestPerfMap(t *testing.T) {
+	self := os.Getpid()
+	path := perfMapPath(self)
+	mem, err := unix.Mmap(-1, 0, os.Getpagesize(), unix.PROT_READ|unix.PROT_EXEC, unix.MAP_PRIVATE|unix.MAP_ANON)
+	if err != nil {
+		t.Skip("cannot map executable memory: ", err)
+	}
+	t.Cleanup(func() { _ = unix.Munmap(mem) })
+	addr := uint64(uintptr(unsafe.Pointer(&mem[0])))
+	write := func(flags int, s string) func(*Table) error {
+		return func(*Table) error {
+			f, err := os.OpenFile(path, os.O_WRONLY|flags, 0o644)
+			if err != nil {
+				return err
+			}
+			_, err = f.WriteString(s)
+			return errors.Join(err, f.Close())
+		}
+	}
+	anew := func(s string) func(*Table) error { return write(os.O_CREATE|os.O_TRUNC, s) }
+	add := func(s string) func(*Table) error { return write(os.O_APPEND, s) }
+	remove := func(*Table) error { return os.Remove(path) }
+	// apply is a step without a look at the map before the next.
+	apply := func(records ...perfevent.Record) func(*Table) error {
+		return func(table *Table) error {
+			for _, r := range records {
+				table.Apply(r)
+			}
+			return nil
+		}
+	}
+	run := func(table *Table) error {
+		now := monotonic()
+		return apply(exec(now, self), mmap(now, self, addr, addr+1, 0, "//anon"))(table)
+	}
+	lost := func(table *Table) error {
+		return apply(perfevent.Lost{Stamp: stamp(monotonic()), N: 1})(table)
+	}
+
+	for _, tc := range []struct {
+		name  string
+		steps []func(*Table) error
+		// want is what the map of each step's time, and those after it, say
+		// in the end; by step.
+		want     [][]string
+		replaced int
+	}{
+		{"none", []func(*Table) error{run}, [][]string{{"none"}}, 0},
+		{"written later", []func(*Table) error{run, anew("a")}, [][]string{{"a"}, {"a"}}, 0},
+		{"added to", []func(*Table) error{anew("a"), run, add("b"), add("c")}, [][]string{1: {"abc"}, {"abc"}, {"abc"}}, 0},
+		{"removed", []func(*Table) error{anew("a"), run, remove}, [][]string{1: {"a"}, {"a"}}, 0},
+		{"written anew, shorter", []func(*Table) error{anew("abc"), run, anew("d")}, [][]string{1: {"abc", "d"}, {"d"}}, 1},
+		{"written anew, as long", []func(*Table) error{anew("abc"), run, anew("def")}, [][]string{1: {"abc", "def"}, {"def"}}, 1},
+		{"written anew, longer", []func(*Table) error{anew("abc"), run, anew("defg")}, [][]string{1: {"abc", "defg"}, {"defg"}}, 1},
+		{"another file", []func(*Table) error{anew("abc"), run, func(table *Table) error {
+			return errors.Join(remove(table), anew("abcd")(table))
+		}}, [][]string{1: {"abc", "abcd"}, {"abcd"}}, 1},
+		{"another program", []func(*Table) error{anew("abc"), run, func(table *Table) error {
+			return errors.Join(anew("def")(table), run(table))
+		}}, [][]string{1: {"abc"}, {"def"}}, 0},
+		{"records lost", []func(*Table) error{anew("a"), run, lost, add("b")}, [][]string{1: {"ab"}, {"ab"}, {"ab"}}, 0},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			table := NewTable(Options{})
+			t.Cleanup(func() {
+				_ = table.Close()   // was only read
+				_ = os.Remove(path) // may be gone
+			})
+			var replaced []int
+			table.OnReplaced(func(pid int) { replaced = append(replaced, pid) })
+			maps := make([]*PerfMap, len(tc.steps))
+			times := make([]uint64, len(tc.steps))
+			for i, step := range tc.steps {
+				if err := step(table); err != nil {
+					t.Fatal(err)
+				}
+				table.perfMaps.missed = table.perfMaps.missed.Add(-missingEvery)
+				table.FollowPerfMaps()
+				times[i] = monotonic()
+				maps[i] = table.Resolve(self, addr, times[i]).PerfMap
+			}
+			for i, want := range tc.want {
+				if want == nil {
+					continue
+				}
+				if got := said(t, maps[i]); !slices.Equal(got, want) {
+					t.Errorf("step %d: %q, want %q", i, got, want)
+				}
+				if again := table.Resolve(self, addr, times[i]).PerfMap; again != maps[i] {
+					t.Errorf("step %d: another map when asked again", i)
+				}
+			}
+			// Lost records may hide replaced memory, which is another matter.
+			if tc.name != "records lost" && len(replaced) != tc.replaced {
+				t.Errorf("replaced %v, want %d times", replaced, tc.replaced)
+			}
+		})
+	}
+}
+
+// TestPerfMapOfParent has children without a perf map go on with the one that
+// their parent had when it forked them.
+func TestPerfMapOfParent(t *testing.T) {
+	self := os.Getpid()
+	path := perfMapPath(self)
+	t.Cleanup(func() { _ = os.Remove(path) })
+	if err := os.WriteFile(path, []byte("a"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	table := NewTable(Options{})
+	t.Cleanup(func() { _ = table.Close() }) // was only read
+	for _, r := range []perfevent.Record{
+		exec(1, self), mmap(2, self, 0x1000, 0x2000, 0, "//anon"),
+		fork(3, self, pidA), fork(4, pidA, pidB),
+	} {
+		table.Apply(r)
+	}
+	check := func(pid int, time uint64, want string) {
+		t.Helper()
+		if got := said(t, table.Resolve(pid, 0x1000, time).PerfMap); !slices.Equal(got, []string{want}) {
+			t.Errorf("pid A+%d: %q, want %s", pid-pidA, got, want)
+		}
+	}
+	check(pidB, 5, "a")
+	table.Apply(exit(6, pidB, pidB)) // does not end what its parent has
+	table.Forget(7)
+	if err := os.WriteFile(path, []byte("ab"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	table.FollowPerfMaps()
+	check(self, 8, "ab")
+	check(pidA, 8, "ab")
+
+	now := monotonic()
+	table.Apply(exec(now, self))
+	table.Apply(fork(now+1, self, pidC))
+	table.Apply(mmap(now+2, pidC, 0x1000, 0x2000, 0, "//anon"))
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	check(pidC, now+3, "none")
+	check(pidA, now+3, "ab")
+}

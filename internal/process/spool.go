@@ -1,0 +1,97 @@
+package process
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+)
+
+// spool keeps copies of files that others may truncate at any time. They lie
+// in one temporary file without a name, which costs no memory of ours.
+type spool struct {
+	file        *os.File // nil until something is kept
+	size, limit int64
+}
+
+// spoolLimit bounds what is kept, in bytes: who writes the files may write
+// without end.
+const spoolLimit = 256 << 20
+
+// append copies n bytes of r from off on to the end of the spool, or as many
+// as r has and the spool takes.
+func (s *spool) append(r io.ReaderAt, off, n int64) (copied int64, err error) {
+	if s.file == nil {
+		if s.file, err = os.CreateTemp("", "fulgur-perfmaps-"); err != nil {
+			return 0, fmt.Errorf("keep a copy of a perf map: %w", err)
+		}
+		if err := os.Remove(s.file.Name()); err != nil {
+			return 0, fmt.Errorf("keep a copy of a perf map: %w", err)
+		}
+	}
+	room := s.limit - s.size
+	copied, err = io.Copy(io.NewOffsetWriter(s.file, s.size), io.NewSectionReader(r, off, min(n, room)))
+	s.size += copied
+	if err != nil {
+		return copied, fmt.Errorf("keep a copy of a perf map: %w", err)
+	}
+	if n > room {
+		return copied, fmt.Errorf("keep a copy of a perf map: more than %d bytes of them", s.limit)
+	}
+	return copied, nil
+}
+
+func (s *spool) close() error {
+	if s.file == nil {
+		return nil
+	}
+	return s.file.Close()
+}
+
+// spooled is the copy of the beginning of a file that grows. Once it is
+// complete, several goroutines may read it.
+type spooled struct {
+	in     *spool
+	chunks []chunk
+	size   int64
+}
+
+// chunk is size bytes of a file from off on, which lie in the spool from at on.
+type chunk struct{ off, at, size int64 }
+
+// append keeps n more bytes of r, the file.
+func (f *spooled) append(r io.ReaderAt, n int64) error {
+	at := f.in.size
+	copied, err := f.in.append(r, f.size, n)
+	if last := len(f.chunks) - 1; last >= 0 && f.chunks[last].at+f.chunks[last].size == at {
+		f.chunks[last].size += copied
+	} else {
+		f.chunks = append(f.chunks, chunk{f.size, at, copied})
+	}
+	f.size += copied
+	return err
+}
+
+// ReadAt implements io.ReaderAt.
+func (f *spooled) ReadAt(b []byte, off int64) (n int, err error) {
+	if off < 0 {
+		return 0, errors.New("negative offset")
+	}
+	i, _ := slices.BinarySearchFunc(f.chunks, off, func(c chunk, off int64) int { return cmp.Compare(c.off+c.size, off+1) })
+	for ; n < len(b) && i < len(f.chunks); i++ {
+		c := f.chunks[i]
+		skip := off + int64(n) - c.off
+		part := b[n:min(int64(len(b)), int64(n)+c.size-skip)]
+		read, err := f.in.file.ReadAt(part, c.at+skip)
+		n += read
+		if read < len(part) {
+			return n, err
+		}
+	}
+	if n < len(b) {
+		return n, io.EOF
+	}
+	return n, nil
+}

@@ -1,0 +1,49 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"fulgur/internal/target"
+)
+
+// waitUnsaid is how long a command may take to end after the measurement
+// before the user is told what is waited for.
+const waitUnsaid = 500 * time.Millisecond
+
+// await waits for a command that has outlived the measurement, which ended
+// with err, and returns the run's exit code: 1 if the measurement failed, else
+// the command's. When ctx ends, the command is asked to end; one that was never
+// let go is ended.
+func await(ctx context.Context, o *Options, launched *target.Launched, err error) (exitCode int, _ error) {
+	err = errors.Join(err, launched.Close())
+	told, unsaid := ctx.Done(), time.After(waitUnsaid)
+	for {
+		select {
+		case <-launched.Done():
+			code, waitErr := launched.Wait()
+			if err := errors.Join(err, waitErr); err != nil {
+				return 1, err
+			}
+			return code, nil
+		case <-told:
+			told = nil
+			if termErr := launched.Terminate(); termErr != nil {
+				return 1, errors.Join(err, termErr)
+			}
+		case <-unsaid:
+			if err != nil {
+				fmt.Fprintln(o.Stderr, "fulgur:", err)
+			}
+			hint := "Ctrl-C asks it to"
+			if ctx.Err() != nil {
+				hint = "asked to; Ctrl-C leaves it"
+			}
+			if err != nil || !o.Quiet {
+				fmt.Fprintf(o.Stderr, "fulgur: waiting for the command, process %d, to end (%s)\n", launched.PID(), hint)
+			}
+		}
+	}
+}

@@ -1,0 +1,135 @@
+package session
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"fulgur/internal/perfevent"
+	"fulgur/internal/source/oncpu"
+)
+
+func TestChooseFormat(t *testing.T) {
+	for _, test := range []struct {
+		output, format string
+		want           string // the format's name, or what the error says
+	}{
+		{"", "", "text"},
+		{"-", "", "text"},
+		{"/dev/stdout", "", "text"},
+		{"/dev/fd/63", "", "text"},
+		{"-", "pprof", "pprof"},
+		{"", "folded", "folded"},
+		{"/dev/stdout", "svg", "svg"},
+		{"out.txt", "", "text"},
+		{"out.folded", "", "folded"},
+		{"dir.svg/out.html", "", "html"},
+		{"out.htm", "", "html"},
+		{"out.svg", "", "svg"},
+		{"out.pb.gz", "", "pprof"},
+		{"out.pprof", "", "pprof"},
+		{"out.prof", "", "pprof"},
+		{"out.svg", "folded", "folded"},
+		{"out.png", "text", "text"},
+		{"out.png", "", `"out.png" names no format`},
+		{"out", "", ".folded .html"},
+		{"out.SVG", "", "names no format"},
+		{"out.gz", "", "names no format"},
+		{"out.svg", "png", `unknown format "png"`},
+		{"", "SVG", "text, folded, html, svg, pprof"},
+	} {
+		got, err := chooseFormat(&Options{Output: test.output, Format: test.format})
+		if err == nil && got.name == test.want {
+			continue
+		}
+		if err == nil || !errors.Is(err, ErrUsage) || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("output %q, format %q: %q, %v; want %s", test.output, test.format, got.name, err, test.want)
+		}
+	}
+}
+
+// A format is found by each of its endings, so none may end another's.
+func TestFormatsAreDistinct(t *testing.T) {
+	for _, f := range formats {
+		for _, ending := range f.endings {
+			got, err := chooseFormat(&Options{Output: "out" + ending})
+			if err != nil || got.name != f.name {
+				t.Errorf("%s chooses %q, %v; want %s", ending, got.name, err, f.name)
+			}
+		}
+		if !strings.Contains(FormatNames(), f.name) {
+			t.Errorf("no %s in %s", f.name, FormatNames())
+		}
+	}
+}
+
+func TestCompleteDefaults(t *testing.T) {
+	limit, err := perfevent.MaxStack()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var o Options
+	if err := o.complete(); err != nil {
+		t.Fatal(err)
+	}
+	if o.Frequency != DefaultFrequency || o.Period != 0 {
+		t.Errorf("frequency %d and period %d, want %d and 0", o.Frequency, o.Period, DefaultFrequency)
+	}
+	if want := min(limit, hardMaxDepth); o.MaxDepth != want {
+		t.Errorf("depth %d, want %d", o.MaxDepth, want)
+	}
+	if o.RingSize != oncpu.DefaultRingSize || o.CountEntries != oncpu.DefaultCountEntries || o.SeenEntries != oncpu.DefaultSeenEntries {
+		t.Errorf("sizes %d, %d, %d are not the defaults", o.RingSize, o.CountEntries, o.SeenEntries)
+	}
+}
+
+func TestCompleteKeepsWhatIsAskedFor(t *testing.T) {
+	asked := Options{Period: 1000003, MaxDepth: 1, RingSize: 4096, CountEntries: 64, SeenEntries: 4}
+	o := asked
+	if err := o.complete(); err != nil {
+		t.Fatal(err)
+	}
+	if o.Period != asked.Period || o.Frequency != 0 || o.MaxDepth != 1 || o.RingSize != 4096 || o.CountEntries != 64 || o.SeenEntries != 4 {
+		t.Errorf("%+v of %+v", o, asked)
+	}
+}
+
+func TestCompleteRefuses(t *testing.T) {
+	rate, err := perfevent.MaxSampleRate()
+	if err != nil {
+		t.Fatal(err)
+	}
+	depth, err := perfevent.MaxStack()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		name    string
+		options Options
+		want    string
+	}{
+		{"both halves left out", Options{UserOnly: true, KernelOnly: true}, "exclude each other"},
+		{"frequency and period", Options{Frequency: 99, Period: 1000}, "exclude each other"},
+		{"frequency too high", Options{Frequency: rate + 1}, "sysctl kernel.perf_event_max_sample_rate"},
+		{"depth above the kernel's", Options{MaxDepth: depth + 1}, "sysctl kernel.perf_event_max_stack"},
+		{"depth above a record's", Options{MaxDepth: max(depth, hardMaxDepth) + 1}, "frames that"},
+		{"negative depth", Options{MaxDepth: -1}, "negative"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			err := test.options.complete()
+			if !errors.Is(err, ErrUsage) || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("%v, want a usage error that says %q", err, test.want)
+			}
+		})
+	}
+}
+
+func TestSpecs(t *testing.T) {
+	specs, err := (&Options{Event: "cpu-clock"}).specs()
+	if err != nil || len(specs) != 1 || specs[0].Name != "cpu-clock" || !specs[0].IsTime() {
+		t.Errorf("cpu-clock: %+v, %v", specs, err)
+	}
+	if specs, err := (&Options{Event: "no-such-event"}).specs(); !errors.Is(err, ErrUsage) || !strings.Contains(err.Error(), "no-such-event") {
+		t.Errorf("no-such-event: %+v, %v; want a usage error that names it", specs, err)
+	}
+}

@@ -1,0 +1,115 @@
+package session
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"fulgur/internal/encode/text"
+	"fulgur/internal/profile"
+	"fulgur/internal/target"
+)
+
+// hottestFunctions is how many functions the summary names.
+const hottestFunctions = 10
+
+// summarize ends the run's standard error: what was seen, and if that is
+// nothing why, and what it cost.
+func (r *run) summarize(p *profile.Profile) error {
+	if r.options.Quiet {
+		return nil
+	}
+	var b strings.Builder
+	if err := text.Summary(&b, p, hottestFunctions); err != nil {
+		return err
+	}
+	if p.Total(0) == 0 && p.Losses.Samples == 0 {
+		fmt.Fprintf(&b, "  nothing was sampled: %s\n", r.whyNothing())
+	}
+	cost, err := r.cost()
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(&b, "\n%s\n", cost)
+	if _, err := fmt.Fprint(r.options.Stderr, b.String()); err != nil {
+		return fmt.Errorf("write the summary: %w", err)
+	}
+	return nil
+}
+
+// whyNothing returns the likely causes of a profile without samples.
+func (r *run) whyNothing() string {
+	o, event := r.options, r.specs[0]
+	where := ""
+	if len(o.Target.CPUs) > 0 {
+		where = " on the chosen CPUs"
+	}
+	switch {
+	case r.missed:
+		return "the target ended during the delay"
+	case event.Type == unix.PERF_TYPE_SOFTWARE && !event.IsTime():
+		return fmt.Sprintf("%s did not happen%s, or too seldom for a sample", event.Name, where)
+	case o.Target.Scope == target.System && o.Idle:
+		return "the measurement was shorter than " + r.interval()
+	case o.Target.Scope == target.System:
+		return fmt.Sprintf("nothing ran%s, or for less than %s; idle CPUs are left out (-I includes them)", where, r.interval())
+	}
+	return fmt.Sprintf("the target did not run%s: it waited all the time, or ran for less than %s", where, r.interval())
+}
+
+// interval is the time between two samples, as far as it is known.
+func (r *run) interval() string {
+	o, event := r.options, r.specs[0]
+	if o.Period > 0 && !event.IsTime() {
+		return fmt.Sprintf("the %d %s between two samples", o.Period, event.Name)
+	}
+	between := time.Duration(o.Period)
+	if o.Frequency > 0 {
+		between = time.Second / time.Duration(o.Frequency)
+	}
+	return fmt.Sprintf("the %s between two samples", between.Round(10*time.Microsecond))
+}
+
+// cost describes what the run took of the machine: its resident memory at most,
+// the memory of its BPF maps, and its CPU time.
+func (r *run) cost() (string, error) {
+	status, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		return "", fmt.Errorf("fulgur's own cost: %w", err)
+	}
+	resident, err := peakResident(status)
+	if err != nil {
+		return "", fmt.Errorf("fulgur's own cost: %w", err)
+	}
+	var used unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_SELF, &used); err != nil {
+		return "", fmt.Errorf("fulgur's own cost: %w", err)
+	}
+	cpu := time.Duration(used.Utime.Nano() + used.Stime.Nano())
+	return fmt.Sprintf("fulgur itself: %.1f MB resident, %.1f MB of BPF maps, %.2f s CPU",
+		float64(resident)/1e6, float64(r.source.MapMemory())/1e6, cpu.Seconds()), nil
+}
+
+// peakResident returns VmHWM of a /proc/PID/status, see proc(5), in bytes. The
+// maximum of getrusage(2) includes that of the program which executed ours.
+func peakResident(status []byte) (uint64, error) {
+	for line := range bytes.Lines(status) {
+		value, ok := bytes.CutPrefix(line, []byte("VmHWM:"))
+		if !ok {
+			continue
+		}
+		kib, ok := bytes.CutSuffix(bytes.TrimSpace(value), []byte(" kB"))
+		n, err := strconv.ParseUint(string(kib), 10, 53)
+		if !ok || err != nil {
+			return 0, fmt.Errorf("malformed line %q of /proc/self/status", line)
+		}
+		return n << 10, nil
+	}
+	return 0, errors.New("no VmHWM in /proc/self/status")
+}

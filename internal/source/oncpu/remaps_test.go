@@ -1,0 +1,41 @@
+package oncpu
+
+import (
+	"os"
+	"testing"
+
+	"fulgur/internal/target"
+	"fulgur/internal/testenv"
+)
+
+// A full map of remapped processes makes room by forgetting those that have
+// ended, and counts what it cannot take.
+func TestRemapsFull(t *testing.T) {
+	testenv.Root(t)
+	h := start(t, Options{RingSize: DefaultRingSize, CountEntries: DefaultCountEntries, SeenEntries: DefaultSeenEntries},
+		target.Target{CPUs: []int{0}}, Rate{Frequency: 1})
+	const noProcess = 1 << 23 // above the highest pid there can be
+	room := int(h.objects.Remaps.MaxEntries())
+	for i := range room {
+		if err := h.Remap(noProcess + i); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 2 {
+		if err := h.Remap(os.Getpid()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var n uint32
+	if err := h.objects.Remaps.Lookup(uint32(os.Getpid()), &n); err != nil || n != 2 {
+		t.Errorf("the epoch was raised %d times, %v", n, err)
+	}
+	for i := range room { // no sweep so soon after the last
+		if err := h.Remap(noProcess + i); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if stats, err := h.Stats(); err != nil || stats.Losses.Remaps != 1 {
+		t.Errorf("%d remaps lost, want 1: %v", stats.Losses.Remaps, err)
+	}
+}

@@ -1,0 +1,65 @@
+package oncpu
+
+import (
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+
+	"fulgur/internal/target"
+	"fulgur/internal/testenv"
+)
+
+// The kernel drops the samples that meet an operation on a BPF map. Together
+// with those it took they are what the rate and the time demand.
+func TestSkippedSamples(t *testing.T) {
+	const rate = 999
+	h := start(t, Options{RingSize: DefaultRingSize, CountEntries: DefaultCountEntries, SeenEntries: DefaultSeenEntries, Idle: true},
+		target.Target{CPUs: []int{0}}, Rate{Frequency: rate})
+	begin := time.Now()
+	stop := make(chan struct{})
+	done := make(chan error, 1)
+	go func() { done <- readMap(stop) }()
+	h.run(t, time.Second, 100*time.Millisecond)
+	elapsed := time.Since(begin)
+	close(stop)
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	stats, err := h.Stats()
+	if err != nil {
+		t.Fatal(err)
+	}
+	due := elapsed.Seconds() * rate
+	t.Logf("%d samples and %d skipped of %.0f", stats.Samples, stats.Losses.Skipped, due)
+	sum := float64(stats.Samples + stats.Losses.Skipped)
+	if slack := 0.02*due + 10*float64(testenv.Patience(1)); sum < due-slack || sum > due+slack {
+		t.Errorf("%d samples and %d skipped, want %.0f", stats.Samples, stats.Losses.Skipped, due)
+	}
+}
+
+// readMap reads the entries of a map in batches until stop is closed.
+func readMap(stop <-chan struct{}) error {
+	const entries = 4096
+	m, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Hash, KeySize: 4, ValueSize: 8, MaxEntries: entries})
+	if err != nil {
+		return err
+	}
+	defer m.Close()
+	for i := range uint32(entries) {
+		if err := m.Put(i, uint64(i)); err != nil {
+			return err
+		}
+	}
+	keys, values := make([]uint32, entries), make([]uint64, entries)
+	for {
+		select {
+		case <-stop:
+			return nil
+		default:
+		}
+		var cursor ebpf.MapBatchCursor
+		// The batch ends with ErrKeyNotExist, as it takes the whole map.
+		_, _ = m.BatchLookup(&cursor, keys, values, nil)
+	}
+}

@@ -1,0 +1,251 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"fulgur/internal/testenv"
+)
+
+// await returns what is in the file, which a process writes that was started,
+// once that contains text.
+func await(t *testing.T, path, text string) string {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		if b, err := os.ReadFile(path); err == nil && strings.Contains(string(b), text) {
+			return string(b)
+		}
+	}
+	t.Fatalf("%s never contains %q", path, text)
+	return ""
+}
+
+// A target that ends before sampling begins leaves an empty profile that says
+// so, and a command its exit code.
+func TestTargetEndsDuringDelay(t *testing.T) {
+	testenv.Root(t)
+	check := func(t *testing.T, cmd *exec.Cmd, code int, out string) {
+		t.Helper()
+		r := finish(t, cmd)
+		if r.code != code {
+			t.Errorf("exit code %d, want %d: %s", r.code, code, r.stderr)
+		}
+		if !strings.Contains(r.stderr, "nothing was sampled: the target ended during the delay") {
+			t.Errorf("it says %q", r.stderr)
+		}
+		if st, err := os.Stat(out); err != nil || st.Size() == 0 {
+			t.Errorf("no profile: %v, %v", st, err)
+		}
+	}
+	t.Run("command", func(t *testing.T) {
+		out := filepath.Join(t.TempDir(), "out.pb.gz")
+		check(t, command(t, "profile", "--delay", "1h", "-o", out, "--", testenv.Tool(t, "sh"), "-c", "exit 5"), 5, out)
+	})
+	t.Run("process", func(t *testing.T) {
+		out := filepath.Join(t.TempDir(), "out.pb.gz")
+		victim := load(t, "shares")
+		pid := strconv.Itoa(victim.Process.Pid)
+		cmd := command(t, "profile", "--delay", "1h", "-o", out, "-p", pid)
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		awaitWatch(t, cmd, pid)
+		if err := victim.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		_ = victim.Wait() // killed
+		check(t, cmd, 0, out)
+	})
+}
+
+// awaitWatch returns when fulgur, which was started, has a pidfd of process
+// pid, as proc_pid_fdinfo(5) shows it.
+func awaitWatch(t *testing.T, fulgur *exec.Cmd, pid string) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		files, err := filepath.Glob(fmt.Sprintf("/proc/%d/fdinfo/*", fulgur.Process.Pid))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range files {
+			// A descriptor may be closed by now.
+			if b, err := os.ReadFile(file); err == nil && strings.Contains(string(b), "\nPid:\t"+pid+"\n") {
+				return
+			}
+		}
+	}
+	t.Fatalf("fulgur does not watch process %s: %s", pid, fulgur.Stderr)
+}
+
+// A profile without samples says why, a quiet one keeps to itself.
+func TestNothingSampled(t *testing.T) {
+	testenv.Root(t)
+	sleeper := exec.Command(testenv.Tool(t, "sleep"), "1000")
+	if err := sleeper.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = sleeper.Process.Kill()
+		_ = sleeper.Wait()
+	})
+	pid := strconv.Itoa(sleeper.Process.Pid)
+	r := fulgur(t, "profile", "-p", pid, "-f", "0.2")
+	if r.code != 0 || r.stdout != "" {
+		t.Errorf("exit code %d, %q", r.code, r.stdout)
+	}
+	for _, want := range []string{
+		`^0 samples \(pid ` + pid,
+		`\n  nothing was sampled: the target did not run: it waited`,
+		`\n\nfulgur itself: \d+\.\d MB resident, \d+\.\d MB of BPF maps, \d+\.\d\d s CPU\n$`,
+	} {
+		if !regexp.MustCompile(want).MatchString(r.stderr) {
+			t.Errorf("no %q in:\n%s", want, r.stderr)
+		}
+	}
+	if r := fulgur(t, "profile", "-q", "-p", pid, "-f", "0.2"); r != (result{}) {
+		t.Errorf("with -q: %+v", r)
+	}
+}
+
+// A command that outlives the measurement is waited for, and asked to end when
+// fulgur is.
+func TestCommandOutlivesDuration(t *testing.T) {
+	testenv.Root(t)
+	out := filepath.Join(t.TempDir(), "out.folded")
+	cmd := command(t, "profile", "-F", "997", "-o", out, "0.5", "--",
+		testenv.Tool(t, "sh"), "-c", `trap "exit 5" TERM; while :; do :; done`)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	await(t, out, "") // files appear whole
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if r := finish(t, cmd); r.code != 5 {
+		t.Errorf("exit code %d, want the command's 5: %s", r.code, r.stderr)
+	}
+}
+
+// A profile that cannot be written is a failure, said when it happens, and the
+// command still ends as it would have.
+func TestCommandOutlivesFailure(t *testing.T) {
+	testenv.Root(t)
+	dir := t.TempDir()
+	said, end, ended := filepath.Join(dir, "said"), filepath.Join(dir, "end"), filepath.Join(dir, "ended")
+	cmd := command(t, "profile", "-o", "/dev/full", "--format", "pprof", "0.2", "--",
+		testenv.Tool(t, "sh"), "-c", `until [ -e "$0" ]; do sleep 0.1; done; : > "$1"; exit 5`, end, ended)
+	stderr, err := os.Create(said)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stderr.Close()
+	cmd.Stderr = stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	const failure = "fulgur: write /dev/full: no space left on device"
+	if s := await(t, said, "fulgur: waiting for the command, process "); !strings.Contains(s, failure) {
+		t.Errorf("it says %q", s)
+	}
+	if err := os.WriteFile(end, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); cmd.ProcessState.ExitCode() != 1 {
+		t.Errorf("%v, want exit code 1", err)
+	}
+	if s := await(t, said, ""); strings.Count(s, failure) != 2 {
+		t.Errorf("it does not end with the failure: %q", s)
+	}
+	if _, err := os.Stat(ended); err != nil {
+		t.Errorf("the command did not reach its end: %v", err)
+	}
+}
+
+// With no more than CAP_BPF and CAP_PERFMON a run works, and says at the start
+// what it will lack; with less, or where the kernel wants more, it says what is
+// missing.
+func TestReducedCapabilities(t *testing.T) {
+	testenv.Root(t)
+	const nobody = 65534
+	run := func(t *testing.T, caps ...uintptr) result {
+		cmd := command(t, "profile", "-F", "997", "-f", "--", testenv.Tool(t, "sh"), "-c",
+			"i=0; while [ $i -lt 50000 ]; do i=$((i+1)); done")
+		if err := os.Chmod(filepath.Dir(cmd.Path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		cmd.SysProcAttr = &syscall.SysProcAttr{
+			Credential: &syscall.Credential{Uid: nobody, Gid: nobody}, AmbientCaps: caps,
+		}
+		return finish(t, cmd)
+	}
+	t.Run("enough", func(t *testing.T) {
+		r := run(t, unix.CAP_BPF, unix.CAP_PERFMON)
+		if r.code == 1 && strings.Contains(r.stderr, "\nfulgur: choose an event: sysctl kernel.perf_event_paranoid is 3, ") {
+			testenv.VM(t) // to follow the advice
+			if err := os.WriteFile("/proc/sys/kernel/perf_event_paranoid", []byte("2"), 0); err != nil {
+				t.Fatal(err)
+			}
+			r = run(t, unix.CAP_BPF, unix.CAP_PERFMON)
+		}
+		if r.code != 0 || share(folded(t, r.stdout), "sh;") < 0.5 {
+			t.Errorf("exit code %d, %q: %s", r.code, r.stdout, r.stderr)
+		}
+		warnings, _, _ := strings.Cut(r.stderr, " samples (")
+		for _, want := range []string{
+			"without CAP_SYS_PTRACE", "without CAP_CHECKPOINT_RESTORE", "without CAP_DAC_READ_SEARCH", "sudo setcap cap_bpf,",
+		} {
+			if !strings.Contains(warnings, want) {
+				t.Errorf("no %q in:\n%s", want, warnings)
+			}
+		}
+	})
+	t.Run("too few", func(t *testing.T) {
+		r := run(t, unix.CAP_BPF)
+		if r.code != 1 || !strings.Contains(r.stderr, "profiling needs CAP_PERFMON: run fulgur with sudo") {
+			t.Errorf("exit code %d, %s", r.code, r.stderr)
+		}
+	})
+}
+
+// In a container's pid namespace other processes have the IDs that we see.
+func TestPIDNamespace(t *testing.T) {
+	testenv.Root(t)
+	unshare := testenv.Tool(t, "unshare")
+	cmd := command(t, "profile", "1")
+	cmd.Args = append([]string{unshare, "--pid", "--fork", "--mount-proc", cmd.Path}, cmd.Args[1:]...)
+	cmd.Path = unshare
+	r := finish(t, cmd)
+	if r.code != 1 || !strings.Contains(r.stderr, "docker run --pid=host") {
+		t.Errorf("exit code %d, %s", r.code, r.stderr)
+	}
+}
+
+// A command that is gone before its first stack is looked at still has the
+// names of its files: each of its page faults is in one.
+func TestCommandOfAnInstant(t *testing.T) {
+	testenv.Root(t)
+	r := fulgur(t, "profile", "-e", "page-faults", "-c", "1", "-f", "--", testenv.Tool(t, "true"))
+	if r.code != 0 {
+		t.Fatalf("exit code %d: %s", r.code, r.stderr)
+	}
+	var all, unknown int
+	for stack, n := range folded(t, r.stdout) {
+		all += n
+		if leaf := stack[strings.LastIndexByte(stack, ';')+1:]; strings.HasPrefix(leaf, "[unknown+") {
+			unknown += n
+		}
+	}
+	if all == 0 || unknown > 0 {
+		t.Errorf("%d of %d page faults are in no file:\n%s", unknown, all, r.stdout)
+	}
+}

@@ -1,0 +1,121 @@
+package e2e
+
+import (
+	"fmt"
+	"math"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"fulgur/internal/testenv"
+)
+
+// images are two programs with the same code at the same addresses, but for
+// the name of a function, "alpha_works" or "beta_works", and that alpha works
+// three times as long.
+type images struct{ alpha, beta string }
+
+// buildImages names the two files, and with them the processes. Equal names
+// leave nothing but the process's identity to tell their stacks apart.
+func buildImages(t *testing.T, alpha, beta string) images {
+	t.Helper()
+	return images{
+		alpha: compile(t, "image.c", alpha, "-static", "-DFUNCTION=alpha_works", "-DWORK=3"),
+		beta:  compile(t, "image.c", beta, "-static", "-DFUNCTION=beta_works", "-DWORK=1"),
+	}
+}
+
+// check wants each of the two, which took turns, seen in its own function for
+// its share of the time, and never in the other's.
+func (i images) check(t *testing.T, stacks map[string]int) {
+	t.Helper()
+	var alpha, beta int
+	for stack, n := range stacks {
+		comm, frames, _ := strings.Cut(stack, ";")
+		inAlpha, inBeta := strings.Contains(frames, "alpha_works"), strings.Contains(frames, "beta_works")
+		if inAlpha {
+			alpha += n
+		}
+		if inBeta {
+			beta += n
+		}
+		if inAlpha && comm != filepath.Base(i.alpha) || inBeta && comm != filepath.Base(i.beta) || inAlpha && inBeta {
+			t.Errorf("names of another program: %s %d", stack, n)
+		}
+	}
+	share := float64(alpha) / float64(alpha+beta)
+	t.Logf("%d samples in alpha_works, %d in beta_works: %.3f", alpha, beta, share)
+	if alpha+beta < 200 || math.Abs(share-0.75) > 0.05 {
+		t.Errorf("%d samples in alpha_works, %d in beta_works, want 3 : 1 of many", alpha, beta)
+	}
+}
+
+// A process that becomes another program, with other names at the same
+// addresses, again and again, is never seen in the names of what it was.
+func TestExecNeverMixesStacks(t *testing.T) {
+	testenv.Root(t)
+	testenv.Tool(t, "gcc")
+	for _, names := range [][2]string{{"alpha", "beta"}, {"same", "same"}} {
+		t.Run(strings.Join(names[:], " and "), func(t *testing.T) {
+			i := buildImages(t, names[0], names[1])
+			i.check(t, profile(t, []string{"-F", "4999"}, i.alpha, "200", i.beta))
+		})
+	}
+}
+
+// Processes that have the same pid one after the other are told apart.
+func TestPIDReuseNeverMixesStacks(t *testing.T) {
+	testenv.Root(t)
+	reuse := compile(t, "reuse.c", "reuse")
+	for _, names := range [][2]string{{"alpha", "beta"}, {"same", "same"}} {
+		t.Run(strings.Join(names[:], " and "), func(t *testing.T) {
+			i := buildImages(t, names[0], names[1])
+			i.check(t, profile(t, []string{"-F", "4999"}, reuse, "200", i.alpha, i.beta))
+		})
+	}
+}
+
+// Libraries that are loaded one in the place of the other, with other names at
+// the same addresses, each keep their samples.
+func TestRemapNeverMixesStacks(t *testing.T) {
+	testenv.Root(t)
+	build := func(name string) string {
+		return compile(t, "library.c", "lib"+name+".so", "-shared", "-fPIC", "-DFUNCTION="+name+"_works")
+	}
+	alpha, beta := build("alpha"), build("beta")
+	const frequency = 1999
+	r := fulgur(t, "profile", "-F", strconv.Itoa(frequency), "-f", "--", compile(t, "plugins.c", "plugins", "-ldl"), "2", alpha, beta)
+	if r.code != 0 {
+		t.Fatalf("exit code %d: %s", r.code, r.stderr)
+	}
+	// The program's own lines come first: it ends before they are written.
+	used := map[string]float64{} // seconds
+	places := map[string]bool{}
+	lines := strings.SplitAfter(r.stdout, "\n")
+	for i, name := range []string{"alpha", "beta", "alpha", "beta"} {
+		var place string
+		var ns float64
+		if _, err := fmt.Sscan(lines[i], &place, &ns); err != nil {
+			t.Fatalf("%q: %v", lines[i], err)
+		}
+		used[name] += ns / 1e9
+		places[place] = true
+	}
+	if len(places) != 1 {
+		t.Skipf("the loader gave the libraries different places: %v", places)
+	}
+	stacks := folded(t, strings.Join(lines[4:], ""))
+	for name, seconds := range used {
+		var seen float64
+		for stack, n := range stacks {
+			if strings.HasSuffix(stack, ";"+name+"_works") {
+				seen += float64(n) / frequency
+			}
+		}
+		t.Logf("%s was seen for %.3f s of %.3f s", name, seen, seconds)
+		if math.Abs(seen-seconds) > 0.1*seconds {
+			t.Errorf("%s was seen for %.3f s of %.3f s:\n%s", name, seen, seconds, strings.Join(lines[4:], ""))
+		}
+	}
+}

@@ -1,0 +1,113 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"fulgur/internal/testenv"
+)
+
+// built is the folder for what several tests need.
+var built string
+
+// TestMain lets the test binary be its own target: the rig has no compiler.
+func TestMain(m *testing.M) {
+	if mode := os.Getenv("E2E_WORKLOAD"); mode != "" {
+		workload(mode)
+		return
+	}
+	os.Exit(runTests(m))
+}
+
+func runTests(m *testing.M) int {
+	var err error
+	if built, err = os.MkdirTemp("", "fulgur-e2e-"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(built)
+	return m.Run()
+}
+
+// fulgurPath is where program found fulgur.
+var fulgurPath string
+
+// program returns the path of fulgur, built by the first test that asks.
+func program(t *testing.T) string {
+	t.Helper()
+	if fulgurPath == "" {
+		fulgurPath = testenv.Program(t, "fulgur/cmd/fulgur", built)
+	}
+	return fulgurPath
+}
+
+// compile builds the program called name from testdata/SOURCE, with frame
+// pointers. More flags for gcc may follow.
+func compile(t *testing.T, source, name string, flags ...string) string {
+	t.Helper()
+	out := filepath.Join(t.TempDir(), name)
+	args := append([]string{"-O1", "-fno-omit-frame-pointer", "-Wall", "-Wextra", "-Werror", "-o", out, filepath.Join("testdata", source)}, flags...)
+	if b, err := exec.Command(testenv.Tool(t, "gcc"), args...).CombinedOutput(); err != nil {
+		t.Fatalf("gcc %s: %v\n%s", strings.Join(args, " "), err, b)
+	}
+	return out
+}
+
+// awaitSampling returns when fulgur, which was started, samples: it then waits
+// in ppoll for stacks, which no part of it does before.
+func awaitSampling(t *testing.T, fulgur *exec.Cmd) {
+	t.Helper()
+	waits := fmt.Sprintf("%d ", unix.SYS_PPOLL)
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/syscall", fulgur.Process.Pid))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, thread := range threads {
+			// A thread may be gone by now.
+			if b, err := os.ReadFile(thread); err == nil && strings.HasPrefix(string(b), waits) {
+				return
+			}
+		}
+	}
+	t.Fatalf("fulgur does not sample: %s", fulgur.Stderr)
+}
+
+// interrupt ends a fulgur that was started, as Ctrl-C does.
+func interrupt(t *testing.T, fulgur *exec.Cmd) result {
+	t.Helper()
+	if err := fulgur.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	return finish(t, fulgur)
+}
+
+// profile runs a command that succeeds under fulgur, with flags, and returns
+// its folded stacks. What the command writes is not among them.
+func profile(t *testing.T, flags []string, argv ...string) map[string]int {
+	t.Helper()
+	out := filepath.Join(t.TempDir(), "out.folded")
+	args := append([]string{"profile", "-o", out}, flags...)
+	r := fulgur(t, append(append(args, "--"), argv...)...)
+	if r.code != 0 {
+		t.Fatalf("exit code %d: %s", r.code, r.stderr)
+	}
+	return readFolded(t, out)
+}
+
+// readFolded reads a file of folded stacks.
+func readFolded(t *testing.T, path string) map[string]int {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return folded(t, string(b))
+}

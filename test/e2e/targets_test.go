@@ -1,0 +1,74 @@
+package e2e
+
+import (
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"fulgur/internal/target"
+	"fulgur/internal/testenv"
+)
+
+// Children that there are when a profile begins are sampled, and it lasts for
+// as long as one of them does.
+func TestProfileChildrenThatThereAre(t *testing.T) {
+	testenv.Root(t)
+	// The shell ends with its input, its child by itself.
+	parent := exec.Command(testenv.Tool(t, "sh"), "-c", os.Args[0]+" & read x")
+	parent.Env = append(os.Environ(), "E2E_WORKLOAD=20s")
+	input, err := parent.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := parent.Start(); err != nil {
+		t.Fatal(err)
+	}
+	cmd := command(t, "profile", "-p", strconv.Itoa(parent.Process.Pid), "--children", "-F", "199", "-f", "60")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	awaitSampling(t, cmd)
+	descendants, err := target.Descendants([]int{parent.Process.Pid})
+	if err != nil || len(descendants) != 1 {
+		t.Fatalf("the shell's children: %v, %v", descendants, err)
+	}
+	if err := input.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := parent.Wait(); err == nil {
+		t.Fatal("the shell read something")
+	}
+	time.Sleep(testenv.Patience(time.Second))
+	awaitSampling(t, cmd) // still
+	if err := syscall.Kill(descendants[0], syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	r := finish(t, cmd)
+	if r.code != 0 {
+		t.Fatalf("exit code %d: %s", r.code, r.stderr)
+	}
+	if s := share(folded(t, r.stdout), ";fulgur/test/e2e.long"); s < 0.5 {
+		t.Errorf("%.2f of the samples are in the child's function:\n%s", s, r.stdout)
+	}
+}
+
+// What the kernel does to take a process apart is the process's time, too.
+func TestProfileExit(t *testing.T) {
+	testenv.Root(t)
+	cmd := command(t, "profile", "-F", "997", "-f", "--", os.Args[0])
+	cmd.Env = append(os.Environ(), "E2E_WORKLOAD=memory")
+	r := finish(t, cmd)
+	if r.code != 0 {
+		t.Fatalf("exit code %d: %s", r.code, r.stderr)
+	}
+	for stack := range folded(t, r.stdout) {
+		if strings.Contains(stack, ";exit_mmap;") {
+			return
+		}
+	}
+	t.Errorf("no sample in exit_mmap:\n%s", r.stdout)
+}
