@@ -89,6 +89,9 @@ func New(c Config) (*Finder, error) {
 	return f, err
 }
 
+// Downloads reports whether files are downloaded, so that a search can take long.
+func (f *Finder) Downloads() bool { return f.downloads != nil }
+
 // roots returns the directories to search for what belongs to a file found
 // below root, which may be empty.
 func (f *Finder) roots(root string) []string {
