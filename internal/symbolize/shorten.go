@@ -7,26 +7,35 @@ const shortened = "<...>"
 
 // shorten returns a demangled name of C++ or Rust with "<...>" for the
 // arguments of its templates and generics. What an angle bracket means is not
-// always decidable in a name; where one has no counterpart, it is left.
+// always decidable in a name; from one without a counterpart on, all is left.
 func shorten(name string) string {
 	if !strings.Contains(name, "<") {
 		return name
 	}
 	var b strings.Builder
 	for i := 0; i < len(name); {
-		end := i + 1
+		end, arguments := i+1, false
 		switch {
 		case isOperator(name, i):
 			end = operatorEnd(name, i)
-		case name[i] == '<' && opensArguments(name[:i]):
-			if end = argumentsEnd(name, i); end > 0 {
-				b.WriteString(shortened)
-				i = end
-				continue
+			if strings.HasPrefix(name[end:], " <") { // the demangler parts the two
+				end++
+				arguments = true
 			}
-			end = i + 1
+		case name[i] == '<' && opensArguments(name[:i]):
+			end = i
+			arguments = true
 		}
 		b.WriteString(name[i:end])
+		i = end
+		if !arguments {
+			continue
+		}
+		if end = argumentsEnd(name, i); end == 0 {
+			b.WriteString(name[i:])
+			break
+		}
+		b.WriteString(shortened)
 		i = end
 	}
 	return b.String()
@@ -36,11 +45,6 @@ func shorten(name string) string {
 // template. In Rust's "<T as Trait>::method" it begins the name itself, and
 // nothing but what is in it tells which one is meant.
 func opensArguments(before string) bool {
-	before, space := strings.CutSuffix(before, " ")
-	if space {
-		// "operator< <int>", where the demangler parts the two.
-		return strings.HasSuffix(before, "<") && isOperator(before, strings.LastIndex(before, "operator"))
-	}
 	return before != "" && !strings.ContainsRune("<(,&*[ ", rune(before[len(before)-1]))
 }
 
@@ -90,11 +94,6 @@ func operatorEnd(name string, i int) int {
 	end := i + len("operator")
 	for _, symbol := range []string{"<=>", "<<=", ">>=", "->*", "<<", ">>", "<=", ">=", "->", "<", ">"} {
 		if strings.HasPrefix(name[end:], symbol) {
-			// "operator<<int>" is operator< of int: two that open need
-			// two that close.
-			if symbol == "<<" && argumentsEnd(name, end+1) > 0 && argumentsEnd(name, end+2) == 0 && !strings.HasPrefix(name[end+2:], " ") {
-				symbol = "<"
-			}
 			return end + len(symbol)
 		}
 	}
