@@ -17,6 +17,9 @@ import (
 	"fulgur/internal/symbolize"
 )
 
+// kallsyms has the symbols of the running kernel.
+const kallsyms = "/proc/kallsyms"
+
 // names are the functions of a store's frames.
 type names struct {
 	store   *stacks.Store
@@ -133,14 +136,19 @@ func (n *names) resolve(ctx context.Context, id stacks.CodeID, frames []stacks.F
 // information where that is installed.
 func (n *names) resolveKernel(ctx context.Context, frames []stacks.FrameID) error {
 	if asking, err := ksym.Open(n.options); err == nil {
-		err := n.lookUp(asking, frames, running)
+		err := n.lookUp(n.debugKernel(ctx, asking), frames, running)
 		return errors.Join(err, asking.Close())
 	}
-	kernel, err := symbolize.OpenKernel("/proc/kallsyms", n.options)
+	kernel, err := symbolize.OpenKernel(kallsyms, n.options)
 	if err != nil {
 		return err
 	}
-	return n.lookUp(kernel, frames, running)
+	return n.lookUp(n.debugKernel(ctx, kernel), frames, running)
+}
+
+// debugKernel adds to names what debug information knows.
+func (n *names) debugKernel(ctx context.Context, names symbolize.Table) symbolize.Table {
+	return symbolize.NewDebugKernel(ctx, names, n.finder, kallsyms, n.options)
 }
 
 // lookUpJIT asks a JIT's perf map, and for frames that it does not know, the

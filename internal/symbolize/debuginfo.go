@@ -35,6 +35,12 @@ type debugInfo struct {
 // returned beside an error has what could be read. That there is none is no
 // error.
 func openDebugInfo(ctx context.Context, finder *debugfile.Finder, binary *debugfile.File, opts Options) (*debugInfo, error) {
+	return openRelocated(ctx, finder, binary, nil, opts)
+}
+
+// openRelocated is [openDebugInfo] of a file whose own debug information is to
+// be relocated, unless by is nil.
+func openRelocated(ctx context.Context, finder *debugfile.Finder, binary *debugfile.File, by *relocator, opts Options) (*debugInfo, error) {
 	d := &debugInfo{binary: binary, finder: finder}
 	d.pack = sync.OnceValues(d.openPackage)
 	described := binary
@@ -51,18 +57,19 @@ func openDebugInfo(ctx context.Context, finder *debugfile.Finder, binary *debugf
 	if opts.NoInlines || described == nil || described.Section(".debug_info") == nil {
 		return d, nil
 	}
-	return d, d.openDWARF(ctx, described)
+	err := d.openDWARF(ctx, described, by)
+	return d, err
 }
 
 // openDWARF opens the DWARF in file.
-func (d *debugInfo) openDWARF(ctx context.Context, file *debugfile.File) error {
-	sections, err := dwarfSections(file.File, "")
+func (d *debugInfo) openDWARF(ctx context.Context, file *debugfile.File, by *relocator) error {
+	sections, err := dwarfSections(file.File, "", by)
 	errs := []error{err}
 	if d.finder != nil {
 		shared, err := d.finder.Alt(ctx, file)
 		errs = append(errs, err)
 		if shared != nil {
-			sections.Alt, err = dwarfSections(d.keep(shared).File, "")
+			sections.Alt, err = dwarfSections(d.keep(shared).File, "", nil)
 			errs = append(errs, err)
 		}
 	}
@@ -88,7 +95,7 @@ func (d *debugInfo) split(u dwarf.SplitUnit) (*dwarf.Sections, error) {
 	if err != nil {
 		return nil, err
 	}
-	return dwarfSections(d.keep(file).File, ".dwo")
+	return dwarfSections(d.keep(file).File, ".dwo", nil)
 }
 
 // openPackage opens the package of split DWARF, nil if there is none.
@@ -100,7 +107,7 @@ func (d *debugInfo) openPackage() (*dwarf.Sections, error) {
 	if err != nil {
 		return nil, err
 	}
-	return dwarfSections(d.keep(file).File, ".dwo")
+	return dwarfSections(d.keep(file).File, ".dwo", nil)
 }
 
 // keep has file closed with all others.
@@ -124,8 +131,9 @@ func (d *debugInfo) close() error {
 }
 
 // dwarfSections opens the sections of f whose names end in suffix where split
-// DWARF gives them one. Those that cannot be read are left out.
-func dwarfSections(f *elffile.File, suffix string) (*dwarf.Sections, error) {
+// DWARF gives them one, relocated unless by is nil. Those that cannot be read are
+// left out.
+func dwarfSections(f *elffile.File, suffix string, by *relocator) (*dwarf.Sections, error) {
 	s := &dwarf.Sections{Name: f.Name()}
 	var errs []error
 	for _, section := range []struct {
@@ -148,14 +156,26 @@ func dwarfSections(f *elffile.File, suffix string) (*dwarf.Sections, error) {
 		if found == nil {
 			continue
 		}
-		r, err := found.Open()
+		contents, err := openSection(found, by)
 		if err != nil {
 			errs = append(errs, err)
 			continue
 		}
-		*section.to = r
+		*section.to = contents
 	}
 	return s, errors.Join(errs...)
+}
+
+// openSection opens a section, relocated unless by is nil.
+func openSection(s *elffile.Section, by *relocator) (dwarf.Section, error) {
+	contents, err := s.Open()
+	if err != nil {
+		return nil, err // not a nil reader in an interface
+	}
+	if by == nil {
+		return contents, nil
+	}
+	return by.section(s, contents)
 }
 
 // describe adds to frames, which hold the function of the symbol at each of
