@@ -180,15 +180,15 @@ func openSection(s *elffile.Section, by *relocator) (dwarf.Section, error) {
 
 // describe adds to frames, which hold the function of the symbol at each of
 // addrs if there is one, what the debug information knows: the functions
-// inlined there, files and lines.
-func (d *debugInfo) describe(addrs []uint64, frames [][]Frame, names *namer) error {
+// inlined there, files and lines. Some will have the linker's name alone.
+func (d *debugInfo) describe(addrs []uint64, frames [][]Frame) error {
 	if d.data == nil {
 		return nil
 	}
 	chains, err := d.data.LookupBatch(addrs)
 	for i, chain := range chains {
 		if len(chain) > 0 {
-			frames[i] = names.describe(chain, frames[i])
+			frames[i] = describe(chain, frames[i])
 		}
 	}
 	return err
@@ -200,7 +200,7 @@ func (d *debugInfo) describe(addrs []uint64, frames [][]Frame, names *namer) err
 // that it was compiled under; and for C, that in the source, without what the
 // compiler appended to a part of it. So a function has the same name with debug
 // information and without. (llvm-symbolizer does so too.)
-func (n *namer) describe(chain []dwarf.Frame, symbol []Frame) []Frame {
+func describe(chain []dwarf.Frame, symbol []Frame) []Frame {
 	frames := make([]Frame, len(chain))
 	last := len(chain) - 1
 	if len(symbol) == 1 {
@@ -215,16 +215,15 @@ func (n *namer) describe(chain []dwarf.Frame, symbol []Frame) []Frame {
 		}
 		f.StartLine = c.Function.StartLine
 		switch {
-		case f.Name != "":
+		case f.SystemName != "":
 		case c.Function.Linkage:
-			known := n.of(c.Function.Name)
-			f.Name, f.SystemName = known.shown, known.system
+			f.SystemName = c.Function.Name
 		default:
 			f.Name = valid(c.Function.Name)
 			f.SystemName = f.Name
 		}
 	}
-	if frames[0].Name == "" && last == 0 {
+	if last == 0 && frames[0].SystemName == "" {
 		return nil // a line alone names nothing
 	}
 	return frames

@@ -107,13 +107,8 @@ func (e *ELF) LookupBatch(addrs []uint64) ([][]Frame, error) {
 	if _, err := e.file.Sections(); err != nil {
 		return frames, err
 	}
-	names := newNamer(e.opts)
 	var errs []error
-	for _, lookup := range []func([]uint64, [][]Frame) error{
-		e.lookupGo,
-		func(addrs []uint64, frames [][]Frame) error { return e.lookupPLT(addrs, frames, names) },
-		func(addrs []uint64, frames [][]Frame) error { return e.lookupFunctions(addrs, frames, names) },
-	} {
+	for _, lookup := range []func([]uint64, [][]Frame) error{e.lookupGo, e.lookupPLT, e.lookupFunctions} {
 		var todo []int
 		var open []uint64
 		for i, f := range frames {
@@ -137,8 +132,10 @@ func (e *ELF) LookupBatch(addrs []uint64) ([][]Frame, error) {
 
 // lookupFunctions names addrs from the symbol tables, and describes them from
 // the debug information.
-func (e *ELF) lookupFunctions(addrs []uint64, frames [][]Frame, names *namer) error {
-	err := e.lookupSymbols(addrs, frames, names)
+func (e *ELF) lookupFunctions(addrs []uint64, frames [][]Frame) error {
+	err := e.lookupSymbols(addrs, frames)
 	d, debugErr := e.debugInfo()
-	return errors.Join(err, debugErr, d.describe(addrs, frames, names))
+	err = errors.Join(err, debugErr, d.describe(addrs, frames))
+	nameFrames(frames, e.opts)
+	return err
 }

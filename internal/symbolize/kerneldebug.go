@@ -53,15 +53,15 @@ func (k *DebugKernel) LookupBatch(addrs []uint64) ([][]Frame, error) {
 		}
 	}
 	errs := []error{err}
-	names := newNamer(k.opts)
 	for _, module := range slices.Sorted(maps.Keys(modules)) {
-		errs = append(errs, k.describe(module, modules[module], addrs, frames, names))
+		errs = append(errs, k.describe(module, modules[module], addrs, frames))
 	}
+	nameFrames(frames, k.opts)
 	return frames, errors.Join(errs...)
 }
 
 // describe describes those of the frames that lie in a module.
-func (k *DebugKernel) describe(module string, which []int, addrs []uint64, frames [][]Frame, names *namer) error {
+func (k *DebugKernel) describe(module string, which []int, addrs []uint64, frames [][]Frame) error {
 	d, bias, err := k.open(module)
 	if d == nil {
 		return err
@@ -70,7 +70,7 @@ func (k *DebugKernel) describe(module string, which []int, addrs []uint64, frame
 	for i, at := range which {
 		linked[i], described[i] = addrs[at]-bias, frames[at]
 	}
-	err = errors.Join(err, d.describe(linked, described, names), d.close())
+	err = errors.Join(err, d.describe(linked, described), d.close())
 	for i, at := range which {
 		for j := range described[i] {
 			described[i][j].Module = module

@@ -1,7 +1,10 @@
 package symbolize
 
 import (
+	"runtime"
 	"strings"
+	"sync"
+	"sync/atomic"
 
 	"github.com/ianlancetaylor/demangle"
 )
@@ -23,6 +26,10 @@ func NewFrame(name []byte, offset uint64, opts Options) Frame {
 	return Frame{Name: n.shown, SystemName: n.system, Offset: offset}
 }
 
+// valid returns a name in UTF-8: names are foreign bytes, and outputs such as
+// pprof must be valid.
+func valid(name string) string { return strings.ToValidUTF8(name, "\uFFFD") }
+
 // names are what a function is called.
 type names struct{ shown, system string }
 
@@ -39,37 +46,45 @@ func newNames(linkage string, opts Options) names {
 	return n
 }
 
-// valid returns a name in UTF-8: names are foreign bytes, and outputs such as
-// pprof must be valid.
-func valid(name string) string { return strings.ToValidUTF8(name, "\uFFFD") }
+// demangleAtOnce is how many names make one goroutine more worth its start.
+const demangleAtOnce = 64
 
-// namer keeps the names of the functions of a batch: many addresses share a
-// function, and the same few are inlined everywhere. Demangling costs far more
-// than the look-up. It serves one goroutine.
-type namer struct {
-	opts  Options
-	known map[string]names // by the linker's name
-}
-
-func newNamer(opts Options) *namer { return &namer{opts: opts, known: map[string]names{}} }
-
-// of returns the names of the function that the linker calls so.
-func (n *namer) of(linkage string) names {
-	known, ok := n.known[linkage]
-	if !ok {
-		known = newNames(linkage, n.opts)
-		n.known[linkage] = known
+// nameFrames names those frames that have only the linker's name. Demangling
+// costs more than all else, and frames share their functions: so each name is
+// demangled once, on all CPUs.
+func nameFrames(frames [][]Frame, opts Options) {
+	known := map[string]*names{}
+	var distinct []*names
+	each := func(visit func(*Frame)) {
+		for _, chain := range frames {
+			for i := range chain {
+				if f := &chain[i]; f.Name == "" && f.SystemName != "" {
+					visit(f)
+				}
+			}
+		}
 	}
-	return known
-}
-
-// frame is [NewFrame] with what is known.
-func (n *namer) frame(name []byte, offset uint64) Frame {
-	known, ok := n.known[string(name)] // without a copy
-	if !ok {
-		known = n.of(string(name))
+	each(func(f *Frame) {
+		if known[f.SystemName] == nil {
+			n := &names{system: f.SystemName}
+			known[f.SystemName] = n
+			distinct = append(distinct, n)
+		}
+	})
+	var next atomic.Int64
+	var workers sync.WaitGroup
+	for range min(runtime.GOMAXPROCS(0), 1+len(distinct)/demangleAtOnce) {
+		workers.Go(func() {
+			for i := next.Add(1) - 1; int(i) < len(distinct); i = next.Add(1) - 1 {
+				*distinct[i] = newNames(distinct[i].system, opts)
+			}
+		})
 	}
-	return Frame{Name: known.shown, SystemName: known.system, Offset: offset}
+	workers.Wait()
+	each(func(f *Frame) {
+		n := known[f.SystemName]
+		f.Name, f.SystemName = n.shown, n.system
+	})
 }
 
 // preferName reports whether of two aliases a is the better name: the one

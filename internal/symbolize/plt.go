@@ -16,7 +16,7 @@ const pltSuffix = "@plt"
 // function a resolver chooses is named after the resolver's symbol, which is
 // that of the function; without one after the resolver's address, as objdump
 // does.
-func (e *ELF) lookupPLT(addrs []uint64, frames [][]Frame, functions *namer) error {
+func (e *ELF) lookupPLT(addrs []uint64, frames [][]Frame) error {
 	if !e.inPLT(addrs) {
 		return nil
 	}
@@ -31,7 +31,7 @@ func (e *ELF) lookupPLT(addrs []uint64, frames [][]Frame, functions *namer) erro
 				resolvers = append(resolvers, s.Resolver)
 				continue
 			}
-			frames[i] = []Frame{newStubFrame(functions.frame([]byte(s.Name), addr-s.Addr))}
+			frames[i] = []Frame{newStubFrame(NewFrame([]byte(s.Name), addr-s.Addr, e.opts))}
 		}
 	}
 	if len(resolvers) == 0 {
@@ -40,7 +40,8 @@ func (e *ELF) lookupPLT(addrs []uint64, frames [][]Frame, functions *namer) erro
 	slices.Sort(resolvers)
 	resolvers = slices.Compact(resolvers)
 	names := make([][]Frame, len(resolvers))
-	err = e.lookupSymbols(resolvers, names, functions)
+	err = e.lookupSymbols(resolvers, names)
+	nameFrames(names, e.opts)
 	for i, addr := range addrs {
 		s := pltEntry(entries, addr)
 		if s == nil || s.Name != "" {

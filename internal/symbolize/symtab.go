@@ -35,18 +35,18 @@ type symbol struct {
 // its start.
 func (s symbol) covers(addr uint64) bool { return addr-s.start < s.size }
 
-// lookupSymbols names addrs from the file's symbol tables, in one pass over
-// each.
+// lookupSymbols finds the linker's names for addrs in the file's symbol tables,
+// in one pass over each.
 //
 // A symbol that has a size and covers an address wins, the innermost one if
 // they nest. Assembly often leaves the size out; such a symbol reaches to the
 // next one, at most to the end of its section, and of the function that it
 // stands in.
-func (e *ELF) lookupSymbols(addrs []uint64, frames [][]Frame, names *namer) error {
+func (e *ELF) lookupSymbols(addrs []uint64, frames [][]Frame) error {
 	tables, err := e.symbolTables()
 	p := newSymbolPass(addrs)
 	errs := []error{err, p.run(tables)}
-	stretched := p.resolve(frames, names)
+	stretched := p.resolve(frames)
 
 	// A label inside a function must not reach beyond its end.
 	if len(stretched) > 0 {
@@ -257,7 +257,7 @@ type stretched struct {
 
 // resolve names the addresses that a symbol was found for, and returns those
 // that a symbol without a size was taken for, by ascending start.
-func (p *symbolPass) resolve(frames [][]Frame, names *namer) []stretched {
+func (p *symbolPass) resolve(frames [][]Frame) []stretched {
 	var unsized []stretched
 	var below symbol // the last symbol at or below the address
 	for i, addr := range p.gaps.addrs {
@@ -273,7 +273,7 @@ func (p *symbolPass) resolve(frames [][]Frame, names *namer) []stretched {
 			unsized = append(unsized, stretched{i, sym.start})
 		}
 		if name := sym.systemName(); len(name) > 0 {
-			frames[i] = []Frame{names.frame(name, addr-sym.start)}
+			frames[i] = []Frame{{SystemName: string(name), Offset: addr - sym.start}}
 		}
 	}
 	return unsized
