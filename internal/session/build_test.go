@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"fulgur/bpf"
+	"fulgur/internal/debugfile"
 	"fulgur/internal/process"
 	"fulgur/internal/profile"
 	"fulgur/internal/stacks"
@@ -94,13 +95,27 @@ func newStore(t *testing.T, r stacks.Resolver, bodies ...body) *stacks.Store {
 	return s
 }
 
+// newFinder returns a finder that downloads nothing.
+func newFinder(t *testing.T) *debugfile.Finder {
+	t.Helper()
+	f, err := debugfile.New(debugfile.Config{Getenv: func(string) string { return "" }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
 // named returns names of s's frames, as symbolizeAll does, but taken from
 // found by the frame's address.
-func named(s *stacks.Store, found map[uint64][]symbolize.Frame) *names {
+func named(t *testing.T, s *stacks.Store, found map[uint64][]symbolize.Frame) *names {
+	t.Helper()
 	n := &names{
-		store:    s,
-		buildIDs: make([]string, len(s.Codes)),
-		problems: make([]error, len(s.Codes)),
+		store:     s,
+		finder:    newFinder(t),
+		stripped:  make([]*debugfile.File, len(s.Codes)),
+		kernelIDs: map[string]string{"": "", "ext4": ""},
+		buildIDs:  make([]string, len(s.Codes)),
+		problems:  make([]error, len(s.Codes)),
 	}
 	for _, f := range s.Frames {
 		n.found = append(n.found, found[f.Address])
@@ -152,7 +167,7 @@ func TestBuildProfile(t *testing.T) {
 		{Id: 6}:  {Samples: 64, Weight: 640},
 		{Id: 99}: {Samples: 16, Weight: 160},
 	}
-	names := named(store, map[uint64][]symbolize.Frame{
+	names := named(t, store, map[uint64][]symbolize.Frame{
 		0xffff10:   {{Name: "read"}},
 		0xffff21:   {{Name: "ext4_read", Module: "ext4"}},
 		0x2000:     {{Name: "inner"}, {Name: "outer"}}, // inner was inlined
@@ -197,7 +212,7 @@ func TestBuildProfile(t *testing.T) {
 func TestPlace(t *testing.T) {
 	file := &process.File{Path: "/usr/bin/app"}
 	store := newStore(t, layout{file}, body{id: 1, user: []uint64{fileAt}, ended: ended})
-	names := named(store, map[uint64][]symbolize.Frame{0x2000: {
+	names := named(t, store, map[uint64][]symbolize.Frame{0x2000: {
 		{Name: "inner()", SystemName: "_Z5inner", File: "a.cc", StartLine: 10, Line: 12, Offset: 1, Inlined: true},
 		{Name: "outer()", SystemName: "_Z5outer", File: "b.cc", StartLine: 20, Line: 22, Offset: 1},
 	}})
@@ -232,7 +247,7 @@ func TestPlace(t *testing.T) {
 func TestKindsAndMappings(t *testing.T) {
 	store := newStore(t, layout{&process.File{Path: "/lib/x.so"}},
 		body{id: 1, kernel: []uint64{0xffff10}, user: []uint64{fileAt, vdsoAt + 8, jitAt + 8, voidAt + 8}, ended: ended})
-	names := named(store, nil)
+	names := named(t, store, nil)
 	for kind, want := range map[stacks.CodeKind]struct {
 		found []symbolize.Frame
 		path  string
@@ -265,7 +280,7 @@ func TestKindsAndMappings(t *testing.T) {
 // Code that has no file is no reason to complain.
 func TestWarnings(t *testing.T) {
 	store := newStore(t, layout{&process.File{}}, body{id: 1, user: []uint64{fileAt, vdsoAt + 8, jitAt + 8, voidAt + 8}, ended: ended})
-	names := named(store, nil)
+	names := named(t, store, nil)
 	var want []error
 	for id, code := range store.Codes {
 		if code.Kind == stacks.CodeBroken {
@@ -297,7 +312,7 @@ func TestSymbolizeAll(t *testing.T) {
 		user:  []uint64{entry, entry + 1, 0x10},
 		ended: ended,
 	})
-	names := symbolizeAll(store, symbolize.Options{})
+	names := symbolizeAll(t.Context(), store, newFinder(t), symbolize.Options{})
 	store.Count(map[stacks.Key]stacks.Value{{Id: 1}: {Samples: 1}})
 	p := buildProfile(store, nil, names,
 		make([]profile.ValueType, 2), profile.Meta{}, profile.Losses{})

@@ -1,196 +1,114 @@
 package symbolize
 
 import (
+	"context"
 	"debug/elf"
-	"encoding/binary"
-	"encoding/hex"
 	"errors"
-	"fmt"
 	"io"
 	"sync"
+
+	"fulgur/internal/debugfile"
+	"fulgur/internal/elffile"
 )
 
-// Limits on what the headers of a file may ask for. Real files stay far
-// below.
-const (
-	maxSegments = 1 << 12
-	maxSections = 1 << 16
-	maxNotes    = 64 << 10
-	maxBuildID  = 64
-)
-
-// ELF is an ELF file: an executable, a shared library, a vdso. It implements
-// [Table] on link-time virtual addresses, see [ELF.Address]. It keeps only
-// the segments and, once asked for a name, the sections; the file's reader
-// must stay open for as long as names are asked for.
+// ELF names the code of an ELF file: an executable, a shared library, a vdso.
+// It implements [Table] on link-time virtual addresses, see [ELF.Address]. The
+// files that it reads from must stay open for as long as names are asked for.
 type ELF struct {
-	r    io.ReaderAt
-	size int64
-	name string
+	file *elffile.File
 	opts Options
-
-	is64     bool
-	typ      elf.Type
-	machine  elf.Machine
-	segments []segment // the PT_LOAD ones
-	buildID  string
-
-	shoff            int64
-	shnum            int
-	shentsize, shstr int
-	sectionsOnce     sync.Once
-	sections         []section
-	sectionsErr      error
+	// debugInfo returns what describes the file, reading it the first time.
+	// It is never nil, and knows nothing if there is nothing.
+	debugInfo func() (*debugInfo, error)
+	opened    *debugInfo // nil if debugInfo was not called
 }
 
-// segment is a PT_LOAD program header.
-type segment struct {
-	vaddr, off, filesz uint64
-	exec               bool
+// NewELF returns the names of file's code, as file alone tells them.
+func NewELF(file *elffile.File, opts Options) *ELF {
+	e := &ELF{file: file, opts: opts}
+	e.openDebugInfo(context.Background(), nil, &debugfile.File{File: file})
+	return e
 }
 
 // OpenELF reads the headers of the ELF file r, which is size bytes long; name
-// is used in errors. Symbols are read when they are first asked for. The
-// format is that of the System V gABI; both classes are read, little-endian
-// only, since no other code runs on the machines that fulgur supports.
+// is used in errors. Symbols are read when they are first asked for.
 func OpenELF(r io.ReaderAt, size int64, name string, opts Options) (*ELF, error) {
-	e := &ELF{r: r, size: size, name: name, opts: opts}
-	var ident [64]byte
-	n := min(size, int64(len(ident)))
-	if err := e.readAt(ident[:n], 0, "ELF header"); err != nil {
-		return nil, err
-	}
-	if n < 52 || string(ident[:4]) != elf.ELFMAG {
-		return nil, e.errorf(0, "not an ELF file")
-	}
-	if elf.Data(ident[elf.EI_DATA]) != elf.ELFDATA2LSB {
-		return nil, e.errorf(elf.EI_DATA, "byte order is not little-endian")
-	}
-	switch class := elf.Class(ident[elf.EI_CLASS]); class {
-	case elf.ELFCLASS64:
-		e.is64 = true
-		if n < 64 {
-			return nil, e.errorf(0, "truncated ELF header")
-		}
-	case elf.ELFCLASS32:
-	default:
-		return nil, e.errorf(elf.EI_CLASS, fmt.Sprintf("unknown ELF class %d", class))
-	}
-
-	h := fields{ident[:], e.is64}
-	e.typ = elf.Type(h.half(16, 16))
-	e.machine = elf.Machine(h.half(18, 18))
-	phoff := int64(h.word(28, 32))
-	e.shoff = int64(h.word(32, 40))
-	phentsize, phnum := h.half(42, 54), h.half(44, 56)
-	e.shentsize, e.shnum, e.shstr = h.half(46, 58), h.half(48, 60), h.half(50, 62)
-	if err := e.readSegments(phoff, phentsize, phnum); err != nil {
-		return nil, err
-	}
-	return e, nil
-}
-
-// readSegments reads the program headers, and the build ID from the notes
-// among them.
-func (e *ELF) readSegments(off int64, entsize, num int) error {
-	if num == 0 {
-		return nil
-	}
-	if want := e.pick(32, 56); entsize < want || num > maxSegments {
-		return e.errorf(off, fmt.Sprintf("unlikely program headers (%d of %d bytes)", num, entsize))
-	}
-	table, err := e.read(off, uint64(num)*uint64(entsize), "program headers")
+	file, err := elffile.New(r, size, name)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	for ; len(table) > 0; table = table[entsize:] {
-		h := fields{table, e.is64}
-		flags := elf.ProgFlag(h.uint32(24, 4))
-		offset, vaddr := h.word(4, 8), h.word(8, 16)
-		filesz, align := h.word(16, 32), h.word(28, 48)
-		switch elf.ProgType(h.uint32(0, 0)) {
-		case elf.PT_LOAD:
-			e.segments = append(e.segments, segment{vaddr, offset, filesz, flags&elf.PF_X != 0})
-		case elf.PT_NOTE:
-			// A file without a readable build ID is still worth its
-			// symbols.
-			if e.buildID == "" && filesz <= maxNotes {
-				if notes, err := e.read(int64(offset), filesz, "notes"); err == nil {
-					e.buildID = buildID(notes, align)
-				}
-			}
-		}
-	}
-	return nil
+	return NewELF(file, opts), nil
 }
 
-// buildID returns the GNU build ID among notes, whose parts are aligned to
-// align bytes, or "".
-func buildID(notes []byte, align uint64) string {
-	const headerSize, ntGNUBuildID = 12, 3
-	if align != 8 {
-		align = 4
-	}
-	round := func(n uint64) uint64 { return (n + align - 1) &^ (align - 1) }
-	for len(notes) >= headerSize {
-		namesz := uint64(binary.LittleEndian.Uint32(notes))
-		descsz := uint64(binary.LittleEndian.Uint32(notes[4:]))
-		typ := binary.LittleEndian.Uint32(notes[8:])
-		desc := round(headerSize + namesz)
-		if desc+descsz > uint64(len(notes)) {
-			return ""
-		}
-		name := notes[headerSize : headerSize+namesz]
-		if typ == ntGNUBuildID && string(name) == "GNU\x00" && descsz <= maxBuildID {
-			return hex.EncodeToString(notes[desc : desc+descsz])
-		}
-		notes = notes[min(round(desc+descsz), uint64(len(notes))):]
-	}
-	return ""
+// Search makes what finder finds for the file part of the table: separate debug
+// files, those that dwz made, split DWARF. It is looked for when the first
+// address needs it; the end of ctx ends downloads. The directory root stands
+// for "/" where the file is, path is its path there; see [debugfile.File].
+//
+// It must be called before names are asked for.
+func (e *ELF) Search(ctx context.Context, finder *debugfile.Finder, root, path string) {
+	e.openDebugInfo(ctx, finder, &debugfile.File{File: e.file, Root: root, Path: path})
 }
+
+func (e *ELF) openDebugInfo(ctx context.Context, finder *debugfile.Finder, binary *debugfile.File) {
+	e.debugInfo = sync.OnceValues(func() (*debugInfo, error) {
+		var err error
+		e.opened, err = openDebugInfo(ctx, finder, binary, e.opts)
+		return e.opened, err
+	})
+}
+
+// Close closes what belongs to the file and gives back temporary files; the
+// reader that the file was opened with stays as it is.
+func (e *ELF) Close() error {
+	err := e.file.Close()
+	if e.opened != nil {
+		err = errors.Join(e.opened.close(), err)
+	}
+	return err
+}
+
+// File returns the file whose code is named.
+func (e *ELF) File() *elffile.File { return e.file }
 
 // BuildID returns the GNU build ID in lower-case hex, or "" if the file has
 // none.
-func (e *ELF) BuildID() string { return e.buildID }
+func (e *ELF) BuildID() string { return e.file.BuildID() }
 
 // Address returns the link-time virtual address of the byte at fileOffset, as
 // the executable segments place it. It reports false for an offset that no
 // executable segment holds.
 func (e *ELF) Address(fileOffset uint64) (vaddr uint64, ok bool) {
-	for _, s := range e.segments {
-		if s.exec && fileOffset >= s.off && fileOffset-s.off < s.filesz {
-			return s.vaddr + (fileOffset - s.off), true
-		}
-	}
-	return 0, false
+	return e.file.Address(fileOffset)
 }
 
-// HasSymbols reports whether the file holds any table of function names.
+// HasSymbols reports whether there is a table that can be expected to name all
+// functions: .symtab, .gnu_debugdata or DWARF, in the file or in one that
+// belongs to it, or Go's pclntab, but not .dynsym, which names only what is
+// exported.
 func (e *ELF) HasSymbols() bool {
-	if e.loadSections() != nil {
-		return false
+	if hasSymbols(e.file) || goTableSection(e.file) != nil {
+		return true
 	}
-	for _, s := range e.sections {
-		if s.size > 0 && (s.typ == elf.SHT_SYMTAB || s.typ == elf.SHT_DYNSYM || s.goTable) {
-			return true
-		}
-	}
-	return false
+	d, _ := e.debugInfo() // what it has counts
+	return d.file != nil || d.data != nil
+}
+
+// hasSymbols reports whether f itself has all symbols.
+func hasSymbols(f *elffile.File) bool {
+	return openTable(f, elf.SHT_SYMTAB) != nil || f.Section(".gnu_debugdata") != nil
 }
 
 // LookupBatch implements [Table] on link-time virtual addresses. Go's own
-// table is asked first, since it is exact, then .symtab, then .dynsym.
+// table is asked first, since it is exact, then the procedure linkage table,
+// then all symbol tables together with the debug information.
 func (e *ELF) LookupBatch(addrs []uint64) ([][]Frame, error) {
 	frames := make([][]Frame, len(addrs))
-	if err := e.loadSections(); err != nil {
+	if _, err := e.file.Sections(); err != nil {
 		return frames, err
 	}
 	var errs []error
-	for _, lookup := range []func([]uint64, [][]Frame) error{
-		e.lookupGo,
-		func(addrs []uint64, frames [][]Frame) error { return e.lookupSymbols(elf.SHT_SYMTAB, addrs, frames) },
-		func(addrs []uint64, frames [][]Frame) error { return e.lookupSymbols(elf.SHT_DYNSYM, addrs, frames) },
-	} {
+	for _, lookup := range []func([]uint64, [][]Frame) error{e.lookupGo, e.lookupPLT, e.lookupFunctions} {
 		var todo []int
 		var open []uint64
 		for i, f := range frames {
@@ -212,75 +130,12 @@ func (e *ELF) LookupBatch(addrs []uint64) ([][]Frame, error) {
 	return frames, errors.Join(errs...)
 }
 
-// read returns n bytes from offset off. Nothing is allocated for what lies
-// outside of the file, whatever a header asks for. what names the structure in
-// errors.
-func (e *ELF) read(off int64, n uint64, what string) ([]byte, error) {
-	if err := e.check(off, n, what); err != nil {
-		return nil, err
-	}
-	buf := make([]byte, n)
-	return buf, e.readAt(buf, off, what)
-}
-
-// check returns an error unless n bytes at off lie within the file.
-func (e *ELF) check(off int64, n uint64, what string) error {
-	if off < 0 || off > e.size || n > uint64(e.size-off) {
-		return e.errorf(off, what+" lies outside of the file")
-	}
-	return nil
-}
-
-// readAt fills buf from offset off.
-func (e *ELF) readAt(buf []byte, off int64, what string) error {
-	if err := e.check(off, uint64(len(buf)), what); err != nil {
-		return err
-	}
-	if n, err := e.r.ReadAt(buf, off); n < len(buf) {
-		return fmt.Errorf("%s: reading %s at offset %#x: %w", e.name, what, off, err)
-	}
-	return nil
-}
-
-func (e *ELF) errorf(off int64, problem string) error {
-	return &FormatError{File: e.name, Offset: off, Problem: problem}
-}
-
-// pick returns the one of two sizes or offsets that belongs to the class of
-// the file.
-func (e *ELF) pick(class32, class64 int) int {
-	if e.is64 {
-		return class64
-	}
-	return class32
-}
-
-// fields reads the fields of a structure that exists in both classes. Each
-// method takes the field's offset in the 32-bit and in the 64-bit structure.
-type fields struct {
-	b    []byte
-	is64 bool
-}
-
-func (f fields) at(class32, class64 int) []byte {
-	if f.is64 {
-		return f.b[class64:]
-	}
-	return f.b[class32:]
-}
-
-func (f fields) half(class32, class64 int) int {
-	return int(binary.LittleEndian.Uint16(f.at(class32, class64)))
-}
-
-func (f fields) uint32(class32, class64 int) uint32 {
-	return binary.LittleEndian.Uint32(f.at(class32, class64))
-}
-
-// word reads a field as wide as an address.
-func (f fields) word(class32, class64 int) uint64 {
-	if f.is64 {
-		return binary.LittleEndian.Uint64(f.b[class64:])
-	}
-	return uint64(binary.LittleEndian.Uint32(f.b[class32:]))
+// lookupFunctions names addrs from the symbol tables, and describes them from
+// the debug information.
+func (e *ELF) lookupFunctions(addrs []uint64, frames [][]Frame) error {
+	err := e.lookupSymbols(addrs, frames)
+	d, debugErr := e.debugInfo()
+	err = errors.Join(err, debugErr, d.describe(addrs, frames))
+	nameFrames(frames, e.opts)
+	return err
 }

@@ -3,8 +3,9 @@ package symbolize
 import (
 	"debug/elf"
 	"encoding/binary"
-	"fmt"
 	"sort"
+
+	"fulgur/internal/elffile"
 )
 
 // Go's function table, .gopclntab, as the runtime of Go 1.18 and newer reads
@@ -20,59 +21,64 @@ const (
 
 // goTable is the header of a pclntab.
 type goTable struct {
-	e     *ELF
+	f     *elffile.File
 	off   uint64 // of the table in the file
 	size  uint64
 	num   uint64 // of functions
 	text  uint64 // the address that all others are relative to
-	names *stringTable
+	names *elffile.StringTable
 	funcs uint64 // offset in the file of the functions' index and records
 	lines bool   // whether records have a start line
 }
 
 // lookupGo names addrs from Go's function table, if the file has one.
 func (e *ELF) lookupGo(addrs []uint64, frames [][]Frame) error {
-	for _, s := range e.sections {
-		if !s.goTable || s.size == 0 {
-			continue
-		}
-		t, err := e.openGoTable(s)
-		if err != nil {
-			return err
-		}
-		return t.lookup(addrs, frames)
+	s := goTableSection(e.file)
+	if s == nil {
+		return nil
 	}
-	return nil
+	t, err := openGoTable(e.file, s)
+	if err != nil {
+		return err
+	}
+	return t.lookup(addrs, frames)
+}
+
+// goTableSection returns the section with Go's function table, or nil.
+func goTableSection(f *elffile.File) *elffile.Section {
+	if s := f.Section(".gopclntab"); s != nil {
+		return s
+	}
+	return f.Section(".data.rel.ro.gopclntab")
 }
 
 // openGoTable reads the header of the table in s.
-func (e *ELF) openGoTable(s section) (*goTable, error) {
+func openGoTable(f *elffile.File, s *elffile.Section) (*goTable, error) {
 	const maxHeader = 8 + 8*8
 	var header [maxHeader]byte
-	used := 8 + 8*e.pick(4, 8)
-	if s.size < uint64(used) {
-		return nil, e.errorf(int64(s.off), "truncated Go pclntab")
+	used := 8 + 8*f.WordSize()
+	if s.Size < uint64(used) {
+		return nil, f.Errorf(int64(s.Offset), "truncated Go pclntab")
 	}
-	if err := e.readAt(header[:used], int64(s.off), "Go pclntab header"); err != nil {
+	if err := f.ReadFull(header[:used], int64(s.Offset), "Go pclntab header"); err != nil {
 		return nil, err
 	}
 	magic := binary.LittleEndian.Uint32(header[:])
 	if magic != goMagic118 && magic != goMagic120 {
-		return nil, e.errorf(int64(s.off), fmt.Sprintf("Go pclntab of an unknown version (magic %#x); Go 1.18 and newer are read", magic))
+		return nil, f.Errorf(int64(s.Offset), "Go pclntab of an unknown version (magic %#x); Go 1.18 and newer are read", magic)
 	}
-	if ptr := int(header[7]); ptr != e.pick(4, 8) {
-		return nil, e.errorf(int64(s.off), fmt.Sprintf("Go pclntab with pointers of %d bytes", ptr))
+	if ptr := int(header[7]); ptr != f.WordSize() {
+		return nil, f.Errorf(int64(s.Offset), "Go pclntab with pointers of %d bytes", ptr)
 	}
-	h := fields{header[8:], e.is64}
-	word := func(i int) uint64 { return h.word(4*i, 8*i) }
-	t := &goTable{e: e, off: s.off, size: s.size, num: word(0), lines: magic == goMagic120}
+	word := func(i int) uint64 { return f.Word(header[8+i*f.WordSize():]) }
+	t := &goTable{f: f, off: s.Offset, size: s.Size, num: word(0), lines: magic == goMagic120}
 	names, cus, funcs := word(3), word(4), word(7)
-	if names > cus || cus > s.size || funcs > s.size || t.num >= (s.size-funcs)/8 {
-		return nil, e.errorf(int64(s.off), "Go pclntab whose parts lie outside of it")
+	if names > cus || cus > s.Size || funcs > s.Size || t.num >= (s.Size-funcs)/8 {
+		return nil, f.Errorf(int64(s.Offset), "Go pclntab whose parts lie outside of it")
 	}
-	t.names = e.strings(s.off+names, cus-names)
-	t.funcs = s.off + funcs
-	textStart := s.addr + 8 + 2*uint64(e.pick(4, 8))
+	t.names = f.Strings(s.Offset+names, cus-names)
+	t.funcs = s.Offset + funcs
+	textStart := s.Addr + 8 + 2*uint64(f.WordSize())
 	var err error
 	t.text, err = t.findText(word(2), textStart)
 	return t, err
@@ -86,90 +92,78 @@ func (t *goTable) findText(header, field uint64) (uint64, error) {
 	// Of moduledata, in words: six slices and a pointer stand before
 	// findfunctab, minpc, maxpc and text.
 	const minpcField, textField = 20, 22
-	if v, ok, err := t.e.relocated(field); err != nil || ok {
+	if v, ok, err := t.relocated(field); err != nil || ok {
 		return v, err
 	}
 	if header != 0 {
 		return header, nil
 	}
-	for _, s := range t.e.sections {
-		if !s.goModule {
-			continue
-		}
-		text, err := t.e.pointer(s, textField)
-		if err != nil {
-			return 0, err
-		}
-		minpc, err := t.e.pointer(s, minpcField)
-		if err != nil {
-			return 0, err
-		}
-		entry, err := t.entry(0)
-		if err != nil {
-			return 0, err
-		}
-		// The lowest function tells whether the layout is still the
-		// known one.
-		if text == 0 || text+entry != minpc {
-			return 0, t.e.errorf(int64(s.off), "Go module data of an unknown layout")
-		}
-		return text, nil
+	s := t.f.Section(".go.module")
+	if s == nil {
+		return 0, t.f.Errorf(int64(t.off), "Go pclntab without the address of the text it describes")
 	}
-	return 0, t.e.errorf(int64(t.off), "Go pclntab without the address of the text it describes")
+	text, err := t.pointer(s, textField)
+	if err != nil {
+		return 0, err
+	}
+	minpc, err := t.pointer(s, minpcField)
+	if err != nil {
+		return 0, err
+	}
+	entry, err := t.entry(0)
+	if err != nil {
+		return 0, err
+	}
+	// The lowest function tells whether the layout is still the known one.
+	if text == 0 || text+entry != minpc {
+		return 0, t.f.Errorf(int64(s.Offset), "Go module data of an unknown layout")
+	}
+	return text, nil
 }
 
 // pointer returns the i-th word of s, relocated.
-func (e *ELF) pointer(s section, i uint64) (uint64, error) {
-	width := uint64(e.pick(4, 8))
-	if v, ok, err := e.relocated(s.addr + i*width); err != nil || ok {
+func (t *goTable) pointer(s *elffile.Section, i uint64) (uint64, error) {
+	width := uint64(t.f.WordSize())
+	if i >= s.Size/width {
+		return 0, t.f.Errorf(int64(s.Offset), "Go module data outside of its section")
+	}
+	if v, ok, err := t.relocated(s.Addr + i*width); err != nil || ok {
 		return v, err
 	}
-	var b [8]byte
-	if err := e.readAt(b[:width], int64(s.off+i*width), "Go module data"); err != nil {
+	b, err := t.f.Bytes(int64(s.Offset+i*width), width, "Go module data")
+	if err != nil {
 		return 0, err
 	}
-	return fields{b[:], e.is64}.word(0, 0), nil
+	return t.f.Word(b), nil
 }
 
 // relocated returns the value that a relative relocation with an addend gives
 // to the word at addr. It reports false if there is none.
-func (e *ELF) relocated(addr uint64) (v uint64, ok bool, err error) {
-	const entsize, chunk = 24, 2048 * 24
-	var relative uint64
-	switch e.machine {
+func (t *goTable) relocated(addr uint64) (v uint64, ok bool, err error) {
+	var relative uint32
+	switch t.f.Machine() {
 	case elf.EM_X86_64:
-		relative = uint64(elf.R_X86_64_RELATIVE)
+		relative = uint32(elf.R_X86_64_RELATIVE)
 	case elf.EM_AARCH64:
-		relative = uint64(elf.R_AARCH64_RELATIVE)
+		relative = uint32(elf.R_AARCH64_RELATIVE)
 	}
-	if e.typ != elf.ET_DYN || relative == 0 {
+	if t.f.Type() != elf.ET_DYN || relative == 0 {
 		return 0, false, nil
 	}
-	buf := make([]byte, chunk)
-	for _, s := range e.sections {
-		if s.typ != elf.SHT_RELA {
-			continue
+	err = t.f.EachRela(func(_ *elffile.Section, r elffile.Rela) bool {
+		if ok = r.Offset == addr && r.Type == relative; ok {
+			v = uint64(r.Addend)
 		}
-		for done := uint64(0); done < s.size; done += chunk {
-			b := buf[:min(chunk, s.size-done)]
-			if err := e.readAt(b, int64(s.off+done), "relocations"); err != nil {
-				return 0, false, err
-			}
-			for ; len(b) >= entsize; b = b[entsize:] {
-				if binary.LittleEndian.Uint64(b) == addr && binary.LittleEndian.Uint64(b[8:]) == relative {
-					return binary.LittleEndian.Uint64(b[16:]), true, nil
-				}
-			}
-		}
-	}
-	return 0, false, nil
+		return !ok
+	})
+	return v, ok, err
 }
 
 // entry returns where the i-th function begins, relative to the text; entry
 // num is where the last one ends.
 func (t *goTable) entry(i uint64) (uint64, error) {
 	var b [4]byte
-	err := t.e.readAt(b[:], int64(t.funcs+8*i), "Go function index")
+	err := t.f.ReadFull(b[:], int64(t.funcs+8*i), "Go function index")
 	return uint64(binary.LittleEndian.Uint32(b[:])), err
 }
 
@@ -213,21 +207,21 @@ func (t *goTable) function(i, pc uint64) ([]Frame, error) {
 	// Of _func, in bytes.
 	const nameField, startLineField, recordSize = 4, 36, 44
 	var index [8]byte
-	if err := t.e.readAt(index[:], int64(t.funcs+8*i), "Go function index"); err != nil {
+	if err := t.f.ReadFull(index[:], int64(t.funcs+8*i), "Go function index"); err != nil {
 		return nil, err
 	}
 	entry := uint64(binary.LittleEndian.Uint32(index[:]))
 	off := t.funcs + uint64(binary.LittleEndian.Uint32(index[4:]))
 	if off+recordSize > t.off+t.size {
-		return nil, t.e.errorf(int64(off), "Go function outside of its table")
+		return nil, t.f.Errorf(int64(off), "Go function outside of its table")
 	}
 	var record [recordSize]byte
-	if err := t.e.readAt(record[:], int64(off), "Go function"); err != nil {
+	if err := t.f.ReadFull(record[:], int64(off), "Go function"); err != nil {
 		return nil, err
 	}
-	name := t.names.at(uint64(binary.LittleEndian.Uint32(record[nameField:])))
+	name := t.names.At(uint64(binary.LittleEndian.Uint32(record[nameField:])))
 	if len(name) == 0 {
-		return nil, t.names.err
+		return nil, t.names.Err()
 	}
 	// Go does not mangle.
 	f := NewFrame(name, pc-entry, Options{NoDemangle: true})

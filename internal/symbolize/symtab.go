@@ -2,53 +2,123 @@ package symbolize
 
 import (
 	"bytes"
-	"cmp"
 	"debug/elf"
-	"encoding/binary"
+	"errors"
+
+	"fulgur/internal/elffile"
 )
+
+// symbolTable is a symbol table while it is read.
+type symbolTable struct {
+	file     *elffile.File
+	section  *elffile.Section
+	sections []*elffile.Section // of the file
+	names    *elffile.StringTable
+	// complete is set for a table that has all functions, so that what
+	// follows a symbol without a size up to the next one belongs to it. In
+	// .dynsym that would be a guess, since it leaves out what is not
+	// exported.
+	complete bool
+}
 
 // symbol is a function symbol while it competes for an address.
 type symbol struct {
-	found       bool
+	table       *symbolTable // nil for no symbol
+	in          *elffile.Section
 	start, size uint64
-	name        uint32 // offset in the string table
-	section     uint16
+	name        uint32 // offset in the table's names
 	binding     elf.SymBind
+	resolver    bool // an IFUNC, named after the function that it chooses
 }
 
-// lookupSymbols names addrs from the symbol table of the given type, in one
-// pass over it. The gABI allows one table of each type.
+// covers reports whether the symbol's size reaches addr, which is not below
+// its start.
+func (s symbol) covers(addr uint64) bool { return addr-s.start < s.size }
+
+// lookupSymbols finds the linker's names for addrs in the file's symbol tables,
+// in one pass over each.
 //
 // A symbol that has a size and covers an address wins, the innermost one if
 // they nest. Assembly often leaves the size out; such a symbol reaches to the
-// next one, at most to the end of its section. In .dynsym that would be a
-// guess, since it leaves out what is not exported, so there such symbols hold
-// nothing.
-func (e *ELF) lookupSymbols(typ elf.SectionType, addrs []uint64, frames [][]Frame) error {
-	for _, s := range e.sections {
-		if s.typ != typ || s.link >= len(e.sections) {
+// next one, at most to the end of its section, and of the function that it
+// stands in.
+func (e *ELF) lookupSymbols(addrs []uint64, frames [][]Frame) error {
+	tables, err := e.symbolTables()
+	p := newSymbolPass(addrs)
+	errs := []error{err, p.run(tables)}
+	stretched := p.resolve(frames)
+
+	// A label inside a function must not reach beyond its end.
+	if len(stretched) > 0 {
+		starts := make([]uint64, len(stretched))
+		for i, s := range stretched {
+			starts[i] = s.start
+		}
+		around := newSymbolPass(starts)
+		errs = append(errs, around.run(tables))
+		for i, s := range stretched {
+			if c := around.covers[i]; c.table != nil && !c.covers(addrs[s.addr]) {
+				frames[s.addr] = nil
+			}
+		}
+	}
+	for _, t := range tables {
+		errs = append(errs, t.names.Err())
+	}
+	return errors.Join(errs...)
+}
+
+// symbolTables returns the tables that name the file's functions: the first
+// that has all of them, and .dynsym, which is all that some files have and
+// which .gnu_debugdata does not repeat.
+func (e *ELF) symbolTables() ([]*symbolTable, error) {
+	all := openTable(e.file, elf.SHT_SYMTAB)
+	var err error
+	if all == nil {
+		var d *debugInfo
+		if d, err = e.debugInfo(); d.file != nil {
+			all = openTable(d.file.File, elf.SHT_SYMTAB)
+		}
+	}
+	if all == nil {
+		embedded, embeddedErr := e.file.Embedded()
+		if embedded != nil {
+			all = openTable(embedded, elf.SHT_SYMTAB)
+		}
+		err = errors.Join(err, embeddedErr)
+	}
+	var tables []*symbolTable
+	if all != nil {
+		all.complete = true
+		tables = append(tables, all)
+	}
+	if exported := openTable(e.file, elf.SHT_DYNSYM); exported != nil {
+		tables = append(tables, exported)
+	}
+	return tables, err
+}
+
+// openTable returns f's symbol table of the given type, of which the gABI
+// allows one, or nil if it has none.
+func openTable(f *elffile.File, typ elf.SectionType) *symbolTable {
+	sections, err := f.Sections()
+	if err != nil {
+		return nil
+	}
+	for _, s := range sections {
+		if s.Type != typ || s.Size == 0 {
 			continue
 		}
-		strtab := e.sections[s.link]
-		p := symbolPass{
-			e:       e,
-			names:   e.strings(strtab.off, strtab.size),
-			gaps:    gaps{addrs: addrs},
-			covers:  make([]symbol, len(addrs)),
-			nearest: make([]symbol, len(addrs)),
+		if names := f.SymbolNames(s); names != nil {
+			return &symbolTable{file: f, section: s, sections: sections, names: names}
 		}
-		err := p.run(s)
-		p.resolve(frames, typ == elf.SHT_SYMTAB)
-		return cmp.Or(err, p.names.err)
 	}
 	return nil
 }
 
-// symbolPass is one pass over a symbol table.
+// symbolPass is one pass over symbol tables.
 type symbolPass struct {
-	e     *ELF
-	names *stringTable
-	gaps  gaps
+	gaps gaps
 	// covers holds for each address the best symbol whose size covers it.
 	covers []symbol
 	// nearest holds for each address the last symbol that starts at or
@@ -57,127 +127,154 @@ type symbolPass struct {
 	nearest []symbol
 }
 
-// run reads the table s in chunks.
-func (p *symbolPass) run(s section) error {
-	const chunk = 2048 // symbols; 48 KiB
-	entsize := uint64(p.e.pick(elf.Sym32Size, elf.Sym64Size))
-	if err := p.e.check(int64(s.off), s.size, "symbol table"); err != nil {
-		return err
+func newSymbolPass(addrs []uint64) *symbolPass {
+	return &symbolPass{
+		gaps:    gaps{addrs: addrs},
+		covers:  make([]symbol, len(addrs)),
+		nearest: make([]symbol, len(addrs)),
 	}
-	buf := make([]byte, min(chunk*entsize, s.size))
-	for off, end := s.off, s.off+s.size-s.size%entsize; off < end; off += uint64(len(buf)) {
-		buf = buf[:min(uint64(len(buf)), end-off)]
-		if err := p.e.readAt(buf, int64(off), "symbol table"); err != nil {
-			return err
-		}
-		for b := buf; uint64(len(b)) >= entsize; b = b[entsize:] {
-			p.add(b)
-		}
+}
+
+// run reads the tables.
+func (p *symbolPass) run(tables []*symbolTable) error {
+	var errs []error
+	for _, t := range tables {
+		errs = append(errs, t.file.EachSymbol(t.section, func(s elffile.Symbol) bool {
+			p.add(t, s)
+			return true
+		}))
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // add enters one symbol table entry into the competition.
-func (p *symbolPass) add(b []byte) {
-	var info byte
-	var sym symbol
-	if p.e.is64 {
-		info = b[4]
-		sym.section = binary.LittleEndian.Uint16(b[6:])
-		sym.start = binary.LittleEndian.Uint64(b[8:])
-		sym.size = binary.LittleEndian.Uint64(b[16:])
-	} else {
-		sym.start = uint64(binary.LittleEndian.Uint32(b[4:]))
-		sym.size = uint64(binary.LittleEndian.Uint32(b[8:]))
-		info = b[12]
-		sym.section = binary.LittleEndian.Uint16(b[14:])
-	}
-	sym.name = binary.LittleEndian.Uint32(b)
-	sym.binding = elf.ST_BIND(info)
-	sym.found = true
-	typ := elf.ST_TYPE(info)
-
-	if typ != elf.STT_FUNC && typ != elf.STT_GNU_IFUNC && typ != elf.STT_NOTYPE {
+func (p *symbolPass) add(t *symbolTable, s elffile.Symbol) {
+	if s.Type != elf.STT_FUNC && s.Type != elf.STT_GNU_IFUNC && s.Type != elf.STT_NOTYPE {
 		return
 	}
-	if int(sym.section) >= len(p.e.sections) {
+	if int(s.Section) >= len(t.sections) {
 		return // absolute or common
 	}
-	if p.e.machine == elf.EM_ARM {
-		sym.start &^= 1 // marks Thumb code
+	if t.file.Machine() == elf.EM_ARM {
+		s.Value &^= 1 // marks Thumb code
 	}
-	in := p.e.sections[sym.section]
-	if !in.exec || !in.holds(sym.start) {
+	in := t.sections[s.Section]
+	if in.Flags&elf.SHF_EXECINSTR == 0 || !in.Holds(s.Value) {
 		return // undefined, data, or the mark of a section's end
 	}
-	sym.size = min(sym.size, in.size-(sym.start-in.addr))
+	sym := symbol{table: t, in: in, start: s.Value, name: s.Name, binding: s.Binding, resolver: s.Type == elf.STT_GNU_IFUNC}
+	sym.size = min(s.Size, in.Size-(s.Value-in.Addr))
 
 	first := p.gaps.after(sym.start)
 	if first == len(p.gaps.addrs) {
 		return
 	}
-	if typ == elf.STT_NOTYPE && sym.binding == elf.STB_LOCAL && isLabel(p.names.at(uint64(sym.name))) {
+	if s.Type == elf.STT_NOTYPE && s.Binding == elf.STB_LOCAL &&
+		(s.Visibility == elf.STV_HIDDEN || isLabel(t.names.At(uint64(s.Name)))) {
 		return
 	}
 	p.offer(&p.nearest[first], sym)
-	for i := first; i < len(p.gaps.addrs) && p.gaps.addrs[i]-sym.start < sym.size; i++ {
+	for i := first; i < len(p.gaps.addrs) && sym.covers(p.gaps.addrs[i]); i++ {
 		p.offer(&p.covers[i], sym)
 	}
 }
 
 // isLabel reports whether a local symbol without a type is no function: a
-// mapping symbol of ARM ("$x", "$d.1") or a label that the compiler made.
+// mapping symbol of ARM or RISC-V ("$x", "$d.1"), or a label that a compiler or
+// assembler made, as BFD knows them. (Hidden ones are the marks that GCC's
+// annobin plugin leaves.)
 func isLabel(name []byte) bool {
-	return len(name) == 0 || name[0] == '$' || len(name) > 1 && name[0] == '.' && name[1] == 'L'
+	for _, prefix := range []string{"$", ".L", "..", "_.L_"} {
+		if bytes.HasPrefix(name, []byte(prefix)) {
+			return true
+		}
+	}
+	// The assembler's own: "L0\x01", "L12\x02" and a number.
+	return len(name) == 0 || name[0] == 'L' && bytes.ContainsAny(name, "\x01\x02")
 }
 
-// offer puts sym into place if it is better than what is there. Of aliases it
-// takes what perf takes: one with a size, then one that is not weak, then a
-// global one, then the better name.
+// offer puts sym into place if it is better than what is there: the innermost
+// one, then one with a size. Of aliases it takes the one that readers know: a
+// global one over a weak one, a weak one over a local one, one that stubs are
+// named after, then the better name. perf prefers a local one to a weak one;
+// but in C libraries those are the internal names of what programs call by the
+// weak ones.
 func (p *symbolPass) offer(place *symbol, sym symbol) {
 	var better bool
 	switch old := *place; {
-	case !old.found:
+	case old.table == nil:
 		better = true
 	case sym.start != old.start:
 		better = sym.start > old.start
 	case (sym.size == 0) != (old.size == 0):
 		better = sym.size != 0
-	case (sym.binding == elf.STB_WEAK) != (old.binding == elf.STB_WEAK):
-		better = old.binding == elf.STB_WEAK
-	case (sym.binding == elf.STB_LOCAL) != (old.binding == elf.STB_LOCAL):
-		better = old.binding == elf.STB_LOCAL
+	case sym.table.complete != old.table.complete:
+		better = sym.table.complete
+	case sym.binding != old.binding:
+		better = rank(sym.binding) < rank(old.binding)
+	case sym.resolver != old.resolver:
+		better = sym.resolver
 	default:
-		name := bytes.Clone(p.names.at(uint64(sym.name))) // the next read overwrites it
-		better = preferName(name, p.names.at(uint64(old.name)))
+		name := bytes.Clone(sym.systemName()) // the next read overwrites it
+		better = preferName(name, old.systemName())
 	}
 	if better {
 		*place = sym
 	}
 }
 
-// resolve names the addresses that a symbol was found for. Unsized symbols
-// count only if extend is set.
-func (p *symbolPass) resolve(frames [][]Frame, extend bool) {
+// rank orders bindings from the best to the worst.
+func rank(b elf.SymBind) int {
+	switch b {
+	case elf.STB_WEAK:
+		return 1
+	case elf.STB_LOCAL:
+		return 2
+	}
+	return 0 // global, or unique, which is global to all namespaces
+}
+
+// systemName returns the symbol's name, valid until another is read from the
+// same table.
+func (s symbol) systemName() []byte {
+	return cutVersion(s.table.names.At(uint64(s.name)))
+}
+
+// cutVersion cuts the version off a name: .symtab has "memcpy@@GLIBC_2.14" for
+// what .dynsym names "memcpy".
+func cutVersion(name []byte) []byte {
+	if i := bytes.IndexByte(name, '@'); i > 0 && !bytes.EqualFold(name[i:], []byte(pltSuffix)) {
+		return name[:i]
+	}
+	return name
+}
+
+// stretched is an address that was named by a symbol without a size.
+type stretched struct {
+	addr  int // its index
+	start uint64
+}
+
+// resolve names the addresses that a symbol was found for, and returns those
+// that a symbol without a size was taken for, by ascending start.
+func (p *symbolPass) resolve(frames [][]Frame) []stretched {
+	var unsized []stretched
 	var below symbol // the last symbol at or below the address
 	for i, addr := range p.gaps.addrs {
-		if p.nearest[i].found {
+		if p.nearest[i].table != nil {
 			below = p.nearest[i]
 		}
 		sym := p.covers[i]
-		if !sym.found {
-			if !extend || !below.found || below.size != 0 || !p.e.sections[below.section].holds(addr) {
+		if sym.table == nil {
+			if below.table == nil || !below.table.complete || below.size != 0 || !below.in.Holds(addr) {
 				continue
 			}
 			sym = below
+			unsized = append(unsized, stretched{i, sym.start})
 		}
-		name := p.names.at(uint64(sym.name))
-		if len(name) == 0 {
-			continue
+		if name := sym.systemName(); len(name) > 0 {
+			frames[i] = []Frame{{SystemName: string(name), Offset: addr - sym.start}}
 		}
-		frames[i] = []Frame{NewFrame(name, addr-sym.start, p.e.opts)}
 	}
+	return unsized
 }
-
-// holds reports whether addr lies in s.
-func (s section) holds(addr uint64) bool { return addr >= s.addr && addr-s.addr < s.size }

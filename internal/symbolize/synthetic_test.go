@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"fulgur/internal/elffile/elftest"
 )
 
 // goFunction is a function of a made-up pclntab.
@@ -44,21 +46,14 @@ func goTableBytes(magic uint32, textStart uint64, functions []goFunction) []byte
 	return slices.Concat(table, names, index, records)
 }
 
-// fileOf returns a file that consists of the contents of its sections, in
-// order.
-func fileOf(typ elf.Type, contents [][]byte, sections ...section) *ELF {
-	data := bytes.Join(contents, nil)
-	e := &ELF{
-		r: bytes.NewReader(data), size: int64(len(data)), name: "synthetic",
-		is64: true, typ: typ, machine: elf.EM_X86_64,
+// newFile opens a made-up file.
+func newFile(t testing.TB, f elftest.File) *ELF {
+	t.Helper()
+	content := f.Bytes()
+	e, err := OpenELF(bytes.NewReader(content), int64(len(content)), "synthetic", Options{})
+	if err != nil {
+		t.Fatal(err)
 	}
-	var off uint64
-	for i, c := range contents {
-		sections[i].off, sections[i].size = off, uint64(len(c))
-		off += uint64(len(c))
-	}
-	e.sections = sections
-	e.sectionsOnce.Do(func() {})
 	return e
 }
 
@@ -97,15 +92,18 @@ func TestGoVersions(t *testing.T) {
 			rela: words(0x600000+8*20, relative, text, 0x600000+8*22, relative, text)},
 		{name: "1.26 without module data", magic: goMagic120, typ: elf.ET_EXEC, problems: "without the address of the text"},
 		{name: "unknown module data", magic: goMagic120, typ: elf.ET_EXEC, module: words(append(module[1:], 0)...), problems: "unknown layout"},
-		{name: "truncated module data", magic: goMagic120, typ: elf.ET_EXEC, module: words(module[:8]...), problems: "outside of the file"},
+		{name: "truncated module data", magic: goMagic120, typ: elf.ET_EXEC, module: words(module[:8]...), problems: "outside of its section"},
 		{name: "1.16", magic: 0xfffffffa, typ: elf.ET_EXEC, header: text, problems: "unknown version"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			e := fileOf(tt.typ,
-				[][]byte{goTableBytes(tt.magic, tt.header, goFunctionsMade), tt.rela, tt.module},
-				section{typ: elf.SHT_PROGBITS, goTable: true, addr: table},
-				section{typ: elf.SHT_RELA},
-				section{typ: elf.SHT_PROGBITS, goModule: len(tt.module) > 0, addr: 0x600000})
+			sections := []elftest.Section{
+				{Name: ".gopclntab", Addr: table, Content: goTableBytes(tt.magic, tt.header, goFunctionsMade)},
+				{Name: ".rela", Type: elf.SHT_RELA, Flags: elf.SHF_ALLOC, Content: tt.rela},
+			}
+			if len(tt.module) > 0 {
+				sections = append(sections, elftest.Section{Name: ".go.module", Addr: 0x600000, Content: tt.module})
+			}
+			e := newFile(t, elftest.File{Type: tt.typ, Sections: sections})
 			frames, err := e.LookupBatch([]uint64{text - 1, text, text + 0x47, text + 0x7f, text + 0x80})
 			if tt.problems != "" {
 				if err == nil || !strings.Contains(err.Error(), tt.problems) || !strings.HasPrefix(err.Error(), "synthetic: ") {
@@ -134,7 +132,7 @@ func FuzzGoTable(f *testing.F) {
 	f.Add(goTableBytes(goMagic120, 0x1000, goFunctionsMade), uint64(0x1041))
 	f.Add(goTableBytes(goMagic118, 0x1000, goFunctionsMade), uint64(0x1000))
 	f.Fuzz(func(t *testing.T, table []byte, addr uint64) {
-		e := fileOf(elf.ET_EXEC, [][]byte{table}, section{goTable: true, addr: 0x1000})
+		e := newFile(t, elftest.File{Type: elf.ET_EXEC, Sections: []elftest.Section{{Name: ".gopclntab", Addr: 0x1000, Content: table}}})
 		frames, _ := e.LookupBatch([]uint64{addr / 2, addr})
 		if len(frames) != 2 {
 			t.Fatalf("%d results for 2 addresses", len(frames))
@@ -142,37 +140,35 @@ func FuzzGoTable(f *testing.F) {
 	})
 }
 
-// elfSymbol is an entry of a made-up .symtab.
+// elfSymbol is a symbol in a table of tests.
 type elfSymbol struct {
 	name        string
 	start, size uint64
 	bind        elf.SymBind
 	typ         elf.SymType
-	section     uint16
+	section     elf.SectionIndex
+	visibility  elf.SymVis
 }
 
 // symbolFile returns a file with the given symbols; its section 1 is code from
 // 0x1000 to 0x2000, section 2 is data.
-func symbolFile(typ elf.SectionType, symbols []elfSymbol) *ELF {
-	var symtab bytes.Buffer
-	strtab := []byte{0}
-	for _, s := range symbols {
-		// A write to a buffer cannot fail.
-		_ = binary.Write(&symtab, binary.LittleEndian, elf.Sym64{
-			Name: uint32(len(strtab)), Info: elf.ST_INFO(s.bind, s.typ),
-			Shndx: s.section, Value: s.start, Size: s.size,
-		})
-		strtab = append(strtab, s.name+"\x00"...)
+func symbolFile(t testing.TB, typ elf.SectionType, symbols ...elfSymbol) *ELF {
+	entries := make([]elftest.Symbol, len(symbols))
+	for i, s := range symbols {
+		entries[i] = elftest.Symbol{
+			Name: s.name, Value: s.start, Size: s.size, Binding: s.bind, Type: s.typ,
+			Section: s.section, Other: byte(s.visibility),
+		}
 	}
-	return tableFile(typ, symtab.Bytes(), strtab)
+	table, names := elftest.Symbols(typ, 4, entries...)
+	return newFile(t, elftest.File{Sections: append(codeAndData(), table, names)})
 }
 
-func tableFile(typ elf.SectionType, symtab, strtab []byte) *ELF {
-	e := fileOf(elf.ET_EXEC, [][]byte{symtab, nil, nil, strtab},
-		section{typ: typ, link: 3}, section{}, section{}, section{typ: elf.SHT_STRTAB})
-	e.sections[1] = section{typ: elf.SHT_PROGBITS, exec: true, addr: 0x1000, size: 0x1000}
-	e.sections[2] = section{typ: elf.SHT_PROGBITS, addr: 0x3000, size: 0x1000}
-	return e
+func codeAndData() []elftest.Section {
+	return []elftest.Section{
+		{Name: ".text", Type: elf.SHT_NOBITS, Flags: elf.SHF_ALLOC | elf.SHF_EXECINSTR, Addr: 0x1000, Size: 0x1000},
+		{Name: ".data", Type: elf.SHT_NOBITS, Flags: elf.SHF_ALLOC | elf.SHF_WRITE, Addr: 0x3000, Size: 0x1000},
+	}
 }
 
 // TestSymbolRules checks which of several symbols names an address.
@@ -188,24 +184,29 @@ func TestSymbolRules(t *testing.T) {
 		want    string
 		dynsym  string // what the same symbols give in .dynsym
 	}{
-		{"sized", []elfSymbol{{"f", 0x1000, 16, global, fn, 1}}, 0x100f, "f", "f"},
-		{"behind its end", []elfSymbol{{"f", 0x1000, 16, global, fn, 1}}, 0x1010, "", ""},
-		{"unsized to the next", []elfSymbol{{"f", 0x1000, 0, global, fn, 1}, {"g", 0x1100, 8, global, fn, 1}}, 0x10ff, "f", ""},
-		{"unsized ends at the next", []elfSymbol{{"f", 0x1000, 0, global, fn, 1}, {"g", 0x1100, 8, global, fn, 1}}, 0x1108, "", ""},
-		{"unsized to the section's end", []elfSymbol{{"f", 0x1000, 0, global, fn, 1}}, 0x1fff, "f", ""},
-		{"unsized not beyond it", []elfSymbol{{"f", 0x1000, 0, global, fn, 1}}, 0x2000, "", ""},
-		{"unsized never beats sized", []elfSymbol{{"f", 0x1000, 0x100, local, fn, 1}, {"label", 0x1080, 0, global, none, 1}}, 0x1090, "f", "f"},
-		{"innermost", []elfSymbol{{"in", 0x1010, 8, local, fn, 1}, {"out", 0x1000, 0x100, global, fn, 1}}, 0x1012, "in", "in"},
-		{"behind the inner one", []elfSymbol{{"in", 0x1010, 8, local, fn, 1}, {"out", 0x1000, 0x100, global, fn, 1}}, 0x1020, "out", "out"},
-		{"global over weak", []elfSymbol{{"weak", 0x1000, 16, weak, fn, 1}, {"__global", 0x1000, 16, global, fn, 1}}, 0x1000, "__global", "__global"},
-		{"local over weak", []elfSymbol{{"weak", 0x1000, 16, weak, fn, 1}, {"__local", 0x1000, 16, local, fn, 1}}, 0x1000, "__local", "__local"},
-		{"global over local", []elfSymbol{{"__global", 0x1000, 16, global, fn, 1}, {"local", 0x1000, 16, local, fn, 1}}, 0x1000, "__global", "__global"},
-		{"fewer underscores", []elfSymbol{{"_read", 0x1000, 16, global, fn, 1}, {"read", 0x1000, 16, global, fn, 1}, {"__libc_read", 0x1000, 16, global, fn, 1}}, 0x1000, "read", "read"},
-		{"the longer one", []elfSymbol{{"ab", 0x1000, 16, global, fn, 1}, {"abc", 0x1000, 16, global, fn, 1}}, 0x1000, "abc", "abc"},
-		{"mapping symbols", []elfSymbol{{"f", 0x1000, 0, global, fn, 1}, {"$x", 0x1010, 0, local, none, 1}, {"$d.1", 0x1020, 0, local, none, 1}, {".L5", 0x1030, 0, local, none, 1}}, 0x1040, "f", ""},
-		{"data in text", []elfSymbol{{"f", 0x1000, 0, global, fn, 1}, {"table", 0x1010, 0x100, local, object, 1}}, 0x1020, "f", ""},
-		{"undefined, absolute, data", []elfSymbol{{"u", 0x1000, 16, global, fn, 0}, {"a", 0x1000, 16, global, none, uint16(elf.SHN_ABS)}, {"d", 0x1000, 16, global, none, 2}}, 0x1000, "", ""},
-		{"size wraps around", []elfSymbol{{"f", 0x1000, 1<<64 - 1, global, fn, 1}}, 0x1800, "f", "f"},
+		{"sized", []elfSymbol{{"f", 0x1000, 16, global, fn, 1, 0}}, 0x100f, "f", "f"},
+		{"behind its end", []elfSymbol{{"f", 0x1000, 16, global, fn, 1, 0}}, 0x1010, "", ""},
+		{"unsized to the next", []elfSymbol{{"f", 0x1000, 0, global, fn, 1, 0}, {"g", 0x1100, 8, global, fn, 1, 0}}, 0x10ff, "f", ""},
+		{"unsized ends at the next", []elfSymbol{{"f", 0x1000, 0, global, fn, 1, 0}, {"g", 0x1100, 8, global, fn, 1, 0}}, 0x1108, "", ""},
+		{"unsized to the section's end", []elfSymbol{{"f", 0x1000, 0, global, fn, 1, 0}}, 0x1fff, "f", ""},
+		{"unsized not beyond it", []elfSymbol{{"f", 0x1000, 0, global, fn, 1, 0}}, 0x2000, "", ""},
+		{"unsized never beats sized", []elfSymbol{{"f", 0x1000, 0x100, local, fn, 1, 0}, {"label", 0x1080, 0, global, none, 1, 0}}, 0x1090, "f", "f"},
+		{"innermost", []elfSymbol{{"in", 0x1010, 8, local, fn, 1, 0}, {"out", 0x1000, 0x100, global, fn, 1, 0}}, 0x1012, "in", "in"},
+		{"behind the inner one", []elfSymbol{{"in", 0x1010, 8, local, fn, 1, 0}, {"out", 0x1000, 0x100, global, fn, 1, 0}}, 0x1020, "out", "out"},
+		{"global over weak", []elfSymbol{{"weak", 0x1000, 16, weak, fn, 1, 0}, {"__global", 0x1000, 16, global, fn, 1, 0}}, 0x1000, "__global", "__global"},
+		{"weak over local", []elfSymbol{{"__weak", 0x1000, 16, weak, fn, 1, 0}, {"local", 0x1000, 16, local, fn, 1, 0}}, 0x1000, "__weak", "__weak"},
+		{"a resolver", []elfSymbol{{"strlen", 0x1000, 16, global, elf.STT_GNU_IFUNC, 1, 0}}, 0x1008, "strlen", "strlen"},
+		{"versions", []elfSymbol{{"memcpy@@GLIBC_2.14", 0x1000, 16, global, fn, 1, 0}}, 0x1000, "memcpy", "memcpy"},
+		{"a label does not leave its function", []elfSymbol{{"f", 0x1000, 0x100, global, fn, 1, 0}, {"label", 0x1080, 0, local, none, 1, 0}}, 0x1100, "", ""},
+		{"a label behind it", []elfSymbol{{"f", 0x1000, 0x100, global, fn, 1, 0}, {"label", 0x1100, 0, local, none, 1, 0}}, 0x1110, "label", ""},
+		{"the assembler's labels", []elfSymbol{{"f", 0x1000, 0, global, fn, 1, 0}, {"L1\x021", 0x1010, 0, local, none, 1, 0}, {".annobin_a.c", 0x1020, 0, local, none, 1, elf.STV_HIDDEN}}, 0x1040, "f", ""},
+		{"global over local", []elfSymbol{{"__global", 0x1000, 16, global, fn, 1, 0}, {"local", 0x1000, 16, local, fn, 1, 0}}, 0x1000, "__global", "__global"},
+		{"fewer underscores", []elfSymbol{{"_read", 0x1000, 16, global, fn, 1, 0}, {"read", 0x1000, 16, global, fn, 1, 0}, {"__libc_read", 0x1000, 16, global, fn, 1, 0}}, 0x1000, "read", "read"},
+		{"the longer one", []elfSymbol{{"ab", 0x1000, 16, global, fn, 1, 0}, {"abc", 0x1000, 16, global, fn, 1, 0}}, 0x1000, "abc", "abc"},
+		{"mapping symbols", []elfSymbol{{"f", 0x1000, 0, global, fn, 1, 0}, {"$x", 0x1010, 0, local, none, 1, 0}, {"$d.1", 0x1020, 0, local, none, 1, 0}, {".L5", 0x1030, 0, local, none, 1, 0}}, 0x1040, "f", ""},
+		{"data in text", []elfSymbol{{"f", 0x1000, 0, global, fn, 1, 0}, {"table", 0x1010, 0x100, local, object, 1, 0}}, 0x1020, "f", ""},
+		{"undefined, absolute, data", []elfSymbol{{"u", 0x1000, 16, global, fn, 0, 0}, {"a", 0x1000, 16, global, none, elf.SHN_ABS, 0}, {"d", 0x1000, 16, global, none, 2, 0}}, 0x1000, "", ""},
+		{"size wraps around", []elfSymbol{{"f", 0x1000, 1<<64 - 1, global, fn, 1, 0}}, 0x1800, "f", "f"},
 	} {
 		for typ, want := range map[elf.SectionType]string{elf.SHT_SYMTAB: tt.want, elf.SHT_DYNSYM: tt.dynsym} {
 			for _, reversed := range []bool{false, true} {
@@ -213,7 +214,7 @@ func TestSymbolRules(t *testing.T) {
 				if reversed {
 					slices.Reverse(symbols)
 				}
-				frames, err := symbolFile(typ, symbols).LookupBatch([]uint64{0, tt.addr, 1 << 63})
+				frames, err := symbolFile(t, typ, symbols...).LookupBatch([]uint64{0, tt.addr, 1 << 63})
 				if err != nil {
 					t.Errorf("%s: %v", tt.name, err)
 				}
@@ -230,20 +231,17 @@ func TestSymbolRules(t *testing.T) {
 }
 
 func FuzzSymbols(f *testing.F) {
-	seed := symbolFile(elf.SHT_SYMTAB, []elfSymbol{
-		{"f", 0x1000, 16, elf.STB_GLOBAL, elf.STT_FUNC, 1},
-		{"_f", 0x1000, 16, elf.STB_GLOBAL, elf.STT_FUNC, 1},
-		{"_ZN3app3BoxIiE4sizeEv", 0x1100, 0, elf.STB_LOCAL, elf.STT_NOTYPE, 1},
-	})
-	tables := make([]byte, seed.size)
-	if err := seed.readAt(tables, 0, "tables"); err != nil {
-		f.Fatal(err)
-	}
-	n := seed.sections[0].size
-	f.Add(tables[:n], tables[n:], uint64(0x1001))
+	table, names := elftest.Symbols(elf.SHT_SYMTAB, 4,
+		elftest.Symbol{Name: "f", Value: 0x1000, Size: 16, Binding: elf.STB_GLOBAL, Type: elf.STT_FUNC, Section: 1},
+		elftest.Symbol{Name: "_f", Value: 0x1000, Size: 16, Binding: elf.STB_GLOBAL, Type: elf.STT_FUNC, Section: 1},
+		elftest.Symbol{Name: "_ZN3app3BoxIiE4sizeEv", Value: 0x1100, Section: 1},
+	)
+	f.Add(table.Content, names.Content, uint64(0x1001))
 	f.Fuzz(func(t *testing.T, symtab, strtab []byte, addr uint64) {
+		table, names := table, names
+		table.Content, names.Content = symtab, strtab
 		addrs := []uint64{addr / 2, addr}
-		frames, _ := tableFile(elf.SHT_SYMTAB, symtab, strtab).LookupBatch(addrs)
+		frames, _ := newFile(t, elftest.File{Sections: append(codeAndData(), table, names)}).LookupBatch(addrs)
 		for i, fs := range frames {
 			if len(fs) > 0 && fs[0].Offset > addrs[i] {
 				t.Fatalf("%#x lies %#x in %s", addrs[i], fs[0].Offset, fs[0].Name)

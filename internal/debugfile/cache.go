@@ -1,0 +1,180 @@
+package debugfile
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// cache is the directory in which elfutils' debuginfod client keeps what it
+// downloaded, shared with it: BUILDID/debuginfo is a debug file, and an empty
+// one says since when it is known that no server has it. Files in the cache
+// itself set its times, in seconds.
+type cache struct{ dir string }
+
+// The cache's control files, and what holds where there are none.
+const (
+	missFile, defaultMiss         = "cache_miss_s", 600
+	cleanFile, defaultClean       = "cache_clean_interval_s", 86400
+	maxUnusedFile, defaultMaxAge  = "max_unused_age_s", 604800
+	debugInfoName, maxControlFile = "debuginfo", 64
+)
+
+// newCache returns the cache that the environment chooses.
+func newCache(getenv func(string) string) (cache, error) {
+	dir := getenv("DEBUGINFOD_CACHE_PATH")
+	home := getenv("HOME")
+	if old := filepath.Join(home, ".debuginfod_client_cache"); dir == "" && home != "" {
+		if info, err := os.Stat(old); err == nil && info.IsDir() {
+			dir = old
+		}
+	}
+	if base := getenv("XDG_CACHE_HOME"); dir == "" && base != "" {
+		dir = filepath.Join(base, "debuginfod_client")
+	}
+	if dir == "" && home != "" {
+		dir = filepath.Join(home, ".cache", "debuginfod_client")
+	}
+	if dir == "" {
+		return cache{}, errors.New("debuginfod: no place for downloads; set DEBUGINFOD_CACHE_PATH, XDG_CACHE_HOME or HOME")
+	}
+	dir, err := filepath.Abs(dir)
+	return cache{dir}, err
+}
+
+// path returns the path of the debug file with the given build ID.
+func (c cache) path(id string) string { return filepath.Join(c.dir, id, debugInfoName) }
+
+// lookup returns the path of the debug file with the given build ID if the
+// cache has it, "" if it does not, and an error if it cannot be read, or if it
+// is known that no server has the file.
+func (c cache) lookup(id string) (string, error) {
+	name := c.path(id)
+	info, err := os.Stat(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	if info.Size() > 0 {
+		// The time of the last use decides what is kept. A cache that
+		// cannot be written to is still of use.
+		_ = os.Chtimes(name, time.Now(), info.ModTime())
+		return name, nil
+	}
+	if time.Since(info.ModTime()) <= c.control(missFile, defaultMiss) {
+		return "", fmt.Errorf("no server had it at %s (cached in %s)", info.ModTime().Format(time.TimeOnly), name)
+	}
+	c.remove(name)
+	return "", nil
+}
+
+// prepare makes place for the debug file with the given build ID.
+func (c cache) prepare(id string) (string, error) {
+	name := c.path(id)
+	return name, os.MkdirAll(filepath.Dir(name), 0o700)
+}
+
+// miss notes that no server has the debug file with the given build ID.
+func (c cache) miss(id string) error {
+	name, err := c.prepare(id)
+	if err != nil {
+		return err
+	}
+	file, err := os.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return file.Close()
+}
+
+// remove removes a file from the cache, and the directory that is then empty.
+// What cannot be removed stays and is dealt with another time.
+func (c cache) remove(name string) {
+	_ = os.Remove(name)
+	_ = os.Remove(filepath.Dir(name))
+}
+
+// clean removes what was not used for long, once in a while. What goes wrong
+// costs disk, not symbols.
+func (c cache) clean() {
+	control := filepath.Join(c.dir, cleanFile)
+	info, err := os.Stat(control)
+	if err != nil {
+		// The time of the file is that of the last cleaning.
+		if os.MkdirAll(c.dir, 0o700) == nil {
+			_ = os.WriteFile(control, fmt.Appendln(nil, defaultClean), 0o600)
+		}
+		return
+	}
+	if time.Since(info.ModTime()) < c.control(cleanFile, defaultClean) {
+		return
+	}
+	_ = os.Chtimes(control, time.Now(), time.Now())
+	maxAge := c.control(maxUnusedFile, defaultMaxAge)
+	_ = filepath.WalkDir(c.dir, func(name string, entry fs.DirEntry, err error) error {
+		if err == nil && entry.Type().IsRegular() && c.isArtifact(name) {
+			if info, err := entry.Info(); err == nil && time.Since(lastUse(info)) > maxAge {
+				c.remove(name)
+			}
+		}
+		return nil // what cannot be read is left alone
+	})
+}
+
+// isArtifact reports whether name is that of a file that was downloaded, by any
+// client: of a name that begins with its kind, in a directory named by a build
+// ID.
+func (c cache) isArtifact(name string) bool {
+	rel, err := filepath.Rel(c.dir, name)
+	if err != nil {
+		return false
+	}
+	id, file, ok := strings.Cut(rel, string(filepath.Separator))
+	if !ok || strings.Trim(id, "0123456789abcdef") != "" {
+		return false
+	}
+	for _, kind := range []string{debugInfoName, "executable", "source", "section"} {
+		if strings.HasPrefix(file, kind) {
+			return true
+		}
+	}
+	return false
+}
+
+// lastUse returns when a file was last read or written.
+func lastUse(info fs.FileInfo) time.Time {
+	used := info.ModTime()
+	if stat, ok := info.Sys().(*syscall.Stat_t); ok {
+		if read := time.Unix(stat.Atim.Unix()); read.After(used) {
+			used = read
+		}
+	}
+	return used
+}
+
+// control returns the duration in a control file.
+func (c cache) control(name string, otherwise int64) time.Duration {
+	b, err := os.ReadFile(filepath.Join(c.dir, name))
+	if err != nil || len(b) > maxControlFile {
+		return time.Duration(otherwise) * time.Second
+	}
+	n, err := strconv.ParseInt(strings.TrimSpace(string(b)), 10, 64)
+	if err != nil || n < 0 {
+		n = otherwise
+	}
+	if n > int64(1<<63-1)/int64(time.Second) {
+		return 1<<63 - 1
+	}
+	return time.Duration(n) * time.Second
+}

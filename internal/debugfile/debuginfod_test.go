@@ -1,0 +1,311 @@
+package debugfile
+
+import (
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// server is a debuginfod that counts its requests.
+type server struct {
+	*httptest.Server
+	requests atomic.Int32
+}
+
+func newServer(t testing.TB, handler http.HandlerFunc) *server {
+	t.Helper()
+	s := new(server)
+	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.requests.Add(1)
+		if r.Method != http.MethodGet {
+			http.Error(w, "only GET", http.StatusMethodNotAllowed)
+			return
+		}
+		handler(w, r)
+	}))
+	t.Cleanup(s.Close)
+	return s
+}
+
+// serve returns a handler that has one file.
+func serve(content []byte) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/buildid/"+id+"/debuginfo" {
+			http.NotFound(w, r)
+			return
+		}
+		_, _ = w.Write(content)
+	}
+}
+
+// missing returns a handler that has none.
+func missing(w http.ResponseWriter, r *http.Request) { http.NotFound(w, r) }
+
+// failing answers that the server is out of order.
+func failing(w http.ResponseWriter, _ *http.Request) {
+	http.Error(w, "out of order", http.StatusServiceUnavailable)
+}
+
+func TestDownload(t *testing.T) {
+	right := image(t, id, debugInfo("right"))
+	wrong := image(t, "eeff0011", debugInfo("wrong"))
+	chunked := func(w http.ResponseWriter, r *http.Request) {
+		w.(http.Flusher).Flush() // before the length is known
+		serve(right)(w, r)
+	}
+	for _, tt := range []struct {
+		name    string
+		vars    map[string]string
+		servers []http.HandlerFunc
+		ok      bool
+		problem string
+		// again is how many requests there are in all after a second search.
+		again int
+		// empty is whether the cache notes that no server has the file.
+		empty bool
+	}{
+		{"found", nil, []http.HandlerFunc{serve(right)}, true, "", 1, false},
+		{"without a length", nil, []http.HandlerFunc{chunked}, true, "", 1, false},
+		{"at the second server", nil, []http.HandlerFunc{missing, serve(right)}, true, "", 2, false},
+		{"the first fails", nil, []http.HandlerFunc{failing, serve(right)}, true, "", 2, false},
+		{"nowhere", nil, []http.HandlerFunc{missing, missing}, false, "the server does not have it", 2, true},
+		{"perhaps at one that fails", nil, []http.HandlerFunc{missing, failing}, false, "the server answers 503", 4, false},
+		{"another file", nil, []http.HandlerFunc{serve(wrong)}, false, `build ID is "eeff0011", not aabbccdd`, 2, false},
+		{"an empty file", nil, []http.HandlerFunc{serve(nil)}, false, "empty file", 2, false},
+		{"too large", map[string]string{"DEBUGINFOD_MAXSIZE": "100"}, []http.HandlerFunc{serve(right)}, false, "larger than 100 bytes", 2, false},
+		{"too large without a length", map[string]string{"DEBUGINFOD_MAXSIZE": "100"}, []http.HandlerFunc{chunked}, false, "larger than 100 bytes", 2, false},
+		{"no limits", map[string]string{"DEBUGINFOD_MAXSIZE": "0", "DEBUGINFOD_TIMEOUT": "-1", "DEBUGINFOD_MAXTIME": "0"}, []http.HandlerFunc{serve(right)}, true, "", 1, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var servers []*server
+			urls := "ima:ignore "
+			for _, handler := range tt.servers {
+				s := newServer(t, handler)
+				servers = append(servers, s)
+				urls += s.URL + "/ "
+			}
+			cache := filepath.Join(t.TempDir(), "cache")
+			vars := map[string]string{"DEBUGINFOD_URLS": urls, "DEBUGINFOD_CACHE_PATH": cache}
+			maps.Copy(vars, tt.vars)
+			name := filepath.Join(cache, id, "debuginfo")
+			want := ""
+			if tt.ok {
+				want = name
+			}
+			b := binaryAt(t, "", image(t, id))
+			f, err := newFinder(t, Config{Getenv: environment(vars)}).Debug(t.Context(), b)
+			found(t, f, err, "/", want, tt.problem)
+			f, err = newFinder(t, Config{Getenv: environment(vars)}).Debug(t.Context(), b)
+			if tt.empty {
+				tt.problem = "no server had it at "
+			}
+			found(t, f, err, "/", want, tt.problem)
+
+			requests := 0
+			for _, s := range servers {
+				requests += int(s.requests.Load())
+			}
+			if requests != tt.again {
+				t.Errorf("%d requests, want %d", requests, tt.again)
+			}
+			entries, _ := os.ReadDir(filepath.Dir(name))
+			info, err := os.Stat(name)
+			switch {
+			case len(entries) > 1:
+				t.Errorf("the cache has %v", entries)
+			case (err == nil) != (tt.ok || tt.empty):
+				t.Errorf("the cache's file: %v", err)
+			case err == nil && (info.Size() == 0) != tt.empty:
+				t.Errorf("the cache's file has %d bytes", info.Size())
+			}
+		})
+	}
+}
+
+// TestStalled gives servers up that do not get on, and waits for others.
+func TestStalled(t *testing.T) {
+	right := image(t, id, debugInfo("right"))
+	stalled := func(w http.ResponseWriter, r *http.Request) {
+		_, _ = w.Write(right[:10])
+		w.(http.Flusher).Flush()
+		<-r.Context().Done()
+	}
+	silent := func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
+	for _, tt := range []struct {
+		name             string
+		timeout, maxTime time.Duration
+		handler          http.HandlerFunc
+		problem          string
+	}{
+		{"in its midst", time.Millisecond, 0, stalled, "less than 100 KiB in 1ms"},
+		{"before it begins", time.Millisecond, 0, silent, "less than 100 KiB in 1ms"},
+		{"for too long", 0, time.Millisecond, stalled, "more than the 1ms of DEBUGINFOD_MAXTIME"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := newServer(t, tt.handler)
+			finder := newFinder(t, Config{Getenv: environment(map[string]string{"DEBUGINFOD_URLS": s.URL, "DEBUGINFOD_CACHE_PATH": t.TempDir()})})
+			finder.downloads.timeout, finder.downloads.maxTime = tt.timeout, tt.maxTime
+			f, err := finder.Debug(t.Context(), binaryAt(t, "", image(t, id)))
+			found(t, f, err, "", "", tt.problem)
+		})
+	}
+}
+
+// TestNoDownload asks nobody unless told whom.
+func TestNoDownload(t *testing.T) {
+	client := &http.Client{Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
+		t.Errorf("request %s", r.URL)
+		return nil, http.ErrNotSupported
+	})}
+	for _, urls := range []string{"", "  ", "ima:enforcing"} {
+		finder := newFinder(t, Config{Client: client, Getenv: environment(map[string]string{"DEBUGINFOD_URLS": urls})})
+		f, err := finder.Debug(t.Context(), binaryAt(t, "", image(t, id)))
+		found(t, f, err, "", "", "not found")
+	}
+	finder := newFinder(t, Config{Client: client, Getenv: environment(map[string]string{"DEBUGINFOD_URLS": "http://localhost", "HOME": t.TempDir()})})
+	f, err := finder.Debug(t.Context(), binaryAt(t, "", image(t, "")))
+	found(t, f, err, "", "", "not found")
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+func TestEnvironment(t *testing.T) {
+	for _, tt := range []struct {
+		vars    map[string]string
+		problem string
+	}{
+		{map[string]string{"DEBUGINFOD_URLS": "ftp://a"}, `"ftp://a" is not the address of an http server`},
+		{map[string]string{"DEBUGINFOD_URLS": "http://"}, `"http://" is not the address`},
+		{map[string]string{"DEBUGINFOD_URLS": "localhost:8002"}, `"localhost:8002" is not the address`},
+		{map[string]string{"DEBUGINFOD_URLS": "http://a", "DEBUGINFOD_TIMEOUT": "1s", "HOME": "/"}, `DEBUGINFOD_TIMEOUT: "1s" is not a number`},
+		{map[string]string{"DEBUGINFOD_URLS": "http://a"}, "set DEBUGINFOD_CACHE_PATH"},
+	} {
+		if _, err := New(Config{Getenv: environment(tt.vars)}); err == nil || !strings.Contains(err.Error(), tt.problem) {
+			t.Errorf("%v: error %v, want one that says %q", tt.vars, err, tt.problem)
+		}
+	}
+
+	d, err := newDownloads(environment(map[string]string{
+		"DEBUGINFOD_URLS": "http://a/ https://b/x", "DEBUGINFOD_TIMEOUT": "5", "DEBUGINFOD_MAXTIME": "9223372036854775807", "HOME": "/",
+	}), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Join(d.servers, " ") != "http://a https://b/x" || d.timeout != 5*time.Second || d.maxTime != 0 || d.maxSize != maxDownload {
+		t.Errorf("%+v", d)
+	}
+}
+
+func TestCachePlace(t *testing.T) {
+	home := t.TempDir()
+	old := tree{".debuginfod_client_cache/x": ""}.write(t)
+	for _, tt := range []struct {
+		vars map[string]string
+		want string
+	}{
+		{map[string]string{"DEBUGINFOD_CACHE_PATH": "/c", "XDG_CACHE_HOME": "/x", "HOME": home}, "/c"},
+		{map[string]string{"XDG_CACHE_HOME": "/x", "HOME": home}, "/x/debuginfod_client"},
+		{map[string]string{"HOME": home}, home + "/.cache/debuginfod_client"},
+		{map[string]string{"XDG_CACHE_HOME": "/x", "HOME": old}, old + "/.debuginfod_client_cache"},
+	} {
+		if c, err := newCache(environment(tt.vars)); err != nil || c.dir != tt.want {
+			t.Errorf("%v: %q, %v; want %q", tt.vars, c.dir, err, tt.want)
+		}
+	}
+}
+
+// TestCacheTimes ages the cache by setting its files' times.
+func TestCacheTimes(t *testing.T) {
+	age := func(name string, by time.Duration) {
+		t.Helper()
+		then := time.Now().Add(-by)
+		if err := os.Chtimes(name, then, then); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := cache{tree{
+		missFile:          "100\n",
+		id + "/debuginfo": "", "bb/debuginfo": "used", "cc/debuginfo": "unused", "cc/keep": "not ours",
+		"dd/executable": "unused", "notes/debuginfo": "not ours",
+	}.write(t)}
+
+	if _, err := c.lookup(id); err == nil {
+		t.Error("a file that no server has is looked for again")
+	}
+	age(c.path(id), 101*time.Second)
+	if _, err := c.lookup(id); err != nil {
+		t.Errorf("after its time: %v", err)
+	}
+	if _, err := os.Stat(filepath.Dir(c.path(id))); err == nil {
+		t.Error("the note is still there")
+	}
+
+	for _, name := range []string{"bb/debuginfo", "cc/debuginfo", "cc/keep", "dd/executable", "notes/debuginfo"} {
+		age(filepath.Join(c.dir, name), 8*24*time.Hour)
+	}
+	if _, err := c.lookup("bb"); err != nil {
+		t.Fatal(err)
+	}
+	exist := func(want string) {
+		t.Helper()
+		var all []string
+		for _, name := range []string{"bb/debuginfo", "cc/debuginfo", "cc/keep", "dd", "notes/debuginfo"} {
+			if _, err := os.Stat(filepath.Join(c.dir, name)); err == nil {
+				all = append(all, name)
+			}
+		}
+		if got := strings.Join(all, " "); got != want {
+			t.Errorf("the cache has %s, want %s", got, want)
+		}
+	}
+	c.clean() // makes the file that says when to clean
+	c.clean()
+	exist("bb/debuginfo cc/debuginfo cc/keep dd notes/debuginfo")
+	age(filepath.Join(c.dir, cleanFile), 25*time.Hour)
+	c.clean()
+	exist("bb/debuginfo cc/keep notes/debuginfo")
+}
+
+// TestSharedCache lets elfutils' client find what we downloaded, and the other
+// way round.
+func TestSharedCache(t *testing.T) {
+	client, err := exec.LookPath("debuginfod-find")
+	if err != nil {
+		t.Skip("needs debuginfod-find: ", err)
+	}
+	right := image(t, id, debugInfo("right"))
+	for _, oursFirst := range []bool{true, false} {
+		s := newServer(t, serve(right))
+		dir := t.TempDir()
+		want := filepath.Join(dir, id, "debuginfo")
+		ours := func() {
+			finder := newFinder(t, Config{Getenv: environment(map[string]string{"DEBUGINFOD_URLS": s.URL, "DEBUGINFOD_CACHE_PATH": dir})})
+			f, err := finder.Debug(t.Context(), binaryAt(t, "", image(t, id)))
+			found(t, f, err, "/", want, "")
+		}
+		if oursFirst {
+			ours()
+		}
+		cmd := exec.CommandContext(t.Context(), client, "debuginfo", id)
+		cmd.Env = append(os.Environ(), "DEBUGINFOD_URLS="+s.URL, "DEBUGINFOD_CACHE_PATH="+dir)
+		out, err := cmd.Output()
+		if err != nil || strings.TrimSpace(string(out)) != want {
+			t.Errorf("debuginfod-find: %q, %v; want %s", out, err, want)
+		}
+		if !oursFirst {
+			ours()
+		}
+		if n := s.requests.Load(); n != 1 {
+			t.Errorf("%d requests, want 1", n)
+		}
+	}
+}

@@ -1,0 +1,94 @@
+package debugfile
+
+import (
+	"os/exec"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestRemedies(t *testing.T) {
+	list := func(name string) string { return "/var/lib/dpkg/info/" + name + ".list" }
+	container := tree{
+		list("app"):                           "/.\n/usr\n/usr/bin\n/usr/bin/app\n",
+		list("libfoo1:" + runtime.GOARCH):     "/lib/libfoo.so.1\n",
+		list("libc6:" + runtime.GOARCH):       "/lib/x86_64-linux-gnu/libc.so.6\n",
+		list("libc6:i386"):                    "/lib/i386-linux-gnu/libc.so.6\n",
+		"/var/lib/dpkg/info/app.md5sums":      "/usr/bin/other\n",
+		"/var/lib/dpkg/info/app.list.orig":    "/usr/bin/other\n",
+		"/var/lib/dpkg/info/dir.list/no-list": "",
+	}.write(t)
+	bare := t.TempDir()
+	var files []*File
+	for _, at := range []struct{ root, path, id string }{
+		{container, "/usr/bin/app", id},
+		{container, "/usr/lib/libfoo.so.1", id},
+		{container, "/lib/x86_64-linux-gnu/libc.so.6", ""},
+		{container, "/lib/i386-linux-gnu/libc.so.6", id},
+		{container, "/usr/bin/other", id},
+		{bare, "/usr/bin/app", id},
+		{bare, "/usr/bin/app", ""},
+		{"", "/usr/bin/app", id},
+	} {
+		f := binaryAt(t, at.root, image(t, at.id))
+		f.Path = at.path
+		files = append(files, f)
+	}
+	for _, tt := range []struct {
+		urls string
+		want []string
+	}{
+		{"", []string{
+			"install app-dbgsym or set DEBUGINFOD_URLS",
+			"install libfoo1-dbgsym or set DEBUGINFOD_URLS",
+			"install libc6-dbg",
+			"install libc6-dbg:i386 or set DEBUGINFOD_URLS",
+			"set DEBUGINFOD_URLS",
+			"set DEBUGINFOD_URLS",
+			"build it with -g, or do not strip it",
+			"set DEBUGINFOD_URLS",
+		}},
+		{"http://localhost", []string{
+			"install app-dbgsym",
+			"install libfoo1-dbgsym",
+			"install libc6-dbg",
+			"install libc6-dbg:i386",
+			"name a server in DEBUGINFOD_URLS that has it",
+			"name a server in DEBUGINFOD_URLS that has it",
+			"build it with -g, or do not strip it",
+			"name a server in DEBUGINFOD_URLS that has it",
+		}},
+	} {
+		finder := newFinder(t, Config{Getenv: environment(map[string]string{"DEBUGINFOD_URLS": tt.urls, "HOME": bare})})
+		if got := finder.Remedies(files); !slices.Equal(got, tt.want) {
+			t.Errorf("%q:\n%s\nwant\n%s", tt.urls, strings.Join(got, "\n"), strings.Join(tt.want, "\n"))
+		}
+	}
+}
+
+// TestDpkg asks the package database of this machine, as dpkg -S does.
+func TestDpkg(t *testing.T) {
+	dpkg, err := exec.LookPath("dpkg")
+	if err != nil {
+		t.Skip("needs dpkg: ", err)
+	}
+	owned := 0
+	for _, name := range []string{"/usr/bin/bash", "/bin/bash", "/usr/lib/x86_64-linux-gnu/libstdc++.so.6", "/lib/x86_64-linux-gnu/libc.so.6", "/lib64/ld-linux-x86-64.so.2"} {
+		out, err := exec.CommandContext(t.Context(), dpkg, "-S", name).Output()
+		if err != nil {
+			continue // its package lists it by another name
+		}
+		owned++
+		want, _, _ := strings.Cut(string(out), ": ")
+		want = strings.TrimSuffix(want, ":"+runtime.GOARCH)
+		for _, alias := range usrMerged(name) {
+			if got := packages("/", []string{alias})[alias]; got != want {
+				t.Errorf("%s: %q, dpkg says %s", alias, got, want)
+			}
+		}
+	}
+	if owned == 0 {
+		t.Skip("needs files of packages: dpkg knows none of those asked for")
+	}
+}

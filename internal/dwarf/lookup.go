@@ -1,0 +1,367 @@
+package dwarf
+
+import (
+	"cmp"
+	"errors"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+)
+
+// Frame is one function at an address.
+type Frame struct {
+	// Function is nil if only the line is known, as in assembler.
+	Function *Function
+	// File is the path of the source file, as the compiler saw it and without
+	// resolving dots; empty if unknown.
+	File string
+	// Line and Column are the place of the address, or of the call that was
+	// inlined; 1-based, 0 if unknown.
+	Line, Column int32
+	// Inlined is set for a function that was inlined into the frame that
+	// follows it.
+	Inlined bool
+}
+
+// LookupBatch finds the functions at addrs, which are those of the file (that
+// is, virtual addresses as in its program headers) and are answered fastest
+// in ascending order. The result has one element per address: the functions
+// there, innermost first; a frame without a function if there is a line alone,
+// as in assembler; nil if there is nothing. On an error the result
+// is still usable and holds what could be read. It is safe for concurrent use.
+func (d *Data) LookupBatch(addrs []uint64) ([][]Frame, error) {
+	out := make([][]Frame, len(addrs))
+	jobs := d.jobs(addrs)
+	workers := min(d.workers, len(jobs))
+	errs := make([]error, len(jobs))
+	if workers <= 1 {
+		w := worker{data: d}
+		for i, j := range jobs {
+			errs[i] = w.lookup(j, addrs, out)
+		}
+	} else {
+		var next atomic.Int64
+		var wg sync.WaitGroup
+		for range workers {
+			wg.Go(func() {
+				w := worker{data: d}
+				for i := next.Add(1) - 1; int(i) < len(jobs); i = next.Add(1) - 1 {
+					errs[i] = w.lookup(jobs[i], addrs, out)
+				}
+			})
+		}
+		wg.Wait()
+	}
+	var probs problems
+	for _, err := range errs {
+		probs.add(err)
+	}
+	return out, probs.err()
+}
+
+// run is a range of addresses in one unit.
+type run struct {
+	unit       int32
+	first, end int32
+}
+
+// jobs returns the runs of addresses grouped by unit.
+func (d *Data) jobs(addrs []uint64) [][]run {
+	var runs []run
+	last := run{unit: -1}
+	for i, addr := range addrs {
+		id := d.index.find(addr)
+		if id != last.unit {
+			if last.unit >= 0 {
+				runs = append(runs, last)
+			}
+			last = run{unit: id, first: int32(i)}
+		}
+		last.end = int32(i) + 1
+	}
+	if last.unit >= 0 {
+		runs = append(runs, last)
+	}
+	slices.SortStableFunc(runs, func(a, b run) int { return cmp.Compare(a.unit, b.unit) })
+	var jobs [][]run
+	for len(runs) > 0 {
+		n := 1
+		for n < len(runs) && runs[n].unit == runs[0].unit {
+			n++
+		}
+		jobs = append(jobs, runs[:n])
+		runs = runs[n:]
+	}
+	return jobs
+}
+
+// defaultWorkers is the number of units that a batch works on at a time.
+func defaultWorkers() int { return runtime.GOMAXPROCS(0) }
+
+// worker answers batches for units, one after the other. It keeps its buffers.
+type worker struct {
+	data    *Data
+	raw     []byte // of the unit that body is
+	line    []byte // of its line table
+	abbrevs abbrevs
+	table   tableOf // the one in abbrevs
+	body    body
+	loaded  bool
+	trees   treeReader
+	missing []place
+	addrs   []uint64
+	frames  []Frame // of answers; what it has room for is free
+}
+
+// tableOf names an abbreviation table.
+type tableOf struct {
+	file *file
+	abbrevKey
+}
+
+// place is an address in a function.
+type place struct {
+	fn   int32
+	addr uint64
+}
+
+// lookup answers the addresses of one unit.
+func (w *worker) lookup(runs []run, addrs []uint64, out [][]Frame) error {
+	s := w.data.cache.get(w.data.main.units[runs[0].unit])
+	defer w.data.cache.put(s)
+	w.loaded = false
+	var probs problems
+	if !s.opened {
+		s.opened = true
+		s.err = w.open(s)
+	}
+	probs.add(s.err)
+	probs.add(w.readTrees(s, runs, addrs))
+	for _, run := range runs {
+		for i := run.first; i < run.end; i++ {
+			frames, err := w.answer(s, addrs[i])
+			out[i] = frames
+			probs.add(err)
+		}
+	}
+	if s.lines != nil {
+		s.lines.files = nil
+	}
+	return probs.err()
+}
+
+// open reads what all look-ups in a unit need: functions and lines.
+func (w *worker) open(s *state) error {
+	s.body = s.unit
+	s.names = map[ref]*Function{}
+	s.bytes = stateSize
+	s.whole = true // of nothing, unless it can be read
+	b, err := w.load(s)
+	if err != nil {
+		return err
+	}
+	if err := s.unit.readRootOf(b); err != nil {
+		return err
+	}
+	var probs problems
+	if s.unit.root.hasLine {
+		s.lines, w.line, err = s.unit.readLines(w.line)
+		probs.add(err)
+		if s.lines != nil {
+			s.bytes += s.lines.bytes()
+		}
+	}
+	if s.unit.root.dwoName != "" {
+		body, err := w.data.splitUnit(s.unit)
+		if err != nil {
+			probs.add(err)
+			return probs.err()
+		}
+		s.body = body
+		w.loaded = false
+	}
+	probs.add(w.functions(s, false))
+	return probs.err()
+}
+
+// functions searches the unit for functions.
+func (w *worker) functions(s *state, whole bool) error {
+	s.whole = whole
+	b, err := w.load(s)
+	if err != nil {
+		s.whole = true
+		return err
+	}
+	for i := range s.funcs {
+		if t := s.funcs[i].tree; t != nil {
+			s.bytes -= t.size()
+		}
+	}
+	s.bytes -= s.index.bytes() + functionSize*cap(s.funcs)
+	var spans []span
+	s.funcs, spans, err = b.functions(whole)
+	s.index = paint(spans)
+	s.bytes += s.index.bytes() + functionSize*cap(s.funcs)
+	return err
+}
+
+// load reads the bytes of the unit unless they are at hand.
+func (w *worker) load(s *state) (*body, error) {
+	if w.loaded {
+		return &w.body, nil
+	}
+	u := s.body
+	// A table is seldom that of two units: it is not worth a place in the
+	// file's cache.
+	if key := (tableOf{u.file, abbrevKey{u.abbrevOff, u.format}}); w.table != key {
+		w.table = tableOf{}
+		if err := u.file.parseAbbrevs(&w.abbrevs, u.abbrevOff, u.format, false); err != nil {
+			return nil, err
+		}
+		w.table = key
+	}
+	var err error
+	if w.raw, err = u.load(w.raw); err != nil {
+		return nil, err
+	}
+	w.body = body{unit: u, abbrevs: &w.abbrevs, raw: w.raw}
+	w.loaded = true
+	return &w.body, nil
+}
+
+// readTrees reads what was inlined at addresses where nobody asked before. A
+// function that was asked about before is read whole this time.
+func (w *worker) readTrees(s *state, runs []run, addrs []uint64) error {
+	var probs problems
+	w.missing = w.missing[:0]
+	for _, run := range runs {
+		for _, addr := range addrs[run.first:run.end] {
+			lo, id := s.index.segment(addr)
+			if id < 0 && !s.whole && !s.padding(lo, addr) {
+				probs.add(w.functions(s, true))
+				return errors.Join(probs.err(), w.readTrees(s, runs, addrs))
+			}
+			if id < 0 {
+				continue
+			}
+			if t := s.funcs[id].tree; t == nil || t.find(addr) == unread {
+				w.missing = append(w.missing, place{id, addr})
+			}
+		}
+	}
+	if len(w.missing) == 0 {
+		return probs.err()
+	}
+	slices.SortFunc(w.missing, func(a, b place) int {
+		return cmp.Or(cmp.Compare(a.fn, b.fn), cmp.Compare(a.addr, b.addr))
+	})
+	b, err := w.load(s)
+	if err != nil {
+		return err
+	}
+	for places := w.missing; len(places) > 0; {
+		id := places[0].fn
+		w.addrs = w.addrs[:0]
+		for len(places) > 0 && places[0].fn == id {
+			w.addrs = append(w.addrs, places[0].addr)
+			places = places[1:]
+		}
+		w.addrs = slices.Compact(w.addrs)
+		fn := &s.funcs[id]
+		if fn.tree != nil {
+			s.bytes -= fn.tree.size()
+			w.addrs = w.addrs[:0]
+		}
+		fn.tree, err = w.trees.read(b, fn, w.addrs)
+		probs.add(err)
+		s.bytes += fn.tree.size()
+	}
+	return probs.err()
+}
+
+// padding reports whether there is no function between lo, where one ended, and
+// addr: its first line would begin there.
+func (s *state) padding(lo, addr uint64) bool {
+	if s.lines == nil {
+		return false
+	}
+	at, ok := s.lines.find(addr)
+	return ok && at.addr < lo
+}
+
+// answer returns the frames at an address.
+func (w *worker) answer(s *state, addr uint64) ([]Frame, error) {
+	var probs problems
+	var at row
+	hasRow := false
+	if s.lines != nil {
+		at, hasRow = s.lines.find(addr)
+	}
+	var t *tree
+	id := int32(-1)
+	depth := 0
+	if fn := s.index.find(addr); fn >= 0 && s.funcs[fn].tree != nil {
+		t = s.funcs[fn].tree
+		id = max(0, t.find(addr))
+		depth = t.depth(id)
+	} else if hasRow {
+		depth = 1
+	}
+	if depth == 0 {
+		return nil, nil
+	}
+	frames := w.room(depth)
+	for i := range frames {
+		file, err := s.path(at.file)
+		probs.add(err)
+		frames[i] = Frame{File: file, Line: int32(at.line), Column: int32(at.column)}
+		if t == nil {
+			break
+		}
+		c := &t.calls[id]
+		if c.function == nil {
+			probs.add(w.name(s, c))
+		}
+		frames[i].Function = c.function
+		frames[i].Inlined = c.parent >= 0
+		at = row{file: c.file, line: c.line, column: c.column}
+		id = c.parent
+	}
+	return frames, probs.err()
+}
+
+// room returns n frames. They are taken from a larger supply: answers are
+// many and small.
+func (w *worker) room(n int) []Frame {
+	if cap(w.frames)-len(w.frames) < n {
+		w.frames = make([]Frame, 0, max(512, n))
+	}
+	at := len(w.frames)
+	w.frames = w.frames[:at+n]
+	return w.frames[at : at+n : at+n]
+}
+
+// name finds the function of a call.
+func (w *worker) name(s *state, c *call) error {
+	if c.function = s.names[c.origin]; c.function != nil {
+		return nil
+	}
+	b, err := w.load(s)
+	if err != nil {
+		c.function = &Function{}
+		return err
+	}
+	c.function, err = b.function(c.origin)
+	s.names[c.origin] = c.function
+	s.bytes += nameSize + len(c.function.Name)
+	return err
+}
+
+// path returns the path of a file of the unit's line table.
+func (s *state) path(file uint32) (string, error) {
+	if s.lines == nil {
+		return "", nil
+	}
+	return s.lines.path(s.unit, file)
+}

@@ -1,0 +1,112 @@
+package dwarf
+
+import "fmt"
+
+// SplitUnit says what a unit left in another file (7.3.2): its entries are
+// there, its addresses and lines are here.
+type SplitUnit struct {
+	// DwoName is the path of the .dwo file, relative to CompDir unless it is
+	// absolute.
+	DwoName string
+	// CompDir is the directory in which the compiler ran.
+	CompDir string
+	// DwoID is the identifier that the unit has in both files.
+	DwoID uint64
+}
+
+// splitFile returns the file with a unit's entries; nil if there is none. The
+// caller names one package for many units, so files are kept by their
+// sections.
+func (d *Data) splitFile(s SplitUnit) (*file, error) {
+	if d.split == nil {
+		return nil, fmt.Errorf("%s: its debug information is in %s", d.main.name, s.DwoName)
+	}
+	sections, err := d.split(s)
+	if err != nil {
+		return nil, fmt.Errorf("%s: debug information in %s: %w", d.main.name, s.DwoName, err)
+	}
+	if sections == nil {
+		return nil, fmt.Errorf("%s: its debug information in %s is missing", d.main.name, s.DwoName)
+	}
+	if sections.CUIndex == nil {
+		return newFile(sections), nil
+	}
+	d.packageMu.Lock()
+	defer d.packageMu.Unlock()
+	f := d.packages[sections]
+	if f == nil {
+		f = newFile(sections)
+		if f.index, err = f.readUnitIndex(); err != nil {
+			return nil, err
+		}
+		if d.packages == nil {
+			d.packages = map[*Sections]*file{}
+		}
+		d.packages[sections] = f
+	}
+	return f, nil
+}
+
+// splitUnit finds the unit that completes a skeleton, and ties it to it.
+func (d *Data) splitUnit(skeleton *unit) (*unit, error) {
+	s := SplitUnit{
+		DwoName: skeleton.root.dwoName,
+		CompDir: skeleton.root.compDir,
+		DwoID:   skeleton.root.dwoID,
+	}
+	f, err := d.splitFile(s)
+	if err != nil {
+		return nil, err
+	}
+	var parts contributions
+	off := uint64(0)
+	if f.index != nil {
+		var ok bool
+		if parts, ok = f.index.find(s.DwoID); !ok {
+			return nil, fmt.Errorf("%s: no unit with ID %#016x, which %s needs", f.name, s.DwoID, d.main.name)
+		}
+		off = parts[sectInfo].off
+	}
+	for off < f.info.size {
+		u, next, err := f.readUnit(off)
+		if err != nil {
+			return nil, err
+		}
+		if u != nil && (u.kind == unitCompile || u.kind == unitSplitCompile) {
+			if err := u.join(skeleton, parts); err != nil {
+				return nil, err
+			}
+			if u.root.dwoID == s.DwoID {
+				if f.index == nil {
+					f.units = []*unit{u}
+				}
+				return u, nil
+			}
+		}
+		off = next
+		if next == 0 || f.index != nil {
+			break
+		}
+	}
+	return nil, fmt.Errorf("%s: no unit with ID %#016x: rebuilt since %s was linked", f.name, s.DwoID, d.main.name)
+}
+
+// join lends a split unit what it takes from its skeleton, and moves its
+// bases to its contributions to a package.
+func (u *unit) join(skeleton *unit, parts contributions) error {
+	u.abbrevOff += parts[sectAbbrev].off
+	var err error
+	u.rootOnce.Do(func() {
+		u.defaultBases()
+		u.root.addrFile = skeleton.file
+		u.root.addrBase = skeleton.root.addrBase
+		u.root.rangesBase = skeleton.root.rangesBase
+		u.root.lowPC = skeleton.root.lowPC
+		u.root.strOffsetsBase += parts[sectStrOffsets].off
+		u.root.rnglistsBase += parts[sectRngLists].off
+		u.root.rnglistsStart = parts[sectRngLists].off
+		err = u.parseRoot(nil)
+		u.rootErr = err
+	})
+	return err
+}

@@ -1,0 +1,65 @@
+package dwarf
+
+import (
+	"bytes"
+	"sync"
+)
+
+// maxInterned is the number of bytes of names that a table keeps.
+const maxInterned = 1 << 20
+
+// stringTable reads a string section. It returns one string for one offset as
+// long as it remembers it: linkers merge equal strings, and many units name
+// the same functions and files.
+type stringTable struct {
+	*pages
+	mu    sync.Mutex
+	known map[uint64]string
+	used  int // bytes
+}
+
+func newStrings(sec Section, file, name string) *stringTable {
+	return &stringTable{pages: newPages(sec, file, name)}
+}
+
+// at returns the string at an offset.
+func (s *stringTable) at(off uint64) (string, error) {
+	s.mu.Lock()
+	text, ok := s.known[off]
+	s.mu.Unlock()
+	if ok {
+		return text, nil
+	}
+	text, err := s.read(off)
+	if err != nil {
+		return "", err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.known == nil || s.used > maxInterned {
+		s.known, s.used = map[uint64]string{}, 0
+	}
+	s.known[off] = text
+	s.used += len(text) + 48 // and about that in the map
+	return text, nil
+}
+
+// maxShort is the size of the first attempt at a string. Names are shorter,
+// mostly, and too scattered for pages.
+const maxShort = 512
+
+var shortBuffers = sync.Pool{New: func() any { return new([maxShort]byte) }}
+
+// read reads the string at an offset.
+func (s *stringTable) read(off uint64) (string, error) {
+	short := shortBuffers.Get().(*[maxShort]byte)
+	defer shortBuffers.Put(short)
+	b := short[:min(maxShort, s.size-min(off, s.size))]
+	if err := s.pages.read(b, off); err != nil {
+		return "", err
+	}
+	if n := bytes.IndexByte(b, 0); n >= 0 {
+		return string(b[:n]), nil
+	}
+	return s.cstring(off)
+}

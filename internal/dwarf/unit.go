@@ -1,0 +1,256 @@
+package dwarf
+
+import (
+	"fmt"
+	"sync"
+)
+
+// maxUnit bounds the bytes of one unit, which are read at once. Units of whole
+// programs, optimized at link time, reach a tenth of it.
+const maxUnit = 1 << 30
+
+// unit is one unit of .debug_info (7.5.1), of which little is read before an
+// address asks for it.
+type unit struct {
+	file *file
+	format
+	id        int    // place in file.units
+	kind      uint8  // DW_UT_*
+	off       uint64 // of the header
+	first     uint64 // of the root entry
+	end       uint64 // behind the last entry
+	abbrevOff uint64
+	dwoID     uint64 // of skeleton and split units
+
+	rootOnce sync.Once
+	root     root
+	rootErr  error
+
+	// state is what look-ups have learnt, guarded by cache.mu.
+	state *state
+}
+
+// root is what the root entry says and what the sections that it names hold
+// for the unit: offsets are those of sections, not of contributions.
+type root struct {
+	name, compDir string
+	dwoName       string
+	dwoID         uint64
+	hasLine       bool
+	lineOff       uint64
+	extent        extent
+	lowPC         uint64 // the base of addresses in range lists
+
+	addrFile       *file // holds .debug_addr, and .debug_ranges of version 4
+	addrBase       uint64
+	strOffsetsBase uint64
+	rnglistsBase   uint64 // of the offsets array
+	rnglistsStart  uint64 // of offsets into .debug_rnglists
+	rangesBase     uint64 // of offsets into .debug_ranges
+}
+
+func (u *unit) errorf(format string, args ...any) error {
+	return u.file.info.errorf(u.off, "unit with %s", fmt.Sprintf(format, args...))
+}
+
+// code reports whether the unit can hold functions with addresses.
+func (u *unit) code() bool {
+	return u.kind == unitCompile || u.kind == unitSkeleton
+}
+
+// maxUnitHeader is the size of the longest header.
+const maxUnitHeader = 12 + 2 + 1 + 1 + 8 + 8 + 8
+
+// readUnit reads the header at off and returns the unit, nil if it cannot be
+// used, and the offset of the next one, 0 if that is unknown.
+func (f *file) readUnit(off uint64) (u *unit, next uint64, err error) {
+	var header [maxUnitHeader]byte
+	b := header[:min(maxUnitHeader, f.info.size-min(off, f.info.size))]
+	if err := f.info.read(b, off); err != nil {
+		return nil, 0, err
+	}
+	r := &buf{b: b}
+	length, offsetSize := r.unitLength()
+	u = &unit{file: f, off: off, kind: unitCompile}
+	start := off + uint64(r.pos)
+	if r.bad || length > f.info.size-start {
+		return nil, 0, f.info.errorf(off, "unit longer than the section")
+	}
+	if length == 0 {
+		return nil, start, nil // padding
+	}
+	next = start + length
+	u.end = next
+	u.offsetSize = offsetSize
+	u.version = r.u16()
+	if u.version < 2 || u.version > 5 {
+		return nil, next, f.info.errorf(off, "unit of unknown DWARF version %d", u.version)
+	}
+	if u.version >= 5 {
+		u.kind = r.u8()
+		u.addrSize = r.u8()
+		u.abbrevOff = r.word(offsetSize)
+	} else {
+		u.abbrevOff = r.word(offsetSize)
+		u.addrSize = r.u8()
+	}
+	switch u.kind {
+	case unitSkeleton, unitSplitCompile:
+		u.dwoID = r.u64()
+	case unitType, unitSplitType:
+		r.skip(8 + uint64(offsetSize))
+	}
+	u.first = off + uint64(r.pos)
+	if r.bad || u.first > u.end {
+		return nil, next, f.info.errorf(off, "unit shorter than its header")
+	}
+	if u.addrSize != 4 && u.addrSize != 8 {
+		return nil, next, f.info.errorf(off, "unit with addresses of %d bytes", u.addrSize)
+	}
+	return u, next, nil
+}
+
+// load reads all bytes of the unit into b, growing it if it must.
+func (u *unit) load(b []byte) ([]byte, error) {
+	size := u.end - u.off
+	if size > maxUnit {
+		return nil, u.errorf("more than %d bytes", maxUnit)
+	}
+	if uint64(cap(b)) < size {
+		b = make([]byte, size+size/8)
+	}
+	b = b[:size]
+	return b, u.file.info.read(b, u.off)
+}
+
+// readRoot reads the root entry once.
+func (u *unit) readRoot() error {
+	return u.readRootOf(nil)
+}
+
+// readRootOf reads the root entry once: from b if the unit's bytes are at hand.
+func (u *unit) readRootOf(b *body) error {
+	u.rootOnce.Do(func() {
+		u.root.addrFile = u.file
+		u.defaultBases()
+		u.rootErr = u.parseRoot(b)
+	})
+	return u.rootErr
+}
+
+func (u *unit) parseRoot(b *body) error {
+	if b != nil {
+		r := b.at(u.first - u.off)
+		attrs, ok := u.rootAttrs(b.abbrevs, r)
+		if !ok || r.bad {
+			return b.errorAt(int(u.first-u.off), "malformed first entry of a unit")
+		}
+		return u.setRoot(attrs)
+	}
+	// The root's abbreviation is nearly always the first one.
+	for _, firstOnly := range [...]bool{true, false} {
+		t := &abbrevs{}
+		if err := u.file.parseAbbrevs(t, u.abbrevOff, u.format, firstOnly); err != nil {
+			return err
+		}
+		var attrs []rootAttr
+		known := true
+		err := u.file.info.parse(u.first, 128, u.end-u.first, func(r *buf) bool {
+			attrs, known = u.rootAttrs(t, r)
+			return !known || !r.bad
+		})
+		if err != nil {
+			return err
+		}
+		if known {
+			return u.setRoot(attrs)
+		}
+	}
+	return u.file.info.errorf(u.first, "entry with an unknown abbreviation")
+}
+
+// rootAttrs reads the attributes of the root; it returns false if its
+// abbreviation is unknown.
+func (u *unit) rootAttrs(t *abbrevs, r *buf) (attrs []rootAttr, ok bool) {
+	code := r.uleb()
+	a := t.get(code)
+	if a == nil {
+		return nil, code == 0 // an empty unit
+	}
+	for _, at := range a.attrs {
+		attrs = append(attrs, rootAttr{at.name, r.value(at, u.format)})
+	}
+	return attrs, true
+}
+
+type rootAttr struct {
+	name uint16
+	value
+}
+
+// setRoot interprets the attributes: bases first, since the others need them.
+func (u *unit) setRoot(attrs []rootAttr) error {
+	for _, at := range attrs {
+		u.setBase(at)
+	}
+	var probs problems
+	for _, at := range attrs {
+		var err error
+		v := at.value
+		switch at.name {
+		case attrName:
+			u.root.name, err = u.text(v)
+		case attrCompDir:
+			u.root.compDir, err = u.text(v)
+		case attrDwoName, attrGNUDwoName:
+			u.root.dwoName, err = u.text(v)
+		case attrStmtList:
+			u.root.lineOff, u.root.hasLine = v.u, true
+		case attrLowPC:
+			u.root.lowPC, err = u.address(v)
+		}
+		u.root.extent.set(at.name, v)
+		probs.add(err)
+	}
+	return probs.err()
+}
+
+// defaultBases sets the bases of units that name none. In version 5 the base
+// is behind a contribution's header, in a .dwo file of the only contribution.
+func (u *unit) defaultBases() {
+	u.root.dwoID = u.dwoID
+	if u.version < 5 {
+		return
+	}
+	header := uint64(8) // length, version, two more
+	if u.offsetSize == 8 {
+		header = 16
+	}
+	u.root.strOffsetsBase = header
+	u.root.addrBase = header
+	u.root.rnglistsBase = header + 4
+}
+
+func (u *unit) setBase(at rootAttr) {
+	switch at.name {
+	case attrStrOffsetsBase:
+		u.root.strOffsetsBase = at.u
+	case attrAddrBase, attrGNUAddrBase:
+		u.root.addrBase = at.u
+	case attrRnglistsBase:
+		u.root.rnglistsBase = at.u
+	case attrGNURangesBase:
+		u.root.rangesBase = at.u
+	case attrGNUDwoID:
+		u.root.dwoID = at.u
+	}
+}
+
+// highPC returns the end of a range: DW_AT_high_pc is an address, or the
+// distance from low.
+func (u *unit) highPC(low uint64, v value) (uint64, error) {
+	if v.isConstant() {
+		return low + v.u, nil
+	}
+	return u.address(v)
+}

@@ -1,0 +1,32 @@
+package elffile
+
+// maxEmbedded bounds an embedded symbol table, in bytes; that of a browser has
+// some 30 MiB.
+const maxEmbedded = 256 << 20
+
+// Embedded returns the ELF file in .gnu_debugdata, nil if there is none. Fedora
+// and its kin leave there, compressed by xz, the function symbols that strip
+// takes and that .dynsym does not have ("MiniDebugInfo" in GDB's manual). It is
+// decompressed at the first call, as [Section.Open] does with sections, and
+// lives until f is closed.
+func (f *File) Embedded() (*File, error) { return f.embedded() }
+
+func (f *File) openEmbedded() (*File, error) {
+	s := f.Section(".gnu_debugdata")
+	if s == nil {
+		return nil, nil
+	}
+	packed, err := s.Open()
+	if err != nil {
+		return nil, err
+	}
+	data, err := s.spool(newXZReader(packed), 0, min(f.limit, maxEmbedded))
+	if err != nil {
+		return nil, err
+	}
+	embedded, err := New(data, data.Size(), f.name+"("+s.Name+")")
+	if err != nil {
+		return nil, err
+	}
+	return embedded, f.keep(embedded)
+}

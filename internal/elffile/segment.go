@@ -1,0 +1,71 @@
+package elffile
+
+import "debug/elf"
+
+// Segment is a program header: a part of the file and where it is mapped.
+type Segment struct {
+	Type  elf.ProgType
+	Flags elf.ProgFlag
+	// Offset and FileSize are the part of the file, in bytes. In a separate
+	// debug file they may lie outside of it.
+	Offset, FileSize uint64
+	// Addr is the link-time virtual address, MemSize the size there: what
+	// exceeds FileSize is zero.
+	Addr, MemSize uint64
+	// Align is what Addr and Offset are congruent to modulo.
+	Align uint64
+}
+
+// Segments returns the program headers in the file's order. The caller must
+// not change them.
+func (f *File) Segments() []Segment { return f.segments }
+
+func (f *File) readSegments(off int64, entsize, num int) ([]Segment, error) {
+	if num == 0 {
+		return nil, nil
+	}
+	if entsize < f.pick(32, 56) || num > maxSegments {
+		return nil, f.Errorf(off, "unlikely program headers (%d of %d bytes)", num, entsize)
+	}
+	table, err := f.Bytes(off, uint64(num)*uint64(entsize), "program headers")
+	if err != nil {
+		return nil, err
+	}
+	segments := make([]Segment, num)
+	for i := range segments {
+		h := fields{table[i*entsize:], f.is64}
+		segments[i] = Segment{
+			Type:     elf.ProgType(h.uint32(0, 0)),
+			Flags:    elf.ProgFlag(h.uint32(24, 4)),
+			Offset:   h.word(4, 8),
+			Addr:     h.word(8, 16),
+			FileSize: h.word(16, 32),
+			MemSize:  h.word(20, 40),
+			Align:    h.word(28, 48),
+		}
+	}
+	return segments, nil
+}
+
+// Address returns the link-time virtual address of the byte at fileOffset, as
+// the executable segments place it. It reports false for an offset that no
+// executable segment holds.
+func (f *File) Address(fileOffset uint64) (addr uint64, ok bool) {
+	for _, s := range f.segments {
+		if s.Type == elf.PT_LOAD && s.Flags&elf.PF_X != 0 && fileOffset >= s.Offset && fileOffset-s.Offset < s.FileSize {
+			return s.Addr + (fileOffset - s.Offset), true
+		}
+	}
+	return 0, false
+}
+
+// Offset returns where in the file the byte at a link-time virtual address is.
+// It reports false for an address that the file holds no bytes for.
+func (f *File) Offset(addr uint64) (fileOffset uint64, ok bool) {
+	for _, s := range f.segments {
+		if s.Type == elf.PT_LOAD && addr >= s.Addr && addr-s.Addr < s.FileSize {
+			return s.Offset + (addr - s.Addr), true
+		}
+	}
+	return 0, false
+}
