@@ -33,7 +33,7 @@ func TestWrite(t *testing.T) {
 		{"empty.txt", encodetest.Empty()},
 	} {
 		t.Run(c.golden, func(t *testing.T) {
-			got := roundTrip(t, c.p)
+			got := roundTrip(t, c.p, Options{})
 			encodetest.Golden(t, c.golden, []byte(got.String()))
 			for i := range c.p.ValueTypes {
 				var sum int64
@@ -51,7 +51,7 @@ func TestWrite(t *testing.T) {
 // TestWriteStacks compares each stack's functions with the profile's.
 func TestWriteStacks(t *testing.T) {
 	p := encodetest.Typical()
-	got := roundTrip(t, p)
+	got := roundTrip(t, p, Options{})
 	for i, s := range p.Samples {
 		var want, have []string
 		for _, f := range p.AppendFrames(nil, s.Stack) {
@@ -89,7 +89,7 @@ func TestCallerAddresses(t *testing.T) {
 		s = b.Push(s, b.Frame(f))
 		b.Add(profile.Sample{Stack: s, Task: task, CPU: -1, Values: []int64{1}})
 	}
-	got := roundTrip(t, b.Profile(profile.Meta{}, profile.Losses{}))
+	got := roundTrip(t, b.Profile(profile.Meta{}, profile.Losses{}), Options{})
 	want := [][]uint64{
 		{0x100},
 		{0x200, 0xff},
@@ -234,11 +234,11 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// roundTrip writes p and reads it again.
-func roundTrip(t *testing.T, p *profile.Profile) *pb.Profile {
+// roundTrip writes p and has the package of the format read it.
+func roundTrip(t testing.TB, p *profile.Profile, o Options) *pb.Profile {
 	t.Helper()
 	var out bytes.Buffer
-	if err := Write(&out, p, Options{}); err != nil {
+	if err := Write(&out, p, o); err != nil {
 		t.Fatal(err)
 	}
 	got, err := pb.Parse(&out)
@@ -253,6 +253,7 @@ func roundTrip(t *testing.T, p *profile.Profile) *pb.Profile {
 
 func BenchmarkWrite(b *testing.B) {
 	p := encodetest.Large(20_000)
+	b.ReportAllocs()
 	for b.Loop() {
 		if err := Write(io.Discard, p, Options{}); err != nil {
 			b.Fatal(err)
