@@ -119,24 +119,7 @@ func TestWriteIsDeterministic(t *testing.T) {
 
 // TestGoToolPprof has the command that users will open the file with read it.
 func TestGoToolPprof(t *testing.T) {
-	goTool := testenv.Tool(t, "go")
-	file := filepath.Join(t.TempDir(), "profile.pb.gz")
-	var out bytes.Buffer
-	if err := Write(&out, encodetest.Typical(), Options{}); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(file, out.Bytes(), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	run := func(args ...string) string {
-		cmd := exec.Command(goTool, append([]string{"tool", "pprof", "-symbolize=none"}, append(args, file)...)...)
-		cmd.Env = append(os.Environ(), "PPROF_TMPDIR="+t.TempDir())
-		text, err := cmd.Output()
-		if err != nil {
-			t.Fatalf("%v: %v", cmd, err)
-		}
-		return string(text)
-	}
+	file := writeFile(t, encodetest.Typical())
 	for _, c := range []struct {
 		args []string
 		want []string
@@ -148,6 +131,16 @@ func TestGoToolPprof(t *testing.T) {
 			`(?m)^ +9 +9.00% .* 9 +9.00%  walk$`,
 		}},
 		{[]string{"-top"}, []string{`Type: cpu`, `Total samples = 1010.10ms`}},
+		{[]string{"-top", "-lines", "-sample_index=samples"}, []string{
+			`(?m)^ +30 30.00% .* 30 30.00%  peek /src/server/parse.h:4 \(inline\)$`,
+			`(?m)^ +12 12.00% .* 51 51.00%  http::Server::handle\(http::Request const&\) /src/server/http.cc:52$`,
+		}},
+		{[]string{"-top", "-files", "-sample_index=samples"}, []string{
+			`(?m)^ +30 30.00% .* 30 30.00%  /src/server/parse.h`,
+		}},
+		{[]string{"-peek=^peek$", "-sample_index=samples"}, []string{
+			`(?m)^ +30 +100% \| +std::vector<int, std::allocator<int>> parse<int>\(char const\*\) \(inline\)\n +30 30.00% .* \| peek`,
+		}},
 		{[]string{"-raw"}, []string{
 			`PeriodType: cpu nanoseconds`,
 			`Period: 10101010`,
@@ -157,7 +150,7 @@ func TestGoToolPprof(t *testing.T) {
 		{[]string{"-comments"}, []string{`fulgur profile -F 99 10`, `3 samples lost`}},
 		{[]string{"-tags"}, []string{`(?s)comm:.*server.*pid:.*4242`}},
 	} {
-		text := run(c.args...)
+		text := goToolPprof(t, append(append([]string{"-symbolize=none"}, c.args...), file)...)
 		for _, want := range c.want {
 			if !regexp.MustCompile(want).MatchString(text) {
 				t.Errorf("pprof %s: no match for %q in\n%s", strings.Join(c.args, " "), want, text)
@@ -166,11 +159,37 @@ func TestGoToolPprof(t *testing.T) {
 	}
 }
 
+// TestPprofLists has pprof annotate the source of functions that one is
+// inlined into the other: both have the samples.
+func TestPprofLists(t *testing.T) {
+	dir := t.TempDir()
+	source := filepath.Join(dir, "source.c")
+	text := "static int square(int n)\n{\n\treturn n * n;\n}\n\nint hot(int n)\n{\n\treturn square(n);\n}\n"
+	if err := os.WriteFile(source, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b := profile.NewBuilder(profile.ValueType{Type: "samples", Unit: "count"})
+	m := b.Mapping(profile.Mapping{Path: "/bin/hot"})
+	frame := func(name string, start, line int, inlined bool) profile.FrameID {
+		f := b.Function(profile.Function{Name: name, SystemName: name, File: source, StartLine: start})
+		return b.Frame(profile.Frame{Function: f, Mapping: m, Address: 0x1234, Line: line, Inlined: inlined})
+	}
+	s := b.Push(b.Push(0, frame("hot", 6, 8, false)), frame("square", 1, 3, true))
+	b.Add(profile.Sample{Stack: s, Task: b.Task(profile.Task{PID: 1, Comm: "hot"}), CPU: -1, Values: []int64{7}})
+	file := writeFile(t, b.Profile(profile.Meta{}, profile.Losses{}))
+	listed := goToolPprof(t, "-symbolize=none", "-list=.", file)
+	for _, want := range []string{`(?m)^ +7 +7 +3:.*return n \* n;$`, `(?m)^ +\. +7 +8:.*return square\(n\);$`} {
+		if !regexp.MustCompile(want).MatchString(listed) {
+			t.Errorf("no match for %q in\n%s", want, listed)
+		}
+	}
+}
+
 // TestPprofFindsAddresses has pprof name and disassemble a function that the
 // profile has no name for: the addresses are the file's own and the mapping
 // says so, although the file was loaded elsewhere.
 func TestPprofFindsAddresses(t *testing.T) {
-	goTool, gcc := testenv.Tool(t, "go"), testenv.Tool(t, "gcc")
+	gcc := testenv.Tool(t, "gcc")
 	dir := t.TempDir()
 	source, program := filepath.Join(dir, "source.c"), filepath.Join(dir, "program")
 	code := "__attribute__((noinline)) int hot(int n) { return n * n; }\nint main(int n) { return hot(n); }\n"
@@ -188,21 +207,9 @@ func TestPprofFindsAddresses(t *testing.T) {
 		Stack: b.Push(0, b.Frame(profile.Frame{Mapping: m, Address: address})),
 		Task:  b.Task(profile.Task{PID: 1, Comm: "hot"}), CPU: -1, Values: []int64{7},
 	})
-	file := filepath.Join(dir, "profile.pb.gz")
-	var out bytes.Buffer
-	if err := Write(&out, b.Profile(profile.Meta{}, profile.Losses{}), Options{}); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(file, out.Bytes(), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command(goTool, "tool", "pprof", "-symbolize=local", "-disasm=hot", file)
-	cmd.Env = append(os.Environ(), "PPROF_TMPDIR="+dir)
-	text, err := cmd.CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v: %v\n%s", cmd, err, text)
-	}
-	if want := fmt.Sprintf(`(?m)^ +7 +7 +%x: `, address); !regexp.MustCompile(want).Match(text) {
+	file := writeFile(t, b.Profile(profile.Meta{}, profile.Losses{}))
+	text := goToolPprof(t, "-symbolize=local", "-disasm=hot", file)
+	if want := fmt.Sprintf(`(?m)^ +7 +7 +%x: `, address); !regexp.MustCompile(want).MatchString(text) {
 		t.Errorf("no match for %q in\n%s", want, text)
 	}
 }
@@ -249,6 +256,34 @@ func roundTrip(t testing.TB, p *profile.Profile, o Options) *pb.Profile {
 		t.Error(err)
 	}
 	return got
+}
+
+// writeFile writes p to a file and returns its path.
+func writeFile(t *testing.T, p *profile.Profile) string {
+	t.Helper()
+	var out bytes.Buffer
+	if err := Write(&out, p, Options{}); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "profile.pb.gz")
+	if err := os.WriteFile(file, out.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// goToolPprof returns what go tool pprof prints.
+func goToolPprof(t *testing.T, args ...string) string {
+	t.Helper()
+	cmd := exec.Command(testenv.Tool(t, "go"), append([]string{"tool", "pprof"}, args...)...)
+	cmd.Env = append(os.Environ(), "PPROF_TMPDIR="+t.TempDir())
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	text, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%v: %v\n%s", cmd, err, &stderr)
+	}
+	return string(text)
 }
 
 func BenchmarkWrite(b *testing.B) {
