@@ -29,6 +29,7 @@ func TestWrite(t *testing.T) {
 	}{
 		{"typical.txt", encodetest.Typical()},
 		{"threads.txt", encodetest.Threads()},
+		{"symbols.txt", encodetest.Symbols()},
 		{"hostile.txt", encodetest.Hostile()},
 		{"empty.txt", encodetest.Empty()},
 	} {
@@ -294,4 +295,8 @@ func BenchmarkWrite(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
+}
+
+func TestWriteIsLinear(t *testing.T) {
+	encodetest.Linear(t, func(w io.Writer, p *profile.Profile) error { return Write(w, p, Options{}) })
 }
