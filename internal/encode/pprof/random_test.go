@@ -88,7 +88,7 @@ func describeSample(p *profile.Profile, s profile.Sample) string {
 		labels = append(labels, "comm "+task.Comm)
 	}
 	switch s.End {
-	case profile.EndDepth, profile.EndFault, profile.EndLost:
+	case profile.EndDepth, profile.EndFault, profile.EndBroken, profile.EndLost:
 		labels = append(labels, "stack_end "+s.End.String())
 	}
 	slices.Sort(labels)
