@@ -69,25 +69,26 @@ func (t *goTable) readValues(v *pcValues, i, size uint32) error {
 type byteCursor struct {
 	r        *pageReader
 	b        []byte // what was read of the sequence
-	off, end uint64 // what is left of it, in the file, without b
+	next     int    // the place in b
+	off, end uint64 // what is left of the sequence after b, in the file
 }
 
 // uvarint returns the next number of seven bits per byte, the lowest first. As
 // in the runtime, bits above 32 are lost.
 func (c *byteCursor) uvarint() (v uint32, err error) {
 	for shift := 0; ; shift += 7 {
-		if len(c.b) == 0 {
+		if c.next == len(c.b) {
 			if c.off >= c.end {
 				return 0, c.r.f.Errorf(int64(c.off), "Go pc-value table without an end")
 			}
 			if c.b, err = c.r.at(c.off, "Go pc-value table"); err != nil {
 				return 0, err
 			}
-			c.b = c.b[:min(uint64(len(c.b)), c.end-c.off)]
+			c.b, c.next = c.b[:min(uint64(len(c.b)), c.end-c.off)], 0
 			c.off += uint64(len(c.b))
 		}
-		b := c.b[0]
-		c.b = c.b[1:]
+		b := c.b[c.next]
+		c.next++
 		v |= uint32(b&0x7f) << shift
 		if b < 0x80 {
 			return v, nil

@@ -114,7 +114,10 @@ func openGoTable(f *elffile.File, s *elffile.Section) (*goTable, error) {
 	if t.num >= t.funcs.size/8 {
 		return nil, f.Errorf(int64(s.Offset), "Go pclntab with an index of %d functions outside of it", t.num)
 	}
-	return t, t.findModule(word(2))
+	if err := t.findModule(word(2)); err != nil {
+		return nil, err
+	}
+	return t, nil
 }
 
 // entry returns where the i-th function begins, relative to the text; entry
