@@ -39,7 +39,7 @@ func (n *names) remedies(counts map[stacks.Key]stacks.Value) []string {
 		lines = append(lines, describeStripped(files[i], hurt[codes[i]], remedy))
 	}
 	if more > 0 {
-		lines = append(lines, fmt.Sprintf("and %s more without symbols", count(uint64(more), "file")))
+		lines = append(lines, fmt.Sprintf("and %s without symbols", count(uint64(more), "more file")))
 	}
 	return lines
 }
