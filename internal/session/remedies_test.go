@@ -1,6 +1,7 @@
 package session
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -54,7 +55,10 @@ func TestRemedies(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			n.stripped[id] = &debugfile.File{File: file, Path: code.File.Path}
+			n.stripped[id] = &stripped{file: &debugfile.File{File: file, Path: code.File.Path}}
+			if code.File == m.files[6] {
+				n.stripped[id].problems = []error{errors.New("a.debug: build ID is wrong"), errors.New("debuginfod: b: failed\nc: failed")}
+			}
 		}
 	}
 	got := n.remedies(counts)
@@ -65,7 +69,7 @@ func TestRemedies(t *testing.T) {
 	}
 	want := []string{
 		"lib7.so: no symbols, 71 samples; set DEBUGINFOD_URLS",
-		"lib6.so: no symbols, 60 samples; set DEBUGINFOD_URLS",
+		"lib6.so: no symbols, 60 samples; set DEBUGINFOD_URLS (a.debug: build ID is wrong; debuginfod: b: failed; c: failed)",
 		"lib5.so: no symbols, 50 samples; set DEBUGINFOD_URLS",
 		"lib4.so: no symbols, 40 samples; set DEBUGINFOD_URLS",
 		`"\x1b[2Jevil": no symbols, 30 samples; set DEBUGINFOD_URLS`,

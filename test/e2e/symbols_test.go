@@ -210,8 +210,8 @@ func TestDownloadInterrupted(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-asked
-	if r := interrupt(t, cmd); r.code != 0 {
-		t.Errorf("exit code %d: %s", r.code, r.stderr)
+	if r := interrupt(t, cmd); r.code != 0 || !strings.Contains(r.stderr, "debuginfod: "+server.URL) {
+		t.Errorf("exit code %d, want 0 and a word of the server: %s", r.code, r.stderr)
 	}
 	if stacks := readFolded(t, out); len(stacks) == 0 {
 		t.Error("no stacks")
