@@ -131,6 +131,16 @@ func (s *search) open(root, name string, accept func(*elffile.File) error) *File
 	return nil
 }
 
+// Problems returns what else an error of a search says beside that nothing was
+// found: files that could not be used, servers that failed.
+func Problems(err error) []error {
+	joined, ok := err.(interface{ Unwrap() []error }) //nolint:errorlint // the error of a search itself
+	if !ok || len(joined.Unwrap()) == 0 {
+		return nil
+	}
+	return joined.Unwrap()[1:]
+}
+
 // err returns the error of a search in vain.
 func (s *search) err() error {
 	return errors.Join(append([]error{fmt.Errorf("%s: %w", s.what, ErrNotFound)}, s.problems...)...)

@@ -112,7 +112,7 @@ func named(t *testing.T, s *stacks.Store, found map[uint64][]symbolize.Frame) *n
 	n := &names{
 		store:     s,
 		finder:    newFinder(t),
-		stripped:  make([]*debugfile.File, len(s.Codes)),
+		stripped:  make([]*stripped, len(s.Codes)),
 		kernelIDs: map[string]string{"": "", "ext4": ""},
 		buildIDs:  make([]string, len(s.Codes)),
 		problems:  make([]error, len(s.Codes)),

@@ -37,7 +37,7 @@ type names struct {
 	addresses []uint64
 	buildIDs  []string // for each code of the store
 	// stripped has for each code of the store the file if it lacks symbols.
-	stripped []*debugfile.File
+	stripped []*stripped
 	// problems are errors by code, nil where all went well.
 	problems   []error
 	unresolved uint64
@@ -54,7 +54,7 @@ func symbolizeAll(ctx context.Context, store *stacks.Store, finder *debugfile.Fi
 		store:     store,
 		finder:    finder,
 		options:   o,
-		stripped:  make([]*debugfile.File, len(store.Codes)),
+		stripped:  make([]*stripped, len(store.Codes)),
 		kernelIDs: map[string]string{},
 		found:     make([][]symbolize.Frame, len(store.Frames)),
 		addresses: make([]uint64, len(store.Frames)),
@@ -126,7 +126,10 @@ func (n *names) resolve(ctx context.Context, id stacks.CodeID, frames []stacks.F
 		elf.Search(ctx, n.finder, root, code.File.Path)
 		err = n.lookUpELF(id, elf, frames)
 		if !elf.HasSymbols() {
-			n.stripped[id] = &debugfile.File{File: elf.File(), Root: root, Path: code.File.Path}
+			n.stripped[id] = &stripped{
+				file:     &debugfile.File{File: elf.File(), Root: root, Path: code.File.Path},
+				problems: elf.SearchProblems(),
+			}
 		}
 		return errors.Join(err, elf.Close())
 	case stacks.CodeJIT:

@@ -215,12 +215,12 @@ func (r *run) profile(ctx context.Context) (*profile.Profile, error) {
 	r.store.Seal()
 	r.processes.FinishPerfMaps()
 	ctx, stop := r.searching(ctx)
-	defer stop()
 	names := symbolizeAll(ctx, r.store, r.finder, symbolize.Options{
 		NoDemangle: r.options.NoDemangle,
 		ShortNames: r.options.ShortNames,
 		NoInlines:  r.options.NoInlines,
 	})
+	stop()
 	counts := r.source.Counts().Total()
 	if !r.options.Quiet {
 		for _, w := range names.warnings() {
@@ -233,12 +233,22 @@ func (r *run) profile(ctx context.Context) (*profile.Profile, error) {
 
 // searching returns the context of the search for debug files. What ended the
 // measurement does not end it, but asking again does.
-func (r *run) searching(ctx context.Context) (_ context.Context, stop func()) {
+func (r *run) searching(ctx context.Context) (search context.Context, stop func()) {
 	ctx = context.WithoutCancel(ctx)
 	if r.options.Interruptible == nil || !r.finder.Downloads() {
 		return ctx, func() {}
 	}
-	return r.options.Interruptible(ctx)
+	ctx, release := r.options.Interruptible(ctx)
+	if r.options.Quiet {
+		return ctx, release
+	}
+	told := time.AfterFunc(waitUnsaid, func() {
+		fmt.Fprintln(r.options.Stderr, "fulgur: downloading debug files (Ctrl-C goes on without)")
+	})
+	return ctx, func() {
+		told.Stop()
+		release()
+	}
 }
 
 func (r *run) losses() (profile.Losses, error) {

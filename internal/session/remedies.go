@@ -2,6 +2,7 @@ package session
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"path"
 	"slices"
@@ -14,6 +15,12 @@ import (
 
 // maxRemedies is how many files without symbols are told of one by one.
 const maxRemedies = 5
+
+// stripped is a file that lacks symbols.
+type stripped struct {
+	file     *debugfile.File
+	problems []error // why debug files were not used
+}
 
 // remedies tells of the files that lack symbols for code in samples, those of
 // most samples first, and what to do about each.
@@ -32,28 +39,31 @@ func (n *names) remedies(counts map[stacks.Key]stacks.Value) []string {
 	codes = codes[:min(len(codes), maxRemedies)]
 	files := make([]*debugfile.File, len(codes))
 	for i, code := range codes {
-		files[i] = n.stripped[code]
+		files[i] = n.stripped[code].file
 	}
 	var lines []string
 	for i, remedy := range n.finder.Remedies(files) {
-		lines = append(lines, describeStripped(files[i], hurt[codes[i]], remedy))
+		lines = append(lines, n.stripped[codes[i]].describe(hurt[codes[i]], remedy))
 	}
 	if more > 0 {
-		lines = append(lines, fmt.Sprintf("and %s more without symbols", count(uint64(more), "file")))
+		lines = append(lines, fmt.Sprintf("and %s without symbols", count(uint64(more), "more file")))
 	}
 	return lines
 }
 
-// describeStripped tells of a file without symbols.
-func describeStripped(f *debugfile.File, samples uint64, remedy string) string {
+// describe tells how many samples the file hurts and what to do about it.
+func (s *stripped) describe(samples uint64, remedy string) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s: no symbols", printable(path.Base(f.Path)))
-	if id := f.BuildID(); id != "" {
+	fmt.Fprintf(&b, "%s: no symbols", printable(path.Base(s.file.Path)))
+	if id := s.file.BuildID(); id != "" {
 		fmt.Fprintf(&b, " (build ID %s)", id)
 	}
 	fmt.Fprintf(&b, ", %s", count(samples, "sample"))
 	if remedy != "" {
 		fmt.Fprintf(&b, "; %s", remedy)
+	}
+	if err := errors.Join(s.problems...); err != nil {
+		fmt.Fprintf(&b, " (%s)", printable(strings.ReplaceAll(err.Error(), "\n", "; ")))
 	}
 	return b.String()
 }

@@ -32,6 +32,9 @@ func (r *run) summarize(p *profile.Profile) error {
 	if p.Total(0) == 0 && p.Losses.Samples == 0 {
 		fmt.Fprintf(&b, "  nothing was sampled: %s\n", r.whyNothing())
 	}
+	if len(r.unnamed) > 0 {
+		b.WriteByte('\n')
+	}
 	for _, line := range r.unnamed {
 		fmt.Fprintf(&b, "  %s\n", line)
 	}

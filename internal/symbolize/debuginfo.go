@@ -22,6 +22,8 @@ type debugInfo struct {
 	// needed.
 	file *debugfile.File
 	data *dwarf.Data // nil if there is none, or none is wanted
+	// problems say why debug files were not used.
+	problems []error
 
 	binary *debugfile.File
 	finder *debugfile.Finder // nil to use what is in the binary alone
@@ -47,8 +49,8 @@ func openRelocated(ctx context.Context, finder *debugfile.Finder, binary *debugf
 	if hasInfo := binary.Section(".debug_info") != nil; finder != nil && (!hasSymbols(binary.File) || !hasInfo && !opts.NoInlines) {
 		if file, err := finder.Debug(ctx, binary); err == nil {
 			d.file = d.keep(file)
-		} else if !errors.Is(err, debugfile.ErrNotFound) {
-			return d, err
+		} else {
+			d.problems = debugfile.Problems(err)
 		}
 		if !hasInfo {
 			described = d.file

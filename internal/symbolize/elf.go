@@ -94,6 +94,13 @@ func (e *ELF) HasSymbols() bool {
 	return d.file != nil || d.data != nil
 }
 
+// SearchProblems returns why debug files were not used that might belong to the
+// file, and which servers failed.
+func (e *ELF) SearchProblems() []error {
+	d, _ := e.debugInfo() // its error was returned with names
+	return d.problems
+}
+
 // hasSymbols reports whether f itself has all symbols.
 func hasSymbols(f *elffile.File) bool {
 	return openTable(f, elf.SHT_SYMTAB) != nil || f.Section(".gnu_debugdata") != nil

@@ -1,6 +1,8 @@
 package e2e
 
 import (
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -187,5 +189,31 @@ func TestSignalHandler(t *testing.T) {
 	stacks := profile(t, []string{"-F", "997", "-U"}, program)
 	if s := share(stacks, ";"+trampoline+";on_signal"); s < 0.9 {
 		t.Errorf("%.2f of the samples are in the handler, called by the trampoline:\n%v", s, stacks)
+	}
+}
+
+// A server that does not answer delays the profile only until the user says so.
+func TestDownloadInterrupted(t *testing.T) {
+	testenv.Root(t)
+	program := inlines{}.build(t)
+	tool(t, "objcopy", "--strip-all", program)
+	asked := make(chan struct{}, 100)
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		asked <- struct{}{}
+		<-r.Context().Done()
+	}))
+	defer server.Close()
+	out := filepath.Join(t.TempDir(), "out.folded")
+	cmd := command(t, "profile", "-F", "997", "-U", "-o", out, "--", program, rounds)
+	cmd.Env = append(os.Environ(), "DEBUGINFOD_URLS="+server.URL, "DEBUGINFOD_CACHE_PATH="+t.TempDir())
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	<-asked
+	if r := interrupt(t, cmd); r.code != 0 || !strings.Contains(r.stderr, "debuginfod: "+server.URL) {
+		t.Errorf("exit code %d, want 0 and a word of the server: %s", r.code, r.stderr)
+	}
+	if stacks := readFolded(t, out); len(stacks) == 0 {
+		t.Error("no stacks")
 	}
 }
