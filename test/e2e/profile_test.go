@@ -151,7 +151,8 @@ func TestProfileInterrupted(t *testing.T) {
 			if err := cmd.Start(); err != nil {
 				t.Fatal(err)
 			}
-			time.Sleep(testenv.Patience(time.Second))
+			awaitSampling(t, cmd)
+			time.Sleep(testenv.Patience(200 * time.Millisecond))
 			if err := cmd.Process.Signal(sig); err != nil {
 				t.Fatal(err)
 			}
@@ -174,7 +175,8 @@ func TestProfileTargetExits(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(testenv.Patience(time.Second))
+	awaitSampling(t, cmd)
+	time.Sleep(testenv.Patience(200 * time.Millisecond))
 	if err := victim.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
