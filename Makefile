@@ -43,6 +43,10 @@ test: deps-test ## Install what the tests need, then run all of them, the rig's 
 test-vm: deps-test ## Run the privileged tests in VMs with Debian's 6.1 and 6.12 kernels
 	$(GO) run ./test/rig $(addprefix -program ./,$(VM_PROGRAMS)) $(addprefix ./,$(VM_PACKAGES))
 
+.PHONY: test-symbols
+test-symbols: deps-symbols ## Compare 180 000 addresses with llvm-symbolizer and addr2line
+	FULGUR_TEST_SYMBOLS=1 $(GO) test -count=1 -v -timeout 30m -run 'TestAgainstTools|TestGoAddr2line' ./internal/symbolize
+
 .PHONY: generate
 generate: deps-generate ## Rebuild the BPF objects and their Go bindings with clang-19
 	$(GO) generate ./bpf
@@ -87,8 +91,8 @@ fuzz: ## Run every fuzz test for FUZZTIME (10s)
 		done; \
 	done
 
-.PHONY: deps-test deps-generate deps-lint
-deps-test deps-generate deps-lint: deps-%:
+.PHONY: deps-test deps-symbols deps-generate deps-lint
+deps-test deps-symbols deps-generate deps-lint: deps-%:
 	@test/install-deps.sh $*
 
 .PHONY: clean

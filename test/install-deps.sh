@@ -13,6 +13,16 @@ test      perf                            linux-perf
 test      chromium                        chromium
 test      qemu-system-x86_64              qemu-system-x86
 test      busybox                         busybox-static
+symbols   g++                             g++
+symbols   clang++-19                      clang-19
+symbols   llvm-symbolizer-19              llvm-19
+symbols   addr2line                       binutils
+symbols   rustc                           rustc
+symbols   python3.11-dbg                  python3.11-dbg
+symbols   /usr/share/doc/libpython3.11-dbg  libpython3.11-dbg
+symbols   /usr/share/doc/libc6-dbg        libc6-dbg
+symbols   /usr/share/doc/libstdc++6-12-dbg  libstdc++6-12-dbg
+symbols   node                            nodejs
 generate  clang-19                        clang-19
 generate  llvm-strip-19                   llvm-19
 generate  /usr/include/bpf/bpf_helpers.h  libbpf-dev

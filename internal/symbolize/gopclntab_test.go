@@ -70,7 +70,7 @@ func goText(t testing.TB, e *ELF) (addrs []uint64) {
 func hexLines(addrs []uint64) string {
 	var b strings.Builder
 	for _, addr := range addrs {
-		fmt.Fprintf(&b, "%x\n", addr)
+		fmt.Fprintf(&b, "%#x\n", addr)
 	}
 	return b.String()
 }

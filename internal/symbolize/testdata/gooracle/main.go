@@ -26,7 +26,7 @@ func main() {
 	out := bufio.NewWriter(os.Stdout)
 	defer out.Flush()
 	for in.Scan() {
-		addr, err := strconv.ParseUint(in.Text(), 16, 64)
+		addr, err := strconv.ParseUint(in.Text(), 0, 64)
 		if err != nil {
 			panic(err)
 		}
