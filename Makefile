@@ -79,6 +79,7 @@ $(GOLANGCI):
 bench: deps-test ## Compare cost and completeness with perf, bpftrace and bcc
 	$(GO) run ./bench
 	$(GO) run ./bench/symbols
+	$(GO) run ./bench/addresses
 
 FUZZTIME ?= 10s
 

@@ -13,6 +13,8 @@ test      perf                            linux-perf
 test      chromium                        chromium
 test      qemu-system-x86_64              qemu-system-x86
 test      busybox                         busybox-static
+test      llvm-symbolizer-19              llvm-19
+test      addr2line                       binutils
 symbols   g++                             g++
 symbols   clang++-19                      clang-19
 symbols   llvm-symbolizer-19              llvm-19
