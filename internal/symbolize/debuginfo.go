@@ -10,10 +10,10 @@ import (
 	"fulgur/internal/elffile"
 )
 
-// unitBudget bounds the memory for what was read of a file's debug information,
-// in bytes. A batch comes to each unit once, so that keeping more would save
-// nothing; and several files are read at a time.
-const unitBudget = 8 << 20
+// unitBudget bounds the memory for what is kept of a file's debug information,
+// in bytes. It is small: a batch comes to each unit once, so that keeping units
+// for the next one would save nothing, and cost while names are demangled.
+const unitBudget = 1 << 20
 
 // debugInfo is what describes the code of a file, from the file itself and from
 // those that belong to it.
