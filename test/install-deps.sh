@@ -13,6 +13,9 @@ test      perf                            linux-perf
 test      chromium                        chromium
 test      qemu-system-x86_64              qemu-system-x86
 test      busybox                         busybox-static
+test      clang++-19                      clang-19
+test      ld.lld-19                       lld-19
+test      dwz                             dwz
 test      llvm-symbolizer-19              llvm-19
 test      addr2line                       binutils
 symbols   g++                             g++

@@ -227,7 +227,7 @@ func installed(pattern string) func(*testing.T) string {
 			t.Fatal(err)
 		}
 		if len(found) == 0 {
-			testenv.Skip(t, "needs "+pattern)
+			t.Skip("needs a file of the distribution: ", pattern)
 		}
 		return found[0]
 	}
