@@ -27,7 +27,8 @@ func newRelocated(t testing.TB, contents, relas []byte, symbols ...uint64) (*rel
 		relas:   io.NewSectionReader(bytes.NewReader(relas), 0, int64(len(relas))),
 		count:   len(relas) / relaSize,
 	}
-	return r, r.index(&elffile.Section{Name: ".rela.test"})
+	err = r.index(&elffile.Section{Name: ".rela.test"})
+	return r, err
 }
 
 // rela returns a relocation.
