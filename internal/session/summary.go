@@ -33,7 +33,7 @@ func (r *run) summarize(p *profile.Profile) error {
 		fmt.Fprintf(&b, "  nothing was sampled: %s\n", r.whyNothing())
 	}
 	// Only now, as finding the packages can take longer than all names did.
-	remedies := r.names.remedies(r.source.Counts().Total())
+	remedies := r.names.remedies()
 	if len(remedies) > 0 {
 		b.WriteByte('\n')
 	}
