@@ -134,7 +134,7 @@ func (s *search) open(root, name string, accept func(*elffile.File) error) *File
 // Problems returns what else an error of a search says beside that nothing was
 // found: files that could not be used, servers that failed.
 func Problems(err error) []error {
-	joined, ok := err.(interface{ Unwrap() []error }) //nolint:errorlint // the error of a search itself
+	joined, ok := err.(interface{ Unwrap() []error })
 	if !ok || len(joined.Unwrap()) == 0 {
 		return nil
 	}

@@ -139,7 +139,7 @@ type run struct {
 	sidebandErr error
 	busy        bool         // the last poll met sideband records
 	remapped    map[int]bool // processes whose addresses changed their meaning
-	unnamed     []string     // what to do about code without names
+	names       *names       // nil before code was named
 }
 
 // attach loads the kernel side and opens everything, with sampling not yet
@@ -215,20 +215,18 @@ func (r *run) profile(ctx context.Context) (*profile.Profile, error) {
 	r.store.Seal()
 	r.processes.FinishPerfMaps()
 	ctx, stop := r.searching(ctx)
-	names := symbolizeAll(ctx, r.store, r.finder, symbolize.Options{
+	r.names = symbolizeAll(ctx, r.store, r.finder, symbolize.Options{
 		NoDemangle: r.options.NoDemangle,
 		ShortNames: r.options.ShortNames,
 		NoInlines:  r.options.NoInlines,
 	})
 	stop()
-	counts := r.source.Counts().Total()
 	if !r.options.Quiet {
-		for _, w := range names.warnings() {
+		for _, w := range r.names.warnings() {
 			fmt.Fprintln(r.options.Stderr, "fulgur: no names:", w)
 		}
-		r.unnamed = names.remedies(counts)
 	}
-	return buildProfile(r.store, counts, names, r.valueTypes(), r.meta(), losses), nil
+	return buildProfile(r.store, r.source.Counts().Total(), r.names, r.valueTypes(), r.meta(), losses), nil
 }
 
 // searching returns the context of the search for debug files. What ended the

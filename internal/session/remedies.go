@@ -24,8 +24,8 @@ type stripped struct {
 
 // remedies tells of the files that lack symbols for code in samples, those of
 // most samples first, and what to do about each.
-func (n *names) remedies(counts map[stacks.Key]stacks.Value) []string {
-	hurt := n.unnamedSamples(counts)
+func (n *names) remedies() []string {
+	hurt := n.unnamedSamples()
 	codes := make([]stacks.CodeID, 0, len(hurt))
 	for code := range hurt {
 		if n.stripped[code] != nil {
@@ -70,7 +70,7 @@ func (s *stripped) describe(samples uint64, remedy string) string {
 
 // unnamedSamples returns for each code how many samples have a frame in it
 // that has no name.
-func (n *names) unnamedSamples(counts map[stacks.Key]stacks.Value) map[stacks.CodeID]uint64 {
+func (n *names) unnamedSamples() map[stacks.CodeID]uint64 {
 	// Stacks share what is below: each is looked at once.
 	below := make([][]stacks.CodeID, len(n.store.Nodes))
 	for i, node := range n.store.Nodes[1:] {
@@ -81,11 +81,9 @@ func (n *names) unnamedSamples(counts map[stacks.Key]stacks.Value) map[stacks.Co
 		below[i+1] = codes
 	}
 	samples := map[stacks.CodeID]uint64{}
-	for key, value := range counts {
-		if body, known := n.store.Body(key.Id); known {
-			for _, code := range below[body.Leaf] {
-				samples[code] += value.Samples
-			}
+	for sample, value := range n.store.Samples {
+		for _, code := range below[n.store.Bodies[sample.Body].Leaf] {
+			samples[code] += value.Samples
 		}
 	}
 	return samples

@@ -61,7 +61,8 @@ func TestRemedies(t *testing.T) {
 			}
 		}
 	}
-	got := n.remedies(counts)
+	store.Count(counts)
+	got := n.remedies()
 	for i, line := range got {
 		if before, after, ok := strings.Cut(line, " (build ID ab"); ok {
 			got[i] = before + after[strings.Index(after, ")")+1:]

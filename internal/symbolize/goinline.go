@@ -13,7 +13,7 @@ import (
 
 // maxGoInlines bounds the calls at one address. The compiler's budget ends far
 // below.
-const maxGoInlines = 256
+const maxGoInlines = 128
 
 // The tables of a function that matter (internal/abi/symtab.go).
 const (
@@ -120,6 +120,9 @@ func (t *goTable) name(i uint32) (goName, error) {
 	b, err := t.r.cstring(t.names, uint64(i), "Go function name")
 	if err == nil && len(b) == 0 {
 		err = t.f.Errorf(int64(t.names.off), "empty Go function name at %#x of its table", i)
+	}
+	if t.nameBytes += uint64(len(b)); err == nil && t.nameBytes > t.names.size {
+		err = t.f.Errorf(int64(t.names.off), "Go function names that overlap")
 	}
 	if err != nil {
 		return goName{}, err

@@ -118,6 +118,9 @@ func (t *goTable) position(f *Frame, fn *goFunction, pc uint32) error {
 		if err != nil {
 			return err
 		}
+		if t.pathBytes += uint64(len(b)); t.pathBytes > t.files.size {
+			return t.f.Errorf(int64(t.files.off), "Go file names that overlap")
+		}
 		path = strings.ToValidUTF8(string(b), "\uFFFD")
 		t.paths[i] = path
 	}

@@ -11,8 +11,8 @@ import (
 // The module data (runtime/symtab.go: moduledata) says where the code and the
 // inlined calls of a pclntab are. Nothing points to it in a stripped file, but
 // it begins with a pointer to the pclntab, and enough of what follows is known
-// to tell it from other pointers. Its layout up to the fields below has been
-// the same from Go 1.20 to 1.26.
+// to tell it from other pointers. The layout of the fields below has been the
+// same from Go 1.18 to 1.26, that of gofunc, which comes later, since 1.20.
 
 // Fields of moduledata, in words.
 const (
@@ -99,7 +99,12 @@ func (t *goTable) findModule(headerText uint64) error {
 	if err != nil {
 		return err
 	}
+	left := uint64(t.f.Size()) // sections of hostile files overlap
 	for _, s := range moduleSections(sections) {
+		if s.Size > left {
+			break
+		}
+		left -= s.Size
 		if found, err := t.tryModules(t.pointers(s)); err != nil || found {
 			return err
 		}

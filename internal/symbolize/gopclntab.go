@@ -39,8 +39,12 @@ type goTable struct {
 	// and that of the functions' inlined calls, 0 if it was not found.
 	text, gofunc uint64
 
-	shown map[uint32]goName // by offset in names
-	paths map[uint32]string // by offset in files
+	// What was read of names and files, by offset, and how long it is. Whole
+	// names cannot be longer than their table together; names that overlap
+	// could fill any memory.
+	shown                map[uint32]goName
+	paths                map[uint32]string
+	nameBytes, pathBytes uint64
 }
 
 // goLayout is what differs between the versions of the table.

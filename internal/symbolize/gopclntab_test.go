@@ -20,7 +20,7 @@ import (
 var (
 	// Go 1.19 needs GODEBUG=goindex=0 if a newer go command runs it.
 	toolchains = flag.String("toolchains", "local", "versions of Go, as of GOTOOLCHAIN, to build programs with, separated by commas")
-	goEvery    = flag.Int("every", 11, "compare every n-th byte of Go's code")
+	goEvery    = flag.Int("every", 29, "compare every n-th byte of Go's code")
 )
 
 // goBuild builds the program gooracle with a version of Go and returns its

@@ -161,12 +161,14 @@ func TestGoVersions(t *testing.T) {
 		moduleSection string
 		rela          []byte
 		noModule      bool
+		merged        bool // with other read-only data, as external linkers do
 		textOnly      bool // inlined calls are not found
 		problems      string
 	}{
 		{name: "1.18", magic: goMagic118, typ: elf.ET_EXEC, header: madeText, moduleSection: ".noptrdata"},
 		{name: "1.20", magic: goMagic120, typ: elf.ET_EXEC, header: madeText, moduleSection: ".noptrdata"},
 		{name: "1.20 PIE", magic: goMagic120, typ: elf.ET_DYN, rela: words(1, 2, 3), moduleSection: ".data"},
+		{name: "1.20 PIE with C", magic: goMagic120, typ: elf.ET_DYN, rela: words(1, 2, 3), moduleSection: ".noptrdata", merged: true},
 		{name: "1.26", magic: goMagic120, typ: elf.ET_EXEC, moduleSection: ".go.module"},
 		{name: "1.26 PIE", magic: goMagic120, typ: elf.ET_DYN, rela: words(1, 2, 3), moduleSection: ".go.module"},
 		{name: "1.20 without module data", magic: goMagic120, typ: elf.ET_EXEC, header: madeText, noModule: true, textOnly: true},
@@ -190,7 +192,14 @@ func TestGoVersions(t *testing.T) {
 				rela = append(rela, relocations(module)...)
 				clear(module)
 			}
-			e := newFile(t, madeFile(tt.typ, table.bytes, tt.moduleSection, words(module...), madeTree[layout], rela))
+			f := madeFile(tt.typ, table.bytes, tt.moduleSection, words(module...), madeTree[layout], rela)
+			if tt.merged {
+				before := make([]byte, 64)
+				s := &f.Sections[0]
+				s.Name, s.Addr, s.Content = ".data.rel.ro", s.Addr-uint64(len(before)), append(before, s.Content...)
+				f.Sections = append(f.Sections, elftest.Section{Name: ".go.buildinfo"})
+			}
+			e := newFile(t, f)
 			frames, err := e.LookupBatch([]uint64{madeText - 1, madeText, madeText + 0x47, madeText + 0x50, madeText + 0x7f, madeText + 0x80})
 			if tt.problems != "" {
 				if err == nil || !strings.Contains(err.Error(), tt.problems) || !strings.HasPrefix(err.Error(), "synthetic: ") {
@@ -237,7 +246,7 @@ func TestGoInlineFaults(t *testing.T) {
 		name, problem string
 		calls         []int32
 	}{
-		{"cycle", "more than 256 inlined Go calls", []int32{0, 0, 0x8, 3}},
+		{"cycle", "more than 128 inlined Go calls", []int32{0, 0, 0x8, 3}},
 		{"caller outside", "from outside of its function", []int32{0, 0, 0x40, 3}},
 		{"name outside", "Go function name at 0xfffffff", []int32{0, -1, 0x1c, 3}},
 		{"empty", "which the file does not hold", nil},
