@@ -2,6 +2,7 @@ package dwarf
 
 import (
 	"fmt"
+	"iter"
 	"sort"
 )
 
@@ -45,21 +46,42 @@ func (f *file) noAlt() error {
 	return fmt.Errorf("%s: its alternate debug file (made by dwz) is missing", f.name)
 }
 
+// maxPadding bounds the bytes of zeros between units. Linkers align with a few;
+// a hole in the file has no end.
+const maxPadding = 4 << 10
+
+// eachUnit yields the units from an offset on, and an error for each that
+// cannot be used. It ends where it is unknown what follows.
+func (f *file) eachUnit(off uint64) iter.Seq2[*unit, error] {
+	return func(yield func(*unit, error) bool) {
+		zeros := off // where those before off begin
+		for off < f.info.size {
+			u, next, err := f.readUnit(off)
+			if padding := u == nil && err == nil; !padding {
+				if !yield(u, err) {
+					return
+				}
+				zeros = next
+			} else if next-zeros > maxPadding {
+				yield(nil, f.info.errorf(zeros, "more than %d bytes of zeros", maxPadding))
+				return
+			}
+			if next <= off {
+				return
+			}
+			off = next
+		}
+	}
+}
+
 // readUnits reads the headers of all units.
 func (f *file) readUnits(probs *problems) {
-	for off := uint64(0); off < f.info.size; {
-		u, next, err := f.readUnit(off)
-		if err != nil {
-			probs.add(err)
-		}
-		if next <= off {
-			return
-		}
+	for u, err := range f.eachUnit(0) {
+		probs.add(err)
 		if u != nil {
 			u.id = len(f.units)
 			f.units = append(f.units, u)
 		}
-		off = next
 	}
 }
 

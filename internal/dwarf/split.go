@@ -67,12 +67,11 @@ func (d *Data) splitUnit(skeleton *unit) (*unit, error) {
 		}
 		off = parts[sectInfo].off
 	}
-	for off < f.info.size {
-		u, next, err := f.readUnit(off)
+	for u, err := range f.eachUnit(off) {
 		if err != nil {
 			return nil, err
 		}
-		if u != nil && (u.kind == unitCompile || u.kind == unitSplitCompile) {
+		if u.kind == unitCompile || u.kind == unitSplitCompile {
 			if err := u.join(skeleton, parts); err != nil {
 				return nil, err
 			}
@@ -83,8 +82,7 @@ func (d *Data) splitUnit(skeleton *unit) (*unit, error) {
 				return u, nil
 			}
 		}
-		off = next
-		if next == 0 || f.index != nil {
+		if f.index != nil {
 			break
 		}
 	}

@@ -64,14 +64,12 @@ const maxUnitHeader = 12 + 2 + 1 + 1 + 8 + 8 + 8
 // readUnit reads the header at off and returns the unit, nil if it cannot be
 // used, and the offset of the next one, 0 if that is unknown.
 func (f *file) readUnit(off uint64) (u *unit, next uint64, err error) {
-	var header [maxUnitHeader]byte
-	b := header[:min(maxUnitHeader, f.info.size-min(off, f.info.size))]
-	if err := f.info.read(b, off); err != nil {
+	b, err := f.info.window(off, maxUnitHeader)
+	if err != nil {
 		return nil, 0, err
 	}
 	r := &buf{b: b}
 	length, offsetSize := r.unitLength()
-	u = &unit{file: f, off: off, kind: unitCompile}
 	start := off + uint64(r.pos)
 	if r.bad || length > f.info.size-start {
 		return nil, 0, f.info.errorf(off, "unit longer than the section")
@@ -80,7 +78,7 @@ func (f *file) readUnit(off uint64) (u *unit, next uint64, err error) {
 		return nil, start, nil // padding
 	}
 	next = start + length
-	u.end = next
+	u = &unit{file: f, off: off, end: next, kind: unitCompile}
 	u.offsetSize = offsetSize
 	u.version = r.u16()
 	if u.version < 2 || u.version > 5 {

@@ -1,0 +1,73 @@
+package dwarf
+
+import (
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+)
+
+// repeated is a section of one pattern again and again, which takes no memory.
+type repeated struct {
+	pattern []byte
+	size    int64
+	reads   atomic.Int64
+}
+
+func (s *repeated) Size() int64 { return s.size }
+
+func (s *repeated) ReadAt(b []byte, off int64) (int, error) {
+	s.reads.Add(1)
+	for i := range b {
+		b[i] = s.pattern[(off+int64(i))%int64(len(s.pattern))]
+	}
+	return len(b), nil
+}
+
+// TestHole expects a hole of 10 GB in a section to be left after a few pages.
+func TestHole(t *testing.T) {
+	for _, section := range []string{".debug_info", ".debug_aranges"} {
+		hole := &repeated{pattern: []byte{0}, size: 10 << 30}
+		s := seedSections(t, "gcc5")
+		if section == ".debug_info" {
+			s.Info = hole
+		} else {
+			s.Aranges = hole
+		}
+		_, err := Open(s, Options{})
+		var format *FormatError
+		if !errors.As(err, &format) || format.Section != section || !strings.Contains(format.Problem, "zeros") {
+			t.Errorf("%s: error %v", section, err)
+		}
+		if n := hole.reads.Load(); n > 16 {
+			t.Errorf("%s: read %d times", section, n)
+		}
+	}
+}
+
+// TestHoleInSplit expects the same of a file with split units.
+func TestHoleInSplit(t *testing.T) {
+	hole := &repeated{pattern: []byte{0}, size: 10 << 30}
+	d := &Data{split: func(SplitUnit) (*Sections, error) { return &Sections{Name: "x.dwo", Info: hole}, nil }}
+	d.main = newFile(&Sections{Name: "x"})
+	_, err := d.splitUnit(&unit{file: d.main})
+	var format *FormatError
+	if !errors.As(err, &format) || format.File != "x.dwo" || hole.reads.Load() > 16 {
+		t.Errorf("error %v after %d reads", err, hole.reads.Load())
+	}
+}
+
+// TestPadding expects units on both sides of a few zeros.
+func TestPadding(t *testing.T) {
+	s := seedSections(t, "gcc5")
+	info := content(s.Info)
+	zeros := make([]byte, maxPadding)
+	s.Info = strings.NewReader(string(info) + string(zeros) + string(info) + string(zeros))
+	d, err := Open(s, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if u := d.main.unitAt(uint64(len(info) + len(zeros))); u == nil || u.off != uint64(len(info)+len(zeros)) {
+		t.Errorf("unit behind the zeros: %+v", u)
+	}
+}
