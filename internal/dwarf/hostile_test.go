@@ -2,6 +2,7 @@ package dwarf
 
 import (
 	"errors"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -69,5 +70,61 @@ func TestPadding(t *testing.T) {
 	}
 	if u := d.main.unitAt(uint64(len(info) + len(zeros))); u == nil || u.off != uint64(len(info)+len(zeros)) {
 		t.Errorf("unit behind the zeros: %+v", u)
+	}
+}
+
+// TestTinyUnits expects little memory for millions of units.
+func TestTinyUnits(t *testing.T) {
+	const size = 24 << 20
+	header := []byte{7, 0, 0, 0, 4, 0, 0, 0, 0, 0, 8}
+	entry := append([]byte{8}, append(header[1:], 0)...)
+	for name, test := range map[string]struct {
+		unit []byte
+		want int // units
+	}{
+		"without an entry": {header, 0},
+		"with an entry":    {entry, maxUnits(size)},
+	} {
+		info := &repeated{pattern: test.unit, size: size / int64(len(test.unit)) * int64(len(test.unit))}
+		before := heap()
+		d, err := Open(&Sections{Name: "tiny", Info: info}, Options{})
+		after := heap()
+		if n := len(d.main.headers); n != test.want {
+			t.Errorf("%s: %d units, want %d", name, n, test.want)
+		}
+		var format *FormatError
+		if test.want > 0 && (!errors.As(err, &format) || !strings.Contains(format.Problem, "units")) {
+			t.Errorf("%s: error %v", name, err)
+		}
+		// Headers, and pages of the section.
+		if limit := uint64(test.want*48 + 4<<20); after > before+limit {
+			t.Errorf("%s: %d bytes, want at most %d", name, after-before, limit)
+		}
+		runtime.KeepAlive(d)
+	}
+}
+
+// heap returns the bytes of memory in use.
+func heap() uint64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}
+
+// TestMaxUnits expects room for the units of real files.
+func TestMaxUnits(t *testing.T) {
+	for _, test := range []struct {
+		size uint64
+		want int
+	}{
+		{0, 1 << 16},
+		{1 << 20, 1 << 16},
+		{64 << 20, 1 << 20},
+		{10 << 30, 1 << 20},
+	} {
+		if got := maxUnits(test.size); got != test.want {
+			t.Errorf("%d bytes: %d units, want %d", test.size, got, test.want)
+		}
 	}
 }

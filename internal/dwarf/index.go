@@ -4,33 +4,34 @@ package dwarf
 // leaves out a unit, in the unit's root entry.
 func (f *file) readIndex(probs *problems) segments {
 	var spans []span
-	known := make([]bool, len(f.units))
+	known := make([]bool, len(f.headers))
 	// The first of units with the same code counts, as in llvm-symbolizer.
-	id := func(u *unit) int32 { return int32(len(f.units) - 1 - u.id) }
-	var last *unit // sets come in long runs of one unit
+	id := func(i int) int32 { return int32(len(f.headers) - 1 - i) }
+	last := -1 // sets come in long runs of one unit
 	f.readAranges(probs, func(unitOff, lo, hi uint64) {
-		if last == nil || last.off != unitOff {
-			if last = f.unitAt(unitOff); last == nil || last.off != unitOff {
+		if last < 0 || f.headers[last].off != unitOff {
+			if last = f.headerAt(unitOff); last < 0 || f.headers[last].off != unitOff {
 				return
 			}
 		}
-		known[last.id] = true
+		known[last] = true
 		spans = append(spans, span{lo, hi, id(last)})
 	})
-	for _, u := range f.units {
-		if known[u.id] || !u.code() {
+	for i, h := range f.headers {
+		if known[i] || !h.code() {
 			continue
 		}
+		u := newUnit(f, h) // not kept: few of them will be asked for
 		err := u.readRoot()
 		if err == nil {
-			spans, err = u.spans(spans, &u.root.extent, id(u))
+			spans, err = u.spans(spans, &u.root.extent, id(i))
 		}
 		probs.add(err)
 	}
 	s := paint(spans)
 	for i, id := range s.id {
 		if id >= 0 {
-			s.id[i] = int32(len(f.units)-1) - id
+			s.id[i] = int32(len(f.headers)-1) - id
 		}
 	}
 	return s

@@ -128,7 +128,7 @@ type place struct {
 
 // lookup answers the addresses of one unit.
 func (w *worker) lookup(runs []run, addrs []uint64, out [][]Frame) error {
-	s := w.data.cache.get(w.data.main.units[runs[0].unit])
+	s := w.data.cache.get(w.data.main.unit(int(runs[0].unit)))
 	defer w.data.cache.put(s)
 	w.loaded = false
 	var probs problems

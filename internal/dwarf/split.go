@@ -1,6 +1,9 @@
 package dwarf
 
-import "fmt"
+import (
+	"fmt"
+	"sync/atomic"
+)
 
 // SplitUnit says what a unit left in another file (7.3.2): its entries are
 // there, its addresses and lines are here.
@@ -67,17 +70,20 @@ func (d *Data) splitUnit(skeleton *unit) (*unit, error) {
 		}
 		off = parts[sectInfo].off
 	}
-	for u, err := range f.eachUnit(off) {
+	for h, err := range f.eachHeader(off) {
 		if err != nil {
 			return nil, err
 		}
-		if u.kind == unitCompile || u.kind == unitSplitCompile {
+		if h.kind == unitCompile || h.kind == unitSplitCompile {
+			u := newUnit(f, h)
 			if err := u.join(skeleton, parts); err != nil {
 				return nil, err
 			}
 			if u.root.dwoID == s.DwoID {
 				if f.index == nil {
-					f.units = []*unit{u}
+					f.headers = []header{u.header}
+					f.units = make([]atomic.Pointer[unit], 1)
+					f.units[0].Store(u)
 				}
 				return u, nil
 			}
