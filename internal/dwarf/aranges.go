@@ -1,11 +1,13 @@
 package dwarf
 
+import "context"
+
 // readAranges calls f with the live ranges of .debug_aranges (6.1.2), each
 // with the offset of its unit, one set after the other. Clang writes none.
-func (f *file) readAranges(probs *problems, visit func(unitOff, lo, hi uint64)) {
+func (f *file) readAranges(ctx context.Context, probs *problems, visit func(unitOff, lo, hi uint64)) {
 	var set []byte
 	zeros := uint64(0) // where those before off begin
-	for off := uint64(0); off < f.aranges.size; {
+	for off := uint64(0); off < f.aranges.size && ctx.Err() == nil; {
 		b, err := f.aranges.window(off, 12)
 		if err != nil {
 			probs.add(err)

@@ -1,6 +1,7 @@
 package dwarf
 
 import (
+	"context"
 	"fmt"
 	"iter"
 	"slices"
@@ -54,11 +55,11 @@ func (f *file) noAlt() error {
 const maxPadding = 4 << 10
 
 // eachHeader yields the headers of units from an offset on, and an error for
-// each that cannot be used. It ends where it is unknown what follows.
-func (f *file) eachHeader(off uint64) iter.Seq2[header, error] {
+// each that cannot be used. It ends where it is unknown what follows, and with ctx.
+func (f *file) eachHeader(ctx context.Context, off uint64) iter.Seq2[header, error] {
 	return func(yield func(header, error) bool) {
 		zeros := off // where those before off begin
-		for off < f.info.size {
+		for off < f.info.size && ctx.Err() == nil {
 			h, next, err := f.readHeader(off)
 			if padding := h.version == 0 && err == nil; !padding {
 				if !yield(h, err) {
@@ -85,9 +86,9 @@ func maxUnits(size uint64) int {
 }
 
 // readUnits reads the headers of all units that may hold functions.
-func (f *file) readUnits(probs *problems) {
+func (f *file) readUnits(ctx context.Context, probs *problems) {
 	limit := maxUnits(f.info.size)
-	for h, err := range f.eachHeader(0) {
+	for h, err := range f.eachHeader(ctx, 0) {
 		if err != nil {
 			probs.add(err)
 			continue

@@ -1,14 +1,16 @@
 package dwarf
 
+import "context"
+
 // readIndex finds the code of all units: in .debug_aranges, and where that
-// leaves out a unit, in the unit's root entry.
-func (f *file) readIndex(probs *problems) segments {
+// leaves out a unit, in the unit's root entry. The end of ctx leaves out the rest.
+func (f *file) readIndex(ctx context.Context, probs *problems) segments {
 	var spans []span
 	known := make([]bool, len(f.headers))
 	// The first of units with the same code counts, as in llvm-symbolizer.
 	id := func(i int) int32 { return int32(len(f.headers) - 1 - i) }
 	last := -1 // sets come in long runs of one unit
-	f.readAranges(probs, func(unitOff, lo, hi uint64) {
+	f.readAranges(ctx, probs, func(unitOff, lo, hi uint64) {
 		if last < 0 || f.headers[last].off != unitOff {
 			if last = f.headerAt(unitOff); last < 0 || f.headers[last].off != unitOff {
 				return
@@ -18,6 +20,9 @@ func (f *file) readIndex(probs *problems) segments {
 		spans = append(spans, span{lo, hi, id(last)})
 	})
 	for i, h := range f.headers {
+		if ctx.Err() != nil {
+			break
+		}
 		if known[i] || !h.code() {
 			continue
 		}

@@ -70,7 +70,7 @@ func (d *Data) splitUnit(skeleton *unit) (*unit, error) {
 		}
 		off = parts[sectInfo].off
 	}
-	for h, err := range f.eachHeader(off) {
+	for h, err := range f.eachHeader(d.ctx, off) {
 		if err != nil {
 			return nil, err
 		}
@@ -91,6 +91,9 @@ func (d *Data) splitUnit(skeleton *unit) (*unit, error) {
 		if f.index != nil {
 			break
 		}
+	}
+	if err := d.ctx.Err(); err != nil {
+		return nil, err
 	}
 	return nil, fmt.Errorf("%s: no unit with ID %#016x: rebuilt since %s was linked", f.name, s.DwoID, d.main.name)
 }
