@@ -1,18 +1,27 @@
 package dwarf
 
+import "context"
+
 // readAranges calls f with the live ranges of .debug_aranges (6.1.2), each
 // with the offset of its unit, one set after the other. Clang writes none.
-func (f *file) readAranges(probs *problems, visit func(unitOff, lo, hi uint64)) {
+func (f *file) readAranges(ctx context.Context, probs *problems, visit func(unitOff, lo, hi uint64)) {
 	var set []byte
-	for off := uint64(0); off < f.aranges.size; {
-		var header [12]byte
-		b := header[:min(12, f.aranges.size-off)]
-		if err := f.aranges.read(b, off); err != nil {
+	zeros := uint64(0) // where those before off begin
+	for off := uint64(0); off < f.aranges.size && ctx.Err() == nil; {
+		b, err := f.aranges.window(off, 12)
+		if err != nil {
 			probs.add(err)
 			return
 		}
 		r := buf{b: b}
 		length, offsetSize := r.unitLength()
+		if length == 0 && !r.bad {
+			if off += uint64(r.pos); off-zeros > maxPadding {
+				probs.add(f.aranges.errorf(zeros, "more than %d bytes of zeros", maxPadding))
+				return
+			}
+			continue
+		}
 		size := uint64(r.pos) + length
 		if r.bad || length > f.aranges.size-off-uint64(r.pos) || size > maxUnit {
 			probs.add(f.aranges.errorf(off, "set longer than the section"))
@@ -31,14 +40,12 @@ func (f *file) readAranges(probs *problems, visit func(unitOff, lo, hi uint64)) 
 			probs.add(f.aranges.errorf(off, "%s", problem))
 		}
 		off += size
+		zeros = off
 	}
 }
 
 // arangeSet decodes one set, whose length r has read.
 func arangeSet(r *buf, offsetSize uint8, visit func(unitOff, lo, hi uint64)) string {
-	if r.left() == 0 {
-		return "" // padding
-	}
 	if version := r.u16(); version != 2 {
 		return "set of an unknown version"
 	}

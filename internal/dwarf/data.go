@@ -1,9 +1,16 @@
 package dwarf
 
-import "sync"
+import (
+	"context"
+	"errors"
+	"sync"
+)
 
 // Options tunes reading. The zero value is the usual.
 type Options struct {
+	// Context ends reading early, at the next unit, both while opening and in
+	// every look-up; nil for never.
+	Context context.Context
 	// Budget is the number of bytes of memory to keep parsed units in, 0 for
 	// a sixteenth of the debug information, but 4 MiB at least.
 	Budget int
@@ -23,6 +30,7 @@ const (
 
 // Data is a file's debug information. It is safe for concurrent use.
 type Data struct {
+	ctx     context.Context
 	main    *file
 	index   segments // address to unit
 	cache   *cache
@@ -34,15 +42,20 @@ type Data struct {
 }
 
 // Open reads the headers of units and finds out where their code is. On an
-// error the data is still usable: units that are malformed are left out.
+// error the data is still usable: units that are malformed are left out, and
+// those that were not reached when the context ended.
 func Open(s *Sections, o Options) (*Data, error) {
+	ctx := o.Context
+	if ctx == nil {
+		ctx = context.Background()
+	}
 	var probs problems
 	f := newFile(s)
-	f.readUnits(&probs)
+	f.readUnits(ctx, &probs)
 	if f.alt != nil {
-		f.alt.readUnits(&probs)
+		f.alt.readUnits(ctx, &probs)
 	}
-	d := &Data{main: f, workers: o.Workers, split: o.Split}
+	d := &Data{ctx: ctx, main: f, workers: o.Workers, split: o.Split}
 	if d.workers <= 0 {
 		d.workers = defaultWorkers()
 	}
@@ -51,6 +64,6 @@ func Open(s *Sections, o Options) (*Data, error) {
 		budget = max(minBudget, int(s.size())/budgetShare)
 	}
 	d.cache = newCache(budget)
-	d.index = f.readIndex(&probs)
-	return d, probs.err()
+	d.index = f.readIndex(ctx, &probs)
+	return d, errors.Join(ctx.Err(), probs.err())
 }

@@ -1,8 +1,12 @@
 package dwarf
 
 import (
+	"context"
 	"fmt"
+	"iter"
+	"slices"
 	"sort"
+	"sync/atomic"
 )
 
 // file is one file's sections and units.
@@ -13,10 +17,11 @@ type file struct {
 	strs, lineStrs                                *stringTable
 	alt                                           *file
 	tables                                        abbrevCache
-	// units are sorted by offset. A file of skeletons' bodies has them as
-	// they are asked for.
-	units []*unit
-	index *unitIndex // of a package
+	// headers are sorted by offset. A file of skeletons' bodies has the one
+	// that was asked for.
+	headers []header
+	units   []atomic.Pointer[unit] // of headers, nil until asked for
+	index   *unitIndex             // of a package
 }
 
 func newFile(s *Sections) *file {
@@ -45,29 +50,85 @@ func (f *file) noAlt() error {
 	return fmt.Errorf("%s: its alternate debug file (made by dwz) is missing", f.name)
 }
 
-// readUnits reads the headers of all units.
-func (f *file) readUnits(probs *problems) {
-	for off := uint64(0); off < f.info.size; {
-		u, next, err := f.readUnit(off)
+// maxPadding bounds the bytes of zeros between units. Linkers align with a few;
+// a hole in the file has no end.
+const maxPadding = 4 << 10
+
+// eachHeader yields the headers of units from an offset on, and an error for
+// each that cannot be used. It ends where it is unknown what follows, and with ctx.
+func (f *file) eachHeader(ctx context.Context, off uint64) iter.Seq2[header, error] {
+	return func(yield func(header, error) bool) {
+		zeros := off // where those before off begin
+		for off < f.info.size && ctx.Err() == nil {
+			h, next, err := f.readHeader(off)
+			if padding := h.version == 0 && err == nil; !padding {
+				if !yield(h, err) {
+					return
+				}
+				zeros = next
+			} else if next-zeros > maxPadding {
+				yield(header{}, f.info.errorf(zeros, "more than %d bytes of zeros", maxPadding))
+				return
+			}
+			if next <= off {
+				return
+			}
+			off = next
+		}
+	}
+}
+
+// maxUnits bounds the units of a section by its size, and so the memory that
+// their headers take. Compilers need hundreds of bytes for a unit, assemblers
+// some 50, and the largest programs have some 100 000.
+func maxUnits(size uint64) int {
+	return int(min(max(size/64, 1<<16), 1<<20))
+}
+
+// readUnits reads the headers of all units that may hold functions.
+func (f *file) readUnits(ctx context.Context, probs *problems) {
+	limit := maxUnits(f.info.size)
+	for h, err := range f.eachHeader(ctx, 0) {
 		if err != nil {
 			probs.add(err)
+			continue
 		}
-		if next <= off {
-			return
+		if empty := h.off+uint64(h.size) == h.end; empty || h.types() {
+			continue
 		}
-		if u != nil {
-			u.id = len(f.units)
-			f.units = append(f.units, u)
+		if len(f.headers) == limit {
+			probs.add(f.info.errorf(h.off, "more than %d units", limit))
+			break
 		}
-		off = next
+		f.headers = append(f.headers, h)
 	}
+	f.headers = slices.Clip(f.headers)
+	f.units = make([]atomic.Pointer[unit], len(f.headers))
+}
+
+// unit returns the unit of a header, the same each time.
+func (f *file) unit(i int) *unit {
+	p := &f.units[i]
+	if p.Load() == nil {
+		p.CompareAndSwap(nil, newUnit(f, f.headers[i]))
+	}
+	return p.Load()
+}
+
+// headerAt returns the place in headers of the unit that holds an offset of
+// .debug_info, or -1.
+func (f *file) headerAt(off uint64) int {
+	i := sort.Search(len(f.headers), func(i int) bool { return f.headers[i].end > off })
+	if i < len(f.headers) && f.headers[i].off <= off {
+		return i
+	}
+	return -1
 }
 
 // unitAt returns the unit that holds an offset of .debug_info, or nil.
 func (f *file) unitAt(off uint64) *unit {
-	i := sort.Search(len(f.units), func(i int) bool { return f.units[i].end > off })
-	if i < len(f.units) && f.units[i].off <= off {
-		return f.units[i]
+	if i := f.headerAt(off); i >= 0 {
+		return f.unit(i)
 	}
 	return nil
 }

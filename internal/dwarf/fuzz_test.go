@@ -160,7 +160,7 @@ func FuzzLines(f *testing.F) {
 	f.Fuzz(func(_ *testing.T, b []byte) {
 		u := &unit{
 			file:   newFile(&Sections{Name: "fuzz", Line: bytes.NewReader(b), LineStr: bytes.NewReader(b)}),
-			format: format{version: 5, addrSize: 8, offsetSize: 4},
+			header: header{format: format{version: 5, addrSize: 8, offsetSize: 4}},
 		}
 		lines, _, err := u.readLines(nil)
 		if err != nil {
@@ -186,7 +186,7 @@ func FuzzRanges(f *testing.F) {
 			Name: "fuzz", Ranges: bytes.NewReader(b), RngLists: bytes.NewReader(b), Addr: bytes.NewReader(b),
 		}
 		for version := uint16(4); version <= 5; version++ {
-			u := &unit{file: newFile(s), format: format{version: version, addrSize: 8, offsetSize: 4}}
+			u := &unit{file: newFile(s), header: header{format: format{version: version, addrSize: 8, offsetSize: 4}}}
 			u.root.addrFile = u.file
 			u.root.lowPC = low
 			spans, _ := u.rangeList(nil, value{form: formSecOffset}, 1)

@@ -1,36 +1,42 @@
 package dwarf
 
+import "context"
+
 // readIndex finds the code of all units: in .debug_aranges, and where that
-// leaves out a unit, in the unit's root entry.
-func (f *file) readIndex(probs *problems) segments {
+// leaves out a unit, in the unit's root entry. The end of ctx leaves out the rest.
+func (f *file) readIndex(ctx context.Context, probs *problems) segments {
 	var spans []span
-	known := make([]bool, len(f.units))
+	known := make([]bool, len(f.headers))
 	// The first of units with the same code counts, as in llvm-symbolizer.
-	id := func(u *unit) int32 { return int32(len(f.units) - 1 - u.id) }
-	var last *unit // sets come in long runs of one unit
-	f.readAranges(probs, func(unitOff, lo, hi uint64) {
-		if last == nil || last.off != unitOff {
-			if last = f.unitAt(unitOff); last == nil || last.off != unitOff {
+	id := func(i int) int32 { return int32(len(f.headers) - 1 - i) }
+	last := -1 // sets come in long runs of one unit
+	f.readAranges(ctx, probs, func(unitOff, lo, hi uint64) {
+		if last < 0 || f.headers[last].off != unitOff {
+			if last = f.headerAt(unitOff); last < 0 || f.headers[last].off != unitOff {
 				return
 			}
 		}
-		known[last.id] = true
+		known[last] = true
 		spans = append(spans, span{lo, hi, id(last)})
 	})
-	for _, u := range f.units {
-		if known[u.id] || !u.code() {
+	for i, h := range f.headers {
+		if ctx.Err() != nil {
+			break
+		}
+		if known[i] || !h.code() {
 			continue
 		}
+		u := newUnit(f, h) // not kept: few of them will be asked for
 		err := u.readRoot()
 		if err == nil {
-			spans, err = u.spans(spans, &u.root.extent, id(u))
+			spans, err = u.spans(spans, &u.root.extent, id(i))
 		}
 		probs.add(err)
 	}
 	s := paint(spans)
 	for i, id := range s.id {
 		if id >= 0 {
-			s.id[i] = int32(len(f.units)-1) - id
+			s.id[i] = int32(len(f.headers)-1) - id
 		}
 	}
 	return s

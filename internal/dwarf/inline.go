@@ -83,10 +83,11 @@ func (tr *treeReader) read(b *body, fn *function, addrs []uint64) (*tree, error)
 	return t, err
 }
 
-// points makes segments of single addresses, all different, between which all
-// is unread.
+// points makes segments of single addresses, all different, around which all is
+// unread.
 func points(addrs []uint64, ids []int32) segments {
-	s := segments{lo: make([]uint64, 0, 2*len(addrs)), id: make([]int32, 0, 2*len(addrs))}
+	s := segments{lo: make([]uint64, 0, 2*len(addrs)+1), id: make([]int32, 0, 2*len(addrs)+1)}
+	s.add(0, unread)
 	for i, a := range addrs {
 		if n := len(s.lo); n > 0 && s.lo[n-1] == a {
 			s.lo, s.id = s.lo[:n-1], s.id[:n-1]

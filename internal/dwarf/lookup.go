@@ -29,7 +29,8 @@ type Frame struct {
 // in ascending order. The result has one element per address: the functions
 // there, innermost first; a frame without a function if there is a line alone,
 // as in assembler; nil if there is nothing. On an error the result
-// is still usable and holds what could be read. It is safe for concurrent use.
+// is still usable and holds what could be read, in time if [Options].Context ended.
+// It is safe for concurrent use.
 func (d *Data) LookupBatch(addrs []uint64) ([][]Frame, error) {
 	out := make([][]Frame, len(addrs))
 	jobs := d.jobs(addrs)
@@ -38,6 +39,9 @@ func (d *Data) LookupBatch(addrs []uint64) ([][]Frame, error) {
 	if workers <= 1 {
 		w := worker{data: d}
 		for i, j := range jobs {
+			if d.ctx.Err() != nil {
+				break
+			}
 			errs[i] = w.lookup(j, addrs, out)
 		}
 	} else {
@@ -46,7 +50,7 @@ func (d *Data) LookupBatch(addrs []uint64) ([][]Frame, error) {
 		for range workers {
 			wg.Go(func() {
 				w := worker{data: d}
-				for i := next.Add(1) - 1; int(i) < len(jobs); i = next.Add(1) - 1 {
+				for i := next.Add(1) - 1; int(i) < len(jobs) && d.ctx.Err() == nil; i = next.Add(1) - 1 {
 					errs[i] = w.lookup(jobs[i], addrs, out)
 				}
 			})
@@ -57,7 +61,7 @@ func (d *Data) LookupBatch(addrs []uint64) ([][]Frame, error) {
 	for _, err := range errs {
 		probs.add(err)
 	}
-	return out, probs.err()
+	return out, errors.Join(d.ctx.Err(), probs.err())
 }
 
 // run is a range of addresses in one unit.
@@ -128,7 +132,7 @@ type place struct {
 
 // lookup answers the addresses of one unit.
 func (w *worker) lookup(runs []run, addrs []uint64, out [][]Frame) error {
-	s := w.data.cache.get(w.data.main.units[runs[0].unit])
+	s := w.data.cache.get(w.data.main.unit(int(runs[0].unit)))
 	defer w.data.cache.put(s)
 	w.loaded = false
 	var probs problems

@@ -38,6 +38,40 @@ func TestPaint(t *testing.T) {
 	}
 }
 
+// TestDescending asks for an address, then for the one before, and expects
+// the answers of a batch.
+func TestDescending(t *testing.T) {
+	for _, name := range []string{"gcc4", "gcc5", "clang4", "clang5"} {
+		s := seedSections(t, name)
+		batch, err := Open(s, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		addrs := codeAddresses(batch)
+		want, err := batch.LookupBatch(addrs)
+		if err != nil {
+			t.Fatal(err)
+		}
+		// Each pair needs a file of its own: the second address that was not
+		// read has the function read whole.
+		for i := 1; i < len(addrs); i++ {
+			d, err := Open(s, Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, at := range []int{i, i - 1} {
+				got, err := d.LookupBatch(addrs[at : at+1])
+				if err != nil {
+					t.Fatal(err)
+				}
+				if diff := cmp.Diff(want[at], got[0]); diff != "" {
+					t.Errorf("%s: %#x: (-want +got):\n%s", name, addrs[at], diff)
+				}
+			}
+		}
+	}
+}
+
 // seedSections returns the sections of leaf.c that TestSeeds wrote.
 func seedSections(t *testing.T, name string) *Sections {
 	t.Helper()

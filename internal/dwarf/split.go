@@ -1,6 +1,9 @@
 package dwarf
 
-import "fmt"
+import (
+	"fmt"
+	"sync/atomic"
+)
 
 // SplitUnit says what a unit left in another file (7.3.2): its entries are
 // there, its addresses and lines are here.
@@ -67,26 +70,30 @@ func (d *Data) splitUnit(skeleton *unit) (*unit, error) {
 		}
 		off = parts[sectInfo].off
 	}
-	for off < f.info.size {
-		u, next, err := f.readUnit(off)
+	for h, err := range f.eachHeader(d.ctx, off) {
 		if err != nil {
 			return nil, err
 		}
-		if u != nil && (u.kind == unitCompile || u.kind == unitSplitCompile) {
+		if h.kind == unitCompile || h.kind == unitSplitCompile {
+			u := newUnit(f, h)
 			if err := u.join(skeleton, parts); err != nil {
 				return nil, err
 			}
 			if u.root.dwoID == s.DwoID {
 				if f.index == nil {
-					f.units = []*unit{u}
+					f.headers = []header{u.header}
+					f.units = make([]atomic.Pointer[unit], 1)
+					f.units[0].Store(u)
 				}
 				return u, nil
 			}
 		}
-		off = next
-		if next == 0 || f.index != nil {
+		if f.index != nil {
 			break
 		}
+	}
+	if err := d.ctx.Err(); err != nil {
+		return nil, err
 	}
 	return nil, fmt.Errorf("%s: no unit with ID %#016x: rebuilt since %s was linked", f.name, s.DwoID, d.main.name)
 }

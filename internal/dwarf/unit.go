@@ -9,18 +9,23 @@ import (
 // programs, optimized at link time, reach a tenth of it.
 const maxUnit = 1 << 30
 
-// unit is one unit of .debug_info (7.5.1), of which little is read before an
-// address asks for it.
-type unit struct {
-	file *file
-	format
-	id        int    // place in file.units
-	kind      uint8  // DW_UT_*
-	off       uint64 // of the header
-	first     uint64 // of the root entry
+// header is what is known of every unit of .debug_info (7.5.1). A file may have
+// a million of them, so it is small.
+type header struct {
+	off       uint64
 	end       uint64 // behind the last entry
 	abbrevOff uint64
-	dwoID     uint64 // of skeleton and split units
+	format
+	kind uint8 // DW_UT_*
+	size uint8 // of the header, in bytes
+}
+
+// unit is a unit that was asked for, of which little is read before an address
+// asks for it.
+type unit struct {
+	file *file
+	header
+	first uint64 // of the root entry
 
 	rootOnce sync.Once
 	root     root
@@ -49,65 +54,84 @@ type root struct {
 	rangesBase     uint64 // of offsets into .debug_ranges
 }
 
+func newUnit(f *file, h header) *unit {
+	return &unit{file: f, header: h, first: h.off + uint64(h.size)}
+}
+
 func (u *unit) errorf(format string, args ...any) error {
 	return u.file.info.errorf(u.off, "unit with %s", fmt.Sprintf(format, args...))
 }
 
 // code reports whether the unit can hold functions with addresses.
-func (u *unit) code() bool {
-	return u.kind == unitCompile || u.kind == unitSkeleton
+func (h *header) code() bool {
+	return h.kind == unitCompile || h.kind == unitSkeleton
+}
+
+// types reports whether the unit is one of types, to which nothing here refers.
+func (h *header) types() bool {
+	return h.kind == unitType || h.kind == unitSplitType
 }
 
 // maxUnitHeader is the size of the longest header.
 const maxUnitHeader = 12 + 2 + 1 + 1 + 8 + 8 + 8
 
-// readUnit reads the header at off and returns the unit, nil if it cannot be
-// used, and the offset of the next one, 0 if that is unknown.
-func (f *file) readUnit(off uint64) (u *unit, next uint64, err error) {
-	var header [maxUnitHeader]byte
-	b := header[:min(maxUnitHeader, f.info.size-min(off, f.info.size))]
-	if err := f.info.read(b, off); err != nil {
-		return nil, 0, err
+// readHeader reads the header of the unit at off, and the offset of the next
+// one, 0 if that is unknown. A header without a version is padding.
+func (f *file) readHeader(off uint64) (h header, next uint64, err error) {
+	b, err := f.info.window(off, maxUnitHeader)
+	if err != nil {
+		return h, 0, err
 	}
 	r := &buf{b: b}
 	length, offsetSize := r.unitLength()
-	u = &unit{file: f, off: off, kind: unitCompile}
 	start := off + uint64(r.pos)
 	if r.bad || length > f.info.size-start {
-		return nil, 0, f.info.errorf(off, "unit longer than the section")
+		return h, 0, f.info.errorf(off, "unit longer than the section")
 	}
 	if length == 0 {
-		return nil, start, nil // padding
+		return h, start, nil
 	}
 	next = start + length
-	u.end = next
-	u.offsetSize = offsetSize
-	u.version = r.u16()
-	if u.version < 2 || u.version > 5 {
-		return nil, next, f.info.errorf(off, "unit of unknown DWARF version %d", u.version)
+	h = header{off: off, end: next, kind: unitCompile}
+	h.offsetSize = offsetSize
+	h.version = r.u16()
+	if h.version < 2 || h.version > 5 {
+		return h, next, f.info.errorf(off, "unit of unknown DWARF version %d", h.version)
 	}
-	if u.version >= 5 {
-		u.kind = r.u8()
-		u.addrSize = r.u8()
-		u.abbrevOff = r.word(offsetSize)
+	if h.version >= 5 {
+		h.kind = r.u8()
+		h.addrSize = r.u8()
+		h.abbrevOff = r.word(offsetSize)
 	} else {
-		u.abbrevOff = r.word(offsetSize)
-		u.addrSize = r.u8()
+		h.abbrevOff = r.word(offsetSize)
+		h.addrSize = r.u8()
 	}
-	switch u.kind {
+	switch h.kind {
 	case unitSkeleton, unitSplitCompile:
-		u.dwoID = r.u64()
+		r.skip(dwoIDSize)
 	case unitType, unitSplitType:
 		r.skip(8 + uint64(offsetSize))
 	}
-	u.first = off + uint64(r.pos)
-	if r.bad || u.first > u.end {
-		return nil, next, f.info.errorf(off, "unit shorter than its header")
+	h.size = uint8(r.pos)
+	if r.bad || uint64(r.pos) > next-off {
+		return h, next, f.info.errorf(off, "unit shorter than its header")
 	}
-	if u.addrSize != 4 && u.addrSize != 8 {
-		return nil, next, f.info.errorf(off, "unit with addresses of %d bytes", u.addrSize)
+	if h.addrSize != 4 && h.addrSize != 8 {
+		return h, next, f.info.errorf(off, "unit with addresses of %d bytes", h.addrSize)
 	}
-	return u, next, nil
+	return h, next, nil
+}
+
+// dwoIDSize is the size of the identifier that ends the header of skeletons and
+// split units.
+const dwoIDSize = 8
+
+// readDwoID reads that identifier. In version 4 it is an attribute.
+func (u *unit) readDwoID() (err error) {
+	if u.kind == unitSkeleton || u.kind == unitSplitCompile {
+		u.root.dwoID, err = u.file.info.word(u.first-dwoIDSize, dwoIDSize)
+	}
+	return err
 }
 
 // load reads all bytes of the unit into b, growing it if it must.
@@ -139,6 +163,9 @@ func (u *unit) readRootOf(b *body) error {
 }
 
 func (u *unit) parseRoot(b *body) error {
+	if err := u.readDwoID(); err != nil {
+		return err
+	}
 	if b != nil {
 		r := b.at(u.first - u.off)
 		attrs, ok := u.rootAttrs(b.abbrevs, r)
@@ -218,7 +245,6 @@ func (u *unit) setRoot(attrs []rootAttr) error {
 // defaultBases sets the bases of units that name none. In version 5 the base
 // is behind a contribution's header, in a .dwo file of the only contribution.
 func (u *unit) defaultBases() {
-	u.root.dwoID = u.dwoID
 	if u.version < 5 {
 		return
 	}

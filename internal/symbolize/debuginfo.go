@@ -75,7 +75,7 @@ func (d *debugInfo) openDWARF(ctx context.Context, file *debugfile.File, by *rel
 			errs = append(errs, err)
 		}
 	}
-	d.data, err = dwarf.Open(sections, dwarf.Options{Budget: unitBudget, Split: d.split})
+	d.data, err = dwarf.Open(sections, dwarf.Options{Context: ctx, Budget: unitBudget, Split: d.split})
 	return errors.Join(append(errs, err)...)
 }
 

@@ -42,8 +42,9 @@ func OpenELF(r io.ReaderAt, size int64, name string, opts Options) (*ELF, error)
 
 // Search makes what finder finds for the file part of the table: separate debug
 // files, those that dwz made, split DWARF. It is looked for when the first
-// address needs it; the end of ctx ends downloads. The directory root stands
-// for "/" where the file is, path is its path there; see [debugfile.File].
+// address needs it; the end of ctx ends downloads, and reading debug information.
+// The directory root stands for "/" where the file is, path is its path there;
+// see [debugfile.File].
 //
 // It must be called before names are asked for.
 func (e *ELF) Search(ctx context.Context, finder *debugfile.Finder, root, path string) {

@@ -29,7 +29,8 @@ type DebugKernel struct {
 
 // NewDebugKernel returns the table that adds to names, which knows functions
 // and modules, what finder finds. The symbols in kallsyms, usually
-// /proc/kallsyms, tell where the kernel runs. The end of ctx ends downloads.
+// /proc/kallsyms, tell where the kernel runs. The end of ctx ends downloads,
+// and reading debug information.
 func NewDebugKernel(ctx context.Context, names Table, finder *debugfile.Finder, kallsyms string, opts Options) *DebugKernel {
 	return &DebugKernel{names: names, opts: opts, open: func(module string) (*debugInfo, uint64, error) {
 		if module == "" {

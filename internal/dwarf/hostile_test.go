@@ -1,0 +1,229 @@
+package dwarf
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"runtime"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+)
+
+// repeated is a section of one pattern again and again, which takes no memory.
+type repeated struct {
+	pattern []byte
+	size    int64
+	reads   atomic.Int64
+}
+
+func (s *repeated) Size() int64 { return s.size }
+
+func (s *repeated) ReadAt(b []byte, off int64) (int, error) {
+	s.reads.Add(1)
+	for i := range b {
+		b[i] = s.pattern[(off+int64(i))%int64(len(s.pattern))]
+	}
+	return len(b), nil
+}
+
+// TestHole expects a hole of 10 GB in a section to be left after a few pages.
+func TestHole(t *testing.T) {
+	for _, section := range []string{".debug_info", ".debug_aranges"} {
+		hole := &repeated{pattern: []byte{0}, size: 10 << 30}
+		s := seedSections(t, "gcc5")
+		if section == ".debug_info" {
+			s.Info = hole
+		} else {
+			s.Aranges = hole
+		}
+		_, err := Open(s, Options{})
+		var format *FormatError
+		if !errors.As(err, &format) || format.Section != section || !strings.Contains(format.Problem, "zeros") {
+			t.Errorf("%s: error %v", section, err)
+		}
+		if n := hole.reads.Load(); n > 16 {
+			t.Errorf("%s: read %d times", section, n)
+		}
+	}
+}
+
+// TestHoleInSplit expects the same of a file with split units.
+func TestHoleInSplit(t *testing.T) {
+	hole := &repeated{pattern: []byte{0}, size: 10 << 30}
+	d := &Data{ctx: t.Context(), split: func(SplitUnit) (*Sections, error) { return &Sections{Name: "x.dwo", Info: hole}, nil }}
+	d.main = newFile(&Sections{Name: "x"})
+	_, err := d.splitUnit(&unit{file: d.main})
+	var format *FormatError
+	if !errors.As(err, &format) || format.File != "x.dwo" || hole.reads.Load() > 16 {
+		t.Errorf("error %v after %d reads", err, hole.reads.Load())
+	}
+}
+
+// TestPadding expects units on both sides of a few zeros.
+func TestPadding(t *testing.T) {
+	s := seedSections(t, "gcc5")
+	info := content(s.Info)
+	zeros := make([]byte, maxPadding)
+	s.Info = strings.NewReader(string(info) + string(zeros) + string(info) + string(zeros))
+	d, err := Open(s, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if u := d.main.unitAt(uint64(len(info) + len(zeros))); u == nil || u.off != uint64(len(info)+len(zeros)) {
+		t.Errorf("unit behind the zeros: %+v", u)
+	}
+}
+
+// TestTinyUnits expects little memory for half a million units.
+func TestTinyUnits(t *testing.T) {
+	const size = 6 << 20
+	header := []byte{7, 0, 0, 0, 4, 0, 0, 0, 0, 0, 8}
+	entry := append([]byte{8}, append(header[1:], 0)...)
+	for name, test := range map[string]struct {
+		unit []byte
+		want int // units
+	}{
+		"without an entry": {header, 0},
+		"with an entry":    {entry, maxUnits(size)},
+	} {
+		info := &repeated{pattern: test.unit, size: size / int64(len(test.unit)) * int64(len(test.unit))}
+		before := heap()
+		d, err := Open(&Sections{Name: "tiny", Info: info}, Options{})
+		after := heap()
+		if n := len(d.main.headers); n != test.want {
+			t.Errorf("%s: %d units, want %d", name, n, test.want)
+		}
+		var format *FormatError
+		if test.want > 0 && (!errors.As(err, &format) || !strings.Contains(format.Problem, "units")) {
+			t.Errorf("%s: error %v", name, err)
+		}
+		// Headers, and pages of the section.
+		if limit := uint64(test.want*48 + 4<<20); after > before+limit {
+			t.Errorf("%s: %d bytes, want at most %d", name, after-before, limit)
+		}
+		runtime.KeepAlive(d)
+	}
+}
+
+// heap returns the bytes of memory in use.
+func heap() uint64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}
+
+// TestMaxUnits expects room for the units of real files.
+func TestMaxUnits(t *testing.T) {
+	for _, test := range []struct {
+		size uint64
+		want int
+	}{
+		{0, 1 << 16},
+		{1 << 20, 1 << 16},
+		{64 << 20, 1 << 20},
+		{10 << 30, 1 << 20},
+	} {
+		if got := maxUnits(test.size); got != test.want {
+			t.Errorf("%d bytes: %d units, want %d", test.size, got, test.want)
+		}
+	}
+}
+
+// TestContext expects the end of a context to end opening and look-ups, which
+// return what they have.
+func TestContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	s := seedSections(t, "gcc5")
+	d, err := Open(s, Options{Context: ctx})
+	if err != nil {
+		t.Fatal(err)
+	}
+	addrs := codeAddresses(d)
+	cancel()
+	got, err := d.LookupBatch(addrs)
+	if len(got) != len(addrs) || !errors.Is(err, context.Canceled) {
+		t.Errorf("%d answers for %d addresses, error %v", len(got), len(addrs), err)
+	}
+	if d, err := Open(s, Options{Context: ctx}); d == nil || !errors.Is(err, context.Canceled) {
+		t.Errorf("opened %v, error %v", d, err)
+	}
+}
+
+// TestContextWhileReading ends the context in the middle of sections that
+// nobody has the time to read.
+func TestContextWhileReading(t *testing.T) {
+	const size = 1 << 50
+	empty := []byte{7, 0, 0, 0, 4, 0, 0, 0, 0, 0, 8}
+	set := []byte{12, 0, 0, 0, 2, 0, 0, 0, 0, 0, 8, 0, 0, 0, 0, 0}
+	for name, s := range map[string]*Sections{
+		"units":      {Info: &repeated{pattern: empty, size: size}},
+		"bad units":  {Info: &repeated{pattern: []byte{7, 0, 0, 0, 9, 0, 0, 0, 0, 0, 8}, size: size}},
+		"shared":     {Alt: &Sections{Info: &repeated{pattern: empty, size: size}}},
+		"range sets": {Aranges: &repeated{pattern: set, size: size}},
+	} {
+		ctx, cancel := context.WithCancel(t.Context())
+		for _, sec := range []*Section{&s.Info, &s.Aranges} {
+			if *sec != nil {
+				*sec = &canceling{Section: *sec, cancel: cancel}
+			}
+		}
+		if s.Alt != nil {
+			s.Alt.Info = &canceling{Section: s.Alt.Info, cancel: cancel}
+		}
+		if _, err := Open(s, Options{Context: ctx}); !errors.Is(err, context.Canceled) {
+			t.Errorf("%s: error %v", name, err)
+		}
+		cancel()
+	}
+}
+
+// canceling is a section that ends a context when it is read for the 100th
+// time.
+type canceling struct {
+	Section
+	cancel context.CancelFunc
+	reads  int
+}
+
+func (s *canceling) ReadAt(b []byte, off int64) (int, error) {
+	if s.reads++; s.reads == 100 {
+		s.cancel()
+	}
+	return s.Section.ReadAt(b, off)
+}
+
+// TestContextBetweenUnits ends the context while the first of two units is
+// looked up: it is answered, the second is not.
+func TestContextBetweenUnits(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	s := seedSections(t, "gcc5")
+	// The second copy's code is where a set of ranges tells.
+	info, aranges := content(s.Info), content(s.Aranges)
+	moved := bytes.Clone(aranges)
+	binary.LittleEndian.PutUint32(moved[6:], uint32(len(info)))
+	const far = 1 << 40
+	low := binary.LittleEndian.Uint64(moved[16:])
+	binary.LittleEndian.PutUint64(moved[16:], low+far)
+	s.Info = bytes.NewReader(slices.Concat(info, info))
+	s.Aranges = bytes.NewReader(slices.Concat(aranges, moved))
+	d, err := Open(s, Options{Context: ctx, Workers: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if first, second := d.index.find(low), d.index.find(low+far); first != 0 || second != 1 {
+		t.Fatalf("units %d and %d", first, second)
+	}
+	d.main.line.sec = &canceling{Section: s.Line, cancel: cancel, reads: 99}
+	got, err := d.LookupBatch([]uint64{low, low + far})
+	if !errors.Is(err, context.Canceled) || len(got[0]) == 0 || got[1] != nil {
+		t.Errorf("got %v, error %v", got, err)
+	}
+	if state := d.main.units[1].Load(); state != nil {
+		t.Error("the second unit was read")
+	}
+}
