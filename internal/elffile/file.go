@@ -17,6 +17,7 @@ import (
 	"io"
 	"os"
 	"sync"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -34,10 +35,12 @@ const (
 // contents are read when asked for, so that its reader must stay open for as
 // long as the File is used. Its methods may be called from several goroutines.
 type File struct {
-	r     io.ReaderAt
-	size  int64
-	name  string
-	owned io.Closer // closed with the File, nil if it is another's
+	r    io.ReaderAt
+	size int64
+	// stored is how many bytes of the file are on disk.
+	stored int64
+	name   string
+	owned  io.Closer // closed with the File, nil if it is another's
 
 	is64     bool
 	typ      elf.Type
@@ -97,13 +100,16 @@ func FromOS(file *os.File) (*File, error) {
 		return nil, err
 	}
 	f.owned = file
+	if st, ok := info.Sys().(*syscall.Stat_t); ok {
+		f.stored = st.Blocks * 512
+	}
 	return f, nil
 }
 
 // New reads the headers of the ELF file r, which is size bytes long; name is
 // used in errors.
 func New(r io.ReaderAt, size int64, name string) (*File, error) {
-	f := &File{r: r, size: size, name: name, limit: maxDecompressed}
+	f := &File{r: r, size: size, stored: size, name: name, limit: maxDecompressed}
 	f.buildID = sync.OnceValue(f.findBuildID)
 	f.embedded = sync.OnceValues(f.openEmbedded)
 	var ident [64]byte
@@ -166,6 +172,10 @@ func (f *File) Name() string { return f.name }
 
 // Size returns the file's length in bytes.
 func (f *File) Size() int64 { return f.size }
+
+// Stored returns how many bytes the file occupies where it is kept: fewer than
+// [File.Size] if it is sparse, or if its file system compresses or inlines it.
+func (f *File) Stored() int64 { return f.stored }
 
 // Reader returns a reader of the whole file.
 func (f *File) Reader() *io.SectionReader { return io.NewSectionReader(f.r, 0, f.size) }
