@@ -11,6 +11,7 @@
 package elffile
 
 import (
+	"context"
 	"debug/elf"
 	"errors"
 	"fmt"
@@ -52,9 +53,11 @@ type File struct {
 	buildID  func() string
 	embedded func() (*File, error)
 
-	limit uint64 // of a decompressed section, in bytes
+	limit  uint64  // of a decompressed section, in bytes
+	budget *budget // of all temporary files
 
 	mu        sync.Mutex
+	ctx       context.Context
 	temporary []io.Closer // what holds decompressed sections
 	closed    bool
 }
@@ -109,7 +112,7 @@ func FromOS(file *os.File) (*File, error) {
 // New reads the headers of the ELF file r, which is size bytes long; name is
 // used in errors.
 func New(r io.ReaderAt, size int64, name string) (*File, error) {
-	f := &File{r: r, size: size, stored: size, name: name, limit: maxDecompressed}
+	f := &File{r: r, size: size, stored: size, name: name, limit: maxDecompressed, budget: &temporaryBudget, ctx: context.Background()}
 	f.buildID = sync.OnceValue(f.findBuildID)
 	f.embedded = sync.OnceValues(f.openEmbedded)
 	var ident [64]byte
@@ -165,6 +168,20 @@ func (f *File) Close() error {
 	}
 	f.closed = true
 	return errors.Join(errs...)
+}
+
+// SetContext has the end of ctx end the decompression of sections, which may take
+// minutes: an error that wraps its cause is then all that there is of a section.
+func (f *File) SetContext(ctx context.Context) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.ctx = ctx
+}
+
+func (f *File) context() context.Context {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.ctx
 }
 
 // Name returns the file's name as given to [New] or [Open].
