@@ -5,7 +5,6 @@ import (
 	"context"
 	"debug/elf"
 	"errors"
-	"math/rand/v2"
 	"os"
 	"strings"
 	"testing"
@@ -13,37 +12,40 @@ import (
 	"fulgur/internal/elffile/elftest"
 )
 
-// large returns a compressed section whose contents do not stay in memory, and
-// these.
-func large(t testing.TB) (s *Section, data []byte) {
+// largeSize is more bytes than stay in memory.
+const largeSize = 1_060_000
+
+// largeData is so many bytes, largeContent the same compressed.
+var largeData, largeContent []byte
+
+// large returns a compressed section whose contents, largeData, do not stay in
+// memory.
+func large(t testing.TB) *Section {
 	t.Helper()
-	data = make([]byte, 2*maxInMemory)
-	random := rand.New(rand.NewPCG(1, 2))
-	for i := range data {
-		data[i] = byte(random.IntN(4))
+	if largeData == nil {
+		largeData = bytes.Repeat([]byte("debug info"), largeSize/10)
+		largeContent = compressed(t, elf.COMPRESS_ZLIB, largeData, uint64(len(largeData)))
 	}
-	content := compressed(t, elf.COMPRESS_ZLIB, data, uint64(len(data)))
-	return sectionOf(t, elftest.Section{Name: ".debug_info", Flags: elf.SHF_COMPRESSED, Content: content}), data
+	return sectionOf(t, elftest.Section{Name: ".debug_info", Flags: elf.SHF_COMPRESSED, Content: largeContent})
 }
 
 // TestBudget lets files decompress only as much as they may together.
 func TestBudget(t *testing.T) {
-	const size = 2 * maxInMemory
 	for _, tt := range []struct {
 		name       string
 		most, free uint64
 		problem    string // of the second section, empty for none
 	}{
-		{"both", 2 * size, 1 << 40, ""},
-		{"too much", 2*size - 1, 1 << 40, "more than 4194303 bytes"},
-		{"too little space", 1 << 40, 3 * size, "more than half of the free space (TMPDIR chooses another place)"},
+		{"both", 2 * largeSize, 1 << 40, ""},
+		{"too much", 2*largeSize - 1, 1 << 40, "more than 2119999 bytes"},
+		{"too little space", 1 << 40, 3 * largeSize, "more than half of the free space (TMPDIR chooses another place)"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			b := &budget{most: tt.most}
 			// Half of what is free without what was written.
 			b.free = func(*os.File) (uint64, error) { return tt.free - b.used, nil }
-			first, _ := large(t)
-			second, _ := large(t)
+			first := large(t)
+			second := large(t)
 			first.file.budget, second.file.budget = b, b
 			if _, err := first.Open(); err != nil {
 				t.Fatal(err)
@@ -62,12 +64,27 @@ func TestBudget(t *testing.T) {
 			if b.used != 0 {
 				t.Errorf("%d bytes were not given back", b.used)
 			}
-			third, _ := large(t)
+			third := large(t)
 			third.file.budget = b
 			if _, err := third.Open(); err != nil {
 				t.Errorf("after others were closed: %v", err)
 			}
 		})
+	}
+}
+
+// TestLargeLink decompresses nothing large to read a link.
+func TestLargeLink(t *testing.T) {
+	s := large(t)
+	for _, name := range []string{".gnu_debuglink", ".gnu_debugaltlink", ".debug_sup"} {
+		s.Name = name
+		_, err := s.file.DebugLink()
+		if err == nil {
+			_, err = s.file.AltLink()
+		}
+		if err == nil || !strings.Contains(err.Error(), "claims to be 1060000 bytes") || len(s.file.temporary) != 0 {
+			t.Errorf("%s: %v, %d temporary files", name, err, len(s.file.temporary))
+		}
 	}
 }
 
@@ -85,7 +102,7 @@ func TestFreeSpace(t *testing.T) {
 
 // TestLazy decompresses what is read, and nothing before.
 func TestLazy(t *testing.T) {
-	s, data := large(t)
+	s, data := large(t), largeData
 	l, err := s.Lazy()
 	if err != nil {
 		t.Fatal(err)
@@ -119,7 +136,7 @@ func TestLazy(t *testing.T) {
 
 // TestInterrupted ends decompression with the file's context.
 func TestInterrupted(t *testing.T) {
-	s, _ := large(t)
+	s := large(t)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	enough := errors.New("enough")
 	// While the temporary file is written.
