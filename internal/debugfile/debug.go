@@ -13,9 +13,15 @@ import (
 	"fulgur/internal/elffile"
 )
 
-// maxChecksummed bounds a file whose checksum is computed, in bytes: it is read
-// whole, and a sparse file can have any size.
-const maxChecksummed = 16 << 30
+// A file whose checksum is computed is read whole, in the worst case for nothing.
+const (
+	// maxChecksummed bounds its size, in bytes.
+	maxChecksummed = 4 << 30
+	// maxSparse is the size in bytes up to which it does not matter that a
+	// file is sparse: who made it had to write next to nothing, and we would
+	// have to read all of it.
+	maxSparse = 64 << 20
+)
 
 // Debug returns the separate debug file of b, or a copy of b that was not
 // stripped where [Config.Root] has one: by that, by b's build ID, then by its
@@ -37,7 +43,7 @@ func (f *Finder) Debug(ctx context.Context, b *File) (*File, error) {
 	if err != nil {
 		s.problems = append(s.problems, err)
 	}
-	if found := f.byLink(s, b, link); found != nil {
+	if found := f.byLink(ctx, s, b, link); found != nil {
 		return found, nil
 	}
 	if found := f.download(ctx, s, id); found != nil {
@@ -61,7 +67,7 @@ func (f *Finder) byBuildID(s *search, root, id string, accept func(*elffile.File
 }
 
 // byLink looks for the debug file that b's debug link names.
-func (f *Finder) byLink(s *search, b *File, link *elffile.DebugLink) *File {
+func (f *Finder) byLink(ctx context.Context, s *search, b *File, link *elffile.DebugLink) *File {
 	if link == nil || !path.IsAbs(b.Path) {
 		return nil
 	}
@@ -78,7 +84,7 @@ func (f *Finder) byLink(s *search, b *File, link *elffile.DebugLink) *File {
 		if id := b.BuildID(); id != "" && c.BuildID() != "" {
 			return sameBuildID(c, id)
 		}
-		return sameChecksum(c, link.CRC)
+		return sameChecksum(ctx, c, link.CRC)
 	}
 	for _, root := range f.roots(b.Root) {
 		dir := path.Dir(b.Path)
@@ -149,13 +155,17 @@ func sameBuildID(f *elffile.File, id string) error {
 	return nil
 }
 
-// sameChecksum returns an error unless f's contents have the given CRC.
-func sameChecksum(f *elffile.File, crc uint32) error {
+// sameChecksum returns an error unless f's contents have the given CRC. The end of
+// ctx ends reading them.
+func sameChecksum(ctx context.Context, f *elffile.File, crc uint32) error {
 	if f.Size() > maxChecksummed {
 		return fmt.Errorf("%d bytes are too many for a checksum", f.Size())
 	}
+	if f.Size() > maxSparse && f.Stored() < f.Size()/2 {
+		return fmt.Errorf("%d bytes, of which %d are stored, are not worth a checksum", f.Size(), f.Stored())
+	}
 	sum := crc32.NewIEEE()
-	if _, err := io.Copy(sum, f.Reader()); err != nil {
+	if _, err := io.Copy(sum, elffile.Interruptible(ctx, f.Reader())); err != nil {
 		return err
 	}
 	if got := sum.Sum32(); got != crc {

@@ -113,14 +113,45 @@ func TestRoots(t *testing.T) {
 	}
 }
 
-// TestPipe does not wait for the writer of a pipe.
+// TestPipe does not wait for the writer of a pipe, nor let one go that waits: what
+// is no regular file is not opened at all.
 func TestPipe(t *testing.T) {
 	root := tree{filepath.Dir(byID) + "/x": ""}.write(t)
-	if err := unix.Mkfifo(filepath.Join(root, byID), 0o644); err != nil {
+	pipe := filepath.Join(root, byID)
+	if err := unix.Mkfifo(pipe, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	f, err := newFinder(t, Config{}).Debug(t.Context(), binaryAt(t, root, image(t, id)))
-	found(t, f, err, root, "", "not a regular file")
+	opened := make(chan struct{})
+	go func() {
+		defer close(opened)
+		if f, err := os.OpenFile(pipe, os.O_WRONLY, 0); err == nil {
+			f.Close()
+		}
+	}()
+	// The host's files are named by what is in a binary, too.
+	for range 50 {
+		f, err := newFinder(t, Config{}).Debug(t.Context(), binaryAt(t, root, image(t, id)))
+		found(t, f, err, root, "", "not a regular file")
+		f, err = newFinder(t, Config{}).DWO(binaryAt(t, "/", image(t, id)), "/", pipe, func(*elffile.File) error { return nil })
+		found(t, f, err, "/", "", "not a regular file")
+	}
+	select {
+	case <-opened:
+		t.Error("the pipe was opened")
+	default:
+	}
+	f, err := os.OpenFile(pipe, os.O_RDWR, 0) // lets the writer go
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	<-opened
+}
+
+// TestDevice opens no device that a binary names.
+func TestDevice(t *testing.T) {
+	f, err := newFinder(t, Config{}).DWO(binaryAt(t, "/", image(t, id)), "/", "/dev/null", func(*elffile.File) error { return nil })
+	found(t, f, err, "/", "", "/dev/null: not a regular file")
 }
 
 func TestUsrMerged(t *testing.T) {

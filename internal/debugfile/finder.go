@@ -93,13 +93,24 @@ func New(c Config) (*Finder, error) {
 func (f *Finder) Downloads() bool { return f.downloads != nil }
 
 // roots returns the directories to search for what belongs to a file found
-// below root, which may be empty.
+// below root, which may be empty. Of several names of one directory it has the
+// first: /proc/PID/root of an ordinary process is the host's root, and each
+// candidate there would be tried, and perhaps read, twice.
 func (f *Finder) roots(root string) []string {
 	var roots []string
+	var seen []os.FileInfo
 	for _, r := range []string{f.root, root, f.host} {
-		if r != "" && !slices.Contains(roots, r) {
-			roots = append(roots, r)
+		if r == "" || slices.Contains(roots, r) {
+			continue
 		}
+		// What cannot be looked at stays, and opening it tells why.
+		if info, err := os.Stat(r); err == nil {
+			if slices.ContainsFunc(seen, func(s os.FileInfo) bool { return os.SameFile(s, info) }) {
+				continue
+			}
+			seen = append(seen, info)
+		}
+		roots = append(roots, r)
 	}
 	return roots
 }

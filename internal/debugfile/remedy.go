@@ -5,6 +5,8 @@ import (
 	"path"
 	"runtime"
 	"strings"
+
+	"fulgur/internal/safeopen"
 )
 
 // maxPackages bounds how many packages a database may list.
@@ -74,7 +76,7 @@ func debugPackage(owner string) string {
 // part of the result only for packages of another one than ours.
 func packages(root string, paths []string) map[string]string {
 	owners := make(map[string]string, len(paths))
-	dir, err := openFile(root, "/var/lib/dpkg/info")
+	dir, err := safeopen.Open(root, "/var/lib/dpkg/info", safeopen.Directory)
 	if err != nil {
 		return owners
 	}

@@ -116,10 +116,10 @@ func TestCompressedWrongly(t *testing.T) {
 		{"old, unlikely", ".zdebug_info", append([]byte("ZLIB\xff\xff\xff\xff\xff\xff\xff\xff"), deflated(t, zeros)...), "claims to be"},
 		{"truncated", "", zlibAbc[:len(zlibAbc)-6], "unexpected EOF"},
 		{"wrong checksum", "", flipped, "checksum"},
-		{"no data", "", zlibZeros[:24], "decompressing section .debug_info"},
+		{"no data", "", announce(zlibZeros[:24], 100), "decompressing section .debug_info"},
 		{"no header", "", zlibZeros[:23], "truncated compression header"},
 		{"unknown", "", unknown, "unknown way (type 9)"},
-		{"not zlib", "", append(bytes.Clone(zlibZeros[:24]), "something else"...), "decompressing section .debug_info"},
+		{"not zlib", "", append(announce(zlibZeros[:24], 100), "something else"...), "decompressing section .debug_info"},
 		{"not zstd", "", append(announce(zstdZeros[:24], 100), "something else"...), "decompressing section .debug_info"},
 		// A window of 2 GiB.
 		{"zstd, window", "", append(announce(zstdZeros[:24], 100), 0x28, 0xb5, 0x2f, 0xfd, 0x00, 0xa8, 0x01, 0x00, 0x00), "window"},

@@ -28,5 +28,6 @@ func (f *File) openEmbedded() (*File, error) {
 	if err != nil {
 		return nil, err
 	}
+	embedded.SetContext(f.context())
 	return embedded, f.keep(embedded)
 }

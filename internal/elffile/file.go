@@ -11,12 +11,14 @@
 package elffile
 
 import (
+	"context"
 	"debug/elf"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"sync"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -34,10 +36,12 @@ const (
 // contents are read when asked for, so that its reader must stay open for as
 // long as the File is used. Its methods may be called from several goroutines.
 type File struct {
-	r     io.ReaderAt
-	size  int64
-	name  string
-	owned io.Closer // closed with the File, nil if it is another's
+	r    io.ReaderAt
+	size int64
+	// stored is how many bytes of the file are on disk.
+	stored int64
+	name   string
+	owned  io.Closer // closed with the File, nil if it is another's
 
 	is64     bool
 	typ      elf.Type
@@ -49,9 +53,11 @@ type File struct {
 	buildID  func() string
 	embedded func() (*File, error)
 
-	limit uint64 // of a decompressed section, in bytes
+	limit  uint64  // of a decompressed section, in bytes
+	budget *budget // of all temporary files
 
 	mu        sync.Mutex
+	ctx       context.Context
 	temporary []io.Closer // what holds decompressed sections
 	closed    bool
 }
@@ -97,13 +103,16 @@ func FromOS(file *os.File) (*File, error) {
 		return nil, err
 	}
 	f.owned = file
+	if st, ok := info.Sys().(*syscall.Stat_t); ok {
+		f.stored = st.Blocks * 512
+	}
 	return f, nil
 }
 
 // New reads the headers of the ELF file r, which is size bytes long; name is
 // used in errors.
 func New(r io.ReaderAt, size int64, name string) (*File, error) {
-	f := &File{r: r, size: size, name: name, limit: maxDecompressed}
+	f := &File{r: r, size: size, stored: size, name: name, limit: maxDecompressed, budget: &temporaryBudget, ctx: context.Background()}
 	f.buildID = sync.OnceValue(f.findBuildID)
 	f.embedded = sync.OnceValues(f.openEmbedded)
 	var ident [64]byte
@@ -161,11 +170,29 @@ func (f *File) Close() error {
 	return errors.Join(errs...)
 }
 
+// SetContext has the end of ctx end the decompression of sections, which may take
+// minutes: an error that wraps its cause is then all that there is of a section.
+func (f *File) SetContext(ctx context.Context) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.ctx = ctx
+}
+
+func (f *File) context() context.Context {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.ctx
+}
+
 // Name returns the file's name as given to [New] or [Open].
 func (f *File) Name() string { return f.name }
 
 // Size returns the file's length in bytes.
 func (f *File) Size() int64 { return f.size }
+
+// Stored returns how many bytes the file occupies where it is kept: fewer than
+// [File.Size] if it is sparse, or if its file system compresses or inlines it.
+func (f *File) Stored() int64 { return f.stored }
 
 // Reader returns a reader of the whole file.
 func (f *File) Reader() *io.SectionReader { return io.NewSectionReader(f.r, 0, f.size) }

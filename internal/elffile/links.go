@@ -105,8 +105,16 @@ func (f *File) debugSup() (path, id string, shared bool, err error) {
 }
 
 // bytes returns the contents of a section that has at most limit bytes, or its
-// first limit bytes.
+// first limit bytes. One that has more decompressed is an error: what links to
+// other files is small, and all of it would have to be decompressed.
 func (s *Section) bytes(limit int64) ([]byte, error) {
+	stored, err := s.stored()
+	if err != nil {
+		return nil, err
+	}
+	if stored.by != plain && stored.size > uint64(limit) {
+		return nil, s.errorf("section %s claims to be %d bytes decompressed", s.Name, stored.size)
+	}
 	data, err := s.Open()
 	if err != nil {
 		return nil, err

@@ -2,12 +2,9 @@ package elffile
 
 import (
 	"bytes"
-	"cmp"
 	"fmt"
 	"io"
 	"os"
-
-	"golang.org/x/sys/unix"
 )
 
 // spool stores what r yields until its end, which must be from least to most
@@ -15,7 +12,7 @@ import (
 // closed.
 func (f *File) spool(r io.Reader, least, most uint64) (*io.SectionReader, error) {
 	// One byte more shows data that exceeds the limit.
-	r = io.LimitReader(r, int64(most)+1)
+	r = io.LimitReader(Interruptible(f.context(), r), int64(most)+1)
 	var head bytes.Buffer
 	n, err := head.ReadFrom(io.LimitReader(r, maxInMemory+1))
 	if err != nil {
@@ -27,22 +24,22 @@ func (f *File) spool(r io.Reader, least, most uint64) (*io.SectionReader, error)
 		}
 		return io.NewSectionReader(bytes.NewReader(head.Bytes()), 0, n), nil
 	}
-	file, err := createTemporary()
+	t, err := newTemporary(f.budget)
 	if err != nil {
-		return nil, &storeError{err}
+		return nil, err
 	}
-	n, err = io.Copy(storeWriter{file}, io.MultiReader(&head, r))
+	n, err = io.Copy(t, io.MultiReader(&head, r))
 	if err == nil {
 		err = checkSize(n, least, most)
 	}
 	if err == nil {
-		err = f.keep(file)
+		err = f.keep(t)
 	}
 	if err != nil {
-		_ = file.Close() // nobody will read it
+		_ = t.Close() // nobody will read it
 		return nil, err
 	}
-	return io.NewSectionReader(file, 0, n), nil
+	return io.NewSectionReader(t.file, 0, n), nil
 }
 
 func checkSize(n int64, least, most uint64) error {
@@ -66,20 +63,6 @@ func (f *File) keep(c io.Closer) error {
 	return nil
 }
 
-// createTemporary creates a file that nobody can see and that disappears when
-// it is closed. /var/tmp is the place for large ones: /tmp is often memory.
-func createTemporary() (*os.File, error) {
-	dir := cmp.Or(os.Getenv("TMPDIR"), "/var/tmp")
-	if f, err := os.OpenFile(dir, os.O_RDWR|unix.O_TMPFILE, 0o600); err == nil {
-		return f, nil
-	}
-	f, err := os.CreateTemp(os.TempDir(), "fulgur-")
-	if err != nil {
-		return nil, err
-	}
-	return f, os.Remove(f.Name())
-}
-
 // storeError is a failure to store decompressed data, which is no fault of the
 // data.
 type storeError struct{ err error }
@@ -87,15 +70,3 @@ type storeError struct{ err error }
 func (e *storeError) Error() string { return e.err.Error() + " (TMPDIR chooses another place)" }
 
 func (e *storeError) Unwrap() error { return e.err }
-
-// storeWriter marks the errors of writing, so that they can be told from those
-// of decompressing.
-type storeWriter struct{ file *os.File }
-
-func (w storeWriter) Write(b []byte) (int, error) {
-	n, err := w.file.Write(b)
-	if err != nil {
-		err = &storeError{err}
-	}
-	return n, err
-}

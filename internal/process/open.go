@@ -6,9 +6,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"fulgur/internal/safeopen"
 )
 
 // source is where a mapped file can be had from: a process, the mapping in
@@ -35,7 +36,7 @@ func (s source) open(key FileKey, path string) (*os.File, int64, error) {
 	}
 	result := ErrFileGone
 	for _, attempt := range attempts {
-		f, size, err := openChecked(attempt, key)
+		f, size, err := openChecked(attempt, key, path)
 		switch {
 		case err == nil:
 			return f, size, nil
@@ -74,23 +75,23 @@ func (s source) root(key FileKey, path string) string {
 	return ""
 }
 
-// openChecked opens the file that attempt finds if it is the one with the
-// given identity. What is at a path may be anything, so it is looked at
-// before it is opened: opening a device or a fifo can have effects, or wait.
-func openChecked(attempt func() (int, error), key FileKey) (*os.File, int64, error) {
+// openChecked opens the file that attempt finds, at path in one place or another,
+// if it is the one with the given identity. What is at a path may be anything, so
+// it is looked at before it is opened.
+func openChecked(attempt func() (int, error), key FileKey, path string) (*os.File, int64, error) {
 	fd, err := attempt()
 	if err != nil {
 		return nil, 0, err
 	}
 	defer func() { _ = unix.Close(fd) }()
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
-		return nil, 0, os.NewSyscallError("fstat", err)
-	}
-	if st.Mode&unix.S_IFMT != unix.S_IFREG || !sameFile(st, key) {
-		return nil, 0, ErrFileReplaced
-	}
-	f, err := os.OpenFile(fmt.Sprintf("/proc/self/fd/%d", fd), os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
+	var size int64
+	f, err := safeopen.Reopen(fd, path, func(st *unix.Stat_t) error {
+		if safeopen.Regular(st) != nil || !sameFile(*st, key) {
+			return ErrFileReplaced
+		}
+		size = st.Size
+		return nil
+	})
 	if err != nil {
 		return nil, 0, err
 	}
@@ -98,7 +99,7 @@ func openChecked(attempt func() (int, error), key FileKey) (*os.File, int64, err
 		_ = f.Close() // was not even read
 		return nil, 0, ErrFileReplaced
 	}
-	return f, st.Size, nil
+	return f, size, nil
 }
 
 // sameFile compares what stat says with the identity that a mapping shows.
@@ -117,13 +118,7 @@ func sameFile(st unix.Stat_t, key FileKey) bool {
 }
 
 // openPath opens a path in our own mount namespace, only to look at it.
-func openPath(path string) (int, error) {
-	fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return -1, &os.PathError{Op: "open", Path: path, Err: err}
-	}
-	return fd, nil
-}
+func openPath(path string) (int, error) { return safeopen.Path(path) }
 
 // openInProcess opens what open finds in the directory of process pid, or of
 // a thread that outlived its first one.
@@ -148,14 +143,7 @@ func openInRoot(pid int, path string) (int, error) {
 		return -1, err
 	}
 	defer func() { _ = unix.Close(root) }()
-	fd, err := unix.Openat2(root, strings.TrimLeft(path, "/"), &unix.OpenHow{
-		Flags:   unix.O_PATH | unix.O_CLOEXEC,
-		Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS,
-	})
-	if err != nil {
-		return -1, &os.PathError{Op: "open", Path: path, Err: err}
-	}
-	return fd, nil
+	return safeopen.At(root, path)
 }
 
 // generation returns the generation number of the file's inode, by which two

@@ -25,6 +25,7 @@ type debugInfo struct {
 	// problems say why debug files were not used.
 	problems []error
 
+	ctx    context.Context // its end ends the decompression of sections
 	binary *debugfile.File
 	finder *debugfile.Finder // nil to use what is in the binary alone
 	pack   func() (*dwarf.Sections, error)
@@ -43,7 +44,8 @@ func openDebugInfo(ctx context.Context, finder *debugfile.Finder, binary *debugf
 // openRelocated is [openDebugInfo] of a file whose own debug information is to
 // be relocated, unless by is nil.
 func openRelocated(ctx context.Context, finder *debugfile.Finder, binary *debugfile.File, by *relocator, opts Options) (*debugInfo, error) {
-	d := &debugInfo{binary: binary, finder: finder}
+	d := &debugInfo{ctx: ctx, binary: binary, finder: finder}
+	binary.SetContext(ctx)
 	d.pack = sync.OnceValues(d.openPackage)
 	described := binary
 	if hasInfo := binary.Section(".debug_info") != nil; finder != nil && (!hasSymbols(binary.File) || !hasInfo && !opts.NoInlines) {
@@ -114,6 +116,7 @@ func (d *debugInfo) openPackage() (*dwarf.Sections, error) {
 
 // keep has file closed with all others.
 func (d *debugInfo) keep(file *debugfile.File) *debugfile.File {
+	file.SetContext(d.ctx)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.open = append(d.open, file)
@@ -170,7 +173,7 @@ func dwarfSections(f *elffile.File, suffix string, by *relocator) (*dwarf.Sectio
 
 // openSection opens a section, relocated unless by is nil.
 func openSection(s *elffile.Section, by *relocator) (dwarf.Section, error) {
-	contents, err := s.Open()
+	contents, err := s.Lazy()
 	if err != nil {
 		return nil, err // not a nil reader in an interface
 	}

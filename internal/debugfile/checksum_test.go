@@ -1,0 +1,70 @@
+package debugfile
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// linkedTo returns a binary without a build ID at /usr/bin/app below root, whose
+// debug link names app.debug with a checksum that nothing has.
+func linkedTo(t testing.TB, root string) *File {
+	t.Helper()
+	return binaryAt(t, root, image(t, "", debugLink("app.debug", 1)))
+}
+
+// TestChecksumSize computes no checksum of what is large for nothing.
+func TestChecksumSize(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		size    int64
+		problem string
+	}{
+		{"too large", maxChecksummed + 1, "too many for a checksum"},
+		{"sparse", maxSparse + 1, "are not worth a checksum"},
+		{"sparse and small", 1 << 20, "checksum is "},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			root := tree{"/usr/bin/app.debug": string(image(t, "", debugInfo("wrong")))}.write(t)
+			if err := os.Truncate(root+"/usr/bin/app.debug", tt.size); err != nil {
+				t.Fatal(err)
+			}
+			f, err := newFinder(t, Config{}).Debug(t.Context(), linkedTo(t, root))
+			found(t, f, err, root, "", tt.problem)
+		})
+	}
+}
+
+// TestChecksumInterrupted ends a search whose context ended.
+func TestChecksumInterrupted(t *testing.T) {
+	root := tree{"/usr/bin/app.debug": string(image(t, "", debugInfo("wrong")))}.write(t)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	enough := errors.New("enough")
+	cancel(enough)
+	f, err := newFinder(t, Config{}).Debug(ctx, linkedTo(t, root))
+	found(t, f, err, root, "", "enough")
+	if !errors.Is(err, enough) {
+		t.Errorf("error %v is not the cause", err)
+	}
+}
+
+// TestSameRoots searches a directory once, by whatever names it is known: that of
+// an ordinary process's root is another than the host's.
+func TestSameRoots(t *testing.T) {
+	root := tree{"/usr/bin/app.debug": string(image(t, "", debugInfo("wrong")))}.write(t)
+	link := filepath.Join(t.TempDir(), "root")
+	if err := os.Symlink(root, link); err != nil {
+		t.Fatal(err)
+	}
+	_, err := newFinder(t, Config{Root: link, Host: root}).Debug(t.Context(), linkedTo(t, root))
+	if got := strings.Count(err.Error(), "checksum is "); got != 1 {
+		t.Errorf("%d checksums of one file: %v", got, err)
+	}
+
+	if got := newFinder(t, Config{Host: "/"}).roots("/proc/self/root"); len(got) != 1 {
+		t.Errorf("roots %q, want the process's alone", got)
+	}
+}

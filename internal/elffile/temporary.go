@@ -1,0 +1,115 @@
+package elffile
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// maxTemporary bounds what all temporary files of the process hold together, in
+// bytes: as much as the debug info of the largest programs has, twice.
+const maxTemporary = 16 << 30
+
+// temporaryBudget is what all files of the process share. A bound for each would
+// be none: whoever can have one file read can have a thousand read.
+var temporaryBudget = budget{most: maxTemporary, free: freeSpace}
+
+// budget bounds the bytes in temporary files: they hold at most a number of them,
+// and leave others at least half of what would be free without them.
+type budget struct {
+	most uint64
+	// free returns how many bytes are free where a file is.
+	free func(*os.File) (uint64, error)
+
+	mu   sync.Mutex
+	used uint64
+}
+
+// take takes n bytes for file, or none if that is too many.
+func (b *budget) take(file *os.File, n uint64) error {
+	free, err := b.free(file)
+	if err != nil {
+		return err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if n > b.most || b.used > b.most-n {
+		return fmt.Errorf("temporary files would hold more than %d bytes", b.most)
+	}
+	if b.used+n > (free+b.used)/2 {
+		return errors.New("temporary files would take more than half of the free space")
+	}
+	b.used += n
+	return nil
+}
+
+// giveBack gives back n bytes that were taken.
+func (b *budget) giveBack(n uint64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.used -= n
+}
+
+// freeSpace returns how many bytes anybody may still write to file's file system.
+func freeSpace(file *os.File) (uint64, error) {
+	var st unix.Statfs_t
+	if err := unix.Fstatfs(int(file.Fd()), &st); err != nil {
+		return 0, os.NewSyscallError("fstatfs", err)
+	}
+	return st.Bavail * uint64(st.Bsize), nil
+}
+
+// temporary is a file within a budget. Its errors are marked as a [storeError],
+// so that they can be told from those of decompressing.
+type temporary struct {
+	file   *os.File
+	budget *budget
+	taken  uint64
+}
+
+func newTemporary(b *budget) (*temporary, error) {
+	file, err := createTemporary()
+	if err != nil {
+		return nil, &storeError{err}
+	}
+	return &temporary{file: file, budget: b}, nil
+}
+
+// Write implements io.Writer.
+func (t *temporary) Write(b []byte) (int, error) {
+	if err := t.budget.take(t.file, uint64(len(b))); err != nil {
+		return 0, &storeError{err}
+	}
+	t.taken += uint64(len(b))
+	n, err := t.file.Write(b)
+	if err != nil {
+		return n, &storeError{err}
+	}
+	return n, nil
+}
+
+// Close removes the file.
+func (t *temporary) Close() error {
+	err := t.file.Close()
+	t.budget.giveBack(t.taken)
+	t.taken = 0
+	return err
+}
+
+// createTemporary creates a file that nobody can see and that disappears when
+// it is closed. /var/tmp is the place for large ones: /tmp is often memory.
+func createTemporary() (*os.File, error) {
+	dir := cmp.Or(os.Getenv("TMPDIR"), "/var/tmp")
+	if f, err := os.OpenFile(dir, os.O_RDWR|unix.O_TMPFILE, 0o600); err == nil {
+		return f, nil
+	}
+	f, err := os.CreateTemp(os.TempDir(), "fulgur-")
+	if err != nil {
+		return nil, err
+	}
+	return f, os.Remove(f.Name())
+}

@@ -1,0 +1,112 @@
+package safeopen
+
+import (
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// TestOpen opens files only, wherever a path leads.
+func TestOpen(t *testing.T) {
+	root, outside := t.TempDir(), t.TempDir()
+	for _, err := range []error{
+		os.Mkdir(filepath.Join(root, "dir"), 0o755),
+		os.WriteFile(filepath.Join(root, "dir", "file"), []byte("inside"), 0o644),
+		os.WriteFile(filepath.Join(outside, "file"), []byte("outside"), 0o644),
+		os.Symlink("/dir/file", filepath.Join(root, "absolute")),
+		os.Symlink("../../../dir/file", filepath.Join(root, "upward")),
+		os.Symlink(outside+"/file", filepath.Join(root, "escape")),
+		os.Symlink("pipe", filepath.Join(root, "to-pipe")),
+		unix.Mkfifo(filepath.Join(root, "pipe"), 0o644),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, tt := range []struct {
+		root, name, want string
+		err              error
+	}{
+		{root, "/dir/file", "inside", nil},
+		{root, "absolute", "inside", nil},
+		{root, "upward", "inside", nil},
+		{root, "../../dir/file", "inside", nil},
+		{root, "escape", "", os.ErrNotExist},
+		{root, "dir/file/", "", unix.ENOTDIR},
+		{root, "with\x00end", "", unix.EINVAL},
+		{root, "dir", "", errNotRegular},
+		{root, "", "", errNotRegular},
+		{root, "pipe", "", errNotRegular},
+		{root, "to-pipe", "", errNotRegular},
+		{"/", filepath.Join(root, "pipe"), "", errNotRegular},
+		{"/", filepath.Join(outside, "file"), "outside", nil},
+		{"/", "/dev/null", "", errNotRegular},
+		{"/", "/proc/self/exe", "", unix.ELOOP},
+		{"/", "/proc/self/root" + outside + "/file", "", unix.ELOOP},
+		{filepath.Join(root, "missing"), "file", "", os.ErrNotExist},
+	} {
+		f, err := Open(tt.root, tt.name, Regular)
+		if !errors.Is(err, tt.err) {
+			t.Errorf("%q below %s: error %v, want %v", tt.name, tt.root, err, tt.err)
+		}
+		if err != nil {
+			continue
+		}
+		if b, err := io.ReadAll(f); err != nil || string(b) != tt.want {
+			t.Errorf("%q below %s: %q, %v, want %q", tt.name, tt.root, b, err, tt.want)
+		}
+		if want := filepath.Join(tt.root, tt.name); f.Name() != want {
+			t.Errorf("%s is called %s", want, f.Name())
+		}
+		f.Close()
+	}
+	dir, err := Open(root, "dir", Directory)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dir.Close()
+	if names, err := dir.Readdirnames(0); err != nil || len(names) != 1 {
+		t.Errorf("directory: %q, %v", names, err)
+	}
+	if _, err := Open(root, "dir/file", Directory); !errors.Is(err, unix.ENOTDIR) {
+		t.Errorf("a file as a directory: %v", err)
+	}
+}
+
+// TestUntouched has a writer wait at a pipe: it would be let go by whoever opened
+// the pipe, even for a moment.
+func TestUntouched(t *testing.T) {
+	root := t.TempDir()
+	pipe := filepath.Join(root, "pipe")
+	if err := unix.Mkfifo(pipe, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	opened := make(chan struct{})
+	go func() {
+		defer close(opened)
+		if f, err := os.OpenFile(pipe, os.O_WRONLY, 0); err == nil {
+			f.Close()
+		}
+	}()
+	for range 1000 {
+		if _, err := Open(root, "pipe", Regular); !errors.Is(err, errNotRegular) {
+			t.Fatalf("error %v", err)
+		}
+	}
+	select {
+	case <-opened:
+		t.Error("the pipe was opened")
+	default:
+	}
+	// Let the writer go.
+	f, err := os.OpenFile(pipe, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	<-opened
+}
