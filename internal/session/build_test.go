@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"os"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -277,22 +279,23 @@ func TestKindsAndMappings(t *testing.T) {
 	}
 }
 
-// Code that has no file is no reason to complain.
+// Code that has no file is no reason to complain; the problems of each other one
+// are a line that a terminal can show.
 func TestWarnings(t *testing.T) {
 	store := newStore(t, layout{&process.File{}}, body{id: 1, user: []uint64{fileAt, vdsoAt + 8, jitAt + 8, voidAt + 8}, ended: ended})
 	names := named(t, store, nil)
-	var want []error
+	var want []string
 	for id, code := range store.Codes {
 		if code.Kind == stacks.CodeBroken {
 			continue // no code, so it never has a problem
 		}
-		names.problems[id] = errors.New("problem")
+		names.problems[id] = errors.Join(fmt.Errorf("/tmp/\x1b[2J: problem %d", id), errors.New("another"))
 		if code.Kind != stacks.CodeJIT && code.Kind != stacks.CodeUnknown {
-			want = append(want, names.problems[id])
+			want = append(want, fmt.Sprintf(`no names: /tmp/\x1b[2J: problem %d; another`, id))
 		}
 	}
-	if got := names.warnings(); !reflect.DeepEqual(got, want) {
-		t.Errorf("%v, want those of the kernel, the file and the vdso: %v", got, want)
+	if got := names.warnings(); !slices.Equal(got, want) {
+		t.Errorf("%q, want those of the kernel, the file and the vdso: %q", got, want)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"fulgur/internal/debugfile"
+	"fulgur/internal/encode/plain"
 	"fulgur/internal/ksym"
 	"fulgur/internal/process"
 	"fulgur/internal/profile"
@@ -300,13 +301,13 @@ func (n *names) kernelBuildID(module string) string {
 
 // warnings are the problems worth a line each: not those of code that has no
 // file to complain about.
-func (n *names) warnings() []error {
-	var all []error
+func (n *names) warnings() []string {
+	var lines []string
 	for id, err := range n.problems {
 		kind := n.store.Codes[id].Kind
 		if err != nil && kind != stacks.CodeUnknown && kind != stacks.CodeJIT {
-			all = append(all, err)
+			lines = append(lines, "no names: "+plain.Error(err))
 		}
 	}
-	return all
+	return lines
 }

@@ -223,7 +223,7 @@ func (r *run) profile(ctx context.Context) (*profile.Profile, error) {
 	stop()
 	if !r.options.Quiet {
 		for _, w := range r.names.warnings() {
-			fmt.Fprintln(r.options.Stderr, "fulgur: no names:", w)
+			fmt.Fprintln(r.options.Stderr, "fulgur:", w)
 		}
 	}
 	return buildProfile(r.store, r.source.Counts().Total(), r.names, r.valueTypes(), r.meta(), losses), nil
