@@ -283,7 +283,7 @@ func TestKindsAndMappings(t *testing.T) {
 // are a line that a terminal can show.
 func TestWarnings(t *testing.T) {
 	store := newStore(t, layout{&process.File{}}, body{id: 1, user: []uint64{fileAt, vdsoAt + 8, jitAt + 8, voidAt + 8}, ended: ended})
-	names := named(t, store, nil)
+	names := named(t, store, map[uint64][]symbolize.Frame{0x2000: {{Name: "main"}}})
 	var want []string
 	for id, code := range store.Codes {
 		if code.Kind == stacks.CodeBroken {
@@ -291,7 +291,11 @@ func TestWarnings(t *testing.T) {
 		}
 		names.problems[id] = errors.Join(fmt.Errorf("/tmp/\x1b[2J: problem %d", id), errors.New("another"))
 		if code.Kind != stacks.CodeJIT && code.Kind != stacks.CodeUnknown {
-			want = append(want, fmt.Sprintf(`no names: /tmp/\x1b[2J: problem %d; another`, id))
+			heading := "no names"
+			if code.Kind == stacks.CodeFile {
+				heading = "incomplete names"
+			}
+			want = append(want, fmt.Sprintf(`%s: /tmp/\x1b[2J: problem %d; another`, heading, id))
 		}
 	}
 	if got := names.warnings(); !slices.Equal(got, want) {

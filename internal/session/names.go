@@ -302,12 +302,23 @@ func (n *names) kernelBuildID(module string) string {
 // warnings are the problems worth a line each: not those of code that has no
 // file to complain about.
 func (n *names) warnings() []string {
+	named := make([]bool, len(n.store.Codes))
+	for i, found := range n.found {
+		if len(found) > 0 {
+			named[n.store.Frames[i].Code] = true
+		}
+	}
 	var lines []string
 	for id, err := range n.problems {
 		kind := n.store.Codes[id].Kind
-		if err != nil && kind != stacks.CodeUnknown && kind != stacks.CodeJIT {
-			lines = append(lines, "no names: "+plain.Error(err))
+		if err == nil || kind == stacks.CodeUnknown || kind == stacks.CodeJIT {
+			continue
 		}
+		heading := "no names"
+		if named[id] {
+			heading = "incomplete names"
+		}
+		lines = append(lines, heading+": "+plain.Error(err))
 	}
 	return lines
 }
