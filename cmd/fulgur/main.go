@@ -17,6 +17,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"fulgur/internal/encode/plain"
 	"fulgur/internal/session"
 	"fulgur/internal/target"
 )
@@ -46,7 +47,7 @@ func main() {
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) (code int) {
 	defer func() {
 		if bug := recover(); bug != nil {
-			_, _ = fmt.Fprintf(stderr, "fulgur: a bug: %v\nPlease report it with the command line and what follows.\n%s", bug, debug.Stack())
+			_, _ = fmt.Fprintf(stderr, "fulgur: a bug: %s\nPlease report it with the command line and what follows.\n%s", plain.Terminal(fmt.Sprint(bug)), debug.Stack())
 			code = exitFailed
 		}
 	}()
@@ -139,7 +140,7 @@ func report(stderr io.Writer, code int, err error) int {
 	if errors.Is(err, syscall.EPIPE) {
 		return exitFailed // the reader of our output left: it knows
 	}
-	_, _ = fmt.Fprintf(stderr, "fulgur: %v\n", err)
+	_, _ = fmt.Fprintf(stderr, "fulgur: %s\n", plain.Error(err))
 	var notStarted *target.CommandError
 	switch {
 	case errors.As(err, new(usageError)), errors.Is(err, session.ErrUsage):

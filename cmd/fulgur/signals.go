@@ -10,7 +10,8 @@ import (
 // interruptible returns a context that ends with the first SIGINT, SIGTERM or
 // SIGHUP, so that what was measured until then is written. From then on the
 // signals do what they do by default: a second one ends us at once, as the
-// shell can tell. An output that is being written has no name yet.
+// shell can tell, unless it ends another such context, as that of the search for
+// names. An output that is being written has no name yet.
 //
 // SIGHUP stays ignored under nohup. SIGINT does not, although shells without
 // job control start background jobs with it ignored: "fulgur profile & …;

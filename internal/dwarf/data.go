@@ -18,8 +18,9 @@ type Options struct {
 	Workers int
 	// Split returns the sections of the .dwo file that holds the rest of a
 	// unit, or those of a .dwp file, which should be the same for all units
-	// then; nil if there are none. It may be called concurrently. Without it
-	// such units have lines only.
+	// then. It may be called concurrently. For nil the unit has lines only,
+	// and that is no error of the look-up: what is missing, and how much of
+	// it, is best told by who knows the files. Without Split it is one.
 	Split func(SplitUnit) (*Sections, error)
 }
 

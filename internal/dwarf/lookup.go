@@ -178,7 +178,7 @@ func (w *worker) open(s *state) error {
 	}
 	if s.unit.root.dwoName != "" {
 		body, err := w.data.splitUnit(s.unit)
-		if err != nil {
+		if body == nil {
 			probs.add(err)
 			return probs.err()
 		}

@@ -29,7 +29,7 @@ func (d *Data) splitFile(s SplitUnit) (*file, error) {
 		return nil, fmt.Errorf("%s: debug information in %s: %w", d.main.name, s.DwoName, err)
 	}
 	if sections == nil {
-		return nil, fmt.Errorf("%s: its debug information in %s is missing", d.main.name, s.DwoName)
+		return nil, nil
 	}
 	if sections.CUIndex == nil {
 		return newFile(sections), nil
@@ -50,7 +50,8 @@ func (d *Data) splitFile(s SplitUnit) (*file, error) {
 	return f, nil
 }
 
-// splitUnit finds the unit that completes a skeleton, and ties it to it.
+// splitUnit finds the unit that completes a skeleton, and ties it to it. It is
+// nil if its file is missing.
 func (d *Data) splitUnit(skeleton *unit) (*unit, error) {
 	s := SplitUnit{
 		DwoName: skeleton.root.dwoName,
@@ -58,7 +59,7 @@ func (d *Data) splitUnit(skeleton *unit) (*unit, error) {
 		DwoID:   skeleton.root.dwoID,
 	}
 	f, err := d.splitFile(s)
-	if err != nil {
+	if f == nil {
 		return nil, err
 	}
 	var parts contributions

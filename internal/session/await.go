@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"fulgur/internal/encode/plain"
 	"fulgur/internal/target"
 )
 
@@ -35,7 +36,7 @@ func await(ctx context.Context, o *Options, launched *target.Launched, err error
 			}
 		case <-unsaid:
 			if err != nil {
-				fmt.Fprintln(o.Stderr, "fulgur:", err)
+				fmt.Fprintln(o.Stderr, "fulgur:", plain.Error(err))
 			}
 			hint := "Ctrl-C asks it to"
 			if ctx.Err() != nil {

@@ -2,10 +2,13 @@ package session
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"os"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -277,42 +280,140 @@ func TestKindsAndMappings(t *testing.T) {
 	}
 }
 
-// Code that has no file is no reason to complain.
+// The first signal after sampling ends the search for names; what is left out
+// is told of in one line.
+func TestNamingIsInterruptible(t *testing.T) {
+	ended, end := context.WithCancel(t.Context())
+	end()
+	again := func(context.Context) (context.Context, func()) { return ended, func() {} }
+	once := func(ctx context.Context) (context.Context, func()) { return ctx, func() {} }
+	for _, test := range []struct {
+		name          string
+		ctx           context.Context
+		interrupted   bool
+		interruptible func(context.Context) (context.Context, func())
+		cut           bool
+	}{
+		{"no signal", t.Context(), false, nil, false},
+		{"one after sampling", ended, false, once, true},
+		{"one that ended sampling", ended, true, once, false},
+		{"one that ended sampling, to which none can follow", ended, true, nil, false},
+		{"one that ended sampling and one after", ended, true, again, true},
+	} {
+		store := ownStack(t)
+		var stderr bytes.Buffer
+		r := &run{
+			options:     &Options{Stderr: &stderr, Interruptible: test.interruptible},
+			names:       newNames(store, newFinder(t), symbolize.Options{}),
+			interrupted: test.interrupted,
+		}
+		r.symbolize(test.ctx)
+		want := []string(nil)
+		if test.cut {
+			want = []string{"interrupted: names are incomplete in 1 module; addresses shown as module+offset: 2"}
+		}
+		if got := r.names.warnings(); !slices.Equal(got, want) {
+			t.Errorf("%s: warnings %q, want %q", test.name, got, want)
+		}
+		for i, f := range store.Frames {
+			want := !test.cut || store.Codes[f.Code].Kind == stacks.CodeBroken
+			if got := len(r.names.found[i]) > 0; got != want {
+				t.Errorf("%s: frame %d is named: %t, want %t", test.name, i, got, want)
+			}
+		}
+	}
+}
+
+// That a context ended is left out of what an error says, wherever it is.
+func TestWithoutCanceled(t *testing.T) {
+	other := errors.New("other")
+	canceled := fmt.Errorf("read: %w", context.Canceled)
+	for _, test := range []struct{ err, want error }{
+		{nil, nil},
+		{other, other},
+		{canceled, nil},
+		{errors.Join(canceled, errors.Join(canceled, other)), other},
+		{errors.Join(canceled, canceled), nil},
+	} {
+		got := withoutCanceled(test.err)
+		if (got == nil) != (test.want == nil) || got != nil && got.Error() != test.want.Error() {
+			t.Errorf("%v: %v, want %v", test.err, got, test.want)
+		}
+	}
+}
+
+// What is read since the longest time is what is waited for.
+func TestReading(t *testing.T) {
+	store := newStore(t, layout{&process.File{Path: "/bin/app"}},
+		body{id: 1, kernel: []uint64{0xffff10}, user: []uint64{fileAt, vdsoAt + 8, jitAt + 8}, ended: ended})
+	names := newNames(store, newFinder(t), symbolize.Options{})
+	id := map[stacks.CodeKind]stacks.CodeID{}
+	for code := range store.Codes {
+		id[store.Codes[code].Kind] = stacks.CodeID(code)
+	}
+	order := []stacks.CodeKind{stacks.CodeFile, stacks.CodeKernel, stacks.CodeJIT, stacks.CodeVDSO}
+	for _, kind := range order {
+		names.begin(id[kind])
+	}
+	for i, want := range []string{"/bin/app", "the kernel", "code compiled at run time", "the vdso"} {
+		if got := names.reading(); got != want {
+			t.Errorf("reading %q, want %q", got, want)
+		}
+		names.end(id[order[i]])
+	}
+	if got := names.reading(); got != "" {
+		t.Errorf("reading %q when all is read", got)
+	}
+}
+
+// Code that has no file is no reason to complain; the problems of each other one
+// are a line that a terminal can show.
 func TestWarnings(t *testing.T) {
 	store := newStore(t, layout{&process.File{}}, body{id: 1, user: []uint64{fileAt, vdsoAt + 8, jitAt + 8, voidAt + 8}, ended: ended})
-	names := named(t, store, nil)
-	var want []error
+	names := named(t, store, map[uint64][]symbolize.Frame{0x2000: {{Name: "main"}}})
+	var want []string
 	for id, code := range store.Codes {
 		if code.Kind == stacks.CodeBroken {
 			continue // no code, so it never has a problem
 		}
-		names.problems[id] = errors.New("problem")
+		names.problems[id] = errors.Join(fmt.Errorf("/tmp/\x1b[2J: problem %d", id), errors.New("another"))
 		if code.Kind != stacks.CodeJIT && code.Kind != stacks.CodeUnknown {
-			want = append(want, names.problems[id])
+			heading := "no names"
+			if code.Kind == stacks.CodeFile {
+				heading = "incomplete names"
+			}
+			want = append(want, fmt.Sprintf(`%s: /tmp/\x1b[2J: problem %d; another`, heading, id))
 		}
 	}
-	if got := names.warnings(); !reflect.DeepEqual(got, want) {
-		t.Errorf("%v, want those of the kernel, the file and the vdso: %v", got, want)
+	if got := names.warnings(); !slices.Equal(got, want) {
+		t.Errorf("%q, want those of the kernel, the file and the vdso: %q", got, want)
 	}
 }
 
-// Frames of this very process get their names from its own file.
-func TestSymbolizeAll(t *testing.T) {
+// ownStack returns a store with a stack of this very process: newStore twice,
+// as the leaf its first instruction, as a caller its second one's return
+// address; and nothing that is mapped.
+func ownStack(t *testing.T) *stacks.Store {
+	t.Helper()
 	table := process.NewTable(process.Options{})
-	defer table.Close()
+	t.Cleanup(func() { table.Close() })
 	var now unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
 		t.Fatal(err)
 	}
 	entry := uint64(reflect.ValueOf(newStore).Pointer())
-	store := newStore(t, table, body{
+	return newStore(t, table, body{
 		id: 1, pid: uint32(os.Getpid()), comm: "test", time: uint64(now.Nano()),
-		// As the leaf its first instruction, as a caller its second one's
-		// return address; and nothing that is mapped.
 		user:  []uint64{entry, entry + 1, 0x10},
 		ended: ended,
 	})
-	names := symbolizeAll(t.Context(), store, newFinder(t), symbolize.Options{})
+}
+
+// Frames of this very process get their names from its own file.
+func TestSymbolize(t *testing.T) {
+	store := ownStack(t)
+	names := newNames(store, newFinder(t), symbolize.Options{})
+	names.symbolize(t.Context())
 	store.Count(map[stacks.Key]stacks.Value{{Id: 1}: {Samples: 1}})
 	p := buildProfile(store, nil, names,
 		make([]profile.ValueType, 2), profile.Meta{}, profile.Losses{})

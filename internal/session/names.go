@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"fulgur/internal/debugfile"
+	"fulgur/internal/encode/plain"
 	"fulgur/internal/ksym"
 	"fulgur/internal/process"
 	"fulgur/internal/profile"
@@ -44,13 +45,15 @@ type names struct {
 	// kernelIDs are the build IDs of kernel modules by name, the kernel's own
 	// by none.
 	kernelIDs map[string]string
+
+	mu   sync.Mutex
+	busy []stacks.CodeID // what is being read, the longest one first
 }
 
-// symbolizeAll names every frame of the store, file by file and files in
-// parallel, with the debug files that finder finds. The end of ctx ends
-// downloads.
-func symbolizeAll(ctx context.Context, store *stacks.Store, finder *debugfile.Finder, o symbolize.Options) *names {
-	n := &names{
+// newNames returns the names of store's frames, none of which is known yet, and
+// will be with the debug files that finder finds.
+func newNames(store *stacks.Store, finder *debugfile.Finder, o symbolize.Options) *names {
+	return &names{
 		store:     store,
 		finder:    finder,
 		options:   o,
@@ -61,8 +64,13 @@ func symbolizeAll(ctx context.Context, store *stacks.Store, finder *debugfile.Fi
 		buildIDs:  make([]string, len(store.Codes)),
 		problems:  make([]error, len(store.Codes)),
 	}
-	byCode := make([][]stacks.FrameID, len(store.Codes))
-	for i, f := range store.Frames {
+}
+
+// symbolize names every frame of the store, file by file and files in parallel.
+// The end of ctx ends it; frames that have no name by then keep none.
+func (n *names) symbolize(ctx context.Context) {
+	byCode := make([][]stacks.FrameID, len(n.store.Codes))
+	for i, f := range n.store.Frames {
 		byCode[f.Code] = append(byCode[f.Code], stacks.FrameID(i))
 		n.addresses[i] = f.Address
 	}
@@ -85,7 +93,37 @@ func symbolizeAll(ctx context.Context, store *stacks.Store, finder *debugfile.Fi
 			n.unresolved++
 		}
 	}
-	return n
+}
+
+// reading describes what is being read since the longest time, or is empty.
+func (n *names) reading() string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if len(n.busy) == 0 {
+		return ""
+	}
+	switch code := n.store.Codes[n.busy[0]]; code.Kind {
+	case stacks.CodeFile:
+		return code.File.Path
+	case stacks.CodeKernel:
+		return "the kernel"
+	case stacks.CodeJIT:
+		return "code compiled at run time"
+	}
+	return "the vdso"
+}
+
+// begin and end enclose the reading of a code.
+func (n *names) begin(id stacks.CodeID) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.busy = append(n.busy, id)
+}
+
+func (n *names) end(id stacks.CodeID) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.busy = slices.DeleteFunc(n.busy, func(b stacks.CodeID) bool { return b == id })
 }
 
 // largestFirst returns the codes that have frames, those with most of them
@@ -101,8 +139,28 @@ func largestFirst(byCode [][]stacks.FrameID) []stacks.CodeID {
 	return codes
 }
 
-// resolve names the frames of one code.
+// resolve names the frames of one code. The error wraps that of ctx if it ended
+// before all was read.
 func (n *names) resolve(ctx context.Context, id stacks.CodeID, frames []stacks.FrameID) error {
+	switch code := n.store.Codes[id]; code.Kind {
+	case stacks.CodeBroken:
+		for _, id := range frames {
+			n.found[id] = []symbolize.Frame{{Name: brokenStack, SystemName: brokenStack}}
+		}
+		return nil
+	case stacks.CodeUnknown:
+		return fmt.Errorf("no executable mapping of process %d was known at these addresses", code.PID)
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	n.begin(id)
+	defer n.end(id)
+	return errors.Join(n.read(ctx, id, frames), ctx.Err())
+}
+
+// read names the frames of a code that has something to be read.
+func (n *names) read(ctx context.Context, id stacks.CodeID, frames []stacks.FrameID) error {
 	code := n.store.Codes[id]
 	switch code.Kind {
 	case stacks.CodeKernel:
@@ -113,6 +171,8 @@ func (n *names) resolve(ctx context.Context, id stacks.CodeID, frames []stacks.F
 			return err
 		}
 		return n.lookUpELF(id, vdso, frames)
+	case stacks.CodeJIT:
+		return n.lookUpJIT(code.PerfMap, frames)
 	case stacks.CodeFile:
 		r, size, err := code.File.ReaderAt()
 		if err != nil {
@@ -132,15 +192,8 @@ func (n *names) resolve(ctx context.Context, id stacks.CodeID, frames []stacks.F
 			}
 		}
 		return errors.Join(err, elf.Close())
-	case stacks.CodeJIT:
-		return n.lookUpJIT(code.PerfMap, frames)
-	case stacks.CodeBroken:
-		for _, id := range frames {
-			n.found[id] = []symbolize.Frame{{Name: brokenStack, SystemName: brokenStack}}
-		}
-		return nil
 	}
-	return fmt.Errorf("no executable mapping of process %d was known at these addresses", code.PID)
+	return nil
 }
 
 // resolveKernel names frames of the kernel: by asking it for these alone, or
@@ -299,14 +352,54 @@ func (n *names) kernelBuildID(module string) string {
 }
 
 // warnings are the problems worth a line each: not those of code that has no
-// file to complain about.
-func (n *names) warnings() []error {
-	var all []error
-	for id, err := range n.problems {
-		kind := n.store.Codes[id].Kind
-		if err != nil && kind != stacks.CodeUnknown && kind != stacks.CodeJIT {
-			all = append(all, err)
+// file to complain about. That names are missing because the search for them
+// was interrupted is one.
+func (n *names) warnings() []string {
+	named, unnamed := make([]bool, len(n.store.Codes)), make([]uint64, len(n.store.Codes))
+	for i, found := range n.found {
+		if code := n.store.Frames[i].Code; len(found) > 0 {
+			named[code] = true
+		} else {
+			unnamed[code]++
 		}
 	}
-	return all
+	var lines []string
+	var cut, addresses uint64
+	for id, err := range n.problems {
+		if errors.Is(err, context.Canceled) {
+			cut++
+			addresses += unnamed[id]
+			err = withoutCanceled(err)
+		}
+		kind := n.store.Codes[id].Kind
+		if err == nil || kind == stacks.CodeUnknown || kind == stacks.CodeJIT {
+			continue
+		}
+		heading := "no names"
+		if named[id] {
+			heading = "incomplete names"
+		}
+		lines = append(lines, heading+": "+plain.Error(err))
+	}
+	if cut > 0 {
+		lines = append(lines, fmt.Sprintf("interrupted: names are incomplete in %s; addresses shown as module+offset: %d",
+			count(cut, "module"), addresses))
+	}
+	return lines
+}
+
+// withoutCanceled returns err without what says that a context ended.
+func withoutCanceled(err error) error {
+	if !errors.Is(err, context.Canceled) {
+		return err
+	}
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		return nil
+	}
+	var rest []error
+	for _, err := range joined.Unwrap() {
+		rest = append(rest, withoutCanceled(err))
+	}
+	return errors.Join(rest...)
 }

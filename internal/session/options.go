@@ -71,8 +71,8 @@ type Options struct {
 	// Stderr.
 	Quiet, Progress bool
 	// Interruptible derives a context that ends when the user asks again to
-	// end: for what may take long once the measurement is over. Nil for one
-	// that does not end.
+	// end: for the search for names, where asking before ended the
+	// measurement. Nil for one that does not end.
 	Interruptible func(context.Context) (ctx context.Context, stop func())
 	// Args is the command line as it was typed, recorded in the profile.
 	Args []string

@@ -11,6 +11,7 @@ import (
 
 	"fulgur/internal/atomicfile"
 	"fulgur/internal/debugfile"
+	"fulgur/internal/encode/plain"
 	"fulgur/internal/perfevent"
 	"fulgur/internal/privilege"
 	"fulgur/internal/process"
@@ -135,6 +136,7 @@ type run struct {
 	start       time.Time
 	duration    time.Duration
 	missed      bool   // the target ended before sampling began
+	interrupted bool   // the context ended before sampling did
 	lost        uint64 // sideband records
 	sidebandErr error
 	busy        bool         // the last poll met sideband records
@@ -214,39 +216,51 @@ func (r *run) profile(ctx context.Context) (*profile.Profile, error) {
 	r.store.Count(r.source.Counts().Total())
 	r.store.Seal()
 	r.processes.FinishPerfMaps()
-	ctx, stop := r.searching(ctx)
-	r.names = symbolizeAll(ctx, r.store, r.finder, symbolize.Options{
+	r.names = newNames(r.store, r.finder, symbolize.Options{
 		NoDemangle: r.options.NoDemangle,
 		ShortNames: r.options.ShortNames,
 		NoInlines:  r.options.NoInlines,
 	})
-	stop()
+	r.symbolize(ctx)
 	if !r.options.Quiet {
 		for _, w := range r.names.warnings() {
-			fmt.Fprintln(r.options.Stderr, "fulgur: no names:", w)
+			fmt.Fprintln(r.options.Stderr, "fulgur:", w)
 		}
 	}
 	return buildProfile(r.store, r.source.Counts().Total(), r.names, r.valueTypes(), r.meta(), losses), nil
 }
 
-// searching returns the context of the search for debug files. What ended the
-// measurement does not end it, but asking again does.
-func (r *run) searching(ctx context.Context) (search context.Context, stop func()) {
-	ctx = context.WithoutCancel(ctx)
-	if r.options.Interruptible == nil || !r.finder.Downloads() {
+// symbolize finds the names, and tells what is waited for if that takes long.
+func (r *run) symbolize(ctx context.Context) {
+	ctx, stop := r.naming(ctx)
+	defer stop()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		r.names.symbolize(ctx)
+	}()
+	select {
+	case <-done:
+		return
+	case <-time.After(waitUnsaid):
+	}
+	if what := r.names.reading(); what != "" && !r.options.Quiet {
+		fmt.Fprintf(r.options.Stderr, "fulgur: reading debug information of %s (Ctrl-C goes on without)\n", plain.Terminal(what))
+	}
+	<-done
+}
+
+// naming returns the context of the search for names. The first signal after
+// sampling ends it: that is ctx's, unless a signal ended sampling.
+func (r *run) naming(ctx context.Context) (naming context.Context, stop func()) {
+	if !r.interrupted {
 		return ctx, func() {}
 	}
-	ctx, release := r.options.Interruptible(ctx)
-	if r.options.Quiet {
-		return ctx, release
+	ctx = context.WithoutCancel(ctx)
+	if r.options.Interruptible == nil {
+		return ctx, func() {}
 	}
-	told := time.AfterFunc(waitUnsaid, func() {
-		fmt.Fprintln(r.options.Stderr, "fulgur: downloading debug files (Ctrl-C goes on without)")
-	})
-	return ctx, func() {
-		told.Stop()
-		release()
-	}
+	return r.options.Interruptible(ctx)
 }
 
 func (r *run) losses() (profile.Losses, error) {

@@ -3,6 +3,8 @@ package session
 import (
 	"fmt"
 	"time"
+
+	"fulgur/internal/encode/plain"
 )
 
 // progress is the line on the terminal while sampling.
@@ -25,7 +27,7 @@ func (p *progress) show() {
 		return // the run itself will meet the error where it matters
 	}
 	elapsed := time.Since(r.start).Truncate(100 * time.Millisecond)
-	line := fmt.Sprintf("%s: %.1f s", r.options.Target, elapsed.Seconds())
+	line := fmt.Sprintf("%s: %.1f s", plain.Terminal(r.options.Target.String()), elapsed.Seconds())
 	if d := r.options.Duration; d > 0 {
 		line += fmt.Sprintf(" of %.1f s", d.Seconds())
 	}

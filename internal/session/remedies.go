@@ -7,9 +7,9 @@ import (
 	"path"
 	"slices"
 	"strings"
-	"unicode"
 
 	"fulgur/internal/debugfile"
+	"fulgur/internal/encode/plain"
 	"fulgur/internal/stacks"
 )
 
@@ -54,7 +54,7 @@ func (n *names) remedies() []string {
 // describe tells how many samples the file hurts and what to do about it.
 func (s *stripped) describe(samples uint64, remedy string) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s: no symbols", printable(path.Base(s.file.Path)))
+	fmt.Fprintf(&b, "%s: no symbols", plain.Terminal(path.Base(s.file.Path)))
 	if id := s.file.BuildID(); id != "" {
 		fmt.Fprintf(&b, " (build ID %s)", id)
 	}
@@ -63,7 +63,7 @@ func (s *stripped) describe(samples uint64, remedy string) string {
 		fmt.Fprintf(&b, "; %s", remedy)
 	}
 	if err := errors.Join(s.problems...); err != nil {
-		fmt.Fprintf(&b, " (%s)", printable(strings.ReplaceAll(err.Error(), "\n", "; ")))
+		fmt.Fprintf(&b, " (%s)", plain.Error(err))
 	}
 	return b.String()
 }
@@ -95,12 +95,4 @@ func count(n uint64, noun string) string {
 		noun += "s"
 	}
 	return fmt.Sprintf("%d %s", n, noun)
-}
-
-// printable returns text that may come from anyone as a terminal can show it.
-func printable(text string) string {
-	if strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) {
-		return fmt.Sprintf("%q", text)
-	}
-	return text
 }

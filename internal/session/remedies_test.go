@@ -73,7 +73,7 @@ func TestRemedies(t *testing.T) {
 		"lib6.so: no symbols, 60 samples; set DEBUGINFOD_URLS (a.debug: build ID is wrong; debuginfod: b: failed; c: failed)",
 		"lib5.so: no symbols, 50 samples; set DEBUGINFOD_URLS",
 		"lib4.so: no symbols, 40 samples; set DEBUGINFOD_URLS",
-		`"\x1b[2Jevil": no symbols, 30 samples; set DEBUGINFOD_URLS`,
+		`\x1b[2Jevil: no symbols, 30 samples; set DEBUGINFOD_URLS`,
 		"and 2 more files without symbols",
 	}
 	if !slices.Equal(got, want) {

@@ -46,7 +46,7 @@ func (r *run) sample(ctx context.Context, launched *target.Launched) error {
 		return err
 	}
 	err := r.collect(ctx, gone, progress)
-	r.duration = time.Since(r.start)
+	r.duration, r.interrupted = time.Since(r.start), ctx.Err() != nil
 	return errors.Join(err, r.finish(ctx, launched))
 }
 

@@ -27,11 +27,12 @@ type debugInfo struct {
 
 	ctx    context.Context // its end ends the decompression of sections
 	binary *debugfile.File
-	finder *debugfile.Finder // nil to use what is in the binary alone
-	pack   func() (*dwarf.Sections, error)
+	finder *debugfile.Finder      // nil to use what is in the binary alone
+	pack   func() *dwarf.Sections // nil if there is none
 
-	mu   sync.Mutex
-	open []*debugfile.File // to be closed
+	mu     sync.Mutex
+	open   []*debugfile.File // to be closed
+	splits splitFiles
 }
 
 // openDebugInfo finds and opens the debug information of binary. What is
@@ -46,7 +47,7 @@ func openDebugInfo(ctx context.Context, finder *debugfile.Finder, binary *debugf
 func openRelocated(ctx context.Context, finder *debugfile.Finder, binary *debugfile.File, by *relocator, opts Options) (*debugInfo, error) {
 	d := &debugInfo{ctx: ctx, binary: binary, finder: finder}
 	binary.SetContext(ctx)
-	d.pack = sync.OnceValues(d.openPackage)
+	d.pack = sync.OnceValue(d.openPackage)
 	described := binary
 	if hasInfo := binary.Section(".debug_info") != nil; finder != nil && (!hasSymbols(binary.File) || !hasInfo && !opts.NoInlines) {
 		if file, err := finder.Debug(ctx, binary); err == nil {
@@ -79,39 +80,6 @@ func (d *debugInfo) openDWARF(ctx context.Context, file *debugfile.File, by *rel
 	}
 	d.data, err = dwarf.Open(sections, dwarf.Options{Context: ctx, Budget: unitBudget, Split: d.split})
 	return errors.Join(append(errs, err)...)
-}
-
-// split returns the sections of the file with the rest of a unit: a package of
-// all, or one of its own.
-func (d *debugInfo) split(u dwarf.SplitUnit) (*dwarf.Sections, error) {
-	if d.finder == nil {
-		return nil, nil
-	}
-	if pack, err := d.pack(); pack != nil || err != nil {
-		return pack, err
-	}
-	file, err := d.finder.DWO(d.binary, u.CompDir, u.DwoName, func(f *elffile.File) error {
-		if f.Section(".debug_info.dwo") == nil {
-			return errors.New("no split debug info in it")
-		}
-		return nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	return dwarfSections(d.keep(file).File, ".dwo", nil)
-}
-
-// openPackage opens the package of split DWARF, nil if there is none.
-func (d *debugInfo) openPackage() (*dwarf.Sections, error) {
-	file, err := d.finder.DWP(d.binary, d.file)
-	if errors.Is(err, debugfile.ErrNotFound) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	return dwarfSections(d.keep(file).File, ".dwo", nil)
 }
 
 // keep has file closed with all others.
@@ -196,7 +164,7 @@ func (d *debugInfo) describe(addrs []uint64, frames [][]Frame) error {
 			frames[i] = describe(chain, frames[i])
 		}
 	}
-	return err
+	return errors.Join(err, d.splitProblems())
 }
 
 // describe returns chain as frames. The symbol, if there is one, tells where the

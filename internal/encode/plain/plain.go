@@ -40,6 +40,13 @@ func Terminal(s string) string {
 	return b.String()
 }
 
+// Error returns what err says as one line that is safe to print: messages
+// quote file names and the like. The errors that [errors.Join] puts on lines of
+// their own are parted by "; ".
+func Error(err error) string {
+	return Terminal(strings.ReplaceAll(err.Error(), "\n", "; "))
+}
+
 // isPlain reports whether s needs no escape.
 func isPlain(s string) bool {
 	for i, r := range s {

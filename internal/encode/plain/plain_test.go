@@ -1,12 +1,24 @@
 package plain
 
 import (
+	"errors"
+	"fmt"
 	"strconv"
 	"testing"
 	"unicode/utf8"
 
 	"fulgur/internal/encode/encodetest"
 )
+
+func TestError(t *testing.T) {
+	err := errors.Join(
+		fmt.Errorf("open %s: %w", "/tmp/\x1b]0;title\a\x9b", errors.Join(errors.New("first"), errors.New("second"))),
+		errors.New("third"))
+	want := `open /tmp/\x1b]0;title\a\x9b: first; second; third`
+	if got := Error(err); got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
 
 func TestTerminal(t *testing.T) {
 	for _, c := range []struct{ in, want string }{

@@ -8,7 +8,9 @@ import (
 )
 
 // row is a function, or the frames of a module that have no name, with the
-// number of samples in it and with it.
+// number of samples in it and with it. Functions of the same names are one:
+// parts of a function may come from other source files, where these were
+// inlined, and part of its addresses may have no source file at all.
 type row struct {
 	name, module string
 	self, total  int64
@@ -46,10 +48,7 @@ func hottest(p *profile.Profile, n int) []row {
 // newRows returns an empty row for each function of each module, and the
 // index of each frame's row.
 func newRows(p *profile.Profile) (rows []row, rowOf []int) {
-	type key struct {
-		function profile.FunctionID
-		module   string
-	}
+	type key struct{ name, system, module string }
 	index := map[key]int{}
 	rowOf = make([]int, len(p.Frames))
 	for id := 1; id < len(p.Frames); id++ {
@@ -58,16 +57,15 @@ func newRows(p *profile.Profile) (rows []row, rowOf []int) {
 		if f.Kind != profile.KindMarker {
 			module = p.ModuleName(f.Mapping)
 		}
-		k := key{f.Function, module}
+		k := key{name: "[no name]", module: module}
+		if f.Function != 0 {
+			k.name, k.system = p.Functions[f.Function].Name, p.Functions[f.Function].SystemName
+		}
 		r, ok := index[k]
 		if !ok {
 			r = len(rows)
 			index[k] = r
-			name := "[no name]"
-			if f.Function != 0 {
-				name = p.Functions[f.Function].Name
-			}
-			rows = append(rows, row{name: name, module: module})
+			rows = append(rows, row{name: k.name, module: module})
 		}
 		rowOf[id] = r
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -93,6 +94,32 @@ func TestHottestCountsRecursionOnce(t *testing.T) {
 		}
 	}
 	t.Error("walk is missing")
+}
+
+// TestHottestIgnoresFiles shows that a function is one row although its lines
+// come from several files, and that its namesakes have rows of their own.
+func TestHottestIgnoresFiles(t *testing.T) {
+	b := profile.NewBuilder(profile.ValueType{Type: "samples", Unit: "count"})
+	module := b.Mapping(profile.Mapping{Path: "/bin/app"})
+	frame := func(f profile.Function, line int) profile.FrameID {
+		return b.Frame(profile.Frame{Function: b.Function(f), Mapping: module, Line: line})
+	}
+	parse := profile.Function{Name: "parse", SystemName: "_Z5parsev", File: "parse.cc"}
+	header, none, other := parse, parse, parse
+	header.File, none.File, other.SystemName = "vector.h", "", "_Z5parsei"
+	outer := b.Push(0, frame(parse, 1))
+	for i, stack := range []profile.StackID{
+		outer, b.Push(0, frame(header, 2)), b.Push(outer, frame(none, 0)), b.Push(0, frame(other, 3)),
+	} {
+		b.Add(profile.Sample{Stack: stack, CPU: -1, Values: []int64{int64(1) << i}})
+	}
+	want := []row{
+		{name: "parse", module: "app", self: 8, total: 8},
+		{name: "parse", module: "app", self: 7, total: 7},
+	}
+	if got := hottest(b.Profile(profile.Meta{}, profile.Losses{}), 10); !slices.Equal(got, want) {
+		t.Errorf("%+v, want %+v", got, want)
+	}
 }
 
 func TestErrors(t *testing.T) {
