@@ -89,9 +89,6 @@ func New(c Config) (*Finder, error) {
 	return f, err
 }
 
-// Downloads reports whether files are downloaded, so that a search can take long.
-func (f *Finder) Downloads() bool { return f.downloads != nil }
-
 // roots returns the directories to search for what belongs to a file found
 // below root, which may be empty. Of several names of one directory it has the
 // first: /proc/PID/root of an ordinary process is the host's root, and each
