@@ -34,7 +34,7 @@ func NewFunctions(f *elffile.File) (*Functions, error) {
 	if symbols := symbolTable(sections); symbols != nil {
 		err := f.EachSymbol(symbols, func(s elffile.Symbol) bool {
 			if (s.Type == elf.STT_FUNC || s.Type == elf.STT_GNU_IFUNC) && s.Section != elf.SHN_UNDEF {
-				fs.ranges = append(fs.ranges, span{s.Addr, s.Addr + s.Size})
+				fs.ranges = append(fs.ranges, span{s.Value, s.Value + s.Size})
 			}
 			return len(fs.ranges) < maxFunctions
 		})
