@@ -18,8 +18,9 @@ type Binary struct {
 	// ExecutableBytes is the amount of machine code in the file.
 	ExecutableBytes uint64
 
-	code []elffile.Segment // executable PT_LOADs
-	base uint64            // lowest address of code
+	fixed bool              // linked for one address (ET_EXEC)
+	code  []elffile.Segment // executable PT_LOADs
+	base  uint64            // lowest address of code
 
 	id    uint32 // in its Collector, 0 before it is registered
 	stats BinaryStats
@@ -28,7 +29,7 @@ type Binary struct {
 // NewBinary describes the executable or shared object f, which may be closed
 // afterwards.
 func NewBinary(f *elffile.File) (*Binary, error) {
-	b := &Binary{Name: f.Name(), BuildID: f.BuildID(), base: math.MaxUint64}
+	b := &Binary{Name: f.Name(), BuildID: f.BuildID(), fixed: f.Type() == elf.ET_EXEC, base: math.MaxUint64}
 	var end uint64
 	for _, s := range f.Segments() {
 		if s.Type != elf.PT_LOAD || s.Flags&elf.PF_X == 0 || s.FileSize == 0 {
@@ -89,6 +90,19 @@ func (b *Binary) Region(start, size, offset uint64) (Region, bool) {
 		}
 	}
 	return Region{}, false
+}
+
+// FixedLayout returns the layout of a process that runs a binary linked for one
+// address, and nothing for those that may be loaded anywhere.
+func (b *Binary) FixedLayout() Layout {
+	if !b.fixed {
+		return nil
+	}
+	var l Layout
+	for _, s := range b.code {
+		l, _ = l.With(Region{Start: s.Addr, End: s.Addr + s.FileSize, Binary: b})
+	}
+	return l
 }
 
 // offset returns what stands for the link-time address addr in keys: its

@@ -32,6 +32,10 @@ type Options struct {
 	// Addresses counts the samples' own addresses in place of their branches
 	// (bolt.Collector.AddAddress).
 	Addresses bool
+	// Default is the layout for text that tells neither of mappings nor of
+	// processes. It is good for a binary that is linked for one address
+	// (bolt.Binary.FixedLayout); without it such samples are ignored.
+	Default bolt.Layout
 }
 
 // Match returns a Find function for one binary. A file with a known build ID

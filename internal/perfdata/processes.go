@@ -221,11 +221,14 @@ func (ps *processes) layout(pid int32, when uint64) bolt.Layout {
 	return epochs[i-1].layout
 }
 
-// only returns the one process that has mapped anything, and whether it is the
-// only one.
+// only returns the process that has mapped anything, and whether there is one
+// and no other.
 func (ps *processes) only() (pid int32, ok bool) {
+	if len(ps.byPID) != 1 {
+		return 0, false
+	}
 	for p := range ps.byPID {
 		pid = p
 	}
-	return pid, len(ps.byPID) == 1
+	return pid, true
 }

@@ -175,14 +175,15 @@ func (s *script) finishSample() error {
 // binaries.
 func (s *script) layout(of scriptSample) (bolt.Layout, error) {
 	s.stats.Samples++
-	pid := of.pid
-	if !of.hasPID && len(s.procs.byPID) > 0 {
-		var ok bool
-		if pid, ok = s.procs.only(); !ok {
-			return nil, s.errorf("samples without process numbers, though several processes have mapped the binaries: add pid to perf script's -F")
-		}
+	layout := s.opts.Default
+	switch pid, one := s.procs.only(); {
+	case of.hasPID:
+		layout = s.procs.layout(of.pid, uint64(s.number))
+	case one:
+		layout = s.procs.layout(pid, uint64(s.number))
+	case len(s.procs.byPID) > 0:
+		return nil, s.errorf("samples without process numbers, though several processes have mapped the binaries: add pid to perf script's -F")
 	}
-	layout := s.procs.layout(pid, uint64(s.number))
 	if len(layout) == 0 {
 		s.stats.Ignored++
 		return nil, nil
