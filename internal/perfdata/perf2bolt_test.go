@@ -93,29 +93,20 @@ func fdata(t testing.TB, dir string, version int, args ...string) []string {
 	return lines
 }
 
-// judge compares what each perf2bolt makes of our profiles with what it makes
-// of its own reading of the records. input is perf.data for perf, or nil if
-// the perf in dir needs none. ownReading names the versions whose own reading
-// is right; the others are compared with LLVM 22's.
-func judge(t *testing.T, dir, binary, input string, traces, branches []byte, ownReading ...int) {
+// judge compares what perf2bolt of some versions makes of our profiles with
+// what it makes of its own reading of input, which perf in dir prints, or the
+// real one.
+func judge(t *testing.T, dir, binary, input string, traces, branches []byte, versions ...int) {
 	t.Helper()
 	file := func(content []byte) string {
-		path := filepath.Join(t.TempDir(), "preagg")
-		if err := os.WriteFile(path, content, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return path
+		return writeFile(t, filepath.Join(t.TempDir(), "preagg"), content)
 	}
 	ours22, ours16 := file(traces), file(branches)
-	for _, version := range []int{22, 19, 16} {
+	for _, version := range versions {
 		t.Run(fmt.Sprint("llvm=", version), func(t *testing.T) {
-			reader := 22
-			if slices.Contains(ownReading, version) {
-				reader = version
-			}
-			want := fdata(t, dir, reader, binary, "-p", input)
+			want := fdata(t, dir, version, binary, "-p", input)
 			if len(want) < 5 {
-				t.Fatalf("perf2bolt of LLVM %d makes only %d lines of the records", reader, len(want))
+				t.Fatalf("perf2bolt makes only %d lines of the records", len(want))
 			}
 			if diff := cmp.Diff(want, fdata(t, dir, version, binary, "--pa", "-p", ours16)); diff != "" {
 				t.Errorf("format of LLVM 16 (-own reading +our file):\n%s", diff)
@@ -148,9 +139,7 @@ func TestPerf2boltWalk(t *testing.T) {
 			b := walkRecords(t, binary, tc.bases)
 			data := b.file(b.compressed(t, recordCompressed))
 			input := filepath.Join(t.TempDir(), "perf.data")
-			if err := os.WriteFile(input, data, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			writeFile(t, input, data)
 			traces, branches, _ := profileOf(t, binary, data)
 			for name, other := range map[string][]byte{
 				"file":                b.file(b.plain()),

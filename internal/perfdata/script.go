@@ -96,16 +96,18 @@ func (s *script) line(text string) error {
 		return nil
 	}
 	first, _ := word(text)
-	from, _, isBranch := strings.Cut(first, "/")
-	_, isHex := hexNumber(from)
-	switch {
-	case first == "":
+	if first == "" {
 		return s.finishSample()
-	case !isHex && (!isBranch || !strings.HasPrefix(from, "0x")):
-		return nil
 	}
-	return s.samplePart(text)
+	if _, isNumber := hexNumber(first); isNumber || isBranch(first) {
+		return s.samplePart(text)
+	}
+	return nil
 }
+
+// isBranch tells branches from numbers, and from the names of symbols and
+// files that stand behind addresses.
+func isBranch(word string) bool { return strings.HasPrefix(word, "0x") && strings.Contains(word, "/") }
 
 // word cuts the first word off text.
 func word(text string) (first, rest string) {
@@ -142,7 +144,7 @@ func (s *script) samplePart(text string) error {
 		if first == "" {
 			return nil
 		}
-		if strings.Contains(first, "/") {
+		if isBranch(first) {
 			return s.branches(text)
 		}
 		if ip, ok := hexNumber(first); ok && s.sample.ip == 0 {
