@@ -48,7 +48,10 @@ func NewBinary(f *elffile.File) (*Binary, error) {
 	if end-b.base >= math.MaxUint32 {
 		return nil, fmt.Errorf("%s: machine code spread over more than 4 GiB", f.Name())
 	}
-	return b, b.measure(f)
+	if err := b.measure(f); err != nil {
+		return nil, err
+	}
+	return b, nil
 }
 
 // measure adds up the machine code: the executable sections, or the segments

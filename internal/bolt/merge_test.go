@@ -100,6 +100,30 @@ func TestMerge(t *testing.T) {
 	}
 }
 
+// TestMergeParts gets the profile of all samples from those of the halves.
+func TestMergeParts(t *testing.T) {
+	stacks := randomStacks(200)
+	profile := func(stacks [][]Entry) string {
+		app, lib := testBinary("app"), testBinary("lib")
+		c := NewCollector(Options{})
+		defer c.Close()
+		c.Register(app)
+		for _, s := range stacks {
+			if err := c.Add(testLayout(t, app, lib), s); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return profiles(t, c)["app"]
+	}
+	var out bytes.Buffer
+	if err := Merge(&out, []Input{input("a", profile(stacks[:100])), input("b", profile(stacks[100:]))}, MergeOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(profile(stacks), out.String()); diff != "" {
+		t.Errorf("(-whole +merged):\n%s", diff)
+	}
+}
+
 // TestMergeMany goes through more temporary files than are merged at once.
 func TestMergeMany(t *testing.T) {
 	var lines []Line

@@ -67,6 +67,20 @@ func (b *builder) mmap2(pid int32, start, size, offset uint64, path string) {
 	b.add(unix.PERF_RECORD_MMAP2, 2, pid, append(body, padded(path)...))
 }
 
+// mmap adds the record that kernels before 3.12 know.
+func (b *builder) mmap(pid int32, start, size, offset uint64, path string) {
+	b.add(unix.PERF_RECORD_MMAP, 2, pid, append(words(pid, pid, start, size, offset), padded(path)...))
+}
+
+// mmapBuildID adds a record with a build ID in place of the inode.
+func (b *builder) mmapBuildID(pid int32, start, size, offset uint64, path, id string) {
+	raw, _ := hex.DecodeString(id)
+	body := append(words(pid, pid, start, size, offset, uint32(len(raw))), raw...)
+	body = append(body, make([]byte, 20-len(raw))...)
+	body = append(body, words(uint32(unix.PROT_READ|unix.PROT_EXEC), uint32(2))...)
+	b.add(unix.PERF_RECORD_MMAP2, 2|unix.PERF_RECORD_MISC_MMAP_BUILD_ID, pid, append(body, padded(path)...))
+}
+
 func (b *builder) fork(parent, pid int32) {
 	b.add(unix.PERF_RECORD_FORK, 0, parent, words(pid, parent, pid, parent, b.time))
 }
@@ -77,7 +91,11 @@ func (b *builder) exec(pid int32, comm string) {
 
 func (b *builder) sample(pid int32, stack []bolt.Entry) {
 	b.time += 1000
-	body := words(uint64(0), pid, pid, b.time, uint64(1), uint64(len(stack)))
+	var ip uint64
+	if len(stack) > 0 {
+		ip = stack[0].To
+	}
+	body := words(ip, pid, pid, b.time, uint64(1), uint64(len(stack)))
 	if binary.NativeEndian.Uint64(b.attr[offsetBranchType:])&unix.PERF_SAMPLE_BRANCH_HW_INDEX != 0 {
 		body = append(body, words(^uint64(0))...)
 	}

@@ -70,6 +70,10 @@ func TestProcesses(t *testing.T) {
 	b.mmap2(1, base1&^0xfff, 0x1000, 0, "/usr/bin/prog")
 	b.mmap2(2, base2&^0xfff, 0x1000, 0, "/usr/bin/prog (deleted)")
 	b.mmap2(3, base2&^0xfff, 0x1000, 0, "/usr/bin/program")
+	b.mmap(5, base1&^0xfff, 0x1000, 0, "/usr/bin/prog")
+	b.mmapBuildID(6, base1&^0xfff, 0x1000, 0, "/usr/bin/prog", "00112233")
+	b.sample(5, []bolt.Entry{at(base1, 0x50)})
+	b.sample(6, []bolt.Entry{at(base1, 0x60)}) // another build
 	b.sample(1, []bolt.Entry{at(base1, 0)})
 	b.sample(2, []bolt.Entry{at(base2, 0)})
 	b.sample(3, []bolt.Entry{at(base2, 0)}) // another file
@@ -85,7 +89,7 @@ func TestProcesses(t *testing.T) {
 	b.sample(2, []bolt.Entry{at(base2, 0x40)})
 	b.add(unix.PERF_RECORD_LOST, 0, 1, words(uint64(1), uint64(5)))
 
-	const want = "B 1740 1744 2 0\nB 1750 1754 1 0\nB 1770 1774 1 0\n"
+	const want = "B 1740 1744 2 0\nB 1750 1754 1 0\nB 1770 1774 1 0\nB 1790 1794 1 0\n"
 	got, stats, err := collect(t, b.file(b.plain()), dataBinary(t), bolt.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -94,7 +98,7 @@ func TestProcesses(t *testing.T) {
 		t.Errorf("profile:\n%swant:\n%s", got, want)
 	}
 	// What process 4 did before it mapped the binary again is foreign code.
-	if want := (Stats{Samples: 9, Ignored: 2, NoStack: 1, Lost: 5}); stats != want {
+	if want := (Stats{Samples: 11, Ignored: 3, NoStack: 1, Lost: 5}); stats != want {
 		t.Errorf("stats %+v, want %+v", stats, want)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"fulgur/internal/bolt"
+	"fulgur/internal/elffile"
 	"fulgur/internal/testenv"
 
 	"github.com/google/go-cmp/cmp"
@@ -71,6 +72,43 @@ func TestPerf2boltData(t *testing.T) {
 	fakePerf(t, dir, samples[0], samples[1],
 		"PERF_RECORD_MMAP2 5595/5595: [0x5629ec741000(0x2000) @ 0 00:6a 2006825049 1625258238]: r-xp /x/propeller_sample_1.bin\n")
 	judge(t, dir, binary, input, traces, branches, 16, 19)
+}
+
+// TestSkylake finds the duplicated newest entries in records of a Skylake
+// server, and gets rid of fall-throughs that perf2bolt knows cannot be.
+func TestSkylake(t *testing.T) {
+	dir := t.TempDir()
+	binary := writeFile(t, filepath.Join(dir, "propeller_sample_1.bin"), gunzip(t, "propeller_sample_1.bin"))
+	data := gunzip(t, "propeller_sample_1.perfdata1")
+	for _, tc := range []struct {
+		duplicates bolt.Duplicates
+		mismatches string
+	}{
+		{bolt.KeepDuplicates, "966 "},
+		{bolt.DetectDuplicates, "0 "},
+	} {
+		f, err := elffile.Open(binary)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		b, err := bolt.NewBinary(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		profile, _, err := collect(t, data, b, bolt.Options{Duplicates: tc.duplicates})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ours := writeFile(t, filepath.Join(dir, "preagg"), []byte(profile))
+		out, err := exec.Command(perf2bolt(t, 22), binary, "--pa", "-p", ours, "-o", filepath.Join(dir, "fdata")).Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := "traces mismatching disassembled function contents: " + tc.mismatches; !strings.Contains(string(out), want) {
+			t.Errorf("duplicates %d: want %q in\n%s", tc.duplicates, want, out)
+		}
+	}
 }
 
 // fakePerf puts a perf into dir that prints prepared text: the samples for
@@ -144,7 +182,8 @@ func TestPerfScript(t *testing.T) {
 			for line := range strings.Lines(string(out)) {
 				pid, rest := word(strings.TrimSpace(line))
 				text := pid
-				for first := ""; rest != ""; {
+				for {
+					var first string
 					if first, rest = word(rest); first == "" {
 						break
 					}

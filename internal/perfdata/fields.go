@@ -23,13 +23,6 @@ func (f *fields) take(n uint64) []byte {
 	return b
 }
 
-func (f *fields) u16() uint16 {
-	if b := f.take(2); b != nil {
-		return binary.NativeEndian.Uint16(b)
-	}
-	return 0
-}
-
 func (f *fields) u32() uint32 {
 	if b := f.take(4); b != nil {
 		return binary.NativeEndian.Uint32(b)

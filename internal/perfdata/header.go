@@ -79,7 +79,10 @@ func openFile(r io.ReaderAt, size int64, name string) (*file, error) {
 	if headerLen == pipeHeaderSize {
 		f.pipe = true
 		f.data = section{pipeHeaderSize, size - pipeHeaderSize}
-		return f, f.readPipeBuildIDs()
+		if err := f.readPipeBuildIDs(); err != nil {
+			return nil, err
+		}
+		return f, nil
 	}
 	if headerLen < fileHeaderSize || len(b) < fileHeaderSize {
 		return nil, f.errorf(8, "header of %d bytes", headerLen)
@@ -101,10 +104,12 @@ func openFile(r io.ReaderAt, size int64, name string) (*file, error) {
 	if err := f.readAttrs(attrTable, entry); err != nil {
 		return nil, err
 	}
-	if length == 0 || f.data.offset+f.data.size == size {
-		return f, nil // nothing follows
+	if f.data.offset+f.data.size < size {
+		if err := f.readFeatures(features); err != nil {
+			return nil, err
+		}
 	}
-	return f, f.readFeatures(features)
+	return f, nil
 }
 
 // section checks that a part lies in the file.
