@@ -378,3 +378,24 @@ func BenchmarkAdd(b *testing.B) {
 	}
 	b.ReportMetric(32*float64(n)/b.Elapsed().Seconds(), "records/s")
 }
+
+// BenchmarkAddDistinct counts a million different traces, as of a large
+// program.
+func BenchmarkAddDistinct(b *testing.B) {
+	rng := rand.New(rand.NewPCG(5, 6))
+	keys := make([]key, 1<<20)
+	for i := range keys {
+		keys[i] = key{binary: 2, from: rng.Uint32() >> 4, to: rng.Uint32() >> 4, end: rng.Uint32() >> 4}
+	}
+	c := newCounter(DefaultMemory)
+	defer c.close()
+	n := 0
+	for b.Loop() {
+		if err := c.add(keys[n&(len(keys)-1)], 1, 0); err != nil {
+			b.Fatal(err)
+		}
+		n++
+	}
+	b.ReportMetric(float64(len(c.table.slots))*recordSize, "table-bytes")
+	b.ReportMetric(float64(len(c.runs)), "runs")
+}

@@ -200,3 +200,42 @@ func walkRecords(t testing.TB, binary string, bases []uint64) *builder {
 	b.sample(pid+2, w.stack(bias))
 	return b
 }
+
+// TestPerf2boltBasic compares samples without branches.
+func TestPerf2boltBasic(t *testing.T) {
+	testenv.Tool(t, "perf")
+	binary := compileWalk(t, "pie", "-pie", "-fPIE")
+	b := walkRecords(t, binary, []uint64{0x5555_5555_4000, 0x5577_0000_0000})
+	data := b.file(b.plain())
+	input := writeFile(t, filepath.Join(t.TempDir(), "perf.data"), data)
+
+	f, err := elffile.Open(binary)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	bin, err := bolt.NewBinary(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := bolt.NewCollector(bolt.Options{})
+	defer c.Close()
+	c.Register(bin)
+	if _, err := Collect(bytes.NewReader(data), int64(len(data)), "perf.data", c, Options{Find: Match(bin), Addresses: true}); err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	if err := c.Each(func(_ *bolt.Binary, traces iter.Seq2[bolt.Trace, error]) error {
+		return bolt.WriteBasic(&out, "cycles:HG:", traces) // as perf script names it
+	}); err != nil {
+		t.Fatal(err)
+	}
+	ours := writeFile(t, filepath.Join(t.TempDir(), "preagg"), out.Bytes())
+	want := fdata(t, "", 22, binary, "-ba", "-p", input)
+	if len(want) < 5 {
+		t.Fatalf("perf2bolt makes only %d lines of the samples", len(want))
+	}
+	if diff := cmp.Diff(want, fdata(t, "", 22, binary, "-ba", "--pa", "-p", ours)); diff != "" {
+		t.Errorf("(-own reading +our file):\n%s", diff)
+	}
+}

@@ -1,0 +1,50 @@
+package perfdata
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"fulgur/internal/bolt"
+
+	"golang.org/x/sys/unix"
+)
+
+// TestOpen reads files and pipes, and tells perf.data from text.
+func TestOpen(t *testing.T) {
+	data := gunzip(t, "perf.data.branch-4.14")
+	dir := t.TempDir()
+	pipe := filepath.Join(dir, "pipe")
+	if err := unix.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	go os.WriteFile(pipe, data, 0o600)
+	for path, samples := range map[string]uint64{
+		writeFile(t, filepath.Join(dir, "perf.data"), data): 13,
+		pipe: 13,
+		writeFile(t, filepath.Join(dir, "text"), []byte("1 0x1/0x2/P/-/-/1\n")): 1,
+		writeFile(t, filepath.Join(dir, "empty"), nil):                          0,
+	} {
+		in, err := Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer in.Close()
+		c := bolt.NewCollector(bolt.Options{})
+		defer c.Close()
+		stats, err := in.Collect(c, Options{Find: func(Mapped) *bolt.Binary { return nil }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if stats.Samples != samples {
+			t.Errorf("%s: %d samples, want %d", path, stats.Samples, samples)
+		}
+	}
+	if _, err := Open(dir); err == nil || !strings.Contains(err.Error(), "is a directory") {
+		t.Errorf("error %v for a directory", err)
+	}
+	if _, err := Open(filepath.Join(dir, "missing")); !os.IsNotExist(err) {
+		t.Errorf("error %v for a missing file", err)
+	}
+}
