@@ -1,5 +1,7 @@
 package bolt
 
+import "encoding/binary"
+
 // Entry is a branch record as perf and bpf_read_branch_records hand it out:
 // struct perf_branch_entry of <linux/perf_event.h>, in the machine's byte
 // order.
@@ -8,6 +10,16 @@ type Entry struct {
 	From, To uint64
 	// Flags are the record's bit fields.
 	Flags uint64
+}
+
+// AppendEntries appends the records in b, whole ones of [EntrySize] bytes, to
+// stack.
+func AppendEntries(stack []Entry, b []byte) []Entry {
+	u := binary.NativeEndian
+	for ; len(b) >= EntrySize; b = b[EntrySize:] {
+		stack = append(stack, Entry{From: u.Uint64(b), To: u.Uint64(b[8:]), Flags: u.Uint64(b[16:])})
+	}
+	return stack
 }
 
 // EntrySize is the length of struct perf_branch_entry, in bytes.

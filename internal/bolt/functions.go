@@ -46,8 +46,8 @@ func NewFunctions(f *elffile.File) (*Functions, error) {
 		if !s.IsPLT() {
 			continue
 		}
-		for at := s.Addr; s.Holds(at) && len(fs.ranges) < maxFunctions; at += pltSlot {
-			fs.ranges = append(fs.ranges, span{at, at + pltSlot})
+		for at := uint64(0); at < min(s.Size, uint64(f.Size())) && len(fs.ranges) < maxFunctions; at += pltSlot {
+			fs.ranges = append(fs.ranges, span{s.Addr + at, s.Addr + at + pltSlot})
 		}
 	}
 	fs.arrange(sections)
@@ -76,16 +76,24 @@ func (fs *Functions) arrange(sections []*elffile.Section) {
 		return cmp.Or(cmp.Compare(a.start, b.start), cmp.Compare(b.end, a.end))
 	})
 	fs.ranges = slices.CompactFunc(fs.ranges, func(a, b span) bool { return a.start == b.start })
+	var code []span
+	for _, s := range sections {
+		if s.Flags&elf.SHF_EXECINSTR != 0 {
+			code = append(code, span{s.Addr, s.Addr + s.Size})
+		}
+	}
+	slices.SortFunc(code, func(a, b span) int { return cmp.Compare(a.end, b.end) })
 	for i := range fs.ranges {
 		r := &fs.ranges[i]
+		for len(code) > 0 && code[0].end <= r.start {
+			code = code[1:]
+		}
 		if r.end > r.start {
 			continue
 		}
 		r.end = r.start
-		for _, s := range sections {
-			if s.Flags&elf.SHF_EXECINSTR != 0 && s.Holds(r.start) {
-				r.end = s.Addr + s.Size
-			}
+		if len(code) > 0 && code[0].start <= r.start {
+			r.end = code[0].end
 		}
 		if i+1 < len(fs.ranges) {
 			r.end = min(r.end, fs.ranges[i+1].start)

@@ -20,8 +20,13 @@ type Stats struct {
 	// any of the binaries, NoStack that of samples of the others that have
 	// no branch records.
 	Ignored, NoStack uint64
-	// Lost is the number of records that the kernel could not deliver.
+	// Lost is the number of records that the kernel could not deliver; text
+	// does not tell.
 	Lost uint64
+	// Mappings is the number of times that any of the binaries was seen
+	// mapped. If it is 0, text was made without --show-mmap-events, or the
+	// binary is another.
+	Mappings uint64
 }
 
 // Options say what to take of the input.
@@ -223,6 +228,7 @@ func (cl *collection) mmap(rec record, f *fields, when uint64) error {
 	if e.binary, err = cl.procs.binary(Mapped{Path: name, BuildID: id}); e.binary == nil {
 		return err
 	}
+	cl.stats.Mappings++
 	return cl.procs.add(e)
 }
 

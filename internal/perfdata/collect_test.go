@@ -98,7 +98,7 @@ func TestProcesses(t *testing.T) {
 		t.Errorf("profile:\n%swant:\n%s", got, want)
 	}
 	// What process 4 did before it mapped the binary again is foreign code.
-	if want := (Stats{Samples: 11, Ignored: 3, NoStack: 1, Lost: 5}); stats != want {
+	if want := (Stats{Samples: 11, Ignored: 3, NoStack: 1, Lost: 5, Mappings: 4}); stats != want {
 		t.Errorf("stats %+v, want %+v", stats, want)
 	}
 }

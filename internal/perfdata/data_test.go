@@ -13,7 +13,6 @@ import (
 	"testing"
 
 	"fulgur/internal/bolt"
-	"fulgur/internal/elffile"
 	"fulgur/internal/testenv"
 
 	"github.com/google/go-cmp/cmp"
@@ -87,16 +86,7 @@ func TestSkylake(t *testing.T) {
 		{bolt.KeepDuplicates, "966 "},
 		{bolt.DetectDuplicates, "0 "},
 	} {
-		f, err := elffile.Open(binary)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer f.Close()
-		b, err := bolt.NewBinary(f)
-		if err != nil {
-			t.Fatal(err)
-		}
-		profile, _, err := collect(t, data, b, bolt.Options{Duplicates: tc.duplicates})
+		profile, _, err := collect(t, data, dataBinary(t), bolt.Options{Duplicates: tc.duplicates})
 		if err != nil {
 			t.Fatal(err)
 		}

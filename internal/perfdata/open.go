@@ -1,6 +1,7 @@
 package perfdata
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -56,7 +57,7 @@ func (in *Input) prepare() error {
 	in.size = info.Size()
 	head := make([]byte, len(magicFile))
 	n, err := in.file.ReadAt(head, 0)
-	if err != nil && err != io.EOF {
+	if err != nil && !errors.Is(err, io.EOF) {
 		return err
 	}
 	in.perfData = IsPerfData(head[:n])

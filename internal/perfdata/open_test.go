@@ -26,14 +26,7 @@ func TestOpen(t *testing.T) {
 		writeFile(t, filepath.Join(dir, "text"), []byte("1 0x1/0x2/P/-/-/1\n")): 1,
 		writeFile(t, filepath.Join(dir, "empty"), nil):                          0,
 	} {
-		in, err := Open(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer in.Close()
-		c := bolt.NewCollector(bolt.Options{})
-		defer c.Close()
-		stats, err := in.Collect(c, Options{Find: func(Mapped) *bolt.Binary { return nil }})
+		stats, err := collectPath(path)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -47,4 +40,15 @@ func TestOpen(t *testing.T) {
 	if _, err := Open(filepath.Join(dir, "missing")); !os.IsNotExist(err) {
 		t.Errorf("error %v for a missing file", err)
 	}
+}
+
+func collectPath(path string) (Stats, error) {
+	in, err := Open(path)
+	if err != nil {
+		return Stats{}, err
+	}
+	defer in.Close()
+	c := bolt.NewCollector(bolt.Options{})
+	defer c.Close()
+	return in.Collect(c, Options{Find: func(Mapped) *bolt.Binary { return nil }})
 }

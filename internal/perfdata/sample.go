@@ -71,10 +71,7 @@ func parseSample(a attr, body []byte, stack []bolt.Entry) (s sample, problem str
 		return s, "sample cut short"
 	}
 	s.hasStack = true
-	s.branches = stack[:0]
-	for e := (fields{b: b}); len(e.b) > 0; {
-		s.branches = append(s.branches, bolt.Entry{From: e.u64(), To: e.u64(), Flags: e.u64()})
-	}
+	s.branches = bolt.AppendEntries(stack[:0], b)
 	return s, ""
 }
 

@@ -62,6 +62,7 @@ func (s *script) mmap(text string) error {
 	if e.binary, err = s.procs.binary(m); e.binary == nil {
 		return err
 	}
+	s.stats.Mappings++
 	return s.procs.applyOne(e)
 }
 
