@@ -125,14 +125,18 @@ func judge(t *testing.T, dir, binary, input string, traces, branches []byte, ver
 // through compiled code, recorded of several processes.
 func TestPerf2boltWalk(t *testing.T) {
 	testenv.Tool(t, "perf")
+	all := []int{16, 19, 22}
 	for _, tc := range []struct {
-		name  string
-		bases []uint64
-		flags []string
+		name     string
+		bases    []uint64
+		versions []int // the large ones take their time
+		flags    []string
 	}{
-		{"pie", []uint64{0x5555_5555_4000, 0x5577_0000_0000, 0x5601_2345_6000}, []string{"-pie", "-fPIE"}},
-		{"exec", []uint64{0, 0, 0}, []string{"-no-pie", "-fno-pie"}},
-		{"libwalk.so", []uint64{0x7f00_0000_0000, 0x7f01_0000_0000, 0x7f02_0000_0000}, []string{"-shared", "-fPIC", "-DLIBRARY"}},
+		{"pie", []uint64{0x5555_5555_4000, 0x5577_0000_0000, 0x5601_2345_6000}, all, []string{"-pie", "-fPIE"}},
+		{"exec", []uint64{0, 0, 0}, all, []string{"-no-pie", "-fno-pie"}},
+		{"static", []uint64{0}, all[:1], []string{"-static"}},
+		{"static-pie", []uint64{0x7f00_0000_0000}, all[2:], []string{"-static-pie", "-fPIE"}},
+		{"libwalk.so", []uint64{0x7f00_0000_0000, 0x7f01_0000_0000, 0x7f02_0000_0000}, all, []string{"-shared", "-fPIC", "-DLIBRARY"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			binary := compileWalk(t, tc.name, tc.flags...)
@@ -152,7 +156,7 @@ func TestPerf2boltWalk(t *testing.T) {
 					t.Errorf("%s: another profile", name)
 				}
 			}
-			judge(t, "", binary, input, traces, branches, 16, 19, 22)
+			judge(t, "", binary, input, traces, branches, tc.versions...)
 		})
 	}
 }

@@ -68,8 +68,8 @@ type instruction struct {
 
 // program is disassembled code.
 type program struct {
-	code  map[uint64]*instruction
-	start uint64 // of the function run
+	code   map[uint64]*instruction
+	starts []uint64 // of functions, in order
 }
 
 func disassemble(t testing.TB, path string) *program {
@@ -82,8 +82,10 @@ func disassemble(t testing.TB, path string) *program {
 	var last *instruction
 	for lines := bufio.NewScanner(bytes.NewReader(out)); lines.Scan(); {
 		line := lines.Text()
-		if addr, name, ok := strings.Cut(line, " "); ok && name == "<run>:" {
-			p.start, _ = strconv.ParseUint(addr, 16, 64)
+		if addr, name, ok := strings.Cut(line, " <"); ok && strings.HasSuffix(name, ">:") && !strings.Contains(name, "@plt") {
+			if start, err := strconv.ParseUint(addr, 16, 64); err == nil {
+				p.starts = append(p.starts, start)
+			}
 		}
 		addr, text, ok := strings.Cut(strings.TrimLeft(line, " "), ":\t")
 		at, err := strconv.ParseUint(addr, 16, 64)
@@ -104,8 +106,8 @@ func disassemble(t testing.TB, path string) *program {
 		}
 		p.code[at] = last
 	}
-	if p.start == 0 {
-		t.Fatal("no function run in the disassembly")
+	if len(p.starts) == 0 {
+		t.Fatal("no functions in the disassembly")
 	}
 	return p
 }
@@ -122,7 +124,10 @@ type walker struct {
 	ring    []bolt.Entry // the oldest first
 }
 
-func (w *walker) restart() { w.pc, w.returns, w.ring = w.start, nil, nil }
+// restart begins anew at some function.
+func (w *walker) restart() {
+	w.pc, w.returns, w.ring = w.starts[w.rng.IntN(len(w.starts))], nil, nil
+}
 
 // take records a taken branch.
 func (w *walker) take(to uint64) {
