@@ -13,6 +13,12 @@
 // files up. What perf2bolt makes of them is, line by line, what it makes of
 // the records themselves.
 //
+// It differs from perf2bolt where that is plainly wrong: branches on a path
+// that was only speculated on and aborted transactions do not count, duplicates
+// that Skylake servers record are found and left out (unless
+// [KeepDuplicates]), a process may map a binary several times, and what a
+// forked process did before it executed another program counts.
+//
 // All addresses in profiles are link-time virtual addresses of the file, and 0
 // stands for every address outside of it.
 package bolt

@@ -307,3 +307,24 @@ func BenchmarkCollect(b *testing.B) {
 	}
 	b.ReportMetric(119419*float64(b.N)/b.Elapsed().Seconds(), "records/s")
 }
+
+// BenchmarkScript reads text of 32 branches a line.
+func BenchmarkScript(b *testing.B) {
+	var text strings.Builder
+	text.WriteString("PERF_RECORD_MMAP2 1/1: [0x100000000(0x1000) @ 0 08:01 1 1]: r-xp /usr/bin/prog\n")
+	for range 1000 {
+		fmt.Fprintf(&text, "%5d %16x ", 1, uint64(base1))
+		for i := range uint64(32) {
+			fmt.Fprintf(&text, " %#x/%#x/P/-/-/1", base1+16*i, base1+16*i+8)
+		}
+		text.WriteByte('\n')
+	}
+	prog := dataBinary(b)
+	b.SetBytes(int64(text.Len()))
+	for b.Loop() {
+		if _, _, err := collect(b, []byte(text.String()), prog, bolt.Options{}); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(32000*float64(b.N)/b.Elapsed().Seconds(), "records/s")
+}

@@ -25,7 +25,7 @@ const (
 )
 
 // maxBuildIDs bounds the table of build IDs, in bytes.
-const maxBuildIDs = 64 << 20
+const maxBuildIDs = 16 << 20
 
 // file is an opened perf.data file.
 type file struct {
