@@ -201,3 +201,19 @@ func FuzzMerge(f *testing.F) {
 		}
 	})
 }
+
+// BenchmarkMerge merges two sorted profiles of 100000 lines each.
+func BenchmarkMerge(b *testing.B) {
+	var text []byte
+	for i := range uint64(100_000) {
+		text = Line{Kind: KindTrace, Addr: [3]uint64{0x1000 + 16*i, 0x2000, 0x2010}, Count: 7}.append(text)
+	}
+	b.SetBytes(2 * int64(len(text)))
+	for b.Loop() {
+		inputs := []Input{{Name: "a", R: bytes.NewReader(text)}, {Name: "b", R: bytes.NewReader(text)}}
+		if err := Merge(io.Discard, inputs, MergeOptions{}); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(200_000*float64(b.N)/b.Elapsed().Seconds(), "lines/s")
+}
