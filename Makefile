@@ -74,6 +74,7 @@ $(GOLANGCI):
 .PHONY: bench
 bench: deps-test ## Compare cost and completeness with perf, bpftrace and bcc
 	$(GO) run ./bench
+	$(GO) run ./bench/symbols
 
 FUZZTIME ?= 10s
 

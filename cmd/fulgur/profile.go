@@ -41,10 +41,13 @@ type profileCommand struct {
 	Format     string `placeholder:"NAME" group:"output" help:"Write in this format whatever the ending: ${formats}. Default on standard output: text."`
 	Folded     bool   `short:"f" group:"output" help:"Write folded stacks, a line for each, for flame graphs."`
 	Delimited  bool   `short:"d" group:"output" help:"Put a delimiter between kernel and user frames."`
-	Annotate   bool   `short:"a" name:"annotations" group:"output" help:"Mark kernel frames with _[k]."`
+	Annotate   bool   `short:"a" name:"annotations" group:"output" help:"Mark kernel frames with _[k] and inlined functions with _[i]."`
 	PerThread  bool   `group:"output" help:"Tell threads apart, as COMM-PID/TID in folded stacks and flame graphs."`
 	PerCPU     bool   `name:"per-cpu" group:"output" help:"Tell CPUs apart, as a first frame [CPU N] in folded stacks and flame graphs."`
+	NoInlines  bool   `group:"output" help:"Show neither inlined functions nor files and lines: names only, for less time and memory."`
 	NoDemangle bool   `group:"output" help:"Show C++ and Rust functions by the linker's names."`
+	ShortNames bool   `group:"output" help:"Show <...> for the arguments of C++ templates and Rust generics."`
+	Symfs      string `placeholder:"DIR" group:"output" help:"Look for debug files below DIR first, as if it were the root directory."`
 	Quiet      bool   `short:"q" group:"output" help:"No progress, no warnings and no summary on standard error."`
 
 	RingSize     *size  `placeholder:"BYTES" group:"limit" help:"Size of the ring that new stacks come through, as 1M; rounded up to a power of 2."`
@@ -76,7 +79,12 @@ func (*profileCommand) Help() string {
 end it runs COMMAND and samples it; the exit code is then COMMAND's. Data goes to
 standard output or FILE, everything else to standard error. Ctrl-C ends the
 measurement, writes what there is and asks COMMAND to end; a second one ends
-fulgur at once. A COMMAND that outlives the duration is waited for.
+fulgur at once, or first the download of debug files. A COMMAND that outlives the
+duration is waited for.
+
+Inlined functions, files and lines come from debug information: in the program,
+in the debug files that distributions package, or, if DEBUGINFOD_URLS names
+servers, downloaded from these.
 
 Examples:
 
@@ -102,6 +110,7 @@ func (c *profileCommand) run(ctx context.Context, env environment) (int, error) 
 		return exitUsage, usageError{err}
 	}
 	o.Stdout, o.Stderr, o.Args = env.stdout, env.stderr, append([]string{"fulgur"}, env.args...)
+	o.Interruptible = interruptible
 	o.Progress = !o.Quiet && isTerminal(env.stderr)
 	return session.Profile(ctx, o)
 }
@@ -134,6 +143,9 @@ func (c *profileCommand) options() (session.Options, error) {
 		PerThread:    c.PerThread,
 		PerCPU:       c.PerCPU,
 		NoDemangle:   c.NoDemangle,
+		ShortNames:   c.ShortNames,
+		NoInlines:    c.NoInlines,
+		Symfs:        c.Symfs,
 		MaxDepth:     int(orZero(c.MaxDepth)),
 		RingSize:     uint32(orZero(c.RingSize)),
 		CountEntries: uint32(orZero(c.CountEntries)),

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"syscall"
 	"testing"
 )
@@ -27,6 +28,11 @@ func TestMain(m *testing.M) {
 func TestSignals(t *testing.T) {
 	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
 		t.Run(sig.String(), func(t *testing.T) {
+			// If we were told to ignore it, as under nohup, our child would
+			// be, too; what we handle is the child's to handle.
+			handled := make(chan os.Signal, 1)
+			signal.Notify(handled, sig)
+			defer signal.Stop(handled)
 			lines, cmd := measure(t, os.Args[0])
 			wantLine(t, lines, "measuring")
 			for _, next := range []string{"writing", ""} {

@@ -17,16 +17,20 @@ import (
 // whole, and a sparse file can have any size.
 const maxChecksummed = 16 << 30
 
-// Debug returns the separate debug file of b: by its build ID, then by its
+// Debug returns the separate debug file of b, or a copy of b that was not
+// stripped where [Config.Root] has one: by that, by b's build ID, then by its
 // debug link, in each case below all roots, then by download. The caller closes
 // it. An error that wraps [ErrNotFound] says what else was found.
 func (f *Finder) Debug(ctx context.Context, b *File) (*File, error) {
 	s := &search{what: "debug file of " + b.Name()}
 	id := b.BuildID()
-	found := f.byBuildID(s, b.Root, id, func(c *elffile.File) error {
-		return errors.Join(sameBuildID(c, id), hasDebugInfo(c))
-	})
-	if found != nil {
+	accept := func(c *elffile.File) error { return errors.Join(sameBuildID(c, id), hasDebugInfo(c)) }
+	if f.root != "" && id != "" && path.IsAbs(b.Path) {
+		if found := s.open(f.root, b.Path, accept); found != nil {
+			return found, nil
+		}
+	}
+	if found := f.byBuildID(s, b.Root, id, accept); found != nil {
 		return found, nil
 	}
 	link, err := b.DebugLink()

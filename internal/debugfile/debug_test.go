@@ -76,6 +76,26 @@ func TestLinkOutside(t *testing.T) {
 	}
 }
 
+// TestUnstripped finds the binary itself below the given root, if that has more
+// to tell than the one that runs.
+func TestUnstripped(t *testing.T) {
+	for name, copied := range map[string]struct {
+		image string
+		want  string
+	}{
+		"not stripped":     {string(image(t, id, debugInfo("copy"))), "/usr/bin/app"},
+		"stripped":         {string(image(t, id)), ""},
+		"another build ID": {string(image(t, "eeff0011", debugInfo("other"))), ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			root := tree{"/usr/bin/app": copied.image}.write(t)
+			b := binaryAt(t, tree{}.write(t), image(t, id))
+			f, err := newFinder(t, Config{Root: root}).Debug(t.Context(), b)
+			found(t, f, err, root, copied.want, "not found")
+		})
+	}
+}
+
 // TestRoots searches the given system, then the process's, then the host.
 func TestRoots(t *testing.T) {
 	files := tree{byID: string(image(t, id, debugInfo("right")))}

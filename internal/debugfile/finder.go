@@ -89,6 +89,9 @@ func New(c Config) (*Finder, error) {
 	return f, err
 }
 
+// Downloads reports whether files are downloaded, so that a search can take long.
+func (f *Finder) Downloads() bool { return f.downloads != nil }
+
 // roots returns the directories to search for what belongs to a file found
 // below root, which may be empty.
 func (f *Finder) roots(root string) []string {
@@ -126,6 +129,16 @@ func (s *search) open(root, name string, accept func(*elffile.File) error) *File
 		s.problems = append(s.problems, err)
 	}
 	return nil
+}
+
+// Problems returns what else an error of a search says beside that nothing was
+// found: files that could not be used, servers that failed.
+func Problems(err error) []error {
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok || len(joined.Unwrap()) == 0 {
+		return nil
+	}
+	return joined.Unwrap()[1:]
 }
 
 // err returns the error of a search in vain.

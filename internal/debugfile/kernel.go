@@ -24,7 +24,7 @@ const maxSysFile = 64 << 10
 // wraps [ErrNotFound] says what else was found.
 func (f *Finder) Kernel(ctx context.Context) (*File, error) {
 	s := &search{what: "vmlinux of kernel " + f.release}
-	id, err := f.noteBuildID("/sys/kernel/notes")
+	id, err := f.KernelBuildID("")
 	if err != nil {
 		return nil, fmt.Errorf("%s: build ID of the running kernel: %w", s.what, err)
 	}
@@ -72,12 +72,11 @@ func (f *Finder) Module(ctx context.Context, name string) (*Module, error) {
 		return nil, fmt.Errorf("%q is no name of a module", name)
 	}
 	s := &search{what: "debug file of kernel module " + name}
-	dir := "/sys/module/" + name
-	id, err := f.noteBuildID(dir + "/notes/.note.gnu.build-id")
+	id, err := f.KernelBuildID(name)
 	if err != nil {
 		return nil, fmt.Errorf("%s: build ID of the loaded module: %w", s.what, err)
 	}
-	sections, err := f.sectionAddresses(dir + "/sections")
+	sections, err := f.sectionAddresses("/sys/module/" + name + "/sections")
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", s.what, err)
 	}
@@ -145,6 +144,15 @@ func modulePath(dep io.Reader, name string) (module string, ok bool) {
 		}
 	}
 	return "", false
+}
+
+// KernelBuildID returns the build ID of the running kernel, or of a loaded module
+// if one is named, in lower-case hex.
+func (f *Finder) KernelBuildID(module string) (string, error) {
+	if module == "" {
+		return f.noteBuildID("/sys/kernel/notes")
+	}
+	return f.noteBuildID("/sys/module/" + module + "/notes/.note.gnu.build-id")
 }
 
 // noteBuildID returns the build ID in a file of notes.

@@ -16,7 +16,6 @@ const (
 	SysPtrace         Capability = unix.CAP_SYS_PTRACE
 	SysAdmin          Capability = unix.CAP_SYS_ADMIN
 	SysResource       Capability = unix.CAP_SYS_RESOURCE
-	Syslog            Capability = unix.CAP_SYSLOG
 	Perfmon           Capability = unix.CAP_PERFMON
 	BPF               Capability = unix.CAP_BPF
 	CheckpointRestore Capability = unix.CAP_CHECKPOINT_RESTORE
@@ -33,8 +32,6 @@ func (c Capability) String() string {
 		return "CAP_SYS_ADMIN"
 	case SysResource:
 		return "CAP_SYS_RESOURCE"
-	case Syslog:
-		return "CAP_SYSLOG"
 	case Perfmon:
 		return "CAP_PERFMON"
 	case BPF:

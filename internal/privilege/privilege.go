@@ -163,12 +163,6 @@ func (s State) Warnings() []string {
 			warnings = append(warnings, fmt.Sprintf("without %s %s", names(m), o.lost))
 		}
 	}
-	if s.KptrRestrict >= 2 {
-		warnings = append(warnings, "kernel functions have no names while kernel.kptr_restrict is 2: sudo sysctl kernel.kptr_restrict=1")
-	} else if m := s.missing(Syslog); len(m) > 0 && (s.KptrRestrict == 1 || s.Paranoid > 1) {
-		missing = append(missing, m...)
-		warnings = append(warnings, "without CAP_SYSLOG kernel functions have no names")
-	}
 	if len(missing) > 0 {
 		warnings = append(warnings, "to see them all: "+remedy(missing))
 	}
@@ -177,9 +171,9 @@ func (s State) Warnings() []string {
 
 // remedy says how a fulgur that lacks capabilities gets all that it can use.
 func remedy(missing []Capability) string {
-	caps := []Capability{BPF, Perfmon, SysPtrace, CheckpointRestore, Syslog, DACReadSearch}
+	caps := []Capability{BPF, Perfmon, SysPtrace, CheckpointRestore, DACReadSearch}
 	if slices.Contains(missing, SysAdmin) { // a kernel without the first two
-		caps = []Capability{SysAdmin, SysPtrace, Syslog, DACReadSearch}
+		caps = []Capability{SysAdmin, SysPtrace, DACReadSearch}
 	}
 	text := make([]string, len(caps))
 	for i, c := range caps {

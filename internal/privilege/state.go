@@ -31,9 +31,6 @@ type State struct {
 	Seccomp bool
 	// Paranoid is the sysctl kernel.perf_event_paranoid.
 	Paranoid int
-	// KptrRestrict is the sysctl kernel.kptr_restrict: 0 shows kernel
-	// addresses, 1 shows them with CAP_SYSLOG, 2 hides them.
-	KptrRestrict int
 	// Lockdown is the mode of kernel_lockdown(7).
 	Lockdown Lockdown
 	// BTF is set if the kernel describes its types in /sys/kernel/btf.
@@ -73,10 +70,6 @@ func Read() (State, error) {
 	})
 	read("/proc/sys/kernel/perf_event_paranoid", func(b []byte) (err error) {
 		s.Paranoid, err = parseInt(b)
-		return err
-	})
-	read("/proc/sys/kernel/kptr_restrict", func(b []byte) (err error) {
-		s.KptrRestrict, err = parseInt(b)
 		return err
 	})
 	// Only some privileges let this be read; without it nothing is known,

@@ -58,6 +58,18 @@ func (f *File) ReaderAt() (io.ReaderAt, int64, error) {
 	return reader{f}, f.size, nil
 }
 
+// Root returns the directory below which Path is what a process that maps the
+// file means by it, such as "/proc/42/root", and below which what belongs to
+// the file is best looked for. It is empty if all such processes are gone and
+// the path leads elsewhere now. A process that took over the number of one that
+// is gone may have another root, so what is found there needs to be checked.
+func (f *File) Root() string {
+	f.mu.RLock()
+	src := f.src
+	f.mu.RUnlock()
+	return src.root(f.Key, f.Path)
+}
+
 // reader reads a file whose descriptor may have been closed meanwhile.
 type reader struct{ f *File }
 

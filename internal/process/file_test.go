@@ -198,3 +198,30 @@ func TestFilesSweep(t *testing.T) {
 		t.Errorf("%d files are left, want the mapped and the used one", c.count)
 	}
 }
+
+// What belongs to a file is looked for where a process sees it, even once the
+// process is gone.
+func TestFileRoot(t *testing.T) {
+	const nobody = 1 << 30 // above all process numbers
+	path := filepath.Join(t.TempDir(), "code")
+	m := mapped(t, path, "code")
+	other := m.key()
+	other.Ino++
+	own := procPath(os.Getpid(), "root")
+	for _, test := range []struct {
+		name string
+		src  source
+		key  FileKey
+		want string
+	}{
+		{"alive", source{pid: os.Getpid(), parent: nobody}, m.key(), own},
+		{"parent alive", source{pid: nobody, parent: os.Getpid()}, m.key(), own},
+		{"gone", source{pid: nobody, parent: nobody}, m.key(), "/"},
+		{"gone and replaced", source{pid: nobody}, other, ""},
+	} {
+		f := &File{Key: test.key, Path: path, src: test.src}
+		if got := f.Root(); got != test.want {
+			t.Errorf("%s: %q, want %q", test.name, got, test.want)
+		}
+	}
+}

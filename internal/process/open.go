@@ -49,6 +49,31 @@ func (s source) open(key FileKey, path string) (*os.File, int64, error) {
 	return nil, 0, result
 }
 
+// root returns the directory that stands for "/" where the file with the given
+// identity was mapped from: that of the process or its parent while they live,
+// or ours if the path leads to the file there. It is empty if neither is known.
+func (s source) root(key FileKey, path string) string {
+	for _, pid := range []int{s.pid, s.parent} {
+		if pid <= 0 {
+			continue
+		}
+		root := ""
+		fd, err := openInProcess(pid, func(id int) (int, error) {
+			root = procPath(id, "root")
+			return openPath(root)
+		})
+		if err == nil {
+			_ = unix.Close(fd) // was only looked at
+			return root
+		}
+	}
+	var st unix.Stat_t
+	if unix.Stat(path, &st) == nil && sameFile(st, key) {
+		return "/"
+	}
+	return ""
+}
+
 // openChecked opens the file that attempt finds if it is the one with the
 // given identity. What is at a path may be anything, so it is looked at
 // before it is opened: opening a device or a fifo can have effects, or wait.

@@ -21,6 +21,9 @@ type Losses struct {
 	TruncatedUser, TruncatedKernel uint64
 	// UserFaults are samples whose user stack could not be read.
 	UserFaults uint64
+	// BrokenUser are samples whose user stack was left where the chain of
+	// callers led out of all code.
+	BrokenUser uint64
 	// Skipped are samples, of the target or not, that the kernel did not
 	// take: another BPF program or operation ran on that CPU, or the timer was
 	// late by more than a period.

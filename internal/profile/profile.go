@@ -159,6 +159,9 @@ const (
 	EndDepth
 	// EndFault: the stack could not be read.
 	EndFault
+	// EndBroken: the chain of callers led out of all code. The outermost
+	// frame is the marker "[broken stack]".
+	EndBroken
 	// EndLost: the stack's body did not reach user space.
 	EndLost
 )
@@ -174,6 +177,8 @@ func (e End) String() string {
 		return "depth limit"
 	case EndFault:
 		return "unreadable stack"
+	case EndBroken:
+		return "broken stack"
 	case EndLost:
 		return "stack lost"
 	}

@@ -8,45 +8,59 @@ import (
 	"fulgur/internal/stacks"
 )
 
-// buildProfile turns bodies and counts into a profile with names.
-func buildProfile(store *stacks.Store, counts map[stacks.Key]stacks.Value, names *names, types []profile.ValueType, meta profile.Meta, losses profile.Losses) *profile.Profile {
+// buildProfile turns bodies and counts into a profile with names. lost are the
+// counts whose body never arrived.
+func buildProfile(store *stacks.Store, lost map[stacks.Key]stacks.Value, names *names, types []profile.ValueType, meta profile.Meta, losses profile.Losses) *profile.Profile {
 	b := profile.NewBuilder(types...)
 	tree := placeStacks(b, store, names)
 	losses.UnresolvedFrames = names.unresolved
-	for key, value := range counts {
-		body, known := store.Body(key.Id)
-		sample := profile.Sample{CPU: -1, Values: []int64{int64(value.Samples), int64(value.Weight)}}
+	cpu := func(n uint32) int {
 		if meta.PerCPU {
-			sample.CPU = int(key.Cpu)
+			return int(n)
 		}
-		task := profile.Task{TID: int(key.Tid)}
-		if !known {
-			losses.Bodies += value.Samples
-			sample.End = profile.EndLost
-			sample.Stack = b.Push(0, b.Frame(profile.Frame{
+		return -1
+	}
+	for counted, value := range store.Samples {
+		body := store.Bodies[counted.Body]
+		comm, _, _ := bytes.Cut(body.Comm[:], []byte{0})
+		if tree.unresolved[body.Leaf] {
+			losses.Unresolved += value.Samples
+		}
+		b.Add(profile.Sample{
+			Stack:  tree.stacks[body.Leaf],
+			Task:   b.Task(profile.Task{PID: int(body.PID), TID: int(counted.TID), Comm: string(comm)}),
+			CPU:    cpu(counted.CPU),
+			End:    end(body, value.Samples, &losses),
+			Values: values(value),
+		})
+	}
+	for key, value := range lost {
+		losses.Bodies += value.Samples
+		b.Add(profile.Sample{
+			Stack: b.Push(0, b.Frame(profile.Frame{
 				Function: b.Function(profile.Function{Name: "[stack lost]", SystemName: "[stack lost]"}),
 				Kind:     profile.KindMarker,
-			}))
-			task.Comm = "[unknown]"
-		} else {
-			comm, _, _ := bytes.Cut(body.Comm[:], []byte{0})
-			task.PID, task.Comm = int(body.PID), string(comm)
-			sample.Stack = tree.stacks[body.Leaf]
-			sample.End = end(body, value.Samples, &losses)
-			if tree.unresolved[body.Leaf] {
-				losses.Unresolved += value.Samples
-			}
-		}
-		sample.Task = b.Task(task)
-		b.Add(sample)
+			})),
+			Task:   b.Task(profile.Task{TID: int(key.Tid), Comm: "[unknown]"}),
+			CPU:    cpu(key.Cpu),
+			End:    profile.EndLost,
+			Values: values(value),
+		})
 	}
 	return b.Profile(meta, losses)
 }
+
+// values are a sample's, as run.valueTypes names them.
+func values(v stacks.Value) []int64 { return []int64{int64(v.Samples), int64(v.Weight)} }
 
 // end translates why a stack ended and counts samples of cut stacks.
 func end(body stacks.Body, samples uint64, losses *profile.Losses) profile.End {
 	if body.KernelEnd == bpf.OnCPUStackEndEND_DEPTH {
 		losses.TruncatedKernel += samples
+	}
+	if body.Broken {
+		losses.BrokenUser += samples
+		return profile.EndBroken
 	}
 	switch body.UserEnd {
 	case bpf.OnCPUStackEndEND_FRAME_POINTER:

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"fulgur/bpf"
+	"fulgur/internal/debugfile"
 	"fulgur/internal/process"
 	"fulgur/internal/profile"
 	"fulgur/internal/stacks"
@@ -94,13 +95,27 @@ func newStore(t *testing.T, r stacks.Resolver, bodies ...body) *stacks.Store {
 	return s
 }
 
+// newFinder returns a finder that downloads nothing.
+func newFinder(t *testing.T) *debugfile.Finder {
+	t.Helper()
+	f, err := debugfile.New(debugfile.Config{Getenv: func(string) string { return "" }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
 // named returns names of s's frames, as symbolizeAll does, but taken from
 // found by the frame's address.
-func named(s *stacks.Store, found map[uint64][]symbolize.Frame) *names {
+func named(t *testing.T, s *stacks.Store, found map[uint64][]symbolize.Frame) *names {
+	t.Helper()
 	n := &names{
-		store:    s,
-		buildIDs: make([]string, len(s.Codes)),
-		problems: make([]error, len(s.Codes)),
+		store:     s,
+		finder:    newFinder(t),
+		stripped:  make([]*stripped, len(s.Codes)),
+		kernelIDs: map[string]string{"": "", "ext4": ""},
+		buildIDs:  make([]string, len(s.Codes)),
+		problems:  make([]error, len(s.Codes)),
 	}
 	for _, f := range s.Frames {
 		n.found = append(n.found, found[f.Address])
@@ -138,7 +153,9 @@ func TestBuildProfile(t *testing.T) {
 	store := newStore(t, layout{file},
 		body{id: 1, pid: 7, tid: 8, comm: "app", kernel: []uint64{0xffff10, 0xffff21}, user: []uint64{fileAt, fileAt + 0x11}, kernelEnd: ended, ended: ended},
 		body{id: 2, pid: 7, comm: "app", user: []uint64{vdsoAt + 4, fileAt + 0x11}, ended: cut},
-		body{id: 3, pid: 9, comm: "jit", user: []uint64{jitAt, voidAt + 8}, ended: faulted},
+		body{id: 3, pid: 9, comm: "jit", user: []uint64{voidAt, voidAt + 8}, ended: faulted},
+		body{id: 5, pid: 9, comm: "jit", user: []uint64{jitAt, voidAt + 8, fileAt}, ended: ended},
+		body{id: 6, pid: 9, comm: "jit", user: []uint64{jitAt, voidAt + 9, fileAt + 1}, ended: ended},
 		body{id: 4, pid: 2, comm: "kworker/0:1-evt", kernel: []uint64{0xffff10}, kernelEnd: cut},
 	)
 	counts := map[stacks.Key]stacks.Value{
@@ -146,31 +163,36 @@ func TestBuildProfile(t *testing.T) {
 		{Id: 2}:  {Samples: 2, Weight: 20},
 		{Id: 3}:  {Samples: 4, Weight: 40},
 		{Id: 4}:  {Samples: 8, Weight: 80},
+		{Id: 5}:  {Samples: 32, Weight: 320},
+		{Id: 6}:  {Samples: 64, Weight: 640},
 		{Id: 99}: {Samples: 16, Weight: 160},
 	}
-	names := named(store, map[uint64][]symbolize.Frame{
+	names := named(t, store, map[uint64][]symbolize.Frame{
 		0xffff10:   {{Name: "read"}},
 		0xffff21:   {{Name: "ext4_read", Module: "ext4"}},
 		0x2000:     {{Name: "inner"}, {Name: "outer"}}, // inner was inlined
 		0x2011:     {{Name: "main", SystemName: "_main", File: "m.c", StartLine: 3, Line: 4, Offset: 5}},
 		vdsoAt + 4: {{Name: "an address, not an offset"}},
 		4:          {{Name: "gettime"}},
+		0:          {{Name: brokenStack}},
 	})
 	types := []profile.ValueType{{Type: "samples", Unit: "count"}, {Type: "cpu", Unit: "nanoseconds"}}
+	store.Count(counts)
 	p := buildProfile(store, counts, names, types, profile.Meta{Scope: "test"}, profile.Losses{Samples: 3})
 
 	want := map[string][]int64{
-		"app;main;outer;inner;ext4_read;read, end of frame pointers": {1, 10},
-		"app;main;gettime, depth limit":                              {2, 20},
-		"jit;[unknown+0x700008];[jit+0x600000], unreadable stack":    {4, 40},
-		"kworker/0:1-evt;read, no user stack":                        {8, 80},
-		"[unknown];[stack lost], " + profile.EndLost.String():        {16, 160},
+		"app;main;outer;inner;ext4_read;read, end of frame pointers":  {1, 10},
+		"app;main;gettime, depth limit":                               {2, 20},
+		"jit;[unknown+0x700008];[unknown+0x700000], unreadable stack": {4, 40},
+		"jit;[broken stack];[jit+0x600000], broken stack":             {96, 960},
+		"kworker/0:1-evt;read, no user stack":                         {8, 80},
+		"[unknown];[stack lost], " + profile.EndLost.String():         {16, 160},
 	}
 	if diff := cmp.Diff(want, lines(p)); diff != "" {
 		t.Errorf("samples (-want +got):\n%s", diff)
 	}
 	losses := profile.Losses{
-		Samples: 3, Bodies: 16, TruncatedUser: 2, TruncatedKernel: 8, UserFaults: 4, Unresolved: 4, UnresolvedFrames: 2,
+		Samples: 3, Bodies: 16, TruncatedUser: 2, TruncatedKernel: 8, UserFaults: 4, BrokenUser: 96, Unresolved: 100, UnresolvedFrames: 4,
 	}
 	if diff := cmp.Diff(losses, p.Losses); diff != "" {
 		t.Errorf("losses (-want +got):\n%s", diff)
@@ -190,14 +212,15 @@ func TestBuildProfile(t *testing.T) {
 func TestPlace(t *testing.T) {
 	file := &process.File{Path: "/usr/bin/app"}
 	store := newStore(t, layout{file}, body{id: 1, user: []uint64{fileAt}, ended: ended})
-	names := named(store, map[uint64][]symbolize.Frame{0x2000: {
+	names := named(t, store, map[uint64][]symbolize.Frame{0x2000: {
 		{Name: "inner()", SystemName: "_Z5inner", File: "a.cc", StartLine: 10, Line: 12, Offset: 1, Inlined: true},
 		{Name: "outer()", SystemName: "_Z5outer", File: "b.cc", StartLine: 20, Line: 22, Offset: 1},
 	}})
-	names.buildIDs[store.Frames[0].Code] = "c0ffee"
-	names.addresses[0] = 0x1234
+	leaf := store.Nodes[store.Bodies[0].Leaf].Frame
+	names.buildIDs[store.Frames[leaf].Code] = "c0ffee"
+	names.addresses[leaf] = 0x1234
 	b := profile.NewBuilder()
-	placed := names.place(b, 0)
+	placed := names.place(b, leaf)
 	p := b.Profile(profile.Meta{}, profile.Losses{})
 	if len(placed) != 2 {
 		t.Fatalf("%d frames, want 2", len(placed))
@@ -224,7 +247,7 @@ func TestPlace(t *testing.T) {
 func TestKindsAndMappings(t *testing.T) {
 	store := newStore(t, layout{&process.File{Path: "/lib/x.so"}},
 		body{id: 1, kernel: []uint64{0xffff10}, user: []uint64{fileAt, vdsoAt + 8, jitAt + 8, voidAt + 8}, ended: ended})
-	names := named(store, nil)
+	names := named(t, store, nil)
 	for kind, want := range map[stacks.CodeKind]struct {
 		found []symbolize.Frame
 		path  string
@@ -235,6 +258,7 @@ func TestKindsAndMappings(t *testing.T) {
 		stacks.CodeVDSO:    {nil, "[vdso]", profile.KindUser},
 		stacks.CodeJIT:     {nil, "[jit]", profile.KindJIT},
 		stacks.CodeUnknown: {nil, "[unknown]", profile.KindUser},
+		stacks.CodeBroken:  {nil, "[unknown]", profile.KindMarker},
 	} {
 		for id, code := range store.Codes {
 			if code.Kind != kind {
@@ -256,9 +280,12 @@ func TestKindsAndMappings(t *testing.T) {
 // Code that has no file is no reason to complain.
 func TestWarnings(t *testing.T) {
 	store := newStore(t, layout{&process.File{}}, body{id: 1, user: []uint64{fileAt, vdsoAt + 8, jitAt + 8, voidAt + 8}, ended: ended})
-	names := named(store, nil)
+	names := named(t, store, nil)
 	var want []error
 	for id, code := range store.Codes {
+		if code.Kind == stacks.CodeBroken {
+			continue // no code, so it never has a problem
+		}
 		names.problems[id] = errors.New("problem")
 		if code.Kind != stacks.CodeJIT && code.Kind != stacks.CodeUnknown {
 			want = append(want, names.problems[id])
@@ -285,16 +312,17 @@ func TestSymbolizeAll(t *testing.T) {
 		user:  []uint64{entry, entry + 1, 0x10},
 		ended: ended,
 	})
-	names := symbolizeAll(store, symbolize.Options{})
-	p := buildProfile(store, map[stacks.Key]stacks.Value{{Id: 1}: {Samples: 1}}, names,
+	names := symbolizeAll(t.Context(), store, newFinder(t), symbolize.Options{})
+	store.Count(map[stacks.Key]stacks.Value{{Id: 1}: {Samples: 1}})
+	p := buildProfile(store, nil, names,
 		make([]profile.ValueType, 2), profile.Meta{}, profile.Losses{})
 	const function = "fulgur/internal/session.newStore"
-	want := "test;[unknown+0x10];" + function + ";" + function + ", end of frame pointers"
+	want := "test;[broken stack];" + function + ";" + function + ", broken stack"
 	if got := lines(p); len(got) != 1 || got[want] == nil {
 		t.Errorf("%v, want %s", got, want)
 	}
-	if p.Losses.UnresolvedFrames != 1 || p.Losses.Unresolved != 1 {
-		t.Errorf("losses %+v, want one frame and one sample without a name", p.Losses)
+	if want := (profile.Losses{BrokenUser: 1}); p.Losses != want {
+		t.Errorf("losses %+v, want %+v", p.Losses, want)
 	}
 	if warnings := names.warnings(); len(warnings) > 0 {
 		t.Errorf("warnings %v", warnings)

@@ -53,6 +53,9 @@ func (o *Options) complete() error {
 	if limit, err := perfevent.MaxSampleRate(); err == nil && o.Frequency > limit {
 		return usagef("frequency %d Hz is above the %d Hz that the kernel allows; lower it, or raise sysctl kernel.perf_event_max_sample_rate", o.Frequency, limit)
 	}
+	if err := o.checkSymfs(); err != nil {
+		return err
+	}
 	if err := o.completeDepth(); err != nil {
 		return err
 	}
@@ -88,6 +91,21 @@ func (o *Options) completeSizes() error {
 		if *s.size < s.least || *s.size > s.most {
 			return usagef("%s %d is out of range: it goes from %d to %d", s.flag, *s.size, s.least, s.most)
 		}
+	}
+	return nil
+}
+
+// checkSymfs refuses what cannot hold debug files.
+func (o *Options) checkSymfs() error {
+	if o.Symfs == "" {
+		return nil
+	}
+	info, err := os.Stat(o.Symfs)
+	if err != nil {
+		return usagef("--symfs: %v", err)
+	}
+	if !info.IsDir() {
+		return usagef("--symfs: %s is not a directory", o.Symfs)
 	}
 	return nil
 }

@@ -2,12 +2,14 @@ package session
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"runtime"
 	"slices"
 	"sync"
 
+	"fulgur/internal/debugfile"
 	"fulgur/internal/ksym"
 	"fulgur/internal/process"
 	"fulgur/internal/profile"
@@ -15,9 +17,18 @@ import (
 	"fulgur/internal/symbolize"
 )
 
+// brokenStack stands for the callers that a broken chain of frame pointers does
+// not lead to.
+const brokenStack = "[broken stack]"
+
+// kallsyms has the symbols of the running kernel.
+const kallsyms = "/proc/kallsyms"
+
 // names are the functions of a store's frames.
 type names struct {
-	store *stacks.Store
+	store   *stacks.Store
+	finder  *debugfile.Finder
+	options symbolize.Options
 	// found has for each frame of the store its functions, innermost first;
 	// none if it could not be resolved.
 	found [][]symbolize.Frame
@@ -25,16 +36,26 @@ type names struct {
 	// addresses for files.
 	addresses []uint64
 	buildIDs  []string // for each code of the store
+	// stripped has for each code of the store the file if it lacks symbols.
+	stripped []*stripped
 	// problems are errors by code, nil where all went well.
 	problems   []error
 	unresolved uint64
+	// kernelIDs are the build IDs of kernel modules by name, the kernel's own
+	// by none.
+	kernelIDs map[string]string
 }
 
 // symbolizeAll names every frame of the store, file by file and files in
-// parallel.
-func symbolizeAll(store *stacks.Store, o symbolize.Options) *names {
+// parallel, with the debug files that finder finds. The end of ctx ends
+// downloads.
+func symbolizeAll(ctx context.Context, store *stacks.Store, finder *debugfile.Finder, o symbolize.Options) *names {
 	n := &names{
 		store:     store,
+		finder:    finder,
+		options:   o,
+		stripped:  make([]*stripped, len(store.Codes)),
+		kernelIDs: map[string]string{},
 		found:     make([][]symbolize.Frame, len(store.Frames)),
 		addresses: make([]uint64, len(store.Frames)),
 		buildIDs:  make([]string, len(store.Codes)),
@@ -50,14 +71,12 @@ func symbolizeAll(store *stacks.Store, o symbolize.Options) *names {
 	for range runtime.GOMAXPROCS(0) {
 		workers.Go(func() {
 			for code := range work {
-				n.problems[code] = n.resolve(code, byCode[code], o)
+				n.problems[code] = n.resolve(ctx, code, byCode[code])
 			}
 		})
 	}
-	for code := range store.Codes {
-		if len(byCode[code]) > 0 {
-			work <- stacks.CodeID(code)
-		}
+	for _, code := range largestFirst(byCode) {
+		work <- code
 	}
 	close(work)
 	workers.Wait()
@@ -69,47 +88,79 @@ func symbolizeAll(store *stacks.Store, o symbolize.Options) *names {
 	return n
 }
 
+// largestFirst returns the codes that have frames, those with most of them
+// first: the last one to be named should not be one that takes long.
+func largestFirst(byCode [][]stacks.FrameID) []stacks.CodeID {
+	var codes []stacks.CodeID
+	for code, frames := range byCode {
+		if len(frames) > 0 {
+			codes = append(codes, stacks.CodeID(code))
+		}
+	}
+	slices.SortStableFunc(codes, func(a, b stacks.CodeID) int { return cmp.Compare(len(byCode[b]), len(byCode[a])) })
+	return codes
+}
+
 // resolve names the frames of one code.
-func (n *names) resolve(id stacks.CodeID, frames []stacks.FrameID, o symbolize.Options) error {
+func (n *names) resolve(ctx context.Context, id stacks.CodeID, frames []stacks.FrameID) error {
 	code := n.store.Codes[id]
 	switch code.Kind {
 	case stacks.CodeKernel:
-		return n.resolveKernel(frames, o)
+		return n.resolveKernel(ctx, frames)
 	case stacks.CodeVDSO:
-		vdso, err := symbolize.OpenVDSO(o)
+		vdso, err := symbolize.OpenVDSO(n.options)
 		if err != nil {
 			return err
 		}
-		return n.lookUp(vdso, frames, vdso.Address)
+		return n.lookUpELF(id, vdso, frames)
 	case stacks.CodeFile:
 		r, size, err := code.File.ReaderAt()
 		if err != nil {
 			return err
 		}
-		elf, err := symbolize.OpenELF(r, size, code.File.Path, o)
+		elf, err := symbolize.OpenELF(r, size, code.File.Path, n.options)
 		if err != nil {
 			return err
 		}
-		n.buildIDs[id] = elf.BuildID()
-		return n.lookUp(elf, frames, elf.Address)
+		root := code.File.Root()
+		elf.Search(ctx, n.finder, root, code.File.Path)
+		err = n.lookUpELF(id, elf, frames)
+		if !elf.HasSymbols() {
+			n.stripped[id] = &stripped{
+				file:     &debugfile.File{File: elf.File(), Root: root, Path: code.File.Path},
+				problems: elf.SearchProblems(),
+			}
+		}
+		return errors.Join(err, elf.Close())
 	case stacks.CodeJIT:
 		return n.lookUpJIT(code.PerfMap, frames)
+	case stacks.CodeBroken:
+		for _, id := range frames {
+			n.found[id] = []symbolize.Frame{{Name: brokenStack, SystemName: brokenStack}}
+		}
+		return nil
 	}
 	return fmt.Errorf("no executable mapping of process %d was known at these addresses", code.PID)
 }
 
 // resolveKernel names frames of the kernel: by asking it for these alone, or
-// else by reading all of its symbols.
-func (n *names) resolveKernel(frames []stacks.FrameID, o symbolize.Options) error {
-	if asking, err := ksym.Open(o); err == nil {
-		err := n.lookUp(asking, frames, nil)
+// else by reading all of its symbols; and describes them from its debug
+// information where that is installed.
+func (n *names) resolveKernel(ctx context.Context, frames []stacks.FrameID) error {
+	if asking, err := ksym.Open(n.options); err == nil {
+		err := n.lookUp(n.debugKernel(ctx, asking), frames, running)
 		return errors.Join(err, asking.Close())
 	}
-	kernel, err := symbolize.OpenKernel("/proc/kallsyms", o)
+	kernel, err := symbolize.OpenKernel(kallsyms, n.options)
 	if err != nil {
 		return err
 	}
-	return n.lookUp(kernel, frames, nil)
+	return n.lookUp(n.debugKernel(ctx, kernel), frames, running)
+}
+
+// debugKernel adds to names what debug information knows.
+func (n *names) debugKernel(ctx context.Context, names symbolize.Table) symbolize.Table {
+	return symbolize.NewDebugKernel(ctx, names, n.finder, kallsyms, n.options)
 }
 
 // lookUpJIT asks a JIT's perf map, and for frames that it does not know, the
@@ -119,7 +170,7 @@ func (n *names) lookUpJIT(m *process.PerfMap, frames []stacks.FrameID) error {
 	for ; m != nil && len(frames) > 0; m = m.Next() {
 		r, size, err := m.ReaderAt()
 		if err == nil {
-			err = n.lookUp(symbolize.OpenPerfMap(r, size), frames, nil)
+			err = n.lookUp(symbolize.OpenPerfMap(r, size), frames, running)
 		}
 		errs = append(errs, err)
 		frames = slices.DeleteFunc(frames, func(id stacks.FrameID) bool { return len(n.found[id]) > 0 })
@@ -127,26 +178,37 @@ func (n *names) lookUpJIT(m *process.PerfMap, frames []stacks.FrameID) error {
 	return errors.Join(errs...)
 }
 
-// lookUp asks t for all frames at once. address, if not nil, turns the
-// frames' addresses into those that t knows.
-func (n *names) lookUp(t symbolize.Table, frames []stacks.FrameID, address func(uint64) (uint64, bool)) error {
+// lookUpELF asks an ELF file, which is what code id is.
+func (n *names) lookUpELF(id stacks.CodeID, e *symbolize.ELF, frames []stacks.FrameID) error {
+	n.buildIDs[id] = e.BuildID()
+	return n.lookUp(e, frames, func(f stacks.Frame) (ask, show uint64, ok bool) {
+		call := f.Call()
+		if f.Return && e.SignalReturn(f.Address) {
+			call = f.Address // nobody called it
+		}
+		ask, ok = e.Address(call)
+		return ask, ask + (f.Address - call), ok
+	})
+}
+
+// running places a frame by its running address.
+func running(f stacks.Frame) (ask, show uint64, ok bool) { return f.Call(), f.Address, true }
+
+// lookUp asks t for all frames at once. Of each frame, place tells the address
+// by which t knows it, and the one to show.
+func (n *names) lookUp(t symbolize.Table, frames []stacks.FrameID, place func(stacks.Frame) (ask, show uint64, ok bool)) error {
 	type asked struct {
 		frame stacks.FrameID
 		call  uint64
 	}
 	batch := make([]asked, 0, len(frames))
 	for _, id := range frames {
-		f := n.store.Frames[id]
-		call := f.Call()
-		if address != nil {
-			vaddr, ok := address(call)
-			if !ok {
-				continue
-			}
-			n.addresses[id] = vaddr + (f.Address - call)
-			call = vaddr
+		ask, show, ok := place(n.store.Frames[id])
+		if !ok {
+			continue
 		}
-		batch = append(batch, asked{id, call})
+		n.addresses[id] = show
+		batch = append(batch, asked{id, ask})
 	}
 	slices.SortFunc(batch, func(a, b asked) int { return cmp.Compare(a.call, b.call) })
 	addrs := make([]uint64, len(batch))
@@ -167,19 +229,21 @@ func (n *names) lookUp(t symbolize.Table, frames []stacks.FrameID, address func(
 func (n *names) place(b *profile.Builder, id stacks.FrameID) []profile.FrameID {
 	f := n.store.Frames[id]
 	code, found := n.store.Codes[f.Code], n.found[id]
-	frame := profile.Frame{
-		Address: n.addresses[id],
-		Kind:    frameKind(code.Kind),
-		Mapping: b.Mapping(n.mapping(f.Code, found)),
+	frame := profile.Frame{Address: n.addresses[id], Kind: frameKind(code.Kind)}
+	if frame.Kind != profile.KindMarker {
+		frame.Mapping = b.Mapping(n.mapping(f.Code, found))
 	}
 	if len(found) == 0 {
 		return []profile.FrameID{b.Frame(frame)}
 	}
 	placed := make([]profile.FrameID, 0, len(found))
 	for i, fn := range slices.Backward(found) {
-		frame.Function = b.Function(profile.Function{
-			Name: fn.Name, SystemName: fn.SystemName, File: fn.File, StartLine: fn.StartLine,
-		})
+		frame.Function = 0
+		if fn.Name != "" {
+			frame.Function = b.Function(profile.Function{
+				Name: fn.Name, SystemName: fn.SystemName, File: fn.File, StartLine: fn.StartLine,
+			})
+		}
 		frame.Offset, frame.Line, frame.Inlined = fn.Offset, fn.Line, i < len(found)-1
 		placed = append(placed, b.Frame(frame))
 	}
@@ -192,6 +256,8 @@ func frameKind(k stacks.CodeKind) profile.Kind {
 		return profile.KindKernel
 	case stacks.CodeJIT:
 		return profile.KindJIT
+	case stacks.CodeBroken:
+		return profile.KindMarker
 	}
 	return profile.KindUser
 }
@@ -203,9 +269,12 @@ func (n *names) mapping(id stacks.CodeID, found []symbolize.Frame) profile.Mappi
 	switch code.Kind {
 	case stacks.CodeKernel:
 		m.Path = "[kernel.kallsyms]"
+		module := ""
 		if len(found) > 0 && found[0].Module != "" {
-			m.Path = "[" + found[0].Module + "]"
+			module = found[0].Module
+			m.Path = "[" + module + "]"
 		}
+		m.BuildID = n.kernelBuildID(module)
 	case stacks.CodeVDSO:
 		m.Path = "[vdso]"
 	case stacks.CodeFile:
@@ -216,6 +285,17 @@ func (n *names) mapping(id stacks.CodeID, found []symbolize.Frame) profile.Mappi
 		m = profile.Mapping{Path: "[unknown]"}
 	}
 	return m
+}
+
+// kernelBuildID returns the build ID of a kernel module, or of the kernel if
+// module is empty; "" for what has none, as BPF programs.
+func (n *names) kernelBuildID(module string) string {
+	id, known := n.kernelIDs[module]
+	if !known {
+		id, _ = n.finder.KernelBuildID(module) // none is all that can be said
+		n.kernelIDs[module] = id
+	}
+	return id
 }
 
 // warnings are the problems worth a line each: not those of code that has no

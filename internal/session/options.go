@@ -4,6 +4,7 @@
 package session
 
 import (
+	"context"
 	"errors"
 	"io"
 	"time"
@@ -42,8 +43,12 @@ type Options struct {
 	Idle bool
 	// PerThread and PerCPU tell threads and CPUs apart.
 	PerThread, PerCPU bool
-	// NoDemangle keeps the linker's names.
-	NoDemangle bool
+	// NoDemangle keeps the linker's names, ShortNames leaves out the arguments
+	// of templates, NoInlines shows neither inlined functions nor lines.
+	NoDemangle, ShortNames, NoInlines bool
+	// Symfs is a directory with a copy of the files of the system that is
+	// measured, searched for debug files before all others; empty for none.
+	Symfs string
 	// MaxDepth limits the frames of each half of a stack; 0 means 127.
 	MaxDepth int
 
@@ -65,6 +70,10 @@ type Options struct {
 	// Quiet leaves out the summary; Progress shows a progress line on
 	// Stderr.
 	Quiet, Progress bool
+	// Interruptible derives a context that ends when the user asks again to
+	// end: for what may take long once the measurement is over. Nil for one
+	// that does not end.
+	Interruptible func(context.Context) (ctx context.Context, stop func())
 	// Args is the command line as it was typed, recorded in the profile.
 	Args []string
 }

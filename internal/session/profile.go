@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"fulgur/internal/atomicfile"
+	"fulgur/internal/debugfile"
 	"fulgur/internal/perfevent"
 	"fulgur/internal/privilege"
 	"fulgur/internal/process"
@@ -41,6 +42,10 @@ func Profile(ctx context.Context, o Options) (exitCode int, err error) {
 	if err != nil {
 		return 2, err
 	}
+	finder, err := debugfile.New(debugfile.Config{Root: o.Symfs})
+	if err != nil {
+		return 2, usagef("%v", err)
+	}
 	if err := checkPrivileges(&o); err != nil {
 		return 1, err
 	}
@@ -62,7 +67,7 @@ func Profile(ctx context.Context, o Options) (exitCode int, err error) {
 	if err != nil {
 		return 1, err
 	}
-	err = take(ctx, &o, specs, launched, func(p *profile.Profile) error { return encode(out, format, p, &o) })
+	err = take(ctx, &o, specs, finder, launched, func(p *profile.Profile) error { return encode(out, format, p, &o) })
 	switch {
 	case launched != nil:
 		return await(ctx, &o, launched, err)
@@ -73,8 +78,8 @@ func Profile(ctx context.Context, o Options) (exitCode int, err error) {
 }
 
 // take measures, writes the profile and sums it up.
-func take(ctx context.Context, o *Options, specs []perfevent.Spec, launched *target.Launched, write func(*profile.Profile) error) (err error) {
-	r, err := attach(o, specs)
+func take(ctx context.Context, o *Options, specs []perfevent.Spec, finder *debugfile.Finder, launched *target.Launched, write func(*profile.Profile) error) (err error) {
+	r, err := attach(o, specs, finder)
 	if err != nil {
 		return privilege.Explain(err, "profile "+o.Target.String())
 	}
@@ -82,7 +87,7 @@ func take(ctx context.Context, o *Options, specs []perfevent.Spec, launched *tar
 	if err := r.sample(ctx, launched); err != nil {
 		return err
 	}
-	p, err := r.profile()
+	p, err := r.profile(ctx)
 	if err != nil {
 		return err
 	}
@@ -121,6 +126,7 @@ func launch(o *Options) (*target.Launched, error) {
 type run struct {
 	options   *Options
 	specs     []perfevent.Spec
+	finder    *debugfile.Finder
 	source    *oncpu.Source
 	sideband  *process.Sideband
 	processes *process.Table
@@ -133,12 +139,13 @@ type run struct {
 	sidebandErr error
 	busy        bool         // the last poll met sideband records
 	remapped    map[int]bool // processes whose addresses changed their meaning
+	names       *names       // nil before code was named
 }
 
 // attach loads the kernel side and opens everything, with sampling not yet
 // enabled. The sideband comes before the events, so that no mapping is missed.
-func attach(o *Options, specs []perfevent.Spec) (_ *run, err error) {
-	r := &run{options: o, specs: specs, remapped: map[int]bool{}}
+func attach(o *Options, specs []perfevent.Spec, finder *debugfile.Finder) (_ *run, err error) {
+	r := &run{options: o, specs: specs, finder: finder, remapped: map[int]bool{}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, r.close())
@@ -199,20 +206,47 @@ func (r *run) close() error {
 }
 
 // profile names everything and builds the profile.
-func (r *run) profile() (*profile.Profile, error) {
+func (r *run) profile(ctx context.Context) (*profile.Profile, error) {
 	losses, err := r.losses()
 	if err != nil {
 		return nil, err
 	}
+	r.store.Count(r.source.Counts().Total())
 	r.store.Seal()
 	r.processes.FinishPerfMaps()
-	names := symbolizeAll(r.store, symbolize.Options{NoDemangle: r.options.NoDemangle})
+	ctx, stop := r.searching(ctx)
+	r.names = symbolizeAll(ctx, r.store, r.finder, symbolize.Options{
+		NoDemangle: r.options.NoDemangle,
+		ShortNames: r.options.ShortNames,
+		NoInlines:  r.options.NoInlines,
+	})
+	stop()
 	if !r.options.Quiet {
-		for _, w := range names.warnings() {
+		for _, w := range r.names.warnings() {
 			fmt.Fprintln(r.options.Stderr, "fulgur: no names:", w)
 		}
 	}
-	return buildProfile(r.store, r.source.Counts().Total(), names, r.valueTypes(), r.meta(), losses), nil
+	return buildProfile(r.store, r.source.Counts().Total(), r.names, r.valueTypes(), r.meta(), losses), nil
+}
+
+// searching returns the context of the search for debug files. What ended the
+// measurement does not end it, but asking again does.
+func (r *run) searching(ctx context.Context) (search context.Context, stop func()) {
+	ctx = context.WithoutCancel(ctx)
+	if r.options.Interruptible == nil || !r.finder.Downloads() {
+		return ctx, func() {}
+	}
+	ctx, release := r.options.Interruptible(ctx)
+	if r.options.Quiet {
+		return ctx, release
+	}
+	told := time.AfterFunc(waitUnsaid, func() {
+		fmt.Fprintln(r.options.Stderr, "fulgur: downloading debug files (Ctrl-C goes on without)")
+	})
+	return ctx, func() {
+		told.Stop()
+		release()
+	}
 }
 
 func (r *run) losses() (profile.Losses, error) {

@@ -29,7 +29,7 @@ func (p *progress) show() {
 	if d := r.options.Duration; d > 0 {
 		line += fmt.Sprintf(" of %.1f s", d.Seconds())
 	}
-	line += fmt.Sprintf(", %d samples, %d stacks", stats.Samples, r.store.Len())
+	line += fmt.Sprintf(", %d samples, %d stacks", stats.Samples, len(r.store.Bodies))
 	if lost := stats.Losses.Samples + r.lost; lost > 0 {
 		line += fmt.Sprintf(", %d lost", lost)
 	}

@@ -183,6 +183,7 @@ func (r *run) poll() error {
 		return err
 	}
 	if full {
+		r.store.Count(r.source.Counts().Total()) // what was drained last time
 		if err := r.source.Counts().Flip(); err != nil {
 			return err
 		}

@@ -32,6 +32,14 @@ func (r *run) summarize(p *profile.Profile) error {
 	if p.Total(0) == 0 && p.Losses.Samples == 0 {
 		fmt.Fprintf(&b, "  nothing was sampled: %s\n", r.whyNothing())
 	}
+	// Only now, as finding the packages can take longer than all names did.
+	remedies := r.names.remedies()
+	if len(remedies) > 0 {
+		b.WriteByte('\n')
+	}
+	for _, line := range remedies {
+		fmt.Fprintf(&b, "  %s\n", line)
+	}
 	cost, err := r.cost()
 	if err != nil {
 		return err

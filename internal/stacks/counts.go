@@ -48,8 +48,8 @@ func NewCounts(first, second *ebpf.Map, active, inserted *ebpf.Variable) *Counts
 	}
 }
 
-// Total returns what has been drained and added so far. The map stays
-// Counts' own.
+// Total returns what has been drained and added and not been taken from the
+// map by [Store.Count] since. The map stays Counts' own.
 func (c *Counts) Total() map[Key]Value { return c.total }
 
 // Add adds a sample that came through the ring.

@@ -3,7 +3,10 @@
 // that held its code while the process lived, and the counts by id.
 //
 // Bodies are kept as a prefix tree of frames, so that thousands of stacks with
-// a common root cost little more than their differences.
+// a common root cost little more than their differences. Ids that turn out to
+// mean the same, such as those of stacks that differ only where they are
+// broken, share a body and its counts: what a long run keeps of an id is a few
+// bytes.
 package stacks
 
 import (
@@ -23,6 +26,8 @@ type (
 	FrameID uint32
 	// NodeID indexes [Store.Nodes]; 0 is the empty stack.
 	NodeID uint32
+	// BodyID indexes [Store.Bodies].
+	BodyID uint32
 )
 
 // Code is what holds the instructions of frames.
@@ -53,6 +58,9 @@ const (
 	CodeJIT
 	// CodeUnknown: no executable mapping was known; addresses are absolute.
 	CodeUnknown
+	// CodeBroken: no code, but the mark of where a stack is broken, its
+	// outermost frame.
+	CodeBroken
 )
 
 // Frame is an instruction in some code.
@@ -83,11 +91,22 @@ type Node struct {
 
 // Body is a stack that the kernel side named.
 type Body struct {
-	PID, TID uint32
-	Comm     [16]byte
-	Leaf     NodeID
+	PID  uint32
+	Comm [16]byte
+	Leaf NodeID
 	// KernelEnd and UserEnd say why each half ends.
 	KernelEnd, UserEnd bpf.OnCPUStackEnd
+	// Broken says that the chain of callers led out of all code: a register
+	// that was taken for the frame pointer held something else. What lies
+	// beyond is left out.
+	Broken bool
+}
+
+// Sample is what counts are summed for: a body, and the thread and CPU where
+// those are told apart.
+type Sample struct {
+	Body     BodyID
+	TID, CPU uint32
 }
 
 // Range is where a file was mapped, the first time a frame in it was seen.
@@ -105,9 +124,14 @@ type Store struct {
 	Ranges []Range // parallel to Codes
 	Frames []Frame
 	Nodes  []Node
+	Bodies []Body
+	// Samples are what [Store.Count] took.
+	Samples map[Sample]Value
 
 	resolver Resolver
-	bodies   map[uint64]Body
+	ids      map[uint64]BodyID // by the kernel side's id
+	broken   NodeID
+	bodies   map[Body]BodyID
 	codes    map[Code]CodeID
 	frames   map[Frame]FrameID
 	nodes    map[Node]NodeID
@@ -128,30 +152,52 @@ const recentSteps = 1 << 13
 
 // NewStore returns an empty store that asks r where user frames lie.
 func NewStore(r Resolver) *Store {
-	return &Store{
+	s := &Store{
 		Codes:    []Code{{Kind: CodeKernel}},
 		Ranges:   []Range{{}},
 		Nodes:    make([]Node, 1),
+		Samples:  map[Sample]Value{},
 		resolver: r,
-		bodies:   map[uint64]Body{},
+		ids:      map[uint64]BodyID{},
+		bodies:   map[Body]BodyID{},
 		codes:    map[Code]CodeID{{Kind: CodeKernel}: 0},
 		frames:   map[Frame]FrameID{},
 		nodes:    map[Node]NodeID{},
 		recent:   make([]step, recentSteps),
 	}
+	s.broken = s.push(0, Frame{Code: s.code(Code{Kind: CodeBroken}, Range{})})
+	return s
 }
 
 // Seal frees what only further bodies would need.
-func (s *Store) Seal() { s.codes, s.frames, s.nodes, s.recent = nil, nil, nil, nil }
-
-// Body returns the body of id, and false if it never arrived.
-func (s *Store) Body(id uint64) (Body, bool) {
-	b, ok := s.bodies[id]
-	return b, ok
+func (s *Store) Seal() {
+	s.ids, s.bodies, s.codes, s.frames, s.nodes, s.recent = nil, nil, nil, nil, nil, nil
 }
 
-// Len returns how many bodies the store keeps.
-func (s *Store) Len() int { return len(s.bodies) }
+// Body returns the body of id, and false if it has not arrived.
+func (s *Store) Body(id uint64) (Body, bool) {
+	i, ok := s.ids[id]
+	if !ok {
+		return Body{}, false
+	}
+	return s.Bodies[i], true
+}
+
+// Count moves those counts whose bodies are here into [Store.Samples].
+func (s *Store) Count(counts map[Key]Value) {
+	for key, value := range counts {
+		body, ok := s.ids[key.Id]
+		if !ok {
+			continue
+		}
+		sample := Sample{Body: body, TID: key.Tid, CPU: key.Cpu}
+		sum := s.Samples[sample]
+		sum.Samples += value.Samples
+		sum.Weight += value.Weight
+		s.Samples[sample] = sum
+		delete(counts, key)
+	}
+}
 
 // Sizes and offsets of struct stack_record, bpf/record.h.
 const (
@@ -195,50 +241,62 @@ func (s *Store) Add(record []byte) error {
 		return fmt.Errorf("%w: %d frames in %d bytes", ErrRecord, kernel+user, len(record))
 	}
 	id, time, epoch := native.Uint64(record[8:]), native.Uint64(record[16:]), native.Uint64(record[24:])
-	if _, known := s.bodies[id]; known {
+	if _, known := s.ids[id]; known {
 		return nil
 	}
 	body := Body{
 		PID:       native.Uint32(record[32:]),
-		TID:       native.Uint32(record[36:]),
 		KernelEnd: bpf.OnCPUStackEnd(record[40]),
 		UserEnd:   bpf.OnCPUStackEnd(record[41]),
 		Comm:      [16]byte(record[48:64]),
 	}
 	// From the root: the last user frame comes first, the kernel's leaf last.
 	frame := func(i int) uint64 { return native.Uint64(record[recordHeader+8*i:]) }
+	pid := int(body.PID)
+	// Where not even the interrupted instruction is in known code, it is the
+	// mappings that are unknown, not the stack that is broken.
+	mapped := user > 1 && s.resolver.Resolve(pid, frame(kernel), time).Kind != process.KindUnknown
 	for i := kernel + user - 1; i >= kernel; i-- {
-		body.Leaf = s.step(step{epoch: epoch, addr: frame(i), parent: body.Leaf, isReturn: i > kernel}, func(f step) Frame {
-			return s.userFrame(int(body.PID), f.addr, time, f.isReturn)
+		body.Leaf = s.step(step{epoch: epoch, addr: frame(i), parent: body.Leaf, isReturn: i > kernel}, func(f step) NodeID {
+			frame := Frame{Address: f.addr, Return: f.isReturn}
+			at := s.resolver.Resolve(pid, frame.Call(), time)
+			if mapped && at.Kind == process.KindUnknown {
+				return s.broken
+			}
+			return s.push(f.parent, s.userFrame(pid, frame, at))
 		})
+		body.Broken = body.Broken || body.Leaf == s.broken
 	}
 	for i := kernel - 1; i >= 0; i-- {
-		body.Leaf = s.step(step{addr: frame(i), parent: body.Leaf, isReturn: i > 0}, func(f step) Frame {
-			return Frame{Address: f.addr, Return: f.isReturn}
+		body.Leaf = s.step(step{addr: frame(i), parent: body.Leaf, isReturn: i > 0}, func(f step) NodeID {
+			return s.push(f.parent, Frame{Address: f.addr, Return: f.isReturn})
 		})
 	}
-	s.bodies[id] = body
+	known, ok := s.bodies[body]
+	if !ok {
+		known = BodyID(len(s.Bodies))
+		s.Bodies = append(s.Bodies, body)
+		s.bodies[body] = known
+	}
+	s.ids[id] = known
 	return nil
 }
 
-// step returns the stack that key leads to, making it with the frame that
-// frame returns if the step is not a recent one.
-func (s *Store) step(key step, frame func(step) Frame) NodeID {
+// step returns the stack that key leads to, as node finds it if the step is
+// not a recent one.
+func (s *Store) step(key step, node func(step) NodeID) NodeID {
 	hash := (key.epoch ^ key.addr ^ uint64(key.parent)<<32) * 0x9e3779b97f4a7c15
 	kept := &s.recent[hash>>32%recentSteps]
 	key.node = kept.node
 	if kept.node == 0 || *kept != key {
-		key.node = s.push(key.parent, frame(key))
+		key.node = node(key)
 		*kept = key
 	}
 	return key.node
 }
 
-// userFrame ties addr to the code that holds it.
-func (s *Store) userFrame(pid int, addr, time uint64, isReturn bool) Frame {
-	f := Frame{Address: addr, Return: isReturn}
-	call := f.Call()
-	at := s.resolver.Resolve(pid, call, time)
+// userFrame ties f, of process pid, to the code at its place.
+func (s *Store) userFrame(pid int, f Frame, at process.Location) Frame {
 	var code Code
 	switch at.Kind {
 	case process.KindFile:
@@ -252,7 +310,7 @@ func (s *Store) userFrame(pid int, addr, time uint64, isReturn bool) Frame {
 		code = Code{Kind: CodeUnknown, PID: pid}
 	}
 	f.Code = s.code(code, Range{at.MapStart, at.MapLimit, at.MapOffset})
-	f.Address = at.Offset + (addr - call)
+	f.Address = at.Offset + (f.Address - f.Call())
 	return f
 }
 

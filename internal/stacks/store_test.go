@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
-	"os"
+	"maps"
 	"testing"
 
 	"fulgur/bpf"
@@ -44,11 +44,12 @@ func record(id uint64, kernel, user []uint64) []byte {
 
 func TestStoreAdd(t *testing.T) {
 	s := NewStore(fixed{&process.File{}})
-	if err := s.Add(record(1, []uint64{0xffff1, 0xffff2}, []uint64{0x100, 0x200, 0x99999})); err != nil {
+	// What lies beyond the place that is no code is left out.
+	if err := s.Add(record(1, []uint64{0xffff1, 0xffff2}, []uint64{0x100, 0x200, 0x99999, 0x300})); err != nil {
 		t.Fatal(err)
 	}
 	body, ok := s.Body(1)
-	if !ok || body.PID != 7 || body.TID != 8 || string(bytes.TrimRight(body.Comm[:], "\x00")) != "worker" {
+	if !ok || body.PID != 7 || string(bytes.TrimRight(body.Comm[:], "\x00")) != "worker" {
 		t.Fatalf("body %+v, %v", body, ok)
 	}
 	// Leaf first: the kernel's two, then the user's three.
@@ -61,7 +62,7 @@ func TestStoreAdd(t *testing.T) {
 		{CodeKernel, 0xffff2, true},
 		{CodeFile, 0x100, false},
 		{CodeFile, 0x200, true},
-		{CodeUnknown, 0x99999, true},
+		{CodeBroken, 0, false},
 	}
 	at := body.Leaf
 	for i, w := range want {
@@ -73,6 +74,48 @@ func TestStoreAdd(t *testing.T) {
 	}
 	if at != 0 {
 		t.Errorf("stack goes on at node %d", at)
+	}
+	if !body.Broken {
+		t.Error("the body does not say that it is broken")
+	}
+}
+
+// Of a process whose mappings are not known no frame is left out.
+func TestStoreAddUnmapped(t *testing.T) {
+	s := NewStore(fixed{&process.File{}})
+	if err := s.Add(record(1, nil, []uint64{0x88888, 0x99999, 0x300})); err != nil {
+		t.Fatal(err)
+	}
+	body, _ := s.Body(1)
+	frames := 0
+	for at := body.Leaf; at != 0; at = s.Nodes[at].Parent {
+		frames++
+	}
+	if frames != 3 || body.Broken {
+		t.Errorf("%d frames of 3, broken: %t", frames, body.Broken)
+	}
+}
+
+// Stacks that differ only beyond where they are broken are counted as one, and
+// counts without a body are left where they are.
+func TestStoreCount(t *testing.T) {
+	s := NewStore(fixed{&process.File{}})
+	for id := range uint64(3) {
+		if err := s.Add(record(id, nil, []uint64{0x100, 0x99990 + id, 0x300 + id})); err != nil {
+			t.Fatal(err)
+		}
+	}
+	counts := map[Key]Value{
+		{Id: 0}: {Samples: 1, Weight: 10}, {Id: 1}: {Samples: 2, Weight: 20}, {Id: 2}: {Samples: 4, Weight: 40}, {Id: 2, Tid: 5}: {Samples: 8, Weight: 80}, {Id: 9}: {Samples: 16, Weight: 160},
+	}
+	s.Count(counts)
+	s.Count(map[Key]Value{{Id: 1}: {Samples: 32, Weight: 320}})
+	want := map[Sample]Value{{Body: 0}: {Samples: 39, Weight: 390}, {Body: 0, TID: 5}: {Samples: 8, Weight: 80}}
+	if !maps.Equal(s.Samples, want) {
+		t.Errorf("samples %v, want %v", s.Samples, want)
+	}
+	if len(counts) != 1 || counts[Key{Id: 9}].Samples != 16 {
+		t.Errorf("left %v, want those of 9", counts)
 	}
 }
 
@@ -88,8 +131,8 @@ func TestStoreShares(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if s.Len() != 2 || len(s.Nodes) != 1+4 || len(s.Frames) != 4 {
-		t.Errorf("%d bodies, %d nodes, %d frames; want 2, 5, 4", s.Len(), len(s.Nodes), len(s.Frames))
+	if len(s.Bodies) != 2 || len(s.Nodes) != 2+4 || len(s.Frames) != 1+4 {
+		t.Errorf("%d bodies, %d nodes, %d frames; want 2, 6, 5", len(s.Bodies), len(s.Nodes), len(s.Frames))
 	}
 }
 
@@ -101,15 +144,14 @@ func (ownVDSO) Resolve(pid int, addr, _ uint64) process.Location {
 	return process.Location{Kind: process.KindVDSO, Offset: addr, MapStart: start, MapLimit: start + 0x2000}
 }
 
-func (ownVDSO) PerfMap(int) (*os.File, error) { return nil, os.ErrNotExist }
-
 // The vdso is one file, wherever a process has it: equal places are one frame.
 func TestStoreVDSO(t *testing.T) {
 	s := NewStore(ownVDSO{})
 	if err := s.Add(record(1, nil, []uint64{7<<20 + 0x123})); err != nil {
 		t.Fatal(err)
 	}
-	if f := s.Frames[0]; s.Codes[f.Code].Kind != CodeVDSO || f.Address != 0x123 {
+	body, _ := s.Body(1)
+	if f := s.Frames[s.Nodes[body.Leaf].Frame]; s.Codes[f.Code].Kind != CodeVDSO || f.Address != 0x123 {
 		t.Errorf("%+v in %+v, want 0x123 in the vdso", f, s.Codes[f.Code])
 	}
 }

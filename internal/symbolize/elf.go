@@ -1,10 +1,13 @@
 package symbolize
 
 import (
+	"context"
 	"debug/elf"
 	"errors"
 	"io"
+	"sync"
 
+	"fulgur/internal/debugfile"
 	"fulgur/internal/elffile"
 )
 
@@ -12,13 +15,20 @@ import (
 // It implements [Table] on link-time virtual addresses, see [ELF.Address]. The
 // files that it reads from must stay open for as long as names are asked for.
 type ELF struct {
-	file  *elffile.File
-	debug *elffile.File // nil if there is none
-	opts  Options
+	file *elffile.File
+	opts Options
+	// debugInfo returns what describes the file, reading it the first time.
+	// It is never nil, and knows nothing if there is nothing.
+	debugInfo func() (*debugInfo, error)
+	opened    *debugInfo // nil if debugInfo was not called
 }
 
-// NewELF returns the names of file's code.
-func NewELF(file *elffile.File, opts Options) *ELF { return &ELF{file: file, opts: opts} }
+// NewELF returns the names of file's code, as file alone tells them.
+func NewELF(file *elffile.File, opts Options) *ELF {
+	e := &ELF{file: file, opts: opts}
+	e.openDebugInfo(context.Background(), nil, &debugfile.File{File: file})
+	return e
+}
 
 // OpenELF reads the headers of the ELF file r, which is size bytes long; name
 // is used in errors. Symbols are read when they are first asked for.
@@ -30,10 +40,33 @@ func OpenELF(r io.ReaderAt, size int64, name string, opts Options) (*ELF, error)
 	return NewELF(file, opts), nil
 }
 
-// SetDebugFile makes the symbols of debug, the separate debug file that belongs
-// to this one, part of the table. It must not be called while names are asked
-// for.
-func (e *ELF) SetDebugFile(debug *elffile.File) { e.debug = debug }
+// Search makes what finder finds for the file part of the table: separate debug
+// files, those that dwz made, split DWARF. It is looked for when the first
+// address needs it; the end of ctx ends downloads. The directory root stands
+// for "/" where the file is, path is its path there; see [debugfile.File].
+//
+// It must be called before names are asked for.
+func (e *ELF) Search(ctx context.Context, finder *debugfile.Finder, root, path string) {
+	e.openDebugInfo(ctx, finder, &debugfile.File{File: e.file, Root: root, Path: path})
+}
+
+func (e *ELF) openDebugInfo(ctx context.Context, finder *debugfile.Finder, binary *debugfile.File) {
+	e.debugInfo = sync.OnceValues(func() (*debugInfo, error) {
+		var err error
+		e.opened, err = openDebugInfo(ctx, finder, binary, e.opts)
+		return e.opened, err
+	})
+}
+
+// Close closes what belongs to the file and gives back temporary files; the
+// reader that the file was opened with stays as it is.
+func (e *ELF) Close() error {
+	err := e.file.Close()
+	if e.opened != nil {
+		err = errors.Join(e.opened.close(), err)
+	}
+	return err
+}
 
 // File returns the file whose code is named.
 func (e *ELF) File() *elffile.File { return e.file }
@@ -49,31 +82,40 @@ func (e *ELF) Address(fileOffset uint64) (vaddr uint64, ok bool) {
 	return e.file.Address(fileOffset)
 }
 
-// HasSymbols reports whether the file or its debug file holds a table that can
-// be expected to name all of its functions: .symtab, .gnu_debugdata or Go's
-// pclntab, but not .dynsym, which names only what is exported.
+// HasSymbols reports whether there is a table that can be expected to name all
+// functions: .symtab, .gnu_debugdata or DWARF, in the file or in one that
+// belongs to it, or Go's pclntab, but not .dynsym, which names only what is
+// exported.
 func (e *ELF) HasSymbols() bool {
-	for _, f := range []*elffile.File{e.file, e.debug} {
-		if f == nil {
-			continue
-		}
-		if openTable(f, elf.SHT_SYMTAB) != nil || f.Section(".gnu_debugdata") != nil || goTableSection(f) != nil {
-			return true
-		}
+	if hasSymbols(e.file) || goTableSection(e.file) != nil {
+		return true
 	}
-	return false
+	d, _ := e.debugInfo() // what it has counts
+	return d.file != nil || d.data != nil
+}
+
+// SearchProblems returns why debug files were not used that might belong to the
+// file, and which servers failed.
+func (e *ELF) SearchProblems() []error {
+	d, _ := e.debugInfo() // its error was returned with names
+	return d.problems
+}
+
+// hasSymbols reports whether f itself has all symbols.
+func hasSymbols(f *elffile.File) bool {
+	return openTable(f, elf.SHT_SYMTAB) != nil || f.Section(".gnu_debugdata") != nil
 }
 
 // LookupBatch implements [Table] on link-time virtual addresses. Go's own
 // table is asked first, since it is exact, then the procedure linkage table,
-// then all symbol tables together.
+// then all symbol tables together with the debug information.
 func (e *ELF) LookupBatch(addrs []uint64) ([][]Frame, error) {
 	frames := make([][]Frame, len(addrs))
 	if _, err := e.file.Sections(); err != nil {
 		return frames, err
 	}
 	var errs []error
-	for _, lookup := range []func([]uint64, [][]Frame) error{e.lookupGo, e.lookupPLT, e.lookupSymbols} {
+	for _, lookup := range []func([]uint64, [][]Frame) error{e.lookupGo, e.lookupPLT, e.lookupFunctions} {
 		var todo []int
 		var open []uint64
 		for i, f := range frames {
@@ -93,4 +135,14 @@ func (e *ELF) LookupBatch(addrs []uint64) ([][]Frame, error) {
 		}
 	}
 	return frames, errors.Join(errs...)
+}
+
+// lookupFunctions names addrs from the symbol tables, and describes them from
+// the debug information.
+func (e *ELF) lookupFunctions(addrs []uint64, frames [][]Frame) error {
+	err := e.lookupSymbols(addrs, frames)
+	d, debugErr := e.debugInfo()
+	err = errors.Join(err, debugErr, d.describe(addrs, frames))
+	nameFrames(frames, e.opts)
+	return err
 }

@@ -1,8 +1,8 @@
 package symbolize
 
 import (
-	"debug/elf"
 	"encoding/binary"
+	"errors"
 	"sort"
 
 	"fulgur/internal/elffile"
@@ -10,8 +10,11 @@ import (
 
 // Go's function table, .gopclntab, as the runtime of Go 1.18 and newer reads
 // it (runtime/symtab.go: pcHeader, moduledata; runtime/runtime2.go: _func). It
-// survives strip and -ldflags=-s, is sorted, and covers exactly the code that
-// the Go linker laid out; code from C is left to the symbol tables.
+// survives strip and -ldflags="-s -w", is sorted, and covers exactly the code
+// that the Go linker laid out; code from C is left to the symbol tables.
+//
+// The table says for each function its name, first line, and by code ranges
+// the file, the line and the function that was inlined there.
 
 // The magic numbers of the table, by the version that introduced them.
 const (
@@ -19,16 +22,48 @@ const (
 	goMagic120 = 0xfffffff1
 )
 
-// goTable is the header of a pclntab.
+// goTable is an open pclntab. It serves one goroutine.
 type goTable struct {
-	f     *elffile.File
-	off   uint64 // of the table in the file
-	size  uint64
-	num   uint64 // of functions
-	text  uint64 // the address that all others are relative to
-	names *elffile.StringTable
-	funcs uint64 // offset in the file of the functions' index and records
-	lines bool   // whether records have a start line
+	f       *elffile.File
+	r       *pageReader
+	layout  *goLayout
+	addr    uint64 // of the table in memory
+	off     uint64 // of the table in the file
+	num     uint64 // of functions
+	quantum uint32 // bytes, which all pc differences are multiples of
+
+	// The parts of the table. Offsets in one part never lead to another.
+	names, units, files, values, funcs span
+
+	// From the module data: the address that all others are relative to,
+	// and that of the functions' inlined calls, 0 if it was not found.
+	text, gofunc uint64
+
+	// What was read of names and files, by offset, and how long it is. Whole
+	// names cannot be longer than their table together; names that overlap
+	// could fill any memory.
+	shown                map[uint32]goName
+	paths                map[uint32]string
+	nameBytes, pathBytes uint64
+}
+
+// goLayout is what differs between the versions of the table.
+type goLayout struct {
+	// recordSize is the size of _func, startLine the place of that field, 0
+	// if there is none.
+	recordSize, startLine uint64
+	// gofunc is the place of that field in moduledata, in words.
+	gofunc int
+	// callSize is the size of inlinedCall, callName, callParent and
+	// callStart are the places of nameOff (once func_), parentPc and
+	// startLine; callStart is 0 if there is none.
+	callSize, callName, callParent, callStart uint64
+}
+
+// goLayouts are the known versions by their magic number.
+var goLayouts = map[uint32]*goLayout{
+	goMagic118: {recordSize: 40, gofunc: 38, callSize: 20, callName: 12, callParent: 16},
+	goMagic120: {recordSize: 44, startLine: 36, gofunc: 40, callSize: 16, callName: 4, callParent: 8, callStart: 12},
 }
 
 // lookupGo names addrs from Go's function table, if the file has one.
@@ -44,15 +79,8 @@ func (e *ELF) lookupGo(addrs []uint64, frames [][]Frame) error {
 	return t.lookup(addrs, frames)
 }
 
-// goTableSection returns the section with Go's function table, or nil.
-func goTableSection(f *elffile.File) *elffile.Section {
-	if s := f.Section(".gopclntab"); s != nil {
-		return s
-	}
-	return f.Section(".data.rel.ro.gopclntab")
-}
-
-// openGoTable reads the header of the table in s.
+// openGoTable reads the header of the table in s and finds the module data
+// that belongs to it.
 func openGoTable(f *elffile.File, s *elffile.Section) (*goTable, error) {
 	const maxHeader = 8 + 8*8
 	var header [maxHeader]byte
@@ -64,107 +92,62 @@ func openGoTable(f *elffile.File, s *elffile.Section) (*goTable, error) {
 		return nil, err
 	}
 	magic := binary.LittleEndian.Uint32(header[:])
-	if magic != goMagic118 && magic != goMagic120 {
+	layout := goLayouts[magic]
+	if layout == nil {
 		return nil, f.Errorf(int64(s.Offset), "Go pclntab of an unknown version (magic %#x); Go 1.18 and newer are read", magic)
 	}
 	if ptr := int(header[7]); ptr != f.WordSize() {
 		return nil, f.Errorf(int64(s.Offset), "Go pclntab with pointers of %d bytes", ptr)
 	}
 	word := func(i int) uint64 { return f.Word(header[8+i*f.WordSize():]) }
-	t := &goTable{f: f, off: s.Offset, size: s.Size, num: word(0), lines: magic == goMagic120}
-	names, cus, funcs := word(3), word(4), word(7)
-	if names > cus || cus > s.Size || funcs > s.Size || t.num >= (s.Size-funcs)/8 {
-		return nil, f.Errorf(int64(s.Offset), "Go pclntab whose parts lie outside of it")
+	t := &goTable{
+		f: f, r: newPageReader(f), layout: layout, addr: s.Addr, off: s.Offset, num: word(0), quantum: uint32(header[6]),
+		shown: map[uint32]goName{}, paths: map[uint32]string{},
 	}
-	t.names = f.Strings(s.Offset+names, cus-names)
-	t.funcs = s.Offset + funcs
-	textStart := s.Addr + 8 + 2*uint64(f.WordSize())
-	var err error
-	t.text, err = t.findText(word(2), textStart)
-	return t, err
-}
-
-// findText returns the address of runtime.text. Up to Go 1.25 the header has
-// it, at address field; since 1.26 the header holds 0, and it is found in the
-// module data, which has a section of its own. Position-independent files keep
-// either in a relocation.
-func (t *goTable) findText(header, field uint64) (uint64, error) {
-	// Of moduledata, in words: six slices and a pointer stand before
-	// findfunctab, minpc, maxpc and text.
-	const minpcField, textField = 20, 22
-	if v, ok, err := t.relocated(field); err != nil || ok {
-		return v, err
-	}
-	if header != 0 {
-		return header, nil
-	}
-	s := t.f.Section(".go.module")
-	if s == nil {
-		return 0, t.f.Errorf(int64(t.off), "Go pclntab without the address of the text it describes")
-	}
-	text, err := t.pointer(s, textField)
-	if err != nil {
-		return 0, err
-	}
-	minpc, err := t.pointer(s, minpcField)
-	if err != nil {
-		return 0, err
-	}
-	entry, err := t.entry(0)
-	if err != nil {
-		return 0, err
-	}
-	// The lowest function tells whether the layout is still the known one.
-	if text == 0 || text+entry != minpc {
-		return 0, t.f.Errorf(int64(s.Offset), "Go module data of an unknown layout")
-	}
-	return text, nil
-}
-
-// pointer returns the i-th word of s, relocated.
-func (t *goTable) pointer(s *elffile.Section, i uint64) (uint64, error) {
-	width := uint64(t.f.WordSize())
-	if i >= s.Size/width {
-		return 0, t.f.Errorf(int64(s.Offset), "Go module data outside of its section")
-	}
-	if v, ok, err := t.relocated(s.Addr + i*width); err != nil || ok {
-		return v, err
-	}
-	b, err := t.f.Bytes(int64(s.Offset+i*width), width, "Go module data")
-	if err != nil {
-		return 0, err
-	}
-	return t.f.Word(b), nil
-}
-
-// relocated returns the value that a relative relocation with an addend gives
-// to the word at addr. It reports false if there is none.
-func (t *goTable) relocated(addr uint64) (v uint64, ok bool, err error) {
-	var relative uint32
-	switch t.f.Machine() {
-	case elf.EM_X86_64:
-		relative = uint32(elf.R_X86_64_RELATIVE)
-	case elf.EM_AARCH64:
-		relative = uint32(elf.R_AARCH64_RELATIVE)
-	}
-	if t.f.Type() != elf.ET_DYN || relative == 0 {
-		return 0, false, nil
-	}
-	err = t.f.EachRela(func(_ *elffile.Section, r elffile.Rela) bool {
-		if ok = r.Offset == addr && r.Type == relative; ok {
-			v = uint64(r.Addend)
+	// The parts follow each other in this order.
+	for i, part := range []*span{&t.names, &t.units, &t.files, &t.values, &t.funcs} {
+		start, end := word(3+i), s.Size
+		if i < 4 {
+			end = word(4 + i)
 		}
-		return !ok
-	})
-	return v, ok, err
+		if start > end || end > s.Size {
+			return nil, f.Errorf(int64(s.Offset), "Go pclntab whose parts lie outside of it")
+		}
+		*part = span{s.Offset + start, end - start}
+	}
+	if t.num >= t.funcs.size/8 {
+		return nil, f.Errorf(int64(s.Offset), "Go pclntab with an index of %d functions outside of it", t.num)
+	}
+	if err := t.findModule(word(2)); err != nil {
+		return nil, err
+	}
+	return t, nil
 }
 
 // entry returns where the i-th function begins, relative to the text; entry
 // num is where the last one ends.
-func (t *goTable) entry(i uint64) (uint64, error) {
-	var b [4]byte
-	err := t.f.ReadFull(b[:], int64(t.funcs+8*i), "Go function index")
-	return uint64(binary.LittleEndian.Uint32(b[:])), err
+func (t *goTable) entry(i uint64) (uint32, error) {
+	return t.r.uint32(t.funcs.off+8*i, "Go function index")
+}
+
+// find returns the function that holds pc, which is relative to the text and
+// not before function low. It tries the functions after low first, since
+// addresses are sorted. It reports false if pc is before the first function.
+func (t *goTable) find(low uint64, pc uint32) (i uint64, ok bool, err error) {
+	above := func(i uint64) bool {
+		var start uint32
+		if err == nil {
+			start, err = t.entry(i)
+		}
+		return err != nil || start > pc
+	}
+	step := uint64(1)
+	for low+step < t.num && !above(low+step) {
+		low += step
+		step *= 2
+	}
+	n := sort.Search(int(min(step, t.num-low)), func(i int) bool { return above(low + uint64(i)) })
+	return low + uint64(n) - 1, n > 0, err
 }
 
 // lookup names sorted addrs. A faulty record costs its own function only.
@@ -174,59 +157,103 @@ func (t *goTable) lookup(addrs []uint64, frames [][]Frame) error {
 		return err
 	}
 	var faulty error
-	low := 0 // no address from here on lies in a function below low
+	var fn goFunction
+	low := uint64(0) // no address from here on lies in a function below low
 	for i, addr := range addrs {
-		if addr < t.text || addr-t.text >= end {
+		if addr < t.text || addr-t.text >= uint64(end) {
 			continue
 		}
-		pc := addr - t.text
-		next := low + sort.Search(int(t.num)-low, func(j int) bool {
-			var start uint64
-			if err == nil {
-				start, err = t.entry(uint64(low + j))
+		pc := uint32(addr - t.text)
+		if pc < fn.entry || pc >= fn.end {
+			next, ok, err := t.find(low, pc)
+			if err != nil {
+				return errors.Join(faulty, err)
 			}
-			return start > pc
-		})
-		if err != nil {
-			return err
+			if !ok {
+				continue
+			}
+			low = next
+			if err := t.readFunction(&fn, low); err != nil {
+				faulty = err
+			}
 		}
-		if next == 0 {
-			continue // before the first function
+		if fn.off == 0 {
+			continue // its record is faulty
 		}
-		low = next - 1
-		var recordErr error
-		if frames[i], recordErr = t.function(uint64(low), pc); recordErr != nil {
-			faulty = recordErr
+		if frames[i], err = t.frames(&fn, pc-fn.entry); err != nil {
+			faulty = err
 		}
 	}
 	return faulty
 }
 
-// function returns the frame of function i, for a pc relative to the text.
-func (t *goTable) function(i, pc uint64) ([]Frame, error) {
+// goFunction is a function of the table. Code is counted from its entry.
+type goFunction struct {
+	off        uint64 // of its record in the file, 0 if that is faulty
+	entry, end uint32 // relative to the text
+	name       uint32 // in the table's names
+	startLine  int    // 0 if unknown
+	unit       uint32 // the first of its files' entries in the table of units
+
+	files, lines, calls pcValues
+	tree                uint64 // address of the inlined calls that calls leads to
+}
+
+// readFunction reads function i and the tables of its code into fn, whose
+// memory it reuses.
+func (t *goTable) readFunction(fn *goFunction, i uint64) (err error) {
+	*fn = goFunction{files: fn.files[:0], lines: fn.lines[:0], calls: fn.calls[:0]}
+	entry, err := t.entry(i)
+	if err != nil {
+		return err
+	}
+	end, err := t.entry(i + 1)
+	if err != nil {
+		return err
+	}
+	if end < entry {
+		return t.f.Errorf(int64(t.funcs.off+8*i), "Go function index that is not sorted")
+	}
+	fn.entry, fn.end = entry, end
+	start, err := t.r.uint32(t.funcs.off+8*i+4, "Go function index")
+	if err != nil {
+		return err
+	}
+	off, err := t.part(t.funcs, uint64(start), t.layout.recordSize, "Go function")
+	if err != nil {
+		return err
+	}
+	var record [44]byte
+	if err := t.r.read(record[:t.layout.recordSize], off, "Go function"); err != nil {
+		return err
+	}
 	// Of _func, in bytes.
-	const nameField, startLineField, recordSize = 4, 36, 44
-	var index [8]byte
-	if err := t.f.ReadFull(index[:], int64(t.funcs+8*i), "Go function index"); err != nil {
-		return nil, err
+	const nameField, fileField, lineField, pcdataField, unitField = 4, 20, 24, 28, 32
+	field := func(at uint64) uint32 { return binary.LittleEndian.Uint32(record[at:]) }
+	fn.name, fn.unit = field(nameField), field(unitField)
+	if t.layout.startLine != 0 {
+		fn.startLine = int(int32(field(t.layout.startLine)))
 	}
-	entry := uint64(binary.LittleEndian.Uint32(index[:]))
-	off := t.funcs + uint64(binary.LittleEndian.Uint32(index[4:]))
-	if off+recordSize > t.off+t.size {
-		return nil, t.f.Errorf(int64(off), "Go function outside of its table")
+	size := end - entry
+	if err := t.readValues(&fn.files, field(fileField), size); err != nil {
+		return err
 	}
-	var record [recordSize]byte
-	if err := t.f.ReadFull(record[:], int64(off), "Go function"); err != nil {
-		return nil, err
+	if err := t.readValues(&fn.lines, field(lineField), size); err != nil {
+		return err
 	}
-	name := t.names.At(uint64(binary.LittleEndian.Uint32(record[nameField:])))
-	if len(name) == 0 {
-		return nil, t.names.Err()
+	numFuncdata := record[t.layout.recordSize-1]
+	if err := t.readInlineTree(fn, off+t.layout.recordSize, field(pcdataField), numFuncdata); err != nil {
+		return err
 	}
-	// Go does not mangle.
-	f := NewFrame(name, pc-entry, Options{NoDemangle: true})
-	if t.lines {
-		f.StartLine = int(int32(binary.LittleEndian.Uint32(record[startLineField:])))
+	fn.off = off
+	return nil
+}
+
+// part returns the place in the file of n bytes at offset i of a part of the
+// table.
+func (t *goTable) part(s span, i, n uint64, what string) (uint64, error) {
+	if n > s.size || i > s.size-n {
+		return 0, t.f.Errorf(int64(s.off), "%s at %#x of a table of %#x bytes", what, i, s.size)
 	}
-	return []Frame{f}, nil
+	return s.off + i, nil
 }

@@ -1,7 +1,10 @@
 package symbolize
 
 import (
+	"runtime"
 	"strings"
+	"sync"
+	"sync/atomic"
 
 	"github.com/ianlancetaylor/demangle"
 )
@@ -19,13 +22,69 @@ var demangleOptions = []demangle.Option{demangle.NoParams, demangle.MaxLength(13
 // NewFrame returns the frame of the function with the given linker name,
 // offset bytes after its start. The name may be any bytes.
 func NewFrame(name []byte, offset uint64, opts Options) Frame {
-	// Names are foreign bytes; outputs such as pprof must be valid UTF-8.
-	system := strings.ToValidUTF8(string(name), "\uFFFD")
-	shown := system
+	n := newNames(string(name), opts)
+	return Frame{Name: n.shown, SystemName: n.system, Offset: offset}
+}
+
+// valid returns a name in UTF-8: names are foreign bytes, and outputs such as
+// pprof must be valid.
+func valid(name string) string { return strings.ToValidUTF8(name, "\uFFFD") }
+
+// names are what a function is called.
+type names struct{ shown, system string }
+
+// newNames returns the names of the function that the linker calls so.
+func newNames(linkage string, opts Options) names {
+	system := valid(linkage)
+	n := names{shown: system, system: system}
 	if !opts.NoDemangle {
-		shown = demangle.Filter(system, demangleOptions...)
+		n.shown = demangle.Filter(system, demangleOptions...)
+		if opts.ShortNames {
+			n.shown = shorten(n.shown)
+		}
 	}
-	return Frame{Name: shown, SystemName: system, Offset: offset}
+	return n
+}
+
+// demangleAtOnce is how many names make one goroutine more worth its start.
+const demangleAtOnce = 64
+
+// nameFrames names those frames that have only the linker's name. Demangling
+// costs more than all else, and frames share their functions: so each name is
+// demangled once, on all CPUs.
+func nameFrames(frames [][]Frame, opts Options) {
+	known := map[string]*names{}
+	var distinct []*names
+	each := func(visit func(*Frame)) {
+		for _, chain := range frames {
+			for i := range chain {
+				if f := &chain[i]; f.Name == "" && f.SystemName != "" {
+					visit(f)
+				}
+			}
+		}
+	}
+	each(func(f *Frame) {
+		if known[f.SystemName] == nil {
+			n := &names{system: f.SystemName}
+			known[f.SystemName] = n
+			distinct = append(distinct, n)
+		}
+	})
+	var next atomic.Int64
+	var workers sync.WaitGroup
+	for range min(runtime.GOMAXPROCS(0), 1+len(distinct)/demangleAtOnce) {
+		workers.Go(func() {
+			for i := next.Add(1) - 1; int(i) < len(distinct); i = next.Add(1) - 1 {
+				*distinct[i] = newNames(distinct[i].system, opts)
+			}
+		})
+	}
+	workers.Wait()
+	each(func(f *Frame) {
+		n := known[f.SystemName]
+		f.Name, f.SystemName = n.shown, n.system
+	})
 }
 
 // preferName reports whether of two aliases a is the better name: the one

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"fulgur/internal/debugfile"
 	"fulgur/internal/elffile"
 	"fulgur/internal/elffile/elftest"
 )
@@ -98,7 +99,7 @@ func TestElsewhere(t *testing.T) {
 	}
 	defer separate.Close()
 	withFile := openFile(t, stripped, Options{})
-	withFile.SetDebugFile(separate)
+	withFile.debugInfo = func() (*debugInfo, error) { return &debugInfo{file: &debugfile.File{File: separate}}, nil }
 	for name, e := range map[string]*ELF{"debug file": withFile, ".gnu_debugdata": openFile(t, mini, Options{})} {
 		if !e.HasSymbols() {
 			t.Errorf("%s: HasSymbols is false", name)
@@ -141,15 +142,7 @@ func TestLibcWithDebugFile(t *testing.T) {
 	if _, err := os.Stat(path); err != nil {
 		t.Skip("needs libc6-dbg: ", err)
 	}
-	debug, err := elffile.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer debug.Close()
-	if debug.BuildID() != id {
-		t.Errorf("the debug file's build ID is %s, want %s", debug.BuildID(), id)
-	}
-	e.SetDebugFile(debug)
+	e.Search(t.Context(), newFinder(t), "/", libc)
 	checkNM(t, e, nm(t, path))
 	for _, s := range nm(t, path) {
 		if s.name != "write" {

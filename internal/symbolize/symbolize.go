@@ -1,6 +1,6 @@
-// Package symbolize turns addresses into functions. It reads the symbol
-// tables of ELF files, their procedure linkage tables, Go's pclntab, /proc/kallsyms, the vdso and the perf
-// maps of JIT compilers.
+// Package symbolize turns addresses into functions. It reads the symbol tables
+// of ELF files, their procedure linkage tables, DWARF, Go's pclntab,
+// /proc/kallsyms, the vdso and the perf maps of JIT compilers.
 //
 // A profile knows all addresses of a file before it needs the first name, so
 // every table is asked once, with a sorted batch of addresses, and answers in
@@ -14,7 +14,8 @@ import "sort"
 // Frame is one function at an address.
 type Frame struct {
 	// Name is the name to show: demangled, as the source language writes it,
-	// without the parameters of C++.
+	// without the parameters of C++. It is empty for a function that debug
+	// information describes but does not name.
 	Name string
 	// SystemName is the linker's name, equal to Name if nothing was mangled.
 	SystemName string
@@ -27,8 +28,8 @@ type Frame struct {
 	// StartLine is the 1-based line at which the function begins, Line that
 	// of the address; 0 if unknown.
 	StartLine, Line int
-	// Offset is the address less the start of the function's symbol, in
-	// bytes.
+	// Offset is the address less the start of the symbol that holds it, in
+	// bytes. Functions that were inlined have no symbol of their own.
 	Offset uint64
 	// Inlined is set for a function that was inlined into the frame that
 	// follows it.
@@ -55,6 +56,12 @@ var (
 type Options struct {
 	// NoDemangle leaves the names of C++ and Rust as the linker knows them.
 	NoDemangle bool
+	// ShortNames shows "<...>" for the arguments of templates and generics in
+	// demangled names.
+	ShortNames bool
+	// NoInlines reads names only, no debug information: neither inlined
+	// functions nor files and lines, for less time and memory.
+	NoInlines bool
 }
 
 // gaps finds where a symbol's start falls between sorted addresses. Symbol

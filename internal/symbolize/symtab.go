@@ -35,8 +35,8 @@ type symbol struct {
 // its start.
 func (s symbol) covers(addr uint64) bool { return addr-s.start < s.size }
 
-// lookupSymbols names addrs from the file's symbol tables, in one pass over
-// each.
+// lookupSymbols finds the linker's names for addrs in the file's symbol tables,
+// in one pass over each.
 //
 // A symbol that has a size and covers an address wins, the innermost one if
 // they nest. Assembly often leaves the size out; such a symbol reaches to the
@@ -46,7 +46,7 @@ func (e *ELF) lookupSymbols(addrs []uint64, frames [][]Frame) error {
 	tables, err := e.symbolTables()
 	p := newSymbolPass(addrs)
 	errs := []error{err, p.run(tables)}
-	stretched := p.resolve(frames, e.opts)
+	stretched := p.resolve(frames)
 
 	// A label inside a function must not reach beyond its end.
 	if len(stretched) > 0 {
@@ -73,15 +73,19 @@ func (e *ELF) lookupSymbols(addrs []uint64, frames [][]Frame) error {
 // which .gnu_debugdata does not repeat.
 func (e *ELF) symbolTables() ([]*symbolTable, error) {
 	all := openTable(e.file, elf.SHT_SYMTAB)
-	if all == nil && e.debug != nil {
-		all = openTable(e.debug, elf.SHT_SYMTAB)
-	}
 	var err error
 	if all == nil {
-		var embedded *elffile.File
-		if embedded, err = e.file.Embedded(); embedded != nil {
+		var d *debugInfo
+		if d, err = e.debugInfo(); d.file != nil {
+			all = openTable(d.file.File, elf.SHT_SYMTAB)
+		}
+	}
+	if all == nil {
+		embedded, embeddedErr := e.file.Embedded()
+		if embedded != nil {
 			all = openTable(embedded, elf.SHT_SYMTAB)
 		}
+		err = errors.Join(err, embeddedErr)
 	}
 	var tables []*symbolTable
 	if all != nil {
@@ -192,8 +196,9 @@ func isLabel(name []byte) bool {
 // offer puts sym into place if it is better than what is there: the innermost
 // one, then one with a size. Of aliases it takes the one that readers know: a
 // global one over a weak one, a weak one over a local one, one that stubs are
-// named after, then the better name. perf prefers a local one to a weak one; but in C libraries those are
-// the internal names of what programs call by the weak ones.
+// named after, then the better name. perf prefers a local one to a weak one;
+// but in C libraries those are the internal names of what programs call by the
+// weak ones.
 func (p *symbolPass) offer(place *symbol, sym symbol) {
 	var better bool
 	switch old := *place; {
@@ -252,7 +257,7 @@ type stretched struct {
 
 // resolve names the addresses that a symbol was found for, and returns those
 // that a symbol without a size was taken for, by ascending start.
-func (p *symbolPass) resolve(frames [][]Frame, opts Options) []stretched {
+func (p *symbolPass) resolve(frames [][]Frame) []stretched {
 	var unsized []stretched
 	var below symbol // the last symbol at or below the address
 	for i, addr := range p.gaps.addrs {
@@ -268,7 +273,7 @@ func (p *symbolPass) resolve(frames [][]Frame, opts Options) []stretched {
 			unsized = append(unsized, stretched{i, sym.start})
 		}
 		if name := sym.systemName(); len(name) > 0 {
-			frames[i] = []Frame{NewFrame(name, addr-sym.start, opts)}
+			frames[i] = []Frame{{SystemName: string(name), Offset: addr - sym.start}}
 		}
 	}
 	return unsized

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// BenchmarkELF names a thousand addresses of the file in FULGUR_BENCH_ELF, or
-// of the running test, which has Go's table and a symbol table.
+// BenchmarkELF opens the file in FULGUR_BENCH_ELF, or the running test, which
+// has Go's table and a symbol table, and names 10 000 of its addresses.
 func BenchmarkELF(b *testing.B) {
 	path := os.Getenv("FULGUR_BENCH_ELF")
 	if path == "" {
@@ -19,15 +19,21 @@ func BenchmarkELF(b *testing.B) {
 	}
 	defer f.Close()
 	text := f.Section(".text")
-	addrs := make([]uint64, 1000)
+	addrs := make([]uint64, 10_000)
 	for i := range addrs {
 		addrs[i] = text.Addr + uint64(i)*(text.Size/uint64(len(addrs)))
 	}
-	b.ReportAllocs()
-	for b.Loop() {
-		e := openFile(b, path, Options{})
-		if _, err := e.LookupBatch(addrs); err != nil {
-			b.Fatal(err)
-		}
+	for name, opts := range map[string]Options{"inlines": {}, "names": {NoInlines: true}} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				e := openFile(b, path, opts)
+				e.Search(b.Context(), newFinder(b), "/", path)
+				if _, err := e.LookupBatch(addrs); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64(len(addrs)*b.N)/b.Elapsed().Seconds(), "addrs/s")
+		})
 	}
 }

@@ -3,48 +3,11 @@ package symbolize
 import (
 	"bytes"
 	"debug/elf"
-	"encoding/binary"
 	"slices"
-	"strings"
 	"testing"
 
 	"fulgur/internal/elffile/elftest"
 )
-
-// goFunction is a function of a made-up pclntab.
-type goFunction struct {
-	entry     uint32
-	name      string
-	startLine int32
-}
-
-// goTableBytes writes the pclntab of a 64-bit program. The last function's
-// entry is where the text ends.
-func goTableBytes(magic uint32, textStart uint64, functions []goFunction) []byte {
-	const headerSize, recordSize = 8 + 8*8, 44
-	functions, end := functions[:len(functions)-1], functions[len(functions)-1].entry
-	var names, index, records []byte
-	indexSize := 8*len(functions) + 4
-	for _, f := range functions {
-		index = binary.LittleEndian.AppendUint32(index, f.entry)
-		index = binary.LittleEndian.AppendUint32(index, uint32(indexSize+len(records)))
-		record := make([]byte, recordSize)
-		binary.LittleEndian.PutUint32(record, f.entry)
-		binary.LittleEndian.PutUint32(record[4:], uint32(len(names)))
-		binary.LittleEndian.PutUint32(record[36:], uint32(f.startLine))
-		records = append(records, record...)
-		names = append(names, f.name+"\x00"...)
-	}
-	index = binary.LittleEndian.AppendUint32(index, end)
-
-	table := binary.LittleEndian.AppendUint32(nil, magic)
-	table = append(table, 0, 0, 1, 8)
-	after := uint64(headerSize + len(names)) // nothing stands in the tables between
-	for _, word := range []uint64{uint64(len(functions)), 0, textStart, headerSize, after, after, after, after} {
-		table = binary.LittleEndian.AppendUint64(table, word)
-	}
-	return slices.Concat(table, names, index, records)
-}
 
 // newFile opens a made-up file.
 func newFile(t testing.TB, f elftest.File) *ELF {
@@ -55,89 +18,6 @@ func newFile(t testing.TB, f elftest.File) *ELF {
 		t.Fatal(err)
 	}
 	return e
-}
-
-var goFunctionsMade = []goFunction{{0x0, "main.first", 3}, {0x40, "main.(*T).second", 9}, {0x80, "", 0}}
-
-// words is a section of 64-bit words.
-func words(w ...uint64) []byte {
-	var b []byte
-	for _, w := range w {
-		b = binary.LittleEndian.AppendUint64(b, w)
-	}
-	return b
-}
-
-// TestGoVersions finds the start of the text as the versions of Go keep it.
-func TestGoVersions(t *testing.T) {
-	const text, table = 0x401000, 0x500000
-	relative := uint64(elf.R_X86_64_RELATIVE)
-	module := make([]uint64, 23)
-	module[20], module[22] = text, text
-	for _, tt := range []struct {
-		name     string
-		magic    uint32
-		typ      elf.Type
-		header   uint64
-		rela     []byte
-		module   []byte
-		line     int
-		problems string
-	}{
-		{name: "1.18", magic: goMagic118, typ: elf.ET_EXEC, header: text},
-		{name: "1.20", magic: goMagic120, typ: elf.ET_EXEC, header: text, line: 9},
-		{name: "1.20 PIE", magic: goMagic120, typ: elf.ET_DYN, rela: words(1, 2, 3, table+24, relative, text), line: 9},
-		{name: "1.26", magic: goMagic120, typ: elf.ET_EXEC, module: words(module...), line: 9},
-		{name: "1.26 PIE", magic: goMagic120, typ: elf.ET_DYN, module: words(make([]uint64, 23)...), line: 9,
-			rela: words(0x600000+8*20, relative, text, 0x600000+8*22, relative, text)},
-		{name: "1.26 without module data", magic: goMagic120, typ: elf.ET_EXEC, problems: "without the address of the text"},
-		{name: "unknown module data", magic: goMagic120, typ: elf.ET_EXEC, module: words(append(module[1:], 0)...), problems: "unknown layout"},
-		{name: "truncated module data", magic: goMagic120, typ: elf.ET_EXEC, module: words(module[:8]...), problems: "outside of its section"},
-		{name: "1.16", magic: 0xfffffffa, typ: elf.ET_EXEC, header: text, problems: "unknown version"},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			sections := []elftest.Section{
-				{Name: ".gopclntab", Addr: table, Content: goTableBytes(tt.magic, tt.header, goFunctionsMade)},
-				{Name: ".rela", Type: elf.SHT_RELA, Flags: elf.SHF_ALLOC, Content: tt.rela},
-			}
-			if len(tt.module) > 0 {
-				sections = append(sections, elftest.Section{Name: ".go.module", Addr: 0x600000, Content: tt.module})
-			}
-			e := newFile(t, elftest.File{Type: tt.typ, Sections: sections})
-			frames, err := e.LookupBatch([]uint64{text - 1, text, text + 0x47, text + 0x7f, text + 0x80})
-			if tt.problems != "" {
-				if err == nil || !strings.Contains(err.Error(), tt.problems) || !strings.HasPrefix(err.Error(), "synthetic: ") {
-					t.Errorf("error %v, want one that says %q", err, tt.problems)
-				}
-				return
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			if frames[0] != nil || frames[4] != nil {
-				t.Errorf("names outside of the text: %v %v", frames[0], frames[4])
-			}
-			want := Frame{Name: "main.(*T).second", SystemName: "main.(*T).second", StartLine: tt.line, Offset: 7}
-			if len(frames[2]) != 1 || frames[2][0] != want {
-				t.Errorf("frames %+v, want %+v", frames[2], want)
-			}
-			if len(frames[1]) != 1 || frames[1][0].Name != "main.first" || len(frames[3]) != 1 || frames[3][0].Offset != 0x3f {
-				t.Errorf("frames at the edges: %+v, %+v", frames[1], frames[3])
-			}
-		})
-	}
-}
-
-func FuzzGoTable(f *testing.F) {
-	f.Add(goTableBytes(goMagic120, 0x1000, goFunctionsMade), uint64(0x1041))
-	f.Add(goTableBytes(goMagic118, 0x1000, goFunctionsMade), uint64(0x1000))
-	f.Fuzz(func(t *testing.T, table []byte, addr uint64) {
-		e := newFile(t, elftest.File{Type: elf.ET_EXEC, Sections: []elftest.Section{{Name: ".gopclntab", Addr: 0x1000, Content: table}}})
-		frames, _ := e.LookupBatch([]uint64{addr / 2, addr})
-		if len(frames) != 2 {
-			t.Fatalf("%d results for 2 addresses", len(frames))
-		}
-	})
 }
 
 // elfSymbol is a symbol in a table of tests.

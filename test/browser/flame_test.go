@@ -104,13 +104,19 @@ func TestFlamePage(t *testing.T) {
 		expect(c, "#title", "fulgur profile -F 99 10")
 		expectContains(c, "#summary", "whole system", "100 samples", "10 s")
 		expectContains(c, "#facts", "example", "6.12.0 x86_64", "cpu-clock, 99 Hz", "samples 3", "user stacks cut 3")
-		expect(c, "#legend", "ProcessUserKernelJITNo symbolNote")
+		expect(c, "#legend", "ProcessUserKernelJITNo symbolNoteInlined")
 	})
 
 	t.Run("tooltip", func(t *testing.T) {
 		c.point(boxAt(c, 0.2, 3))
 		expect(c, "#tip h2", "main")
 		expectContains(c, "#tip dl", "70 (70.0%)", "User", "/usr/bin/server", "0x1130", "/src/server/main.cc:10")
+		c.point(boxAt(c, 0.2, 6))
+		expect(c, "#tip h2", "peek")
+		expectContains(c, "#tip dl", "User, inlined", "/usr/bin/server", "/src/server/parse.h:3")
+		if tip := c.text("#tip dl"); strings.Contains(tip, "Address") {
+			c.t.Errorf("an inlined function has an address: %s", tip)
+		}
 		c.screenshot("tooltip")
 		c.point(boxAt(c, 0.2, 12))
 		c.until(`document.querySelector("#tip").hidden`)

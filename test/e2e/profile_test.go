@@ -107,7 +107,9 @@ func TestProfileShares(t *testing.T) {
 	stacks := folded(t, r.stdout)
 	long, short := share(stacks, ";fulgur/test/e2e.long"), share(stacks, ";fulgur/test/e2e.short")
 	t.Logf("long %.3f, short %.3f of %d stacks", long, short, len(stacks))
-	if long+short < 0.9 {
+	// The rest is the runtime's and the kernel's, which is more in an emulated
+	// machine.
+	if long+short < 0.75 {
 		t.Errorf("%.2f of the samples are in neither function", 1-long-short)
 	}
 	if ratio := long / short; ratio < 2.5 || ratio > 3.5 {
@@ -149,7 +151,8 @@ func TestProfileInterrupted(t *testing.T) {
 			if err := cmd.Start(); err != nil {
 				t.Fatal(err)
 			}
-			time.Sleep(testenv.Patience(time.Second))
+			awaitSampling(t, cmd)
+			time.Sleep(testenv.Patience(200 * time.Millisecond))
 			if err := cmd.Process.Signal(sig); err != nil {
 				t.Fatal(err)
 			}
@@ -172,7 +175,8 @@ func TestProfileTargetExits(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(testenv.Patience(time.Second))
+	awaitSampling(t, cmd)
+	time.Sleep(testenv.Patience(200 * time.Millisecond))
 	if err := victim.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}

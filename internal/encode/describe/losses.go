@@ -42,6 +42,8 @@ func Losses(l profile.Losses) []Loss {
 		"at the depth limit", maxDepth)
 	add(l.UserFaults, "unreadable user stack", "unreadable user stacks",
 		"paged out or no frame pointers", "build with -fno-omit-frame-pointer")
+	add(l.BrokenUser, "broken user stack", "broken user stacks",
+		"the frame pointers lead to no code", "build with -fno-omit-frame-pointer")
 	add(l.Sideband, "mapping record lost", "mapping records lost",
 		"names may be missing", "")
 	add(l.Untracked, "child process not followed", "child processes not followed",

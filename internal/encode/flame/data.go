@@ -105,7 +105,8 @@ func newHeader(p *profile.Profile, o Options) header {
 //
 //	frames   name, module, file: indexes of strings; kind: index of kinds;
 //	         address: hex, as a string because JSON's numbers are too short
-//	         for kernel addresses; line; inlined: 0 or 1
+//	         for kernel addresses, "0" for inlined functions; line: where
+//	         the function begins; inlined: 0 or 1
 //	nodes    frame; depth: 0 for the root. Rows are in preorder, so that the
 //	         depth tells the parent
 //	samples  node; one column of values for each value type

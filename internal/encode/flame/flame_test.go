@@ -113,6 +113,7 @@ func TestGolden(t *testing.T) {
 		"typical": encodetest.Typical(),
 		"hostile": encodetest.Hostile(),
 		"empty":   encodetest.Empty(),
+		"symbols": encodetest.Symbols(),
 		"threads": encodetest.Threads(),
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -314,4 +315,9 @@ func BenchmarkWriteHTML(b *testing.B) {
 			b.ReportMetric(float64(len(p.Stacks)), "nodes")
 		})
 	}
+}
+
+func TestIsLinear(t *testing.T) {
+	encodetest.Linear(t, func(w io.Writer, p *profile.Profile) error { return WriteHTML(w, p, Options{}) })
+	encodetest.Linear(t, func(w io.Writer, p *profile.Profile) error { return WriteSVG(w, p, Options{}) })
 }

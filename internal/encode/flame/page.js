@@ -168,7 +168,6 @@
     canvas.style.width = `${width}px`;
     canvas.style.height = `${view}px`;
     ctx.setTransform(ratio, 0, 0, ratio, 0, 0);
-    ctx.font = `11.5px ${palette.mono}`;
     ctx.textBaseline = 'middle';
   }
 
@@ -193,6 +192,9 @@
 
   function paint() {
     ctx.clearRect(0, 0, width, view);
+    const upright = `11.5px ${palette.mono}`;
+    const italic = `italic ${upright}`; // inlined functions
+    ctx.font = upright;
     const charWidth = ctx.measureText('m').width;
     for (let d = 0; d < rows.length; d++) {
       const top = rowTop(d);
@@ -217,6 +219,7 @@
         if (text) {
           ctx.globalAlpha = faded ? 0.75 : 1;
           ctx.fillStyle = palette.label;
+          ctx.font = frames.inlined[frame[n]] ? italic : upright;
           ctx.fillText(text, x + PAD, top + ROW / 2, room);
         }
       }
@@ -488,6 +491,7 @@
       item.append(swatch, KIND_LABELS[kind]);
       return [item];
     }));
+    if (frames.inlined.includes(1)) byId('legend').append(element('li', 'Inlined', 'inlined'));
   }
   function duration(seconds) {
     return seconds >= 1 ? `${Number(seconds.toFixed(2))} s` : `${Number((seconds * 1000).toPrecision(3))} ms`;

@@ -30,6 +30,7 @@ const svgStyle = `text{font:11px ui-monospace,Menlo,Consolas,"DejaVu Sans Mono",
 .title{font:600 15px system-ui,sans-serif}
 .root{fill:#dfe2e7}.cpu{fill:#c6dae6}.process{fill:#c9ced8}.user{fill:#f2c49b}.kernel{fill:#a9c8ea}
 .jit{fill:#a8d8bb}.unresolved{fill:#d3d0cc}.marker{fill:#d9bfe0}
+.inlined{font-style:italic}
 `
 
 // drawSVG writes t as a picture in which the root is at the bottom.
@@ -48,7 +49,11 @@ func drawSVG(w io.Writer, title string, v profile.ValueType, t *tree) error {
 		fmt.Fprintf(out, `<g><title>%s</title><rect class="%s" x="%.2f" y="%g" width="%.2f" height="%g"/>`,
 			escapeXML(tooltip(f, t, b.node, v)), kindNames[f.kind], b.x, y, max(b.width-0.5, 0.5), svgRow-1)
 		if label := fit(f.name, b.width-6); label != "" {
-			fmt.Fprintf(out, `<text x="%.2f" y="%g">%s</text>`, b.x+3, y+svgRow-5.5, escapeXML(label))
+			class := ""
+			if f.inlined {
+				class = ` class="inlined"`
+			}
+			fmt.Fprintf(out, `<text%s x="%.2f" y="%g">%s</text>`, class, b.x+3, y+svgRow-5.5, escapeXML(label))
 		}
 		out.WriteString("</g>\n")
 	}
@@ -93,6 +98,12 @@ func layout(t *tree) (rects []rect, rows int) {
 func tooltip(f frame, t *tree, n uint32, v profile.ValueType) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: %s, %.2f%%", f.name, amount(t.nodes[n].total, v), 100*float64(t.nodes[n].total)/float64(t.total()))
+	if f.inlined {
+		b.WriteString("\ninlined")
+	}
+	if source := f.source(); source != "" {
+		fmt.Fprintf(&b, "\n%s", source)
+	}
 	if f.module != "" {
 		fmt.Fprintf(&b, "\n%s", f.module)
 	}

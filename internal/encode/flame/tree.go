@@ -40,9 +40,24 @@ type frameKey struct {
 // frame is a frameKey with what the page tells about it.
 type frame struct {
 	frameKey
-	address uint64 // lowest start of the function's symbol, or the unresolved address
+	// address is the lowest start of the function's symbol, or the
+	// unresolved address. Inlined functions have none.
+	address uint64
 	file    string
 	line    int // where the function begins
+}
+
+// compareOrigins orders equal frames by where they come from.
+func compareOrigins(a, b frame) int {
+	return cmp.Or(cmp.Compare(a.address, b.address), cmp.Compare(a.file, b.file), cmp.Compare(a.line, b.line))
+}
+
+// source returns where the function begins, as far as is known.
+func (f frame) source() string {
+	if f.file == "" || f.line == 0 {
+		return f.file
+	}
+	return fmt.Sprintf("%s:%d", f.file, f.line)
 }
 
 // compareFrames orders frames by what identifies them.
@@ -170,15 +185,14 @@ func (m *merger) cpu(cpu int) uint32 {
 	return m.push(0, m.frame(frame{frameKey: frameKey{name: name, kind: kindCPU}}))
 }
 
-// frame returns the identifier of f, keeping the lowest address of equal
-// frames.
+// frame returns the identifier of f, keeping the first origin of equal frames.
 func (m *merger) frame(f frame) uint32 {
 	id, ok := m.frameIDs[f.frameKey]
 	if !ok {
 		id = uint32(len(m.tree.frames))
 		m.tree.frames = append(m.tree.frames, f)
 		m.frameIDs[f.frameKey] = id
-	} else if old := &m.tree.frames[id]; f.address < old.address {
+	} else if old := &m.tree.frames[id]; compareOrigins(f, *old) < 0 {
 		*old = f
 	}
 	return id
@@ -197,17 +211,20 @@ func (m *merger) profileFrame(id profile.FrameID) uint32 {
 func boxFrame(p *profile.Profile, id profile.FrameID) frame {
 	pf := p.Frames[id]
 	fn := p.Functions[pf.Function]
-	return frame{
+	f := frame{
 		frameKey: frameKey{
 			name:    p.FrameName(id),
 			module:  p.Mappings[pf.Mapping].Path,
 			kind:    boxKind(pf),
 			inlined: pf.Inlined,
 		},
-		address: pf.Address - pf.Offset,
-		file:    fn.File,
-		line:    fn.StartLine,
+		file: fn.File,
+		line: fn.StartLine,
 	}
+	if !pf.Inlined {
+		f.address = pf.Address - pf.Offset
+	}
+	return f
 }
 
 func boxKind(f profile.Frame) kind {

@@ -6,6 +6,9 @@
 // (github.com/iovisor/bcc, tools/profile.py and tools/profile_example.txt):
 // the first frame is the task's name, "_[k]" after a name marks the kernel's
 // and a frame "-" stands between user and kernel frames, each if asked for.
+// Inlined functions are frames as all others, told apart by "_[i]" if asked
+// for, as in stackcollapse-perf.pl. There are no files and lines: they would
+// split functions.
 // Where threads were told apart the task is "comm-pid/tid", as that of
 // `stackcollapse-perf.pl --tid` of the FlameGraph tools, and where CPUs were,
 // a frame "[CPU n]" comes first.
@@ -27,7 +30,8 @@ import (
 // Options choose what the lines contain. The zero value is what bcc's
 // `profile -f` prints.
 type Options struct {
-	// Annotate adds "_[k]" to the names of kernel frames (-a).
+	// Annotate adds "_[k]" to the names of kernel frames and "_[i]" to those
+	// of other frames that were inlined (-a).
 	Annotate bool
 	// Delimited puts a frame "-" between user and kernel frames, in stacks
 	// that have both (-d).

@@ -25,6 +25,8 @@ func TestWrite(t *testing.T) {
 		{"typical-annotate-delimited.folded", encodetest.Typical(), Options{Annotate: true, Delimited: true}},
 		{"typical-value1.folded", encodetest.Typical(), Options{Value: 1}},
 		{"threads.folded", encodetest.Threads(), Options{}},
+		{"symbols.folded", encodetest.Symbols(), Options{}},
+		{"symbols-annotate.folded", encodetest.Symbols(), Options{Annotate: true}},
 		{"hostile.folded", encodetest.Hostile(), Options{}},
 		{"empty.folded", encodetest.Empty(), Options{}},
 	} {
@@ -118,4 +120,8 @@ func BenchmarkWrite(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
+}
+
+func TestWriteIsLinear(t *testing.T) {
+	encodetest.Linear(t, func(w io.Writer, p *profile.Profile) error { return Write(w, p, Options{}) })
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 
+	"fulgur/internal/encode/annotation"
 	"fulgur/internal/encode/plain"
 	"fulgur/internal/profile"
 )
@@ -50,8 +51,8 @@ func newTree(p *profile.Profile, o Options) *tree {
 	frames := make([]label, len(p.Frames))
 	for i := 1; i < len(p.Frames); i++ {
 		name := plain.FoldedFrame(p.FrameName(profile.FrameID(i)))
-		if o.Annotate && p.Frames[i].Kind == profile.KindKernel {
-			name += "_[k]"
+		if o.Annotate {
+			name += annotation.Of(p.Frames[i])
 		}
 		frames[i] = intern(name)
 	}

@@ -2,50 +2,61 @@ package pprof
 
 import "fulgur/internal/profile"
 
-// labels are what pprof calls tags of a sample. Samples share them, for as
-// maps they would take more memory than all else.
-type labels struct {
-	text   map[string][]string
-	number map[string][]int64
-}
-
-// labelKey is what labels are made of.
+// labelKey is what the labels of a sample, pprof's tags, are made of.
 type labelKey struct {
 	task profile.TaskID
 	cpu  int
 	end  profile.End
 }
 
-// labeler makes labels, the same for samples that agree in what they tell.
+// labeler encodes labels, once for samples that agree in what they tell.
 type labeler struct {
-	tasks []profile.Task
-	seen  map[labelKey]labels
+	tasks   []profile.Task
+	strings *stringTable
+	seen    map[labelKey]message
 }
 
-// of returns the labels of s.
-func (l labeler) of(s profile.Sample) labels {
+// of returns the labels of s as they stand in its message.
+func (l labeler) of(s profile.Sample) message {
 	key := labelKey{s.Task, s.CPU, s.End}
-	if known, ok := l.seen[key]; ok {
-		return known
+	made, ok := l.seen[key]
+	if ok {
+		return made
 	}
 	task := l.tasks[s.Task]
-	made := labels{
-		text:   map[string][]string{},
-		number: map[string][]int64{"pid": {int64(task.PID)}},
+	if task.Comm != "" { // An empty text would be read as no label.
+		l.text(&made, "comm", task.Comm)
 	}
-	if task.Comm != "" { // An empty text would be read as the number 0.
-		made.text["comm"] = []string{utf8(task.Comm)}
-	}
+	l.number(&made, "pid", task.PID)
 	if task.TID != 0 {
-		made.number["tid"] = []int64{int64(task.TID)}
+		l.number(&made, "tid", task.TID)
 	}
 	if s.CPU >= 0 {
-		made.number["cpu"] = []int64{int64(s.CPU)}
+		l.number(&made, "cpu", s.CPU)
 	}
 	switch s.End {
-	case profile.EndDepth, profile.EndFault, profile.EndLost:
-		made.text["stack_end"] = []string{s.End.String()}
+	case profile.EndDepth, profile.EndFault, profile.EndBroken, profile.EndLost:
+		l.text(&made, "stack_end", s.End.String())
 	}
 	l.seen[key] = made
 	return made
+}
+
+func (l labeler) text(m *message, key, value string) {
+	var label message
+	label.int(labelKeyField, l.strings.id(key))
+	label.int(labelStr, l.strings.id(value))
+	m.message(sampleLabel, label)
+}
+
+// number appends a label that is a number. A 0 without a unit would be read as
+// no label; the key is the unit that pprof gives to numbers without one.
+func (l labeler) number(m *message, key string, value int) {
+	var label message
+	label.int(labelKeyField, l.strings.id(key))
+	label.int(labelNum, int64(value))
+	if value == 0 {
+		label.int(labelNumUnit, l.strings.id(key))
+	}
+	m.message(sampleLabel, label)
 }

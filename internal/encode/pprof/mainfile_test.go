@@ -33,7 +33,7 @@ func TestMainMapping(t *testing.T) {
 	add(1, 3, libc, plugin, plugin, kernel)
 	p := b.Profile(profile.Meta{}, profile.Losses{})
 	for system, want := range map[bool]string{false: "/usr/bin/one", true: "[kernel.kallsyms]"} {
-		if got := convert(p, Options{System: system}).Mapping[0].File; got != want {
+		if got := roundTrip(t, p, Options{System: system}).Mapping[0].File; got != want {
 			t.Errorf("system %v: first is %s, want %s", system, got, want)
 		}
 	}
@@ -42,10 +42,10 @@ func TestMainMapping(t *testing.T) {
 	b = profile.NewBuilder(profile.ValueType{Type: "samples", Unit: "count"})
 	add(1, 1, frame("[jit]", profile.KindJIT), frame("/usr/lib/libjvm.so", profile.KindUser))
 	p = b.Profile(profile.Meta{}, profile.Losses{})
-	if got := convert(p, Options{}).Mapping[0].File; got != "/usr/lib/libjvm.so" {
+	if got := roundTrip(t, p, Options{}).Mapping[0].File; got != "/usr/lib/libjvm.so" {
 		t.Errorf("first is %s, want the library", got)
 	}
-	if got := convert(encodetest.Empty(), Options{}).Mapping; len(got) > 0 {
+	if got := roundTrip(t, encodetest.Empty(), Options{}).Mapping; len(got) > 0 {
 		t.Errorf("an empty profile has mappings: %v", got)
 	}
 }
@@ -64,7 +64,7 @@ func TestPeriod(t *testing.T) {
 		{faults, profile.Meta{Event: "page-faults", Period: 7}, 7},
 	} {
 		b := profile.NewBuilder(profile.ValueType{Type: "samples", Unit: "count"}, test.weight)
-		got := convert(b.Profile(test.meta, profile.Losses{}), Options{})
+		got := roundTrip(t, b.Profile(test.meta, profile.Losses{}), Options{})
 		if got.PeriodType.Type != test.weight.Type || got.PeriodType.Unit != test.weight.Unit || got.Period != test.want {
 			t.Errorf("%+v: %d %v, want %d %v", test.meta, got.Period, got.PeriodType, test.want, test.weight)
 		}

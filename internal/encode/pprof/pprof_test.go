@@ -29,11 +29,12 @@ func TestWrite(t *testing.T) {
 	}{
 		{"typical.txt", encodetest.Typical()},
 		{"threads.txt", encodetest.Threads()},
+		{"symbols.txt", encodetest.Symbols()},
 		{"hostile.txt", encodetest.Hostile()},
 		{"empty.txt", encodetest.Empty()},
 	} {
 		t.Run(c.golden, func(t *testing.T) {
-			got := roundTrip(t, c.p)
+			got := roundTrip(t, c.p, Options{})
 			encodetest.Golden(t, c.golden, []byte(got.String()))
 			for i := range c.p.ValueTypes {
 				var sum int64
@@ -51,7 +52,7 @@ func TestWrite(t *testing.T) {
 // TestWriteStacks compares each stack's functions with the profile's.
 func TestWriteStacks(t *testing.T) {
 	p := encodetest.Typical()
-	got := roundTrip(t, p)
+	got := roundTrip(t, p, Options{})
 	for i, s := range p.Samples {
 		var want, have []string
 		for _, f := range p.AppendFrames(nil, s.Stack) {
@@ -89,7 +90,7 @@ func TestCallerAddresses(t *testing.T) {
 		s = b.Push(s, b.Frame(f))
 		b.Add(profile.Sample{Stack: s, Task: task, CPU: -1, Values: []int64{1}})
 	}
-	got := roundTrip(t, b.Profile(profile.Meta{}, profile.Losses{}))
+	got := roundTrip(t, b.Profile(profile.Meta{}, profile.Losses{}), Options{})
 	want := [][]uint64{
 		{0x100},
 		{0x200, 0xff},
@@ -119,24 +120,7 @@ func TestWriteIsDeterministic(t *testing.T) {
 
 // TestGoToolPprof has the command that users will open the file with read it.
 func TestGoToolPprof(t *testing.T) {
-	goTool := testenv.Tool(t, "go")
-	file := filepath.Join(t.TempDir(), "profile.pb.gz")
-	var out bytes.Buffer
-	if err := Write(&out, encodetest.Typical(), Options{}); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(file, out.Bytes(), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	run := func(args ...string) string {
-		cmd := exec.Command(goTool, append([]string{"tool", "pprof", "-symbolize=none"}, append(args, file)...)...)
-		cmd.Env = append(os.Environ(), "PPROF_TMPDIR="+t.TempDir())
-		text, err := cmd.Output()
-		if err != nil {
-			t.Fatalf("%v: %v", cmd, err)
-		}
-		return string(text)
-	}
+	file := writeFile(t, encodetest.Typical())
 	for _, c := range []struct {
 		args []string
 		want []string
@@ -148,6 +132,16 @@ func TestGoToolPprof(t *testing.T) {
 			`(?m)^ +9 +9.00% .* 9 +9.00%  walk$`,
 		}},
 		{[]string{"-top"}, []string{`Type: cpu`, `Total samples = 1010.10ms`}},
+		{[]string{"-top", "-lines", "-sample_index=samples"}, []string{
+			`(?m)^ +30 30.00% .* 30 30.00%  peek /src/server/parse.h:4 \(inline\)$`,
+			`(?m)^ +12 12.00% .* 51 51.00%  http::Server::handle\(http::Request const&\) /src/server/http.cc:52$`,
+		}},
+		{[]string{"-top", "-files", "-sample_index=samples"}, []string{
+			`(?m)^ +30 30.00% .* 30 30.00%  /src/server/parse.h`,
+		}},
+		{[]string{"-peek=^peek$", "-sample_index=samples"}, []string{
+			`(?m)^ +30 +100% \| +std::vector<int, std::allocator<int>> parse<int>\(char const\*\) \(inline\)\n +30 30.00% .* \| peek`,
+		}},
 		{[]string{"-raw"}, []string{
 			`PeriodType: cpu nanoseconds`,
 			`Period: 10101010`,
@@ -157,7 +151,7 @@ func TestGoToolPprof(t *testing.T) {
 		{[]string{"-comments"}, []string{`fulgur profile -F 99 10`, `3 samples lost`}},
 		{[]string{"-tags"}, []string{`(?s)comm:.*server.*pid:.*4242`}},
 	} {
-		text := run(c.args...)
+		text := goToolPprof(t, append(append([]string{"-symbolize=none"}, c.args...), file)...)
 		for _, want := range c.want {
 			if !regexp.MustCompile(want).MatchString(text) {
 				t.Errorf("pprof %s: no match for %q in\n%s", strings.Join(c.args, " "), want, text)
@@ -166,11 +160,37 @@ func TestGoToolPprof(t *testing.T) {
 	}
 }
 
+// TestPprofLists has pprof annotate the source of functions that one is
+// inlined into the other: both have the samples.
+func TestPprofLists(t *testing.T) {
+	dir := t.TempDir()
+	source := filepath.Join(dir, "source.c")
+	text := "static int square(int n)\n{\n\treturn n * n;\n}\n\nint hot(int n)\n{\n\treturn square(n);\n}\n"
+	if err := os.WriteFile(source, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b := profile.NewBuilder(profile.ValueType{Type: "samples", Unit: "count"})
+	m := b.Mapping(profile.Mapping{Path: "/bin/hot"})
+	frame := func(name string, start, line int, inlined bool) profile.FrameID {
+		f := b.Function(profile.Function{Name: name, SystemName: name, File: source, StartLine: start})
+		return b.Frame(profile.Frame{Function: f, Mapping: m, Address: 0x1234, Line: line, Inlined: inlined})
+	}
+	s := b.Push(b.Push(0, frame("hot", 6, 8, false)), frame("square", 1, 3, true))
+	b.Add(profile.Sample{Stack: s, Task: b.Task(profile.Task{PID: 1, Comm: "hot"}), CPU: -1, Values: []int64{7}})
+	file := writeFile(t, b.Profile(profile.Meta{}, profile.Losses{}))
+	listed := goToolPprof(t, "-symbolize=none", "-list=.", file)
+	for _, want := range []string{`(?m)^ +7 +7 +3:.*return n \* n;$`, `(?m)^ +\. +7 +8:.*return square\(n\);$`} {
+		if !regexp.MustCompile(want).MatchString(listed) {
+			t.Errorf("no match for %q in\n%s", want, listed)
+		}
+	}
+}
+
 // TestPprofFindsAddresses has pprof name and disassemble a function that the
 // profile has no name for: the addresses are the file's own and the mapping
 // says so, although the file was loaded elsewhere.
 func TestPprofFindsAddresses(t *testing.T) {
-	goTool, gcc := testenv.Tool(t, "go"), testenv.Tool(t, "gcc")
+	gcc := testenv.Tool(t, "gcc")
 	dir := t.TempDir()
 	source, program := filepath.Join(dir, "source.c"), filepath.Join(dir, "program")
 	code := "__attribute__((noinline)) int hot(int n) { return n * n; }\nint main(int n) { return hot(n); }\n"
@@ -188,21 +208,9 @@ func TestPprofFindsAddresses(t *testing.T) {
 		Stack: b.Push(0, b.Frame(profile.Frame{Mapping: m, Address: address})),
 		Task:  b.Task(profile.Task{PID: 1, Comm: "hot"}), CPU: -1, Values: []int64{7},
 	})
-	file := filepath.Join(dir, "profile.pb.gz")
-	var out bytes.Buffer
-	if err := Write(&out, b.Profile(profile.Meta{}, profile.Losses{}), Options{}); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(file, out.Bytes(), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command(goTool, "tool", "pprof", "-symbolize=local", "-disasm=hot", file)
-	cmd.Env = append(os.Environ(), "PPROF_TMPDIR="+dir)
-	text, err := cmd.CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v: %v\n%s", cmd, err, text)
-	}
-	if want := fmt.Sprintf(`(?m)^ +7 +7 +%x: `, address); !regexp.MustCompile(want).Match(text) {
+	file := writeFile(t, b.Profile(profile.Meta{}, profile.Losses{}))
+	text := goToolPprof(t, "-symbolize=local", "-disasm=hot", file)
+	if want := fmt.Sprintf(`(?m)^ +7 +7 +%x: `, address); !regexp.MustCompile(want).MatchString(text) {
 		t.Errorf("no match for %q in\n%s", want, text)
 	}
 }
@@ -234,11 +242,11 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// roundTrip writes p and reads it again.
-func roundTrip(t *testing.T, p *profile.Profile) *pb.Profile {
+// roundTrip writes p and has the package of the format read it.
+func roundTrip(t testing.TB, p *profile.Profile, o Options) *pb.Profile {
 	t.Helper()
 	var out bytes.Buffer
-	if err := Write(&out, p, Options{}); err != nil {
+	if err := Write(&out, p, o); err != nil {
 		t.Fatal(err)
 	}
 	got, err := pb.Parse(&out)
@@ -251,11 +259,44 @@ func roundTrip(t *testing.T, p *profile.Profile) *pb.Profile {
 	return got
 }
 
+// writeFile writes p to a file and returns its path.
+func writeFile(t *testing.T, p *profile.Profile) string {
+	t.Helper()
+	var out bytes.Buffer
+	if err := Write(&out, p, Options{}); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "profile.pb.gz")
+	if err := os.WriteFile(file, out.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// goToolPprof returns what go tool pprof prints.
+func goToolPprof(t *testing.T, args ...string) string {
+	t.Helper()
+	cmd := exec.Command(testenv.Tool(t, "go"), append([]string{"tool", "pprof"}, args...)...)
+	cmd.Env = append(os.Environ(), "PPROF_TMPDIR="+t.TempDir())
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	text, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%v: %v\n%s", cmd, err, &stderr)
+	}
+	return string(text)
+}
+
 func BenchmarkWrite(b *testing.B) {
 	p := encodetest.Large(20_000)
+	b.ReportAllocs()
 	for b.Loop() {
 		if err := Write(io.Discard, p, Options{}); err != nil {
 			b.Fatal(err)
 		}
 	}
+}
+
+func TestWriteIsLinear(t *testing.T) {
+	encodetest.Linear(t, func(w io.Writer, p *profile.Profile) error { return Write(w, p, Options{}) })
 }

@@ -7,7 +7,6 @@ import (
 	"unicode/utf8"
 
 	"fulgur/internal/encode/describe"
-	"fulgur/internal/encode/plain"
 	"fulgur/internal/profile"
 )
 
@@ -82,13 +81,3 @@ func writeTable(w *strings.Builder, rows []row, total int64) {
 
 // percent returns how many hundredths of whole part is; whole is not 0.
 func percent(part, whole int64) float64 { return 100 * float64(part) / float64(whole) }
-
-// cut returns s made plain and shortened to width characters, the last of
-// which then is "…".
-func cut(s string, width int) string {
-	s = plain.Terminal(s)
-	if utf8.RuneCountInString(s) <= width {
-		return s
-	}
-	return string([]rune(s)[:width-1]) + "…"
-}

@@ -7,9 +7,11 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"path"
 	"slices"
 	"strings"
 
+	"fulgur/internal/encode/annotation"
 	"fulgur/internal/encode/plain"
 	"fulgur/internal/profile"
 )
@@ -17,7 +19,8 @@ import (
 // Options choose what the stacks contain. The zero value is what bcc's
 // `profile` prints.
 type Options struct {
-	// Annotate adds "_[k]" to the names of kernel frames (-a).
+	// Annotate adds "_[k]" to the names of kernel frames and "_[i]" to those
+	// of other frames that were inlined (-a).
 	Annotate bool
 	// Delimited puts a line "--" between kernel and user frames, in stacks
 	// that have both (-d).
@@ -31,7 +34,9 @@ type Options struct {
 // Collection prints them (github.com/iovisor/bcc, tools/profile.py and
 // tools/profile_example.txt): the frames with the leaf first, a dash with the
 // task's name and process ID, and the value; the largest value last, where it
-// is seen when the output scrolls by.
+// is seen when the output scrolls by. A frame's file and line, where they are
+// known, follow its name, and "(inlined)" that of an inlined function, both as
+// in perf: "parse http.cc:52 (inlined)".
 //
 // A line in brackets after the root tells when the user stack was cut and its
 // root is missing. The thread and the CPU follow the process ID where they
@@ -78,10 +83,18 @@ func Write(w io.Writer, p *profile.Profile, o Options) error {
 func frameNames(p *profile.Profile, o Options) []string {
 	names := make([]string, len(p.Frames))
 	for i := 1; i < len(p.Frames); i++ {
-		names[i] = plain.Terminal(p.FrameName(profile.FrameID(i)))
-		if o.Annotate && p.Frames[i].Kind == profile.KindKernel {
-			names[i] += "_[k]"
+		f := p.Frames[i]
+		name := plain.Terminal(p.FrameName(profile.FrameID(i)))
+		if o.Annotate {
+			name += annotation.Of(f)
 		}
+		if file := p.Functions[f.Function].File; file != "" && f.Line != 0 {
+			name = fmt.Sprintf("%s %s:%d", name, plain.Terminal(path.Base(file)), f.Line)
+		}
+		if f.Inlined {
+			name += " (inlined)"
+		}
+		names[i] = name
 	}
 	return names
 }
@@ -90,7 +103,7 @@ func frameNames(p *profile.Profile, o Options) []string {
 // and no marker among its frames, given leaf first, says so already.
 func isCut(p *profile.Profile, e profile.End, frames []profile.FrameID) bool {
 	switch e {
-	case profile.EndDepth, profile.EndFault, profile.EndLost:
+	case profile.EndDepth, profile.EndFault, profile.EndBroken, profile.EndLost:
 		return len(frames) == 0 || p.Frames[frames[len(frames)-1]].Kind != profile.KindMarker
 	default:
 		return false

@@ -24,6 +24,8 @@ func TestWrite(t *testing.T) {
 		{"typical-delimited.txt", encodetest.Typical(), Options{Delimited: true}},
 		{"typical-value1.txt", encodetest.Typical(), Options{Value: 1}},
 		{"threads.txt", encodetest.Threads(), Options{}},
+		{"symbols.txt", encodetest.Symbols(), Options{}},
+		{"symbols-annotate.txt", encodetest.Symbols(), Options{Annotate: true}},
 		{"hostile.txt", encodetest.Hostile(), Options{}},
 		{"empty.txt", encodetest.Empty(), Options{}},
 	} {
@@ -63,6 +65,7 @@ func TestSummary(t *testing.T) {
 		{"typical-summary.txt", encodetest.Typical(), 10},
 		{"typical-summary3.txt", encodetest.Typical(), 3},
 		{"threads-summary.txt", encodetest.Threads(), 10},
+		{"symbols-summary.txt", encodetest.Symbols(), 10},
 		{"hostile-summary.txt", encodetest.Hostile(), 20},
 		{"large-summary.txt", encodetest.Large(100), 5},
 		{"empty-summary.txt", encodetest.Empty(), 10},
@@ -139,4 +142,8 @@ func BenchmarkSummary(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
+}
+
+func TestWriteIsLinear(t *testing.T) {
+	encodetest.Linear(t, func(w io.Writer, p *profile.Profile) error { return Write(w, p, Options{}) })
 }

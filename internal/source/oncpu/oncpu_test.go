@@ -144,7 +144,7 @@ func TestFlipLosesAndDoublesNothing(t *testing.T) {
 				t.Fatal(err)
 			}
 			all, known := h.counted()
-			t.Logf("%d samples, %d counted, %d with a body, %d stacks, %d flips, losses %+v", stats.Samples, all, known, h.store.Len(), h.flips, stats.Losses)
+			t.Logf("%d samples, %d counted, %d with a body, %d stacks, %d flips, losses %+v", stats.Samples, all, known, len(h.store.Bodies), h.flips, stats.Losses)
 			if stats.Samples == 0 {
 				t.Fatal("no samples")
 			}

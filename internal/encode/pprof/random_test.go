@@ -1,0 +1,133 @@
+package pprof
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	pb "github.com/google/pprof/profile"
+
+	"github.com/google/go-cmp/cmp"
+
+	"fulgur/internal/profile"
+)
+
+// FuzzWrite has the package of the format read what was written of profiles
+// of any shape, and compares what their samples say.
+func FuzzWrite(f *testing.F) {
+	for seed := range uint64(20) {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, seed uint64) {
+		p := random(rand.New(rand.NewPCG(seed, 0)))
+		got := roundTrip(t, p, Options{})
+		var want, have []string
+		for i, s := range p.Samples {
+			want = append(want, describeSample(p, s))
+			have = append(have, describeWritten(got.Sample[i]))
+		}
+		if diff := cmp.Diff(want, have); diff != "" {
+			t.Errorf("samples (-profile +written):\n%s", diff)
+		}
+		// The format's own writer keeps all of it.
+		if text := got.Copy().String(); text != got.String() {
+			t.Errorf("written as\n%s\nand again as\n%s", got, text)
+		}
+	})
+}
+
+// random returns a profile with what the model allows: functions inlined into
+// each other, frames without function or mapping, all kinds, numbers of any
+// length.
+func random(r *rand.Rand) *profile.Profile {
+	number := func() uint64 { return r.Uint64() >> r.IntN(64) }
+	b := profile.NewBuilder(profile.ValueType{Type: "samples", Unit: "count"}, profile.ValueType{Type: "cpu", Unit: "nanoseconds"})
+	for range r.IntN(50) {
+		var s profile.StackID
+		for range r.IntN(12) {
+			f := profile.Frame{Address: number(), Offset: number(), Kind: profile.Kind(r.IntN(4))}
+			if m := r.IntN(4); m > 0 {
+				f.Mapping = b.Mapping(profile.Mapping{Path: fmt.Sprintf("/lib/%d", m), BuildID: fmt.Sprint(m)})
+			}
+			for inlined := range 1 + r.IntN(4) {
+				f.Function, f.Line, f.Inlined = 0, 0, inlined > 0
+				if n := r.IntN(10); n > 0 {
+					f.Function = b.Function(profile.Function{
+						Name: fmt.Sprintf("f%d", n), SystemName: fmt.Sprintf("_f%d", n),
+						File: strings.Repeat("x", r.IntN(2)*200), StartLine: r.IntN(1000),
+					})
+					f.Line = r.IntN(2) * r.IntN(1<<20)
+				}
+				if f.Function != 0 || !f.Inlined {
+					s = b.Push(s, b.Frame(f))
+				}
+			}
+		}
+		b.Add(profile.Sample{
+			Stack: s, Task: b.Task(profile.Task{PID: r.IntN(3), TID: r.IntN(1 << 17), Comm: strings.Repeat("c", r.IntN(3))}),
+			CPU: r.IntN(4) - 1, End: profile.End(r.IntN(5)), Values: []int64{int64(number()), int64(number())},
+		})
+	}
+	return b.Profile(profile.Meta{}, profile.Losses{})
+}
+
+// describeSample returns what pprof is to know of s.
+func describeSample(p *profile.Profile, s profile.Sample) string {
+	var b strings.Builder
+	task := p.Tasks[s.Task]
+	labels := []string{fmt.Sprintf("pid %d", task.PID)}
+	if task.TID != 0 {
+		labels = append(labels, fmt.Sprintf("tid %d", task.TID))
+	}
+	if s.CPU >= 0 {
+		labels = append(labels, fmt.Sprintf("cpu %d", s.CPU))
+	}
+	if task.Comm != "" {
+		labels = append(labels, "comm "+task.Comm)
+	}
+	switch s.End {
+	case profile.EndDepth, profile.EndFault, profile.EndBroken, profile.EndLost:
+		labels = append(labels, "stack_end "+s.End.String())
+	}
+	slices.Sort(labels)
+	fmt.Fprintln(&b, s.Values, strings.Join(labels, ", "))
+	for _, id := range p.AppendFrames(nil, s.Stack) {
+		f := p.Frames[id]
+		m := p.Mappings[f.Mapping]
+		if fn := p.Functions[f.Function]; f.Function != 0 {
+			fmt.Fprintf(&b, "  %s %s %s %s:%d from %d\n", m.Path, fn.Name, fn.SystemName, fn.File, f.Line, fn.StartLine)
+		}
+		if !f.Inlined {
+			fmt.Fprintln(&b, " at", m.Path, m.BuildID)
+		}
+	}
+	return b.String()
+}
+
+// describeWritten returns what pprof knows of s.
+func describeWritten(s *pb.Sample) string {
+	var b strings.Builder
+	var labels []string
+	for key, values := range s.NumLabel {
+		labels = append(labels, fmt.Sprintf("%s %d", key, values[0]))
+	}
+	for key, values := range s.Label {
+		labels = append(labels, key+" "+values[0])
+	}
+	slices.Sort(labels)
+	fmt.Fprintln(&b, s.Value, strings.Join(labels, ", "))
+	for _, l := range s.Location {
+		m := l.Mapping
+		if m == nil {
+			m = &pb.Mapping{}
+		}
+		for _, line := range l.Line {
+			fn := line.Function
+			fmt.Fprintf(&b, "  %s %s %s %s:%d from %d\n", m.File, fn.Name, fn.SystemName, fn.Filename, line.Line, fn.StartLine)
+		}
+		fmt.Fprintln(&b, " at", m.File, m.BuildID)
+	}
+	return b.String()
+}

@@ -1,0 +1,145 @@
+package symbolize
+
+import (
+	"encoding/binary"
+	"strings"
+)
+
+// The functions that the compiler inlined into one form a tree, as the runtime
+// reads it (runtime/symtabinl.go: inlinedCall, inlineUnwinder). A table by pc
+// leads to the innermost call; the position of the call itself is that of an
+// instruction of the function that made it, its parentPc, which leads to the
+// next call outwards.
+
+// maxGoInlines bounds the calls at one address. The compiler's budget ends far
+// below.
+const maxGoInlines = 128
+
+// The tables of a function that matter (internal/abi/symtab.go).
+const (
+	pcdataInlTreeIndex = 2
+	funcdataInlTree    = 3
+)
+
+// readInlineTree finds the inlined calls of fn, whose record is followed at
+// off by the numbers of its tables by pc and the places of its data.
+func (t *goTable) readInlineTree(fn *goFunction, off uint64, numPCData uint32, numFuncData uint8) error {
+	if numPCData <= pcdataInlTreeIndex || numFuncData <= funcdataInlTree {
+		return nil
+	}
+	// What a wrong count leads to is outside of the file, or found to be
+	// nonsense when it is used.
+	const none = 1<<32 - 1
+	data, err := t.r.uint32(off+4*(uint64(numPCData)+funcdataInlTree), "Go function data")
+	if err != nil || data == none {
+		return err
+	}
+	table, err := t.r.uint32(off+4*pcdataInlTreeIndex, "Go pc-value table")
+	if err != nil {
+		return err
+	}
+	if t.gofunc != 0 {
+		fn.tree = t.gofunc + uint64(data)
+	}
+	return t.readValues(&fn.calls, table, fn.end-fn.entry)
+}
+
+// frames returns the functions at pc of fn, innermost first. Where the inlined
+// calls cannot be read, the ones found are followed by fn without a line: which
+// of its lines leads to them is unknown.
+func (t *goTable) frames(fn *goFunction, pc uint32) ([]Frame, error) {
+	name, err := t.name(fn.name)
+	if err != nil {
+		return nil, err
+	}
+	offset := uint64(pc)
+	outer := Frame{Name: name.shown, SystemName: name.system, StartLine: fn.startLine, Offset: offset}
+	var frames []Frame
+	for {
+		i := fn.calls.at(pc)
+		if i < 0 {
+			err := t.position(&outer, fn, pc)
+			return append(frames, outer), err
+		}
+		if len(frames) == maxGoInlines {
+			return append(frames, outer), t.f.Errorf(int64(fn.off), "more than %d inlined Go calls at one address", maxGoInlines)
+		}
+		call, err := t.inlinedCall(fn, uint32(i))
+		if err != nil {
+			return append(frames, outer), err
+		}
+		f := Frame{Name: call.name.shown, SystemName: call.name.system, StartLine: call.startLine, Offset: offset, Inlined: true}
+		if err := t.position(&f, fn, pc); err != nil {
+			return append(frames, f, outer), err
+		}
+		frames = append(frames, f)
+		pc = call.parent
+	}
+}
+
+// goInlinedCall is a call that was inlined.
+type goInlinedCall struct {
+	name      goName
+	parent    uint32 // an instruction of the caller, from the function's entry
+	startLine int
+}
+
+// inlinedCall reads the i-th inlined call of fn.
+func (t *goTable) inlinedCall(fn *goFunction, i uint32) (call goInlinedCall, err error) {
+	if fn.tree == 0 {
+		return call, t.f.Errorf(int64(fn.off), "Go program whose module data was not found, so that inlined functions are missing")
+	}
+	off, ok := t.f.Offset(fn.tree + uint64(i)*t.layout.callSize)
+	if !ok {
+		return call, t.f.Errorf(int64(fn.off), "inlined Go calls at address %#x, which the file does not hold", fn.tree)
+	}
+	var record [20]byte
+	if err := t.r.read(record[:t.layout.callSize], off, "inlined Go call"); err != nil {
+		return call, err
+	}
+	field := func(at uint64) uint32 { return binary.LittleEndian.Uint32(record[at:]) }
+	call.parent = field(t.layout.callParent)
+	if call.parent >= fn.end-fn.entry {
+		return call, t.f.Errorf(int64(off), "inlined Go call from outside of its function")
+	}
+	if t.layout.callStart != 0 {
+		call.startLine = int(int32(field(t.layout.callStart)))
+	}
+	call.name, err = t.name(field(t.layout.callName))
+	return call, err
+}
+
+// goName is a function's name as shown and as the linker knows it.
+type goName struct{ shown, system string }
+
+// name returns the name at offset i of the table's names.
+func (t *goTable) name(i uint32) (goName, error) {
+	if name, ok := t.shown[i]; ok {
+		return name, nil
+	}
+	b, err := t.r.cstring(t.names, uint64(i), "Go function name")
+	if err == nil && len(b) == 0 {
+		err = t.f.Errorf(int64(t.names.off), "empty Go function name at %#x of its table", i)
+	}
+	if t.nameBytes += uint64(len(b)); err == nil && t.nameBytes > t.names.size {
+		err = t.f.Errorf(int64(t.names.off), "Go function names that overlap")
+	}
+	if err != nil {
+		return goName{}, err
+	}
+	system := strings.ToValidUTF8(string(b), "\uFFFD")
+	name := goName{shown: shortTypeArguments(system), system: system}
+	t.shown[i] = name
+	return name, nil
+}
+
+// shortTypeArguments returns name with [...] for all type arguments, as the
+// runtime prints it (runtime/traceback.go: funcNameForPrint): instances that
+// share their code are named after its shape, which says nothing to a reader.
+func shortTypeArguments(name string) string {
+	i, j := strings.IndexByte(name, '['), strings.LastIndexByte(name, ']')
+	if i < 0 || j <= i {
+		return name
+	}
+	return name[:i] + "[...]" + name[j+1:]
+}

@@ -1,0 +1,106 @@
+package symbolize
+
+import "strings"
+
+// shortened stands for the arguments of a template.
+const shortened = "<...>"
+
+// shorten returns a demangled name of C++ or Rust with "<...>" for the
+// arguments of its templates and generics. What an angle bracket means is not
+// always decidable in a name; from one without a counterpart on, all is left.
+func shorten(name string) string {
+	if !strings.Contains(name, "<") {
+		return name
+	}
+	var b strings.Builder
+	for i := 0; i < len(name); {
+		end, arguments := i+1, false
+		switch {
+		case isOperator(name, i):
+			end = operatorEnd(name, i)
+			if strings.HasPrefix(name[end:], " <") { // the demangler parts the two
+				end++
+				arguments = true
+			}
+		case name[i] == '<' && opensArguments(name[:i]):
+			end = i
+			arguments = true
+		}
+		b.WriteString(name[i:end])
+		i = end
+		if !arguments {
+			continue
+		}
+		if end = argumentsEnd(name, i); end == 0 {
+			b.WriteString(name[i:])
+			break
+		}
+		b.WriteString(shortened)
+		i = end
+	}
+	return b.String()
+}
+
+// opensArguments reports whether a "<" after before begins the arguments of a
+// template. In Rust's "<T as Trait>::method" it begins the name itself, and
+// nothing but what is in it tells which one is meant.
+func opensArguments(before string) bool {
+	return before != "" && !strings.ContainsRune("<(,&*[ ", rune(before[len(before)-1]))
+}
+
+// argumentsEnd returns where the template arguments end that begin with the
+// "<" at i, or 0 if they do not end.
+func argumentsEnd(name string, i int) int {
+	// What stands in parentheses is an expression or a function's
+	// parameters: there, an angle bracket can be a comparison.
+	angles, others := 0, 0
+	for i < len(name) {
+		if isOperator(name, i) {
+			i = operatorEnd(name, i)
+			continue
+		}
+		switch c := name[i]; {
+		case c == '(' || c == '[' || c == '{':
+			others++
+		case c == ')' || c == ']' || c == '}':
+			others--
+		case others > 0:
+		case c == '<':
+			angles++
+		case c == '>' && name[i-1] != '-': // "->" leads to a type
+			if angles--; angles == 0 {
+				return i + 1
+			}
+		}
+		if i++; others < 0 {
+			return 0
+		}
+	}
+	return 0
+}
+
+// isOperator reports whether the word "operator" stands at i.
+func isOperator(name string, i int) bool {
+	const word = "operator"
+	if i < 0 || !strings.HasPrefix(name[i:], word) || i > 0 && isWord(name[i-1]) {
+		return false
+	}
+	return len(name) == i+len(word) || !isWord(name[i+len(word)])
+}
+
+// operatorEnd returns where the operator ends whose word stands at i, with its
+// symbol if that has angle brackets.
+func operatorEnd(name string, i int) int {
+	end := i + len("operator")
+	for _, symbol := range []string{"<=>", "<<=", ">>=", "->*", "<<", ">>", "<=", ">=", "->", "<", ">"} {
+		if strings.HasPrefix(name[end:], symbol) {
+			return end + len(symbol)
+		}
+	}
+	return end
+}
+
+// isWord reports whether c can be part of an identifier.
+func isWord(c byte) bool {
+	return c == '_' || c == '$' || c >= 0x80 || '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
+}

@@ -1,0 +1,1 @@
+// Go accepts functions without a body next to assembler.

@@ -1,0 +1,5 @@
+//go:build !cgo
+
+package main
+
+func twice(n int) int { return 2 * n }

@@ -1,0 +1,219 @@
+package e2e
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strings"
+	"testing"
+
+	pb "github.com/google/pprof/profile"
+
+	"fulgur/internal/testenv"
+)
+
+// inlines is a program with inlined functions, and how its debug information is
+// shipped.
+type inlines struct {
+	name    string
+	flags   string
+	prepare func(t *testing.T, program string)
+}
+
+var inlinesBuilds = []inlines{
+	{name: "in the program"},
+	{name: "compressed", flags: "-gz=zlib"},
+	{name: "split", flags: "-gsplit-dwarf"},
+	{name: "package", flags: "-gdwarf-4 -gsplit-dwarf", prepare: func(t *testing.T, program string) {
+		tool(t, "dwp", "-e", program, "-o", program+".dwp")
+		dwos, _ := filepath.Glob(filepath.Join(filepath.Dir(program), "*.dwo"))
+		for _, dwo := range dwos {
+			if err := os.Remove(dwo); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}},
+	{name: "debug link", prepare: separate},
+	{name: "dwz", prepare: func(t *testing.T, program string) {
+		// What two files share moves to a third one.
+		twin, shared := program+".twin", program+".shared"
+		tool(t, "cp", program, twin)
+		tool(t, "dwz", "-m", shared, program, twin)
+		separate(t, program)
+	}},
+}
+
+// build compiles the program.
+func (b inlines) build(t *testing.T) string {
+	t.Helper()
+	program := compile(t, "inlines.cc", "inlines", append(strings.Fields("-O2 -g -Wl,--build-id -lstdc++"), strings.Fields(b.flags)...)...)
+	if b.prepare != nil {
+		b.prepare(t, program)
+	}
+	return program
+}
+
+// separate moves the program's debug information to a file of its own.
+func separate(t *testing.T, program string) {
+	t.Helper()
+	tool(t, "objcopy", "--only-keep-debug", program, program+".debug")
+	tool(t, "objcopy", "--strip-all", "--add-gnu-debuglink="+program+".debug", program)
+}
+
+// tool runs a tool that prepares a test, and returns what it wrote.
+func tool(t *testing.T, name string, args ...string) string {
+	t.Helper()
+	out, err := exec.Command(testenv.Tool(t, name), args...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, out)
+	}
+	return string(out)
+}
+
+// The rounds of the program's work: about half a second of it.
+const rounds = "300"
+
+// Inlined functions are frames of their own, from wherever their description
+// comes.
+func TestInlines(t *testing.T) {
+	testenv.Root(t)
+	for _, b := range inlinesBuilds {
+		t.Run(b.name, func(t *testing.T) {
+			stacks := profile(t, []string{"-F", "997", "-U"}, b.build(t), rounds)
+			if s := share(stacks, ";app::work;app::Box<int>::churn;mix"); s < 0.3 {
+				t.Errorf("%.2f of the samples are in the innermost function:\n%v", s, stacks)
+			}
+			if s := share(stacks, ";app::work;app::Box<int>::churn"); s < 0.9 {
+				t.Errorf("%.2f of the samples are in the inlined functions:\n%v", s, stacks)
+			}
+		})
+	}
+}
+
+// Names only, shorter names and raw ones are for the asking.
+func TestNameFlags(t *testing.T) {
+	testenv.Root(t)
+	program := inlines{}.build(t)
+	for _, test := range []struct{ flag, want, reject string }{
+		{"--no-inlines", ";app::work", "churn"},
+		{"--short-names", ";app::work;app::Box<...>::churn", "<int>"},
+		{"--no-demangle", ";_ZN3app4workERKNS_3BoxIiEEj;_ZNK3app3BoxIiE5churnEj", "app::"},
+	} {
+		stacks := profile(t, []string{"-F", "997", "-U", test.flag}, program, rounds)
+		if s := share(stacks, test.want); s < 0.9 {
+			t.Errorf("%s: %.2f of the samples have %s:\n%v", test.flag, s, test.want, stacks)
+		}
+		if s := share(stacks, test.reject); s > 0 {
+			t.Errorf("%s: %.2f of the samples have %s", test.flag, s, test.reject)
+		}
+	}
+}
+
+// pprof gets lines, start lines and build IDs.
+func TestInlinesPprof(t *testing.T) {
+	testenv.Root(t)
+	program := inlines{}.build(t)
+	out := filepath.Join(t.TempDir(), "out.pb.gz")
+	if r := fulgur(t, "profile", "-F", "997", "-o", out, "--", program, rounds); r.code != 0 {
+		t.Fatalf("exit code %d: %s", r.code, r.stderr)
+	}
+	f, err := os.Open(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	p, err := pb.Parse(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	source, err := os.ReadFile(filepath.Join("testdata", "inlines.cc"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := strings.Split(string(source), "\n")
+	id := regexp.MustCompile(`Build ID: ([0-9a-f]+)`).FindStringSubmatch(tool(t, "readelf", "-n", program))
+	chains := 0
+	for _, location := range p.Location {
+		if len(location.Line) != 3 {
+			continue
+		}
+		chains++
+		for i, want := range []struct{ name, start, line string }{
+			{"mix", "unsigned mix(", "x "},
+			{"app::Box<int>::churn", "churn(unsigned", "x = mix("},
+			{"app::work", "work(const", "box.churn("},
+		} {
+			l := location.Line[i]
+			if l.Function.Name != want.name || !strings.HasSuffix(l.Function.Filename, "testdata/inlines.cc") ||
+				!strings.Contains(text[l.Function.StartLine-1], want.start) || !strings.Contains(text[l.Line-1], want.line) {
+				t.Errorf("%#x: %s, %s:%d, from line %d; want %+v", location.Address, l.Function.Name, l.Function.Filename, l.Line, l.Function.StartLine, want)
+			}
+		}
+		if location.Mapping.BuildID != id[1] || !location.Mapping.HasInlineFrames {
+			t.Errorf("mapping %+v, want build ID %s and inlined frames", location.Mapping, id[1])
+		}
+	}
+	if chains == 0 {
+		t.Error("no location with three functions")
+	}
+	for _, m := range p.Mapping {
+		if m.File == "[kernel.kallsyms]" && m.BuildID == "" {
+			t.Error("the kernel has no build ID")
+		}
+	}
+}
+
+// A file without symbols is told of, with what to do.
+func TestNoSymbols(t *testing.T) {
+	testenv.Root(t)
+	program := inlines{}.build(t)
+	tool(t, "objcopy", "--strip-all", program)
+	t.Setenv("DEBUGINFOD_URLS", "")
+	want := regexp.MustCompile(`(?m)^  inlines: no symbols \(build ID [0-9a-f]{40}\), \d+ samples; set DEBUGINFOD_URLS$`)
+	if r := fulgur(t, "profile", "-F", "997", "-f", "--", program, rounds); r.code != 0 || !want.MatchString(r.stderr) {
+		t.Errorf("exit code %d, no line like %s:\n%s", r.code, want, r.stderr)
+	}
+}
+
+// The return address of a signal handler belongs to what it returns to, not to
+// the function before.
+func TestSignalHandler(t *testing.T) {
+	testenv.Root(t)
+	trampoline := map[string]string{"amd64": "__restore_rt", "arm64": "__kernel_rt_sigreturn"}[runtime.GOARCH]
+	// With optimization, functions that call none have no frame.
+	program := compile(t, "signals.c", "signals", "-static", "-O0")
+	stacks := profile(t, []string{"-F", "997", "-U"}, program)
+	if s := share(stacks, ";"+trampoline+";on_signal"); s < 0.9 {
+		t.Errorf("%.2f of the samples are in the handler, called by the trampoline:\n%v", s, stacks)
+	}
+}
+
+// A server that does not answer delays the profile only until the user says so.
+func TestDownloadInterrupted(t *testing.T) {
+	testenv.Root(t)
+	program := inlines{}.build(t)
+	tool(t, "objcopy", "--strip-all", program)
+	asked := make(chan struct{}, 100)
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		asked <- struct{}{}
+		<-r.Context().Done()
+	}))
+	defer server.Close()
+	out := filepath.Join(t.TempDir(), "out.folded")
+	cmd := command(t, "profile", "-F", "997", "-U", "-o", out, "--", program, rounds)
+	cmd.Env = append(os.Environ(), "DEBUGINFOD_URLS="+server.URL, "DEBUGINFOD_CACHE_PATH="+t.TempDir())
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	<-asked
+	if r := interrupt(t, cmd); r.code != 0 || !strings.Contains(r.stderr, "debuginfod: "+server.URL) {
+		t.Errorf("exit code %d, want 0 and a word of the server: %s", r.code, r.stderr)
+	}
+	if stacks := readFolded(t, out); len(stacks) == 0 {
+		t.Error("no stacks")
+	}
+}

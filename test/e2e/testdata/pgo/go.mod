@@ -1,0 +1,3 @@
+module pgoload
+
+go 1.25
