@@ -1,17 +1,18 @@
 package perfdata
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
-	"os"
 
 	"fulgur/internal/bolt"
+	"fulgur/internal/ctxfile"
 )
 
 // Input is an opened perf.data file or text of perf script.
 type Input struct {
-	file     *os.File
+	file     *ctxfile.File
 	name     string
 	size     int64
 	perfData bool
@@ -19,18 +20,14 @@ type Input struct {
 
 // Open opens the input at path; "-" is standard input. What comes through a
 // pipe is copied to a temporary file first, since perf.data is read twice.
-func Open(path string) (*Input, error) {
-	name, file := path, os.Stdin
-	if path == "-" {
-		name = "standard input"
-	} else {
-		var err error
-		if file, err = os.Open(path); err != nil {
-			return nil, err
-		}
+// When ctx ends, so does reading, with its error.
+func Open(ctx context.Context, path string) (*Input, error) {
+	file, err := ctxfile.Open(ctx, path)
+	if err != nil {
+		return nil, err
 	}
-	in := &Input{file: file, name: name}
-	if err := in.prepare(); err != nil {
+	in := &Input{file: file, name: file.Name()}
+	if err := in.prepare(ctx); err != nil {
 		_ = in.file.Close()
 		return nil, err
 	}
@@ -38,7 +35,7 @@ func Open(path string) (*Input, error) {
 }
 
 // prepare makes sure that the file can be read twice, and finds out what it is.
-func (in *Input) prepare() error {
+func (in *Input) prepare(ctx context.Context) error {
 	info, err := in.file.Stat()
 	if err != nil {
 		return err
@@ -47,7 +44,7 @@ func (in *Input) prepare() error {
 		return fmt.Errorf("%s: is a directory (of perf record --threads): send it through perf script", in.name)
 	}
 	if !info.Mode().IsRegular() {
-		if err := in.spool(); err != nil {
+		if err := in.spool(ctx); err != nil {
 			return err
 		}
 		if info, err = in.file.Stat(); err != nil {
@@ -64,26 +61,27 @@ func (in *Input) prepare() error {
 	return nil
 }
 
-// spool copies the input to a temporary file that vanishes when it is closed.
-func (in *Input) spool() error {
-	tmp, err := os.CreateTemp("", "fulgur-perfdata-*")
+// spool copies the input to a temporary file.
+func (in *Input) spool(ctx context.Context) error {
+	tmp, err := ctxfile.Temporary(ctx, "fulgur-perfdata-*")
 	if err != nil {
 		return err
 	}
-	err = os.Remove(tmp.Name())
-	if err == nil {
-		if _, err = io.Copy(tmp, in.file); err != nil {
-			err = fmt.Errorf("copying %s to a temporary file: %w (TMPDIR chooses another place)", in.name, err)
-		}
-	}
-	if err != nil {
+	if _, err := io.Copy(tmp, in.file); err != nil {
 		_ = tmp.Close()
-		return err
+		return fmt.Errorf("copying %s to a temporary file: %w (TMPDIR chooses another place)", in.name, err)
 	}
 	_ = in.file.Close() // was only read
 	in.file = tmp
 	return nil
 }
+
+// Name returns what errors call the input.
+func (in *Input) Name() string { return in.name }
+
+// Text reports whether the input is no perf.data file, and so is read as text
+// of perf script.
+func (in *Input) Text() bool { return !in.perfData }
 
 // Collect adds the samples to c.
 func (in *Input) Collect(c *bolt.Collector, opts Options) (Stats, error) {

@@ -1,6 +1,7 @@
 package perfdata
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"strings"
@@ -26,7 +27,7 @@ func TestOpen(t *testing.T) {
 		writeFile(t, filepath.Join(dir, "text"), []byte("1 0x1/0x2/P/-/-/1\n")): 1,
 		writeFile(t, filepath.Join(dir, "empty"), nil):                          0,
 	} {
-		stats, err := collectPath(path)
+		stats, err := collectPath(t.Context(), path)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -34,16 +35,16 @@ func TestOpen(t *testing.T) {
 			t.Errorf("%s: %d samples, want %d", path, stats.Samples, samples)
 		}
 	}
-	if _, err := Open(dir); err == nil || !strings.Contains(err.Error(), "is a directory") {
+	if _, err := Open(t.Context(), dir); err == nil || !strings.Contains(err.Error(), "is a directory") {
 		t.Errorf("error %v for a directory", err)
 	}
-	if _, err := Open(filepath.Join(dir, "missing")); !os.IsNotExist(err) {
+	if _, err := Open(t.Context(), filepath.Join(dir, "missing")); !os.IsNotExist(err) {
 		t.Errorf("error %v for a missing file", err)
 	}
 }
 
-func collectPath(path string) (Stats, error) {
-	in, err := Open(path)
+func collectPath(ctx context.Context, path string) (Stats, error) {
+	in, err := Open(ctx, path)
 	if err != nil {
 		return Stats{}, err
 	}
