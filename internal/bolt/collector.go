@@ -154,6 +154,7 @@ func (c *Collector) AddAddress(layout Layout, addr uint64) error {
 		return nil
 	}
 	c.stats.Inside++
+	at.binary.stats.Samples++
 	return c.counter.add(key{binary: at.binary.id << 1, from: at.offset}, 1, 0)
 }
 

@@ -36,6 +36,8 @@ type BinaryStats struct {
 	// that of those that left from it, Mispredicted that of the former that
 	// were mispredicted. Duplicates are not taken out here.
 	Branches, Taken, Mispredicted uint64
+	// Samples is the number of samples of [Collector.AddAddress] in it.
+	Samples uint64
 	// Traces is the number of different traces. It is known after
 	// [Collector.Each].
 	Traces uint64
