@@ -1,6 +1,7 @@
 package perfdata
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -52,12 +53,15 @@ func (in *Input) prepare(ctx context.Context) error {
 		}
 	}
 	in.size = info.Size()
-	head := make([]byte, len(magicFile))
+	head := make([]byte, 4096)
 	n, err := in.file.ReadAt(head, 0)
 	if err != nil && !errors.Is(err, io.EOF) {
 		return err
 	}
 	in.perfData = IsPerfData(head[:n])
+	if !in.perfData && bytes.IndexByte(head[:n], 0) >= 0 {
+		return fmt.Errorf("%s: neither a perf.data file nor text of perf script", in.name)
+	}
 	return nil
 }
 

@@ -38,6 +38,10 @@ func TestOpen(t *testing.T) {
 	if _, err := Open(t.Context(), dir); err == nil || !strings.Contains(err.Error(), "is a directory") {
 		t.Errorf("error %v for a directory", err)
 	}
+	program := writeFile(t, filepath.Join(dir, "program"), []byte("\x7fELF\x02\x01\x01\x00"))
+	if _, err := Open(t.Context(), program); err == nil || !strings.Contains(err.Error(), "neither a perf.data file") {
+		t.Errorf("error %v for a program", err)
+	}
 	if _, err := Open(t.Context(), filepath.Join(dir, "missing")); !os.IsNotExist(err) {
 		t.Errorf("error %v for a missing file", err)
 	}

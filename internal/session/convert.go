@@ -186,7 +186,7 @@ func (cv *conversion) whyNothing(in *perfdata.Input) string {
 	}
 	switch {
 	case cv.stats.Samples == 0 && in.Text():
-		return "neither a perf.data file nor text of perf script -F pid,ip,brstack --show-mmap-events"
+		return "no samples: text must be that of perf script -F pid,ip,brstack --show-mmap-events"
 	case cv.stats.Samples == 0:
 		return "no samples"
 	case cv.other != "" && cv.stats.Mappings == 0:
@@ -218,7 +218,7 @@ func (cv *conversion) report(w *preaggWriter, paths map[*bolt.Binary]string) *bo
 		r.warn("the input does not tell what ran %s: all samples were taken to be of it", printable(cv.binary.Name))
 	}
 	if left := cv.library.leftOut(); left != "" {
-		r.warn("files without a profile%s", left)
+		r.warn("not all files get a profile%s", left)
 	}
 	return r
 }

@@ -1,7 +1,6 @@
 package session
 
 import (
-	"errors"
 	"fmt"
 	"path"
 	"strings"
@@ -14,14 +13,8 @@ import (
 // value is ready for use.
 type library struct {
 	byID    map[string]*bolt.Binary // by build ID, or path without one
-	missing []missingFile           // the first few
+	missing []error                 // the first few files that are not here
 	more    int                     // how many besides
-}
-
-// missingFile is a file that gets no profile.
-type missingFile struct {
-	path string
-	why  error
 }
 
 // maxMissing is how many files without a profile are told of one by one.
@@ -33,7 +26,7 @@ func (l *library) find(m perfdata.Mapped) *bolt.Binary {
 	b, err := openMapped(m)
 	if err != nil {
 		if len(l.missing) < maxMissing {
-			l.missing = append(l.missing, missingFile{m.Path, err})
+			l.missing = append(l.missing, err)
 		} else {
 			l.more++
 		}
@@ -57,7 +50,7 @@ func (l *library) find(m perfdata.Mapped) *bolt.Binary {
 func openMapped(m perfdata.Mapped) (*bolt.Binary, error) {
 	name, deleted := strings.CutSuffix(m.Path, " (deleted)")
 	if !path.IsAbs(name) {
-		return nil, errors.New("no file")
+		return nil, fmt.Errorf("%s: no file", m.Path)
 	}
 	b, err := openBinary(name)
 	switch {
@@ -65,22 +58,22 @@ func openMapped(m perfdata.Mapped) (*bolt.Binary, error) {
 		return nil, err
 	case m.BuildID != "" && b.BuildID != "":
 		if perfdata.Match(b)(m) == nil {
-			return nil, fmt.Errorf("another build: build ID %s was recorded, the file has %s", m.BuildID, b.BuildID)
+			return nil, fmt.Errorf("%s: another build: build ID %s was recorded, the file has %s", name, m.BuildID, b.BuildID)
 		}
 	case deleted:
-		return nil, errors.New("was deleted, and no build ID tells whether the file of its name is the same")
+		return nil, fmt.Errorf("%s: was deleted, and no build ID tells whether the file of its name is the same", name)
 	}
 	return b, nil
 }
 
-// leftOut tells of the files that were not found, for the end of a sentence.
+// leftOut tells of the files that were not found, to go on a sentence.
 func (l *library) leftOut() string {
 	if len(l.missing) == 0 {
 		return ""
 	}
 	var b strings.Builder
-	for _, m := range l.missing {
-		fmt.Fprintf(&b, "; %s: %s", printable(m.path), printable(m.why.Error()))
+	for _, err := range l.missing {
+		fmt.Fprintf(&b, "; %s", printable(err.Error()))
 	}
 	if l.more > 0 {
 		fmt.Fprintf(&b, "; and %s", count(uint64(l.more), "more file"))

@@ -83,10 +83,11 @@ func (l llvm) program(name string) string { return filepath.Join(l.dir, name) }
 // those of BOLT's documentation.
 func (l llvm) next(binary, path string, basic bool) [][]string {
 	fdata, optimised := filepath.Base(binary)+".fdata", filepath.Base(binary)+".bolt"
-	convert := []string{l.program("perf2bolt"), "--pa", "-p", path, "-o", fdata, binary}
+	convert := []string{l.program("perf2bolt"), "--pa"}
 	if basic {
 		convert = append(convert, "--basic-events")
 	}
+	convert = append(convert, "-p", path, "-o", fdata, binary)
 	functions := "cdsort"
 	if l.version < tracesLLVM {
 		functions = "hfsort" // LLVM 16 does not have the newer one
