@@ -13,6 +13,9 @@ test      perf                            linux-perf
 test      chromium                        chromium
 test      qemu-system-x86_64              qemu-system-x86
 test      busybox                         busybox-static
+test      /usr/lib/llvm-22/bin/perf2bolt  bolt-22
+test      /usr/lib/llvm-19/bin/perf2bolt  bolt-19
+test      /usr/lib/llvm-16/bin/perf2bolt  bolt-16
 generate  clang-19                        clang-19
 generate  llvm-strip-19                   llvm-19
 generate  /usr/include/bpf/bpf_helpers.h  libbpf-dev

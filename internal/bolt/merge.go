@@ -242,7 +242,9 @@ func writeSums(w io.Writer, lines iter.Seq2[Line, error]) error {
 			return err
 		}
 		if !last.same(l) {
-			out.write(last)
+			if out.write(last); out.err != nil {
+				return out.err
+			}
 			last = l
 			continue
 		}

@@ -125,10 +125,11 @@ func branches(traces iter.Seq2[Trace, error], withFall func(Trace) error) iter.S
 	}
 }
 
-// lineWriter writes lines. Errors show in flush.
+// lineWriter writes lines. The first error stays, and shows in flush.
 type lineWriter struct {
 	w   *bufio.Writer
 	buf []byte
+	err error
 }
 
 func newLineWriter(w io.Writer) *lineWriter { return &lineWriter{w: bufio.NewWriterSize(w, 1<<16)} }
@@ -137,7 +138,7 @@ func newLineWriter(w io.Writer) *lineWriter { return &lineWriter{w: bufio.NewWri
 func (w *lineWriter) write(l Line) {
 	if l.Kind != 0 {
 		w.buf = l.append(w.buf[:0])
-		w.w.Write(w.buf)
+		_, w.err = w.w.Write(w.buf)
 	}
 }
 

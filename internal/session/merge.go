@@ -36,36 +36,69 @@ func Merge(ctx context.Context, o MergeOptions) (exitCode int, err error) {
 }
 
 func (o *MergeOptions) merge(ctx context.Context) (err error) {
-	var (
-		inputs  []bolt.Input
-		unknown uint64
-	)
-	for _, path := range o.Inputs {
-		f, err := ctxfile.Open(ctx, path)
-		if err != nil {
-			return err
-		}
-		defer func() { _ = f.Close() }() // was only read
-		in := bolt.Input{Name: f.Name(), BuildID: bolt.ProfileBuildID(path), R: f}
-		if in.BuildID == "" {
-			unknown++
-		}
-		inputs = append(inputs, in)
+	inputs, closeInputs, err := openProfiles(ctx, o.Inputs)
+	defer closeInputs()
+	if err != nil {
+		return err
 	}
 	out, err := createOutput(o.Output, o.Stdout)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, out.Abort()) }()
-	if err := bolt.Merge(out, inputs, bolt.MergeOptions{Force: o.Force}); err != nil {
+	if err := bolt.Merge(untilWriter{ctx, out}, inputs, bolt.MergeOptions{Force: o.Force}); err != nil {
 		return err
 	}
 	if err := out.Commit(); err != nil {
 		return err
 	}
+	o.warn(inputs)
+	return nil
+}
+
+// openProfiles opens profiles to merge. What was opened is to be closed also
+// after an error.
+func openProfiles(ctx context.Context, paths []string) (inputs []bolt.Input, closeAll func(), err error) {
+	var files []*ctxfile.File
+	closeAll = func() {
+		for _, f := range files {
+			_ = f.Close() // was only read
+		}
+	}
+	for _, path := range paths {
+		f, err := ctxfile.Open(ctx, path)
+		if err != nil {
+			return nil, closeAll, err
+		}
+		files = append(files, f)
+		inputs = append(inputs, bolt.Input{Name: f.Name(), BuildID: bolt.ProfileBuildID(path), R: f})
+	}
+	return inputs, closeAll, nil
+}
+
+// warn tells that build IDs could not be compared.
+func (o *MergeOptions) warn(inputs []bolt.Input) {
+	unknown := uint64(0)
+	for _, in := range inputs {
+		if in.BuildID == "" {
+			unknown++
+		}
+	}
 	if unknown > 0 && len(inputs) > 1 && !o.Force && !o.Quiet {
 		fmt.Fprintf(o.Stderr, "fulgur: %s of %d without a build ID in the name (NAME.BUILDID.%s): whether they are of the same binary was not checked\n",
 			count(unknown, "profile"), len(inputs), preagg)
 	}
-	return nil
+}
+
+// untilWriter fails once its context has ended.
+type untilWriter struct {
+	ctx context.Context
+	w   io.Writer
+}
+
+func (u untilWriter) Write(b []byte) (int, error) {
+	if err := u.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return u.w.Write(b)
 }
