@@ -17,6 +17,10 @@ type Binary struct {
 	BuildID string
 	// ExecutableBytes is the amount of machine code in the file.
 	ExecutableBytes uint64
+	// Symbols says whether the file has its symbol table, without which
+	// llvm-bolt refuses it, and Relocations whether the linker left those of
+	// the code (--emit-relocs), without which it cannot move functions.
+	Symbols, Relocations bool
 
 	fixed bool              // linked for one address (ET_EXEC)
 	code  []elffile.Segment // executable PT_LOADs
@@ -48,22 +52,28 @@ func NewBinary(f *elffile.File) (*Binary, error) {
 	if end-b.base >= math.MaxUint32 {
 		return nil, fmt.Errorf("%s: machine code spread over more than 4 GiB", f.Name())
 	}
-	if err := b.measure(f); err != nil {
+	if err := b.readSections(f); err != nil {
 		return nil, err
 	}
 	return b, nil
 }
 
-// measure adds up the machine code: the executable sections, or the segments
-// (which may hold read-only data too) where sections are stripped.
-func (b *Binary) measure(f *elffile.File) error {
+// readSections finds out what llvm-bolt can do with the file and adds up the
+// machine code: the executable sections, or the segments (which may hold
+// read-only data too) where sections are stripped.
+func (b *Binary) readSections(f *elffile.File) error {
 	sections, err := f.Sections()
 	if err != nil {
 		return err
 	}
 	for _, s := range sections {
-		if s.Flags&elf.SHF_EXECINSTR != 0 && s.Type == elf.SHT_PROGBITS {
+		switch {
+		case s.Flags&elf.SHF_EXECINSTR != 0 && s.Type == elf.SHT_PROGBITS:
 			b.ExecutableBytes += min(s.Size, uint64(f.Size()))
+		case s.Type == elf.SHT_SYMTAB:
+			b.Symbols = true
+		case s.Type == elf.SHT_RELA && s.Name == ".rela.text":
+			b.Relocations = true
 		}
 	}
 	if b.ExecutableBytes > 0 {

@@ -53,7 +53,8 @@ type binaryReport struct {
 	ExecutableBytes   uint64  `json:"executable_bytes"`
 	TakenByExecutable float64 `json:"taken_by_executable_bytes"`
 	// Next are the commands that optimise the binary by its profile.
-	Next [][]string `json:"next"`
+	Next     [][]string `json:"next"`
+	Warnings []string   `json:"warnings"`
 }
 
 // sufficient is how many branches must have been taken for each byte of
@@ -82,18 +83,9 @@ func newBoltReport(c *bolt.Collector, w *preaggWriter, paths map[*bolt.Binary]st
 	r.leftOut("records of aborted transactions", s.Aborted)
 	r.leftOut("records repeated by the processor", s.Duplicate)
 	for _, b := range c.Binaries() {
-		path, ok := paths[b]
-		if !ok {
-			continue
+		if path, ok := paths[b]; ok {
+			r.Binaries = append(r.Binaries, newBinaryReport(b, w, path))
 		}
-		stats := b.Stats()
-		r.Binaries = append(r.Binaries, binaryReport{
-			Binary: b.Name, BuildID: b.BuildID, Profile: cmp.Or(path, "-"),
-			Samples: stats.Samples, Branches: stats.Branches, Taken: stats.Taken,
-			Mispredicted: stats.Mispredicted, Traces: stats.Traces,
-			ExecutableBytes: b.ExecutableBytes, TakenByExecutable: b.Sufficiency(),
-			Next: w.llvm.next(b.Name, profileArgument(path), w.basic),
-		})
 	}
 	slices.SortStableFunc(r.Binaries, func(a, b binaryReport) int {
 		return cmp.Compare(b.Branches+b.Samples, a.Branches+a.Samples)
@@ -103,6 +95,29 @@ func newBoltReport(c *bolt.Collector, w *preaggWriter, paths map[*bolt.Binary]st
 	}
 	if w.llvm.found != "" && w.llvm.version < tracesLLVM {
 		r.warn("in the format for LLVM before %d, since the llvm-bolt in PATH is %s", tracesLLVM, w.llvm.found)
+	}
+	return r
+}
+
+// newBinaryReport sums up the profile of b that w wrote to path.
+func newBinaryReport(b *bolt.Binary, w *preaggWriter, path string) binaryReport {
+	stats := b.Stats()
+	r := binaryReport{
+		Binary: b.Name, BuildID: b.BuildID, Profile: cmp.Or(path, "-"),
+		Samples: stats.Samples, Branches: stats.Branches, Taken: stats.Taken,
+		Mispredicted: stats.Mispredicted, Traces: stats.Traces,
+		ExecutableBytes: b.ExecutableBytes, TakenByExecutable: b.Sufficiency(),
+		Next:     w.llvm.next(b, profileArgument(path), w.basic),
+		Warnings: []string{},
+	}
+	if !w.basic && r.TakenByExecutable < sufficient {
+		r.Warnings = append(r.Warnings, "too few for a good profile: "+r.remedy())
+	}
+	switch {
+	case !b.Symbols:
+		r.Warnings = append(r.Warnings, "stripped of its symbol table: llvm-bolt needs the file as it was linked")
+	case !b.Relocations:
+		r.Warnings = append(r.Warnings, "no relocations: llvm-bolt can reorder blocks, but not functions; link with -Wl,--emit-relocs for the full gain")
 	}
 	return r
 }
@@ -202,12 +217,12 @@ func (r *binaryReport) text(b *strings.Builder, basic bool) {
 	}
 	if basic {
 		fmt.Fprintf(b, "  %s at %s\n", count(r.Samples, "sample"), count(r.Traces, "different place"))
-		return
+	} else {
+		fmt.Fprintf(b, "  %s of %s\n", count(r.Branches, "branch record"), count(r.Traces, "different trace"))
+		fmt.Fprintf(b, "  %s taken branches for each byte of machine code (%d or more is enough)\n", twoDigits(r.TakenByExecutable), sufficient)
 	}
-	fmt.Fprintf(b, "  %s of %s\n", count(r.Branches, "branch record"), count(r.Traces, "different trace"))
-	fmt.Fprintf(b, "  %s taken branches for each byte of machine code (%d or more is enough)\n", twoDigits(r.TakenByExecutable), sufficient)
-	if r.TakenByExecutable < sufficient {
-		fmt.Fprintf(b, "  warning: too few for a good profile: %s\n", r.remedy())
+	for _, w := range r.Warnings {
+		fmt.Fprintf(b, "  warning: %s\n", w)
 	}
 }
 

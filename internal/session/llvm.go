@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"regexp"
 	"strconv"
+
+	"fulgur/internal/bolt"
 )
 
 // Versions of LLVM whose perf2bolt reads something that older ones do not.
@@ -28,13 +30,13 @@ type llvm struct {
 // chooseLLVM returns what asked stands for: "16", "22", or "auto" for the
 // llvm-bolt in PATH, and the newest if there is none.
 func chooseLLVM(ctx context.Context, asked string) (llvm, error) {
-	bolt, err := exec.LookPath("llvm-bolt")
+	program, err := exec.LookPath("llvm-bolt")
 	inPath := err == nil
 	chosen := llvm{version: tracesLLVM}
 	switch asked {
 	case "", "auto":
 		if inPath {
-			major, full, err := llvmVersion(ctx, bolt)
+			major, full, err := llvmVersion(ctx, program)
 			if err != nil {
 				return llvm{}, err
 			}
@@ -79,22 +81,22 @@ func llvmVersion(ctx context.Context, path string) (major int, full string, err 
 // program returns how a program of BOLT is called.
 func (l llvm) program(name string) string { return filepath.Join(l.dir, name) }
 
-// next returns the command lines that optimise binary by the profile at path:
-// those of BOLT's documentation.
-func (l llvm) next(binary, path string, basic bool) [][]string {
-	fdata, optimised := filepath.Base(binary)+".fdata", filepath.Base(binary)+".bolt"
+// next returns the command lines that optimise b by its profile at path: those
+// of BOLT's documentation.
+func (l llvm) next(b *bolt.Binary, path string, basic bool) [][]string {
+	fdata, optimised := filepath.Base(b.Name)+".fdata", filepath.Base(b.Name)+".bolt"
 	convert := []string{l.program("perf2bolt"), "--pa"}
 	if basic {
 		convert = append(convert, "--basic-events")
 	}
-	convert = append(convert, "-p", path, "-o", fdata, binary)
-	functions := "cdsort"
-	if l.version < tracesLLVM {
-		functions = "hfsort" // LLVM 16 does not have the newer one
+	convert = append(convert, "-p", path, "-o", fdata, b.Name)
+	optimise := []string{l.program("llvm-bolt"), b.Name, "-o", optimised, "-data=" + fdata, "-reorder-blocks=ext-tsp"}
+	if b.Relocations {
+		order := "cdsort"
+		if l.version < tracesLLVM {
+			order = "hfsort" // LLVM 16 does not have the newer one
+		}
+		optimise = append(optimise, "-reorder-functions="+order)
 	}
-	return [][]string{convert, {
-		l.program("llvm-bolt"), binary, "-o", optimised, "-data=" + fdata,
-		"-reorder-blocks=ext-tsp", "-reorder-functions=" + functions,
-		"-split-functions", "-split-all-cold", "-split-eh", "-dyno-stats",
-	}}
+	return [][]string{convert, append(optimise, "-split-functions", "-split-all-cold", "-split-eh", "-dyno-stats")}
 }
