@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"path"
+	"path/filepath"
 	"strings"
 
 	"fulgur/internal/bolt"
@@ -16,9 +18,10 @@ import (
 type ConvertOptions struct {
 	// Input is a perf.data file or text of perf script, "-" standard input.
 	Input string
-	// Output is the file to write, "-" or empty for Stdout; with AllBinaries
-	// a directory. Format is its format, "preagg"; empty takes it from
-	// Output's ending.
+	// Output is the file to write, "-" or empty for Stdout, or a directory
+	// for files named by binary and build ID, which AllBinaries needs and
+	// creates. Format is its format, "preagg"; empty takes it from Output's
+	// ending.
 	Output, Format string
 
 	// Binary is the ELF file whose profile is made. AllBinaries makes those
@@ -61,7 +64,7 @@ func (o *ConvertOptions) complete(ctx context.Context) (llvm, error) {
 	switch {
 	case o.Format != "" && o.Format != preagg:
 		return llvm{}, usagef("unknown format %q; perf.data is converted to %s", o.Format, preagg)
-	case o.Format == "" && !o.AllBinaries && !strings.HasSuffix(o.Output, "."+preagg):
+	case o.Format == "" && !o.AllBinaries && !strings.HasSuffix(o.Output, "."+preagg) && !isDirectory(o.Output):
 		return llvm{}, usagef("the output's name tells no format: let it end in .%s, or add --format %s", preagg, preagg)
 	case o.AllBinaries && o.Binary != "":
 		return llvm{}, usagef("one binary and all of them exclude each other")
@@ -120,7 +123,14 @@ type conversion struct {
 	stats perfdata.Stats
 }
 
-// choose opens the binary asked for.
+// isDirectory reports whether path is that of a directory.
+func isDirectory(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
+}
+
+// choose opens the binary asked for, and names its profile if a directory is
+// to have it.
 func (cv *conversion) choose() error {
 	if cv.options.AllBinaries {
 		return nil
@@ -130,6 +140,9 @@ func (cv *conversion) choose() error {
 		return err
 	}
 	cv.collector.Register(cv.binary)
+	if isDirectory(cv.options.Output) {
+		cv.options.Output = filepath.Join(cv.options.Output, bolt.ProfileName(cv.binary))
+	}
 	return nil
 }
 

@@ -377,14 +377,32 @@ func TestConvertSummary(t *testing.T) {
 	if len(report.Binaries) != 1 || report.Samples != 3732 || report.Binaries[0].Profile != "p q.preagg" {
 		t.Fatalf("got %+v", report)
 	}
-	argv := report.Binaries[0].Next[0]
-	if _, err := exec.LookPath(argv[0]); err != nil {
-		testenv.Skip(t, "needs perf2bolt of LLVM 22")
+	for _, argv := range report.Binaries[0].Next {
+		if _, err := exec.LookPath(argv[0]); err != nil {
+			testenv.Skip(t, "needs BOLT of LLVM 22")
+		}
+		cmd := exec.Command(argv[0], argv[1:]...)
+		cmd.Dir = dir
+		if b, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("%q: %v\n%s", argv, err, b)
+		}
 	}
-	cmd := exec.Command(argv[0], argv[1:]...)
-	cmd.Dir = dir
-	if b, err := cmd.CombinedOutput(); err != nil {
-		t.Errorf("%q: %v\n%s", argv, err, b)
+}
+
+// In a directory a profile is named by its build ID, which merge compares.
+func TestConvertIntoDirectory(t *testing.T) {
+	r := recordings(t)["perf.data"]
+	dir := t.TempDir()
+	if got := fulgur(t, "convert", "-q", "--binary", r.binary, "-o", dir, r.input); got != (result{}) {
+		t.Fatalf("exit code %d, %q: %s", got.code, got.stdout, got.stderr)
+	}
+	named := filepath.Join(dir, "propeller_sample_1.bin.gen.572ac72487ae1966.preagg")
+	if read(t, named) != read(t, convert(t, r)) {
+		t.Error("not the profile that a file gets")
+	}
+	other := writeTo(t, filepath.Join(dir, "propeller_sample_1.bin.gen.0123456789abcdef.preagg"), "B 1 2 3 4\n")
+	if got := fulgur(t, "merge", named, other); got.code != 1 || !strings.Contains(got.stderr, "build ID 572ac72487ae1966, but") {
+		t.Errorf("exit code %d: %s", got.code, got.stderr)
 	}
 }
 
