@@ -18,6 +18,9 @@ test      ld.lld-19                       lld-19
 test      dwz                             dwz
 test      llvm-symbolizer-19              llvm-19
 test      addr2line                       binutils
+test      /usr/lib/llvm-22/bin/perf2bolt  bolt-22
+test      /usr/lib/llvm-19/bin/perf2bolt  bolt-19
+test      /usr/lib/llvm-16/bin/perf2bolt  bolt-16
 symbols   g++                             g++
 symbols   clang++-19                      clang-19
 symbols   llvm-symbolizer-19              llvm-19

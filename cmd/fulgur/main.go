@@ -32,6 +32,8 @@ const (
 // its own.
 type commands struct {
 	Profile profileCommand `cmd:"" help:"Sample what runs on the CPUs."`
+	Convert convertCommand `cmd:"" help:"Make profiles for BOLT of the branches that perf recorded."`
+	Merge   mergeCommand   `cmd:"" help:"Add profiles for BOLT up."`
 	Version versionCommand `cmd:"" help:"Print the version."`
 }
 
@@ -90,7 +92,7 @@ func parse(args []string, stdout, stderr io.Writer) (command, error) {
 		kong.Exit(func(int) { helped = true }),
 		kong.WithHyphenPrefixedParameters(true), // "-p -1": the value's own error says more
 		profileVars(),
-		kong.ExplicitGroups(profileGroups()),
+		kong.ExplicitGroups(append(profileGroups(), convertGroups()...)),
 	)
 	if err != nil {
 		return nil, err

@@ -102,6 +102,27 @@ func optionsOf(line string) (session.Options, error) {
 	return selected.(*profileCommand).options()
 }
 
+func TestConvertOptions(t *testing.T) {
+	tests := map[string]session.ConvertOptions{
+		"convert --binary b -o a.preagg in":    {Input: "in", Binary: "b", Output: "a.preagg", LLVM: "auto"},
+		"convert --format preagg --binary b -": {Input: "-", Binary: "b", Format: "preagg", LLVM: "auto"},
+		"convert --all-binaries -o d --llvm 16 --strict --basic --stats json -q in": {
+			Input: "in", AllBinaries: true, Output: "d", LLVM: "16", Strict: true, Basic: true, StatsJSON: true, Quiet: true,
+		},
+	}
+	for line, want := range tests {
+		t.Run(line, func(t *testing.T) {
+			selected, err := parse(words(line), &bytes.Buffer{}, &bytes.Buffer{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if d := cmp.Diff(want, selected.(*convertCommand).options()); d != "" {
+				t.Error("(-want +got):\n" + d)
+			}
+		})
+	}
+}
+
 func TestFrequencyMax(t *testing.T) {
 	o, err := optionsOf("profile -F max")
 	if err != nil {
@@ -119,7 +140,7 @@ func TestFrequencyMax(t *testing.T) {
 // What is wrong with a command line is said, and the exit code is 2.
 func TestUsageErrors(t *testing.T) {
 	tests := map[string]string{
-		"":                                       `expected one of "profile", "version"`,
+		"":                                       `expected one of "profile", "convert", "merge", "version"`,
 		"proflie":                                `did you mean "profile"`,
 		"version 1":                              "unexpected argument 1",
 		"version -- ls":                          `version runs no command`,
@@ -177,6 +198,19 @@ func TestUsageErrors(t *testing.T) {
 		"profile --seen-entries 4294967295":      "--seen-entries 4294967295 is out of range: it goes from 1 to 16777216",
 		"profile --count-entries 5000000000":     "is no number",
 		"profile -F 4000000000":                  "kernel.perf_event_max_sample_rate",
+
+		"convert":                 `expected "<in>"`,
+		"convert in":              "let it end in .preagg, or add --format preagg",
+		"convert -o out.svg in":   "let it end in .preagg, or add --format preagg",
+		"convert --format svg in": `unknown format "svg"`,
+		"convert -o a.preagg in":  "--binary FILE, or --all-binaries",
+		"convert --binary b --all-binaries -o d in":       "can't be used together",
+		"convert --all-binaries in":                       "-o DIR",
+		"convert --all-binaries -o - in":                  "-o DIR",
+		"convert --binary b --llvm 9 -o a.preagg in":      "--llvm 9: give 16 for LLVM 16 to 21, 22 for newer ones",
+		"convert --basic --llvm 16 --all-binaries -o d i": "--llvm 22 makes a profile for that",
+		"convert --stats xml -o a.preagg in":              "--stats must be one of",
+		"merge":                                           `expected "<profile> ..."`,
 	}
 	for line, want := range tests {
 		t.Run(line, func(t *testing.T) {
@@ -197,7 +231,9 @@ func TestUsageErrors(t *testing.T) {
 
 func TestHelp(t *testing.T) {
 	t.Setenv("COLUMNS", "100")
-	for name, line := range map[string]string{"fulgur": "--help", "profile": "profile --help"} {
+	for name, line := range map[string]string{
+		"fulgur": "--help", "profile": "profile --help", "convert": "convert --help", "merge": "merge --help",
+	} {
 		t.Run(name, func(t *testing.T) {
 			var stdout, stderr bytes.Buffer
 			if code := run(t.Context(), words(line), &stdout, &stderr); code != 0 || stderr.Len() > 0 {

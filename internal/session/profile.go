@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"runtime/debug"
 	"time"
 
@@ -58,7 +59,7 @@ func Profile(ctx context.Context, o Options) (exitCode int, err error) {
 	if err := target.Check(o.Target); err != nil {
 		return 1, err
 	}
-	out, err := createOutput(&o)
+	out, err := createOutput(o.Output, o.Stdout)
 	if err != nil {
 		return 1, err
 	}
@@ -98,13 +99,14 @@ func take(ctx context.Context, o *Options, specs []perfevent.Spec, finder *debug
 	return r.summarize(p)
 }
 
-// createOutput opens the output before anything is measured, so that one that
-// cannot be written fails at once.
-func createOutput(o *Options) (output, error) {
-	if o.Output == "" || o.Output == "-" {
-		return stream{w: o.Stdout}, nil
+// createOutput opens the output at path, "-" or none being stdout. It is called
+// before anything is measured, so that an output that cannot be written fails
+// at once.
+func createOutput(path string, stdout io.Writer) (output, error) {
+	if path == "" || path == "-" {
+		return stream{w: stdout}, nil
 	}
-	return atomicfile.Create(o.Output)
+	return atomicfile.Create(path)
 }
 
 // launch starts the command, if there is one, and makes it the target. It

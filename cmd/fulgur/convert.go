@@ -1,0 +1,79 @@
+package main
+
+import (
+	"context"
+
+	"github.com/alecthomas/kong"
+
+	"fulgur/internal/session"
+)
+
+// convertCommand makes profiles of what other tools recorded.
+type convertCommand struct {
+	Input string `arg:"" name:"in" help:"A perf.data file, or text of perf script -F pid,ip,brstack --show-mmap-events; - is standard input."`
+
+	Binary      string `placeholder:"FILE" xor:"binary" group:"contents" help:"Make the profile of this executable or shared object. It must be the build that ran."`
+	AllBinaries bool   `xor:"binary" group:"contents" help:"Make a profile of every file that was mapped and is here, in the directory that -o names."`
+	Strict      bool   `group:"contents" help:"Leave out code that ran between two branches with an entry of the kernel in between. perf2bolt does not: it takes the two for neighbours."`
+	Basic       bool   `group:"contents" help:"Count the samples' addresses, for perf2bolt --basic-events, where no branches were recorded. BOLT gains little or nothing from it."`
+
+	Output string `short:"o" placeholder:"FILE" group:"output" help:"Write to FILE, in the format that its ending names: .preagg; - is standard output, the default. In a directory the file is named by binary and build ID, as fulgur merge knows it."`
+	Format string `placeholder:"NAME" group:"output" help:"Write in this format whatever the ending: preagg, BOLT's pre-aggregated profile."`
+	LLVM   string `name:"llvm" default:"auto" placeholder:"VERSION" group:"output" help:"Write for this version's perf2bolt: 22 and newer, 16 to 21 (give 16), or auto for that of the llvm-bolt in PATH, else 22. Default: auto."`
+	Stats  string `enum:"text,json" default:"text" placeholder:"FORM" group:"output" help:"Write the summary on standard error as text, the default, or json."`
+	Quiet  bool   `short:"q" group:"output" help:"No summary and no warnings on standard error."`
+}
+
+// convertGroups are the headings of the help text besides fulgur profile's.
+func convertGroups() []kong.Group {
+	return []kong.Group{{Key: "contents", Title: "What to convert"}}
+}
+
+// Help is what fulgur convert --help says beside the flags.
+func (*convertCommand) Help() string {
+	return `Reads branch records that perf took on a machine that has them, and writes a
+profile for llvm-bolt. The profile goes to standard output or FILE, which appears
+complete or not at all; the summary on standard error says what was counted, what
+was not and why, whether it is enough, and what to run next.
+
+Examples:
+
+    # on the machine that runs the service
+    perf record -b -e cycles:u -p 1234 -- sleep 60
+
+    # where the binary is
+    fulgur convert --binary ./server -o server.preagg perf.data
+
+    # named by build ID, as fulgur merge knows it
+    fulgur convert --binary ./server -o profiles/ perf.data
+
+    # every library, too
+    fulgur convert --all-binaries -o profiles perf.data
+
+    # from text, for an older BOLT
+    perf script -F pid,ip,brstack --show-mmap-events |
+        fulgur convert --format preagg --llvm 16 --binary ./server - > server.preagg
+`
+}
+
+func (c *convertCommand) run(ctx context.Context, env environment) (int, error) {
+	o := c.options()
+	o.Stdout, o.Stderr = env.stdout, env.stderr
+	return session.Convert(ctx, o)
+}
+
+// options translates the flags.
+func (c *convertCommand) options() session.ConvertOptions {
+	return session.ConvertOptions{
+		Input:       c.Input,
+		Output:      c.Output,
+		Format:      c.Format,
+		Binary:      c.Binary,
+		AllBinaries: c.AllBinaries,
+		LLVM:        c.LLVM,
+		Strict:      c.Strict,
+		Basic:       c.Basic,
+		StatsJSON:   c.Stats == "json",
+		Quiet:       c.Quiet,
+	}
+}

@@ -1,0 +1,138 @@
+package bolt
+
+import (
+	"debug/elf"
+	"fmt"
+	"math"
+
+	"fulgur/internal/elffile"
+)
+
+// Binary is an ELF file whose branches are counted. It belongs to the one
+// [Collector] that it is registered with.
+type Binary struct {
+	// Name is the file's name, as llvm-bolt will be given it.
+	Name string
+	// BuildID is the file's GNU build ID in hexadecimal, "" without one.
+	BuildID string
+	// ExecutableBytes is the amount of machine code in the file.
+	ExecutableBytes uint64
+	// Symbols says whether the file has its symbol table, without which
+	// llvm-bolt refuses it, and Relocations whether the linker left those of
+	// the code (--emit-relocs), without which it cannot move functions.
+	Symbols, Relocations bool
+
+	fixed bool              // linked for one address (ET_EXEC)
+	code  []elffile.Segment // executable PT_LOADs
+	base  uint64            // lowest address of code
+
+	id    uint32 // in its Collector, 0 before it is registered
+	stats BinaryStats
+}
+
+// NewBinary describes the executable or shared object f, which may be closed
+// afterwards.
+func NewBinary(f *elffile.File) (*Binary, error) {
+	b := &Binary{Name: f.Name(), BuildID: f.BuildID(), fixed: f.Type() == elf.ET_EXEC, base: math.MaxUint64}
+	var end uint64
+	for _, s := range f.Segments() {
+		if s.Type != elf.PT_LOAD || s.Flags&elf.PF_X == 0 || s.FileSize == 0 {
+			continue
+		}
+		if s.Addr+s.FileSize < s.Addr || s.Offset+s.FileSize < s.Offset {
+			return nil, f.Errorf(int64(s.Offset), "executable segment beyond the address space")
+		}
+		b.code = append(b.code, s)
+		b.base = min(b.base, s.Addr)
+		end = max(end, s.Addr+s.FileSize)
+	}
+	if len(b.code) == 0 {
+		return nil, fmt.Errorf("%s: no executable segment, so nothing to profile", f.Name())
+	}
+	if end-b.base >= math.MaxUint32 {
+		return nil, fmt.Errorf("%s: machine code spread over more than 4 GiB", f.Name())
+	}
+	if err := b.readSections(f); err != nil {
+		return nil, err
+	}
+	return b, nil
+}
+
+// readSections finds out what llvm-bolt can do with the file and adds up the
+// machine code: the executable sections, or the segments (which may hold
+// read-only data too) where sections are stripped.
+func (b *Binary) readSections(f *elffile.File) error {
+	sections, err := f.Sections()
+	if err != nil {
+		return err
+	}
+	for _, s := range sections {
+		switch {
+		case s.Flags&elf.SHF_EXECINSTR != 0 && s.Type == elf.SHT_PROGBITS:
+			b.ExecutableBytes += min(s.Size, uint64(f.Size()))
+		case s.Type == elf.SHT_SYMTAB:
+			b.Symbols = true
+		case s.Type == elf.SHT_RELA && s.Name == ".rela.text":
+			b.Relocations = true
+		}
+	}
+	if b.ExecutableBytes > 0 {
+		return nil
+	}
+	for _, s := range b.code {
+		b.ExecutableBytes += s.FileSize
+	}
+	return nil
+}
+
+// Region returns where a mapping of the file puts its code: size bytes at
+// start, from offset in the file on. It reports false if none of the file's
+// code is in there.
+//
+// The load bias comes from the executable segment that the mapping shows, as
+// in BOLT since LLVM 20. Older versions took the first segment and went wrong
+// where code and read-only data share a page of the file.
+func (b *Binary) Region(start, size, offset uint64) (Region, bool) {
+	end, last := start+size, offset+size
+	if end < start || last < offset {
+		return Region{}, false
+	}
+	for _, s := range b.code {
+		if offset < s.Offset+s.FileSize && s.Offset < last {
+			return Region{Start: start, End: end, Binary: b, bias: start - offset + s.Offset - s.Addr}, true
+		}
+	}
+	return Region{}, false
+}
+
+// FixedLayout returns the layout of a process that runs a binary linked for one
+// address, and nothing for those that may be loaded anywhere.
+func (b *Binary) FixedLayout() Layout {
+	if !b.fixed {
+		return nil
+	}
+	var l Layout
+	for _, s := range b.code {
+		l, _ = l.With(Region{Start: s.Addr, End: s.Addr + s.FileSize, Binary: b})
+	}
+	return l
+}
+
+// offset returns what stands for the link-time address addr in keys: its
+// distance from the file's first code plus 1, or 0 if it is outside of the
+// code.
+func (b *Binary) offset(addr uint64) uint32 {
+	// Everything below the base wraps around to large numbers.
+	if d := addr - b.base; d < math.MaxUint32 {
+		return uint32(d) + 1
+	}
+	return 0
+}
+
+// address undoes offset; 0 stays 0.
+func (b *Binary) address(offset uint32) uint64 {
+	if offset == 0 {
+		return 0
+	}
+	return b.base + uint64(offset) - 1
+}

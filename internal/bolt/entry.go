@@ -1,0 +1,56 @@
+package bolt
+
+import "encoding/binary"
+
+// Entry is a branch record as perf and bpf_read_branch_records hand it out:
+// struct perf_branch_entry of <linux/perf_event.h>, in the machine's byte
+// order.
+type Entry struct {
+	// From is the address of the branch, To that of its target.
+	From, To uint64
+	// Flags are the record's bit fields.
+	Flags uint64
+}
+
+// AppendEntries appends the records in b, whole ones of [EntrySize] bytes, to
+// stack.
+func AppendEntries(stack []Entry, b []byte) []Entry {
+	u := binary.NativeEndian
+	for ; len(b) >= EntrySize; b = b[EntrySize:] {
+		stack = append(stack, Entry{From: u.Uint64(b), To: u.Uint64(b[8:]), Flags: u.Uint64(b[16:])})
+	}
+	return stack
+}
+
+// EntrySize is the length of struct perf_branch_entry, in bytes.
+const EntrySize = 24
+
+// The bit fields of [Entry.Flags], from the lowest bit on: mispred, predicted,
+// in_tx, abort, cycles (16 bits), type (4 bits), spec (2 bits).
+const (
+	// FlagMispredicted is set if the processor expected another target.
+	FlagMispredicted = 1 << 0
+	// FlagPredicted is set if it expected this one. Neither is set where
+	// predictions are not recorded.
+	FlagPredicted = 1 << 1
+	// FlagAbort is set if a transaction was aborted here, which is no branch.
+	FlagAbort = 1 << 3
+	// FlagWrongPath is PERF_BR_SPEC_WRONG_PATH: the branch was executed in
+	// speculation and never took effect.
+	FlagWrongPath = 1 << specShift
+
+	specShift = 24
+	specMask  = 3 << specShift
+)
+
+// kernelBase is the first address that perf2bolt takes for the kernel's.
+const kernelBase = 0xffff_8000_0000_0000
+
+func (e Entry) empty() bool        { return e.From == 0 && e.To == 0 }
+func (e Entry) mispredicted() bool { return e.Flags&FlagMispredicted != 0 }
+func (e Entry) aborted() bool      { return e.Flags&FlagAbort != 0 }
+func (e Entry) wrongPath() bool    { return e.Flags&specMask == FlagWrongPath }
+func (e Entry) kernel() bool       { return e.From >= kernelBase || e.To >= kernelBase }
+
+// repeats reports whether e and o are the same branch.
+func (e Entry) repeats(o Entry) bool { return e.From == o.From && e.To == o.To }

@@ -1,0 +1,122 @@
+package bolt
+
+import (
+	"cmp"
+	"debug/elf"
+	"slices"
+
+	"fulgur/internal/elffile"
+)
+
+// Functions are the address ranges that BOLT takes for functions: those of
+// the symbol table, and each slot of the procedure linkage table.
+type Functions struct{ ranges []span }
+
+// span is a range of link-time addresses, the end excluded.
+type span struct{ start, end uint64 }
+
+// maxFunctions bounds the functions of a file, so that a hostile symbol table
+// cannot ask for all memory.
+const maxFunctions = 16 << 20
+
+// pltSlot is the size of a stub of the procedure linkage table, in bytes, as
+// BOLT takes it.
+const pltSlot = 16
+
+// NewFunctions reads the functions of f, which may be closed afterwards: from
+// .symtab, or from .dynsym if that is stripped.
+func NewFunctions(f *elffile.File) (*Functions, error) {
+	sections, err := f.Sections()
+	if err != nil {
+		return nil, err
+	}
+	fs := &Functions{}
+	if symbols := symbolTable(sections); symbols != nil {
+		err := f.EachSymbol(symbols, func(s elffile.Symbol) bool {
+			if (s.Type == elf.STT_FUNC || s.Type == elf.STT_GNU_IFUNC) && s.Section != elf.SHN_UNDEF {
+				fs.ranges = append(fs.ranges, span{s.Value, s.Value + s.Size})
+			}
+			return len(fs.ranges) < maxFunctions
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	for _, s := range sections {
+		if !s.IsPLT() {
+			continue
+		}
+		for at := uint64(0); at < min(s.Size, uint64(f.Size())) && len(fs.ranges) < maxFunctions; at += pltSlot {
+			fs.ranges = append(fs.ranges, span{s.Addr + at, s.Addr + at + pltSlot})
+		}
+	}
+	fs.arrange(sections)
+	return fs, nil
+}
+
+// symbolTable returns the symbol table with the functions, or nil.
+func symbolTable(sections []*elffile.Section) *elffile.Section {
+	var dynamic *elffile.Section
+	for _, s := range sections {
+		switch s.Type {
+		case elf.SHT_SYMTAB:
+			return s
+		case elf.SHT_DYNSYM:
+			dynamic = s
+		}
+	}
+	return dynamic
+}
+
+// arrange sorts the ranges, keeps one for each address, and extends those
+// without a size, which hand-written assembly leaves behind, up to the next
+// function or the end of the section: so does BOLT.
+func (fs *Functions) arrange(sections []*elffile.Section) {
+	slices.SortFunc(fs.ranges, func(a, b span) int {
+		return cmp.Or(cmp.Compare(a.start, b.start), cmp.Compare(b.end, a.end))
+	})
+	fs.ranges = slices.CompactFunc(fs.ranges, func(a, b span) bool { return a.start == b.start })
+	var code []span
+	for _, s := range sections {
+		if s.Flags&elf.SHF_EXECINSTR != 0 {
+			code = append(code, span{s.Addr, s.Addr + s.Size})
+		}
+	}
+	slices.SortFunc(code, func(a, b span) int { return cmp.Compare(a.end, b.end) })
+	for i := range fs.ranges {
+		r := &fs.ranges[i]
+		for len(code) > 0 && code[0].end <= r.start {
+			code = code[1:]
+		}
+		if r.end > r.start {
+			continue
+		}
+		r.end = r.start
+		if len(code) > 0 && code[0].start <= r.start {
+			r.end = code[0].end
+		}
+		if i+1 < len(fs.ranges) {
+			r.end = min(r.end, fs.ranges[i+1].start)
+		}
+	}
+}
+
+// Same reports whether the link-time addresses a and b are in one function.
+func (fs *Functions) Same(a, b uint64) bool {
+	i := fs.find(a)
+	return i >= 0 && i == fs.find(b)
+}
+
+// find returns the number of the function that holds addr, or -1.
+func (fs *Functions) find(addr uint64) int {
+	i, found := slices.BinarySearchFunc(fs.ranges, addr, func(r span, addr uint64) int {
+		return cmp.Compare(r.start, addr)
+	})
+	if !found {
+		i--
+	}
+	if i < 0 || addr >= fs.ranges[i].end {
+		return -1
+	}
+	return i
+}

@@ -1,0 +1,80 @@
+package bolt
+
+import (
+	"errors"
+	"io"
+	"iter"
+)
+
+// source is a sorted sequence that is read one by one. next returns io.EOF at
+// its end.
+type source[T any] interface {
+	next() (T, error)
+}
+
+// maxFanIn is how many sources are merged at once: what each holds in
+// buffers, and an open file, is then bounded.
+const maxFanIn = 64
+
+// head is a source and the first of what is left in it.
+type head[T any] struct {
+	value T
+	src   source[T]
+}
+
+// mergeSources yields the values of sorted sources in order, equal ones one
+// after the other. It ends with the first error.
+func mergeSources[T any, S source[T]](sources []S, compare func(a, b T) int) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		var zero T
+		heap := make([]head[T], 0, len(sources))
+		for _, src := range sources {
+			switch v, err := src.next(); {
+			case err == nil:
+				heap = append(heap, head[T]{v, src})
+			case !errors.Is(err, io.EOF):
+				yield(zero, err)
+				return
+			}
+		}
+		for i := len(heap)/2 - 1; i >= 0; i-- {
+			siftDown(heap, i, compare)
+		}
+		for len(heap) > 0 {
+			if !yield(heap[0].value, nil) {
+				return
+			}
+			v, err := heap[0].src.next()
+			switch {
+			case err == nil:
+				heap[0].value = v
+			case errors.Is(err, io.EOF):
+				heap[0] = heap[len(heap)-1]
+				heap = heap[:len(heap)-1]
+			default:
+				yield(zero, err)
+				return
+			}
+			siftDown(heap, 0, compare)
+		}
+	}
+}
+
+// siftDown puts the i-th element of a binary heap, its smallest first, where
+// it belongs.
+func siftDown[T any](heap []head[T], i int, compare func(a, b T) int) {
+	for {
+		child := 2*i + 1
+		if child >= len(heap) {
+			return
+		}
+		if child+1 < len(heap) && compare(heap[child+1].value, heap[child].value) < 0 {
+			child++
+		}
+		if compare(heap[i].value, heap[child].value) <= 0 {
+			return
+		}
+		heap[i], heap[child] = heap[child], heap[i]
+		i = child
+	}
+}

@@ -1,0 +1,132 @@
+package bolt
+
+import (
+	"cmp"
+	"strconv"
+)
+
+// Kind is what a line of a pre-aggregated profile says. The values are the
+// letters of the format (DataAggregator.h in LLVM's bolt).
+type Kind byte
+
+// The kinds of lines. LLVM 20 and older read B, F and f only.
+const (
+	// KindEvent names the sampled event: E name.
+	KindEvent Kind = 'E'
+	// KindSample is an address and how often it was sampled: S addr count.
+	KindSample Kind = 'S'
+	// KindTrace is a branch with its fall-through: T from to end count.
+	KindTrace Kind = 'T'
+	// KindReturn is a trace that begins at a return: R from to end count.
+	KindReturn Kind = 'R'
+	// KindBranch is a branch alone: B from to count mispredicted.
+	KindBranch Kind = 'B'
+	// KindFallThrough is a fall-through entered from its own function:
+	// F start end count.
+	KindFallThrough Kind = 'F'
+	// KindEnteredFallThrough is one entered from elsewhere: f start end count.
+	KindEnteredFallThrough Kind = 'f'
+	// KindReturnedFallThrough is one entered by a return from elsewhere:
+	// r start end count.
+	KindReturnedFallThrough Kind = 'r'
+)
+
+// branchOnly stands in a trace's end for a fall-through that is not known.
+const branchOnly = ^uint64(0)
+
+// Line is a line of a pre-aggregated profile.
+type Line struct {
+	Kind Kind
+	// Addr are the addresses, as many as the kind has. Those above
+	// 0xfffffffffffffffc are marks with a meaning of their own.
+	Addr [3]uint64
+	// Count is how often it was seen. Mispredicted is 0 but in B lines.
+	Count, Mispredicted uint64
+	// Event is the name in an E line.
+	Event string
+}
+
+// addresses returns how many addresses lines of kind k have; it reports false
+// for what is no kind.
+func (k Kind) addresses() (n int, ok bool) {
+	switch k {
+	case KindEvent:
+		return 0, true
+	case KindSample:
+		return 1, true
+	case KindBranch, KindFallThrough, KindEnteredFallThrough, KindReturnedFallThrough:
+		return 2, true
+	case KindTrace, KindReturn:
+		return 3, true
+	}
+	return 0, false
+}
+
+// rank is the part of a file that lines of kind k stand in.
+func (k Kind) rank() int {
+	switch k {
+	case KindEvent:
+		return 0
+	case KindSample:
+		return 1
+	case KindTrace, KindReturn, KindBranch:
+		return 2
+	default:
+		return 3
+	}
+}
+
+// order is the place of lines of kind k among those with the same addresses,
+// and puts the traces of a branch before the branch.
+func (k Kind) order() int {
+	switch k {
+	case KindReturn:
+		return 0
+	case KindTrace:
+		return 1
+	case KindBranch:
+		return 2
+	default:
+		return int(k)
+	}
+}
+
+// compareLines is the order of lines in the files that this package writes:
+// events, samples, branches, fall-throughs, each by address.
+func compareLines(a, b Line) int {
+	return cmp.Or(
+		cmp.Compare(a.Kind.rank(), b.Kind.rank()),
+		cmp.Compare(a.Event, b.Event),
+		cmp.Compare(a.Addr[0], b.Addr[0]),
+		cmp.Compare(a.Addr[1], b.Addr[1]),
+		cmp.Compare(a.Kind.order(), b.Kind.order()),
+		cmp.Compare(a.Addr[2], b.Addr[2]),
+	)
+}
+
+// same reports whether a and b count the same.
+func (l Line) same(o Line) bool {
+	return l.Kind == o.Kind && l.Addr == o.Addr && l.Event == o.Event
+}
+
+// append appends the line as it stands in a file, with its end of line.
+func (l Line) append(b []byte) []byte {
+	b = append(b, byte(l.Kind))
+	if l.Kind == KindEvent {
+		b = append(b, ' ')
+		b = append(b, l.Event...)
+		return append(b, '\n')
+	}
+	n, _ := l.Kind.addresses()
+	for _, a := range l.Addr[:n] {
+		b = append(b, ' ')
+		b = strconv.AppendUint(b, a, 16)
+	}
+	b = append(b, ' ')
+	b = strconv.AppendUint(b, l.Count, 10)
+	if l.Kind == KindBranch {
+		b = append(b, ' ')
+		b = strconv.AppendUint(b, l.Mispredicted, 10)
+	}
+	return append(b, '\n')
+}

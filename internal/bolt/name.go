@@ -1,0 +1,29 @@
+package bolt
+
+import (
+	"path/filepath"
+	"regexp"
+)
+
+// profileName is what ProfileName makes.
+var profileName = regexp.MustCompile(`\.([0-9a-f]{8,64})\.preagg$`)
+
+// ProfileName returns a file name for the profile of b: its name, its build ID
+// if it has one, and .preagg. The format itself has no place for a build ID
+// that all versions of LLVM would read over.
+func ProfileName(b *Binary) string {
+	name := filepath.Base(b.Name)
+	if b.BuildID != "" {
+		name += "." + b.BuildID
+	}
+	return name + ".preagg"
+}
+
+// ProfileBuildID returns the build ID in a name that [ProfileName] made, "" if
+// there is none.
+func ProfileBuildID(path string) string {
+	if m := profileName.FindStringSubmatch(path); m != nil {
+		return m[1]
+	}
+	return ""
+}

@@ -1,0 +1,19 @@
+package bolt
+
+import "testing"
+
+// TestProfileName gets the build ID back.
+func TestProfileName(t *testing.T) {
+	for _, tc := range []struct{ name, id, want string }{
+		{"/usr/bin/prog", "0123456789abcdef", "prog.0123456789abcdef.preagg"},
+		{"libfoo.so.1", "", "libfoo.so.1.preagg"},
+	} {
+		got := ProfileName(&Binary{Name: tc.name, BuildID: tc.id})
+		if got != tc.want {
+			t.Errorf("%s: %s, want %s", tc.name, got, tc.want)
+		}
+		if id := ProfileBuildID("/some/dir/" + got); id != tc.id {
+			t.Errorf("%s: build ID %q, want %q", got, id, tc.id)
+		}
+	}
+}

@@ -1,0 +1,103 @@
+// Package ctxfile reads files until a context ends, so that Ctrl-C ends what
+// reads gigabytes, or waits for the other end of a pipe.
+package ctxfile
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// pollMillis is how long a read may wait before it looks at the context again.
+const pollMillis = 100
+
+// File is a file whose reads fail with the context's error once that has ended.
+type File struct {
+	ctx   context.Context
+	f     *os.File
+	name  string
+	waits bool // reads may wait: a pipe, a terminal
+}
+
+// Open opens the file at path; "-" is standard input.
+func Open(ctx context.Context, path string) (*File, error) {
+	if path == "-" {
+		return newFile(ctx, os.Stdin, "standard input")
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	return newFile(ctx, f, path)
+}
+
+// Temporary creates an empty file for reading and writing that vanishes when
+// it is closed. pattern is that of [os.CreateTemp]; TMPDIR chooses the place.
+func Temporary(ctx context.Context, pattern string) (*File, error) {
+	f, err := os.CreateTemp("", pattern)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Remove(f.Name()); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return newFile(ctx, f, "temporary file")
+}
+
+func newFile(ctx context.Context, f *os.File, name string) (*File, error) {
+	info, err := f.Stat()
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return &File{ctx: ctx, f: f, name: name, waits: !info.Mode().IsRegular() && !info.IsDir()}, nil
+}
+
+// Name returns the path given to Open, or what stands for it in errors.
+func (f *File) Name() string { return f.name }
+
+// Stat describes the file.
+func (f *File) Stat() (fs.FileInfo, error) { return f.f.Stat() }
+
+// Read implements io.Reader.
+func (f *File) Read(b []byte) (int, error) {
+	if err := f.wait(); err != nil {
+		return 0, err
+	}
+	return f.f.Read(b)
+}
+
+// wait returns when a read would not wait, or with the context.
+func (f *File) wait() error {
+	for {
+		if err := f.ctx.Err(); err != nil || !f.waits {
+			return err
+		}
+		ready, err := unix.Poll([]unix.PollFd{{Fd: int32(f.f.Fd()), Events: unix.POLLIN}}, pollMillis)
+		if err != nil && !errors.Is(err, unix.EINTR) {
+			return os.NewSyscallError("poll "+f.name, err)
+		}
+		if ready > 0 {
+			return nil
+		}
+	}
+}
+
+// ReadAt implements io.ReaderAt.
+func (f *File) ReadAt(b []byte, off int64) (int, error) {
+	if err := f.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return f.f.ReadAt(b, off)
+}
+
+// Seek implements io.Seeker.
+func (f *File) Seek(offset int64, whence int) (int64, error) { return f.f.Seek(offset, whence) }
+
+// Write implements io.Writer.
+func (f *File) Write(b []byte) (int, error) { return f.f.Write(b) }
+
+// Close closes the file.
+func (f *File) Close() error { return f.f.Close() }

@@ -1,0 +1,110 @@
+package ctxfile
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+func TestRegular(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(path, []byte("content"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	f, err := Open(ctx, path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if b, err := io.ReadAll(f); err != nil || string(b) != "content" || f.Name() != path {
+		t.Errorf("%q, %v, name %q", b, err, f.Name())
+	}
+	if _, err := f.Seek(3, io.SeekStart); err != nil {
+		t.Fatal(err)
+	}
+	if b, err := io.ReadAll(f); err != nil || string(b) != "tent" {
+		t.Errorf("%q, %v", b, err)
+	}
+	cancel()
+	if _, err := f.Read(make([]byte, 1)); !errors.Is(err, context.Canceled) {
+		t.Errorf("Read: %v", err)
+	}
+	if _, err := f.ReadAt(make([]byte, 1), 0); !errors.Is(err, context.Canceled) {
+		t.Errorf("ReadAt: %v", err)
+	}
+}
+
+// A read that waits for a pipe ends with the context.
+func TestPipe(t *testing.T) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	f, err := newFile(ctx, r, "pipe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := w.WriteString("x"); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := f.Read(make([]byte, 8)); n != 1 || err != nil {
+		t.Errorf("%d bytes, %v", n, err)
+	}
+	ended := make(chan error)
+	go func() {
+		_, err := f.Read(make([]byte, 8))
+		ended <- err
+	}()
+	cancel()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Errorf("Read: %v", err)
+	}
+}
+
+func TestPipeEnds(t *testing.T) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := newFile(t.Context(), r, "pipe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	w.Close()
+	if _, err := f.Read(make([]byte, 8)); !errors.Is(err, io.EOF) {
+		t.Errorf("Read: %v", err)
+	}
+}
+
+func TestTemporary(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	f, err := Temporary(t.Context(), "test-*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := io.WriteString(f, "text"); err != nil {
+		t.Fatal(err)
+	}
+	b := make([]byte, 4)
+	if _, err := f.ReadAt(b, 0); err != nil || string(b) != "text" {
+		t.Errorf("%q, %v", b, err)
+	}
+	if left, err := os.ReadDir(os.TempDir()); err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+}
+
+func TestMissing(t *testing.T) {
+	if _, err := Open(t.Context(), filepath.Join(t.TempDir(), "missing")); !os.IsNotExist(err) {
+		t.Errorf("error %v", err)
+	}
+}

@@ -1,0 +1,129 @@
+package perfdata
+
+import "golang.org/x/sys/unix"
+
+// attr is what of a perf_event_attr decides on the layout of records.
+type attr struct {
+	sampleType, readFormat, branchType uint64
+	sampleIDAll                        bool
+}
+
+// Bits of perf_event_attr that x/sys/unix does not name.
+const (
+	attrSampleIDAll  = 1 << 18 // in the flags
+	leastAttr        = 64      // PERF_ATTR_SIZE_VER0
+	offsetSampleType = 24
+	offsetReadFormat = 32
+	offsetFlags      = 40
+	offsetBranchType = 72
+)
+
+// parseAttr reads a perf_event_attr, b, which may be of any version.
+func parseAttr(b []byte) (attr, bool) {
+	if len(b) < leastAttr {
+		return attr{}, false
+	}
+	at := func(offset int) uint64 { return (&fields{b: b[min(offset, len(b)):]}).u64() }
+	return attr{
+		sampleType:  at(offsetSampleType),
+		readFormat:  at(offsetReadFormat),
+		branchType:  at(offsetBranchType),
+		sampleIDAll: at(offsetFlags)&attrSampleIDAll != 0,
+	}, true
+}
+
+// attrs are the events of a file.
+type attrs struct {
+	all  []attr
+	byID map[uint64]int // event id → index in all
+}
+
+// Limits on what headers may ask for. A file of 1000 events on 1000 CPUs stays
+// within.
+const (
+	maxAttrs = 1 << 14
+	maxIDs   = 1 << 21
+)
+
+// add takes an event and its ids in, and reports whether there is room.
+func (as *attrs) add(a attr, ids []byte) bool {
+	if len(as.all) >= maxAttrs || len(as.byID)+len(ids)/8 > maxIDs {
+		return false
+	}
+	if as.byID == nil {
+		as.byID = make(map[uint64]int)
+	}
+	for f := (fields{b: ids}); len(f.b) >= 8; {
+		as.byID[f.u64()] = len(as.all)
+	}
+	as.all = append(as.all, a)
+	return true
+}
+
+// sample returns the event that a sample with this body is of.
+func (as *attrs) sample(body []byte) (attr, bool) {
+	if len(as.all) == 0 {
+		return attr{}, false
+	}
+	first := as.all[0]
+	if len(as.all) == 1 {
+		return first, true
+	}
+	f := fields{b: body}
+	t := first.sampleType
+	if t&unix.PERF_SAMPLE_IDENTIFIER == 0 {
+		// Then perf gives all events the same layout up to the id.
+		if t&unix.PERF_SAMPLE_ID == 0 {
+			return first, true
+		}
+		for _, bit := range [...]uint64{unix.PERF_SAMPLE_IP, unix.PERF_SAMPLE_TID, unix.PERF_SAMPLE_TIME, unix.PERF_SAMPLE_ADDR} {
+			if t&bit != 0 {
+				f.u64()
+			}
+		}
+	}
+	id := f.u64()
+	if i, ok := as.byID[id]; ok {
+		return as.all[i], true
+	}
+	return first, !f.short
+}
+
+// trailer is the length of the sample_id at the end of records that are not
+// samples, and where in it the time is, -1 if nowhere.
+func (a attr) trailer() (size, time int) {
+	time = -1
+	if !a.sampleIDAll {
+		return 0, time
+	}
+	for _, bit := range [...]uint64{
+		unix.PERF_SAMPLE_TID, unix.PERF_SAMPLE_TIME, unix.PERF_SAMPLE_ID,
+		unix.PERF_SAMPLE_STREAM_ID, unix.PERF_SAMPLE_CPU, unix.PERF_SAMPLE_IDENTIFIER,
+	} {
+		if a.sampleType&bit == 0 {
+			continue
+		}
+		if bit == unix.PERF_SAMPLE_TIME {
+			time = size
+		}
+		size += 8
+	}
+	return size, time
+}
+
+// other returns the event that a record which is no sample is of. Its id is at
+// the end, or right before the end's CPU and identifier.
+func (as *attrs) other(body []byte) (attr, bool) {
+	if len(as.all) == 0 {
+		return attr{}, false
+	}
+	first := as.all[0]
+	if len(as.all) == 1 || !first.sampleIDAll || len(body) < 8 || first.sampleType&unix.PERF_SAMPLE_IDENTIFIER == 0 {
+		return first, true
+	}
+	f := fields{b: body[len(body)-8:]}
+	if i, ok := as.byID[f.u64()]; ok {
+		return as.all[i], true
+	}
+	return first, true // made up by perf: no event's
+}

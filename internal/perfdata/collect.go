@@ -1,0 +1,270 @@
+package perfdata
+
+import (
+	"encoding/hex"
+	"errors"
+	"io"
+	"path"
+	"strings"
+
+	"fulgur/internal/bolt"
+
+	"golang.org/x/sys/unix"
+)
+
+// Stats says what was read, beside what the [bolt.Collector] counted.
+type Stats struct {
+	// Samples is the number of samples of all processes.
+	Samples uint64
+	// Ignored is the number of samples of processes that have not mapped
+	// any of the binaries, NoStack that of samples of the others that have
+	// no branch records.
+	Ignored, NoStack uint64
+	// Lost is the number of records that the kernel could not deliver; text
+	// does not tell.
+	Lost uint64
+	// Mappings is the number of times that any of the binaries was seen
+	// mapped. If it is 0, text was made without --show-mmap-events, or the
+	// binary is another.
+	Mappings uint64
+}
+
+// Options say what to take of the input.
+type Options struct {
+	// Find returns the binary, registered with the collector, that a mapped
+	// file is, or nil to leave it out. It is called once for each file.
+	Find func(Mapped) *bolt.Binary
+	// Addresses counts the samples' own addresses in place of their branches
+	// (bolt.Collector.AddAddress).
+	Addresses bool
+	// Default is the layout for text that tells neither of mappings nor of
+	// processes. It is good for a binary that is linked for one address
+	// (bolt.Binary.FixedLayout); without it such samples are ignored.
+	Default bolt.Layout
+}
+
+// Match returns a Find function for one binary. A file with a known build ID
+// is it if the build IDs are the same; another, or if the binary has no build
+// ID, if the last part of the path is the same as the binary's name's.
+func Match(b *bolt.Binary) func(Mapped) *bolt.Binary {
+	return func(m Mapped) *bolt.Binary {
+		same := path.Base(strings.TrimSuffix(m.Path, " (deleted)")) == path.Base(b.Name)
+		if m.BuildID != "" && b.BuildID != "" {
+			// perf cuts long ones at 20 bytes and fills short ones up.
+			n := min(len(m.BuildID), len(b.BuildID))
+			same = m.BuildID[:n] == b.BuildID[:n] && strings.Trim(m.BuildID[n:], "0") == ""
+		}
+		if same {
+			return b
+		}
+		return nil
+	}
+}
+
+// Collect reads a perf.data file of size bytes and adds its samples to c. name
+// is used in errors.
+func Collect(r io.ReaderAt, size int64, name string, c *bolt.Collector, opts Options) (Stats, error) {
+	f, err := openFile(r, size, name)
+	if err != nil {
+		return Stats{}, err
+	}
+	cl := &collection{file: f, procs: newProcesses(opts.Find), opts: opts, collector: c}
+	// Attributes in records must be known before anything else is read.
+	if err := cl.pass(cl.sideband); err != nil {
+		return cl.stats, err
+	}
+	if err := cl.procs.finish(); err != nil {
+		return cl.stats, f.errorf(f.data.offset, "%v", err)
+	}
+	err = cl.pass(cl.sample)
+	return cl.stats, err
+}
+
+// collection is one file being read.
+type collection struct {
+	file      *file
+	procs     *processes
+	opts      Options
+	collector *bolt.Collector
+	stats     Stats
+
+	number uint64 // of the record in the file, its time if there are no times
+	stack  []bolt.Entry
+}
+
+// pass calls each with every record.
+func (cl *collection) pass(each func(record) error) error {
+	rs := cl.file.records()
+	defer rs.close()
+	for cl.number = 1; ; cl.number++ {
+		rec, err := rs.next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if err := each(rec); err != nil {
+			return err
+		}
+	}
+}
+
+// sideband reads all records that are no samples.
+func (cl *collection) sideband(rec record) error {
+	switch rec.typ {
+	case recordHeaderAttr:
+		return cl.headerAttr(rec)
+	case recordFinishedRound:
+		return cl.check(rec, cl.procs.finishRound())
+	case unix.PERF_RECORD_MMAP, unix.PERF_RECORD_MMAP2, unix.PERF_RECORD_COMM, unix.PERF_RECORD_FORK,
+		unix.PERF_RECORD_LOST, unix.PERF_RECORD_LOST_SAMPLES:
+	default:
+		return nil
+	}
+	a, ok := cl.file.attrs.other(rec.body)
+	if !ok {
+		return cl.file.errorf(rec.offset, "record of type %d before any event", rec.typ)
+	}
+	size, time := a.trailer()
+	if len(rec.body) < size {
+		return cl.file.errorf(rec.offset, "record of type %d cut short", rec.typ)
+	}
+	f := fields{b: rec.body[:len(rec.body)-size]}
+	when := cl.number
+	if time >= 0 {
+		t := fields{b: rec.body[len(f.b)+time:]}
+		when = t.u64()
+	}
+	if err := cl.event(rec, &f, when); err != nil {
+		return cl.check(rec, err)
+	}
+	if f.short {
+		return cl.file.errorf(rec.offset, "record of type %d cut short", rec.typ)
+	}
+	return nil
+}
+
+// check says where an error of cl.procs arose.
+func (cl *collection) check(rec record, err error) error {
+	if err == nil {
+		return nil
+	}
+	return cl.file.errorf(rec.offset, "%v", err)
+}
+
+// headerAttr reads an event's description in what perf wrote to a pipe: the
+// attr, as long as it says, and the ids.
+func (cl *collection) headerAttr(rec record) error {
+	if !cl.file.pipe {
+		return nil
+	}
+	const sizeOffset = 4
+	f := fields{b: rec.body}
+	f.take(sizeOffset)
+	n := f.u32()
+	a, ok := attr{}, false
+	if uint64(n) <= uint64(len(rec.body)) {
+		a, ok = parseAttr(rec.body[:n])
+	}
+	if !ok {
+		return cl.file.errorf(rec.offset, "event's description cut short")
+	}
+	if !cl.file.attrs.add(a, rec.body[n:]) {
+		return cl.file.errorf(rec.offset, "too many events")
+	}
+	return nil
+}
+
+// event reads the body of a record that tells what a process did.
+func (cl *collection) event(rec record, f *fields, when uint64) error {
+	switch rec.typ {
+	case unix.PERF_RECORD_MMAP, unix.PERF_RECORD_MMAP2:
+		return cl.mmap(rec, f, when)
+	case unix.PERF_RECORD_COMM:
+		if rec.misc&unix.PERF_RECORD_MISC_COMM_EXEC != 0 {
+			return cl.procs.add(event{when: when, kind: eventExec, pid: int32(f.u32())})
+		}
+	case unix.PERF_RECORD_FORK:
+		pid, parent := int32(f.u32()), int32(f.u32())
+		f.take(8)
+		// perf makes up forks without a time for what ran before it began:
+		// those processes are described by their own mappings.
+		if t := f.u64(); t != 0 && pid != parent {
+			return cl.procs.add(event{when: when, kind: eventFork, pid: pid, parent: parent})
+		}
+	case unix.PERF_RECORD_LOST:
+		f.u64()
+		cl.stats.Lost += f.u64()
+	case unix.PERF_RECORD_LOST_SAMPLES:
+		cl.stats.Lost += f.u64()
+	}
+	return nil
+}
+
+// mmap reads a mapping. Those of data and of what is no file are left out.
+func (cl *collection) mmap(rec record, f *fields, when uint64) error {
+	pid := int32(f.u32())
+	f.u32()
+	e := event{when: when, kind: eventMap, pid: pid, start: f.u64(), size: f.u64(), offset: f.u64()}
+	executable := rec.misc&unix.PERF_RECORD_MISC_MMAP_DATA == 0
+	var id string
+	if rec.typ == unix.PERF_RECORD_MMAP2 {
+		file := f.take(24) // numbers of the device and inode, or the build ID
+		if rec.misc&unix.PERF_RECORD_MISC_MMAP_BUILD_ID != 0 && file != nil {
+			id = hex.EncodeToString(file[4 : 4+min(20, int(file[0]))])
+		}
+		executable = f.u32()&unix.PROT_EXEC != 0
+		f.u32()
+	}
+	name := f.cstring()
+	if f.short || !executable || pid == -1 || name == "" || name[0] == '[' || strings.HasPrefix(name, "//") {
+		return nil
+	}
+	if id == "" {
+		id = cl.file.buildIDs[name]
+	}
+	var err error
+	if e.binary, err = cl.procs.binary(Mapped{Path: name, BuildID: id}); e.binary == nil {
+		return err
+	}
+	cl.stats.Mappings++
+	return cl.procs.add(e)
+}
+
+// sample reads a sample.
+func (cl *collection) sample(rec record) error {
+	if rec.typ != unix.PERF_RECORD_SAMPLE {
+		return nil
+	}
+	cl.stats.Samples++
+	a, ok := cl.file.attrs.sample(rec.body)
+	if !ok {
+		return cl.file.errorf(rec.offset, "sample of no event")
+	}
+	s, problem := parseSample(a, rec.body, cl.stack)
+	if problem == "" && !s.hasPID {
+		problem = "sample without a process (recorded without PERF_SAMPLE_TID)"
+	}
+	if problem != "" {
+		return cl.file.errorf(rec.offset, "%s", problem)
+	}
+	if s.branches != nil {
+		cl.stack = s.branches
+	}
+	if a.sampleType&unix.PERF_SAMPLE_TIME == 0 {
+		s.time = cl.number
+	}
+	layout := cl.procs.layout(s.pid, s.time)
+	switch {
+	case len(layout) == 0:
+		cl.stats.Ignored++
+		return nil
+	case cl.opts.Addresses:
+		return cl.collector.AddAddress(layout, s.ip)
+	case !s.hasStack || len(s.branches) == 0:
+		cl.stats.NoStack++
+		return nil
+	}
+	return cl.collector.Add(layout, s.branches)
+}

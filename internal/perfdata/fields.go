@@ -1,0 +1,47 @@
+package perfdata
+
+import (
+	"bytes"
+	"encoding/binary"
+)
+
+// fields reads a structure from its start. Reading beyond its end yields zeros
+// and is remembered.
+type fields struct {
+	b     []byte
+	short bool
+}
+
+// take returns the next n bytes, or nil if there are not as many.
+func (f *fields) take(n uint64) []byte {
+	if uint64(len(f.b)) < n {
+		f.b, f.short = nil, true
+		return nil
+	}
+	b := f.b[:n]
+	f.b = f.b[n:]
+	return b
+}
+
+func (f *fields) u32() uint32 {
+	if b := f.take(4); b != nil {
+		return binary.NativeEndian.Uint32(b)
+	}
+	return 0
+}
+
+func (f *fields) u64() uint64 {
+	if b := f.take(8); b != nil {
+		return binary.NativeEndian.Uint64(b)
+	}
+	return 0
+}
+
+// cstring returns the text up to the first NUL of what is left.
+func (f *fields) cstring() string {
+	b := f.b
+	if i := bytes.IndexByte(b, 0); i >= 0 {
+		b = b[:i]
+	}
+	return string(b)
+}

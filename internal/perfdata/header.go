@@ -1,0 +1,270 @@
+package perfdata
+
+import (
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+)
+
+// What a perf.data file begins with, as this machine reads it.
+const (
+	magicFile  = "PERFILE2"
+	magicOther = "2ELIFREP" // of the other byte order
+	magicOld   = "PERFFILE" // perf before 3.2
+
+	fileHeaderSize = 104
+	pipeHeaderSize = 16
+)
+
+// Numbers of the sections that follow the data (HEADER_ in perf).
+const (
+	featureBuildID = 2
+	featureBits    = 256
+)
+
+// maxBuildIDs bounds the table of build IDs, in bytes.
+const maxBuildIDs = 16 << 20
+
+// file is an opened perf.data file.
+type file struct {
+	r    io.ReaderAt
+	size int64
+	name string
+
+	pipe     bool // events are described by records
+	attrs    attrs
+	data     section
+	buildIDs map[string]string // file → build ID, hexadecimal
+}
+
+// section is a part of the file, in bytes.
+type section struct{ offset, size int64 }
+
+// IsPerfData reports whether a file that begins with b, 8 bytes or more, is
+// perf.data, readable or not.
+func IsPerfData(b []byte) bool {
+	if len(b) < len(magicFile) {
+		return false
+	}
+	switch string(b[:len(magicFile)]) {
+	case magicFile, magicOther, magicOld:
+		return true
+	}
+	return false
+}
+
+// openFile reads the headers of a perf.data file.
+func openFile(r io.ReaderAt, size int64, name string) (*file, error) {
+	f := &file{r: r, size: size, name: name, buildIDs: make(map[string]string)}
+	b, err := f.bytes(section{0, min(size, fileHeaderSize)}, "header")
+	if err != nil {
+		return nil, err
+	}
+	if len(b) < pipeHeaderSize {
+		return nil, f.errorf(0, "too short for perf.data")
+	}
+	switch string(b[:len(magicFile)]) {
+	case magicFile:
+	case magicOther:
+		return nil, f.errorf(0, "perf.data of a machine with the other byte order: convert it there, or send it through perf script")
+	case magicOld:
+		return nil, f.errorf(0, "perf.data of perf before 3.2: send it through perf script")
+	default:
+		return nil, f.errorf(0, "not perf.data")
+	}
+	h := fields{b: b[len(magicFile):]}
+	headerLen := h.u64()
+	if headerLen == pipeHeaderSize {
+		f.pipe = true
+		f.data = section{pipeHeaderSize, size - pipeHeaderSize}
+		if err := f.readPipeBuildIDs(); err != nil {
+			return nil, err
+		}
+		return f, nil
+	}
+	if headerLen < fileHeaderSize || len(b) < fileHeaderSize {
+		return nil, f.errorf(8, "header of %d bytes", headerLen)
+	}
+	entry := h.u64()
+	attrTable, problem := f.section(h.u64(), h.u64())
+	if problem != "" {
+		return nil, f.errorf(24, "events: %s", problem)
+	}
+	offset, length := h.u64(), h.u64()
+	if length == 0 { // perf was killed before it could write the length
+		length = uint64(max(0, size-int64(min(offset, math.MaxInt64))))
+	}
+	if f.data, problem = f.section(offset, length); problem != "" {
+		return nil, f.errorf(40, "data: %s", problem)
+	}
+	h.take(16) // event types, long since unused
+	features := h.take(featureBits / 8)
+	if err := f.readAttrs(attrTable, entry); err != nil {
+		return nil, err
+	}
+	if f.data.offset+f.data.size < size {
+		if err := f.readFeatures(features); err != nil {
+			return nil, err
+		}
+	}
+	return f, nil
+}
+
+// section checks that a part lies in the file.
+func (f *file) section(offset, size uint64) (s section, problem string) {
+	if offset > uint64(f.size) || size > uint64(f.size)-offset {
+		return section{}, fmt.Sprintf("%d bytes at %#x lie outside of the file of %d bytes: it is cut short", size, offset, f.size)
+	}
+	return section{int64(offset), int64(size)}, ""
+}
+
+// bytes reads a section, whose size was checked.
+func (f *file) bytes(s section, what string) ([]byte, error) {
+	b := make([]byte, s.size)
+	if n, err := f.r.ReadAt(b, s.offset); n < len(b) {
+		return nil, fmt.Errorf("%s: reading %s at offset %#x: %w", f.name, what, s.offset, err)
+	}
+	return b, nil
+}
+
+func (f *file) errorf(offset int64, format string, args ...any) error {
+	return &FormatError{File: f.name, Offset: offset, Problem: fmt.Sprintf(format, args...)}
+}
+
+// readAttrs reads the table of events, each entry bytes long: the attr, and
+// the place of its ids.
+func (f *file) readAttrs(table section, entry uint64) error {
+	const place = 16
+	if entry < leastAttr+place || entry > 1<<12 || table.size/int64(entry) > maxAttrs {
+		return f.errorf(table.offset, "unlikely table of events (%d bytes, %d each)", table.size, entry)
+	}
+	b, err := f.bytes(table, "events")
+	if err != nil {
+		return err
+	}
+	for at := table.offset; uint64(len(b)) >= entry; at += int64(entry) {
+		a, _ := parseAttr(b[:entry-place])
+		p := fields{b: b[entry-place : entry]}
+		where, problem := f.section(p.u64(), p.u64())
+		if problem != "" {
+			return f.errorf(at, "event's ids: %s", problem)
+		}
+		if where.size > 8*maxIDs {
+			return f.errorf(at, "event with %d ids", where.size/8)
+		}
+		ids, err := f.bytes(where, "event's ids")
+		if err != nil {
+			return err
+		}
+		if !f.attrs.add(a, ids) {
+			return f.errorf(at, "too many events")
+		}
+		b = b[entry:]
+	}
+	if len(f.attrs.all) == 0 {
+		return f.errorf(table.offset, "no events")
+	}
+	return nil
+}
+
+// readFeatures finds the build IDs among the sections after the data. Their
+// places follow the data, in the order of the bits set in features.
+func (f *file) readFeatures(features []byte) error {
+	at := f.data.offset + f.data.size
+	for bit := range featureBits {
+		if features[bit/8]&(1<<(bit%8)) == 0 {
+			continue
+		}
+		if bit < featureBuildID {
+			at += 16
+			continue
+		}
+		if bit > featureBuildID {
+			break
+		}
+		where, problem := f.section(uint64(at), 16)
+		if problem != "" {
+			return f.errorf(at, "table of sections: %s", problem)
+		}
+		b, err := f.bytes(where, "table of sections")
+		if err != nil {
+			return err
+		}
+		p := fields{b: b}
+		if where, problem = f.section(p.u64(), p.u64()); problem != "" {
+			return f.errorf(at, "build IDs: %s", problem)
+		}
+		return f.readBuildIDs(where)
+	}
+	return nil
+}
+
+// readBuildIDs reads the table of build IDs, which are records.
+func (f *file) readBuildIDs(where section) error {
+	if where.size > maxBuildIDs {
+		return f.errorf(where.offset, "table of build IDs of %d bytes", where.size)
+	}
+	rs := newRecords(io.NewSectionReader(f.r, where.offset, where.size), f.name, where.offset)
+	defer rs.close()
+	return f.eachBuildID(rs, func(record) bool { return true })
+}
+
+// readPipeBuildIDs finds the build IDs in what perf wrote to a pipe, where
+// they may stand anywhere.
+func (f *file) readPipeBuildIDs() error {
+	rs := f.records()
+	defer rs.close()
+	var total int
+	err := f.eachBuildID(rs, func(rec record) bool {
+		if rec.typ == recordHeaderBuildID {
+			total += len(rec.body)
+		}
+		return rec.typ == recordHeaderBuildID && total <= maxBuildIDs
+	})
+	return err
+}
+
+// eachBuildID reads those records of rs that wanted accepts as build IDs.
+func (f *file) eachBuildID(rs *records, wanted func(record) bool) error {
+	for {
+		rec, err := rs.raw()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if !wanted(rec) {
+			continue
+		}
+		path, id := parseBuildID(rec)
+		if path == "" {
+			return f.errorf(rec.offset, "build ID cut short")
+		}
+		f.buildIDs[path] = id
+	}
+}
+
+// parseBuildID reads a build ID record: a process number, 24 bytes with the
+// ID, and the file's name.
+func parseBuildID(rec record) (path, id string) {
+	const miscSize = 1 << 15 // PERF_RECORD_MISC_BUILD_ID_SIZE: byte 20 is the length
+	b := fields{b: rec.body}
+	b.u32()
+	raw := b.take(24)
+	if b.short {
+		return "", ""
+	}
+	n := 20
+	if rec.misc&miscSize != 0 {
+		n = min(n, int(raw[20]))
+	}
+	return b.cstring(), hex.EncodeToString(raw[:n])
+}
+
+// records returns a reader of the data.
+func (f *file) records() *records {
+	return newRecords(io.NewSectionReader(f.r, f.data.offset, f.data.size), f.name, f.data.offset)
+}

@@ -1,0 +1,98 @@
+package perfdata
+
+import (
+	"io"
+	"iter"
+
+	"github.com/klauspost/compress/zstd"
+)
+
+// maxWindow is the largest window of a zstd stream that is believed, in bytes:
+// that of the highest level that perf record offers (-z 22).
+const maxWindow = 128 << 20
+
+// inflater decompresses the one zstd stream that the compressed records of a
+// file are pieces of. perf flushes the stream at the end of each record, but
+// never ends it, so that the decompressor must be asked after each piece for
+// all that it can give, and no more: it runs as a coroutine that asks for
+// input by handing out nothing.
+type inflater struct {
+	in   []byte
+	next func() ([]byte, bool)
+	stop func()
+
+	yield  func([]byte) bool
+	closed bool
+	err    error
+}
+
+func newInflater() (*inflater, error) {
+	z := &inflater{}
+	// Without concurrency the decoder reads on the coroutine itself.
+	dec, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(maxWindow))
+	if err != nil {
+		return nil, err
+	}
+	z.next, z.stop = iter.Pull(func(yield func([]byte) bool) {
+		defer dec.Close()
+		z.yield = yield
+		z.err = z.run(dec)
+	})
+	return z, nil
+}
+
+// feed hands the next piece of the stream in. It must stay valid until read
+// returns nil.
+func (z *inflater) feed(b []byte) { z.in = b }
+
+// read returns some more decompressed bytes, valid until it is called again,
+// or nil when it needs another piece.
+func (z *inflater) read() ([]byte, error) {
+	b, ok := z.next()
+	if !ok {
+		if z.err == nil {
+			z.err = io.ErrUnexpectedEOF
+		}
+		return nil, z.err
+	}
+	return b, nil
+}
+
+func (z *inflater) close() { z.stop() }
+
+// run decompresses until the consumer stops.
+func (z *inflater) run(dec *zstd.Decoder) error {
+	buf := make([]byte, 1<<16)
+	if err := dec.Reset(inflaterInput{z}); err != nil {
+		return err
+	}
+	for {
+		n, err := dec.Read(buf)
+		if n > 0 && !z.hand(buf[:n]) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// hand passes b to the consumer and reports whether it goes on.
+func (z *inflater) hand(b []byte) bool {
+	z.closed = z.closed || !z.yield(b)
+	return !z.closed
+}
+
+// inflaterInput is what the decoder reads: the pieces one after the other.
+type inflaterInput struct{ z *inflater }
+
+func (r inflaterInput) Read(p []byte) (int, error) {
+	for len(r.z.in) == 0 {
+		if !r.z.hand(nil) {
+			return 0, io.EOF
+		}
+	}
+	n := copy(p, r.z.in)
+	r.z.in = r.z.in[n:]
+	return n, nil
+}
