@@ -32,7 +32,7 @@ bin/app (build ID 0123)
   0.1 taken branches for each byte of machine code (1 or more is enough)
   warning: too few
 
-"new\nline" (no build ID)
+new\nline (no build ID)
   2 branch records of 2 different traces
   123 taken branches for each byte of machine code (1 or more is enough)
 
