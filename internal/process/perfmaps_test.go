@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"testing"
+	"time"
 	"unsafe"
 
 	"fulgur/internal/perfevent"
@@ -110,6 +111,9 @@ func TestPerfMap(t *testing.T) {
 			maps := make([]*PerfMap, len(tc.steps))
 			times := make([]uint64, len(tc.steps))
 			for i, step := range tc.steps {
+				// The clock of file systems ticks every 10 ms at worst: a file
+				// written twice within a tick is as old as before.
+				time.Sleep(15 * time.Millisecond)
 				if err := step(table); err != nil {
 					t.Fatal(err)
 				}
