@@ -61,7 +61,8 @@ func checkStorm(t *testing.T, stacks map[string]int, printed string, frequency i
 	}
 	sampled := time.Duration(samples) * time.Second / time.Duration(frequency)
 	t.Logf("%d samples, %d in burn, stand for %v of %v", samples, burning, sampled, used)
-	if slack := used / 20; sampled < used-slack || sampled > used+slack {
+	// On a busy machine the kernel skips samples that it is late for.
+	if sampled < used*4/5 || sampled > used+used/20 {
 		t.Errorf("the samples stand for %v, the processes used %v", sampled, used)
 	}
 	if unnamed > 0 {
