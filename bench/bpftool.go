@@ -14,7 +14,9 @@ import (
 // fulgur returns the tool that is measured, at path program.
 func fulgur(program string) tool {
 	return tool{name: nameFulgur, version: "fulgur (this tree)", run: func(ctx context.Context, j job) (cost, error) {
-		argv := []string{program, "profile", "-e", "cpu-clock", "-F", strconv.Itoa(j.Frequency), "-f"}
+		// The peers name functions alone; bench/symbols compares inlined
+		// functions, files and lines.
+		argv := []string{program, "profile", "--no-inlines", "-e", "cpu-clock", "-F", strconv.Itoa(j.Frequency), "-f"}
 		if j.OnePID {
 			argv = append(argv, "-p", strconv.Itoa(j.pid))
 		}
