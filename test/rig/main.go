@@ -1,6 +1,7 @@
 // Command rig runs test binaries under kernels other than this machine's:
 // Debian's stock cloud kernels, booted by QEMU without KVM, from an initramfs
-// that holds the tests, busybox and nothing else.
+// that holds the tests, busybox and a kernel module, which is a PMU for those
+// tests that load it (test/rig/pmu).
 //
 //	go run ./test/rig [flags] PACKAGE...
 //
@@ -87,20 +88,16 @@ func run(ctx context.Context, opt options) error {
 	if err := os.MkdirAll(opt.dir, 0o755); err != nil {
 		return err
 	}
-	initramfs, err := buildInitramfs(ctx, opt)
+	kernels, err := fetchKernels(ctx, opt)
+	if err != nil {
+		return err
+	}
+	initramfs, err := buildInitramfs(ctx, kernels, opt)
 	if err != nil {
 		return fmt.Errorf("make the initramfs: %w", err)
 	}
 	var failed []string
-	for _, series := range opt.kernels {
-		k, err := fetchKernel(ctx, series, opt.dir)
-		if errors.Is(err, errNoKernel) && os.Getenv(testenv.RequireVar) != "1" {
-			fmt.Printf("\n== SKIP kernel %s: %v\n", series, err)
-			continue
-		}
-		if err != nil {
-			return fmt.Errorf("get a kernel %s: %w", series, err)
-		}
+	for _, k := range kernels {
 		fmt.Printf("\n== kernel %s\n", k.release)
 		report, err := boot(ctx, k, initramfs, opt)
 		if err != nil {
@@ -115,4 +112,24 @@ func run(ctx context.Context, opt options) error {
 		return fmt.Errorf("failed under %s; logs are in %s", strings.Join(failed, ", "), opt.dir)
 	}
 	return nil
+}
+
+// fetchKernels returns the kernels to run tests under, each with its module.
+func fetchKernels(ctx context.Context, opt options) ([]kernel, error) {
+	var kernels []kernel
+	for _, series := range opt.kernels {
+		k, err := fetchKernel(ctx, series, opt.dir)
+		if errors.Is(err, errNoKernel) && os.Getenv(testenv.RequireVar) != "1" {
+			fmt.Printf("\n== SKIP kernel %s: %v\n", series, err)
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("get a kernel %s: %w", series, err)
+		}
+		if k.module, err = buildModule(ctx, k, opt.dir); err != nil {
+			return nil, fmt.Errorf("build the PMU for kernel %s: %w", k.release, err)
+		}
+		kernels = append(kernels, k)
+	}
+	return kernels, nil
 }
