@@ -195,11 +195,17 @@ func (q QueueStatus) Left() int { return max(0, q.Windows-q.Taken) }
 
 // ReadStatus asks the PMU.
 func ReadStatus() (Status, error) {
-	b, err := os.ReadFile(device)
+	f, err := os.Open(device)
 	if err != nil {
 		return Status{}, err
 	}
-	head, rest, _ := strings.Cut(string(b), "\n")
+	defer f.Close()
+	b := make([]byte, 1<<14)
+	n, err := f.Read(b) // one read is one answer
+	if err != nil {
+		return Status{}, err
+	}
+	head, rest, _ := strings.Cut(string(b[:n]), "\n")
 	var s Status
 	if _, err := fmt.Sscanf(head, "samples %d nmis %d", &s.Samples, &s.NMIs); err != nil {
 		return s, fmt.Errorf("read %s: %q: %w", device, head, err)
