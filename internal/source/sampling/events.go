@@ -23,6 +23,14 @@ const throttlePages = 1
 // events. One of them is 0.
 type Rate struct{ Frequency, Period uint64 }
 
+// String describes the rate: "99 Hz on each CPU", "every 1000 events".
+func (r Rate) String() string {
+	if r.Frequency > 0 {
+		return fmt.Sprintf("%d Hz on each CPU", r.Frequency)
+	}
+	return fmt.Sprintf("every %d events", r.Period)
+}
+
 // Config says which events to open.
 type Config struct {
 	// Specs are the events to sample, several where a hybrid machine has a
