@@ -36,6 +36,7 @@ type options struct {
 	packages []string      // packages whose tests run
 	programs []string      // main packages, built into /bin
 	files    []string      // host path=path in the machine
+	env      []string      // NAME=VALUE, of the tests
 	run      string        // -test.run of the tests
 	timeout  time.Duration // of one machine
 	verbose  bool          // show all that go test -v prints
@@ -73,6 +74,7 @@ func parse(args []string) options {
 	fs.BoolVar(&opt.verbose, "v", false, "show also when a test starts, and subtests that pass")
 	list(&opt.programs, "program", "build main `package` into the machine's /bin (repeatable)")
 	list(&opt.files, "file", "copy a file, as `host=guest` paths, into the machine (repeatable)")
+	list(&opt.env, "env", "set a variable, as `NAME=VALUE` without blanks, in the machine (repeatable)")
 	_ = fs.Parse(args) // exits on an error
 	opt.kernels, opt.packages = strings.Split(*kernels, ","), fs.Args()
 	if len(opt.packages) == 0 {

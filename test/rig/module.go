@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -30,13 +31,13 @@ func buildModule(ctx context.Context, k kernel, dir string) (string, error) {
 		return "", err
 	}
 	const source = pmu.Module + ".c"
-	text, err := os.ReadFile(filepath.Join("test/rig/pmu/module", source))
+	text, err := os.ReadFile(filepath.Join("test", "rig", "pmu", "module", source))
 	if err != nil {
 		return "", err
 	}
 	for name, content := range map[string][]byte{source: text, "Makefile": []byte("obj-m := " + pmu.Module + ".o\n")} {
 		// A file that is written anew is compiled anew.
-		if old, err := os.ReadFile(filepath.Join(work, name)); err == nil && string(old) == string(content) {
+		if old, err := os.ReadFile(filepath.Join(work, name)); err == nil && bytes.Equal(old, content) {
 			continue
 		}
 		if err := os.WriteFile(filepath.Join(work, name), content, 0o644); err != nil {
@@ -60,7 +61,7 @@ func buildModule(ctx context.Context, k kernel, dir string) (string, error) {
 // headerDirs returns the folders of the headers that are k's own and of those
 // that it shares with the other flavours, unpacked below root.
 func headerDirs(root string, k kernel) (headers, common string, err error) {
-	src := filepath.Join(root, "usr/src")
+	src := filepath.Join(root, "usr", "src")
 	found, err := filepath.Glob(filepath.Join(src, "linux-headers-*-common"))
 	if err != nil || len(found) != 1 {
 		return "", "", fmt.Errorf("found %d folders of common headers in %s, want 1", len(found), src)

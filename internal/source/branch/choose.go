@@ -80,7 +80,7 @@ func candidates(devices string, frequency uint64) ([]Event, error) {
 		return nil
 	}
 	byFrequency := sampling.Rate{Frequency: frequency}
-	if _, err := os.Stat(filepath.Join(devices, "cpu/events/branch-brs")); err == nil {
+	if _, err := os.Stat(filepath.Join(devices, "cpu", "events", "branch-brs")); err == nil {
 		if err := add(sampling.Rate{Period: brsPeriod(frequency)}, "cpu/branch-brs/"); err != nil {
 			return nil, err
 		}
@@ -97,7 +97,7 @@ func candidates(devices string, frequency uint64) ([]Event, error) {
 // pmuName is the microarchitecture that the kernel knows the CPU's PMU by, ""
 // if it does not say.
 func pmuName(devices string) string {
-	b, err := os.ReadFile(filepath.Join(devices, "cpu/caps/pmu_name"))
+	b, err := os.ReadFile(filepath.Join(devices, "cpu", "caps", "pmu_name"))
 	if err != nil {
 		return ""
 	}

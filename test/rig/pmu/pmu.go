@@ -11,7 +11,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
+	"path"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -76,7 +77,7 @@ func load() error {
 		return fmt.Errorf("uname: %w", err)
 	}
 	release := unix.ByteSliceToString(uts.Release[:])
-	f, err := os.Open(filepath.Join("/lib/modules", release, Module+".ko"))
+	f, err := os.Open(path.Join("/lib/modules/"+release, Module+".ko"))
 	if err != nil {
 		return err
 	}
@@ -131,7 +132,7 @@ func setParameter(name string, value any) error {
 	case false:
 		text = "N"
 	}
-	return os.WriteFile(filepath.Join("/sys/module", Module, "parameters", name), []byte(text), 0)
+	return os.WriteFile(path.Join("/sys/module/"+Module, "parameters", name), []byte(text), 0)
 }
 
 // Record is a branch record: struct perf_branch_entry of <linux/perf_event.h>.
@@ -178,6 +179,8 @@ func Add(q Queue) error {
 type Status struct {
 	// Samples were taken, of events of all sorts, and NMIs handled.
 	Samples, NMIs uint64
+	// Events are open.
+	Events int
 	// Queues are those prepared, in that order.
 	Queues []QueueStatus
 }
@@ -207,7 +210,7 @@ func ReadStatus() (Status, error) {
 	}
 	head, rest, _ := strings.Cut(string(b[:n]), "\n")
 	var s Status
-	if _, err := fmt.Sscanf(head, "samples %d nmis %d", &s.Samples, &s.NMIs); err != nil {
+	if _, err := fmt.Sscanf(head, "samples %d nmis %d events %d", &s.Samples, &s.NMIs, &s.Events); err != nil {
 		return s, fmt.Errorf("read %s: %q: %w", device, head, err)
 	}
 	for line := range strings.Lines(rest) {
@@ -218,4 +221,9 @@ func ReadStatus() (Status, error) {
 		s.Queues = append(s.Queues, q)
 	}
 	return s, nil
+}
+
+// Left reports whether there are windows that no sample has taken yet.
+func (s Status) Left() bool {
+	return slices.ContainsFunc(s.Queues, func(q QueueStatus) bool { return q.Left() > 0 })
 }

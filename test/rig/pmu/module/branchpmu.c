@@ -192,7 +192,7 @@ static ssize_t dev_write(struct file *file, const char __user *buf, size_t n, lo
 	return n;
 }
 
-/* Reads as the numbers of samples and NMIs, then a line for each queue. */
+/* Reads as numbers of samples, NMIs and open events, then a line for each queue. */
 static ssize_t dev_read(struct file *file, char __user *buf, size_t n, loff_t *off)
 {
 	static char text[64 * (MAX_QUEUES + 1)]; /* under queue_lock */
@@ -200,8 +200,8 @@ static ssize_t dev_read(struct file *file, char __user *buf, size_t n, loff_t *o
 	int len, i;
 
 	mutex_lock(&queue_lock);
-	len = scnprintf(text, sizeof(text), "samples %lld nmis %lld\n", atomic64_read(&samples),
-			atomic64_read(&nmis));
+	len = scnprintf(text, sizeof(text), "samples %lld nmis %lld events %d\n",
+			atomic64_read(&samples), atomic64_read(&nmis), atomic_read(&users));
 	for (i = 0; i < nr_queues; i++)
 		len += scnprintf(text + len, sizeof(text) - len, "process %d windows %u taken %u\n",
 				 queues[i].head.tgid, queues[i].windows,
