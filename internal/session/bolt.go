@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime/debug"
 	"time"
 
 	"fulgur/internal/bolt"
@@ -61,6 +62,7 @@ type BoltOptions struct {
 // Bolt samples branch records and writes profiles in the pre-aggregated format
 // of perf2bolt. It ends, and the exit code is, as those of [Profile].
 func Bolt(ctx context.Context, o BoltOptions) (exitCode int, err error) {
+	debug.SetGCPercent(gcPercent)
 	if err := o.complete(); err != nil {
 		return 2, err
 	}
@@ -200,8 +202,8 @@ func attachBranches(o *BoltOptions, event branch.Event) (_ *boltRun, err error) 
 	if err != nil {
 		return nil, fmt.Errorf("load the branch program: %w", err)
 	}
-	r.witness.heed = r.spaces.heed
-	if err := r.witness.open(o.Target.PIDs); err != nil {
+	r.heed = r.spaces.heed
+	if err := r.listen(o.Target.PIDs); err != nil {
 		return nil, err
 	}
 	r.spaces.processes, r.spaces.binaries = r.processes, &r.binaries
@@ -224,7 +226,7 @@ func (r *boltRun) close() error {
 // is left.
 func (r *boltRun) sample(ctx context.Context, launched *target.Launched) error {
 	line := &progressLine{wanted: r.options.Progress, out: r.options.Stderr}
-	err := errors.Join(r.loop.run(ctx, r, line, launched), r.source.Disable())
+	err := errors.Join(r.measure(ctx, r, line, launched), r.source.Disable())
 	_, pollErr := r.poll()
 	return errors.Join(err, pollErr, endCommand(ctx, launched))
 }
@@ -242,7 +244,7 @@ func (r *boltRun) progress() (string, error) {
 	if b := r.binaries.only; b != nil {
 		counts += fmt.Sprintf(", %s taken branches for each byte of code", twoDigits(b.Sufficiency()))
 	}
-	return r.loop.describe(counts), nil
+	return r.describe(counts), nil
 }
 
 // poll takes what the kernel side has for us. The rings' positions are noted
@@ -261,7 +263,7 @@ func (r *boltRun) poll() (busy bool, err error) {
 	}
 	r.processes.Forget(now - graceForStacks)
 	r.spaces.forget(now - graceForStacks)
-	return r.busy, errors.Join(r.source.CheckThrottling(), r.witness.err)
+	return r.busy, errors.Join(r.source.CheckThrottling(), r.sidebandErr)
 }
 
 // report sums up.
@@ -275,7 +277,7 @@ func (r *boltRun) report(w *preaggWriter, paths map[*bolt.Binary]string) (*boltR
 	report.lost("samples, of whatever process, that the kernel skipped", kernel.Skipped)
 	report.lost("times that the kernel paused sampling, as it took too long (-f lowers the rate)", kernel.Throttled)
 	report.lost("children that were too many to follow", kernel.Untracked)
-	report.lost("records of what processes mapped", r.witness.lost)
+	report.lost("records of what processes mapped", r.lost)
 	report.lost("processes that were gone before their mappings could be read", r.processes.Gone())
 	report.leftOut("samples without branch records", kernel.Empty)
 	if report.Samples == 0 {

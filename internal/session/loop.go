@@ -57,9 +57,9 @@ type loop struct {
 	interrupted bool
 }
 
-// run enables the events and collects until something ends it. What there is
+// measure enables the events and collects until something ends it. What there is
 // left to take is for the caller to poll.
-func (l *loop) run(ctx context.Context, m measurement, line *progressLine, launched *target.Launched) error {
+func (l *loop) measure(ctx context.Context, m measurement, line *progressLine, launched *target.Launched) error {
 	// Watching ends with sampling, not with ctx alone.
 	watch, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()

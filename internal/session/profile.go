@@ -168,7 +168,7 @@ func attach(o *Options, specs []perfevent.Spec, finder *debugfile.Finder) (_ *ru
 	}); err != nil {
 		return nil, fmt.Errorf("load the on-CPU program: %w", err)
 	}
-	if err := r.witness.open(o.Target.PIDs); err != nil {
+	if err := r.listen(o.Target.PIDs); err != nil {
 		return nil, err
 	}
 	r.processes.OnReplaced(func(pid int) { r.remapped[pid] = true })

@@ -45,7 +45,7 @@ func (r *run) progress() (string, error) {
 	if lost := stats.Losses.Samples + r.lost; lost > 0 {
 		counts += fmt.Sprintf(", %d lost", lost)
 	}
-	return r.loop.describe(counts), nil
+	return r.describe(counts), nil
 }
 
 // describe puts counts between what is measured, for how long, and how to end.

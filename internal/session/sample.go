@@ -14,7 +14,7 @@ import (
 // is left.
 func (r *run) sample(ctx context.Context, launched *target.Launched) error {
 	line := &progressLine{wanted: r.options.Progress, out: r.options.Stderr}
-	err := errors.Join(r.loop.run(ctx, r, line, launched), r.source.Disable())
+	err := errors.Join(r.measure(ctx, r, line, launched), r.source.Disable())
 	_, pollErr := r.poll()
 	return errors.Join(err, pollErr, r.source.Counts().Finish(), endCommand(ctx, launched))
 }
@@ -56,7 +56,7 @@ func (r *run) poll() (busy bool, err error) {
 			return r.busy, err
 		}
 	}
-	return r.busy, errors.Join(r.source.CheckThrottling(), r.witness.err)
+	return r.busy, errors.Join(r.source.CheckThrottling(), r.sidebandErr)
 }
 
 // record takes one record of the ring.

@@ -22,14 +22,14 @@ type witness struct {
 	// heed is called for every record, nil for nobody.
 	heed func(perfevent.Record)
 
-	lost uint64 // sideband records
-	busy bool   // the last drain met records
-	err  error  // of a drain
+	lost        uint64 // sideband records
+	busy        bool   // the last drain met records
+	sidebandErr error  // of a drain
 }
 
-// open begins to listen, and reads the mappings of pids while they can be: a
+// listen begins to, and reads the mappings of pids while they can be: a
 // command may be gone before its first sample is looked at.
-func (w *witness) open(pids []int) error {
+func (w *witness) listen(pids []int) error {
 	online, err := perfevent.OnlineCPUs()
 	if err != nil {
 		return err
@@ -55,7 +55,7 @@ func (w *witness) drain() {
 		w.processes.Apply(record)
 	})
 	if err != nil {
-		w.err = err
+		w.sidebandErr = err
 	}
 	w.lost += lost // the table knows from the records among them
 }
