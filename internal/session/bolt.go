@@ -176,11 +176,15 @@ type boltRun struct {
 	loop
 }
 
+// restOfBranches is how long the kernel side is left alone at least: at the
+// highest rate that kernels allow, 100 kHz, a ring fills within milliseconds.
+const restOfBranches = time.Millisecond
+
 // attachBranches loads the kernel side and opens everything, with sampling not
 // yet enabled. The sideband comes before the events, so that no mapping is
 // missed.
 func attachBranches(o *BoltOptions, event branch.Event) (_ *boltRun, err error) {
-	r := &boltRun{options: o, event: event, loop: loop{target: o.Target, limit: o.Duration}}
+	r := &boltRun{options: o, event: event, loop: loop{target: o.Target, limit: o.Duration, rest: restOfBranches}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, r.close())

@@ -2,6 +2,7 @@ package session
 
 import (
 	"debug/elf"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"testing"
@@ -17,7 +18,7 @@ import (
 
 // testSpaces are spaces with one binary, whose code is a page at link-time
 // address 0x1000, and a second file like it.
-func testSpaces(t *testing.T) (s *spaces, chosen, other perfevent.Mmap2) {
+func testSpaces(t testing.TB) (s *spaces, chosen, other perfevent.Mmap2) {
 	t.Helper()
 	dir := t.TempDir()
 	mapped := func(name, id string) perfevent.Mmap2 {
@@ -135,16 +136,21 @@ func TestSpaces(t *testing.T) {
 	}
 }
 
-func BenchmarkLayout(b *testing.B) {
-	bs := &binaries{}
-	s := &spaces{binaries: bs, known: map[int]bolt.Layout{1: {
-		{Start: 0x10000, End: 0x20000, Binary: foreign}, {Start: 0x30000, End: 0x40000, Binary: foreign},
-	}}}
-	sample := branch.Sample{PID: 1, Time: 1}
-	for i := range uint64(32) {
-		sample.Entries = append(sample.Entries, bolt.Entry{From: 0x10000 + i, To: 0x30000*(i%2) + 0x10000*((i+1)%2)})
+// BenchmarkSample is what user space does for a sample of 32 records, of 20 000
+// different traces in one binary.
+func BenchmarkSample(b *testing.B) {
+	s, chosen, _ := testSpaces(b)
+	s.tell(perfevent.Comm{Stamp: perfevent.Stamp{Time: 10}, PID: testPID, TID: testPID, Exec: true}, atTime(chosen, testPID, 0x10000, 20))
+	random := rand.New(rand.NewPCG(1, 2))
+	var walk []bolt.Entry
+	for range 20_000 {
+		walk = append(walk, bolt.Entry{From: 0x10000 + random.Uint64N(0x1000), To: 0x10000 + random.Uint64N(0x1000)})
 	}
 	for b.Loop() {
-		s.layout(sample)
+		at := random.IntN(len(walk) - 32)
+		sample := branch.Sample{PID: testPID, Time: 30, Entries: walk[at : at+32]}
+		if err := s.binaries.collector.Add(s.layout(sample), sample.Entries); err != nil {
+			b.Fatal(err)
+		}
 	}
 }

@@ -14,9 +14,10 @@ import (
 
 const (
 	// pollEvery is how long the kernel side is left alone at most, pollAtMost
-	// how long at least. While processes come, go or map files it is also the
-	// rhythm, so that a file is opened while it is there: each record on its
-	// own would cost those processes an interrupt.
+	// how long at least, unless a measurement says otherwise. While processes
+	// come, go or map files pollAtMost is also the rhythm, so that a file is
+	// opened while it is there: each record on its own would cost those
+	// processes an interrupt.
 	pollEvery  = 100 * time.Millisecond
 	pollAtMost = 10 * time.Millisecond
 	// graceForStacks is how much older than the last poll a sample may be that
@@ -49,6 +50,7 @@ type measurement interface {
 type loop struct {
 	target       target.Target
 	limit, delay time.Duration // limit is 0 if there is none
+	rest         time.Duration // how long the kernel side is left alone at least
 
 	start    time.Time
 	duration time.Duration
@@ -144,7 +146,7 @@ func (l *loop) collect(ctx context.Context, m measurement, line *progressLine, g
 		if _, err := unix.Ppoll(readable(m.pollFDs()), timespec(wait), nil); err != nil && !errors.Is(err, unix.EINTR) {
 			return fmt.Errorf("wait for samples: %w", err)
 		}
-		time.Sleep(pollAtMost - time.Since(polled))
+		time.Sleep(l.rest - time.Since(polled))
 		polled = time.Now()
 		var err error
 		if busy, err = m.poll(); err != nil {

@@ -142,7 +142,7 @@ type run struct {
 // enabled. The sideband comes before the events, so that no mapping is missed.
 func attach(o *Options, specs []perfevent.Spec, finder *debugfile.Finder) (_ *run, err error) {
 	r := &run{options: o, specs: specs, finder: finder, remapped: map[int]bool{}}
-	r.loop = loop{target: o.Target, limit: o.Duration, delay: o.Delay}
+	r.loop = loop{target: o.Target, limit: o.Duration, delay: o.Delay, rest: pollAtMost}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, r.close())
