@@ -176,15 +176,11 @@ type boltRun struct {
 	loop
 }
 
-// restOfBranches is how long the kernel side is left alone at least: at the
-// highest rate that kernels allow, 100 kHz, a ring fills within milliseconds.
-const restOfBranches = time.Millisecond
-
 // attachBranches loads the kernel side and opens everything, with sampling not
 // yet enabled. The sideband comes before the events, so that no mapping is
 // missed.
 func attachBranches(o *BoltOptions, event branch.Event) (_ *boltRun, err error) {
-	r := &boltRun{options: o, event: event, loop: loop{target: o.Target, limit: o.Duration, rest: restOfBranches}}
+	r := &boltRun{options: o, event: event, loop: loop{target: o.Target, limit: o.Duration, rest: pollAtMost}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, r.close())
@@ -256,7 +252,7 @@ func (r *boltRun) progress() (string, error) {
 // its time.
 func (r *boltRun) poll() (busy bool, err error) {
 	now := monotonic()
-	r.source.Mark()
+	r.adapt(r.source.Mark())
 	r.busy = false
 	r.drain()
 	err = r.source.Read(func(s branch.Sample) error {
@@ -268,6 +264,18 @@ func (r *boltRun) poll() (busy bool, err error) {
 	r.processes.Forget(now - graceForStacks)
 	r.spaces.forget(now - graceForStacks)
 	return r.busy, errors.Join(r.source.CheckThrottling(), r.sidebandErr)
+}
+
+// adapt chooses when to poll again: at the highest rate that kernels allow,
+// 100 kHz, a ring fills within milliseconds.
+func (r *boltRun) adapt(fill float64) {
+	const least, most = pollAtMost / 16, pollAtMost
+	switch {
+	case fill > 0.25:
+		r.rest = max(r.rest/2, least)
+	case fill < 0.1:
+		r.rest = min(r.rest*2, most)
+	}
 }
 
 // report sums up.

@@ -208,11 +208,15 @@ type Sample struct {
 	Entries []bolt.Entry
 }
 
-// Mark notes which samples there are by now, for [Source.Read].
-func (s *Source) Mark() {
+// Mark notes which samples there are by now, for [Source.Read]. It returns how
+// full the fullest ring is, from 0 to 1.
+func (s *Source) Mark() (fill float64) {
 	for i := range s.rings {
-		s.rings[i].until = s.rings[i].reader.Position()
+		r := &s.rings[i]
+		r.until = r.reader.Position()
+		fill = max(fill, float64(r.reader.Pending())/float64(r.reader.Size()))
 	}
+	return fill
 }
 
 // errRecord is what cannot come from our own program.

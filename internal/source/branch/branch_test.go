@@ -92,6 +92,8 @@ func prepare(t *testing.T, pid, windows, window int) []Sample {
 type harness struct {
 	*Source
 	samples []Sample
+	forget  bool   // only count
+	read    uint64 // samples
 }
 
 // start attaches a source and lets processes go.
@@ -126,8 +128,11 @@ func (h *harness) poll(t *testing.T) {
 		if s.Time == 0 {
 			return fmt.Errorf("%+v has no time", s)
 		}
-		s.Time, s.Entries = 0, slices.Clone(s.Entries)
-		h.samples = append(h.samples, s)
+		h.read++
+		if !h.forget {
+			s.Time, s.Entries = 0, slices.Clone(s.Entries)
+			h.samples = append(h.samples, s)
+		}
 		return nil
 	})
 	if err != nil {
@@ -266,6 +271,7 @@ func TestManyNMIs(t *testing.T) {
 	spinning := load(t, 2)
 	testenv.Tool(t, "true")
 	h := start(t, Options{}, target.Target{Scope: target.Processes, PIDs: []int{os.Getpid()}, Children: true}, choose(t, 50000), spinning)
+	h.forget = true
 	var status pmu.Status
 	want := nmis()
 	for deadline := time.Now().Add(2 * time.Minute); status.NMIs < want && time.Now().Before(deadline); {
@@ -273,7 +279,6 @@ func TestManyNMIs(t *testing.T) {
 			t.Fatal(err)
 		}
 		h.poll(t)
-		h.samples = h.samples[:min(len(h.samples), 1)]
 		var err error
 		if status, err = pmu.ReadStatus(); err != nil {
 			t.Fatal(err)
@@ -282,10 +287,14 @@ func TestManyNMIs(t *testing.T) {
 	if err := h.Disable(); err != nil {
 		t.Fatal(err)
 	}
+	h.poll(t)
 	stats, err := h.Stats()
-	t.Logf("%d NMIs, %+v, %v", status.NMIs, stats, err)
-	if status.NMIs < want || stats.Samples == 0 {
+	t.Logf("%d NMIs, %d samples read, %+v, %v", status.NMIs, h.read, stats, err)
+	if status.NMIs < want || h.read == 0 {
 		t.Errorf("%d NMIs of %d", status.NMIs, want)
+	}
+	if h.read+stats.Lost+stats.Empty != stats.Samples {
+		t.Errorf("%d read, %d lost and %d empty of %d samples", h.read, stats.Lost, stats.Empty, stats.Samples)
 	}
 }
 
