@@ -8,6 +8,7 @@ import (
 
 	"fulgur/internal/bolt"
 	"fulgur/internal/elffile"
+	"fulgur/internal/encode/plain"
 	"fulgur/internal/process"
 )
 
@@ -56,7 +57,7 @@ func (bs *binaries) choose(path string, pids []int) error {
 			}
 		} else if !os.SameFile(first, info) {
 			return usagef("process %d runs %s, but process %d %s: choose one with --binary, or take --all-binaries",
-				pids[0], printable(bs.only.Name), pid, printable(name))
+				pids[0], plain.Terminal(bs.only.Name), pid, plain.Terminal(name))
 		}
 	}
 	return nil
