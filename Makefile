@@ -9,12 +9,12 @@ ARCHES := amd64 arm64
 GOLANGCI_VERSION := v2.15.0
 GOLANGCI         := $(BUILD)/bin/golangci-lint-$(GOLANGCI_VERSION)
 
-C_SOURCES  := $(filter-out bpf/vmlinux%.h,$(wildcard bpf/*.c bpf/*.h))
+C_SOURCES  := $(filter-out bpf/vmlinux%.h,$(wildcard bpf/*.c bpf/*.h test/rig/pmu/module/*.c))
 SH_SOURCES := .ci/run $(wildcard test/*.sh)
 
 # The packages with privileged tests, which also run under the kernels of the
-# rig: those whose tests ask for root or for a VM.
-VM_PACKAGES = $(sort $(dir $(shell grep -rlE --include='*_test.go' 'testenv\.(Root|VM)\>' bpf cmd internal test)))
+# rig: those whose tests ask for root, for a VM or for its PMU.
+VM_PACKAGES = $(sort $(dir $(shell grep -rlE --include='*_test.go' '(testenv\.(Root|VM)|pmu\.Load)\>' bpf cmd internal test)))
 
 # The programs that these tests find in the VM's PATH.
 VM_PROGRAMS = $(patsubst %/,%,$(dir $(wildcard cmd/*/main.go)))

@@ -2,6 +2,7 @@ package bpf_test
 
 import (
 	"errors"
+	"io"
 	"testing"
 
 	"github.com/cilium/ebpf"
@@ -12,9 +13,20 @@ import (
 
 // The verifier accepts every program on the running kernel.
 func TestLoadOnCPU(t *testing.T) {
-	testenv.Root(t)
 	var objects bpf.OnCPUObjects
-	if err := bpf.LoadOnCPUObjects(&objects, nil); err != nil {
+	testLoad(t, &objects, &objects.Oncpu, func() error { return bpf.LoadOnCPUObjects(&objects, nil) })
+}
+
+func TestLoadBranch(t *testing.T) {
+	var objects bpf.BranchObjects
+	testLoad(t, &objects, &objects.Branch, func() error { return bpf.LoadBranchObjects(&objects, nil) })
+}
+
+// testLoad loads objects and logs how much of a program there was to verify.
+func testLoad(t *testing.T, objects io.Closer, program **ebpf.Program, load func() error) {
+	t.Helper()
+	testenv.Root(t)
+	if err := load(); err != nil {
 		var ve *ebpf.VerifierError
 		if errors.As(err, &ve) {
 			t.Fatalf("%+v", ve)
@@ -22,7 +34,7 @@ func TestLoadOnCPU(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer objects.Close()
-	info, err := objects.Oncpu.Info()
+	info, err := (*program).Info()
 	if err != nil {
 		t.Fatal(err)
 	}

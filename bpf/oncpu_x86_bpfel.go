@@ -77,7 +77,8 @@ const (
 	OnCPUStatSTAT_UNTRACKED OnCPUStat = 4
 	OnCPUStatSTAT_RUNS      OnCPUStat = 5
 	OnCPUStatSTAT_PERIODS   OnCPUStat = 6
-	OnCPUStatSTAT_MAX       OnCPUStat = 7
+	OnCPUStatSTAT_EMPTY     OnCPUStat = 7
+	OnCPUStatSTAT_MAX       OnCPUStat = 8
 )
 
 type OnCPUTargetMode uint32

@@ -75,7 +75,8 @@ enum stat {
 	STAT_UNTRACKED = 4, /* children that found the target set full */
 	STAT_RUNS = 5, /* samples of any task, the target's or not */
 	STAT_PERIODS = 6, /* sum of their periods */
-	STAT_MAX = 7,
+	STAT_EMPTY = 7, /* samples without branch records */
+	STAT_MAX = 8,
 };
 
 #endif

@@ -31,6 +31,9 @@ symbols   /usr/share/doc/libpython3.11-dbg  libpython3.11-dbg
 symbols   /usr/share/doc/libc6-dbg        libc6-dbg
 symbols   /usr/share/doc/libstdc++6-12-dbg  libstdc++6-12-dbg
 symbols   node                            nodejs
+test      make                            make
+test      bc                              bc
+test      gcc-12                          gcc-12
 generate  clang-19                        clang-19
 generate  llvm-strip-19                   llvm-19
 generate  /usr/include/bpf/bpf_helpers.h  libbpf-dev

@@ -32,6 +32,7 @@ const (
 // its own.
 type commands struct {
 	Profile profileCommand `cmd:"" help:"Sample what runs on the CPUs."`
+	Bolt    boltCommand    `cmd:"" help:"Sample branches and write a profile for llvm-bolt."`
 	Convert convertCommand `cmd:"" help:"Make profiles for BOLT of the branches that perf recorded."`
 	Merge   mergeCommand   `cmd:"" help:"Add profiles for BOLT up."`
 	Version versionCommand `cmd:"" help:"Print the version."`
@@ -92,6 +93,7 @@ func parse(args []string, stdout, stderr io.Writer) (command, error) {
 		kong.Exit(func(int) { helped = true }),
 		kong.WithHyphenPrefixedParameters(true), // "-p -1": the value's own error says more
 		profileVars(),
+		kong.Vars{"version": versionLine()},
 		kong.ExplicitGroups(append(profileGroups(), convertGroups()...)),
 	)
 	if err != nil {

@@ -123,6 +123,50 @@ func TestConvertOptions(t *testing.T) {
 	}
 }
 
+func TestBoltOptions(t *testing.T) {
+	tests := map[string]session.BoltOptions{
+		"bolt -p 1": {
+			Target: target.Target{Scope: target.Processes, PIDs: []int{1}}, Duration: 10 * time.Second,
+		},
+		"bolt -p 1 -f 99 -v 30": {
+			Target: target.Target{Scope: target.Processes, PIDs: []int{1}}, Duration: 30 * time.Second,
+			Frequency: 99, Verbose: true,
+		},
+		"bolt -p 1,2 --children --strict -o x.preagg --llvm 16 --stats json": {
+			Target: target.Target{Scope: target.Processes, PIDs: []int{1, 2}, Children: true}, Duration: 10 * time.Second,
+			Strict: true, Output: "x.preagg", LLVM: "16", StatsJSON: true,
+		},
+		"bolt --binary /bin/sh --event r1a8 1m": {
+			Binary: "/bin/sh", Event: "r1a8", Duration: time.Minute,
+		},
+		"bolt --cgroup /sys/fs/cgroup/a --all-binaries -o dir --ring-size 1M": {
+			Target: target.Target{Scope: target.Cgroup, CgroupPath: "/sys/fs/cgroup/a"}, Duration: 10 * time.Second,
+			AllBinaries: true, Output: "dir", RingSize: 1 << 20,
+		},
+		"bolt -q -- ls -l": {
+			Target: target.Target{Scope: target.Command}, Command: []string{"ls", "-l"}, Quiet: true,
+		},
+	}
+	for line, want := range tests {
+		t.Run(line, func(t *testing.T) {
+			selected, err := parse(words(line), &bytes.Buffer{}, &bytes.Buffer{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := selected.(*boltCommand).options()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if want.LLVM == "" {
+				want.LLVM = "auto"
+			}
+			if d := cmp.Diff(want, got, cmpopts.EquateEmpty()); d != "" {
+				t.Error("(-want +got):\n" + d)
+			}
+		})
+	}
+}
+
 func TestFrequencyMax(t *testing.T) {
 	o, err := optionsOf("profile -F max")
 	if err != nil {
@@ -140,7 +184,7 @@ func TestFrequencyMax(t *testing.T) {
 // What is wrong with a command line is said, and the exit code is 2.
 func TestUsageErrors(t *testing.T) {
 	tests := map[string]string{
-		"":                                       `expected one of "profile", "convert", "merge", "version"`,
+		"":                                       `expected one of "profile", "bolt", "convert", "merge", "version"`,
 		"proflie":                                `did you mean "profile"`,
 		"version 1":                              "unexpected argument 1",
 		"version -- ls":                          `version runs no command`,
@@ -200,6 +244,10 @@ func TestUsageErrors(t *testing.T) {
 		"profile -F 4000000000":                  "kernel.perf_event_max_sample_rate",
 
 		"convert":                 `expected "<in>"`,
+		"bolt":                    "which binary to profile",
+		"bolt --all-binaries":     "-o DIR",
+		"bolt -p 1 0":             "a duration of 0 measures nothing",
+		"bolt --children":         "--children needs -p or a command",
 		"convert in":              "let it end in .preagg, or add --format preagg",
 		"convert -o out.svg in":   "let it end in .preagg, or add --format preagg",
 		"convert --format svg in": `unknown format "svg"`,
@@ -232,7 +280,7 @@ func TestUsageErrors(t *testing.T) {
 func TestHelp(t *testing.T) {
 	t.Setenv("COLUMNS", "100")
 	for name, line := range map[string]string{
-		"fulgur": "--help", "profile": "profile --help", "convert": "convert --help", "merge": "merge --help",
+		"fulgur": "--help", "profile": "profile --help", "bolt": "bolt --help", "convert": "convert --help", "merge": "merge --help",
 	} {
 		t.Run(name, func(t *testing.T) {
 			var stdout, stderr bytes.Buffer

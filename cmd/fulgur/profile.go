@@ -160,22 +160,27 @@ func (c *profileCommand) options() (session.Options, error) {
 
 // target is what the flags choose; kong has seen to it that they choose once.
 func (c *profileCommand) target() (target.Target, error) {
-	t := target.Target{PIDs: c.PID, TIDs: c.TID, CgroupPath: c.Cgroup, CPUs: c.CPU, Children: c.Children}
+	return chooseTarget(target.Target{PIDs: c.PID, TIDs: c.TID, CgroupPath: c.Cgroup, CPUs: c.CPU, Children: c.Children}, c.Command)
+}
+
+// chooseTarget completes t by its scope, which is the sort of what it names, or
+// a command.
+func chooseTarget(t target.Target, command []string) (target.Target, error) {
 	switch {
-	case len(c.PID) > 0:
+	case len(t.PIDs) > 0:
 		t.Scope = target.Processes
-	case len(c.TID) > 0:
+	case len(t.TIDs) > 0:
 		t.Scope = target.Threads
-	case c.Cgroup != "":
+	case t.CgroupPath != "":
 		t.Scope = target.Cgroup
 	}
-	if len(c.Command) > 0 {
+	if len(command) > 0 {
 		if t.Scope != target.System {
 			return t, errors.New("a command after \"--\" is what is sampled: -p, -L and --cgroup cannot be added")
 		}
 		t.Scope = target.Command
 	}
-	if c.Children && t.Scope != target.Processes && t.Scope != target.Command {
+	if t.Children && t.Scope != target.Processes && t.Scope != target.Command {
 		return t, errors.New("--children needs -p or a command")
 	}
 	return t, nil

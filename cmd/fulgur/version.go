@@ -10,12 +10,17 @@ import (
 type versionCommand struct{}
 
 func (*versionCommand) run(_ context.Context, env environment) (int, error) {
+	_, err := fmt.Fprintln(env.stdout, versionLine())
+	return 0, err
+}
+
+// versionLine names the program and what it was built for and with.
+func versionLine() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		info = &debug.BuildInfo{}
 	}
-	_, err := fmt.Fprintf(env.stdout, "fulgur %s %s/%s %s\n", version(info), runtime.GOOS, runtime.GOARCH, runtime.Version())
-	return 0, err
+	return fmt.Sprintf("fulgur %s %s/%s %s", version(info), runtime.GOOS, runtime.GOARCH, runtime.Version())
 }
 
 // version names the build: the module's version, or for one made in a checkout

@@ -21,6 +21,11 @@ type Attr struct {
 	// Frequency is the rate of samples that the kernel aims at, in Hz.
 	Frequency uint64
 
+	// BranchSampleType, if not 0, asks for the branches before each sample:
+	// bits of PERF_SAMPLE_BRANCH_ that say which. It takes a PMU that
+	// records branches.
+	BranchSampleType uint64
+
 	// Disabled opens the event stopped, until [Event.Enable].
 	Disabled bool
 	// The parts of the machine whose events do not count.
@@ -83,6 +88,10 @@ func (a Attr) raw() *unix.PerfEventAttr {
 	}
 	if a.SampleIDAll {
 		r.Sample_type = unix.PERF_SAMPLE_TIME
+	}
+	if a.BranchSampleType != 0 {
+		r.Sample_type |= unix.PERF_SAMPLE_BRANCH_STACK
+		r.Branch_sample_type = a.BranchSampleType
 	}
 	if a.MonotonicClock {
 		r.Clockid = unix.CLOCK_MONOTONIC

@@ -53,6 +53,9 @@ func (e *OpenError) hint() string {
 	case unix.ENFILE:
 		return "too many open files on this machine: raise sysctl fs.file-max"
 	case unix.ENOENT, unix.EOPNOTSUPP:
+		if e.Attr.BranchSampleType != 0 {
+			return "this machine has no such event, or records no branches for it"
+		}
 		return "this machine has no such event; virtual machines often have software events only: try cpu-clock"
 	case unix.ENODEV:
 		return "the CPU is offline or has no such event"

@@ -178,6 +178,10 @@ func DefaultEvents() ([]Spec, error) {
 	}
 }
 
+// Cycles returns the cycle counters of the machine's core PMUs, one for each
+// kind of core, whether they can be opened or not.
+func Cycles() ([]Spec, error) { return coreCycles(devices) }
+
 // coreCycles returns the cycle counters of the machine's core PMUs: the
 // generic event, or where several kinds of cores have a PMU of their own, one
 // for each of them.

@@ -8,6 +8,8 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
+
+	"golang.org/x/sys/unix"
 )
 
 // FileKey is the identity of mapped code: the device number and inode as the
@@ -68,6 +70,12 @@ func (f *File) Root() string {
 	src := f.src
 	f.mu.RUnlock()
 	return src.root(f.Key, f.Path)
+}
+
+// Is reports whether f is the file that is open as o.
+func (f *File) Is(o *os.File) bool {
+	var st unix.Stat_t
+	return unix.Fstat(int(o.Fd()), &st) == nil && sameFile(st, f.Key)
 }
 
 // reader reads a file whose descriptor may have been closed meanwhile.

@@ -72,6 +72,12 @@ func (r *Reader) FD() int { return r.fd }
 // bytes since the ring was made.
 func (r *Reader) Position() uint64 { return atomic.LoadUint64(word(r.producer)) }
 
+// Pending returns how many bytes of records have been reserved and not read.
+func (r *Reader) Pending() uint64 { return r.Position() - atomic.LoadUint64(word(r.consumer)) }
+
+// Size returns how many bytes of records the ring holds at most.
+func (r *Reader) Size() uint64 { return r.mask + 1 }
+
 // ReadTo calls fn for every complete record before position to, in the order
 // of their reservation. A record is valid during the call only. It stops early
 // at a record that is still being written, and at fn's first error.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"time"
 
 	"fulgur/internal/encode/plain"
@@ -18,7 +19,7 @@ const waitUnsaid = 500 * time.Millisecond
 // with err, and returns the run's exit code: 1 if the measurement failed, else
 // the command's. When ctx ends, the command is asked to end; one that was never
 // let go is ended.
-func await(ctx context.Context, o *Options, launched *target.Launched, err error) (exitCode int, _ error) {
+func await(ctx context.Context, launched *target.Launched, err error, stderr io.Writer, quiet bool) (exitCode int, _ error) {
 	err = errors.Join(err, launched.Close())
 	told, unsaid := ctx.Done(), time.After(waitUnsaid)
 	for {
@@ -36,14 +37,14 @@ func await(ctx context.Context, o *Options, launched *target.Launched, err error
 			}
 		case <-unsaid:
 			if err != nil {
-				fmt.Fprintln(o.Stderr, "fulgur:", plain.Error(err))
+				fmt.Fprintln(stderr, "fulgur:", plain.Error(err))
 			}
 			hint := "Ctrl-C asks it to"
 			if ctx.Err() != nil {
 				hint = "asked to; Ctrl-C leaves it"
 			}
-			if err != nil || !o.Quiet {
-				fmt.Fprintf(o.Stderr, "fulgur: waiting for the command, process %d, to end (%s)\n", launched.PID(), hint)
+			if err != nil || !quiet {
+				fmt.Fprintf(stderr, "fulgur: waiting for the command, process %d, to end (%s)\n", launched.PID(), hint)
 			}
 		}
 	}

@@ -303,9 +303,9 @@ func TestNamingIsInterruptible(t *testing.T) {
 		store := ownStack(t)
 		var stderr bytes.Buffer
 		r := &run{
-			options:     &Options{Stderr: &stderr, Interruptible: test.interruptible},
-			names:       newNames(store, newFinder(t), symbolize.Options{}),
-			interrupted: test.interrupted,
+			options: &Options{Stderr: &stderr, Interruptible: test.interruptible},
+			names:   newNames(store, newFinder(t), symbolize.Options{}),
+			loop:    loop{interrupted: test.interrupted},
 		}
 		r.symbolize(test.ctx)
 		want := []string(nil)

@@ -2,6 +2,7 @@ package session
 
 import (
 	"fmt"
+	"io"
 	"os"
 
 	"fulgur/internal/perfevent"
@@ -170,7 +171,7 @@ func (o *Options) checkClock(spec perfevent.Spec) error {
 
 // checkPrivileges fails where nothing can be profiled, and says what will be
 // missing where not all can be seen.
-func checkPrivileges(o *Options) error {
+func checkPrivileges(stderr io.Writer, quiet bool) error {
 	state, err := privilege.Read()
 	if err != nil {
 		return err
@@ -178,9 +179,9 @@ func checkPrivileges(o *Options) error {
 	if err := state.Check(); err != nil {
 		return err
 	}
-	if !o.Quiet {
+	if !quiet {
 		for _, w := range state.Warnings() {
-			fmt.Fprintln(o.Stderr, "fulgur:", w)
+			fmt.Fprintln(stderr, "fulgur:", w)
 		}
 	}
 	return nil

@@ -32,6 +32,9 @@ type preaggWriter struct {
 	// path is the one binary's profile otherwise, and out where it goes.
 	path string
 	out  output
+	// open opens the file of a binary, to be closed after; nil opens the one
+	// of its name.
+	open func(*bolt.Binary) (*elffile.File, error)
 }
 
 // openPreagg opens the outputs for what is collected.
@@ -99,7 +102,7 @@ func (w *preaggWriter) encode(out output, b *bolt.Binary, traces iter.Seq2[bolt.
 	case w.llvm.version >= tracesLLVM:
 		err = bolt.WriteTraces(out, traces)
 	default:
-		err = writeBranches(out, b, traces)
+		err = w.writeBranches(out, b, traces)
 	}
 	if err != nil {
 		return err
@@ -107,8 +110,12 @@ func (w *preaggWriter) encode(out output, b *bolt.Binary, traces iter.Seq2[bolt.
 	return out.Commit()
 }
 
-func writeBranches(out io.Writer, b *bolt.Binary, traces iter.Seq2[bolt.Trace, error]) error {
-	f, err := elffile.Open(b.Name)
+func (w *preaggWriter) writeBranches(out io.Writer, b *bolt.Binary, traces iter.Seq2[bolt.Trace, error]) error {
+	open := w.open
+	if open == nil {
+		open = func(b *bolt.Binary) (*elffile.File, error) { return elffile.Open(b.Name) }
+	}
+	f, err := open(b)
 	if err != nil {
 		return err
 	}

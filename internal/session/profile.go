@@ -15,7 +15,6 @@ import (
 	"fulgur/internal/encode/plain"
 	"fulgur/internal/perfevent"
 	"fulgur/internal/privilege"
-	"fulgur/internal/process"
 	"fulgur/internal/profile"
 	"fulgur/internal/source/oncpu"
 	"fulgur/internal/stacks"
@@ -48,7 +47,7 @@ func Profile(ctx context.Context, o Options) (exitCode int, err error) {
 	if err != nil {
 		return 2, usagef("%v", err)
 	}
-	if err := checkPrivileges(&o); err != nil {
+	if err := checkPrivileges(o.Stderr, o.Quiet); err != nil {
 		return 1, err
 	}
 	if len(specs) == 0 {
@@ -65,14 +64,14 @@ func Profile(ctx context.Context, o Options) (exitCode int, err error) {
 	}
 	defer func() { err = errors.Join(err, out.Abort()) }()
 
-	launched, err := launch(&o)
+	launched, err := launch(o.Command, &o.Target)
 	if err != nil {
 		return 1, err
 	}
 	err = take(ctx, &o, specs, finder, launched, func(p *profile.Profile) error { return encode(out, format, p, &o) })
 	switch {
 	case launched != nil:
-		return await(ctx, &o, launched, err)
+		return await(ctx, launched, err, o.Stderr, o.Quiet)
 	case err != nil:
 		return 1, err
 	}
@@ -109,59 +108,51 @@ func createOutput(path string, stdout io.Writer) (output, error) {
 	return atomicfile.Create(path)
 }
 
-// launch starts the command, if there is one, and makes it the target. It
+// launch starts the command, if there is one, and makes it the target t. It
 // stands before its first instruction.
-func launch(o *Options) (*target.Launched, error) {
-	if len(o.Command) == 0 {
+func launch(argv []string, t *target.Target) (*target.Launched, error) {
+	if len(argv) == 0 {
 		return nil, nil
 	}
-	launched, err := target.Start(o.Command)
+	launched, err := target.Start(argv)
 	if err != nil {
 		return nil, err
 	}
-	o.Target.Scope = target.Command
-	o.Target.PIDs = []int{launched.PID()}
-	o.Target.Children = true
+	t.Scope = target.Command
+	t.PIDs = []int{launched.PID()}
+	t.Children = true
 	return launched, nil
 }
 
 // run is a profile being taken.
 type run struct {
-	options   *Options
-	specs     []perfevent.Spec
-	finder    *debugfile.Finder
-	source    *oncpu.Source
-	sideband  *process.Sideband
-	processes *process.Table
-	store     *stacks.Store
+	options *Options
+	specs   []perfevent.Spec
+	finder  *debugfile.Finder
+	source  *oncpu.Source
+	store   *stacks.Store
+	witness
+	loop
 
-	start       time.Time
-	duration    time.Duration
-	missed      bool   // the target ended before sampling began
-	interrupted bool   // the context ended before sampling did
-	lost        uint64 // sideband records
-	sidebandErr error
-	busy        bool         // the last poll met sideband records
-	remapped    map[int]bool // processes whose addresses changed their meaning
-	names       *names       // nil before code was named
+	remapped map[int]bool // processes whose addresses changed their meaning
+	names    *names       // nil before code was named
 }
 
 // attach loads the kernel side and opens everything, with sampling not yet
 // enabled. The sideband comes before the events, so that no mapping is missed.
 func attach(o *Options, specs []perfevent.Spec, finder *debugfile.Finder) (_ *run, err error) {
 	r := &run{options: o, specs: specs, finder: finder, remapped: map[int]bool{}}
+	r.loop = loop{target: o.Target, limit: o.Duration, delay: o.Delay, rest: pollAtMost}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, r.close())
 		}
 	}()
-	cgroup := -1
-	if o.Target.Scope == target.Cgroup {
-		if cgroup, err = unix.Open(o.Target.CgroupPath, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0); err != nil {
-			return nil, fmt.Errorf("open cgroup %s: %w", o.Target.CgroupPath, err)
-		}
-		defer func() { _ = unix.Close(cgroup) }()
+	cgroup, closeCgroup, err := openCgroup(o.Target)
+	if err != nil {
+		return nil, err
 	}
+	defer closeCgroup()
 	if r.source, err = oncpu.Load(oncpu.Options{
 		MaxDepth:     o.MaxDepth,
 		SkipKernel:   o.UserOnly,
@@ -177,36 +168,33 @@ func attach(o *Options, specs []perfevent.Spec, finder *debugfile.Finder) (_ *ru
 	}); err != nil {
 		return nil, fmt.Errorf("load the on-CPU program: %w", err)
 	}
-	online, err := perfevent.OnlineCPUs()
-	if err != nil {
+	if err := r.listen(o.Target.PIDs); err != nil {
 		return nil, err
 	}
-	if r.sideband, err = process.OpenSideband(online, sidebandPages); err != nil {
-		return nil, err
-	}
-	r.processes = process.NewTable(process.Options{Sync: r.drainSideband})
 	r.processes.OnReplaced(func(pid int) { r.remapped[pid] = true })
-	// Looking up any address reads the mappings, while they can be: a command
-	// may be gone before its first stack is looked at.
-	for _, pid := range o.Target.PIDs {
-		r.processes.Resolve(pid, 0, monotonic())
-	}
 	r.store = stacks.NewStore(r.processes)
 	return r, r.source.Attach(o.Target, specs, oncpu.Rate{Frequency: o.Frequency, Period: o.Period})
 }
 
+// openCgroup returns a descriptor of the cgroup that t is, -1 if it is none, and
+// how to close it.
+func openCgroup(t target.Target) (fd int, closeFD func(), err error) {
+	if t.Scope != target.Cgroup {
+		return -1, func() {}, nil
+	}
+	fd, err = unix.Open(t.CgroupPath, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return -1, nil, fmt.Errorf("open cgroup %s: %w", t.CgroupPath, err)
+	}
+	return fd, func() { _ = unix.Close(fd) }, nil
+}
+
 func (r *run) close() error {
-	var errs []error
+	err := r.witness.close()
 	if r.source != nil {
-		errs = append(errs, r.source.Close())
+		err = errors.Join(err, r.source.Close())
 	}
-	if r.sideband != nil {
-		errs = append(errs, r.sideband.Close())
-	}
-	if r.processes != nil {
-		errs = append(errs, r.processes.Close())
-	}
-	return errors.Join(errs...)
+	return err
 }
 
 // profile names everything and builds the profile.

@@ -2,48 +2,62 @@ package session
 
 import (
 	"fmt"
+	"io"
 	"time"
 
 	"fulgur/internal/encode/plain"
 )
 
-// progress is the line on the terminal while sampling.
-type progress struct {
-	run   *run
-	shown time.Time
+// progressLine is the line on the terminal while sampling.
+type progressLine struct {
+	wanted bool
+	out    io.Writer
+	shown  time.Time
 }
 
-func newProgress(r *run) *progress { return &progress{run: r} }
-
 // show renews the line twice a second, if progress is wanted.
-func (p *progress) show() {
-	r := p.run
-	if !r.options.Progress || time.Since(p.shown) < 500*time.Millisecond {
+func (p *progressLine) show(m measurement) {
+	if !p.wanted || time.Since(p.shown) < 500*time.Millisecond {
 		return
 	}
 	p.shown = time.Now()
-	stats, err := r.source.Stats()
+	line, err := m.progress()
 	if err != nil {
 		return // the run itself will meet the error where it matters
 	}
-	elapsed := time.Since(r.start).Truncate(100 * time.Millisecond)
-	line := fmt.Sprintf("%s: %.1f s", plain.Terminal(r.options.Target.String()), elapsed.Seconds())
-	if d := r.options.Duration; d > 0 {
-		line += fmt.Sprintf(" of %.1f s", d.Seconds())
-	}
-	line += fmt.Sprintf(", %d samples, %d stacks", stats.Samples, len(r.store.Bodies))
-	if lost := stats.Losses.Samples + r.lost; lost > 0 {
-		line += fmt.Sprintf(", %d lost", lost)
-	}
-	if r.options.Duration == 0 {
-		line += " (Ctrl-C ends)"
-	}
-	fmt.Fprintf(r.options.Stderr, "\r%s\x1b[K", line)
+	fmt.Fprintf(p.out, "\r%s\x1b[K", line)
 }
 
 // clear removes the line.
-func (p *progress) clear() {
+func (p *progressLine) clear() {
 	if !p.shown.IsZero() {
-		fmt.Fprint(p.run.options.Stderr, "\r\x1b[K")
+		fmt.Fprint(p.out, "\r\x1b[K")
 	}
+}
+
+// progress describes what was sampled so far.
+func (r *run) progress() (string, error) {
+	stats, err := r.source.Stats()
+	if err != nil {
+		return "", err
+	}
+	counts := fmt.Sprintf("%d samples, %d stacks", stats.Samples, len(r.store.Bodies))
+	if lost := stats.Losses.Samples + r.lost; lost > 0 {
+		counts += fmt.Sprintf(", %d lost", lost)
+	}
+	return r.describe(counts), nil
+}
+
+// describe puts counts between what is measured, for how long, and how to end.
+func (l *loop) describe(counts string) string {
+	elapsed := time.Since(l.start).Truncate(100 * time.Millisecond)
+	line := fmt.Sprintf("%s: %.1f s", plain.Terminal(l.target.String()), elapsed.Seconds())
+	if l.limit > 0 {
+		line += fmt.Sprintf(" of %.1f s", l.limit.Seconds())
+	}
+	line += ", " + counts
+	if l.limit == 0 {
+		line += " (Ctrl-C ends)"
+	}
+	return line
 }

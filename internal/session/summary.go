@@ -40,7 +40,7 @@ func (r *run) summarize(p *profile.Profile) error {
 	for _, line := range remedies {
 		fmt.Fprintf(&b, "  %s\n", line)
 	}
-	cost, err := r.cost()
+	cost, err := cost(r.source.MapMemory())
 	if err != nil {
 		return err
 	}
@@ -84,9 +84,9 @@ func (r *run) interval() string {
 	return fmt.Sprintf("the %s between two samples", between.Round(10*time.Microsecond))
 }
 
-// cost describes what the run took of the machine: its resident memory at most,
-// the memory of its BPF maps, and its CPU time.
-func (r *run) cost() (string, error) {
+// cost describes what a run took of the machine: its resident memory at most,
+// the memory of its BPF maps in bytes, and its CPU time.
+func cost(maps uint64) (string, error) {
 	status, err := os.ReadFile("/proc/self/status")
 	if err != nil {
 		return "", fmt.Errorf("fulgur's own cost: %w", err)
@@ -101,7 +101,7 @@ func (r *run) cost() (string, error) {
 	}
 	cpu := time.Duration(used.Utime.Nano() + used.Stime.Nano())
 	return fmt.Sprintf("fulgur itself: %.1f MB resident, %.1f MB of BPF maps, %.2f s CPU",
-		float64(resident)/1e6, float64(r.source.MapMemory())/1e6, cpu.Seconds()), nil
+		float64(resident)/1e6, float64(maps)/1e6, cpu.Seconds()), nil
 }
 
 // peakResident returns VmHWM of a /proc/PID/status, see proc(5), in bytes. The

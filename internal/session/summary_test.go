@@ -39,7 +39,7 @@ func TestWhyNothing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r := &run{options: &test.options, specs: []perfevent.Spec{spec}, missed: test.missed}
+		r := &run{options: &test.options, specs: []perfevent.Spec{spec}, loop: loop{missed: test.missed}}
 		if got := r.whyNothing(); got != test.want {
 			t.Errorf("%s, %+v:\n got %s\nwant %s", test.event, test.options.Target, got, test.want)
 		}

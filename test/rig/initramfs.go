@@ -10,6 +10,8 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
+
+	"fulgur/test/rig/pmu"
 )
 
 // testPackage is a Go package, as go list describes it.
@@ -23,8 +25,9 @@ type testPackage struct {
 //
 //	/init           test/rig/init
 //	/bin            busybox and opt.programs
+//	/lib/modules    each kernel's modules, in a folder by release
 //	/src/PKG        each package's test binary, PKG.test, and its testdata
-func buildInitramfs(ctx context.Context, opt options) (string, error) {
+func buildInitramfs(ctx context.Context, kernels []kernel, opt options) (string, error) {
 	bin := filepath.Join(opt.dir, "bin")
 	// What an earlier run left must not be tested again.
 	if err := os.RemoveAll(bin); err != nil {
@@ -49,6 +52,9 @@ func buildInitramfs(ctx context.Context, opt options) (string, error) {
 	add := func(err2 error) { err = errors.Join(err, err2) }
 	add(c.file("init", initPath))
 	add(addBusybox(c))
+	for _, k := range kernels {
+		add(c.file(path.Join("lib/modules", k.release, pmu.Module+".ko"), k.module))
+	}
 	for _, p := range opt.programs {
 		out := filepath.Join(bin, path.Base(p))
 		add(goBuild(ctx, "build", out, p))

@@ -23,6 +23,7 @@ var errNoKernel = errors.New("apt knows no such kernel package")
 type kernel struct {
 	release string // as uname -r prints it
 	image   string // path of its bzImage
+	module  string // path of test/rig/pmu's module, once it was built
 }
 
 // fetchKernel returns the newest cloud kernel of a series (as in 6.1) that apt
@@ -38,21 +39,33 @@ func fetchKernel(ctx context.Context, series, dir string) (kernel, error) {
 	if _, err := os.Stat(k.image); !errors.Is(err, fs.ErrNotExist) {
 		return k, err
 	}
-	fmt.Println("downloading", pkg)
 	tmp, err := os.MkdirTemp(dir, "deb-")
 	if err != nil {
 		return k, err
 	}
 	defer os.RemoveAll(tmp)
-	// Without the option apt warns that its own user cannot write here.
-	if err := command(ctx, tmp, "apt-get", "download", "-qq", "-oAPT::Sandbox::User=root", pkg).Run(); err != nil {
-		return k, fmt.Errorf("download %s (try apt-get update): %w", pkg, err)
-	}
-	debs, err := filepath.Glob(filepath.Join(tmp, "*.deb"))
-	if err != nil || len(debs) != 1 {
-		return k, fmt.Errorf("download %s: found %d files, want 1", pkg, len(debs))
+	debs, err := download(ctx, tmp, pkg)
+	if err != nil {
+		return k, err
 	}
 	return k, extractImage(ctx, debs[0], k)
+}
+
+// download fetches packages into the empty folder dir and returns the paths of
+// their files, in no particular order.
+func download(ctx context.Context, dir string, pkgs ...string) ([]string, error) {
+	names := strings.Join(pkgs, " ")
+	fmt.Println("downloading", names)
+	// Without the option apt warns that its own user cannot write here.
+	args := append([]string{"download", "-qq", "-oAPT::Sandbox::User=root"}, pkgs...)
+	if err := command(ctx, dir, "apt-get", args...).Run(); err != nil {
+		return nil, fmt.Errorf("download %s (try apt-get update): %w", names, err)
+	}
+	debs, err := filepath.Glob(filepath.Join(dir, "*.deb"))
+	if err == nil && len(debs) != len(pkgs) {
+		err = fmt.Errorf("download %s: found %d files, want %d", names, len(debs), len(pkgs))
+	}
+	return debs, err
 }
 
 // newestPackage returns the name of the newest image package of a series. It

@@ -1,6 +1,7 @@
 // Command rig runs test binaries under kernels other than this machine's:
 // Debian's stock cloud kernels, booted by QEMU without KVM, from an initramfs
-// that holds the tests, busybox and nothing else.
+// that holds the tests, busybox and a kernel module, which is a PMU for those
+// tests that load it (test/rig/pmu).
 //
 //	go run ./test/rig [flags] PACKAGE...
 //
@@ -35,6 +36,7 @@ type options struct {
 	packages []string      // packages whose tests run
 	programs []string      // main packages, built into /bin
 	files    []string      // host path=path in the machine
+	env      []string      // NAME=VALUE, of the tests
 	run      string        // -test.run of the tests
 	timeout  time.Duration // of one machine
 	verbose  bool          // show all that go test -v prints
@@ -72,6 +74,7 @@ func parse(args []string) options {
 	fs.BoolVar(&opt.verbose, "v", false, "show also when a test starts, and subtests that pass")
 	list(&opt.programs, "program", "build main `package` into the machine's /bin (repeatable)")
 	list(&opt.files, "file", "copy a file, as `host=guest` paths, into the machine (repeatable)")
+	list(&opt.env, "env", "set a variable, as `NAME=VALUE` without blanks, in the machine (repeatable)")
 	_ = fs.Parse(args) // exits on an error
 	opt.kernels, opt.packages = strings.Split(*kernels, ","), fs.Args()
 	if len(opt.packages) == 0 {
@@ -87,20 +90,16 @@ func run(ctx context.Context, opt options) error {
 	if err := os.MkdirAll(opt.dir, 0o755); err != nil {
 		return err
 	}
-	initramfs, err := buildInitramfs(ctx, opt)
+	kernels, err := fetchKernels(ctx, opt)
+	if err != nil {
+		return err
+	}
+	initramfs, err := buildInitramfs(ctx, kernels, opt)
 	if err != nil {
 		return fmt.Errorf("make the initramfs: %w", err)
 	}
 	var failed []string
-	for _, series := range opt.kernels {
-		k, err := fetchKernel(ctx, series, opt.dir)
-		if errors.Is(err, errNoKernel) && os.Getenv(testenv.RequireVar) != "1" {
-			fmt.Printf("\n== SKIP kernel %s: %v\n", series, err)
-			continue
-		}
-		if err != nil {
-			return fmt.Errorf("get a kernel %s: %w", series, err)
-		}
+	for _, k := range kernels {
 		fmt.Printf("\n== kernel %s\n", k.release)
 		report, err := boot(ctx, k, initramfs, opt)
 		if err != nil {
@@ -115,4 +114,24 @@ func run(ctx context.Context, opt options) error {
 		return fmt.Errorf("failed under %s; logs are in %s", strings.Join(failed, ", "), opt.dir)
 	}
 	return nil
+}
+
+// fetchKernels returns the kernels to run tests under, each with its module.
+func fetchKernels(ctx context.Context, opt options) ([]kernel, error) {
+	var kernels []kernel
+	for _, series := range opt.kernels {
+		k, err := fetchKernel(ctx, series, opt.dir)
+		if errors.Is(err, errNoKernel) && os.Getenv(testenv.RequireVar) != "1" {
+			fmt.Printf("\n== SKIP kernel %s: %v\n", series, err)
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("get a kernel %s: %w", series, err)
+		}
+		if k.module, err = buildModule(ctx, k, opt.dir); err != nil {
+			return nil, fmt.Errorf("build the PMU for kernel %s: %w", k.release, err)
+		}
+		kernels = append(kernels, k)
+	}
+	return kernels, nil
 }

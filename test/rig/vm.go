@@ -78,9 +78,10 @@ func commandLine(opt options) string {
 		"panic=-1",
 		// Emulation is slow enough without these, and its clock is good.
 		"mitigations=off", "tsc=reliable", "no_timer_check",
-		"FULGUR_RIG=1", "--", "-test.v",
-		fmt.Sprintf("-test.timeout=%v", opt.timeout/2),
+		"FULGUR_RIG=1",
 	}
+	args = append(args, opt.env...)
+	args = append(args, "--", "-test.v", fmt.Sprintf("-test.timeout=%v", opt.timeout/2))
 	if opt.run != "" {
 		args = append(args, fmt.Sprintf("-test.run=%q", opt.run))
 	}

@@ -50,7 +50,7 @@ func TestHotplug(t *testing.T) {
 	setOnline(t, "0")
 	settle()
 	follow()
-	if n := len(h.events.perCPU); n != 1 {
+	if n := h.events.CPUs(); n != 1 {
 		t.Errorf("events on %d CPUs, want 1", n)
 	}
 	setOnline(t, "1")

@@ -8,11 +8,12 @@ import (
 	"math/bits"
 
 	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/link"
 
 	"fulgur/bpf"
+	"fulgur/internal/perfevent"
 	"fulgur/internal/profile"
 	"fulgur/internal/ringbuf"
+	"fulgur/internal/source/sampling"
 	"fulgur/internal/stacks"
 	"fulgur/internal/target"
 )
@@ -52,13 +53,15 @@ type Source struct {
 	objects bpf.OnCPUObjects
 	ring    *ringbuf.Reader
 	counts  *stacks.Counts
-	events  events
-	links   []link.Link
+	events  *sampling.Events
+	targets *sampling.TargetSet
 	memory  uint64
 
-	untracked uint64 // targets that the set had no room for
-	remaps    remaps
+	remaps remaps
 }
+
+// Rate is how often to sample.
+type Rate = sampling.Rate
 
 // Load loads the program and its maps. Errors are the kernel's, as
 // cilium/ebpf returns them.
@@ -95,7 +98,7 @@ func ceilPower(n uint32) uint32 { return 1 << bits.Len32(n-1) }
 
 func setVariables(spec *ebpf.CollectionSpec, o Options) error {
 	for name, value := range map[string]any{
-		bpf.OnCPUVarTarget:          uint32(targetMode(o.Scope)),
+		bpf.OnCPUVarTarget:          sampling.TargetMode(o.Scope),
 		bpf.OnCPUVarMaxDepth:        uint32(o.MaxDepth),
 		bpf.OnCPUVarRingWakeup:      uint64(spec.Maps[bpf.OnCPUMapRing].MaxEntries) / 2,
 		bpf.OnCPUVarSeenMask:        seenSets(o) - 1,
@@ -110,18 +113,6 @@ func setVariables(spec *ebpf.CollectionSpec, o Options) error {
 		}
 	}
 	return nil
-}
-
-func targetMode(s target.Scope) bpf.OnCPUTargetMode {
-	switch s {
-	case target.Cgroup:
-		return bpf.OnCPUTargetModeTARGET_CGROUP
-	case target.Processes, target.Command:
-		return bpf.OnCPUTargetModeTARGET_PROCESSES
-	case target.Threads:
-		return bpf.OnCPUTargetModeTARGET_THREADS
-	}
-	return bpf.OnCPUTargetModeTARGET_ALL
 }
 
 func (s *Source) prepare(o Options) error {
@@ -191,9 +182,9 @@ func (s *Source) Stats() (Stats, error) {
 	st.Losses.Overflows, errs[3] = read(bpf.OnCPUStatSTAT_EVENT)
 	st.Losses.Untracked, errs[4] = read(bpf.OnCPUStatSTAT_UNTRACKED)
 	st.Losses.Skipped, errs[5] = s.skipped()
-	st.Losses.Untracked += s.untracked
+	st.Losses.Untracked += s.targets.Untracked()
 	st.Losses.Remaps = s.remaps.lost
-	st.Losses.Throttled = s.events.throttled
+	st.Losses.Throttled = s.events.Throttled()
 	return st, errors.Join(errs[:]...)
 }
 
@@ -206,15 +197,7 @@ func (s *Source) statPerCPU(i bpf.OnCPUStat) ([]uint64, error) {
 	return perCPU, nil
 }
 
-// skipped returns how many samples the kernel did not take, by what it counted
-// and did not hand to the program: it skips samples while another BPF program
-// or an operation on a map runs on the CPU, and those that its timer is too
-// late for.
 func (s *Source) skipped() (uint64, error) {
-	counted, err := s.events.countedByCPU()
-	if err != nil {
-		return 0, err
-	}
 	runs, err := s.statPerCPU(bpf.OnCPUStatSTAT_RUNS)
 	if err != nil {
 		return 0, err
@@ -223,26 +206,41 @@ func (s *Source) skipped() (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
-	var skipped uint64
-	for cpu, count := range counted {
-		if cpu >= len(runs) || runs[cpu] == 0 {
-			continue
-		}
-		// The last period has begun and not ended, so one is never missing.
-		mean := periods[cpu] / runs[cpu]
-		if mean > 0 && count > periods[cpu]+mean {
-			skipped += (count - periods[cpu]) / mean
-		}
-	}
-	return skipped, nil
+	return s.events.Skipped(runs, periods)
 }
+
+// Attach opens disabled events on the target's CPUs and attaches the program.
+// specs are the events to sample, several where a hybrid machine has a PMU for
+// each kind of core.
+func (s *Source) Attach(t target.Target, specs []perfevent.Spec, rate Rate) (err error) {
+	if s.targets, err = sampling.FillTargets(t, s.objects.TargetIds, s.objects.TargetFork, s.objects.TargetFree); err != nil {
+		return err
+	}
+	s.events, err = sampling.Open(sampling.Config{Specs: specs, Rate: rate, CPUs: t.CPUs, Program: s.objects.Oncpu.FD()})
+	return err
+}
+
+// Enable starts sampling.
+func (s *Source) Enable() error { return s.events.Enable() }
+
+// Disable stops sampling. When it returns no program runs any more.
+func (s *Source) Disable() error { return s.events.Disable() }
+
+// CheckThrottling counts how often the kernel paused sampling since the last
+// call.
+func (s *Source) CheckThrottling() error { return s.events.CheckThrottling() }
+
+// FollowCPUs takes CPUs in that came online, also those that were offline for
+// a moment only, and lets go of those that went offline. It is for a source
+// that is enabled.
+func (s *Source) FollowCPUs(online []int) error { return s.events.Follow(online) }
+
+// Targets returns the processes or threads that are in the target set now.
+func (s *Source) Targets() ([]int, error) { return s.targets.Members() }
 
 // Close detaches the events and unloads the kernel side.
 func (s *Source) Close() error {
-	err := s.events.close()
-	for _, l := range s.links {
-		err = errors.Join(err, l.Close())
-	}
+	err := errors.Join(s.events.Close(), s.targets.Close())
 	if s.ring != nil {
 		err = errors.Join(err, s.ring.Close())
 	}

@@ -1,4 +1,6 @@
-package oncpu
+// Package sampling is what the sources that sample perf events share: the
+// events of every CPU, and the kernel side's set of targets.
+package sampling
 
 import (
 	"errors"
@@ -10,7 +12,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"fulgur/internal/perfevent"
-	"fulgur/internal/target"
 )
 
 // throttlePages is the size of the ring that shows when the kernel pauses
@@ -18,13 +19,37 @@ import (
 // BPF program.
 const throttlePages = 1
 
-// events are the open perf events of a source.
-type events struct {
-	specs   []perfevent.Spec
-	rate    Rate
-	program int // descriptor of the BPF program
+// Rate is how often to sample: a frequency in Hz for each CPU, or a period in
+// events. One of them is 0.
+type Rate struct{ Frequency, Period uint64 }
+
+// String describes the rate: "99 Hz on each CPU", "every 1000 events".
+func (r Rate) String() string {
+	if r.Frequency > 0 {
+		return fmt.Sprintf("%d Hz on each CPU", r.Frequency)
+	}
+	return fmt.Sprintf("every %d events", r.Period)
+}
+
+// Config says which events to open.
+type Config struct {
+	// Specs are the events to sample, several where a hybrid machine has a
+	// PMU for each kind of core.
+	Specs []perfevent.Spec
+	Rate  Rate
+	// CPUs are those asked for; empty means all that are online.
+	CPUs []int
+	// BranchSampleType asks for branch records; see [perfevent.Attr].
+	BranchSampleType uint64
+	// Program is the descriptor of the BPF program that gets the samples.
+	Program int
+}
+
+// Events are the open perf events of a source. They are not safe for
+// concurrent use.
+type Events struct {
+	config  Config
 	perCPU  map[int]*cpuEvents
-	cpus    []int // asked for; empty means all that are online
 	enabled bool
 
 	throttled uint64
@@ -37,54 +62,42 @@ type cpuEvents struct {
 	rings []*perfevent.Ring
 }
 
-// Rate is how often to sample: a frequency in Hz for each CPU, or a period in
-// events. One of them is 0.
-type Rate struct{ Frequency, Period uint64 }
-
-// Attach opens disabled events on the target's CPUs and attaches the program.
-// specs are the events to sample, several where a hybrid machine has a PMU for
-// each kind of core.
+// Open opens disabled events on the CPUs and attaches the program.
 //
 // Events are bound to CPUs even for a single process, and the kernel side picks
 // its samples: events that follow a task begin anew with each thread and child,
 // so those that live for less than a period would never be sampled.
-func (s *Source) Attach(t target.Target, specs []perfevent.Spec, rate Rate) error {
-	s.events = events{
-		specs:   specs,
-		rate:    rate,
-		program: s.objects.Oncpu.FD(),
-		perCPU:  map[int]*cpuEvents{},
-		cpus:    t.CPUs,
-		counted: map[int]uint64{},
-	}
-	if err := s.fillTarget(t); err != nil {
-		return err
-	}
+func Open(c Config) (*Events, error) {
+	e := &Events{config: c, perCPU: map[int]*cpuEvents{}, counted: map[int]uint64{}}
 	online, err := perfevent.OnlineCPUs()
-	if err != nil {
-		return err
+	if err == nil {
+		err = e.Follow(online)
 	}
-	return s.events.follow(online)
+	if err != nil {
+		return nil, errors.Join(err, e.Close())
+	}
+	return e, nil
 }
 
-func (e *events) attr(spec perfevent.Spec) perfevent.Attr {
+func (e *Events) attr(spec perfevent.Spec) perfevent.Attr {
 	attr := spec.Attr()
-	attr.Frequency, attr.Period = e.rate.Frequency, e.rate.Period
+	attr.Frequency, attr.Period = e.config.Rate.Frequency, e.config.Rate.Period
+	attr.BranchSampleType = e.config.BranchSampleType
 	attr.Disabled = true
 	return attr
 }
 
-// follow opens events on CPUs that have none, closes those of CPUs that went
+// Follow opens events on CPUs that have none, closes those of CPUs that went
 // offline, and replaces those that stand still because their CPU was away for
-// a moment.
-func (e *events) follow(online []int) error {
+// a moment. It is for events that are enabled, or new.
+func (e *Events) Follow(online []int) error {
 	for cpu, on := range e.perCPU {
 		if !slices.Contains(online, cpu) || slices.ContainsFunc(on.open, (*perfevent.Event).Stalled) {
 			e.drop(cpu)
 		}
 	}
 	for _, cpu := range online {
-		if _, open := e.perCPU[cpu]; open || len(e.cpus) > 0 && !slices.Contains(e.cpus, cpu) {
+		if _, open := e.perCPU[cpu]; open || len(e.config.CPUs) > 0 && !slices.Contains(e.config.CPUs, cpu) {
 			continue
 		}
 		on, err := e.openCPU(cpu)
@@ -99,9 +112,9 @@ func (e *events) follow(online []int) error {
 }
 
 // openCPU opens cpu's events; none if it just went offline.
-func (e *events) openCPU(cpu int) (*cpuEvents, error) {
+func (e *Events) openCPU(cpu int) (*cpuEvents, error) {
 	on := &cpuEvents{}
-	for _, spec := range e.specs {
+	for _, spec := range e.config.Specs {
 		if !spec.HasCPU(cpu) {
 			continue
 		}
@@ -113,7 +126,7 @@ func (e *events) openCPU(cpu int) (*cpuEvents, error) {
 			return on, err
 		}
 		on.open = append(on.open, event)
-		if err := event.AttachBPF(e.program); err != nil {
+		if err := event.AttachBPF(e.config.Program); err != nil {
 			return on, err
 		}
 		if ring, err := event.Map(throttlePages); err == nil {
@@ -129,7 +142,7 @@ func (e *events) openCPU(cpu int) (*cpuEvents, error) {
 }
 
 // drop closes cpu's events and keeps what they counted.
-func (e *events) drop(cpu int) {
+func (e *Events) drop(cpu int) {
 	on := e.perCPU[cpu]
 	if count, err := on.count(); err == nil {
 		e.counted[cpu] += count
@@ -160,7 +173,7 @@ func (on *cpuEvents) close() error {
 
 // countedByCPU returns how many events were counted on each CPU, in ns for
 // clocks.
-func (e *events) countedByCPU() (map[int]uint64, error) {
+func (e *Events) countedByCPU() (map[int]uint64, error) {
 	counted := maps.Clone(e.counted)
 	for cpu, on := range e.perCPU {
 		count, err := on.count()
@@ -173,7 +186,7 @@ func (e *events) countedByCPU() (map[int]uint64, error) {
 }
 
 // all returns a sequence of the open events.
-func (e *events) all() iter.Seq[*perfevent.Event] {
+func (e *Events) all() iter.Seq[*perfevent.Event] {
 	return func(yield func(*perfevent.Event) bool) {
 		for _, on := range e.perCPU {
 			for _, event := range on.open {
@@ -185,10 +198,13 @@ func (e *events) all() iter.Seq[*perfevent.Event] {
 	}
 }
 
+// CPUs returns on how many CPUs events are open.
+func (e *Events) CPUs() int { return len(e.perCPU) }
+
 // Enable starts sampling.
-func (s *Source) Enable() error {
-	s.events.enabled = true
-	for event := range s.events.all() {
+func (e *Events) Enable() error {
+	e.enabled = true
+	for event := range e.all() {
 		if err := event.Enable(); err != nil {
 			return err
 		}
@@ -197,10 +213,10 @@ func (s *Source) Enable() error {
 }
 
 // Disable stops sampling. When it returns no program runs any more.
-func (s *Source) Disable() error {
-	s.events.enabled = false
+func (e *Events) Disable() error {
+	e.enabled = false
 	var errs []error
-	for event := range s.events.all() {
+	for event := range e.all() {
 		errs = append(errs, event.Disable())
 	}
 	return errors.Join(errs...)
@@ -208,13 +224,13 @@ func (s *Source) Disable() error {
 
 // CheckThrottling counts how often the kernel paused sampling since the last
 // call.
-func (s *Source) CheckThrottling() error {
+func (e *Events) CheckThrottling() error {
 	var errs []error
-	for _, on := range s.events.perCPU {
+	for _, on := range e.perCPU {
 		for _, ring := range on.rings {
 			_, err := ring.Read(func(r perfevent.Record) {
 				if _, ok := r.(perfevent.Throttle); ok {
-					s.events.throttled++
+					e.throttled++
 				}
 			})
 			errs = append(errs, err)
@@ -223,12 +239,38 @@ func (s *Source) CheckThrottling() error {
 	return errors.Join(errs...)
 }
 
-// FollowCPUs takes CPUs in that came online, also those that were offline for
-// a moment only, and lets go of those that went offline. It is for a source
-// that is enabled.
-func (s *Source) FollowCPUs(online []int) error { return s.events.follow(online) }
+// Throttled returns how often the kernel is known to have paused sampling.
+func (e *Events) Throttled() uint64 { return e.throttled }
 
-func (e *events) close() error {
+// Skipped returns how many samples the kernel did not take, by what it counted
+// and did not hand to the program: it skips samples while another BPF program
+// or an operation on a map runs on the CPU, and those that its timer is too
+// late for. runs and periods are what the program counted on each CPU: its runs
+// and the sum of their periods.
+func (e *Events) Skipped(runs, periods []uint64) (uint64, error) {
+	counted, err := e.countedByCPU()
+	if err != nil {
+		return 0, err
+	}
+	var skipped uint64
+	for cpu, count := range counted {
+		if cpu >= len(runs) || runs[cpu] == 0 {
+			continue
+		}
+		// The last period has begun and not ended, so one is never missing.
+		mean := periods[cpu] / runs[cpu]
+		if mean > 0 && count > periods[cpu]+mean {
+			skipped += (count - periods[cpu]) / mean
+		}
+	}
+	return skipped, nil
+}
+
+// Close closes the events. It may be called on nil.
+func (e *Events) Close() error {
+	if e == nil {
+		return nil
+	}
 	var errs []error
 	for _, on := range e.perCPU {
 		errs = append(errs, on.close())

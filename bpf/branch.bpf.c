@@ -1,0 +1,115 @@
+//go:build ignore
+
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * Branch records: each perf event's overflow hands the branches before it to
+ * user space, as the PMU recorded them. Which branches those are, user space
+ * asked the event for (branch_sample_type); what is dropped here are the
+ * samples of others than the target.
+ *
+ * PMUs interrupt by NMI, where a ring buffer gives up if its lock is held: by
+ * what the NMI interrupted, or by another CPU. So every CPU has a ring of its
+ * own.
+ */
+
+#include "kernel.h"
+#include <bpf/bpf_helpers.h>
+#include "loss.h"
+#include "target.h"
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
+
+/* Records of a sample: no PMU has more. */
+#define MAX_BRANCHES 64
+
+/* struct perf_branch_entry, with its bit fields as a word. */
+struct branch_entry {
+	u64 from;
+	u64 to;
+	u64 flags;
+};
+
+/* A sample. Only the used prefix of entries, newest first, crosses the ring. */
+struct branch_record {
+	u64 time; /* CLOCK_MONOTONIC, ns */
+	u32 pid; /* thread group */
+	u32 pad;
+	struct branch_entry entries[MAX_BRANCHES];
+};
+
+/* bpf2go makes Go types of what these name. */
+const struct branch_record *unused_branch_record __attribute__((unused));
+const enum stat *unused_stat __attribute__((unused));
+
+struct ring {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 256 * 1024);
+};
+
+/* One for each CPU that was online at the start; others share these. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__array(values, struct ring);
+} rings SEC(".maps");
+
+const volatile u32 ring_count = 1; /* entries of rings */
+
+/* Half of a ring's size in bytes: the fill at which the reader is woken. */
+const volatile u64 ring_wakeup = 128 * 1024;
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct branch_record);
+} branch_scratch SEC(".maps");
+
+static __always_inline long send(struct branch_record *rec, u64 size)
+{
+	u32 index = bpf_get_smp_processor_id() % ring_count;
+	void *ring = bpf_map_lookup_elem(&rings, &index);
+	u64 flags = BPF_RB_NO_WAKEUP;
+
+	if (!ring)
+		return -1;
+	if (bpf_ringbuf_query(ring, BPF_RB_AVAIL_DATA) > ring_wakeup)
+		flags = BPF_RB_FORCE_WAKEUP;
+	return bpf_ringbuf_output(ring, rec, size, flags);
+}
+
+SEC("perf_event")
+int branch(struct bpf_perf_event_data *ctx)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	u64 size = __builtin_offsetof(struct branch_record, entries);
+	struct branch_record *rec;
+	u32 zero = 0;
+	long bytes;
+
+	stat_add(STAT_RUNS, 1);
+	stat_add(STAT_PERIODS, ctx->sample_period);
+	/* What is left of other tasks' branches would be taken for theirs. */
+	if (task->flags & PF_KTHREAD)
+		return 0;
+	if (!target_has(task))
+		return 0;
+	rec = bpf_map_lookup_elem(&branch_scratch, &zero);
+	if (!rec)
+		return 0;
+
+	stat_add(STAT_SAMPLES, 1);
+	bytes = bpf_read_branch_records(ctx, rec->entries, sizeof(rec->entries), 0);
+	if (bytes <= 0) {
+		stat_add(STAT_EMPTY, 1);
+		return 0;
+	}
+	rec->time = bpf_ktime_get_ns();
+	rec->pid = task->tgid;
+	size += bytes;
+	barrier_var(size); /* or 6.1's verifier does not see what bounds it */
+	if (size > sizeof(*rec) || send(rec, size))
+		stat_add(STAT_LOST, 1);
+	return 0;
+}

@@ -1,0 +1,112 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/alecthomas/kong"
+
+	"fulgur/internal/session"
+	"fulgur/internal/target"
+)
+
+// boltDuration is how long is sampled unless told otherwise, as in ebpf-bolt.
+const boltDuration = 10 * time.Second
+
+// boltCommand has the flags of ebpf-bolt, and more.
+type boltCommand struct {
+	Duration *seconds `arg:"" optional:"" help:"How long to sample: seconds, or as 1m30s. Default: 10 seconds; with a command, until it exits."`
+	Command  []string `kong:"-"` // what follows "--"
+
+	PID         ids    `short:"p" name:"pid" placeholder:"PID,..." xor:"target" group:"what" help:"Sample these processes: all their threads, also those that start later."`
+	Cgroup      string `placeholder:"PATH" xor:"target" group:"what" help:"Sample the tasks of this cgroup (v2) and of those below it, also those that join later."`
+	Children    bool   `group:"what" help:"With -p, sample their child processes too, at any depth: those that exist and those that start later. A command's are always sampled."`
+	Binary      string `placeholder:"FILE" xor:"binary" group:"what" help:"Take the profile of this executable or shared object, in whatever process maps it. Default: the program that the processes of -p, or the command, run."`
+	AllBinaries bool   `xor:"binary" group:"what" help:"Take a profile of every file that the processes map, named by file and build ID, in the directory that -o names."`
+
+	Event     string     `short:"e" placeholder:"EVENT" group:"how" help:"Sample this event, as cycles or pmu/terms/. Default: the best that this CPU has for branches."`
+	Frequency *frequency `short:"f" placeholder:"HZ" group:"how" help:"Samples a second on each CPU, or max, the default."`
+	Strict    bool       `group:"how" help:"Leave out code that ran between two branches with an entry of the kernel in between. perf2bolt does not: it takes the two for neighbours."`
+
+	Output  string `short:"o" placeholder:"FILE" group:"output" help:"Write to FILE; - is standard output, the default."`
+	LLVM    string `name:"llvm" default:"auto" placeholder:"VERSION" group:"output" help:"Write for this version's perf2bolt: 22 and newer, 16 to 21 (give 16), or auto for that of the llvm-bolt in PATH, else 22. Default: auto."`
+	Stats   string `enum:"text,json" default:"text" placeholder:"FORM" group:"output" help:"Write the summary on standard error as text, the default, or json."`
+	Verbose bool   `short:"v" group:"output" help:"Say which event is sampled, and how often."`
+	Quiet   bool   `short:"q" group:"output" help:"No progress, no warnings and no summary on standard error."`
+
+	RingSize *size `placeholder:"BYTES" group:"limit" help:"Size of the ring that each CPU's samples come through, as 1M; rounded up to a power of 2."`
+
+	Version kong.VersionFlag `short:"V" help:"Print the version."`
+}
+
+// Help is what fulgur bolt --help says beside the flags.
+func (*boltCommand) Help() string {
+	return `Samples the branches that the CPU recorded (Intel LBR, AMD BRS and LBRv2, Arm BRBE)
+and writes BOLT's pre-aggregated profile, for perf2bolt --pa. The profile goes to
+standard output or FILE, which appears complete or not at all; the summary on
+standard error says what was counted, what was lost and why, whether it is enough,
+and what to run next. Most virtual machines record no branches.
+
+Examples:
+
+    # a process, for a minute
+    sudo fulgur bolt -p 1234 -o server.preagg 60
+
+    # a service with many workers, wherever they run
+    sudo fulgur bolt --binary /usr/sbin/server -o server.preagg 60
+
+    # a command and its libraries, from its first instruction to its exit
+    sudo fulgur bolt --all-binaries -o profiles -- ./benchmark
+`
+}
+
+func (c *boltCommand) launch(argv []string) { c.Command = argv }
+
+func (c *boltCommand) run(ctx context.Context, env environment) (int, error) {
+	o, err := c.options()
+	if err != nil {
+		return exitUsage, usageError{err}
+	}
+	o.Stdout, o.Stderr = env.stdout, env.stderr
+	o.Progress = !o.Quiet && isTerminal(env.stderr)
+	return session.Bolt(ctx, o)
+}
+
+// options translates the flags.
+func (c *boltCommand) options() (session.BoltOptions, error) {
+	measured, err := c.target()
+	if err != nil {
+		return session.BoltOptions{}, err
+	}
+	duration := boltDuration
+	switch {
+	case c.Duration != nil && *c.Duration == 0:
+		return session.BoltOptions{}, errors.New("a duration of 0 measures nothing")
+	case c.Duration != nil:
+		duration = time.Duration(*c.Duration)
+	case len(c.Command) > 0:
+		duration = 0
+	}
+	return session.BoltOptions{
+		Target:      measured,
+		Command:     c.Command,
+		Binary:      c.Binary,
+		AllBinaries: c.AllBinaries,
+		Event:       c.Event,
+		Frequency:   uint64(orZero(c.Frequency)),
+		Duration:    duration,
+		LLVM:        c.LLVM,
+		Strict:      c.Strict,
+		RingSize:    uint32(orZero(c.RingSize)),
+		Output:      c.Output,
+		StatsJSON:   c.Stats == "json",
+		Verbose:     c.Verbose,
+		Quiet:       c.Quiet,
+	}, nil
+}
+
+// target is what the flags choose; kong has seen to it that they choose once.
+func (c *boltCommand) target() (target.Target, error) {
+	return chooseTarget(target.Target{PIDs: c.PID, CgroupPath: c.Cgroup, Children: c.Children}, c.Command)
+}

@@ -1,0 +1,229 @@
+// Package pmu drives the PMU of the rig's machines: a kernel module (in
+// module/) that records branches, namely those that a test prepared. It is
+// there while a test runs that asked for it; otherwise the machines have no
+// PMU.
+package pmu
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"fulgur/internal/testenv"
+)
+
+// Module is the module's name.
+const Module = "branchpmu"
+
+const device = "/dev/" + Module
+
+// The names that the PMU goes by. As CPU it gets the kernel's generic hardware
+// events too.
+const (
+	CPU = "cpu"
+	Own = Module
+)
+
+// Options are what the PMU is like.
+type Options struct {
+	// NMI has it interrupt by NMI, as real PMUs do, not by a timer's
+	// interrupt.
+	NMI bool
+	// Depth is the number of records that the hardware claims to have, 32
+	// where it is 0; None means that it has no branch recording.
+	Depth int
+	None  bool
+	// Period is the shortest time between two samples of an event, 50 µs
+	// where it is 0.
+	Period time.Duration
+}
+
+// Load gives the machine a PMU until the test ends, with nothing prepared. It
+// skips the test outside of the rig.
+func Load(t testing.TB, o Options) {
+	t.Helper()
+	testenv.VM(t)
+	err := load()
+	if err == nil {
+		err = reset()
+	}
+	if err == nil {
+		err = o.set()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := setParameter("present", false); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// load loads the module unless it is there.
+func load() error {
+	var uts unix.Utsname
+	if err := unix.Uname(&uts); err != nil {
+		return fmt.Errorf("uname: %w", err)
+	}
+	release := unix.ByteSliceToString(uts.Release[:])
+	f, err := os.Open(path.Join("/lib/modules/"+release, Module+".ko"))
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := unix.FinitModule(int(f.Fd()), "", 0); err != nil && !errors.Is(err, unix.EEXIST) {
+		return fmt.Errorf("load %s: %w", f.Name(), err)
+	}
+	return nil
+}
+
+// reset forgets what was prepared. It waits for the last events to go: the
+// kernel frees them a while after they were closed.
+func reset() error {
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		f, err := os.OpenFile(device, os.O_WRONLY|os.O_TRUNC, 0)
+		if err == nil {
+			return f.Close()
+		}
+		if !errors.Is(err, unix.EBUSY) || time.Now().After(deadline) {
+			return err
+		}
+	}
+}
+
+// set writes the module's parameters, the one that admits events last.
+func (o Options) set() error {
+	depth := cmp.Or(o.Depth, 32)
+	if o.None {
+		depth = 0
+	}
+	for _, p := range []struct {
+		name  string
+		value any
+	}{
+		{"nmi", o.NMI},
+		{"depth", depth},
+		{"min_period", cmp.Or(o.Period, 50*time.Microsecond).Nanoseconds()},
+		{"present", true},
+	} {
+		if err := setParameter(p.name, p.value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func setParameter(name string, value any) error {
+	text := fmt.Sprint(value)
+	switch value {
+	case true:
+		text = "Y"
+	case false:
+		text = "N"
+	}
+	return os.WriteFile(path.Join("/sys/module/"+Module, "parameters", name), []byte(text), 0)
+}
+
+// Record is a branch record: struct perf_branch_entry of <linux/perf_event.h>.
+type Record struct{ From, To, Flags uint64 }
+
+// Queue is what a process's samples are given.
+type Queue struct {
+	// PID is the process; 0 stands for all of them.
+	PID int
+	// Window is the number of records of a sample, up to 64.
+	Window int
+	// Records are handed out a window at a time, the last of which may be
+	// shorter. The newest record of a window comes first.
+	Records []Record
+	// Repeat begins again after the last window; otherwise later samples have
+	// no records.
+	Repeat bool
+}
+
+// Add prepares q.
+func Add(q Queue) error {
+	head := struct {
+		TGID                int32
+		Window, Repeat, Pad uint32
+	}{TGID: int32(q.PID), Window: uint32(q.Window)}
+	if q.Repeat {
+		head.Repeat = 1
+	}
+	var b bytes.Buffer
+	for _, part := range []any{head, q.Records} {
+		if err := binary.Write(&b, binary.NativeEndian, part); err != nil {
+			return err
+		}
+	}
+	f, err := os.OpenFile(device, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(b.Bytes()) // one write is one queue
+	return errors.Join(err, f.Close())
+}
+
+// Status is what the PMU has done since [Load].
+type Status struct {
+	// Samples were taken, of events of all sorts, and NMIs handled.
+	Samples, NMIs uint64
+	// Events are open.
+	Events int
+	// Queues are those prepared, in that order.
+	Queues []QueueStatus
+}
+
+// QueueStatus is how far a queue has been used.
+type QueueStatus struct {
+	PID int
+	// Windows is the number of windows that there are, Taken that of samples,
+	// also those that came too late for a window.
+	Windows, Taken int
+}
+
+// Left is the number of windows that no sample has taken yet.
+func (q QueueStatus) Left() int { return max(0, q.Windows-q.Taken) }
+
+// ReadStatus asks the PMU.
+func ReadStatus() (Status, error) {
+	f, err := os.Open(device)
+	if err != nil {
+		return Status{}, err
+	}
+	defer f.Close()
+	b := make([]byte, 1<<14)
+	n, err := f.Read(b) // one read is one answer
+	if err != nil {
+		return Status{}, err
+	}
+	head, rest, _ := strings.Cut(string(b[:n]), "\n")
+	var s Status
+	if _, err := fmt.Sscanf(head, "samples %d nmis %d events %d", &s.Samples, &s.NMIs, &s.Events); err != nil {
+		return s, fmt.Errorf("read %s: %q: %w", device, head, err)
+	}
+	for line := range strings.Lines(rest) {
+		var q QueueStatus
+		if _, err := fmt.Sscanf(line, "process %d windows %d taken %d", &q.PID, &q.Windows, &q.Taken); err != nil {
+			return s, fmt.Errorf("read %s: %q: %w", device, line, err)
+		}
+		s.Queues = append(s.Queues, q)
+	}
+	return s, nil
+}
+
+// Left reports whether there are windows that no sample has taken yet.
+func (s Status) Left() bool {
+	return slices.ContainsFunc(s.Queues, func(q QueueStatus) bool { return q.Left() > 0 })
+}
