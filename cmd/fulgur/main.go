@@ -36,6 +36,8 @@ type commands struct {
 	Convert convertCommand `cmd:"" help:"Make profiles for BOLT of the branches that perf recorded."`
 	Merge   mergeCommand   `cmd:"" help:"Add profiles for BOLT up."`
 	Version versionCommand `cmd:"" help:"Print the version."`
+
+	Stepper stepperCommand `cmd:"" hidden:"" name:"branch-stepper"` // stepping.Subcommand
 }
 
 func main() {

@@ -1,0 +1,16 @@
+package main
+
+import (
+	"context"
+	"os"
+
+	"fulgur/internal/source/stepping"
+)
+
+// stepperCommand is the process that steps for "fulgur bolt"; see
+// [stepping.Start], which runs it.
+type stepperCommand struct{}
+
+func (stepperCommand) run(_ context.Context, env environment) (exitCode int, err error) {
+	return 0, stepping.Run(os.Stdin, env.stdout)
+}

@@ -1,0 +1,52 @@
+package stepping
+
+import (
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// The machine's instructions.
+const maxInstruction = maxX86
+
+func decode(text []byte, addr uint64) instruction { return decodeX86(text, addr) }
+
+const (
+	userCode64 = 0x33   // __USER_CS: the code segment of 64-bit code
+	trapFlag   = 1 << 8 // X86_EFLAGS_TF
+)
+
+// registers is what a burst needs to know of a stopped thread.
+type registers struct {
+	pc uint64
+	// foreign: the thread runs code of another width.
+	foreign bool
+	// trapping: the program steps itself.
+	trapping bool
+	// interrupted: it was stopped in a system call that fails with EINTR.
+	interrupted bool
+}
+
+func readRegisters(tid int) (registers, error) {
+	var r unix.PtraceRegs
+	if err := unix.PtraceGetRegs(tid, &r); err != nil {
+		return registers{}, err
+	}
+	return registers{
+		pc:          r.Rip,
+		foreign:     r.Cs != userCode64,
+		trapping:    r.Eflags&trapFlag != 0,
+		interrupted: int64(r.Orig_rax) >= 0 && int64(r.Rax) == -int64(unix.EINTR),
+	}, nil
+}
+
+// readPC returns the address of the instruction that a stopped thread is at.
+func readPC(tid int) (uint64, error) {
+	var pc uint64
+	_, _, errno := unix.RawSyscall6(unix.SYS_PTRACE, unix.PTRACE_PEEKUSR, uintptr(tid),
+		unsafe.Offsetof(unix.PtraceRegs{}.Rip), uintptr(unsafe.Pointer(&pc)), 0, 0)
+	if errno != 0 {
+		return 0, errno
+	}
+	return pc, nil
+}

@@ -1,0 +1,112 @@
+package stepping
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+
+	"fulgur/internal/testenv"
+)
+
+// relay is the argument that makes the test binary step the process named next
+// for ever, as fulgur would.
+const relay = "step-for-ever"
+
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 {
+		switch os.Args[1] {
+		case Subcommand:
+			exitWith(Run(os.Stdin, os.Stdout))
+		case relay:
+			exitWith(stepForEver(os.Args[2]))
+		}
+	}
+	os.Exit(m.Run())
+}
+
+func exitWith(err error) {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// stepForEver steps the process as much as possible, and writes a byte to
+// standard output as soon as it does.
+func stepForEver(arg string) error {
+	pid, err := strconv.Atoi(arg)
+	if err != nil {
+		return err
+	}
+	s, err := Start(context.Background(), []int{pid}, Options{MaxOverhead: 1000})
+	if err != nil {
+		return err
+	}
+	fmt.Print("!")
+	for range s.Samples() {
+	}
+	return s.Close()
+}
+
+// compile builds a program of testdata and returns its path.
+func compile(t testing.TB, name string, flags ...string) string {
+	t.Helper()
+	gcc := testenv.Tool(t, "gcc")
+	bin := filepath.Join(t.TempDir(), name)
+	args := append([]string{"-O1", "-pthread", "-o", bin, filepath.Join("testdata", name+".c")}, flags...)
+	if out, err := exec.Command(gcc, args...).CombinedOutput(); err != nil {
+		t.Fatalf("gcc: %v\n%s", err, out)
+	}
+	return bin
+}
+
+// launch starts a program, which is killed when the test ends.
+func launch(t testing.TB, bin string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.Command(bin)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		cmd.Process.Kill()
+		cmd.Wait()
+	})
+	return cmd
+}
+
+// start steps processes until the test ends.
+func start(t testing.TB, opts Options, pids ...int) *Stepper {
+	t.Helper()
+	s, err := Start(t.Context(), pids, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+// collect returns the first n samples.
+func collect(t testing.TB, s *Stepper, n int) []Sample {
+	t.Helper()
+	var samples []Sample
+	timeout := time.After(testenv.Patience(time.Minute))
+	for len(samples) < n {
+		select {
+		case sample, ok := <-s.Samples():
+			if !ok {
+				t.Fatalf("stepping ended after %d samples: %v", len(samples), s.Close())
+			}
+			samples = append(samples, sample)
+		case <-timeout:
+			stats, refused := s.Stats()
+			t.Fatalf("only %d samples in a minute; %+v %v", len(samples), stats, refused)
+		}
+	}
+	return samples
+}

@@ -1,0 +1,120 @@
+package stepping
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// Why a process or a thread cannot be stepped.
+var (
+	errForeign  = errors.New("runs 32-bit code, which is not understood here")
+	errTrapping = errors.New("steps itself: its trap flag is set")
+	errKernel   = errors.New("is a kernel thread")
+	errSelf     = errors.New("is fulgur itself")
+)
+
+// Refusal says why a process, or a thread of it, is not stepped.
+type Refusal struct {
+	// PID is the process, TID the thread, 0 for all of them.
+	PID, TID int
+	// Reason says why, and what can be done.
+	Reason string
+}
+
+// Error implements error.
+func (r Refusal) Error() string {
+	if r.TID == 0 {
+		return fmt.Sprintf("cannot step process %d: %s", r.PID, r.Reason)
+	}
+	return fmt.Sprintf("cannot step thread %d of process %d: %s", r.TID, r.PID, r.Reason)
+}
+
+// admit checks whether process pid can be stepped.
+func admit(pid int) error {
+	if pid == os.Getpid() || pid == os.Getppid() {
+		return errSelf
+	}
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) {
+		return errors.New("there is no such process")
+	}
+	if err != nil {
+		return err
+	}
+	switch {
+	case statusNumber(status, "Tgid") != pid:
+		return fmt.Errorf("is a thread of process %d, give that", statusNumber(status, "Tgid"))
+	case statusNumber(status, "Kthread") == 1:
+		return errKernel
+	}
+	if err := traced(status); err != nil {
+		return err
+	}
+	// The kernel asks the same of a reader of the memory as of a tracer.
+	mem, err := os.Open(fmt.Sprintf("/proc/%d/mem", pid))
+	if err != nil {
+		return permission(err)
+	}
+	return mem.Close()
+}
+
+// seizeError explains why thread tid could not be attached to.
+func seizeError(tid int, err error) error {
+	if status, e := os.ReadFile(fmt.Sprintf("/proc/%d/status", tid)); e == nil {
+		if e := traced(status); e != nil {
+			return e
+		}
+	}
+	return permission(err)
+}
+
+// traced says who traces the task with the given /proc/TID/status.
+func traced(status []byte) error {
+	tracer := statusNumber(status, "TracerPid")
+	if tracer == 0 {
+		return nil
+	}
+	name, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", tracer))
+	if err != nil {
+		name = []byte("?")
+	}
+	return fmt.Errorf("is traced by process %d (%s) already, and only one can: end that first", tracer, bytes.TrimSpace(name))
+}
+
+// permission explains a refusal of the kernel.
+func permission(err error) error {
+	if !errors.Is(err, fs.ErrPermission) {
+		return err
+	}
+	remedy := "needs root or CAP_SYS_PTRACE"
+	if scope, e := os.ReadFile("/proc/sys/kernel/yama/ptrace_scope"); e == nil && len(scope) > 0 {
+		switch scope[0] {
+		case '1', '2':
+			remedy += ", since kernel.yama.ptrace_scope is " + string(scope[:1])
+		case '3':
+			remedy = "kernel.yama.ptrace_scope is 3: nobody may trace here until the next boot"
+		}
+	}
+	return fmt.Errorf("%w: %s (in a container also a seccomp profile that allows ptrace)", err, remedy)
+}
+
+// statusNumber returns the number in a line of /proc/TID/status, 0 if there is
+// none.
+func statusNumber(status []byte, name string) int {
+	for line := range bytes.Lines(status) {
+		if v, ok := bytes.CutPrefix(line, []byte(name+":")); ok {
+			n, err := strconv.Atoi(string(bytes.TrimSpace(v)))
+			if err != nil {
+				return 0
+			}
+			return n
+		}
+	}
+	return 0
+}

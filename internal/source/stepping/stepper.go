@@ -1,0 +1,297 @@
+package stepping
+
+import (
+	"encoding/gob"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"os/signal"
+	"runtime"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"fulgur/internal/target"
+)
+
+// The stepper's pace.
+const (
+	// rescan is how often new threads and children are looked for.
+	rescan = 100 * time.Millisecond
+	// idle is the pause when no thread was due.
+	idle = 3 * time.Millisecond
+	// looks is how many threads are looked at in a round.
+	looks = 32
+	// reports is how often statistics are sent.
+	reports = 500 * time.Millisecond
+	// firstBurst is what a burst is expected to take before one was seen.
+	firstBurst = 5 * time.Millisecond
+)
+
+// request is what the parent sends: the options first, then processes to add.
+type request struct {
+	Options *Options
+	Add     []int
+}
+
+// report is what the stepper sends. The first answers the options.
+type report struct {
+	Sample  *Sample
+	Stats   *Stats
+	Refused []Refusal
+}
+
+// Run is the stepper process: it reads requests from in and writes reports to
+// out until in ends. It returns between two bursts, and the process must end
+// then: what was attached to but has not stopped yet is let go with it.
+func Run(in io.Reader, out io.Writer) error {
+	// Whoever ends us does so by closing the pipe. A signal in the middle of
+	// a burst would take the target along.
+	signal.Ignore(unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT, unix.SIGPIPE,
+		unix.SIGALRM, unix.SIGUSR1, unix.SIGUSR2, unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU,
+		unix.SIGCHLD) // one for each stop
+	decoder := gob.NewDecoder(in)
+	var first request
+	if err := decoder.Decode(&first); err != nil || first.Options == nil {
+		return errors.New("this command is for fulgur's own use: no options on standard input")
+	}
+	protect()
+	s := &stepper{
+		opts:    *first.Options,
+		out:     gob.NewEncoder(out),
+		roots:   map[int]bool{},
+		threads: map[int]*thread{},
+		average: firstBurst,
+	}
+	s.tracer = tracer{
+		branches: s.opts.Branches,
+		hold:     s.opts.BurstMax,
+		stopping: s.stopping.Load,
+	}
+	s.add(first.Add)
+	s.send(report{Refused: s.takeRefused(), Stats: &Stats{}})
+	go s.listen(decoder)
+	s.work()
+	s.send(report{Stats: &s.tracer.stats, Refused: s.takeRefused()})
+	return nil
+}
+
+// protect makes the stepper the last to be killed or to wait for a processor,
+// as far as it is allowed to: a burst holds another's thread.
+func protect() {
+	if os.WriteFile("/proc/self/oom_score_adj", []byte("-1000"), 0) != nil {
+		// Without CAP_SYS_RESOURCE it can only be raised: stay as we are.
+		_ = os.WriteFile("/proc/self/oom_score_adj", []byte("0"), 0)
+	}
+	_ = unix.Setpriority(unix.PRIO_PROCESS, 0, -20) // without CAP_SYS_NICE: as we are
+}
+
+// stepper is the state of the stepper process.
+type stepper struct {
+	opts   Options
+	tracer tracer
+
+	out      *gob.Encoder
+	stopping atomic.Bool // in has ended
+
+	mu    sync.Mutex
+	added []int // processes that were asked for since the last scan
+
+	refused []Refusal    // since the last report
+	roots   map[int]bool // the processes, true: stepped
+	threads map[int]*thread
+	order   []*thread // the threads in this round's order
+	average time.Duration
+}
+
+// listen takes the parent's requests.
+func (s *stepper) listen(decoder *gob.Decoder) {
+	for {
+		var r request
+		if decoder.Decode(&r) != nil {
+			break
+		}
+		s.mu.Lock()
+		s.added = append(s.added, r.Add...)
+		s.mu.Unlock()
+	}
+	s.stopping.Store(true)
+}
+
+// add has processes stepped that can be.
+func (s *stepper) add(pids []int) {
+	for _, pid := range pids {
+		if _, known := s.roots[pid]; known {
+			continue
+		}
+		err := admit(pid)
+		s.roots[pid] = err == nil
+		if err != nil {
+			s.refused = append(s.refused, Refusal{PID: pid, Reason: err.Error()})
+		}
+	}
+}
+
+func (s *stepper) takeRefused() []Refusal {
+	r := s.refused
+	s.refused = nil
+	return r
+}
+
+// send sends a report. A parent that does not read any more has closed the
+// other pipe too.
+func (s *stepper) send(r report) {
+	_ = s.out.Encode(r)
+}
+
+// work steps until the parent has closed its pipe.
+func (s *stepper) work() {
+	runtime.LockOSThread() // which alone may trace what it has seized
+	var scanned, reported time.Time
+	for !s.stopping.Load() {
+		if now := time.Now(); now.Sub(scanned) >= rescan {
+			s.scan()
+			scanned = now
+		}
+		if now := time.Now(); now.Sub(reported) >= reports {
+			s.measure()
+			s.send(report{Stats: &s.tracer.stats, Refused: s.takeRefused()})
+			reported = now
+		}
+		if !s.round() {
+			sleep(idle)
+		}
+	}
+}
+
+// scan brings the list of threads up to date.
+func (s *stepper) scan() {
+	s.mu.Lock()
+	added := s.added
+	s.added = nil
+	s.mu.Unlock()
+	s.add(added)
+	if s.opts.Children {
+		if children, err := target.Descendants(slices.Collect(maps.Keys(s.roots))); err == nil {
+			s.add(children)
+		}
+	}
+	seen := map[int]bool{}
+	for pid, stepped := range s.roots {
+		tasks, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
+		if err != nil {
+			delete(s.roots, pid)
+			continue
+		}
+		for _, task := range tasks {
+			tid, err := strconv.Atoi(task.Name())
+			if err != nil || !stepped {
+				continue
+			}
+			seen[tid] = true
+			if s.threads[tid] == nil {
+				s.threads[tid] = &thread{pid: pid, tid: tid, wait: jitter(s.average)}
+				s.tracer.stats.Threads++
+			}
+		}
+	}
+	for tid, t := range s.threads {
+		if !seen[tid] && !t.attached {
+			delete(s.threads, tid)
+		}
+	}
+}
+
+// round looks at some threads, in random order, and gives those bursts that
+// are due. It reports whether there was one.
+func (s *stepper) round() (worked bool) {
+	for i := 0; i < looks && !s.stopping.Load(); i++ {
+		if len(s.order) == 0 {
+			s.order = slices.Collect(maps.Values(s.threads))
+			rand.Shuffle(len(s.order), func(i, j int) { s.order[i], s.order[j] = s.order[j], s.order[i] })
+			if len(s.order) == 0 {
+				return worked
+			}
+		}
+		t := s.order[len(s.order)-1]
+		s.order = s.order[:len(s.order)-1]
+		if s.threads[t.tid] == t && s.visit(t) {
+			worked = true
+		}
+		if len(s.order) == 0 {
+			return worked // all were seen
+		}
+	}
+	return worked
+}
+
+// visit gives the thread a burst if it runs and its budget allows. It reports
+// whether it did.
+func (s *stepper) visit(t *thread) bool {
+	if t.attached {
+		s.conclude(t, s.tracer.settle(t.tid))
+		return false
+	}
+	now, err := readState(t.pid, t.tid)
+	switch {
+	case err != nil:
+		delete(s.threads, t.tid)
+		return false
+	case t.start == 0: // seen for the first time
+		t.start, t.ran = now.start, now.ran
+	case t.start != now.start: // the number was given to another
+		delete(s.threads, t.tid)
+		return false
+	case !now.running:
+		return false
+	}
+	t.observe(now)
+	if t.budget(s.opts.MaxOverhead) < t.wait {
+		return false
+	}
+	out := s.tracer.burst(t.tid)
+	t.charge(out.held, s.average)
+	s.average = (7*s.average + out.held) / 8
+	s.conclude(t, out)
+	if len(s.tracer.entries) > 0 {
+		s.send(report{Sample: &Sample{PID: t.pid, TID: t.tid, Time: monotonic(), Entries: s.tracer.entries}})
+	}
+	return true
+}
+
+// conclude takes note of what became of the thread.
+func (s *stepper) conclude(t *thread, out outcome) {
+	t.attached = out.attached
+	switch {
+	case out.gone:
+		delete(s.threads, t.tid)
+	case out.refused != nil:
+		s.refused = append(s.refused, Refusal{PID: t.pid, TID: t.tid, Reason: out.refused.Error()})
+		t.wait = 1 << 62 // never
+	}
+}
+
+// measure works out how much the threads were slowed down.
+func (s *stepper) measure() {
+	for _, t := range s.threads {
+		if t.free >= time.Second {
+			s.tracer.stats.MaxSlowdown = max(s.tracer.stats.MaxSlowdown, t.slowdown())
+		}
+	}
+}
+
+// monotonic returns the time of CLOCK_MONOTONIC, in nanoseconds.
+func monotonic() uint64 {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
+		return 0
+	}
+	return uint64(ts.Nano())
+}

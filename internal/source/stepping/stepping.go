@@ -1,0 +1,246 @@
+package stepping
+
+import (
+	"context"
+	"encoding/gob"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"sync"
+	"syscall"
+	"time"
+
+	"fulgur/internal/bolt"
+)
+
+// Subcommand is fulgur's hidden command that runs [Run]: the program executes
+// itself with it.
+const Subcommand = "branch-stepper"
+
+// What bursts may cost at most if nothing else is asked for.
+const (
+	// DefaultOverhead is for processes that others rely on.
+	DefaultOverhead = 0.1
+	// CommandOverhead is for a command that runs to be measured.
+	CommandOverhead = 0.5
+	// DefaultBurstMax is the longest time that a thread is held.
+	DefaultBurstMax = 20 * time.Millisecond
+	// DefaultBranches is the number of branches in a sample: as many as the
+	// processors record that can.
+	DefaultBranches = 32
+)
+
+// Options say what to step and how much.
+type Options struct {
+	// Children includes the processes that descend from those given, those
+	// that there are and those to come.
+	Children bool
+	// MaxOverhead bounds how much longer each thread takes for its work: 0.1
+	// is a tenth. 0 stands for DefaultOverhead.
+	MaxOverhead float64
+	// BurstMax is the longest time to hold a thread, 0 for DefaultBurstMax.
+	BurstMax time.Duration
+	// Branches is how many branches a sample has at most, 0 for
+	// DefaultBranches.
+	Branches int
+}
+
+// Sample is the branches that a thread took in one burst.
+type Sample struct {
+	// PID is the process, TID the thread, in our pid namespace.
+	PID, TID int
+	// Time is the end of the burst, in nanoseconds of CLOCK_MONOTONIC. The
+	// thread has not executed another program during the burst.
+	Time uint64
+	// Entries are the branches, the newest first. Predictions are not known.
+	Entries []bolt.Entry
+}
+
+// Stats says what stepping has done so far.
+type Stats struct {
+	// Threads is the number of threads seen, Bursts that of their bursts,
+	// Steps that of the instructions, Records that of the branches taken.
+	Threads, Bursts, Steps, Records uint64
+	// How bursts have ended: with enough branches, at their deadline, before
+	// a system call or another instruction that must not be stepped over, at
+	// a signal, in a long string instruction, by the kernel moving the
+	// thread.
+	Full, Deadline, Sensitive, Signal, Repeated, Moved uint64
+	// Interrupted is the number of system calls that were made to return
+	// EINTR, see the package's comment.
+	Interrupted uint64
+	// Held is how long threads were held in all, LongestHold how long at
+	// most at a time.
+	Held, LongestHold time.Duration
+	// MaxSlowdown is how much longer a thread took for its work at most, as
+	// far as threads are concerned that ran for a second: 0.1 is a tenth.
+	MaxSlowdown float64
+}
+
+// Stepper is a running stepper process.
+type Stepper struct {
+	cmd     *exec.Cmd
+	in      io.Closer // closing it ends the process
+	samples chan Sample
+	done    chan struct{} // closed when the process has ended
+
+	mu       sync.Mutex // of what follows
+	requests *gob.Encoder
+	stats    Stats
+	refused  []Refusal
+	closing  bool
+	err      error
+}
+
+// maxRefusals is how many refusals are kept.
+const maxRefusals = 100
+
+// ErrKilled means that the stepper process was killed.
+var ErrKilled = errors.New("the process that steps was killed, and a thread that it was stepping just then has killed its process with it")
+
+// Start starts to step the processes with the given IDs; more can follow with
+// [Stepper.Add]. If none of the given can be stepped, the error is their
+// [Refusal], joined. When ctx ends, stepping does.
+func Start(ctx context.Context, pids []int, opts Options) (*Stepper, error) {
+	opts = opts.withDefaults()
+	cmd := exec.Command("/proc/self/exe", Subcommand)
+	cmd.Stderr = os.Stderr
+	// A group of its own: Ctrl-C is not for it.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, fmt.Errorf("start stepping: %w", err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, fmt.Errorf("start stepping: %w", err)
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start stepping: %w", err)
+	}
+	s := &Stepper{
+		cmd: cmd, in: in, requests: gob.NewEncoder(in),
+		samples: make(chan Sample, 256), done: make(chan struct{}),
+	}
+	reports := gob.NewDecoder(out)
+	var first report
+	err = s.requests.Encode(request{Options: &opts, Add: pids})
+	if err == nil {
+		err = reports.Decode(&first)
+	}
+	s.refused = first.Refused
+	if err == nil && len(pids) > 0 && len(first.Refused) >= len(pids) {
+		err = joined(first.Refused)
+	}
+	if err != nil {
+		_ = in.Close()
+		_ = cmd.Wait()
+		return nil, fmt.Errorf("start stepping: %w", err)
+	}
+	go s.receive(reports)
+	stop := context.AfterFunc(ctx, s.end)
+	go func() {
+		<-s.done
+		stop()
+	}()
+	return s, nil
+}
+
+func (o Options) withDefaults() Options {
+	if o.MaxOverhead <= 0 {
+		o.MaxOverhead = DefaultOverhead
+	}
+	if o.BurstMax <= 0 {
+		o.BurstMax = DefaultBurstMax
+	}
+	if o.Branches <= 0 {
+		o.Branches = DefaultBranches
+	}
+	return o
+}
+
+func joined(refused []Refusal) error {
+	var errs []error
+	for _, r := range refused {
+		errs = append(errs, r)
+	}
+	return errors.Join(errs...)
+}
+
+// receive takes the process's reports until it ends.
+func (s *Stepper) receive(reports *gob.Decoder) {
+	for {
+		var r report
+		if reports.Decode(&r) != nil {
+			break
+		}
+		s.mu.Lock()
+		if r.Stats != nil {
+			s.stats = *r.Stats
+		}
+		s.refused = append(s.refused, r.Refused...)
+		s.refused = s.refused[:min(len(s.refused), maxRefusals)]
+		s.mu.Unlock()
+		if r.Sample != nil {
+			s.samples <- *r.Sample
+		}
+	}
+	err := s.cmd.Wait()
+	s.mu.Lock()
+	switch {
+	case err != nil:
+		s.err = fmt.Errorf("%w (%w)", ErrKilled, err)
+	case !s.closing:
+		s.err = errors.New("the process that steps has ended")
+	}
+	s.mu.Unlock()
+	close(s.done)
+	close(s.samples)
+}
+
+// Samples returns the channel of the samples, which must be drained. It is
+// closed when stepping has ended.
+func (s *Stepper) Samples() <-chan Sample { return s.samples }
+
+// Add steps another process too. One that cannot be is refused, see
+// [Stepper.Stats].
+func (s *Stepper) Add(pid int) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.requests.Encode(request{Add: []int{pid}}); err != nil && s.err == nil && !s.closing {
+		return fmt.Errorf("step process %d: %w", pid, err)
+	}
+	return nil
+}
+
+// Stats returns what was done, up to date to a second, and at the end
+// precisely, and the first 100 refusals.
+func (s *Stepper) Stats() (Stats, []Refusal) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.stats, s.refused
+}
+
+// end asks the process to end.
+func (s *Stepper) end() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.closing {
+		s.closing = true
+		_ = s.in.Close() // the other end sees it in any case
+	}
+}
+
+// Close ends stepping after the current burst, throws away samples that were
+// not received, and tells what went wrong.
+func (s *Stepper) Close() error {
+	s.end()
+	for range s.samples {
+	}
+	<-s.done
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.err
+}

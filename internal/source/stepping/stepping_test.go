@@ -1,0 +1,299 @@
+package stepping
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"fulgur/internal/bolt"
+	"fulgur/internal/target"
+	"fulgur/internal/testenv"
+)
+
+// symbols returns the addresses of a program's symbols, as nm has them.
+func symbols(t *testing.T, bin string) map[string]uint64 {
+	t.Helper()
+	out, err := exec.Command(testenv.Tool(t, "nm"), bin).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]uint64{}
+	for line := range strings.Lines(string(out)) {
+		if f := strings.Fields(line); len(f) == 3 {
+			all[f[2]], _ = strconv.ParseUint(f[0], 16, 64)
+		}
+	}
+	return all
+}
+
+// TestCycle steps a program whose branches are known.
+func TestCycle(t *testing.T) {
+	if runtime.GOARCH != "amd64" {
+		t.Skip("the program is in x86 assembly")
+	}
+	bin := compile(t, "cycle", "-static", "-no-pie")
+	at := symbols(t, bin)
+	var cycle []bolt.Entry
+	for _, branch := range [][2]string{
+		{"cycle_call", "cycle_f"},
+		{"cycle_ret", "cycle_back"},
+		{"cycle_back", "cycle_l1"},
+		{"cycle_loop", "cycle_l2"},
+		{"cycle_loop", "cycle_l2"},
+		{"cycle_indirect", "cycle_l3"},
+		{"cycle_again", "cycle_start"},
+	} {
+		from, to := at[branch[0]], at[branch[1]]
+		if from == 0 || to == 0 {
+			t.Fatal("no address for ", branch)
+		}
+		cycle = append(cycle, bolt.Entry{From: from, To: to})
+	}
+	pid := launch(t, bin).Process.Pid
+	s := start(t, Options{MaxOverhead: 1}, pid)
+	for _, sample := range collect(t, s, 20) {
+		if sample.PID != pid || sample.TID != pid || sample.Time == 0 {
+			t.Errorf("sample of process %d, thread %d, time %d; the process is %d", sample.PID, sample.TID, sample.Time, pid)
+		}
+		if n := len(sample.Entries); n == 0 || n > DefaultBranches {
+			t.Errorf("%d entries", n)
+		}
+		slices.Reverse(sample.Entries)
+		if !follows(sample.Entries, cycle) {
+			t.Errorf("not part of the cycle: %x", sample.Entries)
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	stats, _ := s.Stats()
+	t.Logf("%+v", stats)
+	if stats.Records == 0 || stats.Full == 0 || stats.Steps < stats.Records || stats.Bursts < 20 {
+		t.Errorf("statistics: %+v", stats)
+	}
+}
+
+// follows reports whether entries run round the cycle from anywhere in it.
+func follows(entries, cycle []bolt.Entry) bool {
+	for start := range cycle {
+		i := 0
+		for i < len(entries) && entries[i] == cycle[(start+i)%len(cycle)] {
+			i++
+		}
+		if i == len(entries) {
+			return true
+		}
+	}
+	return false
+}
+
+// TestKilled kills the stepper's parent in the middle of everything: the
+// target must live on.
+func TestKilled(t *testing.T) {
+	pid := launch(t, compile(t, "cycle", "-static", "-no-pie")).Process.Pid
+	for i := range 100 {
+		stderr := &bytes.Buffer{}
+		cmd := exec.Command("/proc/self/exe", relay, strconv.Itoa(pid))
+		cmd.Stderr = stderr // a pipe that the stepper has, too: Wait waits for both
+		stdout, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.ReadFull(stdout, make([]byte, 1)); err != nil {
+			t.Fatalf("no start: %v\n%s", err, stderr)
+		}
+		time.Sleep(rand.N(25 * time.Millisecond))
+		cmd.Process.Kill()
+		cmd.Wait()
+		if s := stateOf(t, pid); s != 'R' {
+			t.Fatalf("after %d kills the target is in state %c\n%s", i+1, s, stderr)
+		}
+	}
+}
+
+// stateOf returns the state of a process.
+func stateOf(t *testing.T, pid int) byte {
+	t.Helper()
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return stat[bytes.LastIndexByte(stat, ')')+2]
+}
+
+// TestSameOutput steps a program full of signals, threads and children, which
+// must not notice.
+func TestSameOutput(t *testing.T) {
+	bin := compile(t, "busy")
+	want, wantCode := runBusy(t, bin, nil)
+	var s *Stepper
+	got, code := runBusy(t, bin, func(pid int) {
+		s = start(t, Options{MaxOverhead: 2, Children: true}, pid)
+		go func() {
+			for range s.Samples() {
+			}
+		}()
+	})
+	s.Close()
+	stats, refused := s.Stats()
+	t.Logf("%+v %v", stats, refused)
+	if got != want || code != wantCode {
+		t.Errorf("stepped: exit code %d, output\n%s\nundisturbed: exit code %d, output\n%s", code, got, wantCode, want)
+	}
+	if stats.Records == 0 || stats.Signal == 0 || stats.Sensitive == 0 || stats.Threads < 5 {
+		t.Errorf("not stepped enough to tell: %+v", stats)
+	}
+}
+
+// runBusy runs a program and returns its output and exit code. started is
+// called before its first instruction.
+func runBusy(t *testing.T, bin string, started func(pid int)) (output string, code int) {
+	t.Helper()
+	out, err := os.Create(filepath.Join(t.TempDir(), "out"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	c, err := target.Start([]string{bin}, out, out, out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if err := c.Release(); err != nil {
+		t.Fatal(err)
+	}
+	if started != nil {
+		started(c.PID())
+	}
+	code, err = c.Wait()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.ReadFile(out.Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b), code
+}
+
+// TestConfined steps a program that seccomp allows next to nothing.
+func TestConfined(t *testing.T) {
+	pid := launch(t, compile(t, "confined")).Process.Pid
+	s := start(t, Options{MaxOverhead: 1}, pid)
+	collect(t, s, 5)
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	if s := stateOf(t, pid); s != 'R' {
+		t.Errorf("the target is in state %c", s)
+	}
+}
+
+// TestOverhead logs what stepping costs a thread.
+func TestOverhead(t *testing.T) {
+	pid := launch(t, compile(t, "cycle", "-static", "-no-pie")).Process.Pid
+	s := start(t, Options{MaxOverhead: 0.1}, pid)
+	began := time.Now()
+	collect(t, s, 10)
+	took := time.Since(began)
+	s.Close()
+	stats, _ := s.Stats()
+	t.Logf("held for %v of %v, %.0f records a second, %v a step", stats.Held, took,
+		float64(stats.Records)/took.Seconds(), stats.Held/time.Duration(stats.Steps))
+}
+
+func TestAdd(t *testing.T) {
+	bin := compile(t, "cycle", "-static", "-no-pie")
+	s := start(t, Options{MaxOverhead: 1})
+	pid := launch(t, bin).Process.Pid
+	if err := s.Add(pid); err != nil {
+		t.Fatal(err)
+	}
+	collect(t, s, 1)
+}
+
+func TestRefused(t *testing.T) {
+	held, err := target.Start([]string{"sleep", "1000"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer held.Close()
+	tests := map[string]struct {
+		pid  int
+		want string
+	}{
+		"traced":  {held.PID(), "is traced by process"},
+		"unknown": {1 << 30, "no such process"},
+		"self":    {os.Getpid(), "fulgur itself"},
+	}
+	if comm, _ := os.ReadFile("/proc/2/comm"); string(comm) == "kthreadd\n" {
+		tests["kernel thread"] = struct {
+			pid  int
+			want string
+		}{2, "kernel thread"}
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			s, err := Start(t.Context(), []int{test.pid}, Options{})
+			if err == nil {
+				s.Close()
+				t.Fatal("accepted")
+			}
+			if !strings.Contains(err.Error(), test.want) {
+				t.Errorf("error %q does not say %q", err, test.want)
+			}
+		})
+	}
+}
+
+// TestStepperKilled has the stepper killed while the target sleeps.
+func TestStepperKilled(t *testing.T) {
+	cmd := exec.Command("sleep", "1000")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		cmd.Process.Kill()
+		cmd.Wait()
+	}()
+	s := start(t, Options{}, cmd.Process.Pid)
+	if err := s.cmd.Process.Signal(unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	for range s.Samples() {
+	}
+	if err := s.Close(); err == nil || !strings.Contains(err.Error(), ErrKilled.Error()) {
+		t.Errorf("error %v, want %v", err, ErrKilled)
+	}
+}
+
+func TestContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cmd := launch(t, compile(t, "cycle", "-static", "-no-pie"))
+	s, err := Start(ctx, []int{cmd.Process.Pid}, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	for range s.Samples() {
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+}

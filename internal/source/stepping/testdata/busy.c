@@ -1,0 +1,113 @@
+/* Does everything that can go wrong under a tracer, and prints what came of
+   it: the same each time. */
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { THREADS = 3, SIGNALS = 200, CHILDREN = 25 };
+
+static volatile sig_atomic_t usr1, traps;
+static volatile uint64_t alarms;
+
+static void on_usr1(int sig) { (void)sig; usr1++; }
+static void on_trap(int sig) { (void)sig; traps++; }
+static void on_alarm(int sig) { (void)sig; alarms++; }
+
+static uint64_t churn(uint64_t x, int rounds)
+{
+	for (int i = 0; i < rounds; i++) {
+		x ^= x << 13, x ^= x >> 7, x ^= x << 17;
+		if (x & 1)
+			x += (uint64_t)i;
+	}
+	return x;
+}
+
+static void *thread(void *arg)
+{
+	uint64_t x = (uint64_t)(uintptr_t)arg + 1;
+	sigset_t block;
+	sigemptyset(&block);
+	sigaddset(&block, SIGUSR1);
+	pthread_sigmask(SIG_BLOCK, &block, NULL);
+	for (int i = 0; i < 300; i++)
+		x = churn(x, 20000);
+	return (void *)(uintptr_t)x;
+}
+
+/* What pushf shows must not have the trap flag. */
+static int flags_clean(void)
+{
+#ifdef __x86_64__
+	for (int i = 0; i < 200000; i++) {
+		uint64_t flags;
+		__asm__ volatile("pushfq; pop %0" : "=r"(flags));
+		if (flags & 0x100)
+			return 0;
+	}
+#endif
+	return 1;
+}
+
+int main(int argc, char **argv)
+{
+	if (argc > 1) {
+		printf("child %s %lx\n", argv[1], (unsigned long)churn(strtoul(argv[1], NULL, 10) + 1, 300000));
+		return 7;
+	}
+	signal(SIGUSR1, on_usr1);
+	signal(SIGTRAP, on_trap);
+	signal(SIGALRM, on_alarm);
+	struct itimerval timer = {{0, 1000}, {0, 1000}};
+	setitimer(ITIMER_REAL, &timer, NULL);
+
+	pthread_t threads[THREADS];
+	for (intptr_t i = 0; i < THREADS; i++)
+		pthread_create(&threads[i], NULL, thread, (void *)i);
+
+	uint64_t x = 1;
+	for (int i = 0; i < SIGNALS; i++) {
+		x = churn(x, 5000);
+		raise(SIGUSR1);
+		if (i % 10 == 0)
+			raise(SIGTRAP);
+#ifdef __x86_64__
+		if (i % 10 == 5)
+			__asm__ volatile("int3");
+#endif
+	}
+	printf("usr1 %d traps %d x %lx\n", usr1, traps, (unsigned long)x);
+	printf("flags clean %d\n", flags_clean());
+	fflush(stdout);
+
+	for (int i = 0; i < CHILDREN; i++) {
+		char number[16];
+		snprintf(number, sizeof number, "%d", i);
+		pid_t pid = i % 2 ? vfork() : fork();
+		if (pid == 0) {
+			execl("/proc/self/exe", "busy", number, NULL);
+			_exit(1);
+		}
+		x = churn(x, 20000);
+		int status;
+		while (waitpid(pid, &status, 0) < 0)
+			;
+		if (!WIFEXITED(status) || WEXITSTATUS(status) != 7)
+			printf("child %d: status %x\n", i, status);
+	}
+	for (int i = 0; i < THREADS; i++) {
+		void *result;
+		pthread_join(threads[i], &result);
+		printf("thread %d %lx\n", i, (unsigned long)(uintptr_t)result);
+	}
+	printf("alarms %s, x %lx\n", alarms > 10 ? "many" : "few", (unsigned long)x);
+	return 3;
+}
