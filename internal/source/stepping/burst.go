@@ -14,6 +14,13 @@ import (
 // before the thread is let go: a long copy would take all of the burst.
 const maxRepeats = 64
 
+// stopWait is how long a thread may take to stop before others have their
+// turn, maxPause how long it stays stopped at most until that is noticed.
+const (
+	stopWait = 100 * time.Millisecond
+	maxPause = 200 * time.Microsecond
+)
+
 // tracer steps threads. All of its methods must be called on one OS thread.
 type tracer struct {
 	branches int           // that a burst takes
@@ -50,25 +57,27 @@ func (t *tracer) burst(tid int) outcome {
 		}
 		return outcome{refused: seizeError(tid, err)}
 	}
+	if err := ptrace(unix.PTRACE_INTERRUPT, tid, 0); err != nil {
+		return t.settle(tid)
+	}
+	stop, err := awaitStop(tid)
+	switch {
+	case err != nil || stop.ended():
+		return outcome{gone: true}
+	case stop.none:
+		return outcome{attached: true}
+	}
 	start := time.Now()
-	out := t.whileSeized(tid, start.Add(t.hold))
+	out := t.whileStopped(tid, stop, start.Add(t.hold))
 	out.held = time.Since(start)
 	t.stats.Held += out.held
 	t.stats.LongestHold = max(t.stats.LongestHold, out.held)
 	return out
 }
 
-// whileSeized stops the thread, steps it and lets it go.
-func (t *tracer) whileSeized(tid int, deadline time.Time) outcome {
-	if err := ptrace(unix.PTRACE_INTERRUPT, tid, 0); err != nil {
-		return t.settle(tid)
-	}
-	stop, err := awaitStop(tid, deadline)
+// whileStopped steps the thread, which has just stopped, and lets it go.
+func (t *tracer) whileStopped(tid int, stop status, deadline time.Time) outcome {
 	switch {
-	case err != nil || stop.ended():
-		return outcome{gone: true}
-	case stop.none:
-		return outcome{attached: true}
 	case !stop.event():
 		t.stats.Signal++ // one came first
 		return t.detach(tid, stop.StopSignal())
@@ -200,11 +209,12 @@ func (t *tracer) settle(tid int) outcome {
 	return outcome{}
 }
 
-// awaitStop waits for the thread's stop until the deadline. A thread that runs
-// stops at once, one that has entered an uninterruptible wait only after it:
-// there is no change then.
-func awaitStop(tid int, deadline time.Time) (status, error) {
-	for pause := 5 * time.Microsecond; ; pause = min(2*pause, time.Millisecond) {
+// awaitStop waits for the thread to stop. That takes it no time of its own: one
+// that has a processor stops at once, others when it is their turn or when an
+// uninterruptible wait is over. If that is not soon, there is no change.
+func awaitStop(tid int) (status, error) {
+	deadline := time.Now().Add(stopWait)
+	for pause := 5 * time.Microsecond; ; pause = min(2*pause, maxPause) {
 		stop, err := wait(tid, unix.WNOHANG)
 		if err != nil || !stop.none || !time.Now().Before(deadline) {
 			return stop, err

@@ -12,7 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { THREADS = 3, SIGNALS = 200, CHILDREN = 25 };
+enum { THREADS = 3, SIGNALS = 500, CHILDREN = 25 };
 
 static volatile sig_atomic_t usr1, traps;
 static volatile uint64_t alarms;
@@ -38,7 +38,7 @@ static void *thread(void *arg)
 	sigemptyset(&block);
 	sigaddset(&block, SIGUSR1);
 	pthread_sigmask(SIG_BLOCK, &block, NULL);
-	for (int i = 0; i < 300; i++)
+	for (int i = 0; i < 2500; i++)
 		x = churn(x, 20000);
 	return (void *)(uintptr_t)x;
 }

@@ -1,0 +1,57 @@
+package stepping
+
+import (
+	"testing"
+	"time"
+)
+
+func TestParseState(t *testing.T) {
+	const tail = " 1 7 7 0 -1 4194560 9 0 0 0 12 30 0 0 20 0 3 0 2200 1 2 3"
+	tests := map[string]struct {
+		line string
+		want state
+		bad  bool
+	}{
+		"runs":        {line: "7 (cat) R" + tail, want: state{running: true, start: 2200, ran: 420 * time.Millisecond}},
+		"sleeps":      {line: "7 (cat) S" + tail, want: state{start: 2200, ran: 420 * time.Millisecond}},
+		"forged":      {line: "7 (a) R 1) S" + tail, want: state{start: 2200, ran: 420 * time.Millisecond}},
+		"empty":       {bad: true},
+		"short":       {line: "7 (cat) R 1 7", bad: true},
+		"not numbers": {line: "7 (cat) R 1 7 7 0 -1 4194560 9 0 0 0 x 30 0 0 20 0 3 0 2200 1", bad: true},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			got, err := parseState([]byte(test.line))
+			if (err != nil) != test.bad || got != test.want {
+				t.Errorf("got %+v, %v; want %+v, error: %v", got, err, test.want, test.bad)
+			}
+		})
+	}
+}
+
+func FuzzParseState(f *testing.F) {
+	f.Add([]byte("7 (cat) R 1 7 7 0 -1 4194560 9 0 0 0 12 30 0 0 20 0 3 0 2200 1 2 3"))
+	f.Fuzz(func(_ *testing.T, b []byte) { _, _ = parseState(b) })
+}
+
+func TestBudget(t *testing.T) {
+	th := thread{ran: time.Second}
+	th.observe(state{ran: 3 * time.Second})
+	if got := th.budget(0.1); got != 200*time.Millisecond {
+		t.Errorf("budget %v after 2 s, want 200ms", got)
+	}
+	th.charge(150*time.Millisecond, 10*time.Millisecond)
+	if got := th.budget(0.1); got != 50*time.Millisecond {
+		t.Errorf("budget %v after a burst, want 50ms", got)
+	}
+	if th.wait < 10*time.Millisecond || th.wait > 20*time.Millisecond {
+		t.Errorf("waits for %v, want 10 to 20 ms", th.wait)
+	}
+	th.observe(state{ran: 2 * time.Second}) // a clock of ticks may lag
+	if got := th.budget(0.1); got != 50*time.Millisecond {
+		t.Errorf("budget %v, want 50ms", got)
+	}
+	if got := th.slowdown(); got != 0.075 {
+		t.Errorf("slowdown %v, want 0.075", got)
+	}
+}
