@@ -14,6 +14,9 @@ func decode(text []byte, addr uint64) instruction { return decodeX86(text, addr)
 const (
 	userCode64 = 0x33   // __USER_CS: the code segment of 64-bit code
 	trapFlag   = 1 << 8 // X86_EFLAGS_TF
+
+	// ERESTARTSYS to ERESTART_RESTARTBLOCK of the kernel's linux/errno.h.
+	restartFirst, restartLast = 512, 516
 )
 
 // registers is what a burst needs to know of a stopped thread.
@@ -25,6 +28,8 @@ type registers struct {
 	trapping bool
 	// interrupted: it was stopped in a system call that fails with EINTR.
 	interrupted bool
+	// restarting: it was stopped in one that begins again with the next step.
+	restarting bool
 }
 
 func readRegisters(tid int) (registers, error) {
@@ -32,11 +37,13 @@ func readRegisters(tid int) (registers, error) {
 	if err := unix.PtraceGetRegs(tid, &r); err != nil {
 		return registers{}, err
 	}
+	inCall, result := int64(r.Orig_rax) >= 0, int64(r.Rax)
 	return registers{
 		pc:          r.Rip,
 		foreign:     r.Cs != userCode64,
 		trapping:    r.Eflags&trapFlag != 0,
-		interrupted: int64(r.Orig_rax) >= 0 && int64(r.Rax) == -int64(unix.EINTR),
+		interrupted: inCall && result == -int64(unix.EINTR),
+		restarting:  inCall && result <= -restartFirst && result >= -restartLast,
 	}, nil
 }
 

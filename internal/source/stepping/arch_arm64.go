@@ -22,6 +22,9 @@ type registers struct {
 	// interrupted: it was stopped in a system call that fails with EINTR.
 	// The registers do not tell here whether it was in one.
 	interrupted bool
+	// restarting: it was stopped in one that begins again with the next
+	// step. Here it is at the SVC instruction then, which is sensitive.
+	restarting bool
 }
 
 func readRegisters(tid int) (registers, error) {

@@ -54,7 +54,7 @@ func TestLLVMBolt(t *testing.T) {
 	}
 	out := command(t, perf2bolt, bin, "--pa", "-p", preagg, "-o", fdata)
 	for _, re := range []*regexp.Regexp{mismatching, outOfRange} {
-		if m := re.FindStringSubmatch(out); m != nil && m[1] != "0" {
+		if m := re.FindStringSubmatch(out); len(m) == 2 && m[1] != "0" {
 			t.Errorf("perf2bolt: %s", m[0])
 		}
 	}

@@ -52,10 +52,8 @@ type outcome struct {
 func (t *tracer) burst(tid int) outcome {
 	t.entries = t.entries[:0]
 	if err := ptrace(unix.PTRACE_SEIZE, tid, 0); err != nil {
-		if errors.Is(err, unix.ESRCH) {
-			return outcome{gone: true}
-		}
-		return outcome{refused: seizeError(tid, err)}
+		refused := seizeError(tid, err)
+		return outcome{gone: errors.Is(refused, errGone), refused: refused}
 	}
 	if err := ptrace(unix.PTRACE_INTERRUPT, tid, 0); err != nil {
 		return t.settle(tid)
@@ -96,6 +94,9 @@ func (t *tracer) whileStopped(tid int, stop status, deadline time.Time) outcome 
 		out := t.detach(tid, 0)
 		out.refused = errTrapping
 		return out
+	case r.restarting:
+		t.stats.Sensitive++
+		return t.detach(tid, 0)
 	case r.interrupted:
 		t.stats.Interrupted++
 	}
@@ -106,7 +107,7 @@ func (t *tracer) whileStopped(tid int, stop status, deadline time.Time) outcome 
 	return t.detach(tid, signal)
 }
 
-// steps steps the thread until its burst is over, and returns the signal to
+// steps has the thread step until its burst is over, and returns the signal to
 // deliver to it.
 func (t *tracer) steps(tid int, pc uint64, deadline time.Time) unix.Signal {
 	for repeats := 0; ; {

@@ -26,6 +26,8 @@ func TestMain(m *testing.M) {
 			exitWith(stepForEver(os.Args[2]))
 		}
 	}
+	// The race detector waits for a second at the end of each process.
+	os.Setenv("GORACE", "atexit_sleep_ms=0 "+os.Getenv("GORACE"))
 	os.Exit(m.Run())
 }
 

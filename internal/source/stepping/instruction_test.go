@@ -4,7 +4,6 @@ import (
 	"encoding/hex"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -109,8 +108,6 @@ type disassembled struct {
 	operands string
 }
 
-var objdumpLine = regexp.MustCompile(`^ *([0-9a-f]+):\t((?:[0-9a-f]{2,8} ?)+) *\t(.*)$`)
-
 // prefixes are objdump's names of those that branches have.
 var prefixes = []string{"addr32", "bnd", "cs", "data16", "ds", "notrack", "repz", "repnz"}
 
@@ -123,17 +120,18 @@ func disassemble(t *testing.T, objdump, bin string) []disassembled {
 	}
 	var all []disassembled
 	for line := range strings.Lines(string(out)) {
-		m := objdumpLine.FindStringSubmatch(strings.TrimRight(line, "\n"))
-		if m == nil {
+		// "  401000:<tab>f3 0f 1e fa   <tab>endbr64"
+		columns := strings.SplitN(line, "\t", 3)
+		if len(columns) < 3 {
 			continue
 		}
-		words := strings.Fields(m[3])
+		words := strings.Fields(columns[2])
 		for len(words) > 1 && slices.Contains(prefixes, words[0]) {
 			words = words[1:]
 		}
 		d := disassembled{mnemonic: words[0], operands: strings.Join(words[1:], " ")}
-		d.addr, _ = strconv.ParseUint(m[1], 16, 64)
-		d.text, _ = hex.DecodeString(strings.ReplaceAll(m[2], " ", ""))
+		d.addr, _ = strconv.ParseUint(strings.Trim(columns[0], " :"), 16, 64)
+		d.text, _ = hex.DecodeString(strings.ReplaceAll(columns[1], " ", ""))
 		all = append(all, d)
 	}
 	if len(all) < 1000 {

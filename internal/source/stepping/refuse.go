@@ -17,10 +17,11 @@ var (
 	errTrapping = errors.New("steps itself: its trap flag is set")
 	errKernel   = errors.New("is a kernel thread")
 	errSelf     = errors.New("is fulgur itself")
+	errGone     = errors.New("there is no such process")
 )
 
-// Refusal says why a process, or a thread of it, is not stepped.
-type Refusal struct {
+// RefusalError says why a process, or a thread of it, is not stepped.
+type RefusalError struct {
 	// PID is the process, TID the thread, 0 for all of them.
 	PID, TID int
 	// Reason says why, and what can be done.
@@ -28,7 +29,7 @@ type Refusal struct {
 }
 
 // Error implements error.
-func (r Refusal) Error() string {
+func (r RefusalError) Error() string {
 	if r.TID == 0 {
 		return fmt.Sprintf("cannot step process %d: %s", r.PID, r.Reason)
 	}
@@ -42,7 +43,7 @@ func admit(pid int) error {
 	}
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) {
-		return errors.New("there is no such process")
+		return errGone
 	}
 	if err != nil {
 		return err
@@ -58,18 +59,24 @@ func admit(pid int) error {
 	}
 	// The kernel asks the same of a reader of the memory as of a tracer.
 	mem, err := os.Open(fmt.Sprintf("/proc/%d/mem", pid))
+	if errors.Is(err, unix.ESRCH) {
+		return errGone
+	}
 	if err != nil {
 		return permission(err)
 	}
 	return mem.Close()
 }
 
-// seizeError explains why thread tid could not be attached to.
+// seizeError explains why thread tid could not be attached to. It is errGone
+// if the thread has exited.
 func seizeError(tid int, err error) error {
-	if status, e := os.ReadFile(fmt.Sprintf("/proc/%d/status", tid)); e == nil {
-		if e := traced(status); e != nil {
-			return e
-		}
+	status, statusErr := os.ReadFile(fmt.Sprintf("/proc/%d/status", tid))
+	if statusErr != nil || errors.Is(err, unix.ESRCH) || bytes.Contains(status, []byte("\nState:\tZ")) || bytes.Contains(status, []byte("\nState:\tX")) {
+		return errGone // the kernel says EPERM of one that is about to
+	}
+	if err := traced(status); err != nil {
+		return err
 	}
 	return permission(err)
 }

@@ -45,7 +45,7 @@ type request struct {
 type report struct {
 	Sample  *Sample
 	Stats   *Stats
-	Refused []Refusal
+	Refused []RefusalError
 }
 
 // Run is the stepper process: it reads requests from in and writes reports to
@@ -62,6 +62,9 @@ func Run(in io.Reader, out io.Writer) error {
 	if err := decoder.Decode(&first); err != nil || first.Options == nil {
 		return errors.New("this command is for fulgur's own use: no options on standard input")
 	}
+	// The thread that is to trace, and only it may then. Its priority is its
+	// own.
+	runtime.LockOSThread()
 	protect()
 	s := &stepper{
 		opts:    *first.Options,
@@ -75,7 +78,7 @@ func Run(in io.Reader, out io.Writer) error {
 		hold:     s.opts.BurstMax,
 		stopping: s.stopping.Load,
 	}
-	s.add(first.Add)
+	s.add(first.Add, false)
 	s.send(report{Refused: s.takeRefused(), Stats: &Stats{}})
 	go s.listen(decoder)
 	s.work()
@@ -83,14 +86,12 @@ func Run(in io.Reader, out io.Writer) error {
 	return nil
 }
 
-// protect makes the stepper the last to be killed or to wait for a processor,
-// as far as it is allowed to: a burst holds another's thread.
+// protect makes the stepper the last to be killed or to wait for a processor:
+// a burst holds another's thread. Without CAP_SYS_RESOURCE and CAP_SYS_NICE it
+// stays as it is.
 func protect() {
-	if os.WriteFile("/proc/self/oom_score_adj", []byte("-1000"), 0) != nil {
-		// Without CAP_SYS_RESOURCE it can only be raised: stay as we are.
-		_ = os.WriteFile("/proc/self/oom_score_adj", []byte("0"), 0)
-	}
-	_ = unix.Setpriority(unix.PRIO_PROCESS, 0, -20) // without CAP_SYS_NICE: as we are
+	_ = os.WriteFile("/proc/self/oom_score_adj", []byte("-1000"), 0)
+	_ = unix.Setpriority(unix.PRIO_PROCESS, 0, -20)
 }
 
 // stepper is the state of the stepper process.
@@ -104,8 +105,8 @@ type stepper struct {
 	mu    sync.Mutex
 	added []int // processes that were asked for since the last scan
 
-	refused []Refusal    // since the last report
-	roots   map[int]bool // the processes, true: stepped
+	refused []RefusalError // since the last report
+	roots   map[int]bool   // the processes, true: stepped
 	threads map[int]*thread
 	order   []*thread // the threads in this round's order
 	average time.Duration
@@ -125,21 +126,26 @@ func (s *stepper) listen(decoder *gob.Decoder) {
 	s.stopping.Store(true)
 }
 
-// add has processes stepped that can be.
-func (s *stepper) add(pids []int) {
+// add has processes stepped that can be. That those which were found, not
+// asked for, have ended meanwhile is nothing to tell.
+func (s *stepper) add(pids []int, found bool) {
 	for _, pid := range pids {
 		if _, known := s.roots[pid]; known {
 			continue
 		}
 		err := admit(pid)
+		if found && errors.Is(err, errGone) {
+			continue
+		}
 		s.roots[pid] = err == nil
 		if err != nil {
-			s.refused = append(s.refused, Refusal{PID: pid, Reason: err.Error()})
+			s.refused = append(s.refused, RefusalError{PID: pid, Reason: err.Error()})
 		}
 	}
 }
 
-func (s *stepper) takeRefused() []Refusal {
+// takeRefused returns the refusals since it was last called.
+func (s *stepper) takeRefused() []RefusalError {
 	r := s.refused
 	s.refused = nil
 	return r
@@ -153,7 +159,6 @@ func (s *stepper) send(r report) {
 
 // work steps until the parent has closed its pipe.
 func (s *stepper) work() {
-	runtime.LockOSThread() // which alone may trace what it has seized
 	var scanned, reported time.Time
 	for !s.stopping.Load() {
 		if now := time.Now(); now.Sub(scanned) >= rescan {
@@ -177,10 +182,10 @@ func (s *stepper) scan() {
 	added := s.added
 	s.added = nil
 	s.mu.Unlock()
-	s.add(added)
+	s.add(added, false)
 	if s.opts.Children {
 		if children, err := target.Descendants(slices.Collect(maps.Keys(s.roots))); err == nil {
-			s.add(children)
+			s.add(children, true)
 		}
 	}
 	seen := map[int]bool{}
@@ -273,7 +278,7 @@ func (s *stepper) conclude(t *thread, out outcome) {
 	case out.gone:
 		delete(s.threads, t.tid)
 	case out.refused != nil:
-		s.refused = append(s.refused, Refusal{PID: t.pid, TID: t.tid, Reason: out.refused.Error()})
+		s.refused = append(s.refused, RefusalError{PID: t.pid, TID: t.tid, Reason: out.refused.Error()})
 		t.wait = 1 << 62 // never
 	}
 }

@@ -89,7 +89,7 @@ type Stepper struct {
 	mu       sync.Mutex // of what follows
 	requests *gob.Encoder
 	stats    Stats
-	refused  []Refusal
+	refused  []RefusalError
 	closing  bool
 	err      error
 }
@@ -102,7 +102,7 @@ var ErrKilled = errors.New("the process that steps was killed, and a thread that
 
 // Start starts to step the processes with the given IDs; more can follow with
 // [Stepper.Add]. If none of the given can be stepped, the error is their
-// [Refusal], joined. When ctx ends, stepping does.
+// [RefusalError], joined. When ctx ends, stepping does.
 func Start(ctx context.Context, pids []int, opts Options) (*Stepper, error) {
 	opts = opts.withDefaults()
 	cmd := exec.Command("/proc/self/exe", Subcommand)
@@ -161,7 +161,7 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-func joined(refused []Refusal) error {
+func joined(refused []RefusalError) error {
 	var errs []error
 	for _, r := range refused {
 		errs = append(errs, r)
@@ -217,7 +217,7 @@ func (s *Stepper) Add(pid int) error {
 
 // Stats returns what was done, up to date to a second, and at the end
 // precisely, and the first 100 refusals.
-func (s *Stepper) Stats() (Stats, []Refusal) {
+func (s *Stepper) Stats() (Stats, []RefusalError) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.stats, s.refused

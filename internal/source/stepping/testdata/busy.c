@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -41,6 +40,42 @@ static void *thread(void *arg)
 	for (int i = 0; i < 2500; i++)
 		x = churn(x, 20000);
 	return (void *)(uintptr_t)x;
+}
+
+/* Threads that wait for each other: reads and waits that are interrupted. */
+static int ping[2], pong[2];
+
+static void *echo(void *arg)
+{
+	(void)arg;
+	sigset_t all;
+	sigfillset(&all);
+	pthread_sigmask(SIG_BLOCK, &all, NULL);
+	char c;
+	while (read(ping[0], &c, 1) == 1 && write(pong[1], &c, 1) == 1 && c != 'q')
+		churn((uint64_t)c, 100);
+	return NULL;
+}
+
+static int echoes(void)
+{
+	pthread_t t;
+	int good = 0;
+	char c = 'a';
+	sigset_t all, before;
+	sigfillset(&all);
+	pthread_sigmask(SIG_BLOCK, &all, &before);
+	if (pipe(ping) || pipe(pong) || pthread_create(&t, NULL, echo, NULL))
+		return -1;
+	for (int i = 0; i <= 3000; i++) {
+		c = i == 3000 ? 'q' : (char)('a' + i % 5);
+		char back = 0;
+		if (write(ping[1], &c, 1) == 1 && read(pong[0], &back, 1) == 1 && back == c)
+			good++;
+	}
+	pthread_join(t, NULL);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	return good;
 }
 
 /* What pushf shows must not have the trap flag. */
@@ -86,6 +121,7 @@ int main(int argc, char **argv)
 	}
 	printf("usr1 %d traps %d x %lx\n", usr1, traps, (unsigned long)x);
 	printf("flags clean %d\n", flags_clean());
+	printf("echoes %d\n", echoes());
 	fflush(stdout);
 
 	for (int i = 0; i < CHILDREN; i++) {
