@@ -208,6 +208,41 @@ func TestConfined(t *testing.T) {
 	}
 }
 
+// TestStopped stops the target by a signal while it is stepped: it stays
+// stopped until it is told to go on.
+func TestStopped(t *testing.T) {
+	cmd := launch(t, compile(t, "cycle", "-static", "-no-pie"))
+	pid := cmd.Process.Pid
+	s := start(t, Options{MaxOverhead: 1000}, pid)
+	for range 5 {
+		collect(t, s, 2)
+		cmd.Process.Signal(unix.SIGSTOP)
+		await(t, pid, 'T')
+		time.Sleep(20 * time.Millisecond) // some looks at it
+		if s := stateOf(t, pid); s != 'T' {
+			t.Fatalf("stopped, the target is in state %c", s)
+		}
+		cmd.Process.Signal(unix.SIGCONT)
+		await(t, pid, 'R')
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	await(t, pid, 'R')
+}
+
+// await waits until a process is in a state.
+func await(t *testing.T, pid int, want byte) {
+	t.Helper()
+	deadline := time.Now().Add(testenv.Patience(10 * time.Second))
+	for stateOf(t, pid) != want {
+		if time.Now().After(deadline) {
+			t.Fatalf("the target is in state %c, want %c", stateOf(t, pid), want)
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
 // TestOverhead logs what stepping costs a thread.
 func TestOverhead(t *testing.T) {
 	pid := launch(t, compile(t, "cycle", "-static", "-no-pie")).Process.Pid
