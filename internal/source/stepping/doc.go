@@ -18,6 +18,10 @@
 // spare it when memory runs out. SIGKILL of the stepper itself, in the middle
 // of a burst, does kill the target; SIGKILL of its parent does not.
 //
+// A burst that has lasted for [Options.BurstMax] ends with the instruction it
+// is at. Where processors are scarce that takes until the thread, which waits
+// for one like any other, has had its turn.
+//
 // A burst ends before each instruction that would let the target see the trap
 // flag or carry it away: system calls, pushf, popf, iret, int3 and other
 // software interrupts, loads of SS, the begin of a hardware transaction. So no
@@ -35,5 +39,23 @@
 // counted ([Stats.Interrupted]).
 //
 // Bursts end at system calls, so that code right behind one is seen less often
-// than code far from any.
+// than code far from any. A transaction, a restartable sequence and, on arm64,
+// a load-exclusive loop are not seen inside.
+//
+// # Cost
+//
+// Nearly all of it is the stop for each instruction, two changes of context:
+// 28 to 35 µs on a small virtual machine (AMD EPYC), some 3 ms for the 32
+// branches of tight code, 10 ms where a branch is taken every tenth
+// instruction. At an overhead of 10 % that makes 300 to 400 branches a second
+// and thread. There is one stepper, so that ten threads at 10 % keep it busy;
+// with more, each gets less.
+//
+// PTRACE_SINGLEBLOCK would stop at taken branches alone, but does not tell
+// where from, and virtual machines, which are what this is for, ignore it: of
+// 10000 such stops here 641 were jumps, as with single steps. A stop at a
+// debug register costs 1.1 times a step, so that running from branch to branch
+// over code that was stepped through before would pay. It is not done: a
+// breakpoint that is missed, because code has changed, would stay set in a
+// thread that runs free.
 package stepping

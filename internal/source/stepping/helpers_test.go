@@ -68,9 +68,19 @@ func compile(t testing.TB, name string, flags ...string) string {
 	return bin
 }
 
-// launch starts a program, which is killed when the test ends.
+// mayTrace skips the test where only root may trace what is not its child.
+func mayTrace(t testing.TB) {
+	t.Helper()
+	scope, err := os.ReadFile("/proc/sys/kernel/yama/ptrace_scope")
+	if err == nil && string(scope) != "0\n" && os.Geteuid() != 0 {
+		testenv.Skip(t, "needs root, or kernel.yama.ptrace_scope=0")
+	}
+}
+
+// launch starts a program to trace, which is killed when the test ends.
 func launch(t testing.TB, bin string) *exec.Cmd {
 	t.Helper()
+	mayTrace(t)
 	cmd := exec.Command(bin)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -85,6 +95,7 @@ func launch(t testing.TB, bin string) *exec.Cmd {
 // start steps processes until the test ends.
 func start(t testing.TB, opts Options, pids ...int) *Stepper {
 	t.Helper()
+	mayTrace(t)
 	s, err := Start(t.Context(), pids, opts)
 	if err != nil {
 		t.Fatal(err)

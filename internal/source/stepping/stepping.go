@@ -72,7 +72,7 @@ type Stats struct {
 	// EINTR, see the package's comment.
 	Interrupted uint64
 	// Held is how long threads were held in all, LongestHold how long at
-	// most at a time.
+	// most at a time, their waits for a processor in between included.
 	Held, LongestHold time.Duration
 	// MaxSlowdown is how much longer a thread took for its work at most, as
 	// far as threads are concerned that ran for a second: 0.1 is a tenth.
