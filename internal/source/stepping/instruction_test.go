@@ -172,6 +172,7 @@ func compare(t *testing.T, all []disassembled, decode func([]byte, uint64) instr
 // TestObjdumpX86 compares with objdump's reading of a static program: the
 // compiler's code and libc's hand-written.
 func TestObjdumpX86(t *testing.T) {
+	t.Parallel()
 	objdump := testenv.Tool(t, "objdump")
 	bin := compileFor(t, "gcc", "-static", "-no-pie")
 	if out, _ := exec.Command(objdump, "-f", bin).Output(); !strings.Contains(string(out), "x86-64") {
@@ -197,6 +198,7 @@ func TestObjdumpX86(t *testing.T) {
 
 // TestObjdumpA64 compares with objdump's reading of a static arm64 program.
 func TestObjdumpA64(t *testing.T) {
+	t.Parallel()
 	bin := compileFor(t, "aarch64-linux-gnu-gcc", "-static")
 	all := disassemble(t, testenv.Tool(t, "aarch64-linux-gnu-objdump"), bin)
 	for i := range all {

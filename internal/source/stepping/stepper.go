@@ -25,8 +25,8 @@ import (
 const (
 	// rescan is how often new threads and children are looked for.
 	rescan = 100 * time.Millisecond
-	// idle is the pause when no thread was due.
-	idle = 3 * time.Millisecond
+	// Between them is the pause after a round in which no thread was due.
+	minPause, maxIdle = time.Millisecond, 20 * time.Millisecond
 	// looks is how many threads are looked at in a round.
 	looks = 32
 	// reports is how often statistics are sent.
@@ -170,8 +170,9 @@ func (s *stepper) work() {
 			s.send(report{Stats: &s.tracer.stats, Refused: s.takeRefused()})
 			reported = now
 		}
-		if !s.round() {
-			sleep(idle)
+		if pause := s.round(); pause > 0 {
+			// Of any length, so as not to fall into step with the target.
+			sleep(pause/2 + rand.N(pause/2))
 		}
 	}
 }
@@ -215,51 +216,55 @@ func (s *stepper) scan() {
 }
 
 // round looks at some threads, in random order, and gives those bursts that
-// are due. It reports whether there was one.
-func (s *stepper) round() (worked bool) {
+// are due. It returns how long to wait before the next.
+func (s *stepper) round() (pause time.Duration) {
+	pause = maxIdle
 	for i := 0; i < looks && !s.stopping.Load(); i++ {
 		if len(s.order) == 0 {
 			s.order = slices.Collect(maps.Values(s.threads))
 			rand.Shuffle(len(s.order), func(i, j int) { s.order[i], s.order[j] = s.order[j], s.order[i] })
 			if len(s.order) == 0 {
-				return worked
+				return pause
 			}
 		}
 		t := s.order[len(s.order)-1]
 		s.order = s.order[:len(s.order)-1]
-		if s.threads[t.tid] == t && s.visit(t) {
-			worked = true
+		if s.threads[t.tid] == t {
+			pause = min(pause, s.visit(t))
 		}
 		if len(s.order) == 0 {
-			return worked // all were seen
+			return pause // all were seen
 		}
 	}
-	return worked
+	return min(pause, minPause)
 }
 
-// visit gives the thread a burst if it runs and its budget allows. It reports
-// whether it did.
-func (s *stepper) visit(t *thread) bool {
+// visit gives the thread a burst if it runs and its budget allows. It returns
+// when to look at it again.
+func (s *stepper) visit(t *thread) time.Duration {
 	if t.attached {
 		s.conclude(t, s.tracer.settle(t.tid))
-		return false
+		return minPause
+	}
+	if t.refused {
+		return maxIdle
 	}
 	now, err := readState(t.pid, t.tid)
 	switch {
 	case err != nil:
 		delete(s.threads, t.tid)
-		return false
+		return maxIdle
 	case t.start == 0: // seen for the first time
 		t.start, t.ran = now.start, now.ran
 	case t.start != now.start: // the number was given to another
 		delete(s.threads, t.tid)
-		return false
+		return maxIdle
 	case !now.running:
-		return false
+		return maxIdle
 	}
 	t.observe(now)
-	if t.budget(s.opts.MaxOverhead) < t.wait {
-		return false
+	if lacks := t.wait - t.budget(s.opts.MaxOverhead); lacks > 0 {
+		return max(minPause, time.Duration(float64(lacks)/s.opts.MaxOverhead))
 	}
 	out := s.tracer.burst(t.tid)
 	t.charge(out.held, s.average)
@@ -268,7 +273,7 @@ func (s *stepper) visit(t *thread) bool {
 	if len(s.tracer.entries) > 0 {
 		s.send(report{Sample: &Sample{PID: t.pid, TID: t.tid, Time: monotonic(), Entries: s.tracer.entries}})
 	}
-	return true
+	return 0
 }
 
 // conclude takes note of what became of the thread.
@@ -279,7 +284,7 @@ func (s *stepper) conclude(t *thread, out outcome) {
 		delete(s.threads, t.tid)
 	case out.refused != nil:
 		s.refused = append(s.refused, RefusalError{PID: t.pid, TID: t.tid, Reason: out.refused.Error()})
-		t.wait = 1 << 62 // never
+		t.refused = true
 	}
 }
 

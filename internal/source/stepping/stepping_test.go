@@ -101,7 +101,7 @@ func follows(entries, cycle []bolt.Entry) bool {
 	return false
 }
 
-var kills = flag.Int("kills", 20, "how often to kill the stepper's parent")
+var kills = flag.Int("kills", 10, "how often to kill the stepper's parent")
 
 // TestKilled kills the stepper's parent in the middle of everything: the
 // target must live on.

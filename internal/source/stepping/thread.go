@@ -22,6 +22,8 @@ type thread struct {
 	wait time.Duration
 	// attached is set while a burst's stop is still to come.
 	attached bool
+	// refused is set if it cannot be stepped.
+	refused bool
 }
 
 // state is what /proc says of a thread.
