@@ -41,7 +41,7 @@ test: deps-test ## Install what the tests need, then run all of them, the rig's 
 
 .PHONY: test-vm
 test-vm: deps-test ## Run the privileged tests in VMs with Debian's 6.1 and 6.12 kernels
-	$(GO) run ./test/rig $(addprefix -program ./,$(VM_PROGRAMS)) $(addprefix ./,$(VM_PACKAGES))
+	$(GO) run ./test/rig -tool perf $(addprefix -program ./,$(VM_PROGRAMS)) $(addprefix ./,$(VM_PACKAGES))
 
 .PHONY: test-symbols
 test-symbols: deps-symbols ## Compare 180 000 addresses with llvm-symbolizer and addr2line
