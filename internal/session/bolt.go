@@ -364,7 +364,7 @@ func (r *boltRun) progress() (string, error) {
 	return r.describe(counts), nil
 }
 
-// poll takes what was recorded. What there is is noted before the sideband is
+// poll takes what was recorded. The samples are marked before the sideband is
 // drained, so that every sample meets the mappings of its time.
 func (r *boltRun) poll() (busy bool, err error) {
 	now := monotonic()
