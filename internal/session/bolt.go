@@ -6,7 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"os/exec"
 	"runtime/debug"
+	"slices"
+	"strings"
 	"time"
 
 	"fulgur/internal/bolt"
@@ -206,6 +210,9 @@ func (j *boltJob) choose(collector *bolt.Collector) (*binaries, error) {
 		return bs, nil
 	}
 	err := bs.choose(j.options.Binary, j.options.Target.PIDs)
+	if err == nil && j.options.Binary == "" && len(j.options.Command) > 0 {
+		j.noteScript(bs)
+	}
 	if err == nil && j.optimizer != nil {
 		err = j.optimizer.check(bs)
 	}
@@ -213,6 +220,19 @@ func (j *boltJob) choose(collector *bolt.Collector) (*binaries, error) {
 		return nil, errors.Join(err, bs.close())
 	}
 	return bs, nil
+}
+
+// noteScript tells the user if the command is a script, since the profile is of
+// the program that runs it.
+func (j *boltJob) noteScript(bs *binaries) {
+	command, err := exec.LookPath(j.options.Command[0])
+	if err != nil {
+		return
+	}
+	info, err := os.Stat(command)
+	if err == nil && !bs.isChosen(info) && !j.options.Quiet {
+		fmt.Fprintf(j.options.Stderr, "fulgur: %s is a script, and the profile is of %s, which runs it; --binary chooses another program\n", plain.Terminal(command), plain.Terminal(bs.only.Name))
+	}
 }
 
 // take takes the profile of the job.
@@ -292,6 +312,7 @@ type boltRun struct {
 	recorder recorder
 	binaries *binaries
 	spaces   spaces
+	turnedTo []string // programs that the target executed
 	witness
 	loop
 }
@@ -308,12 +329,31 @@ func attachBranches(o *BoltOptions, recorder recorder, bs *binaries) (_ *boltRun
 	}()
 	_, slow := recorder.(*stepped)
 	r.end(slow)
-	r.heed = r.spaces.heed
+	r.heed = func(record perfevent.Record) {
+		r.spaces.heed(record)
+		r.noteExec(record)
+	}
 	if err := r.listen(o.Target.PIDs); err != nil {
 		return nil, err
 	}
 	r.spaces.processes, r.spaces.binaries = r.processes, bs
 	return r, recorder.attach(r)
+}
+
+// noteExec takes note of the programs that the named processes, or the command,
+// turn to.
+func (r *boltRun) noteExec(record perfevent.Record) {
+	comm, ok := record.(perfevent.Comm)
+	if !ok || !comm.Exec || !slices.Contains(r.target.PIDs, comm.PID) {
+		return
+	}
+	name, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", comm.PID))
+	if err != nil {
+		name = comm.Comm // gone meanwhile
+	}
+	if len(r.turnedTo) < maxBinaries && !slices.Contains(r.turnedTo, name) {
+		r.turnedTo = append(r.turnedTo, name)
+	}
 }
 
 // end has the measurement end when it is asked to, or by default.
@@ -401,6 +441,11 @@ func (r *boltRun) describeTo(report *boltReport) error {
 	}
 	report.lost("records of what processes mapped", r.lost)
 	report.lost("processes that were gone before their mappings could be read", r.processes.Gone()-r.spaces.past)
+	if only := r.binaries.only; only != nil && only.Stats().Branches == 0 && len(r.turnedTo) > 0 {
+		report.nothing = fmt.Sprintf("%s, but the target turned to %s: choose the program with --binary", plain.Terminal(only.Name), plain.Terminal(strings.Join(r.turnedTo, ", ")))
+		report.warn("the profile is of %s", report.nothing)
+		return nil
+	}
 	if report.Samples > 0 {
 		return nil
 	}

@@ -128,14 +128,17 @@ func newBinaryReport(b *bolt.Binary, w *preaggWriter, path string, took time.Dur
 		Samples: stats.Samples, Branches: stats.Branches, Taken: stats.Taken,
 		Mispredicted: stats.Mispredicted, Traces: stats.Traces,
 		ExecutableBytes: b.ExecutableBytes, TakenByExecutable: b.Sufficiency(),
-		Next:        w.llvm.next(b, profileArgument(path), w.basic),
+		Next:        [][]string{},
 		UnseenShare: stats.UnseenShare(),
 		Warnings:    []string{},
 	}
 	if r.Taken > 0 {
 		r.SufficientAfter = took.Seconds() * sufficient / r.TakenByExecutable
 	}
-	if !w.basic && r.TakenByExecutable < sufficient {
+	if r.Branches+r.Samples > 0 {
+		r.Next = w.llvm.next(b, profileArgument(path), w.basic)
+	}
+	if !w.basic && r.Branches > 0 && r.TakenByExecutable < sufficient {
 		r.Warnings = append(r.Warnings, "too few for a good profile: "+r.remedy())
 	}
 	switch {
@@ -249,9 +252,12 @@ func (r *binaryReport) text(b *strings.Builder, basic bool) {
 	if r.Profile != "-" && r.Profile != "" {
 		fmt.Fprintf(b, "  profile: %s\n", plain.Terminal(r.Profile))
 	}
-	if basic {
+	switch {
+	case r.Branches+r.Samples == 0:
+		fmt.Fprintf(b, "  nothing was sampled in it\n")
+	case basic:
 		fmt.Fprintf(b, "  %s at %s\n", count(r.Samples, "sample"), count(r.Traces, "different place"))
-	} else {
+	default:
 		fmt.Fprintf(b, "  %s of %s\n", count(r.Branches, "branch record"), count(r.Traces, "different trace"))
 		fmt.Fprintf(b, "  %s taken branches for each byte of machine code (%d or more is enough)\n", twoDigits(r.TakenByExecutable), sufficient)
 		fmt.Fprintf(b, "  about %s %% of what it does next is not in the profile yet\n", twoDigits(100*r.UnseenShare))

@@ -45,6 +45,10 @@ func newSteppingReport(s stepping.Stats) *steppingReport {
 
 // text tells of the stepping.
 func (r *steppingReport) text(b *strings.Builder) {
+	if r.Bursts == 0 {
+		fmt.Fprintf(b, "  of %s, none was stepped\n", count(r.Threads, "thread"))
+		return
+	}
 	fmt.Fprintf(b, "  stepped %s through %s, in %s", count(r.Threads, "thread"), count(r.Steps, "instruction"), count(r.Bursts, "burst"))
 	longest := time.Duration(r.LongestHoldSeconds * float64(time.Second))
 	fmt.Fprintf(b, " of %v at most, waits for a processor included", longest.Round(100*time.Microsecond))
