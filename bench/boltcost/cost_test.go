@@ -43,7 +43,7 @@ var sink int
 
 // What is sampled: so many windows of 32 records.
 const (
-	windows   = 30_000
+	windows   = 10_000
 	window    = 32
 	frequency = 4000
 	rounds    = 3

@@ -61,7 +61,7 @@ func measurePerf2bolt(ctx context.Context, dir string) error {
 			return err
 		}
 		slices.Sort(steps[i].took)
-		fmt.Printf("| %s | %.0f | %.2f |\n", steps[i].name, float64(info.Size())/1024, steps[i].took[runs/2].Seconds())
+		fmt.Printf("| %s | %.1f | %.2f |\n", steps[i].name, float64(info.Size())/1024, steps[i].took[runs/2].Seconds())
 	}
 	return nil
 }
