@@ -31,7 +31,6 @@ type variant struct {
 	way
 	binary string
 	note   string
-	took   time.Duration // to profile, llvm-bolt's work included
 	times  []time.Duration
 }
 
@@ -41,7 +40,7 @@ func (b *bench) ways() []way {
 	return []way{
 		{name: "no profile: gcc -O2"},
 		{"instrumented by llvm-bolt", "instrumented", b.instrument},
-		{"fulgur: stepping, until sufficient", "sufficient", b.sample(nil, "--branches", "stepping", "--max-overhead", "50%")},
+		{"fulgur: stepping at 50 %, until sufficient, at most 5 min", "sufficient", b.sample(nil, "--branches", "stepping", "--max-overhead", "50%")},
 		{"fulgur: stepping, " + minute + " s at 10 %", "minute", b.sample(nil, "--branches", "stepping", "--max-overhead", "10%", minute)},
 		{"fulgur: cpu-clock, " + minute + " s", "basic", b.sample([]string{"--basic-events"}, "--basic", minute)},
 	}
@@ -53,7 +52,6 @@ func (b *bench) build(ctx context.Context, w way) (variant, error) {
 	if w.take == nil {
 		return v, nil
 	}
-	start := time.Now()
 	base := filepath.Join(b.dir, w.file)
 	fdata, note, err := w.take(ctx, base)
 	if err != nil {
@@ -61,7 +59,6 @@ func (b *bench) build(ctx context.Context, w way) (variant, error) {
 	}
 	v.note, v.binary = note, base+".bolt"
 	_, err = execute(ctx, append([]string{llvm + "llvm-bolt", b.sqlite, "-o", v.binary, "-data", fdata}, layout...)...)
-	v.took = time.Since(start)
 	return v, err
 }
 
@@ -95,34 +92,45 @@ func (b *bench) sample(perf2bolt []string, args ...string) func(ctx context.Cont
 			return "", "", fmt.Errorf("%v: %w\n%s", cmd.Args, err, &stderr)
 		}
 		took := time.Since(start)
-		note, err = summary(stderr.Bytes())
+		s, err := readSummary(stderr.Bytes())
 		if err != nil {
 			return "", "", err
 		}
 		_, err = execute(ctx, append([]string{llvm + "perf2bolt", b.sqlite, "--pa", "-p", profile, "-o", fdata}, perf2bolt...)...)
-		return fdata, fmt.Sprintf("%s in %.0f s", note, took.Seconds()), err
+		return fdata, fmt.Sprintf("%s in %.0f s", s.note(), took.Seconds()), err
 	}
 }
 
-// summary makes a note of what fulgur bolt --stats json wrote, which may have
-// other lines before it.
-func summary(stderr []byte) (string, error) {
-	var s struct {
-		Samples  uint64
-		Records  uint64
-		Binaries []struct {
-			PerByte float64 `json:"taken_by_executable_bytes"`
-		}
+// summary is what fulgur bolt --stats json writes, as far as it matters here.
+type summary struct {
+	Samples  uint64
+	Records  uint64
+	Binaries []struct {
+		PerByte float64 `json:"taken_by_executable_bytes"`
+		Unseen  float64 `json:"unseen_share"`
 	}
+	Stepping struct {
+		MaxSlowdown float64 `json:"max_slowdown"`
+	}
+}
+
+// readSummary reads it, after whatever lines come before.
+func readSummary(stderr []byte) (s summary, err error) {
 	at := bytes.IndexByte(stderr, '{')
 	if at < 0 {
-		return "", fmt.Errorf("no summary in:\n%s", stderr)
+		return s, fmt.Errorf("no summary in:\n%s", stderr)
 	}
 	if err := json.NewDecoder(bytes.NewReader(stderr[at:])).Decode(&s); err != nil {
-		return "", fmt.Errorf("read the summary: %w\n%s", err, stderr)
+		return s, fmt.Errorf("read the summary: %w\n%s", err, stderr)
 	}
+	return s, nil
+}
+
+// note tells what there was.
+func (s summary) note() string {
 	if s.Records == 0 || len(s.Binaries) == 0 {
-		return fmt.Sprintf("%d samples", s.Samples), nil
+		return fmt.Sprintf("%d samples", s.Samples)
 	}
-	return fmt.Sprintf("%d branches, %.2f for each byte of code,", s.Records, s.Binaries[0].PerByte), nil
+	b := s.Binaries[0]
+	return fmt.Sprintf("%d branches, %.3f for each byte of code, %.1f %% of what runs not seen,", s.Records, b.PerByte, 100*b.Unseen)
 }

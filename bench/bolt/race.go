@@ -36,29 +36,32 @@ func (b *bench) race(ctx context.Context, rounds int, variants []variant) error 
 }
 
 // slowdown is how long a process takes for the same, left alone and stepped at
-// an overhead of 10 %.
+// an overhead of 10 %, and by how much more fulgur says that it does.
 type slowdown struct {
 	alone, stepped []time.Duration
+	reported       []float64
 }
 
 func (b *bench) slowdown(ctx context.Context, rounds int) (s slowdown, err error) {
 	for round := range rounds {
 		progress("slowdown: round %d of %d", round+1, rounds)
-		alone, err := b.lifetime(ctx, false)
+		alone, err := b.lifetime(ctx, nil)
 		if err != nil {
 			return s, err
 		}
-		stepped, err := b.lifetime(ctx, true)
+		var reported float64
+		stepped, err := b.lifetime(ctx, &reported)
 		if err != nil {
 			return s, err
 		}
-		s.alone, s.stepped = append(s.alone, alone), append(s.stepped, stepped)
+		s.alone, s.stepped, s.reported = append(s.alone, alone), append(s.stepped, stepped), append(s.reported, reported)
 	}
 	return s, nil
 }
 
-// lifetime returns how long a process takes to run the script a few times.
-func (b *bench) lifetime(ctx context.Context, stepped bool) (time.Duration, error) {
+// lifetime returns how long a process takes to run the script a few times,
+// stepped if reported is there, which is then what fulgur says of the slowdown.
+func (b *bench) lifetime(ctx context.Context, reported *float64) (time.Duration, error) {
 	const times = 4
 	t, err := startTarget(ctx, b.sqlite)
 	if err != nil {
@@ -66,10 +69,10 @@ func (b *bench) lifetime(ctx context.Context, stepped bool) (time.Duration, erro
 	}
 	defer t.stop()
 	var stderr bytes.Buffer
-	fulgur := exec.CommandContext(ctx, b.fulgur, "bolt", "--branches", "stepping", "--max-overhead", "10%",
+	fulgur := exec.CommandContext(ctx, b.fulgur, "bolt", "--branches", "stepping", "--max-overhead", "10%", "--stats", "json",
 		"-p", strconv.Itoa(t.pid()), "-o", filepath.Join(b.dir, "slowdown.preagg"), "600")
 	fulgur.Stderr = &stderr
-	if stepped {
+	if reported != nil {
 		if err := fulgur.Start(); err != nil {
 			return 0, err
 		}
@@ -82,10 +85,15 @@ func (b *bench) lifetime(ctx context.Context, stepped bool) (time.Duration, erro
 	if err != nil {
 		return 0, fmt.Errorf("%s: %w", b.sqlite, err)
 	}
-	if stepped {
+	if reported != nil {
 		if err := fulgur.Wait(); err != nil {
 			return 0, fmt.Errorf("%v: %w\n%s", fulgur.Args, err, &stderr)
 		}
+		s, err := readSummary(stderr.Bytes())
+		if err != nil {
+			return 0, err
+		}
+		*reported = s.Stepping.MaxSlowdown
 	}
 	return took, nil
 }

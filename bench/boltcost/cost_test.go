@@ -46,7 +46,7 @@ const (
 	windows   = 10_000
 	window    = 32
 	frequency = 4000
-	rounds    = 3
+	rounds    = 1
 )
 
 // tool is what takes a profile of a process until SIGINT.

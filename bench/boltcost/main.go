@@ -3,9 +3,11 @@
 // the rig's machines. CPU time, memory and size of the output; then perf2bolt's
 // time on a perf.data file and on what fulgur convert makes of it.
 //
-// The machines are emulated, so that times there are worth something only
-// beside each other. The kernel's own work for perf record, which copies each
-// sample in its interrupt, is not measured; that of BPF programs is.
+// The machines are emulated, and their time is the number of instructions, 1 ns
+// for each: so it does not depend on what else this machine does, and is worth
+// something only beside each other. The kernel's own work for perf record,
+// which copies each sample in its interrupt, is not measured; that of BPF
+// programs is.
 //
 // It needs what test/install-deps.sh installs for it. Usage, at the root of the
 // repository:
@@ -49,7 +51,7 @@ func measureTools(ctx context.Context, dir, kernels string) error {
 	for _, argv := range [][]string{
 		{"clang-19", "-O2", "-g", "-target", "bpf", "-I/usr/include/x86_64-linux-gnu", "-c", source + "peer.bpf.c", "-o", object},
 		{"g++", "-O2", "-std=c++17", "-o", peer, source + "peer.cpp", "-lbpf"},
-		{"go", "run", "./test/rig", "-kernels", kernels, "-timeout", "20m", "-run", "^TestCost$", "-env", "FULGUR_BENCH=1",
+		{"go", "run", "./test/rig", "-kernels", kernels, "-icount", "-timeout", "40m", "-run", "^TestCost$", "-env", "FULGUR_BENCH=1",
 			"-program", "./cmd/fulgur", "-tool", "perf", "-tool", "./" + peer, "-file", object + "=bin/peer.bpf.o", "./bench/boltcost"},
 	} {
 		cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
