@@ -398,7 +398,7 @@ func (r *boltRun) progress() (string, error) {
 	if b := r.binaries.only; b != nil {
 		counts += fmt.Sprintf(", %s taken branches for each byte of code", twoDigits(b.Sufficiency()))
 		if left := timeLeft(b.Sufficiency(), time.Since(r.start)); left != "" {
-			counts += fmt.Sprintf(" (%d after %s more)", sufficient, left)
+			counts += ", enough in about " + left
 		}
 	}
 	return r.describe(counts), nil
