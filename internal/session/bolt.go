@@ -19,6 +19,7 @@ import (
 	"fulgur/internal/privilege"
 	"fulgur/internal/source/branch"
 	"fulgur/internal/source/sampling"
+	"fulgur/internal/source/stepping"
 	"fulgur/internal/target"
 )
 
@@ -252,10 +253,11 @@ func (j *boltJob) take(ctx context.Context, launched *target.Launched) (err erro
 		return privilege.Explain(err, "sample "+j.options.Target.String())
 	}
 	defer func() { err = errors.Join(err, m.close()) }()
-	if err := m.sample(ctx, launched); err != nil {
+	err = m.sample(ctx, launched)
+	if err != nil && !errors.Is(err, stepping.ErrKilled) {
 		return err
 	}
-	return j.finish(ctx, bs, m)
+	return errors.Join(err, j.finish(ctx, bs, m)) // there is what came before
 }
 
 // how says what is done to the target.

@@ -92,7 +92,7 @@ func (z *optimizer) check(bs *binaries) error {
 // results into the report.
 func (z *optimizer) optimize(ctx context.Context, bs *binaries, path string, report *boltReport) error {
 	r := report.of(bs.only)
-	r.Next = nil
+	r.Next = [][]string{}
 	if filepath.Dir(path) == filepath.Clean(z.dir) {
 		r.Profile = "" // does not last
 	}

@@ -22,6 +22,7 @@ type stepped struct {
 	stepper *stepping.Stepper
 	crowd   crowd
 
+	told   bool              // why stepping has ended before its time
 	marked int               // samples that wait
 	rest   []stepping.Sample // what there was at the end
 }
@@ -111,7 +112,8 @@ func (s *stepped) read(add func(branch.Sample) error) error {
 }
 
 func (s *stepped) tend() error {
-	if err := s.stepper.Err(); err != nil {
+	if err := s.stepper.Err(); err != nil && !s.told {
+		s.told = true
 		return err
 	}
 	return s.crowd.follow()
@@ -133,5 +135,9 @@ func (s *stepped) close() error {
 	if s.stepper == nil {
 		return nil
 	}
-	return s.stepper.Close()
+	err := s.stepper.Close()
+	if s.told {
+		return nil
+	}
+	return err
 }

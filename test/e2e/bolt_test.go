@@ -10,9 +10,11 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
+	"fulgur/internal/target"
 	"fulgur/internal/testenv"
 )
 
@@ -356,5 +358,32 @@ func TestBoltKilled(t *testing.T) {
 		if b, err := os.ReadFile("/proc/" + pid + "/stat"); err != nil || !strings.Contains(string(b), ") R ") {
 			t.Fatalf("the target: %s, %v", b, err)
 		}
+	}
+}
+
+// When the stepper is killed, what was recorded is written, and the user is told.
+func TestBoltStepperKilled(t *testing.T) {
+	testenv.Root(t)
+	pid := running(t, boltable(t, "branches"))
+	out := filepath.Join(t.TempDir(), "out.preagg")
+	cmd := command(t, append([]string{"bolt", "-p", pid, "-o", out, "60"}, stepFast...)...)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	awaitSampling(t, cmd)
+	time.Sleep(testenv.Patience(time.Second))
+	stepper, err := target.Descendants([]int{cmd.Process.Pid})
+	if err != nil || len(stepper) != 1 {
+		t.Fatalf("fulgur's children: %v, %v", stepper, err)
+	}
+	if err := syscall.Kill(stepper[0], syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	r := finish(t, cmd)
+	if r.code != 1 || strings.Count(r.stderr, "the process that steps was killed") != 1 {
+		t.Errorf("exit code %d: %s", r.code, r.stderr)
+	}
+	if len(read(t, out)) == 0 {
+		t.Errorf("nothing was written: %s", r.stderr)
 	}
 }
