@@ -218,7 +218,7 @@ func TestBoltProcesses(t *testing.T) {
 		accepted(t, 22, program, out)
 	}
 	t.Run("forks", func(t *testing.T) {
-		s := bolt(t, 0, append([]string{"-o", out, "--llvm", "22"}, append(stepFast, "--", program, "fork", "100000000")...)...)
+		s := bolt(t, 0, append([]string{"-o", out, "--llvm", "22"}, append(stepFast, "--", program, "fork", "30000000")...)...)
 		enough(t, s, 3)
 	})
 	t.Run("several", func(t *testing.T) {
@@ -287,7 +287,7 @@ func TestBoltAllBinaries(t *testing.T) {
 	testenv.Root(t)
 	program, library := boltable(t, "branches"), boltable(t, "work.so", "-shared", "-fPIC", "-DLIBRARY")
 	dir := t.TempDir()
-	s := bolt(t, 0, append([]string{"--all-binaries", "-o", dir, "--llvm", "22"}, append(stepFast, "--", program, "load", library, "100000000")...)...)
+	s := bolt(t, 0, append([]string{"--all-binaries", "-o", dir, "--llvm", "22"}, append(stepFast, "--", program, "load", library, "50000000")...)...)
 	for _, b := range s.Binaries {
 		if b.Binary == library {
 			accepted(t, 22, library, b.Profile)
