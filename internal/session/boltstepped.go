@@ -126,7 +126,7 @@ func (s *stepped) report(report *boltReport) error {
 		report.Refused = append(report.Refused, r.Error())
 	}
 	if report.Samples == 0 && stats.Threads == 0 {
-		report.nothing = "no process that has mapped the binary was found in time: stepping begins some milliseconds after a program"
+		report.nothing = "no process that runs the binary was found in time (stepping begins some milliseconds after a program)"
 	}
 	return nil
 }
