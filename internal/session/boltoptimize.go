@@ -92,7 +92,7 @@ func (z *optimizer) check(bs *binaries) error {
 // results into the report.
 func (z *optimizer) optimize(ctx context.Context, bs *binaries, path string, report *boltReport) error {
 	r := report.of(bs.only)
-	r.Next = nil
+	r.Next = [][]string{}
 	if filepath.Dir(path) == filepath.Clean(z.dir) {
 		r.Profile = "" // does not last
 	}
@@ -123,7 +123,7 @@ func (z *optimizer) call(ctx context.Context, argv []string) ([]byte, error) {
 	cmd.SysProcAttr = &unix.SysProcAttr{Setpgid: true, Pdeathsig: unix.SIGKILL}
 	said, err := cmd.CombinedOutput()
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w\n%s", shellCommand(argv), err, complaint(said))
+		return nil, fmt.Errorf("%s: %w: %s", shellCommand(argv), err, complaint(said))
 	}
 	return said, nil
 }
@@ -131,8 +131,8 @@ func (z *optimizer) call(ctx context.Context, argv []string) ([]byte, error) {
 // complaint returns the lines in which BOLT says what is wrong, or its last
 // ones.
 func complaint(said []byte) string {
-	const most = 10
-	lines := strings.Split(strings.TrimSpace(plain.Terminal(string(said))), "\n")
+	const most = 4
+	lines := strings.Split(strings.TrimSpace(string(said)), "\n")
 	var errs []string
 	for _, line := range lines {
 		if strings.Contains(line, "BOLT-ERROR") {

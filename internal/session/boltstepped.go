@@ -22,6 +22,7 @@ type stepped struct {
 	stepper *stepping.Stepper
 	crowd   crowd
 
+	told   bool              // why stepping has ended before its time
 	marked int               // samples that wait
 	rest   []stepping.Sample // what there was at the end
 }
@@ -111,7 +112,8 @@ func (s *stepped) read(add func(branch.Sample) error) error {
 }
 
 func (s *stepped) tend() error {
-	if err := s.stepper.Err(); err != nil {
+	if err := s.stepper.Err(); err != nil && !s.told {
+		s.told = true
 		return err
 	}
 	return s.crowd.follow()
@@ -124,7 +126,7 @@ func (s *stepped) report(report *boltReport) error {
 		report.Refused = append(report.Refused, r.Error())
 	}
 	if report.Samples == 0 && stats.Threads == 0 {
-		report.nothing = "no process that has mapped the binary was found in time: stepping begins some milliseconds after a program"
+		report.nothing = "no process that runs the binary was found in time (stepping begins some milliseconds after a program)"
 	}
 	return nil
 }
@@ -133,5 +135,9 @@ func (s *stepped) close() error {
 	if s.stepper == nil {
 		return nil
 	}
-	return s.stepper.Close()
+	err := s.stepper.Close()
+	if s.told {
+		return nil
+	}
+	return err
 }

@@ -10,9 +10,11 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
+	"fulgur/internal/target"
 	"fulgur/internal/testenv"
 )
 
@@ -216,7 +218,7 @@ func TestBoltProcesses(t *testing.T) {
 		accepted(t, 22, program, out)
 	}
 	t.Run("forks", func(t *testing.T) {
-		s := bolt(t, 0, append([]string{"-o", out, "--llvm", "22"}, append(stepFast, "--", program, "fork", "100000000")...)...)
+		s := bolt(t, 0, append([]string{"-o", out, "--llvm", "22"}, append(stepFast, "--", program, "fork", "30000000")...)...)
 		enough(t, s, 3)
 	})
 	t.Run("several", func(t *testing.T) {
@@ -262,8 +264,8 @@ func newCgroup(t *testing.T) string {
 
 func makeCgroup(t *testing.T, root string) string {
 	t.Helper()
-	group, err := os.MkdirTemp(root, "fulgur-e2e-")
-	if err != nil {
+	group := filepath.Join(root, fmt.Sprintf("fulgur-e2e-%d", os.Getpid()))
+	if err := os.Mkdir(group, 0o755); err != nil {
 		t.Skip("no cgroup can be made here: ", err)
 	}
 	t.Cleanup(func() {
@@ -285,7 +287,7 @@ func TestBoltAllBinaries(t *testing.T) {
 	testenv.Root(t)
 	program, library := boltable(t, "branches"), boltable(t, "work.so", "-shared", "-fPIC", "-DLIBRARY")
 	dir := t.TempDir()
-	s := bolt(t, 0, append([]string{"--all-binaries", "-o", dir, "--llvm", "22"}, append(stepFast, "--", program, "load", library, "100000000")...)...)
+	s := bolt(t, 0, append([]string{"--all-binaries", "-o", dir, "--llvm", "22"}, append(stepFast, "--", program, "load", library, "50000000")...)...)
 	for _, b := range s.Binaries {
 		if b.Binary == library {
 			accepted(t, 22, library, b.Profile)
@@ -356,5 +358,32 @@ func TestBoltKilled(t *testing.T) {
 		if b, err := os.ReadFile("/proc/" + pid + "/stat"); err != nil || !strings.Contains(string(b), ") R ") {
 			t.Fatalf("the target: %s, %v", b, err)
 		}
+	}
+}
+
+// When the stepper is killed, what was recorded is written, and the user is told.
+func TestBoltStepperKilled(t *testing.T) {
+	testenv.Root(t)
+	pid := running(t, boltable(t, "branches"))
+	out := filepath.Join(t.TempDir(), "out.preagg")
+	cmd := command(t, append([]string{"bolt", "-p", pid, "-o", out, "60"}, stepFast...)...)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	awaitSampling(t, cmd)
+	time.Sleep(testenv.Patience(time.Second))
+	stepper, err := target.Descendants([]int{cmd.Process.Pid})
+	if err != nil || len(stepper) != 1 {
+		t.Fatalf("fulgur's children: %v, %v", stepper, err)
+	}
+	if err := syscall.Kill(stepper[0], syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	r := finish(t, cmd)
+	if r.code != 1 || strings.Count(r.stderr, "the process that steps was killed") != 1 {
+		t.Errorf("exit code %d: %s", r.code, r.stderr)
+	}
+	if len(read(t, out)) == 0 {
+		t.Errorf("nothing was written: %s", r.stderr)
 	}
 }

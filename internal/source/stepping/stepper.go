@@ -269,6 +269,9 @@ func (s *stepper) visit(t *thread) time.Duration {
 	t.charge(out.held, s.average)
 	s.average = (7*s.average + out.held) / 8
 	s.conclude(t, out)
+	if out.refused != nil {
+		return maxIdle
+	}
 	if len(s.tracer.entries) > 0 {
 		s.send(report{Sample: &Sample{PID: t.pid, TID: t.tid, Time: monotonic(), Entries: s.tracer.entries}})
 	}
@@ -282,8 +285,10 @@ func (s *stepper) conclude(t *thread, out outcome) {
 	case out.gone:
 		delete(s.threads, t.tid)
 	case out.refused != nil:
-		s.refused = append(s.refused, RefusalError{PID: t.pid, TID: t.tid, Reason: out.refused.Error()})
-		t.refused = true
+		if !t.told {
+			s.refused = append(s.refused, RefusalError{PID: t.pid, TID: t.tid, Reason: out.refused.Error()})
+		}
+		t.told, t.refused = true, !errors.Is(out.refused, errTraced)
 	}
 }
 

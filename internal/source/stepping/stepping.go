@@ -95,7 +95,7 @@ type Stepper struct {
 const maxRefusals = 100
 
 // ErrKilled means that the stepper process was killed.
-var ErrKilled = errors.New("the process that steps was killed, and a thread that it was stepping just then has killed its process with it")
+var ErrKilled = errors.New("the process that steps was killed; if it was stepping a thread just then, that has taken its process along")
 
 // Start starts to step the processes with the given IDs; more can follow with
 // [Stepper.Add]. If none of the given can be stepped, the error is their

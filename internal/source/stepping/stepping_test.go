@@ -308,6 +308,16 @@ func TestDrop(t *testing.T) {
 	collect(t, s, 1)
 }
 
+// Two steppers do not shut each other out.
+func TestTwoSteppers(t *testing.T) {
+	pid := launch(t, compile(t, "cycle", "-static", "-no-pie")).Process.Pid
+	one, other := start(t, Options{MaxOverhead: 1}, pid), start(t, Options{MaxOverhead: 1}, pid)
+	for range 10 {
+		collect(t, one, 2)
+		collect(t, other, 2)
+	}
+}
+
 func TestRefused(t *testing.T) {
 	held, err := target.Start([]string{"sleep", "1000"})
 	if err != nil {
@@ -318,7 +328,7 @@ func TestRefused(t *testing.T) {
 		pid  int
 		want string
 	}{
-		"traced":  {held.PID(), "is traced by process"},
+		"traced":  {held.PID(), "is traced already by process"},
 		"unknown": {1 << 30, "no such process"},
 		"self":    {os.Getpid(), "fulgur itself"},
 	}
