@@ -47,15 +47,18 @@ func measureTools(ctx context.Context, dir, kernels string) error {
 		return err
 	}
 	const source = "bench/boltcost/peer/"
-	peer, object := filepath.Join(dir, "peer"), filepath.Join(dir, "peer.bpf.o")
+	rig, peer, object := filepath.Join(dir, "rig"), filepath.Join(dir, "peer"), filepath.Join(dir, "peer.bpf.o")
 	for _, argv := range [][]string{
 		{"clang-19", "-O2", "-g", "-target", "bpf", "-I/usr/include/x86_64-linux-gnu", "-c", source + "peer.bpf.c", "-o", object},
 		{"g++", "-O2", "-std=c++17", "-o", peer, source + "peer.cpp", "-lbpf"},
-		{"go", "run", "./test/rig", "-kernels", kernels, "-icount", "-timeout", "40m", "-run", "^TestCost$", "-env", "FULGUR_BENCH=1",
+		{"go", "build", "-o", rig, "./test/rig"},
+		{rig, "-kernels", kernels, "-icount", "-timeout", "40m", "-run", "^TestCost$", "-env", "FULGUR_BENCH=1",
 			"-program", "./cmd/fulgur", "-tool", "perf", "-tool", "./" + peer, "-file", object + "=bin/peer.bpf.o", "./bench/boltcost"},
 	} {
 		cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 		cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+		// The rig ends its machine then.
+		cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 		if err := cmd.Run(); err != nil {
 			return fmt.Errorf("%s: %w", strings.Join(argv, " "), err)
 		}
