@@ -23,14 +23,14 @@ func TestPerf(t *testing.T) {
 	pie := writePIE(t, dir)
 	for _, test := range []struct {
 		name, path string
-		start      func() workload
+		start      func(t *testing.T) workload
 	}{
-		{"fixed", os.Args[0], func() workload { return threads(t, 3) }},
-		{"pie", pie, func() workload { return start(t, exec.Command(pie)) }},
+		{"fixed", os.Args[0], func(t *testing.T) workload { return threads(t, 3) }},
+		{"pie", pie, func(t *testing.T) workload { return start(t, exec.Command(pie)) }},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			pmu.Load(t, pmu.Options{NMI: true})
-			w := test.start()
+			w := test.start(t)
 			const windows, window = 300, 32
 			o := newOracle(t, test.path, false)
 			o.prepare(t, w.pid, windows, window)
