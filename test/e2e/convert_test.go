@@ -175,7 +175,7 @@ func TestConvertChoosesLLVM(t *testing.T) {
 	r := recordings(t)["text without mappings"]
 	for _, tc := range []struct{ says, format, stderr string }{
 		{"LLVM version 23.0.0git", "22", ""},
-		{"Debian LLVM version 19.1.7", "16", "the llvm-bolt in PATH is 19.1.7"},
+		{"Debian LLVM version 19.1.7", "16", "the llvm-bolt here is 19.1.7"},
 		{"hello", "", "which is no version of LLVM; say with --llvm"},
 	} {
 		t.Run(tc.says, func(t *testing.T) {
