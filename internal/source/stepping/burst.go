@@ -30,6 +30,7 @@ type tracer struct {
 	stopping func() bool
 
 	entries []bolt.Entry // of the current burst, the oldest first
+	ended   uint64       // when the last burst did, in ns of CLOCK_MONOTONIC
 	text    [maxInstruction]byte
 	stats   Stats
 }
@@ -58,16 +59,15 @@ func (t *tracer) burst(tid int) outcome {
 	if err := ptrace(unix.PTRACE_INTERRUPT, tid, 0); err != nil {
 		return t.settle(tid)
 	}
-	stop, err := awaitStop(tid)
+	stop, ran, err := awaitStop(tid)
 	switch {
 	case err != nil || stop.ended():
 		return outcome{gone: true}
 	case stop.none:
 		return outcome{attached: true}
 	}
-	start := time.Now()
-	out := t.whileStopped(tid, stop, start.Add(t.hold))
-	out.held = time.Since(start)
+	out := t.whileStopped(tid, stop, time.Now().Add(t.hold))
+	out.held = time.Since(ran)
 	t.stats.Held += out.held
 	t.stats.LongestHold = max(t.stats.LongestHold, out.held)
 	return out
@@ -101,6 +101,7 @@ func (t *tracer) whileStopped(tid int, stop status, deadline time.Time) outcome 
 		t.stats.Interrupted++
 	}
 	signal := t.steps(tid, r.pc, deadline)
+	t.ended = monotonic() // while it cannot unmap what it ran yet
 	t.stats.Bursts++
 	t.stats.Records += uint64(len(t.entries))
 	slices.Reverse(t.entries)
@@ -212,14 +213,18 @@ func (t *tracer) settle(tid int) outcome {
 
 // awaitStop waits for the thread to stop. That takes it no time of its own: one
 // that has a processor stops at once, others when it is their turn or when an
-// uninterruptible wait is over. If that is not soon, there is no change.
-func awaitStop(tid int) (status, error) {
-	deadline := time.Now().Add(stopWait)
+// uninterruptible wait is over. If that is not soon, there is no change. ran is
+// when it had not stopped yet.
+func awaitStop(tid int) (stop status, ran time.Time, err error) {
+	ran = time.Now()
+	deadline := ran.Add(stopWait)
 	for pause := 5 * time.Microsecond; ; pause = min(2*pause, maxPause) {
-		stop, err := wait(tid, unix.WNOHANG)
-		if err != nil || !stop.none || !time.Now().Before(deadline) {
-			return stop, err
+		looked := time.Now()
+		stop, err = wait(tid, unix.WNOHANG)
+		if err != nil || !stop.none || !looked.Before(deadline) {
+			return stop, ran, err
 		}
+		ran = looked
 		sleep(pause)
 	}
 }
