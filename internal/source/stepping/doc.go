@@ -20,7 +20,9 @@
 //
 // A burst that has lasted for [Options.BurstMax] ends with the instruction it
 // is at. Where processors are scarce that takes until the thread, which waits
-// for one like any other, has had its turn.
+// for one like any other, has had its turn. A thread that does not stop for its
+// burst in time has none: it is let go as soon as it stops, after the burst that
+// another may be in.
 //
 // A burst ends before each instruction that would let the target see the trap
 // flag or carry it away: system calls, pushf, popf, iret, int3 and other
@@ -36,7 +38,9 @@
 // branches, and some system calls return EINTR when a thread in them is
 // stopped (epoll_wait, sigtimedwait, semop, …; poll, read or futex restart).
 // Between the look at the state and the stop a thread may enter one: this is
-// counted ([Stats.Interrupted]).
+// counted ([Stats.Interrupted]). One that copies in the kernel is in state R
+// too: large reads and writes of pipes, sockets and some devices return early,
+// with the count of what is done, as they do at a signal. Nothing shows that.
 //
 // Bursts end at system calls, so that code right behind one is seen less often
 // than code far from any. A transaction, a restartable sequence and, on arm64,

@@ -102,6 +102,7 @@ var ErrKilled = errors.New("the process that steps was killed; if it was steppin
 // [RefusalError], joined. When ctx ends, stepping does.
 func Start(ctx context.Context, pids []int, opts Options) (*Stepper, error) {
 	opts = opts.withDefaults()
+	// Under this name, so that "pkill -KILL -f fulgur" is not for it either.
 	cmd := exec.Command("/proc/self/exe", Subcommand)
 	cmd.Stderr = os.Stderr
 	// A group of its own: Ctrl-C is not for it.
