@@ -92,10 +92,12 @@ func Run(in io.Reader, out io.Writer) error {
 
 // protect makes the stepper the last to be killed or to wait for a processor:
 // a burst holds another's thread. Without CAP_SYS_RESOURCE and CAP_SYS_NICE it
-// stays as it is.
+// stays as it is. Where the kernel groups processes by session (autogroup, see
+// sched(7)), it is the group's priority that counts.
 func protect() {
 	_ = os.WriteFile("/proc/self/oom_score_adj", []byte("-1000"), 0)
 	_ = unix.Setpriority(unix.PRIO_PROCESS, 0, -20)
+	_ = os.WriteFile("/proc/self/autogroup", []byte("-20"), 0)
 }
 
 // stepper is the state of the stepper process.

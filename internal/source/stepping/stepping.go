@@ -105,8 +105,9 @@ func Start(ctx context.Context, pids []int, opts Options) (*Stepper, error) {
 	// Under this name, so that "pkill -KILL -f fulgur" is not for it either.
 	cmd := exec.Command("/proc/self/exe", Subcommand)
 	cmd.Stderr = os.Stderr
-	// A group of its own: Ctrl-C is not for it.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	// A session of its own: Ctrl-C is not for it, and its priority is not
+	// one among ours alone.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		return nil, fmt.Errorf("start stepping: %w", err)
