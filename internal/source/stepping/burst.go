@@ -23,8 +23,7 @@ const (
 
 // tracer steps threads. All of its methods must be called on one OS thread.
 type tracer struct {
-	branches int           // that a burst takes
-	hold     time.Duration // longest time to hold a thread
+	hold time.Duration // longest time to hold a thread
 
 	// stopping reports that the process is asked to end.
 	stopping func() bool
@@ -116,7 +115,7 @@ func (t *tracer) steps(tid int, pc uint64, deadline time.Time) unix.Signal {
 		case t.stopping() || !time.Now().Before(deadline):
 			t.stats.Deadline++
 			return 0
-		case len(t.entries) >= t.branches:
+		case len(t.entries) >= MaxBranches:
 			t.stats.Full++
 			return 0
 		case repeats > maxRepeats:

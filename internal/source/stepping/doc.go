@@ -41,6 +41,8 @@
 // counted ([Stats.Interrupted]). One that copies in the kernel is in state R
 // too: large reads and writes of pipes, sockets and some devices return early,
 // with the count of what is done, as they do at a signal. Nothing shows that.
+// A debugger that attaches during a burst is refused by the kernel, and has to
+// try again.
 //
 // Bursts end at system calls, so that code right behind one is seen less often
 // than code far from any. A transaction, a restartable sequence and, on arm64,

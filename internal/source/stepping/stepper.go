@@ -76,7 +76,6 @@ func Run(in io.Reader, out io.Writer) error {
 	written := make(chan struct{})
 	go s.write(gob.NewEncoder(out), written)
 	s.tracer = tracer{
-		branches: s.opts.Branches,
 		hold:     s.opts.BurstMax,
 		stopping: s.stopping.Load,
 	}

@@ -27,10 +27,11 @@ const (
 	CommandOverhead = 0.5
 	// DefaultBurstMax is the longest time that a thread is held.
 	DefaultBurstMax = 20 * time.Millisecond
-	// DefaultBranches is the number of branches in a sample: as many as the
-	// processors record that can.
-	DefaultBranches = 32
 )
+
+// MaxBranches is how many branches a sample has at most: as many as most
+// processors record that can.
+const MaxBranches = 32
 
 // Options say what to step and how much.
 type Options struct {
@@ -39,9 +40,6 @@ type Options struct {
 	MaxOverhead float64
 	// BurstMax is the longest time to hold a thread, 0 for DefaultBurstMax.
 	BurstMax time.Duration
-	// Branches is how many branches a sample has at most, 0 for
-	// DefaultBranches.
-	Branches int
 }
 
 // Sample is the branches that a thread took in one burst.
@@ -153,9 +151,6 @@ func (o Options) withDefaults() Options {
 	}
 	if o.BurstMax <= 0 {
 		o.BurstMax = DefaultBurstMax
-	}
-	if o.Branches <= 0 {
-		o.Branches = DefaultBranches
 	}
 	return o
 }

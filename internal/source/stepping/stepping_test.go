@@ -70,7 +70,7 @@ func TestCycle(t *testing.T) {
 		if sample.PID != pid || sample.TID != pid || sample.Time == 0 {
 			t.Errorf("sample of process %d, thread %d, time %d; the process is %d", sample.PID, sample.TID, sample.Time, pid)
 		}
-		if n := len(sample.Entries); n == 0 || n > DefaultBranches {
+		if n := len(sample.Entries); n == 0 || n > MaxBranches {
 			t.Errorf("%d entries", n)
 		}
 		slices.Reverse(sample.Entries)
