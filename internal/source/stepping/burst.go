@@ -99,12 +99,34 @@ func (t *tracer) whileStopped(tid int, stop status, deadline time.Time) outcome 
 	case r.interrupted:
 		t.stats.Interrupted++
 	}
-	signal := t.steps(tid, r.pc, deadline)
+	signal := t.unblocked(tid, func() unix.Signal { return t.steps(tid, r.pc, deadline) })
 	t.ended = monotonic() // while it cannot unmap what it ran yet
 	t.stats.Bursts++
 	t.stats.Records += uint64(len(t.entries))
 	slices.Reverse(t.entries)
 	return t.detach(tid, signal)
+}
+
+// unblocked calls steps while the thread does not block SIGTRAP. The kernel
+// forces the trap of a step on a thread that does, as handlers of signals do:
+// it takes the signal out of the mask and resets what the program does at it,
+// for good, and the next one kills the program.
+func (t *tracer) unblocked(tid int, steps func() unix.Signal) unix.Signal {
+	var mask uint64
+	if err := signalMask(unix.PTRACE_GETSIGMASK, tid, &mask); err != nil {
+		return 0 // it is dying; detach finds out
+	}
+	if mask&trapSignal == 0 {
+		return steps()
+	}
+	without := mask &^ trapSignal
+	if err := signalMask(unix.PTRACE_SETSIGMASK, tid, &without); err != nil {
+		return 0
+	}
+	signal := steps()
+	// A signal that was pending waits again then.
+	_ = signalMask(unix.PTRACE_SETSIGMASK, tid, &mask)
+	return signal
 }
 
 // steps has the thread step until its burst is over, and returns the signal to

@@ -28,7 +28,8 @@
 // flag or carry it away: system calls, pushf, popf, iret, int3 and other
 // software interrupts, loads of SS, the begin of a hardware transaction. So no
 // signal frame, no child and no executed program ever has it, and a thread is
-// never held in a system call. It ends, too, when a signal arrives, which is
+// never held in a system call. A thread that blocks SIGTRAP does not for the
+// time of its burst, and one that ignores it is refused. A burst ends, too, when a signal arrives, which is
 // delivered on detaching, when the kernel moves the thread elsewhere (restartable
 // sequences), and when one repeated instruction takes too long (rep movs).
 //

@@ -301,6 +301,10 @@ func (s *stepper) visit(t *thread) time.Duration {
 	if lacks := t.wait - t.saved; lacks > 0 {
 		return max(minPause, time.Duration(float64(lacks)/s.opts.MaxOverhead))
 	}
+	if ignoresTrap(t.pid, t.tid) {
+		s.conclude(t, outcome{refused: errIgnoring})
+		return maxIdle
+	}
 	out := s.tracer.burst(t.tid)
 	t.charge(out.held, s.average)
 	s.average = (7*s.average + out.held) / 8

@@ -229,6 +229,50 @@ func TestConfined(t *testing.T) {
 	}
 }
 
+// A program that blocks SIGTRAP, or ignores it, finds that so.
+func TestTraps(t *testing.T) {
+	cmd := launch(t, compile(t, "traps"))
+	pid := cmd.Process.Pid
+	s := start(t, Options{MaxOverhead: 10}, pid)
+	collect(t, s, 40)
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	time.Sleep(50 * time.Millisecond) // to find out
+	if s := stateOf(t, pid); s == 'Z' {
+		t.Errorf("the target has ended: %v", cmd.Wait())
+	}
+}
+
+func TestIgnoresTrap(t *testing.T) {
+	pid := launch(t, compile(t, "ignores")).Process.Pid
+	eventually(t, "ignored", func() bool { return ignoresTrap(pid, pid) })
+	s := start(t, Options{MaxOverhead: 10}, pid)
+	var refused []RefusalError
+	eventually(t, "refused", func() bool {
+		_, refused = s.Stats()
+		return len(refused) > 0
+	})
+	if !strings.Contains(refused[0].Reason, "ignores SIGTRAP") {
+		t.Errorf("refused: %v", refused)
+	}
+	if !ignoresTrap(pid, pid) {
+		t.Error("the target does not ignore it any more")
+	}
+}
+
+// eventually waits until something is.
+func eventually(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(testenv.Patience(10 * time.Second))
+	for !is() {
+		if time.Now().After(deadline) {
+			t.Fatal("never ", what)
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
 // TestStopped stops the target by a signal while it is stepped: it stays
 // stopped until it is told to go on.
 func TestStopped(t *testing.T) {
