@@ -59,8 +59,8 @@ That fulgur is killed does not harm the target; but SIGKILL of that process, whi
 ps shows as "branch-stepper", while it holds a thread kills the target. To a thread
 in a system call being stopped is like a signal: some return EINTR, which the
 summary counts, and reads and writes of pipes and sockets may do less than they were
-asked to. A target that is being debugged or traced already, and 32-bit code, are
-refused.
+asked to. A target that is being debugged or traced already, one that ignores
+SIGTRAP, and 32-bit code are refused.
 
 Stepping takes some 300 branches a second of a busy thread at 10 %. A profile counts
 as sufficient with 1 branch taken for each byte of the file's machine code, which is

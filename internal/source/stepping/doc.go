@@ -16,7 +16,8 @@
 // from its parent closes, whatever became of the parent, and not by the
 // signals of a terminal or of a service manager's stop. It asks the kernel to
 // spare it when memory runs out. SIGKILL of the stepper itself, in the middle
-// of a burst, does kill the target; SIGKILL of its parent does not.
+// of a burst, does kill the target; SIGKILL of its parent does not. SIGSTOP of
+// the stepper then, or a frozen cgroup, holds the thread as long as it lasts.
 //
 // A burst that has lasted for [Options.BurstMax] ends with the instruction it
 // is at. Where processors are scarce that takes until the thread, which waits
