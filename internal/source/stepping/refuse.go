@@ -24,9 +24,9 @@ var (
 	errTraced = errors.New("is traced already")
 )
 
-// patience is how long a process may be traced by another before it is refused:
-// some bursts.
-const patience = 100 * time.Millisecond
+// someBursts is how long a process may be traced by another before it is
+// refused.
+const someBursts = 100 * time.Millisecond
 
 // RefusalError says why a process, or a thread of it, is not stepped.
 type RefusalError struct {
@@ -44,8 +44,9 @@ func (r RefusalError) Error() string {
 	return fmt.Sprintf("cannot step thread %d of process %d: %s", r.TID, r.PID, r.Reason)
 }
 
-// admit checks whether process pid can be stepped.
-func admit(pid int) error {
+// admit checks whether process pid can be stepped, and has patience while it is
+// traced.
+func admit(pid int, patience time.Duration) error {
 	if pid == os.Getpid() || pid == os.Getppid() {
 		return errSelf
 	}
@@ -63,11 +64,12 @@ func admit(pid int) error {
 		return errKernel
 	}
 	// A debugger stays, another stepper does not.
-	for wait := patience; traced(status) != nil; wait -= patience / 10 {
-		if wait <= 0 {
+	const pause = 10 * time.Millisecond
+	for ; traced(status) != nil; patience -= pause {
+		if patience <= 0 {
 			return traced(status)
 		}
-		sleep(patience / 10)
+		sleep(pause)
 		if status, err = os.ReadFile(fmt.Sprintf("/proc/%d/status", pid)); err != nil {
 			return errGone
 		}

@@ -79,7 +79,7 @@ func Run(in io.Reader, out io.Writer) error {
 		hold:     s.opts.BurstMax,
 		stopping: s.stopping.Load,
 	}
-	s.add(first.Add, false)
+	s.add(first.Add)
 	s.send(s.status())
 	go s.listen(decoder)
 	s.work()
@@ -133,21 +133,36 @@ func (s *stepper) listen(decoder *gob.Decoder) {
 	s.stopping.Store(true)
 }
 
-// add has processes stepped that can be. That those which came later have ended
-// meanwhile is nothing to tell.
-func (s *stepper) add(pids []int, later bool) {
+// add has processes stepped that can be.
+func (s *stepper) add(pids []int) {
+	for _, pid := range pids {
+		s.admitted(pid, admit(pid, someBursts))
+	}
+}
+
+// addLater has processes stepped, too. That they have ended meanwhile is nothing
+// to tell. Who traces one may let go of it, and nobody waits for that here:
+// threads may be attached.
+func (s *stepper) addLater(pids []int) {
 	for _, pid := range pids {
 		if _, known := s.roots[pid]; known {
 			continue
 		}
-		err := admit(pid)
-		if later && errors.Is(err, errGone) {
-			continue
+		switch err := admit(pid, 0); {
+		case errors.Is(err, errGone):
+		case errors.Is(err, errTraced):
+			s.roots[pid] = true // its threads are refused as long as they are
+		default:
+			s.admitted(pid, err)
 		}
-		s.roots[pid] = err == nil
-		if err != nil {
-			s.refused = append(s.refused, RefusalError{PID: pid, Reason: err.Error()})
-		}
+	}
+}
+
+// admitted takes note of what [admit] said of a process.
+func (s *stepper) admitted(pid int, err error) {
+	s.roots[pid] = err == nil
+	if err != nil {
+		s.refused = append(s.refused, RefusalError{PID: pid, Reason: err.Error()})
 	}
 }
 
@@ -222,7 +237,7 @@ func (s *stepper) scan() {
 	s.requests = nil
 	s.mu.Unlock()
 	for _, r := range requests {
-		s.add(r.Add, true)
+		s.addLater(r.Add)
 		for _, pid := range r.Drop {
 			delete(s.roots, pid)
 		}

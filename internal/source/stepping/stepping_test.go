@@ -331,6 +331,24 @@ func TestAdd(t *testing.T) {
 	collect(t, s, 1)
 }
 
+// Who is traced when it is added is stepped when it is not traced any more.
+func TestAddTraced(t *testing.T) {
+	held, err := target.Start([]string{compile(t, "cycle", "-static", "-no-pie")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer held.Close()
+	s := start(t, Options{MaxOverhead: 1})
+	if err := s.Add(held.PID()); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(3 * rescan) // a stepper that is slower than that adds it later
+	if err := held.Release(); err != nil {
+		t.Fatal(err)
+	}
+	collect(t, s, 1)
+}
+
 // A process that is dropped is left alone, until it is added again.
 func TestDrop(t *testing.T) {
 	pid := launch(t, compile(t, "cycle", "-static", "-no-pie")).Process.Pid
