@@ -337,7 +337,10 @@ func TestAddTraced(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer held.Close()
+	defer func() {
+		unix.Kill(held.PID(), unix.SIGKILL)
+		held.Close()
+	}()
 	s := start(t, Options{MaxOverhead: 1})
 	if err := s.Add(held.PID()); err != nil {
 		t.Fatal(err)
