@@ -9,7 +9,7 @@ ARCHES := amd64 arm64
 GOLANGCI_VERSION := v2.15.0
 GOLANGCI         := $(BUILD)/bin/golangci-lint-$(GOLANGCI_VERSION)
 
-C_SOURCES  := $(filter-out bpf/vmlinux%.h,$(wildcard bpf/*.c bpf/*.h test/rig/pmu/module/*.c))
+C_SOURCES  := $(filter-out bpf/vmlinux%.h,$(wildcard bpf/*.c bpf/*.h bench/boltcost/peer/* test/rig/pmu/module/*.c))
 SH_SOURCES := .ci/run $(wildcard test/*.sh)
 
 # The packages with privileged tests, which also run under the kernels of the
@@ -39,9 +39,12 @@ test: deps-test ## Install what the tests need, then run all of them, the rig's 
 	$(GO) test -count=1 -race -timeout 3m ./...
 	$(MAKE) test-vm
 
+# NMIs that the branch sampler lives through there.
+NMIS ?= 1000000
+
 .PHONY: test-vm
 test-vm: deps-test ## Run the privileged tests in VMs with Debian's 6.1 and 6.12 kernels
-	$(GO) run ./test/rig $(addprefix -program ./,$(VM_PROGRAMS)) $(addprefix ./,$(VM_PACKAGES))
+	$(GO) run ./test/rig -timeout 30m -env FULGUR_NMIS=$(NMIS) -tool perf $(addprefix -program ./,$(VM_PROGRAMS)) $(addprefix ./,$(VM_PACKAGES))
 
 .PHONY: test-symbols
 test-symbols: deps-symbols ## Compare 180 000 addresses with llvm-symbolizer and addr2line
@@ -81,6 +84,14 @@ bench: deps-test ## Compare cost and completeness with perf, bpftrace and bcc
 	$(GO) run ./bench/symbols
 	$(GO) run ./bench/addresses
 
+.PHONY: bench-bolt
+bench-bolt: deps-test deps-bench ## Show how much faster llvm-bolt makes sqlite by each sort of profile
+	$(GO) run ./bench/bolt
+
+.PHONY: bench-bolt-cost
+bench-bolt-cost: deps-test deps-bench ## Compare the cost of branch profiles with perf record -b and ebpf-bolt's design
+	$(GO) run ./bench/boltcost
+
 FUZZTIME ?= 10s
 
 .PHONY: fuzz
@@ -92,8 +103,8 @@ fuzz: ## Run every fuzz test for FUZZTIME (10s)
 		done; \
 	done
 
-.PHONY: deps-test deps-symbols deps-generate deps-lint
-deps-test deps-symbols deps-generate deps-lint: deps-%:
+.PHONY: deps-test deps-symbols deps-bench deps-generate deps-lint
+deps-test deps-symbols deps-bench deps-generate deps-lint: deps-%:
 	@test/install-deps.sh $*
 
 .PHONY: clean

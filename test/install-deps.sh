@@ -32,8 +32,11 @@ symbols   /usr/share/doc/libc6-dbg        libc6-dbg
 symbols   /usr/share/doc/libstdc++6-12-dbg  libstdc++6-12-dbg
 symbols   node                            nodejs
 test      make                            make
-test      bc                              bc
 test      gcc-12                          gcc-12
+test      /usr/lib/x86_64-linux-gnu/libelf.so.1  libelf1
+bench     tclsh                           tcl
+bench     dpkg-source                     dpkg-dev
+bench     /usr/include/bpf/libbpf.h       libbpf-dev
 generate  clang-19                        clang-19
 generate  llvm-strip-19                   llvm-19
 generate  /usr/include/bpf/bpf_helpers.h  libbpf-dev

@@ -24,7 +24,7 @@ type testPackage struct {
 // path of the archive that holds it:
 //
 //	/init           test/rig/init
-//	/bin            busybox and opt.programs
+//	/bin            busybox, opt.programs and opt.tools
 //	/lib/modules    each kernel's modules, in a folder by release
 //	/src/PKG        each package's test binary, PKG.test, and its testdata
 func buildInitramfs(ctx context.Context, kernels []kernel, opt options) (string, error) {
@@ -59,6 +59,9 @@ func buildInitramfs(ctx context.Context, kernels []kernel, opt options) (string,
 		out := filepath.Join(bin, path.Base(p))
 		add(goBuild(ctx, "build", out, p))
 		add(c.file(path.Join("bin", path.Base(p)), out))
+	}
+	for _, name := range opt.tools {
+		add(addTool(ctx, c, name))
 	}
 	for _, p := range packages {
 		base := path.Base(p.rel) + ".test"

@@ -35,10 +35,12 @@ type options struct {
 	dir      string        // downloads, built binaries, logs
 	packages []string      // packages whose tests run
 	programs []string      // main packages, built into /bin
+	tools    []string      // programs of this machine, for /bin
 	files    []string      // host path=path in the machine
 	env      []string      // NAME=VALUE, of the tests
 	run      string        // -test.run of the tests
 	timeout  time.Duration // of one machine
+	icount   bool          // time is the number of instructions
 	verbose  bool          // show all that go test -v prints
 }
 
@@ -71,8 +73,10 @@ func parse(args []string) options {
 	fs.StringVar(&opt.dir, "dir", filepath.Join("build", "rig"), "`folder` for kernels, binaries and logs")
 	fs.StringVar(&opt.run, "run", "", "run only the tests that match `regexp`")
 	fs.DurationVar(&opt.timeout, "timeout", 5*time.Minute, "time that one machine may take")
+	fs.BoolVar(&opt.icount, "icount", false, "let each instruction take 1 ns of the machine's time, whatever it takes to emulate")
 	fs.BoolVar(&opt.verbose, "v", false, "show also when a test starts, and subtests that pass")
 	list(&opt.programs, "program", "build main `package` into the machine's /bin (repeatable)")
+	list(&opt.tools, "tool", "copy a `program` of this machine, and what it loads, into the machine (repeatable)")
 	list(&opt.files, "file", "copy a file, as `host=guest` paths, into the machine (repeatable)")
 	list(&opt.env, "env", "set a variable, as `NAME=VALUE` without blanks, in the machine (repeatable)")
 	_ = fs.Parse(args) // exits on an error

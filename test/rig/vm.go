@@ -39,6 +39,10 @@ func boot(ctx context.Context, k kernel, initramfs string, opt options) (*report
 		"-nodefaults", "-nic", "none", "-display", "none", "-no-reboot",
 		"-serial", "stdio", "-serial", "file:"+console,
 		"-kernel", k.image, "-initrd", initramfs, "-append", commandLine(opt))
+	if opt.icount {
+		// When all CPUs idle, time leaps to what they wait for.
+		cmd.Args = append(cmd.Args, "-icount", "shift=0,sleep=off")
+	}
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err != nil {

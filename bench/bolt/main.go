@@ -1,0 +1,151 @@
+// Bolt measures what profiles are worth: how much faster llvm-bolt makes the
+// sqlite3 shell by each of
+//
+//   - its own instrumentation, which counts every branch,
+//   - fulgur bolt --branches stepping, until it says that there is enough,
+//   - the same for a minute at an overhead of 10 %, as one would sample a
+//     process that others rely on,
+//   - fulgur bolt --basic, samples of cpu-clock for a minute.
+//
+// sqlite is Debian's, built here with gcc -O2 and --emit-relocs. It is given a
+// script of small transactions and queries, one for the profiles and another
+// for the measurement. Binaries run in turn, round after round, and must all
+// print the same. What stepping costs the process that is stepped is measured,
+// too: for how long it runs with and without, again in turn.
+//
+// It needs root, apt-get, and what test/install-deps.sh installs for it, and
+// takes some ten minutes. Usage, at the root of the repository:
+//
+//	go run ./bench/bolt [-rounds 9] [-seconds 60] [-dir build/bench-bolt]
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+)
+
+// options are the flags.
+type options struct {
+	rounds  int
+	seconds int
+	dir     string
+}
+
+func main() {
+	// Targets are to end with the thread that starts them: be that the one
+	// that lives as long as the process.
+	runtime.LockOSThread()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, os.Args[1:])
+	stop()
+	if errors.Is(err, flag.ErrHelp) {
+		return
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench/bolt:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string) error {
+	o, err := parse(args)
+	if err != nil {
+		return err
+	}
+	if os.Geteuid() != 0 {
+		return errors.New("profiling needs root")
+	}
+	b, err := prepare(ctx, o)
+	if err != nil {
+		return err
+	}
+	r := report{machine: describeMachine(ctx), rounds: o.rounds}
+	for _, w := range b.ways() {
+		progress("profile: %s", w.name)
+		v, err := b.build(ctx, w)
+		if err != nil {
+			return fmt.Errorf("%s: %w", w.name, err)
+		}
+		r.variants = append(r.variants, v)
+	}
+	if err := b.race(ctx, o.rounds, r.variants); err != nil {
+		return err
+	}
+	if r.slowdown, err = b.slowdown(ctx, o.rounds); err != nil {
+		return err
+	}
+	return r.write(os.Stdout)
+}
+
+// parse reads the command line.
+func parse(args []string) (options, error) {
+	var o options
+	f := flag.NewFlagSet(filepath.Base(os.Args[0]), flag.ContinueOnError)
+	f.IntVar(&o.rounds, "rounds", 9, "how often each binary runs; medians are shown")
+	f.IntVar(&o.seconds, "seconds", 60, "how long profiles take that have a time")
+	f.StringVar(&o.dir, "dir", filepath.Join("build", "bench-bolt"), "`folder` for sqlite's source and all that is made of it")
+	if err := f.Parse(args); err != nil {
+		return o, err
+	}
+	if f.NArg() > 0 {
+		return o, fmt.Errorf("unexpected argument %q", f.Arg(0))
+	}
+	if o.rounds < 1 || o.seconds < 1 {
+		return o, errors.New("-rounds and -seconds must be at least 1")
+	}
+	return o, nil
+}
+
+// bench is all that the measurements use.
+type bench struct {
+	options
+	fulgur   string // program
+	sqlite   string // the binary to optimise
+	training string // scripts
+	measured string
+}
+
+// prepare builds fulgur and sqlite and writes the scripts.
+func prepare(ctx context.Context, o options) (*bench, error) {
+	dir, err := filepath.Abs(o.dir)
+	if err != nil {
+		return nil, err
+	}
+	o.dir = dir
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, err
+	}
+	b := &bench{options: o, fulgur: filepath.Join(dir, "fulgur"), sqlite: filepath.Join(dir, "sqlite3")}
+	if _, err := execute(ctx, "go", "build", "-o", b.fulgur, "fulgur/cmd/fulgur"); err != nil {
+		return nil, err
+	}
+	if err := buildSQLite(ctx, dir, b.sqlite); err != nil {
+		return nil, fmt.Errorf("build sqlite: %w", err)
+	}
+	b.training, b.measured = filepath.Join(dir, "training.sql"), filepath.Join(dir, "measured.sql")
+	return b, errors.Join(writeScript(b.training, 1), writeScript(b.measured, 2))
+}
+
+// execute runs a program to its end and returns what it wrote, to standard
+// output and standard error alike.
+func execute(ctx context.Context, argv ...string) (string, error) {
+	out, err := exec.CommandContext(ctx, argv[0], argv[1:]...).CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("%s: %w\n%s", strings.Join(argv, " "), err, out)
+	}
+	return string(out), nil
+}
+
+// progress tells what is going on.
+func progress(format string, args ...any) {
+	fmt.Fprintf(os.Stderr, format+"\n", args...)
+}

@@ -1,0 +1,136 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"time"
+)
+
+// Debian's links in PATH go by names that perf2bolt does not know itself by.
+const llvm = "/usr/lib/llvm-22/bin/"
+
+// layout is what llvm-bolt is asked to do with a profile.
+var layout = []string{"-reorder-blocks=ext-tsp", "-reorder-functions=cdsort", "-split-functions"}
+
+// way is a way to a profile.
+type way struct {
+	name string
+	file string // what its files are called
+	// take takes a profile of sqlite's and returns it as llvm-bolt reads it,
+	// and what is to be told of it. Without it nothing is optimised.
+	take func(ctx context.Context, base string) (fdata, note string, err error)
+}
+
+// variant is sqlite optimised in one way.
+type variant struct {
+	way
+	binary string
+	note   string
+	times  []time.Duration
+}
+
+// ways returns all ways, that of no profile first.
+func (b *bench) ways() []way {
+	minute := strconv.Itoa(b.seconds)
+	return []way{
+		{name: "no profile: gcc -O2"},
+		{"instrumented by llvm-bolt", "instrumented", b.instrument},
+		{"fulgur: stepping at 50 %, until sufficient, at most 5 min", "sufficient", b.sample(nil, "--branches", "stepping", "--max-overhead", "50%")},
+		{"fulgur: stepping, " + minute + " s at 10 %", "minute", b.sample(nil, "--branches", "stepping", "--max-overhead", "10%", minute)},
+		{"fulgur: cpu-clock, " + minute + " s", "basic", b.sample([]string{"--basic-events"}, "--basic", minute)},
+	}
+}
+
+// build takes a profile and has llvm-bolt optimise sqlite by it.
+func (b *bench) build(ctx context.Context, w way) (variant, error) {
+	v := variant{way: w, binary: b.sqlite}
+	if w.take == nil {
+		return v, nil
+	}
+	base := filepath.Join(b.dir, w.file)
+	fdata, note, err := w.take(ctx, base)
+	if err != nil {
+		return v, err
+	}
+	v.note, v.binary = note, base+".bolt"
+	_, err = execute(ctx, append([]string{llvm + "llvm-bolt", b.sqlite, "-o", v.binary, "-data", fdata}, layout...)...)
+	return v, err
+}
+
+// instrument has llvm-bolt count branches.
+func (b *bench) instrument(ctx context.Context, base string) (fdata, note string, err error) {
+	binary, fdata := base+".counting", base+".fdata"
+	if _, err := execute(ctx, llvm+"llvm-bolt", b.sqlite, "-o", binary, "-instrument", "-instrumentation-file="+fdata); err != nil {
+		return "", "", err
+	}
+	r, err := runScript(ctx, binary, b.training)
+	return fdata, fmt.Sprintf("every branch counted, %.1f s of CPU time for the script", r.cpu.Seconds()), err
+}
+
+// sample returns what has fulgur bolt profile a process that runs the training
+// script over and over, and perf2bolt convert that.
+func (b *bench) sample(perf2bolt []string, args ...string) func(ctx context.Context, base string) (fdata, note string, err error) {
+	return func(ctx context.Context, base string) (fdata, note string, err error) {
+		target, err := startTarget(ctx, b.sqlite)
+		if err != nil {
+			return "", "", err
+		}
+		defer target.stop()
+		target.repeat(b.training, -1)
+		profile, fdata := base+".preagg", base+".fdata"
+		cmd := exec.CommandContext(ctx, b.fulgur, append([]string{
+			"bolt", "-p", strconv.Itoa(target.pid()), "--llvm", "22", "--stats", "json", "-o", profile}, args...)...)
+		var stderr bytes.Buffer
+		cmd.Stderr = &stderr
+		start := time.Now()
+		if err := cmd.Run(); err != nil {
+			return "", "", fmt.Errorf("%v: %w\n%s", cmd.Args, err, &stderr)
+		}
+		took := time.Since(start)
+		s, err := readSummary(stderr.Bytes())
+		if err != nil {
+			return "", "", err
+		}
+		_, err = execute(ctx, append([]string{llvm + "perf2bolt", b.sqlite, "--pa", "-p", profile, "-o", fdata}, perf2bolt...)...)
+		return fdata, fmt.Sprintf("%s in %.0f s", s.note(), took.Seconds()), err
+	}
+}
+
+// summary is what fulgur bolt --stats json writes, as far as it matters here.
+type summary struct {
+	Samples  uint64
+	Records  uint64
+	Binaries []struct {
+		PerByte float64 `json:"taken_by_executable_bytes"`
+		Unseen  float64 `json:"unseen_share"`
+	}
+	Stepping struct {
+		MaxSlowdown float64 `json:"max_slowdown"`
+	}
+}
+
+// readSummary reads it, after whatever lines come before.
+func readSummary(stderr []byte) (s summary, err error) {
+	at := bytes.IndexByte(stderr, '{')
+	if at < 0 {
+		return s, fmt.Errorf("no summary in:\n%s", stderr)
+	}
+	if err := json.NewDecoder(bytes.NewReader(stderr[at:])).Decode(&s); err != nil {
+		return s, fmt.Errorf("read the summary: %w\n%s", err, stderr)
+	}
+	return s, nil
+}
+
+// note tells what there was.
+func (s summary) note() string {
+	if s.Records == 0 || len(s.Binaries) == 0 {
+		return fmt.Sprintf("%d samples", s.Samples)
+	}
+	b := s.Binaries[0]
+	return fmt.Sprintf("%d branches, %.3f for each byte of code, %.1f %% of what runs not seen,", s.Records, b.PerByte, 100*b.Unseen)
+}

@@ -1,0 +1,99 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"time"
+)
+
+// race has all variants run the script that is measured, in turn, with another
+// one first in each round.
+func (b *bench) race(ctx context.Context, rounds int, variants []variant) error {
+	var want [sha256.Size]byte
+	for round := range rounds {
+		progress("round %d of %d", round+1, rounds)
+		for i := range variants {
+			v := &variants[(round+i)%len(variants)]
+			r, err := runScript(ctx, v.binary, b.measured)
+			if err != nil {
+				return err
+			}
+			if round == 0 && i == 0 {
+				want = r.output
+			}
+			if r.output != want {
+				return fmt.Errorf("%s prints something else than the others", v.binary)
+			}
+			v.times = append(v.times, r.cpu)
+		}
+	}
+	return nil
+}
+
+// slowdown is how long a process takes for the same, left alone and stepped at
+// an overhead of 10 %, and by how much more fulgur says that it does.
+type slowdown struct {
+	alone, stepped []time.Duration
+	reported       []float64
+}
+
+func (b *bench) slowdown(ctx context.Context, rounds int) (s slowdown, err error) {
+	for round := range rounds {
+		progress("slowdown: round %d of %d", round+1, rounds)
+		alone, err := b.lifetime(ctx, nil)
+		if err != nil {
+			return s, err
+		}
+		var reported float64
+		stepped, err := b.lifetime(ctx, &reported)
+		if err != nil {
+			return s, err
+		}
+		s.alone, s.stepped, s.reported = append(s.alone, alone), append(s.stepped, stepped), append(s.reported, reported)
+	}
+	return s, nil
+}
+
+// lifetime returns how long a process takes to run the script a few times,
+// stepped if reported is there, which is then what fulgur says of the slowdown.
+func (b *bench) lifetime(ctx context.Context, reported *float64) (time.Duration, error) {
+	const times = 4
+	t, err := startTarget(ctx, b.sqlite)
+	if err != nil {
+		return 0, err
+	}
+	defer t.stop()
+	var stderr bytes.Buffer
+	fulgur := exec.CommandContext(ctx, b.fulgur, "bolt", "--branches", "stepping", "--max-overhead", "10%", "--stats", "json",
+		"-p", strconv.Itoa(t.pid()), "-o", filepath.Join(b.dir, "slowdown.preagg"), "600")
+	fulgur.Stderr = &stderr
+	if reported != nil {
+		if err := fulgur.Start(); err != nil {
+			return 0, err
+		}
+		time.Sleep(time.Second) // until it looks at the process
+	}
+	start := time.Now()
+	t.repeat(b.measured, times)
+	err = t.cmd.Wait()
+	took := time.Since(start)
+	if err != nil {
+		return 0, fmt.Errorf("%s: %w", b.sqlite, err)
+	}
+	if reported != nil {
+		if err := fulgur.Wait(); err != nil {
+			return 0, fmt.Errorf("%v: %w\n%s", fulgur.Args, err, &stderr)
+		}
+		s, err := readSummary(stderr.Bytes())
+		if err != nil {
+			return 0, err
+		}
+		*reported = s.Stepping.MaxSlowdown
+	}
+	return took, nil
+}

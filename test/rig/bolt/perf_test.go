@@ -1,0 +1,81 @@
+package bolt
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"testing"
+
+	"fulgur/internal/testenv"
+	"fulgur/test/rig/pmu"
+)
+
+// What perf recorded, fulgur convert makes the same profile of as fulgur bolt
+// of the same records; of a process that is linked for one address, and of one
+// that is not.
+func TestPerf(t *testing.T) {
+	perf := testenv.Tool(t, "perf")
+	dir := t.TempDir()
+	fulgur := testenv.Program(t, "fulgur/cmd/fulgur", dir)
+	pie := writePIE(t, dir)
+	for _, test := range []struct {
+		name, path string
+		start      func(t *testing.T) workload
+	}{
+		{"fixed", os.Args[0], func(t *testing.T) workload { return threads(t, 3) }},
+		{"pie", pie, func(t *testing.T) workload { return start(t, exec.Command(pie)) }},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			pmu.Load(t, pmu.Options{NMI: true})
+			w := test.start(t)
+			const windows, window = 300, 32
+			o := newOracle(t, test.path, false)
+			o.prepare(t, w.pid, windows, window)
+			data := filepath.Join(dir, test.name+".data")
+			record(t, perf, w, data)
+
+			cmd := exec.Command(fulgur, "convert", "--format", "preagg", "--llvm", "22", "--binary", test.path, data)
+			var stderr bytes.Buffer
+			cmd.Stderr = &stderr
+			converted, err := cmd.Output()
+			if err != nil {
+				t.Fatalf("fulgur convert: %v\n%s", err, &stderr)
+			}
+			o.check(t, string(converted))
+
+			pmu.Load(t, pmu.Options{NMI: true})
+			newOracle(t, test.path, false).prepare(t, w.pid, windows, window)
+			r := begin(t, []workload{w}, "-p", strconv.Itoa(w.pid), "600")
+			r.end(t)
+			if sampled := r.stdout.String(); sampled != string(converted) {
+				t.Errorf("fulgur bolt's and fulgur convert's profiles differ: %s", firstDifference(sampled, string(converted)))
+			}
+		})
+	}
+}
+
+// record has perf record the branches of a process until the PMU has no more
+// windows.
+func record(t *testing.T, perf string, w workload, data string) {
+	t.Helper()
+	cmd := exec.Command(perf, "record", "-q", "-b", "-e", "cycles:u", "-F", "2000", "-p", strconv.Itoa(w.pid), "-o", data)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill() })
+	until(t, "perf's events on all CPUs", func() bool { return status(t).Events >= runtime.NumCPU() })
+	w.letGo()
+	until(t, "samples to take all windows", func() bool { return !status(t).Left() })
+	if err := cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait() // it ends by the signal
+	if _, err := os.Stat(data); err != nil {
+		t.Fatalf("perf record: %v\n%s", err, &stderr)
+	}
+}
