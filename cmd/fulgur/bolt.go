@@ -44,21 +44,23 @@ type boltCommand struct {
 
 // Help is what fulgur bolt --help says beside the flags.
 func (*boltCommand) Help() string {
-	return `Samples the branches that the CPU recorded (Intel LBR, AMD BRS and LBRv2, Arm BRBE),
-or steps through the code where it records none, and writes BOLT's pre-aggregated profile, for perf2bolt --pa. The profile goes to
-standard output or FILE, which appears complete or not at all; the summary on
-standard error says what was counted, what was lost and why, whether it is enough,
-and what to run next.
+	return `Samples the branches that the CPU recorded (Intel LBR, AMD BRS and LBRv2, Arm
+BRBE), or steps through the code where it records none, and writes BOLT's
+pre-aggregated profile, for perf2bolt --pa. The profile goes to standard output or
+FILE, which appears complete or not at all; the summary on standard error says what
+was counted, what was lost and why, whether it is enough, and what to run next.
 
 Most virtual machines record no branches. With --branches stepping a process of
 fulgur's own stops one running thread of the target (ptrace), has it execute
 instruction by instruction for a few milliseconds, until it has taken 32 branches,
 and lets it run free again. Bursts are so rare that a thread takes about
---max-overhead longer for its work at most, and nothing is written into the target. That fulgur is killed does not harm the
-target; but SIGKILL of "fulgur branch-stepper" while it holds a thread kills the
-target. A system call of the target may return EINTR where a thread enters one while
-it is stopped; the summary counts these. A target that is being debugged or traced
-already, and 32-bit code, are refused.
+--max-overhead longer for its work at most, and nothing is written into the target.
+That fulgur is killed does not harm the target; but SIGKILL of that process, which
+ps shows as "branch-stepper", while it holds a thread kills the target. To a thread
+in a system call being stopped is like a signal: some return EINTR, which the
+summary counts, and reads and writes of pipes and sockets may do less than they were
+asked to. A target that is being debugged or traced already, one that ignores
+SIGTRAP, and 32-bit code are refused.
 
 Stepping takes some 300 branches a second of a busy thread at 10 %. A profile counts
 as sufficient with 1 branch taken for each byte of the file's machine code, which is

@@ -296,8 +296,12 @@ func (j *boltJob) finish(ctx context.Context, bs *binaries, m boltMeasurement) e
 	if err := m.describeTo(report); err != nil {
 		return err
 	}
-	if j.optimizer != nil {
+	switch {
+	case j.optimizer != nil:
 		err = j.optimizer.optimize(ctx, bs, j.out.path, report)
+	case bs.only != nil && !bs.inPlace():
+		r := report.of(bs.only)
+		r.Warnings = append(r.Warnings, "another file has this path here, or none: give llvm-bolt the one that ran, which /proc/PID/exe still is")
 	}
 	if j.options.Quiet {
 		return err

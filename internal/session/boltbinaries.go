@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 
 	"fulgur/internal/bolt"
 	"fulgur/internal/elffile"
@@ -46,6 +47,7 @@ func (bs *binaries) choose(path string, pids []int) error {
 		if err != nil {
 			return fmt.Errorf("find the program of process %d: %w", pid, err)
 		}
+		name = strings.TrimSuffix(name, " (deleted)")
 		info, err := os.Stat(exe)
 		if err != nil {
 			return fmt.Errorf("look at the program of process %d: %w", pid, err)
@@ -159,10 +161,17 @@ func (bs *binaries) isChosen(info os.FileInfo) bool {
 	return err == nil && os.SameFile(chosen, info)
 }
 
+// inPlace reports whether the path of the file that was chosen leads to it: it
+// may have been replaced, or be one of a container.
+func (bs *binaries) inPlace() bool {
+	info, err := os.Stat(bs.only.Name)
+	return err == nil && bs.isChosen(info)
+}
+
 // path returns one of the file that was chosen, for other programs: its own if
-// that still leads there.
+// that leads there.
 func (bs *binaries) path() string {
-	if info, err := os.Stat(bs.only.Name); err == nil && bs.isChosen(info) {
+	if bs.inPlace() {
 		return bs.only.Name
 	}
 	return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), bs.chosen.Fd())

@@ -1,13 +1,13 @@
 package session
 
 import (
-	"errors"
 	"os/exec"
 	"slices"
 	"strings"
 	"testing"
 
 	"fulgur/internal/bolt"
+	"fulgur/internal/testenv"
 )
 
 const someHelp = `OPTIONS:
@@ -40,14 +40,16 @@ func TestLayoutFlagsExist(t *testing.T) {
 	for program, version := range map[string]int{
 		"/usr/lib/llvm-16/bin/llvm-bolt": branchesLLVM, "/usr/lib/llvm-19/bin/llvm-bolt": branchesLLVM, "/usr/lib/llvm-22/bin/llvm-bolt": tracesLLVM,
 	} {
-		help, err := exec.Command(program, "--help-hidden").Output()
-		if errors.Is(err, exec.ErrNotFound) {
-			t.Skip("needs the program " + program)
-		}
-		flags := llvm{version: version}.layoutFlags(true)
-		if known := knownFlags(flags, help); !slices.Equal(known, flags) {
-			t.Errorf("%s: of %q there are only %q", program, flags, known)
-		}
+		t.Run(program, func(t *testing.T) {
+			help, err := exec.Command(testenv.Tool(t, program), "--help-hidden").Output()
+			if err != nil {
+				t.Fatal(err)
+			}
+			flags := llvm{version: version}.layoutFlags(true)
+			if known := knownFlags(flags, help); !slices.Equal(known, flags) {
+				t.Errorf("of %q there are only %q", flags, known)
+			}
+		})
 	}
 }
 

@@ -64,7 +64,7 @@ func (o *BoltOptions) chooseRecorder(stderr io.Writer) (recorder, error) {
 	}
 	s := newStepped(o)
 	if !o.Quiet {
-		fmt.Fprintf(stderr, "fulgur: no branch recording hardware here: the command is stepped through in bursts, which take it %.3g %% more time at most (--branches stepping, --max-overhead)\n", 100*s.options.MaxOverhead)
+		fmt.Fprintf(stderr, "fulgur: no branch recording hardware here: the command is stepped through in bursts, which take it %s more time at most (--branches stepping, --max-overhead)\n", s.overhead())
 	}
 	return s, nil
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -308,12 +309,16 @@ func roughly(seconds float64) string {
 }
 
 // twoDigits writes a positive number with two digits that count, or more
-// before the decimal point.
+// before the decimal point, and never with an exponent.
 func twoDigits(x float64) string {
 	if x >= 10 {
 		return fmt.Sprintf("%.0f", x)
 	}
-	return fmt.Sprintf("%.2g", x)
+	rounded, err := strconv.ParseFloat(fmt.Sprintf("%.2g", x), 64)
+	if err != nil {
+		return fmt.Sprint(x) // infinite, or no number
+	}
+	return strconv.FormatFloat(rounded, 'f', -1, 64)
 }
 
 // shellCommand returns argv as a shell takes it.

@@ -111,6 +111,16 @@ func TestTimeLeft(t *testing.T) {
 	}
 }
 
+func TestTwoDigits(t *testing.T) {
+	for x, want := range map[float64]string{
+		0: "0", 0.0000943: "0.000094", 0.1: "0.1", 1: "1", 1.26: "1.3", 9.99: "10", 123.4: "123",
+	} {
+		if got := twoDigits(x); got != want {
+			t.Errorf("%g: %s, want %s", x, got, want)
+		}
+	}
+}
+
 func TestRemedy(t *testing.T) {
 	for want, r := range map[string]binaryReport{
 		"measure 4 times as long (2 minutes), or merge as many": {Taken: 1, TakenByExecutable: 0.25, SufficientAfter: 120},

@@ -55,6 +55,15 @@ func TestBoltEnd(t *testing.T) {
 	}
 }
 
+func TestOverheadText(t *testing.T) {
+	for overhead, want := range map[float64]string{0.07: "7 %", 0.125: "12.5 %", 10: "1000 %"} {
+		s := newStepped(&BoltOptions{MaxOverhead: overhead})
+		if got := s.overhead(); got != want {
+			t.Errorf("%g: %s, want %s", overhead, got, want)
+		}
+	}
+}
+
 func TestSteppedOptions(t *testing.T) {
 	for _, test := range []struct {
 		options BoltOptions

@@ -3,7 +3,9 @@ package session
 import (
 	"context"
 	"fmt"
+	"math"
 	"os"
+	"strconv"
 	"time"
 
 	"fulgur/internal/perfevent"
@@ -42,7 +44,12 @@ func newStepped(o *BoltOptions) *stepped {
 }
 
 func (s *stepped) String() string {
-	return fmt.Sprintf("stepping each thread, for %v at most at a time, which takes them %.3g %% more time at most", s.options.BurstMax, 100*s.options.MaxOverhead)
+	return fmt.Sprintf("stepping each thread, for %v at most at a time, which takes them %s more time at most", s.options.BurstMax, s.overhead())
+}
+
+// overhead writes what bursts may cost at most.
+func (s *stepped) overhead() string {
+	return strconv.FormatFloat(math.Round(1e4*s.options.MaxOverhead)/1e2, 'f', -1, 64) + " %"
 }
 
 // attach starts the process that steps. Processes that were named are stepped

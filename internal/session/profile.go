@@ -105,7 +105,11 @@ func createOutput(path string, stdout io.Writer) (output, error) {
 	if path == "" || path == "-" {
 		return stream{w: stdout}, nil
 	}
-	return atomicfile.Create(path)
+	f, err := atomicfile.Create(path)
+	if err != nil {
+		return nil, err // and not a nil *File, which were an output
+	}
+	return f, nil
 }
 
 // launch starts the command, if there is one, and makes it the target t. It

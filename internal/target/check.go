@@ -65,7 +65,7 @@ func checkProcess(pid int) error {
 		return fmt.Errorf("check process %d: %w", pid, err)
 	}
 	if tgid != pid {
-		return fmt.Errorf("%d %w: profile its process with -p %d, or the thread alone with -L %d", pid, ErrThread, tgid, pid)
+		return fmt.Errorf("%d %w: profile its process with -p %d, or the thread alone with fulgur profile -L %d", pid, ErrThread, tgid, pid)
 	}
 	return nil
 }

@@ -53,6 +53,7 @@ type boltSummary struct {
 		Taken           float64 `json:"taken_by_executable_bytes"`
 		Optimized       string
 		Findings        []string
+		Warnings        []string
 	}
 	Warnings []string
 }
@@ -201,6 +202,10 @@ func TestBoltReplaced(t *testing.T) {
 	}
 	if out, err := exec.Command(optimized, "1000").Output(); len(out) == 0 {
 		t.Errorf("what was optimised does not run: %v", err)
+	}
+	s = bolt(t, 0, append([]string{"-p", pid, "-o", filepath.Join(t.TempDir(), "out"), "0.5"}, stepFast...)...)
+	if len(s.Binaries) != 1 || !strings.Contains(strings.Join(s.Binaries[0].Warnings, "\n"), "another file has this path here") {
+		t.Errorf("it does not say which file to optimise: %+v", s)
 	}
 }
 

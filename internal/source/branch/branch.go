@@ -47,7 +47,6 @@ type Source struct {
 	rings   []ring
 	events  *sampling.Events
 	targets *sampling.TargetSet
-	memory  uint64
 	entries []bolt.Entry // of the sample being read
 }
 
@@ -125,33 +124,8 @@ func (s *Source) prepare(o Options, inner *ebpf.MapSpec) error {
 			return err
 		}
 	}
-	s.memory = s.mapMemory()
 	return nil
 }
-
-// mapMemory sums what the kernel accounts for the maps, in bytes; 0 where it
-// does not say.
-func (s *Source) mapMemory() uint64 {
-	maps := []*ebpf.Map{s.objects.BranchScratch, s.objects.Rings, s.objects.Stats, s.objects.TargetIds}
-	for _, r := range s.rings {
-		maps = append(maps, r.samples)
-	}
-	var sum uint64
-	for _, m := range maps {
-		info, err := m.Info()
-		if err != nil {
-			continue
-		}
-		if n, ok := info.Memlock(); ok {
-			sum += n
-		}
-	}
-	return sum
-}
-
-// MapMemory returns the memory of the BPF maps in bytes, as the kernel accounts
-// it.
-func (s *Source) MapMemory() uint64 { return s.memory }
 
 // Attach opens disabled events on the target's CPUs and attaches the program.
 func (s *Source) Attach(t target.Target, e Event) (err error) {

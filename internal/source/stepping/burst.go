@@ -23,13 +23,13 @@ const (
 
 // tracer steps threads. All of its methods must be called on one OS thread.
 type tracer struct {
-	branches int           // that a burst takes
-	hold     time.Duration // longest time to hold a thread
+	hold time.Duration // longest time to hold a thread
 
 	// stopping reports that the process is asked to end.
 	stopping func() bool
 
 	entries []bolt.Entry // of the current burst, the oldest first
+	ended   uint64       // when the last burst did, in ns of CLOCK_MONOTONIC
 	text    [maxInstruction]byte
 	stats   Stats
 }
@@ -58,16 +58,15 @@ func (t *tracer) burst(tid int) outcome {
 	if err := ptrace(unix.PTRACE_INTERRUPT, tid, 0); err != nil {
 		return t.settle(tid)
 	}
-	stop, err := awaitStop(tid)
+	stop, ran, err := awaitStop(tid)
 	switch {
 	case err != nil || stop.ended():
 		return outcome{gone: true}
 	case stop.none:
 		return outcome{attached: true}
 	}
-	start := time.Now()
-	out := t.whileStopped(tid, stop, start.Add(t.hold))
-	out.held = time.Since(start)
+	out := t.whileStopped(tid, stop, time.Now().Add(t.hold))
+	out.held = time.Since(ran)
 	t.stats.Held += out.held
 	t.stats.LongestHold = max(t.stats.LongestHold, out.held)
 	return out
@@ -100,11 +99,34 @@ func (t *tracer) whileStopped(tid int, stop status, deadline time.Time) outcome 
 	case r.interrupted:
 		t.stats.Interrupted++
 	}
-	signal := t.steps(tid, r.pc, deadline)
+	signal := t.unblocked(tid, func() unix.Signal { return t.steps(tid, r.pc, deadline) })
+	t.ended = monotonic() // while it cannot unmap what it ran yet
 	t.stats.Bursts++
 	t.stats.Records += uint64(len(t.entries))
 	slices.Reverse(t.entries)
 	return t.detach(tid, signal)
+}
+
+// unblocked calls steps while the thread does not block SIGTRAP. The kernel
+// forces the trap of a step on a thread that does, as handlers of signals do:
+// it takes the signal out of the mask and resets what the program does at it,
+// for good, and the next one kills the program.
+func (t *tracer) unblocked(tid int, steps func() unix.Signal) unix.Signal {
+	var mask uint64
+	if err := signalMask(unix.PTRACE_GETSIGMASK, tid, &mask); err != nil {
+		return 0 // it is dying; detach finds out
+	}
+	if mask&trapSignal == 0 {
+		return steps()
+	}
+	without := mask &^ trapSignal
+	if err := signalMask(unix.PTRACE_SETSIGMASK, tid, &without); err != nil {
+		return 0
+	}
+	signal := steps()
+	// A signal that was pending waits again then.
+	_ = signalMask(unix.PTRACE_SETSIGMASK, tid, &mask)
+	return signal
 }
 
 // steps has the thread step until its burst is over, and returns the signal to
@@ -115,7 +137,7 @@ func (t *tracer) steps(tid int, pc uint64, deadline time.Time) unix.Signal {
 		case t.stopping() || !time.Now().Before(deadline):
 			t.stats.Deadline++
 			return 0
-		case len(t.entries) >= t.branches:
+		case len(t.entries) >= MaxBranches:
 			t.stats.Full++
 			return 0
 		case repeats > maxRepeats:
@@ -212,14 +234,18 @@ func (t *tracer) settle(tid int) outcome {
 
 // awaitStop waits for the thread to stop. That takes it no time of its own: one
 // that has a processor stops at once, others when it is their turn or when an
-// uninterruptible wait is over. If that is not soon, there is no change.
-func awaitStop(tid int) (status, error) {
-	deadline := time.Now().Add(stopWait)
+// uninterruptible wait is over. If that is not soon, there is no change. ran is
+// when it had not stopped yet.
+func awaitStop(tid int) (stop status, ran time.Time, err error) {
+	ran = time.Now()
+	deadline := ran.Add(stopWait)
 	for pause := 5 * time.Microsecond; ; pause = min(2*pause, maxPause) {
-		stop, err := wait(tid, unix.WNOHANG)
-		if err != nil || !stop.none || !time.Now().Before(deadline) {
-			return stop, err
+		looked := time.Now()
+		stop, err = wait(tid, unix.WNOHANG)
+		if err != nil || !stop.none || !looked.Before(deadline) {
+			return stop, ran, err
 		}
+		ran = looked
 		sleep(pause)
 	}
 }

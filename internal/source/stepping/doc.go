@@ -16,17 +16,21 @@
 // from its parent closes, whatever became of the parent, and not by the
 // signals of a terminal or of a service manager's stop. It asks the kernel to
 // spare it when memory runs out. SIGKILL of the stepper itself, in the middle
-// of a burst, does kill the target; SIGKILL of its parent does not.
+// of a burst, does kill the target; SIGKILL of its parent does not. SIGSTOP of
+// the stepper then, or a frozen cgroup, holds the thread as long as it lasts.
 //
 // A burst that has lasted for [Options.BurstMax] ends with the instruction it
 // is at. Where processors are scarce that takes until the thread, which waits
-// for one like any other, has had its turn.
+// for one like any other, has had its turn. A thread that does not stop for its
+// burst in time has none: it is let go as soon as it stops, after the burst that
+// another may be in.
 //
 // A burst ends before each instruction that would let the target see the trap
 // flag or carry it away: system calls, pushf, popf, iret, int3 and other
 // software interrupts, loads of SS, the begin of a hardware transaction. So no
 // signal frame, no child and no executed program ever has it, and a thread is
-// never held in a system call. It ends, too, when a signal arrives, which is
+// never held in a system call. A thread that blocks SIGTRAP does not for the
+// time of its burst, and one that ignores it is refused. A burst ends, too, when a signal arrives, which is
 // delivered on detaching, when the kernel moves the thread elsewhere (restartable
 // sequences), and when one repeated instruction takes too long (rep movs).
 //
@@ -36,7 +40,11 @@
 // branches, and some system calls return EINTR when a thread in them is
 // stopped (epoll_wait, sigtimedwait, semop, …; poll, read or futex restart).
 // Between the look at the state and the stop a thread may enter one: this is
-// counted ([Stats.Interrupted]).
+// counted ([Stats.Interrupted]). One that copies in the kernel is in state R
+// too: large reads and writes of pipes, sockets and some devices return early,
+// with the count of what is done, as they do at a signal. Nothing shows that.
+// A debugger that attaches during a burst is refused by the kernel, and has to
+// try again.
 //
 // Bursts end at system calls, so that code right behind one is seen less often
 // than code far from any. A transaction, a restartable sequence and, on arm64,

@@ -33,6 +33,20 @@ func signalCode(tid int) (int32, error) {
 	return info[2], nil
 }
 
+// trapSignal is SIGTRAP in the kernel's signal masks.
+const trapSignal = 1 << (unix.SIGTRAP - 1)
+
+// signalMask carries out a request to read or set (PTRACE_GETSIGMASK,
+// PTRACE_SETSIGMASK) the signals that a stopped thread blocks.
+func signalMask(request int, tid int, mask *uint64) error {
+	_, _, errno := unix.RawSyscall6(unix.SYS_PTRACE, uintptr(request), uintptr(tid),
+		unsafe.Sizeof(*mask), uintptr(unsafe.Pointer(mask)), 0, 0)
+	if errno != 0 {
+		return errno
+	}
+	return nil
+}
+
 // status is a thread's change of state as wait4 tells it, none if it has not
 // changed.
 type status struct {

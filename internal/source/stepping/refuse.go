@@ -16,6 +16,7 @@ import (
 var (
 	errForeign  = errors.New("runs 32-bit code, which is not understood here")
 	errTrapping = errors.New("steps itself: its trap flag is set")
+	errIgnoring = errors.New("ignores SIGTRAP, which it would not after a step")
 	errKernel   = errors.New("is a kernel thread")
 	errSelf     = errors.New("is fulgur itself")
 	errGone     = errors.New("there is no such process")
@@ -23,9 +24,9 @@ var (
 	errTraced = errors.New("is traced already")
 )
 
-// patience is how long a process may be traced by another before it is refused:
-// some bursts.
-const patience = 100 * time.Millisecond
+// someBursts is how long a process may be traced by another before it is
+// refused.
+const someBursts = 100 * time.Millisecond
 
 // RefusalError says why a process, or a thread of it, is not stepped.
 type RefusalError struct {
@@ -43,8 +44,9 @@ func (r RefusalError) Error() string {
 	return fmt.Sprintf("cannot step thread %d of process %d: %s", r.TID, r.PID, r.Reason)
 }
 
-// admit checks whether process pid can be stepped.
-func admit(pid int) error {
+// admit checks whether process pid can be stepped, and has patience while it is
+// traced.
+func admit(pid int, patience time.Duration) error {
 	if pid == os.Getpid() || pid == os.Getppid() {
 		return errSelf
 	}
@@ -62,11 +64,12 @@ func admit(pid int) error {
 		return errKernel
 	}
 	// A debugger stays, another stepper does not.
-	for wait := patience; traced(status) != nil; wait -= patience / 10 {
-		if wait <= 0 {
+	const pause = 10 * time.Millisecond
+	for ; traced(status) != nil; patience -= pause {
+		if patience <= 0 {
 			return traced(status)
 		}
-		sleep(patience / 10)
+		sleep(pause)
 		if status, err = os.ReadFile(fmt.Sprintf("/proc/%d/status", pid)); err != nil {
 			return errGone
 		}
@@ -125,17 +128,34 @@ func permission(err error) error {
 	return fmt.Errorf("%w: %s (in a container also a seccomp profile that allows ptrace)", err, remedy)
 }
 
+// ignoresTrap reports whether thread tid ignores SIGTRAP. The kernel undoes that
+// to tell of a step.
+func ignoresTrap(pid, tid int) bool {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/status", pid, tid))
+	if err != nil {
+		return false // it has ended
+	}
+	ignored, err := strconv.ParseUint(statusField(status, "SigIgn"), 16, 64)
+	return err == nil && ignored&trapSignal != 0
+}
+
 // statusNumber returns the number in a line of /proc/TID/status, 0 if there is
 // none.
 func statusNumber(status []byte, name string) int {
+	n, err := strconv.Atoi(statusField(status, name))
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// statusField returns what a line of /proc/TID/status says, "" if there is
+// none.
+func statusField(status []byte, name string) string {
 	for line := range bytes.Lines(status) {
 		if v, ok := bytes.CutPrefix(line, []byte(name+":")); ok {
-			n, err := strconv.Atoi(string(bytes.TrimSpace(v)))
-			if err != nil {
-				return 0
-			}
-			return n
+			return string(bytes.TrimSpace(v))
 		}
 	}
-	return 0
+	return ""
 }

@@ -27,8 +27,8 @@ const (
 	minPause, maxIdle = time.Millisecond, 20 * time.Millisecond
 	// looks is how many threads are looked at in a round.
 	looks = 32
-	// reports is how often statistics are sent.
-	reports = 500 * time.Millisecond
+	// tellEvery is how often statistics are sent.
+	tellEvery = 500 * time.Millisecond
 	// firstBurst is what a burst is expected to take before one was seen.
 	firstBurst = 5 * time.Millisecond
 )
@@ -66,31 +66,37 @@ func Run(in io.Reader, out io.Writer) error {
 	runtime.LockOSThread()
 	protect()
 	s := &stepper{
-		opts:    *first.Options,
-		out:     gob.NewEncoder(out),
-		roots:   map[int]bool{},
-		threads: map[int]*thread{},
-		average: firstBurst,
+		opts:     *first.Options,
+		reports:  make(chan report, 64),
+		roots:    map[int]bool{},
+		threads:  map[int]*thread{},
+		attached: map[int]*thread{},
+		average:  firstBurst,
 	}
+	written := make(chan struct{})
+	go s.write(gob.NewEncoder(out), written)
 	s.tracer = tracer{
-		branches: s.opts.Branches,
 		hold:     s.opts.BurstMax,
 		stopping: s.stopping.Load,
 	}
-	s.add(first.Add, false)
-	s.send(report{Refused: s.takeRefused(), Stats: &Stats{}})
+	s.add(first.Add)
+	s.send(s.status())
 	go s.listen(decoder)
 	s.work()
-	s.send(report{Stats: &s.tracer.stats, Refused: s.takeRefused()})
+	s.send(s.status())
+	close(s.reports)
+	<-written
 	return nil
 }
 
 // protect makes the stepper the last to be killed or to wait for a processor:
 // a burst holds another's thread. Without CAP_SYS_RESOURCE and CAP_SYS_NICE it
-// stays as it is.
+// stays as it is. Where the kernel groups processes by session (autogroup, see
+// sched(7)), it is the group's priority that counts.
 func protect() {
 	_ = os.WriteFile("/proc/self/oom_score_adj", []byte("-1000"), 0)
 	_ = unix.Setpriority(unix.PRIO_PROCESS, 0, -20)
+	_ = os.WriteFile("/proc/self/autogroup", []byte("-20"), 0)
 }
 
 // stepper is the state of the stepper process.
@@ -98,7 +104,7 @@ type stepper struct {
 	opts   Options
 	tracer tracer
 
-	out      *gob.Encoder
+	reports  chan report // on their way to the parent
 	stopping atomic.Bool // in has ended
 
 	mu       sync.Mutex
@@ -108,7 +114,9 @@ type stepper struct {
 	roots   map[int]bool   // the processes, true: stepped
 	threads map[int]*thread
 	order   []*thread // the threads in this round's order
-	average time.Duration
+	// attached are the threads whose stop for a burst is still to come.
+	attached map[int]*thread
+	average  time.Duration
 }
 
 // listen takes the parent's requests.
@@ -125,35 +133,76 @@ func (s *stepper) listen(decoder *gob.Decoder) {
 	s.stopping.Store(true)
 }
 
-// add has processes stepped that can be. That those which came later have ended
-// meanwhile is nothing to tell.
-func (s *stepper) add(pids []int, later bool) {
+// add has processes stepped that can be.
+func (s *stepper) add(pids []int) {
+	for _, pid := range pids {
+		s.admitted(pid, admit(pid, someBursts))
+	}
+}
+
+// addLater has processes stepped, too. That they have ended meanwhile is nothing
+// to tell. Who traces one may let go of it, and nobody waits for that here:
+// threads may be attached.
+func (s *stepper) addLater(pids []int) {
 	for _, pid := range pids {
 		if _, known := s.roots[pid]; known {
 			continue
 		}
-		err := admit(pid)
-		if later && errors.Is(err, errGone) {
-			continue
-		}
-		s.roots[pid] = err == nil
-		if err != nil {
-			s.refused = append(s.refused, RefusalError{PID: pid, Reason: err.Error()})
+		switch err := admit(pid, 0); {
+		case errors.Is(err, errGone):
+		case errors.Is(err, errTraced):
+			s.roots[pid] = true // its threads are refused as long as they are
+		default:
+			s.admitted(pid, err)
 		}
 	}
 }
 
-// takeRefused returns the refusals since it was last called.
-func (s *stepper) takeRefused() []RefusalError {
-	r := s.refused
+// admitted takes note of what [admit] said of a process.
+func (s *stepper) admitted(pid int, err error) {
+	s.roots[pid] = err == nil
+	if err != nil {
+		s.refused = append(s.refused, RefusalError{PID: pid, Reason: err.Error()})
+	}
+}
+
+// status reports what was done, and the refusals since it was last called.
+func (s *stepper) status() report {
+	stats := s.tracer.stats
+	r := report{Stats: &stats, Refused: s.refused}
 	s.refused = nil
 	return r
 }
 
-// send sends a report. A parent that does not read any more has closed the
-// other pipe too.
+// send has a report written. While the parent does not read, as when it is
+// stopped by Ctrl-Z, that waits, and nobody is held meanwhile.
 func (s *stepper) send(r report) {
-	_ = s.out.Encode(r)
+	for {
+		select {
+		case s.reports <- r:
+			return
+		default:
+			s.release()
+			sleep(minPause)
+		}
+	}
+}
+
+// write writes the reports to the parent. One that does not read any more has
+// closed the other pipe too.
+func (s *stepper) write(out *gob.Encoder, written chan<- struct{}) {
+	defer close(written)
+	for r := range s.reports {
+		_ = out.Encode(r)
+	}
+}
+
+// release lets those threads go that have stopped only after their burst was
+// given up.
+func (s *stepper) release() {
+	for tid, t := range s.attached {
+		s.conclude(t, s.tracer.settle(tid))
+	}
 }
 
 // work steps until the parent has closed its pipe.
@@ -164,12 +213,17 @@ func (s *stepper) work() {
 			s.scan()
 			scanned = now
 		}
-		if now := time.Now(); now.Sub(reported) >= reports {
+		if now := time.Now(); now.Sub(reported) >= tellEvery {
 			s.measure()
-			s.send(report{Stats: &s.tracer.stats, Refused: s.takeRefused()})
+			s.send(s.status())
 			reported = now
 		}
-		if pause := s.round(); pause > 0 {
+		pause := s.round()
+		s.release()
+		if len(s.attached) > 0 {
+			pause = min(pause, minPause)
+		}
+		if pause > 0 {
 			// Of any length, so as not to fall into step with the target.
 			sleep(pause/2 + rand.N(pause/2))
 		}
@@ -183,7 +237,7 @@ func (s *stepper) scan() {
 	s.requests = nil
 	s.mu.Unlock()
 	for _, r := range requests {
-		s.add(r.Add, true)
+		s.addLater(r.Add)
 		for _, pid := range r.Drop {
 			delete(s.roots, pid)
 		}
@@ -207,8 +261,8 @@ func (s *stepper) scan() {
 			}
 		}
 	}
-	for tid, t := range s.threads {
-		if !seen[tid] && !t.attached {
+	for tid := range s.threads {
+		if !seen[tid] && s.attached[tid] == nil {
 			delete(s.threads, tid)
 		}
 	}
@@ -241,11 +295,8 @@ func (s *stepper) round() (pause time.Duration) {
 // visit gives the thread a burst if it runs and its budget allows. It returns
 // when to look at it again.
 func (s *stepper) visit(t *thread) time.Duration {
-	if t.attached {
-		s.conclude(t, s.tracer.settle(t.tid))
-		return minPause
-	}
-	if t.refused {
+	s.release() // nobody is held through the bursts of others
+	if t.refused || s.attached[t.tid] != nil {
 		return maxIdle
 	}
 	now, err := readState(t.pid, t.tid)
@@ -261,9 +312,13 @@ func (s *stepper) visit(t *thread) time.Duration {
 	case !now.running:
 		return maxIdle
 	}
-	t.observe(now)
-	if lacks := t.wait - t.budget(s.opts.MaxOverhead); lacks > 0 {
+	t.observe(now, s.opts.MaxOverhead)
+	if lacks := t.wait - t.saved; lacks > 0 {
 		return max(minPause, time.Duration(float64(lacks)/s.opts.MaxOverhead))
+	}
+	if ignoresTrap(t.pid, t.tid) {
+		s.conclude(t, outcome{refused: errIgnoring})
+		return maxIdle
 	}
 	out := s.tracer.burst(t.tid)
 	t.charge(out.held, s.average)
@@ -273,14 +328,18 @@ func (s *stepper) visit(t *thread) time.Duration {
 		return maxIdle
 	}
 	if len(s.tracer.entries) > 0 {
-		s.send(report{Sample: &Sample{PID: t.pid, TID: t.tid, Time: monotonic(), Entries: s.tracer.entries}})
+		s.send(report{Sample: &Sample{PID: t.pid, TID: t.tid, Time: s.tracer.ended, Entries: slices.Clone(s.tracer.entries)}})
 	}
 	return 0
 }
 
 // conclude takes note of what became of the thread.
 func (s *stepper) conclude(t *thread, out outcome) {
-	t.attached = out.attached
+	if out.attached {
+		s.attached[t.tid] = t
+		return
+	}
+	delete(s.attached, t.tid)
 	switch {
 	case out.gone:
 		delete(s.threads, t.tid)

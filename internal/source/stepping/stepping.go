@@ -27,10 +27,11 @@ const (
 	CommandOverhead = 0.5
 	// DefaultBurstMax is the longest time that a thread is held.
 	DefaultBurstMax = 20 * time.Millisecond
-	// DefaultBranches is the number of branches in a sample: as many as the
-	// processors record that can.
-	DefaultBranches = 32
 )
+
+// MaxBranches is how many branches a sample has at most: as many as most
+// processors record that can.
+const MaxBranches = 32
 
 // Options say what to step and how much.
 type Options struct {
@@ -39,9 +40,6 @@ type Options struct {
 	MaxOverhead float64
 	// BurstMax is the longest time to hold a thread, 0 for DefaultBurstMax.
 	BurstMax time.Duration
-	// Branches is how many branches a sample has at most, 0 for
-	// DefaultBranches.
-	Branches int
 }
 
 // Sample is the branches that a thread took in one burst.
@@ -102,10 +100,12 @@ var ErrKilled = errors.New("the process that steps was killed; if it was steppin
 // [RefusalError], joined. When ctx ends, stepping does.
 func Start(ctx context.Context, pids []int, opts Options) (*Stepper, error) {
 	opts = opts.withDefaults()
+	// Under this name, so that "pkill -KILL -f fulgur" is not for it either.
 	cmd := exec.Command("/proc/self/exe", Subcommand)
 	cmd.Stderr = os.Stderr
-	// A group of its own: Ctrl-C is not for it.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	// A session of its own: Ctrl-C is not for it, and its priority is not
+	// one among ours alone.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		return nil, fmt.Errorf("start stepping: %w", err)
@@ -151,9 +151,6 @@ func (o Options) withDefaults() Options {
 	}
 	if o.BurstMax <= 0 {
 		o.BurstMax = DefaultBurstMax
-	}
-	if o.Branches <= 0 {
-		o.Branches = DefaultBranches
 	}
 	return o
 }

@@ -70,7 +70,7 @@ func TestCycle(t *testing.T) {
 		if sample.PID != pid || sample.TID != pid || sample.Time == 0 {
 			t.Errorf("sample of process %d, thread %d, time %d; the process is %d", sample.PID, sample.TID, sample.Time, pid)
 		}
-		if n := len(sample.Entries); n == 0 || n > DefaultBranches {
+		if n := len(sample.Entries); n == 0 || n > MaxBranches {
 			t.Errorf("%d entries", n)
 		}
 		slices.Reverse(sample.Entries)
@@ -229,6 +229,50 @@ func TestConfined(t *testing.T) {
 	}
 }
 
+// A program that blocks SIGTRAP, or ignores it, finds that so.
+func TestTraps(t *testing.T) {
+	cmd := launch(t, compile(t, "traps"))
+	pid := cmd.Process.Pid
+	s := start(t, Options{MaxOverhead: 10}, pid)
+	collect(t, s, 40)
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	time.Sleep(50 * time.Millisecond) // to find out
+	if s := stateOf(t, pid); s == 'Z' {
+		t.Errorf("the target has ended: %v", cmd.Wait())
+	}
+}
+
+func TestIgnoresTrap(t *testing.T) {
+	pid := launch(t, compile(t, "ignores")).Process.Pid
+	eventually(t, "ignored", func() bool { return ignoresTrap(pid, pid) })
+	s := start(t, Options{MaxOverhead: 10}, pid)
+	var refused []RefusalError
+	eventually(t, "refused", func() bool {
+		_, refused = s.Stats()
+		return len(refused) > 0
+	})
+	if !strings.Contains(refused[0].Reason, "ignores SIGTRAP") {
+		t.Errorf("refused: %v", refused)
+	}
+	if !ignoresTrap(pid, pid) {
+		t.Error("the target does not ignore it any more")
+	}
+}
+
+// eventually waits until something is.
+func eventually(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(testenv.Patience(10 * time.Second))
+	for !is() {
+		if time.Now().After(deadline) {
+			t.Fatal("never ", what)
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
 // TestStopped stops the target by a signal while it is stepped: it stays
 // stopped until it is told to go on.
 func TestStopped(t *testing.T) {
@@ -282,6 +326,27 @@ func TestAdd(t *testing.T) {
 	s := start(t, Options{MaxOverhead: 1})
 	pid := launch(t, bin).Process.Pid
 	if err := s.Add(pid); err != nil {
+		t.Fatal(err)
+	}
+	collect(t, s, 1)
+}
+
+// Who is traced when it is added is stepped when it is not traced any more.
+func TestAddTraced(t *testing.T) {
+	held, err := target.Start([]string{compile(t, "cycle", "-static", "-no-pie")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		unix.Kill(held.PID(), unix.SIGKILL)
+		held.Close()
+	}()
+	s := start(t, Options{MaxOverhead: 1})
+	if err := s.Add(held.PID()); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(3 * rescan) // a stepper that is slower than that adds it later
+	if err := held.Release(); err != nil {
 		t.Fatal(err)
 	}
 	collect(t, s, 1)

@@ -18,10 +18,9 @@ type thread struct {
 	// ran all that it had used when last looked at; held is the time that
 	// bursts took it.
 	free, ran, held time.Duration
-	// wait is the budget that it must have for the next burst.
-	wait time.Duration
-	// attached is set while a burst's stop is still to come.
-	attached bool
+	// saved is the time that it may be held now, and wait what it must be
+	// for the next burst.
+	saved, wait time.Duration
 	// refused is set if it cannot be stepped, told if the parent knows of a
 	// refusal.
 	refused, told bool
@@ -83,12 +82,6 @@ func parseState(stat []byte) (state, error) {
 	}, nil
 }
 
-// budget is how long the thread may be held now, if bursts may slow it down by
-// overhead (0.1: to 1.1 times the time).
-func (t *thread) budget(overhead float64) time.Duration {
-	return time.Duration(overhead*float64(t.free)) - t.held
-}
-
 // slowdown is the share of its own time that bursts took the thread.
 func (t *thread) slowdown() float64 {
 	if t.free <= 0 {
@@ -98,10 +91,14 @@ func (t *thread) slowdown() float64 {
 }
 
 // observe takes note of the CPU time that the thread has used when it was not
-// held.
-func (t *thread) observe(s state) {
-	t.free += max(0, s.ran-t.ran)
+// held, if bursts may slow it down by overhead (0.1: to 1.1 times the time). It
+// saves no more than a burst or two: a thread that the stepper does not get to,
+// as among many, must not make up for that by standing still later.
+func (t *thread) observe(s state, overhead float64) {
+	free := max(0, s.ran-t.ran)
 	t.ran = s.ran
+	t.free += free
+	t.saved = min(t.saved+time.Duration(overhead*float64(free)), 2*t.wait)
 }
 
 // charge takes note of a burst and draws the budget that the next one waits
@@ -109,11 +106,17 @@ func (t *thread) observe(s state) {
 // not fall into step with what the program does periodically.
 func (t *thread) charge(held, average time.Duration) {
 	t.held += held
+	t.saved -= held
 	if s, err := readState(t.pid, t.tid); err == nil {
 		t.ran = max(t.ran, s.ran) // what ran in the burst is not free
 	}
-	t.wait = jitter(average)
+	t.wait = jitter(max(average, leastWait))
 }
+
+// leastWait is the least that a thread saves for a burst, however short they
+// are: a stop costs more than the time that it lasts, and may cut a system call
+// short.
+const leastWait = time.Millisecond
 
 func jitter(average time.Duration) time.Duration {
 	return average + rand.N(average+1)

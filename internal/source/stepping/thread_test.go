@@ -35,23 +35,33 @@ func FuzzParseState(f *testing.F) {
 }
 
 func TestBudget(t *testing.T) {
-	th := thread{ran: time.Second}
-	th.observe(state{ran: 3 * time.Second})
-	if got := th.budget(0.1); got != 200*time.Millisecond {
-		t.Errorf("budget %v after 2 s, want 200ms", got)
+	th := thread{ran: time.Second, wait: 150 * time.Millisecond}
+	th.observe(state{ran: 3 * time.Second}, 0.1)
+	if got := th.saved; got != 200*time.Millisecond {
+		t.Errorf("saved %v in 2 s, want 200ms", got)
 	}
 	th.charge(150*time.Millisecond, 10*time.Millisecond)
-	if got := th.budget(0.1); got != 50*time.Millisecond {
-		t.Errorf("budget %v after a burst, want 50ms", got)
+	if got := th.saved; got != 50*time.Millisecond {
+		t.Errorf("saved %v after a burst, want 50ms", got)
 	}
 	if th.wait < 10*time.Millisecond || th.wait > 20*time.Millisecond {
 		t.Errorf("waits for %v, want 10 to 20 ms", th.wait)
 	}
-	th.observe(state{ran: 2 * time.Second}) // a clock of ticks may lag
-	if got := th.budget(0.1); got != 50*time.Millisecond {
-		t.Errorf("budget %v, want 50ms", got)
+	th.wait = 20 * time.Millisecond
+	th.observe(state{ran: 2 * time.Second}, 0.1) // a clock of ticks may lag
+	if got := th.saved; got > 50*time.Millisecond {
+		t.Errorf("saved %v, want 50ms at most", got)
 	}
 	if got := th.slowdown(); got != 0.075 {
 		t.Errorf("slowdown %v, want 0.075", got)
+	}
+	// A minute that the stepper did not come by is not made up for.
+	th.observe(state{ran: time.Minute}, 0.1)
+	if got := th.saved; got != 2*th.wait {
+		t.Errorf("saved %v in a minute, want two bursts' %v", got, 2*th.wait)
+	}
+	th.charge(0, 0) // a stop that came to nothing
+	if th.wait < leastWait {
+		t.Errorf("waits for %v, want %v at least", th.wait, leastWait)
 	}
 }

@@ -1,0 +1,15 @@
+package session
+
+import (
+	"io"
+	"path/filepath"
+	"testing"
+)
+
+// An output that cannot be is none, not one that only looks empty.
+func TestCreateOutputFails(t *testing.T) {
+	out, err := createOutput(filepath.Join(t.TempDir(), "missing", "out"), io.Discard)
+	if err == nil || out != nil {
+		t.Errorf("output %v, error %v; want none and why", out, err)
+	}
+}
