@@ -7,31 +7,31 @@ import "fmt"
 type Kind uint8
 
 const (
-	// KindNone: no table describes this address.
+	// KindNone says that no table describes this address.
 	KindNone Kind = iota
-	// KindUnsupported: a table describes it, but no rule can.
+	// KindUnsupported says that a table describes it, but no rule can.
 	KindUnsupported
-	// KindEnd: the return address is undefined, this is the outermost
+	// KindEnd says that the return address is undefined: the outermost
 	// function of a thread.
 	KindEnd
-	// KindSP: the stack pointer plus Rule.CFA.
+	// KindSP takes the stack pointer plus Rule.CFA.
 	KindSP
-	// KindFP: the frame pointer plus Rule.CFA.
+	// KindFP takes the frame pointer plus Rule.CFA.
 	KindFP
-	// KindRegister: the register Rule.Arg plus Rule.CFA. Only in a frame
+	// KindRegister takes the register Rule.Arg plus Rule.CFA. Only in a frame
 	// that was interrupted are all registers known.
 	KindRegister
-	// KindDerefSP: the word at the stack pointer plus Rule.CFA, plus
+	// KindDerefSP takes the word at the stack pointer plus Rule.CFA, plus
 	// Rule.Arg. Hand-written assembly saves the caller's stack pointer so.
 	KindDerefSP
-	// KindDerefFP: the word at the frame pointer plus Rule.CFA, plus
+	// KindDerefFP takes the word at the frame pointer plus Rule.CFA, plus
 	// Rule.Arg. Functions that align their stack are so.
 	KindDerefFP
-	// KindPLT: the stack pointer plus Rule.CFA, plus 8 if the low four bits
+	// KindPLT takes the stack pointer plus Rule.CFA, plus 8 if the low four bits
 	// of the program counter are at least Rule.Arg. The stubs of the
 	// procedure linkage table are 16 bytes each and push one word.
 	KindPLT
-	// KindSignal: the kernel's signal frame is at the stack pointer plus
+	// KindSignal says that the kernel's signal frame is at the stack pointer plus
 	// Rule.CFA. All registers of the interrupted code are in it, and its
 	// program counter is exact, not a return address.
 	KindSignal
@@ -50,19 +50,19 @@ func (k Kind) String() string { return name(kindNames[:], int(k)) }
 type Slot uint8
 
 const (
-	// SlotSame: in the register where it always is. For a return address
+	// SlotSame is in the register where it always is. For a return address
 	// that is the link register, which only an interrupted frame has.
 	SlotSame Slot = iota
-	// SlotCFA: in memory at the CFA plus the offset.
+	// SlotCFA is in memory at the CFA plus the offset.
 	SlotCFA
-	// SlotSP: in memory at this frame's stack pointer plus the offset.
+	// SlotSP is in memory at this frame's stack pointer plus the offset.
 	SlotSP
-	// SlotFP: in memory at this frame's frame pointer plus the offset.
+	// SlotFP is in memory at this frame's frame pointer plus the offset.
 	SlotFP
-	// SlotRegister: in the register whose number is the offset, which only
+	// SlotRegister is in the register whose number is the offset, which only
 	// an interrupted frame has.
 	SlotRegister
-	// SlotUnknown: lost, or where no rule can tell.
+	// SlotUnknown is lost, or where no rule can tell.
 	SlotUnknown
 )
 

@@ -10,22 +10,22 @@ import (
 type End uint8
 
 const (
-	// EndComplete: the outermost function of the thread was reached.
+	// EndComplete says that the outermost function of the thread was reached.
 	EndComplete End = iota
-	// EndDepth: there are more frames than were asked for.
+	// EndDepth says that there are more frames than were asked for.
 	EndDepth
-	// EndNoFile: no file is mapped where the last frame's code should be.
+	// EndNoFile says that no file is mapped where the last frame's code should be.
 	EndNoFile
-	// EndNoTable: the last frame's code has no unwind information.
+	// EndNoTable says that the last frame's code has no unwind information.
 	EndNoTable
-	// EndUnsupported: it has, but no rule can express it.
+	// EndUnsupported says that it has, but no rule can express it.
 	EndUnsupported
-	// EndRegister: its rule needs a register whose value is not known any
+	// EndRegister says that its rule needs a register whose value is not known any
 	// more.
 	EndRegister
-	// EndMemory: stack memory could not be read.
+	// EndMemory says that stack memory could not be read.
 	EndMemory
-	// EndNotGrowing: the caller's frame would not be above its callee's. The
+	// EndNotGrowing says that the caller's frame would not be above its callee's. The
 	// stack, or the table, is broken.
 	EndNotGrowing
 )
