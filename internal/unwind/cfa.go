@@ -49,7 +49,10 @@ const maxRemembered = 64
 type state struct {
 	// cfa is baseRegister or baseDeref, or baseNone if it is unknown; plt is
 	// the threshold of a PLT's expression, which is over the stack pointer.
-	cfa        operand
+	cfa operand
+	// offset is the register and the offset that were the CFA last: after an
+	// expression, changing one of them brings the other back.
+	offset     operand
 	plt        uint8
 	isPLT      bool
 	fp, ra, sp column
@@ -204,11 +207,11 @@ func (m *machine) define(op byte, r *buf) bool {
 		reg := r.uleb()
 		m.setCFA(reg, m.factored(r.sleb()))
 	case cfaDefCFARegister:
-		m.setCFA(r.uleb(), m.cfa.off)
+		m.setCFA(r.uleb(), m.offset.off)
 	case cfaDefCFAOffset:
-		m.setCFA(m.cfa.reg, int64(r.uleb()))
+		m.setCFA(m.offset.reg, int64(r.uleb()))
 	case cfaDefCFAOffsetSF:
-		m.setCFA(m.cfa.reg, m.factored(r.sleb()))
+		m.setCFA(m.offset.reg, m.factored(r.sleb()))
 	case cfaDefCFAExpression:
 		expr := r.block()
 		m.cfa, m.isPLT = operand{}, false
@@ -225,7 +228,8 @@ func (m *machine) define(op byte, r *buf) bool {
 }
 
 func (m *machine) setCFA(reg uint64, off int64) {
-	m.cfa, m.isPLT = operand{base: baseRegister, reg: reg, off: off}, false
+	m.offset = operand{base: baseRegister, reg: reg, off: off}
+	m.cfa, m.isPLT = m.offset, false
 }
 
 func (m *machine) factored(n int64) int64 { return n * m.cie.dataAlign }

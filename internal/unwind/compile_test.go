@@ -133,6 +133,12 @@ func TestPrograms(t *testing.T) {
 			cfaDefCFAExpression, expr(opBregx, amd64SP, sleb(152), opDeref, opConst1u, 8, opPlus), cfaAdvanceLoc|1,
 			cfaDefCFAExpression, expr(breg(amd64SP, 160), opConst2s, 0xf8, 0xff, opPlus, opDeref, opConst1s, 0xf8, opMinus),
 		), []string{"0x0 cfa=*(sp+152)+8 fp=same ra=cfa-8"}},
+		{"register after an expression", elf.EM_X86_64, false, program(
+			cfaDefCFA, 0, 56, cfaAdvanceLoc|1, cfaDefCFAExpression, expr(breg(amd64SP, 536), opDeref, opPlusUconst, 56),
+			cfaAdvanceLoc|1, cfaDefCFARegister, amd64SP,
+		), []string{
+			"0x0 cfa=r0+56 fp=same ra=cfa-8", "0x1 cfa=*(sp+536)+56 fp=same ra=cfa-8", "0x2 cfa=sp+56 fp=same ra=cfa-8",
+		}},
 		{"procedure linkage table", elf.EM_X86_64, false, program(
 			cfaDefCFAExpression, expr(breg(amd64SP, 8), breg(amd64RA, 0), opLit0+15, opAnd, opLit0+11, opGe, opLit0+3, opShl, opPlus),
 		), []string{"0x0 cfa=sp+8+((pc&15)>=11)*8 fp=same ra=cfa-8"}},

@@ -19,7 +19,6 @@ type frames struct {
 	eh    bool
 	wide  bool // the 64-bit format
 	cieAt int
-	addr  uint64 // of the section
 }
 
 // entry appends an entry; what takes the place of the CIE's ID or the pointer
