@@ -89,6 +89,42 @@ func FuzzCompile(f *testing.F) {
 	})
 }
 
+// FuzzProgram runs foreign programs of a CIE and an FDE.
+func FuzzProgram(f *testing.F) {
+	f.Add(defaultCIE(elf.EM_X86_64), program(
+		cfaAdvanceLoc|1, cfaDefCFAOffset, 16, cfaOffset|amd64FP, 2, cfaRememberState, cfaAdvanceLoc1, 3,
+		cfaDefCFAExpression, expr(opBreg0+amd64SP, 8, opBreg0+amd64RA, 0, opLit0+15, opAnd, opLit0+11, opGe, opLit0+3, opShl, opPlus),
+		cfaAdvanceLoc2, 3, 0, cfaRestoreState, cfaDefCFARegister, amd64FP, cfaGNUArgsSize, 3), byte(0))
+	f.Add(defaultCIE(elf.EM_AARCH64), program(
+		cfaAArch64NegateRAState, cfaAdvanceLoc|1, cfaOffset|arm64RA, 1, cfaRegister, arm64FP, 3, cfaSetLoc, 9), byte(3))
+	f.Fuzz(func(t *testing.T, initial, function []byte, flags byte) {
+		s := &source{arch: amd64, eh: true, addrSize: 8}
+		if flags&1 != 0 {
+			s.arch = arm64
+		}
+		c := &cie{codeAlign: 4, dataAlign: -8, ra: s.arch.ra, addrSize: 8, signal: flags&2 != 0}
+		m := machine{arch: s.arch, cie: c, size: 1, emit: func(uint64, Rule) {}}
+		if !m.run(&buf{b: initial}, 0, 0) {
+			return
+		}
+		c.initial = m.state
+		last, n := uint64(0), 0
+		m.size = 1 << 16
+		m.emit = func(off uint64, r Rule) {
+			if off < last || off >= m.size {
+				t.Fatalf("row at %#x after one at %#x", off, last)
+			}
+			last = off
+			n++
+			_ = r.String()
+		}
+		m.run(&buf{b: function}, 0, 1<<20)
+		if n == 0 || n > len(function)+1 {
+			t.Fatalf("%d rows of %d bytes", n, len(function))
+		}
+	})
+}
+
 // FuzzWalk walks foreign memory by foreign rules.
 func FuzzWalk(f *testing.F) {
 	f.Add([]byte{byte(KindSP), 0, byte(SlotCFA), byte(SlotCFA), 16, 0, 0xf0, 0xff, 0xf8, 0xff}, make([]byte, 200), false)
