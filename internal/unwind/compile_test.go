@@ -384,3 +384,47 @@ func TestDamaged(t *testing.T) {
 		}
 	}
 }
+
+// TestNoSections has a file whose section headers were stripped.
+func TestNoSections(t *testing.T) {
+	f := frames{eh: true}
+	f.cie(elf.EM_X86_64, "", defaultCIE(elf.EM_X86_64)...)
+	f.fde(codeAddr, 64, false)
+	const headerAddr, frameAddr = 0x600000, 0x700000
+	header := program(1, pePCRel|peSdata4, 0, 0, binary.LittleEndian.AppendUint32(nil, frameAddr-headerAddr-4), 0, 0, 0, 0)
+	file := func(header []byte) []byte {
+		load := func(section int, flags elf.ProgFlag) elftest.Segment {
+			return elftest.Segment{Type: elf.PT_LOAD, Section: section, Prog64: elf.Prog64{Flags: uint32(flags)}}
+		}
+		b := elftest.File{
+			Segments: []elftest.Segment{
+				load(1, elf.PF_X), load(2, 0), load(3, 0), {Type: elf.PT_GNU_EH_FRAME, Section: 2},
+			},
+			Sections: []elftest.Section{
+				{Name: ".text", Addr: codeAddr, Content: make([]byte, 4096)},
+				{Name: ".eh_frame_hdr", Addr: headerAddr, Content: header},
+				{Name: ".eh_frame", Addr: frameAddr, Content: f.b},
+			},
+		}.Bytes()
+		clear(b[40:48]) // e_shoff
+		clear(b[60:64]) // e_shnum, e_shstrndx
+		return b
+	}
+	table, err := compileBytes(t, file(header), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"0x0 " + sp8, "0x40 none"}, listing(table)); diff != "" {
+		t.Error(diff)
+	}
+	for _, bad := range [][]byte{
+		{2, pePCRel | peSdata4, 0, 0, 0, 0, 0, 0},
+		{1, peOmit, 0, 0, 0, 0, 0, 0},
+		{1, pePCRel | peUdata4, 0, 0, 1, 0, 0, 0x70},
+		{1, peUdata2},
+	} {
+		if _, err := compileBytes(t, file(bad), Options{}); err == nil {
+			t.Errorf("no error for header % x", bad)
+		}
+	}
+}

@@ -12,8 +12,6 @@ type synthetic struct {
 	chunk chunk
 }
 
-func newSynthetic() *synthetic { return &synthetic{chunk{rules: newRuleSet()}} }
-
 // add appends a span of rules at the given offsets.
 func (s *synthetic) add(start, end uint64, offs []uint32, rules ...Rule) {
 	first := uint32(len(s.chunk.rows))
@@ -29,15 +27,9 @@ func (s *synthetic) add(start, end uint64, offs []uint32, rules ...Rule) {
 // where it has none: lld describes no procedure linkage tables, nor do linkers
 // for arm64; musl and the vdso of arm64 do not describe signal trampolines.
 func (b *builder) addKnown() {
-	s := newSynthetic()
+	s := &synthetic{chunk{rules: newRuleSet()}}
 	b.addPLT(s)
-	b.spans = fill(b.spans, layer([]*chunk{&s.chunk}))
-
-	s = newSynthetic()
 	b.addSigreturn(s)
-	b.spans = fill(b.spans, layer([]*chunk{&s.chunk}))
-
-	s = newSynthetic()
 	b.addEntry(s)
 	b.spans = fill(b.spans, layer([]*chunk{&s.chunk}))
 }

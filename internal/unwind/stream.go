@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 )
 
@@ -170,6 +171,9 @@ type worker struct {
 	code  *codeRanges
 	rules *ruleSet
 	chunk *chunk
+	// spans and rows are those of the chunk, in room that all chunks share.
+	spans []span
+	rows  []localRow
 
 	cies    map[uint64]*cie
 	lastOff uint64 // of the CIE in vm, if there is one
@@ -188,6 +192,7 @@ func (w *worker) damage(err error) {
 func (w *worker) read() {
 	c := w.chunk
 	c.rules = w.rules
+	w.spans, w.rows = w.spans[:0], w.rows[:0]
 	for pos := uint64(0); pos < uint64(len(c.data)); {
 		lengthSize, length, _ := header(c.data[pos:])
 		whole := c.data[pos:][:lengthSize+length]
@@ -205,6 +210,7 @@ func (w *worker) read() {
 		}
 	}
 	c.data = nil
+	c.spans, c.rows = slices.Clone(w.spans), slices.Clone(w.rows)
 }
 
 // useCIE makes the CIE at offset off the one in use.
@@ -247,15 +253,15 @@ func (w *worker) fde(e *entry) {
 		return
 	}
 	size = min(size, limit-start)
-	first := len(w.chunk.rows)
+	first := len(w.rows)
 	w.vm.state, w.vm.size, w.vm.remembered, w.hasRow = c.initial, size, w.vm.remembered[:0], false
 	program := buf{b: r.b[r.pos:]}
 	if !w.vm.run(&program, e.base+uint64(r.pos), start) {
 		w.damage(w.src.errorf(e.off, "FDE of %#x with a damaged program", start))
 	}
-	w.chunk.spans = append(w.chunk.spans, span{
+	w.spans = append(w.spans, span{
 		start: start, end: start + size, origin: start,
-		chunk: w.chunk, first: uint32(first), n: uint32(len(w.chunk.rows) - first),
+		chunk: w.chunk, first: uint32(first), n: uint32(len(w.rows) - first),
 	})
 }
 
@@ -265,5 +271,5 @@ func (w *worker) row(off uint64, r Rule) {
 		return
 	}
 	w.hasRow, w.lastRow = true, r
-	w.chunk.rows = append(w.chunk.rows, localRow{uint32(off), w.rules.add(r)})
+	w.rows = append(w.rows, localRow{uint32(off), w.rules.add(r)})
 }
