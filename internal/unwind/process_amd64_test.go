@@ -222,63 +222,76 @@ func compare(got []Frame, end End, want []uint64) outcome {
 	return outcome{"shorter than eu-stack's, " + end.String(), details}
 }
 
+// programUnderTest is a program that runs until it is killed.
+type programUnderTest struct {
+	name string
+	// often is whether it is tested always, not only when many moments are
+	// asked for; then what it needs must be there.
+	often bool
+	// tool builds it from source with flags, or is the program itself if
+	// there is no source.
+	tool, source string
+	flags        []string
+	args         []string
+}
+
+var programsUnderTest = []programUnderTest{
+	{name: "C -O2", often: true, tool: "gcc", source: "frames.c", flags: []string{"-O2"}},
+	{name: "C -O0", tool: "gcc", source: "frames.c", flags: []string{"-O0"}},
+	{name: "C -O3 -fomit-frame-pointer", often: true, tool: "gcc", source: "frames.c", flags: []string{"-O3", "-fomit-frame-pointer", "-march=haswell"}},
+	{name: "C clang", tool: "clang-19", source: "frames.c", flags: []string{"-O2"}},
+	{name: "C static", tool: "gcc", source: "frames.c", flags: []string{"-O2", "-static"}},
+	{name: "C lazy binding", tool: "gcc", source: "frames.c", flags: []string{"-O2", "-Wl,-z,lazy"}},
+	{name: "C .debug_frame", often: true, tool: "gcc", source: "frames.c", flags: []string{"-O2", "-g", "-fno-asynchronous-unwind-tables", "-fno-unwind-tables"}},
+	{name: "C++ exceptions", often: true, tool: "g++", source: "exceptions.cc", flags: []string{"-O2", "-pthread"}},
+	{name: "signals", often: true, tool: "gcc", source: "signals.c", flags: []string{"-O2"}},
+	{name: "signals on a stack of their own", tool: "gcc", source: "signals.c", flags: []string{"-O2"}, args: []string{"a"}},
+	{name: "Rust", tool: "rustc", source: "load.rs", flags: []string{"-O"}},
+	{name: "Go with cgo", tool: "go", source: "cgo"},
+	{name: "busybox", tool: "busybox", args: []string{"sha512sum", "/dev/zero"}},
+	{name: "busybox sh", tool: "busybox", args: []string{"sh", "-c", "while :; do x=$((x+1)); done"}},
+	{name: "python3", tool: "/usr/bin/python3", args: []string{"testdata/load.py"}},
+	{name: "perl", tool: "perl", args: []string{"-e",
+		`sub f { $_[0] ? f($_[0]-1) : join ",", sort map { sprintf "%x", $_ } 1..50 } f(20) while 1`}},
+	{name: "node", tool: "node", args: []string{"--interpreted-frames-native-stack", "testdata/load.js"}},
+}
+
+// command returns the program's command line, and builds it if it must be.
+func (p *programUnderTest) command(t *testing.T) []string {
+	if _, err := exec.LookPath(p.tool); err != nil && !p.often {
+		t.Skip(err)
+	}
+	tool := testenv.Tool(t, p.tool)
+	if p.source == "" {
+		return append([]string{tool}, p.args...)
+	}
+	out := filepath.Join(t.TempDir(), "program")
+	args := append([]string{"-o", out, filepath.Join("testdata", p.source)}, p.flags...)
+	if p.tool == "go" {
+		args = []string{"build", "-o", out, "./testdata/" + p.source}
+	}
+	build := exec.Command(tool, args...)
+	build.Env = append(os.Environ(), "CGO_ENABLED=1")
+	if b, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, b)
+	}
+	return append([]string{out}, p.args...)
+}
+
 // TestProcesses stops programs at random moments and compares their stacks with
-// those that elfutils finds. FULGUR_UNWIND_STACKS is how many of each.
+// those that elfutils finds. FULGUR_UNWIND_STACKS is how many of each, and
+// brings in more programs.
 func TestProcesses(t *testing.T) {
 	testenv.Tool(t, "eu-stack")
 	moments, err := strconv.Atoi(os.Getenv("FULGUR_UNWIND_STACKS"))
-	if err != nil {
-		moments = 5
-	}
-	build := func(tool, source string, flags ...string) func(*testing.T) []string {
-		return func(t *testing.T) []string {
-			out := filepath.Join(t.TempDir(), "program")
-			args := append([]string{"-o", out, filepath.Join("testdata", source)}, flags...)
-			if b, err := exec.Command(testenv.Tool(t, tool), args...).CombinedOutput(); err != nil {
-				t.Fatalf("%v\n%s", err, b)
+	for _, p := range programsUnderTest {
+		if err != nil {
+			moments = 5
+			if !p.often {
+				continue
 			}
-			return []string{out}
 		}
-	}
-	program := func(name string, args ...string) func(*testing.T) []string {
-		return func(t *testing.T) []string { return append([]string{testenv.Tool(t, name)}, args...) }
-	}
-	with := func(command func(*testing.T) []string, args ...string) func(*testing.T) []string {
-		return func(t *testing.T) []string { return append(command(t), args...) }
-	}
-	for _, test := range []struct {
-		name    string
-		command func(*testing.T) []string
-	}{
-		{"C -O2", build("gcc", "frames.c", "-O2")},
-		{"C -O0", build("gcc", "frames.c", "-O0")},
-		{"C -O3 -fomit-frame-pointer", build("gcc", "frames.c", "-O3", "-fomit-frame-pointer", "-march=haswell")},
-		{"C clang", build("clang-19", "frames.c", "-O2")},
-		{"C static", build("gcc", "frames.c", "-O2", "-static")},
-		{"C lazy binding", build("gcc", "frames.c", "-O2", "-Wl,-z,lazy")},
-		{"C .debug_frame", build("gcc", "frames.c", "-O2", "-g", "-fno-asynchronous-unwind-tables", "-fno-unwind-tables")},
-		{"C++ exceptions", build("g++", "exceptions.cc", "-O2", "-pthread")},
-		{"signals", build("gcc", "signals.c", "-O2")},
-		{"signals on a stack of their own", with(build("gcc", "signals.c", "-O2"), "a")},
-		{"Rust", build("rustc", "load.rs", "-O")},
-		{"Go with cgo", func(t *testing.T) []string {
-			out := filepath.Join(t.TempDir(), "program")
-			build := exec.Command(testenv.Tool(t, "go"), "build", "-o", out, "./testdata/cgo")
-			build.Env = append(os.Environ(), "CGO_ENABLED=1")
-			if b, err := build.CombinedOutput(); err != nil {
-				t.Fatalf("%v\n%s", err, b)
-			}
-			return []string{out}
-		}},
-		{"busybox", program("busybox", "sha512sum", "/dev/zero")},
-		{"busybox sh", program("busybox", "sh", "-c", "while :; do x=$((x+1)); done")},
-		{"python3", program("/usr/bin/python3", "testdata/load.py")},
-		{"perl", program("perl", "-e", `sub f { $_[0] ? f($_[0]-1) : join ",", sort map { sprintf "%x", $_ } 1..50 } f(20) while 1`)},
-		{"node", program("node", "--interpreted-frames-native-stack", "testdata/load.js")},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			checkProcess(t, test.command(t), moments)
-		})
+		t.Run(p.name, func(t *testing.T) { checkProcess(t, p.command(t), moments) })
 	}
 }
 
