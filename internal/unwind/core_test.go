@@ -38,7 +38,7 @@ func TestCore(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer core.Close()
+		t.Cleanup(func() { core.Close() })
 		var regs Registers
 		for _, p := range core.Progs {
 			if p.Type != elf.PT_NOTE {
