@@ -48,6 +48,14 @@ const (
 	OnCPUStackEndEND_FRAME_POINTER OnCPUStackEnd = 1
 	OnCPUStackEndEND_DEPTH         OnCPUStackEnd = 2
 	OnCPUStackEndEND_FAULT         OnCPUStackEnd = 3
+	OnCPUStackEndEND_COMPLETE      OnCPUStackEnd = 4
+	OnCPUStackEndEND_NO_MAPPING    OnCPUStackEnd = 5
+	OnCPUStackEndEND_NO_TABLE      OnCPUStackEnd = 6
+	OnCPUStackEndEND_UNSUPPORTED   OnCPUStackEnd = 7
+	OnCPUStackEndEND_REGISTER      OnCPUStackEnd = 8
+	OnCPUStackEndEND_NOT_GROWING   OnCPUStackEnd = 9
+	OnCPUStackEndEND_NOT_READY     OnCPUStackEnd = 10
+	OnCPUStackEndEND_PAGE          OnCPUStackEnd = 11
 )
 
 type OnCPUStackRecord struct {

@@ -33,10 +33,18 @@ static __always_inline u64 hash_step(u64 hash, u64 word)
 	return hash ^ (hash >> 29);
 }
 
-static __always_inline u64 task_epoch(struct task_struct *task)
+/* Names a process from one exec to the next. */
+static __always_inline u64 task_image(struct task_struct *task)
 {
 	struct task_struct *leader = task->group_leader;
-	u64 epoch = hash_step(leader->start_boottime, leader->self_exec_id);
+
+	return hash_step(hash_step(leader->start_boottime, leader->self_exec_id), task->tgid);
+}
+
+/* Names what the process's addresses mean. */
+static __always_inline u64 task_epoch(struct task_struct *task)
+{
+	u64 epoch = task_image(task);
 	u32 tgid = task->tgid;
 
 	if (any_remaps) {
@@ -45,7 +53,7 @@ static __always_inline u64 task_epoch(struct task_struct *task)
 		if (n)
 			epoch = hash_step(epoch, *n);
 	}
-	return hash_step(epoch, tgid);
+	return epoch;
 }
 
 /*
