@@ -61,6 +61,9 @@ enum {
 #define PF_USER_WORKER 0x00004000
 #define PF_KTHREAD 0x00200000
 
+#define USER32_CS 0x23 /* the code segment of 32-bit programs on x86-64 */
+#define PSR_MODE32_BIT 0x10
+
 #define EFAULT 14
 #define EEXIST 17
 
@@ -96,6 +99,27 @@ struct task_struct {
 	u64 start_boottime;
 	u64 self_exec_id;
 };
+
+#if defined(__TARGET_ARCH_x86)
+struct pt_regs {
+	unsigned long bp;
+	unsigned long ip;
+	unsigned long sp;
+};
+#define REGS_PC(regs) ((regs)->ip)
+#define REGS_SP(regs) ((regs)->sp)
+#define REGS_FP(regs) ((regs)->bp)
+#elif defined(__TARGET_ARCH_arm64)
+struct pt_regs {
+	u64 regs[31];
+	u64 sp;
+	u64 pc;
+	u64 pstate;
+};
+#define REGS_PC(regs) ((regs)->pc)
+#define REGS_SP(regs) ((regs)->sp)
+#define REGS_FP(regs) ((regs)->regs[29])
+#endif
 
 struct seq_file;
 

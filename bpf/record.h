@@ -35,6 +35,12 @@ enum stack_end {
 };
 
 /*
+ * Set in a user frame that is exact though it is not the leaf: a signal
+ * interrupted it, so that it is no return address.
+ */
+#define FRAME_EXACT (1ULL << 63)
+
+/*
  * A stack's body, sent once per id: kernel frames, then user frames, each
  * leaf first. Only the used prefix of frames crosses the ring.
  */

@@ -109,7 +109,6 @@ type UnwindUnwindTask struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	UnwindMapRemaps                  = "remaps"
 	UnwindMapUnwindAsked             = "unwind_asked"
 	UnwindMapUnwindCache             = "unwind_cache"
 	UnwindMapUnwindMappings          = "unwind_mappings"
@@ -121,7 +120,6 @@ const (
 	UnwindProgUnwindFork             = "unwind_fork"
 	UnwindProgUnwindFree             = "unwind_free"
 	UnwindProgUnwindTasks            = "unwind_tasks"
-	UnwindVarAnyRemaps               = "any_remaps"
 	UnwindVarUnusedUnwindKind        = "unused_unwind_kind"
 	UnwindVarUnusedUnwindMapping     = "unused_unwind_mapping"
 	UnwindVarUnusedUnwindPageState   = "unused_unwind_page_state"
@@ -185,7 +183,6 @@ type UnwindProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type UnwindMapSpecs struct {
-	Remaps           *ebpf.MapSpec `ebpf:"remaps"`
 	UnwindAsked      *ebpf.MapSpec `ebpf:"unwind_asked"`
 	UnwindCache      *ebpf.MapSpec `ebpf:"unwind_cache"`
 	UnwindMappings   *ebpf.MapSpec `ebpf:"unwind_mappings"`
@@ -200,7 +197,6 @@ type UnwindMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type UnwindVariableSpecs struct {
-	AnyRemaps               *ebpf.VariableSpec `ebpf:"any_remaps"`
 	UnusedUnwindKind        *ebpf.VariableSpec `ebpf:"unused_unwind_kind"`
 	UnusedUnwindMapping     *ebpf.VariableSpec `ebpf:"unused_unwind_mapping"`
 	UnusedUnwindPageState   *ebpf.VariableSpec `ebpf:"unused_unwind_page_state"`
@@ -233,7 +229,6 @@ func (o *UnwindObjects) Close() error {
 //
 // It can be passed to LoadUnwindObjects or ebpf.CollectionSpec.LoadAndAssign.
 type UnwindMaps struct {
-	Remaps           *ebpf.Map `ebpf:"remaps"`
 	UnwindAsked      *ebpf.Map `ebpf:"unwind_asked"`
 	UnwindCache      *ebpf.Map `ebpf:"unwind_cache"`
 	UnwindMappings   *ebpf.Map `ebpf:"unwind_mappings"`
@@ -246,7 +241,6 @@ type UnwindMaps struct {
 
 func (m *UnwindMaps) Close() error {
 	return _UnwindClose(
-		m.Remaps,
 		m.UnwindAsked,
 		m.UnwindCache,
 		m.UnwindMappings,
@@ -262,7 +256,6 @@ func (m *UnwindMaps) Close() error {
 //
 // It can be passed to LoadUnwindObjects or ebpf.CollectionSpec.LoadAndAssign.
 type UnwindVariables struct {
-	AnyRemaps               *ebpf.Variable `ebpf:"any_remaps"`
 	UnusedUnwindKind        *ebpf.Variable `ebpf:"unused_unwind_kind"`
 	UnusedUnwindMapping     *ebpf.Variable `ebpf:"unused_unwind_mapping"`
 	UnusedUnwindPageState   *ebpf.Variable `ebpf:"unused_unwind_page_state"`
