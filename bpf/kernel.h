@@ -27,7 +27,9 @@ typedef __s32 s32;
 typedef __s64 s64;
 typedef _Bool bool;
 
+#ifndef NULL
 #define NULL ((void *)0)
+#endif
 #define true 1
 #define false 0
 
@@ -89,6 +91,8 @@ struct bpf_perf_event_data {
 	u64 addr;
 };
 
+#ifdef __bpf__
+
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
 struct task_struct {
@@ -134,4 +138,5 @@ struct bpf_iter__task {
 
 #pragma clang attribute pop
 
+#endif /* __bpf__: tests compile what needs no kernel for user space */
 #endif

@@ -15,7 +15,7 @@
 const volatile u32 unwind; /* enum unwind_mode */
 
 /* The bits that a code address can have; the others sign arm64's return addresses. */
-const volatile u64 unwind_pc_mask = ~0ULL;
+const volatile u64 unwind_pc_mask = ~FRAME_EXACT;
 
 static __always_inline bool unwind_read(void *to, u32 size, u64 addr)
 {

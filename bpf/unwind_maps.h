@@ -123,6 +123,11 @@ struct unwind_task {
 	u64 image;
 };
 
+/* Rules of addresses met before: a tag of 40 bits, the index of the rule in 24. */
+struct unwind_cache {
+	u64 entries[1 << UNWIND_CACHE_SHIFT];
+};
+
 #ifdef __bpf__
 #include <bpf/bpf_helpers.h>
 
@@ -189,11 +194,6 @@ struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 64 * 1024);
 } unwind_requests SEC(".maps");
-
-/* Rules of addresses met before: a tag of 40 bits, the index of the rule in 24. */
-struct unwind_cache {
-	u64 entries[1 << UNWIND_CACHE_SHIFT];
-};
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);

@@ -233,9 +233,11 @@ static __always_inline bool unwind_stop(struct unwind_walk *w, enum stack_end en
  */
 static __always_inline bool unwind_signal(struct unwind_walk *w, s32 cfa)
 {
-	u64 at = w->sp + (s64)cfa, fp, sp, pc;
+	u64 at = w->sp + (s64)cfa, first, fp, sp, pc;
 
-	if (!unwind_load(w, at + UNWIND_SIGNAL_FP, &fp) ||
+	/* The first and the last: what is between them is there, too. */
+	if (!unwind_load(w, at + UNWIND_SIGNAL_FIRST, &first) ||
+	    !unwind_load(w, at + UNWIND_SIGNAL_FP, &fp) ||
 	    !unwind_load(w, at + UNWIND_SIGNAL_SP, &sp) ||
 	    !unwind_load(w, at + UNWIND_SIGNAL_PC, &pc))
 		return unwind_stop(w, END_FAULT);
@@ -341,7 +343,7 @@ static __always_inline bool unwind_keep(struct unwind_loop *l, u32 i)
 
 	if (at >= 2 * MAX_DEPTH)
 		return false;
-	l->record->frames[at] = w->pc | (w->exact && i ? FRAME_EXACT : 0);
+	l->record->frames[at] = (w->pc & ~FRAME_EXACT) | (w->exact && i ? FRAME_EXACT : 0);
 	return true;
 }
 

@@ -131,6 +131,19 @@ func (p *stopped) walker() *Walker {
 	}
 }
 
+// layout tells the kernel's walker what is mapped.
+func (p *stopped) layout(k *kernelWalker) uint64 {
+	var list []mapped
+	for _, m := range p.maps {
+		at := mapped{start: m.start, end: m.end, offset: m.offset}
+		if m.file != nil {
+			at.table = m.file.table
+		}
+		list = append(list, at)
+	}
+	return k.layOut(list)
+}
+
 // registers returns those of a thread.
 func registers(tid int) (regs Registers, err error) {
 	runtime.LockOSThread() // the tracer is a thread
@@ -307,6 +320,7 @@ func checkProcess(t *testing.T, command []string, moments int) {
 	time.Sleep(100 * time.Millisecond)
 
 	ts := tables{}
+	k := newKernelWalker(t, elf.EM_X86_64)
 	outcomes := map[string]int{}
 	examples := map[string][]string{}
 	for range moments {
@@ -320,6 +334,7 @@ func checkProcess(t *testing.T, command []string, moments int) {
 			t.Fatal(err)
 		}
 		got := map[int][]Frame{}
+		layout := p.layout(k)
 		before := map[int]Registers{}
 		ends := map[int]End{}
 		tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*", pid))
@@ -330,7 +345,11 @@ func checkProcess(t *testing.T, command []string, moments int) {
 				testenv.Skip(t, fmt.Sprintf("needs the right to trace processes: %v", err))
 			}
 			before[tid] = regs
-			got[tid], ends[tid] = p.walker().Walk(regs, nil, 1024)
+			w := p.walker()
+			memory := &recorder{read: w.Read, pages: map[uint64][]byte{}}
+			w.Read = memory.Read
+			got[tid], ends[tid] = w.Walk(regs, nil, 1024)
+			k.check(t, amd64, regs, layout, memory.pages, got[tid], ends[tid])
 		}
 		for tid, want := range euStack(t, pid) {
 			o := compare(got[tid], ends[tid], want)
