@@ -234,6 +234,7 @@ func (r *boltRun) sample(ctx context.Context, launched *target.Launched) error {
 func (r *boltRun) enable() error           { return r.source.Enable() }
 func (r *boltRun) targets() ([]int, error) { return r.source.Targets() }
 func (r *boltRun) pollFDs() []int          { return append(r.sideband.FDs(), r.source.FDs()...) }
+func (r *boltRun) urgentFDs() []int        { return nil }
 
 func (r *boltRun) followCPUs(online []int) error {
 	return errors.Join(r.sideband.FollowCPUs(online), r.source.FollowCPUs(online))

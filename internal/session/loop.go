@@ -20,6 +20,9 @@ const (
 	// processes an interrupt.
 	pollEvery  = 100 * time.Millisecond
 	pollAtMost = 10 * time.Millisecond
+	// restUrgent is how long the kernel side is left alone even if it asks for
+	// something.
+	restUrgent = time.Millisecond
 	// graceForStacks is how much older than the last poll a sample may be that
 	// still comes, in ns: it takes microseconds from clock to ring, but a
 	// virtual CPU may be stopped in between.
@@ -37,6 +40,8 @@ type measurement interface {
 	poll() (busy bool, err error)
 	// pollFDs are the descriptors whose readiness is worth a poll.
 	pollFDs() []int
+	// urgentFDs are others that are worth one at once.
+	urgentFDs() []int
 	// targets are the processes that are in the target set now.
 	targets() ([]int, error)
 	// followCPUs goes along with CPUs that came online or went offline.
@@ -143,10 +148,13 @@ func (l *loop) collect(ctx context.Context, m measurement, line *progressLine, g
 		default:
 		}
 		// Whether it was readiness or time that ended the wait does not matter.
-		if _, err := unix.Ppoll(readable(m.pollFDs()), timespec(wait), nil); err != nil && !errors.Is(err, unix.EINTR) {
-			return fmt.Errorf("wait for samples: %w", err)
+		if err := waitFor(append(m.pollFDs(), m.urgentFDs()...), wait); err != nil {
+			return err
 		}
-		time.Sleep(l.rest - time.Since(polled))
+		if err := waitFor(m.urgentFDs(), l.rest-time.Since(polled)); err != nil {
+			return err
+		}
+		time.Sleep(restUrgent - time.Since(polled))
 		polled = time.Now()
 		var err error
 		if busy, err = m.poll(); err != nil {
@@ -174,6 +182,17 @@ func (l *loop) outlived(m measurement) (bool, error) {
 	}
 	pids, err := m.targets()
 	return target.AnyAlive(pids), err
+}
+
+// waitFor returns when one of the descriptors is readable or the time is over.
+func waitFor(fds []int, d time.Duration) error {
+	if d <= 0 {
+		return nil
+	}
+	if _, err := unix.Ppoll(readable(fds), timespec(d), nil); err != nil && !errors.Is(err, unix.EINTR) {
+		return fmt.Errorf("wait for samples: %w", err)
+	}
+	return nil
 }
 
 // readable asks for descriptors to become readable.

@@ -133,6 +133,7 @@ type run struct {
 	store   *stacks.Store
 	witness
 	loop
+	unwinder unwinder
 
 	remapped map[int]bool // processes whose addresses changed their meaning
 	names    *names       // nil before code was named
@@ -153,7 +154,12 @@ func attach(o *Options, specs []perfevent.Spec, finder *debugfile.Finder) (_ *ru
 		return nil, err
 	}
 	defer closeCgroup()
+	if err := r.unwinder.load(o); err != nil {
+		return nil, err
+	}
 	if r.source, err = oncpu.Load(oncpu.Options{
+		Unwind:       r.unwinder.by,
+		Tables:       r.unwinder.maps(),
 		MaxDepth:     o.MaxDepth,
 		SkipKernel:   o.UserOnly,
 		SkipUser:     o.KernelOnly,
@@ -168,12 +174,29 @@ func attach(o *Options, specs []perfevent.Spec, finder *debugfile.Finder) (_ *ru
 	}); err != nil {
 		return nil, fmt.Errorf("load the on-CPU program: %w", err)
 	}
+	r.heed = r.unwinder.heed
 	if err := r.listen(o.Target.PIDs); err != nil {
 		return nil, err
 	}
+	r.processes.OnMapped(r.unwinder.mapped)
 	r.processes.OnReplaced(func(pid int) { r.remapped[pid] = true })
 	r.store = stacks.NewStore(r.processes)
-	return r, r.source.Attach(o.Target, specs, oncpu.Rate{Frequency: o.Frequency, Period: o.Period})
+	if err := r.source.Attach(o.Target, specs, oncpu.Rate{Frequency: o.Frequency, Period: o.Period}); err != nil {
+		return nil, err
+	}
+	return r, r.prepareUnwinding()
+}
+
+// prepareUnwinding loads the unwind tables of what is known to be measured.
+func (r *run) prepareUnwinding() error {
+	if r.unwinder.loader == nil {
+		return nil
+	}
+	pids, err := measured(r.options.Target, r.source.Targets)
+	if err != nil {
+		return err
+	}
+	return r.unwinder.prefetch(r.processes, pids)
 }
 
 // openCgroup returns a descriptor of the cgroup that t is, -1 if it is none, and
@@ -190,7 +213,7 @@ func openCgroup(t target.Target) (fd int, closeFD func(), err error) {
 }
 
 func (r *run) close() error {
-	err := r.witness.close()
+	err := errors.Join(r.witness.close(), r.unwinder.close())
 	if r.source != nil {
 		err = errors.Join(err, r.source.Close())
 	}
@@ -257,6 +280,7 @@ func (r *run) losses() (profile.Losses, error) {
 	stats, err := r.source.Stats()
 	stats.Losses.Sideband = r.lost
 	stats.Losses.ProcessesGone = r.processes.Gone()
+	r.unwinder.losses(&stats.Losses)
 	return stats.Losses, err
 }
 

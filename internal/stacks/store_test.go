@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"maps"
+	"slices"
 	"testing"
 
 	"fulgur/bpf"
@@ -153,6 +154,29 @@ func TestStoreVDSO(t *testing.T) {
 	body, _ := s.Body(1)
 	if f := s.Frames[s.Nodes[body.Leaf].Frame]; s.Codes[f.Code].Kind != CodeVDSO || f.Address != 0x123 {
 		t.Errorf("%+v in %+v, want 0x123 in the vdso", f, s.Codes[f.Code])
+	}
+}
+
+// What a signal interrupted is no return address, though it is not the leaf; and
+// the page of legacy system calls lies where the mark of that is.
+func TestStoreExactFrames(t *testing.T) {
+	s := NewStore(fixed{&process.File{}})
+	if err := s.Add(record(1, nil, []uint64{0x100, 0x200 | 1<<63, 0x300})); err != nil {
+		t.Fatal(err)
+	}
+	body, _ := s.Body(1)
+	var got []Frame
+	for n := body.Leaf; n != 0; n = s.Nodes[n].Parent {
+		f := s.Frames[s.Nodes[n].Frame]
+		f.Code = 0
+		got = append(got, f)
+	}
+	want := []Frame{{Address: 0x100}, {Address: 0x200}, {Address: 0x300, Return: true}}
+	if !slices.Equal(got, want) {
+		t.Errorf("frames %+v, want %+v", got, want)
+	}
+	if addr, _ := userAddress(0x7fffffffff600400); addr != 0xffffffffff600400 {
+		t.Errorf("address %#x, want one of the page of legacy system calls", addr)
 	}
 }
 

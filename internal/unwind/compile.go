@@ -17,6 +17,8 @@ type Options struct {
 	// Debug is the file with the debug information that was split from the
 	// program, or nil. Its .debug_frame is read if the program has none.
 	Debug *elffile.File
+	// ExceptionsOnly leaves .debug_frame out.
+	ExceptionsOnly bool
 	// Workers is how many CPUs to use, all if it is 0.
 	Workers int
 }
@@ -46,10 +48,7 @@ func Compile(f *elffile.File, opt Options) (*Table, error) {
 	if err := b.add(eh); err != nil {
 		return nil, err
 	}
-	debug, err := openSection(f, a, ".debug_frame")
-	if debug == nil && err == nil && opt.Debug != nil {
-		debug, err = openSection(opt.Debug, a, ".debug_frame")
-	}
+	debug, err := openDebug(f, a, opt)
 	if err != nil {
 		return nil, err
 	}
@@ -61,6 +60,19 @@ func Compile(f *elffile.File, opt Options) (*Table, error) {
 	}
 	b.addKnown()
 	return b.table(), nil
+}
+
+// openDebug returns .debug_frame of the file, else that of its debug file, or nil
+// if there is none or it is not wanted.
+func openDebug(f *elffile.File, a *arch, opt Options) (*source, error) {
+	if opt.ExceptionsOnly {
+		return nil, nil
+	}
+	s, err := openSection(f, a, ".debug_frame")
+	if s != nil || err != nil || opt.Debug == nil {
+		return s, err
+	}
+	return openSection(opt.Debug, a, ".debug_frame")
 }
 
 // builder brings rows together.

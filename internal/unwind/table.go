@@ -30,6 +30,9 @@ func (r Row) Low() uint32 { return uint32(r) >> ruleBits }
 // Rule returns the index of the row's rule.
 func (r Row) Rule() uint32 { return uint32(r) & (1<<ruleBits - 1) }
 
+// WithRule returns a row for the same address with another rule's index.
+func (r Row) WithRule(rule uint32) Row { return newRow(uint64(r.Low()), rule) }
+
 // Segment is a part of a file's code that a table describes: an executable
 // segment.
 type Segment struct {

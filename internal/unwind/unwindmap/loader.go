@@ -1,0 +1,338 @@
+package unwindmap
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"fulgur/internal/process"
+	"fulgur/internal/ringbuf"
+	"fulgur/internal/unwind"
+)
+
+// Loader compiles the tables of files that processes have mapped, and tells the
+// kernel's walker of them. Its methods may be called from several goroutines,
+// and return soon.
+type Loader struct {
+	config config
+	kernel kernel
+	pages  *pages
+	ctx    context.Context
+	cancel context.CancelFunc
+
+	mu        sync.Mutex
+	idle      sync.Cond // nothing is queued, compiled or reloaded
+	working   sync.WaitGroup
+	rules     *rules
+	room      *runs // mappings
+	files     map[fileKey]*file
+	unused    []*file // that no layout needed when they were added, longest first
+	queue     []*file
+	wanted    []uint32 // pages
+	workers   int
+	reloading bool
+	processes map[int]*proc
+	layouts   map[uint64]*layout // by their words
+	stale     map[*layout]bool   // a file of theirs was compiled since
+	flushed   time.Time
+	retired   []retired
+	settling  bool
+	salt      uint32
+	stats     Stats
+
+	maps     *kernelMaps // nil for a stand-in
+	requests *ringbuf.Reader
+}
+
+// fileKey names what has a table.
+type fileKey struct {
+	file *process.File
+	kind process.Kind
+}
+
+// file is a mapped file's table, or that there is none (yet).
+type file struct {
+	key       fileKey
+	done      bool // what follows holds
+	placement placement
+	words     run
+	fallback  uint32
+	layouts   map[*layout]bool // that need it
+}
+
+// proc is a process that has an entry in the kernel's map.
+type proc struct {
+	pid    int
+	image  uint64
+	layout *layout
+	cut    bool // it has more mappings than fit
+}
+
+// layout is one that programs may read.
+type layout struct {
+	at       run
+	word     uint64
+	cut      bool
+	sources  []process.Mapping
+	files    []*file
+	procs    map[*proc]bool
+	extended bool // another one has its salt
+	retired  bool
+}
+
+// retired is a layout that no process has any more.
+type retired struct {
+	layout *layout
+	at     uint64 // time
+}
+
+// config are settings of a loader.
+type config struct {
+	mode Mode
+	// memory bounds the tables in kernel memory, in bytes.
+	memory int64
+	sizes
+	// mappingsEach bounds the mappings of a process.
+	mappingsEach int
+}
+
+// newLoader returns a loader that writes k.
+func newLoader(k kernel, c config) *Loader {
+	l := &Loader{
+		config: c, kernel: k, pages: newPages(k, c.sizes.pages, c.memory),
+		rules: newRules(c.sizes.rules), room: newRuns(c.mappings),
+		files: map[fileKey]*file{}, processes: map[int]*proc{},
+		layouts: map[uint64]*layout{}, stale: map[*layout]bool{},
+	}
+	l.idle.L = &l.mu
+	l.ctx, l.cancel = context.WithCancel(context.Background())
+	k.writeRules(l.rules.unsupported, []unwind.Rule{{Kind: unwind.KindUnsupported}})
+	return l
+}
+
+// Request tells the kernel side what process pid, as it is at the given image,
+// has mapped. The kernel asked for that, or is about to.
+func (l *Loader) Request(pid int, image uint64, maps []process.Mapping) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	p := l.processes[pid]
+	if p == nil {
+		p = &proc{pid: pid}
+		l.processes[pid] = p
+	}
+	p.image = image
+	l.change(p, maps)
+}
+
+// Known reports whether the kernel side has a layout of process pid.
+func (l *Loader) Known(pid int) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.processes[pid] != nil
+}
+
+// Remap tells it that a process that it knows has other mappings now.
+func (l *Loader) Remap(pid int, maps []process.Mapping) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if p := l.processes[pid]; p != nil && !slices.Equal(p.layout.sources, maps) {
+		l.change(p, maps)
+	}
+}
+
+// Forked notes that a process that is known forked another: the kernel side has
+// given it the layout of its parent.
+func (l *Loader) Forked(parent, child int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	from := l.processes[parent]
+	if from == nil || l.processes[child] != nil {
+		return
+	}
+	e, ok, err := l.kernel.process(child)
+	if !ok || err != nil {
+		return // it is asked for when it is sampled
+	}
+	shared := l.layouts[e.Layout]
+	if shared == nil {
+		l.drop(child)
+		return
+	}
+	p := &proc{pid: child, image: e.Image}
+	l.join(p, shared)
+	l.processes[child] = p
+	if shared != from.layout { // which changed when the kernel side had copied it
+		l.change(p, from.layout.sources)
+	}
+}
+
+// Ended notes that a process ended, or runs another program: the kernel's entry
+// of it is worthless.
+func (l *Loader) Ended(pid int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.processes[pid] != nil {
+		l.drop(pid)
+	}
+}
+
+// Gone reports whether the kernel side has no entry of process pid, or not any
+// more.
+func (l *Loader) Gone(pid int) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	p := l.processes[pid]
+	if p == nil {
+		return true
+	}
+	if _, ok, err := l.kernel.process(pid); ok || err != nil {
+		return false
+	}
+	delete(l.processes, pid)
+	l.leave(p)
+	return true
+}
+
+// Reset forgets all processes, because it was not told of all that happened.
+// The kernel side asks for them again.
+func (l *Loader) Reset() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for pid := range l.processes {
+		l.drop(pid)
+	}
+	l.kernel.forgetRequests()
+}
+
+// Reload brings back a page that the kernel side asked for.
+func (l *Loader) Reload(page uint32) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.wanted = append(l.wanted, page)
+	if l.reloading || l.ctx.Err() != nil {
+		return
+	}
+	l.reloading = true
+	l.working.Go(l.reload)
+}
+
+// Settled says that the loader was told of all forks up to the given time
+// (CLOCK_MONOTONIC, ns). What no process can have any more is then used again.
+func (l *Loader) Settled(until uint64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n, _ := slices.BinarySearchFunc(l.retired, until, func(r retired, t uint64) int { return cmp.Compare(r.at, t) })
+	if n == 0 || l.settling || l.ctx.Err() != nil {
+		return
+	}
+	l.settling = true
+	l.working.Go(func() { l.settle(until) })
+}
+
+// Wait returns when all that was asked for is in the kernel's maps, or could not
+// be brought there, or ctx ends.
+func (l *Loader) Wait(ctx context.Context) {
+	stop := context.AfterFunc(ctx, func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.idle.Broadcast()
+	})
+	defer stop()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for l.workers > 0 && ctx.Err() == nil {
+		l.idle.Wait()
+	}
+}
+
+// Close ends all work.
+func (l *Loader) Close() error {
+	l.cancel()
+	l.working.Wait()
+	err := l.pages.close()
+	if l.requests != nil {
+		err = errors.Join(err, l.requests.Close())
+	}
+	if l.maps != nil {
+		err = errors.Join(err, l.maps.close())
+	}
+	return err
+}
+
+// change gives a process a layout for what it has mapped now.
+func (l *Loader) change(p *proc, maps []process.Mapping) {
+	l.install(p, l.newLayout(maps, p.layout))
+}
+
+// install has the kernel side walk p's stacks by another layout, nil if there
+// was no room for one.
+func (l *Loader) install(p *proc, next *layout) {
+	err := errFull
+	if next != nil {
+		if next.cut && !p.cut {
+			p.cut = true
+			l.stats.Cut++
+		}
+		err = l.kernel.putProcess(p.pid, entry{Image: p.image, Layout: next.word})
+		l.leave(p) // not before: a child may have got it until now
+		l.join(p, next)
+	}
+	if err == nil {
+		return
+	}
+	l.stats.Processes++
+	if !errors.Is(err, errFull) {
+		l.fail(err)
+	}
+	l.drop(p.pid)
+}
+
+// drop takes a process out.
+func (l *Loader) drop(pid int) {
+	if p := l.processes[pid]; p != nil {
+		delete(l.processes, pid)
+		l.leave(p)
+	}
+	if err := l.kernel.deleteProcess(pid); err != nil {
+		l.fail(err)
+	}
+}
+
+// fail notes the first of the errors that make no difference but that something
+// is left out.
+func (l *Loader) fail(err error) {
+	if l.stats.Failure == nil {
+		l.stats.Failure = err
+	}
+}
+
+// Stats is what a loader did and what it left out.
+type Stats struct {
+	// Tables and Bytes are of the files whose tables are there now, NoTable is
+	// how many files have no unwind information.
+	Tables, NoTable int
+	Bytes           int64
+	// Files is how many files could not be read, NoRoom how many tables did
+	// not fit into the memory, Failure the first error of any sort.
+	Files, NoRoom int
+	Failure       error
+	// Processes counts how often there was no room for a process's mappings,
+	// Cut processes with more mappings than there is room for.
+	Processes, Cut uint64
+	// Rules counts rules that there was no room for.
+	Rules uint64
+	Pages PageStats
+}
+
+// Stats returns what happened so far.
+func (l *Loader) Stats() Stats {
+	l.mu.Lock()
+	stats := l.stats
+	stats.Rules = l.rules.refused
+	l.mu.Unlock()
+	stats.Pages = l.pages.Stats()
+	return stats
+}

@@ -1,0 +1,53 @@
+package unwindmap
+
+import (
+	"cmp"
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// spoolPages bounds the pages that a spool holds: a gigabyte of disk.
+const spoolPages = 1 << 14
+
+// spool keeps the contents of pages in a file without a name, each at its own
+// place; the file has holes where none is.
+type spool struct {
+	file *os.File // nil until something is kept
+	held map[uint32]bool
+}
+
+func (s *spool) write(page uint32, content []byte) error {
+	if !s.held[page] && len(s.held) >= spoolPages {
+		return fmt.Errorf("keep unwind tables on disk: more than %d bytes of them", spoolPages*pageBytes)
+	}
+	if s.file == nil {
+		// Not /tmp, which is often memory.
+		dir := cmp.Or(os.Getenv("TMPDIR"), "/var/tmp")
+		file, err := os.OpenFile(dir, os.O_RDWR|unix.O_TMPFILE, 0o600)
+		if err != nil {
+			return fmt.Errorf("keep unwind tables on disk: %w", err)
+		}
+		s.file, s.held = file, map[uint32]bool{}
+	}
+	if _, err := s.file.WriteAt(content, int64(page)*pageBytes); err != nil {
+		return fmt.Errorf("keep unwind tables on disk: %w", err)
+	}
+	s.held[page] = true
+	return nil
+}
+
+func (s *spool) read(page uint32, content []byte) error {
+	if _, err := s.file.ReadAt(content, int64(page)*pageBytes); err != nil {
+		return fmt.Errorf("read unwind tables back: %w", err)
+	}
+	return nil
+}
+
+func (s *spool) close() error {
+	if s.file == nil {
+		return nil
+	}
+	return s.file.Close()
+}
