@@ -150,7 +150,6 @@ const (
 	OnCPUVarUnusedTargetMode  = "unused_target_mode"
 	OnCPUVarUnusedUnwindMode  = "unused_unwind_mode"
 	OnCPUVarUnwind            = "unwind"
-	OnCPUVarUnwindPcMask      = "unwind_pc_mask"
 )
 
 // LoadOnCPU returns the embedded CollectionSpec for OnCPU.
@@ -247,7 +246,6 @@ type OnCPUVariableSpecs struct {
 	UnusedTargetMode  *ebpf.VariableSpec `ebpf:"unused_target_mode"`
 	UnusedUnwindMode  *ebpf.VariableSpec `ebpf:"unused_unwind_mode"`
 	Unwind            *ebpf.VariableSpec `ebpf:"unwind"`
-	UnwindPcMask      *ebpf.VariableSpec `ebpf:"unwind_pc_mask"`
 }
 
 // OnCPUObjects contains all objects after they have been loaded into the kernel.
@@ -335,7 +333,6 @@ type OnCPUVariables struct {
 	UnusedTargetMode  *ebpf.Variable `ebpf:"unused_target_mode"`
 	UnusedUnwindMode  *ebpf.Variable `ebpf:"unused_unwind_mode"`
 	Unwind            *ebpf.Variable `ebpf:"unwind"`
-	UnwindPcMask      *ebpf.Variable `ebpf:"unwind_pc_mask"`
 }
 
 // OnCPUPrograms contains all programs after they have been loaded into the kernel.

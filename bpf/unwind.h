@@ -14,9 +14,6 @@
 
 const volatile u32 unwind; /* enum unwind_mode */
 
-/* The bits that a code address can have; the others sign arm64's return addresses. */
-const volatile u64 unwind_pc_mask = ~FRAME_EXACT;
-
 static __always_inline bool unwind_read(void *to, u32 size, u64 addr)
 {
 	return bpf_probe_read_user(to, size, (void *)addr) == 0;
@@ -56,9 +53,17 @@ static __always_inline const struct unwind_rule *unwind_rule_at(u32 index)
 	return bpf_map_lookup_elem(&unwind_rules, &index);
 }
 
+/*
+ * The bits that a code address can have. The others may sign a return address
+ * on arm64; code is above 48 bits only for who asks for that.
+ */
 static __always_inline u64 unwind_pc_bits(void)
 {
-	return unwind_pc_mask;
+#if defined(__TARGET_ARCH_arm64)
+	return (1ULL << 48) - 1;
+#else
+	return ~FRAME_EXACT;
+#endif
 }
 
 static __always_inline enum unwind_mode unwind_by(void)

@@ -39,6 +39,7 @@ enum unwind_mode {
 
 #define UNWIND_BLOCK_BYTES 2048
 #define UNWIND_NO_BLOCK 8 /* no block begins there */
+#define UNWIND_LOWEST 4096 /* no memory is mapped below, whatever mmap_min_addr is */
 
 /* A walk's state. */
 struct unwind_walk {
@@ -380,16 +381,18 @@ static long unwind_by_chain(u32 i, struct unwind_loop *l)
 
 	if (!unwind_keep(l, i))
 		return 1;
-	if (fp == 0 || !unwind_load(w, fp, &w->fp) || !unwind_load(w, fp + 8, &pc)) {
-		w->end = END_FRAME_POINTER;
+	w->end = END_FRAME_POINTER;
+	/* What another use of the register left there is mostly no address of a
+	 * frame. Each read that faults would cost as much as the whole walk. */
+	if (fp < UNWIND_LOWEST || fp & 7)
 		return 1;
-	}
+	if (!unwind_load(w, fp, &w->fp) || !unwind_load(w, fp + 8, &pc))
+		return 1;
 	w->pc = pc & unwind_pc_bits();
 	w->exact = 0;
-	if (!w->pc) {
-		w->end = END_FRAME_POINTER;
+	if (!w->pc)
 		return 1;
-	}
+	w->end = END_DEPTH;
 	return 0;
 }
 

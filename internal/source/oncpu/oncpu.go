@@ -264,4 +264,3 @@ func (s *Source) Close() error {
 	}
 	return errors.Join(err, s.objects.Close())
 }
-func (s *Source) Program() *ebpf.Program { return s.objects.Oncpu }
