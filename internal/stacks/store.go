@@ -272,6 +272,9 @@ func (s *Store) Add(record []byte) error {
 		})
 		body.Broken = body.Broken || body.Leaf == s.broken
 	}
+	if body.UserEnd == bpf.OnCPUStackEndEND_NO_MAPPING {
+		body.Broken = false // the walk saw it, and says so
+	}
 	for i := kernel - 1; i >= 0; i-- {
 		body.Leaf = s.step(step{addr: frame(i), parent: body.Leaf, isReturn: i > 0}, func(f step) NodeID {
 			return s.push(f.parent, Frame{Address: f.addr, Return: f.isReturn})

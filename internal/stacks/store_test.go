@@ -81,6 +81,28 @@ func TestStoreAdd(t *testing.T) {
 	}
 }
 
+// What a signal interrupted is exact, and a walk that knows where it left all
+// code is not broken.
+func TestStoreAddEnds(t *testing.T) {
+	s := NewStore(fixed{&process.File{}})
+	r := record(1, nil, []uint64{0x100, frameExact | 0x200, 0x300, 0x99999})
+	r[41] = uint8(bpf.OnCPUStackEndEND_NO_MAPPING)
+	if err := s.Add(r); err != nil {
+		t.Fatal(err)
+	}
+	body, _ := s.Body(1)
+	var got []Frame
+	for at := body.Leaf; at != 0; at = s.Nodes[at].Parent {
+		got = append(got, s.Frames[s.Nodes[at].Frame])
+	}
+	if len(got) != 4 || got[1].Address != 0x200 || got[1].Return || !got[2].Return || s.Codes[got[3].Code].Kind != CodeBroken {
+		t.Errorf("frames %+v", got)
+	}
+	if body.Broken || body.UserEnd != bpf.OnCPUStackEndEND_NO_MAPPING {
+		t.Errorf("body %+v", body)
+	}
+}
+
 // Of a process whose mappings are not known no frame is left out.
 func TestStoreAddUnmapped(t *testing.T) {
 	s := NewStore(fixed{&process.File{}})
