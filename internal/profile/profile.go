@@ -183,6 +183,16 @@ const (
 	EndEvicted
 )
 
+// Cut reports whether a stack that ends so lacks its root, or may lack it for a
+// known reason.
+func (e End) Cut() bool {
+	switch e {
+	case EndNone, EndFramePointer, EndComplete:
+		return false
+	}
+	return true
+}
+
 // String returns the reason as outputs show it.
 func (e End) String() string {
 	switch e {

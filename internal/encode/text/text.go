@@ -102,12 +102,7 @@ func frameNames(p *profile.Profile, o Options) []string {
 // isCut reports whether the root of a user stack that ends with e is missing
 // and no marker among its frames, given leaf first, says so already.
 func isCut(p *profile.Profile, e profile.End, frames []profile.FrameID) bool {
-	switch e {
-	case profile.EndDepth, profile.EndFault, profile.EndBroken, profile.EndLost:
-		return len(frames) == 0 || p.Frames[frames[len(frames)-1]].Kind != profile.KindMarker
-	default:
-		return false
-	}
+	return e.Cut() && (len(frames) == 0 || p.Frames[frames[len(frames)-1]].Kind != profile.KindMarker)
 }
 
 // place returns what identifies t, and the CPU unless that is -1:

@@ -74,6 +74,7 @@ type page struct {
 	attached bool
 	// spooled is whether the spool has its contents, as of now.
 	spooled bool
+	pinned  bool   // is being written
 	age     uint64 // pages.now when it was last known to be used
 }
 
@@ -109,16 +110,21 @@ func (p *pages) write(start uint32, words []uint32) error {
 	p.eachPart(run{start, uint32(len(words))}, func(index uint32, part run) {
 		at := p.page(index)
 		at.used += int(part.n)
-		at.age = p.now
+		at.age, at.pinned = p.now, true
 		if !at.attached && !at.spooled {
 			fresh = append(fresh, index)
 		}
 	})
+	defer p.eachPart(run{start, uint32(len(words))}, func(index uint32, _ run) { p.all[index].pinned = false })
 	spare := p.spare(len(fresh))
-	if err := p.makeRoom(len(fresh) + len(spare)); err != nil {
-		return err
-	}
-	var err error
+	defer func() {
+		for _, index := range spare {
+			if !p.all[index].attached {
+				delete(p.all, index)
+			}
+		}
+	}()
+	err := p.makeRoom(len(fresh) + len(spare))
 	p.eachPart(run{start, uint32(len(words))}, func(index uint32, part run) {
 		if err != nil {
 			return
@@ -238,12 +244,12 @@ func (p *pages) makeRoom(n int) error {
 	return p.detach(victims)
 }
 
-// oldest returns the attached pages that were not used for longest, at most n
-// and none of those that are being written.
+// oldest returns the attached pages that were not used for longest, at most n and
+// none of those that are being written.
 func (p *pages) oldest(n int) []uint32 {
 	var victims []uint32
 	for index, at := range p.all {
-		if at.attached && at.age+1 < p.now {
+		if at.attached && !at.pinned {
 			victims = append(victims, index)
 		}
 	}
@@ -302,7 +308,7 @@ func (p *pages) reload(indexes []uint32) error {
 	var wanted []uint32
 	for _, index := range indexes {
 		if at := p.all[index]; at != nil && !at.attached && at.spooled {
-			at.age = p.now + 1
+			at.age = p.now
 			wanted = append(wanted, index)
 		}
 	}
