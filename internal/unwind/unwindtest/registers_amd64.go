@@ -1,0 +1,21 @@
+package unwindtest
+
+import (
+	"debug/elf"
+
+	"golang.org/x/sys/unix"
+
+	"fulgur/internal/unwind"
+)
+
+// Machine is that of this machine's programs.
+const Machine = elf.EM_X86_64
+
+func fromPtrace(u *unix.PtraceRegs) unwind.Registers {
+	regs := unwind.Registers{PC: u.Rip}
+	copy(regs.R[:], []uint64{
+		u.Rax, u.Rdx, u.Rcx, u.Rbx, u.Rsi, u.Rdi, u.Rbp, u.Rsp,
+		u.R8, u.R9, u.R10, u.R11, u.R12, u.R13, u.R14, u.R15,
+	})
+	return regs
+}
