@@ -1,0 +1,202 @@
+package oncpu
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"fulgur/bpf"
+	"fulgur/internal/perfevent"
+	"fulgur/internal/process"
+	"fulgur/internal/target"
+	"fulgur/internal/testenv"
+	"fulgur/internal/unwind"
+	"fulgur/internal/unwind/unwindmap"
+	"fulgur/internal/unwind/unwindtest"
+)
+
+// walked is a user stack that the kernel side walked.
+type walked struct {
+	frames []unwind.Frame
+	end    bpf.OnCPUStackEnd
+}
+
+// switches samples a process's threads whenever they leave their CPU.
+type switches struct {
+	*Source
+}
+
+func sampleSwitches(t *testing.T, pid int, by Unwind) *switches {
+	t.Helper()
+	tables, err := unwindmap.New(unwindmap.Options{Few: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	processes := process.NewTable(process.Options{})
+	t.Cleanup(func() {
+		if err := tables.Close(); err != nil {
+			t.Error(err)
+		}
+		_ = processes.Close()
+	})
+	if err := tables.Tasks(func(p int, image uint64) {
+		if p == pid {
+			tables.Request(pid, image, processes.Mappings(pid))
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	tables.Wait(context.Background())
+
+	tg := target.Target{Scope: target.Processes, PIDs: []int{pid}}
+	s, err := Load(Options{
+		MaxDepth: unwindtest.MaxDepth, Scope: tg.Scope, SkipKernel: true, ByThread: true,
+		Unwind: by, Tables: tables.Replacements(),
+		RingSize: DefaultRingSize, CountEntries: DefaultCountEntries, SeenEntries: seenWays,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	spec, err := perfevent.ParseEvent("context-switches")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Attach(tg, []perfevent.Spec{spec}, Rate{Period: 1}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Enable(); err != nil {
+		t.Fatal(err)
+	}
+	return &switches{s}
+}
+
+// forget has the kernel side send all stacks again.
+func (s *switches) forget(t *testing.T) {
+	t.Helper()
+	if err := s.objects.Seen.Put(uint32(0), make([]byte, s.objects.Seen.ValueSize())); err != nil {
+		t.Fatal(err)
+	}
+	s.take(t)
+}
+
+// take returns the stacks that were sent since, by thread, in order.
+func (s *switches) take(t *testing.T) map[int][]walked {
+	t.Helper()
+	taken := map[int][]walked{}
+	if err := s.Ring().ReadTo(s.Ring().Position(), func(r []byte) error {
+		if bpf.OnCPURecordType(r[0]) != bpf.OnCPURecordTypeRECORD_STACK {
+			return nil
+		}
+		tid := int(binary.NativeEndian.Uint32(r[36:]))
+		w := walked{end: bpf.OnCPUStackEnd(r[41])}
+		for b := r[64:]; len(b) >= 8; b = b[8:] {
+			pc := binary.NativeEndian.Uint64(b)
+			exact := len(w.frames) == 0 || pc&unwindtest.FrameExact != 0
+			w.frames = append(w.frames, unwind.Frame{PC: pc &^ unwindtest.FrameExact, Exact: exact})
+		}
+		taken[tid] = append(taken[tid], w)
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return taken
+}
+
+// TestWalkStopped stops programs at random moments, and compares the stacks that
+// the kernel side walked when it took their threads off their CPUs with what
+// [unwind.Walker] finds in the stopped threads and, where it is there, elfutils.
+// FULGUR_UNWIND_STACKS is how many of each, and brings in more programs.
+func TestWalkStopped(t *testing.T) {
+	testenv.Root(t)
+	moments, err := strconv.Atoi(os.Getenv("FULGUR_UNWIND_STACKS"))
+	for _, p := range unwindtest.Programs {
+		if err != nil {
+			moments = 5
+			if !p.Often {
+				continue
+			}
+		}
+		t.Run(p.Name, func(t *testing.T) { checkStopped(t, p.Command(t), moments) })
+	}
+}
+
+func checkStopped(t *testing.T, command []string, moments int) {
+	pid := unwindtest.Start(t, command)
+	s := sampleSwitches(t, pid, ByBoth)
+	files := unwindtest.Tables{}
+	outcomes := map[string]int{}
+	for range moments {
+		s.forget(t)
+		_ = syscall.Kill(pid, syscall.SIGCONT)
+		time.Sleep(time.Duration(rand.IntN(3000)) * time.Microsecond)
+		if err := unwindtest.Stop(pid); err != nil {
+			t.Fatal(err)
+		}
+		got := s.take(t)
+		p, err := unwindtest.Open(files, pid)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w, theirs := p.Walker(), unwindtest.EUStack(t, pid)
+		for _, tid := range unwindtest.Threads(pid) {
+			regs, err := unwindtest.Registers(tid)
+			if err != nil {
+				testenv.Skip(t, fmt.Sprintf("needs the right to trace processes: %v", err))
+			}
+			if len(got[tid]) == 0 {
+				outcomes["has not run"]++
+				continue
+			}
+			last := got[tid][len(got[tid])-1]
+			want, end := w.Walk(regs, nil, unwindtest.MaxDepth)
+			what := fmt.Sprintf("equal, end %d", last.end)
+			if !slices.Equal(last.frames, want) || last.end != unwindtest.Ends[end] {
+				// A program that was known already is not sent again.
+				what = "different"
+				for _, w := range got[tid] {
+					if slices.Equal(w.frames, want) && w.end == unwindtest.Ends[end] {
+						what = "equal to an earlier one"
+					}
+				}
+			}
+			if what == "different" {
+				t.Errorf("thread %d:\n got %v\nwant %v (%v)", tid, last, want, end)
+			}
+			if n := min(len(theirs[tid]), len(want)); !slices.Equal(pcs(want)[:n], theirs[tid][:n]) {
+				what += ", not eu-stack's"
+				t.Logf("thread %d: %v (%v), eu-stack %#x", tid, want, end, theirs[tid])
+			}
+			outcomes[what]++
+		}
+		if err := p.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	for what, n := range outcomes {
+		t.Logf("%d %s", n, what)
+		if !strings.HasPrefix(what, "equal") && n == moments {
+			t.Errorf("all are %s", what)
+		}
+	}
+}
+
+func pcs(frames []unwind.Frame) []uint64 {
+	list := make([]uint64, len(frames))
+	for i, f := range frames {
+		list[i] = f.PC
+	}
+	return list
+}
