@@ -39,9 +39,17 @@ test: deps-test ## Install what the tests need, then run all of them, the rig's 
 	$(GO) test -count=1 -race -timeout 3m ./...
 	$(MAKE) test-vm
 
+# The C programs that these tests find there, in the place of a compiler.
+VM_C_PROGRAMS := $(BUILD)/rig/unwind-frames $(BUILD)/rig/unwind-signals
+
+$(BUILD)/rig/unwind-%: internal/unwind/testdata/%.c
+	@mkdir -p $(@D)
+	$(CC) -O2 -static -o $@ $<
+
 .PHONY: test-vm
-test-vm: deps-test ## Run the privileged tests in VMs with Debian's 6.1 and 6.12 kernels
-	$(GO) run ./test/rig $(addprefix -program ./,$(VM_PROGRAMS)) $(addprefix ./,$(VM_PACKAGES))
+test-vm: deps-test $(VM_C_PROGRAMS) ## Run the privileged tests in VMs with Debian's 6.1 and 6.12 kernels
+	$(GO) run ./test/rig $(addprefix -program ./,$(VM_PROGRAMS)) \
+		$(foreach program,$(VM_C_PROGRAMS),-file $(program)=bin/$(notdir $(program))) $(addprefix ./,$(VM_PACKAGES))
 
 .PHONY: test-symbols
 test-symbols: deps-symbols ## Compare 180 000 addresses with llvm-symbolizer and addr2line

@@ -49,6 +49,9 @@ type code uint8
 
 const (
 	nativeCode code = iota
+	// describedCode is native code of a file that has a table. What that
+	// leaves out is written by hand, and mostly has no frame pointers.
+	describedCode
 	goCode
 	// foreignCode is for another machine, such as that of 32-bit programs.
 	foreignCode
@@ -57,7 +60,7 @@ const (
 // fallback returns the rule that holds in such code where no table describes it.
 func (c code) fallback(m Mode) uint32 {
 	switch {
-	case m == Tables || c == foreignCode:
+	case m == Tables || c == foreignCode || c == describedCode:
 		return ruleNone
 	case c == goCode:
 		return ruleChainGo

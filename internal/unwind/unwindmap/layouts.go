@@ -2,7 +2,6 @@ package unwindmap
 
 import (
 	"slices"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -12,6 +11,9 @@ import (
 // newLayout returns a layout for a process that had old, or nil if there is no
 // room.
 func (l *Loader) newLayout(maps []process.Mapping, old *layout) *layout {
+	if old != nil && old.next != nil && len(old.next.procs) > 0 && same(old.next.sources, maps) {
+		return old.next // one that it shared the old one with was here first
+	}
 	next := &layout{sources: maps, procs: map[*proc]bool{}}
 	list := make([]mapping, 0, len(maps)+len(maps)/4)
 	used := map[*file]bool{}
@@ -37,7 +39,15 @@ func (l *Loader) newLayout(maps []process.Mapping, old *layout) *layout {
 		next.files = append(next.files, f)
 	}
 	l.layouts[next.word] = next
+	if old != nil {
+		old.next = next
+	}
 	return next
+}
+
+// same reports whether two lists are one.
+func same(a, b []process.Mapping) bool {
+	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
 }
 
 // saltFor returns the salt of a new layout. It is that of the old one if that was
@@ -52,8 +62,8 @@ func (l *Loader) saltFor(list []mapping, old *layout) uint32 {
 	return l.salt & (1<<saltBits - 1)
 }
 
-// extends reports whether list has all of old.
-func extends(list, old []mapping) bool {
+// extends reports whether list has all of old. Both are sorted.
+func extends[T comparable](list, old []T) bool {
 	for _, m := range list {
 		if len(old) > 0 && old[0] == m {
 			old = old[1:]
@@ -91,22 +101,6 @@ func bound(list []mapping, limit int) (_ []mapping, cut bool) {
 		return true
 	})
 	return list[:min(len(list), limit)], true
-}
-
-// flush gives those processes new layouts whose files were compiled since the
-// last time.
-func (l *Loader) flush() {
-	l.flushed = time.Now()
-	for old := range l.stale {
-		delete(l.stale, old)
-		if len(old.procs) == 0 {
-			continue
-		}
-		next := l.newLayout(old.sources, old)
-		for p := range old.procs {
-			l.install(p, next)
-		}
-	}
 }
 
 // leave takes a process away from its layout, which is retired when it was the
@@ -152,6 +146,7 @@ func (l *Loader) settle(until uint64) {
 		l.release(r.layout)
 		return true
 	})
+	l.feed()
 	words := l.dropUnused()
 	l.mu.Unlock()
 	for _, r := range words {
@@ -166,6 +161,7 @@ func (l *Loader) settle(until uint64) {
 // release frees a layout's room.
 func (l *Loader) release(old *layout) {
 	l.room.giveBack(old.at)
+	old.next = nil
 	delete(l.layouts, old.word)
 	for _, f := range old.files {
 		delete(f.layouts, old)

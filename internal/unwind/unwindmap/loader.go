@@ -36,8 +36,8 @@ type Loader struct {
 	reloading bool
 	processes map[int]*proc
 	layouts   map[uint64]*layout // by their words
-	stale     map[*layout]bool   // a file of theirs was compiled since
-	flushed   time.Time
+	waits     []*wait            // by when they began
+	starving  []*wait            // that need room
 	retired   []retired
 	settling  bool
 	salt      uint32
@@ -61,14 +61,28 @@ type file struct {
 	words     run
 	fallback  uint32
 	layouts   map[*layout]bool // that need it
+	waiting   []*wait
 }
 
-// proc is a process that has an entry in the kernel's map.
+// proc is a process that has an entry in the kernel's map, or will.
 type proc struct {
-	pid    int
-	image  uint64
-	layout *layout
-	cut    bool // it has more mappings than fit
+	pid   int
+	image uint64
+	// sources is what it has mapped, layout what the kernel's walker knows of
+	// it, nil for nothing.
+	sources []process.Mapping
+	layout  *layout
+	// wait is what keeps it from getting a layout of sources, if anything.
+	wait *wait
+	cut  bool // it has more mappings than fit
+	late bool // there was no room for them at first
+}
+
+// wait is a process that waits for tables, or for room.
+type wait struct {
+	proc  *proc
+	files int // that have to be compiled
+	since time.Time
 }
 
 // layout is one that programs may read.
@@ -81,6 +95,8 @@ type layout struct {
 	procs    map[*proc]bool
 	extended bool // another one has its salt
 	retired  bool
+	// next is what a process that had this one got after it.
+	next *layout
 }
 
 // retired is a layout that no process has any more.
@@ -105,7 +121,7 @@ func newLoader(k kernel, c config) *Loader {
 		config: c, kernel: k, pages: newPages(k, c.sizes.pages, c.memory),
 		rules: newRules(c.sizes.rules), room: newRuns(c.mappings),
 		files: map[fileKey]*file{}, processes: map[int]*proc{},
-		layouts: map[uint64]*layout{}, stale: map[*layout]bool{},
+		layouts: map[uint64]*layout{},
 	}
 	l.idle.L = &l.mu
 	l.ctx, l.cancel = context.WithCancel(context.Background())
@@ -138,7 +154,7 @@ func (l *Loader) Known(pid int) bool {
 func (l *Loader) Remap(pid int, maps []process.Mapping) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if p := l.processes[pid]; p != nil && !slices.Equal(p.layout.sources, maps) {
+	if p := l.processes[pid]; p != nil && !slices.Equal(p.sources, maps) {
 		l.change(p, maps)
 	}
 }
@@ -164,8 +180,9 @@ func (l *Loader) Forked(parent, child int) {
 	p := &proc{pid: child, image: e.Image}
 	l.join(p, shared)
 	l.processes[child] = p
-	if shared != from.layout { // which changed when the kernel side had copied it
-		l.change(p, from.layout.sources)
+	p.sources = shared.sources
+	if shared != from.layout || from.wait != nil {
+		l.change(p, from.sources) // the parent's changed, or is about to
 	}
 }
 
@@ -193,6 +210,7 @@ func (l *Loader) Gone(pid int) bool {
 	}
 	delete(l.processes, pid)
 	l.leave(p)
+	p.wait = nil
 	return true
 }
 
@@ -224,6 +242,7 @@ func (l *Loader) Reload(page uint32) {
 func (l *Loader) Settled(until uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.hurry()
 	n, _ := slices.BinarySearchFunc(l.retired, until, func(r retired, t uint64) int { return cmp.Compare(r.at, t) })
 	if n == 0 || l.settling || l.ctx.Err() != nil {
 		return
@@ -262,39 +281,12 @@ func (l *Loader) Close() error {
 	return err
 }
 
-// change gives a process a layout for what it has mapped now.
-func (l *Loader) change(p *proc, maps []process.Mapping) {
-	l.install(p, l.newLayout(maps, p.layout))
-}
-
-// install has the kernel side walk p's stacks by another layout, nil if there
-// was no room for one.
-func (l *Loader) install(p *proc, next *layout) {
-	err := errFull
-	if next != nil {
-		if next.cut && !p.cut {
-			p.cut = true
-			l.stats.Cut++
-		}
-		err = l.kernel.putProcess(p.pid, entry{Image: p.image, Layout: next.word})
-		l.leave(p) // not before: a child may have got it until now
-		l.join(p, next)
-	}
-	if err == nil {
-		return
-	}
-	l.stats.Processes++
-	if !errors.Is(err, errFull) {
-		l.fail(err)
-	}
-	l.drop(p.pid)
-}
-
 // drop takes a process out.
 func (l *Loader) drop(pid int) {
 	if p := l.processes[pid]; p != nil {
 		delete(l.processes, pid)
 		l.leave(p)
+		p.wait = nil
 	}
 	if err := l.kernel.deleteProcess(pid); err != nil {
 		l.fail(err)
@@ -315,12 +307,13 @@ type Stats struct {
 	// how many files have no unwind information.
 	Tables, NoTable int
 	Bytes           int64
-	// Files is how many files could not be read, NoRoom how many tables did
-	// not fit into the memory, Failure the first error of any sort.
+	// Files is how many files' information could not be read, or not all of it,
+	// NoRoom how many tables did not fit into the memory, Failure the first
+	// error of any sort.
 	Files, NoRoom int
 	Failure       error
-	// Processes counts how often there was no room for a process's mappings,
-	// Cut processes with more mappings than there is room for.
+	// Processes counts those for whose mappings there was no room, at first or
+	// at all, Cut those with more mappings than are kept.
 	Processes, Cut uint64
 	// Rules counts rules that there was no room for.
 	Rules uint64

@@ -154,8 +154,8 @@ func checkMapping(t *testing.T, f *fixture, pid int, m process.Mapping, random *
 		case err != nil:
 			t.Fatalf("%s+%#x: %v", m.File.Path, link, err)
 		case want == unwind.Rule{}:
-			if got != ruleChain {
-				t.Fatalf("%s+%#x: rule %d, want the fallback", m.File.Path, link, got)
+			if got != ruleNone {
+				t.Fatalf("%s+%#x: rule %d, want none", m.File.Path, link, got)
 			}
 		case f.kernel.rules[got] != want:
 			t.Fatalf("%s+%#x: %v, want %v", m.File.Path, link, f.kernel.rules[got], want)
@@ -190,9 +190,11 @@ func TestLoaderFork(t *testing.T) {
 	replaced[1] = process.Mapping{Start: replaced[1].Start, Limit: replaced[1].Limit, Kind: process.KindAnon}
 	f.Remap(2, replaced)
 	top := f.maps[len(f.maps)-1].Limit
-	added := append(append([]process.Mapping{}, f.maps...), process.Mapping{Start: top, Limit: top + 0x1000, Kind: process.KindAnon})
-	f.Remap(3, added)
-	f.Remap(4, added)
+	added := func() []process.Mapping {
+		return append(append([]process.Mapping{}, f.maps...), process.Mapping{Start: top, Limit: top + 0x1000, Kind: process.KindAnon})
+	}
+	f.Remap(3, added())
+	f.Remap(4, added())
 	salts := map[uint32]int{}
 	for pid := 1; pid <= 4; pid++ {
 		salts[layoutSalt(f.kernel.processes[pid].Layout)]++
@@ -379,7 +381,9 @@ func TestLoaderDropsUnused(t *testing.T) {
 
 // Without frame pointers, a stack ends where there is no table.
 func TestFallback(t *testing.T) {
-	for code, want := range map[code]uint32{nativeCode: ruleChain, goCode: ruleChainGo, foreignCode: ruleNone} {
+	for code, want := range map[code]uint32{
+		nativeCode: ruleChain, describedCode: ruleNone, goCode: ruleChainGo, foreignCode: ruleNone,
+	} {
 		if got := code.fallback(Auto); got != want {
 			t.Errorf("code %d falls back on rule %d, want %d", code, got, want)
 		}

@@ -30,7 +30,7 @@ type Options struct {
 // Tables that are not in kernel memory need pages, too.
 var (
 	systemSizes = sizes{pages: 1 << 14, rules: 1 << 16, mappings: 1 << 16, processes: 1 << 13}
-	fewSizes    = sizes{pages: 1 << 14, rules: 1 << 14, mappings: 1 << 14, processes: 1 << 13}
+	fewSizes    = sizes{pages: 1 << 14, rules: 1 << 14, mappings: 1 << 15, processes: 1 << 13}
 )
 
 const mappingsEach = 1 << 13

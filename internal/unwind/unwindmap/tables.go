@@ -4,15 +4,10 @@ import (
 	"context"
 	"errors"
 	"runtime"
-	"time"
 
 	"fulgur/internal/process"
 	"fulgur/internal/unwind"
 )
-
-// flushEvery is how long processes wait at most for the table of one file while
-// that of another is made.
-const flushEvery = 10 * time.Millisecond
 
 // file returns the file of a mapping, or nil if there is none that could have a
 // table. If it is new its table is made.
@@ -51,12 +46,8 @@ func (l *Loader) work() {
 		made, err := l.compile(f.key, workers)
 		l.mu.Lock()
 		l.add(f, made, err)
-		if time.Since(l.flushed) >= flushEvery {
-			l.flush()
-		}
 	}
 	l.workers--
-	l.flush()
 	if l.workers == 0 {
 		l.idle.Broadcast()
 	}
@@ -67,6 +58,7 @@ type compiled struct {
 	placement placement
 	words     run
 	code      code
+	damaged   bool
 }
 
 // compile makes a table and places it.
@@ -76,6 +68,7 @@ func (l *Loader) compile(key fileKey, workers int) (compiled, error) {
 	if err != nil {
 		return c, err
 	}
+	c.damaged = table.Stats.Damaged > 0
 	l.mu.Lock()
 	indexes, first, fresh := l.rules.addTable(table)
 	l.kernel.writeRules(first, fresh)
@@ -112,6 +105,9 @@ func compileKey(ctx context.Context, key fileKey, workers int) (*unwind.Table, c
 func (l *Loader) add(f *file, c compiled, err error) {
 	f.done = true
 	f.placement, f.words = c.placement, c.words
+	if err == nil && c.code == nativeCode {
+		c.code = describedCode
+	}
 	f.fallback = c.code.fallback(l.config.mode)
 	switch {
 	case l.ctx.Err() != nil:
@@ -126,9 +122,10 @@ func (l *Loader) add(f *file, c compiled, err error) {
 		l.stats.Files++
 		l.fail(err)
 	}
-	for old := range f.layouts {
-		l.stale[old] = true
+	if c.damaged {
+		l.stats.Files++
 	}
+	l.made(f)
 }
 
 // reload brings pages back until none is wanted.
