@@ -159,7 +159,7 @@ func attach(o *Options, specs []perfevent.Spec, finder *debugfile.Finder) (_ *ru
 	}
 	if r.source, err = oncpu.Load(oncpu.Options{
 		Unwind:       r.unwinder.by,
-		Tables:       r.unwinder.maps(),
+		Tables:       r.unwinder.replacements(),
 		MaxDepth:     o.MaxDepth,
 		SkipKernel:   o.UserOnly,
 		SkipUser:     o.KernelOnly,

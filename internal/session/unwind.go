@@ -1,8 +1,11 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/cilium/ebpf"
@@ -24,7 +27,7 @@ const (
 
 // prefetchAtMost is how long sampling waits for unwind tables at most. Those that
 // take longer are loaded while it runs.
-const prefetchAtMost = 1500 * time.Millisecond
+const prefetchAtMost = 2 * time.Second
 
 // unwinder keeps the kernel side's unwind tables up to date. It belongs to no
 // source: any probe that walks stacks can be loaded with its tables. The zero
@@ -64,8 +67,8 @@ func (u *unwinder) load(o *Options) (err error) {
 	return err
 }
 
-// maps are the maps that a probe is to be loaded with.
-func (u *unwinder) maps() map[string]*ebpf.Map {
+// replacements are the maps that a probe is to be loaded with.
+func (u *unwinder) replacements() map[string]*ebpf.Map {
 	if u.loader == nil {
 		return nil
 	}
@@ -107,23 +110,25 @@ func (u *unwinder) mapped(pid int) {
 	}
 }
 
-// prefetch loads the tables of processes that run, all if pids is nil.
+// prefetch loads the tables of processes that run, all if pids is nil: first of
+// those that used the most CPU time, which are likely to go on.
 func (u *unwinder) prefetch(processes *process.Table, pids []int) error {
 	wanted := map[int]bool{}
 	for _, pid := range pids {
 		wanted[pid] = true
 	}
-	images := map[int]uint64{}
+	images, load := map[int]uint64{}, map[int]float64{}
 	if err := u.loader.Tasks(func(pid int, image uint64) {
 		if pids == nil || wanted[pid] {
-			images[pid] = image
+			images[pid], load[pid] = image, target.Load(pid)
 		}
 	}); err != nil {
 		return err
 	}
-	for pid, image := range images {
+	busiest := slices.SortedFunc(maps.Keys(images), func(a, b int) int { return cmp.Compare(load[b], load[a]) })
+	for _, pid := range busiest {
 		if maps := processes.Mappings(pid); len(maps) > 0 {
-			u.loader.Request(pid, image, maps)
+			u.loader.Request(pid, images[pid], maps)
 		}
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), prefetchAtMost)

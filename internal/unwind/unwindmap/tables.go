@@ -74,7 +74,7 @@ func (l *Loader) compile(key fileKey, workers int) (compiled, error) {
 	l.kernel.writeRules(first, fresh)
 	l.mu.Unlock()
 
-	words := tableWords(table, indexes)
+	words := tableWords(table, indexes, code.fallback(l.config.mode))
 	start, err := l.pages.place(words)
 	if err != nil {
 		return c, err
