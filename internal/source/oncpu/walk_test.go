@@ -203,6 +203,60 @@ func checkStopped(t *testing.T, command []string, moments int) {
 	}
 }
 
+// TestWalkChain does the same by frame pointers in a program that keeps them; what
+// it runs of the C library does not.
+func TestWalkChain(t *testing.T) {
+	testenv.Root(t)
+	p := unwindtest.FramePointers
+	pid := unwindtest.Start(t, p.Command(t))
+	s := sampleSwitches(t, pid, ByFramePointers)
+	for range 20 {
+		s.forget(t)
+		_ = syscall.Kill(pid, syscall.SIGCONT)
+		time.Sleep(time.Duration(rand.IntN(3000)) * time.Microsecond)
+		if err := unwindtest.Stop(pid); err != nil {
+			t.Fatal(err)
+		}
+		got := s.take(t)[pid]
+		stopped, err := unwindtest.Open(unwindtest.Tables{}, pid)
+		if err != nil {
+			t.Fatal(err)
+		}
+		regs, err := unwindtest.Registers(pid)
+		if err != nil {
+			testenv.Skip(t, fmt.Sprintf("needs the right to trace processes: %v", err))
+		}
+		want := chain(regs, stopped.Walker().Read)
+		if !slices.ContainsFunc(got, func(w walked) bool {
+			return slices.Equal(w.frames, want) && w.end == bpf.OnCPUStackEndEND_FRAME_POINTER
+		}) {
+			t.Errorf("got %v, want %v", got, want)
+		}
+		if err := stopped.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// chain follows frame pointers.
+func chain(regs unwind.Registers, read func(addr uint64, buf []byte) bool) []unwind.Frame {
+	frames := []unwind.Frame{{PC: regs.PC, Exact: true}}
+	fp := unwindtest.FramePointer(regs)
+	for fp >= 4096 && fp%8 == 0 && len(frames) < unwindtest.MaxDepth {
+		var frame [16]byte
+		if !read(fp, frame[:]) {
+			break
+		}
+		pc := binary.LittleEndian.Uint64(frame[8:])
+		if pc == 0 {
+			break
+		}
+		frames = append(frames, unwind.Frame{PC: pc &^ unwindtest.FrameExact})
+		fp = binary.LittleEndian.Uint64(frame[:])
+	}
+	return frames
+}
+
 // compare says how the stack compares with what is true as far as tables go.
 func (w walked) compare(want []unwind.Frame, end unwind.End) string {
 	switch {

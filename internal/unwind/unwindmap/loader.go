@@ -143,6 +143,15 @@ func (l *Loader) Request(pid int, image uint64, maps []process.Mapping) {
 	l.change(p, maps)
 }
 
+// Prepare makes the tables of files that a process is about to map.
+func (l *Loader) Prepare(files []*process.File) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, f := range files {
+		l.file(process.Mapping{Kind: process.KindFile, File: f})
+	}
+}
+
 // Known reports whether the kernel side has a layout of process pid.
 func (l *Loader) Known(pid int) bool {
 	l.mu.Lock()

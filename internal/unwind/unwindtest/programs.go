@@ -49,6 +49,12 @@ var Programs = []Program{
 	{Name: "node", tool: "node", args: []string{"--interpreted-frames-native-stack", source("load.js")}},
 }
 
+// FramePointers is a program that keeps them.
+var FramePointers = Program{
+	Name: "C -fno-omit-frame-pointer", Often: true, tool: "gcc", source: "frames.c",
+	flags: []string{"-O2", "-fno-omit-frame-pointer"},
+}
+
 // folder returns one of this module's, given from its root.
 func folder(names ...string) string {
 	_, file, _, _ := runtime.Caller(0)

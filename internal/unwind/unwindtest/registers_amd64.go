@@ -19,3 +19,6 @@ func fromPtrace(u *unix.PtraceRegs) unwind.Registers {
 	})
 	return regs
 }
+
+// FramePointer returns the frame pointer.
+func FramePointer(regs unwind.Registers) uint64 { return regs.R[6] }

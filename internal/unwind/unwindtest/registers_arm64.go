@@ -16,3 +16,6 @@ func fromPtrace(u *unix.PtraceRegs) unwind.Registers {
 	copy(regs.R[:], append(u.Regs[:], u.Sp))
 	return regs
 }
+
+// FramePointer returns the frame pointer.
+func FramePointer(regs unwind.Registers) uint64 { return regs.R[29] }
