@@ -8,6 +8,7 @@ import (
 	"math/bits"
 
 	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
 
 	"fulgur/bpf"
 	"fulgur/internal/perfevent"
@@ -39,6 +40,8 @@ type Options struct {
 	// alone, Tables has the maps of unwind tables.
 	Unwind Unwind
 	Tables map[string]*ebpf.Map
+	// Types has the kernel's types, if they were decoded before.
+	Types *btf.Cache
 	// Idle includes the idle task.
 	Idle bool
 	// ByThread and ByCPU count threads and CPUs apart.
@@ -89,7 +92,7 @@ func Load(o Options) (*Source, error) {
 		return nil, err
 	}
 	s := &Source{}
-	if err := spec.LoadAndAssign(&s.objects, &ebpf.CollectionOptions{MapReplacements: o.Tables}); err != nil {
+	if err := spec.LoadAndAssign(&s.objects, &ebpf.CollectionOptions{MapReplacements: o.Tables, Cache: o.Types}); err != nil {
 		return nil, err
 	}
 	if err := s.prepare(o); err != nil {

@@ -9,6 +9,7 @@ import (
 	"unsafe"
 
 	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
 	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
 
@@ -58,7 +59,7 @@ type kernelMaps struct {
 type sizes struct{ pages, rules, mappings, processes uint32 }
 
 // loadMaps loads the maps and starts to follow forks and ends of processes.
-func loadMaps(s sizes) (_ *kernelMaps, err error) {
+func loadMaps(s sizes, types *btf.Cache) (_ *kernelMaps, err error) {
 	spec, err := bpf.LoadUnwind()
 	if err != nil {
 		return nil, err
@@ -73,7 +74,7 @@ func loadMaps(s sizes) (_ *kernelMaps, err error) {
 		spec.Maps[name].MaxEntries = n
 	}
 	k := &kernelMaps{page: spec.Maps[bpf.UnwindMapUnwindPages].InnerMap, attached: map[uint32]*ebpf.Map{}}
-	if err := spec.LoadAndAssign(&k.objects, nil); err != nil {
+	if err := spec.LoadAndAssign(&k.objects, &ebpf.CollectionOptions{Cache: types}); err != nil {
 		return nil, fmt.Errorf("load the maps of unwind tables: %w", err)
 	}
 	if err := k.open(); err != nil {

@@ -6,6 +6,7 @@ import (
 	"unsafe"
 
 	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
 
 	"fulgur/bpf"
 	"fulgur/internal/ringbuf"
@@ -24,6 +25,9 @@ type Options struct {
 	// Few is whether few processes are measured, not the whole system: the
 	// maps are smaller then.
 	Few bool
+	// Types has the kernel's types, if they were decoded before, and will have
+	// them then.
+	Types *btf.Cache
 }
 
 // Limits of what a loader knows, and the number of mappings of one process.
@@ -47,7 +51,7 @@ func New(o Options) (*Loader, error) {
 	}
 	// As many again can wait on disk.
 	c.sizes.pages = max(c.sizes.pages, uint32(min(2*c.memory/pageBytes, 1<<16)))
-	maps, err := loadMaps(c.sizes)
+	maps, err := loadMaps(c.sizes, o.Types)
 	if err != nil {
 		return nil, err
 	}
