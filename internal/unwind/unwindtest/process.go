@@ -76,7 +76,7 @@ func Open(ts Tables, pid int) (*Stopped, error) {
 		var m mapping
 		var perm, dev, path string
 		var inode uint64
-		fmt.Sscanf(lines.Text(), "%x-%x %s %x %s %d %s", &m.start, &m.end, &perm, &m.offset, &dev, &inode, &path)
+		_, _ = fmt.Sscanf(lines.Text(), "%x-%x %s %x %s %d %s", &m.start, &m.end, &perm, &m.offset, &dev, &inode, &path)
 		if !strings.Contains(perm, "x") {
 			continue
 		}
