@@ -56,6 +56,7 @@ const (
 	OnCPUStackEndEND_NOT_GROWING   OnCPUStackEnd = 9
 	OnCPUStackEndEND_NOT_READY     OnCPUStackEnd = 10
 	OnCPUStackEndEND_PAGE          OnCPUStackEnd = 11
+	OnCPUStackEndEND_NO_CHAIN      OnCPUStackEnd = 12
 )
 
 type OnCPUStackRecord struct {

@@ -32,6 +32,7 @@ enum stack_end {
 	END_NOT_GROWING = 9, /* the caller's frame would not be above it */
 	END_NOT_READY = 10, /* by frame pointers: the process had no tables yet */
 	END_PAGE = 11, /* that part of the tables was not loaded */
+	END_NO_CHAIN = 12, /* by frame pointers, and what should be one is none */
 };
 
 /*

@@ -255,6 +255,7 @@ static __always_inline bool unwind_signal(struct unwind_walk *w, s32 cfa)
 static __always_inline bool unwind_step(struct unwind_walk *w, const struct unwind_rule *r)
 {
 	u64 sp = w->sp, fp = w->fp, cfa, at, ra = 0;
+	enum stack_end fault = END_FAULT;
 	u32 slot;
 
 	switch (r->kind) {
@@ -269,6 +270,9 @@ static __always_inline bool unwind_step(struct unwind_walk *w, const struct unwi
 			return unwind_stop(w, END_NO_TABLE);
 		if (fp == 0)
 			return unwind_stop(w, END_FRAME_POINTER);
+		if (fp < UNWIND_LOWEST || fp & 7 || (fp < sp && !r->arg))
+			return unwind_stop(w, END_NO_CHAIN);
+		fault = END_NO_CHAIN;
 		cfa = fp + (s64)r->cfa;
 		break;
 	case UNWIND_PLT:
@@ -307,7 +311,7 @@ static __always_inline bool unwind_step(struct unwind_walk *w, const struct unwi
 	if (slot == UNWIND_AT_CFA || slot == UNWIND_AT_SP || slot == UNWIND_AT_FP) {
 		at = (slot == UNWIND_AT_CFA ? cfa : slot == UNWIND_AT_SP ? sp : fp) + (s64)r->fp;
 		if (!unwind_load(w, at, &w->fp))
-			return unwind_stop(w, END_FAULT);
+			return unwind_stop(w, fault);
 	} else if (slot == UNWIND_UNKNOWN) {
 		w->fp = 0; /* no frame is there, should it be asked for */
 	} else if (slot == UNWIND_IN_REGISTER) {
@@ -319,7 +323,7 @@ static __always_inline bool unwind_step(struct unwind_walk *w, const struct unwi
 	if (slot == UNWIND_AT_CFA || slot == UNWIND_AT_SP || slot == UNWIND_AT_FP) {
 		at = (slot == UNWIND_AT_CFA ? cfa : slot == UNWIND_AT_SP ? sp : fp) + (s64)r->ra;
 		if (!unwind_load(w, at, &ra))
-			return unwind_stop(w, END_FAULT);
+			return unwind_stop(w, fault);
 	} else if (slot == UNWIND_IN_REGISTER) {
 		if (!w->exact || !unwind_register(w, r->ra, &ra))
 			return unwind_stop(w, END_REGISTER);

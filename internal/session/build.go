@@ -82,12 +82,15 @@ var ends = map[bpf.OnCPUStackEnd]profile.End{
 	bpf.OnCPUStackEndEND_NOT_GROWING:   profile.EndNotGrowing,
 	bpf.OnCPUStackEndEND_NOT_READY:     profile.EndNotReady,
 	bpf.OnCPUStackEndEND_PAGE:          profile.EndEvicted,
+	bpf.OnCPUStackEndEND_NO_CHAIN:      profile.EndBroken,
 }
 
 // cutBy returns the count of samples whose user stack ends so, nil if such an end
 // is no loss.
 func cutBy(losses *profile.Losses, e profile.End) *uint64 {
 	switch e {
+	case profile.EndBroken:
+		return &losses.BrokenUser
 	case profile.EndDepth:
 		return &losses.TruncatedUser
 	case profile.EndFault:
