@@ -266,7 +266,7 @@ func (w walked) compare(want []unwind.Frame, end unwind.End) string {
 		return "different"
 	case end == unwind.EndNoTable && len(w.frames) > len(want):
 		return "equal, then by frame pointers"
-	case end == unwind.EndNoTable && w.end == bpf.OnCPUStackEndEND_FRAME_POINTER:
+	case end == unwind.EndNoTable && (w.end == bpf.OnCPUStackEndEND_FRAME_POINTER || w.end == bpf.OnCPUStackEndEND_NO_CHAIN):
 		return "equal, without a frame pointer"
 	case end == unwind.EndNoTable && w.end == bpf.OnCPUStackEndEND_NO_MAPPING:
 		return "equal, then code that is too new"
