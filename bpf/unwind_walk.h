@@ -3,21 +3,19 @@
  * Walks user stacks by unwind tables or frame pointers. Walker in
  * internal/unwind says the same at leisure; tests compare the two.
  *
- * Nothing here knows where it runs: whoever includes it defines before how
- * memory, registers and tables are read (unwind.h for the kernel, the tests a
- * C program over recorded stacks):
- *
- *	bool unwind_read(void *to, u32 size, u64 addr)
- *	bool unwind_register(struct unwind_walk *w, u32 number, u64 *value)
- *	const struct unwind_mapping *unwind_mapping_at(u32 index)
- *	const struct unwind_rule *unwind_rule_at(u32 index)
- *	const u32 *unwind_page_at(u32 page)
- *	u64 unwind_pc_bits(void)
- *	enum unwind_mode unwind_by(void)
+ * Nothing here knows where it runs: whoever includes it (unwind.h for the kernel,
+ * the tests a C program over recorded stacks) defines how memory, registers and
+ * tables are read.
  *
  * What a walk costs are its reads of memory and its searches in tables. So
  * memory is read in aligned blocks, which never cross a page, and a cache knows
- * the rules of the addresses that were met before. A frame then costs 15 ns.
+ * the rules of addresses that were met before. Measured at 4999 Hz on a busy
+ * virtual machine with Linux 6.18, medians: 100 ns to begin, 80 ns a block, 17 ns
+ * a frame whose rule the cache has, 100 ns more for one that is searched. That is
+ * 0.9 us for 31 frames without frame pointers; by frame pointers, 29 frames take
+ * 0.7 us, and bpf_get_stack takes 1.9 us for the same ones, half of that for the
+ * read that faults at their end. Rules packed into the cache's entries, and what
+ * goes by other rules in a function of its own, gain 5 % at most.
  */
 #ifndef FULGUR_UNWIND_WALK_H
 #define FULGUR_UNWIND_WALK_H
