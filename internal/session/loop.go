@@ -56,6 +56,9 @@ type loop struct {
 	target       target.Target
 	limit, delay time.Duration // limit is 0 if there is none
 	rest         time.Duration // how long the kernel side is left alone at least
+	// alert is for how long after the start the kernel side is polled as often
+	// as it may be.
+	alert time.Duration
 
 	start    time.Time
 	duration time.Duration
@@ -128,9 +131,12 @@ func (l *loop) begin(ctx context.Context, m measurement, launched *target.Launch
 func (l *loop) collect(ctx context.Context, m measurement, line *progressLine, gone <-chan struct{}) error {
 	polled, followed, busy := time.Now(), time.Now(), false
 	for {
-		wait := pollEvery
+		wait, rest := pollEvery, l.rest
 		if busy {
 			wait = pollAtMost
+		}
+		if time.Since(l.start) < l.alert {
+			wait, rest = restUrgent, restUrgent
 		}
 		if d := l.limit; d > 0 {
 			wait = min(wait, d-time.Since(l.start))
@@ -151,7 +157,7 @@ func (l *loop) collect(ctx context.Context, m measurement, line *progressLine, g
 		if err := waitFor(append(m.pollFDs(), m.urgentFDs()...), wait); err != nil {
 			return err
 		}
-		if err := waitFor(m.urgentFDs(), l.rest-time.Since(polled)); err != nil {
+		if err := waitFor(m.urgentFDs(), rest-time.Since(polled)); err != nil {
 			return err
 		}
 		time.Sleep(restUrgent - time.Since(polled))

@@ -8,6 +8,7 @@ import (
 	"runtime/debug"
 	"time"
 
+	"github.com/cilium/ebpf/btf"
 	"golang.org/x/sys/unix"
 
 	"fulgur/internal/atomicfile"
@@ -154,12 +155,14 @@ func attach(o *Options, specs []perfevent.Spec, finder *debugfile.Finder) (_ *ru
 		return nil, err
 	}
 	defer closeCgroup()
-	if err := r.unwinder.load(o); err != nil {
+	types := btf.NewCache() // one, because decoding the kernel's takes long
+	if err := r.unwinder.load(o, types); err != nil {
 		return nil, err
 	}
 	if r.source, err = oncpu.Load(oncpu.Options{
 		Unwind:       r.unwinder.by,
 		Tables:       r.unwinder.replacements(),
+		Types:        types,
 		MaxDepth:     o.MaxDepth,
 		SkipKernel:   o.UserOnly,
 		SkipUser:     o.KernelOnly,
@@ -196,7 +199,7 @@ func (r *run) prepareUnwinding() error {
 	if err != nil {
 		return err
 	}
-	return r.unwinder.prefetch(r.processes, pids)
+	return r.unwinder.prefetch(r.processes, pids, r.options.Target.Scope == target.Command)
 }
 
 // openCgroup returns a descriptor of the cgroup that t is, -1 if it is none, and

@@ -13,6 +13,9 @@ import (
 // sample collects until something ends it, stops sampling and takes all that
 // is left.
 func (r *run) sample(ctx context.Context, launched *target.Launched) error {
+	if launched != nil && r.unwinder.loader != nil {
+		r.alert = alertAtLaunch
+	}
 	line := &progressLine{wanted: r.options.Progress, out: r.options.Stderr}
 	err := errors.Join(r.measure(ctx, r, line, launched), r.source.Disable())
 	_, pollErr := r.poll()

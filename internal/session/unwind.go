@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
 
 	"fulgur/internal/perfevent"
 	"fulgur/internal/process"
@@ -29,6 +30,10 @@ const (
 // take longer are loaded while it runs.
 const prefetchAtMost = 2 * time.Second
 
+// alertAtLaunch is how long a command takes at most to map its libraries. What is
+// sampled in one is not unwound before that is known.
+const alertAtLaunch = 100 * time.Millisecond
+
 // unwinder keeps the kernel side's unwind tables up to date. It belongs to no
 // source: any probe that walks stacks can be loaded with its tables. The zero
 // value is that of frame pointers, and does nothing.
@@ -43,7 +48,8 @@ type unwinder struct {
 }
 
 // load loads the maps for tables, unless frame pointers are all that is asked for.
-func (u *unwinder) load(o *Options) (err error) {
+// types has the kernel's types.
+func (u *unwinder) load(o *Options, types *btf.Cache) (err error) {
 	mode, by := unwindmap.Auto, oncpu.ByBoth
 	switch o.Unwind {
 	case "", unwindAuto:
@@ -60,6 +66,7 @@ func (u *unwinder) load(o *Options) (err error) {
 	u.by = by
 	u.dirty, u.exited, u.next = map[int]bool{}, map[int]bool{}, map[int]time.Time{}
 	u.loader, err = unwindmap.New(unwindmap.Options{
+		Types:  types,
 		Mode:   mode,
 		Memory: o.UnwindMemory,
 		Few:    o.Target.Scope != target.System && o.Target.Scope != target.Cgroup,
@@ -111,8 +118,9 @@ func (u *unwinder) mapped(pid int) {
 }
 
 // prefetch loads the tables of processes that run, all if pids is nil: first of
-// those that used the most CPU time, which are likely to go on.
-func (u *unwinder) prefetch(processes *process.Table, pids []int) error {
+// those that keep CPUs busy. Those that have not begun yet will need libraries,
+// too.
+func (u *unwinder) prefetch(processes *process.Table, pids []int, beginning bool) error {
 	wanted := map[int]bool{}
 	for _, pid := range pids {
 		wanted[pid] = true
@@ -128,7 +136,10 @@ func (u *unwinder) prefetch(processes *process.Table, pids []int) error {
 	busiest := slices.SortedFunc(maps.Keys(images), func(a, b int) int { return cmp.Compare(load[b], load[a]) })
 	for _, pid := range busiest {
 		if maps := processes.Mappings(pid); len(maps) > 0 {
-			u.loader.Request(pid, images[pid], maps)
+			u.loader.Expect(pid, images[pid], maps)
+		}
+		if beginning {
+			u.loader.Prepare(libraries(processes, pid))
 		}
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), prefetchAtMost)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -56,6 +57,7 @@ type fileKey struct {
 // file is a mapped file's table, or that there is none (yet).
 type file struct {
 	key       fileKey
+	urgent    bool // a process that needs it is running
 	done      bool // what follows holds
 	placement placement
 	words     run
@@ -130,10 +132,31 @@ func newLoader(k kernel, c config) *Loader {
 }
 
 // Request tells the kernel side what process pid, as it is at the given image,
-// has mapped. The kernel asked for that, or is about to.
+// has mapped. The kernel asked for that: the process runs.
 func (l *Loader) Request(pid int, image uint64, maps []process.Mapping) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	p := l.expect(pid, image, maps)
+	if p.wait == nil {
+		return
+	}
+	for _, m := range maps {
+		if f := l.file(m); f != nil {
+			f.urgent = true
+		}
+	}
+	// Those that are at work may be at a large file that is not.
+	l.hire(2 * runtime.GOMAXPROCS(0))
+}
+
+// Expect does so before the kernel asks. What is asked for goes first.
+func (l *Loader) Expect(pid int, image uint64, maps []process.Mapping) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.expect(pid, image, maps)
+}
+
+func (l *Loader) expect(pid int, image uint64, maps []process.Mapping) *proc {
 	p := l.processes[pid]
 	if p == nil {
 		p = &proc{pid: pid}
@@ -141,6 +164,7 @@ func (l *Loader) Request(pid int, image uint64, maps []process.Mapping) {
 	}
 	p.image = image
 	l.change(p, maps)
+	return p
 }
 
 // Prepare makes the tables of files that a process is about to map.
@@ -260,8 +284,8 @@ func (l *Loader) Settled(until uint64) {
 	l.working.Go(func() { l.settle(until) })
 }
 
-// Wait returns when all that was asked for is in the kernel's maps, or could not
-// be brought there, or ctx ends.
+// Wait returns when all that was asked for or expected is in the kernel's maps, or
+// could not be brought there, or ctx ends.
 func (l *Loader) Wait(ctx context.Context) {
 	stop := context.AfterFunc(ctx, func() {
 		l.mu.Lock()

@@ -9,7 +9,7 @@ import (
 
 // patience is how long a process waits for a table at most. It is then walked
 // without it until it is there: a file may take for ever to compile.
-const patience = time.Second
+const patience = 5 * time.Second
 
 // change gives a process a layout for what it has mapped now, as soon as all
 // tables for it are there: a walk that finds half of them is no better than one

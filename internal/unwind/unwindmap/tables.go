@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"slices"
 
 	"fulgur/internal/process"
 	"fulgur/internal/unwind"
@@ -23,12 +24,17 @@ func (l *Loader) file(m process.Mapping) *file {
 		f = &file{key: key, fallback: nativeCode.fallback(l.config.mode), layouts: map[*layout]bool{}}
 		l.files[key] = f
 		l.queue = append(l.queue, f)
-		if l.workers < runtime.GOMAXPROCS(0) && l.ctx.Err() == nil {
-			l.workers++
-			l.working.Go(l.work)
-		}
+		l.hire(runtime.GOMAXPROCS(0))
 	}
 	return f
+}
+
+// hire has one more goroutine make tables, unless there are as many as that.
+func (l *Loader) hire(most int) {
+	if l.workers < most && l.ctx.Err() == nil {
+		l.workers++
+		l.working.Go(l.work)
+	}
 }
 
 // work makes tables until there are none to make.
@@ -36,8 +42,9 @@ func (l *Loader) work() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for len(l.queue) > 0 && l.ctx.Err() == nil {
-		f := l.queue[0]
-		l.queue = l.queue[1:]
+		i := max(slices.IndexFunc(l.queue, func(f *file) bool { return f.urgent }), 0)
+		f := l.queue[i]
+		l.queue = slices.Delete(l.queue, i, i+1)
 		workers := 1
 		if len(l.queue) == 0 && l.workers == 1 {
 			workers = 0 // all
