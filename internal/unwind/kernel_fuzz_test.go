@@ -195,5 +195,16 @@ func FuzzKernelWalker(f *testing.F) {
 			}
 		}
 		_, _ = k.Walk(t, regs, layout, m.pcMask, bpf.OnCPUUnwindModeUNWIND_BY_FRAME_POINTERS)
+
+		// A table that is none must do no harm.
+		for i := range table.Blocks {
+			table.Blocks[i] = uint32(c.word())
+		}
+		for i := range table.Rows {
+			table.Rows[i] = unwind.Row(c.word() * 0x9e3779b1)
+		}
+		k.Forget(int(c.byte()))
+		layout = k.LayOut([]unwindtest.Mapped{{Start: start, End: start + seg.Size, Table: table}})
+		_, _ = k.Walk(t, regs, layout, m.pcMask, bpf.OnCPUUnwindModeUNWIND_BY_BOTH)
 	})
 }

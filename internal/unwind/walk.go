@@ -113,8 +113,10 @@ func (w *Walker) Walk(regs Registers, frames []Frame, limit int) ([]Frame, End) 
 		if end, more := c.step(table.Lookup(f.Lookup() - bias)); !more {
 			return frames, end
 		}
-		if c.regs.PC == 0 {
-			return frames, EndComplete // what threads are started with
+		// What threads are started with. A signal, though, may have met a jump
+		// to nowhere.
+		if c.regs.PC == 0 && !c.exact {
+			return frames, EndComplete
 		}
 	}
 	return frames, EndDepth
