@@ -12,18 +12,18 @@ import (
 	"fulgur/internal/unwind/unwindtest"
 )
 
-// machine is what matters here of one: DWARF's numbers of the stack pointer and
-// of the last other register, whether calls leave the return address in a
-// register, and the bits that addresses have.
+// machine is what matters here of one: DWARF's numbers of the stack pointer, the
+// frame pointer and the last other register, whether calls leave the return
+// address in a register, and the bits that addresses have.
 type machine struct {
-	sp, last int
-	link     bool
-	pcMask   uint64
+	sp, fp, last int
+	link         bool
+	pcMask       uint64
 }
 
 var machines = map[elf.Machine]machine{
-	elf.EM_X86_64:  {7, 15, false, unwindtest.FrameExact - 1},
-	elf.EM_AARCH64: {31, 30, true, 1<<48 - 1},
+	elf.EM_X86_64:  {7, 6, 15, false, unwindtest.FrameExact - 1},
+	elf.EM_AARCH64: {31, 29, 30, true, 1<<48 - 1},
 }
 
 // choices are bytes that a fuzzer chose, again and again.
@@ -40,19 +40,28 @@ func (c *choices) byte() byte {
 	return c.all[(c.next-1)%len(c.all)]
 }
 
+// kinds are those of rules, the ones that lead on more often.
+var kinds = [16]unwind.Kind{
+	unwind.KindNone, unwind.KindUnsupported, unwind.KindEnd, unwind.KindSP, unwind.KindSP, unwind.KindSP,
+	unwind.KindSP, unwind.KindSP, unwind.KindSP, unwind.KindFP, unwind.KindFP, unwind.KindRegister,
+	unwind.KindDerefSP, unwind.KindDerefFP, unwind.KindPLT, unwind.KindSignal,
+}
+
 // rule returns any rule that a table may hold.
 func (c *choices) rule(m machine) unwind.Rule {
 	offset := func() int32 { return int32(int8(c.byte())) * 8 }
-	r := unwind.Rule{Kind: unwind.Kind(c.byte()) % (unwind.KindSignal + 1)}
+	r := unwind.Rule{Kind: kinds[c.byte()%16]}
 	if r.Kind < unwind.KindSP {
 		return r
 	}
-	r.CFA = offset()
+	r.CFA = (int32(c.byte()%64) - 4) * 8
 	switch r.Kind {
 	case unwind.KindSignal:
 		return r
 	case unwind.KindSP, unwind.KindFP:
-		r.CFA += int32(c.byte() & 1) // what is misaligned
+		if c.byte() < 4 {
+			r.CFA++ // the stack is misaligned then
+		}
 	case unwind.KindRegister:
 		r.Arg = c.byte() % uint8(m.last+1)
 	case unwind.KindPLT:
@@ -61,13 +70,16 @@ func (c *choices) rule(m machine) unwind.Rule {
 		r.Arg = c.byte()
 	}
 	slot := func(same bool) (unwind.Slot, int32) {
+		if b := int32(c.byte()); b < 200 {
+			return unwind.SlotCFA, -8 * (1 + b%4)
+		}
 		switch k := unwind.Slot(c.byte()) % (unwind.SlotUnknown + 1); {
 		case k == unwind.SlotCFA, k == unwind.SlotSP, k == unwind.SlotFP:
 			return k, offset()
 		case k == unwind.SlotRegister:
 			return k, int32(c.byte()) % int32(m.last+1)
 		case k == unwind.SlotSame && !same:
-			return unwind.SlotCFA, -8
+			return unwind.SlotUnknown, 0
 		default:
 			return k, 0
 		}
@@ -98,6 +110,9 @@ func (c *choices) table(m machine) *unwind.Table {
 	for range c.byte() {
 		at = append(at, seg.Addr+uint64(c.byte())*16)
 	}
+	for i := range uint64(24) { // where words lead to
+		at = append(at, max(fuzzCode+4080+i*4, first))
+	}
 	slices.Sort(at)
 	at = slices.Compact(at)
 	for block := first; block < seg.Addr+seg.Size; block += blockSize {
@@ -115,15 +130,16 @@ func (c *choices) table(m machine) *unwind.Table {
 
 // word returns one that is likely to be in a stack.
 func (c *choices) word() uint64 {
-	switch b := uint64(c.byte()); b % 8 {
+	b, low := uint64(c.byte()), uint64(c.byte())
+	switch b % 32 {
 	case 0:
-		return b
-	case 1, 2, 3:
-		return fuzzStack + (b<<8+uint64(c.byte()))%(fuzzStackSize+64)&^7
-	case 4:
-		return fuzzStack + uint64(c.byte())
+		return b + low
+	case 1:
+		return fuzzStack + low
+	case 2, 3, 4, 5:
+		return fuzzStack + (b<<8+low)%(fuzzStackSize+64)&^7
 	default:
-		return fuzzBias + fuzzCode + b<<4 + uint64(c.byte())
+		return fuzzBias + fuzzCode + 4080 + (b<<8+low)%96 // in any table
 	}
 }
 
@@ -173,6 +189,7 @@ func FuzzKernelWalker(f *testing.F) {
 			regs.R[i] = c.word()
 		}
 		regs.R[m.sp] = fuzzStack + uint64(c.byte())*8
+		regs.R[m.fp] = regs.R[m.sp] + uint64(c.byte())*8
 		pages := c.memory()
 		k.SetMemory(pages)
 		memory := unwindtest.Recorder{From: func(uint64, []byte) bool { return false }, Pages: pages}

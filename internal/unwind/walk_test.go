@@ -107,6 +107,13 @@ func TestWalk(t *testing.T) {
 			m[0x5000-8] = call(outermost)
 			return m
 		}(), fmt.Sprintf("[%#x <-%#x %#x <-%#x] complete", fn(leaf), fn(trampoline)+1, fn(register), call(outermost))},
+		{"signal at a jump to nowhere", elf.EM_X86_64, fn(leaf), 0, nil, func() memory {
+			m := memory{sp: fn(trampoline) + 1}
+			for i := range amd64.signal.regs {
+				m[sp+8+40+uint64(i)*8] = 0
+			}
+			return m
+		}(), fmt.Sprintf("[%#x <-%#x 0x0] no file mapped", fn(leaf), fn(trampoline)+1)},
 		{"call through a register", elf.EM_X86_64, fn(raInRegister), 0, map[int]uint64{5: call(outermost)}, memory{},
 			fmt.Sprintf("[%#x <-%#x] complete", fn(raInRegister), call(outermost))},
 		{"depth", elf.EM_X86_64, fn(leaf), 0, nil, memory{
