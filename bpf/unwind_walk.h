@@ -335,7 +335,10 @@ static __always_inline bool unwind_step(struct unwind_walk *w, const struct unwi
 	w->pc = ra & unwind_pc_bits();
 	w->sp = cfa;
 	w->exact = 0;
-	return w->pc ? true : unwind_stop(w, END_COMPLETE); /* threads are started with 0 */
+	if (w->pc)
+		return true;
+	/* Threads are started with 0; but who says that it was a frame pointer? */
+	return unwind_stop(w, r->kind == UNWIND_CHAIN ? END_FRAME_POINTER : END_COMPLETE);
 }
 
 /* Keeps the frame that the walk is at. */
