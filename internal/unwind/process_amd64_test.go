@@ -41,10 +41,11 @@ func compare(got []unwind.Frame, end unwind.End, want []uint64) outcome {
 }
 
 // TestProcesses stops programs at random moments and compares their stacks with
-// those that elfutils finds. FULGUR_UNWIND_STACKS is how many of each, and
-// brings in more programs.
+// those that elfutils and the kernel's walker find. FULGUR_UNWIND_STACKS is how
+// many of each, and brings in more programs.
 func TestProcesses(t *testing.T) {
 	testenv.Tool(t, "eu-stack")
+	k := unwindtest.NewKernel(t, unwindtest.Machine)
 	moments, err := strconv.Atoi(os.Getenv("FULGUR_UNWIND_STACKS"))
 	for _, p := range unwindtest.Programs {
 		if err != nil {
@@ -53,14 +54,14 @@ func TestProcesses(t *testing.T) {
 				continue
 			}
 		}
-		t.Run(p.Name, func(t *testing.T) { checkProcess(t, p.Command(t), moments) })
+		t.Run(p.Name, func(t *testing.T) { checkProcess(t, k, p.Command(t), moments) })
 	}
 }
 
-func checkProcess(t *testing.T, command []string, moments int) {
+func checkProcess(t *testing.T, k *unwindtest.Kernel, command []string, moments int) {
 	pid := unwindtest.Start(t, command)
 	files := unwindtest.Tables{}
-	k := unwindtest.NewKernel(t, unwindtest.Machine)
+	k.Forget(0)
 	outcomes := map[string]int{}
 	examples := map[string][]string{}
 	for range moments {
