@@ -159,6 +159,15 @@ func attach(o *Options, specs []perfevent.Spec, finder *debugfile.Finder) (_ *ru
 	if err := r.unwinder.load(o, types); err != nil {
 		return nil, err
 	}
+	r.heed = r.unwinder.heed
+	if err := r.listen(o.Target.PIDs); err != nil {
+		return nil, err
+	}
+	r.processes.OnMapped(r.unwinder.mapped)
+	// Early, since tables are made while the program is loaded.
+	if err := r.expect(nil); err != nil {
+		return nil, err
+	}
 	if r.source, err = oncpu.Load(oncpu.Options{
 		Unwind:       r.unwinder.by,
 		Tables:       r.unwinder.replacements(),
@@ -177,29 +186,29 @@ func attach(o *Options, specs []perfevent.Spec, finder *debugfile.Finder) (_ *ru
 	}); err != nil {
 		return nil, fmt.Errorf("load the on-CPU program: %w", err)
 	}
-	r.heed = r.unwinder.heed
-	if err := r.listen(o.Target.PIDs); err != nil {
-		return nil, err
-	}
-	r.processes.OnMapped(r.unwinder.mapped)
 	r.processes.OnReplaced(func(pid int) { r.remapped[pid] = true })
 	r.store = stacks.NewStore(r.processes)
 	if err := r.source.Attach(o.Target, specs, oncpu.Rate{Frequency: o.Frequency, Period: o.Period}); err != nil {
 		return nil, err
 	}
-	return r, r.prepareUnwinding()
+	if err := r.expect(r.source.Targets); err != nil {
+		return nil, err
+	}
+	r.unwinder.wait(o.Target.Scope)
+	return r, nil
 }
 
-// prepareUnwinding loads the unwind tables of what is known to be measured.
-func (r *run) prepareUnwinding() error {
+// expect has unwind tables made of what is known to be measured; members are those
+// of the target set, if there is one yet.
+func (r *run) expect(members func() ([]int, error)) error {
 	if r.unwinder.loader == nil {
 		return nil
 	}
-	pids, err := measured(r.options.Target, r.source.Targets)
+	pids, err := measured(r.options.Target, members)
 	if err != nil {
 		return err
 	}
-	return r.unwinder.prefetch(r.processes, pids, r.options.Target.Scope == target.Command)
+	return r.unwinder.expect(r.processes, pids, r.options.Target.Scope == target.Command)
 }
 
 // openCgroup returns a descriptor of the cgroup that t is, -1 if it is none, and

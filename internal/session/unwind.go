@@ -26,9 +26,12 @@ const (
 	unwindFP    = "fp"
 )
 
-// prefetchAtMost is how long sampling waits for unwind tables at most. Those that
-// take longer are loaded while it runs.
-const prefetchAtMost = 2 * time.Second
+// How long sampling waits for unwind tables at most: those of all that runs, or of
+// what the user named. Those that take longer are made while it samples.
+const (
+	waitForMany = 2 * time.Second
+	waitForFew  = 10 * time.Second
+)
 
 // alertAtLaunch is how long a command takes at most to map its libraries. What is
 // sampled in one is not unwound before that is known.
@@ -117,17 +120,17 @@ func (u *unwinder) mapped(pid int) {
 	}
 }
 
-// prefetch loads the tables of processes that run, all if pids is nil: first of
+// expect has the tables made of processes that run, all if pids is nil: first of
 // those that keep CPUs busy. Those that have not begun yet will need libraries,
 // too.
-func (u *unwinder) prefetch(processes *process.Table, pids []int, beginning bool) error {
+func (u *unwinder) expect(processes *process.Table, pids []int, beginning bool) error {
 	wanted := map[int]bool{}
 	for _, pid := range pids {
 		wanted[pid] = true
 	}
 	images, load := map[int]uint64{}, map[int]float64{}
 	if err := u.loader.Tasks(func(pid int, image uint64) {
-		if pids == nil || wanted[pid] {
+		if (pids == nil || wanted[pid]) && !u.loader.Known(pid) {
 			images[pid], load[pid] = image, target.Load(pid)
 		}
 	}); err != nil {
@@ -142,10 +145,21 @@ func (u *unwinder) prefetch(processes *process.Table, pids []int, beginning bool
 			u.loader.Prepare(libraries(processes, pid))
 		}
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), prefetchAtMost)
+	return nil
+}
+
+// wait waits for the tables that are being made.
+func (u *unwinder) wait(s target.Scope) {
+	if u.loader == nil {
+		return
+	}
+	limit := waitForFew
+	if s == target.System || s == target.Cgroup {
+		limit = waitForMany
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	u.loader.Wait(ctx)
-	return nil
 }
 
 // fds are the descriptors that become readable when the kernel side lacks
@@ -242,8 +256,8 @@ func (u *unwinder) close() error {
 	return u.loader.Close()
 }
 
-// measured returns the processes that t is now, nil for all of the system; members
-// returns those of a set of targets.
+// measured returns the processes that t is now, nil for all of the system. members
+// returns those of a set of targets, nil if there is none yet.
 func measured(t target.Target, members func() ([]int, error)) ([]int, error) {
 	switch t.Scope {
 	case target.System:
@@ -252,6 +266,9 @@ func measured(t target.Target, members func() ([]int, error)) ([]int, error) {
 		return target.CgroupProcesses(t.CgroupPath)
 	case target.Threads:
 		return target.ProcessesOf(t.TIDs), nil
+	}
+	if members == nil {
+		return t.PIDs, nil
 	}
 	pids, err := members()
 	if err != nil {

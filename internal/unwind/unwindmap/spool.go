@@ -23,9 +23,7 @@ func (s *spool) write(page uint32, content []byte) error {
 		return fmt.Errorf("keep unwind tables on disk: more than %d bytes of them", spoolPages*pageBytes)
 	}
 	if s.file == nil {
-		// Not /tmp, which is often memory.
-		dir := cmp.Or(os.Getenv("TMPDIR"), "/var/tmp")
-		file, err := os.OpenFile(dir, os.O_RDWR|unix.O_TMPFILE, 0o600)
+		file, err := createTemporary()
 		if err != nil {
 			return fmt.Errorf("keep unwind tables on disk: %w", err)
 		}
@@ -36,6 +34,20 @@ func (s *spool) write(page uint32, content []byte) error {
 	}
 	s.held[page] = true
 	return nil
+}
+
+// createTemporary creates a file that nobody can see and that disappears when it is
+// closed, not in /tmp if possible, which is often memory.
+func createTemporary() (*os.File, error) {
+	dir := cmp.Or(os.Getenv("TMPDIR"), "/var/tmp")
+	if f, err := os.OpenFile(dir, os.O_RDWR|unix.O_TMPFILE, 0o600); err == nil {
+		return f, nil
+	}
+	f, err := os.CreateTemp("", "fulgur-unwind-")
+	if err != nil {
+		return nil, err
+	}
+	return f, os.Remove(f.Name())
 }
 
 func (s *spool) read(page uint32, content []byte) error {
