@@ -86,6 +86,7 @@ $(GOLANGCI):
 .PHONY: bench
 bench: deps-test ## Compare cost and completeness with perf, bpftrace and bcc
 	$(GO) run ./bench
+	$(GO) run ./bench/unwind
 	$(GO) run ./bench/symbols
 	$(GO) run ./bench/addresses
 

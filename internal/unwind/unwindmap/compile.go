@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"runtime"
+	"slices"
 
 	"fulgur/internal/elffile"
 	"fulgur/internal/process"
@@ -98,20 +99,18 @@ func readVDSO() (source, error) {
 	if err != nil {
 		return source{}, fmt.Errorf("read the vdso: %w", err)
 	}
-	for _, m := range maps {
-		if m.Name != "[vdso]" || m.Limit-m.Start > most {
-			continue
-		}
-		mem, err := os.Open("/proc/self/mem")
-		if err != nil {
-			return source{}, fmt.Errorf("read the vdso: %w", err)
-		}
-		defer mem.Close()
-		image := make([]byte, m.Limit-m.Start)
-		if _, err := mem.ReadAt(image, int64(m.Start)); err != nil {
-			return source{}, fmt.Errorf("read the vdso: %w", err)
-		}
-		return source{bytes.NewReader(image), int64(len(image)), "[vdso]"}, nil
+	i := slices.IndexFunc(maps, func(m process.Map) bool { return m.Name == "[vdso]" && m.Limit-m.Start <= most })
+	if i < 0 {
+		return source{}, errors.New("no vdso is mapped")
 	}
-	return source{}, errors.New("no vdso is mapped")
+	mem, err := os.Open("/proc/self/mem")
+	if err != nil {
+		return source{}, fmt.Errorf("read the vdso: %w", err)
+	}
+	defer mem.Close()
+	image := make([]byte, maps[i].Limit-maps[i].Start)
+	if _, err := mem.ReadAt(image, int64(maps[i].Start)); err != nil {
+		return source{}, fmt.Errorf("read the vdso: %w", err)
+	}
+	return source{bytes.NewReader(image), int64(len(image)), "[vdso]"}, nil
 }

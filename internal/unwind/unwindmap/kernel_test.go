@@ -141,10 +141,10 @@ func (k *fakeKernel) fork(parent, child int, image uint64) {
 	}
 }
 
-// errPage says which page is not attached.
-type errPage uint32
+// pageError says which page is not attached.
+type pageError uint32
 
-func (e errPage) Error() string { return fmt.Sprintf("page %d is not attached", uint32(e)) }
+func (e pageError) Error() string { return fmt.Sprintf("page %d is not attached", uint32(e)) }
 
 // word reads a word as programs do.
 func (k *fakeKernel) word(w uint32) (uint32, error) {
@@ -152,7 +152,7 @@ func (k *fakeKernel) word(w uint32) (uint32, error) {
 	defer k.mu.Unlock()
 	page := k.pages[w>>pageShift]
 	if page == nil {
-		return 0, errPage(w >> pageShift)
+		return 0, pageError(w >> pageShift)
 	}
 	k.used[w>>pageShift] = true
 	return binary.NativeEndian.Uint32(page[4*(w%pageWords):]), nil

@@ -120,8 +120,8 @@ type config struct {
 // newLoader returns a loader that writes k.
 func newLoader(k kernel, c config) *Loader {
 	l := &Loader{
-		config: c, kernel: k, pages: newPages(k, c.sizes.pages, c.memory),
-		rules: newRules(c.sizes.rules), room: newRuns(c.mappings),
+		config: c, kernel: k, pages: newPages(k, c.pages, c.memory),
+		rules: newRules(c.rules), room: newRuns(c.mappings),
 		files: map[fileKey]*file{}, processes: map[int]*proc{},
 		layouts: map[uint64]*layout{},
 	}

@@ -331,7 +331,7 @@ func TestLoaderReload(t *testing.T) {
 	random := rand.New(rand.NewPCG(5, 6))
 	m := f.maps[0]
 	_, err = f.kernel.find(1, m.Start+0x100)
-	missing := errPage(0)
+	missing := pageError(0)
 	if !errors.As(err, &missing) {
 		t.Fatalf("error %v, want one of a page that is not there", err)
 	}

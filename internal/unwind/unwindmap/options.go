@@ -50,7 +50,7 @@ func New(o Options) (*Loader, error) {
 		c.memory = DefaultMemory
 	}
 	// As many again can wait on disk.
-	c.sizes.pages = max(c.sizes.pages, uint32(min(2*c.memory/pageBytes, 1<<16)))
+	c.pages = max(c.pages, uint32(min(2*c.memory/pageBytes, 1<<16)))
 	maps, err := loadMaps(c.sizes, o.Types)
 	if err != nil {
 		return nil, err

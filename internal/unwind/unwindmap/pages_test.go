@@ -71,7 +71,7 @@ func checkWords(t *testing.T, k *fakeKernel, p *pages, held map[uint32][]uint32,
 		for range 3 {
 			i := random.IntN(len(words))
 			got, err := k.word(start + uint32(i))
-			if missing := errPage(0); errors.As(err, &missing) {
+			if missing := pageError(0); errors.As(err, &missing) {
 				if err := p.reload([]uint32{uint32(missing)}); err != nil {
 					t.Fatal(err)
 				}
