@@ -55,10 +55,11 @@ func Compile(f *elffile.File, opt Options) (*Table, error) {
 	if err := b.add(debug); err != nil {
 		return nil, err
 	}
-	if eh == nil && debug == nil {
+	// Signal trampolines are worth a table of their own: arm64's vdso has
+	// nothing else.
+	if trampolines := b.addKnown(); eh == nil && debug == nil && !trampolines {
 		return nil, fmt.Errorf("%s: %w", f.Name(), ErrNoTable)
 	}
-	b.addKnown()
 	return b.table(), nil
 }
 

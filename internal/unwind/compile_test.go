@@ -349,6 +349,22 @@ func TestNoTable(t *testing.T) {
 	}
 }
 
+// TestTrampoline has a file with nothing but a signal trampoline, as arm64's vdso
+// is.
+func TestTrampoline(t *testing.T) {
+	for _, m := range []elf.Machine{elf.EM_X86_64, elf.EM_AARCH64} {
+		code := make([]byte, 0x400)
+		copy(code[0x100:], archOf(m).sigreturn)
+		table, err := compileBytes(t, madeUp(m, code), Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r := table.Lookup(codeAddr + 0xff); r.Kind != KindSignal || table.Lookup(codeAddr+0x200) != (Rule{}) {
+			t.Errorf("%v: %v at the trampoline", m, r)
+		}
+	}
+}
+
 // TestDamaged has entries that cannot be read beside some that can.
 func TestDamaged(t *testing.T) {
 	good := func(f *frames) {

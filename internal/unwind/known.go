@@ -25,13 +25,15 @@ func (s *synthetic) add(start, end uint64, offs []uint32, rules ...Rule) {
 
 // addKnown gives rules to code whose frames are known without a description,
 // where it has none: lld describes no procedure linkage tables, nor do linkers
-// for arm64; musl and the vdso of arm64 do not describe signal trampolines.
-func (b *builder) addKnown() {
+// for arm64; musl and the vdso of arm64 do not describe signal trampolines. It
+// reports whether it found some of these.
+func (b *builder) addKnown() (trampolines bool) {
 	s := &synthetic{chunk{rules: newRuleSet()}}
+	trampolines = b.addSigreturn(s)
 	b.addPLT(s)
-	b.addSigreturn(s)
 	b.addEntry(s)
 	b.spans = fill(b.spans, layer([]*chunk{&s.chunk}))
+	return trampolines
 }
 
 // addPLT describes the stubs of the procedure linkage table. None has a frame.
@@ -92,8 +94,8 @@ func (b *builder) has(addr uint64, want []byte) bool {
 const maxScan = 4 << 20
 
 // addSigreturn finds signal trampolines by their code, as debuggers and the
-// unwinders of compilers do.
-func (b *builder) addSigreturn(s *synthetic) {
+// unwinders of compilers do. It reports whether there are some.
+func (b *builder) addSigreturn(s *synthetic) (found bool) {
 	left := uint64(maxScan)
 	room := make([]byte, chunkSize)
 	b.code.gaps(b.spans, func(start, end uint64) {
@@ -106,8 +108,10 @@ func (b *builder) addSigreturn(s *synthetic) {
 			// first byte, and it is looked up by the byte before.
 			first := max(at-1, start)
 			s.add(first, at+uint64(len(b.arch.sigreturn)), []uint32{0}, Rule{Kind: KindSignal})
+			found = true
 		})
 	})
+	return found
 }
 
 // scan calls yield with the addresses of signal trampolines from start to end.

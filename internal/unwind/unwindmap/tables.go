@@ -65,6 +65,7 @@ type compiled struct {
 	placement placement
 	words     run
 	code      code
+	described bool // by more than what is known of all programs
 	damaged   bool
 }
 
@@ -75,6 +76,7 @@ func (l *Loader) compile(key fileKey, workers int) (compiled, error) {
 	if err != nil {
 		return c, err
 	}
+	c.described = table.Stats.Source > 0
 	c.damaged = table.Stats.Damaged > 0
 	l.mu.Lock()
 	indexes, first, fresh := l.rules.addTable(table)
@@ -112,7 +114,7 @@ func compileKey(ctx context.Context, key fileKey, workers int) (*unwind.Table, c
 func (l *Loader) add(f *file, c compiled, err error) {
 	f.done = true
 	f.placement, f.words = c.placement, c.words
-	if err == nil && c.code == nativeCode {
+	if err == nil && c.described && c.code == nativeCode {
 		c.code = describedCode
 	}
 	f.fallback = c.code.fallback(l.config.mode)
