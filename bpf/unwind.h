@@ -103,12 +103,21 @@ static __always_inline const u32 *unwind_page_at(u32 page)
 	return bpf_map_lookup_elem(inner, &zero);
 }
 
-/* The layout of the task's process, or false if user space has yet to lay it out. */
-static __always_inline bool unwind_layout(struct task_struct *task, u64 *layout)
+/* Asks for the layout of a process, once for each key. */
+static __always_inline void unwind_want(u32 tgid, u64 image, u64 key)
 {
-	u32 tgid = task->tgid, index;
+	u32 index = key % UNWIND_ASKED;
+	u64 *asked = bpf_map_lookup_elem(&unwind_asked, &index);
+
+	if (asked && *asked != key && unwind_ask(UNWIND_WANT_PROCESS, tgid, image))
+		*asked = key;
+}
+
+/* The layout of the task's process, or false if user space has yet to lay it out. */
+static __always_inline bool unwind_layout(struct task_struct *task, u64 image, u64 *layout)
+{
+	u32 tgid = task->tgid;
 	struct unwind_process *known = bpf_map_lookup_elem(&unwind_processes, &tgid);
-	u64 image = task_image(task), *asked;
 
 	if (known) {
 		/* In this order, the opposite of what an update writes them in. */
@@ -116,10 +125,7 @@ static __always_inline bool unwind_layout(struct task_struct *task, u64 *layout)
 		if (*(volatile u64 *)&known->image == image)
 			return true;
 	}
-	index = image % UNWIND_ASKED;
-	asked = bpf_map_lookup_elem(&unwind_asked, &index);
-	if (asked && *asked != image && unwind_ask(UNWIND_WANT_PROCESS, tgid, image))
-		*asked = image;
+	unwind_want(tgid, image, image);
 	return false;
 }
 
@@ -149,6 +155,7 @@ static __always_inline void walk_user(struct task_struct *task, struct stack_rec
 	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(task);
 	struct unwind_loop loop = { .walk = w, .record = rec };
 	u32 first = rec->kernel_frames, zero = 0;
+	u64 image;
 
 	if (first > MAX_DEPTH)
 		first = MAX_DEPTH;
@@ -170,9 +177,13 @@ static __always_inline void walk_user(struct task_struct *task, struct stack_rec
 	loop.cache = bpf_map_lookup_elem(&unwind_cache, &zero);
 	if (!loop.cache)
 		return;
-	if (unwind_layout(task, &w->layout)) {
+	image = task_image(task);
+	if (unwind_layout(task, image, &w->layout)) {
 		rec->user_frames = bpf_loop(max_depth, unwind_by_tables, &loop, 0);
 		rec->user_end = w->end;
+		/* Code that was just mapped, or none: an address that is none asks once. */
+		if (w->end == END_NO_MAPPING)
+			unwind_want(task->tgid, image, hash_step(image, w->pc >> 12));
 	} else {
 		rec->user_frames = bpf_loop(max_depth, unwind_by_chain, &loop, 0);
 		rec->user_end = END_NOT_READY;

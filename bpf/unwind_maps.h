@@ -179,8 +179,9 @@ struct {
 } unwind_processes SEC(".maps");
 
 /*
- * Images that were asked for, by hash: zero one to be asked for it again. Every
- * image is told but once as long as no other displaces it.
+ * What was asked for, by hash: images without a layout, and pages of addresses
+ * that no mapping of an image's layout has. Zero one to be asked for it again.
+ * Each is told but once as long as no other displaces it.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);

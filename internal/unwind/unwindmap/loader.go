@@ -136,6 +136,9 @@ func newLoader(k kernel, c config) *Loader {
 func (l *Loader) Request(pid int, image uint64, maps []process.Mapping) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.told(pid, image, maps) {
+		return // it asked because of an address that is none
+	}
 	p := l.expect(pid, image, maps)
 	if p.wait == nil {
 		return
@@ -147,6 +150,16 @@ func (l *Loader) Request(pid int, image uint64, maps []process.Mapping) {
 	}
 	// Those that are at work may be at a large file that is not.
 	l.hire(2 * runtime.GOMAXPROCS(0))
+}
+
+// told reports whether the kernel side knows of a process's mappings already.
+func (l *Loader) told(pid int, image uint64, maps []process.Mapping) bool {
+	p := l.processes[pid]
+	if p == nil || p.image != image || p.layout == nil || p.wait != nil || !slices.Equal(p.sources, maps) {
+		return false
+	}
+	e, ok, err := l.kernel.process(pid)
+	return ok && err == nil && e == entry{Image: image, Layout: p.layout.word}
 }
 
 // Expect does so before the kernel asks. What is asked for goes first.
