@@ -58,7 +58,8 @@ func end(body stacks.Body, samples uint64, losses *profile.Losses) profile.End {
 	if body.KernelEnd == bpf.OnCPUStackEndEND_DEPTH {
 		losses.TruncatedKernel += samples
 	}
-	if body.Broken {
+	// Without tables, it is no wonder that the chain of frame pointers is broken.
+	if body.Broken && body.UserEnd != bpf.OnCPUStackEndEND_NOT_READY {
 		losses.BrokenUser += samples
 		return profile.EndBroken
 	}

@@ -63,7 +63,7 @@ func endsOf(t *testing.T, text string) map[string]ends {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if strings.HasSuffix(frames, "    [broken stack]\n") {
+		if end == "" && strings.HasSuffix(frames, "    [broken stack]\n") {
 			end = "broken"
 		}
 		if by[comm] == nil {
