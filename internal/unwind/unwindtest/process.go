@@ -107,6 +107,7 @@ func (p *Stopped) vdso(m *mapping) *tableFile {
 func (p *Stopped) Walker() *unwind.Walker {
 	return &unwind.Walker{
 		Machine: Machine,
+		PCMask:  pcMask,
 		Find: func(addr uint64) (*unwind.Table, uint64, bool) {
 			for _, m := range p.maps {
 				if addr < m.start || addr >= m.end {

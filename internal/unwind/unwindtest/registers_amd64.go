@@ -11,6 +11,9 @@ import (
 // Machine is that of this machine's programs.
 const Machine = elf.EM_X86_64
 
+// pcMask is of bits that addresses have.
+const pcMask = 1<<64 - 1
+
 func fromPtrace(u *unix.PtraceRegs) unwind.Registers {
 	regs := unwind.Registers{PC: u.Rip}
 	copy(regs.R[:], []uint64{

@@ -11,6 +11,9 @@ import (
 // Machine is that of this machine's programs.
 const Machine = elf.EM_AARCH64
 
+// pcMask is of bits that addresses have. The others may sign return addresses.
+const pcMask = 1<<48 - 1
+
 func fromPtrace(u *unix.PtraceRegs) unwind.Registers {
 	regs := unwind.Registers{PC: u.Pc}
 	copy(regs.R[:], append(u.Regs[:], u.Sp))
