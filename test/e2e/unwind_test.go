@@ -290,6 +290,78 @@ func TestUnwindDamagedFiles(t *testing.T) {
 	}
 }
 
+// Libraries that are loaded one in the place of the other, again and again, are
+// unwound by their own tables.
+func TestUnwindPlugins(t *testing.T) {
+	testenv.Root(t)
+	flags := []string{"-O2", "-fomit-frame-pointer", "-fno-optimize-sibling-calls"}
+	build := func(name string) string {
+		return compile(t, "library.c", "lib"+name+".so", append(flags, "-shared", "-fPIC", "-DFUNCTION="+name+"_works")...)
+	}
+	program := compile(t, "plugins.c", "plugins", append(flags, "-ldl")...)
+	r := fulgur(t, "profile", "-F", "1999", "--format", "text", "--no-inlines", "--", program, "2", build("alpha"), build("beta"))
+	if r.code != 0 {
+		t.Fatalf("exit code %d: %s", r.code, r.stderr)
+	}
+	e := endsOf(t, r.stdout)["plugins"]
+	t.Log(e)
+	if e.total() < 500 || e.whole() < 0.98 {
+		t.Errorf("%.2f %% of %d stacks reach their root: %v", 100*e.whole(), e.total(), e)
+	}
+}
+
+// A library whose unwind information is overwritten while it is in use, and read,
+// disturbs nothing.
+func TestUnwindChangingFile(t *testing.T) {
+	testenv.Root(t)
+	library := compile(t, "library.c", "libwork.so", "-shared", "-fPIC", "-DFUNCTION=works", "-O2", "-fomit-frame-pointer")
+	content, err := os.ReadFile(library)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := elffile.Open(library)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sec := f.Section(".eh_frame")
+	defer f.Close()
+	program := compile(t, "plugins.c", "plugins", "-ldl", "-O2", "-fomit-frame-pointer")
+	profiler := command(t, "profile", "-F", "997", "--format", "text", "--", program, "2", library, library)
+	if err := profiler.Start(); err != nil {
+		t.Fatal(err)
+	}
+	stop := make(chan struct{})
+	done := make(chan error)
+	go func() {
+		file, err := os.OpenFile(library, os.O_WRONLY, 0)
+		for i := 0; err == nil; i++ {
+			noise := slices.Clone(content[sec.Offset:][:sec.Size])
+			for j := range noise {
+				noise[j] ^= byte(i * j)
+			}
+			_, err = file.WriteAt(noise, int64(sec.Offset))
+			select {
+			case <-stop:
+				done <- file.Close()
+				return
+			case <-time.After(100 * time.Microsecond):
+			}
+		}
+		done <- err
+	}()
+	r := finish(t, profiler)
+	close(stop)
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	if r.code != 0 {
+		t.Fatalf("exit code %d: %s", r.code, r.stderr)
+	}
+	if e := endsOf(t, r.stdout)["plugins"]; e.total() < 100 {
+		t.Errorf("%d samples: %v", e.total(), e)
+	}
+}
+
 // Code that changes its place every millisecond, and more of it than any program
 // has, is measured as other code is.
 func TestUnwindHostileMappings(t *testing.T) {
