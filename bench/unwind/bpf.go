@@ -6,11 +6,22 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// perfPrograms returns the BPF programs of perf events that are loaded now. Only
-// the tool that is measured should have some.
-func perfPrograms() map[*ebpf.Program]ebpf.ProgramStats {
-	programs := map[*ebpf.Program]ebpf.ProgramStats{}
+// lastProgram returns the ID of the BPF program that was loaded last.
+func lastProgram() ebpf.ProgramID {
 	for id := ebpf.ProgramID(0); ; {
+		next, err := ebpf.ProgramGetNextID(id)
+		if err != nil {
+			return id
+		}
+		id = next
+	}
+}
+
+// perfPrograms returns the BPF programs of perf events that were loaded after one:
+// the tool's, if no other profiler started meanwhile.
+func perfPrograms(after ebpf.ProgramID) map[*ebpf.Program]ebpf.ProgramStats {
+	programs := map[*ebpf.Program]ebpf.ProgramStats{}
+	for id := after; ; {
 		next, err := ebpf.ProgramGetNextID(id)
 		if err != nil {
 			return programs
@@ -29,8 +40,20 @@ func perfPrograms() map[*ebpf.Program]ebpf.ProgramStats {
 	}
 }
 
-// nsPerRun returns how long the runs of programs took since they were found, those
-// aside that only saw that it was another process's turn. It closes them.
+// again returns the programs with their statistics as of now.
+func again(programs map[*ebpf.Program]ebpf.ProgramStats) (map[*ebpf.Program]ebpf.ProgramStats, error) {
+	for p := range programs {
+		stats, err := p.Stats()
+		if err != nil {
+			return programs, err
+		}
+		programs[p] = *stats
+	}
+	return programs, nil
+}
+
+// nsPerRun returns how long a run of the programs took since they were found. It
+// closes them.
 func nsPerRun(programs map[*ebpf.Program]ebpf.ProgramStats) (float64, error) {
 	var ns, runs float64
 	var errs []error
