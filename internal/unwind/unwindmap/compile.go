@@ -10,6 +10,7 @@ import (
 	"os"
 	"runtime"
 	"slices"
+	"sync"
 
 	"fulgur/internal/elffile"
 	"fulgur/internal/process"
@@ -20,6 +21,13 @@ import (
 // The largest browsers have a tenth of it; more would be a file that is made to
 // take time and memory.
 const maxSource = 256 << 20
+
+// largeSource is the size in bytes from which on call frame information is compiled
+// for one file at a time, since that takes several times as much memory.
+const largeSource = 1 << 20
+
+// oneLarge is held meanwhile.
+var oneLarge sync.Mutex
 
 // machine is that of this process, and so of the kernel's walker.
 var machine = map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64}[runtime.GOARCH]
@@ -52,10 +60,17 @@ func compile(ctx context.Context, s source, workers int) (t *unwind.Table, c cod
 	case f.Section(".go.buildinfo") != nil || f.Section(".note.go.buildid") != nil:
 		c = goCode
 	}
+	large := false
 	for _, name := range []string{".eh_frame", ".debug_frame"} {
-		if sec := f.Section(name); sec != nil && sec.Size > maxSource {
+		sec := f.Section(name)
+		if sec != nil && sec.Size > maxSource {
 			return nil, c, fmt.Errorf("%s: %d bytes of %s are more than any program has", s.name, sec.Size, name)
 		}
+		large = large || sec != nil && sec.Size > largeSource
+	}
+	if large {
+		oneLarge.Lock()
+		defer oneLarge.Unlock()
 	}
 	t, err = unwind.Compile(f, unwind.Options{Workers: workers, ExceptionsOnly: c == goCode})
 	return t, c, err
