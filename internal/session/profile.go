@@ -247,6 +247,9 @@ func (r *run) profile(ctx context.Context) (*profile.Profile, error) {
 		NoInlines:  r.options.NoInlines,
 	})
 	r.symbolize(ctx)
+	if err := r.unwinder.problem(); err != nil && !r.options.Quiet {
+		fmt.Fprintln(r.options.Stderr, "fulgur: unwind tables:", plain.Error(err))
+	}
 	if !r.options.Quiet {
 		for _, w := range r.names.warnings() {
 			fmt.Fprintln(r.options.Stderr, "fulgur:", w)

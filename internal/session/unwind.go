@@ -241,6 +241,14 @@ func (u *unwinder) losses(l *profile.Losses) {
 	l.UnwindProcesses = stats.Processes + stats.Cut
 }
 
+// problem returns the first reason why something was left out, nil if nothing was.
+func (u *unwinder) problem() error {
+	if u.loader == nil {
+		return nil
+	}
+	return u.loader.Stats().Failure
+}
+
 // memory returns the most memory of the kernel side's tables, in bytes.
 func (u *unwinder) memory() uint64 {
 	if u.loader == nil {

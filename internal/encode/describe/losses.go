@@ -56,8 +56,8 @@ func Losses(l profile.Losses) []Loss {
 		"where no code was known to be mapped", "")
 	add(l.NotGrowing, "user stack cut", "user stacks cut",
 		"where the stack contradicts the unwind table", "")
-	add(l.UnwindFiles, "file without unwind table", "files without unwind table",
-		"they could not be read", "")
+	add(l.UnwindFiles, "file with unreadable unwind information", "files with unreadable unwind information",
+		"stacks may end there", "")
 	add(l.UnwindMemory, "file without unwind table", "files without unwind table",
 		"there was no room", "raise --unwind-memory")
 	add(l.UnwindProcesses, "process not unwound by tables", "processes not unwound by tables",

@@ -3,6 +3,7 @@ package unwindmap
 import (
 	"context"
 	"errors"
+	"fmt"
 	"runtime"
 	"slices"
 
@@ -65,8 +66,8 @@ type compiled struct {
 	placement placement
 	words     run
 	code      code
-	described bool // by more than what is known of all programs
-	damaged   bool
+	described bool  // by more than what is known of all programs
+	damage    error // what could not be read of it
 }
 
 // compile makes a table and places it.
@@ -77,7 +78,9 @@ func (l *Loader) compile(key fileKey, workers int) (compiled, error) {
 		return c, err
 	}
 	c.described = table.Stats.Source > 0
-	c.damaged = table.Stats.Damaged > 0
+	if table.Stats.Damaged > 0 {
+		c.damage = fmt.Errorf("%w (and %d more parts that cannot be read)", table.Stats.Damage, table.Stats.Damaged-1)
+	}
 	l.mu.Lock()
 	indexes, first, fresh := l.rules.addTable(table)
 	l.kernel.writeRules(first, fresh)
@@ -131,8 +134,9 @@ func (l *Loader) add(f *file, c compiled, err error) {
 		l.stats.Files++
 		l.fail(err)
 	}
-	if c.damaged {
+	if c.damage != nil {
 		l.stats.Files++
+		l.fail(c.damage)
 	}
 	l.made(f)
 }
