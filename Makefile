@@ -42,9 +42,17 @@ test: deps-test ## Install what the tests need, then run all of them, the rig's 
 # NMIs that the branch sampler lives through there.
 NMIS ?= 1000000
 
+# The C programs that these tests find there, in the place of a compiler.
+VM_C_PROGRAMS := $(BUILD)/rig/unwind-frames $(BUILD)/rig/unwind-signals
+
+$(BUILD)/rig/unwind-%: internal/unwind/testdata/%.c
+	@mkdir -p $(@D)
+	$(CC) -O2 -static -o $@ $<
+
 .PHONY: test-vm
-test-vm: deps-test ## Run the privileged tests in VMs with Debian's 6.1 and 6.12 kernels
-	$(GO) run ./test/rig -timeout 30m -env FULGUR_NMIS=$(NMIS) -tool perf $(addprefix -program ./,$(VM_PROGRAMS)) $(addprefix ./,$(VM_PACKAGES))
+test-vm: deps-test $(VM_C_PROGRAMS) ## Run the privileged tests in VMs with Debian's 6.1 and 6.12 kernels
+	$(GO) run ./test/rig -timeout 30m -env FULGUR_NMIS=$(NMIS) -tool perf $(addprefix -program ./,$(VM_PROGRAMS)) \
+		$(foreach program,$(VM_C_PROGRAMS),-file $(program)=bin/$(notdir $(program))) $(addprefix ./,$(VM_PACKAGES))
 
 .PHONY: test-symbols
 test-symbols: deps-symbols ## Compare 180 000 addresses with llvm-symbolizer and addr2line
@@ -81,6 +89,7 @@ $(GOLANGCI):
 .PHONY: bench
 bench: deps-test ## Compare cost and completeness with perf, bpftrace and bcc
 	$(GO) run ./bench
+	$(GO) run ./bench/unwind
 	$(GO) run ./bench/symbols
 	$(GO) run ./bench/addresses
 

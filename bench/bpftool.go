@@ -11,12 +11,13 @@ import (
 	"strings"
 )
 
-// fulgur returns the tool that is measured, at path program.
-func fulgur(program string) tool {
-	return tool{name: nameFulgur, version: "fulgur (this tree)", run: func(ctx context.Context, j job) (cost, error) {
+// fulgur returns the tool that is measured, at path program, with user stacks
+// walked by a method of --unwind.
+func fulgur(name, version, program, unwind string) tool {
+	return tool{name: name, version: version, run: func(ctx context.Context, j job) (cost, error) {
 		// The peers name functions alone; bench/symbols compares inlined
 		// functions, files and lines.
-		argv := []string{program, "profile", "--no-inlines", "-e", "cpu-clock", "-F", strconv.Itoa(j.Frequency), "-f"}
+		argv := []string{program, "profile", "--no-inlines", "--unwind", unwind, "-e", "cpu-clock", "-F", strconv.Itoa(j.Frequency), "-f"}
 		if j.OnePID {
 			argv = append(argv, "-p", strconv.Itoa(j.pid))
 		}

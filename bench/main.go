@@ -3,7 +3,8 @@
 // machine and under the same load, and prints the comparison as Markdown.
 //
 // All tools sample cpu-clock and walk frame pointers, as many times a second
-// and for as long, one after the other, round after round. A peer that is not
+// and for as long, one after the other, round after round; fulgur does so by
+// unwind tables, too, which is its default, and what its peers do not do. A peer that is not
 // in PATH is named and left out. bpftrace, which needs longer to name its
 // stacks than all others together, runs in the first round only.
 //

@@ -50,13 +50,14 @@ type tool struct {
 
 // Names of tools in the results.
 const (
-	nameFulgur = "fulgur"
+	nameFulgur = "fulgur --unwind fp"
+	nameTables = "fulgur --unwind auto"
 	namePerf   = "perf record -g"
 	nameBCC    = "bcc profile"
 )
 
 // toolNames are the tools' names on the command line.
-var toolNames = []string{"fulgur", "perf", "bcc", "bpftrace"}
+var toolNames = []string{"fulgur", "fulgur-auto", "perf", "bcc", "bpftrace"}
 
 // findTools returns the tools called names, fulgur built into dir, and notes
 // on those that are missing.
@@ -66,12 +67,17 @@ func findTools(ctx context.Context, dir string, names []string) (tools []tool, n
 			return nil, nil, fmt.Errorf("tool %q is none of %s", name, strings.Join(toolNames, ", "))
 		}
 	}
-	if slices.Contains(names, "fulgur") {
-		program := filepath.Join(dir, "fulgur")
+	program := filepath.Join(dir, "fulgur")
+	if slices.ContainsFunc(names, func(name string) bool { return strings.HasPrefix(name, "fulgur") }) {
 		if err := build(ctx, "go", "build", "-trimpath", "-o", program, "fulgur/cmd/fulgur"); err != nil {
 			return nil, nil, err
 		}
-		tools = append(tools, fulgur(program))
+	}
+	if slices.Contains(names, "fulgur") {
+		tools = append(tools, fulgur(nameFulgur, "fulgur (this tree)", program, "fp"))
+	}
+	if slices.Contains(names, "fulgur-auto") {
+		tools = append(tools, fulgur(nameTables, "", program, "auto"))
 	}
 	peers := []struct {
 		name string

@@ -23,10 +23,13 @@ typedef __u8 u8;
 typedef __u16 u16;
 typedef __u32 u32;
 typedef __u64 u64;
+typedef __s32 s32;
 typedef __s64 s64;
 typedef _Bool bool;
 
+#ifndef NULL
 #define NULL ((void *)0)
+#endif
 #define true 1
 #define false 0
 
@@ -60,6 +63,9 @@ enum {
 #define PF_USER_WORKER 0x00004000
 #define PF_KTHREAD 0x00200000
 
+#define USER32_CS 0x23 /* the code segment of 32-bit programs on x86-64 */
+#define PSR_MODE32_BIT 0x10
+
 #define EFAULT 14
 #define EEXIST 17
 
@@ -85,6 +91,8 @@ struct bpf_perf_event_data {
 	u64 addr;
 };
 
+#ifdef __bpf__
+
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
 struct task_struct {
@@ -96,6 +104,39 @@ struct task_struct {
 	u64 self_exec_id;
 };
 
+#if defined(__TARGET_ARCH_x86)
+struct pt_regs {
+	unsigned long bp;
+	unsigned long ip;
+	unsigned long sp;
+};
+#define REGS_PC(regs) ((regs)->ip)
+#define REGS_SP(regs) ((regs)->sp)
+#define REGS_FP(regs) ((regs)->bp)
+#elif defined(__TARGET_ARCH_arm64)
+struct pt_regs {
+	u64 regs[31];
+	u64 sp;
+	u64 pc;
+	u64 pstate;
+};
+#define REGS_PC(regs) ((regs)->pc)
+#define REGS_SP(regs) ((regs)->sp)
+#define REGS_FP(regs) ((regs)->regs[29])
+#endif
+
+struct seq_file;
+
+struct bpf_iter_meta {
+	struct seq_file *seq;
+};
+
+struct bpf_iter__task {
+	struct bpf_iter_meta *meta;
+	struct task_struct *task;
+};
+
 #pragma clang attribute pop
 
+#endif /* __bpf__: tests compile what needs no kernel for user space */
 #endif

@@ -11,10 +11,31 @@ import (
 	"fulgur/internal/testenv"
 )
 
-// The verifier accepts every program on the running kernel.
+// The verifier accepts every program on the running kernel. What it looks at
+// depends on how stacks are walked.
 func TestLoadOnCPU(t *testing.T) {
-	var objects bpf.OnCPUObjects
-	testLoad(t, &objects, &objects.Oncpu, func() error { return bpf.LoadOnCPUObjects(&objects, nil) })
+	for by, name := range map[bpf.OnCPUUnwindMode]string{
+		bpf.OnCPUUnwindModeUNWIND_BY_FRAME_POINTERS: "frame pointers",
+		bpf.OnCPUUnwindModeUNWIND_BY_TABLES:         "tables",
+		bpf.OnCPUUnwindModeUNWIND_BY_BOTH:           "both",
+	} {
+		t.Run(name, func(t *testing.T) {
+			spec, err := bpf.LoadOnCPU()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := spec.Variables[bpf.OnCPUVarUnwind].Set(uint32(by)); err != nil {
+				t.Fatal(err)
+			}
+			var objects bpf.OnCPUObjects
+			testLoad(t, &objects, &objects.Oncpu, func() error { return spec.LoadAndAssign(&objects, nil) })
+		})
+	}
+}
+
+func TestLoadUnwind(t *testing.T) {
+	var objects bpf.UnwindObjects
+	testLoad(t, &objects, &objects.UnwindFork, func() error { return bpf.LoadUnwindObjects(&objects, nil) })
 }
 
 func TestLoadBranch(t *testing.T) {

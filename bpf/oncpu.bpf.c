@@ -6,7 +6,9 @@
 #include "kernel.h"
 #include <bpf/bpf_helpers.h>
 #include "count.h"
+#include "epoch.h"
 #include "target.h"
+#include "unwind.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
@@ -17,6 +19,7 @@ const enum stack_end *unused_stack_end __attribute__((unused));
 const enum record_type *unused_record_type __attribute__((unused));
 const enum stat *unused_stat __attribute__((unused));
 const enum target_mode *unused_target_mode __attribute__((unused));
+const enum unwind_mode *unused_unwind_mode __attribute__((unused));
 
 const volatile bool include_idle;
 const volatile bool skip_kernel_stack;
@@ -24,11 +27,16 @@ const volatile bool skip_user_stack;
 const volatile bool by_thread;
 const volatile bool by_cpu;
 
+struct oncpu_scratch {
+	struct stack_record record;
+	struct unwind_walk walk;
+};
+
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
 	__type(key, u32);
-	__type(value, struct stack_record);
+	__type(value, struct oncpu_scratch);
 } oncpu_scratch SEC(".maps");
 
 SEC("perf_event")
@@ -36,6 +44,7 @@ int oncpu(struct bpf_perf_event_data *ctx)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	u32 tid = task->pid, zero = 0;
+	struct oncpu_scratch *scratch;
 	struct stack_record *rec;
 	struct count_key key = {};
 
@@ -45,9 +54,10 @@ int oncpu(struct bpf_perf_event_data *ctx)
 		return 0;
 	if (!target_has(task))
 		return 0;
-	rec = bpf_map_lookup_elem(&oncpu_scratch, &zero);
-	if (!rec)
+	scratch = bpf_map_lookup_elem(&oncpu_scratch, &zero);
+	if (!scratch)
 		return 0;
+	rec = &scratch->record;
 
 	stat_add(STAT_SAMPLES, 1);
 	rec->pid = task->tgid;
@@ -63,7 +73,7 @@ int oncpu(struct bpf_perf_event_data *ctx)
 	if (!skip_kernel_stack && !regs_in_user(ctx))
 		walk_kernel(ctx, rec);
 	if (!skip_user_stack && task_has_user_stack(task))
-		walk_user(ctx, rec);
+		walk_user(task, rec, &scratch->walk);
 
 	key.id = stack_intern(rec);
 	if (by_thread)

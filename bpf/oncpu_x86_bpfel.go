@@ -48,6 +48,15 @@ const (
 	OnCPUStackEndEND_FRAME_POINTER OnCPUStackEnd = 1
 	OnCPUStackEndEND_DEPTH         OnCPUStackEnd = 2
 	OnCPUStackEndEND_FAULT         OnCPUStackEnd = 3
+	OnCPUStackEndEND_COMPLETE      OnCPUStackEnd = 4
+	OnCPUStackEndEND_NO_MAPPING    OnCPUStackEnd = 5
+	OnCPUStackEndEND_NO_TABLE      OnCPUStackEnd = 6
+	OnCPUStackEndEND_UNSUPPORTED   OnCPUStackEnd = 7
+	OnCPUStackEndEND_REGISTER      OnCPUStackEnd = 8
+	OnCPUStackEndEND_NOT_GROWING   OnCPUStackEnd = 9
+	OnCPUStackEndEND_NOT_READY     OnCPUStackEnd = 10
+	OnCPUStackEndEND_PAGE          OnCPUStackEnd = 11
+	OnCPUStackEndEND_NO_CHAIN      OnCPUStackEnd = 12
 )
 
 type OnCPUStackRecord struct {
@@ -90,6 +99,14 @@ const (
 	OnCPUTargetModeTARGET_THREADS   OnCPUTargetMode = 3
 )
 
+type OnCPUUnwindMode uint32
+
+const (
+	OnCPUUnwindModeUNWIND_BY_FRAME_POINTERS OnCPUUnwindMode = 0
+	OnCPUUnwindModeUNWIND_BY_TABLES         OnCPUUnwindMode = 1
+	OnCPUUnwindModeUNWIND_BY_BOTH           OnCPUUnwindMode = 2
+)
+
 // Names of all BPF objects in the ELF.
 //
 // Used for safe lookups in a Collection or CollectionSpec.
@@ -103,6 +120,14 @@ const (
 	OnCPUMapStats             = "stats"
 	OnCPUMapTargetCgroup      = "target_cgroup"
 	OnCPUMapTargetIds         = "target_ids"
+	OnCPUMapUnwindAsked       = "unwind_asked"
+	OnCPUMapUnwindCache       = "unwind_cache"
+	OnCPUMapUnwindMappings    = "unwind_mappings"
+	OnCPUMapUnwindPageStates  = "unwind_page_states"
+	OnCPUMapUnwindPages       = "unwind_pages"
+	OnCPUMapUnwindProcesses   = "unwind_processes"
+	OnCPUMapUnwindRequests    = "unwind_requests"
+	OnCPUMapUnwindRules       = "unwind_rules"
 	OnCPUProgOncpu            = "oncpu"
 	OnCPUProgTargetFork       = "target_fork"
 	OnCPUProgTargetFree       = "target_free"
@@ -124,6 +149,8 @@ const (
 	OnCPUVarUnusedStackRecord = "unused_stack_record"
 	OnCPUVarUnusedStat        = "unused_stat"
 	OnCPUVarUnusedTargetMode  = "unused_target_mode"
+	OnCPUVarUnusedUnwindMode  = "unused_unwind_mode"
+	OnCPUVarUnwind            = "unwind"
 )
 
 // LoadOnCPU returns the embedded CollectionSpec for OnCPU.
@@ -177,15 +204,23 @@ type OnCPUProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type OnCPUMapSpecs struct {
-	Counts0      *ebpf.MapSpec `ebpf:"counts_0"`
-	Counts1      *ebpf.MapSpec `ebpf:"counts_1"`
-	OncpuScratch *ebpf.MapSpec `ebpf:"oncpu_scratch"`
-	Remaps       *ebpf.MapSpec `ebpf:"remaps"`
-	Ring         *ebpf.MapSpec `ebpf:"ring"`
-	Seen         *ebpf.MapSpec `ebpf:"seen"`
-	Stats        *ebpf.MapSpec `ebpf:"stats"`
-	TargetCgroup *ebpf.MapSpec `ebpf:"target_cgroup"`
-	TargetIds    *ebpf.MapSpec `ebpf:"target_ids"`
+	Counts0          *ebpf.MapSpec `ebpf:"counts_0"`
+	Counts1          *ebpf.MapSpec `ebpf:"counts_1"`
+	OncpuScratch     *ebpf.MapSpec `ebpf:"oncpu_scratch"`
+	Remaps           *ebpf.MapSpec `ebpf:"remaps"`
+	Ring             *ebpf.MapSpec `ebpf:"ring"`
+	Seen             *ebpf.MapSpec `ebpf:"seen"`
+	Stats            *ebpf.MapSpec `ebpf:"stats"`
+	TargetCgroup     *ebpf.MapSpec `ebpf:"target_cgroup"`
+	TargetIds        *ebpf.MapSpec `ebpf:"target_ids"`
+	UnwindAsked      *ebpf.MapSpec `ebpf:"unwind_asked"`
+	UnwindCache      *ebpf.MapSpec `ebpf:"unwind_cache"`
+	UnwindMappings   *ebpf.MapSpec `ebpf:"unwind_mappings"`
+	UnwindPageStates *ebpf.MapSpec `ebpf:"unwind_page_states"`
+	UnwindPages      *ebpf.MapSpec `ebpf:"unwind_pages"`
+	UnwindProcesses  *ebpf.MapSpec `ebpf:"unwind_processes"`
+	UnwindRequests   *ebpf.MapSpec `ebpf:"unwind_requests"`
+	UnwindRules      *ebpf.MapSpec `ebpf:"unwind_rules"`
 }
 
 // OnCPUVariableSpecs contains global variables before they are loaded into the kernel.
@@ -210,6 +245,8 @@ type OnCPUVariableSpecs struct {
 	UnusedStackRecord *ebpf.VariableSpec `ebpf:"unused_stack_record"`
 	UnusedStat        *ebpf.VariableSpec `ebpf:"unused_stat"`
 	UnusedTargetMode  *ebpf.VariableSpec `ebpf:"unused_target_mode"`
+	UnusedUnwindMode  *ebpf.VariableSpec `ebpf:"unused_unwind_mode"`
+	Unwind            *ebpf.VariableSpec `ebpf:"unwind"`
 }
 
 // OnCPUObjects contains all objects after they have been loaded into the kernel.
@@ -232,15 +269,23 @@ func (o *OnCPUObjects) Close() error {
 //
 // It can be passed to LoadOnCPUObjects or ebpf.CollectionSpec.LoadAndAssign.
 type OnCPUMaps struct {
-	Counts0      *ebpf.Map `ebpf:"counts_0"`
-	Counts1      *ebpf.Map `ebpf:"counts_1"`
-	OncpuScratch *ebpf.Map `ebpf:"oncpu_scratch"`
-	Remaps       *ebpf.Map `ebpf:"remaps"`
-	Ring         *ebpf.Map `ebpf:"ring"`
-	Seen         *ebpf.Map `ebpf:"seen"`
-	Stats        *ebpf.Map `ebpf:"stats"`
-	TargetCgroup *ebpf.Map `ebpf:"target_cgroup"`
-	TargetIds    *ebpf.Map `ebpf:"target_ids"`
+	Counts0          *ebpf.Map `ebpf:"counts_0"`
+	Counts1          *ebpf.Map `ebpf:"counts_1"`
+	OncpuScratch     *ebpf.Map `ebpf:"oncpu_scratch"`
+	Remaps           *ebpf.Map `ebpf:"remaps"`
+	Ring             *ebpf.Map `ebpf:"ring"`
+	Seen             *ebpf.Map `ebpf:"seen"`
+	Stats            *ebpf.Map `ebpf:"stats"`
+	TargetCgroup     *ebpf.Map `ebpf:"target_cgroup"`
+	TargetIds        *ebpf.Map `ebpf:"target_ids"`
+	UnwindAsked      *ebpf.Map `ebpf:"unwind_asked"`
+	UnwindCache      *ebpf.Map `ebpf:"unwind_cache"`
+	UnwindMappings   *ebpf.Map `ebpf:"unwind_mappings"`
+	UnwindPageStates *ebpf.Map `ebpf:"unwind_page_states"`
+	UnwindPages      *ebpf.Map `ebpf:"unwind_pages"`
+	UnwindProcesses  *ebpf.Map `ebpf:"unwind_processes"`
+	UnwindRequests   *ebpf.Map `ebpf:"unwind_requests"`
+	UnwindRules      *ebpf.Map `ebpf:"unwind_rules"`
 }
 
 func (m *OnCPUMaps) Close() error {
@@ -254,6 +299,14 @@ func (m *OnCPUMaps) Close() error {
 		m.Stats,
 		m.TargetCgroup,
 		m.TargetIds,
+		m.UnwindAsked,
+		m.UnwindCache,
+		m.UnwindMappings,
+		m.UnwindPageStates,
+		m.UnwindPages,
+		m.UnwindProcesses,
+		m.UnwindRequests,
+		m.UnwindRules,
 	)
 }
 
@@ -279,6 +332,8 @@ type OnCPUVariables struct {
 	UnusedStackRecord *ebpf.Variable `ebpf:"unused_stack_record"`
 	UnusedStat        *ebpf.Variable `ebpf:"unused_stat"`
 	UnusedTargetMode  *ebpf.Variable `ebpf:"unused_target_mode"`
+	UnusedUnwindMode  *ebpf.Variable `ebpf:"unused_unwind_mode"`
+	Unwind            *ebpf.Variable `ebpf:"unwind"`
 }
 
 // OnCPUPrograms contains all programs after they have been loaded into the kernel.

@@ -24,7 +24,22 @@ enum stack_end {
 	END_FRAME_POINTER = 1, /* the chain of frame pointers ended */
 	END_DEPTH = 2, /* the limit on frames was reached */
 	END_FAULT = 3, /* it could not be read */
+	END_COMPLETE = 4, /* the outermost function of the thread was reached */
+	END_NO_MAPPING = 5, /* no code is mapped at the last frame's address */
+	END_NO_TABLE = 6, /* the last frame's code has no unwind information */
+	END_UNSUPPORTED = 7, /* it has, but no rule can express it */
+	END_REGISTER = 8, /* its rule needs a register that is not known any more */
+	END_NOT_GROWING = 9, /* the caller's frame would not be above it */
+	END_NOT_READY = 10, /* by frame pointers: the process had no tables yet */
+	END_PAGE = 11, /* that part of the tables was not loaded */
+	END_NO_CHAIN = 12, /* by frame pointers, and what should be one is none */
 };
+
+/*
+ * Set in a user frame that is exact though it is not the leaf: a signal
+ * interrupted it, so that it is no return address.
+ */
+#define FRAME_EXACT (1ULL << 63)
 
 /*
  * A stack's body, sent once per id: kernel frames, then user frames, each

@@ -89,21 +89,6 @@ static __always_inline void walk_kernel(void *ctx, struct stack_record *rec)
 }
 
 /*
- * The one place that knows how user frames are found: frame pointers, by the
- * kernel's own walker. User frames follow the kernel's without a gap.
- */
-static __always_inline void walk_user(void *ctx, struct stack_record *rec)
-{
-	u32 at = rec->kernel_frames;
-	long n;
-
-	if (at > MAX_DEPTH)
-		at = MAX_DEPTH;
-	n = bpf_get_stack(ctx, &rec->frames[at], max_depth * 8, BPF_F_USER_STACK);
-	rec->user_frames = stack_frames(n, &rec->user_end);
-}
-
-/*
  * A function of its own, which the verifier looks at once and not on every
  * path that leads to it: loading takes a fraction of the time.
  */

@@ -8,22 +8,6 @@
 #define FULGUR_TASK_H
 
 #include "kernel.h"
-#include <bpf/bpf_helpers.h>
-
-/*
- * User space raises a process's entry here when something that the kernel
- * does not count as a new image changed the meaning of its addresses: an
- * executable mapping was replaced (dlclose and dlopen).
- */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 4096);
-	__type(key, u32);
-	__type(value, u32);
-} remaps SEC(".maps");
-
-/* Spares every sample the look-up while no process was remapped. */
-volatile u32 any_remaps;
 
 #define HASH_MULTIPLIER 0x9e3779b97f4a7c15ULL
 
@@ -33,19 +17,12 @@ static __always_inline u64 hash_step(u64 hash, u64 word)
 	return hash ^ (hash >> 29);
 }
 
-static __always_inline u64 task_epoch(struct task_struct *task)
+/* Names a process from one exec to the next. */
+static __always_inline u64 task_image(struct task_struct *task)
 {
 	struct task_struct *leader = task->group_leader;
-	u64 epoch = hash_step(leader->start_boottime, leader->self_exec_id);
-	u32 tgid = task->tgid;
 
-	if (any_remaps) {
-		u32 *n = bpf_map_lookup_elem(&remaps, &tgid);
-
-		if (n)
-			epoch = hash_step(epoch, *n);
-	}
-	return hash_step(epoch, tgid);
+	return hash_step(hash_step(leader->start_boottime, leader->self_exec_id), task->tgid);
 }
 
 /*

@@ -14,7 +14,9 @@ test      chromium                        chromium
 test      qemu-system-x86_64              qemu-system-x86
 test      busybox                         busybox-static
 test      clang++-19                      clang-19
+test      /usr/lib/llvm-19/lib/clang/19/lib/linux  libclang-rt-19-dev
 test      ld.lld-19                       lld-19
+test      eu-stack                        elfutils
 test      dwz                             dwz
 test      llvm-symbolizer-19              llvm-19
 test      addr2line                       binutils

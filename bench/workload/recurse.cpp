@@ -3,11 +3,16 @@
 // ends. Built twice, with frame pointers and without.
 //
 // Usage: recurse SECONDS
+//
+// Four times a second it prints how many paths it has gone and how much CPU time
+// it has used, in ns.
 
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
+#include <ctime>
 #include <map>
 #include <string>
 #include <vector>
@@ -95,12 +100,21 @@ uint64_t step(unsigned function, unsigned depth, uint64_t path)
 int main(int argc, char **argv)
 {
 	using clock = std::chrono::steady_clock;
-	auto end = clock::now() + std::chrono::seconds(argc > 1 ? atoi(argv[1]) : 1);
+	auto now = clock::now(), told = now;
+	auto end = now + std::chrono::seconds(argc > 1 ? atoi(argv[1]) : 1);
 
-	for (uint64_t i = 0; clock::now() < end; i++) {
+	for (uint64_t i = 0; now < end; i++) {
 		uint64_t path = mix(i % kPaths);
 		// Most programs' stacks are 10 to 40 frames deep.
 		sink = sink + step(path % kFunctions, 5 + path % 20, path);
+		now = clock::now();
+		if (now - told > std::chrono::milliseconds(250)) {
+			timespec used;
+			clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
+			printf("%llu %lld\n", (unsigned long long)i, used.tv_sec * 1000000000ll + used.tv_nsec);
+			fflush(stdout);
+			told = now;
+		}
 	}
 	return 0;
 }

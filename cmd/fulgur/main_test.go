@@ -79,10 +79,14 @@ func TestProfileOptions(t *testing.T) {
 		"profile --ring-size 4096 --count-entries 64 --seen-entries 128": {
 			RingSize: 4096, CountEntries: 64, SeenEntries: 128,
 		},
-		"profile --stack-storage-size 16384": {SeenEntries: 16384}, // bcc's name
+		"profile --stack-storage-size 16384":        {SeenEntries: 16384}, // bcc's name
+		"profile --unwind dwarf --unwind-memory 8M": {Unwind: "dwarf", UnwindMemory: 8 << 20},
 	}
 	for line, want := range tests {
 		t.Run(line, func(t *testing.T) {
+			if want.Unwind == "" {
+				want.Unwind = "auto"
+			}
 			got, err := optionsOf(line)
 			if err != nil {
 				t.Fatal(err)

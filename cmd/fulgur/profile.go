@@ -35,6 +35,7 @@ type profileCommand struct {
 	Frequency *frequency `short:"F" placeholder:"HZ" xor:"rate" group:"how" help:"Samples a second on each CPU, or max. Default: ${frequency}. Odd rates avoid marching in step with timers that fire at round ones."`
 	Count     *count     `short:"c" placeholder:"N" xor:"rate" group:"how" help:"Sample every Nth event instead. Clocks count nanoseconds, from 10000 on."`
 	Delay     seconds    `placeholder:"TIME" group:"how" help:"Wait before sampling."`
+	Unwind    string     `enum:"auto,dwarf,fp" default:"auto" placeholder:"METHOD" group:"how" help:"Find the callers of user code by the unwind tables that programs and libraries bring along, and by frame pointers where there are none (auto, the default); by tables alone (dwarf); or by frame pointers alone (fp), which most distributions' code does not keep."`
 	MaxDepth  *count     `placeholder:"N" group:"how" help:"Keep at most N frames of each kernel and user stack. Default: 127."`
 
 	Output     string `short:"o" placeholder:"FILE" group:"output" help:"Write to FILE in the format that its ending names: .folded, .txt, .svg, .html, .pb.gz or .pprof; - is standard output, the default."`
@@ -53,6 +54,7 @@ type profileCommand struct {
 	RingSize     *size  `placeholder:"BYTES" group:"limit" help:"Size of the ring that new stacks come through, as 1M; rounded up to a power of 2."`
 	CountEntries *count `placeholder:"N" group:"limit" help:"How many different stacks can be counted at a time."`
 	SeenEntries  *count `aliases:"stack-storage-size" placeholder:"N" group:"limit" help:"How many stacks are remembered as known (bcc: --stack-storage-size)."`
+	UnwindMemory *size  `placeholder:"BYTES" group:"limit" help:"Memory for unwind tables in the kernel, as 64M. Default: 256M. Tables that do not fit come and go."`
 }
 
 // profileVars are what the help text takes from elsewhere.
@@ -147,6 +149,8 @@ func (c *profileCommand) options() (session.Options, error) {
 		NoInlines:    c.NoInlines,
 		Symfs:        c.Symfs,
 		MaxDepth:     int(orZero(c.MaxDepth)),
+		Unwind:       c.Unwind,
+		UnwindMemory: int64(orZero(c.UnwindMemory)),
 		RingSize:     uint32(orZero(c.RingSize)),
 		CountEntries: uint32(orZero(c.CountEntries)),
 		SeenEntries:  uint32(orZero(c.SeenEntries)),

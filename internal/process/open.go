@@ -50,6 +50,25 @@ func (s source) open(key FileKey, path string) (*os.File, int64, error) {
 	return nil, 0, result
 }
 
+// Open returns the regular file at a path as process pid sees it: the one that a
+// mapping of it will have.
+func (t *Table) Open(pid int, path string) (*File, error) {
+	fd, err := openInRoot(pid, path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = unix.Close(fd) }()
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return nil, fmt.Errorf("stat %s: %w", path, err)
+	}
+	if err := safeopen.Regular(&st); err != nil {
+		return nil, err
+	}
+	key := FileKey{Maj: unix.Major(st.Dev), Min: unix.Minor(st.Dev), Ino: st.Ino}
+	return t.files.intern(key, path, source{pid: pid}), nil
+}
+
 // root returns the directory that stands for "/" where the file with the given
 // identity was mapped from: that of the process or its parent while they live,
 // or ours if the path leads to the file there. It is empty if neither is known.

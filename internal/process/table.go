@@ -32,6 +32,7 @@ type Table struct {
 	perfMaps perfMaps
 	sync     func()
 	replaced func(pid int)
+	mapped   func(pid int)
 	now      uint64 // time of the newest record
 	gone     uint64
 }
@@ -59,6 +60,7 @@ func NewTable(o Options) *Table {
 		sync:     o.Sync,
 		perfMaps: perfMaps{followed: map[int]*PerfMap{}, spool: spool{limit: spoolLimit}},
 		replaced: func(int) {},
+		mapped:   func(int) {},
 	}
 }
 
@@ -142,6 +144,7 @@ func (t *Table) mmap(r perfevent.Mmap2) {
 	if i.insert(mapped) || fresh {
 		t.replaced(r.PID)
 	}
+	t.mapped(r.PID)
 }
 
 // mapping turns what the kernel tells of a mapping into ours, and opens its

@@ -24,6 +24,19 @@ type Losses struct {
 	// BrokenUser are samples whose user stack was left where the chain of
 	// callers led out of all code.
 	BrokenUser uint64
+	// NotReady are samples whose user stack was found by frame pointers because
+	// the process's unwind tables were not loaded yet; Evicted those whose
+	// user stack ends where a table was not loaded any more; NoTable those
+	// where there is none; Unsupported those where it cannot be expressed;
+	// NoMapping those where no code was known to be; NotGrowing those where
+	// the stack contradicts the table.
+	NotReady, Evicted, NoTable, Unsupported, NoMapping, NotGrowing uint64
+	// UnwindFiles is how many files' unwind information could not be read,
+	// UnwindMemory how many files' did not fit into the memory for it.
+	UnwindFiles, UnwindMemory uint64
+	// UnwindProcesses is how many processes had no room, or not for all their
+	// mappings, where those are kept for unwinding.
+	UnwindProcesses uint64
 	// Skipped are samples, of the target or not, that the kernel did not
 	// take: another BPF program or operation ran on that CPU, or the timer was
 	// late by more than a period.

@@ -164,7 +164,34 @@ const (
 	EndBroken
 	// EndLost: the stack's body did not reach user space.
 	EndLost
+	// EndComplete: the outermost function of the thread was reached.
+	EndComplete
+	// EndNoMapping: no code was known to be mapped at the last frame's address.
+	EndNoMapping
+	// EndNoTable: the last frame's code has no unwind information.
+	EndNoTable
+	// EndUnsupported: it has, but such that cannot be expressed, or that needs a
+	// register whose value is not known any more.
+	EndUnsupported
+	// EndNotGrowing: the caller's frame would not be above its callee's.
+	EndNotGrowing
+	// EndNotReady: the process's unwind tables were not loaded yet, so that the
+	// chain of frame pointers was followed.
+	EndNotReady
+	// EndEvicted: the unwind table of the last frame's code was not loaded any
+	// more.
+	EndEvicted
 )
+
+// Cut reports whether a stack that ends so lacks its root, or may lack it for a
+// known reason.
+func (e End) Cut() bool {
+	switch e {
+	case EndNone, EndFramePointer, EndComplete:
+		return false
+	}
+	return true
+}
 
 // String returns the reason as outputs show it.
 func (e End) String() string {
@@ -181,6 +208,20 @@ func (e End) String() string {
 		return "broken stack"
 	case EndLost:
 		return "stack lost"
+	case EndComplete:
+		return "complete"
+	case EndNoMapping:
+		return "no code mapped"
+	case EndNoTable:
+		return "no unwind table"
+	case EndUnsupported:
+		return "unsupported unwind rule"
+	case EndNotGrowing:
+		return "stack does not grow"
+	case EndNotReady:
+		return "unwind tables not loaded yet"
+	case EndEvicted:
+		return "unwind table not loaded any more"
 	}
 	return "unknown"
 }

@@ -46,6 +46,7 @@ func (o *BoltOptions) onCPU() *Options {
 		Duration:  o.Duration,
 		UserOnly:  true,
 		MaxDepth:  1,
+		Unwind:    unwindFP, // the first frame needs no table
 		RingSize:  o.RingSize,
 		Stderr:    o.Stderr,
 		Progress:  o.Progress,

@@ -97,6 +97,7 @@ func (r *boltRun) took() time.Duration     { return r.duration }
 func (r *boltRun) enable() error           { return r.recorder.enable() }
 func (r *boltRun) targets() ([]int, error) { return r.recorder.targets() }
 func (r *boltRun) pollFDs() []int          { return append(r.sideband.FDs(), r.recorder.fds()...) }
+func (r *boltRun) urgentFDs() []int        { return nil }
 
 func (r *boltRun) followCPUs(online []int) error {
 	return errors.Join(r.sideband.FollowCPUs(online), r.recorder.followCPUs(online))

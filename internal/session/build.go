@@ -58,21 +58,58 @@ func end(body stacks.Body, samples uint64, losses *profile.Losses) profile.End {
 	if body.KernelEnd == bpf.OnCPUStackEndEND_DEPTH {
 		losses.TruncatedKernel += samples
 	}
-	if body.Broken {
+	// Without tables, it is no wonder that the chain of frame pointers is broken.
+	if body.Broken && body.UserEnd != bpf.OnCPUStackEndEND_NOT_READY {
 		losses.BrokenUser += samples
 		return profile.EndBroken
 	}
-	switch body.UserEnd {
-	case bpf.OnCPUStackEndEND_FRAME_POINTER:
-		return profile.EndFramePointer
-	case bpf.OnCPUStackEndEND_DEPTH:
-		losses.TruncatedUser += samples
-		return profile.EndDepth
-	case bpf.OnCPUStackEndEND_FAULT:
-		losses.UserFaults += samples
-		return profile.EndFault
+	end := ends[body.UserEnd]
+	if count := cutBy(losses, end); count != nil {
+		*count += samples
 	}
-	return profile.EndNone
+	return end
+}
+
+// ends are the profile's words for the kernel side's.
+var ends = map[bpf.OnCPUStackEnd]profile.End{
+	bpf.OnCPUStackEndEND_FRAME_POINTER: profile.EndFramePointer,
+	bpf.OnCPUStackEndEND_DEPTH:         profile.EndDepth,
+	bpf.OnCPUStackEndEND_FAULT:         profile.EndFault,
+	bpf.OnCPUStackEndEND_COMPLETE:      profile.EndComplete,
+	bpf.OnCPUStackEndEND_NO_MAPPING:    profile.EndNoMapping,
+	bpf.OnCPUStackEndEND_NO_TABLE:      profile.EndNoTable,
+	bpf.OnCPUStackEndEND_UNSUPPORTED:   profile.EndUnsupported,
+	bpf.OnCPUStackEndEND_REGISTER:      profile.EndUnsupported,
+	bpf.OnCPUStackEndEND_NOT_GROWING:   profile.EndNotGrowing,
+	bpf.OnCPUStackEndEND_NOT_READY:     profile.EndNotReady,
+	bpf.OnCPUStackEndEND_PAGE:          profile.EndEvicted,
+	bpf.OnCPUStackEndEND_NO_CHAIN:      profile.EndBroken,
+}
+
+// cutBy returns the count of samples whose user stack ends so, nil if such an end
+// is no loss.
+func cutBy(losses *profile.Losses, e profile.End) *uint64 {
+	switch e {
+	case profile.EndBroken:
+		return &losses.BrokenUser
+	case profile.EndDepth:
+		return &losses.TruncatedUser
+	case profile.EndFault:
+		return &losses.UserFaults
+	case profile.EndNoMapping:
+		return &losses.NoMapping
+	case profile.EndNoTable:
+		return &losses.NoTable
+	case profile.EndUnsupported:
+		return &losses.Unsupported
+	case profile.EndNotGrowing:
+		return &losses.NotGrowing
+	case profile.EndNotReady:
+		return &losses.NotReady
+	case profile.EndEvicted:
+		return &losses.Evicted
+	}
+	return nil
 }
 
 // tree maps the store's nodes to the profile's stacks.

@@ -20,6 +20,9 @@ const (
 	// processes an interrupt.
 	pollEvery  = 100 * time.Millisecond
 	pollAtMost = 10 * time.Millisecond
+	// restUrgent is how long the kernel side is left alone even if it asks for
+	// something.
+	restUrgent = time.Millisecond
 	// graceForStacks is how much older than the last poll a sample may be that
 	// still comes, in ns: it takes microseconds from clock to ring, but a
 	// virtual CPU may be stopped in between.
@@ -37,6 +40,8 @@ type measurement interface {
 	poll() (busy bool, err error)
 	// pollFDs are the descriptors whose readiness is worth a poll.
 	pollFDs() []int
+	// urgentFDs are others that are worth one at once.
+	urgentFDs() []int
 	// targets are the processes that are in the target set now.
 	targets() ([]int, error)
 	// followCPUs goes along with CPUs that came online or went offline.
@@ -55,6 +60,9 @@ type loop struct {
 	releaseFirst bool
 	// enough, if not nil, ends the measurement when it reports true.
 	enough func() bool
+	// alert is for how long after the start the kernel side is polled as often
+	// as it may be.
+	alert time.Duration
 
 	start    time.Time
 	duration time.Duration
@@ -129,9 +137,12 @@ func (l *loop) begin(ctx context.Context, m measurement, launched *target.Launch
 func (l *loop) collect(ctx context.Context, m measurement, line *progressLine, gone <-chan struct{}) error {
 	polled, followed, busy := time.Now(), time.Now(), false
 	for {
-		wait := pollEvery
+		wait, rest := pollEvery, l.rest
 		if busy {
 			wait = pollAtMost
+		}
+		if time.Since(l.start) < l.alert {
+			wait, rest = restUrgent, restUrgent
 		}
 		if d := l.limit; d > 0 {
 			wait = min(wait, d-time.Since(l.start))
@@ -149,10 +160,13 @@ func (l *loop) collect(ctx context.Context, m measurement, line *progressLine, g
 		default:
 		}
 		// Whether it was readiness or time that ended the wait does not matter.
-		if _, err := unix.Ppoll(readable(m.pollFDs()), timespec(wait), nil); err != nil && !errors.Is(err, unix.EINTR) {
-			return fmt.Errorf("wait for samples: %w", err)
+		if err := waitFor(append(m.pollFDs(), m.urgentFDs()...), wait); err != nil {
+			return err
 		}
-		time.Sleep(l.rest - time.Since(polled))
+		if err := waitFor(m.urgentFDs(), rest-time.Since(polled)); err != nil {
+			return err
+		}
+		time.Sleep(restUrgent - time.Since(polled))
 		polled = time.Now()
 		var err error
 		if busy, err = m.poll(); err != nil {
@@ -183,6 +197,17 @@ func (l *loop) outlived(m measurement) (bool, error) {
 	}
 	pids, err := m.targets()
 	return target.AnyAlive(pids), err
+}
+
+// waitFor returns when one of the descriptors is readable or the time is over.
+func waitFor(fds []int, d time.Duration) error {
+	if d <= 0 {
+		return nil
+	}
+	if _, err := unix.Ppoll(readable(fds), timespec(d), nil); err != nil && !errors.Is(err, unix.EINTR) {
+		return fmt.Errorf("wait for samples: %w", err)
+	}
+	return nil
 }
 
 // readable asks for descriptors to become readable.

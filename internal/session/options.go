@@ -52,6 +52,13 @@ type Options struct {
 	// MaxDepth limits the frames of each half of a stack; 0 means 127.
 	MaxDepth int
 
+	// Unwind says how user stacks are walked: "auto" or empty by the unwind
+	// tables of files, and by frame pointers where there are none; "dwarf" by
+	// tables alone; "fp" by frame pointers alone. UnwindMemory bounds the
+	// tables in kernel memory, in bytes; 0 takes the default.
+	Unwind       string
+	UnwindMemory int64
+
 	// RingSize is the ring buffer's size in bytes, CountEntries the size of
 	// each of the two count maps, SeenEntries the number of stacks remembered
 	// as sent. 0 takes the default.

@@ -8,6 +8,7 @@ import (
 	"runtime/debug"
 	"time"
 
+	"github.com/cilium/ebpf/btf"
 	"golang.org/x/sys/unix"
 
 	"fulgur/internal/atomicfile"
@@ -137,6 +138,7 @@ type run struct {
 	store   *stacks.Store
 	witness
 	loop
+	unwinder unwinder
 
 	remapped map[int]bool // processes whose addresses changed their meaning
 	names    *names       // nil before code was named
@@ -157,7 +159,23 @@ func attach(o *Options, specs []perfevent.Spec, finder *debugfile.Finder) (_ *ru
 		return nil, err
 	}
 	defer closeCgroup()
+	types := btf.NewCache() // one, because decoding the kernel's takes long
+	if err := r.unwinder.load(o, types); err != nil {
+		return nil, err
+	}
+	r.heed = r.unwinder.heed
+	if err := r.listen(o.Target.PIDs); err != nil {
+		return nil, err
+	}
+	r.processes.OnMapped(r.unwinder.mapped)
+	// Early, since tables are made while the program is loaded.
+	if err := r.expect(nil); err != nil {
+		return nil, err
+	}
 	if r.source, err = oncpu.Load(oncpu.Options{
+		Unwind:       r.unwinder.by,
+		Tables:       r.unwinder.replacements(),
+		Types:        types,
 		MaxDepth:     o.MaxDepth,
 		SkipKernel:   o.UserOnly,
 		SkipUser:     o.KernelOnly,
@@ -172,12 +190,29 @@ func attach(o *Options, specs []perfevent.Spec, finder *debugfile.Finder) (_ *ru
 	}); err != nil {
 		return nil, fmt.Errorf("load the on-CPU program: %w", err)
 	}
-	if err := r.listen(o.Target.PIDs); err != nil {
-		return nil, err
-	}
 	r.processes.OnReplaced(func(pid int) { r.remapped[pid] = true })
 	r.store = stacks.NewStore(r.processes)
-	return r, r.source.Attach(o.Target, specs, oncpu.Rate{Frequency: o.Frequency, Period: o.Period})
+	if err := r.source.Attach(o.Target, specs, oncpu.Rate{Frequency: o.Frequency, Period: o.Period}); err != nil {
+		return nil, err
+	}
+	if err := r.expect(r.source.Targets); err != nil {
+		return nil, err
+	}
+	r.unwinder.wait(o.Target.Scope)
+	return r, nil
+}
+
+// expect has unwind tables made of what is known to be measured; members are those
+// of the target set, if there is one yet.
+func (r *run) expect(members func() ([]int, error)) error {
+	if r.unwinder.loader == nil {
+		return nil
+	}
+	pids, err := measured(r.options.Target, members)
+	if err != nil {
+		return err
+	}
+	return r.unwinder.expect(r.processes, pids, r.options.Target.Scope == target.Command)
 }
 
 // openCgroup returns a descriptor of the cgroup that t is, -1 if it is none, and
@@ -194,7 +229,7 @@ func openCgroup(t target.Target) (fd int, closeFD func(), err error) {
 }
 
 func (r *run) close() error {
-	err := r.witness.close()
+	err := errors.Join(r.witness.close(), r.unwinder.close())
 	if r.source != nil {
 		err = errors.Join(err, r.source.Close())
 	}
@@ -216,6 +251,9 @@ func (r *run) profile(ctx context.Context) (*profile.Profile, error) {
 		NoInlines:  r.options.NoInlines,
 	})
 	r.symbolize(ctx)
+	if err := r.unwinder.problem(); err != nil && !r.options.Quiet {
+		fmt.Fprintln(r.options.Stderr, "fulgur: unwind tables:", plain.Error(err))
+	}
 	if !r.options.Quiet {
 		for _, w := range r.names.warnings() {
 			fmt.Fprintln(r.options.Stderr, "fulgur:", w)
@@ -261,6 +299,7 @@ func (r *run) losses() (profile.Losses, error) {
 	stats, err := r.source.Stats()
 	stats.Losses.Sideband = r.lost
 	stats.Losses.ProcessesGone = r.processes.Gone()
+	r.unwinder.losses(&stats.Losses)
 	return stats.Losses, err
 }
 

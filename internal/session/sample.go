@@ -13,6 +13,9 @@ import (
 // sample collects until something ends it, stops sampling and takes all that
 // is left.
 func (r *run) sample(ctx context.Context, launched *target.Launched) error {
+	if launched != nil && r.unwinder.loader != nil {
+		r.alert = alertAtLaunch
+	}
 	line := &progressLine{wanted: r.options.Progress, out: r.options.Stderr}
 	err := errors.Join(r.measure(ctx, r, line, launched), r.source.Disable())
 	_, pollErr := r.poll()
@@ -22,6 +25,7 @@ func (r *run) sample(ctx context.Context, launched *target.Launched) error {
 func (r *run) enable() error           { return r.source.Enable() }
 func (r *run) targets() ([]int, error) { return r.source.Targets() }
 func (r *run) pollFDs() []int          { return append(r.sideband.FDs(), r.source.Ring().FD()) }
+func (r *run) urgentFDs() []int        { return r.unwinder.fds() }
 
 func (r *run) followCPUs(online []int) error {
 	return errors.Join(r.sideband.FollowCPUs(online), r.source.FollowCPUs(online))
@@ -33,8 +37,12 @@ func (r *run) followCPUs(online []int) error {
 // mappings of its time.
 func (r *run) poll() (busy bool, err error) {
 	now, position := monotonic(), r.source.Ring().Position()
+	requests := r.unwinder.position()
 	r.busy = false
 	r.drain()
+	if err := r.unwinder.update(r.processes, requests, now); err != nil {
+		return r.busy, err
+	}
 	r.processes.FollowPerfMaps()
 	for pid := range r.remapped {
 		if err := r.source.Remap(pid); err != nil {

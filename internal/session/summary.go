@@ -40,7 +40,7 @@ func (r *run) summarize(p *profile.Profile) error {
 	for _, line := range remedies {
 		fmt.Fprintf(&b, "  %s\n", line)
 	}
-	cost, err := cost(r.source.MapMemory())
+	cost, err := cost(r.source.MapMemory() + r.unwinder.memory())
 	if err != nil {
 		return err
 	}

@@ -3,12 +3,12 @@ package stacks
 import (
 	"errors"
 	"fmt"
-	"runtime"
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
 	"fulgur/bpf"
+	"fulgur/internal/rcu"
 )
 
 // Key is what counts are kept for: a stack's id, and the thread and CPU where
@@ -79,7 +79,7 @@ func (c *Counts) Flip() error {
 	if err := c.active.Set(uint32(c.current)); err != nil {
 		return fmt.Errorf("flip the count maps: %w", err)
 	}
-	if err := waitForPrograms(); err != nil {
+	if err := rcu.Wait(); err != nil {
 		return err
 	}
 	return c.drain(old)
@@ -119,39 +119,5 @@ func (c *Counts) drain(i int) error {
 		return fmt.Errorf("read the number of counted stacks: %w", err)
 	}
 	c.drained[i] = inserted[i]
-	return nil
-}
-
-// waitForPrograms returns when every BPF program that was running when it was
-// called has ended: they run under RCU, and MEMBARRIER_CMD_GLOBAL waits for a
-// grace period. Kernels with nohz_full CPUs refuse the command; there the
-// calling thread visits every CPU it may run on, because a CPU that schedules
-// it has left the interrupt its program ran in.
-func waitForPrograms() error {
-	_, _, errno := unix.Syscall(unix.SYS_MEMBARRIER, 1 /* MEMBARRIER_CMD_GLOBAL */, 0, 0)
-	if errno == 0 {
-		return nil
-	}
-	return visitCPUs()
-}
-
-func visitCPUs() error {
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	var allowed, one unix.CPUSet
-	if err := unix.SchedGetaffinity(0, &allowed); err != nil {
-		return fmt.Errorf("wait for running programs: %w", err)
-	}
-	defer func() { _ = unix.SchedSetaffinity(0, &allowed) }()
-	for cpu := range len(allowed) * 64 {
-		if !allowed.IsSet(cpu) {
-			continue
-		}
-		one.Zero()
-		one.Set(cpu)
-		if err := unix.SchedSetaffinity(0, &one); err != nil {
-			return fmt.Errorf("wait for running programs on CPU %d: %w", cpu, err)
-		}
-	}
 	return nil
 }

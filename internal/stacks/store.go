@@ -255,9 +255,14 @@ func (s *Store) Add(record []byte) error {
 	pid := int(body.PID)
 	// Where not even the interrupted instruction is in known code, it is the
 	// mappings that are unknown, not the stack that is broken.
-	mapped := user > 1 && s.resolver.Resolve(pid, frame(kernel), time).Kind != process.KindUnknown
+	mapped := false
+	if user > 1 {
+		leaf, _ := userAddress(frame(kernel))
+		mapped = s.resolver.Resolve(pid, leaf, time).Kind != process.KindUnknown
+	}
 	for i := kernel + user - 1; i >= kernel; i-- {
-		body.Leaf = s.step(step{epoch: epoch, addr: frame(i), parent: body.Leaf, isReturn: i > kernel}, func(f step) NodeID {
+		addr, exact := userAddress(frame(i))
+		body.Leaf = s.step(step{epoch: epoch, addr: addr, parent: body.Leaf, isReturn: i > kernel && !exact}, func(f step) NodeID {
 			frame := Frame{Address: f.addr, Return: f.isReturn}
 			at := s.resolver.Resolve(pid, frame.Call(), time)
 			if mapped && at.Kind == process.KindUnknown {
@@ -266,6 +271,9 @@ func (s *Store) Add(record []byte) error {
 			return s.push(f.parent, s.userFrame(pid, frame, at))
 		})
 		body.Broken = body.Broken || body.Leaf == s.broken
+	}
+	if body.UserEnd == bpf.OnCPUStackEndEND_NO_MAPPING {
+		body.Broken = false // the walk saw it, and says so
 	}
 	for i := kernel - 1; i >= 0; i-- {
 		body.Leaf = s.step(step{addr: frame(i), parent: body.Leaf, isReturn: i > 0}, func(f step) NodeID {
@@ -280,6 +288,19 @@ func (s *Store) Add(record []byte) error {
 	}
 	s.ids[id] = known
 	return nil
+}
+
+// frameExact is FRAME_EXACT of bpf/record.h.
+const frameExact = 1 << 63
+
+// userAddress takes apart a user frame of a record: its address, and whether that
+// is exact though it is not the leaf.
+func userAddress(frame uint64) (addr uint64, exact bool) {
+	addr, exact = frame&^frameExact, frame&frameExact != 0
+	if addr>>62 != 0 {
+		addr |= frameExact // the page of legacy system calls, in the kernel's half
+	}
+	return addr, exact
 }
 
 // step returns the stack that key leads to, as node finds it if the step is

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"maps"
+	"slices"
 	"testing"
 
 	"fulgur/bpf"
@@ -77,6 +78,28 @@ func TestStoreAdd(t *testing.T) {
 	}
 	if !body.Broken {
 		t.Error("the body does not say that it is broken")
+	}
+}
+
+// What a signal interrupted is exact, and a walk that knows where it left all
+// code is not broken.
+func TestStoreAddEnds(t *testing.T) {
+	s := NewStore(fixed{&process.File{}})
+	r := record(1, nil, []uint64{0x100, frameExact | 0x200, 0x300, 0x99999})
+	r[41] = uint8(bpf.OnCPUStackEndEND_NO_MAPPING)
+	if err := s.Add(r); err != nil {
+		t.Fatal(err)
+	}
+	body, _ := s.Body(1)
+	var got []Frame
+	for at := body.Leaf; at != 0; at = s.Nodes[at].Parent {
+		got = append(got, s.Frames[s.Nodes[at].Frame])
+	}
+	if len(got) != 4 || got[1].Address != 0x200 || got[1].Return || !got[2].Return || s.Codes[got[3].Code].Kind != CodeBroken {
+		t.Errorf("frames %+v", got)
+	}
+	if body.Broken || body.UserEnd != bpf.OnCPUStackEndEND_NO_MAPPING {
+		t.Errorf("body %+v", body)
 	}
 }
 
@@ -153,6 +176,29 @@ func TestStoreVDSO(t *testing.T) {
 	body, _ := s.Body(1)
 	if f := s.Frames[s.Nodes[body.Leaf].Frame]; s.Codes[f.Code].Kind != CodeVDSO || f.Address != 0x123 {
 		t.Errorf("%+v in %+v, want 0x123 in the vdso", f, s.Codes[f.Code])
+	}
+}
+
+// What a signal interrupted is no return address, though it is not the leaf; and
+// the page of legacy system calls lies where the mark of that is.
+func TestStoreExactFrames(t *testing.T) {
+	s := NewStore(fixed{&process.File{}})
+	if err := s.Add(record(1, nil, []uint64{0x100, 0x200 | 1<<63, 0x300})); err != nil {
+		t.Fatal(err)
+	}
+	body, _ := s.Body(1)
+	var got []Frame
+	for n := body.Leaf; n != 0; n = s.Nodes[n].Parent {
+		f := s.Frames[s.Nodes[n].Frame]
+		f.Code = 0
+		got = append(got, f)
+	}
+	want := []Frame{{Address: 0x100}, {Address: 0x200}, {Address: 0x300, Return: true}}
+	if !slices.Equal(got, want) {
+		t.Errorf("frames %+v, want %+v", got, want)
+	}
+	if addr, _ := userAddress(0x7fffffffff600400); addr != 0xffffffffff600400 {
+		t.Errorf("address %#x, want one of the page of legacy system calls", addr)
 	}
 }
 

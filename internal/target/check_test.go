@@ -20,16 +20,17 @@ func TestParseStat(t *testing.T) {
 		want stat
 		bad  bool
 	}{
-		"plain":         {line: "7 (cat)" + tail, want: stat{"cat", 'S', 1, 4194560, 3}},
-		"forged comm":   {line: "7 (a) Z 1 (b)" + tail, want: stat{"a) Z 1 (b", 'S', 1, 4194560, 3}},
-		"empty comm":    {line: "7 ()" + tail, want: stat{"", 'S', 1, 4194560, 3}},
-		"kernel thread": {line: "2 (kthreadd) S 0 0 0 0 -1 2129984 0 0 0 0 0 0 0 0 20 0 1 0 1 0", want: stat{"kthreadd", 'S', 0, 2129984, 1}},
+		"plain":         {line: "7 (cat)" + tail, want: stat{"cat", 'S', 1, 4194560, 3, 3, 22}},
+		"forged comm":   {line: "7 (a) Z 1 (b)" + tail, want: stat{"a) Z 1 (b", 'S', 1, 4194560, 3, 3, 22}},
+		"empty comm":    {line: "7 ()" + tail, want: stat{"", 'S', 1, 4194560, 3, 3, 22}},
+		"kernel thread": {line: "2 (kthreadd) S 0 0 0 0 -1 2129984 0 0 0 0 0 0 0 0 20 0 1 0 1 0", want: stat{"kthreadd", 'S', 0, 2129984, 1, 0, 1}},
 		"empty":         {bad: true},
 		"no comm":       {line: "7 S 1 7", bad: true},
 		"reversed":      {line: ")(" + tail, bad: true},
 		"short":         {line: "7 (cat) S 1 7", bad: true},
 		"wrong parent":  {line: "7 (cat) S x 7 7 0 -1 0 9 0 0 0 1 2 0 0 20 0 3 0 22", bad: true},
 		"wrong flags":   {line: "7 (cat) S 1 7 7 0 -1 x 9 0 0 0 1 2 0 0 20 0 3 0 22", bad: true},
+		"wrong start":   {line: "7 (cat) S 1 7 7 0 -1 0 9 0 0 0 1 2 0 0 20 0 3 0 x", bad: true},
 		"wrong threads": {line: "7 (cat) S 1 7 7 0 -1 0 9 0 0 0 1 2 0 0 20 0 x 0 22", bad: true},
 	}
 	for name, test := range tests {

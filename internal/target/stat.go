@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"os"
 	"strconv"
+
+	"golang.org/x/sys/unix"
 )
 
 // pfKthread is PF_KTHREAD of the kernel's include/linux/sched.h.
@@ -18,6 +20,9 @@ type stat struct {
 	flags  uint64
 	// threads of the task's process, the exited leader included.
 	threads int
+	// used is the CPU time that the process has used, start when it began
+	// after the machine, in ticks of a hundredth of a second.
+	used, start uint64
 }
 
 func (s stat) kernelThread() bool { return s.flags&pfKthread != 0 }
@@ -46,9 +51,9 @@ func parseStat(b []byte) (stat, error) {
 	if open < 0 || end < open {
 		return stat{}, fmt.Errorf("malformed stat line %q", b)
 	}
-	const state, parent, flags, threads = 0, 1, 6, 17 // positions after comm
+	const state, parent, flags, user, system, threads, start = 0, 1, 6, 11, 12, 17, 19 // positions after comm
 	fields := bytes.Fields(b[end+1:])
-	if len(fields) <= threads || len(fields[state]) != 1 {
+	if len(fields) <= start || len(fields[state]) != 1 {
 		return stat{}, fmt.Errorf("malformed stat line %q", b)
 	}
 	n, err := strconv.ParseUint(string(fields[flags]), 10, 64)
@@ -63,8 +68,26 @@ func parseStat(b []byte) (stat, error) {
 	if err != nil {
 		return stat{}, fmt.Errorf("threads in stat line: %w", err)
 	}
+	var ticks [3]uint64
+	for i, field := range []int{user, system, start} {
+		if ticks[i], err = strconv.ParseUint(string(fields[field]), 10, 64); err != nil {
+			return stat{}, fmt.Errorf("times in stat line: %w", err)
+		}
+	}
 	return stat{
 		comm: string(b[open+1 : end]), state: fields[state][0],
-		parent: p, flags: n, threads: t,
+		parent: p, flags: n, threads: t, used: ticks[0] + ticks[1], start: ticks[2],
 	}, nil
+}
+
+// Load returns how many CPUs process pid kept busy on average since it began, 0 if
+// it is gone.
+func Load(pid int) float64 {
+	s, err := readStat(pid)
+	var now unix.Timespec
+	if err != nil || unix.ClockGettime(unix.CLOCK_BOOTTIME, &now) != nil {
+		return 0
+	}
+	age := float64(now.Nano())/1e7 - float64(s.start)
+	return float64(s.used) / max(age, 1)
 }

@@ -44,6 +44,24 @@ func Losses(l profile.Losses) []Loss {
 		"paged out or no frame pointers", "build with -fno-omit-frame-pointer")
 	add(l.BrokenUser, "broken user stack", "broken user stacks",
 		"the frame pointers lead to no code", "build with -fno-omit-frame-pointer")
+	add(l.NotReady, "user stack by frame pointers", "user stacks by frame pointers",
+		"the unwind tables were not loaded yet", "")
+	add(l.Evicted, "user stack cut", "user stacks cut",
+		"the unwind table was not loaded any more", "raise --unwind-memory")
+	add(l.NoTable, "user stack cut", "user stacks cut",
+		"where code has no unwind table", "leave out --unwind dwarf")
+	add(l.Unsupported, "user stack cut", "user stacks cut",
+		"at an unwind rule that is not supported", "")
+	add(l.NoMapping, "user stack cut", "user stacks cut",
+		"where no code was known to be mapped", "")
+	add(l.NotGrowing, "user stack cut", "user stacks cut",
+		"where the stack contradicts the unwind table", "")
+	add(l.UnwindFiles, "file with unreadable unwind information", "files with unreadable unwind information",
+		"stacks may end there", "")
+	add(l.UnwindMemory, "file without unwind table", "files without unwind table",
+		"there was no room", "raise --unwind-memory")
+	add(l.UnwindProcesses, "process not unwound by tables", "processes not unwound by tables",
+		"or in part: too many mappings", "profile fewer processes at once")
 	add(l.Sideband, "mapping record lost", "mapping records lost",
 		"names may be missing", "")
 	add(l.Untracked, "child process not followed", "child processes not followed",

@@ -34,8 +34,7 @@ func (l labeler) of(s profile.Sample) message {
 	if s.CPU >= 0 {
 		l.number(&made, "cpu", s.CPU)
 	}
-	switch s.End {
-	case profile.EndDepth, profile.EndFault, profile.EndBroken, profile.EndLost:
+	if s.End.Cut() {
 		l.text(&made, "stack_end", s.End.String())
 	}
 	l.seen[key] = made

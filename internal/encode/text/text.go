@@ -99,15 +99,11 @@ func frameNames(p *profile.Profile, o Options) []string {
 	return names
 }
 
-// isCut reports whether the root of a user stack that ends with e is missing
-// and no marker among its frames, given leaf first, says so already.
+// isCut reports whether it is to be said that a user stack with that end may lack
+// its root: not if a marker among its frames, given leaf first, says so already.
 func isCut(p *profile.Profile, e profile.End, frames []profile.FrameID) bool {
-	switch e {
-	case profile.EndDepth, profile.EndFault, profile.EndBroken, profile.EndLost:
-		return len(frames) == 0 || p.Frames[frames[len(frames)-1]].Kind != profile.KindMarker
-	default:
-		return false
-	}
+	marked := len(frames) > 0 && p.Frames[frames[len(frames)-1]].Kind == profile.KindMarker
+	return e.Cut() && (!marked || e == profile.EndNotReady)
 }
 
 // place returns what identifies t, and the CPU unless that is -1:

@@ -8,6 +8,7 @@ import (
 	"math/bits"
 
 	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
 
 	"fulgur/bpf"
 	"fulgur/internal/perfevent"
@@ -35,6 +36,12 @@ type Options struct {
 	MaxDepth int
 	// SkipKernel and SkipUser leave out half of each stack.
 	SkipKernel, SkipUser bool
+	// Unwind is what user stacks are walked by. If not by frame pointers
+	// alone, Tables has the maps of unwind tables.
+	Unwind Unwind
+	Tables map[string]*ebpf.Map
+	// Types has the kernel's types, if they were decoded before.
+	Types *btf.Cache
 	// Idle includes the idle task.
 	Idle bool
 	// ByThread and ByCPU count threads and CPUs apart.
@@ -60,6 +67,16 @@ type Source struct {
 	remaps remaps
 }
 
+// Unwind says what user stacks are walked by.
+type Unwind = bpf.OnCPUUnwindMode
+
+// What user stacks are walked by.
+const (
+	ByFramePointers = bpf.OnCPUUnwindModeUNWIND_BY_FRAME_POINTERS
+	ByTables        = bpf.OnCPUUnwindModeUNWIND_BY_TABLES
+	ByBoth          = bpf.OnCPUUnwindModeUNWIND_BY_BOTH
+)
+
 // Rate is how often to sample.
 type Rate = sampling.Rate
 
@@ -75,7 +92,7 @@ func Load(o Options) (*Source, error) {
 		return nil, err
 	}
 	s := &Source{}
-	if err := spec.LoadAndAssign(&s.objects, nil); err != nil {
+	if err := spec.LoadAndAssign(&s.objects, &ebpf.CollectionOptions{MapReplacements: o.Tables, Cache: o.Types}); err != nil {
 		return nil, err
 	}
 	if err := s.prepare(o); err != nil {
@@ -89,6 +106,9 @@ func sizeMaps(spec *ebpf.CollectionSpec, o Options) {
 	spec.Maps[bpf.OnCPUMapSeen].MaxEntries = seenSets(o)
 	spec.Maps[bpf.OnCPUMapCounts0].MaxEntries = max(o.CountEntries, 1)
 	spec.Maps[bpf.OnCPUMapCounts1].MaxEntries = max(o.CountEntries, 1)
+	for name, m := range o.Tables {
+		spec.Maps[name].MaxEntries = m.MaxEntries()
+	}
 }
 
 func seenSets(o Options) uint32 { return ceilPower(max(o.SeenEntries, seenWays)) / seenWays }
@@ -99,6 +119,7 @@ func ceilPower(n uint32) uint32 { return 1 << bits.Len32(n-1) }
 func setVariables(spec *ebpf.CollectionSpec, o Options) error {
 	for name, value := range map[string]any{
 		bpf.OnCPUVarTarget:          sampling.TargetMode(o.Scope),
+		bpf.OnCPUVarUnwind:          uint32(o.Unwind),
 		bpf.OnCPUVarMaxDepth:        uint32(o.MaxDepth),
 		bpf.OnCPUVarRingWakeup:      uint64(spec.Maps[bpf.OnCPUMapRing].MaxEntries) / 2,
 		bpf.OnCPUVarSeenMask:        seenSets(o) - 1,
@@ -131,8 +152,8 @@ func (s *Source) prepare(o Options) error {
 	return nil
 }
 
-// mapMemory sums what the kernel accounts for the maps, in bytes; 0 where it
-// does not say.
+// mapMemory sums what the kernel accounts for the maps, without those of unwind
+// tables, in bytes; 0 where it does not say.
 func mapMemory(m *bpf.OnCPUMaps) uint64 {
 	var sum uint64
 	for _, m := range []*ebpf.Map{m.Counts0, m.Counts1, m.OncpuScratch, m.Remaps, m.Ring, m.Seen, m.Stats, m.TargetIds} {
@@ -148,7 +169,7 @@ func mapMemory(m *bpf.OnCPUMaps) uint64 {
 }
 
 // MapMemory returns the memory of the BPF maps in bytes, as the kernel accounts
-// it.
+// it, without those of unwind tables.
 func (s *Source) MapMemory() uint64 { return s.memory }
 
 // Ring returns the ring that bodies and single samples come through.

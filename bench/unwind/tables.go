@@ -1,0 +1,111 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"fulgur/internal/elffile"
+	"fulgur/internal/unwind"
+)
+
+// compileVar names the variable by which this program is told to make the table of
+// one file, so that it alone is what its memory is measured of.
+const compileVar = "BENCH_UNWIND_COMPILE"
+
+// largeFiles returns those of some well-known files that are here.
+func largeFiles() []string {
+	var files []string
+	for _, pattern := range []string{
+		"/lib/*-linux-gnu/libc.so.6", "/usr/lib/*-linux-gnu/libLLVM.so.19.1",
+		"/usr/bin/node", "/usr/lib/chromium/chromium",
+	} {
+		found, err := filepath.Glob(pattern)
+		if err == nil {
+			files = append(files, found...)
+		}
+	}
+	return files
+}
+
+// table is what making one took.
+type table struct {
+	Size, Source int64
+	Rows, Rules  int
+	Bytes        int
+	Seconds      float64
+	Peak         uint64 // resident bytes, those of this program itself among them
+}
+
+// compileOne makes the table of the file at path and writes what it took.
+func compileOne(path string) error {
+	start := time.Now()
+	f, err := elffile.Open(path)
+	if err != nil {
+		return err
+	}
+	t, err := unwind.Compile(f, unwind.Options{})
+	if err != nil {
+		return err
+	}
+	took := table{
+		Size: f.Size(), Source: t.Stats.Source, Rows: len(t.Rows), Rules: len(t.Rules), Bytes: t.Bytes(),
+		Seconds: time.Since(start).Seconds(),
+	}
+	if took.Peak, err = peakResident(); err != nil {
+		return err
+	}
+	return json.NewEncoder(os.Stdout).Encode(took)
+}
+
+func peakResident() (uint64, error) {
+	status, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		return 0, err
+	}
+	_, value, _ := strings.Cut(string(status), "\nVmHWM:")
+	kib, _, _ := strings.Cut(strings.TrimSpace(value), " ")
+	n, err := strconv.ParseUint(kib, 10, 64)
+	return n << 10, err
+}
+
+// measureFiles makes the tables of files.
+func measureFiles(ctx context.Context, o options) error {
+	fmt.Printf("\n| file | MB | .eh_frame MB | rows | rules | table MB | bytes a row | of .eh_frame | ms | rows/s | peak MB |\n|---|%s\n", strings.Repeat("---:|", 10))
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	for _, path := range o.files {
+		var runs []table
+		for range o.rounds {
+			cmd := exec.CommandContext(ctx, self)
+			cmd.Env = append(os.Environ(), compileVar+"="+path)
+			cmd.Stderr = os.Stderr
+			out, err := cmd.Output()
+			if err != nil {
+				return fmt.Errorf("make the table of %s: %w", path, err)
+			}
+			var t table
+			if err := json.Unmarshal(out, &t); err != nil {
+				return err
+			}
+			runs = append(runs, t)
+		}
+		slices.SortFunc(runs, func(a, b table) int { return int(1e9 * (a.Seconds - b.Seconds)) })
+		t := runs[len(runs)/2]
+		fmt.Printf("| %s | %.1f | %.2f | %d | %d | %.2f | %.2f | %.2f× | %.0f | %.1f M | %.0f |\n",
+			filepath.Base(path), mega(t.Size), mega(t.Source), t.Rows, t.Rules, mega(t.Bytes),
+			float64(t.Bytes)/float64(t.Rows), float64(t.Bytes)/float64(t.Source), 1e3*t.Seconds, float64(t.Rows)/t.Seconds/1e6, mega(t.Peak))
+	}
+	return nil
+}
+
+func mega[T int | int64 | uint64](n T) float64 { return float64(n) / 1e6 }

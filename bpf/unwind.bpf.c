@@ -1,0 +1,82 @@
+//go:build ignore
+
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * No probe: the maps that all probes' walkers read, and what keeps their
+ * processes. Images are what these programs say they are; user space never
+ * makes one up.
+ */
+
+#include "kernel.h"
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_tracing.h>
+#include "task.h"
+#include "unwind_maps.h"
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
+
+/* bpf2go makes Go types of what these name. */
+const struct unwind_rule *unused_unwind_rule __attribute__((unused));
+const struct unwind_mapping *unused_unwind_mapping __attribute__((unused));
+const struct unwind_process *unused_unwind_process __attribute__((unused));
+const struct unwind_page_state *unused_unwind_page_state __attribute__((unused));
+const struct unwind_request *unused_unwind_request __attribute__((unused));
+const struct unwind_task *unused_unwind_task __attribute__((unused));
+const enum unwind_kind *unused_unwind_kind __attribute__((unused));
+const enum unwind_slot *unused_unwind_slot __attribute__((unused));
+const enum unwind_rule_index *unused_unwind_rule_index __attribute__((unused));
+const enum unwind_request_type *unused_unwind_request_type __attribute__((unused));
+
+/*
+ * A child starts with its parent's address space, or a copy of it. Runs in the
+ * context of the parent, before the child does.
+ */
+SEC("tp_btf/sched_process_fork")
+int BPF_PROG(unwind_fork, struct task_struct *parent, struct task_struct *child)
+{
+	u32 id = parent->tgid;
+	struct unwind_process *known, copy = {};
+
+	if (child->pid != child->tgid)
+		return 0;
+	known = bpf_map_lookup_elem(&unwind_processes, &id);
+	if (!known || known->image != task_image(parent))
+		return 0;
+	id = child->tgid;
+	copy.image = task_image(child);
+	copy.layout = known->layout;
+	bpf_map_update_elem(&unwind_processes, &id, &copy, BPF_ANY);
+	return 0;
+}
+
+/*
+ * Makes room. The pid may have its next owner by now, whose entry it is then.
+ */
+SEC("tp_btf/sched_process_free")
+int BPF_PROG(unwind_free, struct task_struct *task)
+{
+	struct unwind_process *known;
+	u32 id = task->pid;
+
+	if (task->pid != task->tgid)
+		return 0;
+	known = bpf_map_lookup_elem(&unwind_processes, &id);
+	if (known && known->image == task_image(task))
+		bpf_map_delete_elem(&unwind_processes, &id);
+	return 0;
+}
+
+/* Yields the image of every process. */
+SEC("iter/task")
+int unwind_tasks(struct bpf_iter__task *ctx)
+{
+	struct task_struct *task = ctx->task;
+	struct unwind_task found = {};
+
+	if (!task || task->pid != task->tgid || !task_has_user_stack(task))
+		return 0;
+	found.tgid = task->tgid;
+	found.image = task_image(task);
+	bpf_seq_write(ctx->meta->seq, &found, sizeof(found));
+	return 0;
+}

@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Unwind tables and the processes they are for: what user space writes (package
+ * internal/unwind/...) and the walker (unwind.h) reads. unwind.bpf.c owns the
+ * maps; every family of probes is loaded with the same ones.
+ *
+ * The tables of all files lie in one space of 32-bit words, cut into pages, so
+ * that a page is what is loaded and evicted. A file has two runs of words in it:
+ * blocks, for every 1 KiB of code the first of its rows, and rows, an address
+ * within the block (upper 10 bits) and the index of a rule (lower 22 bits). If
+ * no row of its block is at or below an address, the row before them is in
+ * force.
+ */
+#ifndef FULGUR_UNWIND_MAPS_H
+#define FULGUR_UNWIND_MAPS_H
+
+#include "kernel.h"
+
+#define UNWIND_BLOCK_SHIFT 10 /* code per block, log2 of bytes */
+#define UNWIND_PAGE_SHIFT 14 /* words per page, log2 */
+#define UNWIND_PAGE_WORDS (1 << UNWIND_PAGE_SHIFT)
+#define UNWIND_RULE_BITS (32 - UNWIND_BLOCK_SHIFT)
+#define UNWIND_CACHE_SHIFT 12 /* entries, log2; 32 KiB is the most of a per-CPU value */
+#define UNWIND_ASKED 1024
+
+/* How the caller's frame is found: the values of Kind in internal/unwind/rule.go. */
+enum unwind_kind {
+	UNWIND_NONE = 0,
+	UNWIND_UNSUPPORTED = 1,
+	UNWIND_END = 2,
+	UNWIND_SP = 3,
+	UNWIND_FP = 4,
+	UNWIND_REGISTER = 5,
+	UNWIND_DEREF_SP = 6,
+	UNWIND_DEREF_FP = 7,
+	UNWIND_PLT = 8,
+	UNWIND_SIGNAL = 9,
+	/* Only here: by the chain of frame pointers. If arg is 1 the chain may lead
+	 * to another stack, as in Go; the frame need not be above this one. */
+	UNWIND_CHAIN = 10,
+};
+
+/* Where a register of the caller is: the values of Slot in rule.go. */
+enum unwind_slot {
+	UNWIND_SAME = 0,
+	UNWIND_AT_CFA = 1,
+	UNWIND_AT_SP = 2,
+	UNWIND_AT_FP = 3,
+	UNWIND_IN_REGISTER = 4,
+	UNWIND_UNKNOWN = 5,
+};
+
+/* Rule in rule.go, byte for byte. */
+struct unwind_rule {
+	s32 cfa, fp, ra;
+	u8 kind; /* enum unwind_kind */
+	u8 arg;
+	u8 fp_slot, ra_slot; /* enum unwind_slot */
+};
+
+/* The first of unwind_rules are these. */
+enum unwind_rule_index {
+	UNWIND_RULE_NONE = 0, /* the zero rule */
+	UNWIND_RULE_CHAIN = 1, /* UNWIND_CHAIN */
+	UNWIND_RULE_CHAIN_GO = 2, /* UNWIND_CHAIN with arg 1 */
+	UNWIND_RULE_FIRST = 3, /* of the tables */
+};
+
+/*
+ * A mapping of executable memory, or the part of one that a segment describes.
+ * The word of the block of an address in it is
+ * blocks + (address - bias >> UNWIND_BLOCK_SHIFT), modulo 2^32. What is there,
+ * plus rows, is the word of the block's first row.
+ */
+struct unwind_mapping {
+	u64 start, end;
+	u64 bias; /* address less link-time address */
+	u32 blocks;
+	u32 rows; /* UNWIND_NO_TABLE: fallback holds for all of it */
+	u32 fallback; /* rule where the table has the zero rule */
+	u32 pad;
+};
+#define UNWIND_NO_TABLE 0xffffffffU
+
+/*
+ * The mappings of a process, in unwind_mappings, sorted and without overlaps.
+ * They are immutable; a process gets another layout in a single store. salt
+ * makes the addresses of layouts different to the cache: layouts may share it
+ * only if no address means different code in them.
+ */
+#define UNWIND_LAYOUT_FIRST_BITS 24 /* index of the first mapping; the lowest bits */
+#define UNWIND_LAYOUT_COUNT_BITS 16 /* how many; the next bits */
+#define UNWIND_LAYOUT_SALT_BITS 24 /* the highest bits */
+
+struct unwind_process {
+	u64 image; /* task_image */
+	u64 layout;
+};
+
+/* What clock and walker know of a page, each flag a word so that stores never meet. */
+struct unwind_page_state {
+	u32 used; /* set by the walker, cleared by user space */
+	u32 asked; /* set by the walker when it sent a request, cleared by user space */
+};
+
+enum unwind_request_type {
+	UNWIND_WANT_PROCESS = 1, /* no layout for process id, or one of another image */
+	UNWIND_WANT_PAGE = 2, /* no page id */
+};
+
+/* What the walker would need, in unwind_requests. */
+struct unwind_request {
+	u32 type; /* enum unwind_request_type */
+	u32 id; /* thread group or page */
+	u64 image; /* of the process */
+	u64 time; /* CLOCK_MONOTONIC, ns */
+};
+
+/* What the task iterator yields, of every process that has a user stack. */
+struct unwind_task {
+	u32 tgid;
+	u32 pad;
+	u64 image;
+};
+
+/* Rules of addresses met before: a tag of 40 bits, the index of the rule in 24. */
+struct unwind_cache {
+	u64 entries[1 << UNWIND_CACHE_SHIFT];
+};
+
+#ifdef __bpf__
+#include <bpf/bpf_helpers.h>
+
+struct unwind_page {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__uint(value_size, 4 * UNWIND_PAGE_WORDS);
+};
+
+/* An empty slot is a page that is not loaded. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__array(values, struct unwind_page);
+} unwind_pages SEC(".maps");
+
+/* As many as unwind_pages. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct unwind_page_state);
+} unwind_page_states SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, UNWIND_RULE_FIRST);
+	__type(key, u32);
+	__type(value, struct unwind_rule);
+} unwind_rules SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct unwind_mapping);
+} unwind_mappings SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1);
+	__type(key, u32); /* thread group */
+	__type(value, struct unwind_process);
+} unwind_processes SEC(".maps");
+
+/*
+ * What was asked for, by hash: images without a layout, and pages of addresses
+ * that no mapping of an image's layout has. Zero one to be asked for it again.
+ * Each is told but once as long as no other displaces it.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, UNWIND_ASKED);
+	__type(key, u32);
+	__type(value, u64);
+} unwind_asked SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 64 * 1024);
+} unwind_requests SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct unwind_cache);
+} unwind_cache SEC(".maps");
+
+#endif
+#endif

@@ -1,0 +1,286 @@
+package session
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
+
+	"fulgur/internal/perfevent"
+	"fulgur/internal/process"
+	"fulgur/internal/profile"
+	"fulgur/internal/source/oncpu"
+	"fulgur/internal/target"
+	"fulgur/internal/unwind/unwindmap"
+)
+
+// The values of Options.Unwind.
+const (
+	unwindAuto  = "auto"
+	unwindDwarf = "dwarf"
+	unwindFP    = "fp"
+)
+
+// How long sampling waits for unwind tables at most: those of all that runs, or of
+// what the user named. Those that take longer are made while it samples.
+const (
+	waitForMany = 2 * time.Second
+	waitForFew  = 10 * time.Second
+)
+
+// alertAtLaunch is how long a command takes at most to map its libraries. What is
+// sampled in one is not unwound before that is known.
+const alertAtLaunch = 100 * time.Millisecond
+
+// unwinder keeps the kernel side's unwind tables up to date. It belongs to no
+// source: any probe that walks stacks can be loaded with its tables. The zero
+// value is that of frame pointers, and does nothing.
+type unwinder struct {
+	loader *unwindmap.Loader
+	by     oncpu.Unwind
+	// dirty are the processes that mapped code since they were last laid out,
+	// exited those whose first thread ended.
+	dirty, exited map[int]bool
+	// next is when a process with many mappings may be laid out again.
+	next map[int]time.Time
+}
+
+// load loads the maps for tables, unless frame pointers are all that is asked for.
+// types has the kernel's types.
+func (u *unwinder) load(o *Options, types *btf.Cache) (err error) {
+	mode, by := unwindmap.Auto, oncpu.ByBoth
+	switch o.Unwind {
+	case "", unwindAuto:
+	case unwindDwarf:
+		mode, by = unwindmap.Tables, oncpu.ByTables
+	case unwindFP:
+		return nil
+	default:
+		return usagef("--unwind %s: neither auto nor fp nor dwarf", o.Unwind)
+	}
+	if o.KernelOnly {
+		return nil
+	}
+	u.by = by
+	u.dirty, u.exited, u.next = map[int]bool{}, map[int]bool{}, map[int]time.Time{}
+	u.loader, err = unwindmap.New(unwindmap.Options{
+		Types:  types,
+		Mode:   mode,
+		Memory: o.UnwindMemory,
+		Few:    o.Target.Scope != target.System && o.Target.Scope != target.Cgroup,
+	})
+	return err
+}
+
+// replacements are the maps that a probe is to be loaded with.
+func (u *unwinder) replacements() map[string]*ebpf.Map {
+	if u.loader == nil {
+		return nil
+	}
+	return u.loader.Replacements()
+}
+
+// heed takes note of what a process did. It is called before the table of
+// processes knows.
+func (u *unwinder) heed(r perfevent.Record) {
+	if u.loader == nil {
+		return
+	}
+	switch r := r.(type) {
+	case perfevent.Fork:
+		if r.PID != r.PPID {
+			u.loader.Forked(r.PPID, r.PID)
+			if u.dirty[r.PPID] {
+				u.dirty[r.PID] = true
+			}
+		}
+	case perfevent.Comm:
+		if r.Exec {
+			u.loader.Ended(r.PID)
+			delete(u.dirty, r.PID)
+		}
+	case perfevent.Exit:
+		if r.PID == r.TID {
+			u.exited[r.PID] = true
+		}
+	case perfevent.Lost:
+		u.loader.Reset()
+	}
+}
+
+// mapped notes that a process mapped code.
+func (u *unwinder) mapped(pid int) {
+	if u.loader != nil && u.loader.Known(pid) {
+		u.dirty[pid] = true
+	}
+}
+
+// expect has the tables made of processes that run, all if pids is nil: first of
+// those that keep CPUs busy. Those that have not begun yet will need libraries,
+// too.
+func (u *unwinder) expect(processes *process.Table, pids []int, beginning bool) error {
+	wanted := map[int]bool{}
+	for _, pid := range pids {
+		wanted[pid] = true
+	}
+	images, load := map[int]uint64{}, map[int]float64{}
+	if err := u.loader.Tasks(func(pid int, image uint64) {
+		if (pids == nil || wanted[pid]) && !u.loader.Known(pid) {
+			images[pid], load[pid] = image, target.Load(pid)
+		}
+	}); err != nil {
+		return err
+	}
+	busiest := slices.SortedFunc(maps.Keys(images), func(a, b int) int { return cmp.Compare(load[b], load[a]) })
+	for _, pid := range busiest {
+		if maps := processes.Mappings(pid); len(maps) > 0 {
+			u.loader.Expect(pid, images[pid], maps)
+		}
+		if beginning {
+			u.loader.Prepare(libraries(processes, pid))
+		}
+	}
+	return nil
+}
+
+// wait waits for the tables that are being made.
+func (u *unwinder) wait(s target.Scope) {
+	if u.loader == nil {
+		return
+	}
+	limit := waitForFew
+	if s == target.System || s == target.Cgroup {
+		limit = waitForMany
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	u.loader.Wait(ctx)
+}
+
+// fds are the descriptors that become readable when the kernel side lacks
+// something.
+func (u *unwinder) fds() []int {
+	if u.loader == nil {
+		return nil
+	}
+	return []int{u.loader.Requests().FD()}
+}
+
+// position returns up to where there are requests now.
+func (u *unwinder) position() uint64 {
+	if u.loader == nil {
+		return 0
+	}
+	return u.loader.Requests().Position()
+}
+
+// manyMappings is the number from which on a process's mappings are not told to
+// the kernel side as often as they change, but every restPerMapping for each.
+const (
+	manyMappings   = 512
+	restPerMapping = 20 * time.Microsecond
+)
+
+// update answers the requests before the given position, and tells the kernel side
+// what changed. The table of processes knows all that happened until now.
+func (u *unwinder) update(processes *process.Table, requests, now uint64) error {
+	if u.loader == nil {
+		return nil
+	}
+	if err := u.loader.Requests().ReadTo(requests, func(record []byte) error {
+		want, err := unwindmap.ParseRequest(record)
+		switch {
+		case err != nil:
+			return err
+		case want.PID == 0:
+			u.loader.Reload(want.Page)
+		default:
+			delete(u.dirty, want.PID)
+			u.loader.Request(want.PID, want.Image, processes.Mappings(want.PID))
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	for pid := range u.dirty {
+		if time.Now().Before(u.next[pid]) {
+			continue
+		}
+		delete(u.dirty, pid)
+		delete(u.next, pid)
+		maps := processes.Mappings(pid)
+		u.loader.Remap(pid, maps)
+		if n := len(maps); n > manyMappings {
+			u.next[pid] = time.Now().Add(time.Duration(n) * restPerMapping)
+		}
+	}
+	for pid := range u.exited {
+		if u.loader.Gone(pid) {
+			delete(u.exited, pid)
+			delete(u.dirty, pid)
+			delete(u.next, pid)
+		}
+	}
+	u.loader.Settled(now)
+	return nil
+}
+
+// losses adds what was left out.
+func (u *unwinder) losses(l *profile.Losses) {
+	if u.loader == nil {
+		return
+	}
+	stats := u.loader.Stats()
+	l.UnwindFiles = uint64(stats.Files)
+	l.UnwindMemory = uint64(stats.NoRoom)
+	l.UnwindProcesses = stats.Processes + stats.Cut
+}
+
+// problem returns the first reason why something was left out, nil if nothing was.
+func (u *unwinder) problem() error {
+	if u.loader == nil {
+		return nil
+	}
+	return u.loader.Stats().Failure
+}
+
+// memory returns the most memory of the kernel side's tables, in bytes.
+func (u *unwinder) memory() uint64 {
+	if u.loader == nil {
+		return 0
+	}
+	return u.loader.MapMemory()
+}
+
+func (u *unwinder) close() error {
+	if u.loader == nil {
+		return nil
+	}
+	return u.loader.Close()
+}
+
+// measured returns the processes that t is now, nil for all of the system. members
+// returns those of a set of targets, nil if there is none yet.
+func measured(t target.Target, members func() ([]int, error)) ([]int, error) {
+	switch t.Scope {
+	case target.System:
+		return nil, nil
+	case target.Cgroup:
+		return target.CgroupProcesses(t.CgroupPath)
+	case target.Threads:
+		return target.ProcessesOf(t.TIDs), nil
+	}
+	if members == nil {
+		return t.PIDs, nil
+	}
+	pids, err := members()
+	if err != nil {
+		return nil, fmt.Errorf("find what to unwind: %w", err)
+	}
+	return pids, nil
+}

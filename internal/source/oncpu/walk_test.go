@@ -1,0 +1,291 @@
+package oncpu
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"fulgur/bpf"
+	"fulgur/internal/perfevent"
+	"fulgur/internal/process"
+	"fulgur/internal/target"
+	"fulgur/internal/testenv"
+	"fulgur/internal/unwind"
+	"fulgur/internal/unwind/unwindmap"
+	"fulgur/internal/unwind/unwindtest"
+)
+
+// walked is a user stack that the kernel side walked.
+type walked struct {
+	frames []unwind.Frame
+	end    bpf.OnCPUStackEnd
+}
+
+// switches samples a process's threads whenever they leave their CPU.
+type switches struct {
+	*Source
+}
+
+func sampleSwitches(t *testing.T, pid int, by Unwind) *switches {
+	t.Helper()
+	tables, err := unwindmap.New(unwindmap.Options{Few: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	processes := process.NewTable(process.Options{})
+	t.Cleanup(func() {
+		if err := tables.Close(); err != nil {
+			t.Error(err)
+		}
+		_ = processes.Close()
+	})
+	if err := tables.Tasks(func(p int, image uint64) {
+		if p == pid {
+			tables.Request(pid, image, processes.Mappings(pid))
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	tables.Wait(context.Background())
+
+	tg := target.Target{Scope: target.Processes, PIDs: []int{pid}}
+	s, err := Load(Options{
+		MaxDepth: unwindtest.MaxDepth, Scope: tg.Scope, SkipKernel: true, ByThread: true,
+		Unwind: by, Tables: tables.Replacements(),
+		RingSize: DefaultRingSize, CountEntries: DefaultCountEntries, SeenEntries: seenWays,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	spec, err := perfevent.ParseEvent("context-switches")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Attach(tg, []perfevent.Spec{spec}, Rate{Period: 1}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Enable(); err != nil {
+		t.Fatal(err)
+	}
+	return &switches{s}
+}
+
+// forget has the kernel side send all stacks again.
+func (s *switches) forget(t *testing.T) {
+	t.Helper()
+	if err := s.objects.Seen.Put(uint32(0), make([]byte, s.objects.Seen.ValueSize())); err != nil {
+		t.Fatal(err)
+	}
+	s.take(t)
+}
+
+// take returns the stacks that were sent since, by thread, in order.
+func (s *switches) take(t *testing.T) map[int][]walked {
+	t.Helper()
+	taken := map[int][]walked{}
+	if err := s.Ring().ReadTo(s.Ring().Position(), func(r []byte) error {
+		if bpf.OnCPURecordType(r[0]) != bpf.OnCPURecordTypeRECORD_STACK {
+			return nil
+		}
+		tid := int(binary.NativeEndian.Uint32(r[36:]))
+		w := walked{end: bpf.OnCPUStackEnd(r[41])}
+		for b := r[64:]; len(b) >= 8; b = b[8:] {
+			pc := binary.NativeEndian.Uint64(b)
+			exact := len(w.frames) == 0 || pc&unwindtest.FrameExact != 0
+			w.frames = append(w.frames, unwind.Frame{PC: pc &^ unwindtest.FrameExact, Exact: exact})
+		}
+		taken[tid] = append(taken[tid], w)
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return taken
+}
+
+// TestWalkStopped stops programs at random moments, and compares the stacks that
+// the kernel side walked when it took their threads off their CPUs with what
+// [unwind.Walker] finds in the stopped threads and, where it is there, elfutils.
+// FULGUR_UNWIND_STACKS is how many of each, and brings in more programs.
+func TestWalkStopped(t *testing.T) {
+	testenv.Root(t)
+	moments, err := strconv.Atoi(os.Getenv("FULGUR_UNWIND_STACKS"))
+	for _, p := range unwindtest.Programs {
+		if err != nil {
+			moments = 5
+			if !p.Often {
+				continue
+			}
+		}
+		t.Run(p.Name, func(t *testing.T) {
+			if strings.HasPrefix(p.Name, "Go") {
+				t.Skip("frame pointers say less than tables of Go code")
+			}
+			checkStopped(t, p.Command(t), moments)
+		})
+	}
+}
+
+func checkStopped(t *testing.T, command []string, moments int) {
+	pid := unwindtest.Start(t, command)
+	s := sampleSwitches(t, pid, ByBoth)
+	files := unwindtest.Tables{}
+	outcomes := map[string]int{}
+	for range moments {
+		s.forget(t)
+		_ = syscall.Kill(pid, syscall.SIGCONT)
+		time.Sleep(time.Duration(rand.IntN(3000)) * time.Microsecond)
+		if err := unwindtest.Stop(pid); err != nil {
+			t.Fatal(err)
+		}
+		got := s.take(t)
+		p, err := unwindtest.Open(files, pid)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := p.Walker()
+		var theirs map[int][]uint64
+		if _, err := exec.LookPath("eu-stack"); err == nil {
+			theirs = unwindtest.EUStack(t, pid)
+		}
+		for _, tid := range unwindtest.Threads(pid) {
+			regs, err := unwindtest.Registers(tid)
+			if err != nil {
+				testenv.Skip(t, fmt.Sprintf("needs the right to trace processes: %v", err))
+			}
+			if len(got[tid]) == 0 {
+				outcomes["has not run"]++
+				continue
+			}
+			last := got[tid][len(got[tid])-1]
+			want, end := w.Walk(regs, nil, unwindtest.MaxDepth)
+			what := last.compare(want, end)
+			if what == "different" {
+				// A stack that was sent already is not sent again.
+				for _, w := range got[tid] {
+					if !strings.HasPrefix(w.compare(want, end), "equal") {
+						continue
+					}
+					what = "equal to an earlier one"
+				}
+			}
+			if what == "different" {
+				t.Errorf("thread %d:\n got %v (end %d)\nwant %v (%v)", tid, last.frames, last.end, want, end)
+			}
+			if n := min(len(theirs[tid]), len(want)); !slices.Equal(pcs(want)[:n], theirs[tid][:n]) {
+				what += ", not eu-stack's"
+				t.Logf("thread %d: %v (%v), eu-stack %#x", tid, want, end, theirs[tid])
+			}
+			outcomes[what]++
+		}
+		if err := p.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	for what, n := range outcomes {
+		t.Logf("%d %s", n, what)
+		if !strings.HasPrefix(what, "equal") && n == moments {
+			t.Errorf("all are %s", what)
+		}
+	}
+}
+
+// TestWalkChain does the same by frame pointers in a program that keeps them; what
+// it runs of the C library does not.
+func TestWalkChain(t *testing.T) {
+	testenv.Root(t)
+	p := unwindtest.FramePointers
+	pid := unwindtest.Start(t, p.Command(t))
+	s := sampleSwitches(t, pid, ByFramePointers)
+	for range 20 {
+		s.forget(t)
+		_ = syscall.Kill(pid, syscall.SIGCONT)
+		time.Sleep(time.Duration(rand.IntN(3000)) * time.Microsecond)
+		if err := unwindtest.Stop(pid); err != nil {
+			t.Fatal(err)
+		}
+		got := s.take(t)[pid]
+		stopped, err := unwindtest.Open(unwindtest.Tables{}, pid)
+		if err != nil {
+			t.Fatal(err)
+		}
+		regs, err := unwindtest.Registers(pid)
+		if err != nil {
+			testenv.Skip(t, fmt.Sprintf("needs the right to trace processes: %v", err))
+		}
+		want := chain(regs, stopped.Walker().Read)
+		if !slices.ContainsFunc(got, func(w walked) bool {
+			return slices.Equal(w.frames, want) && w.end == bpf.OnCPUStackEndEND_FRAME_POINTER
+		}) {
+			t.Errorf("got %v, want %v", got, want)
+		}
+		if err := stopped.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// chain follows frame pointers.
+func chain(regs unwind.Registers, read func(addr uint64, buf []byte) bool) []unwind.Frame {
+	frames := []unwind.Frame{{PC: regs.PC, Exact: true}}
+	fp := unwindtest.FramePointer(regs)
+	for fp >= 4096 && fp%8 == 0 && len(frames) < unwindtest.MaxDepth {
+		var frame [16]byte
+		if !read(fp, frame[:]) {
+			break
+		}
+		pc := binary.LittleEndian.Uint64(frame[8:])
+		if pc == 0 {
+			break
+		}
+		frames = append(frames, unwind.Frame{PC: pc &^ unwindtest.FrameExact})
+		fp = binary.LittleEndian.Uint64(frame[:])
+	}
+	return frames
+}
+
+// compare says how the stack compares with what is true as far as tables go.
+func (w walked) compare(want []unwind.Frame, end unwind.End) string {
+	// The look at a thread's registers may make it take a signal.
+	for i := 1; i < len(want) && len(want) > len(w.frames); i++ {
+		if want[i].Exact && slices.Equal(w.frames, want[i:]) {
+			return "equal but for a signal that came since"
+		}
+	}
+	switch {
+	case slices.Equal(w.frames, want) && w.end == unwindtest.Ends[end]:
+		return fmt.Sprintf("equal (%v)", end)
+	case len(w.frames) > 1 && w.frames[0].PC+2 == want[0].PC && slices.Equal(w.frames[1:], want[1:]):
+		return "equal but for a system call that is about to begin anew"
+	case len(w.frames) < len(want) || !slices.Equal(w.frames[:len(want)], want):
+		return "different"
+	case end == unwind.EndNoTable && len(w.frames) > len(want):
+		return "equal, then by frame pointers"
+	case end == unwind.EndNoTable && (w.end == bpf.OnCPUStackEndEND_FRAME_POINTER || w.end == bpf.OnCPUStackEndEND_NO_CHAIN):
+		return "equal, without a frame pointer"
+	case end == unwind.EndNoTable && w.end == bpf.OnCPUStackEndEND_NO_MAPPING:
+		return "equal, then code that is too new"
+	}
+	return "different"
+}
+
+func pcs(frames []unwind.Frame) []uint64 {
+	list := make([]uint64, len(frames))
+	for i, f := range frames {
+		list[i] = f.PC
+	}
+	return list
+}

@@ -1,0 +1,83 @@
+package unwind
+
+import "debug/elf"
+
+// The numbers that DWARF gives to registers, in the psABI of each machine.
+const (
+	amd64FP = 6 // rbp
+	amd64SP = 7 // rsp
+	amd64RA = 16
+
+	arm64FP = 29
+	arm64RA = 30 // the link register
+	arm64SP = 31
+)
+
+// maxRegister bounds the registers that rules may name, which are those that
+// [Registers] has.
+const maxRegister = 32
+
+// arch is what differs between machines.
+type arch struct {
+	fp, sp, ra uint64
+	// link is whether the return address comes in the register ra, and is
+	// there until a function saves it. Else the call has pushed it.
+	link bool
+	// ucontext describes the kernel's rt_sigframe: where registers are from
+	// the stack pointer that the signal trampoline sees.
+	signal signalFrame
+	// sigreturn is the code of the signal trampoline.
+	sigreturn []byte
+}
+
+// signalFrame has offsets in bytes.
+type signalFrame struct {
+	// regs is the register of each eight-byte word from first on.
+	first int64
+	regs  []uint8
+	// fp, sp and pc are what a DWARF description of the frame names.
+	fp, sp, pc int64
+}
+
+// pcRegister stands for the program counter in signalFrame.regs.
+const pcRegister = maxRegister
+
+var amd64 = &arch{
+	fp: amd64FP, sp: amd64SP, ra: amd64RA,
+	// struct ucontext: uc_flags, uc_link and uc_stack, 40 bytes together,
+	// then struct sigcontext.
+	signal: signalFrame{
+		first: 40,
+		//            r8 … r15                       rdi rsi rbp rbx rdx rax rcx rsp rip
+		regs: []uint8{8, 9, 10, 11, 12, 13, 14, 15, 5, 4, 6, 3, 1, 0, 2, 7, pcRegister},
+		fp:   120, sp: 160, pc: 168,
+	},
+	sigreturn: []byte{0x48, 0xc7, 0xc0, 15, 0, 0, 0, 0x0f, 0x05}, // mov $15, %rax; syscall
+}
+
+var arm64 = &arch{
+	fp: arm64FP, sp: arm64SP, ra: arm64RA, link: true,
+	// struct rt_sigframe: siginfo, 128 bytes, then struct ucontext, whose
+	// sigcontext begins at 176 with the fault address.
+	signal: signalFrame{
+		first: 312,
+		regs: []uint8{
+			0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15,
+			16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30,
+			arm64SP, pcRegister,
+		},
+		fp: 544, sp: 560, pc: 568,
+	},
+	sigreturn: []byte{0x68, 0x11, 0x80, 0xd2, 0x01, 0x00, 0x00, 0xd4}, // mov x8, #139; svc #0
+}
+
+// archOf returns nil for a machine whose stacks cannot be walked.
+func archOf(m elf.Machine) *arch {
+	switch m {
+	case elf.EM_X86_64:
+		return amd64
+	case elf.EM_AARCH64:
+		return arm64
+	}
+	return nil
+}

@@ -1,0 +1,365 @@
+package unwind
+
+import "math"
+
+// The instructions of call frame programs (DWARF 5, 7.24), those of the vendors
+// included. The first three hold an operand in their low six bits.
+const (
+	cfaAdvanceLoc = 0x40
+	cfaOffset     = 0x80
+	cfaRestore    = 0xc0
+
+	cfaNop              = 0x00
+	cfaSetLoc           = 0x01
+	cfaAdvanceLoc1      = 0x02
+	cfaAdvanceLoc2      = 0x03
+	cfaAdvanceLoc4      = 0x04
+	cfaOffsetExtended   = 0x05
+	cfaRestoreExtended  = 0x06
+	cfaUndefined        = 0x07
+	cfaSameValue        = 0x08
+	cfaRegister         = 0x09
+	cfaRememberState    = 0x0a
+	cfaRestoreState     = 0x0b
+	cfaDefCFA           = 0x0c
+	cfaDefCFARegister   = 0x0d
+	cfaDefCFAOffset     = 0x0e
+	cfaDefCFAExpression = 0x0f
+	cfaExpression       = 0x10
+	cfaOffsetExtendedSF = 0x11
+	cfaDefCFASF         = 0x12
+	cfaDefCFAOffsetSF   = 0x13
+	cfaValOffset        = 0x14
+	cfaValOffsetSF      = 0x15
+	cfaValExpression    = 0x16
+
+	cfaMIPSAdvanceLoc8           = 0x1d
+	cfaAArch64NegateRAStateWithP = 0x2c
+	cfaAArch64NegateRAState      = 0x2d // GNU_window_save on SPARC
+	cfaGNUArgsSize               = 0x2e
+	cfaGNUNegativeOffsetExtended = 0x2f
+)
+
+// maxRemembered bounds the states that a program may remember. Compilers nest
+// them two or three deep.
+const maxRemembered = 64
+
+// state is a row of DWARF's virtual table, of which only the registers are kept
+// that rules speak of.
+type state struct {
+	// cfa is baseRegister or baseDeref, or baseNone if it is unknown; plt is
+	// the threshold of a PLT's expression, which is over the stack pointer.
+	cfa operand
+	// offset is the register and the offset that were the CFA last: after an
+	// expression, changing one of them brings the other back.
+	offset     operand
+	plt        uint8
+	isPLT      bool
+	fp, ra, sp column
+}
+
+// column is where a register of the caller is.
+type column struct {
+	how columnRule
+	reg uint64 // of columnAt: baseRegister's; of columnRegister
+	off int64  // of columnCFA and columnAt
+}
+
+type columnRule uint8
+
+const (
+	columnUnspecified columnRule = iota
+	columnSame
+	columnUndefined
+	columnCFA      // in memory at the CFA plus off
+	columnAt       // in memory at the register reg plus off
+	columnRegister // in the register reg
+	columnUnknown  // as the rules above cannot say
+)
+
+// machine runs call frame programs.
+type machine struct {
+	arch *arch
+	cie  *cie
+	state
+	remembered []state
+	// size is the number of bytes of the function; emit is called with the
+	// offset in it of each place where the state may change, and with the
+	// rule from there on.
+	size uint64
+	emit func(off uint64, r Rule)
+}
+
+// run executes the program in r, whose first byte has the address base, for the
+// function that begins at start. It reports false if the program is damaged.
+func (m *machine) run(r *buf, base, start uint64) bool {
+	var loc uint64
+	for r.left() > 0 {
+		op := r.u8()
+		delta, isAdvance := m.advance(op, r, base, start+loc)
+		if !isAdvance && !m.step(op, r) || r.bad {
+			m.emit(loc, Rule{Kind: KindUnsupported})
+			return false
+		}
+		if delta == 0 {
+			continue
+		}
+		m.emit(loc, m.rule())
+		if delta >= m.size-loc {
+			return true // what follows describes no code
+		}
+		loc += delta
+	}
+	m.emit(loc, m.rule())
+	return true
+}
+
+// advance executes an instruction that changes the location, which is pc so
+// far, and returns by how much. It reports false for other instructions.
+func (m *machine) advance(op byte, r *buf, base, pc uint64) (delta uint64, ok bool) {
+	if op&0xc0 == cfaAdvanceLoc {
+		return uint64(op&0x3f) * m.cie.codeAlign, true
+	}
+	switch op {
+	case cfaSetLoc:
+		to := r.pointer(m.cie.enc, m.cie.addrSize, base, 0)
+		if to < pc {
+			r.fail() // locations only grow
+			return 0, true
+		}
+		return to - pc, true
+	case cfaAdvanceLoc1:
+		return r.uint(1) * m.cie.codeAlign, true
+	case cfaAdvanceLoc2:
+		return r.uint(2) * m.cie.codeAlign, true
+	case cfaAdvanceLoc4:
+		return r.uint(4) * m.cie.codeAlign, true
+	case cfaMIPSAdvanceLoc8:
+		return r.uint(8), true
+	}
+	return 0, false
+}
+
+// step executes one instruction that does not change the location.
+func (m *machine) step(op byte, r *buf) bool {
+	switch op & 0xc0 {
+	case cfaOffset:
+		m.set(uint64(op&0x3f), column{how: columnCFA, off: m.factored(int64(r.uleb()))})
+		return true
+	case cfaRestore:
+		m.restore(uint64(op & 0x3f))
+		return true
+	}
+	switch op {
+	case cfaNop, cfaAArch64NegateRAState:
+		// Whether a return address is signed is of no interest: the
+		// walker removes the signature from each.
+	case cfaAArch64NegateRAStateWithP:
+		r.sleb()
+	case cfaGNUArgsSize:
+		r.uleb() // for exceptions only
+	case cfaOffsetExtended:
+		m.set(r.uleb(), column{how: columnCFA, off: m.factored(int64(r.uleb()))})
+	case cfaOffsetExtendedSF:
+		m.set(r.uleb(), column{how: columnCFA, off: m.factored(r.sleb())})
+	case cfaGNUNegativeOffsetExtended:
+		m.set(r.uleb(), column{how: columnCFA, off: -m.factored(int64(r.uleb()))})
+	case cfaRestoreExtended:
+		m.restore(r.uleb())
+	case cfaUndefined:
+		m.set(r.uleb(), column{how: columnUndefined})
+	case cfaSameValue:
+		m.set(r.uleb(), column{how: columnSame})
+	case cfaRegister:
+		m.set(r.uleb(), column{how: columnRegister, reg: r.uleb()})
+	case cfaExpression:
+		m.set(r.uleb(), address(r.block()))
+	case cfaValOffset, cfaValOffsetSF:
+		m.set(r.uleb(), column{how: columnUnknown})
+		r.uleb() // of either sign, as long
+	case cfaValExpression:
+		m.set(r.uleb(), column{how: columnUnknown})
+		r.block()
+	case cfaRememberState:
+		if len(m.remembered) == maxRemembered {
+			return false
+		}
+		m.remembered = append(m.remembered, m.state)
+	case cfaRestoreState:
+		n := len(m.remembered) - 1
+		if n < 0 {
+			return false
+		}
+		m.state, m.remembered = m.remembered[n], m.remembered[:n]
+	default:
+		return m.define(op, r)
+	}
+	return true
+}
+
+// define executes one of the instructions that define the CFA.
+func (m *machine) define(op byte, r *buf) bool {
+	switch op {
+	case cfaDefCFA:
+		reg := r.uleb()
+		m.setCFA(reg, int64(r.uleb()))
+	case cfaDefCFASF:
+		reg := r.uleb()
+		m.setCFA(reg, m.factored(r.sleb()))
+	case cfaDefCFARegister:
+		m.setCFA(r.uleb(), m.offset.off)
+	case cfaDefCFAOffset:
+		m.setCFA(m.offset.reg, int64(r.uleb()))
+	case cfaDefCFAOffsetSF:
+		m.setCFA(m.offset.reg, m.factored(r.sleb()))
+	case cfaDefCFAExpression:
+		expr := r.block()
+		m.cfa, m.isPLT = operand{}, false
+		if off, threshold, ok := pltExpression(expr); ok && m.arch == amd64 {
+			m.cfa = operand{base: baseRegister, reg: m.arch.sp, off: off}
+			m.plt, m.isPLT = threshold, true
+		} else if o, ok := evaluate(expr); ok && (o.base == baseRegister || o.base == baseDeref) {
+			m.cfa = o
+		}
+	default:
+		return false
+	}
+	return true
+}
+
+func (m *machine) setCFA(reg uint64, off int64) {
+	m.offset = operand{base: baseRegister, reg: reg, off: off}
+	m.cfa, m.isPLT = m.offset, false
+}
+
+func (m *machine) factored(n int64) int64 { return n * m.cie.dataAlign }
+
+// column returns what the state holds of a register, or nil.
+func (s *state) column(c *cie, a *arch, reg uint64) *column {
+	switch reg {
+	case c.ra:
+		return &s.ra
+	case a.fp:
+		return &s.fp
+	case a.sp:
+		return &s.sp
+	}
+	return nil
+}
+
+func (m *machine) set(reg uint64, to column) {
+	if c := m.column(m.cie, m.arch, reg); c != nil {
+		*c = to
+	}
+}
+
+// restore gives a register the rule that the CIE gave it.
+func (m *machine) restore(reg uint64) {
+	if c := m.column(m.cie, m.arch, reg); c != nil {
+		*c = *m.cie.initial.column(m.cie, m.arch, reg)
+	}
+}
+
+// address returns the column of a register that is saved where expr says.
+func address(expr []byte) column {
+	o, ok := evaluate(expr, operand{base: baseCFA})
+	switch {
+	case ok && o.base == baseCFA:
+		return column{how: columnCFA, off: o.off}
+	case ok && o.base == baseRegister:
+		return column{how: columnAt, reg: o.reg, off: o.off}
+	}
+	return column{how: columnUnknown}
+}
+
+// rule turns the state into a rule.
+func (m *machine) rule() Rule {
+	unsupported := Rule{Kind: KindUnsupported}
+	if m.ra.how == columnUndefined {
+		return Rule{Kind: KindEnd}
+	}
+	if m.cie.signal {
+		return m.signalRule()
+	}
+	if m.sp.how != columnUnspecified && m.sp.how != columnSame {
+		return unsupported // the CFA would not be the caller's stack pointer
+	}
+	r, ok := m.cfaRule()
+	if !ok {
+		return unsupported
+	}
+	r.RASlot, r.RA = m.slot(m.ra)
+	if r.RASlot == SlotUnknown || r.RASlot == SlotSame && !m.arch.link {
+		return unsupported
+	}
+	r.FPSlot, r.FP = m.slot(m.fp)
+	return r
+}
+
+// cfaRule returns a rule that has the CFA alone.
+func (m *machine) cfaRule() (r Rule, ok bool) {
+	if m.cfa.off != int64(int32(m.cfa.off)) || m.cfa.add < 0 || m.cfa.add > math.MaxUint8 {
+		return r, false
+	}
+	r.CFA = int32(m.cfa.off)
+	reg, deref := m.cfa.reg, m.cfa.base == baseDeref
+	switch {
+	case m.cfa.base == baseNone || reg >= maxRegister:
+		return r, false
+	case m.isPLT:
+		r.Kind, r.Arg = KindPLT, m.plt
+	case reg == m.arch.sp && deref:
+		r.Kind, r.Arg = KindDerefSP, uint8(m.cfa.add)
+	case reg == m.arch.fp && deref:
+		r.Kind, r.Arg = KindDerefFP, uint8(m.cfa.add)
+	case deref:
+		return r, false
+	case reg == m.arch.sp:
+		r.Kind = KindSP
+	case reg == m.arch.fp:
+		r.Kind = KindFP
+	default:
+		r.Kind, r.Arg = KindRegister, uint8(reg)
+	}
+	return r, true
+}
+
+// slot turns a column into a slot and its offset.
+func (m *machine) slot(c column) (Slot, int32) {
+	if c.off == int64(int32(c.off)) {
+		off := int32(c.off)
+		switch {
+		case c.how == columnUnspecified || c.how == columnSame:
+			return SlotSame, 0
+		case c.how == columnCFA:
+			return SlotCFA, off
+		case c.how == columnAt && c.reg == m.arch.sp:
+			return SlotSP, off
+		case c.how == columnAt && c.reg == m.arch.fp:
+			return SlotFP, off
+		case c.how == columnRegister && c.reg < maxRegister:
+			return SlotRegister, int32(c.reg)
+		}
+	}
+	return SlotUnknown, 0
+}
+
+// signalRule recognizes the description of a signal trampoline. The C
+// libraries of amd64 describe where all of the kernel's frame is. The vdso of
+// arm64 kernels before 5.8 describes the frame record that the kernel put
+// there for debuggers, which has the link register for the program counter.
+func (m *machine) signalRule() Rule {
+	frame := &m.arch.signal
+	if m.arch == arm64 && m.cfa == (operand{base: baseRegister, reg: arm64FP}) {
+		return Rule{Kind: KindSignal}
+	}
+	off := m.cfa.off - frame.sp
+	at := func(c column, want int64) bool {
+		return c.how == columnAt && c.reg == m.arch.sp && c.off == off+want
+	}
+	if m.cfa.base == baseDeref && m.cfa.reg == m.arch.sp && m.cfa.add == 0 && off == int64(int32(off)) &&
+		at(m.ra, frame.pc) && at(m.fp, frame.fp) {
+		return Rule{Kind: KindSignal, CFA: int32(off)}
+	}
+	return Rule{Kind: KindUnsupported}
+}

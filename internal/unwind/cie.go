@@ -1,0 +1,119 @@
+package unwind
+
+import "bytes"
+
+// cie is what FDEs have in common.
+type cie struct {
+	codeAlign uint64
+	dataAlign int64
+	ra        uint64 // the column of the return address
+	enc       uint8  // of the addresses in FDEs
+	addrSize  uint8
+	augmented bool // FDEs have augmentation data too
+	signal    bool // its functions are signal trampolines
+	initial   state
+	// err says why FDEs cannot be read with it.
+	err error
+}
+
+// maxCIE bounds the bytes of a CIE. Real ones have some twenty.
+const maxCIE = 64 << 10
+
+// readCIE reads the CIE at offset off. Its err says if it could not be read.
+func (s *source) readCIE(off uint64) *cie {
+	c := &cie{}
+	if off >= s.size {
+		c.err = s.errorf(off, "no CIE there")
+		return c
+	}
+	b := make([]byte, 12)
+	n, _ := s.r.ReadAt(b, int64(off))
+	lengthSize, length, ok := header(b[:n])
+	if !ok || length > maxCIE {
+		c.err = s.errorf(off, "no CIE there")
+		return c
+	}
+	b = make([]byte, lengthSize+length)
+	n, _ = s.r.ReadAt(b, int64(off))
+	e, ok := s.entry(b[:n], off)
+	if !ok || !e.isCIE {
+		c.err = s.errorf(off, "no CIE there")
+		return c
+	}
+	c.parse(s, &e)
+	return c
+}
+
+// parse reads a CIE's fields and runs its program.
+func (c *cie) parse(s *source, e *entry) {
+	r := &e.buf
+	version := r.u8()
+	augmentation := r.cstring()
+	if version == 0 || version == 2 || version > 4 {
+		c.err = s.errorf(e.off, "CIE of unknown version %d", version)
+		return
+	}
+	c.addrSize = s.addrSize
+	if version == 4 {
+		c.addrSize = r.u8()
+		if segment := r.u8(); segment != 0 || c.addrSize != 4 && c.addrSize != 8 {
+			c.err = s.errorf(e.off, "CIE with addresses of %d and segments of %d bytes", c.addrSize, segment)
+			return
+		}
+	}
+	if bytes.Equal(augmentation, []byte("eh")) {
+		r.take(uint64(c.addrSize)) // of g++ 2
+		augmentation = nil
+	}
+	c.codeAlign = r.uleb()
+	c.dataAlign = r.sleb()
+	if version == 1 {
+		c.ra = uint64(r.u8())
+	} else {
+		c.ra = r.uleb()
+	}
+	if !c.augment(r, augmentation) {
+		c.err = s.errorf(e.off, "CIE with unknown augmentation %q", augmentation)
+		return
+	}
+	if r.bad {
+		c.err = s.errorf(e.off, "CIE ends too early")
+		return
+	}
+	m := machine{arch: s.arch, cie: c, size: 1, emit: func(uint64, Rule) {}}
+	program := buf{b: r.b[r.pos:]}
+	if !m.run(&program, e.base+uint64(r.pos), 0) {
+		c.err = s.errorf(e.off, "CIE with a damaged program")
+		return
+	}
+	c.initial = m.state
+}
+
+// augment reads the augmentation data, which only 'z' gives a length.
+func (c *cie) augment(r *buf, augmentation []byte) bool {
+	if len(augmentation) == 0 {
+		return true
+	}
+	if augmentation[0] != 'z' {
+		return false
+	}
+	c.augmented = true
+	data := buf{b: r.block()}
+	for _, letter := range augmentation[1:] {
+		switch letter {
+		case 'R':
+			c.enc = data.u8()
+		case 'P':
+			data.encoded(data.u8(), c.addrSize) // the personality routine
+		case 'L':
+			data.u8() // how FDEs point to exception tables
+		case 'S':
+			c.signal = true
+		case 'B', 'G':
+			// arm64: signed with the second key, tagged memory.
+		default:
+			return !data.bad // the length says where the program begins
+		}
+	}
+	return !data.bad
+}

@@ -1,0 +1,114 @@
+package unwind
+
+// The operations of DWARF expressions (DWARF 5, 7.7.1) that occur in call frame
+// information and that rules can stand for.
+const (
+	opDeref      = 0x06
+	opConst1u    = 0x08
+	opConst1s    = 0x09
+	opConst2u    = 0x0a
+	opConst2s    = 0x0b
+	opAnd        = 0x1a
+	opMinus      = 0x1c
+	opPlus       = 0x22
+	opPlusUconst = 0x23
+	opShl        = 0x24
+	opGe         = 0x2a
+	opLit0       = 0x30
+	opBreg0      = 0x70
+	opBregx      = 0x92
+)
+
+// An operand is what an expression's operand can be known to be before the
+// program runs.
+type operand struct {
+	base operandBase
+	reg  uint64 // of baseRegister and baseDeref
+	off  int64  // added to the base; of baseDeref, within the dereference
+	add  int64  // of baseDeref: added to the word
+}
+
+type operandBase uint8
+
+const (
+	baseNone operandBase = iota // off alone
+	baseCFA
+	baseRegister
+	baseDeref // the word at reg plus off
+)
+
+// plus returns o plus n.
+func (o operand) plus(n int64) operand {
+	if o.base == baseDeref {
+		o.add += n
+	} else {
+		o.off += n
+	}
+	return o
+}
+
+// maxOperands is how deep the stack of an expression that is understood can be.
+const maxOperands = 4
+
+// evaluate runs the expression on a stack that holds first, and reports false
+// for one that is not a register, a constant, the CFA or a word in memory with a
+// constant added.
+func evaluate(expr []byte, first ...operand) (operand, bool) {
+	var room [maxOperands]operand
+	stack := append(room[:0], first...)
+	r := buf{b: expr}
+	for r.left() > 0 {
+		op := r.u8()
+		n := len(stack)
+		switch {
+		case op >= opLit0 && op < opLit0+32:
+			stack = append(stack, operand{off: int64(op - opLit0)})
+		case op >= opBreg0 && op < opBreg0+32:
+			stack = append(stack, operand{base: baseRegister, reg: uint64(op - opBreg0), off: r.sleb()})
+		case op == opBregx:
+			reg := r.uleb()
+			stack = append(stack, operand{base: baseRegister, reg: reg, off: r.sleb()})
+		case op == opConst1u:
+			stack = append(stack, operand{off: int64(r.u8())})
+		case op == opConst1s:
+			stack = append(stack, operand{off: int64(int8(r.u8()))})
+		case op == opConst2u:
+			stack = append(stack, operand{off: int64(r.uint(2))})
+		case op == opConst2s:
+			stack = append(stack, operand{off: int64(int16(r.uint(2)))})
+		case op == opPlusUconst && n > 0:
+			stack[n-1] = stack[n-1].plus(int64(r.uleb()))
+		case op == opDeref && n > 0 && stack[n-1].base == baseRegister:
+			stack[n-1].base = baseDeref
+		case (op == opPlus || op == opMinus) && n > 1 && stack[n-1].base == baseNone:
+			c := stack[n-1].off
+			if op == opMinus {
+				c = -c
+			}
+			stack = stack[:n-1]
+			stack[n-2] = stack[n-2].plus(c)
+		default:
+			return operand{}, false
+		}
+		if len(stack) > maxOperands {
+			return operand{}, false
+		}
+	}
+	if r.bad || len(stack) == 0 {
+		return operand{}, false
+	}
+	return stack[len(stack)-1], true
+}
+
+// pltExpression reports whether the expression is what linkers write for the
+// stubs of amd64's procedure linkage table: the stack pointer plus off, plus
+// eight from byte threshold of a stub on.
+func pltExpression(expr []byte) (off int64, threshold uint8, ok bool) {
+	r := buf{b: expr}
+	ok = r.u8() == opBreg0+amd64SP
+	off = r.sleb()
+	ok = ok && r.u8() == opBreg0+amd64RA && r.sleb() == 0 && r.u8() == opLit0+15 && r.u8() == opAnd
+	threshold = r.u8() - opLit0
+	ok = ok && threshold < 16 && r.u8() == opGe && r.u8() == opLit0+3 && r.u8() == opShl && r.u8() == opPlus
+	return off, threshold, ok && !r.bad && r.left() == 0
+}

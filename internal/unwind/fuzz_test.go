@@ -1,0 +1,166 @@
+package unwind
+
+import (
+	"cmp"
+	"debug/elf"
+	"encoding/binary"
+	"slices"
+	"testing"
+
+	gocmp "github.com/google/go-cmp/cmp"
+
+	"fulgur/internal/elffile/elftest"
+)
+
+// checkTable fails the test unless the table is one that a walker without checks
+// of its own could use.
+func checkTable(t *testing.T, table *Table) {
+	t.Helper()
+	if table.Rules[0] != (Rule{}) {
+		t.Fatalf("first rule %v", table.Rules[0])
+	}
+	for i, s := range table.Segments {
+		blocks := table.Blocks[s.FirstBlock:]
+		if i+1 < len(table.Segments) {
+			blocks = table.Blocks[s.FirstBlock:table.Segments[i+1].FirstBlock]
+		}
+		if n := (s.Addr+s.Size-1)>>BlockShift - s.Addr>>BlockShift + 2; uint64(len(blocks)) != n {
+			t.Fatalf("segment %+v with %d blocks, want %d", s, len(blocks), n)
+		}
+		for b := range blocks[1:] {
+			rows := table.Rows[blocks[b]:blocks[b+1]]
+			if b == 0 && (len(rows) == 0 || rows[0].Low() != 0) {
+				t.Fatal("the segment does not begin with a row")
+			}
+			if !slices.IsSortedFunc(rows, func(a, b Row) int { return cmp.Compare(a.Low(), b.Low()) }) {
+				t.Fatalf("rows in disorder: %v", rows)
+			}
+			for _, r := range rows {
+				if int(r.Rule()) >= len(table.Rules) {
+					t.Fatalf("row with rule %d of %d", r.Rule(), len(table.Rules))
+				}
+			}
+		}
+		if last := blocks[len(blocks)-1]; i+1 == len(table.Segments) && int(last) != len(table.Rows) {
+			t.Fatalf("%d rows, the last block ends at %d", len(table.Rows), last)
+		}
+	}
+}
+
+// FuzzCompile compiles foreign bytes, and by one worker the same as by many.
+func FuzzCompile(f *testing.F) {
+	for _, m := range []elf.Machine{elf.EM_X86_64, elf.EM_AARCH64} {
+		for _, eh := range []bool{true, false} {
+			section := frames{eh: eh, wide: !eh}
+			section.cie(m, "zR", defaultCIE(m)...)
+			section.fde(codeAddr, 64, true, cfaAdvanceLoc|4, cfaDefCFAOffset, 32, cfaRememberState,
+				cfaAdvanceLoc1, 9, cfaExpression, amd64FP, 2, opBreg0+amd64SP, 8, cfaRestoreState)
+			section.fde(codeAddr+96, 64, true, cfaDefCFAExpression, 3, opBreg0+amd64FP, 0x78, opDeref)
+			f.Add(section.b, section.b, m == elf.EM_AARCH64)
+		}
+	}
+	f.Fuzz(func(t *testing.T, eh, debug []byte, isARM bool) {
+		m := elf.EM_X86_64
+		if isARM {
+			m = elf.EM_AARCH64
+		}
+		file := madeUp(m, nil,
+			elftest.Section{Name: ".eh_frame", Addr: 0x600000, Content: eh},
+			elftest.Section{Name: ".debug_frame", Content: debug})
+		one, err := compileBytes(t, file, Options{Workers: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		checkTable(t, one)
+		if n := len(eh) + len(debug) + 10; len(one.Rows) > 2*n {
+			t.Fatalf("%d rows of %d bytes", len(one.Rows), n)
+		}
+		for addr := uint64(codeAddr - 1); addr < codeAddr+64<<10; addr += 7 {
+			_ = one.Lookup(addr).String()
+		}
+		many, err := compileBytes(t, file, Options{Workers: 3})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := gocmp.Diff(one, many, gocmp.FilterPath(
+			func(p gocmp.Path) bool { return p.Last().String() == ".Damage" }, gocmp.Ignore())); diff != "" {
+			t.Fatal(diff)
+		}
+	})
+}
+
+// FuzzProgram runs foreign programs of a CIE and an FDE.
+func FuzzProgram(f *testing.F) {
+	f.Add(defaultCIE(elf.EM_X86_64), program(
+		cfaAdvanceLoc|1, cfaDefCFAOffset, 16, cfaOffset|amd64FP, 2, cfaRememberState, cfaAdvanceLoc1, 3,
+		cfaDefCFAExpression, expr(opBreg0+amd64SP, 8, opBreg0+amd64RA, 0, opLit0+15, opAnd, opLit0+11, opGe, opLit0+3, opShl, opPlus),
+		cfaAdvanceLoc2, 3, 0, cfaRestoreState, cfaDefCFARegister, amd64FP, cfaGNUArgsSize, 3), byte(0))
+	f.Add(defaultCIE(elf.EM_AARCH64), program(
+		cfaAArch64NegateRAState, cfaAdvanceLoc|1, cfaOffset|arm64RA, 1, cfaRegister, arm64FP, 3, cfaSetLoc, 9), byte(3))
+	f.Fuzz(func(t *testing.T, initial, function []byte, flags byte) {
+		s := &source{arch: amd64, eh: true, addrSize: 8}
+		if flags&1 != 0 {
+			s.arch = arm64
+		}
+		c := &cie{codeAlign: 4, dataAlign: -8, ra: s.arch.ra, addrSize: 8, signal: flags&2 != 0}
+		m := machine{arch: s.arch, cie: c, size: 1, emit: func(uint64, Rule) {}}
+		if !m.run(&buf{b: initial}, 0, 0) {
+			return
+		}
+		c.initial = m.state
+		last, n := uint64(0), 0
+		m.size = 1 << 16
+		m.emit = func(off uint64, r Rule) {
+			if off < last || off >= m.size {
+				t.Fatalf("row at %#x after one at %#x", off, last)
+			}
+			last = off
+			n++
+			_ = r.String()
+		}
+		m.run(&buf{b: function}, 0, 1<<20)
+		if n == 0 || n > len(function)+1 {
+			t.Fatalf("%d rows of %d bytes", n, len(function))
+		}
+	})
+}
+
+// FuzzWalk walks foreign memory by foreign rules.
+func FuzzWalk(f *testing.F) {
+	f.Add([]byte{byte(KindSP), 0, byte(SlotCFA), byte(SlotCFA), 16, 0, 0xf0, 0xff, 0xf8, 0xff}, make([]byte, 200), false)
+	f.Add([]byte{byte(KindSignal), 0, 0, 0, 0, 0, 0, 0, 0, 0}, make([]byte, 900), true)
+	f.Fuzz(func(t *testing.T, rules, memory []byte, isARM bool) {
+		table := &Table{Segments: []Segment{{Size: 1 << 20}}, Rules: []Rule{{}}, Rows: []Row{0}}
+		for ; len(rules) >= 10 && len(table.Rules) < 100; rules = rules[10:] {
+			word := func(i int) int32 { return int32(int16(binary.LittleEndian.Uint16(rules[i:]))) }
+			table.Rules = append(table.Rules, Rule{
+				Kind: Kind(rules[0]), Arg: rules[1], FPSlot: Slot(rules[2]), RASlot: Slot(rules[3]),
+				CFA: word(4), FP: word(6), RA: word(8),
+			})
+		}
+		for i := range 1 << (20 - BlockShift) {
+			table.Blocks = append(table.Blocks, uint32(len(table.Rows)-1))
+			table.Rows = append(table.Rows, newRow(0, uint32(i%len(table.Rules))))
+		}
+		table.Blocks = append(table.Blocks, uint32(len(table.Rows)-1))
+		w := Walker{
+			Machine: elf.EM_X86_64,
+			Find:    func(addr uint64) (*Table, uint64, bool) { return table, 0, true },
+			Read: func(addr uint64, buf []byte) bool {
+				if addr > uint64(len(memory)) || uint64(len(buf)) > uint64(len(memory))-addr {
+					return false
+				}
+				copy(buf, memory[addr:])
+				return true
+			},
+		}
+		if isARM {
+			w.Machine = elf.EM_AARCH64
+		}
+		regs := Registers{PC: 1 << BlockShift}
+		frames, end := w.Walk(regs, nil, 128)
+		if len(frames) == 0 || len(frames) > 128 || end == EndDepth && len(frames) != 128 {
+			t.Fatalf("%d frames, %v", len(frames), end)
+		}
+	})
+}

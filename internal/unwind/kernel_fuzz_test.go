@@ -1,0 +1,227 @@
+package unwind_test
+
+import (
+	"debug/elf"
+	"encoding/binary"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"fulgur/bpf"
+	"fulgur/internal/unwind"
+	"fulgur/internal/unwind/unwindtest"
+)
+
+// machine is what matters here of one: DWARF's numbers of the stack pointer, the
+// frame pointer and the last other register, whether calls leave the return
+// address in a register, and the bits that addresses have.
+type machine struct {
+	sp, fp, last int
+	link         bool
+	pcMask       uint64
+}
+
+var machines = map[elf.Machine]machine{
+	elf.EM_X86_64:  {7, 6, 15, false, unwindtest.FrameExact - 1},
+	elf.EM_AARCH64: {31, 29, 30, true, 1<<48 - 1},
+}
+
+// choices are bytes that a fuzzer chose, again and again.
+type choices struct {
+	all  []byte
+	next int
+}
+
+func (c *choices) byte() byte {
+	if len(c.all) == 0 {
+		return 0
+	}
+	c.next++
+	return c.all[(c.next-1)%len(c.all)]
+}
+
+// kinds are those of rules, the ones that lead on more often.
+var kinds = [16]unwind.Kind{
+	unwind.KindNone, unwind.KindUnsupported, unwind.KindEnd, unwind.KindSP, unwind.KindSP, unwind.KindSP,
+	unwind.KindSP, unwind.KindSP, unwind.KindSP, unwind.KindFP, unwind.KindFP, unwind.KindRegister,
+	unwind.KindDerefSP, unwind.KindDerefFP, unwind.KindPLT, unwind.KindSignal,
+}
+
+// rule returns any rule that a table may hold.
+func (c *choices) rule(m machine) unwind.Rule {
+	offset := func() int32 { return int32(int8(c.byte())) * 8 }
+	r := unwind.Rule{Kind: kinds[c.byte()%16]}
+	if r.Kind < unwind.KindSP {
+		return r
+	}
+	r.CFA = (int32(c.byte()%64) - 4) * 8
+	switch r.Kind {
+	case unwind.KindSignal:
+		return r
+	case unwind.KindSP, unwind.KindFP:
+		if c.byte() < 4 {
+			r.CFA++ // the stack is misaligned then
+		}
+	case unwind.KindRegister:
+		r.Arg = c.byte() % uint8(m.last+1)
+	case unwind.KindPLT:
+		r.Arg = c.byte() % 16
+	case unwind.KindDerefSP, unwind.KindDerefFP:
+		r.Arg = c.byte()
+	}
+	slot := func(same bool) (unwind.Slot, int32) {
+		if b := int32(c.byte()); b < 200 {
+			return unwind.SlotCFA, -8 * (1 + b%4)
+		}
+		switch k := unwind.Slot(c.byte()) % (unwind.SlotUnknown + 1); {
+		case k == unwind.SlotCFA, k == unwind.SlotSP, k == unwind.SlotFP:
+			return k, offset()
+		case k == unwind.SlotRegister:
+			return k, int32(c.byte()) % int32(m.last+1)
+		case k == unwind.SlotSame && !same:
+			return unwind.SlotUnknown, 0
+		default:
+			return k, 0
+		}
+	}
+	r.FPSlot, r.FP = slot(true)
+	r.RASlot, r.RA = slot(m.link)
+	return r
+}
+
+const (
+	fuzzCode      = 0x401000
+	fuzzBias      = 0x10000000
+	fuzzStack     = 0x7ffe00000000
+	fuzzStackSize = 4 * unwindtest.PageSize
+)
+
+// table returns a table of one segment with rules at random places.
+func (c *choices) table(m machine) *unwind.Table {
+	t := &unwind.Table{Rules: []unwind.Rule{{}}}
+	for range c.byte()%32 + 1 {
+		t.Rules = append(t.Rules, c.rule(m))
+	}
+	const blockSize = 1 << unwind.BlockShift
+	seg := unwind.Segment{Addr: fuzzCode + uint64(c.byte())*16, Size: 4000}
+	t.Segments = []unwind.Segment{seg}
+	first := seg.Addr &^ (blockSize - 1)
+	at := []uint64{first} // a segment's first block begins with a row
+	for range c.byte() {
+		at = append(at, seg.Addr+uint64(c.byte())*16)
+	}
+	for i := range uint64(24) { // where words lead to
+		at = append(at, max(fuzzCode+4080+i*4, first))
+	}
+	slices.Sort(at)
+	at = slices.Compact(at)
+	for block := first; block < seg.Addr+seg.Size; block += blockSize {
+		t.Blocks = append(t.Blocks, uint32(len(t.Rows)))
+		for len(at) > 0 && at[0] < block+blockSize {
+			// A row is the address above the rule's index.
+			row := unwind.Row((at[0] - block) << (32 - unwind.BlockShift))
+			t.Rows = append(t.Rows, row.WithRule(uint32(c.byte())%uint32(len(t.Rules))))
+			at = at[1:]
+		}
+	}
+	t.Blocks = append(t.Blocks, uint32(len(t.Rows)))
+	return t
+}
+
+// word returns one that is likely to be in a stack.
+func (c *choices) word() uint64 {
+	b, low := uint64(c.byte()), uint64(c.byte())
+	switch b % 32 {
+	case 0:
+		return b + low
+	case 1:
+		return fuzzStack + low
+	case 2, 3, 4, 5:
+		return fuzzStack + (b<<8+low)%(fuzzStackSize+64)&^7
+	default:
+		return fuzzBias + fuzzCode + 4080 + (b<<8+low)%96 // in any table
+	}
+}
+
+// memory returns a stack's pages.
+func (c *choices) memory() map[uint64][]byte {
+	pages := map[uint64][]byte{}
+	for at := uint64(fuzzStack); at < fuzzStack+fuzzStackSize; at += unwindtest.PageSize {
+		page := make([]byte, 0, unwindtest.PageSize)
+		for len(page) < unwindtest.PageSize {
+			page = binary.LittleEndian.AppendUint64(page, c.word())
+		}
+		pages[at] = page
+	}
+	return pages
+}
+
+// FuzzKernelWalker compares stacks that the kernel's walker and [unwind.Walker]
+// find by any rules in any memory.
+func FuzzKernelWalker(f *testing.F) {
+	walkers := map[elf.Machine]*unwindtest.Kernel{}
+	for _, m := range []elf.Machine{elf.EM_X86_64, elf.EM_AARCH64} {
+		walkers[m] = unwindtest.NewKernel(f, m)
+		random := rand.New(rand.NewPCG(1, uint64(m)))
+		for range 200 {
+			b := make([]byte, 50+random.IntN(3000))
+			for i := range b {
+				b[i] = byte(random.Uint32())
+			}
+			f.Add(b, m == elf.EM_AARCH64)
+		}
+	}
+	f.Fuzz(func(t *testing.T, b []byte, isARM bool) {
+		elfMachine := elf.EM_X86_64
+		if isARM {
+			elfMachine = elf.EM_AARCH64
+		}
+		k, m, c := walkers[elfMachine], machines[elfMachine], &choices{all: b}
+		// The table begins anywhere, also so that a page ends within it.
+		k.Forget(unwindtest.PageWords - int(c.byte()))
+		table := c.table(m)
+		seg := table.Segments[0]
+		start := seg.Addr + fuzzBias
+		layout := k.LayOut([]unwindtest.Mapped{{Start: start, End: start + seg.Size, Table: table}})
+
+		regs := unwind.Registers{PC: start + uint64(c.byte())*16}
+		for i := range m.last + 1 {
+			regs.R[i] = c.word()
+		}
+		regs.R[m.sp] = fuzzStack + uint64(c.byte())*8
+		regs.R[m.fp] = regs.R[m.sp] + uint64(c.byte())*8
+		pages := c.memory()
+		k.SetMemory(pages)
+		memory := unwindtest.Recorder{From: func(uint64, []byte) bool { return false }, Pages: pages}
+		w := unwind.Walker{
+			Machine: elfMachine,
+			PCMask:  m.pcMask,
+			Find: func(addr uint64) (*unwind.Table, uint64, bool) {
+				return table, fuzzBias, addr-start < seg.Size
+			},
+			Read: memory.Read,
+		}
+		want, wantEnd := w.Walk(regs, nil, unwindtest.MaxDepth)
+		for i := range want {
+			want[i].PC &^= unwindtest.FrameExact // which the kernel's walker has another use for
+		}
+		for range 2 { // with its cache cold and warm
+			got, end := k.Walk(t, regs, layout, m.pcMask, bpf.OnCPUUnwindModeUNWIND_BY_BOTH)
+			if !slices.Equal(got, want) || end != unwindtest.Ends[wantEnd] {
+				t.Fatalf("the kernel's walker:\n got %v (end %d)\nwant %v (%v)", got, end, want, wantEnd)
+			}
+		}
+		_, _ = k.Walk(t, regs, layout, m.pcMask, bpf.OnCPUUnwindModeUNWIND_BY_FRAME_POINTERS)
+
+		// A table that is none must do no harm.
+		for i := range table.Blocks {
+			table.Blocks[i] = uint32(c.word())
+		}
+		for i := range table.Rows {
+			table.Rows[i] = unwind.Row(c.word() * 0x9e3779b1)
+		}
+		k.Forget(int(c.byte()))
+		layout = k.LayOut([]unwindtest.Mapped{{Start: start, End: start + seg.Size, Table: table}})
+		_, _ = k.Walk(t, regs, layout, m.pcMask, bpf.OnCPUUnwindModeUNWIND_BY_BOTH)
+	})
+}

@@ -1,0 +1,165 @@
+package unwind
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"slices"
+)
+
+// synthetic makes spans that no call frame information describes.
+type synthetic struct {
+	chunk chunk
+}
+
+// add appends a span of rules at the given offsets.
+func (s *synthetic) add(start, end uint64, offs []uint32, rules ...Rule) {
+	first := uint32(len(s.chunk.rows))
+	for i, off := range offs {
+		s.chunk.rows = append(s.chunk.rows, localRow{off, s.chunk.rules.add(rules[i])})
+	}
+	s.chunk.spans = append(s.chunk.spans, span{
+		start: start, end: end, origin: start, chunk: &s.chunk, first: first, n: uint32(len(offs)),
+	})
+}
+
+// addKnown gives rules to code whose frames are known without a description,
+// where it has none: lld describes no procedure linkage tables, nor do linkers
+// for arm64; musl and the vdso of arm64 do not describe signal trampolines. It
+// reports whether it found some of these.
+func (b *builder) addKnown() (trampolines bool) {
+	s := &synthetic{chunk{rules: newRuleSet()}}
+	trampolines = b.addSigreturn(s)
+	b.addPLT(s)
+	b.addEntry(s)
+	b.spans = fill(b.spans, layer([]*chunk{&s.chunk}))
+	return trampolines
+}
+
+// addPLT describes the stubs of the procedure linkage table. None has a frame.
+// On amd64 those for lazy binding push a number and jump to the first, which
+// pushes another word; on arm64 the first pushes two registers.
+func (b *builder) addPLT(s *synthetic) {
+	sections, err := b.file.Sections()
+	if err != nil {
+		return
+	}
+	leaf := Rule{Kind: KindSP, CFA: 8, RASlot: SlotCFA, RA: -8}
+	if b.arch.link {
+		leaf = Rule{Kind: KindSP}
+	}
+	for _, sec := range sections {
+		if !sec.IsPLT() || sec.Size == 0 {
+			continue
+		}
+		start, end := sec.Addr, sec.Addr+sec.Size
+		if end < start {
+			continue
+		}
+		switch {
+		case sec.Name != ".plt" || sec.Size < 32:
+			s.add(start, end, []uint32{0}, leaf)
+		case b.arch == arm64:
+			saved := Rule{Kind: KindSP, CFA: 16, RASlot: SlotCFA, RA: -8}
+			push := uint32(4)
+			if b.has(start, []byte{0x5f, 0x24, 0x03, 0xd5}) { // bti c
+				push = 8
+			}
+			s.add(start, end, []uint32{0, push, 32}, leaf, saved, leaf)
+		default:
+			pushed := func(n int32) Rule { return Rule{Kind: KindSP, CFA: n, RASlot: SlotCFA, RA: -8} }
+			stub := Rule{Kind: KindPLT, CFA: 8, Arg: 11, RASlot: SlotCFA, RA: -8} // jmp, push, jmp
+			if b.has(start+16, []byte{0xf3, 0x0f, 0x1e, 0xfa}) {
+				stub.Arg = 9 // endbr64, push, jmp
+			}
+			s.add(start, end, []uint32{0, 6, 16}, pushed(16), pushed(24), stub)
+		}
+	}
+}
+
+// has reports whether the file has the given bytes at a link-time address.
+func (b *builder) has(addr uint64, want []byte) bool {
+	off, ok := b.file.Offset(addr)
+	if !ok {
+		return false
+	}
+	got := make([]byte, len(want))
+	_, err := b.file.Reader().ReadAt(got, int64(off))
+	return err == nil && bytes.Equal(got, want)
+}
+
+// maxScan bounds the bytes of code that are searched for a signal trampoline,
+// so that a program without any unwind information for most of its code, as
+// Go's are, costs no time.
+const maxScan = 4 << 20
+
+// addSigreturn finds signal trampolines by their code, as debuggers and the
+// unwinders of compilers do. It reports whether there are some.
+func (b *builder) addSigreturn(s *synthetic) (found bool) {
+	left := uint64(maxScan)
+	room := make([]byte, chunkSize)
+	b.code.gaps(b.spans, func(start, end uint64) {
+		if end-start < uint64(len(b.arch.sigreturn)) || left < end-start {
+			return
+		}
+		left -= end - start
+		b.scan(start, end, room, func(at uint64) {
+			// The return address of a handler is the trampoline's
+			// first byte, and it is looked up by the byte before.
+			first := max(at-1, start)
+			s.add(first, at+uint64(len(b.arch.sigreturn)), []uint32{0}, Rule{Kind: KindSignal})
+			found = true
+		})
+	})
+	return found
+}
+
+// scan calls yield with the addresses of signal trampolines from start to end.
+func (b *builder) scan(start, end uint64, room []byte, yield func(addr uint64)) {
+	overlap := uint64(len(b.arch.sigreturn)) - 1
+	for at := start; at+overlap < end; at += uint64(len(room)) - overlap {
+		off, ok := b.file.Offset(at)
+		if !ok {
+			return
+		}
+		code := room[:min(uint64(len(room)), end-at)]
+		n, err := b.file.Reader().ReadAt(code, int64(off))
+		for from := 0; ; {
+			i := bytes.Index(code[from:n], b.arch.sigreturn)
+			if i < 0 {
+				break
+			}
+			yield(at + uint64(from+i))
+			from += i + len(b.arch.sigreturn)
+		}
+		if err != nil && !errors.Is(err, io.EOF) {
+			return
+		}
+	}
+}
+
+// maxEntryCode bounds the bytes after the entry point that belong to it.
+const maxEntryCode = 64
+
+// addEntry marks the entry point, where nothing else describes it, as the end of
+// stacks.
+func (b *builder) addEntry(s *synthetic) {
+	entry := b.file.Entry()
+	if entry == 0 {
+		return
+	}
+	if _, ok := b.code.end(entry); !ok {
+		return
+	}
+	i, _ := slices.BinarySearchFunc(b.spans, entry, func(s span, addr uint64) int {
+		if s.start > addr {
+			return 1
+		}
+		return -1
+	})
+	end := entry + maxEntryCode
+	if i < len(b.spans) {
+		end = min(end, b.spans[i].start)
+	}
+	s.add(entry, end, []uint32{0}, Rule{Kind: KindEnd})
+}

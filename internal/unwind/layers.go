@@ -1,0 +1,124 @@
+package unwind
+
+import (
+	"cmp"
+	"debug/elf"
+	"slices"
+
+	"fulgur/internal/elffile"
+)
+
+// codeRanges are the executable segments of a file, sorted, without overlaps
+// and no larger than the file is, so that what is proportional to them is
+// bounded.
+type codeRanges struct{ segments []Segment }
+
+func newCodeRanges(f *elffile.File) *codeRanges {
+	var c codeRanges
+	left := uint64(f.Size())
+	for _, s := range f.Segments() {
+		if s.Type != elf.PT_LOAD || s.Flags&elf.PF_X == 0 || s.Offset >= uint64(f.Size()) || s.Addr >= 1<<63 {
+			continue
+		}
+		size := min(s.FileSize, left, uint64(f.Size())-s.Offset)
+		if size > 0 {
+			left -= size
+			c.segments = append(c.segments, Segment{Addr: s.Addr, Offset: s.Offset, Size: size})
+		}
+	}
+	slices.SortStableFunc(c.segments, func(a, b Segment) int { return cmp.Compare(a.Addr, b.Addr) })
+	end := uint64(0)
+	c.segments = slices.DeleteFunc(c.segments, func(s Segment) bool {
+		if s.Addr < end {
+			return true // no linker makes segments overlap
+		}
+		end = s.Addr + s.Size
+		return false
+	})
+	return &c
+}
+
+// end returns the end of the segment that holds addr.
+func (c *codeRanges) end(addr uint64) (uint64, bool) {
+	for _, s := range c.segments {
+		if addr-s.Addr < s.Size {
+			return s.Addr + s.Size, true
+		}
+	}
+	return 0, false
+}
+
+// layer returns the spans of the chunks, sorted and without overlaps. Of two
+// functions that overlap the later one begins where it says; so does the
+// look-up through .eh_frame_hdr, by which exceptions are thrown. Of two that
+// begin at one address the first in the section counts.
+func layer(chunks []*chunk) []span {
+	n := 0
+	for _, c := range chunks {
+		n += len(c.spans)
+	}
+	all := make([]span, 0, n)
+	for _, c := range chunks {
+		all = append(all, c.spans...)
+		c.spans = nil
+	}
+	slices.SortStableFunc(all, func(a, b span) int { return cmp.Compare(a.start, b.start) })
+	all = slices.CompactFunc(all, func(a, b span) bool { return a.start == b.start })
+	for i := range all[:max(len(all)-1, 0)] {
+		all[i].end = min(all[i].end, all[i+1].start)
+	}
+	return all
+}
+
+// fill returns the spans of base and, where it has none, those of extra. Both
+// are sorted and without overlaps.
+func fill(base, extra []span) []span {
+	if len(extra) == 0 {
+		return base
+	}
+	if len(base) == 0 {
+		return extra
+	}
+	out := make([]span, 0, len(base)+len(extra))
+	for _, e := range extra {
+		for e.start < e.end {
+			// What of base begins at or before e goes first.
+			for len(base) > 0 && base[0].start <= e.start {
+				out = append(out, base[0])
+				base = base[1:]
+			}
+			if n := len(out); n > 0 {
+				e.start = max(e.start, out[n-1].end)
+			}
+			piece := e
+			if len(base) > 0 {
+				piece.end = min(e.end, base[0].start)
+			}
+			if piece.start < piece.end {
+				out = append(out, piece)
+			}
+			e.start = max(e.start, piece.end)
+			if len(base) == 0 || base[0].start >= e.end {
+				break
+			}
+		}
+	}
+	return append(out, base...)
+}
+
+// gaps calls yield with the parts of the code that spans do not cover.
+func (c *codeRanges) gaps(spans []span, yield func(start, end uint64)) {
+	for _, s := range c.segments {
+		at, end := s.Addr, s.Addr+s.Size
+		for len(spans) > 0 && spans[0].start < end {
+			if at < spans[0].start {
+				yield(at, spans[0].start)
+			}
+			at = spans[0].end
+			spans = spans[1:]
+		}
+		if at < end {
+			yield(at, end)
+		}
+	}
+}

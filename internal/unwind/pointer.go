@@ -1,0 +1,66 @@
+package unwind
+
+// Encodings of pointers (Linux Standard Base, "DWARF Extensions"): a format in
+// the low four bits, what it is relative to in the next three.
+const (
+	peFormat   = 0x0f
+	peULEB128  = 0x01
+	peUdata2   = 0x02
+	peUdata4   = 0x03
+	peUdata8   = 0x04
+	peSigned   = 0x08
+	peSLEB128  = 0x09
+	peSdata2   = 0x0a
+	peSdata4   = 0x0b
+	peSdata8   = 0x0c
+	peRelative = 0x70
+	pePCRel    = 0x10
+	peDataRel  = 0x30
+	peIndirect = 0x80
+	peOmit     = 0xff
+)
+
+// pointer reads an encoded pointer. base is the address of r's first byte, data
+// what data-relative pointers are relative to. An encoding that needs more than
+// that to be resolved makes r bad.
+func (r *buf) pointer(enc, addrSize uint8, base, data uint64) uint64 {
+	at := base + uint64(r.pos)
+	v := r.encoded(enc, addrSize)
+	switch enc & (peRelative | peIndirect) {
+	case 0:
+	case pePCRel:
+		v += at
+	case peDataRel:
+		v += data
+	default:
+		r.fail()
+	}
+	if addrSize == 4 {
+		v = uint64(uint32(v))
+	}
+	return v
+}
+
+// encoded reads a number in the format of a pointer.
+func (r *buf) encoded(enc, addrSize uint8) uint64 {
+	switch enc & peFormat {
+	case 0, peSigned:
+		return r.uint(addrSize)
+	case peULEB128:
+		return r.uleb()
+	case peUdata2:
+		return r.uint(2)
+	case peUdata4:
+		return r.uint(4)
+	case peUdata8, peSdata8:
+		return r.uint(8)
+	case peSLEB128:
+		return uint64(r.sleb())
+	case peSdata2:
+		return uint64(int16(r.uint(2)))
+	case peSdata4:
+		return uint64(int32(r.uint(4)))
+	}
+	r.fail()
+	return 0
+}

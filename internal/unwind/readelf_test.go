@@ -1,0 +1,311 @@
+package unwind
+
+import (
+	"bufio"
+	"debug/elf"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"fulgur/internal/elffile"
+	"fulgur/internal/testenv"
+)
+
+// readelfRow is a row as `readelf --debug-dump=frames-interp` prints it.
+type readelfRow struct {
+	addr, end uint64 // in force at addr and before end
+	cfa       string // "rsp+8", "exp"
+	fp, ra    string // "c-16", "u", "s", "exp", "" if not mentioned
+}
+
+var parentheses = regexp.MustCompile(` \(\w+\)`)
+
+// readelfFrames calls yield with each FDE's rows in readelf's interpretation.
+func readelfFrames(out io.Reader, fpName string, yield func(eh bool, start, end uint64, rows []readelfRow)) error {
+	type block struct {
+		isFDE      bool
+		start, end uint64
+		rows       []readelfRow
+		cie        string
+	}
+	var (
+		eh      bool
+		at      block
+		cieID   string
+		cies    = map[string][]readelfRow{}
+		columns []string
+	)
+	flush := func() {
+		switch {
+		case cieID != "":
+			cies[cieID] = at.rows
+		case at.isFDE:
+			rows := at.rows
+			if len(rows) == 0 {
+				rows = append(rows, cies[at.cie]...)
+				if len(rows) > 0 {
+					rows[0].addr = at.start
+				}
+			}
+			for i := range rows {
+				rows[i].end = at.end
+				if i > 0 {
+					rows[i-1].end = rows[i].addr
+				}
+			}
+			yield(eh, at.start, at.end, rows)
+		}
+		at, cieID = block{}, ""
+	}
+	lines := bufio.NewScanner(out)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		line := lines.Text()
+		fields := strings.Fields(parentheses.ReplaceAllString(line, "")) // "r5 (rdi)"
+		switch {
+		case strings.HasPrefix(line, "Contents of the "):
+			flush()
+			clear(cies)
+			eh = strings.Contains(line, ".eh_frame")
+		case len(fields) > 3 && fields[3] == "CIE":
+			flush()
+			cieID = fields[0]
+		case len(fields) > 4 && fields[3] == "FDE":
+			flush()
+			at.isFDE = true
+			at.cie = strings.TrimPrefix(fields[4], "cie=")
+			pc := strings.TrimPrefix(fields[len(fields)-1], "pc=")
+			lo, hi, _ := strings.Cut(pc, "..")
+			at.start, _ = strconv.ParseUint(lo, 16, 64)
+			at.end, _ = strconv.ParseUint(hi, 16, 64)
+		case len(fields) > 1 && fields[0] == "LOC":
+			columns = fields
+		case len(fields) == len(columns) && len(fields) > 1 && len(fields[0]) == 16:
+			row := readelfRow{cfa: fields[1]}
+			row.addr, _ = strconv.ParseUint(fields[0], 16, 64)
+			for i, c := range columns {
+				switch c {
+				case fpName:
+					row.fp = fields[i]
+				case "ra":
+					row.ra = fields[i]
+				}
+			}
+			at.rows = append(at.rows, row)
+		}
+	}
+	flush()
+	return lines.Err()
+}
+
+// asReadelf checks a rule against readelf's words for it. It returns "" if they
+// agree, or how they differ.
+func asReadelf(a *arch, r Rule, want readelfRow) string {
+	names := map[Kind]string{KindSP: "rsp", KindFP: "rbp"}
+	if a == arm64 {
+		names = map[Kind]string{KindSP: "sp", KindFP: "x29"}
+	}
+	undefined := want.ra == "u" || want.ra == ""
+	switch r.Kind {
+	case KindEnd:
+		if !undefined {
+			return "end"
+		}
+		return ""
+	case KindUnsupported:
+		return "unsupported"
+	case KindNone:
+		return "none"
+	case KindSP, KindFP:
+		if got := fmt.Sprintf("%s%+d", names[r.Kind], r.CFA); got != want.cfa {
+			return "cfa"
+		}
+	case KindRegister:
+		reg := want.cfa[:max(strings.IndexAny(want.cfa, "+-"), 0)]
+		if got := fmt.Sprintf("%s%+d", reg, r.CFA); got != want.cfa || want.cfa == "exp" || registerNumber(reg) != int(r.Arg) {
+			return "cfa"
+		}
+	default:
+		if want.cfa != "exp" {
+			return "cfa"
+		}
+		if r.Kind == KindSignal {
+			return ""
+		}
+	}
+	if !slotAgrees(r.FPSlot, r.FP, want.fp) {
+		return "fp"
+	}
+	if undefined && !a.link || !slotAgrees(r.RASlot, r.RA, want.ra) {
+		return "ra"
+	}
+	return ""
+}
+
+func slotAgrees(s Slot, off int32, want string) bool {
+	switch s {
+	case SlotSame:
+		return want == "u" || want == "s" || want == ""
+	case SlotCFA:
+		return want == fmt.Sprintf("c%+d", off)
+	case SlotSP, SlotFP:
+		return want == "exp"
+	case SlotRegister:
+		return registerNumber(want) == int(off)
+	}
+	return want == "u" || want == "exp" || want == "vexp" || strings.HasPrefix(want, "v")
+}
+
+func registerNumber(name string) int {
+	if n, err := strconv.Atoi(strings.TrimLeft(name, "xr")); err == nil {
+		return n
+	}
+	return slices.Index([]string{"rax", "rdx", "rcx", "rbx", "rsi", "rdi", "rbp", "rsp"}, name)
+}
+
+// agreement is what a comparison found.
+type agreement struct {
+	rows, equal, unsupported, overlapped, outside int
+	differences                                   []string
+}
+
+// compareWithReadelf looks every row of readelf's up, at its first and its last
+// byte.
+func compareWithReadelf(t testing.TB, path string, table *Table, a *arch, code *codeRanges) agreement {
+	t.Helper()
+	cmd := exec.Command(testenv.Tool(t, "readelf"), "--debug-dump=frames-interp", path)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	fp := "rbp"
+	if a == arm64 {
+		fp = "x29"
+	}
+	var sum agreement
+	owner := map[uint64]bool{}
+	var ehEnd uint64
+	err = readelfFrames(out, fp, func(eh bool, start, end uint64, rows []readelfRow) {
+		if _, ok := code.end(start); !ok || start == 0 || start >= end {
+			sum.outside += len(rows)
+			return
+		}
+		if owner[start] {
+			sum.overlapped += len(rows)
+			return
+		}
+		owner[start] = true
+		if eh {
+			ehEnd = max(ehEnd, end)
+		}
+		for _, row := range rows {
+			if row.addr >= row.end {
+				continue
+			}
+			sum.rows++
+			ok := true
+			for _, addr := range []uint64{row.addr, row.end - 1} {
+				rule := table.Lookup(addr)
+				switch how := asReadelf(a, rule, row); how {
+				case "":
+				case "unsupported":
+					sum.unsupported++
+					sum.differences = append(sum.differences, fmt.Sprintf("%#x: unsupported: %+v", addr, row))
+					ok = false
+				default:
+					sum.differences = append(sum.differences, fmt.Sprintf("%#x: %s: %v, readelf %+v", addr, how, rule, row))
+					ok = false
+				}
+				if !ok {
+					break
+				}
+			}
+			if ok {
+				sum.equal++
+			}
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait() // readelf complains of other sections of some files
+	return sum
+}
+
+// TestReadelf compares tables with readelf's interpretation of the same file: of
+// the C library and the dynamic loader, or of all ELF files below the paths in
+// FULGUR_UNWIND_FILES, separated by spaces.
+func TestReadelf(t *testing.T) {
+	roots := strings.Fields(os.Getenv("FULGUR_UNWIND_FILES"))
+	if len(roots) == 0 {
+		for _, pattern := range []string{
+			"/lib/x86_64-linux-gnu/libc.so.6", "/lib/x86_64-linux-gnu/libcrypto.so.?", "/lib64/ld-linux-x86-64.so.2",
+			"/lib/aarch64-linux-gnu/libc.so.6", "/usr/aarch64-linux-gnu/lib/libc.so.6",
+		} {
+			found, _ := filepath.Glob(pattern)
+			roots = append(roots, found...)
+		}
+	}
+	files, total := 0, agreement{}
+	for _, root := range roots {
+		_ = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+			if err != nil || path != root && !d.Type().IsRegular() || d.IsDir() {
+				return nil
+			}
+			f, err := elffile.Open(path)
+			if err != nil {
+				return nil
+			}
+			defer f.Close()
+			if f.Type() != elf.ET_EXEC && f.Type() != elf.ET_DYN {
+				return nil
+			}
+			table, err := Compile(f, Options{})
+			if errors.Is(err, ErrNoTable) {
+				return nil
+			}
+			if err != nil {
+				t.Errorf("%v", err)
+				return nil
+			}
+			if table.Stats.Damaged > 0 {
+				t.Logf("%s: %d damaged: %v", path, table.Stats.Damaged, table.Stats.Damage)
+			}
+			sum := compareWithReadelf(t, path, table, archOf(f.Machine()), newCodeRanges(f))
+			files++
+			total.rows += sum.rows
+			total.equal += sum.equal
+			total.unsupported += sum.unsupported
+			total.overlapped += sum.overlapped
+			total.outside += sum.outside
+			for i, d := range sum.differences {
+				if i == 5 {
+					t.Logf("%s: and %d more", path, len(sum.differences)-i)
+					break
+				}
+				t.Logf("%s: %s", path, d)
+			}
+			if wrong := sum.rows - sum.equal - sum.unsupported; wrong > 0 {
+				t.Errorf("%s: %d of %d rows differ from readelf's", path, wrong, sum.rows)
+			}
+			return nil
+		})
+	}
+	if files == 0 {
+		testenv.Skip(t, "needs a system with a C library in the usual place")
+	}
+	t.Logf("%d files, %d rows, %d equal, %d unsupported; not compared: %d at an address described before, %d outside of code",
+		files, total.rows, total.equal, total.unsupported, total.overlapped, total.outside)
+}

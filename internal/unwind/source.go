@@ -1,0 +1,161 @@
+package unwind
+
+import (
+	"debug/elf"
+	"errors"
+	"fmt"
+	"io"
+
+	"fulgur/internal/elffile"
+)
+
+// source is a section with call frame information.
+type source struct {
+	r    io.ReaderAt
+	size uint64
+	file *elffile.File
+	name string
+	// addr is the section's link-time virtual address, data what its
+	// data-relative pointers are relative to.
+	addr, data uint64
+	// eh is whether it is .eh_frame, else .debug_frame.
+	eh       bool
+	addrSize uint8
+	arch     *arch
+}
+
+func (s *source) errorf(off uint64, format string, args ...any) error {
+	return fmt.Errorf("%s: %s at offset %#x: %s", s.file.Name(), s.name, off, fmt.Sprintf(format, args...))
+}
+
+// openSection returns the section called name, or nil if f has none with
+// contents.
+func openSection(f *elffile.File, a *arch, name string) (*source, error) {
+	sec := f.Section(name)
+	if sec == nil {
+		return nil, nil
+	}
+	data, err := sec.Open()
+	if errors.Is(err, elffile.ErrNoContents) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read unwind information: %w", err)
+	}
+	s := &source{
+		r: data, size: uint64(data.Size()), file: f, name: name, addr: sec.Addr,
+		eh: name == ".eh_frame", addrSize: uint8(f.WordSize()), arch: a,
+	}
+	if got := f.Section(".got"); got != nil {
+		s.data = got.Addr
+	}
+	return s, nil
+}
+
+// openEH returns .eh_frame. Of a file without section headers it is found by
+// way of the segment that the dynamic loader and exceptions find it by.
+func openEH(f *elffile.File, a *arch) (*source, error) {
+	s, err := openSection(f, a, ".eh_frame")
+	if s != nil || err != nil {
+		return s, err
+	}
+	if sections, err := f.Sections(); err == nil && len(sections) > 0 {
+		return nil, nil
+	}
+	for _, seg := range f.Segments() {
+		if seg.Type == elf.PT_GNU_EH_FRAME {
+			return openByHeader(f, a, seg)
+		}
+	}
+	return nil, nil
+}
+
+// openByHeader reads the start of .eh_frame_hdr (Linux Standard Base): a
+// version, three encodings, and a pointer to .eh_frame. The section's end is
+// not told; it is at most that of the segment.
+func openByHeader(f *elffile.File, a *arch, seg elffile.Segment) (*source, error) {
+	const least = 4 + 8
+	header, err := f.Bytes(int64(seg.Offset), min(seg.FileSize, least), ".eh_frame_hdr")
+	if err != nil {
+		return nil, fmt.Errorf("read unwind information: %w", err)
+	}
+	r := buf{b: header}
+	version := r.u8()
+	enc := r.u8()
+	r.take(2)
+	addr := r.pointer(enc, uint8(f.WordSize()), seg.Addr, seg.Addr)
+	if version != 1 || r.bad {
+		return nil, f.Errorf(int64(seg.Offset), "unknown form of .eh_frame_hdr")
+	}
+	for _, load := range f.Segments() {
+		if load.Type == elf.PT_LOAD && addr-load.Addr < load.FileSize {
+			off := load.Offset + addr - load.Addr
+			size := min(load.FileSize-(addr-load.Addr), uint64(max(f.Size()-int64(off), 0)))
+			return &source{
+				r: io.NewSectionReader(f.Reader(), int64(off), int64(size)), size: size,
+				file: f, name: ".eh_frame", addr: addr, eh: true, addrSize: uint8(f.WordSize()), arch: a,
+			}, nil
+		}
+	}
+	return nil, f.Errorf(int64(seg.Offset), ".eh_frame_hdr points to %#x, which is not in the file", addr)
+}
+
+// entry is a CIE or an FDE.
+type entry struct {
+	// off is its offset in the section, body that of what follows the
+	// length, and is where the pointer to a CIE counts from in .eh_frame.
+	off, body uint64
+	// id tells a CIE, and is an FDE's pointer to its CIE.
+	id     uint64
+	isCIE  bool
+	idSize uint8
+	buf    buf // of what follows the id
+	// base is the address of the first byte of buf, if it has one.
+	base uint64
+}
+
+// header reads the length of the entry at the start of b: how many bytes the
+// length takes and how many follow it. ok is false if b is too short for it.
+func header(b []byte) (lengthSize, length uint64, ok bool) {
+	r := buf{b: b}
+	length = r.uint(4)
+	lengthSize = 4
+	if length == 0xffffffff {
+		length = r.uint(8)
+		lengthSize = 12
+	}
+	return lengthSize, length, !r.bad
+}
+
+// entry reads an entry at offset off of the section, which b holds whole.
+func (s *source) entry(b []byte, off uint64) (entry, bool) {
+	lengthSize, length, ok := header(b)
+	if !ok || length > uint64(len(b))-lengthSize {
+		return entry{}, false
+	}
+	e := entry{off: off, body: off + lengthSize, idSize: 4}
+	r := buf{b: b[lengthSize : lengthSize+length]}
+	if lengthSize == 12 && !s.eh {
+		e.idSize = 8
+	}
+	e.id = r.uint(e.idSize)
+	switch {
+	case s.eh:
+		e.isCIE = e.id == 0
+	case e.idSize == 4:
+		e.isCIE = e.id == 0xffffffff
+	default:
+		e.isCIE = e.id == 1<<64-1
+	}
+	e.buf = buf{b: r.b[r.pos:]}
+	e.base = s.addr + e.body + uint64(e.idSize)
+	return e, !r.bad
+}
+
+// cieOffset returns the offset of the CIE of an FDE.
+func (s *source) cieOffset(e *entry) uint64 {
+	if s.eh {
+		return e.body - e.id
+	}
+	return e.id
+}

@@ -1,0 +1,275 @@
+package unwind
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"sync"
+)
+
+const (
+	// chunkSize is how many bytes of a section a worker takes at once.
+	chunkSize = 256 << 10
+	// maxEntry bounds the bytes of an FDE. The longest programs of real
+	// functions have some ten thousand.
+	maxEntry = 1 << 20
+	// maxCIEs bounds the CIEs that a worker remembers. Linkers leave a few;
+	// .debug_frame has one or two per compilation unit.
+	maxCIEs = 4096
+)
+
+// span is a range of addresses and the rows for it: those numbered first to
+// first+n of a chunk, whose offsets count from origin.
+type span struct {
+	start, end uint64
+	origin     uint64
+	chunk      *chunk
+	first, n   uint32
+}
+
+// rows returns the span's rows.
+func (s *span) rows() []localRow { return s.chunk.rows[s.first : s.first+s.n] }
+
+// localRow is a row before all are brought together: an offset from a
+// function's start and the index of a rule among its worker's.
+type localRow struct{ off, rule uint32 }
+
+// chunk is a run of whole entries, and what became of it.
+type chunk struct {
+	off  uint64
+	data []byte // nil once it was read
+
+	spans   []span
+	rows    []localRow
+	rules   *ruleSet
+	damaged int
+	damage  error
+}
+
+// ruleSet numbers rules.
+type ruleSet struct {
+	index map[Rule]uint32
+	list  []Rule
+	// final has each rule's number in the table, or 0 if it has none yet.
+	final []uint32
+}
+
+func newRuleSet() *ruleSet {
+	s := &ruleSet{index: map[Rule]uint32{}}
+	s.add(Rule{})
+	s.add(Rule{Kind: KindUnsupported})
+	return s
+}
+
+// add returns the number of a rule. When there are too many, new ones are
+// unsupported.
+func (s *ruleSet) add(r Rule) uint32 {
+	if i, ok := s.index[r]; ok {
+		return i
+	}
+	if len(s.list) == maxRules {
+		return s.index[Rule{Kind: KindUnsupported}]
+	}
+	i := uint32(len(s.list))
+	s.index[r] = i
+	s.list = append(s.list, r)
+	return i
+}
+
+// read executes all programs of the section, workers of them at a time, and
+// returns the chunks in order. Memory goes into the results; of the section a
+// few chunks are there at a time.
+func (s *source) read(workers int, code *codeRanges) ([]*chunk, error) {
+	var all []*chunk
+	work := make(chan *chunk)
+	var wait sync.WaitGroup
+	// With one worker more than chunks, goroutines would only wait.
+	for range min(workers, int(s.size/chunkSize)+1) {
+		wait.Go(func() {
+			w := worker{src: s, code: code, rules: newRuleSet(), cies: map[uint64]*cie{}}
+			w.vm = machine{arch: s.arch, emit: w.row}
+			for c := range work {
+				w.chunk = c
+				w.read()
+			}
+		})
+	}
+	err := s.cut(func(c *chunk) {
+		all = append(all, c)
+		work <- c
+	})
+	close(work)
+	wait.Wait()
+	return all, err
+}
+
+// cut reads the section and calls yield with chunks of whole entries. Where
+// entries cannot be told apart any more, the rest is lost and said to be.
+func (s *source) cut(yield func(*chunk)) error {
+	for off := uint64(0); off < s.size; {
+		data := make([]byte, min(chunkSize, s.size-off))
+		if err := s.fill(data, off); err != nil {
+			return err
+		}
+		n, next := wholeEntries(data)
+		if n == 0 && next <= maxEntry && next <= s.size-off {
+			data = make([]byte, next)
+			if err := s.fill(data, off); err != nil {
+				return err
+			}
+			n = int(next)
+		}
+		c := &chunk{off: off, data: data[:n]}
+		if n == 0 {
+			// Too long to be real, or beyond the section's end.
+			c.damaged, c.damage = 1, s.errorf(off, "entry of %d bytes", next)
+			if next > s.size-off {
+				next = s.size - off
+			}
+			n = int(next)
+		}
+		yield(c)
+		off += uint64(n)
+	}
+	return nil
+}
+
+func (s *source) fill(data []byte, off uint64) error {
+	n, err := s.r.ReadAt(data, int64(off))
+	if n == len(data) {
+		return nil
+	}
+	if err == nil || errors.Is(err, io.EOF) {
+		err = io.ErrUnexpectedEOF
+	}
+	return fmt.Errorf("%s: read %s at offset %#x: %w", s.file.Name(), s.name, off, err)
+}
+
+// wholeEntries returns how many bytes the whole entries at the start of data
+// have, and if there is none, how many the first would have.
+func wholeEntries(data []byte) (n int, first uint64) {
+	for {
+		lengthSize, length, ok := header(data[n:])
+		if !ok {
+			return n, uint64(len(data)) + 1 // the section ends in it
+		}
+		if length > uint64(len(data)-n)-lengthSize {
+			if length += lengthSize; length < lengthSize {
+				length = 1<<64 - 1
+			}
+			return n, length
+		}
+		n += int(lengthSize + length)
+	}
+}
+
+// worker turns chunks into rows.
+type worker struct {
+	src   *source
+	vm    machine
+	code  *codeRanges
+	rules *ruleSet
+	chunk *chunk
+	// spans and rows are those of the chunk, in room that all chunks share.
+	spans []span
+	rows  []localRow
+
+	cies    map[uint64]*cie
+	lastOff uint64 // of the CIE in vm, if there is one
+	lastRow Rule   // the rule of the last row of this function
+	hasRow  bool
+}
+
+func (w *worker) damage(err error) {
+	if w.chunk.damaged == 0 {
+		w.chunk.damage = err
+	}
+	w.chunk.damaged++
+}
+
+// read executes the programs of the chunk's FDEs.
+func (w *worker) read() {
+	c := w.chunk
+	c.rules = w.rules
+	w.spans, w.rows = w.spans[:0], w.rows[:0]
+	for pos := uint64(0); pos < uint64(len(c.data)); {
+		lengthSize, length, _ := header(c.data[pos:])
+		whole := c.data[pos:][:lengthSize+length]
+		off := c.off + pos
+		pos += uint64(len(whole))
+		if length == 0 {
+			continue // the end of one of the tables that were linked together
+		}
+		e, ok := w.src.entry(whole, off)
+		switch {
+		case !ok:
+			w.damage(w.src.errorf(off, "entry without an ID"))
+		case !e.isCIE:
+			w.fde(&e)
+		}
+	}
+	c.data = nil
+	c.spans, c.rows = slices.Clone(w.spans), slices.Clone(w.rows)
+}
+
+// useCIE makes the CIE at offset off the one in use.
+func (w *worker) useCIE(off uint64) {
+	if w.vm.cie != nil && w.lastOff == off {
+		return
+	}
+	w.lastOff = off
+	if w.vm.cie = w.cies[off]; w.vm.cie != nil {
+		return
+	}
+	if len(w.cies) == maxCIEs {
+		clear(w.cies)
+	}
+	w.vm.cie = w.src.readCIE(off)
+	w.cies[off] = w.vm.cie
+}
+
+// fde executes the program of one FDE.
+func (w *worker) fde(e *entry) {
+	w.useCIE(w.src.cieOffset(e))
+	c := w.vm.cie
+	if c.err != nil {
+		w.damage(c.err)
+		return
+	}
+	r := &e.buf
+	start := r.pointer(c.enc, c.addrSize, e.base, w.src.data)
+	size := r.encoded(c.enc, c.addrSize)
+	if c.augmented {
+		r.block()
+	}
+	if r.bad {
+		w.damage(w.src.errorf(e.off, "FDE ends too early"))
+		return
+	}
+	// Of functions that the linker dropped, a size or an address of 0 is left.
+	limit, ok := w.code.end(start)
+	if !ok || start == 0 || size == 0 {
+		return
+	}
+	size = min(size, limit-start)
+	first := len(w.rows)
+	w.vm.state, w.vm.size, w.vm.remembered, w.hasRow = c.initial, size, w.vm.remembered[:0], false
+	program := buf{b: r.b[r.pos:]}
+	if !w.vm.run(&program, e.base+uint64(r.pos), start) {
+		w.damage(w.src.errorf(e.off, "FDE of %#x with a damaged program", start))
+	}
+	w.spans = append(w.spans, span{
+		start: start, end: start + size, origin: start,
+		chunk: w.chunk, first: uint32(first), n: uint32(len(w.rows) - first),
+	})
+}
+
+// row takes a row of the function at hand, unless it repeats the one before.
+func (w *worker) row(off uint64, r Rule) {
+	if w.hasRow && w.lastRow == r || off > 1<<32-1 {
+		return
+	}
+	w.hasRow, w.lastRow = true, r
+	w.rows = append(w.rows, localRow{uint32(off), w.rules.add(r)})
+}

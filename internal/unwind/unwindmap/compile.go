@@ -1,0 +1,131 @@
+package unwindmap
+
+import (
+	"bytes"
+	"context"
+	"debug/elf"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"slices"
+	"sync"
+
+	"fulgur/internal/elffile"
+	"fulgur/internal/process"
+	"fulgur/internal/unwind"
+)
+
+// maxSource bounds the call frame information that is read of a file, in bytes.
+// The largest browsers have a tenth of it; more would be a file that is made to
+// take time and memory.
+const maxSource = 256 << 20
+
+// largeSource is the size in bytes from which on call frame information is compiled
+// for one file at a time, since that takes several times as much memory.
+const largeSource = 1 << 20
+
+// oneLarge is held meanwhile.
+var oneLarge sync.Mutex
+
+// machine is that of this process, and so of the kernel's walker.
+var machine = map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64}[runtime.GOARCH]
+
+// source is what tables are made of.
+type source struct {
+	r    io.ReaderAt
+	size int64
+	name string
+}
+
+func openFile(f *process.File) (source, error) {
+	r, size, err := f.ReaderAt()
+	return source{r, size, f.Path}, err
+}
+
+// compile makes the table of a file, and says what code it has. Of a Go program the
+// table describes only what is not Go's: the compiler's own information does not
+// say where frame pointers are saved, and its code keeps them.
+func compile(ctx context.Context, s source, workers int) (t *unwind.Table, c code, err error) {
+	f, err := elffile.New(interruptible{ctx, s.r}, s.size, s.name)
+	if err != nil {
+		return nil, c, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	f.SetContext(ctx)
+	switch {
+	case f.Machine() != machine:
+		return nil, foreignCode, fmt.Errorf("%s: %w for machine %v", s.name, unwind.ErrNoTable, f.Machine())
+	case f.Section(".go.buildinfo") != nil || f.Section(".note.go.buildid") != nil:
+		c = goCode
+	}
+	large := false
+	for _, name := range []string{".eh_frame", ".debug_frame"} {
+		sec := f.Section(name)
+		if sec != nil && sec.Size > maxSource {
+			return nil, c, fmt.Errorf("%s: %d bytes of %s are more than any program has", s.name, sec.Size, name)
+		}
+		large = large || sec != nil && sec.Size > largeSource
+	}
+	if large {
+		oneLarge.Lock()
+		defer oneLarge.Unlock()
+	}
+	t, err = unwind.Compile(f, unwind.Options{Workers: workers, ExceptionsOnly: c == goCode})
+	return t, c, err
+}
+
+// interruptible reads until ctx ends: compiling a file that a stranger made may
+// take long.
+type interruptible struct {
+	ctx context.Context
+	r   io.ReaderAt
+}
+
+// ReadAt implements io.ReaderAt.
+func (i interruptible) ReadAt(b []byte, off int64) (int, error) {
+	if err := context.Cause(i.ctx); err != nil {
+		return 0, err
+	}
+	return i.r.ReadAt(b, off)
+}
+
+// vsyscallTable describes the page of legacy system calls: three functions
+// without a frame.
+func vsyscallTable() *unwind.Table {
+	return &unwind.Table{
+		Segments: []unwind.Segment{{Size: 4096}},
+		Blocks:   []uint32{0, 1, 1, 1, 1},
+		Rows:     []unwind.Row{unwind.Row(0).WithRule(1)},
+		Rules:    []unwind.Rule{{}, {Kind: unwind.KindSP, CFA: 8, RASlot: unwind.SlotCFA, RA: -8}},
+	}
+}
+
+// readVDSO copies the vdso, which is the same in every 64-bit process, out of
+// this process's memory.
+func readVDSO() (source, error) {
+	const most = 1 << 20
+	content, err := os.ReadFile("/proc/self/maps")
+	if err != nil {
+		return source{}, fmt.Errorf("read the vdso: %w", err)
+	}
+	maps, err := process.ParseMaps(content)
+	if err != nil {
+		return source{}, fmt.Errorf("read the vdso: %w", err)
+	}
+	i := slices.IndexFunc(maps, func(m process.Map) bool { return m.Name == "[vdso]" && m.Limit-m.Start <= most })
+	if i < 0 {
+		return source{}, errors.New("no vdso is mapped")
+	}
+	mem, err := os.Open("/proc/self/mem")
+	if err != nil {
+		return source{}, fmt.Errorf("read the vdso: %w", err)
+	}
+	defer mem.Close()
+	image := make([]byte, maps[i].Limit-maps[i].Start)
+	if _, err := mem.ReadAt(image, int64(maps[i].Start)); err != nil {
+		return source{}, fmt.Errorf("read the vdso: %w", err)
+	}
+	return source{bytes.NewReader(image), int64(len(image)), "[vdso]"}, nil
+}

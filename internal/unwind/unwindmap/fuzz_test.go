@@ -1,0 +1,125 @@
+package unwindmap
+
+import (
+	"testing"
+
+	"fulgur/internal/process"
+)
+
+// FuzzLoader lets processes map code, fork, run other programs and end as the
+// bytes say. Whatever the order, the kernel side never has of a process what
+// another one mapped, and all room is there again when all have ended.
+func FuzzLoader(f *testing.F) {
+	f.Add([]byte{0, 1, 4, 17, 2, 2, 8, 33, 6, 3, 5, 1})
+	f.Add([]byte{0, 1, 1, 1, 4, 1, 20, 1, 36, 1, 2, 1, 2, 17, 3, 2, 6, 0, 5, 1, 6, 0, 0, 1})
+	f.Fuzz(func(t *testing.T, ops []byte) {
+		c := config{
+			memory: 16 * pageCost, mappingsEach: 6,
+			sizes: sizes{pages: 32, rules: 64, mappings: 40, processes: 6},
+		}
+		k := newFakeKernel(c)
+		l := newLoader(k, c)
+		defer l.Close()
+		world := map[int][]process.Mapping{} // what is mapped
+		image := uint64(0)
+		for ; len(ops) >= 2; ops = ops[2:] {
+			op, pid, arg := ops[0]%8, int(ops[1]%8)+1, uint64(ops[0]/8)
+			switch maps, lives := world[pid]; {
+			case op == 0: // begins, and is asked for
+				image++
+				l.Ended(pid)
+				world[pid] = with(nil, uint64(pid)<<20+arg<<12)
+				l.Request(pid, image, world[pid])
+			case !lives:
+			case op == 1: // maps code
+				world[pid] = with(maps, uint64(pid)<<20+arg<<12)
+				l.Remap(pid, world[pid])
+			case op == 2: // unmaps it
+				world[pid] = with(nil, maps[0].Start)
+				l.Remap(pid, world[pid])
+			case op == 3: // forks
+				child := int(arg%8) + 1
+				if _, exists := world[child]; exists {
+					continue
+				}
+				world[child] = maps
+				image++
+				k.fork(pid, child, image)
+				l.Forked(pid, child)
+			case op == 4: // forks, and changes before that is known
+				child := int(arg%8) + 1
+				if _, exists := world[child]; exists {
+					continue
+				}
+				before := monotonic()
+				image++
+				k.fork(pid, child, image)
+				world[pid] = with(maps, uint64(pid)<<20+0x80000)
+				l.Remap(pid, world[pid])
+				l.Settled(before)
+				world[child] = world[pid] // as its mappings of then and these go
+				l.Forked(pid, child)
+			case op == 5: // ends
+				delete(world, pid)
+				l.Ended(pid)
+			case op == 6:
+				l.Settled(monotonic() + 1)
+				l.working.Wait()
+			default: // is asked for again
+				l.Request(pid, image, maps)
+			}
+			checkWorld(t, k, l, world)
+		}
+		for pid := range 10 {
+			l.Ended(pid)
+		}
+		l.Settled(monotonic() + 1)
+		l.working.Wait()
+		l.Settled(monotonic() + 1)
+		l.working.Wait()
+		if len(l.room.free) != 1 || l.room.free[0] != (run{0, c.mappings}) || len(k.processes) != 0 || len(l.layouts) != 0 {
+			t.Fatalf("left are room %v, processes %v, %d layouts", l.room.free, k.processes, len(l.layouts))
+		}
+	})
+}
+
+// with returns a list with one more mapping, sorted and without overlaps.
+func with(maps []process.Mapping, start uint64) []process.Mapping {
+	var list []process.Mapping
+	added := process.Mapping{Start: start, Limit: start + 0x1000, Kind: process.KindAnon}
+	for i, m := range maps {
+		if m.Start == start {
+			return maps
+		}
+		if m.Start > start {
+			return append(append(list, added), maps[i:]...)
+		}
+		list = append(list, m)
+	}
+	return append(list, added)
+}
+
+// checkWorld wants each mapping that the kernel side has of a process to be one of
+// that process.
+func checkWorld(t *testing.T, k *fakeKernel, l *Loader, world map[int][]process.Mapping) {
+	t.Helper()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for pid, e := range k.processes {
+		maps, lives := world[pid]
+		if !lives {
+			t.Fatalf("process %d, which is none, has layout %#x", pid, e.Layout)
+		}
+		for _, m := range k.mappings(layoutRun(e.Layout)) {
+			held := false
+			for _, w := range maps {
+				held = held || w.Start <= m.Start && m.Start < w.Limit
+			}
+			if !held {
+				t.Fatalf("process %d has %#x mapped, by the kernel side; it has %v", pid, m.Start, maps)
+			}
+		}
+	}
+}

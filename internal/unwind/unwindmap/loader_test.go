@@ -1,0 +1,442 @@
+package unwindmap
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"testing"
+	"time"
+
+	"fulgur/internal/elffile"
+	"fulgur/internal/process"
+	"fulgur/internal/testenv"
+	"fulgur/internal/unwind"
+)
+
+var testConfig = config{
+	memory: 64 << 20, mappingsEach: 1000,
+	sizes: sizes{pages: 256, rules: 4096, mappings: 4000, processes: 50},
+}
+
+// fixture is a loader of a stand-in kernel, and what an ordinary process has
+// mapped.
+type fixture struct {
+	*Loader
+	kernel *fakeKernel
+	maps   []process.Mapping
+}
+
+func newFixture(t *testing.T, c config) *fixture {
+	t.Helper()
+	k := newFakeKernel(c)
+	f := &fixture{Loader: newLoader(k, c), kernel: k}
+	t.Cleanup(func() {
+		if err := f.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	table := process.NewTable(process.Options{})
+	t.Cleanup(func() { _ = table.Close() })
+	f.maps = table.Mappings(sleeper(t))
+	if len(f.maps) < 4 {
+		t.Skip("needs a cat with libraries")
+	}
+	return f
+}
+
+// sleeper starts a program with a C library, and returns its pid when that is
+// mapped.
+func sleeper(t *testing.T) int {
+	t.Helper()
+	cmd := exec.Command(testenv.Tool(t, "cat"))
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = in.Close()
+		_ = cmd.Wait()
+	})
+	// When it has copied a byte it runs.
+	if _, err := in.Write([]byte{'.'}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := out.Read(make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+	return cmd.Process.Pid
+}
+
+// settleAll waits until nothing is left to free.
+func (f *fixture) settleAll(t *testing.T) {
+	t.Helper()
+	for range 1000 {
+		f.Settled(monotonic() + 1)
+		f.mu.Lock()
+		done := len(f.retired) == 0 && !f.settling
+		f.mu.Unlock()
+		if done {
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
+	t.Fatal("layouts that no process has are not freed")
+}
+
+func (f *fixture) wait(t *testing.T) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	f.Wait(ctx)
+	if ctx.Err() != nil {
+		t.Fatal("the tables were not made")
+	}
+}
+
+// The kernel side finds the same rules as a look-up in the tables.
+func TestLoader(t *testing.T) {
+	f := newFixture(t, testConfig)
+	f.Request(7, 70, f.maps)
+	f.wait(t)
+	if stats := f.Stats(); stats.Tables < 3 || stats.Failure != nil || stats.Files > 0 || stats.NoRoom > 0 {
+		t.Errorf("%+v", stats)
+	}
+	if e := f.kernel.processes[7]; e.Image != 70 {
+		t.Errorf("the entry is of image %d, want 70", e.Image)
+	}
+	random := rand.New(rand.NewPCG(3, 4))
+	for _, m := range f.maps {
+		if m.Kind != process.KindFile {
+			continue
+		}
+		checkMapping(t, f, 7, m, random)
+	}
+}
+
+// checkMapping looks addresses of a mapping up.
+func checkMapping(t *testing.T, f *fixture, pid int, m process.Mapping, random *rand.Rand) {
+	t.Helper()
+	r, size, err := m.File.ReaderAt()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ef, err := elffile.New(r, size, m.File.Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	table, err := unwind.Compile(ef, unwind.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	looked := 0
+	for range 3000 {
+		addr := m.Start + random.Uint64N(m.Limit-m.Start)
+		link, ok := ef.Address(addr - m.Start + m.Offset)
+		if !ok {
+			continue
+		}
+		want := table.Lookup(link)
+		got, err := f.kernel.find(pid, addr)
+		if errors.Is(err, errUnmapped) {
+			continue // padding
+		}
+		looked++
+		switch {
+		case err != nil:
+			t.Fatalf("%s+%#x: %v", m.File.Path, link, err)
+		case want == unwind.Rule{}:
+			if got != ruleNone {
+				t.Fatalf("%s+%#x: rule %d, want none", m.File.Path, link, got)
+			}
+		case f.kernel.rules[got] != want:
+			t.Fatalf("%s+%#x: %v, want %v", m.File.Path, link, f.kernel.rules[got], want)
+		}
+	}
+	if looked < 1000 {
+		t.Errorf("%s: only %d addresses of a mapping were looked up", m.File.Path, looked)
+	}
+}
+
+// Forked processes share a layout until one of them changes, and what nobody has
+// any more is used again.
+func TestLoaderFork(t *testing.T) {
+	f := newFixture(t, testConfig)
+	f.Request(1, 10, f.maps)
+	f.wait(t)
+	for child := 2; child < 40; child++ {
+		f.kernel.fork(1, child, uint64(10*child))
+		f.Forked(1, child)
+	}
+	f.settleAll(t)
+	f.mu.Lock()
+	layouts := len(f.layouts)
+	f.mu.Unlock()
+	if layouts != 1 {
+		t.Errorf("%d layouts, want one for all", layouts)
+	}
+	shared := f.kernel.processes[1].Layout
+
+	// One replaces a mapping, and another adds one.
+	replaced := append([]process.Mapping{}, f.maps...)
+	replaced[1] = process.Mapping{Start: replaced[1].Start, Limit: replaced[1].Limit, Kind: process.KindAnon}
+	f.Remap(2, replaced)
+	top := f.maps[len(f.maps)-1].Limit
+	added := func() []process.Mapping {
+		return append(append([]process.Mapping{}, f.maps...), process.Mapping{Start: top, Limit: top + 0x1000, Kind: process.KindAnon})
+	}
+	f.Remap(3, added())
+	f.Remap(4, added())
+	salts := map[uint32]int{}
+	for pid := 1; pid <= 4; pid++ {
+		salts[layoutSalt(f.kernel.processes[pid].Layout)]++
+	}
+	if f.kernel.processes[1].Layout != shared || f.kernel.processes[2].Layout == shared {
+		t.Error("a change of one process's mappings is another's, too")
+	}
+	if layoutSalt(f.kernel.processes[2].Layout) == layoutSalt(shared) {
+		t.Error("a replaced mapping has the salt of what it replaced")
+	}
+	if layoutSalt(f.kernel.processes[3].Layout) != layoutSalt(shared) {
+		t.Error("who added a mapping has another salt than before")
+	}
+	if len(salts) != 3 {
+		t.Errorf("salts %v: two processes added to one layout with the same one", salts)
+	}
+
+	for pid := range 40 {
+		f.Ended(pid)
+	}
+	f.settleAll(t)
+	if len(f.kernel.processes) != 0 || len(f.layouts) != 0 || len(f.room.free) != 1 {
+		t.Errorf("left are %d processes, %d layouts, free room %v", len(f.kernel.processes), len(f.layouts), f.room.free)
+	}
+	if f.kernel.waits == 0 {
+		t.Error("nobody waited for programs that run")
+	}
+}
+
+// A child that was forked just before its parent's mappings changed has the old
+// layout, which must not be anything else by the time that this is known.
+func TestLoaderForkBeforeChange(t *testing.T) {
+	f := newFixture(t, testConfig)
+	f.Request(1, 10, f.maps)
+	f.wait(t)
+	old := f.kernel.processes[1].Layout
+	f.kernel.fork(1, 2, 20)
+	before := monotonic()
+	f.Remap(1, f.maps[1:])
+	f.Settled(before) // the fork is not known yet
+	f.Request(3, 30, f.maps[2:])
+	f.mu.Lock()
+	_, kept := f.layouts[old]
+	f.mu.Unlock()
+	if !kept {
+		t.Fatal("a layout was freed that a child has")
+	}
+	f.Forked(1, 2)
+	f.settleAll(t)
+	if got, want := layoutRun(f.kernel.processes[2].Layout).n, layoutRun(f.kernel.processes[1].Layout).n; got != want {
+		t.Errorf("the child has %d mappings, its parent %d", got, want)
+	}
+}
+
+// A child whose layout is not known is asked for again.
+func TestLoaderForkUnknown(t *testing.T) {
+	f := newFixture(t, testConfig)
+	f.Request(1, 10, f.maps)
+	f.kernel.processes[2] = entry{Image: 20, Layout: packLayout(run{1234, 5}, 77)}
+	f.Forked(1, 2)
+	if _, ok := f.kernel.processes[2]; ok {
+		t.Error("a process has a layout that is nobody's")
+	}
+}
+
+func TestLoaderReset(t *testing.T) {
+	f := newFixture(t, testConfig)
+	f.Request(1, 10, f.maps)
+	f.Reset()
+	if len(f.kernel.processes) != 0 || f.kernel.asked != 1 || f.Known(1) {
+		t.Errorf("%d processes are left, requests were forgotten %d times", len(f.kernel.processes), f.kernel.asked)
+	}
+}
+
+// What there is no room for is left out, counted, and let go again.
+func TestLoaderLimits(t *testing.T) {
+	c := testConfig
+	c.mappings, c.mappingsEach, c.processes = 20, 8, 3
+	f := newFixture(t, c)
+	many := make([]process.Mapping, 100)
+	for i := range many {
+		start := uint64(i)*0x10000 + 0x10000
+		many[i] = process.Mapping{Start: start, Limit: start + 0x1000, Kind: process.KindAnon}
+	}
+	f.Request(1, 10, many)
+	if n := layoutRun(f.kernel.processes[1].Layout).n; n != 8 {
+		t.Errorf("%d mappings of a process, want 8", n)
+	}
+	f.Request(2, 20, many)
+	f.Request(3, 30, many) // has no room for its mappings
+	f.Request(4, 40, many[:1])
+	f.Request(5, 50, many[:1]) // has none in the map of processes
+	if stats := f.Stats(); stats.Cut != 2 || stats.Processes != 2 || stats.Failure != nil {
+		t.Errorf("%+v, want 2 processes cut and 2 left out", stats)
+	}
+	for pid := range 6 {
+		f.Ended(pid)
+	}
+	f.settleAll(t)
+	if len(f.room.free) != 1 || len(f.kernel.processes) != 0 {
+		t.Errorf("room %v and %d processes are left", f.room.free, len(f.kernel.processes))
+	}
+}
+
+// A table that is larger than the memory is left out, and a smaller one is not.
+func TestLoaderMemory(t *testing.T) {
+	c := testConfig
+	c.memory = pageCost
+	f := newFixture(t, c)
+	f.Request(1, 10, f.maps)
+	f.wait(t)
+	stats := f.Stats()
+	if stats.NoRoom == 0 || stats.Tables == 0 || stats.Failure != nil {
+		t.Errorf("%+v, want a table left out and another there", stats)
+	}
+	if stats.Pages.Most > 1 {
+		t.Errorf("%d pages were attached, want 1", stats.Pages.Most)
+	}
+}
+
+// A page that was evicted comes back when it is asked for.
+func TestLoaderReload(t *testing.T) {
+	c := testConfig
+	c.memory = 5 * pageCost // the C library has two or three
+	f := newFixture(t, c)
+	f.Request(1, 10, f.maps)
+	f.wait(t)
+	f.pages.mu.Lock()
+	err := f.pages.makeRoom(f.pages.limit)
+	f.pages.mu.Unlock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	random := rand.New(rand.NewPCG(5, 6))
+	m := f.maps[0]
+	_, err = f.kernel.find(1, m.Start+0x100)
+	missing := pageError(0)
+	if !errors.As(err, &missing) {
+		t.Fatalf("error %v, want one of a page that is not there", err)
+	}
+	for errors.As(err, &missing) {
+		f.Reload(uint32(missing))
+		f.working.Wait()
+		_, err = f.kernel.find(1, m.Start+random.Uint64N(0x1000))
+	}
+	checkMapping(t, f, 1, m, random)
+	if stats := f.Stats(); stats.Pages.Reloaded == 0 || stats.Pages.Evicted == 0 {
+		t.Errorf("%+v", stats.Pages)
+	}
+}
+
+// Tables that nobody needs any more are dropped, once there are many.
+func TestLoaderDropsUnused(t *testing.T) {
+	f := newFixture(t, testConfig)
+	f.Request(1, 10, f.maps)
+	f.wait(t)
+	f.Ended(1)
+	f.settleAll(t)
+	f.mu.Lock()
+	files := len(f.files)
+	for range maxUnused + 1 {
+		key := fileKey{&process.File{}, process.KindFile}
+		made := &file{key: key, done: true}
+		f.files[key] = made
+		f.unused = append(f.unused, made)
+	}
+	f.mu.Unlock()
+	f.Request(1, 10, nil)
+	f.Ended(1)
+	f.settleAll(t)
+	f.working.Wait()
+	if files == 0 || len(f.files) > maxUnused/2 {
+		t.Errorf("%d files are left", len(f.files))
+	}
+	if stats := f.Stats(); stats.Tables != 0 || stats.Bytes != 0 {
+		t.Errorf("%+v, want nothing", stats)
+	}
+	for index, at := range f.pages.all {
+		if at.used != 0 {
+			t.Errorf("page %d has %d words that no table has", index, at.used)
+		}
+	}
+}
+
+// Without frame pointers, a stack ends where there is no table.
+func TestFallback(t *testing.T) {
+	for code, want := range map[code]uint32{
+		nativeCode: ruleChain, describedCode: ruleNone, goCode: ruleChainGo, foreignCode: ruleNone,
+	} {
+		if got := code.fallback(Auto); got != want {
+			t.Errorf("code %d falls back on rule %d, want %d", code, got, want)
+		}
+		if got := code.fallback(Tables); got != ruleNone {
+			t.Errorf("with tables alone code %d falls back on rule %d", code, got)
+		}
+	}
+}
+
+// The test itself is a Go program, and the vdso is everyone's.
+func TestCompile(t *testing.T) {
+	file, err := os.Open("/proc/self/exe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, c, err := compile(t.Context(), source{file, info.Size(), "test"}, 0)
+	if c != goCode || err != nil && !errors.Is(err, unwind.ErrNoTable) {
+		t.Errorf("code %d, %v; want that of a Go program", c, err)
+	}
+	vdso, err := readVDSO()
+	if err != nil {
+		t.Fatal(err)
+	}
+	table, c, err := compile(t.Context(), vdso, 0)
+	if err != nil || c != nativeCode || len(table.Rows) < 10 {
+		t.Errorf("the vdso has %v of code %d, %v", table, c, err)
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, _, err := compile(ended, vdso, 0); !errors.Is(err, context.Canceled) {
+		t.Errorf("compiling when nobody waits for it: %v", err)
+	}
+}
+
+func TestParseRequest(t *testing.T) {
+	for name, record := range map[string][]byte{
+		"short": make([]byte, 23), "no type": make([]byte, 24),
+	} {
+		if _, err := ParseRequest(record); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+	process := []byte{1, 0, 0, 0, 42, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8}
+	if want, err := ParseRequest(process); err != nil || want != (Want{PID: 42, Image: 9}) {
+		t.Errorf("%+v, %v", want, err)
+	}
+	page := append([]byte{2}, process[1:]...)
+	if want, err := ParseRequest(page); err != nil || want != (Want{Page: 42}) {
+		t.Errorf("%+v, %v", want, err)
+	}
+}

@@ -1,0 +1,111 @@
+package unwindmap
+
+import (
+	"errors"
+	"math/rand/v2"
+	"testing"
+)
+
+// Tables that are placed and freed at random stay what they are, however few
+// pages are attached at a time.
+func TestPages(t *testing.T) {
+	for name, pagesAttached := range map[string]int64{"plenty": 64, "few": 3} {
+		t.Run(name, func(t *testing.T) {
+			k := newFakeKernel(config{})
+			p := newPages(k, 64, pagesAttached*pageCost)
+			defer p.close()
+			random := rand.New(rand.NewPCG(1, 2))
+			held := map[uint32][]uint32{}
+			for range 300 {
+				if random.IntN(3) == 0 {
+					for start, words := range held { // in random order
+						if err := p.free(run{start, uint32(len(words))}); err != nil {
+							t.Fatal(err)
+						}
+						delete(held, start)
+						break
+					}
+					continue
+				}
+				words := make([]uint32, 1+random.IntN(2*pageWords))
+				for i := range words {
+					words[i] = random.Uint32()
+				}
+				start, err := p.place(words)
+				if errors.Is(err, errMemory) {
+					continue
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				held[start] = words
+				checkWords(t, k, p, held, random)
+			}
+			stats := p.Stats()
+			t.Logf("%+v", stats)
+			if int64(stats.Most) > pagesAttached {
+				t.Errorf("%d pages were attached, at most %d should be", stats.Most, pagesAttached)
+			}
+			if evicts := stats.Evicted > 0; evicts != (name == "few") {
+				t.Errorf("%d pages were evicted", stats.Evicted)
+			}
+			for start, words := range held {
+				if err := p.free(run{start, uint32(len(words))}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for index, at := range p.all {
+				if at.used != 0 {
+					t.Errorf("page %d has %d words that nobody holds", index, at.used)
+				}
+			}
+		})
+	}
+}
+
+// checkWords looks at some words of each table; pages that are not attached are
+// asked for.
+func checkWords(t *testing.T, k *fakeKernel, p *pages, held map[uint32][]uint32, random *rand.Rand) {
+	t.Helper()
+	for start, words := range held {
+		for range 3 {
+			i := random.IntN(len(words))
+			got, err := k.word(start + uint32(i))
+			if missing := pageError(0); errors.As(err, &missing) {
+				if err := p.reload([]uint32{uint32(missing)}); err != nil {
+					t.Fatal(err)
+				}
+				got, err = k.word(start + uint32(i))
+			}
+			if err != nil || got != words[i] {
+				t.Fatalf("word %d is %#x, %v; want %#x", start+uint32(i), got, err, words[i])
+			}
+		}
+	}
+}
+
+func TestPagesTooLarge(t *testing.T) {
+	p := newPages(newFakeKernel(config{}), 64, 2*pageCost)
+	if _, err := p.place(make([]uint32, 3*pageWords)); !errors.Is(err, errMemory) {
+		t.Errorf("placing what is larger than the memory: %v, want %v", err, errMemory)
+	}
+}
+
+// The pages that are used stay, and those that are not are evicted.
+func TestPagesEvictUnused(t *testing.T) {
+	k := newFakeKernel(config{})
+	p := newPages(k, 64, 8*pageCost)
+	defer p.close()
+	used, err := p.place(make([]uint32, pageWords))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 20 {
+		if _, err := k.word(used); err != nil {
+			t.Fatalf("the page in use was evicted: %v", err)
+		}
+		if _, err := p.place(make([]uint32, pageWords)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

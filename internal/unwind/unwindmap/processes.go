@@ -1,0 +1,125 @@
+package unwindmap
+
+import (
+	"errors"
+	"time"
+
+	"fulgur/internal/process"
+)
+
+// patience is how long a process waits for a table at most. It is then walked
+// without it until it is there: a file may take for ever to compile.
+const patience = 5 * time.Second
+
+// change gives a process a layout for what it has mapped now, as soon as all
+// tables for it are there: a walk that finds half of them is no better than one
+// by frame pointers, which says what it is.
+func (l *Loader) change(p *proc, maps []process.Mapping) {
+	p.sources = maps
+	l.try(p, false)
+}
+
+// try gives a process a layout if it need not wait, or must not.
+func (l *Loader) try(p *proc, impatient bool) {
+	w := l.newWait(p)
+	if w.files > 0 && !impatient {
+		l.waits = append(l.waits, w)
+		l.withdraw(p)
+		return
+	}
+	if next := l.newLayout(p.sources, p.layout); next != nil {
+		l.install(p, next)
+		return
+	}
+	if !p.late {
+		p.late = true
+		l.stats.Processes++
+	}
+	l.starving = append(l.starving, w)
+	p.wait = w
+	l.withdraw(p)
+}
+
+// newWait has a process wait for the tables of its files that are not there.
+func (l *Loader) newWait(p *proc) *wait {
+	w := &wait{proc: p, since: time.Now()}
+	p.wait = nil
+	for _, m := range p.sources {
+		f := l.file(m)
+		if f == nil || f.done {
+			continue
+		}
+		if n := len(f.waiting); n > 0 && f.waiting[n-1] == w {
+			continue // it maps the file more than once
+		}
+		f.waiting = append(f.waiting, w)
+		w.files++
+		p.wait = w
+	}
+	return w
+}
+
+// made tells those that wait for a file that it is there.
+func (l *Loader) made(f *file) {
+	waiting := f.waiting
+	f.waiting = nil
+	for _, w := range waiting {
+		w.files--
+		if w.files == 0 && w.proc.wait == w {
+			l.try(w.proc, false)
+		}
+	}
+}
+
+// hurry gives layouts to those that have waited for too long.
+func (l *Loader) hurry() {
+	for len(l.waits) > 0 && time.Since(l.waits[0].since) > patience {
+		w := l.waits[0]
+		l.waits = l.waits[1:]
+		if w.proc.wait == w {
+			l.try(w.proc, true)
+		}
+	}
+}
+
+// feed gives layouts to those that had no room for one, if there is some now.
+func (l *Loader) feed() {
+	starving := l.starving
+	l.starving = nil
+	for _, w := range starving {
+		if w.proc.wait == w {
+			l.try(w.proc, true)
+		}
+	}
+}
+
+// withdraw takes away a process's layout if it is not true any more, while there
+// is no other.
+func (l *Loader) withdraw(p *proc) {
+	if p.layout == nil || extends(p.sources, p.layout.sources) {
+		return
+	}
+	if err := l.kernel.deleteProcess(p.pid); err != nil {
+		l.fail(err)
+	}
+	l.leave(p)
+}
+
+// install has the kernel side walk p's stacks by another layout.
+func (l *Loader) install(p *proc, next *layout) {
+	if next.cut && !p.cut {
+		p.cut = true
+		l.stats.Cut++
+	}
+	err := l.kernel.putProcess(p.pid, entry{Image: p.image, Layout: next.word})
+	l.leave(p) // not before: a child may have got it until now
+	l.join(p, next)
+	if err == nil {
+		return
+	}
+	l.stats.Processes++
+	if !errors.Is(err, errFull) {
+		l.fail(err)
+	}
+	l.drop(p.pid)
+}

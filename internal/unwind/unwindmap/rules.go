@@ -1,0 +1,86 @@
+package unwindmap
+
+import "fulgur/internal/unwind"
+
+// rules are the rules of all files, each once. They are never taken back: a
+// machine's libraries share most of theirs, and the walker's cache holds
+// their indexes. The first ones are bpf/unwind_maps.h's own.
+type rules struct {
+	limit uint32
+	index map[unwind.Rule]uint32
+	next  uint32
+	// unsupported is the rule of those that there is no room for.
+	unsupported uint32
+	refused     uint64
+}
+
+func newRules(limit uint32) *rules {
+	return &rules{
+		limit: limit,
+		// The zero rule is that of addresses without a table.
+		index:       map[unwind.Rule]uint32{{}: ruleNone, {Kind: unwind.KindUnsupported}: ruleFirst},
+		next:        ruleFirst + 1,
+		unsupported: ruleFirst,
+	}
+}
+
+// addTable returns for each rule of a table its index here, and those that are
+// new, whose indexes are consecutive from first on.
+func (r *rules) addTable(t *unwind.Table) (indexes []uint32, first uint32, fresh []unwind.Rule) {
+	first = r.next
+	indexes = make([]uint32, len(t.Rules))
+	for i, rule := range t.Rules {
+		index, ok := r.index[rule]
+		switch {
+		case ok:
+		case r.next >= r.limit:
+			r.refused++
+			index = r.unsupported
+		default:
+			index = r.next
+			r.index[rule] = index
+			r.next++
+			fresh = append(fresh, rule)
+		}
+		indexes[i] = index
+	}
+	return indexes, first, fresh
+}
+
+// longGap is the size in bytes from which on code that a table leaves out is some
+// that a program generated and linked in, as the built-in functions of a script
+// engine, and keeps frame pointers as code does that is generated at run time.
+// Less is written by hand, and keeps none.
+const longGap = 16 << 10
+
+// tableWords are a table's words as the kernel's walker reads them: its blocks
+// as they are, then its rows with the indexes of global rules. gapRule is that of
+// long gaps.
+func tableWords(t *unwind.Table, indexes []uint32, gapRule uint32) []uint32 {
+	words := make([]uint32, 0, len(t.Blocks)+len(t.Rows))
+	words = append(words, t.Blocks...)
+	for i, s := range t.Segments {
+		limit := uint32(len(t.Blocks))
+		if i+1 < len(t.Segments) {
+			limit = t.Segments[i+1].FirstBlock
+		}
+		base := s.Addr >> unwind.BlockShift << unwind.BlockShift
+		gap, isGap := uint64(0), false // of the last row
+		end := func(at uint64) {
+			if last := len(words) - 1; isGap && at-gap >= longGap {
+				words[last] = uint32(unwind.Row(words[last]).WithRule(gapRule))
+			}
+		}
+		for b := s.FirstBlock; b+1 < limit; b++ {
+			for _, row := range t.Rows[t.Blocks[b]:t.Blocks[b+1]] {
+				at := base + uint64(row.Low())
+				end(at)
+				gap, isGap = at, indexes[row.Rule()] == ruleNone
+				words = append(words, uint32(row.WithRule(indexes[row.Rule()])))
+			}
+			base += 1 << unwind.BlockShift
+		}
+		end(s.Addr + s.Size)
+	}
+	return words
+}

@@ -1,0 +1,54 @@
+package unwindmap
+
+import "slices"
+
+// runs hands out runs of the numbers below a limit, always the lowest that are
+// free, so that what is in use stays together.
+type runs struct {
+	free []run // sorted, not empty, none next to another
+}
+
+// run is a number of consecutive numbers from start on.
+type run struct{ start, n uint32 }
+
+func newRuns(limit uint32) *runs { return &runs{free: []run{{0, limit}}} }
+
+// take returns the start of n numbers, n > 0, that nobody has. ok is false if
+// there are not as many in a row.
+func (r *runs) take(n uint32) (start uint32, ok bool) {
+	for i := range r.free {
+		f := &r.free[i]
+		if f.n < n {
+			continue
+		}
+		start = f.start
+		f.start, f.n = f.start+n, f.n-n
+		if f.n == 0 {
+			r.free = slices.Delete(r.free, i, i+1)
+		}
+		return start, true
+	}
+	return 0, false
+}
+
+// giveBack makes a run that was taken free again, whole or in parts.
+func (r *runs) giveBack(g run) {
+	if g.n == 0 {
+		return
+	}
+	i, _ := slices.BinarySearchFunc(r.free, g, func(a, b run) int {
+		if a.start < b.start {
+			return -1
+		}
+		return 1
+	})
+	r.free = slices.Insert(r.free, i, g)
+	if i+1 < len(r.free) && g.start+g.n == r.free[i+1].start {
+		r.free[i].n += r.free[i+1].n
+		r.free = slices.Delete(r.free, i+1, i+2)
+	}
+	if i > 0 && r.free[i-1].start+r.free[i-1].n == g.start {
+		r.free[i-1].n += r.free[i].n
+		r.free = slices.Delete(r.free, i, i+1)
+	}
+}

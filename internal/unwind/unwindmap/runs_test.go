@@ -1,0 +1,89 @@
+package unwindmap
+
+import (
+	"slices"
+	"testing"
+)
+
+func TestRuns(t *testing.T) {
+	r := newRuns(10)
+	a, _ := r.take(3)
+	b, _ := r.take(4)
+	c, ok := r.take(3)
+	if a != 0 || b != 3 || c != 7 || !ok {
+		t.Errorf("runs begin at %d, %d, %d", a, b, c)
+	}
+	if _, ok := r.take(1); ok {
+		t.Error("there is more than there was")
+	}
+	r.giveBack(run{0, 3})
+	r.giveBack(run{7, 3})
+	if _, ok := r.take(4); ok {
+		t.Error("what is not in a row was handed out")
+	}
+	r.giveBack(run{3, 4})
+	if want := []run{{0, 10}}; !slices.Equal(r.free, want) {
+		t.Errorf("free are %v, want %v", r.free, want)
+	}
+}
+
+// FuzzRuns takes and gives back as the bytes say: positive ones take so many,
+// others give the oldest back.
+func FuzzRuns(f *testing.F) {
+	f.Add([]byte{1, 2, 3, 0, 0, 0})
+	f.Add([]byte{100, 100, 100, 0, 50, 200, 0, 0})
+	f.Fuzz(func(t *testing.T, ops []byte) {
+		const limit = 512
+		r := newRuns(limit)
+		var taken [limit]bool
+		var held []run
+		mark := func(g run, is bool) {
+			for i := g.start; i < g.start+g.n; i++ {
+				if taken[i] == is {
+					t.Fatalf("%d is handed out twice, or given back twice", i)
+				}
+				taken[i] = is
+			}
+		}
+		for _, op := range ops {
+			if op == 0 {
+				if len(held) > 0 {
+					mark(held[0], false)
+					r.giveBack(held[0])
+					held = held[1:]
+				}
+				continue
+			}
+			start, ok := r.take(uint32(op))
+			if !ok {
+				if fits(taken[:], int(op)) {
+					t.Fatalf("no room for %d in %v", op, r.free)
+				}
+				continue
+			}
+			mark(run{start, uint32(op)}, true)
+			held = append(held, run{start, uint32(op)})
+		}
+		for _, g := range held {
+			r.giveBack(g)
+		}
+		if want := []run{{0, limit}}; !slices.Equal(r.free, want) {
+			t.Fatalf("free are %v, want %v", r.free, want)
+		}
+	})
+}
+
+// fits reports whether n in a row are not taken.
+func fits(taken []bool, n int) bool {
+	row := 0
+	for _, is := range taken {
+		row++
+		if is {
+			row = 0
+		}
+		if row == n {
+			return true
+		}
+	}
+	return false
+}

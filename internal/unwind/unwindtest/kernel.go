@@ -1,0 +1,284 @@
+package unwindtest
+
+import (
+	"bytes"
+	"debug/elf"
+	"encoding/binary"
+	"io"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"fulgur/bpf"
+	"fulgur/internal/testenv"
+	"fulgur/internal/unwind"
+)
+
+// Commands of testdata/walk.c.
+const (
+	commandRules = iota + 1
+	commandPage
+	commandMappings
+	commandMemory
+	commandWalk
+)
+
+const (
+	// PageWords is the number of words of a page of tables.
+	PageWords = 1 << 14
+	// PageSize is that of memory, in bytes.
+	PageSize = 4096
+	// MaxDepth is the most frames of a stack.
+	MaxDepth = 127
+	// FrameExact is FRAME_EXACT of bpf/record.h.
+	FrameExact = 1 << 63
+
+	noTable         = 1<<32 - 1 // UNWIND_NO_TABLE
+	layoutCountFrom = 24        // bits below the number of mappings
+	layoutSaltFrom  = 40
+)
+
+// Kernel is the kernel's walker, compiled for user space.
+type Kernel struct {
+	cmd    *exec.Cmd
+	in     bytes.Buffer // that is to be sent
+	pipe   io.WriteCloser
+	out    io.ReadCloser
+	stderr bytes.Buffer
+	fp, sp int // DWARF's numbers
+
+	rules  []unwind.Rule
+	words  []uint32
+	sent   int // words that it has
+	tables map[*unwind.Table]placed
+	salt   uint64
+}
+
+// placed is where a table is in the space of words.
+type placed struct{ blocks, rows uint32 }
+
+// NewKernel builds the walker for a machine, with the compiler's checks for
+// errors, and starts it.
+func NewKernel(t testing.TB, machine elf.Machine) *Kernel {
+	t.Helper()
+	k := &Kernel{fp: 6, sp: 7}
+	arch := "x86"
+	if machine == elf.EM_AARCH64 {
+		arch, k.fp, k.sp = "arm64", 29, 31
+	}
+	program := filepath.Join(t.TempDir(), "walk")
+	build := exec.Command(testenv.Tool(t, "clang-19"), "-O1", "-g", "-Wall", "-Wextra", "-Werror",
+		"-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-D__TARGET_ARCH_"+arch,
+		"-o", program, source("walk.c"))
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	k.Forget(0)
+	chain := unwind.Rule{
+		Kind: unwind.Kind(bpf.UnwindUnwindKindUNWIND_CHAIN), CFA: 16,
+		FPSlot: unwind.SlotCFA, FP: -16, RASlot: unwind.SlotCFA, RA: -8,
+	}
+	k.rules[bpf.UnwindUnwindRuleIndexUNWIND_RULE_CHAIN] = chain
+	chain.Arg = 1
+	k.rules[bpf.UnwindUnwindRuleIndexUNWIND_RULE_CHAIN_GO] = chain
+	k.cmd = exec.Command(program)
+	k.cmd.Stderr = &k.stderr
+	var err error
+	if k.pipe, err = k.cmd.StdinPipe(); err != nil {
+		t.Fatal(err)
+	}
+	if k.out, err = k.cmd.StdoutPipe(); err != nil {
+		t.Fatal(err)
+	}
+	if err := k.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = k.pipe.Close()
+		if err := k.cmd.Wait(); err != nil {
+			t.Errorf("the kernel's walker: %v\n%s", err, &k.stderr)
+		}
+	})
+	return k
+}
+
+// Forget makes it forget all tables. The next begins at the given word.
+func (k *Kernel) Forget(word int) {
+	if k.rules == nil {
+		k.rules = make([]unwind.Rule, bpf.UnwindUnwindRuleIndexUNWIND_RULE_FIRST)
+	}
+	k.rules = k.rules[:bpf.UnwindUnwindRuleIndexUNWIND_RULE_FIRST]
+	k.words, k.sent, k.tables = make([]uint32, word), 0, map[*unwind.Table]placed{}
+}
+
+// command sends a command with what it is about; count is of what is sent, or
+// which it is.
+func (k *Kernel) command(command, count uint32, what ...any) {
+	for _, v := range append([]any{command, count}, what...) {
+		if err := binary.Write(&k.in, binary.LittleEndian, v); err != nil {
+			panic(err)
+		}
+	}
+}
+
+// add brings a table into the space of words.
+func (k *Kernel) add(t *unwind.Table) placed {
+	if p, ok := k.tables[t]; ok {
+		return p
+	}
+	base := uint32(len(k.rules)) - 1 // rule 0 is for all
+	k.rules = append(k.rules, t.Rules[1:]...)
+	p := placed{blocks: uint32(len(k.words))}
+	k.words = append(k.words, t.Blocks...)
+	p.rows = uint32(len(k.words))
+	for _, r := range t.Rows {
+		rule := r.Rule()
+		if rule > 0 {
+			rule += base
+		}
+		k.words = append(k.words, uint32(r.WithRule(rule)))
+	}
+	k.tables[t] = p
+	return p
+}
+
+// Mapped is where a file is mapped.
+type Mapped struct {
+	Start, End, Offset uint64
+	Table              *unwind.Table // or nil
+}
+
+// LayOut tells the walker the mappings of a process, sorted, and returns the
+// layout.
+func (k *Kernel) LayOut(list []Mapped) uint64 {
+	var mappings []bpf.UnwindUnwindMapping
+	bare := func(start, end uint64) {
+		if start < end {
+			mappings = append(mappings, bpf.UnwindUnwindMapping{Start: start, End: end, Rows: noTable})
+		}
+	}
+	for _, m := range list {
+		at := m.Start
+		if m.Table != nil {
+			p := k.add(m.Table)
+			for _, s := range m.Table.Segments {
+				bias := m.Start - m.Offset + s.Offset - s.Addr
+				start, end := max(s.Addr+bias, at), min(s.Addr+s.Size+bias, m.End)
+				if start >= end || s.Offset+s.Size <= m.Offset {
+					continue
+				}
+				bare(at, start)
+				mappings = append(mappings, bpf.UnwindUnwindMapping{
+					Start: start, End: end, Bias: bias,
+					Blocks: p.blocks + s.FirstBlock - uint32(s.Addr>>unwind.BlockShift), Rows: p.rows,
+				})
+				at = end
+			}
+		}
+		bare(at, m.End)
+	}
+	k.sendTables()
+	k.command(commandMappings, uint32(len(mappings)), mappings)
+	k.salt++
+	return uint64(len(mappings))<<layoutCountFrom | k.salt<<layoutSaltFrom
+}
+
+// sendTables sends what is new of rules and words.
+func (k *Kernel) sendTables() {
+	if k.sent == len(k.words) {
+		return
+	}
+	k.command(commandRules, uint32(len(k.rules)), k.rules)
+	for page := k.sent / PageWords; page*PageWords < len(k.words); page++ {
+		words := make([]uint32, PageWords)
+		copy(words, k.words[page*PageWords:])
+		k.command(commandPage, uint32(page), words)
+	}
+	k.sent = len(k.words)
+}
+
+// SetMemory gives the walker pages of memory.
+func (k *Kernel) SetMemory(pages map[uint64][]byte) {
+	k.command(commandMemory, uint32(len(pages)))
+	for at, b := range pages {
+		_ = binary.Write(&k.in, binary.LittleEndian, at)
+		k.in.Write(b)
+	}
+}
+
+// Walk returns the stack of a thread in a layout. pcMask has the bits that
+// addresses can have.
+func (k *Kernel) Walk(t testing.TB, regs unwind.Registers, layout, pcMask uint64, mode bpf.OnCPUUnwindMode) ([]unwind.Frame, bpf.OnCPUStackEnd) {
+	t.Helper()
+	k.command(commandWalk, 1, regs.R, regs.PC, regs.R[k.sp], regs.R[k.fp], layout, pcMask, mode, uint32(MaxDepth))
+	if _, err := k.pipe.Write(k.in.Bytes()); err != nil {
+		t.Fatalf("the kernel's walker: %v\n%s", err, &k.stderr)
+	}
+	k.in.Reset()
+	var head struct{ End, N uint32 }
+	if err := binary.Read(k.out, binary.LittleEndian, &head); err != nil {
+		t.Fatalf("the kernel's walker: %v\n%s", err, &k.stderr)
+	}
+	pcs := make([]uint64, head.N)
+	if err := binary.Read(k.out, binary.LittleEndian, pcs); err != nil {
+		t.Fatalf("the kernel's walker: %v\n%s", err, &k.stderr)
+	}
+	frames := make([]unwind.Frame, len(pcs))
+	for i, pc := range pcs {
+		frames[i] = unwind.Frame{PC: pc &^ FrameExact, Exact: i == 0 || pc&FrameExact != 0}
+	}
+	return frames, bpf.OnCPUStackEnd(head.End)
+}
+
+// Check walks a stack and compares it with what [unwind.Walker] found by reading the
+// given memory, as far as the kernel's goes.
+func (k *Kernel) Check(t *testing.T, regs unwind.Registers, layout uint64, memory map[uint64][]byte, want []unwind.Frame, wantEnd unwind.End) {
+	t.Helper()
+	if len(want) > MaxDepth {
+		want, wantEnd = want[:MaxDepth], unwind.EndDepth
+	}
+	k.SetMemory(memory)
+	got, end := k.Walk(t, regs, layout, FrameExact-1, bpf.OnCPUUnwindModeUNWIND_BY_BOTH)
+	if !slices.Equal(got, want) || end != Ends[wantEnd] {
+		t.Errorf("the kernel's walker:\n got %v (end %d)\nwant %v (%v)", got, end, want, wantEnd)
+	}
+}
+
+// Ends are the kernel's names of ends.
+var Ends = map[unwind.End]bpf.OnCPUStackEnd{
+	unwind.EndComplete:    bpf.OnCPUStackEndEND_COMPLETE,
+	unwind.EndDepth:       bpf.OnCPUStackEndEND_DEPTH,
+	unwind.EndNoFile:      bpf.OnCPUStackEndEND_NO_MAPPING,
+	unwind.EndNoTable:     bpf.OnCPUStackEndEND_NO_TABLE,
+	unwind.EndUnsupported: bpf.OnCPUStackEndEND_UNSUPPORTED,
+	unwind.EndRegister:    bpf.OnCPUStackEndEND_REGISTER,
+	unwind.EndMemory:      bpf.OnCPUStackEndEND_FAULT,
+	unwind.EndNotGrowing:  bpf.OnCPUStackEndEND_NOT_GROWING,
+}
+
+// Recorder remembers the pages of memory that a walker reads.
+type Recorder struct {
+	// From fills buf from the memory at addr, or reports false.
+	From func(addr uint64, buf []byte) bool
+	// Pages has what was read, by address.
+	Pages map[uint64][]byte
+}
+
+// Read fills buf from the memory at addr, or reports false.
+func (r *Recorder) Read(addr uint64, buf []byte) bool {
+	for len(buf) > 0 {
+		at := addr &^ (PageSize - 1)
+		page, ok := r.Pages[at]
+		if !ok {
+			page = make([]byte, PageSize)
+			if !r.From(at, page) {
+				return false
+			}
+			r.Pages[at] = page
+		}
+		n := copy(buf, page[addr-at:])
+		addr, buf = addr+uint64(n), buf[n:]
+	}
+	return true
+}

@@ -1,0 +1,224 @@
+// Package unwindtest helps to test what walks stacks: programs to walk the stacks
+// of, the truth about processes that stand still, and the kernel's walker as a
+// program.
+package unwindtest
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"fulgur/internal/elffile"
+	"fulgur/internal/testenv"
+	"fulgur/internal/unwind"
+)
+
+// mapping is an executable mapping of a process.
+type mapping struct {
+	start, end, offset uint64
+	file               *tableFile // nil if it is of no ELF file
+}
+
+// tableFile is a file's table.
+type tableFile struct {
+	elf   *elffile.File
+	table *unwind.Table
+}
+
+// Tables keeps the tables of files by path.
+type Tables map[string]*tableFile
+
+func (ts Tables) open(path string) *tableFile {
+	if tf, ok := ts[path]; ok {
+		return tf
+	}
+	ts[path] = nil
+	f, err := elffile.Open(path)
+	if err != nil {
+		return nil
+	}
+	t, _ := unwind.Compile(f, unwind.Options{})
+	ts[path] = &tableFile{f, t}
+	return ts[path]
+}
+
+// Stopped is a process that stands still.
+type Stopped struct {
+	mem  *os.File
+	maps []mapping
+}
+
+// Open opens a process that stands still.
+func Open(ts Tables, pid int) (*Stopped, error) {
+	mem, err := os.Open(fmt.Sprintf("/proc/%d/mem", pid))
+	if err != nil {
+		return nil, err
+	}
+	p := &Stopped{mem: mem}
+	maps, err := os.Open(fmt.Sprintf("/proc/%d/maps", pid))
+	if err != nil {
+		return nil, err
+	}
+	defer maps.Close()
+	for lines := bufio.NewScanner(maps); lines.Scan(); {
+		var m mapping
+		var perm, dev, path string
+		var inode uint64
+		_, _ = fmt.Sscanf(lines.Text(), "%x-%x %s %x %s %d %s", &m.start, &m.end, &perm, &m.offset, &dev, &inode, &path)
+		if !strings.Contains(perm, "x") {
+			continue
+		}
+		if path == "[vdso]" {
+			m.file = p.vdso(&m)
+		} else if strings.HasPrefix(path, "/") {
+			m.file = ts.open(path)
+		}
+		p.maps = append(p.maps, m)
+	}
+	return p, nil
+}
+
+func (p *Stopped) vdso(m *mapping) *tableFile {
+	image := make([]byte, m.end-m.start)
+	if _, err := p.mem.ReadAt(image, int64(m.start)); err != nil {
+		return nil
+	}
+	f, err := elffile.New(bytes.NewReader(image), int64(len(image)), "[vdso]")
+	if err != nil {
+		return nil
+	}
+	t, _ := unwind.Compile(f, unwind.Options{})
+	return &tableFile{f, t}
+}
+
+// Walker returns a walker of the process.
+func (p *Stopped) Walker() *unwind.Walker {
+	return &unwind.Walker{
+		Machine: Machine,
+		PCMask:  pcMask,
+		Find: func(addr uint64) (*unwind.Table, uint64, bool) {
+			for _, m := range p.maps {
+				if addr < m.start || addr >= m.end {
+					continue
+				}
+				if m.file == nil {
+					return nil, 0, true
+				}
+				off := addr - m.start + m.offset
+				link, ok := m.file.elf.Address(off)
+				if !ok {
+					return nil, 0, true
+				}
+				return m.file.table, addr - link, true
+			}
+			return nil, 0, false
+		},
+		Read: func(addr uint64, buf []byte) bool {
+			n, _ := p.mem.ReadAt(buf, int64(addr))
+			return n == len(buf)
+		},
+	}
+}
+
+// Close closes the process's memory.
+func (p *Stopped) Close() error { return p.mem.Close() }
+
+// Layout tells the kernel's walker what is mapped.
+func (p *Stopped) Layout(k *Kernel) uint64 {
+	var list []Mapped
+	for _, m := range p.maps {
+		at := Mapped{Start: m.start, End: m.end, Offset: m.offset}
+		if m.file != nil {
+			at.Table = m.file.table
+		}
+		list = append(list, at)
+	}
+	return k.LayOut(list)
+}
+
+// Registers returns those of a thread.
+func Registers(tid int) (regs unwind.Registers, err error) {
+	runtime.LockOSThread() // the tracer is a thread
+	defer runtime.UnlockOSThread()
+	if _, _, errno := unix.RawSyscall6(unix.SYS_PTRACE, unix.PTRACE_SEIZE, uintptr(tid), 0, 0, 0, 0); errno != 0 {
+		return regs, errno
+	}
+	defer func() { _ = unix.PtraceDetach(tid) }()
+	if err := unix.PtraceInterrupt(tid); err != nil {
+		return regs, err
+	}
+	var status unix.WaitStatus
+	if _, err := unix.Wait4(tid, &status, unix.WALL, nil); err != nil {
+		return regs, err
+	}
+	var u unix.PtraceRegs
+	if err := unix.PtraceGetRegs(tid, &u); err != nil {
+		return regs, err
+	}
+	return fromPtrace(&u), nil
+}
+
+// Stop stops the process and waits until all of its threads stand still.
+func Stop(pid int) error {
+	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+		return err
+	}
+	for range 2000 {
+		still := true
+		stats, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+		for _, stat := range stats {
+			b, _ := os.ReadFile(stat)
+			if _, state, ok := bytes.Cut(b, []byte(") ")); ok && state[0] != 'T' {
+				still = false
+			}
+		}
+		if still && len(stats) > 0 {
+			return nil
+		}
+		time.Sleep(time.Millisecond)
+	}
+	return errors.New("the process does not stop")
+}
+
+// Threads returns the threads of a process.
+func Threads(pid int) []int {
+	var tids []int
+	tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*", pid))
+	for _, task := range tasks {
+		tid, _ := strconv.Atoi(filepath.Base(task))
+		tids = append(tids, tid)
+	}
+	return tids
+}
+
+// EUStack returns each thread's program counters as elfutils sees them.
+func EUStack(t testing.TB, pid int) map[int][]uint64 {
+	cmd := exec.Command(testenv.Tool(t, "eu-stack"), "-q", "-n", "0", "-p", strconv.Itoa(pid))
+	cmd.Env = append(os.Environ(), "DEBUGINFOD_URLS=")
+	out, _ := cmd.Output() // it fails where a stack cannot be walked to its end
+	stacks := map[int][]uint64{}
+	tid := 0
+	for line := range strings.Lines(string(out)) {
+		fields := strings.Fields(line)
+		switch {
+		case len(fields) == 2 && fields[0] == "TID":
+			tid, _ = strconv.Atoi(strings.TrimSuffix(fields[1], ":"))
+		case len(fields) > 1 && fields[0][0] == '#':
+			pc, _ := strconv.ParseUint(fields[1], 0, 64)
+			stacks[tid] = append(stacks[tid], pc)
+		}
+	}
+	return stacks
+}

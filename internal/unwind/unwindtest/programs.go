@@ -1,0 +1,109 @@
+package unwindtest
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"testing"
+	"time"
+
+	"fulgur/internal/testenv"
+)
+
+// Program is a program to test with, which runs until it is killed.
+type Program struct {
+	Name string
+	// Often is whether it is tested always, not only when many moments are
+	// asked for; then what it needs must be there.
+	Often bool
+	// tool builds it from source with flags, or is the program itself if
+	// there is no source.
+	tool, source string
+	flags        []string
+	args         []string
+	// built is the name of one that was built before, for machines without
+	// the tool.
+	built string
+}
+
+// Programs are those.
+var Programs = []Program{
+	{Name: "C -O2", Often: true, tool: "gcc", source: "frames.c", flags: []string{"-O2"}, built: "unwind-frames"},
+	{Name: "C -O0", tool: "gcc", source: "frames.c", flags: []string{"-O0"}},
+	{Name: "C -O3 -fomit-frame-pointer", Often: true, tool: "gcc", source: "frames.c", flags: []string{"-O3", "-fomit-frame-pointer", "-march=haswell"}},
+	{Name: "C clang", tool: "clang-19", source: "frames.c", flags: []string{"-O2"}},
+	{Name: "C static", tool: "gcc", source: "frames.c", flags: []string{"-O2", "-static"}},
+	{Name: "C lazy binding", tool: "gcc", source: "frames.c", flags: []string{"-O2", "-Wl,-z,lazy"}},
+	{Name: "C .debug_frame", Often: true, tool: "gcc", source: "frames.c", flags: []string{"-O2", "-g", "-fno-asynchronous-unwind-tables", "-fno-unwind-tables"}},
+	{Name: "C++ exceptions", Often: true, tool: "g++", source: "exceptions.cc", flags: []string{"-O2", "-pthread"}},
+	{Name: "signals", Often: true, tool: "gcc", source: "signals.c", flags: []string{"-O2"}, built: "unwind-signals"},
+	{Name: "signals on a stack of their own", tool: "gcc", source: "signals.c", flags: []string{"-O2"}, args: []string{"a"}},
+	{Name: "Rust", tool: "rustc", source: "load.rs", flags: []string{"-O"}},
+	{Name: "Go with cgo", tool: "go", source: "cgo"},
+	{Name: "busybox", Often: true, tool: "busybox", args: []string{"sha512sum", "/dev/zero"}},
+	{Name: "busybox sh", tool: "busybox", args: []string{"sh", "-c", "while :; do x=$((x+1)); done"}},
+	{Name: "python3", tool: "/usr/bin/python3", args: []string{source("load.py")}},
+	{Name: "perl", tool: "perl", args: []string{"-e",
+		`sub f { $_[0] ? f($_[0]-1) : join ",", sort map { sprintf "%x", $_ } 1..50 } f(20) while 1`}},
+	{Name: "node", tool: "node", args: []string{"--interpreted-frames-native-stack", source("load.js")}},
+}
+
+// FramePointers is a program that keeps them.
+var FramePointers = Program{
+	Name: "C -fno-omit-frame-pointer", Often: true, tool: "gcc", source: "frames.c",
+	flags: []string{"-O2", "-fno-omit-frame-pointer"},
+}
+
+// folder returns one of this module's, given from its root.
+func folder(names ...string) string {
+	_, file, _, _ := runtime.Caller(0)
+	return filepath.Join(append([]string{filepath.Dir(file), "..", "..", ".."}, names...)...)
+}
+
+// source returns the path of a program's source.
+func source(name string) string { return folder("internal", "unwind", "testdata", name) }
+
+// Command returns the program's command line, and builds it if it must be. The
+// test is skipped where the tools for that are not there.
+func (p *Program) Command(t *testing.T) []string {
+	t.Helper()
+	if _, err := exec.LookPath(p.tool); err != nil {
+		if built, err := exec.LookPath(p.built); err == nil {
+			return append([]string{built}, p.args...)
+		}
+		if !p.Often {
+			t.Skip(err)
+		}
+	}
+	tool := testenv.Tool(t, p.tool)
+	if p.source == "" {
+		return append([]string{tool}, p.args...)
+	}
+	out := filepath.Join(t.TempDir(), "program")
+	args := append([]string{"-o", out, source(p.source)}, p.flags...)
+	if p.tool == "go" {
+		args = []string{"build", "-o", out, source(p.source)}
+	}
+	build := exec.Command(tool, args...)
+	build.Env = append(os.Environ(), "CGO_ENABLED=1")
+	if b, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, b)
+	}
+	return append([]string{out}, p.args...)
+}
+
+// Start starts a program that ends with the test, and returns its process.
+func Start(t *testing.T, command []string) (pid int) {
+	t.Helper()
+	cmd := exec.Command(command[0], command[1:]...)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	time.Sleep(100 * time.Millisecond) // so that it is at work
+	return cmd.Process.Pid
+}

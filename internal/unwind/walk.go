@@ -1,0 +1,260 @@
+package unwind
+
+import (
+	"debug/elf"
+	"encoding/binary"
+	"fmt"
+)
+
+// End says why a stack ends where it does.
+type End uint8
+
+const (
+	// EndComplete says that the outermost function of the thread was reached.
+	EndComplete End = iota
+	// EndDepth says that there are more frames than were asked for.
+	EndDepth
+	// EndNoFile says that no file is mapped where the last frame's code should be.
+	EndNoFile
+	// EndNoTable says that the last frame's code has no unwind information.
+	EndNoTable
+	// EndUnsupported says that it has, but no rule can express it.
+	EndUnsupported
+	// EndRegister says that its rule needs a register whose value is not known any
+	// more.
+	EndRegister
+	// EndMemory says that stack memory could not be read.
+	EndMemory
+	// EndNotGrowing says that the caller's frame would not be above its callee's. The
+	// stack, or the table, is broken.
+	EndNotGrowing
+)
+
+var endNames = [...]string{
+	EndComplete: "complete", EndDepth: "depth limit", EndNoFile: "no file mapped", EndNoTable: "no unwind table",
+	EndUnsupported: "unsupported unwind rule", EndRegister: "register not known", EndMemory: "unreadable stack",
+	EndNotGrowing: "stack does not grow",
+}
+
+// String returns the reason in words.
+func (e End) String() string { return name(endNames[:], int(e)) }
+
+// Registers are the user registers of a thread.
+type Registers struct {
+	PC uint64
+	// R has the general registers by DWARF's numbers, the stack pointer
+	// among them.
+	R [maxRegister]uint64
+}
+
+// Frame is a frame of a stack.
+type Frame struct {
+	PC uint64
+	// Exact is whether PC is the instruction that is executed next, as in
+	// the innermost frame and in one that a signal interrupted. Else it is a
+	// return address: the call is before it, and perhaps the last
+	// instruction of its function.
+	Exact bool
+}
+
+// Lookup returns the address by which tables and symbols know the frame.
+func (f Frame) Lookup() uint64 {
+	if f.Exact {
+		return f.PC
+	}
+	return f.PC - 1
+}
+
+// Walker walks stacks of one address space. It does what the kernel's walker
+// does, step by step, and says how that has to be: read it first.
+type Walker struct {
+	// Machine is elf.EM_X86_64 or elf.EM_AARCH64.
+	Machine elf.Machine
+	// Find returns the table of the file that is mapped at an address, which
+	// is nil if the file has none, and what to subtract from the address to
+	// get the link-time one. It reports false if no file is mapped there.
+	Find func(addr uint64) (t *Table, bias uint64, ok bool)
+	// Read fills buf from the memory at addr, or reports false.
+	Read func(addr uint64, buf []byte) bool
+	// PCMask has the bits that an address can have, all if it is 0. The
+	// others hold the signature of return addresses that arm64 can sign.
+	PCMask uint64
+}
+
+// cursor is the state of a walk.
+type cursor struct {
+	*Walker
+	arch *arch
+	regs Registers
+	// exact is whether regs is all that a thread was interrupted with: in
+	// the innermost frame and in one that a signal interrupted. Else only
+	// the program counter, the stack and the frame pointer are known, and
+	// the program counter is a return address.
+	exact bool
+}
+
+// Walk appends the frames of a thread to frames, innermost first, at most limit
+// of them, and says why they end.
+func (w *Walker) Walk(regs Registers, frames []Frame, limit int) ([]Frame, End) {
+	c := cursor{Walker: w, arch: archOf(w.Machine), regs: regs, exact: true}
+	if c.arch == nil {
+		return frames, EndNoTable
+	}
+	for range limit {
+		f := Frame{PC: c.regs.PC, Exact: c.exact}
+		frames = append(frames, f)
+		table, bias, ok := w.Find(f.Lookup())
+		switch {
+		case !ok:
+			return frames, EndNoFile
+		case table == nil:
+			return frames, EndNoTable
+		}
+		if end, more := c.step(table.Lookup(f.Lookup() - bias)); !more {
+			return frames, end
+		}
+		// What threads are started with. A signal, though, may have met a jump
+		// to nowhere.
+		if c.regs.PC == 0 && !c.exact {
+			return frames, EndComplete
+		}
+	}
+	return frames, EndDepth
+}
+
+// step goes to the caller by a rule, or says why it cannot.
+func (c *cursor) step(r Rule) (end End, more bool) {
+	switch r.Kind {
+	case KindNone:
+		return EndNoTable, false
+	case KindUnsupported:
+		return EndUnsupported, false
+	case KindEnd:
+		return EndComplete, false
+	case KindSignal:
+		return c.signal(r)
+	}
+	cfa, end, ok := c.cfa(r)
+	if !ok {
+		return end, false
+	}
+	// The caller's frame is above this one. Only of a function that has not
+	// touched the stack, and that no call on it interrupted, is it the same.
+	sp := c.regs.R[c.arch.sp]
+	if cfa < sp || cfa == sp && !c.exact {
+		return EndNotGrowing, false
+	}
+	// Before the return address, since it lies below it: a walker that reads
+	// blocks then needs the fewest.
+	fp, end, ok := c.load(r.FPSlot, r.FP, cfa, c.regs.R[c.arch.fp])
+	if !ok {
+		return end, false
+	}
+	// If the return address is where it always is, a call left it in the link
+	// register, and only an interrupted frame's is known.
+	if r.RASlot == SlotSame && !c.exact {
+		return EndRegister, false
+	}
+	pc, end, ok := c.load(r.RASlot, r.RA, cfa, c.regs.R[c.arch.ra])
+	if !ok {
+		return end, false
+	}
+	c.regs.PC, c.regs.R[c.arch.sp], c.regs.R[c.arch.fp] = c.strip(pc), cfa, fp
+	c.exact = false
+	return 0, true
+}
+
+// cfa returns the CFA by a rule.
+func (c *cursor) cfa(r Rule) (cfa uint64, end End, ok bool) {
+	sp, fp := c.regs.R[c.arch.sp], c.regs.R[c.arch.fp]
+	off := uint64(int64(r.CFA))
+	switch r.Kind {
+	case KindSP:
+		return sp + off, 0, true
+	case KindFP:
+		return fp + off, 0, true
+	case KindRegister:
+		if !c.exact {
+			return 0, EndRegister, false
+		}
+		return c.regs.R[r.Arg%maxRegister] + off, 0, true
+	case KindPLT:
+		cfa = sp + off
+		if c.regs.PC&15 >= uint64(r.Arg) {
+			cfa += 8
+		}
+		return cfa, 0, true
+	case KindDerefSP:
+		cfa, ok = c.word(sp + off)
+	case KindDerefFP:
+		cfa, ok = c.word(fp + off)
+	}
+	return cfa + uint64(r.Arg), EndMemory, ok
+}
+
+// load returns what is in a slot; same is the register's value in this frame.
+func (c *cursor) load(s Slot, off int32, cfa, same uint64) (v uint64, end End, ok bool) {
+	at := uint64(int64(off))
+	switch s {
+	case SlotSame:
+		return same, 0, true
+	case SlotUnknown:
+		return 0, 0, true // no frame is there, should it be asked for
+	case SlotRegister:
+		if !c.exact {
+			return 0, EndRegister, false
+		}
+		return c.regs.R[off%maxRegister], 0, true
+	case SlotCFA:
+		at += cfa
+	case SlotSP:
+		at += c.regs.R[c.arch.sp]
+	case SlotFP:
+		at += c.regs.R[c.arch.fp]
+	}
+	v, ok = c.word(at)
+	return v, EndMemory, ok
+}
+
+// signal goes to the code that a signal interrupted. The stack may be another
+// then (sigaltstack), so nothing is asked of its address.
+func (c *cursor) signal(r Rule) (end End, more bool) {
+	f := &c.arch.signal
+	at := c.regs.R[c.arch.sp] + uint64(int64(r.CFA)) + uint64(f.first)
+	buf := make([]byte, 8*len(f.regs))
+	if !c.Read(at, buf) {
+		return EndMemory, false
+	}
+	for i, reg := range f.regs {
+		v := binary.LittleEndian.Uint64(buf[8*i:])
+		if reg == pcRegister {
+			c.regs.PC = v
+		} else {
+			c.regs.R[reg] = v
+		}
+	}
+	c.exact = true
+	return 0, true
+}
+
+func (c *cursor) word(addr uint64) (uint64, bool) {
+	var buf [8]byte
+	ok := c.Read(addr, buf[:])
+	return binary.LittleEndian.Uint64(buf[:]), ok
+}
+
+func (c *cursor) strip(pc uint64) uint64 {
+	if c.PCMask != 0 {
+		return pc & c.PCMask
+	}
+	return pc
+}
+
+// String returns the frame for people: "0x401136", with a sign before return
+// addresses.
+func (f Frame) String() string {
+	if f.Exact {
+		return fmt.Sprintf("%#x", f.PC)
+	}
+	return fmt.Sprintf("<-%#x", f.PC)
+}

@@ -1,0 +1,175 @@
+package unwind
+
+import (
+	"debug/elf"
+	"encoding/binary"
+	"fmt"
+	"testing"
+
+	"fulgur/internal/elffile/elftest"
+)
+
+// memory has words at addresses.
+type memory map[uint64]uint64
+
+func (m memory) read(addr uint64, buf []byte) bool {
+	for i := 0; i < len(buf); i += 8 {
+		v, ok := m[addr+uint64(i)]
+		if !ok {
+			return false
+		}
+		binary.LittleEndian.PutUint64(buf[i:], v)
+	}
+	return true
+}
+
+// TestWalk has a program with functions of 256 bytes, each with one rule, and
+// stacks that end in all ways. Code is mapped 0x10000000 higher than linked.
+func TestWalk(t *testing.T) {
+	const bias = 0x10000000
+	fn := func(i uint64) uint64 { return bias + codeAddr + i*256 }
+	call := func(i uint64) uint64 { return fn(i) + 16 } // a return address
+	const (
+		leaf = iota
+		big
+		framePointer
+		outermost
+		trampoline
+		aligned
+		unsupported
+		register
+		linkLost
+		raInRegister
+		gap
+	)
+	amd64Programs := [][]byte{
+		leaf:         nil,
+		big:          program(cfaDefCFAOffset, 32),
+		framePointer: program(cfaDefCFA, amd64FP, 16, cfaOffset|amd64FP, 2),
+		outermost:    program(cfaUndefined, amd64RA),
+		aligned:      program(cfaExpression, amd64FP, expr(opBreg0+amd64FP, 0), cfaDefCFAExpression, expr(opBreg0+amd64FP, sleb(-8), opDeref)),
+		unsupported:  program(cfaSameValue, amd64RA),
+		register:     program(cfaDefCFA, 10, 0),
+		linkLost:     nil,
+		raInRegister: program(cfaDefCFAOffset, 0, cfaRegister, amd64RA, 5),
+	}
+	arm64Programs := [][]byte{
+		leaf:         nil,
+		big:          program(cfaDefCFAOffset, 32, cfaOffset|arm64RA, 4),
+		framePointer: program(cfaDefCFA, arm64FP, 16, cfaOffset|arm64FP, 2, cfaOffset|arm64RA, 1),
+		outermost:    program(cfaUndefined, arm64RA),
+		linkLost:     program(cfaDefCFAOffset, 16),
+		gap - 1:      nil,
+	}
+	table := func(m elf.Machine, programs [][]byte) *Table {
+		f := frames{eh: true}
+		f.cie(m, "", defaultCIE(m)...)
+		for i, p := range programs {
+			if i != trampoline {
+				f.fde(codeAddr+uint64(i)*256, 256, false, p...)
+			}
+		}
+		code := make([]byte, 256*gap)
+		copy(code[256*trampoline+1:], archOf(m).sigreturn)
+		table, err := compileBytes(t, madeUp(m, code, elftest.Section{Name: ".eh_frame", Content: f.b}), Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return table
+	}
+	amd64Table, arm64Table := table(elf.EM_X86_64, amd64Programs), table(elf.EM_AARCH64, arm64Programs)
+
+	const sp = 0x7ffc0000
+	for _, test := range []struct {
+		name    string
+		machine elf.Machine
+		pc      uint64
+		fp      uint64
+		regs    map[int]uint64
+		memory  memory
+		want    string
+	}{
+		{"complete", elf.EM_X86_64, fn(leaf), sp + 64, nil, memory{
+			sp: call(big), sp + 32: call(framePointer), sp + 64: 0, sp + 72: call(outermost),
+		}, fmt.Sprintf("[%#x <-%#x <-%#x <-%#x] complete", fn(leaf), call(big), call(framePointer), call(outermost))},
+		{"zero", elf.EM_X86_64, fn(leaf), 0, nil, memory{sp: 0}, fmt.Sprintf("[%#x] complete", fn(leaf))},
+		{"aligned", elf.EM_X86_64, fn(aligned), sp + 80, nil, memory{
+			sp + 80: 7, sp + 72: sp + 128, sp + 120: call(outermost),
+		}, fmt.Sprintf("[%#x <-%#x] complete", fn(aligned), call(outermost))},
+		{"signal on another stack", elf.EM_X86_64, fn(leaf), 0, nil, func() memory {
+			m := memory{sp: fn(trampoline) + 1}
+			for i := range amd64.signal.regs {
+				m[sp+8+40+uint64(i)*8] = 0
+			}
+			m[sp+8+40+2*8] = 0x5000 // r10
+			m[sp+8+160] = 0x4000    // rsp
+			m[sp+8+168] = fn(register)
+			m[0x5000-8] = call(outermost)
+			return m
+		}(), fmt.Sprintf("[%#x <-%#x %#x <-%#x] complete", fn(leaf), fn(trampoline)+1, fn(register), call(outermost))},
+		{"signal at a jump to nowhere", elf.EM_X86_64, fn(leaf), 0, nil, func() memory {
+			m := memory{sp: fn(trampoline) + 1}
+			for i := range amd64.signal.regs {
+				m[sp+8+40+uint64(i)*8] = 0
+			}
+			return m
+		}(), fmt.Sprintf("[%#x <-%#x 0x0] no file mapped", fn(leaf), fn(trampoline)+1)},
+		{"call through a register", elf.EM_X86_64, fn(raInRegister), 0, map[int]uint64{5: call(outermost)}, memory{},
+			fmt.Sprintf("[%#x <-%#x] complete", fn(raInRegister), call(outermost))},
+		{"depth", elf.EM_X86_64, fn(leaf), 0, nil, memory{
+			sp: call(leaf), sp + 8: call(leaf), sp + 16: call(leaf), sp + 24: call(leaf), sp + 32: call(leaf),
+		}, fmt.Sprintf("[%#x <-%#x <-%#x <-%#x] depth limit", fn(leaf), call(leaf), call(leaf), call(leaf))},
+		{"no file", elf.EM_X86_64, fn(leaf), 0, nil, memory{sp: 0x77}, fmt.Sprintf("[%#x <-0x77] no file mapped", fn(leaf))},
+		{"no table", elf.EM_X86_64, fn(gap) + 1, 0, nil, nil, fmt.Sprintf("[%#x] no unwind table", fn(gap)+1)},
+		{"file without table", elf.EM_X86_64, 0x100, 0, nil, nil, "[0x100] no unwind table"},
+		{"other machine", elf.EM_RISCV, 0x100, 0, nil, nil, "[] no unwind table"},
+		{"unsupported", elf.EM_X86_64, fn(unsupported), 0, nil, nil, fmt.Sprintf("[%#x] unsupported unwind rule", fn(unsupported))},
+		{"register", elf.EM_X86_64, fn(leaf), 0, nil, memory{sp: call(register)},
+			fmt.Sprintf("[%#x <-%#x] register not known", fn(leaf), call(register))},
+		{"return address in a register", elf.EM_X86_64, fn(leaf), 0, nil, memory{sp: call(raInRegister)},
+			fmt.Sprintf("[%#x <-%#x] stack does not grow", fn(leaf), call(raInRegister))},
+		{"memory", elf.EM_X86_64, fn(big), 0, nil, nil, fmt.Sprintf("[%#x] unreadable stack", fn(big))},
+		{"downwards", elf.EM_X86_64, fn(framePointer), sp - 64, nil, nil, fmt.Sprintf("[%#x] stack does not grow", fn(framePointer))},
+
+		{"arm64", elf.EM_AARCH64, fn(leaf), sp + 32, map[int]uint64{arm64RA: 0xa5<<56 | call(big)}, memory{
+			sp: 0x1234<<48 | call(framePointer), sp + 32: 0, sp + 40: call(outermost),
+		}, fmt.Sprintf("[%#x <-%#x <-%#x <-%#x] complete", fn(leaf), call(big), call(framePointer), call(outermost))},
+		{"arm64, link register lost", elf.EM_AARCH64, fn(linkLost), 0, map[int]uint64{arm64RA: call(linkLost)}, memory{},
+			fmt.Sprintf("[%#x <-%#x] register not known", fn(linkLost), call(linkLost))},
+		{"arm64, signal", elf.EM_AARCH64, fn(leaf), 0, map[int]uint64{arm64RA: fn(trampoline) + 1}, func() memory {
+			m := memory{}
+			for i := range arm64.signal.regs {
+				m[sp+312+uint64(i)*8] = 0
+			}
+			m[sp+312+arm64RA*8] = call(outermost)
+			m[sp+560] = 0x4000
+			m[sp+568] = fn(leaf)
+			return m
+		}(), fmt.Sprintf("[%#x <-%#x %#x <-%#x] complete", fn(leaf), fn(trampoline)+1, fn(leaf), call(outermost))},
+	} {
+		tab, a := amd64Table, amd64
+		if test.machine == elf.EM_AARCH64 {
+			tab, a = arm64Table, arm64
+		}
+		w := Walker{
+			Machine: test.machine,
+			Find: func(addr uint64) (*Table, uint64, bool) {
+				if addr == 0x100 {
+					return nil, 0, true
+				}
+				return tab, bias, addr >= bias
+			},
+			Read:   test.memory.read,
+			PCMask: 1<<48 - 1,
+		}
+		regs := Registers{PC: test.pc}
+		regs.R[a.sp], regs.R[a.fp] = sp, test.fp
+		for n, v := range test.regs {
+			regs.R[n] = v
+		}
+		got, end := w.Walk(regs, nil, 4)
+		if s := fmt.Sprint(got, " ", end); s != test.want {
+			t.Errorf("%s:\n got %s\nwant %s", test.name, s, test.want)
+		}
+	}
+}

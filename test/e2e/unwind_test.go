@@ -1,0 +1,420 @@
+package e2e
+
+import (
+	"bufio"
+	"encoding/binary"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"fulgur/internal/elffile"
+	"fulgur/internal/testenv"
+)
+
+// buildDeep builds testdata/deep.cc as distributions do.
+func buildDeep(t *testing.T) string {
+	t.Helper()
+	out := filepath.Join(t.TempDir(), "deep")
+	args := []string{"-O2", "-fomit-frame-pointer", "-Wall", "-Wextra", "-Werror", "-pthread", "-o", out, "testdata/deep.cc"}
+	if b, err := exec.Command(testenv.Tool(t, "g++"), args...).CombinedOutput(); err != nil {
+		t.Fatalf("g++: %v\n%s", err, b)
+	}
+	return out
+}
+
+// notReady is said of stacks that were taken before there were tables for them.
+const notReady = "[truncated: unwind tables not loaded yet]"
+
+// ends counts a command's samples by why their user stack ended, "" for those that
+// have their root.
+type ends map[string]int
+
+func (e ends) total() (sum int) {
+	for _, n := range e {
+		sum += n
+	}
+	return sum
+}
+
+// whole is the share of samples that have their root.
+func (e ends) whole() float64 { return float64(e[""]) / float64(max(e.total(), 1)) }
+
+// sample is a sample of a text profile: its frames, what is said of its end, its
+// command and count.
+var sample = regexp.MustCompile(`(?m)^((?:    .*\n)*?)((?:    \[truncated: .*\]\n)?)    - +(\S+) \((\d+)[^)]*\)\n +(\d+)$`)
+
+// endsOf reads a text profile, as ends by command.
+func endsOf(t *testing.T, text string) map[string]ends {
+	t.Helper()
+	by := map[string]ends{}
+	for _, m := range sample.FindAllStringSubmatch(text, -1) {
+		frames, end, comm := m[1], m[2], m[3]
+		n, err := strconv.Atoi(m[5])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if end == "" && strings.HasSuffix(frames, "    [broken stack]\n") {
+			end = "broken"
+		}
+		if by[comm] == nil {
+			by[comm] = ends{}
+		}
+		by[comm][strings.TrimSpace(end)] += n
+	}
+	return by
+}
+
+// rooted counts a command's samples whose outermost functions are those that begin
+// threads, as far as names tell.
+func rooted(text, comm string) (with, all int) {
+	roots := regexp.MustCompile(`(?m)^    (_start|__libc_start_main|__libc_start_call_main|start_thread|__?clone3?|_dl_start_user|runtime\.(goexit|mstart|rt0_go|main)\b)`)
+	for _, m := range sample.FindAllStringSubmatch(text, -1) {
+		if m[3] != comm {
+			continue
+		}
+		n, _ := strconv.Atoi(m[5])
+		all += n
+		if roots.MatchString(m[1]) {
+			with += n
+		}
+	}
+	return with, all
+}
+
+// run starts a program that ends with the test. It gives way to others, so that
+// the profiler has its tables soon on a machine that the test is not alone on.
+func run(t *testing.T, name string, args ...string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.Command(name, args...)
+	start(t, cmd)
+	if err := unix.Setpriority(unix.PRIO_PROCESS, cmd.Process.Pid, 15); err != nil {
+		t.Fatal(err)
+	}
+	return cmd
+}
+
+// mixedLoad starts what is there of programs of many makes, each of which works
+// for ever. It returns their commands.
+func mixedLoad(t *testing.T) (comms []string) {
+	t.Helper()
+	scripts := map[string][]string{
+		"python3": {"-c", `
+import json, re
+d = {str(i): list(range(50)) for i in range(200)}
+while True:
+    s = json.dumps(d); json.loads(s); sorted(re.findall(r'\d+5', s), key=lambda x: int(x))`},
+		"node": {"-e", `
+const fib = n => n < 2 ? n : fib(n - 1) + fib(n - 2);
+const turn = () => { fib(20); JSON.parse(JSON.stringify([...Array(500).keys()].map(i => ({i, s: 'x' + i})).sort((a, b) => b.i - a.i))); setImmediate(turn); };
+turn();`},
+		"perl": {"-e", `
+while (1) { my %h; $h{$_ % 1000} .= $_ for 1 .. 5000; my @k = sort { $h{$a} cmp $h{$b} } keys %h; my $s = join(",", @k); $s =~ s/\d+/x/g; }`},
+		"bash": {"-c", `f() { local x=; for i in {1..300}; do x+=$i; y=${x//1/2}; done; }; while :; do f; done`},
+	}
+	for _, name := range slices.Sorted(maps.Keys(scripts)) {
+		if _, err := exec.LookPath(name); err != nil {
+			continue // any that are there will do
+		}
+		run(t, name, scripts[name]...)
+		comms = append(comms, name)
+	}
+	run(t, buildDeep(t))
+	goLoad := load(t, "shares")
+	if err := unix.Setpriority(unix.PRIO_PROCESS, goLoad.Process.Pid, 15); err != nil {
+		t.Fatal(err)
+	}
+	name := filepath.Base(goLoad.Path)
+	return append(comms, "deep", name[:min(15, len(name))])
+}
+
+// Of programs of all sorts, built as distributions build them, at least 99 of 100
+// stacks of the whole system reach the root of their thread.
+func TestUnwindSystem(t *testing.T) {
+	testenv.Root(t)
+	comms := mixedLoad(t)
+	time.Sleep(500 * time.Millisecond) // they start
+	by := fulgur(t, "profile", "-F", "499", "--format", "text", "--no-inlines", "5")
+	if by.code != 0 {
+		t.Fatalf("exit code %d: %s", by.code, by.stderr)
+	}
+	before := fulgur(t, "profile", "-F", "499", "--format", "text", "--no-inlines", "--unwind", "fp", "3")
+	all, fpWith, fpAll, with, total := ends{}, 0, 0, 0, 0
+	per := endsOf(t, by.stdout)
+	for _, comm := range comms {
+		e := per[comm]
+		if e.total() < 20 {
+			t.Errorf("%s has only %d samples", comm, e.total())
+		}
+		a, b := rooted(before.stdout, comm)
+		c, d := rooted(by.stdout, comm)
+		t.Logf("%-15s %5.1f %% whole of %d %v; by names %5.1f %%, by frame pointers %5.1f %%",
+			comm, 100*e.whole(), e.total(), e, 100*float64(c)/float64(max(d, 1)), 100*float64(a)/float64(max(b, 1)))
+		fpWith, fpAll, with, total = fpWith+a, fpAll+b, with+c, total+d
+		for end, n := range e {
+			all[end] += n
+		}
+	}
+	t.Logf("all: %.2f %% whole of %d; by names %.1f %%, by frame pointers %.1f %%",
+		100*all.whole(), all.total(), 100*float64(with)/float64(max(total, 1)), 100*float64(fpWith)/float64(max(fpAll, 1)))
+	// How soon the tables are there is a matter of what else the machine does.
+	if late := all[notReady]; late > all.total()/4 {
+		t.Errorf("%d of %d stacks were taken before there were tables", late, all.total())
+	}
+	delete(all, notReady)
+	if all.whole() < 0.99 {
+		t.Errorf("%.2f %% of the stacks reach their root, want 99:\n%v", 100*all.whole(), all)
+	}
+}
+
+// Nothing of a command that is launched is missed but what it does while it is
+// being loaded.
+func TestUnwindCommand(t *testing.T) {
+	testenv.Root(t)
+	for _, mode := range []string{"auto", "dwarf"} {
+		r := fulgur(t, "profile", "-F", "997", "--format", "text", "--no-inlines", "--unwind", mode, "--", buildDeep(t), "2")
+		if r.code != 0 {
+			t.Fatalf("exit code %d: %s", r.code, r.stderr)
+		}
+		e := endsOf(t, r.stdout)["deep"]
+		t.Logf("--unwind %s: %v", mode, e)
+		if e.total() < 200 || e.whole() < 0.98 {
+			t.Errorf("--unwind %s: %.2f %% of %d stacks reach their root: %v", mode, 100*e.whole(), e.total(), e)
+		}
+		with, all := rooted(r.stdout, "deep")
+		if with < all*98/100 {
+			t.Errorf("--unwind %s: %d of %d stacks end with a function that begins a thread", mode, with, all)
+		}
+	}
+}
+
+// A process that the profiler meets during the run is unwound when it has been
+// seen for some milliseconds.
+func TestUnwindNewProcess(t *testing.T) {
+	testenv.Root(t)
+	deep := buildDeep(t)
+	const frequency = 1999
+	profiler := command(t, "profile", "-F", strconv.Itoa(frequency), "--format", "text", "--no-inlines")
+	if err := profiler.Start(); err != nil {
+		t.Fatal(err)
+	}
+	awaitSampling(t, profiler)
+	cmd := run(t, deep)
+	time.Sleep(2 * time.Second)
+	_ = cmd.Process.Kill()
+	r := interrupt(t, profiler)
+	if r.code != 0 {
+		t.Fatalf("exit code %d: %s", r.code, r.stderr)
+	}
+	e := endsOf(t, r.stdout)["deep"]
+	t.Log(e)
+	late := e[notReady]
+	// That many, because others may keep the machine busy.
+	if e.total() < 200 || late > e.total()/4 {
+		t.Errorf("%d of %d samples were taken before the tables were there", late, e.total())
+	}
+	if whole := e[""] + late; whole < e.total()*98/100 {
+		t.Errorf("other stacks than those are cut: %v", e)
+	}
+}
+
+// damage makes a copy of a library with other unwind information.
+func damage(t *testing.T, library, to string, change func(ehFrame []byte)) {
+	t.Helper()
+	content, err := os.ReadFile(library)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := elffile.Open(library)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	sec := f.Section(".eh_frame")
+	if sec == nil {
+		t.Fatalf("%s has no .eh_frame", library)
+	}
+	change(content[sec.Offset:][:sec.Size])
+	if err := os.WriteFile(to, content, 0o755); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Libraries with unwind information that is broken in many ways spoil no stacks
+// but their own, and no run.
+func TestUnwindDamagedFiles(t *testing.T) {
+	testenv.Root(t)
+	library := compile(t, "library.c", "libwork.so", "-shared", "-fPIC", "-DFUNCTION=works", "-O2", "-fomit-frame-pointer")
+	program := compile(t, "plugins.c", "plugins", "-ldl", "-O2", "-fomit-frame-pointer")
+	for name, change := range map[string]func([]byte){
+		"zeros": func(b []byte) { clear(b) },
+		"ones": func(b []byte) {
+			for i := range b {
+				b[i] = 0xff
+			}
+		},
+		"noise": func(b []byte) {
+			for i := range b {
+				b[i] = byte(i * 7919 >> 3)
+			}
+		},
+		"lengths that lead nowhere": func(b []byte) { binary.LittleEndian.PutUint32(b, 0x7ffffff0) },
+		"a CIE that is its own FDE": func(b []byte) {
+			n := binary.LittleEndian.Uint32(b) + 4
+			binary.LittleEndian.PutUint32(b[n+4:], 4)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			damaged := filepath.Join(t.TempDir(), "libdamaged.so")
+			damage(t, library, damaged, change)
+			r := fulgur(t, "profile", "-F", "997", "--format", "text", "--no-inlines", "--", program, "1", damaged, library)
+			if r.code != 0 {
+				t.Fatalf("exit code %d: %s", r.code, r.stderr)
+			}
+			t.Log(endsOf(t, r.stdout)["plugins"])
+			// The undamaged one works twice as long.
+			with, all := rooted(r.stdout, "plugins")
+			if all < 200 || with < all/2 {
+				t.Errorf("%d of %d stacks have their root:\n%s", with, all, r.stderr)
+			}
+		})
+	}
+}
+
+// Libraries that are loaded one in the place of the other, again and again, are
+// unwound by their own tables.
+func TestUnwindPlugins(t *testing.T) {
+	testenv.Root(t)
+	flags := []string{"-O2", "-fomit-frame-pointer", "-fno-optimize-sibling-calls"}
+	build := func(name string) string {
+		return compile(t, "library.c", "lib"+name+".so", append(flags, "-shared", "-fPIC", "-DFUNCTION="+name+"_works")...)
+	}
+	program := compile(t, "plugins.c", "plugins", append(flags, "-ldl")...)
+	r := fulgur(t, "profile", "-F", "1999", "--format", "text", "--no-inlines", "--", program, "2", build("alpha"), build("beta"))
+	if r.code != 0 {
+		t.Fatalf("exit code %d: %s", r.code, r.stderr)
+	}
+	e := endsOf(t, r.stdout)["plugins"]
+	t.Log(e)
+	if e.total() < 500 || e.whole() < 0.98 {
+		t.Errorf("%.2f %% of %d stacks reach their root: %v", 100*e.whole(), e.total(), e)
+	}
+}
+
+// A library whose unwind information is overwritten while it is in use, and read,
+// disturbs nothing.
+func TestUnwindChangingFile(t *testing.T) {
+	testenv.Root(t)
+	library := compile(t, "library.c", "libwork.so", "-shared", "-fPIC", "-DFUNCTION=works", "-O2", "-fomit-frame-pointer")
+	content, err := os.ReadFile(library)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := elffile.Open(library)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sec := f.Section(".eh_frame")
+	defer f.Close()
+	program := compile(t, "plugins.c", "plugins", "-ldl", "-O2", "-fomit-frame-pointer")
+	profiler := command(t, "profile", "-F", "997", "--format", "text", "--", program, "2", library, library)
+	if err := profiler.Start(); err != nil {
+		t.Fatal(err)
+	}
+	stop := make(chan struct{})
+	done := make(chan error)
+	go func() {
+		file, err := os.OpenFile(library, os.O_WRONLY, 0)
+		for i := 0; err == nil; i++ {
+			noise := slices.Clone(content[sec.Offset:][:sec.Size])
+			for j := range noise {
+				noise[j] ^= byte(i * j)
+			}
+			_, err = file.WriteAt(noise, int64(sec.Offset))
+			select {
+			case <-stop:
+				done <- file.Close()
+				return
+			case <-time.After(100 * time.Microsecond):
+			}
+		}
+		done <- err
+	}()
+	r := finish(t, profiler)
+	close(stop)
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	if r.code != 0 {
+		t.Fatalf("exit code %d: %s", r.code, r.stderr)
+	}
+	if e := endsOf(t, r.stdout)["plugins"]; e.total() < 100 {
+		t.Errorf("%d samples: %v", e.total(), e)
+	}
+}
+
+// Code that changes its place every millisecond, and more of it than any program
+// has, is measured as other code is.
+func TestUnwindHostileMappings(t *testing.T) {
+	testenv.Root(t)
+	remaps := compile(t, "remaps.c", "remaps", "-O2", "-fomit-frame-pointer")
+	for _, args := range [][]string{{"churn"}, {"many", "30000"}} {
+		t.Run(args[0], func(t *testing.T) {
+			cmd := exec.Command(remaps, args...)
+			cmd.Stderr = os.Stderr
+			ready, err := cmd.StdoutPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			start(t, cmd)
+			if _, err := bufio.NewReader(ready).ReadString('\n'); err != nil {
+				t.Fatal(err)
+			}
+			for _, scope := range [][]string{{"-p", fmt.Sprint(cmd.Process.Pid)}, nil} {
+				r := fulgur(t, slices.Concat([]string{"profile", "-F", "499", "--format", "text", "--no-inlines", "2"}, scope)...)
+				if r.code != 0 {
+					t.Fatalf("exit code %d: %s", r.code, r.stderr)
+				}
+				e := endsOf(t, r.stdout)["remaps"]
+				t.Log(scope, e, lastLine(r.stderr))
+				if e.total() < 50 || e.whole() < 0.95 {
+					t.Errorf("%v: %.2f %% of %d stacks reach their root: %v\n%s", scope, 100*e.whole(), e.total(), e, r.stderr)
+				}
+			}
+		})
+	}
+}
+
+func lastLine(s string) string {
+	lines := strings.Split(strings.TrimSpace(s), "\n")
+	return lines[len(lines)-1]
+}
+
+// With a memory that is too small for the tables, they come and go, and the
+// summary names what to do.
+func TestUnwindMemory(t *testing.T) {
+	testenv.Root(t)
+	deep := buildDeep(t)
+	cmd := run(t, deep)
+	r := fulgur(t, "profile", "-p", strconv.Itoa(cmd.Process.Pid), "-F", "499", "--format", "text", "--no-inlines", "--unwind-memory", "100K", "2")
+	if r.code != 0 {
+		t.Fatalf("exit code %d: %s", r.code, r.stderr)
+	}
+	e := endsOf(t, r.stdout)["deep"]
+	t.Log(e, r.stderr)
+	if e.total() < 100 {
+		t.Errorf("%d samples", e.total())
+	}
+	if !strings.Contains(r.stderr, "--unwind-memory") {
+		t.Errorf("the summary does not say that tables were left out:\n%s", r.stderr)
+	}
+}
