@@ -2,13 +2,10 @@ package session
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"fulgur/internal/perfevent"
+	"fulgur/internal/readiness"
 	"fulgur/internal/target"
 )
 
@@ -135,6 +132,28 @@ func (l *loop) begin(ctx context.Context, m measurement, launched *target.Launch
 
 // collect polls until the duration, ctx or the target ends.
 func (l *loop) collect(ctx context.Context, m measurement, line *progressLine, gone <-chan struct{}) error {
+	ready, err := readiness.New()
+	if err != nil {
+		return err
+	}
+	defer ready.Close()
+	urgent, err := readiness.New()
+	if err != nil {
+		return err
+	}
+	defer urgent.Close()
+	// The end of all is not waited for until the next poll.
+	over := make(chan struct{})
+	defer close(over)
+	go func() {
+		select {
+		case <-ctx.Done():
+		case <-gone:
+		case <-over:
+		}
+		ready.Interrupt()
+	}()
+
 	polled, followed, busy := time.Now(), time.Now(), false
 	for {
 		wait, rest := pollEvery, l.rest
@@ -159,16 +178,15 @@ func (l *loop) collect(ctx context.Context, m measurement, line *progressLine, g
 			}
 		default:
 		}
-		// Whether it was readiness or time that ended the wait does not matter.
-		if err := waitFor(append(m.pollFDs(), m.urgentFDs()...), wait); err != nil {
+		// What ended the waits does not matter.
+		if err := ready.Wait(append(m.pollFDs(), m.urgentFDs()...), wait); err != nil {
 			return err
 		}
-		if err := waitFor(m.urgentFDs(), rest-time.Since(polled)); err != nil {
+		if err := urgent.Wait(m.urgentFDs(), rest-time.Since(polled)); err != nil {
 			return err
 		}
 		time.Sleep(restUrgent - time.Since(polled))
 		polled = time.Now()
-		var err error
 		if busy, err = m.poll(); err != nil {
 			return err
 		}
@@ -197,31 +215,6 @@ func (l *loop) outlived(m measurement) (bool, error) {
 	}
 	pids, err := m.targets()
 	return target.AnyAlive(pids), err
-}
-
-// waitFor returns when one of the descriptors is readable or the time is over.
-func waitFor(fds []int, d time.Duration) error {
-	if d <= 0 {
-		return nil
-	}
-	if _, err := unix.Ppoll(readable(fds), timespec(d), nil); err != nil && !errors.Is(err, unix.EINTR) {
-		return fmt.Errorf("wait for samples: %w", err)
-	}
-	return nil
-}
-
-// readable asks for descriptors to become readable.
-func readable(fds []int) []unix.PollFd {
-	list := make([]unix.PollFd, len(fds))
-	for i, fd := range fds {
-		list[i] = unix.PollFd{Fd: int32(fd), Events: unix.POLLIN}
-	}
-	return list
-}
-
-func timespec(d time.Duration) *unix.Timespec {
-	ts := unix.NsecToTimespec(d.Nanoseconds())
-	return &ts
 }
 
 // endCommand asks a command that outlives the sampling to end if we were told
