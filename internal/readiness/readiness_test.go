@@ -31,7 +31,7 @@ func pipe(t *testing.T) (r, w *os.File) {
 
 func write(t *testing.T, w *os.File) {
 	t.Helper()
-	if _, err := w.Write([]byte("x")); err != nil {
+	if _, err := w.WriteString("x"); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -43,7 +43,7 @@ func TestReadable(t *testing.T) {
 	r, w := pipe(t)
 	fds := []int{int(r.Fd())}
 	for range 2 {
-		timer := time.AfterFunc(10*time.Millisecond, func() { _, _ = w.Write([]byte("x")) })
+		timer := time.AfterFunc(10*time.Millisecond, func() { _, _ = w.WriteString("x") })
 		if err := s.Wait(fds, forever); err != nil {
 			t.Fatal(err)
 		}

@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"fulgur/internal/testenv"
 )
 
@@ -60,21 +58,24 @@ func compile(t *testing.T, source, name string, flags ...string) string {
 	return out
 }
 
-// awaitSampling returns when fulgur, which was started, samples: it then waits
-// in ppoll for stacks, which no part of it does before.
+// awaitSampling returns when fulgur, which was started, samples: it has epoll
+// instances for what the kernel side has then, besides that of Go's runtime.
 func awaitSampling(t *testing.T, fulgur *exec.Cmd) {
 	t.Helper()
-	waits := fmt.Sprintf("%d ", unix.SYS_PPOLL)
 	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(time.Millisecond) {
-		threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/syscall", fulgur.Process.Pid))
+		fds, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", fulgur.Process.Pid))
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, thread := range threads {
-			// A thread may be gone by now.
-			if b, err := os.ReadFile(thread); err == nil && strings.HasPrefix(string(b), waits) {
-				return
+		instances := 0
+		for _, fd := range fds {
+			// It may be closed by now.
+			if link, err := os.Readlink(fd); err == nil && link == "anon_inode:[eventpoll]" {
+				instances++
 			}
+		}
+		if instances > 1 {
+			return
 		}
 	}
 	t.Fatalf("fulgur does not sample: %s", fulgur.Stderr)
