@@ -17,6 +17,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"fulgur/internal/doctor"
 	"fulgur/internal/encode/plain"
 	"fulgur/internal/session"
 	"fulgur/internal/target"
@@ -35,6 +36,7 @@ type commands struct {
 	Bolt    boltCommand    `cmd:"" help:"Sample branches and write a profile for llvm-bolt."`
 	Convert convertCommand `cmd:"" help:"Make profiles for BOLT of the branches that perf recorded."`
 	Merge   mergeCommand   `cmd:"" help:"Add profiles for BOLT up."`
+	Doctor  doctorCommand  `cmd:"" help:"Say what works on this machine, and what to do about the rest."`
 	Version versionCommand `cmd:"" help:"Print the version."`
 
 	Stepper stepperCommand `cmd:"" hidden:"" name:"branch-stepper"` // stepping.Subcommand
@@ -154,6 +156,8 @@ func report(stderr io.Writer, code int, err error) int {
 		return exitUsage
 	case errors.As(err, &notStarted):
 		return notStarted.ExitCode()
+	case errors.As(err, new(*doctor.Error)):
+		_, _ = fmt.Fprintln(stderr, "See fulgur doctor for all that works here and does not.")
 	}
 	return exitFailed
 }

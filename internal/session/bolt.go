@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"fulgur/internal/bolt"
+	"fulgur/internal/doctor"
 	"fulgur/internal/perfevent"
-	"fulgur/internal/privilege"
 	"fulgur/internal/source/branch"
 	"fulgur/internal/source/sampling"
 	"fulgur/internal/target"
@@ -73,7 +73,7 @@ func Bolt(ctx context.Context, o BoltOptions) (exitCode int, err error) {
 	if err != nil {
 		return 1, err
 	}
-	if err := checkPrivileges(o.Stderr, o.Quiet); err != nil {
+	if err := checkPrivileges(doctor.Bolt, o.Stderr, o.Quiet); err != nil {
 		return 1, err
 	}
 	if err := target.Check(o.Target); err != nil {
@@ -84,7 +84,7 @@ func Bolt(ctx context.Context, o BoltOptions) (exitCode int, err error) {
 		return 2, err
 	}
 	if err != nil {
-		return 1, privilege.Explain(err, "sample branches")
+		return 1, doctor.Explain(err, "sample branches")
 	}
 	out, err := openPreagg(l, false, o.AllBinaries, o.Output, o.Stdout)
 	if err != nil {
@@ -145,7 +145,7 @@ func (o *BoltOptions) event() (branch.Event, error) {
 func takeBranches(ctx context.Context, o *BoltOptions, event branch.Event, launched *target.Launched, out *preaggWriter) (err error) {
 	r, err := attachBranches(o, event)
 	if err != nil {
-		return privilege.Explain(err, "sample the branches of "+o.Target.String())
+		return doctor.Explain(err, "sample the branches of "+o.Target.String())
 	}
 	defer func() { err = errors.Join(err, r.close()) }()
 	if err := r.sample(ctx, launched); err != nil {
