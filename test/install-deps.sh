@@ -33,6 +33,7 @@ symbols   /usr/share/doc/libstdc++6-12-dbg  libstdc++6-12-dbg
 symbols   node                            nodejs
 test      make                            make
 test      bc                              bc
+test      setcap                          libcap2-bin
 test      gcc-12                          gcc-12
 generate  clang-19                        clang-19
 generate  llvm-strip-19                   llvm-19
