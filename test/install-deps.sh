@@ -34,6 +34,11 @@ symbols   node                            nodejs
 test      make                            make
 test      bc                              bc
 test      setcap                          libcap2-bin
+test      zsh                             zsh
+test      fish                            fish
+test      groff                           groff-base
+test      mandoc                          mandoc
+test      shellcheck                      shellcheck
 test      gcc-12                          gcc-12
 generate  clang-19                        clang-19
 generate  llvm-strip-19                   llvm-19

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 	"runtime/debug"
 	"slices"
 	"syscall"
@@ -38,6 +39,8 @@ type commands struct {
 	Merge   mergeCommand   `cmd:"" help:"Add profiles for BOLT up."`
 	Doctor  doctorCommand  `cmd:"" help:"Say what works on this machine, and what to do about the rest."`
 	Version versionCommand `cmd:"" help:"Print the version."`
+
+	Completion completionCommand `cmd:"" help:"Write a script that completes command lines in a shell."`
 
 	Stepper stepperCommand `cmd:"" hidden:"" name:"branch-stepper"` // stepping.Subcommand
 }
@@ -84,22 +87,27 @@ type launcher interface {
 	launch(argv []string)
 }
 
-// parse returns the subcommand that args choose, with its flags. It is nil if
-// they ask for help, which is then on stdout. Every error is one of usage.
-func parse(args []string, stdout, stderr io.Writer) (command, error) {
-	var commands commands
-	helped := false
-	parser, err := kong.New(&commands,
+// newParser returns the command line's parser. It calls helped after it has
+// written help to stdout.
+func newParser(c *commands, stdout, stderr io.Writer, helped func()) (*kong.Kong, error) {
+	return kong.New(c,
 		kong.Name("fulgur"),
 		kong.Description("A profiler for Linux: whole machine or one process, without touching the program."),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 100}),
 		kong.Writers(stdout, stderr),
-		kong.Exit(func(int) { helped = true }),
+		kong.Exit(func(int) { helped() }),
 		kong.WithHyphenPrefixedParameters(true), // "-p -1": the value's own error says more
 		profileVars(),
 		kong.Vars{"version": versionLine()},
 		kong.ExplicitGroups(append(profileGroups(), convertGroups()...)),
 	)
+}
+
+// parse returns the subcommand that args choose, with its flags. It is nil if
+// they ask for help, which is then on stdout. Every error is one of usage.
+func parse(args []string, stdout, stderr io.Writer) (command, error) {
+	helped := false
+	parser, err := newParser(new(commands), stdout, stderr, func() { helped = true })
 	if err != nil {
 		return nil, err
 	}
@@ -113,7 +121,7 @@ func parse(args []string, stdout, stderr io.Writer) (command, error) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, usageError{err}
+		return nil, usageError{withoutGuesses(err)}
 	}
 	selected, ok := parsed.Selected().Target.Addr().Interface().(command)
 	if !ok {
@@ -131,6 +139,18 @@ func parse(args []string, stdout, stderr io.Writer) (command, error) {
 	}
 	l.launch(argv)
 	return selected, nil
+}
+
+// unknownLetter is what kong says of an unknown flag of one letter.
+var unknownLetter = regexp.MustCompile(`^(unknown flag -[^-]), did you mean`)
+
+// withoutGuesses takes away what kong thinks was meant by an unknown flag of
+// one letter: every other letter is as near to it.
+func withoutGuesses(err error) error {
+	if m := unknownLetter.FindStringSubmatch(err.Error()); m != nil {
+		return errors.New(m[1])
+	}
+	return err
 }
 
 // usageError is an error in the command line.
