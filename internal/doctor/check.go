@@ -84,6 +84,9 @@ type Problem struct {
 	Check string `json:"-"`
 	// What says what is wrong.
 	What string `json:"what"`
+	// FollowsFrom are the checks whose problems are the cause. Their remedies
+	// mend it, and it has none.
+	FollowsFrom []string `json:"follows_from,omitempty"`
 	// Stops are the commands that cannot work, Costs those that work without
 	// what Lost says.
 	Stops []Command `json:"stops,omitempty"`
@@ -96,7 +99,6 @@ type Problem struct {
 	minor   bool
 	missing privilege.Capability
 	denies  privilege.Set
-	causes  []Problem // what it follows from
 }
 
 // String says what is wrong and what to do.
@@ -121,9 +123,11 @@ func (c *check) judge(f *Facts) *Problem {
 			p.missing = fault.missing.In(f.State)
 		}
 		if fault.causes != nil {
-			p.causes = fault.causes(f)
+			for _, cause := range fault.causes(f) {
+				p.FollowsFrom = append(p.FollowsFrom, cause.Check)
+			}
 		}
-		if fault.remedy != nil && len(p.causes) == 0 {
+		if fault.remedy != nil && p.FollowsFrom == nil {
 			p.Remedy = fault.remedy(f)
 		}
 		return p
@@ -160,14 +164,10 @@ func problems(checks []check, f *Facts) []Problem {
 
 // origins returns the IDs of the checks that p comes from.
 func (p *Problem) origins() []string {
-	if len(p.causes) == 0 {
-		return []string{p.Check}
+	if p.FollowsFrom != nil {
+		return p.FollowsFrom
 	}
-	var ids []string
-	for _, cause := range p.causes {
-		ids = append(ids, cause.Check)
-	}
-	return ids
+	return []string{p.Check}
 }
 
 // hits reports whether p stops or costs a command.

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"syscall"
 
+	"fulgur/internal/perfevent"
 	"fulgur/internal/privilege"
 )
 
@@ -125,8 +126,11 @@ func (f *Facts) explain(err error, doing string, needed ...privilege.Capability)
 // unknownCause is what to do about a refusal that no check explains.
 var unknownCause = Remedy{Do: "a security module (SELinux, AppArmor) may forbid it, see dmesg and the audit log"}
 
-// refused reports whether err is a refusal.
+// refused reports whether err is a refusal for lack of rights.
 func refused(err error) bool {
+	if errors.Is(err, perfevent.ErrLockedMemory) {
+		return false // says itself what to do
+	}
 	return errors.Is(err, syscall.EPERM) || errors.Is(err, syscall.EACCES)
 }
 

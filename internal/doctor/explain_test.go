@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"testing"
 
+	"fulgur/internal/perfevent"
 	"fulgur/internal/privilege"
 )
 
@@ -46,6 +47,7 @@ func TestExplain(t *testing.T) {
 		"paranoia":        {machine: "Debian's paranoia", err: refused, want: "kernel.perf_event_paranoid is 3, and above 2 the kernels of Debian and Ubuntu demand CAP_SYS_ADMIN: run fulgur with sudo, or: sudo sysctl kernel.perf_event_paranoid=2"},
 		"above paranoia":  {machine: "Ubuntu's paranoia, root", err: refused, want: "refused (program on_sample: operation not permitted (MEMLOCK may be too low)) although CAP_BPF and CAP_PERFMON are in effect: a security module"},
 		"security module": {machine: "a security module", err: refused, want: "a security module knows fulgur as system_u:system_r:container_t:s0"},
+		"locked memory":   {machine: "CAP_BPF and CAP_PERFMON", err: fmt.Errorf("map: %w: %w", syscall.EPERM, perfevent.ErrLockedMemory), want: "load BPF programs: map: operation not permitted: more memory than may be locked: raise"},
 		"no refusal":      {machine: "a user", err: syscall.EINVAL, want: "load BPF programs: invalid argument"},
 	}
 	for name, test := range tests {
@@ -57,7 +59,7 @@ func TestExplain(t *testing.T) {
 			if !strings.Contains(err.Error(), test.want) {
 				t.Errorf("%q does not say %q", err, test.want)
 			}
-			if e := new(Error); errors.As(err, &e) != (name != "no refusal") {
+			if e := new(Error); errors.As(err, &e) == (errors.Is(err, syscall.EINVAL) || errors.Is(err, perfevent.ErrLockedMemory)) {
 				t.Errorf("%T is of the wrong type", err)
 			}
 		})

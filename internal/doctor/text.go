@@ -89,8 +89,8 @@ func (t *text) result(r Result) {
 		}
 	}
 	value := r.Value
-	if p := r.Problem; p != nil && len(p.causes) > 0 {
-		value += ", see " + strings.Join(t.titles(p.origins()), ", ")
+	if p := r.Problem; p != nil && p.FollowsFrom != nil {
+		value += ", see " + strings.Join(t.titles(p.FollowsFrom), ", ")
 	}
 	t.line(state, colour, r.Title, value)
 	if p := r.Problem; p != nil && p.about() != "" {
@@ -102,7 +102,7 @@ func (t *text) result(r Result) {
 // lost. Where it follows from another problem that one tells.
 func (p *Problem) about() string {
 	switch {
-	case len(p.causes) > 0:
+	case p.FollowsFrom != nil:
 		return ""
 	case p.plain:
 		return p.Lost
@@ -118,16 +118,21 @@ func (t *text) line(state, colour, title, value string) {
 }
 
 // wrapped writes a sentence below the second column.
-func (t *text) wrapped(s string) {
-	const width = 96
-	indent := strings.Repeat(" ", 2+stateWidth+2)
-	line := indent
-	for word := range strings.FieldsSeq(plain.Terminal(s)) {
-		if len(line)+len(word) > width && line != indent {
+func (t *text) wrapped(s string) { t.hanging(strings.Repeat(" ", 2+stateWidth+2), 2+stateWidth+2, s) }
+
+// hanging writes a sentence after what begins its line, and goes on below it
+// from a column on.
+func (t *text) hanging(line string, column int, s string) {
+	const width = 100
+	used := column
+	for word := range strings.FieldsSeq(s) {
+		word = plain.Terminal(word)
+		if used+len(word) > width && used > column {
 			fmt.Fprintln(t, strings.TrimRight(line, " "))
-			line = indent
+			line, used = strings.Repeat(" ", column), column
 		}
 		line += word + " "
+		used += len(word) + 1
 	}
 	fmt.Fprintln(t, strings.TrimRight(line, " "))
 }
@@ -145,11 +150,8 @@ func (t *text) verdict(v Verdict) {
 	if len(v.Because) > 0 {
 		reason = map[Works]string{Partly: "with losses: ", No: "stopped by: "}[v.Works] + strings.Join(t.titles(v.Because), ", ")
 	}
-	name := "fulgur " + string(v.Command)
-	if reason != "" {
-		name = fmt.Sprintf("%-*s  %s", nameWidth, name, reason)
-	}
-	fmt.Fprintf(t, "  %s%s\n", t.state(colour, state, stateWidth+2), name)
+	begin := fmt.Sprintf("  %s%-*s", t.state(colour, state, stateWidth+2), nameWidth+2, "fulgur "+v.Command)
+	t.hanging(begin, 2+stateWidth+2+nameWidth+2, reason)
 }
 
 // state returns a word in a colour, filled up to a width.

@@ -25,7 +25,7 @@ const nobody = 65534
 // public is a folder that everybody can enter, unlike those of testing.T.
 func public(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "fulgur-e2e-public-")
+	dir, err := os.MkdirTemp("", "fulgur-e2e-public-") //nolint:usetesting // t.TempDir is below a folder for its owner alone
 	if err != nil {
 		t.Fatal(err)
 	}
