@@ -33,16 +33,44 @@ const (
 // commands are fulgur's subcommands. A new one is a field here and a file of
 // its own.
 type commands struct {
-	Profile profileCommand `cmd:"" help:"Sample what runs on the CPUs."`
-	Bolt    boltCommand    `cmd:"" help:"Sample branches and write a profile for llvm-bolt."`
-	Convert convertCommand `cmd:"" help:"Make profiles for BOLT of the branches that perf recorded."`
-	Merge   mergeCommand   `cmd:"" help:"Add profiles for BOLT up."`
-	Doctor  doctorCommand  `cmd:"" help:"Say what works on this machine, and what to do about the rest."`
-	Version versionCommand `cmd:"" help:"Print the version."`
+	Profile profileCommand `cmd:"" group:"measure" help:"Sample what runs on the CPUs."`
+	Bolt    boltCommand    `cmd:"" group:"measure" help:"Sample branches and write a profile for llvm-bolt."`
 
-	Completion completionCommand `cmd:"" help:"Write a script that completes command lines in a shell."`
+	Convert convertCommand `cmd:"" group:"files" help:"Make profiles for BOLT of the branches that perf recorded."`
+	Merge   mergeCommand   `cmd:"" group:"files" help:"Add profiles for BOLT up."`
+
+	Doctor     doctorCommand     `cmd:"" group:"fulgur" help:"Say what works on this machine, and what to do about the rest."`
+	Completion completionCommand `cmd:"" group:"fulgur" help:"Write a script that completes command lines in a shell."`
+	Version    versionCommand    `cmd:"" group:"fulgur" help:"Print the version."`
 
 	Stepper stepperCommand `cmd:"" hidden:"" name:"branch-stepper"` // stepping.Subcommand
+}
+
+// commandGroups are the headings of the commands.
+func commandGroups() []kong.Group {
+	return []kong.Group{
+		{Key: "measure", Title: "Measure"},
+		{Key: "files", Title: "Work on files"},
+		{Key: "fulgur", Title: "fulgur itself"},
+	}
+}
+
+// Help is what fulgur --help says beside the commands.
+func (*commands) Help() string {
+	return `Examples:
+
+    # the whole machine for 10 seconds, as a flame graph
+    sudo fulgur profile -o flame.html 10
+
+    # one process, until Ctrl-C
+    sudo fulgur profile -p 1234 -o flame.html
+
+    # a command, from its first instruction to its exit
+    sudo fulgur profile -o flame.html -- make -j8
+
+    # what works on this machine
+    sudo fulgur doctor
+`
 }
 
 func main() {
@@ -99,7 +127,7 @@ func newParser(c *commands, stdout, stderr io.Writer, helped func()) (*kong.Kong
 		kong.WithHyphenPrefixedParameters(true), // "-p -1": the value's own error says more
 		profileVars(),
 		kong.Vars{"version": versionLine()},
-		kong.ExplicitGroups(append(profileGroups(), convertGroups()...)),
+		kong.ExplicitGroups(slices.Concat(commandGroups(), profileGroups(), convertGroups())),
 	)
 }
 

@@ -56,11 +56,13 @@ type shell struct {
 }
 
 type tool struct {
-	Measure measure  `cmd:"" help:"Measure what runs: all of it."`
+	Measure measure  `cmd:"" group:"what" help:"Measure what runs: all of it."`
 	Merge   merge    `cmd:"" help:"Add files up."`
 	Shell   shell    `cmd:"" help:"Choose a shell."`
 	Hidden  struct{} `cmd:"" hidden:"" help:"Nobody knows."`
 }
+
+func (*tool) Help() string { return "Example:\n\n    # all\n    tool measure\n" }
 
 // program describes the tool.
 func program(t *testing.T) *Program {

@@ -14,10 +14,11 @@ func (p *Program) WriteManual(w io.Writer) error {
 	var b strings.Builder
 	manHead(&b, p.Name, p.Help)
 	fmt.Fprintf(&b, ".SH SYNOPSIS\n.B %s\n.I command\n.RI [ flags ]\n", roff(p.Name))
-	fmt.Fprintf(&b, ".SH DESCRIPTION\n%s\n.SH COMMANDS\n", roff(p.Help))
-	for _, c := range p.Commands {
+	examples := manDescription(&b, p.Help, p.detail)
+	fmt.Fprint(&b, ".SH COMMANDS\n")
+	grouped(&b, p.Commands, func(c *Command) string { return c.group }, func(c *Command) {
 		fmt.Fprintf(&b, ".TP\n.BR %s (1)\n%s\n", roff(p.Name+"-"+c.Name), roff(c.Help))
-	}
+	})
 	manFlags(&b, p.flags)
 	fmt.Fprint(&b, `.SH EXIT STATUS
 .TP
@@ -31,8 +32,9 @@ The run failed.
 The command line is wrong.
 .PP
 Where a command is launched, the exit status is that command's.
-.SH SEE ALSO
 `)
+	manExamples(&b, examples)
+	fmt.Fprint(&b, ".SH SEE ALSO\n")
 	for i, c := range p.Commands {
 		separator := ","
 		if i == len(p.Commands)-1 {
@@ -55,13 +57,7 @@ func (p *Program) WriteCommandManual(w io.Writer, c *Command) error {
 	if c.launches {
 		fmt.Fprint(&b, "[\\fB\\-\\-\\fP \\fIcommand arg ...\\fP]\n")
 	}
-	text, examples := split(c.detail)
-	fmt.Fprintf(&b, ".SH DESCRIPTION\n%s\n", roff(c.Help))
-	for paragraph := range strings.SplitSeq(strings.TrimSpace(text), "\n\n") {
-		if paragraph != "" {
-			fmt.Fprintf(&b, ".PP\n%s\n", roff(paragraph))
-		}
-	}
+	examples := manDescription(&b, c.Help, c.detail)
 	if len(c.arguments) > 0 {
 		fmt.Fprint(&b, ".SH ARGUMENTS\n")
 		for _, a := range c.arguments {
@@ -69,9 +65,7 @@ func (p *Program) WriteCommandManual(w io.Writer, c *Command) error {
 		}
 	}
 	manFlags(&b, c.flags)
-	if examples != "" {
-		fmt.Fprintf(&b, ".SH EXAMPLES\n.EX\n%s\n.EE\n", roff(examples))
-	}
+	manExamples(&b, examples)
 	fmt.Fprintf(&b, ".SH SEE ALSO\n.BR %s (1)\n", roff(p.Name))
 	_, err := io.WriteString(w, b.String())
 	return err
@@ -85,22 +79,48 @@ func manHead(b *strings.Builder, name, help string) {
 // lower begins a sentence with a small letter.
 func lower(s string) string { return strings.ToLower(s[:min(len(s), 1)]) + s[min(len(s), 1):] }
 
-// manFlags writes flags, group by group. Those without one come first.
-func manFlags(b *strings.Builder, flags []option) {
-	fmt.Fprint(b, ".SH OPTIONS\n")
-	groups := []string{""}
-	for _, f := range flags {
-		if !slices.Contains(groups, f.group) {
-			groups = append(groups, f.group)
+// manDescription writes what a help page says beside flags and commands, and
+// returns its examples.
+func manDescription(b *strings.Builder, help, detail string) (examples string) {
+	text, examples := split(detail)
+	fmt.Fprintf(b, ".SH DESCRIPTION\n%s\n", roff(help))
+	for paragraph := range strings.SplitSeq(strings.TrimSpace(text), "\n\n") {
+		if paragraph != "" {
+			fmt.Fprintf(b, ".PP\n%s\n", roff(paragraph))
 		}
 	}
-	for _, group := range groups {
-		if group != "" {
-			fmt.Fprintf(b, ".SS %s\n", roff(group))
+	return examples
+}
+
+// manExamples writes examples as they are, if there are any.
+func manExamples(b *strings.Builder, examples string) {
+	if examples != "" {
+		fmt.Fprintf(b, ".SH EXAMPLES\n.EX\n%s\n.EE\n", roff(examples))
+	}
+}
+
+// manFlags writes flags, group by group.
+func manFlags(b *strings.Builder, flags []option) {
+	fmt.Fprint(b, ".SH OPTIONS\n")
+	grouped(b, flags, func(f *option) string { return f.group }, func(f *option) { manFlag(b, f) })
+}
+
+// grouped calls write for every item, group by group under their headings.
+// Those without one come first.
+func grouped[T any](b *strings.Builder, items []T, group func(*T) string, write func(*T)) {
+	headings := []string{""}
+	for i := range items {
+		if h := group(&items[i]); !slices.Contains(headings, h) {
+			headings = append(headings, h)
 		}
-		for i := range flags {
-			if flags[i].group == group {
-				manFlag(b, &flags[i])
+	}
+	for _, heading := range headings {
+		if heading != "" {
+			fmt.Fprintf(b, ".SS %s\n", roff(heading))
+		}
+		for i := range items {
+			if group(&items[i]) == heading {
+				write(&items[i])
 			}
 		}
 	}

@@ -15,13 +15,15 @@ type Program struct {
 	Name, Help string
 	Commands   []Command
 
-	flags []option // of the program itself
+	detail string
+	flags  []option // of the program itself
 }
 
 // Command is a subcommand.
 type Command struct {
 	Name, Help string
 
+	group     string // heading, empty if it has none
 	detail    string
 	launches  bool
 	flags     []option
@@ -64,12 +66,12 @@ var kinds = map[string]kind{"FILE": file, "PATH": file, "DIR": directory, "PID":
 // New takes what it needs of a kong model. Launches reports whether a command
 // runs a program that follows "--".
 func New(app *kong.Application, launches func(*kong.Node) bool) Program {
-	p := Program{Name: app.Name, Help: app.Help, flags: flags(app.Node)}
+	p := Program{Name: app.Name, Help: app.Help, detail: app.Detail, flags: flags(app.Node)}
 	for _, node := range app.Children {
 		if node.Hidden {
 			continue
 		}
-		c := Command{Name: node.Name, Help: node.Help, detail: node.Detail, launches: launches(node)}
+		c := Command{Name: node.Name, Help: node.Help, group: title(node.Group), detail: node.Detail, launches: launches(node)}
 		c.flags = append(c.flags, p.flags...)
 		c.flags = append(c.flags, flags(node)...)
 		for _, arg := range node.Positional {
@@ -91,10 +93,7 @@ func flags(node *kong.Node) []option {
 		if f.Hidden {
 			continue
 		}
-		o := option{long: f.Name, short: f.Short, help: f.Help, choices: choices(f.Value), repeated: f.Target.Kind() == reflect.Slice}
-		if f.Group != nil {
-			o.group = f.Group.Title
-		}
+		o := option{long: f.Name, short: f.Short, help: f.Help, group: title(f.Group), choices: choices(f.Value), repeated: f.Target.Kind() == reflect.Slice}
 		if !f.IsBool() && !f.IsCounter() {
 			o.placeholder = f.FormatPlaceHolder()
 			o.value = strings.ToLower(strings.TrimSuffix(o.placeholder, ",..."))
@@ -103,6 +102,14 @@ func flags(node *kong.Node) []option {
 		list = append(list, o)
 	}
 	return list
+}
+
+// title returns the heading of a group, which may be none.
+func title(g *kong.Group) string {
+	if g == nil {
+		return ""
+	}
+	return g.Title
 }
 
 // choices are the values that a flag or an argument can have, nil if they are
