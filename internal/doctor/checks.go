@@ -259,7 +259,7 @@ var grounds = []check{
 		},
 		faults: []fault{{
 			when: func(f *Facts) bool {
-				return f.sysctl(sysctlWatchdog, 0) != 0 && f.Tried[ProbeCycles].Found == foundCycles
+				return f.sysctl(sysctlWatchdog, 0) != 0 && f.Tried[ProbeCycles].Found == FoundCycles
 			},
 			what:   always("the NMI watchdog holds a hardware counter of each CPU"),
 			lost:   "one event fewer can be counted at a time",

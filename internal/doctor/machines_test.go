@@ -40,7 +40,7 @@ func healthy() Facts {
 	} {
 		f.Tried[p] = Outcome{}
 	}
-	f.Tried[ProbeCycles] = Outcome{Found: foundCycles}
+	f.Tried[ProbeCycles] = Outcome{Found: FoundCycles}
 	f.Tried[ProbeBranchRecords] = Outcome{Found: "of cycles"}
 	return f
 }
@@ -111,6 +111,12 @@ var machines = map[string]func(*Facts){
 	},
 	"no JIT":        func(f *Facts) { f.Sysctls[sysctlJIT] = 0 },
 	"kptr_restrict": func(f *Facts) { f.Sysctls[sysctlKptr] = 2 },
+	"nothing works": func(f *Facts) {
+		for p := range f.Tried {
+			f.Tried[p] = Outcome{Err: syscall.EINVAL}
+		}
+		f.Tried[ProbeCycles], f.Tried[ProbeBranchRecords], f.Tried[ProbeKprobe] = Outcome{Err: ErrNoPMU}, Outcome{Err: ErrNoBranchRecords}, Outcome{Err: ErrNoKprobes}
+	},
 	"an old kernel": func(f *Facts) { f.Release = "5.10.0-8-amd64" },
 	"a virtual machine": func(f *Facts) {
 		f.Tried[ProbeCycles] = Outcome{Err: ErrNoPMU}

@@ -2,14 +2,15 @@ package doctor
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 
 	"fulgur/internal/encode/plain"
 	"fulgur/internal/privilege"
 )
 
-// foundCycles is the name of the cycle counter, see [ProbeCycles].
-const foundCycles = "cycles"
+// FoundCycles is what [ProbeCycles] finds where there is a PMU.
+const FoundCycles = "cycles"
 
 // Errors of probes that mean that the machine lacks something.
 var (
@@ -73,6 +74,8 @@ func trial(p Probe, id string, failure fault) check {
 			return lacking(f)
 		case refused(f.Tried[p].Err):
 			return unknownCause
+		case len(failure.stops) > 0:
+			return Remedy{Do: fmt.Sprintf("on Linux %d.%d or newer this is not meant to be: report it, with what fulgur doctor --json says", oldestMajor, oldestMinor)}
 		}
 		return Remedy{}
 	}

@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"sync"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
@@ -38,13 +39,21 @@ var probes = map[doctor.Probe]func() (found string, err error){
 	doctor.ProbeBranchRecords: branchRecords,
 }
 
-// All tries everything out, which takes some tenths of a second.
+// All tries everything out, at once: most of it is waiting until the kernel has
+// taken programs away. It takes some tenths of a second.
 func All() map[doctor.Probe]doctor.Outcome {
 	outcomes := make(map[doctor.Probe]doctor.Outcome, len(probes))
+	var mutex sync.Mutex
+	var running sync.WaitGroup
 	for p, try := range probes {
-		found, err := try()
-		outcomes[p] = doctor.Outcome{Found: found, Err: err}
+		running.Go(func() {
+			found, err := try()
+			mutex.Lock()
+			defer mutex.Unlock()
+			outcomes[p] = doctor.Outcome{Found: found, Err: err}
+		})
 	}
+	running.Wait()
 	return outcomes
 }
 
@@ -180,7 +189,7 @@ func cycles() (string, error) {
 	case specs[0].IsTime():
 		return "", doctor.ErrNoPMU
 	}
-	return "cycles", nil
+	return doctor.FoundCycles, nil
 }
 
 // branchRecords asks for a rate that every kernel allows.

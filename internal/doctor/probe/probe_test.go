@@ -6,12 +6,19 @@ import (
 
 	"fulgur/internal/doctor"
 	"fulgur/internal/testenv"
+	"fulgur/test/rig/pmu"
 )
 
-// What the design counts on works on every kernel that is promised, for root.
+// What the design counts on works on every kernel that is promised, for root;
+// and again, since a probe leaves nothing behind.
 func TestAll(t *testing.T) {
 	testenv.Root(t)
-	tried := All()
+	first, tried := All(), All()
+	for p := range first {
+		if (first[p].Err == nil) != (tried[p].Err == nil) {
+			t.Errorf("%s: first %v, then %v", p, first[p].Err, tried[p].Err)
+		}
+	}
 	for _, p := range []doctor.Probe{
 		doctor.ProbePerfEvent, doctor.ProbeRing, doctor.ProbeTracing, doctor.ProbeRawTracepoint, doctor.ProbeIterator,
 		doctor.ProbeKernelNames, doctor.ProbeOnCPU, doctor.ProbeBranch,
@@ -32,13 +39,25 @@ func TestAll(t *testing.T) {
 	}
 }
 
-// After a probe nothing stays attached, so that it can be repeated.
-func TestTwice(t *testing.T) {
-	testenv.Root(t)
-	first, second := All(), All()
-	for p := range first {
-		if (first[p].Err == nil) != (second[p].Err == nil) {
-			t.Errorf("%s: first %v, then %v", p, first[p].Err, second[p].Err)
-		}
+// A PMU that records branches is found, and one that does not is told apart.
+func TestPMU(t *testing.T) {
+	pmu.Load(t, pmu.Options{})
+	tried := All()
+	if o := tried[doctor.ProbeCycles]; o.Err != nil || o.Found != doctor.FoundCycles {
+		t.Errorf("cycles: %+v", o)
+	}
+	if o := tried[doctor.ProbeBranchRecords]; o.Err != nil || o.Found == "" {
+		t.Errorf("branch records: %+v", o)
+	}
+}
+
+func TestPMUWithoutBranches(t *testing.T) {
+	pmu.Load(t, pmu.Options{None: true})
+	tried := All()
+	if o := tried[doctor.ProbeCycles]; o.Err != nil || o.Found != doctor.FoundCycles {
+		t.Errorf("cycles: %+v", o)
+	}
+	if o := tried[doctor.ProbeBranchRecords]; !errors.Is(o.Err, doctor.ErrNoBranchRecords) {
+		t.Errorf("branch records: %+v", o)
 	}
 }
