@@ -1,12 +1,11 @@
 package doctor
 
 import (
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-
-	"os"
-	"path/filepath"
 )
 
 func TestParseLockdown(t *testing.T) {
