@@ -34,6 +34,12 @@ symbols   /usr/share/doc/libc6-dbg        libc6-dbg
 symbols   /usr/share/doc/libstdc++6-12-dbg  libstdc++6-12-dbg
 symbols   node                            nodejs
 test      make                            make
+test      setcap                          libcap2-bin
+test      zsh                             zsh
+test      fish                            fish
+test      groff                           groff-base
+test      mandoc                          mandoc
+test      shellcheck                      shellcheck
 test      gcc-12                          gcc-12
 test      /usr/lib/x86_64-linux-gnu/libelf.so.1  libelf1
 bench     tclsh                           tcl

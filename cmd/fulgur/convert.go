@@ -10,7 +10,7 @@ import (
 
 // convertCommand makes profiles of what other tools recorded.
 type convertCommand struct {
-	Input string `arg:"" name:"in" help:"A perf.data file, or text of perf script -F pid,ip,brstack --show-mmap-events; - is standard input."`
+	Input string `arg:"" name:"in" complete:"file" help:"A perf.data file, or text of perf script -F pid,ip,brstack --show-mmap-events; - is standard input."`
 
 	Binary      string `placeholder:"FILE" xor:"binary" group:"contents" help:"Make the profile of this executable or shared object. It must be the build that ran."`
 	AllBinaries bool   `xor:"binary" group:"contents" help:"Make a profile of every file that was mapped and is here, in the directory that -o names."`

@@ -199,7 +199,7 @@ func TestFrequencyMax(t *testing.T) {
 // What is wrong with a command line is said, and the exit code is 2.
 func TestUsageErrors(t *testing.T) {
 	tests := map[string]string{
-		"":                                       `expected one of "profile", "bolt", "convert", "merge", "version"`,
+		"":                                       `expected one of "profile", "bolt", "convert", "merge", "doctor"`,
 		"proflie":                                `did you mean "profile"`,
 		"version 1":                              "unexpected argument 1",
 		"version -- ls":                          `version runs no command`,
@@ -211,7 +211,10 @@ func TestUsageErrors(t *testing.T) {
 		"profile 1e3":                            "no duration",
 		"profile nan":                            "no duration",
 		"profile inf":                            "no duration",
-		"profile -5":                             "unknown flag -5",
+		"profile -5":                             "unknown flag -5\n",
+		"profile --frequenzy 9":                  `unknown flag --frequenzy, did you mean "--frequency"?`,
+		"completion":                             `expected "<shell>"`,
+		"completion tcsh":                        "must be one of",
 		"profile --delay -5s":                    "-5s is negative",
 		"profile --delay=-5s":                    "-5s is negative",
 		"profile 0":                              "a duration of 0 measures nothing",
@@ -308,7 +311,7 @@ func TestUsageErrors(t *testing.T) {
 func TestHelp(t *testing.T) {
 	t.Setenv("COLUMNS", "100")
 	for name, line := range map[string]string{
-		"fulgur": "--help", "profile": "profile --help", "bolt": "bolt --help", "convert": "convert --help", "merge": "merge --help",
+		"fulgur": "--help", "profile": "profile --help", "bolt": "bolt --help", "convert": "convert --help", "merge": "merge --help", "doctor": "doctor --help", "completion": "completion --help",
 	} {
 		t.Run(name, func(t *testing.T) {
 			var stdout, stderr bytes.Buffer

@@ -12,9 +12,9 @@ import (
 	"time"
 
 	"fulgur/internal/bolt"
+	"fulgur/internal/doctor"
 	"fulgur/internal/encode/plain"
 	"fulgur/internal/perfevent"
-	"fulgur/internal/privilege"
 	"fulgur/internal/source/sampling"
 	"fulgur/internal/source/stepping"
 	"fulgur/internal/target"
@@ -111,6 +111,15 @@ func failure(err error) int {
 	return 0
 }
 
+// command names to the doctor what o asks for, as far as it is known before the
+// machine is.
+func (o *BoltOptions) command() doctor.Command {
+	if o.Branches == branchesStepping {
+		return doctor.BoltStepping
+	}
+	return doctor.Bolt
+}
+
 // check refuses what contradicts itself.
 func (o *BoltOptions) check() error {
 	switch {
@@ -160,7 +169,7 @@ func prepareBolt(ctx context.Context, o *BoltOptions) (_ *boltJob, err error) {
 	if o.Basic && l.version < tracesLLVM {
 		return nil, errBasicLLVM
 	}
-	if err := checkPrivileges(o.Stderr, o.Quiet); err != nil {
+	if err := checkPrivileges(o.command(), o.Stderr, o.Quiet); err != nil {
 		return nil, err
 	}
 	if err := target.Check(o.Target); err != nil {
@@ -172,7 +181,7 @@ func prepareBolt(ctx context.Context, o *BoltOptions) (_ *boltJob, err error) {
 		j.recorder, err = o.chooseRecorder(o.Stderr)
 	}
 	if err != nil {
-		return nil, privilege.Explain(err, "sample branches")
+		return nil, doctor.Explain(err, "sample branches")
 	}
 	path := o.Output
 	if o.Optimize != "" {
@@ -247,7 +256,7 @@ func (j *boltJob) take(ctx context.Context, launched *target.Launched) (err erro
 	}
 	m, err := j.attach(bs)
 	if err != nil {
-		return privilege.Explain(err, "sample "+j.options.Target.String())
+		return doctor.Explain(err, "sample "+j.options.Target.String())
 	}
 	defer func() { err = errors.Join(err, m.close()) }()
 	err = m.sample(ctx, launched)

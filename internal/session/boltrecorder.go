@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 
+	"fulgur/internal/doctor"
 	"fulgur/internal/perfevent"
 	"fulgur/internal/source/branch"
 	"fulgur/internal/source/sampling"
@@ -61,6 +62,10 @@ func (o *BoltOptions) chooseRecorder(stderr io.Writer) (recorder, error) {
 	}
 	if len(o.Command) == 0 {
 		return nil, fmt.Errorf("%w; or add --branches stepping, which needs none: it holds the target's threads for some milliseconds at a time and has them execute one instruction after the other, see fulgur bolt --help", err)
+	}
+	// What is lost has been said.
+	if err := checkPrivileges(doctor.BoltStepping, stderr, true); err != nil {
+		return nil, err
 	}
 	s := newStepped(o)
 	if !o.Quiet {

@@ -5,8 +5,8 @@ import (
 	"io"
 	"os"
 
+	"fulgur/internal/doctor"
 	"fulgur/internal/perfevent"
-	"fulgur/internal/privilege"
 	"fulgur/internal/source/oncpu"
 	"fulgur/internal/target"
 )
@@ -149,7 +149,7 @@ func (o *Options) specs() ([]perfevent.Spec, error) {
 func (o *Options) defaultSpecs() ([]perfevent.Spec, error) {
 	specs, err := perfevent.DefaultEvents()
 	if err != nil {
-		return nil, privilege.Explain(err, "choose an event")
+		return nil, doctor.Explain(err, "choose an event")
 	}
 	return specs, o.checkClock(specs[0])
 }
@@ -169,18 +169,19 @@ func (o *Options) checkClock(spec perfevent.Spec) error {
 	return nil
 }
 
-// checkPrivileges fails where nothing can be profiled, and says what will be
-// missing where not all can be seen.
-func checkPrivileges(stderr io.Writer, quiet bool) error {
-	state, err := privilege.Read()
+// checkPrivileges fails where a command cannot work, and says what it will
+// lose where it can.
+func checkPrivileges(command doctor.Command, stderr io.Writer, quiet bool) error {
+	facts, err := doctor.Read()
 	if err != nil {
 		return err
 	}
-	if err := state.Check(); err != nil {
+	warnings, err := doctor.Preflight(&facts, command)
+	if err != nil {
 		return err
 	}
 	if !quiet {
-		for _, w := range state.Warnings() {
+		for _, w := range warnings {
 			fmt.Fprintln(stderr, "fulgur:", w)
 		}
 	}

@@ -13,9 +13,9 @@ import (
 
 	"fulgur/internal/atomicfile"
 	"fulgur/internal/debugfile"
+	"fulgur/internal/doctor"
 	"fulgur/internal/encode/plain"
 	"fulgur/internal/perfevent"
-	"fulgur/internal/privilege"
 	"fulgur/internal/profile"
 	"fulgur/internal/source/oncpu"
 	"fulgur/internal/stacks"
@@ -48,7 +48,7 @@ func Profile(ctx context.Context, o Options) (exitCode int, err error) {
 	if err != nil {
 		return 2, usagef("%v", err)
 	}
-	if err := checkPrivileges(o.Stderr, o.Quiet); err != nil {
+	if err := checkPrivileges(doctor.Profile, o.Stderr, o.Quiet); err != nil {
 		return 1, err
 	}
 	if len(specs) == 0 {
@@ -83,7 +83,7 @@ func Profile(ctx context.Context, o Options) (exitCode int, err error) {
 func take(ctx context.Context, o *Options, specs []perfevent.Spec, finder *debugfile.Finder, launched *target.Launched, write func(*profile.Profile) error) (err error) {
 	r, err := attach(o, specs, finder)
 	if err != nil {
-		return privilege.Explain(err, "profile "+o.Target.String())
+		return doctor.Explain(err, "profile "+o.Target.String())
 	}
 	defer func() { err = errors.Join(err, r.close()) }()
 	if err := r.sample(ctx, launched); err != nil {
