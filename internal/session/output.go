@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"fulgur/internal/encode/firefox"
 	"fulgur/internal/encode/flame"
 	"fulgur/internal/encode/folded"
 	"fulgur/internal/encode/pprof"
@@ -36,6 +37,9 @@ var formats = []format{
 	}},
 	{"pprof", []string{".pb.gz", ".pprof", ".prof"}, func(w io.Writer, p *profile.Profile, o *Options) error {
 		return pprof.Write(w, p, pprof.Options{System: o.Target.Scope == target.System})
+	}},
+	{"firefox", []string{".json.gz"}, func(w io.Writer, p *profile.Profile, _ *Options) error {
+		return firefox.WriteProfile(w, p, firefox.Options{})
 	}},
 }
 

@@ -100,7 +100,7 @@ func (a *aggregate) track(t profile.Task, tid string, samples []int, v int) *tra
 	}
 	k := &track{
 		name: t.Comm, processName: t.Comm, pid: pid, tid: tid,
-		end: -1, processEnd: -1, points: a.points(samples, v), markers: nothing, weightType: weightSamples,
+		end: -1, processEnd: -1, points: a.points(samples, v), row: a.tables.row, markers: nothing, weightType: weightSamples,
 	}
 	switch a.p.ValueTypes[v].Unit {
 	case "nanoseconds":
@@ -120,7 +120,7 @@ func (a *aggregate) points(samples []int, v int) iter.Seq2[point, error] {
 			s := a.p.Samples[i]
 			length := max(a.length(s), 0)
 			now += length
-			if !yield(point{time: now, stack: a.tables.stack(s.Stack), weight: s.Values[v], cpu: length}, nil) {
+			if !yield(point{time: now, stack: s.Stack, weight: s.Values[v], cpu: length}, nil) {
 				return
 			}
 		}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"math"
+	"runtime"
 	"slices"
 	"testing"
 	"time"
@@ -270,5 +271,42 @@ func BenchmarkWriteProfile(b *testing.B) {
 		if err := WriteProfile(io.Discard, p, Options{}); err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+// Memory is that of the tables: it does not grow with events.
+func TestWriteStreams(t *testing.T) {
+	allocated := func(events int) uint64 {
+		r, err := timeline.NewRecorder(start)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Close()
+		p := encodetest.Typical()
+		id := r.Thread(r.Process(1, 0), 1, 0)
+		for i := range int64(events) {
+			at, stack := start+i*1_000_000, profile.StackID(i%int64(len(p.Stacks)))
+			if err := errors.Join(
+				r.AddOnCPU(id, profile.OnCPU{Time: at, Stack: stack, Weight: 500_000}),
+				r.AddOffCPU(id, profile.OffCPU{Start: at, Duration: 500_000, Stack: stack}),
+			); err != nil {
+				t.Fatal(err)
+			}
+		}
+		line, err := r.Timeline(p, start, func(s profile.StackID) profile.StackID { return s })
+		if err != nil {
+			t.Fatal(err)
+		}
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		if err := Write(io.Discard, line, Options{}); err != nil {
+			t.Fatal(err)
+		}
+		runtime.ReadMemStats(&after)
+		return after.TotalAlloc - before.TotalAlloc
+	}
+	few, many := allocated(1_000), allocated(50_000)
+	if many > few+few/2+100_000 {
+		t.Errorf("%d bytes are allocated for a thousand events, %d for fifty thousand", few, many)
 	}
 }

@@ -36,13 +36,12 @@ type tables struct {
 
 	frames   []frame
 	frameIDs map[frameKey]int32
-	labels   map[string]int32 // frames that are no code
 
 	stacks []stack
 	// exact and callers hold for each stack of the profile its row plus one,
 	// where it was interrupted and where it called; 0 is none yet.
 	exact, callers []int32
-	labelled       map[stack]int32
+	notes          map[stack]int32 // by itself, the row of a stack with a note on top
 	path           []step
 }
 
@@ -111,8 +110,8 @@ func newTables(p *profile.Profile, o Options) *tables {
 		stringIDs: map[string]int32{}, libIDs: map[libKey]int32{},
 		ofMapping: make([]int32, len(p.Mappings)), bases: bases(p),
 		functionIDs: map[functionKey]int32{}, nativeIDs: map[native]int32{}, sourceIDs: map[string]int32{},
-		frameIDs: map[frameKey]int32{}, labels: map[string]int32{},
-		exact: make([]int32, len(p.Stacks)), callers: make([]int32, len(p.Stacks)), labelled: map[stack]int32{},
+		frameIDs: map[frameKey]int32{},
+		exact:    make([]int32, len(p.Stacks)), callers: make([]int32, len(p.Stacks)), notes: map[stack]int32{},
 	}
 	for i := range t.ofMapping {
 		t.ofMapping[i] = none
@@ -155,6 +154,9 @@ func (t *tables) stack(s profile.StackID) int32 {
 	}
 	return t.stackAt(s, false)
 }
+
+// row returns the row of a point's stack.
+func (t *tables) row(p point) int32 { return t.stack(p.stack) }
 
 // stackAt returns the row of stack s, which calls or was interrupted. Its
 // callers' rows are made before it, as the format demands.
@@ -202,23 +204,21 @@ func (t *tables) callerCalls(s profile.StackID, calls bool) bool {
 	return f.Kind != profile.KindKernel || parent.Kind == profile.KindKernel
 }
 
-// label returns the row of a frame that is no code but a note on top of stack
-// row parent.
-func (t *tables) label(parent int32, name string, category, sub int) int32 {
-	id, ok := t.labels[name]
-	if !ok {
-		id = int32(len(t.frames))
-		t.labels[name] = id
-		t.frames = append(t.frames, frame{
-			address: -1, lib: none, native: none, category: uint8(category), sub: uint8(sub),
-			function: t.functionRow(functionKey{name: name, lib: none}),
-		})
-	}
-	s := stack{id, parent}
-	row, ok := t.labelled[s]
+// label returns the row of a frame that is no code but a note.
+func (t *tables) label(name string, category, sub int) int32 {
+	t.frames = append(t.frames, frame{
+		address: -1, lib: none, native: none, category: uint8(category), sub: uint8(sub),
+		function: t.functionRow(functionKey{name: name, lib: none}),
+	})
+	return int32(len(t.frames) - 1)
+}
+
+// labelled returns the row of a stack that is a frame on top of another.
+func (t *tables) labelled(s stack) int32 {
+	row, ok := t.notes[s]
 	if !ok {
 		row = int32(len(t.stacks))
-		t.labelled[s] = row
+		t.notes[s] = row
 		t.stacks = append(t.stacks, s)
 	}
 	return row

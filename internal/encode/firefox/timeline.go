@@ -25,6 +25,7 @@ type recording struct {
 	threads [][]int   // by process, its threads that are shown, the main one first
 	heads   []trackID // by process, the track that heads it
 	tracks  []*track
+	notes   map[string]int32 // by reason, the frame on top of stacks off the CPU
 }
 
 // trackID is the index of a track plus one, 0 for none.
@@ -33,7 +34,7 @@ type trackID int
 func writeTimeline(j *jsonWriter, t *profile.Timeline, o Options) error {
 	r := &recording{
 		t: t, tables: newTables(t.Profile, o), marker: int64(o.OffCPUMarker),
-		heads: make([]trackID, len(t.Processes)),
+		heads: make([]trackID, len(t.Processes)), notes: map[string]int32{},
 	}
 	if r.marker == 0 {
 		r.marker = int64(time.Millisecond)
@@ -141,7 +142,7 @@ func (r *recording) track(id profile.ThreadID, main bool) *track {
 		pid: r.pids[t.Process], tid: r.tids[id], main: main,
 		start: max(0, r.since(t.Start)), end: r.since(t.End),
 		processStart: max(0, r.since(p.Start)), processEnd: r.since(p.End),
-		points: r.points(id), weightType: weightTime, cpu: true,
+		points: r.points(id), row: r.row, weightType: weightTime, cpu: true,
 		markers: r.markers(id),
 	}
 }
@@ -149,7 +150,7 @@ func (r *recording) track(id profile.ThreadID, main bool) *track {
 // points yields the samples of a thread, on and off the CPU.
 func (r *recording) points(id profile.ThreadID) iter.Seq2[point, error] {
 	on := transform(r.t.Events.OnCPU(id), func(e profile.OnCPU) point {
-		return point{time: e.Time - r.t.Start, stack: r.tables.stack(e.Stack), weight: e.Weight, cpu: e.Weight}
+		return point{time: e.Time - r.t.Start, stack: e.Stack, weight: e.Weight, cpu: e.Weight}
 	})
 	all := merge(func(p point) int64 { return p.time }, r.offPoints(id), on)
 	return r.used(monotonic(all))
@@ -169,15 +170,30 @@ func (r *recording) offPoints(id profile.ThreadID) iter.Seq2[point, error] {
 			if r.t.Interval > 0 {
 				first = min(first, r.t.Interval)
 			}
-			reason := r.reason(e)
-			row := r.tables.label(r.tables.stack(e.Stack), "[off-CPU: "+reason+"]", categoryIdle, r.tables.subcategory(categoryIdle, reason))
-			begin := point{time: e.Start - r.t.Start, stack: row, weight: first, cpu: switchedOut}
-			rest := point{time: begin.time + e.Duration, stack: row, weight: e.Duration - first, cpu: asleep}
+			begin := point{time: e.Start - r.t.Start, stack: e.Stack, off: true, state: e.State, weight: first, cpu: switchedOut}
+			rest := begin
+			rest.time, rest.weight, rest.cpu = begin.time+e.Duration, e.Duration-first, asleep
 			if !yield(begin, nil) || !yield(rest, nil) {
 				return
 			}
 		}
 	}
+}
+
+// row returns the row of a point's stack, with a note on top if it is off the
+// CPU.
+func (r *recording) row(p point) int32 {
+	row := r.tables.stack(p.stack)
+	if !p.off {
+		return row
+	}
+	reason := r.reason(p.stack, p.state)
+	note, ok := r.notes[reason]
+	if !ok {
+		note = r.tables.label("[off-CPU: "+reason+"]", categoryIdle, r.tables.subcategory(categoryIdle, reason))
+		r.notes[reason] = note
+	}
+	return r.tables.labelled(stack{note, row})
 }
 
 // What stands for the use of the CPU in points off it, until [recording.used]
@@ -214,12 +230,13 @@ func (r *recording) used(seq iter.Seq2[point, error]) iter.Seq2[point, error] {
 	}
 }
 
-// reason says why a thread is off the CPU.
-func (r *recording) reason(e profile.OffCPU) string {
-	if reason, ok := r.t.Reasons[e.Stack]; ok {
+// reason says why a thread is off the CPU that was switched out in a stack and a
+// state.
+func (r *recording) reason(s profile.StackID, state profile.TaskState) string {
+	if reason, ok := r.t.Reasons[s]; ok {
 		return reason
 	}
-	switch e.State {
+	switch state {
 	case profile.StateRunnable:
 		return "preempted"
 	case profile.StateStopped:
@@ -235,7 +252,7 @@ func (r *recording) markers(id profile.ThreadID) iter.Seq2[marker, error] {
 	e, tid := r.t.Events, r.tids[id]
 	off := transform(e.OffCPU(id), func(e profile.OffCPU) marker {
 		start := e.Start - r.t.Start
-		return marker{kind: markerOffCPU, start: start, end: start + e.Duration, tid: tid, off: e, reason: r.reason(e)}
+		return marker{kind: markerOffCPU, start: start, end: start + e.Duration, tid: tid, off: e, reason: r.reason(e.Stack, e.State)}
 	})
 	requests := transform(e.BlockIO(id), func(e profile.BlockIO) marker {
 		return marker{kind: markerBlockIO, start: e.Queued - r.t.Start, end: e.Completed - r.t.Start, tid: tid, io: e}
@@ -288,7 +305,7 @@ func (r *recording) pseudo(id profile.ProcessID) []*track {
 		tracks = append(tracks, &track{
 			name: name, processName: profile.LastName(p.Names), pid: r.pids[id], tid: r.pids[id] + suffix, pseudo: true,
 			end: -1, processStart: max(0, r.since(p.Start)), processEnd: r.since(p.End),
-			points: monotonic(points), weightType: weightType, markers: nothing,
+			points: monotonic(points), row: r.tables.row, weightType: weightType, markers: nothing,
 		})
 	}
 	var bytes, latency, faults []iter.Seq2[point, error]
@@ -300,7 +317,7 @@ func (r *recording) pseudo(id profile.ProcessID) []*track {
 		}
 		if all := r.t.Events.Faults(profile.ThreadID(t)); !isEmpty(all) {
 			faults = append(faults, transform(all, func(e profile.Fault) point {
-				return point{time: e.Time - r.t.Start, stack: r.tables.stack(e.Stack), weight: 1}
+				return point{time: e.Time - r.t.Start, stack: e.Stack, weight: 1}
 			}))
 		}
 	}
@@ -313,7 +330,7 @@ func (r *recording) pseudo(id profile.ProcessID) []*track {
 // requests yields a sample for each request, of a weight.
 func (r *recording) requests(seq iter.Seq2[profile.BlockIO, error], weight func(profile.BlockIO) int64) iter.Seq2[point, error] {
 	return transform(seq, func(e profile.BlockIO) point {
-		return point{time: e.Completed - r.t.Start, stack: r.tables.stack(e.Stack), weight: weight(e)}
+		return point{time: e.Completed - r.t.Start, stack: e.Stack, weight: weight(e)}
 	})
 }
 

@@ -4,6 +4,8 @@ import (
 	"iter"
 	"math"
 	"slices"
+
+	"fulgur/internal/profile"
 )
 
 // The types of weights.
@@ -25,7 +27,10 @@ type track struct {
 	start, end               int64
 	processStart, processEnd int64
 
-	points     iter.Seq2[point, error]
+	points iter.Seq2[point, error]
+	// row returns the row of the stack of a point. It is asked once for each:
+	// not for every column.
+	row        func(point) int32
 	weightType string
 	cpu        bool // points tell of the use of the CPU
 	markers    iter.Seq2[marker, error]
@@ -36,9 +41,11 @@ type track struct {
 // point is a row of a thread's samples.
 type point struct {
 	time   int64 // in nanoseconds since the profile began
-	stack  int32
-	weight int64 // in nanoseconds for weightTime
-	cpu    int64 // used since the point before, in nanoseconds
+	stack  profile.StackID
+	off    bool              // off the CPU
+	state  profile.TaskState // if off
+	weight int64             // in nanoseconds for weightTime
+	cpu    int64             // used since the point before, in nanoseconds
 }
 
 func (k *track) write(j *jsonWriter, t *tables) error {
@@ -88,7 +95,7 @@ func (k *track) writeSamples(j *jsonWriter) error {
 	err := streamColumn(j, "stack", k.points, func(p point) {
 		n++
 		k.activity += p.cpu
-		j.orNull(int64(p.stack))
+		j.orNull(int64(k.row(p)))
 	})
 	if err != nil {
 		return err
