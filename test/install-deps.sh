@@ -16,6 +16,7 @@ test      busybox                         busybox-static
 test      clang++-19                      clang-19
 test      ld.lld-19                       lld-19
 test      dwz                             dwz
+test      npm                             npm
 test      llvm-symbolizer-19              llvm-19
 test      addr2line                       binutils
 test      /usr/lib/llvm-22/bin/perf2bolt  bolt-22
@@ -53,7 +54,19 @@ while read -r group needed package; do
 		missing+=("$package")
 	fi
 done <<<"$table"
-[ ${#missing[@]} -gt 0 ] || exit 0
+
+# The Firefox Profiler without its page comes from npm.
+profiler_cli() {
+	if [ "$1" = test ] && ! command -v profiler-cli >/dev/null; then
+		echo "installing profiler-cli"
+		npm install --global --silent --no-fund @firefox-devtools/profiler-cli@0.10.0 >/dev/null
+	fi
+}
+
+if [ ${#missing[@]} -eq 0 ]; then
+	profiler_cli "$1"
+	exit 0
+fi
 
 command -v apt-get >/dev/null ||
 	die "missing, and there is no apt-get to install them with: ${missing[*]}"
@@ -64,3 +77,4 @@ echo "installing ${missing[*]}"
 export DEBIAN_FRONTEND=noninteractive
 apt-get update -qq
 apt-get install -y -qq --no-install-recommends "${missing[@]}" </dev/null >/dev/null
+profiler_cli "$1"

@@ -54,5 +54,5 @@ func memory() uint64 {
 	if unix.Sysinfo(&info) != nil {
 		return 0
 	}
-	return uint64(info.Totalram) * uint64(info.Unit)
+	return info.Totalram * uint64(info.Unit)
 }

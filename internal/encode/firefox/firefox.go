@@ -87,6 +87,9 @@ func compress(w io.Writer, body func(*jsonWriter) error) error {
 // write writes a profile of threads and counters. The description comes last,
 // when all is known; readers do not care.
 func write(j *jsonWriter, t *tables, d description, tracks []*track, counters []counter) error {
+	if len(tracks) == 0 {
+		tracks = []*track{newEmptyTrack()}
+	}
 	j.begin('{')
 	j.key("threads")
 	j.begin('[')

@@ -10,12 +10,12 @@ import (
 	"runtime"
 	"slices"
 	"testing"
-	"time"
 
 	"fulgur/internal/encode/encodetest"
 	"fulgur/internal/encode/firefox/firefoxtest"
 	"fulgur/internal/profile"
 	"fulgur/internal/timeline"
+	"fulgur/internal/timeline/timelinetest"
 )
 
 // golden compares a profile with a golden file in which it stands indented.
@@ -107,74 +107,9 @@ func TestWriteProfileOfSeveralValues(t *testing.T) {
 	}
 }
 
-// start is when the recordings of these tests begin.
-const start = int64(5_000_000_000)
-
-// record returns a recording of two processes with one of every event.
-func record(t testing.TB) *profile.Timeline {
-	t.Helper()
-	p := encodetest.Typical()
-	p.Tasks, p.Samples = nil, nil
-	r, err := timeline.NewRecorder(start)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { r.Close() })
-	must := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	const ms = int64(time.Millisecond)
-	sh := r.Process(42, start-9*ms)
-	main := r.Thread(sh, 42, start-9*ms)
-	worker := r.Thread(sh, 43, start+3*ms)
-	r.NameProcess(sh, start, "sh")
-	r.NameProcess(sh, start+2*ms, "tar")
-	r.NameThread(main, start, "sh")
-	r.NameThread(main, start+2*ms, "tar")
-	r.NameThread(worker, start+3*ms, "worker")
-	again := r.Process(42, start+60*ms) // the number is used again
-	quiet := r.Thread(again, 42, start+60*ms)
-	r.NameProcess(again, start+60*ms, "cat")
-	r.NameThread(quiet, start+60*ms, "cat")
-
-	stack := func(n int) profile.StackID { return profile.StackID(n % len(p.Stacks)) }
-	for i := range 5 {
-		must(r.AddOnCPU(main, profile.OnCPU{Time: start + int64(i+1)*ms, Stack: stack(3 + i), Weight: ms}))
-	}
-	must(r.AddOffCPU(main, profile.OffCPU{
-		Start: start + 5*ms + 500_000, Duration: 20*ms + 1, Runnable: 1000, State: profile.StateUninterruptible,
-		Stack: stack(18), Waker: profile.Task{PID: 9, TID: 10, Comm: "kworker"}, WakerStack: stack(30),
-	}))
-	must(r.AddOnCPU(main, profile.OnCPU{Time: start + 26*ms, Stack: stack(4), Weight: ms}))
-	must(r.AddOffCPU(main, profile.OffCPU{Start: start + 27*ms, Duration: 300_000, State: profile.StateRunnable, Stack: stack(5)}))
-	must(r.AddBlockIO(main, profile.BlockIO{
-		Queued: start + 5*ms, Issued: start + 6*ms, Completed: start + 25*ms, Device: "nvme0n1", Sector: 2048, Bytes: 4096,
-		Op: profile.BlockRead, Flags: profile.FlagReadAhead | profile.FlagSync, Stack: stack(18), File: "/etc/passwd",
-	}))
-	must(r.AddBlockIO(main, profile.BlockIO{
-		Queued: start + 4*ms, Issued: start + 4*ms, Completed: start + 30*ms, Device: "8:16", Sector: 8, Bytes: 512, Op: profile.BlockWrite, Stack: stack(18),
-	}))
-	must(r.AddFault(worker, profile.Fault{Time: start + 4*ms, Address: 0x7f0000001000, File: "/lib/libc.so.6", Offset: 0x1000, Major: true, Latency: 2 * ms, Stack: stack(6)}))
-	must(r.AddFault(worker, profile.Fault{Time: start + 7*ms, Address: 0xffffffff81000000, Stack: stack(6)}))
-	r.Count(sh, profile.CounterRSS, start+10*ms, 4096)
-	r.Count(sh, profile.CounterRSS, start+90*ms, -4096)
-	must(r.AddOnCPU(quiet, profile.OnCPU{Time: start + 61*ms, Stack: stack(2), Weight: ms}))
-	must(r.EndThread(worker, start+50*ms))
-	r.EndProcess(sh, start+70*ms)
-
-	line, err := r.Timeline(p, start+100*ms, func(s profile.StackID) profile.StackID { return s })
-	must(err)
-	line.Interval, line.OffCPUWhole = ms, true
-	line.Reasons = map[profile.StackID]string{stack(18): "disk read"}
-	return line
-}
-
 func TestWrite(t *testing.T) {
 	var out bytes.Buffer
-	line := record(t)
+	line := timelinetest.Recording(t)
 	if err := Write(&out, line, Options{}); err != nil {
 		t.Fatal(err)
 	}
@@ -276,6 +211,7 @@ func BenchmarkWriteProfile(b *testing.B) {
 
 // Memory is that of the tables: it does not grow with events.
 func TestWriteStreams(t *testing.T) {
+	const start = 1_000_000_000
 	allocated := func(events int) uint64 {
 		r, err := timeline.NewRecorder(start)
 		if err != nil {
@@ -285,7 +221,7 @@ func TestWriteStreams(t *testing.T) {
 		p := encodetest.Typical()
 		id := r.Thread(r.Process(1, 0), 1, 0)
 		for i := range int64(events) {
-			at, stack := start+i*1_000_000, profile.StackID(i%int64(len(p.Stacks)))
+			at, stack := int64(start)+i*1_000_000, profile.StackID(i%int64(len(p.Stacks)))
 			if err := errors.Join(
 				r.AddOnCPU(id, profile.OnCPU{Time: at, Stack: stack, Weight: 500_000}),
 				r.AddOffCPU(id, profile.OffCPU{Start: at, Duration: 500_000, Stack: stack}),

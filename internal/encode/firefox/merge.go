@@ -36,9 +36,15 @@ func merge[E any](at func(E) int64, all ...iter.Seq2[E, error]) iter.Seq2[E, err
 	}
 	return func(yield func(E, error) bool) {
 		var waiting heads[E]
+		stops := make([]func(), 0, len(all))
+		defer func() {
+			for _, stop := range stops {
+				stop()
+			}
+		}()
 		for i, seq := range all {
 			next, stop := iter.Pull2(seq)
-			defer stop()
+			stops = append(stops, stop)
 			event, err, ok := next()
 			if err != nil {
 				yield(event, err)
@@ -112,8 +118,10 @@ func transform[A, B any](seq iter.Seq2[A, error], f func(A) B) iter.Seq2[B, erro
 
 // isEmpty reports whether there is nothing in seq, not even an error.
 func isEmpty[E any](seq iter.Seq2[E, error]) bool {
-	for range seq {
+	empty := true
+	seq(func(E, error) bool {
+		empty = false
 		return false
-	}
-	return true
+	})
+	return empty
 }

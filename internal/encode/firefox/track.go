@@ -38,6 +38,15 @@ type track struct {
 	activity int64 // how busy it was, known once it was written
 }
 
+// newEmptyTrack returns a thread for a profile without one, which the front end
+// does not load.
+func newEmptyTrack() *track {
+	return &track{
+		name: "no samples", processName: "no samples", pid: "0", tid: 0, main: true, end: -1, processEnd: -1,
+		points: func(func(point, error) bool) {}, weightType: weightSamples, markers: nothing,
+	}
+}
+
 // point is a row of a thread's samples.
 type point struct {
 	time   int64 // in nanoseconds since the profile began

@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"sort"
 	"testing"
 )
 
@@ -349,26 +348,19 @@ func (c *checker) inlined(addresses, libs, depths, symbols []float64) {
 	}
 }
 
-// times checks a column of times, or of the differences between them, and
-// returns the times.
-func (c *checker) times(where string, t Table, n int) []float64 {
+// times checks a column of times, or of the differences between them.
+func (c *checker) times(where string, t Table, n int) {
 	if _, ok := t["timeDeltas"]; ok {
-		times := slices.Clone(c.column(where, t, "timeDeltas", n))
-		for i := range times {
-			if i > 0 && times[i] < 0 {
-				c.errorf("%s.timeDeltas[%d] is %v", where, i, times[i])
-			}
-			if i > 0 {
-				times[i] += times[i-1]
+		for i, delta := range c.column(where, t, "timeDeltas", n) {
+			if i > 0 && delta < 0 {
+				c.errorf("%s.timeDeltas[%d] is %v", where, i, delta)
 			}
 		}
-		return times
+		return
 	}
-	times := c.column(where, t, "time", n)
-	if !sort.Float64sAreSorted(times) {
+	if !slices.IsSorted(c.column(where, t, "time", n)) {
 		c.errorf("%s.time is not sorted", where)
 	}
-	return times
 }
 
 func (c *checker) threads() {
@@ -475,7 +467,7 @@ func (c *checker) counters() {
 			c.errorf("%s lacks a name, category, description or pid", where)
 			continue
 		}
-		if k.MainThreadIndex < 0 || k.MainThreadIndex >= len(c.p.Threads) || *c.p.Threads[k.MainThreadIndex].PID != *k.PID {
+		if !c.heads(k.MainThreadIndex, *k.PID) {
 			c.errorf("%s of process %s has the main thread %d", where, *k.PID, k.MainThreadIndex)
 		}
 		n := c.length(where, k.Samples)
@@ -487,4 +479,9 @@ func (c *checker) counters() {
 			}
 		}
 	}
+}
+
+// heads reports whether thread i is one of process pid.
+func (c *checker) heads(i int, pid string) bool {
+	return i >= 0 && i < len(c.p.Threads) && c.p.Threads[i].PID != nil && *c.p.Threads[i].PID == pid
 }
