@@ -10,6 +10,7 @@ import (
 	"fulgur/internal/encode/flame"
 	"fulgur/internal/encode/folded"
 	"fulgur/internal/encode/pprof"
+	"fulgur/internal/encode/speedscope"
 	"fulgur/internal/encode/text"
 	"fulgur/internal/profile"
 	"fulgur/internal/target"
@@ -40,6 +41,9 @@ var formats = []format{
 	}},
 	{"firefox", []string{".json.gz"}, func(w io.Writer, p *profile.Profile, _ *Options) error {
 		return firefox.WriteProfile(w, p, firefox.Options{})
+	}},
+	{"speedscope", []string{".speedscope.json"}, func(w io.Writer, p *profile.Profile, _ *Options) error {
+		return speedscope.Write(w, p)
 	}},
 }
 

@@ -3,6 +3,7 @@ package browser
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -19,10 +20,12 @@ import (
 const rowHeight, edge = 20, 5
 
 // openFlame writes p as a page and opens it from the file system.
-func openFlame(c *tab, p *profile.Profile) {
+func openFlame(c *tab, p *profile.Profile) { openFlameWith(c, p, flame.Options{}) }
+
+func openFlameWith(c *tab, p *profile.Profile, o flame.Options) {
 	c.t.Helper()
 	var page bytes.Buffer
-	if err := flame.WriteHTML(&page, p, flame.Options{}); err != nil {
+	if err := flame.WriteHTML(&page, p, o); err != nil {
 		c.t.Fatal(err)
 	}
 	path := filepath.Join(c.t.TempDir(), "flame.html")
@@ -295,4 +298,36 @@ func TestEmptyPage(t *testing.T) {
 	c.point(boxAt(c, 0.5, 0))
 	c.screenshot("empty")
 	expectClean(c)
+}
+
+// A comparison tells of each function what it was and is; what comes and goes
+// has the colours of the legend's ends.
+func TestComparison(t *testing.T) {
+	c := newTab(t)
+	openFlameWith(c, encodetest.Compared(), flame.Options{Value: 1, Compare: true})
+	c.screenshot("comparison")
+	expect(c, "#legend", "GoneLessSameMoreNew")
+	// handle has 70 samples: sort 30, cache 20, parse 10 and its own 10.
+	c.point(boxAt(c, 0.6, 4))
+	expect(c, "#tip h2", "cache")
+	expectContains(c, "#tip dl", "Before0 (0%)", "After20 (28.6%)", "Change+20")
+	c.point(boxAt(c, 0.8, 4))
+	expect(c, "#tip h2", "parse")
+	expectContains(c, "#tip dl", "Before40 (40.0%)", "After10 (14.3%)", "Change−30, −75.0%")
+	expectClean(c)
+	colour := func(share float64) (pixel [4]int) {
+		x, y := boxAt(c, share, 4)
+		c.point(1, 1) // nothing is outlined
+		c.eval(fmt.Sprintf(`new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(() => {
+			const chart = document.querySelector("#chart"), box = chart.getBoundingClientRect(), ratio = devicePixelRatio;
+			resolve([...chart.getContext("2d").getImageData((%v - box.left) * ratio, (%v - box.top - 8) * ratio, 1, 1).data]);
+		})))`, x, y), &pixel)
+		return pixel
+	}
+	if more := colour(0.6); more[0] <= more[2] {
+		t.Errorf("what is new has the colour %v, want orange", more)
+	}
+	if less := colour(0.8); less[0] >= less[2] {
+		t.Errorf("what became less has the colour %v, want blue", less)
+	}
 }

@@ -26,8 +26,11 @@ type header struct {
 	Values  []valueType `json:"values"`
 	// Value is the index of the value type that boxes are sorted by and
 	// shown as at first.
-	Value int      `json:"value"`
-	Kinds []string `json:"kinds"`
+	Value int `json:"value"`
+	// Compare says that the first two values are a base and what became of it,
+	// and that colours show the change.
+	Compare bool     `json:"compare,omitempty"`
+	Kinds   []string `json:"kinds"`
 }
 
 // meta is [profile.Meta] as the page reads it.
@@ -88,8 +91,8 @@ func newHeader(p *profile.Profile, o Options) header {
 			Event:   m.Event, Frequency: m.Frequency, Period: m.Period,
 		},
 		Losses: losses(p.Losses),
-		Value:  o.Value,
-		Kinds:  kindNames[:],
+		Value:  o.Value, Compare: o.Compare,
+		Kinds: kindNames[:],
 	}
 	if !m.Start.IsZero() {
 		h.Meta.Start = m.Start.UTC().Format(time.RFC3339)

@@ -22,6 +22,10 @@ type Options struct {
 	// Value indexes [profile.Profile.ValueTypes]: what the width of a box
 	// stands for.
 	Value int
+	// Compare says that the first two value types are those of a base and of
+	// what became of it (see [profile.Diff]): boxes are coloured by how they
+	// changed. Value is then the one or the other.
+	Compare bool
 }
 
 func (o Options) title(p *profile.Profile) string {
@@ -38,7 +42,7 @@ func (o Options) title(p *profile.Profile) string {
 // allows it nothing but its own script and style. Equal profiles give equal
 // pages. It fails if o.Value is out of range or w fails.
 func WriteHTML(w io.Writer, p *profile.Profile, o Options) error {
-	t, err := newTree(p, o.Value)
+	t, err := newTree(p, o)
 	if err != nil {
 		return err
 	}
@@ -49,7 +53,7 @@ func WriteHTML(w io.Writer, p *profile.Profile, o Options) error {
 // pointing at one shows its name and share. Equal profiles give equal
 // pictures. It fails if o.Value is out of range or w fails.
 func WriteSVG(w io.Writer, p *profile.Profile, o Options) error {
-	t, err := newTree(p, o.Value)
+	t, err := newTree(p, o)
 	if err != nil {
 		return err
 	}

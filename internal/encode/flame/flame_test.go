@@ -165,7 +165,7 @@ func TestMerging(t *testing.T) {
 	add(9, profile.Frame{Function: fn("heavy")})
 	p := b.Profile(profile.Meta{}, profile.Losses{})
 
-	tree, err := newTree(p, 0)
+	tree, err := newTree(p, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -320,4 +320,22 @@ func BenchmarkWriteHTML(b *testing.B) {
 func TestIsLinear(t *testing.T) {
 	encodetest.Linear(t, func(w io.Writer, p *profile.Profile) error { return WriteHTML(w, p, Options{}) })
 	encodetest.Linear(t, func(w io.Writer, p *profile.Profile) error { return WriteSVG(w, p, Options{}) })
+}
+
+func TestCompare(t *testing.T) {
+	p := encodetest.Compared()
+	o := Options{Value: 1, Compare: true}
+	encodetest.Golden(t, "compared.svg", render(t, WriteSVG, p, o))
+	encodetest.Golden(t, "compared.json", extract(t, render(t, WriteHTML, p, o)))
+	if err := WriteSVG(io.Discard, p.Only(0), Options{Compare: true}); err == nil {
+		t.Error("no error for a comparison with one value")
+	}
+	for _, c := range []struct {
+		before, after int64
+		want          float64
+	}{{0, 0, 0}, {5, 5, 0}, {0, 5, 1}, {5, 0, -1}, {10, 5, -0.5}, {5, 10, 0.5}} {
+		if got := (node{before: c.before, after: c.after}).change(); got != c.want {
+			t.Errorf("from %d to %d is a change of %v, want %v", c.before, c.after, got, c.want)
+		}
+	}
 }

@@ -7,6 +7,7 @@
   const MIN_WIDTH = 0.5;   // a narrower box is left out with all it carries
   const PAD = 5;           // between a box's edge and its label
   const SHADES = 5;        // lightnesses of one colour
+  const CHANGES = 8;       // steps from the same to gone or new
   const KIND_LABELS = {
     cpu: 'CPU', process: 'Process', user: 'User', kernel: 'Kernel', jit: 'JIT',
     unresolved: 'No symbol', marker: 'Note',
@@ -41,6 +42,12 @@
     const total = new Float64Array(count);
     const start = new Float64Array(count); // left edge, in units of the value
     data.samples.node.forEach((n, i) => { self[n] += data.samples.values[data.value][i]; });
+    // In a comparison, what the base and the new profile have of a node.
+    const [before, after] = data.compare ? [0, 1].map((v) => {
+      const sums = new Float64Array(count);
+      data.samples.node.forEach((n, i) => { sums[n] += data.samples.values[v][i]; });
+      return sums;
+    }) : [];
     const callers = []; // by depth, the node met last
     for (let n = 0; n < count; n++) {
       callers[depth[n]] = n;
@@ -51,6 +58,10 @@
       total[n] += self[n];
       if (n === 0) break;
       total[parent[n]] += total[n];
+      if (data.compare) {
+        before[parent[n]] += before[n];
+        after[parent[n]] += after[n];
+      }
       if (end[n] > end[parent[n]]) end[parent[n]] = end[n];
     }
     const next = new Float64Array(count); // where the next child of a node begins
@@ -58,7 +69,7 @@
       start[n] = next[n] = next[parent[n]];
       next[parent[n]] += total[n];
     }
-    return { count, frame, parent, depth, end, self, total, start };
+    return { count, frame, parent, depth, end, self, total, start, before, after };
   }
 
   let data;
@@ -70,7 +81,7 @@
     return;
   }
   const tree = buildTree(data);
-  const { frame, parent, depth, end, self, total, start } = tree;
+  const { frame, parent, depth, end, self, total, start, before, after } = tree;
   const frames = data.frames;
   const nameOf = (n) => data.strings[frames.name[frame[n]]];
   const kindOf = (n) => data.kinds[frames.kind[frame[n]]];
@@ -78,6 +89,7 @@
   // ---- numbers as text
 
   const { type, unit } = data.values[data.value];
+  const noun = data.compare ? 'samples' : type; // of what is counted
   const digits = new Intl.NumberFormat('en');
   function scaled(v, steps) {
     for (const [size, name] of steps) {
@@ -89,7 +101,7 @@
     switch (unit) {
       case 'count':
         if (!long) return digits.format(v);
-        return `${digits.format(v)} ${v === 1 ? type.replace(/s$/, '') : type}`;
+        return `${digits.format(v)} ${v === 1 ? noun.replace(/s$/, '') : noun}`;
       case 'nanoseconds': return scaled(v, [[1e9, 's'], [1e6, 'ms'], [1e3, 'µs'], [1, 'ns']]);
       case 'bytes': return scaled(v, [[2 ** 30, 'GiB'], [2 ** 20, 'MiB'], [2 ** 10, 'KiB'], [1, 'B']]);
       default: return `${digits.format(v)} ${unit}`;
@@ -113,8 +125,16 @@
         return `oklch(${l + step * 0.014} ${chroma} ${hue + step * 3})`;
       });
     };
+    // Of a comparison, from gone over the same to new.
+    const changes = (name) => {
+      const [l, chroma, hue] = value(name).split(/\s+/).map(Number);
+      const [same] = value('same').split(/\s+/).map(Number);
+      return Array.from({ length: CHANGES + 1 }, (_, i) =>
+        `oklch(${same + (l - same) * i / CHANGES} ${chroma * i / CHANGES} ${hue})`);
+    };
     palette = {
       kinds: data.kinds.map(shades),
+      changes: [...changes('less').reverse(), ...changes('more').slice(1)],
       match: shades('match')[2],
       label: value('label'), faint: value('faint'), text: value('text'), accent: value('accent'),
       mono: value('mono'),
@@ -128,6 +148,14 @@
     for (let i = 0; i < name.length; i++) hash = Math.imul(hash ^ name.charCodeAt(i), 16777619);
     return (hash >>> 8) % SHADES;
   });
+
+  // How a node changed, from -1 for what is gone to 1 for what is new.
+  function change(n) {
+    const most = Math.max(before[n], after[n]);
+    return most > 0 ? (after[n] - before[n]) / most : 0;
+  }
+  const colourOf = (n) => data.compare ? palette.changes[Math.round((change(n) + 1) * CHANGES)] :
+    palette.kinds[frames.kind[frame[n]]][shadeOf[frame[n]]];
 
   // ---- layout and drawing
 
@@ -206,7 +234,7 @@
         const faded = (matches && !matched) || isCaller(n);
         const gap = w > 3 ? 1 : w > 1.5 ? 0.5 : 0;
         ctx.globalAlpha = faded ? 0.45 : 1;
-        ctx.fillStyle = matched ? palette.match : palette.kinds[frames.kind[frame[n]]][shadeOf[frame[n]]];
+        ctx.fillStyle = matched ? palette.match : colourOf(n);
         if (w > 8) {
           ctx.beginPath();
           ctx.roundRect(x, top, w - gap, ROW - 1, 2.5);
@@ -271,6 +299,13 @@
   function describe(n) {
     const f = frame[n];
     const facts = [[amountTitle(), `${amount(total[n])} (${percent(total[n], total[0])})`]];
+    if (data.compare) {
+      const delta = after[n] - before[n];
+      const relative = before[n] > 0 ? `, ${delta < 0 ? '−' : '+'}${percent(Math.abs(delta), before[n])}` : '';
+      facts.push(['Before', `${amount(before[n])} (${percent(before[n], before[0])})`]);
+      facts.push(['After', `${amount(after[n])} (${percent(after[n], after[0])})`]);
+      facts.push(['Change', `${delta < 0 ? '−' : '+'}${amount(Math.abs(delta))}${relative}`]);
+    }
     if (self[n] > 0) facts.push(['Self', `${amount(self[n])} (${percent(self[n], total[0])})`]);
     if (zoom !== 0 && !isCaller(n)) facts.push(['Of zoomed', percent(total[n], total[zoom])]);
     if (kindOf(n) === 'root') return facts;
@@ -483,6 +518,17 @@
 
   function showLegend() {
     const present = new Set(frames.kind);
+    if (data.compare) {
+      const ends = [['Gone', 0], ['Less', CHANGES / 2], ['Same', CHANGES], ['More', CHANGES * 1.5], ['New', CHANGES * 2]];
+      byId('legend').replaceChildren(...ends.map(([text, i]) => {
+        const item = element('li');
+        const swatch = element('i');
+        swatch.style.background = palette.changes[i];
+        item.append(swatch, text);
+        return item;
+      }));
+      return;
+    }
     byId('legend').replaceChildren(...data.kinds.flatMap((kind, i) => {
       if (!KIND_LABELS[kind] || !present.has(i)) return [];
       const item = element('li');

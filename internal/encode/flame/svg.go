@@ -35,6 +35,9 @@ const svgStyle = `text{font:11px ui-monospace,Menlo,Consolas,"DejaVu Sans Mono",
 
 // drawSVG writes t as a picture in which the root is at the bottom.
 func drawSVG(w io.Writer, title string, v profile.ValueType, t *tree) error {
+	if t.compare {
+		v.Type = "samples" // and not which of the two
+	}
 	rects, rows := layout(t)
 	height := svgTop + svgRow*float64(rows) + svgMargin
 	out := bufio.NewWriter(w)
@@ -46,8 +49,8 @@ func drawSVG(w io.Writer, title string, v profile.ValueType, t *tree) error {
 	for _, b := range rects {
 		f := t.frames[t.nodes[b.node].frame]
 		y := height - svgMargin - svgRow*float64(b.depth+1)
-		fmt.Fprintf(out, `<g><title>%s</title><rect class="%s" x="%.2f" y="%g" width="%.2f" height="%g"/>`,
-			escapeXML(tooltip(f, t, b.node, v)), kindNames[f.kind], b.x, y, max(b.width-0.5, 0.5), svgRow-1)
+		fmt.Fprintf(out, `<g><title>%s</title><rect %s x="%.2f" y="%g" width="%.2f" height="%g"/>`,
+			escapeXML(tooltip(f, t, b.node, v)), colour(f, t, b.node), b.x, y, max(b.width-0.5, 0.5), svgRow-1)
 		if label := fit(f.name, b.width-6); label != "" {
 			class := ""
 			if f.inlined {
@@ -59,6 +62,24 @@ func drawSVG(w io.Writer, title string, v profile.ValueType, t *tree) error {
 	}
 	out.WriteString("</svg>\n")
 	return out.Flush()
+}
+
+// colour returns the attribute that colours node n: by kind, or in a comparison
+// by its change, from blue for less over grey to orange for more.
+func colour(f frame, t *tree, n uint32) string {
+	if !t.compare {
+		return fmt.Sprintf(`class="%s"`, kindNames[f.kind])
+	}
+	same, end := [3]float64{232, 232, 232}, [3]float64{240, 128, 40}
+	change := t.nodes[n].change()
+	if change < 0 {
+		change, end = -change, [3]float64{70, 140, 230}
+	}
+	var rgb [3]int
+	for i := range rgb {
+		rgb[i] = int(same[i] + change*(end[i]-same[i]))
+	}
+	return fmt.Sprintf(`fill="#%02x%02x%02x"`, rgb[0], rgb[1], rgb[2])
 }
 
 // rect is where a box stands in the picture.
@@ -98,6 +119,9 @@ func layout(t *tree) (rects []rect, rows int) {
 func tooltip(f frame, t *tree, n uint32, v profile.ValueType) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: %s, %.2f%%", f.name, amount(t.nodes[n].total, v), 100*float64(t.nodes[n].total)/float64(t.total()))
+	if t.compare {
+		fmt.Fprintf(&b, "\nbefore %s, after %s", amount(t.nodes[n].before, v), amount(t.nodes[n].after, v))
+	}
 	if f.inlined {
 		b.WriteString("\ninlined")
 	}

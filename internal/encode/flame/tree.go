@@ -88,8 +88,9 @@ type node struct {
 	into uint32
 	// row is the node's index in tree.boxes, unless it was merged.
 	row uint32
-	// total is the chosen value of the node with all its descendants.
-	total int64
+	// total is the chosen value of the node with all its descendants, and in a
+	// comparison before that of the base and after that of the new profile.
+	total, before, after int64
 }
 
 // box is a node's place in the tree.
@@ -109,19 +110,27 @@ type tree struct {
 	boxes []box
 	// ends holds, by sample of the profile, the node that it ends at.
 	ends []uint32
+	// compare says that nodes tell how they changed.
+	compare bool
 }
 
 // total returns the chosen value of the whole profile.
 func (t *tree) total() int64 { return t.nodes[0].total }
 
-// newTree merges the samples of p. Boxes are as wide as value type value.
-func newTree(p *profile.Profile, value int) (*tree, error) {
+// newTree merges the samples of p. Boxes are as wide as value type o.Value.
+func newTree(p *profile.Profile, o Options) (*tree, error) {
+	value := o.Value
+	if o.Compare && len(p.ValueTypes) < 2 {
+		return nil, fmt.Errorf("flame graph: a comparison of a profile with %d values", len(p.ValueTypes))
+	}
 	if value < 0 || value >= len(p.ValueTypes) {
 		return nil, fmt.Errorf("flame graph: value type %d of a profile that has %d", value, len(p.ValueTypes))
 	}
 	t := &tree{
 		nodes: make([]node, 1, len(p.Stacks)+len(p.Tasks)),
 		ends:  make([]uint32, len(p.Samples)),
+
+		compare: o.Compare,
 	}
 	m := merger{
 		p:        p,
@@ -159,6 +168,10 @@ func newTree(p *profile.Profile, value int) (*tree, error) {
 		n := m.stack(process, p.Samples[s].Stack)
 		t.ends[s] = n
 		t.nodes[n].total += p.Samples[s].Values[value]
+		if t.compare {
+			t.nodes[n].before += p.Samples[s].Values[0]
+			t.nodes[n].after += p.Samples[s].Values[1]
+		}
 	}
 	t.sortFrames()
 	t.sum()
@@ -286,7 +299,10 @@ func (t *tree) sortFrames() {
 // sum adds each node's total to its callers'.
 func (t *tree) sum() {
 	for n := len(t.nodes) - 1; n > 0; n-- {
-		t.nodes[t.nodes[n].parent].total += t.nodes[n].total
+		parent := &t.nodes[t.nodes[n].parent]
+		parent.total += t.nodes[n].total
+		parent.before += t.nodes[n].before
+		parent.after += t.nodes[n].after
 	}
 }
 
@@ -334,11 +350,23 @@ func (t *tree) mergedChildren(dst []uint32, n uint32) []uint32 {
 	return kept
 }
 
+// change returns how the node changed, from -1 for what is gone to 1 for what is
+// new.
+func (n node) change() float64 {
+	most := max(n.before, n.after)
+	if most <= 0 {
+		return 0
+	}
+	return float64(n.after-n.before) / float64(most)
+}
+
 // merge makes b a part of a.
 func (t *tree) merge(a, b uint32) {
 	na, nb := &t.nodes[a], &t.nodes[b]
 	nb.into = a
 	na.total += nb.total
+	na.before += nb.before
+	na.after += nb.after
 	if nb.child == 0 {
 		return
 	}
