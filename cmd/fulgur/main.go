@@ -33,7 +33,8 @@ const (
 type commands struct {
 	Profile profileCommand `cmd:"" help:"Sample what runs on the CPUs."`
 	Bolt    boltCommand    `cmd:"" help:"Sample branches and write a profile for llvm-bolt."`
-	Convert convertCommand `cmd:"" help:"Make profiles for BOLT of the branches that perf recorded."`
+	Convert convertCommand `cmd:"" help:"Write a profile in another format, or make profiles for BOLT of what perf recorded."`
+	Diff    diffCommand    `cmd:"" help:"Compare two profiles."`
 	Merge   mergeCommand   `cmd:"" help:"Add profiles for BOLT up."`
 	Version versionCommand `cmd:"" help:"Print the version."`
 

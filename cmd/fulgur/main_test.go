@@ -184,7 +184,7 @@ func TestFrequencyMax(t *testing.T) {
 // What is wrong with a command line is said, and the exit code is 2.
 func TestUsageErrors(t *testing.T) {
 	tests := map[string]string{
-		"":                                       `expected one of "profile", "bolt", "convert", "merge", "version"`,
+		"":                                       `expected one of "profile", "bolt", "convert", "diff", "merge", ...`,
 		"proflie":                                `did you mean "profile"`,
 		"version 1":                              "unexpected argument 1",
 		"version -- ls":                          `version runs no command`,
@@ -243,15 +243,21 @@ func TestUsageErrors(t *testing.T) {
 		"profile --count-entries 5000000000":     "is no number",
 		"profile -F 4000000000":                  "kernel.perf_event_max_sample_rate",
 
-		"convert":                 `expected "<in>"`,
-		"bolt":                    "which binary to profile",
-		"bolt --all-binaries":     "-o DIR",
-		"bolt -p 1 0":             "a duration of 0 measures nothing",
-		"bolt --children":         "--children needs -p or a command",
-		"convert in":              "let it end in .preagg, or add --format preagg",
-		"convert -o out.svg in":   "let it end in .preagg, or add --format preagg",
-		"convert --format svg in": `unknown format "svg"`,
-		"convert -o a.preagg in":  "--binary FILE, or --all-binaries",
+		"convert":                          `expected "<in>"`,
+		"bolt":                             "which binary to profile",
+		"bolt --all-binaries":              "-o DIR",
+		"bolt -p 1 0":                      "a duration of 0 measures nothing",
+		"bolt --children":                  "--children needs -p or a command",
+		"convert in":                       "which format to write?",
+		"convert -o out.jpeg in":           `the ending of "out.jpeg" names no format`,
+		"convert --format jpeg in":         `unknown format "jpeg"`,
+		"convert --binary b -o out.svg in": "let its name end in .preagg, or add --format preagg",
+		"convert --value cpu -o a.preagg --binary b in": "has neither values to choose",
+		"diff a":                 `expected "<new>"`,
+		"diff - -":               "only one of the two",
+		"diff -o d.pb.gz a b":    "a comparison cannot be written as pprof",
+		"diff --format jpeg a b": `unknown format "jpeg"`,
+		"convert -o a.preagg in": "--binary FILE, or --all-binaries",
 		"convert --binary b --all-binaries -o d in":       "can't be used together",
 		"convert --all-binaries in":                       "-o DIR",
 		"convert --all-binaries -o - in":                  "-o DIR",
@@ -280,7 +286,7 @@ func TestUsageErrors(t *testing.T) {
 func TestHelp(t *testing.T) {
 	t.Setenv("COLUMNS", "100")
 	for name, line := range map[string]string{
-		"fulgur": "--help", "profile": "profile --help", "bolt": "bolt --help", "convert": "convert --help", "merge": "merge --help",
+		"fulgur": "--help", "profile": "profile --help", "bolt": "bolt --help", "convert": "convert --help", "diff": "diff --help", "merge": "merge --help",
 	} {
 		t.Run(name, func(t *testing.T) {
 			var stdout, stderr bytes.Buffer

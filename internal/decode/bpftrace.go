@@ -56,7 +56,7 @@ func readBpftrace(r *bufio.Reader) (*profile.Profile, error) {
 }
 
 var (
-	bpftraceMap = regexp.MustCompile(`^@(\w*)\[(.*)$`)
+	bpftraceMap = regexp.MustCompile(`(?m)^@(\w*)\[(.*)$`)
 	bpftraceEnd = regexp.MustCompile(`^(.*)\]: (.*)$`)
 )
 

@@ -81,12 +81,13 @@ func sniff(head []byte) Format {
 	case bytes.ContainsFunc(head, isBinary):
 		return Pprof
 	}
+	if bpftraceMap.Match(head) { // perhaps after messages
+		return Bpftrace
+	}
 	for line := range bytes.Lines(head) {
 		switch line := string(bytes.TrimRight(line, "\r\n")); {
 		case line == "" || line[0] == '#':
 			continue
-		case line[0] == '@':
-			return Bpftrace
 		case line[0] != '\t' && isHeader(line), isFrame(line):
 			return PerfScript
 		case isFolded(line):

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"regexp"
+	"strconv"
 	"strings"
 	"time"
 
@@ -230,7 +232,9 @@ func (c *firefoxReader) frameAt(row int) (f profile.Frame, err error) {
 		f.Line = *line
 	}
 	f.Kind = c.kind(row, lib)
-	if !isUnresolved(name) {
+	if at := unresolved.FindStringSubmatch(name); at != nil {
+		f.Address, _ = strconv.ParseUint(at[1], 16, 64) // at most 16 digits
+	} else {
 		made := profile.Function{Name: name, SystemName: name}
 		if made.File, made.StartLine, err = c.source(fn); err != nil {
 			return f, err
@@ -240,10 +244,8 @@ func (c *firefoxReader) frameAt(row int) (f profile.Frame, err error) {
 	return f, nil
 }
 
-// isUnresolved reports whether a name stands for an address: "[libfoo.so+0x12]".
-func isUnresolved(name string) bool {
-	return strings.HasPrefix(name, "[") && strings.HasSuffix(name, "]") && strings.Contains(name, "+0x")
-}
+// unresolved are names that stand for an address: "[libfoo.so+0x12]".
+var unresolved = regexp.MustCompile(`^\[.*\+0x([0-9a-f]{1,16})\]$`)
 
 // source returns where function fn is.
 func (c *firefoxReader) source(fn int) (file string, line int, err error) {

@@ -50,7 +50,7 @@ func cutValue(line string) (stack string, n int64, ok bool) {
 		return "", 0, false
 	}
 	n, err := strconv.ParseInt(line[i+1:], 10, 64)
-	return strings.TrimRight(line[:i], " \t"), n, err == nil
+	return strings.TrimRight(line[:i], " \t"), n, err == nil && n >= 0
 }
 
 // folded interns a folded stack.

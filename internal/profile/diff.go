@@ -21,10 +21,14 @@ func (p *Profile) Only(v int) *Profile {
 //
 // Stacks are the same if their functions and modules are, and the tasks have one
 // name: addresses, lines and numbers of processes differ from one build or run
-// to the next. The description is that of changed.
+// to the next. If one of the two does not know modules, names alone have to do.
+// The description is that of changed.
 func Diff(base, changed *Profile, normalize bool) *Profile {
 	unit := changed.ValueTypes[0].Unit
-	d := differ{Builder: NewBuilder(ValueType{Type: "base", Unit: unit}, ValueType{Type: "new", Unit: unit})}
+	d := differ{
+		Builder: NewBuilder(ValueType{Type: "base", Unit: unit}, ValueType{Type: "new", Unit: unit}),
+		modules: len(base.Mappings) > 1 && len(changed.Mappings) > 1,
+	}
 	scale := 1.0
 	if total := base.Total(0); normalize && total != 0 {
 		scale = float64(changed.Total(0)) / float64(total)
@@ -35,7 +39,10 @@ func Diff(base, changed *Profile, normalize bool) *Profile {
 }
 
 // differ builds the profile of a comparison.
-type differ struct{ *Builder }
+type differ struct {
+	*Builder
+	modules bool // both profiles know modules and kinds of code
+}
 
 // add adds the samples of p, with the values that are made of their first ones.
 func (d differ) add(p *Profile, values func(int64) []int64) {
@@ -57,6 +64,10 @@ func (d differ) add(p *Profile, values func(int64) []int64) {
 // comparable returns frame id without what differs between builds and runs. One
 // without a name keeps its address, which is all it has.
 func (d differ) comparable(p *Profile, id FrameID) Frame {
+	if !d.modules {
+		name := p.FrameName(id)
+		return Frame{Function: d.Function(Function{Name: name, SystemName: name})}
+	}
 	f := p.Frames[id]
 	made := Frame{Kind: f.Kind, Inlined: f.Inlined}
 	if f.Mapping != 0 {

@@ -46,6 +46,18 @@ func TestDiff(t *testing.T) {
 	}
 }
 
+// A profile without modules is compared by names.
+func TestDiffOfNames(t *testing.T) {
+	b := NewBuilder(ValueType{"samples", "count"})
+	b.Add(Sample{
+		Stack: b.Push(0, b.Frame(Frame{Function: b.Function(Function{Name: "a"})})), Task: b.Task(Task{Comm: "server"}), Values: []int64{4},
+	})
+	d := Diff(b.Profile(Meta{}, Losses{}), built(0x1000, 7, map[string]int64{"a": 10}), false)
+	if diff := cmp.Diff(map[string][]int64{"a": {4, 10}}, changes(d)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
 func TestOnly(t *testing.T) {
 	p := built(1, 1, map[string]int64{"a": 2, "b": 0, "c": 3})
 	only := p.Only(1)

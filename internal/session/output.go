@@ -47,6 +47,16 @@ var formats = []format{
 	}},
 }
 
+// allValues reports whether the format has room for all values of a profile;
+// others have the first.
+func (f format) allValues() bool {
+	switch f.name {
+	case "pprof", "firefox", "speedscope":
+		return true
+	}
+	return false
+}
+
 // chooseFormat returns the format that o asks for: by name, else by the
 // output's ending, else text on a stream.
 func chooseFormat(o *Options) (format, error) {

@@ -544,7 +544,7 @@
   }
   function showFacts() {
     const m = data.meta;
-    const counted = data.values.findIndex((v) => v.unit === 'count');
+    const counted = data.compare ? data.value : data.values.findIndex((v) => v.unit === 'count');
     const samples = counted < 0 ? '' :
       digits.format(data.samples.values[counted].reduce((sum, v) => sum + v, 0));
     const rate = m.frequency ? `${digits.format(m.frequency)} Hz` :
