@@ -73,9 +73,11 @@ func (c *collector) profile(m profile.Meta) (*profile.Profile, error) {
 
 // named returns a frame without an address.
 func (c *collector) named(name string, kind profile.Kind, inlined bool) profile.FrameID {
-	return c.Frame(profile.Frame{
-		Function: c.Function(profile.Function{Name: name, SystemName: name}), Kind: kind, Inlined: inlined,
-	})
+	f := profile.Frame{Function: c.Function(profile.Function{Name: name, SystemName: name}), Kind: kind, Inlined: inlined}
+	if kind == profile.KindKernel { // or it may be that of a module
+		f.Mapping = c.Mapping(profile.Mapping{Path: "[kernel.kallsyms]"})
+	}
+	return c.Frame(f)
 }
 
 // isKernelFile reports whether a mapping of this name holds code of the kernel:

@@ -1,5 +1,7 @@
 package profile
 
+import "slices"
+
 // Only returns p with value v alone, and without the samples that have none of
 // it. The tables are shared.
 func (p *Profile) Only(v int) *Profile {
@@ -27,7 +29,7 @@ func Diff(base, changed *Profile, normalize bool) *Profile {
 	unit := changed.ValueTypes[0].Unit
 	d := differ{
 		Builder: NewBuilder(ValueType{Type: "base", Unit: unit}, ValueType{Type: "new", Unit: unit}),
-		modules: len(base.Mappings) > 1 && len(changed.Mappings) > 1,
+		modules: base.knowsModules() && changed.knowsModules(),
 	}
 	scale := 1.0
 	if total := base.Total(0); normalize && total != 0 {
@@ -36,6 +38,11 @@ func Diff(base, changed *Profile, normalize bool) *Profile {
 	d.add(base, func(n int64) []int64 { return []int64{int64(float64(n)*scale + 0.5), 0} })
 	d.add(changed, func(n int64) []int64 { return []int64{0, n} })
 	return d.Profile(changed.Meta, changed.Losses)
+}
+
+// knowsModules reports whether p tells the modules of user code.
+func (p *Profile) knowsModules() bool {
+	return slices.ContainsFunc(p.Frames, func(f Frame) bool { return f.Kind == KindUser && f.Mapping != 0 })
 }
 
 // differ builds the profile of a comparison.

@@ -1,0 +1,81 @@
+package e2e
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"fulgur/internal/encode/firefox/firefoxtest"
+	"fulgur/internal/testenv"
+)
+
+const stacks = "server;main;parse 30\nserver;main;sort_[k] 12\ntar;main;read 5\n"
+
+// A profile keeps its stacks through every format that is read.
+func TestConvertFormats(t *testing.T) {
+	dir := t.TempDir()
+	from := writeTo(t, filepath.Join(dir, "in.folded"), stacks)
+	for _, ending := range []string{"folded", "pb.gz", "json.gz"} {
+		to := filepath.Join(dir, "out."+ending)
+		if r := fulgur(t, "convert", "-a", "-o", to, from); r.code != 0 {
+			t.Fatalf("to %s: exit code %d: %s", ending, r.code, r.stderr)
+		}
+		back := fulgur(t, "convert", "-a", "--format", "folded", to)
+		if back.code != 0 || back.stdout != stacks {
+			t.Errorf("through %s: exit code %d, %q: %s", ending, back.code, back.stdout, back.stderr)
+		}
+	}
+	for ending, want := range map[string]string{"txt": "parse", "svg": "<title>parse: 30 samples", "html": `"parse"`, "speedscope.json": `{"name":"parse"}`} {
+		to := filepath.Join(dir, "out."+ending)
+		if r := fulgur(t, "convert", "-o", to, from); r.code != 0 {
+			t.Fatalf("to %s: exit code %d: %s", ending, r.code, r.stderr)
+		}
+		b, err := os.ReadFile(to)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(string(b), want) {
+			t.Errorf("%s has no %s:\n%.500s", to, want, b)
+		}
+	}
+}
+
+// A profile for the Firefox Profiler has the samples that were taken.
+func TestProfileFirefox(t *testing.T) {
+	testenv.Root(t)
+	to := filepath.Join(t.TempDir(), "out.json.gz")
+	if r := fulgur(t, "profile", "-e", "cpu-clock", "-F", "199", "-o", to, "--", "sh", "-c", "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done"); r.code != 0 {
+		t.Fatalf("exit code %d: %s", r.code, r.stderr)
+	}
+	b, err := os.ReadFile(to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := firefoxtest.Check(t, b)
+	if !p.Meta.Symbolicated || !slices.ContainsFunc(p.Threads, func(k firefoxtest.Thread) bool { return *k.Name == "sh" }) {
+		t.Errorf("no thread sh, or no names: %+v", p.Threads)
+	}
+}
+
+func TestDiff(t *testing.T) {
+	dir := t.TempDir()
+	base := writeTo(t, filepath.Join(dir, "base.folded"), "server;main;parse 40\nserver;main;sort 60\n")
+	changed := writeTo(t, filepath.Join(dir, "new.folded"), "server;main;parse 10\nserver;main;sort 30\nserver;main;log 10\n")
+	for line, want := range map[string]string{
+		"--format folded":    "server;main;log 0 10\nserver;main;parse 40 10\nserver;main;sort 60 30\n",
+		"-n --format folded": "server;main;log 0 10\nserver;main;parse 20 10\nserver;main;sort 30 30\n",
+		"--top 1":            "-20.0  parse",
+		"--format svg":       `<title>log: 10 samples, 20.00%&#xA;before 0 samples, after 10 samples`,
+		"--format html":      `"compare":true`,
+	} {
+		r := fulgur(t, slices.Concat([]string{"diff"}, strings.Fields(line), []string{base, changed})...)
+		if r.code != 0 || !strings.Contains(r.stdout, want) {
+			t.Errorf("diff %s: exit code %d, no %q in %q: %s", line, r.code, want, r.stdout, r.stderr)
+		}
+	}
+	if r := fulgur(t, "diff", "--value", "cpu", base, changed); r.code != 2 || !strings.Contains(r.stderr, `no value "cpu"; the profile has samples`) {
+		t.Errorf("exit code %d: %s", r.code, r.stderr)
+	}
+}
