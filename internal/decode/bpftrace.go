@@ -123,7 +123,7 @@ func (e *bpftraceEntry) keys(text string, last bool) {
 
 // bpftrace adds an entry's value.
 func (c *collector) bpftrace(e *bpftraceEntry, n int64) {
-	at := place{cpu: -1}
+	at := profile.Sample{CPU: -1}
 	var task profile.Task
 	for i, text := range e.texts {
 		pid, err := strconv.Atoi(text)
@@ -133,24 +133,24 @@ func (c *collector) bpftrace(e *bpftraceEntry, n int64) {
 		case i == len(e.texts)-1:
 			task.Comm = text
 		default:
-			at.stack = c.Push(at.stack, c.named(text, profile.KindMarker, false))
+			at.Stack = c.Push(at.Stack, c.named(text, profile.KindMarker, false))
 		}
 	}
-	at.task = c.Task(task)
+	at.Task = c.Task(task)
 	for i := len(e.stacks) - 1; i >= 0; i-- {
 		kind := profile.KindUser
 		if i == 0 && len(e.stacks) > 1 {
 			kind = profile.KindKernel
 		}
 		for j := len(e.stacks[i]) - 1; j >= 0; j-- {
-			at.stack = c.Push(at.stack, c.bpftraceFrame(e.stacks[i][j], kind))
+			at.Stack = c.Push(at.Stack, c.bpftraceFrame(e.stacks[i][j], kind))
 		}
 	}
 	name := "samples"
 	if e.name != "" {
 		name = e.name
 	}
-	c.add(at, c.value(profile.ValueType{Type: name, Unit: "count"}), n)
+	c.Count(at, c.Value(profile.ValueType{Type: name, Unit: "count"}), n)
 }
 
 // bpftraceFrame interns a frame: "name+offset", an address, or a line as perf

@@ -329,7 +329,7 @@ func (c *firefoxReader) thread(t *firefoxThread) error {
 		off = value
 	}
 	id := c.Task(task)
-	c.value(value) // on the CPU comes first
+	c.Value(value) // on the CPU comes first
 	for i, row := range t.Samples.Stack {
 		weight := 1.0
 		if t.Samples.Weight != nil {
@@ -338,13 +338,13 @@ func (c *firefoxReader) thread(t *firefoxThread) error {
 				return err
 			}
 		}
-		where, v := place{task: id, cpu: -1}, value
+		where, v := profile.Sample{Task: id, CPU: -1}, value
 		if row != nil {
 			s, err := at(c.rows, *row, "stackTable")
 			if err != nil {
 				return err
 			}
-			where.stack = s
+			where.Stack = s
 			if c.idle[*row] {
 				v = off
 			}
@@ -352,7 +352,7 @@ func (c *firefoxReader) thread(t *firefoxThread) error {
 		if weight *= scale; math.Abs(weight) > 1<<62 {
 			return fmt.Errorf("sample %d weighs %v", i, weight)
 		}
-		c.add(where, c.value(v), int64(math.Round(weight)))
+		c.Count(where, c.Value(v), int64(math.Round(weight)))
 	}
 	return nil
 }

@@ -32,7 +32,7 @@ func readFolded(r *bufio.Reader) (*profile.Profile, error) {
 		if !ok {
 			return nil, in.errorf("no number after the stack %.60q", line)
 		}
-		c.add(c.folded(stack), 0, n)
+		c.Count(c.folded(stack), 0, n)
 	}
 }
 
@@ -54,14 +54,14 @@ func cutValue(line string) (stack string, n int64, ok bool) {
 }
 
 // folded interns a folded stack.
-func (c *collector) folded(stack string) place {
-	at := place{cpu: -1}
+func (c *collector) folded(stack string) profile.Sample {
+	at := profile.Sample{CPU: -1}
 	name, rest, _ := strings.Cut(stack, ";")
 	if cpu, ok := cpuFrame(name); ok {
-		at.cpu = cpu
+		at.CPU = cpu
 		name, rest, _ = strings.Cut(rest, ";")
 	}
-	at.task = c.Task(foldedTask(name))
+	at.Task = c.Task(foldedTask(name))
 	if rest == "" {
 		return at
 	}
@@ -83,7 +83,7 @@ func (c *collector) folded(stack string) place {
 		if frameKind != kind || inlined {
 			name = strings.TrimSuffix(name[:len(name)-len("]")], "_["+name[len(name)-2:len(name)-1])
 		}
-		at.stack = c.Push(at.stack, c.named(name, frameKind, inlined))
+		at.Stack = c.Push(at.Stack, c.named(name, frameKind, inlined))
 	}
 	return at
 }

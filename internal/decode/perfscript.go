@@ -136,7 +136,7 @@ func (c *collector) perfSample(s *perfSample) {
 	if s == nil {
 		return
 	}
-	at := place{cpu: s.cpu, task: c.Task(s.task)}
+	at := profile.Sample{CPU: s.cpu, Task: c.Task(s.task)}
 	for i := len(s.frames) - 1; i >= 0; i-- {
 		f := s.frames[i]
 		if f.inlined { // its file is that of what it is inlined into, which comes next to the root
@@ -144,15 +144,15 @@ func (c *collector) perfSample(s *perfSample) {
 				f.file, f.address = s.frames[outer].file, s.frames[outer].address
 			}
 		}
-		at.stack = c.Push(at.stack, c.perfFrame(f))
+		at.Stack = c.Push(at.Stack, c.perfFrame(f))
 	}
-	c.add(at, 0, 1)
+	c.Count(at, 0, 1)
 	unit := "count"
 	if s.event == "cpu-clock" || s.event == "task-clock" {
 		unit = "nanoseconds"
 	}
 	if s.period > 0 {
-		c.add(at, c.value(profile.ValueType{Type: eventName(s.event), Unit: unit}), s.period)
+		c.Count(at, c.Value(profile.ValueType{Type: eventName(s.event), Unit: unit}), s.period)
 	}
 }
 

@@ -27,17 +27,18 @@ func readPprof(r io.Reader) (*model.Profile, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &pprofReader{collector: newCollector(), mappings: map[*profile.Mapping]model.MappingID{}}
+	var types []model.ValueType
 	for _, v := range in.SampleType {
-		c.types = append(c.types, model.ValueType{Type: v.Type, Unit: v.Unit})
+		types = append(types, model.ValueType{Type: v.Type, Unit: v.Unit})
 	}
+	c := &pprofReader{collector: newCollector(types...), mappings: map[*profile.Mapping]model.MappingID{}}
 	if len(in.Mapping) > 0 && isPath(in.Mapping[0].File) {
 		c.program = path.Base(in.Mapping[0].File)
 	}
 	for _, s := range in.Sample {
 		at := c.place(s)
 		for v, n := range s.Value {
-			c.collector.add(at, v, n)
+			c.Count(at, v, n)
 		}
 	}
 	return c.profile(pprofMeta(in))
@@ -72,14 +73,14 @@ func pprofMeta(in *profile.Profile) model.Meta {
 }
 
 // place interns a sample's stack and task.
-func (c *pprofReader) place(s *profile.Sample) place {
-	at := place{cpu: -1, end: stackEnd(text(s, "stack_end"))}
+func (c *pprofReader) place(s *profile.Sample) model.Sample {
+	at := model.Sample{CPU: -1, End: stackEnd(text(s, "stack_end"))}
 	task := model.Task{Comm: text(s, "comm"), PID: int(number(s, "pid", 0)), TID: int(number(s, "tid", 0))}
 	if task.Comm == "" {
 		task.Comm = c.program
 	}
-	at.task = c.Task(task)
-	at.cpu = int(number(s, "cpu", -1))
+	at.Task = c.Task(task)
+	at.CPU = int(number(s, "cpu", -1))
 	for i := len(s.Location) - 1; i >= 0; i-- {
 		l := s.Location[i]
 		callee := model.KindMarker
@@ -90,7 +91,7 @@ func (c *pprofReader) place(s *profile.Sample) place {
 		// are within the call, and ours after it.
 		entry := callee == model.KindKernel && c.kind(l) != model.KindKernel
 		for _, f := range c.frames(l, i > 0 && !entry) {
-			at.stack = c.Push(at.stack, c.Frame(f))
+			at.Stack = c.Push(at.Stack, c.Frame(f))
 		}
 	}
 	return at
