@@ -37,8 +37,9 @@ func convertGroups() []kong.Group {
 func (*convertCommand) Help() string {
 	return `Reads a profile in any format that is known, and writes it in another: what fulgur
 wrote as folded stacks, for pprof or the Firefox Profiler, other tools' profiles of
-these kinds, text of perf script, and maps of stacks as bpftrace prints them. Of a
-recording, the times are added up.
+these kinds, perf.data with call chains, text of perf script, and maps of stacks as
+bpftrace prints them. Names that perf.data lacks come from the files of this machine,
+if they are the same builds. Of a recording, the times are added up.
 
 Of branch records that perf took on a machine that has them, in perf.data or text
 of perf script -F pid,ip,brstack --show-mmap-events, it makes profiles for
@@ -53,7 +54,8 @@ Examples:
     bpftrace -e 'profile:hz:99 { @[kstack, ustack, comm] = count(); }' > stacks.txt
     fulgur convert -o flame.html stacks.txt
 
-    # what perf recorded, for the Firefox Profiler
+    # what perf recorded, for the Firefox Profiler; unwound by perf if need be
+    fulgur convert -o perf.json.gz perf.data
     perf script -F +pid | fulgur convert -o perf.json.gz -
 
     # branches, on the machine that runs the service

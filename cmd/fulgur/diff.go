@@ -17,6 +17,7 @@ type diffCommand struct {
 	Output string `short:"o" placeholder:"FILE" group:"output" help:"Write to FILE in the format that its ending names: .txt, .folded, .html or .svg; - is standard output, the default."`
 	Format string `placeholder:"NAME" group:"output" help:"Write in this format whatever the ending: text, folded, html, svg. Default on standard output: text."`
 	ByBase bool   `group:"output" help:"Draw boxes as wide as they were in the base, so that what is gone can be seen."`
+	Quiet  bool   `short:"q" group:"output" help:"No warnings on standard error."`
 	Top    *count `placeholder:"N" group:"output" help:"Show the N functions that changed most in the table. Default: 40."`
 }
 
@@ -56,5 +57,7 @@ func (c *diffCommand) run(ctx context.Context, env environment) (int, error) {
 		Output:    c.Output,
 		Format:    c.Format,
 		Stdout:    env.stdout,
+		Stderr:    env.stderr,
+		Quiet:     c.Quiet,
 	})
 }

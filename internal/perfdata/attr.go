@@ -6,12 +6,19 @@ import "golang.org/x/sys/unix"
 type attr struct {
 	sampleType, readFormat, branchType uint64
 	sampleIDAll                        bool
+
+	// What is sampled, and how many of it make a sample, 0 if that varies.
+	typ            uint32
+	config, period uint64
 }
 
 // Bits of perf_event_attr that x/sys/unix does not name.
 const (
 	attrSampleIDAll  = 1 << 18 // in the flags
 	leastAttr        = 64      // PERF_ATTR_SIZE_VER0
+	attrFreq         = 1 << 10 // likewise
+	offsetConfig     = 8
+	offsetPeriod     = 16
 	offsetSampleType = 24
 	offsetReadFormat = 32
 	offsetFlags      = 40
@@ -24,7 +31,13 @@ func parseAttr(b []byte) (attr, bool) {
 		return attr{}, false
 	}
 	at := func(offset int) uint64 { return (&fields{b: b[min(offset, len(b)):]}).u64() }
+	period := at(offsetPeriod)
+	if at(offsetFlags)&attrFreq != 0 {
+		period = 0 // it is a frequency
+	}
 	return attr{
+		typ: (&fields{b: b}).u32(), config: at(offsetConfig), period: period,
+
 		sampleType:  at(offsetSampleType),
 		readFormat:  at(offsetReadFormat),
 		branchType:  at(offsetBranchType),

@@ -31,8 +31,10 @@ type DiffOptions struct {
 	// format ("text", "folded", "html", "svg"); empty takes it from Output's
 	// ending, or text.
 	Output, Format string
-	// Stdout receives data.
-	Stdout io.Writer
+	// Stdout receives data, Stderr everything else.
+	Stdout, Stderr io.Writer
+	// Quiet leaves out warnings.
+	Quiet bool
 }
 
 // diffFormats are the formats that a comparison can have.
@@ -70,7 +72,7 @@ func Diff(ctx context.Context, o DiffOptions) (exitCode int, err error) {
 	}
 	var sides [2]*profile.Profile
 	for i, path := range []string{o.Base, o.New} {
-		p, err := readProfile(ctx, path)
+		p, err := readProfile(ctx, path, warnOn(o.Stderr, o.Quiet))
 		if err != nil {
 			return 1, orInterrupted(ctx, err)
 		}

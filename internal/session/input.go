@@ -3,24 +3,69 @@ package session
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"strings"
 
 	"fulgur/internal/ctxfile"
+	"fulgur/internal/debugfile"
 	"fulgur/internal/decode"
 	"fulgur/internal/encode/plain"
+	"fulgur/internal/perfdata"
 	"fulgur/internal/profile"
 )
 
 // readProfile reads the profile at path, "-" being standard input, in any format
-// that is known.
-func readProfile(ctx context.Context, path string) (p *profile.Profile, err error) {
-	f, err := ctxfile.Open(ctx, path)
+// that is known. One that was taken without names gets them from the files of
+// this machine; warn is told what could not be read.
+func readProfile(ctx context.Context, path string, warn func(error)) (p *profile.Profile, err error) {
+	opened, err := ctxfile.Open(ctx, path)
 	if err != nil {
 		return nil, err
 	}
+	f, err := ctxfile.Regular(ctx, opened, "fulgur-convert-*")
+	if err != nil {
+		return nil, errors.Join(err, opened.Close())
+	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	p, _, err = decode.Read(f, f.Name())
+	finder, err := debugfile.New(debugfile.Config{})
+	if err != nil {
+		return nil, err
+	}
+	r := resolver{finder: finder}
+	var head [8]byte
+	if n, _ := f.ReadAt(head[:], 0); perfdata.IsPerfData(head[:n]) { // the other formats' readers tell of errors
+		chains, err := readCallChains(f)
+		if err != nil {
+			return nil, err
+		}
+		r.p, r.offsets, r.kernel = chains.Profile, true, sameKernel(chains, finder)
+	} else if r.p, _, err = decode.Read(f, f.Name()); err != nil || !unnamed(r.p) {
+		return r.p, err
+	}
+	p, err = r.resolve(ctx)
+	for _, problem := range r.problems {
+		warn(problem)
+	}
 	return p, err
+}
+
+// readCallChains reads perf.data.
+func readCallChains(f *ctxfile.File) (*perfdata.CallChains, error) {
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	return perfdata.ReadCallChains(f, info.Size(), f.Name())
+}
+
+// warnOn returns what tells of problems on w, unless quiet.
+func warnOn(w io.Writer, quiet bool) func(error) {
+	return func(err error) {
+		if !quiet {
+			fmt.Fprintln(w, "fulgur:", plain.Error(err))
+		}
+	}
 }
 
 // chooseValue returns the index of the value of p whose type is name, which is
@@ -45,7 +90,7 @@ func (o *ConvertOptions) convertProfile(ctx context.Context) (exitCode int, err 
 	if err != nil {
 		return 2, err
 	}
-	p, err := readProfile(ctx, o.Input)
+	p, err := readProfile(ctx, o.Input, warnOn(o.Stderr, o.Quiet))
 	if err != nil {
 		return 1, orInterrupted(ctx, err)
 	}

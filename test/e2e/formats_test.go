@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -77,5 +78,37 @@ func TestDiff(t *testing.T) {
 	}
 	if r := fulgur(t, "diff", "--value", "cpu", base, changed); r.code != 2 || !strings.Contains(r.stderr, `no value "cpu"; the profile has samples`) {
 		t.Errorf("exit code %d: %s", r.code, r.stderr)
+	}
+}
+
+// Of perf.data there are the stacks that perf itself makes of it.
+func TestConvertPerfData(t *testing.T) {
+	testenv.Root(t)
+	perf := testenv.Tool(t, "perf")
+	dir := t.TempDir()
+	data := filepath.Join(dir, "perf.data")
+	prog := compile(t, "shares.c", "shares")
+	if out, err := exec.Command(perf, "record", "-q", "-e", "cpu-clock:u", "-F", "999", "-g", "-o", data, prog).CombinedOutput(); err != nil {
+		t.Fatalf("perf record: %v\n%s", err, out)
+	}
+	script, err := exec.Command(perf, "script", "-i", data, "-F", "comm,pid,tid,time,period,event,ip,sym,dso").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := writeTo(t, filepath.Join(dir, "perf.txt"), string(script))
+	want := fulgur(t, "convert", "--format", "folded", text)
+	got := fulgur(t, "convert", "--format", "folded", data)
+	if want.code != 0 || got.code != 0 {
+		t.Fatalf("exit codes %d and %d: %s%s", want.code, got.code, want.stderr, got.stderr)
+	}
+	ours, theirs := folded(t, got.stdout), folded(t, want.stdout)
+	var all, same int
+	for stack, n := range theirs {
+		all += n
+		same += min(n, ours[stack])
+	}
+	// Names of the C library may come from other tables.
+	if all < 50 || same < all*9/10 {
+		t.Errorf("%d of %d samples have the same stacks:\n%s\nperf:\n%s", same, all, got.stdout, want.stdout)
 	}
 }
