@@ -162,9 +162,6 @@ func (c *collector) bpftraceFrame(text string, kind profile.Kind) profile.FrameI
 	if addr, err := strconv.ParseUint(text, 0, 64); err == nil {
 		return c.Frame(profile.Frame{Address: addr, Kind: kind})
 	}
-	name := text
-	if i := symbolOffset.FindStringIndex(text); i != nil && i[0] > 0 {
-		name = text[:i[0]]
-	}
+	name, _ := cutOffset(text)
 	return c.named(name, kind, false)
 }

@@ -66,7 +66,10 @@ var (
 // isHeader reports whether a line begins a sample.
 func isHeader(line string) bool {
 	m := perfHeader.FindStringSubmatch(line)
-	return m != nil && !strings.HasPrefix(m[7], "PERF_RECORD_") && (m[5] != "" || m[4] != "" || m[6] != "")
+	if len(m) == 0 || strings.HasPrefix(m[7], "PERF_RECORD_") {
+		return false
+	}
+	return m[4] != "" || m[5] != "" || m[6] != "" // a CPU, a time or a period
 }
 
 // isFrame reports whether a line is a frame.
@@ -117,11 +120,7 @@ func parseFrame(line string) (f perfScriptFrame, ok bool) {
 	}
 	f.address, _ = strconv.ParseUint(m[1], 16, 64) // at most 16 digits
 	f.name, f.file = strings.TrimSpace(m[2]), m[3]
-	if at := symbolOffset.FindStringIndex(f.name); at != nil && at[0] > 0 {
-		if offset, err := strconv.ParseUint(f.name[at[0]+1:], 0, 64); err == nil {
-			f.name, f.offset = f.name[:at[0]], offset
-		}
-	}
+	f.name, f.offset = cutOffset(f.name)
 	if f.file == "inlined" {
 		f.file, f.inlined = "", true
 	}
@@ -129,6 +128,19 @@ func parseFrame(line string) (f perfScriptFrame, ok bool) {
 		f.name = "" // bpftrace repeats the address
 	}
 	return f, true
+}
+
+// cutOffset cuts the offset off the name of a symbol.
+func cutOffset(symbol string) (name string, offset uint64) {
+	digits := symbolOffset.FindString(symbol)
+	if digits == "" || digits == symbol {
+		return symbol, 0
+	}
+	offset, err := strconv.ParseUint(digits[1:], 0, 64)
+	if err != nil {
+		return symbol, 0
+	}
+	return strings.TrimSuffix(symbol, digits), offset
 }
 
 // perfSample adds a sample, unless it is nil.

@@ -300,7 +300,7 @@ func kernelText() (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
-	defer f.Close() //nolint:errcheck // was only read
+	defer f.Close()
 	for lines := bufio.NewScanner(f); lines.Scan(); {
 		if fields := strings.Fields(lines.Text()); len(fields) == 3 && fields[2] == "_text" {
 			return strconv.ParseUint(fields[0], 16, 64)

@@ -68,7 +68,7 @@ func drawSVG(w io.Writer, title string, v profile.ValueType, t *tree) error {
 // by its change, from blue for less over grey to orange for more.
 func colour(f frame, t *tree, n uint32) string {
 	if !t.compare {
-		return fmt.Sprintf(`class="%s"`, kindNames[f.kind])
+		return `class="` + kindNames[f.kind] + `"`
 	}
 	same, end := [3]float64{232, 232, 232}, [3]float64{240, 128, 40}
 	change := t.nodes[n].change()
