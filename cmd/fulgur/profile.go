@@ -37,7 +37,7 @@ type profileCommand struct {
 	Delay     seconds    `placeholder:"TIME" group:"how" help:"Wait before sampling."`
 	MaxDepth  *count     `placeholder:"N" group:"how" help:"Keep at most N frames of each kernel and user stack. Default: 127."`
 
-	Output     string `short:"o" placeholder:"FILE" group:"output" help:"Write to FILE in the format that its ending names: .folded, .txt, .svg, .html, .pb.gz, .pprof or .json.gz (for the Firefox Profiler); - is standard output, the default."`
+	Output     string `short:"o" placeholder:"FILE" group:"output" help:"Write to FILE in the format that its ending names: .folded, .txt, .svg, .html, .pb.gz, .pprof, .json.gz (for the Firefox Profiler) or .speedscope.json; - is standard output, the default."`
 	Format     string `placeholder:"NAME" group:"output" help:"Write in this format whatever the ending: ${formats}. Default on standard output: text."`
 	Folded     bool   `short:"f" group:"output" help:"Write folded stacks, a line for each, for flame graphs."`
 	Delimited  bool   `short:"d" group:"output" help:"Put a delimiter between kernel and user frames."`

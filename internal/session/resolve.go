@@ -2,6 +2,7 @@ package session
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -221,15 +222,7 @@ func (r *resolver) name(t symbolize.Table, m profile.Mapping, places []place, va
 			batch = append(batch, asked{at, found, found + (address - call)})
 		}
 	}
-	slices.SortFunc(batch, func(a, b asked) int {
-		if a.call < b.call {
-			return -1
-		}
-		if a.call > b.call {
-			return 1
-		}
-		return 0
-	})
+	slices.SortFunc(batch, func(a, b asked) int { return cmp.Compare(a.call, b.call) })
 	addresses := make([]uint64, len(batch))
 	for i, a := range batch {
 		addresses[i] = a.call

@@ -38,6 +38,9 @@ const session = "test"
 func load(t *testing.T, write func(io.Writer) error) *frontEnd {
 	t.Helper()
 	f := &frontEnd{t: t, cli: testenv.Tool(t, "profiler-cli")}
+	if out, err := exec.Command(f.cli, "--version").CombinedOutput(); err != nil {
+		testenv.Skip(t, fmt.Sprintf("needs a profiler-cli that this machine's node can run: %v\n%s", err, out))
+	}
 	var profile bytes.Buffer
 	if err := write(&profile); err != nil {
 		t.Fatal(err)

@@ -1,6 +1,7 @@
 package firefox
 
 import (
+	"cmp"
 	"iter"
 	"math"
 	"slices"
@@ -178,15 +179,7 @@ func visible(tracks []*track) (shown, selected []int) {
 			shown = append(shown, i)
 		}
 	}
-	slices.SortStableFunc(shown, func(a, b int) int {
-		switch {
-		case tracks[a].activity > tracks[b].activity:
-			return -1
-		case tracks[a].activity < tracks[b].activity:
-			return 1
-		}
-		return 0
-	})
+	slices.SortStableFunc(shown, func(a, b int) int { return cmp.Compare(tracks[b].activity, tracks[a].activity) })
 	shown = shown[:min(len(shown), mostVisible)]
 	if len(shown) > 0 {
 		selected = []int{shown[0]}
