@@ -7,9 +7,10 @@ type attr struct {
 	sampleType, readFormat, branchType uint64
 	sampleIDAll                        bool
 
-	// What is sampled, and how many of it make a sample, 0 if that varies.
-	typ            uint32
-	config, period uint64
+	// What is sampled, and how many of it make a sample, or how many samples
+	// there are to be a second; the other is 0.
+	typ                       uint32
+	config, period, frequency uint64
 }
 
 // Bits of perf_event_attr that x/sys/unix does not name.
@@ -31,12 +32,12 @@ func parseAttr(b []byte) (attr, bool) {
 		return attr{}, false
 	}
 	at := func(offset int) uint64 { return (&fields{b: b[min(offset, len(b)):]}).u64() }
-	period := at(offsetPeriod)
+	period, frequency := at(offsetPeriod), uint64(0)
 	if at(offsetFlags)&attrFreq != 0 {
-		period = 0 // it is a frequency
+		period, frequency = 0, period // a union
 	}
 	return attr{
-		typ: (&fields{b: b}).u32(), config: at(offsetConfig), period: period,
+		typ: (&fields{b: b}).u32(), config: at(offsetConfig), period: period, frequency: frequency,
 
 		sampleType:  at(offsetSampleType),
 		readFormat:  at(offsetReadFormat),

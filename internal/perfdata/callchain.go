@@ -26,18 +26,34 @@ type CallChains struct {
 	Lost uint64
 }
 
+// ChainSample is a sample of a task that ran.
+type ChainSample struct {
+	PID, TID int
+	// Comm is the thread's name then.
+	Comm string
+	// Time is in nanoseconds of the clock that perf used, by default the
+	// kernel's own, which is near CLOCK_MONOTONIC.
+	Time int64
+	// Stack is one of the profile's.
+	Stack profile.StackID
+	// Weight is the time in nanoseconds that the sample stands for.
+	Weight int64
+}
+
 // kernelPath is what perf and fulgur call the kernel's code.
 const kernelPath = "[kernel.kallsyms]"
 
 // ReadCallChains reads the samples of a perf.data file of size bytes. name is
-// used in errors. Threads are not told apart.
-func ReadCallChains(r io.ReaderAt, size int64, name string) (*CallChains, error) {
+// used in errors. In the profile threads are not told apart; each, if it is not
+// nil, is called with every sample, in the order of the file.
+func ReadCallChains(r io.ReaderAt, size int64, name string, each func(ChainSample) error) (*CallChains, error) {
 	f, err := openFile(r, size, name)
 	if err != nil {
 		return nil, err
 	}
 	c := &chains{
 		collection: collection{file: f, procs: newProcesses(func(m Mapped) *bolt.Binary { return bolt.NewMapped(m.Path, m.BuildID) })},
+		each:       each,
 		out:        profile.NewCollector(profile.ValueType{Type: "samples", Unit: "count"}),
 	}
 	c.watch = c.note
@@ -52,7 +68,7 @@ func ReadCallChains(r io.ReaderAt, size int64, name string) (*CallChains, error)
 	if err := c.pass(c.chain); err != nil {
 		return nil, err
 	}
-	p := c.out.Profile(profile.Meta{}, profile.Losses{Samples: c.stats.Lost})
+	p := c.out.Profile(f.meta, profile.Losses{Samples: c.stats.Lost})
 	if len(p.Samples) == 0 {
 		return nil, f.errorf(f.data.offset, "no samples")
 	}
@@ -63,6 +79,7 @@ func ReadCallChains(r io.ReaderAt, size int64, name string) (*CallChains, error)
 type chains struct {
 	collection
 	out        *profile.Collector
+	each       func(ChainSample) error
 	names      comms
 	kernelText uint64
 	addresses  []uint64
@@ -112,20 +129,38 @@ func (c *chains) chain(rec record) error {
 	if a.sampleType&unix.PERF_SAMPLE_TIME == 0 {
 		s.time = c.number
 	}
+	comm := c.names.at(s.tid, s.time)
 	at := profile.Sample{
 		Stack: c.stack(s, rec.misc), CPU: -1,
-		Task: c.out.Task(profile.Task{PID: int(s.pid), Comm: c.names.at(s.tid, s.time)}),
+		Task: c.out.Task(profile.Task{PID: int(s.pid), Comm: comm}),
 	}
 	c.out.Count(at, 0, 1)
 	event := profile.ValueType{Type: perfevent.Name(a.typ, a.config), Unit: "count"}
-	if (perfevent.Spec{Type: a.typ, Config: a.config}).IsTime() {
+	isTime := (perfevent.Spec{Type: a.typ, Config: a.config}).IsTime()
+	if isTime {
 		event.Unit = "nanoseconds"
 	}
 	if s.period > 0 {
 		c.out.Count(at, c.out.Value(event), int64(s.period))
 	}
-	return nil
+	if c.each == nil {
+		return nil
+	}
+	weight := int64(unknownWeight)
+	switch {
+	case isTime && s.period > 0:
+		weight = int64(s.period)
+	case a.frequency > 0:
+		weight = int64(1e9 / a.frequency)
+	}
+	return c.each(ChainSample{
+		PID: int(s.pid), TID: int(s.tid), Comm: comm, Time: int64(s.time), Stack: at.Stack, Weight: weight,
+	})
 }
+
+// unknownWeight is the time that a sample stands for where nothing tells it, a
+// millisecond.
+const unknownWeight = 1e6
 
 // Modes of the CPU in a record's misc, and the marks in call chains that what
 // follows is of one.

@@ -57,7 +57,7 @@ func stacks(p *profile.Profile) []string {
 
 func readChains(t testing.TB, data []byte) *CallChains {
 	t.Helper()
-	c, err := ReadCallChains(bytes.NewReader(data), int64(len(data)), "in")
+	c, err := ReadCallChains(bytes.NewReader(data), int64(len(data)), "in", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,9 +114,42 @@ func TestReadCallChains(t *testing.T) {
 	}
 }
 
+// Each sample is told with its thread and time.
+func TestEachChainSample(t *testing.T) {
+	b := newChainBuilder()
+	b.exec(7, "server")
+	b.add(unix.PERF_RECORD_COMM, 2, 8, append(words(int32(7), int32(8)), padded("worker")...))
+	b.chain(7, 8, modeUser, contextUser, 0x10)
+	b.chain(7, 7, modeUser, contextUser, 0x10)
+	data := b.file(b.plain())
+	var got []ChainSample
+	c, err := ReadCallChains(bytes.NewReader(data), int64(len(data)), "in", func(s ChainSample) error {
+		got = append(got, s)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stack := c.Profile.Samples[0].Stack
+	want := []ChainSample{
+		{PID: 7, TID: 8, Comm: "worker", Time: 1e9 + 3000, Stack: stack, Weight: 10_000},
+		{PID: 7, TID: 7, Comm: "server", Time: 1e9 + 4000, Stack: stack, Weight: 10_000},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("samples (-want +got):\n%s", diff)
+	}
+	failed := errors.New("failed")
+	if _, err := ReadCallChains(bytes.NewReader(data), int64(len(data)), "in", func(ChainSample) error { return failed }); !errors.Is(err, failed) {
+		t.Errorf("error %v, want that of the function", err)
+	}
+}
+
 // Without call chains, the address of the sample is the stack.
 func TestReadAddresses(t *testing.T) {
 	c := readChains(t, gunzip(t, "propeller_sample_1.perfdata1"))
+	if m := c.Profile.Meta; m.Host == "" || m.Arch != "x86_64" || m.CPUs == 0 || m.Memory == 0 || !strings.Contains(m.Command, "perf record") {
+		t.Errorf("the recording is described as %+v", m)
+	}
 	if got := c.Profile.ValueTypes; len(got) != 2 || c.Profile.Total(0) == 0 {
 		t.Fatalf("values %v, %d samples", got, c.Profile.Total(0))
 	}
@@ -142,7 +175,7 @@ func TestReadCallChainsErrors(t *testing.T) {
 		"no samples": empty, "send it through perf script": dwarf, "no kernel takes": long, "cut short": short,
 	} {
 		data := b.file(b.plain())
-		_, err := ReadCallChains(bytes.NewReader(data), int64(len(data)), "in")
+		_, err := ReadCallChains(bytes.NewReader(data), int64(len(data)), "in", nil)
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want %q", err, want)
 		}
@@ -154,7 +187,7 @@ func FuzzReadCallChains(f *testing.F) {
 	f.Add(b.file(b.plain()))
 	f.Add(b.pipe(b.plain()))
 	f.Fuzz(func(t *testing.T, input []byte) {
-		_, err := ReadCallChains(bytes.NewReader(input), int64(len(input)), "in")
+		_, err := ReadCallChains(bytes.NewReader(input), int64(len(input)), "in", nil)
 		var format *FormatError
 		if err != nil && !errors.As(err, &format) {
 			t.Errorf("error without offset: %v", err)

@@ -13,12 +13,39 @@ import (
 	"fulgur/internal/encode/plain"
 	"fulgur/internal/perfdata"
 	"fulgur/internal/profile"
+	"fulgur/internal/timeline"
 )
+
+// input is a profile that was read.
+type input struct {
+	profile *profile.Profile
+	// line is the same in time, nil if that was not asked for or is not known.
+	line     *profile.Timeline
+	recorder *timeline.Recorder // of line
+}
+
+// Close gives the timeline up.
+func (in *input) Close() error {
+	if in.recorder == nil {
+		return nil
+	}
+	return in.recorder.Close()
+}
 
 // readProfile reads the profile at path, "-" being standard input, in any format
 // that is known. One that was taken without names gets them from the files of
 // this machine; warn is told what could not be read.
-func readProfile(ctx context.Context, path string, warn func(error)) (p *profile.Profile, err error) {
+func readProfile(ctx context.Context, path string, warn func(error)) (*profile.Profile, error) {
+	in, err := readInput(ctx, path, false, warn)
+	if err != nil {
+		return nil, err
+	}
+	return in.profile, in.Close()
+}
+
+// readInput is readProfile, with the times if inTime is set and the input tells
+// them. The input must be closed.
+func readInput(ctx context.Context, path string, inTime bool, warn func(error)) (in *input, err error) {
 	opened, err := ctxfile.Open(ctx, path)
 	if err != nil {
 		return nil, err
@@ -32,31 +59,18 @@ func readProfile(ctx context.Context, path string, warn func(error)) (p *profile
 	if err != nil {
 		return nil, err
 	}
-	r := resolver{finder: finder}
 	var head [8]byte
 	if n, _ := f.ReadAt(head[:], 0); perfdata.IsPerfData(head[:n]) { // the other formats' readers tell of errors
-		chains, err := readCallChains(f)
-		if err != nil {
-			return nil, err
-		}
-		r.p, r.offsets, r.kernel = chains.Profile, true, sameKernel(chains, finder)
-	} else if r.p, _, err = decode.Read(f, f.Name()); err != nil || !unnamed(r.p) {
-		return r.p, err
+		return readPerfData(ctx, f, finder, inTime, warn)
 	}
+	p, _, err := decode.Read(f, f.Name())
+	if err != nil || !unnamed(p) {
+		return &input{profile: p}, err
+	}
+	r := resolver{p: p, finder: finder}
 	p, err = r.resolve(ctx)
-	for _, problem := range r.problems {
-		warn(problem)
-	}
-	return p, err
-}
-
-// readCallChains reads perf.data.
-func readCallChains(f *ctxfile.File) (*perfdata.CallChains, error) {
-	info, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
-	return perfdata.ReadCallChains(f, info.Size(), f.Name())
+	r.warn(warn)
+	return &input{profile: p}, err
 }
 
 // warnOn returns what tells of problems on w, unless quiet.
@@ -90,10 +104,12 @@ func (o *ConvertOptions) convertProfile(ctx context.Context) (exitCode int, err 
 	if err != nil {
 		return 2, err
 	}
-	p, err := readProfile(ctx, o.Input, warnOn(o.Stderr, o.Quiet))
+	in, err := readInput(ctx, o.Input, format.inTime != nil && o.Value == "", warnOn(o.Stderr, o.Quiet))
 	if err != nil {
 		return 1, orInterrupted(ctx, err)
 	}
+	defer func() { err = errors.Join(err, in.Close()) }()
+	p := in.profile
 	v, err := chooseValue(p, o.Value)
 	if err != nil {
 		return 2, err
@@ -106,7 +122,13 @@ func (o *ConvertOptions) convertProfile(ctx context.Context) (exitCode int, err 
 		return 1, err
 	}
 	defer func() { err = errors.Join(err, out.Abort()) }()
-	if err := format.write(untilWriter{ctx, out}, p, &Options{Annotate: o.Annotate}); err != nil {
+	w := untilWriter{ctx, out}
+	if in.line != nil {
+		err = format.inTime(w, in.line)
+	} else {
+		err = format.write(w, p, &Options{Annotate: o.Annotate})
+	}
+	if err != nil {
 		return 1, orInterrupted(ctx, err)
 	}
 	return 0, out.Commit()

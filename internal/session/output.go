@@ -21,28 +21,32 @@ type format struct {
 	name    string
 	endings []string
 	write   func(io.Writer, *profile.Profile, *Options) error
+	// inTime writes a recording with its times; nil for formats that have none.
+	inTime func(io.Writer, *profile.Timeline) error
 }
 
 var formats = []format{
-	{"text", []string{".txt"}, func(w io.Writer, p *profile.Profile, o *Options) error {
+	{name: "text", endings: []string{".txt"}, write: func(w io.Writer, p *profile.Profile, o *Options) error {
 		return text.Write(w, p, text.Options{Annotate: o.Annotate, Delimited: o.Delimited})
 	}},
-	{"folded", []string{".folded"}, func(w io.Writer, p *profile.Profile, o *Options) error {
+	{name: "folded", endings: []string{".folded"}, write: func(w io.Writer, p *profile.Profile, o *Options) error {
 		return folded.Write(w, p, folded.Options{Annotate: o.Annotate, Delimited: o.Delimited})
 	}},
-	{"html", []string{".html", ".htm"}, func(w io.Writer, p *profile.Profile, _ *Options) error {
+	{name: "html", endings: []string{".html", ".htm"}, write: func(w io.Writer, p *profile.Profile, _ *Options) error {
 		return flame.WriteHTML(w, p, flame.Options{})
 	}},
-	{"svg", []string{".svg"}, func(w io.Writer, p *profile.Profile, _ *Options) error {
+	{name: "svg", endings: []string{".svg"}, write: func(w io.Writer, p *profile.Profile, _ *Options) error {
 		return flame.WriteSVG(w, p, flame.Options{})
 	}},
-	{"pprof", []string{".pb.gz", ".pprof", ".prof"}, func(w io.Writer, p *profile.Profile, o *Options) error {
+	{name: "pprof", endings: []string{".pb.gz", ".pprof", ".prof"}, write: func(w io.Writer, p *profile.Profile, o *Options) error {
 		return pprof.Write(w, p, pprof.Options{System: o.Target.Scope == target.System})
 	}},
-	{"firefox", []string{".json.gz"}, func(w io.Writer, p *profile.Profile, _ *Options) error {
+	{name: "firefox", endings: []string{".json.gz"}, write: func(w io.Writer, p *profile.Profile, _ *Options) error {
 		return firefox.WriteProfile(w, p, firefox.Options{})
+	}, inTime: func(w io.Writer, t *profile.Timeline) error {
+		return firefox.Write(w, t, firefox.Options{})
 	}},
-	{"speedscope", []string{".speedscope.json"}, func(w io.Writer, p *profile.Profile, _ *Options) error {
+	{name: "speedscope", endings: []string{".speedscope.json"}, write: func(w io.Writer, p *profile.Profile, _ *Options) error {
 		return speedscope.Write(w, p)
 	}},
 }

@@ -1,7 +1,6 @@
 package session
 
 import (
-	"bufio"
 	"cmp"
 	"context"
 	"errors"
@@ -9,7 +8,6 @@ import (
 	"os"
 	"path"
 	"slices"
-	"strconv"
 	"strings"
 
 	"fulgur/internal/debugfile"
@@ -74,6 +72,13 @@ func (r *resolver) resolve(ctx context.Context) (*profile.Profile, error) {
 		}
 	}
 	return r.out.Profile(r.p.Meta, r.p.Losses), nil
+}
+
+// warn tells of what could not be read.
+func (r *resolver) warn(warn func(error)) {
+	for _, problem := range r.problems {
+		warn(problem)
+	}
 }
 
 func (r *resolver) unknownRows() []int64 { return slices.Repeat([]int64{-1}, len(r.p.Stacks)) }
@@ -274,30 +279,4 @@ func unnamed(p *profile.Profile) bool {
 		code = true
 	}
 	return code
-}
-
-// sameKernel reports whether the kernel that runs is the one that c was recorded
-// under, at the same addresses.
-func sameKernel(c *perfdata.CallChains, finder *debugfile.Finder) bool {
-	id, err := finder.KernelBuildID("")
-	if err != nil || c.KernelBuildID == "" || !perfdata.SameBuildID(c.KernelBuildID, id) {
-		return false
-	}
-	text, err := kernelText()
-	return err == nil && text == c.KernelText
-}
-
-// kernelText returns the address of the running kernel's first byte.
-func kernelText() (uint64, error) {
-	f, err := os.Open(kallsyms)
-	if err != nil {
-		return 0, err
-	}
-	defer f.Close()
-	for lines := bufio.NewScanner(f); lines.Scan(); {
-		if fields := strings.Fields(lines.Text()); len(fields) == 3 && fields[2] == "_text" {
-			return strconv.ParseUint(fields[0], 16, 64)
-		}
-	}
-	return 0, fmt.Errorf("%s: no _text", kallsyms)
 }

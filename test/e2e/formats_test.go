@@ -107,6 +107,18 @@ func TestConvertPerfData(t *testing.T) {
 		all += n
 		same += min(n, ours[stack])
 	}
+	inTime := filepath.Join(dir, "out.json.gz")
+	if r := fulgur(t, "convert", "-o", inTime, data); r.code != 0 {
+		t.Fatalf("exit code %d: %s", r.code, r.stderr)
+	}
+	b, err := os.ReadFile(inTime)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := firefoxtest.Check(t, b)
+	if len(p.Threads) != 1 || *p.Threads[0].Name != "shares" || p.Meta.ProfilingEndTime < 100 {
+		t.Errorf("threads %+v in %v ms", p.Threads, p.Meta.ProfilingEndTime)
+	}
 	// Names of the C library may come from other tables.
 	if all < 50 || same < all*9/10 {
 		t.Errorf("%d of %d samples have the same stacks:\n%s\nperf:\n%s", same, all, got.stdout, want.stdout)

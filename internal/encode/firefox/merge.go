@@ -75,31 +75,6 @@ func merge[E any](at func(E) int64, all ...iter.Seq2[E, error]) iter.Seq2[E, err
 	}
 }
 
-// sorted yields what is in seq in order of the time at, as far as nothing comes
-// more than window places too late in it.
-func sorted[E any](at func(E) int64, window int, seq iter.Seq2[E, error]) iter.Seq2[E, error] {
-	return func(yield func(E, error) bool) {
-		var waiting heads[E]
-		order := 0
-		for event, err := range seq {
-			if err != nil {
-				yield(event, err)
-				return
-			}
-			heap.Push(&waiting, head[E]{at: at(event), event: event, order: order})
-			order++
-			if len(waiting) > window && !yield(heap.Pop(&waiting).(head[E]).event, nil) {
-				return
-			}
-		}
-		for len(waiting) > 0 {
-			if !yield(heap.Pop(&waiting).(head[E]).event, nil) {
-				return
-			}
-		}
-	}
-}
-
 // transform yields what f makes of each element of seq.
 func transform[A, B any](seq iter.Seq2[A, error], f func(A) B) iter.Seq2[B, error] {
 	return func(yield func(B, error) bool) {

@@ -37,7 +37,7 @@ func (d *description) write(j *jsonWriter, t *tables, tracks []*track) {
 		j.member("categories", t.categories)
 		j.member("symbolicated", t.symbolicated())
 		j.member("sampleUnits", map[string]string{"time": "ms", "eventDelay": "ms", "threadCPUDelta": "ns"})
-		if d.monotonic != 0 {
+		if d.monotonic != 0 && !m.Start.IsZero() { // perf's clock may be another
 			j.member("startTimeAsClockMonotonicNanosecondsSinceBoot", d.monotonic)
 		}
 		j.key("profilingStartTime")

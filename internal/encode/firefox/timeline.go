@@ -262,7 +262,7 @@ func (r *recording) markers(id profile.ThreadID) iter.Seq2[marker, error] {
 		return marker{kind: markerFault, start: start, end: start + e.Latency, tid: tid, fault: e}
 	})
 	start := func(m marker) int64 { return m.start }
-	return merge(start, r.renamed(id), long(off, r.marker), sorted(start, requestWindow, requests), faults)
+	return merge(start, r.renamed(id), long(off, r.marker), profile.Sorted(start, requestWindow, requests), faults)
 }
 
 // long yields the markers that are least nanoseconds long, or longer.
