@@ -126,22 +126,30 @@ func TestConvertOptions(t *testing.T) {
 func TestBoltOptions(t *testing.T) {
 	tests := map[string]session.BoltOptions{
 		"bolt -p 1": {
-			Target: target.Target{Scope: target.Processes, PIDs: []int{1}}, Duration: 10 * time.Second,
+			Target: target.Target{Scope: target.Processes, PIDs: []int{1}},
 		},
 		"bolt -p 1 -f 99 -v 30": {
 			Target: target.Target{Scope: target.Processes, PIDs: []int{1}}, Duration: 30 * time.Second,
 			Frequency: 99, Verbose: true,
 		},
 		"bolt -p 1,2 --children --strict -o x.preagg --llvm 16 --stats json": {
-			Target: target.Target{Scope: target.Processes, PIDs: []int{1, 2}, Children: true}, Duration: 10 * time.Second,
+			Target: target.Target{Scope: target.Processes, PIDs: []int{1, 2}, Children: true},
 			Strict: true, Output: "x.preagg", LLVM: "16", StatsJSON: true,
 		},
 		"bolt --binary /bin/sh --event r1a8 1m": {
 			Binary: "/bin/sh", Event: "r1a8", Duration: time.Minute,
 		},
 		"bolt --cgroup /sys/fs/cgroup/a --all-binaries -o dir --ring-size 1M": {
-			Target: target.Target{Scope: target.Cgroup, CgroupPath: "/sys/fs/cgroup/a"}, Duration: 10 * time.Second,
+			Target:      target.Target{Scope: target.Cgroup, CgroupPath: "/sys/fs/cgroup/a"},
 			AllBinaries: true, Output: "dir", RingSize: 1 << 20,
+		},
+		"bolt -p 1 --branches stepping --max-overhead 2.5% --burst 5ms": {
+			Target:   target.Target{Scope: target.Processes, PIDs: []int{1}},
+			Branches: "stepping", MaxOverhead: 0.025, BurstMax: 5 * time.Millisecond,
+		},
+		"bolt -p 1 --basic --optimize a.bolt": {
+			Target: target.Target{Scope: target.Processes, PIDs: []int{1}},
+			Basic:  true, Optimize: "a.bolt",
 		},
 		"bolt -q -- ls -l": {
 			Target: target.Target{Scope: target.Command}, Command: []string{"ls", "-l"}, Quiet: true,
@@ -159,6 +167,9 @@ func TestBoltOptions(t *testing.T) {
 			}
 			if want.LLVM == "" {
 				want.LLVM = "auto"
+			}
+			if want.Branches == "" {
+				want.Branches = "auto"
 			}
 			if d := cmp.Diff(want, got, cmpopts.EquateEmpty()); d != "" {
 				t.Error("(-want +got):\n" + d)
@@ -243,21 +254,34 @@ func TestUsageErrors(t *testing.T) {
 		"profile --count-entries 5000000000":     "is no number",
 		"profile -F 4000000000":                  "kernel.perf_event_max_sample_rate",
 
-		"convert":                          `expected "<in>"`,
-		"bolt":                             "which binary to profile",
-		"bolt --all-binaries":              "-o DIR",
-		"bolt -p 1 0":                      "a duration of 0 measures nothing",
-		"bolt --children":                  "--children needs -p or a command",
-		"convert in":                       "which format to write?",
-		"convert -o out.jpeg in":           `the ending of "out.jpeg" names no format`,
-		"convert --format jpeg in":         `unknown format "jpeg"`,
-		"convert --binary b -o out.svg in": "let its name end in .preagg, or add --format preagg",
+		"convert":                                       `expected "<in>"`,
+		"bolt":                                          "which binary to profile",
+		"bolt --all-binaries":                           "-o DIR",
+		"bolt -p 1 0":                                   "a duration of 0 measures nothing",
+		"bolt --children":                               "--children needs -p or a command",
+		"bolt -p 1 --branches x":                        "--branches must be one of",
+		"bolt --max-overhead 0":                         "is no percentage",
+		"bolt --max-overhead nan":                       "is no percentage",
+		"bolt --burst 20":                               "with its unit, as 20ms",
+		"bolt --burst 2s":                               "from 1ms to 1s",
+		"bolt -p 1 --branches stepping -f 9":            "--frequency is about sampling",
+		"bolt -p 1 --branches stepping -e cycles":       "--event is about sampling",
+		"bolt -p 1 --branches hardware --burst 9ms":     "are about stepping",
+		"bolt -p 1 --basic --max-overhead 9":            "are about stepping",
+		"bolt -p 1 --basic --branches stepping":         "exclude each other",
+		"bolt -p 1 --basic --llvm 16":                   "only perf2bolt of LLVM 22 and newer",
+		"bolt --all-binaries -o d --optimize a":         "exclude each other",
+		"bolt -p 1 --optimize a -o -":                   "reads the profile from a file",
+		"convert -o a.preagg in":                        "--binary FILE, or --all-binaries",
+		"convert in":                                    "which format to write?",
+		"convert -o out.jpeg in":                        `the ending of "out.jpeg" names no format`,
+		"convert --format jpeg in":                      `unknown format "jpeg"`,
+		"convert --binary b -o out.svg in":              "let its name end in .preagg, or add --format preagg",
 		"convert --value cpu -o a.preagg --binary b in": "has neither values to choose",
 		"diff a":                 `expected "<new>"`,
 		"diff - -":               "only one of the two",
 		"diff -o d.pb.gz a b":    "a comparison cannot be written as pprof",
 		"diff --format jpeg a b": `unknown format "jpeg"`,
-		"convert -o a.preagg in": "--binary FILE, or --all-binaries",
 		"convert --binary b --all-binaries -o d in":       "can't be used together",
 		"convert --all-binaries in":                       "-o DIR",
 		"convert --all-binaries -o - in":                  "-o DIR",

@@ -88,6 +88,39 @@ func (s *size) UnmarshalText(text []byte) error {
 	return nil
 }
 
+// percent is a share, written in percent with or without the sign.
+type percent float64
+
+// mostPercent is the largest share that can be asked for: more is a slip.
+const mostPercent = 1000
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (p *percent) UnmarshalText(text []byte) error {
+	n, err := strconv.ParseFloat(strings.TrimSuffix(string(text), "%"), 64)
+	if err != nil || !(n > 0 && n <= mostPercent) {
+		return fmt.Errorf("%q is no percentage: give one above 0 and up to %d, as 10 or 2.5%%", text, mostPercent)
+	}
+	*p = percent(n / 100)
+	return nil
+}
+
+// hold is how long a thread may be held: some milliseconds.
+type hold time.Duration
+
+// The shortest and the longest hold: it takes a millisecond to take some
+// branches, and what is held for a second seems to hang.
+const minHold, maxHold = time.Millisecond, time.Second
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (h *hold) UnmarshalText(text []byte) error {
+	d, err := time.ParseDuration(string(text))
+	if err != nil || d < minHold || d > maxHold {
+		return fmt.Errorf("%q is no time from %v to %v: give it with its unit, as 20ms", text, minHold, maxHold)
+	}
+	*h = hold(d)
+	return nil
+}
+
 // cpus are processors, as the kernel lists them: "0,2-3".
 type cpus []int
 

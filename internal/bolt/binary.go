@@ -21,6 +21,8 @@ type Binary struct {
 	// llvm-bolt refuses it, and Relocations whether the linker left those of
 	// the code (--emit-relocs), without which it cannot move functions.
 	Symbols, Relocations bool
+	// Optimized says whether llvm-bolt has written the file.
+	Optimized bool
 
 	fixed bool              // linked for one address (ET_EXEC)
 	whole bool              // all of it is taken for code, see NewMapped
@@ -82,6 +84,8 @@ func (b *Binary) readSections(f *elffile.File) error {
 			b.Symbols = true
 		case s.Type == elf.SHT_RELA && s.Name == ".rela.text":
 			b.Relocations = true
+		case s.Name == ".note.bolt_info":
+			b.Optimized = true
 		}
 	}
 	if b.ExecutableBytes > 0 {

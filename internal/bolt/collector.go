@@ -144,18 +144,18 @@ func (c *Collector) Add(layout Layout, entries []Entry) error {
 	return nil
 }
 
-// AddAddress counts a sample without branch records: the address that the
-// code was at. A Collector is used for these or for branches, not both.
-func (c *Collector) AddAddress(layout Layout, addr uint64) error {
-	c.stats.Samples++
+// AddAddress counts samples without branch records, all of code at address
+// addr. A Collector is used for these or for branches, not both.
+func (c *Collector) AddAddress(layout Layout, addr, samples uint64) error {
+	c.stats.Samples += samples
 	at, _ := locate(layout, addr, nil)
 	if at.binary == nil {
-		c.stats.Foreign++
+		c.stats.Foreign += samples
 		return nil
 	}
-	c.stats.Inside++
-	at.binary.stats.Samples++
-	return c.counter.add(key{binary: at.binary.id << 1, from: at.offset}, 1, 0)
+	c.stats.Inside += samples
+	at.binary.stats.Samples += samples
+	return c.counter.addMany(key{binary: at.binary.id << 1, from: at.offset}, samples)
 }
 
 // locate resolves addr. hint is where an address nearby was found, or nil.
@@ -278,7 +278,7 @@ func (c *Collector) Each(yield func(b *Binary, traces iter.Seq2[Trace, error]) e
 	g := &grouper{next: next, drop: c.dropDuplicates()}
 	g.advance()
 	for _, b := range c.binaries {
-		b.stats.Traces = 0
+		b.stats.Traces, b.stats.Once = 0, 0
 		traces := g.traces(b)
 		if err := yield(b, traces); err != nil {
 			return err
@@ -323,6 +323,9 @@ func (g *grouper) traces(b *Binary) iter.Seq2[Trace, error] {
 				t.Mispredicted += uint64(g.head.mispredicted)
 			}
 			b.stats.Traces++
+			if t.Count == 1 {
+				b.stats.Once++
+			}
 			if !yield(t, nil) {
 				return
 			}

@@ -315,7 +315,7 @@ func TestBasic(t *testing.T) {
 	defer c.Close()
 	c.Register(app)
 	for _, addr := range []uint64{0x401010, 0x401020, 0x401010, 0x801000, 5} {
-		if err := c.AddAddress(testLayout(t, app, lib), addr); err != nil {
+		if err := c.AddAddress(testLayout(t, app, lib), addr, 1); err != nil {
 			t.Fatal(err)
 		}
 	}

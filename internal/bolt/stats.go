@@ -38,10 +38,16 @@ type BinaryStats struct {
 	Branches, Taken, Mispredicted uint64
 	// Samples is the number of samples of [Collector.AddAddress] in it.
 	Samples uint64
-	// Traces is the number of different traces. It is known after
-	// [Collector.Each].
-	Traces uint64
+	// Traces is the number of different traces, Once that of those which were
+	// seen a single time. They are known after [Collector.Each].
+	Traces, Once uint64
 }
+
+// UnseenShare estimates, from 0 to 1, how much of what the code does next has
+// not been seen yet: the share of the records whose trace no other record
+// shows (I. J. Good, The population frequencies of species and the estimation
+// of population parameters, 1953).
+func (s BinaryStats) UnseenShare() float64 { return share(s.Once, s.Branches) }
 
 // Stats returns what was counted for the binary so far.
 func (b *Binary) Stats() BinaryStats { return b.stats }

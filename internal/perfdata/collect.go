@@ -272,7 +272,7 @@ func (cl *collection) sample(rec record) error {
 		cl.stats.Ignored++
 		return nil
 	case cl.opts.Addresses:
-		return cl.collector.AddAddress(layout, s.ip)
+		return cl.collector.AddAddress(layout, s.ip, 1)
 	case !s.hasStack || len(s.branches) == 0:
 		cl.stats.NoStack++
 		return nil

@@ -167,7 +167,7 @@ func (s *script) finishSample() error {
 	case err != nil || layout == nil:
 		return err
 	case s.opts.Addresses:
-		return s.collector.AddAddress(layout, last.ip)
+		return s.collector.AddAddress(layout, last.ip, 1)
 	}
 	s.stats.NoStack++
 	return nil

@@ -21,6 +21,11 @@ type Attr struct {
 	// Frequency is the rate of samples that the kernel aims at, in Hz.
 	Frequency uint64
 
+	// Precise asks for samples whose instruction pointer is nearer to the
+	// instruction that caused them, from 0, no wish, to 3, exact. The kernel
+	// refuses what the PMU cannot do.
+	Precise int
+
 	// BranchSampleType, if not 0, asks for the branches before each sample:
 	// bits of PERF_SAMPLE_BRANCH_ that say which. It takes a PMU that
 	// records branches.
@@ -83,6 +88,7 @@ func (a Attr) raw() *unix.PerfEventAttr {
 			r.Bits |= f.bit
 		}
 	}
+	r.Bits |= uint64(a.Precise) * unix.PerfBitPreciseIPBit1 // two bits, the lower one first
 	if a.Frequency != 0 {
 		r.Sample = a.Frequency
 	}

@@ -18,6 +18,8 @@ type Spec struct {
 	Config, Config1, Config2 uint64
 	// ExcludeUser and ExcludeKernel come from the modifiers :k and :u.
 	ExcludeUser, ExcludeKernel bool
+	// Precise is [Attr.Precise], from the modifier :p, one for each p.
+	Precise int
 	// CPUs are those whose PMU has the event, ascending; nil means all.
 	CPUs []int
 }
@@ -27,7 +29,7 @@ type Spec struct {
 func (s Spec) Attr() Attr {
 	return Attr{
 		Type: s.Type, Config: s.Config, Config1: s.Config1, Config2: s.Config2,
-		ExcludeUser: s.ExcludeUser, ExcludeKernel: s.ExcludeKernel,
+		ExcludeUser: s.ExcludeUser, ExcludeKernel: s.ExcludeKernel, Precise: s.Precise,
 	}
 }
 
@@ -101,7 +103,8 @@ var generic = map[string]struct {
 // the CPU's PMU), or one of a PMU under /sys/bus/event_source/devices by its
 // terms ("cpu/event=0x3c,umask=1/") or alias ("cpu_core/cpu-cycles/"). The
 // modifiers ":u" and ":k" (after a PMU's event without the colon too) count
-// user or kernel mode alone. Whether the machine can count the event is for
+// user or kernel mode alone, and each of up to three p in them asks for
+// samples nearer to where the event happened. Whether the machine can count the event is for
 // [Open] to find out.
 func ParseEvent(spec string) (Spec, error) { return parseEvent(devices, spec) }
 
@@ -128,6 +131,9 @@ func splitModifiers(spec string) (name, modifiers string) {
 	return name, modifiers
 }
 
+// maxPrecise is the kernel's limit of precise_ip.
+const maxPrecise = 3
+
 // modify applies modifiers to s. Both "u" and "k" together are everything.
 func (s *Spec) modify(modifiers string) error {
 	user, kernel := false, false
@@ -137,9 +143,14 @@ func (s *Spec) modify(modifiers string) error {
 			user = true
 		case 'k':
 			kernel = true
+		case 'p':
+			s.Precise++
 		default:
-			return fmt.Errorf("unknown modifier %q: only u (user) and k (kernel) are supported", m)
+			return fmt.Errorf("unknown modifier %q: only u (user), k (kernel) and p (precise) are supported", m)
 		}
+	}
+	if s.Precise > maxPrecise {
+		return fmt.Errorf("modifier p is given %d times: at most %d mean something", s.Precise, maxPrecise)
 	}
 	s.ExcludeUser = kernel && !user
 	s.ExcludeKernel = user && !kernel

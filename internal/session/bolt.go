@@ -1,18 +1,22 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"os/exec"
 	"runtime/debug"
 	"time"
 
 	"fulgur/internal/bolt"
+	"fulgur/internal/encode/plain"
 	"fulgur/internal/perfevent"
 	"fulgur/internal/privilege"
-	"fulgur/internal/source/branch"
 	"fulgur/internal/source/sampling"
+	"fulgur/internal/source/stepping"
 	"fulgur/internal/target"
 )
 
@@ -30,13 +34,24 @@ type BoltOptions struct {
 	Binary      string
 	AllBinaries bool
 
+	// Branches is what records branches: "hardware", "stepping", or "auto" or
+	// empty for hardware where there is some, else for a command stepping.
+	Branches string
 	// Event names the sampled event; empty chooses the best that there is.
 	Event string
 	// Frequency is in samples a second for each CPU; 0 stands for as many as
-	// the kernel allows.
+	// the kernel allows, with Basic for a default.
 	Frequency uint64
-	// Duration is how long to sample; 0 means until the context is cancelled
-	// or the target exits.
+	// MaxOverhead bounds what stepping costs a thread, as a share of its own
+	// time, and BurstMax is how long it holds a thread at most at a time. 0
+	// takes the default of each.
+	MaxOverhead float64
+	BurstMax    time.Duration
+	// Basic takes samples without branches.
+	Basic bool
+	// Duration is how long to sample. 0 takes the default: with a command
+	// until it exits, with stepping until the profile is sufficient, but for
+	// 5 minutes at most, otherwise 10 s, as ebpf-bolt does.
 	Duration time.Duration
 
 	// LLVM is the version that the profile is for: "16", "22", or "auto" or
@@ -50,8 +65,11 @@ type BoltOptions struct {
 	RingSize uint32
 
 	// Output is the file to write, "-" or empty for Stdout; with AllBinaries
-	// a directory.
+	// a directory, and with Optimize empty for none.
 	Output string
+	// Optimize, if not empty, is where llvm-bolt is to put the binary after it
+	// was optimised by the profile.
+	Optimize string
 	// Stdout receives data, Stderr everything else.
 	Stdout, Stderr io.Writer
 	// StatsJSON writes the summary as JSON, Quiet leaves it out, Verbose tells
@@ -59,252 +77,230 @@ type BoltOptions struct {
 	StatsJSON, Quiet, Verbose, Progress bool
 }
 
+// boltDuration is how long is sampled unless told otherwise, as in ebpf-bolt.
+const boltDuration = 10 * time.Second
+
 // Bolt samples branch records and writes profiles in the pre-aggregated format
 // of perf2bolt. It ends, and the exit code is, as those of [Profile].
 func Bolt(ctx context.Context, o BoltOptions) (exitCode int, err error) {
 	debug.SetGCPercent(gcPercent)
-	if err := o.complete(); err != nil {
-		return 2, err
-	}
-	l, err := chooseLLVM(ctx, o.LLVM)
-	if errors.Is(err, ErrUsage) {
-		return 2, err
-	}
+	j, err := prepareBolt(ctx, &o)
 	if err != nil {
-		return 1, err
+		return failure(err), err
 	}
-	if err := checkPrivileges(o.Stderr, o.Quiet); err != nil {
-		return 1, err
-	}
-	if err := target.Check(o.Target); err != nil {
-		return 1, err
-	}
-	event, err := o.event()
-	if errors.Is(err, ErrUsage) {
-		return 2, err
-	}
-	if err != nil {
-		return 1, privilege.Explain(err, "sample branches")
-	}
-	out, err := openPreagg(l, false, o.AllBinaries, o.Output, o.Stdout)
-	if err != nil {
-		return 1, err
-	}
-	defer func() { err = errors.Join(err, out.abort()) }()
-
+	defer func() { err = errors.Join(err, j.abort()) }()
 	launched, err := launch(o.Command, &o.Target)
 	if err != nil {
 		return 1, err
 	}
-	err = takeBranches(ctx, &o, event, launched, out)
-	switch {
-	case launched != nil:
+	err = j.take(ctx, launched)
+	if launched != nil {
 		return await(ctx, launched, err, o.Stderr, o.Quiet)
-	case errors.Is(err, ErrUsage):
-		return 2, err
-	case err != nil:
-		return 1, err
 	}
-	return 0, nil
+	return failure(err), err
 }
 
-// complete checks o and fills in defaults.
-func (o *BoltOptions) complete() error {
-	limit, err := perfevent.MaxSampleRate()
-	if err != nil {
-		return err
-	}
-	if o.Frequency == 0 {
-		o.Frequency = limit
-	}
+// failure returns the exit code for an error.
+func failure(err error) int {
 	switch {
-	case o.Frequency > limit:
-		return usagef("frequency %d Hz is above the %d Hz that the kernel allows; lower it, or raise sysctl kernel.perf_event_max_sample_rate", o.Frequency, limit)
+	case errors.Is(err, ErrUsage):
+		return 2
+	case err != nil:
+		return 1
+	}
+	return 0
+}
+
+// check refuses what contradicts itself.
+func (o *BoltOptions) check() error {
+	switch {
 	case o.AllBinaries && o.Binary != "":
 		return usagef("one binary and all of them exclude each other")
+	case o.AllBinaries && o.Optimize != "":
+		return usagef("one binary is optimised at a time: --optimize and --all-binaries exclude each other")
 	case o.AllBinaries && (o.Output == "" || o.Output == "-"):
 		return usagef("the profiles of all binaries need a directory to go to: -o DIR")
 	case !o.AllBinaries && o.Binary == "" && len(o.Target.PIDs) == 0 && len(o.Command) == 0:
 		return usagef("which binary to profile? -p PID for the program of a process, --binary FILE, or --all-binaries")
+	case o.Basic && (o.Branches == branchesHardware || o.Branches == branchesStepping):
+		return usagef("--basic takes samples without branches: it and --branches %s exclude each other", o.Branches)
+	case o.Branches == branchesStepping && o.forHardware() != "":
+		return usagef("%s is about sampling, which stepping does not do; --max-overhead and --burst bound it", o.forHardware())
+	case o.Branches == branchesHardware && (o.MaxOverhead != 0 || o.BurstMax != 0), o.Basic && (o.MaxOverhead != 0 || o.BurstMax != 0):
+		return usagef("--max-overhead and --burst are about stepping, which this does not do")
+	case o.Optimize != "" && o.Output == "-":
+		return usagef("llvm-bolt reads the profile from a file: with --optimize give -o FILE to keep it, or no -o")
 	}
 	return nil
 }
 
-// event returns what to sample. Finding out takes privileges.
-func (o *BoltOptions) event() (branch.Event, error) {
-	if o.Event == "" {
-		return branch.Choose(o.Frequency)
-	}
-	if _, err := perfevent.ParseEvent(o.Event); err != nil {
-		return branch.Event{}, usagef("%v", err)
-	}
-	return branch.Named(o.Event, sampling.Rate{Frequency: o.Frequency})
-}
-
-// takeBranches measures, writes the profile and sums it up.
-func takeBranches(ctx context.Context, o *BoltOptions, event branch.Event, launched *target.Launched, out *preaggWriter) (err error) {
-	r, err := attachBranches(o, event)
-	if err != nil {
-		return privilege.Explain(err, "sample the branches of "+o.Target.String())
-	}
-	defer func() { err = errors.Join(err, r.close()) }()
-	if err := r.sample(ctx, launched); err != nil {
-		return err
-	}
-	out.open = r.binaries.open
-	// What ended the measurement does not end the writing.
-	paths, err := out.write(context.WithoutCancel(ctx), r.collector)
-	if err != nil || o.Quiet {
-		return err
-	}
-	report, err := r.report(out, paths)
-	if err != nil {
-		return err
-	}
-	return report.write(o.Stderr, o.StatsJSON)
-}
-
-// boltRun is a profile for llvm-bolt being taken.
-type boltRun struct {
+// boltJob is what a profile is made with.
+type boltJob struct {
 	options   *BoltOptions
-	event     branch.Event
-	source    *branch.Source
-	collector *bolt.Collector
-	binaries  binaries
-	spaces    spaces
-	witness
-	loop
+	recorder  recorder         // nil with Basic
+	specs     []perfevent.Spec // what Basic samples
+	optimizer *optimizer       // nil if there is nothing to optimise
+	out       *preaggWriter
 }
 
-// attachBranches loads the kernel side and opens everything, with sampling not
-// yet enabled. The sideband comes before the events, so that no mapping is
-// missed.
-func attachBranches(o *BoltOptions, event branch.Event) (_ *boltRun, err error) {
-	r := &boltRun{options: o, event: event, loop: loop{target: o.Target, limit: o.Duration, rest: pollAtMost}}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, r.close())
-		}
-	}()
-	r.collector = bolt.NewCollector(bolt.Options{Strict: o.Strict})
-	r.binaries.collector = r.collector
-	if !o.AllBinaries {
-		if err := r.binaries.choose(o.Binary, o.Target.PIDs); err != nil {
+// prepareBolt makes sure of all that can be known before anything is launched
+// or measured.
+func prepareBolt(ctx context.Context, o *BoltOptions) (_ *boltJob, err error) {
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	j := &boltJob{options: o}
+	l, err := chooseLLVM(ctx, o.LLVM)
+	if o.Optimize != "" {
+		l, err = installedLLVM(ctx, o.LLVM)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if o.Basic && l.version < tracesLLVM {
+		return nil, errBasicLLVM
+	}
+	if err := checkPrivileges(o.Stderr, o.Quiet); err != nil {
+		return nil, err
+	}
+	if err := target.Check(o.Target); err != nil {
+		return nil, err
+	}
+	if o.Basic {
+		j.specs, err = o.basicEvents()
+	} else {
+		j.recorder, err = o.chooseRecorder(o.Stderr)
+	}
+	if err != nil {
+		return nil, privilege.Explain(err, "sample branches")
+	}
+	path := o.Output
+	if o.Optimize != "" {
+		if j.optimizer, err = newOptimizer(ctx, l, o.Optimize); err != nil {
 			return nil, err
 		}
+		path = cmp.Or(o.Output, j.optimizer.path("profile."+preagg))
 	}
-	cgroup, closeCgroup, err := openCgroup(o.Target)
+	j.out, err = openPreagg(l, o.Basic, o.AllBinaries, path, o.Stdout)
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(err, j.abort())
 	}
-	defer closeCgroup()
-	r.source, err = branch.Load(branch.Options{Scope: o.Target.Scope, Cgroup: cgroup, RingSize: o.RingSize})
+	return j, nil
+}
+
+// abort gives up what was not completed.
+func (j *boltJob) abort() error {
+	var err error
+	if j.out != nil {
+		err = j.out.abort()
+	}
+	if j.optimizer != nil {
+		err = errors.Join(err, j.optimizer.close())
+	}
+	return err
+}
+
+// choose finds out which binaries to take the profiles of, and whether they
+// can be optimised.
+func (j *boltJob) choose(collector *bolt.Collector) (*binaries, error) {
+	bs := &binaries{collector: collector}
+	if j.options.AllBinaries {
+		return bs, nil
+	}
+	err := bs.choose(j.options.Binary, j.options.Target.PIDs)
+	if err == nil && j.options.Binary == "" && len(j.options.Command) > 0 {
+		j.noteScript(bs)
+	}
+	if err == nil && j.optimizer != nil {
+		err = j.optimizer.check(bs)
+	}
 	if err != nil {
-		return nil, fmt.Errorf("load the branch program: %w", err)
+		return nil, errors.Join(err, bs.close())
 	}
-	r.heed = r.spaces.heed
-	if err := r.listen(o.Target.PIDs); err != nil {
-		return nil, err
-	}
-	r.spaces.processes, r.spaces.binaries = r.processes, &r.binaries
-	if o.Verbose {
-		fmt.Fprintf(o.Stderr, "fulgur: sampling %s of %s, %s\n", event.Specs[0].Name, o.Target, event.Rate)
-	}
-	return r, r.source.Attach(o.Target, event)
+	return bs, nil
 }
 
-func (r *boltRun) close() error {
-	err := r.witness.close()
-	if r.source != nil {
-		err = errors.Join(err, r.source.Close())
-	}
-	r.collector.Close()
-	return errors.Join(err, r.binaries.close())
-}
-
-// sample collects until something ends it, stops sampling and takes all that
-// is left.
-func (r *boltRun) sample(ctx context.Context, launched *target.Launched) error {
-	line := &progressLine{wanted: r.options.Progress, out: r.options.Stderr}
-	err := errors.Join(r.measure(ctx, r, line, launched), r.source.Disable())
-	_, pollErr := r.poll()
-	return errors.Join(err, pollErr, endCommand(ctx, launched))
-}
-
-func (r *boltRun) enable() error           { return r.source.Enable() }
-func (r *boltRun) targets() ([]int, error) { return r.source.Targets() }
-func (r *boltRun) pollFDs() []int          { return append(r.sideband.FDs(), r.source.FDs()...) }
-
-func (r *boltRun) followCPUs(online []int) error {
-	return errors.Join(r.sideband.FollowCPUs(online), r.source.FollowCPUs(online))
-}
-
-func (r *boltRun) progress() (string, error) {
-	counts := count(r.collector.Stats().Samples, "sample")
-	if b := r.binaries.only; b != nil {
-		counts += fmt.Sprintf(", %s taken branches for each byte of code", twoDigits(b.Sufficiency()))
-	}
-	return r.describe(counts), nil
-}
-
-// poll takes what the kernel side has for us. The rings' positions are noted
-// before the sideband is drained, so that every sample meets the mappings of
-// its time.
-func (r *boltRun) poll() (busy bool, err error) {
-	now := monotonic()
-	r.adapt(r.source.Mark())
-	r.busy = false
-	r.drain()
-	err = r.source.Read(func(s branch.Sample) error {
-		return r.collector.Add(r.spaces.layout(s), s.Entries)
-	})
+// noteScript tells the user if the command is a script, since the profile is of
+// the program that runs it.
+func (j *boltJob) noteScript(bs *binaries) {
+	command, err := exec.LookPath(j.options.Command[0])
 	if err != nil {
-		return r.busy, err
+		return
 	}
-	r.processes.Forget(now - graceForStacks)
-	r.spaces.forget(now - graceForStacks)
-	return r.busy, errors.Join(r.source.CheckThrottling(), r.sidebandErr)
-}
-
-// adapt chooses when to poll again: at the highest rate that kernels allow,
-// 100 kHz, a ring fills within milliseconds.
-func (r *boltRun) adapt(fill float64) {
-	const least, most = pollAtMost / 16, pollAtMost
-	switch {
-	case fill > 0.25:
-		r.rest = max(r.rest/2, least)
-	case fill < 0.1:
-		r.rest = min(r.rest*2, most)
+	info, err := os.Stat(command)
+	if err == nil && !bs.isChosen(info) && !j.options.Quiet {
+		fmt.Fprintf(j.options.Stderr, "fulgur: %s is a script, and the profile is of %s, which runs it; --binary chooses another program\n", plain.Terminal(command), plain.Terminal(bs.only.Name))
 	}
 }
 
-// report sums up.
-func (r *boltRun) report(w *preaggWriter, paths map[*bolt.Binary]string) (*boltReport, error) {
-	kernel, err := r.source.Stats()
+// take takes the profile of the job.
+func (j *boltJob) take(ctx context.Context, launched *target.Launched) (err error) {
+	collector := bolt.NewCollector(bolt.Options{Strict: j.options.Strict})
+	defer collector.Close()
+	bs, err := j.choose(collector)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	report := newBoltReport(r.collector, w, paths)
-	report.lost("samples that met a full ring (--ring-size raises it, -f lowers the rate)", kernel.Lost)
-	report.lost("samples, of whatever process, that the kernel skipped", kernel.Skipped)
-	report.lost("times that the kernel paused sampling, as it took too long (-f lowers the rate)", kernel.Throttled)
-	report.lost("children that were too many to follow", kernel.Untracked)
-	report.lost("records of what processes mapped", r.lost)
-	report.lost("processes that were gone before their mappings could be read", r.processes.Gone())
-	report.leftOut("samples without branch records", kernel.Empty)
-	if report.Samples == 0 {
-		report.warn("%s", r.whyNothing(kernel))
+	defer func() { err = errors.Join(err, bs.close()) }()
+	if j.options.Verbose {
+		fmt.Fprintf(j.options.Stderr, "fulgur: %s: %s\n", plain.Terminal(j.options.Target.String()), j.how())
 	}
-	return report, nil
+	m, err := j.attach(bs)
+	if err != nil {
+		return privilege.Explain(err, "sample "+j.options.Target.String())
+	}
+	defer func() { err = errors.Join(err, m.close()) }()
+	err = m.sample(ctx, launched)
+	if err != nil && !errors.Is(err, stepping.ErrKilled) {
+		return err
+	}
+	return errors.Join(err, j.finish(ctx, bs, m)) // there is what came before
 }
 
-// whyNothing returns the likely cause of a profile without samples.
-func (r *boltRun) whyNothing(kernel branch.Stats) string {
-	switch {
-	case r.missed:
-		return "nothing was sampled: the target ended before sampling began"
-	case kernel.Empty > 0:
-		return "no sample came with branch records: this hardware may not record them for " + r.event.Specs[0].Name + "; choose another event with --event"
+// how says what is done to the target.
+func (j *boltJob) how() string {
+	if j.recorder != nil {
+		return j.recorder.String()
 	}
-	return "nothing was sampled: the target did not run"
+	return fmt.Sprintf("sampling %s, %s, without branches", j.specs[0].Name, sampling.Rate{Frequency: j.options.onCPU().Frequency})
+}
+
+// boltMeasurement is what fills a collector.
+type boltMeasurement interface {
+	// sample measures until something ends it.
+	sample(ctx context.Context, launched *target.Launched) error
+	// took is how long that was.
+	took() time.Duration
+	// describeTo adds to the report what is known beside the counts.
+	describeTo(report *boltReport) error
+	close() error
+}
+
+// attach opens everything, with sampling not yet enabled.
+func (j *boltJob) attach(bs *binaries) (boltMeasurement, error) {
+	if j.options.Basic {
+		return attachBasic(j.options, j.specs, bs)
+	}
+	return attachBranches(j.options, j.recorder, bs)
+}
+
+// finish writes what was measured, optimises and sums up.
+func (j *boltJob) finish(ctx context.Context, bs *binaries, m boltMeasurement) error {
+	ctx = context.WithoutCancel(ctx) // what ended the measurement does not end this
+	j.out.open = bs.open
+	paths, err := j.out.write(ctx, bs.collector)
+	if err != nil {
+		return err
+	}
+	report := newBoltReport(bs.collector, j.out, paths, m.took())
+	if err := m.describeTo(report); err != nil {
+		return err
+	}
+	if j.optimizer != nil {
+		err = j.optimizer.optimize(ctx, bs, j.out.path, report)
+	}
+	if j.options.Quiet {
+		return err
+	}
+	return errors.Join(err, report.write(j.options.Stderr, j.options.StatsJSON))
 }

@@ -153,6 +153,21 @@ func (bs *binaries) isOnly(b *bolt.Binary, f *process.File) bool {
 	return f.Is(bs.chosen)
 }
 
+// isChosen reports whether info is of the file that was chosen.
+func (bs *binaries) isChosen(info os.FileInfo) bool {
+	chosen, err := bs.chosen.Stat()
+	return err == nil && os.SameFile(chosen, info)
+}
+
+// path returns one of the file that was chosen, for other programs: its own if
+// that still leads there.
+func (bs *binaries) path() string {
+	if info, err := os.Stat(bs.only.Name); err == nil && bs.isChosen(info) {
+		return bs.only.Name
+	}
+	return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), bs.chosen.Fd())
+}
+
 // open opens the file of a binary that was described.
 func (bs *binaries) open(b *bolt.Binary) (*elffile.File, error) {
 	c := bs.source[b]

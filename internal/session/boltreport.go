@@ -7,6 +7,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"time"
 
 	"fulgur/internal/bolt"
 	"fulgur/internal/encode/plain"
@@ -28,11 +29,16 @@ type boltReport struct {
 	// mispredicted branches among them.
 	InsideShare       float64 `json:"inside_share"`
 	MispredictedShare float64 `json:"mispredicted_share"`
+	// Stepping says what stepping did, Refused which processes and threads it
+	// could not step and why. They are absent with hardware.
+	Stepping *steppingReport `json:"stepping,omitempty"`
+	Refused  []string        `json:"refused,omitempty"`
 	// Binaries are those that got a profile, those with most branches first.
 	Binaries []binaryReport `json:"binaries"`
 	Warnings []string       `json:"warnings"`
 
-	basic bool
+	basic   bool
+	nothing string // why there are no samples, if that is known
 }
 
 // cause is why samples or records do not count, and how many.
@@ -53,20 +59,34 @@ type binaryReport struct {
 	Traces            uint64  `json:"traces"`
 	ExecutableBytes   uint64  `json:"executable_bytes"`
 	TakenByExecutable float64 `json:"taken_by_executable_bytes"`
+	// SufficientAfter is how many seconds of such a measurement make a
+	// sufficient profile, 0 if that is not known.
+	SufficientAfter float64 `json:"sufficient_after_seconds"`
+	// UnseenShare estimates how much of what the code does next is not in the
+	// profile.
+	UnseenShare float64 `json:"unseen_share"`
+	// Optimized is the file that llvm-bolt has written, and Findings what it
+	// says of that.
+	Optimized string   `json:"optimized,omitempty"`
+	Findings  []string `json:"findings,omitempty"`
 	// Next are the commands that optimise the binary by its profile.
 	Next     [][]string `json:"next"`
 	Warnings []string   `json:"warnings"`
 }
 
 // sufficient is how many branches must have been taken for each byte of
-// machine code for a good profile; perforator's measure.
+// machine code for a good profile; perforator's measure. All of the file's
+// machine code counts, whether it ever runs or not, so that it asks too much of
+// a large program of which little runs.
 const sufficient = 1
 
-// maxBinaries is how many binaries the text tells of.
-const maxBinaries = 10
+// maxBinaries is how many binaries the text tells of, maxRefused how many
+// processes that could not be stepped.
+const maxBinaries, maxRefused = 10, 5
 
-// newBoltReport sums up what c counted and w wrote to paths.
-func newBoltReport(c *bolt.Collector, w *preaggWriter, paths map[*bolt.Binary]string) *boltReport {
+// newBoltReport sums up what c counted, in the time that it took (0 if that is
+// not known), and w wrote to paths.
+func newBoltReport(c *bolt.Collector, w *preaggWriter, paths map[*bolt.Binary]string, took time.Duration) *boltReport {
 	s := c.Stats()
 	r := &boltReport{
 		Samples:           s.Samples,
@@ -85,7 +105,7 @@ func newBoltReport(c *bolt.Collector, w *preaggWriter, paths map[*bolt.Binary]st
 	r.leftOut("records repeated by the processor", s.Duplicate)
 	for _, b := range c.Binaries() {
 		if path, ok := paths[b]; ok {
-			r.Binaries = append(r.Binaries, newBinaryReport(b, w, path))
+			r.Binaries = append(r.Binaries, newBinaryReport(b, w, path, took))
 		}
 	}
 	slices.SortStableFunc(r.Binaries, func(a, b binaryReport) int {
@@ -95,23 +115,30 @@ func newBoltReport(c *bolt.Collector, w *preaggWriter, paths map[*bolt.Binary]st
 		r.warn("samples without branches tell BOLT little: expect small gains or none; record branches where the CPU can")
 	}
 	if w.llvm.found != "" && w.llvm.version < tracesLLVM {
-		r.warn("in the format for LLVM before %d, since the llvm-bolt in PATH is %s", tracesLLVM, w.llvm.found)
+		r.warn("in the format for LLVM before %d, since the llvm-bolt here is %s", tracesLLVM, w.llvm.found)
 	}
 	return r
 }
 
 // newBinaryReport sums up the profile of b that w wrote to path.
-func newBinaryReport(b *bolt.Binary, w *preaggWriter, path string) binaryReport {
+func newBinaryReport(b *bolt.Binary, w *preaggWriter, path string, took time.Duration) binaryReport {
 	stats := b.Stats()
 	r := binaryReport{
 		Binary: b.Name, BuildID: b.BuildID, Profile: cmp.Or(path, "-"),
 		Samples: stats.Samples, Branches: stats.Branches, Taken: stats.Taken,
 		Mispredicted: stats.Mispredicted, Traces: stats.Traces,
 		ExecutableBytes: b.ExecutableBytes, TakenByExecutable: b.Sufficiency(),
-		Next:     w.llvm.next(b, profileArgument(path), w.basic),
-		Warnings: []string{},
+		Next:        [][]string{},
+		UnseenShare: stats.UnseenShare(),
+		Warnings:    []string{},
 	}
-	if !w.basic && r.TakenByExecutable < sufficient {
+	if r.Taken > 0 {
+		r.SufficientAfter = took.Seconds() * sufficient / r.TakenByExecutable
+	}
+	if r.Branches+r.Samples > 0 {
+		r.Next = w.llvm.next(b, profileArgument(path), w.basic)
+	}
+	if !w.basic && r.Branches > 0 && r.TakenByExecutable < sufficient {
 		r.Warnings = append(r.Warnings, "too few for a good profile: "+r.remedy())
 	}
 	switch {
@@ -177,10 +204,19 @@ func (r *boltReport) text() string {
 		fmt.Fprintf(&b, "  left out: %d %s\n", c.Count, c.Cause)
 	}
 	fmt.Fprintf(&b, "  %.1f %% of the %s inside", 100*r.InsideShare, what)
-	if !r.basic {
+	if !r.basic && r.Stepping == nil { // which does not tell
 		fmt.Fprintf(&b, ", %.2f %% of these mispredicted", 100*r.MispredictedShare)
 	}
 	b.WriteByte('\n')
+	if r.Stepping != nil {
+		r.Stepping.text(&b)
+	}
+	for _, refused := range r.Refused[:min(len(r.Refused), maxRefused)] {
+		fmt.Fprintf(&b, "  %s\n", plain.Terminal(refused))
+	}
+	if more := len(r.Refused) - maxRefused; more > 0 {
+		fmt.Fprintf(&b, "  and %s like that\n", count(uint64(more), "more refusal"))
+	}
 	for i := range r.Binaries[:min(len(r.Binaries), maxBinaries)] {
 		r.Binaries[i].text(&b, r.basic)
 	}
@@ -193,7 +229,7 @@ func (r *boltReport) text() string {
 	for _, w := range r.Warnings {
 		fmt.Fprintf(&b, "warning: %s\n", w)
 	}
-	if len(r.Binaries) > 0 {
+	if len(r.Binaries) > 0 && len(r.Binaries[0].Next) > 0 {
 		next := "next:"
 		if len(r.Binaries) > 1 {
 			next = "next, for each, as:"
@@ -213,14 +249,24 @@ func (r *binaryReport) text(b *strings.Builder, basic bool) {
 		id = "build ID " + r.BuildID
 	}
 	fmt.Fprintf(b, "\n%s (%s)\n", plain.Terminal(r.Binary), id)
-	if r.Profile != "-" {
+	if r.Profile != "-" && r.Profile != "" {
 		fmt.Fprintf(b, "  profile: %s\n", plain.Terminal(r.Profile))
 	}
-	if basic {
+	switch {
+	case r.Branches+r.Samples == 0:
+		fmt.Fprintf(b, "  nothing was sampled in it\n")
+	case basic:
 		fmt.Fprintf(b, "  %s at %s\n", count(r.Samples, "sample"), count(r.Traces, "different place"))
-	} else {
+	default:
 		fmt.Fprintf(b, "  %s of %s\n", count(r.Branches, "branch record"), count(r.Traces, "different trace"))
 		fmt.Fprintf(b, "  %s taken branches for each byte of machine code (%d or more is enough)\n", twoDigits(r.TakenByExecutable), sufficient)
+		fmt.Fprintf(b, "  about %s %% of what it does next is not in the profile yet\n", twoDigits(100*r.UnseenShare))
+	}
+	if r.Optimized != "" {
+		fmt.Fprintf(b, "  optimised: %s\n", plain.Terminal(r.Optimized))
+		for _, line := range r.Findings {
+			fmt.Fprintf(b, "    %s\n", plain.Terminal(line))
+		}
 	}
 	for _, w := range r.Warnings {
 		fmt.Fprintf(b, "  warning: %s\n", w)
@@ -232,7 +278,33 @@ func (r *binaryReport) remedy() string {
 	if r.Taken == 0 {
 		return "no branch was taken in it"
 	}
-	return fmt.Sprintf("measure %s times as long, or merge as many such profiles", twoDigits(sufficient/r.TakenByExecutable))
+	long := ""
+	if r.SufficientAfter > 0 {
+		long = fmt.Sprintf(" (%s)", roughly(r.SufficientAfter))
+	}
+	return fmt.Sprintf("measure %s times as long%s, or merge as many such profiles", twoDigits(sufficient/r.TakenByExecutable), long)
+}
+
+// timeLeft says how much longer it takes to a sufficient profile, if elapsed
+// brought it to sufficiency; "" if it is there, or nothing is known.
+func timeLeft(sufficiency float64, elapsed time.Duration) string {
+	if sufficiency <= 0 || sufficiency >= sufficient {
+		return ""
+	}
+	return roughly(elapsed.Seconds() * (sufficient/sufficiency - 1))
+}
+
+// roughly writes a time in a unit that suits it.
+func roughly(seconds float64) string {
+	for _, unit := range []struct {
+		name    string
+		seconds float64
+	}{{"days", 86400}, {"hours", 3600}, {"minutes", 60}} {
+		if seconds >= 2*unit.seconds {
+			return fmt.Sprintf("%.0f %s", seconds/unit.seconds, unit.name)
+		}
+	}
+	return fmt.Sprintf("%.0f s", max(seconds, 1))
 }
 
 // twoDigits writes a positive number with two digits that count, or more

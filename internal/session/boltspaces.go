@@ -2,7 +2,9 @@ package session
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
+	"os"
 	"slices"
 
 	"fulgur/internal/bolt"
@@ -24,6 +26,9 @@ type spaces struct {
 	changed map[int]uint64
 	// all is the same for all processes.
 	all uint64
+	// past is how many processes were gone when it was asked what they map,
+	// without a sample of them.
+	past uint64
 }
 
 // foreign stands for all code that no profile is taken of.
@@ -98,6 +103,24 @@ func (s *spaces) resolve(sample branch.Sample, addr uint64) (bolt.Region, bool) 
 		}
 	}
 	return bolt.Region{Start: at.MapStart, End: at.MapLimit, Binary: foreign}, true
+}
+
+// maps reports whether a process has mapped code whose profile is taken, by now.
+func (s *spaces) maps(pid int) bool {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", pid))
+	if err != nil {
+		return false // it has ended
+	}
+	mapped, err := process.ParseMaps(b)
+	if err != nil {
+		return false
+	}
+	now, gone := monotonic(), s.processes.Gone()
+	defer func() { s.past += s.processes.Gone() - gone }()
+	return slices.ContainsFunc(mapped, func(m process.Map) bool {
+		at := s.processes.Resolve(pid, m.Start, now)
+		return at.File != nil && s.binaries.of(at.File) != nil
+	})
 }
 
 // heed forgets what a record makes untrue.

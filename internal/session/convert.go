@@ -93,7 +93,7 @@ func (o *ConvertOptions) complete(ctx context.Context) (llvm, error) {
 	}
 	l, err := chooseLLVM(ctx, o.LLVM)
 	if err == nil && o.Basic && l.version < tracesLLVM {
-		return llvm{}, usagef("only perf2bolt of LLVM %d and newer reads samples without branches; --llvm %d makes a profile for that", tracesLLVM, tracesLLVM)
+		return llvm{}, errBasicLLVM
 	}
 	return l, err
 }
@@ -238,7 +238,7 @@ func (cv *conversion) whyNothing(in *perfdata.Input) string {
 
 // report sums up.
 func (cv *conversion) report(w *preaggWriter, paths map[*bolt.Binary]string) *boltReport {
-	r := newBoltReport(cv.collector, w, paths)
+	r := newBoltReport(cv.collector, w, paths, 0)
 	r.lost("records that the kernel could not deliver", cv.stats.Lost)
 	r.leftOut("samples of other processes", cv.stats.Ignored)
 	r.leftOut("samples without branch records", cv.stats.NoStack)

@@ -20,6 +20,9 @@ const (
 	tracesLLVM = 22
 )
 
+// llvmAuto asks for the version of the llvm-bolt that is here.
+const llvmAuto = "auto"
+
 // llvm is the BOLT that a profile is for.
 type llvm struct {
 	version int    // branchesLLVM or tracesLLVM
@@ -34,15 +37,13 @@ func chooseLLVM(ctx context.Context, asked string) (llvm, error) {
 	inPath := err == nil
 	chosen := llvm{version: tracesLLVM}
 	switch asked {
-	case "", "auto":
+	case "", llvmAuto:
 		if inPath {
 			major, full, err := llvmVersion(ctx, program)
 			if err != nil {
 				return llvm{}, err
 			}
-			if chosen.found = full; major < tracesLLVM {
-				chosen.version = branchesLLVM
-			}
+			chosen.version, chosen.found = formatFor(major), full
 		}
 	case strconv.Itoa(branchesLLVM):
 		chosen.version = branchesLLVM
@@ -58,6 +59,14 @@ func chooseLLVM(ctx context.Context, asked string) (llvm, error) {
 		}
 	}
 	return chosen, nil
+}
+
+// formatFor returns the version whose format a perf2bolt of LLVM major reads.
+func formatFor(major int) int {
+	if major < tracesLLVM {
+		return branchesLLVM
+	}
+	return tracesLLVM
 }
 
 var llvmVersionText = regexp.MustCompile(`LLVM version ((\d+)\.[0-9.]+)`)
@@ -81,22 +90,84 @@ func llvmVersion(ctx context.Context, path string) (major int, full string, err 
 // program returns how a program of BOLT is called.
 func (l llvm) program(name string) string { return filepath.Join(l.dir, name) }
 
-// next returns the command lines that optimise b by its profile at path: those
-// of BOLT's documentation.
-func (l llvm) next(b *bolt.Binary, path string, basic bool) [][]string {
-	fdata, optimised := filepath.Base(b.Name)+".fdata", filepath.Base(b.Name)+".bolt"
-	convert := []string{l.program("perf2bolt"), "--pa"}
-	if basic {
-		convert = append(convert, "--basic-events")
+// errBasicLLVM is why samples without branches are not written for an older
+// LLVM.
+var errBasicLLVM = usagef("only perf2bolt of LLVM %d and newer reads samples without branches from such a file; --llvm %d makes a profile for that", tracesLLVM, tracesLLVM)
+
+// installedLLVM returns an LLVM whose llvm-bolt and perf2bolt are installed,
+// the newest of those that read what asked stands for; see [chooseLLVM].
+func installedLLVM(ctx context.Context, asked string) (llvm, error) {
+	chosen, err := chooseLLVM(ctx, asked)
+	if err != nil {
+		return llvm{}, err
 	}
-	convert = append(convert, "-p", path, "-o", fdata, b.Name)
-	optimise := []string{l.program("llvm-bolt"), b.Name, "-o", optimised, "-data=" + fdata, "-reorder-blocks=ext-tsp"}
-	if b.Relocations {
-		order := "cdsort"
-		if l.version < tracesLLVM {
-			order = "hfsort" // LLVM 16 does not have the newer one
+	const everywhere = "/usr/lib/llvm-*/bin/llvm-bolt" // Debian's
+	programs, err := filepath.Glob(everywhere)
+	if err != nil {
+		return llvm{}, err
+	}
+	if inPath, err := exec.LookPath("llvm-bolt"); err == nil {
+		programs = append(programs, inPath)
+	}
+	var newest llvm
+	major := 0
+	for _, program := range programs {
+		// Debian's perf2bolt-16 and -19 in PATH behave as llvm-bolt.
+		if _, err := exec.LookPath(filepath.Join(filepath.Dir(program), "perf2bolt")); err != nil {
+			continue
 		}
-		optimise = append(optimise, "-reorder-functions="+order)
+		m, full, err := llvmVersion(ctx, program)
+		if err != nil {
+			return llvm{}, err
+		}
+		reads := m >= branchesLLVM && (asked != strconv.Itoa(tracesLLVM) || m >= tracesLLVM)
+		if !reads || m <= major {
+			continue
+		}
+		major, newest = m, llvm{version: chosen.version, dir: filepath.Dir(program)}
+		if asked == "" || asked == llvmAuto {
+			newest.version, newest.found = formatFor(m), full
+		}
 	}
-	return [][]string{convert, append(optimise, "-split-functions", "-split-all-cold", "-split-eh", "-dyno-stats")}
+	if major == 0 {
+		return llvm{}, fmt.Errorf("--optimize needs llvm-bolt and perf2bolt of LLVM %d or newer, and neither PATH nor %s has them: install them (Debian's package bolt-%d, or a newer one of https://apt.llvm.org), or take the profile without --optimize and optimise elsewhere", chosen.version, filepath.Dir(everywhere), chosen.version)
+	}
+	return newest, nil
+}
+
+// next returns the command lines that optimise b by its profile at path.
+func (l llvm) next(b *bolt.Binary, path string, basic bool) [][]string {
+	fdata, optimized := filepath.Base(b.Name)+".fdata", filepath.Base(b.Name)+".bolt"
+	flags := l.layoutFlags(b.Relocations)
+	return [][]string{l.convert(path, fdata, b.Name, basic), l.optimize(b.Name, optimized, fdata, flags)}
+}
+
+// convert is the command line that makes BOLT's own profile, fdata, of the one
+// at path.
+func (l llvm) convert(path, fdata, binary string, basic bool) []string {
+	argv := []string{l.program("perf2bolt"), "--pa"}
+	if basic {
+		argv = append(argv, "--basic-events") // -nl before LLVM 22, which does not read such profiles
+	}
+	return append(argv, "-p", path, "-o", fdata, binary)
+}
+
+// optimize is the command line that makes optimized of binary.
+func (l llvm) optimize(binary, optimized, fdata string, flags []string) []string {
+	return append([]string{l.program("llvm-bolt"), binary, "-o", optimized, "-data=" + fdata}, flags...)
+}
+
+// layoutFlags are the optimisations that BOLT's documentation recommends. With
+// relocations functions can be reordered: of the algorithms for that LLVM 16
+// does not have the newer one.
+func (l llvm) layoutFlags(relocations bool) []string {
+	flags := []string{"-reorder-blocks=ext-tsp"}
+	switch {
+	case !relocations:
+	case l.version < tracesLLVM:
+		flags = append(flags, "-reorder-functions=hfsort")
+	default:
+		flags = append(flags, "-reorder-functions=cdsort")
+	}
+	return append(flags, "-split-functions", "-split-all-cold", "-split-eh", "-dyno-stats")
 }

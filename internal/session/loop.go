@@ -51,6 +51,10 @@ type loop struct {
 	target       target.Target
 	limit, delay time.Duration // limit is 0 if there is none
 	rest         time.Duration // how long the kernel side is left alone at least
+	// releaseFirst lets a command go before sampling is enabled.
+	releaseFirst bool
+	// enough, if not nil, ends the measurement when it reports true.
+	enough func() bool
 
 	start    time.Time
 	duration time.Duration
@@ -92,8 +96,8 @@ func (l *loop) watch(ctx context.Context, launched *target.Launched) <-chan stru
 }
 
 // begin lets a launched command run and enables the events: in this order
-// only if there is a delay, so that otherwise the command's first instruction
-// is sampled.
+// only if it has to be or there is a delay, so that otherwise the command's
+// first instruction is sampled.
 func (l *loop) begin(ctx context.Context, m measurement, launched *target.Launched, gone <-chan struct{}) error {
 	release := func() error {
 		if launched == nil {
@@ -101,10 +105,12 @@ func (l *loop) begin(ctx context.Context, m measurement, launched *target.Launch
 		}
 		return launched.Release()
 	}
-	if l.delay > 0 {
+	if l.delay > 0 || l.releaseFirst {
 		if err := release(); err != nil {
 			return err
 		}
+	}
+	if l.delay > 0 {
 		select {
 		case <-time.After(l.delay):
 		case <-ctx.Done():
@@ -151,6 +157,9 @@ func (l *loop) collect(ctx context.Context, m measurement, line *progressLine, g
 		var err error
 		if busy, err = m.poll(); err != nil {
 			return err
+		}
+		if l.enough != nil && l.enough() {
+			return nil
 		}
 		if time.Since(followed) >= followEvery {
 			followed = time.Now()

@@ -86,8 +86,13 @@ func candidates(devices string, frequency uint64) ([]Event, error) {
 		}
 	}
 	if terms := nearTaken(pmuName(devices)); terms != "" {
-		if err := add(byFrequency, "cpu/"+terms+"/"); err != nil {
-			return nil, err
+		// Precise, so that the branches are those before the one that was
+		// sampled, not before its late interrupt. Where PEBS is not to be
+		// had, late is better than cycles.
+		for _, modifiers := range []string{"pp", ""} {
+			if err := add(byFrequency, "cpu/"+terms+"/"+modifiers); err != nil {
+				return nil, err
+			}
 		}
 	}
 	cycles, err := perfevent.Cycles()

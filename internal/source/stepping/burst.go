@@ -43,7 +43,7 @@ type outcome struct {
 	attached bool
 	// gone is set if the thread has exited.
 	gone bool
-	// refused is why the thread cannot be stepped, ever.
+	// refused is why the thread cannot be stepped.
 	refused error
 }
 

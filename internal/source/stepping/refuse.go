@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"strconv"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -18,7 +19,13 @@ var (
 	errKernel   = errors.New("is a kernel thread")
 	errSelf     = errors.New("is fulgur itself")
 	errGone     = errors.New("there is no such process")
+	// errTraced may be over soon, as with another stepper's burst.
+	errTraced = errors.New("is traced already")
 )
+
+// patience is how long a process may be traced by another before it is refused:
+// some bursts.
+const patience = 100 * time.Millisecond
 
 // RefusalError says why a process, or a thread of it, is not stepped.
 type RefusalError struct {
@@ -54,8 +61,15 @@ func admit(pid int) error {
 	case statusNumber(status, "Kthread") == 1:
 		return errKernel
 	}
-	if err := traced(status); err != nil {
-		return err
+	// A debugger stays, another stepper does not.
+	for wait := patience; traced(status) != nil; wait -= patience / 10 {
+		if wait <= 0 {
+			return traced(status)
+		}
+		sleep(patience / 10)
+		if status, err = os.ReadFile(fmt.Sprintf("/proc/%d/status", pid)); err != nil {
+			return errGone
+		}
 	}
 	// The kernel asks the same of a reader of the memory as of a tracer.
 	mem, err := os.Open(fmt.Sprintf("/proc/%d/mem", pid))
@@ -91,7 +105,7 @@ func traced(status []byte) error {
 	if err != nil {
 		name = []byte("?")
 	}
-	return fmt.Errorf("is traced by process %d (%s) already, and only one can: end that first", tracer, bytes.TrimSpace(name))
+	return fmt.Errorf("%w by process %d (%s), and only one can: end that first", errTraced, tracer, bytes.TrimSpace(name))
 }
 
 // permission explains a refusal of the kernel.

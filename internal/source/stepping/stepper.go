@@ -17,13 +17,11 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"fulgur/internal/target"
 )
 
 // The stepper's pace.
 const (
-	// rescan is how often new threads and children are looked for.
+	// rescan is how often new threads are looked for.
 	rescan = 100 * time.Millisecond
 	// Between them is the pause after a round in which no thread was due.
 	minPause, maxIdle = time.Millisecond, 20 * time.Millisecond
@@ -35,10 +33,11 @@ const (
 	firstBurst = 5 * time.Millisecond
 )
 
-// request is what the parent sends: the options first, then processes to add.
+// request is what the parent sends: the options first, then processes to step
+// and to leave alone.
 type request struct {
-	Options *Options
-	Add     []int
+	Options   *Options
+	Add, Drop []int
 }
 
 // report is what the stepper sends. The first answers the options.
@@ -102,8 +101,8 @@ type stepper struct {
 	out      *gob.Encoder
 	stopping atomic.Bool // in has ended
 
-	mu    sync.Mutex
-	added []int // processes that were asked for since the last scan
+	mu       sync.Mutex
+	requests []request // since the last scan
 
 	refused []RefusalError // since the last report
 	roots   map[int]bool   // the processes, true: stepped
@@ -120,21 +119,21 @@ func (s *stepper) listen(decoder *gob.Decoder) {
 			break
 		}
 		s.mu.Lock()
-		s.added = append(s.added, r.Add...)
+		s.requests = append(s.requests, r)
 		s.mu.Unlock()
 	}
 	s.stopping.Store(true)
 }
 
-// add has processes stepped that can be. That those which were found, not
-// asked for, have ended meanwhile is nothing to tell.
-func (s *stepper) add(pids []int, found bool) {
+// add has processes stepped that can be. That those which came later have ended
+// meanwhile is nothing to tell.
+func (s *stepper) add(pids []int, later bool) {
 	for _, pid := range pids {
 		if _, known := s.roots[pid]; known {
 			continue
 		}
 		err := admit(pid)
-		if found && errors.Is(err, errGone) {
+		if later && errors.Is(err, errGone) {
 			continue
 		}
 		s.roots[pid] = err == nil
@@ -180,13 +179,13 @@ func (s *stepper) work() {
 // scan brings the list of threads up to date.
 func (s *stepper) scan() {
 	s.mu.Lock()
-	added := s.added
-	s.added = nil
+	requests := s.requests
+	s.requests = nil
 	s.mu.Unlock()
-	s.add(added, false)
-	if s.opts.Children {
-		if children, err := target.Descendants(slices.Collect(maps.Keys(s.roots))); err == nil {
-			s.add(children, true)
+	for _, r := range requests {
+		s.add(r.Add, true)
+		for _, pid := range r.Drop {
+			delete(s.roots, pid)
 		}
 	}
 	seen := map[int]bool{}
@@ -270,6 +269,9 @@ func (s *stepper) visit(t *thread) time.Duration {
 	t.charge(out.held, s.average)
 	s.average = (7*s.average + out.held) / 8
 	s.conclude(t, out)
+	if out.refused != nil {
+		return maxIdle
+	}
 	if len(s.tracer.entries) > 0 {
 		s.send(report{Sample: &Sample{PID: t.pid, TID: t.tid, Time: monotonic(), Entries: s.tracer.entries}})
 	}
@@ -283,8 +285,10 @@ func (s *stepper) conclude(t *thread, out outcome) {
 	case out.gone:
 		delete(s.threads, t.tid)
 	case out.refused != nil:
-		s.refused = append(s.refused, RefusalError{PID: t.pid, TID: t.tid, Reason: out.refused.Error()})
-		t.refused = true
+		if !t.told {
+			s.refused = append(s.refused, RefusalError{PID: t.pid, TID: t.tid, Reason: out.refused.Error()})
+		}
+		t.told, t.refused = true, !errors.Is(out.refused, errTraced)
 	}
 }
 

@@ -34,9 +34,6 @@ const (
 
 // Options say what to step and how much.
 type Options struct {
-	// Children includes the processes that descend from those given, those
-	// that there are and those to come.
-	Children bool
 	// MaxOverhead bounds how much longer each thread takes for its work: 0.1
 	// is a tenth. 0 stands for DefaultOverhead.
 	MaxOverhead float64
@@ -98,7 +95,7 @@ type Stepper struct {
 const maxRefusals = 100
 
 // ErrKilled means that the stepper process was killed.
-var ErrKilled = errors.New("the process that steps was killed, and a thread that it was stepping just then has killed its process with it")
+var ErrKilled = errors.New("the process that steps was killed; if it was stepping a thread just then, that has taken its process along")
 
 // Start starts to step the processes with the given IDs; more can follow with
 // [Stepper.Add]. If none of the given can be stepped, the error is their
@@ -140,7 +137,7 @@ func Start(ctx context.Context, pids []int, opts Options) (*Stepper, error) {
 		return nil, fmt.Errorf("start stepping: %w", err)
 	}
 	go s.receive(reports)
-	stop := context.AfterFunc(ctx, s.end)
+	stop := context.AfterFunc(ctx, s.Stop)
 	go func() {
 		<-s.done
 		stop()
@@ -205,14 +202,32 @@ func (s *Stepper) receive(reports *gob.Decoder) {
 func (s *Stepper) Samples() <-chan Sample { return s.samples }
 
 // Add steps another process too. One that cannot be is refused, see
-// [Stepper.Stats].
-func (s *Stepper) Add(pid int) error {
+// [Stepper.Stats], unless it has ended.
+func (s *Stepper) Add(pid int) error { return s.request(request{Add: []int{pid}}) }
+
+// Drop steps a process no more, from the end of a burst that it may be in.
+func (s *Stepper) Drop(pid int) error { return s.request(request{Drop: []int{pid}}) }
+
+// request asks the process for something. That it has ended [Stepper.Err]
+// tells.
+func (s *Stepper) request(r request) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := s.requests.Encode(request{Add: []int{pid}}); err != nil && s.err == nil && !s.closing {
-		return fmt.Errorf("step process %d: %w", pid, err)
+	if err := s.requests.Encode(r); err != nil && !errors.Is(err, syscall.EPIPE) && !s.closing {
+		return fmt.Errorf("ask the process that steps: %w", err)
 	}
 	return nil
+}
+
+// PID is the process that steps.
+func (s *Stepper) PID() int { return s.cmd.Process.Pid }
+
+// Err returns why stepping has ended, nil if it has not, or if it was ended by
+// us.
+func (s *Stepper) Err() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.err
 }
 
 // Stats returns what was done, up to date to a second, and at the end
@@ -223,8 +238,9 @@ func (s *Stepper) Stats() (Stats, []RefusalError) {
 	return s.stats, s.refused
 }
 
-// end asks the process to end.
-func (s *Stepper) end() {
+// Stop asks for stepping to end after the current burst. The samples that there
+// are by then follow, and the channel is closed.
+func (s *Stepper) Stop() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.closing {
@@ -236,7 +252,7 @@ func (s *Stepper) end() {
 // Close ends stepping after the current burst, throws away samples that were
 // not received, and tells what went wrong.
 func (s *Stepper) Close() error {
-	s.end()
+	s.Stop()
 	for range s.samples {
 	}
 	<-s.done

@@ -3,6 +3,7 @@ package stepping
 import (
 	"bytes"
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -147,11 +148,8 @@ func TestSameOutput(t *testing.T) {
 	want, wantCode := runBusy(t, bin, nil)
 	var s *Stepper
 	got, code := runBusy(t, bin, func(pid int) {
-		s = start(t, Options{MaxOverhead: 4, Children: true}, pid)
-		go func() {
-			for range s.Samples() {
-			}
-		}()
+		s = start(t, Options{MaxOverhead: 4}, pid)
+		go follow(t, s, pid)
 	})
 	s.Close()
 	stats, refused := s.Stats()
@@ -161,6 +159,29 @@ func TestSameOutput(t *testing.T) {
 	}
 	if stats.Records == 0 || stats.Signal == 0 || stats.Sensitive == 0 || stats.Threads < 4 {
 		t.Errorf("not stepped enough to tell: %+v", stats)
+	}
+}
+
+// follow drains the samples of a stepper and has it step the descendants of
+// pid, too.
+func follow(t *testing.T, s *Stepper, pid int) {
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case _, ok := <-s.Samples():
+			if !ok {
+				return
+			}
+		case <-tick.C:
+			children, err := target.Descendants([]int{pid})
+			for _, child := range children {
+				err = errors.Join(err, s.Add(child))
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		}
 	}
 }
 
@@ -266,6 +287,37 @@ func TestAdd(t *testing.T) {
 	collect(t, s, 1)
 }
 
+// A process that is dropped is left alone, until it is added again.
+func TestDrop(t *testing.T) {
+	pid := launch(t, compile(t, "cycle", "-static", "-no-pie")).Process.Pid
+	s := start(t, Options{MaxOverhead: 1}, pid)
+	collect(t, s, 1)
+	if err := s.Drop(pid); err != nil {
+		t.Fatal(err)
+	}
+	for quiet := false; !quiet; {
+		select {
+		case <-s.Samples():
+		case <-time.After(10 * rescan):
+			quiet = true
+		}
+	}
+	if err := s.Add(pid); err != nil {
+		t.Fatal(err)
+	}
+	collect(t, s, 1)
+}
+
+// Two steppers do not shut each other out.
+func TestTwoSteppers(t *testing.T) {
+	pid := launch(t, compile(t, "cycle", "-static", "-no-pie")).Process.Pid
+	one, other := start(t, Options{MaxOverhead: 1}, pid), start(t, Options{MaxOverhead: 1}, pid)
+	for range 10 {
+		collect(t, one, 2)
+		collect(t, other, 2)
+	}
+}
+
 func TestRefused(t *testing.T) {
 	held, err := target.Start([]string{"sleep", "1000"})
 	if err != nil {
@@ -276,7 +328,7 @@ func TestRefused(t *testing.T) {
 		pid  int
 		want string
 	}{
-		"traced":  {held.PID(), "is traced by process"},
+		"traced":  {held.PID(), "is traced already by process"},
 		"unknown": {1 << 30, "no such process"},
 		"self":    {os.Getpid(), "fulgur itself"},
 	}

@@ -22,8 +22,9 @@ type thread struct {
 	wait time.Duration
 	// attached is set while a burst's stop is still to come.
 	attached bool
-	// refused is set if it cannot be stepped.
-	refused bool
+	// refused is set if it cannot be stepped, told if the parent knows of a
+	// refusal.
+	refused, told bool
 }
 
 // state is what /proc says of a thread.

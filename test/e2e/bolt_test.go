@@ -1,0 +1,389 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"fulgur/internal/target"
+	"fulgur/internal/testenv"
+)
+
+// boltable compiles testdata/branches.c for llvm-bolt.
+func boltable(t *testing.T, name string, flags ...string) string {
+	t.Helper()
+	return compile(t, "branches.c", name, append([]string{"-O2", "-Wl,--emit-relocs", "-Wl,--build-id"}, flags...)...)
+}
+
+// running starts a program that is killed when the test ends.
+func running(t *testing.T, argv ...string) (pid string) {
+	t.Helper()
+	cmd := exec.Command(argv[0], argv[1:]...)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	return strconv.Itoa(cmd.Process.Pid)
+}
+
+// boltSummary is what tests read of --stats json.
+type boltSummary struct {
+	Samples, Records uint64
+	InsideShare      float64 `json:"inside_share"`
+	Stepping         struct {
+		Threads, Bursts uint64
+	}
+	Refused  []string
+	Binaries []struct {
+		Binary, Profile string
+		BuildID         string `json:"build_id"`
+		Branches        uint64
+		Taken           float64 `json:"taken_by_executable_bytes"`
+		Optimized       string
+		Findings        []string
+	}
+	Warnings []string
+}
+
+// stepFast are flags for a quick profile of what is not one's own.
+var stepFast = []string{"--branches", "stepping", "--max-overhead", "300", "--stats", "json"}
+
+// bolt runs fulgur bolt, which exits with the code, and returns its summary,
+// the last line on standard error.
+func bolt(t *testing.T, code int, args ...string) boltSummary {
+	t.Helper()
+	return summaryOf(t, code, fulgur(t, append([]string{"bolt"}, args...)...))
+}
+
+func summaryOf(t *testing.T, code int, r result) boltSummary {
+	t.Helper()
+	if r.code != code {
+		t.Fatalf("exit code %d, want %d: %s", r.code, code, r.stderr)
+	}
+	text := strings.TrimSpace(r.stderr)
+	var s boltSummary
+	if err := json.Unmarshal([]byte(text[strings.LastIndexByte(text, '\n')+1:]), &s); err != nil {
+		t.Fatalf("%v: %s", err, r.stderr)
+	}
+	return s
+}
+
+var misfits = regexp.MustCompile(`(?:traces mismatching disassembled function contents|out of range traces involving unknown regions): [1-9].*`)
+
+// accepted has perf2bolt read a profile, all of which must fit the binary.
+func accepted(t *testing.T, version int, binary, profile string, flags ...string) {
+	t.Helper()
+	perf2bolt := testenv.Tool(t, fmt.Sprintf("/usr/lib/llvm-%d/bin/perf2bolt", version))
+	out := filepath.Join(t.TempDir(), "fdata")
+	b, err := exec.Command(perf2bolt, append(flags, "--pa", "-p", profile, "-o", out, binary)...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s: %v\n%s", perf2bolt, err, b)
+	}
+	if m := misfits.Find(b); m != nil {
+		t.Errorf("perf2bolt of LLVM %d: %s", version, m)
+	}
+	if !strings.Contains(read(t, out), " work") && !strings.HasPrefix(read(t, out), "no_lbr") {
+		t.Errorf("perf2bolt of LLVM %d makes\n%s", version, read(t, out))
+	}
+}
+
+// Every kind of program is profiled, until that is sufficient, and the profile
+// fits.
+func TestBoltStepping(t *testing.T) {
+	testenv.Root(t)
+	for name, flags := range map[string][]string{"pie": nil, "no-pie": {"-no-pie"}, "static-pie": {"-static-pie", "-Wl,--gc-sections"}} {
+		t.Run(name, func(t *testing.T) {
+			program := boltable(t, "branches", flags...)
+			pid := running(t, program)
+			out := filepath.Join(t.TempDir(), "out.preagg")
+			args := append([]string{"-p", pid, "-o", out}, stepFast...)
+			if name == "static-pie" {
+				args = append(args, "1") // all of libc is much
+			}
+			s := bolt(t, 0, args...)
+			if len(s.Binaries) != 1 || s.Records == 0 || s.Stepping.Threads != 1 {
+				t.Fatalf("%+v", s)
+			}
+			if b := s.Binaries[0]; name != "static-pie" && b.Taken < 1 || s.InsideShare < 0.9 {
+				t.Errorf("%+v", s)
+			}
+			accepted(t, 22, program, out)
+			if name != "pie" {
+				return
+			}
+			bolt(t, 0, append([]string{"-p", pid, "-o", out, "--llvm", "16", "1"}, stepFast...)...)
+			for _, version := range []int{16, 19, 22} {
+				accepted(t, version, program, out)
+			}
+		})
+	}
+}
+
+// A command is stepped through where no branches are recorded, keeps its exit
+// code, and its program is optimised.
+func TestBoltOptimize(t *testing.T) {
+	testenv.Root(t)
+	testenv.Tool(t, "/usr/lib/llvm-22/bin/llvm-bolt")
+	program, dir := boltable(t, "branches"), t.TempDir()
+	optimized := filepath.Join(dir, "optimized")
+	const rounds = "30000000"
+	r := fulgur(t, "bolt", "--llvm", "22", "--optimize", optimized, "--stats", "json", "--", program, rounds)
+	s := summaryOf(t, 7, r)
+	if len(s.Binaries) != 1 || s.Binaries[0].Optimized != optimized || !strings.Contains(strings.Join(s.Binaries[0].Findings, "\n"), "taken branches") {
+		t.Errorf("%+v", s)
+	}
+	if s.Stepping.Bursts > 0 && !strings.Contains(r.stderr, "no branch recording hardware here: the command is stepped through") {
+		t.Errorf("it does not say that it steps: %s", r.stderr)
+	}
+	again, err := exec.Command(optimized, rounds).Output()
+	if string(again) != r.stdout || err == nil {
+		t.Errorf("optimised: %q, %v; before: %q", again, err, r.stdout)
+	}
+	if files, err := os.ReadDir(dir); err != nil || len(files) != 1 {
+		t.Errorf("beside the output: %v, %v", files, err)
+	}
+}
+
+// What cannot be optimised is refused before anything is measured.
+func TestBoltOptimizeRefused(t *testing.T) {
+	testenv.Root(t)
+	testenv.Tool(t, "/usr/lib/llvm-22/bin/llvm-bolt")
+	good := boltable(t, "branches")
+	stripped := filepath.Join(t.TempDir(), "stripped")
+	if b, err := exec.Command(testenv.Tool(t, "strip"), "-o", stripped, good).CombinedOutput(); err != nil {
+		t.Fatalf("strip: %v\n%s", err, b)
+	}
+	plain := compile(t, "branches.c", "plain", "-O2")
+	out := filepath.Join(t.TempDir(), "out")
+	for name, test := range map[string]struct{ program, out, want string }{
+		"no relocations": {plain, out, "link it with -Wl,--emit-relocs"},
+		"no symbols":     {stripped, out, "is stripped of its symbol table"},
+		"itself":         {good, good, "that is the binary itself"},
+		"directory":      {good, t.TempDir(), "is a directory"},
+		"nowhere":        {good, "/no/such/dir/out", "/no/such/dir"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := fulgur(t, "bolt", "--llvm", "22", "--optimize", test.out, "--", test.program)
+			if r.code == 0 || !strings.Contains(r.stderr, test.want) {
+				t.Errorf("exit code %d, %q does not say %q", r.code, r.stderr, test.want)
+			}
+		})
+	}
+}
+
+// A program that was replaced while it runs is profiled, and optimised, as it
+// runs.
+func TestBoltReplaced(t *testing.T) {
+	testenv.Root(t)
+	testenv.Tool(t, "/usr/lib/llvm-22/bin/llvm-bolt")
+	program := boltable(t, "branches")
+	pid := running(t, program)
+	if err := os.Remove(program); err != nil {
+		t.Fatal(err)
+	}
+	writeTo(t, program, "something else")
+	optimized := filepath.Join(t.TempDir(), "optimized")
+	s := bolt(t, 0, append([]string{"-p", pid, "--llvm", "22", "--optimize", optimized}, stepFast...)...)
+	if len(s.Binaries) != 1 || s.Binaries[0].Optimized != optimized {
+		t.Errorf("%+v", s)
+	}
+	if out, err := exec.Command(optimized, "1000").Output(); len(out) == 0 {
+		t.Errorf("what was optimised does not run: %v", err)
+	}
+}
+
+// Children are stepped, several processes add up, and whoever runs a binary is
+// found, also later and in a cgroup.
+func TestBoltProcesses(t *testing.T) {
+	testenv.Root(t)
+	program := boltable(t, "branches")
+	out := filepath.Join(t.TempDir(), "out.preagg")
+	enough := func(t *testing.T, s boltSummary, threads uint64) {
+		t.Helper()
+		if len(s.Binaries) != 1 || s.Stepping.Threads < threads || s.InsideShare < 0.9 || s.Records == 0 {
+			t.Errorf("%+v", s)
+		}
+		accepted(t, 22, program, out)
+	}
+	t.Run("forks", func(t *testing.T) {
+		s := bolt(t, 0, append([]string{"-o", out, "--llvm", "22"}, append(stepFast, "--", program, "fork", "30000000")...)...)
+		enough(t, s, 3)
+	})
+	t.Run("several", func(t *testing.T) {
+		pids := running(t, program) + "," + running(t, program)
+		enough(t, bolt(t, 0, append([]string{"-o", out, "--llvm", "22", "-p", pids, "1"}, stepFast...)...), 2)
+	})
+	t.Run("binary", func(t *testing.T) {
+		running(t, program)
+		cmd := command(t, append([]string{"bolt", "--binary", program, "-o", out, "--llvm", "22", "60"}, stepFast...)...)
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		awaitSampling(t, cmd)
+		running(t, program)
+		time.Sleep(testenv.Patience(2 * time.Second))
+		enough(t, summaryOf(t, 0, interrupt(t, cmd)), 2)
+	})
+	t.Run("cgroup", func(t *testing.T) {
+		group := newCgroup(t)
+		pid := running(t, program)
+		writeTo(t, filepath.Join(group, "cgroup.procs"), pid)
+		t.Cleanup(func() { leaveCgroup(t, group, pid) })
+		running(t, program) // not in it
+		s := bolt(t, 0, append([]string{"--cgroup", group, "--binary", program, "-o", out, "--llvm", "22", "1"}, stepFast...)...)
+		enough(t, s, 1)
+		if s.Stepping.Threads != 1 {
+			t.Errorf("%d threads", s.Stepping.Threads)
+		}
+	})
+}
+
+// newCgroup makes a cgroup that is removed when the test ends.
+func newCgroup(t *testing.T) string {
+	t.Helper()
+	for _, root := range []string{"/sys/fs/cgroup", "/sys/fs/cgroup/unified"} {
+		if _, err := os.Stat(filepath.Join(root, "cgroup.controllers")); err == nil {
+			return makeCgroup(t, root)
+		}
+	}
+	testenv.Skip(t, "needs cgroup v2")
+	return ""
+}
+
+func makeCgroup(t *testing.T, root string) string {
+	t.Helper()
+	group := filepath.Join(root, fmt.Sprintf("fulgur-e2e-%d", os.Getpid()))
+	if err := os.Mkdir(group, 0o755); err != nil {
+		t.Skip("no cgroup can be made here: ", err)
+	}
+	t.Cleanup(func() {
+		if err := os.Remove(group); err != nil {
+			t.Error(err)
+		}
+	})
+	return group
+}
+
+// leaveCgroup moves a process back to where it came from.
+func leaveCgroup(t *testing.T, group, pid string) {
+	t.Helper()
+	writeTo(t, filepath.Join(filepath.Dir(group), "cgroup.procs"), pid)
+}
+
+// Libraries get profiles, too, also those that were loaded later.
+func TestBoltAllBinaries(t *testing.T) {
+	testenv.Root(t)
+	program, library := boltable(t, "branches"), boltable(t, "work.so", "-shared", "-fPIC", "-DLIBRARY")
+	dir := t.TempDir()
+	s := bolt(t, 0, append([]string{"--all-binaries", "-o", dir, "--llvm", "22"}, append(stepFast, "--", program, "load", library, "50000000")...)...)
+	for _, b := range s.Binaries {
+		if b.Binary == library {
+			accepted(t, 22, library, b.Profile)
+			return
+		}
+	}
+	t.Errorf("no profile of the library: %+v", s)
+}
+
+// Samples without branches are taken where there is no hardware, and fit.
+func TestBoltBasic(t *testing.T) {
+	testenv.Root(t)
+	program := boltable(t, "branches")
+	pid := running(t, program)
+	out := filepath.Join(t.TempDir(), "out.preagg")
+	s := bolt(t, 0, "--basic", "--llvm", "22", "-p", pid, "-o", out, "--stats", "json", "0.5")
+	if len(s.Binaries) != 1 || s.Samples == 0 || s.InsideShare < 0.9 || len(s.Warnings) == 0 {
+		t.Errorf("%+v", s)
+	}
+	if text := read(t, out); !strings.HasPrefix(text, "E samples\nS ") {
+		t.Errorf("profile:\n%s", text)
+	}
+	accepted(t, 22, program, out, "--basic-events")
+}
+
+// Where no branches are recorded, processes are left in peace until asked.
+func TestBoltNoHardware(t *testing.T) {
+	testenv.Root(t)
+	pid := running(t, testenv.Tool(t, "sleep"), "1000")
+	r := fulgur(t, "bolt", "-p", pid, "0.1")
+	if r.code == 0 {
+		t.Skip("this machine records branches")
+	}
+	if r.stdout != "" || !strings.Contains(r.stderr, "--branches stepping") {
+		t.Errorf("%+v", r)
+	}
+	for line, want := range map[string]string{
+		"--branches hardware":                "no branch recording hardware",
+		"--event cycles":                     "no branch recording hardware",
+		"--branches stepping --llvm 22":      "", // it sleeps, which is no error
+		"--branches stepping --event cycles": "--event is about sampling",
+	} {
+		r := fulgur(t, append([]string{"bolt", "-p", pid, "0.1"}, strings.Fields(line)...)...)
+		if want == "" && r.code == 0 && strings.Contains(r.stderr, "nothing was sampled: the target did not run") {
+			continue
+		}
+		if want == "" || r.code == 0 || !strings.Contains(r.stderr, want) {
+			t.Errorf("%s: %+v", line, r)
+		}
+	}
+}
+
+// A target lives on when fulgur is killed.
+func TestBoltKilled(t *testing.T) {
+	testenv.Root(t)
+	pid := running(t, boltable(t, "branches"))
+	for range 20 {
+		cmd := command(t, "bolt", "--branches", "stepping", "--max-overhead", "1000", "-p", pid)
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		awaitSampling(t, cmd)
+		time.Sleep(rand.N(40 * time.Millisecond))
+		if err := cmd.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		_ = cmd.Wait() // killed
+		if b, err := os.ReadFile("/proc/" + pid + "/stat"); err != nil || !strings.Contains(string(b), ") R ") {
+			t.Fatalf("the target: %s, %v", b, err)
+		}
+	}
+}
+
+// When the stepper is killed, what was recorded is written, and the user is told.
+func TestBoltStepperKilled(t *testing.T) {
+	testenv.Root(t)
+	pid := running(t, boltable(t, "branches"))
+	out := filepath.Join(t.TempDir(), "out.preagg")
+	cmd := command(t, append([]string{"bolt", "-p", pid, "-o", out, "60"}, stepFast...)...)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	awaitSampling(t, cmd)
+	time.Sleep(testenv.Patience(time.Second))
+	stepper, err := target.Descendants([]int{cmd.Process.Pid})
+	if err != nil || len(stepper) != 1 {
+		t.Fatalf("fulgur's children: %v, %v", stepper, err)
+	}
+	if err := syscall.Kill(stepper[0], syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	r := finish(t, cmd)
+	if r.code != 1 || strings.Count(r.stderr, "the process that steps was killed") != 1 {
+		t.Errorf("exit code %d: %s", r.code, r.stderr)
+	}
+	if len(read(t, out)) == 0 {
+		t.Errorf("nothing was written: %s", r.stderr)
+	}
+}
