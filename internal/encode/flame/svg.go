@@ -34,7 +34,8 @@ const svgStyle = `text{font:11px ui-monospace,Menlo,Consolas,"DejaVu Sans Mono",
 `
 
 // drawSVG writes t as a picture in which the root is at the bottom.
-func drawSVG(w io.Writer, title string, v profile.ValueType, t *tree) error {
+func drawSVG(w io.Writer, p *profile.Profile, o Options, t *tree) error {
+	title, v := o.title(p), p.ValueTypes[o.Value]
 	rects, rows := layout(t)
 	height := svgTop + svgRow*float64(rows) + svgMargin
 	out := bufio.NewWriter(w)
