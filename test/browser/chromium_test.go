@@ -33,11 +33,11 @@ type browser struct {
 	events []event
 }
 
-// tab is a page of the browser, used by one test. The zero session speaks to
+// tab is a page of the browser, used by one test or benchmark. The zero session speaks to
 // the browser itself.
 type tab struct {
 	*browser
-	t       *testing.T
+	t       testing.TB
 	session string
 }
 
@@ -102,7 +102,7 @@ func (b *browser) stop() {
 
 // newTab opens an empty page for the length of the test, or skips the test if
 // there is no browser.
-func newTab(t *testing.T) *tab {
+func newTab(t testing.TB) *tab {
 	t.Helper()
 	path := testenv.Tool(t, "chromium")
 	if shared == nil {
@@ -213,7 +213,7 @@ func (c *tab) eval(expression string, result any) {
 		ExceptionDetails *struct{ Text string }
 	}
 	c.call("Runtime.evaluate", map[string]any{
-		"expression": expression, "returnByValue": true, "awaitPromise": true,
+		"expression": expression, "returnByValue": true, "awaitPromise": true, "allowUnsafeEvalBlockedByCSP": false,
 	}, &r)
 	if r.ExceptionDetails != nil {
 		c.t.Fatalf("%s: %s", expression, r.ExceptionDetails.Text)

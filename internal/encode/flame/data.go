@@ -10,16 +10,18 @@ import (
 )
 
 // writeData writes the page's data: the length of the header as four bytes,
-// little endian, the header as JSON, and the columns of two tables, one after
+// little endian, the header as JSON, and the columns of three tables, one after
 // the other:
 //
 //	nodes    up: by how many levels the node stands closer to the root than
 //	         a child of the node before it would. Nodes are in preorder,
 //	         so that a node with its descendants is a run of rows;
-//	         frame: of the root, its index in the header's frames. Of
-//	         others 0 and the index for a frame that has not stood on its
-//	         caller's frame before, else n for the nth that did: a
-//	         function calls few others, which makes these numbers small
+//	         call: of the root, its index in the header's frames. Of
+//	         others n, for the nth frame that was met on their caller's
+//	         frame, or 0 for one more. A function calls few others, which
+//	         makes these numbers small
+//	calls    frame: an index of the header's frames, for each call that
+//	         is 0, in their order
 //	samples  node: the difference to the row before;
 //	         task: an index of the header's tasks;
 //	         a column for each value type, and then, if profiles are
@@ -31,7 +33,8 @@ import (
 // number are what makes them short when compressed.
 func writeData(w io.Writer, h header, t *tree) error {
 	rows := sampleRows(t)
-	h.Samples = len(rows)
+	calls, unmet := numberCalls(t)
+	h.Calls, h.Samples = len(unmet), len(rows)
 	columns := len(h.Values) * len(t.profiles)
 	for c := range columns {
 		h.Scales = append(h.Scales, scale(rows, c))
@@ -48,7 +51,12 @@ func writeData(w io.Writer, h header, t *tree) error {
 		out.uint(uint64(before + 1 - b.depth))
 		before = b.depth
 	}
-	out.frames(t)
+	for _, n := range calls {
+		out.uint(uint64(n))
+	}
+	for _, f := range unmet {
+		out.uint(uint64(f))
+	}
 	last := uint32(0)
 	for _, r := range rows {
 		out.uint(uint64(r.node - last))
@@ -65,29 +73,30 @@ func writeData(w io.Writer, h header, t *tree) error {
 	return out.w.Flush()
 }
 
-// frames writes the nodes' column of frames.
-func (c *columnWriter) frames(t *tree) {
+// numberCalls returns the column of the nodes' calls, and that of the calls
+// that are met first.
+func numberCalls(t *tree) (calls, unmet []uint32) {
 	type call struct{ caller, callee uint32 }
 	numbers := map[call]uint32{}
 	callees := make([]uint32, len(t.frames)) // how many each caller has
 	var stack []uint32                       // the frames from the root to the node
+	calls = make([]uint32, 0, len(t.boxes))
 	for _, b := range t.boxes {
 		f := t.nodes[b.node].frame
 		stack = append(stack[:b.depth], f)
 		if b.depth == 0 {
-			c.uint(uint64(f))
+			calls = append(calls, f)
 			continue
 		}
-		caller := stack[b.depth-1]
-		if n, ok := numbers[call{caller, f}]; ok {
-			c.uint(uint64(n))
-			continue
+		c := call{stack[b.depth-1], f}
+		calls = append(calls, numbers[c])
+		if numbers[c] == 0 {
+			unmet = append(unmet, f)
+			callees[c.caller]++
+			numbers[c] = callees[c.caller]
 		}
-		callees[caller]++
-		numbers[call{caller, f}] = callees[caller]
-		c.uint(0)
-		c.uint(uint64(f))
 	}
+	return calls, unmet
 }
 
 // sampleRow is the samples of one task that end at one node.

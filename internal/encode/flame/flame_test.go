@@ -51,17 +51,22 @@ func parseData(t testing.TB, data []byte) pageData {
 		depth += 1 - next()
 		d.depth = append(d.depth, depth)
 	}
+	var calls, unmet []int
+	for range d.Nodes {
+		calls = append(calls, next())
+	}
+	for range d.Calls {
+		unmet = append(unmet, next())
+	}
 	callees := map[int][]int{}
 	var stack []int
-	for _, depth := range d.depth {
-		var f int
-		if depth == 0 {
-			f = next()
-		} else {
+	for i, depth := range d.depth {
+		f, n := calls[i], calls[i]
+		if depth > 0 {
 			caller := stack[depth-1]
-			n := next()
 			if n == 0 {
-				callees[caller] = append(callees[caller], next())
+				callees[caller] = append(callees[caller], unmet[0])
+				unmet = unmet[1:]
 				n = len(callees[caller])
 			}
 			f = callees[caller][n-1]
@@ -202,6 +207,7 @@ func TestGolden(t *testing.T) {
 			encodetest.Golden(t, name+".svg", render(t, WriteSVG, p, Options{}))
 		})
 	}
+	encodetest.Golden(t, "inverted.svg", render(t, WriteSVG, encodetest.Typical(), Options{Inverted: true, Value: 1, Title: "A title"}))
 }
 
 // The page holds every stack with its exact values.

@@ -32,8 +32,10 @@ type header struct {
 	Strings  []string `json:"strings"`
 	Frames   frames   `json:"frames"`
 	Tasks    tasks    `json:"tasks"`
-	// Nodes and Samples are the numbers of rows of the tables that follow.
+	// Nodes, Calls and Samples are the numbers of rows of the tables that
+	// follow.
 	Nodes   int `json:"nodes"`
+	Calls   int `json:"calls"`
 	Samples int `json:"samples"`
 	// Scales has for each column of values the number that its entries are
 	// divided by.

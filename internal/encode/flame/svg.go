@@ -5,11 +5,13 @@ import (
 	"encoding/xml"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
 
+	"fulgur/internal/encode/describe"
 	"fulgur/internal/profile"
 )
 
@@ -19,47 +21,118 @@ const (
 	svgMargin    = 12.0
 	svgTop       = 44.0
 	svgRow       = 18.0
+	svgLine      = 16.0 // of the text below the graph
 	svgCharWidth = 6.65 // of a monospaced character at the font size used
 	svgMinWidth  = 0.5  // narrower boxes are left out with all they carry
 	svgMinChars  = 3    // a label shorter than this tells nothing
 )
 
-// svgStyle colours boxes by kind with the hues of page.css, in a notation
-// that every reader of SVG knows.
+// svgStyle colours boxes by kind as page.css does, in a notation that every
+// reader of SVG knows.
 const svgStyle = `text{font:11px ui-monospace,Menlo,Consolas,"DejaVu Sans Mono",monospace;fill:#262b33}
 .title{font:600 15px system-ui,sans-serif}
-.root{fill:#dfe2e7}.cpu{fill:#c6dae6}.process{fill:#c9ced8}.user{fill:#f2c49b}.kernel{fill:#a9c8ea}
-.jit{fill:#a8d8bb}.unresolved{fill:#d3d0cc}.marker{fill:#d9bfe0}
-.inlined{font-style:italic}
+.note{font:12px system-ui,sans-serif;fill:#5f6877}.warn{fill:#a34a00}.i{font-style:italic}
+.ground{fill:#fff}.root{fill:#dcdee2}.cpu{fill:#c4dce8}.process{fill:#c4cbd7}.user{fill:#f1c498}.inlined{fill:#ede3a5}
+.kernel{fill:#a3c9ed}.jit{fill:#9fdec2}.unresolved{fill:#d6d4d0}.marker{fill:#dcbee3}
+@media (prefers-color-scheme:dark){text{fill:#f3f4f6}.note{fill:#98a2b1}.warn{fill:#f0a868}
+.ground{fill:#15181d}.root{fill:#33353a}.cpu{fill:#2d434e}.process{fill:#414854}.user{fill:#8b5d38}.inlined{fill:#83743c}
+.kernel{fill:#3a6188}.jit{fill:#356d59}.unresolved{fill:#494745}.marker{fill:#6b4a72}}
 `
 
-// drawSVG writes t as a picture in which the root is at the bottom.
+// svgKinds are the classes that the legend explains.
+var svgKinds = []struct{ class, label string }{
+	{"process", "Process"}, {"user", "User"}, {"inlined", "Inlined"}, {"kernel", "Kernel"}, {"jit", "JIT"},
+	{"unresolved", "No symbol"}, {"marker", "Note"},
+}
+
+// svgClass returns the class of the boxes of f.
+func svgClass(f frame) string {
+	if f.inlined && f.kind == kindUser {
+		return "inlined"
+	}
+	return kindNames[f.kind]
+}
+
+// drawSVG writes t as a picture. The root is at the bottom, or if inverted at
+// the top.
 func drawSVG(w io.Writer, p *profile.Profile, o Options, t *tree) error {
-	title, v := o.title(p), p.ValueTypes[o.Value]
 	rects, rows := layout(t)
-	height := svgTop + svgRow*float64(rows) + svgMargin
+	notes := svgNotes(p, o)
+	graph := svgRow * float64(rows)
+	height := svgTop + graph + svgMargin + svgLine*float64(len(notes))
 	out := bufio.NewWriter(w)
 	fmt.Fprintf(out, `<svg xmlns="http://www.w3.org/2000/svg" width="%[1]g" height="%[2]g" viewBox="0 0 %[1]g %[2]g">`+"\n",
 		svgWidth, height)
 	fmt.Fprintf(out, "<style>%s</style>\n", svgStyle)
-	fmt.Fprintf(out, `<rect width="100%%" height="100%%" fill="#fff"/>`+"\n")
-	fmt.Fprintf(out, `<text class="title" x="%g" y="28">%s</text>`+"\n", svgMargin, escapeXML(title))
+	out.WriteString(`<rect class="ground" width="100%" height="100%"/>` + "\n")
+	room := drawLegend(out, t, rects)
+	fmt.Fprintf(out, `<text class="title" x="%g" y="28">%s</text>`+"\n", svgMargin, escapeXML(fit(o.title(p), room)))
 	for _, b := range rects {
 		f := t.frames[t.nodes[b.node].frame]
-		y := height - svgMargin - svgRow*float64(b.depth+1)
+		y := svgTop + graph - svgRow*float64(b.depth+1)
+		if o.Inverted {
+			y = svgTop + svgRow*float64(b.depth)
+		}
 		fmt.Fprintf(out, `<g><title>%s</title><rect class="%s" x="%.2f" y="%g" width="%.2f" height="%g"/>`,
-			escapeXML(tooltip(f, t, b.node, v)), kindNames[f.kind], b.x, y, max(b.width-0.5, 0.5), svgRow-1)
+			escapeXML(tooltip(f, t, b.node, p.ValueTypes[o.Value])), svgClass(f), b.x, y, max(b.width-0.5, 0.5), svgRow-1)
 		if label := fit(f.name, b.width-6); label != "" {
 			class := ""
 			if f.inlined {
-				class = ` class="inlined"`
+				class = ` class="i"`
 			}
 			fmt.Fprintf(out, `<text%s x="%.2f" y="%g">%s</text>`, class, b.x+3, y+svgRow-5.5, escapeXML(label))
 		}
 		out.WriteString("</g>\n")
 	}
+	for i, n := range notes {
+		fmt.Fprintf(out, `<text class="%s" x="%g" y="%g">%s</text>`+"\n",
+			n.class, svgMargin, svgTop+graph+svgLine*float64(i+1), escapeXML(fit(n.text, svgWidth-2*svgMargin)))
+	}
 	out.WriteString("</svg>\n")
 	return out.Flush()
+}
+
+// drawLegend explains, at the upper right, the colours of the boxes that are
+// shown. It returns the width that it leaves.
+func drawLegend(out *bufio.Writer, t *tree, rects []rect) (room float64) {
+	shown := map[string]bool{}
+	for _, b := range rects {
+		shown[svgClass(t.frames[t.nodes[b.node].frame])] = true
+	}
+	x := svgWidth - svgMargin
+	for _, k := range slices.Backward(svgKinds) {
+		if shown[k.class] {
+			x -= 30 + svgCharWidth*float64(len(k.label))
+			fmt.Fprintf(out, `<rect class="%s" x="%.2f" y="19" width="10" height="10" rx="2"/><text class="note" x="%.2f" y="28">%s</text>`+"\n",
+				k.class, x+14, x+28, k.label)
+		}
+	}
+	return x - svgMargin
+}
+
+// note is a line of text below the graph.
+type note struct{ class, text string }
+
+// svgNotes says what was measured, where, and what was lost.
+func svgNotes(p *profile.Profile, o Options) []note {
+	var notes []note
+	join := func(class, separator string, parts ...string) {
+		parts = slices.DeleteFunc(parts, func(s string) bool { return s == "" })
+		if len(parts) > 0 {
+			notes = append(notes, note{class, strings.Join(parts, separator)})
+		}
+	}
+	if command := plainText(p.Meta.Command); command != o.title(p) {
+		join("note", "", command)
+	}
+	v := p.ValueTypes[o.Value]
+	join("note", " · ", describe.Run(p.Meta), amount(p.Total(o.Value), v), describe.Machine(p.Meta))
+	var lost []string
+	for _, l := range losses(p.Losses) {
+		lost = append(lost, l.What)
+	}
+	join("note warn", ", ", lost...)
+	return notes
 }
 
 // rect is where a box stands in the picture.
@@ -115,11 +188,11 @@ func tooltip(f frame, t *tree, n uint32, v profile.ValueType) string {
 func amount(n int64, v profile.ValueType) string {
 	switch v.Unit {
 	case "count":
-		return strconv.FormatInt(n, 10) + " " + v.Type
+		return strconv.FormatInt(n, 10) + " " + plainText(v.Type)
 	case "nanoseconds":
 		return time.Duration(n).String()
 	}
-	return strconv.FormatInt(n, 10) + " " + v.Unit
+	return strconv.FormatInt(n, 10) + " " + plainText(v.Unit)
 }
 
 // fit returns as much of name as width pixels hold, or nothing if that would

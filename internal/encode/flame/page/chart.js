@@ -1,7 +1,7 @@
 // ---- A chart draws a view: rows of boxes, each as wide as its value.
 
 const ROW = 20;          // height of a row in CSS pixels
-const MIN_WIDTH = 0.5;   // a narrower box is left out with all it carries
+const MIN_WIDTH = 0.5;   // narrower boxes, with all they carry, are drawn as one thin line
 const PAD = 5;           // between a box's edge and its label
 
 class Chart {
@@ -48,6 +48,7 @@ class Chart {
     this.width = Math.max(1, host.clientWidth - parseFloat(getComputedStyle(host).paddingLeft) * 2);
     this.height = host.clientHeight;
     this.rows = [];
+    this.rests = []; // what is left out, by depth and place
     if (this.view && this.zoom.total > 0) this.place();
     this.full = Math.max(this.height, this.rows.length * ROW + PAD * 2);
     space.style.height = `${this.full}px`;
@@ -75,12 +76,17 @@ class Chart {
     for (let d = this.zoom.depth; d < this.rows.length; d++) {
       for (const box of this.rows[d]) {
         let x = box.x;
+        let rest = 0;
         for (const child of this.view.children(box)) {
           const width = child.total * scale;
-          if (width < MIN_WIDTH) break; // the next ones are narrower still
-          put(child, x, width);
-          x += width;
+          if (width < MIN_WIDTH) {
+            rest += width;
+          } else {
+            put(child, x, width);
+            x += width;
+          }
         }
+        if (rest >= MIN_WIDTH) this.rests.push({ depth: d + 1, x, width: rest });
       }
     }
   }
@@ -162,6 +168,9 @@ class Chart {
         }
       }
     });
+    ctx.globalAlpha = 0.5;
+    ctx.fillStyle = colours.rest;
+    for (const { depth, x, width } of this.rests) ctx.fillRect(x, this.rowTop(depth) + (this.hanging ? 0 : ROW - 4), width, 3);
     ctx.globalAlpha = 1;
     this.mark();
   }
@@ -179,6 +188,7 @@ class Chart {
     };
     if (hover && hover !== selection) outline(hover, colours.text, 1);
     if (selection) outline(selection, colours.accent, 2);
+    this.canvas.classList.toggle('at', Boolean(selection)); // the outline shows the focus
   }
 
   // ---- what the reader does

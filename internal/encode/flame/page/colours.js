@@ -60,8 +60,9 @@ class Colours {
     this.byChange = [...steps(oklch('less')).reverse(), `oklch(${same.join(' ')})`, ...steps(oklch('more'))];
     Object.assign(this, {
       match: resolve('match'), label: resolve('label'), text: resolve('text'), accent: resolve('accent'),
+      rest: resolve('faint'),
       mono: getComputedStyle(document.documentElement).getPropertyValue('--mono'),
-      ground: resolve('ground'), faint: resolve('faint'),
+      ground: resolve('ground'),
     });
     probe.remove();
     this.ofFrame = this.kinds.map((kind, f) => {

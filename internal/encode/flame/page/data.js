@@ -18,26 +18,37 @@ function decodeBase64(text) {
   return bytes;
 }
 
-// A Reader reads varints.
+// A Reader reads columns of varints.
 class Reader {
   constructor(bytes, at) {
     this.bytes = bytes;
     this.at = at;
   }
-  uint() {
-    let byte = this.bytes[this.at++];
-    if (byte < 0x80) return byte;
-    // Values have more bits than the bit operators of the language.
+  // uints fills a column, and ints one of numbers with signs, in units of scale.
+  uints(column) {
+    for (let i = 0; i < column.length; i++) {
+      const byte = this.bytes[this.at++];
+      column[i] = byte < 0x80 ? byte : this.rest(byte);
+    }
+    return column;
+  }
+  ints(column, scale) {
+    for (let i = 0; i < column.length; i++) {
+      const byte = this.bytes[this.at++];
+      const v = byte < 0x80 ? byte : this.rest(byte);
+      column[i] = (v % 2 === 0 ? v / 2 : -(v + 1) / 2) * scale;
+    }
+    return column;
+  }
+  // rest reads what follows the first byte of a number. Numbers have more bits
+  // than the bit operators of the language.
+  rest(byte) {
     let value = byte & 0x7f;
     for (let unit = 0x80; byte >= 0x80; unit *= 0x80) {
       byte = this.bytes[this.at++];
       value += (byte & 0x7f) * unit;
     }
     return value;
-  }
-  int() {
-    const v = this.uint();
-    return v % 2 === 0 ? v / 2 : -(v + 1) / 2;
   }
 }
 
@@ -46,22 +57,23 @@ class Reader {
 function readTree(reader, header) {
   const count = header.nodes;
   const parent = new Uint32Array(count);
-  const end = new Uint32Array(count);
-  const open = []; // by depth, the ancestors of the node before
-  for (let n = 0; n < count; n++) {
-    for (let up = reader.uint(); up > 0; up--) end[open.pop()] = n;
-    if (n > 0) parent[n] = open[open.length - 1];
-    open.push(n);
+  const end = new Uint32Array(count).fill(count);
+  const up = reader.uints(new Uint32Array(count));
+  const ancestors = []; // by depth
+  for (let n = 0, depth = 0; n < count; n++, depth++) {
+    for (let i = up[n]; i > 0; i--) end[ancestors[--depth]] = n;
+    if (n > 0) parent[n] = ancestors[depth - 1];
+    ancestors[depth] = n;
   }
-  for (const n of open) end[n] = count;
 
-  const frame = new Uint32Array(count);
+  const frame = reader.uints(new Uint32Array(count)); // numbers of callees at first
+  const unmet = reader.uints(new Uint32Array(header.calls));
   const callees = header.frames.name.map(() => []);
-  if (count > 0) frame[0] = reader.uint();
+  let next = 0;
   for (let n = 1; n < count; n++) {
     const known = callees[frame[parent[n]]];
-    const number = reader.uint();
-    if (number === 0) known.push(reader.uint());
+    const number = frame[n];
+    if (number === 0) known.push(unmet[next++]);
     frame[n] = known[number === 0 ? known.length - 1 : number - 1];
   }
   return { count, parent, end, frame };
@@ -70,15 +82,10 @@ function readTree(reader, header) {
 // readSamples returns columns by sample, ordered by node.
 function readSamples(reader, header) {
   const count = header.samples;
-  const node = new Uint32Array(count);
-  const task = new Uint32Array(count);
-  for (let i = 0, n = 0; i < count; i++) node[i] = n += reader.uint();
-  for (let i = 0; i < count; i++) task[i] = reader.uint();
-  const values = header.scales.map((scale) => {
-    const column = new Float64Array(count);
-    for (let i = 0; i < count; i++) column[i] = reader.int() * scale;
-    return column;
-  });
+  const node = reader.uints(new Uint32Array(count));
+  for (let i = 1; i < count; i++) node[i] += node[i - 1];
+  const task = reader.uints(new Uint32Array(count));
+  const values = header.scales.map((scale) => reader.ints(new Float64Array(count), scale));
   return { count, node, task, values };
 }
 

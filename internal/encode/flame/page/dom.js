@@ -33,11 +33,13 @@ function definitions(list, facts) {
   return list;
 }
 
-// choices fills a select with [value, text], and hides what offers no choice.
+// choices fills a select with [value, text], null for what cannot be chosen,
+// and hides it if it offers no choice.
 function choices(select, options, chosen) {
   select.replaceChildren(...options.map(([value, text]) => {
     const option = element('option', text);
-    option.value = value;
+    option.value = value ?? '';
+    option.disabled = value === null;
     return option;
   }));
   select.value = chosen;

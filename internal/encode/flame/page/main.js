@@ -1,5 +1,7 @@
 // ---- The page: it owns the state and tells the parts what to show.
 
+const MOST_VIEWS = 24; // kept in memory
+
 class Page {
   constructor(data) {
     this.data = data;
@@ -93,10 +95,13 @@ class Page {
     const f = this.functions.frames.findIndex((frame) => this.names.key(frame) === this.now.fn);
     return f >= 0 ? f : this.hottest(1)[0] ?? 0;
   }
-  // viewOf returns a view that is made once.
+  // viewOf returns a view, made anew if it was not among the last that were.
   viewOf(kind, f = 0) {
     const key = `${kind} ${this.now.merge} ${f}`;
-    if (!this.views.has(key)) this.views.set(key, this.makeView(kind, f));
+    if (!this.views.has(key)) {
+      if (this.views.size >= MOST_VIEWS) this.views.delete(this.views.keys().next().value);
+      this.views.set(key, this.makeView(kind, f));
+    }
     return this.views.get(key);
   }
   makeView(kind, f) {
@@ -179,7 +184,9 @@ class Page {
     // The way is told by its beginning and its end.
     const hidden = boxes.length > 6 ? boxes.splice(2, boxes.length - 5).length : 0;
     const parts = boxes.map((box) => {
-      const b = button(this.names.of(box.frame), () => this.zoomed(chart, box));
+      const name = this.names.of(box.frame);
+      const b = button(name, () => this.zoomed(chart, box));
+      b.style.flexShrink = name.length > 12 ? '1' : '0';
       if (box === chart.zoom) {
         b.setAttribute('aria-current', 'true');
         b.disabled = true;
@@ -221,7 +228,7 @@ class Page {
       facts.push(['Before', percent(box.base, weights.baseWhole)]);
       facts.push(['Change', change(box.total / (weights.whole || 1), box.base / (weights.baseWhole || 1))]);
     }
-    return [...facts, ...describe(this.data, this.colours, box.frame)];
+    return [...facts, ...describe(this.data, box.frame)];
   }
 
   // showPanel tells of a box and of its function wherever it is, or else which
@@ -241,14 +248,15 @@ class Page {
       [names.of(b.frame), b.total, () => this.chosen(functions.ofFrame[b.frame])]), view.root.total, this.valueType);
     const tools = element('div', undefined, 'buttons');
     tools.append(button('Sandwich', () => this.chosen(f)),
-      button('Search', () => this.state.set({ q: `^${RegExp.escape?.(names.of(box.frame)) ?? names.of(box.frame).replace(/[^\w\s]/g, '\\$&')}$` })));
+      button('Search', () => this.state.set({ q: `^${names.of(box.frame).replace(/[\\^$.*+?()[\]{}|]/g, '\\$&')}$` })));
     const everywhere = [
       ['Total', `${amount(total[f], this.valueType)} (${percent(total[f], weights.whole)})`],
       ['Self', `${amount(self[f], this.valueType)} (${percent(self[f], weights.whole)})`],
     ];
     panel.replaceChildren(element('h2', names.of(box.frame)), definitions(element('dl'), this.facts(chart, box)), tools,
       element('h3', 'Wherever it is called'), definitions(element('dl'), everywhere),
-      near('Called from', this.viewOf('callers of', f)), near('Calls', this.viewOf('callees of', f)));
+      ...[['Called from', 'callers of'], ['Calls', 'callees of']].map(([heading, kind]) => near(heading, this.viewOf(kind, f)))
+        .filter((section) => section.querySelector('li')));
   }
 
   // showRun writes what does not change.

@@ -1,7 +1,7 @@
 // ---- The tooltip, and the panel beside the graph.
 
 // describe returns what is known of a frame, as terms and texts.
-function describe(data, colours, frame) {
+function describe(data, frame) {
   const { frames, strings } = data;
   const kind = data.kinds[frames.kind[frame]];
   if (kind === 'root') return [];

@@ -45,8 +45,12 @@ function taskFilter({ tasks, strings }, choice) {
   }
 }
 
+const MOST_CHOICES = 100; // of one level
+
 // taskChoices returns what taskFilter takes as [choice, text], each name
-// followed by its processes and those by their threads, heaviest first.
+// followed by its processes and those by their threads, heaviest first. Of
+// more than a list is good for only the heaviest are in it, and [null, text]
+// tells so.
 function taskChoices({ tasks, strings, samples }, column) {
   const weights = tasks.comm.map(() => 0);
   for (let i = 0; i < samples.count; i++) weights[samples.task[i]] += samples.values[column][i];
@@ -58,11 +62,13 @@ function taskChoices({ tasks, strings, samples }, column) {
     const groups = Map.groupBy(members, (i) => entry(i)[0]);
     const weigh = (group) => group.reduce((sum, i) => sum + weights[i], 0);
     const sorted = [...groups.values()].map((g) => [weigh(g), g]).sort((a, b) => b[0] - a[0]);
-    for (const [weight, g] of sorted) {
+    const space = '\u2003'.repeat(indent);
+    for (const [weight, g] of sorted.slice(0, MOST_CHOICES)) {
       const [choice, text] = entry(g[0]);
-      if (choice) list.push([choice, `${'\u2003'.repeat(indent)}${text} · ${percent(weight, whole)}`]);
+      if (choice) list.push([choice, `${space}${text} · ${percent(weight, whole)}`]);
       if (inner) inner(g, choice ? indent + 1 : indent);
     }
+    if (sorted.length > MOST_CHOICES) list.push([null, `${space}… ${digits.format(sorted.length - MOST_CHOICES)} more`]);
   };
   const threads = (members, indent) =>
     group(members, indent, (i) => tasks.tid[i] ? [`t.${tasks.tid[i]}`, `thread ${tasks.tid[i]}`] : ['', '']);
