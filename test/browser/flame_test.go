@@ -303,7 +303,7 @@ func TestFlamePage(t *testing.T) {
 	t.Run("table", func(t *testing.T) {
 		c.press("t")
 		expectList(c, "#rows tr:nth-child(-n+3) th", "peek", "http::Server::handle(http::Request const&)", "vfs_write")
-		expectContains(c, "#rows tr:first-child", "3030.0%", "/usr/bin/server", "/src/server/parse.h:3", "User")
+		expectContains(c, "#rows tr:first-child", "3030.0%", "server", "/src/server/parse.h:3", "User")
 		c.screenshot("table")
 		c.clickOn("[data-column=total] button")
 		expectContains(c, "[data-column=total][aria-sort=descending]", "Total")

@@ -222,7 +222,7 @@ class Page {
     const part = (value) => `${amount(value, this.valueType)} (${percent(value, weights.whole)})`;
     const self = chart.view.self(box);
     const facts = [[capital(this.valueType.type), part(box.total)]];
-    if (self > 0) facts.push([chart.view instanceof CallerView ? 'Outermost' : 'Self', part(self)]);
+    if (self > 0 && chart.view instanceof CalleeView) facts.push(['Self', part(self)]);
     if (chart.zoom.parent && box.depth >= chart.zoom.depth) facts.push(['Of zoomed', percent(box.total, chart.zoom.total)]);
     if (weights.base) {
       facts.push(['Before', percent(box.base, weights.baseWhole)]);

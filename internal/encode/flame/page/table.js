@@ -72,8 +72,9 @@ class Table {
       name.append(button(texts.name(f), () => this.page.chosen(f), 'name'));
       row.append(number(sums.self[f]), number(sums.total[f]));
       if (data.compared) row.append(element('td', change(this.change(f), 0), 'number'));
-      row.append(name, element('td', texts.module(f), 'path'), element('td', texts.source(f), 'path'),
-        element('td', texts.kind(f)));
+      const module = element('td', moduleName(texts.module(f)), 'path');
+      module.title = shortened(texts.module(f));
+      row.append(name, module, element('td', texts.source(f), 'path'), element('td', texts.kind(f)));
       return row;
     }));
     const rest = this.list.length - this.limit;
