@@ -626,6 +626,19 @@ func TestThreads(t *testing.T) {
 	expectClean(c)
 }
 
+// Of very many processes the list has the heaviest, and says so.
+func TestManyProcesses(t *testing.T) {
+	b := profile.NewBuilder(profile.ValueType{Type: "samples", Unit: "count"})
+	for i := range 150 {
+		b.Add(profile.Sample{Task: b.Task(profile.Task{PID: i + 1, Comm: "sh"}), CPU: -1, Values: []int64{int64(i + 1)}})
+	}
+	c := newTab(t)
+	openFlame(c, b.Profile(profile.Meta{}, profile.Losses{}), flame.Options{})
+	expectList(c, "#task option:nth-child(3), #task option:last-child", "\u2003process 150 · 1.32%", "\u2003… 50 more")
+	expectList(c, "#task option:disabled", "\u2003… 50 more")
+	expectClean(c)
+}
+
 // A comparison colours what grew and what shrank.
 func TestCompare(t *testing.T) {
 	build := func(slow, fast int64) *profile.Profile {

@@ -112,7 +112,7 @@ func (d pageData) text(t testing.TB) []byte {
 	sample := 0
 	for n, f := range d.frame {
 		indent := strings.Repeat("  ", d.depth[n])
-		fmt.Fprintf(&b, "%s%q\n", indent, d.Strings[d.header.Frames.Name[f]])
+		fmt.Fprintf(&b, "%s%q\n", indent, d.Strings[d.Frames.Name[f]])
 		for ; sample < len(d.node) && d.node[sample] == n; sample++ {
 			fmt.Fprintf(&b, "%s  =", indent)
 			for _, column := range d.values {
@@ -131,7 +131,7 @@ func (d pageData) folded(column int) map[string]int64 {
 	var callers []string
 	sample := 0
 	for n, f := range d.frame {
-		callers = append(callers[:d.depth[n]], d.Strings[d.header.Frames.Name[f]])
+		callers = append(callers[:d.depth[n]], d.Strings[d.Frames.Name[f]])
 		for ; sample < len(d.node) && d.node[sample] == n; sample++ {
 			stacks[strings.Join(callers[1:], ";")] += d.values[column][sample]
 		}

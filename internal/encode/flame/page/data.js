@@ -57,16 +57,20 @@ class Reader {
 function readTree(reader, header) {
   const count = header.nodes;
   const parent = new Uint32Array(count);
-  const end = new Uint32Array(count).fill(count);
-  const up = reader.uints(new Uint32Array(count));
+  // Columns that are read turn into others in their place: of so many nodes,
+  // each one takes the system long to make room for.
+  const end = reader.uints(new Uint32Array(count)); // how far up each node stands at first
   const ancestors = []; // by depth
-  for (let n = 0, depth = 0; n < count; n++, depth++) {
-    for (let i = up[n]; i > 0; i--) end[ancestors[--depth]] = n;
+  let depth = 0;
+  for (let n = 0; n < count; n++) {
+    for (let up = end[n]; up > 0; up--) end[ancestors[--depth]] = n;
     if (n > 0) parent[n] = ancestors[depth - 1];
-    ancestors[depth] = n;
+    ancestors[depth++] = n;
   }
+  while (depth > 0) end[ancestors[--depth]] = count;
 
-  const frame = reader.uints(new Uint32Array(count)); // numbers of callees at first
+  const Frames = header.frames.name.length <= 0x10000 ? Uint16Array : Uint32Array;
+  const frame = reader.uints(new Frames(count)); // numbers of callees at first
   const unmet = reader.uints(new Uint32Array(header.calls));
   const callees = header.frames.name.map(() => []);
   let next = 0;

@@ -43,7 +43,7 @@ class Page {
     const { now } = this;
     const differs = (...keys) => !before || keys.some((key) => before[key] !== now[key]);
     if (differs('value', 'task')) this.weigh();
-    if (differs('theme')) document.documentElement.style.colorScheme = { light: 'light', dark: 'dark' }[now.theme] ?? '';
+    if (differs('theme')) document.documentElement.style.colorScheme = ['light', 'dark'].includes(now.theme) ? now.theme : '';
     if (differs('theme', 'colour')) this.readColours();
     if (differs('q')) this.parseSearch();
     if (differs('view', 'fn', 'merge', 'invert', 'value', 'task')) this.showView();

@@ -10,9 +10,9 @@ class Table {
     this.functions = functions;
     this.page = page;
     this.body = byId('rows');
-    this.limit = PAGE_ROWS;
     const { frames, strings } = data;
     this.texts = {
+      __proto__: null, // orders are looked up in it, and come from the address
       name: (f) => strings[frames.name[functions.frames[f]]],
       module: (f) => strings[frames.module[functions.frames[f]]],
       source: (f) => sourceOf(data, functions.frames[f]),
@@ -37,7 +37,7 @@ class Table {
     this.weights = weights;
     this.change = (f) => share(f) - before(f);
     const column = order.replace('-', '');
-    const numbers = { self: (f) => sums.self[f], total: (f) => sums.total[f], change: this.change };
+    const numbers = { __proto__: null, self: (f) => sums.self[f], total: (f) => sums.total[f], change: this.change };
     const list = this.functions.frames.map((_, f) => f)
       .filter((f) => keeps(f) && (sums.total[f] !== 0 || sums.baseTotal[f] !== 0));
     const key = numbers[column] ?? this.texts[column] ?? numbers.self;
