@@ -21,9 +21,6 @@ type DiffOptions struct {
 	Value string
 	// Normalize scales the base so that both sum up to the same.
 	Normalize bool
-	// ByBase makes boxes as wide as they were, not as they are: what is gone
-	// can be seen only so.
-	ByBase bool
 	// Functions is how many functions the table has, 0 for all.
 	Functions int
 
@@ -35,25 +32,27 @@ type DiffOptions struct {
 	Stdout, Stderr io.Writer
 	// Quiet leaves out warnings.
 	Quiet bool
+
+	types []profile.ValueType // the one that is compared
 }
 
 // diffFormats are the formats that a comparison can have.
 var diffFormats = map[string]func(io.Writer, *profile.Profile, *DiffOptions) error{
-	"text": func(w io.Writer, p *profile.Profile, o *DiffOptions) error { return text.Compare(w, p, o.Functions) },
+	"text": func(w io.Writer, p *profile.Profile, o *DiffOptions) error {
+		return text.Compare(w, p, text.CompareOptions{Functions: o.Functions, Shares: o.Normalize})
+	},
 	"folded": func(w io.Writer, p *profile.Profile, _ *DiffOptions) error {
 		return folded.Write(w, p, folded.Options{Compare: true})
 	},
-	"html": func(w io.Writer, p *profile.Profile, o *DiffOptions) error { return flame.WriteHTML(w, p, o.flame()) },
-	"svg":  func(w io.Writer, p *profile.Profile, o *DiffOptions) error { return flame.WriteSVG(w, p, o.flame()) },
+	"html": func(w io.Writer, p *profile.Profile, o *DiffOptions) error { return o.draw(w, p, flame.WriteHTML) },
+	"svg":  func(w io.Writer, p *profile.Profile, o *DiffOptions) error { return o.draw(w, p, flame.WriteSVG) },
 }
 
-// flame returns how a comparison is drawn.
-func (o *DiffOptions) flame() flame.Options {
-	drawn := flame.Options{Title: o.Base + " → " + o.New, Value: 1, Compare: true}
-	if o.ByBase {
-		drawn.Value = 0
-	}
-	return drawn
+// draw draws a comparison as a flame graph.
+func (o *DiffOptions) draw(w io.Writer, p *profile.Profile, write func(io.Writer, *profile.Profile, flame.Options) error) error {
+	base, changed := p.Only(0), p.Only(1)
+	base.ValueTypes, changed.ValueTypes = o.types, o.types
+	return write(w, changed, flame.Options{Title: o.Base + " → " + o.New, Base: base})
 }
 
 // Diff writes how one profile differs from another. The exit code is 0, 2 with
@@ -85,6 +84,7 @@ func Diff(ctx context.Context, o DiffOptions) (exitCode int, err error) {
 	if a, b := sides[0].ValueTypes[0], sides[1].ValueTypes[0]; a.Unit != b.Unit {
 		return 2, usagef("%s is in %s and %s in %s: choose what to compare with --value", o.Base, strings.TrimSpace(a.Type+" "+a.Unit), o.New, strings.TrimSpace(b.Type+" "+b.Unit))
 	}
+	o.types = sides[1].ValueTypes
 	out, err := createOutput(o.Output, o.Stdout)
 	if err != nil {
 		return 1, err

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -11,67 +12,108 @@ import (
 	"fulgur/internal/profile"
 )
 
-// Compare writes a table of the at most n functions of p, a comparison (see
-// [profile.Diff]), whose own share changed most, those that changed most first.
-// Shares are of the samples of either profile: self counts those whose leaf is
-// the function, total those that have it anywhere in their stacks. n of 0 means
-// all.
-func Compare(w io.Writer, p *profile.Profile, n int) error {
+// CompareOptions choose what a comparison shows.
+type CompareOptions struct {
+	// Functions is how many functions there are at most, 0 for all.
+	Functions int
+	// Shares shows parts of either profile in percent in place of amounts.
+	Shares bool
+}
+
+// Compare writes a table of the functions of p, a comparison (see
+// [profile.Diff]), whose own value changed most, those that changed most first.
+// Self is the value of the stacks whose leaf is the function, total that of the
+// stacks that have it anywhere.
+func Compare(w io.Writer, p *profile.Profile, o CompareOptions) error {
 	if len(p.ValueTypes) < 2 {
 		return fmt.Errorf("write comparison: a profile with %d values", len(p.ValueTypes))
 	}
 	var out strings.Builder
-	fmt.Fprintf(&out, "base %d %s, new %d\n", p.Total(0), p.ValueTypes[0].Unit, p.Total(1))
-	writeChanges(&out, changes(p, n))
+	amounts := amountsOf(p.ValueTypes[1].Unit)
+	fmt.Fprintf(&out, "base %s, new %s\n", amounts.text(p.Total(0)), amounts.text(p.Total(1)))
+	shown := [2]scale{amounts, amounts}
+	if o.Shares {
+		shown = [2]scale{sharesOf(p.Total(0)), sharesOf(p.Total(1))}
+	}
+	list := changes(p, shown)
+	if o.Functions > 0 {
+		list = list[:min(o.Functions, len(list))]
+	}
+	writeChanges(&out, list, shown[0])
 	if _, err := io.WriteString(w, out.String()); err != nil {
 		return fmt.Errorf("write comparison: %w", err)
 	}
 	return nil
 }
 
-// change is a function with its shares, in percent.
-type change struct {
-	name, module                   string
-	self, selfNew, total, totalNew float64
+// scale says how values are shown.
+type scale struct {
+	factor   float64
+	unit     string
+	decimals int
 }
 
-// changes returns the functions whose shares differ.
-func changes(p *profile.Profile, n int) []change {
-	before, after := tally(p, 0), tally(p, 1)
-	share := func(part, whole int64) float64 {
-		if whole == 0 {
-			return 0
-		}
-		return percent(part, whole)
+// amountsOf returns the scale for amounts in a unit of [profile.ValueType].
+func amountsOf(unit string) scale {
+	switch unit {
+	case "nanoseconds":
+		return scale{1e-6, "ms", 1}
+	case "bytes":
+		return scale{1.0 / 1024, "KiB", 1}
 	}
-	was, is := p.Total(0), p.Total(1)
+	return scale{1, unit, 0}
+}
+
+// sharesOf returns the scale for parts of a total in percent.
+func sharesOf(total int64) scale {
+	if total == 0 {
+		return scale{0, "%", 1}
+	}
+	return scale{100 / float64(total), "%", 1}
+}
+
+func (s scale) of(n int64) float64 { return float64(n) * s.factor }
+
+func (s scale) text(n int64) string { return fmt.Sprintf("%.*f %s", s.decimals, s.of(n), s.unit) }
+
+// change is a function with what it had and has.
+type change struct {
+	name, module string
+	self, total  pair
+}
+
+type pair struct{ before, after float64 }
+
+func (p pair) change() float64 { return p.after - p.before }
+
+// changes returns the functions that changed in the scales of both profiles.
+func changes(p *profile.Profile, shown [2]scale) []change {
+	before, after := tally(p, 0), tally(p, 1)
 	var list []change
 	for i, b := range before {
 		a := after[i]
 		c := change{
-			b.name, b.module, share(b.self, was), share(a.self, is), share(b.total, was), share(a.total, is),
+			b.name, b.module,
+			pair{shown[0].of(b.self), shown[1].of(a.self)}, pair{shown[0].of(b.total), shown[1].of(a.total)},
 		}
-		if c.self != c.selfNew || c.total != c.totalNew {
+		if c.self.change() != 0 || c.total.change() != 0 {
 			list = append(list, c)
 		}
 	}
 	slices.SortFunc(list, func(a, b change) int {
-		return cmp.Or(cmp.Compare(b.changed(), a.changed()), cmp.Compare(max(b.total, b.totalNew), max(a.total, a.totalNew)),
-			cmp.Compare(a.name, b.name), cmp.Compare(a.module, b.module))
+		return cmp.Or(
+			cmp.Compare(math.Abs(b.self.change()), math.Abs(a.self.change())),
+			cmp.Compare(math.Abs(b.total.change()), math.Abs(a.total.change())),
+			cmp.Compare(a.name, b.name), cmp.Compare(a.module, b.module),
+		)
 	})
-	if n > 0 {
-		list = list[:min(n, len(list))]
-	}
 	return list
 }
 
-// changed returns by how much the function's own share changed, either way.
-func (c change) changed() float64 { return max(c.selfNew-c.self, c.self-c.selfNew) }
-
-// writeChanges writes the table.
-func writeChanges(w *strings.Builder, list []change) {
+// writeChanges writes the table, in which numbers are in the unit of s.
+func writeChanges(w *strings.Builder, list []change, s scale) {
 	if len(list) == 0 {
-		fmt.Fprintln(w, "no function's share changed")
+		fmt.Fprintln(w, "nothing changed")
 		return
 	}
 	width := len("function")
@@ -80,10 +122,12 @@ func writeChanges(w *strings.Builder, list []change) {
 		list[i].module = cut(list[i].module, moduleWidth)
 		width = max(width, utf8.RuneCountInString(list[i].name))
 	}
-	fmt.Fprintf(w, "\n   ------- self -------    ------ total -------\n")
-	fmt.Fprintf(w, "    base     new  change    base     new  change  %-*s  module\n", width, "function")
+	fmt.Fprintf(w, "\n%30s  %30s\n", "self, in "+s.unit, "total, in "+s.unit)
+	fmt.Fprintf(w, "%10s%10s%10s  %10s%10s%10s  %-*s  module\n", "base", "new", "change", "base", "new", "change", width, "function")
 	for _, c := range list {
-		fmt.Fprintf(w, "  %5.1f%%  %5.1f%%  %+6.1f  %5.1f%%  %5.1f%%  %+6.1f  %-*s  %s\n",
-			c.self, c.selfNew, c.selfNew-c.self, c.total, c.totalNew, c.totalNew-c.total, width, c.name, c.module)
+		for _, p := range []pair{c.self, c.total} {
+			fmt.Fprintf(w, "%10.*f%10.*f%+10.*f  ", s.decimals, p.before, s.decimals, p.after, s.decimals, p.change())
+		}
+		fmt.Fprintf(w, "%-*s  %s\n", width, c.name, c.module)
 	}
 }
