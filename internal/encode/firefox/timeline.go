@@ -1,6 +1,7 @@
 package firefox
 
 import (
+	"cmp"
 	"iter"
 	"slices"
 	"strconv"
@@ -51,7 +52,7 @@ func writeTimeline(j *jsonWriter, t *profile.Timeline, o Options) error {
 		r.tracks = append(r.tracks, r.pseudo(profile.ProcessID(p))...)
 	}
 	d := description{
-		p: t.Profile, interval: t.Interval, end: t.End - t.Start, monotonic: t.Start, version: o.Version,
+		p: t.Profile, interval: cmp.Or(t.Interval, interval(t.Profile.Meta)), end: t.End - t.Start, monotonic: t.Start, version: o.Version,
 	}
 	return write(j, r.tables, d, r.tracks, r.counters())
 }
@@ -98,7 +99,7 @@ func (r *recording) choose() {
 	r.threads = make([][]int, len(all))
 	for p, threads := range all {
 		// The main thread has the number of the process.
-		slices.SortStableFunc(threads, func(a, b int) int { return r.mainFirst(p, a) - r.mainFirst(p, b) })
+		slices.SortStableFunc(threads, func(a, b int) int { return cmp.Compare(r.rank(p, a), r.rank(p, b)) })
 		var shown []int
 		for _, id := range threads {
 			if r.hasEvents(profile.ThreadID(id)) {
@@ -112,7 +113,8 @@ func (r *recording) choose() {
 	}
 }
 
-func (r *recording) mainFirst(process, thread int) int {
+// rank sorts the main thread of a process before all others.
+func (r *recording) rank(process, thread int) int {
 	if r.t.Threads[thread].TID == r.t.Processes[process].PID {
 		return 0
 	}
