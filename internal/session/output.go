@@ -55,7 +55,7 @@ var formats = []format{
 // others have the first.
 func (f format) allValues() bool {
 	switch f.name {
-	case "pprof", "firefox", "speedscope":
+	case "html", "pprof", "firefox", "speedscope":
 		return true
 	}
 	return false
