@@ -18,6 +18,7 @@ test      /usr/lib/llvm-19/lib/clang/19/lib/linux  libclang-rt-19-dev
 test      ld.lld-19                       lld-19
 test      eu-stack                        elfutils
 test      dwz                             dwz
+test      npm                             npm
 test      llvm-symbolizer-19              llvm-19
 test      addr2line                       binutils
 test      /usr/lib/llvm-22/bin/perf2bolt  bolt-22
@@ -64,7 +65,19 @@ while read -r group needed package; do
 		missing+=("$package")
 	fi
 done <<<"$table"
-[ ${#missing[@]} -gt 0 ] || exit 0
+
+# The Firefox Profiler without its page comes from npm.
+profiler_cli() {
+	if [ "$1" = test ] && ! command -v profiler-cli >/dev/null; then
+		echo "installing profiler-cli"
+		npm install --global --silent --no-fund @firefox-devtools/profiler-cli@0.10.0 >/dev/null
+	fi
+}
+
+if [ ${#missing[@]} -eq 0 ]; then
+	profiler_cli "$1"
+	exit 0
+fi
 
 command -v apt-get >/dev/null ||
 	die "missing, and there is no apt-get to install them with: ${missing[*]}"
@@ -75,3 +88,4 @@ echo "installing ${missing[*]}"
 export DEBIAN_FRONTEND=noninteractive
 apt-get update -qq
 apt-get install -y -qq --no-install-recommends "${missing[@]}" </dev/null >/dev/null
+profiler_cli "$1"

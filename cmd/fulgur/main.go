@@ -36,7 +36,8 @@ type commands struct {
 	Profile profileCommand `cmd:"" group:"measure" help:"Sample what runs on the CPUs."`
 	Bolt    boltCommand    `cmd:"" group:"measure" help:"Sample branches and write a profile for llvm-bolt."`
 
-	Convert convertCommand `cmd:"" group:"files" help:"Make profiles for BOLT of the branches that perf recorded."`
+	Convert convertCommand `cmd:"" group:"files" help:"Write a profile in another format, or make profiles for BOLT of what perf recorded."`
+	Diff    diffCommand    `cmd:"" group:"files" help:"Compare two profiles."`
 	Merge   mergeCommand   `cmd:"" group:"files" help:"Add profiles for BOLT up."`
 
 	Doctor     doctorCommand     `cmd:"" group:"fulgur" help:"Say what works on this machine, and what to do about the rest."`

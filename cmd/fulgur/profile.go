@@ -38,7 +38,7 @@ type profileCommand struct {
 	Unwind    string     `enum:"auto,dwarf,fp" default:"auto" placeholder:"METHOD" group:"how" help:"Find the callers of user code by the unwind tables that programs and libraries bring along, and by frame pointers where there are none (auto, the default); by tables alone (dwarf); or by frame pointers alone (fp), which most distributions' code does not keep."`
 	MaxDepth  *count     `placeholder:"N" group:"how" help:"Keep at most N frames of each kernel and user stack. Default: 127."`
 
-	Output     string `short:"o" placeholder:"FILE" group:"output" help:"Write to FILE in the format that its ending names: .folded, .txt, .svg, .html, .pb.gz or .pprof; - is standard output, the default."`
+	Output     string `short:"o" placeholder:"FILE" group:"output" help:"Write to FILE in the format that its ending names: .folded, .txt, .svg, .html, .pb.gz, .pprof, .json.gz (for the Firefox Profiler) or .speedscope.json; - is standard output, the default."`
 	Format     string `placeholder:"NAME" group:"output" help:"Write in this format whatever the ending: ${formats}. Default on standard output: text."`
 	Folded     bool   `short:"f" group:"output" help:"Write folded stacks, a line for each, for flame graphs."`
 	Delimited  bool   `short:"d" group:"output" help:"Put a delimiter between kernel and user frames."`

@@ -118,6 +118,7 @@ func named(t *testing.T, s *stacks.Store, found map[uint64][]symbolize.Frame) *n
 		stripped:  make([]*stripped, len(s.Codes)),
 		kernelIDs: map[string]string{"": "", "ext4": ""},
 		buildIDs:  make([]string, len(s.Codes)),
+		bases:     make([]uint64, len(s.Codes)),
 		problems:  make([]error, len(s.Codes)),
 	}
 	for _, f := range s.Frames {

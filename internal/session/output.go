@@ -6,9 +6,11 @@ import (
 	"slices"
 	"strings"
 
+	"fulgur/internal/encode/firefox"
 	"fulgur/internal/encode/flame"
 	"fulgur/internal/encode/folded"
 	"fulgur/internal/encode/pprof"
+	"fulgur/internal/encode/speedscope"
 	"fulgur/internal/encode/text"
 	"fulgur/internal/profile"
 	"fulgur/internal/target"
@@ -19,24 +21,44 @@ type format struct {
 	name    string
 	endings []string
 	write   func(io.Writer, *profile.Profile, *Options) error
+	// inTime writes a recording with its times; nil for formats that have none.
+	inTime func(io.Writer, *profile.Timeline) error
 }
 
 var formats = []format{
-	{"text", []string{".txt"}, func(w io.Writer, p *profile.Profile, o *Options) error {
+	{name: "text", endings: []string{".txt"}, write: func(w io.Writer, p *profile.Profile, o *Options) error {
 		return text.Write(w, p, text.Options{Annotate: o.Annotate, Delimited: o.Delimited})
 	}},
-	{"folded", []string{".folded"}, func(w io.Writer, p *profile.Profile, o *Options) error {
+	{name: "folded", endings: []string{".folded"}, write: func(w io.Writer, p *profile.Profile, o *Options) error {
 		return folded.Write(w, p, folded.Options{Annotate: o.Annotate, Delimited: o.Delimited})
 	}},
-	{"html", []string{".html", ".htm"}, func(w io.Writer, p *profile.Profile, _ *Options) error {
+	{name: "html", endings: []string{".html", ".htm"}, write: func(w io.Writer, p *profile.Profile, _ *Options) error {
 		return flame.WriteHTML(w, p, flame.Options{})
 	}},
-	{"svg", []string{".svg"}, func(w io.Writer, p *profile.Profile, _ *Options) error {
+	{name: "svg", endings: []string{".svg"}, write: func(w io.Writer, p *profile.Profile, _ *Options) error {
 		return flame.WriteSVG(w, p, flame.Options{})
 	}},
-	{"pprof", []string{".pb.gz", ".pprof", ".prof"}, func(w io.Writer, p *profile.Profile, o *Options) error {
+	{name: "pprof", endings: []string{".pb.gz", ".pprof", ".prof"}, write: func(w io.Writer, p *profile.Profile, o *Options) error {
 		return pprof.Write(w, p, pprof.Options{System: o.Target.Scope == target.System})
 	}},
+	{name: "firefox", endings: []string{".json.gz"}, write: func(w io.Writer, p *profile.Profile, _ *Options) error {
+		return firefox.WriteProfile(w, p, firefox.Options{})
+	}, inTime: func(w io.Writer, t *profile.Timeline) error {
+		return firefox.Write(w, t, firefox.Options{})
+	}},
+	{name: "speedscope", endings: []string{".speedscope.json"}, write: func(w io.Writer, p *profile.Profile, _ *Options) error {
+		return speedscope.Write(w, p)
+	}},
+}
+
+// allValues reports whether the format has room for all values of a profile;
+// others have the first.
+func (f format) allValues() bool {
+	switch f.name {
+	case "html", "pprof", "firefox", "speedscope":
+		return true
+	}
+	return false
 }
 
 // chooseFormat returns the format that o asks for: by name, else by the

@@ -19,6 +19,17 @@ type row struct {
 // hottest returns the at most n rows of p with the most samples in the
 // function itself, the hottest first; only rows that have such samples.
 func hottest(p *profile.Profile, n int) []row {
+	rows := slices.DeleteFunc(tally(p, 0), func(r row) bool { return r.self == 0 })
+	slices.SortFunc(rows, func(a, b row) int {
+		return cmp.Or(cmp.Compare(b.self, a.self), cmp.Compare(b.total, a.total),
+			cmp.Compare(a.name, b.name), cmp.Compare(a.module, b.module))
+	})
+	return rows[:min(n, len(rows))]
+}
+
+// tally returns all rows of p with what they have of value v, in an order that
+// does not depend on v.
+func tally(p *profile.Profile, v int) []row {
 	rows, rowOf := newRows(p)
 	// counted holds the last sample, counted from 1, that each row's total
 	// contains.
@@ -29,20 +40,15 @@ func hottest(p *profile.Profile, n int) []row {
 		for depth, f := range frames {
 			r := rowOf[f]
 			if depth == 0 {
-				rows[r].self += s.Values[0]
+				rows[r].self += s.Values[v]
 			}
 			if counted[r] != i+1 {
 				counted[r] = i + 1
-				rows[r].total += s.Values[0]
+				rows[r].total += s.Values[v]
 			}
 		}
 	}
-	rows = slices.DeleteFunc(rows, func(r row) bool { return r.self == 0 })
-	slices.SortFunc(rows, func(a, b row) int {
-		return cmp.Or(cmp.Compare(b.self, a.self), cmp.Compare(b.total, a.total),
-			cmp.Compare(a.name, b.name), cmp.Compare(a.module, b.module))
-	})
-	return rows[:min(n, len(rows))]
+	return rows
 }
 
 // newRows returns an empty row for each function of each module, and the

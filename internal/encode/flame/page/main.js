@@ -1,0 +1,447 @@
+// ---- The page: it owns the state and tells the parts what to show.
+
+const MOST_VIEWS = 24; // kept in memory
+
+class Page {
+  constructor(data) {
+    this.data = data;
+    const { frames, strings } = data;
+    const keys = [];
+    this.names = {
+      of: (frame) => strings[frames.name[frame]],
+      inlined: (frame) => frames.inlined[frame] === 1,
+      // key names a frame in the page's address.
+      key: (frame) => keys[frame] ??= hash(
+        `${strings[frames.name[frame]]}\n${strings[frames.module[frame]]}\n${frames.inlined[frame]}`).toString(36),
+    };
+    this.functions = new Functions(data);
+    this.colours = new Colours(data);
+    this.tip = new Tip();
+    this.matches = null;
+    this.hits = [];
+    this.hit = -1;
+    this.chart = new Chart(byId('scroller'), this);
+    this.callers = new Chart(byId('callers'), this);
+    this.chart.canvas.id = 'chart';
+    this.table = new Table(data, this.functions, this);
+    this.state = new State({
+      view: 'flame', invert: data.inverted ? '1' : '0', value: String(data.value), task: '', merge: '0',
+      colour: data.compared ? 'change' : 'kind', q: '', fn: '', zoom: '', up: '', theme: 'auto', sort: 'self',
+    }, (before) => this.update(before));
+    this.listen();
+    this.showRun();
+    this.update(null);
+  }
+
+  get now() { return this.state.now; }
+  get valueType() { return this.data.values[this.valueIndex]; }
+  get valueIndex() { return Object.hasOwn(this.data.values, this.now.value) ? Number(this.now.value) : 0; }
+  get view() { return ['flame', 'callers', 'sandwich', 'table'].includes(this.now.view) ? this.now.view : 'flame'; }
+
+  // update shows the state; before is what was shown, or null.
+  update(before) {
+    const { now } = this;
+    const differs = (...keys) => !before || keys.some((key) => before[key] !== now[key]);
+    if (differs('value', 'task')) this.weigh();
+    if (differs('theme')) document.documentElement.style.colorScheme = ['light', 'dark'].includes(now.theme) ? now.theme : '';
+    if (differs('theme', 'colour')) this.readColours();
+    if (differs('q')) this.parseSearch();
+    if (differs('view', 'fn', 'merge', 'invert', 'value', 'task')) this.showView();
+    else if (differs('zoom', 'up')) this.showZoom();
+    else if (differs('theme', 'colour')) this.eachChart((chart) => chart.paint());
+    if (differs('q', 'value', 'task', 'view', 'fn', 'merge', 'zoom', 'up')) this.showMatches();
+    if (this.view === 'table' && differs('view', 'q', 'sort', 'value', 'task')) this.showTable();
+    this.showControls();
+  }
+  eachChart(act) {
+    if (this.view === 'table') return;
+    act(this.chart);
+    if (this.view === 'sandwich') act(this.callers);
+  }
+
+  weigh() {
+    this.weights = new Weights(this.data, this.valueIndex, taskFilter(this.data, this.now.task));
+    this.sums = null;
+    this.views = new Map();
+    byId('notice').hidden = this.weights.whole > 0;
+    byId('notice').textContent = 'No samples were taken.';
+  }
+  // functionSums are made when they are first needed: the graph comes first.
+  get functionSums() { return this.sums ??= this.functions.weigh(this.weights); }
+  // hottest returns the functions by the weight of their own code.
+  hottest(count) {
+    const { self } = this.functionSums;
+    return [...self.keys()].filter((f) => self[f] > 0).sort((a, b) => self[b] - self[a]).slice(0, count);
+  }
+
+  readColours() {
+    if (this.now.colour === 'module' && this.colours.modules.length === 0) {
+      this.colours.rankModules(this.functions, this.functionSums.self);
+    }
+    this.colours.read(this.now.colour);
+    byId('legend').replaceChildren(...this.colours.legend().map(([text, colour]) => {
+      const item = element('li');
+      const swatch = element('i');
+      swatch.style.background = colour;
+      item.append(swatch, text);
+      return item;
+    }));
+  }
+
+  // ---- views
+
+  // functionChosen is the function of the sandwich.
+  functionChosen() {
+    const f = this.functions.frames.findIndex((frame) => this.names.key(frame) === this.now.fn);
+    return f >= 0 ? f : this.hottest(1)[0] ?? 0;
+  }
+  // viewOf returns a view, made anew if it was not among the last that were.
+  viewOf(kind, f = 0) {
+    const key = `${kind} ${this.now.merge} ${f}`;
+    if (!this.views.has(key)) {
+      if (this.views.size >= MOST_VIEWS) this.views.delete(this.views.keys().next().value);
+      this.views.set(key, this.makeView(kind, f));
+    }
+    return this.views.get(key);
+  }
+  makeView(kind, f) {
+    const { data, weights, functions } = this;
+    const { tree, frames, kinds } = data;
+    const merged = this.now.merge === '1';
+    const isTask = frames.kind.map((k) => ['process', 'cpu'].includes(kinds[k]));
+    const ends = merged ? isTask : [];
+    const outermost = () => functions.outermost(f);
+    switch (kind) {
+      case 'callees of':
+        return new CalleeView(data, weights, functions.frames[f], outermost());
+      case 'callers of':
+        return new CallerView(data, weights, functions.frames[f], (add) => {
+          for (const n of outermost()) add(n, weights.total[n], weights.base ? weights.base[n] : 0);
+        }, true, ends);
+      case 'callers':
+        return new CallerView(data, weights, tree.frame[0], (add) => {
+          weights.eachSample((node, value, base) => {
+            if ((value !== 0 || base !== 0) && !ends[tree.frame[node]]) add(node, value, base);
+          });
+        }, false, ends);
+    }
+    const roots = [0];
+    if (merged) {
+      roots.length = 0;
+      for (let n = 1; n < tree.count;) {
+        if (kinds[frames.kind[tree.frame[n]]] === 'process') {
+          roots.push(n);
+          n = tree.end[n];
+        } else {
+          n++;
+        }
+      }
+    }
+    return new CalleeView(data, weights, tree.frame[0], roots);
+  }
+
+  showView() {
+    const { view } = this;
+    this.tip.hide();
+    document.body.dataset.view = view;
+    if (view === 'table') { this.showPanel(null); return; }
+    const hanging = this.now.invert === '1';
+    if (view === 'sandwich') {
+      const f = this.functionChosen();
+      const name = this.names.of(this.functions.frames[f]);
+      this.callers.show(this.viewOf('callers of', f), false);
+      this.chart.show(this.viewOf('callees of', f), true);
+      this.callers.name = `Callers of ${name}`;
+      this.chart.name = `Callees of ${name}`;
+      byId('of').textContent = shortened(name);
+    } else {
+      this.chart.show(this.viewOf(view), hanging);
+      this.chart.name = view === 'flame' ? 'Flame graph' : 'Flame graph by callers';
+    }
+    this.showZoom();
+  }
+  showZoom() {
+    this.tip.hide();
+    this.eachChart((chart) => {
+      const way = chart === this.chart ? this.now.zoom : this.now.up;
+      chart.zoomTo(wayFrom(chart.view, way, this.names));
+    });
+    this.showPath();
+    this.showPanel(this.view === 'sandwich' ? this.chart.zoom : null, this.chart);
+  }
+  showTable() {
+    const { frames } = this.functions;
+    const order = this.now.sort;
+    const isCode = (f) => !['root', 'cpu', 'process'].includes(this.data.kinds[this.data.frames.kind[frames[f]]]);
+    this.table.show(this.functionSums, this.weights,
+      (f) => isCode(f) && (!this.matches || this.matches[frames[f]]), order);
+  }
+
+  showPath() {
+    const { chart } = this;
+    const boxes = [];
+    for (let b = chart.zoom; b; b = b.parent) boxes.unshift(b);
+    // The way is told by its beginning and its end.
+    const hidden = boxes.length > 6 ? boxes.splice(2, boxes.length - 5).length : 0;
+    const parts = boxes.map((box) => {
+      const name = this.names.of(box.frame);
+      const b = button(name, () => this.zoomed(chart, box));
+      b.style.flexShrink = name.length > 12 ? '1' : '0';
+      if (box === chart.zoom) {
+        b.setAttribute('aria-current', 'true');
+        b.disabled = true;
+      }
+      return b;
+    });
+    if (hidden) parts.splice(2, 0, element('span', `… ${hidden} more …`));
+    byId('path').replaceChildren(...parts.flatMap((p, i) => i ? [element('span', '›'), p] : [p]));
+    if (chart.zoom.parent) byId('path').append(element('span', ` ${percent(chart.zoom.total, this.weights.whole)}`));
+  }
+
+  showControls() {
+    const { now, view } = this;
+    for (const tab of byId('views').children) tab.setAttribute('aria-pressed', String(tab.value === view));
+    byId('invert').setAttribute('aria-pressed', String(now.invert === '1'));
+    byId('invert').disabled = view === 'sandwich' || view === 'table';
+    byId('merge').checked = now.merge === '1';
+    byId('reset').disabled = view === 'table' || !now.zoom && !now.up;
+    byId('value').value = String(this.valueIndex);
+    byId('task').value = now.task;
+    byId('colour').value = this.now.colour;
+    byId('theme').value = now.theme;
+    if (byId('search').value !== now.q) byId('search').value = now.q;
+  }
+
+  // ---- what is told of boxes
+
+  spoken(box) {
+    return `${this.names.of(box.frame)}: ${spokenAmount(box.total, this.valueType)}, ${percent(box.total, this.weights.whole)}`;
+  }
+  facts(chart, box) {
+    const { weights } = this;
+    const part = (value) => `${amount(value, this.valueType)} (${percent(value, weights.whole)})`;
+    const self = chart.view.self(box);
+    const facts = [[capital(this.valueType.type), part(box.total)]];
+    if (self > 0 && chart.view instanceof CalleeView) facts.push(['Self', part(self)]);
+    if (chart.zoom.parent && box.depth >= chart.zoom.depth) facts.push(['Of zoomed', percent(box.total, chart.zoom.total)]);
+    if (weights.base) {
+      facts.push(['Before', percent(box.base, weights.baseWhole)]);
+      facts.push(['Change', change(box.total / (weights.whole || 1), box.base / (weights.baseWhole || 1))]);
+    }
+    return [...facts, ...describe(this.data, box.frame)];
+  }
+
+  // showPanel tells of a box and of its function wherever it is, or else which
+  // functions are the hottest.
+  showPanel(box, chart) {
+    const panel = byId('details');
+    const { names, functions, weights } = this;
+    const isRoot = !box || box === chart.view.root && this.view !== 'sandwich';
+    if (isRoot) {
+      panel.replaceChildren(shares('Hottest functions', this.hottest(20).map((f) =>
+        [names.of(functions.frames[f]), this.functionSums.self[f], () => this.chosen(f)]), weights.whole, this.valueType));
+      return;
+    }
+    const f = functions.ofFrame[box.frame];
+    const { self, total } = this.functionSums;
+    const near = (heading, view) => shares(heading, view.children(view.root).slice(0, 8).map((b) =>
+      [names.of(b.frame), b.total, () => this.chosen(functions.ofFrame[b.frame])]), view.root.total, this.valueType);
+    const tools = element('div', undefined, 'buttons');
+    tools.append(button('Sandwich', () => this.chosen(f)),
+      button('Search', () => this.state.set({ q: `^${names.of(box.frame).replace(/[\\^$.*+?()[\]{}|]/g, '\\$&')}$` })));
+    const everywhere = [
+      ['Total', `${amount(total[f], this.valueType)} (${percent(total[f], weights.whole)})`],
+      ['Self', `${amount(self[f], this.valueType)} (${percent(self[f], weights.whole)})`],
+    ];
+    panel.replaceChildren(element('h2', names.of(box.frame)), definitions(element('dl'), this.facts(chart, box)), tools,
+      element('h3', 'Wherever it is called'), definitions(element('dl'), everywhere),
+      ...[['Called from', 'callers of'], ['Calls', 'callees of']].map(([heading, kind]) => near(heading, this.viewOf(kind, f)))
+        .filter((section) => section.querySelector('li')));
+  }
+
+  // showRun writes what does not change.
+  showRun() {
+    const { meta: m, samples, values, losses } = this.data;
+    const counted = values.findIndex((v) => v.unit === 'count');
+    const rate = m.frequency ? `${digits.format(m.frequency)} Hz` : m.period ? `every ${digits.format(m.period)}` : '';
+    const sum = (column) => column.reduce((a, b) => a + b, 0);
+    byId('summary').textContent = [
+      m.scope, values.length ? spokenAmount(sum(samples.values[this.data.value]), values[this.data.value]) : '',
+      m.seconds ? duration(m.seconds) : '',
+      m.start ? new Date(m.start).toLocaleString(undefined, { dateStyle: 'medium', timeStyle: 'medium' }) : '',
+    ].filter(Boolean).join(' · ');
+    definitions(byId('facts'), [
+      ['Command', m.command],
+      ['Host', m.host],
+      ['Kernel', [m.kernel, m.arch].filter(Boolean).join(' ')],
+      ['CPUs', m.cpus ? String(m.cpus) : ''],
+      ['Duration', m.seconds ? duration(m.seconds) : ''],
+      ['Event', [m.event, rate].filter(Boolean).join(', ')],
+      ['Samples', counted < 0 ? '' : digits.format(sum(samples.values[counted]))],
+    ].filter(([, text]) => text));
+    byId('lost').textContent = losses.length ? losses.map((l) => l.what).join(', ') : 'nothing lost';
+    byId('losses').classList.toggle('warn', losses.length > 0);
+    definitions(byId('remedies'), losses.map((l) => [l.what, [l.effect, l.remedy].filter(Boolean).join('; ')]));
+    choices(byId('value'), values.map(({ type, unit }, i) => [String(i), unit === 'count' ? capital(type) : `${capital(type)}, ${unit}`]),
+      String(this.data.value));
+    choices(byId('task'), taskChoices(this.data, this.data.value), '');
+    byId('task').closest('label').hidden = this.data.tasks.pid.length < 2;
+    choices(byId('colour'), [...(this.data.compared ? [['change', 'Change']] : []),
+      ['kind', 'Kind'], ['module', 'Module'], ['name', 'Name']], this.now?.colour ?? 'kind');
+  }
+
+  // ---- search
+
+  parseSearch() {
+    const { q } = this.now;
+    this.searchError = false;
+    this.matches = null;
+    try {
+      if (q) this.matches = parseSearch(q, this.data);
+    } catch {
+      this.searchError = true;
+    }
+  }
+  showMatches() {
+    const { matches, weights } = this;
+    this.tip.hide();
+    this.hit = -1;
+    this.hits = [];
+    if (matches && this.view !== 'table') {
+      this.hits = this.chart.rows.flat().filter((box) => matches[box.frame] && box.depth >= this.chart.zoom.depth)
+        .sort((a, b) => b.total - a.total || a.depth - b.depth || a.x - b.x);
+    }
+    byId('matched').className = this.searchError ? 'bad' : '';
+    byId('matched').textContent = this.searchError ? 'not a valid expression'
+      : matches ? `${percent(matchedTotal(this.data.tree, weights.total, matches), weights.whole)} matched` : '';
+    byId('next').disabled = byId('previous').disabled = this.hits.length === 0;
+    this.eachChart((chart) => chart.paint());
+  }
+  // step selects the next of the matches, the widest first.
+  step(by) {
+    const count = this.hits.length;
+    if (count === 0) return;
+    this.hit = this.hit < 0 && by < 0 ? count - 1 : (this.hit + by + count) % count;
+    this.chart.canvas.focus({ preventScroll: true });
+    this.chart.select(this.hits[this.hit]);
+  }
+
+  // ---- what charts and table report
+
+  hovered(chart, box, x, y) {
+    if (box) this.tip.show(this.names.of(box.frame), this.facts(chart, box), x, y);
+    else this.tip.hide();
+  }
+  selected(chart, box) { this.showPanel(box, chart); }
+  zoomed(chart, box) {
+    this.state.set({ [chart === this.chart ? 'zoom' : 'up']: wayTo(box, this.names) }, true);
+  }
+  chosen(f) {
+    this.state.set({ view: 'sandwich', fn: this.names.key(this.functions.frames[f]), zoom: '', up: '' }, true);
+  }
+  sorted(column) {
+    this.state.set({ sort: this.now.sort === column ? `-${column}` : column });
+  }
+  turnTo(view) {
+    const change = { view, fn: '', zoom: '', up: '' };
+    const box = this.activeChart.selection;
+    if (view === 'sandwich' && box?.parent) change.fn = this.names.key(this.functions.frames[this.functions.ofFrame[box.frame]]);
+    if (view !== this.view) this.state.set(change, true);
+  }
+  turnOver() {
+    if (!byId('invert').disabled) this.state.set({ invert: this.now.invert === '1' ? '0' : '1' });
+  }
+  get activeChart() {
+    return this.view === 'sandwich' && document.activeElement === this.callers.canvas ? this.callers : this.chart;
+  }
+
+  // ---- events
+
+  listen() {
+    const search = byId('search');
+    search.addEventListener('input', () => this.state.set({ q: search.value }));
+    search.addEventListener('keydown', (event) => {
+      if (event.key !== 'Enter') return;
+      this.step(event.shiftKey ? -1 : 1);
+      event.stopPropagation();
+    });
+    for (const tab of byId('views').children) tab.addEventListener('click', () => this.turnTo(tab.value));
+    for (const key of ['value', 'task', 'colour', 'theme']) {
+      byId(key).addEventListener('change', () => this.state.set({ [key]: byId(key).value }, key === 'task'));
+    }
+    byId('merge').addEventListener('change', () => this.state.set({ merge: byId('merge').checked ? '1' : '0', zoom: '', up: '' }));
+    byId('invert').addEventListener('click', () => this.turnOver());
+    byId('reset').addEventListener('click', () => this.state.set({ zoom: '', up: '' }, true));
+    byId('next').addEventListener('click', () => this.step(1));
+    byId('previous').addEventListener('click', () => this.step(-1));
+    byId('help-button').addEventListener('click', () => byId('help').showModal());
+    byId('save-svg').addEventListener('click', () => {
+      if (this.view === 'table') this.turnTo('flame');
+      save('flame.svg', 'image/svg+xml', [picture(this.chart, this.data.title)]);
+    });
+    byId('save-folded').addEventListener('click', () => save('flame.folded', 'text/plain', folded(this.data, this.weights)));
+    document.addEventListener('keydown', (event) => {
+      if (event.ctrlKey || event.metaKey || event.altKey || byId('help').open) return;
+      if (this.press(event.key, event.target)) event.preventDefault();
+    });
+    matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => {
+      this.readColours();
+      this.eachChart((chart) => chart.paint());
+    });
+  }
+
+  // press acts on a key and tells whether it did.
+  press(key, target) {
+    const typing = ['INPUT', 'SELECT'].includes(target.tagName) && target.type !== 'checkbox';
+    if (key === 'Escape') { this.leave(); return true; }
+    if (typing) return false;
+    const tabs = { f: 'flame', b: 'callers', s: 'sandwich', t: 'table' };
+    if (Object.hasOwn(tabs, key)) { this.turnTo(tabs[key]); return true; }
+    switch (key) {
+      case '/': byId('search').focus(); byId('search').select(); return true;
+      case '?': byId('help').showModal(); return true;
+      case 'i': this.turnOver(); return true;
+      case 'n': this.step(1); return true;
+      case 'N': this.step(-1); return true;
+    }
+    const isControl = ['BUTTON', 'SUMMARY', 'INPUT', 'A'].includes(target.tagName);
+    if (this.view === 'table' || this.weights.whole <= 0 || isControl && key === 'Enter') return false;
+    const chart = this.activeChart;
+    if (!chart.press(key)) return false;
+    chart.canvas.focus({ preventScroll: true });
+    this.tipAt(chart);
+    return true;
+  }
+  tipAt(chart) {
+    const box = chart.selection;
+    if (!box) return;
+    const canvas = chart.canvas.getBoundingClientRect();
+    this.hovered(chart, box, canvas.left + box.x, canvas.top + chart.rowTop(box.depth) + ROW);
+  }
+  // leave takes back the innermost thing: search, selection, zoom.
+  leave() {
+    const { now } = this;
+    const selecting = [this.chart, this.callers].filter((chart) => chart.selection);
+    this.tip.hide();
+    if (now.q) this.state.set({ q: '' });
+    else if (selecting.length) {
+      for (const chart of selecting) chart.deselect();
+      this.showPanel(null);
+    } else if (now.zoom || now.up) this.state.set({ zoom: '', up: '' }, true);
+    if (document.activeElement === byId('search')) this.chart.canvas.focus({ preventScroll: true });
+  }
+}
+
+async function main() {
+  try {
+    new Page(await load());
+  } catch (err) {
+    byId('notice').hidden = false;
+    byId('notice').textContent = `The data of this page cannot be read: ${err.message}`;
+    document.documentElement.dataset.ready = 'failed';
+    throw err;
+  }
+  document.documentElement.dataset.ready = 'true';
+}
+
+main();
