@@ -350,10 +350,10 @@ func TestFlamePage(t *testing.T) {
 	})
 
 	t.Run("values", func(t *testing.T) {
-		expectList(c, "#value option", "Samples", "Cpu, nanoseconds")
+		expectList(c, "#value option", "Samples", "Cpu time")
 		choose(c, "#value", "1")
 		c.point(boxAt(c, 0.2, 3))
-		expectContains(c, "#tip dl", "Cpu", "707 ms (70.0%)")
+		expectContains(c, "#tip dl", "Cpu time", "707 ms (70.0%)")
 		choose(c, "#value", "0")
 	})
 

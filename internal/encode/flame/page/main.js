@@ -193,12 +193,14 @@ class Page {
     const { weights } = this;
     const part = (value) => `${amount(value, this.valueType)} (${percent(value, weights.whole)})`;
     const self = chart.view.self(box);
-    const facts = [[capital(this.valueType.type), part(box.total)]];
+    const facts = [[valueName(this.valueType), part(box.total)]];
     if (self > 0 && chart.view instanceof CalleeView) facts.push(['Self', part(self)]);
-    if (chart.zoom.parent && box.depth >= chart.zoom.depth) facts.push(['Of zoomed', percent(box.total, chart.zoom.total)]);
+    if (chart.zoom.parent && box.depth >= chart.zoom.depth) {
+      facts.push(['Of zoomed', percent(box.total, chart.zoom.total)]);
+    }
     if (weights.base) {
       facts.push(['Before', percent(box.base, weights.baseWhole)]);
-      facts.push(['Change', change(box.total / (weights.whole || 1), box.base / (weights.baseWhole || 1))]);
+      facts.push(['Change', pointsChange(box.total / (weights.whole || 1), box.base / (weights.baseWhole || 1))]);
     }
     return [...facts, ...describe(this.data, box.frame)];
   }

@@ -22,8 +22,7 @@ function showRun(data) {
   byId('lost').textContent = losses.length ? losses.map((l) => l.what).join(', ') : 'nothing lost';
   byId('losses').classList.toggle('warn', losses.length > 0);
   definitions(byId('remedies'), losses.map((l) => [l.what, [l.effect, l.remedy].filter(Boolean).join('; ')]));
-  choices(byId('value'), values.map(({ type, unit }, i) => [String(i), unit === 'count' ? capital(type) : `${capital(type)}, ${unit}`]),
-    String(data.value));
+  choices(byId('value'), values.map((type, i) => [String(i), valueName(type)]), String(data.value));
   choices(byId('task'), taskChoices(data, data.value), '');
   byId('task').closest('label').hidden = data.tasks.pid.length < 2;
   choices(byId('colour'), [...(data.compared ? [['change', 'Change']] : []),
