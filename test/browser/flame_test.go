@@ -218,6 +218,16 @@ func TestFlamePage(t *testing.T) {
 		c.press("Escape", "Escape") // the search, the selection
 	})
 
+	t.Run("panel", func(t *testing.T) {
+		c.click(boxAt(c, 0.2, 4))
+		c.clickOn("#details .buttons button:last-child")
+		expect(c, "#matched", "51.0% matched")
+		c.press("Escape", "Escape")
+		c.clickOn("#details section:last-child li:last-child button")
+		expect(c, "#of", "__memmove_avx_unaligned_erms")
+		c.press("f", "Escape")
+	})
+
 	t.Run("keys", func(t *testing.T) {
 		c.press("ArrowUp")
 		expect(c, spoken, "all: 100 samples, 100%")
@@ -340,10 +350,10 @@ func TestFlamePage(t *testing.T) {
 	})
 
 	t.Run("values", func(t *testing.T) {
-		expectList(c, "#value option", "Samples", "Cpu, nanoseconds")
+		expectList(c, "#value option", "Samples", "Cpu time")
 		choose(c, "#value", "1")
 		c.point(boxAt(c, 0.2, 3))
-		expectContains(c, "#tip dl", "Cpu", "707 ms (70.0%)")
+		expectContains(c, "#tip dl", "Cpu time", "707 ms (70.0%)")
 		choose(c, "#value", "0")
 	})
 
@@ -536,7 +546,7 @@ func TestHostileNames(t *testing.T) {
 	// The address is foreign too: it may come with a link.
 	for _, hash := range []string{
 		"q=" + attack, "view=" + attack, "zoom=..%2F.&up=" + attack, "value=__proto__&task=t.constructor",
-		"fn=toString&view=sandwich", "sort=constructor&view=table", "colour=__proto__&theme=" + attack, "%", "q=%E0%A4%A",
+		"fn=toString&view=sandwich", "sort=constructor&view=table", "value=length", "task=p.nobody", "colour=__proto__&theme=" + attack, "%", "q=%E0%A4%A",
 	} {
 		c.eval(fmt.Sprintf(`(location.hash = %q, 0)`, hash), new(int))
 		c.call("Page.reload", nil, nil)

@@ -28,7 +28,7 @@ var pageJS = func() string {
 	b.WriteString("'use strict';\n(() => {\n")
 	for _, name := range []string{
 		"dom", "data", "format", "weights", "view", "functions", "colours", "chart",
-		"panel", "table", "search", "state", "export", "main",
+		"panel", "table", "search", "state", "run", "export", "main",
 	} {
 		text, err := pageScripts.ReadFile("page/" + name + ".js")
 		if err != nil {

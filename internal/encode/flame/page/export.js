@@ -10,7 +10,7 @@ function save(name, type, parts) {
 
 // folded returns the samples that weights count as lines "caller;callee 42".
 // The format has no escape for ";", which tools replace by ":".
-function folded({ tree: { count, parent, frame }, frames, strings }, weights) {
+function folded({ tree: { parent, frame }, frames, strings }, weights) {
   const names = frames.name.map((id) => strings[id].replaceAll(';', ':'));
   const sums = new Map();
   weights.eachSample((node, value) => sums.set(node, (sums.get(node) ?? 0) + value));

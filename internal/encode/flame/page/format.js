@@ -35,8 +35,14 @@ function percent(part, whole) {
   return `${p.toFixed(size === 0 || size >= 99.95 ? 0 : size >= 10 ? 1 : 2)}%`;
 }
 
-// change writes by how many hundredths of the whole a share grew.
-function change(share, before) {
+// valueName names a value type for people.
+function valueName({ type, unit }) {
+  const what = { __proto__: null, nanoseconds: 'time', microseconds: 'time' }[unit] ?? unit;
+  return capital(unit === 'count' || type === what ? type : `${type} ${what}`);
+}
+
+// pointsChange writes by how many hundredths of the whole a share grew.
+function pointsChange(share, before) {
   const points = 100 * (share - before);
   return `${points < 0 ? '−' : '+'}${Math.abs(points).toFixed(2)} points`;
 }

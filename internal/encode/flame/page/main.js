@@ -17,9 +17,8 @@ class Page {
     this.functions = new Functions(data);
     this.colours = new Colours(data);
     this.tip = new Tip();
-    this.matches = null;
-    this.hits = [];
-    this.hit = -1;
+    this.panel = new Panel(this);
+    this.search = new Search(this);
     this.chart = new Chart(byId('scroller'), this);
     this.callers = new Chart(byId('callers'), this);
     this.chart.canvas.id = 'chart';
@@ -29,13 +28,14 @@ class Page {
       colour: data.compared ? 'change' : 'kind', q: '', fn: '', zoom: '', up: '', theme: 'auto', sort: 'self',
     }, (before) => this.update(before));
     this.listen();
-    this.showRun();
+    showRun(data);
     this.update(null);
   }
 
+  get matches() { return this.search.matches; }
   get now() { return this.state.now; }
   get valueType() { return this.data.values[this.valueIndex]; }
-  get valueIndex() { return Object.hasOwn(this.data.values, this.now.value) ? Number(this.now.value) : 0; }
+  get valueIndex() { return /^\d+$/.test(this.now.value) && this.now.value in this.data.values ? Number(this.now.value) : 0; }
   get view() { return ['flame', 'callers', 'sandwich', 'table'].includes(this.now.view) ? this.now.view : 'flame'; }
 
   // update shows the state; before is what was shown, or null.
@@ -45,11 +45,15 @@ class Page {
     if (differs('value', 'task')) this.weigh();
     if (differs('theme')) document.documentElement.style.colorScheme = ['light', 'dark'].includes(now.theme) ? now.theme : '';
     if (differs('theme', 'colour')) this.readColours();
-    if (differs('q')) this.parseSearch();
+    if (differs('q')) this.search.parse(now.q);
     if (differs('view', 'fn', 'merge', 'invert', 'value', 'task')) this.showView();
     else if (differs('zoom', 'up')) this.showZoom();
     else if (differs('theme', 'colour')) this.eachChart((chart) => chart.paint());
-    if (differs('q', 'value', 'task', 'view', 'fn', 'merge', 'zoom', 'up')) this.showMatches();
+    if (differs('q', 'value', 'task', 'view', 'fn', 'merge', 'zoom', 'up')) {
+      this.tip.hide();
+      this.search.show(this.view === 'table' ? null : this.chart);
+      this.eachChart((chart) => chart.paint());
+    }
     if (this.view === 'table' && differs('view', 'q', 'sort', 'value', 'task')) this.showTable();
     this.showControls();
   }
@@ -64,7 +68,7 @@ class Page {
     this.sums = null;
     this.views = new Map();
     byId('notice').hidden = this.weights.whole > 0;
-    byId('notice').textContent = 'No samples were taken.';
+    byId('notice').textContent = this.now.task ? 'No samples of this process or thread.' : 'No samples were taken.';
   }
   // functionSums are made when they are first needed: the graph comes first.
   get functionSums() { return this.sums ??= this.functions.weigh(this.weights); }
@@ -100,51 +104,15 @@ class Page {
     const key = `${kind} ${this.now.merge} ${f}`;
     if (!this.views.has(key)) {
       if (this.views.size >= MOST_VIEWS) this.views.delete(this.views.keys().next().value);
-      this.views.set(key, this.makeView(kind, f));
+      this.views.set(key, makeView(kind, f, this.now.merge === '1', this));
     }
     return this.views.get(key);
   }
-  makeView(kind, f) {
-    const { data, weights, functions } = this;
-    const { tree, frames, kinds } = data;
-    const merged = this.now.merge === '1';
-    const isTask = frames.kind.map((k) => ['process', 'cpu'].includes(kinds[k]));
-    const ends = merged ? isTask : [];
-    const outermost = () => functions.outermost(f);
-    switch (kind) {
-      case 'callees of':
-        return new CalleeView(data, weights, functions.frames[f], outermost());
-      case 'callers of':
-        return new CallerView(data, weights, functions.frames[f], (add) => {
-          for (const n of outermost()) add(n, weights.total[n], weights.base ? weights.base[n] : 0);
-        }, true, ends);
-      case 'callers':
-        return new CallerView(data, weights, tree.frame[0], (add) => {
-          weights.eachSample((node, value, base) => {
-            if ((value !== 0 || base !== 0) && !ends[tree.frame[node]]) add(node, value, base);
-          });
-        }, false, ends);
-    }
-    const roots = [0];
-    if (merged) {
-      roots.length = 0;
-      for (let n = 1; n < tree.count;) {
-        if (kinds[frames.kind[tree.frame[n]]] === 'process') {
-          roots.push(n);
-          n = tree.end[n];
-        } else {
-          n++;
-        }
-      }
-    }
-    return new CalleeView(data, weights, tree.frame[0], roots);
-  }
-
   showView() {
     const { view } = this;
     this.tip.hide();
     document.body.dataset.view = view;
-    if (view === 'table') { this.showPanel(null); return; }
+    if (view === 'table') return;
     const hanging = this.now.invert === '1';
     if (view === 'sandwich') {
       const f = this.functionChosen();
@@ -167,7 +135,11 @@ class Page {
       chart.zoomTo(wayFrom(chart.view, way, this.names));
     });
     this.showPath();
-    this.showPanel(this.view === 'sandwich' ? this.chart.zoom : null, this.chart);
+    this.showPanel(this.chart, this.chart.zoom);
+  }
+  showPanel(chart, box) {
+    if (box.parent || this.view === 'sandwich') this.panel.show(chart, box);
+    else this.panel.showHottest();
   }
   showTable() {
     const { frames } = this.functions;
@@ -221,109 +193,16 @@ class Page {
     const { weights } = this;
     const part = (value) => `${amount(value, this.valueType)} (${percent(value, weights.whole)})`;
     const self = chart.view.self(box);
-    const facts = [[capital(this.valueType.type), part(box.total)]];
+    const facts = [[valueName(this.valueType), part(box.total)]];
     if (self > 0 && chart.view instanceof CalleeView) facts.push(['Self', part(self)]);
-    if (chart.zoom.parent && box.depth >= chart.zoom.depth) facts.push(['Of zoomed', percent(box.total, chart.zoom.total)]);
+    if (chart.zoom.parent && box.depth >= chart.zoom.depth) {
+      facts.push(['Of zoomed', percent(box.total, chart.zoom.total)]);
+    }
     if (weights.base) {
       facts.push(['Before', percent(box.base, weights.baseWhole)]);
-      facts.push(['Change', change(box.total / (weights.whole || 1), box.base / (weights.baseWhole || 1))]);
+      facts.push(['Change', pointsChange(box.total / (weights.whole || 1), box.base / (weights.baseWhole || 1))]);
     }
     return [...facts, ...describe(this.data, box.frame)];
-  }
-
-  // showPanel tells of a box and of its function wherever it is, or else which
-  // functions are the hottest.
-  showPanel(box, chart) {
-    const panel = byId('details');
-    const { names, functions, weights } = this;
-    const isRoot = !box || box === chart.view.root && this.view !== 'sandwich';
-    if (isRoot) {
-      panel.replaceChildren(shares('Hottest functions', this.hottest(20).map((f) =>
-        [names.of(functions.frames[f]), this.functionSums.self[f], () => this.chosen(f)]), weights.whole, this.valueType));
-      return;
-    }
-    const f = functions.ofFrame[box.frame];
-    const { self, total } = this.functionSums;
-    const near = (heading, view) => shares(heading, view.children(view.root).slice(0, 8).map((b) =>
-      [names.of(b.frame), b.total, () => this.chosen(functions.ofFrame[b.frame])]), view.root.total, this.valueType);
-    const tools = element('div', undefined, 'buttons');
-    tools.append(button('Sandwich', () => this.chosen(f)),
-      button('Search', () => this.state.set({ q: `^${names.of(box.frame).replace(/[\\^$.*+?()[\]{}|]/g, '\\$&')}$` })));
-    const everywhere = [
-      ['Total', `${amount(total[f], this.valueType)} (${percent(total[f], weights.whole)})`],
-      ['Self', `${amount(self[f], this.valueType)} (${percent(self[f], weights.whole)})`],
-    ];
-    panel.replaceChildren(element('h2', names.of(box.frame)), definitions(element('dl'), this.facts(chart, box)), tools,
-      element('h3', 'Wherever it is called'), definitions(element('dl'), everywhere),
-      ...[['Called from', 'callers of'], ['Calls', 'callees of']].map(([heading, kind]) => near(heading, this.viewOf(kind, f)))
-        .filter((section) => section.querySelector('li')));
-  }
-
-  // showRun writes what does not change.
-  showRun() {
-    const { meta: m, samples, values, losses } = this.data;
-    const counted = values.findIndex((v) => v.unit === 'count');
-    const rate = m.frequency ? `${digits.format(m.frequency)} Hz` : m.period ? `every ${digits.format(m.period)}` : '';
-    const sum = (column) => column.reduce((a, b) => a + b, 0);
-    byId('summary').textContent = [
-      m.scope, values.length ? spokenAmount(sum(samples.values[this.data.value]), values[this.data.value]) : '',
-      m.seconds ? duration(m.seconds) : '',
-      m.start ? new Date(m.start).toLocaleString(undefined, { dateStyle: 'medium', timeStyle: 'medium' }) : '',
-    ].filter(Boolean).join(' · ');
-    definitions(byId('facts'), [
-      ['Command', m.command],
-      ['Host', m.host],
-      ['Kernel', [m.kernel, m.arch].filter(Boolean).join(' ')],
-      ['CPUs', m.cpus ? String(m.cpus) : ''],
-      ['Duration', m.seconds ? duration(m.seconds) : ''],
-      ['Event', [m.event, rate].filter(Boolean).join(', ')],
-      ['Samples', counted < 0 ? '' : digits.format(sum(samples.values[counted]))],
-    ].filter(([, text]) => text));
-    byId('lost').textContent = losses.length ? losses.map((l) => l.what).join(', ') : 'nothing lost';
-    byId('losses').classList.toggle('warn', losses.length > 0);
-    definitions(byId('remedies'), losses.map((l) => [l.what, [l.effect, l.remedy].filter(Boolean).join('; ')]));
-    choices(byId('value'), values.map(({ type, unit }, i) => [String(i), unit === 'count' ? capital(type) : `${capital(type)}, ${unit}`]),
-      String(this.data.value));
-    choices(byId('task'), taskChoices(this.data, this.data.value), '');
-    byId('task').closest('label').hidden = this.data.tasks.pid.length < 2;
-    choices(byId('colour'), [...(this.data.compared ? [['change', 'Change']] : []),
-      ['kind', 'Kind'], ['module', 'Module'], ['name', 'Name']], this.now?.colour ?? 'kind');
-  }
-
-  // ---- search
-
-  parseSearch() {
-    const { q } = this.now;
-    this.searchError = false;
-    this.matches = null;
-    try {
-      if (q) this.matches = parseSearch(q, this.data);
-    } catch {
-      this.searchError = true;
-    }
-  }
-  showMatches() {
-    const { matches, weights } = this;
-    this.tip.hide();
-    this.hit = -1;
-    this.hits = [];
-    if (matches && this.view !== 'table') {
-      this.hits = this.chart.rows.flat().filter((box) => matches[box.frame] && box.depth >= this.chart.zoom.depth)
-        .sort((a, b) => b.total - a.total || a.depth - b.depth || a.x - b.x);
-    }
-    byId('matched').className = this.searchError ? 'bad' : '';
-    byId('matched').textContent = this.searchError ? 'not a valid expression'
-      : matches ? `${percent(matchedTotal(this.data.tree, weights.total, matches), weights.whole)} matched` : '';
-    byId('next').disabled = byId('previous').disabled = this.hits.length === 0;
-    this.eachChart((chart) => chart.paint());
-  }
-  // step selects the next of the matches, the widest first.
-  step(by) {
-    const count = this.hits.length;
-    if (count === 0) return;
-    this.hit = this.hit < 0 && by < 0 ? count - 1 : (this.hit + by + count) % count;
-    this.chart.canvas.focus({ preventScroll: true });
-    this.chart.select(this.hits[this.hit]);
   }
 
   // ---- what charts and table report
@@ -332,7 +211,14 @@ class Page {
     if (box) this.tip.show(this.names.of(box.frame), this.facts(chart, box), x, y);
     else this.tip.hide();
   }
-  selected(chart, box) { this.showPanel(box, chart); }
+  selected(chart, box) { this.showPanel(chart, box); }
+  // step selects the next box that matches.
+  step(by) {
+    const box = this.search.step(by);
+    if (!box) return;
+    this.chart.canvas.focus({ preventScroll: true });
+    this.chart.select(box);
+  }
   zoomed(chart, box) {
     this.state.set({ [chart === this.chart ? 'zoom' : 'up']: wayTo(box, this.names) }, true);
   }
@@ -426,7 +312,7 @@ class Page {
     if (now.q) this.state.set({ q: '' });
     else if (selecting.length) {
       for (const chart of selecting) chart.deselect();
-      this.showPanel(null);
+      this.showPanel(this.chart, this.chart.zoom);
     } else if (now.zoom || now.up) this.state.set({ zoom: '', up: '' }, true);
     if (document.activeElement === byId('search')) this.chart.canvas.focus({ preventScroll: true });
   }

@@ -57,3 +57,39 @@ function shares(heading, entries, whole, valueType) {
   return section;
 }
 
+// A Panel tells of a box and of its function wherever it is, or else which
+// functions are the hottest.
+class Panel {
+  constructor(page) {
+    this.page = page;
+    this.panel = byId('details');
+  }
+
+  showHottest() {
+    const { page, page: { names, functions, weights } } = this;
+    this.panel.replaceChildren(shares('Hottest functions', page.hottest(20).map((f) =>
+      [names.of(functions.frames[f]), page.functionSums.self[f], () => page.chosen(f)]), weights.whole, page.valueType));
+  }
+
+  show(chart, box) {
+    const { page, page: { names, functions, weights, valueType } } = this;
+    const name = names.of(box.frame);
+    const f = functions.ofFrame[box.frame];
+    const tools = element('div', undefined, 'buttons');
+    tools.append(
+      button('Sandwich', () => page.chosen(f)),
+      button('Search', () => page.state.set({ q: `^${name.replace(/[\\^$.*+?()[\]{}|]/g, '\\$&')}$` })));
+    const { self, total } = page.functionSums;
+    const part = (value) => `${amount(value, valueType)} (${percent(value, weights.whole)})`;
+    const near = (heading, view) => {
+      const entries = view.children(view.root).slice(0, 8).map((b) =>
+        [names.of(b.frame), b.total, () => page.chosen(functions.ofFrame[b.frame])]);
+      return entries.length ? [shares(heading, entries, view.root.total, valueType)] : [];
+    };
+    this.panel.replaceChildren(
+      element('h2', name), definitions(element('dl'), page.facts(chart, box)), tools,
+      element('h3', 'Wherever it is called'), definitions(element('dl'), [['Total', part(total[f])], ['Self', part(self[f])]]),
+      ...near('Called from', page.viewOf('callers of', f)), ...near('Calls', page.viewOf('callees of', f)));
+  }
+}
+

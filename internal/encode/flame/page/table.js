@@ -71,7 +71,7 @@ class Table {
       name.scope = 'row';
       name.append(button(texts.name(f), () => this.page.chosen(f), 'name'));
       row.append(number(sums.self[f]), number(sums.total[f]));
-      if (data.compared) row.append(element('td', change(this.change(f), 0), 'number'));
+      if (data.compared) row.append(element('td', pointsChange(this.change(f), 0), 'number'));
       const module = element('td', moduleName(texts.module(f)), 'path');
       module.title = shortened(texts.module(f));
       row.append(name, module, element('td', texts.source(f), 'path'), element('td', texts.kind(f)));

@@ -129,3 +129,42 @@ class CallerView extends View {
   }
 }
 
+// makeView returns the view of a kind: "flame" and "callers" of everything,
+// "callees of" and "callers of" function f. Merged, processes and CPUs are left
+// out.
+function makeView(kind, f, merged, { data, weights, functions }) {
+  const { tree, frames, kinds } = data;
+  const ends = merged ? frames.kind.map((k) => ['process', 'cpu'].includes(kinds[k])) : [];
+  const outermost = () => functions.outermost(f);
+  switch (kind) {
+    case 'callees of':
+      return new CalleeView(data, weights, functions.frames[f], outermost());
+    case 'callers of':
+      return new CallerView(data, weights, functions.frames[f], (add) => {
+        for (const n of outermost()) add(n, weights.total[n], weights.base ? weights.base[n] : 0);
+      }, true, ends);
+    case 'callers':
+      return new CallerView(data, weights, tree.frame[0], (add) => {
+        weights.eachSample((node, value, base) => {
+          if ((value !== 0 || base !== 0) && !ends[tree.frame[node]]) add(node, value, base);
+        });
+      }, false, ends);
+    default:
+      return new CalleeView(data, weights, tree.frame[0], merged ? processNodes(data) : [0]);
+  }
+}
+
+// processNodes returns the nodes that stand for processes or threads.
+function processNodes({ tree, frames, kinds }) {
+  const nodes = [];
+  for (let n = 1; n < tree.count;) {
+    if (kinds[frames.kind[tree.frame[n]]] === 'process') {
+      nodes.push(n);
+      n = tree.end[n];
+    } else {
+      n++;
+    }
+  }
+  return nodes;
+}
+

@@ -60,7 +60,7 @@ function taskChoices({ tasks, strings, samples }, column) {
   // group adds an entry for each value of key, then what inner adds for it.
   const group = (members, indent, entry, inner) => {
     const groups = Map.groupBy(members, (i) => entry(i)[0]);
-    const weigh = (group) => group.reduce((sum, i) => sum + weights[i], 0);
+    const weigh = (g) => g.reduce((sum, i) => sum + weights[i], 0);
     const sorted = [...groups.values()].map((g) => [weigh(g), g]).sort((a, b) => b[0] - a[0]);
     const space = '\u2003'.repeat(indent);
     for (const [weight, g] of sorted.slice(0, MOST_CHOICES)) {
