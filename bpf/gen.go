@@ -10,6 +10,7 @@
 // questions.
 package bpf
 
-//go:generate go tool bpf2go -cc clang-19 -strip llvm-strip-19 -no-global-types -type stack_record -type event_record -type count_key -type count_value -type stat -type stack_end -type record_type -type target_mode -target amd64,arm64 -go-package bpf OnCPU oncpu.bpf.c -- -O2 -g -Wall -Wextra -Wno-unused-parameter -Werror -mcpu=v3 -fdebug-prefix-map=.=bpf
+//go:generate go tool bpf2go -cc clang-19 -strip llvm-strip-19 -no-global-types -type stack_record -type count_key -type count_value -type stat -type stack_end -type record_type -type target_mode -target amd64,arm64 -go-package bpf OnCPU oncpu.bpf.c -- -O2 -g -Wall -Wextra -Wno-unused-parameter -Werror -mcpu=v3 -fdebug-prefix-map=.=bpf
+//go:generate go tool bpf2go -cc clang-19 -strip llvm-strip-19 -no-global-types -type count_key -type count_value -type thread_kind -type state_class -target amd64,arm64 -go-package bpf OffCPU offcpu.bpf.c -- -O2 -g -Wall -Wextra -Wno-unused-parameter -Werror -mcpu=v3 -fdebug-prefix-map=.=bpf
 //go:generate go tool bpf2go -cc clang-19 -strip llvm-strip-19 -no-global-types -type branch_record -type stat -target amd64,arm64 -go-package bpf Branch branch.bpf.c -- -O2 -g -Wall -Wextra -Wno-unused-parameter -Werror -mcpu=v3 -fdebug-prefix-map=.=bpf
 //go:generate go tool bpf2go -cc clang-19 -strip llvm-strip-19 -no-global-types -type symbol -type context -target amd64,arm64 -go-package bpf KSym ksym.bpf.c -- -O2 -g -Wall -Wextra -Wno-unused-parameter -Werror -mcpu=v3 -fdebug-prefix-map=.=bpf

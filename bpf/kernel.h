@@ -87,14 +87,59 @@ struct bpf_perf_event_data {
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
+struct kernfs_node {
+	u64 id;
+};
+
+struct cgroup;
+
+struct cgroup_subsys_state {
+	struct cgroup *cgroup;
+	struct cgroup_subsys_state *parent;
+};
+
+struct cgroup {
+	struct cgroup_subsys_state self;
+	struct kernfs_node *kn;
+};
+
+struct css_set {
+	struct cgroup *dfl_cgrp;
+};
+
 struct task_struct {
+	unsigned int __state;
 	unsigned int flags;
+	int on_cpu;
+	int wake_cpu;
 	int pid;
 	int tgid;
 	struct task_struct *group_leader;
 	u64 start_boottime;
 	u64 self_exec_id;
+	char comm[16];
+	struct css_set *cgroups;
 };
+
+struct bpf_iter__task {
+	struct task_struct *task;
+};
+
+#if defined(__TARGET_ARCH_x86)
+struct pt_regs {
+	unsigned long bp;
+	unsigned long ip;
+};
+#define REGS_FP bp
+#define REGS_PC ip
+#elif defined(__TARGET_ARCH_arm64)
+struct pt_regs {
+	u64 regs[31];
+	u64 pc;
+};
+#define REGS_FP regs[29]
+#define REGS_PC pc
+#endif
 
 #pragma clang attribute pop
 

@@ -17,6 +17,11 @@ func TestLoadOnCPU(t *testing.T) {
 	testLoad(t, &objects, &objects.Oncpu, func() error { return bpf.LoadOnCPUObjects(&objects, nil) })
 }
 
+func TestLoadOffCPU(t *testing.T) {
+	var objects bpf.OffCPUObjects
+	testLoad(t, &objects, &objects.OffcpuSwitch, func() error { return bpf.LoadOffCPUObjects(&objects, nil) })
+}
+
 func TestLoadBranch(t *testing.T) {
 	var objects bpf.BranchObjects
 	testLoad(t, &objects, &objects.Branch, func() error { return bpf.LoadBranchObjects(&objects, nil) })

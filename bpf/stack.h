@@ -20,6 +20,8 @@
 /* Frames of each half that are kept; user space never sets it above MAX_DEPTH. */
 const volatile u32 max_depth = MAX_DEPTH;
 
+const volatile bool skip_user_stack;
+
 /* Half of the ring's size in bytes: the fill at which the reader is woken. */
 const volatile u64 ring_wakeup = 512 * 1024;
 

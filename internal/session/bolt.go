@@ -193,12 +193,12 @@ func attachBranches(o *BoltOptions, event branch.Event) (_ *boltRun, err error) 
 			return nil, err
 		}
 	}
-	cgroup, closeCgroup, err := openCgroup(o.Target)
+	cgroup, err := openCgroup(o.Target)
 	if err != nil {
 		return nil, err
 	}
-	defer closeCgroup()
-	r.source, err = branch.Load(branch.Options{Scope: o.Target.Scope, Cgroup: cgroup, RingSize: o.RingSize})
+	defer cgroup.close()
+	r.source, err = branch.Load(branch.Options{Scope: o.Target.Scope, Cgroup: cgroup.fd, RingSize: o.RingSize})
 	if err != nil {
 		return nil, fmt.Errorf("load the branch program: %w", err)
 	}

@@ -18,23 +18,24 @@ import (
 type format struct {
 	name    string
 	endings []string
-	write   func(io.Writer, *profile.Profile, *Options) error
+	// write writes the value of that index, where it does not write all.
+	write func(w io.Writer, p *profile.Profile, o *Options, value int) error
 }
 
 var formats = []format{
-	{"text", []string{".txt"}, func(w io.Writer, p *profile.Profile, o *Options) error {
-		return text.Write(w, p, text.Options{Annotate: o.Annotate, Delimited: o.Delimited})
+	{"text", []string{".txt"}, func(w io.Writer, p *profile.Profile, o *Options, value int) error {
+		return text.Write(w, p, text.Options{Annotate: o.Annotate, Delimited: o.Delimited, Value: value})
 	}},
-	{"folded", []string{".folded"}, func(w io.Writer, p *profile.Profile, o *Options) error {
-		return folded.Write(w, p, folded.Options{Annotate: o.Annotate, Delimited: o.Delimited})
+	{"folded", []string{".folded"}, func(w io.Writer, p *profile.Profile, o *Options, value int) error {
+		return folded.Write(w, p, folded.Options{Annotate: o.Annotate, Delimited: o.Delimited, Value: value})
 	}},
-	{"html", []string{".html", ".htm"}, func(w io.Writer, p *profile.Profile, _ *Options) error {
-		return flame.WriteHTML(w, p, flame.Options{})
+	{"html", []string{".html", ".htm"}, func(w io.Writer, p *profile.Profile, _ *Options, value int) error {
+		return flame.WriteHTML(w, p, flame.Options{Value: value})
 	}},
-	{"svg", []string{".svg"}, func(w io.Writer, p *profile.Profile, _ *Options) error {
-		return flame.WriteSVG(w, p, flame.Options{})
+	{"svg", []string{".svg"}, func(w io.Writer, p *profile.Profile, _ *Options, value int) error {
+		return flame.WriteSVG(w, p, flame.Options{Value: value})
 	}},
-	{"pprof", []string{".pb.gz", ".pprof", ".prof"}, func(w io.Writer, p *profile.Profile, o *Options) error {
+	{"pprof", []string{".pb.gz", ".pprof", ".prof"}, func(w io.Writer, p *profile.Profile, o *Options, _ int) error {
 		return pprof.Write(w, p, pprof.Options{System: o.Target.Scope == target.System})
 	}},
 }
@@ -76,8 +77,8 @@ func endings() string {
 }
 
 // encode writes the profile to its output, which appears whole or not at all.
-func encode(out output, f format, p *profile.Profile, o *Options) error {
-	if err := f.write(out, p, o); err != nil {
+func encode(out output, f format, p *profile.Profile, o *Options, value int) error {
+	if err := f.write(out, p, o, value); err != nil {
 		return err
 	}
 	return out.Commit()

@@ -1,0 +1,158 @@
+package waiting
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// truth is what a workload knows of what it did: times in ns.
+type truth struct {
+	Slept   int64 // in nanosleep
+	Waited  int64 // for others
+	Times   int64
+	Elapsed int64
+}
+
+// workload does what is known, and writes what it counted. Its threads have
+// names, by which they are told from those of Go's runtime.
+func workload(mode string) error {
+	var t truth
+	begin := time.Now()
+	var err error
+	switch mode {
+	case "sleeps":
+		err = thread("sleeper", func() { t.Slept, t.Times = sleeps(20, 20*time.Millisecond) })
+	case "asleep":
+		err = thread("sleeper", func() { t.Slept, t.Times = sleeps(1, time.Second) })
+	case "convoy":
+		err = convoy(&t)
+	case "pingpong":
+		err = pingpong(&t)
+	default:
+		err = fmt.Errorf("no such workload")
+	}
+	if err != nil {
+		return err
+	}
+	t.Elapsed = int64(time.Since(begin))
+	return json.NewEncoder(os.Stdout).Encode(t)
+}
+
+// thread runs f in a thread of its own, and returns when it is done.
+func thread(name string, f func()) error {
+	done := make(chan error)
+	go func() {
+		runtime.LockOSThread() // never unlocked: the thread ends with us
+		err := setName(name)
+		if err == nil {
+			f()
+		}
+		done <- err
+	}()
+	return <-done
+}
+
+func setName(name string) error {
+	b := append([]byte(name), 0)
+	return unix.Prctl(unix.PR_SET_NAME, uintptr(unsafe.Pointer(&b[0])), 0, 0, 0)
+}
+
+// sleeps sleeps n times, and returns for how long.
+func sleeps(n int, each time.Duration) (slept, times int64) {
+	for range n {
+		ts := unix.NsecToTimespec(int64(each))
+		begin := time.Now()
+		// Cut short it is what it is.
+		_ = unix.Nanosleep(&ts, nil)
+		slept += int64(time.Since(begin))
+	}
+	return slept, int64(n)
+}
+
+// lock is a mutex that waits in the kernel at once, and hands itself over.
+type lock struct{ word, _ uint32 }
+
+func (l *lock) futex(op int, value uint32) {
+	_, _, _ = unix.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(&l.word)), uintptr(op|128 /* FUTEX_PRIVATE_FLAG */), uintptr(value), 0, 0, 0)
+}
+
+// convoy lets threads stand in line: each sleeps for 5 ms in turn while the
+// others wait.
+func convoy(t *truth) error {
+	const threads, rounds = 3, 20
+	turns := [threads]lock{}
+	turns[0].word = 1
+	var mu sync.Mutex
+	errs := make(chan error, threads)
+	for i := range threads {
+		go func() {
+			errs <- thread("convoy", func() {
+				own, next := &turns[i], &turns[(i+1)%threads]
+				for range rounds {
+					begin := time.Now()
+					for atomic.LoadUint32(&own.word) == 0 {
+						own.futex(0 /* FUTEX_WAIT */, 0)
+					}
+					waited := int64(time.Since(begin))
+					atomic.StoreUint32(&own.word, 0)
+					slept, _ := sleeps(1, 5*time.Millisecond)
+					atomic.StoreUint32(&next.word, 1)
+					next.futex(1 /* FUTEX_WAKE */, 1)
+					mu.Lock()
+					t.Slept += slept
+					t.Waited += waited
+					t.Times++
+					mu.Unlock()
+				}
+			})
+		}()
+	}
+	var err error
+	for range threads {
+		if e := <-errs; e != nil {
+			err = e
+		}
+	}
+	return err
+}
+
+// pingpong sends a byte to and fro between two threads.
+func pingpong(t *truth) error {
+	const rounds = 20_000
+	var there, back [2]int
+	if err := unix.Pipe(there[:]); err != nil {
+		return err
+	}
+	if err := unix.Pipe(back[:]); err != nil {
+		return err
+	}
+	pass := func(from, to int, first bool) func() {
+		return func() {
+			b := []byte{0}
+			if first {
+				_, _ = unix.Write(to, b)
+			}
+			for range rounds {
+				_, _ = unix.Read(from, b)
+				_, _ = unix.Write(to, b)
+			}
+		}
+	}
+	done := make(chan error)
+	begin := time.Now()
+	go func() { done <- thread("ping", pass(back[0], there[1], true)) }()
+	go func() { done <- thread("pong", pass(there[0], back[1], false)) }()
+	if err := <-done; err != nil {
+		return err
+	}
+	t.Waited, t.Times = int64(time.Since(begin)), rounds
+	return <-done
+}
