@@ -88,10 +88,7 @@ func placeWait(p *placer, s stacks.Sample, userOnly bool) profile.StackID {
 	if s.Waker == 0 {
 		return stack
 	}
-	waker := s.Waker - 1
-	stack = p.mark(stack, "[woken by]")
-	stack = p.upsideDown(stack, waker, userOnly)
-	return p.mark(stack, p.task(waker))
+	return p.upsideDown(p.mark(stack, "[woken by]"), s.Waker-1, userOnly)
 }
 
 func (*offCPU) describe(meta *profile.Meta) { meta.Event = "off-cpu" }

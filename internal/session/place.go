@@ -6,6 +6,7 @@ import (
 	"fulgur/internal/encode/plain"
 	"fulgur/internal/profile"
 	"fulgur/internal/stacks"
+	"fulgur/internal/waits"
 )
 
 // placer puts a store's stacks into a profile.
@@ -69,11 +70,7 @@ func (p *placer) kernelFunctions(id stacks.BodyID) []string {
 	var functions []string
 	for node := p.store.Bodies[id].Leaf; node != 0 && p.inKernel(node); {
 		n := p.store.Nodes[node]
-		name := ""
-		if found := p.names.found[n.Frame]; len(found) > 0 {
-			name = found[len(found)-1].Name
-		}
-		functions = append(functions, name)
+		functions = append(functions, p.functionName(n.Frame))
 		node = n.Parent
 	}
 	return functions
@@ -88,16 +85,38 @@ func (p *placer) mark(at profile.StackID, note string) profile.StackID {
 }
 
 // upsideDown returns at with the stack of a body on top, leaf first, without
-// the kernel's frames if they are not wanted.
+// the kernel's frames if they are not wanted, and a note of whose stack it is. A
+// stack that was interrupted ends where it was: what ran before is not the cause.
 func (p *placer) upsideDown(at profile.StackID, id stacks.BodyID, userOnly bool) profile.StackID {
-	for node := p.store.Bodies[id].Leaf; node != 0; {
+	for node := p.withoutProbe(p.store.Bodies[id].Leaf); node != 0; {
 		n := p.store.Nodes[node]
-		if !userOnly || !p.inKernel(node) {
+		kernel := p.inKernel(node)
+		if !userOnly || !kernel {
 			at = p.push(at, n.Frame)
+		}
+		if kernel && waits.IsInterrupt(p.functionName(n.Frame)) {
+			return p.mark(at, "[interrupt]")
 		}
 		node = n.Parent
 	}
-	return at
+	return p.mark(at, p.task(id))
+}
+
+// withoutProbe returns a stack without the frames of the probe that took it.
+func (p *placer) withoutProbe(node stacks.NodeID) stacks.NodeID {
+	for node != 0 && p.inKernel(node) && waits.IsProbe(p.functionName(p.store.Nodes[node].Frame)) {
+		node = p.store.Nodes[node].Parent
+	}
+	return node
+}
+
+// functionName returns the name of the function that holds a frame, or "".
+func (p *placer) functionName(frame stacks.FrameID) string {
+	found := p.names.found[frame]
+	if len(found) == 0 {
+		return ""
+	}
+	return found[len(found)-1].Name
 }
 
 // task describes whose stack a body is: "comm-pid".

@@ -64,6 +64,28 @@ func match(name string) int {
 	return len(rules)
 }
 
+// IsProbe reports whether a function of the kernel is there because of the BPF
+// program on a tracepoint that looked at the stack.
+func IsProbe(function string) bool {
+	for _, prefix := range []string{"bpf_prog_", "bpf_trace_run", "__bpf_trace_", "__traceiter_", "trace_call_bpf", "bpf_get_stack"} {
+		if strings.HasPrefix(function, prefix) {
+			return true
+		}
+	}
+	return false
+}
+
+// IsInterrupt reports whether a function of the kernel is the entry of an
+// interrupt, below which a stack is of whatever was interrupted.
+func IsInterrupt(function string) bool {
+	for _, prefix := range []string{"asm_common_interrupt", "asm_sysvec_", "asm_exc_nmi", "el1_interrupt", "el0_interrupt"} {
+		if strings.HasPrefix(function, prefix) {
+			return true
+		}
+	}
+	return false
+}
+
 // switching are the functions through which every thread leaves its CPU, and
 // those of the probe that saw it.
 var switching = map[string]bool{

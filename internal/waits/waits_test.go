@@ -51,6 +51,25 @@ func TestOfRunnable(t *testing.T) {
 	}
 }
 
+func TestIs(t *testing.T) {
+	for _, test := range []struct {
+		function         string
+		probe, interrupt bool
+	}{
+		{"bpf_prog_4ebb858f576e3568_offcpu_waking", true, false},
+		{"bpf_trace_run1", true, false},
+		{"__traceiter_sched_waking", true, false},
+		{"asm_common_interrupt", false, true},
+		{"asm_sysvec_apic_timer_interrupt", false, true},
+		{"try_to_wake_up", false, false},
+		{"", false, false},
+	} {
+		if p, i := IsProbe(test.function), IsInterrupt(test.function); p != test.probe || i != test.interrupt {
+			t.Errorf("%s: probe %t, interrupt %t", test.function, p, i)
+		}
+	}
+}
+
 // A function in two rules would make the second one's entry dead.
 func TestRulesAreDistinct(t *testing.T) {
 	seen := map[string]Reason{}

@@ -9,9 +9,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
+	"slices"
 	"strings"
 	"testing"
+
+	pprof "github.com/google/pprof/profile"
 
 	"fulgur/internal/testenv"
 )
@@ -55,59 +57,69 @@ func program(t *testing.T) string {
 
 // measured is what a run of fulgur on a workload gave.
 type measured struct {
-	stacks map[string]int64 // folded
-	truth  truth            // what the workload counted itself
-	stderr string
+	profile *pprof.Profile
+	truth   truth // what the workload counted itself
+	stderr  string
 }
 
 // measure runs a workload under fulgur.
 func measure(t *testing.T, mode string, args ...string) measured {
 	t.Helper()
 	testenv.Root(t)
-	out := filepath.Join(t.TempDir(), "out.folded")
-	line := append(append([]string{}, args...), "--per-thread", "-o", out, "--", os.Args[0])
-	cmd := exec.Command(program(t), line...)
-	cmd.Env = append(os.Environ(), "WAITING_WORKLOAD="+mode, "WAITING_DIR="+t.TempDir())
+	out := filepath.Join(t.TempDir(), "out.pb.gz")
+	cmd := exec.Command(program(t), append(slices.Clone(args), "-o", out, "--", os.Args[0])...)
+	cmd.Env = environment(t, mode)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	if err := cmd.Run(); err != nil {
-		t.Fatalf("fulgur %s: %v\n%s", strings.Join(line, " "), err, &stderr)
+		t.Fatalf("fulgur %s: %v\n%s", strings.Join(args, " "), err, &stderr)
 	}
-	m := measured{stacks: readFolded(t, out), stderr: stderr.String()}
+	m := measured{profile: readProfile(t, out), stderr: stderr.String()}
 	if err := json.Unmarshal(stdout.Bytes(), &m.truth); err != nil {
 		t.Fatalf("the workload wrote %q: %v", &stdout, err)
 	}
 	return m
 }
 
-func readFolded(t *testing.T, path string) map[string]int64 {
+// environment is that of a workload, whose threads Go's runtime leaves alone.
+func environment(t *testing.T, mode string) []string {
+	return append(os.Environ(), "GODEBUG=asyncpreemptoff=1", "GOMAXPROCS=16", "WAITING_WORKLOAD="+mode, "WAITING_DIR="+t.TempDir())
+}
+
+func readProfile(t *testing.T, path string) *pprof.Profile {
 	t.Helper()
-	b, err := os.ReadFile(path)
+	f, err := os.Open(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	stacks := map[string]int64{}
-	for line := range strings.Lines(string(b)) {
-		line = strings.TrimSuffix(line, "\n")
-		space := strings.LastIndexByte(line, ' ')
-		stack, value := line[:max(space, 0)], line[space+1:]
-		n, err := strconv.ParseInt(value, 10, 64)
-		if err != nil {
-			t.Fatalf("%q: %v", line, err)
-		}
-		stacks[stack] += n
+	defer f.Close()
+	p, err := pprof.Parse(f)
+	if err != nil {
+		t.Fatal(err)
 	}
-	return stacks
+	return p
 }
 
-// sum adds up the stacks of the threads of a name that end with suffix.
-func (m measured) sum(comm, suffix string) (sum int64) {
-	for stack, n := range m.stacks {
-		if strings.HasPrefix(stack, comm+"-") && strings.HasSuffix(stack, suffix) {
-			sum += n
+// sum adds up a value of the samples of a task of that name with a function in
+// their stack; an empty name is any.
+func (m measured) sum(t *testing.T, value, comm, function string) (sum int64) {
+	t.Helper()
+	index := slices.IndexFunc(m.profile.SampleType, func(v *pprof.ValueType) bool { return v.Type == value })
+	if index < 0 {
+		t.Fatalf("no value %s in %v", value, m.profile.SampleType)
+	}
+	for _, s := range m.profile.Sample {
+		if (comm == "" || slices.Contains(s.Label["comm"], comm)) && (function == "" || has(s, function)) {
+			sum += s.Value[index]
 		}
 	}
 	return sum
+}
+
+func has(s *pprof.Sample, function string) bool {
+	return slices.ContainsFunc(s.Location, func(l *pprof.Location) bool {
+		return slices.ContainsFunc(l.Line, func(l pprof.Line) bool { return l.Function.Name == function })
+	})
 }
 
 // near reports whether got is want, give or take 5 % and slack.
