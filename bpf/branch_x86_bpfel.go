@@ -29,16 +29,18 @@ type BranchBranchRecord struct {
 type BranchStat uint32
 
 const (
-	BranchStatSTAT_SAMPLES    BranchStat = 0
-	BranchStatSTAT_LOST       BranchStat = 1
-	BranchStatSTAT_RETRY      BranchStat = 2
-	BranchStatSTAT_EVENT      BranchStat = 3
-	BranchStatSTAT_UNTRACKED  BranchStat = 4
-	BranchStatSTAT_RUNS       BranchStat = 5
-	BranchStatSTAT_PERIODS    BranchStat = 6
-	BranchStatSTAT_EMPTY      BranchStat = 7
-	BranchStatSTAT_UNFOLLOWED BranchStat = 8
-	BranchStatSTAT_MAX        BranchStat = 9
+	BranchStatSTAT_SAMPLES       BranchStat = 0
+	BranchStatSTAT_LOST          BranchStat = 1
+	BranchStatSTAT_RETRY         BranchStat = 2
+	BranchStatSTAT_EVENT         BranchStat = 3
+	BranchStatSTAT_UNTRACKED     BranchStat = 4
+	BranchStatSTAT_RUNS          BranchStat = 5
+	BranchStatSTAT_PERIODS       BranchStat = 6
+	BranchStatSTAT_EMPTY         BranchStat = 7
+	BranchStatSTAT_UNFOLLOWED    BranchStat = 8
+	BranchStatSTAT_MAJOR_RUNS    BranchStat = 9
+	BranchStatSTAT_MAJOR_PERIODS BranchStat = 10
+	BranchStatSTAT_MAX           BranchStat = 11
 )
 
 // Names of all BPF objects in the ELF.

@@ -22,6 +22,21 @@ func TestLoadOffCPU(t *testing.T) {
 	testLoad(t, &objects, &objects.OffcpuSwitch, func() error { return bpf.LoadOffCPUObjects(&objects, nil) })
 }
 
+// A kernel that is locked down refuses the tracing of its functions.
+func TestLoadFaults(t *testing.T) {
+	var objects struct {
+		Minor *ebpf.Program `ebpf:"minor_fault"`
+		Major *ebpf.Program `ebpf:"major_fault"`
+	}
+	testLoad(t, io.NopCloser(nil), &objects.Minor, func() error {
+		spec, err := bpf.LoadFaults()
+		if err != nil {
+			return err
+		}
+		return spec.LoadAndAssign(&objects, nil)
+	})
+}
+
 func TestLoadBranch(t *testing.T) {
 	var objects bpf.BranchObjects
 	testLoad(t, &objects, &objects.Branch, func() error { return bpf.LoadBranchObjects(&objects, nil) })

@@ -187,20 +187,6 @@ static __always_inline struct thread *thread_enter(struct task_struct *task)
 	return t;
 }
 
-/* Begins a record of the stack of task. */
-static __always_inline void record_begin(struct stack_record *rec, struct task_struct *task)
-{
-	rec->pid = task->tgid;
-	rec->tid = task->pid;
-	rec->epoch = task_epoch(task);
-	rec->kernel_frames = 0;
-	rec->kernel_end = END_NONE;
-	rec->user_frames = 0;
-	rec->user_end = END_NONE;
-	((u64 *)rec->comm)[0] = 0;
-	((u64 *)rec->comm)[1] = 0;
-}
-
 /*
  * The id of the stack of task, which is current, with or without the kernel's
  * half; 0 if there is no scratch.
@@ -213,7 +199,7 @@ static __always_inline u64 current_stack(void *ctx, struct task_struct *task, bo
 	rec = bpf_map_lookup_elem(&offcpu_scratch, &zero);
 	if (!rec)
 		return 0;
-	record_begin(rec, task);
+	stack_begin(rec, task);
 	bpf_get_current_comm(rec->comm, sizeof(rec->comm));
 	if (kernel)
 		walk_kernel(ctx, rec);
@@ -230,13 +216,7 @@ static __always_inline u64 kernel_half(struct task_struct *task, struct stack_re
 {
 	long n = bpf_get_task_stack(task, rec->frames, max_depth * 8, 0);
 
-	rec->pid = 0;
-	rec->tid = 0;
-	rec->epoch = 0;
-	rec->user_frames = 0;
-	rec->user_end = END_NONE;
-	((u64 *)rec->comm)[0] = 0;
-	((u64 *)rec->comm)[1] = 0;
+	stack_begin(rec, NULL);
 	rec->kernel_frames = stack_frames(n, &rec->kernel_end);
 	return stack_intern(rec);
 }
@@ -404,7 +384,7 @@ int offcpu_begin(struct bpf_iter__task *ctx)
 	rec = bpf_map_lookup_elem(&offcpu_iterator_scratch, &zero);
 	if (!rec)
 		return 0;
-	record_begin(rec, task);
+	stack_begin(rec, task);
 	bpf_probe_read_kernel_str(rec->comm, sizeof(rec->comm), task->comm);
 	if (!skip_user_stack && task_has_user_stack(task))
 		walk_other_user(task, rec);

@@ -66,15 +66,7 @@ int oncpu(struct bpf_perf_event_data *ctx)
 		return 0;
 
 	stat_add(STAT_SAMPLES, 1);
-	rec->pid = task->tgid;
-	rec->tid = tid;
-	rec->epoch = task_epoch(task);
-	rec->kernel_frames = 0;
-	rec->kernel_end = END_NONE;
-	rec->user_frames = 0;
-	rec->user_end = END_NONE;
-	((u64 *)rec->comm)[0] = 0;
-	((u64 *)rec->comm)[1] = 0;
+	stack_begin(rec, task);
 	bpf_get_current_comm(rec->comm, sizeof(rec->comm));
 	if (!skip_kernel_stack && !regs_in_user(ctx))
 		walk_kernel(ctx, rec);

@@ -31,6 +31,7 @@ type OnCPURecordType uint32
 const (
 	OnCPURecordTypeRECORD_STACK OnCPURecordType = 1
 	OnCPURecordTypeRECORD_EVENT OnCPURecordType = 2
+	OnCPURecordTypeRECORD_FILE  OnCPURecordType = 3
 )
 
 type OnCPUStackEnd uint32
@@ -62,16 +63,18 @@ type OnCPUStackRecord struct {
 type OnCPUStat uint32
 
 const (
-	OnCPUStatSTAT_SAMPLES    OnCPUStat = 0
-	OnCPUStatSTAT_LOST       OnCPUStat = 1
-	OnCPUStatSTAT_RETRY      OnCPUStat = 2
-	OnCPUStatSTAT_EVENT      OnCPUStat = 3
-	OnCPUStatSTAT_UNTRACKED  OnCPUStat = 4
-	OnCPUStatSTAT_RUNS       OnCPUStat = 5
-	OnCPUStatSTAT_PERIODS    OnCPUStat = 6
-	OnCPUStatSTAT_EMPTY      OnCPUStat = 7
-	OnCPUStatSTAT_UNFOLLOWED OnCPUStat = 8
-	OnCPUStatSTAT_MAX        OnCPUStat = 9
+	OnCPUStatSTAT_SAMPLES       OnCPUStat = 0
+	OnCPUStatSTAT_LOST          OnCPUStat = 1
+	OnCPUStatSTAT_RETRY         OnCPUStat = 2
+	OnCPUStatSTAT_EVENT         OnCPUStat = 3
+	OnCPUStatSTAT_UNTRACKED     OnCPUStat = 4
+	OnCPUStatSTAT_RUNS          OnCPUStat = 5
+	OnCPUStatSTAT_PERIODS       OnCPUStat = 6
+	OnCPUStatSTAT_EMPTY         OnCPUStat = 7
+	OnCPUStatSTAT_UNFOLLOWED    OnCPUStat = 8
+	OnCPUStatSTAT_MAJOR_RUNS    OnCPUStat = 9
+	OnCPUStatSTAT_MAJOR_PERIODS OnCPUStat = 10
+	OnCPUStatSTAT_MAX           OnCPUStat = 11
 )
 
 type OnCPUTargetMode uint32

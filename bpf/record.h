@@ -16,6 +16,7 @@
 enum record_type {
 	RECORD_STACK = 1,
 	RECORD_EVENT = 2, /* a count on its own; count.h */
+	RECORD_FILE = 3, /* file.h */
 };
 
 /* Why a half of a stack ends where it does. It is part of the stack's id. */
@@ -57,7 +58,9 @@ enum stat {
 	STAT_PERIODS = 6, /* sum of their periods */
 	STAT_EMPTY = 7, /* samples without branch records */
 	STAT_UNFOLLOWED = 8, /* what the table of things under way had no room for */
-	STAT_MAX = 9,
+	STAT_MAJOR_RUNS = 9, /* as STAT_RUNS, of major page faults */
+	STAT_MAJOR_PERIODS = 10, /* as STAT_PERIODS */
+	STAT_MAX = 11,
 };
 
 #endif

@@ -60,6 +60,20 @@ static __always_inline long ring_send(void *record, u64 size)
 	return bpf_ringbuf_output(&ring, record, size, flags);
 }
 
+/* Begins the record of a stack of task, or with NULL, of no task's in particular. */
+static __always_inline void stack_begin(struct stack_record *rec, struct task_struct *task)
+{
+	rec->pid = task ? task->tgid : 0;
+	rec->tid = task ? task->pid : 0;
+	rec->epoch = task ? task_epoch(task) : 0;
+	rec->kernel_frames = 0;
+	rec->kernel_end = END_NONE;
+	rec->user_frames = 0;
+	rec->user_end = END_NONE;
+	((u64 *)rec->comm)[0] = 0;
+	((u64 *)rec->comm)[1] = 0;
+}
+
 /* Whether the interrupted code was user code. */
 static __always_inline bool regs_in_user(struct bpf_perf_event_data *ctx)
 {

@@ -93,6 +93,8 @@ func placeWait(p *placer, s stacks.Sample, userOnly bool) profile.StackID {
 
 func (*offCPU) describe(meta *profile.Meta) { meta.Event = "off-cpu" }
 
+func (*offCPU) notes() []string { return nil }
+
 func (m *offCPU) whyNothing() string {
 	if m.options.Shortest > 0 || m.options.Longest > 0 || m.options.States != offcpu.AllStates {
 		return "no thread of the target was off the CPU for a time, or in a state, of those asked for"

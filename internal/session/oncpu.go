@@ -138,6 +138,8 @@ func (m *onCPU) describe(meta *profile.Meta) {
 	meta.Event, meta.Frequency, meta.Period = m.specs[0].Name, m.options.Frequency, m.options.Period
 }
 
+func (*onCPU) notes() []string { return nil }
+
 func (m *onCPU) whyNothing() string {
 	o, event := m.options, m.specs[0]
 	where := ""

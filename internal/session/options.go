@@ -98,3 +98,10 @@ type OffCPUOptions struct {
 	// PendingEntries is how many threads are remembered; 0 takes the default.
 	PendingEntries uint32
 }
+
+// FaultOptions describe one profile of page faults.
+type FaultOptions struct {
+	Options
+	// Period counts every Nth fault; 0 counts each.
+	Period uint64
+}

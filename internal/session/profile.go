@@ -49,6 +49,8 @@ type subject interface {
 	describe(*profile.Meta)
 	// whyNothing returns the likely causes of a profile without samples.
 	whyNothing() string
+	// notes are what else is to be said about the run, a line each.
+	notes() []string
 }
 
 // source is a family of probes in the kernel.
@@ -85,6 +87,11 @@ func Profile(ctx context.Context, o ProfileOptions) (exitCode int, err error) {
 // does.
 func OffCPU(ctx context.Context, o OffCPUOptions) (exitCode int, err error) {
 	return measure(ctx, &offCPU{options: &o}, &o.Options)
+}
+
+// Faults measures page faults and writes what it saw, as [measure] does.
+func Faults(ctx context.Context, o FaultOptions) (exitCode int, err error) {
+	return measure(ctx, &pageFaults{options: &o}, &o.Options)
 }
 
 // measure takes a profile of a subject and writes it. It ends at the duration's

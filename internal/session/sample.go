@@ -84,6 +84,8 @@ func (r *run) record(s source, record []byte) error {
 		return r.store.Add(record)
 	case bpf.OnCPURecordTypeRECORD_EVENT:
 		return s.Counts().AddRecord(record)
+	case bpf.OnCPURecordTypeRECORD_FILE:
+		return r.store.AddFile(record)
 	}
 	return fmt.Errorf("%w: type %d", stacks.ErrRecord, kind)
 }

@@ -36,11 +36,11 @@ func (r *run) summarize(p *profile.Profile) error {
 		fmt.Fprintf(&b, "  nothing was sampled: %s\n", why)
 	}
 	// Only now, as finding the packages can take longer than all names did.
-	remedies := r.names.remedies()
-	if len(remedies) > 0 {
+	lines := append(r.subject.notes(), r.names.remedies()...)
+	if len(lines) > 0 {
 		b.WriteByte('\n')
 	}
-	for _, line := range remedies {
+	for _, line := range lines {
 		fmt.Fprintf(&b, "  %s\n", line)
 	}
 	cost, err := cost(r.mapMemory())

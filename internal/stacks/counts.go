@@ -17,6 +17,9 @@ type Key struct {
 	ID, Kernel uint64
 	// Waker names the stack of who ended a wait.
 	Waker uint64
+	// File names what the sample has to do with beside its stack; see
+	// [Store.Files].
+	File uint64
 	// TID and CPU are the thread and the CPU where those are told apart.
 	TID, CPU uint32
 	// Detail is what else the source tells apart.

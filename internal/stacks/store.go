@@ -115,6 +115,7 @@ type Sample struct {
 	Body BodyID
 	// Waker is the body of who ended a wait, counted from 1; 0 is none.
 	Waker    BodyID
+	File     uint64
 	TID, CPU uint32
 	Detail   uint64
 }
@@ -137,6 +138,8 @@ type Store struct {
 	Bodies []Body
 	// Samples are what [Store.Count] took.
 	Samples map[Sample]Value
+	// Files are those that the kernel side met, by its ids of them.
+	Files map[uint64]File
 
 	resolver Resolver
 	ids      map[uint64]BodyID // by the kernel side's id
@@ -168,6 +171,7 @@ func NewStore(r Resolver) *Store {
 		Ranges:   []Range{{}},
 		Nodes:    make([]Node, 1),
 		Samples:  map[Sample]Value{},
+		Files:    map[uint64]File{},
 		resolver: r,
 		ids:      map[uint64]BodyID{},
 		bodies:   map[Body]BodyID{},
@@ -212,7 +216,7 @@ func (s *Store) Count(counts map[Key]Value) {
 // sample returns what a key's counts are summed for, and false if a body of it
 // has not arrived.
 func (s *Store) sample(key Key) (Sample, bool) {
-	sample := Sample{TID: key.TID, CPU: key.CPU, Detail: key.Detail}
+	sample := Sample{File: key.File, TID: key.TID, CPU: key.CPU, Detail: key.Detail}
 	var ok bool
 	if sample.Body, ok = s.ids[key.ID]; !ok {
 		return sample, false

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -20,6 +21,12 @@ type truth struct {
 	Waited  int64 // for others
 	Times   int64
 	Elapsed int64
+	// Pages that were touched first, of no file and of one, and the major faults
+	// that the thread had meanwhile.
+	Anonymous, Mapped, Major int64
+	File                     string
+	// Bytes that were read from a disk, in how many requests at least.
+	Bytes int64
 }
 
 // workload does what is known, and writes what it counted. Its threads have
@@ -40,6 +47,8 @@ func workload(mode string) error {
 		err = convoy(&t)
 	case "pingpong":
 		err = pingpong(&t)
+	case "touch":
+		err = touch(&t)
 	default:
 		err = fmt.Errorf("no such workload")
 	}
@@ -178,4 +187,59 @@ func threadTime() int64 {
 	var ts unix.Timespec
 	_ = unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &ts) // every kernel has it
 	return ts.Nano()
+}
+
+// touch touches each page of fresh memory, and of a file that is not cached.
+func touch(t *truth) error {
+	const pages = 1000
+	page := os.Getpagesize()
+	file, err := uncached(pages * page)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	memory, err := unix.Mmap(-1, 0, pages*page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	if err != nil {
+		return err
+	}
+	mapped, err := unix.Mmap(int(file.Fd()), 0, pages*page, unix.PROT_READ, unix.MAP_SHARED)
+	if err != nil {
+		return err
+	}
+	// One page at a time: neither large ones nor those that come with others. A
+	// kernel without large pages knows no advice on them.
+	_ = unix.Madvise(memory, unix.MADV_NOHUGEPAGE)
+	if err := unix.Madvise(mapped, unix.MADV_RANDOM); err != nil {
+		return err
+	}
+	t.Anonymous, t.Mapped, t.File = pages, pages, file.Name()
+	return thread("toucher", func() {
+		before := majorFaults()
+		for at := 0; at < len(memory); at += page {
+			memory[at] = mapped[at]
+		}
+		t.Major = majorFaults() - before
+	})
+}
+
+// uncached returns a new file of size bytes, none of which are in memory.
+func uncached(size int) (*os.File, error) {
+	file, err := os.Create(filepath.Join(os.Getenv("WAITING_DIR"), "file"))
+	if err != nil {
+		return nil, err
+	}
+	if _, err := file.Write(make([]byte, size)); err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	if err := file.Sync(); err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	return file, unix.Fadvise(int(file.Fd()), 0, 0, unix.FADV_DONTNEED)
+}
+
+// majorFaults returns how many this thread has had.
+func majorFaults() int64 {
+	var used unix.Rusage
+	_ = unix.Getrusage(unix.RUSAGE_THREAD, &used) // every kernel has it
+	return used.Majflt
 }
