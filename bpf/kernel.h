@@ -153,6 +153,24 @@ struct vm_area_struct {
 	struct file *vm_file;
 };
 
+struct bio;
+
+struct gendisk {
+	int major;
+	int first_minor;
+};
+
+struct request_queue {
+	struct gendisk *disk;
+};
+
+struct request {
+	struct request_queue *q;
+	u32 cmd_flags;
+	unsigned int __data_len;
+	struct bio *bio;
+};
+
 struct bpf_iter__task {
 	struct task_struct *task;
 };

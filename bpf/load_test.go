@@ -37,6 +37,23 @@ func TestLoadFaults(t *testing.T) {
 	})
 }
 
+// Kernels have either tracepoint of what begins.
+func TestLoadBlockIO(t *testing.T) {
+	var objects struct {
+		Insert   *ebpf.Program `ebpf:"request_insert"`
+		Issue    *ebpf.Program `ebpf:"request_issue"`
+		Complete *ebpf.Program `ebpf:"request_complete"`
+		Bio      *ebpf.Program `ebpf:"bio_start"`
+	}
+	testLoad(t, io.NopCloser(nil), &objects.Issue, func() error {
+		spec, err := bpf.LoadBlockIO()
+		if err != nil {
+			return err
+		}
+		return spec.LoadAndAssign(&objects, nil)
+	})
+}
+
 func TestLoadBranch(t *testing.T) {
 	var objects bpf.BranchObjects
 	testLoad(t, &objects, &objects.Branch, func() error { return bpf.LoadBranchObjects(&objects, nil) })

@@ -33,6 +33,7 @@ const (
 type commands struct {
 	Profile profileCommand `cmd:"" help:"Sample what runs on the CPUs."`
 	OffCPU  offCPUCommand  `cmd:"" name:"offcpu" help:"Measure what threads wait for."`
+	BlockIO blockIOCommand `cmd:"" name:"blockio" help:"Measure requests to disks."`
 	Faults  faultsCommand  `cmd:"" help:"Count page faults."`
 	Bolt    boltCommand    `cmd:"" help:"Sample branches and write a profile for llvm-bolt."`
 	Convert convertCommand `cmd:"" help:"Make profiles for BOLT of the branches that perf recorded."`

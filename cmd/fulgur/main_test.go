@@ -160,7 +160,7 @@ func TestFrequencyMax(t *testing.T) {
 // What is wrong with a command line is said, and the exit code is 2.
 func TestUsageErrors(t *testing.T) {
 	tests := map[string]string{
-		"":                                       `expected one of "profile", "offcpu", "faults"`,
+		"":                                       `expected one of "profile", "offcpu", "blockio"`,
 		"proflie":                                `did you mean "profile"`,
 		"version 1":                              "unexpected argument 1",
 		"version -- ls":                          `version runs no command`,
@@ -256,7 +256,7 @@ func TestUsageErrors(t *testing.T) {
 func TestHelp(t *testing.T) {
 	t.Setenv("COLUMNS", "100")
 	for name, line := range map[string]string{
-		"fulgur": "--help", "profile": "profile --help", "offcpu": "offcpu --help", "faults": "faults --help", "bolt": "bolt --help", "convert": "convert --help", "merge": "merge --help",
+		"fulgur": "--help", "profile": "profile --help", "offcpu": "offcpu --help", "faults": "faults --help", "blockio": "blockio --help", "bolt": "bolt --help", "convert": "convert --help", "merge": "merge --help",
 	} {
 		t.Run(name, func(t *testing.T) {
 			var stdout, stderr bytes.Buffer

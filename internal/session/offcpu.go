@@ -76,10 +76,7 @@ func (m *offCPU) place(p *placer, s stacks.Sample) profile.StackID {
 // frame of its own; and where it is told apart, the stack of who ended the wait,
 // upside down.
 func placeWait(p *placer, s stacks.Sample, userOnly bool) profile.StackID {
-	stack := p.body(s.Body)
-	if userOnly {
-		stack = p.userHalf(s.Body)
-	}
+	stack := p.placeFrom(p.store.Bodies[s.Body].Leaf, userOnly)
 	reason := waits.Of
 	if s.Detail == offcpu.Preempted {
 		reason = waits.OfRunnable

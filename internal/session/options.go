@@ -105,3 +105,15 @@ type FaultOptions struct {
 	// Period counts every Nth fault; 0 counts each.
 	Period uint64
 }
+
+// BlockIOOptions describe one profile of requests to disks.
+type BlockIOOptions struct {
+	Options
+	// Weight names the value that outputs show; empty takes latency.
+	Weight string
+	// QueueInLatency makes histograms include the time before a device gets a
+	// request.
+	QueueInLatency bool
+	// PendingEntries is how many requests are remembered; 0 takes the default.
+	PendingEntries uint32
+}

@@ -51,10 +51,10 @@ func (p *placer) push(at profile.StackID, frame stacks.FrameID) profile.StackID 
 // body returns the stack of a body.
 func (p *placer) body(id stacks.BodyID) profile.StackID { return p.stacks[p.store.Bodies[id].Leaf] }
 
-// userHalf returns the stack of a body without the kernel's frames.
-func (p *placer) userHalf(id stacks.BodyID) profile.StackID {
-	node := p.store.Bodies[id].Leaf
-	for node != 0 && p.inKernel(node) {
+// placeFrom returns the stack of a node, without the kernel's frames if they are
+// not wanted.
+func (p *placer) placeFrom(node stacks.NodeID, userOnly bool) profile.StackID {
+	for userOnly && node != 0 && p.inKernel(node) {
 		node = p.store.Nodes[node].Parent
 	}
 	return p.stacks[node]

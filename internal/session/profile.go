@@ -94,6 +94,11 @@ func Faults(ctx context.Context, o FaultOptions) (exitCode int, err error) {
 	return measure(ctx, &pageFaults{options: &o}, &o.Options)
 }
 
+// BlockIO measures requests to disks and writes what it saw, as [measure] does.
+func BlockIO(ctx context.Context, o BlockIOOptions) (exitCode int, err error) {
+	return measure(ctx, &blockIO{options: &o}, &o.Options)
+}
+
 // measure takes a profile of a subject and writes it. It ends at the duration's
 // end, with ctx, or with the target; what was seen is written in each case. The
 // exit code is that of o.Command where one was launched and ran, else 0, or 1
