@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -25,8 +27,9 @@ type truth struct {
 	// that the thread had meanwhile.
 	Anonymous, Mapped, Major int64
 	File                     string
-	// Bytes that were read from a disk, in how many requests at least.
-	Bytes int64
+	// Bytes that were read from a disk or written to one, and what the kernel
+	// counts of that in /proc.
+	Bytes, Counted int64
 }
 
 // workload does what is known, and writes what it counted. Its threads have
@@ -49,6 +52,10 @@ func workload(mode string) error {
 		err = pingpong(&t)
 	case "touch":
 		err = touch(&t)
+	case "read":
+		err = direct(&t, unix.O_RDONLY, unix.Read, "read_bytes")
+	case "write":
+		err = direct(&t, unix.O_WRONLY, unix.Write, "write_bytes")
 	default:
 		err = fmt.Errorf("no such workload")
 	}
@@ -242,4 +249,57 @@ func majorFaults() int64 {
 	var used unix.Rusage
 	_ = unix.Getrusage(unix.RUSAGE_THREAD, &used) // every kernel has it
 	return used.Majflt
+}
+
+// direct reads a file from its disk, or writes it, past the cache, in 100
+// requests.
+func direct(t *truth, flags int, io func(int, []byte) (int, error), counter string) error {
+	const requests, size = 100, 64 << 10
+	file, err := uncached(requests * size)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	fd, err := unix.Open(file.Name(), flags|unix.O_DIRECT, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	buffer, err := aligned(size)
+	if err != nil {
+		return err
+	}
+	var failed error
+	return errors.Join(thread("direct", func() {
+		before, begin := ioCounter(counter), time.Now()
+		for range requests {
+			n, err := io(fd, buffer)
+			failed = errors.Join(failed, err)
+			t.Bytes += int64(n)
+			t.Times++
+		}
+		t.Waited = int64(time.Since(begin))
+		t.Counted = ioCounter(counter) - before
+	}), failed)
+}
+
+// aligned returns memory as reading past the cache needs it.
+func aligned(size int) ([]byte, error) {
+	return unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+}
+
+// ioCounter returns a counter of this thread's /proc/thread-self/io, 0 where the
+// kernel keeps none.
+func ioCounter(name string) int64 {
+	b, err := os.ReadFile("/proc/thread-self/io")
+	if err != nil {
+		return 0
+	}
+	for line := range strings.Lines(string(b)) {
+		if value, ok := strings.CutPrefix(line, name+": "); ok {
+			n, _ := strconv.ParseInt(strings.TrimSpace(value), 10, 64)
+			return n
+		}
+	}
+	return 0
 }

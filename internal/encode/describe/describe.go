@@ -65,5 +65,9 @@ func Amount(n int64, v profile.ValueType) string {
 		}
 		return fmt.Sprintf("%d %s", n, kind)
 	}
-	return fmt.Sprintf("%d %s %s", n, plain.Terminal(v.Unit), kind)
+	unit := plain.Terminal(v.Unit)
+	if unit == kind {
+		return fmt.Sprintf("%d %s", n, kind)
+	}
+	return fmt.Sprintf("%d %s %s", n, unit, kind)
 }
