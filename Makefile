@@ -80,6 +80,7 @@ bench: deps-test ## Compare cost and completeness with perf, bpftrace and bcc
 	$(GO) run ./bench
 	$(GO) run ./bench/symbols
 	$(GO) run ./bench/addresses
+	$(GO) run ./bench/switches
 
 FUZZTIME ?= 10s
 

@@ -65,7 +65,8 @@ func TestFormatsAreDistinct(t *testing.T) {
 
 // completeProfile completes the options of a profile, as [measure] does.
 func completeProfile(o *ProfileOptions) error {
-	return errors.Join((&onCPU{options: o}).complete(), o.Options.complete())
+	common := &o.Options
+	return errors.Join((&onCPU{options: o}).complete(), common.complete())
 }
 
 func TestCompleteDefaults(t *testing.T) {

@@ -228,7 +228,10 @@ func attach(what subject, o *Options, finder *debugfile.Finder) (_ *run, err err
 	}
 	r.processes.OnReplaced(func(pid int) { r.remapped[pid] = true })
 	r.store = stacks.NewStore(r.processes)
-	return r, r.each(func(s source) error { return s.Attach(o.Target) })
+	if err := r.each(func(s source) error { return s.Attach(o.Target) }); err != nil {
+		return nil, err
+	}
+	return r, nil
 }
 
 // each calls f for every source.

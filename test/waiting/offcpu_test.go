@@ -2,6 +2,7 @@ package waiting
 
 import (
 	"bufio"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -119,8 +120,8 @@ func cgroup(t *testing.T, pid int) string {
 		if _, err := os.Stat(filepath.Join(root, "cgroup.procs")); err != nil {
 			continue
 		}
-		dir, err := os.MkdirTemp(root, "fulgur-waiting-")
-		if err != nil {
+		dir := filepath.Join(root, fmt.Sprintf("fulgur-waiting-%d", pid))
+		if err := os.Mkdir(dir, 0o755); err != nil {
 			t.Fatal(err)
 		}
 		move := func(to string) error {
