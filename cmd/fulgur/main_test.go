@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"fulgur/internal/session"
+	"fulgur/internal/source/offcpu"
 	"fulgur/internal/target"
 )
 
@@ -76,6 +77,68 @@ func optionsOf(line string) (session.ProfileOptions, error) {
 		return session.ProfileOptions{}, err
 	}
 	return selected.(*profileCommand).options()
+}
+
+func TestOffCPUOptions(t *testing.T) {
+	for line, want := range map[string]session.OffCPUOptions{
+		"offcpu": {},
+		"offcpu -p 1 -m 1000 -M 2000000 5": {
+			Options: session.Options{
+				Target: target.Target{Scope: target.Processes, PIDs: []int{1}}, Duration: 5 * time.Second,
+			},
+			Shortest: time.Millisecond, Longest: 2 * time.Second,
+		},
+		"offcpu -u --state D --waker-stacks --pending-entries 64": {
+			Threads: offcpu.UserThreads, States: 4, WakerStacks: true, PendingEntries: 64,
+		},
+		"offcpu -k --state 2":    {Threads: offcpu.KernelThreads, States: 4},
+		"offcpu -fU --state S,D": {Options: session.Options{Format: "folded", UserOnly: true}, States: 6},
+		"offcpu -- ls -m": {
+			Options: session.Options{Target: target.Target{Scope: target.Command}, Command: []string{"ls", "-m"}},
+		},
+	} {
+		checkOptions(t, line, want, func(c command) (session.OffCPUOptions, error) { return c.(*offCPUCommand).options() })
+	}
+}
+
+func TestBlockIOOptions(t *testing.T) {
+	for line, want := range map[string]session.BlockIOOptions{
+		"blockio": {},
+		"blockio -Q --weight bytes --pending-entries 9 -o b.svg 1": {
+			Options: session.Options{Output: "b.svg", Duration: time.Second},
+			Weight:  "bytes", QueueInLatency: true, PendingEntries: 9,
+		},
+	} {
+		checkOptions(t, line, want, func(c command) (session.BlockIOOptions, error) { return c.(*blockIOCommand).options() })
+	}
+}
+
+func TestFaultsOptions(t *testing.T) {
+	for line, want := range map[string]session.FaultOptions{
+		"faults": {},
+		"faults -c 100 -C 0 -L 7": {
+			Options: session.Options{Target: target.Target{Scope: target.Threads, TIDs: []int{7}, CPUs: []int{0}}}, Period: 100,
+		},
+	} {
+		checkOptions(t, line, want, func(c command) (session.FaultOptions, error) { return c.(*faultsCommand).options() })
+	}
+}
+
+// checkOptions compares the options that a command line stands for.
+func checkOptions[O any](t *testing.T, line string, want O, options func(command) (O, error)) {
+	t.Run(line, func(t *testing.T) {
+		selected, err := parse(words(line), &bytes.Buffer{}, &bytes.Buffer{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := options(selected)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := cmp.Diff(want, got, cmpopts.EquateEmpty()); d != "" {
+			t.Error("(-want +got):\n" + d)
+		}
+	})
 }
 
 func TestConvertOptions(t *testing.T) {
@@ -166,6 +229,13 @@ func TestUsageErrors(t *testing.T) {
 		"version -- ls":                          `version runs no command`,
 		"profile --":                             `no command follows "--"`,
 		"profile --nonsense":                     "unknown flag --nonsense",
+		"offcpu -m -5":                           "no number of microseconds",
+		"offcpu -m 1s":                           "no number of microseconds",
+		"offcpu --state Q":                       "no thread state",
+		"offcpu --state 3":                       "no state of the kernel's",
+		"offcpu -u -k":                           "can't be used together",
+		"blockio --weight pounds":                "nothing that requests have",
+		"offcpu -m 2000 -M 1000":                 "no time is at least 2ms and at most 1ms",
 		"profile 10 20":                          "unexpected argument 20",
 		"profile ls":                             `"ls" is no duration: give seconds, as 10 or 0.5, or as 1m30s; a command comes after "--"`,
 		"profile 10x":                            "no duration",

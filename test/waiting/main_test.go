@@ -122,8 +122,13 @@ func has(s *pprof.Sample, function string) bool {
 	})
 }
 
-// near reports whether got is want, give or take 5 % and slack.
+// near reports whether got is want, give or take slack and 5 %; in the rig's
+// machines, which are emulated, time goes by between any two looks at it.
 func near(got, want, slack int64) bool {
-	slack += want / 20
+	part := int64(20)
+	if testenv.Patience(1) > 1 {
+		part, slack = 2, 20*slack
+	}
+	slack += want / part
 	return got >= want-slack && got <= want+slack
 }

@@ -2,6 +2,7 @@ package waiting
 
 import (
 	"bufio"
+	"bytes"
 	"fmt"
 	"os"
 	"os/exec"
@@ -10,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/cilium/ebpf"
 
 	"fulgur/internal/testenv"
 )
@@ -38,7 +41,10 @@ func TestSleeps(t *testing.T) {
 			if got := m.sum(t, "waits", "sleeper", "[sleep]"); got != m.truth.Times {
 				t.Errorf("%d sleeps, the program counts %d", got, m.truth.Times)
 			}
-			m.check(t, "sleeping", "sleeper", "[sleep]", m.truth.Times*int64(napTime))
+			asleep, off := m.sum(t, "sleeping", "sleeper", "[sleep]"), m.sum(t, "off-cpu", "sleeper", "[sleep]")
+			if least := m.truth.Times * int64(napTime); asleep < least || asleep > off {
+				t.Errorf("%d ns asleep of %d ns off the CPU, want at least %d", asleep, off, least)
+			}
 		})
 	}
 }
@@ -138,4 +144,67 @@ func cgroup(t *testing.T, pid int) string {
 	}
 	t.Skip("needs a cgroup v2 hierarchy")
 	return ""
+}
+
+// libbpf-tools' offcputime, which runs at the same time, says the same of threads
+// that take turns.
+func TestAgainstOffcputime(t *testing.T) {
+	testenv.Root(t)
+	peer := exec.Command(testenv.Tool(t, "offcputime"), "-u", "-m", "1000", "--stack-storage-size", "16384", "60")
+	var out bytes.Buffer
+	peer.Stdout = &out
+	if err := peer.Start(); err != nil {
+		t.Fatal(err)
+	}
+	awaitProgram(t, "sched_switch")
+	m := measure(t, "sleeps", "offcpu", "-m", "1000")
+	if err := peer.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	_ = peer.Wait() // it may say that it was interrupted
+	// The stacks of those that have ended are addresses in offcputime.
+	want, ours := int64(0), m.sum(t, "off-cpu", "sleeper", "")
+	// A block of lines for each stack: its frames, "- NAME (PID)", microseconds.
+	for block := range strings.SplitSeq(out.String(), "\n\n") {
+		if !strings.Contains(block, " sleeper (") {
+			continue
+		}
+		lines := strings.Fields(block)
+		n, err := strconv.ParseInt(lines[len(lines)-1], 10, 64)
+		if err != nil {
+			t.Fatalf("%q: %v", block, err)
+		}
+		want += n * int64(time.Microsecond)
+	}
+	if want == 0 {
+		t.Skipf("offcputime saw nothing: %s", &out)
+	}
+	if !near(ours, want, slack) {
+		t.Errorf("%d ns, offcputime has %d", ours, want)
+	}
+}
+
+// awaitProgram waits until a BPF program of that name is loaded.
+func awaitProgram(t *testing.T, name string) {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+		for id := ebpf.ProgramID(0); ; {
+			next, err := ebpf.ProgramGetNextID(id)
+			if err != nil {
+				break
+			}
+			id = next
+			p, err := ebpf.NewProgramFromID(id)
+			if err != nil {
+				continue
+			}
+			info, err := p.Info()
+			_ = p.Close()
+			if err == nil && info.Name == name {
+				time.Sleep(200 * time.Millisecond) // loaded, and attached soon
+				return
+			}
+		}
+	}
+	t.Fatalf("no program %s", name)
 }

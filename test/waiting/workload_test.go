@@ -23,8 +23,8 @@ type truth struct {
 	Waited  int64 // for others
 	Times   int64
 	Elapsed int64
-	// Pages that were touched first, of no file and of one, and the major faults
-	// that the thread had meanwhile.
+	// Page faults of fresh memory, one a page, and of a file, and the major ones
+	// among these, all as the kernel counts them for the thread.
 	Anonymous, Mapped, Major int64
 	File                     string
 	// Bytes that were read from a disk or written to one, and what the kernel
@@ -219,13 +219,15 @@ func touch(t *truth) error {
 	if err := unix.Madvise(mapped, unix.MADV_RANDOM); err != nil {
 		return err
 	}
-	t.Anonymous, t.Mapped, t.File = pages, pages, file.Name()
+	t.Anonymous, t.File = pages, file.Name()
 	return thread("toucher", func() {
-		before := majorFaults()
+		minor, major := faults()
 		for at := 0; at < len(memory); at += page {
 			memory[at] = mapped[at]
 		}
-		t.Major = majorFaults() - before
+		minorAfter, majorAfter := faults()
+		t.Major = majorAfter - major
+		t.Mapped = minorAfter - minor + t.Major - t.Anonymous
 	})
 }
 
@@ -244,11 +246,11 @@ func uncached(size int) (*os.File, error) {
 	return file, unix.Fadvise(int(file.Fd()), 0, 0, unix.FADV_DONTNEED)
 }
 
-// majorFaults returns how many this thread has had.
-func majorFaults() int64 {
+// faults returns how many page faults this thread has had.
+func faults() (minor, major int64) {
 	var used unix.Rusage
 	_ = unix.Getrusage(unix.RUSAGE_THREAD, &used) // every kernel has it
-	return used.Majflt
+	return used.Minflt, used.Majflt
 }
 
 // direct reads a file from its disk, or writes it, past the cache, in 100
