@@ -23,6 +23,8 @@ typedef __u8 u8;
 typedef __u16 u16;
 typedef __u32 u32;
 typedef __u64 u64;
+typedef __s16 s16;
+typedef __s32 s32;
 typedef __s64 s64;
 typedef _Bool bool;
 
@@ -108,6 +110,12 @@ struct css_set {
 	struct cgroup *dfl_cgrp;
 };
 
+struct thread_struct {
+#if defined(__TARGET_ARCH_x86)
+	unsigned long sp;
+#endif
+};
+
 struct task_struct {
 	unsigned int __state;
 	unsigned int flags;
@@ -120,6 +128,7 @@ struct task_struct {
 	u64 self_exec_id;
 	char comm[16];
 	struct css_set *cgroups;
+	struct thread_struct thread;
 };
 
 struct super_block {

@@ -46,6 +46,7 @@ static __always_inline void count_add(struct count_value *to, const struct count
 }
 
 #include "count.h"
+#include "orc.h"
 #include "target.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
@@ -101,6 +102,22 @@ struct {
 	__type(key, u32);
 	__type(value, struct stack_record);
 } offcpu_iterator_scratch SEC(".maps");
+
+#if defined(__TARGET_ARCH_x86)
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct orc_table);
+} offcpu_orc SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct orc_table);
+} offcpu_iterator_orc SEC(".maps");
+#endif
 
 /* The letters under which ps(1) and others know states, as bits. */
 enum state_class {
@@ -212,21 +229,31 @@ static __always_inline u64 current_stack(void *ctx, struct task_struct *task, bo
  * The id of the kernel half of the stack of task, which does not run. It is
  * the same for all threads that wait in the same place.
  */
-static __always_inline u64 kernel_half(struct task_struct *task, struct stack_record *rec)
+static __always_inline u64 kernel_half(struct task_struct *task, struct stack_record *rec,
+				       bool in_switch)
 {
-	long n = bpf_get_task_stack(task, rec->frames, max_depth * 8, 0);
-
 	stack_begin(rec, NULL);
-	rec->kernel_frames = stack_frames(n, &rec->kernel_end);
+#if defined(__TARGET_ARCH_x86)
+	u32 zero = 0;
+	struct orc_table *table = in_switch ? bpf_map_lookup_elem(&offcpu_orc, &zero)
+					    : bpf_map_lookup_elem(&offcpu_iterator_orc, &zero);
+
+	if (table && orc_walk(task, rec, table))
+		return stack_intern(rec);
+#endif
+	rec->kernel_frames = stack_frames(bpf_get_task_stack(task, rec->frames, max_depth * 8, 0),
+					  &rec->kernel_end);
 	return stack_intern(rec);
 }
 
 /*
  * Counts what thread t of task, which left its CPU at since and did not run
- * again, did until now. rec is scratch.
+ * again, did until now. rec is scratch; in_switch tells sched_switch from the
+ * iterator.
  */
 static __always_inline void thread_count(struct thread *t, struct task_struct *task,
-					 struct stack_record *rec, u64 since, u64 now)
+					 struct stack_record *rec, u64 since, u64 now,
+					 bool in_switch)
 {
 	struct count_value value = { .times = 1 };
 	struct count_key key = { .id = t->id };
@@ -247,7 +274,7 @@ static __always_inline void thread_count(struct thread *t, struct task_struct *t
 	 * any more but sched_switch had not told of it yet.
 	 */
 	value.waiting = off - value.sleeping;
-	key.kernel = kernel_half(task, rec);
+	key.kernel = kernel_half(task, rec, in_switch);
 	if (by_waker)
 		key.waker = t->waker;
 	if (by_thread)
@@ -259,7 +286,7 @@ static __always_inline void thread_count(struct thread *t, struct task_struct *t
 }
 
 /* Ends the time off CPU of task, if it has begun, unless another just did. */
-static __always_inline void thread_back(struct task_struct *task, void *scratch, u64 now)
+static __always_inline void thread_back(struct task_struct *task, u64 now, bool in_switch)
 {
 	struct thread *t = thread_find(task);
 	struct stack_record *rec;
@@ -268,13 +295,14 @@ static __always_inline void thread_back(struct task_struct *task, void *scratch,
 
 	if (!t || !t->since)
 		return;
-	rec = bpf_map_lookup_elem(scratch, &zero);
+	rec = in_switch ? bpf_map_lookup_elem(&offcpu_scratch, &zero)
+			: bpf_map_lookup_elem(&offcpu_iterator_scratch, &zero);
 	if (!rec)
 		return;
 	since = __sync_lock_test_and_set(&t->since, 0);
 	if (!since)
 		return;
-	thread_count(t, task, rec, since, now);
+	thread_count(t, task, rec, since, now, in_switch);
 	t->woken = 0;
 	t->waker = 0;
 }
@@ -297,7 +325,7 @@ int BPF_PROG(offcpu_switch, bool preempt, struct task_struct *prev, struct task_
 		t->runnable = state == STATE_RUNNABLE;
 		t->since = now;
 	}
-	thread_back(next, &offcpu_scratch, end ?: now);
+	thread_back(next, end ?: now, true);
 	return 0;
 }
 
@@ -409,6 +437,6 @@ int offcpu_end(struct bpf_iter__task *ctx)
 	struct task_struct *task = ctx->task;
 
 	if (task)
-		thread_back(task, &offcpu_iterator_scratch, ended);
+		thread_back(task, ended, false);
 	return 0;
 }

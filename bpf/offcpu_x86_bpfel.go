@@ -58,7 +58,9 @@ const (
 const (
 	OffCPUMapCounts0               = "counts_0"
 	OffCPUMapCounts1               = "counts_1"
+	OffCPUMapOffcpuIteratorOrc     = "offcpu_iterator_orc"
 	OffCPUMapOffcpuIteratorScratch = "offcpu_iterator_scratch"
+	OffCPUMapOffcpuOrc             = "offcpu_orc"
 	OffCPUMapOffcpuScratch         = "offcpu_scratch"
 	OffCPUMapRemaps                = "remaps"
 	OffCPUMapRing                  = "ring"
@@ -85,6 +87,7 @@ const (
 	OffCPUVarKind                  = "kind"
 	OffCPUVarLongest               = "longest"
 	OffCPUVarMaxDepth              = "max_depth"
+	OffCPUVarOrcNothing            = "orc_nothing"
 	OffCPUVarRingWakeup            = "ring_wakeup"
 	OffCPUVarSeenMask              = "seen_mask"
 	OffCPUVarShortest              = "shortest"
@@ -153,7 +156,9 @@ type OffCPUProgramSpecs struct {
 type OffCPUMapSpecs struct {
 	Counts0               *ebpf.MapSpec `ebpf:"counts_0"`
 	Counts1               *ebpf.MapSpec `ebpf:"counts_1"`
+	OffcpuIteratorOrc     *ebpf.MapSpec `ebpf:"offcpu_iterator_orc"`
 	OffcpuIteratorScratch *ebpf.MapSpec `ebpf:"offcpu_iterator_scratch"`
+	OffcpuOrc             *ebpf.MapSpec `ebpf:"offcpu_orc"`
 	OffcpuScratch         *ebpf.MapSpec `ebpf:"offcpu_scratch"`
 	Remaps                *ebpf.MapSpec `ebpf:"remaps"`
 	Ring                  *ebpf.MapSpec `ebpf:"ring"`
@@ -179,6 +184,7 @@ type OffCPUVariableSpecs struct {
 	Kind             *ebpf.VariableSpec `ebpf:"kind"`
 	Longest          *ebpf.VariableSpec `ebpf:"longest"`
 	MaxDepth         *ebpf.VariableSpec `ebpf:"max_depth"`
+	OrcNothing       *ebpf.VariableSpec `ebpf:"orc_nothing"`
 	RingWakeup       *ebpf.VariableSpec `ebpf:"ring_wakeup"`
 	SeenMask         *ebpf.VariableSpec `ebpf:"seen_mask"`
 	Shortest         *ebpf.VariableSpec `ebpf:"shortest"`
@@ -212,7 +218,9 @@ func (o *OffCPUObjects) Close() error {
 type OffCPUMaps struct {
 	Counts0               *ebpf.Map `ebpf:"counts_0"`
 	Counts1               *ebpf.Map `ebpf:"counts_1"`
+	OffcpuIteratorOrc     *ebpf.Map `ebpf:"offcpu_iterator_orc"`
 	OffcpuIteratorScratch *ebpf.Map `ebpf:"offcpu_iterator_scratch"`
+	OffcpuOrc             *ebpf.Map `ebpf:"offcpu_orc"`
 	OffcpuScratch         *ebpf.Map `ebpf:"offcpu_scratch"`
 	Remaps                *ebpf.Map `ebpf:"remaps"`
 	Ring                  *ebpf.Map `ebpf:"ring"`
@@ -227,7 +235,9 @@ func (m *OffCPUMaps) Close() error {
 	return _OffCPUClose(
 		m.Counts0,
 		m.Counts1,
+		m.OffcpuIteratorOrc,
 		m.OffcpuIteratorScratch,
+		m.OffcpuOrc,
 		m.OffcpuScratch,
 		m.Remaps,
 		m.Ring,
@@ -254,6 +264,7 @@ type OffCPUVariables struct {
 	Kind             *ebpf.Variable `ebpf:"kind"`
 	Longest          *ebpf.Variable `ebpf:"longest"`
 	MaxDepth         *ebpf.Variable `ebpf:"max_depth"`
+	OrcNothing       *ebpf.Variable `ebpf:"orc_nothing"`
 	RingWakeup       *ebpf.Variable `ebpf:"ring_wakeup"`
 	SeenMask         *ebpf.Variable `ebpf:"seen_mask"`
 	Shortest         *ebpf.Variable `ebpf:"shortest"`
