@@ -53,7 +53,8 @@ static __always_inline void file_send(struct file *file, struct file_record *rec
 	for (i = 0; i < FILE_DEPTH; i++) {
 		struct dentry *parent = at->d_parent;
 
-		if (!parent || parent == at) {
+		/* What has no place in a tree, as a memfd, is its own parent. */
+		if (!parent || (parent == at && i > 0)) {
 			rec->cut = 0;
 			break;
 		}

@@ -6,7 +6,8 @@
 // One .bpf.c file is one family of probes. What families share is a header
 // with one subject: record.h (what crosses into user space), stack.h
 // (interned stacks), count.h (their counts), task.h (identity), target.h
-// (which tasks), loss.h (what was lost). ksym.bpf.c is no probe: it answers
+// (which tasks), file.h (names of files), orc.h (kernel stacks of threads that
+// wait), loss.h (what was lost). ksym.bpf.c is no probe: it answers
 // questions.
 package bpf
 

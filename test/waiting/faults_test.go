@@ -2,6 +2,7 @@ package waiting
 
 import (
 	"path/filepath"
+	"strings"
 	"testing"
 )
 
@@ -28,6 +29,11 @@ func TestTouch(t *testing.T) {
 			}
 			if got < least || got > most {
 				t.Errorf("-c %d: %d %s of %s, want %d\n%s", period, got, test.value, filepath.Base(test.page), test.want, m.stderr)
+			}
+		}
+		if !strings.Contains(m.stderr, "how long faults took is unknown") {
+			if ns := m.sum(t, "handling", "toucher", ""); ns == 0 || period == 1 && ns > m.truth.Elapsed {
+				t.Errorf("-c %d: faults took %d ns of %d", period, ns, m.truth.Elapsed)
 			}
 		}
 		if n := m.sum(t, "faults", "toucher", "fulgur/test/waiting.touch.func1"); n == 0 {

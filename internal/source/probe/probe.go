@@ -56,6 +56,7 @@ type Probe struct {
 	counts  *stacks.Counts
 	targets *sampling.TargetSet
 	remaps  remaps
+	traced  []*ebpf.Program // those that were attached to tracepoints
 	memory  uint64
 }
 
@@ -161,6 +162,7 @@ func (p *Probe) AttachTracing(names ...string) (links Links, err error) {
 			return nil, errors.Join(fmt.Errorf("attach %s: %w", name, err), links.Close())
 		}
 		links = append(links, l)
+		p.traced = append(p.traced, p.Programs[name])
 	}
 	return links, nil
 }
@@ -203,9 +205,24 @@ func (p *Probe) Stats() (Stats, error) {
 		}
 		errs = append(errs, err)
 	}
+	for _, program := range p.traced {
+		missed, err := missedRuns(program)
+		st.Losses.Skipped += missed
+		errs = append(errs, err)
+	}
 	st.Losses.Untracked += p.targets.Untracked()
 	st.Losses.Remaps = p.remaps.lost
 	return st, errors.Join(errs...)
+}
+
+// missedRuns returns how often the kernel did not run a program, as it ran on that
+// CPU already.
+func missedRuns(program *ebpf.Program) (uint64, error) {
+	stats, err := program.Stats()
+	if err != nil {
+		return 0, fmt.Errorf("ask for the missed runs of a BPF program: %w", err)
+	}
+	return stats.RecursionMisses, nil
 }
 
 // StatPerCPU reads one of the kernel side's counters, by CPU.
