@@ -1,16 +1,20 @@
 package waiting
 
 import (
+	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"fulgur/internal/testenv"
 )
 
-// disk skips the test where temporary files are on none, as in the rig, and
-// returns the name of the one that they are on.
+// disk returns the name of a disk for the workloads: that of temporary files, or
+// where they are on none, as in the rig, a loop device.
 func disk(t *testing.T) string {
 	t.Helper()
 	var st unix.Stat_t
@@ -19,7 +23,8 @@ func disk(t *testing.T) string {
 	}
 	b, err := os.ReadFile(fmt.Sprintf("/sys/dev/block/%d:%d/uevent", unix.Major(st.Dev), unix.Minor(st.Dev)))
 	if err != nil {
-		t.Skip("needs temporary files on a disk")
+		testenv.VM(t)
+		return loopDevice(t)
 	}
 	for line := range strings.Lines(string(b)) {
 		if name, ok := strings.CutPrefix(line, "DEVNAME="); ok {
@@ -28,6 +33,46 @@ func disk(t *testing.T) string {
 	}
 	t.Fatalf("no name in %q", b)
 	return ""
+}
+
+// loopDevice makes a disk of a file, for the workloads to use, with the module
+// that the rig brings along.
+func loopDevice(t *testing.T) string {
+	t.Helper()
+	var uts unix.Utsname
+	if err := unix.Uname(&uts); err != nil {
+		t.Fatal(err)
+	}
+	module, err := os.Open("/lib/modules/" + unix.ByteSliceToString(uts.Release[:]) + "/loop.ko")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer module.Close()
+	if err := unix.FinitModule(int(module.Fd()), "", 0); err != nil && !errors.Is(err, unix.EEXIST) {
+		t.Fatalf("load the module for loop devices: %v", err)
+	}
+	file, err := os.Create(filepath.Join(t.TempDir(), "disk"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	if err := file.Truncate(16 << 20); err != nil {
+		t.Fatal(err)
+	}
+	const name = "loop0"
+	device, err := os.OpenFile("/dev/"+name, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = unix.IoctlSetInt(int(device.Fd()), unix.LOOP_CLR_FD, 0)
+		_ = device.Close()
+	})
+	if err := unix.IoctlSetInt(int(device.Fd()), unix.LOOP_SET_FD, int(file.Fd())); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("WAITING_DEVICE", "/dev/"+name)
+	return name
 }
 
 // Each read or write past the cache is a request of its size, which takes no

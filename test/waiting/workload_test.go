@@ -233,7 +233,11 @@ func touch(t *truth) error {
 
 // uncached returns a new file of size bytes, none of which are in memory.
 func uncached(size int) (*os.File, error) {
-	file, err := os.Create(filepath.Join(os.Getenv("WAITING_DIR"), "file"))
+	name := filepath.Join(os.Getenv("WAITING_DIR"), "file")
+	if device := os.Getenv("WAITING_DEVICE"); device != "" {
+		name = device
+	}
+	file, err := os.Create(name)
 	if err != nil {
 		return nil, err
 	}
