@@ -4,7 +4,8 @@
 // offcputime and a bpftrace script with the same stacks. They run in turn, round
 // after round, and medians are shown.
 //
-// It needs root, perf, taskset and Go; what else is not installed is left out.
+// It needs root, perf, taskset, chrt and Go, and for bpftrace tracefs; what else
+// is not installed is left out.
 // Usage, at the root of the repository:
 //
 //	go run ./bench/switches [-rounds 3] [-operations 400000]
@@ -67,6 +68,11 @@ func run(ctx context.Context, args []string) (err error) {
 	for range *rounds {
 		for i, t := range tools {
 			rate, err := t.measure(ctx, *operations)
+			var ended endedError
+			if errors.As(err, &ended) {
+				fmt.Fprintf(os.Stderr, "%s is left out, as it ended at once: %s\n", t.name, ended)
+				continue
+			}
 			if err != nil {
 				return fmt.Errorf("%s: %w", t.name, err)
 			}
@@ -76,6 +82,9 @@ func run(ctx context.Context, args []string) (err error) {
 	fmt.Println("| under | operations/s | ns a switch more |\n|---|---|---|")
 	alone := median(rates[0])
 	for i, t := range tools {
+		if len(rates[i]) == 0 {
+			continue
+		}
 		rate := median(rates[i])
 		// Two switches make an operation.
 		fmt.Printf("| %s | %.0f | %.0f |\n", t.name, rate, (1e9/rate-1e9/alone)/2)
@@ -97,13 +106,17 @@ type tool struct {
 
 // script is what offcputime does, for bpftrace.
 const script = `tracepoint:sched:sched_switch {
-	if (args.prev_pid != 0) { @start[args.prev_pid] = nsecs; @stack[args.prev_pid] = (kstack, ustack); }
-	if (@start[args.next_pid]) {
-		@off[@stack[args.next_pid].0, @stack[args.next_pid].1, args.next_comm] = sum(nsecs - @start[args.next_pid]);
-		delete(@start[args.next_pid]);
+	if (args->prev_pid != 0) {
+		@start[args->prev_pid] = nsecs;
+		@kernel[args->prev_pid] = kstack;
+		@user[args->prev_pid] = ustack;
+	}
+	if (@start[args->next_pid] != 0) {
+		@off[@kernel[args->next_pid], @user[args->next_pid], args->next_comm] = sum(nsecs - @start[args->next_pid]);
+		delete(@start[args->next_pid]);
 	}
 }
-END { clear(@start); clear(@stack); clear(@off); }`
+END { clear(@start); clear(@kernel); clear(@user); clear(@off); }`
 
 // findTools builds fulgur in dir, and looks for those that it is compared with.
 func findTools(ctx context.Context, dir string) ([]tool, error) {
@@ -129,6 +142,11 @@ func findTools(ctx context.Context, dir string) ([]tool, error) {
 	return tools, nil
 }
 
+// endedError is what a tool said that did not wait to be interrupted.
+type endedError string
+
+func (e endedError) Error() string { return string(e) }
+
 // measure returns how many operations a second the two processes reach.
 func (t tool) measure(ctx context.Context, operations int) (float64, error) {
 	if t.argv == nil {
@@ -140,21 +158,32 @@ func (t tool) measure(ctx context.Context, operations int) (float64, error) {
 	if err := cmd.Start(); err != nil {
 		return 0, err
 	}
+	ended := make(chan struct{})
+	go func() {
+		_ = cmd.Wait() // some say with their exit code that they were interrupted
+		close(ended)
+	}()
 	time.Sleep(settle)
 	rate, err := storm(ctx, operations)
-	if signalErr := cmd.Process.Signal(os.Interrupt); signalErr != nil {
-		return 0, errors.Join(err, fmt.Errorf("it ended before: %w\n%s", signalErr, &stderr))
+	select {
+	case <-ended:
+		return 0, endedError(stderr.String())
+	default:
 	}
-	_ = cmd.Wait() // some say with their exit code that they were interrupted
+	if err := cmd.Process.Signal(os.Interrupt); err != nil {
+		return 0, err
+	}
+	<-ended
 	time.Sleep(settle)
 	return rate, err
 }
 
 var perSecond = regexp.MustCompile(`(\d+) ops/sec`)
 
-// storm runs the two processes.
+// storm runs the two processes, with a real-time priority: what else the machine
+// does must not come in between.
 func storm(ctx context.Context, operations int) (float64, error) {
-	out, err := exec.CommandContext(ctx, "taskset", "-c", "0", "perf", "bench", "sched", "pipe", "-l", strconv.Itoa(operations)).CombinedOutput()
+	out, err := exec.CommandContext(ctx, "taskset", "-c", "0", "chrt", "-f", "1", "perf", "bench", "sched", "pipe", "-l", strconv.Itoa(operations)).CombinedOutput()
 	if err != nil {
 		return 0, fmt.Errorf("perf bench: %w\n%s", err, out)
 	}
