@@ -45,6 +45,7 @@ static __always_inline void count_add(struct count_value *to, const struct count
 #include "count.h"
 #include "file.h"
 #include "target.h"
+#include <bpf/bpf_core_read.h>
 #include <bpf/bpf_tracing.h>
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
@@ -110,14 +111,82 @@ static __always_inline u64 fault_latency(u32 tid, u64 address)
 	return since ? bpf_ktime_get_ns() - since : 0;
 }
 
-static long page_of(struct task_struct *task, struct vm_area_struct *vma, struct count_key *key)
+/*
+ * Mappings that were looked up. A look-up takes the address space's lock, and
+ * where interrupts are disabled an interrupt to give it back, ten microseconds in
+ * a virtual machine; so it is done anew only if the address space has changed: the
+ * kernel then raises the number that its locks of single mappings go by. Kernels
+ * before 6.4 have none, and look up every time.
+ */
+struct known_mapping {
+	u64 epoch;
+	u64 start, end;
+	u64 file;
+	u32 sequence;
+	u32 kind;
+};
+
+#define KNOWN_MAPPINGS 256
+/* Pages near each other share an entry. */
+#define KNOWN_SHIFT 21
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, KNOWN_MAPPINGS);
+	__type(key, u32);
+	__type(value, struct known_mapping);
+} known_mappings SEC(".maps");
+
+/* Tells how often the mappings of mm changed; false if that is unknown. */
+static __always_inline bool mm_sequence(struct mm_struct *mm, u32 *sequence)
+{
+	struct mm_struct___int *older = (void *)mm;
+
+	if (bpf_core_field_exists(mm->mm_lock_seq.sequence))
+		*sequence = BPF_CORE_READ(mm, mm_lock_seq.sequence);
+	else if (bpf_core_field_exists(older->mm_lock_seq))
+		*sequence = BPF_CORE_READ(older, mm_lock_seq);
+	else
+		return false;
+	return true;
+}
+
+static long page_of(struct task_struct *task, struct vm_area_struct *vma, struct known_mapping *at)
 {
 	struct file *file = vma->vm_file;
 
-	key->kind = file ? PAGE_FILE : PAGE_ANONYMOUS;
+	at->start = vma->vm_start;
+	at->end = vma->vm_end;
+	at->kind = file ? PAGE_FILE : PAGE_ANONYMOUS;
 	if (file)
-		key->file = file_id(file);
+		at->file = file_id(file);
 	return 0;
+}
+
+/* Says what the page at an address of task, which is current, is of. */
+static __always_inline void find_page(struct task_struct *task, u64 epoch, u64 address,
+				      struct count_key *key)
+{
+	u32 index = hash_step(epoch, address >> KNOWN_SHIFT) % KNOWN_MAPPINGS;
+	struct known_mapping *known = bpf_map_lookup_elem(&known_mappings, &index);
+	struct known_mapping found = { .epoch = epoch };
+	bool keeps;
+
+	if (!known)
+		return;
+	keeps = mm_sequence(task->mm, &found.sequence);
+	if (keeps && known->epoch == epoch && known->sequence == found.sequence &&
+	    address >= known->start && address < known->end) {
+		key->kind = known->kind;
+		key->file = known->file;
+		return;
+	}
+	if (bpf_find_vma(task, address, page_of, &found, 0))
+		return;
+	key->kind = found.kind;
+	key->file = found.file;
+	if (keeps)
+		*known = found;
 }
 
 static __always_inline int fault(struct bpf_perf_event_data *ctx, bool major)
@@ -139,8 +208,8 @@ static __always_inline int fault(struct bpf_perf_event_data *ctx, bool major)
 		return 0;
 
 	stat_add(STAT_SAMPLES, 1);
-	bpf_find_vma(task, ctx->addr, page_of, &key, 0);
 	stack_begin(rec, task);
+	find_page(task, rec->epoch, ctx->addr, &key);
 	bpf_get_current_comm(rec->comm, sizeof(rec->comm));
 	if (!skip_kernel_stack && !regs_in_user(ctx))
 		walk_kernel(ctx, rec);

@@ -59,6 +59,7 @@ const (
 	FaultsMapFaultsScratch    = "faults_scratch"
 	FaultsMapFileScratch      = "file_scratch"
 	FaultsMapFilesSeen        = "files_seen"
+	FaultsMapKnownMappings    = "known_mappings"
 	FaultsMapRemaps           = "remaps"
 	FaultsMapRing             = "ring"
 	FaultsMapSeen             = "seen"
@@ -145,6 +146,7 @@ type FaultsMapSpecs struct {
 	FaultsScratch *ebpf.MapSpec `ebpf:"faults_scratch"`
 	FileScratch   *ebpf.MapSpec `ebpf:"file_scratch"`
 	FilesSeen     *ebpf.MapSpec `ebpf:"files_seen"`
+	KnownMappings *ebpf.MapSpec `ebpf:"known_mappings"`
 	Remaps        *ebpf.MapSpec `ebpf:"remaps"`
 	Ring          *ebpf.MapSpec `ebpf:"ring"`
 	Seen          *ebpf.MapSpec `ebpf:"seen"`
@@ -199,6 +201,7 @@ type FaultsMaps struct {
 	FaultsScratch *ebpf.Map `ebpf:"faults_scratch"`
 	FileScratch   *ebpf.Map `ebpf:"file_scratch"`
 	FilesSeen     *ebpf.Map `ebpf:"files_seen"`
+	KnownMappings *ebpf.Map `ebpf:"known_mappings"`
 	Remaps        *ebpf.Map `ebpf:"remaps"`
 	Ring          *ebpf.Map `ebpf:"ring"`
 	Seen          *ebpf.Map `ebpf:"seen"`
@@ -215,6 +218,7 @@ func (m *FaultsMaps) Close() error {
 		m.FaultsScratch,
 		m.FileScratch,
 		m.FilesSeen,
+		m.KnownMappings,
 		m.Remaps,
 		m.Ring,
 		m.Seen,

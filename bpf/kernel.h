@@ -121,6 +121,7 @@ struct task_struct {
 	unsigned int flags;
 	int on_cpu;
 	int wake_cpu;
+	struct mm_struct *mm;
 	int pid;
 	int tgid;
 	struct task_struct *group_leader;
@@ -159,7 +160,22 @@ struct file {
 };
 
 struct vm_area_struct {
+	unsigned long vm_start;
+	unsigned long vm_end;
 	struct file *vm_file;
+};
+
+struct seqcount {
+	unsigned int sequence;
+};
+
+struct mm_struct {
+	struct seqcount mm_lock_seq;
+};
+
+/* What it was from Linux 6.4 on, before it became a sequence counter. */
+struct mm_struct___int {
+	int mm_lock_seq;
 };
 
 struct bio;
