@@ -14,7 +14,7 @@ import (
 // is left.
 func (r *run) sample(ctx context.Context, launched *target.Launched) error {
 	line := &progressLine{wanted: r.options.Progress, out: r.options.Stderr}
-	err := errors.Join(r.measure(ctx, r, line, launched), r.each(source.Disable))
+	err := errors.Join(r.measure(ctx, r, line, launched), r.each(source.Disable), stacks.WaitForPrograms())
 	_, pollErr := r.poll()
 	return errors.Join(err, pollErr, r.each(func(s source) error { return s.Counts().Finish() }), endCommand(ctx, launched))
 }

@@ -115,16 +115,15 @@ func (c *Counts) Flip() error {
 	if err := c.active.Set(uint32(c.current)); err != nil {
 		return fmt.Errorf("flip the count maps: %w", err)
 	}
-	if err := waitForPrograms(); err != nil {
+	if err := WaitForPrograms(); err != nil {
 		return err
 	}
 	return c.drain(old)
 }
 
-// Finish drains both maps, after waiting for the programs that may still run. No
-// more must begin to.
+// Finish drains both maps. Programs must not run any more.
 func (c *Counts) Finish() error {
-	return errors.Join(waitForPrograms(), c.drain(0), c.drain(1))
+	return errors.Join(c.drain(0), c.drain(1))
 }
 
 // drain moves all entries of map i, which nothing writes, to the total.
@@ -154,12 +153,12 @@ func (c *Counts) drain(i int) error {
 	return nil
 }
 
-// waitForPrograms returns when every BPF program that was running when it was
+// WaitForPrograms returns when every BPF program that was running when it was
 // called has ended: they run under RCU, and MEMBARRIER_CMD_GLOBAL waits for a
 // grace period. Kernels with nohz_full CPUs refuse the command; there the
 // calling thread visits every CPU it may run on, because a CPU that schedules
 // it has left the interrupt its program ran in.
-func waitForPrograms() error {
+func WaitForPrograms() error {
 	_, _, errno := unix.Syscall(unix.SYS_MEMBARRIER, 1 /* MEMBARRIER_CMD_GLOBAL */, 0, 0)
 	if errno == 0 {
 		return nil
