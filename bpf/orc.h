@@ -75,6 +75,10 @@ extern void __start_orc_unwind_ip __ksym __weak;
 extern void __stop_orc_unwind_ip __ksym __weak;
 extern void __start_orc_unwind __ksym __weak;
 
+/* The code that these tables are of; modules have tables of their own. */
+extern void _stext __ksym __weak;
+extern void _etext __ksym __weak;
+
 /* Only for the form of the entries: before 6.4 they had no such field. */
 struct orc_entry {
 	u8 signal : 1;
@@ -108,7 +112,7 @@ static __noinline u64 orc_find(u64 pc)
 	} __attribute__((packed)) entry;
 	s32 offset;
 
-	if (pc < 0xffffffff80000000ULL) /* below the kernel's image */
+	if (pc < (u64)&_stext || pc >= (u64)&_etext)
 		return 0;
 	for (i = 0; i < 24 && low + 1 < high; i++) {
 		u64 middle = (low + high) / 2, at = ips + 4 * middle;
