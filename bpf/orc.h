@@ -285,6 +285,8 @@ static __always_inline bool orc_walk(struct task_struct *task, struct stack_reco
 	if (walk.size > sizeof(table->words) ||
 	    bpf_probe_read_kernel(table->words, walk.size, (void *)walk.bottom))
 		return false;
+	if (task->on_cpu || task->thread.sp != walk.bottom)
+		return false; /* it came back meanwhile */
 	walk.sp = walk.bottom + bpf_core_type_size(struct inactive_task_frame);
 	if (!orc_word(&walk, walk.bottom + bpf_core_field_offset(frame->bp), &walk.bp) ||
 	    !orc_word(&walk, walk.bottom + bpf_core_field_offset(frame->ret_addr), &walk.ip))
