@@ -34,6 +34,9 @@ const (
 // its own.
 type commands struct {
 	Profile profileCommand `cmd:"" group:"measure" help:"Sample what runs on the CPUs."`
+	OffCPU  offCPUCommand  `cmd:"" name:"offcpu" group:"measure" help:"Measure what threads wait for."`
+	BlockIO blockIOCommand `cmd:"" name:"blockio" group:"measure" help:"Measure requests to disks."`
+	Faults  faultsCommand  `cmd:"" group:"measure" help:"Count page faults."`
 	Bolt    boltCommand    `cmd:"" group:"measure" help:"Sample branches and write a profile for llvm-bolt."`
 
 	Convert convertCommand `cmd:"" group:"files" help:"Write a profile in another format, or make profiles for BOLT of what perf recorded."`

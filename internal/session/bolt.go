@@ -14,7 +14,6 @@ import (
 	"fulgur/internal/bolt"
 	"fulgur/internal/doctor"
 	"fulgur/internal/encode/plain"
-	"fulgur/internal/perfevent"
 	"fulgur/internal/source/sampling"
 	"fulgur/internal/source/stepping"
 	"fulgur/internal/target"
@@ -146,9 +145,9 @@ func (o *BoltOptions) check() error {
 // boltJob is what a profile is made with.
 type boltJob struct {
 	options   *BoltOptions
-	recorder  recorder         // nil with Basic
-	specs     []perfevent.Spec // what Basic samples
-	optimizer *optimizer       // nil if there is nothing to optimise
+	recorder  recorder   // nil with Basic
+	basic     *onCPU     // what Basic samples, else nil
+	optimizer *optimizer // nil if there is nothing to optimise
 	out       *preaggWriter
 }
 
@@ -176,7 +175,7 @@ func prepareBolt(ctx context.Context, o *BoltOptions) (_ *boltJob, err error) {
 		return nil, err
 	}
 	if o.Basic {
-		j.specs, err = o.basicEvents()
+		j.basic, err = o.chooseBasic()
 	} else {
 		j.recorder, err = o.chooseRecorder(o.Stderr)
 	}
@@ -271,7 +270,7 @@ func (j *boltJob) how() string {
 	if j.recorder != nil {
 		return j.recorder.String()
 	}
-	return fmt.Sprintf("sampling %s, %s, without branches", j.specs[0].Name, sampling.Rate{Frequency: j.options.onCPU().Frequency})
+	return fmt.Sprintf("sampling %s, %s, without branches", j.basic.specs[0].Name, sampling.Rate{Frequency: j.basic.options.Frequency})
 }
 
 // boltMeasurement is what fills a collector.
@@ -288,7 +287,7 @@ type boltMeasurement interface {
 // attach opens everything, with sampling not yet enabled.
 func (j *boltJob) attach(bs *binaries) (boltMeasurement, error) {
 	if j.options.Basic {
-		return attachBasic(j.options, j.specs, bs)
+		return attachBasic(j.options, j.basic, bs)
 	}
 	return attachBranches(j.options, j.recorder, bs)
 }

@@ -121,12 +121,12 @@ func (h *recorded) String() string {
 }
 
 func (h *recorded) attach(r *boltRun) error {
-	cgroup, closeCgroup, err := openCgroup(r.options.Target)
+	cgroup, err := openCgroup(r.options.Target)
 	if err != nil {
 		return err
 	}
-	defer closeCgroup()
-	h.source, err = branch.Load(branch.Options{Scope: r.options.Target.Scope, Cgroup: cgroup, RingSize: r.options.RingSize})
+	defer cgroup.close()
+	h.source, err = branch.Load(branch.Options{Scope: r.options.Target.Scope, Cgroup: cgroup.fd, RingSize: r.options.RingSize})
 	if err != nil {
 		return fmt.Errorf("load the branch program: %w", err)
 	}

@@ -126,7 +126,7 @@ func (o *ConvertOptions) convertProfile(ctx context.Context) (exitCode int, err 
 	if in.line != nil {
 		err = format.inTime(w, in.line)
 	} else {
-		err = format.write(w, p, &Options{Annotate: o.Annotate})
+		err = format.write(w, p, &Options{Annotate: o.Annotate}, 0)
 	}
 	if err != nil {
 		return 1, orInterrupted(ctx, err)

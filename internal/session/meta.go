@@ -13,15 +13,13 @@ import (
 // meta describes the run and the machine.
 func (r *run) meta() profile.Meta {
 	m := profile.Meta{
-		Command:   strings.Join(r.options.Args, " "),
-		Start:     r.start,
-		Duration:  r.duration,
-		Event:     r.specs[0].Name,
-		Frequency: r.options.Frequency,
-		Period:    r.options.Period,
-		PerCPU:    r.options.PerCPU,
-		Scope:     r.options.Target.String(),
+		Command:  strings.Join(r.options.Args, " "),
+		Start:    r.start,
+		Duration: r.duration,
+		PerCPU:   r.options.PerCPU,
+		Scope:    r.options.Target.String(),
 	}
+	r.subject.describe(&m)
 	if cpus, err := perfevent.OnlineCPUs(); err == nil {
 		m.CPUs = len(cpus)
 	}

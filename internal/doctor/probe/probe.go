@@ -20,6 +20,7 @@ import (
 	"fulgur/internal/perfevent"
 	"fulgur/internal/source/branch"
 	"fulgur/internal/source/oncpu"
+	"fulgur/internal/source/probe"
 	"fulgur/internal/symbolize"
 )
 
@@ -166,7 +167,7 @@ func kernelNames() error {
 }
 
 func onCPU() error {
-	source, err := oncpu.Load(oncpu.Options{MaxDepth: 1, CountEntries: 1})
+	source, err := oncpu.Load(oncpu.Options{Options: probe.Options{MaxDepth: 1, CountEntries: 1}})
 	if err != nil {
 		return err
 	}

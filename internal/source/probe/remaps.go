@@ -1,4 +1,4 @@
-package oncpu
+package probe
 
 import (
 	"errors"
@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"fulgur/bpf"
 	"fulgur/internal/target"
 )
 
@@ -25,31 +26,31 @@ const sweepEvery = time.Second
 
 // Remap makes the kernel side name the stacks of process pid anew: its
 // addresses mean something else than before.
-func (s *Source) Remap(pid int) error {
-	if s.remaps.raised == nil {
-		s.remaps.raised = map[int]uint32{}
+func (p *Probe) Remap(pid int) error {
+	if p.remaps.raised == nil {
+		p.remaps.raised = map[int]uint32{}
 	}
-	n := s.remaps.raised[pid] + 1
-	err := s.objects.Remaps.Put(uint32(pid), n)
-	if errors.Is(err, unix.E2BIG) && time.Since(s.remaps.swept) > sweepEvery {
-		s.remaps.swept = time.Now()
-		s.sweepRemaps()
-		err = s.objects.Remaps.Put(uint32(pid), n)
+	n := p.remaps.raised[pid] + 1
+	err := p.Maps[bpf.OnCPUMapRemaps].Put(uint32(pid), n)
+	if errors.Is(err, unix.E2BIG) && time.Since(p.remaps.swept) > sweepEvery {
+		p.remaps.swept = time.Now()
+		p.sweepRemaps()
+		err = p.Maps[bpf.OnCPUMapRemaps].Put(uint32(pid), n)
 	}
 	if errors.Is(err, unix.E2BIG) {
-		s.remaps.lost++
+		p.remaps.lost++
 		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("raise the epoch of process %d: %w", pid, err)
 	}
-	s.remaps.raised[pid] = n
-	return s.objects.AnyRemaps.Set(uint32(1))
+	p.remaps.raised[pid] = n
+	return p.Variables[bpf.OnCPUVarAnyRemaps].Set(uint32(1))
 }
 
 // sweepRemaps forgets processes that have ended.
-func (s *Source) sweepRemaps() {
-	maps.DeleteFunc(s.remaps.raised, func(pid int, _ uint32) bool {
-		return !target.AnyAlive([]int{pid}) && s.objects.Remaps.Delete(uint32(pid)) == nil
+func (p *Probe) sweepRemaps() {
+	maps.DeleteFunc(p.remaps.raised, func(pid int, _ uint32) bool {
+		return !target.AnyAlive([]int{pid}) && p.Maps[bpf.OnCPUMapRemaps].Delete(uint32(pid)) == nil
 	})
 }
