@@ -75,6 +75,15 @@ func (l Losses) Plus(m Losses) Losses {
 	l.TruncatedKernel += m.TruncatedKernel
 	l.UserFaults += m.UserFaults
 	l.BrokenUser += m.BrokenUser
+	l.NotReady += m.NotReady
+	l.Evicted += m.Evicted
+	l.NoTable += m.NoTable
+	l.Unsupported += m.Unsupported
+	l.NoMapping += m.NoMapping
+	l.NotGrowing += m.NotGrowing
+	l.UnwindFiles += m.UnwindFiles
+	l.UnwindMemory += m.UnwindMemory
+	l.UnwindProcesses += m.UnwindProcesses
 	l.Skipped += m.Skipped
 	l.Throttled += m.Throttled
 	l.Sideband += m.Sideband
