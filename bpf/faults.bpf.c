@@ -56,6 +56,7 @@ const struct file_record *unused_file_record __attribute__((unused));
 
 const volatile bool skip_kernel_stack;
 
+/* Of both programs: on a CPU the kernel runs one at a time that is an event's. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);

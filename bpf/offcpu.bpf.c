@@ -372,8 +372,9 @@ struct frame {
 };
 
 /*
- * Follows the frame pointers of a task that is not current: walk_user() reads the
- * memory of one that is.
+ * Follows the frame pointers of a task that is not current. Reading its memory
+ * takes a program that sleeps, and unwind tables are not for those: user space
+ * takes the place of what no other program can be reading any more.
  */
 static __always_inline void walk_other_user(struct task_struct *task, struct stack_record *rec)
 {

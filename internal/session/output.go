@@ -53,7 +53,7 @@ var formats = []format{
 }
 
 // allValues reports whether the format has room for all values of a profile;
-// others have the first.
+// others have one.
 func (f format) allValues() bool {
 	switch f.name {
 	case "html", "pprof", "firefox", "speedscope":
