@@ -51,10 +51,10 @@ func interval(m profile.Meta) int64 {
 
 // tracks returns a thread for each task, which weighs its stacks by the value
 // that is shown first, and a pseudo-thread for each other value. That first
-// one is the first value in nanoseconds, or else the first of all. A count
-// of samples beside it tells nothing more.
+// one is the time, or else the first of all. A count of samples beside it tells
+// nothing more.
 func (a *aggregate) tracks() []*track {
-	first := max(0, slices.IndexFunc(a.p.ValueTypes, func(v profile.ValueType) bool { return v.Unit == "nanoseconds" }))
+	first := max(0, a.time())
 	var tracks []*track
 	pids, seen := map[string]bool{}, map[string]int{}
 	for rest := a.order; len(rest) > 0; {
@@ -127,13 +127,22 @@ func (a *aggregate) points(samples []int, v int) iter.Seq2[point, error] {
 	}
 }
 
+// time returns the index of the last value in nanoseconds, which is the sum of
+// those before it where there are several; -1 if there is none.
+func (a *aggregate) time() int {
+	for v, typ := range slices.Backward(a.p.ValueTypes) {
+		if typ.Unit == "nanoseconds" {
+			return v
+		}
+	}
+	return -1
+}
+
 // length returns the time that a sample takes: what it weighs in nanoseconds,
 // or a sampling interval each.
 func (a *aggregate) length(s profile.Sample) int64 {
-	for v, typ := range a.p.ValueTypes {
-		if typ.Unit == "nanoseconds" {
-			return s.Values[v]
-		}
+	if v := a.time(); v >= 0 {
+		return s.Values[v]
 	}
 	return s.Values[0] * interval(a.p.Meta)
 }
