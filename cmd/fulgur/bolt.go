@@ -27,7 +27,7 @@ type boltCommand struct {
 	Frequency   *frequency `short:"f" placeholder:"HZ" group:"how" help:"Samples a second on each CPU, or max, the default. With --basic the default is 3989."`
 	MaxOverhead *percent   `placeholder:"PERCENT" group:"how" help:"How much longer stepping lets each thread take for its work. Default: 10; with a command, 50."`
 	Burst       *hold      `placeholder:"TIME" group:"how" help:"How long stepping holds a thread at a time, at most. Default: 20ms."`
-	Basic       bool       `group:"how" help:"Take samples without branches, for perf2bolt --basic-events of LLVM 22 and newer. They tell BOLT which code runs, but not where it jumps: expect small gains or none."`
+	Basic       bool       `group:"how" help:"Take samples without branches, for perf2bolt --basic-events of LLVM 22 and newer. They tell BOLT which code runs, but not where it jumps: expect less of them than of branches."`
 	Strict      bool       `group:"how" help:"Leave out code that ran between two branches with an entry of the kernel in between. perf2bolt does not: it takes the two for neighbours."`
 
 	Output   string `short:"o" placeholder:"FILE" group:"output" help:"Write to FILE; - is standard output, the default."`

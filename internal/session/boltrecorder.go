@@ -58,7 +58,7 @@ func (o *BoltOptions) chooseRecorder(stderr io.Writer) (recorder, error) {
 		return nil, err
 	}
 	if flag := o.forHardware(); flag != "" {
-		return nil, fmt.Errorf("%w; or take --branches stepping for %s: it needs no such hardware, see fulgur bolt --help", err, flag)
+		return nil, fmt.Errorf("%w; or take --branches stepping in place of %s: it needs no such hardware, see fulgur bolt --help", err, flag)
 	}
 	if len(o.Command) == 0 {
 		return nil, fmt.Errorf("%w; or add --branches stepping, which needs none: it holds the target's threads for some milliseconds at a time and has them execute one instruction after the other, see fulgur bolt --help", err)

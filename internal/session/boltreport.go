@@ -113,7 +113,7 @@ func newBoltReport(c *bolt.Collector, w *preaggWriter, paths map[*bolt.Binary]st
 		return cmp.Compare(b.Branches+b.Samples, a.Branches+a.Samples)
 	})
 	if w.basic {
-		r.warn("samples without branches tell BOLT little: expect small gains or none; record branches where the CPU can")
+		r.warn("samples without branches tell BOLT what runs, but not where it jumps: expect less of them; record branches where the CPU can")
 	}
 	if w.llvm.found != "" && w.llvm.version < tracesLLVM {
 		r.warn("in the format for LLVM before %d, since the llvm-bolt here is %s", tracesLLVM, w.llvm.found)
@@ -283,7 +283,9 @@ func (r *binaryReport) remedy() string {
 	if r.SufficientAfter > 0 {
 		long = fmt.Sprintf(" (%s)", roughly(r.SufficientAfter))
 	}
-	return fmt.Sprintf("measure %s times as long%s, or merge as many such profiles", twoDigits(sufficient/r.TakenByExecutable), long)
+	// Rounded to 1 it would ask for nothing.
+	times := max(sufficient/r.TakenByExecutable, 1.1)
+	return fmt.Sprintf("measure %s times as long%s, or merge as many such profiles", twoDigits(times), long)
 }
 
 // timeLeft says how much longer it takes to a sufficient profile, if elapsed

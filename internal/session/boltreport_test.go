@@ -126,6 +126,7 @@ func TestRemedy(t *testing.T) {
 		"measure 4 times as long (2 minutes), or merge as many": {Taken: 1, TakenByExecutable: 0.25, SufficientAfter: 120},
 		"measure 10 times as long":                              {Taken: 1, TakenByExecutable: 0.1},
 		"measure 1.3 times as long":                             {Taken: 1, TakenByExecutable: 0.75},
+		"measure 1.1 times as long":                             {Taken: 1, TakenByExecutable: 0.98},
 		"no branch was taken in it":                             {},
 	} {
 		if got := r.remedy(); !strings.HasPrefix(got, want) {

@@ -333,7 +333,7 @@ func TestConvertWrongBuild(t *testing.T) {
 		t.Errorf("exit code %d: %s", r.code, r.stderr)
 	}
 	r := run(old, "--basic")
-	if r.code != 0 || !strings.HasPrefix(r.stdout, "E samples\nS ") || !strings.Contains(r.stderr, "tell BOLT little") {
+	if r.code != 0 || !strings.HasPrefix(r.stdout, "E samples\nS ") || !strings.Contains(r.stderr, "not where it jumps") {
 		t.Errorf("exit code %d, %q: %s", r.code, r.stdout, r.stderr)
 	}
 	dir := filepath.Join(t.TempDir(), "profiles")
