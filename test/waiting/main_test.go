@@ -83,7 +83,8 @@ func measure(t *testing.T, mode string, args ...string) measured {
 
 // environment is that of a workload, whose threads Go's runtime leaves alone.
 func environment(t *testing.T, mode string) []string {
-	return append(os.Environ(), "GODEBUG=asyncpreemptoff=1", "GOMAXPROCS=16", "WAITING_WORKLOAD="+mode, "WAITING_DIR="+t.TempDir())
+	// The race detector's runtime would sleep for a second at the end.
+	return append(os.Environ(), "GORACE=atexit_sleep_ms=0", "GODEBUG=asyncpreemptoff=1", "GOMAXPROCS=16", "WAITING_WORKLOAD="+mode, "WAITING_DIR="+t.TempDir())
 }
 
 func readProfile(t *testing.T, path string) *pprof.Profile {
