@@ -92,6 +92,7 @@ bench: deps-test ## Compare cost and completeness with perf, bpftrace and bcc
 	$(GO) run ./bench/unwind
 	$(GO) run ./bench/symbols
 	$(GO) run ./bench/addresses
+	$(GO) run ./bench/switches
 
 .PHONY: bench-bolt
 bench-bolt: deps-test deps-bench ## Show how much faster llvm-bolt makes sqlite by each sort of profile

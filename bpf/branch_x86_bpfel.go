@@ -29,15 +29,18 @@ type BranchBranchRecord struct {
 type BranchStat uint32
 
 const (
-	BranchStatSTAT_SAMPLES   BranchStat = 0
-	BranchStatSTAT_LOST      BranchStat = 1
-	BranchStatSTAT_RETRY     BranchStat = 2
-	BranchStatSTAT_EVENT     BranchStat = 3
-	BranchStatSTAT_UNTRACKED BranchStat = 4
-	BranchStatSTAT_RUNS      BranchStat = 5
-	BranchStatSTAT_PERIODS   BranchStat = 6
-	BranchStatSTAT_EMPTY     BranchStat = 7
-	BranchStatSTAT_MAX       BranchStat = 8
+	BranchStatSTAT_SAMPLES       BranchStat = 0
+	BranchStatSTAT_LOST          BranchStat = 1
+	BranchStatSTAT_RETRY         BranchStat = 2
+	BranchStatSTAT_EVENT         BranchStat = 3
+	BranchStatSTAT_UNTRACKED     BranchStat = 4
+	BranchStatSTAT_RUNS          BranchStat = 5
+	BranchStatSTAT_PERIODS       BranchStat = 6
+	BranchStatSTAT_EMPTY         BranchStat = 7
+	BranchStatSTAT_UNFOLLOWED    BranchStat = 8
+	BranchStatSTAT_MAJOR_RUNS    BranchStat = 9
+	BranchStatSTAT_MAJOR_PERIODS BranchStat = 10
+	BranchStatSTAT_MAX           BranchStat = 11
 )
 
 // Names of all BPF objects in the ELF.
@@ -55,6 +58,7 @@ const (
 	BranchVarRingCount          = "ring_count"
 	BranchVarRingWakeup         = "ring_wakeup"
 	BranchVarTarget             = "target"
+	BranchVarTargetCgroupId     = "target_cgroup_id"
 	BranchVarUnusedBranchRecord = "unused_branch_record"
 	BranchVarUnusedStat         = "unused_stat"
 )
@@ -124,6 +128,7 @@ type BranchVariableSpecs struct {
 	RingCount          *ebpf.VariableSpec `ebpf:"ring_count"`
 	RingWakeup         *ebpf.VariableSpec `ebpf:"ring_wakeup"`
 	Target             *ebpf.VariableSpec `ebpf:"target"`
+	TargetCgroupId     *ebpf.VariableSpec `ebpf:"target_cgroup_id"`
 	UnusedBranchRecord *ebpf.VariableSpec `ebpf:"unused_branch_record"`
 	UnusedStat         *ebpf.VariableSpec `ebpf:"unused_stat"`
 }
@@ -172,6 +177,7 @@ type BranchVariables struct {
 	RingCount          *ebpf.Variable `ebpf:"ring_count"`
 	RingWakeup         *ebpf.Variable `ebpf:"ring_wakeup"`
 	Target             *ebpf.Variable `ebpf:"target"`
+	TargetCgroupId     *ebpf.Variable `ebpf:"target_cgroup_id"`
 	UnusedBranchRecord *ebpf.Variable `ebpf:"unused_branch_record"`
 	UnusedStat         *ebpf.Variable `ebpf:"unused_stat"`
 }

@@ -7,11 +7,19 @@
  *
  * An update in NMI context may fail with -EBUSY, any update with -E2BIG; the
  * sample then crosses the ring as a record of its own.
+ *
+ * What is counted, and apart by what, is the family's: before it includes this
+ * header it defines struct count_key, struct count_value and count_add(), which
+ * adds one value to another that other CPUs add to at the same time.
  */
 #ifndef FULGUR_COUNT_H
 #define FULGUR_COUNT_H
 
 #include "stack.h"
+
+/* Whether threads and CPUs are told apart. */
+const volatile bool by_thread;
+const volatile bool by_cpu;
 
 volatile u32 active; /* index of the map that programs write */
 u64 inserted[2]; /* insertions into each map so far, for user space to flip in time */
@@ -23,49 +31,57 @@ struct counts {
 	__type(value, struct count_value);
 };
 
+/* A single sample, sent when the count map could not take it. */
+struct event_record {
+	u32 type;
+	u32 pad;
+	struct count_key key;
+	struct count_value value;
+};
+
 struct counts counts_0 SEC(".maps");
 struct counts counts_1 SEC(".maps");
 
-static __always_inline bool count_hit(void *counts, struct count_key *key, u64 weight)
+static __always_inline bool count_hit(void *counts, struct count_key *key,
+				      const struct count_value *add)
 {
 	struct count_value *value = bpf_map_lookup_elem(counts, key);
 
 	if (!value)
 		return false;
-	__sync_fetch_and_add(&value->samples, 1);
-	__sync_fetch_and_add(&value->weight, weight);
+	count_add(value, add);
 	return true;
 }
 
-static __always_inline bool count_in(void *counts, u64 *keys, struct count_key *key, u64 weight)
+static __always_inline bool count_in(void *counts, u64 *keys, struct count_key *key,
+				     const struct count_value *add)
 {
-	struct count_value first = { .samples = 1, .weight = weight };
 	long err;
 
-	if (count_hit(counts, key, weight))
+	if (count_hit(counts, key, add))
 		return true;
-	err = bpf_map_update_elem(counts, key, &first, BPF_NOEXIST);
+	err = bpf_map_update_elem(counts, key, add, BPF_NOEXIST);
 	if (!err) {
 		__sync_fetch_and_add(keys, 1);
 		return true;
 	}
 	/* Another CPU inserted the key in between. */
-	return err == -EEXIST && count_hit(counts, key, weight);
+	return err == -EEXIST && count_hit(counts, key, add);
 }
 
-static __always_inline void count(struct count_key *key, u64 weight)
+static __always_inline void count(struct count_key *key, const struct count_value *add)
 {
 	bool counted;
 
 	if (active == 0)
-		counted = count_in(&counts_0, &inserted[0], key, weight);
+		counted = count_in(&counts_0, &inserted[0], key, add);
 	else
-		counted = count_in(&counts_1, &inserted[1], key, weight);
+		counted = count_in(&counts_1, &inserted[1], key, add);
 	if (!counted) {
 		struct event_record event = {
 			.type = RECORD_EVENT,
 			.key = *key,
-			.weight = weight,
+			.value = *add,
 		};
 
 		stat_add(ring_send(&event, sizeof(event)) ? STAT_LOST : STAT_EVENT, 1);

@@ -23,6 +23,7 @@ typedef __u8 u8;
 typedef __u16 u16;
 typedef __u32 u32;
 typedef __u64 u64;
+typedef __s16 s16;
 typedef __s32 s32;
 typedef __s64 s64;
 typedef _Bool bool;
@@ -38,6 +39,7 @@ enum bpf_map_type {
 	BPF_MAP_TYPE_ARRAY = 2,
 	BPF_MAP_TYPE_PERCPU_ARRAY = 6,
 	BPF_MAP_TYPE_CGROUP_ARRAY = 8,
+	BPF_MAP_TYPE_LRU_HASH = 9,
 	BPF_MAP_TYPE_ARRAY_OF_MAPS = 12,
 	BPF_MAP_TYPE_RINGBUF = 27,
 };
@@ -95,13 +97,110 @@ struct bpf_perf_event_data {
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
+struct kernfs_node {
+	u64 id;
+};
+
+struct cgroup;
+
+struct cgroup_subsys_state {
+	struct cgroup *cgroup;
+	struct cgroup_subsys_state *parent;
+};
+
+struct cgroup {
+	struct cgroup_subsys_state self;
+	struct kernfs_node *kn;
+};
+
+struct css_set {
+	struct cgroup *dfl_cgrp;
+};
+
+struct thread_struct {
+#if defined(__TARGET_ARCH_x86)
+	unsigned long sp;
+#endif
+};
+
 struct task_struct {
+	unsigned int __state;
 	unsigned int flags;
+	int on_cpu;
+	int wake_cpu;
+	struct mm_struct *mm;
 	int pid;
 	int tgid;
 	struct task_struct *group_leader;
 	u64 start_boottime;
 	u64 self_exec_id;
+	char comm[16];
+	struct css_set *cgroups;
+	struct thread_struct thread;
+};
+
+struct super_block {
+	u32 s_dev;
+};
+
+struct inode {
+	unsigned long i_ino;
+	struct super_block *i_sb;
+};
+
+struct qstr {
+	const unsigned char *name;
+};
+
+struct dentry {
+	struct dentry *d_parent;
+	struct qstr d_name;
+};
+
+struct path {
+	struct dentry *dentry;
+};
+
+struct file {
+	struct path f_path;
+	struct inode *f_inode;
+};
+
+struct vm_area_struct {
+	unsigned long vm_start;
+	unsigned long vm_end;
+	struct file *vm_file;
+};
+
+struct seqcount {
+	unsigned int sequence;
+};
+
+struct mm_struct {
+	struct seqcount mm_lock_seq;
+};
+
+/* What it was from Linux 6.4 on, before it became a sequence counter. */
+struct mm_struct___int {
+	int mm_lock_seq;
+};
+
+struct bio;
+
+struct gendisk {
+	int major;
+	int first_minor;
+};
+
+struct request_queue {
+	struct gendisk *disk;
+};
+
+struct request {
+	struct request_queue *q;
+	u32 cmd_flags;
+	unsigned int __data_len;
+	struct bio *bio;
 };
 
 #if defined(__TARGET_ARCH_x86)

@@ -14,23 +14,8 @@ import (
 // The verifier accepts every program on the running kernel. What it looks at
 // depends on how stacks are walked.
 func TestLoadOnCPU(t *testing.T) {
-	for by, name := range map[bpf.OnCPUUnwindMode]string{
-		bpf.OnCPUUnwindModeUNWIND_BY_FRAME_POINTERS: "frame pointers",
-		bpf.OnCPUUnwindModeUNWIND_BY_TABLES:         "tables",
-		bpf.OnCPUUnwindModeUNWIND_BY_BOTH:           "both",
-	} {
-		t.Run(name, func(t *testing.T) {
-			spec, err := bpf.LoadOnCPU()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := spec.Variables[bpf.OnCPUVarUnwind].Set(uint32(by)); err != nil {
-				t.Fatal(err)
-			}
-			var objects bpf.OnCPUObjects
-			testLoad(t, &objects, &objects.Oncpu, func() error { return spec.LoadAndAssign(&objects, nil) })
-		})
-	}
+	var objects bpf.OnCPUObjects
+	testLoadWalkers(t, bpf.LoadOnCPU, &objects, &objects, &objects.Oncpu)
 }
 
 func TestLoadUnwind(t *testing.T) {
@@ -38,9 +23,57 @@ func TestLoadUnwind(t *testing.T) {
 	testLoad(t, &objects, &objects.UnwindFork, func() error { return bpf.LoadUnwindObjects(&objects, nil) })
 }
 
+func TestLoadOffCPU(t *testing.T) {
+	var objects bpf.OffCPUObjects
+	testLoadWalkers(t, bpf.LoadOffCPU, &objects, &objects, &objects.OffcpuSwitch)
+}
+
+// A kernel that is locked down refuses the tracing of its functions.
+func TestLoadFaults(t *testing.T) {
+	var objects struct {
+		Minor *ebpf.Program `ebpf:"minor_fault"`
+		Major *ebpf.Program `ebpf:"major_fault"`
+	}
+	testLoadWalkers(t, bpf.LoadFaults, &objects, io.NopCloser(nil), &objects.Minor)
+}
+
+// Kernels have either tracepoint of what begins.
+func TestLoadBlockIO(t *testing.T) {
+	var objects struct {
+		Insert   *ebpf.Program `ebpf:"request_insert"`
+		Issue    *ebpf.Program `ebpf:"request_issue"`
+		Complete *ebpf.Program `ebpf:"request_complete"`
+		Bio      *ebpf.Program `ebpf:"bio_start"`
+	}
+	testLoadWalkers(t, bpf.LoadBlockIO, &objects, io.NopCloser(nil), &objects.Issue)
+}
+
 func TestLoadBranch(t *testing.T) {
 	var objects bpf.BranchObjects
 	testLoad(t, &objects, &objects.Branch, func() error { return bpf.LoadBranchObjects(&objects, nil) })
+}
+
+// testLoadWalkers loads a family of programs that walk user stacks, each way.
+func testLoadWalkers(t *testing.T, load func() (*ebpf.CollectionSpec, error), objects any, closer io.Closer, program **ebpf.Program) {
+	t.Helper()
+	for by, name := range map[bpf.OnCPUUnwindMode]string{
+		bpf.OnCPUUnwindModeUNWIND_BY_FRAME_POINTERS: "frame pointers",
+		bpf.OnCPUUnwindModeUNWIND_BY_TABLES:         "tables",
+		bpf.OnCPUUnwindModeUNWIND_BY_BOTH:           "both",
+	} {
+		t.Run(name, func(t *testing.T) {
+			testLoad(t, closer, program, func() error {
+				spec, err := load()
+				if err != nil {
+					return err
+				}
+				if err := spec.Variables[bpf.OnCPUVarUnwind].Set(uint32(by)); err != nil {
+					return err
+				}
+				return spec.LoadAndAssign(objects, nil)
+			})
+		})
+	}
 }
 
 // testLoad loads objects and logs how much of a program there was to verify.

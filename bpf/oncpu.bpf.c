@@ -5,8 +5,26 @@
 
 #include "kernel.h"
 #include <bpf/bpf_helpers.h>
+
+/* What counts are kept for. tid and cpu are 0 where not told apart. */
+struct count_key {
+	u64 id;
+	u32 tid;
+	u32 cpu;
+};
+
+struct count_value {
+	u64 samples;
+	u64 weight; /* sum of the samples' periods */
+};
+
+static __always_inline void count_add(struct count_value *to, const struct count_value *add)
+{
+	__sync_fetch_and_add(&to->samples, add->samples);
+	__sync_fetch_and_add(&to->weight, add->weight);
+}
+
 #include "count.h"
-#include "epoch.h"
 #include "target.h"
 #include "unwind.h"
 
@@ -14,7 +32,6 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
 /* bpf2go makes Go types of what these name. */
 const struct stack_record *unused_stack_record __attribute__((unused));
-const struct event_record *unused_event_record __attribute__((unused));
 const enum stack_end *unused_stack_end __attribute__((unused));
 const enum record_type *unused_record_type __attribute__((unused));
 const enum stat *unused_stat __attribute__((unused));
@@ -23,20 +40,12 @@ const enum unwind_mode *unused_unwind_mode __attribute__((unused));
 
 const volatile bool include_idle;
 const volatile bool skip_kernel_stack;
-const volatile bool skip_user_stack;
-const volatile bool by_thread;
-const volatile bool by_cpu;
-
-struct oncpu_scratch {
-	struct stack_record record;
-	struct unwind_walk walk;
-};
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
 	__type(key, u32);
-	__type(value, struct oncpu_scratch);
+	__type(value, struct stack_scratch);
 } oncpu_scratch SEC(".maps");
 
 SEC("perf_event")
@@ -44,8 +53,9 @@ int oncpu(struct bpf_perf_event_data *ctx)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	u32 tid = task->pid, zero = 0;
-	struct oncpu_scratch *scratch;
+	struct stack_scratch *scratch;
 	struct stack_record *rec;
+	struct count_value value = { .samples = 1, .weight = ctx->sample_period };
 	struct count_key key = {};
 
 	stat_add(STAT_RUNS, 1);
@@ -60,15 +70,7 @@ int oncpu(struct bpf_perf_event_data *ctx)
 	rec = &scratch->record;
 
 	stat_add(STAT_SAMPLES, 1);
-	rec->pid = task->tgid;
-	rec->tid = tid;
-	rec->epoch = task_epoch(task);
-	rec->kernel_frames = 0;
-	rec->kernel_end = END_NONE;
-	rec->user_frames = 0;
-	rec->user_end = END_NONE;
-	((u64 *)rec->comm)[0] = 0;
-	((u64 *)rec->comm)[1] = 0;
+	stack_begin(rec, task);
 	bpf_get_current_comm(rec->comm, sizeof(rec->comm));
 	if (!skip_kernel_stack && !regs_in_user(ctx))
 		walk_kernel(ctx, rec);
@@ -80,6 +82,6 @@ int oncpu(struct bpf_perf_event_data *ctx)
 		key.tid = tid;
 	if (by_cpu)
 		key.cpu = bpf_get_smp_processor_id();
-	count(&key, ctx->sample_period);
+	count(&key, &value);
 	return 0;
 }

@@ -26,19 +26,12 @@ type OnCPUCountValue struct {
 	Weight  uint64
 }
 
-type OnCPUEventRecord struct {
-	_      structs.HostLayout
-	Type   uint32
-	Pad    uint32
-	Key    OnCPUCountKey
-	Weight uint64
-}
-
 type OnCPURecordType uint32
 
 const (
 	OnCPURecordTypeRECORD_STACK OnCPURecordType = 1
 	OnCPURecordTypeRECORD_EVENT OnCPURecordType = 2
+	OnCPURecordTypeRECORD_FILE  OnCPURecordType = 3
 )
 
 type OnCPUStackEnd uint32
@@ -79,15 +72,18 @@ type OnCPUStackRecord struct {
 type OnCPUStat uint32
 
 const (
-	OnCPUStatSTAT_SAMPLES   OnCPUStat = 0
-	OnCPUStatSTAT_LOST      OnCPUStat = 1
-	OnCPUStatSTAT_RETRY     OnCPUStat = 2
-	OnCPUStatSTAT_EVENT     OnCPUStat = 3
-	OnCPUStatSTAT_UNTRACKED OnCPUStat = 4
-	OnCPUStatSTAT_RUNS      OnCPUStat = 5
-	OnCPUStatSTAT_PERIODS   OnCPUStat = 6
-	OnCPUStatSTAT_EMPTY     OnCPUStat = 7
-	OnCPUStatSTAT_MAX       OnCPUStat = 8
+	OnCPUStatSTAT_SAMPLES       OnCPUStat = 0
+	OnCPUStatSTAT_LOST          OnCPUStat = 1
+	OnCPUStatSTAT_RETRY         OnCPUStat = 2
+	OnCPUStatSTAT_EVENT         OnCPUStat = 3
+	OnCPUStatSTAT_UNTRACKED     OnCPUStat = 4
+	OnCPUStatSTAT_RUNS          OnCPUStat = 5
+	OnCPUStatSTAT_PERIODS       OnCPUStat = 6
+	OnCPUStatSTAT_EMPTY         OnCPUStat = 7
+	OnCPUStatSTAT_UNFOLLOWED    OnCPUStat = 8
+	OnCPUStatSTAT_MAJOR_RUNS    OnCPUStat = 9
+	OnCPUStatSTAT_MAJOR_PERIODS OnCPUStat = 10
+	OnCPUStatSTAT_MAX           OnCPUStat = 11
 )
 
 type OnCPUTargetMode uint32
@@ -143,7 +139,7 @@ const (
 	OnCPUVarSkipKernelStack   = "skip_kernel_stack"
 	OnCPUVarSkipUserStack     = "skip_user_stack"
 	OnCPUVarTarget            = "target"
-	OnCPUVarUnusedEventRecord = "unused_event_record"
+	OnCPUVarTargetCgroupId    = "target_cgroup_id"
 	OnCPUVarUnusedRecordType  = "unused_record_type"
 	OnCPUVarUnusedStackEnd    = "unused_stack_end"
 	OnCPUVarUnusedStackRecord = "unused_stack_record"
@@ -239,7 +235,7 @@ type OnCPUVariableSpecs struct {
 	SkipKernelStack   *ebpf.VariableSpec `ebpf:"skip_kernel_stack"`
 	SkipUserStack     *ebpf.VariableSpec `ebpf:"skip_user_stack"`
 	Target            *ebpf.VariableSpec `ebpf:"target"`
-	UnusedEventRecord *ebpf.VariableSpec `ebpf:"unused_event_record"`
+	TargetCgroupId    *ebpf.VariableSpec `ebpf:"target_cgroup_id"`
 	UnusedRecordType  *ebpf.VariableSpec `ebpf:"unused_record_type"`
 	UnusedStackEnd    *ebpf.VariableSpec `ebpf:"unused_stack_end"`
 	UnusedStackRecord *ebpf.VariableSpec `ebpf:"unused_stack_record"`
@@ -326,7 +322,7 @@ type OnCPUVariables struct {
 	SkipKernelStack   *ebpf.Variable `ebpf:"skip_kernel_stack"`
 	SkipUserStack     *ebpf.Variable `ebpf:"skip_user_stack"`
 	Target            *ebpf.Variable `ebpf:"target"`
-	UnusedEventRecord *ebpf.Variable `ebpf:"unused_event_record"`
+	TargetCgroupId    *ebpf.Variable `ebpf:"target_cgroup_id"`
 	UnusedRecordType  *ebpf.Variable `ebpf:"unused_record_type"`
 	UnusedStackEnd    *ebpf.Variable `ebpf:"unused_stack_end"`
 	UnusedStackRecord *ebpf.Variable `ebpf:"unused_stack_record"`

@@ -15,7 +15,8 @@
 /* The first word of every record in the ring. */
 enum record_type {
 	RECORD_STACK = 1,
-	RECORD_EVENT = 2,
+	RECORD_EVENT = 2, /* a count on its own; count.h */
+	RECORD_FILE = 3, /* file.h */
 };
 
 /* Why a half of a stack ends where it does. It is part of the stack's id. */
@@ -61,26 +62,6 @@ struct stack_record {
 	u64 frames[2 * MAX_DEPTH];
 };
 
-/* What counts are kept for. tid and cpu are 0 where not told apart. */
-struct count_key {
-	u64 id;
-	u32 tid;
-	u32 cpu;
-};
-
-struct count_value {
-	u64 samples;
-	u64 weight; /* sum of the samples' periods */
-};
-
-/* A single sample, sent when the count map could not take it. */
-struct event_record {
-	u32 type;
-	u32 pad;
-	struct count_key key;
-	u64 weight;
-};
-
 /* Indexes of the per-CPU statistics. */
 enum stat {
 	STAT_SAMPLES = 0, /* samples that belong to the target */
@@ -91,7 +72,10 @@ enum stat {
 	STAT_RUNS = 5, /* samples of any task, the target's or not */
 	STAT_PERIODS = 6, /* sum of their periods */
 	STAT_EMPTY = 7, /* samples without branch records */
-	STAT_MAX = 8,
+	STAT_UNFOLLOWED = 8, /* what the table of things under way had no room for */
+	STAT_MAJOR_RUNS = 9, /* as STAT_RUNS, of major page faults */
+	STAT_MAJOR_PERIODS = 10, /* as STAT_PERIODS */
+	STAT_MAX = 11,
 };
 
 #endif

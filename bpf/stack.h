@@ -12,13 +12,15 @@
 #ifndef FULGUR_STACK_H
 #define FULGUR_STACK_H
 
+#include "epoch.h"
 #include "loss.h"
 #include "record.h"
-#include "task.h"
 #include <bpf/bpf_helpers.h>
 
 /* Frames of each half that are kept; user space never sets it above MAX_DEPTH. */
 const volatile u32 max_depth = MAX_DEPTH;
+
+const volatile bool skip_user_stack;
 
 /* Half of the ring's size in bytes: the fill at which the reader is woken. */
 const volatile u64 ring_wakeup = 512 * 1024;
@@ -56,6 +58,20 @@ static __always_inline long ring_send(void *record, u64 size)
 	if (bpf_ringbuf_query(&ring, BPF_RB_AVAIL_DATA) > ring_wakeup)
 		flags = BPF_RB_FORCE_WAKEUP;
 	return bpf_ringbuf_output(&ring, record, size, flags);
+}
+
+/* Begins the record of a stack of task, or with NULL, of no task's in particular. */
+static __always_inline void stack_begin(struct stack_record *rec, struct task_struct *task)
+{
+	rec->pid = task ? task->tgid : 0;
+	rec->tid = task ? task->pid : 0;
+	rec->epoch = task ? task_epoch(task) : 0;
+	rec->kernel_frames = 0;
+	rec->kernel_end = END_NONE;
+	rec->user_frames = 0;
+	rec->user_end = END_NONE;
+	((u64 *)rec->comm)[0] = 0;
+	((u64 *)rec->comm)[1] = 0;
 }
 
 /* Whether the interrupted code was user code. */

@@ -57,18 +57,54 @@ static __always_inline bool target_owns_process(struct task_struct *task)
 	return target_owns(task->tgid, task->group_leader->start_boottime);
 }
 
-/* Whether task, which is current, belongs to the target. */
-static __always_inline bool target_has(struct task_struct *task)
+/* Whether task is in the set, if there is one. */
+static __always_inline bool target_lists(struct task_struct *task)
 {
 	switch (target) {
-	case TARGET_CGROUP:
-		return bpf_current_task_under_cgroup(&target_cgroup, 0) == 1;
 	case TARGET_PROCESSES:
 		return target_owns_process(task);
 	case TARGET_THREADS:
 		return target_owns(task->pid, task->start_boottime);
 	}
 	return true;
+}
+
+/* Whether task, which is current, belongs to the target. */
+static __always_inline bool target_has(struct task_struct *task)
+{
+	if (target == TARGET_CGROUP)
+		return bpf_current_task_under_cgroup(&target_cgroup, 0) == 1;
+	return target_lists(task);
+}
+
+/* The id of the group that target_cgroup holds. */
+const volatile u64 target_cgroup_id;
+
+/* How far up from a task's group that one is looked for. */
+#define MAX_CGROUP_DEPTH 64
+
+static __always_inline bool target_has_in_cgroup(struct task_struct *task)
+{
+	struct cgroup_subsys_state *at = &task->cgroups->dfl_cgrp->self;
+	int i;
+
+	for (i = 0; i < MAX_CGROUP_DEPTH && at; i++) {
+		if (at->cgroup->kn->id == target_cgroup_id)
+			return true;
+		at = at->parent;
+	}
+	return false;
+}
+
+/*
+ * Whether task, which need not be current, belongs to the target. It takes
+ * longer than target_has(), and programs that sleep can call it.
+ */
+static __always_inline bool target_has_other(struct task_struct *task)
+{
+	if (target == TARGET_CGROUP)
+		return target_has_in_cgroup(task);
+	return target_lists(task);
 }
 
 /* Attached only if children belong to the target, too. */

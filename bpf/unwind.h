@@ -14,6 +14,12 @@
 
 const volatile u32 unwind; /* enum unwind_mode */
 
+/* What it takes to walk a stack. Each family has its own; see stack.h. */
+struct stack_scratch {
+	struct stack_record record;
+	struct unwind_walk walk;
+};
+
 static __always_inline bool unwind_read(void *to, u32 size, u64 addr)
 {
 	return bpf_probe_read_user(to, size, (void *)addr) == 0;

@@ -18,6 +18,7 @@ test      /usr/lib/llvm-19/lib/clang/19/lib/linux  libclang-rt-19-dev
 test      ld.lld-19                       lld-19
 test      eu-stack                        elfutils
 test      dwz                             dwz
+test      npm                             npm
 test      llvm-symbolizer-19              llvm-19
 test      addr2line                       binutils
 test      /usr/lib/llvm-22/bin/perf2bolt  bolt-22
@@ -34,6 +35,12 @@ symbols   /usr/share/doc/libc6-dbg        libc6-dbg
 symbols   /usr/share/doc/libstdc++6-12-dbg  libstdc++6-12-dbg
 symbols   node                            nodejs
 test      make                            make
+test      setcap                          libcap2-bin
+test      zsh                             zsh
+test      fish                            fish
+test      groff                           groff-base
+test      mandoc                          mandoc
+test      shellcheck                      shellcheck
 test      gcc-12                          gcc-12
 test      /usr/lib/x86_64-linux-gnu/libelf.so.1  libelf1
 bench     tclsh                           tcl
@@ -58,7 +65,19 @@ while read -r group needed package; do
 		missing+=("$package")
 	fi
 done <<<"$table"
-[ ${#missing[@]} -gt 0 ] || exit 0
+
+# The Firefox Profiler without its page comes from npm.
+profiler_cli() {
+	if [ "$1" = test ] && ! command -v profiler-cli >/dev/null; then
+		echo "installing profiler-cli"
+		npm install --global --silent --no-fund @firefox-devtools/profiler-cli@0.10.0 >/dev/null
+	fi
+}
+
+if [ ${#missing[@]} -eq 0 ]; then
+	profiler_cli "$1"
+	exit 0
+fi
 
 command -v apt-get >/dev/null ||
 	die "missing, and there is no apt-get to install them with: ${missing[*]}"
@@ -69,3 +88,4 @@ echo "installing ${missing[*]}"
 export DEBIAN_FRONTEND=noninteractive
 apt-get update -qq
 apt-get install -y -qq --no-install-recommends "${missing[@]}" </dev/null >/dev/null
+profiler_cli "$1"

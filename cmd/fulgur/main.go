@@ -11,12 +11,14 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 	"runtime/debug"
 	"slices"
 	"syscall"
 
 	"github.com/alecthomas/kong"
 
+	"fulgur/internal/doctor"
 	"fulgur/internal/encode/plain"
 	"fulgur/internal/session"
 	"fulgur/internal/target"
@@ -31,13 +33,48 @@ const (
 // commands are fulgur's subcommands. A new one is a field here and a file of
 // its own.
 type commands struct {
-	Profile profileCommand `cmd:"" help:"Sample what runs on the CPUs."`
-	Bolt    boltCommand    `cmd:"" help:"Sample branches and write a profile for llvm-bolt."`
-	Convert convertCommand `cmd:"" help:"Make profiles for BOLT of the branches that perf recorded."`
-	Merge   mergeCommand   `cmd:"" help:"Add profiles for BOLT up."`
-	Version versionCommand `cmd:"" help:"Print the version."`
+	Profile profileCommand `cmd:"" group:"measure" help:"Sample what runs on the CPUs."`
+	OffCPU  offCPUCommand  `cmd:"" name:"offcpu" group:"measure" help:"Measure what threads wait for."`
+	BlockIO blockIOCommand `cmd:"" name:"blockio" group:"measure" help:"Measure requests to disks."`
+	Faults  faultsCommand  `cmd:"" group:"measure" help:"Count page faults."`
+	Bolt    boltCommand    `cmd:"" group:"measure" help:"Sample branches and write a profile for llvm-bolt."`
+
+	Convert convertCommand `cmd:"" group:"files" help:"Write a profile in another format, or make profiles for BOLT of what perf recorded."`
+	Diff    diffCommand    `cmd:"" group:"files" help:"Compare two profiles."`
+	Merge   mergeCommand   `cmd:"" group:"files" help:"Add profiles for BOLT up."`
+
+	Doctor     doctorCommand     `cmd:"" group:"fulgur" help:"Say what works on this machine, and what to do about the rest."`
+	Completion completionCommand `cmd:"" group:"fulgur" help:"Write a script that completes command lines in a shell."`
+	Version    versionCommand    `cmd:"" group:"fulgur" help:"Print the version."`
 
 	Stepper stepperCommand `cmd:"" hidden:"" name:"branch-stepper"` // stepping.Subcommand
+}
+
+// commandGroups are the headings of the commands.
+func commandGroups() []kong.Group {
+	return []kong.Group{
+		{Key: "measure", Title: "Measure"},
+		{Key: "files", Title: "Work on files"},
+		{Key: "fulgur", Title: "fulgur itself"},
+	}
+}
+
+// Help is what fulgur --help says beside the commands.
+func (*commands) Help() string {
+	return `Examples:
+
+    # the whole machine for 10 seconds, as a flame graph
+    sudo fulgur profile -o flame.html 10
+
+    # one process, until Ctrl-C
+    sudo fulgur profile -p 1234 -o flame.html
+
+    # a command, from its first instruction to its exit
+    sudo fulgur profile -o flame.html -- make -j8
+
+    # what works on this machine
+    sudo fulgur doctor
+`
 }
 
 func main() {
@@ -82,22 +119,27 @@ type launcher interface {
 	launch(argv []string)
 }
 
-// parse returns the subcommand that args choose, with its flags. It is nil if
-// they ask for help, which is then on stdout. Every error is one of usage.
-func parse(args []string, stdout, stderr io.Writer) (command, error) {
-	var commands commands
-	helped := false
-	parser, err := kong.New(&commands,
+// newParser returns the command line's parser. It calls helped after it has
+// written help to stdout.
+func newParser(c *commands, stdout, stderr io.Writer, helped func()) (*kong.Kong, error) {
+	return kong.New(c,
 		kong.Name("fulgur"),
 		kong.Description("A profiler for Linux: whole machine or one process, without touching the program."),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 100}),
 		kong.Writers(stdout, stderr),
-		kong.Exit(func(int) { helped = true }),
+		kong.Exit(func(int) { helped() }),
 		kong.WithHyphenPrefixedParameters(true), // "-p -1": the value's own error says more
 		profileVars(),
 		kong.Vars{"version": versionLine()},
-		kong.ExplicitGroups(append(profileGroups(), convertGroups()...)),
+		kong.ExplicitGroups(slices.Concat(commandGroups(), profileGroups(), convertGroups())),
 	)
+}
+
+// parse returns the subcommand that args choose, with its flags. It is nil if
+// they ask for help, which is then on stdout. Every error is one of usage.
+func parse(args []string, stdout, stderr io.Writer) (command, error) {
+	helped := false
+	parser, err := newParser(new(commands), stdout, stderr, func() { helped = true })
 	if err != nil {
 		return nil, err
 	}
@@ -111,7 +153,7 @@ func parse(args []string, stdout, stderr io.Writer) (command, error) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, usageError{err}
+		return nil, usageError{withoutGuesses(err)}
 	}
 	selected, ok := parsed.Selected().Target.Addr().Interface().(command)
 	if !ok {
@@ -129,6 +171,18 @@ func parse(args []string, stdout, stderr io.Writer) (command, error) {
 	}
 	l.launch(argv)
 	return selected, nil
+}
+
+// unknownLetter is what kong says of an unknown flag of one letter.
+var unknownLetter = regexp.MustCompile(`^(unknown flag -[^-]), did you mean`)
+
+// withoutGuesses takes away what kong thinks was meant by an unknown flag of
+// one letter: every other letter is as near to it.
+func withoutGuesses(err error) error {
+	if m := unknownLetter.FindStringSubmatch(err.Error()); m != nil {
+		return errors.New(m[1])
+	}
+	return err
 }
 
 // usageError is an error in the command line.
@@ -154,6 +208,8 @@ func report(stderr io.Writer, code int, err error) int {
 		return exitUsage
 	case errors.As(err, &notStarted):
 		return notStarted.ExitCode()
+	case errors.As(err, new(*doctor.Error)):
+		_, _ = fmt.Fprintln(stderr, "See fulgur doctor for all that works here and does not.")
 	}
 	return exitFailed
 }

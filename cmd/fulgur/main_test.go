@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"fulgur/internal/session"
+	"fulgur/internal/source/offcpu"
 	"fulgur/internal/target"
 )
 
@@ -26,61 +27,37 @@ var update = flag.Bool("update", false, "rewrite the golden files")
 func words(line string) []string { return strings.Fields(line) }
 
 func TestProfileOptions(t *testing.T) {
-	tests := map[string]session.Options{
-		"profile":                   {},
-		"profile 10":                {Duration: 10 * time.Second},
-		"profile 0.5":               {Duration: 500 * time.Millisecond},
-		"profile 1m30s":             {Duration: 90 * time.Second},
-		"profile --delay 2 --quiet": {Delay: 2 * time.Second, Quiet: true},
-		"profile --delay=0":         {},
-		"profile -p 1,2 5": {
-			Target:   target.Target{Scope: target.Processes, PIDs: []int{1, 2}},
-			Duration: 5 * time.Second,
-		},
-		"profile 5 -p 1 -p 2 --children": {
-			Target:   target.Target{Scope: target.Processes, PIDs: []int{1, 2}, Children: true},
-			Duration: 5 * time.Second,
-		},
-		"profile -p 2,1,2 -p 1 -C 1 -C 0-1": {
-			Target: target.Target{Scope: target.Processes, PIDs: []int{1, 2}, CPUs: []int{0, 1}},
-		},
-		"profile --pid=7": {Target: target.Target{Scope: target.Processes, PIDs: []int{7}}},
-		"profile -p7":     {Target: target.Target{Scope: target.Processes, PIDs: []int{7}}},
-		"profile -L 3,4":  {Target: target.Target{Scope: target.Threads, TIDs: []int{3, 4}}},
-		"profile --cgroup /sys/fs/cgroup/a": {
-			Target: target.Target{Scope: target.Cgroup, CgroupPath: "/sys/fs/cgroup/a"},
-		},
-		"profile -C 0,2-3": {Target: target.Target{CPUs: []int{0, 2, 3}}},
-		"profile -- ls": {
-			Target:  target.Target{Scope: target.Command},
-			Command: []string{"ls"},
-		},
-		"profile 10 -- ls -l -- -p 3": {
-			Target:   target.Target{Scope: target.Command},
-			Command:  []string{"ls", "-l", "--", "-p", "3"},
-			Duration: 10 * time.Second,
-		},
-		"profile -C 1 --children -- make --help": {
-			Target:  target.Target{Scope: target.Command, CPUs: []int{1}, Children: true},
-			Command: []string{"make", "--help"},
-		},
-		"profile -F 99":              {Frequency: 99},
-		"profile -c 1000000 -e r1a8": {Period: 1000000, Event: "r1a8"},
-		"profile -U -I":              {UserOnly: true, Idle: true},
-		"profile -K":                 {KernelOnly: true},
-		"profile -daf":               {Delimited: true, Annotate: true, Format: "folded"},
-		"profile -f --format folded": {Format: "folded"},
-		"profile -o flame.html 10":   {Output: "flame.html", Duration: 10 * time.Second},
-		"profile -o - --format svg":  {Output: "-", Format: "svg"},
-		"profile --per-thread --per-cpu --no-demangle": {
-			PerThread: true, PerCPU: true, NoDemangle: true,
-		},
-		"profile --max-depth 64 --ring-size 1M": {MaxDepth: 64, RingSize: 1 << 20},
-		"profile --ring-size 4096 --count-entries 64 --seen-entries 128": {
-			RingSize: 4096, CountEntries: 64, SeenEntries: 128,
-		},
-		"profile --stack-storage-size 16384":        {SeenEntries: 16384}, // bcc's name
-		"profile --unwind dwarf --unwind-memory 8M": {Unwind: "dwarf", UnwindMemory: 8 << 20},
+	tests := map[string]session.ProfileOptions{
+		"profile":                                      {},
+		"profile 10":                                   {Options: session.Options{Duration: 10 * time.Second}},
+		"profile 0.5":                                  {Options: session.Options{Duration: 500 * time.Millisecond}},
+		"profile 1m30s":                                {Options: session.Options{Duration: 90 * time.Second}},
+		"profile --delay 2 --quiet":                    {Options: session.Options{Delay: 2 * time.Second, Quiet: true}},
+		"profile --delay=0":                            {},
+		"profile -p 1,2 5":                             {Options: session.Options{Target: target.Target{Scope: target.Processes, PIDs: []int{1, 2}}, Duration: 5 * time.Second}},
+		"profile 5 -p 1 -p 2 --children":               {Options: session.Options{Target: target.Target{Scope: target.Processes, PIDs: []int{1, 2}, Children: true}, Duration: 5 * time.Second}},
+		"profile -p 2,1,2 -p 1 -C 1 -C 0-1":            {Options: session.Options{Target: target.Target{Scope: target.Processes, PIDs: []int{1, 2}, CPUs: []int{0, 1}}}},
+		"profile --pid=7":                              {Options: session.Options{Target: target.Target{Scope: target.Processes, PIDs: []int{7}}}},
+		"profile -p7":                                  {Options: session.Options{Target: target.Target{Scope: target.Processes, PIDs: []int{7}}}},
+		"profile -L 3,4":                               {Options: session.Options{Target: target.Target{Scope: target.Threads, TIDs: []int{3, 4}}}},
+		"profile --cgroup /sys/fs/cgroup/a":            {Options: session.Options{Target: target.Target{Scope: target.Cgroup, CgroupPath: "/sys/fs/cgroup/a"}}},
+		"profile -C 0,2-3":                             {Options: session.Options{Target: target.Target{CPUs: []int{0, 2, 3}}}},
+		"profile -- ls":                                {Options: session.Options{Target: target.Target{Scope: target.Command}, Command: []string{"ls"}}},
+		"profile 10 -- ls -l -- -p 3":                  {Options: session.Options{Target: target.Target{Scope: target.Command}, Command: []string{"ls", "-l", "--", "-p", "3"}, Duration: 10 * time.Second}},
+		"profile -C 1 --children -- make --help":       {Options: session.Options{Target: target.Target{Scope: target.Command, CPUs: []int{1}, Children: true}, Command: []string{"make", "--help"}}},
+		"profile -F 99":                                {Frequency: 99},
+		"profile -c 1000000 -e r1a8":                   {Period: 1000000, Event: "r1a8"},
+		"profile -U -I":                                {Options: session.Options{UserOnly: true}, Idle: true},
+		"profile -K":                                   {Options: session.Options{KernelOnly: true}},
+		"profile -daf":                                 {Options: session.Options{Delimited: true, Annotate: true, Format: "folded"}},
+		"profile -f --format folded":                   {Options: session.Options{Format: "folded"}},
+		"profile -o flame.html 10":                     {Options: session.Options{Output: "flame.html", Duration: 10 * time.Second}},
+		"profile -o - --format svg":                    {Options: session.Options{Output: "-", Format: "svg"}},
+		"profile --per-thread --per-cpu --no-demangle": {Options: session.Options{PerThread: true, PerCPU: true, NoDemangle: true}},
+		"profile --max-depth 64 --ring-size 1M":        {Options: session.Options{MaxDepth: 64, RingSize: 1 << 20}},
+		"profile --ring-size 4096 --count-entries 64 --seen-entries 128": {Options: session.Options{RingSize: 4096, CountEntries: 64, SeenEntries: 128}},
+		"profile --stack-storage-size 16384":                             {Options: session.Options{SeenEntries: 16384}}, // bcc's name
+		"profile --unwind dwarf --unwind-memory 8M":                      {Options: session.Options{Unwind: "dwarf", UnwindMemory: 8 << 20}},
 	}
 	for line, want := range tests {
 		t.Run(line, func(t *testing.T) {
@@ -98,12 +75,77 @@ func TestProfileOptions(t *testing.T) {
 	}
 }
 
-func optionsOf(line string) (session.Options, error) {
+func optionsOf(line string) (session.ProfileOptions, error) {
 	selected, err := parse(words(line), &bytes.Buffer{}, &bytes.Buffer{})
 	if err != nil {
-		return session.Options{}, err
+		return session.ProfileOptions{}, err
 	}
 	return selected.(*profileCommand).options()
+}
+
+func TestOffCPUOptions(t *testing.T) {
+	for line, want := range map[string]session.OffCPUOptions{
+		"offcpu": {},
+		"offcpu -p 1 -m 1000 -M 2000000 5": {
+			Options: session.Options{
+				Target: target.Target{Scope: target.Processes, PIDs: []int{1}}, Duration: 5 * time.Second,
+			},
+			Shortest: time.Millisecond, Longest: 2 * time.Second,
+		},
+		"offcpu -u --state D --waker-stacks --pending-entries 64": {
+			Threads: offcpu.UserThreads, States: 4, WakerStacks: true, PendingEntries: 64,
+		},
+		"offcpu -k --state 2":    {Threads: offcpu.KernelThreads, States: 4},
+		"offcpu -fU --state S,D": {Options: session.Options{Format: "folded", UserOnly: true}, States: 6},
+		"offcpu -- ls -m": {
+			Options: session.Options{Target: target.Target{Scope: target.Command}, Command: []string{"ls", "-m"}},
+		},
+	} {
+		want.Unwind = "auto"
+		checkOptions(t, line, want, func(c command) (session.OffCPUOptions, error) { return c.(*offCPUCommand).options() })
+	}
+}
+
+func TestBlockIOOptions(t *testing.T) {
+	for line, want := range map[string]session.BlockIOOptions{
+		"blockio": {},
+		"blockio -Q --weight bytes --pending-entries 9 -o b.svg 1": {
+			Options: session.Options{Output: "b.svg", Duration: time.Second},
+			Weight:  "bytes", QueueInLatency: true, PendingEntries: 9,
+		},
+	} {
+		want.Unwind = "auto"
+		checkOptions(t, line, want, func(c command) (session.BlockIOOptions, error) { return c.(*blockIOCommand).options() })
+	}
+}
+
+func TestFaultsOptions(t *testing.T) {
+	for line, want := range map[string]session.FaultOptions{
+		"faults": {},
+		"faults -c 100 -C 0 -L 7": {
+			Options: session.Options{Target: target.Target{Scope: target.Threads, TIDs: []int{7}, CPUs: []int{0}}}, Period: 100,
+		},
+	} {
+		want.Unwind = "auto"
+		checkOptions(t, line, want, func(c command) (session.FaultOptions, error) { return c.(*faultsCommand).options() })
+	}
+}
+
+// checkOptions compares the options that a command line stands for.
+func checkOptions[O any](t *testing.T, line string, want O, options func(command) (O, error)) {
+	t.Run(line, func(t *testing.T) {
+		selected, err := parse(words(line), &bytes.Buffer{}, &bytes.Buffer{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := options(selected)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := cmp.Diff(want, got, cmpopts.EquateEmpty()); d != "" {
+			t.Error("(-want +got):\n" + d)
+		}
+	})
 }
 
 func TestConvertOptions(t *testing.T) {
@@ -199,19 +241,29 @@ func TestFrequencyMax(t *testing.T) {
 // What is wrong with a command line is said, and the exit code is 2.
 func TestUsageErrors(t *testing.T) {
 	tests := map[string]string{
-		"":                                       `expected one of "profile", "bolt", "convert", "merge", "version"`,
+		"":                                       `expected one of "profile", "offcpu", "blockio"`,
 		"proflie":                                `did you mean "profile"`,
 		"version 1":                              "unexpected argument 1",
 		"version -- ls":                          `version runs no command`,
 		"profile --":                             `no command follows "--"`,
 		"profile --nonsense":                     "unknown flag --nonsense",
+		"offcpu -m -5":                           "no number of microseconds",
+		"offcpu -m 1s":                           "no number of microseconds",
+		"offcpu --state Q":                       "no thread state",
+		"offcpu --state 3":                       "no state of the kernel's",
+		"offcpu -u -k":                           "can't be used together",
+		"blockio --weight pounds":                "nothing that requests have",
+		"offcpu -m 2000 -M 1000":                 "no time is at least 2ms and at most 1ms",
 		"profile 10 20":                          "unexpected argument 20",
 		"profile ls":                             `"ls" is no duration: give seconds, as 10 or 0.5, or as 1m30s; a command comes after "--"`,
 		"profile 10x":                            "no duration",
 		"profile 1e3":                            "no duration",
 		"profile nan":                            "no duration",
 		"profile inf":                            "no duration",
-		"profile -5":                             "unknown flag -5",
+		"profile -5":                             "unknown flag -5\n",
+		"profile --frequenzy 9":                  `unknown flag --frequenzy, did you mean "--frequency"?`,
+		"completion":                             `expected "<shell>"`,
+		"completion tcsh":                        "must be one of",
 		"profile --delay -5s":                    "-5s is negative",
 		"profile --delay=-5s":                    "-5s is negative",
 		"profile 0":                              "a duration of 0 measures nothing",
@@ -258,28 +310,34 @@ func TestUsageErrors(t *testing.T) {
 		"profile --count-entries 5000000000":     "is no number",
 		"profile -F 4000000000":                  "kernel.perf_event_max_sample_rate",
 
-		"convert":                                         `expected "<in>"`,
-		"bolt":                                            "which binary to profile",
-		"bolt --all-binaries":                             "-o DIR",
-		"bolt -p 1 0":                                     "a duration of 0 measures nothing",
-		"bolt --children":                                 "--children needs -p or a command",
-		"bolt -p 1 --branches x":                          "--branches must be one of",
-		"bolt --max-overhead 0":                           "is no percentage",
-		"bolt --max-overhead nan":                         "is no percentage",
-		"bolt --burst 20":                                 "with its unit, as 20ms",
-		"bolt --burst 2s":                                 "from 1ms to 1s",
-		"bolt -p 1 --branches stepping -f 9":              "--frequency is about sampling",
-		"bolt -p 1 --branches stepping -e cycles":         "--event is about sampling",
-		"bolt -p 1 --branches hardware --burst 9ms":       "are about stepping",
-		"bolt -p 1 --basic --max-overhead 9":              "are about stepping",
-		"bolt -p 1 --basic --branches stepping":           "exclude each other",
-		"bolt -p 1 --basic --llvm 16":                     "only perf2bolt of LLVM 22 and newer",
-		"bolt --all-binaries -o d --optimize a":           "exclude each other",
-		"bolt -p 1 --optimize a -o -":                     "reads the profile from a file",
-		"convert in":                                      "let it end in .preagg, or add --format preagg",
-		"convert -o out.svg in":                           "let it end in .preagg, or add --format preagg",
-		"convert --format svg in":                         `unknown format "svg"`,
-		"convert -o a.preagg in":                          "--binary FILE, or --all-binaries",
+		"convert":                                       `expected "<in>"`,
+		"bolt":                                          "which binary to profile",
+		"bolt --all-binaries":                           "-o DIR",
+		"bolt -p 1 0":                                   "a duration of 0 measures nothing",
+		"bolt --children":                               "--children needs -p or a command",
+		"bolt -p 1 --branches x":                        "--branches must be one of",
+		"bolt --max-overhead 0":                         "is no percentage",
+		"bolt --max-overhead nan":                       "is no percentage",
+		"bolt --burst 20":                               "with its unit, as 20ms",
+		"bolt --burst 2s":                               "from 1ms to 1s",
+		"bolt -p 1 --branches stepping -f 9":            "--frequency is about sampling",
+		"bolt -p 1 --branches stepping -e cycles":       "--event is about sampling",
+		"bolt -p 1 --branches hardware --burst 9ms":     "are about stepping",
+		"bolt -p 1 --basic --max-overhead 9":            "are about stepping",
+		"bolt -p 1 --basic --branches stepping":         "exclude each other",
+		"bolt -p 1 --basic --llvm 16":                   "only perf2bolt of LLVM 22 and newer",
+		"bolt --all-binaries -o d --optimize a":         "exclude each other",
+		"bolt -p 1 --optimize a -o -":                   "reads the profile from a file",
+		"convert -o a.preagg in":                        "--binary FILE, or --all-binaries",
+		"convert in":                                    "which format to write?",
+		"convert -o out.jpeg in":                        `the ending of "out.jpeg" names no format`,
+		"convert --format jpeg in":                      `unknown format "jpeg"`,
+		"convert --binary b -o out.svg in":              "let its name end in .preagg, or add --format preagg",
+		"convert --value cpu -o a.preagg --binary b in": "has neither values to choose",
+		"diff a":                 `expected "<new>"`,
+		"diff - -":               "only one of the two",
+		"diff -o d.pb.gz a b":    "a comparison cannot be written as pprof",
+		"diff --format jpeg a b": `unknown format "jpeg"`,
 		"convert --binary b --all-binaries -o d in":       "can't be used together",
 		"convert --all-binaries in":                       "-o DIR",
 		"convert --all-binaries -o - in":                  "-o DIR",
@@ -308,7 +366,7 @@ func TestUsageErrors(t *testing.T) {
 func TestHelp(t *testing.T) {
 	t.Setenv("COLUMNS", "100")
 	for name, line := range map[string]string{
-		"fulgur": "--help", "profile": "profile --help", "bolt": "bolt --help", "convert": "convert --help", "merge": "merge --help",
+		"fulgur": "--help", "profile": "profile --help", "offcpu": "offcpu --help", "faults": "faults --help", "blockio": "blockio --help", "bolt": "bolt --help", "convert": "convert --help", "diff": "diff --help", "merge": "merge --help", "doctor": "doctor --help", "completion": "completion --help",
 	} {
 		t.Run(name, func(t *testing.T) {
 			var stdout, stderr bytes.Buffer

@@ -3,11 +3,9 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"strconv"
-	"time"
 
 	"github.com/alecthomas/kong"
 	"golang.org/x/sys/unix"
@@ -22,39 +20,21 @@ type profileCommand struct {
 	Duration *seconds `arg:"" optional:"" help:"How long to sample: seconds, or as 1m30s. Without it until Ctrl-C or the target's exit."`
 	Command  []string `kong:"-"` // what follows "--"
 
-	PID      ids    `short:"p" name:"pid" placeholder:"PID,..." xor:"target" group:"what" help:"Sample these processes: all their threads, also those that start later."`
-	TID      ids    `short:"L" name:"tid" placeholder:"TID,..." xor:"target" group:"what" help:"Sample these threads and no others of their processes."`
-	Cgroup   string `placeholder:"PATH" xor:"target" group:"what" help:"Sample the tasks of this cgroup (v2) and of those below it, also those that join later."`
-	Children bool   `group:"what" help:"With -p, sample their child processes too, at any depth: those that exist and those that start later. A command's are always sampled."`
-	CPU      cpus   `short:"C" name:"cpu" placeholder:"CPU,..." group:"what" help:"Sample on these CPUs only, as 0,2-3."`
-	Idle     bool   `short:"I" name:"include-idle" group:"what" help:"Include samples of idle CPUs."`
-	User     bool   `short:"U" name:"user-stacks-only" xor:"side" group:"what" help:"Show user stacks only."`
-	Kernel   bool   `short:"K" name:"kernel-stacks-only" xor:"side" group:"what" help:"Show kernel stacks only."`
+	targetFlags
+	CPU    cpus `short:"C" name:"cpu" placeholder:"CPU,..." group:"what" help:"Sample on these CPUs only, as 0,2-3."`
+	Idle   bool `short:"I" name:"include-idle" group:"what" help:"Include samples of idle CPUs."`
+	User   bool `short:"U" name:"user-stacks-only" xor:"side" group:"what" help:"Show user stacks only."`
+	Kernel bool `short:"K" name:"kernel-stacks-only" xor:"side" group:"what" help:"Show kernel stacks only."`
 
 	Event     string     `short:"e" placeholder:"EVENT" group:"how" help:"Sample this event. Default: CPU cycles, or cpu-clock where they cannot be counted."`
 	Frequency *frequency `short:"F" placeholder:"HZ" xor:"rate" group:"how" help:"Samples a second on each CPU, or max. Default: ${frequency}. Odd rates avoid marching in step with timers that fire at round ones."`
 	Count     *count     `short:"c" placeholder:"N" xor:"rate" group:"how" help:"Sample every Nth event instead. Clocks count nanoseconds, from 10000 on."`
+	Wall      bool       `group:"how" help:"Add the time that threads spend off the CPU, so that the whole shows where time goes; the event is then cpu-clock."`
 	Delay     seconds    `placeholder:"TIME" group:"how" help:"Wait before sampling."`
-	Unwind    string     `enum:"auto,dwarf,fp" default:"auto" placeholder:"METHOD" group:"how" help:"Find the callers of user code by the unwind tables that programs and libraries bring along, and by frame pointers where there are none (auto, the default); by tables alone (dwarf); or by frame pointers alone (fp), which most distributions' code does not keep."`
-	MaxDepth  *count     `placeholder:"N" group:"how" help:"Keep at most N frames of each kernel and user stack. Default: 127."`
+	walkFlags
 
-	Output     string `short:"o" placeholder:"FILE" group:"output" help:"Write to FILE in the format that its ending names: .folded, .txt, .svg, .html, .pb.gz or .pprof; - is standard output, the default."`
-	Format     string `placeholder:"NAME" group:"output" help:"Write in this format whatever the ending: ${formats}. Default on standard output: text."`
-	Folded     bool   `short:"f" group:"output" help:"Write folded stacks, a line for each, for flame graphs."`
-	Delimited  bool   `short:"d" group:"output" help:"Put a delimiter between kernel and user frames."`
-	Annotate   bool   `short:"a" name:"annotations" group:"output" help:"Mark kernel frames with _[k] and inlined functions with _[i]."`
-	PerThread  bool   `group:"output" help:"Tell threads apart, as COMM-PID/TID in folded stacks and flame graphs."`
-	PerCPU     bool   `name:"per-cpu" group:"output" help:"Tell CPUs apart, as a first frame [CPU N] in folded stacks and flame graphs."`
-	NoInlines  bool   `group:"output" help:"Show neither inlined functions nor files and lines: names only, for less time and memory."`
-	NoDemangle bool   `group:"output" help:"Show C++ and Rust functions by the linker's names."`
-	ShortNames bool   `group:"output" help:"Show <...> for the arguments of C++ templates and Rust generics."`
-	Symfs      string `placeholder:"DIR" group:"output" help:"Look for debug files below DIR first, as if it were the root directory."`
-	Quiet      bool   `short:"q" group:"output" help:"No progress, no warnings and no summary on standard error."`
-
-	RingSize     *size  `placeholder:"BYTES" group:"limit" help:"Size of the ring that new stacks come through, as 1M; rounded up to a power of 2."`
-	CountEntries *count `placeholder:"N" group:"limit" help:"How many different stacks can be counted at a time."`
-	SeenEntries  *count `aliases:"stack-storage-size" placeholder:"N" group:"limit" help:"How many stacks are remembered as known (bcc: --stack-storage-size)."`
-	UnwindMemory *size  `placeholder:"BYTES" group:"limit" help:"Memory for unwind tables in the kernel, as 64M. Default: 256M. Tables that do not fit come and go."`
+	outputFlags
+	limitFlags
 }
 
 // profileVars are what the help text takes from elsewhere.
@@ -111,60 +91,32 @@ func (c *profileCommand) run(ctx context.Context, env environment) (int, error) 
 	if err != nil {
 		return exitUsage, usageError{err}
 	}
-	o.Stdout, o.Stderr, o.Args = env.stdout, env.stderr, append([]string{"fulgur"}, env.args...)
-	o.Interruptible = interruptible
-	o.Progress = !o.Quiet && isTerminal(env.stderr)
+	env.complete(&o.Options)
 	return session.Profile(ctx, o)
 }
 
 // options translates the flags.
-func (c *profileCommand) options() (session.Options, error) {
-	measured, err := c.target()
-	if err != nil {
-		return session.Options{}, err
-	}
-	format, err := c.format()
-	if err != nil {
-		return session.Options{}, err
-	}
-	duration, err := c.duration()
-	if err != nil {
-		return session.Options{}, err
-	}
-	return session.Options{
-		Target:       measured,
-		Command:      c.Command,
-		Event:        c.Event,
-		Frequency:    uint64(orZero(c.Frequency)),
-		Period:       uint64(orZero(c.Count)),
-		Duration:     duration,
-		Delay:        time.Duration(c.Delay),
-		UserOnly:     c.User,
-		KernelOnly:   c.Kernel,
-		Idle:         c.Idle,
-		PerThread:    c.PerThread,
-		PerCPU:       c.PerCPU,
-		NoDemangle:   c.NoDemangle,
-		ShortNames:   c.ShortNames,
-		NoInlines:    c.NoInlines,
-		Symfs:        c.Symfs,
-		MaxDepth:     int(orZero(c.MaxDepth)),
-		Unwind:       c.Unwind,
-		UnwindMemory: int64(orZero(c.UnwindMemory)),
-		RingSize:     uint32(orZero(c.RingSize)),
-		CountEntries: uint32(orZero(c.CountEntries)),
-		SeenEntries:  uint32(orZero(c.SeenEntries)),
-		Output:       c.Output,
-		Format:       format,
-		Annotate:     c.Annotate,
-		Delimited:    c.Delimited,
-		Quiet:        c.Quiet,
-	}, nil
-}
-
-// target is what the flags choose; kong has seen to it that they choose once.
-func (c *profileCommand) target() (target.Target, error) {
-	return chooseTarget(target.Target{PIDs: c.PID, TIDs: c.TID, CgroupPath: c.Cgroup, CPUs: c.CPU, Children: c.Children}, c.Command)
+func (c *profileCommand) options() (session.ProfileOptions, error) {
+	common, err := recording{
+		duration: c.Duration,
+		delay:    c.Delay,
+		command:  c.Command,
+		user:     c.User,
+		kernel:   c.Kernel,
+		walk:     c.walkFlags,
+		target:   c.targetFlags,
+		cpus:     c.CPU,
+		output:   c.outputFlags,
+		limits:   c.limitFlags,
+	}.options()
+	return session.ProfileOptions{
+		Options:   common,
+		Event:     c.Event,
+		Frequency: uint64(orZero(c.Frequency)),
+		Period:    uint64(orZero(c.Count)),
+		Idle:      c.Idle,
+		Wall:      c.Wall,
+	}, err
 }
 
 // chooseTarget completes t by its scope, which is the sort of what it names, or
@@ -188,25 +140,6 @@ func chooseTarget(t target.Target, command []string) (target.Target, error) {
 		return t, errors.New("--children needs -p or a command")
 	}
 	return t, nil
-}
-
-// format is the format asked for by name, empty if by none.
-func (c *profileCommand) format() (string, error) {
-	const folded = "folded"
-	if !c.Folded {
-		return c.Format, nil
-	}
-	if c.Format != "" && c.Format != folded {
-		return "", fmt.Errorf("-f and --format %s contradict each other", c.Format)
-	}
-	return folded, nil
-}
-
-func (c *profileCommand) duration() (time.Duration, error) {
-	if c.Duration != nil && *c.Duration == 0 {
-		return 0, errors.New("a duration of 0 measures nothing: leave it out to go on until Ctrl-C")
-	}
-	return time.Duration(orZero(c.Duration)), nil
 }
 
 // orZero returns the value of a flag that may not have been given.

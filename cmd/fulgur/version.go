@@ -16,11 +16,16 @@ func (*versionCommand) run(_ context.Context, env environment) (int, error) {
 
 // versionLine names the program and what it was built for and with.
 func versionLine() string {
+	return fmt.Sprintf("fulgur %s %s/%s %s", buildVersion(), runtime.GOOS, runtime.GOARCH, runtime.Version())
+}
+
+// buildVersion names this build.
+func buildVersion() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		info = &debug.BuildInfo{}
 	}
-	return fmt.Sprintf("fulgur %s %s/%s %s", version(info), runtime.GOOS, runtime.GOARCH, runtime.Version())
+	return version(info)
 }
 
 // version names the build: the module's version, or for one made in a checkout

@@ -25,6 +25,7 @@ type Binary struct {
 	Optimized bool
 
 	fixed bool              // linked for one address (ET_EXEC)
+	whole bool              // all of it is taken for code, see NewMapped
 	code  []elffile.Segment // executable PT_LOADs
 	base  uint64            // lowest address of code
 
@@ -58,6 +59,13 @@ func NewBinary(f *elffile.File) (*Binary, error) {
 		return nil, err
 	}
 	return b, nil
+}
+
+// NewMapped describes a file of which only the name is known. Its regions are
+// wherever it is mapped, and what [Region.Address] tells is the offset in the
+// file. There is no profile of it.
+func NewMapped(name, buildID string) *Binary {
+	return &Binary{Name: name, BuildID: buildID, whole: true}
 }
 
 // readSections finds out what llvm-bolt can do with the file and adds up the
@@ -100,6 +108,9 @@ func (b *Binary) Region(start, size, offset uint64) (Region, bool) {
 	end, last := start+size, offset+size
 	if end < start || last < offset {
 		return Region{}, false
+	}
+	if b.whole {
+		return Region{Start: start, End: end, Binary: b, bias: start - offset}, true
 	}
 	for _, s := range b.code {
 		if offset < s.Offset+s.FileSize && s.Offset < last {

@@ -16,6 +16,9 @@ type Region struct {
 	bias uint64 // address in memory less link-time address
 }
 
+// Address returns the link-time address that stands at addr in memory.
+func (r Region) Address(addr uint64) uint64 { return addr - r.bias }
+
 // overlaps reports whether r and o share an address.
 func (r Region) overlaps(o Region) bool { return r.Start < o.End && o.Start < r.End }
 
@@ -41,6 +44,14 @@ func (l Layout) With(r Region) (after Layout, replaced bool) {
 		return l, false // mapped again at the same place
 	}
 	return slices.Concat(l[:i], Layout{r}, l[j:]), true
+}
+
+// Find returns the region that holds addr.
+func (l Layout) Find(addr uint64) (Region, bool) {
+	if r := l.find(addr, nil); r != nil {
+		return *r, true
+	}
+	return Region{}, false
 }
 
 // find returns the region that holds addr, or nil. hint is tried first.

@@ -5,6 +5,8 @@ package ctxfile
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"io/fs"
 	"os"
 
@@ -45,6 +47,28 @@ func Temporary(ctx context.Context, pattern string) (*File, error) {
 		return nil, errors.Join(err, f.Close())
 	}
 	return newFile(ctx, f, "temporary file")
+}
+
+// Regular returns f if it is a regular file, which can be read again and at any
+// place; else a temporary copy of it, and closes f. After an error f is open.
+func Regular(ctx context.Context, f *File, pattern string) (*File, error) {
+	info, err := f.Stat()
+	if err != nil || info.Mode().IsRegular() {
+		return f, err
+	}
+	tmp, err := Temporary(ctx, pattern)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := io.Copy(tmp, f); err != nil {
+		return nil, errors.Join(fmt.Errorf("copying %s to a temporary file: %w (TMPDIR chooses another place)", f.name, err), tmp.Close())
+	}
+	_ = f.Close() // was only read
+	if _, err := tmp.Seek(0, io.SeekStart); err != nil {
+		return nil, errors.Join(err, tmp.Close())
+	}
+	tmp.name = f.name
+	return tmp, nil
 }
 
 func newFile(ctx context.Context, f *os.File, name string) (*File, error) {

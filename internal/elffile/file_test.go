@@ -119,6 +119,19 @@ func TestSymbols(t *testing.T) {
 	}
 }
 
+func TestBase(t *testing.T) {
+	for want, f := range map[uint64]*File{
+		0: {segments: []Segment{{Type: elf.PT_NOTE, Addr: 0x10}}},
+		0x400000: {segments: []Segment{
+			{Type: elf.PT_PHDR, Addr: 0x40}, {Type: elf.PT_LOAD, Addr: 0x600000}, {Type: elf.PT_LOAD, Addr: 0x400000},
+		}},
+	} {
+		if got := f.Base(); got != want {
+			t.Errorf("Base() = %#x, want %#x", got, want)
+		}
+	}
+}
+
 func TestAddress(t *testing.T) {
 	load := func(flags elf.ProgFlag, off, addr, size uint64) Segment {
 		return Segment{Type: elf.PT_LOAD, Flags: flags, Offset: off, Addr: addr, FileSize: size, MemSize: size + 0x1000}

@@ -47,6 +47,18 @@ func (f *File) readSegments(off int64, entsize, num int) ([]Segment, error) {
 	return segments, nil
 }
 
+// Base returns the link-time virtual address of the lowest loaded segment, from
+// which symbol servers count addresses, or 0 if nothing is loaded.
+func (f *File) Base() uint64 {
+	base, found := uint64(0), false
+	for _, s := range f.segments {
+		if s.Type == elf.PT_LOAD && (!found || s.Addr < base) {
+			base, found = s.Addr, true
+		}
+	}
+	return base
+}
+
 // Address returns the link-time virtual address of the byte at fileOffset, as
 // the executable segments place it. It reports false for an offset that no
 // executable segment holds.

@@ -6,12 +6,20 @@ import "golang.org/x/sys/unix"
 type attr struct {
 	sampleType, readFormat, branchType uint64
 	sampleIDAll                        bool
+
+	// What is sampled, and how many of it make a sample, or how many samples
+	// there are to be a second; the other is 0.
+	typ                       uint32
+	config, period, frequency uint64
 }
 
 // Bits of perf_event_attr that x/sys/unix does not name.
 const (
 	attrSampleIDAll  = 1 << 18 // in the flags
 	leastAttr        = 64      // PERF_ATTR_SIZE_VER0
+	attrFreq         = 1 << 10 // likewise
+	offsetConfig     = 8
+	offsetPeriod     = 16
 	offsetSampleType = 24
 	offsetReadFormat = 32
 	offsetFlags      = 40
@@ -24,7 +32,13 @@ func parseAttr(b []byte) (attr, bool) {
 		return attr{}, false
 	}
 	at := func(offset int) uint64 { return (&fields{b: b[min(offset, len(b)):]}).u64() }
+	period, frequency := at(offsetPeriod), uint64(0)
+	if at(offsetFlags)&attrFreq != 0 {
+		period, frequency = 0, period // a union
+	}
 	return attr{
+		typ: (&fields{b: b}).u32(), config: at(offsetConfig), period: period, frequency: frequency,
+
 		sampleType:  at(offsetSampleType),
 		readFormat:  at(offsetReadFormat),
 		branchType:  at(offsetBranchType),

@@ -50,15 +50,20 @@ func Match(b *bolt.Binary) func(Mapped) *bolt.Binary {
 	return func(m Mapped) *bolt.Binary {
 		same := path.Base(strings.TrimSuffix(m.Path, " (deleted)")) == path.Base(b.Name)
 		if m.BuildID != "" && b.BuildID != "" {
-			// perf cuts long ones at 20 bytes and fills short ones up.
-			n := min(len(m.BuildID), len(b.BuildID))
-			same = m.BuildID[:n] == b.BuildID[:n] && strings.Trim(m.BuildID[n:], "0") == ""
+			same = SameBuildID(m.BuildID, b.BuildID)
 		}
 		if same {
 			return b
 		}
 		return nil
 	}
+}
+
+// SameBuildID reports whether a build ID that perf recorded is that of a file:
+// perf cuts long ones at 20 bytes and fills short ones up.
+func SameBuildID(recorded, id string) bool {
+	n := min(len(recorded), len(id))
+	return recorded[:n] == id[:n] && strings.Trim(recorded[n:], "0") == ""
 }
 
 // Collect reads a perf.data file of size bytes and adds its samples to c. name
@@ -87,6 +92,9 @@ type collection struct {
 	opts      Options
 	collector *bolt.Collector
 	stats     Stats
+
+	// watch, if not nil, is told of all records that are no samples.
+	watch func(rec record, f fields, when uint64)
 
 	number uint64 // of the record in the file, its time if there are no times
 	stack  []bolt.Entry
@@ -135,6 +143,9 @@ func (cl *collection) sideband(rec record) error {
 	if time >= 0 {
 		t := fields{b: rec.body[len(f.b)+time:]}
 		when = t.u64()
+	}
+	if cl.watch != nil {
+		cl.watch(rec, f, when)
 	}
 	if err := cl.event(rec, &f, when); err != nil {
 		return cl.check(rec, err)

@@ -37,6 +37,12 @@ func (f *fields) u64() uint64 {
 	return 0
 }
 
+// sized returns a text that its length, filled up with NULs, stands before.
+func (f *fields) sized() string {
+	text := fields{b: f.take(uint64(f.u32()))}
+	return text.cstring()
+}
+
 // cstring returns the text up to the first NUL of what is left.
 func (f *fields) cstring() string {
 	b := f.b

@@ -6,6 +6,10 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
+	"strings"
+
+	"fulgur/internal/profile"
 )
 
 // What a perf.data file begins with, as this machine reads it.
@@ -20,9 +24,24 @@ const (
 
 // Numbers of the sections that follow the data (HEADER_ in perf).
 const (
-	featureBuildID = 2
-	featureBits    = 256
+	featureBuildID  = 2
+	featureHostname = 3
+	featureRelease  = 4
+	featureArch     = 6
+	featureCPUs     = 7
+	featureCPUName  = 8
+	featureMemory   = 10
+	featureCommand  = 11
+	featureBits     = 256
 )
+
+// wantedFeatures are the sections that are read.
+var wantedFeatures = [...]int{
+	featureBuildID, featureHostname, featureRelease, featureArch, featureCPUs, featureCPUName, featureMemory, featureCommand,
+}
+
+// maxDescription bounds the sections that describe the recording, in bytes.
+const maxDescription = 1 << 16
 
 // maxBuildIDs bounds the table of build IDs, in bytes.
 const maxBuildIDs = 16 << 20
@@ -37,6 +56,7 @@ type file struct {
 	attrs    attrs
 	data     section
 	buildIDs map[string]string // file → build ID, hexadecimal
+	meta     profile.Meta      // what the file says of the run
 }
 
 // section is a part of the file, in bytes.
@@ -169,20 +189,17 @@ func (f *file) readAttrs(table section, entry uint64) error {
 	return nil
 }
 
-// readFeatures finds the build IDs among the sections after the data. Their
-// places follow the data, in the order of the bits set in features.
+// readFeatures reads the sections after the data that are wanted. Their places
+// follow the data, in the order of the bits set in features.
 func (f *file) readFeatures(features []byte) error {
 	at := f.data.offset + f.data.size
 	for bit := range featureBits {
 		if features[bit/8]&(1<<(bit%8)) == 0 {
 			continue
 		}
-		if bit < featureBuildID {
+		if !slices.Contains(wantedFeatures[:], bit) {
 			at += 16
 			continue
-		}
-		if bit > featureBuildID {
-			break
 		}
 		where, problem := f.section(uint64(at), 16)
 		if problem != "" {
@@ -194,9 +211,55 @@ func (f *file) readFeatures(features []byte) error {
 		}
 		p := fields{b: b}
 		if where, problem = f.section(p.u64(), p.u64()); problem != "" {
-			return f.errorf(at, "build IDs: %s", problem)
+			return f.errorf(at, "section %d: %s", bit, problem)
 		}
-		return f.readBuildIDs(where)
+		if bit == featureBuildID {
+			err = f.readBuildIDs(where)
+		} else {
+			err = f.readDescription(bit, where)
+		}
+		if err != nil {
+			return err
+		}
+		at += 16
+	}
+	return nil
+}
+
+// readDescription reads a section that describes the recording. Those that are
+// too large to be one are left out.
+func (f *file) readDescription(bit int, where section) error {
+	if where.size > maxDescription {
+		return nil
+	}
+	b, err := f.bytes(where, "description of the recording")
+	if err != nil {
+		return err
+	}
+	s := fields{b: b}
+	switch bit {
+	case featureHostname:
+		f.meta.Host = s.sized()
+	case featureRelease:
+		f.meta.Kernel = s.sized()
+	case featureArch:
+		f.meta.Arch = s.sized()
+	case featureCPUs:
+		s.u32() // there are, not all of them online
+		f.meta.CPUs = int(s.u32())
+	case featureCPUName:
+		f.meta.CPUName = s.sized()
+	case featureMemory:
+		f.meta.Memory = s.u64() << 10
+	case featureCommand:
+		var words []string
+		for range min(s.u32(), maxDescription) {
+			if s.short {
+				break
+			}
+			words = append(words, s.sized())
+		}
+		f.meta.Command = strings.TrimSpace(strings.Join(words, " "))
 	}
 	return nil
 }

@@ -44,13 +44,13 @@ func (in *Input) prepare(ctx context.Context) error {
 	if info.IsDir() {
 		return fmt.Errorf("%s: is a directory (of perf record --threads): send it through perf script", in.name)
 	}
-	if !info.Mode().IsRegular() {
-		if err := in.spool(ctx); err != nil {
-			return err
-		}
-		if info, err = in.file.Stat(); err != nil {
-			return err
-		}
+	regular, err := ctxfile.Regular(ctx, in.file, "fulgur-perfdata-*")
+	if err != nil {
+		return err
+	}
+	in.file = regular
+	if info, err = in.file.Stat(); err != nil {
+		return err
 	}
 	in.size = info.Size()
 	head := make([]byte, 4096)
@@ -62,21 +62,6 @@ func (in *Input) prepare(ctx context.Context) error {
 	if !in.perfData && bytes.IndexByte(head[:n], 0) >= 0 {
 		return fmt.Errorf("%s: neither a perf.data file nor text of perf script", in.name)
 	}
-	return nil
-}
-
-// spool copies the input to a temporary file.
-func (in *Input) spool(ctx context.Context) error {
-	tmp, err := ctxfile.Temporary(ctx, "fulgur-perfdata-*")
-	if err != nil {
-		return err
-	}
-	if _, err := io.Copy(tmp, in.file); err != nil {
-		_ = tmp.Close()
-		return fmt.Errorf("copying %s to a temporary file: %w (TMPDIR chooses another place)", in.name, err)
-	}
-	_ = in.file.Close() // was only read
-	in.file = tmp
 	return nil
 }
 

@@ -8,6 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// ErrLockedMemory means that a ring would lock more memory than this user may.
+var ErrLockedMemory = errors.New("more memory than may be locked: raise sysctl kernel.perf_event_mlock_kb, or ulimit -l, or run with CAP_IPC_LOCK")
+
 // OpenError tells which event could not be opened and what can be done about
 // it. It wraps the system call's errno.
 type OpenError struct {
@@ -47,7 +50,7 @@ func (e *OpenError) hint() string {
 	errors.As(e.Err, &errno)
 	switch errno {
 	case unix.EACCES, unix.EPERM:
-		return "not allowed: needs root or CAP_PERFMON (setcap cap_perfmon+ep), or a lower sysctl kernel.perf_event_paranoid; in a container the seccomp profile must admit perf_event_open"
+		return "it takes CAP_PERFMON; fulgur doctor tells what is in the way"
 	case unix.EMFILE:
 		return "too many open files: raise the limit with ulimit -n"
 	case unix.ENFILE:

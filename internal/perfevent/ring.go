@@ -35,7 +35,7 @@ func (e *Event) Map(pages int) (*Ring, error) {
 	mem, err := unix.Mmap(e.fd, 0, (1+pages)*pageSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	switch {
 	case errors.Is(err, unix.EPERM):
-		return nil, fmt.Errorf("map perf ring of %d pages: %w: raise sysctl kernel.perf_event_mlock_kb, or ulimit -l, or run with CAP_IPC_LOCK", pages, err)
+		return nil, fmt.Errorf("map perf ring of %d pages: %w: %w", pages, err, ErrLockedMemory)
 	case err != nil:
 		return nil, fmt.Errorf("map perf ring of %d pages: %w", pages, err)
 	}

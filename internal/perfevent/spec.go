@@ -2,6 +2,7 @@ package perfevent
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -51,6 +52,20 @@ func (s Spec) IsTime() bool {
 	return s.Type == unix.PERF_TYPE_SOFTWARE &&
 		(s.Config == unix.PERF_COUNT_SW_CPU_CLOCK || s.Config == unix.PERF_COUNT_SW_TASK_CLOCK)
 }
+
+// Name returns the name of one of the kernel's generalized events, or "type:config"
+// for another one.
+func Name(typ uint32, config uint64) string {
+	for name, e := range generic {
+		if e.typ == typ && e.config == config && !slices.Contains(aliases, name) {
+			return name
+		}
+	}
+	return fmt.Sprintf("%d:%#x", typ, config)
+}
+
+// aliases are the names of generic events that have another one.
+var aliases = []string{"cpu-cycles", "branch-instructions", "faults", "cs", "migrations"}
 
 // generic are the kernel's generalized events under the names of perf-list(1).
 var generic = map[string]struct {

@@ -1,10 +1,13 @@
 package perfevent
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"golang.org/x/sys/unix"
 )
 
 func TestParseEvent(t *testing.T) {
@@ -107,4 +110,21 @@ func FuzzParseFormat(f *testing.F) {
 			t.Errorf("%q: %d bits", s, len(bits))
 		}
 	})
+}
+
+func TestName(t *testing.T) {
+	seen := map[string]bool{}
+	for name, e := range generic {
+		got := Name(e.typ, e.config)
+		if got != name && !slices.Contains(aliases, name) {
+			t.Errorf("%s is called %s", name, got)
+		}
+		seen[got] = true
+	}
+	if len(seen) != len(generic)-len(aliases) {
+		t.Errorf("%d names of %d events with %d aliases", len(seen), len(generic), len(aliases))
+	}
+	if got := Name(unix.PERF_TYPE_RAW, 0x1a8); got != "4:0x1a8" {
+		t.Errorf("a raw event is called %s", got)
+	}
 }

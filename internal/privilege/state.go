@@ -1,6 +1,5 @@
-// Package privilege tells what this process may do on this machine, and puts
-// a refusal of the kernel, which is a bare "operation not permitted", into
-// words: what is missing and how to get it.
+// Package privilege tells what rights this process has: its capabilities, and
+// what limits them. What follows from that is for package doctor to say.
 package privilege
 
 import (
@@ -13,13 +12,16 @@ import (
 	"strings"
 )
 
-// State is what decides on a profiler's rights.
+// State is what decides on the rights of a process.
 type State struct {
-	// Effective are the capabilities in effect.
-	Effective Set
+	// Effective are the capabilities in effect; Bounding are those that the
+	// process can gain by executing a file that has them.
+	Effective, Bounding Set
 	// Last is the highest capability that the kernel knows. CAP_BPF and
 	// CAP_PERFMON came with Linux 5.8; before, CAP_SYS_ADMIN stood for them.
 	Last Capability
+	// NoNewPrivs is set if no file that is executed gives capabilities.
+	NoNewPrivs bool
 	// UserNamespace is set in a user namespace other than the first, where
 	// capabilities say nothing about the machine.
 	UserNamespace bool
@@ -29,16 +31,10 @@ type State struct {
 	PIDNamespace, ForeignProc bool
 	// Seccomp is set if a seccomp filter judges our system calls.
 	Seccomp bool
-	// Paranoid is the sysctl kernel.perf_event_paranoid.
-	Paranoid int
-	// Lockdown is the mode of kernel_lockdown(7).
-	Lockdown Lockdown
-	// BTF is set if the kernel describes its types in /sys/kernel/btf.
-	BTF bool
 }
 
-// Read returns the state of this process and this machine. What the kernel
-// was built without counts as not restricting.
+// Read returns the state of this process. What the kernel was built without
+// counts as not restricting.
 func Read() (State, error) {
 	s := State{Last: BPF, ForeignProc: foreignProc()}
 	var err error
@@ -64,22 +60,27 @@ func Read() (State, error) {
 		s.PIDNamespace = ns != firstPIDNamespace
 	}
 	read("/proc/sys/kernel/cap_last_cap", func(b []byte) error {
-		last, err := parseInt(b)
+		last, err := strconv.ParseUint(string(bytes.TrimSpace(b)), 10, 8)
 		s.Last = Capability(last)
 		return err
 	})
-	read("/proc/sys/kernel/perf_event_paranoid", func(b []byte) (err error) {
-		s.Paranoid, err = parseInt(b)
-		return err
-	})
-	// Only some privileges let this be read; without it nothing is known,
-	// and a refusal will show.
-	if b, e := os.ReadFile("/sys/kernel/security/lockdown"); e == nil {
-		s.Lockdown = parseLockdown(b)
-	}
-	_, e := os.Stat("/sys/kernel/btf/vmlinux")
-	s.BTF = e == nil
 	return s, err
+}
+
+// In returns the capability that the kernel of s knows c by: those that were
+// split from CAP_SYS_ADMIN are that one before they were.
+func (c Capability) In(s State) Capability {
+	if c > s.Last {
+		return SysAdmin
+	}
+	return c
+}
+
+// Can reports whether c is in effect, by itself or by CAP_SYS_ADMIN, which
+// stands for what was split from it.
+func (s State) Can(c Capability) bool {
+	split := c == BPF || c == Perfmon || c == CheckpointRestore
+	return s.Effective.Has(c) || split && s.Effective.Has(SysAdmin)
 }
 
 // firstPIDNamespace is what /proc/PID/ns/pid shows of the first pid namespace,
@@ -93,22 +94,27 @@ func foreignProc() bool {
 	return err != nil || self != strconv.Itoa(os.Getpid())
 }
 
-// parseStatus reads the lines CapEff and Seccomp of /proc/self/status, see
-// proc(5).
+// parseStatus reads the lines CapEff, CapBnd, NoNewPrivs and Seccomp of
+// /proc/self/status, see proc(5).
 func (s *State) parseStatus(b []byte) error {
 	found := false
 	for line := range bytes.Lines(b) {
 		key, value, _ := bytes.Cut(bytes.TrimSpace(line), []byte(":"))
 		value = bytes.TrimSpace(value)
+		var err error
 		switch string(key) {
 		case "CapEff":
-			caps, err := strconv.ParseUint(string(value), 16, 64)
-			if err != nil {
-				return fmt.Errorf("effective capabilities: %w", err)
-			}
-			s.Effective, found = Set(caps), true
+			s.Effective, err = parseSet(value)
+			found = true
+		case "CapBnd":
+			s.Bounding, err = parseSet(value)
+		case "NoNewPrivs":
+			s.NoNewPrivs = string(value) != "0"
 		case "Seccomp":
 			s.Seccomp = string(value) != "0"
+		}
+		if err != nil {
+			return fmt.Errorf("capabilities %s: %w", key, err)
 		}
 	}
 	if !found {
@@ -117,36 +123,14 @@ func (s *State) parseStatus(b []byte) error {
 	return nil
 }
 
+// parseSet reads a set of capabilities in hexadecimal.
+func parseSet(b []byte) (Set, error) {
+	s, err := strconv.ParseUint(string(b), 16, 64)
+	return Set(s), err
+}
+
 // identityMap reports whether uid_map, see user_namespaces(7), is that of the
 // first user namespace, which maps every user to itself.
 func identityMap(b []byte) bool {
 	return strings.Join(strings.Fields(string(b)), " ") == "0 0 4294967295"
-}
-
-func parseInt(b []byte) (int, error) {
-	return strconv.Atoi(string(bytes.TrimSpace(b)))
-}
-
-// Lockdown is a mode of kernel_lockdown(7): each forbids more than the one
-// before.
-type Lockdown uint8
-
-// The modes of lockdown. Integrity leaves a profiler all it needs;
-// confidentiality keeps BPF programs from reading kernel memory.
-const (
-	LockdownNone Lockdown = iota
-	LockdownIntegrity
-	LockdownConfidentiality
-)
-
-// parseLockdown reads /sys/kernel/security/lockdown, which lists the modes and
-// puts the one in force in brackets: "none [integrity] confidentiality".
-func parseLockdown(b []byte) Lockdown {
-	switch {
-	case bytes.Contains(b, []byte("[integrity]")):
-		return LockdownIntegrity
-	case bytes.Contains(b, []byte("[confidentiality]")):
-		return LockdownConfidentiality
-	}
-	return LockdownNone
 }

@@ -53,6 +53,9 @@ type Losses struct {
 	// Untracked counts child processes of the target that were not followed,
 	// because the target set was full.
 	Untracked uint64
+	// Unfollowed counts what was under way, threads that waited or requests,
+	// and found no room to be remembered until its end.
+	Unfollowed uint64
 	// Remaps counts how often code of a process was replaced at its address
 	// without a mark to tell the stacks before and after apart, because there
 	// were too many such processes.
@@ -60,4 +63,35 @@ type Losses struct {
 	// ProcessesGone counts processes whose mappings could not be read
 	// because they had exited.
 	ProcessesGone uint64
+}
+
+// Plus returns the losses of two parts of a run.
+func (l Losses) Plus(m Losses) Losses {
+	l.Samples += m.Samples
+	l.Bodies += m.Bodies
+	l.Retries += m.Retries
+	l.Overflows += m.Overflows
+	l.TruncatedUser += m.TruncatedUser
+	l.TruncatedKernel += m.TruncatedKernel
+	l.UserFaults += m.UserFaults
+	l.BrokenUser += m.BrokenUser
+	l.NotReady += m.NotReady
+	l.Evicted += m.Evicted
+	l.NoTable += m.NoTable
+	l.Unsupported += m.Unsupported
+	l.NoMapping += m.NoMapping
+	l.NotGrowing += m.NotGrowing
+	l.UnwindFiles += m.UnwindFiles
+	l.UnwindMemory += m.UnwindMemory
+	l.UnwindProcesses += m.UnwindProcesses
+	l.Skipped += m.Skipped
+	l.Throttled += m.Throttled
+	l.Sideband += m.Sideband
+	l.Unresolved += m.Unresolved
+	l.UnresolvedFrames += m.UnresolvedFrames
+	l.Untracked += m.Untracked
+	l.Unfollowed += m.Unfollowed
+	l.Remaps += m.Remaps
+	l.ProcessesGone += m.ProcessesGone
+	return l
 }

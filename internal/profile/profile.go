@@ -68,6 +68,10 @@ type Mapping struct {
 	// address at which the mapping was seen, Offset the file offset of
 	// Start. Profiles of several processes may show one of several places.
 	Start, Limit, Offset uint64
+	// Base is the link-time virtual address of the file's lowest loaded
+	// segment, from which other tools count addresses: 0 for libraries and
+	// position-independent programs.
+	Base uint64
 }
 
 // Function is a named piece of code.
@@ -233,8 +237,12 @@ type Meta struct {
 	// Host, Kernel and Arch name the machine: node name, release (uname -r)
 	// and machine (uname -m).
 	Host, Kernel, Arch string
-	// CPUs is the number of processors that were online.
-	CPUs int
+	// CPUs is the number of processors that were online, CPUName what their
+	// maker calls them and Memory the machine's, in bytes; 0 or empty if not
+	// known.
+	CPUs    int
+	CPUName string
+	Memory  uint64
 	// Start is the wall-clock time at which sampling began.
 	Start time.Time
 	// Duration is how long sampling lasted.

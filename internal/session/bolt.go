@@ -12,9 +12,8 @@ import (
 	"time"
 
 	"fulgur/internal/bolt"
+	"fulgur/internal/doctor"
 	"fulgur/internal/encode/plain"
-	"fulgur/internal/perfevent"
-	"fulgur/internal/privilege"
 	"fulgur/internal/source/sampling"
 	"fulgur/internal/source/stepping"
 	"fulgur/internal/target"
@@ -111,6 +110,15 @@ func failure(err error) int {
 	return 0
 }
 
+// command names to the doctor what o asks for, as far as it is known before the
+// machine is.
+func (o *BoltOptions) command() doctor.Command {
+	if o.Branches == branchesStepping {
+		return doctor.BoltStepping
+	}
+	return doctor.Bolt
+}
+
 // check refuses what contradicts itself.
 func (o *BoltOptions) check() error {
 	switch {
@@ -137,9 +145,9 @@ func (o *BoltOptions) check() error {
 // boltJob is what a profile is made with.
 type boltJob struct {
 	options   *BoltOptions
-	recorder  recorder         // nil with Basic
-	specs     []perfevent.Spec // what Basic samples
-	optimizer *optimizer       // nil if there is nothing to optimise
+	recorder  recorder   // nil with Basic
+	basic     *onCPU     // what Basic samples, else nil
+	optimizer *optimizer // nil if there is nothing to optimise
 	out       *preaggWriter
 }
 
@@ -160,19 +168,19 @@ func prepareBolt(ctx context.Context, o *BoltOptions) (_ *boltJob, err error) {
 	if o.Basic && l.version < tracesLLVM {
 		return nil, errBasicLLVM
 	}
-	if err := checkPrivileges(o.Stderr, o.Quiet); err != nil {
+	if err := checkPrivileges(o.command(), o.Stderr, o.Quiet); err != nil {
 		return nil, err
 	}
 	if err := target.Check(o.Target); err != nil {
 		return nil, err
 	}
 	if o.Basic {
-		j.specs, err = o.basicEvents()
+		j.basic, err = o.chooseBasic()
 	} else {
 		j.recorder, err = o.chooseRecorder(o.Stderr)
 	}
 	if err != nil {
-		return nil, privilege.Explain(err, "sample branches")
+		return nil, doctor.Explain(err, "sample branches")
 	}
 	path := o.Output
 	if o.Optimize != "" {
@@ -247,7 +255,7 @@ func (j *boltJob) take(ctx context.Context, launched *target.Launched) (err erro
 	}
 	m, err := j.attach(bs)
 	if err != nil {
-		return privilege.Explain(err, "sample "+j.options.Target.String())
+		return doctor.Explain(err, "sample "+j.options.Target.String())
 	}
 	defer func() { err = errors.Join(err, m.close()) }()
 	err = m.sample(ctx, launched)
@@ -262,7 +270,7 @@ func (j *boltJob) how() string {
 	if j.recorder != nil {
 		return j.recorder.String()
 	}
-	return fmt.Sprintf("sampling %s, %s, without branches", j.specs[0].Name, sampling.Rate{Frequency: j.options.onCPU().Frequency})
+	return fmt.Sprintf("sampling %s, %s, without branches", j.basic.specs[0].Name, sampling.Rate{Frequency: j.basic.options.Frequency})
 }
 
 // boltMeasurement is what fills a collector.
@@ -279,7 +287,7 @@ type boltMeasurement interface {
 // attach opens everything, with sampling not yet enabled.
 func (j *boltJob) attach(bs *binaries) (boltMeasurement, error) {
 	if j.options.Basic {
-		return attachBasic(j.options, j.specs, bs)
+		return attachBasic(j.options, j.basic, bs)
 	}
 	return attachBranches(j.options, j.recorder, bs)
 }

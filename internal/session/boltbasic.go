@@ -2,10 +2,10 @@ package session
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"fulgur/internal/bolt"
-	"fulgur/internal/perfevent"
 	"fulgur/internal/stacks"
 	"fulgur/internal/target"
 )
@@ -18,38 +18,40 @@ const basicFrequency = 3989
 // profile whose stacks are the interrupted instruction alone.
 type basicRun struct {
 	*run
+	what     *onCPU
 	binaries *binaries
 }
 
-// basicEvents returns what is sampled with Basic: code of user space alone.
-func (o *BoltOptions) basicEvents() ([]perfevent.Spec, error) {
-	onCPU := o.onCPU()
-	if err := onCPU.complete(); err != nil {
+// chooseBasic returns what is sampled with Basic: code of user space alone.
+func (o *BoltOptions) chooseBasic() (*onCPU, error) {
+	m := &onCPU{options: o.onCPU()}
+	if err := errors.Join(m.complete(), m.options.complete()); err != nil {
 		return nil, err
 	}
-	specs, err := onCPU.specs()
-	if err == nil && len(specs) == 0 {
-		specs, err = onCPU.defaultSpecs()
+	if err := m.choose(); err != nil {
+		return nil, err
 	}
-	for i := range specs {
-		specs[i].ExcludeKernel = true
+	for i := range m.specs {
+		m.specs[i].ExcludeKernel = true
 	}
-	return specs, err
+	return m, nil
 }
 
 // onCPU returns the options of the on-CPU profile.
-func (o *BoltOptions) onCPU() *Options {
-	p := &Options{
-		Target:    o.Target,
+func (o *BoltOptions) onCPU() *ProfileOptions {
+	p := &ProfileOptions{
+		Options: Options{
+			Target:   o.Target,
+			Duration: o.Duration,
+			UserOnly: true,
+			MaxDepth: 1,
+			Unwind:   unwindFP, // the first frame needs no table
+			RingSize: o.RingSize,
+			Stderr:   o.Stderr,
+			Progress: o.Progress,
+		},
 		Event:     o.Event,
 		Frequency: o.Frequency,
-		Duration:  o.Duration,
-		UserOnly:  true,
-		MaxDepth:  1,
-		Unwind:    unwindFP, // the first frame needs no table
-		RingSize:  o.RingSize,
-		Stderr:    o.Stderr,
-		Progress:  o.Progress,
 	}
 	if p.Frequency == 0 {
 		p.Frequency = basicFrequency
@@ -60,16 +62,13 @@ func (o *BoltOptions) onCPU() *Options {
 	return p
 }
 
-func attachBasic(o *BoltOptions, specs []perfevent.Spec, bs *binaries) (*basicRun, error) {
-	onCPU := o.onCPU()
-	if err := onCPU.complete(); err != nil {
-		return nil, err
-	}
-	r, err := attach(onCPU, specs, nil)
+func attachBasic(o *BoltOptions, what *onCPU, bs *binaries) (*basicRun, error) {
+	what.options.Target = o.Target // a command has been launched since
+	r, err := attach(what, &what.options.Options, nil)
 	if err != nil {
 		return nil, err
 	}
-	return &basicRun{run: r, binaries: bs}, nil
+	return &basicRun{run: r, what: what, binaries: bs}, nil
 }
 
 func (b *basicRun) took() time.Duration { return b.duration }
@@ -79,7 +78,7 @@ func (b *basicRun) sample(ctx context.Context, launched *target.Launched) error 
 	if err := b.run.sample(ctx, launched); err != nil {
 		return err
 	}
-	b.store.Count(b.source.Counts().Total())
+	b.count()
 	b.store.Seal()
 	for sample, value := range b.store.Samples {
 		leaf := b.store.Bodies[sample.Body].Leaf
@@ -118,7 +117,7 @@ func (b *basicRun) describeTo(report *boltReport) error {
 		return err
 	}
 	report.lost("samples", l.Samples)
-	if !b.specs[0].IsTime() { // a clock goes on in the kernel
+	if !b.what.specs[0].IsTime() { // a clock goes on in the kernel
 		report.lost("samples, of whatever process, that the kernel skipped", l.Skipped)
 	}
 	report.lost("times that the kernel paused sampling, as it took too long (-f lowers the rate)", l.Throttled)
@@ -130,7 +129,7 @@ func (b *basicRun) describeTo(report *boltReport) error {
 	case b.missed:
 		report.warn("nothing was sampled: the target ended before sampling began")
 	default:
-		report.warn("nothing was sampled: %s", b.whyNothing())
+		report.warn("nothing was sampled: %s", b.what.whyNothing())
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 
+	"fulgur/internal/doctor"
 	"fulgur/internal/perfevent"
 	"fulgur/internal/source/branch"
 	"fulgur/internal/source/sampling"
@@ -62,6 +63,10 @@ func (o *BoltOptions) chooseRecorder(stderr io.Writer) (recorder, error) {
 	if len(o.Command) == 0 {
 		return nil, fmt.Errorf("%w; or add --branches stepping, which needs none: it holds the target's threads for some milliseconds at a time and has them execute one instruction after the other, see fulgur bolt --help", err)
 	}
+	// What is lost has been said.
+	if err := checkPrivileges(doctor.BoltStepping, stderr, true); err != nil {
+		return nil, err
+	}
 	s := newStepped(o)
 	if !o.Quiet {
 		fmt.Fprintf(stderr, "fulgur: no branch recording hardware here: the command is stepped through in bursts, which take it %s more time at most (--branches stepping, --max-overhead)\n", s.overhead())
@@ -116,12 +121,12 @@ func (h *recorded) String() string {
 }
 
 func (h *recorded) attach(r *boltRun) error {
-	cgroup, closeCgroup, err := openCgroup(r.options.Target)
+	cgroup, err := openCgroup(r.options.Target)
 	if err != nil {
 		return err
 	}
-	defer closeCgroup()
-	h.source, err = branch.Load(branch.Options{Scope: r.options.Target.Scope, Cgroup: cgroup, RingSize: r.options.RingSize})
+	defer cgroup.close()
+	h.source, err = branch.Load(branch.Options{Scope: r.options.Target.Scope, Cgroup: cgroup.fd, RingSize: r.options.RingSize})
 	if err != nil {
 		return fmt.Errorf("load the branch program: %w", err)
 	}

@@ -1,8 +1,6 @@
 package session
 
 import (
-	"bytes"
-
 	"fulgur/bpf"
 	"fulgur/internal/profile"
 	"fulgur/internal/stacks"
@@ -10,9 +8,9 @@ import (
 
 // buildProfile turns bodies and counts into a profile with names. lost are the
 // counts whose body never arrived.
-func buildProfile(store *stacks.Store, lost map[stacks.Key]stacks.Value, names *names, types []profile.ValueType, meta profile.Meta, losses profile.Losses) *profile.Profile {
-	b := profile.NewBuilder(types...)
-	tree := placeStacks(b, store, names)
+func buildProfile(what subject, store *stacks.Store, lost map[stacks.Key]stacks.Value, names *names, meta profile.Meta, losses profile.Losses) *profile.Profile {
+	b := profile.NewBuilder(what.valueTypes()...)
+	p := newPlacer(b, store, names)
 	losses.UnresolvedFrames = names.unresolved
 	cpu := func(n uint32) int {
 		if meta.PerCPU {
@@ -22,36 +20,29 @@ func buildProfile(store *stacks.Store, lost map[stacks.Key]stacks.Value, names *
 	}
 	for counted, value := range store.Samples {
 		body := store.Bodies[counted.Body]
-		comm, _, _ := bytes.Cut(body.Comm[:], []byte{0})
-		if tree.unresolved[body.Leaf] {
+		if p.unresolved[body.Leaf] {
 			losses.Unresolved += value.Samples
 		}
 		b.Add(profile.Sample{
-			Stack:  tree.stacks[body.Leaf],
-			Task:   b.Task(profile.Task{PID: int(body.PID), TID: int(counted.TID), Comm: string(comm)}),
+			Stack:  what.place(p, counted),
+			Task:   b.Task(profile.Task{PID: int(body.PID), TID: int(counted.TID), Comm: body.Name()}),
 			CPU:    cpu(counted.CPU),
 			End:    end(body, value.Samples, &losses),
-			Values: values(value),
+			Values: what.values(value),
 		})
 	}
 	for key, value := range lost {
 		losses.Bodies += value.Samples
 		b.Add(profile.Sample{
-			Stack: b.Push(0, b.Frame(profile.Frame{
-				Function: b.Function(profile.Function{Name: "[stack lost]", SystemName: "[stack lost]"}),
-				Kind:     profile.KindMarker,
-			})),
-			Task:   b.Task(profile.Task{TID: int(key.Tid), Comm: "[unknown]"}),
-			CPU:    cpu(key.Cpu),
+			Stack:  p.mark(0, "[stack lost]"),
+			Task:   b.Task(profile.Task{TID: int(key.TID), Comm: "[unknown]"}),
+			CPU:    cpu(key.CPU),
 			End:    profile.EndLost,
-			Values: values(value),
+			Values: what.values(value),
 		})
 	}
 	return b.Profile(meta, losses)
 }
-
-// values are a sample's, as run.valueTypes names them.
-func values(v stacks.Value) []int64 { return []int64{int64(v.Samples), int64(v.Weight)} }
 
 // end translates why a stack ended and counts samples of cut stacks.
 func end(body stacks.Body, samples uint64, losses *profile.Losses) profile.End {
@@ -110,31 +101,4 @@ func cutBy(losses *profile.Losses, e profile.End) *uint64 {
 		return &losses.Evicted
 	}
 	return nil
-}
-
-// tree maps the store's nodes to the profile's stacks.
-type tree struct {
-	stacks     []profile.StackID
-	unresolved []bool // whether a frame of the stack has no name
-}
-
-func placeStacks(b *profile.Builder, store *stacks.Store, names *names) tree {
-	placed := make([][]profile.FrameID, len(store.Frames))
-	for i := range store.Frames {
-		placed[i] = names.place(b, stacks.FrameID(i))
-	}
-	t := tree{
-		stacks:     make([]profile.StackID, len(store.Nodes)),
-		unresolved: make([]bool, len(store.Nodes)),
-	}
-	// A parent's identifier is lower than its children's.
-	for i, node := range store.Nodes[1:] {
-		at := t.stacks[node.Parent]
-		for _, f := range placed[node.Frame] {
-			at = b.Push(at, f)
-		}
-		t.stacks[i+1] = at
-		t.unresolved[i+1] = t.unresolved[node.Parent] || len(names.found[node.Frame]) == 0
-	}
-	return t
 }

@@ -118,6 +118,7 @@ func named(t *testing.T, s *stacks.Store, found map[uint64][]symbolize.Frame) *n
 		stripped:  make([]*stripped, len(s.Codes)),
 		kernelIDs: map[string]string{"": "", "ext4": ""},
 		buildIDs:  make([]string, len(s.Codes)),
+		bases:     make([]uint64, len(s.Codes)),
 		problems:  make([]error, len(s.Codes)),
 	}
 	for _, f := range s.Frames {
@@ -128,6 +129,16 @@ func named(t *testing.T, s *stacks.Store, found map[uint64][]symbolize.Frame) *n
 		}
 	}
 	return n
+}
+
+// clock returns the subject of a profile by time.
+func clock(t *testing.T) *onCPU {
+	t.Helper()
+	m := &onCPU{options: &ProfileOptions{Event: "cpu-clock"}}
+	if err := m.complete(); err != nil {
+		t.Fatal(err)
+	}
+	return m
 }
 
 // lines returns what p holds, a line for each sample.
@@ -162,13 +173,13 @@ func TestBuildProfile(t *testing.T) {
 		body{id: 4, pid: 2, comm: "kworker/0:1-evt", kernel: []uint64{0xffff10}, kernelEnd: cut},
 	)
 	counts := map[stacks.Key]stacks.Value{
-		{Id: 1}:  {Samples: 1, Weight: 10},
-		{Id: 2}:  {Samples: 2, Weight: 20},
-		{Id: 3}:  {Samples: 4, Weight: 40},
-		{Id: 4}:  {Samples: 8, Weight: 80},
-		{Id: 5}:  {Samples: 32, Weight: 320},
-		{Id: 6}:  {Samples: 64, Weight: 640},
-		{Id: 99}: {Samples: 16, Weight: 160},
+		{ID: 1}:  {Samples: 1, Weights: stacks.Weights{10}},
+		{ID: 2}:  {Samples: 2, Weights: stacks.Weights{20}},
+		{ID: 3}:  {Samples: 4, Weights: stacks.Weights{40}},
+		{ID: 4}:  {Samples: 8, Weights: stacks.Weights{80}},
+		{ID: 5}:  {Samples: 32, Weights: stacks.Weights{320}},
+		{ID: 6}:  {Samples: 64, Weights: stacks.Weights{640}},
+		{ID: 99}: {Samples: 16, Weights: stacks.Weights{160}},
 	}
 	names := named(t, store, map[uint64][]symbolize.Frame{
 		0xffff10:   {{Name: "read"}},
@@ -179,9 +190,8 @@ func TestBuildProfile(t *testing.T) {
 		4:          {{Name: "gettime"}},
 		0:          {{Name: brokenStack}},
 	})
-	types := []profile.ValueType{{Type: "samples", Unit: "count"}, {Type: "cpu", Unit: "nanoseconds"}}
 	store.Count(counts)
-	p := buildProfile(store, counts, names, types, profile.Meta{Scope: "test"}, profile.Losses{Samples: 3})
+	p := buildProfile(clock(t), store, counts, names, profile.Meta{Scope: "test"}, profile.Losses{Samples: 3})
 
 	want := map[string][]int64{
 		"app;main;outer;inner;ext4_read;read, end of frame pointers":  {1, 10},
@@ -414,9 +424,8 @@ func TestSymbolize(t *testing.T) {
 	store := ownStack(t)
 	names := newNames(store, newFinder(t), symbolize.Options{})
 	names.symbolize(t.Context())
-	store.Count(map[stacks.Key]stacks.Value{{Id: 1}: {Samples: 1}})
-	p := buildProfile(store, nil, names,
-		make([]profile.ValueType, 2), profile.Meta{}, profile.Losses{})
+	store.Count(map[stacks.Key]stacks.Value{{ID: 1}: {Samples: 1}})
+	p := buildProfile(clock(t), store, nil, names, profile.Meta{}, profile.Losses{})
 	const function = "fulgur/internal/session.newStore"
 	want := "test;[broken stack];" + function + ";" + function + ", broken stack"
 	if got := lines(p); len(got) != 1 || got[want] == nil {

@@ -5,23 +5,15 @@ import (
 	"io"
 	"os"
 
+	"fulgur/internal/doctor"
 	"fulgur/internal/perfevent"
-	"fulgur/internal/privilege"
-	"fulgur/internal/source/oncpu"
+	"fulgur/internal/source/probe"
 	"fulgur/internal/target"
 )
-
-// DefaultFrequency is bcc's: low, and odd so that it does not march in step
-// with timers that fire at round rates.
-const DefaultFrequency = 49
 
 // hardMaxDepth is the room for frames in the kernel side's records,
 // bpf/record.h.
 const hardMaxDepth = 127
-
-// minClockPeriod is the shortest period of a clock, in ns: perf_swevent_start_hrtimer
-// of the kernel's kernel/events/core.c takes it for all that are shorter.
-const minClockPeriod = 10_000
 
 // The largest maps: a ring of 1 GiB, and as many entries as take about as much
 // in each of the count maps.
@@ -40,19 +32,11 @@ func usagef(format string, args ...any) error {
 	return usageError(fmt.Sprintf(format, args...))
 }
 
-// complete checks o against this machine's limits and fills in defaults.
+// complete checks o against this machine's limits and fills in defaults, for
+// profiles of all kinds.
 func (o *Options) complete() error {
 	if o.UserOnly && o.KernelOnly {
 		return usagef("user stacks only and kernel stacks only exclude each other")
-	}
-	if o.Frequency > 0 && o.Period > 0 {
-		return usagef("a frequency and a period exclude each other")
-	}
-	if o.Frequency == 0 && o.Period == 0 {
-		o.Frequency = DefaultFrequency
-	}
-	if limit, err := perfevent.MaxSampleRate(); err == nil && o.Frequency > limit {
-		return usagef("frequency %d Hz is above the %d Hz that the kernel allows; lower it, or raise sysctl kernel.perf_event_max_sample_rate", o.Frequency, limit)
 	}
 	if err := o.checkSymfs(); err != nil {
 		return err
@@ -69,9 +53,9 @@ func (o *Options) complete() error {
 func (o *Options) ringPreset() uint32 {
 	switch o.Target.Scope {
 	case target.Processes, target.Threads, target.Command:
-		return oncpu.DefaultRingSize / 2
+		return probe.DefaultRingSize / 2
 	}
-	return oncpu.DefaultRingSize
+	return probe.DefaultRingSize
 }
 
 // completeSizes limits the maps to what the kernel creates and a machine may
@@ -83,15 +67,23 @@ func (o *Options) completeSizes() error {
 		preset, least, most uint32
 	}{
 		{"--ring-size", &o.RingSize, o.ringPreset(), uint32(os.Getpagesize()), maxRingSize},
-		{"--count-entries", &o.CountEntries, oncpu.DefaultCountEntries, 1, maxEntries},
-		{"--seen-entries", &o.SeenEntries, oncpu.DefaultSeenEntries, 1, maxEntries},
+		{"--count-entries", &o.CountEntries, probe.DefaultCountEntries, 1, maxEntries},
+		{"--seen-entries", &o.SeenEntries, probe.DefaultSeenEntries, 1, maxEntries},
 	} {
-		if *s.size == 0 {
-			*s.size = s.preset
+		if err := completeSize(s.flag, s.size, s.preset, s.least, s.most); err != nil {
+			return err
 		}
-		if *s.size < s.least || *s.size > s.most {
-			return usagef("%s %d is out of range: it goes from %d to %d", s.flag, *s.size, s.least, s.most)
-		}
+	}
+	return nil
+}
+
+// completeSize fills in a size that was not given and refuses one out of range.
+func completeSize(flag string, size *uint32, preset, least, most uint32) error {
+	if *size == 0 {
+		*size = preset
+	}
+	if *size < least || *size > most {
+		return usagef("%s %d is out of range: it goes from %d to %d", flag, *size, least, most)
 	}
 	return nil
 }
@@ -131,56 +123,19 @@ func (o *Options) completeDepth() error {
 	return nil
 }
 
-// specs returns the events that were asked for by name, none if the machine's
-// default is to be sampled.
-func (o *Options) specs() ([]perfevent.Spec, error) {
-	if o.Event == "" {
-		return nil, nil
-	}
-	spec, err := perfevent.ParseEvent(o.Event)
-	if err != nil {
-		return nil, usagef("%v", err)
-	}
-	return []perfevent.Spec{spec}, o.checkClock(spec)
-}
-
-// defaultSpecs returns the events to sample where none was asked for. Finding
-// out which takes privileges.
-func (o *Options) defaultSpecs() ([]perfevent.Spec, error) {
-	specs, err := perfevent.DefaultEvents()
-	if err != nil {
-		return nil, privilege.Explain(err, "choose an event")
-	}
-	return specs, o.checkClock(specs[0])
-}
-
-// checkClock refuses periods that a clock would not keep: its samples would
-// still weigh what was asked for.
-func (o *Options) checkClock(spec perfevent.Spec) error {
-	if !spec.IsTime() {
-		return nil
-	}
-	if o.Period > 0 && o.Period < minClockPeriod {
-		return usagef("period %d is below the %d ns that the kernel's timers keep: %s counts nanoseconds", o.Period, minClockPeriod, spec.Name)
-	}
-	if o.Frequency > 1e9/minClockPeriod {
-		return usagef("frequency %d Hz is above the %d Hz that the kernel's timers keep for %s", o.Frequency, uint64(1e9/minClockPeriod), spec.Name)
-	}
-	return nil
-}
-
-// checkPrivileges fails where nothing can be profiled, and says what will be
-// missing where not all can be seen.
-func checkPrivileges(stderr io.Writer, quiet bool) error {
-	state, err := privilege.Read()
+// checkPrivileges fails where a command cannot work, and says what it will
+// lose where it can.
+func checkPrivileges(command doctor.Command, stderr io.Writer, quiet bool) error {
+	facts, err := doctor.Read()
 	if err != nil {
 		return err
 	}
-	if err := state.Check(); err != nil {
+	warnings, err := doctor.Preflight(&facts, command)
+	if err != nil {
 		return err
 	}
 	if !quiet {
-		for _, w := range state.Warnings() {
+		for _, w := range warnings {
 			fmt.Fprintln(stderr, "fulgur:", w)
 		}
 	}

@@ -63,13 +63,19 @@ func TestFormatsAreDistinct(t *testing.T) {
 	}
 }
 
+// completeProfile completes the options of a profile, as [measure] does.
+func completeProfile(o *ProfileOptions) error {
+	common := &o.Options
+	return errors.Join((&onCPU{options: o}).complete(), common.complete())
+}
+
 func TestCompleteDefaults(t *testing.T) {
 	limit, err := perfevent.MaxStack()
 	if err != nil {
 		t.Fatal(err)
 	}
-	var o Options
-	if err := o.complete(); err != nil {
+	o := ProfileOptions{}
+	if err := completeProfile(&o); err != nil {
 		t.Fatal(err)
 	}
 	if o.Frequency != DefaultFrequency || o.Period != 0 {
@@ -84,9 +90,9 @@ func TestCompleteDefaults(t *testing.T) {
 }
 
 func TestCompleteKeepsWhatIsAskedFor(t *testing.T) {
-	asked := Options{Period: 1000003, MaxDepth: 1, RingSize: 4096, CountEntries: 64, SeenEntries: 4}
+	asked := ProfileOptions{Period: 1000003, Options: Options{MaxDepth: 1, RingSize: 4096, CountEntries: 64, SeenEntries: 4}}
 	o := asked
-	if err := o.complete(); err != nil {
+	if err := completeProfile(&o); err != nil {
 		t.Fatal(err)
 	}
 	if o.Period != asked.Period || o.Frequency != 0 || o.MaxDepth != 1 || o.RingSize != 4096 || o.CountEntries != 64 || o.SeenEntries != 4 {
@@ -105,18 +111,18 @@ func TestCompleteRefuses(t *testing.T) {
 	}
 	for _, test := range []struct {
 		name    string
-		options Options
+		options ProfileOptions
 		want    string
 	}{
-		{"both halves left out", Options{UserOnly: true, KernelOnly: true}, "exclude each other"},
-		{"frequency and period", Options{Frequency: 99, Period: 1000}, "exclude each other"},
-		{"frequency too high", Options{Frequency: rate + 1}, "sysctl kernel.perf_event_max_sample_rate"},
-		{"depth above the kernel's", Options{MaxDepth: depth + 1}, "sysctl kernel.perf_event_max_stack"},
-		{"depth above a record's", Options{MaxDepth: max(depth, hardMaxDepth) + 1}, "frames that"},
-		{"negative depth", Options{MaxDepth: -1}, "negative"},
+		{"both halves left out", ProfileOptions{Options: Options{UserOnly: true, KernelOnly: true}}, "exclude each other"},
+		{"frequency and period", ProfileOptions{Frequency: 99, Period: 1000}, "exclude each other"},
+		{"frequency too high", ProfileOptions{Frequency: rate + 1}, "sysctl kernel.perf_event_max_sample_rate"},
+		{"depth above the kernel's", ProfileOptions{Options: Options{MaxDepth: depth + 1}}, "sysctl kernel.perf_event_max_stack"},
+		{"depth above a record's", ProfileOptions{Options: Options{MaxDepth: max(depth, hardMaxDepth) + 1}}, "frames that"},
+		{"negative depth", ProfileOptions{Options: Options{MaxDepth: -1}}, "negative"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			err := test.options.complete()
+			err := completeProfile(&test.options)
 			if !errors.Is(err, ErrUsage) || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("%v, want a usage error that says %q", err, test.want)
 			}
@@ -125,11 +131,12 @@ func TestCompleteRefuses(t *testing.T) {
 }
 
 func TestSpecs(t *testing.T) {
-	specs, err := (&Options{Event: "cpu-clock"}).specs()
-	if err != nil || len(specs) != 1 || specs[0].Name != "cpu-clock" || !specs[0].IsTime() {
-		t.Errorf("cpu-clock: %+v, %v", specs, err)
+	m := &onCPU{options: &ProfileOptions{Event: "cpu-clock"}}
+	if err := m.complete(); err != nil || len(m.specs) != 1 || m.specs[0].Name != "cpu-clock" || !m.specs[0].IsTime() {
+		t.Errorf("cpu-clock: %+v, %v", m.specs, err)
 	}
-	if specs, err := (&Options{Event: "no-such-event"}).specs(); !errors.Is(err, ErrUsage) || !strings.Contains(err.Error(), "no-such-event") {
-		t.Errorf("no-such-event: %+v, %v; want a usage error that names it", specs, err)
+	m = &onCPU{options: &ProfileOptions{Event: "no-such-event"}}
+	if err := m.complete(); !errors.Is(err, ErrUsage) || !strings.Contains(err.Error(), "no-such-event") {
+		t.Errorf("no-such-event: %v; want a usage error that names it", err)
 	}
 }

@@ -15,15 +15,23 @@ import (
 	"fulgur/internal/perfdata"
 )
 
-// ConvertOptions describe one conversion of recorded branches.
+// ConvertOptions describe one conversion: of a profile to another format, or of
+// recorded branches to profiles for llvm-bolt.
 type ConvertOptions struct {
-	// Input is a perf.data file or text of perf script, "-" standard input.
+	// Input is the file to read, "-" standard input. Its format is known by what
+	// it begins with.
 	Input string
 	// Output is the file to write, "-" or empty for Stdout, or a directory
 	// for files named by binary and build ID, which AllBinaries needs and
-	// creates. Format is its format, "preagg"; empty takes it from Output's
-	// ending.
+	// creates. Format is its format, "preagg" for llvm-bolt's; empty takes it
+	// from Output's ending.
 	Output, Format string
+	// Value is the type of the one value to write; empty writes all that the
+	// format has room for, or the first.
+	Value string
+	// Annotate marks kernel frames with "_[k]" and inlined ones with "_[i]" in
+	// text.
+	Annotate bool
 
 	// Binary is the ELF file whose profile is made. AllBinaries makes those
 	// of all files that were mapped and are found here.
@@ -43,10 +51,13 @@ type ConvertOptions struct {
 	StatsJSON, Quiet bool
 }
 
-// Convert makes profiles for llvm-bolt of recorded branches. The exit code is
-// 0, 2 with an error of usage, or 1 with another one. When ctx ends before it
-// is done, nothing is written.
+// Convert writes a profile in another format, or makes profiles for llvm-bolt of
+// recorded branches. The exit code is 0, 2 with an error of usage, or 1 with
+// another one. When ctx ends before it is done, nothing is written.
 func Convert(ctx context.Context, o ConvertOptions) (exitCode int, err error) {
+	if !o.forBolt() {
+		return o.convertProfile(ctx)
+	}
 	l, err := o.complete(ctx)
 	if errors.Is(err, ErrUsage) {
 		return 2, err
@@ -60,13 +71,19 @@ func Convert(ctx context.Context, o ConvertOptions) (exitCode int, err error) {
 	return 0, nil
 }
 
+// forBolt reports whether a profile for llvm-bolt is asked for.
+func (o *ConvertOptions) forBolt() bool {
+	if o.Format != "" {
+		return o.Format == preagg
+	}
+	return o.AllBinaries || strings.HasSuffix(o.Output, "."+preagg) || isDirectory(o.Output)
+}
+
 // complete checks o and chooses the version of LLVM.
 func (o *ConvertOptions) complete(ctx context.Context) (llvm, error) {
 	switch {
-	case o.Format != "" && o.Format != preagg:
-		return llvm{}, usagef("unknown format %q; perf.data is converted to %s", o.Format, preagg)
-	case o.Format == "" && !o.AllBinaries && !strings.HasSuffix(o.Output, "."+preagg) && !isDirectory(o.Output):
-		return llvm{}, usagef("the output's name tells no format: let it end in .%s, or add --format %s", preagg, preagg)
+	case o.Value != "" || o.Annotate:
+		return llvm{}, usagef("a profile for BOLT has neither values to choose nor names to annotate")
 	case o.AllBinaries && o.Binary != "":
 		return llvm{}, usagef("one binary and all of them exclude each other")
 	case o.AllBinaries && (o.Output == "" || o.Output == "-"):

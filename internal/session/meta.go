@@ -1,6 +1,7 @@
 package session
 
 import (
+	"os"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -12,18 +13,17 @@ import (
 // meta describes the run and the machine.
 func (r *run) meta() profile.Meta {
 	m := profile.Meta{
-		Command:   strings.Join(r.options.Args, " "),
-		Start:     r.start,
-		Duration:  r.duration,
-		Event:     r.specs[0].Name,
-		Frequency: r.options.Frequency,
-		Period:    r.options.Period,
-		PerCPU:    r.options.PerCPU,
-		Scope:     r.options.Target.String(),
+		Command:  strings.Join(r.options.Args, " "),
+		Start:    r.start,
+		Duration: r.duration,
+		PerCPU:   r.options.PerCPU,
+		Scope:    r.options.Target.String(),
 	}
+	r.subject.describe(&m)
 	if cpus, err := perfevent.OnlineCPUs(); err == nil {
 		m.CPUs = len(cpus)
 	}
+	m.CPUName, m.Memory = cpuName(), memory()
 	var uts unix.Utsname
 	if unix.Uname(&uts) == nil {
 		m.Host = unix.ByteSliceToString(uts.Nodename[:])
@@ -31,4 +31,26 @@ func (r *run) meta() profile.Meta {
 		m.Arch = unix.ByteSliceToString(uts.Machine[:])
 	}
 	return m
+}
+
+// cpuName returns the name of the first CPU that the kernel describes by one, as
+// it does not on all architectures.
+func cpuName() string {
+	text, _ := os.ReadFile("/proc/cpuinfo") // none says that it is not known
+	for line := range strings.Lines(string(text)) {
+		if key, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(key) == "model name" {
+			return strings.TrimSpace(value)
+		}
+	}
+	return ""
+}
+
+// memory returns the size of the machine's memory in bytes, 0 if that is not
+// known.
+func memory() uint64 {
+	var info unix.Sysinfo_t
+	if unix.Sysinfo(&info) != nil {
+		return 0
+	}
+	return info.Totalram * uint64(info.Unit)
 }

@@ -37,6 +37,7 @@ type names struct {
 	// addresses for files.
 	addresses []uint64
 	buildIDs  []string // for each code of the store
+	bases     []uint64 // likewise, the lowest addresses of ELF files
 	// stripped has for each code of the store the file if it lacks symbols.
 	stripped []*stripped
 	// problems are errors by code, nil where all went well.
@@ -62,6 +63,7 @@ func newNames(store *stacks.Store, finder *debugfile.Finder, o symbolize.Options
 		found:     make([][]symbolize.Frame, len(store.Frames)),
 		addresses: make([]uint64, len(store.Frames)),
 		buildIDs:  make([]string, len(store.Codes)),
+		bases:     make([]uint64, len(store.Codes)),
 		problems:  make([]error, len(store.Codes)),
 	}
 }
@@ -233,7 +235,7 @@ func (n *names) lookUpJIT(m *process.PerfMap, frames []stacks.FrameID) error {
 
 // lookUpELF asks an ELF file, which is what code id is.
 func (n *names) lookUpELF(id stacks.CodeID, e *symbolize.ELF, frames []stacks.FrameID) error {
-	n.buildIDs[id] = e.BuildID()
+	n.buildIDs[id], n.bases[id] = e.BuildID(), e.File().Base()
 	return n.lookUp(e, frames, func(f stacks.Frame) (ask, show uint64, ok bool) {
 		call := f.Call()
 		if f.Return && e.SignalReturn(f.Address) {
@@ -318,7 +320,7 @@ func frameKind(k stacks.CodeKind) profile.Kind {
 // mapping describes the code that holds a frame.
 func (n *names) mapping(id stacks.CodeID, found []symbolize.Frame) profile.Mapping {
 	code, at := n.store.Codes[id], n.store.Ranges[id]
-	m := profile.Mapping{BuildID: n.buildIDs[id], Start: at.Start, Limit: at.Limit, Offset: at.Offset}
+	m := profile.Mapping{BuildID: n.buildIDs[id], Start: at.Start, Limit: at.Limit, Offset: at.Offset, Base: n.bases[id]}
 	switch code.Kind {
 	case stacks.CodeKernel:
 		m.Path = "[kernel.kallsyms]"

@@ -9,6 +9,7 @@ import (
 	"io"
 	"time"
 
+	"fulgur/internal/source/offcpu"
 	"fulgur/internal/target"
 )
 
@@ -16,7 +17,7 @@ import (
 // other or this machine's limits; the command's exit code is then 2.
 var ErrUsage = errors.New("usage")
 
-// Options describe one on-CPU profile.
+// Options describe what profiles of all kinds have in common.
 type Options struct {
 	// Target is what to measure. With Command it is filled in from the
 	// process that is launched.
@@ -25,22 +26,13 @@ type Options struct {
 	// instruction, and its exit ends the profile.
 	Command []string
 
-	// Event names the sampled event; empty takes hardware cycles where there
-	// is a PMU, else cpu-clock.
-	Event string
-	// Frequency is in samples a second for each CPU, Period in events
-	// between samples. One of them is 0.
-	Frequency, Period uint64
-
-	// Duration is how long to sample; 0 means until the context is cancelled
-	// or the target exits. Delay is the time to wait before sampling.
+	// Duration is how long to measure; 0 means until the context is cancelled
+	// or the target exits. Delay is the time to wait before.
 	Duration, Delay time.Duration
 
 	// UserOnly and KernelOnly leave out the other half of the stacks; all
 	// samples still count.
 	UserOnly, KernelOnly bool
-	// Idle includes samples of idle CPUs.
-	Idle bool
 	// PerThread and PerCPU tell threads and CPUs apart.
 	PerThread, PerCPU bool
 	// NoDemangle keeps the linker's names, ShortNames leaves out the arguments
@@ -83,4 +75,52 @@ type Options struct {
 	Interruptible func(context.Context) (ctx context.Context, stop func())
 	// Args is the command line as it was typed, recorded in the profile.
 	Args []string
+}
+
+// ProfileOptions describe one profile of what runs on the processors.
+type ProfileOptions struct {
+	Options
+	// Event names the sampled event; empty takes hardware cycles where there
+	// is a PMU, else cpu-clock.
+	Event string
+	// Frequency is in samples a second for each CPU, Period in events
+	// between samples. One of them is 0.
+	Frequency, Period uint64
+	// Idle includes samples of idle CPUs.
+	Idle bool
+	// Wall adds the time that threads spend off the CPU.
+	Wall bool
+}
+
+// OffCPUOptions describe one profile of what threads wait for.
+type OffCPUOptions struct {
+	Options
+	// Threads and States choose the threads that count.
+	Threads offcpu.Threads
+	States  offcpu.States // 0 is all
+	// Shortest and Longest bound the times that count; a Longest of 0 does not.
+	Shortest, Longest time.Duration
+	// WakerStacks shows who ended each wait, and where.
+	WakerStacks bool
+	// PendingEntries is how many threads are remembered; 0 takes the default.
+	PendingEntries uint32
+}
+
+// FaultOptions describe one profile of page faults.
+type FaultOptions struct {
+	Options
+	// Period counts every Nth fault; 0 counts each.
+	Period uint64
+}
+
+// BlockIOOptions describe one profile of requests to disks.
+type BlockIOOptions struct {
+	Options
+	// Weight names the value that outputs show; empty takes latency.
+	Weight string
+	// QueueInLatency makes histograms include the time before a device gets a
+	// request.
+	QueueInLatency bool
+	// PendingEntries is how many requests are remembered; 0 takes the default.
+	PendingEntries uint32
 }

@@ -6,9 +6,11 @@ import (
 	"slices"
 	"strings"
 
+	"fulgur/internal/encode/firefox"
 	"fulgur/internal/encode/flame"
 	"fulgur/internal/encode/folded"
 	"fulgur/internal/encode/pprof"
+	"fulgur/internal/encode/speedscope"
 	"fulgur/internal/encode/text"
 	"fulgur/internal/profile"
 	"fulgur/internal/target"
@@ -18,25 +20,46 @@ import (
 type format struct {
 	name    string
 	endings []string
-	write   func(io.Writer, *profile.Profile, *Options) error
+	// write writes the value of that index, where it does not write all.
+	write func(w io.Writer, p *profile.Profile, o *Options, value int) error
+	// inTime writes a recording with its times; nil for formats that have none.
+	inTime func(io.Writer, *profile.Timeline) error
 }
 
 var formats = []format{
-	{"text", []string{".txt"}, func(w io.Writer, p *profile.Profile, o *Options) error {
-		return text.Write(w, p, text.Options{Annotate: o.Annotate, Delimited: o.Delimited})
+	{name: "text", endings: []string{".txt"}, write: func(w io.Writer, p *profile.Profile, o *Options, value int) error {
+		return text.Write(w, p, text.Options{Annotate: o.Annotate, Delimited: o.Delimited, Value: value})
 	}},
-	{"folded", []string{".folded"}, func(w io.Writer, p *profile.Profile, o *Options) error {
-		return folded.Write(w, p, folded.Options{Annotate: o.Annotate, Delimited: o.Delimited})
+	{name: "folded", endings: []string{".folded"}, write: func(w io.Writer, p *profile.Profile, o *Options, value int) error {
+		return folded.Write(w, p, folded.Options{Annotate: o.Annotate, Delimited: o.Delimited, Value: value})
 	}},
-	{"html", []string{".html", ".htm"}, func(w io.Writer, p *profile.Profile, _ *Options) error {
-		return flame.WriteHTML(w, p, flame.Options{})
+	{name: "html", endings: []string{".html", ".htm"}, write: func(w io.Writer, p *profile.Profile, _ *Options, value int) error {
+		return flame.WriteHTML(w, p, flame.Options{Value: value})
 	}},
-	{"svg", []string{".svg"}, func(w io.Writer, p *profile.Profile, _ *Options) error {
-		return flame.WriteSVG(w, p, flame.Options{})
+	{name: "svg", endings: []string{".svg"}, write: func(w io.Writer, p *profile.Profile, _ *Options, value int) error {
+		return flame.WriteSVG(w, p, flame.Options{Value: value})
 	}},
-	{"pprof", []string{".pb.gz", ".pprof", ".prof"}, func(w io.Writer, p *profile.Profile, o *Options) error {
+	{name: "pprof", endings: []string{".pb.gz", ".pprof", ".prof"}, write: func(w io.Writer, p *profile.Profile, o *Options, _ int) error {
 		return pprof.Write(w, p, pprof.Options{System: o.Target.Scope == target.System})
 	}},
+	{name: "firefox", endings: []string{".json.gz"}, write: func(w io.Writer, p *profile.Profile, _ *Options, _ int) error {
+		return firefox.WriteProfile(w, p, firefox.Options{})
+	}, inTime: func(w io.Writer, t *profile.Timeline) error {
+		return firefox.Write(w, t, firefox.Options{})
+	}},
+	{name: "speedscope", endings: []string{".speedscope.json"}, write: func(w io.Writer, p *profile.Profile, _ *Options, _ int) error {
+		return speedscope.Write(w, p)
+	}},
+}
+
+// allValues reports whether the format has room for all values of a profile;
+// others have one.
+func (f format) allValues() bool {
+	switch f.name {
+	case "html", "pprof", "firefox", "speedscope":
+		return true
+	}
+	return false
 }
 
 // chooseFormat returns the format that o asks for: by name, else by the
@@ -76,8 +99,8 @@ func endings() string {
 }
 
 // encode writes the profile to its output, which appears whole or not at all.
-func encode(out output, f format, p *profile.Profile, o *Options) error {
-	if err := f.write(out, p, o); err != nil {
+func encode(out output, f format, p *profile.Profile, o *Options, value int) error {
+	if err := f.write(out, p, o, value); err != nil {
 		return err
 	}
 	return out.Commit()

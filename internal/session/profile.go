@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"runtime/debug"
 	"time"
 
@@ -13,11 +14,11 @@ import (
 
 	"fulgur/internal/atomicfile"
 	"fulgur/internal/debugfile"
+	"fulgur/internal/doctor"
 	"fulgur/internal/encode/plain"
-	"fulgur/internal/perfevent"
-	"fulgur/internal/privilege"
 	"fulgur/internal/profile"
-	"fulgur/internal/source/oncpu"
+	"fulgur/internal/ringbuf"
+	"fulgur/internal/source/probe"
 	"fulgur/internal/stacks"
 	"fulgur/internal/symbolize"
 	"fulgur/internal/target"
@@ -27,20 +28,90 @@ import (
 // counts, grows slowly, so collecting early costs little.
 const gcPercent = 40
 
-// Profile samples what runs on the processors and writes what it saw. It ends
-// at the duration's end, with ctx, or with the target; what was seen is
-// written in each case. The exit code is that of o.Command where one was
-// launched and ran, else 0, or 1 with an error.
-func Profile(ctx context.Context, o Options) (exitCode int, err error) {
+// subject is what a run measures, and what that means for its profile.
+type subject interface {
+	// command is its name for the doctor.
+	command() doctor.Command
+	// complete checks what was asked for and fills in defaults. An error is
+	// one of usage.
+	complete() error
+	// choose finds out what this machine can do of it, which takes privileges.
+	choose() error
+	// load loads the kernel side of each source, with the options that all have
+	// in common.
+	load(common probe.Options) ([]source, error)
+	// valueTypes names the values of a sample, the first of which is a number of
+	// occurrences, and shown is the index of the one that outputs show.
+	valueTypes() []profile.ValueType
+	shown() int
+	// values are those of a sample.
+	values(stacks.Value) []int64
+	// place puts the stack of a sample into the profile.
+	place(*placer, stacks.Sample) profile.StackID
+	// describe completes the description of the run.
+	describe(*profile.Meta)
+	// whyNothing returns the likely causes of a profile without samples.
+	whyNothing() string
+	// notes are what else is to be said about the run, a line each.
+	notes() []string
+}
+
+// source is a family of probes in the kernel.
+type source interface {
+	Attach(target.Target) error
+	Enable() error
+	// Disable stops the measurement. A program that runs at that moment may
+	// run on for a little.
+	Disable() error
+	// Check looks after what needs it from time to time.
+	Check() error
+	FollowCPUs(online []int) error
+	// Remap makes the kernel side name the stacks of a process anew, whose
+	// addresses changed their meaning.
+	Remap(pid int) error
+	Targets() ([]int, error)
+	Ring() *ringbuf.Reader
+	Counts() *stacks.Counts
+	Stats() (probe.Stats, error)
+	MapMemory() uint64
+	Close() error
+}
+
+// Profile samples what runs on the processors and writes what it saw, as
+// [measure] does.
+func Profile(ctx context.Context, o ProfileOptions) (exitCode int, err error) {
+	if o.Wall {
+		return measure(ctx, &wall{onCPU: onCPU{options: &o}}, &o.Options)
+	}
+	return measure(ctx, &onCPU{options: &o}, &o.Options)
+}
+
+// OffCPU measures what threads wait for and writes what it saw, as [measure]
+// does.
+func OffCPU(ctx context.Context, o OffCPUOptions) (exitCode int, err error) {
+	return measure(ctx, &offCPU{options: &o}, &o.Options)
+}
+
+// Faults measures page faults and writes what it saw, as [measure] does.
+func Faults(ctx context.Context, o FaultOptions) (exitCode int, err error) {
+	return measure(ctx, &pageFaults{options: &o}, &o.Options)
+}
+
+// BlockIO measures requests to disks and writes what it saw, as [measure] does.
+func BlockIO(ctx context.Context, o BlockIOOptions) (exitCode int, err error) {
+	return measure(ctx, &blockIO{options: &o}, &o.Options)
+}
+
+// measure takes a profile of a subject and writes it. It ends at the duration's
+// end, with ctx, or with the target; what was seen is written in each case. The
+// exit code is that of o.Command where one was launched and ran, else 0, or 1
+// with an error.
+func measure(ctx context.Context, what subject, o *Options) (exitCode int, err error) {
 	debug.SetGCPercent(gcPercent)
-	if err := o.complete(); err != nil {
+	if err := errors.Join(what.complete(), o.complete()); err != nil {
 		return 2, err
 	}
-	format, err := chooseFormat(&o)
-	if err != nil {
-		return 2, err
-	}
-	specs, err := o.specs()
+	format, err := chooseFormat(o)
 	if err != nil {
 		return 2, err
 	}
@@ -48,13 +119,11 @@ func Profile(ctx context.Context, o Options) (exitCode int, err error) {
 	if err != nil {
 		return 2, usagef("%v", err)
 	}
-	if err := checkPrivileges(o.Stderr, o.Quiet); err != nil {
+	if err := checkPrivileges(what.command(), o.Stderr, o.Quiet); err != nil {
 		return 1, err
 	}
-	if len(specs) == 0 {
-		if specs, err = o.defaultSpecs(); err != nil {
-			return 1, err
-		}
+	if err := what.choose(); err != nil {
+		return 1, err
 	}
 	if err := target.Check(o.Target); err != nil {
 		return 1, err
@@ -69,7 +138,7 @@ func Profile(ctx context.Context, o Options) (exitCode int, err error) {
 	if err != nil {
 		return 1, err
 	}
-	err = take(ctx, &o, specs, finder, launched, func(p *profile.Profile) error { return encode(out, format, p, &o) })
+	err = take(ctx, what, o, finder, launched, func(p *profile.Profile) error { return encode(out, format, p, o, what.shown()) })
 	switch {
 	case launched != nil:
 		return await(ctx, launched, err, o.Stderr, o.Quiet)
@@ -80,10 +149,10 @@ func Profile(ctx context.Context, o Options) (exitCode int, err error) {
 }
 
 // take measures, writes the profile and sums it up.
-func take(ctx context.Context, o *Options, specs []perfevent.Spec, finder *debugfile.Finder, launched *target.Launched, write func(*profile.Profile) error) (err error) {
-	r, err := attach(o, specs, finder)
+func take(ctx context.Context, what subject, o *Options, finder *debugfile.Finder, launched *target.Launched, write func(*profile.Profile) error) (err error) {
+	r, err := attach(what, o, finder)
 	if err != nil {
-		return privilege.Explain(err, "profile "+o.Target.String())
+		return doctor.Explain(err, "profile "+o.Target.String())
 	}
 	defer func() { err = errors.Join(err, r.close()) }()
 	if err := r.sample(ctx, launched); err != nil {
@@ -131,10 +200,10 @@ func launch(argv []string, t *target.Target) (*target.Launched, error) {
 
 // run is a profile being taken.
 type run struct {
+	subject subject
 	options *Options
-	specs   []perfevent.Spec
 	finder  *debugfile.Finder
-	source  *oncpu.Source
+	sources []source
 	store   *stacks.Store
 	witness
 	loop
@@ -146,19 +215,19 @@ type run struct {
 
 // attach loads the kernel side and opens everything, with sampling not yet
 // enabled. The sideband comes before the events, so that no mapping is missed.
-func attach(o *Options, specs []perfevent.Spec, finder *debugfile.Finder) (_ *run, err error) {
-	r := &run{options: o, specs: specs, finder: finder, remapped: map[int]bool{}}
+func attach(what subject, o *Options, finder *debugfile.Finder) (_ *run, err error) {
+	r := &run{subject: what, options: o, finder: finder, remapped: map[int]bool{}}
 	r.loop = loop{target: o.Target, limit: o.Duration, delay: o.Delay, rest: pollAtMost}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, r.close())
 		}
 	}()
-	cgroup, closeCgroup, err := openCgroup(o.Target)
+	cgroup, err := openCgroup(o.Target)
 	if err != nil {
 		return nil, err
 	}
-	defer closeCgroup()
+	defer cgroup.close()
 	types := btf.NewCache() // one, because decoding the kernel's takes long
 	if err := r.unwinder.load(o, types); err != nil {
 		return nil, err
@@ -168,34 +237,19 @@ func attach(o *Options, specs []perfevent.Spec, finder *debugfile.Finder) (_ *ru
 		return nil, err
 	}
 	r.processes.OnMapped(r.unwinder.mapped)
-	// Early, since tables are made while the program is loaded.
+	// Early, since tables are made while the programs are loaded.
 	if err := r.expect(nil); err != nil {
 		return nil, err
 	}
-	if r.source, err = oncpu.Load(oncpu.Options{
-		Unwind:       r.unwinder.by,
-		Tables:       r.unwinder.replacements(),
-		Types:        types,
-		MaxDepth:     o.MaxDepth,
-		SkipKernel:   o.UserOnly,
-		SkipUser:     o.KernelOnly,
-		Idle:         o.Idle,
-		ByThread:     o.PerThread,
-		ByCPU:        o.PerCPU,
-		Scope:        o.Target.Scope,
-		Cgroup:       cgroup,
-		RingSize:     o.RingSize,
-		CountEntries: o.CountEntries,
-		SeenEntries:  o.SeenEntries,
-	}); err != nil {
-		return nil, fmt.Errorf("load the on-CPU program: %w", err)
+	if r.sources, err = what.load(o.probe(cgroup, &r.unwinder, types)); err != nil {
+		return nil, fmt.Errorf("load the BPF programs: %w", err)
 	}
 	r.processes.OnReplaced(func(pid int) { r.remapped[pid] = true })
 	r.store = stacks.NewStore(r.processes)
-	if err := r.source.Attach(o.Target, specs, oncpu.Rate{Frequency: o.Frequency, Period: o.Period}); err != nil {
+	if err := r.each(func(s source) error { return s.Attach(o.Target) }); err != nil {
 		return nil, err
 	}
-	if err := r.expect(r.source.Targets); err != nil {
+	if err := r.expect(r.targets); err != nil {
 		return nil, err
 	}
 	r.unwinder.wait(o.Target.Scope)
@@ -215,25 +269,45 @@ func (r *run) expect(members func() ([]int, error)) error {
 	return r.unwinder.expect(r.processes, pids, r.options.Target.Scope == target.Command)
 }
 
-// openCgroup returns a descriptor of the cgroup that t is, -1 if it is none, and
-// how to close it.
-func openCgroup(t target.Target) (fd int, closeFD func(), err error) {
+// each calls f for every source.
+func (r *run) each(f func(source) error) error {
+	var errs []error
+	for _, s := range r.sources {
+		errs = append(errs, f(s))
+	}
+	return errors.Join(errs...)
+}
+
+// cgroup is the directory of a cgroup that is the target; fd is -1 if none is.
+type cgroup struct {
+	fd int
+	id uint64 // inode number
+}
+
+func openCgroup(t target.Target) (cgroup, error) {
+	none := cgroup{fd: -1}
 	if t.Scope != target.Cgroup {
-		return -1, func() {}, nil
+		return none, nil
 	}
-	fd, err = unix.Open(t.CgroupPath, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	fd, err := unix.Open(t.CgroupPath, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return -1, nil, fmt.Errorf("open cgroup %s: %w", t.CgroupPath, err)
+		return none, fmt.Errorf("open cgroup %s: %w", t.CgroupPath, err)
 	}
-	return fd, func() { _ = unix.Close(fd) }, nil
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return none, errors.Join(fmt.Errorf("look at cgroup %s: %w", t.CgroupPath, err), unix.Close(fd))
+	}
+	return cgroup{fd: fd, id: st.Ino}, nil
+}
+
+func (c cgroup) close() {
+	if c.fd >= 0 {
+		_ = unix.Close(c.fd)
+	}
 }
 
 func (r *run) close() error {
-	err := errors.Join(r.witness.close(), r.unwinder.close())
-	if r.source != nil {
-		err = errors.Join(err, r.source.Close())
-	}
-	return err
+	return errors.Join(r.witness.close(), r.unwinder.close(), r.each(source.Close))
 }
 
 // profile names everything and builds the profile.
@@ -242,7 +316,7 @@ func (r *run) profile(ctx context.Context) (*profile.Profile, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.store.Count(r.source.Counts().Total())
+	lost := r.count()
 	r.store.Seal()
 	r.processes.FinishPerfMaps()
 	r.names = newNames(r.store, r.finder, symbolize.Options{
@@ -259,7 +333,19 @@ func (r *run) profile(ctx context.Context) (*profile.Profile, error) {
 			fmt.Fprintln(r.options.Stderr, "fulgur:", w)
 		}
 	}
-	return buildProfile(r.store, r.source.Counts().Total(), r.names, r.valueTypes(), r.meta(), losses), nil
+	return buildProfile(r.subject, r.store, lost, r.names, r.meta(), losses), nil
+}
+
+// count moves what was drained into the store, and returns what has no body
+// there.
+func (r *run) count() map[stacks.Key]stacks.Value {
+	lost := map[stacks.Key]stacks.Value{}
+	for _, s := range r.sources {
+		total := s.Counts().Total()
+		r.store.Count(total)
+		maps.Copy(lost, total)
+	}
+	return lost
 }
 
 // symbolize finds the names, and tells what is waited for if that takes long.
@@ -295,20 +381,21 @@ func (r *run) naming(ctx context.Context) (naming context.Context, stop func()) 
 	return r.options.Interruptible(ctx)
 }
 
+// stats are the sums of the kernel side's counters.
+func (r *run) stats() (sum probe.Stats, err error) {
+	err = r.each(func(s source) error {
+		one, err := s.Stats()
+		sum.Samples += one.Samples
+		sum.Losses = sum.Losses.Plus(one.Losses)
+		return err
+	})
+	return sum, err
+}
+
 func (r *run) losses() (profile.Losses, error) {
-	stats, err := r.source.Stats()
+	stats, err := r.stats()
 	stats.Losses.Sideband = r.lost
 	stats.Losses.ProcessesGone = r.processes.Gone()
 	r.unwinder.losses(&stats.Losses)
 	return stats.Losses, err
-}
-
-// valueTypes names the two values of a sample: how many there were, and the
-// sum of their periods, which is time for clocks.
-func (r *run) valueTypes() []profile.ValueType {
-	weight := profile.ValueType{Type: r.specs[0].Name, Unit: "count"}
-	if r.specs[0].IsTime() {
-		weight = profile.ValueType{Type: "cpu", Unit: "nanoseconds"}
-	}
-	return []profile.ValueType{{Type: "samples", Unit: "count"}, weight}
 }

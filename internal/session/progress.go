@@ -37,11 +37,11 @@ func (p *progressLine) clear() {
 
 // progress describes what was sampled so far.
 func (r *run) progress() (string, error) {
-	stats, err := r.source.Stats()
+	stats, err := r.stats()
 	if err != nil {
 		return "", err
 	}
-	counts := fmt.Sprintf("%d samples, %d stacks", stats.Samples, len(r.store.Bodies))
+	counts := fmt.Sprintf("%d %s, %d stacks", stats.Samples, r.subject.valueTypes()[0].Type, len(r.store.Bodies))
 	if lost := stats.Losses.Samples + r.lost; lost > 0 {
 		counts += fmt.Sprintf(", %d lost", lost)
 	}

@@ -37,7 +37,7 @@ func TestRemedies(t *testing.T) {
 	sample := func(samples uint64, user ...uint64) {
 		id := uint64(len(bodies) + 1)
 		bodies = append(bodies, body{id: id, pid: 1, user: user, ended: ended})
-		counts[stacks.Key{Id: id}] = stacks.Value{Samples: samples}
+		counts[stacks.Key{ID: id}] = stacks.Value{Samples: samples}
 	}
 	for file := uint64(1); file < 8; file++ {
 		sample(10*file, at(file, unnamed))

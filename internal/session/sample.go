@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"fulgur/bpf"
+	"fulgur/internal/rcu"
 	"fulgur/internal/stacks"
 	"fulgur/internal/target"
 )
@@ -17,27 +18,40 @@ func (r *run) sample(ctx context.Context, launched *target.Launched) error {
 		r.alert = alertAtLaunch
 	}
 	line := &progressLine{wanted: r.options.Progress, out: r.options.Stderr}
-	err := errors.Join(r.measure(ctx, r, line, launched), r.source.Disable())
+	err := errors.Join(r.measure(ctx, r, line, launched), r.each(source.Disable), rcu.Wait())
 	_, pollErr := r.poll()
-	return errors.Join(err, pollErr, r.source.Counts().Finish(), endCommand(ctx, launched))
+	return errors.Join(err, pollErr, r.each(func(s source) error { return s.Counts().Finish() }), endCommand(ctx, launched))
 }
 
-func (r *run) enable() error           { return r.source.Enable() }
-func (r *run) targets() ([]int, error) { return r.source.Targets() }
-func (r *run) pollFDs() []int          { return append(r.sideband.FDs(), r.source.Ring().FD()) }
-func (r *run) urgentFDs() []int        { return r.unwinder.fds() }
+func (r *run) enable() error { return r.each(source.Enable) }
+
+// targets are the same in all sources.
+func (r *run) targets() ([]int, error) { return r.sources[0].Targets() }
+
+func (r *run) pollFDs() []int {
+	fds := r.sideband.FDs()
+	for _, s := range r.sources {
+		fds = append(fds, s.Ring().FD())
+	}
+	return fds
+}
+
+func (r *run) urgentFDs() []int { return r.unwinder.fds() }
 
 func (r *run) followCPUs(online []int) error {
-	return errors.Join(r.sideband.FollowCPUs(online), r.source.FollowCPUs(online))
+	return errors.Join(r.sideband.FollowCPUs(online), r.each(func(s source) error { return s.FollowCPUs(online) }))
 }
 
 // poll takes what the kernel side has for us. Stacks and sideband records come
-// through channels without a common order: the ring's position is noted, then
-// the sideband is drained, so that every stack before that position meets the
+// through channels without a common order: the rings' positions are noted, then
+// the sideband is drained, so that every stack before its position meets the
 // mappings of its time.
 func (r *run) poll() (busy bool, err error) {
-	now, position := monotonic(), r.source.Ring().Position()
+	now, positions := monotonic(), make([]uint64, len(r.sources))
 	requests := r.unwinder.position()
+	for i, s := range r.sources {
+		positions[i] = s.Ring().Position()
+	}
 	r.busy = false
 	r.drain()
 	if err := r.unwinder.update(r.processes, requests, now); err != nil {
@@ -45,30 +59,32 @@ func (r *run) poll() (busy bool, err error) {
 	}
 	r.processes.FollowPerfMaps()
 	for pid := range r.remapped {
-		if err := r.source.Remap(pid); err != nil {
+		if err := r.each(func(s source) error { return s.Remap(pid) }); err != nil {
 			return r.busy, err
 		}
 	}
 	clear(r.remapped)
-	if err := r.source.Ring().ReadTo(position, r.record); err != nil {
-		return r.busy, err
-	}
-	r.processes.Forget(now - graceForStacks)
-	full, err := r.source.Counts().NearlyFull()
-	if err != nil {
-		return r.busy, err
-	}
-	if full {
-		r.store.Count(r.source.Counts().Total()) // what was drained last time
-		if err := r.source.Counts().Flip(); err != nil {
+	for i, s := range r.sources {
+		if err := s.Ring().ReadTo(positions[i], func(record []byte) error { return r.record(s, record) }); err != nil {
 			return r.busy, err
 		}
 	}
-	return r.busy, errors.Join(r.source.CheckThrottling(), r.sidebandErr)
+	r.processes.Forget(now - graceForStacks)
+	return r.busy, errors.Join(r.each(r.relieve), r.each(source.Check), r.sidebandErr)
 }
 
-// record takes one record of the ring.
-func (r *run) record(record []byte) error {
+// relieve empties a count map that is nearly full.
+func (r *run) relieve(s source) error {
+	full, err := s.Counts().NearlyFull()
+	if err != nil || !full {
+		return err
+	}
+	r.store.Count(s.Counts().Total()) // what was drained last time
+	return s.Counts().Flip()
+}
+
+// record takes one record of a source's ring.
+func (r *run) record(s source, record []byte) error {
 	kind, err := stacks.RecordType(record)
 	if err != nil {
 		return err
@@ -77,12 +93,9 @@ func (r *run) record(record []byte) error {
 	case bpf.OnCPURecordTypeRECORD_STACK:
 		return r.store.Add(record)
 	case bpf.OnCPURecordTypeRECORD_EVENT:
-		key, weight, err := stacks.ParseEvent(record)
-		if err != nil {
-			return err
-		}
-		r.source.Counts().Add(key, weight)
-		return nil
+		return s.Counts().AddRecord(record)
+	case bpf.OnCPURecordTypeRECORD_FILE:
+		return r.store.AddFile(record)
 	}
 	return fmt.Errorf("%w: type %d", stacks.ErrRecord, kind)
 }

@@ -13,7 +13,6 @@ import (
 
 	"fulgur/internal/encode/text"
 	"fulgur/internal/profile"
-	"fulgur/internal/target"
 )
 
 // hottestFunctions is how many functions the summary names.
@@ -26,21 +25,25 @@ func (r *run) summarize(p *profile.Profile) error {
 		return nil
 	}
 	var b strings.Builder
-	if err := text.Summary(&b, p, hottestFunctions); err != nil {
+	if err := text.Summary(&b, p, text.SummaryOptions{Functions: hottestFunctions, Value: r.subject.shown()}); err != nil {
 		return err
 	}
 	if p.Total(0) == 0 && p.Losses.Samples == 0 {
-		fmt.Fprintf(&b, "  nothing was sampled: %s\n", r.whyNothing())
+		why := "the target ended during the delay"
+		if !r.missed {
+			why = r.subject.whyNothing()
+		}
+		fmt.Fprintf(&b, "  nothing was sampled: %s\n", why)
 	}
 	// Only now, as finding the packages can take longer than all names did.
-	remedies := r.names.remedies()
-	if len(remedies) > 0 {
+	lines := append(r.subject.notes(), r.names.remedies()...)
+	if len(lines) > 0 {
 		b.WriteByte('\n')
 	}
-	for _, line := range remedies {
+	for _, line := range lines {
 		fmt.Fprintf(&b, "  %s\n", line)
 	}
-	cost, err := cost(r.source.MapMemory() + r.unwinder.memory())
+	cost, err := cost(r.mapMemory() + r.unwinder.memory())
 	if err != nil {
 		return err
 	}
@@ -51,37 +54,11 @@ func (r *run) summarize(p *profile.Profile) error {
 	return nil
 }
 
-// whyNothing returns the likely causes of a profile without samples.
-func (r *run) whyNothing() string {
-	o, event := r.options, r.specs[0]
-	where := ""
-	if len(o.Target.CPUs) > 0 {
-		where = " on the chosen CPUs"
+func (r *run) mapMemory() (sum uint64) {
+	for _, s := range r.sources {
+		sum += s.MapMemory()
 	}
-	switch {
-	case r.missed:
-		return "the target ended during the delay"
-	case event.Type == unix.PERF_TYPE_SOFTWARE && !event.IsTime():
-		return fmt.Sprintf("%s did not happen%s, or too seldom for a sample", event.Name, where)
-	case o.Target.Scope == target.System && o.Idle:
-		return "the measurement was shorter than " + r.interval()
-	case o.Target.Scope == target.System:
-		return fmt.Sprintf("nothing ran%s, or for less than %s; idle CPUs are left out (-I includes them)", where, r.interval())
-	}
-	return fmt.Sprintf("the target did not run%s: it waited all the time, or ran for less than %s", where, r.interval())
-}
-
-// interval is the time between two samples, as far as it is known.
-func (r *run) interval() string {
-	o, event := r.options, r.specs[0]
-	if o.Period > 0 && !event.IsTime() {
-		return fmt.Sprintf("the %d %s between two samples", o.Period, event.Name)
-	}
-	between := time.Duration(o.Period)
-	if o.Frequency > 0 {
-		between = time.Second / time.Duration(o.Frequency)
-	}
-	return fmt.Sprintf("the %s between two samples", between.Round(10*time.Microsecond))
+	return sum
 }
 
 // cost describes what a run took of the machine: its resident memory at most,

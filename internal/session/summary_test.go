@@ -14,33 +14,30 @@ func TestWhyNothing(t *testing.T) {
 	on1.CPUs = []int{1}
 	for _, test := range []struct {
 		event   string
-		options Options
-		missed  bool
+		options ProfileOptions
 		want    string
 	}{
-		{"cpu-clock", Options{Target: process, Frequency: 49}, false,
+		{"cpu-clock", ProfileOptions{Options: Options{Target: process}, Frequency: 49},
 			"the target did not run: it waited all the time, or ran for less than the 20.41ms between two samples"},
-		{"cpu-clock", Options{Target: on1, Period: 1e6}, false,
+		{"cpu-clock", ProfileOptions{Options: Options{Target: on1}, Period: 1e6},
 			"the target did not run on the chosen CPUs: it waited all the time, or ran for less than the 1ms between two samples"},
-		{"instructions", Options{Target: process, Period: 1000003}, false,
+		{"instructions", ProfileOptions{Options: Options{Target: process}, Period: 1000003},
 			"the target did not run: it waited all the time, or ran for less than the 1000003 instructions between two samples"},
-		{"cpu-clock", Options{Frequency: 99}, false,
+		{"cpu-clock", ProfileOptions{Frequency: 99},
 			"nothing ran, or for less than the 10.1ms between two samples; idle CPUs are left out (-I includes them)"},
-		{"cpu-clock", Options{Frequency: 99, Idle: true}, false,
+		{"cpu-clock", ProfileOptions{Frequency: 99, Idle: true},
 			"the measurement was shorter than the 10.1ms between two samples"},
-		{"page-faults", Options{Target: process, Frequency: 99}, false,
+		{"page-faults", ProfileOptions{Options: Options{Target: process}, Frequency: 99},
 			"page-faults did not happen, or too seldom for a sample"},
-		{"major-faults", Options{Target: target.Target{CPUs: []int{0}}, Period: 1}, false,
+		{"major-faults", ProfileOptions{Options: Options{Target: target.Target{CPUs: []int{0}}}, Period: 1},
 			"major-faults did not happen on the chosen CPUs, or too seldom for a sample"},
-		{"page-faults", Options{Target: process, Frequency: 99}, true,
-			"the target ended during the delay"},
 	} {
 		spec, err := perfevent.ParseEvent(test.event)
 		if err != nil {
 			t.Fatal(err)
 		}
-		r := &run{options: &test.options, specs: []perfevent.Spec{spec}, loop: loop{missed: test.missed}}
-		if got := r.whyNothing(); got != test.want {
+		m := &onCPU{options: &test.options, specs: []perfevent.Spec{spec}}
+		if got := m.whyNothing(); got != test.want {
 			t.Errorf("%s, %+v:\n got %s\nwant %s", test.event, test.options.Target, got, test.want)
 		}
 	}

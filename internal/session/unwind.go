@@ -14,7 +14,7 @@ import (
 	"fulgur/internal/perfevent"
 	"fulgur/internal/process"
 	"fulgur/internal/profile"
-	"fulgur/internal/source/oncpu"
+	"fulgur/internal/source/probe"
 	"fulgur/internal/target"
 	"fulgur/internal/unwind/unwindmap"
 )
@@ -42,7 +42,7 @@ const alertAtLaunch = 100 * time.Millisecond
 // value is that of frame pointers, and does nothing.
 type unwinder struct {
 	loader *unwindmap.Loader
-	by     oncpu.Unwind
+	by     probe.Unwind
 	// dirty are the processes that mapped code since they were last laid out,
 	// exited those whose first thread ended.
 	dirty, exited map[int]bool
@@ -53,11 +53,11 @@ type unwinder struct {
 // load loads the maps for tables, unless frame pointers are all that is asked for.
 // types has the kernel's types.
 func (u *unwinder) load(o *Options, types *btf.Cache) (err error) {
-	mode, by := unwindmap.Auto, oncpu.ByBoth
+	mode, by := unwindmap.Auto, probe.ByBoth
 	switch o.Unwind {
 	case "", unwindAuto:
 	case unwindDwarf:
-		mode, by = unwindmap.Tables, oncpu.ByTables
+		mode, by = unwindmap.Tables, probe.ByTables
 	case unwindFP:
 		return nil
 	default:

@@ -7,16 +7,43 @@ import (
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
-	"fulgur/bpf"
 	"fulgur/internal/rcu"
 )
 
-// Key is what counts are kept for: a stack's id, and the thread and CPU where
-// those are told apart.
-type Key = bpf.OnCPUCountKey
+// Key is what counts are kept for, in every family of probes; each uses the
+// fields that it needs and leaves the others 0.
+type Key struct {
+	// ID names a stack, or its user half where the halves are named apart;
+	// Kernel is then the other.
+	ID, Kernel uint64
+	// Waker names the stack of who ended a wait.
+	Waker uint64
+	// File names what the sample has to do with beside its stack; see
+	// [Store.Files].
+	File uint64
+	// TID and CPU are the thread and the CPU where those are told apart.
+	TID, CPU uint32
+	// Detail is what else the source tells apart.
+	Detail uint64
+}
 
-// Value is a number of samples and the sum of their periods.
-type Value = bpf.OnCPUCountValue
+// Value is what is counted: samples, or whatever a source counts, and sums.
+type Value struct {
+	Samples uint64
+	Weights Weights
+}
+
+// Weights are the sums that a source keeps beside the number of samples. It gives
+// them their meaning.
+type Weights [3]uint64
+
+// add adds w to v.
+func (v *Value) add(w Value) {
+	v.Samples += w.Samples
+	for i, n := range w.Weights {
+		v.Weights[i] += n
+	}
+}
 
 // Counts are the two count maps of a probe and the sum of what was drained
 // from them. Programs write one map while the other is drained; see
@@ -27,23 +54,24 @@ type Counts struct {
 	inserted *ebpf.Variable
 	drained  [2]uint64 // insertions up to each map's last drain
 	current  int
-	keys     []Key
-	values   []Value
+	rows     rows
 	total    map[Key]Value
 }
 
-// drainBatch is how many entries one system call reads; its buffers stay.
-const drainBatch = 1024
+// Maps are the parts of bpf/count.h in a loaded collection.
+type Maps struct {
+	First, Second    *ebpf.Map
+	Active, Inserted *ebpf.Variable
+}
 
-// NewCounts returns the counts of the maps, active index and insertion
-// counters of a loaded probe.
-func NewCounts(first, second *ebpf.Map, active, inserted *ebpf.Variable) *Counts {
+// NewCounts returns the counts of a loaded probe, whose maps have keys and values
+// of the types K and V; convert makes what they stand for of them.
+func NewCounts[K, V any](m Maps, convert func(K, V) (Key, Value)) *Counts {
 	return &Counts{
-		maps:     [2]*ebpf.Map{first, second},
-		active:   active,
-		inserted: inserted,
-		keys:     make([]Key, drainBatch),
-		values:   make([]Value, drainBatch),
+		maps:     [2]*ebpf.Map{m.First, m.Second},
+		active:   m.Active,
+		inserted: m.Inserted,
+		rows:     &rowsOf[K, V]{keys: make([]K, drainBatch), values: make([]V, drainBatch), convert: convert},
 		total:    map[Key]Value{},
 	}
 }
@@ -52,12 +80,21 @@ func NewCounts(first, second *ebpf.Map, active, inserted *ebpf.Variable) *Counts
 // map by [Store.Count] since. The map stays Counts' own.
 func (c *Counts) Total() map[Key]Value { return c.total }
 
-// Add adds a sample that came through the ring.
-func (c *Counts) Add(k Key, weight uint64) {
-	v := c.total[k]
-	v.Samples++
-	v.Weight += weight
-	c.total[k] = v
+// AddRecord adds a count that came through the ring on its own, as an event
+// record.
+func (c *Counts) AddRecord(record []byte) error {
+	k, v, err := c.rows.parse(record)
+	if err != nil {
+		return err
+	}
+	c.add(k, v)
+	return nil
+}
+
+func (c *Counts) add(k Key, v Value) {
+	sum := c.total[k]
+	sum.add(v)
+	c.total[k] = sum
 }
 
 // NearlyFull reports whether the active map is at least 70 % full.
@@ -94,21 +131,16 @@ func (c *Counts) Finish() error {
 func (c *Counts) drain(i int) error {
 	var cursor ebpf.MapBatchCursor
 	for {
-		n, err := c.maps[i].BatchLookupAndDelete(&cursor, c.keys, c.values, nil)
+		n, err := c.rows.take(c.maps[i], &cursor)
 		end := errors.Is(err, ebpf.ErrKeyNotExist)
-		if errors.Is(err, unix.ENOSPC) && len(c.keys) < int(c.maps[i].MaxEntries()) {
-			// A hash bucket is returned whole or not at all.
-			c.keys, c.values = make([]Key, 2*len(c.keys)), make([]Value, 2*len(c.values))
-			continue
+		if errors.Is(err, unix.ENOSPC) && c.rows.grow(int(c.maps[i].MaxEntries())) {
+			continue // a hash bucket is returned whole or not at all
 		}
 		if err != nil && !end {
 			return fmt.Errorf("drain a count map: %w", err)
 		}
-		for j, k := range c.keys[:n] {
-			v := c.total[k]
-			v.Samples += c.values[j].Samples
-			v.Weight += c.values[j].Weight
-			c.total[k] = v
+		for j := range n {
+			c.add(c.rows.at(j))
 		}
 		if end {
 			break

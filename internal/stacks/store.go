@@ -10,6 +10,7 @@
 package stacks
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -102,11 +103,21 @@ type Body struct {
 	Broken bool
 }
 
-// Sample is what counts are summed for: a body, and the thread and CPU where
-// those are told apart.
+// Name returns the task's name.
+func (b Body) Name() string {
+	name, _, _ := bytes.Cut(b.Comm[:], []byte{0})
+	return string(name)
+}
+
+// Sample is what counts are summed for: a body, and what else the source tells
+// apart; see [Key].
 type Sample struct {
-	Body     BodyID
+	Body BodyID
+	// Waker is the body of who ended a wait, counted from 1; 0 is none.
+	Waker    BodyID
+	File     uint64
 	TID, CPU uint32
+	Detail   uint64
 }
 
 // Range is where a file was mapped, the first time a frame in it was seen.
@@ -127,11 +138,14 @@ type Store struct {
 	Bodies []Body
 	// Samples are what [Store.Count] took.
 	Samples map[Sample]Value
+	// Files are those that the kernel side met, by its ids of them.
+	Files map[uint64]File
 
 	resolver Resolver
 	ids      map[uint64]BodyID // by the kernel side's id
 	broken   NodeID
 	bodies   map[Body]BodyID
+	joints   map[[2]BodyID]BodyID // by user and kernel half
 	codes    map[Code]CodeID
 	frames   map[Frame]FrameID
 	nodes    map[Node]NodeID
@@ -157,9 +171,11 @@ func NewStore(r Resolver) *Store {
 		Ranges:   []Range{{}},
 		Nodes:    make([]Node, 1),
 		Samples:  map[Sample]Value{},
+		Files:    map[uint64]File{},
 		resolver: r,
 		ids:      map[uint64]BodyID{},
 		bodies:   map[Body]BodyID{},
+		joints:   map[[2]BodyID]BodyID{},
 		codes:    map[Code]CodeID{{Kind: CodeKernel}: 0},
 		frames:   map[Frame]FrameID{},
 		nodes:    map[Node]NodeID{},
@@ -171,7 +187,7 @@ func NewStore(r Resolver) *Store {
 
 // Seal frees what only further bodies would need.
 func (s *Store) Seal() {
-	s.ids, s.bodies, s.codes, s.frames, s.nodes, s.recent = nil, nil, nil, nil, nil, nil
+	s.ids, s.bodies, s.joints, s.codes, s.frames, s.nodes, s.recent = nil, nil, nil, nil, nil, nil, nil
 }
 
 // Body returns the body of id, and false if it has not arrived.
@@ -186,24 +202,68 @@ func (s *Store) Body(id uint64) (Body, bool) {
 // Count moves those counts whose bodies are here into [Store.Samples].
 func (s *Store) Count(counts map[Key]Value) {
 	for key, value := range counts {
-		body, ok := s.ids[key.Id]
+		sample, ok := s.sample(key)
 		if !ok {
 			continue
 		}
-		sample := Sample{Body: body, TID: key.Tid, CPU: key.Cpu}
 		sum := s.Samples[sample]
-		sum.Samples += value.Samples
-		sum.Weight += value.Weight
+		sum.add(value)
 		s.Samples[sample] = sum
 		delete(counts, key)
 	}
 }
 
-// Sizes and offsets of struct stack_record, bpf/record.h.
-const (
-	recordHeader    = 64
-	eventRecordSize = 32
-)
+// sample returns what a key's counts are summed for, and false if a body of it
+// has not arrived.
+func (s *Store) sample(key Key) (Sample, bool) {
+	sample := Sample{File: key.File, TID: key.TID, CPU: key.CPU, Detail: key.Detail}
+	var ok bool
+	if sample.Body, ok = s.ids[key.ID]; !ok {
+		return sample, false
+	}
+	if key.Kernel != 0 {
+		kernel, ok := s.ids[key.Kernel]
+		if !ok {
+			return sample, false
+		}
+		sample.Body = s.join(sample.Body, kernel)
+	}
+	if key.Waker != 0 {
+		waker, ok := s.ids[key.Waker]
+		if !ok {
+			return sample, false
+		}
+		sample.Waker = waker + 1
+	}
+	return sample, true
+}
+
+// join returns the body whose user half is that of user and whose kernel half is
+// that of kernel.
+func (s *Store) join(user, kernel BodyID) BodyID {
+	halves := [2]BodyID{user, kernel}
+	if joint, ok := s.joints[halves]; ok {
+		return joint
+	}
+	body := s.Bodies[user]
+	body.KernelEnd = s.Bodies[kernel].KernelEnd
+	body.Leaf = s.stack(body.Leaf, s.Bodies[kernel].Leaf)
+	joint := s.body(body)
+	s.joints[halves] = joint
+	return joint
+}
+
+// stack returns the stack of the frames of upper, called from lower.
+func (s *Store) stack(lower, upper NodeID) NodeID {
+	if upper == 0 {
+		return lower
+	}
+	n := s.Nodes[upper]
+	return s.node(Node{Parent: s.stack(lower, n.Parent), Frame: n.Frame})
+}
+
+// recordHeader is the offset of the frames in struct stack_record, bpf/record.h.
+const recordHeader = 64
 
 // ErrRecord is returned for a ring record that does not have the form that
 // the kernel side writes.
@@ -215,18 +275,6 @@ func RecordType(record []byte) (bpf.OnCPURecordType, error) {
 		return 0, fmt.Errorf("%w: %d bytes", ErrRecord, len(record))
 	}
 	return bpf.OnCPURecordType(binary.NativeEndian.Uint32(record)), nil
-}
-
-// ParseEvent returns the key and weight of an event record.
-func ParseEvent(record []byte) (Key, uint64, error) {
-	if len(record) < eventRecordSize {
-		return Key{}, 0, fmt.Errorf("%w: event of %d bytes", ErrRecord, len(record))
-	}
-	return Key{
-		Id:  binary.NativeEndian.Uint64(record[8:]),
-		Tid: binary.NativeEndian.Uint32(record[16:]),
-		Cpu: binary.NativeEndian.Uint32(record[20:]),
-	}, binary.NativeEndian.Uint64(record[24:]), nil
 }
 
 // Add keeps the body in a stack record. A body that is known already (the
@@ -280,13 +328,7 @@ func (s *Store) Add(record []byte) error {
 			return s.push(f.parent, Frame{Address: f.addr, Return: f.isReturn})
 		})
 	}
-	known, ok := s.bodies[body]
-	if !ok {
-		known = BodyID(len(s.Bodies))
-		s.Bodies = append(s.Bodies, body)
-		s.bodies[body] = known
-	}
-	s.ids[id] = known
+	s.ids[id] = s.body(body)
 	return nil
 }
 
@@ -301,6 +343,16 @@ func userAddress(frame uint64) (addr uint64, exact bool) {
 		addr |= frameExact // the page of legacy system calls, in the kernel's half
 	}
 	return addr, exact
+}
+
+func (s *Store) body(b Body) BodyID {
+	id, ok := s.bodies[b]
+	if !ok {
+		id = BodyID(len(s.Bodies))
+		s.Bodies = append(s.Bodies, b)
+		s.bodies[b] = id
+	}
+	return id
 }
 
 // step returns the stack that key leads to, as node finds it if the step is
@@ -353,7 +405,10 @@ func (s *Store) push(parent NodeID, f Frame) NodeID {
 		s.Frames = append(s.Frames, f)
 		s.frames[f] = frame
 	}
-	n := Node{Parent: parent, Frame: frame}
+	return s.node(Node{Parent: parent, Frame: frame})
+}
+
+func (s *Store) node(n Node) NodeID {
 	id, ok := s.nodes[n]
 	if !ok {
 		id = NodeID(len(s.Nodes))

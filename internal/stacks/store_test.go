@@ -129,15 +129,15 @@ func TestStoreCount(t *testing.T) {
 		}
 	}
 	counts := map[Key]Value{
-		{Id: 0}: {Samples: 1, Weight: 10}, {Id: 1}: {Samples: 2, Weight: 20}, {Id: 2}: {Samples: 4, Weight: 40}, {Id: 2, Tid: 5}: {Samples: 8, Weight: 80}, {Id: 9}: {Samples: 16, Weight: 160},
+		{ID: 0}: {Samples: 1, Weights: Weights{10}}, {ID: 1}: {Samples: 2, Weights: Weights{20}}, {ID: 2}: {Samples: 4, Weights: Weights{40}}, {ID: 2, TID: 5}: {Samples: 8, Weights: Weights{80}}, {ID: 9}: {Samples: 16, Weights: Weights{160}},
 	}
 	s.Count(counts)
-	s.Count(map[Key]Value{{Id: 1}: {Samples: 32, Weight: 320}})
-	want := map[Sample]Value{{Body: 0}: {Samples: 39, Weight: 390}, {Body: 0, TID: 5}: {Samples: 8, Weight: 80}}
+	s.Count(map[Key]Value{{ID: 1}: {Samples: 32, Weights: Weights{320}}})
+	want := map[Sample]Value{{Body: 0}: {Samples: 39, Weights: Weights{390}}, {Body: 0, TID: 5}: {Samples: 8, Weights: Weights{80}}}
 	if !maps.Equal(s.Samples, want) {
 		t.Errorf("samples %v, want %v", s.Samples, want)
 	}
-	if len(counts) != 1 || counts[Key{Id: 9}].Samples != 16 {
+	if len(counts) != 1 || counts[Key{ID: 9}].Samples != 16 {
 		t.Errorf("left %v, want those of 9", counts)
 	}
 }
@@ -207,10 +207,11 @@ func FuzzStoreAdd(f *testing.F) {
 	f.Add(record(2, nil, nil))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		s := NewStore(fixed{&process.File{}})
+		events := &rowsOf[Key, Value]{convert: func(k Key, v Value) (Key, Value) { return k, v }}
 		if err := s.Add(b); err != nil && !errors.Is(err, ErrRecord) {
 			t.Fatalf("error of another kind: %v", err)
 		}
-		if _, _, err := ParseEvent(b); err != nil && !errors.Is(err, ErrRecord) {
+		if _, _, err := events.parse(b); err != nil && !errors.Is(err, ErrRecord) {
 			t.Fatalf("error of another kind: %v", err)
 		}
 	})

@@ -11,6 +11,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"fulgur/internal/doctor"
 )
 
 // Why a target cannot be measured. [Check] wraps them with what was asked for
@@ -59,7 +61,7 @@ func checkProcess(pid int) error {
 	}
 	tgid, err := threadGroup(pid)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
-		return fmt.Errorf("process %d: %w", pid, ErrNotFound)
+		return notFound("process", pid)
 	}
 	if err != nil {
 		return fmt.Errorf("check process %d: %w", pid, err)
@@ -76,7 +78,7 @@ func checkTask(noun string, id int) error {
 	s, err := readStat(id)
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ESRCH):
-		return fmt.Errorf("%s %d: %w", noun, id, ErrNotFound)
+		return notFound(noun, id)
 	case err != nil:
 		return fmt.Errorf("check %s %d: %w", noun, id, err)
 	case s.ended() || s.exited() && noun == "thread":
@@ -85,6 +87,16 @@ func checkTask(noun string, id int) error {
 		return fmt.Errorf("%s %d (%q) %w: profile the whole system to see it", noun, id, s.comm, ErrKernelThread)
 	}
 	return nil
+}
+
+// notFound says that a task is not there, or where /proc keeps it from us, why.
+func notFound(noun string, id int) error {
+	if facts, err := doctor.Read(); err == nil {
+		if p := facts.Judge(doctor.CheckProc); p != nil {
+			return fmt.Errorf("%s %d: %w: %s", noun, id, ErrNotFound, p)
+		}
+	}
+	return fmt.Errorf("%s %d: %w", noun, id, ErrNotFound)
 }
 
 // threadGroup returns the ID of the process that task id belongs to.
@@ -124,7 +136,7 @@ func checkCgroup(path string) error {
 	var fs unix.Statfs_t
 	if err := unix.Statfs(path, &fs); err != nil {
 		if err == unix.ENOENT {
-			return fmt.Errorf("cgroup %s: %w: give a directory, usually below /sys/fs/cgroup", path, ErrNotFound)
+			return fmt.Errorf("cgroup %s: %w: %s", path, ErrNotFound, whereCgroups())
 		}
 		return fmt.Errorf("cgroup %s: %w", path, err)
 	}
@@ -133,7 +145,19 @@ func checkCgroup(path string) error {
 		return fmt.Errorf("cgroup: %w", err)
 	}
 	if fs.Type != unix.CGROUP2_SUPER_MAGIC || !dir.IsDir() {
-		return fmt.Errorf("%s %w: give a directory, usually below /sys/fs/cgroup", path, ErrNotCgroup)
+		return fmt.Errorf("%s %w: %s", path, ErrNotCgroup, whereCgroups())
 	}
 	return nil
+}
+
+// whereCgroups says where to look for cgroups, or how to get them.
+func whereCgroups() string {
+	facts, err := doctor.Read()
+	if err != nil {
+		return "give a directory of cgroup v2"
+	}
+	if p := facts.Judge(doctor.CheckCgroup); p != nil {
+		return p.String()
+	}
+	return "give a directory below " + facts.Cgroup2
 }

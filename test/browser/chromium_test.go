@@ -33,11 +33,11 @@ type browser struct {
 	events []event
 }
 
-// tab is a page of the browser, used by one test. The zero session speaks to
+// tab is a page of the browser, used by one test or benchmark. The zero session speaks to
 // the browser itself.
 type tab struct {
 	*browser
-	t       *testing.T
+	t       testing.TB
 	session string
 }
 
@@ -102,7 +102,7 @@ func (b *browser) stop() {
 
 // newTab opens an empty page for the length of the test, or skips the test if
 // there is no browser.
-func newTab(t *testing.T) *tab {
+func newTab(t testing.TB) *tab {
 	t.Helper()
 	path := testenv.Tool(t, "chromium")
 	if shared == nil {
@@ -213,7 +213,7 @@ func (c *tab) eval(expression string, result any) {
 		ExceptionDetails *struct{ Text string }
 	}
 	c.call("Runtime.evaluate", map[string]any{
-		"expression": expression, "returnByValue": true, "awaitPromise": true,
+		"expression": expression, "returnByValue": true, "awaitPromise": true, "allowUnsafeEvalBlockedByCSP": false,
 	}, &r)
 	if r.ExceptionDetails != nil {
 		c.t.Fatalf("%s: %s", expression, r.ExceptionDetails.Text)
@@ -233,14 +233,18 @@ func (c *tab) text(selector string) (text string) {
 // until waits for a condition in the page.
 func (c *tab) until(condition string) {
 	c.t.Helper()
-	for deadline := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
-		var ok bool
+	c.waitFor(func() (ok bool) {
 		c.eval("Boolean("+condition+")", &ok)
-		if ok {
-			return
-		}
+		return ok
+	}, condition)
+}
+
+// waitFor waits for a condition, which what names.
+func (c *tab) waitFor(condition func() bool, what string) {
+	c.t.Helper()
+	for deadline := time.Now().Add(patience); !condition(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			c.t.Fatalf("never came true in the page: %s", condition)
+			c.t.Fatalf("never came true: %s", what)
 		}
 	}
 }
@@ -268,12 +272,16 @@ func (c *tab) click(x, y float64) {
 	c.mouse("mouseReleased", x, y, 1)
 }
 
-// clickOn clicks the middle of the first element that selector matches.
+// clickOn clicks the middle of the first element that selector matches, once
+// it is in sight.
 func (c *tab) clickOn(selector string) {
 	c.t.Helper()
 	var at [2]float64
-	c.eval(fmt.Sprintf(`(({left, top, width, height}) => [left + width / 2, top + height / 2])(
-		document.querySelector(%q).getBoundingClientRect())`, selector), &at)
+	c.eval(fmt.Sprintf(`((element) => {
+		element.scrollIntoView({ block: "nearest" });
+		const { left, top, width, height } = element.getBoundingClientRect();
+		return [left + width / 2, top + height / 2];
+	})(document.querySelector(%q))`, selector), &at)
 	c.click(at[0], at[1])
 }
 
@@ -281,6 +289,7 @@ func (c *tab) clickOn(selector string) {
 // of keys that type nothing.
 var keyCodes = map[string]int{
 	"Enter": 13, "Escape": 27, "ArrowLeft": 37, "ArrowUp": 38, "ArrowRight": 39, "ArrowDown": 40,
+	"Home": 36,
 }
 
 // press presses and releases keys: names of keyCodes, or single characters.

@@ -3,6 +3,7 @@ package browser
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -19,35 +20,61 @@ import (
 const rowHeight, edge = 20, 5
 
 // openFlame writes p as a page and opens it from the file system.
-func openFlame(c *tab, p *profile.Profile) {
+func openFlame(c *tab, p *profile.Profile, o flame.Options) {
 	c.t.Helper()
-	var page bytes.Buffer
-	if err := flame.WriteHTML(&page, p, flame.Options{}); err != nil {
+	path := filepath.Join(c.t.TempDir(), "flame.html")
+	file, err := os.Create(path)
+	if err != nil {
 		c.t.Fatal(err)
 	}
-	path := filepath.Join(c.t.TempDir(), "flame.html")
-	if err := os.WriteFile(path, page.Bytes(), 0o644); err != nil {
+	if err := flame.WriteHTML(file, p, o); err != nil {
+		c.t.Fatal(err)
+	}
+	if err := file.Close(); err != nil {
 		c.t.Fatal(err)
 	}
 	c.call("Page.navigate", map[string]any{"url": "file://" + path}, nil)
-	c.until(`document.documentElement?.dataset.ready === "true"`)
+	c.until(`document.documentElement?.dataset.ready`)
 }
 
 // boxAt returns the point of the page at a share of the chart's width, 0 to
 // 1, in the row at a depth, 0 for the root.
 func boxAt(c *tab, share float64, depth int) (x, y float64) {
 	c.t.Helper()
+	var hanging bool
+	c.eval(`document.querySelector("#invert").getAttribute("aria-pressed") === "true"
+		|| document.body.dataset.view === "sandwich"`, &hanging)
+	return boxIn(c, "#chart", hanging, share, depth)
+}
+
+// boxIn is boxAt for the chart that selector matches, whose callees hang below
+// their callers or stand on them.
+func boxIn(c *tab, selector string, hanging bool, share float64, depth int) (x, y float64) {
+	c.t.Helper()
 	var chart struct{ Left, Top, Width, Height float64 }
-	c.eval(`(({left, top, width, height}) => ({left, top, width, height}))(
-		document.querySelector("#chart").getBoundingClientRect())`, &chart)
+	c.eval(fmt.Sprintf(`(({left, top, width, height}) => ({left, top, width, height}))(
+		document.querySelector(%q).getBoundingClientRect())`, selector), &chart)
 	x = chart.Left + share*chart.Width
 	fromEdge := edge + (float64(depth)+0.5)*rowHeight
-	var icicle bool
-	c.eval(`document.querySelector("#icicle").getAttribute("aria-pressed") === "true"`, &icicle)
-	if icicle {
+	if hanging {
 		return x, chart.Top + fromEdge
 	}
 	return x, chart.Top + chart.Height - fromEdge
+}
+
+// choose chooses a value of a select element as a person does who tabs to it.
+func choose(c *tab, selector, value string) {
+	c.t.Helper()
+	var ok bool
+	c.eval(fmt.Sprintf(`(() => {
+		const select = document.querySelector(%q);
+		select.value = %q;
+		select.dispatchEvent(new Event("change"));
+		return select.value === %[2]q;
+	})()`, selector, value), &ok)
+	if !ok {
+		c.t.Fatalf("%s has no choice %q", selector, value)
+	}
 }
 
 func expect(c *tab, selector, want string) {
@@ -56,6 +83,9 @@ func expect(c *tab, selector, want string) {
 		c.t.Errorf("%s shows %q, want %q", selector, got, want)
 	}
 }
+
+// spoken is where a reader of screens is in the chart.
+const spoken = "#chart [role=treeitem]"
 
 // expectContains checks that an element's text has all the given parts.
 func expectContains(c *tab, selector string, parts ...string) {
@@ -66,6 +96,23 @@ func expectContains(c *tab, selector string, parts ...string) {
 			c.t.Errorf("%s shows %q, which lacks %q", selector, got, part)
 		}
 	}
+}
+
+// expectList checks the texts of all elements that selector matches.
+func expectList(c *tab, selector string, want ...string) {
+	c.t.Helper()
+	var got []string
+	c.eval(fmt.Sprintf(`[...document.querySelectorAll(%q)].map((e) => e.textContent)`, selector), &got)
+	if !slices.Equal(got, want) {
+		c.t.Errorf("%s show %q, want %q", selector, got, want)
+	}
+}
+
+// address returns what the page wrote into its address.
+func address(c *tab) (hash string) {
+	c.t.Helper()
+	c.eval("location.hash", &hash)
+	return hash
 }
 
 // expectClean checks that nothing was logged, thrown, blocked, asked or
@@ -97,14 +144,17 @@ func expectClean(c *tab) {
 // them and is leftmost, its __libc_start_call_main 70, main on it 70.
 func TestFlamePage(t *testing.T) {
 	c := newTab(t)
-	openFlame(c, encodetest.Typical())
+	openFlame(c, encodetest.Typical(), flame.Options{})
 	c.screenshot("flame")
 
 	t.Run("facts", func(t *testing.T) {
 		expect(c, "#title", "fulgur profile -F 99 10")
 		expectContains(c, "#summary", "whole system", "100 samples", "10 s")
-		expectContains(c, "#facts", "example", "6.12.0 x86_64", "cpu-clock, 99 Hz", "samples 3", "user stacks cut 3")
-		expect(c, "#legend", "ProcessUserKernelJITNo symbolNoteInlined")
+		expectContains(c, "#facts", "fulgur profile -F 99 10", "example", "6.12.0 x86_64", "10 s", "cpu-clock, 99 Hz")
+		expectContains(c, "#lost", "3 samples lost", "3 user stacks cut")
+		expectContains(c, "#remedies", "raise --ring-size")
+		expect(c, "#legend", "ProcessUserInlinedKernelJITNo symbolNote")
+		expectContains(c, "#details", "Hottest functions", "peek30.0%")
 	})
 
 	t.Run("tooltip", func(t *testing.T) {
@@ -115,7 +165,7 @@ func TestFlamePage(t *testing.T) {
 		expect(c, "#tip h2", "peek")
 		expectContains(c, "#tip dl", "User, inlined", "/usr/bin/server", "/src/server/parse.h:3")
 		if tip := c.text("#tip dl"); strings.Contains(tip, "Address") {
-			c.t.Errorf("an inlined function has an address: %s", tip)
+			t.Errorf("an inlined function has an address: %s", tip)
 		}
 		c.screenshot("tooltip")
 		c.point(boxAt(c, 0.2, 12))
@@ -125,6 +175,8 @@ func TestFlamePage(t *testing.T) {
 	t.Run("zoom", func(t *testing.T) {
 		c.click(boxAt(c, 0.2, 3))
 		expect(c, "#path", "all›server›__libc_start_call_main›main 70.0%")
+		expect(c, "#details h2", "main")
+		expectContains(c, "#details", "/src/server/main.cc:10", "Called from__libc_start_call_main100%", "Callshttp::Server::handle")
 		// main now takes the whole width, and so do its callers.
 		c.point(boxAt(c, 0.99, 3))
 		expect(c, "#tip h2", "main")
@@ -147,40 +199,193 @@ func TestFlamePage(t *testing.T) {
 		expect(c, "#matched", "9.00% matched")
 		c.screenshot("search")
 		c.press("Enter")
-		expect(c, "#spoken", "walk: 6 samples, 6.00%")
+		expect(c, spoken, "walk: 6 samples, 6.00%")
+		c.press("n", "n", "n")
+		expect(c, spoken, "walk: 3 samples, 3.00%")
+		c.press("N")
+		expect(c, spoken, "walk: 6 samples, 6.00%")
 		c.press("/")
 		c.write("(")
 		expect(c, "#matched", "not a valid expression")
 		c.press("Escape")
 		expect(c, "#matched", "")
-		c.press("Escape") // the selection
+		c.press("/")
+		c.write("module:libc[.]so")
+		expect(c, "#matched", "77.0% matched")
+		c.press("Escape", "/")
+		c.write("file:parse[.]h")
+		expect(c, "#matched", "30.0% matched")
+		c.press("Escape", "Escape") // the search, the selection
+	})
+
+	t.Run("panel", func(t *testing.T) {
+		c.click(boxAt(c, 0.2, 4))
+		c.clickOn("#details .buttons button:last-child")
+		expect(c, "#matched", "51.0% matched")
+		c.press("Escape", "Escape")
+		c.clickOn("#details section:last-child li:last-child button")
+		expect(c, "#of", "__memmove_avx_unaligned_erms")
+		c.press("f", "Escape")
 	})
 
 	t.Run("keys", func(t *testing.T) {
 		c.press("ArrowUp")
-		expect(c, "#spoken", "all: 100 samples, 100%")
+		expect(c, spoken, "all: 100 samples, 100%")
 		c.press("ArrowUp")
-		expect(c, "#spoken", "server: 77 samples, 77.0%")
+		expect(c, spoken, "server: 77 samples, 77.0%")
 		c.press("ArrowRight")
-		expect(c, "#spoken", "kworker/u8:1: 10 samples, 10.0%")
+		expect(c, spoken, "kworker/u8:1: 10 samples, 10.0%")
 		c.press("ArrowUp", "ArrowUp")
-		expect(c, "#spoken", "worker_thread: 10 samples, 10.0%")
+		expect(c, spoken, "worker_thread: 10 samples, 10.0%")
 		c.press("ArrowDown")
-		expect(c, "#spoken", "ret_from_fork: 10 samples, 10.0%")
+		expect(c, spoken, "ret_from_fork: 10 samples, 10.0%")
 		c.press("Enter")
 		expect(c, "#path", "all›kworker/u8:1›ret_from_fork 10.0%")
+		c.press("Home")
+		expect(c, spoken, "all: 100 samples, 100%")
 		c.press("Escape", "Escape")
 		expect(c, "#path", "all")
+		c.press("?")
+		c.until(`document.querySelector("#help").open`)
+		c.screenshot("help")
+		c.press("Escape")
+		c.until(`!document.querySelector("#help").open`)
 	})
 
 	t.Run("icicle", func(t *testing.T) {
-		c.clickOn("#icicle")
+		c.press("i")
+		expectContains(c, "#invert[aria-pressed=true]", "Icicle")
 		c.point(boxAt(c, 0.2, 3))
 		expect(c, "#tip h2", "main")
+		c.press("ArrowDown", "ArrowDown")
+		expect(c, spoken, "server: 77 samples, 77.0%")
 		c.screenshot("icicle")
-		c.clickOn("#flame")
+		c.press("Escape")
+		c.clickOn("#invert")
 		c.point(boxAt(c, 0.2, 3))
 		expect(c, "#tip h2", "main")
+	})
+
+	t.Run("callers", func(t *testing.T) {
+		c.press("b")
+		// From the leaf: peek, by which 30 stacks end, in parse, in handle…
+		c.point(boxAt(c, 0.1, 1))
+		expect(c, "#tip h2", "peek")
+		expectContains(c, "#tip dl", "30 (30.0%)")
+		c.click(boxAt(c, 0.1, 3))
+		expectContains(c, "#path", "all›peek›std::vector<int", "handle", "30.0%")
+		c.point(boxAt(c, 0.5, 6))
+		expect(c, "#tip h2", "server")
+		c.screenshot("callers")
+		c.press("Escape", "Escape")
+		c.clickOn("#merge") // which also takes the processes away
+		c.click(boxAt(c, 0.1, 3))
+		c.point(boxAt(c, 0.5, 6))
+		c.until(`document.querySelector("#tip").hidden`)
+		c.press("Escape", "Escape")
+		c.clickOn("#merge")
+	})
+
+	t.Run("merge", func(t *testing.T) {
+		c.press("f")
+		c.clickOn("#merge")
+		// Of server and of node, 77 samples in one box.
+		c.point(boxAt(c, 0.1, 1))
+		expect(c, "#tip h2", "__libc_start_call_main")
+		expectContains(c, "#tip dl", "77 (77.0%)")
+		c.clickOn("#merge")
+	})
+
+	t.Run("sandwich", func(t *testing.T) {
+		c.click(boxAt(c, 0.2, 4))
+		c.press("s")
+		expect(c, "#of", "http::Server::handle(http::Request const&)")
+		c.point(boxAt(c, 0.1, 1))
+		expect(c, "#tip h2", "std::vector<int, std::allocator<int>> parse<int>(char const*)")
+		c.point(boxIn(c, "#callers canvas", false, 0.1, 1))
+		expect(c, "#tip h2", "main")
+		expectContains(c, "#tip dl", "51 (51.0%)")
+		c.screenshot("sandwich")
+		c.clickOn("#details section:last-child li:first-child button")
+		expect(c, "#of", "std::vector<int, std::allocator<int>> parse<int>(char const*)")
+	})
+
+	t.Run("table", func(t *testing.T) {
+		c.press("t")
+		expectList(c, "#rows tr:nth-child(-n+3) th", "peek", "http::Server::handle(http::Request const&)", "vfs_write")
+		expectContains(c, "#rows tr:first-child", "3030.0%", "server", "/src/server/parse.h:3", "User")
+		c.screenshot("table")
+		c.clickOn("[data-column=total] button")
+		expectContains(c, "[data-column=total][aria-sort=descending]", "Total")
+		expectContains(c, "#rows tr:first-child", "__libc_start_call_main", "7777.0%")
+		c.clickOn("[data-column=total] button")
+		expectContains(c, "[data-column=total][aria-sort=ascending]", "Total")
+		c.clickOn("[data-column=name] button")
+		expectContains(c, "#rows tr:first-child th", "JS:*render")
+		c.press("/")
+		c.write("^walk$")
+		expectList(c, "#rows th", "walk")
+		expectContains(c, "#rows tr", "99.00%")
+		c.clickOn("#rows button")
+		expect(c, "#of", "walk")
+		c.press("Escape", "f")
+	})
+
+	t.Run("processes", func(t *testing.T) {
+		expectList(c, "#task option", "All processes",
+			"server · 77.0%", "\u2003process 4242 · 73.0%", "\u2003process 4243 · 4.00%",
+			"kworker/u8:1 · 10.0%", "\u2003process 12 · 10.0%", "node · 7.00%", "\u2003process 77 · 7.00%",
+			"vendor · 6.00%", "\u2003process 99 · 6.00%")
+		choose(c, "#task", "p.4243")
+		c.point(boxAt(c, 0.9, 4))
+		expect(c, "#tip h2", "http::Server::handle(http::Request const&)")
+		expectContains(c, "#tip dl", "4 (100%)")
+		choose(c, "#task", "c.node")
+		c.point(boxAt(c, 0.9, 1))
+		expect(c, "#tip h2", "node")
+		c.press("t")
+		expectList(c, "#rows th", "JS:*render /srv/app.js:12:3", "[anon+0x3a0000000f00]", "__libc_start_call_main")
+		c.press("f")
+		choose(c, "#task", "")
+	})
+
+	t.Run("values", func(t *testing.T) {
+		expectList(c, "#value option", "Samples", "Cpu time")
+		choose(c, "#value", "1")
+		c.point(boxAt(c, 0.2, 3))
+		expectContains(c, "#tip dl", "Cpu time", "707 ms (70.0%)")
+		choose(c, "#value", "0")
+	})
+
+	t.Run("colours", func(t *testing.T) {
+		choose(c, "#colour", "module")
+		expectContains(c, "#legend", "server", "libc.so.6", "[kernel.kallsyms]", "[nf_tables]")
+		c.screenshot("modules")
+		choose(c, "#colour", "kind")
+	})
+
+	t.Run("address", func(t *testing.T) {
+		c.click(boxAt(c, 0.2, 3))
+		c.press("i", "/")
+		c.write("peek")
+		state := address(c)
+		c.call("Page.reload", nil, nil)
+		c.until(`document.documentElement?.dataset.ready && document.querySelector("#matched").textContent`)
+		if again := address(c); again != state {
+			t.Errorf("the address %q became %q when loaded", state, again)
+		}
+		expect(c, "#path", "all›server›__libc_start_call_main›main 70.0%")
+		expect(c, "#matched", "30.0% matched")
+		c.press("Escape", "i", "Escape")
+		expect(c, "#path", "all")
+		if now := address(c); now != "#sort=name" {
+			t.Errorf("the address of the page as it began, with a sorted table, has %q", now)
+		}
+		c.press("t", "b")
+		c.eval(`history.back(), 0`, new(int))
+		c.until(`document.body.dataset.view === "table"`)
+		c.eval(`history.back(), 0`, new(int))
+		c.until(`document.body.dataset.view === "flame"`)
 	})
 
 	t.Run("dark", func(t *testing.T) {
@@ -195,67 +400,192 @@ func TestFlamePage(t *testing.T) {
 		if dark := ground(); dark == light {
 			t.Errorf("the background is %s with either colour scheme", dark)
 		}
+		c.click(boxAt(c, 0.2, 4))
 		c.screenshot("dark")
+		choose(c, "#theme", "light")
+		if chosen := ground(); chosen != light {
+			t.Errorf("the background is %s in the light theme, want %s", chosen, light)
+		}
+		choose(c, "#theme", "auto")
 	})
 	expectClean(c)
+}
+
+// What a page is saved as holds what it showed, with names that stay text.
+func TestSave(t *testing.T) {
+	c := newTab(t)
+	openFlame(c, encodetest.Hostile(), flame.Options{})
+	dir := t.TempDir()
+	c.call("Page.setDownloadBehavior", map[string]any{"behavior": "allow", "downloadPath": dir}, nil)
+	saved := func(name string) string {
+		t.Helper()
+		c.clickOn("#save-" + strings.TrimPrefix(filepath.Ext(name), "."))
+		var text []byte
+		c.waitFor(func() (done bool) {
+			var err error
+			text, err = os.ReadFile(filepath.Join(dir, name)) // it appears when it is whole
+			return err == nil
+		}, "download of "+name)
+		return string(text)
+	}
+	folded := saved("flame.folded")
+	for _, line := range []string{
+		"-;[-+0xe001];- 14\n",
+		`semi:colon;[semi:colon+0x3001];semi:colon 3` + "\n",
+		`line\nbreak\r\ttab;[line\nbreak\r\ttab+0x4001];line\nbreak\r\ttab 4` + "\n",
+	} {
+		if !strings.Contains(folded, line) {
+			t.Errorf("the folded stacks lack %q", line)
+		}
+	}
+	svg := saved("flame.svg")
+	if !strings.Contains(svg, "&lt;script&gt;alert") || strings.Contains(svg, "<script") {
+		t.Errorf("the picture has markup of a name: %s", svg)
+	}
+	expectClean(c)
+}
+
+// The tree that readers of screens meet is that of the boxes.
+func TestAccessibility(t *testing.T) {
+	c := newTab(t)
+	openFlame(c, encodetest.Typical(), flame.Options{})
+	c.press("ArrowUp", "ArrowUp", "ArrowRight")
+	c.call("Accessibility.enable", nil, nil)
+	var tree struct {
+		Nodes []struct {
+			Role, Name struct{ Value string }
+		}
+	}
+	c.call("Accessibility.getFullAXTree", nil, &tree)
+	has := map[string]bool{}
+	for _, n := range tree.Nodes {
+		has[n.Role.Value+" "+n.Name.Value] = true
+	}
+	for _, want := range []string{
+		"tree Flame graph", "treeitem kworker/u8:1: 10 samples, 10.0%", "button Table",
+		"combobox Process or thread", "combobox Value", "complementary Details",
+	} {
+		if !has[want] {
+			t.Errorf("readers of screens meet no %s", want)
+		}
+	}
+	var item map[string]string
+	c.eval(`Object.fromEntries([...document.querySelector("[role=treeitem]").attributes].map((a) => [a.name, a.value]))`, &item)
+	for name, want := range map[string]string{"aria-level": "2", "aria-posinset": "2", "aria-setsize": "4", "aria-expanded": "true"} {
+		if item[name] != want {
+			t.Errorf("%s of the second process is %q, want %q", name, item[name], want)
+		}
+	}
+	c.press("t")
+	var rows []string
+	c.eval(`[...document.querySelectorAll("thead th:not([hidden])")].map((e) => e.textContent + " " + e.scope)`, &rows)
+	if want := []string{"Self col", "Total col", "Function col", "Module col", "Source col", "Kind col"}; !slices.Equal(rows, want) {
+		t.Errorf("the table has the columns %q, want %q", rows, want)
+	}
 }
 
 // Names are text wherever they are shown: markup in them makes no element
 // and runs nothing.
 func TestHostileNames(t *testing.T) {
 	const attack = `</script><script>window.hurt=1</script><img src=x onerror="window.hurt=1">`
-	b := profile.NewBuilder(profile.ValueType{Type: "samples" + attack, Unit: "count"})
+	const control = "a\x1b[31mb\u202ec\u2028d\x00e\nf" // shown by escapes
+	const shown = `a\x1b[31mb\u202ec\u2028d\x00e\nf`
+	long := strings.Repeat("très::long<עברית>", 5000)
+	b := profile.NewBuilder(profile.ValueType{Type: "samples" + attack, Unit: "count"},
+		profile.ValueType{Type: control, Unit: attack})
 	m := b.Mapping(profile.Mapping{Path: "/tmp/" + attack})
-	f := b.Frame(profile.Frame{Function: b.Function(profile.Function{Name: attack, File: attack, StartLine: 1}), Mapping: m})
+	function := func(name string) profile.FrameID {
+		return b.Frame(profile.Frame{Function: b.Function(profile.Function{Name: name, File: name, StartLine: 1}), Mapping: m})
+	}
 	unresolved := b.Frame(profile.Frame{Mapping: m, Address: 0x42})
-	b.Add(profile.Sample{
-		Stack: b.Push(b.Push(0, unresolved), f), Task: b.Task(profile.Task{Comm: attack}), CPU: -1, Values: []int64{1},
-	})
+	var s profile.StackID
+	for _, f := range []profile.FrameID{unresolved, function(attack), function(control), function(long), function("__proto__")} {
+		s = b.Push(s, f)
+	}
+	for _, comm := range []string{attack, control} {
+		b.Add(profile.Sample{
+			Stack: s, Task: b.Task(profile.Task{Comm: comm, PID: len(comm)}), CPU: -1, Values: []int64{1, 2},
+		})
+	}
 	p := b.Profile(profile.Meta{
 		Command: attack, Host: attack, Kernel: attack, Arch: attack, Event: attack, Scope: attack,
 	}, profile.Losses{})
 
 	c := newTab(t)
-	openFlame(c, p)
+	openFlame(c, p, flame.Options{})
 	expect(c, "#title", attack)
-	c.point(boxAt(c, 0.5, 3))
+	expectContains(c, "#facts", attack)
+	expectContains(c, "#task", attack, shown)
+	expectContains(c, "#value", attack, "A"+shown[1:])
+	c.point(boxAt(c, 0.1, 3))
 	expect(c, "#tip h2", attack)
 	expectContains(c, "#tip dl", "/tmp/"+attack)
-	c.click(boxAt(c, 0.5, 3))
-	expectContains(c, "#path", attack)
-	c.press("ArrowUp")
-	expectContains(c, "#spoken", attack)
-	c.press("/")
+	c.point(boxAt(c, 0.1, 4))
+	expect(c, "#tip h2", shown)
+	c.click(boxAt(c, 0.1, 5))
+	expectContains(c, "#tip h2", "très::long<עברית>", "… (85,000 characters)")
+	expectContains(c, "#details h2", "très::long<עברית>", "… (85,000 characters)")
+	c.screenshot("hostile-long")
+	c.click(boxAt(c, 0.1, 6))
+	expectContains(c, "#path", attack, "__proto__")
+	c.press("ArrowDown", "ArrowDown", "ArrowDown")
+	expectContains(c, spoken, attack)
+	c.press("s")
+	expect(c, "#of", attack)
+	c.press("t")
+	expectContains(c, "#rows", attack, shown, "très::long")
+	c.screenshot("hostile-table")
+	choose(c, "#colour", "module")
+	expectContains(c, "#legend", "script><img src=x")
+	choose(c, "#value", "1")
+	c.press("f", "/")
 	c.write(attack)
 	c.screenshot("hostile")
+	expectInert(c)
 
+	// The address is foreign too: it may come with a link.
+	for _, hash := range []string{
+		"q=" + attack, "view=" + attack, "zoom=..%2F.&up=" + attack, "value=__proto__&task=t.constructor",
+		"fn=toString&view=sandwich", "sort=constructor&view=table", "value=length", "task=p.nobody", "colour=__proto__&theme=" + attack, "%", "q=%E0%A4%A",
+	} {
+		c.eval(fmt.Sprintf(`(location.hash = %q, 0)`, hash), new(int))
+		c.call("Page.reload", nil, nil)
+		c.until(`document.documentElement?.dataset.ready`)
+		expect(c, "html[data-ready=true] #title", attack)
+		expectInert(c)
+	}
+	expectClean(c)
+}
+
+// expectInert checks that no name became an element or ran.
+func expectInert(c *tab) {
+	c.t.Helper()
 	var tags []string
 	c.eval(`[...document.querySelectorAll("img, script")].map((e) => e.localName + "#" + e.id)`, &tags)
 	if want := []string{"script#data", "script#"}; !slices.Equal(tags, want) {
-		t.Errorf("the page has the elements %q, want %q", tags, want)
+		c.t.Errorf("the page has the elements %q, want %q", tags, want)
 	}
 	var hurt bool
 	c.eval(`"hurt" in window`, &hurt)
 	if hurt {
-		t.Error("a name was executed")
+		c.t.Error("a name was executed")
 	}
-	expectClean(c)
 }
 
 // The content security policy holds even if markup got into the page: what is
 // not the page's own script and style does not run or load.
 func TestPolicy(t *testing.T) {
 	c := newTab(t)
-	openFlame(c, encodetest.Threads())
+	openFlame(c, encodetest.Threads(), flame.Options{})
 	var blocked []string
 	c.eval(`new Promise((resolve) => {
-		const blocked = [];
+		const blocked = new Set();
 		document.addEventListener("securitypolicyviolation", (e) => {
-			blocked.push(e.effectiveDirective);
-			if (blocked.length === 4) resolve(blocked.sort());
+			blocked.add(e.effectiveDirective);
+			if (blocked.size === 4) resolve([...blocked].sort());
 		});
 		const script = document.createElement("script");
-		script.textContent = "window.hurt = 1";
+		script.append("window.hurt = 1");
 		const style = document.createElement("style");
 		style.textContent = "body { color: red }";
 		const image = document.createElement("img");
@@ -263,36 +593,163 @@ func TestPolicy(t *testing.T) {
 		document.body.append(script, style, image);
 		fetch("http://127.0.0.1:9/").catch(() => {});
 	})`, &blocked)
-	want := []string{"connect-src", "img-src", "script-src-elem", "style-src-elem"}
-	if !slices.Equal(blocked, want) {
+	if want := []string{"connect-src", "img-src", "require-trusted-types-for", "style-src-elem"}; !slices.Equal(blocked, want) {
 		t.Errorf("blocked %q, want %q", blocked, want)
+	}
+	// Text cannot be made markup or code either.
+	for _, attempt := range []string{
+		`document.body.innerHTML = "<p>"`, `document.write("<p>")`,
+		`document.body.setAttribute("onclick", "window.hurt = 1")`, `setTimeout("window.hurt = 1")`, `eval("window.hurt = 1")`,
+	} {
+		var thrown bool
+		c.eval(fmt.Sprintf(`(() => { try { %s; return false; } catch { return true; } })()`, attempt), &thrown)
+		if !thrown {
+			t.Errorf("the page may do %s", attempt)
+		}
+	}
+	var hurt bool
+	c.eval(`"hurt" in window`, &hurt)
+	if hurt {
+		t.Error("a script that is not the page's ran")
 	}
 }
 
-// A large page is compressed, and drawn without its narrow boxes.
+// Threads and CPUs are told apart, and the page can begin as an icicle.
+func TestThreads(t *testing.T) {
+	c := newTab(t)
+	openFlame(c, encodetest.Threads(), flame.Options{Inverted: true, Value: 1})
+	c.point(boxAt(c, 0.1, 1))
+	expect(c, "#tip h2", "[CPU 1]")
+	c.point(boxAt(c, 0.1, 2))
+	expect(c, "#tip h2", "server-42/43")
+	expectContains(c, "#tip dl", "50.5 ms (50.0%)")
+	expectList(c, "#task option", "All processes", "server · 100%", "\u2003process 42 · 100%",
+		"\u2003\u2003thread 42 · 50.0%", "\u2003\u2003thread 43 · 50.0%")
+	choose(c, "#task", "t.42")
+	c.point(boxAt(c, 0.1, 1))
+	expect(c, "#tip h2", "[CPU 0]")
+	c.clickOn("#merge")
+	c.point(boxAt(c, 0.1, 1))
+	expect(c, "#tip h2", "main")
+	expectContains(c, "#tip dl", "50.5 ms (100%)")
+	c.screenshot("threads")
+	expectClean(c)
+}
+
+// Of very many processes the list has the heaviest, and says so.
+func TestManyProcesses(t *testing.T) {
+	b := profile.NewBuilder(profile.ValueType{Type: "samples", Unit: "count"})
+	for i := range 150 {
+		b.Add(profile.Sample{Task: b.Task(profile.Task{PID: i + 1, Comm: "sh"}), CPU: -1, Values: []int64{int64(i + 1)}})
+	}
+	c := newTab(t)
+	openFlame(c, b.Profile(profile.Meta{}, profile.Losses{}), flame.Options{})
+	expectList(c, "#task option:nth-child(3), #task option:last-child", "\u2003process 150 · 1.32%", "\u2003… 50 more")
+	expectList(c, "#task option:disabled", "\u2003… 50 more")
+	expectClean(c)
+}
+
+// A comparison colours what grew and what shrank.
+func TestCompare(t *testing.T) {
+	build := func(slow, fast int64) *profile.Profile {
+		b := profile.NewBuilder(profile.ValueType{Type: "samples", Unit: "count"})
+		for name, n := range map[string]int64{"slow": slow, "fast": fast, "same": 100} {
+			s := b.Push(b.Push(0, b.Frame(profile.Frame{Function: b.Function(profile.Function{Name: "main"})})),
+				b.Frame(profile.Frame{Function: b.Function(profile.Function{Name: name})}))
+			b.Add(profile.Sample{Stack: s, Task: b.Task(profile.Task{PID: 1, Comm: "x"}), CPU: -1, Values: []int64{n}})
+		}
+		return b.Profile(profile.Meta{Command: "x"}, profile.Losses{})
+	}
+	c := newTab(t)
+	openFlame(c, build(250, 50), flame.Options{Base: build(50, 250)})
+	expectContains(c, "#legend", "only before", "same share", "only now")
+	c.point(boxAt(c, 0.1, 3))
+	expect(c, "#tip h2", "slow")
+	expectContains(c, "#tip dl", "250 (62.5%)", "Before12.5%", "Change+50.00 points")
+	c.screenshot("compare")
+	c.press("t")
+	c.clickOn("[data-column=change] button")
+	expectList(c, "#rows th", "slow", "main", "same", "fast")
+	expectContains(c, "#rows tr:last-child", "−50.00 points")
+	expectClean(c)
+}
+
+// A large page is drawn without its narrow boxes.
 func TestLargePage(t *testing.T) {
 	c := newTab(t)
 	c.call("Emulation.setDeviceMetricsOverride", map[string]any{
 		"width": 1280, "height": 800, "deviceScaleFactor": 2, "mobile": false,
 	}, nil)
-	openFlame(c, encodetest.Large(3000))
+	openFlame(c, encodetest.Large(3000), flame.Options{})
 	c.point(boxAt(c, 0.5, 0))
 	expect(c, "#tip h2", "all")
 	c.click(boxAt(c, 0.005, 1))
 	expectContains(c, "#path", "process")
 	c.screenshot("large")
+	c.press("b")
+	c.screenshot("large-callers")
+	expectClean(c)
+}
+
+// The page can be used where it is narrow.
+func TestNarrowPage(t *testing.T) {
+	c := newTab(t)
+	c.call("Emulation.setDeviceMetricsOverride", map[string]any{
+		"width": 420, "height": 800, "deviceScaleFactor": 1, "mobile": false,
+	}, nil)
+	openFlame(c, encodetest.Typical(), flame.Options{})
+	c.click(boxAt(c, 0.2, 3))
+	expect(c, "#details h2", "main")
+	var over bool
+	c.eval(`document.documentElement.scrollWidth > innerWidth`, &over)
+	if over {
+		t.Error("the page is wider than its window")
+	}
+	c.screenshot("narrow")
+	// It follows its window, and keeps what was chosen.
+	c.call("Emulation.setDeviceMetricsOverride", map[string]any{
+		"width": 1100, "height": 700, "deviceScaleFactor": 1, "mobile": false,
+	}, nil)
+	c.until(`document.querySelector("#chart").clientWidth > 700`)
+	c.point(boxAt(c, 0.99, 3))
+	expect(c, "#tip h2", "main")
+	c.call("Emulation.setDeviceMetricsOverride", map[string]any{
+		"width": 420, "height": 800, "deviceScaleFactor": 1, "mobile": false,
+	}, nil)
+	c.until(`document.querySelector("#chart").clientWidth < 420`)
+	c.press("t")
+	c.screenshot("narrow-table")
 	expectClean(c)
 }
 
 func TestEmptyPage(t *testing.T) {
 	c := newTab(t)
-	openFlame(c, encodetest.Empty())
+	openFlame(c, encodetest.Empty(), flame.Options{})
 	expect(c, "#notice", "No samples were taken.")
-	c.press("ArrowUp", "Enter")
+	c.press("ArrowUp", "Enter", "s", "b", "t", "f")
 	c.press("/")
 	c.write("x")
 	expect(c, "#matched", "0% matched")
 	c.point(boxAt(c, 0.5, 0))
 	c.screenshot("empty")
 	expectClean(c)
+}
+
+// Data that is cut, as by a full disk, is said to be.
+func TestDamagedPage(t *testing.T) {
+	c := newTab(t)
+	var page bytes.Buffer
+	if err := flame.WriteHTML(&page, encodetest.Typical(), flame.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	before, data, _ := bytes.Cut(page.Bytes(), []byte("octet-stream\">"))
+	data, after, _ := bytes.Cut(data, []byte("</script>"))
+	path := filepath.Join(t.TempDir(), "flame.html")
+	damaged := slices.Concat(before, []byte("octet-stream\">"), data[:len(data)/2&^3], []byte("</script>"), after)
+	if err := os.WriteFile(path, damaged, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	c.call("Page.navigate", map[string]any{"url": "file://" + path}, nil)
+	c.until(`document.documentElement?.dataset.ready === "failed"`)
+	expectContains(c, "#notice", "The data of this page cannot be read")
 }

@@ -54,6 +54,7 @@ func buildInitramfs(ctx context.Context, kernels []kernel, opt options) (string,
 	add(addBusybox(c))
 	for _, k := range kernels {
 		add(c.file(path.Join("lib/modules", k.release, pmu.Module+".ko"), k.module))
+		add(c.file(path.Join("lib/modules", k.release, "loop.ko"), k.loop))
 	}
 	for _, p := range opt.programs {
 		out := filepath.Join(bin, path.Base(p))

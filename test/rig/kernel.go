@@ -10,10 +10,13 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/ulikunitz/xz"
 )
 
 // errNoKernel is returned for a series that apt has no package of.
@@ -23,6 +26,7 @@ var errNoKernel = errors.New("apt knows no such kernel package")
 type kernel struct {
 	release string // as uname -r prints it
 	image   string // path of its bzImage
+	loop    string // path of its module for loop devices, which stand in for disks
 	module  string // path of test/rig/pmu's module, once it was built
 }
 
@@ -35,9 +39,17 @@ func fetchKernel(ctx context.Context, series, dir string) (kernel, error) {
 		return kernel{}, err
 	}
 	k := kernel{release: strings.TrimPrefix(pkg, "linux-image-")}
-	k.image = filepath.Join(dir, "vmlinuz-"+k.release)
-	if _, err := os.Stat(k.image); !errors.Is(err, fs.ErrNotExist) {
-		return k, err
+	k.image, k.loop = filepath.Join(dir, "vmlinuz-"+k.release), filepath.Join(dir, "loop-"+k.release+".ko")
+	missing := false
+	for _, file := range []string{k.image, k.loop} {
+		_, err := os.Stat(file)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return k, err
+		}
+		missing = missing || err != nil
+	}
+	if !missing {
+		return k, nil
 	}
 	tmp, err := os.MkdirTemp(dir, "deb-")
 	if err != nil {
@@ -48,7 +60,7 @@ func fetchKernel(ctx context.Context, series, dir string) (kernel, error) {
 	if err != nil {
 		return k, err
 	}
-	return k, extractImage(ctx, debs[0], k)
+	return k, extract(ctx, debs[0], k)
 }
 
 // download fetches packages into the empty folder dir and returns the paths of
@@ -139,24 +151,45 @@ func fields(s string) []string {
 	return out
 }
 
-// extractImage writes the kernel image that is in the package deb to k.image.
-func extractImage(ctx context.Context, deb string, k kernel) error {
+// extract writes the kernel image and the module that are in the package deb to
+// k's files.
+func extract(ctx context.Context, deb string, k kernel) error {
 	cmd := command(ctx, "", "dpkg-deb", "--fsys-tarfile", deb)
 	cmd.Stdout = nil
 	out, err := cmd.Output()
 	if err != nil {
 		return fmt.Errorf("unpack %s: %w", deb, err)
 	}
-	want := "./boot/vmlinuz-" + k.release
+	loop := "./lib/modules/" + k.release + "/kernel/drivers/block/loop.ko"
+	want := map[string]string{"./boot/vmlinuz-" + k.release: k.image, loop: k.loop, loop + ".xz": k.loop}
 	for r := tar.NewReader(bytes.NewReader(out)); ; {
 		h, err := r.Next()
-		if err != nil {
-			return fmt.Errorf("find %s in %s: %w", want, deb, err)
+		if errors.Is(err, io.EOF) {
+			break
 		}
-		if h.Name == want {
-			return writeFile(k.image, r)
+		if err != nil {
+			return fmt.Errorf("read %s: %w", deb, err)
+		}
+		to, ok := want[h.Name]
+		if !ok {
+			continue
+		}
+		content := io.Reader(r)
+		if path.Ext(h.Name) == ".xz" {
+			if content, err = xz.NewReader(r); err != nil {
+				return fmt.Errorf("unpack %s of %s: %w", h.Name, deb, err)
+			}
+		}
+		if err := writeFile(to, content); err != nil {
+			return err
 		}
 	}
+	for _, file := range []string{k.image, k.loop} {
+		if _, err := os.Stat(file); err != nil {
+			return fmt.Errorf("%s does not hold %s: %w", deb, filepath.Base(file), err)
+		}
+	}
+	return nil
 }
 
 // writeFile writes what r holds to the file path, which appears whole or not

@@ -6,6 +6,7 @@ package describe
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"fulgur/internal/encode/plain"
 	"fulgur/internal/profile"
@@ -49,4 +50,24 @@ func Machine(m profile.Meta) string {
 		parts = append(parts, counted(uint64(m.CPUs), "CPU", "CPUs"))
 	}
 	return strings.Join(parts, ", ")
+}
+
+// Amount returns n of what v counts, in words: "17 samples", "1.5s off-cpu",
+// "4096 bytes".
+func Amount(n int64, v profile.ValueType) string {
+	kind := plain.Terminal(v.Type)
+	switch v.Unit {
+	case "nanoseconds":
+		return roundDuration(time.Duration(n)).String() + " " + kind
+	case "count":
+		if n == 1 {
+			kind = strings.TrimSuffix(kind, "s")
+		}
+		return fmt.Sprintf("%d %s", n, kind)
+	}
+	unit := plain.Terminal(v.Unit)
+	if unit == kind {
+		return fmt.Sprintf("%d %s", n, kind)
+	}
+	return fmt.Sprintf("%d %s %s", n, unit, kind)
 }

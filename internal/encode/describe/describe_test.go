@@ -28,6 +28,24 @@ func TestRun(t *testing.T) {
 	}
 }
 
+func TestAmount(t *testing.T) {
+	for _, c := range []struct {
+		n    int64
+		of   profile.ValueType
+		want string
+	}{
+		{17, profile.ValueType{Type: "samples", Unit: "count"}, "17 samples"},
+		{1, profile.ValueType{Type: "samples", Unit: "count"}, "1 sample"},
+		{1500 * 1e6, profile.ValueType{Type: "off-cpu", Unit: "nanoseconds"}, "1.5s off-cpu"},
+		{4096, profile.ValueType{Type: "bytes", Unit: "bytes"}, "4096 bytes"},
+		{4096, profile.ValueType{Type: "read", Unit: "bytes"}, "4096 bytes read"},
+	} {
+		if got := Amount(c.n, c.of); got != c.want {
+			t.Errorf("%d of %+v is %q, want %q", c.n, c.of, got, c.want)
+		}
+	}
+}
+
 func TestMachine(t *testing.T) {
 	for _, c := range []struct {
 		meta profile.Meta

@@ -3,262 +3,159 @@ package flame
 import (
 	"bufio"
 	"cmp"
+	"encoding/binary"
 	"encoding/json"
 	"io"
 	"slices"
-	"strconv"
-	"time"
-
-	"fulgur/internal/profile"
 )
 
-// dataVersion is the version of the page's data. Adding a column to a table
-// or a table beside the others does not change it; changing the meaning of
-// one does.
-const dataVersion = 1
-
-// header is the part of the page's data that is small.
-type header struct {
-	Version int         `json:"version"`
-	Title   string      `json:"title"`
-	Meta    meta        `json:"meta"`
-	Losses  []loss      `json:"losses"`
-	Values  []valueType `json:"values"`
-	// Value is the index of the value type that boxes are sorted by and
-	// shown as at first.
-	Value int      `json:"value"`
-	Kinds []string `json:"kinds"`
-}
-
-// meta is [profile.Meta] as the page reads it.
-type meta struct {
-	Command   string  `json:"command"`
-	Scope     string  `json:"scope"`
-	Host      string  `json:"host"`
-	Kernel    string  `json:"kernel"`
-	Arch      string  `json:"arch"`
-	CPUs      int     `json:"cpus"`
-	Start     string  `json:"start"` // RFC 3339 in UTC, empty if unknown
-	Seconds   float64 `json:"seconds"`
-	Event     string  `json:"event"`
-	Frequency uint64  `json:"frequency"`
-	Period    uint64  `json:"period"`
-}
-
-type valueType struct {
-	Type string `json:"type"`
-	Unit string `json:"unit"`
-}
-
-// loss is one cause of loss with its count.
-type loss struct {
-	What  string `json:"what"`
-	Count uint64 `json:"count"`
-	// Missing tells that something is absent from the picture, and not
-	// merely without a name or cut.
-	Missing bool `json:"missing"`
-}
-
-// losses lists what is missing or incomplete in a profile, worst first, and
-// leaves out what was merely delayed.
-func losses(l profile.Losses) []loss {
-	all := []loss{
-		{"samples", l.Samples, true},
-		{"stacks", l.Bodies, true},
-		{"pauses by throttling", l.Throttled, true},
-		{"mapping and fork records", l.Sideband, true},
-		{"user stacks cut", l.TruncatedUser, false},
-		{"kernel stacks cut", l.TruncatedKernel, false},
-		{"user stacks unreadable", l.UserFaults, false},
-		{"samples with unresolved frames", l.Unresolved, false},
-		{"processes gone early", l.ProcessesGone, false},
-	}
-	return slices.DeleteFunc(all, func(l loss) bool { return l.Count == 0 })
-}
-
-func newHeader(p *profile.Profile, o Options) header {
-	m := p.Meta
-	h := header{
-		Version: dataVersion,
-		Title:   o.title(p),
-		Meta: meta{
-			Command: m.Command, Scope: m.Scope,
-			Host: m.Host, Kernel: m.Kernel, Arch: m.Arch, CPUs: m.CPUs,
-			Seconds: m.Duration.Seconds(),
-			Event:   m.Event, Frequency: m.Frequency, Period: m.Period,
-		},
-		Losses: losses(p.Losses),
-		Value:  o.Value,
-		Kinds:  kindNames[:],
-	}
-	if !m.Start.IsZero() {
-		h.Meta.Start = m.Start.UTC().Format(time.RFC3339)
-	}
-	for _, v := range p.ValueTypes {
-		h.Values = append(h.Values, valueType(v))
-	}
-	return h
-}
-
-// writeData writes t as the page's JSON: a header, a string table, and three
-// tables held as one array per column:
+// writeData writes the page's data: the length of the header as four bytes,
+// little endian, the header as JSON, and the columns of three tables, one after
+// the other:
 //
-//	frames   name, module, file: indexes of strings; kind: index of kinds;
-//	         address: hex, as a string because JSON's numbers are too short
-//	         for kernel addresses, "0" for inlined functions; line: where
-//	         the function begins; inlined: 0 or 1
-//	nodes    frame; depth: 0 for the root. Rows are in preorder, so that the
-//	         depth tells the parent
-//	samples  node; one column of values for each value type
+//	nodes    up: by how many levels the node stands closer to the root than
+//	         a child of the node before it would. Nodes are in preorder,
+//	         so that a node with its descendants is a run of rows;
+//	         call: of the root, its index in the header's frames. Of
+//	         others n, for the nth frame that was met on their caller's
+//	         frame, or 0 for one more. A function calls few others, which
+//	         makes these numbers small
+//	calls    frame: an index of the header's frames, for each call that
+//	         is 0, in their order
+//	samples  node: the difference to the row before;
+//	         task: an index of the header's tasks;
+//	         a column for each value type, and then, if profiles are
+//	         compared, one for each value type of the base. Their entries are
+//	         divided by the scale that the header has for the column, and
+//	         "zigzag": 0, -1, 1, -2… are 0, 1, 2, 3…
 //
-// Characters that could end the element that holds the data are escaped.
-func writeData(w io.Writer, h header, p *profile.Profile, t *tree) error {
-	j := jsonWriter{w: bufio.NewWriterSize(w, 32<<10)}
+// All entries are varints as in [binary.AppendUvarint]. Columns of one sort of
+// number are what makes them short when compressed.
+func writeData(w io.Writer, h header, t *tree) error {
+	rows := sampleRows(t)
+	calls, unmet := numberCalls(t)
+	h.Calls, h.Samples = len(unmet), len(rows)
+	columns := len(h.Values) * len(t.profiles)
+	for c := range columns {
+		h.Scales = append(h.Scales, scale(rows, c))
+	}
 	head, err := json.Marshal(h)
 	if err != nil {
 		return err
 	}
-	j.w.Write(head[:len(head)-1])
-
-	strs := newStringTable(t.frames)
-	j.raw(",\n\"strings\":[\n")
-	for i, s := range strs.list {
-		if i > 0 {
-			j.raw(",\n")
-		}
-		j.string(s)
+	out := columnWriter{w: bufio.NewWriterSize(w, 64<<10)}
+	out.w.Write(binary.LittleEndian.AppendUint32(nil, uint32(len(head))))
+	out.w.Write(head)
+	before := int32(-1)
+	for _, b := range t.boxes {
+		out.uint(uint64(before + 1 - b.depth))
+		before = b.depth
 	}
-
-	frames := func(f func(frame) int64) func(int) int64 {
-		return func(i int) int64 { return f(t.frames[i]) }
+	for _, n := range calls {
+		out.uint(uint64(n))
 	}
-	j.raw("],\n\"frames\":{\n")
-	n := len(t.frames)
-	j.column("name", n, frames(func(f frame) int64 { return strs.index(f.name) }))
-	j.column("module", n, frames(func(f frame) int64 { return strs.index(f.module) }))
-	j.column("file", n, frames(func(f frame) int64 { return strs.index(f.file) }))
-	j.column("line", n, frames(func(f frame) int64 { return int64(f.line) }))
-	j.column("kind", n, frames(func(f frame) int64 { return int64(f.kind) }))
-	j.column("inlined", n, frames(func(f frame) int64 {
-		if f.inlined {
-			return 1
-		}
-		return 0
-	}))
-	j.raw("\"address\":[")
-	for i, f := range t.frames {
-		if i > 0 {
-			j.raw(",")
-		}
-		j.string(strconv.FormatUint(f.address, 16))
+	for _, f := range unmet {
+		out.uint(uint64(f))
 	}
-
-	j.raw("]},\n\"nodes\":{\n")
-	n = len(t.boxes)
-	j.column("depth", n, func(i int) int64 { return int64(t.boxes[i].depth) })
-	j.array("frame", n, func(i int) int64 { return int64(t.nodes[t.boxes[i].node].frame) })
-
-	nodes, values := samplesByNode(p, t)
-	j.raw("},\n\"samples\":{\n")
-	j.column("node", len(nodes), func(i int) int64 { return int64(nodes[i]) })
-	j.raw("\"values\":[")
-	for v := range values {
-		if v > 0 {
-			j.raw(",\n")
-		}
-		j.numbers(len(nodes), func(i int) int64 { return values[v][i] })
+	last := uint32(0)
+	for _, r := range rows {
+		out.uint(uint64(r.node - last))
+		last = r.node
 	}
-	j.raw("]}}\n")
-	return j.w.Flush()
+	for _, r := range rows {
+		out.uint(uint64(r.task))
+	}
+	for c, scale := range h.Scales {
+		for _, r := range rows {
+			out.int(r.values[c] / scale)
+		}
+	}
+	return out.w.Flush()
 }
 
-// samplesByNode sums the samples of p that end at one node of t. It returns
-// the rows of the nodes, ascending, and a column for each value type.
-func samplesByNode(p *profile.Profile, t *tree) (nodes []uint32, values [][]int64) {
-	samples := make([]int, len(p.Samples))
-	for i := range samples {
-		samples[i] = i
-	}
-	slices.SortFunc(samples, func(a, b int) int { return cmp.Compare(t.endRow(a), t.endRow(b)) })
-	values = make([][]int64, len(p.ValueTypes))
-	for _, s := range samples {
-		row := t.endRow(s)
-		if n := len(nodes); n == 0 || nodes[n-1] != row {
-			nodes = append(nodes, row)
-			for v := range values {
-				values[v] = append(values[v], 0)
-			}
+// numberCalls returns the column of the nodes' calls, and that of the calls
+// that are met first.
+func numberCalls(t *tree) (calls, unmet []uint32) {
+	type call struct{ caller, callee uint32 }
+	numbers := map[call]uint32{}
+	callees := make([]uint32, len(t.frames)) // how many each caller has
+	var stack []uint32                       // the frames from the root to the node
+	calls = make([]uint32, 0, len(t.boxes))
+	for _, b := range t.boxes {
+		f := t.nodes[b.node].frame
+		stack = append(stack[:b.depth], f)
+		if b.depth == 0 {
+			calls = append(calls, f)
+			continue
 		}
-		for v, add := range p.Samples[s].Values {
-			values[v][len(nodes)-1] += add
+		c := call{stack[b.depth-1], f}
+		calls = append(calls, numbers[c])
+		if numbers[c] == 0 {
+			unmet = append(unmet, f)
+			callees[c.caller]++
+			numbers[c] = callees[c.caller]
 		}
 	}
-	return nodes, values
+	return calls, unmet
 }
 
-// stringTable numbers the strings of frames.
-type stringTable struct {
-	list []string
-	ids  map[string]int64
+// sampleRow is the samples of one task that end at one node.
+type sampleRow struct {
+	node, task uint32
+	values     []int64
 }
 
-func newStringTable(frames []frame) *stringTable {
-	t := &stringTable{ids: map[string]int64{}}
-	t.add("")
-	for _, f := range frames {
-		t.add(f.name)
-		t.add(f.module)
-		t.add(f.file)
+// sampleRows returns the samples of t ordered by node and task.
+func sampleRows(t *tree) []sampleRow {
+	type place struct{ node, task, profile, sample uint32 }
+	var places []place
+	for i, p := range t.profiles {
+		taskIDs := make([]uint32, len(p.Tasks))
+		for id, task := range p.Tasks {
+			at, _ := slices.BinarySearchFunc(t.tasks, task, compareTasks)
+			taskIDs[id] = uint32(at)
+		}
+		for s := range p.Samples {
+			places = append(places, place{t.row(t.ends[i][s]), taskIDs[p.Samples[s].Task], uint32(i), uint32(s)})
+		}
 	}
-	return t
-}
-
-func (t *stringTable) add(s string) {
-	if _, ok := t.ids[s]; !ok {
-		t.ids[s] = int64(len(t.list))
-		t.list = append(t.list, s)
+	slices.SortFunc(places, func(a, b place) int {
+		return cmp.Or(cmp.Compare(a.node, b.node), cmp.Compare(a.task, b.task))
+	})
+	types := len(t.profiles[0].ValueTypes)
+	columns := types * len(t.profiles)
+	store := make([]int64, columns*len(places)) // one allocation for all rows
+	var rows []sampleRow
+	for _, at := range places {
+		if n := len(rows); n == 0 || rows[n-1].node != at.node || rows[n-1].task != at.task {
+			rows = append(rows, sampleRow{at.node, at.task, store[:columns:columns]})
+			store = store[columns:]
+		}
+		sums := rows[len(rows)-1].values[types*int(at.profile):]
+		for v, add := range t.profiles[at.profile].Samples[at.sample].Values {
+			sums[v] += add
+		}
 	}
+	return rows
 }
 
-func (t *stringTable) index(s string) int64 { return t.ids[s] }
+// scale returns the greatest number that divides all of column c, so that
+// samples weighted by their period take no more than samples that are counted.
+func scale(rows []sampleRow, c int) int64 {
+	var divisor int64
+	for _, r := range rows {
+		for a := r.values[c]; a != 0; {
+			divisor, a = a, divisor%a
+		}
+	}
+	return max(divisor, -divisor, 1)
+}
 
-// jsonWriter writes long arrays without holding them as text. Errors stick
-// to w and are returned by its Flush.
-type jsonWriter struct {
+// columnWriter writes numbers. Errors stick to w and are returned by its Flush.
+type columnWriter struct {
 	w   *bufio.Writer
-	buf [20]byte
+	buf [binary.MaxVarintLen64]byte
 }
 
-func (j *jsonWriter) raw(s string) { j.w.WriteString(s) }
-
-// string writes s as a JSON string in which <, >, & and the line separators
-// of JavaScript are escaped and invalid UTF-8 is replaced.
-func (j *jsonWriter) string(s string) {
-	b, _ := json.Marshal(s) // a string has no way to fail
-	j.w.Write(b)
-}
-
-// numbers writes n numbers as an array.
-func (j *jsonWriter) numbers(n int, at func(int) int64) {
-	j.raw("[")
-	for i := range n {
-		if i > 0 {
-			j.w.WriteByte(',')
-		}
-		j.w.Write(strconv.AppendInt(j.buf[:0], at(i), 10))
-	}
-	j.raw("]")
-}
-
-// array writes an object's member that is an array of numbers.
-func (j *jsonWriter) array(name string, n int, at func(int) int64) {
-	j.string(name)
-	j.raw(":")
-	j.numbers(n, at)
-}
-
-// column writes an array that is not its object's last member.
-func (j *jsonWriter) column(name string, n int, at func(int) int64) {
-	j.array(name, n, at)
-	j.raw(",\n")
-}
+func (c *columnWriter) uint(v uint64) { c.w.Write(binary.AppendUvarint(c.buf[:0], v)) }
+func (c *columnWriter) int(v int64)   { c.w.Write(binary.AppendVarint(c.buf[:0], v)) }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"encoding/base64"
+	"encoding/binary"
 	"encoding/json"
 	"encoding/xml"
 	"errors"
@@ -16,35 +17,123 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"fulgur/internal/encode/encodetest"
+	"fulgur/internal/encode/plain"
 	"fulgur/internal/profile"
 )
 
 // pageData is the page's data as its script reads it.
 type pageData struct {
-	Title   string
-	Strings []string
-	Kinds   []string
-	Frames  struct {
-		Name, Module, File, Line, Kind, Inlined []int
-		Address                                 []string
+	header
+	frame, depth []int // by node
+	node, task   []int // by sample
+	values       [][]int64
+}
+
+// parseData reads what writeData wrote.
+func parseData(t testing.TB, data []byte) pageData {
+	t.Helper()
+	size := binary.LittleEndian.Uint32(data)
+	var d pageData
+	if err := json.Unmarshal(data[4:4+size], &d.header); err != nil {
+		t.Fatal(err)
 	}
-	Nodes   struct{ Frame, Depth []int }
-	Samples struct {
-		Node   []int
-		Values [][]int64
+	columns := data[4+size:]
+	next := func() int {
+		v, n := binary.Uvarint(columns)
+		if n <= 0 {
+			t.Fatal("the columns are cut")
+		}
+		columns = columns[n:]
+		return int(v)
 	}
+	depth := -1
+	for range d.Nodes {
+		depth += 1 - next()
+		d.depth = append(d.depth, depth)
+	}
+	var calls, unmet []int
+	for range d.Nodes {
+		calls = append(calls, next())
+	}
+	for range d.Calls {
+		unmet = append(unmet, next())
+	}
+	callees := map[int][]int{}
+	var stack []int
+	for i, depth := range d.depth {
+		f, n := calls[i], calls[i]
+		if depth > 0 {
+			caller := stack[depth-1]
+			if n == 0 {
+				callees[caller] = append(callees[caller], unmet[0])
+				unmet = unmet[1:]
+				n = len(callees[caller])
+			}
+			f = callees[caller][n-1]
+		}
+		stack = append(stack[:depth], f)
+		d.frame = append(d.frame, f)
+	}
+	node := 0
+	for range d.Samples {
+		node += next()
+		d.node = append(d.node, node)
+	}
+	for range d.Samples {
+		d.task = append(d.task, next())
+	}
+	for _, scale := range d.Scales {
+		var column []int64
+		for range d.Samples {
+			v, n := binary.Varint(columns)
+			columns = columns[n:]
+			column = append(column, v*scale)
+		}
+		d.values = append(d.values, column)
+	}
+	if len(columns) != 0 {
+		t.Fatalf("%d bytes follow the columns", len(columns))
+	}
+	return d
+}
+
+// text writes d for people: the header, then a line for each node, indented by
+// its depth, and below it its samples.
+func (d pageData) text(t testing.TB) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	head, err := json.MarshalIndent(d.header, "", "\t")
+	if err != nil {
+		t.Fatal(err)
+	}
+	// A row of a table takes a line, which is what a change should show as.
+	b.Write(regexp.MustCompile(`\n\t\t\t+`).ReplaceAll(head, []byte(" ")))
+	b.WriteString("\n\n")
+	sample := 0
+	for n, f := range d.frame {
+		indent := strings.Repeat("  ", d.depth[n])
+		fmt.Fprintf(&b, "%s%q\n", indent, d.Strings[d.Frames.Name[f]])
+		for ; sample < len(d.node) && d.node[sample] == n; sample++ {
+			fmt.Fprintf(&b, "%s  =", indent)
+			for _, column := range d.values {
+				fmt.Fprintf(&b, " %d", column[sample])
+			}
+			task := d.task[sample]
+			fmt.Fprintf(&b, ", %d/%d\n", d.Tasks.PID[task], d.Tasks.TID[task])
+		}
+	}
+	return b.Bytes()
 }
 
 // folded returns the samples of d by "comm;caller;callee".
-func (d pageData) folded(value int) map[string]int64 {
+func (d pageData) folded(column int) map[string]int64 {
 	stacks := map[string]int64{}
 	var callers []string
 	sample := 0
-	for n, f := range d.Nodes.Frame {
-		callers = append(callers[:d.Nodes.Depth[n]], d.Strings[d.Frames.Name[f]])
-		if sample < len(d.Samples.Node) && d.Samples.Node[sample] == n {
-			stacks[strings.Join(callers[1:], ";")] += d.Samples.Values[value][sample]
-			sample++
+	for n, f := range d.frame {
+		callers = append(callers[:d.depth[n]], d.Strings[d.Frames.Name[f]])
+		for ; sample < len(d.node) && d.node[sample] == n; sample++ {
+			stacks[strings.Join(callers[1:], ";")] += d.values[column][sample]
 		}
 	}
 	return stacks
@@ -69,7 +158,7 @@ func folded(p *profile.Profile, value int) map[string]int64 {
 			names = append(names, p.FrameName(frames[i]))
 		}
 		for i, name := range names {
-			names[i] = string([]rune(name)) // JSON replaces each invalid byte
+			names[i] = plain.Terminal(name)
 		}
 		stacks[strings.Join(names, ";")] += s.Values[value]
 	}
@@ -85,19 +174,16 @@ func render(t testing.TB, write func(io.Writer, *profile.Profile, Options) error
 	return b.Bytes()
 }
 
-var dataElement = regexp.MustCompile(`(?s)<script id="data" type="application/(json|gzip)">\n(.*?)\n</script>`)
+var dataElement = regexp.MustCompile(`<script id="data" type="application/octet-stream">([A-Za-z0-9+/=]*)</script>`)
 
-// extract returns the JSON in a page.
-func extract(t testing.TB, page []byte) []byte {
+// extract returns the data in a page.
+func extract(t testing.TB, page []byte) pageData {
 	t.Helper()
 	m := dataElement.FindSubmatch(page)
 	if m == nil {
 		t.Fatal("the page has no data")
 	}
-	if string(m[1]) == "json" {
-		return append(m[2], '\n')
-	}
-	z, err := gzip.NewReader(base64.NewDecoder(base64.StdEncoding, bytes.NewReader(m[2])))
+	z, err := gzip.NewReader(base64.NewDecoder(base64.StdEncoding, bytes.NewReader(m[1])))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,7 +191,7 @@ func extract(t testing.TB, page []byte) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return data
+	return parseData(t, data)
 }
 
 func TestGolden(t *testing.T) {
@@ -117,13 +203,14 @@ func TestGolden(t *testing.T) {
 		"threads": encodetest.Threads(),
 	} {
 		t.Run(name, func(t *testing.T) {
-			encodetest.Golden(t, name+".json", extract(t, render(t, WriteHTML, p, Options{})))
+			encodetest.Golden(t, name+".data", extract(t, render(t, WriteHTML, p, Options{})).text(t))
 			encodetest.Golden(t, name+".svg", render(t, WriteSVG, p, Options{}))
 		})
 	}
+	encodetest.Golden(t, "inverted.svg", render(t, WriteSVG, encodetest.Typical(), Options{Inverted: true, Value: 1, Title: "A title"}))
 }
 
-// The page holds every stack with its exact values, small or compressed.
+// The page holds every stack with its exact values.
 func TestDataHoldsEveryStack(t *testing.T) {
 	for name, p := range map[string]*profile.Profile{
 		"typical": encodetest.Typical(),
@@ -132,16 +219,37 @@ func TestDataHoldsEveryStack(t *testing.T) {
 		"large":   encodetest.Large(2000),
 	} {
 		t.Run(name, func(t *testing.T) {
-			var d pageData
-			if err := json.Unmarshal(extract(t, render(t, WriteHTML, p, Options{Value: 1})), &d); err != nil {
-				t.Fatal(err)
-			}
+			d := extract(t, render(t, WriteHTML, p, Options{Value: 1}))
 			for v := range p.ValueTypes {
 				if diff := cmp.Diff(folded(p, v), d.folded(v)); diff != "" {
 					t.Errorf("value %d (-profile +page):\n%s", v, diff)
 				}
 			}
 		})
+	}
+}
+
+// A comparison holds both profiles, each whole and apart from the other.
+func TestDataHoldsBase(t *testing.T) {
+	p, base := encodetest.Typical(), encodetest.Symbols()
+	d := extract(t, render(t, WriteHTML, p, Options{Base: base}))
+	if !d.Compared || len(d.values) != 4 {
+		t.Fatalf("compared: %v, with %d columns", d.Compared, len(d.values))
+	}
+	for c, want := range []map[string]int64{folded(p, 0), folded(p, 1), folded(base, 0), folded(base, 1)} {
+		got := d.folded(c)
+		for stack, v := range got {
+			if v == 0 {
+				delete(got, stack)
+			}
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("column %d (-profile +page):\n%s", c, diff)
+		}
+	}
+	other := profile.NewBuilder(profile.ValueType{Type: "cycles", Unit: "count"}).Profile(profile.Meta{}, profile.Losses{})
+	if err := WriteHTML(io.Discard, p, Options{Base: other}); err == nil {
+		t.Error("WriteHTML compares samples with cycles")
 	}
 }
 
@@ -165,7 +273,7 @@ func TestMerging(t *testing.T) {
 	add(9, profile.Frame{Function: fn("heavy")})
 	p := b.Profile(profile.Meta{}, profile.Losses{})
 
-	tree, err := newTree(p, 0)
+	tree, err := newTree(0, p)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -320,4 +428,23 @@ func BenchmarkWriteHTML(b *testing.B) {
 func TestIsLinear(t *testing.T) {
 	encodetest.Linear(t, func(w io.Writer, p *profile.Profile) error { return WriteHTML(w, p, Options{}) })
 	encodetest.Linear(t, func(w io.Writer, p *profile.Profile) error { return WriteSVG(w, p, Options{}) })
+}
+
+// A comparison is coloured by what became of each box.
+func TestCompare(t *testing.T) {
+	p := encodetest.Compared()
+	base, changed := p.Only(0), p.Only(1)
+	base.ValueTypes = changed.ValueTypes
+	encodetest.Golden(t, "compared.svg", render(t, WriteSVG, changed, Options{Base: base}))
+	if err := WriteSVG(io.Discard, changed, Options{Base: encodetest.Typical()}); err == nil {
+		t.Error("WriteSVG compares profiles of other values")
+	}
+	for _, c := range []struct {
+		before, total int64
+		want          string
+	}{{0, 0, "same"}, {5, 5, "same"}, {0, 5, "more4"}, {5, 0, "less4"}, {10, 5, "less2"}, {5, 10, "more2"}, {100, 99, "same"}} {
+		if got := changeClass((node{before: c.before, total: c.total}).change()); got != c.want {
+			t.Errorf("from %d to %d is %s, want %s", c.before, c.total, got, c.want)
+		}
+	}
 }

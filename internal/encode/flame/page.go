@@ -4,34 +4,47 @@ import (
 	"bufio"
 	"compress/gzip"
 	"crypto/sha256"
-	_ "embed"
+	"embed"
 	"encoding/base64"
 	"fmt"
 	"html"
 	"io"
 	"strings"
-
-	"fulgur/internal/profile"
 )
 
-//go:embed page.html
+//go:embed page/page.html
 var pageHTML string
 
-//go:embed page.css
+//go:embed page/page.css
 var pageCSS string
 
-//go:embed page.js
-var pageJS string
+//go:embed page/*.js
+var pageScripts embed.FS
 
-// plainNodes is the number of nodes up to which the data stands in the page
-// as readable JSON; beyond it is compressed.
-const plainNodes = 2000
+// pageJS is the page's script: the files of folder page in one scope of their
+// own, those first that others use while they are being loaded.
+var pageJS = func() string {
+	var b strings.Builder
+	b.WriteString("'use strict';\n(() => {\n")
+	for _, name := range []string{
+		"dom", "data", "format", "weights", "view", "functions", "colours", "chart",
+		"panel", "table", "search", "state", "run", "export", "main",
+	} {
+		text, err := pageScripts.ReadFile("page/" + name + ".js")
+		if err != nil {
+			panic(err) // the file is part of the program
+		}
+		b.Write(text)
+	}
+	b.WriteString("})();\n")
+	return b.String()
+}()
 
 // writePage fills page.html, whose variable parts are written "{{name}}". As
 // everywhere in this package, errors stick to the buffer and Flush returns
 // them.
-func writePage(w io.Writer, h header, p *profile.Profile, t *tree) error {
-	out := bufio.NewWriterSize(w, 32<<10)
+func writePage(w io.Writer, h header, t *tree) error {
+	out := bufio.NewWriterSize(w, 64<<10)
 	rest := pageHTML
 	for {
 		text, after, more := strings.Cut(rest, "{{")
@@ -43,16 +56,18 @@ func writePage(w io.Writer, h header, p *profile.Profile, t *tree) error {
 		rest = after
 		switch name {
 		case "policy":
-			fmt.Fprintf(out, "default-src 'none'; script-src %s; style-src %s; base-uri 'none'; form-action 'none'",
+			// Of trusted types there are none: nothing can make markup of text.
+			fmt.Fprintf(out, "default-src 'none'; script-src %s; style-src %s; base-uri 'none'; form-action 'none'; "+
+				"require-trusted-types-for 'script'; trusted-types 'none'",
 				sourceHash(pageJS), sourceHash(pageCSS))
 		case "title":
-			out.WriteString(html.EscapeString(strings.ToValidUTF8(h.Title, "\uFFFD")))
+			out.WriteString(html.EscapeString(h.Title))
 		case "style":
 			out.WriteString(pageCSS)
 		case "script":
 			out.WriteString(pageJS)
 		case "data":
-			if err := embedData(out, h, p, t); err != nil {
+			if err := embedData(out, h, t); err != nil {
 				return err
 			}
 		}
@@ -65,32 +80,16 @@ func sourceHash(s string) string {
 	return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
 }
 
-// embedData writes the element that holds the page's data: a script of a type
-// that no browser runs, which the policy therefore does not need to allow.
-func embedData(out *bufio.Writer, h header, p *profile.Profile, t *tree) error {
-	if len(t.boxes) <= plainNodes {
-		out.WriteString("<script id=\"data\" type=\"application/json\">\n")
-		if err := writeData(out, h, p, t); err != nil {
-			return err
-		}
-		out.WriteString("</script>")
-		return nil
-	}
-	out.WriteString("<script id=\"data\" type=\"application/gzip\">\n")
+// embedData writes the page's data compressed and in base64, whose alphabet
+// has nothing that could be taken for markup.
+func embedData(out *bufio.Writer, h header, t *tree) error {
 	text := base64.NewEncoder(base64.StdEncoding, out)
-	packed, err := gzip.NewWriterLevel(text, gzip.BestSpeed)
-	if err != nil {
-		return err
-	}
-	if err := writeData(packed, h, p, t); err != nil {
+	packed := gzip.NewWriter(text)
+	if err := writeData(packed, h, t); err != nil {
 		return err
 	}
 	if err := packed.Close(); err != nil {
 		return err
 	}
-	if err := text.Close(); err != nil {
-		return err
-	}
-	out.WriteString("\n</script>")
-	return nil
+	return text.Close()
 }

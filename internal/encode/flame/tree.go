@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"fulgur/internal/encode/plain"
 	"fulgur/internal/encode/roots"
 	"fulgur/internal/profile"
 )
@@ -88,8 +89,19 @@ type node struct {
 	into uint32
 	// row is the node's index in tree.boxes, unless it was merged.
 	row uint32
-	// total is the chosen value of the node with all its descendants.
-	total int64
+	// total is the chosen value of the node with all its descendants, before
+	// that of the profile that is compared with.
+	total, before int64
+}
+
+// change returns how much more or less a node has than before, from -1 for what
+// is gone to 1 for what is new.
+func (n node) change() float64 {
+	most := max(n.total, n.before)
+	if most <= 0 {
+		return 0
+	}
+	return float64(n.total-n.before) / float64(most)
 }
 
 // box is a node's place in the tree.
@@ -107,58 +119,40 @@ type tree struct {
 	// boxes are the nodes left after merging, in preorder, heaviest sibling
 	// first.
 	boxes []box
-	// ends holds, by sample of the profile, the node that it ends at.
-	ends []uint32
+	// profiles are those that the tree was made of: the one shown, and
+	// perhaps one that it is compared with, whose samples are in no total.
+	profiles []*profile.Profile
+	// ends holds, by profile and its sample, the node that it ends at.
+	ends [][]uint32
+	// tasks are those of all profiles.
+	tasks []profile.Task
 }
 
 // total returns the chosen value of the whole profile.
 func (t *tree) total() int64 { return t.nodes[0].total }
 
-// newTree merges the samples of p. Boxes are as wide as value type value.
-func newTree(p *profile.Profile, value int) (*tree, error) {
-	if value < 0 || value >= len(p.ValueTypes) {
-		return nil, fmt.Errorf("flame graph: value type %d of a profile that has %d", value, len(p.ValueTypes))
+// newTree merges the samples of profiles, of which the first is the one shown.
+// Boxes are as wide as its value type value.
+func newTree(value int, profiles ...*profile.Profile) (*tree, error) {
+	if n := len(profiles[0].ValueTypes); value < 0 || value >= n {
+		return nil, fmt.Errorf("flame graph: value type %d of a profile that has %d", value, n)
 	}
-	t := &tree{
-		nodes: make([]node, 1, len(p.Stacks)+len(p.Tasks)),
-		ends:  make([]uint32, len(p.Samples)),
+	stacks := 0
+	for _, p := range profiles {
+		stacks += len(p.Stacks) + len(p.Tasks)
 	}
-	m := merger{
-		p:        p,
-		tree:     t,
-		frameIDs: map[frameKey]uint32{},
-		ofFrame:  make([]uint32, len(p.Frames)),
-		known:    make([]uint32, len(p.Stacks)),
-	}
+	t := &tree{nodes: make([]node, 1, stacks), profiles: profiles, tasks: sortedTasks(profiles)}
+	m := merger{tree: t, frameIDs: map[frameKey]uint32{}}
 	m.frame(frame{frameKey: frameKey{name: "all", kind: kindRoot}})
-
-	// Samples of one CPU and process name together: the nodes of their stacks
-	// are known as long as their number is above the process's.
-	names := make([]string, len(p.Tasks))
-	for i, task := range p.Tasks {
-		names[i] = roots.Task(task)
-	}
-	byProcess := make([]uint32, len(p.Samples))
-	for i := range byProcess {
-		byProcess[i] = uint32(i)
-	}
-	cpu := func(i uint32) int { return p.Samples[i].CPU }
-	name := func(i uint32) string { return names[p.Samples[i].Task] }
-	slices.SortFunc(byProcess, func(a, b uint32) int {
-		return cmp.Or(cmp.Compare(cpu(a), cpu(b)), cmp.Compare(name(a), name(b)), cmp.Compare(a, b))
-	})
-	var onCPU, process uint32
-	for i, s := range byProcess {
-		moved := i == 0 || cpu(s) != cpu(byProcess[i-1])
-		if moved {
-			onCPU = m.cpu(cpu(s))
+	for i, p := range profiles {
+		t.ends = append(t.ends, m.add(p))
+		for s, n := range t.ends[i] {
+			if i == 0 {
+				t.nodes[n].total += p.Samples[s].Values[value]
+			} else {
+				t.nodes[n].before += p.Samples[s].Values[value]
+			}
 		}
-		if moved || name(s) != name(byProcess[i-1]) {
-			process = m.push(onCPU, m.frame(frame{frameKey: frameKey{name: name(s), kind: kindProcess}}))
-		}
-		n := m.stack(process, p.Samples[s].Stack)
-		t.ends[s] = n
-		t.nodes[n].total += p.Samples[s].Values[value]
 	}
 	t.sortFrames()
 	t.sum()
@@ -168,11 +162,47 @@ func newTree(p *profile.Profile, value int) (*tree, error) {
 
 // merger makes the nodes of a tree.
 type merger struct {
-	p        *profile.Profile
 	tree     *tree
 	frameIDs map[frameKey]uint32
-	ofFrame  []uint32 // by profile.FrameID; 0 is not met yet
-	known    []uint32 // by profile.StackID, the node it was last given
+	// Of the profile that is being added:
+	p       *profile.Profile
+	ofFrame []uint32 // by profile.FrameID; 0 is not met yet
+	known   []uint32 // by profile.StackID, the node it was last given
+}
+
+// add makes the nodes of p and returns those that its samples end at.
+func (m *merger) add(p *profile.Profile) (ends []uint32) {
+	m.p = p
+	m.ofFrame = make([]uint32, len(p.Frames))
+	m.known = make([]uint32, len(p.Stacks))
+	names := make([]string, len(p.Tasks))
+	for i, task := range p.Tasks {
+		names[i] = plain.Terminal(roots.Task(task))
+	}
+	// Samples of one CPU and process name together: the nodes of their stacks
+	// are known as long as their number is above the process's.
+	byProcess := make([]uint32, len(p.Samples))
+	for i := range byProcess {
+		byProcess[i] = uint32(i)
+	}
+	cpu := func(i uint32) int { return p.Samples[i].CPU }
+	name := func(i uint32) string { return names[p.Samples[i].Task] }
+	slices.SortFunc(byProcess, func(a, b uint32) int {
+		return cmp.Or(cmp.Compare(cpu(a), cpu(b)), cmp.Compare(name(a), name(b)), cmp.Compare(a, b))
+	})
+	ends = make([]uint32, len(p.Samples))
+	var onCPU, process uint32
+	for i, s := range byProcess {
+		moved := i == 0 || cpu(s) != cpu(byProcess[i-1])
+		if moved {
+			onCPU = m.cpu(cpu(s))
+		}
+		if moved || name(s) != name(byProcess[i-1]) {
+			process = m.push(onCPU, m.frame(frame{frameKey: frameKey{name: name(s), kind: kindProcess}}))
+		}
+		ends[s] = m.stack(process, p.Samples[s].Stack)
+	}
+	return ends
 }
 
 // cpu makes the node under all that ran on a CPU, which is the root where they
@@ -213,18 +243,26 @@ func boxFrame(p *profile.Profile, id profile.FrameID) frame {
 	fn := p.Functions[pf.Function]
 	f := frame{
 		frameKey: frameKey{
-			name:    p.FrameName(id),
-			module:  p.Mappings[pf.Mapping].Path,
+			name:    plain.Terminal(p.FrameName(id)),
+			module:  plainText(p.Mappings[pf.Mapping].Path),
 			kind:    boxKind(pf),
 			inlined: pf.Inlined,
 		},
-		file: fn.File,
+		file: plainText(fn.File),
 		line: fn.StartLine,
 	}
 	if !pf.Inlined {
 		f.address = pf.Address - pf.Offset
 	}
 	return f
+}
+
+// plainText is [plain.Terminal] for what may be unknown, which stays empty.
+func plainText(s string) string {
+	if s == "" {
+		return ""
+	}
+	return plain.Terminal(s)
 }
 
 func boxKind(f profile.Frame) kind {
@@ -286,7 +324,9 @@ func (t *tree) sortFrames() {
 // sum adds each node's total to its callers'.
 func (t *tree) sum() {
 	for n := len(t.nodes) - 1; n > 0; n-- {
-		t.nodes[t.nodes[n].parent].total += t.nodes[n].total
+		parent := &t.nodes[t.nodes[n].parent]
+		parent.total += t.nodes[n].total
+		parent.before += t.nodes[n].before
 	}
 }
 
@@ -339,6 +379,7 @@ func (t *tree) merge(a, b uint32) {
 	na, nb := &t.nodes[a], &t.nodes[b]
 	nb.into = a
 	na.total += nb.total
+	na.before += nb.before
 	if nb.child == 0 {
 		return
 	}
@@ -350,9 +391,8 @@ func (t *tree) merge(a, b uint32) {
 	na.child = nb.child
 }
 
-// endRow returns the row of the box that sample i of the profile ends at.
-func (t *tree) endRow(i int) uint32 {
-	n := t.ends[i]
+// row returns the row of the box that node n is in.
+func (t *tree) row(n uint32) uint32 {
 	if into := t.nodes[n].into; into != 0 {
 		n = into
 	}

@@ -39,6 +39,17 @@ type Options struct {
 	// Value is the index of the value to print in [profile.Profile]'s
 	// ValueTypes.
 	Value int
+	// Compare prints the first two values, those of a base and of what became
+	// of it, in two columns: what flamegraph.pl draws the difference of.
+	Compare bool
+}
+
+// values are the indexes of the values to print.
+func (o Options) values() []int {
+	if o.Compare {
+		return []int{0, 1}
+	}
+	return []int{o.Value}
 }
 
 // Write writes p to w. Stacks that look alike, of tasks with the same name, share
@@ -48,14 +59,17 @@ type Options struct {
 // Names are untrusted. Control characters and invalid UTF-8 appear as escapes
 // (`\n`, `\x1b`), and ";" as ":"; see [plain.FoldedFrame].
 func Write(w io.Writer, p *profile.Profile, o Options) error {
-	if o.Value < 0 || o.Value >= len(p.ValueTypes) {
-		return fmt.Errorf("write folded stacks: no value %d in a profile of %d", o.Value, len(p.ValueTypes))
+	values := o.values()
+	for _, v := range values {
+		if v < 0 || v >= len(p.ValueTypes) {
+			return fmt.Errorf("write folded stacks: no value %d in a profile of %d", v, len(p.ValueTypes))
+		}
 	}
 	t := newTree(p, o)
 	out := bufio.NewWriter(w)
 	var line []byte
 	var path []label
-	for _, e := range t.entries(p, o.Value) {
+	for _, e := range t.entries(p, values) {
 		line = line[:0]
 		if e.cpu != "" {
 			line = append(line, e.cpu...)
@@ -67,8 +81,10 @@ func Write(w io.Writer, p *profile.Profile, o Options) error {
 			line = append(line, ';')
 			line = append(line, t.labels[name]...)
 		}
-		line = append(line, ' ')
-		line = strconv.AppendInt(line, e.value, 10)
+		for i := range values {
+			line = append(line, ' ')
+			line = strconv.AppendInt(line, e.values[i], 10)
+		}
 		line = append(line, '\n')
 		if _, err := out.Write(line); err != nil {
 			return fmt.Errorf("write folded stacks: %w", err)
@@ -83,7 +99,7 @@ func Write(w io.Writer, p *profile.Profile, o Options) error {
 // entry is a line to write.
 type entry struct {
 	lineKey
-	value int64
+	values [2]int64 // of those to print
 }
 
 // lineKey is what tells lines apart.
@@ -93,8 +109,8 @@ type lineKey struct {
 	node nodeID
 }
 
-// entries returns the lines of p in order, with value v summed.
-func (t *tree) entries(p *profile.Profile, v int) []entry {
+// entries returns the lines of p in order, with values summed.
+func (t *tree) entries(p *profile.Profile, values []int) []entry {
 	tasks := make([]string, len(p.Tasks))
 	for i, task := range p.Tasks {
 		tasks[i] = plain.FoldedFrame(roots.Task(task))
@@ -110,7 +126,9 @@ func (t *tree) entries(p *profile.Profile, v int) []entry {
 			index[k] = i
 			entries = append(entries, entry{lineKey: k})
 		}
-		entries[i].value += s.Values[v]
+		for j, v := range values {
+			entries[i].values[j] += s.Values[v]
+		}
 	}
 	order := t.order()
 	slices.SortFunc(entries, func(a, b entry) int {

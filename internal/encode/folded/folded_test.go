@@ -26,6 +26,7 @@ func TestWrite(t *testing.T) {
 		{"typical-value1.folded", encodetest.Typical(), Options{Value: 1}},
 		{"threads.folded", encodetest.Threads(), Options{}},
 		{"symbols.folded", encodetest.Symbols(), Options{}},
+		{"compared.folded", encodetest.Compared(), Options{Compare: true}},
 		{"symbols-annotate.folded", encodetest.Symbols(), Options{Annotate: true}},
 		{"hostile.folded", encodetest.Hostile(), Options{}},
 		{"empty.folded", encodetest.Empty(), Options{}},
@@ -36,7 +37,8 @@ func TestWrite(t *testing.T) {
 				t.Fatal(err)
 			}
 			encodetest.Golden(t, c.golden, out.Bytes())
-			if got, want := sum(t, out.String()), c.p.Total(c.o.Value); got != want {
+			values := c.o.values()
+			if got, want := sum(t, out.String()), c.p.Total(values[len(values)-1]); got != want {
 				t.Errorf("lines sum to %d, the profile to %d", got, want)
 			}
 		})
@@ -84,6 +86,9 @@ func TestErrors(t *testing.T) {
 		if err := Write(io.Discard, p, Options{Value: v}); err == nil {
 			t.Errorf("no error for value %d of 2", v)
 		}
+	}
+	if err := Write(io.Discard, p.Only(0), Options{Compare: true}); err == nil {
+		t.Error("no error for a comparison with one value")
 	}
 	if err := Write(encodetest.FullDisk{}, p, Options{}); !errors.Is(err, encodetest.ErrFullDisk) {
 		t.Errorf("error %v, want one that wraps the writer's", err)

@@ -8,7 +8,7 @@ import (
 )
 
 // row is a function, or the frames of a module that have no name, with the
-// number of samples in it and with it. Functions of the same names are one:
+// sums of a value in it and with it. Functions of the same names are one:
 // parts of a function may come from other source files, where these were
 // inlined, and part of its addresses may have no source file at all.
 type row struct {
@@ -16,9 +16,20 @@ type row struct {
 	self, total  int64
 }
 
-// hottest returns the at most n rows of p with the most samples in the
-// function itself, the hottest first; only rows that have such samples.
-func hottest(p *profile.Profile, n int) []row {
+// hottest returns the at most n rows of p with the highest sum of a value in the
+// function itself, the hottest first; only rows that have some.
+func hottest(p *profile.Profile, n, value int) []row {
+	rows := slices.DeleteFunc(tally(p, value), func(r row) bool { return r.self == 0 })
+	slices.SortFunc(rows, func(a, b row) int {
+		return cmp.Or(cmp.Compare(b.self, a.self), cmp.Compare(b.total, a.total),
+			cmp.Compare(a.name, b.name), cmp.Compare(a.module, b.module))
+	})
+	return rows[:min(n, len(rows))]
+}
+
+// tally returns all rows of p with what they have of a value, in an order that
+// does not depend on it.
+func tally(p *profile.Profile, value int) []row {
 	rows, rowOf := newRows(p)
 	// counted holds the last sample, counted from 1, that each row's total
 	// contains.
@@ -29,20 +40,15 @@ func hottest(p *profile.Profile, n int) []row {
 		for depth, f := range frames {
 			r := rowOf[f]
 			if depth == 0 {
-				rows[r].self += s.Values[0]
+				rows[r].self += s.Values[value]
 			}
 			if counted[r] != i+1 {
 				counted[r] = i + 1
-				rows[r].total += s.Values[0]
+				rows[r].total += s.Values[value]
 			}
 		}
 	}
-	rows = slices.DeleteFunc(rows, func(r row) bool { return r.self == 0 })
-	slices.SortFunc(rows, func(a, b row) int {
-		return cmp.Or(cmp.Compare(b.self, a.self), cmp.Compare(b.total, a.total),
-			cmp.Compare(a.name, b.name), cmp.Compare(a.module, b.module))
-	})
-	return rows[:min(n, len(rows))]
+	return rows
 }
 
 // newRows returns an empty row for each function of each module, and the

@@ -17,28 +17,37 @@ const (
 	moduleWidth   = 24
 )
 
-// Summary writes a few lines on p to w, meant for the end of a run: how many
-// samples there are and of what, what was lost by cause with the remedy, and
-// the at most n functions that the most samples were taken in. The profile's
-// first value must count samples.
+// SummaryOptions choose what a summary is of.
+type SummaryOptions struct {
+	// Functions is how many functions are named at most.
+	Functions int
+	// Value is the index of the value that ranks them, in [profile.Profile]'s
+	// ValueTypes.
+	Value int
+}
+
+// Summary writes a few lines on p to w, meant for the end of a run: how much there
+// is and of what, what was lost by cause with the remedy, and the functions that
+// have most of it. The profile's first value must count occurrences.
 //
-// In the table, self is the share of samples whose leaf is the function,
-// total that of samples with the function anywhere in the stack, counted once
+// In the table, self is the share of stacks whose leaf is the function,
+// total that of stacks with the function anywhere in them, counted once
 // if it recurs. Frames without a name are taken together by module.
-func Summary(w io.Writer, p *profile.Profile, n int) error {
-	var out strings.Builder
-	total := p.Total(0)
-	noun := "samples"
-	if total == 1 {
-		noun = "sample"
+func Summary(w io.Writer, p *profile.Profile, o SummaryOptions) error {
+	if o.Value < 0 || o.Value >= len(p.ValueTypes) {
+		return fmt.Errorf("write summary: no value %d in a profile of %d", o.Value, len(p.ValueTypes))
 	}
-	fmt.Fprintf(&out, "%d %s", total, noun)
+	var out strings.Builder
+	out.WriteString(describe.Amount(p.Total(0), p.ValueTypes[0]))
+	if o.Value > 0 {
+		fmt.Fprintf(&out, ", %s", describe.Amount(p.Total(o.Value), p.ValueTypes[o.Value]))
+	}
 	if run := describe.Run(p.Meta); run != "" {
 		fmt.Fprintf(&out, " (%s)", run)
 	}
 	fmt.Fprintln(&out)
 	writeLosses(&out, describe.Losses(p.Losses))
-	writeTable(&out, hottest(p, n), total)
+	writeTable(&out, hottest(p, o.Functions, o.Value), p.Total(o.Value))
 	if _, err := io.WriteString(w, out.String()); err != nil {
 		return fmt.Errorf("write summary: %w", err)
 	}

@@ -73,7 +73,7 @@ func TestSummary(t *testing.T) {
 	} {
 		t.Run(c.golden, func(t *testing.T) {
 			var out bytes.Buffer
-			if err := Summary(&out, c.p, c.n); err != nil {
+			if err := Summary(&out, c.p, SummaryOptions{Functions: c.n}); err != nil {
 				t.Fatal(err)
 			}
 			encodetest.Golden(t, c.golden, out.Bytes())
@@ -85,7 +85,7 @@ func TestSummary(t *testing.T) {
 // TestHottestCountsRecursionOnce compares with totals that a function which
 // calls itself would exceed if each of its frames counted.
 func TestHottestCountsRecursionOnce(t *testing.T) {
-	for _, r := range hottest(encodetest.Typical(), 100) {
+	for _, r := range hottest(encodetest.Typical(), 100, 0) {
 		if r.name == "walk" {
 			if r.self != 9 || r.total != 9 {
 				t.Errorf("walk: self %d, total %d, want 9 and 9", r.self, r.total)
@@ -117,7 +117,7 @@ func TestHottestIgnoresFiles(t *testing.T) {
 		{name: "parse", module: "app", self: 8, total: 8},
 		{name: "parse", module: "app", self: 7, total: 7},
 	}
-	if got := hottest(b.Profile(profile.Meta{}, profile.Losses{}), 10); !slices.Equal(got, want) {
+	if got := hottest(b.Profile(profile.Meta{}, profile.Losses{}), 10, 0); !slices.Equal(got, want) {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 }
@@ -132,7 +132,7 @@ func TestErrors(t *testing.T) {
 	if err := Write(encodetest.FullDisk{}, p, Options{}); !errors.Is(err, encodetest.ErrFullDisk) {
 		t.Errorf("Write: error %v, want one that wraps the writer's", err)
 	}
-	if err := Summary(encodetest.FullDisk{}, p, 10); !errors.Is(err, encodetest.ErrFullDisk) {
+	if err := Summary(encodetest.FullDisk{}, p, SummaryOptions{Functions: 10}); !errors.Is(err, encodetest.ErrFullDisk) {
 		t.Errorf("Summary: error %v, want one that wraps the writer's", err)
 	}
 }
@@ -165,7 +165,7 @@ func BenchmarkWrite(b *testing.B) {
 func BenchmarkSummary(b *testing.B) {
 	p := encodetest.Large(20_000)
 	for b.Loop() {
-		if err := Summary(io.Discard, p, 10); err != nil {
+		if err := Summary(io.Discard, p, SummaryOptions{Functions: 10}); err != nil {
 			b.Fatal(err)
 		}
 	}

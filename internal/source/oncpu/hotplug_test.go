@@ -14,7 +14,7 @@ import (
 // for less than the time between two looks.
 func TestHotplug(t *testing.T) {
 	testenv.VM(t)
-	h := start(t, Options{RingSize: DefaultRingSize, CountEntries: DefaultCountEntries, SeenEntries: DefaultSeenEntries, Idle: true, ByCPU: true},
+	h := start(t, Options{Options: byCPU, Idle: true},
 		target.Target{}, Rate{Frequency: 99})
 	follow := func() {
 		t.Helper()
@@ -33,7 +33,7 @@ func TestHotplug(t *testing.T) {
 			t.Fatal(err)
 		}
 		for key, v := range h.Counts().Total() {
-			if key.Cpu == 1 {
+			if key.CPU == 1 {
 				n += v.Samples
 			}
 		}

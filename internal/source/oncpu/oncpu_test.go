@@ -11,6 +11,7 @@ import (
 	"fulgur/bpf"
 	"fulgur/internal/perfevent"
 	"fulgur/internal/process"
+	"fulgur/internal/source/probe"
 	"fulgur/internal/stacks"
 	"fulgur/internal/target"
 	"fulgur/internal/testenv"
@@ -37,6 +38,19 @@ func load(t *testing.T, mode string) int {
 		_ = cmd.Wait()
 	})
 	return cmd.Process.Pid
+}
+
+// Sizes of maps that are large enough, alone and with what is told apart.
+var (
+	roomy          = probe.Options{RingSize: DefaultRingSize, CountEntries: DefaultCountEntries, SeenEntries: DefaultSeenEntries}
+	byCPU          = with(func(o *probe.Options) { o.ByCPU = true })
+	byThreadAndCPU = with(func(o *probe.Options) { o.ByThread, o.ByCPU = true, true })
+)
+
+func with(change func(*probe.Options)) probe.Options {
+	o := roomy
+	change(&o)
+	return o
 }
 
 // harness is a source and what it collected.
@@ -80,9 +94,7 @@ func (h *harness) poll(t *testing.T) {
 		if kind, err := stacks.RecordType(r); err != nil {
 			return err
 		} else if kind == bpf.OnCPURecordTypeRECORD_EVENT {
-			key, weight, err := stacks.ParseEvent(r)
-			h.Counts().Add(key, weight)
-			return err
+			return h.Counts().AddRecord(r)
 		}
 		return h.store.Add(r)
 	})
@@ -114,7 +126,7 @@ func (h *harness) run(t *testing.T, d, every time.Duration) {
 func (h *harness) counted() (all, known uint64) {
 	for key, v := range h.Counts().Total() {
 		all += v.Samples
-		if _, ok := h.store.Body(key.Id); ok {
+		if _, ok := h.store.Body(key.ID); ok {
 			known += v.Samples
 		}
 	}
@@ -128,10 +140,10 @@ func TestFlipLosesAndDoublesNothing(t *testing.T) {
 		name    string
 		options Options
 	}{
-		{"roomy", Options{RingSize: DefaultRingSize, CountEntries: DefaultCountEntries, SeenEntries: DefaultSeenEntries}},
-		{"by thread and CPU", Options{RingSize: DefaultRingSize, CountEntries: DefaultCountEntries, SeenEntries: DefaultSeenEntries, ByThread: true, ByCPU: true}},
-		{"one page of ring, 64 counts", Options{RingSize: 4096, CountEntries: 64, SeenEntries: 64}},
-		{"4 counts, nothing stays seen", Options{RingSize: 4096, CountEntries: 4, SeenEntries: 4}},
+		{"roomy", Options{Options: roomy}},
+		{"by thread and CPU", Options{Options: byThreadAndCPU}},
+		{"one page of ring, 64 counts", Options{Options: probe.Options{RingSize: 4096, CountEntries: 64, SeenEntries: 64}}},
+		{"4 counts, nothing stays seen", Options{Options: probe.Options{RingSize: 4096, CountEntries: 4, SeenEntries: 4}}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			testenv.Root(t)
@@ -170,7 +182,7 @@ func TestProcessThreads(t *testing.T) {
 		t.Run(mode, func(t *testing.T) {
 			pid := load(t, mode)
 			time.Sleep(100 * time.Millisecond)
-			h := start(t, Options{RingSize: DefaultRingSize, CountEntries: DefaultCountEntries, SeenEntries: DefaultSeenEntries},
+			h := start(t, Options{Options: roomy},
 				target.Target{Scope: target.Processes, PIDs: []int{pid}}, Rate{Frequency: 997})
 			before := cpuTime(t, pid)
 			h.run(t, 2*time.Second, 50*time.Millisecond)
@@ -185,7 +197,7 @@ func TestProcessThreads(t *testing.T) {
 				t.Errorf("samples stand for %v, the process used %v", sampled, used)
 			}
 			for key := range h.Counts().Total() {
-				if body, ok := h.store.Body(key.Id); ok && int(body.PID) != pid {
+				if body, ok := h.store.Body(key.ID); ok && int(body.PID) != pid {
 					t.Errorf("stack of process %d", body.PID)
 				}
 			}

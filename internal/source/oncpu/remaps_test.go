@@ -4,6 +4,7 @@ import (
 	"os"
 	"testing"
 
+	"fulgur/bpf"
 	"fulgur/internal/target"
 	"fulgur/internal/testenv"
 )
@@ -12,10 +13,10 @@ import (
 // ended, and counts what it cannot take.
 func TestRemapsFull(t *testing.T) {
 	testenv.Root(t)
-	h := start(t, Options{RingSize: DefaultRingSize, CountEntries: DefaultCountEntries, SeenEntries: DefaultSeenEntries},
+	h := start(t, Options{Options: roomy},
 		target.Target{CPUs: []int{0}}, Rate{Frequency: 1})
 	const noProcess = 1 << 23 // above the highest pid there can be
-	room := int(h.objects.Remaps.MaxEntries())
+	room := int(h.Maps[bpf.OnCPUMapRemaps].MaxEntries())
 	for i := range room {
 		if err := h.Remap(noProcess + i); err != nil {
 			t.Fatal(err)
@@ -27,7 +28,7 @@ func TestRemapsFull(t *testing.T) {
 		}
 	}
 	var n uint32
-	if err := h.objects.Remaps.Lookup(uint32(os.Getpid()), &n); err != nil || n != 2 {
+	if err := h.Maps[bpf.OnCPUMapRemaps].Lookup(uint32(os.Getpid()), &n); err != nil || n != 2 {
 		t.Errorf("the epoch was raised %d times, %v", n, err)
 	}
 	for i := range room { // no sweep so soon after the last

@@ -14,7 +14,7 @@ import (
 // with those it took they are what the rate and the time demand.
 func TestSkippedSamples(t *testing.T) {
 	const rate = 999
-	h := start(t, Options{RingSize: DefaultRingSize, CountEntries: DefaultCountEntries, SeenEntries: DefaultSeenEntries, Idle: true},
+	h := start(t, Options{Options: roomy, Idle: true},
 		target.Target{CPUs: []int{0}}, Rate{Frequency: rate})
 	begin := time.Now()
 	stop := make(chan struct{})

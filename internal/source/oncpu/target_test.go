@@ -33,7 +33,7 @@ func TestTargetSet(t *testing.T) {
 	testenv.Root(t)
 	testenv.Tool(t, "true")
 	pid := load(t, "children")
-	h := start(t, Options{RingSize: DefaultRingSize, CountEntries: DefaultCountEntries, SeenEntries: DefaultSeenEntries},
+	h := start(t, Options{Options: roomy},
 		target.Target{Scope: target.Processes, PIDs: []int{pid}, Children: true}, Rate{Frequency: 997})
 	seen := map[int]bool{}
 	h.await(t, "one child after the other", func(ids []int) bool {

@@ -17,6 +17,7 @@ import (
 	"fulgur/bpf"
 	"fulgur/internal/perfevent"
 	"fulgur/internal/process"
+	"fulgur/internal/source/probe"
 	"fulgur/internal/target"
 	"fulgur/internal/testenv"
 	"fulgur/internal/unwind"
@@ -35,7 +36,7 @@ type switches struct {
 	*Source
 }
 
-func sampleSwitches(t *testing.T, pid int, by Unwind) *switches {
+func sampleSwitches(t *testing.T, pid int, by probe.Unwind) *switches {
 	t.Helper()
 	tables, err := unwindmap.New(unwindmap.Options{Few: true})
 	if err != nil {
@@ -58,11 +59,11 @@ func sampleSwitches(t *testing.T, pid int, by Unwind) *switches {
 	tables.Wait(context.Background())
 
 	tg := target.Target{Scope: target.Processes, PIDs: []int{pid}}
-	s, err := Load(Options{
-		MaxDepth: unwindtest.MaxDepth, Scope: tg.Scope, SkipKernel: true, ByThread: true,
+	s, err := Load(Options{SkipKernel: true, Options: probe.Options{
+		MaxDepth: unwindtest.MaxDepth, Scope: tg.Scope, ByThread: true,
 		Unwind: by, Tables: tables.Replacements(),
-		RingSize: DefaultRingSize, CountEntries: DefaultCountEntries, SeenEntries: seenWays,
-	})
+		RingSize: DefaultRingSize, CountEntries: DefaultCountEntries, SeenEntries: 1,
+	}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,7 +88,8 @@ func sampleSwitches(t *testing.T, pid int, by Unwind) *switches {
 // forget has the kernel side send all stacks again.
 func (s *switches) forget(t *testing.T) {
 	t.Helper()
-	if err := s.objects.Seen.Put(uint32(0), make([]byte, s.objects.Seen.ValueSize())); err != nil {
+	seen := s.Maps[bpf.OnCPUMapSeen]
+	if err := seen.Put(uint32(0), make([]byte, seen.ValueSize())); err != nil {
 		t.Fatal(err)
 	}
 	s.take(t)
@@ -160,7 +162,7 @@ func TestWalkStopped(t *testing.T) {
 
 func checkStopped(t *testing.T, command []string, moments int) {
 	pid := unwindtest.Start(t, command)
-	s := sampleSwitches(t, pid, ByBoth)
+	s := sampleSwitches(t, pid, probe.ByBoth)
 	files := unwindtest.Tables{}
 	outcomes := map[string]int{}
 	for range moments {
@@ -233,7 +235,7 @@ func TestWalkChain(t *testing.T) {
 	testenv.Root(t)
 	p := unwindtest.FramePointers
 	pid := unwindtest.Start(t, p.Command(t))
-	s := sampleSwitches(t, pid, ByFramePointers)
+	s := sampleSwitches(t, pid, probe.ByFramePointers)
 	for range 20 {
 		s.forget(t)
 		_ = syscall.Kill(pid, syscall.SIGCONT)

@@ -125,7 +125,7 @@ func permission(err error) error {
 			remedy = "kernel.yama.ptrace_scope is 3: nobody may trace here until the next boot"
 		}
 	}
-	return fmt.Errorf("%w: %s (in a container also a seccomp profile that allows ptrace)", err, remedy)
+	return fmt.Errorf("%w: %s (in a container also a seccomp profile that allows ptrace; fulgur doctor tells what is in the way)", err, remedy)
 }
 
 // ignoresTrap reports whether thread tid ignores SIGTRAP. The kernel undoes that

@@ -1,0 +1,245 @@
+//go:build ignore
+
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * Page faults: the software events of minor and of major ones, each counted by
+ * the stack that touched the page and by the file that the page is of. They run
+ * in the context of the task, after the fault was handled and before it goes on.
+ * How long that took is known where handle_mm_fault can be traced.
+ */
+
+#include "kernel.h"
+#include <bpf/bpf_helpers.h>
+
+/* What a page is of. */
+enum page_kind {
+	PAGE_UNKNOWN = 0, /* the mapping could not be looked up */
+	PAGE_ANONYMOUS = 1,
+	PAGE_FILE = 2,
+};
+
+/* What counts are kept for. */
+struct count_key {
+	u64 id;
+	u64 file; /* 0 if the page is of none */
+	u32 tid;
+	u16 cpu;
+	u16 kind; /* enum page_kind */
+};
+
+struct count_value {
+	u64 samples;
+	u64 minor; /* sum of their periods */
+	u64 major;
+	u64 latency; /* ns, of samples times their periods; 0 where unknown */
+};
+
+static __always_inline void count_add(struct count_value *to, const struct count_value *add)
+{
+	__sync_fetch_and_add(&to->samples, add->samples);
+	__sync_fetch_and_add(&to->minor, add->minor);
+	__sync_fetch_and_add(&to->major, add->major);
+	__sync_fetch_and_add(&to->latency, add->latency);
+}
+
+#include "count.h"
+#include "file.h"
+#include "target.h"
+#include "unwind.h"
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_tracing.h>
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
+
+const enum page_kind *unused_page_kind __attribute__((unused));
+const struct file_record *unused_file_record __attribute__((unused));
+
+const volatile bool skip_kernel_stack;
+
+/* Of both programs: on a CPU the kernel runs one at a time that is an event's. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct stack_scratch);
+} faults_scratch SEC(".maps");
+
+/* A fault that is being handled, by thread. */
+struct fault {
+	u64 page;
+	u64 since;
+};
+
+/* LRU: a fault that fails is never counted, and its entry never asked for. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 4096);
+	__type(key, u32);
+	__type(value, struct fault);
+} faults SEC(".maps");
+
+/* Pages of 4 KiB; larger ones only share an entry's check more often. */
+#define PAGE_SHIFT 12
+
+/* A fault that waits for a page is handled again, and has begun before. */
+SEC("fentry/handle_mm_fault")
+int BPF_PROG(fault_begin, struct vm_area_struct *vma, unsigned long address)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct fault begun = { .page = address >> PAGE_SHIFT };
+	struct fault *known;
+	u32 tid = task->pid;
+
+	if (!target_has(task))
+		return 0;
+	known = bpf_map_lookup_elem(&faults, &tid);
+	if (known && known->page == begun.page && known->since)
+		return 0;
+	begun.since = bpf_ktime_get_ns();
+	bpf_map_update_elem(&faults, &tid, &begun, BPF_ANY);
+	return 0;
+}
+
+/* How long the fault of this thread has been handled for, in ns; 0 if unknown. */
+static __always_inline u64 fault_latency(u32 tid, u64 address)
+{
+	struct fault *begun = bpf_map_lookup_elem(&faults, &tid);
+	u64 since;
+
+	if (!begun || begun->page != address >> PAGE_SHIFT)
+		return 0;
+	since = begun->since;
+	begun->since = 0;
+	return since ? bpf_ktime_get_ns() - since : 0;
+}
+
+/*
+ * Mappings that were looked up. A look-up takes the address space's lock, and
+ * where interrupts are disabled an interrupt to give it back, ten microseconds in
+ * a virtual machine; so it is done anew only if the address space has changed: the
+ * kernel then raises the number that its locks of single mappings go by. Kernels
+ * before 6.4 have none, and look up every time.
+ */
+struct known_mapping {
+	u64 epoch;
+	u64 start, end;
+	u64 file;
+	u32 sequence;
+	u32 kind;
+};
+
+#define KNOWN_MAPPINGS 256
+/* Pages near each other share an entry. */
+#define KNOWN_SHIFT 21
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, KNOWN_MAPPINGS);
+	__type(key, u32);
+	__type(value, struct known_mapping);
+} known_mappings SEC(".maps");
+
+/* Tells how often the mappings of mm changed; false if that is unknown. */
+static __always_inline bool mm_sequence(struct mm_struct *mm, u32 *sequence)
+{
+	struct mm_struct___int *older = (void *)mm;
+
+	if (bpf_core_field_exists(mm->mm_lock_seq.sequence))
+		*sequence = BPF_CORE_READ(mm, mm_lock_seq.sequence);
+	else if (bpf_core_field_exists(older->mm_lock_seq))
+		*sequence = BPF_CORE_READ(older, mm_lock_seq);
+	else
+		return false;
+	return true;
+}
+
+static long page_of(struct task_struct *task, struct vm_area_struct *vma, struct known_mapping *at)
+{
+	struct file *file = vma->vm_file;
+
+	at->start = vma->vm_start;
+	at->end = vma->vm_end;
+	at->kind = file ? PAGE_FILE : PAGE_ANONYMOUS;
+	if (file)
+		at->file = file_id(file);
+	return 0;
+}
+
+/* Says what the page at an address of task, which is current, is of. */
+static __always_inline void find_page(struct task_struct *task, u64 epoch, u64 address,
+				      struct count_key *key)
+{
+	u32 index = hash_step(epoch, address >> KNOWN_SHIFT) % KNOWN_MAPPINGS;
+	struct known_mapping *known = bpf_map_lookup_elem(&known_mappings, &index);
+	struct known_mapping found = { .epoch = epoch };
+	bool keeps;
+
+	if (!known)
+		return;
+	keeps = mm_sequence(task->mm, &found.sequence);
+	if (keeps && known->epoch == epoch && known->sequence == found.sequence &&
+	    address >= known->start && address < known->end) {
+		key->kind = known->kind;
+		key->file = known->file;
+		return;
+	}
+	if (bpf_find_vma(task, address, page_of, &found, 0))
+		return;
+	key->kind = found.kind;
+	key->file = found.file;
+	if (keeps)
+		*known = found;
+}
+
+static __always_inline int fault(struct bpf_perf_event_data *ctx, bool major)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	u64 period = ctx->sample_period;
+	struct count_value value = { .samples = 1 };
+	struct count_key key = {};
+	struct stack_scratch *scratch;
+	struct stack_record *rec;
+	u32 tid = task->pid, zero = 0;
+
+	stat_add(major ? STAT_MAJOR_RUNS : STAT_RUNS, 1);
+	stat_add(major ? STAT_MAJOR_PERIODS : STAT_PERIODS, period);
+	if (!target_has(task))
+		return 0;
+	value.latency = fault_latency(tid, ctx->addr) * period;
+	scratch = bpf_map_lookup_elem(&faults_scratch, &zero);
+	if (!scratch)
+		return 0;
+	rec = &scratch->record;
+
+	stat_add(STAT_SAMPLES, 1);
+	stack_begin(rec, task);
+	find_page(task, rec->epoch, ctx->addr, &key);
+	bpf_get_current_comm(rec->comm, sizeof(rec->comm));
+	if (!skip_kernel_stack && !regs_in_user(ctx))
+		walk_kernel(ctx, rec);
+	if (!skip_user_stack && task_has_user_stack(task))
+		walk_user(task, rec, &scratch->walk);
+	key.id = stack_intern(rec);
+	if (by_thread)
+		key.tid = tid;
+	if (by_cpu)
+		key.cpu = bpf_get_smp_processor_id();
+	if (major)
+		value.major = period;
+	else
+		value.minor = period;
+	count(&key, &value);
+	return 0;
+}
+
+SEC("perf_event")
+int minor_fault(struct bpf_perf_event_data *ctx)
+{
+	return fault(ctx, false);
+}
+
+SEC("perf_event")
+int major_fault(struct bpf_perf_event_data *ctx)
+{
+	return fault(ctx, true);
+}

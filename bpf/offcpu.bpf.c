@@ -1,0 +1,451 @@
+//go:build ignore
+
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * Off-CPU time: what threads wait for, and for how long. A thread's user stack
+ * is walked when it leaves its CPU, in its own context; its kernel stack when
+ * it comes back, as that has stood still, and only if the time is one to count.
+ * The two halves are interned apart: many processes wait in few places of the
+ * kernel. The time in between is split where somebody woke the thread: it slept
+ * before, and waited for a CPU after.
+ *
+ * Threads that are off already when the measurement begins are found by an
+ * iterator, and what is still off when it ends is counted for its part by
+ * another; so a thread that sleeps all the time is seen.
+ *
+ * sched_switch runs with interrupts disabled, sched_waking under the woken
+ * thread's lock, and neither while the other runs on the same CPU: they share
+ * scratch. A thread's entry is written by its own CPU when it leaves and by
+ * that of whoever wakes it; the scheduler orders both before it comes back.
+ */
+
+#include "kernel.h"
+#include <bpf/bpf_helpers.h>
+
+/* What counts are kept for. tid and cpu are 0 where not told apart. */
+struct count_key {
+	u64 id; /* of the user half of the stack */
+	u64 kernel; /* of the kernel half */
+	u64 waker; /* of the stack that woke it; 0 where not told apart */
+	u32 tid;
+	u16 cpu; /* that it left */
+	u16 runnable; /* it never slept: another took its CPU */
+};
+
+struct count_value {
+	u64 times;
+	u64 sleeping; /* ns */
+	u64 waiting; /* for a CPU, ns */
+};
+
+static __always_inline void count_add(struct count_value *to, const struct count_value *add)
+{
+	__sync_fetch_and_add(&to->times, add->times);
+	__sync_fetch_and_add(&to->sleeping, add->sleeping);
+	__sync_fetch_and_add(&to->waiting, add->waiting);
+}
+
+#include "count.h"
+#include "orc.h"
+#include "target.h"
+#include "unwind.h"
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
+
+/* bpf2go makes Go types of what these name. */
+const enum thread_kind *unused_thread_kind __attribute__((unused));
+
+enum thread_kind {
+	THREADS_ALL = 0,
+	THREADS_USER = 1,
+	THREADS_KERNEL = 2,
+};
+
+const volatile u32 kind; /* enum thread_kind */
+const volatile u32 states = ~0U; /* bits of state_class() that are measured */
+const volatile u64 shortest; /* ns off CPU that are counted at least */
+const volatile u64 longest = ~0ULL; /* and at most */
+const volatile bool by_waker;
+
+/* When the measurement began and ended, CLOCK_MONOTONIC in ns; 0: not yet. */
+volatile u64 began;
+volatile u64 ended;
+
+/* What is known of a thread. It stays for as long as the thread lives. */
+struct thread {
+	u64 owner; /* start_boottime: a tid may have its next owner */
+	u64 since; /* when it left its CPU; 0 while it runs or is of no interest */
+	u64 woken; /* when it was woken; 0 if nobody did */
+	u64 id; /* the user half of its stack */
+	u64 waker; /* the stack that woke it */
+	u32 cpu;
+	u32 runnable; /* as in count_key */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 16384);
+	__type(key, u32);
+	__type(value, struct thread);
+} threads SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct stack_scratch);
+} offcpu_scratch SEC(".maps");
+
+/* The iterator's own: it may sleep, and others switch on its CPU meanwhile. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct stack_record);
+} offcpu_iterator_scratch SEC(".maps");
+
+#if defined(__TARGET_ARCH_x86)
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct orc_table);
+} offcpu_orc SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct orc_table);
+} offcpu_iterator_orc SEC(".maps");
+#endif
+
+/* The letters under which ps(1) and others know states, as bits. */
+enum state_class {
+	STATE_RUNNABLE = 1 << 0, /* R */
+	STATE_SLEEPING = 1 << 1, /* S */
+	STATE_DISK_SLEEP = 1 << 2, /* D */
+	STATE_STOPPED = 1 << 3, /* T */
+	STATE_TRACED = 1 << 4, /* t */
+	STATE_PARKED = 1 << 5, /* P */
+	STATE_IDLE = 1 << 6, /* I */
+	STATE_DEAD = 1 << 7, /* X */
+	STATE_OTHER = 1 << 8,
+};
+
+const enum state_class *unused_state_class __attribute__((unused));
+
+/* include/linux/sched.h */
+#define TASK_INTERRUPTIBLE 0x0001
+#define TASK_UNINTERRUPTIBLE 0x0002
+#define TASK_STOPPED 0x0004
+#define TASK_TRACED 0x0008
+#define TASK_PARKED 0x0040
+#define TASK_DEAD 0x0080
+#define TASK_IDLE 0x0402
+
+static __always_inline u32 state_class(u32 state)
+{
+	if (state == 0)
+		return STATE_RUNNABLE;
+	if (state & TASK_INTERRUPTIBLE)
+		return STATE_SLEEPING;
+	if ((state & TASK_IDLE) == TASK_IDLE)
+		return STATE_IDLE;
+	if (state & TASK_UNINTERRUPTIBLE)
+		return STATE_DISK_SLEEP;
+	if (state & TASK_STOPPED)
+		return STATE_STOPPED;
+	if (state & TASK_TRACED)
+		return STATE_TRACED;
+	if (state & TASK_PARKED)
+		return STATE_PARKED;
+	if (state & TASK_DEAD)
+		return STATE_DEAD;
+	return STATE_OTHER;
+}
+
+/* Whether a thread of that state is one to measure, leaving the target aside. */
+static __always_inline bool thread_wanted(struct task_struct *task, u32 state)
+{
+	bool kernel = task->flags & PF_KTHREAD;
+
+	if (task->pid == 0 || state == STATE_DEAD || !(states & state))
+		return false;
+	return kind == THREADS_ALL || (kind == THREADS_KERNEL) == kernel;
+}
+
+/* The entry of a thread, or NULL if there is none or it is another's. */
+static __always_inline struct thread *thread_find(struct task_struct *task)
+{
+	u32 tid = task->pid;
+	struct thread *t = bpf_map_lookup_elem(&threads, &tid);
+
+	return t && t->owner == task->start_boottime ? t : NULL;
+}
+
+/* The entry of a thread that leaves its CPU. NULL if there is no room. */
+static __always_inline struct thread *thread_enter(struct task_struct *task)
+{
+	u32 tid = task->pid;
+	u64 owner = task->start_boottime;
+	struct thread *t = bpf_map_lookup_elem(&threads, &tid);
+
+	if (!t) {
+		struct thread first = { .owner = owner };
+
+		if (bpf_map_update_elem(&threads, &tid, &first, BPF_NOEXIST))
+			stat_add(STAT_UNFOLLOWED, 1);
+		return bpf_map_lookup_elem(&threads, &tid);
+	}
+	if (t->owner != owner) {
+		t->owner = owner;
+		t->since = t->woken = 0;
+	}
+	return t;
+}
+
+/*
+ * The id of the stack of task, which is current, with or without the kernel's
+ * half; 0 if there is no scratch.
+ */
+static __always_inline u64 current_stack(void *ctx, struct task_struct *task, bool kernel)
+{
+	struct stack_scratch *scratch;
+	struct stack_record *rec;
+	u32 zero = 0;
+
+	scratch = bpf_map_lookup_elem(&offcpu_scratch, &zero);
+	if (!scratch)
+		return 0;
+	rec = &scratch->record;
+	stack_begin(rec, task);
+	bpf_get_current_comm(rec->comm, sizeof(rec->comm));
+	if (kernel)
+		walk_kernel(ctx, rec);
+	if (!skip_user_stack && task_has_user_stack(task))
+		walk_user(task, rec, &scratch->walk);
+	return stack_intern(rec);
+}
+
+/*
+ * The id of the kernel half of the stack of task, which does not run. It is
+ * the same for all threads that wait in the same place.
+ */
+static __always_inline u64 kernel_half(struct task_struct *task, struct stack_record *rec,
+				       bool in_switch)
+{
+	stack_begin(rec, NULL);
+#if defined(__TARGET_ARCH_x86)
+	u32 zero = 0;
+	struct orc_table *table = in_switch ? bpf_map_lookup_elem(&offcpu_orc, &zero)
+					    : bpf_map_lookup_elem(&offcpu_iterator_orc, &zero);
+
+	if (table && orc_walk(task, rec, table))
+		return stack_intern(rec);
+#endif
+	rec->kernel_frames = stack_frames(bpf_get_task_stack(task, rec->frames, max_depth * 8, 0),
+					  &rec->kernel_end);
+	return stack_intern(rec);
+}
+
+/*
+ * Counts what thread t of task, which left its CPU at since and did not run
+ * again, did until now. rec is scratch; in_switch tells sched_switch from the
+ * iterator.
+ */
+static __always_inline void thread_count(struct thread *t, struct task_struct *task,
+					 struct stack_record *rec, u64 since, u64 now,
+					 bool in_switch)
+{
+	struct count_value value = { .times = 1 };
+	struct count_key key = { .id = t->id };
+	u64 off = now > since ? now - since : 0;
+	u64 woken = t->woken;
+
+	if (off < shortest || off > longest)
+		return;
+	key.runnable = t->runnable;
+	if (t->runnable)
+		value.sleeping = 0;
+	else if (woken == 0 || woken > now)
+		value.sleeping = off;
+	else if (woken > since)
+		value.sleeping = woken - since;
+	/*
+	 * Else it was woken in the moment before it left, when it did not run
+	 * any more but sched_switch had not told of it yet.
+	 */
+	value.waiting = off - value.sleeping;
+	key.kernel = kernel_half(task, rec, in_switch);
+	if (by_waker)
+		key.waker = t->waker;
+	if (by_thread)
+		key.tid = task->pid;
+	if (by_cpu)
+		key.cpu = t->cpu;
+	stat_add(STAT_SAMPLES, 1);
+	count(&key, &value);
+}
+
+/* Ends the time off CPU of task, if it has begun, unless another just did. */
+static __always_inline void thread_back(struct task_struct *task, u64 now, bool in_switch)
+{
+	struct thread *t = thread_find(task);
+	struct stack_record *rec;
+	u32 zero = 0;
+	u64 since;
+
+	if (!t || !t->since)
+		return;
+	if (in_switch) {
+		struct stack_scratch *scratch = bpf_map_lookup_elem(&offcpu_scratch, &zero);
+
+		rec = scratch ? &scratch->record : NULL;
+	} else {
+		rec = bpf_map_lookup_elem(&offcpu_iterator_scratch, &zero);
+	}
+	if (!rec)
+		return;
+	since = __sync_lock_test_and_set(&t->since, 0);
+	if (!since)
+		return;
+	thread_count(t, task, rec, since, now, in_switch);
+	t->woken = 0;
+	t->waker = 0;
+}
+
+SEC("tp_btf/sched_switch")
+int BPF_PROG(offcpu_switch, bool preempt, struct task_struct *prev, struct task_struct *next,
+	     unsigned int prev_state)
+{
+	u64 now, end = ended;
+	struct thread *t;
+	u32 state;
+
+	if (!began)
+		return 0;
+	now = bpf_ktime_get_ns();
+	state = preempt ? STATE_RUNNABLE : state_class(prev_state);
+	if (!end && thread_wanted(prev, state) && target_has(prev) && (t = thread_enter(prev))) {
+		t->id = current_stack(ctx, prev, false);
+		t->cpu = bpf_get_smp_processor_id();
+		t->runnable = state == STATE_RUNNABLE;
+		t->since = now;
+	}
+	thread_back(next, end ?: now, true);
+	return 0;
+}
+
+SEC("tp_btf/sched_waking")
+int BPF_PROG(offcpu_waking, struct task_struct *task)
+{
+	struct task_struct *waker = bpf_get_current_task_btf();
+	struct thread *t;
+
+	if (!began || ended || task == waker)
+		return 0;
+	t = thread_find(task);
+	if (!t)
+		return 0;
+	t->woken = bpf_ktime_get_ns();
+	if (by_waker)
+		t->waker = current_stack(ctx, waker, true);
+	return 0;
+}
+
+/* Makes room. Its last time off CPU, as a zombie, is nobody's waiting. */
+SEC("tp_btf/sched_process_free")
+int BPF_PROG(offcpu_free, struct task_struct *task)
+{
+	u32 tid = task->pid;
+
+	if (thread_find(task))
+		bpf_map_delete_elem(&threads, &tid);
+	return 0;
+}
+
+/* A frame as compilers leave it where they keep frame pointers. */
+struct frame {
+	u64 next;
+	u64 return_address;
+};
+
+/*
+ * Follows the frame pointers of a task that is not current. Reading its memory
+ * takes a program that sleeps, and unwind tables are not for those: user space
+ * takes the place of what no other program can be reading any more.
+ */
+static __always_inline void walk_other_user(struct task_struct *task, struct stack_record *rec)
+{
+	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(task);
+	struct frame frame;
+	u32 n = 1;
+	u64 fp;
+	int i;
+
+	rec->frames[0] = REGS_PC(regs) & ~FRAME_EXACT;
+	fp = REGS_FP(regs);
+	rec->user_end = END_FRAME_POINTER;
+	for (i = 1; i < MAX_DEPTH; i++) {
+		if (n >= max_depth)
+			break;
+		if (bpf_copy_from_user_task(&frame, sizeof(frame), (void *)fp, task, 0))
+			break;
+		rec->frames[i] = frame.return_address & unwind_pc_bits();
+		fp = frame.next;
+		n++;
+	}
+	if (n >= max_depth)
+		rec->user_end = END_DEPTH;
+	rec->user_frames = n;
+}
+
+/* Finds the threads that are off their CPU when the measurement begins. */
+SEC("iter.s/task")
+int offcpu_begin(struct bpf_iter__task *ctx)
+{
+	struct task_struct *task = ctx->task;
+	struct stack_record *rec;
+	struct thread first = {};
+	struct thread *t;
+	u32 zero = 0, state, tid;
+	long err;
+
+	if (!task || task->on_cpu)
+		return 0;
+	tid = task->pid;
+	state = state_class(task->__state);
+	if (!thread_wanted(task, state) || !target_has_other(task) || thread_find(task))
+		return 0;
+	rec = bpf_map_lookup_elem(&offcpu_iterator_scratch, &zero);
+	if (!rec)
+		return 0;
+	stack_begin(rec, task);
+	bpf_probe_read_kernel_str(rec->comm, sizeof(rec->comm), task->comm);
+	if (!skip_user_stack && task_has_user_stack(task))
+		walk_other_user(task, rec);
+	first.owner = task->start_boottime;
+	first.since = began;
+	first.id = stack_intern(rec);
+	first.cpu = task->wake_cpu;
+	first.runnable = state == STATE_RUNNABLE;
+	err = bpf_map_update_elem(&threads, &tid, &first, BPF_NOEXIST);
+	if (err && err != -EEXIST)
+		stat_add(STAT_UNFOLLOWED, 1);
+	/* If it came back before the entry was there, nobody ends its time. */
+	if (!err && task->on_cpu && (t = thread_find(task)))
+		__sync_val_compare_and_swap(&t->since, first.since, 0);
+	return 0;
+}
+
+/* Counts the threads that are off their CPU when the measurement ends. */
+SEC("iter/task")
+int offcpu_end(struct bpf_iter__task *ctx)
+{
+	struct task_struct *task = ctx->task;
+
+	if (task)
+		thread_back(task, ended, false);
+	return 0;
+}

@@ -1,0 +1,301 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Kernel stacks of threads that do not run, walked by the kernel's own unwind
+ * tables (ORC, on x86), as arch/x86/kernel/unwind_orc.c does it. The kernel's
+ * walker looks every frame up anew and takes 200 ns for one; waiting threads stand
+ * in the same places again and again, so here what the tables say of a place is
+ * kept, and the stack is copied at once.
+ *
+ * Where this does not reach the stack's end - the code of a module, a stack that is
+ * deeper than what is copied, a register that is not known - the kernel's walker
+ * is asked. It leaves out the functions of the scheduler; here they are in.
+ *
+ * An orc_table is for one walk at a time: a per-CPU one with interrupts disabled,
+ * or one that only a single program uses.
+ */
+#ifndef FULGUR_ORC_H
+#define FULGUR_ORC_H
+
+#include "stack.h"
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_tracing.h>
+
+#if defined(__TARGET_ARCH_x86)
+
+/* Words of a stack that are copied. */
+#define ORC_WORDS 512
+/* Places whose entry is kept; a power of two. */
+#define ORC_PLACES_BITS 10
+#define ORC_PLACES (1 << ORC_PLACES_BITS)
+
+/* What is to be done at a place to find the caller's registers. */
+struct orc_rule {
+	s16 sp_offset;
+	s16 bp_offset;
+	u8 sp_reg; /* ORC_REG_* */
+	u8 bp_reg;
+	u8 type; /* enum orc_type */
+	u8 signal; /* the caller was interrupted: its address is no return address */
+};
+
+enum orc_type {
+	ORC_UNKNOWN = 0,
+	ORC_END = 1, /* of the stack */
+	ORC_CALL = 2,
+	ORC_REGS = 3, /* a whole struct pt_regs */
+	ORC_REGS_PARTIAL = 4, /* what the processor saves of one */
+};
+
+/* arch/x86/include/asm/orc_types.h */
+#define ORC_REG_UNDEFINED 0
+#define ORC_REG_PREV_SP 1
+#define ORC_REG_BP 4
+#define ORC_REG_SP 5
+#define ORC_REG_BP_INDIRECT 8
+#define ORC_REG_SP_INDIRECT 9
+
+/* Offsets in struct pt_regs, which never change. */
+#define REGS_AT_BP 32
+#define REGS_AT_IP 128
+#define REGS_AT_CS 136
+#define REGS_AT_SP 152
+
+struct orc_place {
+	u64 pc;
+	struct orc_rule rule;
+};
+
+struct orc_table {
+	u64 words[ORC_WORDS];
+	struct orc_place places[ORC_PLACES];
+};
+
+/* The kernel's tables; not there where it has none. */
+extern void __start_orc_unwind_ip __ksym __weak;
+extern void __stop_orc_unwind_ip __ksym __weak;
+extern void __start_orc_unwind __ksym __weak;
+
+/* The code that these tables are of; modules have tables of their own. */
+extern void _stext __ksym __weak;
+extern void _etext __ksym __weak;
+
+/* Only for the form of the entries: before 6.4 they had no such field. */
+struct orc_entry {
+	u8 signal : 1;
+} __attribute__((preserve_access_index));
+
+/* What switch_to leaves on the stack of a thread that it takes off the CPU. */
+struct inactive_task_frame {
+	u64 bp;
+	u64 ret_addr;
+} __attribute__((preserve_access_index));
+
+/*
+ * Always 0, which the verifier does not know: it would follow every way through a
+ * search whose limits it knows.
+ */
+volatile u64 orc_nothing;
+
+/* The entry of a place in the kernel's tables, which are in order of addresses. */
+static __noinline u64 orc_find(u64 pc)
+{
+	u64 ips = (u64)&__start_orc_unwind_ip, low = orc_nothing, i;
+	u64 high = ((u64)&__stop_orc_unwind_ip - ips) / 4 + orc_nothing;
+	union {
+		struct orc_rule rule;
+		u64 word;
+	} found = {};
+	struct {
+		s16 sp_offset;
+		s16 bp_offset;
+		u16 bits;
+	} __attribute__((packed)) entry;
+	s32 offset;
+
+	if (pc < (u64)&_stext || pc >= (u64)&_etext)
+		return 0;
+	for (i = 0; i < 24 && low + 1 < high; i++) {
+		u64 middle = (low + high) / 2, at = ips + 4 * middle;
+
+		if (bpf_probe_read_kernel(&offset, sizeof(offset), (void *)at))
+			return 0;
+		if (at + offset <= pc)
+			low = middle;
+		else
+			high = middle;
+	}
+	if (bpf_probe_read_kernel(&entry, sizeof(entry),
+				  (void *)((u64)&__start_orc_unwind + 6 * low)))
+		return 0;
+	found.rule.sp_offset = entry.sp_offset;
+	found.rule.bp_offset = entry.bp_offset;
+	found.rule.sp_reg = entry.bits & 15;
+	found.rule.bp_reg = entry.bits >> 4 & 15;
+	if (bpf_core_field_exists(struct orc_entry, signal)) {
+		found.rule.type = entry.bits >> 8 & 7;
+		found.rule.signal = entry.bits >> 11 & 1;
+	} else if (entry.bits >> 10 & 1) {
+		found.rule.type = ORC_END;
+	} else {
+		found.rule.type = ORC_CALL + (entry.bits >> 8 & 3);
+		found.rule.signal = found.rule.type != ORC_CALL;
+	}
+	return found.word;
+}
+
+/* A walk: where it is, and how it goes. */
+struct orc_walk {
+	struct stack_record *rec;
+	struct orc_table *table;
+	u64 bottom, size; /* of the stack that was copied */
+	u64 ip, sp, bp;
+	u32 frames;
+	bool signal;
+	bool ended; /* it reached the stack's end, or the limit on frames */
+};
+
+/* Reads a word of the copied stack. */
+static __always_inline bool orc_word(struct orc_walk *walk, u64 at, u64 *word)
+{
+	u64 i = at - walk->bottom;
+
+	if (i >= walk->size || i & 7)
+		return false;
+	i /= 8;
+	if (i >= ORC_WORDS)
+		return false;
+	*word = walk->table->words[i];
+	return true;
+}
+
+static __always_inline struct orc_rule orc_rule(struct orc_table *table, u64 pc)
+{
+	struct orc_place *place = &table->places[pc * HASH_MULTIPLIER >> (64 - ORC_PLACES_BITS)];
+
+	if (place->pc != pc) {
+		union {
+			u64 word;
+			struct orc_rule rule;
+		} found = { .word = orc_find(pc) };
+
+		place->pc = pc;
+		place->rule = found.rule;
+	}
+	return place->rule;
+}
+
+/* Goes one frame up; 1 ends the walk. */
+static long orc_step(u32 i, struct orc_walk *walk)
+{
+	u64 at, ip, sp, bp = walk->bp, cs = 0;
+	struct orc_rule rule;
+
+	if (walk->frames >= max_depth || walk->frames >= MAX_DEPTH) {
+		walk->rec->kernel_end = END_DEPTH;
+		walk->ended = true;
+		return 1;
+	}
+	walk->rec->frames[walk->frames++] = walk->ip;
+	rule = orc_rule(walk->table, walk->signal ? walk->ip : walk->ip - 1);
+	walk->signal = rule.signal;
+	if (rule.type == ORC_END) {
+		walk->ended = true;
+		return 1;
+	}
+	if (rule.type == ORC_UNKNOWN)
+		return 1;
+
+	switch (rule.sp_reg) {
+	case ORC_REG_SP:
+		at = walk->sp + rule.sp_offset;
+		break;
+	case ORC_REG_BP:
+		at = bp + rule.sp_offset;
+		break;
+	case ORC_REG_SP_INDIRECT:
+		if (!orc_word(walk, walk->sp, &at))
+			return 1;
+		at += rule.sp_offset;
+		break;
+	case ORC_REG_BP_INDIRECT:
+		if (!orc_word(walk, bp + rule.sp_offset, &at))
+			return 1;
+		break;
+	default:
+		return 1;
+	}
+
+	if (rule.type == ORC_CALL) {
+		sp = at;
+		if (!orc_word(walk, at - 8, &ip))
+			return 1;
+	} else {
+		u64 regs = rule.type == ORC_REGS ? at : at - REGS_AT_IP;
+
+		/* The registers of user space are above what was copied. */
+		if (regs + REGS_AT_CS >= walk->bottom + walk->size) {
+			walk->ended = true;
+			return 1;
+		}
+		if (!orc_word(walk, regs + REGS_AT_IP, &ip) ||
+		    !orc_word(walk, regs + REGS_AT_CS, &cs) ||
+		    !orc_word(walk, regs + REGS_AT_SP, &sp))
+			return 1;
+		if (cs & 3) {
+			walk->ended = true;
+			return 1;
+		}
+	}
+
+	if (rule.bp_reg == ORC_REG_PREV_SP) {
+		if (!orc_word(walk, at + rule.bp_offset, &bp))
+			return 1;
+	} else if (rule.bp_reg == ORC_REG_BP) {
+		if (!orc_word(walk, bp + rule.bp_offset, &bp))
+			return 1;
+	} else if (rule.type == ORC_REGS) {
+		if (!orc_word(walk, at + REGS_AT_BP, &bp))
+			return 1;
+	}
+	if (sp <= walk->sp)
+		return 1;
+	walk->ip = ip;
+	walk->sp = sp;
+	walk->bp = bp;
+	return 0;
+}
+
+/*
+ * Walks the kernel's half of the stack of task, which does not run, into rec. It
+ * fails where only the kernel's own walker helps.
+ */
+static __always_inline bool orc_walk(struct task_struct *task, struct stack_record *rec,
+				     struct orc_table *table)
+{
+	struct inactive_task_frame *frame = (void *)task->thread.sp;
+	struct orc_walk walk = {
+		.rec = rec,
+		.table = table,
+		.bottom = (u64)frame,
+	};
+
+	/* Through memory, as no arithmetic is allowed on a pointer to registers. */
+	((volatile u64 *)table->words)[0] = (u64)bpf_task_pt_regs(task);
+	walk.size = ((volatile u64 *)table->words)[0] - walk.bottom;
+	if (walk.size > sizeof(table->words) ||
+	    bpf_probe_read_kernel(table->words, walk.size, (void *)walk.bottom))
+		return false;
+	if (task->on_cpu || task->thread.sp != walk.bottom)
+		return false; /* it came back meanwhile */
+	walk.sp = walk.bottom + bpf_core_type_size(struct inactive_task_frame);
+	if (!orc_word(&walk, walk.bottom + bpf_core_field_offset(frame->bp), &walk.bp) ||
+	    !orc_word(&walk, walk.bottom + bpf_core_field_offset(frame->ret_addr), &walk.ip))
+		return false;
+	rec->kernel_end = END_FRAME_POINTER;
+	bpf_loop(MAX_DEPTH + 1, orc_step, &walk, 0);
+	rec->kernel_frames = walk.frames;
+	return walk.ended;
+}
+
+#endif
+#endif

@@ -1,0 +1,57 @@
+package main
+
+import (
+	"context"
+	"io"
+
+	"github.com/alecthomas/kong"
+
+	"fulgur/internal/clidoc"
+)
+
+// completionCommand writes what teaches a shell fulgur's command line.
+type completionCommand struct {
+	Shell string `arg:"" enum:"bash,zsh,fish" help:"The shell: bash, zsh or fish."`
+}
+
+// Help is what fulgur completion --help says beside the arguments.
+func (*completionCommand) Help() string {
+	return `The script completes commands, flags and their values, and after "--" what is
+launched. Packages of fulgur bring it along.
+
+Examples:
+
+    # bash, in ~/.bashrc
+    source <(fulgur completion bash)
+
+    # zsh, in ~/.zshrc, after compinit
+    source <(fulgur completion zsh)
+
+    # fish
+    fulgur completion fish > ~/.config/fish/completions/fulgur.fish
+`
+}
+
+func (c *completionCommand) run(_ context.Context, env environment) (int, error) {
+	p, err := commandLine()
+	if err != nil {
+		return exitFailed, err
+	}
+	write := map[string]func(io.Writer) error{"bash": p.WriteBash, "zsh": p.WriteZsh, "fish": p.WriteFish}[c.Shell]
+	if err := write(env.stdout); err != nil {
+		return exitFailed, err
+	}
+	return 0, nil
+}
+
+// commandLine describes fulgur's command line.
+func commandLine() (clidoc.Program, error) {
+	parser, err := newParser(new(commands), io.Discard, io.Discard, func() {})
+	if err != nil {
+		return clidoc.Program{}, err
+	}
+	return clidoc.New(parser.Model, func(node *kong.Node) bool {
+		_, launches := node.Target.Addr().Interface().(launcher)
+		return launches
+	}), nil
+}

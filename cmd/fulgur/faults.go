@@ -1,0 +1,69 @@
+package main
+
+import (
+	"context"
+
+	"fulgur/internal/session"
+)
+
+// faultsCommand has the flags of the commands that take profiles.
+type faultsCommand struct {
+	Duration *seconds `arg:"" optional:"" help:"How long to measure: seconds, or as 1m30s. Without it until Ctrl-C or the target's exit."`
+	Command  []string `kong:"-"` // what follows "--"
+
+	targetFlags
+	CPU    cpus `short:"C" name:"cpu" placeholder:"CPU,..." group:"what" help:"Measure on these CPUs only, as 0,2-3."`
+	User   bool `short:"U" name:"user-stacks-only" xor:"side" group:"what" help:"Show user stacks only."`
+	Kernel bool `short:"K" name:"kernel-stacks-only" xor:"side" group:"what" help:"Show kernel stacks only."`
+
+	Count *count  `short:"c" placeholder:"N" group:"how" help:"Count every Nth fault for N. Default: 1, each."`
+	Delay seconds `placeholder:"TIME" group:"how" help:"Wait before measuring."`
+	walkFlags
+
+	outputFlags
+	limitFlags
+}
+
+// Help is what fulgur faults --help says beside the flags.
+func (*faultsCommand) Help() string {
+	return `Counts page faults by the stack that touched the page, with the file that the page
+is of on top, as [/usr/lib/libc.so.6], or [anonymous memory]. pprof files tell minor
+from major faults, and how long they took where the kernel lets that be traced.
+
+Examples:
+
+    # what makes the memory of a process grow, as a flame graph
+    sudo fulgur faults -p 1234 -o faults.html 10
+
+    # which files a command reads through its mappings
+    sudo fulgur faults -- tar -xf archive.tar
+`
+}
+
+func (c *faultsCommand) launch(argv []string) { c.Command = argv }
+
+func (c *faultsCommand) run(ctx context.Context, env environment) (int, error) {
+	o, err := c.options()
+	if err != nil {
+		return exitUsage, usageError{err}
+	}
+	env.complete(&o.Options)
+	return session.Faults(ctx, o)
+}
+
+// options translates the flags.
+func (c *faultsCommand) options() (session.FaultOptions, error) {
+	common, err := recording{
+		duration: c.Duration,
+		delay:    c.Delay,
+		command:  c.Command,
+		user:     c.User,
+		kernel:   c.Kernel,
+		walk:     c.walkFlags,
+		target:   c.targetFlags,
+		cpus:     c.CPU,
+		output:   c.outputFlags,
+		limits:   c.limitFlags,
+	}.options()
+	return session.FaultOptions{Options: common, Period: uint64(orZero(c.Count))}, err
+}

@@ -1,0 +1,122 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"strconv"
+	"time"
+
+	"fulgur/internal/session"
+	"fulgur/internal/source/offcpu"
+)
+
+// offCPUCommand has the flags of bcc's offcputime, by their names.
+type offCPUCommand struct {
+	Duration *seconds `arg:"" optional:"" help:"How long to measure: seconds, or as 1m30s. Without it until Ctrl-C or the target's exit."`
+	Command  []string `kong:"-"` // what follows "--"
+
+	targetFlags
+	UserThreads   bool `short:"u" name:"user-threads-only" xor:"threads" group:"what" help:"Leave out kernel threads."`
+	KernelThreads bool `short:"k" name:"kernel-threads-only" xor:"threads" group:"what" help:"Measure kernel threads only."`
+	User          bool `short:"U" name:"user-stacks-only" xor:"side" group:"what" help:"Show user stacks only, and what was waited for."`
+	Kernel        bool `short:"K" name:"kernel-stacks-only" xor:"side" group:"what" help:"Show kernel stacks only."`
+
+	MinBlock    micros  `short:"m" name:"min-block-time" placeholder:"US" group:"how" help:"Count times off the CPU of at least this many microseconds."`
+	MaxBlock    micros  `short:"M" name:"max-block-time" placeholder:"US" group:"how" help:"Count times off the CPU of at most this many microseconds."`
+	State       *states `placeholder:"STATES" group:"how" help:"Count threads that left the CPU in these states, by their letters in ps(1): R (preempted), S (sleeping), D (disk sleep), T (stopped), t (traced), P (parked), I (idle); or in one by the kernel's number, as offcputime takes it."`
+	WakerStacks bool    `group:"how" help:"Show who ended each wait, and where: the waker's stack stands upside down on the waiter's."`
+	Delay       seconds `placeholder:"TIME" group:"how" help:"Wait before measuring."`
+	walkFlags
+
+	outputFlags
+	limitFlags
+	PendingEntries *count `placeholder:"N" group:"limit" help:"How many threads are remembered."`
+}
+
+// Help is what fulgur offcpu --help says beside the flags.
+func (*offCPUCommand) Help() string {
+	return `Measures what threads wait for: the time from when they leave the CPU until they are
+back, by the stack in which they left it, with the reason on top, as [futex] or
+[disk read]. The time is split into sleeping and, once woken, waiting for a CPU; text,
+folded stacks and flame graphs show the sum, pprof files all. Threads that wait when
+the measurement begins or ends are counted for their part.
+
+Examples:
+
+    # what one process waits for, in 10 seconds, as a flame graph
+    sudo fulgur offcpu -p 1234 -o waits.html 10
+
+    # waits of a millisecond and more on disks, of the whole machine
+    sudo fulgur offcpu -m 1000 --state D 10
+
+    # who keeps the threads of a command waiting
+    sudo fulgur offcpu --waker-stacks -o waits.svg -- make -j8
+`
+}
+
+func (c *offCPUCommand) launch(argv []string) { c.Command = argv }
+
+func (c *offCPUCommand) run(ctx context.Context, env environment) (int, error) {
+	o, err := c.options()
+	if err != nil {
+		return exitUsage, usageError{err}
+	}
+	env.complete(&o.Options)
+	return session.OffCPU(ctx, o)
+}
+
+// options translates the flags.
+func (c *offCPUCommand) options() (session.OffCPUOptions, error) {
+	common, err := recording{
+		duration: c.Duration,
+		delay:    c.Delay,
+		command:  c.Command,
+		user:     c.User,
+		kernel:   c.Kernel,
+		walk:     c.walkFlags,
+		target:   c.targetFlags,
+		output:   c.outputFlags,
+		limits:   c.limitFlags,
+	}.options()
+	threads := offcpu.AllThreads
+	switch {
+	case c.UserThreads:
+		threads = offcpu.UserThreads
+	case c.KernelThreads:
+		threads = offcpu.KernelThreads
+	}
+	return session.OffCPUOptions{
+		Options:        common,
+		Threads:        threads,
+		States:         offcpu.States(orZero(c.State)),
+		Shortest:       time.Duration(c.MinBlock),
+		Longest:        time.Duration(c.MaxBlock),
+		WakerStacks:    c.WakerStacks,
+		PendingEntries: uint32(orZero(c.PendingEntries)),
+	}, err
+}
+
+// micros is a length of time, written as a number of microseconds, as bcc's tools
+// take it.
+type micros time.Duration
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (m *micros) UnmarshalText(text []byte) error {
+	n, err := strconv.ParseUint(string(text), 10, 64)
+	if err != nil || n > math.MaxInt64/uint64(time.Microsecond) {
+		return fmt.Errorf("%q is no number of microseconds", text)
+	}
+	*m = micros(n) * micros(time.Microsecond)
+	return nil
+}
+
+// states are those that a thread leaves its CPU in.
+type states offcpu.States
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (s *states) UnmarshalText(text []byte) error {
+	parsed, err := offcpu.ParseStates(string(text))
+	*s = states(parsed)
+	return err
+}

@@ -1,0 +1,167 @@
+package decode
+
+import (
+	"bufio"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"fulgur/internal/profile"
+)
+
+// readBpftrace reads what bpftrace prints of maps with stacks as keys:
+//
+//	@[
+//	    do_syscall_64+92
+//	    entry_SYSCALL_64_after_hwframe+110
+//	,
+//	    write+20
+//	, tar]: 42
+//
+// Stacks are leaf first. Of two, the first is the kernel's, as in all of
+// bpftrace's own tools. The last text that is no stack is the task's name, a number
+// the process's; other keys are frames under all others. Values that are no number (histograms)
+// and lines outside of maps are left out.
+func readBpftrace(r *bufio.Reader) (*profile.Profile, error) {
+	c := newCollector()
+	in := lines{r: r}
+	var entry *bpftraceEntry
+	for {
+		line, ok, err := in.next()
+		if err != nil {
+			return nil, err
+		}
+		if !ok {
+			return c.profile(profile.Meta{})
+		}
+		if entry == nil {
+			if m := bpftraceMap.FindStringSubmatch(line); m != nil {
+				entry = &bpftraceEntry{name: m[1]}
+				line = m[2]
+				if line == "" {
+					continue
+				}
+				line = ", " + line
+			} else {
+				continue
+			}
+		}
+		if done, n, ok := entry.line(line); done {
+			if ok {
+				c.bpftrace(entry, n)
+			}
+			entry = nil
+		}
+	}
+}
+
+var (
+	bpftraceMap = regexp.MustCompile(`(?m)^@(\w*)\[(.*)$`)
+	bpftraceEnd = regexp.MustCompile(`^(.*)\]: (.*)$`)
+)
+
+// bpftraceEntry is an entry of a map of which some was read.
+type bpftraceEntry struct {
+	name   string // of the map
+	stacks [][]string
+	texts  []string
+	open   bool // the last of stacks goes on
+}
+
+// line takes a line in. At the entry's end it returns its value, if it has one.
+func (e *bpftraceEntry) line(line string) (done bool, n int64, ok bool) {
+	rest, isKey := strings.CutPrefix(line, ",")
+	if !isKey && line[:min(1, len(line))] != "]" {
+		e.frame(line)
+		return false, 0, false
+	}
+	if !isKey {
+		rest = line
+	}
+	value := ""
+	if m := bpftraceEnd.FindStringSubmatch(rest); m != nil {
+		done, rest, value = true, m[1], m[2]
+		if !isKey {
+			rest = ""
+		}
+	}
+	if isKey {
+		e.keys(rest, done)
+	}
+	e.open = false
+	n, err := strconv.ParseInt(value, 10, 64)
+	return done, n, err == nil
+}
+
+// frame adds a frame to the stack being read.
+func (e *bpftraceEntry) frame(line string) {
+	line = strings.TrimSpace(line)
+	if line == "" {
+		return
+	}
+	if !e.open {
+		e.stacks, e.open = append(e.stacks, nil), true
+	}
+	last := len(e.stacks) - 1
+	e.stacks[last] = append(e.stacks[last], line)
+}
+
+// keys takes the keys on a line in. One without a text is a stack without
+// frames, unless it is the last, whose frames are on the lines that follow.
+func (e *bpftraceEntry) keys(text string, last bool) {
+	keys := strings.Split(text, ",")
+	for i, key := range keys {
+		key = strings.TrimSpace(key)
+		switch {
+		case key != "":
+			e.texts = append(e.texts, key)
+		case i < len(keys)-1 || last:
+			e.stacks = append(e.stacks, nil)
+		}
+	}
+}
+
+// bpftrace adds an entry's value.
+func (c *collector) bpftrace(e *bpftraceEntry, n int64) {
+	at := profile.Sample{CPU: -1}
+	var task profile.Task
+	for i, text := range e.texts {
+		pid, err := strconv.Atoi(text)
+		switch {
+		case err == nil:
+			task.PID = pid
+		case i == len(e.texts)-1:
+			task.Comm = text
+		default:
+			at.Stack = c.Push(at.Stack, c.named(text, profile.KindMarker, false))
+		}
+	}
+	at.Task = c.Task(task)
+	for i := len(e.stacks) - 1; i >= 0; i-- {
+		kind := profile.KindUser
+		if i == 0 && len(e.stacks) > 1 {
+			kind = profile.KindKernel
+		}
+		for j := len(e.stacks[i]) - 1; j >= 0; j-- {
+			at.Stack = c.Push(at.Stack, c.bpftraceFrame(e.stacks[i][j], kind))
+		}
+	}
+	name := "samples"
+	if e.name != "" {
+		name = e.name
+	}
+	c.Count(at, c.Value(profile.ValueType{Type: name, Unit: "count"}), n)
+}
+
+// bpftraceFrame interns a frame: "name+offset", an address, or a line as perf
+// script prints it.
+func (c *collector) bpftraceFrame(text string, kind profile.Kind) profile.FrameID {
+	if f, ok := parseFrame("\t" + text); ok {
+		return c.perfFrame(f)
+	}
+	if addr, err := strconv.ParseUint(text, 0, 64); err == nil {
+		return c.Frame(profile.Frame{Address: addr, Kind: kind})
+	}
+	name, _ := cutOffset(text)
+	return c.named(name, kind, false)
+}

@@ -1,0 +1,49 @@
+package decode
+
+import (
+	"errors"
+	"strings"
+
+	"fulgur/internal/profile"
+)
+
+// collector builds a profile as it is read.
+type collector struct{ *profile.Collector }
+
+func newCollector(types ...profile.ValueType) *collector {
+	return &collector{profile.NewCollector(types...)}
+}
+
+// errEmpty is what an input without samples gives.
+var errEmpty = errors.New("no stacks in it")
+
+// profile returns what was collected.
+func (c *collector) profile(m profile.Meta) (*profile.Profile, error) {
+	p := c.Profile(m, profile.Losses{})
+	if len(p.Samples) == 0 {
+		return nil, errEmpty
+	}
+	return p, nil
+}
+
+// named returns a frame without an address.
+func (c *collector) named(name string, kind profile.Kind, inlined bool) profile.FrameID {
+	f := profile.Frame{Function: c.Function(profile.Function{Name: name, SystemName: name}), Kind: kind, Inlined: inlined}
+	if kind == profile.KindKernel { // or it may be that of a module
+		f.Mapping = c.Mapping(profile.Mapping{Path: "[kernel.kallsyms]"})
+	}
+	return c.Frame(f)
+}
+
+// isKernelFile reports whether a mapping of this name holds code of the kernel:
+// "[kernel.kallsyms]", or "[nf_tables]" and "/lib/modules/6.1/nf_tables.ko" for
+// modules.
+func isKernelFile(path string) bool {
+	switch {
+	case strings.HasPrefix(path, "[kernel"), strings.HasPrefix(path, "[guest.kernel"):
+		return true
+	case strings.Contains(path, ".ko") && strings.Contains(path, "/lib/modules/"):
+		return true
+	}
+	return false
+}

@@ -1,0 +1,114 @@
+package decode
+
+import (
+	"bufio"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"fulgur/internal/profile"
+)
+
+// readFolded reads folded stacks: frames separated by ";", the root first, a
+// space and a number. The first frame is the task's name, as the tools that fold
+// have it: "comm", or "comm-pid/tid"; a frame "[CPU n]" may stand before it.
+// "_[k]", "_[i]" and "_[j]" after a name say that it is the kernel's, inlined or
+// a JIT's, and what follows a frame "-" is the kernel's.
+func readFolded(r *bufio.Reader) (*profile.Profile, error) {
+	c := newCollector(profile.ValueType{Type: "samples", Unit: "count"})
+	in := lines{r: r}
+	for {
+		line, ok, err := in.next()
+		if err != nil {
+			return nil, err
+		}
+		if !ok {
+			return c.profile(profile.Meta{})
+		}
+		if strings.TrimSpace(line) == "" || line[0] == '#' {
+			continue
+		}
+		stack, n, ok := cutValue(line)
+		if !ok {
+			return nil, in.errorf("no number after the stack %.60q", line)
+		}
+		c.Count(c.folded(stack), 0, n)
+	}
+}
+
+// isFolded reports whether a line looks like folded stacks.
+func isFolded(line string) bool {
+	_, _, ok := cutValue(line)
+	return ok
+}
+
+// cutValue cuts the number off the end of a line.
+func cutValue(line string) (stack string, n int64, ok bool) {
+	line = strings.TrimRight(line, " \t")
+	i := strings.LastIndexAny(line, " \t")
+	if i < 0 {
+		return "", 0, false
+	}
+	n, err := strconv.ParseInt(line[i+1:], 10, 64)
+	return strings.TrimRight(line[:i], " \t"), n, err == nil && n >= 0
+}
+
+// folded interns a folded stack.
+func (c *collector) folded(stack string) profile.Sample {
+	at := profile.Sample{CPU: -1}
+	name, rest, _ := strings.Cut(stack, ";")
+	if cpu, ok := cpuFrame(name); ok {
+		at.CPU = cpu
+		name, rest, _ = strings.Cut(rest, ";")
+	}
+	at.Task = c.Task(foldedTask(name))
+	if rest == "" {
+		return at
+	}
+	kind := profile.KindUser
+	for name := range strings.SplitSeq(rest, ";") {
+		if name == "-" {
+			kind = profile.KindKernel
+			continue
+		}
+		frameKind, inlined := kind, false
+		switch {
+		case strings.HasSuffix(name, "_[k]"):
+			frameKind = profile.KindKernel
+		case strings.HasSuffix(name, "_[i]"):
+			inlined = true
+		case strings.HasSuffix(name, "_[j]"):
+			frameKind = profile.KindJIT
+		}
+		if frameKind != kind || inlined {
+			name = strings.TrimSuffix(name[:len(name)-len("]")], "_["+name[len(name)-2:len(name)-1])
+		}
+		at.Stack = c.Push(at.Stack, c.named(name, frameKind, inlined))
+	}
+	return at
+}
+
+// cpuFrame reads the frame under all that ran on a CPU.
+func cpuFrame(name string) (cpu int, ok bool) {
+	number, ok := strings.CutPrefix(name, "[CPU ")
+	number, end := strings.CutSuffix(number, "]")
+	cpu, err := strconv.Atoi(number)
+	return cpu, ok && end && err == nil && cpu >= 0
+}
+
+// thread is the name of a task where threads are told apart.
+var thread = regexp.MustCompile(`^(.*)-([0-9]+|\?)/([0-9]+)$`)
+
+// foldedTask reads the name of a task.
+func foldedTask(name string) profile.Task {
+	m := thread.FindStringSubmatch(name)
+	if m == nil {
+		return profile.Task{Comm: name}
+	}
+	pid, _ := strconv.Atoi(m[2]) // "?" is not known
+	tid, err := strconv.Atoi(m[3])
+	if err != nil {
+		return profile.Task{Comm: name}
+	}
+	return profile.Task{PID: pid, TID: tid, Comm: m[1]}
+}

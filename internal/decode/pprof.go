@@ -1,0 +1,178 @@
+package decode
+
+import (
+	"fmt"
+	"io"
+	"path"
+	"strings"
+	"time"
+
+	"github.com/google/pprof/profile"
+
+	model "fulgur/internal/profile"
+)
+
+// readPprof reads a profile of github.com/google/pprof, in any of the formats
+// that it reads. What fulgur itself wrote in one comes back, but for what the
+// format has no place for.
+func readPprof(r io.Reader) (*model.Profile, error) {
+	data, err := io.ReadAll(io.LimitReader(r, mostBytes+1))
+	if err != nil {
+		return nil, err
+	}
+	if len(data) > mostBytes {
+		return nil, fmt.Errorf("more than %d bytes", mostBytes)
+	}
+	in, err := profile.ParseData(data)
+	if err != nil {
+		return nil, err
+	}
+	var types []model.ValueType
+	for _, v := range in.SampleType {
+		types = append(types, model.ValueType{Type: v.Type, Unit: v.Unit})
+	}
+	c := &pprofReader{collector: newCollector(types...), mappings: map[*profile.Mapping]model.MappingID{}}
+	if len(in.Mapping) > 0 && isPath(in.Mapping[0].File) {
+		c.program = path.Base(in.Mapping[0].File)
+	}
+	for _, s := range in.Sample {
+		at := c.place(s)
+		for v, n := range s.Value {
+			c.Count(at, v, n)
+		}
+	}
+	return c.profile(pprofMeta(in))
+}
+
+// pprofReader makes a profile of pprof's.
+type pprofReader struct {
+	*collector
+	mappings map[*profile.Mapping]model.MappingID
+	program  string // the profiled program's name, for samples that tell none
+}
+
+// isPath reports whether a mapping's name is that of a file.
+func isPath(name string) bool { return name != "" && name[0] != '[' }
+
+// pprofMeta returns what a profile says of its run.
+func pprofMeta(in *profile.Profile) model.Meta {
+	m := model.Meta{Duration: time.Duration(in.DurationNanos)}
+	if in.TimeNanos != 0 {
+		m.Start = time.Unix(0, in.TimeNanos)
+	}
+	if len(in.Comments) > 0 && strings.HasPrefix(in.Comments[0], "fulgur ") {
+		m.Command = in.Comments[0]
+	}
+	if in.PeriodType != nil {
+		m.Event = in.PeriodType.Type
+		if in.Period > 0 && in.PeriodType.Unit == "nanoseconds" {
+			m.Frequency = uint64(1e9 / in.Period)
+		}
+	}
+	return m
+}
+
+// place interns a sample's stack and task.
+func (c *pprofReader) place(s *profile.Sample) model.Sample {
+	at := model.Sample{CPU: -1, End: stackEnd(text(s, "stack_end"))}
+	task := model.Task{Comm: text(s, "comm"), PID: int(number(s, "pid", 0)), TID: int(number(s, "tid", 0))}
+	if task.Comm == "" {
+		task.Comm = c.program
+	}
+	at.Task = c.Task(task)
+	at.CPU = int(number(s, "cpu", -1))
+	for i := len(s.Location) - 1; i >= 0; i-- {
+		l := s.Location[i]
+		callee := model.KindMarker
+		if i > 0 {
+			callee = c.kind(s.Location[i-1])
+		}
+		// Where a thread was interrupted is exact; elsewhere pprof's addresses
+		// are within the call, and ours after it.
+		entry := callee == model.KindKernel && c.kind(l) != model.KindKernel
+		for _, f := range c.frames(l, i > 0 && !entry) {
+			at.Stack = c.Push(at.Stack, c.Frame(f))
+		}
+	}
+	return at
+}
+
+// frames returns the frames of a location, the outermost first.
+func (c *pprofReader) frames(l *profile.Location, caller bool) []model.Frame {
+	f := model.Frame{Kind: c.kind(l), Address: l.Address}
+	if m := l.Mapping; m != nil {
+		f.Mapping = c.mapping(m)
+		if isPath(m.File) && m.Start != 0 && l.Address >= m.Start {
+			f.Address = l.Address - m.Start + m.Offset
+		}
+	}
+	if caller && f.Address != 0 {
+		f.Address++
+	}
+	if len(l.Line) == 0 {
+		return []model.Frame{f}
+	}
+	frames := make([]model.Frame, 0, len(l.Line))
+	for i := len(l.Line) - 1; i >= 0; i-- {
+		line := l.Line[i]
+		f.Function, f.Line, f.Inlined = 0, int(line.Line), i < len(l.Line)-1
+		if fn := line.Function; fn != nil {
+			f.Function = c.Function(model.Function{
+				Name: fn.Name, SystemName: fn.SystemName, File: fn.Filename, StartLine: int(fn.StartLine),
+			})
+		}
+		frames = append(frames, f)
+	}
+	return frames
+}
+
+// kind tells what sort of code a location is.
+func (c *pprofReader) kind(l *profile.Location) model.Kind {
+	name := ""
+	if l.Mapping != nil {
+		name = l.Mapping.File
+	}
+	switch {
+	case isKernelFile(name), l.Address >= 1<<63:
+		return model.KindKernel
+	case name == "[jit]", name == "[anon]":
+		return model.KindJIT
+	case l.Address == 0 && l.Mapping == nil && len(l.Line) > 0 && l.Line[0].Function != nil && strings.HasPrefix(l.Line[0].Function.Name, "["):
+		return model.KindMarker
+	}
+	return model.KindUser
+}
+
+func (c *pprofReader) mapping(m *profile.Mapping) model.MappingID {
+	id, ok := c.mappings[m]
+	if !ok {
+		id = c.Mapping(model.Mapping{Path: m.File, BuildID: m.BuildID, Start: m.Start, Limit: m.Limit, Offset: m.Offset})
+		c.mappings[m] = id
+	}
+	return id
+}
+
+// text and number return a sample's label.
+func text(s *profile.Sample, key string) string {
+	if values := s.Label[key]; len(values) > 0 {
+		return values[0]
+	}
+	return ""
+}
+
+func number(s *profile.Sample, key string, missing int64) int64 {
+	if values := s.NumLabel[key]; len(values) > 0 {
+		return values[0]
+	}
+	return missing
+}
+
+// stackEnd reads what the label says of why a stack ends.
+func stackEnd(label string) model.End {
+	for end := model.EndNone; end <= model.EndLost; end++ {
+		if end.String() == label {
+			return end
+		}
+	}
+	return model.EndNone
+}

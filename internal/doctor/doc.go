@@ -1,0 +1,12 @@
+// Package doctor knows what fulgur needs of a machine: what keeps it from
+// working, what it will lose, and what to do about each.
+//
+// The knowledge is one table, checks.go: data that judge [Facts] and nothing
+// else, so that they can be tried on any machine's. [Read] gathers what files
+// tell, in a millisecond; [fulgur/internal/doctor/probe] tries the rest out.
+//
+// The vocabulary: a check looks at one thing of the machine. What it finds
+// wrong is a [Problem], which stops commands or costs them something.
+// [Examine] applies all checks, for fulgur doctor. [Preflight] applies them
+// before a run, and [Explain] finds the one that is behind an error.
+package doctor

@@ -1,0 +1,178 @@
+package doctor
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+// golden compares with a file of testdata.
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(string(want), got); d != "" {
+		t.Errorf("-update rewrites %s (-want +got):\n%s", path, d)
+	}
+}
+
+// What follows for commands on each machine, and what is said before a run.
+func TestMachines(t *testing.T) {
+	var b strings.Builder
+	for _, name := range machineNames() {
+		f := machine(name)
+		fmt.Fprintf(&b, "# %s\n", name)
+		for _, v := range Examine(f, "").Commands {
+			fmt.Fprintf(&b, "%-24s %s %s\n", v.Command, v.Works, strings.Join(v.Because, " "))
+		}
+		warnings, err := Preflight(f, Profile)
+		for _, w := range warnings {
+			fmt.Fprintln(&b, "warning:", w)
+		}
+		if err != nil {
+			fmt.Fprintln(&b, "error:", err)
+		}
+		fmt.Fprintln(&b)
+	}
+	golden(t, "machines.txt", b.String())
+}
+
+// What is reported of some machines, to people and to programs.
+func TestReport(t *testing.T) {
+	for file, name := range map[string]string{"root": "root", "container": "a container", "vm": "a virtual machine", "user": "CAP_BPF and CAP_PERFMON"} {
+		report := Examine(machine(name), "v1.0.0")
+		var text bytes.Buffer
+		if err := report.WriteText(&text, false); err != nil {
+			t.Fatal(err)
+		}
+		golden(t, file+".txt", text.String())
+
+		var coloured bytes.Buffer
+		if err := report.WriteText(&coloured, true); err != nil {
+			t.Fatal(err)
+		}
+		if plain := regexp.MustCompile("\x1b\\[[0-9]*m").ReplaceAllString(coloured.String(), ""); plain != text.String() || plain == coloured.String() {
+			t.Errorf("%s: colour changes more than the colour: %s", name, &coloured)
+		}
+	}
+	b, err := json.MarshalIndent(Examine(machine("a container"), "v1.0.0"), "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "container.json", string(b)+"\n")
+}
+
+// What a security module calls us is somebody else's text.
+func TestReportIsPlain(t *testing.T) {
+	f := machine("root")
+	f.Label, f.Container = "evil\x1b]0;title\a", "\x1b[2J"
+	var text bytes.Buffer
+	report := Examine(f, "v1")
+	if err := report.WriteText(&text, false); err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(text.String(), "\x1b") {
+		t.Errorf("%q", &text)
+	}
+}
+
+// The table itself: what stops something says what to do, and no two checks
+// share an ID.
+func TestChecks(t *testing.T) {
+	seen := map[string]bool{}
+	for _, c := range slices.Concat(grounds, trials) {
+		if seen[c.id] || !regexp.MustCompile(`^[a-z][a-z0-9_]*$`).MatchString(c.id) {
+			t.Errorf("ID %q", c.id)
+		}
+		seen[c.id] = true
+		if len(c.title) > titleWidth {
+			t.Errorf("%s: the title %q is too long", c.id, c.title)
+		}
+		for _, f := range c.faults {
+			if len(f.costs) > 0 && f.lost == "" {
+				t.Errorf("%s costs something and does not say what", c.id)
+			}
+			if len(f.stops) > 0 && f.remedy == nil {
+				t.Errorf("%s stops something and has no remedy", c.id)
+			}
+		}
+	}
+	for _, c := range Commands {
+		if name := "fulgur " + string(c); len(name) > nameWidth {
+			t.Errorf("%q is too long", name)
+		}
+	}
+	for _, id := range []string{CheckProc, CheckCgroup} {
+		if !seen[id] {
+			t.Errorf("no check %q", id)
+		}
+	}
+}
+
+// No machine of the table is one where a problem has no remedy, but for what
+// cannot be helped.
+func TestEveryMachineIsMeant(t *testing.T) {
+	hit := map[string]bool{}
+	for _, name := range machineNames() {
+		for _, r := range Examine(machine(name), "").Checks {
+			hit[r.ID] = hit[r.ID] || r.Problem != nil
+		}
+	}
+	for _, c := range slices.Concat(grounds, trials) {
+		if len(c.faults) > 0 && !hit[c.id] {
+			t.Errorf("no machine of the tests fails %s", c.id)
+		}
+	}
+}
+
+// This machine can be examined, and its own files agree with the table's types.
+func TestRead(t *testing.T) {
+	f, err := Read()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f.Release == "" || f.CPUs == 0 || f.PageSize < 4096 || f.Executable == "" {
+		t.Errorf("%+v", f)
+	}
+	for _, name := range []string{sysctlParanoid, sysctlStack, sysctlRate} {
+		if _, ok := f.Sysctls[name]; !ok {
+			t.Errorf("no %s", name)
+		}
+	}
+}
+
+func TestQuote(t *testing.T) {
+	for s, want := range map[string]string{"/usr/bin/fulgur": "/usr/bin/fulgur", "/a b/fulgur": "'/a b/fulgur'", "/it's": `'/it'\''s'`} {
+		if got := quote(s); got != want {
+			t.Errorf("%s: %s, want %s", s, got, want)
+		}
+	}
+}
+
+func TestErrorIsTyped(t *testing.T) {
+	_, err := Preflight(machine("confidentiality"), Profile)
+	var e *Error
+	if !errors.As(err, &e) || e.Problems[0].Check != "lockdown" || e.Err != nil {
+		t.Errorf("%#v", err)
+	}
+}

@@ -1,0 +1,137 @@
+package doctor
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+
+	"fulgur/internal/perfevent"
+	"fulgur/internal/privilege"
+)
+
+func TestExplain(t *testing.T) {
+	refused := fmt.Errorf("program on_sample: %w (MEMLOCK may be too low)", syscall.EPERM)
+	tests := map[string]struct {
+		machine string
+		err     error
+		needed  []privilege.Capability
+		want    string
+	}{
+		"capabilities": {
+			machine: "a user", err: refused,
+			want: "load BPF programs needs CAP_BPF and CAP_PERFMON: run fulgur with sudo, or once: sudo setcap cap_bpf,",
+		},
+		"one of them": {
+			machine: "CAP_BPF", err: refused,
+			want: "load BPF programs needs CAP_PERFMON: ",
+		},
+		"another one": {
+			machine: "CAP_BPF", err: syscall.EACCES, needed: []privilege.Capability{privilege.SysPtrace},
+			want: "load BPF programs needs CAP_SYS_PTRACE: ",
+		},
+		"tracing is forbidden": {
+			machine: "yama, nobody", err: syscall.EPERM, needed: []privilege.Capability{privilege.SysPtrace},
+			want: "load BPF programs: sysctl kernel.yama.ptrace_scope is 3",
+		},
+		"before CAP_BPF": {
+			machine: "before CAP_BPF", err: refused,
+			want: "load BPF programs needs CAP_SYS_ADMIN: run fulgur with sudo, or once: sudo setcap cap_sys_admin,",
+		},
+		"user namespace":  {machine: "a rootless container", err: refused, want: "load BPF programs: this is a user namespace"},
+		"bounding set":    {machine: "a container", err: refused, want: "needs CAP_BPF and CAP_PERFMON: neither sudo nor setcap helps here"},
+		"lockdown":        {machine: "confidentiality", err: refused, want: "locked down in confidentiality mode"},
+		"paranoia":        {machine: "Debian's paranoia", err: refused, want: "kernel.perf_event_paranoid is 3, and above 2 the kernels of Debian and Ubuntu demand CAP_SYS_ADMIN: run fulgur with sudo, or: sudo sysctl kernel.perf_event_paranoid=2"},
+		"above paranoia":  {machine: "Ubuntu's paranoia, root", err: refused, want: "refused (program on_sample: operation not permitted (MEMLOCK may be too low)) although CAP_BPF and CAP_PERFMON are in effect: a security module"},
+		"security module": {machine: "a security module", err: refused, want: "a security module knows fulgur as system_u:system_r:container_t:s0"},
+		"locked memory":   {machine: "CAP_BPF and CAP_PERFMON", err: fmt.Errorf("map: %w: %w", syscall.EPERM, perfevent.ErrLockedMemory), want: "load BPF programs: map: operation not permitted: more memory than may be locked: raise"},
+		"no refusal":      {machine: "a user", err: syscall.EINVAL, want: "load BPF programs: invalid argument"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			err := machine(test.machine).explain(test.err, "load BPF programs", test.needed...)
+			if !errors.Is(err, test.err) {
+				t.Errorf("%v does not wrap %v", err, test.err)
+			}
+			if !strings.Contains(err.Error(), test.want) {
+				t.Errorf("%q does not say %q", err, test.want)
+			}
+			if e := new(Error); errors.As(err, &e) == (errors.Is(err, syscall.EINVAL) || errors.Is(err, perfevent.ErrLockedMemory)) {
+				t.Errorf("%T is of the wrong type", err)
+			}
+		})
+	}
+	if err := Explain(nil, "nothing"); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestMain lets the test binary print what it finds out about itself, to be
+// started with fewer rights.
+func TestMain(m *testing.M) {
+	if os.Getenv("DOCTOR_TEST_PREFLIGHT") != "" {
+		f, err := Read()
+		_, stopped := Preflight(&f, Profile)
+		fmt.Println(errors.Join(err, stopped))
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// preflight runs this test binary by a command that takes rights away.
+func preflight(t *testing.T, tool string, options ...string) string {
+	t.Helper()
+	path, err := exec.LookPath(tool)
+	if err != nil {
+		t.Skipf("needs %s of util-linux", tool)
+	}
+	cmd := exec.Command(path, append(options, os.Args[0])...)
+	cmd.Env = append(os.Environ(), "DOCTOR_TEST_PREFLIGHT=1")
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Skipf("needs to take rights away: %v: %s", err, out)
+	}
+	return string(out)
+}
+
+// The real kernel's account of a process that has dropped a capability.
+func TestPreflightDropped(t *testing.T) {
+	f, err := Read()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Preflight(&f, Profile); err != nil {
+		t.Skip("needs the capabilities that it drops: ", err)
+	}
+	out := preflight(t, "setpriv", "--bounding-set", "-perfmon,-sys_admin", "--inh-caps", "-perfmon,-sys_admin")
+	if !strings.HasPrefix(out, "profiling needs CAP_PERFMON: neither sudo nor setcap helps here") {
+		t.Errorf("bounding set: said %q", out)
+	}
+	out = preflight(t, "setpriv", "--no-new-privs", "--reuid=65534", "--clear-groups", "--inh-caps=-all,+bpf", "--ambient-caps=-all,+bpf")
+	if !strings.HasPrefix(out, "profiling needs CAP_PERFMON: neither sudo nor setcap helps here, since no_new_privs is set") {
+		t.Errorf("no_new_privs: said %q", out)
+	}
+}
+
+// A user namespace has capabilities that do not count, a pid namespace other
+// IDs, whichever of them /proc shows.
+func TestPreflightNamespaces(t *testing.T) {
+	tests := map[string]struct {
+		options []string
+		want    string
+	}{
+		"user":                 {[]string{"--user", "--map-root-user"}, "profiling: this is a user namespace"},
+		"pid":                  {[]string{"--pid", "--fork", "--mount-proc"}, "profiling: this is a pid namespace"},
+		"pid, machine's /proc": {[]string{"--pid", "--fork"}, "profiling: this is a pid namespace"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			if out := preflight(t, "unshare", test.options...); !strings.HasPrefix(out, test.want) {
+				t.Errorf("said %q, want %q", out, test.want)
+			}
+		})
+	}
+}

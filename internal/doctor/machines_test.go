@@ -1,0 +1,167 @@
+package doctor
+
+import (
+	"slices"
+	"syscall"
+
+	"fulgur/internal/privilege"
+)
+
+// all is every capability that Linux 6.18 knows.
+const all privilege.Set = 1<<41 - 1
+
+// without returns all less caps.
+func without(caps ...privilege.Capability) privilege.Set { return all &^ privilege.SetOf(caps...) }
+
+// healthy returns the facts of a machine with a PMU where root lacks nothing.
+func healthy() Facts {
+	f := Facts{
+		State:      privilege.State{Effective: all, Bounding: all, Last: privilege.CheckpointRestore},
+		Release:    "6.12.0-1-amd64",
+		Machine:    "x86_64",
+		CPUs:       4,
+		PageSize:   4096,
+		Executable: "/usr/bin/fulgur",
+		Memlock:    8 << 20,
+		BTF:        true,
+		Lockdown:   LockdownNone,
+		LSMs:       "lockdown,capability,yama,apparmor,bpf",
+		Label:      "unconfined",
+		Sysctls: map[string]int{
+			sysctlParanoid: 2, sysctlKptr: 0, sysctlMlock: 516, sysctlStack: 127, sysctlRate: 100000, sysctlPtrace: 0, sysctlJIT: 1, sysctlWatchdog: 0,
+		},
+		Cgroup2: "/sys/fs/cgroup",
+		TraceFS: "/sys/kernel/tracing",
+		Tried:   map[Probe]Outcome{},
+	}
+	for _, p := range []Probe{
+		ProbePerfEvent, ProbeRing, ProbeTracing, ProbeRawTracepoint, ProbeIterator, ProbeFentry, ProbeKprobe,
+		ProbeKernelNames, ProbeOnCPU, ProbeBranch,
+	} {
+		f.Tried[p] = Outcome{}
+	}
+	f.Tried[ProbeCycles] = Outcome{Found: FoundCycles}
+	f.Tried[ProbeBranchRecords] = Outcome{Found: "of cycles"}
+	return f
+}
+
+// refuse has the kernel refuse everything that takes capabilities.
+func refuse(f *Facts) {
+	for p := range f.Tried {
+		f.Tried[p] = Outcome{Err: syscall.EPERM}
+	}
+}
+
+// machines are places that fulgur meets, each by what differs from a healthy
+// one.
+var machines = map[string]func(*Facts){
+	"root": func(*Facts) {},
+	"a user": func(f *Facts) {
+		f.Effective = 0
+		refuse(f)
+	},
+	"CAP_BPF and CAP_PERFMON": func(f *Facts) {
+		f.Effective = privilege.SetOf(privilege.BPF, privilege.Perfmon)
+	},
+	"CAP_SYS_ADMIN": func(f *Facts) { f.Effective = privilege.SetOf(privilege.SysAdmin) },
+	"CAP_BPF":       func(f *Facts) { f.Effective = privilege.SetOf(privilege.BPF) },
+	"before CAP_BPF": func(f *Facts) {
+		f.Effective, f.Last, f.Release = 0, 37, "5.4.0-1-generic"
+		refuse(f)
+	},
+	"a service without new privileges": func(f *Facts) { f.Effective, f.NoNewPrivs = 0, true },
+	"a file system mounted nosuid":     func(f *Facts) { f.Effective, f.NoSetuid = 0, true },
+	"a container": func(f *Facts) {
+		f.Effective, f.Bounding, f.Seccomp, f.PIDNamespace, f.Container = 0xa80425fb, 0xa80425fb, true, true, "docker"
+		f.Label = "docker-default (enforce)"
+		f.Lockdown, f.LSMs = LockdownUnknown, ""
+		refuse(f)
+	},
+	"a container with the machine's processes": func(f *Facts) {
+		f.Effective, f.Bounding, f.Seccomp, f.Container = 0xa80425fb, 0xa80425fb, true, "docker"
+		refuse(f)
+	},
+	"a rootless container": func(f *Facts) {
+		f.UserNamespace, f.PIDNamespace, f.Container = true, true, "podman"
+		refuse(f)
+	},
+	"another /proc": func(f *Facts) { f.ForeignProc = true },
+	"hidepid": func(f *Facts) {
+		f.HidePID, f.Effective = true, without(privilege.SysPtrace)
+	},
+	"hidepid, root": func(f *Facts) { f.HidePID = true },
+	"confidentiality": func(f *Facts) {
+		f.Lockdown = LockdownConfidentiality
+		refuse(f)
+	},
+	"integrity": func(f *Facts) { f.Lockdown = LockdownIntegrity },
+	"Debian's paranoia": func(f *Facts) {
+		f.Sysctls[sysctlParanoid], f.Effective = 3, without(privilege.SysAdmin)
+		for _, p := range []Probe{ProbePerfEvent, ProbeCycles, ProbeBranchRecords} {
+			f.Tried[p] = Outcome{Err: syscall.EACCES}
+		}
+	},
+	"Ubuntu's paranoia, root": func(f *Facts) { f.Sysctls[sysctlParanoid] = 4 },
+	"a stock kernel's paranoia": func(f *Facts) {
+		f.Sysctls[sysctlParanoid], f.Effective = 3, without(privilege.SysAdmin)
+	},
+	"no BTF": func(f *Facts) {
+		f.BTF = false
+		f.Tried[ProbeTracing] = Outcome{Err: syscall.ENOENT}
+	},
+	"no JIT":        func(f *Facts) { f.Sysctls[sysctlJIT] = 0 },
+	"kptr_restrict": func(f *Facts) { f.Sysctls[sysctlKptr] = 2 },
+	"nothing works": func(f *Facts) {
+		for p := range f.Tried {
+			f.Tried[p] = Outcome{Err: syscall.EINVAL}
+		}
+		f.Tried[ProbeCycles], f.Tried[ProbeBranchRecords], f.Tried[ProbeKprobe] = Outcome{Err: ErrNoPMU}, Outcome{Err: ErrNoBranchRecords}, Outcome{Err: ErrNoKprobes}
+	},
+	"an old kernel": func(f *Facts) { f.Release = "5.10.0-8-amd64" },
+	"a virtual machine": func(f *Facts) {
+		f.Tried[ProbeCycles] = Outcome{Err: ErrNoPMU}
+		f.Tried[ProbeBranchRecords] = Outcome{Err: ErrNoBranchRecords}
+	},
+	"arm64 6.1": func(f *Facts) {
+		f.Machine = "aarch64"
+		f.Tried[ProbeFentry] = Outcome{Err: syscall.ENOTSUP}
+		f.Tried[ProbeBranchRecords] = Outcome{Err: ErrNoBranchRecords}
+	},
+	"yama": func(f *Facts) {
+		f.Sysctls[sysctlPtrace], f.Effective = 1, without(privilege.SysPtrace)
+	},
+	"yama, root":   func(f *Facts) { f.Sysctls[sysctlPtrace] = 2 },
+	"yama, nobody": func(f *Facts) { f.Sysctls[sysctlPtrace] = 3 },
+	"a security module": func(f *Facts) {
+		f.Label = "system_u:system_r:container_t:s0"
+		refuse(f)
+	},
+	"refusals without a cause": refuse,
+	"the watchdog":             func(f *Facts) { f.Sysctls[sysctlWatchdog] = 1 },
+	"no cgroup v2, no tracefs": func(f *Facts) { f.Cgroup2, f.TraceFS = "", "" },
+	"low limits":               func(f *Facts) { f.Sysctls[sysctlStack], f.Sysctls[sysctlRate] = 64, 500 },
+	"64 KiB pages": func(f *Facts) {
+		f.PageSize, f.Sysctls[sysctlMlock], f.Effective = 65536, 576, privilege.SetOf(privilege.BPF, privilege.Perfmon)
+	},
+	"little locked memory": func(f *Facts) {
+		f.Memlock, f.Sysctls[sysctlMlock] = 64<<10, 0
+		f.Effective = privilege.SetOf(privilege.BPF, privilege.Perfmon, privilege.SysPtrace, privilege.CheckpointRestore, privilege.DACReadSearch, privilege.Syslog)
+	},
+}
+
+// machine returns the facts of one.
+func machine(name string) *Facts {
+	f := healthy()
+	machines[name](&f)
+	return &f
+}
+
+// machineNames returns all of them in order.
+func machineNames() []string {
+	var names []string
+	for name := range machines {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}

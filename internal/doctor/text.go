@@ -1,0 +1,193 @@
+package doctor
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"fulgur/internal/encode/plain"
+)
+
+// Columns of the text: the state, the title, what was found.
+const (
+	stateWidth = 6
+	titleWidth = 26
+	nameWidth  = 31 // of a command
+)
+
+// The colours of a terminal, by the SGR parameters of ECMA-48.
+const (
+	green  = "32"
+	yellow = "33"
+	red    = "31"
+	bold   = "1"
+)
+
+// text writes a report for people.
+type text struct {
+	*bufio.Writer
+	checks []Result
+	colour bool
+}
+
+// WriteText writes r for people, in colour if it is for a terminal. Lines to
+// paste stand alone and whole, whatever their length.
+func (r *Report) WriteText(w io.Writer, colour bool) error {
+	t := text{bufio.NewWriter(w), r.Checks, colour}
+	fmt.Fprintf(t, "fulgur %s on Linux %s %s\n", r.Version, r.Release, r.Machine)
+	group := ""
+	for _, result := range r.Checks {
+		if result.Group != group {
+			group = result.Group
+			t.heading(group)
+		}
+		t.result(result)
+	}
+	t.heading("Commands")
+	for _, v := range r.Commands {
+		t.verdict(v)
+	}
+	t.remedies()
+	return t.Flush()
+}
+
+// titles returns those of the checks with the given IDs.
+func (t *text) titles(ids []string) []string {
+	var titles []string
+	for _, c := range t.checks {
+		if slices.Contains(ids, c.ID) {
+			titles = append(titles, c.Title)
+		}
+	}
+	return titles
+}
+
+// in returns s in a colour.
+func (t *text) in(colour, s string) string {
+	if !t.colour {
+		return s
+	}
+	return "\x1b[" + colour + "m" + s + "\x1b[m"
+}
+
+// heading begins a part.
+func (t *text) heading(s string) { fmt.Fprintf(t, "\n%s\n", t.in(bold, s)) }
+
+// result writes a check's line, and below what it found wrong.
+func (t *text) result(r Result) {
+	state, colour := "ok", green
+	if p := r.Problem; p != nil {
+		switch {
+		case len(p.Stops) > 0:
+			state, colour = "bad", red
+		case len(p.Costs) > 0:
+			state, colour = "loss", yellow
+		default:
+			state, colour = "note", yellow
+		}
+	}
+	value := r.Value
+	if p := r.Problem; p != nil && p.FollowsFrom != nil {
+		value += ", see " + strings.Join(t.titles(p.FollowsFrom), ", ")
+	}
+	t.line(state, colour, r.Title, value)
+	if p := r.Problem; p != nil && p.about() != "" {
+		t.wrapped(p.about())
+	}
+}
+
+// about says what the line of the check does not: what is wrong and what is
+// lost. Where it follows from another problem that one tells.
+func (p *Problem) about() string {
+	switch {
+	case p.FollowsFrom != nil:
+		return ""
+	case p.plain:
+		return p.Lost
+	case p.Lost == "":
+		return p.What
+	}
+	return p.What + "; " + p.Lost
+}
+
+// line writes a line of three columns.
+func (t *text) line(state, colour, title, value string) {
+	fmt.Fprintf(t, "  %s%-*s %s\n", t.state(colour, state, stateWidth), titleWidth, title, plain.Terminal(value))
+}
+
+// wrapped writes a sentence below the second column.
+func (t *text) wrapped(s string) { t.hanging(strings.Repeat(" ", 2+stateWidth+2), 2+stateWidth+2, s) }
+
+// hanging writes a sentence after what begins its line, and goes on below it
+// from a column on.
+func (t *text) hanging(line string, column int, s string) {
+	const width = 100
+	used := column
+	for word := range strings.FieldsSeq(s) {
+		word = plain.Terminal(word)
+		if used+len(word) > width && used > column {
+			fmt.Fprintln(t, strings.TrimRight(line, " "))
+			line, used = strings.Repeat(" ", column), column
+		}
+		line += word + " "
+		used += len(word) + 1
+	}
+	fmt.Fprintln(t, strings.TrimRight(line, " "))
+}
+
+// verdict writes how well a command works, and which checks say so.
+func (t *text) verdict(v Verdict) {
+	state, colour := string(v.Works), green
+	switch v.Works {
+	case Partly:
+		colour = yellow
+	case No:
+		colour = red
+	}
+	reason := ""
+	if len(v.Because) > 0 {
+		reason = map[Works]string{Partly: "with losses: ", No: "stopped by: "}[v.Works] + strings.Join(t.titles(v.Because), ", ")
+	}
+	begin := fmt.Sprintf("  %s%-*s", t.state(colour, state, stateWidth+2), nameWidth+2, "fulgur "+v.Command)
+	t.hanging(begin, 2+stateWidth+2+nameWidth+2, reason)
+}
+
+// state returns a word in a colour, filled up to a width.
+func (t *text) state(colour, word string, width int) string {
+	return t.in(colour, word) + strings.Repeat(" ", width-len(word))
+}
+
+// remedies writes each remedy once, with what it mends.
+func (t *text) remedies() {
+	type cure struct {
+		Remedy
+		titles []string
+	}
+	var cures []cure
+	for _, r := range t.checks {
+		if r.Problem == nil || r.Problem.Remedy == (Remedy{}) {
+			continue
+		}
+		i := slices.IndexFunc(cures, func(c cure) bool { return c.Remedy == r.Problem.Remedy })
+		if i < 0 {
+			i = len(cures)
+			cures = append(cures, cure{Remedy: r.Problem.Remedy})
+		}
+		cures[i].titles = append(cures[i].titles, r.Title)
+	}
+	if len(cures) == 0 {
+		return
+	}
+	t.heading("To do")
+	for _, c := range cures {
+		fmt.Fprintf(t, "  %s\n", strings.Join(c.titles, ", "))
+		if c.Do != "" {
+			t.wrapped(c.Do)
+		}
+		if c.Paste != "" {
+			fmt.Fprintf(t, "            %s\n", t.in(bold, plain.Terminal(c.Paste)))
+		}
+	}
+}

@@ -1,0 +1,115 @@
+package doctor
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"fulgur/internal/encode/plain"
+	"fulgur/internal/privilege"
+)
+
+// FoundCycles is what [ProbeCycles] finds where there is a PMU.
+const FoundCycles = "cycles"
+
+// Errors of probes that mean that the machine lacks something.
+var (
+	// ErrNoPMU means that no cycles can be counted.
+	ErrNoPMU = errors.New("none: the CPU has no PMU, or its hypervisor does not show it")
+	// ErrNoBranchRecords means that no branches can be recorded.
+	ErrNoBranchRecords = errors.New("none: the CPU shows no Intel LBR, AMD BRS or LBRv2, or Arm BRBE")
+	// ErrNoKprobes means that the kernel has none.
+	ErrNoKprobes = errors.New("none: the kernel was built without")
+)
+
+// trials are the checks of what was tried out.
+var trials = []check{
+	trial(ProbePerfEvent, "perf_event", fault{stops: Commands}),
+	trial(ProbeRing, "ring_buffer", fault{stops: Commands}),
+	trial(ProbeTracing, "tp_btf", fault{stops: Commands}),
+	trial(ProbeIterator, "iterator", fault{
+		costs: []Command{OffCPU, Record},
+		lost:  "threads that sleep from before the beginning are missing",
+	}),
+	trial(ProbeRawTracepoint, "raw_tp", fault{lost: "fulgur does without"}),
+	trial(ProbeFentry, "fentry", fault{
+		costs:  []Command{Faults, Record},
+		lost:   "page faults are shown without their latency",
+		remedy: do("kernels with CONFIG_FUNCTION_TRACER and CONFIG_DYNAMIC_FTRACE_WITH_DIRECT_CALLS have it, on arm64 from 6.4 on"),
+	}),
+	trial(ProbeKprobe, "kprobe", fault{lost: "fulgur does without"}),
+	trial(ProbeKernelNames, "kernel_names", fault{
+		costs: withStacks,
+		lost:  "functions of the kernel are named from /proc/kallsyms, which takes longer and needs CAP_SYSLOG",
+	}),
+	trial(ProbeOnCPU, "profile_programs", fault{stops: []Command{Profile, Record}}),
+	trial(ProbeBranch, "bolt_programs", fault{stops: []Command{Bolt}}),
+	trial(ProbeCycles, "pmu", fault{
+		costs:  []Command{Profile, Record},
+		lost:   "cpu-clock is sampled, which sees code that runs with interrupts off at its end only",
+		remedy: do("give the virtual machine a PMU (QEMU: -cpu host,pmu=on), or profile on its host"),
+	}),
+	trial(ProbeBranchRecords, "branch_records", fault{
+		stops:  []Command{Bolt},
+		remedy: do("run fulgur on the host of the virtual machine or on another machine, or record branches by fulgur bolt --branches stepping"),
+	}),
+}
+
+// trial checks that p was tried with success. What its failure means is in
+// failure, whose remedy is for machines that lack it.
+func trial(p Probe, id string, failure fault) check {
+	lacking := failure.remedy
+	failure.when = func(f *Facts) bool { return f.Tried[p].Err != nil }
+	failure.what = func(f *Facts) string { return string(p) + ": " + failed(f.Tried[p].Err) }
+	failure.plain = true
+	failure.causes = func(f *Facts) []Problem {
+		if !refused(f.Tried[p].Err) {
+			return nil
+		}
+		return f.causes(needs)
+	}
+	failure.remedy = func(f *Facts) Remedy {
+		switch {
+		case lacking != nil:
+			return lacking(f)
+		case refused(f.Tried[p].Err):
+			return unknownCause
+		case len(failure.stops) > 0:
+			return Remedy{Do: fmt.Sprintf("on Linux %d.%d or newer this is not meant to be: report it, with what fulgur doctor --json says", oldestMajor, oldestMinor)}
+		}
+		return Remedy{}
+	}
+	return check{
+		id: id, group: groupTried, title: string(p),
+		value: func(f *Facts) string {
+			outcome, tried := f.Tried[p]
+			switch {
+			case !tried:
+				return "not tried"
+			case outcome.Err != nil:
+				return failed(outcome.Err)
+			case outcome.Found != "":
+				return outcome.Found
+			}
+			return "works"
+		},
+		faults: []fault{failure},
+	}
+}
+
+// failed says what came of a probe in vain.
+func failed(err error) string {
+	if refused(err) {
+		return "refused"
+	}
+	return plain.Error(err)
+}
+
+// needs are the capabilities that probes take.
+var needs = privilege.SetOf(privilege.BPF, privilege.Perfmon)
+
+// causes guesses why the kernel refuses what takes capabilities.
+func (f *Facts) causes(needed privilege.Set) []Problem {
+	found := problems(grounds, f)
+	return together(slices.DeleteFunc(found, func(p Problem) bool { return p.denies&needed == 0 }))
+}

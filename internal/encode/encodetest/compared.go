@@ -1,0 +1,26 @@
+package encodetest
+
+import "fulgur/internal/profile"
+
+// Compared returns a comparison of two small profiles: of two functions that
+// share a caller, one takes less, and one comes and one goes.
+func Compared() *profile.Profile {
+	return profile.Diff(handling(map[string]int64{"parse": 40, "sort": 30, "log": 20}),
+		handling(map[string]int64{"parse": 10, "sort": 30, "cache": 20}), false)
+}
+
+// handling returns a profile of a server whose handler calls functions, with the
+// samples in each, and has ten itself.
+func handling(callees map[string]int64) *profile.Profile {
+	b := newBuilder()
+	server := b.Mapping(profile.Mapping{Path: "/usr/bin/server", BuildID: "0123456789abcdef0123456789abcdef01234567"})
+	handle := b.stack(b.user(server, "main", 0x1100), b.user(server, "handle", 0x1200))
+	task := profile.Task{PID: 42, Comm: "server"}
+	b.add(task, handle, profile.EndFramePointer, 10)
+	for i, name := range []string{"cache", "log", "parse", "sort"} {
+		if n := callees[name]; n > 0 {
+			b.add(task, b.Push(handle, b.user(server, name, 0x2000+0x100*uint64(i))), profile.EndFramePointer, n)
+		}
+	}
+	return b.Profile(meta, profile.Losses{})
+}

@@ -1,0 +1,160 @@
+package firefox
+
+import (
+	"cmp"
+	"fmt"
+	"iter"
+	"slices"
+	"strconv"
+
+	"fulgur/internal/profile"
+)
+
+// aggregate is a profile being written that does not know times.
+type aggregate struct {
+	p      *profile.Profile
+	tables *tables
+	// order holds the samples by task, and stacks in the order of their
+	// identifiers, so that what is called together is together.
+	order []int
+}
+
+func writeProfile(j *jsonWriter, p *profile.Profile, o Options) error {
+	if len(p.ValueTypes) == 0 {
+		return fmt.Errorf("a profile without values")
+	}
+	a := &aggregate{p: p, tables: newTables(p, o), order: make([]int, len(p.Samples))}
+	for i := range a.order {
+		a.order[i] = i
+	}
+	slices.SortStableFunc(a.order, func(x, y int) int {
+		sx, sy := p.Samples[x], p.Samples[y]
+		return cmp.Or(cmp.Compare(sx.Task, sy.Task), cmp.Compare(sx.Stack, sy.Stack))
+	})
+	d := description{
+		p: p, interval: interval(p.Meta), version: o.Version,
+		notes: []string{"aggregated: times in the timeline are shares, in no order"},
+	}
+	tracks := a.tracks()
+	d.end = max(int64(p.Meta.Duration), a.longest())
+	return write(j, a.tables, d, tracks, nil)
+}
+
+// interval returns the time between two samples, which is a millisecond if it
+// is not known: the front end wants one.
+func interval(m profile.Meta) int64 {
+	if m.Frequency > 0 {
+		return int64(1e9 / m.Frequency)
+	}
+	return 1e6
+}
+
+// tracks returns a thread for each task, which weighs its stacks by the value
+// that is shown first, and a pseudo-thread for each other value. That first
+// one is the time, or else the first of all. A count of samples beside it tells
+// nothing more.
+func (a *aggregate) tracks() []*track {
+	first := max(0, a.time())
+	var tracks []*track
+	pids, seen := map[string]bool{}, map[string]int{}
+	for rest := a.order; len(rest) > 0; {
+		task := a.p.Samples[rest[0]].Task
+		n := 1
+		for n < len(rest) && a.p.Samples[rest[n]].Task == task {
+			n++
+		}
+		samples := rest[:n]
+		rest = rest[n:]
+		t := a.p.Tasks[task]
+		tid := unique(strconv.Itoa(cmp.Or(t.TID, t.PID)), seen)
+		k := a.track(t, tid, samples, first)
+		k.main = !pids[k.pid]
+		pids[k.pid] = true
+		tracks = append(tracks, k)
+		for v, typ := range a.p.ValueTypes {
+			if v == first || typ.Unit == "count" && typ.Type == "samples" {
+				continue
+			}
+			k := a.track(t, tid+"-"+typ.Type, samples, v)
+			k.name, k.pseudo = typ.Type, true
+			tracks = append(tracks, k)
+		}
+	}
+	return tracks
+}
+
+// unique returns name, with a number if it was seen before.
+func unique(name string, seen map[string]int) string {
+	seen[name]++
+	if n := seen[name]; n > 1 {
+		return name + "." + strconv.Itoa(n-1)
+	}
+	return name
+}
+
+// track describes a task, whose samples weigh value v.
+func (a *aggregate) track(t profile.Task, tid string, samples []int, v int) *track {
+	pid := strconv.Itoa(t.PID)
+	if t.PID == 0 {
+		pid = t.Comm // not known: those of one name are taken for one
+	}
+	k := &track{
+		name: t.Comm, processName: t.Comm, pid: pid, tid: tid,
+		end: -1, processEnd: -1, points: a.points(samples, v), row: a.tables.row, markers: nothing, weightType: weightSamples,
+	}
+	switch a.p.ValueTypes[v].Unit {
+	case "nanoseconds":
+		k.weightType, k.cpu = weightTime, true
+	case "bytes":
+		k.weightType = weightBytes
+	}
+	return k
+}
+
+// points yields samples one after the other: each takes the time that it weighs,
+// or where that is none, a share of the whole.
+func (a *aggregate) points(samples []int, v int) iter.Seq2[point, error] {
+	return func(yield func(point, error) bool) {
+		now := int64(0)
+		for _, i := range samples {
+			s := a.p.Samples[i]
+			length := max(a.length(s), 0)
+			now += length
+			if !yield(point{time: now, stack: s.Stack, weight: s.Values[v], cpu: length}, nil) {
+				return
+			}
+		}
+	}
+}
+
+// time returns the index of the last value in nanoseconds, which is the sum of
+// those before it where there are several; -1 if there is none.
+func (a *aggregate) time() int {
+	for v, typ := range slices.Backward(a.p.ValueTypes) {
+		if typ.Unit == "nanoseconds" {
+			return v
+		}
+	}
+	return -1
+}
+
+// length returns the time that a sample takes: what it weighs in nanoseconds,
+// or a sampling interval each.
+func (a *aggregate) length(s profile.Sample) int64 {
+	if v := a.time(); v >= 0 {
+		return s.Values[v]
+	}
+	return s.Values[0] * interval(a.p.Meta)
+}
+
+// longest returns the time that the busiest task takes.
+func (a *aggregate) longest() int64 {
+	took := make([]int64, len(a.p.Tasks))
+	for _, s := range a.p.Samples {
+		took[s.Task] += max(a.length(s), 0)
+	}
+	if len(took) == 0 {
+		return 0
+	}
+	return slices.Max(took)
+}

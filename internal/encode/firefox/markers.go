@@ -1,0 +1,175 @@
+package firefox
+
+import (
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"iter"
+
+	"fulgur/internal/profile"
+)
+
+// schema describes the markers to the front end.
+//
+//go:embed schema.json
+var schema json.RawMessage
+
+// Phases of markers, MarkerPhase in the front end.
+const (
+	phaseInstant  = 0
+	phaseInterval = 1
+)
+
+// marker is a row of a thread's markers: one of the events that are not nil.
+type marker struct {
+	start, end int64 // in nanoseconds since the profile began
+	tid        any   // of the thread
+	kind       markerKind
+
+	off     profile.OffCPU
+	reason  string
+	io      profile.BlockIO
+	fault   profile.Fault
+	renamed string
+}
+
+type markerKind uint8
+
+const (
+	markerOffCPU markerKind = iota
+	markerBlockIO
+	markerFault
+	markerName
+)
+
+// name is what the marker is called, also the type of its data.
+func (m *marker) name() string {
+	return [...]string{markerOffCPU: "OffCpu", markerBlockIO: "BlockIO", markerFault: "PageFault", markerName: "Renamed"}[m.kind]
+}
+
+func (m *marker) category() int {
+	return [...]int{
+		markerOffCPU: categoryIdle, markerBlockIO: categoryDisk, markerFault: categoryMemory, markerName: categoryOther,
+	}[m.kind]
+}
+
+// phase tells instants from intervals.
+func (m *marker) phase() int64 {
+	if m.kind == markerName || m.kind == markerFault && m.fault.Latency == 0 {
+		return phaseInstant
+	}
+	return phaseInterval
+}
+
+// writeMarkers writes the table of markers, reading them for each column.
+func writeMarkers(j *jsonWriter, t *tables, markers iter.Seq2[marker, error]) error {
+	j.begin('{')
+	n := 0
+	err := streamColumn(j, "data", markers, func(m marker) {
+		n++
+		m.writeData(j, t)
+	})
+	if err != nil {
+		return err
+	}
+	for _, c := range []struct {
+		name  string
+		value func(marker)
+	}{
+		{"name", func(m marker) { j.int(int64(t.string(m.name()))) }},
+		{"category", func(m marker) { j.int(int64(m.category())) }},
+		{"phase", func(m marker) { j.int(m.phase()) }},
+		{"startTime", func(m marker) { j.ms(m.start) }},
+		{"endTime", func(m marker) {
+			if m.phase() == phaseInstant {
+				j.null()
+				return
+			}
+			j.ms(m.end)
+		}},
+	} {
+		if err := streamColumn(j, c.name, markers, c.value); err != nil {
+			return err
+		}
+	}
+	j.member("length", n)
+	j.end('}')
+	return nil
+}
+
+// writeData writes what there is to say of a marker.
+func (m *marker) writeData(j *jsonWriter, t *tables) {
+	text := func(key, value string) {
+		j.key(key)
+		j.int(int64(t.string(value)))
+	}
+	number := func(key string, n int64) {
+		j.key(key)
+		j.int(n)
+	}
+	j.begin('{')
+	j.member("type", m.name())
+	switch m.kind {
+	case markerOffCPU:
+		text("reason", m.reason)
+		text("state", m.off.State.String())
+		if w := m.off.Waker; w.PID != 0 {
+			text("waker", fmt.Sprintf("%s (%d/%d)", w.Comm, w.PID, w.TID))
+		}
+		j.key("runnable")
+		j.ms(m.off.Runnable)
+		m.writeCause(j, t.stack(m.off.WakerStack), m.off.Waker.TID, m.end-m.off.Runnable)
+	case markerBlockIO:
+		text("op", m.io.Op.String()+m.io.Flags.String())
+		text("dev", m.io.Device)
+		number("sector", int64(m.io.Sector))
+		number("bytes", int64(m.io.Bytes))
+		j.key("latency")
+		j.ms(m.io.Completed - m.io.Queued)
+		number("queueUs", (m.io.Issued-m.io.Queued)/1000)
+		number("deviceUs", (m.io.Completed-m.io.Issued)/1000)
+		if m.io.File != "" {
+			text("file", m.io.File)
+		}
+		m.writeCause(j, t.stack(m.io.Stack), m.tid, m.start)
+	case markerFault:
+		kind := "minor"
+		if m.fault.Major {
+			kind = "major"
+		}
+		text("kind", kind)
+		j.key("address")
+		j.address(m.fault.Address)
+		if m.fault.File != "" {
+			text("file", m.fault.File)
+			j.key("offset")
+			j.address(m.fault.Offset)
+		}
+		if m.fault.Latency > 0 {
+			j.key("latency")
+			j.ms(m.fault.Latency)
+		}
+		m.writeCause(j, t.stack(m.fault.Stack), m.tid, m.start)
+	case markerName:
+		text("name", m.renamed)
+	}
+	j.end('}')
+}
+
+// writeCause writes the stack that a marker comes from, if there is one.
+func (m *marker) writeCause(j *jsonWriter, stack int32, tid any, time int64) {
+	if stack == none {
+		return
+	}
+	j.key("cause")
+	j.begin('{')
+	j.member("tid", tid)
+	j.key("time")
+	j.ms(time)
+	j.member("stack", stack)
+	j.end('}')
+}
+
+// address writes a number of 64 bits. It is text, since the front end shows only
+// 32 bits of numbers in its format "hexadecimal".
+func (j *jsonWriter) address(a uint64) { j.string(fmt.Sprintf("%#x", a)) }

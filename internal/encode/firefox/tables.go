@@ -1,0 +1,322 @@
+package firefox
+
+import (
+	"slices"
+
+	"fulgur/internal/profile"
+)
+
+// none stands for the absence of a row in columns of indexes.
+const none = int32(-1)
+
+// exactLimit is where numbers of JSON's readers begin to lose precision.
+const exactLimit = 1 << 53
+
+// tables are those that all threads share. Rows are made as samples and
+// markers ask for them, and written at the end.
+type tables struct {
+	p          *profile.Profile
+	source     func(file string) (text string, ok bool)
+	categories []category
+
+	strings   []string
+	stringIDs map[string]int32
+
+	libs      []lib
+	libIDs    map[libKey]int32
+	ofMapping []int32 // by profile.MappingID: its library
+	bases     []uint64
+
+	functions   []function
+	functionIDs map[functionKey]int32
+	natives     []native
+	nativeIDs   map[native]int32
+	sources     []sourceFile
+	sourceIDs   map[string]int32
+
+	frames   []frame
+	frameIDs map[frameKey]int32
+
+	stacks []stack
+	// exact and callers hold for each stack of the profile its row plus one,
+	// where it was interrupted and where it called; 0 is none yet.
+	exact, callers []int32
+	notes          map[stack]int32 // by itself, the row of a stack with a note on top
+	path           []step
+}
+
+// libKey is what tells libraries apart.
+type libKey struct{ path, buildID string }
+
+// function is a row of funcTable.
+type function struct {
+	name, resource, source int32
+	line                   int
+}
+
+// functionKey is what tells functions apart.
+type functionKey struct {
+	function profile.FunctionID
+	name     string // of a frame without a function, or a label
+	lib      int32
+}
+
+// native is a row of nativeSymbols.
+type native struct {
+	lib     int32
+	address uint64
+	name    int32
+}
+
+// sourceFile is a row of sources.
+type sourceFile struct {
+	name    int32
+	content string
+	has     bool
+}
+
+// frame is a row of frameTable.
+type frame struct {
+	address  int64 // -1 for none
+	lib      int32
+	depth    uint8
+	category uint8
+	sub      uint8
+	function int32
+	native   int32
+	line     int
+}
+
+// frameKey is what tells frames apart: an address may belong to an instruction
+// that was interrupted, or be where a call returns to.
+type frameKey struct {
+	frame  profile.FrameID
+	outer  int32 // row of the frame that this one is inlined into
+	caller bool
+}
+
+// stack is a row of stackTable.
+type stack struct{ frame, parent int32 }
+
+// step is a stack whose row is to be made.
+type step struct {
+	stack  profile.StackID
+	caller bool
+}
+
+func newTables(p *profile.Profile, o Options) *tables {
+	t := &tables{
+		p: p, source: o.Source, categories: newCategories(),
+		stringIDs: map[string]int32{}, libIDs: map[libKey]int32{},
+		ofMapping: make([]int32, len(p.Mappings)), bases: bases(p),
+		functionIDs: map[functionKey]int32{}, nativeIDs: map[native]int32{}, sourceIDs: map[string]int32{},
+		frameIDs: map[frameKey]int32{},
+		exact:    make([]int32, len(p.Stacks)), callers: make([]int32, len(p.Stacks)), notes: map[stack]int32{},
+	}
+	for i := range t.ofMapping {
+		t.ofMapping[i] = none
+	}
+	return t
+}
+
+// bases returns the addresses that those of each mapping are counted from: the
+// lowest of the file where that is known. Kernel addresses, which are too large
+// for numbers in JSON, are counted from below the lowest one in the profile.
+func bases(p *profile.Profile) []uint64 {
+	const alignment = 2 << 20
+	bases := make([]uint64, len(p.Mappings))
+	for i, m := range p.Mappings {
+		bases[i] = m.Base
+	}
+	for _, f := range p.Frames {
+		if m := f.Mapping; m != 0 && p.Mappings[m].Base == 0 && f.Address >= exactLimit && (bases[m] == 0 || f.Address < bases[m]) {
+			bases[m] = f.Address &^ (alignment - 1)
+		}
+	}
+	return bases
+}
+
+// string returns the index of s in stringArray.
+func (t *tables) string(s string) int32 {
+	id, ok := t.stringIDs[s]
+	if !ok {
+		id = int32(len(t.strings))
+		t.strings = append(t.strings, s)
+		t.stringIDs[s] = id
+	}
+	return id
+}
+
+// stack returns the row of stack s, as it is where a thread was interrupted.
+func (t *tables) stack(s profile.StackID) int32 {
+	if s == 0 {
+		return none
+	}
+	return t.stackAt(s, false)
+}
+
+// row returns the row of a point's stack.
+func (t *tables) row(p point) int32 { return t.stack(p.stack) }
+
+// stackAt returns the row of stack s, which calls or was interrupted. Its
+// callers' rows are made before it, as the format demands.
+func (t *tables) stackAt(s profile.StackID, caller bool) int32 {
+	t.path = t.path[:0]
+	row := none
+	for s != 0 {
+		if known := t.rows(caller)[s]; known != 0 {
+			row = known - 1
+			break
+		}
+		t.path = append(t.path, step{s, caller})
+		caller = t.callerCalls(s, caller)
+		s = t.p.Stacks[s].Parent
+	}
+	for _, at := range slices.Backward(t.path) {
+		outer := none
+		if row != none {
+			outer = t.stacks[row].frame
+		}
+		t.stacks = append(t.stacks, stack{t.frame(t.p.Stacks[at.stack].Frame, outer, at.caller), row})
+		row = int32(len(t.stacks) - 1)
+		t.rows(at.caller)[at.stack] = row + 1
+	}
+	return row
+}
+
+// rows returns the rows known of stacks that call, or not.
+func (t *tables) rows(caller bool) []int32 {
+	if caller {
+		return t.callers
+	}
+	return t.exact
+}
+
+// callerCalls reports whether the frame below s stands at a call, given whether
+// s does. What s is inlined into stands where s does; the outermost user frame
+// under the kernel's was interrupted.
+func (t *tables) callerCalls(s profile.StackID, calls bool) bool {
+	f := t.p.Frames[t.p.Stacks[s].Frame]
+	if f.Inlined {
+		return calls
+	}
+	parent := t.p.Frames[t.p.Stacks[t.p.Stacks[s].Parent].Frame]
+	return f.Kind != profile.KindKernel || parent.Kind == profile.KindKernel
+}
+
+// label returns the row of a frame that is no code but a note.
+func (t *tables) label(name string, category, sub int) int32 {
+	t.frames = append(t.frames, frame{
+		address: -1, lib: none, native: none, category: uint8(category), sub: uint8(sub),
+		function: t.functionRow(functionKey{name: name, lib: none}),
+	})
+	return int32(len(t.frames) - 1)
+}
+
+// labelled returns the row of a stack that is a frame on top of another.
+func (t *tables) labelled(s stack) int32 {
+	row, ok := t.notes[s]
+	if !ok {
+		row = int32(len(t.stacks))
+		t.notes[s] = row
+		t.stacks = append(t.stacks, s)
+	}
+	return row
+}
+
+// subcategory returns the index of a subcategory, which is new the first time.
+// There is room for 255.
+func (t *tables) subcategory(category int, name string) int {
+	c := &t.categories[category]
+	i := slices.Index(c.Subcategories, name)
+	if i < 0 && len(c.Subcategories) <= 255 {
+		c.Subcategories = append(c.Subcategories, name)
+		i = len(c.Subcategories) - 1
+	}
+	return max(i, 0)
+}
+
+// frame returns the row of a frame that is inlined into that of row outer, if
+// it is inlined, and calls or does not.
+func (t *tables) frame(id profile.FrameID, outer int32, caller bool) int32 {
+	f := t.p.Frames[id]
+	if !f.Inlined {
+		outer = none
+	}
+	key := frameKey{id, outer, caller}
+	row, ok := t.frameIDs[key]
+	if ok {
+		return row
+	}
+	row = int32(len(t.frames))
+	t.frameIDs[key] = row
+	made := frame{address: -1, lib: t.lib(f.Mapping), native: none, category: uint8(categoryOf(f)), line: f.Line}
+	made.function = t.function(id, f, made.lib)
+	base := t.bases[f.Mapping]
+	if a := f.Address - base; made.lib != none && f.Address >= base && a < exactLimit {
+		made.address = int64(a)
+		if caller && a > 0 {
+			made.address-- // within the call, not after it
+		}
+	}
+	switch start := f.Address - f.Offset; {
+	case outer != none:
+		made.native = t.frames[outer].native
+		made.depth = uint8(min(int(t.frames[outer].depth)+1, 255))
+	case f.Function != 0 && made.address >= 0 && start >= base && start-base <= uint64(made.address):
+		made.native = t.native(native{made.lib, start - base, t.functions[made.function].name})
+	}
+	t.frames = append(t.frames, made)
+	return row
+}
+
+func (t *tables) native(n native) int32 {
+	id, ok := t.nativeIDs[n]
+	if !ok {
+		id = int32(len(t.natives))
+		t.nativeIDs[n] = id
+		t.natives = append(t.natives, n)
+	}
+	return id
+}
+
+// function returns the row of a frame's function.
+func (t *tables) function(id profile.FrameID, f profile.Frame, lib int32) int32 {
+	if f.Function == 0 {
+		return t.functionRow(functionKey{name: t.p.FrameName(id), lib: lib})
+	}
+	return t.functionRow(functionKey{function: f.Function, lib: lib})
+}
+
+func (t *tables) functionRow(key functionKey) int32 {
+	id, ok := t.functionIDs[key]
+	if ok {
+		return id
+	}
+	id = int32(len(t.functions))
+	t.functionIDs[key] = id
+	made := function{name: t.string(key.name), resource: key.lib, source: none} // a resource for each library
+	if key.function != 0 {
+		f := t.p.Functions[key.function]
+		made.name, made.line = t.string(f.Name), f.StartLine
+		if f.File != "" {
+			made.source = t.sourceFile(f.File)
+		}
+	}
+	t.functions = append(t.functions, made)
+	return id
+}
+
+func (t *tables) sourceFile(name string) int32 {
+	id, ok := t.sourceIDs[name]
+	if !ok {
+		id = int32(len(t.sources))
+		t.sourceIDs[name] = id
+		made := sourceFile{name: t.string(name)}
+		if t.source != nil {
+			made.content, made.has = t.source(name)
+		}
+		t.sources = append(t.sources, made)
+	}
+	return id
+}

@@ -1,0 +1,352 @@
+package firefox
+
+import (
+	"cmp"
+	"iter"
+	"slices"
+	"strconv"
+	"time"
+
+	"fulgur/internal/profile"
+)
+
+// requestWindow is how many requests to block devices may complete, out of
+// those that one thread submitted, between the completion of one and that of
+// another which was submitted earlier, for both to be shown in order.
+const requestWindow = 4096
+
+// recording is a timeline being written.
+type recording struct {
+	t      *profile.Timeline
+	tables *tables
+	marker int64 // the shortest time off the CPU that gets one
+
+	pids    []string  // by process, unique
+	tids    []any     // by thread, unique
+	threads [][]int   // by process, its threads that are shown, the main one first
+	heads   []trackID // by process, the track that heads it
+	tracks  []*track
+	notes   map[string]int32 // by reason, the frame on top of stacks off the CPU
+}
+
+// trackID is the index of a track plus one, 0 for none.
+type trackID int
+
+func writeTimeline(j *jsonWriter, t *profile.Timeline, o Options) error {
+	r := &recording{
+		t: t, tables: newTables(t.Profile, o), marker: int64(o.OffCPUMarker),
+		heads: make([]trackID, len(t.Processes)), notes: map[string]int32{},
+	}
+	if r.marker == 0 {
+		r.marker = int64(time.Millisecond)
+	}
+	r.number()
+	r.choose()
+	for p := range t.Processes {
+		for i, id := range r.threads[p] {
+			r.tracks = append(r.tracks, r.track(profile.ThreadID(id), i == 0))
+			if i == 0 {
+				r.heads[p] = trackID(len(r.tracks))
+			}
+		}
+		r.tracks = append(r.tracks, r.pseudo(profile.ProcessID(p))...)
+	}
+	d := description{
+		p: t.Profile, interval: cmp.Or(t.Interval, interval(t.Profile.Meta)), end: t.End - t.Start, monotonic: t.Start, version: o.Version,
+	}
+	return write(j, r.tables, d, r.tracks, r.counters())
+}
+
+// number gives processes and threads identifiers: their numbers, unless those
+// were used again.
+func (r *recording) number() {
+	seen := map[int]int{}
+	for _, p := range r.t.Processes {
+		r.pids = append(r.pids, again(p.PID, seen))
+	}
+	clear(seen)
+	for _, t := range r.t.Threads {
+		if seen[t.TID] > 0 {
+			r.tids = append(r.tids, again(t.TID, seen))
+			continue
+		}
+		seen[t.TID]++
+		r.tids = append(r.tids, t.TID)
+	}
+}
+
+// again returns n, and how often it was seen before if it was.
+func again(n int, seen map[int]int) string {
+	name := strconv.Itoa(n)
+	if seen[n] > 0 {
+		name += "." + strconv.Itoa(seen[n])
+	}
+	seen[n]++
+	return name
+}
+
+// choose finds the threads that have events, and one at least of processes that
+// have counters.
+func (r *recording) choose() {
+	all := make([][]int, len(r.t.Processes))
+	for i, t := range r.t.Threads {
+		all[t.Process] = append(all[t.Process], i)
+	}
+	counted := make([]bool, len(r.t.Processes))
+	for _, c := range r.t.Counters {
+		counted[c.Process] = true
+	}
+	r.threads = make([][]int, len(all))
+	for p, threads := range all {
+		// The main thread has the number of the process.
+		slices.SortStableFunc(threads, func(a, b int) int { return cmp.Compare(r.rank(p, a), r.rank(p, b)) })
+		var shown []int
+		for _, id := range threads {
+			if r.hasEvents(profile.ThreadID(id)) {
+				shown = append(shown, id)
+			}
+		}
+		if len(threads) > 0 && (len(shown) > 0 || counted[p]) && !slices.Contains(shown, threads[0]) {
+			shown = slices.Insert(shown, 0, threads[0])
+		}
+		r.threads[p] = shown
+	}
+}
+
+// rank sorts the main thread of a process before all others.
+func (r *recording) rank(process, thread int) int {
+	if r.t.Threads[thread].TID == r.t.Processes[process].PID {
+		return 0
+	}
+	return 1
+}
+
+func (r *recording) hasEvents(id profile.ThreadID) bool {
+	e := r.t.Events
+	return !isEmpty(e.OnCPU(id)) || !isEmpty(e.OffCPU(id)) || !isEmpty(e.BlockIO(id)) || !isEmpty(e.Faults(id))
+}
+
+// since returns a time from the beginning of the recording, negative if it is
+// not known.
+func (r *recording) since(at int64) int64 {
+	if at == 0 {
+		return -1
+	}
+	return at - r.t.Start
+}
+
+// track describes a thread.
+func (r *recording) track(id profile.ThreadID, main bool) *track {
+	t := r.t.Threads[id]
+	p := r.t.Processes[t.Process]
+	return &track{
+		name: profile.LastName(t.Names), processName: profile.LastName(p.Names),
+		pid: r.pids[t.Process], tid: r.tids[id], main: main,
+		start: max(0, r.since(t.Start)), end: r.since(t.End),
+		processStart: max(0, r.since(p.Start)), processEnd: r.since(p.End),
+		points: r.points(id), row: r.row, weightType: weightTime, cpu: true,
+		markers: r.markers(id),
+	}
+}
+
+// points yields the samples of a thread, on and off the CPU.
+func (r *recording) points(id profile.ThreadID) iter.Seq2[point, error] {
+	on := transform(r.t.Events.OnCPU(id), func(e profile.OnCPU) point {
+		return point{time: e.Time - r.t.Start, stack: e.Stack, weight: e.Weight, cpu: e.Weight}
+	})
+	all := merge(func(p point) int64 { return p.time }, r.offPoints(id), on)
+	return r.used(monotonic(all))
+}
+
+// offPoints yields two samples for each time off the CPU: where it begins, which
+// weighs as much as one on the CPU or all of it, and where it ends, with the
+// rest. Their cpu is negative.
+func (r *recording) offPoints(id profile.ThreadID) iter.Seq2[point, error] {
+	return func(yield func(point, error) bool) {
+		for e, err := range r.t.Events.OffCPU(id) {
+			if err != nil {
+				yield(point{}, err)
+				return
+			}
+			first := e.Duration
+			if r.t.Interval > 0 {
+				first = min(first, r.t.Interval)
+			}
+			begin := point{time: e.Start - r.t.Start, stack: e.Stack, off: true, state: e.State, weight: first, cpu: switchedOut}
+			rest := begin
+			rest.time, rest.weight, rest.cpu = begin.time+e.Duration, e.Duration-first, asleep
+			if !yield(begin, nil) || !yield(rest, nil) {
+				return
+			}
+		}
+	}
+}
+
+// row returns the row of a point's stack, with a note on top if it is off the
+// CPU.
+func (r *recording) row(p point) int32 {
+	row := r.tables.stack(p.stack)
+	if !p.off {
+		return row
+	}
+	reason := r.reason(p.stack, p.state)
+	note, ok := r.notes[reason]
+	if !ok {
+		note = r.tables.label("[off-CPU: "+reason+"]", categoryIdle, r.tables.subcategory(categoryIdle, reason))
+		r.notes[reason] = note
+	}
+	return r.tables.labelled(stack{note, row})
+}
+
+// What stands for the use of the CPU in points off it, until [recording.used]
+// knows it.
+const (
+	switchedOut = -1 // ran until now
+	asleep      = -2 // has not run since the point before
+)
+
+// used yields points with the CPU time between each and the one before. If all
+// times off the CPU are known, that is the rest; otherwise it is what samples
+// weigh, and at most the time that passed.
+func (r *recording) used(seq iter.Seq2[point, error]) iter.Seq2[point, error] {
+	return func(yield func(point, error) bool) {
+		first, last := true, int64(0)
+		for p, err := range seq {
+			passed := p.time - last
+			if first {
+				first, passed = false, 0 // is not looked at
+			}
+			last = p.time
+			switch {
+			case p.cpu == asleep, p.cpu == switchedOut && !r.t.OffCPUWhole:
+				p.cpu = 0
+			case r.t.OffCPUWhole:
+				p.cpu = passed
+			default:
+				p.cpu = min(p.cpu, passed)
+			}
+			if !yield(p, err) {
+				return
+			}
+		}
+	}
+}
+
+// reason says why a thread is off the CPU that was switched out in a stack and a
+// state.
+func (r *recording) reason(s profile.StackID, state profile.TaskState) string {
+	if reason, ok := r.t.Reasons[s]; ok {
+		return reason
+	}
+	switch state {
+	case profile.StateRunnable:
+		return "preempted"
+	case profile.StateStopped:
+		return "stopped"
+	case profile.StateUninterruptible:
+		return "uninterruptible wait"
+	}
+	return "waiting"
+}
+
+// markers yields what happened to a thread, in order of the beginning.
+func (r *recording) markers(id profile.ThreadID) iter.Seq2[marker, error] {
+	e, tid := r.t.Events, r.tids[id]
+	off := transform(e.OffCPU(id), func(e profile.OffCPU) marker {
+		start := e.Start - r.t.Start
+		return marker{kind: markerOffCPU, start: start, end: start + e.Duration, tid: tid, off: e, reason: r.reason(e.Stack, e.State)}
+	})
+	requests := transform(e.BlockIO(id), func(e profile.BlockIO) marker {
+		return marker{kind: markerBlockIO, start: e.Queued - r.t.Start, end: e.Completed - r.t.Start, tid: tid, io: e}
+	})
+	faults := transform(e.Faults(id), func(e profile.Fault) marker {
+		start := e.Time - r.t.Start
+		return marker{kind: markerFault, start: start, end: start + e.Latency, tid: tid, fault: e}
+	})
+	start := func(m marker) int64 { return m.start }
+	return merge(start, r.renamed(id), long(off, r.marker), profile.Sorted(start, requestWindow, requests), faults)
+}
+
+// long yields the markers that are least nanoseconds long, or longer.
+func long(seq iter.Seq2[marker, error], least int64) iter.Seq2[marker, error] {
+	return func(yield func(marker, error) bool) {
+		for m, err := range seq {
+			if err == nil && m.end-m.start < least {
+				continue
+			}
+			if !yield(m, err) {
+				return
+			}
+		}
+	}
+}
+
+// renamed yields the changes of a thread's name.
+func (r *recording) renamed(id profile.ThreadID) iter.Seq2[marker, error] {
+	names := r.t.Threads[id].Names
+	return func(yield func(marker, error) bool) {
+		for _, n := range names[min(1, len(names)):] {
+			if !yield(marker{kind: markerName, start: n.At - r.t.Start, end: n.At - r.t.Start, renamed: n.Name}, nil) {
+				return
+			}
+		}
+	}
+}
+
+// pseudo returns tracks for what stacks of a process can be weighed by beside
+// time: the bytes and the latency of its requests to block devices, and its
+// page faults.
+func (r *recording) pseudo(id profile.ProcessID) []*track {
+	var tracks []*track
+	add := func(suffix, name, weightType string, seqs []iter.Seq2[point, error]) {
+		if len(seqs) == 0 {
+			return
+		}
+		p := r.t.Processes[id]
+		points := merge(func(p point) int64 { return p.time }, seqs...)
+		tracks = append(tracks, &track{
+			name: name, processName: profile.LastName(p.Names), pid: r.pids[id], tid: r.pids[id] + suffix, pseudo: true,
+			end: -1, processStart: max(0, r.since(p.Start)), processEnd: r.since(p.End),
+			points: monotonic(points), row: r.tables.row, weightType: weightType, markers: nothing,
+		})
+	}
+	var bytes, latency, faults []iter.Seq2[point, error]
+	for _, t := range r.threads[id] {
+		requests := r.t.Events.BlockIO(profile.ThreadID(t))
+		if !isEmpty(requests) {
+			bytes = append(bytes, r.requests(requests, func(e profile.BlockIO) int64 { return int64(e.Bytes) }))
+			latency = append(latency, r.requests(requests, func(e profile.BlockIO) int64 { return e.Completed - e.Queued }))
+		}
+		if all := r.t.Events.Faults(profile.ThreadID(t)); !isEmpty(all) {
+			faults = append(faults, transform(all, func(e profile.Fault) point {
+				return point{time: e.Time - r.t.Start, stack: e.Stack, weight: 1}
+			}))
+		}
+	}
+	add("-block-io", "Block I/O, bytes", weightBytes, bytes)
+	add("-block-io-time", "Block I/O, latency", weightTime, latency)
+	add("-faults", "Page faults", weightSamples, faults)
+	return tracks
+}
+
+// requests yields a sample for each request, of a weight.
+func (r *recording) requests(seq iter.Seq2[profile.BlockIO, error], weight func(profile.BlockIO) int64) iter.Seq2[point, error] {
+	return transform(seq, func(e profile.BlockIO) point {
+		return point{time: e.Completed - r.t.Start, stack: e.Stack, weight: weight(e)}
+	})
+}
+
+// nothing is the markers of a track that has none.
+func nothing(func(marker, error) bool) {}
+
+// counters returns the counters of processes that have a thread.
+func (r *recording) counters() []counter {
+	var all []counter
+	for i := range r.t.Counters {
+		c := &r.t.Counters[i]
+		if head := r.heads[c.Process]; head != 0 {
+			all = append(all, counter{c, r.pids[c.Process], int(head) - 1, r.t.Start})
+		}
+	}
+	return all
+}

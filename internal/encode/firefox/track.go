@@ -1,0 +1,189 @@
+package firefox
+
+import (
+	"cmp"
+	"iter"
+	"math"
+	"slices"
+
+	"fulgur/internal/profile"
+)
+
+// The types of weights.
+const (
+	weightSamples = "samples"
+	weightTime    = "tracing-ms"
+	weightBytes   = "bytes"
+)
+
+// track is a thread of the profile, real or not.
+type track struct {
+	name, processName string
+	pid               string
+	tid               any // number or text, unique in the profile
+	main              bool
+	pseudo            bool // not a thread, and not shown at first
+	// The lives of thread and process, in nanoseconds since the profile began;
+	// ends are negative if they were not seen.
+	start, end               int64
+	processStart, processEnd int64
+
+	points iter.Seq2[point, error]
+	// row returns the row of the stack of a point. It is asked once for each:
+	// not for every column.
+	row        func(point) int32
+	weightType string
+	cpu        bool // points tell of the use of the CPU
+	markers    iter.Seq2[marker, error]
+
+	activity int64 // how busy it was, known once it was written
+}
+
+// newEmptyTrack returns a thread for a profile without one, which the front end
+// does not load.
+func newEmptyTrack() *track {
+	return &track{
+		name: "no samples", processName: "no samples", pid: "0", tid: 0, main: true, end: -1, processEnd: -1,
+		points: func(func(point, error) bool) {}, weightType: weightSamples, markers: nothing,
+	}
+}
+
+// point is a row of a thread's samples.
+type point struct {
+	time   int64 // in nanoseconds since the profile began
+	stack  profile.StackID
+	off    bool              // off the CPU
+	state  profile.TaskState // if off
+	weight int64             // in nanoseconds for weightTime
+	cpu    int64             // used since the point before, in nanoseconds
+}
+
+func (k *track) write(j *jsonWriter, t *tables) error {
+	j.begin('{')
+	j.member("name", k.name)
+	j.member("isMainThread", k.main)
+	j.member("processName", k.processName)
+	j.member("pid", k.pid)
+	j.member("tid", k.tid)
+	j.member("processType", "default")
+	j.key("processStartupTime")
+	j.ms(k.processStart)
+	j.key("processShutdownTime")
+	j.msOrNull(k.processEnd)
+	j.key("registerTime")
+	j.ms(k.start)
+	j.key("unregisterTime")
+	j.msOrNull(k.end)
+	j.key("pausedRanges")
+	j.raw("[]")
+	j.member("showMarkersInTimeline", true)
+	j.key("samples")
+	if err := k.writeSamples(j); err != nil {
+		return err
+	}
+	j.key("markers")
+	if err := writeMarkers(j, t, k.markers); err != nil {
+		return err
+	}
+	j.end('}')
+	return nil
+}
+
+// msOrNull writes nanoseconds as milliseconds, or null if they are negative.
+func (j *jsonWriter) msOrNull(ns int64) {
+	if ns < 0 {
+		j.null()
+		return
+	}
+	j.ms(ns)
+}
+
+// writeSamples writes the table of samples, reading them for each column.
+func (k *track) writeSamples(j *jsonWriter) error {
+	j.begin('{')
+	n := 0
+	err := streamColumn(j, "stack", k.points, func(p point) {
+		n++
+		k.activity += p.cpu
+		j.orNull(int64(k.row(p)))
+	})
+	if err != nil {
+		return err
+	}
+	last := int64(0)
+	err = streamColumn(j, "timeDeltas", k.points, func(p point) {
+		j.ms(p.time - last)
+		last = p.time
+	})
+	if err != nil {
+		return err
+	}
+	err = streamColumn(j, "weight", k.points, func(p point) {
+		if k.weightType == weightTime {
+			j.ms(p.weight)
+			return
+		}
+		j.int(p.weight)
+	})
+	if err != nil {
+		return err
+	}
+	if k.cpu {
+		if err := streamColumn(j, "threadCPUDelta", k.points, func(p point) { j.int(p.cpu) }); err != nil {
+			return err
+		}
+	}
+	j.member("weightType", k.weightType)
+	j.member("length", n)
+	j.end('}')
+	return nil
+}
+
+// streamColumn writes a column of what is in seq.
+func streamColumn[E any](j *jsonWriter, name string, seq iter.Seq2[E, error], value func(E)) error {
+	j.key(name)
+	j.begin('[')
+	for e, err := range seq {
+		if err != nil {
+			return err
+		}
+		value(e)
+	}
+	j.end(']')
+	return nil
+}
+
+// monotonic yields points with no time before that of the point before it, as
+// the format demands: clocks are read a little before an event is sent.
+func monotonic(seq iter.Seq2[point, error]) iter.Seq2[point, error] {
+	return func(yield func(point, error) bool) {
+		last := int64(math.MinInt64)
+		for p, err := range seq {
+			p.time = max(p.time, last)
+			last = p.time
+			if !yield(p, err) {
+				return
+			}
+		}
+	}
+}
+
+// mostVisible is how many threads are shown at first.
+const mostVisible = 30
+
+// visible returns the threads that are worth a look at first: the busiest, and
+// the one of them that is.
+func visible(tracks []*track) (shown, selected []int) {
+	for i, k := range tracks {
+		if !k.pseudo {
+			shown = append(shown, i)
+		}
+	}
+	slices.SortStableFunc(shown, func(a, b int) int { return cmp.Compare(tracks[b].activity, tracks[a].activity) })
+	shown = shown[:min(len(shown), mostVisible)]
+	if len(shown) > 0 {
+		selected = []int{shown[0]}
+	}
+	slices.Sort(shown)
+	return shown, selected
+}

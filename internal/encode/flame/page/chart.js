@@ -1,0 +1,303 @@
+// ---- A chart draws a view: rows of boxes, each as wide as its value.
+
+const ROW = 20;          // height of a row in CSS pixels
+const MIN_WIDTH = 0.5;   // narrower boxes, with all they carry, are drawn as one thin line
+const PAD = 5;           // between a box's edge and its label
+
+class Chart {
+  // host is the element that scrolls; name tells readers of screens what the
+  // chart shows. The page answers names(frame), colours, matches and weights,
+  // and hears of hovered(box, x, y), selected(chart, box) and zoomed(chart).
+  constructor(host, page) {
+    this.host = host;
+    this.page = page;
+    this.space = element('div', undefined, 'space');
+    this.canvas = element('canvas', undefined, 'boxes');
+    this.marks = element('canvas', undefined, 'marks'); // outlines, which change often
+    this.canvas.tabIndex = 0;
+    this.canvas.setAttribute('role', 'tree');
+    this.space.append(this.canvas, this.marks);
+    host.append(this.space);
+    this.rows = [];
+    this.view = null;
+    this.zoom = null;
+    this.hover = null;
+    this.selection = null;
+    this.hanging = false;
+    this.scheduled = 0;
+    this.listen();
+  }
+
+  set name(text) { this.canvas.setAttribute('aria-label', text); }
+
+  // show draws another view; children hang below their parents, or stand on
+  // them.
+  show(view, hanging) {
+    this.view = view;
+    this.hanging = hanging;
+    this.zoom = view.root;
+    this.hover = this.selection = null;
+  }
+
+  // ---- where boxes are
+
+  isBelowZoom(box) { return box.depth < this.zoom.depth; }
+
+  layout() {
+    const { space, host, canvas, marks } = this;
+    this.width = Math.max(1, host.clientWidth - parseFloat(getComputedStyle(host).paddingLeft) * 2);
+    this.height = host.clientHeight;
+    this.rows = [];
+    this.rests = []; // what is left out, by depth and place
+    if (this.view && this.zoom.total > 0) this.place();
+    this.full = Math.max(this.height, this.rows.length * ROW + PAD * 2);
+    space.style.height = `${this.full}px`;
+    const ratio = window.devicePixelRatio || 1;
+    for (const c of [canvas, marks]) {
+      c.width = Math.round(this.width * ratio);
+      c.height = Math.round(this.height * ratio);
+      c.style.width = `${this.width}px`;
+      c.style.height = `${this.height}px`;
+      const ctx = c.getContext('2d');
+      ctx.setTransform(ratio, 0, 0, ratio, 0, 0);
+      ctx.direction = 'ltr';
+      ctx.textBaseline = 'middle';
+    }
+  }
+  place() {
+    const put = (box, x, width) => {
+      const row = this.rows[box.depth] ??= [];
+      box.x = x;
+      box.width = width;
+      box.place = row.push(box) - 1;
+    };
+    for (let b = this.zoom; b; b = b.parent) put(b, 0, this.width);
+    const scale = this.width / this.zoom.total;
+    for (let d = this.zoom.depth; d < this.rows.length; d++) {
+      for (const box of this.rows[d]) {
+        let x = box.x;
+        let rest = 0;
+        for (const child of this.view.children(box)) {
+          const width = child.total * scale;
+          if (width < MIN_WIDTH) {
+            rest += width;
+          } else {
+            put(child, x, width);
+            x += width;
+          }
+        }
+        if (rest >= MIN_WIDTH) this.rests.push({ depth: d + 1, x, width: rest });
+      }
+    }
+  }
+  isShown(box) { return Boolean(box) && this.rows[box.depth]?.[box.place] === box; }
+
+  // rowTop is the distance of a row from the canvas's top edge.
+  rowTop(d) {
+    return (this.hanging ? PAD + d * ROW : this.full - PAD - (d + 1) * ROW) - this.host.scrollTop;
+  }
+  boxAt(x, y) {
+    const fromTop = y + this.host.scrollTop;
+    const row = this.rows[Math.floor((this.hanging ? fromTop - PAD : this.full - PAD - fromTop) / ROW)];
+    if (!row || x < 0) return null;
+    let low = 0;
+    let high = row.length - 1;
+    while (low < high) {
+      const middle = (low + high + 1) >> 1;
+      if (row[middle].x <= x) low = middle; else high = middle - 1;
+    }
+    const box = row[low];
+    return x >= box.x && x < box.x + Math.max(box.width, 1) ? box : null;
+  }
+  scrollTo(box) {
+    const top = this.rowTop(box.depth);
+    if (top < 0) this.host.scrollTop += top - ROW;
+    else if (top + ROW > this.height) this.host.scrollTop += top + 2 * ROW - this.height;
+  }
+  // scrollHome shows the zoomed box with its caller.
+  scrollHome() {
+    this.host.scrollTop = 0;
+    const top = this.rowTop(this.zoom.depth);
+    if (!this.hanging) this.host.scrollTop = top + 2 * ROW - this.height;
+    else if (top + ROW > this.height) this.host.scrollTop = top - ROW;
+  }
+
+  // ---- drawing
+
+  refresh() {
+    this.layout();
+    this.paint();
+  }
+  repaint() {
+    this.scheduled ||= requestAnimationFrame(() => this.paint());
+  }
+  paint() {
+    cancelAnimationFrame(this.scheduled);
+    this.scheduled = 0;
+    const { page: { colours, names, matches, weights } } = this;
+    const ctx = this.canvas.getContext('2d');
+    ctx.clearRect(0, 0, this.width, this.height);
+    const upright = `11.5px ${colours.mono}`;
+    const italic = `italic ${upright}`; // inlined functions
+    ctx.font = upright;
+    const charWidth = ctx.measureText('m').width;
+    this.rows.forEach((row, d) => {
+      const top = this.rowTop(d);
+      if (top + ROW < 0 || top > this.height) return;
+      for (const box of row) {
+        const matched = matches && matches[box.frame];
+        const faded = (matches && !matched) || this.isBelowZoom(box);
+        const w = box.width;
+        const gap = w > 3 ? 1 : w > 1.5 ? 0.5 : 0;
+        ctx.globalAlpha = faded ? 0.45 : 1;
+        ctx.fillStyle = matched ? colours.match : colours.of(box, weights);
+        if (w > 8) {
+          ctx.beginPath();
+          ctx.roundRect(box.x, top, w - gap, ROW - 1, 2.5);
+          ctx.fill();
+        } else {
+          ctx.fillRect(box.x, top, w - gap, ROW - 1);
+        }
+        const room = w - 2 * PAD;
+        const text = room > 0 ? fit(names.of(box.frame), Math.floor(room / charWidth)) : '';
+        if (text) {
+          ctx.globalAlpha = faded ? 0.75 : 1;
+          ctx.fillStyle = colours.label;
+          ctx.font = names.inlined(box.frame) ? italic : upright;
+          ctx.fillText(text, box.x + PAD, top + ROW / 2, room);
+        }
+      }
+    });
+    ctx.globalAlpha = 0.5;
+    ctx.fillStyle = colours.rest;
+    for (const { depth, x, width } of this.rests) ctx.fillRect(x, this.rowTop(depth) + (this.hanging ? 0 : ROW - 4), width, 3);
+    ctx.globalAlpha = 1;
+    this.mark();
+  }
+  // mark outlines what the pointer and the keys are at.
+  mark() {
+    const ctx = this.marks.getContext('2d');
+    ctx.clearRect(0, 0, this.width, this.height);
+    const { hover, selection, page: { colours } } = this;
+    const outline = (box, colour, lineWidth) => {
+      ctx.strokeStyle = colour;
+      ctx.lineWidth = lineWidth;
+      ctx.beginPath();
+      ctx.roundRect(box.x + 0.5, this.rowTop(box.depth) + 0.5, Math.max(box.width - 2, 1), ROW - 2, 2.5);
+      ctx.stroke();
+    };
+    if (hover && hover !== selection) outline(hover, colours.text, 1);
+    if (selection) outline(selection, colours.accent, 2);
+    this.canvas.classList.toggle('at', Boolean(selection)); // the outline shows the focus
+  }
+
+  // ---- what the reader does
+
+  zoomTo(box) {
+    this.zoom = box;
+    this.hover = null;
+    this.refresh();
+    if (!this.isShown(this.selection)) this.selection = null;
+    this.scrollHome();
+    this.paint();
+  }
+  select(box) {
+    if (!this.isShown(box)) return;
+    this.selection = box;
+    this.scrollTo(box);
+    this.mark();
+    this.say(box);
+    this.page.selected(this, box);
+  }
+  deselect() {
+    this.selection = null;
+    this.mark();
+  }
+  // say makes the box the tree's item that has the focus, for who cannot see
+  // it: each item is a new element, because readers announce those.
+  say(box) {
+    const row = box.parent ? this.view.children(box.parent).filter((b) => this.isShown(b)) : [box];
+    const item = element('span', this.page.spoken(box));
+    item.id = `${this.host.id}-${box.depth}-${box.place}`;
+    item.setAttribute('role', 'treeitem');
+    item.setAttribute('aria-level', String(box.depth + 1));
+    item.setAttribute('aria-posinset', String(row.indexOf(box) + 1));
+    item.setAttribute('aria-setsize', String(row.length));
+    if (this.rows[box.depth + 1]?.some((b) => b.parent === box)) item.setAttribute('aria-expanded', 'true');
+    this.canvas.replaceChildren(item);
+    this.canvas.setAttribute('aria-activedescendant', item.id);
+  }
+
+  // press acts on a key and tells whether it did.
+  press(key) {
+    const at = this.isShown(this.selection) ? this.selection : null;
+    if (key.startsWith('Arrow') && !at) {
+      this.select(this.zoom);
+      return true;
+    }
+    switch (key) {
+      case 'ArrowLeft': case 'ArrowRight':
+        this.select(this.rows[at.depth][at.place + (key === 'ArrowRight' ? 1 : -1)]);
+        return true;
+      case this.hanging ? 'ArrowDown' : 'ArrowUp':
+        this.select(this.rows[at.depth + 1]?.find((b) => b.parent === at));
+        return true;
+      case 'ArrowUp': case 'ArrowDown':
+        this.select(at.parent);
+        return true;
+      case 'Home':
+        this.select(this.view.root);
+        return true;
+      case 'Enter':
+        if (!at) return false;
+        this.page.zoomed(this, at);
+        this.select(at);
+        return true;
+    }
+    return false;
+  }
+
+  listen() {
+    const position = (event) => {
+      const box = this.canvas.getBoundingClientRect();
+      return [event.clientX - box.left, event.clientY - box.top];
+    };
+    const hover = (box, event) => {
+      this.canvas.style.cursor = box ? 'pointer' : 'default';
+      this.page.hovered(this, box, event.clientX, event.clientY);
+      if (box !== this.hover) { this.hover = box; this.mark(); }
+    };
+    this.canvas.addEventListener('mousemove', (event) => hover(this.boxAt(...position(event)), event));
+    this.canvas.addEventListener('mouseleave', (event) => hover(null, event));
+    this.canvas.addEventListener('click', (event) => {
+      const box = this.boxAt(...position(event));
+      if (!box) return;
+      this.page.zoomed(this, box);
+      this.select(box);
+    });
+    this.host.addEventListener('scroll', () => {
+      this.hover = null;
+      this.page.hovered(this, null, 0, 0);
+      this.repaint();
+    });
+    new ResizeObserver(() => {
+      if (!this.view || this.host.clientHeight === 0) return;
+      const fromEnd = this.full - this.host.scrollTop - this.height;
+      this.layout();
+      // Callers stay where they are when the window's height changes.
+      if (!this.hanging) this.host.scrollTop = this.full - this.height - fromEnd;
+      this.paint();
+    }).observe(this.host);
+  }
+}
+
+// fit returns as much of a name as room characters hold. Labels are
+// monospaced, so that counting suffices; fillText squeezes the wide characters
+// of other scripts.
+function fit(name, room) {
+  if (name.length <= room) return name;
+  if (room < 3) return '';
+  const half = /[\ud800-\udbff]$/; // of a character that takes two
+  return `${name.slice(0, room - 1).replace(half, '')}…`;
+}
+

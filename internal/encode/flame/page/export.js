@@ -1,0 +1,62 @@
+// ---- Saving what is shown.
+
+function save(name, type, parts) {
+  const link = element('a');
+  link.href = URL.createObjectURL(new Blob(parts, { type }));
+  link.download = name;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
+}
+
+// folded returns the samples that weights count as lines "caller;callee 42".
+// The format has no escape for ";", which tools replace by ":".
+function folded({ tree: { parent, frame }, frames, strings }, weights) {
+  const names = frames.name.map((id) => strings[id].replaceAll(';', ':'));
+  const sums = new Map();
+  weights.eachSample((node, value) => sums.set(node, (sums.get(node) ?? 0) + value));
+  const lines = [];
+  const way = [];
+  for (const [node, value] of sums) {
+    if (value === 0) continue;
+    way.length = 0;
+    for (let n = node; n !== 0; n = parent[n]) way.push(names[frame[n]]);
+    lines.push(`${way.reverse().join(';')} ${value}\n`);
+  }
+  return lines;
+}
+
+// picture returns the boxes of a chart, all rows, as an SVG document.
+function picture(chart, title) {
+  const { page: { colours, names, weights, matches }, rows, width } = chart;
+  const top = 40;
+  const height = top + rows.length * ROW + PAD;
+  const svg = document.implementation.createDocument('http://www.w3.org/2000/svg', 'svg');
+  const add = (parent, tag, attributes, text) => {
+    const e = svg.createElementNS('http://www.w3.org/2000/svg', tag);
+    for (const [key, value] of Object.entries(attributes)) e.setAttribute(key, String(value));
+    if (text !== undefined) e.textContent = text;
+    parent.append(e);
+    return e;
+  };
+  const root = svg.documentElement;
+  for (const [key, value] of Object.entries({ width, height, viewBox: `0 0 ${width} ${height}` })) {
+    root.setAttribute(key, String(value));
+  }
+  add(root, 'rect', { width, height, fill: colours.ground });
+  add(root, 'text', { x: 4, y: 24, fill: colours.text, 'font-family': 'sans-serif', 'font-size': 15 }, title);
+  rows.forEach((row, d) => {
+    const y = chart.hanging ? top + d * ROW : height - PAD - (d + 1) * ROW;
+    for (const box of row) {
+      const group = add(root, 'g', {});
+      add(group, 'title', {}, chart.page.spoken(box));
+      const fill = matches && matches[box.frame] ? colours.match : colours.of(box, weights);
+      add(group, 'rect', { x: box.x, y, width: Math.max(box.width - 0.5, 0.5), height: ROW - 1, fill });
+      const text = fit(names.of(box.frame), Math.floor((box.width - 2 * PAD) / 7));
+      if (text) {
+        add(group, 'text', { x: box.x + PAD, y: y + 14, fill: colours.label, 'font-family': 'monospace', 'font-size': 11 }, text);
+      }
+    }
+  });
+  return new XMLSerializer().serializeToString(svg);
+}
+

@@ -1,0 +1,333 @@
+// ---- The page: it owns the state and tells the parts what to show.
+
+const MOST_VIEWS = 24; // kept in memory
+
+class Page {
+  constructor(data) {
+    this.data = data;
+    const { frames, strings } = data;
+    const keys = [];
+    this.names = {
+      of: (frame) => strings[frames.name[frame]],
+      inlined: (frame) => frames.inlined[frame] === 1,
+      // key names a frame in the page's address.
+      key: (frame) => keys[frame] ??= hash(
+        `${strings[frames.name[frame]]}\n${strings[frames.module[frame]]}\n${frames.inlined[frame]}`).toString(36),
+    };
+    this.functions = new Functions(data);
+    this.colours = new Colours(data);
+    this.tip = new Tip();
+    this.panel = new Panel(this);
+    this.search = new Search(this);
+    this.chart = new Chart(byId('scroller'), this);
+    this.callers = new Chart(byId('callers'), this);
+    this.chart.canvas.id = 'chart';
+    this.table = new Table(data, this.functions, this);
+    this.state = new State({
+      view: 'flame', invert: data.inverted ? '1' : '0', value: String(data.value), task: '', merge: '0',
+      colour: data.compared ? 'change' : 'kind', q: '', fn: '', zoom: '', up: '', theme: 'auto', sort: 'self',
+    }, (before) => this.update(before));
+    this.listen();
+    showRun(data);
+    this.update(null);
+  }
+
+  get matches() { return this.search.matches; }
+  get now() { return this.state.now; }
+  get valueType() { return this.data.values[this.valueIndex]; }
+  get valueIndex() { return /^\d+$/.test(this.now.value) && this.now.value in this.data.values ? Number(this.now.value) : 0; }
+  get view() { return ['flame', 'callers', 'sandwich', 'table'].includes(this.now.view) ? this.now.view : 'flame'; }
+
+  // update shows the state; before is what was shown, or null.
+  update(before) {
+    const { now } = this;
+    const differs = (...keys) => !before || keys.some((key) => before[key] !== now[key]);
+    if (differs('value', 'task')) this.weigh();
+    if (differs('theme')) document.documentElement.style.colorScheme = ['light', 'dark'].includes(now.theme) ? now.theme : '';
+    if (differs('theme', 'colour')) this.readColours();
+    if (differs('q')) this.search.parse(now.q);
+    if (differs('view', 'fn', 'merge', 'invert', 'value', 'task')) this.showView();
+    else if (differs('zoom', 'up')) this.showZoom();
+    else if (differs('theme', 'colour')) this.eachChart((chart) => chart.paint());
+    if (differs('q', 'value', 'task', 'view', 'fn', 'merge', 'zoom', 'up')) {
+      this.tip.hide();
+      this.search.show(this.view === 'table' ? null : this.chart);
+      this.eachChart((chart) => chart.paint());
+    }
+    if (this.view === 'table' && differs('view', 'q', 'sort', 'value', 'task')) this.showTable();
+    this.showControls();
+  }
+  eachChart(act) {
+    if (this.view === 'table') return;
+    act(this.chart);
+    if (this.view === 'sandwich') act(this.callers);
+  }
+
+  weigh() {
+    this.weights = new Weights(this.data, this.valueIndex, taskFilter(this.data, this.now.task));
+    this.sums = null;
+    this.views = new Map();
+    byId('notice').hidden = this.weights.whole > 0;
+    byId('notice').textContent = this.now.task ? 'No samples of this process or thread.' : 'No samples were taken.';
+  }
+  // functionSums are made when they are first needed: the graph comes first.
+  get functionSums() { return this.sums ??= this.functions.weigh(this.weights); }
+  // hottest returns the functions by the weight of their own code.
+  hottest(count) {
+    const { self } = this.functionSums;
+    return [...self.keys()].filter((f) => self[f] > 0).sort((a, b) => self[b] - self[a]).slice(0, count);
+  }
+
+  readColours() {
+    if (this.now.colour === 'module' && this.colours.modules.length === 0) {
+      this.colours.rankModules(this.functions, this.functionSums.self);
+    }
+    this.colours.read(this.now.colour);
+    byId('legend').replaceChildren(...this.colours.legend().map(([text, colour]) => {
+      const item = element('li');
+      const swatch = element('i');
+      swatch.style.background = colour;
+      item.append(swatch, text);
+      return item;
+    }));
+  }
+
+  // ---- views
+
+  // functionChosen is the function of the sandwich.
+  functionChosen() {
+    const f = this.functions.frames.findIndex((frame) => this.names.key(frame) === this.now.fn);
+    return f >= 0 ? f : this.hottest(1)[0] ?? 0;
+  }
+  // viewOf returns a view, made anew if it was not among the last that were.
+  viewOf(kind, f = 0) {
+    const key = `${kind} ${this.now.merge} ${f}`;
+    if (!this.views.has(key)) {
+      if (this.views.size >= MOST_VIEWS) this.views.delete(this.views.keys().next().value);
+      this.views.set(key, makeView(kind, f, this.now.merge === '1', this));
+    }
+    return this.views.get(key);
+  }
+  showView() {
+    const { view } = this;
+    this.tip.hide();
+    document.body.dataset.view = view;
+    if (view === 'table') return;
+    const hanging = this.now.invert === '1';
+    if (view === 'sandwich') {
+      const f = this.functionChosen();
+      const name = this.names.of(this.functions.frames[f]);
+      this.callers.show(this.viewOf('callers of', f), false);
+      this.chart.show(this.viewOf('callees of', f), true);
+      this.callers.name = `Callers of ${name}`;
+      this.chart.name = `Callees of ${name}`;
+      byId('of').textContent = shortened(name);
+    } else {
+      this.chart.show(this.viewOf(view), hanging);
+      this.chart.name = view === 'flame' ? 'Flame graph' : 'Flame graph by callers';
+    }
+    this.showZoom();
+  }
+  showZoom() {
+    this.tip.hide();
+    this.eachChart((chart) => {
+      const way = chart === this.chart ? this.now.zoom : this.now.up;
+      chart.zoomTo(wayFrom(chart.view, way, this.names));
+    });
+    this.showPath();
+    this.showPanel(this.chart, this.chart.zoom);
+  }
+  showPanel(chart, box) {
+    if (box.parent || this.view === 'sandwich') this.panel.show(chart, box);
+    else this.panel.showHottest();
+  }
+  showTable() {
+    const { frames } = this.functions;
+    const order = this.now.sort;
+    const isCode = (f) => !['root', 'cpu', 'process'].includes(this.data.kinds[this.data.frames.kind[frames[f]]]);
+    this.table.show(this.functionSums, this.weights,
+      (f) => isCode(f) && (!this.matches || this.matches[frames[f]]), order);
+  }
+
+  showPath() {
+    const { chart } = this;
+    const boxes = [];
+    for (let b = chart.zoom; b; b = b.parent) boxes.unshift(b);
+    // The way is told by its beginning and its end.
+    const hidden = boxes.length > 6 ? boxes.splice(2, boxes.length - 5).length : 0;
+    const parts = boxes.map((box) => {
+      const name = this.names.of(box.frame);
+      const b = button(name, () => this.zoomed(chart, box));
+      b.style.flexShrink = name.length > 12 ? '1' : '0';
+      if (box === chart.zoom) {
+        b.setAttribute('aria-current', 'true');
+        b.disabled = true;
+      }
+      return b;
+    });
+    if (hidden) parts.splice(2, 0, element('span', `… ${hidden} more …`));
+    byId('path').replaceChildren(...parts.flatMap((p, i) => i ? [element('span', '›'), p] : [p]));
+    if (chart.zoom.parent) byId('path').append(element('span', ` ${percent(chart.zoom.total, this.weights.whole)}`));
+  }
+
+  showControls() {
+    const { now, view } = this;
+    for (const tab of byId('views').children) tab.setAttribute('aria-pressed', String(tab.value === view));
+    byId('invert').setAttribute('aria-pressed', String(now.invert === '1'));
+    byId('invert').disabled = view === 'sandwich' || view === 'table';
+    byId('merge').checked = now.merge === '1';
+    byId('reset').disabled = view === 'table' || !now.zoom && !now.up;
+    byId('value').value = String(this.valueIndex);
+    byId('task').value = now.task;
+    byId('colour').value = this.now.colour;
+    byId('theme').value = now.theme;
+    if (byId('search').value !== now.q) byId('search').value = now.q;
+  }
+
+  // ---- what is told of boxes
+
+  spoken(box) {
+    return `${this.names.of(box.frame)}: ${spokenAmount(box.total, this.valueType)}, ${percent(box.total, this.weights.whole)}`;
+  }
+  facts(chart, box) {
+    const { weights } = this;
+    const part = (value) => `${amount(value, this.valueType)} (${percent(value, weights.whole)})`;
+    const self = chart.view.self(box);
+    const facts = [[valueName(this.valueType), part(box.total)]];
+    if (self > 0 && chart.view instanceof CalleeView) facts.push(['Self', part(self)]);
+    if (chart.zoom.parent && box.depth >= chart.zoom.depth) {
+      facts.push(['Of zoomed', percent(box.total, chart.zoom.total)]);
+    }
+    if (weights.base) {
+      facts.push(['Before', percent(box.base, weights.baseWhole)]);
+      facts.push(['Change', pointsChange(box.total / (weights.whole || 1), box.base / (weights.baseWhole || 1))]);
+    }
+    return [...facts, ...describe(this.data, box.frame)];
+  }
+
+  // ---- what charts and table report
+
+  hovered(chart, box, x, y) {
+    if (box) this.tip.show(this.names.of(box.frame), this.facts(chart, box), x, y);
+    else this.tip.hide();
+  }
+  selected(chart, box) { this.showPanel(chart, box); }
+  // step selects the next box that matches.
+  step(by) {
+    const box = this.search.step(by);
+    if (!box) return;
+    this.chart.canvas.focus({ preventScroll: true });
+    this.chart.select(box);
+  }
+  zoomed(chart, box) {
+    this.state.set({ [chart === this.chart ? 'zoom' : 'up']: wayTo(box, this.names) }, true);
+  }
+  chosen(f) {
+    this.state.set({ view: 'sandwich', fn: this.names.key(this.functions.frames[f]), zoom: '', up: '' }, true);
+  }
+  sorted(column) {
+    this.state.set({ sort: this.now.sort === column ? `-${column}` : column });
+  }
+  turnTo(view) {
+    const change = { view, fn: '', zoom: '', up: '' };
+    const box = this.activeChart.selection;
+    if (view === 'sandwich' && box?.parent) change.fn = this.names.key(this.functions.frames[this.functions.ofFrame[box.frame]]);
+    if (view !== this.view) this.state.set(change, true);
+  }
+  turnOver() {
+    if (!byId('invert').disabled) this.state.set({ invert: this.now.invert === '1' ? '0' : '1' });
+  }
+  get activeChart() {
+    return this.view === 'sandwich' && document.activeElement === this.callers.canvas ? this.callers : this.chart;
+  }
+
+  // ---- events
+
+  listen() {
+    const search = byId('search');
+    search.addEventListener('input', () => this.state.set({ q: search.value }));
+    search.addEventListener('keydown', (event) => {
+      if (event.key !== 'Enter') return;
+      this.step(event.shiftKey ? -1 : 1);
+      event.stopPropagation();
+    });
+    for (const tab of byId('views').children) tab.addEventListener('click', () => this.turnTo(tab.value));
+    for (const key of ['value', 'task', 'colour', 'theme']) {
+      byId(key).addEventListener('change', () => this.state.set({ [key]: byId(key).value }, key === 'task'));
+    }
+    byId('merge').addEventListener('change', () => this.state.set({ merge: byId('merge').checked ? '1' : '0', zoom: '', up: '' }));
+    byId('invert').addEventListener('click', () => this.turnOver());
+    byId('reset').addEventListener('click', () => this.state.set({ zoom: '', up: '' }, true));
+    byId('next').addEventListener('click', () => this.step(1));
+    byId('previous').addEventListener('click', () => this.step(-1));
+    byId('help-button').addEventListener('click', () => byId('help').showModal());
+    byId('save-svg').addEventListener('click', () => {
+      if (this.view === 'table') this.turnTo('flame');
+      save('flame.svg', 'image/svg+xml', [picture(this.chart, this.data.title)]);
+    });
+    byId('save-folded').addEventListener('click', () => save('flame.folded', 'text/plain', folded(this.data, this.weights)));
+    document.addEventListener('keydown', (event) => {
+      if (event.ctrlKey || event.metaKey || event.altKey || byId('help').open) return;
+      if (this.press(event.key, event.target)) event.preventDefault();
+    });
+    matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => {
+      this.readColours();
+      this.eachChart((chart) => chart.paint());
+    });
+  }
+
+  // press acts on a key and tells whether it did.
+  press(key, target) {
+    const typing = ['INPUT', 'SELECT'].includes(target.tagName) && target.type !== 'checkbox';
+    if (key === 'Escape') { this.leave(); return true; }
+    if (typing) return false;
+    const tabs = { f: 'flame', b: 'callers', s: 'sandwich', t: 'table' };
+    if (Object.hasOwn(tabs, key)) { this.turnTo(tabs[key]); return true; }
+    switch (key) {
+      case '/': byId('search').focus(); byId('search').select(); return true;
+      case '?': byId('help').showModal(); return true;
+      case 'i': this.turnOver(); return true;
+      case 'n': this.step(1); return true;
+      case 'N': this.step(-1); return true;
+    }
+    const isControl = ['BUTTON', 'SUMMARY', 'INPUT', 'A'].includes(target.tagName);
+    if (this.view === 'table' || this.weights.whole <= 0 || isControl && key === 'Enter') return false;
+    const chart = this.activeChart;
+    if (!chart.press(key)) return false;
+    chart.canvas.focus({ preventScroll: true });
+    this.tipAt(chart);
+    return true;
+  }
+  tipAt(chart) {
+    const box = chart.selection;
+    if (!box) return;
+    const canvas = chart.canvas.getBoundingClientRect();
+    this.hovered(chart, box, canvas.left + box.x, canvas.top + chart.rowTop(box.depth) + ROW);
+  }
+  // leave takes back the innermost thing: search, selection, zoom.
+  leave() {
+    const { now } = this;
+    const selecting = [this.chart, this.callers].filter((chart) => chart.selection);
+    this.tip.hide();
+    if (now.q) this.state.set({ q: '' });
+    else if (selecting.length) {
+      for (const chart of selecting) chart.deselect();
+      this.showPanel(this.chart, this.chart.zoom);
+    } else if (now.zoom || now.up) this.state.set({ zoom: '', up: '' }, true);
+    if (document.activeElement === byId('search')) this.chart.canvas.focus({ preventScroll: true });
+  }
+}
+
+async function main() {
+  try {
+    new Page(await load());
+  } catch (err) {
+    byId('notice').hidden = false;
+    byId('notice').textContent = `The data of this page cannot be read: ${err.message}`;
+    document.documentElement.dataset.ready = 'failed';
+    throw err;
+  }
+  document.documentElement.dataset.ready = 'true';
+}
+
+main();

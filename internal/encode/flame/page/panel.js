@@ -1,0 +1,95 @@
+// ---- The tooltip, and the panel beside the graph.
+
+// describe returns what is known of a frame, as terms and texts.
+function describe(data, frame) {
+  const { frames, strings } = data;
+  const kind = data.kinds[frames.kind[frame]];
+  if (kind === 'root') return [];
+  const facts = [['Kind', KIND_LABELS[kind] + (frames.inlined[frame] ? ', inlined' : '')]];
+  const module = strings[frames.module[frame]];
+  if (module) facts.push(['Module', module, 'path']);
+  if (frames.address[frame] !== '0') facts.push(['Address', `0x${frames.address[frame]}`, 'path']);
+  const file = strings[frames.file[frame]];
+  if (file) facts.push(['Source', sourceOf(data, frame), 'path']);
+  return facts;
+}
+
+// sourceOf returns where the function of a frame begins, as far as is known.
+function sourceOf({ frames, strings }, frame) {
+  const file = strings[frames.file[frame]];
+  return file && frames.line[frame] ? `${file}:${frames.line[frame]}` : file;
+}
+
+class Tip {
+  constructor() { this.tip = byId('tip'); }
+  hide() { this.tip.hidden = true; }
+  show(name, facts, x, y) {
+    const { tip } = this;
+    tip.replaceChildren(element('h2', name), definitions(element('dl'), facts));
+    tip.hidden = false;
+    const { width, height } = tip.getBoundingClientRect();
+    const left = Math.min(x + 14, window.innerWidth - width - 10);
+    const below = y + 18;
+    tip.style.left = `${Math.max(10, left)}px`;
+    tip.style.top = `${Math.max(10, below + height > window.innerHeight - 10 ? y - height - 12 : below)}px`;
+  }
+}
+
+// shares returns a list of [text, value, onClick], with a bar for the part of
+// whole that each value is.
+function shares(heading, entries, whole, valueType) {
+  const section = element('section');
+  const list = element('ol');
+  for (const [text, value, onClick] of entries) {
+    const item = element('li');
+    const name = button('', onClick);
+    name.append(element('span', text, 'name'));
+    name.title = text.slice(0, 500);
+    const meter = element('meter');
+    meter.max = Math.max(whole, 0);
+    meter.value = value;
+    meter.setAttribute('aria-hidden', 'true');
+    item.append(name, element('span', percent(value, whole), 'share'), meter);
+    item.title = amount(value, valueType);
+    list.append(item);
+  }
+  section.append(element('h3', heading), list);
+  return section;
+}
+
+// A Panel tells of a box and of its function wherever it is, or else which
+// functions are the hottest.
+class Panel {
+  constructor(page) {
+    this.page = page;
+    this.panel = byId('details');
+  }
+
+  showHottest() {
+    const { page, page: { names, functions, weights } } = this;
+    this.panel.replaceChildren(shares('Hottest functions', page.hottest(20).map((f) =>
+      [names.of(functions.frames[f]), page.functionSums.self[f], () => page.chosen(f)]), weights.whole, page.valueType));
+  }
+
+  show(chart, box) {
+    const { page, page: { names, functions, weights, valueType } } = this;
+    const name = names.of(box.frame);
+    const f = functions.ofFrame[box.frame];
+    const tools = element('div', undefined, 'buttons');
+    tools.append(
+      button('Sandwich', () => page.chosen(f)),
+      button('Search', () => page.state.set({ q: `^${name.replace(/[\\^$.*+?()[\]{}|]/g, '\\$&')}$` })));
+    const { self, total } = page.functionSums;
+    const part = (value) => `${amount(value, valueType)} (${percent(value, weights.whole)})`;
+    const near = (heading, view) => {
+      const entries = view.children(view.root).slice(0, 8).map((b) =>
+        [names.of(b.frame), b.total, () => page.chosen(functions.ofFrame[b.frame])]);
+      return entries.length ? [shares(heading, entries, view.root.total, valueType)] : [];
+    };
+    this.panel.replaceChildren(
+      element('h2', name), definitions(element('dl'), page.facts(chart, box)), tools,
+      element('h3', 'Wherever it is called'), definitions(element('dl'), [['Total', part(total[f])], ['Self', part(self[f])]]),
+      ...near('Called from', page.viewOf('callers of', f)), ...near('Calls', page.viewOf('callees of', f)));
+  }
+}
+

@@ -1,0 +1,31 @@
+// ---- What does not change: what was measured, and what there is to choose.
+
+function showRun(data) {
+  const { meta: m, samples, values, losses } = data;
+  const counted = values.findIndex((v) => v.unit === 'count');
+  const rate = m.frequency ? `${digits.format(m.frequency)} Hz` : m.period ? `every ${digits.format(m.period)}` : '';
+  const sum = (column) => column.reduce((a, b) => a + b, 0);
+  byId('summary').textContent = [
+    m.scope, values.length ? spokenAmount(sum(samples.values[data.value]), values[data.value]) : '',
+    m.seconds ? duration(m.seconds) : '',
+    m.start ? new Date(m.start).toLocaleString(undefined, { dateStyle: 'medium', timeStyle: 'medium' }) : '',
+  ].filter(Boolean).join(' · ');
+  definitions(byId('facts'), [
+    ['Command', m.command],
+    ['Host', m.host],
+    ['Kernel', [m.kernel, m.arch].filter(Boolean).join(' ')],
+    ['CPUs', m.cpus ? String(m.cpus) : ''],
+    ['Duration', m.seconds ? duration(m.seconds) : ''],
+    ['Event', [m.event, rate].filter(Boolean).join(', ')],
+    ['Samples', counted < 0 ? '' : digits.format(sum(samples.values[counted]))],
+  ].filter(([, text]) => text));
+  byId('lost').textContent = losses.length ? losses.map((l) => l.what).join(', ') : 'nothing lost';
+  byId('losses').classList.toggle('warn', losses.length > 0);
+  definitions(byId('remedies'), losses.map((l) => [l.what, [l.effect, l.remedy].filter(Boolean).join('; ')]));
+  choices(byId('value'), values.map((type, i) => [String(i), valueName(type)]), String(data.value));
+  choices(byId('task'), taskChoices(data, data.value), '');
+  byId('task').closest('label').hidden = data.tasks.pid.length < 2;
+  choices(byId('colour'), [...(data.compared ? [['change', 'Change']] : []),
+    ['kind', 'Kind'], ['module', 'Module'], ['name', 'Name']], 'kind');
+}
+

@@ -1,0 +1,86 @@
+// ---- The table of functions: what the graph shows, for sorting and for
+// readers of screens.
+
+const PAGE_ROWS = 200;
+
+class Table {
+  // The page hears of sorted(column) and chosen(function).
+  constructor(data, functions, page) {
+    this.data = data;
+    this.functions = functions;
+    this.page = page;
+    this.body = byId('rows');
+    const { frames, strings } = data;
+    this.texts = {
+      __proto__: null, // orders are looked up in it, and come from the address
+      name: (f) => strings[frames.name[functions.frames[f]]],
+      module: (f) => strings[frames.module[functions.frames[f]]],
+      source: (f) => sourceOf(data, functions.frames[f]),
+      kind: (f) => KIND_LABELS[data.kinds[frames.kind[functions.frames[f]]]] ?? '',
+    };
+    for (const header of byId('table').querySelectorAll('th')) {
+      header.hidden = header.dataset.column === 'change' && !data.compared;
+      header.firstElementChild.addEventListener('click', () => this.page.sorted(header.dataset.column));
+    }
+    byId('more').addEventListener('click', () => {
+      this.limit += 10 * PAGE_ROWS;
+      this.fill();
+    });
+  }
+
+  // show lists the functions that keeps tells to, with sums as Functions.weigh
+  // returns them. order is a column, with a "-" before it from last to first.
+  show(sums, weights, keeps, order) {
+    const share = (f) => sums.total[f] / (weights.whole || 1);
+    const before = (f) => sums.baseTotal[f] / (weights.baseWhole || 1);
+    this.sums = sums;
+    this.weights = weights;
+    this.change = (f) => share(f) - before(f);
+    const column = order.replace('-', '');
+    const numbers = { __proto__: null, self: (f) => sums.self[f], total: (f) => sums.total[f], change: this.change };
+    const list = this.functions.frames.map((_, f) => f)
+      .filter((f) => keeps(f) && (sums.total[f] !== 0 || sums.baseTotal[f] !== 0));
+    const key = numbers[column] ?? this.texts[column] ?? numbers.self;
+    const keys = this.functions.frames.map((_, f) => key(f));
+    const compare = numbers[column]
+      ? (a, b) => keys[b] - keys[a]
+      : (a, b) => (keys[a] < keys[b] ? -1 : keys[a] > keys[b] ? 1 : 0);
+    const sign = order.startsWith('-') ? -1 : 1;
+    list.sort((a, b) => sign * compare(a, b) || sums.total[b] - sums.total[a] || a - b);
+    this.list = list;
+    for (const header of byId('table').querySelectorAll('th')) {
+      const falling = Boolean(numbers[header.dataset.column]) === (sign > 0);
+      if (header.dataset.column === column) header.setAttribute('aria-sort', falling ? 'descending' : 'ascending');
+      else header.removeAttribute('aria-sort');
+    }
+    this.limit = PAGE_ROWS;
+    this.fill();
+  }
+
+  fill() {
+    const { sums, weights, data, texts } = this;
+    const type = this.page.valueType;
+    const number = (value) => {
+      const cell = element('td', amount(value, type), 'number');
+      cell.append(element('small', percent(value, weights.whole)));
+      return cell;
+    };
+    this.body.replaceChildren(...this.list.slice(0, this.limit).map((f) => {
+      const row = element('tr');
+      const name = element('th');
+      name.scope = 'row';
+      name.append(button(texts.name(f), () => this.page.chosen(f), 'name'));
+      row.append(number(sums.self[f]), number(sums.total[f]));
+      if (data.compared) row.append(element('td', pointsChange(this.change(f), 0), 'number'));
+      const module = element('td', moduleName(texts.module(f)), 'path');
+      module.title = shortened(texts.module(f));
+      row.append(name, module, element('td', texts.source(f), 'path'), element('td', texts.kind(f)));
+      return row;
+    }));
+    const rest = this.list.length - this.limit;
+    byId('more').hidden = rest <= 0;
+    byId('more').textContent = `Show more (${digits.format(Math.max(rest, 0))} left)`;
+    byId('count').textContent = `${digits.format(this.list.length)} functions`;
+  }
+}
+

@@ -1,0 +1,80 @@
+// ---- What boxes weigh: one value type, of the tasks that the reader chose.
+
+// A Weights holds the value of each node with all its descendants.
+class Weights {
+  // type is the index of a value type, keeps tells by task which samples count.
+  constructor(data, type, keeps) {
+    this.data = data;
+    this.keeps = keeps;
+    this.column = data.samples.values[type];
+    this.total = this.sum(this.column);
+    // Of the profile that this one is compared with, else null.
+    this.baseColumn = data.compared ? data.samples.values[data.values.length + type] : null;
+    this.base = this.baseColumn && this.sum(this.baseColumn);
+    this.whole = this.total[0];
+    this.baseWhole = this.base ? this.base[0] : 0;
+  }
+  sum(column) {
+    const { tree: { count, parent }, samples: { node, task } } = this.data;
+    const sums = new Float64Array(count);
+    for (let i = 0; i < node.length; i++) {
+      if (this.keeps[task[i]]) sums[node[i]] += column[i];
+    }
+    for (let n = count - 1; n > 0; n--) sums[parent[n]] += sums[n];
+    return sums;
+  }
+  // eachSample calls visit(node, value, base value) for every sample that
+  // counts, in the order of nodes.
+  eachSample(visit) {
+    const { node, task } = this.data.samples;
+    for (let i = 0; i < node.length; i++) {
+      if (this.keeps[task[i]]) visit(node[i], this.column[i], this.baseColumn ? this.baseColumn[i] : 0);
+    }
+  }
+}
+
+// taskFilter returns by task whether it is among those that choice names:
+// "c.<comm>", "p.<pid>", "t.<tid>", or "" for all.
+function taskFilter({ tasks, strings }, choice) {
+  const wanted = choice.slice(2);
+  switch (choice.slice(0, 2)) {
+    case 'c.': return tasks.comm.map((id) => strings[id] === wanted);
+    case 'p.': return tasks.pid.map((pid) => String(pid) === wanted);
+    case 't.': return tasks.tid.map((tid) => String(tid) === wanted);
+    default: return tasks.comm.map(() => true);
+  }
+}
+
+const MOST_CHOICES = 100; // of one level
+
+// taskChoices returns what taskFilter takes as [choice, text], each name
+// followed by its processes and those by their threads, heaviest first. Of
+// more than a list is good for only the heaviest are in it, and [null, text]
+// tells so.
+function taskChoices({ tasks, strings, samples }, column) {
+  const weights = tasks.comm.map(() => 0);
+  for (let i = 0; i < samples.count; i++) weights[samples.task[i]] += samples.values[column][i];
+  const whole = weights.reduce((sum, w) => sum + w, 0);
+  const all = tasks.comm.map((_, i) => i);
+  const list = [['', 'All processes']];
+  // group adds an entry for each value of key, then what inner adds for it.
+  const group = (members, indent, entry, inner) => {
+    const groups = Map.groupBy(members, (i) => entry(i)[0]);
+    const weigh = (g) => g.reduce((sum, i) => sum + weights[i], 0);
+    const sorted = [...groups.values()].map((g) => [weigh(g), g]).sort((a, b) => b[0] - a[0]);
+    const space = '\u2003'.repeat(indent);
+    for (const [weight, g] of sorted.slice(0, MOST_CHOICES)) {
+      const [choice, text] = entry(g[0]);
+      if (choice) list.push([choice, `${space}${text} · ${percent(weight, whole)}`]);
+      if (inner) inner(g, choice ? indent + 1 : indent);
+    }
+    if (sorted.length > MOST_CHOICES) list.push([null, `${space}… ${digits.format(sorted.length - MOST_CHOICES)} more`]);
+  };
+  const threads = (members, indent) =>
+    group(members, indent, (i) => tasks.tid[i] ? [`t.${tasks.tid[i]}`, `thread ${tasks.tid[i]}`] : ['', '']);
+  const processes = (members, indent) =>
+    group(members, indent, (i) => tasks.pid[i] ? [`p.${tasks.pid[i]}`, `process ${tasks.pid[i]}`] : ['', ''], threads);
+  group(all, 0, (i) => [`c.${strings[tasks.comm[i]]}`, strings[tasks.comm[i]]], processes);
+  return list;
+}
+

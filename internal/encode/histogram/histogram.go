@@ -1,0 +1,35 @@
+// Package histogram draws distributions over powers of two as the tools of the
+// BPF Compiler Collection do (github.com/iovisor/bcc, libbpf-tools/trace_helpers.c).
+package histogram
+
+import (
+	"fmt"
+	"strings"
+)
+
+// width is the length of the longest bar.
+const width = 40
+
+// Lines returns a line with the unit, and one for each slot up to the last that is
+// not empty; none if all are. Slot i counts from 2^i to 2^(i+1)-1, slot 0 also 0.
+func Lines(unit string, slots []uint64) []string {
+	last, most := -1, uint64(0)
+	for i, n := range slots {
+		if n > 0 {
+			last, most = i, max(most, n)
+		}
+	}
+	if last < 0 {
+		return nil
+	}
+	lines := []string{fmt.Sprintf("     %-19s : count    distribution", unit)}
+	for i, n := range slots[:last+1] {
+		low, high := uint64(1)<<i, uint64(1)<<(i+1)-1
+		if i == 0 {
+			low = 0
+		}
+		bar := strings.Repeat("*", int(n*width/most))
+		lines = append(lines, fmt.Sprintf("%10d -> %-10d : %-8d |%-*s|", low, high, n, width, bar))
+	}
+	return lines
+}

@@ -1,0 +1,133 @@
+package text
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"fulgur/internal/profile"
+)
+
+// CompareOptions choose what a comparison shows.
+type CompareOptions struct {
+	// Functions is how many functions there are at most, 0 for all.
+	Functions int
+	// Shares shows parts of either profile in percent in place of amounts.
+	Shares bool
+}
+
+// Compare writes a table of the functions of p, a comparison (see
+// [profile.Diff]), whose own value changed most, those that changed most first.
+// Self is the value of the stacks whose leaf is the function, total that of the
+// stacks that have it anywhere.
+func Compare(w io.Writer, p *profile.Profile, o CompareOptions) error {
+	if len(p.ValueTypes) < 2 {
+		return fmt.Errorf("write comparison: a profile with %d values", len(p.ValueTypes))
+	}
+	var out strings.Builder
+	amounts := amountsOf(p.ValueTypes[1].Unit)
+	fmt.Fprintf(&out, "base %s, new %s\n", amounts.text(p.Total(0)), amounts.text(p.Total(1)))
+	shown := [2]scale{amounts, amounts}
+	if o.Shares {
+		shown = [2]scale{sharesOf(p.Total(0)), sharesOf(p.Total(1))}
+	}
+	list := changes(p, shown)
+	if o.Functions > 0 {
+		list = list[:min(o.Functions, len(list))]
+	}
+	writeChanges(&out, list, shown[0])
+	if _, err := io.WriteString(w, out.String()); err != nil {
+		return fmt.Errorf("write comparison: %w", err)
+	}
+	return nil
+}
+
+// scale says how values are shown.
+type scale struct {
+	factor   float64
+	unit     string
+	decimals int
+}
+
+// amountsOf returns the scale for amounts in a unit of [profile.ValueType].
+func amountsOf(unit string) scale {
+	switch unit {
+	case "nanoseconds":
+		return scale{1e-6, "ms", 1}
+	case "bytes":
+		return scale{1.0 / 1024, "KiB", 1}
+	}
+	return scale{1, unit, 0}
+}
+
+// sharesOf returns the scale for parts of a total in percent.
+func sharesOf(total int64) scale {
+	if total == 0 {
+		return scale{0, "%", 1}
+	}
+	return scale{100 / float64(total), "%", 1}
+}
+
+func (s scale) of(n int64) float64 { return float64(n) * s.factor }
+
+func (s scale) text(n int64) string { return fmt.Sprintf("%.*f %s", s.decimals, s.of(n), s.unit) }
+
+// change is a function with what it had and has.
+type change struct {
+	name, module string
+	self, total  pair
+}
+
+type pair struct{ before, after float64 }
+
+func (p pair) change() float64 { return p.after - p.before }
+
+// changes returns the functions that changed in the scales of both profiles.
+func changes(p *profile.Profile, shown [2]scale) []change {
+	before, after := tally(p, 0), tally(p, 1)
+	var list []change
+	for i, b := range before {
+		a := after[i]
+		c := change{
+			b.name, b.module,
+			pair{shown[0].of(b.self), shown[1].of(a.self)}, pair{shown[0].of(b.total), shown[1].of(a.total)},
+		}
+		if c.self.change() != 0 || c.total.change() != 0 {
+			list = append(list, c)
+		}
+	}
+	slices.SortFunc(list, func(a, b change) int {
+		return cmp.Or(
+			cmp.Compare(math.Abs(b.self.change()), math.Abs(a.self.change())),
+			cmp.Compare(math.Abs(b.total.change()), math.Abs(a.total.change())),
+			cmp.Compare(a.name, b.name), cmp.Compare(a.module, b.module),
+		)
+	})
+	return list
+}
+
+// writeChanges writes the table, in which numbers are in the unit of s.
+func writeChanges(w *strings.Builder, list []change, s scale) {
+	if len(list) == 0 {
+		fmt.Fprintln(w, "nothing changed")
+		return
+	}
+	width := len("function")
+	for i := range list {
+		list[i].name = cut(list[i].name, functionWidth)
+		list[i].module = cut(list[i].module, moduleWidth)
+		width = max(width, utf8.RuneCountInString(list[i].name))
+	}
+	fmt.Fprintf(w, "\n%30s  %30s\n", "self, in "+s.unit, "total, in "+s.unit)
+	fmt.Fprintf(w, "%10s%10s%10s  %10s%10s%10s  %-*s  module\n", "base", "new", "change", "base", "new", "change", width, "function")
+	for _, c := range list {
+		for _, p := range []pair{c.self, c.total} {
+			fmt.Fprintf(w, "%10.*f%10.*f%+10.*f  ", s.decimals, p.before, s.decimals, p.after, s.decimals, p.change())
+		}
+		fmt.Fprintf(w, "%-*s  %s\n", width, c.name, c.module)
+	}
+}

@@ -1,0 +1,196 @@
+package perfdata
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+
+	"fulgur/internal/profile"
+)
+
+// chainSampleType is what perf record -g asks for.
+const chainSampleType = unix.PERF_SAMPLE_IP | unix.PERF_SAMPLE_TID | unix.PERF_SAMPLE_TIME | unix.PERF_SAMPLE_PERIOD | unix.PERF_SAMPLE_CALLCHAIN
+
+// newChainBuilder makes samples of cpu-clock with call chains.
+func newChainBuilder() *builder {
+	b := newBuilder(false)
+	binary.NativeEndian.PutUint32(b.attr, unix.PERF_TYPE_SOFTWARE)
+	binary.NativeEndian.PutUint64(b.attr[offsetConfig:], unix.PERF_COUNT_SW_CPU_CLOCK)
+	b.sampleOf(chainSampleType)
+	return b
+}
+
+// sampleOf changes what samples have.
+func (b *builder) sampleOf(sampleType uint64) {
+	binary.NativeEndian.PutUint64(b.attr[offsetSampleType:], sampleType)
+}
+
+// chain adds a sample of 10 µs.
+func (b *builder) chain(pid, tid int32, mode uint16, addresses ...uint64) {
+	b.time += 1000
+	body := words(addresses[len(addresses)-1], pid, tid, b.time, uint64(10_000), uint64(len(addresses)))
+	b.records = append(b.records, recordOf(unix.PERF_RECORD_SAMPLE, mode, append(body, words(addresses)...)))
+}
+
+// stacks returns the samples of p as "comm pid: root;leaf count nanoseconds".
+func stacks(p *profile.Profile) []string {
+	var list []string
+	for _, s := range p.Samples {
+		var names []string
+		for _, f := range p.AppendFrames(nil, s.Stack) {
+			names = append(names, p.FrameName(f))
+		}
+		slices.Reverse(names)
+		task := p.Tasks[s.Task]
+		list = append(list, fmt.Sprintf("%s %d: %s %v", task.Comm, task.PID, strings.Join(names, ";"), s.Values))
+	}
+	slices.Sort(list)
+	return list
+}
+
+func readChains(t testing.TB, data []byte) *CallChains {
+	t.Helper()
+	c, err := ReadCallChains(bytes.NewReader(data), int64(len(data)), "in", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+const kernelStart = 0xffffffff81000000
+
+// chainFile is a file of two processes and the kernel, the second process a
+// fork of the first that then becomes another program.
+func chainFile() *builder {
+	b := newChainBuilder()
+	b.mmap(-1, kernelStart, 0x1000000, kernelStart, "[kernel.kallsyms]_text")
+	b.buildID(kernelPath, "0123456789abcdef0123456789abcdef01234567")
+	b.exec(7, "sh")
+	b.mmap2(7, 0x400000, 0x2000, 0x1000, "/bin/sh")
+	b.chain(7, 7, modeUser, contextUser, 0x400010, 0x401001)
+	b.chain(7, 7, modeKernel, contextKernel, kernelStart+0x10, contextUser, 0x400010, 0x401001)
+	b.fork(7, 8)
+	b.chain(8, 8, modeUser, contextUser, 0x400020)
+	b.exec(8, "tar")
+	b.mmapBuildID(8, 0x7f0000000000, 0x1000, 0, "/bin/tar", "00112233")
+	// A call at the end of the mapping returns to behind it.
+	b.chain(8, 8, modeUser, contextUser, 0x7f0000000010, 0x7f0000001000)
+	b.chain(8, 8, modeUser, contextUser, 0x7f0000000010, 0x7f0000001000)
+	b.chain(8, 8, modeUser, contextUser, 0x400020) // is mapped no more
+	b.chain(0, 0, modeKernel, contextKernel, kernelStart+0x20)
+	return b
+}
+
+func TestReadCallChains(t *testing.T) {
+	b := chainFile()
+	want := []string{
+		"sh 7: [sh+0x2001];[sh+0x1010] [1 10000]",
+		"sh 7: [sh+0x2001];[sh+0x1010];[kernel.kallsyms+0xffffffff81000010] [1 10000]",
+		"sh 8: [sh+0x1020] [1 10000]",
+		"swapper 0: [kernel.kallsyms+0xffffffff81000020] [1 10000]",
+		"tar 8: [tar+0x1000];[tar+0x10] [2 20000]",
+		"tar 8: [unknown+0x400020] [1 10000]",
+	}
+	for name, data := range map[string][]byte{
+		"file": b.file(b.plain()), "pipe": b.pipe(b.plain()), "compressed": b.file(b.compressed(t, recordCompressed)),
+	} {
+		c := readChains(t, data)
+		if diff := cmp.Diff(want, stacks(c.Profile)); diff != "" {
+			t.Errorf("%s: stacks (-want +got):\n%s", name, diff)
+		}
+		if c.KernelBuildID != "0123456789abcdef0123456789abcdef01234567" || c.KernelText != kernelStart {
+			t.Errorf("%s: the kernel is %s at %#x", name, c.KernelBuildID, c.KernelText)
+		}
+		if got := c.Profile.ValueTypes[1]; got != (profile.ValueType{Type: "cpu-clock", Unit: "nanoseconds"}) {
+			t.Errorf("%s: the second value is %v", name, got)
+		}
+	}
+}
+
+// Each sample is told with its thread and time.
+func TestEachChainSample(t *testing.T) {
+	b := newChainBuilder()
+	b.exec(7, "server")
+	b.add(unix.PERF_RECORD_COMM, 2, 8, append(words(int32(7), int32(8)), padded("worker")...))
+	b.chain(7, 8, modeUser, contextUser, 0x10)
+	b.chain(7, 7, modeUser, contextUser, 0x10)
+	data := b.file(b.plain())
+	var got []ChainSample
+	c, err := ReadCallChains(bytes.NewReader(data), int64(len(data)), "in", func(s ChainSample) error {
+		got = append(got, s)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stack := c.Profile.Samples[0].Stack
+	want := []ChainSample{
+		{PID: 7, TID: 8, Comm: "worker", Time: 1e9 + 3000, Stack: stack, Weight: 10_000},
+		{PID: 7, TID: 7, Comm: "server", Time: 1e9 + 4000, Stack: stack, Weight: 10_000},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("samples (-want +got):\n%s", diff)
+	}
+	failed := errors.New("failed")
+	if _, err := ReadCallChains(bytes.NewReader(data), int64(len(data)), "in", func(ChainSample) error { return failed }); !errors.Is(err, failed) {
+		t.Errorf("error %v, want that of the function", err)
+	}
+}
+
+// Without call chains, the address of the sample is the stack.
+func TestReadAddresses(t *testing.T) {
+	c := readChains(t, gunzip(t, "propeller_sample_1.perfdata1"))
+	if m := c.Profile.Meta; m.Host == "" || m.Arch != "x86_64" || m.CPUs == 0 || m.Memory == 0 || !strings.Contains(m.Command, "perf record") {
+		t.Errorf("the recording is described as %+v", m)
+	}
+	if got := c.Profile.ValueTypes; len(got) != 2 || c.Profile.Total(0) == 0 {
+		t.Fatalf("values %v, %d samples", got, c.Profile.Total(0))
+	}
+	for _, s := range c.Profile.Samples {
+		if n := len(c.Profile.AppendFrames(nil, s.Stack)); n > 1 {
+			t.Fatalf("%d frames, though no call chains were recorded", n)
+		}
+	}
+}
+
+func TestReadCallChainsErrors(t *testing.T) {
+	empty := newChainBuilder()
+	empty.exec(1, "sh")
+	dwarf := chainFile()
+	dwarf.sampleOf(chainSampleType | unix.PERF_SAMPLE_STACK_USER)
+	long := newChainBuilder()
+	long.chain(1, 1, modeUser, make([]uint64, 8000)...)
+	binary.NativeEndian.PutUint64(long.records[0][headerSize+32:], 1<<40)
+	short := newChainBuilder()
+	short.chain(1, 1, modeUser, 1)
+	binary.NativeEndian.PutUint64(short.records[0][headerSize+32:], 5)
+	for want, b := range map[string]*builder{
+		"no samples": empty, "send it through perf script": dwarf, "no kernel takes": long, "cut short": short,
+	} {
+		data := b.file(b.plain())
+		_, err := ReadCallChains(bytes.NewReader(data), int64(len(data)), "in", nil)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, want %q", err, want)
+		}
+	}
+}
+
+func FuzzReadCallChains(f *testing.F) {
+	b := chainFile()
+	f.Add(b.file(b.plain()))
+	f.Add(b.pipe(b.plain()))
+	f.Fuzz(func(t *testing.T, input []byte) {
+		_, err := ReadCallChains(bytes.NewReader(input), int64(len(input)), "in", nil)
+		var format *FormatError
+		if err != nil && !errors.As(err, &format) {
+			t.Errorf("error without offset: %v", err)
+		}
+	})
+}

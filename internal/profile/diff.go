@@ -1,0 +1,90 @@
+package profile
+
+import "slices"
+
+// Only returns p with value v alone, and without the samples that have none of
+// it. The tables are shared.
+func (p *Profile) Only(v int) *Profile {
+	only := *p
+	only.ValueTypes = p.ValueTypes[v : v+1 : v+1]
+	only.Samples = nil
+	for _, s := range p.Samples {
+		if s.Values[v] != 0 {
+			s.Values = s.Values[v : v+1 : v+1]
+			only.Samples = append(only.Samples, s)
+		}
+	}
+	return &only
+}
+
+// Diff returns a profile of two values, "base" and "new", that are the first
+// values of base and of changed: of each stack both amounts. If normalize is
+// set, those of base are scaled so that both sum up to the same.
+//
+// Stacks are the same if their functions and modules are, and the tasks have one
+// name: addresses, lines and numbers of processes differ from one build or run
+// to the next. If one of the two does not know modules, names alone have to do.
+// The description is that of changed.
+func Diff(base, changed *Profile, normalize bool) *Profile {
+	unit := changed.ValueTypes[0].Unit
+	d := differ{
+		Builder: NewBuilder(ValueType{Type: "base", Unit: unit}, ValueType{Type: "new", Unit: unit}),
+		modules: base.knowsModules() && changed.knowsModules(),
+	}
+	scale := 1.0
+	if total := base.Total(0); normalize && total != 0 {
+		scale = float64(changed.Total(0)) / float64(total)
+	}
+	d.add(base, func(n int64) []int64 { return []int64{int64(float64(n)*scale + 0.5), 0} })
+	d.add(changed, func(n int64) []int64 { return []int64{0, n} })
+	return d.Profile(changed.Meta, changed.Losses)
+}
+
+// knowsModules reports whether p tells the modules of user code.
+func (p *Profile) knowsModules() bool {
+	return slices.ContainsFunc(p.Frames, func(f Frame) bool { return f.Kind == KindUser && f.Mapping != 0 })
+}
+
+// differ builds the profile of a comparison.
+type differ struct {
+	*Builder
+	modules bool // both profiles know modules and kinds of code
+}
+
+// add adds the samples of p, with the values that are made of their first ones.
+func (d differ) add(p *Profile, values func(int64) []int64) {
+	frames := make([]FrameID, len(p.Frames))
+	for i := 1; i < len(p.Frames); i++ {
+		frames[i] = d.Frame(d.comparable(p, FrameID(i)))
+	}
+	stacks := make([]StackID, len(p.Stacks))
+	for i := 1; i < len(p.Stacks); i++ {
+		stacks[i] = d.Push(stacks[p.Stacks[i].Parent], frames[p.Stacks[i].Frame])
+	}
+	for _, s := range p.Samples {
+		d.Add(Sample{
+			Stack: stacks[s.Stack], Task: d.Task(Task{Comm: p.Tasks[s.Task].Comm}), CPU: -1, Values: values(s.Values[0]),
+		})
+	}
+}
+
+// comparable returns frame id without what differs between builds and runs. One
+// without a name keeps its address, which is all it has.
+func (d differ) comparable(p *Profile, id FrameID) Frame {
+	if !d.modules {
+		name := p.FrameName(id)
+		return Frame{Function: d.Function(Function{Name: name, SystemName: name})}
+	}
+	f := p.Frames[id]
+	made := Frame{Kind: f.Kind, Inlined: f.Inlined}
+	if f.Mapping != 0 {
+		made.Mapping = d.Mapping(Mapping{Path: p.Mappings[f.Mapping].Path})
+	}
+	if f.Function == 0 {
+		made.Address = f.Address
+		return made
+	}
+	fn := p.Functions[f.Function]
+	made.Function = d.Function(Function{Name: fn.Name, SystemName: fn.SystemName, File: fn.File})
+	return made
+}

@@ -1,0 +1,70 @@
+package profile
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// built returns a profile of stacks of one function each, which another build
+// has elsewhere.
+func built(address uint64, pid int, counts map[string]int64) *Profile {
+	b := NewBuilder(ValueType{"samples", "count"}, ValueType{"cpu", "nanoseconds"})
+	m := b.Mapping(Mapping{Path: "/bin/server", Start: address})
+	for _, name := range []string{"a", "b", "c"} {
+		if n, ok := counts[name]; ok {
+			f := b.Frame(Frame{Function: b.Function(Function{Name: name, StartLine: int(address)}), Mapping: m, Address: address})
+			b.Add(Sample{Stack: b.Push(0, f), Task: b.Task(Task{PID: pid, TID: pid, Comm: "server"}), CPU: 1, Values: []int64{n, 10 * n}})
+		}
+	}
+	return b.Profile(Meta{}, Losses{})
+}
+
+// changes returns what a comparison has by function.
+func changes(p *Profile) map[string][]int64 {
+	got := map[string][]int64{}
+	for _, s := range p.Samples {
+		got[p.FrameName(p.Stacks[s.Stack].Frame)] = s.Values
+	}
+	return got
+}
+
+func TestDiff(t *testing.T) {
+	base := built(0x1000, 7, map[string]int64{"a": 10, "b": 30})
+	changed := built(0x2000, 8, map[string]int64{"b": 15, "c": 5})
+	for normalize, want := range map[bool]map[string][]int64{
+		false: {"a": {10, 0}, "b": {30, 15}, "c": {0, 5}},
+		true:  {"a": {5, 0}, "b": {15, 15}, "c": {0, 5}},
+	} {
+		d := Diff(base, changed, normalize)
+		if diff := cmp.Diff(want, changes(d)); diff != "" {
+			t.Errorf("normalized %v (-want +got):\n%s", normalize, diff)
+		}
+		if len(d.Tasks) != 1 || d.ValueTypes[0] != (ValueType{"base", "count"}) {
+			t.Errorf("tasks %v, values %v", d.Tasks, d.ValueTypes)
+		}
+	}
+}
+
+// A profile without modules is compared by names.
+func TestDiffOfNames(t *testing.T) {
+	b := NewBuilder(ValueType{"samples", "count"})
+	b.Add(Sample{
+		Stack: b.Push(0, b.Frame(Frame{Function: b.Function(Function{Name: "a"})})), Task: b.Task(Task{Comm: "server"}), Values: []int64{4},
+	})
+	d := Diff(b.Profile(Meta{}, Losses{}), built(0x1000, 7, map[string]int64{"a": 10}), false)
+	if diff := cmp.Diff(map[string][]int64{"a": {4, 10}}, changes(d)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestOnly(t *testing.T) {
+	p := built(1, 1, map[string]int64{"a": 2, "b": 0, "c": 3})
+	only := p.Only(1)
+	if diff := cmp.Diff(map[string][]int64{"a": {20}, "c": {30}}, changes(only)); diff != "" {
+		t.Errorf("the second value (-want +got):\n%s", diff)
+	}
+	if len(only.ValueTypes) != 1 || only.ValueTypes[0].Type != "cpu" || len(p.Samples) != 3 {
+		t.Errorf("values %v of %d samples", only.ValueTypes, len(p.Samples))
+	}
+}

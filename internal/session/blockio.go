@@ -1,0 +1,110 @@
+package session
+
+import (
+	"fmt"
+	"slices"
+
+	"fulgur/internal/doctor"
+	"fulgur/internal/encode/histogram"
+	"fulgur/internal/encode/plain"
+	"fulgur/internal/profile"
+	"fulgur/internal/source/blockio"
+	"fulgur/internal/source/probe"
+	"fulgur/internal/stacks"
+)
+
+// blockIO is the subject of which code asks disks for what.
+type blockIO struct {
+	options *BlockIOOptions
+	source  *blockio.Source
+}
+
+// blockIOValues are the values of a sample: how many requests there were, of how
+// many bytes, for how long they waited for the device, for how long the device
+// had them, and the sum of the two.
+var blockIOValues = []profile.ValueType{
+	{Type: "requests", Unit: "count"},
+	{Type: "bytes", Unit: "bytes"},
+	{Type: "queued", Unit: "nanoseconds"},
+	{Type: "in-device", Unit: "nanoseconds"},
+	{Type: "latency", Unit: "nanoseconds"},
+}
+
+func (*blockIO) command() doctor.Command { return doctor.BlockIO }
+
+func (m *blockIO) complete() error {
+	o := m.options
+	if len(o.Target.CPUs) > 0 {
+		return usagef("a request is made on one CPU and completed on another: leave -C out")
+	}
+	if o.Weight == "" {
+		o.Weight = blockIOValues[len(blockIOValues)-1].Type
+	}
+	if m.shown() < 0 {
+		return usagef("%q is nothing that requests have: choose requests, bytes, queued, in-device or latency", o.Weight)
+	}
+	return completeSize("--pending-entries", &o.PendingEntries, blockio.DefaultPendingEntries, 1, maxEntries)
+}
+
+func (*blockIO) choose() error { return nil }
+
+func (m *blockIO) load(common probe.Options) (_ []source, err error) {
+	o := m.options
+	if m.source, err = blockio.Load(blockio.Options{
+		Options:        common,
+		QueueInLatency: o.QueueInLatency,
+		PendingEntries: o.PendingEntries,
+	}); err != nil {
+		return nil, err
+	}
+	return []source{m.source}, nil
+}
+
+func (*blockIO) valueTypes() []profile.ValueType { return blockIOValues }
+
+func (m *blockIO) shown() int {
+	return slices.IndexFunc(blockIOValues, func(v profile.ValueType) bool { return v.Type == m.options.Weight })
+}
+
+func (*blockIO) values(v stacks.Value) []int64 {
+	bytes, queued, inDevice := int64(v.Weights[0]), int64(v.Weights[1]), int64(v.Weights[2])
+	return []int64{int64(v.Samples), bytes, queued, inDevice, queued + inDevice}
+}
+
+// place puts the stack of a request into the profile, with what it asked for and
+// of which disk on top. What the kernel writes back later is said to be so: who
+// made the data is not who writes it.
+func (m *blockIO) place(p *placer, s stacks.Sample) profile.StackID {
+	stack := p.placeFrom(p.withoutProbe(p.store.Bodies[s.Body].Leaf), m.options.UserOnly)
+	if slices.ContainsFunc(p.kernelFunctions(s.Body), func(f string) bool { return f == "wb_workfn" || f == "wb_do_writeback" }) {
+		stack = p.mark(stack, "[writeback]")
+	}
+	request := blockio.ParseDetail(s.Detail)
+	return p.mark(stack, fmt.Sprintf("[%s %s]", request.Device, request.Operation))
+}
+
+func (*blockIO) describe(meta *profile.Meta) { meta.Event = "block I/O" }
+
+func (*blockIO) whyNothing() string {
+	return "the target asked no disk for anything: what it read was in memory, and what it wrote may be written later, by the kernel"
+}
+
+// notes are histograms of how long requests took, for each device and operation.
+func (m *blockIO) notes() []string {
+	histograms, err := m.source.Histograms()
+	if err != nil {
+		return []string{plain.Error(err)}
+	}
+	what := "in the device"
+	if m.options.QueueInLatency {
+		what = "in the queue and the device"
+	}
+	var lines []string
+	for _, h := range histograms {
+		if drawn := histogram.Lines("usecs", h.Slots); len(drawn) > 0 {
+			lines = append(lines, fmt.Sprintf("%s %s, time %s", h.Device, h.Operation, what))
+			lines = append(lines, drawn...)
+		}
+	}
+	return lines
+}

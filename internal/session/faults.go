@@ -1,0 +1,101 @@
+package session
+
+import (
+	"errors"
+	"fmt"
+	"syscall"
+
+	"fulgur/internal/doctor"
+	"fulgur/internal/encode/plain"
+	"fulgur/internal/profile"
+	"fulgur/internal/source/faults"
+	"fulgur/internal/source/probe"
+	"fulgur/internal/stacks"
+)
+
+// pageFaults is the subject of which code touches pages that are not there.
+type pageFaults struct {
+	options *FaultOptions
+	source  *faults.Source
+	mounts  mounts
+}
+
+func (*pageFaults) command() doctor.Command { return doctor.Faults }
+
+func (m *pageFaults) complete() error {
+	m.options.Period = max(m.options.Period, 1)
+	return nil
+}
+
+func (m *pageFaults) choose() (err error) {
+	m.mounts, err = readMounts()
+	return err
+}
+
+func (m *pageFaults) load(common probe.Options) (_ []source, err error) {
+	o := m.options
+	if m.source, err = faults.Load(faults.Options{Options: common, SkipKernel: o.UserOnly, Period: o.Period}); err != nil {
+		return nil, err
+	}
+	return []source{m.source}, nil
+}
+
+// valueTypes names the values of a sample: how many there were, how many faults of
+// each kind they stand for, how long these took where that is known, and how many
+// they are.
+func (m *pageFaults) valueTypes() []profile.ValueType {
+	types := []profile.ValueType{
+		{Type: "samples", Unit: "count"},
+		{Type: "minor-faults", Unit: "count"},
+		{Type: "major-faults", Unit: "count"},
+	}
+	if m.timed() {
+		types = append(types, profile.ValueType{Type: "handling", Unit: "nanoseconds"})
+	}
+	return append(types, profile.ValueType{Type: "faults", Unit: "count"})
+}
+
+func (m *pageFaults) shown() int { return len(m.valueTypes()) - 1 }
+
+func (m *pageFaults) values(v stacks.Value) []int64 {
+	minor, major := int64(v.Weights[0]), int64(v.Weights[1])
+	values := []int64{int64(v.Samples), minor, major}
+	if m.timed() {
+		values = append(values, int64(v.Weights[2]))
+	}
+	return append(values, minor+major)
+}
+
+func (m *pageFaults) timed() bool { return m.source.Untimed() == nil }
+
+// place puts the stack into the profile, with what the page is of on top.
+func (m *pageFaults) place(p *placer, s stacks.Sample) profile.StackID {
+	page := "[unmapped]"
+	switch s.Detail {
+	case faults.Anonymous:
+		page = "[anonymous memory]"
+	case faults.File:
+		page = "[file]"
+		if f, ok := p.store.Files[s.File]; ok {
+			page = "[" + m.mounts.path(f) + "]"
+		}
+	}
+	return p.mark(p.body(s.Body), page)
+}
+
+func (m *pageFaults) describe(meta *profile.Meta) {
+	meta.Event, meta.Period = "page-faults", m.options.Period
+}
+
+func (*pageFaults) whyNothing() string { return "the target touched no page that was not there" }
+
+func (m *pageFaults) notes() []string {
+	if err := m.source.Untimed(); err != nil {
+		var errno syscall.Errno
+		if errors.As(err, &errno) {
+			err = errno
+		}
+		return []string{fmt.Sprintf("how long faults took is unknown: the kernel does not let handle_mm_fault be traced (%s)", plain.Error(err))}
+	}
+	return nil
+}

@@ -1,0 +1,146 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"fulgur/internal/ctxfile"
+	"fulgur/internal/debugfile"
+	"fulgur/internal/decode"
+	"fulgur/internal/encode/plain"
+	"fulgur/internal/perfdata"
+	"fulgur/internal/profile"
+	"fulgur/internal/timeline"
+)
+
+// input is a profile that was read.
+type input struct {
+	profile *profile.Profile
+	// line is the same in time, nil if that was not asked for or is not known.
+	line     *profile.Timeline
+	recorder *timeline.Recorder // of line
+}
+
+// Close gives the timeline up.
+func (in *input) Close() error {
+	if in.recorder == nil {
+		return nil
+	}
+	return in.recorder.Close()
+}
+
+// readProfile reads the profile at path, "-" being standard input, in any format
+// that is known. One that was taken without names gets them from the files of
+// this machine; warn is told what could not be read.
+func readProfile(ctx context.Context, path string, warn func(error)) (*profile.Profile, error) {
+	in, err := readInput(ctx, path, false, warn)
+	if err != nil {
+		return nil, err
+	}
+	return in.profile, in.Close()
+}
+
+// readInput is readProfile, with the times if inTime is set and the input tells
+// them. The input must be closed.
+func readInput(ctx context.Context, path string, inTime bool, warn func(error)) (in *input, err error) {
+	opened, err := ctxfile.Open(ctx, path)
+	if err != nil {
+		return nil, err
+	}
+	f, err := ctxfile.Regular(ctx, opened, "fulgur-convert-*")
+	if err != nil {
+		return nil, errors.Join(err, opened.Close())
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	finder, err := debugfile.New(debugfile.Config{})
+	if err != nil {
+		return nil, err
+	}
+	var head [8]byte
+	if n, _ := f.ReadAt(head[:], 0); perfdata.IsPerfData(head[:n]) { // the other formats' readers tell of errors
+		return readPerfData(ctx, f, finder, inTime, warn)
+	}
+	p, _, err := decode.Read(f, f.Name())
+	if err != nil || !unnamed(p) {
+		return &input{profile: p}, err
+	}
+	r := resolver{p: p, finder: finder}
+	p, err = r.resolve(ctx)
+	r.warn(warn)
+	return &input{profile: p}, err
+}
+
+// warnOn returns what tells of problems on w, unless quiet.
+func warnOn(w io.Writer, quiet bool) func(error) {
+	return func(err error) {
+		if !quiet {
+			fmt.Fprintln(w, "fulgur:", plain.Error(err))
+		}
+	}
+}
+
+// chooseValue returns the index of the value of p whose type is name, which is
+// the first if that is empty.
+func chooseValue(p *profile.Profile, name string) (int, error) {
+	if name == "" {
+		return 0, nil
+	}
+	known := make([]string, len(p.ValueTypes))
+	for i, v := range p.ValueTypes {
+		if v.Type == name {
+			return i, nil
+		}
+		known[i] = plain.Terminal(v.Type)
+	}
+	return 0, usagef("there is no value %q; the profile has %s", name, strings.Join(known, ", "))
+}
+
+// convertProfile writes a profile in another format.
+func (o *ConvertOptions) convertProfile(ctx context.Context) (exitCode int, err error) {
+	format, err := o.profileFormat()
+	if err != nil {
+		return 2, err
+	}
+	in, err := readInput(ctx, o.Input, format.inTime != nil && o.Value == "", warnOn(o.Stderr, o.Quiet))
+	if err != nil {
+		return 1, orInterrupted(ctx, err)
+	}
+	defer func() { err = errors.Join(err, in.Close()) }()
+	p := in.profile
+	v, err := chooseValue(p, o.Value)
+	if err != nil {
+		return 2, err
+	}
+	if o.Value != "" || !format.allValues() {
+		p = p.Only(v)
+	}
+	out, err := createOutput(o.Output, o.Stdout)
+	if err != nil {
+		return 1, err
+	}
+	defer func() { err = errors.Join(err, out.Abort()) }()
+	w := untilWriter{ctx, out}
+	if in.line != nil {
+		err = format.inTime(w, in.line)
+	} else {
+		err = format.write(w, p, &Options{Annotate: o.Annotate}, 0)
+	}
+	if err != nil {
+		return 1, orInterrupted(ctx, err)
+	}
+	return 0, out.Commit()
+}
+
+// profileFormat checks o and returns the format to write.
+func (o *ConvertOptions) profileFormat() (format, error) {
+	switch {
+	case o.Binary != "" || o.Basic || o.Strict:
+		return format{}, usagef("the output is no profile for BOLT: let its name end in .%s, or add --format %s", preagg, preagg)
+	case o.Format == "" && (o.Output == "" || o.Output == "-"):
+		return format{}, usagef("which format to write? -o FILE, whose ending names it, or --format: %s or %s", FormatNames(), preagg)
+	}
+	return chooseFormat(&Options{Output: o.Output, Format: o.Format})
+}

@@ -1,0 +1,83 @@
+package session
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path"
+	"strconv"
+	"strings"
+
+	"fulgur/internal/stacks"
+)
+
+// mounts are where file systems are mounted, as this process sees it.
+type mounts []mount
+
+type mount struct {
+	major, minor uint32
+	root, point  string // a directory of the file system, and where it is seen
+}
+
+func readMounts() (mounts, error) {
+	b, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return nil, fmt.Errorf("read where file systems are mounted: %w", err)
+	}
+	return parseMounts(b), nil
+}
+
+// parseMounts reads /proc/PID/mountinfo, see proc_pid_mountinfo(5), and leaves out
+// lines that are not of its form.
+func parseMounts(b []byte) mounts {
+	var list mounts
+	for line := range bytes.Lines(b) {
+		fields := strings.Fields(string(line))
+		if len(fields) < 5 {
+			continue
+		}
+		major, minor, ok := strings.Cut(fields[2], ":")
+		n, errMajor := strconv.ParseUint(major, 10, 32)
+		m, errMinor := strconv.ParseUint(minor, 10, 32)
+		if !ok || errMajor != nil || errMinor != nil {
+			continue
+		}
+		list = append(list, mount{uint32(n), uint32(m), unescape(fields[3]), unescape(fields[4])})
+	}
+	return list
+}
+
+// unescape replaces octal escapes, as \040 for a space.
+func unescape(s string) string {
+	var b strings.Builder
+	for {
+		before, after, ok := strings.Cut(s, `\`)
+		b.WriteString(before)
+		if !ok {
+			return b.String()
+		}
+		s = after
+		if len(s) >= 3 {
+			if n, err := strconv.ParseUint(s[:3], 8, 8); err == nil {
+				b.WriteByte(byte(n))
+				s = s[3:]
+				continue
+			}
+		}
+		b.WriteByte('\\')
+	}
+}
+
+// path returns the path of a file as this process would open it; where the file
+// system is mounted nowhere, its path in there.
+func (m mounts) path(f stacks.File) string {
+	for _, at := range m {
+		if at.major != f.Major || at.minor != f.Minor {
+			continue
+		}
+		if below, ok := strings.CutPrefix(f.Path, strings.TrimSuffix(at.root, "/")); ok && strings.HasPrefix(below, "/") {
+			return path.Join(at.point, below)
+		}
+	}
+	return f.Path
+}

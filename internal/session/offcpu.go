@@ -1,0 +1,166 @@
+package session
+
+import (
+	"errors"
+
+	"fulgur/internal/doctor"
+	"fulgur/internal/profile"
+	"fulgur/internal/source/offcpu"
+	"fulgur/internal/source/probe"
+	"fulgur/internal/stacks"
+	"fulgur/internal/waits"
+)
+
+// offCPU is the subject of what threads wait for.
+type offCPU struct {
+	options *OffCPUOptions
+}
+
+func (*offCPU) command() doctor.Command { return doctor.OffCPU }
+
+func (m *offCPU) complete() error {
+	o := m.options
+	if o.Longest > 0 && o.Longest < o.Shortest {
+		return usagef("no time is at least %s and at most %s", o.Shortest, o.Longest)
+	}
+	if len(o.Target.CPUs) > 0 {
+		return usagef("a thread that is off the CPU is on none: leave -C out")
+	}
+	if o.States == 0 {
+		o.States = offcpu.AllStates
+	}
+	return completeSize("--pending-entries", &o.PendingEntries, offcpu.DefaultPendingEntries, 1, maxEntries)
+}
+
+func (*offCPU) choose() error { return nil }
+
+func (m *offCPU) load(common probe.Options) ([]source, error) {
+	o := m.options
+	s, err := offcpu.Load(offcpu.Options{
+		Options:        common,
+		Threads:        o.Threads,
+		States:         o.States,
+		Shortest:       o.Shortest,
+		Longest:        o.Longest,
+		ByWaker:        o.WakerStacks,
+		PendingEntries: o.PendingEntries,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return []source{s}, nil
+}
+
+// valueTypes names the values of a sample: how often threads left the CPU in it,
+// for how long they slept and for how long they then waited for a CPU, and the
+// sum of the two.
+func (*offCPU) valueTypes() []profile.ValueType {
+	return []profile.ValueType{
+		{Type: "waits", Unit: "count"},
+		{Type: "sleeping", Unit: "nanoseconds"},
+		{Type: "runnable", Unit: "nanoseconds"},
+		{Type: "off-cpu", Unit: "nanoseconds"},
+	}
+}
+
+func (*offCPU) shown() int { return 3 }
+
+func (*offCPU) values(v stacks.Value) []int64 {
+	sleeping, waiting := int64(v.Weights[1]), int64(v.Weights[2])
+	return []int64{int64(v.Samples), sleeping, waiting, sleeping + waiting}
+}
+
+func (m *offCPU) place(p *placer, s stacks.Sample) profile.StackID {
+	return placeWait(p, s, m.options.UserOnly)
+}
+
+// placeWait puts the stack of a wait into the profile: the stack, without the
+// kernel's frames if they are not wanted; what the thread waited for, as a
+// frame of its own; and where it is told apart, the stack of who ended the wait,
+// upside down.
+func placeWait(p *placer, s stacks.Sample, userOnly bool) profile.StackID {
+	stack := p.placeFrom(p.store.Bodies[s.Body].Leaf, userOnly)
+	reason := waits.Of
+	if s.Detail == offcpu.Preempted {
+		reason = waits.OfRunnable
+	}
+	stack = p.mark(stack, "["+string(reason(p.kernelFunctions(s.Body)))+"]")
+	if s.Waker == 0 {
+		return stack
+	}
+	return p.upsideDown(p.mark(stack, "[woken by]"), s.Waker-1, userOnly)
+}
+
+func (*offCPU) describe(meta *profile.Meta) { meta.Event = "off-cpu" }
+
+func (*offCPU) notes() []string { return nil }
+
+func (m *offCPU) whyNothing() string {
+	if m.options.Shortest > 0 || m.options.Longest > 0 || m.options.States != offcpu.AllStates {
+		return "no thread of the target was off the CPU for a time, or in a state, of those asked for"
+	}
+	return "no thread of the target was off the CPU"
+}
+
+// wall is the subject of where time goes, on and off the CPU, in one unit.
+type wall struct {
+	onCPU
+	offCPU offCPU
+}
+
+func (m *wall) complete() error {
+	o := m.options
+	if o.Event == "" {
+		o.Event = "cpu-clock" // cycles are not time
+	}
+	if o.Idle {
+		return usagef("idle CPUs are not what the time of a thread goes to: leave -I out")
+	}
+	m.offCPU.options = &OffCPUOptions{Options: o.Options}
+	if err := errors.Join(m.onCPU.complete(), m.offCPU.complete()); err != nil {
+		return err
+	}
+	if !m.specs[0].IsTime() {
+		return usagef("--wall adds times: %s is no clock; use cpu-clock or task-clock", m.specs[0].Name)
+	}
+	return nil
+}
+
+func (m *wall) load(common probe.Options) ([]source, error) {
+	on, err := m.onCPU.load(common)
+	if err != nil {
+		return nil, err
+	}
+	off, err := m.offCPU.load(common)
+	return append(on, off...), err
+}
+
+// valueTypes names the values of a sample: how many samples and waits it stands
+// for, the time on the CPU, off it, and both.
+func (*wall) valueTypes() []profile.ValueType {
+	return []profile.ValueType{
+		{Type: "samples", Unit: "count"},
+		{Type: "cpu", Unit: "nanoseconds"},
+		{Type: "off-cpu", Unit: "nanoseconds"},
+		{Type: "wall", Unit: "nanoseconds"},
+	}
+}
+
+func (*wall) shown() int { return 3 }
+
+func (*wall) values(v stacks.Value) []int64 {
+	on, off := int64(v.Weights[0]), int64(v.Weights[1]+v.Weights[2])
+	return []int64{int64(v.Samples), on, off, on + off}
+}
+
+func (m *wall) place(p *placer, s stacks.Sample) profile.StackID {
+	if s.Detail == offcpu.Slept || s.Detail == offcpu.Preempted {
+		return placeWait(p, s, m.options.UserOnly)
+	}
+	return m.onCPU.place(p, s)
+}
+
+func (m *wall) describe(meta *profile.Meta) {
+	m.onCPU.describe(meta)
+	meta.Event += " and waits"
+}

@@ -1,0 +1,143 @@
+// Package blockio measures requests to block devices, by the stack that made
+// them, by bpf/blockio.bpf.c.
+package blockio
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/cilium/ebpf/btf"
+
+	"fulgur/bpf"
+	"fulgur/internal/source/probe"
+	"fulgur/internal/stacks"
+	"fulgur/internal/target"
+)
+
+// DefaultPendingEntries is how many requests that are under way are remembered
+// unless told otherwise.
+const DefaultPendingEntries = 1 << 13
+
+// Options configure the kernel side.
+type Options struct {
+	probe.Options
+	// QueueInLatency makes histograms of the time from the making of a request
+	// to its completion; otherwise they begin when the device gets it.
+	QueueInLatency bool
+	// PendingEntries is how many requests are remembered; see the default.
+	PendingEntries uint32
+}
+
+// Source is the loaded kernel side.
+type Source struct {
+	*probe.Probe
+	programs []string // that are to be attached
+	links    probe.Links
+}
+
+// Load loads the programs and their maps. Errors are the kernel's, as
+// cilium/ebpf returns them.
+func Load(o Options) (*Source, error) {
+	spec, err := bpf.LoadBlockIO()
+	if err != nil {
+		return nil, err
+	}
+	birth, other, err := births(o.Types)
+	if err != nil {
+		return nil, err
+	}
+	delete(spec.Programs, other)
+	spec.Maps[bpf.BlockIOMapRequests].MaxEntries = max(o.PendingEntries, 1)
+	p, err := probe.Load(spec, o.Options, map[string]any{bpf.BlockIOVarQueueInLatency: o.QueueInLatency}, counted)
+	if err != nil {
+		return nil, err
+	}
+	return &Source{Probe: p, programs: []string{
+		bpf.BlockIOProgRequestComplete, bpf.BlockIOProgRequestIssue, bpf.BlockIOProgRequestInsert, birth,
+	}}, nil
+}
+
+// births returns the program that sees requests where they are made on this
+// kernel, and that which does on others. types has the kernel's types, if they were
+// decoded before.
+func births(types *btf.Cache) (birth, other string, err error) {
+	if types == nil {
+		types = btf.NewCache()
+	}
+	kernel, err := types.Kernel()
+	if err != nil {
+		return "", "", fmt.Errorf("look for the tracepoints of block devices: %w", err)
+	}
+	var tracepoint *btf.Typedef
+	switch err := kernel.TypeByName("btf_trace_block_io_start", &tracepoint); {
+	case err == nil:
+		return bpf.BlockIOProgRequestStart, bpf.BlockIOProgBioStart, nil
+	case errors.Is(err, btf.ErrNotFound):
+		return bpf.BlockIOProgBioStart, bpf.BlockIOProgRequestStart, nil
+	default:
+		return "", "", fmt.Errorf("look for the tracepoints of block devices: %w", err)
+	}
+}
+
+// counted says what an entry of a count map stands for. The weights are bytes, the
+// time from a request's making to its issue, and from there to its completion, in
+// ns. The detail is a [Request].
+func counted(k bpf.BlockIOCountKey, v bpf.BlockIOCountValue) (stacks.Key, stacks.Value) {
+	return stacks.Key{ID: k.Id, TID: k.Tid, CPU: k.Cpu, Detail: Request{device(k.Device), Operation(k.Operation)}.detail()},
+		stacks.Value{Samples: v.Requests, Weights: stacks.Weights{v.Bytes, v.Queued, v.InDevice}}
+}
+
+// Attach makes the target known; what is attached begins to count.
+func (s *Source) Attach(t target.Target) error { return s.FillTargets(t) }
+
+// Enable starts measuring. Requests that are under way are not counted.
+func (s *Source) Enable() (err error) {
+	s.links, err = s.AttachTracing(s.programs...)
+	return err
+}
+
+// Disable stops measuring. Requests that are under way are not counted.
+func (s *Source) Disable() error {
+	err := s.links.Close()
+	s.links = nil
+	return err
+}
+
+// Check has nothing to look after.
+func (*Source) Check() error { return nil }
+
+// FollowCPUs has nothing to do: the tracepoints are of all CPUs.
+func (*Source) FollowCPUs([]int) error { return nil }
+
+// Histogram says how long the requests of a kind took.
+type Histogram struct {
+	Device    Device
+	Operation Operation // without flags
+	// Slots count by powers of two of microseconds: slot i those from 2^i to
+	// 2^(i+1)-1, slot 0 also those of less.
+	Slots []uint64
+}
+
+// Histograms returns a histogram for each operation of each device, in the order
+// of their numbers.
+func (s *Source) Histograms() ([]Histogram, error) {
+	var list []Histogram
+	var key bpf.BlockIOLatencyKey
+	var value bpf.BlockIOLatency
+	all := s.Maps[bpf.BlockIOMapLatencies].Iterate()
+	for all.Next(&key, &value) {
+		list = append(list, Histogram{device(key.Device), Operation(key.Operation), slices.Clone(value.Slots[:])})
+	}
+	if err := all.Err(); err != nil {
+		return nil, fmt.Errorf("read how long requests took: %w", err)
+	}
+	slices.SortFunc(list, func(a, b Histogram) int {
+		return cmp.Or(cmp.Compare(a.Device.Major, b.Device.Major), cmp.Compare(a.Device.Minor, b.Device.Minor), cmp.Compare(a.Operation, b.Operation))
+	})
+	return list, nil
+}
+
+// Close detaches the programs and unloads the kernel side.
+func (s *Source) Close() error { return errors.Join(s.links.Close(), s.Probe.Close()) }

@@ -1,0 +1,86 @@
+package blockio
+
+import (
+	"fmt"
+	"os"
+	"path"
+	"strings"
+
+	"fulgur/bpf"
+)
+
+// Device is the number of a disk.
+type Device struct{ Major, Minor uint32 }
+
+// device reads the kernel side's form.
+func device(n uint32) Device { return Device{n >> 20, n & (1<<20 - 1)} }
+
+// String returns the name that the kernel has for the disk, as "vda", or its
+// numbers.
+func (d Device) String() string {
+	numbers := fmt.Sprintf("%d:%d", d.Major, d.Minor)
+	link, err := os.Readlink("/sys/dev/block/" + numbers)
+	if err != nil {
+		return numbers
+	}
+	return path.Base(link)
+}
+
+// Operation is what a request asks of a device, with the flags of
+// bpf/blockio.bpf.c.
+type Operation uint32
+
+// operationMask covers what is no flag.
+const operationMask = 0xff
+
+// operations have the numbers that all kernels agree on, REQ_OP_READ and so on.
+var operations = map[Operation]string{
+	0: "read",
+	1: "write",
+	2: "flush",
+	3: "discard",
+	5: "secure erase",
+	9: "write zeroes",
+}
+
+var flags = []struct {
+	flag bpf.BlockIORequestFlag
+	name string
+}{
+	{bpf.BlockIORequestFlagFLAG_SYNC, "sync"},
+	{bpf.BlockIORequestFlagFLAG_META, "metadata"},
+	{bpf.BlockIORequestFlagFLAG_PREFLUSH, "preflush"},
+	{bpf.BlockIORequestFlagFLAG_FUA, "fua"},
+	{bpf.BlockIORequestFlagFLAG_RAHEAD, "readahead"},
+	{bpf.BlockIORequestFlagFLAG_BACKGROUND, "background"},
+}
+
+// String returns the operation's name and those of its flags, as "write sync".
+func (o Operation) String() string {
+	name, ok := operations[o&operationMask]
+	if !ok {
+		name = fmt.Sprintf("operation %d", uint32(o&operationMask))
+	}
+	words := []string{name}
+	for _, f := range flags {
+		if uint32(o)&uint32(f.flag) != 0 {
+			words = append(words, f.name)
+		}
+	}
+	return strings.Join(words, " ")
+}
+
+// Request is what a sample's detail stands for.
+type Request struct {
+	Device    Device
+	Operation Operation
+}
+
+// ParseDetail reads the detail of a sample of this source.
+func ParseDetail(detail uint64) Request {
+	return Request{device(uint32(detail >> 32)), Operation(uint32(detail))}
+}
+
+func (r Request) detail() uint64 {
+	return uint64(r.Device.Major<<20|r.Device.Minor)<<32 | uint64(r.Operation)
+}

@@ -1,0 +1,166 @@
+// Package faults measures page faults: each minor and each major one, or every
+// Nth, counted by stack and file by bpf/faults.bpf.c.
+package faults
+
+import (
+	"errors"
+	"fmt"
+
+	"fulgur/bpf"
+	"fulgur/internal/perfevent"
+	"fulgur/internal/source/probe"
+	"fulgur/internal/source/sampling"
+	"fulgur/internal/stacks"
+	"fulgur/internal/target"
+)
+
+// Options configure the kernel side.
+type Options struct {
+	probe.Options
+	// SkipKernel leaves out the kernel half of each stack.
+	SkipKernel bool
+	// Period counts every Nth fault of each kind on each CPU, with N times the
+	// weight.
+	Period uint64
+}
+
+// Source is the loaded kernel side and the events attached to it.
+type Source struct {
+	*probe.Probe
+	period       uint64
+	minor, major *sampling.Events
+	links        probe.Links
+	latency      error // why the handling of faults is not timed
+}
+
+// Load loads the programs and their maps, without the one that times the
+// handling of faults where the kernel refuses it. Errors are the kernel's, as
+// cilium/ebpf returns them.
+func Load(o Options) (*Source, error) {
+	s, timed := load(o, true)
+	if timed == nil {
+		return s, nil
+	}
+	s, err := load(o, false)
+	if err != nil {
+		return nil, err
+	}
+	s.latency = timed
+	return s, nil
+}
+
+func load(o Options, timed bool) (*Source, error) {
+	spec, err := bpf.LoadFaults()
+	if err != nil {
+		return nil, err
+	}
+	if !timed {
+		delete(spec.Programs, bpf.FaultsProgFaultBegin)
+	}
+	p, err := probe.Load(spec, o.Options, map[string]any{bpf.FaultsVarSkipKernelStack: o.SkipKernel}, counted)
+	if err != nil {
+		return nil, err
+	}
+	return &Source{Probe: p, period: max(o.Period, 1)}, nil
+}
+
+// Details are what the keys of this source have as theirs: whose a page is.
+const (
+	Unknown   = uint64(bpf.FaultsPageKindPAGE_UNKNOWN)
+	Anonymous = uint64(bpf.FaultsPageKindPAGE_ANONYMOUS)
+	File      = uint64(bpf.FaultsPageKindPAGE_FILE)
+)
+
+// counted says what an entry of a count map stands for. The weights are minor
+// faults, major ones, and the time of their handling in ns.
+func counted(k bpf.FaultsCountKey, v bpf.FaultsCountValue) (stacks.Key, stacks.Value) {
+	return stacks.Key{ID: k.Id, File: k.File, TID: k.Tid, CPU: uint32(k.Cpu), Detail: uint64(k.Kind)},
+		stacks.Value{Samples: v.Samples, Weights: stacks.Weights{v.Minor, v.Major, v.Latency}}
+}
+
+// Attach opens disabled events on the target's CPUs and attaches the programs.
+func (s *Source) Attach(t target.Target) error {
+	if err := s.FillTargets(t); err != nil {
+		return err
+	}
+	open := func(event, program string) (*sampling.Events, error) {
+		spec, err := perfevent.ParseEvent(event)
+		if err != nil {
+			return nil, err
+		}
+		return sampling.Open(sampling.Config{
+			Specs:   []perfevent.Spec{spec},
+			Rate:    sampling.Rate{Period: s.period},
+			CPUs:    t.CPUs,
+			Program: s.Programs[program].FD(),
+		})
+	}
+	var err error
+	if s.minor, err = open("minor-faults", bpf.FaultsProgMinorFault); err != nil {
+		return err
+	}
+	if s.major, err = open("major-faults", bpf.FaultsProgMajorFault); err != nil {
+		return err
+	}
+	if s.latency == nil {
+		// It loads on kernels that then refuse to attach it.
+		s.links, s.latency = s.AttachTracing(bpf.FaultsProgFaultBegin)
+	}
+	return nil
+}
+
+// Untimed says why it is unknown how long faults took, and is nil if it is known.
+func (s *Source) Untimed() error { return s.latency }
+
+// Enable starts measuring.
+func (s *Source) Enable() error { return errors.Join(s.minor.Enable(), s.major.Enable()) }
+
+// Disable stops measuring. When it returns no program runs any more.
+func (s *Source) Disable() error { return errors.Join(s.minor.Disable(), s.major.Disable()) }
+
+// Check counts how often the kernel paused sampling since the last call.
+func (s *Source) Check() error {
+	return errors.Join(s.minor.CheckThrottling(), s.major.CheckThrottling())
+}
+
+// FollowCPUs takes CPUs in that came online and lets go of those that went
+// offline.
+func (s *Source) FollowCPUs(online []int) error {
+	return errors.Join(s.minor.Follow(online), s.major.Follow(online))
+}
+
+// Stats reads the kernel side's counters.
+func (s *Source) Stats() (probe.Stats, error) {
+	st, err := s.Probe.Stats()
+	if err != nil {
+		return st, err
+	}
+	for _, of := range []struct {
+		events        *sampling.Events
+		runs, periods bpf.OnCPUStat
+	}{
+		{s.minor, bpf.OnCPUStatSTAT_RUNS, bpf.OnCPUStatSTAT_PERIODS},
+		{s.major, bpf.OnCPUStatSTAT_MAJOR_RUNS, bpf.OnCPUStatSTAT_MAJOR_PERIODS},
+	} {
+		runs, err := s.StatPerCPU(of.runs)
+		if err != nil {
+			return st, err
+		}
+		periods, err := s.StatPerCPU(of.periods)
+		if err != nil {
+			return st, err
+		}
+		skipped, err := of.events.Skipped(runs, periods)
+		if err != nil {
+			return st, fmt.Errorf("count page faults: %w", err)
+		}
+		st.Losses.Skipped += skipped
+		st.Losses.Throttled += of.events.Throttled()
+	}
+	return st, nil
+}
+
+// Close detaches the events and unloads the kernel side.
+func (s *Source) Close() error {
+	return errors.Join(s.minor.Close(), s.major.Close(), s.links.Close(), s.Probe.Close())
+}

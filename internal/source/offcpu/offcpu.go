@@ -1,0 +1,167 @@
+// Package offcpu measures what threads wait for: from when they leave their CPU
+// until they are back, by the stack they left it in, by bpf/offcpu.bpf.c.
+package offcpu
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"time"
+
+	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
+
+	"fulgur/bpf"
+	"fulgur/internal/source/probe"
+	"fulgur/internal/stacks"
+	"fulgur/internal/target"
+)
+
+// DefaultPendingEntries is how many threads are remembered unless told
+// otherwise.
+const DefaultPendingEntries = 1 << 14
+
+// The keys of this source have one of these as their detail, which also tells
+// its counts from those of others that share its stacks.
+const (
+	// Slept: the thread gave its CPU away.
+	Slept = 1
+	// Preempted: another took its CPU, and it waited for one.
+	Preempted = 2
+)
+
+// Threads says which sort of threads to measure.
+type Threads uint32
+
+// The sorts of threads.
+const (
+	AllThreads    = Threads(bpf.OffCPUThreadKindTHREADS_ALL)
+	UserThreads   = Threads(bpf.OffCPUThreadKindTHREADS_USER)
+	KernelThreads = Threads(bpf.OffCPUThreadKindTHREADS_KERNEL)
+)
+
+// Options configure the kernel side.
+type Options struct {
+	probe.Options
+	Threads Threads
+	// States are those that threads leave their CPU in.
+	States States
+	// Shortest and Longest bound the times off CPU that are counted. A Longest
+	// of 0 is no bound.
+	Shortest, Longest time.Duration
+	// ByWaker counts apart who ended a wait.
+	ByWaker bool
+	// PendingEntries is how many threads are remembered; see the default.
+	PendingEntries uint32
+}
+
+// Source is the loaded kernel side.
+type Source struct {
+	*probe.Probe
+	links probe.Links
+}
+
+// Load loads the programs and their maps. Errors are the kernel's, as
+// cilium/ebpf returns them.
+func Load(o Options) (*Source, error) {
+	spec, err := bpf.LoadOffCPU()
+	if err != nil {
+		return nil, err
+	}
+	spec.Maps[bpf.OffCPUMapThreads].MaxEntries = max(o.PendingEntries, 1)
+	longest := uint64(math.MaxUint64)
+	if o.Longest > 0 {
+		longest = uint64(o.Longest)
+	}
+	p, err := probe.Load(spec, o.Options, map[string]any{
+		bpf.OffCPUVarKind:     uint32(o.Threads),
+		bpf.OffCPUVarStates:   uint32(o.States),
+		bpf.OffCPUVarShortest: uint64(o.Shortest),
+		bpf.OffCPUVarLongest:  longest,
+		bpf.OffCPUVarByWaker:  o.ByWaker,
+	}, counted)
+	if err != nil {
+		return nil, err
+	}
+	return &Source{Probe: p}, nil
+}
+
+// counted says what an entry of a count map stands for. The first weight is left
+// to on-CPU time, the second is the time asleep and the third that of waiting for
+// a CPU, in ns.
+func counted(k bpf.OffCPUCountKey, v bpf.OffCPUCountValue) (stacks.Key, stacks.Value) {
+	detail := uint64(Slept)
+	if k.Runnable != 0 {
+		detail = Preempted
+	}
+	return stacks.Key{ID: k.Id, Kernel: k.Kernel, Waker: k.Waker, TID: k.Tid, CPU: uint32(k.Cpu), Detail: detail},
+		stacks.Value{Samples: v.Times, Weights: stacks.Weights{1: v.Sleeping, 2: v.Waiting}}
+}
+
+// Attach attaches the programs, which do nothing yet.
+func (s *Source) Attach(t target.Target) (err error) {
+	if err := s.FillTargets(t); err != nil {
+		return err
+	}
+	s.links, err = s.AttachTracing(bpf.OffCPUProgOffcpuFree, bpf.OffCPUProgOffcpuWaking, bpf.OffCPUProgOffcpuSwitch)
+	return err
+}
+
+// Enable starts measuring. Threads that are off their CPU are from now on.
+func (s *Source) Enable() error {
+	if err := s.mark(bpf.OffCPUVarBegan); err != nil {
+		return err
+	}
+	return s.iterate(bpf.OffCPUProgOffcpuBegin)
+}
+
+// Disable stops measuring. Threads that are off their CPU were until now.
+func (s *Source) Disable() error {
+	if err := s.mark(bpf.OffCPUVarEnded); err != nil {
+		return err
+	}
+	err := s.iterate(bpf.OffCPUProgOffcpuEnd)
+	err = errors.Join(err, s.links.Close())
+	s.links = nil
+	return err
+}
+
+// mark stores the present time in a variable.
+func (s *Source) mark(variable string) error {
+	var now unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
+		return fmt.Errorf("read the clock: %w", err)
+	}
+	if err := s.Variables[variable].Set(uint64(now.Nano())); err != nil {
+		return fmt.Errorf("mark when the measurement %s: %w", variable, err)
+	}
+	return nil
+}
+
+// iterate runs a program for every thread there is.
+func (s *Source) iterate(program string) (err error) {
+	iter, err := link.AttachIter(link.IterOptions{Program: s.Programs[program]})
+	if err != nil {
+		return fmt.Errorf("look at the threads that wait: %w", err)
+	}
+	defer func() { err = errors.Join(err, iter.Close()) }()
+	r, err := iter.Open()
+	if err != nil {
+		return fmt.Errorf("look at the threads that wait: %w", err)
+	}
+	defer func() { err = errors.Join(err, r.Close()) }()
+	if _, err := io.Copy(io.Discard, r); err != nil {
+		return fmt.Errorf("look at the threads that wait: %w", err)
+	}
+	return nil
+}
+
+// Check has nothing to look after.
+func (*Source) Check() error { return nil }
+
+// FollowCPUs has nothing to do: the tracepoints are of all CPUs.
+func (*Source) FollowCPUs([]int) error { return nil }
+
+// Close detaches the programs and unloads the kernel side.
+func (s *Source) Close() error { return errors.Join(s.links.Close(), s.Probe.Close()) }

@@ -1,0 +1,61 @@
+package offcpu
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"fulgur/bpf"
+)
+
+// States is a set of the states that a thread leaves its CPU in.
+type States uint32
+
+// AllStates are all but that of a thread which has ended.
+const AllStates States = ^States(bpf.OffCPUStateClassSTATE_DEAD)
+
+// letters are the states by their letters in ps(1), in the order of their bits.
+var letters = []struct {
+	letter byte
+	state  bpf.OffCPUStateClass
+	// bit is that of the kernel's, include/linux/sched.h, for those that bcc's
+	// offcputime tells apart.
+	bit uint64
+}{
+	{'R', bpf.OffCPUStateClassSTATE_RUNNABLE, 0},
+	{'S', bpf.OffCPUStateClassSTATE_SLEEPING, 0x01},
+	{'D', bpf.OffCPUStateClassSTATE_DISK_SLEEP, 0x02},
+	{'T', bpf.OffCPUStateClassSTATE_STOPPED, 0x04},
+	{'t', bpf.OffCPUStateClassSTATE_TRACED, 0x08},
+	{'P', bpf.OffCPUStateClassSTATE_PARKED, 0x40},
+	{'I', bpf.OffCPUStateClassSTATE_IDLE, 0x402},
+}
+
+// ParseStates reads letters of ps(1), as "D" or "SD", or the number that the
+// kernel has for a state, as bcc's offcputime takes it: 0, 1, 2…
+func ParseStates(s string) (States, error) {
+	if n, err := strconv.ParseUint(s, 0, 32); err == nil {
+		for _, l := range letters {
+			if l.bit == n {
+				return States(l.state), nil
+			}
+		}
+		return 0, fmt.Errorf("%s is no state of the kernel's: give letters, as SD", s)
+	}
+	var states States
+	for _, c := range strings.ReplaceAll(s, ",", "") {
+		found := false
+		for _, l := range letters {
+			if rune(l.letter) == c {
+				states, found = states|States(l.state), true
+			}
+		}
+		if !found {
+			return 0, fmt.Errorf("%q is no thread state: give letters of ps(1): R (preempted), S (sleeping), D (disk sleep), T (stopped), t (traced), P (parked), I (idle)", c)
+		}
+	}
+	if states == 0 {
+		return 0, fmt.Errorf("%q names no thread state", s)
+	}
+	return states, nil
+}

@@ -1,0 +1,98 @@
+package stacks
+
+import (
+	"encoding/binary"
+	"errors"
+	"slices"
+	"testing"
+
+	"fulgur/internal/process"
+)
+
+// Halves of stacks that are named apart are counted as one, and only if both have
+// arrived; so is the stack of who ended the wait.
+func TestJointHalves(t *testing.T) {
+	s := NewStore(fixed{&process.File{}})
+	for _, r := range [][]byte{record(1, nil, []uint64{10, 20}), record(2, []uint64{100, 200}, nil), record(3, []uint64{100, 200}, []uint64{10, 20})} {
+		if err := s.Add(r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	counts := map[Key]Value{
+		{ID: 1, Kernel: 2, Waker: 3}:  {Samples: 1, Weights: Weights{10, 20, 30}},
+		{ID: 1, Kernel: 2, Detail: 7}: {Samples: 2},
+		{ID: 1, Kernel: 9}:            {Samples: 4},
+		{ID: 9, Kernel: 2}:            {Samples: 8},
+		{ID: 1, Kernel: 2, Waker: 9}:  {Samples: 16},
+	}
+	s.Count(counts)
+	if len(counts) != 3 {
+		t.Errorf("%v remain, want those of stack 9", counts)
+	}
+	if len(s.Samples) != 2 {
+		t.Fatalf("samples %v, want 2", s.Samples)
+	}
+	frames := func(leaf NodeID) (addresses []uint64) {
+		for ; leaf != 0; leaf = s.Nodes[leaf].Parent {
+			addresses = append(addresses, s.Frames[s.Nodes[leaf].Frame].Address)
+		}
+		return addresses
+	}
+	whole, _ := s.Body(3)
+	for sample := range s.Samples {
+		if got, want := frames(s.Bodies[sample.Body].Leaf), frames(whole.Leaf); !slices.Equal(got, want) {
+			t.Errorf("the joint stack is %v, want %v", got, want)
+		}
+		if (sample.Waker == 0) == (sample.Detail == 0) {
+			t.Errorf("waker and detail are mixed up in %+v", sample)
+		}
+	}
+}
+
+// fileRecord is what the kernel side sends for a path, its last element first.
+func fileRecord(id uint64, cut bool, elements ...string) []byte {
+	b := make([]byte, fileHeader+fileName*len(elements))
+	native := binary.NativeEndian
+	native.PutUint32(b[4:], uint32(len(elements)))
+	native.PutUint64(b[8:], id)
+	native.PutUint64(b[16:], 4711)
+	native.PutUint32(b[24:], 8<<20|1)
+	if cut {
+		b[28] = 1
+	}
+	for i, e := range elements {
+		copy(b[fileHeader+fileName*i:], e)
+	}
+	return b
+}
+
+func TestAddFile(t *testing.T) {
+	s := NewStore(fixed{&process.File{}})
+	for id, test := range []struct {
+		cut      bool
+		elements []string
+		want     string
+	}{
+		{false, []string{"tar", "bin", "usr"}, "/usr/bin/tar"},
+		{true, []string{"c", "b"}, "/…/b/c"},
+		{false, nil, ""},
+	} {
+		if err := s.AddFile(fileRecord(uint64(id), test.cut, test.elements...)); err != nil {
+			t.Fatal(err)
+		}
+		want := File{Major: 8, Minor: 1, Inode: 4711, Path: test.want}
+		if got := s.Files[uint64(id)]; got != want {
+			t.Errorf("%+v, want %+v", got, want)
+		}
+	}
+}
+
+func FuzzAddFile(f *testing.F) {
+	f.Add(fileRecord(1, true, "a", "b"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		s := NewStore(fixed{&process.File{}})
+		if err := s.AddFile(b); err != nil && !errors.Is(err, ErrRecord) {
+			t.Fatalf("error of another kind: %v", err)
+		}
+	})
+}

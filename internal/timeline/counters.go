@@ -1,0 +1,66 @@
+package timeline
+
+import (
+	"time"
+
+	"fulgur/internal/profile"
+)
+
+// counterStep is the resolution of counters.
+const counterStep = int64(50 * time.Millisecond)
+
+type counterKey struct {
+	process profile.ProcessID
+	kind    profile.CounterKind
+}
+
+// counter is one being counted. The last of its times is the end of the step
+// that is counted in.
+type counter struct{ times, changes []int64 }
+
+// Count tells that a quantity of a process changed at a time. What events tell
+// is counted as they are added.
+func (r *Recorder) Count(p profile.ProcessID, kind profile.CounterKind, at, change int64) {
+	k := counterKey{p, kind}
+	c := r.counters[k]
+	if c == nil {
+		c = &counter{times: []int64{r.start}, changes: []int64{0}}
+		r.counters[k] = c
+		r.order = append(r.order, k)
+	}
+	last := len(c.times) - 1
+	if at <= c.times[last] && last > 0 {
+		c.changes[last] += change // of this step, or of another thread and a little late
+		return
+	}
+	begin := r.start + max(0, at-r.start)/counterStep*counterStep
+	c.rest(begin)
+	c.add(begin+counterStep, change)
+}
+
+// rest notes that nothing changed until at, so that a rate which is drawn from
+// one time to the next falls at once.
+func (c *counter) rest(at int64) {
+	if last := c.times[len(c.times)-1]; last+counterStep < at {
+		c.add(last+counterStep, 0)
+	}
+	if c.times[len(c.times)-1] < at {
+		c.add(at, 0)
+	}
+}
+
+func (c *counter) add(at, change int64) {
+	c.times = append(c.times, at)
+	c.changes = append(c.changes, change)
+}
+
+// finishCounters returns all counters.
+func (r *Recorder) finishCounters() []profile.Counter {
+	all := make([]profile.Counter, len(r.order))
+	for i, k := range r.order {
+		c := r.counters[k]
+		c.add(c.times[len(c.times)-1]+counterStep, 0)
+		all[i] = profile.Counter{Process: k.process, Kind: k.kind, Times: c.times, Changes: c.changes}
+	}
+	return all
+}

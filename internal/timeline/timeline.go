@@ -1,0 +1,194 @@
+// Package timeline keeps the events of a recording as they come, in a temporary
+// file, and gives them back thread by thread. Memory holds what is known of
+// processes and threads, and a buffer for each thread with events: not the
+// events.
+package timeline
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"fulgur/internal/profile"
+)
+
+// A Recorder keeps events. In those given to it, stacks are numbers of the
+// caller's, which [Recorder.Timeline] translates once their frames have names.
+// Events of one kind must come in the order of their time for each thread:
+// a sample's time, the start of a time off the CPU, the completion of a request.
+//
+// It is not safe for concurrent use.
+type Recorder struct {
+	start     int64
+	processes []process
+	threads   []thread
+	byPID     map[key]profile.ProcessID
+	byTID     map[key]profile.ThreadID
+	names     []string
+	nameIDs   map[string]uint64
+	counters  map[counterKey]*counter
+	order     []counterKey // of the counters, as they were first used
+
+	spool spool
+}
+
+// key names a process or thread: numbers are used again.
+type key struct {
+	id    int
+	start int64
+}
+
+type process struct {
+	names      []profile.Name
+	pid        int
+	start, end int64
+}
+
+type thread struct {
+	process    profile.ProcessID
+	names      []profile.Name
+	tid        int
+	start, end int64
+	streams    [kinds]*stream // nil if without events
+}
+
+// NewRecorder returns a recorder for events from start on, in nanoseconds of
+// CLOCK_MONOTONIC. Its Close must be called. TMPDIR chooses the place of the
+// temporary file.
+func NewRecorder(start int64) (*Recorder, error) {
+	file, err := os.CreateTemp("", "fulgur-timeline-")
+	if err != nil {
+		return nil, fmt.Errorf("keep events: %w", err)
+	}
+	if err := os.Remove(file.Name()); err != nil {
+		return nil, errors.Join(fmt.Errorf("keep events: %w", err), file.Close())
+	}
+	return &Recorder{
+		start:    start,
+		byPID:    map[key]profile.ProcessID{},
+		byTID:    map[key]profile.ThreadID{},
+		names:    []string{""},
+		nameIDs:  map[string]uint64{"": 0},
+		counters: map[counterKey]*counter{},
+		spool:    spool{file: file},
+	}, nil
+}
+
+// Close gives the events up, also those of the [profile.Timeline].
+func (r *Recorder) Close() error { return r.spool.file.Close() }
+
+// Process returns the identifier of the process pid that was created at start,
+// which need only tell it from others of that number. One that the recorder
+// does not know yet is new.
+func (r *Recorder) Process(pid int, start int64) profile.ProcessID {
+	k := key{pid, start}
+	id, ok := r.byPID[k]
+	if !ok {
+		id = profile.ProcessID(len(r.processes))
+		r.byPID[k] = id
+		r.processes = append(r.processes, process{pid: pid, start: start})
+	}
+	return id
+}
+
+// Thread returns the identifier of a thread as [Recorder.Process] does.
+func (r *Recorder) Thread(of profile.ProcessID, tid int, start int64) profile.ThreadID {
+	k := key{tid, start}
+	id, ok := r.byTID[k]
+	if !ok {
+		id = profile.ThreadID(len(r.threads))
+		r.byTID[k] = id
+		r.threads = append(r.threads, thread{process: of, tid: tid, start: start})
+	}
+	return id
+}
+
+// NameProcess tells that a process has had a name since at.
+func (r *Recorder) NameProcess(id profile.ProcessID, at int64, name string) {
+	p := &r.processes[id]
+	p.names = r.rename(p.names, at, name)
+}
+
+// NameThread tells that a thread has had a name since at.
+func (r *Recorder) NameThread(id profile.ThreadID, at int64, name string) {
+	t := &r.threads[id]
+	t.names = r.rename(t.names, at, name)
+}
+
+// rename appends name to names unless it is the last already.
+func (r *Recorder) rename(names []profile.Name, at int64, name string) []profile.Name {
+	if len(names) > 0 && profile.LastName(names) == name {
+		return names
+	}
+	return append(names, profile.Name{At: at, Name: r.names[r.name(name)]})
+}
+
+// name returns the number of a name.
+func (r *Recorder) name(s string) uint64 {
+	id, ok := r.nameIDs[s]
+	if !ok {
+		id = uint64(len(r.names))
+		r.nameIDs[s] = id
+		r.names = append(r.names, s)
+	}
+	return id
+}
+
+// EndProcess tells that a process exited at a time.
+func (r *Recorder) EndProcess(id profile.ProcessID, at int64) { r.processes[id].end = at }
+
+// EndThread tells that a thread exited at a time. Its events may still come,
+// but few.
+func (r *Recorder) EndThread(id profile.ThreadID, at int64) error {
+	t := &r.threads[id]
+	t.end = at
+	for _, s := range t.streams {
+		if s == nil {
+			continue
+		}
+		if err := s.flush(&r.spool); err != nil {
+			return err
+		}
+		s.buf = nil
+	}
+	return nil
+}
+
+// Timeline ends the recording at end and returns it, with p as the tables of
+// its stacks; stack translates the caller's numbers. No more events can be
+// added. The timeline reads its events from the recorder, which must stay open.
+func (r *Recorder) Timeline(p *profile.Profile, end int64, stack func(profile.StackID) profile.StackID) (*profile.Timeline, error) {
+	t := &profile.Timeline{
+		Profile: p, Start: r.start, End: end,
+		Processes: make([]profile.Process, len(r.processes)),
+		Threads:   make([]profile.Thread, len(r.threads)),
+		Counters:  r.finishCounters(),
+		Events:    &events{r: r, stack: stack},
+	}
+	for i, of := range r.processes {
+		t.Processes[i] = profile.Process{PID: of.pid, Names: of.names, Start: r.since(of.start), End: of.end}
+	}
+	for i := range r.threads {
+		of := &r.threads[i]
+		t.Threads[i] = profile.Thread{Process: of.process, TID: of.tid, Names: of.names, Start: r.since(of.start), End: of.end}
+		for _, s := range of.streams {
+			if s == nil {
+				continue
+			}
+			if err := s.flush(&r.spool); err != nil {
+				return nil, err
+			}
+			s.buf = nil
+		}
+	}
+	r.byPID, r.byTID, r.nameIDs, r.counters = nil, nil, nil, nil
+	return t, r.spool.flush()
+}
+
+// since returns at, or 0 if that is before the recording began.
+func (r *Recorder) since(at int64) int64 {
+	if at <= r.start {
+		return 0
+	}
+	return at
+}

@@ -1,0 +1,93 @@
+package waits
+
+// rule names the stacks in which one of some functions appears.
+type rule struct {
+	reason Reason
+	// functions are names, with a "*" at the end of those that only begin so.
+	functions []string
+}
+
+// rules are in the order of their precedence: the first that any function of a
+// stack matches names it. What is specific comes first: a page fault that reads
+// a disk is a page fault. The names are those of Linux 6.1 to 6.18.
+var rules = []rule{
+	{Yield, []string{"do_sched_yield", "__do_sys_sched_yield", "__x64_sys_sched_yield", "__arm64_sys_sched_yield"}},
+
+	// Stopped by another.
+	{"traced", []string{"ptrace_stop", "ptrace_do_notify"}},
+	{"stopped", []string{"do_signal_stop", "do_jobctl_trap", "do_freezer_trap", "__refrigerator"}},
+
+	// Memory.
+	{"memory reclaim", []string{
+		"try_to_free_pages", "shrink_node", "shrink_lruvec", "throttle_direct_reclaim", "reclaim_throttle", "mem_cgroup_oom*",
+		"mem_cgroup_handle_over_high", "__mem_cgroup_handle_over_high", "try_to_free_mem_cgroup_pages", "do_swap_page", "swap_readpage",
+	}},
+	{"dirty throttling", []string{"balance_dirty_pages*", "wbt_wait", "__wbt_wait", "rq_qos_wait"}},
+	{"page fault", []string{
+		"handle_mm_fault", "__handle_mm_fault", "exc_page_fault", "do_user_addr_fault", "do_page_fault", "do_mem_abort",
+		"filemap_fault", "faultin_page", "handle_userfault",
+	}},
+
+	// Files and disks.
+	{"fsync", []string{
+		"do_fsync", "vfs_fsync_range", "__do_sys_fsync", "ksys_sync_file_range", "ksys_sync", "jbd2_log_wait_commit", "jbd2_complete_transaction",
+		"xfs_log_force*", "btrfs_sync_file", "ext4_sync_file",
+	}},
+	{"network file system", []string{"rpc_wait_bit_killable", "nfs_wait_bit_killable", "nfs4_*", "nfs_*", "cifs_*", "smb2_*"}},
+	{"fuse", []string{"request_wait_answer", "fuse_simple_request", "__fuse_simple_request", "fuse_dev_do_read"}},
+	{"io_uring", []string{"io_cqring_wait", "io_sq_thread", "__do_sys_io_uring_enter"}},
+	{"asynchronous I/O", []string{"read_events", "do_io_getevents"}},
+	{"file lock", []string{"locks_lock_inode_wait", "posix_lock_inode_wait", "flock_lock_inode_wait", "fcntl_setlk", "do_lock_file_wait"}},
+
+	// Pipes, sockets and what is polled; they come through reads and writes, too.
+	{"pipe", []string{"pipe_read", "pipe_write", "anon_pipe_read", "anon_pipe_write", "fifo_pipe_read", "fifo_pipe_write", "pipe_wait*", "wait_for_partner", "fifo_open"}},
+	{"epoll", []string{"ep_poll", "do_epoll_wait", "do_epoll_pwait"}},
+	{"poll", []string{"do_sys_poll", "do_poll", "__do_sys_poll", "__do_sys_ppoll"}},
+	{"select", []string{"do_select", "core_sys_select", "kern_select", "do_pselect"}},
+	{"accept", []string{"inet_csk_accept", "do_accept", "unix_accept", "__sys_accept4"}},
+	{"connect", []string{"__sys_connect", "inet_wait_for_connect"}},
+	{"socket", []string{
+		"unix_stream_read_generic", "unix_stream_sendmsg", "unix_dgram_*", "sock_recvmsg", "sock_sendmsg", "__sock_sendmsg", "sock_read_iter",
+		"sock_write_iter", "tcp_recvmsg*", "tcp_sendmsg*", "sk_wait_data", "sk_stream_wait_memory", "__skb_wait_for_more_packets",
+		"__sys_recvfrom", "__sys_sendto", "___sys_recvmsg", "___sys_sendmsg", "__sys_recvmsg", "__sys_sendmsg", "vsock_*", "netlink_*",
+	}},
+	{"terminal", []string{"n_tty_read", "n_tty_write", "tty_read", "tty_write", "tty_wait_until_sent"}},
+	{"event file", []string{
+		"eventfd_read", "eventfd_write", "timerfd_read*", "signalfd_read*", "inotify_read", "fanotify_read", "perf_read", "do_syslog",
+		"syslog_print", "devkmsg_read",
+	}},
+	{"message queue", []string{"do_msgrcv", "do_msgsnd", "do_mq_timedreceive", "do_mq_timedsend", "wq_sleep"}},
+	{"semaphore", []string{"do_semtimedop", "__do_semtimedop"}},
+
+	// Other threads and time.
+	{"futex", []string{"futex_wait*", "__futex_wait", "do_futex", "futex_do_wait", "futex_lock_pi", "__futex_lock_pi"}},
+	{"wait for child", []string{"do_wait", "kernel_wait4", "__do_sys_wait4", "kernel_waitid", "__do_sys_waitid", "do_wait_pid"}},
+	{"vfork", []string{"wait_for_vfork_done"}},
+	{"signal", []string{"do_sigtimedwait", "sigsuspend", "__do_sys_pause", "__x64_sys_pause", "__do_sys_rt_sigsuspend", "__x64_sys_rt_sigsuspend", "__arm64_sys_rt_sigsuspend"}},
+	{"sleep", []string{"do_nanosleep", "hrtimer_nanosleep", "common_nsleep*", "msleep*", "usleep_range*"}},
+	{"virtual CPU", []string{"kvm_vcpu_block", "kvm_vcpu_halt", "kvm_vcpu_ioctl"}},
+	{"exit", []string{"do_exit", "do_group_exit", "exit_mm", "coredump_wait", "wait_for_dump_helpers"}},
+
+	// The kernel's own threads.
+	{"idle worker", []string{"worker_thread", "rescuer_thread", "smpboot_thread_fn", "io_wq_worker", "kthread_worker_fn"}},
+	{"journal", []string{"kjournald2", "xfsaild", "jbd2_*", "transaction_kthread"}},
+
+	// What is left of reads, locks and the rest.
+	{"kernel lock", []string{
+		"__mutex_lock*", "mutex_lock*", "rwsem_down_read_slowpath", "rwsem_down_write_slowpath", "down_read*", "down_write*", "__down*", "down",
+		"down_interruptible", "down_killable", "rt_mutex_slowlock*", "percpu_rwsem_wait", "__percpu_down_read", "wait_on_inode", "bit_wait",
+	}},
+	{"disk queue", []string{"blk_mq_get_tag", "__blk_mq_alloc_requests", "blk_mq_freeze_queue_wait"}},
+	{"disk write", []string{
+		"vfs_write", "ksys_write", "do_writepages", "wb_writeback", "ext4_file_write_iter", "iomap_dio_rw_write", "ksys_pwrite64", "do_pwritev",
+		"generic_perform_write",
+	}},
+	{"disk read", []string{
+		"folio_wait_bit*", "wait_on_page_bit*", "filemap_read", "filemap_get_pages", "generic_file_buffered_read", "submit_bio_wait", "bio_await",
+		"bio_wait_for_completion*", "__iomap_dio_rw", "iomap_dio_rw", "blkdev_direct_IO*", "__blkdev_direct_IO*", "do_direct_IO", "dio_await_completion",
+		"bit_wait_io", "__wait_on_buffer", "ext4_bread*", "ext4_file_read_iter", "blkdev_read_iter", "squashfs_*", "vfs_read", "ksys_read",
+	}},
+	{"grace period", []string{"synchronize_rcu*", "synchronize_srcu*", "__wait_rcu_gp", "__synchronize_srcu", "rcu_barrier", "sync_rcu_exp_*"}},
+	{"completion", []string{"wait_for_completion*", "__wait_for_common"}},
+	{"kernel thread", []string{"kthread", "ret_from_fork*"}},
+}

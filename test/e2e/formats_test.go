@@ -1,0 +1,127 @@
+package e2e
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"fulgur/internal/encode/firefox/firefoxtest"
+	"fulgur/internal/testenv"
+)
+
+const stacks = "server;main;parse 30\nserver;main;sort_[k] 12\ntar;main;read 5\n"
+
+// A profile keeps its stacks through every format that is read.
+func TestConvertFormats(t *testing.T) {
+	dir := t.TempDir()
+	from := writeTo(t, filepath.Join(dir, "in.folded"), stacks)
+	for _, ending := range []string{"folded", "pb.gz", "json.gz"} {
+		to := filepath.Join(dir, "out."+ending)
+		if r := fulgur(t, "convert", "-a", "-o", to, from); r.code != 0 {
+			t.Fatalf("to %s: exit code %d: %s", ending, r.code, r.stderr)
+		}
+		back := fulgur(t, "convert", "-a", "--format", "folded", to)
+		if back.code != 0 || back.stdout != stacks {
+			t.Errorf("through %s: exit code %d, %q: %s", ending, back.code, back.stdout, back.stderr)
+		}
+	}
+	for ending, want := range map[string]string{"txt": "parse", "svg": "<title>parse: 30 samples", "html": "<title>", "speedscope.json": `{"name":"parse"}`} {
+		to := filepath.Join(dir, "out."+ending)
+		if r := fulgur(t, "convert", "-o", to, from); r.code != 0 {
+			t.Fatalf("to %s: exit code %d: %s", ending, r.code, r.stderr)
+		}
+		b, err := os.ReadFile(to)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(string(b), want) {
+			t.Errorf("%s has no %s:\n%.500s", to, want, b)
+		}
+	}
+}
+
+// A profile for the Firefox Profiler has the samples that were taken.
+func TestProfileFirefox(t *testing.T) {
+	testenv.Root(t)
+	to := filepath.Join(t.TempDir(), "out.json.gz")
+	if r := fulgur(t, "profile", "-e", "cpu-clock", "-F", "199", "-o", to, "--", "sh", "-c", "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done"); r.code != 0 {
+		t.Fatalf("exit code %d: %s", r.code, r.stderr)
+	}
+	b, err := os.ReadFile(to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := firefoxtest.Check(t, b)
+	if !p.Meta.Symbolicated || !slices.ContainsFunc(p.Threads, func(k firefoxtest.Thread) bool { return *k.Name == "sh" }) {
+		t.Errorf("no thread sh, or no names: %+v", p.Threads)
+	}
+}
+
+func TestDiff(t *testing.T) {
+	dir := t.TempDir()
+	base := writeTo(t, filepath.Join(dir, "base.folded"), "server;main;parse 40\nserver;main;sort 60\n")
+	changed := writeTo(t, filepath.Join(dir, "new.folded"), "server;main;parse 10\nserver;main;sort 30\nserver;main;log 10\n")
+	for line, want := range map[string]string{
+		"--format folded":    "server;main;log 0 10\nserver;main;parse 40 10\nserver;main;sort 60 30\n",
+		"-n --format folded": "server;main;log 0 10\nserver;main;parse 20 10\nserver;main;sort 30 30\n",
+		"--top 1":            "40        10       -30          40        10       -30  parse",
+		"-n --top 2":         "40.0      20.0     -20.0        40.0      20.0     -20.0  parse",
+		"--format svg":       `<title>log: 10 samples, 20.00%&#xA;before: 0 samples`,
+		"--format html":      "new.folded</title>",
+	} {
+		r := fulgur(t, slices.Concat([]string{"diff"}, strings.Fields(line), []string{base, changed})...)
+		if r.code != 0 || !strings.Contains(r.stdout, want) {
+			t.Errorf("diff %s: exit code %d, no %q in %.500q: %s", line, r.code, want, r.stdout, r.stderr)
+		}
+	}
+	if r := fulgur(t, "diff", "--value", "cpu", base, changed); r.code != 2 || !strings.Contains(r.stderr, `no value "cpu"; the profile has samples`) {
+		t.Errorf("exit code %d: %s", r.code, r.stderr)
+	}
+}
+
+// Of perf.data there are the stacks that perf itself makes of it.
+func TestConvertPerfData(t *testing.T) {
+	testenv.Root(t)
+	perf := testenv.Tool(t, "perf")
+	dir := t.TempDir()
+	data := filepath.Join(dir, "perf.data")
+	prog := compile(t, "shares.c", "shares")
+	if out, err := exec.Command(perf, "record", "-q", "-e", "cpu-clock:u", "-F", "999", "-g", "-o", data, prog).CombinedOutput(); err != nil {
+		t.Fatalf("perf record: %v\n%s", err, out)
+	}
+	script, err := exec.Command(perf, "script", "-i", data, "-F", "comm,pid,tid,time,period,event,ip,sym,dso").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := writeTo(t, filepath.Join(dir, "perf.txt"), string(script))
+	want := fulgur(t, "convert", "--format", "folded", text)
+	got := fulgur(t, "convert", "--format", "folded", data)
+	if want.code != 0 || got.code != 0 {
+		t.Fatalf("exit codes %d and %d: %s%s", want.code, got.code, want.stderr, got.stderr)
+	}
+	ours, theirs := folded(t, got.stdout), folded(t, want.stdout)
+	var all, same int
+	for stack, n := range theirs {
+		all += n
+		same += min(n, ours[stack])
+	}
+	inTime := filepath.Join(dir, "out.json.gz")
+	if r := fulgur(t, "convert", "-o", inTime, data); r.code != 0 {
+		t.Fatalf("exit code %d: %s", r.code, r.stderr)
+	}
+	b, err := os.ReadFile(inTime)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := firefoxtest.Check(t, b)
+	if len(p.Threads) != 1 || *p.Threads[0].Name != "shares" || p.Meta.ProfilingEndTime < 100 {
+		t.Errorf("threads %+v in %v ms", p.Threads, p.Meta.ProfilingEndTime)
+	}
+	// Names of the C library may come from other tables.
+	if all < 50 || same < all*9/10 {
+		t.Errorf("%d of %d samples have the same stacks:\n%s\nperf:\n%s", same, all, got.stdout, want.stdout)
+	}
+}

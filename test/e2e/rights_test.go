@@ -1,0 +1,298 @@
+package e2e
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"fulgur/internal/doctor"
+	"fulgur/internal/testenv"
+)
+
+// nobody is a user who owns nothing.
+const nobody = 65534
+
+// public is a folder that everybody can enter, unlike those of testing.T.
+func public(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "fulgur-e2e-public-") //nolint:usetesting // t.TempDir is below a folder for its owner alone
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// duplicate makes a copy of a program for everybody, in dir.
+func duplicate(t *testing.T, program, dir string) string {
+	t.Helper()
+	from, err := os.Open(program)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer from.Close()
+	path := filepath.Join(dir, filepath.Base(program))
+	to, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY, 0o755)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = io.Copy(to, from)
+	if err := errors.Join(err, to.Close(), os.Chmod(path, 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// as has a command run as nobody, with these capabilities in effect and no
+// others.
+func as(cmd *exec.Cmd, capabilities ...uintptr) *exec.Cmd {
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Credential:  &syscall.Credential{Uid: nobody, Gid: nobody},
+		AmbientCaps: capabilities,
+	}
+	cmd.Dir = "/"
+	return cmd
+}
+
+// paranoid is what decides whether CAP_PERFMON is enough for perf events.
+const paranoid = "/proc/sys/kernel/perf_event_paranoid"
+
+// setParanoid sets the sysctl until the end of the test.
+func setParanoid(t *testing.T, value string) {
+	t.Helper()
+	before, err := os.ReadFile(paranoid)
+	if err == nil {
+		err = os.WriteFile(paranoid, []byte(value), 0)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.WriteFile(paranoid, before, 0); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// unprivileged returns how to run fulgur as nobody, and a workload that nobody
+// can run.
+func unprivileged(t *testing.T) (run func(capabilities []uintptr, args ...string) result, workload string) {
+	t.Helper()
+	testenv.Root(t)
+	if b, err := os.ReadFile(paranoid); err == nil && len(b) > 0 && b[0] > '2' { // Debian's default
+		setParanoid(t, "2")
+	}
+	dir := public(t)
+	bin := duplicate(t, program(t), dir)
+	run = func(capabilities []uintptr, args ...string) result {
+		t.Helper()
+		cmd := command(t, args...)
+		cmd.Path = bin
+		cmd.Env = append(os.Environ(), "E2E_WORKLOAD=1s")
+		return finish(t, as(cmd, capabilities...))
+	}
+	return run, duplicate(t, os.Args[0], dir)
+}
+
+// twoCapabilities are what profiling takes.
+var twoCapabilities = []uintptr{unix.CAP_BPF, unix.CAP_PERFMON}
+
+// With CAP_BPF and CAP_PERFMON alone, what is one's own is profiled as by
+// root, and what cannot be seen of the rest is said.
+func TestTwoCapabilities(t *testing.T) {
+	run, workload := unprivileged(t)
+	r := run(twoCapabilities, "profile", "-F", "997", "-f", "--", workload)
+	if r.code != 0 {
+		t.Fatalf("exit code %d: %s", r.code, r.stderr)
+	}
+	if s := share(folded(t, r.stdout), ";fulgur/test/e2e.long"); s < 0.3 {
+		t.Errorf("%.2f of the samples are in the command's function:\n%s", s, r.stdout)
+	}
+	for _, want := range []string{
+		"without CAP_SYS_PTRACE functions of other users'",
+		"without CAP_CHECKPOINT_RESTORE functions of files that were deleted",
+		"without CAP_DAC_READ_SEARCH functions of files that this user may not read",
+		"sudo setcap cap_bpf,cap_perfmon,cap_sys_ptrace,cap_checkpoint_restore,cap_dac_read_search,cap_syslog=ep ",
+	} {
+		if !strings.Contains(r.stderr, want) {
+			t.Errorf("does not say %q:\n%s", want, r.stderr)
+		}
+	}
+}
+
+// With the two capabilities another user's process is sampled, and its kernel
+// functions are named; those of files that cannot be opened are not, and it is
+// said.
+func TestTwoCapabilitiesOtherUser(t *testing.T) {
+	run, _ := unprivileged(t)
+	pid := strconv.Itoa(load(t, "shares").Process.Pid)
+	r := run(twoCapabilities, "profile", "-p", pid, "-F", "199", "-f", "1")
+	if r.code != 0 {
+		t.Fatalf("exit code %d: %s", r.code, r.stderr)
+	}
+	stacks := folded(t, r.stdout)
+	if len(stacks) == 0 {
+		t.Fatalf("nothing was sampled: %s", r.stderr)
+	}
+	if s := share(stacks, ";fulgur/test/e2e.long"); s != 0 {
+		t.Errorf("%.2f of the samples are in a function whose file cannot be opened", s)
+	}
+	if !regexp.MustCompile(`samples? with unnamed code`).MatchString(r.stderr) {
+		t.Errorf("does not say what is unnamed:\n%s", r.stderr)
+	}
+	r = run(twoCapabilities, "profile", "-K", "-F", "199", "-f", "1")
+	if r.code != 0 || !strings.Contains(r.stdout, ";finish_task_switch") && !strings.Contains(r.stdout, "_sysvec_") && !strings.Contains(r.stdout, "entry_") && !strings.Contains(r.stdout, "el0") {
+		t.Errorf("exit code %d, no names of the kernel:\n%s%s", r.code, r.stdout, r.stderr)
+	}
+}
+
+// With less nothing is sampled, and it is said what is missing.
+func TestTooFewCapabilities(t *testing.T) {
+	run, workload := unprivileged(t)
+	for name, test := range map[string]struct {
+		capabilities []uintptr
+		missing      string
+	}{
+		"none":        {nil, "CAP_BPF and CAP_PERFMON"},
+		"CAP_BPF":     {[]uintptr{unix.CAP_BPF}, "CAP_PERFMON"},
+		"CAP_PERFMON": {[]uintptr{unix.CAP_PERFMON}, "CAP_BPF"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := run(test.capabilities, "profile", "-f", "--", workload)
+			want := "fulgur: profiling needs " + test.missing + ": run fulgur with sudo, or once: sudo setcap cap_bpf,cap_perfmon,"
+			if r.code != 1 || r.stdout != "" || !strings.HasPrefix(r.stderr, want) {
+				t.Errorf("exit code %d, standard output %q, said %q; want %q", r.code, r.stdout, r.stderr, want)
+			}
+			if !strings.HasSuffix(r.stderr, "\nSee fulgur doctor for all that works here and does not.\n") {
+				t.Errorf("does not point to fulgur doctor: %q", r.stderr)
+			}
+		})
+	}
+}
+
+// Debian's kernels demand more when they are paranoid. Others do not, and there
+// everything works.
+func TestParanoid(t *testing.T) {
+	testenv.VM(t)
+	run, workload := unprivileged(t)
+	setParanoid(t, "3")
+	r := run(twoCapabilities, "profile", "-F", "199", "-f", "--", workload)
+	if r.code == 0 {
+		t.Log("this kernel is not Debian's")
+		return
+	}
+	if !strings.Contains(r.stderr, "sysctl kernel.perf_event_paranoid is 3") || !strings.Contains(r.stderr, "sudo sysctl kernel.perf_event_paranoid=2") {
+		t.Errorf("said %s", r.stderr)
+	}
+	if r := run(twoCapabilities, "doctor"); r.code != 1 || !strings.Contains(r.stdout, "refused, see perf_event_paranoid") {
+		t.Errorf("exit code %d:\n%s", r.code, r.stdout)
+	}
+}
+
+// Where /proc hides other users' processes, one that cannot be found may be
+// there: that is said, and what helps.
+func TestHidePID(t *testing.T) {
+	unshare := testenv.Tool(t, "unshare")
+	_, workload := unprivileged(t)
+	pid := strconv.Itoa(load(t, "shares").Process.Pid)
+	const script = `mount -t proc -o hidepid=2 proc /proc &&
+		exec setpriv --reuid=65534 --regid=65534 --clear-groups --inh-caps=-all,+bpf,+perfmon --ambient-caps=-all,+bpf,+perfmon "$0" profile -q -p "$1"`
+	// A /proc of one's own: the machine's is not to change.
+	fulgur := filepath.Join(filepath.Dir(workload), filepath.Base(program(t)))
+	cmd := exec.Command(unshare, "--mount", "--propagation", "private", "sh", "-c", script, fulgur, pid)
+	out, err := cmd.CombinedOutput()
+	if strings.Contains(string(out), "BusyBox") {
+		t.Skip("needs setpriv of util-linux")
+	}
+	want := "fulgur: process " + pid + ": not found: /proc is mounted with hidepid: sudo mount -o remount,hidepid=0 /proc\n"
+	if err == nil || string(out) != want {
+		t.Errorf("%v: %q, want %q", err, out, want)
+	}
+}
+
+// The line that fulgur gives to paste does what it says.
+func TestSetcapLine(t *testing.T) {
+	setcap := testenv.Tool(t, "setcap")
+	run, workload := unprivileged(t)
+	r := run(nil, "profile", "-f", "--", workload)
+	line := regexp.MustCompile(`sudo setcap (\S+) (\S+)\n`).FindStringSubmatch(r.stderr)
+	if line == nil {
+		t.Fatalf("no line to paste: %s", r.stderr)
+	}
+	if out, err := exec.Command(setcap, line[1:]...).CombinedOutput(); err != nil {
+		t.Skipf("needs a file system with capabilities: %v: %s", err, out)
+	}
+	r = run(nil, "profile", "-F", "997", "-f", "--", workload)
+	if r.code != 0 || strings.Contains(r.stderr, "CAP_") {
+		t.Fatalf("exit code %d: %s", r.code, r.stderr)
+	}
+	if s := share(folded(t, r.stdout), ";fulgur/test/e2e.long"); s < 0.3 {
+		t.Errorf("%.2f of the samples are in the command's function:\n%s", s, r.stdout)
+	}
+	pid := strconv.Itoa(load(t, "shares").Process.Pid)
+	r = run(nil, "profile", "-p", pid, "-F", "199", "-f", "1")
+	if s := share(folded(t, r.stdout), ";fulgur/test/e2e.long"); r.code != 0 || s < 0.5 {
+		t.Errorf("exit code %d, %.2f of the samples are in the other user's function:\n%s", r.code, s, r.stderr)
+	}
+}
+
+// The doctor and fulgur profile agree on what works, and its exit code says so.
+func TestDoctor(t *testing.T) {
+	run, workload := unprivileged(t)
+	for name, test := range map[string]struct {
+		capabilities []uintptr
+		works        doctor.Works
+		because      string
+	}{
+		"none": {nil, doctor.No, "cap_bpf cap_perfmon"},
+		"two":  {twoCapabilities, doctor.Partly, "cap_sys_ptrace cap_checkpoint_restore cap_dac_read_search"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := run(test.capabilities, "doctor", "--json")
+			var report doctor.Report
+			if err := json.Unmarshal([]byte(r.stdout), &report); err != nil {
+				t.Fatalf("%v: %s%s", err, r.stdout, r.stderr)
+			}
+			profile := report.Commands[0]
+			if profile.Works != test.works || !strings.HasPrefix(strings.Join(profile.Because, " "), test.because) {
+				t.Errorf("%+v, want %s because of %s", profile, test.works, test.because)
+			}
+			if (r.code == 0) != (test.works != doctor.No) {
+				t.Errorf("exit code %d", r.code)
+			}
+			if got := run(test.capabilities, "profile", "-q", "-f", "--", workload); (got.code == 0) != (r.code == 0) {
+				t.Errorf("the doctor's exit code is %d, that of a profile %d: %s", r.code, got.code, got.stderr)
+			}
+		})
+	}
+}
+
+// Root's report is for people, without colours where nobody looks.
+func TestDoctorText(t *testing.T) {
+	testenv.Root(t)
+	r := fulgur(t, "doctor")
+	if r.code != 0 || r.stderr != "" {
+		t.Errorf("exit code %d, standard error %s", r.code, r.stderr)
+	}
+	for _, want := range []string{"\nThis process\n", "\n  ok    CAP_BPF  ", "\nKernel\n", "\nTried out\n  ok    perf_event program         works\n", "\nCommands\n"} {
+		if !strings.Contains(r.stdout, want) {
+			t.Errorf("no %q in:\n%s", want, r.stdout)
+		}
+	}
+	if strings.Contains(r.stdout, "\x1b") {
+		t.Errorf("colours:\n%q", r.stdout)
+	}
+}

@@ -1,0 +1,101 @@
+package waiting
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	pprof "github.com/google/pprof/profile"
+
+	"fulgur/internal/testenv"
+)
+
+// The kernel's halves of the stacks of threads that wait all the time are those
+// that the kernel itself tells of in /proc, which leaves the scheduler's functions
+// out.
+func TestKernelStacks(t *testing.T) {
+	testenv.Root(t)
+	file := filepath.Join(t.TempDir(), "out.pb.gz")
+	before := kernelStacks(t)
+	if report, err := exec.Command(program(t), "offcpu", "-K", "--per-thread", "-o", file, "0.3").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, report)
+	}
+	after := kernelStacks(t)
+	waited := map[int64][]*pprof.Sample{}
+	for _, s := range readProfile(t, file).Sample {
+		tid := s.NumLabel["tid"][0]
+		waited[tid] = append(waited[tid], s)
+	}
+	compared, moved := 0, 0
+	for tid, samples := range waited {
+		want := before[tid]
+		if len(samples) != 1 || samples[0].Value[0] != 1 || len(want) == 0 || strings.Join(want, " ") != strings.Join(after[tid], " ") {
+			continue // it did not stay where it was
+		}
+		compared++
+		got := kernelFunctions(samples[0])
+		if !isSubsequence(want, got) || len(got) > len(want)+4 {
+			moved++
+			t.Logf("thread %d: %s\nthe kernel says %s", tid, strings.Join(got, " "), strings.Join(want, " "))
+		}
+	}
+	t.Logf("%d threads compared of %d", compared, len(waited))
+	// A thread may wait elsewhere in between the two looks.
+	if compared == 0 || moved > compared/20 {
+		t.Errorf("%d threads of %d stand elsewhere", moved, compared)
+	}
+}
+
+// kernelStacks returns the functions of the kernel that each thread stands in,
+// leaf first.
+func kernelStacks(t *testing.T) map[int64][]string {
+	t.Helper()
+	files, err := filepath.Glob("/proc/[0-9]*/task/*/stack")
+	if err != nil {
+		t.Fatal(err)
+	}
+	stacks := map[int64][]string{}
+	own := fmt.Sprintf("/proc/%d/", os.Getpid()) // the threads that look at this
+	for _, file := range files {
+		if strings.HasPrefix(file, own) {
+			continue
+		}
+		b, err := os.ReadFile(file)
+		if err != nil {
+			continue // it has ended
+		}
+		var tid int64
+		if _, err := fmt.Sscanf(filepath.Base(filepath.Dir(file)), "%d", &tid); err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(b)) {
+			// [<0>] function+0x12/0x34
+			_, symbol, _ := strings.Cut(line, "] ")
+			function, _, _ := strings.Cut(symbol, "+0x")
+			stacks[tid] = append(stacks[tid], function)
+		}
+	}
+	return stacks
+}
+
+// kernelFunctions returns the functions of a sample, leaf first, without the note
+// on top.
+func kernelFunctions(s *pprof.Sample) []string {
+	var functions []string
+	for _, l := range s.Location[1:] {
+		functions = append(functions, l.Line[len(l.Line)-1].Function.Name)
+	}
+	return functions
+}
+
+func isSubsequence(short, long []string) bool {
+	for _, s := range long {
+		if len(short) > 0 && short[0] == s {
+			short = short[1:]
+		}
+	}
+	return len(short) == 0
+}

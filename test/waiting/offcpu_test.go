@@ -1,0 +1,210 @@
+package waiting
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+
+	"fulgur/internal/testenv"
+)
+
+// slack is what a machine may add to a time that is measured twice, in ns.
+const slack = int64(5 * time.Millisecond)
+
+// check compares a value of the profile with what the program knows.
+func (m measured) check(t *testing.T, value, comm, function string, want int64) {
+	t.Helper()
+	if got := m.sum(t, value, comm, function); !near(got, want, slack) {
+		t.Errorf("%d ns %s of %s in %s, the program counts %d\n%s", got, value, comm, function, want, m.stderr)
+	}
+}
+
+// The time asleep is what the program says, how often too, and its reason is
+// named.
+func TestSleeps(t *testing.T) {
+	for _, command := range [][]string{{"offcpu"}, {"offcpu", "--state", "S"}, {"offcpu", "-U"}, {"offcpu", "-m", "10000"}, {"profile", "--wall"}} {
+		t.Run(strings.Join(command, " "), func(t *testing.T) {
+			m := measure(t, "sleeps", command...)
+			m.check(t, "off-cpu", "sleeper", "[sleep]", m.truth.Slept)
+			if command[0] != "offcpu" {
+				return
+			}
+			if got := m.sum(t, "waits", "sleeper", "[sleep]"); got != m.truth.Times {
+				t.Errorf("%d sleeps, the program counts %d", got, m.truth.Times)
+			}
+			asleep, off := m.sum(t, "sleeping", "sleeper", "[sleep]"), m.sum(t, "off-cpu", "sleeper", "[sleep]")
+			if least := m.truth.Times * int64(napTime); asleep < least || asleep > off {
+				t.Errorf("%d ns asleep of %d ns off the CPU, want at least %d", asleep, off, least)
+			}
+		})
+	}
+}
+
+// What is too short, too long or in another state does not count.
+func TestFilters(t *testing.T) {
+	for _, flags := range [][]string{{"-m", "1000000"}, {"-M", "10000"}, {"--state", "D"}, {"-k"}} {
+		m := measure(t, "sleeps", append([]string{"offcpu"}, flags...)...)
+		if got := m.sum(t, "waits", "sleeper", "[sleep]"); got != 0 {
+			t.Errorf("%s: %d sleeps of %s", strings.Join(flags, " "), got, napTime)
+		}
+	}
+}
+
+// Who waits for a turn waits for as long as the others take theirs, and they are
+// those who end the wait.
+func TestConvoy(t *testing.T) {
+	m := measure(t, "convoy", "offcpu", "--waker-stacks")
+	m.check(t, "off-cpu", "convoy", "[sleep]", m.truth.Slept)
+	m.check(t, "off-cpu", "convoy", "[futex]", m.truth.Waited)
+	woken := m.sum(t, "off-cpu", "convoy", "futex_wake")
+	if !near(woken, m.truth.Waited, slack) {
+		t.Errorf("%d ns of futex ended by a futex_wake, of %d", woken, m.truth.Waited)
+	}
+}
+
+// Two threads that take turns are off the CPU while they are not on it.
+func TestPingPong(t *testing.T) {
+	m := measure(t, "pingpong", "offcpu")
+	m.check(t, "off-cpu", "ping", "", m.truth.Waited)
+	if got := m.sum(t, "waits", "ping", "[pipe]"); got > m.truth.Times {
+		t.Errorf("%d waits for the pipe in %d rounds", got, m.truth.Times)
+	}
+}
+
+// A thread that sleeps when the measurement begins, and still does when it ends,
+// was asleep all the time.
+func TestAsleepAllTheTime(t *testing.T) {
+	testenv.Root(t)
+	sleeper := exec.Command(os.Args[0])
+	sleeper.Env = environment(t, "asleep")
+	out, err := sleeper.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := sleeper.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		_ = sleeper.Process.Kill()
+		_ = sleeper.Wait()
+	}()
+	if line, err := bufio.NewReader(out).ReadString('\n'); err != nil {
+		t.Fatalf("%q, %v", line, err)
+	}
+	file := filepath.Join(t.TempDir(), "out.pb.gz")
+	pid := strconv.Itoa(sleeper.Process.Pid)
+	for _, target := range [][]string{{"-p", pid}, {"--cgroup", cgroup(t, sleeper.Process.Pid)}} {
+		report, err := exec.Command(program(t), append([]string{"offcpu", "-o", file, "0.5"}, target...)...).CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v: %s", err, report)
+		}
+		m := measured{profile: readProfile(t, file), stderr: string(report)}
+		if n := m.sum(t, "waits", "sleeper", "[sleep]"); n != 1 {
+			t.Errorf("%s: %d sleeps, want 1", target, n)
+		}
+		m.check(t, "sleeping", "sleeper", "[sleep]", int64(500*time.Millisecond))
+		if n := m.sum(t, "waits", "sleeper", "fulgur/test/waiting.nap"); n != 1 {
+			t.Errorf("%s: its function is in %d stacks, want 1\n%s", target, n, report)
+		}
+	}
+}
+
+// cgroup makes a group with the process in it, and skips the test where there is
+// no hierarchy for it.
+func cgroup(t *testing.T, pid int) string {
+	t.Helper()
+	for _, root := range []string{"/sys/fs/cgroup", "/sys/fs/cgroup/unified"} {
+		if _, err := os.Stat(filepath.Join(root, "cgroup.procs")); err != nil {
+			continue
+		}
+		dir := filepath.Join(root, fmt.Sprintf("fulgur-waiting-%d", pid))
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		move := func(to string) error {
+			return os.WriteFile(filepath.Join(to, "cgroup.procs"), []byte(strconv.Itoa(pid)), 0o644)
+		}
+		t.Cleanup(func() {
+			_ = move(root)
+			_ = os.Remove(dir)
+		})
+		if err := move(dir); err != nil {
+			t.Fatal(err)
+		}
+		return dir
+	}
+	t.Skip("needs a cgroup v2 hierarchy")
+	return ""
+}
+
+// libbpf-tools' offcputime, which runs at the same time, says the same of threads
+// that take turns.
+func TestAgainstOffcputime(t *testing.T) {
+	testenv.Root(t)
+	peer := exec.Command(testenv.Tool(t, "offcputime"), "-u", "-m", "1000", "--stack-storage-size", "16384", "60")
+	var out bytes.Buffer
+	peer.Stdout = &out
+	if err := peer.Start(); err != nil {
+		t.Fatal(err)
+	}
+	awaitProgram(t, "sched_switch")
+	m := measure(t, "sleeps", "offcpu", "-m", "1000")
+	if err := peer.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	_ = peer.Wait() // it may say that it was interrupted
+	// The stacks of those that have ended are addresses in offcputime.
+	want, ours := int64(0), m.sum(t, "off-cpu", "sleeper", "")
+	// A block of lines for each stack: its frames, "- NAME (PID)", microseconds.
+	for block := range strings.SplitSeq(out.String(), "\n\n") {
+		if !strings.Contains(block, " sleeper (") {
+			continue
+		}
+		lines := strings.Fields(block)
+		n, err := strconv.ParseInt(lines[len(lines)-1], 10, 64)
+		if err != nil {
+			t.Fatalf("%q: %v", block, err)
+		}
+		want += n * int64(time.Microsecond)
+	}
+	if want == 0 {
+		t.Skipf("offcputime saw nothing: %s", &out)
+	}
+	if !near(ours, want, slack) {
+		t.Errorf("%d ns, offcputime has %d", ours, want)
+	}
+}
+
+// awaitProgram waits until a BPF program of that name is loaded.
+func awaitProgram(t *testing.T, name string) {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+		for id := ebpf.ProgramID(0); ; {
+			next, err := ebpf.ProgramGetNextID(id)
+			if err != nil {
+				break
+			}
+			id = next
+			p, err := ebpf.NewProgramFromID(id)
+			if err != nil {
+				continue
+			}
+			info, err := p.Info()
+			_ = p.Close()
+			if err == nil && info.Name == name {
+				time.Sleep(200 * time.Millisecond) // loaded, and attached soon
+				return
+			}
+		}
+	}
+	t.Fatalf("no program %s", name)
+}

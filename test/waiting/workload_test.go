@@ -1,0 +1,311 @@
+package waiting
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// truth is what a workload knows of what it did: times in ns.
+type truth struct {
+	Slept   int64 // in nanosleep
+	Waited  int64 // for others
+	Times   int64
+	Elapsed int64
+	// Page faults of fresh memory, one a page, and of a file, and the major ones
+	// among these, all as the kernel counts them for the thread.
+	Anonymous, Mapped, Major int64
+	File                     string
+	// Bytes that were read from a disk or written to one, and what the kernel
+	// counts of that in /proc.
+	Bytes, Counted int64
+}
+
+// workload does what is known, and writes what it counted. Its threads have
+// names, by which they are told from those of Go's runtime.
+func workload(mode string) error {
+	var t truth
+	begin := time.Now()
+	var err error
+	switch mode {
+	case "sleeps":
+		err = thread("sleeper", func() { t.Slept, t.Times = nap(20, napTime) })
+	case "asleep":
+		err = thread("sleeper", func() {
+			fmt.Println("now")
+			nap(1, time.Hour)
+		})
+	case "convoy":
+		err = convoy(&t)
+	case "pingpong":
+		err = pingpong(&t)
+	case "touch":
+		err = touch(&t)
+	case "read":
+		err = direct(&t, unix.O_RDONLY, unix.Read, "read_bytes")
+	case "write":
+		err = direct(&t, unix.O_WRONLY, unix.Write, "write_bytes")
+	default:
+		err = fmt.Errorf("no such workload")
+	}
+	if err != nil {
+		return err
+	}
+	t.Elapsed = int64(time.Since(begin))
+	return json.NewEncoder(os.Stdout).Encode(t)
+}
+
+// thread runs f in a thread of its own, and returns when it is done.
+func thread(name string, f func()) error {
+	done := make(chan error)
+	go func() {
+		runtime.LockOSThread() // never unlocked: the thread ends with us
+		err := setName(name)
+		if err == nil {
+			f()
+		}
+		done <- err
+	}()
+	return <-done
+}
+
+func setName(name string) error {
+	b := append([]byte(name), 0)
+	return unix.Prctl(unix.PR_SET_NAME, uintptr(unsafe.Pointer(&b[0])), 0, 0, 0)
+}
+
+// raw makes a system call that Go's runtime does not notice: a thread that it
+// takes to be running goes on as soon as it wakes. What fails is tried again by
+// those who wait.
+func raw(call uintptr, args ...uintptr) {
+	var a [4]uintptr
+	copy(a[:], args)
+	_, _, _ = unix.RawSyscall6(call, a[0], a[1], a[2], a[3], 0, 0)
+}
+
+// napTime is how long a nap is.
+const napTime = 20 * time.Millisecond
+
+// nap sleeps n times, and returns for how long.
+//
+//go:noinline
+func nap(n int, each time.Duration) (slept, times int64) {
+	for range n {
+		ts := unix.NsecToTimespec(int64(each))
+		begin := time.Now()
+		raw(unix.SYS_NANOSLEEP, uintptr(unsafe.Pointer(&ts)))
+		slept += int64(time.Since(begin))
+	}
+	return slept, int64(n)
+}
+
+// lock is a mutex that waits in the kernel at once, and hands itself over.
+type lock struct{ word, _ uint32 }
+
+func (l *lock) futex(op int, value uint32) {
+	raw(unix.SYS_FUTEX, uintptr(unsafe.Pointer(&l.word)), uintptr(op|128 /* FUTEX_PRIVATE_FLAG */), uintptr(value))
+}
+
+// convoy lets threads stand in line: each sleeps for 5 ms in turn while the
+// others wait.
+func convoy(t *truth) error {
+	const threads, rounds = 3, 20
+	turns := [threads]lock{}
+	turns[0].word = 1
+	var mu sync.Mutex
+	errs := make(chan error, threads)
+	for i := range threads {
+		go func() {
+			errs <- thread("convoy", func() {
+				own, next := &turns[i], &turns[(i+1)%threads]
+				for range rounds {
+					begin := time.Now()
+					for atomic.LoadUint32(&own.word) == 0 {
+						own.futex(0 /* FUTEX_WAIT */, 0)
+					}
+					waited := int64(time.Since(begin))
+					atomic.StoreUint32(&own.word, 0)
+					slept, _ := nap(1, 5*time.Millisecond)
+					atomic.StoreUint32(&next.word, 1)
+					next.futex(1 /* FUTEX_WAKE */, 1)
+					mu.Lock()
+					t.Slept += slept
+					t.Waited += waited
+					t.Times++
+					mu.Unlock()
+				}
+			})
+		}()
+	}
+	var err error
+	for range threads {
+		if e := <-errs; e != nil {
+			err = e
+		}
+	}
+	return err
+}
+
+// pingpong sends a byte to and fro between two threads.
+func pingpong(t *truth) error {
+	const rounds = 20_000
+	var there, back [2]int
+	if err := unix.Pipe(there[:]); err != nil {
+		return err
+	}
+	if err := unix.Pipe(back[:]); err != nil {
+		return err
+	}
+	pass := func(from, to int, first bool) func() {
+		return func() {
+			b := uintptr(unsafe.Pointer(&[1]byte{}))
+			begin, ran := time.Now(), threadTime()
+			if first {
+				raw(unix.SYS_WRITE, uintptr(to), b, 1)
+			}
+			for range rounds {
+				raw(unix.SYS_READ, uintptr(from), b, 1)
+				raw(unix.SYS_WRITE, uintptr(to), b, 1)
+			}
+			if first {
+				t.Waited, t.Times = int64(time.Since(begin))-(threadTime()-ran), rounds
+			}
+		}
+	}
+	done := make(chan error)
+	go func() { done <- thread("ping", pass(back[0], there[1], true)) }()
+	go func() { done <- thread("pong", pass(there[0], back[1], false)) }()
+	return errors.Join(<-done, <-done)
+}
+
+// threadTime returns the CPU time that this thread has used, in ns.
+func threadTime() int64 {
+	var ts unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &ts) // every kernel has it
+	return ts.Nano()
+}
+
+// touch touches each page of fresh memory, and of a file that is not cached.
+func touch(t *truth) error {
+	const pages = 1000
+	page := os.Getpagesize()
+	file, err := uncached(pages * page)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	memory, err := unix.Mmap(-1, 0, pages*page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	if err != nil {
+		return err
+	}
+	mapped, err := unix.Mmap(int(file.Fd()), 0, pages*page, unix.PROT_READ, unix.MAP_SHARED)
+	if err != nil {
+		return err
+	}
+	// One page at a time: neither large ones nor those that come with others. A
+	// kernel without large pages knows no advice on them.
+	_ = unix.Madvise(memory, unix.MADV_NOHUGEPAGE)
+	if err := unix.Madvise(mapped, unix.MADV_RANDOM); err != nil {
+		return err
+	}
+	t.Anonymous, t.File = pages, file.Name()
+	return thread("toucher", func() {
+		minor, major := faults()
+		for at := 0; at < len(memory); at += page {
+			memory[at] = mapped[at]
+		}
+		minorAfter, majorAfter := faults()
+		t.Major = majorAfter - major
+		t.Mapped = minorAfter - minor + t.Major - t.Anonymous
+	})
+}
+
+// uncached returns a new file of size bytes, none of which are in memory.
+func uncached(size int) (*os.File, error) {
+	name := filepath.Join(os.Getenv("WAITING_DIR"), "file")
+	if device := os.Getenv("WAITING_DEVICE"); device != "" {
+		name = device
+	}
+	file, err := os.Create(name)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := file.Write(make([]byte, size)); err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	if err := file.Sync(); err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	return file, unix.Fadvise(int(file.Fd()), 0, 0, unix.FADV_DONTNEED)
+}
+
+// faults returns how many page faults this thread has had.
+func faults() (minor, major int64) {
+	var used unix.Rusage
+	_ = unix.Getrusage(unix.RUSAGE_THREAD, &used) // every kernel has it
+	return used.Minflt, used.Majflt
+}
+
+// direct reads a file from its disk, or writes it, past the cache, in 100
+// requests.
+func direct(t *truth, flags int, io func(int, []byte) (int, error), counter string) error {
+	const requests, size = 100, 64 << 10
+	file, err := uncached(requests * size)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	fd, err := unix.Open(file.Name(), flags|unix.O_DIRECT, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	buffer, err := aligned(size)
+	if err != nil {
+		return err
+	}
+	var failed error
+	return errors.Join(thread("direct", func() {
+		before, begin := ioCounter(counter), time.Now()
+		for range requests {
+			n, err := io(fd, buffer)
+			failed = errors.Join(failed, err)
+			t.Bytes += int64(n)
+			t.Times++
+		}
+		t.Waited = int64(time.Since(begin))
+		t.Counted = ioCounter(counter) - before
+	}), failed)
+}
+
+// aligned returns memory as reading past the cache needs it.
+func aligned(size int) ([]byte, error) {
+	return unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+}
+
+// ioCounter returns a counter of this thread's /proc/thread-self/io, 0 where the
+// kernel keeps none.
+func ioCounter(name string) int64 {
+	b, err := os.ReadFile("/proc/thread-self/io")
+	if err != nil {
+		return 0
+	}
+	for line := range strings.Lines(string(b)) {
+		if value, ok := strings.CutPrefix(line, name+": "); ok {
+			n, _ := strconv.ParseInt(strings.TrimSpace(value), 10, 64)
+			return n
+		}
+	}
+	return 0
+}
