@@ -122,7 +122,7 @@ func (s *switches) take(t *testing.T) map[int][]walked {
 // does not: it throttles events that come too often for a slow machine.
 func (s *switches) skips(t *testing.T) uint64 {
 	t.Helper()
-	runs, err := s.statPerCPU(bpf.OnCPUStatSTAT_RUNS)
+	runs, err := s.StatPerCPU(bpf.OnCPUStatSTAT_RUNS)
 	if err != nil {
 		t.Fatal(err)
 	}
