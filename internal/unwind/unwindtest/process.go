@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -176,20 +177,25 @@ func Stop(pid int) error {
 		return err
 	}
 	for range 2000 {
-		still := true
-		stats, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
-		for _, stat := range stats {
-			b, _ := os.ReadFile(stat)
-			if _, state, ok := bytes.Cut(b, []byte(") ")); ok && state[0] != 'T' {
-				still = false
-			}
-		}
-		if still && len(stats) > 0 {
+		tids := Threads(pid)
+		if len(tids) > 0 && !slices.ContainsFunc(tids, func(tid int) bool { return !stands(tid) }) {
 			return nil
 		}
 		time.Sleep(time.Millisecond)
 	}
 	return errors.New("the process does not stop")
+}
+
+// stands returns whether a thread is stopped and off its CPU. It is called stopped
+// a little before it leaves, and only /proc/TID/syscall waits for that.
+func stands(tid int) bool {
+	stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", tid))
+	_, state, _ := bytes.Cut(stat, []byte(") "))
+	if !bytes.HasPrefix(state, []byte("T")) {
+		return false
+	}
+	at, err := os.ReadFile(fmt.Sprintf("/proc/%d/syscall", tid))
+	return err == nil && !bytes.HasPrefix(at, []byte("running"))
 }
 
 // Threads returns the threads of a process.
