@@ -60,22 +60,28 @@ func TestFilters(t *testing.T) {
 }
 
 // Who waits for a turn waits for as long as the others take theirs, and they are
-// those who end the wait.
+// those who end the wait. Waits for what Go's scheduler does are in other functions.
 func TestConvoy(t *testing.T) {
+	const wait = "fulgur/test/waiting.(*lock).wait"
 	m := measure(t, "convoy", "offcpu", "--waker-stacks")
 	m.check(t, "off-cpu", "convoy", "[sleep]", m.truth.Slept)
-	m.check(t, "off-cpu", "convoy", "[futex]", m.truth.Waited)
-	woken := m.sum(t, "off-cpu", "convoy", "futex_wake")
-	if !near(woken, m.truth.Waited, slack) {
-		t.Errorf("%d ns of futex ended by a futex_wake, of %d", woken, m.truth.Waited)
+	m.check(t, "off-cpu", "convoy", wait, m.truth.Waited)
+	// What is not the futex is a CPU that another has.
+	futex, preempted := m.sum(t, "off-cpu", "convoy", wait, "[futex]"), m.sum(t, "off-cpu", "convoy", wait, "[preempted]")
+	if !near(futex+preempted, m.truth.Waited, slack) {
+		t.Errorf("%d ns of the futex and %d without a CPU, of %d", futex, preempted, m.truth.Waited)
+	}
+	if woken := m.sum(t, "off-cpu", "convoy", wait, "[futex]", "futex_wake"); !near(woken, futex, slack) {
+		t.Errorf("%d ns ended by a futex_wake, of %d", woken, futex)
 	}
 }
 
 // Two threads that take turns are off the CPU while they are not on it.
 func TestPingPong(t *testing.T) {
+	const turns = "fulgur/test/waiting.turns"
 	m := measure(t, "pingpong", "offcpu")
-	m.check(t, "off-cpu", "ping", "", m.truth.Waited)
-	if got := m.sum(t, "waits", "ping", "[pipe]"); got > m.truth.Times {
+	m.check(t, "off-cpu", "ping", turns, m.truth.Waited)
+	if got := m.sum(t, "waits", "ping", turns, "[pipe]"); got > m.truth.Times {
 		t.Errorf("%d waits for the pipe in %d rounds", got, m.truth.Times)
 	}
 }
