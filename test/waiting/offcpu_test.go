@@ -124,6 +124,49 @@ func TestAsleepAllTheTime(t *testing.T) {
 	}
 }
 
+// Its stack is whole even if its code keeps no frame pointers, as that of the
+// machine's C library.
+func TestAsleepWithoutFramePointers(t *testing.T) {
+	testenv.Root(t)
+	sleeper := exec.Command(testenv.Tool(t, "sleep"), "1000")
+	if err := sleeper.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		_ = sleeper.Process.Kill()
+		_ = sleeper.Wait()
+	}()
+	awaitSleep(t, sleeper.Process.Pid)
+	file := filepath.Join(t.TempDir(), "out.pb.gz")
+	report, err := exec.Command(program(t), "offcpu", "-o", file, "-p", strconv.Itoa(sleeper.Process.Pid), "0.2").CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, report)
+	}
+	m := measured{profile: readProfile(t, file), stderr: string(report)}
+	if n := m.sum(t, "waits", "sleep", "[sleep]"); n != 1 {
+		t.Errorf("%d sleeps, want 1\n%s", n, report)
+	}
+	// The latter is its name in debug symbols.
+	if n := m.sum(t, "waits", "sleep", "__libc_start_main") + m.sum(t, "waits", "sleep", "__libc_start_main_impl"); n != 1 {
+		t.Errorf("what started main is in %d stacks, want 1\n%s\n%s", n, report, m.profile)
+	}
+}
+
+// awaitSleep waits until a process sleeps.
+func awaitSleep(t *testing.T, pid int) {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, state, found := bytes.Cut(b, []byte(") ")); found && state[0] == 'S' {
+			return
+		}
+	}
+	t.Fatal("it does not sleep")
+}
+
 // cgroup makes a group with the process in it, and skips the test where there is
 // no hierarchy for it.
 func cgroup(t *testing.T, pid int) string {
