@@ -96,12 +96,20 @@ struct {
 	__type(value, struct stack_scratch);
 } offcpu_scratch SEC(".maps");
 
-/* The iterator's own: it may sleep, and others switch on its CPU meanwhile. */
+#define COPY_PART 4096
+#define COPY_PARTS 16
+
+/* The iterators' own: they may sleep, and others switch on their CPU meanwhile. */
+struct iterator_scratch {
+	struct stack_scratch stack;
+	u8 copy[COPY_PARTS][COPY_PART]; /* of a user stack */
+};
+
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
 	__type(key, u32);
-	__type(value, struct stack_record);
+	__type(value, struct iterator_scratch);
 } offcpu_iterator_scratch SEC(".maps");
 
 #if defined(__TARGET_ARCH_x86)
@@ -303,7 +311,10 @@ static __always_inline void thread_back(struct task_struct *task, u64 now, bool 
 
 		rec = scratch ? &scratch->record : NULL;
 	} else {
-		rec = bpf_map_lookup_elem(&offcpu_iterator_scratch, &zero);
+		struct iterator_scratch *scratch =
+			bpf_map_lookup_elem(&offcpu_iterator_scratch, &zero);
+
+		rec = scratch ? &scratch->stack.record : NULL;
 	}
 	if (!rec)
 		return;
@@ -365,47 +376,46 @@ int BPF_PROG(offcpu_free, struct task_struct *task)
 	return 0;
 }
 
-/* A frame as compilers leave it where they keep frame pointers. */
-struct frame {
-	u64 next;
-	u64 return_address;
-};
-
 /*
- * Follows the frame pointers of a task that is not current. Reading its memory
- * takes a program that sleeps, and unwind tables are not for those: user space
- * takes the place of what no other program can be reading any more.
+ * Walks the user stack of a task that is not current. Only a program that sleeps can
+ * read its memory; it copies the stack from its pointer on, as far as there is room
+ * for. A frame beyond that ends the walk, as one that cannot be read.
  */
-static __always_inline void walk_other_user(struct task_struct *task, struct stack_record *rec)
+static __always_inline void walk_other_user(struct task_struct *task,
+					    struct iterator_scratch *scratch)
 {
 	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(task);
-	struct frame frame;
-	u32 n = 1;
-	u64 fp;
+	struct stack_record *rec = &scratch->stack.record;
+	struct unwind_walk *w = &scratch->stack.walk;
 	int i;
 
-	rec->frames[0] = REGS_PC(regs) & ~FRAME_EXACT;
-	fp = REGS_FP(regs);
-	rec->user_end = END_FRAME_POINTER;
-	for (i = 1; i < MAX_DEPTH; i++) {
-		if (n >= max_depth)
-			break;
-		if (bpf_copy_from_user_task(&frame, sizeof(frame), (void *)fp, task, 0))
-			break;
-		rec->frames[i] = frame.return_address & unwind_pc_bits();
-		fp = frame.next;
-		n++;
+	if (regs_are_32_bit(regs)) {
+		rec->frames[0] = REGS_PC(regs);
+		rec->user_frames = 1;
+		rec->user_end = END_UNSUPPORTED;
+		return;
 	}
-	if (n >= max_depth)
-		rec->user_end = END_DEPTH;
-	rec->user_frames = n;
+	w->copy = (u64)scratch->copy;
+	w->copy_of = REGS_SP(regs) & ~(u64)(COPY_PART - 1);
+	for (i = 0; i < COPY_PARTS; i++) {
+		if (bpf_copy_from_user_task(scratch->copy[i], COPY_PART,
+					    (void *)(w->copy_of + i * COPY_PART), task, 0))
+			break;
+	}
+	w->copied = i * COPY_PART;
+	walk_user_regs(task, regs, rec, w);
 }
 
-/* Finds the threads that are off their CPU when the measurement begins. */
+/*
+ * Finds the threads that are off their CPU when the measurement begins. As it
+ * sleeps, nobody waits for it before he changes unwind tables: user space changes
+ * none while it runs.
+ */
 SEC("iter.s/task")
 int offcpu_begin(struct bpf_iter__task *ctx)
 {
 	struct task_struct *task = ctx->task;
+	struct iterator_scratch *scratch;
 	struct stack_record *rec;
 	struct thread first = {};
 	struct thread *t;
@@ -418,13 +428,14 @@ int offcpu_begin(struct bpf_iter__task *ctx)
 	state = state_class(task->__state);
 	if (!thread_wanted(task, state) || !target_has_other(task) || thread_find(task))
 		return 0;
-	rec = bpf_map_lookup_elem(&offcpu_iterator_scratch, &zero);
-	if (!rec)
+	scratch = bpf_map_lookup_elem(&offcpu_iterator_scratch, &zero);
+	if (!scratch)
 		return 0;
+	rec = &scratch->stack.record;
 	stack_begin(rec, task);
 	bpf_probe_read_kernel_str(rec->comm, sizeof(rec->comm), task->comm);
 	if (!skip_user_stack && task_has_user_stack(task))
-		walk_other_user(task, rec);
+		walk_other_user(task, scratch);
 	first.owner = task->start_boottime;
 	first.since = began;
 	first.id = stack_intern(rec);

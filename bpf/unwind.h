@@ -20,9 +20,14 @@ struct stack_scratch {
 	struct unwind_walk walk;
 };
 
-static __always_inline bool unwind_read(void *to, u32 size, u64 addr)
+static __always_inline bool unwind_read(struct unwind_walk *w, void *to, u32 size, u64 addr)
 {
-	return bpf_probe_read_user(to, size, (void *)addr) == 0;
+	u64 at = addr - w->copy_of;
+
+	if (!w->copy)
+		return bpf_probe_read_user(to, size, (void *)addr) == 0;
+	return at < w->copied && size <= w->copied - at &&
+	       bpf_probe_read_kernel(to, size, (void *)(w->copy + at)) == 0;
 }
 
 #if defined(__TARGET_ARCH_x86)
@@ -45,7 +50,7 @@ static __always_inline bool unwind_register(struct unwind_walk *w, u32 number, u
 	at += 8 * number;
 #endif
 	if (w->by_signal)
-		return bpf_probe_read_user(value, sizeof(*value), (void *)at) == 0;
+		return unwind_read(w, value, sizeof(*value), at);
 	return bpf_probe_read_kernel(value, sizeof(*value), (void *)at) == 0;
 }
 
@@ -152,27 +157,17 @@ static __always_inline bool regs_are_32_bit(struct pt_regs *regs)
 }
 
 /*
- * Appends the user frames of task, which is current, to rec, whose kernel frames
- * are there already. w is scratch.
+ * Appends the user frames of task, whose registers are regs, to rec. A task that is
+ * not current is in w->copy.
  */
-static __always_inline void walk_user(struct task_struct *task, struct stack_record *rec,
-				      struct unwind_walk *w)
+static __always_inline void walk_user_regs(struct task_struct *task, struct pt_regs *regs,
+					   struct stack_record *rec, struct unwind_walk *w)
 {
-	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(task);
 	struct unwind_loop loop = { .walk = w, .record = rec };
-	u32 first = rec->kernel_frames, zero = 0;
+	u32 zero = 0;
 	u64 image;
 
-	if (first > MAX_DEPTH)
-		first = MAX_DEPTH;
-	if (regs_are_32_bit(regs)) {
-		long n = bpf_get_task_stack(task, &rec->frames[first], max_depth * 8,
-					    BPF_F_USER_STACK);
-
-		rec->user_frames = stack_frames(n, &rec->user_end);
-		return;
-	}
-	w->first = first;
+	w->first = rec->kernel_frames;
 	w->regs = (u64)regs;
 	unwind_begin(w, REGS_PC(regs), REGS_SP(regs), REGS_FP(regs));
 	if (unwind == UNWIND_BY_FRAME_POINTERS) {
@@ -194,6 +189,28 @@ static __always_inline void walk_user(struct task_struct *task, struct stack_rec
 		rec->user_frames = bpf_loop(max_depth, unwind_by_chain, &loop, 0);
 		rec->user_end = END_NOT_READY;
 	}
+}
+
+/*
+ * Appends the user frames of task, which is current, to rec, whose kernel frames
+ * are there already. w is scratch.
+ */
+static __always_inline void walk_user(struct task_struct *task, struct stack_record *rec,
+				      struct unwind_walk *w)
+{
+	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(task);
+	u32 first = rec->kernel_frames;
+
+	if (first > MAX_DEPTH)
+		first = MAX_DEPTH;
+	if (regs_are_32_bit(regs)) {
+		long n = bpf_get_task_stack(task, &rec->frames[first], max_depth * 8,
+					    BPF_F_USER_STACK);
+
+		rec->user_frames = stack_frames(n, &rec->user_end);
+		return;
+	}
+	walk_user_regs(task, regs, rec, w);
 }
 
 #endif

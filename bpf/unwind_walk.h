@@ -53,6 +53,8 @@ struct unwind_walk {
 	u32 first; /* index in the record's frames of the walk's first */
 	u32 by_signal; /* registers are those of the signal frame at regs */
 	u64 regs; /* address of the registers of an exact frame */
+	u64 copy; /* of a task that is not current: where its stack was copied to, or 0 */
+	u64 copy_of, copied; /* address that it was at, and how many bytes */
 	u64 block_at; /* address of what is in block, or UNWIND_NO_BLOCK */
 	u64 block[UNWIND_BLOCK_BYTES / 8];
 };
@@ -65,7 +67,7 @@ struct unwind_loop {
 };
 
 /* Defined by whoever includes this. */
-static __always_inline bool unwind_read(void *to, u32 size, u64 addr);
+static __always_inline bool unwind_read(struct unwind_walk *w, void *to, u32 size, u64 addr);
 static __always_inline bool unwind_register(struct unwind_walk *w, u32 number, u64 *value);
 static __always_inline const struct unwind_mapping *unwind_mapping_at(u32 index);
 static __always_inline const struct unwind_rule *unwind_rule_at(u32 index);
@@ -106,9 +108,9 @@ static __always_inline bool unwind_load(struct unwind_walk *w, u64 addr, u64 *va
 		u64 at = addr & ~(u64)(UNWIND_BLOCK_BYTES - 1);
 
 		if (addr & 7)
-			return unwind_read(value, 8, addr);
+			return unwind_read(w, value, 8, addr);
 		w->block_at = UNWIND_NO_BLOCK;
-		if (!unwind_read(w->block, UNWIND_BLOCK_BYTES, at))
+		if (!unwind_read(w, w->block, UNWIND_BLOCK_BYTES, at))
 			return false;
 		w->block_at = at;
 	}

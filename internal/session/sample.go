@@ -23,7 +23,11 @@ func (r *run) sample(ctx context.Context, launched *target.Launched) error {
 	return errors.Join(err, pollErr, r.each(func(s source) error { return s.Counts().Finish() }), endCommand(ctx, launched))
 }
 
-func (r *run) enable() error { return r.each(source.Enable) }
+// enable starts all sources. Some look at all threads that there are by programs
+// that sleep.
+func (r *run) enable() error {
+	return r.unwinder.still(func() error { return r.each(source.Enable) })
+}
 
 // targets are the same in all sources.
 func (r *run) targets() ([]int, error) { return r.sources[0].Targets() }

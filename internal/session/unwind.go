@@ -162,6 +162,14 @@ func (u *unwinder) wait(s target.Scope) {
 	u.loader.Wait(ctx)
 }
 
+// still calls f while the tables stay as they are.
+func (u *unwinder) still(f func() error) error {
+	if u.loader == nil {
+		return f()
+	}
+	return u.loader.Still(f)
+}
+
 // fds are the descriptors that become readable when the kernel side lacks
 // something.
 func (u *unwinder) fds() []int {

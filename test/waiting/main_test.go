@@ -101,16 +101,17 @@ func readProfile(t *testing.T, path string) *pprof.Profile {
 	return p
 }
 
-// sum adds up a value of the samples of a task of that name with a function in
-// their stack; an empty name is any.
-func (m measured) sum(t *testing.T, value, comm, function string) (sum int64) {
+// sum adds up a value of the samples of a task of that name with all of some
+// functions in their stack; an empty name is any.
+func (m measured) sum(t *testing.T, value, comm string, functions ...string) (sum int64) {
 	t.Helper()
 	index := slices.IndexFunc(m.profile.SampleType, func(v *pprof.ValueType) bool { return v.Type == value })
 	if index < 0 {
 		t.Fatalf("no value %s in %v", value, m.profile.SampleType)
 	}
 	for _, s := range m.profile.Sample {
-		if (comm == "" || slices.Contains(s.Label["comm"], comm)) && (function == "" || has(s, function)) {
+		lacks := slices.ContainsFunc(functions, func(f string) bool { return f != "" && !has(s, f) })
+		if !lacks && (comm == "" || slices.Contains(s.Label["comm"], comm)) {
 			sum += s.Value[index]
 		}
 	}

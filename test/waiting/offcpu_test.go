@@ -60,22 +60,28 @@ func TestFilters(t *testing.T) {
 }
 
 // Who waits for a turn waits for as long as the others take theirs, and they are
-// those who end the wait.
+// those who end the wait. Waits for what Go's scheduler does are in other functions.
 func TestConvoy(t *testing.T) {
+	const wait = "fulgur/test/waiting.(*lock).wait"
 	m := measure(t, "convoy", "offcpu", "--waker-stacks")
 	m.check(t, "off-cpu", "convoy", "[sleep]", m.truth.Slept)
-	m.check(t, "off-cpu", "convoy", "[futex]", m.truth.Waited)
-	woken := m.sum(t, "off-cpu", "convoy", "futex_wake")
-	if !near(woken, m.truth.Waited, slack) {
-		t.Errorf("%d ns of futex ended by a futex_wake, of %d", woken, m.truth.Waited)
+	m.check(t, "off-cpu", "convoy", wait, m.truth.Waited)
+	// What is not the futex is a CPU that another has.
+	futex, preempted := m.sum(t, "off-cpu", "convoy", wait, "[futex]"), m.sum(t, "off-cpu", "convoy", wait, "[preempted]")
+	if !near(futex+preempted, m.truth.Waited, slack) {
+		t.Errorf("%d ns of the futex and %d without a CPU, of %d", futex, preempted, m.truth.Waited)
+	}
+	if woken := m.sum(t, "off-cpu", "convoy", wait, "[futex]", "futex_wake"); !near(woken, futex, slack) {
+		t.Errorf("%d ns ended by a futex_wake, of %d", woken, futex)
 	}
 }
 
 // Two threads that take turns are off the CPU while they are not on it.
 func TestPingPong(t *testing.T) {
+	const turns = "fulgur/test/waiting.turns"
 	m := measure(t, "pingpong", "offcpu")
-	m.check(t, "off-cpu", "ping", "", m.truth.Waited)
-	if got := m.sum(t, "waits", "ping", "[pipe]"); got > m.truth.Times {
+	m.check(t, "off-cpu", "ping", turns, m.truth.Waited)
+	if got := m.sum(t, "waits", "ping", turns, "[pipe]"); got > m.truth.Times {
 		t.Errorf("%d waits for the pipe in %d rounds", got, m.truth.Times)
 	}
 }
@@ -116,6 +122,49 @@ func TestAsleepAllTheTime(t *testing.T) {
 			t.Errorf("%s: its function is in %d stacks, want 1\n%s", target, n, report)
 		}
 	}
+}
+
+// Its stack is whole even if its code keeps no frame pointers, as that of the
+// machine's C library.
+func TestAsleepWithoutFramePointers(t *testing.T) {
+	testenv.Root(t)
+	sleeper := exec.Command(testenv.Tool(t, "sleep"), "1000")
+	if err := sleeper.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		_ = sleeper.Process.Kill()
+		_ = sleeper.Wait()
+	}()
+	awaitSleep(t, sleeper.Process.Pid)
+	file := filepath.Join(t.TempDir(), "out.pb.gz")
+	report, err := exec.Command(program(t), "offcpu", "-o", file, "-p", strconv.Itoa(sleeper.Process.Pid), "0.2").CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, report)
+	}
+	m := measured{profile: readProfile(t, file), stderr: string(report)}
+	if n := m.sum(t, "waits", "sleep", "[sleep]"); n != 1 {
+		t.Errorf("%d sleeps, want 1\n%s", n, report)
+	}
+	// The latter is its name in debug symbols.
+	if n := m.sum(t, "waits", "sleep", "__libc_start_main") + m.sum(t, "waits", "sleep", "__libc_start_main_impl"); n != 1 {
+		t.Errorf("what started main is in %d stacks, want 1\n%s\n%s", n, report, m.profile)
+	}
+}
+
+// awaitSleep waits until a process sleeps.
+func awaitSleep(t *testing.T, pid int) {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, state, found := bytes.Cut(b, []byte(") ")); found && state[0] == 'S' {
+			return
+		}
+	}
+	t.Fatal("it does not sleep")
 }
 
 // cgroup makes a group with the process in it, and skips the test where there is

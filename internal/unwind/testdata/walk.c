@@ -62,8 +62,9 @@ static void *input_array(void *old, u32 count, size_t size)
 	return old;
 }
 
-static __always_inline bool unwind_read(void *to, u32 size, u64 addr)
+static __always_inline bool unwind_read(struct unwind_walk *w, void *to, u32 size, u64 addr)
 {
+	(void)w; /* all memory is here */
 	while (size > 0) {
 		u32 off = addr % MEMORY_PAGE, n = MEMORY_PAGE - off, i;
 
@@ -89,12 +90,12 @@ static __always_inline bool unwind_register(struct unwind_walk *w, u32 number, u
 	if (number >= 16)
 		return false;
 	if (w->by_signal)
-		return unwind_read(value, 8, w->regs + 8 * words[number]);
+		return unwind_read(w, value, 8, w->regs + 8 * words[number]);
 #else
 	if (number >= 32)
 		return false;
 	if (w->by_signal)
-		return unwind_read(value, 8, w->regs + 8 * number);
+		return unwind_read(w, value, 8, w->regs + 8 * number);
 #endif
 	*value = walking.registers[number];
 	return true;

@@ -313,6 +313,16 @@ func (l *Loader) Wait(ctx context.Context) {
 	}
 }
 
+// Still calls f while nothing changes that programs may read: [rcu.Wait] does not
+// wait for those that sleep, which f may run.
+func (l *Loader) Still(f func() error) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.pages.mu.Lock()
+	defer l.pages.mu.Unlock()
+	return f()
+}
+
 // Close ends all work.
 func (l *Loader) Close() error {
 	l.cancel()
