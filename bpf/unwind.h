@@ -182,9 +182,11 @@ static __always_inline void walk_user_regs(struct task_struct *task, struct pt_r
 	if (unwind_layout(task, image, &w->layout)) {
 		rec->user_frames = bpf_loop(max_depth, unwind_by_tables, &loop, 0);
 		rec->user_end = w->end;
-		/* Code that was just mapped, or none: an address that is none asks once. */
+		/* Code that was just mapped, or none: an address that is none asks once
+		 * in each layout. */
 		if (w->end == END_NO_MAPPING)
-			unwind_want(task->tgid, image, hash_step(image, w->pc >> 12));
+			unwind_want(task->tgid, image,
+				    hash_step(hash_step(image, w->layout), w->pc >> 12));
 	} else {
 		rec->user_frames = bpf_loop(max_depth, unwind_by_chain, &loop, 0);
 		rec->user_end = END_NOT_READY;

@@ -180,7 +180,7 @@ struct {
 
 /*
  * What was asked for, by hash: images without a layout, and pages of addresses
- * that no mapping of an image's layout has. Zero one to be asked for it again.
+ * that no mapping of a process's layout has. Zero one to be asked for it again.
  * Each is told but once as long as no other displaces it.
  */
 struct {

@@ -46,8 +46,9 @@ type unwinder struct {
 	// dirty are the processes that mapped code since they were last laid out,
 	// exited those whose first thread ended.
 	dirty, exited map[int]bool
-	// next is when a process with many mappings may be laid out again.
-	next map[int]time.Time
+	// wanted are the processes that the kernel side asks for, and their images.
+	wanted map[int]uint64
+	pace   pace
 }
 
 // load loads the maps for tables, unless frame pointers are all that is asked for.
@@ -67,7 +68,7 @@ func (u *unwinder) load(o *Options, types *btf.Cache) (err error) {
 		return nil
 	}
 	u.by = by
-	u.dirty, u.exited, u.next = map[int]bool{}, map[int]bool{}, map[int]time.Time{}
+	u.dirty, u.exited, u.wanted, u.pace = map[int]bool{}, map[int]bool{}, map[int]uint64{}, pace{}
 	u.loader, err = unwindmap.New(unwindmap.Options{
 		Types:  types,
 		Mode:   mode,
@@ -102,7 +103,7 @@ func (u *unwinder) heed(r perfevent.Record) {
 	case perfevent.Comm:
 		if r.Exec {
 			u.loader.Ended(r.PID)
-			delete(u.dirty, r.PID)
+			u.forget(r.PID)
 		}
 	case perfevent.Exit:
 		if r.PID == r.TID {
@@ -187,12 +188,35 @@ func (u *unwinder) position() uint64 {
 	return u.loader.Requests().Position()
 }
 
+// forget forgets what is to be done about a process.
+func (u *unwinder) forget(pid int) {
+	delete(u.dirty, pid)
+	delete(u.wanted, pid)
+	delete(u.pace, pid)
+}
+
 // manyMappings is the number from which on a process's mappings are not told to
-// the kernel side as often as they change, but every restPerMapping for each.
+// the kernel side as often as they change, or are asked for, but every
+// restPerMapping for each.
 const (
 	manyMappings   = 512
 	restPerMapping = 20 * time.Microsecond
 )
+
+// pace is when a process with many mappings may be laid out again.
+type pace map[int]time.Time
+
+// rests reports whether it is too early for that.
+func (p pace) rests(pid int, now time.Time) bool { return now.Before(p[pid]) }
+
+// took notes that a process of n mappings was laid out.
+func (p pace) took(pid, n int, now time.Time) {
+	if n > manyMappings {
+		p[pid] = now.Add(time.Duration(n) * restPerMapping)
+	} else {
+		delete(p, pid)
+	}
+}
 
 // update answers the requests before the given position, and tells the kernel side
 // what changed. The table of processes knows all that happened until now.
@@ -208,34 +232,45 @@ func (u *unwinder) update(processes *process.Table, requests, now uint64) error 
 		case want.PID == 0:
 			u.loader.Reload(want.Page)
 		default:
-			delete(u.dirty, want.PID)
-			u.loader.Request(want.PID, want.Image, processes.Mappings(want.PID))
+			u.wanted[want.PID] = want.Image
 		}
 		return nil
 	}); err != nil {
 		return err
 	}
-	for pid := range u.dirty {
-		if time.Now().Before(u.next[pid]) {
-			continue
-		}
-		delete(u.dirty, pid)
-		delete(u.next, pid)
-		maps := processes.Mappings(pid)
-		u.loader.Remap(pid, maps)
-		if n := len(maps); n > manyMappings {
-			u.next[pid] = time.Now().Add(time.Duration(n) * restPerMapping)
-		}
-	}
+	u.layOut(processes)
 	for pid := range u.exited {
 		if u.loader.Gone(pid) {
 			delete(u.exited, pid)
-			delete(u.dirty, pid)
-			delete(u.next, pid)
+			u.forget(pid)
 		}
 	}
 	u.loader.Settled(now)
 	return nil
+}
+
+// layOut tells the kernel side of the processes that it asked for, and of those that
+// changed.
+func (u *unwinder) layOut(processes *process.Table) {
+	for pid, image := range u.wanted {
+		if u.pace.rests(pid, time.Now()) {
+			continue
+		}
+		delete(u.wanted, pid)
+		delete(u.dirty, pid)
+		maps := processes.Mappings(pid)
+		u.loader.Request(pid, image, maps)
+		u.pace.took(pid, len(maps), time.Now())
+	}
+	for pid := range u.dirty {
+		if u.pace.rests(pid, time.Now()) {
+			continue
+		}
+		delete(u.dirty, pid)
+		maps := processes.Mappings(pid)
+		u.loader.Remap(pid, maps)
+		u.pace.took(pid, len(maps), time.Now())
+	}
 }
 
 // losses adds what was left out.

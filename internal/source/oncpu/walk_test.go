@@ -34,6 +34,7 @@ type walked struct {
 // switches samples a process's threads whenever they leave their CPU.
 type switches struct {
 	*Source
+	tables *unwindmap.Loader
 }
 
 func sampleSwitches(t *testing.T, pid int, by probe.Unwind) *switches {
@@ -82,7 +83,7 @@ func sampleSwitches(t *testing.T, pid int, by probe.Unwind) *switches {
 	if err := s.Enable(); err != nil {
 		t.Fatal(err)
 	}
-	return &switches{s}
+	return &switches{s, tables}
 }
 
 // forget has the kernel side send all stacks again.

@@ -1,6 +1,7 @@
 package unwindmap
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -171,5 +172,22 @@ func TestExtends(t *testing.T) {
 		if got := extends(x.list, x.old); got != x.want {
 			t.Errorf("%v extends %v: %t", x.list, x.old, got)
 		}
+	}
+}
+
+// No two addresses of two layouts are one to the walker's cache, not before there
+// were as many layouts as there are salts beside the bits of an address.
+func TestSalts(t *testing.T) {
+	const apart = 1 << (64 - addressBits)
+	seen := make([]bool, 1<<saltBits)
+	for n := range uint32(1 << saltBits) {
+		s := salt(n)
+		if word := uint64(s) << (64 - saltBits); n < apart && word<<(64-addressBits) != 0 {
+			t.Fatalf("salt %d is %#x, which changes addresses", n, word)
+		}
+		seen[s] = true
+	}
+	if i := slices.Index(seen, false); i >= 0 {
+		t.Errorf("nobody has salt %#x", i)
 	}
 }

@@ -58,9 +58,23 @@ func (l *Loader) saltFor(list []mapping, old *layout) uint32 {
 		old.extended = true
 		return layoutSalt(old.word)
 	}
-	l.salt++
-	return l.salt & (1<<saltBits - 1)
+	l.salts++
+	return salt(l.salts)
 }
+
+// salt returns the nth salt. The walker's cache takes the exclusive or of a salt and
+// an address, where user space's addresses end at addressBits: what is counted up
+// first are the bits above them, or neighbours of equal addresses but for these
+// bits would be one to the cache.
+func salt(n uint32) uint32 {
+	const shared = addressBits - (64 - saltBits) // bits of a salt that addresses have, too
+	n &= 1<<saltBits - 1
+	return n<<shared&(1<<saltBits-1) | n>>(saltBits-shared)
+}
+
+// addressBits is how many bits an address has at most, unless a program asks for
+// more.
+const addressBits = 48
 
 // extends reports whether list has all of old. Both are sorted.
 func extends[T comparable](list, old []T) bool {

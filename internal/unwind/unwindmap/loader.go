@@ -41,7 +41,7 @@ type Loader struct {
 	starving  []*wait            // that need room
 	retired   []retired
 	settling  bool
-	salt      uint32
+	salts     uint32 // how many were given out
 	stats     Stats
 
 	maps     *kernelMaps // nil for a stand-in
