@@ -46,6 +46,7 @@ static __always_inline void count_add(struct count_value *to, const struct count
 }
 
 #include "count.h"
+#include "event.h"
 #include "target.h"
 #include "unwind.h"
 #include <bpf/bpf_tracing.h>
@@ -84,11 +85,31 @@ struct request_state {
 	u64 born;
 	u64 issued; /* 0 while it is not */
 	u64 bytes;
+	u64 sector;
+	u32 pid; /* thread group */
 	u32 tid;
 	u32 cpu;
 	u32 device;
 	u32 operation;
 };
+
+/* A request that is complete, where a timeline is asked for. */
+struct timeline_event {
+	u32 type;
+	u32 cpu; /* that it was born on */
+	u64 born; /* CLOCK_MONOTONIC, ns, as the next two */
+	u64 issued;
+	u64 completed;
+	u64 id;
+	u64 sector; /* the first one, of 512 bytes */
+	u64 bytes;
+	u32 device; /* as in count_key, as the next one */
+	u32 operation;
+	u32 pid; /* thread group */
+	u32 tid;
+};
+
+const struct timeline_event *unused_timeline_event __attribute__((unused));
 
 /* By the address of the request, or before it is known of its first bio. */
 struct {
@@ -154,6 +175,7 @@ static __always_inline bool born(void *ctx, u32 program, struct request_state *s
 		walk_user(task, rec, &scratch->walk);
 	state->id = stack_intern(rec);
 	state->born = bpf_ktime_get_ns();
+	state->pid = task->tgid;
 	state->tid = task->pid;
 	state->cpu = bpf_get_smp_processor_id();
 	return true;
@@ -247,6 +269,7 @@ int BPF_PROG(request_issue, struct request *rq)
 	state->device = disk ? disk->major << 20 | disk->first_minor : 0;
 	state->operation = operation(rq);
 	state->bytes = rq->__data_len;
+	state->sector = rq->__sector;
 	state->issued = bpf_ktime_get_ns();
 	return 0;
 }
@@ -272,6 +295,26 @@ static __always_inline void add_latency(struct request_state *state, u64 now)
 	for (i = 1; i < LATENCY_SLOTS && us >> i; i++)
 		slot = i;
 	__sync_fetch_and_add(&latency->slots[slot & (LATENCY_SLOTS - 1)], 1);
+}
+
+static __always_inline void send_event(const struct request_state *state, u64 now)
+{
+	struct timeline_event event = {
+		.type = RECORD_TIMELINE,
+		.cpu = state->cpu,
+		.born = state->born,
+		.issued = state->issued,
+		.completed = now,
+		.id = state->id,
+		.sector = state->sector,
+		.bytes = state->bytes,
+		.device = state->device,
+		.operation = state->operation,
+		.pid = state->pid,
+		.tid = state->tid,
+	};
+
+	event_send(&event, sizeof(event));
 }
 
 SEC("tp_btf/block_rq_complete")
@@ -300,7 +343,10 @@ int BPF_PROG(request_complete, struct request *rq, int error, unsigned int bytes
 		if (by_cpu)
 			counted.cpu = state->cpu;
 		stat_add(STAT_SAMPLES, 1);
-		count(&counted, &value);
+		if (timeline)
+			send_event(state, now);
+		else
+			count(&counted, &value);
 		add_latency(state, now);
 	}
 	bpf_map_delete_elem(&requests, &key);

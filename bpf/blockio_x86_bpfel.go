@@ -52,52 +52,70 @@ const (
 	BlockIORequestFlagFLAG_BACKGROUND BlockIORequestFlag = 8192
 )
 
+type BlockIOTimelineEvent struct {
+	_         structs.HostLayout
+	Type      uint32
+	Cpu       uint32
+	Born      uint64
+	Issued    uint64
+	Completed uint64
+	Id        uint64
+	Sector    uint64
+	Bytes     uint64
+	Device    uint32
+	Operation uint32
+	Pid       uint32
+	Tid       uint32
+}
+
 // Names of all BPF objects in the ELF.
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	BlockIOMapBlockioScratch    = "blockio_scratch"
-	BlockIOMapCounts0           = "counts_0"
-	BlockIOMapCounts1           = "counts_1"
-	BlockIOMapLatencies         = "latencies"
-	BlockIOMapRemaps            = "remaps"
-	BlockIOMapRequests          = "requests"
-	BlockIOMapRing              = "ring"
-	BlockIOMapSeen              = "seen"
-	BlockIOMapStats             = "stats"
-	BlockIOMapTargetCgroup      = "target_cgroup"
-	BlockIOMapTargetIds         = "target_ids"
-	BlockIOMapUnwindAsked       = "unwind_asked"
-	BlockIOMapUnwindCache       = "unwind_cache"
-	BlockIOMapUnwindMappings    = "unwind_mappings"
-	BlockIOMapUnwindPageStates  = "unwind_page_states"
-	BlockIOMapUnwindPages       = "unwind_pages"
-	BlockIOMapUnwindProcesses   = "unwind_processes"
-	BlockIOMapUnwindRequests    = "unwind_requests"
-	BlockIOMapUnwindRules       = "unwind_rules"
-	BlockIOProgBioStart         = "bio_start"
-	BlockIOProgRequestComplete  = "request_complete"
-	BlockIOProgRequestInsert    = "request_insert"
-	BlockIOProgRequestIssue     = "request_issue"
-	BlockIOProgRequestStart     = "request_start"
-	BlockIOProgTargetFork       = "target_fork"
-	BlockIOProgTargetFree       = "target_free"
-	BlockIOVarActive            = "active"
-	BlockIOVarAnyRemaps         = "any_remaps"
-	BlockIOVarByCpu             = "by_cpu"
-	BlockIOVarByThread          = "by_thread"
-	BlockIOVarInserted          = "inserted"
-	BlockIOVarMaxDepth          = "max_depth"
-	BlockIOVarQueueInLatency    = "queue_in_latency"
-	BlockIOVarRingWakeup        = "ring_wakeup"
-	BlockIOVarSeenMask          = "seen_mask"
-	BlockIOVarSkipUserStack     = "skip_user_stack"
-	BlockIOVarTarget            = "target"
-	BlockIOVarTargetCgroupId    = "target_cgroup_id"
-	BlockIOVarUnusedLatency     = "unused_latency"
-	BlockIOVarUnusedLatencyKey  = "unused_latency_key"
-	BlockIOVarUnusedRequestFlag = "unused_request_flag"
-	BlockIOVarUnwind            = "unwind"
+	BlockIOMapBlockioScratch      = "blockio_scratch"
+	BlockIOMapCounts0             = "counts_0"
+	BlockIOMapCounts1             = "counts_1"
+	BlockIOMapLatencies           = "latencies"
+	BlockIOMapRemaps              = "remaps"
+	BlockIOMapRequests            = "requests"
+	BlockIOMapRing                = "ring"
+	BlockIOMapSeen                = "seen"
+	BlockIOMapStats               = "stats"
+	BlockIOMapTargetCgroup        = "target_cgroup"
+	BlockIOMapTargetIds           = "target_ids"
+	BlockIOMapUnwindAsked         = "unwind_asked"
+	BlockIOMapUnwindCache         = "unwind_cache"
+	BlockIOMapUnwindMappings      = "unwind_mappings"
+	BlockIOMapUnwindPageStates    = "unwind_page_states"
+	BlockIOMapUnwindPages         = "unwind_pages"
+	BlockIOMapUnwindProcesses     = "unwind_processes"
+	BlockIOMapUnwindRequests      = "unwind_requests"
+	BlockIOMapUnwindRules         = "unwind_rules"
+	BlockIOProgBioStart           = "bio_start"
+	BlockIOProgRequestComplete    = "request_complete"
+	BlockIOProgRequestInsert      = "request_insert"
+	BlockIOProgRequestIssue       = "request_issue"
+	BlockIOProgRequestStart       = "request_start"
+	BlockIOProgTargetFork         = "target_fork"
+	BlockIOProgTargetFree         = "target_free"
+	BlockIOVarActive              = "active"
+	BlockIOVarAnyRemaps           = "any_remaps"
+	BlockIOVarByCpu               = "by_cpu"
+	BlockIOVarByThread            = "by_thread"
+	BlockIOVarInserted            = "inserted"
+	BlockIOVarMaxDepth            = "max_depth"
+	BlockIOVarQueueInLatency      = "queue_in_latency"
+	BlockIOVarRingWakeup          = "ring_wakeup"
+	BlockIOVarSeenMask            = "seen_mask"
+	BlockIOVarSkipUserStack       = "skip_user_stack"
+	BlockIOVarTarget              = "target"
+	BlockIOVarTargetCgroupId      = "target_cgroup_id"
+	BlockIOVarTimeline            = "timeline"
+	BlockIOVarUnusedLatency       = "unused_latency"
+	BlockIOVarUnusedLatencyKey    = "unused_latency_key"
+	BlockIOVarUnusedRequestFlag   = "unused_request_flag"
+	BlockIOVarUnusedTimelineEvent = "unused_timeline_event"
+	BlockIOVarUnwind              = "unwind"
 )
 
 // LoadBlockIO returns the embedded CollectionSpec for BlockIO.
@@ -180,22 +198,24 @@ type BlockIOMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type BlockIOVariableSpecs struct {
-	Active            *ebpf.VariableSpec `ebpf:"active"`
-	AnyRemaps         *ebpf.VariableSpec `ebpf:"any_remaps"`
-	ByCpu             *ebpf.VariableSpec `ebpf:"by_cpu"`
-	ByThread          *ebpf.VariableSpec `ebpf:"by_thread"`
-	Inserted          *ebpf.VariableSpec `ebpf:"inserted"`
-	MaxDepth          *ebpf.VariableSpec `ebpf:"max_depth"`
-	QueueInLatency    *ebpf.VariableSpec `ebpf:"queue_in_latency"`
-	RingWakeup        *ebpf.VariableSpec `ebpf:"ring_wakeup"`
-	SeenMask          *ebpf.VariableSpec `ebpf:"seen_mask"`
-	SkipUserStack     *ebpf.VariableSpec `ebpf:"skip_user_stack"`
-	Target            *ebpf.VariableSpec `ebpf:"target"`
-	TargetCgroupId    *ebpf.VariableSpec `ebpf:"target_cgroup_id"`
-	UnusedLatency     *ebpf.VariableSpec `ebpf:"unused_latency"`
-	UnusedLatencyKey  *ebpf.VariableSpec `ebpf:"unused_latency_key"`
-	UnusedRequestFlag *ebpf.VariableSpec `ebpf:"unused_request_flag"`
-	Unwind            *ebpf.VariableSpec `ebpf:"unwind"`
+	Active              *ebpf.VariableSpec `ebpf:"active"`
+	AnyRemaps           *ebpf.VariableSpec `ebpf:"any_remaps"`
+	ByCpu               *ebpf.VariableSpec `ebpf:"by_cpu"`
+	ByThread            *ebpf.VariableSpec `ebpf:"by_thread"`
+	Inserted            *ebpf.VariableSpec `ebpf:"inserted"`
+	MaxDepth            *ebpf.VariableSpec `ebpf:"max_depth"`
+	QueueInLatency      *ebpf.VariableSpec `ebpf:"queue_in_latency"`
+	RingWakeup          *ebpf.VariableSpec `ebpf:"ring_wakeup"`
+	SeenMask            *ebpf.VariableSpec `ebpf:"seen_mask"`
+	SkipUserStack       *ebpf.VariableSpec `ebpf:"skip_user_stack"`
+	Target              *ebpf.VariableSpec `ebpf:"target"`
+	TargetCgroupId      *ebpf.VariableSpec `ebpf:"target_cgroup_id"`
+	Timeline            *ebpf.VariableSpec `ebpf:"timeline"`
+	UnusedLatency       *ebpf.VariableSpec `ebpf:"unused_latency"`
+	UnusedLatencyKey    *ebpf.VariableSpec `ebpf:"unused_latency_key"`
+	UnusedRequestFlag   *ebpf.VariableSpec `ebpf:"unused_request_flag"`
+	UnusedTimelineEvent *ebpf.VariableSpec `ebpf:"unused_timeline_event"`
+	Unwind              *ebpf.VariableSpec `ebpf:"unwind"`
 }
 
 // BlockIOObjects contains all objects after they have been loaded into the kernel.
@@ -267,22 +287,24 @@ func (m *BlockIOMaps) Close() error {
 //
 // It can be passed to LoadBlockIOObjects or ebpf.CollectionSpec.LoadAndAssign.
 type BlockIOVariables struct {
-	Active            *ebpf.Variable `ebpf:"active"`
-	AnyRemaps         *ebpf.Variable `ebpf:"any_remaps"`
-	ByCpu             *ebpf.Variable `ebpf:"by_cpu"`
-	ByThread          *ebpf.Variable `ebpf:"by_thread"`
-	Inserted          *ebpf.Variable `ebpf:"inserted"`
-	MaxDepth          *ebpf.Variable `ebpf:"max_depth"`
-	QueueInLatency    *ebpf.Variable `ebpf:"queue_in_latency"`
-	RingWakeup        *ebpf.Variable `ebpf:"ring_wakeup"`
-	SeenMask          *ebpf.Variable `ebpf:"seen_mask"`
-	SkipUserStack     *ebpf.Variable `ebpf:"skip_user_stack"`
-	Target            *ebpf.Variable `ebpf:"target"`
-	TargetCgroupId    *ebpf.Variable `ebpf:"target_cgroup_id"`
-	UnusedLatency     *ebpf.Variable `ebpf:"unused_latency"`
-	UnusedLatencyKey  *ebpf.Variable `ebpf:"unused_latency_key"`
-	UnusedRequestFlag *ebpf.Variable `ebpf:"unused_request_flag"`
-	Unwind            *ebpf.Variable `ebpf:"unwind"`
+	Active              *ebpf.Variable `ebpf:"active"`
+	AnyRemaps           *ebpf.Variable `ebpf:"any_remaps"`
+	ByCpu               *ebpf.Variable `ebpf:"by_cpu"`
+	ByThread            *ebpf.Variable `ebpf:"by_thread"`
+	Inserted            *ebpf.Variable `ebpf:"inserted"`
+	MaxDepth            *ebpf.Variable `ebpf:"max_depth"`
+	QueueInLatency      *ebpf.Variable `ebpf:"queue_in_latency"`
+	RingWakeup          *ebpf.Variable `ebpf:"ring_wakeup"`
+	SeenMask            *ebpf.Variable `ebpf:"seen_mask"`
+	SkipUserStack       *ebpf.Variable `ebpf:"skip_user_stack"`
+	Target              *ebpf.Variable `ebpf:"target"`
+	TargetCgroupId      *ebpf.Variable `ebpf:"target_cgroup_id"`
+	Timeline            *ebpf.Variable `ebpf:"timeline"`
+	UnusedLatency       *ebpf.Variable `ebpf:"unused_latency"`
+	UnusedLatencyKey    *ebpf.Variable `ebpf:"unused_latency_key"`
+	UnusedRequestFlag   *ebpf.Variable `ebpf:"unused_request_flag"`
+	UnusedTimelineEvent *ebpf.Variable `ebpf:"unused_timeline_event"`
+	Unwind              *ebpf.Variable `ebpf:"unwind"`
 }
 
 // BlockIOPrograms contains all programs after they have been loaded into the kernel.

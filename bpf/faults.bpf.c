@@ -43,6 +43,7 @@ static __always_inline void count_add(struct count_value *to, const struct count
 }
 
 #include "count.h"
+#include "event.h"
 #include "file.h"
 #include "target.h"
 #include "unwind.h"
@@ -54,7 +55,28 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 const enum page_kind *unused_page_kind __attribute__((unused));
 const struct file_record *unused_file_record __attribute__((unused));
 
+/* A fault, where a timeline is asked for. */
+struct timeline_event {
+	u32 type;
+	u16 kind; /* enum page_kind */
+	u16 cpu;
+	u64 time; /* CLOCK_MONOTONIC, ns: when it was handled */
+	u64 id;
+	u64 address;
+	u64 file; /* as in count_key */
+	u64 offset; /* of the address in the file, in bytes */
+	u64 latency; /* ns; 0 where unknown */
+	u64 period; /* how many faults it stands for */
+	u32 pid; /* thread group */
+	u32 tid;
+	u32 major;
+	u32 pad;
+};
+
+const struct timeline_event *unused_timeline_event __attribute__((unused));
+
 const volatile bool skip_kernel_stack;
+const volatile u32 page_shift = 12; /* of the kernel's pages, which offsets are in */
 
 /* Of both programs: on a CPU the kernel runs one at a time that is an event's. */
 struct {
@@ -124,6 +146,7 @@ struct known_mapping {
 	u64 epoch;
 	u64 start, end;
 	u64 file;
+	u64 offset; /* of start in the file, in bytes */
 	u32 sequence;
 	u32 kind;
 };
@@ -160,14 +183,19 @@ static long page_of(struct task_struct *task, struct vm_area_struct *vma, struct
 	at->start = vma->vm_start;
 	at->end = vma->vm_end;
 	at->kind = file ? PAGE_FILE : PAGE_ANONYMOUS;
-	if (file)
+	if (file) {
 		at->file = file_id(file);
+		at->offset = (u64)vma->vm_pgoff << page_shift;
+	}
 	return 0;
 }
 
-/* Says what the page at an address of task, which is current, is of. */
+/*
+ * Says what the page at an address of task, which is current, is of, and where in
+ * its file the address is.
+ */
 static __always_inline void find_page(struct task_struct *task, u64 epoch, u64 address,
-				      struct count_key *key)
+				      struct count_key *key, u64 *offset)
 {
 	u32 index = hash_step(epoch, address >> KNOWN_SHIFT) % KNOWN_MAPPINGS;
 	struct known_mapping *known = bpf_map_lookup_elem(&known_mappings, &index);
@@ -181,12 +209,14 @@ static __always_inline void find_page(struct task_struct *task, u64 epoch, u64 a
 	    address >= known->start && address < known->end) {
 		key->kind = known->kind;
 		key->file = known->file;
+		*offset = known->offset + (address - known->start);
 		return;
 	}
 	if (bpf_find_vma(task, address, page_of, &found, 0))
 		return;
 	key->kind = found.kind;
 	key->file = found.file;
+	*offset = found.offset + (address - found.start);
 	if (keeps)
 		*known = found;
 }
@@ -200,12 +230,14 @@ static __always_inline int fault(struct bpf_perf_event_data *ctx, bool major)
 	struct stack_scratch *scratch;
 	struct stack_record *rec;
 	u32 tid = task->pid, zero = 0;
+	u64 offset = 0, latency;
 
 	stat_add(major ? STAT_MAJOR_RUNS : STAT_RUNS, 1);
 	stat_add(major ? STAT_MAJOR_PERIODS : STAT_PERIODS, period);
 	if (!target_has(task))
 		return 0;
-	value.latency = fault_latency(tid, ctx->addr) * period;
+	latency = fault_latency(tid, ctx->addr);
+	value.latency = latency * period;
 	scratch = bpf_map_lookup_elem(&faults_scratch, &zero);
 	if (!scratch)
 		return 0;
@@ -213,13 +245,33 @@ static __always_inline int fault(struct bpf_perf_event_data *ctx, bool major)
 
 	stat_add(STAT_SAMPLES, 1);
 	stack_begin(rec, task);
-	find_page(task, rec->epoch, ctx->addr, &key);
+	find_page(task, rec->epoch, ctx->addr, &key, &offset);
 	bpf_get_current_comm(rec->comm, sizeof(rec->comm));
 	if (!skip_kernel_stack && !regs_in_user(ctx))
 		walk_kernel(ctx, rec);
 	if (!skip_user_stack && task_has_user_stack(task))
 		walk_user(task, rec, &scratch->walk);
 	key.id = stack_intern(rec);
+	if (timeline) {
+		struct timeline_event event = {
+			.type = RECORD_TIMELINE,
+			.kind = key.kind,
+			.cpu = bpf_get_smp_processor_id(),
+			.time = bpf_ktime_get_ns(),
+			.id = key.id,
+			.address = ctx->addr,
+			.file = key.file,
+			.offset = key.file ? offset : 0,
+			.latency = latency,
+			.period = period,
+			.pid = task->tgid,
+			.tid = tid,
+			.major = major,
+		};
+
+		event_send(&event, sizeof(event));
+		return 0;
+	}
 	if (by_thread)
 		key.tid = tid;
 	if (by_cpu)

@@ -49,51 +49,72 @@ const (
 	FaultsPageKindPAGE_FILE      FaultsPageKind = 2
 )
 
+type FaultsTimelineEvent struct {
+	_       structs.HostLayout
+	Type    uint32
+	Kind    uint16
+	Cpu     uint16
+	Time    uint64
+	Id      uint64
+	Address uint64
+	File    uint64
+	Offset  uint64
+	Latency uint64
+	Period  uint64
+	Pid     uint32
+	Tid     uint32
+	Major   uint32
+	Pad     uint32
+}
+
 // Names of all BPF objects in the ELF.
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	FaultsMapCounts0          = "counts_0"
-	FaultsMapCounts1          = "counts_1"
-	FaultsMapFaults           = "faults"
-	FaultsMapFaultsScratch    = "faults_scratch"
-	FaultsMapFileScratch      = "file_scratch"
-	FaultsMapFilesSeen        = "files_seen"
-	FaultsMapKnownMappings    = "known_mappings"
-	FaultsMapRemaps           = "remaps"
-	FaultsMapRing             = "ring"
-	FaultsMapSeen             = "seen"
-	FaultsMapStats            = "stats"
-	FaultsMapTargetCgroup     = "target_cgroup"
-	FaultsMapTargetIds        = "target_ids"
-	FaultsMapUnwindAsked      = "unwind_asked"
-	FaultsMapUnwindCache      = "unwind_cache"
-	FaultsMapUnwindMappings   = "unwind_mappings"
-	FaultsMapUnwindPageStates = "unwind_page_states"
-	FaultsMapUnwindPages      = "unwind_pages"
-	FaultsMapUnwindProcesses  = "unwind_processes"
-	FaultsMapUnwindRequests   = "unwind_requests"
-	FaultsMapUnwindRules      = "unwind_rules"
-	FaultsProgFaultBegin      = "fault_begin"
-	FaultsProgMajorFault      = "major_fault"
-	FaultsProgMinorFault      = "minor_fault"
-	FaultsProgTargetFork      = "target_fork"
-	FaultsProgTargetFree      = "target_free"
-	FaultsVarActive           = "active"
-	FaultsVarAnyRemaps        = "any_remaps"
-	FaultsVarByCpu            = "by_cpu"
-	FaultsVarByThread         = "by_thread"
-	FaultsVarInserted         = "inserted"
-	FaultsVarMaxDepth         = "max_depth"
-	FaultsVarRingWakeup       = "ring_wakeup"
-	FaultsVarSeenMask         = "seen_mask"
-	FaultsVarSkipKernelStack  = "skip_kernel_stack"
-	FaultsVarSkipUserStack    = "skip_user_stack"
-	FaultsVarTarget           = "target"
-	FaultsVarTargetCgroupId   = "target_cgroup_id"
-	FaultsVarUnusedFileRecord = "unused_file_record"
-	FaultsVarUnusedPageKind   = "unused_page_kind"
-	FaultsVarUnwind           = "unwind"
+	FaultsMapCounts0             = "counts_0"
+	FaultsMapCounts1             = "counts_1"
+	FaultsMapFaults              = "faults"
+	FaultsMapFaultsScratch       = "faults_scratch"
+	FaultsMapFileScratch         = "file_scratch"
+	FaultsMapFilesSeen           = "files_seen"
+	FaultsMapKnownMappings       = "known_mappings"
+	FaultsMapRemaps              = "remaps"
+	FaultsMapRing                = "ring"
+	FaultsMapSeen                = "seen"
+	FaultsMapStats               = "stats"
+	FaultsMapTargetCgroup        = "target_cgroup"
+	FaultsMapTargetIds           = "target_ids"
+	FaultsMapUnwindAsked         = "unwind_asked"
+	FaultsMapUnwindCache         = "unwind_cache"
+	FaultsMapUnwindMappings      = "unwind_mappings"
+	FaultsMapUnwindPageStates    = "unwind_page_states"
+	FaultsMapUnwindPages         = "unwind_pages"
+	FaultsMapUnwindProcesses     = "unwind_processes"
+	FaultsMapUnwindRequests      = "unwind_requests"
+	FaultsMapUnwindRules         = "unwind_rules"
+	FaultsProgFaultBegin         = "fault_begin"
+	FaultsProgMajorFault         = "major_fault"
+	FaultsProgMinorFault         = "minor_fault"
+	FaultsProgTargetFork         = "target_fork"
+	FaultsProgTargetFree         = "target_free"
+	FaultsVarActive              = "active"
+	FaultsVarAnyRemaps           = "any_remaps"
+	FaultsVarByCpu               = "by_cpu"
+	FaultsVarByThread            = "by_thread"
+	FaultsVarInserted            = "inserted"
+	FaultsVarMaxDepth            = "max_depth"
+	FaultsVarPageShift           = "page_shift"
+	FaultsVarRingWakeup          = "ring_wakeup"
+	FaultsVarSeenMask            = "seen_mask"
+	FaultsVarSkipKernelStack     = "skip_kernel_stack"
+	FaultsVarSkipUserStack       = "skip_user_stack"
+	FaultsVarTarget              = "target"
+	FaultsVarTargetCgroupId      = "target_cgroup_id"
+	FaultsVarTimeline            = "timeline"
+	FaultsVarUnusedFileRecord    = "unused_file_record"
+	FaultsVarUnusedPageKind      = "unused_page_kind"
+	FaultsVarUnusedTimelineEvent = "unused_timeline_event"
+	FaultsVarUnwind              = "unwind"
 )
 
 // LoadFaults returns the embedded CollectionSpec for Faults.
@@ -176,21 +197,24 @@ type FaultsMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type FaultsVariableSpecs struct {
-	Active           *ebpf.VariableSpec `ebpf:"active"`
-	AnyRemaps        *ebpf.VariableSpec `ebpf:"any_remaps"`
-	ByCpu            *ebpf.VariableSpec `ebpf:"by_cpu"`
-	ByThread         *ebpf.VariableSpec `ebpf:"by_thread"`
-	Inserted         *ebpf.VariableSpec `ebpf:"inserted"`
-	MaxDepth         *ebpf.VariableSpec `ebpf:"max_depth"`
-	RingWakeup       *ebpf.VariableSpec `ebpf:"ring_wakeup"`
-	SeenMask         *ebpf.VariableSpec `ebpf:"seen_mask"`
-	SkipKernelStack  *ebpf.VariableSpec `ebpf:"skip_kernel_stack"`
-	SkipUserStack    *ebpf.VariableSpec `ebpf:"skip_user_stack"`
-	Target           *ebpf.VariableSpec `ebpf:"target"`
-	TargetCgroupId   *ebpf.VariableSpec `ebpf:"target_cgroup_id"`
-	UnusedFileRecord *ebpf.VariableSpec `ebpf:"unused_file_record"`
-	UnusedPageKind   *ebpf.VariableSpec `ebpf:"unused_page_kind"`
-	Unwind           *ebpf.VariableSpec `ebpf:"unwind"`
+	Active              *ebpf.VariableSpec `ebpf:"active"`
+	AnyRemaps           *ebpf.VariableSpec `ebpf:"any_remaps"`
+	ByCpu               *ebpf.VariableSpec `ebpf:"by_cpu"`
+	ByThread            *ebpf.VariableSpec `ebpf:"by_thread"`
+	Inserted            *ebpf.VariableSpec `ebpf:"inserted"`
+	MaxDepth            *ebpf.VariableSpec `ebpf:"max_depth"`
+	PageShift           *ebpf.VariableSpec `ebpf:"page_shift"`
+	RingWakeup          *ebpf.VariableSpec `ebpf:"ring_wakeup"`
+	SeenMask            *ebpf.VariableSpec `ebpf:"seen_mask"`
+	SkipKernelStack     *ebpf.VariableSpec `ebpf:"skip_kernel_stack"`
+	SkipUserStack       *ebpf.VariableSpec `ebpf:"skip_user_stack"`
+	Target              *ebpf.VariableSpec `ebpf:"target"`
+	TargetCgroupId      *ebpf.VariableSpec `ebpf:"target_cgroup_id"`
+	Timeline            *ebpf.VariableSpec `ebpf:"timeline"`
+	UnusedFileRecord    *ebpf.VariableSpec `ebpf:"unused_file_record"`
+	UnusedPageKind      *ebpf.VariableSpec `ebpf:"unused_page_kind"`
+	UnusedTimelineEvent *ebpf.VariableSpec `ebpf:"unused_timeline_event"`
+	Unwind              *ebpf.VariableSpec `ebpf:"unwind"`
 }
 
 // FaultsObjects contains all objects after they have been loaded into the kernel.
@@ -266,21 +290,24 @@ func (m *FaultsMaps) Close() error {
 //
 // It can be passed to LoadFaultsObjects or ebpf.CollectionSpec.LoadAndAssign.
 type FaultsVariables struct {
-	Active           *ebpf.Variable `ebpf:"active"`
-	AnyRemaps        *ebpf.Variable `ebpf:"any_remaps"`
-	ByCpu            *ebpf.Variable `ebpf:"by_cpu"`
-	ByThread         *ebpf.Variable `ebpf:"by_thread"`
-	Inserted         *ebpf.Variable `ebpf:"inserted"`
-	MaxDepth         *ebpf.Variable `ebpf:"max_depth"`
-	RingWakeup       *ebpf.Variable `ebpf:"ring_wakeup"`
-	SeenMask         *ebpf.Variable `ebpf:"seen_mask"`
-	SkipKernelStack  *ebpf.Variable `ebpf:"skip_kernel_stack"`
-	SkipUserStack    *ebpf.Variable `ebpf:"skip_user_stack"`
-	Target           *ebpf.Variable `ebpf:"target"`
-	TargetCgroupId   *ebpf.Variable `ebpf:"target_cgroup_id"`
-	UnusedFileRecord *ebpf.Variable `ebpf:"unused_file_record"`
-	UnusedPageKind   *ebpf.Variable `ebpf:"unused_page_kind"`
-	Unwind           *ebpf.Variable `ebpf:"unwind"`
+	Active              *ebpf.Variable `ebpf:"active"`
+	AnyRemaps           *ebpf.Variable `ebpf:"any_remaps"`
+	ByCpu               *ebpf.Variable `ebpf:"by_cpu"`
+	ByThread            *ebpf.Variable `ebpf:"by_thread"`
+	Inserted            *ebpf.Variable `ebpf:"inserted"`
+	MaxDepth            *ebpf.Variable `ebpf:"max_depth"`
+	PageShift           *ebpf.Variable `ebpf:"page_shift"`
+	RingWakeup          *ebpf.Variable `ebpf:"ring_wakeup"`
+	SeenMask            *ebpf.Variable `ebpf:"seen_mask"`
+	SkipKernelStack     *ebpf.Variable `ebpf:"skip_kernel_stack"`
+	SkipUserStack       *ebpf.Variable `ebpf:"skip_user_stack"`
+	Target              *ebpf.Variable `ebpf:"target"`
+	TargetCgroupId      *ebpf.Variable `ebpf:"target_cgroup_id"`
+	Timeline            *ebpf.Variable `ebpf:"timeline"`
+	UnusedFileRecord    *ebpf.Variable `ebpf:"unused_file_record"`
+	UnusedPageKind      *ebpf.Variable `ebpf:"unused_page_kind"`
+	UnusedTimelineEvent *ebpf.Variable `ebpf:"unused_timeline_event"`
+	Unwind              *ebpf.Variable `ebpf:"unwind"`
 }
 
 // FaultsPrograms contains all programs after they have been loaded into the kernel.

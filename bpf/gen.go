@@ -5,16 +5,16 @@
 //
 // One .bpf.c file is one family of probes. What families share is a header
 // with one subject: record.h (what crosses into user space), stack.h
-// (interned stacks), count.h (their counts), task.h (identity), target.h
-// (which tasks), file.h (names of files), orc.h (kernel stacks of threads that
-// wait), loss.h (what was lost). ksym.bpf.c is no probe: it answers
-// questions.
+// (interned stacks), count.h (their counts), event.h (events of a timeline),
+// task.h (identity), target.h (which tasks), file.h (names of files), orc.h
+// (kernel stacks of threads that wait), loss.h (what was lost). ksym.bpf.c is no
+// probe: it answers questions.
 package bpf
 
-//go:generate go tool bpf2go -cc clang-19 -strip llvm-strip-19 -no-global-types -type stack_record -type count_key -type count_value -type stat -type stack_end -type record_type -type target_mode -type unwind_mode -target amd64,arm64 -go-package bpf OnCPU oncpu.bpf.c -- -O2 -g -Wall -Wextra -Wno-unused-parameter -Werror -mcpu=v3 -fdebug-prefix-map=.=bpf
-//go:generate go tool bpf2go -cc clang-19 -strip llvm-strip-19 -no-global-types -type count_key -type count_value -type thread_kind -type state_class -target amd64,arm64 -go-package bpf OffCPU offcpu.bpf.c -- -O2 -g -Wall -Wextra -Wno-unused-parameter -Werror -mcpu=v3 -fdebug-prefix-map=.=bpf
-//go:generate go tool bpf2go -cc clang-19 -strip llvm-strip-19 -no-global-types -type count_key -type count_value -type page_kind -type file_record -target amd64,arm64 -go-package bpf Faults faults.bpf.c -- -O2 -g -Wall -Wextra -Wno-unused-parameter -Werror -mcpu=v3 -fdebug-prefix-map=.=bpf
-//go:generate go tool bpf2go -cc clang-19 -strip llvm-strip-19 -no-global-types -type count_key -type count_value -type request_flag -type latency_key -type latency -target amd64,arm64 -go-package bpf BlockIO blockio.bpf.c -- -O2 -g -Wall -Wextra -Wno-unused-parameter -Werror -mcpu=v3 -fdebug-prefix-map=.=bpf
+//go:generate go tool bpf2go -cc clang-19 -strip llvm-strip-19 -no-global-types -type stack_record -type count_key -type count_value -type timeline_event -type stat -type stack_end -type record_type -type target_mode -type unwind_mode -target amd64,arm64 -go-package bpf OnCPU oncpu.bpf.c -- -O2 -g -Wall -Wextra -Wno-unused-parameter -Werror -mcpu=v3 -fdebug-prefix-map=.=bpf
+//go:generate go tool bpf2go -cc clang-19 -strip llvm-strip-19 -no-global-types -type count_key -type count_value -type timeline_event -type thread_kind -type state_class -target amd64,arm64 -go-package bpf OffCPU offcpu.bpf.c -- -O2 -g -Wall -Wextra -Wno-unused-parameter -Werror -mcpu=v3 -fdebug-prefix-map=.=bpf
+//go:generate go tool bpf2go -cc clang-19 -strip llvm-strip-19 -no-global-types -type count_key -type count_value -type timeline_event -type page_kind -type file_record -target amd64,arm64 -go-package bpf Faults faults.bpf.c -- -O2 -g -Wall -Wextra -Wno-unused-parameter -Werror -mcpu=v3 -fdebug-prefix-map=.=bpf
+//go:generate go tool bpf2go -cc clang-19 -strip llvm-strip-19 -no-global-types -type count_key -type count_value -type timeline_event -type request_flag -type latency_key -type latency -target amd64,arm64 -go-package bpf BlockIO blockio.bpf.c -- -O2 -g -Wall -Wextra -Wno-unused-parameter -Werror -mcpu=v3 -fdebug-prefix-map=.=bpf
 //go:generate go tool bpf2go -cc clang-19 -strip llvm-strip-19 -no-global-types -type branch_record -type stat -target amd64,arm64 -go-package bpf Branch branch.bpf.c -- -O2 -g -Wall -Wextra -Wno-unused-parameter -Werror -mcpu=v3 -fdebug-prefix-map=.=bpf
 //go:generate go tool bpf2go -cc clang-19 -strip llvm-strip-19 -no-global-types -type symbol -type context -target amd64,arm64 -go-package bpf KSym ksym.bpf.c -- -O2 -g -Wall -Wextra -Wno-unused-parameter -Werror -mcpu=v3 -fdebug-prefix-map=.=bpf
 //go:generate go tool bpf2go -cc clang-19 -strip llvm-strip-19 -no-global-types -type unwind_rule -type unwind_mapping -type unwind_process -type unwind_page_state -type unwind_request -type unwind_task -type unwind_kind -type unwind_slot -type unwind_rule_index -type unwind_request_type -target amd64,arm64 -go-package bpf Unwind unwind.bpf.c -- -O2 -g -Wall -Wextra -Wno-unused-parameter -Werror -mcpu=v3 -fdebug-prefix-map=.=bpf

@@ -169,6 +169,7 @@ struct file {
 struct vm_area_struct {
 	unsigned long vm_start;
 	unsigned long vm_end;
+	unsigned long vm_pgoff;
 	struct file *vm_file;
 };
 
@@ -200,6 +201,7 @@ struct request {
 	struct request_queue *q;
 	u32 cmd_flags;
 	unsigned int __data_len;
+	u64 __sector;
 	struct bio *bio;
 };
 

@@ -46,6 +46,7 @@ static __always_inline void count_add(struct count_value *to, const struct count
 }
 
 #include "count.h"
+#include "event.h"
 #include "orc.h"
 #include "target.h"
 #include "unwind.h"
@@ -79,7 +80,9 @@ struct thread {
 	u64 id; /* the user half of its stack */
 	u64 waker; /* the stack that woke it */
 	u32 cpu;
-	u32 runnable; /* as in count_key */
+	u32 state; /* enum state_class, that it left its CPU in */
+	u32 waker_pid; /* who woke it, where a timeline is asked for */
+	u32 waker_tid;
 };
 
 struct {
@@ -172,6 +175,25 @@ static __always_inline u32 state_class(u32 state)
 		return STATE_DEAD;
 	return STATE_OTHER;
 }
+
+/* A time off the CPU, where a timeline is asked for. */
+struct timeline_event {
+	u32 type;
+	u16 state; /* enum state_class */
+	u16 cpu; /* that it left */
+	u64 time; /* when it left its CPU, or the measurement began; CLOCK_MONOTONIC, ns */
+	u64 duration; /* ns */
+	u64 waiting; /* of it for a CPU */
+	u64 id; /* of the user half of the stack */
+	u64 kernel; /* of the kernel half */
+	u32 pid; /* thread group */
+	u32 tid;
+	u32 waker_pid; /* 0 where nobody is known to have woken it */
+	u32 waker_tid;
+	u64 waker; /* the stack that woke it; sent only with by_waker */
+};
+
+const struct timeline_event *unused_timeline_event __attribute__((unused));
 
 /* Whether a thread of that state is one to measure, leaving the target aside. */
 static __always_inline bool thread_wanted(struct task_struct *task, u32 state)
@@ -273,8 +295,8 @@ static __always_inline void thread_count(struct thread *t, struct task_struct *t
 
 	if (off < shortest || off > longest)
 		return;
-	key.runnable = t->runnable;
-	if (t->runnable)
+	key.runnable = t->state == STATE_RUNNABLE;
+	if (key.runnable)
 		value.sleeping = 0;
 	else if (woken == 0 || woken > now)
 		value.sleeping = off;
@@ -286,13 +308,34 @@ static __always_inline void thread_count(struct thread *t, struct task_struct *t
 	 */
 	value.waiting = off - value.sleeping;
 	key.kernel = kernel_half(task, rec, in_switch);
+	stat_add(STAT_SAMPLES, 1);
+	if (timeline) {
+		struct timeline_event event = {
+			.type = RECORD_TIMELINE,
+			.state = t->state,
+			.cpu = t->cpu,
+			.time = since,
+			.duration = off,
+			.waiting = value.waiting,
+			.id = key.id,
+			.kernel = key.kernel,
+			.pid = task->tgid,
+			.tid = task->pid,
+			.waker_pid = t->waker_pid,
+			.waker_tid = t->waker_tid,
+			.waker = t->waker,
+		};
+
+		event_send(&event, by_waker ? sizeof(event)
+					    : __builtin_offsetof(struct timeline_event, waker));
+		return;
+	}
 	if (by_waker)
 		key.waker = t->waker;
 	if (by_thread)
 		key.tid = task->pid;
 	if (by_cpu)
 		key.cpu = t->cpu;
-	stat_add(STAT_SAMPLES, 1);
 	count(&key, &value);
 }
 
@@ -324,6 +367,7 @@ static __always_inline void thread_back(struct task_struct *task, u64 now, bool 
 	thread_count(t, task, rec, since, now, in_switch);
 	t->woken = 0;
 	t->waker = 0;
+	t->waker_pid = t->waker_tid = 0;
 }
 
 SEC("tp_btf/sched_switch")
@@ -341,7 +385,7 @@ int BPF_PROG(offcpu_switch, bool preempt, struct task_struct *prev, struct task_
 	if (!end && thread_wanted(prev, state) && target_has(prev) && (t = thread_enter(prev))) {
 		t->id = current_stack(ctx, prev, false);
 		t->cpu = bpf_get_smp_processor_id();
-		t->runnable = state == STATE_RUNNABLE;
+		t->state = state;
 		t->since = now;
 	}
 	thread_back(next, end ?: now, true);
@@ -360,6 +404,11 @@ int BPF_PROG(offcpu_waking, struct task_struct *task)
 	if (!t)
 		return 0;
 	t->woken = bpf_ktime_get_ns();
+	if (timeline) {
+		/* An interrupt of an idle CPU is nobody's, and their numbers are 0. */
+		t->waker_pid = waker->tgid;
+		t->waker_tid = waker->pid;
+	}
 	if (by_waker)
 		t->waker = current_stack(ctx, waker, true);
 	return 0;
@@ -440,7 +489,7 @@ int offcpu_begin(struct bpf_iter__task *ctx)
 	first.since = began;
 	first.id = stack_intern(rec);
 	first.cpu = task->wake_cpu;
-	first.runnable = state == STATE_RUNNABLE;
+	first.state = state;
 	err = bpf_map_update_elem(&threads, &tid, &first, BPF_NOEXIST);
 	if (err && err != -EEXIST)
 		stat_add(STAT_UNFOLLOWED, 1);

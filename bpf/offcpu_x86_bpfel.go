@@ -52,6 +52,23 @@ const (
 	OffCPUThreadKindTHREADS_KERNEL OffCPUThreadKind = 2
 )
 
+type OffCPUTimelineEvent struct {
+	_        structs.HostLayout
+	Type     uint32
+	State    uint16
+	Cpu      uint16
+	Time     uint64
+	Duration uint64
+	Waiting  uint64
+	Id       uint64
+	Kernel   uint64
+	Pid      uint32
+	Tid      uint32
+	WakerPid uint32
+	WakerTid uint32
+	Waker    uint64
+}
+
 // Names of all BPF objects in the ELF.
 //
 // Used for safe lookups in a Collection or CollectionSpec.
@@ -103,8 +120,10 @@ const (
 	OffCPUVarStates                = "states"
 	OffCPUVarTarget                = "target"
 	OffCPUVarTargetCgroupId        = "target_cgroup_id"
+	OffCPUVarTimeline              = "timeline"
 	OffCPUVarUnusedStateClass      = "unused_state_class"
 	OffCPUVarUnusedThreadKind      = "unused_thread_kind"
+	OffCPUVarUnusedTimelineEvent   = "unused_timeline_event"
 	OffCPUVarUnwind                = "unwind"
 )
 
@@ -190,28 +209,30 @@ type OffCPUMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type OffCPUVariableSpecs struct {
-	Active           *ebpf.VariableSpec `ebpf:"active"`
-	AnyRemaps        *ebpf.VariableSpec `ebpf:"any_remaps"`
-	Began            *ebpf.VariableSpec `ebpf:"began"`
-	ByCpu            *ebpf.VariableSpec `ebpf:"by_cpu"`
-	ByThread         *ebpf.VariableSpec `ebpf:"by_thread"`
-	ByWaker          *ebpf.VariableSpec `ebpf:"by_waker"`
-	Ended            *ebpf.VariableSpec `ebpf:"ended"`
-	Inserted         *ebpf.VariableSpec `ebpf:"inserted"`
-	Kind             *ebpf.VariableSpec `ebpf:"kind"`
-	Longest          *ebpf.VariableSpec `ebpf:"longest"`
-	MaxDepth         *ebpf.VariableSpec `ebpf:"max_depth"`
-	OrcNothing       *ebpf.VariableSpec `ebpf:"orc_nothing"`
-	RingWakeup       *ebpf.VariableSpec `ebpf:"ring_wakeup"`
-	SeenMask         *ebpf.VariableSpec `ebpf:"seen_mask"`
-	Shortest         *ebpf.VariableSpec `ebpf:"shortest"`
-	SkipUserStack    *ebpf.VariableSpec `ebpf:"skip_user_stack"`
-	States           *ebpf.VariableSpec `ebpf:"states"`
-	Target           *ebpf.VariableSpec `ebpf:"target"`
-	TargetCgroupId   *ebpf.VariableSpec `ebpf:"target_cgroup_id"`
-	UnusedStateClass *ebpf.VariableSpec `ebpf:"unused_state_class"`
-	UnusedThreadKind *ebpf.VariableSpec `ebpf:"unused_thread_kind"`
-	Unwind           *ebpf.VariableSpec `ebpf:"unwind"`
+	Active              *ebpf.VariableSpec `ebpf:"active"`
+	AnyRemaps           *ebpf.VariableSpec `ebpf:"any_remaps"`
+	Began               *ebpf.VariableSpec `ebpf:"began"`
+	ByCpu               *ebpf.VariableSpec `ebpf:"by_cpu"`
+	ByThread            *ebpf.VariableSpec `ebpf:"by_thread"`
+	ByWaker             *ebpf.VariableSpec `ebpf:"by_waker"`
+	Ended               *ebpf.VariableSpec `ebpf:"ended"`
+	Inserted            *ebpf.VariableSpec `ebpf:"inserted"`
+	Kind                *ebpf.VariableSpec `ebpf:"kind"`
+	Longest             *ebpf.VariableSpec `ebpf:"longest"`
+	MaxDepth            *ebpf.VariableSpec `ebpf:"max_depth"`
+	OrcNothing          *ebpf.VariableSpec `ebpf:"orc_nothing"`
+	RingWakeup          *ebpf.VariableSpec `ebpf:"ring_wakeup"`
+	SeenMask            *ebpf.VariableSpec `ebpf:"seen_mask"`
+	Shortest            *ebpf.VariableSpec `ebpf:"shortest"`
+	SkipUserStack       *ebpf.VariableSpec `ebpf:"skip_user_stack"`
+	States              *ebpf.VariableSpec `ebpf:"states"`
+	Target              *ebpf.VariableSpec `ebpf:"target"`
+	TargetCgroupId      *ebpf.VariableSpec `ebpf:"target_cgroup_id"`
+	Timeline            *ebpf.VariableSpec `ebpf:"timeline"`
+	UnusedStateClass    *ebpf.VariableSpec `ebpf:"unused_state_class"`
+	UnusedThreadKind    *ebpf.VariableSpec `ebpf:"unused_thread_kind"`
+	UnusedTimelineEvent *ebpf.VariableSpec `ebpf:"unused_timeline_event"`
+	Unwind              *ebpf.VariableSpec `ebpf:"unwind"`
 }
 
 // OffCPUObjects contains all objects after they have been loaded into the kernel.
@@ -287,28 +308,30 @@ func (m *OffCPUMaps) Close() error {
 //
 // It can be passed to LoadOffCPUObjects or ebpf.CollectionSpec.LoadAndAssign.
 type OffCPUVariables struct {
-	Active           *ebpf.Variable `ebpf:"active"`
-	AnyRemaps        *ebpf.Variable `ebpf:"any_remaps"`
-	Began            *ebpf.Variable `ebpf:"began"`
-	ByCpu            *ebpf.Variable `ebpf:"by_cpu"`
-	ByThread         *ebpf.Variable `ebpf:"by_thread"`
-	ByWaker          *ebpf.Variable `ebpf:"by_waker"`
-	Ended            *ebpf.Variable `ebpf:"ended"`
-	Inserted         *ebpf.Variable `ebpf:"inserted"`
-	Kind             *ebpf.Variable `ebpf:"kind"`
-	Longest          *ebpf.Variable `ebpf:"longest"`
-	MaxDepth         *ebpf.Variable `ebpf:"max_depth"`
-	OrcNothing       *ebpf.Variable `ebpf:"orc_nothing"`
-	RingWakeup       *ebpf.Variable `ebpf:"ring_wakeup"`
-	SeenMask         *ebpf.Variable `ebpf:"seen_mask"`
-	Shortest         *ebpf.Variable `ebpf:"shortest"`
-	SkipUserStack    *ebpf.Variable `ebpf:"skip_user_stack"`
-	States           *ebpf.Variable `ebpf:"states"`
-	Target           *ebpf.Variable `ebpf:"target"`
-	TargetCgroupId   *ebpf.Variable `ebpf:"target_cgroup_id"`
-	UnusedStateClass *ebpf.Variable `ebpf:"unused_state_class"`
-	UnusedThreadKind *ebpf.Variable `ebpf:"unused_thread_kind"`
-	Unwind           *ebpf.Variable `ebpf:"unwind"`
+	Active              *ebpf.Variable `ebpf:"active"`
+	AnyRemaps           *ebpf.Variable `ebpf:"any_remaps"`
+	Began               *ebpf.Variable `ebpf:"began"`
+	ByCpu               *ebpf.Variable `ebpf:"by_cpu"`
+	ByThread            *ebpf.Variable `ebpf:"by_thread"`
+	ByWaker             *ebpf.Variable `ebpf:"by_waker"`
+	Ended               *ebpf.Variable `ebpf:"ended"`
+	Inserted            *ebpf.Variable `ebpf:"inserted"`
+	Kind                *ebpf.Variable `ebpf:"kind"`
+	Longest             *ebpf.Variable `ebpf:"longest"`
+	MaxDepth            *ebpf.Variable `ebpf:"max_depth"`
+	OrcNothing          *ebpf.Variable `ebpf:"orc_nothing"`
+	RingWakeup          *ebpf.Variable `ebpf:"ring_wakeup"`
+	SeenMask            *ebpf.Variable `ebpf:"seen_mask"`
+	Shortest            *ebpf.Variable `ebpf:"shortest"`
+	SkipUserStack       *ebpf.Variable `ebpf:"skip_user_stack"`
+	States              *ebpf.Variable `ebpf:"states"`
+	Target              *ebpf.Variable `ebpf:"target"`
+	TargetCgroupId      *ebpf.Variable `ebpf:"target_cgroup_id"`
+	Timeline            *ebpf.Variable `ebpf:"timeline"`
+	UnusedStateClass    *ebpf.Variable `ebpf:"unused_state_class"`
+	UnusedThreadKind    *ebpf.Variable `ebpf:"unused_thread_kind"`
+	UnusedTimelineEvent *ebpf.Variable `ebpf:"unused_timeline_event"`
+	Unwind              *ebpf.Variable `ebpf:"unwind"`
 }
 
 // OffCPUPrograms contains all programs after they have been loaded into the kernel.

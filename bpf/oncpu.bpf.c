@@ -25,6 +25,7 @@ static __always_inline void count_add(struct count_value *to, const struct count
 }
 
 #include "count.h"
+#include "event.h"
 #include "target.h"
 #include "unwind.h"
 
@@ -47,6 +48,19 @@ struct {
 	__type(key, u32);
 	__type(value, struct stack_scratch);
 } oncpu_scratch SEC(".maps");
+
+/* A sample, where a timeline is asked for. */
+struct timeline_event {
+	u32 type;
+	u32 cpu;
+	u64 time; /* CLOCK_MONOTONIC, ns */
+	u64 id;
+	u64 weight; /* its period */
+	u32 pid; /* thread group */
+	u32 tid;
+};
+
+const struct timeline_event *unused_timeline_event __attribute__((unused));
 
 SEC("perf_event")
 int oncpu(struct bpf_perf_event_data *ctx)
@@ -78,6 +92,20 @@ int oncpu(struct bpf_perf_event_data *ctx)
 		walk_user(task, rec, &scratch->walk);
 
 	key.id = stack_intern(rec);
+	if (timeline) {
+		struct timeline_event event = {
+			.type = RECORD_TIMELINE,
+			.cpu = bpf_get_smp_processor_id(),
+			.time = bpf_ktime_get_ns(),
+			.id = key.id,
+			.weight = value.weight,
+			.pid = task->tgid,
+			.tid = tid,
+		};
+
+		event_send(&event, sizeof(event));
+		return 0;
+	}
 	if (by_thread)
 		key.tid = tid;
 	if (by_cpu)

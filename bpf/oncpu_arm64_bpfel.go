@@ -29,9 +29,10 @@ type OnCPUCountValue struct {
 type OnCPURecordType uint32
 
 const (
-	OnCPURecordTypeRECORD_STACK OnCPURecordType = 1
-	OnCPURecordTypeRECORD_EVENT OnCPURecordType = 2
-	OnCPURecordTypeRECORD_FILE  OnCPURecordType = 3
+	OnCPURecordTypeRECORD_STACK    OnCPURecordType = 1
+	OnCPURecordTypeRECORD_EVENT    OnCPURecordType = 2
+	OnCPURecordTypeRECORD_FILE     OnCPURecordType = 3
+	OnCPURecordTypeRECORD_TIMELINE OnCPURecordType = 4
 )
 
 type OnCPUStackEnd uint32
@@ -95,6 +96,17 @@ const (
 	OnCPUTargetModeTARGET_THREADS   OnCPUTargetMode = 3
 )
 
+type OnCPUTimelineEvent struct {
+	_      structs.HostLayout
+	Type   uint32
+	Cpu    uint32
+	Time   uint64
+	Id     uint64
+	Weight uint64
+	Pid    uint32
+	Tid    uint32
+}
+
 type OnCPUUnwindMode uint32
 
 const (
@@ -107,46 +119,48 @@ const (
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	OnCPUMapCounts0           = "counts_0"
-	OnCPUMapCounts1           = "counts_1"
-	OnCPUMapOncpuScratch      = "oncpu_scratch"
-	OnCPUMapRemaps            = "remaps"
-	OnCPUMapRing              = "ring"
-	OnCPUMapSeen              = "seen"
-	OnCPUMapStats             = "stats"
-	OnCPUMapTargetCgroup      = "target_cgroup"
-	OnCPUMapTargetIds         = "target_ids"
-	OnCPUMapUnwindAsked       = "unwind_asked"
-	OnCPUMapUnwindCache       = "unwind_cache"
-	OnCPUMapUnwindMappings    = "unwind_mappings"
-	OnCPUMapUnwindPageStates  = "unwind_page_states"
-	OnCPUMapUnwindPages       = "unwind_pages"
-	OnCPUMapUnwindProcesses   = "unwind_processes"
-	OnCPUMapUnwindRequests    = "unwind_requests"
-	OnCPUMapUnwindRules       = "unwind_rules"
-	OnCPUProgOncpu            = "oncpu"
-	OnCPUProgTargetFork       = "target_fork"
-	OnCPUProgTargetFree       = "target_free"
-	OnCPUVarActive            = "active"
-	OnCPUVarAnyRemaps         = "any_remaps"
-	OnCPUVarByCpu             = "by_cpu"
-	OnCPUVarByThread          = "by_thread"
-	OnCPUVarIncludeIdle       = "include_idle"
-	OnCPUVarInserted          = "inserted"
-	OnCPUVarMaxDepth          = "max_depth"
-	OnCPUVarRingWakeup        = "ring_wakeup"
-	OnCPUVarSeenMask          = "seen_mask"
-	OnCPUVarSkipKernelStack   = "skip_kernel_stack"
-	OnCPUVarSkipUserStack     = "skip_user_stack"
-	OnCPUVarTarget            = "target"
-	OnCPUVarTargetCgroupId    = "target_cgroup_id"
-	OnCPUVarUnusedRecordType  = "unused_record_type"
-	OnCPUVarUnusedStackEnd    = "unused_stack_end"
-	OnCPUVarUnusedStackRecord = "unused_stack_record"
-	OnCPUVarUnusedStat        = "unused_stat"
-	OnCPUVarUnusedTargetMode  = "unused_target_mode"
-	OnCPUVarUnusedUnwindMode  = "unused_unwind_mode"
-	OnCPUVarUnwind            = "unwind"
+	OnCPUMapCounts0             = "counts_0"
+	OnCPUMapCounts1             = "counts_1"
+	OnCPUMapOncpuScratch        = "oncpu_scratch"
+	OnCPUMapRemaps              = "remaps"
+	OnCPUMapRing                = "ring"
+	OnCPUMapSeen                = "seen"
+	OnCPUMapStats               = "stats"
+	OnCPUMapTargetCgroup        = "target_cgroup"
+	OnCPUMapTargetIds           = "target_ids"
+	OnCPUMapUnwindAsked         = "unwind_asked"
+	OnCPUMapUnwindCache         = "unwind_cache"
+	OnCPUMapUnwindMappings      = "unwind_mappings"
+	OnCPUMapUnwindPageStates    = "unwind_page_states"
+	OnCPUMapUnwindPages         = "unwind_pages"
+	OnCPUMapUnwindProcesses     = "unwind_processes"
+	OnCPUMapUnwindRequests      = "unwind_requests"
+	OnCPUMapUnwindRules         = "unwind_rules"
+	OnCPUProgOncpu              = "oncpu"
+	OnCPUProgTargetFork         = "target_fork"
+	OnCPUProgTargetFree         = "target_free"
+	OnCPUVarActive              = "active"
+	OnCPUVarAnyRemaps           = "any_remaps"
+	OnCPUVarByCpu               = "by_cpu"
+	OnCPUVarByThread            = "by_thread"
+	OnCPUVarIncludeIdle         = "include_idle"
+	OnCPUVarInserted            = "inserted"
+	OnCPUVarMaxDepth            = "max_depth"
+	OnCPUVarRingWakeup          = "ring_wakeup"
+	OnCPUVarSeenMask            = "seen_mask"
+	OnCPUVarSkipKernelStack     = "skip_kernel_stack"
+	OnCPUVarSkipUserStack       = "skip_user_stack"
+	OnCPUVarTarget              = "target"
+	OnCPUVarTargetCgroupId      = "target_cgroup_id"
+	OnCPUVarTimeline            = "timeline"
+	OnCPUVarUnusedRecordType    = "unused_record_type"
+	OnCPUVarUnusedStackEnd      = "unused_stack_end"
+	OnCPUVarUnusedStackRecord   = "unused_stack_record"
+	OnCPUVarUnusedStat          = "unused_stat"
+	OnCPUVarUnusedTargetMode    = "unused_target_mode"
+	OnCPUVarUnusedTimelineEvent = "unused_timeline_event"
+	OnCPUVarUnusedUnwindMode    = "unused_unwind_mode"
+	OnCPUVarUnwind              = "unwind"
 )
 
 // LoadOnCPU returns the embedded CollectionSpec for OnCPU.
@@ -223,26 +237,28 @@ type OnCPUMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type OnCPUVariableSpecs struct {
-	Active            *ebpf.VariableSpec `ebpf:"active"`
-	AnyRemaps         *ebpf.VariableSpec `ebpf:"any_remaps"`
-	ByCpu             *ebpf.VariableSpec `ebpf:"by_cpu"`
-	ByThread          *ebpf.VariableSpec `ebpf:"by_thread"`
-	IncludeIdle       *ebpf.VariableSpec `ebpf:"include_idle"`
-	Inserted          *ebpf.VariableSpec `ebpf:"inserted"`
-	MaxDepth          *ebpf.VariableSpec `ebpf:"max_depth"`
-	RingWakeup        *ebpf.VariableSpec `ebpf:"ring_wakeup"`
-	SeenMask          *ebpf.VariableSpec `ebpf:"seen_mask"`
-	SkipKernelStack   *ebpf.VariableSpec `ebpf:"skip_kernel_stack"`
-	SkipUserStack     *ebpf.VariableSpec `ebpf:"skip_user_stack"`
-	Target            *ebpf.VariableSpec `ebpf:"target"`
-	TargetCgroupId    *ebpf.VariableSpec `ebpf:"target_cgroup_id"`
-	UnusedRecordType  *ebpf.VariableSpec `ebpf:"unused_record_type"`
-	UnusedStackEnd    *ebpf.VariableSpec `ebpf:"unused_stack_end"`
-	UnusedStackRecord *ebpf.VariableSpec `ebpf:"unused_stack_record"`
-	UnusedStat        *ebpf.VariableSpec `ebpf:"unused_stat"`
-	UnusedTargetMode  *ebpf.VariableSpec `ebpf:"unused_target_mode"`
-	UnusedUnwindMode  *ebpf.VariableSpec `ebpf:"unused_unwind_mode"`
-	Unwind            *ebpf.VariableSpec `ebpf:"unwind"`
+	Active              *ebpf.VariableSpec `ebpf:"active"`
+	AnyRemaps           *ebpf.VariableSpec `ebpf:"any_remaps"`
+	ByCpu               *ebpf.VariableSpec `ebpf:"by_cpu"`
+	ByThread            *ebpf.VariableSpec `ebpf:"by_thread"`
+	IncludeIdle         *ebpf.VariableSpec `ebpf:"include_idle"`
+	Inserted            *ebpf.VariableSpec `ebpf:"inserted"`
+	MaxDepth            *ebpf.VariableSpec `ebpf:"max_depth"`
+	RingWakeup          *ebpf.VariableSpec `ebpf:"ring_wakeup"`
+	SeenMask            *ebpf.VariableSpec `ebpf:"seen_mask"`
+	SkipKernelStack     *ebpf.VariableSpec `ebpf:"skip_kernel_stack"`
+	SkipUserStack       *ebpf.VariableSpec `ebpf:"skip_user_stack"`
+	Target              *ebpf.VariableSpec `ebpf:"target"`
+	TargetCgroupId      *ebpf.VariableSpec `ebpf:"target_cgroup_id"`
+	Timeline            *ebpf.VariableSpec `ebpf:"timeline"`
+	UnusedRecordType    *ebpf.VariableSpec `ebpf:"unused_record_type"`
+	UnusedStackEnd      *ebpf.VariableSpec `ebpf:"unused_stack_end"`
+	UnusedStackRecord   *ebpf.VariableSpec `ebpf:"unused_stack_record"`
+	UnusedStat          *ebpf.VariableSpec `ebpf:"unused_stat"`
+	UnusedTargetMode    *ebpf.VariableSpec `ebpf:"unused_target_mode"`
+	UnusedTimelineEvent *ebpf.VariableSpec `ebpf:"unused_timeline_event"`
+	UnusedUnwindMode    *ebpf.VariableSpec `ebpf:"unused_unwind_mode"`
+	Unwind              *ebpf.VariableSpec `ebpf:"unwind"`
 }
 
 // OnCPUObjects contains all objects after they have been loaded into the kernel.
@@ -310,26 +326,28 @@ func (m *OnCPUMaps) Close() error {
 //
 // It can be passed to LoadOnCPUObjects or ebpf.CollectionSpec.LoadAndAssign.
 type OnCPUVariables struct {
-	Active            *ebpf.Variable `ebpf:"active"`
-	AnyRemaps         *ebpf.Variable `ebpf:"any_remaps"`
-	ByCpu             *ebpf.Variable `ebpf:"by_cpu"`
-	ByThread          *ebpf.Variable `ebpf:"by_thread"`
-	IncludeIdle       *ebpf.Variable `ebpf:"include_idle"`
-	Inserted          *ebpf.Variable `ebpf:"inserted"`
-	MaxDepth          *ebpf.Variable `ebpf:"max_depth"`
-	RingWakeup        *ebpf.Variable `ebpf:"ring_wakeup"`
-	SeenMask          *ebpf.Variable `ebpf:"seen_mask"`
-	SkipKernelStack   *ebpf.Variable `ebpf:"skip_kernel_stack"`
-	SkipUserStack     *ebpf.Variable `ebpf:"skip_user_stack"`
-	Target            *ebpf.Variable `ebpf:"target"`
-	TargetCgroupId    *ebpf.Variable `ebpf:"target_cgroup_id"`
-	UnusedRecordType  *ebpf.Variable `ebpf:"unused_record_type"`
-	UnusedStackEnd    *ebpf.Variable `ebpf:"unused_stack_end"`
-	UnusedStackRecord *ebpf.Variable `ebpf:"unused_stack_record"`
-	UnusedStat        *ebpf.Variable `ebpf:"unused_stat"`
-	UnusedTargetMode  *ebpf.Variable `ebpf:"unused_target_mode"`
-	UnusedUnwindMode  *ebpf.Variable `ebpf:"unused_unwind_mode"`
-	Unwind            *ebpf.Variable `ebpf:"unwind"`
+	Active              *ebpf.Variable `ebpf:"active"`
+	AnyRemaps           *ebpf.Variable `ebpf:"any_remaps"`
+	ByCpu               *ebpf.Variable `ebpf:"by_cpu"`
+	ByThread            *ebpf.Variable `ebpf:"by_thread"`
+	IncludeIdle         *ebpf.Variable `ebpf:"include_idle"`
+	Inserted            *ebpf.Variable `ebpf:"inserted"`
+	MaxDepth            *ebpf.Variable `ebpf:"max_depth"`
+	RingWakeup          *ebpf.Variable `ebpf:"ring_wakeup"`
+	SeenMask            *ebpf.Variable `ebpf:"seen_mask"`
+	SkipKernelStack     *ebpf.Variable `ebpf:"skip_kernel_stack"`
+	SkipUserStack       *ebpf.Variable `ebpf:"skip_user_stack"`
+	Target              *ebpf.Variable `ebpf:"target"`
+	TargetCgroupId      *ebpf.Variable `ebpf:"target_cgroup_id"`
+	Timeline            *ebpf.Variable `ebpf:"timeline"`
+	UnusedRecordType    *ebpf.Variable `ebpf:"unused_record_type"`
+	UnusedStackEnd      *ebpf.Variable `ebpf:"unused_stack_end"`
+	UnusedStackRecord   *ebpf.Variable `ebpf:"unused_stack_record"`
+	UnusedStat          *ebpf.Variable `ebpf:"unused_stat"`
+	UnusedTargetMode    *ebpf.Variable `ebpf:"unused_target_mode"`
+	UnusedTimelineEvent *ebpf.Variable `ebpf:"unused_timeline_event"`
+	UnusedUnwindMode    *ebpf.Variable `ebpf:"unused_unwind_mode"`
+	Unwind              *ebpf.Variable `ebpf:"unwind"`
 }
 
 // OnCPUPrograms contains all programs after they have been loaded into the kernel.
