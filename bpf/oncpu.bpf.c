@@ -26,6 +26,7 @@ static __always_inline void count_add(struct count_value *to, const struct count
 
 #include "count.h"
 #include "event.h"
+#include "snapshot.h"
 #include "target.h"
 #include "unwind.h"
 
@@ -61,20 +62,46 @@ struct timeline_event {
 };
 
 const struct timeline_event *unused_timeline_event __attribute__((unused));
+const struct snapshot *unused_snapshot __attribute__((unused));
+
+static __always_inline void take(struct stack_record *rec, u32 cpu, u64 weight)
+{
+	struct count_value value = { .samples = 1, .weight = weight };
+	struct count_key key = { .id = stack_intern(rec) };
+
+	if (timeline) {
+		struct timeline_event event = {
+			.type = RECORD_TIMELINE,
+			.cpu = cpu,
+			.time = rec->time ? rec->time : bpf_ktime_get_ns(),
+			.id = key.id,
+			.weight = weight,
+			.pid = rec->pid,
+			.tid = rec->tid,
+		};
+
+		event_send(&event, sizeof(event));
+		return;
+	}
+	if (by_thread)
+		key.tid = rec->tid;
+	if (by_cpu)
+		key.cpu = cpu;
+	count(&key, &value);
+}
 
 SEC("perf_event")
 int oncpu(struct bpf_perf_event_data *ctx)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
-	u32 tid = task->pid, zero = 0;
+	u64 weight = ctx->sample_period;
 	struct stack_scratch *scratch;
 	struct stack_record *rec;
-	struct count_value value = { .samples = 1, .weight = ctx->sample_period };
-	struct count_key key = {};
+	u32 zero = 0;
 
 	stat_add(STAT_RUNS, 1);
-	stat_add(STAT_PERIODS, ctx->sample_period);
-	if (tid == 0 && !include_idle)
+	stat_add(STAT_PERIODS, weight);
+	if (task->pid == 0 && !include_idle)
 		return 0;
 	if (!target_has(task))
 		return 0;
@@ -88,28 +115,28 @@ int oncpu(struct bpf_perf_event_data *ctx)
 	bpf_get_current_comm(rec->comm, sizeof(rec->comm));
 	if (!skip_kernel_stack && !regs_in_user(ctx))
 		walk_kernel(ctx, rec);
-	if (!skip_user_stack && task_has_user_stack(task))
+	if (!skip_user_stack && task_has_user_stack(task)) {
 		walk_user(task, rec, &scratch->walk);
-
-	key.id = stack_intern(rec);
-	if (timeline) {
-		struct timeline_event event = {
-			.type = RECORD_TIMELINE,
-			.cpu = bpf_get_smp_processor_id(),
-			.time = bpf_ktime_get_ns(),
-			.id = key.id,
-			.weight = value.weight,
-			.pid = task->tgid,
-			.tid = tid,
-		};
-
-		event_send(&event, sizeof(event));
-		return 0;
+		if (snapshots && scratch->walk.early && snapshot_send(task, rec, weight))
+			return 0;
 	}
-	if (by_thread)
-		key.tid = tid;
-	if (by_cpu)
-		key.cpu = bpf_get_smp_processor_id();
-	count(&key, &value);
+	take(rec, bpf_get_smp_processor_id(), weight);
+	return 0;
+}
+
+/* Takes a sample again. It is run by user space, on whatever CPU. */
+SEC("raw_tp")
+int oncpu_again(void *ctx)
+{
+	struct stack_record *rec;
+	struct snapshot *s;
+	u32 zero = 0;
+
+	s = bpf_map_lookup_elem(&snapshot_back, &zero);
+	if (!s)
+		return 0;
+	rec = snapshot_walk(s);
+	if (rec)
+		take(rec, s->cpu, s->weight);
 	return 0;
 }

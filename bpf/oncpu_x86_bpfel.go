@@ -33,7 +33,46 @@ const (
 	OnCPURecordTypeRECORD_EVENT    OnCPURecordType = 2
 	OnCPURecordTypeRECORD_FILE     OnCPURecordType = 3
 	OnCPURecordTypeRECORD_TIMELINE OnCPURecordType = 4
+	OnCPURecordTypeRECORD_SNAPSHOT OnCPURecordType = 5
 )
+
+type OnCPUSnapshot struct {
+	_      structs.HostLayout
+	Type   uint32
+	Cpu    uint32
+	Weight uint64
+	Image  uint64
+	Layout uint64
+	CopyOf uint64
+	Copied uint32
+	Pad    uint32
+	Regs   struct {
+		_       structs.HostLayout
+		R15     uint64
+		R14     uint64
+		R13     uint64
+		R12     uint64
+		Rbp     uint64
+		Rbx     uint64
+		R11     uint64
+		R10     uint64
+		R9      uint64
+		R8      uint64
+		Rax     uint64
+		Rcx     uint64
+		Rdx     uint64
+		Rsi     uint64
+		Rdi     uint64
+		OrigRax uint64
+		Rip     uint64
+		Cs      uint64
+		Eflags  uint64
+		Rsp     uint64
+		Ss      uint64
+	}
+	Record OnCPUStackRecord
+	Copy   [4][4096]uint8
+}
 
 type OnCPUStackEnd uint32
 
@@ -125,6 +164,8 @@ const (
 	OnCPUMapRemaps              = "remaps"
 	OnCPUMapRing                = "ring"
 	OnCPUMapSeen                = "seen"
+	OnCPUMapSnapshotBack        = "snapshot_back"
+	OnCPUMapSnapshotScratch     = "snapshot_scratch"
 	OnCPUMapStats               = "stats"
 	OnCPUMapTargetCgroup        = "target_cgroup"
 	OnCPUMapTargetIds           = "target_ids"
@@ -137,6 +178,7 @@ const (
 	OnCPUMapUnwindRequests      = "unwind_requests"
 	OnCPUMapUnwindRules         = "unwind_rules"
 	OnCPUProgOncpu              = "oncpu"
+	OnCPUProgOncpuAgain         = "oncpu_again"
 	OnCPUProgTargetFork         = "target_fork"
 	OnCPUProgTargetFree         = "target_free"
 	OnCPUVarActive              = "active"
@@ -150,10 +192,12 @@ const (
 	OnCPUVarSeenMask            = "seen_mask"
 	OnCPUVarSkipKernelStack     = "skip_kernel_stack"
 	OnCPUVarSkipUserStack       = "skip_user_stack"
+	OnCPUVarSnapshots           = "snapshots"
 	OnCPUVarTarget              = "target"
 	OnCPUVarTargetCgroupId      = "target_cgroup_id"
 	OnCPUVarTimeline            = "timeline"
 	OnCPUVarUnusedRecordType    = "unused_record_type"
+	OnCPUVarUnusedSnapshot      = "unused_snapshot"
 	OnCPUVarUnusedStackEnd      = "unused_stack_end"
 	OnCPUVarUnusedStackRecord   = "unused_stack_record"
 	OnCPUVarUnusedStat          = "unused_stat"
@@ -206,6 +250,7 @@ type OnCPUSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type OnCPUProgramSpecs struct {
 	Oncpu      *ebpf.ProgramSpec `ebpf:"oncpu"`
+	OncpuAgain *ebpf.ProgramSpec `ebpf:"oncpu_again"`
 	TargetFork *ebpf.ProgramSpec `ebpf:"target_fork"`
 	TargetFree *ebpf.ProgramSpec `ebpf:"target_free"`
 }
@@ -220,6 +265,8 @@ type OnCPUMapSpecs struct {
 	Remaps           *ebpf.MapSpec `ebpf:"remaps"`
 	Ring             *ebpf.MapSpec `ebpf:"ring"`
 	Seen             *ebpf.MapSpec `ebpf:"seen"`
+	SnapshotBack     *ebpf.MapSpec `ebpf:"snapshot_back"`
+	SnapshotScratch  *ebpf.MapSpec `ebpf:"snapshot_scratch"`
 	Stats            *ebpf.MapSpec `ebpf:"stats"`
 	TargetCgroup     *ebpf.MapSpec `ebpf:"target_cgroup"`
 	TargetIds        *ebpf.MapSpec `ebpf:"target_ids"`
@@ -248,10 +295,12 @@ type OnCPUVariableSpecs struct {
 	SeenMask            *ebpf.VariableSpec `ebpf:"seen_mask"`
 	SkipKernelStack     *ebpf.VariableSpec `ebpf:"skip_kernel_stack"`
 	SkipUserStack       *ebpf.VariableSpec `ebpf:"skip_user_stack"`
+	Snapshots           *ebpf.VariableSpec `ebpf:"snapshots"`
 	Target              *ebpf.VariableSpec `ebpf:"target"`
 	TargetCgroupId      *ebpf.VariableSpec `ebpf:"target_cgroup_id"`
 	Timeline            *ebpf.VariableSpec `ebpf:"timeline"`
 	UnusedRecordType    *ebpf.VariableSpec `ebpf:"unused_record_type"`
+	UnusedSnapshot      *ebpf.VariableSpec `ebpf:"unused_snapshot"`
 	UnusedStackEnd      *ebpf.VariableSpec `ebpf:"unused_stack_end"`
 	UnusedStackRecord   *ebpf.VariableSpec `ebpf:"unused_stack_record"`
 	UnusedStat          *ebpf.VariableSpec `ebpf:"unused_stat"`
@@ -287,6 +336,8 @@ type OnCPUMaps struct {
 	Remaps           *ebpf.Map `ebpf:"remaps"`
 	Ring             *ebpf.Map `ebpf:"ring"`
 	Seen             *ebpf.Map `ebpf:"seen"`
+	SnapshotBack     *ebpf.Map `ebpf:"snapshot_back"`
+	SnapshotScratch  *ebpf.Map `ebpf:"snapshot_scratch"`
 	Stats            *ebpf.Map `ebpf:"stats"`
 	TargetCgroup     *ebpf.Map `ebpf:"target_cgroup"`
 	TargetIds        *ebpf.Map `ebpf:"target_ids"`
@@ -308,6 +359,8 @@ func (m *OnCPUMaps) Close() error {
 		m.Remaps,
 		m.Ring,
 		m.Seen,
+		m.SnapshotBack,
+		m.SnapshotScratch,
 		m.Stats,
 		m.TargetCgroup,
 		m.TargetIds,
@@ -337,10 +390,12 @@ type OnCPUVariables struct {
 	SeenMask            *ebpf.Variable `ebpf:"seen_mask"`
 	SkipKernelStack     *ebpf.Variable `ebpf:"skip_kernel_stack"`
 	SkipUserStack       *ebpf.Variable `ebpf:"skip_user_stack"`
+	Snapshots           *ebpf.Variable `ebpf:"snapshots"`
 	Target              *ebpf.Variable `ebpf:"target"`
 	TargetCgroupId      *ebpf.Variable `ebpf:"target_cgroup_id"`
 	Timeline            *ebpf.Variable `ebpf:"timeline"`
 	UnusedRecordType    *ebpf.Variable `ebpf:"unused_record_type"`
+	UnusedSnapshot      *ebpf.Variable `ebpf:"unused_snapshot"`
 	UnusedStackEnd      *ebpf.Variable `ebpf:"unused_stack_end"`
 	UnusedStackRecord   *ebpf.Variable `ebpf:"unused_stack_record"`
 	UnusedStat          *ebpf.Variable `ebpf:"unused_stat"`
@@ -355,6 +410,7 @@ type OnCPUVariables struct {
 // It can be passed to LoadOnCPUObjects or ebpf.CollectionSpec.LoadAndAssign.
 type OnCPUPrograms struct {
 	Oncpu      *ebpf.Program `ebpf:"oncpu"`
+	OncpuAgain *ebpf.Program `ebpf:"oncpu_again"`
 	TargetFork *ebpf.Program `ebpf:"target_fork"`
 	TargetFree *ebpf.Program `ebpf:"target_free"`
 }
@@ -362,6 +418,7 @@ type OnCPUPrograms struct {
 func (p *OnCPUPrograms) Close() error {
 	return _OnCPUClose(
 		p.Oncpu,
+		p.OncpuAgain,
 		p.TargetFork,
 		p.TargetFree,
 	)

@@ -18,6 +18,7 @@ enum record_type {
 	RECORD_EVENT = 2, /* a count on its own; count.h */
 	RECORD_FILE = 3, /* file.h */
 	RECORD_TIMELINE = 4, /* event.h */
+	RECORD_SNAPSHOT = 5, /* a stack that is yet to be walked; snapshot.h */
 };
 
 /* Why a half of a stack ends where it does. It is part of the stack's id. */

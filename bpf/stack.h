@@ -66,6 +66,7 @@ static __always_inline void stack_begin(struct stack_record *rec, struct task_st
 	rec->pid = task ? task->tgid : 0;
 	rec->tid = task ? task->pid : 0;
 	rec->epoch = task ? task_epoch(task) : 0;
+	rec->time = 0;
 	rec->kernel_frames = 0;
 	rec->kernel_end = END_NONE;
 	rec->user_frames = 0;
@@ -148,7 +149,8 @@ static __always_inline u64 stack_intern(struct stack_record *rec)
 
 	rec->type = RECORD_STACK;
 	rec->id = id;
-	rec->time = bpf_ktime_get_ns();
+	if (!rec->time)
+		rec->time = bpf_ktime_get_ns();
 	size += 8 * (rec->kernel_frames + rec->user_frames);
 	barrier_var(size); /* or 6.1's verifier does not see what bounds it */
 	if (size > sizeof(*rec) || ring_send(rec, size))

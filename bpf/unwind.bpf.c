@@ -20,6 +20,7 @@ const struct unwind_rule *unused_unwind_rule __attribute__((unused));
 const struct unwind_mapping *unused_unwind_mapping __attribute__((unused));
 const struct unwind_process *unused_unwind_process __attribute__((unused));
 const struct unwind_page_state *unused_unwind_page_state __attribute__((unused));
+const struct unwind_asking *unused_unwind_asking __attribute__((unused));
 const struct unwind_request *unused_unwind_request __attribute__((unused));
 const struct unwind_task *unused_unwind_task __attribute__((unused));
 const enum unwind_kind *unused_unwind_kind __attribute__((unused));

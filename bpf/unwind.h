@@ -114,20 +114,37 @@ static __always_inline const u32 *unwind_page_at(u32 page)
 	return bpf_map_lookup_elem(inner, &zero);
 }
 
-/* Asks for the layout of a process, once for each key. */
-static __always_inline void unwind_want(u32 tgid, u64 image, u64 key)
+/*
+ * How long user space may take to answer, in ns: to compile tables, or to tell of code
+ * that was just mapped. An address that is no code's is never answered.
+ */
+#define UNWIND_COMPILES (1000 * 1000 * 1000)
+#define UNWIND_TELLS (30 * 1000 * 1000)
+
+/*
+ * Asks for the layout of a process, once for each key. Returns whether an answer is
+ * still to be expected.
+ */
+static __always_inline bool unwind_want(u32 tgid, u64 image, u64 key, u64 patience)
 {
 	u32 index = key % UNWIND_ASKED;
-	u64 *asked = bpf_map_lookup_elem(&unwind_asked, &index);
+	struct unwind_asking *asked = bpf_map_lookup_elem(&unwind_asked, &index);
+	u64 now = bpf_ktime_get_ns();
 
-	if (asked && *asked != key && unwind_ask(UNWIND_WANT_PROCESS, tgid, image))
-		*asked = key;
+	if (!asked)
+		return false;
+	if (asked->key == key)
+		return now - asked->time < patience;
+	if (!unwind_ask(UNWIND_WANT_PROCESS, tgid, image))
+		return false;
+	asked->time = now;
+	asked->key = key;
+	return true;
 }
 
-/* The layout of the task's process, or false if user space has yet to lay it out. */
-static __always_inline bool unwind_layout(struct task_struct *task, u64 image, u64 *layout)
+/* The layout of a process, or false if user space has yet to lay it out. */
+static __always_inline bool unwind_layout(u32 tgid, u64 image, u64 *layout)
 {
-	u32 tgid = task->tgid;
 	struct unwind_process *known = bpf_map_lookup_elem(&unwind_processes, &tgid);
 
 	if (known) {
@@ -136,7 +153,6 @@ static __always_inline bool unwind_layout(struct task_struct *task, u64 image, u
 		if (*(volatile u64 *)&known->image == image)
 			return true;
 	}
-	unwind_want(tgid, image, image);
 	return false;
 }
 
@@ -157,40 +173,59 @@ static __always_inline bool regs_are_32_bit(struct pt_regs *regs)
 }
 
 /*
+ * Appends to rec the user frames from where unwind_begin() set w to. by_layout
+ * says that w->layout is the process's; else frame pointers are followed.
+ */
+static __always_inline void walk_from(struct stack_record *rec, struct unwind_walk *w,
+				      bool by_layout)
+{
+	struct unwind_loop loop = { .walk = w, .record = rec };
+	u32 zero = 0;
+
+	w->first = rec->kernel_frames;
+	if (w->first > MAX_DEPTH)
+		w->first = MAX_DEPTH;
+	if (by_layout) {
+		loop.cache = bpf_map_lookup_elem(&unwind_cache, &zero);
+		if (!loop.cache)
+			return;
+		rec->user_frames = bpf_loop(max_depth, unwind_by_tables, &loop, 0);
+	} else {
+		rec->user_frames = bpf_loop(max_depth, unwind_by_chain, &loop, 0);
+	}
+	rec->user_end = w->end;
+}
+
+/*
  * Appends the user frames of task, whose registers are regs, to rec. A task that is
  * not current is in w->copy.
  */
 static __always_inline void walk_user_regs(struct task_struct *task, struct pt_regs *regs,
 					   struct stack_record *rec, struct unwind_walk *w)
 {
-	struct unwind_loop loop = { .walk = w, .record = rec };
-	u32 zero = 0;
+	u32 tgid = task->tgid;
 	u64 image;
 
-	w->first = rec->kernel_frames;
 	w->regs = (u64)regs;
 	unwind_begin(w, REGS_PC(regs), REGS_SP(regs), REGS_FP(regs));
 	if (unwind == UNWIND_BY_FRAME_POINTERS) {
-		rec->user_frames = bpf_loop(max_depth, unwind_by_chain, &loop, 0);
-		rec->user_end = w->end;
+		walk_from(rec, w, false);
 		return;
 	}
-	loop.cache = bpf_map_lookup_elem(&unwind_cache, &zero);
-	if (!loop.cache)
-		return;
 	image = task_image(task);
-	if (unwind_layout(task, image, &w->layout)) {
-		rec->user_frames = bpf_loop(max_depth, unwind_by_tables, &loop, 0);
-		rec->user_end = w->end;
-		/* Code that was just mapped, or none: an address that is none asks once
-		 * in each layout. */
-		if (w->end == END_NO_MAPPING)
-			unwind_want(task->tgid, image,
-				    hash_step(hash_step(image, w->layout), w->pc >> 12));
-	} else {
-		rec->user_frames = bpf_loop(max_depth, unwind_by_chain, &loop, 0);
+	if (!unwind_layout(tgid, image, &w->layout)) {
+		walk_from(rec, w, false);
 		rec->user_end = END_NOT_READY;
+		w->early = unwind_want(tgid, image, image, UNWIND_COMPILES);
+		return;
 	}
+	walk_from(rec, w, true);
+	/* Code that was just mapped, or none: an address that is none asks once in each
+	 * layout. */
+	if (w->end == END_NO_MAPPING)
+		w->early = unwind_want(tgid, image,
+				       hash_step(hash_step(image, w->layout), w->pc >> 12),
+				       UNWIND_TELLS);
 }
 
 /*
@@ -201,11 +236,9 @@ static __always_inline void walk_user(struct task_struct *task, struct stack_rec
 				      struct unwind_walk *w)
 {
 	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(task);
-	u32 first = rec->kernel_frames;
 
-	if (first > MAX_DEPTH)
-		first = MAX_DEPTH;
 	if (regs_are_32_bit(regs)) {
+		u32 first = rec->kernel_frames > MAX_DEPTH ? MAX_DEPTH : rec->kernel_frames;
 		long n = bpf_get_task_stack(task, &rec->frames[first], max_depth * 8,
 					    BPF_F_USER_STACK);
 

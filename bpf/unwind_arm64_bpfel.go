@@ -13,6 +13,12 @@ import (
 	"github.com/cilium/ebpf"
 )
 
+type UnwindUnwindAsking struct {
+	_    structs.HostLayout
+	Key  uint64
+	Time uint64
+}
+
 type UnwindUnwindKind uint32
 
 const (
@@ -120,6 +126,7 @@ const (
 	UnwindProgUnwindFork             = "unwind_fork"
 	UnwindProgUnwindFree             = "unwind_free"
 	UnwindProgUnwindTasks            = "unwind_tasks"
+	UnwindVarUnusedUnwindAsking      = "unused_unwind_asking"
 	UnwindVarUnusedUnwindKind        = "unused_unwind_kind"
 	UnwindVarUnusedUnwindMapping     = "unused_unwind_mapping"
 	UnwindVarUnusedUnwindPageState   = "unused_unwind_page_state"
@@ -197,6 +204,7 @@ type UnwindMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type UnwindVariableSpecs struct {
+	UnusedUnwindAsking      *ebpf.VariableSpec `ebpf:"unused_unwind_asking"`
 	UnusedUnwindKind        *ebpf.VariableSpec `ebpf:"unused_unwind_kind"`
 	UnusedUnwindMapping     *ebpf.VariableSpec `ebpf:"unused_unwind_mapping"`
 	UnusedUnwindPageState   *ebpf.VariableSpec `ebpf:"unused_unwind_page_state"`
@@ -256,6 +264,7 @@ func (m *UnwindMaps) Close() error {
 //
 // It can be passed to LoadUnwindObjects or ebpf.CollectionSpec.LoadAndAssign.
 type UnwindVariables struct {
+	UnusedUnwindAsking      *ebpf.Variable `ebpf:"unused_unwind_asking"`
 	UnusedUnwindKind        *ebpf.Variable `ebpf:"unused_unwind_kind"`
 	UnusedUnwindMapping     *ebpf.Variable `ebpf:"unused_unwind_mapping"`
 	UnusedUnwindPageState   *ebpf.Variable `ebpf:"unused_unwind_page_state"`

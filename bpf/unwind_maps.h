@@ -108,6 +108,12 @@ enum unwind_request_type {
 	UNWIND_WANT_PAGE = 2, /* no page id */
 };
 
+/* What was asked for last, by hash. */
+struct unwind_asking {
+	u64 key;
+	u64 time; /* CLOCK_MONOTONIC, ns */
+};
+
 /* What the walker would need, in unwind_requests. */
 struct unwind_request {
 	u32 type; /* enum unwind_request_type */
@@ -188,7 +194,7 @@ struct {
 	__uint(map_flags, BPF_F_MMAPABLE);
 	__uint(max_entries, UNWIND_ASKED);
 	__type(key, u32);
-	__type(value, u64);
+	__type(value, struct unwind_asking);
 } unwind_asked SEC(".maps");
 
 struct {

@@ -52,6 +52,8 @@ struct unwind_walk {
 	u32 end; /* enum stack_end */
 	u32 first; /* index in the record's frames of the walk's first */
 	u32 by_signal; /* registers are those of the signal frame at regs */
+	u32 early; /* the walk would get further a little later */
+	u32 pad;
 	u64 regs; /* address of the registers of an exact frame */
 	u64 copy; /* of a task that is not current: where its stack was copied to, or 0 */
 	u64 copy_of, copied; /* address that it was at, and how many bytes */
@@ -98,6 +100,7 @@ static __always_inline void unwind_begin(struct unwind_walk *w, u64 pc, u64 sp, 
 	w->exact = 1;
 	w->end = END_DEPTH;
 	w->by_signal = 0;
+	w->early = 0;
 	w->block_at = UNWIND_NO_BLOCK;
 }
 

@@ -1,6 +1,9 @@
 package process
 
-import "slices"
+import (
+	"math"
+	"slices"
+)
 
 // Mapping is an executable mapping of a process.
 type Mapping struct {
@@ -16,11 +19,22 @@ type Mapping struct {
 // they are known, sorted and without overlaps. Memory that was unmapped may
 // still be among them: no record tells of that. It has no part in what makes
 // files stay readable; see [Table.Resolve].
-func (t *Table) Mappings(pid int) []Mapping {
+func (t *Table) Mappings(pid int) []Mapping { return t.MappingsAt(pid, math.MaxUint64) }
+
+// MappingsAt returns the mappings of what process pid ran at a time (CLOCK_MONOTONIC,
+// ns), as [Table.Mappings] does: an exec since does not matter, what was mapped
+// since is among them.
+func (t *Table) MappingsAt(pid int, time uint64) []Mapping {
 	if pid <= 0 {
 		return nil
 	}
 	i := t.image(pid)
+	for i != nil && time < i.from {
+		i = i.prev
+	}
+	if i == nil {
+		return nil
+	}
 	if i.unread() {
 		t.load(pid, i)
 	}

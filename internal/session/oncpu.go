@@ -88,6 +88,7 @@ func (m *onCPU) load(common probe.Options) ([]source, error) {
 		Options:    common,
 		SkipKernel: o.UserOnly,
 		Idle:       o.Idle,
+		Snapshots:  common.Tables != nil,
 	})
 	if err != nil {
 		return nil, err

@@ -207,7 +207,8 @@ type run struct {
 	store   *stacks.Store
 	witness
 	loop
-	unwinder unwinder
+	unwinder  unwinder
+	snapshots snapshots
 
 	remapped map[int]bool // processes whose addresses changed their meaning
 	names    *names       // nil before code was named
@@ -232,6 +233,7 @@ func attach(what subject, o *Options, finder *debugfile.Finder) (_ *run, err err
 	if err := r.unwinder.load(o, types); err != nil {
 		return nil, err
 	}
+	r.snapshots.loader = r.unwinder.loader
 	r.heed = r.unwinder.heed
 	if err := r.listen(o.Target.PIDs); err != nil {
 		return nil, err

@@ -20,6 +20,9 @@ func (r *run) sample(ctx context.Context, launched *target.Launched) error {
 	line := &progressLine{wanted: r.options.Progress, out: r.options.Stderr}
 	err := errors.Join(r.measure(ctx, r, line, launched), r.each(source.Disable), rcu.Wait())
 	_, pollErr := r.poll()
+	if len(r.snapshots.of) > 0 {
+		pollErr = errors.Join(pollErr, r.snapshots.finish(), r.each(r.takeRecords))
+	}
 	return errors.Join(err, pollErr, r.each(func(s source) error { return s.Counts().Finish() }), endCommand(ctx, launched))
 }
 
@@ -69,9 +72,12 @@ func (r *run) poll() (busy bool, err error) {
 	}
 	clear(r.remapped)
 	for i, s := range r.sources {
-		if err := s.Ring().ReadTo(positions[i], func(record []byte) error { return r.record(s, record) }); err != nil {
+		if err := r.readTo(s, positions[i]); err != nil {
 			return r.busy, err
 		}
+	}
+	if err := r.snapshots.again(now - patienceForTables); err != nil {
+		return r.busy, err
 	}
 	r.processes.Forget(now - graceForStacks)
 	return r.busy, errors.Join(r.each(r.relieve), r.each(source.Check), r.sidebandErr)
@@ -87,6 +93,13 @@ func (r *run) relieve(s source) error {
 	return s.Counts().Flip()
 }
 
+func (r *run) readTo(s source, position uint64) error {
+	return s.Ring().ReadTo(position, func(record []byte) error { return r.record(s, record) })
+}
+
+// takeRecords takes all records that a source's ring has.
+func (r *run) takeRecords(s source) error { return r.readTo(s, s.Ring().Position()) }
+
 // record takes one record of a source's ring.
 func (r *run) record(s source, record []byte) error {
 	kind, err := stacks.RecordType(record)
@@ -100,6 +113,8 @@ func (r *run) record(s source, record []byte) error {
 		return s.Counts().AddRecord(record)
 	case bpf.OnCPURecordTypeRECORD_FILE:
 		return r.store.AddFile(record)
+	case bpf.OnCPURecordTypeRECORD_SNAPSHOT:
+		return r.snapshots.add(s, record, r.processes)
 	}
 	return fmt.Errorf("%w: type %d", stacks.ErrRecord, kind)
 }

@@ -27,6 +27,9 @@ type Options struct {
 	SkipKernel bool
 	// Idle includes the idle task.
 	Idle bool
+	// Snapshots has samples of processes without unwind tables sent as such; see
+	// [Snapshot].
+	Snapshots bool
 }
 
 // Source is the loaded kernel side and the events attached to it.
@@ -48,6 +51,7 @@ func Load(o Options) (*Source, error) {
 	p, err := probe.Load(spec, o.Options, map[string]any{
 		bpf.OnCPUVarIncludeIdle:     o.Idle,
 		bpf.OnCPUVarSkipKernelStack: o.SkipKernel,
+		bpf.OnCPUVarSnapshots:       o.Snapshots,
 	}, counted)
 	if err != nil {
 		return nil, err

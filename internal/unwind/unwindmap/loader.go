@@ -70,6 +70,8 @@ type file struct {
 type proc struct {
 	pid   int
 	image uint64
+	// past says that it has none, and never will: see [Past].
+	past bool
 	// sources is what it has mapped, layout what the kernel's walker knows of
 	// it, nil for nothing.
 	sources []process.Mapping

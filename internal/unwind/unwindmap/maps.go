@@ -50,7 +50,7 @@ type kernelMaps struct {
 	rules    []rule
 	layouts  []mapping
 	states   []pageState
-	asked    []uint64
+	asked    []bpf.UnwindUnwindAsking
 	mu       sync.Mutex
 	attached map[uint32]*ebpf.Map
 }

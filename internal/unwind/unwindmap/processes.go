@@ -99,8 +99,10 @@ func (l *Loader) withdraw(p *proc) {
 	if p.layout == nil || extends(p.sources, p.layout.sources) {
 		return
 	}
-	if err := l.kernel.deleteProcess(p.pid); err != nil {
-		l.fail(err)
+	if !p.past {
+		if err := l.kernel.deleteProcess(p.pid); err != nil {
+			l.fail(err)
+		}
 	}
 	l.leave(p)
 }
@@ -111,7 +113,10 @@ func (l *Loader) install(p *proc, next *layout) {
 		p.cut = true
 		l.stats.Cut++
 	}
-	err := l.kernel.putProcess(p.pid, entry{Image: p.image, Layout: next.word})
+	var err error
+	if !p.past {
+		err = l.kernel.putProcess(p.pid, entry{Image: p.image, Layout: next.word})
+	}
 	l.leave(p) // not before: a child may have got it until now
 	l.join(p, next)
 	if err == nil {

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Samples of processes that user space has yet to lay out. What a walk needs, the
+ * registers and the top of the stack, crosses the ring. When the process is laid out,
+ * which it may not live to see, user space hands it back, and it is walked and counted
+ * as if it had just been taken.
+ */
+#ifndef FULGUR_SNAPSHOT_H
+#define FULGUR_SNAPSHOT_H
+
+#include "unwind.h"
+
+#define SNAPSHOT_PART 4096
+#define SNAPSHOT_PARTS 4
+
+struct snapshot {
+	u32 type;
+	u32 cpu;
+	u64 weight; /* the sample's period */
+	u64 image;
+	u64 layout; /* set by user space, 0 if there is none to be had */
+	u64 copy_of; /* address of copy */
+	u32 copied; /* bytes of copy that count */
+	u32 pad;
+	struct bpf_user_regs regs;
+	struct stack_record record; /* its user frames count for nothing */
+	u8 copy[SNAPSHOT_PARTS][SNAPSHOT_PART];
+};
+
+/* Whether user space hands snapshots back. */
+const volatile bool snapshots;
+
+/* What user space handed back. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct snapshot);
+} snapshot_back SEC(".maps");
+
+/* Its walk, which samples may interrupt. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct stack_scratch);
+} snapshot_scratch SEC(".maps");
+
+/*
+ * Sends what it takes to walk the stack of task, which is current, later. It leaves
+ * half of the ring to others.
+ */
+static __always_inline bool snapshot_send(struct task_struct *task, const struct stack_record *rec,
+					  u64 weight)
+{
+	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(task);
+	u64 wakeup = BPF_RB_NO_WAKEUP, waiting = bpf_ringbuf_query(&ring, BPF_RB_AVAIL_DATA);
+	struct snapshot *s;
+	u32 i;
+
+	if (waiting > ring_wakeup)
+		return false;
+	s = bpf_ringbuf_reserve(&ring, sizeof(*s), 0);
+	if (!s)
+		return false;
+	s->type = RECORD_SNAPSHOT;
+	s->cpu = bpf_get_smp_processor_id();
+	s->weight = weight;
+	s->image = task_image(task);
+	s->layout = 0;
+	s->copy_of = REGS_SP(regs) & ~(u64)(SNAPSHOT_PART - 1);
+	bpf_probe_read_kernel(&s->regs, sizeof(s->regs), regs);
+	bpf_probe_read_kernel(&s->record, sizeof(s->record), rec);
+	s->record.time = bpf_ktime_get_ns();
+	for (i = 0; i < SNAPSHOT_PARTS; i++)
+		if (bpf_probe_read_user(s->copy[i], SNAPSHOT_PART,
+					(void *)(s->copy_of + i * SNAPSHOT_PART)))
+			break;
+	s->copied = i * SNAPSHOT_PART;
+	if (waiting > ring_wakeup / 2)
+		wakeup = BPF_RB_FORCE_WAKEUP;
+	bpf_ringbuf_submit(s, wakeup);
+	return true;
+}
+
+/* Walks the stack of a snapshot into w and the record that it returns. */
+static __always_inline struct stack_record *snapshot_walk(struct snapshot *s)
+{
+	struct stack_scratch *scratch;
+	struct unwind_walk *w;
+	u32 zero = 0;
+
+	scratch = bpf_map_lookup_elem(&snapshot_scratch, &zero);
+	if (!scratch)
+		return NULL;
+	w = &scratch->walk;
+	bpf_probe_read_kernel(&scratch->record, sizeof(scratch->record), &s->record);
+	w->copy = (u64)s->copy;
+	w->copy_of = s->copy_of;
+	w->copied = s->copied;
+	w->regs = (u64)&s->regs;
+	w->layout = s->layout;
+#if defined(__TARGET_ARCH_x86)
+	unwind_begin(w, s->regs.rip, s->regs.rsp, s->regs.rbp);
+#else
+	unwind_begin(w, s->regs.pc, s->regs.sp, s->regs.regs[29]);
+#endif
+	if (s->layout) {
+		walk_from(&scratch->record, w, true);
+	} else {
+		walk_from(&scratch->record, w, false);
+		scratch->record.user_end = END_NOT_READY;
+	}
+	return &scratch->record;
+}
+
+#endif
