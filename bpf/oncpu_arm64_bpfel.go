@@ -54,7 +54,7 @@ type OnCPUSnapshot struct {
 		Pstate uint64
 	}
 	Record OnCPUStackRecord
-	Copy   [4][4096]uint8
+	Copy   [8][4096]uint8
 }
 
 type OnCPUStackEnd uint32

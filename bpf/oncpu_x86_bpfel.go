@@ -71,7 +71,7 @@ type OnCPUSnapshot struct {
 		Ss      uint64
 	}
 	Record OnCPUStackRecord
-	Copy   [4][4096]uint8
+	Copy   [8][4096]uint8
 }
 
 type OnCPUStackEnd uint32

@@ -11,7 +11,8 @@
 #include "unwind.h"
 
 #define SNAPSHOT_PART 4096
-#define SNAPSHOT_PARTS 4
+#define SNAPSHOT_PARTS 8
+#define SNAPSHOT_FEW_PARTS 3 /* enough for a program that has just begun */
 
 struct snapshot {
 	u32 type;
@@ -46,23 +47,13 @@ struct {
 	__type(value, struct stack_scratch);
 } snapshot_scratch SEC(".maps");
 
-/*
- * Sends what it takes to walk the stack of task, which is current, later. It leaves
- * half of the ring to others.
- */
-static __always_inline bool snapshot_send(struct task_struct *task, const struct stack_record *rec,
-					  u64 weight)
+/* Fills in all but the part of the copy that is beyond the given number of parts. */
+static __always_inline void snapshot_fill(struct snapshot *s, struct task_struct *task,
+					  const struct stack_record *rec, u64 weight, u32 parts)
 {
 	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(task);
-	u64 wakeup = BPF_RB_NO_WAKEUP, waiting = bpf_ringbuf_query(&ring, BPF_RB_AVAIL_DATA);
-	struct snapshot *s;
 	u32 i;
 
-	if (waiting > ring_wakeup)
-		return false;
-	s = bpf_ringbuf_reserve(&ring, sizeof(*s), 0);
-	if (!s)
-		return false;
 	s->type = RECORD_SNAPSHOT;
 	s->cpu = bpf_get_smp_processor_id();
 	s->weight = weight;
@@ -72,13 +63,45 @@ static __always_inline bool snapshot_send(struct task_struct *task, const struct
 	bpf_probe_read_kernel(&s->regs, sizeof(s->regs), regs);
 	bpf_probe_read_kernel(&s->record, sizeof(s->record), rec);
 	s->record.time = bpf_ktime_get_ns();
-	for (i = 0; i < SNAPSHOT_PARTS; i++)
+	for (i = 0; i < parts; i++)
 		if (bpf_probe_read_user(s->copy[i], SNAPSHOT_PART,
 					(void *)(s->copy_of + i * SNAPSHOT_PART)))
 			break;
 	s->copied = i * SNAPSHOT_PART;
+}
+
+/*
+ * Sends what it takes to walk the stack of task, which is current, later. It leaves
+ * half of the ring to others.
+ */
+static __always_inline bool snapshot_send(struct task_struct *task, const struct stack_record *rec,
+					  u64 weight)
+{
+	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(task);
+	u64 wakeup = BPF_RB_NO_WAKEUP, waiting = bpf_ringbuf_query(&ring, BPF_RB_AVAIL_DATA);
+	u64 beyond =
+		(REGS_SP(regs) & ~(u64)(SNAPSHOT_PART - 1)) + SNAPSHOT_FEW_PARTS * SNAPSHOT_PART;
+	struct snapshot *s;
+	u8 byte;
+
+	if (waiting > ring_wakeup)
+		return false;
 	if (waiting > ring_wakeup / 2)
 		wakeup = BPF_RB_FORCE_WAKEUP;
+	if (bpf_probe_read_user(&byte, 1, (void *)beyond)) {
+		s = bpf_ringbuf_reserve(&ring,
+					__builtin_offsetof(struct snapshot, copy) +
+						SNAPSHOT_FEW_PARTS * SNAPSHOT_PART,
+					0);
+		if (!s)
+			return false;
+		snapshot_fill(s, task, rec, weight, SNAPSHOT_FEW_PARTS);
+	} else {
+		s = bpf_ringbuf_reserve(&ring, sizeof(*s), 0);
+		if (!s)
+			return false;
+		snapshot_fill(s, task, rec, weight, SNAPSHOT_PARTS);
+	}
 	bpf_ringbuf_submit(s, wakeup);
 	return true;
 }

@@ -41,13 +41,13 @@ const (
 
 // ParseSnapshot reads a record of the ring. It copies what it keeps.
 func ParseSnapshot(record []byte) (Snapshot, error) {
-	if len(record) < snapshotSize {
+	if len(record) < snapshotCopy {
 		return Snapshot{}, fmt.Errorf("%w: snapshot of %d bytes", stacks.ErrRecord, len(record))
 	}
 	native := binary.NativeEndian
 	copied := int(native.Uint32(record[snapshotCopied:]))
-	if copied > snapshotSize-snapshotCopy {
-		return Snapshot{}, fmt.Errorf("%w: snapshot with %d bytes of stack", stacks.ErrRecord, copied)
+	if copied > min(len(record), snapshotSize)-snapshotCopy {
+		return Snapshot{}, fmt.Errorf("%w: snapshot of %d bytes with %d bytes of stack", stacks.ErrRecord, len(record), copied)
 	}
 	return Snapshot{
 		PID:   int(native.Uint32(record[snapshotPID:])),

@@ -34,7 +34,8 @@ type walked struct {
 // switches samples a process's threads whenever they leave their CPU.
 type switches struct {
 	*Source
-	tables *unwindmap.Loader
+	tables    *unwindmap.Loader
+	processes *process.Table
 }
 
 func sampleSwitches(t *testing.T, pid int, by probe.Unwind) *switches {
@@ -63,8 +64,8 @@ func sampleSwitches(t *testing.T, pid int, by probe.Unwind) *switches {
 	s, err := Load(Options{SkipKernel: true, Options: probe.Options{
 		MaxDepth: unwindtest.MaxDepth, Scope: tg.Scope, ByThread: true,
 		Unwind: by, Tables: tables.Replacements(),
-		RingSize: DefaultRingSize, CountEntries: DefaultCountEntries, SeenEntries: 1,
-	}})
+		RingSize: 32 << 20, CountEntries: DefaultCountEntries, SeenEntries: 1,
+	}, Snapshots: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +84,7 @@ func sampleSwitches(t *testing.T, pid int, by probe.Unwind) *switches {
 	if err := s.Enable(); err != nil {
 		t.Fatal(err)
 	}
-	return &switches{s, tables}
+	return &switches{s, tables, processes}
 }
 
 // forget has the kernel side send all stacks again.
