@@ -35,6 +35,12 @@ func buildDeep(t *testing.T) string {
 // notReady is said of stacks that were taken before there were tables for them.
 const notReady = "[truncated: unwind tables not loaded yet]"
 
+// What is said of others that end too early.
+const (
+	noMapping  = "[truncated: no code mapped]"
+	unreadable = "[truncated: unreadable stack]"
+)
+
 // ends counts a command's samples by why their user stack ended, "" for those that
 // have their root.
 type ends map[string]int
@@ -224,6 +230,27 @@ func TestUnwindNewProcess(t *testing.T) {
 	}
 	if whole := e[""] + late; whole < e.total()*98/100 {
 		t.Errorf("other stacks than those are cut: %v", e)
+	}
+}
+
+// Programs that are gone before their tables are made are unwound, too.
+func TestUnwindBriefProcesses(t *testing.T) {
+	testenv.Root(t)
+	deep := buildDeep(t)
+	script := `for i in {1..20}; do "$0" 0.03; done`
+	r := fulgur(t, "profile", "-F", "1999", "--format", "text", "--no-inlines", "--", "bash", "-c", script, deep)
+	if r.code != 0 {
+		t.Fatalf("exit code %d: %s", r.code, r.stderr)
+	}
+	e := endsOf(t, r.stdout)["deep"]
+	t.Log(e)
+	// Half of the ring is for others: an overloaded machine's may be full.
+	if late := e[notReady] + e[noMapping]; e.total() < 200 || late > e.total()/10 {
+		t.Errorf("%d of %d samples are not unwound", late, e.total())
+	}
+	// A process that is being torn down has no stack any more.
+	if alive := e.total() - e[unreadable]; e[""] < alive*9/10 {
+		t.Errorf("%d of %d stacks reach their root", e[""], alive)
 	}
 }
 

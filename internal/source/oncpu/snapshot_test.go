@@ -156,7 +156,7 @@ func TestSnapshotWithoutLayout(t *testing.T) {
 }
 
 func TestParseSnapshotRefuses(t *testing.T) {
-	for _, b := range [][]byte{nil, make([]byte, snapshotSize-1), func() []byte {
+	for _, b := range [][]byte{nil, make([]byte, snapshotCopy-1), func() []byte {
 		b := make([]byte, snapshotSize)
 		for i := range b {
 			b[i] = 0xff

@@ -4,8 +4,8 @@
  * a virtual call, a call back from the C library and an exception's handler,
  * in two threads, for SECONDS.
  */
+#include <chrono>
 #include <cstdlib>
-#include <ctime>
 #include <stdexcept>
 #include <thread>
 
@@ -57,17 +57,20 @@ __attribute__((noinline)) static int descend(int depth, Shape &shape)
 	return below;
 }
 
-static void run(time_t end)
+using Clock = std::chrono::steady_clock;
+
+static void run(Clock::time_point end)
 {
 	Square square;
 
-	while (time(nullptr) < end)
+	while (Clock::now() < end)
 		descend(20, square);
 }
 
 int main(int argc, char **argv)
 {
-	time_t end = time(nullptr) + (argc > 1 ? atoi(argv[1]) : 3600);
+	auto seconds = std::chrono::duration<double>(argc > 1 ? atof(argv[1]) : 3600);
+	auto end = Clock::now() + std::chrono::duration_cast<Clock::duration>(seconds);
 	std::thread other(run, end);
 
 	run(end);
