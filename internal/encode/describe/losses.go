@@ -41,7 +41,7 @@ func Losses(l profile.Losses) []Loss {
 	add(l.TruncatedKernel, "kernel stack cut", "kernel stacks cut",
 		"at the depth limit", maxDepth)
 	add(l.UserFaults, "unreadable user stack", "unreadable user stacks",
-		"paged out or no frame pointers", "build with -fno-omit-frame-pointer")
+		"paged out, of a process that ends, or no frame pointers", "")
 	add(l.BrokenUser, "broken user stack", "broken user stacks",
 		"the frame pointers lead to no code", "build with -fno-omit-frame-pointer")
 	add(l.NotReady, "user stack by frame pointers", "user stacks by frame pointers",
@@ -49,7 +49,7 @@ func Losses(l profile.Losses) []Loss {
 	add(l.Evicted, "user stack cut", "user stacks cut",
 		"the unwind table was not loaded any more", "raise --unwind-memory")
 	add(l.NoTable, "user stack cut", "user stacks cut",
-		"where code has no unwind table", "leave out --unwind dwarf")
+		"where code has no unwind table", "leave out --unwind dwarf if it was given")
 	add(l.Unsupported, "user stack cut", "user stacks cut",
 		"at an unwind rule that is not supported", "")
 	add(l.NoMapping, "user stack cut", "user stacks cut",
