@@ -186,6 +186,10 @@ static __always_inline void walk_user(struct task_struct *task, struct stack_rec
 	image = task_image(task);
 	if (unwind_layout(task, image, &w->layout)) {
 		rec->user_frames = bpf_loop(max_depth, unwind_by_tables, &loop, 0);
+		if (unwind_lacks_base(w)) {
+			unwind_begin_with_base(w, REGS_PC(regs), REGS_SP(regs), REGS_FP(regs));
+			rec->user_frames = bpf_loop(max_depth, unwind_by_tables, &loop, 0);
+		}
 		rec->user_end = w->end;
 		/* Code that was just mapped, or none: an address that is none asks once
 		 * in each layout. */
