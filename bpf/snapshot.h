@@ -110,6 +110,7 @@ static __always_inline bool snapshot_send(struct task_struct *task, const struct
 static __always_inline struct stack_record *snapshot_walk(struct snapshot *s)
 {
 	struct stack_scratch *scratch;
+	struct unwind_start at;
 	struct unwind_walk *w;
 	u32 zero = 0;
 
@@ -124,16 +125,13 @@ static __always_inline struct stack_record *snapshot_walk(struct snapshot *s)
 	w->regs = (u64)&s->regs;
 	w->layout = s->layout;
 #if defined(__TARGET_ARCH_x86)
-	unwind_begin(w, s->regs.rip, s->regs.rsp, s->regs.rbp);
+	at = (struct unwind_start){ s->regs.rip, s->regs.rsp, s->regs.rbp };
 #else
-	unwind_begin(w, s->regs.pc, s->regs.sp, s->regs.regs[29]);
+	at = (struct unwind_start){ s->regs.pc, s->regs.sp, s->regs.regs[29] };
 #endif
-	if (s->layout) {
-		walk_from(&scratch->record, w, true);
-	} else {
-		walk_from(&scratch->record, w, false);
+	walk_from(&at, &scratch->record, w, s->layout);
+	if (!s->layout)
 		scratch->record.user_end = END_NOT_READY;
-	}
 	return &scratch->record;
 }
 

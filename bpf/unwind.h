@@ -172,12 +172,17 @@ static __always_inline bool regs_are_32_bit(struct pt_regs *regs)
 #endif
 }
 
+/* Where a walk begins. */
+struct unwind_start {
+	u64 pc, sp, fp;
+};
+
 /*
- * Appends to rec the user frames from where unwind_begin() set w to. by_layout
- * says that w->layout is the process's; else frame pointers are followed.
+ * Appends to rec the user frames from there on. by_layout says that w->layout is
+ * the process's; else frame pointers are followed. All registers are at w->regs.
  */
-static __always_inline void walk_from(struct stack_record *rec, struct unwind_walk *w,
-				      bool by_layout)
+static __always_inline void walk_from(const struct unwind_start *at, struct stack_record *rec,
+				      struct unwind_walk *w, bool by_layout)
 {
 	struct unwind_loop loop = { .walk = w, .record = rec };
 	u32 zero = 0;
@@ -185,11 +190,16 @@ static __always_inline void walk_from(struct stack_record *rec, struct unwind_wa
 	w->first = rec->kernel_frames;
 	if (w->first > MAX_DEPTH)
 		w->first = MAX_DEPTH;
+	unwind_begin(w, at->pc, at->sp, at->fp);
 	if (by_layout) {
 		loop.cache = bpf_map_lookup_elem(&unwind_cache, &zero);
 		if (!loop.cache)
 			return;
 		rec->user_frames = bpf_loop(max_depth, unwind_by_tables, &loop, 0);
+		if (unwind_lacks_base(w)) {
+			unwind_begin_with_base(w, at->pc, at->sp, at->fp);
+			rec->user_frames = bpf_loop(max_depth, unwind_by_tables, &loop, 0);
+		}
 	} else {
 		rec->user_frames = bpf_loop(max_depth, unwind_by_chain, &loop, 0);
 	}
@@ -203,23 +213,23 @@ static __always_inline void walk_from(struct stack_record *rec, struct unwind_wa
 static __always_inline void walk_user_regs(struct task_struct *task, struct pt_regs *regs,
 					   struct stack_record *rec, struct unwind_walk *w)
 {
+	struct unwind_start at = { REGS_PC(regs), REGS_SP(regs), REGS_FP(regs) };
 	u32 tgid = task->tgid;
 	u64 image;
 
 	w->regs = (u64)regs;
-	unwind_begin(w, REGS_PC(regs), REGS_SP(regs), REGS_FP(regs));
 	if (unwind == UNWIND_BY_FRAME_POINTERS) {
-		walk_from(rec, w, false);
+		walk_from(&at, rec, w, false);
 		return;
 	}
 	image = task_image(task);
 	if (!unwind_layout(tgid, image, &w->layout)) {
-		walk_from(rec, w, false);
+		walk_from(&at, rec, w, false);
 		rec->user_end = END_NOT_READY;
 		w->early = unwind_want(tgid, image, image, UNWIND_COMPILES);
 		return;
 	}
-	walk_from(rec, w, true);
+	walk_from(&at, rec, w, true);
 	/* Code that was just mapped, or none: an address that is none asks once in each
 	 * layout. */
 	if (w->end == END_NO_MAPPING)

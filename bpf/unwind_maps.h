@@ -28,8 +28,8 @@ enum unwind_kind {
 	UNWIND_NONE = 0,
 	UNWIND_UNSUPPORTED = 1,
 	UNWIND_END = 2,
-	UNWIND_SP = 3,
-	UNWIND_FP = 4,
+	UNWIND_SP = 3, /* arg: words from the saved base register to the CFA, or 0 */
+	UNWIND_FP = 4, /* the same */
 	UNWIND_REGISTER = 5,
 	UNWIND_DEREF_SP = 6,
 	UNWIND_DEREF_FP = 7,
@@ -49,6 +49,8 @@ enum unwind_slot {
 	UNWIND_IN_REGISTER = 4,
 	UNWIND_UNKNOWN = 5,
 };
+
+#define UNWIND_BASE_LOST 255 /* BaseLost in rule.go */
 
 /* Rule in rule.go, byte for byte. */
 struct unwind_rule {

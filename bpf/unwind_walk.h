@@ -37,6 +37,17 @@ enum unwind_mode {
 
 #define UNWIND_BLOCK_BYTES 2048
 #define UNWIND_NO_BLOCK 8 /* no block begins there */
+
+/*
+ * The base register of amd64 is kept from frame to frame only where the CFA was
+ * found to be above it: few stacks go through the dynamic loader's stubs for lazy
+ * binding, and those are walked again.
+ */
+enum unwind_base {
+	UNWIND_BASE_IGNORED = 0,
+	UNWIND_BASE_UNKNOWN = 1,
+	UNWIND_BASE_KNOWN = 2,
+};
 #define UNWIND_LOWEST 4096 /* no memory is mapped below, whatever mmap_min_addr is */
 
 /* A walk's state. */
@@ -57,6 +68,8 @@ struct unwind_walk {
 	u64 regs; /* address of the registers of an exact frame */
 	u64 copy; /* of a task that is not current: where its stack was copied to, or 0 */
 	u64 copy_of, copied; /* address that it was at, and how many bytes */
+	u64 base; /* the base register, if it is known */
+	u64 base_state; /* enum unwind_base */
 	u64 block_at; /* address of what is in block, or UNWIND_NO_BLOCK */
 	u64 block[UNWIND_BLOCK_BYTES / 8];
 };
@@ -83,6 +96,7 @@ static __always_inline enum unwind_mode unwind_by(void);
 #define UNWIND_SIGNAL_FP 120
 #define UNWIND_SIGNAL_SP 160
 #define UNWIND_SIGNAL_PC 168
+#define UNWIND_BASE 3 /* rbx */
 #elif defined(__TARGET_ARCH_arm64)
 /* struct rt_sigframe: sigcontext, from x0 on. */
 #define UNWIND_SIGNAL_FIRST 312
@@ -90,6 +104,7 @@ static __always_inline enum unwind_mode unwind_by(void);
 #define UNWIND_SIGNAL_SP 560
 #define UNWIND_SIGNAL_PC 568
 #define UNWIND_LINK 30
+#define UNWIND_BASE 32 /* none */
 #endif
 
 static __always_inline void unwind_begin(struct unwind_walk *w, u64 pc, u64 sp, u64 fp)
@@ -101,7 +116,21 @@ static __always_inline void unwind_begin(struct unwind_walk *w, u64 pc, u64 sp, 
 	w->end = END_DEPTH;
 	w->by_signal = 0;
 	w->early = 0;
+	w->base_state = UNWIND_BASE_IGNORED;
 	w->block_at = UNWIND_NO_BLOCK;
+}
+
+/* Whether the walk that ended is worth another with the base register. */
+static __always_inline bool unwind_lacks_base(struct unwind_walk *w)
+{
+	return UNWIND_BASE < 32 && w->end == END_REGISTER && w->base_state == UNWIND_BASE_IGNORED;
+}
+
+/* Begins one. */
+static __always_inline void unwind_begin_with_base(struct unwind_walk *w, u64 pc, u64 sp, u64 fp)
+{
+	unwind_begin(w, pc, sp, fp);
+	w->base_state = UNWIND_BASE_UNKNOWN;
 }
 
 /* Reads the word at addr; a misaligned one not through the block. */
@@ -246,7 +275,8 @@ static __always_inline u32 unwind_shorten(u32 index)
 }
 
 /*
- * Finds the rule for addr, perhaps in its short form. Neither what is not there
+ * Finds the rule for addr, perhaps in its short form, which says nothing of the base
+ * register. Neither what is not there
  * nor what is not loaded is kept in the cache, so that it can come.
  */
 static __always_inline u64 unwind_find(struct unwind_loop *l, u64 addr)
@@ -298,6 +328,26 @@ static __always_inline bool unwind_signal(struct unwind_walk *w, s32 cfa)
 	return true;
 }
 
+/* Takes the base register of an exact frame. */
+static __always_inline void unwind_take_base(struct unwind_walk *w)
+{
+	w->base_state =
+		unwind_register(w, UNWIND_BASE, &w->base) ? UNWIND_BASE_KNOWN : UNWIND_BASE_UNKNOWN;
+}
+
+/* Gives the base register the value that it has in the caller. */
+static __always_inline void unwind_restore_base(struct unwind_walk *w, const struct unwind_rule *r,
+						u64 cfa)
+{
+	if (r->kind == UNWIND_PLT)
+		return; /* does not touch it */
+	if ((r->kind != UNWIND_SP && r->kind != UNWIND_FP) || r->arg == UNWIND_BASE_LOST)
+		w->base_state = UNWIND_BASE_UNKNOWN;
+	else if (r->arg)
+		w->base_state = unwind_load(w, cfa - 8 * r->arg, &w->base) ? UNWIND_BASE_KNOWN
+									   : UNWIND_BASE_UNKNOWN;
+}
+
 /* Goes to the caller by a rule. */
 static __always_inline bool unwind_step(struct unwind_walk *w, const struct unwind_rule *r)
 {
@@ -333,7 +383,9 @@ static __always_inline bool unwind_step(struct unwind_walk *w, const struct unwi
 		cfa += r->arg;
 		break;
 	case UNWIND_REGISTER:
-		if (!w->exact || !unwind_register(w, r->arg, &cfa))
+		if (r->arg == UNWIND_BASE && w->base_state == UNWIND_BASE_KNOWN)
+			cfa = w->base;
+		else if (!w->exact || !unwind_register(w, r->arg, &cfa))
 			return unwind_stop(w, END_REGISTER);
 		cfa += (s64)r->cfa;
 		break;
@@ -381,6 +433,8 @@ static __always_inline bool unwind_step(struct unwind_walk *w, const struct unwi
 #endif
 			return unwind_stop(w, END_REGISTER);
 	}
+	if (w->base_state != UNWIND_BASE_IGNORED)
+		unwind_restore_base(w, r, cfa);
 	w->pc = ra & unwind_pc_bits();
 	w->sp = cfa;
 	w->exact = 0;
@@ -430,11 +484,18 @@ static long unwind_by_tables(u32 i, struct unwind_loop *l)
 {
 	struct unwind_walk *w = l->walk;
 	const struct unwind_rule *r;
-	u64 found;
+	u64 addr, found;
 
 	if (!unwind_keep(l, i))
 		return 1;
-	found = unwind_find(l, w->exact ? w->pc : w->pc - 1);
+	addr = w->exact ? w->pc : w->pc - 1;
+	if (w->base_state == UNWIND_BASE_IGNORED) {
+		found = unwind_find(l, addr);
+	} else {
+		if (w->exact)
+			unwind_take_base(w);
+		found = unwind_search(addr, w->layout);
+	}
 	if (found >> 32) {
 		w->end = found >> 32;
 		return 1;

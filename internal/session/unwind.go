@@ -95,7 +95,7 @@ func (u *unwinder) heed(r perfevent.Record) {
 	switch r := r.(type) {
 	case perfevent.Fork:
 		if r.PID != r.PPID {
-			u.loader.Forked(r.PPID, r.PID)
+			u.loader.Forked(r.PPID, r.PID, r.Time)
 			if u.dirty[r.PPID] {
 				u.dirty[r.PID] = true
 			}

@@ -4,9 +4,10 @@ import "debug/elf"
 
 // The numbers that DWARF gives to registers, in the psABI of each machine.
 const (
-	amd64FP = 6 // rbp
-	amd64SP = 7 // rsp
-	amd64RA = 16
+	amd64Base = 3 // rbx
+	amd64FP   = 6 // rbp
+	amd64SP   = 7 // rsp
+	amd64RA   = 16
 
 	arm64FP = 29
 	arm64RA = 30 // the link register
@@ -20,6 +21,11 @@ const maxRegister = 32
 // arch is what differs between machines.
 type arch struct {
 	fp, sp, ra uint64
+	// base is the register that a function may find its frame by when it has
+	// moved the stack pointer by what is not known before it runs, and keeps
+	// the frame pointer as it was: the psABI's base pointer. maxRegister if
+	// there is none.
+	base uint64
 	// link is whether the return address comes in the register ra, and is
 	// there until a function saves it. Else the call has pushed it.
 	link bool
@@ -43,7 +49,7 @@ type signalFrame struct {
 const pcRegister = maxRegister
 
 var amd64 = &arch{
-	fp: amd64FP, sp: amd64SP, ra: amd64RA,
+	fp: amd64FP, sp: amd64SP, ra: amd64RA, base: amd64Base,
 	// struct ucontext: uc_flags, uc_link and uc_stack, 40 bytes together,
 	// then struct sigcontext.
 	signal: signalFrame{
@@ -56,7 +62,7 @@ var amd64 = &arch{
 }
 
 var arm64 = &arch{
-	fp: arm64FP, sp: arm64SP, ra: arm64RA, link: true,
+	fp: arm64FP, sp: arm64SP, ra: arm64RA, base: maxRegister, link: true,
 	// struct rt_sigframe: siginfo, 128 bytes, then struct ucontext, whose
 	// sigcontext begins at 176 with the fault address.
 	signal: signalFrame{

@@ -52,10 +52,11 @@ type state struct {
 	cfa operand
 	// offset is the register and the offset that were the CFA last: after an
 	// expression, changing one of them brings the other back.
-	offset     operand
-	plt        uint8
-	isPLT      bool
-	fp, ra, sp column
+	offset operand
+	plt    uint8
+	isPLT  bool
+
+	fp, ra, sp, base column
 }
 
 // column is where a register of the caller is.
@@ -243,6 +244,8 @@ func (s *state) column(c *cie, a *arch, reg uint64) *column {
 		return &s.fp
 	case a.sp:
 		return &s.sp
+	case a.base:
+		return &s.base
 	}
 	return nil
 }
@@ -315,13 +318,25 @@ func (m *machine) cfaRule() (r Rule, ok bool) {
 	case deref:
 		return r, false
 	case reg == m.arch.sp:
-		r.Kind = KindSP
+		r.Kind, r.Arg = KindSP, m.baseWords()
 	case reg == m.arch.fp:
-		r.Kind = KindFP
+		r.Kind, r.Arg = KindFP, m.baseWords()
 	default:
 		r.Kind, r.Arg = KindRegister, uint8(reg)
 	}
 	return r, true
+}
+
+// baseWords returns how many words below the CFA the base register is saved.
+func (m *machine) baseWords() uint8 {
+	c := m.base
+	switch {
+	case m.arch.base == maxRegister || c.how == columnUnspecified || c.how == columnSame:
+		return 0
+	case c.how == columnCFA && c.off < 0 && c.off%8 == 0 && c.off > -8*BaseLost:
+		return uint8(-c.off / 8)
+	}
+	return BaseLost
 }
 
 // slot turns a column into a slot and its offset.

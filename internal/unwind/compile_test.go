@@ -85,6 +85,20 @@ func TestPrograms(t *testing.T) {
 			"0x4 cfa=fp+16 fp=cfa-16 ra=cfa-8",
 			"0x2c cfa=sp+8 fp=cfa-16 ra=cfa-8",
 		}},
+		{"base register", elf.EM_X86_64, false, program(
+			cfaAdvanceLoc|1, cfaDefCFAOffset, 16, cfaOffset|amd64Base, 2,
+			cfaAdvanceLoc|1, cfaRestore|amd64Base, cfaAdvanceLoc|1, cfaSameValue, amd64Base, cfaOffset|amd64Base, 254&0x7f|0x80, 1,
+			cfaAdvanceLoc|1, cfaOffsetExtended, amd64Base, uleb(255),
+			cfaAdvanceLoc|1, cfaRegister, amd64Base, 12,
+			cfaAdvanceLoc|1, cfaRestore|amd64Base, cfaDefCFA, amd64Base, 32,
+		), []string{
+			"0x0 " + sp8,
+			"0x1 cfa=sp+16 base=cfa-16 fp=same ra=cfa-8",
+			"0x2 cfa=sp+16 fp=same ra=cfa-8",
+			"0x3 cfa=sp+16 base=cfa-2032 fp=same ra=cfa-8",
+			"0x4 cfa=sp+16 base=unknown fp=same ra=cfa-8",
+			"0x6 cfa=r3+32 fp=same ra=cfa-8",
+		}},
 		{"remember, restore", elf.EM_X86_64, false, program(
 			cfaDefCFAOffset, 16, cfaOffset|amd64FP, 2, cfaAdvanceLoc|8,
 			cfaRememberState, cfaDefCFAOffset, 8, cfaRestore|amd64FP, cfaAdvanceLoc2, 1, 0, cfaRestoreState,

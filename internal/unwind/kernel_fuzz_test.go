@@ -13,17 +13,17 @@ import (
 )
 
 // machine is what matters here of one: DWARF's numbers of the stack pointer, the
-// frame pointer and the last other register, whether calls leave the return
+// frame pointer, the base register (-1 for none) and the last other register, whether calls leave the return
 // address in a register, and the bits that addresses have.
 type machine struct {
-	sp, fp, last int
-	link         bool
-	pcMask       uint64
+	sp, fp, base, last int
+	link               bool
+	pcMask             uint64
 }
 
 var machines = map[elf.Machine]machine{
-	elf.EM_X86_64:  {7, 6, 15, false, unwindtest.FrameExact - 1},
-	elf.EM_AARCH64: {31, 29, 30, true, 1<<48 - 1},
+	elf.EM_X86_64:  {7, 6, 3, 15, false, unwindtest.FrameExact - 1},
+	elf.EM_AARCH64: {31, 29, -1, 30, true, 1<<48 - 1},
 }
 
 // choices are bytes that a fuzzer chose, again and again.
@@ -62,8 +62,14 @@ func (c *choices) rule(m machine) unwind.Rule {
 		if c.byte() < 4 {
 			r.CFA++ // the stack is misaligned then
 		}
+		if b := c.byte(); m.base >= 0 && b >= 128 {
+			r.Arg = []uint8{1, 2, 3, 40, unwind.BaseLost}[b%5]
+		}
 	case unwind.KindRegister:
-		r.Arg = c.byte() % uint8(m.last+1)
+		if r.Arg = c.byte(); m.base >= 0 && r.Arg >= 128 {
+			r.Arg = uint8(m.base)
+		}
+		r.Arg %= uint8(m.last + 1)
 	case unwind.KindPLT:
 		r.Arg = c.byte() % 16
 	case unwind.KindDerefSP, unwind.KindDerefFP:

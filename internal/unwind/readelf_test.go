@@ -24,7 +24,8 @@ import (
 type readelfRow struct {
 	addr, end uint64 // in force at addr and before end
 	cfa       string // "rsp+8", "exp"
-	fp, ra    string // "c-16", "u", "s", "exp", "" if not mentioned
+	// "c-16", "u", "s", "exp", "" if not mentioned
+	fp, ra, base string
 }
 
 var parentheses = regexp.MustCompile(` \(\w+\)`)
@@ -98,6 +99,8 @@ func readelfFrames(out io.Reader, fpName string, yield func(eh bool, start, end 
 					row.fp = fields[i]
 				case "ra":
 					row.ra = fields[i]
+				case "rbx":
+					row.base = fields[i]
 				}
 			}
 			at.rows = append(at.rows, row)
@@ -129,6 +132,9 @@ func asReadelf(a *arch, r Rule, want readelfRow) string {
 		if got := fmt.Sprintf("%s%+d", names[r.Kind], r.CFA); got != want.cfa {
 			return "cfa"
 		}
+		if a.base != maxRegister && !baseAgrees(r.Arg, want.base) {
+			return "base"
+		}
 	case KindRegister:
 		reg := want.cfa[:max(strings.IndexAny(want.cfa, "+-"), 0)]
 		if got := fmt.Sprintf("%s%+d", reg, r.CFA); got != want.cfa || want.cfa == "exp" || registerNumber(reg) != int(r.Arg) {
@@ -149,6 +155,16 @@ func asReadelf(a *arch, r Rule, want readelfRow) string {
 		return "ra"
 	}
 	return ""
+}
+
+func baseAgrees(arg uint8, want string) bool {
+	switch arg {
+	case 0:
+		return want == "u" || want == "s" || want == ""
+	case BaseLost: // or what says that it is undefined, which looks like nothing
+		return want != "s" && !strings.HasPrefix(want, "c")
+	}
+	return want == fmt.Sprintf("c-%d", 8*int(arg))
 }
 
 func slotAgrees(s Slot, off int32, want string) bool {

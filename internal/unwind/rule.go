@@ -14,12 +14,15 @@ const (
 	// KindEnd says that the return address is undefined: the outermost
 	// function of a thread.
 	KindEnd
-	// KindSP takes the stack pointer plus Rule.CFA.
+	// KindSP takes the stack pointer plus Rule.CFA. Rule.Arg says where the
+	// caller's base register is: see [BaseLost].
 	KindSP
-	// KindFP takes the frame pointer plus Rule.CFA.
+	// KindFP takes the frame pointer plus Rule.CFA. Rule.Arg is as for KindSP.
 	KindFP
 	// KindRegister takes the register Rule.Arg plus Rule.CFA. Only in a frame
-	// that was interrupted are all registers known.
+	// that was interrupted are all registers known. In others the base register
+	// of amd64, rbx, may be: the dynamic loader's stubs for lazy binding find
+	// their frame by it.
 	KindRegister
 	// KindDerefSP takes the word at the stack pointer plus Rule.CFA, plus
 	// Rule.Arg. Hand-written assembly saves the caller's stack pointer so.
@@ -36,6 +39,11 @@ const (
 	// program counter is exact, not a return address.
 	KindSignal
 )
+
+// BaseLost is the Rule.Arg of a function that does not keep the caller's base
+// register where it can be found. Less than that is how many words below the CFA
+// it is saved, or 0 if it is where it was.
+const BaseLost = 255
 
 var kindNames = [...]string{
 	KindNone: "none", KindUnsupported: "unsupported", KindEnd: "end", KindSP: "sp", KindFP: "fp",
@@ -96,6 +104,13 @@ func (r Rule) String() string {
 	switch r.Kind {
 	case KindSP, KindFP:
 		cfa = fmt.Sprintf("%v%+d", r.Kind, r.CFA)
+		switch r.Arg {
+		case 0:
+		case BaseLost:
+			cfa += " base=unknown"
+		default:
+			cfa += fmt.Sprintf(" base=cfa-%d", 8*int(r.Arg))
+		}
 	case KindRegister:
 		cfa = fmt.Sprintf("r%d%+d", r.Arg, r.CFA)
 	case KindDerefSP, KindDerefFP:

@@ -91,12 +91,14 @@ type cursor struct {
 	// the program counter, the stack and the frame pointer are known, and
 	// the program counter is a return address.
 	exact bool
+	// base is whether the base register is known all the same.
+	base bool
 }
 
 // Walk appends the frames of a thread to frames, innermost first, at most limit
 // of them, and says why they end.
 func (w *Walker) Walk(regs Registers, frames []Frame, limit int) ([]Frame, End) {
-	c := cursor{Walker: w, arch: archOf(w.Machine), regs: regs, exact: true}
+	c := cursor{Walker: w, arch: archOf(w.Machine), regs: regs, exact: true, base: true}
 	if c.arch == nil {
 		return frames, EndNoTable
 	}
@@ -159,9 +161,28 @@ func (c *cursor) step(r Rule) (end End, more bool) {
 	if !ok {
 		return end, false
 	}
+	c.restoreBase(r, cfa)
 	c.regs.PC, c.regs.R[c.arch.sp], c.regs.R[c.arch.fp] = c.strip(pc), cfa, fp
 	c.exact = false
 	return 0, true
+}
+
+// restoreBase gives the base register the value that it has in the caller.
+func (c *cursor) restoreBase(r Rule, cfa uint64) {
+	switch r.Kind {
+	case KindSP, KindFP:
+		switch r.Arg {
+		case 0:
+		case BaseLost:
+			c.base = false
+		default:
+			// What it was in this frame does not matter.
+			c.regs.R[c.arch.base%maxRegister], c.base = c.word(cfa - 8*uint64(r.Arg))
+		}
+	case KindPLT: // does not touch it
+	default:
+		c.base = false
+	}
 }
 
 // cfa returns the CFA by a rule.
@@ -174,7 +195,7 @@ func (c *cursor) cfa(r Rule) (cfa uint64, end End, ok bool) {
 	case KindFP:
 		return fp + off, 0, true
 	case KindRegister:
-		if !c.exact {
+		if !c.exact && !(c.base && uint64(r.Arg) == c.arch.base) {
 			return 0, EndRegister, false
 		}
 		return c.regs.R[r.Arg%maxRegister] + off, 0, true
@@ -233,7 +254,7 @@ func (c *cursor) signal(r Rule) (end End, more bool) {
 			c.regs.R[reg] = v
 		}
 	}
-	c.exact = true
+	c.exact, c.base = true, true
 	return 0, true
 }
 

@@ -40,6 +40,9 @@ func TestWalk(t *testing.T) {
 		register
 		linkLost
 		raInRegister
+		base
+		baseSaved
+		baseLost
 		gap
 	)
 	amd64Programs := [][]byte{
@@ -52,6 +55,9 @@ func TestWalk(t *testing.T) {
 		register:     program(cfaDefCFA, 10, 0),
 		linkLost:     nil,
 		raInRegister: program(cfaDefCFAOffset, 0, cfaRegister, amd64RA, 5),
+		base:         program(cfaDefCFA, amd64Base, 32, cfaOffset|amd64Base, 4),
+		baseSaved:    program(cfaDefCFAOffset, 24, cfaOffset|amd64Base, 2),
+		baseLost:     program(cfaUndefined, amd64Base),
 	}
 	arm64Programs := [][]byte{
 		leaf:         nil,
@@ -126,6 +132,20 @@ func TestWalk(t *testing.T) {
 		{"unsupported", elf.EM_X86_64, fn(unsupported), 0, nil, nil, fmt.Sprintf("[%#x] unsupported unwind rule", fn(unsupported))},
 		{"register", elf.EM_X86_64, fn(leaf), 0, nil, memory{sp: call(register)},
 			fmt.Sprintf("[%#x <-%#x] register not known", fn(leaf), call(register))},
+		{"base register", elf.EM_X86_64, fn(leaf), 0, map[int]uint64{amd64Base: sp + 64}, memory{
+			sp: call(base), sp + 88: call(outermost),
+		}, fmt.Sprintf("[%#x <-%#x <-%#x] complete", fn(leaf), call(base), call(outermost))},
+		{"saved base register", elf.EM_X86_64, fn(leaf), 0, nil, memory{
+			sp: call(baseSaved), sp + 16: sp + 64, sp + 24: call(base), sp + 88: call(outermost),
+		}, fmt.Sprintf("[%#x <-%#x <-%#x <-%#x] complete", fn(leaf), call(baseSaved), call(base), call(outermost))},
+		{"unreadable base register", elf.EM_X86_64, fn(leaf), 0, nil, memory{
+			sp: call(baseSaved), sp + 24: call(base),
+		}, fmt.Sprintf("[%#x <-%#x <-%#x] register not known", fn(leaf), call(baseSaved), call(base))},
+		{"lost base register", elf.EM_X86_64, fn(baseLost), 0, map[int]uint64{amd64Base: sp + 64}, memory{sp: call(base)},
+			fmt.Sprintf("[%#x <-%#x] register not known", fn(baseLost), call(base))},
+		{"base register used up", elf.EM_X86_64, fn(leaf), 0, map[int]uint64{amd64Base: sp + 64}, memory{
+			sp: call(base), sp + 88: call(base),
+		}, fmt.Sprintf("[%#x <-%#x <-%#x] register not known", fn(leaf), call(base), call(base))},
 		{"return address in a register", elf.EM_X86_64, fn(leaf), 0, nil, memory{sp: call(raInRegister)},
 			fmt.Sprintf("[%#x <-%#x] stack does not grow", fn(leaf), call(raInRegister))},
 		{"memory", elf.EM_X86_64, fn(big), 0, nil, nil, fmt.Sprintf("[%#x] unreadable stack", fn(big))},

@@ -126,21 +126,33 @@ static __always_inline enum unwind_mode unwind_by(void)
 	return walking.mode;
 }
 
-static void walk(void)
+static u32 loop(struct unwind_loop *l)
 {
-	struct unwind_walk w = { .layout = walking.layout };
-	static struct stack_record record;
-	struct unwind_loop loop = { .walk = &w, .record = &record, .cache = &cache };
 	u32 n = 0;
 
-	unwind_begin(&w, walking.pc, walking.sp, walking.fp);
 	while (n < walking.limit) {
-		long last = walking.mode == UNWIND_BY_FRAME_POINTERS ? unwind_by_chain(n, &loop)
-								     : unwind_by_tables(n, &loop);
+		long last = walking.mode == UNWIND_BY_FRAME_POINTERS ? unwind_by_chain(n, l)
+								     : unwind_by_tables(n, l);
 
 		n++;
 		if (last)
 			break;
+	}
+	return n;
+}
+
+static void walk(void)
+{
+	struct unwind_walk w = { .layout = walking.layout };
+	static struct stack_record record;
+	struct unwind_loop l = { .walk = &w, .record = &record, .cache = &cache };
+	u32 n;
+
+	unwind_begin(&w, walking.pc, walking.sp, walking.fp);
+	n = loop(&l);
+	if (unwind_lacks_base(&w)) {
+		unwind_begin_with_base(&w, walking.pc, walking.sp, walking.fp);
+		n = loop(&l);
 	}
 	fwrite(&w.end, sizeof(w.end), 1, stdout);
 	fwrite(&n, sizeof(n), 1, stdout);

@@ -23,7 +23,7 @@ func FuzzLoader(f *testing.F) {
 		world := map[int][]process.Mapping{} // what is mapped
 		image := uint64(0)
 		for ; len(ops) >= 2; ops = ops[2:] {
-			op, pid, arg := ops[0]%8, int(ops[1]%8)+1, uint64(ops[0]/8)
+			op, pid, arg := ops[0]%10, int(ops[1]%8)+1, uint64(ops[0]/10)
 			switch maps, lives := world[pid]; {
 			case op == 0: // begins, and is asked for
 				image++
@@ -45,7 +45,7 @@ func FuzzLoader(f *testing.F) {
 				world[child] = maps
 				image++
 				k.fork(pid, child, image)
-				l.Forked(pid, child)
+				l.Forked(pid, child, monotonic())
 			case op == 4: // forks, and changes before that is known
 				child := int(arg%8) + 1
 				if _, exists := world[child]; exists {
@@ -58,13 +58,41 @@ func FuzzLoader(f *testing.F) {
 				l.Remap(pid, world[pid])
 				l.Settled(before)
 				world[child] = world[pid] // as its mappings of then and these go
-				l.Forked(pid, child)
+				l.Forked(pid, child, before)
 			case op == 5: // ends
 				delete(world, pid)
 				l.Ended(pid)
 			case op == 6:
 				l.Settled(monotonic() + 1)
 				l.working.Wait()
+			case op == 7: // forks, which is told before the kernel side has the child
+				child := int(arg%8) + 1
+				if _, exists := world[child]; exists {
+					continue
+				}
+				at := monotonic()
+				l.Forked(pid, child, at)
+				l.Remap(pid, with(nil, uint64(pid)<<20+0x90000))
+				l.Remap(pid, maps) // as before, but another layout
+				l.Settled(monotonic() + 1)
+				l.working.Wait()
+				image++
+				k.fork(pid, child, image)
+				world[child] = maps
+				l.Settled(monotonic() + 1)
+				l.working.Wait()
+				if k.processes[child] != (entry{}) && !l.Known(child) {
+					t.Fatalf("nobody knows that process %d has a layout", child)
+				}
+			case op == 8: // forks, which is not told because too much is
+				child := int(arg%8) + 1
+				if _, exists := world[child]; exists {
+					continue
+				}
+				image++
+				k.fork(pid, child, image)
+				world[child] = maps
+				l.Reset()
 			default: // is asked for again
 				l.Request(pid, image, maps)
 			}

@@ -18,6 +18,8 @@ type kernel interface {
 	process(pid int) (e entry, ok bool, err error)
 	putProcess(pid int, e entry) error
 	deleteProcess(pid int) error
+	// forgetProcesses deletes the entries of all.
+	forgetProcesses() error
 	// forgetRequests has programs ask again for what they asked before.
 	forgetRequests()
 	// wait returns when no program runs any more that ran before.

@@ -123,6 +123,13 @@ func (k *fakeKernel) deleteProcess(pid int) error {
 	return nil
 }
 
+func (k *fakeKernel) forgetProcesses() error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	clear(k.processes)
+	return nil
+}
+
 func (k *fakeKernel) forgetRequests() { k.asked++ }
 
 func (k *fakeKernel) wait() error {

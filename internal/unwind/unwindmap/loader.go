@@ -36,6 +36,7 @@ type Loader struct {
 	workers   int
 	reloading bool
 	processes map[int]*proc
+	unborn    []unborn
 	layouts   map[uint64]*layout // by their words
 	waits     []*wait            // by when they began
 	starving  []*wait            // that need room
@@ -81,6 +82,16 @@ type proc struct {
 	cut  bool // it has more mappings than fit
 	late bool // there was no room for them at first
 }
+
+// unborn is a child that the kernel side had no entry of when the fork was told.
+type unborn struct {
+	parent, child int
+	at            uint64 // the fork's time
+}
+
+// birth is how long the kernel takes at most from telling of a fork to the child's
+// entry, in ns: next to no time, unless others take the CPU.
+const birth = uint64(time.Second)
 
 // wait is a process that waits for tables, or for room.
 type wait struct {
@@ -207,23 +218,43 @@ func (l *Loader) Remap(pid int, maps []process.Mapping) {
 	}
 }
 
-// Forked notes that a process that is known forked another: the kernel side has
-// given it the layout of its parent.
-func (l *Loader) Forked(parent, child int) {
+// Forked notes that a process forked another at a time (CLOCK_MONOTONIC, ns): the
+// kernel side has given it the layout of its parent, or is about to, since the fork
+// is told of before that.
+func (l *Loader) Forked(parent, child int, at uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if !l.adopt(parent, child) {
+		l.unborn = append(l.unborn, unborn{parent, child, at})
+	}
+}
+
+// adopt takes note of a child's layout, and reports false if the child may yet get
+// one.
+func (l *Loader) adopt(parent, child int) bool {
+	for _, u := range l.unborn {
+		if u.child == parent {
+			l.adopt(u.parent, u.child) // it runs by now
+		}
+	}
 	from := l.processes[parent]
-	if from == nil || l.processes[child] != nil {
-		return
+	if from == nil {
+		return true // it is asked for when it is sampled
 	}
 	e, ok, err := l.kernel.process(child)
 	if !ok || err != nil {
-		return // it is asked for when it is sampled
+		return err != nil
+	}
+	if p := l.processes[child]; p != nil {
+		if p.image == e.Image {
+			return true // it was expected
+		}
+		l.remove(p) // the pid's last owner
 	}
 	shared := l.layouts[e.Layout]
 	if shared == nil {
 		l.drop(child)
-		return
+		return true
 	}
 	p := &proc{pid: child, image: e.Image}
 	l.join(p, shared)
@@ -232,6 +263,7 @@ func (l *Loader) Forked(parent, child int) {
 	if shared != from.layout || from.wait != nil {
 		l.change(p, from.sources) // the parent's changed, or is about to
 	}
+	return true
 }
 
 // Ended notes that a process ended, or runs another program: the kernel's entry
@@ -239,9 +271,16 @@ func (l *Loader) Forked(parent, child int) {
 func (l *Loader) Ended(pid int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.processes[pid] != nil {
+	if l.bury(pid) || l.processes[pid] != nil {
 		l.drop(pid)
 	}
+}
+
+// bury forgets an unborn child, and reports whether there was one.
+func (l *Loader) bury(pid int) bool {
+	n := len(l.unborn)
+	l.unborn = slices.DeleteFunc(l.unborn, func(u unborn) bool { return u.child == pid })
+	return len(l.unborn) < n
 }
 
 // Gone reports whether the kernel side has no entry of process pid, or not any
@@ -250,25 +289,30 @@ func (l *Loader) Gone(pid int) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	p := l.processes[pid]
-	if p == nil {
+	if p == nil && len(l.unborn) == 0 {
 		return true
 	}
 	if _, ok, err := l.kernel.process(pid); ok || err != nil {
 		return false
 	}
-	delete(l.processes, pid)
-	l.leave(p)
-	p.wait = nil
+	l.bury(pid)
+	if p != nil {
+		l.remove(p)
+	}
 	return true
 }
 
-// Reset forgets all processes, because it was not told of all that happened.
-// The kernel side asks for them again.
+// Reset forgets all processes, because it was not told of all that happened: forks,
+// for one, whose children have layouts that they are not known to have. The kernel
+// side asks for them again.
 func (l *Loader) Reset() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for pid := range l.processes {
-		l.drop(pid)
+	if err := l.kernel.forgetProcesses(); err != nil {
+		l.fail(err)
+	}
+	for _, p := range l.processes {
+		l.remove(p)
 	}
 	l.kernel.forgetRequests()
 }
@@ -291,6 +335,10 @@ func (l *Loader) Settled(until uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.hurry()
+	l.unborn = slices.DeleteFunc(l.unborn, func(u unborn) bool { return l.adopt(u.parent, u.child) || u.at+birth < until })
+	for _, u := range l.unborn {
+		until = min(until, u.at) // what was retired since may be its layout
+	}
 	n, _ := slices.BinarySearchFunc(l.retired, until, func(r retired, t uint64) int { return cmp.Compare(r.at, t) })
 	if n == 0 || l.settling || l.ctx.Err() != nil {
 		return
@@ -342,13 +390,18 @@ func (l *Loader) Close() error {
 // drop takes a process out.
 func (l *Loader) drop(pid int) {
 	if p := l.processes[pid]; p != nil {
-		delete(l.processes, pid)
-		l.leave(p)
-		p.wait = nil
+		l.remove(p)
 	}
 	if err := l.kernel.deleteProcess(pid); err != nil {
 		l.fail(err)
 	}
+}
+
+// remove forgets a process of which the kernel side has no entry, or another's.
+func (l *Loader) remove(p *proc) {
+	delete(l.processes, p.pid)
+	l.leave(p)
+	p.wait = nil
 }
 
 // fail notes the first of the errors that make no difference but that something

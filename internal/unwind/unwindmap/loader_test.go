@@ -174,7 +174,7 @@ func TestLoaderFork(t *testing.T) {
 	f.wait(t)
 	for child := 2; child < 40; child++ {
 		f.kernel.fork(1, child, uint64(10*child))
-		f.Forked(1, child)
+		f.Forked(1, child, monotonic())
 	}
 	f.settleAll(t)
 	f.mu.Lock()
@@ -242,10 +242,57 @@ func TestLoaderForkBeforeChange(t *testing.T) {
 	if !kept {
 		t.Fatal("a layout was freed that a child has")
 	}
-	f.Forked(1, 2)
+	f.Forked(1, 2, before)
 	f.settleAll(t)
 	if got, want := layoutRun(f.kernel.processes[2].Layout).n, layoutRun(f.kernel.processes[1].Layout).n; got != want {
 		t.Errorf("the child has %d mappings, its parent %d", got, want)
+	}
+}
+
+// A fork is told before the kernel side has an entry of the child, which lasts if
+// others take the CPU; by then the parent's layout may be another.
+func TestLoaderForkLate(t *testing.T) {
+	f := newFixture(t, testConfig)
+	f.Request(1, 10, f.maps)
+	f.wait(t)
+	old := f.kernel.processes[1].Layout
+	f.Forked(1, 2, monotonic())
+	f.Remap(1, f.maps[1:])
+	f.Settled(monotonic() + 1)
+	f.working.Wait()
+	f.kernel.processes[2] = entry{Image: 20, Layout: old} // it was read before the change
+	f.Settled(monotonic() + 1)
+	f.mu.Lock()
+	_, kept := f.layouts[f.kernel.processes[2].Layout]
+	f.mu.Unlock()
+	if !f.Known(2) || !kept {
+		t.Fatalf("nobody knows of the child (%v), or its layout is free (%v)", !f.Known(2), !kept)
+	}
+	f.settleAll(t)
+	if got, want := layoutRun(f.kernel.processes[2].Layout).n, layoutRun(f.kernel.processes[1].Layout).n; got != want {
+		t.Errorf("the child has %d mappings, its parent %d", got, want)
+	}
+
+	// One that gets none is not waited for.
+	f.Forked(1, 3, monotonic())
+	f.Settled(monotonic() + birth + 1)
+	if len(f.unborn) > 0 {
+		t.Errorf("%d children are still waited for", len(f.unborn))
+	}
+}
+
+// A child may have the pid of a process whose end was not told yet.
+func TestLoaderForkReused(t *testing.T) {
+	f := newFixture(t, testConfig)
+	f.Request(1, 10, f.maps)
+	f.Request(2, 20, f.maps[1:])
+	f.wait(t)
+	f.kernel.fork(1, 2, 30)
+	f.Forked(1, 2, monotonic())
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if p := f.processes[2]; p.image != 30 || p.layout != f.processes[1].layout {
+		t.Errorf("the child has image %d and layout %+v", p.image, p.layout)
 	}
 }
 
@@ -254,7 +301,7 @@ func TestLoaderForkUnknown(t *testing.T) {
 	f := newFixture(t, testConfig)
 	f.Request(1, 10, f.maps)
 	f.kernel.processes[2] = entry{Image: 20, Layout: packLayout(run{1234, 5}, 77)}
-	f.Forked(1, 2)
+	f.Forked(1, 2, monotonic())
 	if _, ok := f.kernel.processes[2]; ok {
 		t.Error("a process has a layout that is nobody's")
 	}
@@ -263,6 +310,8 @@ func TestLoaderForkUnknown(t *testing.T) {
 func TestLoaderReset(t *testing.T) {
 	f := newFixture(t, testConfig)
 	f.Request(1, 10, f.maps)
+	f.wait(t)
+	f.kernel.fork(1, 2, 20) // which nobody tells
 	f.Reset()
 	if len(f.kernel.processes) != 0 || f.kernel.asked != 1 || f.Known(1) {
 		t.Errorf("%d processes are left, requests were forgotten %d times", len(f.kernel.processes), f.kernel.asked)

@@ -287,6 +287,22 @@ func (k *kernelMaps) deleteProcess(pid int) error {
 	return nil
 }
 
+// forgetProcesses implements kernel.
+func (k *kernelMaps) forgetProcesses() error {
+	m := k.objects.UnwindProcesses
+	pids, entries := make([]uint32, m.MaxEntries()), make([]entry, m.MaxEntries())
+	var cursor ebpf.MapBatchCursor
+	for {
+		_, err := m.BatchLookupAndDelete(&cursor, pids, entries, nil)
+		if errors.Is(err, ebpf.ErrKeyNotExist) {
+			return nil // that was all
+		}
+		if err != nil {
+			return fmt.Errorf("forget the mappings of all processes: %w", err)
+		}
+	}
+}
+
 // forgetRequests implements kernel.
 func (k *kernelMaps) forgetRequests() { clear(k.asked) }
 
