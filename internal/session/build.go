@@ -6,9 +6,13 @@ import (
 	"fulgur/internal/stacks"
 )
 
+// stackLost stands for a stack whose body never arrived.
+const stackLost = "[stack lost]"
+
 // buildProfile turns bodies and counts into a profile with names. lost are the
-// counts whose body never arrived.
-func buildProfile(what subject, store *stacks.Store, lost map[stacks.Key]stacks.Value, names *names, meta profile.Meta, losses profile.Losses) *profile.Profile {
+// counts whose body never arrived. The stacks of recorded, which may be nil, become
+// part of it.
+func buildProfile(what subject, store *stacks.Store, lost map[stacks.Key]stacks.Value, names *names, meta profile.Meta, losses profile.Losses, recorded *events) *profile.Profile {
 	b := profile.NewBuilder(what.valueTypes()...)
 	p := newPlacer(b, store, names)
 	losses.UnresolvedFrames = names.unresolved
@@ -28,18 +32,21 @@ func buildProfile(what subject, store *stacks.Store, lost map[stacks.Key]stacks.
 			Task:   b.Task(profile.Task{PID: int(body.PID), TID: int(counted.TID), Comm: body.Name()}),
 			CPU:    cpu(counted.CPU),
 			End:    end(body, value.Samples, &losses),
-			Values: what.values(value),
+			Values: what.values(counted.Source, value),
 		})
 	}
 	for key, value := range lost {
 		losses.Bodies += value.Samples
 		b.Add(profile.Sample{
-			Stack:  p.mark(0, "[stack lost]"),
+			Stack:  p.mark(0, stackLost),
 			Task:   b.Task(profile.Task{TID: int(key.TID), Comm: "[unknown]"}),
 			CPU:    cpu(key.CPU),
 			End:    profile.EndLost,
-			Values: what.values(value),
+			Values: what.values(key.Source, value),
 		})
+	}
+	if recorded != nil {
+		recorded.place(p)
 	}
 	return b.Profile(meta, losses)
 }

@@ -75,6 +75,8 @@ type Options struct {
 	Interruptible func(context.Context) (ctx context.Context, stop func())
 	// Args is the command line as it was typed, recorded in the profile.
 	Args []string
+
+	times bool // the format has room for them
 }
 
 // ProfileOptions describe one profile of what runs on the processors.

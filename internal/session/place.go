@@ -2,6 +2,7 @@ package session
 
 import (
 	"fmt"
+	"slices"
 
 	"fulgur/internal/encode/plain"
 	"fulgur/internal/profile"
@@ -74,6 +75,12 @@ func (p *placer) kernelFunctions(id stacks.BodyID) []string {
 		node = n.Parent
 	}
 	return functions
+}
+
+// isWriteback reports whether the kernel writes back in a body what processes wrote
+// before.
+func (p *placer) isWriteback(id stacks.BodyID) bool {
+	return slices.ContainsFunc(p.kernelFunctions(id), func(f string) bool { return f == "wb_workfn" || f == "wb_do_writeback" })
 }
 
 // mark returns the stack with a note on top.

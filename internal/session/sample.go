@@ -19,11 +19,19 @@ func (r *run) sample(ctx context.Context, launched *target.Launched) error {
 	}
 	line := &progressLine{wanted: r.options.Progress, out: r.options.Stderr}
 	err := errors.Join(r.measure(ctx, r, line, launched), r.each(source.Disable), rcu.Wait())
+	r.end = monotonic()
 	_, pollErr := r.poll()
 	return errors.Join(err, pollErr, r.each(func(s source) error { return s.Counts().Finish() }), endCommand(ctx, launched))
 }
 
-func (r *run) enable() error { return r.each(source.Enable) }
+func (r *run) enable() error {
+	if r.events != nil {
+		if err := r.events.begin(monotonic()); err != nil {
+			return err
+		}
+	}
+	return r.each(source.Enable)
+}
 
 // targets are the same in all sources.
 func (r *run) targets() ([]int, error) { return r.sources[0].Targets() }
@@ -70,6 +78,11 @@ func (r *run) poll() (busy bool, err error) {
 		}
 	}
 	r.processes.Forget(now - graceForStacks)
+	if r.events != nil {
+		if err := r.events.poll(now, now-graceForStacks); err != nil {
+			return r.busy, err
+		}
+	}
 	return r.busy, errors.Join(r.each(r.relieve), r.each(source.Check), r.sidebandErr)
 }
 
@@ -96,6 +109,8 @@ func (r *run) record(s source, record []byte) error {
 		return s.Counts().AddRecord(record)
 	case bpf.OnCPURecordTypeRECORD_FILE:
 		return r.store.AddFile(record)
+	case bpf.OnCPURecordTypeRECORD_TIMELINE:
+		return r.events.take(s, record)
 	}
 	return fmt.Errorf("%w: type %d", stacks.ErrRecord, kind)
 }

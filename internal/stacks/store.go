@@ -112,7 +112,8 @@ func (b Body) Name() string {
 // Sample is what counts are summed for: a body, and what else the source tells
 // apart; see [Key].
 type Sample struct {
-	Body BodyID
+	Source Source
+	Body   BodyID
 	// Waker is the body of who ended a wait, counted from 1; 0 is none.
 	Waker    BodyID
 	File     uint64
@@ -202,21 +203,26 @@ func (s *Store) Body(id uint64) (Body, bool) {
 // Count moves those counts whose bodies are here into [Store.Samples].
 func (s *Store) Count(counts map[Key]Value) {
 	for key, value := range counts {
-		sample, ok := s.sample(key)
+		sample, ok := s.Sample(key)
 		if !ok {
 			continue
 		}
-		sum := s.Samples[sample]
-		sum.add(value)
-		s.Samples[sample] = sum
+		s.CountSample(sample, value)
 		delete(counts, key)
 	}
 }
 
-// sample returns what a key's counts are summed for, and false if a body of it
+// CountSample adds a value to [Store.Samples].
+func (s *Store) CountSample(sample Sample, value Value) {
+	sum := s.Samples[sample]
+	sum.Add(value)
+	s.Samples[sample] = sum
+}
+
+// Sample returns what a key's counts are summed for, and false if a body of it
 // has not arrived.
-func (s *Store) sample(key Key) (Sample, bool) {
-	sample := Sample{File: key.File, TID: key.TID, CPU: key.CPU, Detail: key.Detail}
+func (s *Store) Sample(key Key) (Sample, bool) {
+	sample := Sample{Source: key.Source, File: key.File, TID: key.TID, CPU: key.CPU, Detail: key.Detail}
 	var ok bool
 	if sample.Body, ok = s.ids[key.ID]; !ok {
 		return sample, false
