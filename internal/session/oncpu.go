@@ -138,7 +138,9 @@ func (m *onCPU) valueTypes() []profile.ValueType {
 
 func (*onCPU) shown() int { return 0 }
 
-func (*onCPU) values(_ stacks.Source, v stacks.Value) []int64 { return []int64{int64(v.Samples), int64(v.Weights[0])} }
+func (*onCPU) values(_ stacks.Source, v stacks.Value) []int64 {
+	return []int64{int64(v.Samples), int64(v.Weights[0])}
+}
 
 func (*onCPU) place(p *placer, s stacks.Sample) profile.StackID { return p.body(s.Body) }
 
