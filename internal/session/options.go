@@ -38,6 +38,9 @@ type Options struct {
 	// NoDemangle keeps the linker's names, ShortNames leaves out the arguments
 	// of templates, NoInlines shows neither inlined functions nor lines.
 	NoDemangle, ShortNames, NoInlines bool
+	// NoSymbols leaves code of files without names, to be found later by build IDs
+	// and addresses.
+	NoSymbols bool
 	// Symfs is a directory with a copy of the files of the system that is
 	// measured, searched for debug files before all others; empty for none.
 	Symfs string

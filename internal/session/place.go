@@ -36,7 +36,7 @@ func newPlacer(b *profile.Builder, store *stacks.Store, names *names) *placer {
 	// A parent's identifier is lower than its children's.
 	for i, node := range store.Nodes[1:] {
 		p.stacks[i+1] = p.push(p.stacks[node.Parent], node.Frame)
-		p.unresolved[i+1] = p.unresolved[node.Parent] || len(names.found[node.Frame]) == 0
+		p.unresolved[i+1] = p.unresolved[node.Parent] || len(names.found[node.Frame]) == 0 && !names.left(node.Frame)
 	}
 	return p
 }

@@ -355,6 +355,7 @@ func (r *run) profile(ctx context.Context) (*profile.Profile, error) {
 		ShortNames: r.options.ShortNames,
 		NoInlines:  r.options.NoInlines,
 	})
+	r.names.later = r.options.NoSymbols
 	r.symbolize(ctx)
 	if err := r.unwinder.problem(); err != nil && !r.options.Quiet {
 		fmt.Fprintln(r.options.Stderr, "fulgur: unwind tables:", plain.Error(err))
