@@ -1,6 +1,8 @@
 package session
 
 import (
+	"maps"
+
 	"fulgur/bpf"
 	"fulgur/internal/profile"
 	"fulgur/internal/stacks"
@@ -22,7 +24,11 @@ func buildProfile(what subject, store *stacks.Store, lost map[stacks.Key]stacks.
 		}
 		return -1
 	}
-	for counted, value := range store.Samples {
+	samples := maps.All(store.Samples)
+	if recorded != nil {
+		samples = recorded.samples()
+	}
+	for counted, value := range samples {
 		body := store.Bodies[counted.Body]
 		if p.unresolved[body.Leaf] {
 			losses.Unresolved += value.Samples

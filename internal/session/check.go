@@ -16,8 +16,9 @@ import (
 const hardMaxDepth = 127
 
 // timesRingSize is the size in bytes of the ring where each event comes through it:
-// what a million events a second leave there between two polls.
-const timesRingSize = 4 << 20
+// what a million events a second leave there between two polls, or a hundred
+// thousand while the machine keeps fulgur waiting for a second.
+const timesRingSize = 8 << 20
 
 // The largest maps: a ring of 1 GiB, and as many entries as take about as much
 // in each of the count maps.

@@ -28,8 +28,11 @@ type inTime struct {
 	everyWait bool
 }
 
-// events takes what the sources tell of into a recording, and adds it up: the same
-// stack is one number, whatever happened there.
+// events takes what the sources tell of into a recording, and adds it up.
+//
+// In the recording, a stack is the number of its body plus one. Bodies are
+// anonymous: which thread something happened to is known without them, and a long
+// recording of a busy machine has many of the same stack.
 type events struct {
 	inTime
 	userOnly bool
@@ -38,39 +41,65 @@ type events struct {
 	store    *stacks.Store
 	mounts   mounts
 
-	numbers map[stacks.Sample]profile.StackID
-	pending map[stacks.Key]profile.StackID // of those whose stack has not arrived
-	kept    []kept                         // by number; the first is no stack
+	sums  map[sum]stacks.Value
+	kinds map[kind]uint32 // by index in kindList
+	list  []kind
 
-	devices map[blockio.Device]string
-	files   map[uint64]string
+	// late are the keys of stacks that had not arrived when something happened in
+	// them, and what that was; pending is the index of each.
+	late    []late
+	pending map[stacks.Key]int
+
+	placed    []profile.StackID          // by body
+	reasons   map[profile.StackID]string // of waiting
+	writeback map[profile.StackID]bool   // the kernel writes back there what was written before
+	devices   map[blockio.Device]string
+	files     map[uint64]string
 }
 
-// kept is a stack of the recording, and what was counted in it.
-type kept struct {
-	sample stacks.Sample
-	value  stacks.Value
-	lost   bool // it has not arrived
-	// stack is its place in the profile, reason what is waited for there, and
-	// writeback whether the kernel writes back there what was written before.
-	stack     profile.StackID
-	reason    waits.Reason
-	writeback bool
+// sum is what is added up apart: something of a kind that happened in a stack.
+type sum struct {
+	body stacks.BodyID
+	kind uint32
 }
+
+// kind is what is said of something beside its stack; see [stacks.Key].
+type kind struct {
+	source       stacks.Source
+	file, detail uint64
+}
+
+type late struct {
+	key   stacks.Key
+	value stacks.Value
+	body  stacks.BodyID   // plus one, once it has arrived
+	stack profile.StackID // in the profile
+}
+
+// isLate marks the numbers of stacks that are indexes of late ones.
+const isLate = profile.StackID(1 << 31)
 
 func newEvents(what inTime, userOnly bool) (*events, error) {
 	mounts, err := readMounts()
 	return &events{
-		inTime:   what,
-		userOnly: userOnly,
-		lives:    newLives(),
-		mounts:   mounts,
-		numbers:  map[stacks.Sample]profile.StackID{},
-		pending:  map[stacks.Key]profile.StackID{},
-		kept:     make([]kept, 1),
-		devices:  map[blockio.Device]string{},
-		files:    map[uint64]string{},
+		inTime:    what,
+		userOnly:  userOnly,
+		lives:     newLives(),
+		mounts:    mounts,
+		sums:      map[sum]stacks.Value{},
+		kinds:     map[kind]uint32{},
+		pending:   map[stacks.Key]int{},
+		reasons:   map[profile.StackID]string{},
+		writeback: map[profile.StackID]bool{},
+		devices:   map[blockio.Device]string{},
+		files:     map[uint64]string{},
 	}, err
+}
+
+// follow makes the recording's stacks those of a store.
+func (e *events) follow(store *stacks.Store) {
+	e.store = store
+	store.Anonymous = true
 }
 
 // begin begins the recording.
@@ -124,37 +153,43 @@ func handle[E any](record []byte, size uintptr, f func(*E) error) error {
 }
 
 // number returns the recording's number of the stack of a key, and adds a value to
-// what was counted in it.
+// what happened there.
 func (e *events) number(key stacks.Key, value stacks.Value) profile.StackID {
 	sample, arrived := e.store.Sample(key)
-	var n profile.StackID
-	var ok bool
 	if arrived {
-		n, ok = e.numbers[sample]
-	} else {
-		n, ok = e.pending[key]
+		e.add(sample, value)
+		return profile.StackID(sample.Body) + 1
 	}
+	i, ok := e.pending[key]
 	if !ok {
-		n = profile.StackID(len(e.kept))
-		e.kept = append(e.kept, kept{sample: sample, lost: !arrived})
-		if arrived {
-			e.numbers[sample] = n
-		} else {
-			e.pending[key] = n
-		}
+		i = len(e.late)
+		e.pending[key] = i
+		e.late = append(e.late, late{key: key})
 	}
-	e.kept[n].value.Add(value)
-	return n
+	e.late[i].value.Add(value)
+	return isLate | profile.StackID(i)
 }
 
-// thread returns the recording's number of the thread that had a stack at a time.
-func (e *events) thread(pid, tid uint32, at uint64, stack profile.StackID) profile.ThreadID {
-	return e.lives.thread(int(pid), int(tid), int64(at), func() string {
-		if k := e.kept[stack]; !k.lost {
-			return e.store.Bodies[k.sample.Body].Name()
-		}
-		return threadName(int(pid), int(tid))
-	})
+// add adds a value to what happened in a stack. Of a waker's nothing did.
+func (e *events) add(at stacks.Sample, value stacks.Value) {
+	if value.Samples == 0 {
+		return
+	}
+	k := kind{at.Source, at.File, at.Detail}
+	n, ok := e.kinds[k]
+	if !ok {
+		n = uint32(len(e.list))
+		e.kinds[k] = n
+		e.list = append(e.list, k)
+	}
+	all := e.sums[sum{at.Body, n}]
+	all.Add(value)
+	e.sums[sum{at.Body, n}] = all
+}
+
+// thread returns the recording's number of a thread.
+func (e *events) thread(pid, tid uint32, at uint64) profile.ThreadID {
+	return e.lives.thread(int(pid), int(tid), int64(at))
 }
 
 // since returns a time, or that of the recording's beginning if it is before.
@@ -166,7 +201,7 @@ func (e *events) onCPU(event *oncpu.Event) error {
 	if e.weight > 0 {
 		weight = e.weight
 	}
-	return e.recorder.AddOnCPU(e.thread(event.Pid, event.Tid, event.Time, n), profile.OnCPU{
+	return e.recorder.AddOnCPU(e.thread(event.Pid, event.Tid, event.Time), profile.OnCPU{
 		Time: e.since(event.Time), Stack: n, Weight: weight, CPU: int(event.Cpu),
 	})
 }
@@ -184,7 +219,7 @@ func (e *events) offCPU(event *offcpu.Event) error {
 	if event.Waker != 0 {
 		off.WakerStack = e.number(stacks.Key{Source: stacks.OffCPU, ID: event.Waker}, stacks.Value{})
 	}
-	return e.recorder.AddOffCPU(e.thread(event.Pid, event.Tid, end, n), off)
+	return e.recorder.AddOffCPU(e.thread(event.Pid, event.Tid, end), off)
 }
 
 // taskStates are the profile's words for the kernel side's.
@@ -209,7 +244,7 @@ func (e *events) blockIO(event *blockio.Event) error {
 		device = request.Device.String()
 		e.devices[request.Device] = device
 	}
-	return e.recorder.AddBlockIO(e.thread(event.Pid, event.Tid, event.Born, n), profile.BlockIO{
+	return e.recorder.AddBlockIO(e.thread(event.Pid, event.Tid, event.Born), profile.BlockIO{
 		Queued: e.since(event.Born), Issued: e.since(event.Issued), Completed: e.since(event.Completed),
 		Device: device, Sector: event.Sector, Bytes: event.Bytes,
 		Op: request.Operation.Op(), Flags: request.Operation.Flags(), Stack: n,
@@ -218,7 +253,7 @@ func (e *events) blockIO(event *blockio.Event) error {
 
 func (e *events) fault(event *faults.Event) error {
 	n := e.number(faults.Counted(event))
-	return e.recorder.AddFault(e.thread(event.Pid, event.Tid, event.Time, n), profile.Fault{
+	return e.recorder.AddFault(e.thread(event.Pid, event.Tid, event.Time), profile.Fault{
 		Time: e.since(event.Time - event.Latency), Address: event.Address, File: e.file(event.File), Offset: event.Offset,
 		Major: event.Major != 0, Latency: int64(event.Latency), Count: int64(event.Period), Stack: n,
 	})
@@ -237,73 +272,98 @@ func (e *events) file(id uint64) string {
 	return path
 }
 
-// count moves what was counted into the store, and returns what has no stack there.
+// samples yields what happened in each stack.
+func (e *events) samples() iter.Seq2[stacks.Sample, stacks.Value] {
+	return func(yield func(stacks.Sample, stacks.Value) bool) {
+		for at, value := range e.sums {
+			k := e.list[at.kind]
+			if !yield(stacks.Sample{Source: k.source, Body: at.body, File: k.file, Detail: k.detail}, value) {
+				return
+			}
+		}
+	}
+}
+
+// count takes the late stacks in that have arrived, and returns what happened in
+// those that have not.
 func (e *events) count() map[stacks.Key]stacks.Value {
 	lost := map[stacks.Key]stacks.Value{}
-	for key, n := range e.pending {
-		k := &e.kept[n]
-		if sample, arrived := e.store.Sample(key); arrived {
-			k.sample, k.lost = sample, false
-		} else if k.value.Samples > 0 { // else it is a waker's, whose wait counts
-			lost[key] = k.value
+	for i := range e.late {
+		l := &e.late[i]
+		if sample, arrived := e.store.Sample(l.key); arrived {
+			e.add(sample, l.value)
+			l.body = sample.Body + 1
+		} else if l.value.Samples > 0 {
+			lost[l.key] = l.value
 		}
 	}
-	for _, k := range e.kept[1:] {
-		if !k.lost && k.value.Samples > 0 {
-			e.store.CountSample(k.sample, k.value)
-		}
-	}
-	e.numbers, e.pending = nil, nil
 	return lost
 }
 
 // place puts the stacks into the profile.
 func (e *events) place(p *placer) {
-	for i := range e.kept[1:] {
-		k := &e.kept[i+1]
-		if k.lost {
-			k.stack = p.mark(0, stackLost)
-			continue
-		}
-		leaf := p.store.Bodies[k.sample.Body].Leaf
-		switch k.sample.Source {
+	e.placed = make([]profile.StackID, len(e.store.Bodies))
+	waited, requested := make([]bool, len(e.placed)), make([]bool, len(e.placed))
+	for at := range e.sums {
+		switch e.list[at.kind].source {
 		case stacks.OffCPU:
-			k.reason = waits.Of(p.kernelFunctions(k.sample.Body))
-			k.stack = p.placeFrom(leaf, e.userOnly)
-			if e.userOnly { // or the stack would not tell it
-				k.stack = p.mark(k.stack, "["+string(k.reason)+"]")
-			}
+			waited[at.body] = true
 		case stacks.BlockIO:
-			k.writeback = p.isWriteback(k.sample.Body)
-			k.stack = p.placeFrom(p.withoutProbe(leaf), e.userOnly)
-		default:
-			k.stack = p.placeFrom(leaf, e.userOnly)
+			requested[at.body] = true
+		}
+	}
+	for i, body := range e.store.Bodies {
+		id, leaf := stacks.BodyID(i), body.Leaf
+		if requested[i] {
+			leaf = p.withoutProbe(leaf)
+		}
+		stack := p.placeFrom(leaf, e.userOnly)
+		if waited[i] {
+			reason := waits.Of(p.kernelFunctions(id))
+			if e.userOnly { // or the stack would not tell it
+				stack = p.mark(stack, "["+string(reason)+"]")
+			}
+			if reason != waits.Other && reason != waits.Unknown {
+				e.reasons[stack] = string(reason)
+			}
+		}
+		if requested[i] && p.isWriteback(id) {
+			e.writeback[stack] = true
+		}
+		e.placed[i] = stack
+	}
+	for i := range e.late {
+		l := &e.late[i]
+		if l.body != 0 {
+			l.stack = e.placed[l.body-1]
+		} else {
+			l.stack = p.mark(0, stackLost)
 		}
 	}
 }
 
-// timeline ends the recording at end, with p as its tables. losses are those of the
-// run.
+// stack returns the place in the profile of a stack of the recording.
+func (e *events) stack(number profile.StackID) profile.StackID {
+	switch {
+	case number == 0:
+		return 0
+	case number&isLate != 0:
+		return e.late[number&^isLate].stack
+	}
+	return e.placed[number-1]
+}
+
+// timeline ends the recording at end, with p as its tables.
 func (e *events) timeline(p *profile.Profile, end uint64) (*profile.Timeline, error) {
 	tables := *p
 	tables.Tasks, tables.Samples, tables.ValueTypes = nil, nil, nil
-	line, err := e.recorder.Timeline(&tables, int64(end), func(n profile.StackID) profile.StackID { return e.kept[n].stack })
+	line, err := e.recorder.Timeline(&tables, int64(end), e.stack)
 	if err != nil {
 		return nil, err
 	}
-	line.Interval = e.interval
+	line.Interval, line.Reasons = e.interval, e.reasons
 	line.OffCPUWhole = e.everyWait && p.Losses.Samples == 0 && p.Losses.Unfollowed == 0
-	line.Reasons = map[profile.StackID]string{}
-	written := map[profile.StackID]bool{}
-	for _, k := range e.kept[1:] {
-		switch {
-		case k.reason != "" && k.reason != waits.Other && k.reason != waits.Unknown:
-			line.Reasons[k.stack] = string(k.reason)
-		case k.writeback:
-			written[k.stack] = true
-		}
-	}
-	line.Events = withWriteback{line.Events, written}
+	line.Events = withWriteback{line.Events, e.writeback}
 	return line, nil
 }
 

@@ -132,8 +132,8 @@ func (of *life) at(at int64) *life {
 }
 
 // thread returns the recording's number of a thread to which something happened
-// at a time. called tells what it was called then.
-func (l *lives) thread(pid, tid int, at int64, called func() string) profile.ThreadID {
+// at a time.
+func (l *lives) thread(pid, tid int, at int64) profile.ThreadID {
 	t := l.threads[tid].at(at)
 	if t == nil || t.process.id != pid {
 		t = l.unseen(pid, tid, at)
@@ -142,21 +142,16 @@ func (l *lives) thread(pid, tid int, at int64, called func() string) profile.Thr
 	if t.recorded {
 		return profile.ThreadID(t.number)
 	}
-	name := called()
 	if p := t.process; !p.recorded {
 		if p.unnamed(at) {
-			first := name
-			if pid != tid {
-				first = leaderName(pid, name)
-			}
-			p.begin(first)
+			p.begin(threadName(pid, pid))
 		}
 		p.recorded, p.number = true, uint32(l.recorder.Process(pid, p.start))
 		l.record(p)
 		l.recorded = append(l.recorded, p)
 	}
 	if t.unnamed(at) {
-		t.begin(name)
+		t.begin(threadName(pid, tid))
 	}
 	t.recorded, t.number = true, uint32(l.recorder.Thread(profile.ProcessID(t.process.number), tid, t.start))
 	l.record(t)
@@ -221,19 +216,11 @@ func (l *lives) name(pid, tid int, at int64) string {
 	return name
 }
 
-// leaderName returns the name of a process's first thread, or name if it is gone.
-func leaderName(pid int, name string) string {
-	if leader := threadName(pid, pid); leader != "" {
-		return leader
-	}
-	return name
-}
-
-// threadName returns what the kernel calls a thread now, "" if it is gone.
+// threadName returns what the kernel calls a thread now, or that this is not known.
 func threadName(pid, tid int) string {
 	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/task/" + strconv.Itoa(tid) + "/comm")
 	if err != nil {
-		return ""
+		return "[unknown]"
 	}
 	return strings.TrimSuffix(string(b), "\n")
 }

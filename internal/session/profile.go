@@ -275,7 +275,7 @@ func attach(what subject, o *Options, finder *debugfile.Finder) (_ *run, err err
 	r.processes.OnReplaced(func(pid int) { r.remapped[pid] = true })
 	r.store = stacks.NewStore(r.processes)
 	if r.events != nil {
-		r.events.store = r.store
+		r.events.follow(r.store)
 	}
 	if err := r.each(func(s source) error { return s.Attach(o.Target) }); err != nil {
 		return nil, err

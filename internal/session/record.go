@@ -118,7 +118,11 @@ func (m *recording) choose() error { return m.each(subject.choose) }
 
 func (m *recording) load(common probe.Options) (all []source, err error) {
 	for _, p := range m.parts {
-		sources, err := p.load(common)
+		own := common
+		if m.options.times && (p.source == stacks.OnCPU || p.source == stacks.BlockIO) {
+			own.RingSize /= 8 // what comes of these is little
+		}
+		sources, err := p.load(own)
 		all = append(all, sources...)
 		if err != nil {
 			return all, err

@@ -141,6 +141,9 @@ type Store struct {
 	Samples map[Sample]Value
 	// Files are those that the kernel side met, by its ids of them.
 	Files map[uint64]File
+	// Anonymous has bodies tell neither the process nor its name, so that those
+	// of equal stacks are one.
+	Anonymous bool
 
 	resolver Resolver
 	ids      map[uint64]BodyID // by the kernel side's id
@@ -304,9 +307,12 @@ func (s *Store) Add(record []byte) error {
 		UserEnd:   bpf.OnCPUStackEnd(record[41]),
 		Comm:      [16]byte(record[48:64]),
 	}
+	pid := int(body.PID)
+	if s.Anonymous {
+		body.PID, body.Comm = 0, [16]byte{}
+	}
 	// From the root: the last user frame comes first, the kernel's leaf last.
 	frame := func(i int) uint64 { return native.Uint64(record[recordHeader+8*i:]) }
-	pid := int(body.PID)
 	// Where not even the interrupted instruction is in known code, it is the
 	// mappings that are unknown, not the stack that is broken.
 	mapped := false
