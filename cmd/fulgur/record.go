@@ -41,11 +41,15 @@ type recordCommand struct {
 	Value    string `placeholder:"TYPE" group:"output" help:"In formats with room for one value, or to begin with, show stacks by this one: samples, cpu (the default), off-cpu, block-io (bytes), block-io-time or faults."`
 	outputFlags
 	limitFlags
+	StackNodes *count `placeholder:"N" group:"limit" help:"How many places in stacks are kept, a frame with its callers being one; what differs from these is cut. Default: ${stackNodes}, for which fulgur needs some hundred megabytes at most."`
 }
 
 // recordVars are what the help text takes from elsewhere.
 func recordVars() kong.Vars {
-	return kong.Vars{"recordRate": strconv.Itoa(session.DefaultRecordFrequency)}
+	return kong.Vars{
+		"recordRate": strconv.Itoa(session.DefaultRecordFrequency),
+		"stackNodes": strconv.Itoa(session.DefaultStackNodes),
+	}
 }
 
 // Help is what fulgur record --help says beside the flags.
@@ -109,6 +113,7 @@ func (c *recordCommand) options() (session.RecordOptions, error) {
 	if common.Output == "" && (common.Format == "" || common.Format == "firefox") {
 		common.Output = recordingName
 	}
+	common.StackNodes = uint32(orZero(c.StackNodes))
 	return session.RecordOptions{
 		Options:     common,
 		Frequency:   uint64(orZero(c.Rate)),

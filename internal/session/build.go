@@ -59,6 +59,9 @@ func buildProfile(what subject, store *stacks.Store, lost map[stacks.Key]stacks.
 
 // end translates why a stack ended and counts samples of cut stacks.
 func end(body stacks.Body, samples uint64, losses *profile.Losses) profile.End {
+	if body.Cut {
+		losses.Crowded += samples
+	}
 	if body.KernelEnd == bpf.OnCPUStackEndEND_DEPTH {
 		losses.TruncatedKernel += samples
 	}

@@ -96,10 +96,11 @@ func newEvents(what inTime, userOnly bool) (*events, error) {
 	}, err
 }
 
-// follow makes the recording's stacks those of a store.
-func (e *events) follow(store *stacks.Store) {
+// follow makes the recording's stacks those of a store, of which most places are
+// kept.
+func (e *events) follow(store *stacks.Store, most int) {
 	e.store = store
-	store.Anonymous = true
+	store.Anonymous, store.MaxNodes = true, most
 }
 
 // begin begins the recording.

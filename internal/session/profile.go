@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -275,7 +276,7 @@ func attach(what subject, o *Options, finder *debugfile.Finder) (_ *run, err err
 	r.processes.OnReplaced(func(pid int) { r.remapped[pid] = true })
 	r.store = stacks.NewStore(r.processes)
 	if r.events != nil {
-		r.events.follow(r.store)
+		r.events.follow(r.store, int(cmp.Or(o.StackNodes, DefaultStackNodes)))
 	}
 	if err := r.each(func(s source) error { return s.Attach(o.Target) }); err != nil {
 		return nil, err
