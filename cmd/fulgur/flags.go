@@ -35,6 +35,7 @@ type outputFlags struct {
 	NoInlines  bool   `group:"output" help:"Show neither inlined functions nor files and lines: names only, for less time and memory."`
 	NoDemangle bool   `group:"output" help:"Show C++ and Rust functions by the linker's names."`
 	ShortNames bool   `group:"output" help:"Show <...> for the arguments of C++ templates and Rust generics."`
+	NoSymbols  bool   `group:"output" help:"Look for no names of programs and libraries: fulgur convert finds them later, by the build IDs, where the files are or from debuginfod servers."`
 	Symfs      string `placeholder:"DIR" group:"output" help:"Look for debug files below DIR first, as if it were the root directory."`
 	Quiet      bool   `short:"q" group:"output" help:"No progress, no warnings and no summary on standard error."`
 }
@@ -87,6 +88,7 @@ func (r recording) options() (session.Options, error) {
 		NoDemangle:   r.output.NoDemangle,
 		ShortNames:   r.output.ShortNames,
 		NoInlines:    r.output.NoInlines,
+		NoSymbols:    r.output.NoSymbols,
 		Symfs:        r.output.Symfs,
 		MaxDepth:     int(orZero(r.walk.MaxDepth)),
 		Unwind:       r.walk.Unwind,

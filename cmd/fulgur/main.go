@@ -37,6 +37,7 @@ type commands struct {
 	OffCPU  offCPUCommand  `cmd:"" name:"offcpu" group:"measure" help:"Measure what threads wait for."`
 	BlockIO blockIOCommand `cmd:"" name:"blockio" group:"measure" help:"Measure requests to disks."`
 	Faults  faultsCommand  `cmd:"" group:"measure" help:"Count page faults."`
+	Record  recordCommand  `cmd:"" group:"measure" help:"Record on one timeline what runs, waits, asks disks and touches memory."`
 	Bolt    boltCommand    `cmd:"" group:"measure" help:"Sample branches and write a profile for llvm-bolt."`
 
 	Convert convertCommand `cmd:"" group:"files" help:"Write a profile in another format, or make profiles for BOLT of what perf recorded."`
@@ -130,6 +131,7 @@ func newParser(c *commands, stdout, stderr io.Writer, helped func()) (*kong.Kong
 		kong.Exit(func(int) { helped() }),
 		kong.WithHyphenPrefixedParameters(true), // "-p -1": the value's own error says more
 		profileVars(),
+		recordVars(),
 		kong.Vars{"version": versionLine()},
 		kong.ExplicitGroups(slices.Concat(commandGroups(), profileGroups(), convertGroups())),
 	)

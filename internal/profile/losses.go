@@ -24,6 +24,9 @@ type Losses struct {
 	// BrokenUser are samples whose user stack was left where the chain of
 	// callers led out of all code.
 	BrokenUser uint64
+	// Crowded are samples whose stack was cut where it differs from all others,
+	// as there was no room for more of them.
+	Crowded uint64
 	// NotReady are samples whose user stack was found by frame pointers because
 	// the process's unwind tables were not loaded yet; Evicted those whose
 	// user stack ends where a table was not loaded any more; NoTable those
@@ -75,6 +78,7 @@ func (l Losses) Plus(m Losses) Losses {
 	l.TruncatedKernel += m.TruncatedKernel
 	l.UserFaults += m.UserFaults
 	l.BrokenUser += m.BrokenUser
+	l.Crowded += m.Crowded
 	l.NotReady += m.NotReady
 	l.Evicted += m.Evicted
 	l.NoTable += m.NoTable

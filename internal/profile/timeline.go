@@ -157,12 +157,16 @@ const (
 	StateSleeping
 	// StateUninterruptible: it waits, mostly for a disk, and no signal ends it.
 	StateUninterruptible
-	// StateStopped: a signal or a debugger stopped it.
+	// StateStopped: a signal stopped it.
 	StateStopped
 	// StateDead: it has exited.
 	StateDead
 	// StateIdle: it is a kernel thread without work.
 	StateIdle
+	// StateTraced: a debugger stopped it.
+	StateTraced
+	// StateParked: it is a kernel thread that was put aside.
+	StateParked
 )
 
 // String returns the state as ps names it, and what that means.
@@ -180,6 +184,10 @@ func (s TaskState) String() string {
 		return "X (dead)"
 	case StateIdle:
 		return "I (idle)"
+	case StateTraced:
+		return "t (traced)"
+	case StateParked:
+		return "P (parked)"
 	}
 	return "unknown"
 }
@@ -270,6 +278,8 @@ type Fault struct {
 	// Latency is how long handling it took, in nanoseconds, 0 if that was not
 	// measured.
 	Latency int64
+	// Count is how many faults it stands for, 1 where all are recorded.
+	Count int64
 	// Stack is where the memory was touched.
 	Stack StackID
 }

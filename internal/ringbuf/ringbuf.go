@@ -106,4 +106,21 @@ func (r *Reader) ReadTo(to uint64, fn func(record []byte) error) error {
 	return nil
 }
 
+// ErrSize is returned for a record that is shorter than its form.
+var ErrSize = errors.New("truncated record in the ring buffer")
+
+// As returns a record of the form T, of which size bytes at least must be there:
+// what lacks at its end is zero. Records are aligned as in the ring.
+func As[T any](record []byte, size uintptr) (*T, error) {
+	if uintptr(len(record)) < size {
+		return nil, fmt.Errorf("%w: %d bytes, not %d", ErrSize, len(record), size)
+	}
+	if uintptr(len(record)) >= unsafe.Sizeof(*new(T)) {
+		return (*T)(unsafe.Pointer(&record[0])), nil
+	}
+	whole := new(T)
+	copy(unsafe.Slice((*byte)(unsafe.Pointer(whole)), unsafe.Sizeof(*whole)), record)
+	return whole, nil
+}
+
 func word(b []byte) *uint64 { return (*uint64)(unsafe.Pointer(&b[0])) }

@@ -66,7 +66,7 @@ func (m *blockIO) shown() int {
 	return slices.IndexFunc(blockIOValues, func(v profile.ValueType) bool { return v.Type == m.options.Weight })
 }
 
-func (*blockIO) values(v stacks.Value) []int64 {
+func (*blockIO) values(_ stacks.Source, v stacks.Value) []int64 {
 	bytes, queued, inDevice := int64(v.Weights[0]), int64(v.Weights[1]), int64(v.Weights[2])
 	return []int64{int64(v.Samples), bytes, queued, inDevice, queued + inDevice}
 }
@@ -76,12 +76,14 @@ func (*blockIO) values(v stacks.Value) []int64 {
 // made the data is not who writes it.
 func (m *blockIO) place(p *placer, s stacks.Sample) profile.StackID {
 	stack := p.placeFrom(p.withoutProbe(p.store.Bodies[s.Body].Leaf), m.options.UserOnly)
-	if slices.ContainsFunc(p.kernelFunctions(s.Body), func(f string) bool { return f == "wb_workfn" || f == "wb_do_writeback" }) {
+	if p.isWriteback(s.Body) {
 		stack = p.mark(stack, "[writeback]")
 	}
 	request := blockio.ParseDetail(s.Detail)
 	return p.mark(stack, fmt.Sprintf("[%s %s]", request.Device, request.Operation))
 }
+
+func (*blockIO) inTime() (inTime, bool) { return inTime{}, true }
 
 func (*blockIO) describe(meta *profile.Meta) { meta.Event = "block I/O" }
 

@@ -1,14 +1,20 @@
 package session
 
 import (
+	"maps"
+
 	"fulgur/bpf"
 	"fulgur/internal/profile"
 	"fulgur/internal/stacks"
 )
 
+// stackLost stands for a stack whose body never arrived.
+const stackLost = "[stack lost]"
+
 // buildProfile turns bodies and counts into a profile with names. lost are the
-// counts whose body never arrived.
-func buildProfile(what subject, store *stacks.Store, lost map[stacks.Key]stacks.Value, names *names, meta profile.Meta, losses profile.Losses) *profile.Profile {
+// counts whose body never arrived. The stacks of recorded, which may be nil, become
+// part of it.
+func buildProfile(what subject, store *stacks.Store, lost map[stacks.Key]stacks.Value, names *names, meta profile.Meta, losses profile.Losses, recorded *events) *profile.Profile {
 	b := profile.NewBuilder(what.valueTypes()...)
 	p := newPlacer(b, store, names)
 	losses.UnresolvedFrames = names.unresolved
@@ -18,7 +24,11 @@ func buildProfile(what subject, store *stacks.Store, lost map[stacks.Key]stacks.
 		}
 		return -1
 	}
-	for counted, value := range store.Samples {
+	samples := maps.All(store.Samples)
+	if recorded != nil {
+		samples = recorded.samples()
+	}
+	for counted, value := range samples {
 		body := store.Bodies[counted.Body]
 		if p.unresolved[body.Leaf] {
 			losses.Unresolved += value.Samples
@@ -28,24 +38,30 @@ func buildProfile(what subject, store *stacks.Store, lost map[stacks.Key]stacks.
 			Task:   b.Task(profile.Task{PID: int(body.PID), TID: int(counted.TID), Comm: body.Name()}),
 			CPU:    cpu(counted.CPU),
 			End:    end(body, value.Samples, &losses),
-			Values: what.values(value),
+			Values: what.values(counted.Source, value),
 		})
 	}
 	for key, value := range lost {
 		losses.Bodies += value.Samples
 		b.Add(profile.Sample{
-			Stack:  p.mark(0, "[stack lost]"),
+			Stack:  p.mark(0, stackLost),
 			Task:   b.Task(profile.Task{TID: int(key.TID), Comm: "[unknown]"}),
 			CPU:    cpu(key.CPU),
 			End:    profile.EndLost,
-			Values: what.values(value),
+			Values: what.values(key.Source, value),
 		})
+	}
+	if recorded != nil {
+		recorded.place(p)
 	}
 	return b.Profile(meta, losses)
 }
 
 // end translates why a stack ended and counts samples of cut stacks.
 func end(body stacks.Body, samples uint64, losses *profile.Losses) profile.End {
+	if body.Cut {
+		losses.Crowded += samples
+	}
 	if body.KernelEnd == bpf.OnCPUStackEndEND_DEPTH {
 		losses.TruncatedKernel += samples
 	}

@@ -191,7 +191,7 @@ func TestBuildProfile(t *testing.T) {
 		0:          {{Name: brokenStack}},
 	})
 	store.Count(counts)
-	p := buildProfile(clock(t), store, counts, names, profile.Meta{Scope: "test"}, profile.Losses{Samples: 3})
+	p := buildProfile(clock(t), store, counts, names, profile.Meta{Scope: "test"}, profile.Losses{Samples: 3}, nil)
 
 	want := map[string][]int64{
 		"app;main;outer;inner;ext4_read;read, end of frame pointers":  {1, 10},
@@ -425,7 +425,7 @@ func TestSymbolize(t *testing.T) {
 	names := newNames(store, newFinder(t), symbolize.Options{})
 	names.symbolize(t.Context())
 	store.Count(map[stacks.Key]stacks.Value{{ID: 1}: {Samples: 1}})
-	p := buildProfile(clock(t), store, nil, names, profile.Meta{}, profile.Losses{})
+	p := buildProfile(clock(t), store, nil, names, profile.Meta{}, profile.Losses{}, nil)
 	const function = "fulgur/internal/session.newStore"
 	want := "test;[broken stack];" + function + ";" + function + ", broken stack"
 	if got := lines(p); len(got) != 1 || got[want] == nil {

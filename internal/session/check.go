@@ -15,6 +15,11 @@ import (
 // bpf/record.h.
 const hardMaxDepth = 127
 
+// timesRingSize is the size in bytes of the ring where each event comes through it:
+// what a million events a second leave there between two polls, or a hundred
+// thousand while the machine keeps fulgur waiting for a second.
+const timesRingSize = 8 << 20
+
 // The largest maps: a ring of 1 GiB, and as many entries as take about as much
 // in each of the count maps.
 const (
@@ -51,6 +56,9 @@ func (o *Options) complete() error {
 // memory, twice, because it is mapped twice in a row; what a few processes
 // show anew between two polls needs less of it than a machine does.
 func (o *Options) ringPreset() uint32 {
+	if o.times {
+		return timesRingSize
+	}
 	switch o.Target.Scope {
 	case target.Processes, target.Threads, target.Command:
 		return probe.DefaultRingSize / 2

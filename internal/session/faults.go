@@ -57,7 +57,7 @@ func (m *pageFaults) valueTypes() []profile.ValueType {
 
 func (m *pageFaults) shown() int { return len(m.valueTypes()) - 1 }
 
-func (m *pageFaults) values(v stacks.Value) []int64 {
+func (m *pageFaults) values(_ stacks.Source, v stacks.Value) []int64 {
 	minor, major := int64(v.Weights[0]), int64(v.Weights[1])
 	values := []int64{int64(v.Samples), minor, major}
 	if m.timed() {
@@ -82,6 +82,8 @@ func (m *pageFaults) place(p *placer, s stacks.Sample) profile.StackID {
 	}
 	return p.mark(p.body(s.Body), page)
 }
+
+func (*pageFaults) inTime() (inTime, bool) { return inTime{}, true }
 
 func (m *pageFaults) describe(meta *profile.Meta) {
 	meta.Event, meta.Period = "page-faults", m.options.Period

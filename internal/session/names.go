@@ -43,6 +43,9 @@ type names struct {
 	// problems are errors by code, nil where all went well.
 	problems   []error
 	unresolved uint64
+	// later says that code of files is left without names, which others find by
+	// build IDs and addresses.
+	later bool
 	// kernelIDs are the build IDs of kernel modules by name, the kernel's own
 	// by none.
 	kernelIDs map[string]string
@@ -90,11 +93,16 @@ func (n *names) symbolize(ctx context.Context) {
 	}
 	close(work)
 	workers.Wait()
-	for _, found := range n.found {
-		if len(found) == 0 {
+	for i, found := range n.found {
+		if len(found) == 0 && !n.left(stacks.FrameID(i)) {
 			n.unresolved++
 		}
 	}
+}
+
+// left reports whether a frame is without a name because none was looked for.
+func (n *names) left(f stacks.FrameID) bool {
+	return n.later && n.store.Codes[n.store.Frames[f].Code].Kind == stacks.CodeFile
 }
 
 // reading describes what is being read since the longest time, or is empty.
@@ -184,6 +192,10 @@ func (n *names) read(ctx context.Context, id stacks.CodeID, frames []stacks.Fram
 		if err != nil {
 			return err
 		}
+		if n.later {
+			n.placeInELF(id, elf, frames)
+			return elf.Close()
+		}
 		root := code.File.Root()
 		elf.Search(ctx, n.finder, root, code.File.Path)
 		err = n.lookUpELF(id, elf, frames)
@@ -236,14 +248,27 @@ func (n *names) lookUpJIT(m *process.PerfMap, frames []stacks.FrameID) error {
 // lookUpELF asks an ELF file, which is what code id is.
 func (n *names) lookUpELF(id stacks.CodeID, e *symbolize.ELF, frames []stacks.FrameID) error {
 	n.buildIDs[id], n.bases[id] = e.BuildID(), e.File().Base()
-	return n.lookUp(e, frames, func(f stacks.Frame) (ask, show uint64, ok bool) {
-		call := f.Call()
-		if f.Return && e.SignalReturn(f.Address) {
-			call = f.Address // nobody called it
+	return n.lookUp(e, frames, func(f stacks.Frame) (ask, show uint64, ok bool) { return inELF(e, f) })
+}
+
+// placeInELF says which file code id is, and where frames are in it.
+func (n *names) placeInELF(id stacks.CodeID, e *symbolize.ELF, frames []stacks.FrameID) {
+	n.buildIDs[id], n.bases[id] = e.BuildID(), e.File().Base()
+	for _, frame := range frames {
+		if _, show, ok := inELF(e, n.store.Frames[frame]); ok {
+			n.addresses[frame] = show
 		}
-		ask, ok = e.Address(call)
-		return ask, ask + (f.Address - call), ok
-	})
+	}
+}
+
+// inELF places a frame by the addresses that a file was linked for.
+func inELF(e *symbolize.ELF, f stacks.Frame) (ask, show uint64, ok bool) {
+	call := f.Call()
+	if f.Return && e.SignalReturn(f.Address) {
+		call = f.Address // nobody called it
+	}
+	ask, ok = e.Address(call)
+	return ask, ask + (f.Address - call), ok
 }
 
 // running places a frame by its running address.

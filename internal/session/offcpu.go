@@ -65,7 +65,7 @@ func (*offCPU) valueTypes() []profile.ValueType {
 
 func (*offCPU) shown() int { return 3 }
 
-func (*offCPU) values(v stacks.Value) []int64 {
+func (*offCPU) values(_ stacks.Source, v stacks.Value) []int64 {
 	sleeping, waiting := int64(v.Weights[1]), int64(v.Weights[2])
 	return []int64{int64(v.Samples), sleeping, waiting, sleeping + waiting}
 }
@@ -92,6 +92,11 @@ func placeWait(p *placer, s stacks.Sample, userOnly bool) profile.StackID {
 }
 
 func (*offCPU) describe(meta *profile.Meta) { meta.Event = "off-cpu" }
+
+func (m *offCPU) inTime() (inTime, bool) {
+	o := m.options
+	return inTime{everyWait: o.Shortest == 0 && o.Longest == 0 && o.States == offcpu.AllStates}, true
+}
 
 func (*offCPU) notes() []string { return nil }
 
@@ -148,16 +153,22 @@ func (*wall) valueTypes() []profile.ValueType {
 
 func (*wall) shown() int { return 3 }
 
-func (*wall) values(v stacks.Value) []int64 {
+func (*wall) values(_ stacks.Source, v stacks.Value) []int64 {
 	on, off := int64(v.Weights[0]), int64(v.Weights[1]+v.Weights[2])
 	return []int64{int64(v.Samples), on, off, on + off}
 }
 
 func (m *wall) place(p *placer, s stacks.Sample) profile.StackID {
-	if s.Detail == offcpu.Slept || s.Detail == offcpu.Preempted {
+	if s.Source == stacks.OffCPU {
 		return placeWait(p, s, m.options.UserOnly)
 	}
 	return m.onCPU.place(p, s)
+}
+
+func (m *wall) inTime() (inTime, bool) {
+	what, ok := m.onCPU.inTime()
+	what.everyWait = true
+	return what, ok
 }
 
 func (m *wall) describe(meta *profile.Meta) {

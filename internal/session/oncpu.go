@@ -139,12 +139,32 @@ func (m *onCPU) valueTypes() []profile.ValueType {
 
 func (*onCPU) shown() int { return 0 }
 
-func (*onCPU) values(v stacks.Value) []int64 { return []int64{int64(v.Samples), int64(v.Weights[0])} }
+func (*onCPU) values(_ stacks.Source, v stacks.Value) []int64 {
+	return []int64{int64(v.Samples), int64(v.Weights[0])}
+}
 
 func (*onCPU) place(p *placer, s stacks.Sample) profile.StackID { return p.body(s.Body) }
 
 func (m *onCPU) describe(meta *profile.Meta) {
 	meta.Event, meta.Frequency, meta.Period = m.specs[0].Name, m.options.Frequency, m.options.Period
+}
+
+// inTime returns false if samples stand for no time: those of a fixed number of
+// events.
+func (m *onCPU) inTime() (inTime, bool) {
+	var what inTime
+	switch period := int64(m.options.Period); {
+	case m.options.Frequency > 0:
+		what.interval = int64(time.Second) / int64(m.options.Frequency)
+	case m.specs[0].IsTime():
+		what.interval = period
+	default:
+		return what, false
+	}
+	if !m.specs[0].IsTime() {
+		what.weight = what.interval
+	}
+	return what, true
 }
 
 func (*onCPU) notes() []string { return nil }

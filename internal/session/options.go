@@ -17,6 +17,10 @@ import (
 // other or this machine's limits; the command's exit code is then 2.
 var ErrUsage = errors.New("usage")
 
+// DefaultStackNodes is how many places in stacks are kept of a recording in time: a
+// frame with its callers is one. Each takes about 150 bytes in the end.
+const DefaultStackNodes = 2_000_000
+
 // Options describe what profiles of all kinds have in common.
 type Options struct {
 	// Target is what to measure. With Command it is filled in from the
@@ -38,6 +42,9 @@ type Options struct {
 	// NoDemangle keeps the linker's names, ShortNames leaves out the arguments
 	// of templates, NoInlines shows neither inlined functions nor lines.
 	NoDemangle, ShortNames, NoInlines bool
+	// NoSymbols leaves code of files without names, to be found later by build IDs
+	// and addresses.
+	NoSymbols bool
 	// Symfs is a directory with a copy of the files of the system that is
 	// measured, searched for debug files before all others; empty for none.
 	Symfs string
@@ -55,6 +62,10 @@ type Options struct {
 	// each of the two count maps, SeenEntries the number of stacks remembered
 	// as sent. 0 takes the default.
 	RingSize, CountEntries, SeenEntries uint32
+
+	// StackNodes is how many places in stacks are kept of a recording in time; 0
+	// takes the default.
+	StackNodes uint32
 
 	// Output is the file to write, "-" or empty for Stdout. Format is its
 	// format ("folded", "text", "svg", "html", "pprof"); empty takes it from
@@ -75,6 +86,8 @@ type Options struct {
 	Interruptible func(context.Context) (ctx context.Context, stop func())
 	// Args is the command line as it was typed, recorded in the profile.
 	Args []string
+
+	times bool // the format has room for them
 }
 
 // ProfileOptions describe one profile of what runs on the processors.

@@ -98,9 +98,14 @@ func endings() string {
 	return strings.Join(all, " ")
 }
 
-// encode writes the profile to its output, which appears whole or not at all.
-func encode(out output, f format, p *profile.Profile, o *Options, value int) error {
-	if err := f.write(out, p, o, value); err != nil {
+// encode writes the profile to its output, which appears whole or not at all: with
+// its times, if line has them.
+func encode(out output, f format, p *profile.Profile, line *profile.Timeline, o *Options, value int) error {
+	write := func() error { return f.write(out, p, o, value) }
+	if line != nil {
+		write = func() error { return f.inTime(out, line) }
+	}
+	if err := write(); err != nil {
 		return err
 	}
 	return out.Commit()

@@ -2,6 +2,7 @@ package session
 
 import (
 	"fmt"
+	"slices"
 
 	"fulgur/internal/encode/plain"
 	"fulgur/internal/profile"
@@ -35,7 +36,7 @@ func newPlacer(b *profile.Builder, store *stacks.Store, names *names) *placer {
 	// A parent's identifier is lower than its children's.
 	for i, node := range store.Nodes[1:] {
 		p.stacks[i+1] = p.push(p.stacks[node.Parent], node.Frame)
-		p.unresolved[i+1] = p.unresolved[node.Parent] || len(names.found[node.Frame]) == 0
+		p.unresolved[i+1] = p.unresolved[node.Parent] || len(names.found[node.Frame]) == 0 && !names.left(node.Frame)
 	}
 	return p
 }
@@ -74,6 +75,12 @@ func (p *placer) kernelFunctions(id stacks.BodyID) []string {
 		node = n.Parent
 	}
 	return functions
+}
+
+// isWriteback reports whether the kernel writes back in a body what processes wrote
+// before.
+func (p *placer) isWriteback(id stacks.BodyID) bool {
+	return slices.ContainsFunc(p.kernelFunctions(id), func(f string) bool { return f == "wb_workfn" || f == "wb_do_writeback" })
 }
 
 // mark returns the stack with a note on top.

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,6 +17,7 @@ import (
 	"fulgur/internal/debugfile"
 	"fulgur/internal/doctor"
 	"fulgur/internal/encode/plain"
+	"fulgur/internal/perfevent"
 	"fulgur/internal/profile"
 	"fulgur/internal/ringbuf"
 	"fulgur/internal/source/probe"
@@ -44,8 +46,11 @@ type subject interface {
 	// occurrences, and shown is the index of the one that outputs show.
 	valueTypes() []profile.ValueType
 	shown() int
-	// values are those of a sample.
-	values(stacks.Value) []int64
+	// values are those of a sample that came from a source.
+	values(stacks.Source, stacks.Value) []int64
+	// inTime says what the samples are in a recording, and false if they have no
+	// place in one.
+	inTime() (inTime, bool)
 	// place puts the stack of a sample into the profile.
 	place(*placer, stacks.Sample) profile.StackID
 	// describe completes the description of the run.
@@ -108,11 +113,12 @@ func BlockIO(ctx context.Context, o BlockIOOptions) (exitCode int, err error) {
 // with an error.
 func measure(ctx context.Context, what subject, o *Options) (exitCode int, err error) {
 	debug.SetGCPercent(gcPercent)
-	if err := errors.Join(what.complete(), o.complete()); err != nil {
-		return 2, err
-	}
 	format, err := chooseFormat(o)
 	if err != nil {
+		return 2, err
+	}
+	o.times = format.inTime != nil
+	if err := errors.Join(what.complete(), o.complete()); err != nil {
 		return 2, err
 	}
 	finder, err := debugfile.New(debugfile.Config{Root: o.Symfs})
@@ -138,7 +144,9 @@ func measure(ctx context.Context, what subject, o *Options) (exitCode int, err e
 	if err != nil {
 		return 1, err
 	}
-	err = take(ctx, what, o, finder, launched, func(p *profile.Profile) error { return encode(out, format, p, o, what.shown()) })
+	err = take(ctx, what, o, finder, launched, func(p *profile.Profile, line *profile.Timeline) error {
+		return encode(out, format, p, line, o, what.shown())
+	})
 	switch {
 	case launched != nil:
 		return await(ctx, launched, err, o.Stderr, o.Quiet)
@@ -148,8 +156,9 @@ func measure(ctx context.Context, what subject, o *Options) (exitCode int, err e
 	return 0, nil
 }
 
-// take measures, writes the profile and sums it up.
-func take(ctx context.Context, what subject, o *Options, finder *debugfile.Finder, launched *target.Launched, write func(*profile.Profile) error) (err error) {
+// take measures, writes the profile, with its times if they were recorded, and sums
+// it up.
+func take(ctx context.Context, what subject, o *Options, finder *debugfile.Finder, launched *target.Launched, write func(*profile.Profile, *profile.Timeline) error) (err error) {
 	r, err := attach(what, o, finder)
 	if err != nil {
 		return doctor.Explain(err, "profile "+o.Target.String())
@@ -162,7 +171,13 @@ func take(ctx context.Context, what subject, o *Options, finder *debugfile.Finde
 	if err != nil {
 		return err
 	}
-	if err := write(p); err != nil {
+	var line *profile.Timeline
+	if r.events != nil {
+		if line, err = r.events.timeline(p, r.end); err != nil {
+			return err
+		}
+	}
+	if err := write(p, line); err != nil {
 		return err
 	}
 	return r.summarize(p)
@@ -205,6 +220,8 @@ type run struct {
 	finder  *debugfile.Finder
 	sources []source
 	store   *stacks.Store
+	events  *events // nil unless times are recorded
+	end     uint64  // when sampling ended, of CLOCK_MONOTONIC in ns
 	witness
 	loop
 	unwinder  unwinder
@@ -216,6 +233,7 @@ type run struct {
 
 // attach loads the kernel side and opens everything, with sampling not yet
 // enabled. The sideband comes before the events, so that no mapping is missed.
+// Times are recorded if the format has room for them and the subject has them.
 func attach(what subject, o *Options, finder *debugfile.Finder) (_ *run, err error) {
 	r := &run{subject: what, options: o, finder: finder, remapped: map[int]bool{}}
 	r.loop = loop{target: o.Target, limit: o.Duration, delay: o.Delay, rest: pollAtMost}
@@ -235,6 +253,17 @@ func attach(what subject, o *Options, finder *debugfile.Finder) (_ *run, err err
 	}
 	r.snapshots.loader = r.unwinder.loader
 	r.heed = r.unwinder.heed
+	common := o.probe(cgroup, &r.unwinder, types)
+	if as, ok := what.inTime(); ok && o.times {
+		if r.events, err = newEvents(as, o.UserOnly); err != nil {
+			return nil, err
+		}
+		common.Timeline = true
+		r.heed = func(record perfevent.Record) {
+			r.unwinder.heed(record)
+			r.events.lives.heed(record)
+		}
+	}
 	if err := r.listen(o.Target.PIDs); err != nil {
 		return nil, err
 	}
@@ -243,11 +272,14 @@ func attach(what subject, o *Options, finder *debugfile.Finder) (_ *run, err err
 	if err := r.expect(nil); err != nil {
 		return nil, err
 	}
-	if r.sources, err = what.load(o.probe(cgroup, &r.unwinder, types)); err != nil {
+	if r.sources, err = what.load(common); err != nil {
 		return nil, fmt.Errorf("load the BPF programs: %w", err)
 	}
 	r.processes.OnReplaced(func(pid int) { r.remapped[pid] = true })
 	r.store = stacks.NewStore(r.processes)
+	if r.events != nil {
+		r.events.follow(r.store, int(cmp.Or(o.StackNodes, DefaultStackNodes)))
+	}
 	if err := r.each(func(s source) error { return s.Attach(o.Target) }); err != nil {
 		return nil, err
 	}
@@ -309,7 +341,7 @@ func (c cgroup) close() {
 }
 
 func (r *run) close() error {
-	return errors.Join(r.witness.close(), r.unwinder.close(), r.each(source.Close))
+	return errors.Join(r.witness.close(), r.unwinder.close(), r.each(source.Close), r.events.close())
 }
 
 // profile names everything and builds the profile.
@@ -326,6 +358,7 @@ func (r *run) profile(ctx context.Context) (*profile.Profile, error) {
 		ShortNames: r.options.ShortNames,
 		NoInlines:  r.options.NoInlines,
 	})
+	r.names.later = r.options.NoSymbols
 	r.symbolize(ctx)
 	if err := r.unwinder.problem(); err != nil && !r.options.Quiet {
 		fmt.Fprintln(r.options.Stderr, "fulgur: unwind tables:", plain.Error(err))
@@ -335,7 +368,7 @@ func (r *run) profile(ctx context.Context) (*profile.Profile, error) {
 			fmt.Fprintln(r.options.Stderr, "fulgur:", w)
 		}
 	}
-	return buildProfile(r.subject, r.store, lost, r.names, r.meta(), losses), nil
+	return buildProfile(r.subject, r.store, lost, r.names, r.meta(), losses, r.events), nil
 }
 
 // count moves what was drained into the store, and returns what has no body
@@ -346,6 +379,9 @@ func (r *run) count() map[stacks.Key]stacks.Value {
 		total := s.Counts().Total()
 		r.store.Count(total)
 		maps.Copy(lost, total)
+	}
+	if r.events != nil {
+		maps.Copy(lost, r.events.count())
 	}
 	return lost
 }

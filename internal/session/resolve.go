@@ -270,8 +270,8 @@ func (r *resolver) frames(f profile.Frame, m profile.Mapping, found []symbolize.
 func unnamed(p *profile.Profile) bool {
 	code := false
 	for _, f := range p.Frames {
-		if f.Kind != profile.KindUser || f.Mapping == 0 {
-			continue
+		if f.Kind != profile.KindUser || !path.IsAbs(p.Mappings[f.Mapping].Path) {
+			continue // the vdso, for one, has names
 		}
 		if f.Function != 0 {
 			return false

@@ -19,6 +19,7 @@ func (r *run) sample(ctx context.Context, launched *target.Launched) error {
 	}
 	line := &progressLine{wanted: r.options.Progress, out: r.options.Stderr}
 	err := errors.Join(r.measure(ctx, r, line, launched), r.each(source.Disable), rcu.Wait())
+	r.end = monotonic()
 	_, pollErr := r.poll()
 	if len(r.snapshots.of) > 0 {
 		pollErr = errors.Join(pollErr, r.snapshots.finish(), r.each(r.takeRecords))
@@ -29,6 +30,11 @@ func (r *run) sample(ctx context.Context, launched *target.Launched) error {
 // enable starts all sources. Some look at all threads that there are by programs
 // that sleep.
 func (r *run) enable() error {
+	if r.events != nil {
+		if err := r.events.begin(monotonic()); err != nil {
+			return err
+		}
+	}
 	return r.unwinder.still(func() error { return r.each(source.Enable) })
 }
 
@@ -80,6 +86,11 @@ func (r *run) poll() (busy bool, err error) {
 		return r.busy, err
 	}
 	r.processes.Forget(now - graceForStacks)
+	if r.events != nil {
+		if err := r.events.poll(now, now-graceForStacks); err != nil {
+			return r.busy, err
+		}
+	}
 	return r.busy, errors.Join(r.each(r.relieve), r.each(source.Check), r.sidebandErr)
 }
 
@@ -115,6 +126,8 @@ func (r *run) record(s source, record []byte) error {
 		return r.store.AddFile(record)
 	case bpf.OnCPURecordTypeRECORD_SNAPSHOT:
 		return r.snapshots.add(s, record, r.processes)
+	case bpf.OnCPURecordTypeRECORD_TIMELINE:
+		return r.events.take(s, record)
 	}
 	return fmt.Errorf("%w: type %d", stacks.ErrRecord, kind)
 }

@@ -10,9 +10,21 @@ import (
 	"fulgur/internal/rcu"
 )
 
+// Source is a family of probes. Several may share a [Store].
+type Source uint8
+
+// The families.
+const (
+	OnCPU Source = iota
+	OffCPU
+	BlockIO
+	Faults
+)
+
 // Key is what counts are kept for, in every family of probes; each uses the
 // fields that it needs and leaves the others 0.
 type Key struct {
+	Source Source
 	// ID names a stack, or its user half where the halves are named apart;
 	// Kernel is then the other.
 	ID, Kernel uint64
@@ -37,8 +49,8 @@ type Value struct {
 // them their meaning.
 type Weights [3]uint64
 
-// add adds w to v.
-func (v *Value) add(w Value) {
+// Add adds w to v.
+func (v *Value) Add(w Value) {
 	v.Samples += w.Samples
 	for i, n := range w.Weights {
 		v.Weights[i] += n
@@ -93,7 +105,7 @@ func (c *Counts) AddRecord(record []byte) error {
 
 func (c *Counts) add(k Key, v Value) {
 	sum := c.total[k]
-	sum.add(v)
+	sum.Add(v)
 	c.total[k] = sum
 }
 

@@ -101,6 +101,9 @@ type Body struct {
 	// that was taken for the frame pointer held something else. What lies
 	// beyond is left out.
 	Broken bool
+	// Cut says that it is not kept from where on it differs from all others: there
+	// was no room; see [Store.MaxNodes].
+	Cut bool
 }
 
 // Name returns the task's name.
@@ -112,7 +115,8 @@ func (b Body) Name() string {
 // Sample is what counts are summed for: a body, and what else the source tells
 // apart; see [Key].
 type Sample struct {
-	Body BodyID
+	Source Source
+	Body   BodyID
 	// Waker is the body of who ended a wait, counted from 1; 0 is none.
 	Waker    BodyID
 	File     uint64
@@ -140,6 +144,12 @@ type Store struct {
 	Samples map[Sample]Value
 	// Files are those that the kernel side met, by its ids of them.
 	Files map[uint64]File
+	// Anonymous has bodies tell neither the process nor its name, so that those
+	// of equal stacks are one.
+	Anonymous bool
+	// MaxNodes bounds Nodes, and with them memory; 0 does not. Of further stacks is
+	// kept what they have in common with others.
+	MaxNodes int
 
 	resolver Resolver
 	ids      map[uint64]BodyID // by the kernel side's id
@@ -202,21 +212,26 @@ func (s *Store) Body(id uint64) (Body, bool) {
 // Count moves those counts whose bodies are here into [Store.Samples].
 func (s *Store) Count(counts map[Key]Value) {
 	for key, value := range counts {
-		sample, ok := s.sample(key)
+		sample, ok := s.Sample(key)
 		if !ok {
 			continue
 		}
-		sum := s.Samples[sample]
-		sum.add(value)
-		s.Samples[sample] = sum
+		s.CountSample(sample, value)
 		delete(counts, key)
 	}
 }
 
-// sample returns what a key's counts are summed for, and false if a body of it
+// CountSample adds a value to [Store.Samples].
+func (s *Store) CountSample(sample Sample, value Value) {
+	sum := s.Samples[sample]
+	sum.Add(value)
+	s.Samples[sample] = sum
+}
+
+// Sample returns what a key's counts are summed for, and false if a body of it
 // has not arrived.
-func (s *Store) sample(key Key) (Sample, bool) {
-	sample := Sample{File: key.File, TID: key.TID, CPU: key.CPU, Detail: key.Detail}
+func (s *Store) Sample(key Key) (Sample, bool) {
+	sample := Sample{Source: key.Source, File: key.File, TID: key.TID, CPU: key.CPU, Detail: key.Detail}
 	var ok bool
 	if sample.Body, ok = s.ids[key.ID]; !ok {
 		return sample, false
@@ -247,19 +262,28 @@ func (s *Store) join(user, kernel BodyID) BodyID {
 	}
 	body := s.Bodies[user]
 	body.KernelEnd = s.Bodies[kernel].KernelEnd
-	body.Leaf = s.stack(body.Leaf, s.Bodies[kernel].Leaf)
+	if !body.Cut {
+		body.Leaf, body.Cut = s.stack(body.Leaf, s.Bodies[kernel].Leaf)
+		body.Cut = body.Cut || s.Bodies[kernel].Cut
+	}
 	joint := s.body(body)
 	s.joints[halves] = joint
 	return joint
 }
 
-// stack returns the stack of the frames of upper, called from lower.
-func (s *Store) stack(lower, upper NodeID) NodeID {
+// stack returns the stack of the frames of upper, called from lower, and whether it
+// was cut.
+func (s *Store) stack(lower, upper NodeID) (at NodeID, cut bool) {
 	if upper == 0 {
-		return lower
+		return lower, false
 	}
 	n := s.Nodes[upper]
-	return s.node(Node{Parent: s.stack(lower, n.Parent), Frame: n.Frame})
+	below, cut := s.stack(lower, n.Parent)
+	if cut {
+		return below, true
+	}
+	at = s.node(Node{Parent: below, Frame: n.Frame})
+	return at, at == below
 }
 
 // recordHeader is the offset of the frames in struct stack_record, bpf/record.h.
@@ -298,9 +322,12 @@ func (s *Store) Add(record []byte) error {
 		UserEnd:   bpf.OnCPUStackEnd(record[41]),
 		Comm:      [16]byte(record[48:64]),
 	}
+	pid := int(body.PID)
+	if s.Anonymous {
+		body.PID, body.Comm = 0, [16]byte{}
+	}
 	// From the root: the last user frame comes first, the kernel's leaf last.
 	frame := func(i int) uint64 { return native.Uint64(record[recordHeader+8*i:]) }
-	pid := int(body.PID)
 	// Where not even the interrupted instruction is in known code, it is the
 	// mappings that are unknown, not the stack that is broken.
 	mapped := false
@@ -308,7 +335,8 @@ func (s *Store) Add(record []byte) error {
 		leaf, _ := userAddress(frame(kernel))
 		mapped = s.resolver.Resolve(pid, leaf, time).Kind != process.KindUnknown
 	}
-	for i := kernel + user - 1; i >= kernel; i-- {
+	for i := kernel + user - 1; i >= kernel && !body.Cut; i-- {
+		below := body.Leaf
 		addr, exact := userAddress(frame(i))
 		body.Leaf = s.step(step{epoch: epoch, addr: addr, parent: body.Leaf, isReturn: i > kernel && !exact}, func(f step) NodeID {
 			frame := Frame{Address: f.addr, Return: f.isReturn}
@@ -319,14 +347,17 @@ func (s *Store) Add(record []byte) error {
 			return s.push(f.parent, s.userFrame(pid, frame, at))
 		})
 		body.Broken = body.Broken || body.Leaf == s.broken
+		body.Cut = body.Leaf == below && below != s.broken
 	}
 	if body.UserEnd == bpf.OnCPUStackEndEND_NO_MAPPING {
 		body.Broken = false // the walk saw it, and says so
 	}
-	for i := kernel - 1; i >= 0; i-- {
+	for i := kernel - 1; i >= 0 && !body.Cut; i-- {
+		below := body.Leaf
 		body.Leaf = s.step(step{addr: frame(i), parent: body.Leaf, isReturn: i > 0}, func(f step) NodeID {
 			return s.push(f.parent, Frame{Address: f.addr, Return: f.isReturn})
 		})
+		body.Cut = body.Leaf == below
 	}
 	s.ids[id] = s.body(body)
 	return nil
@@ -398,8 +429,13 @@ func (s *Store) code(c Code, r Range) CodeID {
 	return id
 }
 
+// push returns the stack that is a frame called from parent, or parent if there is
+// no room for it.
 func (s *Store) push(parent NodeID, f Frame) NodeID {
 	frame, ok := s.frames[f]
+	if !ok && s.full() {
+		return parent
+	}
 	if !ok {
 		frame = FrameID(len(s.Frames))
 		s.Frames = append(s.Frames, f)
@@ -408,8 +444,14 @@ func (s *Store) push(parent NodeID, f Frame) NodeID {
 	return s.node(Node{Parent: parent, Frame: frame})
 }
 
+func (s *Store) full() bool { return s.MaxNodes > 0 && len(s.Nodes) >= s.MaxNodes }
+
+// node returns the identifier of a node, or its parent's if there is no room for it.
 func (s *Store) node(n Node) NodeID {
 	id, ok := s.nodes[n]
+	if !ok && s.full() {
+		return n.Parent
+	}
 	if !ok {
 		id = NodeID(len(s.Nodes))
 		s.Nodes = append(s.Nodes, n)

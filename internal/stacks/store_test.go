@@ -216,3 +216,54 @@ func FuzzStoreAdd(f *testing.F) {
 		}
 	})
 }
+
+// Where there is no room for more, a stack is kept as far as it is that of others,
+// and says so.
+func TestStoreFull(t *testing.T) {
+	s := NewStore(fixed{&process.File{}})
+	if err := s.Add(record(1, nil, []uint64{0x100, 0x200, 0x300})); err != nil {
+		t.Fatal(err)
+	}
+	s.MaxNodes = len(s.Nodes)
+	for id, r := range map[uint64][]byte{
+		2: record(2, nil, []uint64{0x200, 0x100, 0x300}), // no path that is not there
+		3: record(3, []uint64{0x900}, []uint64{0x100, 0x200, 0x300}),
+		4: record(4, []uint64{0x900}, nil),
+	} {
+		if err := s.Add(r); err != nil {
+			t.Fatal(err)
+		}
+		if body, ok := s.Body(id); !ok || !body.Cut {
+			t.Errorf("stack %d: %+v is not cut", id, body)
+		}
+	}
+	second, _ := s.Body(2)
+	third, _ := s.Body(3)
+	first, _ := s.Body(1)
+	if at := s.Nodes[second.Leaf]; at.Parent != 0 || third.Leaf != first.Leaf {
+		t.Errorf("the root alone is known of %+v, and all of %+v but the kernel's", at, third)
+	}
+	if sample, ok := s.Sample(Key{ID: 1, Kernel: 4}); !ok || !s.Bodies[sample.Body].Cut {
+		t.Errorf("a kernel's half that is not kept: %+v", sample)
+	}
+	if len(s.Nodes) != s.MaxNodes || first.Cut {
+		t.Errorf("%d nodes of %d", len(s.Nodes), s.MaxNodes)
+	}
+}
+
+// Equal stacks of several processes are one, if whose they are does not matter.
+func TestStoreAnonymous(t *testing.T) {
+	s := NewStore(fixed{&process.File{}})
+	s.Anonymous = true
+	for id := range uint64(2) {
+		r := record(id+1, nil, []uint64{0x100, 0x200})
+		binary.NativeEndian.PutUint32(r[32:], uint32(id)+7) // the process
+		r[48] = 'a' + byte(id)
+		if err := s.Add(r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(s.Bodies) != 1 || s.Bodies[0].PID != 0 || s.Bodies[0].Name() != "" {
+		t.Errorf("bodies %+v, want one of nobody", s.Bodies)
+	}
+}

@@ -50,14 +50,14 @@ func (r *Recorder) AddBlockIO(t profile.ThreadID, e profile.BlockIO) error {
 		e.Sector, e.Bytes, uint64(e.Op), uint64(e.Flags), uint64(e.Stack), r.name(e.File))
 }
 
-// AddFault keeps a page fault, and counts it.
+// AddFault keeps a page fault, and counts those that it stands for.
 func (r *Recorder) AddFault(t profile.ThreadID, e profile.Fault) error {
-	r.Count(r.threads[t].process, profile.CounterFaults, e.Time, 1)
+	r.Count(r.threads[t].process, profile.CounterFaults, e.Time, e.Count)
 	major := uint64(0)
 	if e.Major {
 		major = 1
 	}
-	return r.add(t, kindFault, e.Time, e.Address, r.name(e.File), e.Offset, major, uint64(e.Latency), uint64(e.Stack))
+	return r.add(t, kindFault, e.Time, e.Address, r.name(e.File), e.Offset, major, uint64(e.Latency), uint64(e.Stack), uint64(e.Count))
 }
 
 // events implements [profile.Events].
@@ -96,10 +96,10 @@ func (es *events) BlockIO(t profile.ThreadID) iter.Seq2[profile.BlockIO, error] 
 
 // Faults implements [profile.Events].
 func (es *events) Faults(t profile.ThreadID) iter.Seq2[profile.Fault, error] {
-	return read(es, t, kindFault, 6, func(time int64, f []uint64) profile.Fault {
+	return read(es, t, kindFault, 7, func(time int64, f []uint64) profile.Fault {
 		return profile.Fault{
 			Time: time, Address: f[0], File: es.r.names[f[1]], Offset: f[2], Major: f[3] != 0,
-			Latency: int64(f[4]), Stack: es.stackOf(f[5]),
+			Latency: int64(f[4]), Stack: es.stackOf(f[5]), Count: int64(f[6]),
 		}
 	})
 }

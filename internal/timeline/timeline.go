@@ -74,6 +74,9 @@ func NewRecorder(start int64) (*Recorder, error) {
 	}, nil
 }
 
+// Start is when the recording began, in nanoseconds of CLOCK_MONOTONIC.
+func (r *Recorder) Start() int64 { return r.start }
+
 // Close gives the events up, also those of the [profile.Timeline].
 func (r *Recorder) Close() error { return r.spool.file.Close() }
 

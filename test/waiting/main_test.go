@@ -65,8 +65,16 @@ type measured struct {
 // measure runs a workload under fulgur.
 func measure(t *testing.T, mode string, args ...string) measured {
 	t.Helper()
-	testenv.Root(t)
 	out := filepath.Join(t.TempDir(), "out.pb.gz")
+	m := run(t, mode, out, args...)
+	m.profile = readProfile(t, out)
+	return m
+}
+
+// run runs a workload under fulgur, which writes a file.
+func run(t *testing.T, mode, out string, args ...string) measured {
+	t.Helper()
+	testenv.Root(t)
 	cmd := exec.Command(program(t), append(slices.Clone(args), "-o", out, "--", os.Args[0])...)
 	cmd.Env = environment(t, mode)
 	var stdout, stderr bytes.Buffer
@@ -74,7 +82,7 @@ func measure(t *testing.T, mode string, args ...string) measured {
 	if err := cmd.Run(); err != nil {
 		t.Fatalf("fulgur %s: %v\n%s", strings.Join(args, " "), err, &stderr)
 	}
-	m := measured{profile: readProfile(t, out), stderr: stderr.String()}
+	m := measured{stderr: stderr.String()}
 	if err := json.Unmarshal(stdout.Bytes(), &m.truth); err != nil {
 		t.Fatalf("the workload wrote %q: %v", &stdout, err)
 	}

@@ -40,6 +40,8 @@ func Losses(l profile.Losses) []Loss {
 		"at the depth limit", maxDepth)
 	add(l.TruncatedKernel, "kernel stack cut", "kernel stacks cut",
 		"at the depth limit", maxDepth)
+	add(l.Crowded, "stack cut", "stacks cut",
+		"where it differs from all others: there were too many", "raise --stack-nodes, or record fewer processes")
 	add(l.UserFaults, "unreadable user stack", "unreadable user stacks",
 		"paged out, of a process that ends, or no frame pointers", "")
 	add(l.BrokenUser, "broken user stack", "broken user stacks",

@@ -92,6 +92,24 @@ func unique(name string, seen map[string]int) string {
 	return name
 }
 
+// cpuTimes are the names of values that are time on the CPU: fulgur's, which is also
+// that of Go's profiles, and perf's.
+var cpuTimes = []string{"cpu", "cpu-clock", "task-clock"}
+
+// cpu returns how long a sample was on the CPU, if the profile tells: not even
+// what it takes is then CPU time, in a profile of waits.
+func (a *aggregate) cpu(s profile.Sample) int64 {
+	if a.time() < 0 {
+		return a.length(s)
+	}
+	for v, typ := range a.p.ValueTypes {
+		if typ.Unit == "nanoseconds" && slices.Contains(cpuTimes, typ.Type) {
+			return max(s.Values[v], 0)
+		}
+	}
+	return 0
+}
+
 // track describes a task, whose samples weigh value v.
 func (a *aggregate) track(t profile.Task, tid string, samples []int, v int) *track {
 	pid := strconv.Itoa(t.PID)
@@ -120,7 +138,7 @@ func (a *aggregate) points(samples []int, v int) iter.Seq2[point, error] {
 			s := a.p.Samples[i]
 			length := max(a.length(s), 0)
 			now += length
-			if !yield(point{time: now, stack: s.Stack, weight: s.Values[v], cpu: length}, nil) {
+			if !yield(point{time: now, stack: s.Stack, weight: s.Values[v], cpu: a.cpu(s)}, nil) {
 				return
 			}
 		}

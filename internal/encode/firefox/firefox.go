@@ -12,7 +12,8 @@
 //     time, without them of time on the CPU.
 //   - Over them all lies the use of the CPU between one sample and the next.
 //   - Times off the CPU, requests to block devices and page faults are markers
-//     with the stack that caused them, on the thread that did.
+//     with the stack that caused them, on the thread that did. That of a time off
+//     the CPU is whoever ended it, if it is known where that was.
 //   - What else stacks can be weighed by, such as bytes, are pseudo-threads of
 //     the process, not shown at first.
 //   - Inlined frames share the address of what they are inlined into.

@@ -102,6 +102,10 @@ func TestWriteProfileOfSeveralValues(t *testing.T) {
 			t.Errorf("thread %d is %s with %v %s, want %v", i, *k.Name, total(t, k), k.Samples["weightType"], w)
 		}
 	}
+	// A latency is no time on the CPU.
+	if used, err := got.Threads[0].Samples.Numbers("threadCPUDelta", math.NaN()); err != nil || !slices.Equal(used, []float64{0}) {
+		t.Errorf("CPU times are %v, %v, want none", used, err)
+	}
 	if got := got.Meta.InitialVisibleThreads; !slices.Equal(got, []int{0}) {
 		t.Errorf("threads %v are shown at first, want the one of time", got)
 	}

@@ -113,12 +113,14 @@ func (m *marker) writeData(j *jsonWriter, t *tables) {
 	case markerOffCPU:
 		text("reason", m.reason)
 		text("state", m.off.State.String())
-		if w := m.off.Waker; w.PID != 0 {
-			text("waker", fmt.Sprintf("%s (%d/%d)", w.Comm, w.PID, w.TID))
-		}
+		text("waker", m.waker())
 		j.key("runnable")
 		j.ms(m.off.Runnable)
-		m.writeCause(j, t.stack(m.off.WakerStack), m.off.Waker.TID, m.end-m.off.Runnable)
+		if m.off.WakerStack != 0 {
+			m.writeCause(j, t.stack(m.off.WakerStack), m.off.Waker.TID, m.end-m.off.Runnable)
+		} else {
+			m.writeCause(j, t.stack(m.off.Stack), m.tid, m.start)
+		}
 	case markerBlockIO:
 		text("op", m.io.Op.String()+m.io.Flags.String())
 		text("dev", m.io.Device)
@@ -154,6 +156,17 @@ func (m *marker) writeData(j *jsonWriter, t *tables) {
 		text("name", m.renamed)
 	}
 	j.end('}')
+}
+
+// waker says who ended a time off the CPU.
+func (m *marker) waker() string {
+	switch w := m.off.Waker; {
+	case w.PID != 0:
+		return fmt.Sprintf("%s (%d/%d)", w.Comm, w.PID, w.TID)
+	case m.off.State == profile.StateRunnable:
+		return "nobody"
+	}
+	return "unknown"
 }
 
 // writeCause writes the stack that a marker comes from, if there is one.

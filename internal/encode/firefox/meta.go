@@ -1,6 +1,8 @@
 package firefox
 
 import (
+	"path"
+
 	"fulgur/internal/encode/describe"
 	"fulgur/internal/profile"
 )
@@ -130,8 +132,9 @@ func (d *description) extra() []section {
 func (t *tables) symbolicated() bool {
 	asked := false
 	for _, f := range t.p.Frames {
-		if f.Kind != profile.KindUser || f.Mapping == 0 || t.p.Mappings[f.Mapping].BuildID == "" {
-			continue
+		m := t.p.Mappings[f.Mapping]
+		if f.Kind != profile.KindUser || m.BuildID == "" || !path.IsAbs(m.Path) {
+			continue // the vdso, for one, always has names
 		}
 		if f.Function != 0 {
 			return true

@@ -235,14 +235,18 @@ func (r *recording) used(seq iter.Seq2[point, error]) iter.Seq2[point, error] {
 // reason says why a thread is off the CPU that was switched out in a stack and a
 // state.
 func (r *recording) reason(s profile.StackID, state profile.TaskState) string {
+	// The same stack may be where others sleep, or this thread at other times.
+	if state == profile.StateRunnable {
+		return "preempted"
+	}
 	if reason, ok := r.t.Reasons[s]; ok {
 		return reason
 	}
 	switch state {
-	case profile.StateRunnable:
-		return "preempted"
 	case profile.StateStopped:
 		return "stopped"
+	case profile.StateTraced:
+		return "traced"
 	case profile.StateUninterruptible:
 		return "uninterruptible wait"
 	}
@@ -319,7 +323,7 @@ func (r *recording) pseudo(id profile.ProcessID) []*track {
 		}
 		if all := r.t.Events.Faults(profile.ThreadID(t)); !isEmpty(all) {
 			faults = append(faults, transform(all, func(e profile.Fault) point {
-				return point{time: e.Time - r.t.Start, stack: e.Stack, weight: 1}
+				return point{time: e.Time - r.t.Start, stack: e.Stack, weight: e.Count}
 			}))
 		}
 	}

@@ -36,7 +36,7 @@ type track struct {
 	cpu        bool // points tell of the use of the CPU
 	markers    iter.Seq2[marker, error]
 
-	activity int64 // how busy it was, known once it was written
+	activity, weight int64 // how busy it was and what it weighs, known once it was written
 }
 
 // newEmptyTrack returns a thread for a profile without one, which the front end
@@ -105,6 +105,7 @@ func (k *track) writeSamples(j *jsonWriter) error {
 	err := streamColumn(j, "stack", k.points, func(p point) {
 		n++
 		k.activity += p.cpu
+		k.weight += p.weight
 		j.orNull(int64(k.row(p)))
 	})
 	if err != nil {
@@ -171,15 +172,17 @@ func monotonic(seq iter.Seq2[point, error]) iter.Seq2[point, error] {
 // mostVisible is how many threads are shown at first.
 const mostVisible = 30
 
-// visible returns the threads that are worth a look at first: the busiest, and
-// the one of them that is.
+// visible returns the threads that are worth a look at first: the busiest, or where
+// none is busy those with most weight, and the one of them that is most so.
 func visible(tracks []*track) (shown, selected []int) {
 	for i, k := range tracks {
 		if !k.pseudo {
 			shown = append(shown, i)
 		}
 	}
-	slices.SortStableFunc(shown, func(a, b int) int { return cmp.Compare(tracks[b].activity, tracks[a].activity) })
+	slices.SortStableFunc(shown, func(a, b int) int {
+		return cmp.Or(cmp.Compare(tracks[b].activity, tracks[a].activity), cmp.Compare(tracks[b].weight, tracks[a].weight))
+	})
 	shown = shown[:min(len(shown), mostVisible)]
 	if len(shown) > 0 {
 		selected = []int{shown[0]}

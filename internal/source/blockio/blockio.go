@@ -85,8 +85,21 @@ func births(types *btf.Cache) (birth, other string, err error) {
 // time from a request's making to its issue, and from there to its completion, in
 // ns. The detail is a [Request].
 func counted(k bpf.BlockIOCountKey, v bpf.BlockIOCountValue) (stacks.Key, stacks.Value) {
-	return stacks.Key{ID: k.Id, TID: k.Tid, CPU: k.Cpu, Detail: Request{device(k.Device), Operation(k.Operation)}.detail()},
+	return stacks.Key{Source: stacks.BlockIO, ID: k.Id, TID: k.Tid, CPU: k.Cpu, Detail: Request{device(k.Device), Operation(k.Operation)}.detail()},
 		stacks.Value{Samples: v.Requests, Weights: stacks.Weights{v.Bytes, v.Queued, v.InDevice}}
+}
+
+// Event is a request in a timeline: what bpf/blockio.bpf.c sends of each where one
+// is asked for.
+type Event = bpf.BlockIOTimelineEvent
+
+// Counted says what an event adds to the counts, as if it were an entry of a count
+// map.
+func Counted(e *Event) (stacks.Key, stacks.Value) {
+	return counted(
+		bpf.BlockIOCountKey{Id: e.Id, Device: e.Device, Operation: e.Operation},
+		bpf.BlockIOCountValue{Requests: 1, Bytes: e.Bytes, Queued: e.Issued - e.Born, InDevice: e.Completed - e.Issued},
+	)
 }
 
 // Attach makes the target known; what is attached begins to count.

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"fulgur/bpf"
+	"fulgur/internal/profile"
 )
 
 // Device is the number of a disk.
@@ -68,6 +69,36 @@ func (o Operation) String() string {
 		}
 	}
 	return strings.Join(words, " ")
+}
+
+// Op returns the operation without its flags, as recordings have it.
+func (o Operation) Op() profile.BlockOp {
+	switch o & operationMask {
+	case 0:
+		return profile.BlockRead
+	case 1:
+		return profile.BlockWrite
+	case 2:
+		return profile.BlockFlush
+	case 3:
+		return profile.BlockDiscard
+	}
+	return profile.BlockOther
+}
+
+// Flags returns the flags that recordings have, too.
+func (o Operation) Flags() (set profile.BlockFlags) {
+	for flag, has := range map[bpf.BlockIORequestFlag]profile.BlockFlags{
+		bpf.BlockIORequestFlagFLAG_SYNC:   profile.FlagSync,
+		bpf.BlockIORequestFlagFLAG_META:   profile.FlagMetadata,
+		bpf.BlockIORequestFlagFLAG_RAHEAD: profile.FlagReadAhead,
+		bpf.BlockIORequestFlagFLAG_FUA:    profile.FlagFUA,
+	} {
+		if uint32(o)&uint32(flag) != 0 {
+			set |= has
+		}
+	}
+	return set
 }
 
 // Request is what a sample's detail stands for.

@@ -5,6 +5,8 @@ package faults
 import (
 	"errors"
 	"fmt"
+	"math/bits"
+	"os"
 
 	"fulgur/bpf"
 	"fulgur/internal/perfevent"
@@ -57,7 +59,10 @@ func load(o Options, timed bool) (*Source, error) {
 	if !timed {
 		delete(spec.Programs, bpf.FaultsProgFaultBegin)
 	}
-	p, err := probe.Load(spec, o.Options, map[string]any{bpf.FaultsVarSkipKernelStack: o.SkipKernel}, counted)
+	p, err := probe.Load(spec, o.Options, map[string]any{
+		bpf.FaultsVarSkipKernelStack: o.SkipKernel,
+		bpf.FaultsVarPageShift:       uint32(bits.TrailingZeros(uint(os.Getpagesize()))),
+	}, counted)
 	if err != nil {
 		return nil, err
 	}
@@ -74,8 +79,22 @@ const (
 // counted says what an entry of a count map stands for. The weights are minor
 // faults, major ones, and the time of their handling in ns.
 func counted(k bpf.FaultsCountKey, v bpf.FaultsCountValue) (stacks.Key, stacks.Value) {
-	return stacks.Key{ID: k.Id, File: k.File, TID: k.Tid, CPU: uint32(k.Cpu), Detail: uint64(k.Kind)},
+	return stacks.Key{Source: stacks.Faults, ID: k.Id, File: k.File, TID: k.Tid, CPU: uint32(k.Cpu), Detail: uint64(k.Kind)},
 		stacks.Value{Samples: v.Samples, Weights: stacks.Weights{v.Minor, v.Major, v.Latency}}
+}
+
+// Event is a fault in a timeline: what bpf/faults.bpf.c sends of each where one is
+// asked for.
+type Event = bpf.FaultsTimelineEvent
+
+// Counted says what an event adds to the counts, as if it were an entry of a count
+// map.
+func Counted(e *Event) (stacks.Key, stacks.Value) {
+	v := bpf.FaultsCountValue{Samples: 1, Minor: e.Period, Latency: e.Latency * e.Period}
+	if e.Major != 0 {
+		v.Minor, v.Major = 0, e.Period
+	}
+	return counted(bpf.FaultsCountKey{Id: e.Id, File: e.File, Kind: e.Kind}, v)
 }
 
 // Attach opens disabled events on the target's CPUs and attaches the programs.

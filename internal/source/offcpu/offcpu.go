@@ -8,6 +8,7 @@ import (
 	"io"
 	"math"
 	"time"
+	"unsafe"
 
 	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
@@ -22,8 +23,7 @@ import (
 // otherwise.
 const DefaultPendingEntries = 1 << 14
 
-// The keys of this source have one of these as their detail, which also tells
-// its counts from those of others that share its stacks.
+// The keys of this source have one of these as their detail.
 const (
 	// Slept: the thread gave its CPU away.
 	Slept = 1
@@ -95,8 +95,26 @@ func counted(k bpf.OffCPUCountKey, v bpf.OffCPUCountValue) (stacks.Key, stacks.V
 	if k.Runnable != 0 {
 		detail = Preempted
 	}
-	return stacks.Key{ID: k.Id, Kernel: k.Kernel, Waker: k.Waker, TID: k.Tid, CPU: uint32(k.Cpu), Detail: detail},
+	return stacks.Key{Source: stacks.OffCPU, ID: k.Id, Kernel: k.Kernel, Waker: k.Waker, TID: k.Tid, CPU: uint32(k.Cpu), Detail: detail},
 		stacks.Value{Samples: v.Times, Weights: stacks.Weights{1: v.Sleeping, 2: v.Waiting}}
+}
+
+// Event is a time off the CPU in a timeline: what bpf/offcpu.bpf.c sends of each
+// where one is asked for. Its State is a [States] of one.
+type Event = bpf.OffCPUTimelineEvent
+
+// EventSize is the size of an event without the stack of the waker, which is last
+// and sent only if that was asked for.
+const EventSize = unsafe.Offsetof(Event{}.Waker)
+
+// Counted says what an event adds to the counts, as if it were an entry of a count
+// map.
+func Counted(e *Event) (stacks.Key, stacks.Value) {
+	k := bpf.OffCPUCountKey{Id: e.Id, Kernel: e.Kernel}
+	if e.State == uint16(bpf.OffCPUStateClassSTATE_RUNNABLE) {
+		k.Runnable = 1
+	}
+	return counted(k, bpf.OffCPUCountValue{Times: 1, Sleeping: e.Duration - e.Waiting, Waiting: e.Waiting})
 }
 
 // Attach attaches the programs, which do nothing yet.

@@ -62,8 +62,18 @@ func Load(o Options) (*Source, error) {
 // counted says what an entry of a count map stands for. The first weight is the
 // sum of the periods.
 func counted(k bpf.OnCPUCountKey, v bpf.OnCPUCountValue) (stacks.Key, stacks.Value) {
-	return stacks.Key{ID: k.Id, TID: k.Tid, CPU: k.Cpu},
+	return stacks.Key{Source: stacks.OnCPU, ID: k.Id, TID: k.Tid, CPU: k.Cpu},
 		stacks.Value{Samples: v.Samples, Weights: stacks.Weights{v.Weight}}
+}
+
+// Event is a sample of a timeline: what bpf/oncpu.bpf.c sends of each where one is
+// asked for.
+type Event = bpf.OnCPUTimelineEvent
+
+// Counted says what an event adds to the counts, as if it were an entry of a count
+// map.
+func Counted(e *Event) (stacks.Key, stacks.Value) {
+	return counted(bpf.OnCPUCountKey{Id: e.Id}, bpf.OnCPUCountValue{Samples: 1, Weight: e.Weight})
 }
 
 // Stats reads the kernel side's counters.

@@ -53,6 +53,8 @@ type Options struct {
 	Tables map[string]*ebpf.Map
 	// Types has the kernel's types, if they were decoded before.
 	Types *btf.Cache
+	// Timeline has each event sent with its time, and none counted in the kernel.
+	Timeline bool
 	// ByThread and ByCPU count threads and CPUs apart.
 	ByThread, ByCPU bool
 	// Scope is which tasks to measure. Cgroup is a descriptor of an open
@@ -129,6 +131,7 @@ func common(spec *ebpf.CollectionSpec, o Options) map[string]any {
 		bpf.OnCPUVarRingWakeup:     uint64(spec.Maps[bpf.OnCPUMapRing].MaxEntries) / 2,
 		bpf.OnCPUVarSeenMask:       seenSets(o) - 1,
 		bpf.OnCPUVarSkipUserStack:  o.SkipUser,
+		bpf.OnCPUVarTimeline:       o.Timeline,
 		bpf.OnCPUVarByThread:       o.ByThread,
 		bpf.OnCPUVarByCpu:          o.ByCPU,
 	}

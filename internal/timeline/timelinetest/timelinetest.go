@@ -63,8 +63,8 @@ func Recording(t testing.TB) *profile.Timeline {
 	must(r.AddBlockIO(main, profile.BlockIO{
 		Queued: Start + 4*ms, Issued: Start + 4*ms, Completed: Start + 30*ms, Device: "8:16", Sector: 8, Bytes: 512, Op: profile.BlockWrite, Stack: stack(18),
 	}))
-	must(r.AddFault(worker, profile.Fault{Time: Start + 4*ms, Address: 0x7f0000001000, File: "/lib/libc.so.6", Offset: 0x1000, Major: true, Latency: 2 * ms, Stack: stack(6)}))
-	must(r.AddFault(worker, profile.Fault{Time: Start + 7*ms, Address: 0xffffffff81000000, Stack: stack(6)}))
+	must(r.AddFault(worker, profile.Fault{Time: Start + 4*ms, Address: 0x7f0000001000, File: "/lib/libc.so.6", Offset: 0x1000, Major: true, Latency: 2 * ms, Stack: stack(6), Count: 1}))
+	must(r.AddFault(worker, profile.Fault{Time: Start + 7*ms, Address: 0xffffffff81000000, Stack: stack(6), Count: 1}))
 	r.Count(sh, profile.CounterRSS, Start+10*ms, 4096)
 	r.Count(sh, profile.CounterRSS, Start+90*ms, -4096)
 	must(r.AddOnCPU(quiet, profile.OnCPU{Time: Start + 61*ms, Stack: stack(2), Weight: ms}))

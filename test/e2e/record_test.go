@@ -1,0 +1,159 @@
+package e2e
+
+import (
+	"bytes"
+	"compress/gzip"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"fulgur/internal/encode/firefox/firefoxtest"
+	"fulgur/internal/testenv"
+)
+
+// readRecording reads a recording and checks it.
+func readRecording(t *testing.T, path string) *firefoxtest.Profile {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return firefoxtest.Check(t, b)
+}
+
+// The extraction of an archive that is not in memory is seen from its first
+// instruction to its end: its disk requests, its page faults, what it waits for and
+// what it does.
+func TestRecordTar(t *testing.T) {
+	testenv.Root(t)
+	tar := testenv.Tool(t, "tar")
+	dir := t.TempDir()
+	archive, into := filepath.Join(dir, "a.tar"), filepath.Join(dir, "into")
+	if err := os.Mkdir(into, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if b, err := exec.Command(tar, "-cf", archive, "-C", filepath.Join("..", ".."), "internal", "docs").CombinedOutput(); err != nil {
+		t.Fatalf("tar: %v: %s", err, b)
+	}
+	forgetFile(t, archive)
+	out := filepath.Join(dir, "tar.json.gz")
+	r := fulgur(t, "record", "-o", out, "--", tar, "-xf", archive, "-C", into)
+	if r.code != 0 {
+		t.Fatalf("exit code %d: %s", r.code, r.stderr)
+	}
+	p := readRecording(t, out)
+	var names []string
+	markers := ""
+	for _, k := range p.Threads {
+		names = append(names, *k.Name)
+		if *k.Name == "tar" {
+			markers = string(k.Markers["data"])
+		}
+	}
+	for _, want := range []string{"tar", "Page faults"} {
+		if !slices.Contains(names, want) {
+			t.Errorf("no thread %q in %q\n%s", want, names, r.stderr)
+		}
+	}
+	for _, kind := range []string{"OffCpu", "PageFault"} {
+		if !strings.Contains(markers, `"type":"`+kind+`"`) {
+			t.Errorf("no marker %s\n%s", kind, r.stderr)
+		}
+	}
+	// Where temporary files are in memory there are none.
+	if onDisk(t, dir) && !(strings.Contains(markers, `"type":"BlockIO"`) && slices.Contains(names, "Block I/O, bytes")) {
+		t.Errorf("no requests to disks\n%s", r.stderr)
+	}
+	for _, want := range []string{"CPU", "Page faults", "rss"} {
+		if !slices.ContainsFunc(p.Counters, func(c firefoxtest.Counter) bool { return *c.Name == want }) {
+			t.Errorf("no counter %s\n%s", want, r.stderr)
+		}
+	}
+}
+
+// Names that were not looked for are found later, by what the profile knows of the
+// files; until then it has none of them.
+func TestNamesLater(t *testing.T) {
+	testenv.Root(t)
+	dir := t.TempDir()
+	prog := exec.Command(compile(t, "shares.c", "shares"))
+	if err := prog.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		_ = prog.Process.Kill()
+		_ = prog.Wait()
+	}()
+	for _, ending := range []string{"pb.gz", "json.gz"} {
+		bare, named := filepath.Join(dir, "bare."+ending), filepath.Join(dir, "named.folded")
+		if r := fulgur(t, "profile", "--no-symbols", "-e", "cpu-clock", "-F", "499", "-o", bare, "-p", strconv.Itoa(prog.Process.Pid), "0.3"); r.code != 0 || strings.Contains(r.stderr, "unnamed code") {
+			t.Fatalf("exit code %d: %s", r.code, r.stderr)
+		}
+		if b := gunzip(t, bare); bytes.Contains(b, []byte("most")) || !bytes.Contains(b, []byte("shares")) {
+			t.Errorf("%s has names, or no file", bare)
+		}
+		if r := fulgur(t, "convert", "-o", named, bare); r.code != 0 {
+			t.Fatalf("exit code %d: %s", r.code, r.stderr)
+		}
+		b, err := os.ReadFile(named)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(string(b), "main;most") {
+			t.Errorf("%s has no names later:\n%.1000s", bare, b)
+		}
+	}
+}
+
+func gunzip(t *testing.T, path string) []byte {
+	t.Helper()
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	z, err := gzip.NewReader(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := io.ReadAll(z)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// forgetFile takes what there is of a file in memory away.
+func forgetFile(t *testing.T, path string) {
+	t.Helper()
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := f.Sync(); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// onDisk reports whether a folder is on a block device.
+func onDisk(t *testing.T, dir string) bool {
+	t.Helper()
+	var st unix.Stat_t
+	if err := unix.Stat(dir, &st); err != nil {
+		t.Fatal(err)
+	}
+	_, err := os.Stat(fmt.Sprintf("/sys/dev/block/%d:%d", unix.Major(st.Dev), unix.Minor(st.Dev)))
+	return err == nil
+}

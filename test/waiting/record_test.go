@@ -1,0 +1,204 @@
+package waiting
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"fulgur/internal/encode/firefox/firefoxtest"
+)
+
+// recorded is a recording of a workload: what it adds up to, and itself.
+type recorded struct {
+	measured
+	*firefoxtest.Profile
+}
+
+// record runs a workload under a command of fulgur that writes a recording, which
+// is checked.
+func record(t *testing.T, mode string, args ...string) recorded {
+	t.Helper()
+	dir := t.TempDir()
+	out, sums := filepath.Join(dir, "out.json.gz"), filepath.Join(dir, "sums.pb.gz")
+	r := recorded{measured: run(t, mode, out, args...)}
+	b, err := os.ReadFile(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Profile = firefoxtest.Check(t, b)
+	if report, err := exec.Command(program(t), "convert", "-q", "-o", sums, out).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, report)
+	}
+	r.profile = readProfile(t, sums)
+	return r
+}
+
+// thread returns the thread that was called name last.
+func (r recorded) thread(t *testing.T, name string) firefoxtest.Thread {
+	t.Helper()
+	i := slices.IndexFunc(r.Threads, func(k firefoxtest.Thread) bool { return *k.Name == name })
+	if i < 0 {
+		t.Fatalf("no thread %s\n%s", name, r.stderr)
+	}
+	return r.Threads[i]
+}
+
+// marker is what is said of a marker; names are indexes.
+type marker struct {
+	Type       string
+	Bytes      int64
+	Kind, File *int
+	Op, Name   int
+	Cause      *struct{ Stack int }
+}
+
+func (r recorded) markers(t *testing.T, k firefoxtest.Thread, kind string) (all []marker) {
+	t.Helper()
+	if err := json.Unmarshal(k.Markers["data"], &all); err != nil {
+		t.Fatal(err)
+	}
+	return slices.DeleteFunc(all, func(m marker) bool { return m.Type != kind })
+}
+
+// What a thread waits for is on its timeline for as long as it did, and no time on
+// the CPU; what it was called before is there, too.
+func TestRecordedSleeps(t *testing.T) {
+	for _, command := range [][]string{{"record"}, {"offcpu"}, {"profile", "--wall", "-F", "999"}} {
+		t.Run(command[0], func(t *testing.T) {
+			r := record(t, "sleeps", command...)
+			r.check(t, "off-cpu", "sleeper", "[off-CPU: sleep]", r.truth.Slept)
+			k := r.thread(t, "sleeper")
+			// From the first sample to the last it is on the CPU, or off it.
+			used, off := int64(total(t, k.Samples, "threadCPUDelta")), r.sum(t, "off-cpu", "sleeper", "")
+			if span := int64(1e6 * total(t, k.Samples, "timeDeltas")); used+off > span+slack || used > span-r.truth.Slept {
+				t.Errorf("%d ns on the CPU and %d off it, in %d\n%s", used, off, span, r.stderr)
+			}
+			if n := len(r.markers(t, k, "OffCpu")); int64(n) < r.truth.Times {
+				t.Errorf("%d markers of %d sleeps", n, r.truth.Times)
+			}
+			renamed := r.markers(t, k, "Renamed")
+			if !slices.ContainsFunc(renamed, func(m marker) bool { return r.Shared.StringArray[m.Name] == "sleeper" }) {
+				t.Errorf("it was not renamed: %+v", renamed)
+			}
+		})
+	}
+}
+
+// A request is a marker on the thread that made it.
+func TestRecordedRequests(t *testing.T) {
+	disk(t)
+	for _, command := range []string{"record", "blockio"} {
+		t.Run(command, func(t *testing.T) {
+			r := record(t, "read", command)
+			if got := r.sum(t, "block-io", "", "fulgur/test/waiting.direct.func1"); got != r.truth.Bytes {
+				t.Errorf("%d bytes of requests, want %d\n%s", got, r.truth.Bytes, r.stderr)
+			}
+			var bytes, requests int64
+			for _, m := range r.markers(t, r.thread(t, "direct"), "BlockIO") {
+				if strings.HasPrefix(r.Shared.StringArray[m.Op], "read sync") && m.Cause != nil {
+					bytes += m.Bytes
+					requests++
+				}
+			}
+			if bytes != r.truth.Bytes || requests != r.truth.Times {
+				t.Errorf("%d markers of %d bytes, want %d of %d\n%s", requests, bytes, r.truth.Times, r.truth.Bytes, r.stderr)
+			}
+			i := slices.IndexFunc(r.Counters, func(c firefoxtest.Counter) bool { return *c.Name == "Disk read" })
+			if i < 0 {
+				t.Fatalf("no bytes are counted")
+			}
+			if read := total(t, r.Counters[i].Samples, "count"); read < float64(r.truth.Bytes) {
+				t.Errorf("%v bytes are counted, want %d", read, r.truth.Bytes)
+			}
+		})
+	}
+}
+
+// A page fault is a marker on the thread that touched the page.
+func TestRecordedFaults(t *testing.T) {
+	for _, command := range []string{"record", "faults"} {
+		t.Run(command, func(t *testing.T) {
+			r := record(t, "touch", command)
+			var mapped, major int64
+			for _, m := range r.markers(t, r.thread(t, "toucher"), "PageFault") {
+				if m.File == nil || r.Shared.StringArray[*m.File] != r.truth.File {
+					continue
+				}
+				mapped++
+				if r.Shared.StringArray[*m.Kind] == "major" {
+					major++
+				}
+			}
+			if mapped != r.truth.Mapped || major != r.truth.Major {
+				t.Errorf("%d faults of the file, %d of them major, want %d and %d\n%s", mapped, major, r.truth.Mapped, r.truth.Major, r.stderr)
+			}
+			want := r.truth.Mapped + r.truth.Anonymous
+			if got := r.sum(t, "faults", "", "fulgur/test/waiting.touch.func1"); got < want || got > want+5 {
+				t.Errorf("%d faults in the function that touches, want %d\n%s", got, want, r.stderr)
+			}
+		})
+	}
+}
+
+// Added up in the kernel, a recording says the same.
+func TestRecordedSums(t *testing.T) {
+	m := measure(t, "sleeps", "record")
+	m.check(t, "off-cpu", "sleeper", "[sleep]", m.truth.Slept)
+	for _, value := range []string{"samples", "cpu", "faults"} {
+		if m.sum(t, value, "", "") == 0 {
+			t.Errorf("no %s\n%s", value, m.stderr)
+		}
+	}
+	m = measure(t, "touch", "record", "--no-cpu", "--no-offcpu", "--no-blockio")
+	if got, want := m.sum(t, "faults", "toucher", "fulgur/test/waiting.touch.func1"), m.truth.Mapped+m.truth.Anonymous; got < want || got > want+5 {
+		t.Errorf("%d faults, want %d\n%s", got, want, m.stderr)
+	}
+	if n := len(m.profile.SampleType); n != 2 {
+		t.Errorf("%d values where one kind was asked for", n)
+	}
+}
+
+// total adds a column up.
+func total(t *testing.T, k firefoxtest.Table, name string) (sum float64) {
+	t.Helper()
+	column, err := k.Numbers(name, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range column {
+		sum += n
+	}
+	return sum
+}
+
+// A recording that is interrupted is whole.
+func TestInterruptedRecording(t *testing.T) {
+	out := filepath.Join(t.TempDir(), "out.json.gz")
+	cmd := exec.Command(program(t), "record", "-o", out, "--", os.Args[0])
+	cmd.Env = environment(t, "asleep")
+	ready, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ready.Read(make([]byte, 4)); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(10 * time.Millisecond)
+	if err := cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait() // with the code of what it ended
+	b, err := os.ReadFile(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	recorded{Profile: firefoxtest.Check(t, b)}.thread(t, "sleeper")
+}
