@@ -11,6 +11,7 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
 
+	"fulgur/internal/debugfile"
 	"fulgur/internal/perfevent"
 	"fulgur/internal/process"
 	"fulgur/internal/profile"
@@ -51,8 +52,8 @@ type unwinder struct {
 }
 
 // load loads the maps for tables, unless frame pointers are all that is asked for.
-// types has the kernel's types.
-func (u *unwinder) load(o *Options, types *btf.Cache) (err error) {
+// finder finds debug files, types has the kernel's types.
+func (u *unwinder) load(o *Options, finder *debugfile.Finder, types *btf.Cache) (err error) {
 	mode, by := unwindmap.Auto, probe.ByBoth
 	switch o.Unwind {
 	case "", unwindAuto:
@@ -69,6 +70,7 @@ func (u *unwinder) load(o *Options, types *btf.Cache) (err error) {
 	u.by = by
 	u.dirty, u.exited, u.next = map[int]bool{}, map[int]bool{}, map[int]time.Time{}
 	u.loader, err = unwindmap.New(unwindmap.Options{
+		Finder: finder.Local(),
 		Types:  types,
 		Mode:   mode,
 		Memory: o.UnwindMemory,

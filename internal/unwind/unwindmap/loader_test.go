@@ -404,7 +404,7 @@ func TestCompile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, c, err := compile(t.Context(), source{file, info.Size(), "test"}, 0)
+	_, c, err := compile(t.Context(), source{r: file, size: info.Size(), name: "test"}, 0)
 	if c != goCode || err != nil && !errors.Is(err, unwind.ErrNoTable) {
 		t.Errorf("code %d, %v; want that of a Go program", c, err)
 	}
