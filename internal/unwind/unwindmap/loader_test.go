@@ -413,7 +413,8 @@ func TestCompile(t *testing.T) {
 		t.Fatal(err)
 	}
 	table, c, err := compile(t.Context(), vdso, 0)
-	if err != nil || c != nativeCode || len(table.Rows) < 10 {
+	// arm64's has no more than a signal trampoline.
+	if err != nil || c != nativeCode || len(table.Rules) < 3 {
 		t.Errorf("the vdso has %v of code %d, %v", table, c, err)
 	}
 	ended, cancel := context.WithCancel(t.Context())
