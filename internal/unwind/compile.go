@@ -21,8 +21,9 @@ type Options struct {
 	// .debug_frame of its own. The file must stay open until Compile returns.
 	// An error counts as damage, for the program works without that file.
 	Debug func() (*elffile.File, error)
-	// ExceptionsOnly leaves .debug_frame out.
-	ExceptionsOnly bool
+	// Go is for a program of Go. Its .debug_frame is left out: that does not say
+	// where frame pointers are, nor what is on another stack.
+	Go bool
 	// Workers is how many CPUs to use, all if it is 0.
 	Workers int
 }
@@ -59,7 +60,7 @@ func Compile(f *elffile.File, opt Options) (*Table, error) {
 	}
 	// Signal trampolines are worth a table of their own: arm64's vdso has
 	// nothing else.
-	if trampolines := b.addKnown(); eh == nil && !debug && !trampolines {
+	if trampolines := b.addKnown(opt); eh == nil && !debug && !trampolines {
 		return nil, fmt.Errorf("%s: %w", f.Name(), ErrNoTable)
 	}
 	return b.table(), nil
@@ -101,7 +102,7 @@ const alignment = 64
 // addDebug adds what .debug_frame says of code that has no rows yet, and reports
 // whether there is one: that of the program, else that of its debug file.
 func (b *builder) addDebug(opt Options) (bool, error) {
-	if opt.ExceptionsOnly {
+	if opt.Go {
 		return false, nil
 	}
 	s, err := openSection(b.file, b.arch, ".debug_frame")

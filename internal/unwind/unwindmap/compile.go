@@ -59,7 +59,7 @@ func compile(ctx context.Context, s source, workers int) (t *unwind.Table, c cod
 	if err := in.admit(f); err != nil {
 		return nil, c, err
 	}
-	t, err = unwind.Compile(f, unwind.Options{Workers: workers, ExceptionsOnly: c == goCode, Debug: in.openDebug})
+	t, err = unwind.Compile(f, unwind.Options{Workers: workers, Go: c == goCode, Debug: in.openDebug})
 	return t, c, err
 }
 
