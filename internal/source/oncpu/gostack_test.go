@@ -26,8 +26,9 @@ var stackSwitches = []string{
 }
 
 // untilSwitch is that of a program of Go: what is true up to where it goes to another
-// stack, but for the callers of interrupted functions that have no frame, or none yet,
-// where the kernel side, which goes by frame pointers, did not see them either.
+// stack, but for what the kernel side, which goes by frame pointers, cannot see of the
+// callers of a function that has no frame, or none yet: the first, and the function
+// that a signal interrupted, too, if it is a handler.
 func untilSwitch(t *testing.T, program string) knowledge {
 	t.Helper()
 	f, err := elf.Open(program)
@@ -45,16 +46,32 @@ func untilSwitch(t *testing.T, program string) knowledge {
 	switches := func(f unwind.Frame) bool {
 		return slices.ContainsFunc(symbols, func(s elf.Symbol) bool { return f.PC-s.Value <= s.Size })
 	}
-	return func(frames []unwind.Frame, end unwind.End, got []unwind.Frame) ([]unwind.Frame, unwind.End) {
+	return func(frames []unwind.Frame, _ unwind.End, got []unwind.Frame) ([]unwind.Frame, unwind.End) {
 		if i := slices.IndexFunc(frames, switches); i >= 0 {
-			frames, end = frames[:i+1], unwind.EndNoTable
+			frames = frames[:i+1]
 		}
 		frames = slices.Clone(frames)
-		for i := 1; i < len(frames); i++ {
-			if frames[i-1].Exact && (i >= len(got) || got[i] != frames[i]) {
-				frames = slices.Delete(frames, i, i+1)
+		for at := range frames {
+			if !frames[at].Exact {
+				continue
+			}
+			callers := frames[at+1:]
+			unseen := 1
+			if i := slices.IndexFunc(callers, func(f unwind.Frame) bool { return f.Exact }); i == 1 {
+				unseen = 3 // the trampoline, what was interrupted, and its caller
+			}
+			for n := 1; n <= min(unseen, len(callers)) && !startsWith(callers, got, at+1); n++ {
+				if startsWith(callers[n:], got, at+1) {
+					return slices.Delete(frames, at+1, at+1+n), unwind.EndNoTable
+				}
 			}
 		}
-		return frames, end
+		return frames, unwind.EndNoTable
 	}
+}
+
+// startsWith reports whether the frame of got at an index, if there is one, is the
+// first of callers, if there is one.
+func startsWith(callers, got []unwind.Frame, at int) bool {
+	return len(callers) == 0 || at < len(got) && callers[0] == got[at]
 }

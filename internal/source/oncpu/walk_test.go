@@ -178,19 +178,19 @@ func checkStopped(t *testing.T, command []string, moments int, sure knowledge) (
 			}
 			last := got[tid][len(got[tid])-1]
 			found, end := w.Walk(regs, nil, unwindtest.MaxDepth)
-			want, end := sure(found, end, last.frames)
-			what := last.compare(want, end)
+			want, wantEnd := sure(found, end, last.frames)
+			what := last.compare(want, wantEnd)
 			if what == "different" {
 				// A stack that was sent already is not sent again.
-				for _, w := range got[tid] {
-					if !strings.HasPrefix(w.compare(want, end), "equal") {
-						continue
+				for _, earlier := range got[tid] {
+					w, e := sure(found, end, earlier.frames)
+					if strings.HasPrefix(earlier.compare(w, e), "equal") {
+						what, last, want = "equal to an earlier one", earlier, w
 					}
-					what, last = "equal to an earlier one", w
 				}
 			}
 			if what == "different" {
-				t.Errorf("thread %d:\n got %v (end %d)\nwant %v (%v)", tid, last.frames, last.end, want, end)
+				t.Errorf("thread %d:\n got %v (end %d)\nwant %v (%v)", tid, last.frames, last.end, want, wantEnd)
 			}
 			outcomes[what]++
 			stacks := map[string][]uint64{}
