@@ -3,6 +3,7 @@ package unwindmap
 import (
 	"bytes"
 	"debug/elf"
+	"encoding/binary"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -72,14 +73,33 @@ func TestSeparateDebugFile(t *testing.T) {
 	check("without its debug file", false)
 }
 
-// TestTooLarge refuses sections that no program has, be they compressed.
+// TestTooLarge refuses sections that no program has, be they compressed or holes.
 func TestTooLarge(t *testing.T) {
+	file := func(s elftest.Section) []byte {
+		return elftest.File{Machine: machine, Sections: []elftest.Section{s}}.Bytes()
+	}
 	header := elftest.Struct(elf.Chdr64{Type: uint32(elf.COMPRESS_ZLIB), Size: maxSource + 1, Addralign: 8})
-	content := elftest.File{Machine: machine, Sections: []elftest.Section{
-		{Name: ".debug_frame", Flags: elf.SHF_COMPRESSED, Content: append(header, make([]byte, 1<<20)...)},
-	}}.Bytes()
-	_, _, err := compile(t.Context(), source{r: bytes.NewReader(content), size: int64(len(content)), name: "made-up"}, 0)
-	if err == nil || !strings.Contains(err.Error(), "more than any program has") {
-		t.Errorf("compile: %v", err)
+	compressed := file(elftest.Section{Name: ".debug_frame", Flags: elf.SHF_COMPRESSED, Content: append(header, make([]byte, 1<<20)...)})
+	sparse := file(elftest.Section{Name: ".eh_frame", Content: make([]byte, 8)})
+	// Elf64_Ehdr.e_shoff, and Elf64_Shdr.sh_size of the first section.
+	headers := binary.LittleEndian.Uint64(sparse[40:])
+	binary.LittleEndian.PutUint64(sparse[headers+64+32:], maxSource+1)
+	for name, content := range map[string][]byte{"compressed": compressed, "sparse": sparse} {
+		f, err := os.Create(filepath.Join(t.TempDir(), name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		if _, err := f.Write(content); err != nil {
+			t.Fatal(err)
+		}
+		const size = 2 * maxSource
+		if err := f.Truncate(size); err != nil {
+			t.Fatal(err)
+		}
+		_, _, err = compile(t.Context(), source{r: f, size: size, name: name}, 0)
+		if err == nil || !strings.Contains(err.Error(), "more than any program has") {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }
