@@ -24,7 +24,7 @@ VM_PROGRAMS = $(patsubst %/,%,$(dir $(wildcard cmd/*/main.go)))
 
 .PHONY: help
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: build
 build: $(ARCHES:%=build-%) ## Build the static binary for amd64 and arm64 into build/
@@ -53,6 +53,28 @@ $(BUILD)/rig/unwind-%: internal/unwind/testdata/%.c
 test-vm: deps-test $(VM_C_PROGRAMS) ## Run the privileged tests in VMs with Debian's 6.1 and 6.12 kernels
 	$(GO) run ./test/rig -timeout 30m -env FULGUR_NMIS=$(NMIS) -tool perf -tool sleep $(addprefix -program ./,$(VM_PROGRAMS)) \
 		$(foreach program,$(VM_C_PROGRAMS),-file $(program)=bin/$(notdir $(program))) $(addprefix ./,$(VM_PACKAGES))
+
+# The same for arm64, with dynamic linking and signed return addresses, and what
+# eu-stack needs there. Most of test/e2e needs compilers, and the PMU is amd64's.
+ARM64_VM_PACKAGES = internal/unwind/ $(filter-out test/e2e/ test/rig/bolt/ internal/source/branch/,$(VM_PACKAGES))
+ARM64_CC         ?= aarch64-linux-gnu-gcc-12
+ARM64_PACKAGES   := libc6 elfutils libasm1 libbz2-1.0 libdw1 libelf1 liblzma5 libstdc++6 libgcc-s1 libzstd1 zlib1g libdebuginfod1
+ARM64_C_PROGRAMS := $(addprefix $(BUILD)/rig/arm64/unwind-,frames lazy signals signed)
+
+$(BUILD)/rig/arm64/unwind-%: FLAGS = -static
+$(BUILD)/rig/arm64/unwind-lazy: FLAGS = -Wl,-z,lazy
+$(BUILD)/rig/arm64/unwind-signed: FLAGS = -static -mbranch-protection=standard
+$(BUILD)/rig/arm64/unwind-signals: internal/unwind/testdata/signals.c
+$(filter-out %-signals,$(ARM64_C_PROGRAMS)): internal/unwind/testdata/frames.c
+$(ARM64_C_PROGRAMS):
+	@mkdir -p $(@D)
+	$(ARM64_CC) -O2 $(FLAGS) -o $@ $<
+
+.PHONY: test-vm-arm64
+test-vm-arm64: deps-arm64 $(ARM64_C_PROGRAMS) ## Do so in VMs with Debian's kernels for arm64
+	$(GO) run ./test/rig -arch arm64 -timeout 30m -env FULGUR_UNWIND_STACKS=10 $(addprefix -program ./,$(VM_PROGRAMS)) \
+		$(addprefix -package ,$(ARM64_PACKAGES)) \
+		$(foreach program,$(ARM64_C_PROGRAMS),-file $(program)=bin/$(notdir $(program))) $(addprefix ./,$(ARM64_VM_PACKAGES))
 
 .PHONY: test-symbols
 test-symbols: deps-symbols ## Compare 180 000 addresses with llvm-symbolizer and addr2line
@@ -113,8 +135,8 @@ fuzz: ## Run every fuzz test for FUZZTIME (10s)
 		done; \
 	done
 
-.PHONY: deps-test deps-symbols deps-bench deps-generate deps-lint
-deps-test deps-symbols deps-bench deps-generate deps-lint: deps-%:
+.PHONY: deps-test deps-arm64 deps-symbols deps-bench deps-generate deps-lint
+deps-test deps-arm64 deps-symbols deps-bench deps-generate deps-lint: deps-%:
 	@test/install-deps.sh $*
 
 .PHONY: clean

@@ -24,6 +24,9 @@ test      addr2line                       binutils
 test      /usr/lib/llvm-22/bin/perf2bolt  bolt-22
 test      /usr/lib/llvm-19/bin/perf2bolt  bolt-19
 test      /usr/lib/llvm-16/bin/perf2bolt  bolt-16
+arm64     qemu-system-aarch64             qemu-system-arm
+arm64     aarch64-linux-gnu-gcc-12        gcc-12-aarch64-linux-gnu
+arm64     /usr/aarch64-linux-gnu/lib/libc.a  libc6-dev-arm64-cross
 symbols   g++                             g++
 symbols   clang++-19                      clang-19
 symbols   llvm-symbolizer-19              llvm-19

@@ -309,3 +309,15 @@ func TestSharedCache(t *testing.T) {
 		}
 	}
 }
+
+// TestLocal asks no server.
+func TestLocal(t *testing.T) {
+	s := newServer(t, serve(image(t, id, debugInfo("right"))))
+	vars := map[string]string{"DEBUGINFOD_URLS": s.URL, "DEBUGINFOD_CACHE_PATH": t.TempDir()}
+	finder := newFinder(t, Config{Getenv: environment(vars)})
+	f, err := finder.Local().Debug(t.Context(), binaryAt(t, "", image(t, id)))
+	found(t, f, err, "", "", "not found")
+	if n := s.requests.Load(); n != 0 {
+		t.Errorf("%d requests", n)
+	}
+}

@@ -89,6 +89,13 @@ func New(c Config) (*Finder, error) {
 	return f, err
 }
 
+// Local returns a finder that does as f does, but downloads nothing.
+func (f *Finder) Local() *Finder {
+	local := *f
+	local.downloads = nil
+	return &local
+}
+
 // roots returns the directories to search for what belongs to a file found
 // below root, which may be empty. Of several names of one directory it has the
 // first: /proc/PID/root of an ordinary process is the host's root, and each

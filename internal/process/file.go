@@ -8,6 +8,7 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -45,7 +46,31 @@ type File struct {
 	src  source
 	file *os.File // nil if it could not be opened, or was closed to save descriptors
 	size int64
-	err  error // why it could not be opened
+	err  error   // why it could not be opened
+	was  version // when it was first opened
+}
+
+// version tells what a file holds from what it held before it was written in place.
+type version struct {
+	size     int64
+	modified unix.Timespec
+	since    time.Time // that we know
+}
+
+// rewriteRest is for how long a file keeps its contents at least, as far as we care:
+// who rewrites a file for ever makes us read it that often at most.
+const rewriteRest = time.Second
+
+// rewritten reports whether the file, which is open, holds something else than when it
+// was first opened. What maps it from now on maps that.
+func (f *File) rewritten() bool {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	if f.file == nil || time.Since(f.was.since) < rewriteRest {
+		return false
+	}
+	var st unix.Stat_t
+	return unix.Fstat(int(f.file.Fd()), &st) == nil && (st.Size != f.was.size || st.Mtim != f.was.modified)
 }
 
 // ReaderAt returns a reader of the right file and the file's size in bytes,
@@ -115,6 +140,12 @@ func (f *File) open(src source) error {
 	f.src = src
 	f.file, f.size, f.err = src.open(f.Key, f.Path)
 	err := f.err
+	if err == nil && f.was.since.IsZero() {
+		var st unix.Stat_t
+		if unix.Fstat(int(f.file.Fd()), &st) == nil {
+			f.was = version{st.Size, st.Mtim, time.Now()}
+		}
+	}
 	f.mu.Unlock()
 	if err != nil {
 		return fmt.Errorf("open mapped file %s: %w", f.Path, err)

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -123,6 +124,44 @@ func TestFileGeneration(t *testing.T) {
 	key.Gen = gen + 1
 	if c.intern(key, path, source{pid: pidA}) == byRecord {
 		t.Error("a mapping of another generation is the same file")
+	}
+}
+
+// TestFileRewritten writes a file in place: what maps it then has another file.
+func TestFileRewritten(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "code")
+	m := mapped(t, path, "the first contents")
+	c := newFiles(10)
+	intern := func() *File {
+		return c.intern(m.key(), path, source{pid: os.Getpid(), start: m.Start, limit: m.Limit})
+	}
+	first := intern()
+	rewrite := func(content string, at int64) {
+		t.Helper()
+		err := os.WriteFile(path, []byte(content), 0o600)
+		if err := errors.Join(err, os.Chtimes(path, time.Unix(at, 0), time.Unix(at, 0))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rewrite("other contents", 1)
+	if intern() != first {
+		t.Error("a file that is written as soon as it is mapped is looked at again at once")
+	}
+	first.was.since = first.was.since.Add(-rewriteRest)
+	second := intern()
+	if got, err := contents(second); second == first || got != "other contents" || err != nil {
+		t.Errorf("the file that was written is the same (%v) and has %q, %v", second == first, got, err)
+	}
+	if intern() != second {
+		t.Error("it is another one at each mapping")
+	}
+	second.was.since = second.was.since.Add(-rewriteRest)
+	rewrite("OTHER CONTENTS", 2)
+	if third := intern(); third == first || third == second {
+		t.Error("a change that keeps the size goes unnoticed")
+	}
+	if c.count != 3 {
+		t.Errorf("%d files are counted, want 3", c.count)
 	}
 }
 

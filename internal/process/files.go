@@ -13,7 +13,7 @@ import (
 type files struct {
 	limit int
 	// byInode holds the files by their key without the generation: almost
-	// always one, more after an inode was used again.
+	// always one, more after an inode was used again or written anew.
 	byInode map[FileKey][]*File
 	count   int // files in byInode
 	swept   int // files that the last sweep left
@@ -33,12 +33,13 @@ func newFiles(limit int) *files {
 }
 
 // intern returns the file of a mapping called name, opened through src if it
-// is new or could not be opened so far.
+// is new or could not be opened so far. One that was written in place since the last
+// mapping is a new one.
 func (c *files) intern(key FileKey, name string, src source) *File {
 	inode := FileKey{Maj: key.Maj, Min: key.Min, Ino: key.Ino}
 	path := strings.TrimSuffix(name, deletedSuffix)
 	for _, f := range c.byInode[inode] {
-		if f.is(key, path) {
+		if f.is(key, path) && !f.rewritten() {
 			f.seen(src)
 			return f
 		}

@@ -248,7 +248,7 @@ func attach(what subject, o *Options, finder *debugfile.Finder) (_ *run, err err
 	}
 	defer cgroup.close()
 	types := btf.NewCache() // one, because decoding the kernel's takes long
-	if err := r.unwinder.load(o, types); err != nil {
+	if err := r.unwinder.load(o, finder, types); err != nil {
 		return nil, err
 	}
 	r.snapshots.loader = r.unwinder.loader

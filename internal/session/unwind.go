@@ -11,6 +11,7 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
 
+	"fulgur/internal/debugfile"
 	"fulgur/internal/perfevent"
 	"fulgur/internal/process"
 	"fulgur/internal/profile"
@@ -52,8 +53,8 @@ type unwinder struct {
 }
 
 // load loads the maps for tables, unless frame pointers are all that is asked for.
-// types has the kernel's types.
-func (u *unwinder) load(o *Options, types *btf.Cache) (err error) {
+// finder finds debug files, types has the kernel's types.
+func (u *unwinder) load(o *Options, finder *debugfile.Finder, types *btf.Cache) (err error) {
 	mode, by := unwindmap.Auto, probe.ByBoth
 	switch o.Unwind {
 	case "", unwindAuto:
@@ -70,6 +71,7 @@ func (u *unwinder) load(o *Options, types *btf.Cache) (err error) {
 	u.by = by
 	u.dirty, u.exited, u.wanted, u.pace = map[int]bool{}, map[int]bool{}, map[int]uint64{}, pace{}
 	u.loader, err = unwindmap.New(unwindmap.Options{
+		Finder: finder.Local(),
 		Types:  types,
 		Mode:   mode,
 		Memory: o.UnwindMemory,

@@ -1,6 +1,7 @@
 package unwind
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"runtime"
@@ -14,17 +15,22 @@ var ErrNoTable = errors.New("no unwind information")
 
 // Options are settings of [Compile].
 type Options struct {
-	// Debug is the file with the debug information that was split from the
-	// program, or nil. Its .debug_frame is read if the program has none.
-	Debug *elffile.File
-	// ExceptionsOnly leaves .debug_frame out.
-	ExceptionsOnly bool
+	// Debug opens the file with the debug information that was split from the
+	// program; nil, or a result of nil, is for none. It is called at most once,
+	// and only if .eh_frame leaves functions out and the program has no
+	// .debug_frame of its own. The file must stay open until Compile returns.
+	// An error counts as damage, for the program works without that file.
+	Debug func() (*elffile.File, error)
+	// Go is for a program of Go. Its .debug_frame is left out: that does not say
+	// where frame pointers are, nor what is on another stack.
+	Go bool
 	// Workers is how many CPUs to use, all if it is 0.
 	Workers int
 }
 
 // Compile makes the table of an executable, a shared library or a vdso. What
-// .eh_frame does not describe is looked for in .debug_frame, then among the
+// .eh_frame does not describe is looked for in .debug_frame, be it in a file of
+// its own, then among the
 // things that every program has and that need no description: the stubs of the
 // procedure linkage table, signal trampolines, the entry point. All else has no
 // table.
@@ -48,32 +54,16 @@ func Compile(f *elffile.File, opt Options) (*Table, error) {
 	if err := b.add(eh); err != nil {
 		return nil, err
 	}
-	debug, err := openDebug(f, a, opt)
+	debug, err := b.addDebug(opt)
 	if err != nil {
-		return nil, err
-	}
-	if err := b.add(debug); err != nil {
 		return nil, err
 	}
 	// Signal trampolines are worth a table of their own: arm64's vdso has
 	// nothing else.
-	if trampolines := b.addKnown(); eh == nil && debug == nil && !trampolines {
+	if trampolines := b.addKnown(opt); eh == nil && !debug && !trampolines {
 		return nil, fmt.Errorf("%s: %w", f.Name(), ErrNoTable)
 	}
 	return b.table(), nil
-}
-
-// openDebug returns .debug_frame of the file, else that of its debug file, or nil
-// if there is none or it is not wanted.
-func openDebug(f *elffile.File, a *arch, opt Options) (*source, error) {
-	if opt.ExceptionsOnly {
-		return nil, nil
-	}
-	s, err := openSection(f, a, ".debug_frame")
-	if s != nil || err != nil || opt.Debug == nil {
-		return s, err
-	}
-	return openSection(opt.Debug, a, ".debug_frame")
 }
 
 // builder brings rows together.
@@ -98,13 +88,56 @@ func (b *builder) add(s *source) error {
 	for _, c := range chunks {
 		b.stats.Functions += len(c.spans)
 		b.stats.Damaged += c.damaged
-		if b.stats.Damage == nil {
-			b.stats.Damage = c.damage
-		}
+		b.stats.Damage = cmp.Or(b.stats.Damage, c.damage)
 	}
 	b.stats.Source += int64(s.size)
 	b.spans = fill(b.spans, layer(chunks))
 	return nil
+}
+
+// alignment bounds what no row describes between two functions, in bytes: more
+// than that is a function.
+const alignment = 64
+
+// addDebug adds what .debug_frame says of code that has no rows yet, and reports
+// whether there is one: that of the program, else that of its debug file.
+func (b *builder) addDebug(opt Options) (bool, error) {
+	if opt.Go {
+		return false, nil
+	}
+	s, err := openSection(b.file, b.arch, ".debug_frame")
+	if s != nil || err != nil {
+		return s != nil, errors.Join(err, b.add(s))
+	}
+	if opt.Debug == nil || !b.lacks(alignment) {
+		return false, nil
+	}
+	s, err = openSeparate(opt.Debug, b.arch)
+	if err == nil {
+		err = b.add(s)
+	}
+	if err != nil {
+		b.stats.Damaged++
+		b.stats.Damage = cmp.Or(b.stats.Damage, err)
+	}
+	return s != nil, nil
+}
+
+// openSeparate returns .debug_frame of the file that open opens, or nil if there is
+// none.
+func openSeparate(open func() (*elffile.File, error), a *arch) (*source, error) {
+	f, err := open()
+	if f == nil || err != nil {
+		return nil, err
+	}
+	return openSection(f, a, ".debug_frame")
+}
+
+// lacks reports whether more than n bytes of code in a row have no rows.
+func (b *builder) lacks(n uint64) bool {
+	lacks := false
+	b.code.gaps(b.spans, func(start, end uint64) { lacks = lacks || end-start > n })
+	return lacks
 }
 
 // table lays the rows out.

@@ -7,11 +7,13 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
+	"fulgur/internal/elffile"
 	"fulgur/internal/elffile/elftest"
 )
 
@@ -279,7 +281,7 @@ func TestLayers(t *testing.T) {
 	}{
 		"both":       {madeUp(elf.EM_X86_64, nil, eh, debug), Options{}},
 		"compressed": {madeUp(elf.EM_X86_64, nil, eh, compressed), Options{Workers: 1}},
-		"separate":   {madeUp(elf.EM_X86_64, nil, eh), Options{Debug: separate}},
+		"separate":   {madeUp(elf.EM_X86_64, nil, eh), Options{Debug: func() (*elffile.File, error) { return separate, nil }}},
 	} {
 		table, err := compileBytes(t, test.file, test.opt)
 		if err != nil {
@@ -290,6 +292,54 @@ func TestLayers(t *testing.T) {
 		}
 		if table.Stats.Damaged != 0 {
 			t.Error(table.Stats.Damage)
+		}
+	}
+}
+
+// TestSeparate says when the separate debug file is asked for, and that a table is
+// made without it.
+func TestSeparate(t *testing.T) {
+	section := func(name string, functions ...uint64) elftest.Section {
+		f := frames{eh: name == ".eh_frame"}
+		f.cie(elf.EM_X86_64, "", defaultCIE(elf.EM_X86_64)...)
+		for at := range slices.Chunk(functions, 2) {
+			f.fde(at[0], at[1]-at[0], false)
+		}
+		return elftest.Section{Name: name, Content: f.b}
+	}
+	const half, end = codeAddr + 32<<10, codeAddr + 64<<10
+	all := section(".eh_frame", codeAddr, half, half+alignment, end)
+	some := section(".eh_frame", codeAddr, half, half+alignment+1, end)
+	wrong := errors.New("wrong file")
+	for _, test := range []struct {
+		name    string
+		file    []byte
+		opt     Options
+		asked   bool
+		damaged int
+	}{
+		{"all is described", madeUp(elf.EM_X86_64, nil, all), Options{}, false, 0},
+		{"a function is not", madeUp(elf.EM_X86_64, nil, some), Options{}, true, 1},
+		{"by .debug_frame", madeUp(elf.EM_X86_64, nil, some, section(".debug_frame")), Options{}, false, 0},
+		{"Go", madeUp(elf.EM_X86_64, nil, some), Options{Go: true}, false, 0},
+	} {
+		asked := false
+		test.opt.Debug = func() (*elffile.File, error) {
+			asked = true
+			return nil, wrong
+		}
+		table, err := compileBytes(t, test.file, test.opt)
+		if err != nil {
+			t.Fatalf("%s: %v", test.name, err)
+		}
+		if asked != test.asked || table.Stats.Damaged != test.damaged {
+			t.Errorf("%s: asked for %v, %d damaged; want %v, %d", test.name, asked, table.Stats.Damaged, test.asked, test.damaged)
+		}
+		if asked && !errors.Is(table.Stats.Damage, wrong) {
+			t.Errorf("%s: damage %v, want %v", test.name, table.Stats.Damage, wrong)
+		}
+		if got := table.Lookup(codeAddr + 8).String(); got != sp8 {
+			t.Errorf("%s: the rule of what .eh_frame describes is %s", test.name, got)
 		}
 	}
 }
@@ -347,6 +397,30 @@ func TestKnown(t *testing.T) {
 		want := strings.Replace(strings.Join(test.want, "\n"), "0x220 none", "0x220 unsupported\n0x221 none", 1)
 		if diff := cmp.Diff(strings.Split(want, "\n"), listing(table)); diff != "" {
 			t.Errorf("%s: %s", test.name, diff)
+		}
+	}
+}
+
+// TestCrosscall describes how C calls Go, in Go programs only.
+func TestCrosscall(t *testing.T) {
+	f := frames{eh: true}
+	f.cie(elf.EM_X86_64, "", defaultCIE(elf.EM_X86_64)...)
+	f.fde(codeAddr, 0x10, false)
+	file := madeUp(elf.EM_X86_64, append(make([]byte, 0x100), crosscall...), elftest.Section{Name: ".eh_frame", Content: f.b})
+	want := map[bool][]string{
+		false: {"0x0 " + sp8, "0x10 none"},
+		true: {
+			"0x0 " + sp8, "0x10 none", "0x100 " + sp8, "0x101 cfa=sp+16 fp=cfa-16 ra=cfa-8",
+			"0x108 cfa=sp+64 fp=cfa-16 ra=cfa-8", "0x12e cfa=sp+88 fp=cfa-16 ra=cfa-8", "0x145 none",
+		},
+	}
+	for isGo, want := range want {
+		table, err := compileBytes(t, file, Options{Go: isGo})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, listing(table)); diff != "" {
+			t.Errorf("Go %v: %s", isGo, diff)
 		}
 	}
 }

@@ -27,11 +27,14 @@ func (s *synthetic) add(start, end uint64, offs []uint32, rules ...Rule) {
 // where it has none: lld describes no procedure linkage tables, nor do linkers
 // for arm64; musl and the vdso of arm64 do not describe signal trampolines. It
 // reports whether it found some of these.
-func (b *builder) addKnown() (trampolines bool) {
+func (b *builder) addKnown(opt Options) (trampolines bool) {
 	s := &synthetic{chunk{rules: newRuleSet()}}
 	trampolines = b.addSigreturn(s)
 	b.addPLT(s)
 	b.addEntry(s)
+	if opt.Go && b.stats.Source > 0 {
+		b.addCrosscall(s)
+	}
 	b.spans = fill(b.spans, layer([]*chunk{&s.chunk}))
 	return trampolines
 }
@@ -88,10 +91,13 @@ func (b *builder) has(addr uint64, want []byte) bool {
 	return err == nil && bytes.Equal(got, want)
 }
 
-// maxScan bounds the bytes of code that are searched for a signal trampoline,
-// so that a program without any unwind information for most of its code, as
-// Go's are, costs no time.
-const maxScan = 4 << 20
+// What bounds the bytes of code that are searched for signal trampolines, so that a
+// program without any unwind information for most of its code, as Go's are, costs no
+// time; and those of Go's code, which are read as fast as the disk can.
+const (
+	maxScan   = 4 << 20
+	maxGoScan = 128 << 20
+)
 
 // addSigreturn finds signal trampolines by their code, as debuggers and the
 // unwinders of compilers do. It reports whether there are some.
@@ -103,7 +109,7 @@ func (b *builder) addSigreturn(s *synthetic) (found bool) {
 			return
 		}
 		left -= end - start
-		b.scan(start, end, room, func(at uint64) {
+		b.scan(start, end, b.arch.sigreturn, room, func(at uint64) {
 			// The return address of a handler is the trampoline's
 			// first byte, and it is looked up by the byte before.
 			first := max(at-1, start)
@@ -114,9 +120,10 @@ func (b *builder) addSigreturn(s *synthetic) (found bool) {
 	return found
 }
 
-// scan calls yield with the addresses of signal trampolines from start to end.
-func (b *builder) scan(start, end uint64, room []byte, yield func(addr uint64)) {
-	overlap := uint64(len(b.arch.sigreturn)) - 1
+// scan calls yield with the addresses of some code from start to end. room is scratch,
+// larger than that.
+func (b *builder) scan(start, end uint64, what, room []byte, yield func(addr uint64)) {
+	overlap := uint64(len(what)) - 1
 	for at := start; at+overlap < end; at += uint64(len(room)) - overlap {
 		off, ok := b.file.Offset(at)
 		if !ok {
@@ -125,17 +132,58 @@ func (b *builder) scan(start, end uint64, room []byte, yield func(addr uint64)) 
 		code := room[:min(uint64(len(room)), end-at)]
 		n, err := b.file.Reader().ReadAt(code, int64(off))
 		for from := 0; ; {
-			i := bytes.Index(code[from:n], b.arch.sigreturn)
+			i := bytes.Index(code[from:n], what)
 			if i < 0 {
 				break
 			}
 			yield(at + uint64(from+i))
-			from += i + len(b.arch.sigreturn)
+			from += i + len(what)
 		}
 		if err != nil && !errors.Is(err, io.EOF) {
 			return
 		}
 	}
+}
+
+// crosscall begins crosscall2 of Go's runtime/cgo/asm_amd64.s, by which C calls Go. It
+// has two frames, one within the other: what saves C's registers makes one of its
+// own, which the chain of frame pointers would take for that of a caller.
+var crosscall = []byte{
+	0x55,             // push %rbp
+	0x48, 0x89, 0xe5, // mov %rsp, %rbp
+	0x48, 0x83, 0xec, 0x30, // sub $0x30, %rsp
+	0x48, 0x89, 0x6c, 0x24, 0x28, // mov %rbp, 0x28(%rsp)
+	0x48, 0x8d, 0x6c, 0x24, 0x28, // lea 0x28(%rsp), %rbp
+	0x48, 0x89, 0x1c, 0x24, // mov %rbx, (%rsp)
+	0x4c, 0x89, 0x64, 0x24, 0x08, // mov %r12, 8(%rsp)
+	0x4c, 0x89, 0x6c, 0x24, 0x10, // mov %r13, 0x10(%rsp)
+	0x4c, 0x89, 0x74, 0x24, 0x18, // mov %r14, 0x18(%rsp)
+	0x4c, 0x89, 0x7c, 0x24, 0x20, // mov %r15, 0x20(%rsp)
+	0x48, 0x83, 0xec, 0x18, // sub $0x18, %rsp
+}
+
+// crosscallEnd is where crosscall2 has called Go and begins to take its frame down.
+const crosscallEnd = 69
+
+// addCrosscall describes it.
+func (b *builder) addCrosscall(s *synthetic) {
+	if b.arch != amd64 {
+		return
+	}
+	pushed := func(cfa int32) Rule {
+		return Rule{Kind: KindSP, CFA: cfa, FPSlot: SlotCFA, FP: -16, RASlot: SlotCFA, RA: -8}
+	}
+	entered := Rule{Kind: KindSP, CFA: 8, RASlot: SlotCFA, RA: -8}
+	left := uint64(maxGoScan)
+	room := make([]byte, chunkSize)
+	b.code.gaps(b.spans, func(start, end uint64) {
+		end = min(end, start+left)
+		left -= end - start
+		b.scan(start, end, crosscall, room, func(at uint64) {
+			s.add(at, min(at+crosscallEnd, end), []uint32{0, 1, 8, uint32(len(crosscall))},
+				entered, pushed(16), pushed(64), pushed(88))
+		})
+	})
 }
 
 // maxEntryCode bounds the bytes after the entry point that belong to it.

@@ -2,11 +2,11 @@ package unwind_test
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"slices"
 	"strconv"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -16,37 +16,16 @@ import (
 	"fulgur/internal/unwind/unwindtest"
 )
 
-// outcome is how a stack compares to elfutils'.
-type outcome struct {
-	what    string
-	details string
-}
-
-func compare(got []unwind.Frame, end unwind.End, want []uint64) outcome {
-	pcs := make([]uint64, len(got))
-	for i, f := range got {
-		pcs[i] = f.PC
-	}
-	details := fmt.Sprintf("%v (%v), eu-stack %#x", got, end, want)
-	n := min(len(pcs), len(want))
-	switch {
-	case slices.Equal(pcs, want):
-		return outcome{"equal, " + end.String(), details}
-	case !slices.Equal(pcs[:n], want[:n]):
-		return outcome{"different, " + end.String(), details}
-	case len(pcs) > n:
-		return outcome{"longer than eu-stack's, " + end.String(), details}
-	}
-	return outcome{"shorter than eu-stack's, " + end.String(), details}
-}
-
 // TestProcesses stops programs at random moments and compares their stacks with
-// those that elfutils and the kernel's walker find. FULGUR_UNWIND_STACKS is how
+// those that debuggers and the kernel's walker find. FULGUR_UNWIND_STACKS is how
 // many of each, and brings in more programs.
 func TestProcesses(t *testing.T) {
-	testenv.Tool(t, "eu-stack")
+	for _, name := range []string{"eu-stack", "gdb"} {
+		testenv.Tool(t, name)
+	}
 	k := unwindtest.NewKernel(t, unwindtest.Machine)
 	moments, err := strconv.Atoi(os.Getenv("FULGUR_UNWIND_STACKS"))
+	var sum unwindtest.Tally
 	for _, p := range unwindtest.Programs {
 		if err != nil {
 			moments = 5
@@ -54,16 +33,19 @@ func TestProcesses(t *testing.T) {
 				continue
 			}
 		}
-		t.Run(p.Name, func(t *testing.T) { checkProcess(t, k, p.Command(t), moments) })
+		t.Run(p.Name, func(t *testing.T) { sum.Merge(checkProcess(t, k, p.Command(t), moments)) })
 	}
+	t.Log(&sum)
 }
 
-func checkProcess(t *testing.T, k *unwindtest.Kernel, command []string, moments int) {
+func checkProcess(t *testing.T, k *unwindtest.Kernel, command []string, moments int) (sum unwindtest.Tally) {
 	pid := unwindtest.Start(t, command)
+	debuggers := unwindtest.Debuggers(t)
 	files := unwindtest.Tables{}
 	k.Forget(0)
-	outcomes := map[string]int{}
-	examples := map[string][]string{}
+	moved := 0
+	ends := map[unwind.End]int{}
+	examples := map[string]int{}
 	for range moments {
 		_ = syscall.Kill(pid, syscall.SIGCONT)
 		time.Sleep(time.Duration(rand.IntN(3000)) * time.Microsecond)
@@ -75,44 +57,58 @@ func checkProcess(t *testing.T, k *unwindtest.Kernel, command []string, moments 
 			t.Fatal(err)
 		}
 		layout := p.Layout(k)
-		got := map[int][]unwind.Frame{}
-		before := map[int]unwind.Registers{}
-		ends := map[int]unwind.End{}
+		stacks := map[int]stack{}
 		for _, tid := range unwindtest.Threads(pid) {
 			regs, err := unwindtest.Registers(tid)
 			if err != nil {
 				testenv.Skip(t, fmt.Sprintf("needs the right to trace processes: %v", err))
 			}
-			before[tid] = regs
 			w := p.Walker()
 			memory := &unwindtest.Recorder{From: w.Read, Pages: map[uint64][]byte{}}
 			w.Read = memory.Read
-			got[tid], ends[tid] = w.Walk(regs, nil, 1024)
-			k.Check(t, regs, layout, memory.Pages, got[tid], ends[tid])
+			frames, end := w.Walk(regs, nil, 1024)
+			stacks[tid] = stack{regs, frames, end, map[string][]uint64{}}
+			k.Check(t, regs, layout, memory.Pages, frames, end)
 		}
-		for tid, want := range unwindtest.EUStack(t, pid) {
-			o := compare(got[tid], ends[tid], want)
-			if after, err := unwindtest.Registers(tid); err != nil || after != before[tid] {
-				o.what = "moved meanwhile" // stops are not always kept
+		for _, d := range debuggers {
+			found := d.Stacks(t, pid)
+			for tid, s := range stacks {
+				s.theirs[d.Name] = found[tid]
 			}
-			outcomes[o.what]++
-			if len(examples[o.what]) < 2 {
-				examples[o.what] = append(examples[o.what], o.details)
+		}
+		for tid, s := range stacks {
+			if after, err := unwindtest.Registers(tid); err != nil || after != s.regs {
+				moved++ // stops are not always kept
+				continue
+			}
+			ends[s.end]++
+			results := sum.Add(s.frames, s.theirs)
+			all := slices.Collect(maps.Values(results))
+			if slices.Contains(all, unwindtest.Different) && !slices.Contains(all, unwindtest.Equal) {
+				t.Errorf("stacks contradict each other: %v (%v), %#x", s.frames, s.end, s.theirs)
+			}
+			for name, how := range results {
+				if how == unwindtest.Equal && s.end == unwind.EndComplete {
+					continue
+				}
+				if key := fmt.Sprint(how, name, s.end); examples[key] < 2 {
+					examples[key]++
+					t.Logf("%v (%v) is %s %s's %#x", s.frames, s.end, how, name, s.theirs[name])
+				}
 			}
 		}
 		if err := p.Close(); err != nil {
 			t.Error(err)
 		}
 	}
-	for what, n := range outcomes {
-		t.Logf("%d %s", n, what)
-		if what != "equal, complete" {
-			for _, e := range examples[what] {
-				t.Log(e)
-			}
-			if strings.HasPrefix(what, "different") {
-				t.Error("stacks contradict each other")
-			}
-		}
-	}
+	t.Log(&sum, ends, "and moved meanwhile:", moved)
+	return sum
+}
+
+// stack is what the walker and others found of a thread.
+type stack struct {
+	regs   unwind.Registers
+	frames []unwind.Frame
+	end    unwind.End
+	theirs map[string][]uint64
 }

@@ -325,3 +325,37 @@ func TestReadelf(t *testing.T) {
 	t.Logf("%d files, %d rows, %d equal, %d unsupported; not compared: %d at an address described before, %d outside of code",
 		files, total.rows, total.equal, total.unsupported, total.overlapped, total.outside)
 }
+
+// TestReadelfSeparate does so for a program whose unwind information is in a debug
+// file of its own, compressed.
+func TestReadelfSeparate(t *testing.T) {
+	dir := t.TempDir()
+	program, debug := filepath.Join(dir, "program"), filepath.Join(dir, "program.debug")
+	for _, command := range [][]string{
+		{"gcc", "-O2", "-g", "-fno-asynchronous-unwind-tables", "-fno-unwind-tables", "-o", program, filepath.Join("testdata", "frames.c")},
+		{"objcopy", "--only-keep-debug", "--compress-debug-sections=zlib-gabi", program, debug},
+		{"objcopy", "--strip-all", program},
+	} {
+		if out, err := exec.Command(testenv.Tool(t, command[0]), command[1:]...).CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v\n%s", command[0], err, out)
+		}
+	}
+	open := func(path string) *elffile.File {
+		f, err := elffile.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = f.Close() })
+		return f
+	}
+	stripped, separate := open(program), open(debug)
+	table, err := Compile(stripped, Options{Debug: func() (*elffile.File, error) { return separate, nil }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := compareWithReadelf(t, debug, table, archOf(stripped.Machine()), newCodeRanges(stripped))
+	t.Logf("%d rows, %d equal", sum.rows, sum.equal)
+	if sum.rows < 20 || sum.equal != sum.rows {
+		t.Errorf("%d of %d rows differ:\n%s", sum.rows-sum.equal, sum.rows, strings.Join(sum.differences, "\n"))
+	}
+}

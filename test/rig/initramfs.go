@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
+	"runtime"
 	"strings"
 
 	"fulgur/test/rig/pmu"
@@ -25,9 +26,10 @@ type testPackage struct {
 //
 //	/init           test/rig/init
 //	/bin            busybox, opt.programs and opt.tools
+//	/usr and others what is in opt.debs
 //	/lib/modules    each kernel's modules, in a folder by release
 //	/src/PKG        each package's test binary, PKG.test, and its testdata
-func buildInitramfs(ctx context.Context, kernels []kernel, opt options) (string, error) {
+func buildInitramfs(ctx context.Context, a *apt, kernels []kernel, opt options) (string, error) {
 	bin := filepath.Join(opt.dir, "bin")
 	// What an earlier run left must not be tested again.
 	if err := os.RemoveAll(bin); err != nil {
@@ -39,7 +41,7 @@ func buildInitramfs(ctx context.Context, kernels []kernel, opt options) (string,
 	}
 
 	initPath := filepath.Join(bin, "init")
-	if err := goBuild(ctx, "build", initPath, "./test/rig/init"); err != nil {
+	if err := goBuild(ctx, opt.arch.name, "build", initPath, "./test/rig/init"); err != nil {
 		return "", err
 	}
 	name := filepath.Join(opt.dir, "initramfs.cpio")
@@ -51,15 +53,25 @@ func buildInitramfs(ctx context.Context, kernels []kernel, opt options) (string,
 	c := newCPIOWriter(f)
 	add := func(err2 error) { err = errors.Join(err, err2) }
 	add(c.file("init", initPath))
-	add(addBusybox(c))
+	add(addBusybox(ctx, a, c, opt.arch))
 	for _, k := range kernels {
-		add(c.file(path.Join("lib/modules", k.release, pmu.Module+".ko"), k.module))
+		if k.module != "" {
+			add(c.file(path.Join("lib/modules", k.release, pmu.Module+".ko"), k.module))
+		}
 		add(c.file(path.Join("lib/modules", k.release, "loop.ko"), k.loop))
 	}
 	for _, p := range opt.programs {
 		out := filepath.Join(bin, path.Base(p))
-		add(goBuild(ctx, "build", out, p))
+		add(goBuild(ctx, opt.arch.name, "build", out, p))
 		add(c.file(path.Join("bin", path.Base(p)), out))
+	}
+	for _, name := range opt.debs {
+		root, err := a.unpack(ctx, "package-"+opt.arch.name+"-"+name, name)
+		add(err)
+		add(c.tree("", root))
+	}
+	if len(opt.tools) > 0 && opt.arch.name != runtime.GOARCH {
+		return "", fmt.Errorf("-tool %s: programs of this machine do not run on %s", opt.tools[0], opt.arch.name)
 	}
 	for _, name := range opt.tools {
 		add(addTool(ctx, c, name))
@@ -67,7 +79,7 @@ func buildInitramfs(ctx context.Context, kernels []kernel, opt options) (string,
 	for _, p := range packages {
 		base := path.Base(p.rel) + ".test"
 		out := filepath.Join(bin, filepath.FromSlash(p.rel), base)
-		add(goBuild(ctx, "test", out, p.dir))
+		add(goBuild(ctx, opt.arch.name, "test", out, p.dir))
 		add(c.file(path.Join("src", p.rel, base), out))
 		add(c.tree(path.Join("src", p.rel, "testdata"), filepath.Join(p.dir, "testdata")))
 	}
@@ -105,21 +117,26 @@ func listPackages(ctx context.Context, patterns []string) ([]testPackage, error)
 
 // goBuild builds pkg's program ("build") or tests ("test") into out, static,
 // for the machines that the rig boots.
-func goBuild(ctx context.Context, verb, out, pkg string) error {
+func goBuild(ctx context.Context, arch, verb, out, pkg string) error {
 	args := []string{verb, "-o", out}
 	if verb == "test" {
 		args = append(args, "-c")
 	}
 	cmd := command(ctx, "", "go", append(args, pkg)...)
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH=amd64")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+arch)
 	if err := cmd.Run(); err != nil {
 		return fmt.Errorf("go %s %s: %w", verb, pkg, err)
 	}
 	return nil
 }
 
-// addBusybox adds the host's busybox, from which init makes all other commands.
-func addBusybox(c *cpioWriter) error {
+// addBusybox adds busybox, from which init makes all other commands: the host's, or
+// Debian's for another architecture.
+func addBusybox(ctx context.Context, a *apt, c *cpioWriter, machines arch) error {
+	if machines.name != runtime.GOARCH {
+		root, err := a.unpack(ctx, "busybox-"+machines.name, "busybox-static")
+		return errors.Join(err, c.file("bin/busybox", filepath.Join(root, "bin", "busybox")))
+	}
 	const needs = "the rig needs a static busybox (Debian's busybox-static)"
 	host, err := exec.LookPath("busybox")
 	if err != nil {

@@ -25,21 +25,21 @@ var errNoKernel = errors.New("apt knows no such kernel package")
 // kernel is a kernel that can be booted.
 type kernel struct {
 	release string // as uname -r prints it
-	image   string // path of its bzImage
+	image   string // path of its image
 	loop    string // path of its module for loop devices, which stand in for disks
-	module  string // path of test/rig/pmu's module, once it was built
+	module  string // path of test/rig/pmu's module, once it was built, if it is for it
 }
 
 // fetchKernel returns the newest cloud kernel of a series (as in 6.1) that apt
-// offers, downloading it into dir unless it is there. The cloud flavour boots
+// offers, downloading it unless it is there. The cloud flavour boots
 // fastest and needs no module to run the tests.
-func fetchKernel(ctx context.Context, series, dir string) (kernel, error) {
-	pkg, err := newestPackage(ctx, series)
+func fetchKernel(ctx context.Context, a *apt, series, arch string) (kernel, error) {
+	pkg, err := newestPackage(ctx, a, series, arch)
 	if err != nil {
 		return kernel{}, err
 	}
 	k := kernel{release: strings.TrimPrefix(pkg, "linux-image-")}
-	k.image, k.loop = filepath.Join(dir, "vmlinuz-"+k.release), filepath.Join(dir, "loop-"+k.release+".ko")
+	k.image, k.loop = filepath.Join(a.dir, "vmlinuz-"+k.release), filepath.Join(a.dir, "loop-"+k.release+".ko")
 	missing := false
 	for _, file := range []string{k.image, k.loop} {
 		_, err := os.Stat(file)
@@ -51,60 +51,32 @@ func fetchKernel(ctx context.Context, series, dir string) (kernel, error) {
 	if !missing {
 		return k, nil
 	}
-	tmp, err := os.MkdirTemp(dir, "deb-")
+	tmp, err := os.MkdirTemp(a.dir, "deb-")
 	if err != nil {
 		return k, err
 	}
 	defer os.RemoveAll(tmp)
-	debs, err := download(ctx, tmp, pkg)
+	debs, err := a.download(ctx, tmp, pkg)
 	if err != nil {
 		return k, err
 	}
 	return k, extract(ctx, debs[0], k)
 }
 
-// download fetches packages into the empty folder dir and returns the paths of
-// their files, in no particular order.
-func download(ctx context.Context, dir string, pkgs ...string) ([]string, error) {
-	names := strings.Join(pkgs, " ")
-	fmt.Println("downloading", names)
-	// Without the option apt warns that its own user cannot write here.
-	args := append([]string{"download", "-qq", "-oAPT::Sandbox::User=root"}, pkgs...)
-	if err := command(ctx, dir, "apt-get", args...).Run(); err != nil {
-		return nil, fmt.Errorf("download %s (try apt-get update): %w", names, err)
-	}
-	debs, err := filepath.Glob(filepath.Join(dir, "*.deb"))
-	if err == nil && len(debs) != len(pkgs) {
-		err = fmt.Errorf("download %s: found %d files, want %d", names, len(debs), len(pkgs))
-	}
-	return debs, err
-}
-
-// newestPackage returns the name of the newest image package of a series. It
-// updates apt's lists if they have none.
-func newestPackage(ctx context.Context, series string) (string, error) {
-	if _, err := exec.LookPath("apt-cache"); err != nil {
+// newestPackage returns the name of the newest image package of a series.
+func newestPackage(ctx context.Context, a *apt, series, arch string) (string, error) {
+	if !installed() {
 		return "", fmt.Errorf("%w: no apt here", errNoKernel)
 	}
 	// The anchors leave out the -unsigned and -dbg variants.
-	pattern := "^linux-image-" + strings.ReplaceAll(series, ".", `\.`) + `\..*-cloud-amd64$`
-	for _, update := range []bool{false, true} {
-		if update {
-			if err := command(ctx, "", "apt-get", "update", "-qq").Run(); err != nil {
-				return "", fmt.Errorf("update the package lists: %w", err)
-			}
-		}
-		cmd := command(ctx, "", "apt-cache", "search", "--names-only", pattern)
-		cmd.Stdout = nil
-		out, err := cmd.Output()
-		if err != nil {
-			return "", fmt.Errorf("search the package lists: %w", err)
-		}
-		if pkg := newest(string(out)); pkg != "" {
-			return pkg, nil
-		}
+	lines, err := a.search(ctx, "^linux-image-"+strings.ReplaceAll(series, ".", `\.`)+`\..*-cloud-`+arch+"$")
+	if err != nil {
+		return "", err
 	}
-	return "", fmt.Errorf("%w (the rig needs Debian's linux-image-%s.*-cloud-amd64)", errNoKernel, series)
+	if pkg := newest(lines); pkg != "" {
+		return pkg, nil
+	}
+	return "", fmt.Errorf("%w (the rig needs Debian's linux-image-%s.*-cloud-%s)", errNoKernel, series, arch)
 }
 
 // newest returns the package with the highest version in its name, of lines

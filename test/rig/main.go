@@ -1,7 +1,7 @@
 // Command rig runs test binaries under kernels other than this machine's:
-// Debian's stock cloud kernels, booted by QEMU without KVM, from an initramfs
-// that holds the tests, busybox and a kernel module, which is a PMU for those
-// tests that load it (test/rig/pmu).
+// Debian's stock cloud kernels for amd64 or arm64, booted by QEMU without KVM, from
+// an initramfs that holds the tests, busybox and, on amd64, a kernel module, which
+// is a PMU for those tests that load it (test/rig/pmu).
 //
 //	go run ./test/rig [flags] PACKAGE...
 //
@@ -31,11 +31,13 @@ import (
 
 // options is what the command line says.
 type options struct {
+	arch     arch          // of the machines
 	kernels  []string      // series, as in 6.1
 	dir      string        // downloads, built binaries, logs
 	packages []string      // packages whose tests run
 	programs []string      // main packages, built into /bin
 	tools    []string      // programs of this machine, for /bin
+	debs     []string      // Debian packages, unpacked in the machine
 	files    []string      // host path=path in the machine
 	env      []string      // NAME=VALUE, of the tests
 	run      string        // -test.run of the tests
@@ -69,6 +71,7 @@ func parse(args []string) options {
 			return nil
 		})
 	}
+	archName := fs.String("arch", "amd64", "`architecture` of the machines, amd64 or arm64")
 	kernels := fs.String("kernels", "6.1,6.12", "kernel `series`, separated by commas")
 	fs.StringVar(&opt.dir, "dir", filepath.Join("build", "rig"), "`folder` for kernels, binaries and logs")
 	fs.StringVar(&opt.run, "run", "", "run only the tests that match `regexp`")
@@ -77,9 +80,15 @@ func parse(args []string) options {
 	fs.BoolVar(&opt.verbose, "v", false, "show also when a test starts, and subtests that pass")
 	list(&opt.programs, "program", "build main `package` into the machine's /bin (repeatable)")
 	list(&opt.tools, "tool", "copy a `program` of this machine, and what it loads, into the machine (repeatable)")
+	list(&opt.debs, "package", "unpack a Debian `package` of its architecture in the machine (repeatable)")
 	list(&opt.files, "file", "copy a file, as `host=guest` paths, into the machine (repeatable)")
 	list(&opt.env, "env", "set a variable, as `NAME=VALUE` without blanks, in the machine (repeatable)")
 	_ = fs.Parse(args) // exits on an error
+	var err error
+	if opt.arch, err = archOf(*archName); err != nil {
+		fmt.Fprintln(fs.Output(), err)
+		os.Exit(2)
+	}
 	opt.kernels, opt.packages = strings.Split(*kernels, ","), fs.Args()
 	if len(opt.packages) == 0 {
 		fs.Usage()
@@ -94,11 +103,15 @@ func run(ctx context.Context, opt options) error {
 	if err := os.MkdirAll(opt.dir, 0o755); err != nil {
 		return err
 	}
-	kernels, err := fetchKernels(ctx, opt)
+	apt, err := newAPT(opt.dir, opt.arch.name)
 	if err != nil {
 		return err
 	}
-	initramfs, err := buildInitramfs(ctx, kernels, opt)
+	kernels, err := fetchKernels(ctx, apt, opt)
+	if err != nil {
+		return err
+	}
+	initramfs, err := buildInitramfs(ctx, apt, kernels, opt)
 	if err != nil {
 		return fmt.Errorf("make the initramfs: %w", err)
 	}
@@ -120,11 +133,11 @@ func run(ctx context.Context, opt options) error {
 	return nil
 }
 
-// fetchKernels returns the kernels to run tests under, each with its module.
-func fetchKernels(ctx context.Context, opt options) ([]kernel, error) {
+// fetchKernels returns the kernels to run tests under, each with its modules.
+func fetchKernels(ctx context.Context, a *apt, opt options) ([]kernel, error) {
 	var kernels []kernel
 	for _, series := range opt.kernels {
-		k, err := fetchKernel(ctx, series, opt.dir)
+		k, err := fetchKernel(ctx, a, series, opt.arch.name)
 		if errors.Is(err, errNoKernel) && os.Getenv(testenv.RequireVar) != "1" {
 			fmt.Printf("\n== SKIP kernel %s: %v\n", series, err)
 			continue
@@ -132,8 +145,10 @@ func fetchKernels(ctx context.Context, opt options) ([]kernel, error) {
 		if err != nil {
 			return nil, fmt.Errorf("get a kernel %s: %w", series, err)
 		}
-		if k.module, err = buildModule(ctx, k, opt.dir); err != nil {
-			return nil, fmt.Errorf("build the PMU for kernel %s: %w", k.release, err)
+		if opt.arch.pmu {
+			if k.module, err = buildModule(ctx, a, k, opt.dir); err != nil {
+				return nil, fmt.Errorf("build the PMU for kernel %s: %w", k.release, err)
+			}
 		}
 		kernels = append(kernels, k)
 	}

@@ -3,9 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -17,8 +15,12 @@ import (
 // buildModule builds the PMU of test/rig/pmu for kernel k in dir and returns
 // the module's path. Debian's headers are downloaded into dir unless they are
 // there, and installed nowhere.
-func buildModule(ctx context.Context, k kernel, dir string) (string, error) {
-	root, err := fetchHeaders(ctx, k, dir)
+func buildModule(ctx context.Context, a *apt, k kernel, dir string) (string, error) {
+	pkgs, err := headerPackages(ctx, a, k)
+	if err != nil {
+		return "", err
+	}
+	root, err := a.unpack(ctx, "headers-"+k.release, pkgs...)
 	if err != nil {
 		return "", err
 	}
@@ -69,52 +71,18 @@ func headerDirs(root string, k kernel) (headers, common string, err error) {
 	return filepath.Join(src, "linux-headers-"+k.release), found[0], nil
 }
 
-// fetchHeaders returns the absolute path of a folder in dir with what it takes
-// to build modules for kernel k, which is downloaded unless it is there.
-func fetchHeaders(ctx context.Context, k kernel, dir string) (string, error) {
-	root, err := filepath.Abs(filepath.Join(dir, "headers-"+k.release))
-	if err != nil {
-		return "", err
-	}
-	if _, err := os.Stat(root); !errors.Is(err, fs.ErrNotExist) {
-		return root, err
-	}
-	pkgs, err := headerPackages(ctx, k)
-	if err != nil {
-		return "", err
-	}
-	tmp, err := os.MkdirTemp(dir, "deb-")
-	if err != nil {
-		return "", err
-	}
-	defer os.RemoveAll(tmp)
-	debs, err := download(ctx, tmp, pkgs...)
-	if err != nil {
-		return "", err
-	}
-	unpacked := filepath.Join(tmp, "root")
-	for _, deb := range debs {
-		if err := command(ctx, "", "dpkg-deb", "-x", deb, unpacked).Run(); err != nil {
-			return "", fmt.Errorf("unpack %s: %w", filepath.Base(deb), err)
-		}
-	}
-	return root, os.Rename(unpacked, root)
-}
-
 // needed matches the packages, beside k's headers, that building a module
 // takes: headers common to all flavours, and kbuild.
 var needed = regexp.MustCompile(`^(linux-headers-.*-common|linux-kbuild-.*)$`)
 
 // headerPackages returns the names of the packages to build modules with.
-func headerPackages(ctx context.Context, k kernel) ([]string, error) {
+func headerPackages(ctx context.Context, a *apt, k kernel) ([]string, error) {
 	pkg := "linux-headers-" + k.release
-	cmd := command(ctx, "", "apt-cache", "depends", pkg)
-	cmd.Stdout = nil
-	out, err := cmd.Output()
+	out, err := a.output(ctx, "apt-cache", "depends", pkg)
 	if err != nil {
 		return nil, fmt.Errorf("ask what %s depends on: %w", pkg, err)
 	}
-	return append([]string{pkg}, neededBy(string(out))...), nil
+	return append([]string{pkg}, neededBy(out)...), nil
 }
 
 // neededBy picks the needed packages from what apt-cache depends prints.

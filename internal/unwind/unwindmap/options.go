@@ -9,6 +9,7 @@ import (
 	"github.com/cilium/ebpf/btf"
 
 	"fulgur/bpf"
+	"fulgur/internal/debugfile"
 	"fulgur/internal/ringbuf"
 )
 
@@ -25,6 +26,10 @@ type Options struct {
 	// Few is whether few processes are measured, not the whole system: the
 	// maps are smaller then.
 	Few bool
+	// Finder finds the separate debug files of programs that themselves do not
+	// say how their functions are unwound, nil for none. What it downloads
+	// would be waited for: see [debugfile.Finder.Local].
+	Finder *debugfile.Finder
 	// Types has the kernel's types, if they were decoded before, and will have
 	// them then.
 	Types *btf.Cache
@@ -42,7 +47,7 @@ const mappingsEach = 1 << 13
 // New loads the maps, and follows the forks and ends of all processes. Errors are
 // the kernel's, as cilium/ebpf returns them.
 func New(o Options) (*Loader, error) {
-	c := config{mode: o.Mode, memory: o.Memory, sizes: systemSizes, mappingsEach: mappingsEach}
+	c := config{mode: o.Mode, memory: o.Memory, sizes: systemSizes, mappingsEach: mappingsEach, finder: o.Finder}
 	if o.Few {
 		c.sizes = fewSizes
 	}

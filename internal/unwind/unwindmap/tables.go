@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"slices"
 
+	"fulgur/internal/debugfile"
 	"fulgur/internal/process"
 	"fulgur/internal/unwind"
 )
@@ -72,7 +73,7 @@ type compiled struct {
 
 // compile makes a table and places it.
 func (l *Loader) compile(key fileKey, workers int) (compiled, error) {
-	table, code, err := compileKey(l.ctx, key, workers)
+	table, code, err := compileKey(l.ctx, key, l.config.finder, workers)
 	c := compiled{code: code}
 	if err != nil {
 		return c, err
@@ -96,7 +97,7 @@ func (l *Loader) compile(key fileKey, workers int) (compiled, error) {
 	return c, nil
 }
 
-func compileKey(ctx context.Context, key fileKey, workers int) (*unwind.Table, code, error) {
+func compileKey(ctx context.Context, key fileKey, finder *debugfile.Finder, workers int) (*unwind.Table, code, error) {
 	var s source
 	var err error
 	switch key.kind {
@@ -105,7 +106,7 @@ func compileKey(ctx context.Context, key fileKey, workers int) (*unwind.Table, c
 	case process.KindVDSO:
 		s, err = readVDSO()
 	default:
-		s, err = openFile(key.file)
+		s, err = openFile(key.file, finder)
 	}
 	if err != nil {
 		return nil, nativeCode, err

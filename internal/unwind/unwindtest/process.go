@@ -9,20 +9,17 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
 	"strconv"
 	"strings"
 	"syscall"
-	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"fulgur/internal/elffile"
-	"fulgur/internal/testenv"
 	"fulgur/internal/unwind"
 )
 
@@ -207,24 +204,4 @@ func Threads(pid int) []int {
 		tids = append(tids, tid)
 	}
 	return tids
-}
-
-// EUStack returns each thread's program counters as elfutils sees them.
-func EUStack(t testing.TB, pid int) map[int][]uint64 {
-	cmd := exec.Command(testenv.Tool(t, "eu-stack"), "-q", "-n", "0", "-p", strconv.Itoa(pid))
-	cmd.Env = append(os.Environ(), "DEBUGINFOD_URLS=")
-	out, _ := cmd.Output() // it fails where a stack cannot be walked to its end
-	stacks := map[int][]uint64{}
-	tid := 0
-	for line := range strings.Lines(string(out)) {
-		fields := strings.Fields(line)
-		switch {
-		case len(fields) == 2 && fields[0] == "TID":
-			tid, _ = strconv.Atoi(strings.TrimSuffix(fields[1], ":"))
-		case len(fields) > 1 && fields[0][0] == '#':
-			pc, _ := strconv.ParseUint(fields[1], 0, 64)
-			stacks[tid] = append(stacks[tid], pc)
-		}
-	}
-	return stacks
 }

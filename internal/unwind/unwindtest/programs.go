@@ -34,7 +34,8 @@ var Programs = []Program{
 	{Name: "C -O3 -fomit-frame-pointer", Often: true, tool: "gcc", source: "frames.c", flags: []string{"-O3", "-fomit-frame-pointer", "-march=haswell"}},
 	{Name: "C clang", tool: "clang-19", source: "frames.c", flags: []string{"-O2"}},
 	{Name: "C static", tool: "gcc", source: "frames.c", flags: []string{"-O2", "-static"}},
-	{Name: "C lazy binding", tool: "gcc", source: "frames.c", flags: []string{"-O2", "-Wl,-z,lazy"}},
+	{Name: "C lazy binding", tool: "gcc", source: "frames.c", flags: []string{"-O2", "-Wl,-z,lazy"}, built: "unwind-lazy"},
+	{Name: "C signed return addresses", tool: "unwind-signed"}, // arm64's, in the rig
 	{Name: "C .debug_frame", Often: true, tool: "gcc", source: "frames.c", flags: []string{"-O2", "-g", "-fno-asynchronous-unwind-tables", "-fno-unwind-tables"}},
 	{Name: "C++ exceptions", Often: true, tool: "g++", source: "exceptions.cc", flags: []string{"-O2", "-pthread"}},
 	{Name: "signals", Often: true, tool: "gcc", source: "signals.c", flags: []string{"-O2"}, built: "unwind-signals"},

@@ -90,7 +90,7 @@ func setUp() error {
 			return fmt.Errorf("mount %s on %s: %w", m.fstype, m.dir, err)
 		}
 	}
-	for k, v := range map[string]string{"PATH": "/bin", "HOME": "/tmp"} {
+	for k, v := range map[string]string{"PATH": "/bin:/usr/bin", "HOME": "/tmp"} {
 		if err := os.Setenv(k, v); err != nil {
 			return err
 		}

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"os"
 	"path"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -49,10 +50,13 @@ type Options struct {
 }
 
 // Load gives the machine a PMU until the test ends, with nothing prepared. It
-// skips the test outside of the rig.
+// skips the test outside of the rig, and on machines that the module is not for.
 func Load(t testing.TB, o Options) {
 	t.Helper()
 	testenv.VM(t)
+	if runtime.GOARCH != "amd64" {
+		t.Skip("the rig's PMU is one of amd64")
+	}
 	err := load()
 	if err == nil {
 		err = reset()

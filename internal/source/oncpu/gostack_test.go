@@ -1,0 +1,77 @@
+package oncpu
+
+import (
+	"debug/elf"
+	"slices"
+	"strings"
+	"testing"
+
+	"fulgur/internal/unwind"
+)
+
+// knowledge returns what a walk by call frame information knows for sure, given what
+// it found and what the kernel side found.
+type knowledge func(frames []unwind.Frame, end unwind.End, got []unwind.Frame) ([]unwind.Frame, unwind.End)
+
+// all is that of programs whose call frame information is right.
+func all(frames []unwind.Frame, end unwind.End, _ []unwind.Frame) ([]unwind.Frame, unwind.End) {
+	return frames, end
+}
+
+// stackSwitches are functions of Go's runtime that go from one stack to another: its
+// call frame information does not say which.
+var stackSwitches = []string{
+	"runtime.asmcgocall", "runtime.cgocallback", "runtime.mcall", "runtime.morestack",
+	"runtime.mstart", "runtime.rt0_go", "runtime.systemstack",
+}
+
+// untilSwitch is that of a program of Go: what is true up to where it goes to another
+// stack, but for what the kernel side, which goes by frame pointers, cannot see of the
+// callers of a function that has no frame, or none yet: the first, and the function
+// that a signal interrupted, too, if it is a handler.
+func untilSwitch(t *testing.T, program string) knowledge {
+	t.Helper()
+	f, err := elf.Open(program)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	symbols, err := f.Symbols()
+	if err != nil {
+		t.Fatal(err)
+	}
+	symbols = slices.DeleteFunc(symbols, func(s elf.Symbol) bool {
+		return !slices.Contains(stackSwitches, strings.TrimSuffix(s.Name, ".abi0"))
+	})
+	switches := func(f unwind.Frame) bool {
+		return slices.ContainsFunc(symbols, func(s elf.Symbol) bool { return f.PC-s.Value <= s.Size })
+	}
+	return func(frames []unwind.Frame, _ unwind.End, got []unwind.Frame) ([]unwind.Frame, unwind.End) {
+		if i := slices.IndexFunc(frames, switches); i >= 0 {
+			frames = frames[:i+1]
+		}
+		frames = slices.Clone(frames)
+		for at := range frames {
+			if !frames[at].Exact {
+				continue
+			}
+			callers := frames[at+1:]
+			unseen := 1
+			if i := slices.IndexFunc(callers, func(f unwind.Frame) bool { return f.Exact }); i == 1 {
+				unseen = 3 // the trampoline, what was interrupted, and its caller
+			}
+			for n := 1; n <= min(unseen, len(callers)) && !startsWith(callers, got, at+1); n++ {
+				if startsWith(callers[n:], got, at+1) {
+					return slices.Delete(frames, at+1, at+1+n), unwind.EndNoTable
+				}
+			}
+		}
+		return frames, unwind.EndNoTable
+	}
+}
+
+// startsWith reports whether the frame of got at an index, if there is one, is the
+// first of callers, if there is one.
+func startsWith(callers, got []unwind.Frame, at int) bool {
+	return len(callers) == 0 || at < len(got) && callers[0] == got[at]
+}

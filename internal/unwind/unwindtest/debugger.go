@@ -1,0 +1,193 @@
+package unwindtest
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"fulgur/internal/testenv"
+	"fulgur/internal/unwind"
+)
+
+// Debugger is a program that walks the stacks of a process that stands still by
+// code of its own.
+type Debugger struct {
+	Name string
+	// Stacks returns each thread's program counters, the innermost first.
+	Stacks func(t testing.TB, pid int) map[int][]uint64
+}
+
+// Debuggers returns those that are there: elfutils' eu-stack and gdb.
+func Debuggers(t testing.TB) []Debugger {
+	t.Helper()
+	var list []Debugger
+	if _, err := exec.LookPath("eu-stack"); err == nil {
+		list = append(list, Debugger{"eu-stack", euStack})
+	}
+	if _, err := exec.LookPath("gdb"); err == nil {
+		list = append(list, Debugger{"gdb", startGDB(t).stacks})
+	}
+	return list
+}
+
+// euStack runs eu-stack.
+func euStack(t testing.TB, pid int) map[int][]uint64 {
+	cmd := exec.Command(testenv.Tool(t, "eu-stack"), "-q", "-n", "0", "-p", strconv.Itoa(pid))
+	cmd.Env = append(os.Environ(), "DEBUGINFOD_URLS=")
+	out, _ := cmd.Output() // it fails where a stack cannot be walked to its end
+	stacks := map[int][]uint64{}
+	tid := 0
+	for line := range strings.Lines(string(out)) {
+		fields := strings.Fields(line)
+		switch {
+		case len(fields) == 2 && fields[0] == "TID":
+			tid, _ = strconv.Atoi(strings.TrimSuffix(fields[1], ":"))
+		case len(fields) > 1 && fields[0][0] == '#':
+			pc, _ := strconv.ParseUint(fields[1], 0, 64)
+			stacks[tid] = append(stacks[tid], pc)
+		}
+	}
+	return stacks
+}
+
+// gdb is one that runs testdata/gdb.py: reading the symbols of a program takes much
+// longer than walking stacks.
+type gdb struct {
+	in     *os.File
+	out    *bufio.Reader
+	stderr bytes.Buffer
+}
+
+func startGDB(t testing.TB) *gdb {
+	t.Helper()
+	g := &gdb{}
+	cmd := exec.Command("gdb", "-nx", "-q", "-batch", "-x", source("gdb.py"))
+	cmd.Stderr = &g.stderr
+	read, write, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer read.Close()
+	cmd.Stdin, g.in = read, write
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.out = bufio.NewReader(out)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = g.in.Close() // which ends it
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("gdb: %v\n%s", err, &g.stderr)
+		}
+	})
+	return g
+}
+
+func (g *gdb) stacks(t testing.TB, pid int) map[int][]uint64 {
+	t.Helper()
+	if _, err := fmt.Fprintln(g.in, pid); err != nil {
+		t.Fatalf("gdb: %v\n%s", err, &g.stderr)
+	}
+	stacks := map[int][]uint64{}
+	for {
+		line, err := g.out.ReadString('\n')
+		if err != nil {
+			t.Fatalf("gdb: %v\n%s", err, &g.stderr)
+		}
+		fields := strings.Fields(line)
+		if len(fields) == 0 {
+			return stacks
+		}
+		tid, err := strconv.Atoi(fields[0])
+		if err != nil {
+			continue // what gdb says of itself
+		}
+		for _, field := range fields[1:] {
+			pc, _ := strconv.ParseUint(field, 0, 64)
+			stacks[tid] = append(stacks[tid], pc)
+		}
+	}
+}
+
+// Compare says how a stack compares with a debugger's.
+func Compare(got []unwind.Frame, theirs []uint64) Comparison {
+	n := min(len(got), len(theirs))
+	switch {
+	case len(theirs) == 0:
+		return Missing
+	case !slices.EqualFunc(got[:n], theirs[:n], func(f unwind.Frame, pc uint64) bool { return f.PC == pc }):
+		return Different
+	case len(got) < len(theirs):
+		return Shorter
+	case len(got) > len(theirs):
+		return Longer
+	}
+	return Equal
+}
+
+// Comparison is how a stack compares with another.
+type Comparison string
+
+// The results of [Compare]. A stack that is shorter or longer agrees with the other
+// as far as both go. Missing is for a debugger that has none.
+const (
+	Equal     Comparison = "equal to"
+	Shorter   Comparison = "shorter than"
+	Longer    Comparison = "longer than"
+	Different Comparison = "different from"
+	Missing   Comparison = "not seen by"
+)
+
+// Tally counts comparisons with debuggers.
+type Tally struct {
+	// Stacks is how many there were, Known how many are equal to those of at
+	// least one debugger.
+	Stacks, Known int
+	// By counts the results, by "equal to gdb" and the like.
+	By map[string]int
+}
+
+// Add adds what debuggers find of a thread, each by its own name, and returns the
+// results.
+func (y *Tally) Add(got []unwind.Frame, theirs map[string][]uint64) map[string]Comparison {
+	if y.By == nil {
+		y.By = map[string]int{}
+	}
+	results := map[string]Comparison{}
+	known := false
+	for name, stack := range theirs {
+		results[name] = Compare(got, stack)
+		known = known || results[name] == Equal
+		y.By[string(results[name])+" "+name]++
+	}
+	y.Stacks++
+	if known {
+		y.Known++
+	}
+	return results
+}
+
+// Merge adds another tally's counts.
+func (y *Tally) Merge(other Tally) {
+	y.Stacks += other.Stacks
+	y.Known += other.Known
+	if y.By == nil {
+		y.By = map[string]int{}
+	}
+	for what, n := range other.By {
+		y.By[what] += n
+	}
+}
+
+func (y *Tally) String() string {
+	return fmt.Sprintf("%d stacks, %d (%.2f %%) equal to a debugger's: %v", y.Stacks, y.Known, 100*float64(y.Known)/float64(max(y.Stacks, 1)), y.By)
+}

@@ -1,0 +1,93 @@
+package e2e
+
+import (
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"fulgur/internal/testenv"
+)
+
+// paths are those of testdata/paths.c, from main on.
+var paths = []string{
+	"main;step_sort;step_compare;step_leaf",
+	"main;step_search;step_probe;step_leaf",
+	"main;" + strings.Repeat("step_even;step_odd;", 10) + "step_even;step_leaf",
+	"main;step_alloca;step_leaf",
+}
+
+// onPaths is what of a stack, the outermost function first, is functions of
+// testdata/paths.c.
+func onPaths(functions []string) string {
+	functions = slices.DeleteFunc(functions, func(f string) bool { return f != "main" && !strings.HasPrefix(f, "step_") })
+	return strings.Join(functions, ";")
+}
+
+// known returns the share of samples that are on a path or on their way to its end.
+func known(stacks map[string]int) float64 {
+	right, all := 0, 0
+	for stack, n := range stacks {
+		all += n
+		if stack != "" && slices.ContainsFunc(paths, func(path string) bool { return strings.HasPrefix(path+";", stack+";") }) {
+			right += n
+		}
+	}
+	return float64(right) / float64(max(all, 1))
+}
+
+// total is the number of samples.
+func total(stacks map[string]int) (sum int) {
+	for _, n := range stacks {
+		sum += n
+	}
+	return sum
+}
+
+// The stacks of a program whose paths are known are those, and those that perf finds
+// by copies of the stack's memory, which come in the same shares: the two sample the
+// same run, at different moments.
+func TestStacksAsPerf(t *testing.T) {
+	testenv.Root(t)
+	perf := testenv.Tool(t, "perf")
+	program := compile(t, "paths.c", "paths", "-O2", "-fomit-frame-pointer", "-fno-optimize-sibling-calls")
+	data := filepath.Join(t.TempDir(), "perf.data")
+	ours := map[string]int{}
+	for stack, n := range profile(t, []string{"-e", "cpu-clock:u", "-F", "499"},
+		perf, "record", "-q", "-e", "cpu-clock:u", "-F", "499", "--call-graph", "dwarf,65528", "-o", data, program, "800") {
+		if frames := strings.Split(stack, ";"); frames[0] == "paths" {
+			ours[onPaths(frames[1:])] += n
+		}
+	}
+	script, err := exec.Command(perf, "script", "--no-inline", "-i", data, "-F", "ip,sym").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	theirs := map[string]int{}
+	for sample := range strings.SplitSeq(strings.TrimSpace(string(script)), "\n\n") {
+		var functions []string
+		for line := range strings.Lines(sample) {
+			if fields := strings.Fields(line); len(fields) > 1 {
+				functions = append(functions, fields[1])
+			}
+		}
+		slices.Reverse(functions)
+		theirs[onPaths(functions)]++
+	}
+	shared := 0.0
+	for stack, n := range ours {
+		shared += min(float64(n)/float64(total(ours)), float64(theirs[stack])/float64(total(theirs)))
+	}
+	t.Logf("fulgur: %d samples, %.2f %% on the program's paths; perf: %d, %.2f %%; %.1f %% in common",
+		total(ours), 100*known(ours), total(theirs), 100*known(theirs), 100*shared)
+	if total(ours) < 300 || total(theirs) < 300 {
+		t.Fatal("too few samples to compare")
+	}
+	if known(ours) < 0.98 {
+		t.Errorf("not all of fulgur's are on a path of the program: %v", ours)
+	}
+	if shared < 0.85 {
+		t.Errorf("the shares of stacks differ:\nfulgur %v\nperf %v", ours, theirs)
+	}
+}
