@@ -35,7 +35,10 @@ enum unwind_mode {
 #define UNWIND_GLOBAL __attribute__((noinline))
 #endif
 
+/* Bytes of memory that are read at once; a power of two, and no more than a page. */
+#ifndef UNWIND_BLOCK_BYTES
 #define UNWIND_BLOCK_BYTES 2048
+#endif
 #define UNWIND_NO_BLOCK 8 /* no block begins there */
 
 /*

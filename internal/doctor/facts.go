@@ -85,9 +85,12 @@ const (
 	ProbeKprobe Probe = "kprobe program"
 	// ProbeKernelNames loads the program that names kernel functions.
 	ProbeKernelNames Probe = "kernel names"
-	// ProbeOnCPU and ProbeBranch load what fulgur profile and fulgur bolt do.
-	ProbeOnCPU  Probe = "fulgur profile's programs"
-	ProbeBranch Probe = "fulgur bolt's programs"
+	// ProbeOnCPU and those after it load what the commands do.
+	ProbeOnCPU   Probe = "fulgur profile's programs"
+	ProbeOffCPU  Probe = "fulgur offcpu's programs"
+	ProbeBlockIO Probe = "fulgur blockio's programs"
+	ProbeFaults  Probe = "fulgur faults' programs"
+	ProbeBranch  Probe = "fulgur bolt's programs"
 	// ProbeCycles finds what fulgur profile samples unless told otherwise,
 	// ProbeBranchRecords what fulgur bolt does.
 	ProbeCycles        Probe = "cycle counter"

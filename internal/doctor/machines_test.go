@@ -36,7 +36,7 @@ func healthy() Facts {
 	}
 	for _, p := range []Probe{
 		ProbePerfEvent, ProbeRing, ProbeTracing, ProbeRawTracepoint, ProbeIterator, ProbeFentry, ProbeKprobe,
-		ProbeKernelNames, ProbeOnCPU, ProbeBranch,
+		ProbeKernelNames, ProbeOnCPU, ProbeOffCPU, ProbeBlockIO, ProbeFaults, ProbeBranch,
 	} {
 		f.Tried[p] = Outcome{}
 	}

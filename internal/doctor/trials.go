@@ -27,10 +27,7 @@ var trials = []check{
 	trial(ProbePerfEvent, "perf_event", fault{stops: Commands}),
 	trial(ProbeRing, "ring_buffer", fault{stops: Commands}),
 	trial(ProbeTracing, "tp_btf", fault{stops: Commands}),
-	trial(ProbeIterator, "iterator", fault{
-		costs: []Command{OffCPU, Record},
-		lost:  "threads that sleep from before the beginning are missing",
-	}),
+	trial(ProbeIterator, "iterator", fault{stops: withStacks}),
 	trial(ProbeRawTracepoint, "raw_tp", fault{lost: "fulgur does without"}),
 	trial(ProbeFentry, "fentry", fault{
 		costs:  []Command{Faults, Record},
@@ -43,6 +40,9 @@ var trials = []check{
 		lost:  "functions of the kernel are named from /proc/kallsyms, which takes longer and needs CAP_SYSLOG",
 	}),
 	trial(ProbeOnCPU, "profile_programs", fault{stops: []Command{Profile, Record}}),
+	trial(ProbeOffCPU, "offcpu_programs", fault{stops: []Command{OffCPU, Record}}),
+	trial(ProbeBlockIO, "blockio_programs", fault{stops: []Command{BlockIO, Record}}),
+	trial(ProbeFaults, "faults_programs", fault{stops: []Command{Faults, Record}}),
 	trial(ProbeBranch, "bolt_programs", fault{stops: []Command{Bolt}}),
 	trial(ProbeCycles, "pmu", fault{
 		costs:  []Command{Profile, Record},

@@ -21,10 +21,10 @@ import (
 const slack = int64(5 * time.Millisecond)
 
 // check compares a value of the profile with what the program knows.
-func (m measured) check(t *testing.T, value, comm, function string, want int64) {
+func (m measured) check(t *testing.T, value, comm string, want int64, functions ...string) {
 	t.Helper()
-	if got := m.sum(t, value, comm, function); !near(got, want, slack) {
-		t.Errorf("%d ns %s of %s in %s, the program counts %d\n%s", got, value, comm, function, want, m.stderr)
+	if got := m.sum(t, value, comm, functions...); !near(got, want, slack) {
+		t.Errorf("%d ns %s of %s in %s, the program counts %d\n%s", got, value, comm, strings.Join(functions, " and "), want, m.stderr)
 	}
 }
 
@@ -34,7 +34,7 @@ func TestSleeps(t *testing.T) {
 	for _, command := range [][]string{{"offcpu"}, {"offcpu", "--state", "S"}, {"offcpu", "-U"}, {"offcpu", "-m", "10000"}, {"profile", "--wall"}} {
 		t.Run(strings.Join(command, " "), func(t *testing.T) {
 			m := measure(t, "sleeps", command...)
-			m.check(t, "off-cpu", "sleeper", "[sleep]", m.truth.Slept)
+			m.check(t, "off-cpu", "sleeper", m.truth.Slept, "[sleep]")
 			if command[0] != "offcpu" {
 				return
 			}
@@ -64,8 +64,8 @@ func TestFilters(t *testing.T) {
 func TestConvoy(t *testing.T) {
 	const wait = "fulgur/test/waiting.(*lock).wait"
 	m := measure(t, "convoy", "offcpu", "--waker-stacks")
-	m.check(t, "off-cpu", "convoy", "[sleep]", m.truth.Slept)
-	m.check(t, "off-cpu", "convoy", wait, m.truth.Waited)
+	m.check(t, "off-cpu", "convoy", m.truth.Slept, "[sleep]")
+	m.check(t, "off-cpu", "convoy", m.truth.Waited, wait)
 	// What is not the futex is a CPU that another has.
 	futex, preempted := m.sum(t, "off-cpu", "convoy", wait, "[futex]"), m.sum(t, "off-cpu", "convoy", wait, "[preempted]")
 	if !near(futex+preempted, m.truth.Waited, slack) {
@@ -80,7 +80,7 @@ func TestConvoy(t *testing.T) {
 func TestPingPong(t *testing.T) {
 	const turns = "fulgur/test/waiting.turns"
 	m := measure(t, "pingpong", "offcpu")
-	m.check(t, "off-cpu", "ping", turns, m.truth.Waited)
+	m.check(t, "off-cpu", "ping", m.truth.Waited, turns)
 	if got := m.sum(t, "waits", "ping", turns, "[pipe]"); got > m.truth.Times {
 		t.Errorf("%d waits for the pipe in %d rounds", got, m.truth.Times)
 	}
@@ -117,7 +117,7 @@ func TestAsleepAllTheTime(t *testing.T) {
 		if n := m.sum(t, "waits", "sleeper", "[sleep]"); n != 1 {
 			t.Errorf("%s: %d sleeps, want 1", target, n)
 		}
-		m.check(t, "sleeping", "sleeper", "[sleep]", int64(500*time.Millisecond))
+		m.check(t, "sleeping", "sleeper", int64(500*time.Millisecond), "[sleep]")
 		if n := m.sum(t, "waits", "sleeper", "fulgur/test/waiting.nap"); n != 1 {
 			t.Errorf("%s: its function is in %d stacks, want 1\n%s", target, n, report)
 		}

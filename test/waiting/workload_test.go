@@ -30,6 +30,8 @@ type truth struct {
 	// Bytes that were read from a disk or written to one, and what the kernel
 	// counts of that in /proc.
 	Bytes, Counted int64
+	// Ways is how long calls took that wait, by what they wait for.
+	Ways map[string]int64
 }
 
 // workload does what is known, and writes what it counted. Its threads have
@@ -50,6 +52,13 @@ func workload(mode string) error {
 		err = convoy(&t)
 	case "pingpong":
 		err = pingpong(&t)
+	case "ways":
+		err = waitInAllWays(&t)
+	case "nap":
+		nap(1, wayTime)
+		return nil
+	case "storm":
+		err = storm(&t)
 	case "touch":
 		err = touch(&t)
 	case "read":
@@ -87,11 +96,19 @@ func setName(name string) error {
 
 // raw makes a system call that Go's runtime does not notice: a thread that it
 // takes to be running goes on as soon as it wakes. What fails is tried again by
-// those who wait.
-func raw(call uintptr, args ...uintptr) {
-	var a [4]uintptr
-	copy(a[:], args)
-	_, _, _ = unix.RawSyscall6(call, a[0], a[1], a[2], a[3], 0, 0)
+// those who wait. It returns how long that took, in ns.
+//
+//go:norace
+//go:nosplit
+//go:noinline
+func raw(call uintptr, args ...uintptr) int64 {
+	var a [6]uintptr
+	for i, arg := range args {
+		a[i] = arg
+	}
+	begin := clock(unix.CLOCK_MONOTONIC)
+	_, _, _ = unix.RawSyscall6(call, a[0], a[1], a[2], a[3], a[4], a[5])
+	return clock(unix.CLOCK_MONOTONIC) - begin
 }
 
 // napTime is how long a nap is.
@@ -103,9 +120,7 @@ const napTime = 20 * time.Millisecond
 func nap(n int, each time.Duration) (slept, times int64) {
 	for range n {
 		ts := unix.NsecToTimespec(int64(each))
-		begin := time.Now()
-		raw(unix.SYS_NANOSLEEP, uintptr(unsafe.Pointer(&ts)))
-		slept += int64(time.Since(begin))
+		slept += raw(unix.SYS_NANOSLEEP, uintptr(unsafe.Pointer(&ts)))
 	}
 	return slept, int64(n)
 }

@@ -18,7 +18,10 @@ import (
 	"fulgur/internal/doctor"
 	"fulgur/internal/ksym"
 	"fulgur/internal/perfevent"
+	"fulgur/internal/source/blockio"
 	"fulgur/internal/source/branch"
+	"fulgur/internal/source/faults"
+	"fulgur/internal/source/offcpu"
 	"fulgur/internal/source/oncpu"
 	"fulgur/internal/source/probe"
 	"fulgur/internal/symbolize"
@@ -34,8 +37,11 @@ var probes = map[doctor.Probe]func() (found string, err error){
 	doctor.ProbeFentry:        quietly(fentry),
 	doctor.ProbeKprobe:        quietly(kprobe),
 	doctor.ProbeKernelNames:   quietly(kernelNames),
-	doctor.ProbeOnCPU:         quietly(onCPU),
-	doctor.ProbeBranch:        quietly(branchPrograms),
+	doctor.ProbeOnCPU:         quietly(loaded(func() (io.Closer, error) { return oncpu.Load(oncpu.Options{Options: least}) })),
+	doctor.ProbeOffCPU:        quietly(loaded(func() (io.Closer, error) { return offcpu.Load(offcpu.Options{Options: least}) })),
+	doctor.ProbeBlockIO:       quietly(loaded(func() (io.Closer, error) { return blockio.Load(blockio.Options{Options: least}) })),
+	doctor.ProbeFaults:        quietly(loaded(func() (io.Closer, error) { return faults.Load(faults.Options{Options: least}) })),
+	doctor.ProbeBranch:        quietly(loaded(func() (io.Closer, error) { return branch.Load(branch.Options{}) })),
 	doctor.ProbeCycles:        cycles,
 	doctor.ProbeBranchRecords: branchRecords,
 }
@@ -166,20 +172,18 @@ func kernelNames() error {
 	return names.Close()
 }
 
-func onCPU() error {
-	source, err := oncpu.Load(oncpu.Options{Options: probe.Options{MaxDepth: 1, CountEntries: 1}})
-	if err != nil {
-		return err
-	}
-	return source.Close()
-}
+// least are the options of a source that measures nothing.
+var least = probe.Options{MaxDepth: 1, CountEntries: 1}
 
-func branchPrograms() error {
-	source, err := branch.Load(branch.Options{})
-	if err != nil {
-		return err
+// loaded is a trial that loads a source's programs.
+func loaded(load func() (io.Closer, error)) func() error {
+	return func() error {
+		source, err := load()
+		if err != nil {
+			return err
+		}
+		return source.Close()
 	}
-	return source.Close()
 }
 
 func cycles() (string, error) {

@@ -21,7 +21,7 @@ func TestAll(t *testing.T) {
 	}
 	for _, p := range []doctor.Probe{
 		doctor.ProbePerfEvent, doctor.ProbeRing, doctor.ProbeTracing, doctor.ProbeRawTracepoint, doctor.ProbeIterator,
-		doctor.ProbeKernelNames, doctor.ProbeOnCPU, doctor.ProbeBranch,
+		doctor.ProbeKernelNames, doctor.ProbeOnCPU, doctor.ProbeOffCPU, doctor.ProbeBlockIO, doctor.ProbeFaults, doctor.ProbeBranch,
 	} {
 		if outcome, ok := tried[p]; !ok || outcome.Err != nil {
 			t.Errorf("%s: %v", p, outcome.Err)
