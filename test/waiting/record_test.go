@@ -71,10 +71,10 @@ func TestRecordedSleeps(t *testing.T) {
 	for _, command := range [][]string{{"record"}, {"offcpu"}, {"profile", "--wall", "-F", "999"}} {
 		t.Run(command[0], func(t *testing.T) {
 			r := record(t, "sleeps", command...)
-			r.check(t, "off-cpu", "sleeper", "[off-CPU: sleep]", r.truth.Slept)
+			r.check(t, "off-cpu", "sleeper", r.truth.Slept, "[off-CPU: sleep]")
 			k := r.thread(t, "sleeper")
 			// From the first sample to the last it is on the CPU, or off it.
-			used, off := int64(total(t, k.Samples, "threadCPUDelta")), r.sum(t, "off-cpu", "sleeper", "")
+			used, off := int64(total(t, k.Samples, "threadCPUDelta")), r.sum(t, "off-cpu", "sleeper")
 			if span := int64(1e6 * total(t, k.Samples, "timeDeltas")); used+off > span+slack || used > span-r.truth.Slept {
 				t.Errorf("%d ns on the CPU and %d off it, in %d\n%s", used, off, span, r.stderr)
 			}
@@ -148,7 +148,7 @@ func TestRecordedFaults(t *testing.T) {
 // Added up in the kernel, a recording says the same.
 func TestRecordedSums(t *testing.T) {
 	m := measure(t, "sleeps", "record")
-	m.check(t, "off-cpu", "sleeper", "[sleep]", m.truth.Slept)
+	m.check(t, "off-cpu", "sleeper", m.truth.Slept, "[sleep]")
 	for _, value := range []string{"samples", "cpu", "faults"} {
 		if m.sum(t, value, "", "") == 0 {
 			t.Errorf("no %s\n%s", value, m.stderr)
