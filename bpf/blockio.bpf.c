@@ -11,6 +11,10 @@
  * are brought together when the request is queued or issued. A request that is
  * met for the first time there, as flushes are, is born there.
  *
+ * What a request is for is told by its first page where that is cached, or by the
+ * call that it was made for where file systems read and write past the cache. The
+ * bytes of requests and bios that became part of it are its own.
+ *
  * A request is inserted, issued and completed in this order, but on any CPU, and
  * the last often in an interrupt. Only births walk stacks; each program that does
  * has scratch of its own, since the kernel runs no program twice at a time on a
@@ -24,6 +28,8 @@
 /* What counts are kept for. */
 struct count_key {
 	u64 id;
+	u64 file; /* that it reads or writes; 0 if that is not known */
+	u64 cgroup; /* that wrote what is written back; 0 if the kernel keeps none */
 	u32 device; /* major << 20 | minor */
 	u32 operation; /* number of the operation, and enum request_flag */
 	u32 tid;
@@ -47,6 +53,7 @@ static __always_inline void count_add(struct count_value *to, const struct count
 
 #include "count.h"
 #include "event.h"
+#include "file.h"
 #include "target.h"
 #include "unwind.h"
 #include <bpf/bpf_tracing.h>
@@ -56,6 +63,10 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 const volatile bool queue_in_latency; /* histograms count from birth, not issue */
 
 #define OPERATION_MASK 0xff /* REQ_OP_MASK */
+#define OPERATION_READ 0
+#define OPERATION_WRITE 1
+#define OPERATION_FLUSH 2
+#define OPERATION_ZONE_APPEND 7
 
 /* Flags of a request, by numbers that are the same on every kernel. */
 enum request_flag {
@@ -65,6 +76,8 @@ enum request_flag {
 	FLAG_PREFLUSH = 1 << 11,
 	FLAG_RAHEAD = 1 << 12,
 	FLAG_BACKGROUND = 1 << 13,
+	FLAG_SWAP = 1 << 14,
+	FLAG_FAILED = 1 << 15, /* the device said so */
 };
 
 const enum request_flag *unused_request_flag __attribute__((unused));
@@ -77,11 +90,14 @@ enum req_flag_bits {
 	__REQ_PREFLUSH,
 	__REQ_RAHEAD,
 	__REQ_BACKGROUND,
+	__REQ_SWAP,
 };
 
 /* A request under way. */
 struct request_state {
-	u64 id; /* of the stack that made it; 0 while it is not of the target */
+	u64 id; /* of the stack that made it; 0 if it is the kernel's own */
+	u64 file;
+	u64 cgroup;
 	u64 born;
 	u64 issued; /* 0 while it is not */
 	u64 bytes;
@@ -93,6 +109,8 @@ struct request_state {
 	u32 operation;
 };
 
+const struct request_state *unused_request_state __attribute__((unused));
+
 /* A request that is complete, where a timeline is asked for. */
 struct timeline_event {
 	u32 type;
@@ -101,6 +119,7 @@ struct timeline_event {
 	u64 issued;
 	u64 completed;
 	u64 id;
+	u64 file; /* as in count_key */
 	u64 sector; /* the first one, of 512 bytes */
 	u64 bytes;
 	u32 device; /* as in count_key, as the next one */
@@ -155,8 +174,104 @@ struct {
 	__type(value, struct stack_scratch);
 } blockio_scratch SEC(".maps");
 
-/* The state of a request that is born now, in this task. */
-static __always_inline bool born(void *ctx, u32 program, struct request_state *state)
+/* What completes the bios of file systems that read and write past the cache. */
+extern void iomap_dio_bio_end_io __ksym __weak;
+
+/* The file that a bio reads or writes past the cache, if that can be told. */
+static __always_inline struct file *direct_file(struct bio *bio)
+{
+	struct iomap_dio *dio;
+
+	if (!&iomap_dio_bio_end_io || BPF_CORE_READ(bio, bi_end_io) != &iomap_dio_bio_end_io)
+		return NULL;
+	dio = BPF_CORE_READ(bio, bi_private);
+	return BPF_CORE_READ(dio, iocb, ki_filp);
+}
+
+#define MAPPING_FLAGS 3 /* of memory that is no file's */
+
+/*
+ * The inode whose cached page is the first of a bio's. Not all pages have a mapping
+ * where those of files have theirs, so what is found there has to point back.
+ */
+static __always_inline struct inode *cached_inode(struct bio *bio)
+{
+	struct bio_vec *first = BPF_CORE_READ(bio, bi_io_vec) + BPF_CORE_READ(bio, bi_iter.bi_idx);
+	struct page *page = BPF_CORE_READ(first, bv_page);
+	unsigned long head = BPF_CORE_READ(page, compound_head);
+	struct folio *folio = (void *)(head & 1 ? head - 1 : (unsigned long)page);
+	struct address_space *mapping = BPF_CORE_READ(folio, mapping);
+	struct inode *inode;
+
+	if (!mapping || (unsigned long)mapping & MAPPING_FLAGS)
+		return NULL;
+	inode = BPF_CORE_READ(mapping, host);
+	return BPF_CORE_READ(inode, i_mapping) == mapping ? inode : NULL;
+}
+
+/* One of the names of an inode that is in use. */
+static __always_inline struct dentry *inode_name(struct inode *inode)
+{
+	struct hlist_node *alias = BPF_CORE_READ(inode, i_dentry.first);
+
+	if (!alias)
+		return NULL;
+	return (void *)alias - bpf_core_field_offset(struct dentry, d_u.d_alias);
+}
+
+/* Names the file that a bio reads or writes, or returns 0. */
+static __always_inline u64 bio_file(struct bio *bio, u32 program)
+{
+	struct file *file = direct_file(bio);
+	struct dentry *dentry;
+	struct inode *inode;
+
+	if (file) {
+		inode = BPF_CORE_READ(file, f_inode);
+		dentry = BPF_CORE_READ(file, f_path.dentry);
+	} else {
+		inode = cached_inode(bio);
+		dentry = inode ? inode_name(inode) : NULL;
+	}
+	return inode ? file_id(inode, dentry, program) : 0;
+}
+
+/*
+ * The control group (v2) that a bio is charged to, or 0. It is that of the task or,
+ * for what is written back, of those who made it dirty.
+ */
+static __always_inline u64 bio_cgroup(struct bio *bio)
+{
+	struct cgroup *cgroup;
+
+	if (!bpf_core_field_exists(bio->bi_blkg))
+		return 0;
+	cgroup = BPF_CORE_READ(bio, bi_blkg, blkcg, css.cgroup);
+	if (!cgroup || BPF_CORE_READ(cgroup, root, hierarchy_id))
+		return 0;
+	return BPF_CORE_READ(cgroup, kn, id);
+}
+
+/* Says what a request is for whose first bio is given. */
+static __always_inline void describe(struct request_state *state, struct task_struct *task,
+				     struct bio *bio, u32 program)
+{
+	u32 operation;
+
+	if (!bio || !BPF_CORE_READ(bio, bi_iter.bi_size))
+		return;
+	operation = BPF_CORE_READ(bio, bi_opf) & OPERATION_MASK;
+	if (operation != OPERATION_READ && operation != OPERATION_WRITE &&
+	    operation != OPERATION_ZONE_APPEND)
+		return;
+	state->file = bio_file(bio, program);
+	if (operation != OPERATION_READ && task->flags & PF_KTHREAD)
+		state->cgroup = bio_cgroup(bio);
+}
+
+/* The state of a request that is born now, in this task, with its first bio. */
+static __always_inline bool born(void *ctx, u32 program, struct bio *bio,
+				 struct request_state *state)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct stack_scratch *scratch;
@@ -178,7 +293,70 @@ static __always_inline bool born(void *ctx, u32 program, struct request_state *s
 	state->pid = task->tgid;
 	state->tid = task->pid;
 	state->cpu = bpf_get_smp_processor_id();
+	describe(state, task, bio, program);
 	return true;
+}
+
+static __always_inline void send_event(const struct request_state *state, u64 completed)
+{
+	struct timeline_event event = {
+		.type = RECORD_TIMELINE,
+		.cpu = state->cpu,
+		.born = state->born,
+		.issued = state->issued,
+		.completed = completed,
+		.id = state->id,
+		.file = state->file,
+		.sector = state->sector,
+		.bytes = state->bytes,
+		.device = state->device,
+		.operation = state->operation,
+		.pid = state->pid,
+		.tid = state->tid,
+	};
+
+	event_send(&event, sizeof(event));
+}
+
+/* Counts a request that the device had for that long, in ns. */
+static __always_inline void count_request(const struct request_state *state, u64 in_device)
+{
+	struct count_value value = {
+		.requests = 1,
+		.bytes = state->bytes,
+		.queued = state->issued - state->born,
+		.in_device = in_device,
+	};
+	struct count_key key = {
+		.id = state->id,
+		.file = state->file,
+		.cgroup = state->cgroup,
+		.device = state->device,
+		.operation = state->operation,
+		.tid = by_thread ? state->tid : 0,
+		.cpu = by_cpu ? state->cpu : 0,
+	};
+
+	stat_add(STAT_SAMPLES, 1);
+	if (timeline)
+		send_event(state, state->issued + in_device);
+	else
+		count(&key, &value);
+}
+
+/*
+ * What has the address of a request is a new one: if it is still known as another,
+ * that was completed without a word. Tracepoints may miss events while someone else
+ * begins or ends to listen.
+ */
+static __always_inline void count_abandoned(u64 key)
+{
+	struct request_state *state = bpf_map_lookup_elem(&requests, &key);
+
+	if (!state || !state->id || !state->issued)
+		return;
+	stat_add(STAT_UNFINISHED, 1);
+	count_request(state, 0);
 }
 
 static __always_inline void remember(u64 key, struct request_state *state)
@@ -191,9 +369,13 @@ SEC("tp_btf/block_io_start")
 int BPF_PROG(request_start, struct request *rq)
 {
 	struct request_state state = {};
+	u64 key = (u64)rq;
 
-	if (born(ctx, SCRATCH_START, &state))
+	count_abandoned((u64)rq);
+	if (born(ctx, SCRATCH_START, rq->bio, &state))
 		remember((u64)rq, &state);
+	else
+		bpf_map_delete_elem(&requests, &key);
 	return 0;
 }
 
@@ -202,33 +384,52 @@ int BPF_PROG(bio_start, struct bio *bio)
 {
 	struct request_state state = {};
 
-	if (born(ctx, SCRATCH_START, &state))
+	if (born(ctx, SCRATCH_START, bio, &state))
 		remember((u64)bio, &state);
 	return 0;
 }
 
 /*
- * The state of a request that is queued or issued: known by its address, by its
- * first bio, or unknown so far. What is then taken as its birth is not in the
- * submitter's context for sure, so it counts where everybody is the target.
+ * The state of a request that is queued or issued: known of its first bio, by its
+ * address, or unknown so far. What is then taken as its birth is not in the
+ * submitter's context for sure, so it counts where everybody is the target. A flush
+ * that comes so is the kernel's own, for one or more that it was asked for: it has
+ * no stack, and counts for the histograms alone.
  */
 static __always_inline struct request_state *find(void *ctx, u32 program, struct request *rq)
 {
 	struct request_state first = {}, *state;
 	u64 key = (u64)rq, bio = (u64)rq->bio;
 
-	state = bpf_map_lookup_elem(&requests, &key);
-	if (state)
-		return state;
 	state = bio ? bpf_map_lookup_elem(&requests, &bio) : NULL;
 	if (state) {
 		first = *state;
 		bpf_map_delete_elem(&requests, &bio);
-	} else if (target != TARGET_ALL || !born(ctx, program, &first)) {
-		return NULL;
+		count_abandoned(key);
+	} else {
+		state = bpf_map_lookup_elem(&requests, &key);
+		if (state)
+			return state;
+		if (target != TARGET_ALL)
+			return NULL;
+		if ((rq->cmd_flags & OPERATION_MASK) == OPERATION_FLUSH)
+			first.born = bpf_ktime_get_ns();
+		else if (!born(ctx, program, rq->bio, &first))
+			return NULL;
 	}
 	remember(key, &first);
 	return bpf_map_lookup_elem(&requests, &key);
+}
+
+/* A request became part of another one, and is never completed itself. */
+SEC("tp_btf/block_rq_merge")
+int BPF_PROG(request_merge, struct request *rq)
+{
+	u64 key = (u64)rq, bio = (u64)rq->bio;
+
+	if (!bpf_map_delete_elem(&requests, &key) || !bpf_map_delete_elem(&requests, &bio))
+		stat_add(STAT_MERGED, 1);
+	return 0;
 }
 
 SEC("tp_btf/block_rq_insert")
@@ -240,37 +441,50 @@ int BPF_PROG(request_insert, struct request *rq)
 
 static __always_inline u32 operation(struct request *rq)
 {
+	u32 preflush = 1U << bpf_core_enum_value(enum req_flag_bits, __REQ_PREFLUSH);
 	u32 flags = rq->cmd_flags, operation = flags & OPERATION_MASK;
 
+	/* A write of nothing with a flush before it is how a flush is asked for. */
+	if (operation == OPERATION_WRITE && flags & preflush && !rq->__data_len) {
+		operation = OPERATION_FLUSH;
+		flags &= ~preflush;
+	}
 	if (flags & 1U << bpf_core_enum_value(enum req_flag_bits, __REQ_SYNC))
 		operation |= FLAG_SYNC;
 	if (flags & 1U << bpf_core_enum_value(enum req_flag_bits, __REQ_META))
 		operation |= FLAG_META;
 	if (flags & 1U << bpf_core_enum_value(enum req_flag_bits, __REQ_FUA))
 		operation |= FLAG_FUA;
-	if (flags & 1U << bpf_core_enum_value(enum req_flag_bits, __REQ_PREFLUSH))
+	if (flags & preflush)
 		operation |= FLAG_PREFLUSH;
 	if (flags & 1U << bpf_core_enum_value(enum req_flag_bits, __REQ_RAHEAD))
 		operation |= FLAG_RAHEAD;
 	if (flags & 1U << bpf_core_enum_value(enum req_flag_bits, __REQ_BACKGROUND))
 		operation |= FLAG_BACKGROUND;
+	if (flags & 1U << bpf_core_enum_value(enum req_flag_bits, __REQ_SWAP))
+		operation |= FLAG_SWAP;
 	return operation;
+}
+
+static __always_inline void issued(struct request_state *state, struct request *rq, u64 time)
+{
+	struct gendisk *disk = rq->q->disk;
+
+	state->device = disk ? disk->major << 20 | disk->first_minor : 0;
+	state->operation = operation(rq);
+	state->bytes = rq->__data_len;
+	state->sector = rq->__sector;
+	state->issued = time;
 }
 
 SEC("tp_btf/block_rq_issue")
 int BPF_PROG(request_issue, struct request *rq)
 {
 	struct request_state *state = find(ctx, SCRATCH_ISSUE, rq);
-	struct gendisk *disk;
 
-	if (!state || state->issued)
-		return 0; /* issued again, as the device had no room */
-	disk = rq->q->disk;
-	state->device = disk ? disk->major << 20 | disk->first_minor : 0;
-	state->operation = operation(rq);
-	state->bytes = rq->__data_len;
-	state->sector = rq->__sector;
-	state->issued = bpf_ktime_get_ns();
+	/* Perhaps it is issued again, as the device had no room. */
+	if (state && !state->issued)
+		issued(state, rq, bpf_ktime_get_ns());
 	return 0;
 }
 
@@ -297,32 +511,10 @@ static __always_inline void add_latency(struct request_state *state, u64 now)
 	__sync_fetch_and_add(&latency->slots[slot & (LATENCY_SLOTS - 1)], 1);
 }
 
-static __always_inline void send_event(const struct request_state *state, u64 now)
-{
-	struct timeline_event event = {
-		.type = RECORD_TIMELINE,
-		.cpu = state->cpu,
-		.born = state->born,
-		.issued = state->issued,
-		.completed = now,
-		.id = state->id,
-		.sector = state->sector,
-		.bytes = state->bytes,
-		.device = state->device,
-		.operation = state->operation,
-		.pid = state->pid,
-		.tid = state->tid,
-	};
-
-	event_send(&event, sizeof(event));
-}
-
 SEC("tp_btf/block_rq_complete")
 int BPF_PROG(request_complete, struct request *rq, int error, unsigned int bytes)
 {
-	u64 key = (u64)rq, now;
-	struct count_value value = { .requests = 1 };
-	struct count_key counted = {};
+	u64 key = (u64)rq, now = bpf_ktime_get_ns();
 	struct request_state *state;
 
 	state = bpf_map_lookup_elem(&requests, &key);
@@ -330,25 +522,15 @@ int BPF_PROG(request_complete, struct request *rq, int error, unsigned int bytes
 		return 0;
 	if (bytes < rq->__data_len)
 		return 0; /* a part of it */
-	if (state->issued) {
-		now = bpf_ktime_get_ns();
-		value.bytes = state->bytes;
-		value.queued = state->issued - state->born;
-		value.in_device = now - state->issued;
-		counted.id = state->id;
-		counted.device = state->device;
-		counted.operation = state->operation;
-		if (by_thread)
-			counted.tid = state->tid;
-		if (by_cpu)
-			counted.cpu = state->cpu;
-		stat_add(STAT_SAMPLES, 1);
-		if (timeline)
-			send_event(state, now);
-		else
-			count(&counted, &value);
+	if (state->issued)
 		add_latency(state, now);
-	}
+	else
+		/* A flush that was asked for; the device got the kernel's own. */
+		issued(state, rq, state->born);
+	if (error)
+		state->operation |= FLAG_FAILED;
+	if (state->id)
+		count_request(state, now - state->issued);
 	bpf_map_delete_elem(&requests, &key);
 	return 0;
 }

@@ -16,6 +16,8 @@ import (
 type BlockIOCountKey struct {
 	_         structs.HostLayout
 	Id        uint64
+	File      uint64
+	Cgroup    uint64
 	Device    uint32
 	Operation uint32
 	Tid       uint32
@@ -50,7 +52,26 @@ const (
 	BlockIORequestFlagFLAG_PREFLUSH   BlockIORequestFlag = 2048
 	BlockIORequestFlagFLAG_RAHEAD     BlockIORequestFlag = 4096
 	BlockIORequestFlagFLAG_BACKGROUND BlockIORequestFlag = 8192
+	BlockIORequestFlagFLAG_SWAP       BlockIORequestFlag = 16384
+	BlockIORequestFlagFLAG_FAILED     BlockIORequestFlag = 32768
 )
+
+type BlockIORequestState struct {
+	_         structs.HostLayout
+	Id        uint64
+	File      uint64
+	Cgroup    uint64
+	Born      uint64
+	Issued    uint64
+	Bytes     uint64
+	Sector    uint64
+	Pid       uint32
+	Tid       uint32
+	Cpu       uint32
+	Device    uint32
+	Operation uint32
+	_         [4]byte
+}
 
 type BlockIOTimelineEvent struct {
 	_         structs.HostLayout
@@ -60,6 +81,7 @@ type BlockIOTimelineEvent struct {
 	Issued    uint64
 	Completed uint64
 	Id        uint64
+	File      uint64
 	Sector    uint64
 	Bytes     uint64
 	Device    uint32
@@ -75,6 +97,8 @@ const (
 	BlockIOMapBlockioScratch      = "blockio_scratch"
 	BlockIOMapCounts0             = "counts_0"
 	BlockIOMapCounts1             = "counts_1"
+	BlockIOMapFileScratch         = "file_scratch"
+	BlockIOMapFilesSeen           = "files_seen"
 	BlockIOMapLatencies           = "latencies"
 	BlockIOMapRemaps              = "remaps"
 	BlockIOMapRequests            = "requests"
@@ -95,6 +119,7 @@ const (
 	BlockIOProgRequestComplete    = "request_complete"
 	BlockIOProgRequestInsert      = "request_insert"
 	BlockIOProgRequestIssue       = "request_issue"
+	BlockIOProgRequestMerge       = "request_merge"
 	BlockIOProgRequestStart       = "request_start"
 	BlockIOProgTargetFork         = "target_fork"
 	BlockIOProgTargetFree         = "target_free"
@@ -114,6 +139,7 @@ const (
 	BlockIOVarUnusedLatency       = "unused_latency"
 	BlockIOVarUnusedLatencyKey    = "unused_latency_key"
 	BlockIOVarUnusedRequestFlag   = "unused_request_flag"
+	BlockIOVarUnusedRequestState  = "unused_request_state"
 	BlockIOVarUnusedTimelineEvent = "unused_timeline_event"
 	BlockIOVarUnwind              = "unwind"
 )
@@ -164,6 +190,7 @@ type BlockIOProgramSpecs struct {
 	RequestComplete *ebpf.ProgramSpec `ebpf:"request_complete"`
 	RequestInsert   *ebpf.ProgramSpec `ebpf:"request_insert"`
 	RequestIssue    *ebpf.ProgramSpec `ebpf:"request_issue"`
+	RequestMerge    *ebpf.ProgramSpec `ebpf:"request_merge"`
 	RequestStart    *ebpf.ProgramSpec `ebpf:"request_start"`
 	TargetFork      *ebpf.ProgramSpec `ebpf:"target_fork"`
 	TargetFree      *ebpf.ProgramSpec `ebpf:"target_free"`
@@ -176,6 +203,8 @@ type BlockIOMapSpecs struct {
 	BlockioScratch   *ebpf.MapSpec `ebpf:"blockio_scratch"`
 	Counts0          *ebpf.MapSpec `ebpf:"counts_0"`
 	Counts1          *ebpf.MapSpec `ebpf:"counts_1"`
+	FileScratch      *ebpf.MapSpec `ebpf:"file_scratch"`
+	FilesSeen        *ebpf.MapSpec `ebpf:"files_seen"`
 	Latencies        *ebpf.MapSpec `ebpf:"latencies"`
 	Remaps           *ebpf.MapSpec `ebpf:"remaps"`
 	Requests         *ebpf.MapSpec `ebpf:"requests"`
@@ -214,6 +243,7 @@ type BlockIOVariableSpecs struct {
 	UnusedLatency       *ebpf.VariableSpec `ebpf:"unused_latency"`
 	UnusedLatencyKey    *ebpf.VariableSpec `ebpf:"unused_latency_key"`
 	UnusedRequestFlag   *ebpf.VariableSpec `ebpf:"unused_request_flag"`
+	UnusedRequestState  *ebpf.VariableSpec `ebpf:"unused_request_state"`
 	UnusedTimelineEvent *ebpf.VariableSpec `ebpf:"unused_timeline_event"`
 	Unwind              *ebpf.VariableSpec `ebpf:"unwind"`
 }
@@ -241,6 +271,8 @@ type BlockIOMaps struct {
 	BlockioScratch   *ebpf.Map `ebpf:"blockio_scratch"`
 	Counts0          *ebpf.Map `ebpf:"counts_0"`
 	Counts1          *ebpf.Map `ebpf:"counts_1"`
+	FileScratch      *ebpf.Map `ebpf:"file_scratch"`
+	FilesSeen        *ebpf.Map `ebpf:"files_seen"`
 	Latencies        *ebpf.Map `ebpf:"latencies"`
 	Remaps           *ebpf.Map `ebpf:"remaps"`
 	Requests         *ebpf.Map `ebpf:"requests"`
@@ -264,6 +296,8 @@ func (m *BlockIOMaps) Close() error {
 		m.BlockioScratch,
 		m.Counts0,
 		m.Counts1,
+		m.FileScratch,
+		m.FilesSeen,
 		m.Latencies,
 		m.Remaps,
 		m.Requests,
@@ -303,6 +337,7 @@ type BlockIOVariables struct {
 	UnusedLatency       *ebpf.Variable `ebpf:"unused_latency"`
 	UnusedLatencyKey    *ebpf.Variable `ebpf:"unused_latency_key"`
 	UnusedRequestFlag   *ebpf.Variable `ebpf:"unused_request_flag"`
+	UnusedRequestState  *ebpf.Variable `ebpf:"unused_request_state"`
 	UnusedTimelineEvent *ebpf.Variable `ebpf:"unused_timeline_event"`
 	Unwind              *ebpf.Variable `ebpf:"unwind"`
 }
@@ -315,6 +350,7 @@ type BlockIOPrograms struct {
 	RequestComplete *ebpf.Program `ebpf:"request_complete"`
 	RequestInsert   *ebpf.Program `ebpf:"request_insert"`
 	RequestIssue    *ebpf.Program `ebpf:"request_issue"`
+	RequestMerge    *ebpf.Program `ebpf:"request_merge"`
 	RequestStart    *ebpf.Program `ebpf:"request_start"`
 	TargetFork      *ebpf.Program `ebpf:"target_fork"`
 	TargetFree      *ebpf.Program `ebpf:"target_free"`
@@ -326,6 +362,7 @@ func (p *BlockIOPrograms) Close() error {
 		p.RequestComplete,
 		p.RequestInsert,
 		p.RequestIssue,
+		p.RequestMerge,
 		p.RequestStart,
 		p.TargetFork,
 		p.TargetFree,

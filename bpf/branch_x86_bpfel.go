@@ -40,7 +40,9 @@ const (
 	BranchStatSTAT_UNFOLLOWED    BranchStat = 8
 	BranchStatSTAT_MAJOR_RUNS    BranchStat = 9
 	BranchStatSTAT_MAJOR_PERIODS BranchStat = 10
-	BranchStatSTAT_MAX           BranchStat = 11
+	BranchStatSTAT_MERGED        BranchStat = 11
+	BranchStatSTAT_UNFINISHED    BranchStat = 12
+	BranchStatSTAT_MAX           BranchStat = 13
 )
 
 // Names of all BPF objects in the ELF.

@@ -22,6 +22,7 @@ enum page_kind {
 struct count_key {
 	u64 id;
 	u64 file; /* 0 if the page is of none */
+	u64 page; /* of the file, counted from its start; 0 unless asked for */
 	u32 tid;
 	u16 cpu;
 	u16 kind; /* enum page_kind */
@@ -54,6 +55,7 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
 const enum page_kind *unused_page_kind __attribute__((unused));
 const struct file_record *unused_file_record __attribute__((unused));
+const enum path_end *unused_path_end __attribute__((unused));
 
 /* A fault, where a timeline is asked for. */
 struct timeline_event {
@@ -76,7 +78,8 @@ struct timeline_event {
 const struct timeline_event *unused_timeline_event __attribute__((unused));
 
 const volatile bool skip_kernel_stack;
-const volatile u32 page_shift = 12; /* of the kernel's pages, which offsets are in */
+const volatile bool by_page; /* whether pages of a file are told apart */
+const volatile u32 page_shift = 12; /* the kernel's pages have 1 << page_shift bytes */
 
 /* Of both programs: on a CPU the kernel runs one at a time that is an event's. */
 struct {
@@ -100,15 +103,12 @@ struct {
 	__type(value, struct fault);
 } faults SEC(".maps");
 
-/* Pages of 4 KiB; larger ones only share an entry's check more often. */
-#define PAGE_SHIFT 12
-
 /* A fault that waits for a page is handled again, and has begun before. */
 SEC("fentry/handle_mm_fault")
 int BPF_PROG(fault_begin, struct vm_area_struct *vma, unsigned long address)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
-	struct fault begun = { .page = address >> PAGE_SHIFT };
+	struct fault begun = { .page = address >> page_shift };
 	struct fault *known;
 	u32 tid = task->pid;
 
@@ -128,7 +128,7 @@ static __always_inline u64 fault_latency(u32 tid, u64 address)
 	struct fault *begun = bpf_map_lookup_elem(&faults, &tid);
 	u64 since;
 
-	if (!begun || begun->page != address >> PAGE_SHIFT)
+	if (!begun || begun->page != address >> page_shift)
 		return 0;
 	since = begun->since;
 	begun->since = 0;
@@ -184,10 +184,21 @@ static long page_of(struct task_struct *task, struct vm_area_struct *vma, struct
 	at->end = vma->vm_end;
 	at->kind = file ? PAGE_FILE : PAGE_ANONYMOUS;
 	if (file) {
-		at->file = file_id(file);
+		at->file = file_id(file->f_inode, file->f_path.dentry, 0);
 		at->offset = (u64)vma->vm_pgoff << page_shift;
 	}
 	return 0;
+}
+
+/* Says the same of a mapping that was found, and where in its file an address is. */
+static __always_inline void found_page(const struct known_mapping *at, u64 address,
+				       struct count_key *key, u64 *offset)
+{
+	key->kind = at->kind;
+	key->file = at->file;
+	*offset = at->kind == PAGE_FILE ? at->offset + (address - at->start) : 0;
+	if (by_page)
+		key->page = *offset >> page_shift;
 }
 
 /*
@@ -207,16 +218,12 @@ static __always_inline void find_page(struct task_struct *task, u64 epoch, u64 a
 	keeps = mm_sequence(task->mm, &found.sequence);
 	if (keeps && known->epoch == epoch && known->sequence == found.sequence &&
 	    address >= known->start && address < known->end) {
-		key->kind = known->kind;
-		key->file = known->file;
-		*offset = known->offset + (address - known->start);
+		found_page(known, address, key, offset);
 		return;
 	}
 	if (bpf_find_vma(task, address, page_of, &found, 0))
 		return;
-	key->kind = found.kind;
-	key->file = found.file;
-	*offset = found.offset + (address - found.start);
+	found_page(&found, address, key, offset);
 	if (keeps)
 		*known = found;
 }
@@ -261,7 +268,7 @@ static __always_inline int fault(struct bpf_perf_event_data *ctx, bool major)
 			.id = key.id,
 			.address = ctx->addr,
 			.file = key.file,
-			.offset = key.file ? offset : 0,
+			.offset = offset,
 			.latency = latency,
 			.period = period,
 			.pid = task->tgid,

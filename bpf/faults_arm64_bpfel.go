@@ -17,6 +17,7 @@ type FaultsCountKey struct {
 	_    structs.HostLayout
 	Id   uint64
 	File uint64
+	Page uint64
 	Tid  uint32
 	Cpu  uint16
 	Kind uint16
@@ -37,7 +38,7 @@ type FaultsFileRecord struct {
 	Id       uint64
 	Inode    uint64
 	Device   uint32
-	Cut      uint32
+	End      uint32
 	Names    [12][64]int8
 }
 
@@ -47,6 +48,14 @@ const (
 	FaultsPageKindPAGE_UNKNOWN   FaultsPageKind = 0
 	FaultsPageKindPAGE_ANONYMOUS FaultsPageKind = 1
 	FaultsPageKindPAGE_FILE      FaultsPageKind = 2
+)
+
+type FaultsPathEnd uint32
+
+const (
+	FaultsPathEndPATH_WHOLE  FaultsPathEnd = 0
+	FaultsPathEndPATH_CUT    FaultsPathEnd = 1
+	FaultsPathEndPATH_DEVICE FaultsPathEnd = 2
 )
 
 type FaultsTimelineEvent struct {
@@ -100,6 +109,7 @@ const (
 	FaultsVarActive              = "active"
 	FaultsVarAnyRemaps           = "any_remaps"
 	FaultsVarByCpu               = "by_cpu"
+	FaultsVarByPage              = "by_page"
 	FaultsVarByThread            = "by_thread"
 	FaultsVarInserted            = "inserted"
 	FaultsVarMaxDepth            = "max_depth"
@@ -113,6 +123,7 @@ const (
 	FaultsVarTimeline            = "timeline"
 	FaultsVarUnusedFileRecord    = "unused_file_record"
 	FaultsVarUnusedPageKind      = "unused_page_kind"
+	FaultsVarUnusedPathEnd       = "unused_path_end"
 	FaultsVarUnusedTimelineEvent = "unused_timeline_event"
 	FaultsVarUnwind              = "unwind"
 )
@@ -200,6 +211,7 @@ type FaultsVariableSpecs struct {
 	Active              *ebpf.VariableSpec `ebpf:"active"`
 	AnyRemaps           *ebpf.VariableSpec `ebpf:"any_remaps"`
 	ByCpu               *ebpf.VariableSpec `ebpf:"by_cpu"`
+	ByPage              *ebpf.VariableSpec `ebpf:"by_page"`
 	ByThread            *ebpf.VariableSpec `ebpf:"by_thread"`
 	Inserted            *ebpf.VariableSpec `ebpf:"inserted"`
 	MaxDepth            *ebpf.VariableSpec `ebpf:"max_depth"`
@@ -213,6 +225,7 @@ type FaultsVariableSpecs struct {
 	Timeline            *ebpf.VariableSpec `ebpf:"timeline"`
 	UnusedFileRecord    *ebpf.VariableSpec `ebpf:"unused_file_record"`
 	UnusedPageKind      *ebpf.VariableSpec `ebpf:"unused_page_kind"`
+	UnusedPathEnd       *ebpf.VariableSpec `ebpf:"unused_path_end"`
 	UnusedTimelineEvent *ebpf.VariableSpec `ebpf:"unused_timeline_event"`
 	Unwind              *ebpf.VariableSpec `ebpf:"unwind"`
 }
@@ -293,6 +306,7 @@ type FaultsVariables struct {
 	Active              *ebpf.Variable `ebpf:"active"`
 	AnyRemaps           *ebpf.Variable `ebpf:"any_remaps"`
 	ByCpu               *ebpf.Variable `ebpf:"by_cpu"`
+	ByPage              *ebpf.Variable `ebpf:"by_page"`
 	ByThread            *ebpf.Variable `ebpf:"by_thread"`
 	Inserted            *ebpf.Variable `ebpf:"inserted"`
 	MaxDepth            *ebpf.Variable `ebpf:"max_depth"`
@@ -306,6 +320,7 @@ type FaultsVariables struct {
 	Timeline            *ebpf.Variable `ebpf:"timeline"`
 	UnusedFileRecord    *ebpf.Variable `ebpf:"unused_file_record"`
 	UnusedPageKind      *ebpf.Variable `ebpf:"unused_page_kind"`
+	UnusedPathEnd       *ebpf.Variable `ebpf:"unused_path_end"`
 	UnusedTimelineEvent *ebpf.Variable `ebpf:"unused_timeline_event"`
 	Unwind              *ebpf.Variable `ebpf:"unwind"`
 }

@@ -8,19 +8,27 @@
 #define FULGUR_FILE_H
 
 #include "stack.h"
+#include <bpf/bpf_core_read.h>
 
 /* Elements of a path, and bytes of each with its final 0, that are sent. */
 #define FILE_DEPTH 12
 #define FILE_NAME 64
 
+/* How the path ends that was sent. */
+enum path_end {
+	PATH_WHOLE = 0,
+	PATH_CUT = 1, /* there are more elements */
+	PATH_DEVICE = 2, /* there is none: it is the block device itself */
+};
+
 /* The path of a file in its file system, the last element first. */
 struct file_record {
 	u32 type;
-	u32 elements;
+	u32 elements; /* 0 if no path is known */
 	u64 id;
 	u64 inode;
 	u32 device; /* major << 20 | minor */
-	u32 cut; /* there are more elements */
+	u32 end; /* enum path_end */
 	char names[FILE_DEPTH][FILE_NAME];
 };
 
@@ -33,63 +41,70 @@ struct {
 	__type(value, u64);
 } files_seen SEC(".maps");
 
-/* Room for a record; it is one probe's, which nothing of its family interrupts. */
+/* Room for a record, for each program of a family that may interrupt another. */
+#define FILE_PROGRAMS 3
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
+	__uint(max_entries, FILE_PROGRAMS);
 	__type(key, u32);
 	__type(value, struct file_record);
 } file_scratch SEC(".maps");
 
-static __always_inline void file_send(struct file *file, struct file_record *rec)
+static __always_inline bool file_send(struct file_record *rec, struct dentry *at)
 {
-	struct dentry *at = file->f_path.dentry;
 	u64 size = __builtin_offsetof(struct file_record, names);
+	struct dentry *parent;
 	u32 i;
 
-	rec->type = RECORD_FILE;
 	rec->elements = 0;
-	rec->cut = 1;
-	for (i = 0; i < FILE_DEPTH; i++) {
-		struct dentry *parent = at->d_parent;
-
+	for (i = 0; i < FILE_DEPTH && at; i++) {
+		parent = BPF_CORE_READ(at, d_parent);
 		/* What has no place in a tree, as a memfd, is its own parent. */
-		if (!parent || (parent == at && i > 0)) {
-			rec->cut = 0;
+		if (!parent || (parent == at && i > 0))
 			break;
-		}
-		bpf_probe_read_kernel_str(rec->names[i], FILE_NAME, at->d_name.name);
+		bpf_probe_read_kernel_str(rec->names[i], FILE_NAME, BPF_CORE_READ(at, d_name.name));
 		rec->elements = i + 1;
 		size += FILE_NAME;
 		at = parent;
 	}
+	if (i == FILE_DEPTH)
+		rec->end = PATH_CUT;
 	barrier_var(size); /* or 6.1's verifier does not see what bounds it */
-	if (size > sizeof(*rec) || ring_send(rec, size))
-		stat_add(STAT_RETRY, 1);
+	return size <= sizeof(*rec) && !ring_send(rec, size);
 }
 
-/* The id of a file, whose path has been sent then, or 0. */
-static __always_inline u64 file_id(struct file *file)
+/*
+ * The id of a file. Its path by one of its names is sent before the id is marked as
+ * seen; if the ring is full, whoever meets the file next tries again.
+ */
+static __always_inline u64 file_id(struct inode *inode, struct dentry *dentry, u32 program)
 {
-	u64 inode = file->f_inode->i_ino, id;
-	u32 device = file->f_inode->i_sb->s_dev, zero = 0, index;
+	bool is_device = (BPF_CORE_READ(inode, i_mode) & S_IFMT) == S_IFBLK;
+	u32 device = is_device ? BPF_CORE_READ(inode, i_rdev) : BPF_CORE_READ(inode, i_sb, s_dev);
+	u64 number = BPF_CORE_READ(inode, i_ino), id;
+	u32 index;
 	struct file_record *rec;
 	u64 *known;
 
-	id = hash_step(hash_step(device, inode), 0);
+	/* Numbers of devices and of inodes are small: their bits must not meet. */
+	id = hash_step(hash_step(0, (u64)device << 1 | is_device), number);
 	index = id % FILES_SEEN;
 	known = bpf_map_lookup_elem(&files_seen, &index);
 	if (!known)
-		return 0;
+		return id;
 	if (*known != id) {
-		rec = bpf_map_lookup_elem(&file_scratch, &zero);
+		rec = bpf_map_lookup_elem(&file_scratch, &program);
 		if (!rec)
-			return 0;
+			return id;
+		rec->type = RECORD_FILE;
 		rec->id = id;
-		rec->inode = inode;
+		rec->inode = number;
 		rec->device = device;
-		file_send(file, rec);
-		*known = id;
+		rec->end = is_device ? PATH_DEVICE : PATH_WHOLE;
+		if (file_send(rec, is_device ? NULL : dentry))
+			*known = id;
+		else
+			stat_add(STAT_RETRY, 1);
 	}
 	return id;
 }

@@ -68,6 +68,10 @@ enum {
 #define USER32_CS 0x23 /* the code segment of 32-bit programs on x86-64 */
 #define PSR_MODE32_BIT 0x10
 
+/* inode.i_mode */
+#define S_IFMT 00170000
+#define S_IFBLK 0060000
+
 #define EFAULT 14
 #define EEXIST 17
 
@@ -108,9 +112,14 @@ struct cgroup_subsys_state {
 	struct cgroup_subsys_state *parent;
 };
 
+struct cgroup_root {
+	int hierarchy_id;
+};
+
 struct cgroup {
 	struct cgroup_subsys_state self;
 	struct kernfs_node *kn;
+	struct cgroup_root *root;
 };
 
 struct css_set {
@@ -139,13 +148,38 @@ struct task_struct {
 	struct thread_struct thread;
 };
 
+struct hlist_node {
+	struct hlist_node *next;
+};
+
+struct hlist_head {
+	struct hlist_node *first;
+};
+
 struct super_block {
 	u32 s_dev;
 };
 
 struct inode {
+	unsigned short i_mode;
+	u32 i_rdev;
 	unsigned long i_ino;
 	struct super_block *i_sb;
+	struct address_space *i_mapping;
+	struct hlist_head i_dentry;
+};
+
+struct address_space {
+	struct inode *host;
+};
+
+/* The head of pages that are managed as one, or a page alone. */
+struct folio {
+	struct address_space *mapping;
+};
+
+struct page {
+	unsigned long compound_head;
 };
 
 struct qstr {
@@ -155,6 +189,9 @@ struct qstr {
 struct dentry {
 	struct dentry *d_parent;
 	struct qstr d_name;
+	union {
+		struct hlist_node d_alias;
+	} d_u;
 };
 
 struct path {
@@ -186,7 +223,41 @@ struct mm_struct___int {
 	int mm_lock_seq;
 };
 
-struct bio;
+struct blkcg {
+	struct cgroup_subsys_state css;
+};
+
+struct blkcg_gq {
+	struct blkcg *blkcg;
+};
+
+struct bio_vec {
+	struct page *bv_page;
+	unsigned int bv_len;
+	unsigned int bv_offset;
+};
+
+struct bvec_iter {
+	unsigned int bi_size;
+	unsigned int bi_idx;
+};
+
+struct bio {
+	u32 bi_opf;
+	struct bvec_iter bi_iter;
+	void *bi_end_io;
+	void *bi_private;
+	struct blkcg_gq *bi_blkg;
+	struct bio_vec *bi_io_vec;
+};
+
+struct kiocb {
+	struct file *ki_filp;
+};
+
+struct iomap_dio {
+	struct kiocb *iocb;
+};
 
 struct gendisk {
 	int major;

@@ -106,7 +106,9 @@ const (
 	OnCPUStatSTAT_UNFOLLOWED    OnCPUStat = 8
 	OnCPUStatSTAT_MAJOR_RUNS    OnCPUStat = 9
 	OnCPUStatSTAT_MAJOR_PERIODS OnCPUStat = 10
-	OnCPUStatSTAT_MAX           OnCPUStat = 11
+	OnCPUStatSTAT_MERGED        OnCPUStat = 11
+	OnCPUStatSTAT_UNFINISHED    OnCPUStat = 12
+	OnCPUStatSTAT_MAX           OnCPUStat = 13
 )
 
 type OnCPUTargetMode uint32

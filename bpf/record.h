@@ -77,7 +77,9 @@ enum stat {
 	STAT_UNFOLLOWED = 8, /* what the table of things under way had no room for */
 	STAT_MAJOR_RUNS = 9, /* as STAT_RUNS, of major page faults */
 	STAT_MAJOR_PERIODS = 10, /* as STAT_PERIODS */
-	STAT_MAX = 11,
+	STAT_MERGED = 11, /* requests that became part of others */
+	STAT_UNFINISHED = 12, /* requests whose completion was not seen */
+	STAT_MAX = 13,
 };
 
 #endif

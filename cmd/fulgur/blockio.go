@@ -28,10 +28,12 @@ type blockIOCommand struct {
 
 // Help is what fulgur blockio --help says beside the flags.
 func (*blockIOCommand) Help() string {
-	return `Measures requests to disks by the stack that made them, with the disk and the
-operation on top, as [sda write sync]. At its end it draws for each disk and operation
-how long the requests took. What the kernel writes back some time after a program
-wrote it is marked [writeback], and belongs to the kernel's thread.
+	return `Measures requests to disks by the stack that made them, with the file, where it is
+known, and the disk and the operation on top, as [/var/log/syslog];[sda write sync].
+At its end it shows the files with most, and draws for each disk and operation how
+long the requests took. What the kernel writes back some time after a program wrote it
+is marked [writeback], and belongs to the kernel's thread; where the kernel charges it
+to a control group, that is named: [writeback for /system.slice/cron.service].
 
 Examples:
 

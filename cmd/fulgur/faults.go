@@ -20,6 +20,7 @@ type faultsCommand struct {
 	Delay seconds `placeholder:"TIME" group:"how" help:"Wait before measuring."`
 	walkFlags
 
+	Offsets bool `group:"output" help:"Tell the pages of files apart, as [/usr/lib/libc.so.6+0x1000]."`
 	outputFlags
 	limitFlags
 }
@@ -27,8 +28,9 @@ type faultsCommand struct {
 // Help is what fulgur faults --help says beside the flags.
 func (*faultsCommand) Help() string {
 	return `Counts page faults by the stack that touched the page, with the file that the page
-is of on top, as [/usr/lib/libc.so.6], or [anonymous memory]. pprof files tell minor
-from major faults, and how long they took where the kernel lets that be traced.
+is of on top, as [/usr/lib/libc.so.6], or [anonymous memory]; at its end it shows the
+files with most. pprof files tell minor from major faults, and how long they took
+where the kernel lets that be traced.
 
 Examples:
 
@@ -37,6 +39,9 @@ Examples:
 
     # which files a command reads through its mappings
     sudo fulgur faults -- tar -xf archive.tar
+
+    # which parts of the files
+    sudo fulgur faults --offsets -o faults.folded -- tar -xf archive.tar
 `
 }
 
@@ -65,5 +70,5 @@ func (c *faultsCommand) options() (session.FaultOptions, error) {
 		output:   c.outputFlags,
 		limits:   c.limitFlags,
 	}.options()
-	return session.FaultOptions{Options: common, Period: uint64(orZero(c.Count))}, err
+	return session.FaultOptions{Options: common, Period: uint64(orZero(c.Count)), Offsets: c.Offsets}, err
 }

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -17,6 +18,8 @@ import (
 type blockIO struct {
 	options *BlockIOOptions
 	source  *blockio.Source
+	mounts  mounts
+	cgroups *cgroups
 }
 
 // blockIOValues are the values of a sample: how many requests there were, of how
@@ -46,7 +49,11 @@ func (m *blockIO) complete() error {
 	return completeSize("--pending-entries", &o.PendingEntries, blockio.DefaultPendingEntries, 1, maxEntries)
 }
 
-func (*blockIO) choose() error { return nil }
+func (m *blockIO) choose() (err error) {
+	m.mounts, err = readMounts()
+	m.cgroups = newCgroups(m.mounts)
+	return err
+}
 
 func (m *blockIO) load(common probe.Options) (_ []source, err error) {
 	o := m.options
@@ -71,13 +78,21 @@ func (*blockIO) values(_ stacks.Source, v stacks.Value) []int64 {
 	return []int64{int64(v.Samples), bytes, queued, inDevice, queued + inDevice}
 }
 
-// place puts the stack of a request into the profile, with what it asked for and
-// of which disk on top. What the kernel writes back later is said to be so: who
-// made the data is not who writes it.
+// place puts the stack of a request into the profile, with the file that it is for
+// if that is known, and with what it asked for and of which disk on top. What the
+// kernel writes back later is said to be so, and of which control group it is where
+// the kernel keeps that: who made the data is not who writes it.
 func (m *blockIO) place(p *placer, s stacks.Sample) profile.StackID {
 	stack := p.placeFrom(p.withoutProbe(p.store.Bodies[s.Body].Leaf), m.options.UserOnly)
 	if p.isWriteback(s.Body) {
-		stack = p.mark(stack, "[writeback]")
+		note := "[writeback]"
+		if name := m.cgroups.name(s.Cgroup); name != "" {
+			note = "[writeback for " + name + "]"
+		}
+		stack = p.mark(stack, note)
+	}
+	if s.File != 0 {
+		stack = p.mark(stack, "["+m.mounts.name(p.store, s.File)+"]")
 	}
 	request := blockio.ParseDetail(s.Detail)
 	return p.mark(stack, fmt.Sprintf("[%s %s]", request.Device, request.Operation))
@@ -91,17 +106,26 @@ func (*blockIO) whyNothing() string {
 	return "the target asked no disk for anything: what it read was in memory, and what it wrote may be written later, by the kernel"
 }
 
-// notes are histograms of how long requests took, for each device and operation.
-func (m *blockIO) notes() []string {
+// notes are a table of files, how many requests were not what they seem, and
+// histograms of how long they took, for each device and operation.
+func (m *blockIO) notes(store *stacks.Store) []string {
+	lines := byFile(m, stacks.BlockIO, store, m.mounts)
+	merged, errMerged := m.source.Merged()
+	unfinished, errUnfinished := m.source.Unfinished()
 	histograms, err := m.source.Histograms()
-	if err != nil {
-		return []string{plain.Error(err)}
+	if err := errors.Join(err, errMerged, errUnfinished); err != nil {
+		return append(lines, plain.Error(err))
+	}
+	if merged > 0 {
+		lines = append(lines, fmt.Sprintf("%d requests became part of others, whose bytes include theirs", merged))
+	}
+	if unfinished > 0 {
+		lines = append(lines, fmt.Sprintf("%d requests were not seen to be completed, and count without their time in the device", unfinished))
 	}
 	what := "in the device"
 	if m.options.QueueInLatency {
 		what = "in the queue and the device"
 	}
-	var lines []string
 	for _, h := range histograms {
 		if drawn := histogram.Lines("usecs", h.Slots); len(drawn) > 0 {
 			lines = append(lines, fmt.Sprintf("%s %s, time %s", h.Device, h.Operation, what))

@@ -248,7 +248,7 @@ func (e *events) blockIO(event *blockio.Event) error {
 	return e.recorder.AddBlockIO(e.thread(event.Pid, event.Tid, event.Born), profile.BlockIO{
 		Queued: e.since(event.Born), Issued: e.since(event.Issued), Completed: e.since(event.Completed),
 		Device: device, Sector: event.Sector, Bytes: event.Bytes,
-		Op: request.Operation.Op(), Flags: request.Operation.Flags(), Stack: n,
+		Op: request.Operation.Op(), Flags: request.Operation.Flags(), Stack: n, File: e.file(event.File),
 	})
 }
 

@@ -17,6 +17,7 @@ import (
 type pageFaults struct {
 	options *FaultOptions
 	source  *faults.Source
+	offsets bool // pages of files are told apart
 	mounts  mounts
 }
 
@@ -34,7 +35,9 @@ func (m *pageFaults) choose() (err error) {
 
 func (m *pageFaults) load(common probe.Options) (_ []source, err error) {
 	o := m.options
-	if m.source, err = faults.Load(faults.Options{Options: common, SkipKernel: o.UserOnly, Period: o.Period}); err != nil {
+	// Events of a timeline have offsets anyhow.
+	m.offsets = o.Offsets && !common.Timeline
+	if m.source, err = faults.Load(faults.Options{Options: common, SkipKernel: o.UserOnly, Period: o.Period, ByPage: m.offsets}); err != nil {
 		return nil, err
 	}
 	return []source{m.source}, nil
@@ -70,17 +73,18 @@ func (m *pageFaults) timed() bool { return m.source.Untimed() == nil }
 
 // place puts the stack into the profile, with what the page is of on top.
 func (m *pageFaults) place(p *placer, s stacks.Sample) profile.StackID {
-	page := "[unmapped]"
-	switch s.Detail {
+	note := "unmapped"
+	page := faults.ParseDetail(s.Detail)
+	switch page.Kind {
 	case faults.Anonymous:
-		page = "[anonymous memory]"
+		note = "anonymous memory"
 	case faults.File:
-		page = "[file]"
-		if f, ok := p.store.Files[s.File]; ok {
-			page = "[" + m.mounts.path(f) + "]"
+		note = m.mounts.name(p.store, s.File)
+		if m.offsets {
+			note += fmt.Sprintf("+%#x", page.Offset)
 		}
 	}
-	return p.mark(p.body(s.Body), page)
+	return p.mark(p.body(s.Body), "["+note+"]")
 }
 
 func (*pageFaults) inTime() (inTime, bool) { return inTime{}, true }
@@ -91,13 +95,15 @@ func (m *pageFaults) describe(meta *profile.Meta) {
 
 func (*pageFaults) whyNothing() string { return "the target touched no page that was not there" }
 
-func (m *pageFaults) notes() []string {
+// notes are a table of files, and why times are unknown.
+func (m *pageFaults) notes(store *stacks.Store) []string {
+	lines := byFile(m, stacks.Faults, store, m.mounts)
 	if err := m.source.Untimed(); err != nil {
 		var errno syscall.Errno
 		if errors.As(err, &errno) {
 			err = errno
 		}
-		return []string{fmt.Sprintf("how long faults took is unknown: the kernel does not let handle_mm_fault be traced (%s)", plain.Error(err))}
+		lines = append(lines, fmt.Sprintf("how long faults took is unknown: the kernel does not let handle_mm_fault be traced (%s)", plain.Error(err)))
 	}
-	return nil
+	return lines
 }

@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"os"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 
+	"fulgur/internal/source/blockio"
 	"fulgur/internal/stacks"
 )
 
@@ -17,6 +19,7 @@ type mounts []mount
 type mount struct {
 	major, minor uint32
 	root, point  string // a directory of the file system, and where it is seen
+	kind         string // of file system, as "ext4"; empty if that is not told
 }
 
 func readMounts() (mounts, error) {
@@ -42,7 +45,11 @@ func parseMounts(b []byte) mounts {
 		if !ok || errMajor != nil || errMinor != nil {
 			continue
 		}
-		list = append(list, mount{uint32(n), uint32(m), unescape(fields[3]), unescape(fields[4])})
+		at := mount{major: uint32(n), minor: uint32(m), root: unescape(fields[3]), point: unescape(fields[4])}
+		if i := slices.Index(fields, "-"); i > 0 && i+1 < len(fields) {
+			at.kind = fields[i+1]
+		}
+		list = append(list, at)
 	}
 	return list
 }
@@ -68,9 +75,27 @@ func unescape(s string) string {
 	}
 }
 
+// name returns what a file that the kernel side met is called, "file" if that was
+// lost.
+func (m mounts) name(store *stacks.Store, id uint64) string {
+	f, ok := store.Files[id]
+	if !ok {
+		return "file"
+	}
+	return m.path(f)
+}
+
 // path returns the path of a file as this process would open it; where the file
-// system is mounted nowhere, its path in there.
+// system is mounted nowhere, its path in there. A file without one is told by its
+// number.
 func (m mounts) path(f stacks.File) string {
+	device := blockio.Device{Major: f.Major, Minor: f.Minor}
+	switch {
+	case f.Device:
+		return "/dev/" + device.String()
+	case f.Path == "":
+		return fmt.Sprintf("inode %d of %s", f.Inode, device)
+	}
 	for _, at := range m {
 		if at.major != f.Major || at.minor != f.Minor {
 			continue

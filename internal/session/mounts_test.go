@@ -2,6 +2,7 @@ package session
 
 import (
 	"os"
+	"slices"
 	"syscall"
 	"testing"
 
@@ -27,6 +28,32 @@ short line
 	} {
 		if got := m.path(stacks.File{Major: test.major, Minor: test.minor, Path: test.path}); got != test.want {
 			t.Errorf("%d:%d %s is %s, want %s", test.major, test.minor, test.path, got, test.want)
+		}
+	}
+}
+
+func TestMountKinds(t *testing.T) {
+	m := parseMounts([]byte(`22 1 254:0 / / rw,relatime shared:1 master:2 - ext4 /dev/vda rw
+36 22 0:31 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw
+37 22 0:32 / /cut rw -
+`))
+	var kinds []string
+	for _, at := range m {
+		kinds = append(kinds, at.kind)
+	}
+	if want := []string{"ext4", "cgroup2", ""}; !slices.Equal(kinds, want) {
+		t.Errorf("%q, want %q", kinds, want)
+	}
+}
+
+// What has no path is named, too.
+func TestPathless(t *testing.T) {
+	for want, f := range map[string]stacks.File{
+		"inode 7 of 4095:12345": {Major: 4095, Minor: 12345, Inode: 7},
+		"/dev/4095:12345":       {Major: 4095, Minor: 12345, Inode: 7, Device: true},
+	} {
+		if got := mounts(nil).path(f); got != want {
+			t.Errorf("%+v is %q, want %q", f, got, want)
 		}
 	}
 }

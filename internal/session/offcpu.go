@@ -98,7 +98,7 @@ func (m *offCPU) inTime() (inTime, bool) {
 	return inTime{everyWait: o.Shortest == 0 && o.Longest == 0 && o.States == offcpu.AllStates}, true
 }
 
-func (*offCPU) notes() []string { return nil }
+func (*offCPU) notes(*stacks.Store) []string { return nil }
 
 func (m *offCPU) whyNothing() string {
 	if m.options.Shortest > 0 || m.options.Longest > 0 || m.options.States != offcpu.AllStates {

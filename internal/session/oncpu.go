@@ -167,7 +167,7 @@ func (m *onCPU) inTime() (inTime, bool) {
 	return what, true
 }
 
-func (*onCPU) notes() []string { return nil }
+func (*onCPU) notes(*stacks.Store) []string { return nil }
 
 func (m *onCPU) whyNothing() string {
 	o, event := m.options, m.specs[0]

@@ -124,6 +124,8 @@ type FaultOptions struct {
 	Options
 	// Period counts every Nth fault; 0 counts each.
 	Period uint64
+	// Offsets tells the pages of files apart.
+	Offsets bool
 }
 
 // BlockIOOptions describe one profile of requests to disks.

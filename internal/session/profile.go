@@ -58,7 +58,7 @@ type subject interface {
 	// whyNothing returns the likely causes of a profile without samples.
 	whyNothing() string
 	// notes are what else is to be said about the run, a line each.
-	notes() []string
+	notes(*stacks.Store) []string
 }
 
 // source is a family of probes in the kernel.

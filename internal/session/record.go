@@ -193,10 +193,10 @@ func (m *recording) describe(meta *profile.Meta) {
 	meta.Event = strings.Join(events, ", ")
 }
 
-func (m *recording) notes() (lines []string) {
+func (m *recording) notes(store *stacks.Store) (lines []string) {
 	for _, p := range m.parts {
 		if p.source != stacks.BlockIO { // its histograms are for a report of their own
-			lines = append(lines, p.notes()...)
+			lines = append(lines, p.notes(store)...)
 		}
 	}
 	return lines

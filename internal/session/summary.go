@@ -36,7 +36,7 @@ func (r *run) summarize(p *profile.Profile) error {
 		fmt.Fprintf(&b, "  nothing was sampled: %s\n", why)
 	}
 	// Only now, as finding the packages can take longer than all names did.
-	lines := append(r.subject.notes(), r.names.remedies()...)
+	lines := append(r.subject.notes(r.store), r.names.remedies()...)
 	if len(lines) > 0 {
 		b.WriteByte('\n')
 	}

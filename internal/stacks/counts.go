@@ -33,6 +33,8 @@ type Key struct {
 	// File names what the sample has to do with beside its stack; see
 	// [Store.Files].
 	File uint64
+	// Cgroup is the inode number of a control group that has to do with it.
+	Cgroup uint64
 	// TID and CPU are the thread and the CPU where those are told apart.
 	TID, CPU uint32
 	// Detail is what else the source tells apart.
@@ -99,11 +101,12 @@ func (c *Counts) AddRecord(record []byte) error {
 	if err != nil {
 		return err
 	}
-	c.add(k, v)
+	c.Add(k, v)
 	return nil
 }
 
-func (c *Counts) add(k Key, v Value) {
+// Add adds a count that did not come from the maps.
+func (c *Counts) Add(k Key, v Value) {
 	sum := c.total[k]
 	sum.Add(v)
 	c.total[k] = sum
@@ -152,7 +155,7 @@ func (c *Counts) drain(i int) error {
 			return fmt.Errorf("drain a count map: %w", err)
 		}
 		for j := range n {
-			c.add(c.rows.at(j))
+			c.Add(c.rows.at(j))
 		}
 		if end {
 			break

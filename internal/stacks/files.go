@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"fulgur/bpf"
 )
 
 // File is a file that the kernel side met.
@@ -13,8 +15,10 @@ type File struct {
 	// Major and Minor are those of its file system's device.
 	Major, Minor uint32
 	Inode        uint64
-	// Path is its path in that file system.
+	// Path is its path in that file system, empty where the kernel knows none.
 	Path string
+	// Device says that it is a block device itself, whose numbers these are.
+	Device bool
 }
 
 // Sizes of struct file_record, bpf/file.h.
@@ -33,21 +37,23 @@ func (s *Store) AddFile(record []byte) error {
 	if elements > len(names)/fileName {
 		return fmt.Errorf("%w: path of %d elements in %d bytes", ErrRecord, elements, len(record))
 	}
+	file := File{Inode: native.Uint64(record[16:])}
+	device, end := native.Uint32(record[24:]), bpf.FaultsPathEnd(native.Uint32(record[28:]))
+	file.Major, file.Minor = device>>20, device&(1<<20-1)
+	file.Device = end == bpf.FaultsPathEndPATH_DEVICE
 	var path []string
 	for i := range elements {
 		name, _, _ := bytes.Cut(names[i*fileName:(i+1)*fileName], []byte{0})
 		path = append(path, string(name))
 	}
-	if native.Uint32(record[28:]) != 0 {
+	if end == bpf.FaultsPathEndPATH_CUT {
 		path = append(path, "…")
 	}
-	path = append(path, "") // for the first slash
-	slices.Reverse(path)
-	device := native.Uint32(record[24:])
-	s.Files[native.Uint64(record[8:])] = File{
-		Major: device >> 20, Minor: device & (1<<20 - 1),
-		Inode: native.Uint64(record[16:]),
-		Path:  strings.Join(path, "/"),
+	if elements > 0 {
+		path = append(path, "") // for the first slash
+		slices.Reverse(path)
+		file.Path = strings.Join(path, "/")
 	}
+	s.Files[native.Uint64(record[8:])] = file
 	return nil
 }

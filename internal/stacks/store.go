@@ -120,6 +120,7 @@ type Sample struct {
 	// Waker is the body of who ended a wait, counted from 1; 0 is none.
 	Waker    BodyID
 	File     uint64
+	Cgroup   uint64
 	TID, CPU uint32
 	Detail   uint64
 }
@@ -231,7 +232,7 @@ func (s *Store) CountSample(sample Sample, value Value) {
 // Sample returns what a key's counts are summed for, and false if a body of it
 // has not arrived.
 func (s *Store) Sample(key Key) (Sample, bool) {
-	sample := Sample{Source: key.Source, File: key.File, TID: key.TID, CPU: key.CPU, Detail: key.Detail}
+	sample := Sample{Source: key.Source, File: key.File, Cgroup: key.Cgroup, TID: key.TID, CPU: key.CPU, Detail: key.Detail}
 	var ok bool
 	if sample.Body, ok = s.ids[key.ID]; !ok {
 		return sample, false

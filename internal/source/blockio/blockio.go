@@ -11,6 +11,7 @@ import (
 	"github.com/cilium/ebpf/btf"
 
 	"fulgur/bpf"
+	"fulgur/internal/rcu"
 	"fulgur/internal/source/probe"
 	"fulgur/internal/stacks"
 	"fulgur/internal/target"
@@ -35,6 +36,8 @@ type Source struct {
 	*probe.Probe
 	programs []string // that are to be attached
 	links    probe.Links
+	options  probe.Options
+	pending  uint64 // requests that were under way at the end
 }
 
 // Load loads the programs and their maps. Errors are the kernel's, as
@@ -54,8 +57,8 @@ func Load(o Options) (*Source, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Source{Probe: p, programs: []string{
-		bpf.BlockIOProgRequestComplete, bpf.BlockIOProgRequestIssue, bpf.BlockIOProgRequestInsert, birth,
+	return &Source{Probe: p, options: o.Options, programs: []string{
+		bpf.BlockIOProgRequestComplete, bpf.BlockIOProgRequestIssue, bpf.BlockIOProgRequestMerge, bpf.BlockIOProgRequestInsert, birth,
 	}}, nil
 }
 
@@ -85,7 +88,10 @@ func births(types *btf.Cache) (birth, other string, err error) {
 // time from a request's making to its issue, and from there to its completion, in
 // ns. The detail is a [Request].
 func counted(k bpf.BlockIOCountKey, v bpf.BlockIOCountValue) (stacks.Key, stacks.Value) {
-	return stacks.Key{Source: stacks.BlockIO, ID: k.Id, TID: k.Tid, CPU: k.Cpu, Detail: Request{device(k.Device), Operation(k.Operation)}.detail()},
+	return stacks.Key{
+			Source: stacks.BlockIO, ID: k.Id, File: k.File, Cgroup: k.Cgroup, TID: k.Tid, CPU: k.Cpu,
+			Detail: Request{device(k.Device), Operation(k.Operation)}.detail(),
+		},
 		stacks.Value{Samples: v.Requests, Weights: stacks.Weights{v.Bytes, v.Queued, v.InDevice}}
 }
 
@@ -97,7 +103,7 @@ type Event = bpf.BlockIOTimelineEvent
 // map.
 func Counted(e *Event) (stacks.Key, stacks.Value) {
 	return counted(
-		bpf.BlockIOCountKey{Id: e.Id, Device: e.Device, Operation: e.Operation},
+		bpf.BlockIOCountKey{Id: e.Id, File: e.File, Device: e.Device, Operation: e.Operation},
 		bpf.BlockIOCountValue{Requests: 1, Bytes: e.Bytes, Queued: e.Issued - e.Born, InDevice: e.Completed - e.Issued},
 	)
 }
@@ -111,11 +117,44 @@ func (s *Source) Enable() (err error) {
 	return err
 }
 
-// Disable stops measuring. Requests that are under way are not counted.
+// Disable stops measuring. Requests that a device has then are counted without the
+// time that it has had them.
 func (s *Source) Disable() error {
-	err := s.links.Close()
+	err := errors.Join(s.links.Close(), rcu.Wait())
 	s.links = nil
-	return err
+	return errors.Join(err, s.countPending())
+}
+
+// countPending counts the requests that a device was given and that were not seen
+// to be completed.
+func (s *Source) countPending() error {
+	var address uint64
+	var state bpf.BlockIORequestState
+	all := s.Maps[bpf.BlockIOMapRequests].Iterate()
+	for all.Next(&address, &state) {
+		if state.Id == 0 || state.Issued == 0 {
+			continue
+		}
+		s.pending++
+		if s.options.Timeline {
+			continue // it has no end to be shown
+		}
+		key := bpf.BlockIOCountKey{
+			Id: state.Id, File: state.File, Cgroup: state.Cgroup,
+			Device: state.Device, Operation: state.Operation,
+		}
+		if s.options.ByThread {
+			key.Tid = state.Tid
+		}
+		if s.options.ByCPU {
+			key.Cpu = state.Cpu
+		}
+		s.Counts().Add(counted(key, bpf.BlockIOCountValue{Requests: 1, Bytes: state.Bytes, Queued: state.Issued - state.Born}))
+	}
+	if err := all.Err(); err != nil {
+		return fmt.Errorf("read which requests are under way: %w", err)
+	}
+	return nil
 }
 
 // Check has nothing to look after.
@@ -150,6 +189,25 @@ func (s *Source) Histograms() ([]Histogram, error) {
 		return cmp.Or(cmp.Compare(a.Device.Major, b.Device.Major), cmp.Compare(a.Device.Minor, b.Device.Minor), cmp.Compare(a.Operation, b.Operation))
 	})
 	return list, nil
+}
+
+// Merged returns how many requests became part of others, which have their bytes.
+func (s *Source) Merged() (uint64, error) { return s.stat(bpf.OnCPUStatSTAT_MERGED) }
+
+// Unfinished returns how many requests were given to a device and not seen to be
+// completed. They count without the time that it had them.
+func (s *Source) Unfinished() (uint64, error) {
+	n, err := s.stat(bpf.OnCPUStatSTAT_UNFINISHED)
+	return n + s.pending, err
+}
+
+// stat returns one of the kernel side's counters.
+func (s *Source) stat(i bpf.OnCPUStat) (n uint64, err error) {
+	perCPU, err := s.StatPerCPU(i)
+	for _, on := range perCPU {
+		n += on
+	}
+	return n, err
 }
 
 // Close detaches the programs and unloads the kernel side.

@@ -54,6 +54,8 @@ var flags = []struct {
 	{bpf.BlockIORequestFlagFLAG_FUA, "fua"},
 	{bpf.BlockIORequestFlagFLAG_RAHEAD, "readahead"},
 	{bpf.BlockIORequestFlagFLAG_BACKGROUND, "background"},
+	{bpf.BlockIORequestFlagFLAG_SWAP, "swap"},
+	{bpf.BlockIORequestFlagFLAG_FAILED, "failed"},
 }
 
 // String returns the operation's name and those of its flags, as "write sync".

@@ -9,6 +9,7 @@ func TestOperation(t *testing.T) {
 		1 | 1<<8 | 1<<10:  "write sync fua",
 		0 | 1<<9 | 1<<12:  "read metadata readahead",
 		1 | 1<<11 | 1<<13: "write preflush background",
+		0 | 1<<14 | 1<<15: "read swap failed",
 		3:                 "discard",
 		77:                "operation 77",
 		2 | 1<<31 | 1<<8:  "flush sync",

@@ -24,6 +24,8 @@ type Options struct {
 	// Period counts every Nth fault of each kind on each CPU, with N times the
 	// weight.
 	Period uint64
+	// ByPage counts the pages of a file apart.
+	ByPage bool
 }
 
 // Source is the loaded kernel side and the events attached to it.
@@ -61,6 +63,7 @@ func load(o Options, timed bool) (*Source, error) {
 	}
 	p, err := probe.Load(spec, o.Options, map[string]any{
 		bpf.FaultsVarSkipKernelStack: o.SkipKernel,
+		bpf.FaultsVarByPage:          o.ByPage,
 		bpf.FaultsVarPageShift:       uint32(bits.TrailingZeros(uint(os.Getpagesize()))),
 	}, counted)
 	if err != nil {
@@ -69,17 +72,39 @@ func load(o Options, timed bool) (*Source, error) {
 	return &Source{Probe: p, period: max(o.Period, 1)}, nil
 }
 
-// Details are what the keys of this source have as theirs: whose a page is.
+// Kind says whose a page is.
+type Kind uint8
+
+// The kinds of pages.
 const (
-	Unknown   = uint64(bpf.FaultsPageKindPAGE_UNKNOWN)
-	Anonymous = uint64(bpf.FaultsPageKindPAGE_ANONYMOUS)
-	File      = uint64(bpf.FaultsPageKindPAGE_FILE)
+	Unknown   = Kind(bpf.FaultsPageKindPAGE_UNKNOWN)
+	Anonymous = Kind(bpf.FaultsPageKindPAGE_ANONYMOUS)
+	File      = Kind(bpf.FaultsPageKindPAGE_FILE)
 )
+
+// Page is what a sample's detail stands for.
+type Page struct {
+	Kind Kind
+	// Offset is where it begins in its file, in bytes; 0 unless pages are told
+	// apart.
+	Offset uint64
+}
+
+// A page's offset is a multiple of what the kernel's pages have at least, so that
+// its kind fits into the bits below.
+const kindMask = 1<<12 - 1
+
+// ParseDetail reads the detail of a sample of this source.
+func ParseDetail(detail uint64) Page {
+	return Page{Kind(detail & kindMask), detail &^ kindMask}
+}
+
+func (p Page) detail() uint64 { return p.Offset | uint64(p.Kind) }
 
 // counted says what an entry of a count map stands for. The weights are minor
 // faults, major ones, and the time of their handling in ns.
 func counted(k bpf.FaultsCountKey, v bpf.FaultsCountValue) (stacks.Key, stacks.Value) {
-	return stacks.Key{Source: stacks.Faults, ID: k.Id, File: k.File, TID: k.Tid, CPU: uint32(k.Cpu), Detail: uint64(k.Kind)},
+	return stacks.Key{Source: stacks.Faults, ID: k.Id, File: k.File, TID: k.Tid, CPU: uint32(k.Cpu), Detail: Page{Kind(k.Kind), k.Page * uint64(os.Getpagesize())}.detail()},
 		stacks.Value{Samples: v.Samples, Weights: stacks.Weights{v.Minor, v.Major, v.Latency}}
 }
 

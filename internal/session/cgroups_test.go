@@ -1,0 +1,45 @@
+package session
+
+import (
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"fulgur/internal/testenv"
+)
+
+func TestCgroups(t *testing.T) {
+	testenv.Root(t)
+	m, err := readMounts()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := newCgroups(m)
+	if c.mount == "" {
+		t.Skip("needs cgroup v2 to be mounted")
+	}
+	dir, err := os.MkdirTemp(c.mount, "fulgur-test-")
+	if err != nil {
+		t.Skipf("needs cgroup v2 to be writable: %v", err)
+	}
+	defer os.Remove(dir)
+	for path, want := range map[string]string{
+		c.mount: "/",
+		dir:     "/" + filepath.Base(dir),
+	} {
+		info, err := os.Stat(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := c.name(info.Sys().(*syscall.Stat_t).Ino); got != want {
+			t.Errorf("%s is %q, want %q", path, got, want)
+		}
+	}
+	if got := c.name(1 << 60); got != "" {
+		t.Errorf("a group that there is not is %q", got)
+	}
+	if got := newCgroups(nil).name(1); got != "" {
+		t.Errorf("a group without any hierarchy is %q", got)
+	}
+}
