@@ -10,6 +10,7 @@ test      gcc                             gcc
 test      g++                             g++
 test      readelf                         binutils
 test      perf                            linux-perf
+test      biolatency                      libbpf-tools
 test      chromium                        chromium
 test      qemu-system-x86_64              qemu-system-x86
 test      busybox                         busybox-static
@@ -46,6 +47,7 @@ test      mandoc                          mandoc
 test      shellcheck                      shellcheck
 test      gcc-12                          gcc-12
 test      /usr/lib/x86_64-linux-gnu/libelf.so.1  libelf1
+bench     fio                             fio
 bench     tclsh                           tcl
 bench     dpkg-source                     dpkg-dev
 bench     /usr/include/bpf/libbpf.h       libbpf-dev

@@ -1,10 +1,13 @@
 package waiting
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -35,22 +38,11 @@ func disk(t *testing.T) string {
 	return ""
 }
 
-// loopDevice makes a disk of a file, for the workloads to use, with the module
-// that the rig brings along.
+// loopDevice makes a disk of a file, for the workloads to use.
 func loopDevice(t *testing.T) string {
 	t.Helper()
-	var uts unix.Utsname
-	if err := unix.Uname(&uts); err != nil {
-		t.Fatal(err)
-	}
-	module, err := os.Open("/lib/modules/" + unix.ByteSliceToString(uts.Release[:]) + "/loop.ko")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer module.Close()
-	if err := unix.FinitModule(int(module.Fd()), "", 0); err != nil && !errors.Is(err, unix.EEXIST) {
-		t.Fatalf("load the module for loop devices: %v", err)
-	}
+	testenv.Root(t)
+	loadLoop(t)
 	file, err := os.Create(filepath.Join(t.TempDir(), "disk"))
 	if err != nil {
 		t.Fatal(err)
@@ -59,7 +51,16 @@ func loopDevice(t *testing.T) string {
 	if err := file.Truncate(16 << 20); err != nil {
 		t.Fatal(err)
 	}
-	const name = "loop0"
+	control, err := os.Open("/dev/loop-control")
+	if err != nil {
+		testenv.Skip(t, err.Error())
+	}
+	defer control.Close()
+	number, err := unix.IoctlRetInt(int(control.Fd()), unix.LOOP_CTL_GET_FREE)
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := fmt.Sprintf("loop%d", number)
 	device, err := os.OpenFile("/dev/"+name, os.O_RDWR, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -74,6 +75,30 @@ func loopDevice(t *testing.T) string {
 	t.Setenv("WAITING_DEVICE", "/dev/"+name)
 	return name
 }
+
+// loadLoop loads the module that the rig brings along for loop devices. Elsewhere
+// the kernel has them, or there are none.
+func loadLoop(t *testing.T) {
+	t.Helper()
+	var uts unix.Utsname
+	if err := unix.Uname(&uts); err != nil {
+		t.Fatal(err)
+	}
+	module, err := os.Open("/lib/modules/" + unix.ByteSliceToString(uts.Release[:]) + "/loop.ko")
+	if errors.Is(err, os.ErrNotExist) {
+		return
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer module.Close()
+	if err := unix.FinitModule(int(module.Fd()), "", 0); err != nil && !errors.Is(err, unix.EEXIST) {
+		t.Fatalf("load the module for loop devices: %v", err)
+	}
+}
+
+// onDevice reports whether the workloads use a disk without a file system.
+func onDevice() bool { return os.Getenv("WAITING_DEVICE") != "" }
 
 // Each read or write past the cache is a request of its size, which takes no
 // longer than the program waits for it.
@@ -101,9 +126,136 @@ func TestDirect(t *testing.T) {
 			if n := m.sum(t, "requests", "direct", "fulgur/test/waiting.direct.func1"); n != m.truth.Times {
 				t.Errorf("%d requests come from the function that makes them, want %d", n, m.truth.Times)
 			}
+			// File systems know what they read and write past the cache; of a
+			// disk itself there is no more to be known.
+			if n := m.sum(t, "requests", "direct", "["+m.truth.File+"]"); !onDevice() && n != m.truth.Times {
+				t.Errorf("%d requests are for the file, want %d\n%s", n, m.truth.Times, m.stderr)
+			}
 			if want := name + " " + mode + ", time in the queue and the device"; !strings.Contains(m.stderr, want) {
 				t.Errorf("no histogram %q:\n%s", want, m.stderr)
 			}
 		})
 	}
+}
+
+// What is read through the cache is told by its file, and is as much as the kernel
+// counts for the thread.
+func TestCached(t *testing.T) {
+	disk(t)
+	m := measure(t, "cached", "blockio", "--weight", "bytes")
+	file := "[" + m.truth.File + "]"
+	if got := m.sum(t, "bytes", "reader", file); got != m.truth.Bytes || got != m.truth.Counted {
+		t.Errorf("%d bytes of %s, read %d, the kernel counts %d\n%s", got, file, m.truth.Bytes, m.truth.Counted, m.stderr)
+	}
+	if !strings.Contains(m.stderr, "  "+m.truth.File+"\n") {
+		t.Errorf("no row of %s in the table of files:\n%s", m.truth.File, m.stderr)
+	}
+}
+
+// Pages of a file that are touched first are read from the disk by their faults, as
+// many as the kernel counts for the thread.
+func TestMapped(t *testing.T) {
+	disk(t)
+	m := measure(t, "touch", "blockio", "--weight", "bytes")
+	if m.truth.Counted < m.truth.Mapped*int64(os.Getpagesize())/2 {
+		t.Fatalf("%d bytes were read for %d pages", m.truth.Counted, m.truth.Mapped)
+	}
+	for _, in := range []string{"[" + m.truth.File + "]", "filemap_fault"} {
+		if got := m.sum(t, "bytes", "toucher", in); got != m.truth.Counted {
+			t.Errorf("%d bytes in %s, want %d\n%s", got, in, m.truth.Counted, m.stderr)
+		}
+	}
+}
+
+// What the kernel writes back is said to be so, and of which file. Some of it may be
+// written by whoever waits for it, all of it where there is no file system, as is
+// what was written before.
+func TestWriteback(t *testing.T) {
+	disk(t)
+	m := watch(t, []string{"request_start", "bio_start"}, func() truth { return alone(t, "dirty") }, "blockio", "--weight", "bytes")
+	index := m.index(t, "bytes")
+	var all, back int64
+	for _, s := range m.profile.Sample {
+		if !has(s, "["+m.truth.File+"]") {
+			continue
+		}
+		all += s.Value[index]
+		if slices.ContainsFunc(functions(s), isWriteback) {
+			back += s.Value[index]
+		}
+	}
+	least := m.truth.Bytes / 2
+	if onDevice() {
+		least = 0
+	}
+	if want := 2 * m.truth.Bytes; all != want || back < least {
+		t.Errorf("%d bytes of %s were written, %d of them back; want %d, at least %d of them back\n%s", all, m.truth.File, back, want, least, m.stderr)
+	}
+}
+
+// isWriteback reports whether a note says so, whoever it is for.
+func isWriteback(function string) bool { return strings.HasPrefix(function, "[writeback") }
+
+// libbpf-tools' biolatency, which runs at the same time, counts the same requests of
+// a disk that nobody else uses, and finds that they took as long.
+func TestAgainstBiolatency(t *testing.T) {
+	tool := testenv.Tool(t, "biolatency")
+	name := loopDevice(t)
+	peer := exec.Command(tool, "-D")
+	var out bytes.Buffer
+	peer.Stdout, peer.Stderr = &out, &out
+	if err := peer.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- peer.Wait() }()
+	defer func() { _ = peer.Process.Kill() }()
+	if !awaitLink(t, peer.Process.Pid, ended, "block_rq_complete_btf", "block_rq_complete") {
+		t.Skipf("biolatency does not run here: %s", &out)
+	}
+	m := watch(t, []string{"request_start", "bio_start"}, func() truth { return alone(t, "read") }, "blockio", "--weight", "requests")
+	if err := peer.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	<-ended
+	want := slots(out.String(), "disk = "+name)
+	var got []int
+	for _, operation := range []string{"read", "write", "flush"} {
+		got = append(got, slots(m.stderr, name+" "+operation+", time in the device")...)
+	}
+	slices.Sort(got)
+	if len(got) != len(want) || len(got) < int(m.truth.Times) {
+		t.Fatalf("%d requests, biolatency has %d, and %d were made\n%s\n%s", len(got), len(want), m.truth.Times, m.stderr, &out)
+	}
+	apart := 0
+	for i := range got {
+		if d := got[i] - want[i]; d < -1 || d > 1 {
+			apart++
+		}
+	}
+	// Between the two programs' looks at the clock, the machine may stand still.
+	if apart > len(got)/20 {
+		t.Errorf("%d requests of %d took another time\n%s\n%s", apart, len(got), m.stderr, &out)
+	}
+}
+
+// slots returns the numbers of the slots of a histogram below a heading, sorted,
+// each as often as it counts; the same heading may come again.
+func slots(text, heading string) (list []int) {
+	for _, part := range strings.Split(text, heading)[1:] {
+		slot := 0
+		for line := range strings.Lines(part) {
+			var low, high, n int
+			if _, err := fmt.Sscanf(strings.TrimSpace(line), "%d -> %d : %d", &low, &high, &n); err != nil {
+				if slot > 0 {
+					break
+				}
+				continue // before the first
+			}
+			list = append(list, slices.Repeat([]int{slot}, n)...)
+			slot++
+		}
+	}
+	slices.Sort(list)
+	return list
 }

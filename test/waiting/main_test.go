@@ -65,8 +65,15 @@ type measured struct {
 // measure runs a workload under fulgur.
 func measure(t *testing.T, mode string, args ...string) measured {
 	t.Helper()
+	return measureUnder(t, mode, nil, args...)
+}
+
+// measureUnder runs a workload under fulgur by a program that runs others, whose
+// command line is given.
+func measureUnder(t *testing.T, mode string, runner []string, args ...string) measured {
+	t.Helper()
 	out := filepath.Join(t.TempDir(), "out.pb.gz")
-	m := run(t, mode, out, args...)
+	m := runUnder(t, mode, out, runner, args...)
 	m.profile = readProfile(t, out)
 	return m
 }
@@ -74,19 +81,29 @@ func measure(t *testing.T, mode string, args ...string) measured {
 // run runs a workload under fulgur, which writes a file.
 func run(t *testing.T, mode, out string, args ...string) measured {
 	t.Helper()
+	return runUnder(t, mode, out, nil, args...)
+}
+
+// runUnder is run by a program that runs others, whose command line is given.
+func runUnder(t *testing.T, mode, out string, runner []string, args ...string) measured {
+	t.Helper()
 	testenv.Root(t)
-	cmd := exec.Command(program(t), append(slices.Clone(args), "-o", out, "--", os.Args[0])...)
+	cmd := exec.Command(program(t), slices.Concat(args, []string{"-o", out, "--"}, runner, []string{os.Args[0]})...)
 	cmd.Env = environment(t, mode)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	if err := cmd.Run(); err != nil {
 		t.Fatalf("fulgur %s: %v\n%s", strings.Join(args, " "), err, &stderr)
 	}
-	m := measured{stderr: stderr.String()}
-	if err := json.Unmarshal(stdout.Bytes(), &m.truth); err != nil {
-		t.Fatalf("the workload wrote %q: %v", &stdout, err)
+	return measured{truth: parseTruth(t, stdout.Bytes()), stderr: stderr.String()}
+}
+
+func parseTruth(t *testing.T, b []byte) (known truth) {
+	t.Helper()
+	if err := json.Unmarshal(b, &known); err != nil {
+		t.Fatalf("the workload wrote %q: %v", b, err)
 	}
-	return m
+	return known
 }
 
 // environment is that of a workload, whose threads Go's runtime leaves alone.
@@ -113,10 +130,7 @@ func readProfile(t *testing.T, path string) *pprof.Profile {
 // functions in their stack; an empty name is any.
 func (m measured) sum(t *testing.T, value, comm string, functions ...string) (sum int64) {
 	t.Helper()
-	index := slices.IndexFunc(m.profile.SampleType, func(v *pprof.ValueType) bool { return v.Type == value })
-	if index < 0 {
-		t.Fatalf("no value %s in %v", value, m.profile.SampleType)
-	}
+	index := m.index(t, value)
 	for _, s := range m.profile.Sample {
 		lacks := slices.ContainsFunc(functions, func(f string) bool { return f != "" && !has(s, f) })
 		if !lacks && (comm == "" || slices.Contains(s.Label["comm"], comm)) {
@@ -126,11 +140,27 @@ func (m measured) sum(t *testing.T, value, comm string, functions ...string) (su
 	return sum
 }
 
-func has(s *pprof.Sample, function string) bool {
-	return slices.ContainsFunc(s.Location, func(l *pprof.Location) bool {
-		return slices.ContainsFunc(l.Line, func(l pprof.Line) bool { return l.Function.Name == function })
-	})
+// index returns the place of a value among those of samples.
+func (m measured) index(t *testing.T, value string) int {
+	t.Helper()
+	index := slices.IndexFunc(m.profile.SampleType, func(v *pprof.ValueType) bool { return v.Type == value })
+	if index < 0 {
+		t.Fatalf("no value %s in %v", value, m.profile.SampleType)
+	}
+	return index
 }
+
+// functions returns the names of the functions of a sample, leaf first.
+func functions(s *pprof.Sample) (names []string) {
+	for _, location := range s.Location {
+		for _, line := range location.Line {
+			names = append(names, line.Function.Name)
+		}
+	}
+	return names
+}
+
+func has(s *pprof.Sample, function string) bool { return slices.Contains(functions(s), function) }
 
 // near reports whether got is want, give or take slack and 5 %; in the rig's
 // machines, which are emulated, time goes by between any two looks at it.

@@ -65,6 +65,10 @@ func workload(mode string) error {
 		err = direct(&t, unix.O_RDONLY, unix.Read, "read_bytes")
 	case "write":
 		err = direct(&t, unix.O_WRONLY, unix.Write, "write_bytes")
+	case "cached":
+		err = cached(&t)
+	case "dirty":
+		err = dirty(&t)
 	default:
 		err = fmt.Errorf("no such workload")
 	}
@@ -267,11 +271,13 @@ func touch(t *truth) error {
 	}
 	t.Anonymous, t.File = pages, file.Name()
 	return thread("toucher", func() {
+		read := ioCounter("read_bytes")
 		minor, major := faults()
 		for at := 0; at < len(memory); at += page {
 			memory[at] = mapped[at]
 		}
 		minorAfter, majorAfter := faults()
+		t.Counted = ioCounter("read_bytes") - read
 		t.Major = majorAfter - major
 		t.Mapped = minorAfter - minor + t.Major - t.Anonymous
 	})
@@ -321,6 +327,7 @@ func direct(t *truth, flags int, io func(int, []byte) (int, error), counter stri
 	if err != nil {
 		return err
 	}
+	t.File = file.Name()
 	var failed error
 	return errors.Join(thread("direct", func() {
 		before, begin := ioCounter(counter), time.Now()
@@ -333,6 +340,51 @@ func direct(t *truth, flags int, io func(int, []byte) (int, error), counter stri
 		t.Waited = int64(time.Since(begin))
 		t.Counted = ioCounter(counter) - before
 	}), failed)
+}
+
+// cached reads a file from its disk through the cache, in pieces of its own.
+func cached(t *truth) error {
+	const pieces, size = 50, 32 << 10
+	file, err := uncached(pieces * size)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	// Nothing is read ahead then.
+	if err := unix.Fadvise(int(file.Fd()), 0, 0, unix.FADV_RANDOM); err != nil {
+		return err
+	}
+	t.File = file.Name()
+	buffer := make([]byte, size)
+	var failed error
+	return errors.Join(thread("reader", func() {
+		before := ioCounter("read_bytes")
+		for i := range pieces {
+			n, err := unix.Pread(int(file.Fd()), buffer, int64(i*size))
+			failed = errors.Join(failed, err)
+			t.Bytes += int64(n)
+		}
+		t.Counted = ioCounter("read_bytes") - before
+	}), failed)
+}
+
+// dirty writes a file into the cache, and has the kernel write it back; the file was
+// as large before, and written by the program itself.
+func dirty(t *truth) error {
+	const size = 1 << 20
+	file, err := uncached(size)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	t.File = file.Name()
+	n, err := file.WriteAt(make([]byte, size), 0)
+	if err != nil {
+		return err
+	}
+	t.Bytes = int64(n)
+	unix.Sync()
+	return nil
 }
 
 // aligned returns memory as reading past the cache needs it.
