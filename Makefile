@@ -115,6 +115,8 @@ bench: deps-test ## Compare cost and completeness with perf, bpftrace and bcc
 	$(GO) run ./bench/symbols
 	$(GO) run ./bench/addresses
 	$(GO) run ./bench/switches
+	$(GO) run ./bench/requests
+	$(GO) run ./bench/faults
 
 .PHONY: bench-bolt
 bench-bolt: deps-test deps-bench ## Show how much faster llvm-bolt makes sqlite by each sort of profile

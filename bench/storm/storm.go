@@ -1,0 +1,170 @@
+// Package storm measures what tools cost a load that does what they watch as often
+// as a machine can: how often it does so alone, and under each of them. They run in
+// turn, round after round, and medians are shown.
+package storm
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"time"
+)
+
+// Settle is how long a tool is given to begin, and the machine to end it.
+const Settle = 3 * time.Second
+
+// Tool is a program that watches the whole system until it is interrupted.
+type Tool struct {
+	Name string
+	Argv []string
+}
+
+// Storm is a load and those who watch it.
+type Storm struct {
+	// Operation is what the load counts, and Event what tools watch, PerOperation
+	// times in each operation.
+	Operation, Event string
+	PerOperation     float64
+	// Flags, if it is not nil, declares the load's flags.
+	Flags func(*flag.FlagSet)
+	// Tools are those that watch; fulgur is the path of ours, and dir a directory
+	// for what they write. One that is not installed, or ends at once, is left
+	// out.
+	Tools func(fulgur, dir string) []Tool
+	// Load runs the load and returns its operations a second. dir is a directory
+	// for what it needs.
+	Load func(ctx context.Context, dir string) (float64, error)
+}
+
+// Main is the main function of a command that measures a storm, and prints a table
+// as Markdown.
+func (s Storm) Main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := s.run(ctx, os.Args[1:])
+	stop()
+	if errors.Is(err, flag.ErrHelp) {
+		return
+	}
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "bench/%s: %v\n", filepath.Base(os.Args[0]), err)
+		os.Exit(1)
+	}
+}
+
+func (s Storm) run(ctx context.Context, args []string) (err error) {
+	f := flag.NewFlagSet(filepath.Base(os.Args[0]), flag.ContinueOnError)
+	rounds := f.Int("rounds", 3, "how often each tool runs; medians are shown")
+	if s.Flags != nil {
+		s.Flags(f)
+	}
+	if err := f.Parse(args); err != nil {
+		return err
+	}
+	if *rounds < 1 {
+		return errors.New("-rounds must be at least 1")
+	}
+	dir, err := os.MkdirTemp("", "fulgur-bench-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	tools, err := s.find(ctx, dir)
+	if err != nil {
+		return err
+	}
+	rates := make([][]float64, len(tools))
+	for range *rounds {
+		for i, t := range tools {
+			rate, err := s.measure(ctx, t, dir)
+			var ended endedError
+			if errors.As(err, &ended) {
+				fmt.Fprintf(os.Stderr, "%s is left out, as it ended at once: %s\n", t.Name, ended)
+				continue
+			}
+			if err != nil {
+				return fmt.Errorf("%s: %w", t.Name, err)
+			}
+			rates[i] = append(rates[i], rate)
+		}
+	}
+	fmt.Printf("| under | %s/s | of that alone | ns a %s more |\n|---|---|---|---|\n", s.Operation, s.Event)
+	alone := median(rates[0])
+	for i, t := range tools {
+		if len(rates[i]) == 0 {
+			continue
+		}
+		rate := median(rates[i])
+		fmt.Printf("| %s | %.0f | %.2f | %.0f |\n", t.Name, rate, rate/alone, (1e9/rate-1e9/alone)/s.PerOperation)
+	}
+	return nil
+}
+
+func median(rates []float64) float64 {
+	slices.SortFunc(rates, cmp.Compare)
+	return rates[(len(rates)-1)/2]
+}
+
+// find builds fulgur in dir, and looks for those that it is compared with. The
+// first tool is nobody.
+func (s Storm) find(ctx context.Context, dir string) ([]Tool, error) {
+	fulgur := filepath.Join(dir, "fulgur")
+	if out, err := exec.CommandContext(ctx, "go", "build", "-o", fulgur, "./cmd/fulgur").CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("build fulgur: %w\n%s", err, out)
+	}
+	tools := []Tool{{Name: "nothing"}}
+	for _, t := range s.Tools(fulgur, dir) {
+		path, err := exec.LookPath(t.Argv[0])
+		if err != nil {
+			fmt.Fprintf(os.Stderr, "%s is left out: %v\n", t.Name, err)
+			continue
+		}
+		t.Argv[0] = path
+		tools = append(tools, t)
+	}
+	return tools, nil
+}
+
+// endedError is what a tool said that did not wait to be interrupted.
+type endedError string
+
+func (e endedError) Error() string { return string(e) }
+
+// measure returns how many operations a second the load reaches under a tool.
+func (s Storm) measure(ctx context.Context, t Tool, dir string) (float64, error) {
+	if t.Argv == nil {
+		return s.Load(ctx, dir)
+	}
+	cmd := exec.CommandContext(ctx, t.Argv[0], t.Argv[1:]...)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	if err := cmd.Start(); err != nil {
+		return 0, err
+	}
+	ended := make(chan struct{})
+	go func() {
+		_ = cmd.Wait() // some say with their exit code that they were interrupted
+		close(ended)
+	}()
+	time.Sleep(Settle)
+	rate, err := s.Load(ctx, dir)
+	select {
+	case <-ended:
+		return 0, endedError(stderr.String())
+	default:
+	}
+	if err := cmd.Process.Signal(os.Interrupt); err != nil {
+		return 0, err
+	}
+	<-ended
+	time.Sleep(Settle)
+	return rate, err
+}
