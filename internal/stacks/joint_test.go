@@ -1,8 +1,6 @@
 package stacks
 
 import (
-	"encoding/binary"
-	"errors"
 	"slices"
 	"testing"
 
@@ -47,52 +45,4 @@ func TestJointHalves(t *testing.T) {
 			t.Errorf("waker and detail are mixed up in %+v", sample)
 		}
 	}
-}
-
-// fileRecord is what the kernel side sends for a path, its last element first.
-func fileRecord(id uint64, cut bool, elements ...string) []byte {
-	b := make([]byte, fileHeader+fileName*len(elements))
-	native := binary.NativeEndian
-	native.PutUint32(b[4:], uint32(len(elements)))
-	native.PutUint64(b[8:], id)
-	native.PutUint64(b[16:], 4711)
-	native.PutUint32(b[24:], 8<<20|1)
-	if cut {
-		b[28] = 1
-	}
-	for i, e := range elements {
-		copy(b[fileHeader+fileName*i:], e)
-	}
-	return b
-}
-
-func TestAddFile(t *testing.T) {
-	s := NewStore(fixed{&process.File{}})
-	for id, test := range []struct {
-		cut      bool
-		elements []string
-		want     string
-	}{
-		{false, []string{"tar", "bin", "usr"}, "/usr/bin/tar"},
-		{true, []string{"c", "b"}, "/…/b/c"},
-		{false, nil, ""},
-	} {
-		if err := s.AddFile(fileRecord(uint64(id), test.cut, test.elements...)); err != nil {
-			t.Fatal(err)
-		}
-		want := File{Major: 8, Minor: 1, Inode: 4711, Path: test.want}
-		if got := s.Files[uint64(id)]; got != want {
-			t.Errorf("%+v, want %+v", got, want)
-		}
-	}
-}
-
-func FuzzAddFile(f *testing.F) {
-	f.Add(fileRecord(1, true, "a", "b"))
-	f.Fuzz(func(t *testing.T, b []byte) {
-		s := NewStore(fixed{&process.File{}})
-		if err := s.AddFile(b); err != nil && !errors.Is(err, ErrRecord) {
-			t.Fatalf("error of another kind: %v", err)
-		}
-	})
 }

@@ -1,0 +1,67 @@
+package stacks
+
+import (
+	"encoding/binary"
+	"errors"
+	"testing"
+
+	"fulgur/bpf"
+)
+
+// fileRecord returns a record as the kernel side sends it, with the names of a path,
+// the last element first.
+func fileRecord(id, inode uint64, device uint32, end bpf.FaultsPathEnd, names ...string) []byte {
+	native := binary.NativeEndian
+	b := native.AppendUint32(nil, uint32(bpf.OnCPURecordTypeRECORD_FILE))
+	b = native.AppendUint32(b, uint32(len(names)))
+	b = native.AppendUint64(b, id)
+	b = native.AppendUint64(b, inode)
+	b = native.AppendUint32(b, device)
+	b = native.AppendUint32(b, uint32(end))
+	for _, name := range names {
+		element := make([]byte, fileName)
+		copy(element, name)
+		b = append(b, element...)
+	}
+	return b
+}
+
+func TestAddFile(t *testing.T) {
+	const device = 8<<20 | 1
+	for name, test := range map[string]struct {
+		record []byte
+		want   File
+	}{
+		"path":          {fileRecord(1, 7, device, bpf.FaultsPathEndPATH_WHOLE, "b", "a"), File{Major: 8, Minor: 1, Inode: 7, Path: "/a/b"}},
+		"cut path":      {fileRecord(1, 7, device, bpf.FaultsPathEndPATH_CUT, "b", "a"), File{Major: 8, Minor: 1, Inode: 7, Path: "/…/a/b"}},
+		"no path":       {fileRecord(1, 7, device, bpf.FaultsPathEndPATH_WHOLE), File{Major: 8, Minor: 1, Inode: 7}},
+		"block device":  {fileRecord(1, 9, device, bpf.FaultsPathEndPATH_DEVICE), File{Major: 8, Minor: 1, Inode: 9, Device: true}},
+		"not in a tree": {fileRecord(1, 7, 1, bpf.FaultsPathEndPATH_WHOLE, "memfd:x"), File{Minor: 1, Inode: 7, Path: "/memfd:x"}},
+	} {
+		s := NewStore(fixed{})
+		if err := s.AddFile(test.record); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if got := s.Files[1]; got != test.want {
+			t.Errorf("%s is %+v, want %+v", name, got, test.want)
+		}
+	}
+}
+
+func TestAddMalformedFile(t *testing.T) {
+	whole := fileRecord(1, 7, 1, bpf.FaultsPathEndPATH_WHOLE, "b", "a")
+	for _, size := range []int{0, fileHeader - 1, fileHeader, len(whole) - 1} {
+		if err := NewStore(fixed{}).AddFile(whole[:size]); !errors.Is(err, ErrRecord) {
+			t.Errorf("%d bytes: %v, want %v", size, err, ErrRecord)
+		}
+	}
+}
+
+func FuzzAddFile(f *testing.F) {
+	f.Add(fileRecord(1, 7, 8<<20, bpf.FaultsPathEndPATH_CUT, "b", "a"))
+	f.Fuzz(func(t *testing.T, record []byte) {
+		if err := NewStore(fixed{}).AddFile(record); err != nil && !errors.Is(err, ErrRecord) {
+			t.Fatalf("error of another kind: %v", err)
+		}
+	})
+}
