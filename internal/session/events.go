@@ -209,9 +209,9 @@ func (e *events) onCPU(event *oncpu.Event) error {
 
 func (e *events) offCPU(event *offcpu.Event) error {
 	n := e.number(offcpu.Counted(event))
-	end := event.Time + event.Duration
+	start, end := e.since(event.Time), event.Time+event.Duration
 	off := profile.OffCPU{
-		Start: e.since(event.Time), Duration: int64(event.Duration), Runnable: int64(event.Waiting),
+		Start: start, Duration: int64(end) - start, Runnable: min(int64(event.Waiting), int64(end)-start),
 		State: taskStates[bpf.OffCPUStateClass(event.State)], Stack: n,
 	}
 	if pid, tid := int(event.WakerPid), int(event.WakerTid); pid != 0 {
