@@ -132,6 +132,31 @@ func TestFaultsOptions(t *testing.T) {
 	}
 }
 
+func TestRecordOptions(t *testing.T) {
+	for line, want := range map[string]session.RecordOptions{
+		"record": {Options: session.Options{Output: "fulgur.json.gz"}},
+		"record -r 499 -m 50 --no-open --waker-stacks --fault-count 10 -p 7 2": {
+			Options: session.Options{
+				Output: "fulgur.json.gz", Target: target.Target{Scope: target.Processes, PIDs: []int{7}}, Duration: 2 * time.Second,
+			},
+			Frequency: 499, Shortest: 50 * time.Microsecond, WakerStacks: true, FaultPeriod: 10,
+		},
+		"record --save-only --no-cpu --no-offcpu --no-blockio --stack-nodes 9 -- ls": {
+			Options: session.Options{
+				Output: "fulgur.json.gz", Target: target.Target{Scope: target.Command}, Command: []string{"ls"}, StackNodes: 9,
+			},
+			NoCPU: true, NoOffCPU: true, NoBlockIO: true,
+		},
+		"record --format pprof --no-symbols": {Options: session.Options{Format: "pprof", NoSymbols: true}},
+		"record --value off-cpu --no-faults -o a.html 1": {
+			Options: session.Options{Output: "a.html", Duration: time.Second}, NoFaults: true, Value: "off-cpu",
+		},
+	} {
+		want.Unwind = "auto"
+		checkOptions(t, line, want, func(c command) (session.RecordOptions, error) { return c.(*recordCommand).options() })
+	}
+}
+
 // checkOptions compares the options that a command line stands for.
 func checkOptions[O any](t *testing.T, line string, want O, options func(command) (O, error)) {
 	t.Run(line, func(t *testing.T) {
@@ -367,7 +392,7 @@ func TestUsageErrors(t *testing.T) {
 func TestHelp(t *testing.T) {
 	t.Setenv("COLUMNS", "100")
 	for name, line := range map[string]string{
-		"fulgur": "--help", "profile": "profile --help", "offcpu": "offcpu --help", "faults": "faults --help", "blockio": "blockio --help", "bolt": "bolt --help", "convert": "convert --help", "diff": "diff --help", "merge": "merge --help", "doctor": "doctor --help", "completion": "completion --help",
+		"fulgur": "--help", "profile": "profile --help", "offcpu": "offcpu --help", "faults": "faults --help", "blockio": "blockio --help", "record": "record --help", "bolt": "bolt --help", "convert": "convert --help", "diff": "diff --help", "merge": "merge --help", "doctor": "doctor --help", "completion": "completion --help",
 	} {
 		t.Run(name, func(t *testing.T) {
 			var stdout, stderr bytes.Buffer

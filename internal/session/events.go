@@ -42,7 +42,7 @@ type events struct {
 	mounts   mounts
 
 	sums  map[sum]stacks.Value
-	kinds map[kind]uint32 // by index in kindList
+	kinds map[kind]uint32 // the index of each in list
 	list  []kind
 
 	// late are the keys of stacks that had not arrived when something happened in
@@ -209,9 +209,9 @@ func (e *events) onCPU(event *oncpu.Event) error {
 
 func (e *events) offCPU(event *offcpu.Event) error {
 	n := e.number(offcpu.Counted(event))
-	end := event.Time + event.Duration
+	start, end := e.since(event.Time), event.Time+event.Duration
 	off := profile.OffCPU{
-		Start: e.since(event.Time), Duration: int64(event.Duration), Runnable: int64(event.Waiting),
+		Start: start, Duration: int64(end) - start, Runnable: min(int64(event.Waiting), int64(end)-start),
 		State: taskStates[bpf.OffCPUStateClass(event.State)], Stack: n,
 	}
 	if pid, tid := int(event.WakerPid), int(event.WakerTid); pid != 0 {
@@ -364,7 +364,8 @@ func (e *events) timeline(p *profile.Profile, end uint64) (*profile.Timeline, er
 	}
 	line.Interval, line.Reasons = e.interval, e.reasons
 	line.OffCPUWhole = e.everyWait && p.Losses.Samples == 0 && p.Losses.Unfollowed == 0
-	line.Events = withWriteback{line.Events, e.writeback}
+	// Samples that waited for unwind tables come after later ones.
+	line.Events = withWriteback{sortedEvents{line.Events}, e.writeback}
 	return line, nil
 }
 

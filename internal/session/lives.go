@@ -2,6 +2,7 @@ package session
 
 import (
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -28,7 +29,8 @@ type life struct {
 	id         int
 	process    *life          // of a thread; nil for a process
 	start, end int64          // 0 if they were not seen
-	names      []profile.Name // until it is recorded
+	names      []profile.Name // in the order of their times
+	told       int            // how many of them are recorded
 	prev       *life          // what had the number before
 	recorded   bool
 	// number is the recording's: a ThreadID, or a ProcessID of a process.
@@ -60,7 +62,7 @@ func (l *lives) heed(r perfevent.Record) {
 			process = &life{id: r.PID, start: at, names: names, prev: process}
 			l.processes[r.PID] = process
 		}
-		l.threads[r.TID] = &life{id: r.TID, process: process, start: at, names: names, prev: l.threads[r.TID]}
+		l.threads[r.TID] = &life{id: r.TID, process: process, start: at, names: slices.Clone(names), prev: l.threads[r.TID]}
 	case perfevent.Comm:
 		t := l.newest(r.PID, r.TID, at)
 		if t == nil {
@@ -104,23 +106,22 @@ func (l *lives) newest(pid, tid int, at int64) *life {
 }
 
 func (l *lives) rename(of *life, at int64, name string) {
-	of.names = append(of.names[:len(of.names):len(of.names)], profile.Name{At: at, Name: name})
+	of.names = append(of.names, profile.Name{At: at, Name: name})
 	if of.recorded {
 		l.record(of)
 	}
 }
 
-// record hands names on to the recording, all but the last, which those inherit
-// who are forked.
+// record hands new names on to the recording.
 func (l *lives) record(of *life) {
-	for _, n := range of.names {
+	for _, n := range of.names[of.told:] {
 		if of.process != nil {
 			l.recorder.NameThread(profile.ThreadID(of.number), n.At, n.Name)
 		} else {
 			l.recorder.NameProcess(profile.ProcessID(of.number), n.At, n.Name)
 		}
 	}
-	of.names = of.names[max(0, len(of.names)-1):]
+	of.told = len(of.names)
 }
 
 // at returns the life that a number stood for at a time, nil if none was seen.
@@ -204,16 +205,15 @@ func (l *lives) name(pid, tid int, at int64) string {
 	if t == nil || t.process.id != pid {
 		t = l.unseen(pid, tid, at)
 	}
-	if t.unnamed(at) {
+	if len(t.names) == 0 {
 		t.begin(threadName(pid, tid))
 	}
-	name := t.names[0].Name
-	for _, n := range t.names {
+	for _, n := range slices.Backward(t.names) {
 		if n.At <= at {
-			name = n.Name
+			return n.Name
 		}
 	}
-	return name
+	return t.names[0].Name
 }
 
 // threadName returns what the kernel calls a thread now, or that this is not known.

@@ -18,8 +18,8 @@ import (
 var ErrUsage = errors.New("usage")
 
 // DefaultStackNodes is how many places in stacks are kept of a recording in time: a
-// frame with its callers is one. Each takes about 150 bytes in the end.
-const DefaultStackNodes = 2_000_000
+// frame with its callers is one. Each takes about 200 bytes, all in all.
+const DefaultStackNodes = 1_000_000
 
 // Options describe what profiles of all kinds have in common.
 type Options struct {
@@ -86,8 +86,6 @@ type Options struct {
 	Interruptible func(context.Context) (ctx context.Context, stop func())
 	// Args is the command line as it was typed, recorded in the profile.
 	Args []string
-
-	times bool // the format has room for them
 }
 
 // ProfileOptions describe one profile of what runs on the processors.

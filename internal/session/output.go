@@ -81,6 +81,12 @@ func chooseFormat(o *Options) (format, error) {
 	return format{}, usagef("the ending of %q names no format; known are %s; or name one with --format", o.Output, endings())
 }
 
+// inTime reports whether the format that o asks for has room for times.
+func (o *Options) inTime() bool {
+	f, err := chooseFormat(o)
+	return err == nil && f.inTime != nil
+}
+
 // FormatNames lists the formats by name, for help texts.
 func FormatNames() string {
 	names := make([]string, len(formats))

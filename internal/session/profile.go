@@ -113,12 +113,11 @@ func BlockIO(ctx context.Context, o BlockIOOptions) (exitCode int, err error) {
 // with an error.
 func measure(ctx context.Context, what subject, o *Options) (exitCode int, err error) {
 	debug.SetGCPercent(gcPercent)
-	format, err := chooseFormat(o)
-	if err != nil {
+	if err := errors.Join(what.complete(), o.complete()); err != nil {
 		return 2, err
 	}
-	o.times = format.inTime != nil
-	if err := errors.Join(what.complete(), o.complete()); err != nil {
+	format, err := chooseFormat(o)
+	if err != nil {
 		return 2, err
 	}
 	finder, err := debugfile.New(debugfile.Config{Root: o.Symfs})
@@ -254,7 +253,7 @@ func attach(what subject, o *Options, finder *debugfile.Finder) (_ *run, err err
 	r.snapshots.loader = r.unwinder.loader
 	r.heed = r.unwinder.heed
 	common := o.probe(cgroup, &r.unwinder, types)
-	if as, ok := what.inTime(); ok && o.times {
+	if as, ok := what.inTime(); ok && o.inTime() {
 		if r.events, err = newEvents(as, o.UserOnly); err != nil {
 			return nil, err
 		}

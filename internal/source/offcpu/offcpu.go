@@ -111,7 +111,7 @@ const EventSize = unsafe.Offsetof(Event{}.Waker)
 // map.
 func Counted(e *Event) (stacks.Key, stacks.Value) {
 	k := bpf.OffCPUCountKey{Id: e.Id, Kernel: e.Kernel}
-	if e.State == uint16(bpf.OffCPUStateClassSTATE_RUNNABLE) {
+	if bpf.OffCPUStateClass(e.State) == bpf.OffCPUStateClassSTATE_RUNNABLE {
 		k.Runnable = 1
 	}
 	return counted(k, bpf.OffCPUCountValue{Times: 1, Sleeping: e.Duration - e.Waiting, Waiting: e.Waiting})

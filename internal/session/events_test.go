@@ -1,0 +1,144 @@
+package session
+
+import (
+	"testing"
+	"unsafe"
+
+	"fulgur/bpf"
+	"fulgur/internal/process"
+	"fulgur/internal/profile"
+	"fulgur/internal/source/blockio"
+	"fulgur/internal/source/faults"
+	"fulgur/internal/source/offcpu"
+	"fulgur/internal/source/oncpu"
+	"fulgur/internal/stacks"
+	"fulgur/internal/symbolize"
+)
+
+// bytesOf returns what the kernel side writes of an event.
+func bytesOf[E any](e *E) []byte {
+	return unsafe.Slice((*byte)(unsafe.Pointer(e)), unsafe.Sizeof(*e))
+}
+
+// What the sources tell of is in the recording, at its time, on its thread, in its
+// stack, though a stack arrives late or never; and it adds up to the same.
+func TestEvents(t *testing.T) {
+	e, err := newEvents(inTime{interval: 1e6, everyWait: true}, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := e.begin(1000); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := e.close(); err != nil {
+			t.Error(err)
+		}
+	})
+	file := &process.File{Path: "/usr/bin/app"}
+	store := stacks.NewStore(layout{file})
+	e.follow(store, 0)
+	add := func(b body) {
+		t.Helper()
+		if err := store.Add(b.record(t)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	add(body{id: 1, pid: worker, user: []uint64{fileAt}, ended: ended})
+	add(body{id: 2, kernel: []uint64{0xffff10}, kernelEnd: ended})
+	state := func(s bpf.OffCPUStateClass) uint16 { return uint16(s) }
+	sampledEvent := oncpu.Event{Time: 2000, Id: 1, Weight: 1e6, Pid: worker, Tid: worker, Cpu: 1}
+	wait := offcpu.Event{
+		Time: 900, Duration: 2100, Waiting: 50, Id: 1, Kernel: 2, Pid: worker, Tid: worker,
+		State: state(bpf.OffCPUStateClassSTATE_DISK_SLEEP), WakerPid: command, WakerTid: command,
+	}
+	late := oncpu.Event{Time: 3000, Id: 3, Weight: 1e6, Pid: worker, Tid: worker}
+	never := oncpu.Event{Time: 4000, Id: 4, Weight: 1e6, Pid: worker, Tid: worker}
+	request := blockio.Event{
+		Born: 2000, Issued: 2100, Completed: 2300, Id: 1, Sector: 8, Bytes: 4096, Operation: 1 | uint32(bpf.BlockIORequestFlagFLAG_SYNC),
+		Device: 1<<20 | 7, Pid: worker, Tid: worker,
+	}
+	fault := faults.Event{Time: 2500, Id: 1, Address: 0x1000, Latency: 100, Period: 10, Major: 1, Pid: worker, Tid: worker}
+	for _, one := range []struct {
+		from   source
+		record []byte
+	}{
+		{sampled{}, bytesOf(&sampledEvent)},
+		{&offcpu.Source{}, bytesOf(&wait)[:offcpu.EventSize]},
+		{sampled{}, bytesOf(&late)},
+		{sampled{}, bytesOf(&never)},
+		{&blockio.Source{}, bytesOf(&request)},
+		{&faults.Source{}, bytesOf(&fault)},
+	} {
+		if err := e.take(one.from, one.record); err != nil {
+			t.Fatal(err)
+		}
+		if err := e.take(one.from, one.record[:24]); err == nil {
+			t.Errorf("a part of an event of %T is taken for one", one.from)
+		}
+	}
+	add(body{id: 3, pid: worker, user: []uint64{fileAt + 0x11}, ended: ended})
+
+	lost := e.count()
+	if len(lost) != 1 || lost[stacks.Key{Source: stacks.OnCPU, ID: 4}].Samples != 1 {
+		t.Errorf("%v is lost, want stack 4", lost)
+	}
+	sums := map[stacks.Source]stacks.Value{}
+	for at, value := range e.samples() {
+		sum := sums[at.Source]
+		sum.Add(value)
+		sums[at.Source] = sum
+	}
+	for from, want := range map[stacks.Source]stacks.Value{
+		stacks.OnCPU:   {Samples: 2, Weights: stacks.Weights{2e6}},
+		stacks.OffCPU:  {Samples: 1, Weights: stacks.Weights{0, 2050, 50}},
+		stacks.BlockIO: {Samples: 1, Weights: stacks.Weights{4096, 100, 200}},
+		stacks.Faults:  {Samples: 1, Weights: stacks.Weights{0, 10, 1000}},
+	} {
+		if sums[from] != want {
+			t.Errorf("source %d adds up to %+v, want %+v", from, sums[from], want)
+		}
+	}
+
+	names := named(t, store, map[uint64][]symbolize.Frame{
+		0xffff10: {{Name: "folio_wait_bit_common"}}, 0x2000: {{Name: "main"}}, 0x2011: {{Name: "later"}},
+	})
+	b := profile.NewBuilder()
+	e.place(newPlacer(b, store, names))
+	p := b.Profile(profile.Meta{}, profile.Losses{})
+	line, err := e.timeline(p, 5000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	leaf := func(s profile.StackID) string { return p.FrameName(p.Stacks[s].Frame) }
+	if len(line.Threads) != 1 || line.Threads[0].TID != worker || !line.OffCPUWhole || line.Start != 1000 || line.End != 5000 {
+		t.Fatalf("timeline %+v", line)
+	}
+	var got []string
+	for sample, err := range line.Events.OnCPU(0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, leaf(sample.Stack))
+	}
+	if len(got) != 3 || got[0] != "main" || got[1] != "later" || got[2] != stackLost {
+		t.Errorf("samples in %q", got)
+	}
+	for off, err := range line.Events.OffCPU(0) {
+		if err != nil || off.Start != 1000 || off.Duration != 2000 || off.Runnable != 50 || off.State != profile.StateUninterruptible ||
+			off.Waker.PID != command || line.Reasons[off.Stack] != "disk read" || leaf(off.Stack) != "folio_wait_bit_common" {
+			t.Errorf("%+v, %v, waits for %q", off, err, line.Reasons[off.Stack])
+		}
+	}
+	for io, err := range line.Events.BlockIO(0) {
+		if err != nil || io.Queued != 2000 || io.Completed != 2300 || io.Op != profile.BlockWrite || io.Flags != profile.FlagSync ||
+			io.Device == "" || io.Bytes != 4096 || io.Sector != 8 || leaf(io.Stack) != "main" {
+			t.Errorf("%+v, %v", io, err)
+		}
+	}
+	for f, err := range line.Events.Faults(0) {
+		if err != nil || f.Time != 2400 || f.Latency != 100 || !f.Major || f.Count != 10 || f.Address != 0x1000 || leaf(f.Stack) != "main" {
+			t.Errorf("%+v, %v", f, err)
+		}
+	}
+}
