@@ -453,6 +453,22 @@ func TestTrampoline(t *testing.T) {
 	}
 }
 
+// Information that describes more rows than any program has is not kept.
+func TestMaxRows(t *testing.T) {
+	f := frames{eh: true}
+	f.cie(elf.EM_X86_64, "", defaultCIE(elf.EM_X86_64)...)
+	for i := range uint64(3) {
+		f.fde(codeAddr+i*64, 64, false, cfaAdvanceLoc|1, cfaDefCFAOffset, 16)
+	}
+	file := func() []byte { return madeUp(elf.EM_X86_64, nil, elftest.Section{Name: ".eh_frame", Content: f.b}) }
+	if _, err := compileBytes(t, file(), Options{MaxRows: 6}); err != nil {
+		t.Errorf("6 rows: %v", err)
+	}
+	if _, err := compileBytes(t, file(), Options{MaxRows: 5}); err == nil || !strings.Contains(err.Error(), "more than 5 rows in .eh_frame") {
+		t.Errorf("6 rows where 5 are allowed: %v", err)
+	}
+}
+
 // TestDamaged has entries that cannot be read beside some that can.
 func TestDamaged(t *testing.T) {
 	good := func(f *frames) {
