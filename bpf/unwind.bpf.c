@@ -36,16 +36,19 @@ SEC("tp_btf/sched_process_fork")
 int BPF_PROG(unwind_fork, struct task_struct *parent, struct task_struct *child)
 {
 	u32 id = parent->tgid;
-	struct unwind_process *known, copy = {};
+	struct unwind_process *known, copy;
 
 	if (child->pid != child->tgid)
 		return 0;
 	known = bpf_map_lookup_elem(&unwind_processes, &id);
-	if (!known || known->image != task_image(parent))
+	if (!known)
+		return 0;
+	copy.layout = *(volatile u64 *)&known->layout;
+	copy.seal = *(volatile u64 *)&known->seal;
+	if (copy.seal != unwind_seal(task_image(parent), copy.layout))
 		return 0;
 	id = child->tgid;
-	copy.image = task_image(child);
-	copy.layout = known->layout;
+	copy.seal = unwind_seal(task_image(child), copy.layout);
 	bpf_map_update_elem(&unwind_processes, &id, &copy, BPF_ANY);
 	return 0;
 }
@@ -62,7 +65,7 @@ int BPF_PROG(unwind_free, struct task_struct *task)
 	if (task->pid != task->tgid)
 		return 0;
 	known = bpf_map_lookup_elem(&unwind_processes, &id);
-	if (known && known->image == task_image(task))
+	if (known && known->seal == unwind_seal(task_image(task), known->layout))
 		bpf_map_delete_elem(&unwind_processes, &id);
 	return 0;
 }

@@ -148,9 +148,8 @@ static __always_inline bool unwind_layout(u32 tgid, u64 image, u64 *layout)
 	struct unwind_process *known = bpf_map_lookup_elem(&unwind_processes, &tgid);
 
 	if (known) {
-		/* In this order, the opposite of what an update writes them in. */
 		*layout = *(volatile u64 *)&known->layout;
-		if (*(volatile u64 *)&known->image == image)
+		if (*(volatile u64 *)&known->seal == unwind_seal(image, *layout))
 			return true;
 	}
 	return false;

@@ -95,7 +95,7 @@ struct unwind_mapping {
 #define UNWIND_LAYOUT_SALT_BITS 24 /* the highest bits */
 
 struct unwind_process {
-	u64 image; /* task_image */
+	u64 seal; /* unwind_seal */
 	u64 layout;
 };
 
@@ -138,6 +138,17 @@ struct unwind_cache {
 
 #ifdef __bpf__
 #include <bpf/bpf_helpers.h>
+#include "task.h"
+
+/*
+ * Binds a layout to the image that it is for; of either two makes the third. The
+ * kernel writes an entry in any order, and another process's into its place while
+ * it is being read: half of one and half of another make no image.
+ */
+static __always_inline u64 unwind_seal(u64 image_or_seal, u64 layout)
+{
+	return image_or_seal ^ layout * HASH_MULTIPLIER;
+}
 
 struct unwind_page {
 	__uint(type, BPF_MAP_TYPE_ARRAY);

@@ -54,7 +54,7 @@ type UnwindUnwindPageState struct {
 
 type UnwindUnwindProcess struct {
 	_      structs.HostLayout
-	Image  uint64
+	Seal   uint64
 	Layout uint64
 }
 

@@ -34,6 +34,11 @@ type arch struct {
 	signal signalFrame
 	// sigreturn is the code of the signal trampoline.
 	sigreturn []byte
+	// startContext is how the function begins that makecontext(3) has
+	// coroutines return to, and startContextSize its bytes. nil if its
+	// description is true.
+	startContext     []byte
+	startContextSize uint64
 }
 
 // signalFrame has offsets in bytes.
@@ -59,6 +64,8 @@ var amd64 = &arch{
 		fp:   120, sp: 160, pc: 168,
 	},
 	sigreturn: []byte{0x48, 0xc7, 0xc0, 15, 0, 0, 0, 0x0f, 0x05}, // mov $15, %rax; syscall
+	// glibc's: mov %rbx, %rsp; mov (%rsp), %rdi; test %rdi, %rdi.
+	startContext: []byte{0x48, 0x89, 0xdc, 0x48, 0x8b, 0x3c, 0x24, 0x48, 0x85, 0xff}, startContextSize: 26,
 }
 
 var arm64 = &arch{

@@ -26,7 +26,14 @@ type Options struct {
 	Go bool
 	// Workers is how many CPUs to use, all if it is 0.
 	Workers int
+	// MaxRows bounds the rows of a section, which take some 14 bytes each
+	// while the table is made; [DefaultMaxRows] if it is 0. More are an error.
+	MaxRows int
 }
+
+// DefaultMaxRows is ten times what the largest programs have. More are a file
+// made to take memory.
+const DefaultMaxRows = 1 << 24
 
 // Compile makes the table of an executable, a shared library or a vdso. What
 // .eh_frame does not describe is looked for in .debug_frame, be it in a file of
@@ -43,7 +50,7 @@ func Compile(f *elffile.File, opt Options) (*Table, error) {
 	if a == nil {
 		return nil, fmt.Errorf("%s: %w for machine %v", f.Name(), ErrNoTable, f.Machine())
 	}
-	b := builder{file: f, arch: a, code: newCodeRanges(f), workers: opt.Workers}
+	b := builder{file: f, arch: a, code: newCodeRanges(f), workers: opt.Workers, maxRows: cmp.Or(opt.MaxRows, DefaultMaxRows)}
 	if b.workers <= 0 {
 		b.workers = runtime.GOMAXPROCS(0)
 	}
@@ -72,6 +79,7 @@ type builder struct {
 	arch    *arch
 	code    *codeRanges
 	workers int
+	maxRows int
 	spans   []span
 	stats   Stats
 }
@@ -81,7 +89,7 @@ func (b *builder) add(s *source) error {
 	if s == nil {
 		return nil
 	}
-	chunks, err := s.read(b.workers, b.code)
+	chunks, err := s.read(b.workers, b.maxRows, b.code)
 	if err != nil {
 		return err
 	}

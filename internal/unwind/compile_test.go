@@ -425,6 +425,31 @@ func TestCrosscall(t *testing.T) {
 	}
 }
 
+// Coroutines of makecontext return to the first byte of a function.
+func TestStartContext(t *testing.T) {
+	code := make([]byte, 0x200)
+	for _, at := range []int{0, 0x40, 0x80, 0xc0} {
+		copy(code[at:], amd64.startContext)
+	}
+	f := frames{eh: true}
+	f.cie(elf.EM_X86_64, "", defaultCIE(elf.EM_X86_64)...)
+	f.fde(codeAddr, amd64.startContextSize, false)      // at the beginning of the code
+	f.fde(codeAddr+0x40, amd64.startContextSize, false) // this one it is
+	f.fde(codeAddr+0x70, 16, false)                     // a function without a byte after it
+	f.fde(codeAddr+0x80, amd64.startContextSize, false)
+	f.fde(codeAddr+0xc0, 32, false)                      // too long
+	f.fde(codeAddr+0x100, amd64.startContextSize, false) // other code
+	table, err := compileBytes(t, madeUp(elf.EM_X86_64, code, elftest.Section{Name: ".eh_frame", Content: f.b}), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for off := range uint64(0x120) {
+		if got := table.Lookup(codeAddr+off) == (Rule{Kind: KindEnd}); got != (off == 0x3f) {
+			t.Errorf("at %#x: %v", off, table.Lookup(codeAddr+off))
+		}
+	}
+}
+
 // TestNoTable has files without tables.
 func TestNoTable(t *testing.T) {
 	for name, b := range map[string][]byte{
@@ -450,6 +475,22 @@ func TestTrampoline(t *testing.T) {
 		if r := table.Lookup(codeAddr + 0xff); r.Kind != KindSignal || table.Lookup(codeAddr+0x200) != (Rule{}) {
 			t.Errorf("%v: %v at the trampoline", m, r)
 		}
+	}
+}
+
+// Information that describes more rows than any program has is not kept.
+func TestMaxRows(t *testing.T) {
+	f := frames{eh: true}
+	f.cie(elf.EM_X86_64, "", defaultCIE(elf.EM_X86_64)...)
+	for i := range uint64(3) {
+		f.fde(codeAddr+i*64, 64, false, cfaAdvanceLoc|1, cfaDefCFAOffset, 16)
+	}
+	file := func() []byte { return madeUp(elf.EM_X86_64, nil, elftest.Section{Name: ".eh_frame", Content: f.b}) }
+	if _, err := compileBytes(t, file(), Options{MaxRows: 6}); err != nil {
+		t.Errorf("6 rows: %v", err)
+	}
+	if _, err := compileBytes(t, file(), Options{MaxRows: 5}); err == nil || !strings.Contains(err.Error(), "more than 5 rows in .eh_frame") {
+		t.Errorf("6 rows where 5 are allowed: %v", err)
 	}
 }
 

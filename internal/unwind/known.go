@@ -32,6 +32,7 @@ func (b *builder) addKnown(opt Options) (trampolines bool) {
 	trampolines = b.addSigreturn(s)
 	b.addPLT(s)
 	b.addEntry(s)
+	b.addStartContext(s)
 	if opt.Go && b.stats.Source > 0 {
 		b.addCrosscall(s)
 	}
@@ -188,6 +189,22 @@ func (b *builder) addCrosscall(s *synthetic) {
 
 // maxEntryCode bounds the bytes after the entry point that belong to it.
 const maxEntryCode = 64
+
+// addStartContext marks the end of coroutines: a return address that no call
+// left is the first byte of a function, and is looked up by the byte before.
+func (b *builder) addStartContext(s *synthetic) {
+	if b.arch.startContext == nil {
+		return
+	}
+	for i, f := range b.spans {
+		if f.end-f.start != b.arch.startContextSize || i > 0 && b.spans[i-1].end == f.start {
+			continue
+		}
+		if _, ok := b.code.end(f.start - 1); ok && b.has(f.start, b.arch.startContext) {
+			s.add(f.start-1, f.start, []uint32{0}, Rule{Kind: KindEnd})
+		}
+	}
+}
 
 // addEntry marks the entry point, where nothing else describes it, as the end of
 // stacks.

@@ -1,11 +1,13 @@
 package unwind
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"slices"
 	"sync"
+	"sync/atomic"
 )
 
 const (
@@ -79,9 +81,10 @@ func (s *ruleSet) add(r Rule) uint32 {
 
 // read executes all programs of the section, workers of them at a time, and
 // returns the chunks in order. Memory goes into the results; of the section a
-// few chunks are there at a time.
-func (s *source) read(workers int, code *codeRanges) ([]*chunk, error) {
+// few chunks are there at a time. It fails if there are more than maxRows rows.
+func (s *source) read(workers, maxRows int, code *codeRanges) ([]*chunk, error) {
 	var all []*chunk
+	var rows atomic.Int64
 	work := make(chan *chunk)
 	var wait sync.WaitGroup
 	// With one worker more than chunks, goroutines would only wait.
@@ -92,21 +95,29 @@ func (s *source) read(workers int, code *codeRanges) ([]*chunk, error) {
 			for c := range work {
 				w.chunk = c
 				w.read()
+				rows.Add(int64(len(c.rows)))
 			}
 		})
 	}
-	err := s.cut(func(c *chunk) {
+	tooMany := func() error {
+		if rows.Load() <= int64(maxRows) {
+			return nil
+		}
+		return fmt.Errorf("%s: more than %d rows in %s, and than any program has", s.file.Name(), maxRows, s.name)
+	}
+	err := s.cut(func(c *chunk) error {
 		all = append(all, c)
 		work <- c
+		return tooMany()
 	})
 	close(work)
 	wait.Wait()
-	return all, err
+	return all, cmp.Or(err, tooMany())
 }
 
-// cut reads the section and calls yield with chunks of whole entries. Where
-// entries cannot be told apart any more, the rest is lost and said to be.
-func (s *source) cut(yield func(*chunk)) error {
+// cut reads the section and calls yield with chunks of whole entries until it fails.
+// Where entries cannot be told apart any more, the rest is lost and said to be.
+func (s *source) cut(yield func(*chunk) error) error {
 	for off := uint64(0); off < s.size; {
 		data := make([]byte, min(chunkSize, s.size-off))
 		if err := s.fill(data, off); err != nil {
@@ -129,7 +140,9 @@ func (s *source) cut(yield func(*chunk)) error {
 			}
 			n = int(next)
 		}
-		yield(c)
+		if err := yield(c); err != nil {
+			return err
+		}
 		off += uint64(n)
 	}
 	return nil

@@ -16,6 +16,20 @@ const (
 	Tables
 )
 
+// entry says what layout a process has that runs an image.
+type entry struct{ Image, Layout uint64 }
+
+// hashMultiplier is HASH_MULTIPLIER of bpf/task.h.
+const hashMultiplier = 0x9e3779b97f4a7c15
+
+// seal returns the entry as programs read it: see unwind_seal in bpf/unwind_maps.h.
+func (e entry) seal() sealed {
+	return sealed{Seal: e.Image ^ e.Layout*hashMultiplier, Layout: e.Layout}
+}
+
+// unseal returns the entry that seal made s of.
+func unseal(s sealed) entry { return entry{s.Seal ^ s.Layout*hashMultiplier, s.Layout} }
+
 // The numbers of bits in an [entry]'s layout (UNWIND_LAYOUT_*_BITS).
 const (
 	firstBits = 24

@@ -175,6 +175,21 @@ func TestExtends(t *testing.T) {
 	}
 }
 
+// Half of one entry and half of another are nobody's.
+func TestSeal(t *testing.T) {
+	a, b := entry{Image: 1, Layout: packLayout(run{10, 20}, 1)}, entry{Image: 1, Layout: packLayout(run{10, 20}, 2)}
+	for _, e := range []entry{a, b, {}} {
+		if got := unseal(e.seal()); got != e {
+			t.Errorf("got %+v, want %+v", got, e)
+		}
+	}
+	mixed := a.seal()
+	mixed.Layout = b.Layout
+	if got := unseal(mixed); got.Image == a.Image {
+		t.Errorf("half of each of %+v and %+v is %+v", a, b, got)
+	}
+}
+
 // No two addresses of two layouts are one to the walker's cache, not before there
 // were as many layouts as there are salts beside the bits of an address.
 func TestSalts(t *testing.T) {

@@ -21,8 +21,8 @@ import (
 // The types that the kernel's walker shares with us, bpf/unwind_maps.h.
 type (
 	mapping   = bpf.UnwindUnwindMapping
-	entry     = bpf.UnwindUnwindProcess
 	rule      = bpf.UnwindUnwindRule
+	sealed    = bpf.UnwindUnwindProcess
 	pageState = bpf.UnwindUnwindPageState
 )
 
@@ -256,19 +256,20 @@ func (k *kernelMaps) mappings(at run) []mapping { return k.layouts[at.start:][:a
 
 // process implements kernel.
 func (k *kernelMaps) process(pid int) (e entry, ok bool, err error) {
-	err = k.objects.UnwindProcesses.Lookup(uint32(pid), &e)
+	var s sealed
+	err = k.objects.UnwindProcesses.Lookup(uint32(pid), &s)
 	if errors.Is(err, ebpf.ErrKeyNotExist) {
 		return e, false, nil
 	}
 	if err != nil {
 		return e, false, fmt.Errorf("look up the mappings of process %d: %w", pid, err)
 	}
-	return e, true, nil
+	return unseal(s), true, nil
 }
 
 // putProcess implements kernel.
 func (k *kernelMaps) putProcess(pid int, e entry) error {
-	err := k.objects.UnwindProcesses.Put(uint32(pid), e)
+	err := k.objects.UnwindProcesses.Put(uint32(pid), e.seal())
 	if errors.Is(err, unix.E2BIG) {
 		return errFull
 	}
@@ -290,7 +291,7 @@ func (k *kernelMaps) deleteProcess(pid int) error {
 // forgetProcesses implements kernel.
 func (k *kernelMaps) forgetProcesses() error {
 	m := k.objects.UnwindProcesses
-	pids, entries := make([]uint32, m.MaxEntries()), make([]entry, m.MaxEntries())
+	pids, entries := make([]uint32, m.MaxEntries()), make([]sealed, m.MaxEntries())
 	var cursor ebpf.MapBatchCursor
 	for {
 		_, err := m.BatchLookupAndDelete(&cursor, pids, entries, nil)

@@ -92,6 +92,28 @@ func TestMaps(t *testing.T) {
 	}
 }
 
+// When forks may have been missed, no process keeps a layout, known or not.
+func TestMapsReset(t *testing.T) {
+	l := open(t, Options{Few: true})
+	table := process.NewTable(process.Options{})
+	defer table.Close()
+	pid := sleeper(t)
+	request(t, l, table, pid)
+	const unknown = 1 << 30 // more than any pid
+	if err := l.maps.putProcess(unknown, entry{Image: 1}); err != nil {
+		t.Fatal(err)
+	}
+	l.Reset()
+	for _, pid := range []int{pid, unknown} {
+		if e, ok, err := l.maps.process(pid); ok || err != nil {
+			t.Errorf("process %d has %+v, %v", pid, e, err)
+		}
+	}
+	if stats := l.Stats(); stats.Failure != nil {
+		t.Error(stats.Failure)
+	}
+}
+
 // word reads a word through the map of maps.
 func (k *kernelMaps) word(t *testing.T, w uint32) uint32 {
 	t.Helper()
