@@ -76,6 +76,10 @@ test-vm-arm64: deps-arm64 $(ARM64_C_PROGRAMS) ## Do so in VMs with Debian's kern
 		$(addprefix -package ,$(ARM64_PACKAGES)) \
 		$(foreach program,$(ARM64_C_PROGRAMS),-file $(program)=bin/$(notdir $(program))) $(addprefix ./,$(ARM64_VM_PACKAGES))
 
+.PHONY: test-unwind
+test-unwind: deps-test ## Compare 15 000 stacks of stopped programs with those of gdb and eu-stack
+	FULGUR_UNWIND_STACKS=300 $(GO) test -count=1 -p 1 -v -timeout 60m -run 'TestProcesses|TestWalkStopped' ./internal/unwind ./internal/source/oncpu
+
 .PHONY: test-symbols
 test-symbols: deps-symbols ## Compare 180 000 addresses with llvm-symbolizer and addr2line
 	FULGUR_TEST_SYMBOLS=1 $(GO) test -count=1 -v -timeout 30m -run 'TestAgainstTools|TestGoAddr2line' ./internal/symbolize

@@ -18,6 +18,8 @@ test      clang++-19                      clang-19
 test      /usr/lib/llvm-19/lib/clang/19/lib/linux  libclang-rt-19-dev
 test      ld.lld-19                       lld-19
 test      eu-stack                        elfutils
+test      gdb                             gdb
+test      objcopy                         binutils
 test      dwz                             dwz
 test      npm                             npm
 test      llvm-symbolizer-19              llvm-19

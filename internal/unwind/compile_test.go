@@ -406,12 +406,15 @@ func TestCrosscall(t *testing.T) {
 	f := frames{eh: true}
 	f.cie(elf.EM_X86_64, "", defaultCIE(elf.EM_X86_64)...)
 	f.fde(codeAddr, 0x10, false)
-	file := madeUp(elf.EM_X86_64, append(make([]byte, 0x100), crosscall...), elftest.Section{Name: ".eh_frame", Content: f.b})
+	code := make([]byte, 0x100+crosscallReturns)
+	copy(code[0x100:], crosscall)
+	file := madeUp(elf.EM_X86_64, append(code, crosscallReturn...), elftest.Section{Name: ".eh_frame", Content: f.b})
 	want := map[bool][]string{
 		false: {"0x0 " + sp8, "0x10 none"},
 		true: {
 			"0x0 " + sp8, "0x10 none", "0x100 " + sp8, "0x101 cfa=sp+16 fp=cfa-16 ra=cfa-8",
-			"0x108 cfa=sp+64 fp=cfa-16 ra=cfa-8", "0x12e cfa=sp+88 fp=cfa-16 ra=cfa-8", "0x145 none",
+			"0x108 cfa=sp+64 fp=cfa-16 ra=cfa-8", "0x12e cfa=sp+88 fp=cfa-16 ra=cfa-8",
+			"0x145 cfa=sp+64 fp=cfa-16 ra=cfa-8", "0x166 cfa=sp+16 fp=cfa-16 ra=cfa-8", "0x167 " + sp8, "0x168 none",
 		},
 	}
 	for isGo, want := range want {

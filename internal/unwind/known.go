@@ -163,8 +163,20 @@ var crosscall = []byte{
 	0x48, 0x83, 0xec, 0x18, // sub $0x18, %rsp
 }
 
-// crosscallEnd is where crosscall2 has called Go and begins to take its frame down.
-const crosscallEnd = 69
+// crosscallReturn is how it ends, once it has called Go: that far from its beginning.
+var crosscallReturn = []byte{
+	0x48, 0x8b, 0x1c, 0x24, // mov (%rsp), %rbx
+	0x4c, 0x8b, 0x64, 0x24, 0x08, // mov 8(%rsp), %r12
+	0x4c, 0x8b, 0x6c, 0x24, 0x10, // mov 0x10(%rsp), %r13
+	0x4c, 0x8b, 0x74, 0x24, 0x18, // mov 0x18(%rsp), %r14
+	0x4c, 0x8b, 0x7c, 0x24, 0x20, // mov 0x20(%rsp), %r15
+	0x48, 0x8b, 0x6c, 0x24, 0x28, // mov 0x28(%rsp), %rbp
+	0x48, 0x83, 0xc4, 0x30, // add $0x30, %rsp
+	0x5d, // pop %rbp
+	0xc3, // ret
+}
+
+const crosscallReturns = 69
 
 // addCrosscall describes it.
 func (b *builder) addCrosscall(s *synthetic) {
@@ -174,15 +186,20 @@ func (b *builder) addCrosscall(s *synthetic) {
 	pushed := func(cfa int32) Rule {
 		return Rule{Kind: KindSP, CFA: cfa, FPSlot: SlotCFA, FP: -16, RASlot: SlotCFA, RA: -8}
 	}
-	entered := Rule{Kind: KindSP, CFA: 8, RASlot: SlotCFA, RA: -8}
+	leaf := Rule{Kind: KindSP, CFA: 8, RASlot: SlotCFA, RA: -8}
 	left := uint64(maxGoScan)
 	room := make([]byte, chunkSize)
 	b.code.gaps(b.spans, func(start, end uint64) {
 		end = min(end, start+left)
 		left -= end - start
 		b.scan(start, end, crosscall, room, func(at uint64) {
-			s.add(at, min(at+crosscallEnd, end), []uint32{0, 1, 8, uint32(len(crosscall))},
-				entered, pushed(16), pushed(64), pushed(88))
+			if !b.has(at+crosscallReturns, crosscallReturn) {
+				return // of another version of Go
+			}
+			ret := uint32(crosscallReturns + len(crosscallReturn) - 1)
+			s.add(at, at+uint64(ret)+1,
+				[]uint32{0, 1, 8, uint32(len(crosscall)), crosscallReturns, ret - 1, ret},
+				leaf, pushed(16), pushed(64), pushed(88), pushed(64), pushed(16), leaf)
 		})
 	})
 }

@@ -89,7 +89,7 @@ func TestTooLarge(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer f.Close()
+		t.Cleanup(func() { _ = f.Close() })
 		if _, err := f.Write(content); err != nil {
 			t.Fatal(err)
 		}
