@@ -30,7 +30,7 @@ type convertCommand struct {
 
 // convertGroups are the headings of the help text besides fulgur profile's.
 func convertGroups() []kong.Group {
-	return []kong.Group{{Key: "contents", Title: "What to take"}}
+	return []kong.Group{{Key: "contents", Title: "What to take"}, {Key: "server", Title: "Server"}}
 }
 
 // Help is what fulgur convert --help says beside the flags.

@@ -22,6 +22,10 @@ type input struct {
 	// line is the same in time, nil if that was not asked for or is not known.
 	line     *profile.Timeline
 	recorder *timeline.Recorder // of line
+	// format is that of the file, empty for perf.data; named tells that the
+	// names are not in it.
+	format decode.Format
+	named  bool
 }
 
 // Close gives the timeline up.
@@ -46,31 +50,51 @@ func readProfile(ctx context.Context, path string, warn func(error)) (*profile.P
 // readInput is readProfile, with the times if inTime is set and the input tells
 // them. The input must be closed.
 func readInput(ctx context.Context, path string, inTime bool, warn func(error)) (in *input, err error) {
-	opened, err := ctxfile.Open(ctx, path)
+	f, err := openInput(ctx, path)
 	if err != nil {
 		return nil, err
-	}
-	f, err := ctxfile.Regular(ctx, opened, "fulgur-convert-*")
-	if err != nil {
-		return nil, errors.Join(err, opened.Close())
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
 	finder, err := debugfile.New(debugfile.Config{})
 	if err != nil {
 		return nil, err
 	}
+	return readFile(ctx, f, finder, inTime, warn)
+}
+
+// openInput opens the file at path, "-" being standard input, for random access.
+func openInput(ctx context.Context, path string) (*ctxfile.File, error) {
+	opened, err := ctxfile.Open(ctx, path)
+	if err != nil {
+		return nil, err
+	}
+	f, err := ctxfile.Regular(ctx, opened, "fulgur-input-*")
+	if err != nil {
+		return nil, errors.Join(err, opened.Close())
+	}
+	return f, nil
+}
+
+// readFile is readInput of an open file, with debug files that finder finds.
+func readFile(ctx context.Context, f *ctxfile.File, finder *debugfile.Finder, inTime bool, warn func(error)) (*input, error) {
 	var head [8]byte
 	if n, _ := f.ReadAt(head[:], 0); perfdata.IsPerfData(head[:n]) { // the other formats' readers tell of errors
 		return readPerfData(ctx, f, finder, inTime, warn)
 	}
-	p, _, err := decode.Read(f, f.Name())
-	if err != nil || !unnamed(p) {
-		return &input{profile: p}, err
+	p, format, err := decode.Read(f, f.Name())
+	if err != nil {
+		return nil, err
+	}
+	in := &input{profile: p, format: format}
+	linkAddresses(ctx, p, format)
+	if !unnamed(p) {
+		return in, nil
 	}
 	r := resolver{p: p, finder: finder}
-	p, err = r.resolve(ctx)
+	in.named = true
+	in.profile, err = r.resolve(ctx)
 	r.warn(warn)
-	return &input{profile: p}, err
+	return in, err
 }
 
 // warnOn returns what tells of problems on w, unless quiet.
