@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"fulgur/internal/safeopen"
+	"fulgur/internal/symbolize"
 )
 
 // mostSource is the size up to which source files are shown, in bytes.
@@ -38,14 +39,15 @@ type Source struct {
 func (f *File) Source(file string, at ...uint64) (Source, error) {
 	at = slices.Sorted(slices.Values(at))
 	found, err := f.all.LookupBatch(at)
-	for _, frames := range found {
-		for _, frame := range frames {
-			if file != "" && frame.File == file {
-				return readSource(file)
-			}
-		}
+	if slices.ContainsFunc(found, func(frames []symbolize.Frame) bool { return names(frames, file) }) {
+		return readSource(file)
 	}
 	return Source{}, errors.Join(fmt.Errorf("%s: %w", file, ErrNotNamed), err)
+}
+
+// names reports whether one of the functions at an address is in a source file.
+func names(frames []symbolize.Frame, file string) bool {
+	return file != "" && slices.ContainsFunc(frames, func(f symbolize.Frame) bool { return f.File == file })
 }
 
 // readSource reads a file that debug information names.

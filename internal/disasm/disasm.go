@@ -4,6 +4,7 @@
 package disasm
 
 import (
+	"bytes"
 	"debug/elf"
 	"errors"
 	"fmt"
@@ -120,32 +121,43 @@ func (c *Code) Instructions(names map[uint64]Symbol) []Instruction {
 	return list
 }
 
+// endbr64 marks where indirect branches may lead to. The decoder does not know
+// it, and with control-flow protection (-fcf-protection, the default of many
+// distributions) most functions begin with it.
+var endbr64 = []byte{0xf3, 0x0f, 0x1e, 0xfa}
+
 // decodeX86 decodes the first instruction of code.
 func decodeX86(code []byte, address uint64) (d decoded, ok bool) {
+	if bytes.HasPrefix(code, endbr64) {
+		return decoded{size: len(endbr64), text: "endbr64"}, true
+	}
 	inst, err := x86asm.Decode(code, 64)
-	if err != nil || inst.Len <= 0 || inst.Len > len(code) {
+	if err != nil || inst.Op == 0 || inst.Len <= 0 || inst.Len > len(code) { // 0 is prefixes alone
 		return decoded{size: 1, text: fmt.Sprintf(".byte %#02x", code[0])}, false
 	}
-	d = decoded{size: inst.Len, text: x86asm.IntelSyntax(inst, address, nil)}
-	if inst.Op == x86asm.LEA {
-		d.text = strings.Replace(d.text, "ptr [", "[", 1) // it points to nothing of a size
-	}
-	next := address + uint64(inst.Len)
-	for _, arg := range inst.Args {
+	d.size = inst.Len
+	next, comment := address+uint64(inst.Len), ""
+	for i, arg := range inst.Args {
 		switch arg := arg.(type) {
 		case x86asm.Rel:
-			// The argument is the last one, and the decoder writes it relative
-			// to the instruction.
 			d.branch, d.target = true, next+uint64(int64(arg))
-			if i := strings.LastIndexByte(d.text, ' '); i >= 0 {
-				d.text = d.text[:i+1]
-			}
-			return d, true
 		case x86asm.Mem:
 			if arg.Base == x86asm.RIP {
-				d.text += fmt.Sprintf("  # %#x", next+uint64(arg.Disp))
+				arg.Disp = int64(int32(arg.Disp)) // the decoder loses the sign
+				inst.Args[i] = arg
+				comment = fmt.Sprintf("  # %#x", next+uint64(arg.Disp))
 			}
 		}
+	}
+	d.text = x86asm.IntelSyntax(inst, address, nil) + comment
+	switch {
+	case d.branch:
+		// Where it leads to is the last argument.
+		if i := strings.LastIndexByte(d.text, ' '); i >= 0 {
+			d.text = d.text[:i+1]
+		}
+	case inst.Op == x86asm.LEA:
+		d.text = strings.Replace(d.text, "ptr [", "[", 1) // it points to nothing of a size
 	}
 	return d, true
 }

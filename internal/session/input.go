@@ -7,12 +7,14 @@ import (
 	"io"
 	"strings"
 
+	"fulgur/internal/code"
 	"fulgur/internal/ctxfile"
 	"fulgur/internal/debugfile"
 	"fulgur/internal/decode"
 	"fulgur/internal/encode/plain"
 	"fulgur/internal/perfdata"
 	"fulgur/internal/profile"
+	"fulgur/internal/symbolize"
 	"fulgur/internal/timeline"
 )
 
@@ -128,7 +130,8 @@ func (o *ConvertOptions) convertProfile(ctx context.Context) (exitCode int, err 
 	if err != nil {
 		return 2, err
 	}
-	in, err := readInput(ctx, o.Input, format.inTime != nil && o.Value == "", warnOn(o.Stderr, o.Quiet))
+	warn := warnOn(o.Stderr, o.Quiet)
+	in, err := readInput(ctx, o.Input, format.inTime != nil && o.Value == "", warn)
 	if err != nil {
 		return 1, orInterrupted(ctx, err)
 	}
@@ -146,11 +149,16 @@ func (o *ConvertOptions) convertProfile(ctx context.Context) (exitCode int, err 
 		return 1, err
 	}
 	defer func() { err = errors.Join(err, out.Abort()) }()
-	w := untilWriter{ctx, out}
+	w, opts := untilWriter{ctx, out}, &Options{Annotate: o.Annotate}
+	if o.EmbedSources {
+		if opts.source, err = sourcesOf(ctx, p, warn); err != nil {
+			return 1, orInterrupted(ctx, err)
+		}
+	}
 	if in.line != nil {
-		err = format.inTime(w, in.line)
+		err = format.inTime(w, in.line, opts)
 	} else {
-		err = format.write(w, p, &Options{Annotate: o.Annotate}, 0)
+		err = format.write(w, p, opts, 0)
 	}
 	if err != nil {
 		return 1, orInterrupted(ctx, err)
@@ -166,5 +174,33 @@ func (o *ConvertOptions) profileFormat() (format, error) {
 	case o.Format == "" && (o.Output == "" || o.Output == "-"):
 		return format{}, usagef("which format to write? -o FILE, whose ending names it, or --format: %s or %s", FormatNames(), preagg)
 	}
-	return chooseFormat(&Options{Output: o.Output, Format: o.Format})
+	f, err := chooseFormat(&Options{Output: o.Output, Format: o.Format})
+	if err == nil && o.EmbedSources && f.name != "firefox" {
+		return format{}, usagef("only a profile for the Firefox Profiler has room for sources: let its name end in .json.gz, or add --format firefox")
+	}
+	return f, err
+}
+
+// sourcesOf returns the source files of p that are here, and tells of others.
+func sourcesOf(ctx context.Context, p *profile.Profile, warn func(error)) (source func(string) (string, bool), err error) {
+	finder, err := debugfile.New(debugfile.Config{})
+	if err != nil {
+		return nil, err
+	}
+	library := code.NewLibrary(ctx, finder, symbolize.Options{})
+	defer func() { err = errors.Join(err, library.Close()) }()
+	texts, problems := library.Sources(p)
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	for _, problem := range problems[:min(len(problems), maxMissing)] {
+		warn(fmt.Errorf("not embedded: %w", problem))
+	}
+	if more := len(problems) - maxMissing; more > 0 {
+		warn(fmt.Errorf("not embedded: %s", count(uint64(more), "more file")))
+	}
+	return func(file string) (string, bool) {
+		text, ok := texts[file]
+		return text, ok
+	}, nil
 }

@@ -87,6 +87,10 @@ type Options struct {
 	// Args is the command line as it was typed, recorded in the profile.
 	Args []string
 
+	// source returns the text of a source file for formats that have room for
+	// it; nil if none is wanted.
+	source func(file string) (text string, ok bool)
+
 	times bool // the format has room for them
 }
 
