@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"path"
 	"strings"
 
 	"fulgur/internal/code"
@@ -74,9 +75,14 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, "/"+s.token+"/", http.StatusPermanentRedirect)
 		return
 	}
+	rest = "/" + rest
+	if rest != path.Clean(rest) && rest != path.Clean(rest)+"/" {
+		http.NotFound(w, r) // the multiplexer would lead to the clean path
+		return
+	}
 	r.Body = http.MaxBytesReader(w, r.Body, mostRequest)
 	below := r.Clone(r.Context())
-	below.URL.Path, below.URL.RawPath = "/"+rest, ""
+	below.URL.Path, below.URL.RawPath = rest, ""
 	s.mux.ServeHTTP(w, below)
 }
 
