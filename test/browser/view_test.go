@@ -2,6 +2,8 @@ package browser
 
 import (
 	"bufio"
+	"debug/elf"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -11,9 +13,12 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
+	"fulgur/internal/encode/firefox"
+	model "fulgur/internal/profile"
 	"fulgur/internal/testenv"
 )
 
@@ -47,32 +52,39 @@ int main(void)
 }
 `
 
-// recordHot compiles the program and profiles it with fulgur, whose path it
-// returns too.
-func recordHot(t *testing.T, dir string) (fulgur, profile string) {
+// buildHot compiles the program in dir.
+func buildHot(t *testing.T, dir string) (program string) {
 	t.Helper()
-	testenv.Root(t)
 	cc := testenv.Tool(t, "gcc")
-	fulgur = testenv.Program(t, "fulgur/cmd/fulgur", dir)
-	profile = filepath.Join(dir, "hot.json.gz")
 	source, program := filepath.Join(dir, "hot.c"), filepath.Join(dir, "hot")
 	if err := os.WriteFile(source, []byte(hotSource), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	for _, args := range [][]string{
-		{cc, "-g", "-O2", "-o", program, source},
-		{fulgur, "profile", "-q", "-F", "499", "-o", profile, "--", program},
-	} {
-		if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {
-			t.Fatalf("%q: %v\n%s", args, err, out)
-		}
+	command(t, cc, "-g", "-O2", "-Wl,--build-id", "-o", program, source)
+	return program
+}
+
+func command(t *testing.T, name string, args ...string) {
+	t.Helper()
+	if out, err := exec.Command(name, args...).CombinedOutput(); err != nil {
+		t.Fatalf("%s %q: %v\n%s", name, args, err, out)
 	}
+}
+
+// recordHot profiles the program with fulgur, whose path it returns too.
+func recordHot(t *testing.T, dir string) (fulgur, profile string) {
+	t.Helper()
+	testenv.Root(t)
+	program := buildHot(t, dir)
+	fulgur = testenv.Program(t, "fulgur/cmd/fulgur", dir)
+	profile = filepath.Join(dir, "hot.json.gz")
+	command(t, fulgur, "profile", "-q", "-F", "499", "-o", profile, "--", program)
 	return fulgur, profile
 }
 
 // startView runs fulgur view until the test ends, which it must survive, and
-// returns the address of its page.
-func startView(t *testing.T, fulgur string, args ...string) (page string) {
+// returns the address of its page and that of the Firefox Profiler's.
+func startView(t *testing.T, fulgur string, args ...string) (page, profiler string) {
 	t.Helper()
 	cmd := exec.Command(fulgur, append([]string{"view", "--no-open"}, args...)...)
 	stderr, err := cmd.StderrPipe()
@@ -94,8 +106,12 @@ func startView(t *testing.T, fulgur string, args ...string) (page string) {
 	var said strings.Builder
 	for lines := bufio.NewScanner(stderr); lines.Scan(); {
 		said.WriteString(lines.Text() + "\n")
-		if m := regexp.MustCompile(`^Flame graph.* (http://127\.0\.0\.1:\S+)$`).FindStringSubmatch(lines.Text()); m != nil {
-			page = m[1]
+		if m := regexp.MustCompile(`^(Flame graph|Firefox Profiler).* (https?://\S+)$`).FindStringSubmatch(lines.Text()); m != nil {
+			if m[1] == "Flame graph" {
+				page = m[2]
+			} else {
+				profiler = m[2]
+			}
 		}
 		if strings.HasPrefix(lines.Text(), "Ctrl-C") {
 			break
@@ -104,7 +120,7 @@ func startView(t *testing.T, fulgur string, args ...string) (page string) {
 	if page == "" {
 		t.Fatalf("fulgur view tells no page:\n%s", &said)
 	}
-	return page
+	return page, profiler
 }
 
 // counted is a row of a listing.
@@ -125,7 +141,7 @@ func listed(c *tab, side string) (rows []counted) {
 func TestView(t *testing.T) {
 	c := newTab(t)
 	fulgur, profile := recordHot(t, t.TempDir())
-	page := startView(t, fulgur, profile)
+	page, _ := startView(t, fulgur, profile)
 	c.call("Page.navigate", map[string]any{"url": page}, nil)
 	c.until(`document.documentElement?.dataset.ready`)
 	c.until(`!document.querySelector("#views [value=code]").hidden`)
@@ -210,7 +226,7 @@ func expectOwnRequests(c *tab, page string) {
 func TestViewPprof(t *testing.T) {
 	c := newTab(t)
 	fulgur, profile := recordHot(t, t.TempDir())
-	page := startView(t, fulgur, profile)
+	page, _ := startView(t, fulgur, profile)
 	for name, text := range map[string]string{"flamegraph": "churn", "top": "churn", "peek?f=churn": "main"} {
 		c.call("Page.navigate", map[string]any{"url": page + "pprof/" + name}, nil)
 		c.until(fmt.Sprintf(`document.readyState === "complete" && location.href.endsWith(%q) && document.body.textContent.includes(%q)`, name, text))
@@ -222,4 +238,107 @@ func TestViewPprof(t *testing.T) {
 	for _, e := range c.seen("Runtime.exceptionThrown") {
 		t.Errorf("exception: %s", e.Params)
 	}
+}
+
+// annotation is the answer to "function annotate".
+type annotation struct {
+	SrcAnnotation *struct {
+		Files []struct {
+			Filename string
+			Lines    []struct {
+				LineNumber   int
+				TotalSamples float64
+			}
+		}
+	}
+	AsmAnnotations []struct {
+		SymbolName   string
+		FetchError   any
+		Instructions []struct {
+			TotalSamples  float64
+			DecodedString string
+		}
+	}
+}
+
+// The Firefox Profiler's own code follows the address that is printed, and gets
+// sources and instructions from the server.
+func TestViewFrontEnd(t *testing.T) {
+	fulgur, profile := recordHot(t, t.TempDir())
+	_, address := startView(t, fulgur, profile)
+	f := openFrontEnd(t, address)
+	var a annotation
+	f.ask(&a, "function", "annotate", f.function("churn"), "--mode", "all")
+	if a.SrcAnnotation == nil || len(a.AsmAnnotations) != 1 {
+		t.Fatalf("annotation is %+v", a)
+	}
+	asm, hot := a.AsmAnnotations[0], 0.0
+	for _, i := range asm.Instructions {
+		hot += i.TotalSamples
+	}
+	if asm.SymbolName != "churn" || asm.FetchError != nil || hot == 0 || asm.Instructions[len(asm.Instructions)-1].DecodedString != "ret" {
+		t.Errorf("instructions are %+v", asm)
+	}
+}
+
+// Names that a profile lacks come from the server.
+func TestViewSymbolicates(t *testing.T) {
+	dir := t.TempDir()
+	program := buildHot(t, dir)
+	fulgur := testenv.Program(t, "fulgur/cmd/fulgur", dir)
+	file, err := elf.Open(program)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	symbols, err := file.Symbols()
+	if err != nil {
+		t.Fatal(err)
+	}
+	note, err := file.Section(".note.gnu.build-id").Data()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := model.NewBuilder(model.ValueType{Type: "cpu", Unit: "nanoseconds"})
+	mapping := b.Mapping(model.Mapping{Path: program, BuildID: hex.EncodeToString(note[16:])})
+	for _, name := range []string{"churn", "main"} { // the front end leaves out what is at the very end
+		for _, s := range symbols {
+			if s.Name != name {
+				continue
+			}
+			frame := b.Frame(model.Frame{Mapping: mapping, Address: s.Value})
+			b.Add(model.Sample{Stack: b.Push(0, frame), Task: b.Task(model.Task{PID: 1, Comm: "hot"}), CPU: -1, Values: []int64{1e6}})
+		}
+	}
+	path := filepath.Join(dir, "unnamed.json.gz")
+	out, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := firefox.WriteProfile(out, b.Profile(model.Meta{}, model.Losses{}), firefox.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := out.Close(); err != nil {
+		t.Fatal(err)
+	}
+	_, address := startView(t, fulgur, path)
+	openFrontEnd(t, address).function("churn")
+}
+
+// function returns the handle of a function, once its name is known.
+func (f *frontEnd) function(name string) (handle string) {
+	f.t.Helper()
+	var list struct {
+		Functions []struct{ FunctionHandle, Name string }
+	}
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+		f.ask(&list, "thread", "functions", "--search", name)
+		for _, fn := range list.Functions {
+			if strings.HasSuffix(fn.Name, name) {
+				return fn.FunctionHandle
+			}
+		}
+	}
+	f.t.Fatalf("no function %s in %+v", name, list)
+	return ""
 }

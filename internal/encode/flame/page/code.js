@@ -1,6 +1,9 @@
 // ---- The source and the instructions of a function: what the page cannot know
 // itself, and asks the server that it comes from, if there is one.
 
+const SOURCE_COLUMNS = [['Self', 'number'], ['Total', 'number'], ['Line', 'number'], ['Source']];
+const CODE_COLUMNS = [['Self', 'number'], ['Total', 'number'], ['Address', 'number'], ['Instruction'], ['From']];
+
 class Listing {
   constructor(page) {
     this.page = page;
@@ -43,9 +46,14 @@ class Listing {
     for (const side of [this.sources, this.assembly]) {
       const rows = [...side.querySelectorAll('tr[data-total]')];
       const hottest = rows.reduce((a, b) => (a && Number(a.dataset.total) >= Number(b.dataset.total) ? a : b), null);
-      hottest?.scrollIntoView({ block: 'center' });
+      if (hottest) this.center(side, hottest);
     }
     byId('code').dataset.state = notice ? 'waiting' : 'ready';
+  }
+
+  // center scrolls a side up or down, and not sideways as scrollIntoView would.
+  center(side, row) {
+    side.scrollTop += row.getBoundingClientRect().top - side.getBoundingClientRect().top - side.clientHeight / 2;
   }
 
   sections(parts, otherwise, fill) {
@@ -60,10 +68,10 @@ class Listing {
     if (source.newer) notes.push(element('p', 'This file changed after the program was built: lines may be others.', 'problem'));
     if (source.problem) {
       notes.push(element('p', source.problem, 'problem'));
-      return [heading, ...notes, this.table(source.counts.map(([line, self, total]) =>
+      return [heading, ...notes, this.table(SOURCE_COLUMNS, source.counts.map(([line, self, total]) =>
         this.row(self, total, String(line), '', source.file, line)))];
     }
-    return [heading, ...notes, this.table(source.lines.map((text, i) => {
+    return [heading, ...notes, this.table(SOURCE_COLUMNS, source.lines.map((text, i) => {
       const line = source.first + i;
       const [self, total] = counts.get(line) ?? [0, 0];
       return this.row(self, total, String(line), text, source.file, line);
@@ -74,7 +82,7 @@ class Listing {
     const heading = element('h3', assembly.function || assembly.module);
     heading.title = shortened(assembly.module);
     const notes = assembly.problem ? [element('p', assembly.problem, 'problem')] : [];
-    return [heading, ...notes, this.table(assembly.instructions.map((i) => {
+    return [heading, ...notes, this.table(CODE_COLUMNS, assembly.instructions.map((i) => {
       const row = this.row(i.self, i.total, i.address.slice(2), i.text, i.file, i.line);
       const from = i.file ? `${i.file.slice(i.file.lastIndexOf('/') + 1)}:${i.line}` : '';
       const place = element('td', from, 'place');
@@ -84,11 +92,11 @@ class Listing {
     }))];
   }
 
-  table(rows) {
+  table(columns, rows) {
     const table = element('table');
     const head = element('thead');
     const names = element('tr');
-    names.append(...['Self', 'Total', '', ''].map((text) => element('th', text)));
+    names.append(...columns.map(([text, className]) => element('th', text, className)));
     head.append(names);
     const body = element('tbody');
     body.append(...rows);
@@ -123,8 +131,9 @@ class Listing {
   link(clicked, rows) {
     for (const row of byId('code').querySelectorAll('.linked')) row.classList.remove('linked');
     for (const row of rows) row.classList.add('linked');
-    const here = this.sources.contains(clicked) ? this.sources : this.assembly;
-    rows.find((row) => !here.contains(row))?.scrollIntoView({ block: 'center' });
+    const there = this.sources.contains(clicked) ? this.assembly : this.sources;
+    const first = rows.find((row) => there.contains(row));
+    if (first) this.center(there, first);
   }
 }
 
