@@ -46,14 +46,20 @@ Examples:
 }
 
 func (c *viewCommand) run(ctx context.Context, env environment) (int, error) {
-	return session.View(ctx, session.ViewOptions{
+	o := c.options()
+	o.Stderr = env.stderr
+	return session.View(ctx, o)
+}
+
+// options translates the flags.
+func (c *viewCommand) options() session.ViewOptions {
+	return session.ViewOptions{
 		Input:  c.File,
 		Base:   c.Base,
 		Value:  c.Value,
 		Listen: c.Listen,
 		Port:   int(c.Port),
 		NoOpen: c.NoOpen,
-		Stderr: env.stderr,
 		Quiet:  c.Quiet,
-	})
+	}
 }

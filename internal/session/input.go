@@ -151,7 +151,7 @@ func (o *ConvertOptions) convertProfile(ctx context.Context) (exitCode int, err 
 	defer func() { err = errors.Join(err, out.Abort()) }()
 	w, opts := untilWriter{ctx, out}, &Options{Annotate: o.Annotate}
 	if o.EmbedSources {
-		if opts.source, err = sourcesOf(ctx, p, warn); err != nil {
+		if opts.Source, err = sourcesOf(ctx, p, warn); err != nil {
 			return 1, orInterrupted(ctx, err)
 		}
 	}

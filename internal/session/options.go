@@ -86,10 +86,9 @@ type Options struct {
 	Interruptible func(context.Context) (ctx context.Context, stop func())
 	// Args is the command line as it was typed, recorded in the profile.
 	Args []string
-
-	// source returns the text of a source file for formats that have room for
+	// Source returns the text of a source file for formats that have room for
 	// it; nil if none is wanted.
-	source func(file string) (text string, ok bool)
+	Source func(file string) (text string, ok bool)
 
 	times bool // the format has room for them
 }

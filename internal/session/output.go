@@ -43,9 +43,9 @@ var formats = []format{
 		return pprof.Write(w, p, pprof.Options{System: o.Target.Scope == target.System})
 	}},
 	{name: "firefox", endings: []string{".json.gz"}, write: func(w io.Writer, p *profile.Profile, o *Options, _ int) error {
-		return firefox.WriteProfile(w, p, firefox.Options{Source: o.source})
+		return firefox.WriteProfile(w, p, firefox.Options{Source: o.Source})
 	}, inTime: func(w io.Writer, t *profile.Timeline, o *Options) error {
-		return firefox.Write(w, t, firefox.Options{Source: o.source})
+		return firefox.Write(w, t, firefox.Options{Source: o.Source})
 	}},
 	{name: "speedscope", endings: []string{".speedscope.json"}, write: func(w io.Writer, p *profile.Profile, _ *Options, _ int) error {
 		return speedscope.Write(w, p)
