@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"sync"
 	"time"
@@ -13,9 +14,11 @@ import (
 	"github.com/google/pprof/driver"
 	"github.com/google/pprof/profile"
 
+	"fulgur/internal/code"
 	"fulgur/internal/decode"
 	"fulgur/internal/encode/plain"
 	"fulgur/internal/encode/pprof"
+	"fulgur/internal/symbolize"
 )
 
 // pprofPolicy lets pprof's pages run the scripts and styles that stand in them,
@@ -30,9 +33,15 @@ type pprofPages struct {
 }
 
 // newPprofPages returns the pages of o's profile.
-func newPprofPages(o Options) *pprofPages {
+func newPprofPages(o Options, library *code.Library) *pprofPages {
 	return &pprofPages{sync.OnceValues(func() (handlers map[string]http.Handler, err error) {
-		f := pprofFetcher{o}
+		shown, err := o.Input.pprof()
+		if err != nil {
+			return nil, err
+		}
+		// pprof changes the profile that it is given.
+		objects := &pprofObjects{library: library, profile: shown.Copy(), found: map[*code.File]map[uint64][]symbolize.Frame{}}
+		f := pprofFetcher{shown, o.Base}
 		args := []string{"-http=" + loopback + ":0", "-no_browser", "-symbolize=none"}
 		if o.Base != nil {
 			args = append(args, "-diff_base="+baseSource)
@@ -40,6 +49,7 @@ func newPprofPages(o Options) *pprofPages {
 		err = driver.PProf(&driver.Options{
 			Flagset: newPprofFlags(append(args, newSource)),
 			Fetch:   f,
+			Obj:     objects,
 			UI:      pprofUI{o.Stderr},
 			HTTPServer: func(served *driver.HTTPServerArgs) error {
 				handlers = served.Handlers
@@ -74,28 +84,43 @@ func (p *pprofPages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 const newSource, baseSource = "new", "base"
 
 // pprofFetcher gives pprof the profiles that it asks for by name.
-type pprofFetcher struct{ o Options }
+type pprofFetcher struct {
+	shown *profile.Profile
+	base  *Input
+}
 
-// Fetch implements [driver.Fetcher].
-func (f pprofFetcher) Fetch(source string, _, _ time.Duration) (*profile.Profile, string, error) {
-	in := &f.o.Input
-	if source == baseSource {
-		in = f.o.Base
+// Fetch implements [driver.Fetcher]. It does not say where profiles come from:
+// pprof would take the place for a remote one, and keep a copy.
+func (f pprofFetcher) Fetch(source string, _, _ time.Duration) (p *profile.Profile, from string, err error) {
+	if source == newSource {
+		return f.shown, "", nil
 	}
-	p, err := in.pprof()
-	return p, in.Name, err
+	p, err = f.base.pprof()
+	return p, "", err
 }
 
 // pprof returns the input as pprof has it.
-func (in *Input) pprof() (*profile.Profile, error) {
+func (in *Input) pprof() (p *profile.Profile, err error) {
 	if in.Format == decode.Pprof && in.Content != nil {
-		return profile.Parse(io.NewSectionReader(in.Content, 0, in.Content.Size()))
+		p, err = profile.Parse(io.NewSectionReader(in.Content, 0, in.Content.Size()))
+	} else {
+		var b bytes.Buffer
+		if err := pprof.Write(&b, in.Profile, pprof.Options{}); err != nil {
+			return nil, err
+		}
+		p, err = profile.Parse(&b)
 	}
-	var b bytes.Buffer
-	if err := pprof.Write(&b, in.Profile, pprof.Options{}); err != nil {
+	if err != nil {
 		return nil, err
 	}
-	return profile.Parse(&b)
+	for _, m := range p.Mapping {
+		// A file that fulgur wrote addresses of is mapped everywhere. Its source
+		// pages need to be told.
+		if m.Start == 0 && m.Limit == 0 {
+			m.Limit = math.MaxInt64
+		}
+	}
+	return p, nil
 }
 
 // pprofFlags is a command line for pprof.

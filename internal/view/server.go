@@ -35,8 +35,7 @@ func newServer(o Options, library *code.Library, token string) *server {
 	s := &server{options: o, library: library, token: token, mux: http.NewServeMux()}
 	s.mux.Handle("GET /{$}", newFlamePage(o))
 	s.mux.Handle("GET /code", &listings{input: o.Input.Profile, library: library})
-	pages := newPprofPages(o)
-	s.mux.Handle("/pprof/", http.StripPrefix("/pprof", pages))
+	s.mux.Handle("/pprof/", http.StripPrefix("/pprof", newPprofPages(o, library)))
 	if s.isFirefox() {
 		s.mux.Handle("GET /"+profileName, http.HandlerFunc(s.content))
 		newSymbolServer(o.Input.Profile, library).register(s.mux)

@@ -529,11 +529,19 @@ func TestPprof(t *testing.T) {
 		if r, _ := (request{path: "/" + token + "/pprof/"}).do(t, server); r.Header.Get("Location") != "flamegraph" && r.Header.Get("Location") != "/"+token+"/pprof/flamegraph" {
 			t.Errorf("%s: leads to %q", format, r.Header.Get("Location"))
 		}
-		for _, page := range []string{"flamegraph", "top", "peek?f=work"} {
+		for page, want := range map[string]string{
+			"flamegraph": "work", "top": "work", "peek?f=work": "work",
+			"disasm?f=work": "ROUTINE ======================== work", "source?f=%5Ework%24": "twice(p);",
+		} {
 			r, body := request{path: "/" + token + "/pprof/" + page}.do(t, server)
-			if r.StatusCode != http.StatusOK || !strings.Contains(body, "work") || r.Header.Get("Content-Security-Policy") == "" {
-				t.Errorf("%s, %s: %s", format, page, r.Status)
+			if r.StatusCode != http.StatusOK || !strings.Contains(body, want) || r.Header.Get("Content-Security-Policy") == "" {
+				t.Errorf("%s, %s: %s without %q", format, page, r.Status, want)
 			}
+		}
+		// Instructions are ours, whether objdump is installed or not.
+		_, body := request{path: "/" + token + "/pprof/disasm?f=work"}.do(t, server)
+		if !strings.Contains(body, "ret") || !strings.Contains(body, fmt.Sprintf("%x", p.work)) {
+			t.Errorf("%s: no instructions in %s", format, body)
 		}
 	}
 	base := p.input(t, decode.Pprof)
