@@ -149,6 +149,22 @@ func TestDisassemble(t *testing.T) {
 	}
 }
 
+func TestExecutable(t *testing.T) {
+	p := build(t)
+	f := open(t, p.path, "")
+	for _, test := range []struct{ start, end uint64 }{{p.work.Value, p.work.Value + 1}, {0, p.work.Value + 1}, {p.work.Value, ^uint64(0)}} {
+		from, to := f.Executable(test.start, test.end)
+		if from > p.work.Value || to <= p.work.Value || from < test.start || to > test.end {
+			t.Errorf("of %#x to %#x, %#x to %#x is code", test.start, test.end, from, to)
+		}
+	}
+	for _, none := range []struct{ start, end uint64 }{{0, 1}, {^uint64(0) - 1, ^uint64(0)}, {p.work.Value, p.work.Value}, {p.work.Value, 0}} {
+		if from, to := f.Executable(none.start, none.end); from != 0 || to != 0 {
+			t.Errorf("of %#x to %#x, %#x to %#x is code", none.start, none.end, from, to)
+		}
+	}
+}
+
 // inside returns the addresses of a function.
 func (p program) inside() (list []uint64) {
 	for at := p.work.Value; at < p.work.Value+p.work.Size; at++ {

@@ -228,6 +228,21 @@ func (f *File) codeEnd(address uint64) uint64 {
 	return min(end, address+maxFunction)
 }
 
+// Executable returns the part of the addresses from start up to end that is
+// code: that in the first segment of code which has any of them. It is empty if
+// none has.
+func (f *File) Executable(start, end uint64) (from, to uint64) {
+	for _, s := range f.all.File().Segments() {
+		if s.Type != elf.PT_LOAD || s.Flags&elf.PF_X == 0 {
+			continue
+		}
+		if from, to = max(start, s.Addr), min(end, s.Addr+s.FileSize); from < to {
+			return from, to
+		}
+	}
+	return 0, 0
+}
+
 // Arch names the machine that the code is for as the Firefox Profiler does:
 // "x86_64", "arm64".
 func (f *File) Arch() string {

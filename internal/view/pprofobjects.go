@@ -56,8 +56,12 @@ func (o *pprofObjects) Disasm(name string, start, end uint64, _ bool) ([]driver.
 	if err != nil {
 		return nil, err
 	}
-	// What pprof asks for begins and ends anywhere, also within instructions.
-	end = min(end, start+mostCode)
+	// What pprof asks for begins and ends anywhere, also within instructions and
+	// beyond all code.
+	start, end = file.Executable(start, min(end, start+mostCode))
+	if start == end {
+		return nil, fmt.Errorf("%s: no code there", name)
+	}
 	from, to := start, end
 	if fn, err := file.Function(start); err == nil {
 		from = fn.Start
