@@ -103,7 +103,7 @@ func endings() string {
 func encode(out output, f format, p *profile.Profile, line *profile.Timeline, o *Options, value int) error {
 	write := func() error { return f.write(out, p, o, value) }
 	if line != nil {
-		write = func() error { return f.inTime(out, line) }
+		write = func() error { return f.inTime(out, line, o) }
 	}
 	if err := write(); err != nil {
 		return err
