@@ -13,4 +13,6 @@ require (
 	golang.org/x/sys v0.49.0
 )
 
+require golang.org/x/arch v0.32.0
+
 tool github.com/cilium/ebpf/cmd/bpf2go

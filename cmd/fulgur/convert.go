@@ -15,6 +15,7 @@ type convertCommand struct {
 
 	Value    string `placeholder:"TYPE" group:"output" help:"Write this value alone, as cpu. Default: all that the format has room for, or the first."`
 	Annotate bool   `short:"a" name:"annotations" group:"output" help:"Mark kernel frames with _[k] and inlined functions with _[i] in text."`
+	Embed    bool   `name:"embed-sources" group:"output" help:"Put the source files into a profile for the Firefox Profiler, which then shows them wherever it is opened."`
 
 	Binary      string `placeholder:"FILE" xor:"binary" group:"contents" help:"Make the profile of this executable or shared object. It must be the build that ran."`
 	AllBinaries bool   `xor:"binary" group:"contents" help:"Make a profile of every file that was mapped and is here, in the directory that -o names."`
@@ -30,7 +31,7 @@ type convertCommand struct {
 
 // convertGroups are the headings of the help text besides fulgur profile's.
 func convertGroups() []kong.Group {
-	return []kong.Group{{Key: "contents", Title: "What to take"}}
+	return []kong.Group{{Key: "contents", Title: "What to take"}, {Key: "server", Title: "Server"}}
 }
 
 // Help is what fulgur convert --help says beside the flags.
@@ -57,6 +58,9 @@ Examples:
     # what perf recorded, for the Firefox Profiler; unwound by perf if need be
     fulgur convert -o perf.json.gz perf.data
     perf script -F +pid | fulgur convert -o perf.json.gz -
+
+    # with the sources in it, to be read on another machine
+    fulgur convert --embed-sources -o with-sources.json.gz cpu.json.gz
 
     # branches, on the machine that runs the service
     perf record -b -e cycles:u -p 1234 -- sleep 60
@@ -85,17 +89,18 @@ func (c *convertCommand) run(ctx context.Context, env environment) (int, error) 
 // options translates the flags.
 func (c *convertCommand) options() session.ConvertOptions {
 	return session.ConvertOptions{
-		Input:       c.Input,
-		Output:      c.Output,
-		Value:       c.Value,
-		Annotate:    c.Annotate,
-		Format:      c.Format,
-		Binary:      c.Binary,
-		AllBinaries: c.AllBinaries,
-		LLVM:        c.LLVM,
-		Strict:      c.Strict,
-		Basic:       c.Basic,
-		StatsJSON:   c.Stats == "json",
-		Quiet:       c.Quiet,
+		Input:        c.Input,
+		Output:       c.Output,
+		Value:        c.Value,
+		Annotate:     c.Annotate,
+		EmbedSources: c.Embed,
+		Format:       c.Format,
+		Binary:       c.Binary,
+		AllBinaries:  c.AllBinaries,
+		LLVM:         c.LLVM,
+		Strict:       c.Strict,
+		Basic:        c.Basic,
+		StatsJSON:    c.Stats == "json",
+		Quiet:        c.Quiet,
 	}
 }

@@ -40,6 +40,7 @@ type commands struct {
 	Record  recordCommand  `cmd:"" group:"measure" help:"Record on one timeline what runs, waits, asks disks and touches memory."`
 	Bolt    boltCommand    `cmd:"" group:"measure" help:"Sample branches and write a profile for llvm-bolt."`
 
+	View    viewCommand    `cmd:"" group:"files" help:"Show a profile in a browser, with source and assembly."`
 	Convert convertCommand `cmd:"" group:"files" help:"Write a profile in another format, or make profiles for BOLT of what perf recorded."`
 	Diff    diffCommand    `cmd:"" group:"files" help:"Compare two profiles."`
 	Merge   mergeCommand   `cmd:"" group:"files" help:"Add profiles for BOLT up."`

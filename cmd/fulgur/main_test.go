@@ -176,8 +176,9 @@ func checkOptions[O any](t *testing.T, line string, want O, options func(command
 
 func TestConvertOptions(t *testing.T) {
 	tests := map[string]session.ConvertOptions{
-		"convert --binary b -o a.preagg in":    {Input: "in", Binary: "b", Output: "a.preagg", LLVM: "auto"},
-		"convert --format preagg --binary b -": {Input: "-", Binary: "b", Format: "preagg", LLVM: "auto"},
+		"convert --binary b -o a.preagg in":       {Input: "in", Binary: "b", Output: "a.preagg", LLVM: "auto"},
+		"convert --embed-sources -o a.json.gz in": {Input: "in", Output: "a.json.gz", EmbedSources: true, LLVM: "auto"},
+		"convert --format preagg --binary b -":    {Input: "-", Binary: "b", Format: "preagg", LLVM: "auto"},
 		"convert --all-binaries -o d --llvm 16 --strict --basic --stats json -q in": {
 			Input: "in", AllBinaries: true, Output: "d", LLVM: "16", Strict: true, Basic: true, StatsJSON: true, Quiet: true,
 		},
@@ -189,6 +190,26 @@ func TestConvertOptions(t *testing.T) {
 				t.Fatal(err)
 			}
 			if d := cmp.Diff(want, selected.(*convertCommand).options()); d != "" {
+				t.Error("(-want +got):\n" + d)
+			}
+		})
+	}
+}
+
+func TestViewOptions(t *testing.T) {
+	tests := map[string]session.ViewOptions{
+		"view cpu.json.gz": {Input: "cpu.json.gz", Listen: "127.0.0.1"},
+		"view --base a.pb.gz --value cpu --port 4000 --listen ::1 --no-open -q -": {
+			Input: "-", Base: "a.pb.gz", Value: "cpu", Port: 4000, Listen: "::1", NoOpen: true, Quiet: true,
+		},
+	}
+	for line, want := range tests {
+		t.Run(line, func(t *testing.T) {
+			selected, err := parse(words(line), &bytes.Buffer{}, &bytes.Buffer{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if d := cmp.Diff(want, selected.(*viewCommand).options()); d != "" {
 				t.Error("(-want +got):\n" + d)
 			}
 		})
@@ -359,7 +380,7 @@ func TestUsageErrors(t *testing.T) {
 		"convert -o out.jpeg in":                        `the ending of "out.jpeg" names no format`,
 		"convert --format jpeg in":                      `unknown format "jpeg"`,
 		"convert --binary b -o out.svg in":              "let its name end in .preagg, or add --format preagg",
-		"convert --value cpu -o a.preagg --binary b in": "has neither values to choose",
+		"convert --value cpu -o a.preagg --binary b in": "has no values to choose",
 		"diff a":                 `expected "<new>"`,
 		"diff - -":               "only one of the two",
 		"diff -o d.pb.gz a b":    "a comparison cannot be written as pprof",

@@ -52,6 +52,24 @@ func (f *Finder) Debug(ctx context.Context, b *File) (*File, error) {
 	return nil, s.err()
 }
 
+// ByBuildID returns the debug file of a binary that is not here, by its build ID
+// in lower-case hex, also by download. The caller closes it. An error that wraps
+// [ErrNotFound] says what else was found.
+func (f *Finder) ByBuildID(ctx context.Context, id string) (*File, error) {
+	s := &search{what: "debug file with build ID " + id}
+	if strings.Trim(id, "0123456789abcdef") != "" {
+		return nil, s.err() // it becomes part of a path
+	}
+	accept := func(c *elffile.File) error { return errors.Join(sameBuildID(c, id), hasDebugInfo(c)) }
+	if found := f.byBuildID(s, "", id, accept); found != nil {
+		return found, nil
+	}
+	if found := f.download(ctx, s, id); found != nil {
+		return found, nil
+	}
+	return nil, s.err()
+}
+
 // byBuildID looks for the file with the given build ID, which accept is to
 // compare.
 func (f *Finder) byBuildID(s *search, root, id string, accept func(*elffile.File) error) *File {

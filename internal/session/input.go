@@ -7,12 +7,14 @@ import (
 	"io"
 	"strings"
 
+	"fulgur/internal/code"
 	"fulgur/internal/ctxfile"
 	"fulgur/internal/debugfile"
 	"fulgur/internal/decode"
 	"fulgur/internal/encode/plain"
 	"fulgur/internal/perfdata"
 	"fulgur/internal/profile"
+	"fulgur/internal/symbolize"
 	"fulgur/internal/timeline"
 )
 
@@ -22,6 +24,10 @@ type input struct {
 	// line is the same in time, nil if that was not asked for or is not known.
 	line     *profile.Timeline
 	recorder *timeline.Recorder // of line
+	// format is that of the file, empty for perf.data; named tells that the
+	// names are not in it.
+	format decode.Format
+	named  bool
 }
 
 // Close gives the timeline up.
@@ -46,31 +52,51 @@ func readProfile(ctx context.Context, path string, warn func(error)) (*profile.P
 // readInput is readProfile, with the times if inTime is set and the input tells
 // them. The input must be closed.
 func readInput(ctx context.Context, path string, inTime bool, warn func(error)) (in *input, err error) {
-	opened, err := ctxfile.Open(ctx, path)
+	f, err := openInput(ctx, path)
 	if err != nil {
 		return nil, err
-	}
-	f, err := ctxfile.Regular(ctx, opened, "fulgur-convert-*")
-	if err != nil {
-		return nil, errors.Join(err, opened.Close())
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
 	finder, err := debugfile.New(debugfile.Config{})
 	if err != nil {
 		return nil, err
 	}
+	return readFile(ctx, f, finder, inTime, warn)
+}
+
+// openInput opens the file at path, "-" being standard input, for random access.
+func openInput(ctx context.Context, path string) (*ctxfile.File, error) {
+	opened, err := ctxfile.Open(ctx, path)
+	if err != nil {
+		return nil, err
+	}
+	f, err := ctxfile.Regular(ctx, opened, "fulgur-input-*")
+	if err != nil {
+		return nil, errors.Join(err, opened.Close())
+	}
+	return f, nil
+}
+
+// readFile is readInput of an open file, with debug files that finder finds.
+func readFile(ctx context.Context, f *ctxfile.File, finder *debugfile.Finder, inTime bool, warn func(error)) (*input, error) {
 	var head [8]byte
 	if n, _ := f.ReadAt(head[:], 0); perfdata.IsPerfData(head[:n]) { // the other formats' readers tell of errors
 		return readPerfData(ctx, f, finder, inTime, warn)
 	}
-	p, _, err := decode.Read(f, f.Name())
-	if err != nil || !unnamed(p) {
-		return &input{profile: p}, err
+	p, format, err := decode.Read(f, f.Name())
+	if err != nil {
+		return nil, err
+	}
+	in := &input{profile: p, format: format}
+	linkAddresses(ctx, p, format)
+	if !unnamed(p) {
+		return in, nil
 	}
 	r := resolver{p: p, finder: finder}
-	p, err = r.resolve(ctx)
+	in.named = true
+	in.profile, err = r.resolve(ctx)
 	r.warn(warn)
-	return &input{profile: p}, err
+	return in, err
 }
 
 // warnOn returns what tells of problems on w, unless quiet.
@@ -104,7 +130,8 @@ func (o *ConvertOptions) convertProfile(ctx context.Context) (exitCode int, err 
 	if err != nil {
 		return 2, err
 	}
-	in, err := readInput(ctx, o.Input, format.inTime != nil && o.Value == "", warnOn(o.Stderr, o.Quiet))
+	warn := warnOn(o.Stderr, o.Quiet)
+	in, err := readInput(ctx, o.Input, format.inTime != nil && o.Value == "", warn)
 	if err != nil {
 		return 1, orInterrupted(ctx, err)
 	}
@@ -122,11 +149,16 @@ func (o *ConvertOptions) convertProfile(ctx context.Context) (exitCode int, err 
 		return 1, err
 	}
 	defer func() { err = errors.Join(err, out.Abort()) }()
-	w := untilWriter{ctx, out}
+	w, opts := untilWriter{ctx, out}, &Options{Annotate: o.Annotate}
+	if o.EmbedSources {
+		if opts.Source, err = sourcesOf(ctx, p, warn); err != nil {
+			return 1, orInterrupted(ctx, err)
+		}
+	}
 	if in.line != nil {
-		err = format.inTime(w, in.line)
+		err = format.inTime(w, in.line, opts)
 	} else {
-		err = format.write(w, p, &Options{Annotate: o.Annotate}, 0)
+		err = format.write(w, p, opts, 0)
 	}
 	if err != nil {
 		return 1, orInterrupted(ctx, err)
@@ -142,5 +174,33 @@ func (o *ConvertOptions) profileFormat() (format, error) {
 	case o.Format == "" && (o.Output == "" || o.Output == "-"):
 		return format{}, usagef("which format to write? -o FILE, whose ending names it, or --format: %s or %s", FormatNames(), preagg)
 	}
-	return chooseFormat(&Options{Output: o.Output, Format: o.Format})
+	f, err := chooseFormat(&Options{Output: o.Output, Format: o.Format})
+	if err == nil && o.EmbedSources && f.name != "firefox" {
+		return format{}, usagef("only a profile for the Firefox Profiler has room for sources: let its name end in .json.gz, or add --format firefox")
+	}
+	return f, err
+}
+
+// sourcesOf returns the source files of p that are here, and tells of others.
+func sourcesOf(ctx context.Context, p *profile.Profile, warn func(error)) (source func(string) (string, bool), err error) {
+	finder, err := debugfile.New(debugfile.Config{})
+	if err != nil {
+		return nil, err
+	}
+	library := code.NewLibrary(ctx, finder, symbolize.Options{})
+	defer func() { err = errors.Join(err, library.Close()) }()
+	texts, problems := library.Sources(p)
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	for _, problem := range problems[:min(len(problems), maxMissing)] {
+		warn(fmt.Errorf("not embedded: %w", problem))
+	}
+	if more := len(problems) - maxMissing; more > 0 {
+		warn(fmt.Errorf("not embedded: %s", count(uint64(more), "more file")))
+	}
+	return func(file string) (string, bool) {
+		text, ok := texts[file]
+		return text, ok
+	}, nil
 }

@@ -18,7 +18,7 @@ type library struct {
 	more    int                     // how many besides
 }
 
-// maxMissing is how many files without a profile are told of one by one.
+// maxMissing is how many files that are missing are told of one by one.
 const maxMissing = 5
 
 // find returns the binary that a mapped file is, nil if it is not here. Files

@@ -86,6 +86,9 @@ type Options struct {
 	Interruptible func(context.Context) (ctx context.Context, stop func())
 	// Args is the command line as it was typed, recorded in the profile.
 	Args []string
+	// Source returns the text of a source file for formats that have room for
+	// it; nil if none is wanted.
+	Source func(file string) (text string, ok bool)
 }
 
 // ProfileOptions describe one profile of what runs on the processors.

@@ -23,7 +23,7 @@ type format struct {
 	// write writes the value of that index, where it does not write all.
 	write func(w io.Writer, p *profile.Profile, o *Options, value int) error
 	// inTime writes a recording with its times; nil for formats that have none.
-	inTime func(io.Writer, *profile.Timeline) error
+	inTime func(io.Writer, *profile.Timeline, *Options) error
 }
 
 var formats = []format{
@@ -42,10 +42,10 @@ var formats = []format{
 	{name: "pprof", endings: []string{".pb.gz", ".pprof", ".prof"}, write: func(w io.Writer, p *profile.Profile, o *Options, _ int) error {
 		return pprof.Write(w, p, pprof.Options{System: o.Target.Scope == target.System})
 	}},
-	{name: "firefox", endings: []string{".json.gz"}, write: func(w io.Writer, p *profile.Profile, _ *Options, _ int) error {
-		return firefox.WriteProfile(w, p, firefox.Options{})
-	}, inTime: func(w io.Writer, t *profile.Timeline) error {
-		return firefox.Write(w, t, firefox.Options{})
+	{name: "firefox", endings: []string{".json.gz"}, write: func(w io.Writer, p *profile.Profile, o *Options, _ int) error {
+		return firefox.WriteProfile(w, p, firefox.Options{Source: o.Source})
+	}, inTime: func(w io.Writer, t *profile.Timeline, o *Options) error {
+		return firefox.Write(w, t, firefox.Options{Source: o.Source})
 	}},
 	{name: "speedscope", endings: []string{".speedscope.json"}, write: func(w io.Writer, p *profile.Profile, _ *Options, _ int) error {
 		return speedscope.Write(w, p)
@@ -109,7 +109,7 @@ func endings() string {
 func encode(out output, f format, p *profile.Profile, line *profile.Timeline, o *Options, value int) error {
 	write := func() error { return f.write(out, p, o, value) }
 	if line != nil {
-		write = func() error { return f.inTime(out, line) }
+		write = func() error { return f.inTime(out, line, o) }
 	}
 	if err := write(); err != nil {
 		return err

@@ -5,13 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path"
 	"slices"
-	"strings"
 
+	"fulgur/internal/code"
 	"fulgur/internal/debugfile"
-	"fulgur/internal/perfdata"
 	"fulgur/internal/profile"
 	"fulgur/internal/symbolize"
 )
@@ -178,32 +176,15 @@ const kernelMapping = "[kernel.kallsyms]"
 
 // lookInFile names the frames of a file, if it is the one that ran.
 func (r *resolver) lookInFile(ctx context.Context, m profile.Mapping, places []place) (err error) {
-	name, deleted := strings.CutSuffix(m.Path, " (deleted)")
-	file, err := os.Open(name)
+	file, err := code.Open(ctx, r.finder, m.Path, m.BuildID, r.options)
 	if err != nil {
 		return fmt.Errorf("no names: %w", err)
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
-	info, err := file.Stat()
-	if err != nil || !info.Mode().IsRegular() {
-		return err // a device has no names
-	}
-	elf, err := symbolize.OpenELF(file, info.Size(), name, r.options)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, elf.Close()) }()
-	switch {
-	case m.BuildID != "" && elf.BuildID() != "" && !perfdata.SameBuildID(m.BuildID, elf.BuildID()):
-		return fmt.Errorf("no names: %s is another build: build ID %s was recorded, the file has %s", name, m.BuildID, elf.BuildID())
-	case deleted && m.BuildID == "":
-		return fmt.Errorf("no names: %s was deleted, and no build ID tells whether the file of its name is the same", name)
-	}
-	elf.Search(ctx, r.finder, "/", name)
-	m.BuildID, m.Base = elf.BuildID(), elf.File().Base()
-	return r.name(elf, m, places, func(address uint64) (uint64, bool) {
+	m.BuildID, m.Base = file.BuildID(), file.Base()
+	return r.name(file, m, places, func(address uint64) (uint64, bool) {
 		if r.offsets {
-			return elf.Address(address)
+			return file.Address(address)
 		}
 		return address, true
 	})

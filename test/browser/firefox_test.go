@@ -33,26 +33,33 @@ type frontEnd struct {
 // session is what the front end calls the profile that it has loaded.
 const session = "test"
 
-// load checks a profile and loads it into the front end: a process that answers
-// others. It is started here, since "load" does not wait on a busy machine.
+// load checks a profile and loads it into the front end, which is to ask nobody
+// for symbols.
 func load(t *testing.T, write func(io.Writer) error) *frontEnd {
 	t.Helper()
-	f := &frontEnd{t: t, cli: testenv.Tool(t, "profiler-cli")}
-	if out, err := exec.Command(f.cli, "--version").CombinedOutput(); err != nil {
-		testenv.Skip(t, fmt.Sprintf("needs a profiler-cli that this machine's node can run: %v\n%s", err, out))
-	}
 	var profile bytes.Buffer
 	if err := write(&profile); err != nil {
 		t.Fatal(err)
 	}
 	firefoxtest.Check(t, profile.Bytes())
-	dir := t.TempDir()
-	path := filepath.Join(dir, "profile.json.gz")
+	path := filepath.Join(t.TempDir(), "profile.json.gz")
 	if err := os.WriteFile(path, profile.Bytes(), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	f.env = append(os.Environ(), "PROFILER_CLI_SESSION_DIR="+dir, "PROFILER_CLI_NO_SYMBOLICATE=1")
-	server := exec.Command(f.cli, "--daemon", path, "--session", session)
+	return openFrontEnd(t, path, "PROFILER_CLI_NO_SYMBOLICATE=1")
+}
+
+// openFrontEnd loads the profile at a path or an address into the front end: a
+// process that answers others, with env in its environment. It is started here,
+// since "load" does not wait on a busy machine.
+func openFrontEnd(t *testing.T, profile string, env ...string) *frontEnd {
+	t.Helper()
+	f := &frontEnd{t: t, cli: testenv.Tool(t, "profiler-cli")}
+	if out, err := exec.Command(f.cli, "--version").CombinedOutput(); err != nil {
+		testenv.Skip(t, fmt.Sprintf("needs a profiler-cli that this machine's node can run: %v\n%s", err, out))
+	}
+	f.env = append(append(os.Environ(), env...), "PROFILER_CLI_SESSION_DIR="+t.TempDir())
+	server := exec.Command(f.cli, "--daemon", profile, "--session", session)
 	server.Env = f.env
 	if err := server.Start(); err != nil {
 		t.Fatal(err)

@@ -157,6 +157,11 @@ func TestFlamePage(t *testing.T) {
 		expectContains(c, "#details", "Hottest functions", "peek30.0%")
 	})
 
+	t.Run("no server", func(t *testing.T) { // to tell source and instructions
+		c.press("c")
+		c.until(`document.querySelector("#views [value=code]").hidden && document.body.dataset.view === "flame"`)
+	})
+
 	t.Run("tooltip", func(t *testing.T) {
 		c.point(boxAt(c, 0.2, 3))
 		expect(c, "#tip h2", "main")

@@ -33,6 +33,10 @@ type Options struct {
 	// whether the share of a box in its profile grew or shrank, in pictures
 	// whether its amount did.
 	Base *profile.Profile
+	// Listings, if not empty, is the address, relative to the page's, of what
+	// answers with the source and the instructions of functions (package view).
+	// The page then shows them; it may ask that server and no other.
+	Listings string
 }
 
 func (o Options) title(p *profile.Profile) string {

@@ -27,7 +27,9 @@ type header struct {
 	Value    int  `json:"value"`
 	Inverted bool `json:"inverted"`
 	// Compared tells that the samples have columns of the base profile too.
-	Compared bool     `json:"compared"`
+	Compared bool `json:"compared"`
+	// Listings is [Options.Listings].
+	Listings string   `json:"listings,omitempty"`
 	Kinds    []string `json:"kinds"`
 	Strings  []string `json:"strings"`
 	Frames   frames   `json:"frames"`
@@ -107,6 +109,7 @@ func newHeader(p *profile.Profile, o Options, t *tree) header {
 		Value:    o.Value,
 		Inverted: o.Inverted,
 		Compared: o.Base != nil,
+		Listings: o.Listings,
 		Values:   []valueType{},
 		Kinds:    kindNames[:],
 		Tasks:    tasks{Comm: []int{}, PID: []int{}, TID: []int{}},

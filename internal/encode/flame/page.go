@@ -28,7 +28,7 @@ var pageJS = func() string {
 	b.WriteString("'use strict';\n(() => {\n")
 	for _, name := range []string{
 		"dom", "data", "format", "weights", "view", "functions", "colours", "chart",
-		"panel", "table", "search", "state", "run", "export", "main",
+		"panel", "table", "code", "search", "state", "run", "export", "main",
 	} {
 		text, err := pageScripts.ReadFile("page/" + name + ".js")
 		if err != nil {
@@ -60,6 +60,9 @@ func writePage(w io.Writer, h header, t *tree) error {
 			fmt.Fprintf(out, "default-src 'none'; script-src %s; style-src %s; base-uri 'none'; form-action 'none'; "+
 				"require-trusted-types-for 'script'; trusted-types 'none'",
 				sourceHash(pageJS), sourceHash(pageCSS))
+			if h.Listings != "" {
+				out.WriteString("; connect-src 'self'")
+			}
 		case "title":
 			out.WriteString(html.EscapeString(h.Title))
 		case "style":

@@ -237,19 +237,20 @@ func (m *merger) profileFrame(id profile.FrameID) uint32 {
 	return m.ofFrame[id]
 }
 
+// Name returns the names of a frame's function and module as the page shows them.
+func Name(p *profile.Profile, id profile.FrameID) (function, module string) {
+	return plain.Terminal(p.FrameName(id)), plainText(p.Mappings[p.Frames[id].Mapping].Path)
+}
+
 // boxFrame describes profile frame id as a box.
 func boxFrame(p *profile.Profile, id profile.FrameID) frame {
 	pf := p.Frames[id]
 	fn := p.Functions[pf.Function]
+	name, module := Name(p, id)
 	f := frame{
-		frameKey: frameKey{
-			name:    plain.Terminal(p.FrameName(id)),
-			module:  plainText(p.Mappings[pf.Mapping].Path),
-			kind:    boxKind(pf),
-			inlined: pf.Inlined,
-		},
-		file: plainText(fn.File),
-		line: fn.StartLine,
+		frameKey: frameKey{name: name, module: module, kind: boxKind(pf), inlined: pf.Inlined},
+		file:     plainText(fn.File),
+		line:     fn.StartLine,
 	}
 	if !pf.Inlined {
 		f.address = pf.Address - pf.Offset

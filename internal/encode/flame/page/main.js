@@ -23,11 +23,13 @@ class Page {
     this.callers = new Chart(byId('callers'), this);
     this.chart.canvas.id = 'chart';
     this.table = new Table(data, this.functions, this);
+    this.listing = new Listing(this);
     this.state = new State({
       view: 'flame', invert: data.inverted ? '1' : '0', value: String(data.value), task: '', merge: '0',
       colour: data.compared ? 'change' : 'kind', q: '', fn: '', zoom: '', up: '', theme: 'auto', sort: 'self',
     }, (before) => this.update(before));
     this.listen();
+    for (const part of [byId('views').querySelector('[value=code]'), byId('code-key')]) part.hidden = !data.listings;
     showRun(data);
     this.update(null);
   }
@@ -36,7 +38,11 @@ class Page {
   get now() { return this.state.now; }
   get valueType() { return this.data.values[this.valueIndex]; }
   get valueIndex() { return /^\d+$/.test(this.now.value) && this.now.value in this.data.values ? Number(this.now.value) : 0; }
-  get view() { return ['flame', 'callers', 'sandwich', 'table'].includes(this.now.view) ? this.now.view : 'flame'; }
+  get view() {
+    const views = ['flame', 'callers', 'sandwich', 'table', ...(this.data.listings ? ['code'] : [])];
+    return views.includes(this.now.view) ? this.now.view : 'flame';
+  }
+  get hasChart() { return this.view !== 'table' && this.view !== 'code'; }
 
   // update shows the state; before is what was shown, or null.
   update(before) {
@@ -51,14 +57,14 @@ class Page {
     else if (differs('theme', 'colour')) this.eachChart((chart) => chart.paint());
     if (differs('q', 'value', 'task', 'view', 'fn', 'merge', 'zoom', 'up')) {
       this.tip.hide();
-      this.search.show(this.view === 'table' ? null : this.chart);
+      this.search.show(this.hasChart ? this.chart : null);
       this.eachChart((chart) => chart.paint());
     }
     if (this.view === 'table' && differs('view', 'q', 'sort', 'value', 'task')) this.showTable();
     this.showControls();
   }
   eachChart(act) {
-    if (this.view === 'table') return;
+    if (!this.hasChart) return;
     act(this.chart);
     if (this.view === 'sandwich') act(this.callers);
   }
@@ -94,7 +100,7 @@ class Page {
 
   // ---- views
 
-  // functionChosen is the function of the sandwich.
+  // functionChosen is the function of the sandwich, and of the listing.
   functionChosen() {
     const f = this.functions.frames.findIndex((frame) => this.names.key(frame) === this.now.fn);
     return f >= 0 ? f : this.hottest(1)[0] ?? 0;
@@ -112,7 +118,8 @@ class Page {
     const { view } = this;
     this.tip.hide();
     document.body.dataset.view = view;
-    if (view === 'table') return;
+    if (view === 'code') this.listing.show(this.functionChosen());
+    if (!this.hasChart) return;
     const hanging = this.now.invert === '1';
     if (view === 'sandwich') {
       const f = this.functionChosen();
@@ -174,9 +181,9 @@ class Page {
     const { now, view } = this;
     for (const tab of byId('views').children) tab.setAttribute('aria-pressed', String(tab.value === view));
     byId('invert').setAttribute('aria-pressed', String(now.invert === '1'));
-    byId('invert').disabled = view === 'sandwich' || view === 'table';
+    byId('invert').disabled = view === 'sandwich' || !this.hasChart;
     byId('merge').checked = now.merge === '1';
-    byId('reset').disabled = view === 'table' || !now.zoom && !now.up;
+    byId('reset').disabled = !this.hasChart || !now.zoom && !now.up;
     byId('value').value = String(this.valueIndex);
     byId('task').value = now.task;
     byId('colour').value = this.now.colour;
@@ -222,16 +229,17 @@ class Page {
   zoomed(chart, box) {
     this.state.set({ [chart === this.chart ? 'zoom' : 'up']: wayTo(box, this.names) }, true);
   }
-  chosen(f) {
-    this.state.set({ view: 'sandwich', fn: this.names.key(this.functions.frames[f]), zoom: '', up: '' }, true);
+  chosen(f, view = 'sandwich') {
+    this.state.set({ view, fn: this.names.key(this.functions.frames[f]), zoom: '', up: '' }, true);
   }
   sorted(column) {
     this.state.set({ sort: this.now.sort === column ? `-${column}` : column });
   }
   turnTo(view) {
-    const change = { view, fn: '', zoom: '', up: '' };
-    const box = this.activeChart.selection;
-    if (view === 'sandwich' && box?.parent) change.fn = this.names.key(this.functions.frames[this.functions.ofFrame[box.frame]]);
+    const ofOne = ['sandwich', 'code'];
+    const change = { view, fn: ofOne.includes(view) && ofOne.includes(this.view) ? this.now.fn : '', zoom: '', up: '' };
+    const box = this.hasChart ? this.activeChart.selection ?? this.activeChart.zoom : null;
+    if (ofOne.includes(view) && box?.parent) change.fn = this.names.key(this.functions.frames[this.functions.ofFrame[box.frame]]);
     if (view !== this.view) this.state.set(change, true);
   }
   turnOver() {
@@ -262,7 +270,7 @@ class Page {
     byId('previous').addEventListener('click', () => this.step(-1));
     byId('help-button').addEventListener('click', () => byId('help').showModal());
     byId('save-svg').addEventListener('click', () => {
-      if (this.view === 'table') this.turnTo('flame');
+      if (!this.hasChart) this.turnTo('flame');
       save('flame.svg', 'image/svg+xml', [picture(this.chart, this.data.title)]);
     });
     byId('save-folded').addEventListener('click', () => save('flame.folded', 'text/plain', folded(this.data, this.weights)));
@@ -281,7 +289,7 @@ class Page {
     const typing = ['INPUT', 'SELECT'].includes(target.tagName) && target.type !== 'checkbox';
     if (key === 'Escape') { this.leave(); return true; }
     if (typing) return false;
-    const tabs = { f: 'flame', b: 'callers', s: 'sandwich', t: 'table' };
+    const tabs = { f: 'flame', b: 'callers', s: 'sandwich', t: 'table', ...(this.data.listings ? { c: 'code' } : {}) };
     if (Object.hasOwn(tabs, key)) { this.turnTo(tabs[key]); return true; }
     switch (key) {
       case '/': byId('search').focus(); byId('search').select(); return true;
@@ -291,7 +299,7 @@ class Page {
       case 'N': this.step(-1); return true;
     }
     const isControl = ['BUTTON', 'SUMMARY', 'INPUT', 'A'].includes(target.tagName);
-    if (this.view === 'table' || this.weights.whole <= 0 || isControl && key === 'Enter') return false;
+    if (!this.hasChart || this.weights.whole <= 0 || isControl && key === 'Enter') return false;
     const chart = this.activeChart;
     if (!chart.press(key)) return false;
     chart.canvas.focus({ preventScroll: true });

@@ -78,6 +78,7 @@ class Panel {
     const tools = element('div', undefined, 'buttons');
     tools.append(
       button('Sandwich', () => page.chosen(f)),
+      ...(page.data.listings ? [button('Source', () => page.chosen(f, 'code'))] : []),
       button('Search', () => page.state.set({ q: `^${name.replace(/[\\^$.*+?()[\]{}|]/g, '\\$&')}$` })));
     const { self, total } = page.functionSums;
     const part = (value) => `${amount(value, valueType)} (${percent(value, weights.whole)})`;

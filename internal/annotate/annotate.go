@@ -1,0 +1,152 @@
+// Package annotate counts how often samples were at the lines and instructions
+// of a function. It is a function of a profile alone.
+package annotate
+
+import "fulgur/internal/profile"
+
+// Weight is how much of a value belongs to a place.
+type Weight struct {
+	// Self is what was sampled there, Total what was sampled there and in
+	// whatever was called from there.
+	Self, Total int64
+}
+
+// Line is a line of a source file. Number is 1-based, 0 if only the file is
+// known; File is empty if not even that is.
+type Line struct {
+	File   string
+	Number int
+}
+
+// Place is an instruction.
+type Place struct {
+	Mapping profile.MappingID
+	// Address is within the instruction, as [profile.Frame.Address] counts: of a
+	// call it is the last byte.
+	Address uint64
+}
+
+// Counts are what belongs to a function.
+type Counts struct {
+	Weight
+	// Lines are those at which the function was, or called. A line counts once
+	// for a sample, however often a recursive function is at it.
+	Lines map[Line]Weight
+	// Places are the instructions, in whatever function the compiler inlined
+	// this one into, likewise. Self has the samples taken at an instruction also
+	// where it belongs to what is inlined into this function.
+	Places map[Place]Weight
+}
+
+// Options say what to count.
+type Options struct {
+	// Value indexes [profile.Profile.ValueTypes].
+	Value int
+	// Task tells which tasks count; nil is all.
+	Task func(profile.TaskID) bool
+}
+
+// Function counts the samples of p that were in a function, which is all frames
+// that is tells.
+func Function(p *profile.Profile, is func(profile.FrameID) bool, o Options) Counts {
+	c := counter{
+		p: p, value: o.Value, is: make([]bool, len(p.Frames)),
+		Counts: Counts{Lines: map[Line]Weight{}, Places: map[Place]Weight{}},
+	}
+	for id := range p.Frames {
+		c.is[id] = id != 0 && is(profile.FrameID(id))
+	}
+	// A stack's parent has a lower identifier.
+	has := make([]bool, len(p.Stacks))
+	for id := 1; id < len(has); id++ {
+		has[id] = c.is[p.Stacks[id].Frame] || has[p.Stacks[id].Parent]
+	}
+	for i := range p.Samples {
+		s := &p.Samples[i]
+		if has[s.Stack] && (o.Task == nil || o.Task(s.Task)) {
+			c.add(s)
+		}
+	}
+	return c.Counts
+}
+
+// counter counts sample by sample.
+type counter struct {
+	Counts
+	p     *profile.Profile
+	value int
+	is    []bool // by frame: whether it is of the function
+
+	path   []profile.FrameID
+	lines  []Line // those of the sample so far
+	places []Place
+}
+
+// add counts one sample.
+func (c *counter) add(s *profile.Sample) {
+	n := s.Values[c.value]
+	c.path = c.p.AppendFrames(c.path[:0], s.Stack)
+	c.lines, c.places = c.lines[:0], c.places[:0]
+	c.Total += n
+	leaf, caller := true, false // of the instruction that the frames below share
+	for i, id := range c.path {
+		f := c.p.Frames[id]
+		if c.is[id] {
+			c.addLine(Line{c.p.Functions[f.Function].File, f.Line}, n, i == 0)
+			c.addPlace(placeOf(f, caller), n, leaf)
+		}
+		if f.Inlined || i+1 == len(c.path) {
+			continue
+		}
+		outer := c.p.Frames[c.path[i+1]]
+		// Where the kernel was entered no call stands.
+		leaf, caller = false, f.Kind != profile.KindKernel || outer.Kind == profile.KindKernel
+	}
+	if c.is[c.path[0]] {
+		c.Self += n
+	}
+}
+
+// placeOf returns the instruction of a frame, which calls or was interrupted.
+func placeOf(f profile.Frame, caller bool) Place {
+	at := Place{f.Mapping, f.Address}
+	if caller && at.Address > 0 {
+		at.Address--
+	}
+	return at
+}
+
+func (c *counter) addLine(l Line, n int64, self bool) {
+	w := c.Lines[l]
+	if self {
+		w.Self += n
+	}
+	if isNew(&c.lines, l) {
+		w.Total += n
+	}
+	c.Lines[l] = w
+}
+
+func (c *counter) addPlace(at Place, n int64, self bool) {
+	if at.Mapping == 0 || !isNew(&c.places, at) {
+		return
+	}
+	w := c.Places[at]
+	w.Total += n
+	if self {
+		w.Self += n
+	}
+	c.Places[at] = w
+}
+
+// isNew adds e to list unless it is there, and reports whether it did. Lists are
+// as short as recursions of one function are deep.
+func isNew[E comparable](list *[]E, e E) bool {
+	for _, known := range *list {
+		if known == e {
+			return false
+		}
+	}
+	*list = append(*list, e)
+	return true
+}

@@ -1,0 +1,94 @@
+package disasm
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"debug/elf"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// ErrNoObjdump is returned by [Objdump] where that program is not installed.
+var ErrNoObjdump = errors.New("objdump (of binutils) is not installed")
+
+const (
+	// objdumpTime is how long objdump may take: it reads all symbols of a file
+	// before it shows the first instruction.
+	objdumpTime = 30 * time.Second
+	// mostOutput is how much it may print, in bytes.
+	mostOutput = 64 << 20
+	// longestX86 is the size of the longest instruction there is, in bytes.
+	longestX86 = 15
+)
+
+// Objdump has objdump disassemble the instructions of file from link-time
+// virtual address start up to limit. It knows more than [Decode], and takes
+// longer.
+func Objdump(ctx context.Context, file *os.File, machine elf.Machine, start, limit uint64) ([]Instruction, error) {
+	program, err := exec.LookPath("objdump")
+	if err != nil {
+		return nil, ErrNoObjdump
+	}
+	ctx, cancel := context.WithTimeout(ctx, objdumpTime)
+	defer cancel()
+	// The very file that was opened, which it knows as its descriptor 3.
+	args := []string{
+		"--disassemble", "--disassemble-zeroes", "--wide", "--no-show-raw-insn",
+		fmt.Sprintf("--start-address=%#x", start), fmt.Sprintf("--stop-address=%#x", limit),
+	}
+	if machine == elf.EM_X86_64 {
+		args = append(args, "--disassembler-options=intel")
+	}
+	cmd := exec.CommandContext(ctx, program, append(args, "/proc/self/fd/3")...)
+	cmd.ExtraFiles = []*os.File{file}
+	cmd.Env = append(os.Environ(), "LC_ALL=C")
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	list, parseErr := parseObjdump(io.LimitReader(stdout, mostOutput), limit)
+	if err := cmd.Wait(); err != nil {
+		return nil, fmt.Errorf("objdump %s: %w: %s", file.Name(), err, bytes.TrimSpace(stderr.Bytes()))
+	}
+	return list, parseErr
+}
+
+// parseObjdump reads what objdump prints of code that ends at limit: lines of
+// instructions, each "  401136:\tpush   rbp", among others.
+func parseObjdump(r io.Reader, limit uint64) ([]Instruction, error) {
+	var list []Instruction
+	lines := bufio.NewScanner(r)
+	for lines.Scan() {
+		number, text, ok := strings.Cut(lines.Text(), ":\t")
+		if !ok {
+			continue
+		}
+		address, err := strconv.ParseUint(strings.TrimSpace(number), 16, 64)
+		if err != nil {
+			continue // a heading
+		}
+		if n := len(list); n > 0 {
+			if address <= list[n-1].Address {
+				return nil, fmt.Errorf("objdump: address %#x after %#x", address, list[n-1].Address)
+			}
+			list[n-1].Size = int(min(address-list[n-1].Address, longestX86))
+		}
+		list = append(list, Instruction{Address: address, Text: strings.Join(strings.Fields(text), " ")})
+	}
+	if n := len(list); n > 0 && limit > list[n-1].Address {
+		list[n-1].Size = int(min(limit-list[n-1].Address, longestX86))
+	}
+	return list, lines.Err()
+}

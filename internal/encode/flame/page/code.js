@@ -1,0 +1,139 @@
+// ---- The source and the instructions of a function: what the page cannot know
+// itself, and asks the server that it comes from, if there is one.
+
+const SOURCE_COLUMNS = [['Self', 'number'], ['Total', 'number'], ['Line', 'number'], ['Source']];
+const CODE_COLUMNS = [['Self', 'number'], ['Total', 'number'], ['Address', 'number'], ['Instruction'], ['From']];
+
+class Listing {
+  constructor(page) {
+    this.page = page;
+    this.sources = byId('sources');
+    this.assembly = byId('assembly');
+    this.asked = 0;
+    this.key = '';
+  }
+
+  // show lists function f, with the samples of the chosen value and task.
+  async show(f) {
+    const { page, page: { data, names } } = this;
+    const frame = page.functions.frames[f];
+    const query = new URLSearchParams({
+      function: names.of(frame), module: data.strings[data.frames.module[frame]],
+      value: String(page.valueIndex), task: page.now.task,
+    });
+    const key = String(query);
+    if (key === this.key) return;
+    this.key = key;
+    byId('listed').textContent = shortened(names.of(frame));
+    this.fill([], [], 'Reading…');
+    const asked = ++this.asked;
+    let listing;
+    try {
+      const response = await fetch(`${data.listings}?${query}`);
+      listing = await response.json();
+      if (!response.ok) throw new Error(listing.error);
+    } catch (err) {
+      if (asked === this.asked) this.fill([], [], `fulgur view does not answer: ${err.message}`);
+      return;
+    }
+    if (asked === this.asked) this.fill(listing.sources, listing.assembly, '');
+  }
+
+  fill(sources, assembly, notice) {
+    this.rows = new Map(); // by file and line: of the source, and of its instructions
+    this.sources.replaceChildren(...this.sections(sources, notice || 'No debug information tells the source.', (s) => this.source(s)));
+    this.assembly.replaceChildren(...this.sections(assembly, notice || 'The profile does not tell instructions.', (a) => this.code(a)));
+    for (const side of [this.sources, this.assembly]) {
+      const rows = [...side.querySelectorAll('tr[data-total]')];
+      const hottest = rows.reduce((a, b) => (a && Number(a.dataset.total) >= Number(b.dataset.total) ? a : b), null);
+      if (hottest) this.center(side, hottest);
+    }
+    byId('code').dataset.state = notice ? 'waiting' : 'ready';
+  }
+
+  // center scrolls a side up or down, and not sideways as scrollIntoView would.
+  center(side, row) {
+    side.scrollTop += row.getBoundingClientRect().top - side.getBoundingClientRect().top - side.clientHeight / 2;
+  }
+
+  sections(parts, otherwise, fill) {
+    if (parts.length === 0) return [element('p', otherwise, 'problem')];
+    return parts.flatMap(fill);
+  }
+
+  source(source) {
+    const counts = new Map(source.counts.map(([line, self, total]) => [line, [self, total]]));
+    const heading = element('h3', source.file);
+    const notes = [];
+    if (source.newer) notes.push(element('p', 'This file changed after the program was built: lines may be others.', 'problem'));
+    if (source.problem) {
+      notes.push(element('p', source.problem, 'problem'));
+      return [heading, ...notes, this.table(SOURCE_COLUMNS, source.counts.map(([line, self, total]) =>
+        this.row(self, total, String(line), '', source.file, line)))];
+    }
+    return [heading, ...notes, this.table(SOURCE_COLUMNS, source.lines.map((text, i) => {
+      const line = source.first + i;
+      const [self, total] = counts.get(line) ?? [0, 0];
+      return this.row(self, total, String(line), text, source.file, line);
+    }))];
+  }
+
+  code(assembly) {
+    const heading = element('h3', assembly.function || assembly.module);
+    heading.title = shortened(assembly.module);
+    const notes = assembly.problem ? [element('p', assembly.problem, 'problem')] : [];
+    return [heading, ...notes, this.table(CODE_COLUMNS, assembly.instructions.map((i) => {
+      const row = this.row(i.self, i.total, i.address.slice(2), i.text, i.file, i.line);
+      const from = i.file ? `${i.file.slice(i.file.lastIndexOf('/') + 1)}:${i.line}` : '';
+      const place = element('td', from, 'place');
+      place.title = shortened([i.inlined, i.file && `${i.file}:${i.line}`].filter(Boolean).join(', '));
+      row.append(place);
+      return row;
+    }))];
+  }
+
+  table(columns, rows) {
+    const table = element('table');
+    const head = element('thead');
+    const names = element('tr');
+    names.append(...columns.map(([text, className]) => element('th', text, className)));
+    head.append(names);
+    const body = element('tbody');
+    body.append(...rows);
+    table.append(head, body);
+    return table;
+  }
+
+  // row makes the row of a line or an instruction; a click shows what belongs to
+  // it on the other side.
+  row(self, total, number, text, file, line) {
+    const { page: { weights, valueType } } = this;
+    const row = element('tr');
+    const weight = (value) => {
+      const cell = element('td', value === 0 ? '' : percent(value, weights.whole), 'number');
+      cell.title = value === 0 ? '' : amount(value, valueType);
+      return cell;
+    };
+    const key = `${file}:${line}`;
+    if (total !== 0) row.dataset.total = String(total);
+    if (self > 0) row.style.setProperty('--heat', `${Math.min(60, 8 + 90 * self / (weights.whole || 1))}%`);
+    row.append(weight(self), weight(total), element('td', number, 'number'), element('td', text, 'text'));
+    if (line) {
+      if (!this.rows.has(key)) this.rows.set(key, []);
+      this.rows.get(key).push(row);
+      row.addEventListener('click', () => this.link(row, this.rows.get(key)));
+    }
+    return row;
+  }
+
+  // link marks the rows that come from one line, and shows the first on the
+  // other side.
+  link(clicked, rows) {
+    for (const row of byId('code').querySelectorAll('.linked')) row.classList.remove('linked');
+    for (const row of rows) row.classList.add('linked');
+    const there = this.sources.contains(clicked) ? this.assembly : this.sources;
+    const first = rows.find((row) => there.contains(row));
+    if (first) this.center(there, first);
+  }
+}
+

@@ -1,0 +1,186 @@
+package view
+
+import (
+	"bytes"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"math"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/google/pprof/driver"
+	"github.com/google/pprof/profile"
+
+	"fulgur/internal/code"
+	"fulgur/internal/decode"
+	"fulgur/internal/encode/plain"
+	"fulgur/internal/encode/pprof"
+	"fulgur/internal/symbolize"
+)
+
+// pprofPolicy lets pprof's pages run the scripts and styles that stand in them,
+// and ask for nothing elsewhere.
+const pprofPolicy = "default-src 'none'; script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'; " +
+	"img-src 'self' data:; connect-src 'self'; frame-ancestors 'none'; base-uri 'none'"
+
+// pprofPages are the pages of github.com/google/pprof, made when one is first
+// asked for.
+type pprofPages struct {
+	handlers func() (map[string]http.Handler, error)
+}
+
+// newPprofPages returns the pages of o's profile.
+func newPprofPages(o Options, library *code.Library) *pprofPages {
+	return &pprofPages{sync.OnceValues(func() (handlers map[string]http.Handler, err error) {
+		shown, err := o.Input.pprof()
+		if err != nil {
+			return nil, err
+		}
+		// pprof changes the profile that it is given.
+		objects := &pprofObjects{library: library, profile: shown.Copy(), found: map[*code.File]map[uint64][]symbolize.Frame{}}
+		f := pprofFetcher{shown, o.Base}
+		args := []string{"-http=" + loopback + ":0", "-no_browser", "-symbolize=none"}
+		if o.Base != nil {
+			args = append(args, "-diff_base="+baseSource)
+		}
+		err = driver.PProf(&driver.Options{
+			Flagset: newPprofFlags(append(args, newSource)),
+			Fetch:   f,
+			Obj:     objects,
+			UI:      pprofUI{o.Stderr},
+			HTTPServer: func(served *driver.HTTPServerArgs) error {
+				handlers = served.Handlers
+				return nil
+			},
+		})
+		if err == nil && handlers == nil {
+			err = errors.New("no pages")
+		}
+		return handlers, err
+	})}
+}
+
+// ServeHTTP implements [http.Handler] for paths without what they are mounted
+// at.
+func (p *pprofPages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	handlers, err := p.handlers()
+	if err != nil {
+		http.Error(w, "pprof: "+plain.Error(err), http.StatusInternalServerError)
+		return
+	}
+	h, ok := handlers[r.URL.Path]
+	if !ok {
+		http.NotFound(w, r)
+		return
+	}
+	w.Header().Set("Content-Security-Policy", pprofPolicy)
+	h.ServeHTTP(w, r)
+}
+
+// What the profiles are called towards pprof.
+const newSource, baseSource = "new", "base"
+
+// pprofFetcher gives pprof the profiles that it asks for by name.
+type pprofFetcher struct {
+	shown *profile.Profile
+	base  *Input
+}
+
+// Fetch implements [driver.Fetcher]. It does not say where profiles come from:
+// pprof would take the place for a remote one, and keep a copy.
+func (f pprofFetcher) Fetch(source string, _, _ time.Duration) (p *profile.Profile, from string, err error) {
+	if source == newSource {
+		return f.shown, "", nil
+	}
+	p, err = f.base.pprof()
+	return p, "", err
+}
+
+// pprof returns the input as pprof has it.
+func (in *Input) pprof() (p *profile.Profile, err error) {
+	if in.Format == decode.Pprof && in.Content != nil {
+		p, err = profile.Parse(io.NewSectionReader(in.Content, 0, in.Content.Size()))
+	} else {
+		var b bytes.Buffer
+		if err := pprof.Write(&b, in.Profile, pprof.Options{}); err != nil {
+			return nil, err
+		}
+		p, err = profile.Parse(&b)
+	}
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range p.Mapping {
+		// A file that fulgur wrote addresses of is mapped everywhere. Its source
+		// pages need to be told.
+		if m.Start == 0 && m.Limit == 0 {
+			m.Limit = math.MaxInt64
+		}
+	}
+	return p, nil
+}
+
+// pprofFlags is a command line for pprof.
+type pprofFlags struct {
+	*flag.FlagSet
+	args []string
+}
+
+func newPprofFlags(args []string) *pprofFlags {
+	set := flag.NewFlagSet("pprof", flag.ContinueOnError)
+	set.SetOutput(io.Discard)
+	return &pprofFlags{set, args}
+}
+
+// StringList implements [driver.FlagSet]: a flag of several texts.
+func (f *pprofFlags) StringList(name, value, usage string) *[]*string {
+	list := &[]*string{}
+	f.Func(name, usage, func(s string) error {
+		*list = append(*list, &s)
+		return nil
+	})
+	if value != "" {
+		*list = append(*list, &value)
+	}
+	return list
+}
+
+// ExtraUsage implements [driver.FlagSet]; nobody reads a usage here.
+func (*pprofFlags) ExtraUsage() string { return "" }
+
+// AddExtraUsage implements [driver.FlagSet].
+func (*pprofFlags) AddExtraUsage(string) {}
+
+// Parse implements [driver.FlagSet].
+func (f *pprofFlags) Parse(usage func()) []string {
+	if err := f.FlagSet.Parse(f.args); err != nil {
+		usage()
+	}
+	return f.Args()
+}
+
+// pprofUI is what pprof tells the user by.
+type pprofUI struct{ stderr io.Writer }
+
+// ReadLine implements [driver.UI]: there is nobody to type.
+func (pprofUI) ReadLine(string) (string, error) { return "", io.EOF }
+
+// Print implements [driver.UI]: what it says is told already.
+func (pprofUI) Print(...any) {}
+
+// PrintErr implements [driver.UI].
+func (u pprofUI) PrintErr(args ...any) {
+	fmt.Fprintln(u.stderr, "pprof:", plain.Terminal(fmt.Sprint(args...)))
+}
+
+// IsTerminal implements [driver.UI].
+func (pprofUI) IsTerminal() bool { return false }
+
+// WantBrowser implements [driver.UI].
+func (pprofUI) WantBrowser() bool { return false }
+
+// SetAutoComplete implements [driver.UI].
+func (pprofUI) SetAutoComplete(func(string) string) {}
