@@ -47,6 +47,7 @@ func (m *PerfMap) LookupBatch(addrs []uint64) ([][]Frame, error) {
 	g := gaps{addrs: addrs}
 	var problems PerfMapError
 	r := io.NewSectionReader(m.r, 0, m.limit)
+	good := true // the last line
 	err := eachLine(r, func(line []byte) bool {
 		start, rest, ok := cutHex(line)
 		var size uint64
@@ -54,7 +55,7 @@ func (m *PerfMap) LookupBatch(addrs []uint64) ([][]Frame, error) {
 		if ok {
 			size, name, ok = cutHex(rest)
 		}
-		if !ok || len(name) == 0 {
+		if good = ok && len(name) > 0; !good {
 			problems.Malformed++
 			return true
 		}
@@ -71,6 +72,10 @@ func (m *PerfMap) LookupBatch(addrs []uint64) ([][]Frame, error) {
 	})
 	if err != nil {
 		return frames, fmt.Errorf("reading perf map: %w", err)
+	}
+	var last [1]byte
+	if n, _ := m.r.ReadAt(last[:], m.limit-1); !good && n > 0 && last[0] != '\n' {
+		problems.Malformed-- // it is being written
 	}
 	if n, _ := m.r.ReadAt(make([]byte, 1), m.limit); n > 0 {
 		problems.Truncated = m.limit
