@@ -70,7 +70,8 @@ func (f *File) rewritten() bool {
 		return false
 	}
 	st, err := ask(f.cache.answers, f.Key.volume(), func() (st unix.Stat_t, err error) {
-		return st, unix.Fstat(int(file.Fd()), &st)
+		err = unix.Fstat(int(file.Fd()), &st)
+		return st, err
 	}, func(unix.Stat_t, error) {}) // nobody waits for it
 	return err == nil && (st.Size != was.size || st.Mtim != was.modified)
 }
