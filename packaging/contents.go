@@ -104,7 +104,8 @@ func (c *contents) debian(program []byte, version string, at time.Time) ([]entry
 			fmt.Fprintf(&copyright, "\n== %s\n\n%s", l.name, l.data)
 		}
 	}
-	list = append(list, entry{doc + "/copyright", 0o644, copyright.Bytes()})
+	list = append(list, entry{doc + "/copyright", 0o644, copyright.Bytes()},
+		entry{"usr/share/lintian/overrides/fulgur", 0o644, []byte(lintianOverrides)})
 
 	entries := []entry{
 		{doc + "/changelog", 0o644, c.changelog.data},
@@ -135,6 +136,14 @@ func compressed(data []byte) ([]byte, error) {
 	}
 	return b.Bytes(), nil
 }
+
+// lintianOverrides says which remarks of Debian's checker do not apply: being
+// static is what makes the program run everywhere, dpkg's database tells it which
+// package has a file's symbols, and the package is not uploaded to Debian.
+const lintianOverrides = `fulgur: statically-linked-binary [usr/bin/fulgur]
+fulgur: uses-dpkg-database-directly [usr/bin/fulgur]
+fulgur: initial-upload-closes-no-bugs [usr/share/doc/fulgur/changelog.Debian.gz:1]
+`
 
 // below moves entries into a directory.
 func below(directory string, entries []entry) []entry {
@@ -169,7 +178,11 @@ func thirdParties(root string) ([]byte, error) {
 		if err != nil {
 			return nil, fmt.Errorf("licence of %s: %w", name, err)
 		}
-		fmt.Fprintf(&text, "== %s\n\n%s\n\n", name, bytes.TrimSpace(licence))
+		licence = bytes.TrimSpace(licence)
+		if bytes.HasPrefix(licence, []byte("Apache License\n")) {
+			licence = []byte("Apache License, Version 2.0: the text is that of fulgur's own licence.")
+		}
+		fmt.Fprintf(&text, "== %s\n\n%s\n\n", name, licence)
 	}
 	return text.Bytes(), nil
 }
