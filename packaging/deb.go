@@ -48,7 +48,7 @@ func debVersion(described string, at time.Time) string {
 // the root directory, for an architecture of Debian's.
 func writeDeb(w io.Writer, version, arch string, entries []entry, at time.Time) error {
 	var sums strings.Builder // deb-md5sums(5)
-	size := 0 // in KiB, as the package manager adds it up
+	size := 0                // in KiB, as the package manager adds it up
 	for _, e := range entries {
 		fmt.Fprintf(&sums, "%x  %s\n", md5.Sum(e.data), e.name)
 		size += (len(e.data) + 1023) / 1024
