@@ -6,6 +6,11 @@ GO     ?= go
 BUILD  := build
 ARCHES := amd64 arm64
 
+# What this build is called, and the time of its commit, which is that of all
+# files of a release.
+VERSION           ?= $(shell git describe --tags --match 'v[0-9]*' --always --dirty 2>/dev/null)
+SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null)
+
 GOLANGCI_VERSION := v2.15.0
 GOLANGCI         := $(BUILD)/bin/golangci-lint-$(GOLANGCI_VERSION)
 
@@ -31,7 +36,17 @@ build: $(ARCHES:%=build-%) ## Build the static binary for amd64 and arm64 into b
 
 .PHONY: build-%
 build-%:
-	CGO_ENABLED=0 GOOS=linux GOARCH=$* $(GO) build -trimpath -o $(BUILD)/fulgur-linux-$* ./cmd/fulgur
+	CGO_ENABLED=0 GOOS=linux GOARCH=$* $(GO) build -trimpath -buildvcs=false -ldflags '-s -w -X main.described=$(VERSION)' \
+		-o $(BUILD)/fulgur-linux-$* ./cmd/fulgur
+
+.PHONY: dist
+dist: build ## Make tarballs and Debian packages with checksums in build/dist/
+	rm -rf $(BUILD)/dist
+	$(GO) run ./packaging -version '$(VERSION)' -epoch '$(SOURCE_DATE_EPOCH)' -programs $(BUILD) -o $(BUILD)/dist $(ARCHES)
+
+.PHONY: check-dist
+check-dist: dist deps-test ## Look at what dist makes with the tools of Debian
+	FULGUR_DIST=$(CURDIR)/$(BUILD)/dist $(GO) test -count=1 ./packaging
 
 .PHONY: test
 test: deps-test ## Install what the tests need, then run all of them, the rig's too

@@ -158,6 +158,9 @@ func parse(args []string, stdout, stderr io.Writer) (command, error) {
 	if err != nil {
 		return nil, usageError{withoutGuesses(err)}
 	}
+	if flag := withoutValue(parsed.Flags(), own); flag != "" {
+		return nil, usageError{fmt.Errorf("%s: a value is missing", flag)}
+	}
 	selected, ok := parsed.Selected().Target.Addr().Interface().(command)
 	if !ok {
 		return nil, fmt.Errorf("%s is no command", parsed.Command())
@@ -174,6 +177,21 @@ func parse(args []string, stdout, stderr io.Writer) (command, error) {
 	}
 	l.launch(argv)
 	return selected, nil
+}
+
+// withoutValue returns the flag at the end of args that wants a value, "" if there
+// is none. kong takes an empty text for it.
+func withoutValue(flags []*kong.Flag, args []string) string {
+	if len(args) == 0 {
+		return ""
+	}
+	last := args[len(args)-1]
+	for _, f := range flags {
+		if !f.IsBool() && (last == "--"+f.Name || f.Short != 0 && last == "-"+string(f.Short)) {
+			return last
+		}
+	}
+	return ""
 }
 
 // unknownLetter is what kong says of an unknown flag of one letter.

@@ -294,6 +294,8 @@ func TestUsageErrors(t *testing.T) {
 		"version -- ls":                          `version runs no command`,
 		"profile --":                             `no command follows "--"`,
 		"profile --nonsense":                     "unknown flag --nonsense",
+		"profile --format":                       "--format: a value is missing",
+		"profile -o":                             "-o: a value is missing",
 		"offcpu -m -5":                           "no number of microseconds",
 		"offcpu -m 1s":                           "no number of microseconds",
 		"offcpu --state Q":                       "no thread state",

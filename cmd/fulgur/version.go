@@ -19,8 +19,15 @@ func versionLine() string {
 	return fmt.Sprintf("fulgur %s %s/%s %s", buildVersion(), runtime.GOOS, runtime.GOARCH, runtime.Version())
 }
 
+// described is what git describe said of the commit. The linker sets it in make
+// build, since Go itself notes no commit in a work tree of git worktree.
+var described string
+
 // buildVersion names this build.
 func buildVersion() string {
+	if described != "" {
+		return described
+	}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		info = &debug.BuildInfo{}

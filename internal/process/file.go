@@ -21,7 +21,7 @@ type FileKey struct {
 }
 
 // Reasons why a file cannot be read, wrapped by [File.ReaderAt]'s errors
-// beside fs.ErrPermission.
+// beside fs.ErrPermission and [ErrNoAnswer].
 var (
 	// ErrFileGone: neither a process that maps the file nor a path leads to
 	// it any more.
@@ -42,12 +42,11 @@ type File struct {
 	cache *files
 	used  atomic.Bool // stands in a Location: must stay readable
 
-	mu   sync.RWMutex
-	src  source
-	file *os.File // nil if it could not be opened, or was closed to save descriptors
-	size int64
-	err  error   // why it could not be opened
-	was  version // when it was first opened
+	mu  sync.RWMutex
+	src source
+	opened
+	err error   // why it could not be opened
+	was version // when it was first opened
 }
 
 // version tells what a file holds from what it held before it was written in place.
@@ -65,24 +64,28 @@ const rewriteRest = time.Second
 // was first opened. What maps it from now on maps that.
 func (f *File) rewritten() bool {
 	f.mu.RLock()
-	defer f.mu.RUnlock()
-	if f.file == nil || time.Since(f.was.since) < rewriteRest {
+	file, was := f.file, f.was
+	f.mu.RUnlock()
+	if file == nil || time.Since(was.since) < rewriteRest {
 		return false
 	}
-	var st unix.Stat_t
-	return unix.Fstat(int(f.file.Fd()), &st) == nil && (st.Size != f.was.size || st.Mtim != f.was.modified)
+	st, err := ask(f.cache.answers, f.Key.volume(), func() (st unix.Stat_t, err error) {
+		err = unix.Fstat(int(file.Fd()), &st)
+		return st, err
+	}, func(unix.Stat_t, error) {}) // nobody waits for it
+	return err == nil && (st.Size != was.size || st.Mtim != was.modified)
 }
 
 // ReaderAt returns a reader of the right file and the file's size in bytes,
 // or an error that says why it cannot be had: [ErrFileGone],
-// [ErrFileReplaced] or fs.ErrPermission. The reader may be used from several
+// [ErrFileReplaced], [ErrNoAnswer] or fs.ErrPermission. The reader may be used from several
 // goroutines and needs no closing.
 func (f *File) ReaderAt() (io.ReaderAt, int64, error) {
-	if err := f.acquire(); err != nil {
+	o, err := f.acquire()
+	if err != nil {
 		return nil, 0, err
 	}
-	defer f.mu.RUnlock()
-	return reader{f}, f.size, nil
+	return reader{f}, o.size, nil
 }
 
 // Root returns the directory below which Path is what a process that maps the
@@ -94,7 +97,10 @@ func (f *File) Root() string {
 	f.mu.RLock()
 	src := f.src
 	f.mu.RUnlock()
-	return src.root(f.Key, f.Path)
+	root, _ := ask(f.cache.answers, f.Key.volume(), func() (string, error) {
+		return src.root(f.Key, f.Path), nil
+	}, func(string, error) {}) // no answer is no root
+	return root
 }
 
 // Is reports whether f is the file that is open as o.
@@ -107,25 +113,53 @@ func (f *File) Is(o *os.File) bool {
 type reader struct{ f *File }
 
 func (r reader) ReadAt(b []byte, off int64) (int, error) {
-	if err := r.f.acquire(); err != nil {
-		return 0, err
+	for {
+		o, err := r.f.acquire()
+		if err != nil {
+			return 0, err
+		}
+		n, err := r.f.readAt(o.file, b, off)
+		if !errors.Is(err, os.ErrClosed) {
+			return n, err
+		}
 	}
-	defer r.f.mu.RUnlock()
-	return r.f.file.ReadAt(b, off)
 }
 
-// acquire makes sure that the file is open, and leaves f.mu locked for
-// reading if it is.
-func (f *File) acquire() error {
+// readAt reads from file, which is f's.
+func (f *File) readAt(file *os.File, b []byte, off int64) (int, error) {
+	v := f.Key.volume()
+	if v.onDisk() {
+		return file.ReadAt(b, off)
+	}
+	// A read that was given up may still write to its buffer.
+	type read struct {
+		b []byte
+		n int
+	}
+	got, err := ask(f.cache.answers, v, func() (read, error) {
+		r := read{b: make([]byte, len(b))}
+		var err error
+		r.n, err = file.ReadAt(r.b, off)
+		return r, err
+	}, func(read, error) {}) // nobody waits for it
+	if errors.Is(err, ErrNoAnswer) {
+		err = fmt.Errorf("read mapped file %s: %w", f.Path, err)
+	}
+	return copy(b, got.b[:got.n]), err
+}
+
+// acquire makes sure that the file is open, and returns it. It may be closed again
+// at any time to save descriptors.
+func (f *File) acquire() (opened, error) {
 	for {
 		f.mu.RLock()
-		if f.file != nil {
-			return nil
-		}
-		src := f.src
+		o, src := f.opened, f.src
 		f.mu.RUnlock()
+		if o.file != nil {
+			return o, nil
+		}
 		if err := f.open(src); err != nil {
-			return err
+			return opened{}, err
 		}
 	}
 }
@@ -138,13 +172,16 @@ func (f *File) open(src source) error {
 		return nil
 	}
 	f.src = src
-	f.file, f.size, f.err = src.open(f.Key, f.Path)
+	f.opened, f.err = ask(f.cache.answers, f.Key.volume(), func() (opened, error) {
+		return src.open(f.Key, f.Path)
+	}, func(late opened, err error) {
+		if err == nil {
+			_ = late.file.Close() // whoever reads the file opens it again
+		}
+	})
 	err := f.err
 	if err == nil && f.was.since.IsZero() {
-		var st unix.Stat_t
-		if unix.Fstat(int(f.file.Fd()), &st) == nil {
-			f.was = version{st.Size, st.Mtim, time.Now()}
-		}
+		f.was = version{f.size, f.modified, time.Now()}
 	}
 	f.mu.Unlock()
 	if err != nil {

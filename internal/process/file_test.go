@@ -258,7 +258,7 @@ func TestFileRoot(t *testing.T) {
 		{"gone", source{pid: nobody, parent: nobody}, m.key(), "/"},
 		{"gone and replaced", source{pid: nobody}, other, ""},
 	} {
-		f := &File{Key: test.key, Path: path, src: test.src}
+		f := &File{Key: test.key, Path: path, src: test.src, cache: newFiles(1)}
 		if got := f.Root(); got != test.want {
 			t.Errorf("%s: %q, want %q", test.name, got, test.want)
 		}

@@ -16,6 +16,7 @@ type files struct {
 	// always one, more after an inode was used again or written anew.
 	byInode map[FileKey][]*File
 	count   int // files in byInode
+	answers *answers
 	swept   int // files that the last sweep left
 
 	mu   sync.Mutex
@@ -29,7 +30,7 @@ func newFiles(limit int) *files {
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &rlimit); err == nil && rlimit.Cur/2 < uint64(limit) {
 		limit = int(rlimit.Cur / 2)
 	}
-	return &files{limit: limit, byInode: map[FileKey][]*File{}}
+	return &files{limit: limit, byInode: map[FileKey][]*File{}, answers: newAnswers()}
 }
 
 // intern returns the file of a mapping called name, opened through src if it
@@ -48,11 +49,7 @@ func (c *files) intern(key FileKey, name string, src source) *File {
 	c.byInode[inode] = append(c.byInode[inode], f)
 	c.count++
 	if err := f.open(src); err == nil && key.Gen == 0 {
-		f.mu.RLock()
-		defer f.mu.RUnlock()
-		if f.file != nil { // not closed again for want of descriptors
-			f.Key.Gen, _ = generation(f.file)
-		}
+		f.Key.Gen = f.gen
 	}
 	return f
 }

@@ -19,11 +19,20 @@ type source struct {
 	start, limit uint64
 }
 
-// open opens the file with the given identity and returns it with its size.
+// opened is a file that is open.
+type opened struct {
+	file *os.File // nil if it could not be opened, or was closed to save descriptors
+	size int64
+	// modified is when it was written last, by its own file system's clock.
+	modified unix.Timespec
+	gen      uint64 // the inode's generation, 0 where unknown
+}
+
+// open opens the file with the given identity.
 // It tries, in this order: the process's mapping itself, which leads to the
 // right file whatever became of its path; the path as the process sees it,
 // then as its parent does; and the path in our own mount namespace.
-func (s source) open(key FileKey, path string) (*os.File, int64, error) {
+func (s source) open(key FileKey, path string) (opened, error) {
 	attempts := []func() (int, error){
 		func() (int, error) {
 			return openInProcess(s.pid, func(id int) (int, error) {
@@ -36,10 +45,10 @@ func (s source) open(key FileKey, path string) (*os.File, int64, error) {
 	}
 	result := ErrFileGone
 	for _, attempt := range attempts {
-		f, size, err := openChecked(attempt, key, path)
+		o, err := openChecked(attempt, key, path)
 		switch {
 		case err == nil:
-			return f, size, nil
+			return o, nil
 		case errors.Is(err, fs.ErrPermission):
 			// The remedy is the user's, so this is the error to show.
 			result = fmt.Errorf("%w: needs root, or CAP_SYS_PTRACE, CAP_CHECKPOINT_RESTORE and CAP_DAC_READ_SEARCH", err)
@@ -47,25 +56,30 @@ func (s source) open(key FileKey, path string) (*os.File, int64, error) {
 			result = ErrFileReplaced
 		}
 	}
-	return nil, 0, result
+	return opened{}, result
 }
 
 // Open returns the regular file at a path as process pid sees it: the one that a
 // mapping of it will have.
 func (t *Table) Open(pid int, path string) (*File, error) {
-	fd, err := openInRoot(pid, path)
-	if err != nil {
+	key, err := ask(t.files.answers, volume{pid: pid}, func() (FileKey, error) {
+		fd, err := openInRoot(pid, path)
+		if err != nil {
+			return FileKey{}, err
+		}
+		defer func() { _ = unix.Close(fd) }()
+		var st unix.Stat_t
+		if err := unix.Fstat(fd, &st); err != nil {
+			return FileKey{}, fmt.Errorf("stat %s: %w", path, err)
+		}
+		return FileKey{Maj: unix.Major(st.Dev), Min: unix.Minor(st.Dev), Ino: st.Ino}, safeopen.Regular(&st)
+	}, func(FileKey, error) {}) // was only looked at
+	switch {
+	case errors.Is(err, ErrNoAnswer):
+		return nil, fmt.Errorf("open %s: %w", path, err)
+	case err != nil:
 		return nil, err
 	}
-	defer func() { _ = unix.Close(fd) }()
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
-		return nil, fmt.Errorf("stat %s: %w", path, err)
-	}
-	if err := safeopen.Regular(&st); err != nil {
-		return nil, err
-	}
-	key := FileKey{Maj: unix.Major(st.Dev), Min: unix.Minor(st.Dev), Ino: st.Ino}
 	return t.files.intern(key, path, source{pid: pid}), nil
 }
 
@@ -97,28 +111,29 @@ func (s source) root(key FileKey, path string) string {
 // openChecked opens the file that attempt finds, at path in one place or another,
 // if it is the one with the given identity. What is at a path may be anything, so
 // it is looked at before it is opened.
-func openChecked(attempt func() (int, error), key FileKey, path string) (*os.File, int64, error) {
+func openChecked(attempt func() (int, error), key FileKey, path string) (opened, error) {
 	fd, err := attempt()
 	if err != nil {
-		return nil, 0, err
+		return opened{}, err
 	}
 	defer func() { _ = unix.Close(fd) }()
-	var size int64
-	f, err := safeopen.Reopen(fd, path, func(st *unix.Stat_t) error {
+	var o opened
+	o.file, err = safeopen.Reopen(fd, path, func(st *unix.Stat_t) error {
 		if safeopen.Regular(st) != nil || !sameFile(*st, key) {
 			return ErrFileReplaced
 		}
-		size = st.Size
+		o.size, o.modified = st.Size, st.Mtim
 		return nil
 	})
 	if err != nil {
-		return nil, 0, err
+		return opened{}, err
 	}
-	if gen, ok := generation(f); ok && key.Gen != 0 && gen != key.Gen {
-		_ = f.Close() // was not even read
-		return nil, 0, ErrFileReplaced
+	var ok bool
+	if o.gen, ok = generation(o.file); ok && key.Gen != 0 && o.gen != key.Gen {
+		_ = o.file.Close() // was not even read
+		return opened{}, ErrFileReplaced
 	}
-	return f, size, nil
+	return o, nil
 }
 
 // sameFile compares what stat says with the identity that a mapping shows.

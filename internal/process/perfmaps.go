@@ -35,6 +35,12 @@ func (m *PerfMap) ReaderAt() (io.ReaderAt, int64, error) {
 	return &m.kept, m.kept.size, nil
 }
 
+// PID returns the number of the process that wrote the map.
+func (m *PerfMap) PID() int { return m.pid }
+
+// Incomplete returns why the reader of a map has not all of it, nil if it has.
+func (m *PerfMap) Incomplete() error { return m.err }
+
 // Next returns the map that the same program wrote in this one's place, nil
 // if there is none. Where a JIT writes all its code again and again, it is
 // the next map that has the youngest code of this one's time.
@@ -82,12 +88,12 @@ func (m *PerfMap) matches() bool {
 
 // replaced returns the file that is now at the path of the map, if it is no
 // longer the one that is followed.
-func (m *PerfMap) replaced() *os.File {
+func (m *PerfMap) replaced(p *perfMaps) *os.File {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(m.file.Fd()), &st); err != nil || st.Nlink > 0 {
 		return nil
 	}
-	f, err := openPerfMap(m.pid)
+	f, err := p.find(m.pid)
 	if err != nil {
 		return nil // a program that ends removes its map
 	}
@@ -98,6 +104,7 @@ func (m *PerfMap) replaced() *os.File {
 type perfMaps struct {
 	followed map[int]*PerfMap // the newest of each process, by pid
 	spool    spool
+	answers  *answers
 	missed   time.Time // when missing maps were last looked for
 }
 
@@ -105,10 +112,19 @@ type perfMaps struct {
 // programs with a JIT never write one.
 const missingEvery = time.Second
 
+// find opens the map of process pid.
+func (p *perfMaps) find(pid int) (*os.File, error) {
+	return ask(p.answers, volume{pid: pid}, func() (*os.File, error) { return openPerfMap(pid) }, func(late *os.File, err error) {
+		if err == nil {
+			_ = late.Close() // it is looked for again
+		}
+	})
+}
+
 // open begins to follow the map of process pid.
 func (p *perfMaps) open(pid int) *PerfMap {
 	m := &PerfMap{pid: pid, kept: spooled{in: &p.spool}}
-	m.file, m.err = openPerfMap(pid)
+	m.file, m.err = p.find(pid)
 	if m.file != nil {
 		m.update()
 	}
@@ -125,14 +141,14 @@ func (p *perfMaps) follow(fn func(pid int)) {
 	}
 	for pid, m := range p.followed {
 		if m.file == nil && missing {
-			m.file, m.err = openPerfMap(pid)
+			m.file, m.err = p.find(pid)
 		}
 		if m.file == nil {
 			continue
 		}
 		rewritten := m.update()
 		file := m.file
-		if other := m.replaced(); other != nil {
+		if other := m.replaced(p); other != nil {
 			_ = file.Close() // was only read
 			file, rewritten = other, true
 		}

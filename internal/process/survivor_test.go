@@ -87,10 +87,10 @@ func TestSurvivor(t *testing.T) {
 			t.Fatal(err)
 		}
 		nowhere := source{pid: pid, start: maps[0].Start, limit: maps[0].Limit}
-		if f, _, err := nowhere.open(maps[0].key(), "/nowhere"); err != nil {
+		if o, err := nowhere.open(maps[0].key(), "/nowhere"); err != nil {
 			t.Error("by its mapping:", err)
 		} else {
-			_ = f.Close()
+			_ = o.file.Close()
 		}
 	}
 

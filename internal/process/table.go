@@ -58,7 +58,7 @@ func NewTable(o Options) *Table {
 		images:   map[int]*image{},
 		files:    newFiles(cmp.Or(o.MaxOpenFiles, 4096)),
 		sync:     o.Sync,
-		perfMaps: perfMaps{followed: map[int]*PerfMap{}, spool: spool{limit: spoolLimit}},
+		perfMaps: perfMaps{followed: map[int]*PerfMap{}, spool: spool{limit: spoolLimit}, answers: newAnswers()},
 		replaced: func(int) {},
 		mapped:   func(int) {},
 	}

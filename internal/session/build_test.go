@@ -387,7 +387,7 @@ func TestWarnings(t *testing.T) {
 			continue // no code, so it never has a problem
 		}
 		names.problems[id] = errors.Join(fmt.Errorf("/tmp/\x1b[2J: problem %d", id), errors.New("another"))
-		if code.Kind != stacks.CodeJIT && code.Kind != stacks.CodeUnknown {
+		if code.Kind != stacks.CodeUnknown {
 			heading := "no names"
 			if code.Kind == stacks.CodeFile {
 				heading = "incomplete names"
@@ -396,7 +396,7 @@ func TestWarnings(t *testing.T) {
 		}
 	}
 	if got := names.warnings(); !slices.Equal(got, want) {
-		t.Errorf("%q, want those of the kernel, the file and the vdso: %q", got, want)
+		t.Errorf("%q, want those of all but what is unknown: %q", got, want)
 	}
 }
 

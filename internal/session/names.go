@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"runtime"
 	"slices"
 	"sync"
@@ -236,8 +237,14 @@ func (n *names) lookUpJIT(m *process.PerfMap, frames []stacks.FrameID) error {
 	var errs []error
 	for ; m != nil && len(frames) > 0; m = m.Next() {
 		r, size, err := m.ReaderAt()
-		if err == nil {
-			err = n.lookUp(symbolize.OpenPerfMap(r, size), frames, running)
+		switch {
+		case errors.Is(err, fs.ErrNotExist), errors.Is(err, process.ErrFileGone):
+			err = nil // few programs with a JIT write one
+		case err == nil:
+			err = errors.Join(n.lookUp(symbolize.OpenPerfMap(r, size), frames, running), m.Incomplete())
+			if err != nil {
+				err = fmt.Errorf("process %d: %w", m.PID(), err)
+			}
 		}
 		errs = append(errs, err)
 		frames = slices.DeleteFunc(frames, func(id stacks.FrameID) bool { return len(n.found[id]) > 0 })
@@ -378,6 +385,13 @@ func (n *names) kernelBuildID(module string) string {
 	return id
 }
 
+// tellOf reports whether the warnings tell of a problem with a file that has
+// another consequence, too.
+func (n *names) tellOf(err error) bool {
+	return errors.Is(err, process.ErrNoAnswer) &&
+		slices.ContainsFunc(n.problems, func(err error) bool { return errors.Is(err, process.ErrNoAnswer) })
+}
+
 // warnings are the problems worth a line each: not those of code that has no
 // file to complain about. That names are missing because the search for them
 // was interrupted is one.
@@ -399,7 +413,7 @@ func (n *names) warnings() []string {
 			err = withoutCanceled(err)
 		}
 		kind := n.store.Codes[id].Kind
-		if err == nil || kind == stacks.CodeUnknown || kind == stacks.CodeJIT {
+		if err == nil || kind == stacks.CodeUnknown {
 			continue
 		}
 		heading := "no names"

@@ -359,7 +359,7 @@ func (r *run) profile(ctx context.Context) (*profile.Profile, error) {
 	})
 	r.names.later = r.options.NoSymbols
 	r.symbolize(ctx)
-	if err := r.unwinder.problem(); err != nil && !r.options.Quiet {
+	if err := r.unwinder.problem(); err != nil && !r.options.Quiet && !r.names.tellOf(err) {
 		fmt.Fprintln(r.options.Stderr, "fulgur: unwind tables:", plain.Error(err))
 	}
 	if !r.options.Quiet {

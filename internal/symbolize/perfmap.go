@@ -46,7 +46,8 @@ func (m *PerfMap) LookupBatch(addrs []uint64) ([][]Frame, error) {
 	frames := make([][]Frame, len(addrs))
 	g := gaps{addrs: addrs}
 	var problems PerfMapError
-	r := io.NewSectionReader(m.r, 0, m.limit)
+	r := &tail{r: io.NewSectionReader(m.r, 0, m.limit)}
+	good := true // the last line
 	err := eachLine(r, func(line []byte) bool {
 		start, rest, ok := cutHex(line)
 		var size uint64
@@ -54,7 +55,7 @@ func (m *PerfMap) LookupBatch(addrs []uint64) ([][]Frame, error) {
 		if ok {
 			size, name, ok = cutHex(rest)
 		}
-		if !ok || len(name) == 0 {
+		if good = ok && len(name) > 0; !good {
 			problems.Malformed++
 			return true
 		}
@@ -72,6 +73,9 @@ func (m *PerfMap) LookupBatch(addrs []uint64) ([][]Frame, error) {
 	if err != nil {
 		return frames, fmt.Errorf("reading perf map: %w", err)
 	}
+	if !good && r.last != '\n' {
+		problems.Malformed-- // it is being written
+	}
 	if n, _ := m.r.ReadAt(make([]byte, 1), m.limit); n > 0 {
 		problems.Truncated = m.limit
 	}
@@ -79,4 +83,18 @@ func (m *PerfMap) LookupBatch(addrs []uint64) ([][]Frame, error) {
 		return frames, &problems
 	}
 	return frames, nil
+}
+
+// tail is a reader that knows the last byte that it read.
+type tail struct {
+	r    io.Reader
+	last byte
+}
+
+func (t *tail) Read(b []byte) (int, error) {
+	n, err := t.r.Read(b)
+	if n > 0 {
+		t.last = b[n-1]
+	}
+	return n, err
 }

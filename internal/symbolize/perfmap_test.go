@@ -37,6 +37,14 @@ zz 10 not hexadecimal
 	}
 }
 
+// A line that is being written is no mistake of who writes it.
+func TestPerfMapUnfinished(t *testing.T) {
+	m := OpenPerfMap(strings.NewReader("1000 10 a\n2000 1"), 1<<20)
+	if frames, err := m.LookupBatch([]uint64{0x1000}); err != nil || len(frames[0]) != 1 {
+		t.Errorf("%v, %v", frames, err)
+	}
+}
+
 func TestPerfMapLimit(t *testing.T) {
 	m := OpenPerfMap(strings.NewReader("1000 10 a\n2000 10 b\n"), 10)
 	frames, err := m.LookupBatch([]uint64{0x1000, 0x2000})

@@ -159,6 +159,53 @@ func TestTwoCapabilitiesOtherUser(t *testing.T) {
 	}
 }
 
+// rightsCommands are the commands that measure, and what each shows of a shell
+// that works and waits when it has the two capabilities.
+var rightsCommands = []struct {
+	name string
+	args []string
+	want string // in what is written
+}{
+	{"profile", []string{"profile", "-F", "997", "-f"}, "sh;"},
+	{"wall", []string{"profile", "--wall", "-f"}, "[wait for child]"},
+	{"offcpu", []string{"offcpu", "-f"}, "[wait for child]"},
+	{"offcpu wakers", []string{"offcpu", "--waker-stacks", "-f"}, "[woken by]"},
+	{"faults", []string{"faults", "-f"}, "sh;"},
+	{"blockio", []string{"blockio", "-f"}, ""}, // it may have asked no disk for anything
+	{"bolt basic", []string{"bolt", "--basic"}, "\nS "},
+}
+
+// shellWork keeps a shell busy, and has it wait for a child.
+const shellWork = `i=0; while [ $i -lt 200000 ]; do i=$((i + 1)); done; sleep 0.1; :`
+
+// Each command works with the two capabilities, and says what it lacks.
+func TestTwoCapabilitiesCommands(t *testing.T) {
+	run, _ := unprivileged(t)
+	shell := testenv.Tool(t, "sh")
+	for _, test := range rightsCommands {
+		t.Run(test.name, func(t *testing.T) {
+			r := run(twoCapabilities, append(test.args, "--", shell, "-c", shellWork)...)
+			if r.code != 0 || !strings.Contains("\n"+r.stdout, test.want) {
+				t.Errorf("exit code %d, no %q in:\n%s\n%s", r.code, test.want, r.stdout, r.stderr)
+			}
+			once(t, r.stderr, "to lose none of that: run fulgur with sudo, or once: sudo setcap cap_bpf,cap_perfmon,")
+		})
+	}
+}
+
+// With less no command does anything, and each says which is missing.
+func TestTooFewCapabilitiesCommands(t *testing.T) {
+	run, _ := unprivileged(t)
+	for _, test := range rightsCommands {
+		t.Run(test.name, func(t *testing.T) {
+			r := run([]uintptr{unix.CAP_PERFMON}, append(test.args, "--", testenv.Tool(t, "sh"), "-c", "echo started")...)
+			if r.code != 1 || r.stdout != "" || !strings.HasPrefix(r.stderr, "fulgur: profiling needs CAP_BPF: run fulgur with sudo, or once: sudo setcap cap_bpf,") {
+				t.Errorf("exit code %d, standard output %q, said %q", r.code, r.stdout, r.stderr)
+			}
+		})
+	}
+}
+
 // With less nothing is sampled, and it is said what is missing.
 func TestTooFewCapabilities(t *testing.T) {
 	run, workload := unprivileged(t)

@@ -69,6 +69,13 @@ func Load(o Options) (*Source, error) {
 	if err != nil {
 		return nil, err
 	}
+	hidden, err := addressesHidden()
+	if err != nil {
+		return nil, err
+	}
+	if hidden {
+		withoutORC(spec)
+	}
 	spec.Maps[bpf.OffCPUMapThreads].MaxEntries = max(o.PendingEntries, 1)
 	longest := uint64(math.MaxUint64)
 	if o.Longest > 0 {

@@ -80,7 +80,10 @@ func (l *Loader) compile(key fileKey, workers int) (compiled, error) {
 	}
 	c.described = table.Stats.Source > 0
 	if table.Stats.Damaged > 0 {
-		c.damage = fmt.Errorf("%w (and %d more parts that cannot be read)", table.Stats.Damage, table.Stats.Damaged-1)
+		c.damage = table.Stats.Damage
+		if more := table.Stats.Damaged - 1; more > 0 {
+			c.damage = fmt.Errorf("%w (and %d more parts that cannot be read)", c.damage, more)
+		}
 	}
 	l.mu.Lock()
 	indexes, first, fresh := l.rules.addTable(table)

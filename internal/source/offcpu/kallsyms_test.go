@@ -1,0 +1,43 @@
+package offcpu
+
+import (
+	"runtime"
+	"testing"
+
+	"github.com/cilium/ebpf"
+
+	"fulgur/bpf"
+	"fulgur/internal/testenv"
+)
+
+// Without the kernel's addresses the programs ask for none, and the verifier takes
+// them as they are then.
+func TestWithoutORC(t *testing.T) {
+	spec, err := bpf.LoadOffCPU()
+	if err != nil {
+		t.Fatal(err)
+	}
+	references := func() (n int) {
+		for _, program := range spec.Programs {
+			for _, ins := range program.Instructions {
+				if orcSymbols[ins.Reference()] {
+					n++
+				}
+			}
+		}
+		return n
+	}
+	if n := references(); (n > 0) != (runtime.GOARCH == "amd64") {
+		t.Errorf("%d references to unwind tables on %s", n, runtime.GOARCH)
+	}
+	withoutORC(spec)
+	if n := references(); n != 0 {
+		t.Errorf("%d references to unwind tables are left", n)
+	}
+	testenv.Root(t)
+	loaded, err := ebpf.NewCollection(spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	loaded.Close()
+}

@@ -1,0 +1,64 @@
+package main
+
+import (
+	"archive/tar"
+	"compress/gzip"
+	"fmt"
+	"io"
+	"path"
+	"time"
+)
+
+// entry is a file of an archive.
+type entry struct {
+	name string // its path below the archive's root, without a leading slash
+	mode int64  // its permissions
+	data []byte
+}
+
+// writeTarball writes the entries, in this order, as a gzipped tar whose paths
+// begin with prefix. Directories come before what is in them. The bytes depend on
+// the arguments alone: root owns everything, and everything is of the same time.
+func writeTarball(w io.Writer, prefix string, entries []entry, at time.Time) error {
+	compressed, err := gzip.NewWriterLevel(w, gzip.BestCompression)
+	if err != nil {
+		return err
+	}
+	archive := tar.NewWriter(compressed)
+	header := func(name string, kind byte, mode int64, size int) error {
+		return archive.WriteHeader(&tar.Header{
+			Format: tar.FormatGNU, Typeflag: kind, Name: prefix + name, Mode: mode, Size: int64(size),
+			Uname: "root", Gname: "root", ModTime: at,
+		})
+	}
+	known := map[string]bool{".": true}
+	var directory func(name string) error
+	directory = func(name string) error {
+		if known[name] {
+			return nil
+		}
+		known[name] = true
+		if err := directory(path.Dir(name)); err != nil {
+			return err
+		}
+		return header(name+"/", tar.TypeDir, 0o755, 0)
+	}
+	if err := header("", tar.TypeDir, 0o755, 0); err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if err := directory(path.Dir(e.name)); err != nil {
+			return err
+		}
+		if err := header(e.name, tar.TypeReg, e.mode, len(e.data)); err != nil {
+			return fmt.Errorf("%s: %w", e.name, err)
+		}
+		if _, err := archive.Write(e.data); err != nil {
+			return fmt.Errorf("%s: %w", e.name, err)
+		}
+	}
+	if err := archive.Close(); err != nil {
+		return err
+	}
+	return compressed.Close()
+}

@@ -1,0 +1,95 @@
+// Command packaging makes what is released of fulgur: for each architecture a
+// tarball and a Debian package, and SHA256SUMS of them all. It needs Go alone, and
+// the programs that make build has built. The same commit makes the same bytes,
+// with the same version of Go, whenever and wherever it is run.
+package main
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+func main() {
+	r := release{root: "."}
+	flag.StringVar(&r.version, "version", "", "what git describe says of the commit")
+	epoch := flag.Int64("epoch", 0, "time of all files, in seconds since 1970 (SOURCE_DATE_EPOCH)")
+	flag.StringVar(&r.programs, "programs", "build", "directory of fulgur-linux-ARCH")
+	flag.StringVar(&r.out, "o", "build/dist", "directory to write to")
+	flag.Parse()
+	r.at = time.Unix(*epoch, 0)
+	if err := r.make(flag.Args()); err != nil {
+		fmt.Fprintf(os.Stderr, "packaging: %v\n", err)
+		os.Exit(1)
+	}
+}
+
+// release is one version of fulgur.
+type release struct {
+	root     string // of the source tree
+	programs string // the directory of the programs
+	out      string // where the packages go
+	version  string
+	at       time.Time // of the commit
+}
+
+// make makes the packages for architectures, as Go and Debian both call them.
+func (r *release) make(architectures []string) error {
+	if r.version == "" || len(architectures) == 0 {
+		return errors.New("a version and architectures are needed: see make dist")
+	}
+	c, err := readContents(r.root)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(r.out, 0o755); err != nil {
+		return err
+	}
+	var sums strings.Builder
+	for _, arch := range architectures {
+		program, err := os.ReadFile(filepath.Join(r.programs, "fulgur-linux-"+arch))
+		if err != nil {
+			return err
+		}
+		if err := r.makeFor(arch, program, c, &sums); err != nil {
+			return err
+		}
+	}
+	return os.WriteFile(filepath.Join(r.out, "SHA256SUMS"), []byte(sums.String()), 0o644)
+}
+
+// makeFor makes the packages for an architecture and adds their checksums up.
+func (r *release) makeFor(arch string, program []byte, c *contents, sums *strings.Builder) error {
+	var tarball, deb bytes.Buffer
+	name := fmt.Sprintf("fulgur-%s-linux-%s", strings.TrimPrefix(r.version, "v"), arch)
+	if err := writeTarball(&tarball, name+"/", c.tarball(program), r.at); err != nil {
+		return fmt.Errorf("tarball for %s: %w", arch, err)
+	}
+	version := debVersion(r.version, r.at)
+	entries, err := c.debian(program, version, r.at)
+	if err != nil {
+		return err
+	}
+	if err := writeDeb(&deb, version, arch, entries, r.at); err != nil {
+		return fmt.Errorf("package for %s: %w", arch, err)
+	}
+	for _, file := range []struct {
+		name string
+		data []byte
+	}{
+		{fmt.Sprintf("fulgur_%s_%s.deb", version, arch), deb.Bytes()},
+		{name + ".tar.gz", tarball.Bytes()},
+	} {
+		if err := os.WriteFile(filepath.Join(r.out, file.name), file.data, 0o644); err != nil {
+			return err
+		}
+		fmt.Fprintf(sums, "%x  %s\n", sha256.Sum256(file.data), file.name)
+	}
+	return nil
+}

@@ -1,0 +1,192 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"fulgur/internal/testenv"
+)
+
+var commitTime = time.Unix(1_700_000_000, 0)
+
+func TestDebVersion(t *testing.T) {
+	// Each is newer than the one before.
+	described := []struct{ git, want string }{
+		{"0123456", "0~20231114221320.0123456-1"},
+		{"0123456-dirty", "0~20231114221320.0123456+dirty-1"},
+		{"v0.1.0", "0.1.0-1"},
+		{"v0.1.0-5-g0123456", "0.1.0+5.g0123456-1"},
+		{"v0.1.0-5-g0123456-dirty", "0.1.0+5.g0123456.dirty-1"},
+		{"v0.2.0", "0.2.0-1"},
+		{"v0.10.0", "0.10.0-1"},
+	}
+	dpkg := testenv.Tool(t, "dpkg")
+	before := "0~1"
+	for _, d := range described {
+		got := debVersion(d.git, commitTime)
+		if got != d.want {
+			t.Errorf("%s: %s, want %s", d.git, got, d.want)
+		}
+		if out, err := exec.Command(dpkg, "--compare-versions", before, "lt", got).CombinedOutput(); err != nil {
+			t.Errorf("%s is not newer than %s: %v: %s", got, before, err, out)
+		}
+		before = got
+	}
+}
+
+// files have odd and even sizes, directories in common and a long path.
+var files = []entry{
+	{"usr/bin/tool", 0o755, []byte("#!/bin/sh\necho tool\n")},
+	{"usr/share/doc/tool/odd", 0o644, []byte("1")},
+	{"usr/share/doc/tool/" + strings.Repeat("long/", 40) + "even", 0o644, []byte("12")},
+}
+
+// Debian's own tool reads the package, and installs what was put in.
+func TestDeb(t *testing.T) {
+	dpkg := testenv.Tool(t, "dpkg-deb")
+	var first, second bytes.Buffer
+	for _, b := range []*bytes.Buffer{&first, &second} {
+		if err := writeDeb(b, "1.2.3-1", "amd64", files, commitTime); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !bytes.Equal(first.Bytes(), second.Bytes()) {
+		t.Error("two packages of the same differ")
+	}
+	deb, root := filepath.Join(t.TempDir(), "tool.deb"), t.TempDir()
+	if err := os.WriteFile(deb, first.Bytes(), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := output(t, dpkg, "--field", deb, "Package", "Version", "Architecture", "Installed-Size"), "Package: fulgur\nVersion: 1.2.3-1\nArchitecture: amd64\nInstalled-Size: 3\n"; got != want {
+		t.Errorf("described as %q, want %q", got, want)
+	}
+	output(t, dpkg, "--raw-extract", deb, root)
+	for _, e := range files {
+		path := filepath.Join(root, e.name)
+		info, err := os.Stat(path)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		if got, err := os.ReadFile(path); err != nil || !bytes.Equal(got, e.data) || int64(info.Mode().Perm()) != e.mode || !info.ModTime().Equal(commitTime) {
+			t.Errorf("%s: %q, %v, %v, %v", e.name, got, info.Mode(), info.ModTime(), err)
+		}
+	}
+	sums := exec.Command("md5sum", "--check", "--quiet", "DEBIAN/md5sums")
+	sums.Dir = root
+	if out, err := sums.CombinedOutput(); err != nil {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
+// distVar names the directory that make dist wrote to.
+const distVar = "FULGUR_DIST"
+
+// What make dist made is whole: the sums are right, and the program in each
+// package for this machine is the version that the packages bear.
+func TestDist(t *testing.T) {
+	dist := os.Getenv(distVar)
+	if dist == "" {
+		t.Skip("make check-dist names a directory in " + distVar)
+	}
+	sums := exec.Command("sha256sum", "--check", "--quiet", "SHA256SUMS")
+	sums.Dir = dist
+	if out, err := sums.CombinedOutput(); err != nil {
+		t.Errorf("%v: %s", err, out)
+	}
+	for _, arch := range []string{"amd64", "arm64"} {
+		t.Run(arch, func(t *testing.T) {
+			deb := one(t, filepath.Join(dist, "fulgur_*_"+arch+".deb"))
+			root, unpacked := t.TempDir(), t.TempDir()
+			output(t, testenv.Tool(t, "dpkg-deb"), "--extract", deb, root)
+			output(t, testenv.Tool(t, "tar"), "-C", unpacked, "-xzf", one(t, filepath.Join(dist, "fulgur-*-linux-"+arch+".tar.gz")))
+			unpacked = one(t, filepath.Join(unpacked, "*"))
+			pages, err := filepath.Glob("../docs/man/*.1")
+			if err != nil || len(pages) == 0 {
+				t.Fatalf("manual pages: %q, %v", pages, err)
+			}
+			for _, page := range pages {
+				name := filepath.Base(page)
+				same(t, page, filepath.Join(unpacked, "man/man1", name))
+				if _, err := os.Stat(filepath.Join(root, "usr/share/man/man1", name+".gz")); err != nil {
+					t.Error(err)
+				}
+			}
+			for _, name := range []string{"README.md", "SECURITY.md", "docs/machine.md", "docs/images/page-flame.png"} {
+				same(t, filepath.Join("..", name), filepath.Join(unpacked, name))
+				same(t, filepath.Join("..", name), filepath.Join(root, "usr/share/doc/fulgur", name))
+			}
+			same(t, "../LICENSE", filepath.Join(unpacked, "LICENSE"))
+			same(t, "../CHANGELOG.md", filepath.Join(unpacked, "CHANGELOG.md"))
+			for _, name := range []string{"completions/fulgur.bash", "completions/_fulgur", "completions/fulgur.fish", "LICENSE.third-party", "LICENSE.bpf"} {
+				if info, err := os.Stat(filepath.Join(unpacked, name)); err != nil || info.Size() == 0 {
+					t.Errorf("%s: %v, %v", name, info, err)
+				}
+			}
+			same(t, filepath.Join(unpacked, "fulgur"), filepath.Join(root, "usr/bin/fulgur"))
+			if arch != runtime.GOARCH {
+				return
+			}
+			out := strings.Fields(output(t, filepath.Join(root, "usr/bin/fulgur"), "version"))
+			if want := "fulgur-" + strings.TrimPrefix(out[1], "v") + "-linux-" + arch; filepath.Base(unpacked) != want {
+				t.Errorf("the tarball of version %s has %s, want %s", out[1], filepath.Base(unpacked), want)
+			}
+		})
+	}
+}
+
+// one returns the only path that matches.
+func one(t *testing.T, pattern string) string {
+	t.Helper()
+	paths, err := filepath.Glob(pattern)
+	if err != nil || len(paths) != 1 {
+		t.Fatalf("%s: %q, %v", pattern, paths, err)
+	}
+	return paths[0]
+}
+
+// same compares two files.
+func same(t *testing.T, a, b string) {
+	t.Helper()
+	x, errX := os.ReadFile(a)
+	y, errY := os.ReadFile(b)
+	if errX != nil || errY != nil {
+		t.Error(errX, errY)
+	} else if !bytes.Equal(x, y) {
+		t.Errorf("%s and %s differ", a, b)
+	}
+}
+
+// output runs a program that succeeds and returns what it writes.
+func output(t *testing.T, name string, args ...string) string {
+	t.Helper()
+	out, err := exec.Command(name, args...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, out)
+	}
+	return string(out)
+}
+
+// Every library that is linked in has its licence in each package.
+func TestThirdParties(t *testing.T) {
+	text, err := thirdParties("..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"== Go\n", "== github.com/cilium/ebpf\n", "== github.com/alecthomas/kong\n", "== golang.org/x/sys\n"} {
+		if !bytes.Contains(text, []byte(want)) {
+			t.Errorf("no licence %q", want)
+		}
+	}
+	if d := cmp.Diff(1, bytes.Count(text, []byte("== github.com/cilium/ebpf\n"))); d != "" {
+		t.Error("times that a library is named (-want +got):\n" + d)
+	}
+}

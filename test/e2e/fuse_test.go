@@ -1,0 +1,162 @@
+package e2e
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// fuseVar makes the test binary the server of a file system. It holds the path of
+// the only file in there, and the server's standard input is /dev/fuse.
+const fuseVar = "E2E_FUSE"
+
+func init() {
+	if path := os.Getenv(fuseVar); path != "" {
+		if err := serveFUSE(os.Stdin, path); err != nil {
+			fmt.Fprintln(os.Stderr, "fuse:", err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+}
+
+// mountFUSE mounts a file system whose only file is a copy of the one at path,
+// and returns the file and the server: stopped, it never answers. Nothing that
+// stat tells is kept by the kernel, so that each look at the file asks the server.
+func mountFUSE(t *testing.T, path string) (string, *exec.Cmd) {
+	t.Helper()
+	dev, err := os.OpenFile("/dev/fuse", os.O_RDWR, 0)
+	if err != nil {
+		t.Skipf("no FUSE: %v", err)
+	}
+	defer dev.Close()
+	dir := t.TempDir()
+	options := fmt.Sprintf("fd=%d,rootmode=40755,user_id=0,group_id=0,allow_other", dev.Fd())
+	if err := unix.Mount("hostile", dir, "fuse", unix.MS_NOSUID|unix.MS_NODEV, options); err != nil {
+		t.Fatalf("mount: %v", err)
+	}
+	server := exec.Command(os.Args[0])
+	server.Env = append(os.Environ(), fuseVar+"="+path)
+	server.Stdin, server.Stderr = dev, os.Stderr
+	if err := server.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		// The end of the server frees everybody who waits for it.
+		_ = server.Process.Kill()
+		_ = server.Wait()
+		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
+	return filepath.Join(dir, "program"), server
+}
+
+// Requests and their numbers, and sizes, are those of linux/fuse.h.
+const (
+	fuseLookup     = 1
+	fuseForget     = 2
+	fuseGetattr    = 3
+	fuseOpen       = 14
+	fuseRead       = 15
+	fuseRelease    = 18
+	fuseFlush      = 25
+	fuseInit       = 26
+	fuseInterrupt  = 36
+	fuseDestroy    = 38
+	fuseInHeader   = 40
+	fuseRoot       = 1 // inode of the root directory
+	fuseProgram    = 2 // inode of the file
+	fuseKeepCache  = 2 // FOPEN_KEEP_CACHE
+	fuseAttrSize   = 88
+	fuseMaxRequest = 1 << 20
+)
+
+// serveFUSE answers the requests that come from dev until it is unmounted.
+func serveFUSE(dev *os.File, path string) error {
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	request := make([]byte, fuseMaxRequest)
+	for {
+		n, err := unix.Read(int(dev.Fd()), request)
+		switch {
+		case errors.Is(err, unix.ENODEV):
+			return nil
+		case errors.Is(err, unix.EINTR), errors.Is(err, unix.ENOENT):
+			continue
+		case err != nil:
+			return err
+		case n < fuseInHeader:
+			return io.ErrUnexpectedEOF
+		}
+		reply, errno, answers := answerFUSE(request[:n], content)
+		if !answers {
+			continue
+		}
+		header := binary.NativeEndian.AppendUint32(nil, uint32(16+len(reply)))
+		header = binary.NativeEndian.AppendUint32(header, uint32(-int32(errno)))
+		header = append(header, request[8:16]...) // the request's number
+		if _, err := unix.Write(int(dev.Fd()), append(header, reply...)); err != nil && !errors.Is(err, unix.ENOENT) {
+			return err
+		}
+	}
+}
+
+// answerFUSE answers a request, if it is to be answered.
+func answerFUSE(request, content []byte) (reply []byte, errno unix.Errno, answers bool) {
+	native := binary.NativeEndian
+	body := request[fuseInHeader:]
+	inode := native.Uint64(request[16:])
+	attributes := func(inode uint64) []byte {
+		mode, size := uint32(unix.S_IFDIR|0o755), 0
+		if inode == fuseProgram {
+			mode, size = unix.S_IFREG|0o755, len(content)
+		}
+		b := native.AppendUint64(nil, inode)
+		b = native.AppendUint64(b, uint64(size))
+		b = append(b, make([]byte, 8+3*8+3*4)...) // blocks, times
+		b = native.AppendUint32(b, mode)
+		b = native.AppendUint32(b, 1) // links
+		return append(b, make([]byte, fuseAttrSize-len(b))...)
+	}
+	switch native.Uint32(request[4:]) {
+	case fuseInit:
+		b := native.AppendUint32(nil, 7)
+		b = native.AppendUint32(b, 31)
+		b = append(b, make([]byte, 16)...)
+		native.PutUint32(b[16:], 0)
+		b = native.AppendUint32(b, 64<<10) // bytes of a write
+		return append(b, make([]byte, 64-len(b))...), 0, true
+	case fuseLookup:
+		if inode != fuseRoot || string(body) != "program\x00" {
+			return nil, unix.ENOENT, true
+		}
+		b := native.AppendUint64(nil, fuseProgram)
+		b = append(b, make([]byte, 32)...) // generation, for how long all is true: 0
+		return append(b, attributes(fuseProgram)...), 0, true
+	case fuseGetattr:
+		return append(make([]byte, 16), attributes(inode)...), 0, true
+	case fuseOpen:
+		b := make([]byte, 16)
+		native.PutUint32(b[8:], fuseKeepCache)
+		return b, 0, true
+	case fuseRead:
+		offset, size := native.Uint64(body[8:]), uint64(native.Uint32(body[16:]))
+		offset = min(offset, uint64(len(content)))
+		return content[offset:min(offset+size, uint64(len(content)))], 0, true
+	case fuseRelease, fuseFlush:
+		return nil, 0, true
+	case fuseForget, fuseInterrupt, fuseDestroy:
+		return nil, 0, false
+	}
+	return nil, unix.ENOSYS, true
+}

@@ -1,0 +1,224 @@
+package e2e
+
+import (
+	"debug/elf"
+	"encoding/binary"
+	"errors"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"fulgur/internal/testenv"
+)
+
+// These tests have fulgur look at programs that nothing is as it should be of:
+// by accident, or because somebody wants to harm who looks. A profile goes on,
+// ends, and says once what was left out.
+
+// victim starts a program that is profiled and ends with the test, and returns
+// its PID.
+func victim(t *testing.T, path string, env ...string) string {
+	t.Helper()
+	cmd := exec.Command(path)
+	cmd.Env = append(os.Environ(), env...)
+	start(t, cmd)
+	return strconv.Itoa(cmd.Process.Pid)
+}
+
+// once wants a run to have said text, once.
+func once(t *testing.T, said, text string) {
+	t.Helper()
+	if n := strings.Count(said, text); n != 1 {
+		t.Errorf("%q is said %d times, want once:\n%s", text, n, said)
+	}
+}
+
+// garble overwrites size bytes of a file with what makes no sense.
+func garble(t *testing.T, path string, offset, size uint64) {
+	t.Helper()
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	random := rand.New(rand.NewPCG(offset, size))
+	garbage := make([]byte, size)
+	for i := range garbage {
+		garbage[i] = byte(random.Uint32())
+	}
+	if _, err := f.WriteAt(garbage, int64(offset)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// garbleSections returns how to garble the sections whose names begin so.
+func garbleSections(prefix string) func(*testing.T, string) {
+	return func(t *testing.T, path string) {
+		t.Helper()
+		f, err := elf.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		for _, s := range f.Sections {
+			if strings.HasPrefix(s.Name, prefix) {
+				garble(t, path, s.Offset, s.FileSize)
+			}
+		}
+	}
+}
+
+// sectionHeaders returns where those of an ELF file begin.
+func sectionHeaders(t *testing.T, path string) uint64 {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return binary.LittleEndian.Uint64(b[0x28:])
+}
+
+// Files that are garbage in all that a program does not need to run cost their
+// names at most.
+func TestHostileELF(t *testing.T) {
+	testenv.Root(t)
+	for _, test := range []struct {
+		name  string
+		spoil func(t *testing.T, path string)
+		said  string // about the file; nothing if its names are found
+	}{
+		{"DWARF", garbleSections(".debug_"), "incomplete names: "},
+		{"unwind tables", garbleSections(".eh_frame"), "unwind tables: "},
+		{"symbols", garbleSections(".symtab"), "samples with unnamed code"},
+		{"section headers", func(t *testing.T, path string) { garble(t, path, sectionHeaders(t, path), 30*64) }, "samples with unnamed code"},
+		{"place of section headers", func(t *testing.T, path string) { garble(t, path, 0x28, 8) }, "no names: "},
+		{"end", func(t *testing.T, path string) {
+			if err := os.Truncate(path, int64(sectionHeaders(t, path))); err != nil {
+				t.Fatal(err)
+			}
+		}, "no names: "},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			path := compile(t, "endless.c", "endless", "-g")
+			test.spoil(t, path)
+			r := fulgur(t, "profile", "-p", victim(t, path), "-F", "199", "-f", "0.5")
+			if r.code != 0 {
+				t.Fatalf("exit code %d: %s", r.code, r.stderr)
+			}
+			stacks := folded(t, r.stdout)
+			if s := share(stacks, "endless;"); !(s > 0.9) {
+				t.Errorf("%.2f of the samples are the program's:\n%s", s, r.stdout)
+			}
+			once(t, r.stderr, test.said)
+		})
+	}
+}
+
+// Names of files that no terminal and no line of text can show are shown by
+// escapes, wherever they stand.
+func TestHostileNames(t *testing.T) {
+	testenv.Root(t)
+	dir := filepath.Join(t.TempDir(), "a;b\nc 1\n\x1b[2J")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	path := duplicate(t, os.Args[0], dir)
+	named := filepath.Join(dir, "\x1b]0;\n7 1\n\a")
+	if err := os.Rename(path, named); err != nil {
+		t.Fatal(err)
+	}
+	pid := victim(t, named, "E2E_WORKLOAD=shares")
+	for _, args := range [][]string{{"-f"}, {}, {"--format", "svg"}, {"--format", "html"}, {"-f", "--per-thread"}} {
+		r := fulgur(t, append(append([]string{"profile", "-p", pid, "-F", "199"}, args...), "0.3")...)
+		if r.code != 0 || strings.Contains(r.stdout+r.stderr, "\x1b") {
+			t.Errorf("%q: exit code %d, %q, %q", args, r.code, r.stdout, r.stderr)
+		}
+		if slices.Contains(args, "-f") {
+			for stack := range folded(t, r.stdout) {
+				if task, _, _ := strings.Cut(stack, ";"); !strings.HasPrefix(task, `\x1b]0:\n7 1\n\a`) {
+					t.Errorf("%q is a stack of task %q", stack, task)
+				}
+			}
+		}
+	}
+}
+
+// A perf map is a file that anybody may have written.
+func TestHostilePerfMap(t *testing.T) {
+	testenv.Root(t)
+	if loops[runtime.GOARCH] == nil {
+		t.Skip("no machine code for " + runtime.GOARCH)
+	}
+	shell := testenv.Tool(t, "sh")
+	const function = "700000000000 10000 \x1b[2JJIT\n"
+	for _, test := range []struct {
+		name, content string
+		size          int64  // of the file, if there is a hole at its end
+		said          string // about the map
+	}{
+		{"escapes", function, 0, ""},
+		{"garbage", "\xff\xfe\n\nffffffffffffffffff 1 x\n" + function + "-1 -1 -1\n", 0, "perf map has 4 malformed lines"},
+		{"overflow", "ffffffffffffffff ffffffffffffffff everything\n" + function, 0, ""},
+		{"1 GB", function, 1 << 30, "keep a copy of a perf map: more than 268435456 bytes of them"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			// Where perf maps are, so that one is a link to it.
+			f, err := os.CreateTemp("/tmp", "fulgur-e2e-map-") //nolint:usetesting // a test's own may be elsewhere
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { os.Remove(f.Name()) })
+			_, err = f.WriteString(test.content)
+			if err := errors.Join(err, f.Truncate(max(test.size, int64(len(test.content)))), f.Close()); err != nil {
+				t.Fatal(err)
+			}
+			cmd := command(t, "profile", "-F", "199", "-f", "--", shell, "-c", `ln "$0" /tmp/perf-$$.map && exec "$1"`, f.Name(), os.Args[0])
+			cmd.Env = append(os.Environ(), jitVar+"=keep map")
+			r := finish(t, cmd)
+			if r.code != 0 {
+				t.Fatalf("exit code %d: %s", r.code, r.stderr)
+			}
+			if s := share(folded(t, r.stdout), `;\x1b[2JJIT`); !(s > 0.5) {
+				t.Errorf("%.2f of the samples are in the function:\n%s", s, r.stdout)
+			}
+			if strings.Contains(r.stdout+r.stderr, "\x1b") {
+				t.Errorf("raw escapes: %q, %q", r.stdout, r.stderr)
+			}
+			if test.said != "" {
+				once(t, r.stderr, test.said)
+			} else if strings.Contains(r.stderr, "perf map") {
+				t.Errorf("says %s", r.stderr)
+			}
+			if rss := cmd.ProcessState.SysUsage().(*syscall.Rusage).Maxrss; rss > 256<<10 {
+				t.Errorf("took %d KiB of memory", rss)
+			}
+		})
+	}
+}
+
+// A file system that does not answer any more does not stop the profile.
+func TestHostileMount(t *testing.T) {
+	testenv.Root(t)
+	program, server := mountFUSE(t, os.Args[0])
+	if _, err := os.ReadFile(program); err != nil { // into the page cache, whence it runs
+		t.Fatal(err)
+	}
+	pid := victim(t, program, "E2E_WORKLOAD=shares")
+	if err := server.Process.Signal(unix.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	r := fulgur(t, "profile", "-p", pid, "-F", "199", "-f", "1")
+	if r.code != 0 || len(folded(t, r.stdout)) == 0 {
+		t.Fatalf("exit code %d: %s", r.code, r.stderr)
+	}
+	once(t, r.stderr, "does not answer")
+}
