@@ -42,7 +42,7 @@ type events struct {
 	mounts   mounts
 
 	sums  map[sum]stacks.Value
-	kinds map[kind]uint32 // by index in kindList
+	kinds map[kind]uint32 // the index of each in list
 	list  []kind
 
 	// late are the keys of stacks that had not arrived when something happened in
@@ -364,7 +364,8 @@ func (e *events) timeline(p *profile.Profile, end uint64) (*profile.Timeline, er
 	}
 	line.Interval, line.Reasons = e.interval, e.reasons
 	line.OffCPUWhole = e.everyWait && p.Losses.Samples == 0 && p.Losses.Unfollowed == 0
-	line.Events = withWriteback{line.Events, e.writeback}
+	// Samples that waited for unwind tables come after later ones.
+	line.Events = withWriteback{sortedEvents{line.Events}, e.writeback}
 	return line, nil
 }
 

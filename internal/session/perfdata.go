@@ -101,8 +101,8 @@ func (t *perfTimes) timeline(p *profile.Profile, r *resolver) (*profile.Timeline
 	return line, nil
 }
 
-// sortedEvents sorts samples, which perf leaves to the reader: those of one
-// thread come from the buffers of all CPUs that it ran on.
+// sortedEvents sorts samples. Perf leaves that to the reader: those of one thread
+// come from the buffers of all CPUs that it ran on.
 type sortedEvents struct{ profile.Events }
 
 // sortedWindow is how many samples of one thread are sorted at once: those of a
