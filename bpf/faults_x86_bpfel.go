@@ -101,6 +101,7 @@ const (
 	FaultsVarAnyRemaps           = "any_remaps"
 	FaultsVarByCpu               = "by_cpu"
 	FaultsVarByThread            = "by_thread"
+	FaultsVarGeneration          = "generation"
 	FaultsVarInserted            = "inserted"
 	FaultsVarMaxDepth            = "max_depth"
 	FaultsVarPageShift           = "page_shift"
@@ -201,6 +202,7 @@ type FaultsVariableSpecs struct {
 	AnyRemaps           *ebpf.VariableSpec `ebpf:"any_remaps"`
 	ByCpu               *ebpf.VariableSpec `ebpf:"by_cpu"`
 	ByThread            *ebpf.VariableSpec `ebpf:"by_thread"`
+	Generation          *ebpf.VariableSpec `ebpf:"generation"`
 	Inserted            *ebpf.VariableSpec `ebpf:"inserted"`
 	MaxDepth            *ebpf.VariableSpec `ebpf:"max_depth"`
 	PageShift           *ebpf.VariableSpec `ebpf:"page_shift"`
@@ -294,6 +296,7 @@ type FaultsVariables struct {
 	AnyRemaps           *ebpf.Variable `ebpf:"any_remaps"`
 	ByCpu               *ebpf.Variable `ebpf:"by_cpu"`
 	ByThread            *ebpf.Variable `ebpf:"by_thread"`
+	Generation          *ebpf.Variable `ebpf:"generation"`
 	Inserted            *ebpf.Variable `ebpf:"inserted"`
 	MaxDepth            *ebpf.Variable `ebpf:"max_depth"`
 	PageShift           *ebpf.Variable `ebpf:"page_shift"`

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"strconv"
+	"time"
 
 	"github.com/alecthomas/kong"
 	"golang.org/x/sys/unix"
@@ -34,7 +35,15 @@ type profileCommand struct {
 	walkFlags
 
 	outputFlags
+	liveFlags
 	limitFlags
+}
+
+// liveFlags ask for something to see while it is measured.
+type liveFlags struct {
+	Stream   bool    `xor:"live" group:"live" help:"Write every sample as it is taken, with its stack; --format jsonl for programs."`
+	Interval seconds `placeholder:"TIME" group:"live" help:"Write a profile of each TIME, for as long as it runs, to files that -o names: name-0001.pb.gz… for name.pb.gz."`
+	Keep     *count  `placeholder:"N" group:"live" help:"With --interval, keep the last N files and remove those written before."`
 }
 
 // profileVars are what the help text takes from elsewhere.
@@ -51,6 +60,7 @@ func profileGroups() []kong.Group {
 		{Key: "what", Title: "What to sample"},
 		{Key: "how", Title: "How to sample"},
 		{Key: "output", Title: "Output"},
+		{Key: "live", Title: "While it is measured"},
 		{Key: "limit", Title: "Limits (fulgur says when one was hit, and which)"},
 	}
 }
@@ -92,7 +102,22 @@ func (c *profileCommand) run(ctx context.Context, env environment) (int, error) 
 		return exitUsage, usageError{err}
 	}
 	env.complete(&o.Options)
+	switch {
+	case c.Interval > 0:
+		return c.interval(ctx, o)
+	case c.Keep != nil:
+		return exitUsage, usageError{errors.New("--keep needs --interval")}
+	}
 	return session.Profile(ctx, o)
+}
+
+// interval writes a profile of every interval.
+func (c *profileCommand) interval(ctx context.Context, o session.ProfileOptions) (int, error) {
+	write, err := session.Files(&o.Options, int(orZero(c.Keep)))
+	if err != nil {
+		return exitFailed, err
+	}
+	return session.ProfileWindows(ctx, o, time.Duration(c.Interval), write)
 }
 
 // options translates the flags.

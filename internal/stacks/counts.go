@@ -103,6 +103,13 @@ func (c *Counts) AddRecord(record []byte) error {
 	return nil
 }
 
+// Take returns what [Counts.Total] does, and begins anew.
+func (c *Counts) Take() map[Key]Value {
+	total := c.total
+	c.total = map[Key]Value{}
+	return total
+}
+
 func (c *Counts) add(k Key, v Value) {
 	sum := c.total[k]
 	sum.Add(v)
