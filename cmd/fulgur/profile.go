@@ -41,7 +41,7 @@ type profileCommand struct {
 
 // liveFlags ask for something to see while it is measured.
 type liveFlags struct {
-	Stream   bool    `xor:"live" group:"live" help:"Write every sample as it is taken, with its stack; --format jsonl for programs."`
+	Stream   bool    `group:"live" help:"Write every sample as it is taken, with its stack; --format jsonl for programs."`
 	Interval seconds `placeholder:"TIME" group:"live" help:"Write a profile of each TIME, for as long as it runs, to files that -o names: name-0001.pb.gz… for name.pb.gz."`
 	Keep     *count  `placeholder:"N" group:"live" help:"With --interval, keep the last N files and remove those written before."`
 }
@@ -103,6 +103,10 @@ func (c *profileCommand) run(ctx context.Context, env environment) (int, error) 
 	}
 	env.complete(&o.Options)
 	switch {
+	case c.Stream && c.Interval > 0:
+		return exitUsage, usageError{errors.New("--stream and --interval exclude each other")}
+	case c.Stream:
+		return session.Stream(ctx, o)
 	case c.Interval > 0:
 		return c.interval(ctx, o)
 	case c.Keep != nil:

@@ -269,15 +269,16 @@ func (n *names) debugKernel(ctx context.Context, names symbolize.Table) symboliz
 	return symbolize.NewDebugKernel(ctx, names, n.finder, kallsyms, n.options)
 }
 
-// snapshot keeps the perf maps as they are, so that names can be looked for while
-// they grow.
-func (n *names) snapshot() {
-	n.snapshots = map[*process.PerfMap]*process.PerfMap{}
-	for _, code := range n.store.Codes {
+// snapshots returns the perf maps of a store as they are, so that names can be
+// looked for while they grow.
+func snapshots(store *stacks.Store) map[*process.PerfMap]*process.PerfMap {
+	taken := map[*process.PerfMap]*process.PerfMap{}
+	for _, code := range store.Codes {
 		if m := code.PerfMap; m != nil {
-			n.snapshots[m] = m.Snapshot()
+			taken[m] = m.Snapshot()
 		}
 	}
+	return taken
 }
 
 // perfMap returns what stands for m.

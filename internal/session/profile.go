@@ -213,6 +213,8 @@ type run struct {
 	unwinder  unwinder
 	snapshots snapshots
 
+	// event takes samples that come on their own, nil where none do.
+	event    func(s source, record []byte) error
 	remapped map[int]bool // processes whose addresses changed their meaning
 	names    *names       // nil before code was named
 }
@@ -265,6 +267,7 @@ func attach(what subject, o *Options, finder *debugfile.Finder) (_ *run, err err
 	r.store = stacks.NewStore(r.processes)
 	if r.events != nil {
 		r.events.follow(r.store, int(cmp.Or(o.StackNodes, DefaultStackNodes)))
+		r.event = r.events.take
 	}
 	if err := r.each(func(s source) error { return s.Attach(o.Target) }); err != nil {
 		return nil, err

@@ -127,7 +127,7 @@ func (r *run) record(s source, record []byte) error {
 	case bpf.OnCPURecordTypeRECORD_SNAPSHOT:
 		return r.snapshots.add(s, record, r.processes)
 	case bpf.OnCPURecordTypeRECORD_TIMELINE:
-		return r.events.take(s, record)
+		return r.event(s, record)
 	}
 	return fmt.Errorf("%w: type %d", stacks.ErrRecord, kind)
 }

@@ -65,7 +65,7 @@ func takeWindows(ctx context.Context, what subject, o *Options, finder *debugfil
 	}
 	w := &windows{
 		run: r, every: every, deliver: deliver,
-		known: newKnown(), told: map[string]bool{},
+		known: newKnown(), warnings: teller{options: o},
 		closed: make(chan closedWindow, 1), failed: make(chan error, 1),
 	}
 	defer func() { err = errors.Join(err, w.known.close(), r.close()) }()
@@ -79,10 +79,10 @@ func takeWindows(ctx context.Context, what subject, o *Options, finder *debugfil
 // windows is a run that is cut into windows.
 type windows struct {
 	*run
-	every   time.Duration
-	deliver func(Window) error
-	known   *known
-	told    map[string]bool // warnings
+	every    time.Duration
+	deliver  func(Window) error
+	known    *known
+	warnings teller
 
 	begin, end time.Time      // of the window that is open
 	number     int            // of windows that were closed
@@ -91,7 +91,7 @@ type windows struct {
 
 	// closed are windows on their way to the one goroutine that names and
 	// delivers them, and writing says that it has one.
-	closed   chan closedWindow
+	closed  chan closedWindow
 	writing atomic.Bool
 	failed  chan error
 }
@@ -181,7 +181,7 @@ func (w *windows) cut(end time.Time) error {
 	p.names = newNames(w.store, w.finder, w.options.symbolize())
 	p.names.known = w.known
 	w.processes.FollowPerfMaps()
-	p.names.snapshot()
+	p.names.snapshots = snapshots(w.store)
 	w.store = w.store.Next()
 	w.processes.NextPeriod()
 	w.begin, w.before = end, losses
@@ -195,7 +195,7 @@ func (w *windows) write(ctx context.Context) error {
 	for p := range w.closed {
 		w.number++
 		p.names.symbolize(ctx)
-		w.warn(p.names.warnings())
+		w.warnings.tell(p.names.warnings())
 		window := Window{w.number, buildProfile(w.subject, p.store, p.lost, p.names, p.meta, p.losses, nil)}
 		w.samples += window.Profile.Total(0)
 		if err := errors.Join(w.deliver(window), w.known.trim()); err != nil {
@@ -207,20 +207,6 @@ func (w *windows) write(ctx context.Context) error {
 		w.writing.Store(false)
 	}
 	return nil
-}
-
-// warn says what no window before had to say.
-func (w *windows) warn(lines []string) {
-	const most = 1000
-	if len(w.told) > most {
-		clear(w.told) // it is not to grow without end
-	}
-	for _, line := range lines {
-		if !w.told[line] && !w.options.Quiet {
-			fmt.Fprintln(w.options.Stderr, "fulgur:", line)
-		}
-		w.told[line] = true
-	}
 }
 
 // conclude ends the run's standard error.

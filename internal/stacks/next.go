@@ -14,9 +14,9 @@ func (s *Store) Next() *Store {
 	return next
 }
 
-// find returns the body that the kernel side calls id, and false if it has not
+// Find returns the body that the kernel side calls id, and false if it has not
 // arrived.
-func (s *Store) find(id uint64) (BodyID, bool) {
+func (s *Store) Find(id uint64) (BodyID, bool) {
 	if i, ok := s.ids[id]; ok || s.previous == nil {
 		return i, ok
 	}

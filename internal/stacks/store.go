@@ -202,7 +202,7 @@ func (s *Store) Seal() {
 
 // Body returns the body of id, and false if it has not arrived.
 func (s *Store) Body(id uint64) (Body, bool) {
-	i, ok := s.find(id)
+	i, ok := s.Find(id)
 	if !ok {
 		return Body{}, false
 	}
@@ -233,18 +233,18 @@ func (s *Store) CountSample(sample Sample, value Value) {
 func (s *Store) Sample(key Key) (Sample, bool) {
 	sample := Sample{Source: key.Source, File: key.File, TID: key.TID, CPU: key.CPU, Detail: key.Detail}
 	var ok bool
-	if sample.Body, ok = s.find(key.ID); !ok {
+	if sample.Body, ok = s.Find(key.ID); !ok {
 		return sample, false
 	}
 	if key.Kernel != 0 {
-		kernel, ok := s.find(key.Kernel)
+		kernel, ok := s.Find(key.Kernel)
 		if !ok {
 			return sample, false
 		}
 		sample.Body = s.join(sample.Body, kernel)
 	}
 	if key.Waker != 0 {
-		waker, ok := s.find(key.Waker)
+		waker, ok := s.Find(key.Waker)
 		if !ok {
 			return sample, false
 		}
