@@ -6,7 +6,6 @@ import (
 	"io"
 	"os"
 	"strconv"
-	"time"
 
 	"github.com/alecthomas/kong"
 	"golang.org/x/sys/unix"
@@ -37,13 +36,6 @@ type profileCommand struct {
 	outputFlags
 	liveFlags
 	limitFlags
-}
-
-// liveFlags ask for something to see while it is measured.
-type liveFlags struct {
-	Stream   bool    `group:"live" help:"Write every sample as it is taken, with its stack; --format jsonl for programs."`
-	Interval seconds `placeholder:"TIME" group:"live" help:"Write a profile of each TIME, for as long as it runs, to files that -o names: name-0001.pb.gz… for name.pb.gz."`
-	Keep     *count  `placeholder:"N" group:"live" help:"With --interval, keep the last N files and remove those written before."`
 }
 
 // profileVars are what the help text takes from elsewhere.
@@ -102,26 +94,16 @@ func (c *profileCommand) run(ctx context.Context, env environment) (int, error) 
 		return exitUsage, usageError{err}
 	}
 	env.complete(&o.Options)
+	if err := c.check(o.Output); err != nil {
+		return exitUsage, usageError{err}
+	}
 	switch {
-	case c.Stream && c.Interval > 0:
-		return exitUsage, usageError{errors.New("--stream and --interval exclude each other")}
 	case c.Stream:
 		return session.Stream(ctx, o)
-	case c.Interval > 0:
-		return c.interval(ctx, o)
-	case c.Keep != nil:
-		return exitUsage, usageError{errors.New("--keep needs --interval")}
+	case c.isWindows():
+		return c.windows(ctx, o)
 	}
 	return session.Profile(ctx, o)
-}
-
-// interval writes a profile of every interval.
-func (c *profileCommand) interval(ctx context.Context, o session.ProfileOptions) (int, error) {
-	write, err := session.Files(&o.Options, int(orZero(c.Keep)))
-	if err != nil {
-		return exitFailed, err
-	}
-	return session.ProfileWindows(ctx, o, time.Duration(c.Interval), write)
 }
 
 // options translates the flags.
