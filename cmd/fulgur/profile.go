@@ -41,8 +41,9 @@ type profileCommand struct {
 // profileVars are what the help text takes from elsewhere.
 func profileVars() kong.Vars {
 	return kong.Vars{
-		"frequency": strconv.Itoa(session.DefaultFrequency),
-		"formats":   session.FormatNames(),
+		"frequency":    strconv.Itoa(session.DefaultFrequency),
+		"formats":      session.FormatNames(),
+		"topFrequency": strconv.Itoa(topFrequency),
 	}
 }
 
