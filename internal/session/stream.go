@@ -189,7 +189,7 @@ func (s *streaming) poll() (busy bool, err error) {
 // forget drops the stacks that were met so far if there are many: those that are
 // met again come once more.
 func (s *streaming) forget() error {
-	if len(s.store.Bodies) < mostStreamed {
+	if s.store.Names() < mostStreamed {
 		return nil
 	}
 	s.store = s.store.Next()
@@ -229,7 +229,7 @@ func (s *streaming) measureAndWrite(ctx context.Context, launched *target.Launch
 func (s *streaming) writeAll(ctx context.Context) {
 	for b := range s.batches {
 		names := newNames(b.store, s.finder, s.options.symbolize())
-		names.known, names.snapshots = s.known, b.perfMaps
+		names.known, names.snapshots, names.later = s.known, b.perfMaps, s.options.NoSymbols
 		names.symbolize(ctx)
 		s.warnings.tell(names.warnings())
 		if err := errors.Join(s.write(s.name(b, names)), s.known.trim()); err != nil {

@@ -19,6 +19,10 @@ import (
 // it is.
 const MinWindow = 100 * time.Millisecond
 
+// mostStacks is how many different stacks a window has at most. They take some hundred
+// bytes each.
+const mostStacks = 1 << 17
+
 // Window is the profile of one of the windows that follow each other without a
 // gap.
 type Window struct {
@@ -30,10 +34,11 @@ type Window struct {
 // ProfileWindows samples what runs on the processors for as long as [Profile]
 // does, and hands a profile of every window of that length to deliver, one at a
 // time. Sampling goes on meanwhile; if deliver takes longer than a window, the
-// next one is longer. An error of deliver ends the measurement. The exit code is
-// that of [Profile].
+// next one is longer. A window ends early when it has met so many different stacks that
+// they would take much memory. An error of deliver ends the measurement. The exit code
+// is that of [Profile].
 //
-// What is kept is what two windows have: memory does not grow with time.
+// What is kept is what three windows have: memory does not grow with time.
 func ProfileWindows(ctx context.Context, o ProfileOptions, every time.Duration, deliver func(Window) error) (exitCode int, err error) {
 	switch {
 	case o.Wall:
@@ -90,9 +95,9 @@ type windows struct {
 	before     profile.Losses // up to the begin of the window
 
 	// closed are windows on their way to the one goroutine that names and
-	// delivers them, and writing says that it has one.
+	// delivers them, and waiting is how many it has not delivered.
 	closed  chan closedWindow
-	writing atomic.Bool
+	waiting atomic.Int64
 	failed  chan error
 }
 
@@ -111,8 +116,11 @@ func (w *windows) take(ctx context.Context, launched *target.Launched) error {
 	// second time.
 	naming, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
-	delivered := make(chan error, 1)
-	go func() { delivered <- w.write(naming) }()
+	delivered := make(chan struct{})
+	go func() {
+		defer close(delivered)
+		w.write(naming)
+	}()
 	err := w.sample(ctx, w, launched)
 	if err == nil {
 		err = w.cut(w.start.Add(w.duration))
@@ -121,7 +129,13 @@ func (w *windows) take(ctx context.Context, launched *target.Launched) error {
 	again, stop := w.naming(ctx)
 	defer stop()
 	defer context.AfterFunc(again, cancel)()
-	return errors.Join(err, <-delivered)
+	<-delivered
+	select {
+	case failed := <-w.failed:
+		return errors.Join(err, failed)
+	default:
+		return err
+	}
 }
 
 func (w *windows) enable() error {
@@ -138,12 +152,15 @@ func (w *windows) poll() (busy bool, err error) {
 		return busy, errors.Join(err, failed)
 	default:
 	}
-	now := time.Now()
-	if err != nil || now.Before(w.end) || w.writing.Load() || w.nearlyOver(now) {
+	if now := time.Now(); err != nil || !w.full() && (now.Before(w.end) || w.waiting.Load() > 0 || w.nearlyOver(now)) {
 		return busy, err
 	}
 	return busy, w.turn()
 }
+
+// full reports whether the window has as many stacks as it may. Then it is closed even
+// while another is being written, which may mean to wait.
+func (w *windows) full() bool { return w.store.Names() >= mostStacks }
 
 // nearlyOver reports whether there is too little left of the run for a window of
 // its own.
@@ -179,19 +196,19 @@ func (w *windows) cut(end time.Time) error {
 		losses: losses.Minus(w.before), meta: w.meta(w.begin, end.Sub(w.begin)),
 	}
 	p.names = newNames(w.store, w.finder, w.options.symbolize())
-	p.names.known = w.known
+	p.names.known, p.names.later = w.known, w.options.NoSymbols
 	w.processes.FollowPerfMaps()
 	p.names.snapshots = snapshots(w.store)
 	w.store = w.store.Next()
 	w.processes.NextPeriod()
 	w.begin, w.before = end, losses
-	w.writing.Store(true)
+	w.waiting.Add(1)
 	w.closed <- p
 	return nil
 }
 
 // write names and delivers windows until there are no more.
-func (w *windows) write(ctx context.Context) error {
+func (w *windows) write(ctx context.Context) {
 	for p := range w.closed {
 		w.number++
 		p.names.symbolize(ctx)
@@ -202,11 +219,10 @@ func (w *windows) write(ctx context.Context) error {
 			w.failed <- err
 			for range w.closed { // let nobody wait
 			}
-			return nil // whoever polls has the error
+			return
 		}
-		w.writing.Store(false)
+		w.waiting.Add(-1)
 	}
-	return nil
 }
 
 // conclude ends the run's standard error.

@@ -11,8 +11,13 @@ func (s *Store) Next() *Store {
 	s.previous = nil
 	next := NewStore(s.resolver)
 	next.previous = s
+	next.Anonymous, next.MaxNodes = s.Anonymous, s.MaxNodes
 	return next
 }
+
+// Names returns how many names of stacks the kernel side has told, of which several
+// may mean the same: memory grows with them.
+func (s *Store) Names() int { return len(s.ids) }
 
 // Find returns the body that the kernel side calls id, and false if it has not
 // arrived.
@@ -30,17 +35,23 @@ func (s *Store) Find(id uint64) (BodyID, bool) {
 // Adopt takes over a body of another store.
 func (s *Store) Adopt(from *Store, id BodyID) BodyID {
 	body := from.Bodies[id]
-	body.Leaf = s.adopt(from, body.Leaf)
+	leaf, cut := s.adopt(from, body.Leaf)
+	body.Leaf, body.Cut = leaf, body.Cut || cut
 	return s.body(body)
 }
 
-// adopt returns the stack that is node n in the store from.
-func (s *Store) adopt(from *Store, n NodeID) NodeID {
+// adopt returns the stack that is node n in the store from, and whether it was cut.
+func (s *Store) adopt(from *Store, n NodeID) (at NodeID, cut bool) {
 	if n == 0 {
-		return 0
+		return 0, false
 	}
 	node := from.Nodes[n]
+	below, cut := s.adopt(from, node.Parent)
+	if cut {
+		return below, true
+	}
 	frame := from.Frames[node.Frame]
 	frame.Code = s.code(from.Codes[frame.Code], from.Ranges[frame.Code])
-	return s.push(s.adopt(from, node.Parent), frame)
+	at = s.push(below, frame)
+	return at, at == below
 }

@@ -70,9 +70,22 @@ func TestNextIsBounded(t *testing.T) {
 		if _, ok := s.Body(1 + window*20 - 1); window > 0 && !ok {
 			t.Fatal("the last body of the window before is not there")
 		}
-		if len(s.Bodies) > 21 || len(s.Nodes) > 24 || len(s.ids) > 21 {
+		if len(s.Bodies) > 21 || len(s.Nodes) > 24 || s.Names() > 21 {
 			t.Fatalf("window %d has %d bodies, %d nodes and %d names", window, len(s.Bodies), len(s.Nodes), len(s.ids))
 		}
 		s = s.Next()
+	}
+}
+
+// Where there is no room, of an adopted stack is kept what others have too.
+func TestAdoptWithoutRoom(t *testing.T) {
+	from := NewStore(fixed{&process.File{}})
+	add(t, from, record(1, nil, []uint64{0x100, 0x200, 0x300}))
+	to := NewStore(nil)
+	to.MaxNodes = len(to.Nodes) + 2
+	body := to.Bodies[to.Adopt(from, from.ids[1])]
+	_, frames, _ := described(to, 0)
+	if !body.Cut || len(frames) != 2 || frames[1].Address != 0x300 {
+		t.Errorf("%+v with frames %+v, want it cut to the two at its root", body, frames)
 	}
 }

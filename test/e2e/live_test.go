@@ -152,12 +152,43 @@ func TestInterval(t *testing.T) {
 	if err != nil || len(kept) != 2 {
 		t.Fatalf("files %q, %v", kept, err)
 	}
-	written := regexp.MustCompile(`(?m)^(.*kept-\d+\.folded): \d+ samples in \d\.\d s, `).FindAllStringSubmatch(r.stderr, -1)
+	written := regexp.MustCompile(`(?m)^(.*kept-\d+\.folded): \d+ samples? in \d\.\d s, `).FindAllStringSubmatch(r.stderr, -1)
 	if len(written) < 3 || kept[1] != written[len(written)-1][1] {
 		t.Errorf("kept %q of what it says:\n%s", kept, r.stderr)
 	}
 	if left, err := filepath.Glob(filepath.Join(dir, "many-*.folded")); err != nil || len(left) != len(files) {
 		t.Errorf("of %q there are %q, %v", files, left, err)
+	}
+}
+
+// A window that cannot be written is an error, the last one's too.
+func TestIntervalUnwritable(t *testing.T) {
+	testenv.Root(t)
+	dir := filepath.Join(t.TempDir(), "gone")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	pid := strconv.Itoa(load(t, "shares").Process.Pid)
+	for _, interval := range []string{"0.2", "60"} {
+		cmd := command(t, "profile", "-p", pid, "-F", "499", "-o", filepath.Join(dir, "x.folded"), "--interval", interval)
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		awaitSampling(t, cmd)
+		if err := os.RemoveAll(dir); err != nil {
+			t.Fatal(err)
+		}
+		if interval == "60" {
+			if err := cmd.Process.Signal(os.Interrupt); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if r := finish(t, cmd); r.code != 1 || !strings.Contains(r.stderr, "x-000") {
+			t.Errorf("interval %s: exit code %d: %s", interval, r.code, r.stderr)
+		}
 	}
 }
 
