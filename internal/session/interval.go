@@ -138,9 +138,9 @@ func (n *numbered) report(w Window, path string) {
 		}
 		lost = strings.Join(whats, ", ")
 	}
-	clear := ""
+	begin := ""
 	if n.options.Progress {
-		clear = "\r\x1b[K"
+		begin = "\r\x1b[K" // in the place of the progress line
 	}
-	fmt.Fprintf(n.options.Stderr, "%s%s: %s in %.1f s, %s\n", clear, plain.Terminal(path), describe.Amount(p.Total(0), p.ValueTypes[0]), p.Meta.Duration.Seconds(), lost)
+	fmt.Fprintf(n.options.Stderr, "%s%s: %s in %.1f s, %s\n", begin, plain.Terminal(path), describe.Amount(p.Total(0), p.ValueTypes[0]), p.Meta.Duration.Seconds(), lost)
 }

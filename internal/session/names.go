@@ -269,9 +269,9 @@ func (n *names) debugKernel(ctx context.Context, names symbolize.Table) symboliz
 	return symbolize.NewDebugKernel(ctx, names, n.finder, kallsyms, n.options)
 }
 
-// snapshots returns the perf maps of a store as they are, so that names can be
+// perfMapsOf returns the perf maps of a store as they are, so that names can be
 // looked for while they grow.
-func snapshots(store *stacks.Store) map[*process.PerfMap]*process.PerfMap {
+func perfMapsOf(store *stacks.Store) map[*process.PerfMap]*process.PerfMap {
 	taken := map[*process.PerfMap]*process.PerfMap{}
 	for _, code := range store.Codes {
 		if m := code.PerfMap; m != nil {

@@ -46,7 +46,7 @@ func Stream(ctx context.Context, o ProfileOptions) (exitCode int, err error) {
 	if err != nil {
 		return 2, err
 	}
-	what := &streamed{onCPU{options: &o}}
+	what := &streamed{untimed{onCPU{options: &o}}}
 	if code, err := complete(what, &o.Options); err != nil {
 		return code, err
 	}
@@ -79,7 +79,7 @@ func streamFormat(o *Options) (func(io.Writer, samples.Batch) error, error) {
 }
 
 // streamed is the subject of samples on the CPU that are written as they are taken.
-type streamed struct{ onCPU }
+type streamed struct{ untimed }
 
 func (m *streamed) load(common probe.Options) ([]source, error) {
 	common.Timeline = true
@@ -129,7 +129,7 @@ type streaming struct {
 type batch struct {
 	store    *stacks.Store
 	events   []streamEvent
-	perfMaps map[*process.PerfMap]*process.PerfMap // see [snapshots]
+	perfMaps map[*process.PerfMap]*process.PerfMap // see [perfMapsOf]
 	dropped  uint64                                // samples between the batch before and this one
 }
 
@@ -159,8 +159,7 @@ func (s *streaming) take(_ source, record []byte) error {
 	return nil
 }
 
-// poll takes what the kernel side has, and hands it to the writer if that has not
-// too much already.
+// poll takes what the kernel side has, and hands it to the writer.
 func (s *streaming) poll() (busy bool, err error) {
 	busy, err = s.run.poll()
 	select {
@@ -168,22 +167,29 @@ func (s *streaming) poll() (busy bool, err error) {
 		return busy, errors.Join(err, failed)
 	default:
 	}
-	if err != nil || len(s.batch.events) == 0 {
+	if err != nil {
 		return busy, err
 	}
-	n := int64(len(s.batch.events))
-	if s.waiting.Load()+n > mostWaiting {
-		s.dropped += uint64(n)
-		dropped := s.batch.dropped + uint64(n)
-		s.batch = newBatch()
-		s.batch.dropped = dropped
-		return busy, nil
-	}
-	s.waiting.Add(n)
-	s.batch.perfMaps = snapshots(s.batch.store)
-	s.batches <- s.batch
-	s.batch = newBatch()
+	s.hand()
 	return busy, s.forget()
+}
+
+// hand gives the writer what the poll has met, unless it has too much already.
+func (s *streaming) hand() {
+	n := len(s.batch.events)
+	if n == 0 {
+		return
+	}
+	full := s.batch
+	s.batch = newBatch()
+	if s.waiting.Load()+int64(n) > mostWaiting {
+		s.dropped += uint64(n)
+		s.batch.dropped = full.dropped + uint64(n)
+		return
+	}
+	s.waiting.Add(int64(n))
+	full.perfMaps = perfMapsOf(full.store)
+	s.batches <- full
 }
 
 // forget drops the stacks that were met so far if there are many: those that are

@@ -46,7 +46,7 @@ func ProfileWindows(ctx context.Context, o ProfileOptions, every time.Duration, 
 	case every < MinWindow:
 		return 2, usagef("windows of %s are too short: take %s or more", every, MinWindow)
 	}
-	what := &onCPU{options: &o}
+	what := &untimed{onCPU{options: &o}}
 	if code, err := complete(what, &o.Options); err != nil {
 		return code, err
 	}
@@ -61,6 +61,12 @@ func ProfileWindows(ctx context.Context, o ProfileOptions, every time.Duration, 
 	err = takeWindows(ctx, what, &o.Options, finder, launched, every, deliver)
 	return exitCodeOf(ctx, launched, err, &o.Options)
 }
+
+// untimed is the subject of samples on the CPU whose times no recording keeps, in
+// whatever format they are written.
+type untimed struct{ onCPU }
+
+func (*untimed) inTime() (inTime, bool) { return inTime{}, false }
 
 // takeWindows measures and delivers all windows.
 func takeWindows(ctx context.Context, what subject, o *Options, finder *debugfile.Finder, launched *target.Launched, every time.Duration, deliver func(Window) error) (err error) {
@@ -198,7 +204,7 @@ func (w *windows) cut(end time.Time) error {
 	p.names = newNames(w.store, w.finder, w.options.symbolize())
 	p.names.known, p.names.later = w.known, w.options.NoSymbols
 	w.processes.FollowPerfMaps()
-	p.names.snapshots = snapshots(w.store)
+	p.names.snapshots = perfMapsOf(w.store)
 	w.store = w.store.Next()
 	w.processes.NextPeriod()
 	w.begin, w.before = end, losses

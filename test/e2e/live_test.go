@@ -3,6 +3,8 @@ package e2e
 import (
 	"bufio"
 	"encoding/json"
+	"io"
+	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -158,6 +160,64 @@ func TestInterval(t *testing.T) {
 	}
 	if left, err := filepath.Glob(filepath.Join(dir, "many-*.folded")); err != nil || len(left) != len(files) {
 		t.Errorf("of %q there are %q, %v", files, left, err)
+	}
+}
+
+// The flame graphs of windows are served to who knows the address, and are written as
+// well where that is asked for; Ctrl-C ends both.
+func TestServe(t *testing.T) {
+	testenv.Root(t)
+	pid := strconv.Itoa(load(t, "shares").Process.Pid)
+	out := filepath.Join(t.TempDir(), "x.folded")
+	cmd := command(t, "profile", "-p", pid, "-F", "499", "--serve", "--interval", "0.3", "-o", out)
+	cmd.Stderr = nil
+	stderr, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(stderr)
+	if !lines.Scan() {
+		t.Fatal("it says nothing")
+	}
+	url, ok := strings.CutPrefix(lines.Text(), "Live flame graph: ")
+	if !ok {
+		t.Fatalf("it says %q", lines.Text())
+	}
+	for !strings.Contains(lines.Text(), "x-0002.folded: ") {
+		if !lines.Scan() {
+			t.Fatal("it ended")
+		}
+	}
+	get := func(url string) (int, string) {
+		t.Helper()
+		r, err := http.Get(url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Body.Close()
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r.StatusCode, string(body)
+	}
+	if code, body := get(url + "window/1"); code != http.StatusOK || !strings.Contains(body, `<script id="data"`) {
+		t.Errorf("the first window is answered with %d %.100s", code, body)
+	}
+	if code, _ := get(regexp.MustCompile(`[A-Z0-9]+/$`).ReplaceAllString(url, "")); code != http.StatusNotFound {
+		t.Errorf("without the token it answers %d", code)
+	}
+	if err := cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.Copy(io.Discard, stderr); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Error(err)
 	}
 }
 
