@@ -127,6 +127,7 @@ const (
 	BlockIOVarAnyRemaps           = "any_remaps"
 	BlockIOVarByCpu               = "by_cpu"
 	BlockIOVarByThread            = "by_thread"
+	BlockIOVarGeneration          = "generation"
 	BlockIOVarInserted            = "inserted"
 	BlockIOVarMaxDepth            = "max_depth"
 	BlockIOVarQueueInLatency      = "queue_in_latency"
@@ -231,6 +232,7 @@ type BlockIOVariableSpecs struct {
 	AnyRemaps           *ebpf.VariableSpec `ebpf:"any_remaps"`
 	ByCpu               *ebpf.VariableSpec `ebpf:"by_cpu"`
 	ByThread            *ebpf.VariableSpec `ebpf:"by_thread"`
+	Generation          *ebpf.VariableSpec `ebpf:"generation"`
 	Inserted            *ebpf.VariableSpec `ebpf:"inserted"`
 	MaxDepth            *ebpf.VariableSpec `ebpf:"max_depth"`
 	QueueInLatency      *ebpf.VariableSpec `ebpf:"queue_in_latency"`
@@ -325,6 +327,7 @@ type BlockIOVariables struct {
 	AnyRemaps           *ebpf.Variable `ebpf:"any_remaps"`
 	ByCpu               *ebpf.Variable `ebpf:"by_cpu"`
 	ByThread            *ebpf.Variable `ebpf:"by_thread"`
+	Generation          *ebpf.Variable `ebpf:"generation"`
 	Inserted            *ebpf.Variable `ebpf:"inserted"`
 	MaxDepth            *ebpf.Variable `ebpf:"max_depth"`
 	QueueInLatency      *ebpf.Variable `ebpf:"queue_in_latency"`

@@ -111,6 +111,7 @@ const (
 	FaultsVarByCpu               = "by_cpu"
 	FaultsVarByPage              = "by_page"
 	FaultsVarByThread            = "by_thread"
+	FaultsVarGeneration          = "generation"
 	FaultsVarInserted            = "inserted"
 	FaultsVarMaxDepth            = "max_depth"
 	FaultsVarPageShift           = "page_shift"
@@ -213,6 +214,7 @@ type FaultsVariableSpecs struct {
 	ByCpu               *ebpf.VariableSpec `ebpf:"by_cpu"`
 	ByPage              *ebpf.VariableSpec `ebpf:"by_page"`
 	ByThread            *ebpf.VariableSpec `ebpf:"by_thread"`
+	Generation          *ebpf.VariableSpec `ebpf:"generation"`
 	Inserted            *ebpf.VariableSpec `ebpf:"inserted"`
 	MaxDepth            *ebpf.VariableSpec `ebpf:"max_depth"`
 	PageShift           *ebpf.VariableSpec `ebpf:"page_shift"`
@@ -308,6 +310,7 @@ type FaultsVariables struct {
 	ByCpu               *ebpf.Variable `ebpf:"by_cpu"`
 	ByPage              *ebpf.Variable `ebpf:"by_page"`
 	ByThread            *ebpf.Variable `ebpf:"by_thread"`
+	Generation          *ebpf.Variable `ebpf:"generation"`
 	Inserted            *ebpf.Variable `ebpf:"inserted"`
 	MaxDepth            *ebpf.Variable `ebpf:"max_depth"`
 	PageShift           *ebpf.Variable `ebpf:"page_shift"`

@@ -108,6 +108,7 @@ const (
 	OffCPUVarByThread              = "by_thread"
 	OffCPUVarByWaker               = "by_waker"
 	OffCPUVarEnded                 = "ended"
+	OffCPUVarGeneration            = "generation"
 	OffCPUVarInserted              = "inserted"
 	OffCPUVarKind                  = "kind"
 	OffCPUVarLongest               = "longest"
@@ -216,6 +217,7 @@ type OffCPUVariableSpecs struct {
 	ByThread            *ebpf.VariableSpec `ebpf:"by_thread"`
 	ByWaker             *ebpf.VariableSpec `ebpf:"by_waker"`
 	Ended               *ebpf.VariableSpec `ebpf:"ended"`
+	Generation          *ebpf.VariableSpec `ebpf:"generation"`
 	Inserted            *ebpf.VariableSpec `ebpf:"inserted"`
 	Kind                *ebpf.VariableSpec `ebpf:"kind"`
 	Longest             *ebpf.VariableSpec `ebpf:"longest"`
@@ -315,6 +317,7 @@ type OffCPUVariables struct {
 	ByThread            *ebpf.Variable `ebpf:"by_thread"`
 	ByWaker             *ebpf.Variable `ebpf:"by_waker"`
 	Ended               *ebpf.Variable `ebpf:"ended"`
+	Generation          *ebpf.Variable `ebpf:"generation"`
 	Inserted            *ebpf.Variable `ebpf:"inserted"`
 	Kind                *ebpf.Variable `ebpf:"kind"`
 	Longest             *ebpf.Variable `ebpf:"longest"`

@@ -187,6 +187,7 @@ const (
 	OnCPUVarAnyRemaps           = "any_remaps"
 	OnCPUVarByCpu               = "by_cpu"
 	OnCPUVarByThread            = "by_thread"
+	OnCPUVarGeneration          = "generation"
 	OnCPUVarIncludeIdle         = "include_idle"
 	OnCPUVarInserted            = "inserted"
 	OnCPUVarMaxDepth            = "max_depth"
@@ -290,6 +291,7 @@ type OnCPUVariableSpecs struct {
 	AnyRemaps           *ebpf.VariableSpec `ebpf:"any_remaps"`
 	ByCpu               *ebpf.VariableSpec `ebpf:"by_cpu"`
 	ByThread            *ebpf.VariableSpec `ebpf:"by_thread"`
+	Generation          *ebpf.VariableSpec `ebpf:"generation"`
 	IncludeIdle         *ebpf.VariableSpec `ebpf:"include_idle"`
 	Inserted            *ebpf.VariableSpec `ebpf:"inserted"`
 	MaxDepth            *ebpf.VariableSpec `ebpf:"max_depth"`
@@ -385,6 +387,7 @@ type OnCPUVariables struct {
 	AnyRemaps           *ebpf.Variable `ebpf:"any_remaps"`
 	ByCpu               *ebpf.Variable `ebpf:"by_cpu"`
 	ByThread            *ebpf.Variable `ebpf:"by_thread"`
+	Generation          *ebpf.Variable `ebpf:"generation"`
 	IncludeIdle         *ebpf.Variable `ebpf:"include_idle"`
 	Inserted            *ebpf.Variable `ebpf:"inserted"`
 	MaxDepth            *ebpf.Variable `ebpf:"max_depth"`

@@ -47,6 +47,12 @@ struct {
 	__type(value, struct seen_set);
 } seen SEC(".maps");
 
+/*
+ * Part of every id. User space raises it when it has forgotten the bodies it
+ * got: what is seen then has another id, and its body crosses once more.
+ */
+volatile u32 generation;
+
 /* The number of sets less one; the number is a power of two. */
 const volatile u32 seen_mask = 16384 - 1;
 
@@ -119,7 +125,7 @@ __noinline u64 stack_id(const struct stack_record *rec)
 		return 0;
 	comm = (const u64 *)rec->comm;
 	frames = rec->kernel_frames + rec->user_frames;
-	hash = hash_step(rec->epoch, comm[0]);
+	hash = hash_step(rec->epoch ^ generation, comm[0]);
 	hash = hash_step(hash, comm[1]);
 	hash = hash_step(hash, (u64)rec->kernel_frames << 32 | rec->user_frames << 16 |
 				       rec->kernel_end << 8 | rec->user_end);

@@ -34,6 +34,7 @@ const (
 // its own.
 type commands struct {
 	Profile profileCommand `cmd:"" group:"measure" help:"Sample what runs on the CPUs."`
+	Top     topCommand     `cmd:"" group:"measure" help:"Watch what runs on the CPUs now, in a terminal."`
 	OffCPU  offCPUCommand  `cmd:"" name:"offcpu" group:"measure" help:"Measure what threads wait for."`
 	BlockIO blockIOCommand `cmd:"" name:"blockio" group:"measure" help:"Measure requests to disks."`
 	Faults  faultsCommand  `cmd:"" group:"measure" help:"Count page faults."`

@@ -34,14 +34,16 @@ type profileCommand struct {
 	walkFlags
 
 	outputFlags
+	liveFlags
 	limitFlags
 }
 
 // profileVars are what the help text takes from elsewhere.
 func profileVars() kong.Vars {
 	return kong.Vars{
-		"frequency": strconv.Itoa(session.DefaultFrequency),
-		"formats":   session.FormatNames(),
+		"frequency":    strconv.Itoa(session.DefaultFrequency),
+		"formats":      session.FormatNames(),
+		"topFrequency": strconv.Itoa(topFrequency),
 	}
 }
 
@@ -51,6 +53,7 @@ func profileGroups() []kong.Group {
 		{Key: "what", Title: "What to sample"},
 		{Key: "how", Title: "How to sample"},
 		{Key: "output", Title: "Output"},
+		{Key: "live", Title: "While it is measured"},
 		{Key: "limit", Title: "Limits (fulgur says when one was hit, and which)"},
 	}
 }
@@ -92,6 +95,15 @@ func (c *profileCommand) run(ctx context.Context, env environment) (int, error) 
 		return exitUsage, usageError{err}
 	}
 	env.complete(&o.Options)
+	if err := c.check(o.Output); err != nil {
+		return exitUsage, usageError{err}
+	}
+	switch {
+	case c.Stream:
+		return session.Stream(ctx, o)
+	case c.isWindows():
+		return c.windows(ctx, o)
+	}
 	return session.Profile(ctx, o)
 }
 

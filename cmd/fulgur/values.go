@@ -69,6 +69,19 @@ func (c *count) UnmarshalText(text []byte) error {
 	return nil
 }
 
+// port is a TCP port.
+type port uint16
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (p *port) UnmarshalText(text []byte) error {
+	n, err := strconv.ParseUint(string(text), 10, 16)
+	if err != nil || n == 0 {
+		return fmt.Errorf("%q is no port: give a number from 1 to %d", text, math.MaxUint16)
+	}
+	*p = port(n)
+	return nil
+}
+
 // size is a number of bytes, with an optional suffix K, M or G.
 type size uint32
 

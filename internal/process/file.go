@@ -40,7 +40,9 @@ type File struct {
 	Path string
 
 	cache *files
-	used  atomic.Bool // stands in a Location: must stay readable
+	// met is the period, see [Table.NextPeriod], in which it last stood in a
+	// Location, so that it must stay readable; 0 if it never did.
+	met atomic.Uint64
 
 	mu  sync.RWMutex
 	src source

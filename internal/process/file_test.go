@@ -194,7 +194,9 @@ func TestFileLimit(t *testing.T) {
 	for _, name := range strings.Split("abcdefgh", "") {
 		m := mapped(t, filepath.Join(dir, name), name)
 		f := c.intern(m.key(), m.Name, source{pid: os.Getpid(), start: m.Start, limit: m.Limit})
-		f.used.Store(name == "b") // a stack met it
+		if name == "b" {
+			f.met.Store(1) // a stack met it
+		}
 		all = append(all, f)
 	}
 	check := func() {
@@ -229,12 +231,24 @@ func TestFilesSweep(t *testing.T) {
 	src := source{pid: pidA}
 	for ino := range uint64(5000) {
 		f := c.intern(FileKey{Maj: 250, Ino: ino + 1}, "/gone", src)
-		f.used.Store(ino == 1)
+		if ino == 1 {
+			f.met.Store(1)
+		}
 	}
 	mapped := c.intern(FileKey{Maj: 250, Ino: 1}, "/gone", src)
-	c.sweep(func(mark func(*File)) { mark(mapped) })
+	sweep := func() { c.sweep(func(mark func(*File)) { mark(mapped) }) }
+	sweep()
 	if c.count != 2 || len(c.byInode) != 2 {
 		t.Errorf("%d files are left, want the mapped and the used one", c.count)
+	}
+	// A stack of two periods ago may still be looked at, one of three not.
+	for _, want := range []int{2, 2, 1} {
+		c.period.Add(1)
+		c.swept = -1024 // there is no need otherwise
+		sweep()
+		if c.count != want {
+			t.Errorf("%d files are left in period %d, want %d", c.count, c.period.Load(), want)
+		}
 	}
 }
 

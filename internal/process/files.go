@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 )
@@ -18,6 +19,7 @@ type files struct {
 	count   int // files in byInode
 	answers *answers
 	swept   int // files that the last sweep left
+	period  atomic.Uint64
 
 	mu   sync.Mutex
 	open []*File // in order of opening
@@ -30,7 +32,15 @@ func newFiles(limit int) *files {
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &rlimit); err == nil && rlimit.Cur/2 < uint64(limit) {
 		limit = int(rlimit.Cur / 2)
 	}
-	return &files{limit: limit, byInode: map[FileKey][]*File{}, answers: newAnswers()}
+	c := &files{limit: limit, byInode: map[FileKey][]*File{}, answers: newAnswers()}
+	c.period.Store(1)
+	return c
+}
+
+// used reports whether a stack of this period or of the two before it has met f.
+func (c *files) used(f *File) bool {
+	met := f.met.Load()
+	return met != 0 && met+2 >= c.period.Load()
 }
 
 // intern returns the file of a mapping called name, opened through src if it
@@ -72,7 +82,7 @@ func (c *files) opened(f *File) {
 	c.open = append(c.open, f)
 	var victim *File
 	if len(c.open) > c.limit {
-		i := slices.IndexFunc(c.open, func(f *File) bool { return !f.used.Load() })
+		i := slices.IndexFunc(c.open, func(f *File) bool { return !c.used(f) })
 		if i < 0 || c.open[i] == f {
 			i = 0
 		}
@@ -85,7 +95,7 @@ func (c *files) opened(f *File) {
 	}
 }
 
-// sweep forgets the files that no stack has met and that are not among live,
+// sweep forgets the files that no stack has met lately and that are not among live,
 // once there are many more than the last time.
 func (c *files) sweep(live func(mark func(*File))) {
 	if c.count < 2*c.swept+1024 {
@@ -93,7 +103,7 @@ func (c *files) sweep(live func(mark func(*File))) {
 	}
 	keep := map[*File]bool{}
 	live(func(f *File) { keep[f] = true })
-	drop := func(f *File) bool { return !keep[f] && !f.used.Load() }
+	drop := func(f *File) bool { return !keep[f] && !c.used(f) }
 
 	c.count = 0
 	for inode, fs := range c.byInode {

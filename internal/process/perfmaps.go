@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"io"
 	"os"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -40,6 +41,16 @@ func (m *PerfMap) PID() int { return m.pid }
 
 // Incomplete returns why the reader of a map has not all of it, nil if it has.
 func (m *PerfMap) Incomplete() error { return m.err }
+
+// Snapshot returns what the map and those after it say now. Unlike them it can be
+// read while the table follows the maps.
+func (m *PerfMap) Snapshot() *PerfMap {
+	if m == nil {
+		return nil
+	}
+	kept := spooled{in: m.kept.in, chunks: slices.Clone(m.kept.chunks), size: m.kept.size}
+	return &PerfMap{pid: m.pid, from: m.from, next: m.next.Snapshot(), kept: kept, err: m.err}
+}
 
 // Next returns the map that the same program wrote in this one's place, nil
 // if there is none. Where a JIT writes all its code again and again, it is

@@ -5,6 +5,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -183,4 +184,36 @@ func TestPerfMapOfParent(t *testing.T) {
 	}
 	check(pidC, now+3, "none")
 	check(pidA, now+3, "ab")
+}
+
+// A snapshot stays as it is, and says what the map then said.
+func TestPerfMapSnapshot(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "perf.map")
+	f, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	s := &spool{limit: spoolLimit}
+	defer s.close()
+	m := &PerfMap{file: f, kept: spooled{in: s}}
+	grow := func(line string) {
+		t.Helper()
+		if _, err := f.WriteString(line); err != nil {
+			t.Fatal(err)
+		}
+		m.update()
+	}
+	grow("10 10 first\n")
+	before := m.Snapshot()
+	grow("20 10 second\n")
+	if got := said(t, before); !slices.Equal(got, []string{"10 10 first\n"}) {
+		t.Errorf("the snapshot says %q", got)
+	}
+	if got := said(t, m.Snapshot()); !slices.Equal(got, []string{"10 10 first\n20 10 second\n"}) {
+		t.Errorf("the next snapshot says %q", got)
+	}
+	if (*PerfMap)(nil).Snapshot() != nil {
+		t.Error("a snapshot of no map")
+	}
 }

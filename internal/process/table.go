@@ -198,8 +198,8 @@ func (t *Table) Resolve(pid int, addr, time uint64) Location {
 	}
 	if m.file != nil {
 		l.Offset = addr - m.start + m.off
-		if !m.file.used.Load() { // keeps the cache line shared
-			m.file.used.Store(true)
+		if period := t.files.period.Load(); m.file.met.Load() != period { // keeps the cache line shared
+			m.file.met.Store(period)
 		}
 	}
 	return l
@@ -305,6 +305,11 @@ func (t *Table) Forget(before uint64) {
 	}
 	t.files.sweep(t.eachFile)
 }
+
+// NextPeriod says that stacks of the period before the last are not needed any
+// more: files that only those have met may be forgotten. Without it all that
+// stacks have met are kept.
+func (t *Table) NextPeriod() { t.files.period.Add(1) }
 
 // eachFile calls fn with the file of every mapping.
 func (t *Table) eachFile(fn func(*File)) {

@@ -99,3 +99,35 @@ func (l Losses) Plus(m Losses) Losses {
 	l.ProcessesGone += m.ProcessesGone
 	return l
 }
+
+// Minus returns the losses since m, which are those of a beginning of the run.
+// Estimates may have shrunk since; they then are 0.
+func (l Losses) Minus(m Losses) Losses {
+	l.Samples -= min(l.Samples, m.Samples)
+	l.Bodies -= min(l.Bodies, m.Bodies)
+	l.Retries -= min(l.Retries, m.Retries)
+	l.Overflows -= min(l.Overflows, m.Overflows)
+	l.TruncatedUser -= min(l.TruncatedUser, m.TruncatedUser)
+	l.TruncatedKernel -= min(l.TruncatedKernel, m.TruncatedKernel)
+	l.UserFaults -= min(l.UserFaults, m.UserFaults)
+	l.BrokenUser -= min(l.BrokenUser, m.BrokenUser)
+	l.NotReady -= min(l.NotReady, m.NotReady)
+	l.Evicted -= min(l.Evicted, m.Evicted)
+	l.NoTable -= min(l.NoTable, m.NoTable)
+	l.Unsupported -= min(l.Unsupported, m.Unsupported)
+	l.NoMapping -= min(l.NoMapping, m.NoMapping)
+	l.NotGrowing -= min(l.NotGrowing, m.NotGrowing)
+	l.UnwindFiles -= min(l.UnwindFiles, m.UnwindFiles)
+	l.UnwindMemory -= min(l.UnwindMemory, m.UnwindMemory)
+	l.UnwindProcesses -= min(l.UnwindProcesses, m.UnwindProcesses)
+	l.Skipped -= min(l.Skipped, m.Skipped)
+	l.Throttled -= min(l.Throttled, m.Throttled)
+	l.Sideband -= min(l.Sideband, m.Sideband)
+	l.Unresolved -= min(l.Unresolved, m.Unresolved)
+	l.UnresolvedFrames -= min(l.UnresolvedFrames, m.UnresolvedFrames)
+	l.Untracked -= min(l.Untracked, m.Untracked)
+	l.Unfollowed -= min(l.Unfollowed, m.Unfollowed)
+	l.Remaps -= min(l.Remaps, m.Remaps)
+	l.ProcessesGone -= min(l.ProcessesGone, m.ProcessesGone)
+	return l
+}

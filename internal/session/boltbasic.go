@@ -75,7 +75,7 @@ func (b *basicRun) took() time.Duration { return b.duration }
 
 // sample measures and hands the collector what was sampled.
 func (b *basicRun) sample(ctx context.Context, launched *target.Launched) error {
-	if err := b.run.sample(ctx, launched); err != nil {
+	if err := b.run.sample(ctx, b.run, launched); err != nil {
 		return err
 	}
 	b.count()

@@ -34,7 +34,7 @@ type body struct {
 }
 
 // record returns the bytes that cross the ring for b.
-func (b body) record(t *testing.T) []byte {
+func (b body) record(t testing.TB) []byte {
 	t.Helper()
 	r := bpf.OnCPUStackRecord{
 		Type:         uint32(bpf.OnCPURecordTypeRECORD_STACK),
@@ -87,7 +87,7 @@ func (l layout) Resolve(_ int, addr, _ uint64) process.Location {
 func (layout) PerfMap(int) (*os.File, error) { return nil, os.ErrNotExist }
 
 // newStore returns a store with the given bodies.
-func newStore(t *testing.T, r stacks.Resolver, bodies ...body) *stacks.Store {
+func newStore(t testing.TB, r stacks.Resolver, bodies ...body) *stacks.Store {
 	t.Helper()
 	s := stacks.NewStore(r)
 	for _, b := range bodies {
@@ -403,7 +403,7 @@ func TestWarnings(t *testing.T) {
 // ownStack returns a store with a stack of this very process: newStore twice,
 // as the leaf its first instruction, as a caller its second one's return
 // address; and nothing that is mapped.
-func ownStack(t *testing.T) *stacks.Store {
+func ownStack(t testing.TB) *stacks.Store {
 	t.Helper()
 	table := process.NewTable(process.Options{})
 	t.Cleanup(func() { table.Close() })

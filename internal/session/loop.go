@@ -57,6 +57,8 @@ type loop struct {
 	releaseFirst bool
 	// enough, if not nil, ends the measurement when it reports true.
 	enough func() bool
+	// due, if not nil, returns when the next poll is wanted at the latest.
+	due func() time.Time
 	// alert is for how long after the start the kernel side is polled as often
 	// as it may be.
 	alert time.Duration
@@ -168,6 +170,9 @@ func (l *loop) collect(ctx context.Context, m measurement, line *progressLine, g
 			if wait <= 0 {
 				return nil
 			}
+		}
+		if l.due != nil {
+			wait = min(wait, max(time.Until(l.due()), 0))
 		}
 		select {
 		case <-ctx.Done():

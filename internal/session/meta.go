@@ -3,6 +3,7 @@ package session
 import (
 	"os"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -10,12 +11,12 @@ import (
 	"fulgur/internal/profile"
 )
 
-// meta describes the run and the machine.
-func (r *run) meta() profile.Meta {
+// meta describes a part of the run and the machine.
+func (r *run) meta(start time.Time, duration time.Duration) profile.Meta {
 	m := profile.Meta{
 		Command:  strings.Join(r.options.Args, " "),
-		Start:    r.start,
-		Duration: r.duration,
+		Start:    start,
+		Duration: duration,
 		PerCPU:   r.options.PerCPU,
 		Scope:    r.options.Target.String(),
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"runtime"
 	"slices"
@@ -51,6 +52,13 @@ type names struct {
 	// by none.
 	kernelIDs map[string]string
 
+	// known has names that need not be looked for; nil for a profile that is the
+	// only one.
+	known *known
+	// snapshots are perf maps as they were when the store was complete, for a
+	// profile that is made while they grow; nil for one that is made afterwards.
+	snapshots map[*process.PerfMap]*process.PerfMap
+
 	mu   sync.Mutex
 	busy []stacks.CodeID // what is being read, the longest one first
 }
@@ -77,8 +85,10 @@ func newNames(store *stacks.Store, finder *debugfile.Finder, o symbolize.Options
 func (n *names) symbolize(ctx context.Context) {
 	byCode := make([][]stacks.FrameID, len(n.store.Codes))
 	for i, f := range n.store.Frames {
-		byCode[f.Code] = append(byCode[f.Code], stacks.FrameID(i))
 		n.addresses[i] = f.Address
+		if !n.known.recall(n, stacks.FrameID(i)) {
+			byCode[f.Code] = append(byCode[f.Code], stacks.FrameID(i))
+		}
 	}
 	work := make(chan stacks.CodeID)
 	var workers sync.WaitGroup
@@ -94,6 +104,9 @@ func (n *names) symbolize(ctx context.Context) {
 	}
 	close(work)
 	workers.Wait()
+	for _, frames := range byCode {
+		n.known.remember(n, frames)
+	}
 	for i, found := range n.found {
 		if len(found) == 0 && !n.left(stacks.FrameID(i)) {
 			n.unresolved++
@@ -183,52 +196,98 @@ func (n *names) read(ctx context.Context, id stacks.CodeID, frames []stacks.Fram
 		}
 		return n.lookUpELF(id, vdso, frames)
 	case stacks.CodeJIT:
-		return n.lookUpJIT(code.PerfMap, frames)
+		return n.lookUpJIT(n.perfMap(code.PerfMap), frames)
 	case stacks.CodeFile:
-		r, size, err := code.File.ReaderAt()
-		if err != nil {
-			return err
-		}
-		elf, err := symbolize.OpenELF(r, size, code.File.Path, n.options)
-		if err != nil {
-			return err
-		}
-		if n.later {
-			n.placeInELF(id, elf, frames)
-			return elf.Close()
-		}
-		root := code.File.Root()
-		elf.Search(ctx, n.finder, root, code.File.Path)
-		err = n.lookUpELF(id, elf, frames)
-		if !elf.HasSymbols() {
-			n.stripped[id] = &stripped{
-				file:     &debugfile.File{File: elf.File(), Root: root, Path: code.File.Path},
-				problems: elf.SearchProblems(),
-			}
-		}
-		return errors.Join(err, elf.Close())
+		return n.readFile(ctx, id, frames)
 	}
 	return nil
 }
 
-// resolveKernel names frames of the kernel: by asking it for these alone, or
-// else by reading all of its symbols; and describes them from its debug
-// information where that is installed.
-func (n *names) resolveKernel(ctx context.Context, frames []stacks.FrameID) error {
-	if asking, err := ksym.Open(n.options); err == nil {
-		err := n.lookUp(n.debugKernel(ctx, asking), frames, running)
-		return errors.Join(err, asking.Close())
+// readFile names the frames of a mapped file.
+func (n *names) readFile(ctx context.Context, id stacks.CodeID, frames []stacks.FrameID) error {
+	file := n.store.Codes[id].File
+	if elf := n.known.table(file); elf != nil {
+		return n.lookUpELF(id, elf, frames)
 	}
-	kernel, err := symbolize.OpenKernel(kallsyms, n.options)
+	r, size, err := file.ReaderAt()
 	if err != nil {
 		return err
 	}
-	return n.lookUp(n.debugKernel(ctx, kernel), frames, running)
+	elf, err := symbolize.OpenELF(r, size, file.Path, n.options)
+	if err != nil {
+		return err
+	}
+	if n.later {
+		n.placeInELF(id, elf, frames)
+		return elf.Close()
+	}
+	root := file.Root()
+	elf.Search(ctx, n.finder, root, file.Path)
+	err = n.lookUpELF(id, elf, frames)
+	if !elf.HasSymbols() {
+		n.stripped[id] = &stripped{
+			file:     &debugfile.File{File: elf.File(), Root: root, Path: file.Path},
+			problems: elf.SearchProblems(),
+		}
+	}
+	return errors.Join(err, n.known.keep(file, elf))
+}
+
+// resolveKernel names frames of the kernel, and describes them from its debug
+// information where that is installed.
+func (n *names) resolveKernel(ctx context.Context, frames []stacks.FrameID) error {
+	kernel, err := n.openKernel()
+	if err != nil {
+		return err
+	}
+	err = n.lookUp(n.debugKernel(ctx, kernel), frames, running)
+	if n.known != nil {
+		n.known.kernel = kernel
+	} else if c, ok := kernel.(io.Closer); ok {
+		err = errors.Join(err, c.Close())
+	}
+	return err
+}
+
+// openKernel returns what names the kernel's functions: the kernel that is asked
+// for these alone, or else all of its symbols.
+func (n *names) openKernel() (symbolize.Table, error) {
+	if n.known != nil && n.known.kernel != nil {
+		return n.known.kernel, nil
+	}
+	if asking, err := ksym.Open(n.options); err == nil {
+		return asking, nil
+	}
+	kernel, err := symbolize.OpenKernel(kallsyms, n.options)
+	if err != nil {
+		return nil, err // not a nil table in an interface
+	}
+	return kernel, nil
 }
 
 // debugKernel adds to names what debug information knows.
 func (n *names) debugKernel(ctx context.Context, names symbolize.Table) symbolize.Table {
 	return symbolize.NewDebugKernel(ctx, names, n.finder, kallsyms, n.options)
+}
+
+// perfMapsOf returns the perf maps of a store as they are, so that names can be
+// looked for while they grow.
+func perfMapsOf(store *stacks.Store) map[*process.PerfMap]*process.PerfMap {
+	taken := map[*process.PerfMap]*process.PerfMap{}
+	for _, code := range store.Codes {
+		if m := code.PerfMap; m != nil {
+			taken[m] = m.Snapshot()
+		}
+	}
+	return taken
+}
+
+// perfMap returns what stands for m.
+func (n *names) perfMap(m *process.PerfMap) *process.PerfMap {
+	if n.snapshots == nil {
+		return m
+	}
+	return n.snapshots[m]
 }
 
 // lookUpJIT asks a JIT's perf map, and for frames that it does not know, the

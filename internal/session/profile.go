@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"runtime/debug"
+
 	"time"
 
 	"github.com/cilium/ebpf/btf"
@@ -74,6 +74,9 @@ type source interface {
 	// Remap makes the kernel side name the stacks of a process anew, whose
 	// addresses changed their meaning.
 	Remap(pid int) error
+	// Renew makes the kernel side name all stacks anew and send their bodies
+	// once more.
+	Renew() error
 	Targets() ([]int, error)
 	Ring() *ringbuf.Reader
 	Counts() *stacks.Counts
@@ -112,26 +115,16 @@ func BlockIO(ctx context.Context, o BlockIOOptions) (exitCode int, err error) {
 // exit code is that of o.Command where one was launched and ran, else 0, or 1
 // with an error.
 func measure(ctx context.Context, what subject, o *Options) (exitCode int, err error) {
-	debug.SetGCPercent(gcPercent)
-	if err := errors.Join(what.complete(), o.complete()); err != nil {
-		return 2, err
+	if code, err := complete(what, o); err != nil {
+		return code, err
 	}
 	format, err := chooseFormat(o)
 	if err != nil {
 		return 2, err
 	}
-	finder, err := debugfile.New(debugfile.Config{Root: o.Symfs})
+	finder, code, err := prepare(what, o)
 	if err != nil {
-		return 2, usagef("%v", err)
-	}
-	if err := checkPrivileges(what.command(), o.Stderr, o.Quiet); err != nil {
-		return 1, err
-	}
-	if err := what.choose(); err != nil {
-		return 1, err
-	}
-	if err := target.Check(o.Target); err != nil {
-		return 1, err
+		return code, err
 	}
 	out, err := createOutput(o.Output, o.Stdout)
 	if err != nil {
@@ -146,13 +139,7 @@ func measure(ctx context.Context, what subject, o *Options) (exitCode int, err e
 	err = take(ctx, what, o, finder, launched, func(p *profile.Profile, line *profile.Timeline) error {
 		return encode(out, format, p, line, o, what.shown())
 	})
-	switch {
-	case launched != nil:
-		return await(ctx, launched, err, o.Stderr, o.Quiet)
-	case err != nil:
-		return 1, err
-	}
-	return 0, nil
+	return exitCodeOf(ctx, launched, err, o)
 }
 
 // take measures, writes the profile, with its times if they were recorded, and sums
@@ -163,7 +150,7 @@ func take(ctx context.Context, what subject, o *Options, finder *debugfile.Finde
 		return doctor.Explain(err, "profile "+o.Target.String())
 	}
 	defer func() { err = errors.Join(err, r.close()) }()
-	if err := r.sample(ctx, launched); err != nil {
+	if err := r.sample(ctx, r, launched); err != nil {
 		return err
 	}
 	p, err := r.profile(ctx)
@@ -226,6 +213,8 @@ type run struct {
 	unwinder  unwinder
 	snapshots snapshots
 
+	// event takes samples that come on their own, nil where none do.
+	event    func(s source, record []byte) error
 	remapped map[int]bool // processes whose addresses changed their meaning
 	names    *names       // nil before code was named
 }
@@ -278,6 +267,7 @@ func attach(what subject, o *Options, finder *debugfile.Finder) (_ *run, err err
 	r.store = stacks.NewStore(r.processes)
 	if r.events != nil {
 		r.events.follow(r.store, int(cmp.Or(o.StackNodes, DefaultStackNodes)))
+		r.event = r.events.take
 	}
 	if err := r.each(func(s source) error { return s.Attach(o.Target) }); err != nil {
 		return nil, err
@@ -352,11 +342,7 @@ func (r *run) profile(ctx context.Context) (*profile.Profile, error) {
 	lost := r.count()
 	r.store.Seal()
 	r.processes.FinishPerfMaps()
-	r.names = newNames(r.store, r.finder, symbolize.Options{
-		NoDemangle: r.options.NoDemangle,
-		ShortNames: r.options.ShortNames,
-		NoInlines:  r.options.NoInlines,
-	})
+	r.names = newNames(r.store, r.finder, r.options.symbolize())
 	r.names.later = r.options.NoSymbols
 	r.symbolize(ctx)
 	if err := r.unwinder.problem(); err != nil && !r.options.Quiet && !r.names.tellOf(err) {
@@ -367,7 +353,12 @@ func (r *run) profile(ctx context.Context) (*profile.Profile, error) {
 			fmt.Fprintln(r.options.Stderr, "fulgur:", w)
 		}
 	}
-	return buildProfile(r.subject, r.store, lost, r.names, r.meta(), losses, r.events), nil
+	return buildProfile(r.subject, r.store, lost, r.names, r.meta(r.start, r.duration), losses, r.events), nil
+}
+
+// symbolize says how names are read.
+func (o *Options) symbolize() symbolize.Options {
+	return symbolize.Options{NoDemangle: o.NoDemangle, ShortNames: o.ShortNames, NoInlines: o.NoInlines}
 }
 
 // count moves what was drained into the store, and returns what has no body
@@ -375,7 +366,7 @@ func (r *run) profile(ctx context.Context) (*profile.Profile, error) {
 func (r *run) count() map[stacks.Key]stacks.Value {
 	lost := map[stacks.Key]stacks.Value{}
 	for _, s := range r.sources {
-		total := s.Counts().Total()
+		total := s.Counts().Take()
 		r.store.Count(total)
 		maps.Copy(lost, total)
 	}

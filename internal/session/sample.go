@@ -12,13 +12,13 @@ import (
 )
 
 // sample collects until something ends it, stops sampling and takes all that
-// is left.
-func (r *run) sample(ctx context.Context, launched *target.Launched) error {
+// is left. m is the run or one that goes beyond it.
+func (r *run) sample(ctx context.Context, m measurement, launched *target.Launched) error {
 	if launched != nil && r.unwinder.loader != nil {
 		r.alert = alertAtLaunch
 	}
 	line := &progressLine{wanted: r.options.Progress, out: r.options.Stderr}
-	err := errors.Join(r.measure(ctx, r, line, launched), r.each(source.Disable), rcu.Wait())
+	err := errors.Join(r.measure(ctx, m, line, launched), r.each(source.Disable), rcu.Wait())
 	r.end = monotonic()
 	_, pollErr := r.poll()
 	if len(r.snapshots.of) > 0 {
@@ -127,7 +127,7 @@ func (r *run) record(s source, record []byte) error {
 	case bpf.OnCPURecordTypeRECORD_SNAPSHOT:
 		return r.snapshots.add(s, record, r.processes)
 	case bpf.OnCPURecordTypeRECORD_TIMELINE:
-		return r.events.take(s, record)
+		return r.event(s, record)
 	}
 	return fmt.Errorf("%w: type %d", stacks.ErrRecord, kind)
 }

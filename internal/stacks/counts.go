@@ -105,6 +105,13 @@ func (c *Counts) AddRecord(record []byte) error {
 	return nil
 }
 
+// Take returns what [Counts.Total] does, and begins anew.
+func (c *Counts) Take() map[Key]Value {
+	total := c.total
+	c.total = map[Key]Value{}
+	return total
+}
+
 // Add adds a count that did not come from the maps.
 func (c *Counts) Add(k Key, v Value) {
 	sum := c.total[k]

@@ -153,6 +153,7 @@ type Store struct {
 	MaxNodes int
 
 	resolver Resolver
+	previous *Store            // see [Store.Next]; nil if there is none
 	ids      map[uint64]BodyID // by the kernel side's id
 	broken   NodeID
 	bodies   map[Body]BodyID
@@ -160,7 +161,7 @@ type Store struct {
 	codes    map[Code]CodeID
 	frames   map[Frame]FrameID
 	nodes    map[Node]NodeID
-	recent   []step
+	recent   []step // nil before the first
 }
 
 // step is a way from a stack to the one that an address makes of it, in one
@@ -190,7 +191,6 @@ func NewStore(r Resolver) *Store {
 		codes:    map[Code]CodeID{{Kind: CodeKernel}: 0},
 		frames:   map[Frame]FrameID{},
 		nodes:    map[Node]NodeID{},
-		recent:   make([]step, recentSteps),
 	}
 	s.broken = s.push(0, Frame{Code: s.code(Code{Kind: CodeBroken}, Range{})})
 	return s
@@ -203,7 +203,7 @@ func (s *Store) Seal() {
 
 // Body returns the body of id, and false if it has not arrived.
 func (s *Store) Body(id uint64) (Body, bool) {
-	i, ok := s.ids[id]
+	i, ok := s.Find(id)
 	if !ok {
 		return Body{}, false
 	}
@@ -234,18 +234,18 @@ func (s *Store) CountSample(sample Sample, value Value) {
 func (s *Store) Sample(key Key) (Sample, bool) {
 	sample := Sample{Source: key.Source, File: key.File, Cgroup: key.Cgroup, TID: key.TID, CPU: key.CPU, Detail: key.Detail}
 	var ok bool
-	if sample.Body, ok = s.ids[key.ID]; !ok {
+	if sample.Body, ok = s.Find(key.ID); !ok {
 		return sample, false
 	}
 	if key.Kernel != 0 {
-		kernel, ok := s.ids[key.Kernel]
+		kernel, ok := s.Find(key.Kernel)
 		if !ok {
 			return sample, false
 		}
 		sample.Body = s.join(sample.Body, kernel)
 	}
 	if key.Waker != 0 {
-		waker, ok := s.ids[key.Waker]
+		waker, ok := s.Find(key.Waker)
 		if !ok {
 			return sample, false
 		}
@@ -390,6 +390,9 @@ func (s *Store) body(b Body) BodyID {
 // step returns the stack that key leads to, as node finds it if the step is
 // not a recent one.
 func (s *Store) step(key step, node func(step) NodeID) NodeID {
+	if s.recent == nil {
+		s.recent = make([]step, recentSteps)
+	}
 	hash := (key.epoch ^ key.addr ^ uint64(key.parent)<<32) * 0x9e3779b97f4a7c15
 	kept := &s.recent[hash>>32%recentSteps]
 	key.node = kept.node

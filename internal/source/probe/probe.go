@@ -78,6 +78,8 @@ type Probe struct {
 	remaps  remaps
 	traced  []*ebpf.Program // those that were attached to tracepoints
 	memory  uint64
+
+	generation uint32 // of the names of stacks
 }
 
 // Load loads the programs and maps of spec, after setting the variables that all
@@ -169,6 +171,17 @@ func (p *Probe) Ring() *ringbuf.Reader { return p.ring }
 
 // Counts returns the counts by stack.
 func (p *Probe) Counts() *stacks.Counts { return p.counts }
+
+// Renew makes the kernel side name all stacks anew and send their bodies once
+// more: for who forgets those that came so far. Programs that run at that moment
+// may still use an old name.
+func (p *Probe) Renew() error {
+	p.generation++
+	if err := p.Variables[bpf.OnCPUVarGeneration].Set(p.generation); err != nil {
+		return fmt.Errorf("have stacks named anew: %w", err)
+	}
+	return nil
+}
 
 // FillTargets puts the target into the kernel side's set, and follows its forks
 // and ends.

@@ -1,0 +1,95 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"fulgur/internal/live"
+	"fulgur/internal/localhttp"
+	"fulgur/internal/session"
+)
+
+// servedInterval is how long the windows of a served flame graph are, if no length is
+// asked for: long enough for shares to be steady at the usual rate.
+const servedInterval = 5 * time.Second
+
+// liveFlags ask for something to see while it is measured.
+type liveFlags struct {
+	Stream   bool    `group:"live" help:"Write every sample as it is taken, with its stack; --format jsonl for programs."`
+	Interval seconds `placeholder:"TIME" group:"live" help:"Write a profile of each TIME, for as long as it runs, to files that -o names: name-0001.pb.gz… for name.pb.gz."`
+	Keep     *count  `placeholder:"N" group:"live" help:"With --interval, keep the last N files and remove those written before."`
+	Serve    bool    `group:"live" help:"Show a flame graph of each interval, of 5 seconds unless --interval says otherwise, in a browser on this machine."`
+	Port     *port   `placeholder:"PORT" group:"live" help:"With --serve, the port to listen on. Default: any that is free."`
+}
+
+// isWindows reports whether profiles of windows are asked for.
+func (f liveFlags) isWindows() bool { return f.Interval > 0 || f.Serve }
+
+// check returns what is wrong with the flags.
+func (f liveFlags) check(output string) error {
+	switch {
+	case f.Stream && f.isWindows():
+		return errors.New("--stream and --interval or --serve exclude each other")
+	case f.Keep != nil && (f.Interval == 0 || output == "" && f.Serve):
+		return errors.New("--keep needs --interval and -o")
+	case f.Port != nil && !f.Serve:
+		return errors.New("--port needs --serve")
+	}
+	return nil
+}
+
+// windows takes a profile of every interval, and writes and shows it as asked for.
+func (c *profileCommand) windows(ctx context.Context, o session.ProfileOptions) (exitCode int, err error) {
+	var deliver []func(session.Window) error
+	if !c.Serve || o.Output != "" {
+		write, err := session.Files(&o.Options, int(orZero(c.Keep)))
+		if err != nil {
+			return exitFailed, err
+		}
+		deliver = append(deliver, write)
+	}
+	every := time.Duration(c.Interval)
+	if c.Serve {
+		if every == 0 {
+			every = servedInterval
+		}
+		page := live.New()
+		stop, err := serve(page, int(orZero(c.Port)), &o.Options)
+		if err != nil {
+			return exitFailed, err
+		}
+		defer func() { err = errors.Join(err, stop()) }()
+		deliver = append(deliver, func(w session.Window) error { return page.Add(w.Profile) })
+	}
+	return session.ProfileWindows(ctx, o, every, func(w session.Window) error {
+		for _, to := range deliver {
+			if err := to(w); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// serve shows a page until stop is called, and says where.
+func serve(page *live.Page, port int, o *session.Options) (stop func() error, err error) {
+	server, err := localhttp.New(localhttp.Options{Address: fmt.Sprintf("127.0.0.1:%d", port), Handler: page})
+	if err != nil {
+		return nil, err
+	}
+	fmt.Fprintf(o.Stderr, "Live flame graph: %s\n", server.URL())
+	if os.Getenv("SSH_CONNECTION") != "" {
+		fmt.Fprintf(o.Stderr, "For a browser elsewhere, first: ssh -L %[1]d:127.0.0.1:%[1]d and the name of this machine\n", server.Port())
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(ctx) }()
+	return func() error {
+		page.End()
+		cancel()
+		return <-served
+	}, nil
+}

@@ -1,0 +1,107 @@
+'use strict';
+(() => {
+  const byId = (id) => document.getElementById(id);
+  const has = { first: 0, last: 0 }; // the windows that the server has
+  let live = true;
+  let ended = ''; // why there will be no more windows
+  let shown = 0; // the window that is seen
+  let coming = 0; // the one that is being loaded behind it, 0 if none
+  let wanted = 0; // the one to be seen
+  let frame = null;
+
+  // hashOf returns what the reader chose in a window's page, which keeps it in its
+  // address.
+  const hashOf = (f) => f ? f.contentWindow.location.hash : '';
+
+  // show brings a window to the front once it is drawn, so that nothing flickers.
+  function show(n) {
+    wanted = n;
+    if (n === 0 || coming !== 0 || n === shown) return;
+    coming = n;
+    const next = document.createElement('iframe');
+    next.title = `Flame graph of window ${n}`;
+    next.className = 'behind';
+    next.src = `window/${n}${hashOf(frame)}`;
+    next.addEventListener('load', () => whenReady(next, (ok) => {
+      coming = 0;
+      if (ok) swap(next, n); else next.remove();
+      if (wanted !== n) show(wanted);
+    }), { once: true });
+    byId('frames').append(next);
+  }
+
+  // whenReady calls act when a window's page has drawn itself, or cannot be had:
+  // it is too old by now.
+  function whenReady(f, act) {
+    const state = f.contentDocument?.documentElement.dataset.ready;
+    if (state !== undefined) act(state === 'true');
+    else if (!f.contentDocument?.getElementById('data')) act(false);
+    else setTimeout(() => whenReady(f, act), 20);
+  }
+
+  function swap(next, n) {
+    const focused = document.activeElement === frame;
+    const hash = hashOf(frame);
+    // The reader may have gone on meanwhile.
+    if (frame && hash !== hashOf(next)) next.contentWindow.location.replace(`${next.contentWindow.location.pathname}${hash || '#'}`);
+    next.className = '';
+    frame?.remove();
+    frame = next;
+    shown = n;
+    if (focused) next.focus();
+    next.contentWindow.addEventListener('keydown', press);
+    showControls();
+  }
+
+  function showControls() {
+    byId('live').setAttribute('aria-pressed', String(live && ended === ''));
+    byId('live').disabled = ended !== '';
+    byId('previous').disabled = shown <= has.first;
+    byId('next').disabled = shown === 0 || shown >= has.last;
+    if (has.last === 0) return;
+    const state = ended ? ended : live ? 'live' : 'paused';
+    byId('status').textContent = `Window ${shown} of ${has.last}, ${state}`;
+    document.documentElement.dataset.shown = String(shown);
+  }
+
+  function setLive(on) {
+    live = on;
+    if (live) show(has.last);
+    showControls();
+  }
+  function step(by) {
+    live = false;
+    show(Math.min(Math.max(shown + by, has.first), has.last));
+    showControls();
+  }
+  function press(event) {
+    const { tagName } = event.target;
+    if (event.ctrlKey || event.metaKey || event.altKey || ['INPUT', 'SELECT', 'BUTTON'].includes(tagName)) return;
+    if (event.key === ' ' && ended === '') setLive(!live);
+    else if (event.key === '[') step(-1);
+    else if (event.key === ']') step(1);
+    else return;
+    event.preventDefault();
+  }
+
+  byId('live').addEventListener('click', () => setLive(!live));
+  byId('previous').addEventListener('click', () => step(-1));
+  byId('next').addEventListener('click', () => step(1));
+  document.addEventListener('keydown', press);
+
+  function end(why) {
+    if (ended) return;
+    ended = why;
+    events.close();
+    if (has.last === 0) byId('status').textContent = `No window: ${why}.`;
+    showControls();
+  }
+  const events = new EventSource('events');
+  events.addEventListener('message', (event) => {
+    Object.assign(has, JSON.parse(event.data));
+    if (live) show(has.last);
+    showControls();
+  });
+  events.addEventListener('end', () => end('the measurement has ended'));
+  events.addEventListener('error', () => end('the connection has ended'));
+})();

@@ -1,0 +1,146 @@
+package session
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"fulgur/internal/encode/describe"
+	"fulgur/internal/encode/plain"
+)
+
+// Files returns what writes windows into files of their own, for [ProfileWindows]:
+// "name-0001.pb.gz" and so on for an output of "name.pb.gz". Numbers go on after
+// those of files that are there. If keep is not 0, that many files are kept: the
+// oldest of those that were written by then are removed, and no other ones. It
+// says what was written on o.Stderr, and fails with an [ErrUsage].
+func Files(o *Options, keep int) (func(Window) error, error) {
+	if o.Output == "" || o.Output == "-" || strings.HasPrefix(o.Output, "/dev/") {
+		return nil, usagef("--interval writes a file for each window: name them with -o, as name.pb.gz")
+	}
+	f, err := chooseFormat(o)
+	if err != nil {
+		return nil, err
+	}
+	files := &numbered{options: o, format: f, keep: keep}
+	files.stem, files.ending = splitEnding(o.Output, f)
+	if files.last, err = files.highest(); err != nil {
+		return nil, err
+	}
+	return files.write, nil
+}
+
+// numbered are the files of windows.
+type numbered struct {
+	options      *Options
+	format       format
+	stem, ending string
+	keep         int
+	last         int // number of the last file
+	written      []writtenFile
+}
+
+// writtenFile is a file as it was when we had written it.
+type writtenFile struct {
+	path string
+	info fs.FileInfo
+}
+
+// splitEnding parts a path before the ending that names its format, or else before
+// its last one.
+func splitEnding(path string, f format) (stem, ending string) {
+	for _, e := range f.endings {
+		if stem, ok := strings.CutSuffix(path, e); ok && filepath.Base(path) != e {
+			return stem, e
+		}
+	}
+	ending = filepath.Ext(path)
+	return strings.TrimSuffix(path, ending), ending
+}
+
+func (n *numbered) path(number int) string { return fmt.Sprintf("%s-%04d%s", n.stem, number, n.ending) }
+
+// highest returns the highest number of a file that is there, 0 if there is none.
+func (n *numbered) highest() (int, error) {
+	entries, err := os.ReadDir(filepath.Dir(n.stem))
+	if err != nil {
+		return 0, fmt.Errorf("look for earlier windows: %w", err)
+	}
+	highest := 0
+	for _, e := range entries {
+		digits, isOurs := strings.CutPrefix(e.Name(), filepath.Base(n.stem)+"-")
+		digits, ends := strings.CutSuffix(digits, n.ending)
+		if number, err := strconv.Atoi(digits); err == nil && isOurs && ends {
+			highest = max(highest, number)
+		}
+	}
+	return highest, nil
+}
+
+// write writes a window and removes the files that are too many.
+func (n *numbered) write(w Window) error {
+	n.last++
+	path := n.path(n.last)
+	out, err := createOutput(path, nil)
+	if err != nil {
+		return err
+	}
+	// Values are those of samples on the CPU, of which the first one is shown.
+	if err := encode(out, n.format, w.Profile, nil, n.options, 0); err != nil {
+		return errors.Join(err, out.Abort())
+	}
+	info, err := os.Lstat(path)
+	if err != nil {
+		return fmt.Errorf("look at what was written: %w", err)
+	}
+	n.written = append(n.written, writtenFile{path, info})
+	n.report(w, path)
+	return n.remove()
+}
+
+// remove removes the oldest files. One that is gone, or is another by now, is left
+// to who did that.
+func (n *numbered) remove() error {
+	for n.keep > 0 && len(n.written) > n.keep {
+		oldest := n.written[0]
+		n.written = n.written[1:]
+		is, err := os.Lstat(oldest.path)
+		if err != nil || !os.SameFile(is, oldest.info) || !is.ModTime().Equal(oldest.info.ModTime()) {
+			continue
+		}
+		if err := os.Remove(oldest.path); err != nil {
+			return fmt.Errorf("remove the oldest window: %w", err)
+		}
+	}
+	if n.keep == 0 {
+		n.written = nil
+	}
+	return nil
+}
+
+// report tells of a window in a line.
+func (n *numbered) report(w Window, path string) {
+	if n.options.Quiet {
+		return
+	}
+	p := w.Profile
+	lost := "nothing lost"
+	losses := p.Losses
+	losses.Overflows, losses.Retries = 0, 0 // delayed, not lost
+	if all := describe.Losses(losses); len(all) > 0 {
+		whats := make([]string, len(all))
+		for i, l := range all {
+			whats[i] = l.What
+		}
+		lost = strings.Join(whats, ", ")
+	}
+	begin := ""
+	if n.options.Progress {
+		begin = "\r\x1b[K" // in the place of the progress line
+	}
+	fmt.Fprintf(n.options.Stderr, "%s%s: %s in %.1f s, %s\n", begin, plain.Terminal(path), describe.Amount(p.Total(0), p.ValueTypes[0]), p.Meta.Duration.Seconds(), lost)
+}

@@ -1,0 +1,108 @@
+package session
+
+import (
+	"bytes"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"fulgur/internal/encode/encodetest"
+)
+
+func TestSplitEnding(t *testing.T) {
+	pprofFormat := format{endings: []string{".pb.gz", ".pprof"}}
+	for _, c := range []struct {
+		path         string
+		f            format
+		stem, ending string
+	}{
+		{"/a.b/name.pb.gz", pprofFormat, "/a.b/name", ".pb.gz"},
+		{"name.pprof", pprofFormat, "name", ".pprof"},
+		{"name.folded", pprofFormat, "name", ".folded"}, // as with --format
+		{"name", pprofFormat, "name", ""},
+		{"dir/.pb.gz", pprofFormat, "dir/.pb", ".gz"},
+	} {
+		stem, ending := splitEnding(c.path, c.f)
+		if stem != c.stem || ending != c.ending {
+			t.Errorf("%s: %q and %q, want %q and %q", c.path, stem, ending, c.stem, c.ending)
+		}
+	}
+}
+
+// filesIn returns the names of the files in dir.
+func filesIn(t *testing.T, dir string) (names []string) {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names
+}
+
+// Only files that were written by the run, and are still what it wrote, are
+// removed; numbers go on after those of an earlier run.
+func TestKeep(t *testing.T) {
+	dir := t.TempDir()
+	put := func(name string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(name), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{"name-0001.folded", "name-0007.folded", "name-0009.txt", "other-0050.folded", "name-x.folded"} {
+		put(name)
+	}
+	var said bytes.Buffer
+	o := &Options{Output: filepath.Join(dir, "name.folded"), Stderr: &said}
+	write, err := Files(o, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	window := func(n int) {
+		t.Helper()
+		if err := write(Window{Number: n, Profile: encodetest.Typical()}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	window(1)
+	window(2)
+	// Somebody puts another file in the place of the first.
+	if err := os.Remove(filepath.Join(dir, "name-0008.folded")); err != nil {
+		t.Fatal(err)
+	}
+	put("name-0008.folded")
+	if err := os.Chtimes(filepath.Join(dir, "name-0008.folded"), time.Time{}, time.Unix(1, 0)); err != nil {
+		t.Fatal(err)
+	}
+	for n := range 3 {
+		window(3 + n)
+	}
+	want := []string{
+		"name-0001.folded", "name-0007.folded", "name-0008.folded", "name-0009.txt",
+		"name-0011.folded", "name-0012.folded", "name-x.folded", "other-0050.folded",
+	}
+	if got := filesIn(t, dir); !slices.Equal(got, want) {
+		t.Errorf("files %q, want %q", got, want)
+	}
+	if lines := bytes.Count(said.Bytes(), []byte("\n")); lines != 5 {
+		t.Errorf("%d lines on 5 windows:\n%s", lines, &said)
+	}
+}
+
+func TestFilesRefuse(t *testing.T) {
+	for _, output := range []string{"", "-", "/dev/stdout", "name.unknown"} {
+		if _, err := Files(&Options{Output: output}, 0); !errors.Is(err, ErrUsage) {
+			t.Errorf("output %q: error %v, want one of usage", output, err)
+		}
+	}
+	if _, err := Files(&Options{Output: "/no/such/directory/name.folded"}, 0); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("error %v", err)
+	}
+}

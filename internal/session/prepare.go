@@ -1,0 +1,51 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"runtime/debug"
+
+	"fulgur/internal/debugfile"
+	"fulgur/internal/target"
+)
+
+// complete checks what was asked for and fills in defaults. The exit code is
+// that of an error.
+func complete(what subject, o *Options) (exitCode int, err error) {
+	debug.SetGCPercent(gcPercent)
+	if err := errors.Join(what.complete(), o.complete()); err != nil {
+		return 2, err
+	}
+	return 0, nil
+}
+
+// prepare finds out whether the machine can do what was asked for. The exit code
+// is that of an error.
+func prepare(what subject, o *Options) (_ *debugfile.Finder, exitCode int, err error) {
+	finder, err := debugfile.New(debugfile.Config{Root: o.Symfs})
+	if err != nil {
+		return nil, 2, usagef("%v", err)
+	}
+	if err := checkPrivileges(what.command(), o.Stderr, o.Quiet); err != nil {
+		return nil, 1, err
+	}
+	if err := what.choose(); err != nil {
+		return nil, 1, err
+	}
+	if err := target.Check(o.Target); err != nil {
+		return nil, 1, err
+	}
+	return finder, 0, nil
+}
+
+// exitCodeOf returns that of a run which ended with err: the command's, which is
+// waited for, where one was launched.
+func exitCodeOf(ctx context.Context, launched *target.Launched, err error, o *Options) (int, error) {
+	switch {
+	case launched != nil:
+		return await(ctx, launched, err, o.Stderr, o.Quiet)
+	case err != nil:
+		return 1, err
+	}
+	return 0, nil
+}

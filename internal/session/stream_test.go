@@ -1,0 +1,163 @@
+package session
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"fulgur/bpf"
+	"fulgur/internal/debugfile"
+	"fulgur/internal/encode/samples"
+	"fulgur/internal/source/oncpu"
+	"fulgur/internal/stacks"
+)
+
+// newStreaming returns a stream that has met the stacks of a store, and writes to w.
+func newStreaming(t testing.TB, store *stacks.Store, w io.Writer) *streaming {
+	t.Helper()
+	finder, err := debugfile.New(debugfile.Config{Getenv: func(string) string { return "" }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := &Options{Stderr: io.Discard}
+	s := &streaming{
+		run:   &run{options: o, finder: finder, store: store},
+		write: func(b samples.Batch) error { return samples.WriteText(w, b) },
+		known: newKnown(), warnings: teller{options: o},
+		batch: newBatch(), batches: make(chan *batch, mostWaiting), failed: make(chan error, 1),
+		sinceBoot: time.Date(2026, 1, 2, 3, 0, 0, 0, time.Local),
+	}
+	t.Cleanup(func() {
+		if err := s.known.close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+// event returns the record of a sample.
+func event(id uint64) []byte {
+	e := oncpu.Event{
+		Type: uint32(bpf.OnCPURecordTypeRECORD_TIMELINE), Cpu: 3, Time: uint64(90 * time.Second),
+		Id: id, Weight: 10, Pid: 7, Tid: 8,
+	}
+	record, err := binary.Append(nil, binary.NativeEndian, &e)
+	if err != nil {
+		panic(err)
+	}
+	return record
+}
+
+func TestStreamWrites(t *testing.T) {
+	var out bytes.Buffer
+	s := newStreaming(t, ownStack(t), &out)
+	for _, id := range []uint64{1, 99, 1} {
+		if err := s.take(nil, event(id)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.hand()
+	s.hand() // nothing more
+	close(s.batches)
+	s.writeAll(t.Context())
+	got := out.String()
+	for text, want := range map[string]int{
+		"COMM: test (pid=7, tid=8) @ CPU 3, 03:01:30.000000\n":      2,
+		"COMM: [unknown] (pid=7, tid=8) @ CPU 3, 03:01:30.000000\n": 1,
+		"[stack lost]":                       1,
+		"fulgur/internal/session.newStore+0": 4, // two frames of each
+		"build_test.go:":                     4,
+	} {
+		if n := strings.Count(got, text); n != want {
+			t.Errorf("%d times %q, want %d, in:\n%s", n, text, want, got)
+		}
+	}
+	if s.written != 3 || s.lost != 1 || s.dropped != 0 {
+		t.Errorf("%d written, %d lost, %d dropped", s.written, s.lost, s.dropped)
+	}
+	if err := s.take(nil, event(1)[:20]); err == nil {
+		t.Error("no error for half a record")
+	}
+}
+
+// When the writer is behind, samples are dropped, counted, and the gap is told of
+// where it is.
+func TestStreamDrops(t *testing.T) {
+	var out bytes.Buffer
+	s := newStreaming(t, ownStack(t), &out)
+	poll := func(n int) {
+		t.Helper()
+		for range n {
+			if err := s.take(nil, event(1)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s.hand()
+	}
+	s.waiting.Store(mostWaiting - 5)
+	poll(3)
+	poll(3) // too many
+	poll(4) // still
+	s.waiting.Store(0)
+	poll(2)
+	close(s.batches)
+	s.writeAll(t.Context())
+	if s.dropped != 7 || s.written != 5 {
+		t.Errorf("%d dropped and %d written, want 7 and 5", s.dropped, s.written)
+	}
+	before, after, ok := strings.Cut(out.String(), "[7 samples dropped")
+	if n, m := strings.Count(before, "COMM"), strings.Count(after, "COMM"); !ok || n != 3 || m != 2 {
+		t.Errorf("%d samples before the gap and %d after it, want 3 and 2:\n%s", n, m, out.String())
+	}
+}
+
+// An output that fails ends the stream, and nobody waits for it.
+func TestStreamFails(t *testing.T) {
+	s := newStreaming(t, ownStack(t), io.Discard)
+	broken := errors.New("broken")
+	s.write = func(samples.Batch) error { return broken }
+	for range 10 {
+		if err := s.take(nil, event(1)); err != nil {
+			t.Fatal(err)
+		}
+		s.hand()
+	}
+	close(s.batches)
+	s.writeAll(t.Context())
+	if err := <-s.failed; !errors.Is(err, broken) || s.written != 0 {
+		t.Errorf("error %v, %d written", err, s.written)
+	}
+}
+
+// BenchmarkStream names and writes samples of known stacks of 3 frames, a batch of
+// 100 at a time, as they come at 1000 a second.
+func BenchmarkStream(b *testing.B) {
+	s := newStreaming(b, ownStack(b), io.Discard)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		s.writeAll(context.Background())
+	}()
+	for b.Loop() {
+		for range 100 {
+			if err := s.take(nil, event(1)); err != nil {
+				b.Fatal(err)
+			}
+		}
+		for s.waiting.Load() > mostWaiting/2 {
+			time.Sleep(time.Microsecond)
+		}
+		s.hand()
+	}
+	close(s.batches)
+	<-done
+	b.ReportMetric(float64(100*b.N)/b.Elapsed().Seconds(), "samples/s")
+	if s.dropped > 0 {
+		b.Errorf("%d samples dropped", s.dropped)
+	}
+}

@@ -1,0 +1,249 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"fulgur/internal/debugfile"
+	"fulgur/internal/doctor"
+	"fulgur/internal/encode/plain"
+	"fulgur/internal/profile"
+	"fulgur/internal/stacks"
+	"fulgur/internal/target"
+)
+
+// MinWindow is the shortest window: what each costs does not depend on how long
+// it is.
+const MinWindow = 100 * time.Millisecond
+
+// mostStacks is how many different stacks a window has at most. They take some hundred
+// bytes each.
+const mostStacks = 1 << 17
+
+// Window is the profile of one of the windows that follow each other without a
+// gap.
+type Window struct {
+	// Number counts them from 1.
+	Number  int
+	Profile *profile.Profile
+}
+
+// ProfileWindows samples what runs on the processors for as long as [Profile]
+// does, and hands a profile of every window of that length to deliver, one at a
+// time. Sampling goes on meanwhile; if deliver takes longer than a window, the
+// next one is longer. A window ends early when it has met so many different stacks that
+// they would take much memory. An error of deliver ends the measurement. The exit code
+// is that of [Profile].
+//
+// What is kept is what three windows have: memory does not grow with time.
+func ProfileWindows(ctx context.Context, o ProfileOptions, every time.Duration, deliver func(Window) error) (exitCode int, err error) {
+	switch {
+	case o.Wall:
+		return 2, usagef("a time off the CPU belongs to no window: leave --wall out")
+	case every < MinWindow:
+		return 2, usagef("windows of %s are too short: take %s or more", every, MinWindow)
+	}
+	what := &untimed{onCPU{options: &o}}
+	if code, err := complete(what, &o.Options); err != nil {
+		return code, err
+	}
+	finder, code, err := prepare(what, &o.Options)
+	if err != nil {
+		return code, err
+	}
+	launched, err := launch(o.Command, &o.Target)
+	if err != nil {
+		return 1, err
+	}
+	err = takeWindows(ctx, what, &o.Options, finder, launched, every, deliver)
+	return exitCodeOf(ctx, launched, err, &o.Options)
+}
+
+// untimed is the subject of samples on the CPU whose times no recording keeps, in
+// whatever format they are written.
+type untimed struct{ onCPU }
+
+func (*untimed) inTime() (inTime, bool) { return inTime{}, false }
+
+// takeWindows measures and delivers all windows.
+func takeWindows(ctx context.Context, what subject, o *Options, finder *debugfile.Finder, launched *target.Launched, every time.Duration, deliver func(Window) error) (err error) {
+	r, err := attach(what, o, finder)
+	if err != nil {
+		return doctor.Explain(err, "profile "+o.Target.String())
+	}
+	w := &windows{
+		run: r, every: every, deliver: deliver,
+		known: newKnown(), warnings: teller{options: o},
+		closed: make(chan closedWindow, 1), failed: make(chan error, 1),
+	}
+	defer func() { err = errors.Join(err, w.known.close(), r.close()) }()
+	r.due = func() time.Time { return w.end }
+	if err := w.take(ctx, launched); err != nil {
+		return err
+	}
+	return w.conclude()
+}
+
+// windows is a run that is cut into windows.
+type windows struct {
+	*run
+	every    time.Duration
+	deliver  func(Window) error
+	known    *known
+	warnings teller
+
+	begin, end time.Time      // of the window that is open
+	number     int            // of windows that were closed
+	samples    int64          // in those that were delivered
+	before     profile.Losses // up to the begin of the window
+
+	// closed are windows on their way to the one goroutine that names and
+	// delivers them, and waiting is how many it has not delivered.
+	closed  chan closedWindow
+	waiting atomic.Int64
+	failed  chan error
+}
+
+// closedWindow is what was seen in a window, without names.
+type closedWindow struct {
+	store  *stacks.Store
+	lost   map[stacks.Key]stacks.Value
+	names  *names
+	meta   profile.Meta
+	losses profile.Losses
+}
+
+// take measures and delivers.
+func (w *windows) take(ctx context.Context, launched *target.Launched) error {
+	// Names are looked for until all are delivered, unless the user asks a
+	// second time.
+	naming, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	delivered := make(chan struct{})
+	go func() {
+		defer close(delivered)
+		w.write(naming)
+	}()
+	err := w.sample(ctx, w, launched)
+	if err == nil {
+		err = w.cut(w.start.Add(w.duration))
+	}
+	close(w.closed)
+	again, stop := w.naming(ctx)
+	defer stop()
+	defer context.AfterFunc(again, cancel)()
+	<-delivered
+	select {
+	case failed := <-w.failed:
+		return errors.Join(err, failed)
+	default:
+		return err
+	}
+}
+
+func (w *windows) enable() error {
+	w.begin = time.Now()
+	w.end = w.begin.Add(w.every)
+	return w.run.enable()
+}
+
+// poll takes what the kernel side has, and closes the window when it is over.
+func (w *windows) poll() (busy bool, err error) {
+	busy, err = w.run.poll()
+	select {
+	case failed := <-w.failed:
+		return busy, errors.Join(err, failed)
+	default:
+	}
+	if now := time.Now(); err != nil || !w.full() && (now.Before(w.end) || w.waiting.Load() > 0 || w.nearlyOver(now)) {
+		return busy, err
+	}
+	return busy, w.turn()
+}
+
+// full reports whether the window has as many stacks as it may. Then it is closed even
+// while another is being written, which may mean to wait.
+func (w *windows) full() bool { return w.store.Names() >= mostStacks }
+
+// nearlyOver reports whether there is too little left of the run for a window of
+// its own.
+func (w *windows) nearlyOver(now time.Time) bool {
+	return w.limit > 0 && w.limit-now.Sub(w.start) < w.every/10
+}
+
+// turn closes the window that is open and opens the next. All that is counted
+// before has its body in the ring when the counts were drained, and what is
+// counted later is named anew.
+func (w *windows) turn() error {
+	now := time.Now()
+	if err := w.each(func(s source) error { return errors.Join(s.Renew(), s.Counts().Flip()) }); err != nil {
+		return err
+	}
+	if _, err := w.run.poll(); err != nil {
+		return err
+	}
+	for !w.end.After(now) {
+		w.end = w.end.Add(w.every)
+	}
+	return w.cut(now)
+}
+
+// cut hands the window, which ends at the given time, to the writer.
+func (w *windows) cut(end time.Time) error {
+	losses, err := w.losses()
+	if err != nil {
+		return err
+	}
+	p := closedWindow{
+		store: w.store, lost: w.count(),
+		losses: losses.Minus(w.before), meta: w.meta(w.begin, end.Sub(w.begin)),
+	}
+	p.names = newNames(w.store, w.finder, w.options.symbolize())
+	p.names.known, p.names.later = w.known, w.options.NoSymbols
+	w.processes.FollowPerfMaps()
+	p.names.snapshots = perfMapsOf(w.store)
+	w.store = w.store.Next()
+	w.processes.NextPeriod()
+	w.begin, w.before = end, losses
+	w.waiting.Add(1)
+	w.closed <- p
+	return nil
+}
+
+// write names and delivers windows until there are no more.
+func (w *windows) write(ctx context.Context) {
+	for p := range w.closed {
+		w.number++
+		p.names.symbolize(ctx)
+		w.warnings.tell(p.names.warnings())
+		window := Window{w.number, buildProfile(w.subject, p.store, p.lost, p.names, p.meta, p.losses, nil)}
+		w.samples += window.Profile.Total(0)
+		if err := errors.Join(w.deliver(window), w.known.trim()); err != nil {
+			w.failed <- err
+			for range w.closed { // let nobody wait
+			}
+			return
+		}
+		w.waiting.Add(-1)
+	}
+}
+
+// conclude ends the run's standard error.
+func (w *windows) conclude() error {
+	if w.options.Quiet {
+		return nil
+	}
+	cost, err := cost(w.mapMemory() + w.unwinder.memory())
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(w.options.Stderr, "%s, %s of %s\n", count(uint64(w.samples), "sample"), count(uint64(w.number), "window"), plain.Terminal(w.options.Target.String()))
+	if problem := w.unwinder.problem(); problem != nil {
+		fmt.Fprintln(w.options.Stderr, "fulgur: unwind tables:", plain.Error(problem))
+	}
+	_, err = fmt.Fprintln(w.options.Stderr, cost)
+	return err
+}

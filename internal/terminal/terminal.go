@@ -1,0 +1,157 @@
+// Package terminal shows a full screen of text on a terminal and reads its keys.
+package terminal
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+
+	"golang.org/x/sys/unix"
+)
+
+// Escape sequences of ECMA-48 and xterm that all terminals of today understand.
+const (
+	enterScreen = "\x1b[?1049h\x1b[?25l" // the alternate screen, without the cursor
+	leaveScreen = "\x1b[?25h\x1b[?1049l"
+	home        = "\x1b[H"
+	clearLine   = "\x1b[K"
+	clearBelow  = "\x1b[J"
+	inverse     = "\x1b[7m"
+	bold        = "\x1b[1m"
+	plainText   = "\x1b[0m"
+)
+
+// Style is how a line looks.
+type Style uint8
+
+// The styles of lines.
+const (
+	Normal Style = iota
+	Bold
+	Inverse
+)
+
+// Line is a line of the screen. Its text must be safe to print and not wider than
+// the screen: see [Fit].
+type Line struct {
+	Text  string
+	Style Style
+}
+
+// Terminal is a terminal that shows a screen of ours in the place of its lines.
+type Terminal struct {
+	in, out *os.File
+	before  unix.Termios
+	resized chan os.Signal
+}
+
+// Is reports whether a file is a terminal.
+func Is(f *os.File) bool {
+	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
+	return err == nil
+}
+
+// Open begins to show a screen on the terminal out and to read keys from the
+// terminal in, one by one and without showing them. Ctrl-C still is a signal.
+// Whoever opens a terminal must close it.
+func Open(in, out *os.File) (*Terminal, error) {
+	before, err := unix.IoctlGetTermios(int(in.Fd()), unix.TCGETS)
+	if err != nil {
+		return nil, fmt.Errorf("read keys of the terminal: %w", err)
+	}
+	t := &Terminal{in: in, out: out, before: *before, resized: make(chan os.Signal, 1)}
+	keys := *before
+	keys.Lflag &^= unix.ICANON | unix.ECHO
+	keys.Iflag &^= unix.ICRNL | unix.IXON
+	keys.Cc[unix.VMIN], keys.Cc[unix.VTIME] = 1, 0
+	keys.Cc[unix.VSUSP] = 0 // who stops us would be left with our screen
+	if err := unix.IoctlSetTermios(int(in.Fd()), unix.TCSETS, &keys); err != nil {
+		return nil, fmt.Errorf("read keys of the terminal: %w", err)
+	}
+	signal.Notify(t.resized, unix.SIGWINCH)
+	if _, err := out.WriteString(enterScreen); err != nil {
+		return nil, errors.Join(fmt.Errorf("write to the terminal: %w", err), t.Close())
+	}
+	return t, nil
+}
+
+// Close gives the terminal back as it was.
+func (t *Terminal) Close() error {
+	signal.Stop(t.resized)
+	_, err := t.out.WriteString(leaveScreen)
+	return errors.Join(err, unix.IoctlSetTermios(int(t.in.Fd()), unix.TCSETS, &t.before))
+}
+
+// Size returns the number of columns and lines, 80 and 24 where the terminal does not
+// know.
+func (t *Terminal) Size() (columns, lines int) {
+	size, err := unix.IoctlGetWinsize(int(t.out.Fd()), unix.TIOCGWINSZ)
+	if err != nil || size.Col == 0 || size.Row == 0 {
+		return 80, 24
+	}
+	return int(size.Col), int(size.Row)
+}
+
+// Resized has something whenever the size may have changed.
+func (t *Terminal) Resized() <-chan os.Signal { return t.resized }
+
+// Show shows lines in the place of what is shown. There may be as many as the
+// screen has.
+func (t *Terminal) Show(lines []Line) error {
+	out := bufio.NewWriter(t.out)
+	out.WriteString(home)
+	for i, l := range lines {
+		if i > 0 {
+			out.WriteString("\r\n")
+		}
+		switch l.Style {
+		case Bold:
+			out.WriteString(bold + l.Text + plainText)
+		case Inverse:
+			out.WriteString(inverse + l.Text + plainText)
+		default:
+			out.WriteString(l.Text)
+		}
+		out.WriteString(clearLine)
+	}
+	out.WriteString(clearBelow)
+	if err := out.Flush(); err != nil {
+		return fmt.Errorf("write to the terminal: %w", err)
+	}
+	return nil
+}
+
+// Keys sends what is pressed until ctx ends or the terminal does, and then closes the
+// channel.
+func (t *Terminal) Keys(ctx context.Context) <-chan Key {
+	keys := make(chan Key)
+	go func() {
+		defer close(keys)
+		buf := make([]byte, 256)
+		for {
+			// To wait for a key must not outlast ctx.
+			fds := []unix.PollFd{{Fd: int32(t.in.Fd()), Events: unix.POLLIN}}
+			if _, err := unix.Poll(fds, 100); err != nil && !errors.Is(err, unix.EINTR) || ctx.Err() != nil {
+				return
+			}
+			if fds[0].Revents == 0 {
+				continue
+			}
+			n, err := t.in.Read(buf)
+			if err != nil || n == 0 {
+				return
+			}
+			for _, k := range ParseKeys(buf[:n]) {
+				select {
+				case keys <- k:
+				case <-ctx.Done():
+					return
+				}
+			}
+		}
+	}()
+	return keys
+}

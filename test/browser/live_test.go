@@ -1,0 +1,94 @@
+package browser
+
+import (
+	"context"
+	"testing"
+
+	"fulgur/internal/encode/encodetest"
+	"fulgur/internal/live"
+	"fulgur/internal/localhttp"
+	"fulgur/internal/profile"
+)
+
+// serveLive serves a page of windows until stop is called, or the test ends.
+func serveLive(t *testing.T) (page *live.Page, url string, stop func()) {
+	t.Helper()
+	page = live.New()
+	server, err := localhttp.New(localhttp.Options{Handler: page})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(ctx) }()
+	stop = func() {
+		t.Helper()
+		page.End()
+		cancel()
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+		served <- nil
+	}
+	t.Cleanup(stop)
+	return page, server.URL(), stop
+}
+
+// A page that is served shows each new window with what its reader chose, can be
+// halted and go back, and stays when the measurement ends.
+func TestLivePage(t *testing.T) {
+	c := newTab(t)
+	page, url, stop := serveLive(t)
+	add := func(p *profile.Profile) {
+		t.Helper()
+		if err := page.Add(p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.call("Page.navigate", map[string]any{"url": url}, nil)
+	c.until(`document.querySelector("#status")?.textContent === "Waiting for the first window…"`)
+	shown := func(n string) {
+		t.Helper()
+		c.until(`document.documentElement.dataset.shown === "` + n + `" && document.querySelectorAll("iframe").length === 1`)
+	}
+	inFrame := func(expression, want string) {
+		t.Helper()
+		c.until(`((document) => ` + expression + `)(document.querySelector("iframe").contentDocument) === "` + want + `"`)
+	}
+	add(encodetest.Typical())
+	shown("1")
+	expect(c, "#status", "Window 1 of 1, live")
+	inFrame(`document.querySelector("#title").textContent`, "fulgur profile -F 99 10")
+
+	// What is typed and chosen in a window's page is in the next one.
+	c.clickOn("iframe")
+	c.press("t", "/")
+	c.write("main")
+	inFrame(`document.querySelector("#search").value`, "main")
+	add(encodetest.Threads())
+	shown("2")
+	inFrame(`document.querySelector("#search").value`, "main")
+	inFrame(`document.body.dataset.view`, "table")
+	c.screenshot("live")
+
+	// Halted, it stays at what is seen, and goes back and forth.
+	c.clickOn("#live")
+	add(encodetest.Typical())
+	c.until(`document.querySelector("#status").textContent === "Window 2 of 3, paused"`)
+	c.clickOn("#previous")
+	shown("1")
+	c.clickOn("#next")
+	shown("2")
+	c.clickOn("#live")
+	shown("3")
+	expect(c, "#status", "Window 3 of 3, live")
+
+	stop()
+	c.until(`document.querySelector("#status").textContent === "Window 3 of 3, the measurement has ended"`)
+	inFrame(`document.body.dataset.view`, "table")
+	for _, method := range []string{"Runtime.exceptionThrown", "Runtime.consoleAPICalled", "Page.javascriptDialogOpening"} {
+		for _, e := range c.seen(method) {
+			t.Errorf("%s: %s", method, e.Params)
+		}
+	}
+}

@@ -1,0 +1,271 @@
+package e2e
+
+import (
+	"bufio"
+	"encoding/json"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"fulgur/internal/testenv"
+)
+
+// streamed is a line of --stream --format jsonl.
+type streamed struct {
+	Time, Comm   string
+	PID, TID     int
+	Weight       int64
+	Kernel, User []struct {
+		Address, Function, Module, File string
+		Line                            int
+	}
+}
+
+// inTest reports whether a user frame is in a function of this test.
+func (s streamed) inTest(function string) bool {
+	for _, f := range s.User {
+		if f.Function == "fulgur/test/e2e."+function && strings.HasSuffix(f.File, "workload_test.go") && f.Line > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// A stream has all samples of the target, each with its stack, its names and its
+// lines, in about the order in which they were taken.
+func TestStream(t *testing.T) {
+	testenv.Root(t)
+	pid := load(t, "shares").Process.Pid
+	r := fulgur(t, "profile", "-p", strconv.Itoa(pid), "-F", "499", "--stream", "--format", "jsonl", "1.5")
+	if r.code != 0 {
+		t.Fatalf("exit code %d: %s", r.code, r.stderr)
+	}
+	var lines, long, short int
+	for text := range strings.Lines(r.stdout) {
+		var s streamed
+		if err := json.Unmarshal([]byte(text), &s); err != nil {
+			t.Fatalf("%v in %s", err, text)
+		}
+		if s.PID != pid || s.TID == 0 || s.Weight == 0 || s.Time == "" || len(s.Kernel)+len(s.User) == 0 {
+			t.Fatalf("a sample of process %d is %s", pid, text)
+		}
+		lines++
+		if s.inTest("long") {
+			long++
+		}
+		if s.inTest("short") {
+			short++
+		}
+	}
+	t.Logf("%d samples, %d in long, %d in short", lines, long, short)
+	if !strings.HasPrefix(r.stderr, strconv.Itoa(lines)+" samples of pid") {
+		t.Errorf("%d lines, but it says:\n%s", lines, r.stderr)
+	}
+	// As in TestProfileShares.
+	if ratio := float64(long) / float64(short); 4*(long+short) < 3*lines || ratio < 2 || ratio > 4 {
+		t.Errorf("of %d samples %d are in long and %d in short, want three times as many", lines, long, short)
+	}
+}
+
+// A stream of text can be cut into samples, and ends with its reader without a
+// word.
+func TestStreamReaderLeaves(t *testing.T) {
+	testenv.Root(t)
+	pid := strconv.Itoa(load(t, "shares").Process.Pid)
+	cmd := command(t, "profile", "-p", pid, "-F", "499", "--stream")
+	cmd.Stdout = nil
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(out)
+	var sample []string
+	for lines.Scan() && lines.Text() != "" {
+		sample = append(sample, lines.Text())
+	}
+	heading := regexp.MustCompile(`^COMM: .* \(pid=` + pid + `, tid=\d+\) @ CPU \d+, \d\d:\d\d:\d\d\.\d{6}$`)
+	if len(sample) < 3 || !heading.MatchString(sample[0]) {
+		t.Errorf("the first sample is %q", sample)
+	}
+	out.Close()
+	_ = cmd.Wait() // ended by SIGPIPE, which is looked at
+	if s, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); !ok || s.Signal() != syscall.SIGPIPE {
+		t.Errorf("ended with %v", cmd.ProcessState)
+	}
+	if said := cmd.Stderr.(interface{ String() string }).String(); said != "" {
+		t.Errorf("says %s", said)
+	}
+}
+
+// Windows have together what one profile has, each with its own stacks, and the
+// last ones are kept.
+func TestInterval(t *testing.T) {
+	testenv.Root(t)
+	run := func(args ...string) result {
+		t.Helper()
+		cmd := command(t, append(append([]string{"profile", "-F", "997"}, args...), "--", os.Args[0])...)
+		cmd.Env = append(os.Environ(), "E2E_WORKLOAD=900ms") // of CPU time
+		r := finish(t, cmd)
+		if r.code != 0 {
+			t.Fatalf("exit code %d: %s", r.code, r.stderr)
+		}
+		return r
+	}
+	dir := t.TempDir()
+	one := filepath.Join(dir, "one.folded")
+	run("-o", one)
+	run("-o", filepath.Join(dir, "many.folded"), "--interval", "0.2")
+	files, err := filepath.Glob(filepath.Join(dir, "many-*.folded"))
+	if err != nil || len(files) < 3 {
+		t.Fatalf("files %q, %v", files, err)
+	}
+	ofTest := func(stacks map[string]int) (n int) {
+		for stack, samples := range stacks {
+			if strings.Contains(stack, "fulgur/test/e2e.TestMain") {
+				n += samples
+			}
+			if strings.Contains(stack, "[stack lost]") {
+				t.Errorf("a body did not come: %s", stack)
+			}
+		}
+		return n
+	}
+	whole, sum := ofTest(readFolded(t, one)), 0
+	for _, file := range files {
+		sum += ofTest(readFolded(t, file))
+	}
+	t.Logf("%d samples in one profile, %d in %d windows", whole, sum, len(files))
+	// Both are of 900 ms of CPU time.
+	if diff := float64(sum-whole) / float64(whole); diff < -0.2 || diff > 0.2 {
+		t.Errorf("%d samples in all windows, %d in one profile", sum, whole)
+	}
+
+	r := run("-o", filepath.Join(dir, "kept.folded"), "--interval", "0.2", "--keep", "2")
+	kept, err := filepath.Glob(filepath.Join(dir, "kept-*.folded"))
+	if err != nil || len(kept) != 2 {
+		t.Fatalf("files %q, %v", kept, err)
+	}
+	written := regexp.MustCompile(`(?m)^(.*kept-\d+\.folded): \d+ samples? in \d\.\d s, `).FindAllStringSubmatch(r.stderr, -1)
+	if len(written) < 3 || kept[1] != written[len(written)-1][1] {
+		t.Errorf("kept %q of what it says:\n%s", kept, r.stderr)
+	}
+	if left, err := filepath.Glob(filepath.Join(dir, "many-*.folded")); err != nil || len(left) != len(files) {
+		t.Errorf("of %q there are %q, %v", files, left, err)
+	}
+}
+
+// The flame graphs of windows are served to who knows the address, and are written as
+// well where that is asked for; Ctrl-C ends both.
+func TestServe(t *testing.T) {
+	testenv.Root(t)
+	pid := strconv.Itoa(load(t, "shares").Process.Pid)
+	out := filepath.Join(t.TempDir(), "x.folded")
+	cmd := command(t, "profile", "-p", pid, "-F", "499", "--serve", "--interval", "0.3", "-o", out)
+	cmd.Stderr = nil
+	stderr, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(stderr)
+	if !lines.Scan() {
+		t.Fatal("it says nothing")
+	}
+	url, ok := strings.CutPrefix(lines.Text(), "Live flame graph: ")
+	if !ok {
+		t.Fatalf("it says %q", lines.Text())
+	}
+	for !strings.Contains(lines.Text(), "x-0002.folded: ") {
+		if !lines.Scan() {
+			t.Fatal("it ended")
+		}
+	}
+	get := func(url string) (int, string) {
+		t.Helper()
+		r, err := http.Get(url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Body.Close()
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r.StatusCode, string(body)
+	}
+	if code, body := get(url + "window/1"); code != http.StatusOK || !strings.Contains(body, `<script id="data"`) {
+		t.Errorf("the first window is answered with %d %.100s", code, body)
+	}
+	if code, _ := get(regexp.MustCompile(`[A-Z0-9]+/$`).ReplaceAllString(url, "")); code != http.StatusNotFound {
+		t.Errorf("without the token it answers %d", code)
+	}
+	if err := cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.Copy(io.Discard, stderr); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A window that cannot be written is an error, the last one's too.
+func TestIntervalUnwritable(t *testing.T) {
+	testenv.Root(t)
+	dir := filepath.Join(t.TempDir(), "gone")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	pid := strconv.Itoa(load(t, "shares").Process.Pid)
+	for _, interval := range []string{"0.2", "60"} {
+		cmd := command(t, "profile", "-p", pid, "-F", "499", "-o", filepath.Join(dir, "x.folded"), "--interval", interval)
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		awaitSampling(t, cmd)
+		if err := os.RemoveAll(dir); err != nil {
+			t.Fatal(err)
+		}
+		if interval == "60" {
+			if err := cmd.Process.Signal(os.Interrupt); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if r := finish(t, cmd); r.code != 1 || !strings.Contains(r.stderr, "x-000") {
+			t.Errorf("interval %s: exit code %d: %s", interval, r.code, r.stderr)
+		}
+	}
+}
+
+// What cannot be is refused before anything is measured.
+func TestLiveUsage(t *testing.T) {
+	for _, test := range []struct{ args, want string }{
+		{"--stream --interval 1", "exclude"},
+		{"--stream --format pprof", "jsonl"},
+		{"--stream --wall", "--wall"},
+		{"--interval 1", "-o"},
+		{"--interval 1 --wall -o x.folded", "--wall"},
+		{"--interval 0.01 -o x.folded", "too short"},
+		{"--keep 3", "--interval"},
+	} {
+		r := fulgur(t, append([]string{"profile"}, strings.Fields(test.args)...)...)
+		if r.code != 2 || !strings.Contains(r.stderr, test.want) || r.stdout != "" {
+			t.Errorf("%s: exit code %d, %q", test.args, r.code, r.stderr)
+		}
+	}
+}

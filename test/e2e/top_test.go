@@ -1,0 +1,208 @@
+package e2e
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"fulgur/internal/testenv"
+)
+
+// console is a terminal with a program on it.
+type console struct {
+	t    *testing.T
+	cmd  *exec.Cmd
+	ptmx *os.File
+	tty  *os.File
+
+	mu  sync.Mutex
+	out []byte // all that the program wrote
+}
+
+// onTerminal starts fulgur on a terminal of that size.
+func onTerminal(t *testing.T, columns, lines uint16, args ...string) *console {
+	t.Helper()
+	ptmx, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { ptmx.Close() })
+	if err := unix.IoctlSetPointerInt(int(ptmx.Fd()), unix.TIOCSPTLCK, 0); err != nil {
+		t.Fatal(err)
+	}
+	number, err := unix.IoctlGetInt(int(ptmx.Fd()), unix.TIOCGPTN)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tty, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { tty.Close() })
+	if err := unix.IoctlSetWinsize(int(tty.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Col: columns, Row: lines}); err != nil {
+		t.Fatal(err)
+	}
+	c := &console{t: t, cmd: command(t, args...), ptmx: ptmx, tty: tty}
+	c.cmd.Stdin, c.cmd.Stdout, c.cmd.Stderr = tty, tty, tty
+	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	if err := c.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		buf := make([]byte, 64<<10)
+		for {
+			n, err := ptmx.Read(buf)
+			c.mu.Lock()
+			c.out = append(c.out, buf[:n]...)
+			c.mu.Unlock()
+			if err != nil {
+				return
+			}
+		}
+	}()
+	return c
+}
+
+// written returns all that was written so far.
+func (c *console) written() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return string(c.out)
+}
+
+// ended returns all that was written, when the last words of a run are among it.
+func (c *console) ended() string {
+	c.t.Helper()
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		if out := c.written(); strings.Contains(out, "fulgur itself: ") {
+			return out
+		}
+	}
+	c.t.Fatalf("it does not say what it did: %q", c.written())
+	return ""
+}
+
+// escapes are the control sequences that a screen is drawn with.
+var escapes = regexp.MustCompile("\x1b\\[[?0-9]*[A-Za-z]")
+
+// await waits for a screen drawn from now on that has all of the texts.
+func (c *console) await(texts ...string) {
+	c.t.Helper()
+	from := len(c.written())
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		screens := strings.Split(c.written()[from:], "\x1b[H")
+		for _, screen := range screens[1:] {
+			screen = escapes.ReplaceAllString(screen, "")
+			missing := false
+			for _, text := range texts {
+				missing = missing || !strings.Contains(screen, text)
+			}
+			if !missing {
+				return
+			}
+		}
+	}
+	c.t.Fatalf("no screen with %q; it wrote\n%q", texts, c.written()[from:])
+}
+
+// press presses keys.
+func (c *console) press(keys string) {
+	c.t.Helper()
+	if _, err := c.ptmx.WriteString(keys); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+func (c *console) modes() unix.Termios {
+	c.t.Helper()
+	modes, err := unix.IoctlGetTermios(int(c.tty.Fd()), unix.TCGETS)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return *modes
+}
+
+// On a terminal the hottest functions can be looked into, and the terminal is given
+// back as it was. The name of a process cannot do anything to it.
+func TestTop(t *testing.T) {
+	testenv.Root(t)
+	const name = "\x1b]0;t\x07\x1b[2Jx"
+	hostile := filepath.Join(t.TempDir(), name)
+	if err := os.Symlink(os.Args[0], hostile); err != nil {
+		t.Fatal(err)
+	}
+	victim := exec.Command(hostile)
+	victim.Env = append(os.Environ(), "E2E_WORKLOAD=shares")
+	if err := victim.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = victim.Process.Kill()
+		_ = victim.Wait()
+	})
+	pid := strconv.Itoa(victim.Process.Pid)
+	for _, end := range []string{"q", "\x03"} {
+		t.Run(fmt.Sprintf("%q", end), func(t *testing.T) {
+			c := onTerminal(t, 120, 30, "top", "-p", pid, "--interval", "0.3", "--last", "600", "-F", "499")
+			before := c.modes()
+			c.await("fulgur top: pid "+pid, "fulgur/test/e2e.long", "fulgur/test/e2e.short")
+			c.press("/e2e.long\r")
+			c.await("filter: e2e.long", "fulgur/test/e2e.long")
+			c.press("\r")
+			c.await("stacks with fulgur/test/e2e.long", "fulgur/test/e2e.long ← ")
+			c.press("\r")
+			c.await("a stack with fulgur/test/e2e.long", "test/e2e/workload_test.go:")
+			c.press("p")
+			c.await("processes", pid+` \x1b]0;t\a\x1b[2J`)
+			c.press(" ")
+			c.await("PAUSED")
+			c.press(end)
+			if err := c.cmd.Wait(); err != nil {
+				t.Errorf("%v: %q", err, c.written())
+			}
+			if after := c.modes(); after != before {
+				t.Errorf("the terminal's modes are %+v, were %+v", after, before)
+			}
+			out := c.ended()
+			if strings.Contains(out, "\x1b]0;") || strings.Count(out, "\x1b[2J") > 0 {
+				t.Errorf("the name of the process reached the terminal: %q", out)
+			}
+			if screen := strings.LastIndex(out, "\x1b[?1049l"); screen < 0 || screen > strings.LastIndex(out, "fulgur itself: ") {
+				t.Errorf("it does not give the screen back before its last words: %q", out[max(len(out)-500, 0):])
+			}
+		})
+	}
+}
+
+// Where there is no terminal, the hottest functions of each interval are written.
+func TestTopAsText(t *testing.T) {
+	testenv.Root(t)
+	pid := strconv.Itoa(load(t, "shares").Process.Pid)
+	r := fulgur(t, "top", "-p", pid, "--interval", "0.4", "--rows", "3", "-q", "1")
+	if r.code != 0 || r.stderr != "" {
+		t.Fatalf("exit code %d: %s", r.code, r.stderr)
+	}
+	heading := regexp.MustCompile(`(?m)^fulgur top: pid ` + pid + `, last \d\.\d s, \d+ samples, .*\n +SELF +TOTAL FUNCTION +MODULE\n`)
+	if windows := heading.FindAllString(r.stdout, -1); len(windows) < 2 || !strings.Contains(r.stdout, "fulgur/test/e2e.long") {
+		t.Errorf("it writes\n%s", r.stdout)
+	}
+	for window := range strings.SplitSeq(r.stdout, "\n\n") {
+		if lines := strings.Count(strings.TrimSpace(window), "\n"); lines > 4 {
+			t.Errorf("%d lines in\n%s", lines, window)
+		}
+	}
+	if bytes.ContainsRune([]byte(r.stdout), '\x1b') {
+		t.Errorf("escape sequences in %q", r.stdout)
+	}
+}
