@@ -40,7 +40,8 @@ const (
 	BranchStatSTAT_UNFOLLOWED    BranchStat = 8
 	BranchStatSTAT_MAJOR_RUNS    BranchStat = 9
 	BranchStatSTAT_MAJOR_PERIODS BranchStat = 10
-	BranchStatSTAT_MAX           BranchStat = 11
+	BranchStatSTAT_MISSED        BranchStat = 11
+	BranchStatSTAT_MAX           BranchStat = 12
 )
 
 // Names of all BPF objects in the ELF.

@@ -123,7 +123,8 @@ const (
 	OnCPUStatSTAT_UNFOLLOWED    OnCPUStat = 8
 	OnCPUStatSTAT_MAJOR_RUNS    OnCPUStat = 9
 	OnCPUStatSTAT_MAJOR_PERIODS OnCPUStat = 10
-	OnCPUStatSTAT_MAX           OnCPUStat = 11
+	OnCPUStatSTAT_MISSED        OnCPUStat = 11
+	OnCPUStatSTAT_MAX           OnCPUStat = 12
 )
 
 type OnCPUTargetMode uint32

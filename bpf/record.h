@@ -77,7 +77,8 @@ enum stat {
 	STAT_UNFOLLOWED = 8, /* what the table of things under way had no room for */
 	STAT_MAJOR_RUNS = 9, /* as STAT_RUNS, of major page faults */
 	STAT_MAJOR_PERIODS = 10, /* as STAT_PERIODS */
-	STAT_MAX = 11,
+	STAT_MISSED = 11, /* changes that the kernel did not tell of, as a later one shows */
+	STAT_MAX = 12,
 };
 
 #endif

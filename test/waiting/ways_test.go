@@ -233,7 +233,8 @@ func TestWays(t *testing.T) {
 	}
 }
 
-// Each of many children that do nothing but sleep is seen, and for how long.
+// Each of many children that do nothing but sleep is seen, and for how long, or it is
+// said that the kernel did not tell of all.
 func TestForkStorm(t *testing.T) {
 	const child = "fulgur/test/waiting.child"
 	m := measure(t, "storm", "offcpu", "--per-thread")
@@ -243,7 +244,7 @@ func TestForkStorm(t *testing.T) {
 			seen[s.NumLabel["tid"][0]] = true
 		}
 	}
-	if int64(len(seen)) != m.truth.Times {
+	if missing := m.truth.Times - int64(len(seen)); missing < 0 || missing > 0 && !strings.Contains(m.stderr, "skipped") {
 		t.Errorf("%d children of %d\n%s", len(seen), m.truth.Times, m.stderr)
 	}
 	// One that is preempted before it sleeps may have slept enough when it is back.
