@@ -42,7 +42,8 @@ const (
 	BranchStatSTAT_MAJOR_PERIODS BranchStat = 10
 	BranchStatSTAT_MERGED        BranchStat = 11
 	BranchStatSTAT_UNFINISHED    BranchStat = 12
-	BranchStatSTAT_MAX           BranchStat = 13
+	BranchStatSTAT_MISSED        BranchStat = 13
+	BranchStatSTAT_MAX           BranchStat = 14
 )
 
 // Names of all BPF objects in the ELF.

@@ -220,7 +220,11 @@ static __always_inline struct thread *thread_find(struct task_struct *task)
 	return t && t->owner == task->start_boottime ? t : NULL;
 }
 
-/* The entry of a thread that leaves its CPU. NULL if there is no room. */
+/*
+ * The entry of a thread that leaves its CPU. NULL if there is no room. One that is
+ * off already came back without a word: on busy virtual machines one switch in
+ * thousands is not told.
+ */
 static __always_inline struct thread *thread_enter(struct task_struct *task)
 {
 	u32 tid = task->pid;
@@ -238,6 +242,8 @@ static __always_inline struct thread *thread_enter(struct task_struct *task)
 		t->owner = owner;
 		t->since = t->woken = 0;
 	}
+	if (t->since)
+		stat_add(STAT_MISSED, 1);
 	return t;
 }
 
@@ -426,10 +432,14 @@ int BPF_PROG(offcpu_waking, struct task_struct *task)
 SEC("tp_btf/sched_process_free")
 int BPF_PROG(offcpu_free, struct task_struct *task)
 {
+	struct thread *t = thread_find(task);
 	u32 tid = task->pid;
 
-	if (thread_find(task))
-		bpf_map_delete_elem(&threads, &tid);
+	if (!t)
+		return 0;
+	if (t->since)
+		stat_add(STAT_MISSED, 1);
+	bpf_map_delete_elem(&threads, &tid);
 	return 0;
 }
 

@@ -108,7 +108,8 @@ const (
 	OnCPUStatSTAT_MAJOR_PERIODS OnCPUStat = 10
 	OnCPUStatSTAT_MERGED        OnCPUStat = 11
 	OnCPUStatSTAT_UNFINISHED    OnCPUStat = 12
-	OnCPUStatSTAT_MAX           OnCPUStat = 13
+	OnCPUStatSTAT_MISSED        OnCPUStat = 13
+	OnCPUStatSTAT_MAX           OnCPUStat = 14
 )
 
 type OnCPUTargetMode uint32

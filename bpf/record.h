@@ -79,7 +79,8 @@ enum stat {
 	STAT_MAJOR_PERIODS = 10, /* as STAT_PERIODS */
 	STAT_MERGED = 11, /* requests that became part of others */
 	STAT_UNFINISHED = 12, /* requests whose completion was not seen */
-	STAT_MAX = 13,
+	STAT_MISSED = 13, /* changes that the kernel did not tell of, as a later one shows */
+	STAT_MAX = 14,
 };
 
 #endif

@@ -59,6 +59,9 @@ type Losses struct {
 	// Unfollowed counts what was under way, threads that waited or requests,
 	// and found no room to be remembered until its end.
 	Unfollowed uint64
+	// Missed counts waits whose end the kernel did not tell of, as the next one
+	// of the same thread shows: they are in no count.
+	Missed uint64
 	// Remaps counts how often code of a process was replaced at its address
 	// without a mark to tell the stacks before and after apart, because there
 	// were too many such processes.
@@ -95,6 +98,7 @@ func (l Losses) Plus(m Losses) Losses {
 	l.UnresolvedFrames += m.UnresolvedFrames
 	l.Untracked += m.Untracked
 	l.Unfollowed += m.Unfollowed
+	l.Missed += m.Missed
 	l.Remaps += m.Remaps
 	l.ProcessesGone += m.ProcessesGone
 	return l

@@ -147,6 +147,14 @@ func (l *lock) wait() int64 {
 	return int64(time.Since(begin))
 }
 
+// handOver lets who waits have the lock.
+//
+//go:noinline
+func (l *lock) handOver() {
+	atomic.StoreUint32(&l.word, 1)
+	l.futex(1 /* FUTEX_WAKE */, 1)
+}
+
 // convoy lets threads stand in line: each sleeps for 5 ms in turn while the
 // others wait.
 func convoy(t *truth) error {
@@ -163,8 +171,7 @@ func convoy(t *truth) error {
 					waited := own.wait()
 					atomic.StoreUint32(&own.word, 0)
 					slept, _ := nap(1, 5*time.Millisecond)
-					atomic.StoreUint32(&next.word, 1)
-					next.futex(1 /* FUTEX_WAKE */, 1)
+					next.handOver()
 					mu.Lock()
 					t.Slept += slept
 					t.Waited += waited

@@ -68,6 +68,8 @@ func Losses(l profile.Losses) []Loss {
 		"names may be missing", "")
 	add(l.Untracked, "child process not followed", "child processes not followed",
 		"the target set was full", "profile a --cgroup")
+	add(l.Missed, "wait missed", "waits missed",
+		"in no count: the kernel did not tell of their end", "")
 	add(l.Unfollowed, "beginning not remembered", "beginnings not remembered",
 		"too much was under way at once", "raise --pending-entries")
 	add(l.Remaps, "replaced mapping unmarked", "replaced mappings unmarked",

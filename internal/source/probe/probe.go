@@ -237,6 +237,7 @@ func (p *Probe) Stats() (Stats, error) {
 		bpf.OnCPUStatSTAT_EVENT:      &st.Losses.Overflows,
 		bpf.OnCPUStatSTAT_UNTRACKED:  &st.Losses.Untracked,
 		bpf.OnCPUStatSTAT_UNFOLLOWED: &st.Losses.Unfollowed,
+		bpf.OnCPUStatSTAT_MISSED:     &st.Losses.Missed,
 	} {
 		perCPU, err := p.StatPerCPU(stat)
 		for _, n := range perCPU {
