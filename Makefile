@@ -51,7 +51,7 @@ $(BUILD)/rig/unwind-%: internal/unwind/testdata/%.c
 
 .PHONY: test-vm
 test-vm: deps-test $(VM_C_PROGRAMS) ## Run the privileged tests in VMs with Debian's 6.1 and 6.12 kernels
-	$(GO) run ./test/rig -timeout 30m -env FULGUR_NMIS=$(NMIS) -tool perf -tool sleep $(addprefix -program ./,$(VM_PROGRAMS)) \
+	$(GO) run ./test/rig -timeout 30m -env FULGUR_NMIS=$(NMIS) -tool perf -tool sleep -tool biolatency -tool taskset $(addprefix -program ./,$(VM_PROGRAMS)) \
 		$(foreach program,$(VM_C_PROGRAMS),-file $(program)=bin/$(notdir $(program))) $(addprefix ./,$(VM_PACKAGES))
 
 # The same for arm64, with dynamic linking and signed return addresses, and what

@@ -121,7 +121,8 @@ func TestBlockIOOptions(t *testing.T) {
 
 func TestFaultsOptions(t *testing.T) {
 	for line, want := range map[string]session.FaultOptions{
-		"faults": {},
+		"faults":           {},
+		"faults --offsets": {Offsets: true},
 		"faults -c 100 -C 0 -L 7": {
 			Options: session.Options{Target: target.Target{Scope: target.Threads, TIDs: []int{7}, CPUs: []int{0}}}, Period: 100,
 		},
