@@ -68,7 +68,7 @@ func TestProfileOptions(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if d := cmp.Diff(want, got, cmpopts.EquateEmpty()); d != "" {
+			if d := cmp.Diff(want, got, cmpopts.EquateEmpty(), cmpopts.IgnoreUnexported(session.Options{})); d != "" {
 				t.Error("(-want +got):\n" + d)
 			}
 		})
@@ -168,7 +168,7 @@ func checkOptions[O any](t *testing.T, line string, want O, options func(command
 		if err != nil {
 			t.Fatal(err)
 		}
-		if d := cmp.Diff(want, got, cmpopts.EquateEmpty()); d != "" {
+		if d := cmp.Diff(want, got, cmpopts.EquateEmpty(), cmpopts.IgnoreUnexported(session.Options{})); d != "" {
 			t.Error("(-want +got):\n" + d)
 		}
 	})
@@ -264,7 +264,7 @@ func TestBoltOptions(t *testing.T) {
 			if want.Branches == "" {
 				want.Branches = "auto"
 			}
-			if d := cmp.Diff(want, got, cmpopts.EquateEmpty()); d != "" {
+			if d := cmp.Diff(want, got, cmpopts.EquateEmpty(), cmpopts.IgnoreUnexported(session.Options{})); d != "" {
 				t.Error("(-want +got):\n" + d)
 			}
 		})

@@ -44,7 +44,7 @@ func (c *cgroups) name(id uint64) string {
 }
 
 // kernfsHandle is the type of file handles that are the numbers of groups:
-// FILEID_KERNFS of include/linux/exportfs.h.
+// FILEID_KERNFS in the kernel.
 const kernfsHandle = 0xfe
 
 // pathByHandle returns the path of the directory with that number in a file system
