@@ -41,7 +41,7 @@ func TestSnapshots(t *testing.T) {
 		}
 		t.Run(p.Name, func(t *testing.T) {
 			pid := unwindtest.Start(t, p.Command(t))
-			s := sampleSwitches(t, pid, probe.ByBoth)
+			s := sampleSwitches(t, pid, probe.ByBoth, true)
 			files, compared, beyond := unwindtest.Tables{}, 0, 0
 			for range 5 {
 				s.tables.Reset()
@@ -108,7 +108,7 @@ func TestSnapshots(t *testing.T) {
 func TestSnapshotWithoutLayout(t *testing.T) {
 	testenv.Root(t)
 	pid := unwindtest.Start(t, unwindtest.FramePointers.Command(t))
-	s := sampleSwitches(t, pid, probe.ByBoth)
+	s := sampleSwitches(t, pid, probe.ByBoth, true)
 	s.tables.Reset()
 	s.forget(t)
 	_ = syscall.Kill(pid, syscall.SIGCONT)

@@ -37,7 +37,9 @@ type switches struct {
 	processes *process.Table
 }
 
-func sampleSwitches(t *testing.T, pid int, by probe.Unwind) *switches {
+// sampleSwitches samples those of process pid. Stacks that may lack tables are sent as
+// snapshots if these are wanted.
+func sampleSwitches(t *testing.T, pid int, by probe.Unwind, snapshots bool) *switches {
 	t.Helper()
 	tables, err := unwindmap.New(unwindmap.Options{Few: true})
 	if err != nil {
@@ -64,7 +66,7 @@ func sampleSwitches(t *testing.T, pid int, by probe.Unwind) *switches {
 		MaxDepth: unwindtest.MaxDepth, Scope: tg.Scope, ByThread: true,
 		Unwind: by, Tables: tables.Replacements(),
 		RingSize: 32 << 20, CountEntries: DefaultCountEntries, SeenEntries: 1,
-	}, Snapshots: true})
+	}, Snapshots: snapshots})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,22 +121,33 @@ func (s *switches) take(t *testing.T) map[int][]walked {
 	return taken
 }
 
-// skips is 0 until the kernel does not sample a switch, and grows with each that it
-// does not: it samples none while another BPF program or an operation on a map runs on
-// the CPU.
-func (s *switches) skips(t *testing.T) uint64 {
+// unsampled grows with each switch of a process's threads that the kernel did not
+// sample: it samples none while another BPF program or an operation on a map runs on
+// the CPU, or was interrupted there.
+func (s *switches) unsampled(t *testing.T, pid int) (n int) {
 	t.Helper()
-	runs, err := s.StatPerCPU(bpf.OnCPUStatSTAT_RUNS)
+	samples, err := s.StatPerCPU(bpf.OnCPUStatSTAT_SAMPLES)
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Every switch is a whole period, where Skipped allows for one under way.
-	for cpu := range runs {
-		runs[cpu] = max(runs[cpu], 1) - 1
+	for _, onCPU := range samples {
+		n -= int(onCPU)
 	}
-	n, err := s.events.Skipped(runs, runs)
-	if err != nil {
-		t.Fatal(err)
+	for _, tid := range unwindtest.Threads(pid) {
+		status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", tid))
+		if err != nil {
+			continue // it ended
+		}
+		for line := range strings.Lines(string(status)) {
+			// voluntary_ctxt_switches and nonvoluntary_ctxt_switches
+			if name, value, _ := strings.Cut(line, ":"); strings.HasSuffix(name, "voluntary_ctxt_switches") {
+				switches, err := strconv.Atoi(strings.TrimSpace(value))
+				if err != nil {
+					t.Fatal(err)
+				}
+				n += switches
+			}
+		}
 	}
 	return n
 }
@@ -169,75 +182,69 @@ func TestWalkStopped(t *testing.T) {
 func checkStopped(t *testing.T, command []string, moments int, sure knowledge) (sum unwindtest.Tally) {
 	pid := unwindtest.Start(t, command)
 	debuggers := unwindtest.Debuggers(t)
-	s := sampleSwitches(t, pid, probe.ByBoth)
+	s := sampleSwitches(t, pid, probe.ByBoth, false)
 	files := unwindtest.Tables{}
 	outcomes, examples := map[string]int{}, map[string]int{}
 	for range moments {
+		// Who looked at it may have left it on its way to where it stands still, and
+		// a stack that is sent while others are forgotten would be missed.
+		if err := unwindtest.Stop(pid); err != nil {
+			t.Fatal(err)
+		}
 		s.forget(t)
-		before := s.skips(t)
+		before := s.unsampled(t, pid)
 		_ = syscall.Kill(pid, syscall.SIGCONT)
 		time.Sleep(time.Duration(rand.IntN(3000)) * time.Microsecond)
 		if err := unwindtest.Stop(pid); err != nil {
 			t.Fatal(err)
 		}
-		got, skipped := s.take(t), s.skips(t)-before
+		got, unsampled := s.take(t), s.unsampled(t, pid)-before
 		p, err := unwindtest.Open(files, pid)
 		if err != nil {
 			t.Fatal(err)
 		}
 		w := p.Walker()
-		theirs := map[string]map[int][]uint64{}
-		for _, d := range debuggers {
-			theirs[d.Name] = d.Stacks(t, pid)
-		}
+		threads := map[int]*stopped{}
 		for _, tid := range unwindtest.Threads(pid) {
 			regs, err := unwindtest.Registers(tid)
 			if err != nil {
 				testenv.Skip(t, fmt.Sprintf("needs the right to trace processes: %v", err))
 			}
+			frames, end := w.Walk(regs, nil, unwindtest.MaxDepth)
+			threads[tid] = &stopped{regs, frames, end, map[string][]uint64{}}
+		}
+		if err := p.Close(); err != nil {
+			t.Error(err)
+		}
+		for _, d := range debuggers {
+			found := d.Stacks(t, pid)
+			for tid, thread := range threads {
+				thread.theirs[d.Name] = found[tid]
+			}
+		}
+		for tid, thread := range threads {
 			if len(got[tid]) == 0 {
 				outcomes["has not run"]++
 				continue
 			}
-			last := got[tid][len(got[tid])-1]
-			found, end := w.Walk(regs, nil, unwindtest.MaxDepth)
-			want, wantEnd := sure(found, end, last.frames)
-			what := last.compare(want, wantEnd)
-			if what == "different" {
-				// A stack that was sent already is not sent again.
-				for _, earlier := range got[tid] {
-					w, e := sure(found, end, earlier.frames)
-					if strings.HasPrefix(earlier.compare(w, e), "equal") {
-						what, last, want = "equal to an earlier one", earlier, w
-					}
-				}
-			}
-			if what == "different" && skipped > 0 {
-				// The stack that counts may be one that the kernel did not take.
-				outcomes["not sampled"]++
+			what, mine := thread.compare(got[tid], sure)
+			if what == "different" && unsampled > 0 {
+				outcomes["not sampled"]++ // or others were not
 				continue
 			}
-			if what == "different" {
-				t.Errorf("thread %d:\n got %v (end %d)\nwant %v (%v)", tid, last.frames, last.end, want, wantEnd)
-			}
 			outcomes[what]++
-			stacks := map[string][]uint64{}
-			for name, of := range theirs {
-				stacks[name] = of[tid]
+			if what == "different" {
+				t.Errorf("thread %d:\n got %v\nwant %v (%v)", tid, got[tid], thread.frames, thread.end)
 			}
-			// What they find of a program of Go is as little true.
-			mine := last.frames
-			if len(want) < len(found) {
-				mine = found
+			if after, err := unwindtest.Registers(tid); err != nil || after != thread.regs {
+				outcomes["moved meanwhile"]++ // debuggers do not always leave it stopped
+				continue
 			}
-			for name, how := range sum.Add(mine, stacks) {
+			for name, how := range sum.Add(mine, thread.theirs) {
 				if examples[name+what]++; how != unwindtest.Equal && examples[name+what] < 3 {
-					t.Logf("thread %d: %v (%v) is %s %s's %#x", tid, mine, end, how, name, stacks[name])
+					t.Logf("thread %d: %v (%v) is %s %s's %#x", tid, mine, thread.end, how, name, thread.theirs[name])
 				}
 			}
-		}
-		if err := p.Close(); err != nil {
-			t.Error(err)
 		}
 	}
 	for what, n := range outcomes {
@@ -250,13 +257,43 @@ func checkStopped(t *testing.T, command []string, moments int, sure knowledge) (
 	return sum
 }
 
+// stopped is what is found of a thread that stands still.
+type stopped struct {
+	regs   unwind.Registers
+	frames []unwind.Frame
+	end    unwind.End
+	theirs map[string][]uint64 // by debugger
+}
+
+// compare says how the last of the stacks that the kernel side sent compares with the
+// thread's, and returns what to compare with those of debuggers.
+func (s *stopped) compare(got []walked, sure knowledge) (what string, frames []unwind.Frame) {
+	last := got[len(got)-1]
+	want, end := sure(s.frames, s.end, last.frames)
+	what = last.compare(want, end)
+	if what == "different" {
+		// A stack that was sent already is not sent again.
+		for _, earlier := range got {
+			w, e := sure(s.frames, s.end, earlier.frames)
+			if strings.HasPrefix(earlier.compare(w, e), "equal") {
+				what, last, want = "equal to an earlier one", earlier, w
+			}
+		}
+	}
+	if len(want) < len(s.frames) {
+		// What they find of a program of Go is as little true.
+		return what, s.frames
+	}
+	return what, last.frames
+}
+
 // TestWalkChain does the same by frame pointers in a program that keeps them; what
 // it runs of the C library does not.
 func TestWalkChain(t *testing.T) {
 	testenv.Root(t)
 	p := unwindtest.FramePointers
 	pid := unwindtest.Start(t, p.Command(t))
-	s := sampleSwitches(t, pid, probe.ByFramePointers)
+	s := sampleSwitches(t, pid, probe.ByFramePointers, false)
 	for range 20 {
 		s.forget(t)
 		_ = syscall.Kill(pid, syscall.SIGCONT)
