@@ -2,6 +2,7 @@ package bpf_test
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"testing"
 
@@ -12,7 +13,7 @@ import (
 )
 
 // The verifier accepts every program on the running kernel. What it looks at
-// depends on how stacks are walked.
+// depends on how stacks are walked, and on whether events are sent or counted.
 func TestLoadOnCPU(t *testing.T) {
 	var objects bpf.OnCPUObjects
 	testLoadWalkers(t, bpf.LoadOnCPU, &objects, &objects, &objects.Oncpu)
@@ -61,18 +62,23 @@ func testLoadWalkers(t *testing.T, load func() (*ebpf.CollectionSpec, error), ob
 		bpf.OnCPUUnwindModeUNWIND_BY_TABLES:         "tables",
 		bpf.OnCPUUnwindModeUNWIND_BY_BOTH:           "both",
 	} {
-		t.Run(name, func(t *testing.T) {
-			testLoad(t, closer, program, func() error {
-				spec, err := load()
-				if err != nil {
-					return err
-				}
-				if err := spec.Variables[bpf.OnCPUVarUnwind].Set(uint32(by)); err != nil {
-					return err
-				}
-				return spec.LoadAndAssign(objects, nil)
+		for _, timeline := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, timeline %t", name, timeline), func(t *testing.T) {
+				testLoad(t, closer, program, func() error {
+					spec, err := load()
+					if err != nil {
+						return err
+					}
+					if err := errors.Join(
+						spec.Variables[bpf.OnCPUVarUnwind].Set(uint32(by)),
+						spec.Variables[bpf.OnCPUVarTimeline].Set(timeline),
+					); err != nil {
+						return err
+					}
+					return spec.LoadAndAssign(objects, nil)
+				})
 			})
-		})
+		}
 	}
 }
 
