@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
 
 	"fulgur/bpf"
 	"fulgur/internal/testenv"
@@ -54,6 +55,9 @@ func TestLoadBranch(t *testing.T) {
 	testLoad(t, &objects, &objects.Branch, func() error { return bpf.LoadBranchObjects(&objects, nil) })
 }
 
+// types are the kernel's, one for all, because decoding them takes long.
+var types = btf.NewCache()
+
 // testLoadWalkers loads a family of programs that walk user stacks, each way.
 func testLoadWalkers(t *testing.T, load func() (*ebpf.CollectionSpec, error), objects any, closer io.Closer, program **ebpf.Program) {
 	t.Helper()
@@ -75,7 +79,7 @@ func testLoadWalkers(t *testing.T, load func() (*ebpf.CollectionSpec, error), ob
 					); err != nil {
 						return err
 					}
-					return spec.LoadAndAssign(objects, nil)
+					return spec.LoadAndAssign(objects, &ebpf.CollectionOptions{Cache: types})
 				})
 			})
 		}
