@@ -2,17 +2,19 @@ package bpf_test
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"testing"
 
 	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
 
 	"fulgur/bpf"
 	"fulgur/internal/testenv"
 )
 
 // The verifier accepts every program on the running kernel. What it looks at
-// depends on how stacks are walked.
+// depends on how stacks are walked, and on whether events are sent or counted.
 func TestLoadOnCPU(t *testing.T) {
 	var objects bpf.OnCPUObjects
 	testLoadWalkers(t, bpf.LoadOnCPU, &objects, &objects, &objects.Oncpu)
@@ -53,6 +55,9 @@ func TestLoadBranch(t *testing.T) {
 	testLoad(t, &objects, &objects.Branch, func() error { return bpf.LoadBranchObjects(&objects, nil) })
 }
 
+// types are the kernel's, one for all, because decoding them takes long.
+var types = btf.NewCache()
+
 // testLoadWalkers loads a family of programs that walk user stacks, each way.
 func testLoadWalkers(t *testing.T, load func() (*ebpf.CollectionSpec, error), objects any, closer io.Closer, program **ebpf.Program) {
 	t.Helper()
@@ -61,18 +66,23 @@ func testLoadWalkers(t *testing.T, load func() (*ebpf.CollectionSpec, error), ob
 		bpf.OnCPUUnwindModeUNWIND_BY_TABLES:         "tables",
 		bpf.OnCPUUnwindModeUNWIND_BY_BOTH:           "both",
 	} {
-		t.Run(name, func(t *testing.T) {
-			testLoad(t, closer, program, func() error {
-				spec, err := load()
-				if err != nil {
-					return err
-				}
-				if err := spec.Variables[bpf.OnCPUVarUnwind].Set(uint32(by)); err != nil {
-					return err
-				}
-				return spec.LoadAndAssign(objects, nil)
+		for _, timeline := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, timeline %t", name, timeline), func(t *testing.T) {
+				testLoad(t, closer, program, func() error {
+					spec, err := load()
+					if err != nil {
+						return err
+					}
+					if err := errors.Join(
+						spec.Variables[bpf.OnCPUVarUnwind].Set(uint32(by)),
+						spec.Variables[bpf.OnCPUVarTimeline].Set(timeline),
+					); err != nil {
+						return err
+					}
+					return spec.LoadAndAssign(objects, &ebpf.CollectionOptions{Cache: types})
+				})
 			})
-		})
+		}
 	}
 }
 

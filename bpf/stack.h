@@ -57,13 +57,16 @@ volatile u32 generation;
 const volatile u32 seen_mask = 16384 - 1;
 
 /* Small records are worth a copy, not a wake-up: the reader comes by itself. */
+static __always_inline u64 ring_flags(void)
+{
+	if (bpf_ringbuf_query(&ring, BPF_RB_AVAIL_DATA) > ring_wakeup)
+		return BPF_RB_FORCE_WAKEUP;
+	return BPF_RB_NO_WAKEUP;
+}
+
 static __always_inline long ring_send(void *record, u64 size)
 {
-	u64 flags = BPF_RB_NO_WAKEUP;
-
-	if (bpf_ringbuf_query(&ring, BPF_RB_AVAIL_DATA) > ring_wakeup)
-		flags = BPF_RB_FORCE_WAKEUP;
-	return bpf_ringbuf_output(&ring, record, size, flags);
+	return bpf_ringbuf_output(&ring, record, size, ring_flags());
 }
 
 /* Begins the record of a stack of task, or with NULL, of no task's in particular. */
@@ -143,7 +146,7 @@ __noinline u64 stack_id(const struct stack_record *rec)
 static __always_inline u64 stack_intern(struct stack_record *rec)
 {
 	u64 size = __builtin_offsetof(struct stack_record, frames);
-	u64 id = stack_id(rec);
+	u64 id = stack_id(rec), flags;
 	struct seen_set *set;
 	u32 index = id & seen_mask;
 
@@ -158,8 +161,13 @@ static __always_inline u64 stack_intern(struct stack_record *rec)
 	if (!rec->time)
 		rec->time = bpf_ktime_get_ns();
 	size += 8 * (rec->kernel_frames + rec->user_frames);
-	barrier_var(size); /* or 6.1's verifier does not see what bounds it */
-	if (size > sizeof(*rec) || ring_send(rec, size))
+	flags = ring_flags();
+	/*
+	 * Looked at after all other calls, so that it is not kept in memory between
+	 * here and its use, or 6.1's verifier does not see what bounds it.
+	 */
+	barrier_var(size);
+	if (size > sizeof(*rec) || bpf_ringbuf_output(&ring, rec, size, flags))
 		stat_add(STAT_RETRY, 1);
 	else
 		/* The victim is chosen by bits that did not choose the set. */

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	pprof "github.com/google/pprof/profile"
+
 	"fulgur/internal/encode/firefox/firefoxtest"
 )
 
@@ -38,14 +40,32 @@ func record(t *testing.T, mode string, args ...string) recorded {
 	return r
 }
 
-// thread returns the thread that was called name last.
+// thread returns the thread that took a name. Those that it makes have it from their
+// beginning.
 func (r recorded) thread(t *testing.T, name string) firefoxtest.Thread {
 	t.Helper()
-	i := slices.IndexFunc(r.Threads, func(k firefoxtest.Thread) bool { return *k.Name == name })
+	i := slices.IndexFunc(r.Threads, func(k firefoxtest.Thread) bool {
+		return slices.ContainsFunc(r.markers(t, k, "Renamed"), func(m marker) bool { return r.Shared.StringArray[m.Name] == name })
+	})
 	if i < 0 {
-		t.Fatalf("no thread %s\n%s", name, r.stderr)
+		t.Fatalf("no thread took the name %s\n%s", name, r.stderr)
 	}
 	return r.Threads[i]
+}
+
+// ofThread adds up a value of a thread.
+func (r recorded) ofThread(t *testing.T, value string, k firefoxtest.Thread) (sum int64) {
+	t.Helper()
+	index := slices.IndexFunc(r.profile.SampleType, func(v *pprof.ValueType) bool { return v.Type == value })
+	if index < 0 {
+		t.Fatalf("no value %s in %v", value, r.profile.SampleType)
+	}
+	for _, s := range r.profile.Sample {
+		if tid := s.NumLabel["tid"]; len(tid) > 0 && k.TID == float64(tid[0]) {
+			sum += s.Value[index]
+		}
+	}
+	return sum
 }
 
 // marker is what is said of a marker; names are indexes.
@@ -74,20 +94,20 @@ func TestRecordedSleeps(t *testing.T) {
 			r.check(t, "off-cpu", "sleeper", r.truth.Slept, "[off-CPU: sleep]")
 			k := r.thread(t, "sleeper")
 			// From the first sample to the last it is on the CPU, or off it.
-			used, off := int64(total(t, k.Samples, "threadCPUDelta")), r.sum(t, "off-cpu", "sleeper")
-			if span := int64(1e6 * total(t, k.Samples, "timeDeltas")); used+off > span+slack || used > span-r.truth.Slept {
+			used, off := int64(total(t, k.Samples, "threadCPUDelta")), r.ofThread(t, "off-cpu", k)
+			if span := int64(1e6 * total(t, k.Samples, "timeDeltas")); used+off > span+slack || used > span-r.truth.Slept+slack {
 				t.Errorf("%d ns on the CPU and %d off it, in %d\n%s", used, off, span, r.stderr)
 			}
 			if n := len(r.markers(t, k, "OffCpu")); int64(n) < r.truth.Times {
 				t.Errorf("%d markers of %d sleeps", n, r.truth.Times)
 			}
-			renamed := r.markers(t, k, "Renamed")
-			if !slices.ContainsFunc(renamed, func(m marker) bool { return r.Shared.StringArray[m.Name] == "sleeper" }) {
-				t.Errorf("it was not renamed: %+v", renamed)
-			}
 		})
 	}
 }
+
+// most reports whether got is want or a little less: while others begin or end to
+// listen, the kernel leaves tracepoints out.
+func most(got, want int64) bool { return got <= want && got >= want*9/10 }
 
 // A request is a marker on the thread that made it.
 func TestRecordedRequests(t *testing.T) {
@@ -95,7 +115,7 @@ func TestRecordedRequests(t *testing.T) {
 	for _, command := range []string{"record", "blockio"} {
 		t.Run(command, func(t *testing.T) {
 			r := record(t, "read", command)
-			if got := r.sum(t, "block-io", "", "fulgur/test/waiting.direct.func1"); got != r.truth.Bytes {
+			if got := r.sum(t, "block-io", "", "fulgur/test/waiting.direct.func1"); !most(got, r.truth.Bytes) {
 				t.Errorf("%d bytes of requests, want %d\n%s", got, r.truth.Bytes, r.stderr)
 			}
 			var bytes, requests int64
@@ -105,15 +125,15 @@ func TestRecordedRequests(t *testing.T) {
 					requests++
 				}
 			}
-			if bytes != r.truth.Bytes || requests != r.truth.Times {
+			if !most(bytes, r.truth.Bytes) || bytes != requests*(r.truth.Bytes/r.truth.Times) {
 				t.Errorf("%d markers of %d bytes, want %d of %d\n%s", requests, bytes, r.truth.Times, r.truth.Bytes, r.stderr)
 			}
 			i := slices.IndexFunc(r.Counters, func(c firefoxtest.Counter) bool { return *c.Name == "Disk read" })
 			if i < 0 {
 				t.Fatalf("no bytes are counted")
 			}
-			if read := total(t, r.Counters[i].Samples, "count"); read < float64(r.truth.Bytes) {
-				t.Errorf("%v bytes are counted, want %d", read, r.truth.Bytes)
+			if read := total(t, r.Counters[i].Samples, "count"); read < float64(bytes) {
+				t.Errorf("%v bytes are counted, want %d", read, bytes)
 			}
 		})
 	}
