@@ -115,6 +115,7 @@ func (l Losses) Minus(m Losses) Losses {
 	l.TruncatedKernel -= min(l.TruncatedKernel, m.TruncatedKernel)
 	l.UserFaults -= min(l.UserFaults, m.UserFaults)
 	l.BrokenUser -= min(l.BrokenUser, m.BrokenUser)
+	l.Crowded -= min(l.Crowded, m.Crowded)
 	l.NotReady -= min(l.NotReady, m.NotReady)
 	l.Evicted -= min(l.Evicted, m.Evicted)
 	l.NoTable -= min(l.NoTable, m.NoTable)

@@ -71,6 +71,7 @@ func run() error {
 // mounts are the file systems that tests and the programs under test use.
 var mounts = []struct{ fstype, dir string }{
 	{"devtmpfs", "/dev"},
+	{"devpts", "/dev/pts"},
 	{"proc", "/proc"},
 	{"sysfs", "/sys"},
 	{"tracefs", "/sys/kernel/tracing"},
