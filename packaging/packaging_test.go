@@ -116,7 +116,7 @@ func TestDist(t *testing.T) {
 			for _, page := range pages {
 				name := filepath.Base(page)
 				same(t, page, unpacked+"/man/man1/"+name)
-				if _, err := os.Stat(root+"/usr/share/man/man1/"+name+".gz"); err != nil {
+				if _, err := os.Stat(root + "/usr/share/man/man1/" + name + ".gz"); err != nil {
 					t.Error(err)
 				}
 			}
