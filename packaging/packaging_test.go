@@ -115,14 +115,14 @@ func TestDist(t *testing.T) {
 			}
 			for _, page := range pages {
 				name := filepath.Base(page)
-				same(t, page, filepath.Join(unpacked, "man/man1", name))
-				if _, err := os.Stat(filepath.Join(root, "usr/share/man/man1", name+".gz")); err != nil {
+				same(t, page, unpacked+"/man/man1/"+name)
+				if _, err := os.Stat(root + "/usr/share/man/man1/" + name + ".gz"); err != nil {
 					t.Error(err)
 				}
 			}
 			for _, name := range []string{"README.md", "SECURITY.md", "docs/machine.md", "docs/images/page-flame.png"} {
 				same(t, filepath.Join("..", name), filepath.Join(unpacked, name))
-				same(t, filepath.Join("..", name), filepath.Join(root, "usr/share/doc/fulgur", name))
+				same(t, filepath.Join("..", name), root+"/usr/share/doc/fulgur/"+name)
 			}
 			same(t, "../LICENSE", filepath.Join(unpacked, "LICENSE"))
 			same(t, "../CHANGELOG.md", filepath.Join(unpacked, "CHANGELOG.md"))
@@ -131,11 +131,11 @@ func TestDist(t *testing.T) {
 					t.Errorf("%s: %v, %v", name, info, err)
 				}
 			}
-			same(t, filepath.Join(unpacked, "fulgur"), filepath.Join(root, "usr/bin/fulgur"))
+			same(t, filepath.Join(unpacked, "fulgur"), root+"/usr/bin/fulgur")
 			if arch != runtime.GOARCH {
 				return
 			}
-			out := strings.Fields(output(t, filepath.Join(root, "usr/bin/fulgur"), "version"))
+			out := strings.Fields(output(t, root+"/usr/bin/fulgur", "version"))
 			if want := "fulgur-" + strings.TrimPrefix(out[1], "v") + "-linux-" + arch; filepath.Base(unpacked) != want {
 				t.Errorf("the tarball of version %s has %s, want %s", out[1], filepath.Base(unpacked), want)
 			}

@@ -12,7 +12,7 @@ __attribute__((noinline)) void works(unsigned long n)
 
 int main(void)
 {
-	struct pollfd in = {.fd = 0};
+	struct pollfd in = { .fd = 0 };
 
 	while (poll(&in, 1, 0) == 0)
 		works(10000000);
