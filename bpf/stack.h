@@ -135,6 +135,9 @@ __noinline u64 stack_id(const struct stack_record *rec)
 	return hash ? hash : 1; /* 0 is an empty entry of seen */
 }
 
+/* All bits of a stack record's size, which is less than what scratch has room for. */
+#define MAX_STACK_RECORD 0xfff
+
 /*
  * Names the stack in rec and sees to it that its body reaches user space
  * before the id is marked as seen, and the id is marked before it is counted.
@@ -158,7 +161,8 @@ static __always_inline u64 stack_intern(struct stack_record *rec)
 	if (!rec->time)
 		rec->time = bpf_ktime_get_ns();
 	size += 8 * (rec->kernel_frames + rec->user_frames);
-	barrier_var(size); /* or 6.1's verifier does not see what bounds it */
+	barrier_var(size);
+	size &= MAX_STACK_RECORD; /* or 6.1's verifier does not see what bounds it */
 	if (size > sizeof(*rec) || ring_send(rec, size))
 		stat_add(STAT_RETRY, 1);
 	else
