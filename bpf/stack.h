@@ -138,6 +138,9 @@ __noinline u64 stack_id(const struct stack_record *rec)
 	return hash ? hash : 1; /* 0 is an empty entry of seen */
 }
 
+/* All bits of a stack record's size, which is less than what scratch has room for. */
+#define MAX_STACK_RECORD 0xfff
+
 /*
  * Names the stack in rec and sees to it that its body reaches user space
  * before the id is marked as seen, and the id is marked before it is counted.
@@ -167,6 +170,7 @@ static __always_inline u64 stack_intern(struct stack_record *rec)
 	 * here and its use, or 6.1's verifier does not see what bounds it.
 	 */
 	barrier_var(size);
+	size &= MAX_STACK_RECORD;
 	if (size > sizeof(*rec) || bpf_ringbuf_output(&ring, rec, size, flags))
 		stat_add(STAT_RETRY, 1);
 	else
