@@ -107,9 +107,7 @@ func setName(name string) error {
 //go:noinline
 func raw(call uintptr, args ...uintptr) int64 {
 	var a [6]uintptr
-	for i, arg := range args {
-		a[i] = arg
-	}
+	copy(a[:], args)
 	begin := clock(unix.CLOCK_MONOTONIC)
 	_, _, _ = unix.RawSyscall6(call, a[0], a[1], a[2], a[3], a[4], a[5])
 	return clock(unix.CLOCK_MONOTONIC) - begin
