@@ -97,7 +97,9 @@ func Serve(ctx context.Context, o Options) (err error) {
 		if web.Shutdown(wait) != nil {
 			err = web.Close() // somebody still downloads
 		}
-		<-ended
+		if served := <-ended; !errors.Is(served, http.ErrServerClosed) {
+			err = errors.Join(err, served)
+		}
 	}
 	return errors.Join(err, library.Close())
 }
