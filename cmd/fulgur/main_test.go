@@ -196,6 +196,35 @@ func TestConvertOptions(t *testing.T) {
 	}
 }
 
+// A recording is shown to who sits at a terminal and did not say otherwise.
+func TestRecordShows(t *testing.T) {
+	for line, want := range map[string]bool{
+		"record 1": true, "record -o a.json.gz -- ls": true, "record -o a --format firefox 1": true,
+		"record --save-only 1": false, "record --no-open 1": false, "record -q 1": false,
+		"record -o a.pb.gz 1": false, "record -o - --format firefox 1": false, "record --format text 1": false,
+	} {
+		c := new(commands)
+		parser, err := newParser(c, &bytes.Buffer{}, &bytes.Buffer{}, func() {})
+		if err != nil {
+			t.Fatal(err)
+		}
+		own, _, _ := strings.Cut(line, " -- ")
+		if _, err := parser.Parse(words(own)); err != nil {
+			t.Fatal(err)
+		}
+		o, err := c.Record.options()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := c.Record.shows(o, true); got != want {
+			t.Errorf("%s on a terminal: %v, want %v", line, got, want)
+		}
+		if c.Record.shows(o, false) {
+			t.Errorf("%s without a terminal is shown", line)
+		}
+	}
+}
+
 func TestViewOptions(t *testing.T) {
 	tests := map[string]session.ViewOptions{
 		"view cpu.json.gz": {Input: "cpu.json.gz", Listen: "127.0.0.1"},
@@ -415,7 +444,7 @@ func TestUsageErrors(t *testing.T) {
 func TestHelp(t *testing.T) {
 	t.Setenv("COLUMNS", "100")
 	for name, line := range map[string]string{
-		"fulgur": "--help", "profile": "profile --help", "offcpu": "offcpu --help", "faults": "faults --help", "blockio": "blockio --help", "record": "record --help", "bolt": "bolt --help", "convert": "convert --help", "diff": "diff --help", "merge": "merge --help", "doctor": "doctor --help", "completion": "completion --help",
+		"fulgur": "--help", "profile": "profile --help", "offcpu": "offcpu --help", "faults": "faults --help", "blockio": "blockio --help", "record": "record --help", "bolt": "bolt --help", "view": "view --help", "convert": "convert --help", "diff": "diff --help", "merge": "merge --help", "doctor": "doctor --help", "completion": "completion --help",
 	} {
 		t.Run(name, func(t *testing.T) {
 			var stdout, stderr bytes.Buffer

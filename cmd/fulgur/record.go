@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/alecthomas/kong"
@@ -57,7 +58,8 @@ func (*recordCommand) Help() string {
 	return `Records on one timeline what threads do on the CPUs, what they wait for, which
 requests they make to disks and which page faults they have, to see why something is
 slow that does not keep the CPUs busy. The recording is a file for the Firefox
-Profiler, ` + recordingName + ` unless -o names another. In other formats the times
+Profiler, ` + recordingName + ` unless -o names another; on a terminal it is shown when
+it is done, as by fulgur view, until Ctrl-C. In other formats the times
 are added up: pprof files and pages have all values, text, folded stacks and pictures
 the one that --value names.
 
@@ -86,10 +88,29 @@ func (c *recordCommand) run(ctx context.Context, env environment) (int, error) {
 	}
 	env.complete(&o.Options)
 	code, err := session.Record(ctx, o)
-	if err == nil && o.Output == recordingName && !o.Quiet {
+	if err != nil {
+		return code, err
+	}
+	if o.Output == recordingName && !o.Quiet {
 		said(env.stderr, o.Output)
 	}
-	return code, err
+	if !c.shows(o, isTerminal(env.stderr)) {
+		return code, nil
+	}
+	// What ended the recording is not to end this.
+	ctx, stop := interruptible(context.WithoutCancel(ctx))
+	defer stop()
+	if failed, err := session.View(ctx, session.ViewOptions{Input: o.Output, Stderr: env.stderr}); err != nil {
+		return failed, err
+	}
+	return code, nil
+}
+
+// shows reports whether the recording is shown when it is done: to who sits at a
+// terminal, if it is a file for the Firefox Profiler.
+func (c *recordCommand) shows(o session.RecordOptions, terminal bool) bool {
+	forFirefox := o.Format == "firefox" || o.Format == "" && strings.HasSuffix(o.Output, ".json.gz")
+	return terminal && forFirefox && !c.SaveOnly && !o.Quiet && o.Output != "" && o.Output != "-" && !strings.HasPrefix(o.Output, "/dev/")
 }
 
 // said tells where a recording is whose name nobody chose.

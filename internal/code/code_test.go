@@ -212,11 +212,11 @@ func TestSourceReplaced(t *testing.T) {
 		"binary":    func() error { return os.WriteFile(name, []byte("a\x00b"), 0o600) },
 		"nothing":   func() error { return nil },
 	}
-	for what, make := range replace {
+	for what, put := range replace {
 		if err := os.RemoveAll(name); err != nil {
 			t.Fatal(err)
 		}
-		if err := make(); err != nil {
+		if err := put(); err != nil {
 			t.Fatal(err)
 		}
 		if s, err := f.Source(name, p.inside()...); err == nil || s.Text != "" {
@@ -263,7 +263,7 @@ func TestDebugFileAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	host := t.TempDir()
-	dir := filepath.Join(host, "usr/lib/debug/.build-id", id[:2])
+	dir := filepath.Join(host, "usr", "lib", "debug", ".build-id", id[:2])
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}

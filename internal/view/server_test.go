@@ -582,7 +582,7 @@ func TestServe(t *testing.T) {
 			t.Fatalf("nothing is served: %s", stderr.String())
 		}
 	}
-	link := regexp.MustCompile(`https://profiler.firefox.com/from-url/(\S+)/\?symbolServer=(\S+)`).FindStringSubmatch(stderr.String())
+	link := regexp.MustCompile(`https://profiler\.firefox\.com/from-url/(\S+)/\?symbolServer=(\S+)`).FindStringSubmatch(stderr.String())
 	if link == nil {
 		t.Fatalf("no link in %s", stderr.String())
 	}

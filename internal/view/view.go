@@ -46,8 +46,6 @@ type Options struct {
 	Base *Input
 	// Finder finds debug files.
 	Finder *debugfile.Finder
-	// Symbols says how functions are named.
-	Symbols symbolize.Options
 
 	// Listen is the address of the interface to listen on, 127.0.0.1 if empty.
 	// Port is the port, any that is free if 0.
@@ -78,7 +76,7 @@ func Serve(ctx context.Context, o Options) (err error) {
 	if err != nil {
 		return fmt.Errorf("no page can be served: %w", err)
 	}
-	library := code.NewLibrary(ctx, o.Finder, o.Symbols)
+	library := code.NewLibrary(ctx, o.Finder, symbolize.Options{})
 	s := newServer(o, library, newToken())
 	web := &http.Server{
 		Handler:           s,
@@ -97,7 +95,9 @@ func Serve(ctx context.Context, o Options) (err error) {
 		if web.Shutdown(wait) != nil {
 			err = web.Close() // somebody still downloads
 		}
-		<-ended
+		if served := <-ended; !errors.Is(served, http.ErrServerClosed) {
+			err = errors.Join(err, served)
+		}
 	}
 	return errors.Join(err, library.Close())
 }
