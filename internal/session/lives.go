@@ -52,8 +52,11 @@ func (l *lives) heed(r perfevent.Record) {
 			return // foreign to our pid namespace
 		}
 		var names []profile.Name
-		if parent := l.threads[r.PTID]; parent != nil {
-			if name := profile.LastName(parent.names); name != "" {
+		if parent := l.newest(r.PPID, r.PTID, at); parent != nil {
+			if len(parent.names) == 0 { // it got its name before anybody listened
+				parent.begin(threadName(r.PPID, r.PTID))
+			}
+			if name := profile.LastName(parent.names); name != unknownName {
 				names = []profile.Name{{At: at, Name: name}}
 			}
 		}
@@ -216,11 +219,14 @@ func (l *lives) name(pid, tid int, at int64) string {
 	return t.names[0].Name
 }
 
+// unknownName is the name of a thread that is gone.
+const unknownName = "[unknown]"
+
 // threadName returns what the kernel calls a thread now, or that this is not known.
 func threadName(pid, tid int) string {
 	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/task/" + strconv.Itoa(tid) + "/comm")
 	if err != nil {
-		return "[unknown]"
+		return unknownName
 	}
 	return strings.TrimSuffix(string(b), "\n")
 }
