@@ -158,6 +158,8 @@ func lost(l profile.Losses) string {
 		return "nothing lost"
 	case 1:
 		return all[0].What
+	case 2:
+		return all[0].What + " and one more kind of loss"
 	}
 	return fmt.Sprintf("%s and %d more kinds of loss", all[0].What, len(all)-1)
 }
