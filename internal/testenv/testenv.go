@@ -37,6 +37,15 @@ func VM(t testing.TB) {
 	}
 }
 
+// NotVM skips the test in one of the rig's machines, because of reason, which says
+// what these lack.
+func NotVM(t testing.TB, reason string) {
+	t.Helper()
+	if inVM() {
+		t.Skip(reason)
+	}
+}
+
 func inVM() bool { return os.Getenv("FULGUR_RIG") == "1" }
 
 // Patience returns d, or a multiple of it in one of the rig's machines: they

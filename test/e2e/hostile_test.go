@@ -165,11 +165,13 @@ func TestHostilePerfMap(t *testing.T) {
 		said          string // about the map
 	}{
 		{"escapes", function, 0, ""},
-		{"garbage", "\xff\xfe\n\nffffffffffffffffff 1 x\n" + function + "-1 -1 -1\n", 0, "perf map has 4 malformed lines"},
-		{"overflow", "ffffffffffffffff ffffffffffffffff everything\n" + function, 0, ""},
+		{"garbage", "\xff\xfe\n\nffffffffffffffffff 1 x\nffffffffffffffff ffffffffffffffff everything\n" + function + "-1 -1 -1\n", 0, "perf map has 4 malformed lines"},
 		{"1 GB", function, 1 << 30, "keep a copy of a perf map: more than 268435456 bytes of them"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
+			if test.size > 0 {
+				testenv.NotVM(t, "a copy of a large perf map takes more memory than there is")
+			}
 			// Where perf maps are, so that one is a link to it.
 			f, err := os.CreateTemp("/tmp", "fulgur-e2e-map-")
 			if err != nil {
