@@ -114,9 +114,9 @@ func (in *Input) pprof() (p *profile.Profile, err error) {
 		return nil, err
 	}
 	for _, m := range p.Mapping {
-		// A file that fulgur wrote addresses of is mapped everywhere. Its source
-		// pages need to be told.
-		if m.Start == 0 && m.Limit == 0 {
+		// A file that fulgur wrote addresses of is mapped everywhere, which
+		// pprof's arithmetic takes for more than it is.
+		if m.Start == 0 && (m.Limit == 0 || m.Limit == math.MaxUint64) {
 			m.Limit = math.MaxInt64
 		}
 	}

@@ -36,7 +36,8 @@ func writeProfile(j *jsonWriter, p *profile.Profile, o Options) error {
 		notes: []string{"aggregated: times in the timeline are shares, in no order"},
 	}
 	tracks := a.tracks()
-	d.end = max(int64(p.Meta.Duration), a.longest())
+	// The front end leaves out what is at the very end.
+	d.end = max(int64(p.Meta.Duration), a.longest()+d.interval)
 	return write(j, a.tables, d, tracks, nil)
 }
 

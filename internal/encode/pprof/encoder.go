@@ -3,6 +3,7 @@ package pprof
 import (
 	"bufio"
 	"io"
+	"math"
 
 	"fulgur/internal/encode/describe"
 	"fulgur/internal/profile"
@@ -151,7 +152,8 @@ func (e *encoder) note(f profile.Frame, index int) {
 }
 
 // writeMapping writes a mapping, whose locations must have been written. That
-// of a file starts at 0: the addresses in it are the file's own.
+// of a file is all of the address space, as pprof knows it from other tools whose
+// addresses are the file's own.
 func (e *encoder) writeMapping(id profile.MappingID) {
 	m, known := e.p.Mappings[id], e.known[id]
 	e.body.uint(mappingID, uint64(id))
@@ -159,6 +161,8 @@ func (e *encoder) writeMapping(id profile.MappingID) {
 		e.body.uint(mappingMemoryStart, m.Start)
 		e.body.uint(mappingMemoryLimit, m.Limit)
 		e.body.uint(mappingFileOffset, m.Offset)
+	} else {
+		e.body.uint(mappingMemoryLimit, math.MaxUint64)
 	}
 	e.body.int(mappingFilename, e.strings.id(m.Path))
 	e.body.int(mappingBuildID, e.strings.id(m.BuildID))
