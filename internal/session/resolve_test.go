@@ -3,6 +3,7 @@ package session
 import (
 	"errors"
 	"os"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -78,11 +79,15 @@ func TestResolve(t *testing.T) {
 
 // What is another build, or not here, keeps its addresses, and that is said.
 func TestResolveOthers(t *testing.T) {
+	text := filepath.Join(t.TempDir(), "text")
+	if err := os.WriteFile(text, []byte("no program\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for want, change := range map[string]func(*profile.Mapping){
 		"is another build": func(m *profile.Mapping) { m.BuildID = "00112233" },
 		"no such file":     func(m *profile.Mapping) { m.Path = "/nonexistent/program" },
 		"was deleted":      func(m *profile.Mapping) { m.Path, m.BuildID = m.Path+" (deleted)", "" },
-		"not an ELF file":  func(m *profile.Mapping) { m.Path = "/etc/passwd" },
+		"not an ELF file":  func(m *profile.Mapping) { m.Path = text },
 	} {
 		t.Run(want, func(t *testing.T) {
 			names, problems := resolved(t, unresolved(t, change))

@@ -40,7 +40,13 @@ func TestRecordTar(t *testing.T) {
 	if err := os.Mkdir(into, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if b, err := exec.Command(tar, "-cf", archive, "-C", filepath.Join("..", ".."), "internal", "docs").CombinedOutput(); err != nil {
+	from := t.TempDir()
+	for i := range 300 {
+		if err := os.WriteFile(filepath.Join(from, strconv.Itoa(i)), bytes.Repeat([]byte("fulgur "), 4096), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if b, err := exec.Command(tar, "-cf", archive, "-C", from, ".").CombinedOutput(); err != nil {
 		t.Fatalf("tar: %v: %s", err, b)
 	}
 	forgetFile(t, archive)

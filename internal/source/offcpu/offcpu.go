@@ -62,6 +62,10 @@ type Source struct {
 	links probe.Links
 }
 
+// orcSymbols are what bpf/orc.h asks the addresses of: the kernel's unwind tables
+// and the code that they are of.
+var orcSymbols = []string{"__start_orc_unwind_ip", "__stop_orc_unwind_ip", "__start_orc_unwind", "_stext", "_etext"}
+
 // Load loads the programs and their maps. Errors are the kernel's, as
 // cilium/ebpf returns them.
 func Load(o Options) (*Source, error) {
@@ -69,12 +73,9 @@ func Load(o Options) (*Source, error) {
 	if err != nil {
 		return nil, err
 	}
-	hidden, err := addressesHidden()
-	if err != nil {
+	// Without its unwind tables the kernel's own walker is asked for stacks.
+	if err := probe.HideAddresses(spec, orcSymbols...); err != nil {
 		return nil, err
-	}
-	if hidden {
-		withoutORC(spec)
 	}
 	spec.Maps[bpf.OffCPUMapThreads].MaxEntries = max(o.PendingEntries, 1)
 	longest := uint64(math.MaxUint64)

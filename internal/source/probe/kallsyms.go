@@ -1,9 +1,10 @@
-package offcpu
+package probe
 
 import (
 	"bytes"
 	"fmt"
 	"os"
+	"slices"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
@@ -12,13 +13,6 @@ import (
 // kallsyms has the kernel's symbols and, for those who may see them, their
 // addresses.
 const kallsyms = "/proc/kallsyms"
-
-// orcSymbols are what bpf/orc.h asks the addresses of: the kernel's unwind tables
-// and the code that they are of.
-var orcSymbols = map[string]bool{
-	"__start_orc_unwind_ip": true, "__stop_orc_unwind_ip": true, "__start_orc_unwind": true,
-	"_stext": true, "_etext": true,
-}
 
 // addressesHidden reports whether the kernel hides its addresses from this
 // process, for want of CAP_SYSLOG or by kptr_restrict: they read as 0.
@@ -35,13 +29,22 @@ func addressesHidden() (bool, error) {
 	return bytes.Equal(first, bytes.Repeat([]byte("0"), len(first))), nil
 }
 
-// withoutORC has the programs do without the kernel's unwind tables, as on a
-// kernel that has none: each address of theirs is 0, and the kernel's own walker
-// is asked for stacks. The loader would refuse to look the addresses up.
-func withoutORC(spec *ebpf.CollectionSpec) {
+// HideAddresses has the programs do without the addresses of symbols where the
+// kernel hides them, as on a kernel that does not have those: they are 0. The
+// loader would refuse to look them up.
+func HideAddresses(spec *ebpf.CollectionSpec, symbols ...string) error {
+	hidden, err := addressesHidden()
+	if hidden {
+		WithoutAddresses(spec, symbols...)
+	}
+	return err
+}
+
+// WithoutAddresses makes the addresses of symbols 0 in the programs.
+func WithoutAddresses(spec *ebpf.CollectionSpec, symbols ...string) {
 	for _, program := range spec.Programs {
 		for i, ins := range program.Instructions {
-			if ins.OpCode.IsDWordLoad() && orcSymbols[ins.Reference()] {
+			if ins.OpCode.IsDWordLoad() && slices.Contains(symbols, ins.Reference()) {
 				program.Instructions[i] = asm.LoadImm(ins.Dst, 0, asm.DWord).WithSource(ins.Source())
 			}
 		}
