@@ -140,6 +140,7 @@ struct task_struct {
 	struct mm_struct *mm;
 	int pid;
 	int tgid;
+	struct task_struct *parent; /* the tracer, if there is one */
 	struct task_struct *group_leader;
 	u64 start_boottime;
 	u64 self_exec_id;

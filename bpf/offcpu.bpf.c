@@ -293,6 +293,21 @@ static __always_inline u64 kernel_half(struct task_struct *task, struct stack_re
 	return stack_intern(rec);
 }
 
+static __always_inline void thread_forget_waker(struct thread *t)
+{
+	t->woken = 0;
+	t->waker = 0;
+	t->waker_pid = t->waker_tid = 0;
+}
+
+/* Whether task, which is off its CPU, was not woken. */
+static __always_inline bool task_sleeps(struct task_struct *task)
+{
+	u32 state = state_class(task->__state);
+
+	return state != STATE_RUNNABLE && state != STATE_OTHER; /* TASK_WAKING */
+}
+
 /*
  * Counts what thread t of task, which left its CPU at since and did not run
  * again, did until now. rec is scratch; in_switch tells sched_switch from the
@@ -305,11 +320,18 @@ static __always_inline void thread_count(struct thread *t, struct task_struct *t
 	struct count_value value = { .times = 1 };
 	struct count_key key = { .id = t->id };
 	u64 off = now > since ? now - since : 0;
-	u64 woken = t->woken;
+	u64 woken;
 
 	if (off < shortest || off > longest)
 		return;
 	key.runnable = t->state == STATE_RUNNABLE;
+	/*
+	 * A wake of a thread that was about to sleep and then did not is not of
+	 * this time: nobody woke who sleeps still, or who never slept.
+	 */
+	if (key.runnable || (!in_switch && task_sleeps(task)))
+		thread_forget_waker(t);
+	woken = t->woken;
 	if (key.runnable)
 		value.sleeping = 0;
 	else if (woken == 0 || woken > now)
@@ -379,9 +401,7 @@ static __always_inline void thread_back(struct task_struct *task, u64 now, bool 
 	if (!since)
 		return;
 	thread_count(t, task, rec, since, now, in_switch);
-	t->woken = 0;
-	t->waker = 0;
-	t->waker_pid = t->waker_tid = 0;
+	thread_forget_waker(t);
 }
 
 SEC("tp_btf/sched_switch")
@@ -494,6 +514,9 @@ int offcpu_begin(struct bpf_iter__task *ctx)
 	tid = task->pid;
 	state = state_class(task->__state);
 	if (!thread_wanted(task, state) || !target_has_other(task) || thread_find(task))
+		return 0;
+	/* A command stands before its first instruction until we let it go. */
+	if (state == STATE_TRACED && task->parent->tgid == bpf_get_current_pid_tgid() >> 32)
 		return 0;
 	scratch = bpf_map_lookup_elem(&offcpu_iterator_scratch, &zero);
 	if (!scratch)

@@ -52,6 +52,19 @@ func TestSleeps(t *testing.T) {
 	}
 }
 
+// That a command stands before its first instruction until the measurement begins
+// is no wait of its.
+func TestNotHeldBack(t *testing.T) {
+	for _, command := range [][]string{{"offcpu"}, {"profile", "--wall"}, {"record"}} {
+		m := measure(t, "sleeps", command...)
+		for _, s := range m.profile.Sample {
+			if has(s, "ptrace_stop") {
+				t.Errorf("%s: %v ns in %v", strings.Join(command, " "), s.Value, functions(s))
+			}
+		}
+	}
+}
+
 // What is too short, too long or in another state does not count.
 func TestFilters(t *testing.T) {
 	for _, flags := range [][]string{{"-m", "1000000"}, {"-M", "10000"}, {"--state", "D"}, {"-k"}} {
