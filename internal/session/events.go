@@ -356,6 +356,9 @@ func (e *events) stack(number profile.StackID) profile.StackID {
 
 // timeline ends the recording at end, with p as its tables.
 func (e *events) timeline(p *profile.Profile, end uint64) (*profile.Timeline, error) {
+	if err := e.lives.forget(int64(end) + 1); err != nil {
+		return nil, err
+	}
 	tables := *p
 	tables.Tasks, tables.Samples, tables.ValueTypes = nil, nil, nil
 	line, err := e.recorder.Timeline(&tables, int64(end), e.stack)

@@ -5,6 +5,7 @@ import (
 	"unsafe"
 
 	"fulgur/bpf"
+	"fulgur/internal/perfevent"
 	"fulgur/internal/process"
 	"fulgur/internal/profile"
 	"fulgur/internal/source/blockio"
@@ -78,6 +79,7 @@ func TestEvents(t *testing.T) {
 		}
 	}
 	add(body{id: 3, pid: worker, user: []uint64{fileAt + 0x11}, ended: ended})
+	e.lives.heed(perfevent.Exit{Stamp: at(4500), PID: worker, TID: worker})
 
 	lost := e.count()
 	if len(lost) != 1 || lost[stacks.Key{Source: stacks.OnCPU, ID: 4}].Samples != 1 {
@@ -113,6 +115,9 @@ func TestEvents(t *testing.T) {
 	leaf := func(s profile.StackID) string { return p.FrameName(p.Stacks[s].Frame) }
 	if len(line.Threads) != 1 || line.Threads[0].TID != worker || !line.OffCPUWhole || line.Start != 1000 || line.End != 5000 {
 		t.Fatalf("timeline %+v", line)
+	}
+	if line.Threads[0].End != 4500 || line.Processes[0].End != 4500 {
+		t.Errorf("what exited just before the recording ended is %+v of %+v, want an end at 4500", line.Threads[0], line.Processes[0])
 	}
 	var got []string
 	for sample, err := range line.Events.OnCPU(0) {

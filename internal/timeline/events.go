@@ -26,14 +26,21 @@ func (r *Recorder) add(t profile.ThreadID, kind int, time int64, fields ...uint6
 	return s.add(&r.spool, time, fields...)
 }
 
+// see notes that a thread was there at a time.
+func (r *Recorder) see(t profile.ThreadID, at int64) {
+	r.threads[t].seen = max(r.threads[t].seen, at)
+}
+
 // AddOnCPU keeps a sample of a thread that ran, and counts the time.
 func (r *Recorder) AddOnCPU(t profile.ThreadID, e profile.OnCPU) error {
 	r.Count(r.threads[t].process, profile.CounterCPU, e.Time, e.Weight)
+	r.see(t, e.Time)
 	return r.add(t, kindOnCPU, e.Time, uint64(e.Stack), uint64(e.Weight), uint64(e.CPU))
 }
 
 // AddOffCPU keeps a time off the CPU.
 func (r *Recorder) AddOffCPU(t profile.ThreadID, e profile.OffCPU) error {
+	r.see(t, e.Start+e.Duration)
 	return r.add(t, kindOffCPU, e.Start, uint64(e.Duration), uint64(e.Runnable), uint64(e.State), uint64(e.Stack),
 		uint64(e.Waker.PID), uint64(e.Waker.TID), r.name(e.Waker.Comm), uint64(e.WakerStack))
 }

@@ -49,6 +49,7 @@ type thread struct {
 	names      []profile.Name
 	tid        int
 	start, end int64
+	seen       int64          // when it was last seen to run or to wait
 	streams    [kinds]*stream // nil if without events
 }
 
@@ -141,7 +142,8 @@ func (r *Recorder) name(s string) uint64 {
 func (r *Recorder) EndProcess(id profile.ProcessID, at int64) { r.processes[id].end = at }
 
 // EndThread tells that a thread exited at a time. Its events may still come,
-// but few.
+// but few. The kernel may tell of an exit before it takes the address space apart,
+// which can take long: a thread that is seen later than that ends then.
 func (r *Recorder) EndThread(id profile.ThreadID, at int64) error {
 	t := &r.threads[id]
 	t.end = at
@@ -173,7 +175,14 @@ func (r *Recorder) Timeline(p *profile.Profile, end int64, stack func(profile.St
 	}
 	for i := range r.threads {
 		of := &r.threads[i]
-		t.Threads[i] = profile.Thread{Process: of.process, TID: of.tid, Names: of.names, Start: r.since(of.start), End: of.end}
+		end := of.end
+		if end != 0 {
+			end = max(end, of.seen)
+		}
+		t.Threads[i] = profile.Thread{Process: of.process, TID: of.tid, Names: of.names, Start: r.since(of.start), End: end}
+		if p := &t.Processes[of.process]; p.End != 0 {
+			p.End = max(p.End, end)
+		}
 		for _, s := range of.streams {
 			if s == nil {
 				continue

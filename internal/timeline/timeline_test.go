@@ -1,6 +1,7 @@
 package timeline
 
 import (
+	"errors"
 	"iter"
 	"math/rand/v2"
 	"testing"
@@ -214,4 +215,34 @@ func BenchmarkAddOnCPU(b *testing.B) {
 		}
 	}
 	b.ReportMetric(float64(r.spool.written)/float64(b.N), "bytes/event")
+}
+
+// A thread that is seen after its exit was told of ends when it is last seen, and
+// its process with it; one that runs has no end.
+func TestEndAfterExit(t *testing.T) {
+	r := newRecorder(t)
+	exits, runs := r.Process(1, 0), r.Process(2, 0)
+	for p, id := range map[profile.ProcessID]profile.ThreadID{exits: r.Thread(exits, 1, 0), runs: r.Thread(runs, 2, 0)} {
+		if err := errors.Join(r.AddOnCPU(id, profile.OnCPU{Time: start + 200}), r.AddOffCPU(id, profile.OffCPU{Start: start + 210, Duration: 40})); err != nil {
+			t.Fatal(err)
+		}
+		if p == runs {
+			continue
+		}
+		r.EndProcess(p, start+150)
+		if err := r.EndThread(id, start+150); err != nil {
+			t.Fatal(err)
+		}
+	}
+	line := finish(t, r)
+	for i, want := range []int64{start + 250, 0} {
+		for _, thread := range line.Threads {
+			if thread.Process == profile.ProcessID(i) && thread.End != want {
+				t.Errorf("thread %+v, want its end at %d", thread, want)
+			}
+		}
+		if got := line.Processes[i].End; got != want {
+			t.Errorf("process %d ends at %d, want %d", i, got, want)
+		}
+	}
 }
