@@ -13,7 +13,7 @@ import (
 type convertCommand struct {
 	Input string `arg:"" name:"in" complete:"file" help:"The file to read; - is standard input."`
 
-	Value    string `placeholder:"TYPE" group:"output" help:"Write this value alone, as cpu. Default: all that the format has room for, or the first."`
+	Value    string `placeholder:"TYPE" group:"output" help:"Write this value alone, as cpu. Default: all that the format has room for, or the first of which there is some; of what fulgur record wrote for pprof, the one that it was to show."`
 	Annotate bool   `short:"a" name:"annotations" group:"output" help:"Mark kernel frames with _[k] and inlined functions with _[i] in text."`
 	Embed    bool   `name:"embed-sources" group:"output" help:"Put the source files into a profile for the Firefox Profiler, which then shows them wherever it is opened."`
 

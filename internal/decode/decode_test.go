@@ -88,6 +88,20 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
+// The value to show first comes back where it is not the one that any reader of
+// pprof's format would show.
+func TestReadValue(t *testing.T) {
+	p := encodetest.Typical()
+	last := p.ValueTypes[len(p.ValueTypes)-1].Type
+	for value, want := range map[string]string{p.ValueTypes[0].Type: p.ValueTypes[0].Type, last: "", "": ""} {
+		p.Meta.Value = value
+		got := decoded(t, encoded(t, func(w io.Writer) error { return pprof.Write(w, p, pprof.Options{}) }), Pprof)
+		if got.Meta.Value != want {
+			t.Errorf("%q is read as %q, want %q", value, got.Meta.Value, want)
+		}
+	}
+}
+
 // addresses are the distinct addresses of named user frames.
 func addresses(p *profile.Profile) (list []uint64) {
 	for _, s := range p.Samples {

@@ -57,6 +57,10 @@ func isPath(name string) bool { return name != "" && name[0] != '[' }
 // pprofMeta returns what a profile says of its run.
 func pprofMeta(in *profile.Profile) model.Meta {
 	m := model.Meta{Duration: time.Duration(in.DurationNanos)}
+	// Of most interest is the last value, unless it is said otherwise.
+	if n := len(in.SampleType); n > 0 && in.DefaultSampleType != in.SampleType[n-1].Type {
+		m.Value = in.DefaultSampleType
+	}
 	if in.TimeNanos != 0 {
 		m.Start = time.Unix(0, in.TimeNanos)
 	}

@@ -254,6 +254,8 @@ type Meta struct {
 	// Period is the number of events between samples, 0 if Frequency was
 	// asked.
 	Period uint64
+	// Value is the type of the value to show first, empty if none was named.
+	Value string
 	// PerCPU says that samples tell CPUs apart.
 	PerCPU bool
 	// Scope says what was measured: "whole system", "pid 42"…

@@ -100,7 +100,9 @@ func (m *blockIO) place(p *placer, s stacks.Sample) profile.StackID {
 
 func (*blockIO) inTime() (inTime, bool) { return inTime{}, true }
 
-func (*blockIO) describe(meta *profile.Meta) { meta.Event = "block I/O" }
+func (m *blockIO) describe(meta *profile.Meta) {
+	meta.Event, meta.Value = "block I/O", m.options.Weight
+}
 
 func (*blockIO) whyNothing() string {
 	return "the target asked no disk for anything: what it read was in memory, and what it wrote may be written later, by the kernel"

@@ -27,7 +27,7 @@ type ConvertOptions struct {
 	// from Output's ending.
 	Output, Format string
 	// Value is the type of the one value to write; empty writes all that the
-	// format has room for, or the first.
+	// format has room for, or the one to show first, or the first that is not 0.
 	Value string
 	// Annotate marks kernel frames with "_[k]" and inlined ones with "_[i]" in
 	// text.

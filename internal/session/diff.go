@@ -17,7 +17,8 @@ type DiffOptions struct {
 	// Base and New are the files to read, one of which may be "-", standard
 	// input, in any format that [Convert] reads.
 	Base, New string
-	// Value is the type of the value to compare; empty takes the first.
+	// Value is the type of the value to compare; empty takes the first that both have
+	// and one has some of.
 	Value string
 	// Normalize scales the base so that both sum up to the same.
 	Normalize bool
@@ -75,7 +76,11 @@ func Diff(ctx context.Context, o DiffOptions) (exitCode int, err error) {
 		if err != nil {
 			return 1, orInterrupted(ctx, err)
 		}
-		v, err := chooseValue(p, o.Value)
+		sides[i] = p
+	}
+	value := comparedValue(o.Value, sides[0], sides[1])
+	for i, p := range sides {
+		v, err := chooseValue(p, value)
 		if err != nil {
 			return 2, err
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"fulgur/internal/code"
@@ -108,11 +109,12 @@ func warnOn(w io.Writer, quiet bool) func(error) {
 	}
 }
 
-// chooseValue returns the index of the value of p whose type is name, which is
-// the first if that is empty.
+// chooseValue returns the index of the value of p whose type is name. If that is
+// empty, it is the value to show first, or else the first, of those that p has some
+// of: a recording of what waits may have no time on the CPU.
 func chooseValue(p *profile.Profile, name string) (int, error) {
 	if name == "" {
-		return 0, nil
+		return max(0, commonValue(p)), nil
 	}
 	known := make([]string, len(p.ValueTypes))
 	for i, v := range p.ValueTypes {
@@ -122,6 +124,38 @@ func chooseValue(p *profile.Profile, name string) (int, error) {
 		known[i] = plain.Terminal(v.Type)
 	}
 	return 0, usagef("there is no value %q; the profile has %s", name, strings.Join(known, ", "))
+}
+
+// commonValue returns the index in p of a value that all of the others have, too,
+// and of which any has some; -1 if there is none.
+func commonValue(p *profile.Profile, others ...*profile.Profile) int {
+	best := -1
+	for i, v := range p.ValueTypes {
+		some := p.Total(i) != 0
+		for _, other := range others {
+			o := slices.Index(other.ValueTypes, v)
+			if o < 0 {
+				some = false
+				break
+			}
+			some = some || other.Total(o) != 0
+		}
+		if some && (best < 0 || v.Type == p.Meta.Value) {
+			best = i
+		}
+	}
+	return best
+}
+
+// comparedValue returns the type of the value to compare of two profiles: name, or
+// what both have, empty if there is none.
+func comparedValue(name string, base, changed *profile.Profile) string {
+	if name == "" {
+		if v := commonValue(changed, base); v >= 0 {
+			return changed.ValueTypes[v].Type
+		}
+	}
+	return name
 }
 
 // convertProfile writes a profile in another format.
@@ -142,7 +176,7 @@ func (o *ConvertOptions) convertProfile(ctx context.Context) (exitCode int, err 
 		return 2, err
 	}
 	if o.Value != "" || !format.allValues() {
-		p = p.Only(v)
+		p, v = p.Only(v), 0
 	}
 	out, err := createOutput(o.Output, o.Stdout)
 	if err != nil {
@@ -158,7 +192,7 @@ func (o *ConvertOptions) convertProfile(ctx context.Context) (exitCode int, err 
 	if in.line != nil {
 		err = format.inTime(w, in.line, opts)
 	} else {
-		err = format.write(w, p, opts, 0)
+		err = format.write(w, p, opts, v)
 	}
 	if err != nil {
 		return 1, orInterrupted(ctx, err)

@@ -87,6 +87,12 @@ func (o *Options) inTime() bool {
 	return err == nil && f.inTime != nil
 }
 
+// allValues reports whether the format that o asks for has room for all values.
+func (o *Options) allValues() bool {
+	f, err := chooseFormat(o)
+	return err == nil && f.allValues()
+}
+
 // FormatNames lists the formats by name, for help texts.
 func FormatNames() string {
 	names := make([]string, len(formats))

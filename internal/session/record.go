@@ -191,6 +191,7 @@ func (m *recording) describe(meta *profile.Meta) {
 		meta.Frequency = max(meta.Frequency, one.Frequency)
 	}
 	meta.Event = strings.Join(events, ", ")
+	meta.Value = m.valueTypes()[m.shown()].Type
 }
 
 func (m *recording) notes(store *stacks.Store) (lines []string) {

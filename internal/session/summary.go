@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"fulgur/internal/doctor"
 	"fulgur/internal/encode/text"
 	"fulgur/internal/profile"
 )
@@ -25,7 +26,7 @@ func (r *run) summarize(p *profile.Profile) error {
 		return nil
 	}
 	var b strings.Builder
-	if err := text.Summary(&b, p, text.SummaryOptions{Functions: hottestFunctions, Value: r.subject.shown()}); err != nil {
+	if err := text.Summary(&b, p, text.SummaryOptions{Functions: hottestFunctions, Value: r.subject.shown(), All: r.subject.command() == doctor.Record}); err != nil {
 		return err
 	}
 	if p.Total(0) == 0 && p.Losses.Samples == 0 {
@@ -34,6 +35,9 @@ func (r *run) summarize(p *profile.Profile) error {
 			why = r.subject.whyNothing()
 		}
 		fmt.Fprintf(&b, "  nothing was sampled: %s\n", why)
+	}
+	if v := r.subject.shown(); p.Total(0) > 0 && p.Total(v) == 0 && !r.options.allValues() {
+		fmt.Fprintf(&b, "  the output is empty, as there is no %s: choose what it shows with --value\n", p.ValueTypes[v].Type)
 	}
 	// Only now, as finding the packages can take longer than all names did.
 	lines := append(r.subject.notes(r.store), r.names.remedies()...)

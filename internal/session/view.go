@@ -107,8 +107,9 @@ func (s *shownInput) read(ctx context.Context, finder *debugfile.Finder, warn fu
 
 // choose leaves one value of two profiles that are compared, the same of both.
 func (o *ViewOptions) choose(shown *view.Options) error {
+	value := comparedValue(o.Value, shown.Base.Profile, shown.Input.Profile)
 	for _, in := range []*view.Input{&shown.Input, shown.Base} {
-		v, err := chooseValue(in.Profile, o.Value)
+		v, err := chooseValue(in.Profile, value)
 		if err != nil {
 			return err
 		}

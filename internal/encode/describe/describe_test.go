@@ -37,6 +37,7 @@ func TestAmount(t *testing.T) {
 		{17, profile.ValueType{Type: "samples", Unit: "count"}, "17 samples"},
 		{1, profile.ValueType{Type: "samples", Unit: "count"}, "1 sample"},
 		{1500 * 1e6, profile.ValueType{Type: "off-cpu", Unit: "nanoseconds"}, "1.5s off-cpu"},
+		{353_719, profile.ValueType{Type: "off-cpu", Unit: "nanoseconds"}, "354µs off-cpu"},
 		{4096, profile.ValueType{Type: "bytes", Unit: "bytes"}, "4096 bytes"},
 		{4096, profile.ValueType{Type: "read", Unit: "bytes"}, "4096 bytes read"},
 	} {

@@ -95,8 +95,11 @@ func counted(n uint64, one, many string) string {
 
 // roundDuration cuts d to what a reader wants to know of it.
 func roundDuration(d time.Duration) time.Duration {
-	if d > time.Second {
+	switch {
+	case d > time.Second:
 		return d.Round(10 * time.Millisecond)
+	case d > time.Millisecond:
+		return d.Round(time.Millisecond)
 	}
-	return d.Round(time.Millisecond)
+	return d.Round(time.Microsecond)
 }

@@ -84,6 +84,11 @@ func (e *encoder) writeRun() {
 		// By tradition the last value is the one of most interest. A period
 		// counts the same: what the samples' weights sum up.
 		weight := e.p.ValueTypes[n-1]
+		for _, v := range e.p.ValueTypes {
+			if v.Type == m.Value {
+				weight = v
+			}
+		}
 		run.int(profileDefaultSampleType, e.strings.id(weight.Type))
 		run.message(profilePeriodType, e.appendValueType(nil, weight))
 		run.int(profilePeriod, period(m, weight))

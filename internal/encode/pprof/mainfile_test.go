@@ -70,3 +70,14 @@ func TestPeriod(t *testing.T) {
 		}
 	}
 }
+
+// A profile that names its value of most interest has readers begin with it.
+func TestDefaultValue(t *testing.T) {
+	types := []profile.ValueType{{Type: "samples", Unit: "count"}, {Type: "cpu", Unit: "nanoseconds"}, {Type: "faults", Unit: "count"}}
+	for value, want := range map[string]string{"": "faults", "cpu": "cpu", "samples": "samples", "other": "faults"} {
+		got := roundTrip(t, profile.NewBuilder(types...).Profile(profile.Meta{Value: value}, profile.Losses{}), Options{})
+		if got.DefaultSampleType != want || got.PeriodType.Type != want {
+			t.Errorf("%q: begins with %q, a period of %q, want %q", value, got.DefaultSampleType, got.PeriodType.Type, want)
+		}
+	}
+}

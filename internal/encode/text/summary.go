@@ -24,6 +24,8 @@ type SummaryOptions struct {
 	// Value is the index of the value that ranks them, in [profile.Profile]'s
 	// ValueTypes.
 	Value int
+	// All tells the amounts of all values, not of the first and that one alone.
+	All bool
 }
 
 // Summary writes a few lines on p to w, meant for the end of a run: how much there
@@ -39,8 +41,10 @@ func Summary(w io.Writer, p *profile.Profile, o SummaryOptions) error {
 	}
 	var out strings.Builder
 	out.WriteString(describe.Amount(p.Total(0), p.ValueTypes[0]))
-	if o.Value > 0 {
-		fmt.Fprintf(&out, ", %s", describe.Amount(p.Total(o.Value), p.ValueTypes[o.Value]))
+	for v := 1; v < len(p.ValueTypes); v++ {
+		if o.All || v == o.Value {
+			fmt.Fprintf(&out, ", %s", describe.Amount(p.Total(v), p.ValueTypes[v]))
+		}
 	}
 	if run := describe.Run(p.Meta); run != "" {
 		fmt.Fprintf(&out, " (%s)", run)

@@ -82,6 +82,30 @@ func TestSummary(t *testing.T) {
 	}
 }
 
+// A summary tells how much there is of the first value and of the one shown, or of
+// all.
+func TestSummaryAmounts(t *testing.T) {
+	p := encodetest.Typical()
+	p.ValueTypes = []profile.ValueType{{Type: "samples", Unit: "count"}, {Type: "cpu", Unit: "nanoseconds"}, {Type: "faults", Unit: "count"}}
+	for i := range p.Samples {
+		p.Samples[i].Values = []int64{1, 0, 0}
+	}
+	p.Samples[0].Values = []int64{1, 3e6, 7}
+	for _, test := range []struct {
+		SummaryOptions
+		want string
+	}{
+		{SummaryOptions{}, " samples ("},
+		{SummaryOptions{Value: 2}, " samples, 7 faults ("},
+		{SummaryOptions{Value: 2, All: true}, " samples, 3ms cpu, 7 faults ("},
+	} {
+		var out bytes.Buffer
+		if err := Summary(&out, p, test.SummaryOptions); err != nil || !strings.Contains(out.String(), test.want) {
+			t.Errorf("%+v: %v, %q is not in\n%s", test.SummaryOptions, err, test.want, &out)
+		}
+	}
+}
+
 // TestHottestCountsRecursionOnce compares with totals that a function which
 // calls itself would exceed if each of its frames counted.
 func TestHottestCountsRecursionOnce(t *testing.T) {
