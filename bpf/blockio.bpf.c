@@ -176,12 +176,22 @@ struct {
 
 /* What completes the bios of file systems that read and write past the cache. */
 extern void iomap_dio_bio_end_io __ksym __weak;
+/* What completes a part that was split off a bio; the private word is that bio. */
+extern void bio_chain_endio __ksym __weak;
+
+/* How many times a bio is looked for that another was split off. */
+#define MAX_SPLITS 3
 
 /* The file that a bio reads or writes past the cache, if that can be told. */
 static __always_inline struct file *direct_file(struct bio *bio)
 {
 	struct iomap_dio *dio;
+	int i;
 
+	for (i = 0; i < MAX_SPLITS && &bio_chain_endio &&
+		    BPF_CORE_READ(bio, bi_end_io) == &bio_chain_endio;
+	     i++)
+		bio = BPF_CORE_READ(bio, bi_private);
 	if (!&iomap_dio_bio_end_io || BPF_CORE_READ(bio, bi_end_io) != &iomap_dio_bio_end_io)
 		return NULL;
 	dio = BPF_CORE_READ(bio, bi_private);

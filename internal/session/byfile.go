@@ -8,13 +8,17 @@ import (
 // busiestFiles is how many files the table of them has.
 const busiestFiles = 10
 
+// noFile stands in the table for what has to do with no file, or with one that the
+// kernel does not tell: the rows add up to all.
+const noFile = "(no file, or not known)"
+
 // byFile returns the lines of a table of what a source measured by file, and an
 // empty one after them; none if no sample of its has to do with a file.
 func byFile(what subject, from stacks.Source, store *stacks.Store, m mounts) []string {
 	types := what.valueTypes()
 	files := map[uint64][]int64{}
 	for sample, value := range store.Samples {
-		if sample.File == 0 || sample.Source != from {
+		if sample.Source != from {
 			continue
 		}
 		if files[sample.File] == nil {
@@ -24,12 +28,16 @@ func byFile(what subject, from stacks.Source, store *stacks.Store, m mounts) []s
 			files[sample.File][i] += n
 		}
 	}
-	if len(files) == 0 {
+	if _, ok := files[0]; len(files) == 0 || ok && len(files) == 1 {
 		return nil
 	}
 	var groups []text.Group
 	for id, values := range files {
-		groups = append(groups, text.Group{Name: m.name(store, id), Values: values})
+		name := noFile
+		if id != 0 {
+			name = m.name(store, id)
+		}
+		groups = append(groups, text.Group{Name: name, Values: values})
 	}
 	return append(text.Groups(types, groups, text.GroupOptions{By: "file", Value: what.shown(), Rows: busiestFiles}), "")
 }

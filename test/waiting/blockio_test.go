@@ -138,6 +138,21 @@ func TestDirect(t *testing.T) {
 	}
 }
 
+// What is too large for one request is of the file in all its parts.
+func TestDirectSplit(t *testing.T) {
+	name := disk(t)
+	m := measure(t, "read-large", "blockio", "--weight", "bytes")
+	if got := m.sum(t, "bytes", "direct", fmt.Sprintf("[%s read sync]", name)); got != m.truth.Bytes {
+		t.Errorf("%d bytes, want %d\n%s", got, m.truth.Bytes, m.stderr)
+	}
+	if n := m.sum(t, "requests", "direct"); n <= m.truth.Times {
+		t.Errorf("%d requests of %d calls: none was split", n, m.truth.Times)
+	}
+	if got := m.sum(t, "bytes", "direct", "["+m.truth.File+"]"); !onDevice() && got != m.truth.Bytes {
+		t.Errorf("%d bytes are for the file, want %d\n%s", got, m.truth.Bytes, m.stderr)
+	}
+}
+
 // What is read through the cache is told by its file, and is as much as the kernel
 // counts for the thread.
 func TestCached(t *testing.T) {

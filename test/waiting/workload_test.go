@@ -62,9 +62,11 @@ func workload(mode string) error {
 	case "touch":
 		err = touch(&t)
 	case "read":
-		err = direct(&t, unix.O_RDONLY, unix.Read, "read_bytes")
+		err = direct(&t, unix.O_RDONLY, unix.Read, "read_bytes", 100, 64<<10)
+	case "read-large":
+		err = direct(&t, unix.O_RDONLY, unix.Read, "read_bytes", 2, 4<<20)
 	case "write":
-		err = direct(&t, unix.O_WRONLY, unix.Write, "write_bytes")
+		err = direct(&t, unix.O_WRONLY, unix.Write, "write_bytes", 100, 64<<10)
 	case "cached":
 		err = cached(&t)
 	case "dirty":
@@ -314,11 +316,10 @@ func faults() (minor, major int64) {
 	return used.Minflt, used.Majflt
 }
 
-// direct reads a file from its disk, or writes it, past the cache, in 100
-// requests.
-func direct(t *truth, flags int, io func(int, []byte) (int, error), counter string) error {
-	const requests, size = 100, 64 << 10
-	file, err := uncached(requests * size)
+// direct reads a file from its disk, or writes it, past the cache, in calls of a
+// size each.
+func direct(t *truth, flags int, io func(int, []byte) (int, error), counter string, calls, size int) error {
+	file, err := uncached(calls * size)
 	if err != nil {
 		return err
 	}
@@ -336,7 +337,7 @@ func direct(t *truth, flags int, io func(int, []byte) (int, error), counter stri
 	var failed error
 	return errors.Join(thread("direct", func() {
 		before, begin := ioCounter(counter), time.Now()
-		for range requests {
+		for range calls {
 			n, err := io(fd, buffer)
 			failed = errors.Join(failed, err)
 			t.Bytes += int64(n)
