@@ -103,16 +103,20 @@ struct {
 	__type(value, struct fault);
 } faults SEC(".maps");
 
-/* A fault that waits for a page is handled again, and has begun before. */
+/*
+ * A fault that waits for a page is handled again, and has begun before. One without
+ * registers is the kernel's, which wants a page and does not count it as a fault.
+ */
 SEC("fentry/handle_mm_fault")
-int BPF_PROG(fault_begin, struct vm_area_struct *vma, unsigned long address)
+int BPF_PROG(fault_begin, struct vm_area_struct *vma, unsigned long address, unsigned int flags,
+	     struct pt_regs *regs)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct fault begun = { .page = address >> page_shift };
 	struct fault *known;
 	u32 tid = task->pid;
 
-	if (!target_has(task))
+	if (!regs || !target_has(task))
 		return 0;
 	known = bpf_map_lookup_elem(&faults, &tid);
 	if (known && known->page == begun.page && known->since)

@@ -142,7 +142,9 @@ func TestDirect(t *testing.T) {
 func TestDirectSplit(t *testing.T) {
 	name := disk(t)
 	m := measure(t, "read-large", "blockio", "--weight", "bytes")
-	if got := m.sum(t, "bytes", "direct", fmt.Sprintf("[%s read sync]", name)); got != m.truth.Bytes {
+	// Before Linux 6.2 somebody waits for what a disk itself is read for, too, but it
+	// is not said.
+	if got := m.sum(t, "bytes", "direct", fmt.Sprintf("[%s read sync]", name)) + m.sum(t, "bytes", "direct", fmt.Sprintf("[%s read]", name)); got != m.truth.Bytes {
 		t.Errorf("%d bytes, want %d\n%s", got, m.truth.Bytes, m.stderr)
 	}
 	if n := m.sum(t, "requests", "direct"); n <= m.truth.Times {

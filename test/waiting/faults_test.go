@@ -49,6 +49,20 @@ func TestTouch(t *testing.T) {
 	}
 }
 
+// A fault takes no longer for what the kernel did with the same page before.
+func TestFaultAfterKernels(t *testing.T) {
+	m := measure(t, "pinned", "faults")
+	if n := m.sum(t, "faults", "pinned", "[anonymous memory]", "fulgur/test/waiting.pinned.func1"); n != 1 {
+		t.Errorf("%d faults of the page, want 1\n%s", n, m.stderr)
+	}
+	if strings.Contains(m.stderr, "how long faults took is unknown") {
+		return
+	}
+	if ns := m.sum(t, "handling", "pinned", "[anonymous memory]", "fulgur/test/waiting.pinned.func1"); ns == 0 || ns >= m.truth.Slept {
+		t.Errorf("the fault took %d ns; between it and what the kernel did were %d\n%s", ns, m.truth.Slept, m.stderr)
+	}
+}
+
 // perf trace, which runs at the same time, has the same faults at the same places of
 // the file. All is on one CPU, since perf may not know yet of a mapping that was made
 // on another.

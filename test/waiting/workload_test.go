@@ -61,6 +61,8 @@ func workload(mode string) error {
 		err = storm(&t)
 	case "touch":
 		err = touch(&t)
+	case "pinned":
+		err = pinned(&t)
 	case "read":
 		err = direct(&t, unix.O_RDONLY, unix.Read, "read_bytes", 100, 64<<10)
 	case "read-large":
@@ -288,6 +290,24 @@ func touch(t *truth) error {
 		t.Major = majorAfter - major
 		t.Mapped = minorAfter - minor + t.Major - t.Anonymous
 	})
+}
+
+// pinned has the kernel itself fetch a page for a thread, which writes to it only
+// later.
+func pinned(t *truth) error {
+	page, err := unix.Mmap(-1, 0, os.Getpagesize(), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	if err != nil {
+		return err
+	}
+	var failed error
+	return errors.Join(thread("pinned", func() {
+		var got [1]byte
+		local := []unix.Iovec{{Base: &got[0]}}
+		local[0].SetLen(len(got))
+		_, failed = unix.ProcessVMReadv(os.Getpid(), local, []unix.RemoteIovec{{Base: uintptr(unsafe.Pointer(&page[0])), Len: len(got)}}, 0)
+		t.Slept, t.Times = nap(1, napTime)
+		page[0] = 1
+	}), failed)
 }
 
 // uncached returns a new file of size bytes, none of which are in memory.
