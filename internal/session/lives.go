@@ -1,6 +1,7 @@
 package session
 
 import (
+	"fmt"
 	"os"
 	"slices"
 	"strconv"
@@ -160,6 +161,49 @@ func (l *lives) thread(pid, tid int, at int64) profile.ThreadID {
 	t.recorded, t.number = true, uint32(l.recorder.Thread(profile.ProcessID(t.process.number), tid, t.start))
 	l.record(t)
 	return profile.ThreadID(t.number)
+}
+
+// meet takes note of the threads that processes have now, nil for all processes, with
+// their names: when something is told of them, it may have been the last.
+func (l *lives) meet(pids []int) error {
+	if pids == nil {
+		var err error
+		if pids, err = numbers("/proc"); err != nil {
+			return fmt.Errorf("list processes: %w", err)
+		}
+	}
+	for _, pid := range pids {
+		tids, err := numbers("/proc/" + strconv.Itoa(pid) + "/task")
+		if err != nil {
+			continue // it is gone
+		}
+		for _, tid := range tids {
+			if l.threads[tid] != nil {
+				continue
+			}
+			p := l.processes[pid]
+			if p == nil {
+				p = &life{id: pid}
+				p.begin(threadName(pid, pid))
+				l.processes[pid] = p
+			}
+			t := &life{id: tid, process: p}
+			t.begin(threadName(pid, tid))
+			l.threads[tid] = t
+		}
+	}
+	return nil
+}
+
+// numbers returns the names in a directory that are numbers.
+func numbers(dir string) (list []int, err error) {
+	entries, err := os.ReadDir(dir)
+	for _, e := range entries {
+		if n, err := strconv.Atoi(e.Name()); err == nil {
+			list = append(list, n)
+		}
+	}
+	return list, err
 }
 
 // unseen returns a new life of a thread whose beginning was not seen: it was there

@@ -2,12 +2,14 @@ package session
 
 import (
 	"os"
+	"os/exec"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"fulgur/internal/perfevent"
 	"fulgur/internal/profile"
+	"fulgur/internal/testenv"
 	"fulgur/internal/timeline"
 )
 
@@ -157,5 +159,40 @@ func TestLivesUnseen(t *testing.T) {
 	}
 	if name := l.name(command, worker, 120); name != "[unknown]" {
 		t.Errorf("a thread that is gone is %q", name)
+	}
+}
+
+// A thread that was there before the recording has its name, though it is gone when
+// something is told of it; who is met has the names that were told before.
+func TestMeet(t *testing.T) {
+	for _, all := range []bool{false, true} {
+		l, end := newTestLives(t)
+		sleeper := exec.Command(testenv.Tool(t, "sleep"), "1000")
+		if err := sleeper.Start(); err != nil {
+			t.Fatal(err)
+		}
+		pid := sleeper.Process.Pid
+		l.heed(perfevent.Comm{Stamp: at(50), PID: os.Getpid(), TID: os.Getpid(), Comm: "told"})
+		pids := []int{pid, os.Getpid()}
+		if all {
+			pids = nil
+		}
+		err := l.meet(pids)
+		_ = sleeper.Process.Kill()
+		_ = sleeper.Wait() // killed
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.thread(pid, pid, 200)
+		l.thread(os.Getpid(), os.Getpid(), 200)
+		line := end()
+		for i, want := range []string{"sleep", "told"} {
+			if got := profile.LastName(line.Threads[i].Names); got != want {
+				t.Errorf("thread %d was called %q, want %q", i, got, want)
+			}
+			if got := profile.LastName(line.Processes[i].Names); got != want {
+				t.Errorf("process %d was called %q, want %q", i, got, want)
+			}
+		}
 	}
 }

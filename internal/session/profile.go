@@ -275,6 +275,15 @@ func attach(what subject, o *Options, finder *debugfile.Finder) (_ *run, err err
 	if err := r.expect(r.targets); err != nil {
 		return nil, err
 	}
+	if r.events != nil {
+		pids, err := measured(o.Target, r.targets)
+		if err == nil {
+			err = r.events.lives.meet(pids)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
 	r.unwinder.wait(o.Target.Scope)
 	return r, nil
 }

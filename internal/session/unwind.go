@@ -325,7 +325,7 @@ func measured(t target.Target, members func() ([]int, error)) ([]int, error) {
 	}
 	pids, err := members()
 	if err != nil {
-		return nil, fmt.Errorf("find what to unwind: %w", err)
+		return nil, fmt.Errorf("find what is measured: %w", err)
 	}
 	return pids, nil
 }
