@@ -42,7 +42,7 @@ func newPprofPages(o Options, library *code.Library) *pprofPages {
 		// pprof changes the profile that it is given.
 		objects := &pprofObjects{library: library, profile: shown.Copy(), found: map[*code.File]map[uint64][]symbolize.Frame{}}
 		f := pprofFetcher{shown, o.Base}
-		args := []string{"-http=" + loopback + ":0", "-no_browser", "-symbolize=none"}
+		args := []string{"-http=127.0.0.1:0", "-no_browser", "-symbolize=none"}
 		if o.Base != nil {
 			args = append(args, "-diff_base="+baseSource)
 		}
