@@ -479,6 +479,39 @@ func TestPprof(t *testing.T) {
 	}
 }
 
+// pprof's source page reads no file that a profile alone names.
+func TestPprofOfForeignSource(t *testing.T) {
+	p := build(t)
+	secret := filepath.Join(p.dir, "secret")
+	if err := os.WriteFile(secret, []byte("confidential\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	up := strings.Repeat("../", 30)
+	p.profile.Mappings[1].Path, p.profile.Mappings[1].BuildID = "/nowhere/work", ""
+	for _, name := range []string{secret, up + secret, strings.TrimPrefix(secret, "/"), p.source + "/../secret"} {
+		for i := range p.profile.Functions {
+			p.profile.Functions[i].File, p.profile.Functions[i].StartLine = name, 1
+		}
+		for i := range p.profile.Frames {
+			p.profile.Frames[i].Line = 1
+		}
+		base := p.input(t, decode.Pprof)
+		p.profile.Samples[0].Values[1] += 50 // what does not differ is not shown
+		for kind, o := range map[string]Options{
+			"alone": {Input: p.input(t, decode.Pprof)}, "with a base": {Input: p.input(t, decode.Pprof), Base: &base},
+		} {
+			o.Stderr = io.Discard
+			server := serve(t, o)
+			if r, body := (request{path: "/pprof/source?f=work"}).do(t, server); strings.Contains(body, "confidential") {
+				t.Errorf("%s, %s: %s with the file's text", name, kind, r.Status)
+			}
+			if _, body := (request{path: "/pprof/top?g=files"}).do(t, server); !strings.Contains(body, "secret") {
+				t.Errorf("%s, %s: the file is not called as the profile does", name, kind)
+			}
+		}
+	}
+}
+
 // buffer is written to while it is read.
 type buffer struct {
 	mu sync.Mutex
