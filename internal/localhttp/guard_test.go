@@ -14,11 +14,11 @@ const friend = "https://friend.example"
 func TestToken(t *testing.T) {
 	s := listen(t, Options{Handler: echo, Origin: friend})
 	defer s.Close()
-	token := "/" + s.token
+	token := "/" + s.guard.token
 	for path, want := range map[string]string{
 		token + "/": "path /", token + "/a/b": "path /a/b", token + "/a/": "path /a/", token + "/a%2Fb": "path /a/b",
 		token: "redirect", "/": "", "/a": "", "/x/": "", token[:5] + "/": "", token + "2/": "",
-		"/" + strings.Repeat("a", len(s.token)) + "/": "", strings.ToUpper(token) + "/": "",
+		"/" + strings.Repeat("a", len(s.guard.token)) + "/": "", strings.ToUpper(token) + "/": "",
 		"/" + token + "/": "", "/." + token + "/": "", "/x/.." + token + "/": "", "/%2e" + token + "/": "",
 		token + "/../etc/passwd": "", token + "//etc/passwd": "", token + "/a/../../etc": "", token + "/a/%2e%2e/x": "",
 	} {
@@ -35,7 +35,7 @@ func TestToken(t *testing.T) {
 			if w.Code != http.StatusOK || w.Body.String() != want {
 				t.Errorf("%s: %d %q, want %q", path, w.Code, w.Body, want)
 			}
-		case w.Code != http.StatusNotFound || strings.Contains(w.Body.String(), s.token):
+		case w.Code != http.StatusNotFound || strings.Contains(w.Body.String(), s.guard.token):
 			t.Errorf("%s: %d %q", path, w.Code, w.Body)
 		}
 		// Not even whether there could be something for another origin.
@@ -71,7 +71,7 @@ func TestHost(t *testing.T) {
 func TestOrigin(t *testing.T) {
 	for _, allowed := range []string{"", friend} {
 		s := listen(t, Options{Handler: echo, Origin: allowed})
-		defer s.Close()
+		t.Cleanup(func() { s.Close() })
 		for origin, want := range map[string]int{
 			"": 200, "http://127.0.0.1:4000": 200,
 			"https://127.0.0.1:4000": 403, "http://localhost:1": 403, "null": 403, "https://evil.example": 403,

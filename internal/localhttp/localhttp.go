@@ -69,10 +69,9 @@ type Options struct {
 // Server is a server that listens.
 type Server struct {
 	listener    net.Listener
-	token       string
 	http        http.Server
 	connections atomic.Int64
-	guard
+	guard       guard
 }
 
 // ErrNotLoopback is returned for an address that other machines reach, if that was
@@ -95,11 +94,9 @@ func New(o Options) (*Server, error) {
 	if o.MaxBody == 0 {
 		o.MaxBody = defaultBody
 	}
-	token := strings.ToLower(rand.Text()) // 130 random bits
 	s := &Server{
 		listener: listener,
-		token:    token,
-		guard:    guard{options: o, token: token, slots: make(chan struct{}, mostRequests)},
+		guard:    guard{options: o, token: newToken(), slots: make(chan struct{}, mostRequests)},
 	}
 	s.http = http.Server{
 		Handler:           &s.guard,
@@ -112,6 +109,9 @@ func New(o Options) (*Server, error) {
 	}
 	return s, nil
 }
+
+// newToken returns a text that nobody can guess, of 130 random bits.
+func newToken() string { return strings.ToLower(rand.Text()) }
 
 func isLoopback(l net.Listener) bool {
 	address, ok := l.Addr().(*net.TCPAddr)
@@ -134,7 +134,7 @@ func (s *Server) admit(c net.Conn, state http.ConnState) {
 // is let in. A server on all addresses is named by that of the loopback
 // interface.
 func (s *Server) URL() string {
-	return "http://" + reachable(s.listener.Addr()) + "/" + s.token + "/"
+	return "http://" + reachable(s.listener.Addr()) + "/" + s.guard.token + "/"
 }
 
 // reachable returns host and port by which this machine reaches a listener.

@@ -31,8 +31,8 @@ func TestTokensDiffer(t *testing.T) {
 	a, b := listen(t, Options{Handler: echo}), listen(t, Options{Handler: echo})
 	defer a.Close()
 	defer b.Close()
-	if a.token == b.token || len(a.token) < 20 {
-		t.Errorf("tokens %q and %q", a.token, b.token)
+	if a.guard.token == b.guard.token || len(a.guard.token) < 20 {
+		t.Errorf("tokens %q and %q", a.guard.token, b.guard.token)
 	}
 }
 
@@ -65,7 +65,7 @@ func TestLimits(t *testing.T) {
 	})})
 	defer s.Close()
 	ask := func(body string) int {
-		r := httptest.NewRequest(http.MethodPost, "http://127.0.0.1/"+s.token+"/", strings.NewReader(body))
+		r := httptest.NewRequest(http.MethodPost, "http://127.0.0.1/"+s.guard.token+"/", strings.NewReader(body))
 		w := httptest.NewRecorder()
 		s.guard.ServeHTTP(w, r)
 		return w.Code
@@ -77,7 +77,7 @@ func TestLimits(t *testing.T) {
 		t.Errorf("error of a longer one: %v", err)
 	}
 	for range mostRequests {
-		s.slots <- struct{}{}
+		s.guard.slots <- struct{}{}
 	}
 	if code := ask(""); code != http.StatusServiceUnavailable {
 		t.Errorf("status %d beyond the most requests", code)
@@ -100,7 +100,7 @@ func TestDeadline(t *testing.T) {
 				t.Errorf("%s: while it is answered, the deadline for reading is left", test.method)
 			}
 		})})
-		defer s.Close()
+		t.Cleanup(func() { s.Close() })
 		s.guard.ServeHTTP(w, httptest.NewRequest(test.method, s.URL(), strings.NewReader(test.body)))
 	}
 }
