@@ -76,13 +76,13 @@ func (c *profileCommand) windows(ctx context.Context, o session.ProfileOptions) 
 
 // serve shows a page until stop is called, and says where.
 func serve(page *live.Page, port int, o *session.Options) (stop func() error, err error) {
-	server, err := localhttp.New(localhttp.Options{Address: fmt.Sprintf("127.0.0.1:%d", port), Handler: page})
+	server, err := localhttp.New(localhttp.Options{Port: port, Handler: page})
 	if err != nil {
 		return nil, err
 	}
 	fmt.Fprintf(o.Stderr, "Live flame graph: %s\n", server.URL())
-	if os.Getenv("SSH_CONNECTION") != "" {
-		fmt.Fprintf(o.Stderr, "For a browser elsewhere, first: ssh -L %[1]d:127.0.0.1:%[1]d and the name of this machine\n", server.Port())
+	if !localhttp.HasDisplay(os.Getenv) {
+		server.TellWay(o.Stderr, os.Getenv)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan error, 1)

@@ -33,6 +33,7 @@ type File struct {
 	// temporary is the name that the data has until then; empty if none.
 	temporary string
 	standard  bool // f is the process's own and stays open
+	fresh     bool // target must not exist
 }
 
 // Create begins the output named path, creating what it needs at once, so that
@@ -49,6 +50,21 @@ func Create(path string) (*File, error) {
 		return nil, fmt.Errorf("create %s: %w", path, reason(err))
 	}
 	f.w = bufio.NewWriterSize(f.f, 64<<10)
+	return f, nil
+}
+
+// CreateNew begins an output as [Create] does, but of a file that must not exist:
+// it and Commit fail with [fs.ErrExist] if something has the name, even if
+// somebody else writes it at the same time.
+func CreateNew(path string) (*File, error) {
+	if _, err := os.Lstat(path); err == nil {
+		return nil, fmt.Errorf("create %s: %w", path, fs.ErrExist)
+	}
+	f, err := Create(path)
+	if err != nil {
+		return nil, err
+	}
+	f.fresh = true
 	return f, nil
 }
 
@@ -203,12 +219,31 @@ func (f *File) commit() error {
 	if f.target == "" {
 		return nil
 	}
+	if f.fresh {
+		return f.place()
+	}
 	// Not linked to its own name: that works only while it is free.
 	if err := os.Rename(f.temporary, f.target); err != nil {
 		return err
 	}
 	f.temporary = ""
 	return nil
+}
+
+// place gives the file its name, which must be free.
+func (f *File) place() error {
+	err := unix.Renameat2(unix.AT_FDCWD, f.temporary, unix.AT_FDCWD, f.target, unix.RENAME_NOREPLACE)
+	if !errors.Is(err, unix.EINVAL) {
+		if err == nil {
+			f.temporary = ""
+		}
+		return err
+	}
+	// Network file systems know no such renaming, but links.
+	if err := unix.Link(f.temporary, f.target); err != nil {
+		return err
+	}
+	return f.Abort() // of the other name
 }
 
 // Abort gives the output up: of a regular file nothing is left behind. After

@@ -122,6 +122,42 @@ func TestReplace(t *testing.T) {
 	}
 }
 
+// A new file never takes the place of another, whenever that came.
+func TestCreateNew(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "out")
+	begin := func() *File {
+		t.Helper()
+		f, err := CreateNew(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f
+	}
+	first, second := begin(), begin()
+	for f, text := range map[*File]string{first: "first", second: "second"} {
+		if _, err := io.WriteString(f, text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := first.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	if err := second.Commit(); !errors.Is(err, fs.ErrExist) {
+		t.Errorf("the name was taken meanwhile: %v", err)
+	}
+	if _, err := CreateNew(path); !errors.Is(err, fs.ErrExist) {
+		t.Errorf("the name is taken: %v", err)
+	}
+	wantFiles(t, dir, map[string]string{"out": "first"})
+	if err := os.Symlink("nowhere", path+"-link"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := CreateNew(path + "-link"); !errors.Is(err, fs.ErrExist) {
+		t.Errorf("a link has the name: %v", err)
+	}
+}
+
 func TestAbort(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "out")

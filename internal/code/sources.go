@@ -2,7 +2,6 @@ package code
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"maps"
 	"path"
@@ -18,17 +17,38 @@ const mostSources = 256 << 20
 const mostProofs = 16
 
 // Sources returns the texts of the source files that the functions of p are in,
-// by the names that the debug information has for them: those that it names at
-// the addresses where p has them. What could not be read is told, each file
-// once.
+// by the names that the debug information has for them: those that [Library.Named]
+// returns. What could not be read is told, each file once.
 func (l *Library) Sources(p *profile.Profile) (texts map[string]string, problems []error) {
+	named, problems := l.Named(p)
+	texts = map[string]string{}
+	left := mostSources
+	for _, file := range slices.Sorted(maps.Keys(named)) {
+		source, err := readSource(file)
+		if left -= len(source.Text); err == nil && left < 0 {
+			err = fmt.Errorf("%s: more than %d MiB of sources", file, mostSources>>20)
+		}
+		if err != nil {
+			problems = append(problems, err)
+			continue
+		}
+		texts[file] = source.Text
+	}
+	return texts, problems
+}
+
+// Named returns the source files that the functions of p are in, as far as debug
+// information names them at the addresses where p has them. It tells of the other
+// ones, each once, and of what could not be read.
+func (l *Library) Named(p *profile.Profile) (named map[string]bool, problems []error) {
 	type proof struct {
 		address uint64
 		file    string
 	}
 	byMapping := map[profile.MappingID][]proof{}
 	tried := map[profile.MappingID]map[string]int{}
-	missing := map[string]error{}
+	named = map[string]bool{}
+	missing := map[string]bool{}
 	for _, f := range p.Frames {
 		file := p.Functions[f.Function].File
 		if file == "" || f.Mapping == 0 || !path.IsAbs(p.Mappings[f.Mapping].Path) {
@@ -40,13 +60,11 @@ func (l *Library) Sources(p *profile.Profile) (texts map[string]string, problems
 		if tried[f.Mapping][file]++; tried[f.Mapping][file] > mostProofs {
 			continue
 		}
-		missing[file] = fmt.Errorf("%s: %w", file, ErrNotNamed)
+		missing[file] = true
 		// A frame does not tell whether it calls: its address is then past the
 		// call.
 		byMapping[f.Mapping] = append(byMapping[f.Mapping], proof{f.Address, file}, proof{max(f.Address, 1) - 1, file})
 	}
-	texts = map[string]string{}
-	left := mostSources
 	for _, id := range slices.Sorted(maps.Keys(byMapping)) {
 		proofs := byMapping[id]
 		file, err := l.File(p.Mappings[id].Path, p.Mappings[id].BuildID)
@@ -64,22 +82,14 @@ func (l *Library) Sources(p *profile.Profile) (texts map[string]string, problems
 			problems = append(problems, err)
 		}
 		for i, at := range proofs {
-			if missing[at.file] == nil || !names(found[i], at.file) {
-				continue
-			}
-			source, err := readSource(at.file)
-			if left -= len(source.Text); err == nil && left < 0 {
-				err = errors.New("more than " + fmt.Sprint(mostSources>>20) + " MiB of sources")
-			}
-			if missing[at.file] = err; err == nil {
-				texts[at.file] = source.Text
+			if missing[at.file] && names(found[i], at.file) {
+				named[at.file] = true
+				delete(missing, at.file)
 			}
 		}
 	}
 	for _, file := range slices.Sorted(maps.Keys(missing)) {
-		if err := missing[file]; err != nil {
-			problems = append(problems, err)
-		}
+		problems = append(problems, fmt.Errorf("%s: %w", file, ErrNotNamed))
 	}
-	return texts, problems
+	return named, problems
 }

@@ -29,11 +29,37 @@ func Open(ctx context.Context, path string) (*File, error) {
 	if path == "-" {
 		return newFile(ctx, os.Stdin, "standard input")
 	}
-	f, err := os.Open(path)
+	f, err := open(ctx, path)
 	if err != nil {
 		return nil, err
 	}
 	return newFile(ctx, f, path)
+}
+
+// open opens the file at path. A named pipe has us wait until somebody writes to
+// it, which nothing but the end of ctx ends.
+func open(ctx context.Context, path string) (*os.File, error) {
+	type opened struct {
+		f   *os.File
+		err error
+	}
+	done := make(chan opened)
+	go func() {
+		f, err := os.Open(path)
+		select {
+		case done <- opened{f, err}:
+		case <-ctx.Done():
+			if err == nil {
+				_ = f.Close() // nobody wants it any more
+			}
+		}
+	}()
+	select {
+	case o := <-done:
+		return o.f, o.err
+	case <-ctx.Done():
+		return nil, fmt.Errorf("open %s: %w", path, context.Cause(ctx))
+	}
 }
 
 // Temporary creates an empty file for reading and writing that vanishes when

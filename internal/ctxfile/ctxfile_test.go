@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 func TestRegular(t *testing.T) {
@@ -107,4 +109,28 @@ func TestMissing(t *testing.T) {
 	if _, err := Open(t.Context(), filepath.Join(t.TempDir(), "missing")); !os.IsNotExist(err) {
 		t.Errorf("error %v", err)
 	}
+}
+
+// A named pipe that nobody writes to is waited for until the context ends.
+func TestOpenUnwritten(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "pipe")
+	if err := unix.Mkfifo(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	opened := make(chan error)
+	go func() {
+		_, err := Open(ctx, path)
+		opened <- err
+	}()
+	cancel()
+	if err := <-opened; !errors.Is(err, context.Canceled) {
+		t.Errorf("%v, want %v", err, context.Canceled)
+	}
+	// Who waits in the system call would stay there.
+	w, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Close()
 }

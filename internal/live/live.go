@@ -42,6 +42,9 @@ const keep = 20
 // noticed when they have left.
 const beat = 15 * time.Second
 
+// patience is how long a browser may take to read one event.
+const patience = time.Minute
+
 // Page is the page of one measurement. It is safe for concurrent use.
 type Page struct {
 	html   string
@@ -140,13 +143,14 @@ func (p *Page) serveWindow(w http.ResponseWriter, r *http.Request, number string
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.Header().Set("Content-Security-Policy", "frame-ancestors 'self'") // beside the page's own
-	_, _ = w.Write(page)                                                // the browser may have left
+	w.Header().Set("X-Frame-Options", "SAMEORIGIN")
+	_, _ = w.Write(page) // the browser may have left
 }
 
 // serveEvents tells of windows until there are no more or the browser leaves.
 func (p *Page) serveEvents(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/event-stream")
-	flush := http.NewResponseController(w).Flush
+	control := http.NewResponseController(w)
 	told, text := -1, ""
 	for {
 		first, last, ended, news := p.state()
@@ -157,7 +161,8 @@ func (p *Page) serveEvents(w http.ResponseWriter, r *http.Request) {
 		if ended {
 			text += "event: end\ndata: {}\n\n"
 		}
-		if _, err := w.Write([]byte(text)); err != nil || flush() != nil || ended {
+		_ = control.SetWriteDeadline(time.Now().Add(patience)) // not for all events together
+		if _, err := w.Write([]byte(text)); err != nil || control.Flush() != nil || ended {
 			return
 		}
 		text = ""

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 )
 
 // echo answers with the path that it sees.
@@ -24,63 +26,34 @@ func listen(t *testing.T, o Options) *Server {
 	return s
 }
 
-func TestGuards(t *testing.T) {
-	s := listen(t, Options{Handler: echo})
-	t.Cleanup(func() { s.Close() })
-	token := "/" + s.token
-	for _, c := range []struct {
-		name, host, path string
-		want             int
-		body             string
-	}{
-		{"root", "127.0.0.1:8000", token + "/", 200, "path /"},
-		{"deeper", "127.0.0.1", token + "/a/b", 200, "path /a/b"},
-		{"localhost", "LocalHost:8000", token + "/", 200, "path /"},
-		{"IPv6", "[::1]:8000", token + "/", 200, "path /"},
-		{"IPv6 without a port", "[::1]", token + "/", 200, "path /"},
-		{"escaped slash", "127.0.0.1", token + "/a%2Fb", 200, "path /a/b"},
-		{"no token", "127.0.0.1", "/", 404, ""},
-		{"token alone", "127.0.0.1", token, 404, ""},
-		{"other token", "127.0.0.1", "/" + strings.Repeat("A", len(s.token)) + "/", 404, ""},
-		{"beginning of the token", "127.0.0.1", token[:5] + "/", 404, ""},
-		{"around the token", "127.0.0.1", "/x/.." + token + "/", 404, ""},
-		{"rebound name", "attacker.example:8000", token + "/", 403, ""},
-		{"name that begins as an address", "127.0.0.1.attacker.example", token + "/", 403, ""},
-		{"name below localhost", "localhost.attacker.example", token + "/", 403, ""},
-		{"no host", "", token + "/", 403, ""},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			r := httptest.NewRequest(http.MethodGet, c.path, http.NoBody)
-			r.Host = c.host
-			w := httptest.NewRecorder()
-			s.ServeHTTP(w, r)
-			if w.Code != c.want || c.want == 200 && w.Body.String() != c.body {
-				t.Errorf("%d %q, want %d %q", w.Code, w.Body, c.want, c.body)
-			}
-			if strings.Contains(w.Body.String(), s.token) && c.want != 200 {
-				t.Error("the answer tells the token")
-			}
-		})
-	}
-}
-
 func TestTokensDiffer(t *testing.T) {
 	a, b := listen(t, Options{Handler: echo}), listen(t, Options{Handler: echo})
 	defer a.Close()
 	defer b.Close()
-	if a.token == b.token || len(a.token) < 20 {
-		t.Errorf("tokens %q and %q", a.token, b.token)
+	if a.guard.token == b.guard.token || len(a.guard.token) < 20 {
+		t.Errorf("tokens %q and %q", a.guard.token, b.guard.token)
 	}
 }
 
 func TestLoopbackOnly(t *testing.T) {
-	if _, err := New(Options{Address: "0.0.0.0:0", Handler: echo}); !errors.Is(err, ErrNotLoopback) {
+	if _, err := New(Options{Host: "0.0.0.0", Handler: echo}); !errors.Is(err, ErrNotLoopback) {
 		t.Errorf("error %v, want %v", err, ErrNotLoopback)
 	}
-	s := listen(t, Options{Address: "0.0.0.0:0", Remote: true, Handler: echo})
+	s := listen(t, Options{Host: "0.0.0.0", Remote: true, Handler: echo})
 	defer s.Close()
 	if !strings.HasPrefix(s.URL(), "http://127.0.0.1:") {
 		t.Errorf("URL %s", s.URL())
+	}
+}
+
+func TestReachable(t *testing.T) {
+	for listen, want := range map[string]string{
+		"127.0.0.1": "127.0.0.1:4000", "10.1.2.3": "10.1.2.3:4000", "::1": "[::1]:4000",
+		"0.0.0.0": "127.0.0.1:4000", "::": "127.0.0.1:4000",
+	} {
+		if got := reachable(&net.TCPAddr{IP: net.ParseIP(listen), Port: 4000}); got != want {
+			t.Errorf("listening on %s: %s, want %s", listen, got, want)
+		}
 	}
 }
 
@@ -91,9 +64,9 @@ func TestLimits(t *testing.T) {
 	})})
 	defer s.Close()
 	ask := func(body string) int {
-		r := httptest.NewRequest(http.MethodPost, "http://127.0.0.1/"+s.token+"/", strings.NewReader(body))
+		r := httptest.NewRequest(http.MethodPost, "http://127.0.0.1/"+s.guard.token+"/", strings.NewReader(body))
 		w := httptest.NewRecorder()
-		s.ServeHTTP(w, r)
+		s.guard.ServeHTTP(w, r)
 		return w.Code
 	}
 	if ask("0123456789"); err != nil {
@@ -103,10 +76,74 @@ func TestLimits(t *testing.T) {
 		t.Errorf("error of a longer one: %v", err)
 	}
 	for range mostRequests {
-		s.slots <- struct{}{}
+		s.guard.slots <- struct{}{}
 	}
 	if code := ask(""); code != http.StatusServiceUnavailable {
 		t.Errorf("status %d beyond the most requests", code)
+	}
+}
+
+// What a client may take its time for does not end with the deadline for reading its
+// request.
+func TestDeadline(t *testing.T) {
+	for _, test := range []struct{ method, body string }{{http.MethodGet, ""}, {http.MethodPost, "body"}} {
+		w := &deadlined{ResponseRecorder: httptest.NewRecorder()}
+		s := listen(t, Options{Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			if w.lifted != (test.body == "") {
+				t.Errorf("%s: before it is read, the deadline is lifted: %v", test.method, w.lifted)
+			}
+			if _, err := io.ReadAll(r.Body); err != nil {
+				t.Error(err)
+			}
+			if !w.lifted {
+				t.Errorf("%s: while it is answered, the deadline for reading is left", test.method)
+			}
+		})})
+		t.Cleanup(func() { s.Close() })
+		s.guard.ServeHTTP(w, httptest.NewRequest(test.method, s.URL(), strings.NewReader(test.body)))
+	}
+}
+
+// deadlined notes that the deadline for reading is lifted.
+type deadlined struct {
+	*httptest.ResponseRecorder
+	lifted bool
+}
+
+func (d *deadlined) SetReadDeadline(at time.Time) error {
+	d.lifted = at.IsZero()
+	return nil
+}
+
+// Connections beyond the most are closed, and there is place again when others
+// end.
+func TestConnections(t *testing.T) {
+	s := listen(t, Options{Handler: echo})
+	defer s.Close()
+	var ours []net.Conn
+	connect := func() (closed bool) {
+		client, server := net.Pipe()
+		ours = append(ours, server)
+		t.Cleanup(func() { client.Close() })
+		if err := client.SetReadDeadline(time.Now()); err != nil {
+			t.Fatal(err)
+		}
+		s.admit(server, http.StateNew)
+		_, err := client.Read(make([]byte, 1))
+		return errors.Is(err, io.EOF)
+	}
+	for range mostConnections {
+		if connect() {
+			t.Fatalf("connection %d is closed", len(ours))
+		}
+	}
+	if !connect() {
+		t.Error("one more than the most is held")
+	}
+	s.admit(ours[mostConnections], http.StateClosed)
+	s.admit(ours[0], http.StateClosed)
+	if connect() {
+		t.Error("when another has ended, one is closed")
 	}
 }
 

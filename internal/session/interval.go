@@ -9,13 +9,15 @@ import (
 	"strconv"
 	"strings"
 
+	"fulgur/internal/atomicfile"
 	"fulgur/internal/encode/describe"
 	"fulgur/internal/encode/plain"
+	"fulgur/internal/profile"
 )
 
 // Files returns what writes windows into files of their own, for [ProfileWindows]:
 // "name-0001.pb.gz" and so on for an output of "name.pb.gz". Numbers go on after
-// those of files that are there. If keep is not 0, that many files are kept: the
+// those of files that are there, and those that come meanwhile are passed over. If keep is not 0, that many files are kept: the
 // oldest of those that were written by then are removed, and no other ones. It
 // says what was written on o.Stderr, and fails with an [ErrUsage].
 func Files(o *Options, keep int) (func(Window) error, error) {
@@ -74,8 +76,9 @@ func (n *numbered) highest() (int, error) {
 	for _, e := range entries {
 		digits, isOurs := strings.CutPrefix(e.Name(), filepath.Base(n.stem)+"-")
 		digits, ends := strings.CutSuffix(digits, n.ending)
-		if number, err := strconv.Atoi(digits); err == nil && isOurs && ends {
-			highest = max(highest, number)
+		// A number that leads nowhere is not ours.
+		if number, err := strconv.ParseInt(digits, 10, 32); err == nil && isOurs && ends {
+			highest = max(highest, int(number))
 		}
 	}
 	return highest, nil
@@ -85,13 +88,14 @@ func (n *numbered) highest() (int, error) {
 func (n *numbered) write(w Window) error {
 	n.last++
 	path := n.path(n.last)
-	out, err := createOutput(path, nil)
+	err := n.create(path, w.Profile)
+	for errors.Is(err, fs.ErrExist) { // another run counts on, too
+		n.last++
+		path = n.path(n.last)
+		err = n.create(path, w.Profile)
+	}
 	if err != nil {
 		return err
-	}
-	// Values are those of samples on the CPU, of which the first one is shown.
-	if err := encode(out, n.format, w.Profile, nil, n.options, 0); err != nil {
-		return errors.Join(err, out.Abort())
 	}
 	info, err := os.Lstat(path)
 	if err != nil {
@@ -100,6 +104,19 @@ func (n *numbered) write(w Window) error {
 	n.written = append(n.written, writtenFile{path, info})
 	n.report(w, path)
 	return n.remove()
+}
+
+// create writes a file that is not there.
+func (n *numbered) create(path string, p *profile.Profile) error {
+	out, err := atomicfile.CreateNew(path)
+	if err != nil {
+		return err
+	}
+	// Values are those of samples on the CPU, of which the first one is shown.
+	if err := encode(out, n.format, p, nil, n.options, 0); err != nil {
+		return errors.Join(err, out.Abort())
+	}
+	return nil
 }
 
 // remove removes the oldest files. One that is gone, or is another by now, is left

@@ -3,6 +3,7 @@ package session
 import (
 	"bytes"
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -93,6 +94,35 @@ func TestKeep(t *testing.T) {
 	}
 	if lines := bytes.Count(said.Bytes(), []byte("\n")); lines != 5 {
 		t.Errorf("%d lines on 5 windows:\n%s", lines, &said)
+	}
+}
+
+// Two runs that write the same names leave each other's files.
+func TestTwoRuns(t *testing.T) {
+	dir := t.TempDir()
+	o := &Options{Output: filepath.Join(dir, "name.folded"), Stderr: io.Discard}
+	// A number that cannot be counted on from is nobody's.
+	if err := os.WriteFile(filepath.Join(dir, "name-9223372036854775807.folded"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	var runs []func(Window) error
+	for range 2 {
+		write, err := Files(o, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		runs = append(runs, write)
+	}
+	for n := range 3 {
+		for _, write := range runs {
+			if err := write(Window{Number: n + 1, Profile: encodetest.Typical()}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	want := []string{"name-0005.folded", "name-0006.folded", "name-9223372036854775807.folded"}
+	if got := filesIn(t, dir); !slices.Equal(got, want) {
+		t.Errorf("files %q, want %q", got, want)
 	}
 }
 

@@ -17,9 +17,11 @@ const (
 
 // content serves the profile as it is; the Firefox Profiler sees by itself
 // whether it is compressed.
-func (s *server) content(w http.ResponseWriter, r *http.Request) {
+type content struct{ *io.SectionReader }
+
+// ServeHTTP implements [http.Handler].
+func (c content) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/octet-stream")
-	c := s.options.Input.Content
 	http.ServeContent(w, r, "", time.Time{}, io.NewSectionReader(c, 0, c.Size())) // each reader has a place
 }
 

@@ -26,47 +26,88 @@ import (
 const pprofPolicy = "default-src 'none'; script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'; " +
 	"img-src 'self' data:; connect-src 'self'; frame-ancestors 'none'; base-uri 'none'"
 
+// sourcePage is the page of pprof's that reads source files.
+const sourcePage = "/source"
+
 // pprofPages are the pages of github.com/google/pprof, made when one is first
 // asked for.
 type pprofPages struct {
-	handlers func() (map[string]http.Handler, error)
+	// all are the pages but for sourcePage, which is of a profile that names no
+	// files but those that may be read.
+	all, source func() (map[string]http.Handler, error)
 }
 
 // newPprofPages returns the pages of o's profile.
 func newPprofPages(o Options, library *code.Library) *pprofPages {
-	return &pprofPages{sync.OnceValues(func() (handlers map[string]http.Handler, err error) {
-		shown, err := o.Input.pprof()
-		if err != nil {
-			return nil, err
+	return &pprofPages{
+		all: sync.OnceValues(func() (map[string]http.Handler, error) {
+			return pprofHandlers(o, library, (*Input).pprof)
+		}),
+		source: sync.OnceValues(func() (map[string]http.Handler, error) {
+			return pprofHandlers(o, library, func(in *Input) (*profile.Profile, error) {
+				p, err := in.pprof()
+				if err == nil {
+					withhold(p, in, library)
+				}
+				return p, err
+			})
+		}),
+	}
+}
+
+// withheld is what source files are called that pprof is not to read. It leads
+// nowhere.
+const withheld = "(a file that the debug information does not name)"
+
+// withhold takes from p, which is in as pprof has it, the names of files that the
+// debug information of the profiled programs does not name: pprof opens whatever a
+// profile names.
+func withhold(p *profile.Profile, in *Input, library *code.Library) {
+	named, _ := library.Named(in.Profile)
+	for _, f := range p.Function {
+		if f.Filename != "" && !named[f.Filename] {
+			f.Filename = withheld
 		}
-		// pprof changes the profile that it is given.
-		objects := &pprofObjects{library: library, profile: shown.Copy(), found: map[*code.File]map[uint64][]symbolize.Frame{}}
-		f := pprofFetcher{shown, o.Base}
-		args := []string{"-http=" + loopback + ":0", "-no_browser", "-symbolize=none"}
-		if o.Base != nil {
-			args = append(args, "-diff_base="+baseSource)
-		}
-		err = driver.PProf(&driver.Options{
-			Flagset: newPprofFlags(append(args, newSource)),
-			Fetch:   f,
-			Obj:     objects,
-			UI:      pprofUI{o.Stderr},
-			HTTPServer: func(served *driver.HTTPServerArgs) error {
-				handlers = served.Handlers
-				return nil
-			},
-		})
-		if err == nil && handlers == nil {
-			err = errors.New("no pages")
-		}
-		return handlers, err
-	})}
+	}
+}
+
+// pprofHandlers returns pprof's pages of what read makes of o's profiles, by path.
+func pprofHandlers(o Options, library *code.Library, read func(*Input) (*profile.Profile, error)) (handlers map[string]http.Handler, err error) {
+	shown, err := read(&o.Input)
+	if err != nil {
+		return nil, err
+	}
+	// pprof changes the profile that it is given.
+	objects := &pprofObjects{library: library, profile: shown.Copy(), found: map[*code.File]map[uint64][]symbolize.Frame{}}
+	f := pprofFetcher{shown, func() (*profile.Profile, error) { return read(o.Base) }}
+	args := []string{"-http=127.0.0.1:0", "-no_browser", "-symbolize=none"}
+	if o.Base != nil {
+		args = append(args, "-diff_base="+baseSource)
+	}
+	err = driver.PProf(&driver.Options{
+		Flagset: newPprofFlags(append(args, newSource)),
+		Fetch:   f,
+		Obj:     objects,
+		UI:      pprofUI{o.Stderr},
+		HTTPServer: func(served *driver.HTTPServerArgs) error {
+			handlers = served.Handlers
+			return nil
+		},
+	})
+	if err == nil && handlers == nil {
+		err = errors.New("no pages")
+	}
+	return handlers, err
 }
 
 // ServeHTTP implements [http.Handler] for paths without what they are mounted
 // at.
 func (p *pprofPages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	handlers, err := p.handlers()
+	pages := p.all
+	if r.URL.Path == sourcePage {
+		pages = p.source
+	}
+	handlers, err := pages()
 	if err != nil {
 		http.Error(w, "pprof: "+plain.Error(err), http.StatusInternalServerError)
 		return
@@ -86,7 +127,7 @@ const newSource, baseSource = "new", "base"
 // pprofFetcher gives pprof the profiles that it asks for by name.
 type pprofFetcher struct {
 	shown *profile.Profile
-	base  *Input
+	base  func() (*profile.Profile, error)
 }
 
 // Fetch implements [driver.Fetcher]. It does not say where profiles come from:
@@ -95,7 +136,7 @@ func (f pprofFetcher) Fetch(source string, _, _ time.Duration) (p *profile.Profi
 	if source == newSource {
 		return f.shown, "", nil
 	}
-	p, err = f.base.pprof()
+	p, err = f.base()
 	return p, "", err
 }
 

@@ -3,26 +3,21 @@
 // github.com/google/pprof's pages, and in the Firefox Profiler, which it serves
 // with symbols, sources and instructions.
 //
-// Whatever runs in a browser can ask a server on its machine, and any user of
-// the machine can connect to it. So every address has a random token in its
-// path, requests under another host's name are refused, as is what pages of
-// other origins ask, but for the Firefox Profiler; and the files that are read
-// are those that package code allows.
+// Package localhttp lets nobody in but who was told the address, and of pages of
+// other origins the Firefox Profiler's alone, while a profile of its format is
+// shown. The files that are read are those that package code allows.
 package view
 
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
-	"net"
 	"net/http"
-	"strconv"
-	"time"
 
 	"fulgur/internal/code"
 	"fulgur/internal/debugfile"
 	"fulgur/internal/decode"
+	"fulgur/internal/localhttp"
 	"fulgur/internal/profile"
 	"fulgur/internal/symbolize"
 )
@@ -37,6 +32,10 @@ type Input struct {
 	Format  decode.Format
 	Content *io.SectionReader
 }
+
+// isFirefox reports whether the profile is one of the Firefox Profiler's, which
+// can be shown as it is.
+func (in Input) isFirefox() bool { return in.Format == decode.Firefox && in.Content != nil }
 
 // Options say what to show, and where.
 type Options struct {
@@ -57,47 +56,42 @@ type Options struct {
 	Stderr io.Writer
 }
 
-// Limits of the server.
-const (
-	headerTime = 10 * time.Second // for the header of a request
-	readTime   = time.Minute      // for a whole request
-	writeTime  = 10 * time.Minute // to answer, which may take downloads
-	idleTime   = 2 * time.Minute
-	endTime    = 2 * time.Second // for what is being answered at the end
-	mostHeader = 64 << 10        // bytes
-)
+// mostRequest is the largest body of a request, in bytes: the Firefox Profiler
+// asks for all addresses of a file at once.
+const mostRequest = 32 << 20
 
 // Serve shows a profile until ctx ends, which is no error.
-func Serve(ctx context.Context, o Options) (err error) {
-	if o.Listen == "" {
-		o.Listen = loopback
-	}
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", net.JoinHostPort(o.Listen, strconv.Itoa(o.Port)))
-	if err != nil {
-		return fmt.Errorf("no page can be served: %w", err)
-	}
+func Serve(ctx context.Context, o Options) error {
 	library := code.NewLibrary(ctx, o.Finder, symbolize.Options{})
-	s := newServer(o, library, newToken())
-	web := &http.Server{
-		Handler:           s,
-		ReadHeaderTimeout: headerTime, ReadTimeout: readTime, WriteTimeout: writeTime, IdleTimeout: idleTime,
-		MaxHeaderBytes: mostHeader,
-	}
-	ended := make(chan error, 1)
-	go func() { ended <- web.Serve(listener) }()
-	announce(ctx, s.links(listener.Addr()), o)
-	select {
-	case err = <-ended:
-		err = fmt.Errorf("serve pages: %w", err)
-	case <-ctx.Done():
-		wait, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTime)
-		defer cancel()
-		if web.Shutdown(wait) != nil {
-			err = web.Close() // somebody still downloads
-		}
-		if served := <-ended; !errors.Is(served, http.ErrServerClosed) {
-			err = errors.Join(err, served)
-		}
+	server, err := listen(o, library)
+	if err == nil {
+		announce(ctx, server, o)
+		err = server.Serve(ctx)
 	}
 	return errors.Join(err, library.Close())
+}
+
+// listen returns a server of the pages, which listens.
+func listen(o Options, library *code.Library) (*localhttp.Server, error) {
+	served := localhttp.Options{
+		Host: o.Listen, Port: o.Port, Remote: o.Listen != "",
+		MaxBody: mostRequest, Handler: pages(o, library),
+	}
+	if o.Input.isFirefox() {
+		served.Origin = profilerOrigin
+	}
+	return localhttp.New(served)
+}
+
+// pages returns all that is served, by path.
+func pages(o Options, library *code.Library) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("GET /{$}", newFlamePage(o))
+	mux.Handle("GET /code", &listings{input: o.Input.Profile, library: library})
+	mux.Handle("/pprof/", http.StripPrefix("/pprof", newPprofPages(o, library)))
+	if o.Input.isFirefox() {
+		mux.Handle("GET /"+profileName, content{o.Input.Content})
+		newSymbolServer(o.Input.Profile, library).register(mux)
+	}
+	return mux
 }
