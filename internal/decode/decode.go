@@ -55,6 +55,7 @@ func Read(r io.Reader, name string) (*profile.Profile, Format, error) {
 	if err != nil {
 		return nil, format, fmt.Errorf("%s: read as %s: %w", name, format, err)
 	}
+	p.Meta.Converted = true
 	return p, format, nil
 }
 

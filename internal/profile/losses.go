@@ -132,6 +132,7 @@ func (l Losses) Minus(m Losses) Losses {
 	l.UnresolvedFrames -= min(l.UnresolvedFrames, m.UnresolvedFrames)
 	l.Untracked -= min(l.Untracked, m.Untracked)
 	l.Unfollowed -= min(l.Unfollowed, m.Unfollowed)
+	l.Missed -= min(l.Missed, m.Missed)
 	l.Remaps -= min(l.Remaps, m.Remaps)
 	l.ProcessesGone -= min(l.ProcessesGone, m.ProcessesGone)
 	return l

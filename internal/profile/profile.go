@@ -232,6 +232,9 @@ func (e End) String() string {
 
 // Meta describes the run that a profile comes from.
 type Meta struct {
+	// Converted says that the profile was read from a file of another format, which
+	// need not tell what was lost.
+	Converted bool
 	// Command is the command line that was profiled or that profiled.
 	Command string
 	// Host, Kernel and Arch name the machine: node name, release (uname -r)

@@ -46,6 +46,7 @@ type header struct {
 
 // meta is [profile.Meta] as the page reads it.
 type meta struct {
+	Converted bool    `json:"converted,omitempty"`
 	Command   string  `json:"command"`
 	Scope     string  `json:"scope"`
 	Host      string  `json:"host"`
@@ -104,6 +105,7 @@ func newHeader(p *profile.Profile, o Options, t *tree) header {
 			Host: plainText(m.Host), Kernel: plainText(m.Kernel), Arch: plainText(m.Arch), CPUs: m.CPUs,
 			Seconds: m.Duration.Seconds(),
 			Event:   plainText(m.Event), Frequency: m.Frequency, Period: m.Period,
+			Converted: m.Converted,
 		},
 		Losses:   losses(p.Losses),
 		Value:    o.Value,

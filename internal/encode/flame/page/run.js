@@ -19,7 +19,8 @@ function showRun(data) {
     ['Event', [m.event, rate].filter(Boolean).join(', ')],
     ['Samples', counted < 0 ? '' : digits.format(sum(samples.values[counted]))],
   ].filter(([, text]) => text));
-  byId('lost').textContent = losses.length ? losses.map((l) => l.what).join(', ') : 'nothing lost';
+  // What was converted need not tell of losses.
+  byId('lost').textContent = losses.map((l) => l.what).join(', ') || (m.converted ? '' : 'nothing lost');
   byId('losses').classList.toggle('warn', losses.length > 0);
   definitions(byId('remedies'), losses.map((l) => [l.what, [l.effect, l.remedy].filter(Boolean).join('; ')]));
   choices(byId('value'), values.map((type, i) => [String(i), valueName(type)]), String(data.value));
