@@ -17,7 +17,7 @@ import (
 )
 
 // patience is how long anything may take before a test gives up.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 // browser is a headless browser, spoken to in the DevTools protocol over a
 // pair of pipes: JSON messages that end in a zero byte.

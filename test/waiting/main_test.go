@@ -9,7 +9,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -161,6 +163,23 @@ func functions(s *pprof.Sample) (names []string) {
 }
 
 func has(s *pprof.Sample, function string) bool { return slices.Contains(functions(s), function) }
+
+var missedWaits = regexp.MustCompile(`(?m)^ +(\d+) waits? missed`)
+
+// missed is how many waits the kernel did not tell the end of, of whatever thread:
+// those of a busy machine's do not always.
+func (m measured) missed() int64 {
+	said := missedWaits.FindStringSubmatch(m.stderr)
+	if said == nil {
+		return 0
+	}
+	n, _ := strconv.ParseInt(said[1], 10, 64)
+	return n
+}
+
+// slack is what may lie between a time that is measured and what the program counts,
+// in ns.
+func (m measured) slack() int64 { return slack + m.missed()*int64(2*napTime) }
 
 // near reports whether got is want, give or take slack and 5 %; in the rig's
 // machines, which are emulated, time goes by between any two looks at it.

@@ -249,7 +249,7 @@ func TestForkStorm(t *testing.T) {
 	}
 	// One that is preempted before it sleeps may have slept enough when it is back.
 	slept, preempted := m.sum(t, "off-cpu", "storm", child, "[sleep]"), m.sum(t, "off-cpu", "storm", child, "[preempted]", "hrtimer_nanosleep")
-	if !near(slept+preempted, m.truth.Slept, slack) {
+	if !near(slept+preempted, m.truth.Slept, m.slack()) {
 		t.Errorf("%d ns asleep and %d before that without a CPU, the children count %d\n%s", slept, preempted, m.truth.Slept, m.stderr)
 	}
 }

@@ -47,8 +47,8 @@ func Load(o Options) (*Source, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Without it direct requests have no file.
-	if err := probe.HideAddresses(spec, "iomap_dio_bio_end_io"); err != nil {
+	// Without them direct requests have no file.
+	if err := probe.HideAddresses(spec, "iomap_dio_bio_end_io", "bio_chain_endio"); err != nil {
 		return nil, err
 	}
 	birth, other, err := births(o.Types)
