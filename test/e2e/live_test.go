@@ -208,7 +208,7 @@ func TestServe(t *testing.T) {
 	if code, body := get(url + "window/1"); code != http.StatusOK || !strings.Contains(body, `<script id="data"`) {
 		t.Errorf("the first window is answered with %d %.100s", code, body)
 	}
-	if code, _ := get(regexp.MustCompile(`[A-Z0-9]+/$`).ReplaceAllString(url, "")); code != http.StatusNotFound {
+	if code, _ := get(regexp.MustCompile(`[A-Za-z0-9]+/$`).ReplaceAllString(url, "")); code != http.StatusNotFound {
 		t.Errorf("without the token it answers %d", code)
 	}
 	if err := cmd.Process.Signal(os.Interrupt); err != nil {
