@@ -238,7 +238,7 @@ func TestUnwindNewProcess(t *testing.T) {
 func TestUnwindBriefProcesses(t *testing.T) {
 	testenv.Root(t)
 	deep := buildDeep(t)
-	script := `for i in {1..20}; do "$0" 0.03; done`
+	script := `for i in {1..60}; do "$0" 0.004; done`
 	r := fulgur(t, "profile", "-F", "1999", "--format", "text", "--no-inlines", "--", "bash", "-c", script, deep)
 	if r.code != 0 {
 		t.Fatalf("exit code %d: %s", r.code, r.stderr)
@@ -246,11 +246,11 @@ func TestUnwindBriefProcesses(t *testing.T) {
 	e := endsOf(t, r.stdout)["deep"]
 	t.Log(e)
 	// Half of the ring is for others: an overloaded machine's may be full.
-	if late := e[notReady] + e[noMapping]; e.total() < 200 || late > e.total()/10 {
+	if late := e[notReady] + e[noMapping]; e.total() < 200 || late > e.total()/6 {
 		t.Errorf("%d of %d samples are not unwound", late, e.total())
 	}
 	// A process that is being torn down has no stack any more.
-	if alive := e.total() - e[unreadable]; e[""] < alive*9/10 {
+	if alive := e.total() - e[unreadable]; e[""] < alive*8/10 {
 		t.Errorf("%d of %d stacks reach their root", e[""], alive)
 	}
 }
