@@ -58,7 +58,8 @@ func openFrontEnd(t *testing.T, profile string, env ...string) *frontEnd {
 	if out, err := exec.Command(f.cli, "--version").CombinedOutput(); err != nil {
 		testenv.Skip(t, fmt.Sprintf("needs a profiler-cli that this machine's node can run: %v\n%s", err, out))
 	}
-	f.env = append(append(os.Environ(), env...), "PROFILER_CLI_SESSION_DIR="+t.TempDir())
+	sessions := t.TempDir()
+	f.env = append(append(os.Environ(), env...), "PROFILER_CLI_SESSION_DIR="+sessions)
 	server := exec.Command(f.cli, "--daemon", profile, "--session", session)
 	server.Env = f.env
 	if err := server.Start(); err != nil {
@@ -73,8 +74,15 @@ func openFrontEnd(t *testing.T, profile string, env ...string) *frontEnd {
 		_ = server.Process.Kill() // may be gone
 		<-gone
 	})
+	// The process says in a file that it listens. Whoever asks before, and finds
+	// no such file, takes what there is for remains and removes it: the socket,
+	// perhaps, that has just been made.
+	listens := filepath.Join(sessions, session+".json")
 	for deadline := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
-		_, err := f.run("status")
+		_, err := os.Stat(listens)
+		if err == nil {
+			_, err = f.run("status")
+		}
 		if err == nil {
 			return f
 		}
