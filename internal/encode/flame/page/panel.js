@@ -68,7 +68,7 @@ class Panel {
   showHottest() {
     const { page, page: { names, functions, weights } } = this;
     this.panel.replaceChildren(shares('Hottest functions', page.hottest(20).map((f) =>
-      [names.of(functions.frames[f]), page.functionSums.self[f], () => page.chosen(f)]), weights.whole, page.valueType));
+      [names.of(functions.frames[f]), page.selfSums[f], () => page.chosen(f)]), weights.whole, page.valueType));
   }
 
   show(chart, box) {
@@ -80,7 +80,6 @@ class Panel {
       button('Sandwich', () => page.chosen(f)),
       ...(page.data.listings ? [button('Source', () => page.chosen(f, 'code'))] : []),
       button('Search', () => page.state.set({ q: `^${name.replace(/[\\^$.*+?()[\]{}|]/g, '\\$&')}$` })));
-    const { self, total } = page.functionSums;
     const part = (value) => `${amount(value, valueType)} (${percent(value, weights.whole)})`;
     const near = (heading, view) => {
       const entries = view.children(view.root).slice(0, 8).map((b) =>
@@ -89,7 +88,7 @@ class Panel {
     };
     this.panel.replaceChildren(
       element('h2', name), definitions(element('dl'), page.facts(chart, box)), tools,
-      element('h3', 'Wherever it is called'), definitions(element('dl'), [['Total', part(total[f])], ['Self', part(self[f])]]),
+      element('h3', 'Wherever it is called'), definitions(element('dl'), [['Total', part(page.totalSums.values[f])], ['Self', part(page.selfSums[f])]]),
       ...near('Called from', page.viewOf('callers of', f)), ...near('Calls', page.viewOf('callees of', f)));
   }
 }
