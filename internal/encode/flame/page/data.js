@@ -1,13 +1,18 @@
 // ---- The data of the page; data.go describes how it is written.
 
 async function load() {
-  const packed = decodeBase64(byId('data').textContent);
-  const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream('gzip'));
-  const bytes = new Uint8Array(await new Response(stream).arrayBuffer());
+  const bytes = await inflate(decodeBase64(byId('data').textContent));
   const length = new DataView(bytes.buffer).getUint32(0, true);
   const header = JSON.parse(new TextDecoder().decode(bytes.subarray(4, 4 + length)));
   const reader = new Reader(bytes, 4 + length);
   return { ...header, tree: readTree(reader, header), samples: readSamples(reader, header) };
+}
+
+async function inflate(packed) {
+  const stream = new DecompressionStream('gzip');
+  const writer = stream.writable.getWriter();
+  const [buffer] = await Promise.all([new Response(stream.readable).arrayBuffer(), writer.write(packed), writer.close()]);
+  return new Uint8Array(buffer);
 }
 
 function decodeBase64(text) {

@@ -24,7 +24,7 @@ class Functions {
   // totalSums returns the values, in the profile and in the one it is compared
   // with, in which it is anywhere in the stack: once, however often.
   totalSums(weights) {
-    const { tree: { count, first, end, frame } } = this.data;
+    const { ofFrame, data: { tree: { count, first, end, frame } } } = this;
     const columns = () => new Float64Array(this.frames.length);
     const sums = { values: columns(), base: columns() };
     const until = new Uint32Array(this.frames.length); // the end of the outermost activation
@@ -33,7 +33,7 @@ class Functions {
       const base = weights.baseTotal(k);
       if (total === 0 && base === 0) continue;
       for (let n = first[k]; n < first[k + 1]; n++) {
-        const f = this.ofFrame[frame[n]];
+        const f = ofFrame[frame[n]];
         if (k < until[f]) continue;
         until[f] = end[k];
         sums.values[f] += total;

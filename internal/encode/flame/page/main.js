@@ -54,11 +54,11 @@ class Page {
     if (differs('q')) this.search.parse(now.q);
     if (differs('view', 'fn', 'merge', 'invert', 'value', 'task')) this.showView();
     else if (differs('zoom', 'up')) this.showZoom();
-    else if (differs('theme', 'colour')) this.eachChart((chart) => chart.paint());
+    else if (differs('theme', 'colour')) this.eachChart((chart) => chart.repaint());
     if (differs('q', 'value', 'task', 'view', 'fn', 'merge', 'zoom', 'up')) {
       this.tip.hide();
       this.search.show(this.hasChart ? this.chart : null);
-      this.eachChart((chart) => chart.paint());
+      this.eachChart((chart) => chart.repaint());
     }
     if (this.view === 'table' && differs('view', 'q', 'sort', 'value', 'task')) this.showTable();
     this.showControls();
@@ -282,7 +282,7 @@ class Page {
     });
     matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => {
       this.readColours();
-      this.eachChart((chart) => chart.paint());
+      this.eachChart((chart) => chart.repaint());
     });
   }
 

@@ -81,6 +81,7 @@ class Panel {
       ...(page.data.listings ? [button('Source', () => page.chosen(f, 'code'))] : []),
       button('Search', () => page.state.set({ q: `^${name.replace(/[\\^$.*+?()[\]{}|]/g, '\\$&')}$` })));
     const part = (value) => `${amount(value, valueType)} (${percent(value, weights.whole)})`;
+    const callees = page.viewOf('callees of', f);
     const near = (heading, view) => {
       const entries = view.children(view.root).slice(0, 8).map((b) =>
         [names.of(b.frame), b.total, () => page.chosen(functions.ofFrame[b.frame])]);
@@ -88,8 +89,8 @@ class Panel {
     };
     this.panel.replaceChildren(
       element('h2', name), definitions(element('dl'), page.facts(chart, box)), tools,
-      element('h3', 'Wherever it is called'), definitions(element('dl'), [['Total', part(page.totalSums.values[f])], ['Self', part(page.selfSums[f])]]),
-      ...near('Called from', page.viewOf('callers of', f)), ...near('Calls', page.viewOf('callees of', f)));
+      element('h3', 'Wherever it is called'), definitions(element('dl'), [['Total', part(callees.root.total)], ['Self', part(page.selfSums[f])]]),
+      ...near('Called from', page.viewOf('callers of', f)), ...near('Calls', callees));
   }
 }
 

@@ -59,7 +59,8 @@ const MOST_CHOICES = 100; // of one level
 // tells so.
 function taskChoices({ tasks, strings, samples }, column) {
   const weights = tasks.comm.map(() => 0);
-  for (let i = 0; i < samples.count; i++) weights[samples.task[i]] += samples.values[column][i];
+  const { count, task, values: { [column]: values } } = samples;
+  for (let i = 0; i < count; i++) weights[task[i]] += values[i];
   const whole = weights.reduce((sum, w) => sum + w, 0);
   const all = tasks.comm.map((_, i) => i);
   const list = [['', 'All processes']];
