@@ -62,7 +62,7 @@ func (c *profileCommand) windows(ctx context.Context, o session.ProfileOptions) 
 			return exitFailed, err
 		}
 		defer func() { err = errors.Join(err, stop()) }()
-		deliver = append(deliver, func(w session.Window) error { return page.Add(w.Profile) })
+		deliver = append(deliver, func(w session.Window) error { return page.Add(w.Profile, w.Value) })
 	}
 	return session.ProfileWindows(ctx, o, every, func(w session.Window) error {
 		for _, to := range deliver {

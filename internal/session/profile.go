@@ -88,10 +88,16 @@ type source interface {
 // Profile samples what runs on the processors and writes what it saw, as
 // [measure] does.
 func Profile(ctx context.Context, o ProfileOptions) (exitCode int, err error) {
+	return measure(ctx, profiled(&o), &o.Options)
+}
+
+// profiled is the subject that o asks for.
+func profiled(o *ProfileOptions) subject {
+	on := onCPU{options: o}
 	if o.Wall {
-		return measure(ctx, &wall{onCPU: onCPU{options: &o}}, &o.Options)
+		return &wall{onCPU: on}
 	}
-	return measure(ctx, &onCPU{options: &o}, &o.Options)
+	return &on
 }
 
 // OffCPU measures what threads wait for and writes what it saw, as [measure]

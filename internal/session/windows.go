@@ -29,6 +29,16 @@ type Window struct {
 	// Number counts them from 1.
 	Number  int
 	Profile *profile.Profile
+	// Value is the index of the value that outputs show.
+	Value int
+}
+
+// lasting is a source of what may go on when a window ends.
+type lasting interface {
+	// Cut counts what goes on for its time up to now. The rest is for later windows.
+	Cut() error
+	// Pending returns the names of the stacks of what goes on.
+	Pending() ([]uint64, error)
 }
 
 // ProfileWindows samples what runs on the processors for as long as [Profile]
@@ -36,17 +46,15 @@ type Window struct {
 // time. Sampling goes on meanwhile; if deliver takes longer than a window, the
 // next one is longer. A window ends early when it has met so many different stacks that
 // they would take much memory. An error of deliver ends the measurement. The exit code
-// is that of [Profile].
+// is that of [Profile]. A time off the CPU that goes on when a window ends is one of
+// each of its windows, for its part.
 //
 // What is kept is what three windows have: memory does not grow with time.
 func ProfileWindows(ctx context.Context, o ProfileOptions, every time.Duration, deliver func(Window) error) (exitCode int, err error) {
-	switch {
-	case o.Wall:
-		return 2, usagef("a time off the CPU belongs to no window: leave --wall out")
-	case every < MinWindow:
+	if every < MinWindow {
 		return 2, usagef("windows of %s are too short: take %s or more", every, MinWindow)
 	}
-	what := &untimed{onCPU{options: &o}}
+	what := untimed{profiled(&o)}
 	if code, err := complete(what, &o.Options); err != nil {
 		return code, err
 	}
@@ -62,11 +70,11 @@ func ProfileWindows(ctx context.Context, o ProfileOptions, every time.Duration, 
 	return exitCodeOf(ctx, launched, err, &o.Options)
 }
 
-// untimed is the subject of samples on the CPU whose times no recording keeps, in
-// whatever format they are written.
-type untimed struct{ onCPU }
+// untimed is a subject whose times no recording keeps, in whatever format it is
+// written.
+type untimed struct{ subject }
 
-func (*untimed) inTime() (inTime, bool) { return inTime{}, false }
+func (untimed) inTime() (inTime, bool) { return inTime{}, false }
 
 // takeWindows measures and delivers all windows.
 func takeWindows(ctx context.Context, what subject, o *Options, finder *debugfile.Finder, launched *target.Launched, every time.Duration, deliver func(Window) error) (err error) {
@@ -179,7 +187,7 @@ func (w *windows) nearlyOver(now time.Time) bool {
 // counted later is named anew.
 func (w *windows) turn() error {
 	now := time.Now()
-	if err := w.each(func(s source) error { return errors.Join(s.Renew(), s.Counts().Flip()) }); err != nil {
+	if err := w.each(divide); err != nil {
 		return err
 	}
 	if _, err := w.run.poll(); err != nil {
@@ -189,6 +197,30 @@ func (w *windows) turn() error {
 		w.end = w.end.Add(w.every)
 	}
 	return w.cut(now)
+}
+
+// divide divides what a source counts between two windows.
+func divide(s source) error {
+	if l, ok := s.(lasting); ok {
+		if err := l.Cut(); err != nil {
+			return err
+		}
+	}
+	return errors.Join(s.Renew(), s.Counts().Flip())
+}
+
+// pending returns the names of the stacks of what goes on.
+func (w *windows) pending() (all []uint64, err error) {
+	err = w.each(func(s source) error {
+		l, ok := s.(lasting)
+		if !ok {
+			return nil
+		}
+		ids, err := l.Pending()
+		all = append(all, ids...)
+		return err
+	})
+	return all, err
 }
 
 // cut hands the window, which ends at the given time, to the writer.
@@ -205,7 +237,11 @@ func (w *windows) cut(end time.Time) error {
 	p.names.known, p.names.later = w.known, w.options.NoSymbols
 	w.processes.FollowPerfMaps()
 	p.names.snapshots = perfMapsOf(w.store)
-	w.store = w.store.Next()
+	pending, err := w.pending()
+	if err != nil {
+		return err
+	}
+	w.store = w.store.Next(pending...)
 	w.processes.NextPeriod()
 	w.begin, w.before = end, losses
 	w.waiting.Add(1)
@@ -219,7 +255,11 @@ func (w *windows) write(ctx context.Context) {
 		w.number++
 		p.names.symbolize(ctx)
 		w.warnings.tell(p.names.warnings())
-		window := Window{w.number, buildProfile(w.subject, p.store, p.lost, p.names, p.meta, p.losses, nil)}
+		window := Window{
+			Number:  w.number,
+			Profile: buildProfile(w.subject, p.store, p.lost, p.names, p.meta, p.losses, nil),
+			Value:   w.subject.shown(),
+		}
 		w.samples += window.Profile.Total(0)
 		if err := errors.Join(w.deliver(window), w.known.trim()); err != nil {
 			w.failed <- err
