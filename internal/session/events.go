@@ -6,6 +6,7 @@ import (
 	"unsafe"
 
 	"fulgur/bpf"
+	"fulgur/internal/perfevent"
 	"fulgur/internal/profile"
 	"fulgur/internal/ringbuf"
 	"fulgur/internal/source/blockio"
@@ -118,6 +119,13 @@ func (e *events) close() error {
 		return nil
 	}
 	return e.recorder.Close()
+}
+
+// heed takes note of a record. It may be called on nil.
+func (e *events) heed(r perfevent.Record) {
+	if e != nil {
+		e.lives.heed(r)
+	}
 }
 
 // poll does what is to be done from time to time. Nothing comes any more of what

@@ -51,12 +51,14 @@ type knownNames struct {
 	address uint64
 	buildID string
 	base    uint64
+	lacks   *stripped // nil if the file has symbols
 }
 
 // knownTable is a table that is open.
 type knownTable struct {
 	elf   *symbolize.ELF
-	round uint64 // when it was last used
+	lacks *stripped // nil if it has symbols
+	round uint64    // when it was last used
 }
 
 func newKnown() *known {
@@ -82,7 +84,7 @@ func (k *known) recall(n *names, id stacks.FrameID) bool {
 	}
 	code := n.store.Frames[id].Code
 	n.found[id], n.addresses[id] = is.found, is.address
-	n.buildIDs[code], n.bases[code] = is.buildID, is.base
+	n.buildIDs[code], n.bases[code], n.stripped[code] = is.buildID, is.base, is.lacks
 	return true
 }
 
@@ -97,7 +99,7 @@ func (k *known) remember(n *names, frames []stacks.FrameID) {
 		if n.problems[code] != nil {
 			continue
 		}
-		k.young[k.key(n, id)] = knownNames{n.found[id], n.addresses[id], n.buildIDs[code], n.bases[code]}
+		k.young[k.key(n, id)] = knownNames{n.found[id], n.addresses[id], n.buildIDs[code], n.bases[code], n.stripped[code]}
 	}
 	if len(k.young) > mostKnown {
 		k.young, k.old = map[knownFrame]knownNames{}, k.young
@@ -114,28 +116,30 @@ func (k *known) key(n *names, id stacks.FrameID) knownFrame {
 	return key
 }
 
-// table returns the open table of a file, nil if there is none.
-func (k *known) table(file *process.File) *symbolize.ELF {
+// table returns the open table of a file, nil if there is none, and what the file
+// lacks.
+func (k *known) table(file *process.File) (*symbolize.ELF, *stripped) {
 	if k == nil {
-		return nil
+		return nil, nil
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if t := k.tables[file]; t != nil {
 		t.round = k.round
-		return t.elf
+		return t.elf, t.lacks
 	}
-	return nil
+	return nil, nil
 }
 
-// keep takes a file's table, which is closed at once if nothing is known.
-func (k *known) keep(file *process.File, elf *symbolize.ELF) error {
+// keep takes a file's table, which is closed at once if nothing is known, and what
+// the file lacks.
+func (k *known) keep(file *process.File, elf *symbolize.ELF, lacks *stripped) error {
 	if k == nil {
 		return elf.Close()
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.tables[file] = &knownTable{elf, k.round}
+	k.tables[file] = &knownTable{elf, lacks, k.round}
 	return nil
 }
 

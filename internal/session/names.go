@@ -206,7 +206,8 @@ func (n *names) read(ctx context.Context, id stacks.CodeID, frames []stacks.Fram
 // readFile names the frames of a mapped file.
 func (n *names) readFile(ctx context.Context, id stacks.CodeID, frames []stacks.FrameID) error {
 	file := n.store.Codes[id].File
-	if elf := n.known.table(file); elf != nil {
+	if elf, lacks := n.known.table(file); elf != nil {
+		n.stripped[id] = lacks
 		return n.lookUpELF(id, elf, frames)
 	}
 	r, size, err := file.ReaderAt()
@@ -226,11 +227,11 @@ func (n *names) readFile(ctx context.Context, id stacks.CodeID, frames []stacks.
 	err = n.lookUpELF(id, elf, frames)
 	if !elf.HasSymbols() {
 		n.stripped[id] = &stripped{
-			file:     &debugfile.File{File: elf.File(), Root: root, Path: file.Path},
+			Stripped: debugfile.Stripped{Root: root, Path: file.Path, BuildID: elf.BuildID()},
 			problems: elf.SearchProblems(),
 		}
 	}
-	return errors.Join(err, n.known.keep(file, elf))
+	return errors.Join(err, n.known.keep(file, elf, n.stripped[id]))
 }
 
 // resolveKernel names frames of the kernel, and describes them from its debug

@@ -88,10 +88,16 @@ type source interface {
 // Profile samples what runs on the processors and writes what it saw, as
 // [measure] does.
 func Profile(ctx context.Context, o ProfileOptions) (exitCode int, err error) {
+	return measure(ctx, profiled(&o), &o.Options)
+}
+
+// profiled is the subject that o asks for.
+func profiled(o *ProfileOptions) subject {
+	on := onCPU{options: o}
 	if o.Wall {
-		return measure(ctx, &wall{onCPU: onCPU{options: &o}}, &o.Options)
+		return &wall{onCPU: on}
 	}
-	return measure(ctx, &onCPU{options: &o}, &o.Options)
+	return &on
 }
 
 // OffCPU measures what threads wait for and writes what it saw, as [measure]
@@ -212,6 +218,7 @@ type run struct {
 	loop
 	unwinder  unwinder
 	snapshots snapshots
+	offspring *offspring
 
 	// event takes samples that come on their own, nil where none do.
 	event    func(s source, record []byte) error
@@ -240,17 +247,18 @@ func attach(what subject, o *Options, finder *debugfile.Finder) (_ *run, err err
 		return nil, err
 	}
 	r.snapshots.loader = r.unwinder.loader
-	r.heed = r.unwinder.heed
+	r.offspring = newOffspring(o.Target)
+	r.heed = func(record perfevent.Record) {
+		r.unwinder.heed(record)
+		r.offspring.heed(record)
+		r.events.heed(record)
+	}
 	common := o.probe(cgroup, &r.unwinder, types)
 	if as, ok := what.inTime(); ok && o.inTime() {
 		if r.events, err = newEvents(as, o.UserOnly); err != nil {
 			return nil, err
 		}
 		common.Timeline = true
-		r.heed = func(record perfevent.Record) {
-			r.unwinder.heed(record)
-			r.events.lives.heed(record)
-		}
 	}
 	if err := r.listen(o.Target.PIDs); err != nil {
 		return nil, err

@@ -262,14 +262,15 @@ func TestLiveUsage(t *testing.T) {
 	for _, test := range []struct{ args, want string }{
 		{"--stream --interval 1", "exclude"},
 		{"--stream --format pprof", "jsonl"},
-		{"--stream --wall", "--wall"},
+		{"--stream --wall", "--interval or --serve"},
+		{"--serve --wall -I", "-I"},
+		{"--serve --interval 0.01", "too short"},
 		{"--interval 1", "-o"},
-		{"--interval 1 --wall -o x.folded", "--wall"},
 		{"--interval 0.01 -o x.folded", "too short"},
 		{"--keep 3", "--interval"},
 	} {
 		r := fulgur(t, append([]string{"profile"}, strings.Fields(test.args)...)...)
-		if r.code != 2 || !strings.Contains(r.stderr, test.want) || r.stdout != "" {
+		if r.code != 2 || !strings.HasPrefix(r.stderr, "fulgur: ") || !strings.Contains(r.stderr, test.want) || r.stdout != "" {
 			t.Errorf("%s: exit code %d, %q", test.args, r.code, r.stderr)
 		}
 	}
