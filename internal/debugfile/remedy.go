@@ -85,7 +85,7 @@ func packages(root string, paths []string) map[string]string {
 		return owners
 	}
 	defer func() { _ = dir.Close() }()
-	names, err := dir.Readdirnames(maxPackages * 8) // a package has several files
+	names, err := dir.Names(maxPackages * 8) // a package has several files
 	if err != nil {
 		return owners
 	}

@@ -7,6 +7,7 @@ import (
 
 	"fulgur/internal/doctor"
 	"fulgur/internal/perfevent"
+	"fulgur/internal/safeopen"
 	"fulgur/internal/source/probe"
 	"fulgur/internal/target"
 )
@@ -101,7 +102,7 @@ func (o *Options) checkSymfs() error {
 	if o.Symfs == "" {
 		return nil
 	}
-	info, err := os.Stat(o.Symfs)
+	info, err := safeopen.Stat(o.Symfs)
 	if err != nil {
 		return usagef("--symfs: %v", err)
 	}

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"sync"
 
+	"fulgur/internal/answer"
 	"fulgur/internal/debugfile"
 	"fulgur/internal/encode/plain"
 	"fulgur/internal/ksym"
@@ -448,8 +449,8 @@ func (n *names) kernelBuildID(module string) string {
 // tellOf reports whether the warnings tell of a problem with a file that has
 // another consequence, too.
 func (n *names) tellOf(err error) bool {
-	return errors.Is(err, process.ErrNoAnswer) &&
-		slices.ContainsFunc(n.problems, func(err error) bool { return errors.Is(err, process.ErrNoAnswer) })
+	return errors.Is(err, answer.ErrNone) &&
+		slices.ContainsFunc(n.problems, func(err error) bool { return errors.Is(err, answer.ErrNone) })
 }
 
 // warnings are the problems worth a line each: not those of code that has no
