@@ -50,6 +50,7 @@ func TestProfileOptions(t *testing.T) {
 		"profile -U -I":                                {Options: session.Options{UserOnly: true}, Idle: true},
 		"profile -K":                                   {Options: session.Options{KernelOnly: true}},
 		"profile -daf":                                 {Options: session.Options{Delimited: true, Annotate: true, Format: "folded"}},
+		"profile --inverted -o a.svg":                  {Options: session.Options{Inverted: true, Output: "a.svg"}},
 		"profile -f --format folded":                   {Options: session.Options{Format: "folded"}},
 		"profile -o flame.html 10":                     {Options: session.Options{Output: "flame.html", Duration: 10 * time.Second}},
 		"profile -o - --format svg":                    {Options: session.Options{Output: "-", Format: "svg"}},

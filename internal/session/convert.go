@@ -32,6 +32,8 @@ type ConvertOptions struct {
 	// Annotate marks kernel frames with "_[k]" and inlined ones with "_[i]" in
 	// text.
 	Annotate bool
+	// Inverted lets callees hang below their callers in flame graphs.
+	Inverted bool
 	// EmbedSources puts the source files that are here into a profile for the
 	// Firefox Profiler.
 	EmbedSources bool
@@ -85,8 +87,8 @@ func (o *ConvertOptions) forBolt() bool {
 // complete checks o and chooses the version of LLVM.
 func (o *ConvertOptions) complete(ctx context.Context) (llvm, error) {
 	switch {
-	case o.Value != "" || o.Annotate || o.EmbedSources:
-		return llvm{}, usagef("a profile for BOLT has no values to choose, no names to annotate and no room for sources")
+	case o.Value != "" || o.Annotate || o.Inverted || o.EmbedSources:
+		return llvm{}, usagef("a profile for BOLT has no values to choose, no names to annotate, no graph to turn over and no room for sources")
 	case o.AllBinaries && o.Binary != "":
 		return llvm{}, usagef("one binary and all of them exclude each other")
 	case o.AllBinaries && (o.Output == "" || o.Output == "-"):

@@ -183,7 +183,7 @@ func (o *ConvertOptions) convertProfile(ctx context.Context) (exitCode int, err 
 		return 1, err
 	}
 	defer func() { err = errors.Join(err, out.Abort()) }()
-	w, opts := untilWriter{ctx, out}, &Options{Annotate: o.Annotate}
+	w, opts := untilWriter{ctx, out}, &Options{Annotate: o.Annotate, Inverted: o.Inverted}
 	if o.EmbedSources {
 		if opts.Source, err = sourcesOf(ctx, p, warn); err != nil {
 			return 1, orInterrupted(ctx, err)

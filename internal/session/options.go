@@ -74,6 +74,8 @@ type Options struct {
 	// Annotate marks kernel frames with "_[k]"; Delimited separates kernel
 	// and user frames.
 	Annotate, Delimited bool
+	// Inverted lets callees hang below their callers in flame graphs.
+	Inverted bool
 
 	// Stdout receives data, Stderr everything else.
 	Stdout, Stderr io.Writer

@@ -33,11 +33,11 @@ var formats = []format{
 	{name: "folded", endings: []string{".folded"}, write: func(w io.Writer, p *profile.Profile, o *Options, value int) error {
 		return folded.Write(w, p, folded.Options{Annotate: o.Annotate, Delimited: o.Delimited, Value: value})
 	}},
-	{name: "html", endings: []string{".html", ".htm"}, write: func(w io.Writer, p *profile.Profile, _ *Options, value int) error {
-		return flame.WriteHTML(w, p, flame.Options{Value: value})
+	{name: "html", endings: []string{".html", ".htm"}, write: func(w io.Writer, p *profile.Profile, o *Options, value int) error {
+		return flame.WriteHTML(w, p, flame.Options{Value: value, Inverted: o.Inverted})
 	}},
-	{name: "svg", endings: []string{".svg"}, write: func(w io.Writer, p *profile.Profile, _ *Options, value int) error {
-		return flame.WriteSVG(w, p, flame.Options{Value: value})
+	{name: "svg", endings: []string{".svg"}, write: func(w io.Writer, p *profile.Profile, o *Options, value int) error {
+		return flame.WriteSVG(w, p, flame.Options{Value: value, Inverted: o.Inverted})
 	}},
 	{name: "pprof", endings: []string{".pb.gz", ".pprof", ".prof"}, write: func(w io.Writer, p *profile.Profile, o *Options, _ int) error {
 		return pprof.Write(w, p, pprof.Options{System: o.Target.Scope == target.System})
