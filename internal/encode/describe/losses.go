@@ -30,6 +30,8 @@ func Losses(l profile.Losses) []Loss {
 	}
 	add(l.Samples, "sample lost", "samples lost",
 		"in no count", "raise --count-entries and --ring-size")
+	add(l.Unsent, "sample lost", "samples lost",
+		"in no count: the ring was full", "raise --ring-size")
 	add(l.Skipped, "sample skipped", "samples skipped",
 		"by the kernel, on any CPU: a timer was late or another BPF program ran", "lower the rate")
 	add(l.Throttled, "pause of sampling", "pauses of sampling",
@@ -69,13 +71,13 @@ func Losses(l profile.Losses) []Loss {
 	add(l.Untracked, "child process not followed", "child processes not followed",
 		"the target set was full", "profile a --cgroup")
 	add(l.Missed, "wait missed", "waits missed",
-		"in no count: the kernel did not tell of their end", "")
+		"in no count: the kernel did not tell of the end", "")
 	add(l.Unfollowed, "beginning not remembered", "beginnings not remembered",
-		"too much was under way at once", "raise --pending-entries")
+		"too much was under way at once", "measure less at once, or raise --pending-entries of offcpu and blockio")
 	add(l.Remaps, "replaced mapping unmarked", "replaced mappings unmarked",
 		"stacks may have the names of older code", "profile fewer processes at once")
 	add(l.ProcessesGone, "process gone", "processes gone",
-		"before its mappings were read", "")
+		"before any mapping was read", "")
 	places := "shown by address" // for who does not count them
 	if l.UnresolvedFrames > 0 {
 		places = "at " + counted(l.UnresolvedFrames, "place", "places")
