@@ -14,6 +14,29 @@ type Loss struct {
 	// Effect says how, or what that means for the profile, and Remedy what
 	// to do about it; Remedy is empty where nothing can be done.
 	Effect, Remedy string
+
+	n         uint64
+	one, many string
+}
+
+// Brief returns what is lost in l, the gravest first, for where there is room for
+// little: causes of which the same can be said are taken together, and what came
+// late but is there is left out.
+func Brief(l profile.Losses) []string {
+	l.Overflows, l.Retries = 0, 0
+	var whats []string
+	sums := map[string]uint64{}
+	all := Losses(l)
+	for _, loss := range all {
+		sums[loss.many] += loss.n
+	}
+	for _, loss := range all {
+		if n, ok := sums[loss.many]; ok {
+			whats = append(whats, counted(n, loss.one, loss.many))
+			delete(sums, loss.many)
+		}
+	}
+	return whats
 }
 
 // maxDepth is the remedy for stacks that were cut at the depth limit. The
@@ -25,7 +48,7 @@ func Losses(l profile.Losses) []Loss {
 	var losses []Loss
 	add := func(n uint64, one, many, effect, remedy string) {
 		if n > 0 {
-			losses = append(losses, Loss{counted(n, one, many), effect, remedy})
+			losses = append(losses, Loss{counted(n, one, many), effect, remedy, n, one, many})
 		}
 	}
 	add(l.Samples, "sample lost", "samples lost",
