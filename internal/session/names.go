@@ -481,7 +481,9 @@ func (n *names) warnings() []string {
 		if named[id] {
 			heading = "incomplete names"
 		}
-		lines = append(lines, heading+": "+plain.Error(err))
+		if line := heading + ": " + plain.Error(err); !slices.Contains(lines, line) {
+			lines = append(lines, line)
+		}
 	}
 	if cut > 0 {
 		lines = append(lines, fmt.Sprintf("interrupted: names are incomplete in %s; addresses shown as module+offset: %d",

@@ -365,11 +365,8 @@ func (r *run) profile(ctx context.Context) (*profile.Profile, error) {
 	if err := r.unwinder.problem(); err != nil && !r.options.Quiet && !r.names.tellOf(err) {
 		fmt.Fprintln(r.options.Stderr, "fulgur: unwind tables:", plain.Error(err))
 	}
-	if !r.options.Quiet {
-		for _, w := range r.names.warnings() {
-			fmt.Fprintln(r.options.Stderr, "fulgur:", w)
-		}
-	}
+	warnings := teller{options: r.options}
+	warnings.tell(r.names.warnings())
 	return buildProfile(r.subject, r.store, lost, r.names, r.meta(r.start, r.duration), losses, r.events), nil
 }
 

@@ -42,7 +42,7 @@ func (r *run) progress() (string, error) {
 		return "", err
 	}
 	counts := fmt.Sprintf("%d %s, %d stacks", stats.Samples, r.subject.valueTypes()[0].Type, len(r.store.Bodies))
-	if lost := stats.Losses.Samples + r.lost; lost > 0 {
+	if lost := stats.Losses.Uncounted() + r.lost; lost > 0 {
 		counts += fmt.Sprintf(", %d lost", lost)
 	}
 	return r.describe(counts), nil

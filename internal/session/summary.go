@@ -29,7 +29,7 @@ func (r *run) summarize(p *profile.Profile) error {
 	if err := text.Summary(&b, p, text.SummaryOptions{Functions: hottestFunctions, Value: r.subject.shown(), All: r.subject.command() == doctor.Record}); err != nil {
 		return err
 	}
-	if p.Total(0) == 0 && p.Losses.Samples == 0 {
+	if p.Total(0) == 0 && p.Losses.Uncounted() == 0 {
 		fmt.Fprintf(&b, "  nothing was sampled: %s\n", r.whyNothing())
 	}
 	if v := r.subject.shown(); p.Total(0) > 0 && p.Total(v) == 0 && !r.options.allValues() {
