@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"fulgur/internal/session"
+	"fulgur/internal/source/branch"
 	"fulgur/internal/source/offcpu"
 	"fulgur/internal/target"
 )
@@ -531,6 +532,7 @@ func TestReport(t *testing.T) {
 		"escapes":        {1, errors.Join(errors.New("/tmp/\x1b]0;x\a"), errors.New("more")), 1, "fulgur: /tmp/\\x1b]0;x\\a; more\n"},
 		"usage":          {1, fmt.Errorf("%w: no sense", session.ErrUsage), 2, "fulgur: usage: no sense\nSee fulgur profile --help.\n"},
 		"no command":     {1, fmt.Errorf("launch: %w", notFound), 127, "fulgur: launch: no-such-command: command not found\n"},
+		"no branches":    {1, fmt.Errorf("sample branches: %w", branch.ErrNoHardware), 1, "fulgur: sample branches: no branch recording hardware\nSee fulgur doctor for all that works here and does not.\n"},
 		"reader left":    {1, &os.PathError{Op: "write", Path: "/dev/fd/63", Err: syscall.EPIPE}, 1, ""},
 	}
 	for name, test := range tests {

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"reflect"
 	"slices"
@@ -373,6 +374,32 @@ func TestReading(t *testing.T) {
 	}
 	if got := names.reading(); got != "" {
 		t.Errorf("reading %q when all is read", got)
+	}
+}
+
+// Of files that may not be read, one stands for all.
+func TestWarningsDenied(t *testing.T) {
+	store := newStore(t, layout{&process.File{}}, body{id: 1, user: []uint64{fileAt, vdsoAt + 8, jitAt + 8}, ended: ended})
+	names := named(t, store, nil)
+	denied := fmt.Errorf("open it: %w", fs.ErrPermission)
+	for _, test := range []struct {
+		problems []error
+		want     []string
+	}{
+		{[]error{denied}, []string{"no names: open it: permission denied"}},
+		{[]error{denied, errors.New("another"), denied}, []string{"no names: another", "no names: open it: permission denied; the same for other files"}},
+	} {
+		names.problems = make([]error, len(store.Codes))
+		i := 0
+		for id, code := range store.Codes {
+			if code.Kind != stacks.CodeBroken && code.Kind != stacks.CodeUnknown && i < len(test.problems) {
+				names.problems[id] = test.problems[i]
+				i++
+			}
+		}
+		if got := names.warnings(); i < len(test.problems) || !slices.Equal(got, test.want) {
+			t.Errorf("%q, want %q", got, test.want)
+		}
 	}
 }
 

@@ -117,7 +117,7 @@ func (o *Options) checkSymfs() error {
 func (o *Options) completeDepth() error {
 	limit, err := perfevent.MaxStack()
 	if err != nil {
-		return err
+		return withoutProc(err)
 	}
 	switch {
 	case o.MaxDepth > limit:
@@ -130,6 +130,18 @@ func (o *Options) completeDepth() error {
 		o.MaxDepth = min(limit, hardMaxDepth)
 	}
 	return nil
+}
+
+// withoutProc returns err, which came of reading /proc, with what is wrong with that.
+func withoutProc(err error) error {
+	facts, readErr := doctor.Read()
+	if readErr != nil {
+		return err
+	}
+	if p := facts.Judge(doctor.CheckProc); p != nil {
+		return &doctor.Error{Doing: "profiling", Problems: []doctor.Problem{*p}, Err: err}
+	}
+	return err
 }
 
 // checkPrivileges fails where a command cannot work, and says what it will

@@ -455,7 +455,8 @@ func (n *names) tellOf(err error) bool {
 
 // warnings are the problems worth a line each: not those of code that has no
 // file to complain about. That names are missing because the search for them
-// was interrupted is one.
+// was interrupted is one, and so are all files that may not be read, which for a
+// user without rights are most.
 func (n *names) warnings() []string {
 	named, unnamed := make([]bool, len(n.store.Codes)), make([]uint64, len(n.store.Codes))
 	for i, found := range n.found {
@@ -465,7 +466,7 @@ func (n *names) warnings() []string {
 			unnamed[code]++
 		}
 	}
-	var lines []string
+	var lines, denied []string
 	var cut, addresses uint64
 	for id, err := range n.problems {
 		if errors.Is(err, context.Canceled) {
@@ -481,10 +482,17 @@ func (n *names) warnings() []string {
 		if named[id] {
 			heading = "incomplete names"
 		}
-		if line := heading + ": " + plain.Error(err); !slices.Contains(lines, line) {
+		line := heading + ": " + plain.Error(err)
+		if errors.Is(err, fs.ErrPermission) {
+			denied = append(denied, line)
+		} else if !slices.Contains(lines, line) {
 			lines = append(lines, line)
 		}
 	}
+	if len(denied) > 1 {
+		denied = []string{denied[0] + "; the same for other files"}
+	}
+	lines = append(lines, denied...)
 	if cut > 0 {
 		lines = append(lines, fmt.Sprintf("interrupted: names are incomplete in %s; addresses shown as module+offset: %d",
 			count(cut, "module"), addresses))

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"fulgur/internal/doctor"
+	"fulgur/internal/encode/plain"
 	"fulgur/internal/encode/text"
 	"fulgur/internal/profile"
 )
@@ -57,6 +58,9 @@ func (r *run) conclude(said string, hints []string) error {
 		return err
 	}
 	fmt.Fprintf(&b, "\n%s\n", cost)
+	if o := r.options.Output; o != "" && o != "-" {
+		fmt.Fprintf(&b, "written: %s\n", plain.Terminal(o))
+	}
 	if _, err := fmt.Fprint(r.options.Stderr, b.String()); err != nil {
 		return fmt.Errorf("write the summary: %w", err)
 	}
