@@ -95,7 +95,7 @@ func (c *boltCommand) run(ctx context.Context, env environment) (int, error) {
 		return exitUsage, usageError{err}
 	}
 	o.Stdout, o.Stderr = env.stdout, env.stderr
-	o.Progress = !o.Quiet && isTerminal(env.stderr)
+	o.Progress = !o.Quiet && isScreen(env.stderr)
 	return session.Bolt(ctx, o)
 }
 

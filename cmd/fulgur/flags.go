@@ -110,7 +110,7 @@ func (r recording) options() (session.Options, error) {
 func (e environment) complete(o *session.Options) {
 	o.Stdout, o.Stderr, o.Args = e.stdout, e.stderr, append([]string{"fulgur"}, e.args...)
 	o.Interruptible = interruptible
-	o.Progress = !o.Quiet && isTerminal(e.stderr)
+	o.Progress = !o.Quiet && isScreen(e.stderr)
 }
 
 // format is the format asked for by name, empty if by none.

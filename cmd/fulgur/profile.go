@@ -8,10 +8,10 @@ import (
 	"strconv"
 
 	"github.com/alecthomas/kong"
-	"golang.org/x/sys/unix"
 
 	"fulgur/internal/session"
 	"fulgur/internal/target"
+	"fulgur/internal/terminal"
 )
 
 // profileCommand has the flags of bcc's profile, by their names, and some of
@@ -166,9 +166,8 @@ func orZero[T any](v *T) T {
 // isTerminal reports whether w is a terminal.
 func isTerminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
-	if !ok {
-		return false
-	}
-	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
-	return err == nil
+	return ok && terminal.Is(f)
 }
+
+// isScreen reports whether w is a terminal on which a line can be written anew.
+func isScreen(w io.Writer) bool { return os.Getenv("TERM") != "dumb" && isTerminal(w) }

@@ -69,7 +69,7 @@ func (c *topCommand) run(ctx context.Context, env environment) (int, error) {
 	o.Progress = false
 	title := o.Target.String()
 	out, ok := env.stdout.(*os.File)
-	if !ok || !terminal.Is(out) || !terminal.Is(os.Stdin) {
+	if !ok || !isScreen(out) || !isTerminal(os.Stdin) {
 		return session.ProfileWindows(ctx, o, session.Windows{Every: time.Duration(c.Interval), Deliver: func(w session.Window) error {
 			return top.WriteText(env.stdout, title, w.Profile, int(c.Rows))
 		}})

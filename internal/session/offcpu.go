@@ -171,6 +171,8 @@ func (m *wall) inTime() (inTime, bool) {
 	return what, ok
 }
 
+func (*wall) whyNothing() string { return "no thread of the target ran or waited: it ended at once" }
+
 func (m *wall) describe(meta *profile.Meta) {
 	m.onCPU.describe(meta)
 	meta.Event += " and waits"

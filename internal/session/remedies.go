@@ -27,7 +27,7 @@ type stripped struct {
 }
 
 // lacking are the files that lack symbols for code in samples, and how many samples
-// each hurts.
+// each hurts, by what they are known as.
 type lacking map[debugfile.Stripped]*hurt
 
 type hurt struct {
@@ -43,14 +43,27 @@ func (l lacking) add(n *names) {
 		if by == nil {
 			continue
 		}
-		known := l[by.Stripped]
+		key := by.known()
+		known := l[key]
 		switch {
 		case known != nil:
 			known.samples += samples
+			if by.Root == "/" {
+				known.by = by // its packages can be looked at
+			}
 		case len(l) < mostLacking:
-			l[by.Stripped] = &hurt{by, samples}
+			l[key] = &hurt{by, samples}
 		}
 	}
+}
+
+// known returns what a file is known as: a build is the same in whatever container it
+// is.
+func (s *stripped) known() debugfile.Stripped {
+	if s.BuildID == "" {
+		return s.Stripped
+	}
+	return debugfile.Stripped{Path: path.Base(s.Path), BuildID: s.BuildID}
 }
 
 // remedies tells of the files, those of most samples first, and what to do about each.

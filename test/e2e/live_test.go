@@ -6,13 +6,16 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
+	"fulgur/internal/target"
 	"fulgur/internal/testenv"
 )
 
@@ -273,5 +276,59 @@ func TestLiveUsage(t *testing.T) {
 		if r.code != 2 || !strings.HasPrefix(r.stderr, "fulgur: ") || !strings.Contains(r.stderr, test.want) || r.stdout != "" {
 			t.Errorf("%s: exit code %d, %q", test.args, r.code, r.stderr)
 		}
+	}
+}
+
+// Windows end as one profile does: with what was lost, what to do about files without
+// symbols, and if there is nothing, why.
+func TestWindowsEnd(t *testing.T) {
+	testenv.Root(t)
+	shell := exec.Command(testenv.Tool(t, "sh"), "-c", "sleep 1000; :")
+	shell.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := shell.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = syscall.Kill(-shell.Process.Pid, syscall.SIGKILL)
+		_ = shell.Wait()
+	})
+	children := func() bool {
+		pids, err := target.Descendants([]int{shell.Process.Pid})
+		return err == nil && len(pids) > 0
+	}
+	for end := time.Now().Add(testenv.Patience(20 * time.Second)); !children(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the shell has no child")
+		}
+	}
+	pid := strconv.Itoa(shell.Process.Pid)
+	dir := t.TempDir()
+	for _, args := range [][]string{
+		{"-o", filepath.Join(dir, "one.folded")},
+		{"-o", filepath.Join(dir, "many.folded"), "--interval", "0.2"},
+		{"--stream"},
+	} {
+		r := fulgur(t, append(append([]string{"profile", "-p", pid}, args...), "0.5")...)
+		if r.code != 0 || strings.Count(r.stderr, "nothing was sampled: ") != 1 || !strings.Contains(r.stderr, "--children") {
+			t.Errorf("%s: exit code %d:\n%s", args, r.code, r.stderr)
+		}
+	}
+
+	// Its code has no names, in whatever window.
+	stripped := filepath.Join(dir, "stripped")
+	if out, err := exec.Command(testenv.Tool(t, "strip"), "-o", stripped, testenv.Tool(t, "yes")).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	busy := exec.Command(stripped) // to nowhere
+	if err := busy.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = busy.Process.Kill()
+		_ = busy.Wait()
+	})
+	r := fulgur(t, "profile", "-F", "499", "--interval", "0.2", "-o", filepath.Join(dir, "stripped.folded"), "-p", strconv.Itoa(busy.Process.Pid), "1")
+	if strings.Count(r.stderr, "  stripped: no symbols") != 1 || strings.Count(r.stderr, "stripped-000") < 2 {
+		t.Errorf("exit code %d:\n%s", r.code, r.stderr)
 	}
 }

@@ -208,3 +208,17 @@ func TestTopAsText(t *testing.T) {
 		t.Errorf("escape sequences in %q", r.stdout)
 	}
 }
+
+// A terminal that obeys nothing gets text, too.
+func TestTopOnDumbTerminal(t *testing.T) {
+	testenv.Root(t)
+	t.Setenv("TERM", "dumb")
+	pid := strconv.Itoa(load(t, "shares").Process.Pid)
+	c := onTerminal(t, 80, 24, "top", "-p", pid, "--interval", "0.4", "--rows", "3", "1")
+	if err := c.cmd.Wait(); err != nil {
+		t.Errorf("%v: %q", err, c.written())
+	}
+	if out := c.ended(); strings.Contains(out, "\x1b") || !strings.Contains(out, "fulgur top: pid "+pid) {
+		t.Errorf("it writes %q", out)
+	}
+}
