@@ -25,7 +25,7 @@ Examples:
 `
 }
 
-func (c *helpCommand) run(ctx context.Context, env environment) (int, error) {
+func (c *helpCommand) run(ctx context.Context, env environment) (int, error) { //nolint:unparam // as all commands are run
 	args := []string{"--help"}
 	if c.Command != "" {
 		args = []string{c.Command, "--help"}
