@@ -8,6 +8,7 @@ import (
 	"os"
 	"time"
 
+	"fulgur/internal/encode/flame"
 	"fulgur/internal/live"
 	"fulgur/internal/localhttp"
 	"fulgur/internal/session"
@@ -64,7 +65,9 @@ func (c *profileCommand) windows(ctx context.Context, o session.ProfileOptions) 
 		}
 		to.Ready = func() { tell(server, o.Stderr) }
 		defer func() { err = errors.Join(err, stop()) }()
-		deliver = append(deliver, func(w session.Window) error { return page.Add(w.Profile, w.Value) })
+		deliver = append(deliver, func(w session.Window) error {
+			return page.Add(w.Profile, flame.Options{Value: w.Value, Inverted: o.Inverted})
+		})
 	}
 	to.Deliver = func(w session.Window) error {
 		for _, take := range deliver {

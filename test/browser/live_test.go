@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"fulgur/internal/encode/encodetest"
+	"fulgur/internal/encode/flame"
 	"fulgur/internal/live"
 	"fulgur/internal/localhttp"
 	"fulgur/internal/profile"
@@ -41,7 +42,7 @@ func TestLivePage(t *testing.T) {
 	page, url, stop := serveLive(t)
 	add := func(p *profile.Profile) {
 		t.Helper()
-		if err := page.Add(p, 0); err != nil {
+		if err := page.Add(p, flame.Options{}); err != nil {
 			t.Fatal(err)
 		}
 	}

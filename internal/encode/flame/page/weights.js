@@ -23,6 +23,8 @@ class Sums {
   }
 }
 
+// Weights are the sums of what is shown and, if profiles are compared, of the
+// base.
 class Weights {
   // type is the index of a value type, keeps tells by task which samples count.
   constructor(data, type, keeps) {
