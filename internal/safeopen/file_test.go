@@ -31,7 +31,7 @@ func TestNoAnswer(t *testing.T) {
 	if n, err := f.ReadAt(b, 0); n != len(b) || err != nil || b[15] != 'x' {
 		t.Errorf("%q, %v", b[:n], err)
 	}
-	if n, err := f.ReadAt(b, 4<<20-8); n != 8 || err != io.EOF {
+	if n, err := f.ReadAt(b, 4<<20-8); n != 8 || !errors.Is(err, io.EOF) {
 		t.Errorf("at the end: %d, %v", n, err)
 	}
 	stop()
