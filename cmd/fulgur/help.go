@@ -25,12 +25,13 @@ Examples:
 `
 }
 
-func (c *helpCommand) run(ctx context.Context, env environment) (int, error) { //nolint:unparam // as all commands are run
+func (c *helpCommand) run(_ context.Context, env environment) (int, error) {
 	args := []string{"--help"}
 	if c.Command != "" {
 		args = []string{c.Command, "--help"}
 	}
-	return run(ctx, args, env.stdout, env.stderr), nil
+	_, err := parse(args, env.stdout, env.stderr)
+	return 0, err
 }
 
 // whereHelpIs is the line that follows an error in the command line args.
