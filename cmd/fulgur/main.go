@@ -20,8 +20,8 @@ import (
 
 	"fulgur/internal/doctor"
 	"fulgur/internal/encode/plain"
-	"fulgur/internal/session"
 	"fulgur/internal/target"
+	"fulgur/internal/usage"
 )
 
 // Exit codes of fulgur's own.
@@ -225,7 +225,7 @@ func report(stderr io.Writer, code int, err error) int {
 	_, _ = fmt.Fprintf(stderr, "fulgur: %s\n", plain.Error(err))
 	var notStarted *target.CommandError
 	switch {
-	case errors.As(err, new(usageError)), errors.Is(err, session.ErrUsage):
+	case errors.As(err, new(usageError)), errors.Is(err, usage.Err):
 		_, _ = fmt.Fprintln(stderr, "See fulgur --help, or fulgur COMMAND --help.")
 		return exitUsage
 	case errors.As(err, &notStarted):

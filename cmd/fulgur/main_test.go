@@ -19,6 +19,7 @@ import (
 	"fulgur/internal/session"
 	"fulgur/internal/source/offcpu"
 	"fulgur/internal/target"
+	"fulgur/internal/usage"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -504,7 +505,7 @@ func TestReport(t *testing.T) {
 		"command's code": {42, nil, 42, ""},
 		"failure":        {1, errors.New("no luck"), 1, "fulgur: no luck\n"},
 		"escapes":        {1, errors.Join(errors.New("/tmp/\x1b]0;x\a"), errors.New("more")), 1, "fulgur: /tmp/\\x1b]0;x\\a; more\n"},
-		"usage":          {1, fmt.Errorf("%w: no sense", session.ErrUsage), 2, "fulgur: usage: no sense\nSee fulgur --help, or fulgur COMMAND --help.\n"},
+		"usage":          {1, fmt.Errorf("%w: no sense", usage.Err), 2, "fulgur: usage: no sense\nSee fulgur --help, or fulgur COMMAND --help.\n"},
 		"no command":     {1, fmt.Errorf("launch: %w", notFound), 127, "fulgur: launch: no-such-command: command not found\n"},
 		"reader left":    {1, &os.PathError{Op: "write", Path: "/dev/fd/63", Err: syscall.EPIPE}, 1, ""},
 	}

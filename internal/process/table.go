@@ -8,6 +8,7 @@ import (
 	"os"
 	"time"
 
+	"fulgur/internal/monotonic"
 	"fulgur/internal/perfevent"
 )
 
@@ -299,7 +300,7 @@ func (t *Table) Forget(before uint64) {
 				t.perfMaps.leave(pid)
 				continue
 			}
-			i.exit = monotonic() // ask again when that is long past
+			i.exit = monotonic.Now() // ask again when that is long past
 		}
 		i.forget(before)
 	}

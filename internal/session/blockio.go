@@ -12,6 +12,7 @@ import (
 	"fulgur/internal/source/blockio"
 	"fulgur/internal/source/probe"
 	"fulgur/internal/stacks"
+	"fulgur/internal/usage"
 )
 
 // blockIO is the subject of which code asks disks for what.
@@ -38,13 +39,13 @@ func (*blockIO) command() doctor.Command { return doctor.BlockIO }
 func (m *blockIO) complete() error {
 	o := m.options
 	if len(o.Target.CPUs) > 0 {
-		return usagef("a request is made on one CPU and completed on another: leave -C out")
+		return usage.Errorf("a request is made on one CPU and completed on another: leave -C out")
 	}
 	if o.Weight == "" {
 		o.Weight = blockIOValues[len(blockIOValues)-1].Type
 	}
 	if m.shown() < 0 {
-		return usagef("%q is nothing that requests have: choose requests, bytes, queued, in-device or latency", o.Weight)
+		return usage.Errorf("%q is nothing that requests have: choose requests, bytes, queued, in-device or latency", o.Weight)
 	}
 	return completeSize("--pending-entries", &o.PendingEntries, blockio.DefaultPendingEntries, 1, maxEntries)
 }

@@ -17,6 +17,7 @@ import (
 	"fulgur/internal/source/sampling"
 	"fulgur/internal/source/stepping"
 	"fulgur/internal/target"
+	"fulgur/internal/usage"
 )
 
 // BoltOptions describe one profile for llvm-bolt.
@@ -88,7 +89,7 @@ func Bolt(ctx context.Context, o BoltOptions) (exitCode int, err error) {
 		return failure(err), err
 	}
 	defer func() { err = errors.Join(err, j.abort()) }()
-	launched, err := launch(o.Command, &o.Target)
+	launched, err := target.Launch(o.Command, &o.Target)
 	if err != nil {
 		return 1, err
 	}
@@ -102,7 +103,7 @@ func Bolt(ctx context.Context, o BoltOptions) (exitCode int, err error) {
 // failure returns the exit code for an error.
 func failure(err error) int {
 	switch {
-	case errors.Is(err, ErrUsage):
+	case errors.Is(err, usage.Err):
 		return 2
 	case err != nil:
 		return 1
@@ -123,21 +124,21 @@ func (o *BoltOptions) command() doctor.Command {
 func (o *BoltOptions) check() error {
 	switch {
 	case o.AllBinaries && o.Binary != "":
-		return usagef("one binary and all of them exclude each other")
+		return usage.Errorf("one binary and all of them exclude each other")
 	case o.AllBinaries && o.Optimize != "":
-		return usagef("one binary is optimised at a time: --optimize and --all-binaries exclude each other")
+		return usage.Errorf("one binary is optimised at a time: --optimize and --all-binaries exclude each other")
 	case o.AllBinaries && (o.Output == "" || o.Output == "-"):
-		return usagef("the profiles of all binaries need a directory to go to: -o DIR")
+		return usage.Errorf("the profiles of all binaries need a directory to go to: -o DIR")
 	case !o.AllBinaries && o.Binary == "" && len(o.Target.PIDs) == 0 && len(o.Command) == 0:
-		return usagef("which binary to profile? -p PID for the program of a process, --binary FILE, or --all-binaries")
+		return usage.Errorf("which binary to profile? -p PID for the program of a process, --binary FILE, or --all-binaries")
 	case o.Basic && (o.Branches == branchesHardware || o.Branches == branchesStepping):
-		return usagef("--basic takes samples without branches: it and --branches %s exclude each other", o.Branches)
+		return usage.Errorf("--basic takes samples without branches: it and --branches %s exclude each other", o.Branches)
 	case o.Branches == branchesStepping && o.forHardware() != "":
-		return usagef("%s is about sampling, which stepping does not do; --max-overhead and --burst bound it", o.forHardware())
+		return usage.Errorf("%s is about sampling, which stepping does not do; --max-overhead and --burst bound it", o.forHardware())
 	case o.Branches == branchesHardware && (o.MaxOverhead != 0 || o.BurstMax != 0), o.Basic && (o.MaxOverhead != 0 || o.BurstMax != 0):
-		return usagef("--max-overhead and --burst are about stepping, which this does not do")
+		return usage.Errorf("--max-overhead and --burst are about stepping, which this does not do")
 	case o.Optimize != "" && o.Output == "-":
-		return usagef("llvm-bolt reads the profile from a file: with --optimize give -o FILE to keep it, or no -o")
+		return usage.Errorf("llvm-bolt reads the profile from a file: with --optimize give -o FILE to keep it, or no -o")
 	}
 	return nil
 }
@@ -168,7 +169,7 @@ func prepareBolt(ctx context.Context, o *BoltOptions) (_ *boltJob, err error) {
 	if o.Basic && l.version < tracesLLVM {
 		return nil, errBasicLLVM
 	}
-	if err := checkPrivileges(o.command(), o.Stderr, o.Quiet); err != nil {
+	if err := doctor.CheckPrivileges(o.command(), o.Stderr, o.Quiet); err != nil {
 		return nil, err
 	}
 	if err := target.Check(o.Target); err != nil {

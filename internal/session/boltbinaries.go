@@ -11,6 +11,7 @@ import (
 	"fulgur/internal/elffile"
 	"fulgur/internal/encode/plain"
 	"fulgur/internal/process"
+	"fulgur/internal/usage"
 )
 
 // binaries are the files whose profiles are taken: one that was chosen, or all
@@ -58,7 +59,7 @@ func (bs *binaries) choose(path string, pids []int) error {
 				return fmt.Errorf("the program of process %d: %w", pid, err)
 			}
 		} else if !os.SameFile(first, info) {
-			return usagef("process %d runs %s, but process %d %s: choose one with --binary, or take --all-binaries",
+			return usage.Errorf("process %d runs %s, but process %d %s: choose one with --binary, or take --all-binaries",
 				pids[0], plain.Terminal(bs.only.Name), pid, plain.Terminal(name))
 		}
 	}

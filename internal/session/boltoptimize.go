@@ -17,6 +17,7 @@ import (
 
 	"fulgur/internal/bolt"
 	"fulgur/internal/encode/plain"
+	"fulgur/internal/usage"
 )
 
 // optimizer has the installed llvm-bolt optimise a binary.
@@ -31,7 +32,7 @@ type optimizer struct {
 // newOptimizer prepares to write output.
 func newOptimizer(ctx context.Context, l llvm, output string) (*optimizer, error) {
 	if isDirectory(output) {
-		return nil, usagef("--optimize %s: is a directory: give the name of the file to write", output)
+		return nil, usage.Errorf("--optimize %s: is a directory: give the name of the file to write", output)
 	}
 	help, err := exec.CommandContext(ctx, l.program("llvm-bolt"), "--help-hidden").Output()
 	if err != nil {
@@ -75,7 +76,7 @@ func (z *optimizer) check(bs *binaries) error {
 	name := plain.Terminal(b.Name)
 	switch out, err := os.Stat(z.output); {
 	case err == nil && bs.isChosen(out):
-		return usagef("--optimize %s: that is the binary itself; give another file", z.output)
+		return usage.Errorf("--optimize %s: that is the binary itself; give another file", z.output)
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return err
 	case b.Optimized:

@@ -9,6 +9,8 @@ import (
 	"fulgur/internal/perfevent"
 	"fulgur/internal/source/branch"
 	"fulgur/internal/source/sampling"
+	"fulgur/internal/target"
+	"fulgur/internal/usage"
 )
 
 // recorder is what records branches: the processor, or the stepping of the
@@ -64,7 +66,7 @@ func (o *BoltOptions) chooseRecorder(stderr io.Writer) (recorder, error) {
 		return nil, fmt.Errorf("%w; or add --branches stepping, which needs none: it holds the target's threads for some milliseconds at a time and has them execute one instruction after the other, see fulgur bolt --help", err)
 	}
 	// What is lost has been said.
-	if err := checkPrivileges(doctor.BoltStepping, stderr, true); err != nil {
+	if err := doctor.CheckPrivileges(doctor.BoltStepping, stderr, true); err != nil {
 		return nil, err
 	}
 	s := newStepped(o)
@@ -99,13 +101,13 @@ func (o *BoltOptions) event() (branch.Event, error) {
 		frequency = limit
 	}
 	if frequency > limit {
-		return branch.Event{}, usagef("frequency %d Hz is above the %d Hz that the kernel allows; lower it, or raise sysctl kernel.perf_event_max_sample_rate", frequency, limit)
+		return branch.Event{}, usage.Errorf("frequency %d Hz is above the %d Hz that the kernel allows; lower it, or raise sysctl kernel.perf_event_max_sample_rate", frequency, limit)
 	}
 	if o.Event == "" {
 		return branch.Choose(frequency)
 	}
 	if _, err := perfevent.ParseEvent(o.Event); err != nil {
-		return branch.Event{}, usagef("%v", err)
+		return branch.Event{}, usage.Errorf("%v", err)
 	}
 	return branch.Named(o.Event, sampling.Rate{Frequency: frequency})
 }
@@ -121,12 +123,12 @@ func (h *recorded) String() string {
 }
 
 func (h *recorded) attach(r *boltRun) error {
-	cgroup, err := openCgroup(r.options.Target)
+	cgroup, err := target.OpenCgroup(r.options.Target)
 	if err != nil {
 		return err
 	}
-	defer cgroup.close()
-	h.source, err = branch.Load(branch.Options{Scope: r.options.Target.Scope, Cgroup: cgroup.fd, RingSize: r.options.RingSize})
+	defer cgroup.Close()
+	h.source, err = branch.Load(branch.Options{Scope: r.options.Target.Scope, Cgroup: cgroup.FD, RingSize: r.options.RingSize})
 	if err != nil {
 		return fmt.Errorf("load the branch program: %w", err)
 	}

@@ -194,9 +194,9 @@ func (r *boltReport) text() string {
 	what := "branches"
 	if r.basic {
 		what = "samples"
-		fmt.Fprintf(&b, "%s\n", count(r.Samples, "sample"))
+		fmt.Fprintf(&b, "%s\n", plain.Count(r.Samples, "sample"))
 	} else {
-		fmt.Fprintf(&b, "%s, %s\n", count(r.Samples, "sample"), count(r.Records, "branch record"))
+		fmt.Fprintf(&b, "%s, %s\n", plain.Count(r.Samples, "sample"), plain.Count(r.Records, "branch record"))
 	}
 	for _, c := range r.Lost {
 		fmt.Fprintf(&b, "  lost: %d %s\n", c.Count, c.Cause)
@@ -216,13 +216,13 @@ func (r *boltReport) text() string {
 		fmt.Fprintf(&b, "  %s\n", plain.Terminal(refused))
 	}
 	if more := len(r.Refused) - maxRefused; more > 0 {
-		fmt.Fprintf(&b, "  and %s like that\n", count(uint64(more), "more refusal"))
+		fmt.Fprintf(&b, "  and %s like that\n", plain.Count(uint64(more), "more refusal"))
 	}
 	for i := range r.Binaries[:min(len(r.Binaries), maxBinaries)] {
 		r.Binaries[i].text(&b, r.basic)
 	}
 	if more := len(r.Binaries) - maxBinaries; more > 0 {
-		fmt.Fprintf(&b, "\nand %s with fewer %s\n", count(uint64(more), "more profile"), what)
+		fmt.Fprintf(&b, "\nand %s with fewer %s\n", plain.Count(uint64(more), "more profile"), what)
 	}
 	if len(r.Warnings) > 0 {
 		b.WriteByte('\n')
@@ -257,9 +257,9 @@ func (r *binaryReport) text(b *strings.Builder, basic bool) {
 	case r.Branches+r.Samples == 0:
 		fmt.Fprintf(b, "  nothing was sampled in it\n")
 	case basic:
-		fmt.Fprintf(b, "  %s at %s\n", count(r.Samples, "sample"), count(r.Traces, "different place"))
+		fmt.Fprintf(b, "  %s at %s\n", plain.Count(r.Samples, "sample"), plain.Count(r.Traces, "different place"))
 	default:
-		fmt.Fprintf(b, "  %s of %s\n", count(r.Branches, "branch record"), count(r.Traces, "different trace"))
+		fmt.Fprintf(b, "  %s of %s\n", plain.Count(r.Branches, "branch record"), plain.Count(r.Traces, "different trace"))
 		fmt.Fprintf(b, "  %s taken branches for each byte of machine code (%d or more is enough)\n", twoDigits(r.TakenByExecutable), sufficient)
 		fmt.Fprintf(b, "  about %s %% of what it does next is not in the profile yet\n", twoDigits(100*r.UnseenShare))
 	}

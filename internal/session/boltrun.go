@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"fulgur/internal/encode/plain"
+	"fulgur/internal/monotonic"
 	"fulgur/internal/perfevent"
 	"fulgur/internal/source/branch"
 	"fulgur/internal/target"
@@ -104,7 +105,7 @@ func (r *boltRun) followCPUs(online []int) error {
 }
 
 func (r *boltRun) progress() (string, error) {
-	counts := count(r.binaries.collector.Stats().Samples, "sample")
+	counts := plain.Count(r.binaries.collector.Stats().Samples, "sample")
 	if b := r.binaries.only; b != nil {
 		counts += fmt.Sprintf(", %s taken branches for each byte of code", twoDigits(b.Sufficiency()))
 		if left := timeLeft(b.Sufficiency(), time.Since(r.start)); left != "" {
@@ -117,7 +118,7 @@ func (r *boltRun) progress() (string, error) {
 // poll takes what was recorded. The samples are marked before the sideband is
 // drained, so that every sample meets the mappings of its time.
 func (r *boltRun) poll() (busy bool, err error) {
-	now := monotonic()
+	now := monotonic.Now()
 	r.adapt(r.recorder.mark())
 	r.busy = false
 	r.drain()

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"fulgur/internal/bolt"
+	"fulgur/internal/monotonic"
 	"fulgur/internal/perfevent"
 	"fulgur/internal/process"
 	"fulgur/internal/source/branch"
@@ -115,7 +116,7 @@ func (s *spaces) maps(pid int) bool {
 	if err != nil {
 		return false
 	}
-	now, gone := monotonic(), s.processes.Gone()
+	now, gone := monotonic.Now(), s.processes.Gone()
 	defer func() { s.past += s.processes.Gone() - gone }()
 	return slices.ContainsFunc(mapped, func(m process.Map) bool {
 		at := s.processes.Resolve(pid, m.Start, now)
@@ -145,7 +146,7 @@ func (s *spaces) heed(r perfevent.Record) {
 			delete(s.known, r.PID)
 		}
 	case perfevent.Lost:
-		s.all = max(s.all, cmp.Or(r.Time, monotonic()))
+		s.all = max(s.all, cmp.Or(r.Time, monotonic.Now()))
 		clear(s.known)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"fulgur/internal/encode/plain"
 	"fulgur/internal/source/stepping"
 )
 
@@ -46,10 +47,10 @@ func newSteppingReport(s stepping.Stats) *steppingReport {
 // text tells of the stepping.
 func (r *steppingReport) text(b *strings.Builder) {
 	if r.Bursts == 0 {
-		fmt.Fprintf(b, "  of %s, none was stepped\n", count(r.Threads, "thread"))
+		fmt.Fprintf(b, "  of %s, none was stepped\n", plain.Count(r.Threads, "thread"))
 		return
 	}
-	fmt.Fprintf(b, "  stepped %s through %s, in %s", count(r.Threads, "thread"), count(r.Steps, "instruction"), count(r.Bursts, "burst"))
+	fmt.Fprintf(b, "  stepped %s through %s, in %s", plain.Count(r.Threads, "thread"), plain.Count(r.Steps, "instruction"), plain.Count(r.Bursts, "burst"))
 	longest := time.Duration(r.LongestHoldSeconds * float64(time.Second))
 	fmt.Fprintf(b, " of %v at most, waits for a processor included", longest.Round(100*time.Microsecond))
 	if r.MaxSlowdown > 0 {
@@ -68,6 +69,6 @@ func (r *steppingReport) text(b *strings.Builder) {
 		b.WriteByte('\n')
 	}
 	if r.Interrupted > 0 {
-		fmt.Fprintf(b, "  %s of the target returned EINTR for it\n", count(r.Interrupted, "system call"))
+		fmt.Fprintf(b, "  %s of the target returned EINTR for it\n", plain.Count(r.Interrupted, "system call"))
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"fulgur/internal/perfevent"
 	"fulgur/internal/source/oncpu"
+	"fulgur/internal/usage"
 )
 
 func TestChooseFormat(t *testing.T) {
@@ -42,7 +43,7 @@ func TestChooseFormat(t *testing.T) {
 		if err == nil && got.name == test.want {
 			continue
 		}
-		if err == nil || !errors.Is(err, ErrUsage) || !strings.Contains(err.Error(), test.want) {
+		if err == nil || !errors.Is(err, usage.Err) || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("output %q, format %q: %q, %v; want %s", test.output, test.format, got.name, err, test.want)
 		}
 	}
@@ -123,7 +124,7 @@ func TestCompleteRefuses(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			err := completeProfile(&test.options)
-			if !errors.Is(err, ErrUsage) || !strings.Contains(err.Error(), test.want) {
+			if !errors.Is(err, usage.Err) || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("%v, want a usage error that says %q", err, test.want)
 			}
 		})
@@ -136,7 +137,7 @@ func TestSpecs(t *testing.T) {
 		t.Errorf("cpu-clock: %+v, %v", m.specs, err)
 	}
 	m = &onCPU{options: &ProfileOptions{Event: "no-such-event"}}
-	if err := m.complete(); !errors.Is(err, ErrUsage) || !strings.Contains(err.Error(), "no-such-event") {
+	if err := m.complete(); !errors.Is(err, usage.Err) || !strings.Contains(err.Error(), "no-such-event") {
 		t.Errorf("no-such-event: %v; want a usage error that names it", err)
 	}
 }

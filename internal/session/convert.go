@@ -13,6 +13,7 @@ import (
 	"fulgur/internal/bolt"
 	"fulgur/internal/encode/plain"
 	"fulgur/internal/perfdata"
+	"fulgur/internal/usage"
 )
 
 // ConvertOptions describe one conversion: of a profile to another format, or of
@@ -62,7 +63,7 @@ func Convert(ctx context.Context, o ConvertOptions) (exitCode int, err error) {
 		return o.convertProfile(ctx)
 	}
 	l, err := o.complete(ctx)
-	if errors.Is(err, ErrUsage) {
+	if errors.Is(err, usage.Err) {
 		return 2, err
 	}
 	if err != nil {
@@ -86,13 +87,13 @@ func (o *ConvertOptions) forBolt() bool {
 func (o *ConvertOptions) complete(ctx context.Context) (llvm, error) {
 	switch {
 	case o.Value != "" || o.Annotate || o.EmbedSources:
-		return llvm{}, usagef("a profile for BOLT has no values to choose, no names to annotate and no room for sources")
+		return llvm{}, usage.Errorf("a profile for BOLT has no values to choose, no names to annotate and no room for sources")
 	case o.AllBinaries && o.Binary != "":
-		return llvm{}, usagef("one binary and all of them exclude each other")
+		return llvm{}, usage.Errorf("one binary and all of them exclude each other")
 	case o.AllBinaries && (o.Output == "" || o.Output == "-"):
-		return llvm{}, usagef("the profiles of all binaries need a directory to go to: -o DIR")
+		return llvm{}, usage.Errorf("the profiles of all binaries need a directory to go to: -o DIR")
 	case !o.AllBinaries && o.Binary == "":
-		return llvm{}, usagef("which binary to make the profile of? --binary FILE, or --all-binaries")
+		return llvm{}, usage.Errorf("which binary to make the profile of? --binary FILE, or --all-binaries")
 	}
 	l, err := chooseLLVM(ctx, o.LLVM)
 	if err == nil && o.Basic && l.version < tracesLLVM {

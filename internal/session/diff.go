@@ -10,6 +10,7 @@ import (
 	"fulgur/internal/encode/folded"
 	"fulgur/internal/encode/text"
 	"fulgur/internal/profile"
+	"fulgur/internal/usage"
 )
 
 // DiffOptions describe a comparison of two profiles.
@@ -65,10 +66,10 @@ func Diff(ctx context.Context, o DiffOptions) (exitCode int, err error) {
 	}
 	write := diffFormats[f.name]
 	if write == nil {
-		return 2, usagef("a comparison cannot be written as %s, but as text, folded, html or svg", f.name)
+		return 2, usage.Errorf("a comparison cannot be written as %s, but as text, folded, html or svg", f.name)
 	}
 	if o.Base == "-" && o.New == "-" {
-		return 2, usagef("only one of the two profiles can be standard input")
+		return 2, usage.Errorf("only one of the two profiles can be standard input")
 	}
 	var sides [2]*profile.Profile
 	for i, path := range []string{o.Base, o.New} {
@@ -87,7 +88,7 @@ func Diff(ctx context.Context, o DiffOptions) (exitCode int, err error) {
 		sides[i] = p.Only(v)
 	}
 	if a, b := sides[0].ValueTypes[0], sides[1].ValueTypes[0]; a.Unit != b.Unit {
-		return 2, usagef("%s is in %s and %s in %s: choose what to compare with --value", o.Base, strings.TrimSpace(a.Type+" "+a.Unit), o.New, strings.TrimSpace(b.Type+" "+b.Unit))
+		return 2, usage.Errorf("%s is in %s and %s in %s: choose what to compare with --value", o.Base, strings.TrimSpace(a.Type+" "+a.Unit), o.New, strings.TrimSpace(b.Type+" "+b.Unit))
 	}
 	o.types = sides[1].ValueTypes
 	out, err := createOutput(o.Output, o.Stdout)

@@ -17,6 +17,7 @@ import (
 	"fulgur/internal/profile"
 	"fulgur/internal/symbolize"
 	"fulgur/internal/timeline"
+	"fulgur/internal/usage"
 )
 
 // input is a profile that was read.
@@ -123,7 +124,7 @@ func chooseValue(p *profile.Profile, name string) (int, error) {
 		}
 		known[i] = plain.Terminal(v.Type)
 	}
-	return 0, usagef("there is no value %q; the profile has %s", name, strings.Join(known, ", "))
+	return 0, usage.Errorf("there is no value %q; the profile has %s", name, strings.Join(known, ", "))
 }
 
 // commonValue returns the index in p of a value that all of the others have, too,
@@ -204,13 +205,13 @@ func (o *ConvertOptions) convertProfile(ctx context.Context) (exitCode int, err 
 func (o *ConvertOptions) profileFormat() (format, error) {
 	switch {
 	case o.Binary != "" || o.Basic || o.Strict:
-		return format{}, usagef("the output is no profile for BOLT: let its name end in .%s, or add --format %s", preagg, preagg)
+		return format{}, usage.Errorf("the output is no profile for BOLT: let its name end in .%s, or add --format %s", preagg, preagg)
 	case o.Format == "" && (o.Output == "" || o.Output == "-"):
-		return format{}, usagef("which format to write? -o FILE, whose ending names it, or --format: %s or %s", FormatNames(), preagg)
+		return format{}, usage.Errorf("which format to write? -o FILE, whose ending names it, or --format: %s or %s", FormatNames(), preagg)
 	}
 	f, err := chooseFormat(&Options{Output: o.Output, Format: o.Format})
 	if err == nil && o.EmbedSources && f.name != "firefox" {
-		return format{}, usagef("only a profile for the Firefox Profiler has room for sources: let its name end in .json.gz, or add --format firefox")
+		return format{}, usage.Errorf("only a profile for the Firefox Profiler has room for sources: let its name end in .json.gz, or add --format firefox")
 	}
 	return f, err
 }
@@ -231,7 +232,7 @@ func sourcesOf(ctx context.Context, p *profile.Profile, warn func(error)) (sourc
 		warn(fmt.Errorf("not embedded: %w", problem))
 	}
 	if more := len(problems) - maxMissing; more > 0 {
-		warn(fmt.Errorf("not embedded: %s", count(uint64(more), "more file")))
+		warn(fmt.Errorf("not embedded: %s", plain.Count(uint64(more), "more file")))
 	}
 	return func(file string) (string, bool) {
 		text, ok := texts[file]

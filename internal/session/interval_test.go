@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"fulgur/internal/encode/encodetest"
+	"fulgur/internal/usage"
 )
 
 func TestSplitEnding(t *testing.T) {
@@ -128,7 +129,7 @@ func TestTwoRuns(t *testing.T) {
 
 func TestFilesRefuse(t *testing.T) {
 	for _, output := range []string{"", "-", "/dev/stdout", "name.unknown"} {
-		if _, err := Files(&Options{Output: output}, 0); !errors.Is(err, ErrUsage) {
+		if _, err := Files(&Options{Output: output}, 0); !errors.Is(err, usage.Err) {
 			t.Errorf("output %q: error %v, want one of usage", output, err)
 		}
 	}

@@ -77,7 +77,7 @@ func (l *library) leftOut() string {
 		fmt.Fprintf(&b, "; %s", plain.Terminal(err.Error()))
 	}
 	if l.more > 0 {
-		fmt.Fprintf(&b, "; and %s", count(uint64(l.more), "more file"))
+		fmt.Fprintf(&b, "; and %s", plain.Count(uint64(l.more), "more file"))
 	}
 	return b.String()
 }

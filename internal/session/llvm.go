@@ -10,6 +10,7 @@ import (
 	"strconv"
 
 	"fulgur/internal/bolt"
+	"fulgur/internal/usage"
 )
 
 // Versions of LLVM whose perf2bolt reads something that older ones do not.
@@ -49,7 +50,7 @@ func chooseLLVM(ctx context.Context, asked string) (llvm, error) {
 		chosen.version = branchesLLVM
 	case strconv.Itoa(tracesLLVM):
 	default:
-		return llvm{}, usagef("--llvm %s: give %d for LLVM 16 to 21, %d for newer ones, or auto for the llvm-bolt in PATH", asked, branchesLLVM, tracesLLVM)
+		return llvm{}, usage.Errorf("--llvm %s: give %d for LLVM 16 to 21, %d for newer ones, or auto for the llvm-bolt in PATH", asked, branchesLLVM, tracesLLVM)
 	}
 	if !inPath {
 		// Debian's perf2bolt-16 and -19 in PATH behave as llvm-bolt.
@@ -92,7 +93,7 @@ func (l llvm) program(name string) string { return filepath.Join(l.dir, name) }
 
 // errBasicLLVM is why samples without branches are not written for an older
 // LLVM.
-var errBasicLLVM = usagef("only perf2bolt of LLVM %d and newer reads samples without branches from such a file; --llvm %d makes a profile for that", tracesLLVM, tracesLLVM)
+var errBasicLLVM = usage.Errorf("only perf2bolt of LLVM %d and newer reads samples without branches from such a file; --llvm %d makes a profile for that", tracesLLVM, tracesLLVM)
 
 // installedLLVM returns an LLVM whose llvm-bolt and perf2bolt are installed,
 // the newest of those that read what asked stands for; see [chooseLLVM].

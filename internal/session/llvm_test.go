@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"fulgur/internal/usage"
 )
 
 // fakeLLVM makes a directory with the programs of an LLVM, and the only one in
@@ -56,7 +58,7 @@ func TestInstalledLLVM(t *testing.T) {
 	if _, err := installedLLVM(t.Context(), "auto"); err == nil {
 		t.Error("a version of no kind is accepted")
 	}
-	if _, err := installedLLVM(t.Context(), "17"); !errors.Is(err, ErrUsage) {
+	if _, err := installedLLVM(t.Context(), "17"); !errors.Is(err, usage.Err) {
 		t.Errorf("version 17: %v", err)
 	}
 }

@@ -483,7 +483,7 @@ func (n *names) warnings() []string {
 	}
 	if cut > 0 {
 		lines = append(lines, fmt.Sprintf("interrupted: names are incomplete in %s; addresses shown as module+offset: %d",
-			count(cut, "module"), addresses))
+			plain.Count(cut, "module"), addresses))
 	}
 	return lines
 }

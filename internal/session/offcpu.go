@@ -8,6 +8,7 @@ import (
 	"fulgur/internal/source/offcpu"
 	"fulgur/internal/source/probe"
 	"fulgur/internal/stacks"
+	"fulgur/internal/usage"
 	"fulgur/internal/waits"
 )
 
@@ -21,10 +22,10 @@ func (*offCPU) command() doctor.Command { return doctor.OffCPU }
 func (m *offCPU) complete() error {
 	o := m.options
 	if o.Longest > 0 && o.Longest < o.Shortest {
-		return usagef("no time is at least %s and at most %s", o.Shortest, o.Longest)
+		return usage.Errorf("no time is at least %s and at most %s", o.Shortest, o.Longest)
 	}
 	if len(o.Target.CPUs) > 0 {
-		return usagef("a thread that is off the CPU is on none: leave -C out")
+		return usage.Errorf("a thread that is off the CPU is on none: leave -C out")
 	}
 	if o.States == 0 {
 		o.States = offcpu.AllStates
@@ -119,14 +120,14 @@ func (m *wall) complete() error {
 		o.Event = "cpu-clock" // cycles are not time
 	}
 	if o.Idle {
-		return usagef("idle CPUs are not what the time of a thread goes to: leave -I out")
+		return usage.Errorf("idle CPUs are not what the time of a thread goes to: leave -I out")
 	}
 	m.offCPU.options = &OffCPUOptions{Options: o.Options}
 	if err := errors.Join(m.onCPU.complete(), m.offCPU.complete()); err != nil {
 		return err
 	}
 	if !m.specs[0].IsTime() {
-		return usagef("--wall adds times: %s is no clock; use cpu-clock or task-clock", m.specs[0].Name)
+		return usage.Errorf("--wall adds times: %s is no clock; use cpu-clock or task-clock", m.specs[0].Name)
 	}
 	return nil
 }

@@ -14,6 +14,7 @@ import (
 	"fulgur/internal/source/probe"
 	"fulgur/internal/stacks"
 	"fulgur/internal/target"
+	"fulgur/internal/usage"
 )
 
 // DefaultFrequency is bcc's: low, and odd so that it does not march in step
@@ -35,20 +36,20 @@ func (*onCPU) command() doctor.Command { return doctor.Profile }
 func (m *onCPU) complete() error {
 	o := m.options
 	if o.Frequency > 0 && o.Period > 0 {
-		return usagef("a frequency and a period exclude each other")
+		return usage.Errorf("a frequency and a period exclude each other")
 	}
 	if o.Frequency == 0 && o.Period == 0 {
 		o.Frequency = DefaultFrequency
 	}
 	if limit, err := perfevent.MaxSampleRate(); err == nil && o.Frequency > limit {
-		return usagef("frequency %d Hz is above the %d Hz that the kernel allows; lower it, or raise sysctl kernel.perf_event_max_sample_rate", o.Frequency, limit)
+		return usage.Errorf("frequency %d Hz is above the %d Hz that the kernel allows; lower it, or raise sysctl kernel.perf_event_max_sample_rate", o.Frequency, limit)
 	}
 	if o.Event == "" {
 		return nil
 	}
 	spec, err := perfevent.ParseEvent(o.Event)
 	if err != nil {
-		return usagef("%v", err)
+		return usage.Errorf("%v", err)
 	}
 	m.specs = []perfevent.Spec{spec}
 	return o.checkClock(spec)
@@ -74,10 +75,10 @@ func (o *ProfileOptions) checkClock(spec perfevent.Spec) error {
 		return nil
 	}
 	if o.Period > 0 && o.Period < minClockPeriod {
-		return usagef("period %d is below the %d ns that the kernel's timers keep: %s counts nanoseconds", o.Period, minClockPeriod, spec.Name)
+		return usage.Errorf("period %d is below the %d ns that the kernel's timers keep: %s counts nanoseconds", o.Period, minClockPeriod, spec.Name)
 	}
 	if o.Frequency > 1e9/minClockPeriod {
-		return usagef("frequency %d Hz is above the %d Hz that the kernel's timers keep for %s", o.Frequency, uint64(1e9/minClockPeriod), spec.Name)
+		return usage.Errorf("frequency %d Hz is above the %d Hz that the kernel's timers keep for %s", o.Frequency, uint64(1e9/minClockPeriod), spec.Name)
 	}
 	return nil
 }
@@ -98,7 +99,7 @@ func (m *onCPU) load(common probe.Options) ([]source, error) {
 
 // probe are the options of a family of probes. c is the open cgroup that is the
 // target, if it is one, and u has the unwind tables.
-func (o *Options) probe(c cgroup, u *unwinder, types *btf.Cache) probe.Options {
+func (o *Options) probe(c target.OpenedCgroup, u *unwinder, types *btf.Cache) probe.Options {
 	return probe.Options{
 		Unwind:       u.by,
 		Tables:       u.replacements(),
@@ -108,8 +109,8 @@ func (o *Options) probe(c cgroup, u *unwinder, types *btf.Cache) probe.Options {
 		ByThread:     o.PerThread,
 		ByCPU:        o.PerCPU,
 		Scope:        o.Target.Scope,
-		Cgroup:       c.fd,
-		CgroupID:     c.id,
+		Cgroup:       c.FD,
+		CgroupID:     c.ID,
 		RingSize:     o.RingSize,
 		CountEntries: o.CountEntries,
 		SeenEntries:  o.SeenEntries,

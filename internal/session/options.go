@@ -5,17 +5,12 @@ package session
 
 import (
 	"context"
-	"errors"
 	"io"
 	"time"
 
 	"fulgur/internal/source/offcpu"
 	"fulgur/internal/target"
 )
-
-// ErrUsage is what errors are that come from options which contradict each
-// other or this machine's limits; the command's exit code is then 2.
-var ErrUsage = errors.New("usage")
 
 // DefaultStackNodes is how many places in stacks are kept of a recording in time: a
 // frame with its callers is one. Each takes about 200 bytes, all in all.

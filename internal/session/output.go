@@ -14,6 +14,7 @@ import (
 	"fulgur/internal/encode/text"
 	"fulgur/internal/profile"
 	"fulgur/internal/target"
+	"fulgur/internal/usage"
 )
 
 // A format is one way to write a profile.
@@ -76,9 +77,9 @@ func chooseFormat(o *Options) (format, error) {
 		}
 	}
 	if o.Format != "" {
-		return format{}, usagef("unknown format %q; known are %s", o.Format, FormatNames())
+		return format{}, usage.Errorf("unknown format %q; known are %s", o.Format, FormatNames())
 	}
-	return format{}, usagef("the ending of %q names no format; known are %s; or name one with --format", o.Output, endings())
+	return format{}, usage.Errorf("the ending of %q names no format; known are %s; or name one with --format", o.Output, endings())
 }
 
 // inTime reports whether the format that o asks for has room for times.

@@ -6,7 +6,9 @@ import (
 	"runtime/debug"
 
 	"fulgur/internal/debugfile"
+	"fulgur/internal/doctor"
 	"fulgur/internal/target"
+	"fulgur/internal/usage"
 )
 
 // complete checks what was asked for and fills in defaults. The exit code is
@@ -24,9 +26,9 @@ func complete(what subject, o *Options) (exitCode int, err error) {
 func prepare(what subject, o *Options) (_ *debugfile.Finder, exitCode int, err error) {
 	finder, err := debugfile.New(debugfile.Config{Root: o.Symfs})
 	if err != nil {
-		return nil, 2, usagef("%v", err)
+		return nil, 2, usage.Errorf("%v", err)
 	}
-	if err := checkPrivileges(what.command(), o.Stderr, o.Quiet); err != nil {
+	if err := doctor.CheckPrivileges(what.command(), o.Stderr, o.Quiet); err != nil {
 		return nil, 1, err
 	}
 	if err := what.choose(); err != nil {

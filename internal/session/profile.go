@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/cilium/ebpf/btf"
-	"golang.org/x/sys/unix"
 
 	"fulgur/internal/atomicfile"
 	"fulgur/internal/debugfile"
@@ -132,7 +131,7 @@ func measure(ctx context.Context, what subject, o *Options) (exitCode int, err e
 	}
 	defer func() { err = errors.Join(err, out.Abort()) }()
 
-	launched, err := launch(o.Command, &o.Target)
+	launched, err := target.Launch(o.Command, &o.Target)
 	if err != nil {
 		return 1, err
 	}
@@ -183,22 +182,6 @@ func createOutput(path string, stdout io.Writer) (output, error) {
 	return f, nil
 }
 
-// launch starts the command, if there is one, and makes it the target t. It
-// stands before its first instruction.
-func launch(argv []string, t *target.Target) (*target.Launched, error) {
-	if len(argv) == 0 {
-		return nil, nil
-	}
-	launched, err := target.Start(argv)
-	if err != nil {
-		return nil, err
-	}
-	t.Scope = target.Command
-	t.PIDs = []int{launched.PID()}
-	t.Children = true
-	return launched, nil
-}
-
 // run is a profile being taken.
 type run struct {
 	subject subject
@@ -230,11 +213,11 @@ func attach(what subject, o *Options, finder *debugfile.Finder) (_ *run, err err
 			err = errors.Join(err, r.close())
 		}
 	}()
-	cgroup, err := openCgroup(o.Target)
+	cgroup, err := target.OpenCgroup(o.Target)
 	if err != nil {
 		return nil, err
 	}
-	defer cgroup.close()
+	defer cgroup.Close()
 	types := btf.NewCache() // one, because decoding the kernel's takes long
 	if err := r.unwinder.load(o, finder, types); err != nil {
 		return nil, err
@@ -308,34 +291,6 @@ func (r *run) each(f func(source) error) error {
 		errs = append(errs, f(s))
 	}
 	return errors.Join(errs...)
-}
-
-// cgroup is the directory of a cgroup that is the target; fd is -1 if none is.
-type cgroup struct {
-	fd int
-	id uint64 // inode number
-}
-
-func openCgroup(t target.Target) (cgroup, error) {
-	none := cgroup{fd: -1}
-	if t.Scope != target.Cgroup {
-		return none, nil
-	}
-	fd, err := unix.Open(t.CgroupPath, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return none, fmt.Errorf("open cgroup %s: %w", t.CgroupPath, err)
-	}
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
-		return none, errors.Join(fmt.Errorf("look at cgroup %s: %w", t.CgroupPath, err), unix.Close(fd))
-	}
-	return cgroup{fd: fd, id: st.Ino}, nil
-}
-
-func (c cgroup) close() {
-	if c.fd >= 0 {
-		_ = unix.Close(c.fd)
-	}
 }
 
 func (r *run) close() error {

@@ -12,6 +12,7 @@ import (
 	"fulgur/internal/profile"
 	"fulgur/internal/source/probe"
 	"fulgur/internal/stacks"
+	"fulgur/internal/usage"
 )
 
 // DefaultRecordFrequency is about that of samply, and odd.
@@ -97,10 +98,10 @@ func (m *recording) complete() error {
 		}
 	}
 	if len(m.parts) == 0 {
-		return usagef("nothing is left to be recorded")
+		return usage.Errorf("nothing is left to be recorded")
 	}
 	if m.shown() < 0 {
-		return usagef("there is no value %q; the recording has %s", o.Value, m.typeNames())
+		return usage.Errorf("there is no value %q; the recording has %s", o.Value, m.typeNames())
 	}
 	return m.each(subject.complete)
 }

@@ -46,7 +46,7 @@ func (n *names) remedies() []string {
 		lines = append(lines, n.stripped[codes[i]].describe(hurt[codes[i]], remedy))
 	}
 	if more > 0 {
-		lines = append(lines, fmt.Sprintf("and %s without symbols", count(uint64(more), "more file")))
+		lines = append(lines, fmt.Sprintf("and %s without symbols", plain.Count(uint64(more), "more file")))
 	}
 	return lines
 }
@@ -58,7 +58,7 @@ func (s *stripped) describe(samples uint64, remedy string) string {
 	if id := s.file.BuildID(); id != "" {
 		fmt.Fprintf(&b, " (build ID %s)", id)
 	}
-	fmt.Fprintf(&b, ", %s", count(samples, "sample"))
+	fmt.Fprintf(&b, ", %s", plain.Count(samples, "sample"))
 	if remedy != "" {
 		fmt.Fprintf(&b, "; %s", remedy)
 	}
@@ -87,12 +87,4 @@ func (n *names) unnamedSamples() map[stacks.CodeID]uint64 {
 		}
 	}
 	return samples
-}
-
-// count returns n and a noun in its number.
-func count(n uint64, noun string) string {
-	if n != 1 {
-		noun += "s"
-	}
-	return fmt.Sprintf("%d %s", n, noun)
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"fulgur/bpf"
+	"fulgur/internal/monotonic"
 	"fulgur/internal/rcu"
 	"fulgur/internal/stacks"
 	"fulgur/internal/target"
@@ -19,7 +20,7 @@ func (r *run) sample(ctx context.Context, m measurement, launched *target.Launch
 	}
 	line := &progressLine{wanted: r.options.Progress, out: r.options.Stderr}
 	err := errors.Join(r.measure(ctx, m, line, launched), r.each(source.Disable), rcu.Wait())
-	r.end = monotonic()
+	r.end = monotonic.Now()
 	_, pollErr := r.poll()
 	if len(r.snapshots.of) > 0 {
 		pollErr = errors.Join(pollErr, r.snapshots.finish(), r.each(r.takeRecords))
@@ -31,7 +32,7 @@ func (r *run) sample(ctx context.Context, m measurement, launched *target.Launch
 // that sleep.
 func (r *run) enable() error {
 	if r.events != nil {
-		if err := r.events.begin(monotonic()); err != nil {
+		if err := r.events.begin(monotonic.Now()); err != nil {
 			return err
 		}
 	}
@@ -60,7 +61,7 @@ func (r *run) followCPUs(online []int) error {
 // the sideband is drained, so that every stack before its position meets the
 // mappings of its time.
 func (r *run) poll() (busy bool, err error) {
-	now, positions := monotonic(), make([]uint64, len(r.sources))
+	now, positions := monotonic.Now(), make([]uint64, len(r.sources))
 	requests := r.unwinder.position()
 	for i, s := range r.sources {
 		positions[i] = s.Ring().Position()

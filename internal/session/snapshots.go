@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"fulgur/internal/monotonic"
 	"fulgur/internal/process"
 	"fulgur/internal/source/oncpu"
 	"fulgur/internal/unwind/unwindmap"
@@ -116,7 +117,7 @@ const restForTables = time.Millisecond
 // finish waits for the tables that are still being made.
 func (s *snapshots) finish() error {
 	for {
-		if err := s.again(monotonic() - patienceForTables); err != nil || len(s.of) == 0 {
+		if err := s.again(monotonic.Now() - patienceForTables); err != nil || len(s.of) == 0 {
 			return err
 		}
 		time.Sleep(restForTables)

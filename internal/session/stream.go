@@ -12,7 +12,9 @@ import (
 	"fulgur/internal/debugfile"
 	"fulgur/internal/doctor"
 	"fulgur/internal/encode/describe"
+	"fulgur/internal/encode/plain"
 	"fulgur/internal/encode/samples"
+	"fulgur/internal/monotonic"
 	"fulgur/internal/process"
 	"fulgur/internal/profile"
 	"fulgur/internal/ringbuf"
@@ -20,6 +22,7 @@ import (
 	"fulgur/internal/source/probe"
 	"fulgur/internal/stacks"
 	"fulgur/internal/target"
+	"fulgur/internal/usage"
 )
 
 const (
@@ -40,7 +43,7 @@ const StreamFormats = "text, jsonl"
 // many. The exit code is that of [Profile].
 func Stream(ctx context.Context, o ProfileOptions) (exitCode int, err error) {
 	if o.Wall {
-		return 2, usagef("a time off the CPU is no sample: leave --wall out")
+		return 2, usage.Errorf("a time off the CPU is no sample: leave --wall out")
 	}
 	write, err := streamFormat(&o.Options)
 	if err != nil {
@@ -59,7 +62,7 @@ func Stream(ctx context.Context, o ProfileOptions) (exitCode int, err error) {
 		return 1, err
 	}
 	defer func() { err = errors.Join(err, out.Abort()) }()
-	launched, err := launch(o.Command, &o.Target)
+	launched, err := target.Launch(o.Command, &o.Target)
 	if err != nil {
 		return 1, err
 	}
@@ -75,7 +78,7 @@ func streamFormat(o *Options) (func(io.Writer, samples.Batch) error, error) {
 	case "jsonl":
 		return samples.WriteJSON, nil
 	}
-	return nil, usagef("--stream has no format %q; it has %s", o.Format, StreamFormats)
+	return nil, usage.Errorf("--stream has no format %q; it has %s", o.Format, StreamFormats)
 }
 
 // streamed is the subject of samples on the CPU that are written as they are taken.
@@ -95,7 +98,7 @@ func takeStream(ctx context.Context, what subject, o *Options, finder *debugfile
 	s := &streaming{
 		run: r, write: write, known: newKnown(), warnings: teller{options: o},
 		batch: newBatch(), batches: make(chan *batch, mostWaiting), failed: make(chan error, 1),
-		sinceBoot: time.Now().Add(-time.Duration(monotonic())),
+		sinceBoot: time.Now().Add(-time.Duration(monotonic.Now())),
 	}
 	r.event = s.take
 	defer func() { err = errors.Join(err, s.known.close(), r.close()) }()
@@ -290,9 +293,9 @@ func (s *streaming) conclude() error {
 		return err
 	}
 	out := s.options.Stderr
-	fmt.Fprintf(out, "%s of %s\n", count(s.written, "sample"), s.options.Target.String())
+	fmt.Fprintf(out, "%s of %s\n", plain.Count(s.written, "sample"), s.options.Target.String())
 	if s.dropped > 0 {
-		fmt.Fprintf(out, "  %s dropped: the reader of the output, or the search for names, was too slow\n", count(s.dropped, "sample"))
+		fmt.Fprintf(out, "  %s dropped: the reader of the output, or the search for names, was too slow\n", plain.Count(s.dropped, "sample"))
 	}
 	for _, l := range describe.Losses(losses) {
 		fmt.Fprintf(out, "  %s: %s\n", l.What, l.Effect)

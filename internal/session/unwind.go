@@ -18,6 +18,7 @@ import (
 	"fulgur/internal/source/probe"
 	"fulgur/internal/target"
 	"fulgur/internal/unwind/unwindmap"
+	"fulgur/internal/usage"
 )
 
 // The values of Options.Unwind.
@@ -63,7 +64,7 @@ func (u *unwinder) load(o *Options, finder *debugfile.Finder, types *btf.Cache) 
 	case unwindFP:
 		return nil
 	default:
-		return usagef("--unwind %s: neither auto nor fp nor dwarf", o.Unwind)
+		return usage.Errorf("--unwind %s: neither auto nor fp nor dwarf", o.Unwind)
 	}
 	if o.KernelOnly {
 		return nil

@@ -9,6 +9,7 @@ import (
 	"fulgur/internal/ctxfile"
 	"fulgur/internal/debugfile"
 	"fulgur/internal/decode"
+	"fulgur/internal/usage"
 	"fulgur/internal/view"
 )
 
@@ -36,7 +37,7 @@ type ViewOptions struct {
 // an error of usage, or 1 with another one.
 func View(ctx context.Context, o ViewOptions) (exitCode int, err error) {
 	if o.Input == "-" && o.Base == "-" {
-		return 2, usagef("only one of the two profiles can be standard input")
+		return 2, usage.Errorf("only one of the two profiles can be standard input")
 	}
 	finder, err := debugfile.New(debugfile.Config{})
 	if err != nil {
@@ -117,7 +118,7 @@ func (o *ViewOptions) choose(shown *view.Options) error {
 	}
 	a, b := shown.Base.Profile.ValueTypes[0], shown.Input.Profile.ValueTypes[0]
 	if a != b {
-		return usagef("the profiles are of %s in %s and %s in %s: choose what to compare with --value", a.Type, a.Unit, b.Type, b.Unit)
+		return usage.Errorf("the profiles are of %s in %s and %s in %s: choose what to compare with --value", a.Type, a.Unit, b.Type, b.Unit)
 	}
 	return nil
 }

@@ -20,6 +20,7 @@ import (
 	"fulgur/internal/profile"
 	"fulgur/internal/symbolize"
 	"fulgur/internal/testenv"
+	"fulgur/internal/usage"
 )
 
 // landmarkFile returns this program, which is linked to fixed addresses, and that
@@ -109,7 +110,7 @@ func TestViewErrors(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			test.o.Stderr, test.o.NoOpen = io.Discard, true
 			code, err := View(t.Context(), test.o)
-			if code != test.code || err == nil || !strings.Contains(err.Error(), test.want) || errors.Is(err, ErrUsage) != (code == 2) {
+			if code != test.code || err == nil || !strings.Contains(err.Error(), test.want) || errors.Is(err, usage.Err) != (code == 2) {
 				t.Errorf("%d, %v; want %d, %q", code, err, test.code, test.want)
 			}
 		})
@@ -180,7 +181,7 @@ func TestEmbedSources(t *testing.T) {
 		t.Errorf("of a file that is no source: %s", &stderr)
 	}
 	code, err := Convert(t.Context(), ConvertOptions{Input: input, Output: "out.svg", EmbedSources: true, Stderr: io.Discard})
-	if code != 2 || !errors.Is(err, ErrUsage) {
+	if code != 2 || !errors.Is(err, usage.Err) {
 		t.Errorf("sources in a picture: %d, %v", code, err)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"fulgur/internal/profile"
 	"fulgur/internal/stacks"
 	"fulgur/internal/target"
+	"fulgur/internal/usage"
 )
 
 // MinWindow is the shortest window: what each costs does not depend on how long
@@ -42,9 +43,9 @@ type Window struct {
 func ProfileWindows(ctx context.Context, o ProfileOptions, every time.Duration, deliver func(Window) error) (exitCode int, err error) {
 	switch {
 	case o.Wall:
-		return 2, usagef("a time off the CPU belongs to no window: leave --wall out")
+		return 2, usage.Errorf("a time off the CPU belongs to no window: leave --wall out")
 	case every < MinWindow:
-		return 2, usagef("windows of %s are too short: take %s or more", every, MinWindow)
+		return 2, usage.Errorf("windows of %s are too short: take %s or more", every, MinWindow)
 	}
 	what := &untimed{onCPU{options: &o}}
 	if code, err := complete(what, &o.Options); err != nil {
@@ -54,7 +55,7 @@ func ProfileWindows(ctx context.Context, o ProfileOptions, every time.Duration, 
 	if err != nil {
 		return code, err
 	}
-	launched, err := launch(o.Command, &o.Target)
+	launched, err := target.Launch(o.Command, &o.Target)
 	if err != nil {
 		return 1, err
 	}
@@ -240,7 +241,7 @@ func (w *windows) conclude() error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(w.options.Stderr, "%s, %s of %s\n", count(uint64(w.samples), "sample"), count(uint64(w.number), "window"), plain.Terminal(w.options.Target.String()))
+	fmt.Fprintf(w.options.Stderr, "%s, %s of %s\n", plain.Count(uint64(w.samples), "sample"), plain.Count(uint64(w.number), "window"), plain.Terminal(w.options.Target.String()))
 	if problem := w.unwinder.problem(); problem != nil {
 		fmt.Fprintln(w.options.Stderr, "fulgur: unwind tables:", plain.Error(problem))
 	}

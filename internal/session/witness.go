@@ -3,8 +3,7 @@ package session
 import (
 	"errors"
 
-	"golang.org/x/sys/unix"
-
+	"fulgur/internal/monotonic"
 	"fulgur/internal/perfevent"
 	"fulgur/internal/process"
 )
@@ -39,7 +38,7 @@ func (w *witness) listen(pids []int) error {
 	}
 	w.processes = process.NewTable(process.Options{Sync: w.drain})
 	for _, pid := range pids {
-		w.processes.Resolve(pid, 0, monotonic()) // looking up any address does
+		w.processes.Resolve(pid, 0, monotonic.Now()) // looking up any address does
 	}
 	return nil
 }
@@ -69,12 +68,4 @@ func (w *witness) close() error {
 		errs = append(errs, w.processes.Close())
 	}
 	return errors.Join(errs...)
-}
-
-// monotonic returns the time of the clock that stacks carry, in ns.
-func monotonic() uint64 {
-	var ts unix.Timespec
-	// The clock exists on every kernel.
-	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts)
-	return uint64(ts.Nano())
 }
