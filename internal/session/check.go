@@ -44,7 +44,7 @@ func (o *Options) complete() error {
 // memory, twice, because it is mapped twice in a row; what a few processes
 // show anew between two polls needs less of it than a machine does.
 func (o *Options) ringPreset() uint32 {
-	if o.inTime() {
+	if o.hasTimes() {
 		return timesRingSize
 	}
 	switch o.Target.Scope {

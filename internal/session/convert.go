@@ -12,6 +12,7 @@ import (
 
 	"fulgur/internal/bolt"
 	"fulgur/internal/encode/plain"
+	"fulgur/internal/output"
 	"fulgur/internal/perfdata"
 	"fulgur/internal/usage"
 )
@@ -67,10 +68,10 @@ func Convert(ctx context.Context, o ConvertOptions) (exitCode int, err error) {
 		return 2, err
 	}
 	if err != nil {
-		return 1, orInterrupted(ctx, err)
+		return 1, output.OrInterrupted(ctx, err)
 	}
 	if err := o.convert(ctx, l); err != nil {
-		return 1, orInterrupted(ctx, err)
+		return 1, output.OrInterrupted(ctx, err)
 	}
 	return 0, nil
 }

@@ -9,6 +9,7 @@ import (
 	"fulgur/internal/encode/flame"
 	"fulgur/internal/encode/folded"
 	"fulgur/internal/encode/text"
+	"fulgur/internal/output"
 	"fulgur/internal/profile"
 	"fulgur/internal/usage"
 )
@@ -60,13 +61,13 @@ func (o *DiffOptions) draw(w io.Writer, p *profile.Profile, write func(io.Writer
 // Diff writes how one profile differs from another. The exit code is 0, 2 with
 // an error of usage, or 1 with another one.
 func Diff(ctx context.Context, o DiffOptions) (exitCode int, err error) {
-	f, err := chooseFormat(&Options{Output: o.Output, Format: o.Format})
+	f, err := output.Choose(o.Output, o.Format)
 	if err != nil {
 		return 2, err
 	}
-	write := diffFormats[f.name]
+	write := diffFormats[f.Name]
 	if write == nil {
-		return 2, usage.Errorf("a comparison cannot be written as %s, but as text, folded, html or svg", f.name)
+		return 2, usage.Errorf("a comparison cannot be written as %s, but as text, folded, html or svg", f.Name)
 	}
 	if o.Base == "-" && o.New == "-" {
 		return 2, usage.Errorf("only one of the two profiles can be standard input")
@@ -75,7 +76,7 @@ func Diff(ctx context.Context, o DiffOptions) (exitCode int, err error) {
 	for i, path := range []string{o.Base, o.New} {
 		p, err := readProfile(ctx, path, warnOn(o.Stderr, o.Quiet))
 		if err != nil {
-			return 1, orInterrupted(ctx, err)
+			return 1, output.OrInterrupted(ctx, err)
 		}
 		sides[i] = p
 	}
@@ -91,13 +92,13 @@ func Diff(ctx context.Context, o DiffOptions) (exitCode int, err error) {
 		return 2, usage.Errorf("%s is in %s and %s in %s: choose what to compare with --value", o.Base, strings.TrimSpace(a.Type+" "+a.Unit), o.New, strings.TrimSpace(b.Type+" "+b.Unit))
 	}
 	o.types = sides[1].ValueTypes
-	out, err := createOutput(o.Output, o.Stdout)
+	out, err := output.Create(o.Output, o.Stdout)
 	if err != nil {
 		return 1, err
 	}
 	defer func() { err = errors.Join(err, out.Abort()) }()
-	if err := write(untilWriter{ctx, out}, profile.Diff(sides[0], sides[1], o.Normalize), &o); err != nil {
-		return 1, orInterrupted(ctx, err)
+	if err := write(output.Until(ctx, out), profile.Diff(sides[0], sides[1], o.Normalize), &o); err != nil {
+		return 1, output.OrInterrupted(ctx, err)
 	}
 	return 0, out.Commit()
 }

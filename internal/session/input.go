@@ -13,6 +13,7 @@ import (
 	"fulgur/internal/debugfile"
 	"fulgur/internal/decode"
 	"fulgur/internal/encode/plain"
+	"fulgur/internal/output"
 	"fulgur/internal/perfdata"
 	"fulgur/internal/profile"
 	"fulgur/internal/symbolize"
@@ -166,9 +167,9 @@ func (o *ConvertOptions) convertProfile(ctx context.Context) (exitCode int, err 
 		return 2, err
 	}
 	warn := warnOn(o.Stderr, o.Quiet)
-	in, err := readInput(ctx, o.Input, format.inTime != nil && o.Value == "", warn)
+	in, err := readInput(ctx, o.Input, format.HasTimes() && o.Value == "", warn)
 	if err != nil {
-		return 1, orInterrupted(ctx, err)
+		return 1, output.OrInterrupted(ctx, err)
 	}
 	defer func() { err = errors.Join(err, in.Close()) }()
 	p := in.profile
@@ -176,42 +177,37 @@ func (o *ConvertOptions) convertProfile(ctx context.Context) (exitCode int, err 
 	if err != nil {
 		return 2, err
 	}
-	if o.Value != "" || !format.allValues() {
+	if o.Value != "" || !format.AllValues() {
 		p, v = p.Only(v), 0
 	}
-	out, err := createOutput(o.Output, o.Stdout)
+	out, err := output.Create(o.Output, o.Stdout)
 	if err != nil {
 		return 1, err
 	}
 	defer func() { err = errors.Join(err, out.Abort()) }()
-	w, opts := untilWriter{ctx, out}, &Options{Annotate: o.Annotate}
+	opts := output.Options{Annotate: o.Annotate}
 	if o.EmbedSources {
 		if opts.Source, err = sourcesOf(ctx, p, warn); err != nil {
-			return 1, orInterrupted(ctx, err)
+			return 1, output.OrInterrupted(ctx, err)
 		}
 	}
-	if in.line != nil {
-		err = format.inTime(w, in.line, opts)
-	} else {
-		err = format.write(w, p, opts, v)
-	}
-	if err != nil {
-		return 1, orInterrupted(ctx, err)
+	if err := format.Write(output.Until(ctx, out), p, in.line, opts, v); err != nil {
+		return 1, output.OrInterrupted(ctx, err)
 	}
 	return 0, out.Commit()
 }
 
 // profileFormat checks o and returns the format to write.
-func (o *ConvertOptions) profileFormat() (format, error) {
+func (o *ConvertOptions) profileFormat() (output.Format, error) {
 	switch {
 	case o.Binary != "" || o.Basic || o.Strict:
-		return format{}, usage.Errorf("the output is no profile for BOLT: let its name end in .%s, or add --format %s", preagg, preagg)
+		return output.Format{}, usage.Errorf("the output is no profile for BOLT: let its name end in .%s, or add --format %s", preagg, preagg)
 	case o.Format == "" && (o.Output == "" || o.Output == "-"):
-		return format{}, usage.Errorf("which format to write? -o FILE, whose ending names it, or --format: %s or %s", FormatNames(), preagg)
+		return output.Format{}, usage.Errorf("which format to write? -o FILE, whose ending names it, or --format: %s or %s", output.Names(), preagg)
 	}
-	f, err := chooseFormat(&Options{Output: o.Output, Format: o.Format})
-	if err == nil && o.EmbedSources && f.name != "firefox" {
-		return format{}, usage.Errorf("only a profile for the Firefox Profiler has room for sources: let its name end in .json.gz, or add --format firefox")
+	f, err := output.Choose(o.Output, o.Format)
+	if err == nil && o.EmbedSources && f.Name != "firefox" {
+		return output.Format{}, usage.Errorf("only a profile for the Firefox Profiler has room for sources: let its name end in .json.gz, or add --format firefox")
 	}
 	return f, err
 }

@@ -12,6 +12,7 @@ import (
 	"fulgur/internal/atomicfile"
 	"fulgur/internal/encode/describe"
 	"fulgur/internal/encode/plain"
+	"fulgur/internal/output"
 	"fulgur/internal/profile"
 	"fulgur/internal/usage"
 )
@@ -22,10 +23,10 @@ import (
 // oldest of those that were written by then are removed, and no other ones. It
 // says what was written on o.Stderr, and fails with an [usage.Err].
 func Files(o *Options, keep int) (func(Window) error, error) {
-	if o.Output == "" || o.Output == "-" || strings.HasPrefix(o.Output, "/dev/") {
+	if output.IsStream(o.Output) {
 		return nil, usage.Errorf("--interval writes a file for each window: name them with -o, as name.pb.gz")
 	}
-	f, err := chooseFormat(o)
+	f, err := output.Choose(o.Output, o.Format)
 	if err != nil {
 		return nil, err
 	}
@@ -40,7 +41,7 @@ func Files(o *Options, keep int) (func(Window) error, error) {
 // numbered are the files of windows.
 type numbered struct {
 	options      *Options
-	format       format
+	format       output.Format
 	stem, ending string
 	keep         int
 	last         int // number of the last file
@@ -55,8 +56,8 @@ type writtenFile struct {
 
 // splitEnding parts a path before the ending that names its format, or else before
 // its last one.
-func splitEnding(path string, f format) (stem, ending string) {
-	for _, e := range f.endings {
+func splitEnding(path string, f output.Format) (stem, ending string) {
+	for _, e := range f.Endings {
 		if stem, ok := strings.CutSuffix(path, e); ok && filepath.Base(path) != e {
 			return stem, e
 		}
@@ -114,10 +115,10 @@ func (n *numbered) create(path string, p *profile.Profile) error {
 		return err
 	}
 	// Values are those of samples on the CPU, of which the first one is shown.
-	if err := encode(out, n.format, p, nil, n.options, 0); err != nil {
+	if err := n.format.Write(out, p, nil, n.options.output(), 0); err != nil {
 		return errors.Join(err, out.Abort())
 	}
-	return nil
+	return out.Commit()
 }
 
 // remove removes the oldest files. One that is gone, or is another by now, is left

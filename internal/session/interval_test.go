@@ -12,14 +12,15 @@ import (
 	"time"
 
 	"fulgur/internal/encode/encodetest"
+	"fulgur/internal/output"
 	"fulgur/internal/usage"
 )
 
 func TestSplitEnding(t *testing.T) {
-	pprofFormat := format{endings: []string{".pb.gz", ".pprof"}}
+	pprofFormat := output.Format{Endings: []string{".pb.gz", ".pprof"}}
 	for _, c := range []struct {
 		path         string
-		f            format
+		f            output.Format
 		stem, ending string
 	}{
 		{"/a.b/name.pb.gz", pprofFormat, "/a.b/name", ".pb.gz"},

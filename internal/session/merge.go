@@ -9,6 +9,7 @@ import (
 	"fulgur/internal/bolt"
 	"fulgur/internal/ctxfile"
 	"fulgur/internal/encode/plain"
+	"fulgur/internal/output"
 )
 
 // MergeOptions describe how profiles become one.
@@ -31,7 +32,7 @@ type MergeOptions struct {
 // done, nothing is written.
 func Merge(ctx context.Context, o MergeOptions) (exitCode int, err error) {
 	if err := o.merge(ctx); err != nil {
-		return 1, orInterrupted(ctx, err)
+		return 1, output.OrInterrupted(ctx, err)
 	}
 	return 0, nil
 }
@@ -42,12 +43,12 @@ func (o *MergeOptions) merge(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	out, err := createOutput(o.Output, o.Stdout)
+	out, err := output.Create(o.Output, o.Stdout)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, out.Abort()) }()
-	if err := bolt.Merge(untilWriter{ctx, out}, inputs, bolt.MergeOptions{Force: o.Force}); err != nil {
+	if err := bolt.Merge(output.Until(ctx, out), inputs, bolt.MergeOptions{Force: o.Force}); err != nil {
 		return err
 	}
 	if err := out.Commit(); err != nil {
@@ -89,17 +90,4 @@ func (o *MergeOptions) warn(inputs []bolt.Input) {
 		fmt.Fprintf(o.Stderr, "fulgur: %s of %d without a build ID in the name (NAME.BUILDID.%s): whether they are of the same binary was not checked\n",
 			plain.Count(unknown, "profile"), len(inputs), preagg)
 	}
-}
-
-// untilWriter fails once its context has ended.
-type untilWriter struct {
-	ctx context.Context
-	w   io.Writer
-}
-
-func (u untilWriter) Write(b []byte) (int, error) {
-	if err := u.ctx.Err(); err != nil {
-		return 0, err
-	}
-	return u.w.Write(b)
 }

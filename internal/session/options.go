@@ -8,6 +8,7 @@ import (
 	"io"
 	"time"
 
+	"fulgur/internal/output"
 	"fulgur/internal/source/offcpu"
 	"fulgur/internal/target"
 )
@@ -134,4 +135,24 @@ type BlockIOOptions struct {
 	QueueInLatency bool
 	// PendingEntries is how many requests are remembered; 0 takes the default.
 	PendingEntries uint32
+}
+
+// hasTimes reports whether the format that o asks for has room for times.
+func (o *Options) hasTimes() bool {
+	f, err := output.Choose(o.Output, o.Format)
+	return err == nil && f.HasTimes()
+}
+
+// allValues reports whether the format that o asks for has room for all values.
+func (o *Options) allValues() bool {
+	f, err := output.Choose(o.Output, o.Format)
+	return err == nil && f.AllValues()
+}
+
+// output are the options of what writes the profile.
+func (o *Options) output() output.Options {
+	return output.Options{
+		Annotate: o.Annotate, Delimited: o.Delimited,
+		System: o.Target.Scope == target.System, Source: o.Source,
+	}
 }

@@ -15,6 +15,7 @@ import (
 	"fulgur/internal/bolt"
 	"fulgur/internal/elffile"
 	"fulgur/internal/encode/plain"
+	"fulgur/internal/output"
 )
 
 // preagg is the name of the pre-aggregated format, and the ending of its files.
@@ -31,7 +32,7 @@ type preaggWriter struct {
 	dir string
 	// path is the one binary's profile otherwise, and out where it goes.
 	path string
-	out  output
+	out  output.Output
 	// open opens the file of a binary, to be closed after; nil opens the one
 	// of its name.
 	open func(*bolt.Binary) (*elffile.File, error)
@@ -46,7 +47,7 @@ func openPreagg(l llvm, basic, all bool, path string, stdout io.Writer) (*preagg
 	}
 	w.path = path
 	var err error
-	w.out, err = createOutput(path, stdout)
+	w.out, err = output.Create(path, stdout)
 	return w, err
 }
 
@@ -94,7 +95,7 @@ func unusedName(name string, taken map[string]bool) string {
 }
 
 // encode writes the profile of b to out and commits it.
-func (w *preaggWriter) encode(out output, b *bolt.Binary, traces iter.Seq2[bolt.Trace, error]) error {
+func (w *preaggWriter) encode(out output.Output, b *bolt.Binary, traces iter.Seq2[bolt.Trace, error]) error {
 	var err error
 	switch {
 	case w.basic:
@@ -149,18 +150,6 @@ func openBinary(path string) (*bolt.Binary, error) {
 	}
 	b, err := bolt.NewBinary(f)
 	return b, errors.Join(err, f.Close())
-}
-
-// errInterrupted is what a run is told that writes whole files or none, when
-// the user ends it.
-var errInterrupted = errors.New("interrupted: what was not complete was not written")
-
-// orInterrupted returns err, or what it comes from if ctx has ended.
-func orInterrupted(ctx context.Context, err error) error {
-	if err != nil && ctx.Err() != nil {
-		return errInterrupted
-	}
-	return err
 }
 
 // describeBinary names a binary for the user.

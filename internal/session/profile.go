@@ -5,17 +5,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 
 	"time"
 
 	"github.com/cilium/ebpf/btf"
 
-	"fulgur/internal/atomicfile"
 	"fulgur/internal/debugfile"
 	"fulgur/internal/doctor"
 	"fulgur/internal/encode/plain"
+	"fulgur/internal/output"
 	"fulgur/internal/perfevent"
 	"fulgur/internal/profile"
 	"fulgur/internal/ringbuf"
@@ -117,7 +116,7 @@ func measure(ctx context.Context, what subject, o *Options) (exitCode int, err e
 	if code, err := complete(what, o); err != nil {
 		return code, err
 	}
-	format, err := chooseFormat(o)
+	format, err := output.Choose(o.Output, o.Format)
 	if err != nil {
 		return 2, err
 	}
@@ -125,7 +124,7 @@ func measure(ctx context.Context, what subject, o *Options) (exitCode int, err e
 	if err != nil {
 		return code, err
 	}
-	out, err := createOutput(o.Output, o.Stdout)
+	out, err := output.Create(o.Output, o.Stdout)
 	if err != nil {
 		return 1, err
 	}
@@ -136,7 +135,10 @@ func measure(ctx context.Context, what subject, o *Options) (exitCode int, err e
 		return 1, err
 	}
 	err = take(ctx, what, o, finder, launched, func(p *profile.Profile, line *profile.Timeline) error {
-		return encode(out, format, p, line, o, what.shown())
+		if err := format.Write(out, p, line, o.output(), what.shown()); err != nil {
+			return err
+		}
+		return out.Commit()
 	})
 	return exitCodeOf(ctx, launched, err, o)
 }
@@ -166,20 +168,6 @@ func take(ctx context.Context, what subject, o *Options, finder *debugfile.Finde
 		return err
 	}
 	return r.summarize(p)
-}
-
-// createOutput opens the output at path, "-" or none being stdout. It is called
-// before anything is measured, so that an output that cannot be written fails
-// at once.
-func createOutput(path string, stdout io.Writer) (output, error) {
-	if path == "" || path == "-" {
-		return stream{w: stdout}, nil
-	}
-	f, err := atomicfile.Create(path)
-	if err != nil {
-		return nil, err // and not a nil *File, which were an output
-	}
-	return f, nil
 }
 
 // run is a profile being taken.
@@ -225,7 +213,7 @@ func attach(what subject, o *Options, finder *debugfile.Finder) (_ *run, err err
 	r.snapshots.loader = r.unwinder.loader
 	r.heed = r.unwinder.heed
 	common := o.probe(cgroup, &r.unwinder, types)
-	if as, ok := what.inTime(); ok && o.inTime() {
+	if as, ok := what.inTime(); ok && o.hasTimes() {
 		if r.events, err = newEvents(as, o.UserOnly); err != nil {
 			return nil, err
 		}

@@ -120,7 +120,7 @@ func (m *recording) choose() error { return m.each(subject.choose) }
 func (m *recording) load(common probe.Options) (all []source, err error) {
 	for _, p := range m.parts {
 		own := common
-		if m.options.inTime() && (p.source == stacks.OnCPU || p.source == stacks.BlockIO) {
+		if m.options.hasTimes() && (p.source == stacks.OnCPU || p.source == stacks.BlockIO) {
 			own.RingSize /= 8 // what comes of these is little
 		}
 		sources, err := p.load(own)

@@ -15,6 +15,7 @@ import (
 	"fulgur/internal/encode/plain"
 	"fulgur/internal/encode/samples"
 	"fulgur/internal/monotonic"
+	"fulgur/internal/output"
 	"fulgur/internal/process"
 	"fulgur/internal/profile"
 	"fulgur/internal/ringbuf"
@@ -57,7 +58,7 @@ func Stream(ctx context.Context, o ProfileOptions) (exitCode int, err error) {
 	if err != nil {
 		return code, err
 	}
-	out, err := createOutput(o.Output, o.Stdout)
+	out, err := output.Create(o.Output, o.Stdout)
 	if err != nil {
 		return 1, err
 	}

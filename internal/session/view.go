@@ -9,6 +9,7 @@ import (
 	"fulgur/internal/ctxfile"
 	"fulgur/internal/debugfile"
 	"fulgur/internal/decode"
+	"fulgur/internal/output"
 	"fulgur/internal/usage"
 	"fulgur/internal/view"
 )
@@ -46,7 +47,7 @@ func View(ctx context.Context, o ViewOptions) (exitCode int, err error) {
 	warn := warnOn(o.Stderr, o.Quiet)
 	in, err := readShown(ctx, o.Input, finder, warn)
 	if err != nil {
-		return 1, orInterrupted(ctx, err)
+		return 1, output.OrInterrupted(ctx, err)
 	}
 	defer func() { err = errors.Join(err, in.file.Close()) }()
 	shown := view.Options{
@@ -56,7 +57,7 @@ func View(ctx context.Context, o ViewOptions) (exitCode int, err error) {
 	if o.Base != "" {
 		base, err := readShown(ctx, o.Base, finder, warn)
 		if err != nil {
-			return 1, orInterrupted(ctx, err)
+			return 1, output.OrInterrupted(ctx, err)
 		}
 		defer func() { err = errors.Join(err, base.file.Close()) }()
 		shown.Base = &base.Input

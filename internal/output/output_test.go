@@ -1,4 +1,4 @@
-package session
+package output
 
 import (
 	"io"
@@ -7,8 +7,8 @@ import (
 )
 
 // An output that cannot be is none, not one that only looks empty.
-func TestCreateOutputFails(t *testing.T) {
-	out, err := createOutput(filepath.Join(t.TempDir(), "missing", "out"), io.Discard)
+func TestCreateFails(t *testing.T) {
+	out, err := Create(filepath.Join(t.TempDir(), "missing", "out"), io.Discard)
 	if err == nil || out != nil {
 		t.Errorf("output %v, error %v; want none and why", out, err)
 	}
