@@ -8,6 +8,7 @@ import (
 	"fulgur/internal/doctor"
 	"fulgur/internal/encode/histogram"
 	"fulgur/internal/encode/plain"
+	"fulgur/internal/mounts"
 	"fulgur/internal/profile"
 	"fulgur/internal/source/blockio"
 	"fulgur/internal/source/probe"
@@ -19,8 +20,8 @@ import (
 type blockIO struct {
 	options *BlockIOOptions
 	source  *blockio.Source
-	mounts  mounts
-	cgroups *cgroups
+	mounts  mounts.List
+	cgroups *mounts.Cgroups
 }
 
 // blockIOValues are the values of a sample: how many requests there were, of how
@@ -51,8 +52,8 @@ func (m *blockIO) complete() error {
 }
 
 func (m *blockIO) choose() (err error) {
-	m.mounts, err = readMounts()
-	m.cgroups = newCgroups(m.mounts)
+	m.mounts, err = mounts.Read()
+	m.cgroups = mounts.NewCgroups(m.mounts)
 	return err
 }
 
@@ -87,13 +88,13 @@ func (m *blockIO) place(p *placer, s stacks.Sample) profile.StackID {
 	stack := p.placeFrom(p.withoutProbe(p.store.Bodies[s.Body].Leaf), m.options.UserOnly)
 	if p.isWriteback(s.Body) {
 		note := "[writeback]"
-		if name := m.cgroups.name(s.Cgroup); name != "" {
+		if name := m.cgroups.Name(s.Cgroup); name != "" {
 			note = "[writeback for " + name + "]"
 		}
 		stack = p.mark(stack, note)
 	}
 	if s.File != 0 {
-		stack = p.mark(stack, "["+m.mounts.name(p.store, s.File)+"]")
+		stack = p.mark(stack, "["+m.mounts.Name(p.store, s.File)+"]")
 	}
 	request := blockio.ParseDetail(s.Detail)
 	return p.mark(stack, fmt.Sprintf("[%s %s]", request.Device, request.Operation))

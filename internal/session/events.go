@@ -6,6 +6,7 @@ import (
 	"unsafe"
 
 	"fulgur/bpf"
+	"fulgur/internal/mounts"
 	"fulgur/internal/profile"
 	"fulgur/internal/ringbuf"
 	"fulgur/internal/source/blockio"
@@ -39,7 +40,7 @@ type events struct {
 	recorder *timeline.Recorder // nil before the measurement began
 	lives    *lives
 	store    *stacks.Store
-	mounts   mounts
+	mounts   mounts.List
 
 	sums  map[sum]stacks.Value
 	kinds map[kind]uint32 // the index of each in list
@@ -80,12 +81,12 @@ type late struct {
 const isLate = profile.StackID(1 << 31)
 
 func newEvents(what inTime, userOnly bool) (*events, error) {
-	mounts, err := readMounts()
+	mounted, err := mounts.Read()
 	return &events{
 		inTime:    what,
 		userOnly:  userOnly,
 		lives:     newLives(),
-		mounts:    mounts,
+		mounts:    mounted,
 		sums:      map[sum]stacks.Value{},
 		kinds:     map[kind]uint32{},
 		pending:   map[stacks.Key]int{},
@@ -267,7 +268,7 @@ func (e *events) file(id uint64) string {
 		return path
 	}
 	if f, ok := e.store.Files[id]; ok {
-		path = e.mounts.path(f)
+		path = e.mounts.Path(f)
 		e.files[id] = path
 	}
 	return path

@@ -7,6 +7,7 @@ import (
 
 	"fulgur/internal/doctor"
 	"fulgur/internal/encode/plain"
+	"fulgur/internal/mounts"
 	"fulgur/internal/profile"
 	"fulgur/internal/source/faults"
 	"fulgur/internal/source/probe"
@@ -18,7 +19,7 @@ type pageFaults struct {
 	options *FaultOptions
 	source  *faults.Source
 	offsets bool // pages of files are told apart
-	mounts  mounts
+	mounts  mounts.List
 }
 
 func (*pageFaults) command() doctor.Command { return doctor.Faults }
@@ -29,7 +30,7 @@ func (m *pageFaults) complete() error {
 }
 
 func (m *pageFaults) choose() (err error) {
-	m.mounts, err = readMounts()
+	m.mounts, err = mounts.Read()
 	return err
 }
 
@@ -79,7 +80,7 @@ func (m *pageFaults) place(p *placer, s stacks.Sample) profile.StackID {
 	case faults.Anonymous:
 		note = "anonymous memory"
 	case faults.File:
-		note = m.mounts.name(p.store, s.File)
+		note = m.mounts.Name(p.store, s.File)
 		if m.offsets {
 			note += fmt.Sprintf("+%#x", page.Offset)
 		}

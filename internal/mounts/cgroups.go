@@ -1,4 +1,4 @@
-package session
+package mounts
 
 import (
 	"encoding/binary"
@@ -10,16 +10,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// cgroups names control groups by their number.
-type cgroups struct {
+// Cgroups names control groups by their number.
+type Cgroups struct {
 	mount string // where their hierarchy is seen, empty if nowhere
 	names map[uint64]string
 }
 
-// newCgroups returns what names the groups of the hierarchy of version 2 that is
-// among the mounts.
-func newCgroups(m mounts) *cgroups {
-	c := &cgroups{names: map[uint64]string{}}
+// NewCgroups returns what names the groups of the hierarchy of version 2 that is
+// among m.
+func NewCgroups(m List) *Cgroups {
+	c := &Cgroups{names: map[uint64]string{}}
 	for _, at := range m {
 		if at.kind == "cgroup2" && at.root == "/" {
 			c.mount = at.point
@@ -29,9 +29,9 @@ func newCgroups(m mounts) *cgroups {
 	return c
 }
 
-// name returns the path of a group in its hierarchy, "/" for the root, and "" if
+// Name returns the path of a group in its hierarchy, "/" for the root, and "" if
 // it is gone or cannot be told.
-func (c *cgroups) name(id uint64) string {
+func (c *Cgroups) Name(id uint64) string {
 	if name, ok := c.names[id]; ok || c.mount == "" {
 		return name
 	}

@@ -1,4 +1,6 @@
-package session
+// Package mounts names the files and control groups that the kernel side tells of
+// by numbers, by where this process sees them.
+package mounts
 
 import (
 	"bytes"
@@ -13,8 +15,8 @@ import (
 	"fulgur/internal/stacks"
 )
 
-// mounts are where file systems are mounted, as this process sees it.
-type mounts []mount
+// List are where file systems are mounted, as this process sees it.
+type List []mount
 
 type mount struct {
 	major, minor uint32
@@ -22,7 +24,8 @@ type mount struct {
 	kind         string // of file system, as "ext4"; empty if that is not told
 }
 
-func readMounts() (mounts, error) {
+// Read reads them of /proc/self/mountinfo.
+func Read() (List, error) {
 	b, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
 		return nil, fmt.Errorf("read where file systems are mounted: %w", err)
@@ -32,8 +35,8 @@ func readMounts() (mounts, error) {
 
 // parseMounts reads /proc/PID/mountinfo, see proc_pid_mountinfo(5), and leaves out
 // lines that are not of its form.
-func parseMounts(b []byte) mounts {
-	var list mounts
+func parseMounts(b []byte) List {
+	var list List
 	for line := range bytes.Lines(b) {
 		fields := strings.Fields(string(line))
 		if len(fields) < 5 {
@@ -75,20 +78,20 @@ func unescape(s string) string {
 	}
 }
 
-// name returns what a file that the kernel side met is called, "file" if that was
+// Name returns what a file that the kernel side met is called, "file" if that was
 // lost.
-func (m mounts) name(store *stacks.Store, id uint64) string {
+func (m List) Name(store *stacks.Store, id uint64) string {
 	f, ok := store.Files[id]
 	if !ok {
 		return "file"
 	}
-	return m.path(f)
+	return m.Path(f)
 }
 
-// path returns the path of a file as this process would open it; where the file
+// Path returns the path of a file as this process would open it; where the file
 // system is mounted nowhere, its path in there. A file without one is told by its
 // number.
-func (m mounts) path(f stacks.File) string {
+func (m List) Path(f stacks.File) string {
 	device := blockio.Device{Major: f.Major, Minor: f.Minor}
 	switch {
 	case f.Device:

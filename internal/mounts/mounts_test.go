@@ -1,4 +1,4 @@
-package session
+package mounts
 
 import (
 	"os"
@@ -26,7 +26,7 @@ short line
 		{8, 1, "/subway/a", "/subway/a"},
 		{9, 9, "/a", "/a"},
 	} {
-		if got := m.path(stacks.File{Major: test.major, Minor: test.minor, Path: test.path}); got != test.want {
+		if got := m.Path(stacks.File{Major: test.major, Minor: test.minor, Path: test.path}); got != test.want {
 			t.Errorf("%d:%d %s is %s, want %s", test.major, test.minor, test.path, got, test.want)
 		}
 	}
@@ -52,14 +52,14 @@ func TestPathless(t *testing.T) {
 		"inode 7 of 4095:12345": {Major: 4095, Minor: 12345, Inode: 7},
 		"/dev/4095:12345":       {Major: 4095, Minor: 12345, Inode: 7, Device: true},
 	} {
-		if got := mounts(nil).path(f); got != want {
+		if got := List(nil).Path(f); got != want {
 			t.Errorf("%+v is %q, want %q", f, got, want)
 		}
 	}
 }
 
 func TestOwnMounts(t *testing.T) {
-	m, err := readMounts()
+	m, err := Read()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,12 +69,12 @@ func TestOwnMounts(t *testing.T) {
 	}
 	device := info.Sys().(*syscall.Stat_t).Dev
 	f := stacks.File{Major: unix.Major(device), Minor: unix.Minor(device), Path: "/self/mountinfo"}
-	if got := m.path(f); got != "/proc/self/mountinfo" {
+	if got := m.Path(f); got != "/proc/self/mountinfo" {
 		t.Errorf("%+v is %s", f, got)
 	}
 }
 
 func FuzzParseMounts(f *testing.F) {
 	f.Add([]byte(`36 22 8:1 /sub /mnt/with\040space rw - xfs /dev/sda1 rw`))
-	f.Fuzz(func(_ *testing.T, b []byte) { parseMounts(b).path(stacks.File{Path: "/a"}) })
+	f.Fuzz(func(_ *testing.T, b []byte) { parseMounts(b).Path(stacks.File{Path: "/a"}) })
 }

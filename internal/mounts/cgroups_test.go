@@ -1,4 +1,4 @@
-package session
+package mounts
 
 import (
 	"fmt"
@@ -12,11 +12,11 @@ import (
 
 func TestCgroups(t *testing.T) {
 	testenv.Root(t)
-	m, err := readMounts()
+	m, err := Read()
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := newCgroups(m)
+	c := NewCgroups(m)
 	if c.mount == "" {
 		t.Skip("needs cgroup v2 to be mounted")
 	}
@@ -33,14 +33,14 @@ func TestCgroups(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := c.name(info.Sys().(*syscall.Stat_t).Ino); got != want {
+		if got := c.Name(info.Sys().(*syscall.Stat_t).Ino); got != want {
 			t.Errorf("%s is %q, want %q", path, got, want)
 		}
 	}
-	if got := c.name(1 << 60); got != "" {
+	if got := c.Name(1 << 60); got != "" {
 		t.Errorf("a group that there is not is %q", got)
 	}
-	if got := newCgroups(nil).name(1); got != "" {
+	if got := NewCgroups(nil).Name(1); got != "" {
 		t.Errorf("a group without any hierarchy is %q", got)
 	}
 }
