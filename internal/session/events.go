@@ -6,6 +6,7 @@ import (
 	"unsafe"
 
 	"fulgur/bpf"
+	"fulgur/internal/lives"
 	"fulgur/internal/mounts"
 	"fulgur/internal/profile"
 	"fulgur/internal/ringbuf"
@@ -38,7 +39,7 @@ type events struct {
 	inTime
 	userOnly bool
 	recorder *timeline.Recorder // nil before the measurement began
-	lives    *lives
+	lives    *lives.Lives
 	store    *stacks.Store
 	mounts   mounts.List
 
@@ -85,7 +86,7 @@ func newEvents(what inTime, userOnly bool) (*events, error) {
 	return &events{
 		inTime:    what,
 		userOnly:  userOnly,
-		lives:     newLives(),
+		lives:     lives.New(),
 		mounts:    mounted,
 		sums:      map[sum]stacks.Value{},
 		kinds:     map[kind]uint32{},
@@ -109,7 +110,7 @@ func (e *events) begin(now uint64) (err error) {
 	if e.recorder, err = timeline.NewRecorder(int64(now)); err != nil {
 		return err
 	}
-	e.lives.recorder = e.recorder
+	e.lives.Recorder = e.recorder
 	return nil
 }
 
@@ -127,8 +128,8 @@ func (e *events) poll(now, before uint64) error {
 	if e.recorder == nil {
 		return nil
 	}
-	e.lives.lookAtMemory(int64(now))
-	return e.lives.forget(int64(before))
+	e.lives.LookAtMemory(int64(now))
+	return e.lives.Forget(int64(before))
 }
 
 // take takes an event record of a source.
@@ -191,7 +192,7 @@ func (e *events) add(at stacks.Sample, value stacks.Value) {
 
 // thread returns the recording's number of a thread.
 func (e *events) thread(pid, tid uint32, at uint64) profile.ThreadID {
-	return e.lives.thread(int(pid), int(tid), int64(at))
+	return e.lives.Thread(int(pid), int(tid), int64(at))
 }
 
 // since returns a time, or that of the recording's beginning if it is before.
@@ -216,7 +217,7 @@ func (e *events) offCPU(event *offcpu.Event) error {
 		State: taskStates[bpf.OffCPUStateClass(event.State)], Stack: n,
 	}
 	if pid, tid := int(event.WakerPid), int(event.WakerTid); pid != 0 {
-		off.Waker = profile.Task{PID: pid, TID: tid, Comm: e.lives.name(pid, tid, int64(end))}
+		off.Waker = profile.Task{PID: pid, TID: tid, Comm: e.lives.Name(pid, tid, int64(end))}
 	}
 	if event.Waker != 0 {
 		off.WakerStack = e.number(stacks.Key{Source: stacks.OffCPU, ID: event.Waker}, stacks.Value{})
@@ -357,7 +358,7 @@ func (e *events) stack(number profile.StackID) profile.StackID {
 
 // timeline ends the recording at end, with p as its tables.
 func (e *events) timeline(p *profile.Profile, end uint64) (*profile.Timeline, error) {
-	if err := e.lives.forget(int64(end) + 1); err != nil {
+	if err := e.lives.Forget(int64(end) + 1); err != nil {
 		return nil, err
 	}
 	tables := *p
@@ -368,8 +369,7 @@ func (e *events) timeline(p *profile.Profile, end uint64) (*profile.Timeline, er
 	}
 	line.Interval, line.Reasons = e.interval, e.reasons
 	line.OffCPUWhole = e.everyWait && p.Losses.Samples == 0 && p.Losses.Unfollowed == 0 && p.Losses.Missed == 0
-	// Samples that waited for unwind tables come after later ones.
-	line.Events = withWriteback{sortedEvents{line.Events}, e.writeback}
+	line.Events = withWriteback{timeline.Sorted(line.Events), e.writeback}
 	return line, nil
 }
 

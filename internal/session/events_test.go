@@ -21,6 +21,12 @@ func bytesOf[E any](e *E) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(e)), unsafe.Sizeof(*e))
 }
 
+// No process of the machine has these numbers: 2^22 is the limit of Linux.
+const (
+	wakingThread  = 1<<22 + 1
+	sampledThread = 1<<22 + 2
+)
+
 // What the sources tell of is in the recording, at its time, on its thread, in its
 // stack, though a stack arrives late or never; and it adds up to the same.
 func TestEvents(t *testing.T) {
@@ -45,21 +51,21 @@ func TestEvents(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	add(body{id: 1, pid: worker, user: []uint64{fileAt}, ended: ended})
+	add(body{id: 1, pid: sampledThread, user: []uint64{fileAt}, ended: ended})
 	add(body{id: 2, kernel: []uint64{0xffff10}, kernelEnd: ended})
 	state := func(s bpf.OffCPUStateClass) uint16 { return uint16(s) }
-	sampledEvent := oncpu.Event{Time: 2000, Id: 1, Weight: 1e6, Pid: worker, Tid: worker, Cpu: 1}
+	sampledEvent := oncpu.Event{Time: 2000, Id: 1, Weight: 1e6, Pid: sampledThread, Tid: sampledThread, Cpu: 1}
 	wait := offcpu.Event{
-		Time: 900, Duration: 2100, Waiting: 50, Id: 1, Kernel: 2, Pid: worker, Tid: worker,
-		State: state(bpf.OffCPUStateClassSTATE_DISK_SLEEP), WakerPid: command, WakerTid: command,
+		Time: 900, Duration: 2100, Waiting: 50, Id: 1, Kernel: 2, Pid: sampledThread, Tid: sampledThread,
+		State: state(bpf.OffCPUStateClassSTATE_DISK_SLEEP), WakerPid: wakingThread, WakerTid: wakingThread,
 	}
-	late := oncpu.Event{Time: 3000, Id: 3, Weight: 1e6, Pid: worker, Tid: worker}
-	never := oncpu.Event{Time: 4000, Id: 4, Weight: 1e6, Pid: worker, Tid: worker}
+	late := oncpu.Event{Time: 3000, Id: 3, Weight: 1e6, Pid: sampledThread, Tid: sampledThread}
+	never := oncpu.Event{Time: 4000, Id: 4, Weight: 1e6, Pid: sampledThread, Tid: sampledThread}
 	request := blockio.Event{
 		Born: 2000, Issued: 2100, Completed: 2300, Id: 1, Sector: 8, Bytes: 4096, Operation: 1 | uint32(bpf.BlockIORequestFlagFLAG_SYNC),
-		Device: 1<<20 | 7, Pid: worker, Tid: worker,
+		Device: 1<<20 | 7, Pid: sampledThread, Tid: sampledThread,
 	}
-	fault := faults.Event{Time: 2500, Id: 1, Address: 0x1000, Latency: 100, Period: 10, Major: 1, Pid: worker, Tid: worker}
+	fault := faults.Event{Time: 2500, Id: 1, Address: 0x1000, Latency: 100, Period: 10, Major: 1, Pid: sampledThread, Tid: sampledThread}
 	for _, one := range []struct {
 		from   source
 		record []byte
@@ -78,8 +84,8 @@ func TestEvents(t *testing.T) {
 			t.Errorf("a part of an event of %T is taken for one", one.from)
 		}
 	}
-	add(body{id: 3, pid: worker, user: []uint64{fileAt + 0x11}, ended: ended})
-	e.lives.heed(perfevent.Exit{Stamp: at(4500), PID: worker, TID: worker})
+	add(body{id: 3, pid: sampledThread, user: []uint64{fileAt + 0x11}, ended: ended})
+	e.lives.Heed(perfevent.Exit{Stamp: perfevent.Stamp{Time: 4500}, PID: sampledThread, TID: sampledThread})
 
 	lost := e.count()
 	if len(lost) != 1 || lost[stacks.Key{Source: stacks.OnCPU, ID: 4}].Samples != 1 {
@@ -113,7 +119,7 @@ func TestEvents(t *testing.T) {
 		t.Fatal(err)
 	}
 	leaf := func(s profile.StackID) string { return p.FrameName(p.Stacks[s].Frame) }
-	if len(line.Threads) != 1 || line.Threads[0].TID != worker || !line.OffCPUWhole || line.Start != 1000 || line.End != 5000 {
+	if len(line.Threads) != 1 || line.Threads[0].TID != sampledThread || !line.OffCPUWhole || line.Start != 1000 || line.End != 5000 {
 		t.Fatalf("timeline %+v", line)
 	}
 	if line.Threads[0].End != 4500 || line.Processes[0].End != 4500 {
@@ -131,7 +137,7 @@ func TestEvents(t *testing.T) {
 	}
 	for off, err := range line.Events.OffCPU(0) {
 		if err != nil || off.Start != 1000 || off.Duration != 2000 || off.Runnable != 50 || off.State != profile.StateUninterruptible ||
-			off.Waker.PID != command || line.Reasons[off.Stack] != "disk read" || leaf(off.Stack) != "folio_wait_bit_common" {
+			off.Waker.PID != wakingThread || line.Reasons[off.Stack] != "disk read" || leaf(off.Stack) != "folio_wait_bit_common" {
 			t.Errorf("%+v, %v, waits for %q", off, err, line.Reasons[off.Stack])
 		}
 	}

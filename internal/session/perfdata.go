@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"math"
 	"os"
 	"strconv"
@@ -92,26 +91,13 @@ func (t *perfTimes) timeline(p *profile.Profile, r *resolver) (*profile.Timeline
 	}
 	line.Start, line.Interval = t.first, t.weights/t.samples
 	line.Counters = nil // they begin at the clock's beginning
-	line.Events = sortedEvents{line.Events}
+	line.Events = timeline.Sorted(line.Events)
 	for _, thread := range line.Threads {
 		if p := &line.Processes[thread.Process]; len(p.Names) == 0 { // its first thread was not seen
 			p.Names = thread.Names
 		}
 	}
 	return line, nil
-}
-
-// sortedEvents sorts samples. Perf leaves that to the reader: those of one thread
-// come from the buffers of all CPUs that it ran on.
-type sortedEvents struct{ profile.Events }
-
-// sortedWindow is how many samples of one thread are sorted at once: those of a
-// minute at 1000 Hz, far more than perf keeps in its buffers.
-const sortedWindow = 60_000
-
-// OnCPU implements [profile.Events].
-func (e sortedEvents) OnCPU(t profile.ThreadID) iter.Seq2[profile.OnCPU, error] {
-	return profile.Sorted(func(s profile.OnCPU) int64 { return s.Time }, sortedWindow, e.Events.OnCPU(t))
 }
 
 // sameKernel reports whether the kernel that runs is the one that c was recorded

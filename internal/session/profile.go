@@ -220,7 +220,7 @@ func attach(what subject, o *Options, finder *debugfile.Finder) (_ *run, err err
 		common.Timeline = true
 		r.heed = func(record perfevent.Record) {
 			r.unwinder.heed(record)
-			r.events.lives.heed(record)
+			r.events.lives.Heed(record)
 		}
 	}
 	if err := r.listen(o.Target.PIDs); err != nil {
@@ -249,7 +249,7 @@ func attach(what subject, o *Options, finder *debugfile.Finder) (_ *run, err err
 	if r.events != nil {
 		pids, err := measured(o.Target, r.targets)
 		if err == nil {
-			err = r.events.lives.meet(pids)
+			err = r.events.lives.Meet(pids)
 		}
 		if err != nil {
 			return nil, err

@@ -1,4 +1,4 @@
-package session
+package lives
 
 import (
 	"os"
@@ -17,18 +17,18 @@ import (
 func at(n uint64) perfevent.Stamp { return perfevent.Stamp{Time: n} }
 
 // newTestLives returns lives whose recording begins at 100, and what ends it.
-func newTestLives(t *testing.T) (*lives, func() *profile.Timeline) {
+func newTestLives(t *testing.T) (*Lives, func() *profile.Timeline) {
 	t.Helper()
 	r, err := timeline.NewRecorder(100)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { r.Close() })
-	l := newLives()
-	l.recorder = r
+	l := New()
+	l.Recorder = r
 	return l, func() *profile.Timeline {
 		t.Helper()
-		if err := l.forget(1 << 62); err != nil {
+		if err := l.Forget(1 << 62); err != nil {
 			t.Fatal(err)
 		}
 		line, err := r.Timeline(&profile.Profile{}, 1000, func(s profile.StackID) profile.StackID { return s })
@@ -57,11 +57,11 @@ func TestLives(t *testing.T) {
 		perfevent.Fork{Stamp: at(130), PID: command, PPID: command, TID: worker, PTID: command},
 		perfevent.Comm{Stamp: at(140), PID: command, TID: worker, Comm: "gzip"},
 	} {
-		l.heed(r)
+		l.Heed(r)
 	}
-	main := l.thread(command, command, 115)
-	second := l.thread(command, worker, 150)
-	if l.thread(command, command, 160) != main || second == main {
+	main := l.Thread(command, command, 115)
+	second := l.Thread(command, worker, 150)
+	if l.Thread(command, command, 160) != main || second == main {
 		t.Errorf("a thread has several numbers, or two have one")
 	}
 	for _, r := range []perfevent.Record{
@@ -69,9 +69,9 @@ func TestLives(t *testing.T) {
 		perfevent.Exit{Stamp: at(180), PID: command, TID: worker},
 		perfevent.Exit{Stamp: at(190), PID: command, TID: command},
 	} {
-		l.heed(r)
+		l.Heed(r)
 	}
-	if name := l.name(command, worker, 165); name != "gzip" {
+	if name := l.Name(command, worker, 165); name != "gzip" {
 		t.Errorf("who woke another was %q, want gzip", name)
 	}
 	line := end()
@@ -101,13 +101,13 @@ func TestLives(t *testing.T) {
 func TestLivesReuse(t *testing.T) {
 	l, end := newTestLives(t)
 	fork := func(when uint64, name string) {
-		l.heed(perfevent.Fork{Stamp: at(when), PID: command, PPID: shell, TID: command, PTID: shell})
-		l.heed(perfevent.Comm{Stamp: at(when + 1), PID: command, TID: command, Exec: true, Comm: name})
+		l.Heed(perfevent.Fork{Stamp: at(when), PID: command, PPID: shell, TID: command, PTID: shell})
+		l.Heed(perfevent.Comm{Stamp: at(when + 1), PID: command, TID: command, Exec: true, Comm: name})
 	}
 	fork(110, "first")
-	l.heed(perfevent.Exit{Stamp: at(120), PID: command, TID: command})
+	l.Heed(perfevent.Exit{Stamp: at(120), PID: command, TID: command})
 	fork(130, "second")
-	second, first := l.thread(command, command, 140), l.thread(command, command, 115)
+	second, first := l.Thread(command, command, 140), l.Thread(command, command, 115)
 	if first == second {
 		t.Fatal("two lives are one")
 	}
@@ -126,9 +126,9 @@ func TestLivesReuse(t *testing.T) {
 // A process whose first thread ended and another executes a program goes on.
 func TestLivesExecOfAnotherThread(t *testing.T) {
 	l, end := newTestLives(t)
-	l.thread(command, command, 110)
-	l.heed(perfevent.Exit{Stamp: at(120), PID: command, TID: command})
-	l.heed(perfevent.Comm{Stamp: at(121), PID: command, TID: command, Exec: true, Comm: "next"})
+	l.Thread(command, command, 110)
+	l.Heed(perfevent.Exit{Stamp: at(120), PID: command, TID: command})
+	l.Heed(perfevent.Comm{Stamp: at(121), PID: command, TID: command, Exec: true, Comm: "next"})
 	line := end()
 	if p, k := line.Processes[0], line.Threads[0]; p.End != 0 || k.End != 0 || profile.LastName(p.Names) != "next" {
 		t.Errorf("process %+v, thread %+v", p, k)
@@ -140,8 +140,8 @@ func TestLivesExecOfAnotherThread(t *testing.T) {
 func TestLivesUnseen(t *testing.T) {
 	l, end := newTestLives(t)
 	pid := os.Getpid()
-	l.thread(pid, pid, 110)
-	l.lookAtMemory(lookAtMemoryEvery)
+	l.Thread(pid, pid, 110)
+	l.LookAtMemory(lookAtMemoryEvery)
 	line := end()
 	want := threadName(pid, pid)
 	if got := profile.LastName(line.Threads[0].Names); got != want || got == "[unknown]" || line.Threads[0].Start != 0 {
@@ -157,7 +157,7 @@ func TestLivesUnseen(t *testing.T) {
 	if sum < 1<<20 || sum > 1<<36 {
 		t.Errorf("%d bytes are resident", sum)
 	}
-	if name := l.name(command, worker, 120); name != "[unknown]" {
+	if name := l.Name(command, worker, 120); name != "[unknown]" {
 		t.Errorf("a thread that is gone is %q", name)
 	}
 }
@@ -172,19 +172,19 @@ func TestMeet(t *testing.T) {
 			t.Fatal(err)
 		}
 		pid := sleeper.Process.Pid
-		l.heed(perfevent.Comm{Stamp: at(50), PID: os.Getpid(), TID: os.Getpid(), Comm: "told"})
+		l.Heed(perfevent.Comm{Stamp: at(50), PID: os.Getpid(), TID: os.Getpid(), Comm: "told"})
 		pids := []int{pid, os.Getpid()}
 		if all {
 			pids = nil
 		}
-		err := l.meet(pids)
+		err := l.Meet(pids)
 		_ = sleeper.Process.Kill()
 		_ = sleeper.Wait() // killed
 		if err != nil {
 			t.Fatal(err)
 		}
-		l.thread(pid, pid, 200)
-		l.thread(os.Getpid(), os.Getpid(), 200)
+		l.Thread(pid, pid, 200)
+		l.Thread(os.Getpid(), os.Getpid(), 200)
 		line := end()
 		for i, want := range []string{"sleep", "told"} {
 			if got := profile.LastName(line.Threads[i].Names); got != want {

@@ -1,4 +1,4 @@
-package session
+package lives
 
 import (
 	"os"
@@ -14,9 +14,9 @@ import (
 // ns: of those to which something happened since. It takes microseconds for each.
 const lookAtMemoryEvery = int64(100 * time.Millisecond)
 
-// lookAtMemory records the resident memory of the processes of the recording, and
+// LookAtMemory records the resident memory of the processes of the recording, and
 // lets go of those that ended.
-func (l *lives) lookAtMemory(now int64) {
+func (l *Lives) LookAtMemory(now int64) {
 	if now-l.looked < lookAtMemoryEvery {
 		return
 	}
@@ -36,9 +36,9 @@ func (l *lives) lookAtMemory(now int64) {
 	})
 }
 
-func (l *lives) setResident(p *life, at, bytes int64) {
+func (l *Lives) setResident(p *life, at, bytes int64) {
 	if change := bytes - p.resident; change != 0 {
-		l.recorder.Count(profile.ProcessID(p.number), profile.CounterRSS, at, change)
+		l.Recorder.Count(profile.ProcessID(p.number), profile.CounterRSS, at, change)
 		p.resident = bytes
 	}
 }

@@ -1,4 +1,7 @@
-package session
+// Package lives knows when the machine's threads and processes began and ended, what
+// they were called meanwhile, and how much memory processes had, for a recording in
+// time.
+package lives
 
 import (
 	"fmt"
@@ -12,12 +15,15 @@ import (
 	"fulgur/internal/timeline"
 )
 
-// lives are the lives of the machine's threads, as far as they were seen: those of
+// Lives are the lives of the machine's threads, as far as they were seen: those of
 // which something happens become part of a recording, with their names from their
 // beginning on. It is fed by the same records as the table of processes, and like
 // that one is asked about what happened before the last of them.
-type lives struct {
-	recorder           *timeline.Recorder
+type Lives struct {
+	// Recorder gets what is told. It is to be set before something happens in a
+	// thread.
+	Recorder *timeline.Recorder
+
 	threads, processes map[int]*life // the newest of each number
 	ended              []*life       // in the order of their ends, until they are forgotten
 	// recorded are the processes that are part of the recording and run.
@@ -42,10 +48,11 @@ type life struct {
 	resident int64
 }
 
-func newLives() *lives { return &lives{threads: map[int]*life{}, processes: map[int]*life{}} }
+// New returns lives of which none was seen yet.
+func New() *Lives { return &Lives{threads: map[int]*life{}, processes: map[int]*life{}} }
 
-// heed takes note of a record.
-func (l *lives) heed(r perfevent.Record) {
+// Heed takes note of a record.
+func (l *Lives) Heed(r perfevent.Record) {
 	at := int64(r.When())
 	switch r := r.(type) {
 	case perfevent.Fork:
@@ -99,7 +106,7 @@ func (l *lives) heed(r perfevent.Record) {
 
 // newest returns the life of a thread that a record is of, nil if the thread is
 // foreign to our pid namespace.
-func (l *lives) newest(pid, tid int, at int64) *life {
+func (l *Lives) newest(pid, tid int, at int64) *life {
 	if pid <= 0 || tid <= 0 {
 		return nil
 	}
@@ -109,7 +116,7 @@ func (l *lives) newest(pid, tid int, at int64) *life {
 	return l.unseen(pid, tid, at)
 }
 
-func (l *lives) rename(of *life, at int64, name string) {
+func (l *Lives) rename(of *life, at int64, name string) {
 	of.names = append(of.names, profile.Name{At: at, Name: name})
 	if of.recorded {
 		l.record(of)
@@ -117,12 +124,12 @@ func (l *lives) rename(of *life, at int64, name string) {
 }
 
 // record hands new names on to the recording.
-func (l *lives) record(of *life) {
+func (l *Lives) record(of *life) {
 	for _, n := range of.names[of.told:] {
 		if of.process != nil {
-			l.recorder.NameThread(profile.ThreadID(of.number), n.At, n.Name)
+			l.Recorder.NameThread(profile.ThreadID(of.number), n.At, n.Name)
 		} else {
-			l.recorder.NameProcess(profile.ProcessID(of.number), n.At, n.Name)
+			l.Recorder.NameProcess(profile.ProcessID(of.number), n.At, n.Name)
 		}
 	}
 	of.told = len(of.names)
@@ -136,9 +143,9 @@ func (of *life) at(at int64) *life {
 	return of
 }
 
-// thread returns the recording's number of a thread to which something happened
+// Thread returns the recording's number of a thread to which something happened
 // at a time.
-func (l *lives) thread(pid, tid int, at int64) profile.ThreadID {
+func (l *Lives) Thread(pid, tid int, at int64) profile.ThreadID {
 	t := l.threads[tid].at(at)
 	if t == nil || t.process.id != pid {
 		t = l.unseen(pid, tid, at)
@@ -151,21 +158,21 @@ func (l *lives) thread(pid, tid int, at int64) profile.ThreadID {
 		if p.unnamed(at) {
 			p.begin(threadName(pid, pid))
 		}
-		p.recorded, p.number = true, uint32(l.recorder.Process(pid, p.start))
+		p.recorded, p.number = true, uint32(l.Recorder.Process(pid, p.start))
 		l.record(p)
 		l.recorded = append(l.recorded, p)
 	}
 	if t.unnamed(at) {
 		t.begin(threadName(pid, tid))
 	}
-	t.recorded, t.number = true, uint32(l.recorder.Thread(profile.ProcessID(t.process.number), tid, t.start))
+	t.recorded, t.number = true, uint32(l.Recorder.Thread(profile.ProcessID(t.process.number), tid, t.start))
 	l.record(t)
 	return profile.ThreadID(t.number)
 }
 
-// meet takes note of the threads that processes have now, nil for all processes, with
+// Meet takes note of the threads that processes have now, nil for all processes, with
 // their names: when something is told of them, it may have been the last.
-func (l *lives) meet(pids []int) error {
+func (l *Lives) Meet(pids []int) error {
 	if pids == nil {
 		var err error
 		if pids, err = numbers("/proc"); err != nil {
@@ -208,7 +215,7 @@ func numbers(dir string) (list []int, err error) {
 
 // unseen returns a new life of a thread whose beginning was not seen: it was there
 // before, or a record was lost.
-func (l *lives) unseen(pid, tid int, at int64) *life {
+func (l *Lives) unseen(pid, tid int, at int64) *life {
 	p := l.processes[pid].at(at)
 	if p == nil {
 		p = &life{id: pid}
@@ -223,7 +230,7 @@ func (l *lives) unseen(pid, tid int, at int64) *life {
 }
 
 // before puts a life among those of its number, and returns the newest.
-func (l *lives) before(newest, of *life) *life {
+func (l *Lives) before(newest, of *life) *life {
 	if newest == nil || newest.start <= of.start {
 		of.prev = newest
 		return of
@@ -245,9 +252,9 @@ func (of *life) begin(name string) {
 	of.names = append([]profile.Name{{At: of.start, Name: name}}, of.names...)
 }
 
-// name returns what a thread was called at a time, if it is not known otherwise as
+// Name returns what a thread was called at a time, if it is not known otherwise as
 // the kernel tells now.
-func (l *lives) name(pid, tid int, at int64) string {
+func (l *Lives) Name(pid, tid int, at int64) string {
 	t := l.threads[tid].at(at)
 	if t == nil || t.process.id != pid {
 		t = l.unseen(pid, tid, at)
@@ -275,8 +282,8 @@ func threadName(pid, tid int) string {
 	return strings.TrimSuffix(string(b), "\n")
 }
 
-// forget ends those that exited before a time, of which nothing comes any more.
-func (l *lives) forget(before int64) error {
+// Forget ends those that exited before a time, of which nothing comes any more.
+func (l *Lives) Forget(before int64) error {
 	n := 0
 	for ; n < len(l.ended) && l.ended[n].end < before; n++ {
 		of := l.ended[n]
@@ -286,7 +293,7 @@ func (l *lives) forget(before int64) error {
 		if of.process == nil {
 			drop(l.processes, of)
 			if of.recorded {
-				l.recorder.EndProcess(profile.ProcessID(of.number), of.end)
+				l.Recorder.EndProcess(profile.ProcessID(of.number), of.end)
 			}
 			continue
 		}
@@ -294,7 +301,7 @@ func (l *lives) forget(before int64) error {
 		if !of.recorded {
 			continue
 		}
-		if err := l.recorder.EndThread(profile.ThreadID(of.number), of.end); err != nil {
+		if err := l.Recorder.EndThread(profile.ThreadID(of.number), of.end); err != nil {
 			return err
 		}
 	}
