@@ -14,6 +14,7 @@ import (
 	"fulgur/internal/bolt"
 	"fulgur/internal/doctor"
 	"fulgur/internal/encode/plain"
+	"fulgur/internal/loop"
 	"fulgur/internal/source/sampling"
 	"fulgur/internal/source/stepping"
 	"fulgur/internal/target"
@@ -83,7 +84,7 @@ const boltDuration = 10 * time.Second
 // Bolt samples branch records and writes profiles in the pre-aggregated format
 // of perf2bolt. It ends, and the exit code is, as those of [Profile].
 func Bolt(ctx context.Context, o BoltOptions) (exitCode int, err error) {
-	debug.SetGCPercent(gcPercent)
+	debug.SetGCPercent(loop.GCPercent)
 	j, err := prepareBolt(ctx, &o)
 	if err != nil {
 		return failure(err), err
@@ -95,7 +96,7 @@ func Bolt(ctx context.Context, o BoltOptions) (exitCode int, err error) {
 	}
 	err = j.take(ctx, launched)
 	if launched != nil {
-		return await(ctx, launched, err, o.Stderr, o.Quiet)
+		return loop.Await(ctx, launched, err, o.Stderr, o.Quiet)
 	}
 	return failure(err), err
 }

@@ -71,7 +71,7 @@ func attachBasic(o *BoltOptions, what *onCPU, bs *binaries) (*basicRun, error) {
 	return &basicRun{run: r, what: what, binaries: bs}, nil
 }
 
-func (b *basicRun) took() time.Duration { return b.duration }
+func (b *basicRun) took() time.Duration { return b.Duration }
 
 // sample measures and hands the collector what was sampled.
 func (b *basicRun) sample(ctx context.Context, launched *target.Launched) error {
@@ -126,7 +126,7 @@ func (b *basicRun) describeTo(report *boltReport) error {
 	report.lost("processes that were gone before their mappings could be read", l.ProcessesGone)
 	switch {
 	case report.Samples > 0:
-	case b.missed:
+	case b.Missed:
 		report.warn("nothing was sampled: the target ended before sampling began")
 	default:
 		report.warn("nothing was sampled: %s", b.what.whyNothing())

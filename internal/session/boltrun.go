@@ -10,8 +10,10 @@ import (
 	"time"
 
 	"fulgur/internal/encode/plain"
+	"fulgur/internal/loop"
 	"fulgur/internal/monotonic"
 	"fulgur/internal/perfevent"
+	"fulgur/internal/process"
 	"fulgur/internal/source/branch"
 	"fulgur/internal/target"
 )
@@ -23,15 +25,15 @@ type boltRun struct {
 	binaries *binaries
 	spaces   spaces
 	turnedTo []string // programs that the target executed
-	witness
-	loop
+	process.Witness
+	loop.Loop
 }
 
 // attachBranches opens everything, with sampling not yet enabled. The sideband
 // comes before the recorder, so that no mapping is missed.
 func attachBranches(o *BoltOptions, recorder recorder, bs *binaries) (_ *boltRun, err error) {
 	r := &boltRun{options: o, recorder: recorder, binaries: bs}
-	r.loop = loop{target: o.Target, rest: pollAtMost}
+	r.Loop = loop.Loop{Target: o.Target, Rest: loop.PollAtMost}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, r.close())
@@ -39,14 +41,14 @@ func attachBranches(o *BoltOptions, recorder recorder, bs *binaries) (_ *boltRun
 	}()
 	_, slow := recorder.(*stepped)
 	r.end(slow)
-	r.heed = func(record perfevent.Record) {
+	r.Heed = func(record perfevent.Record) {
 		r.spaces.heed(record)
 		r.noteExec(record)
 	}
-	if err := r.listen(o.Target.PIDs); err != nil {
+	if err := r.Listen(o.Target.PIDs); err != nil {
 		return nil, err
 	}
-	r.spaces.processes, r.spaces.binaries = r.processes, bs
+	r.spaces.processes, r.spaces.binaries = r.Processes, bs
 	return r, recorder.attach(r)
 }
 
@@ -54,7 +56,7 @@ func attachBranches(o *BoltOptions, recorder recorder, bs *binaries) (_ *boltRun
 // turn to.
 func (r *boltRun) noteExec(record perfevent.Record) {
 	comm, ok := record.(perfevent.Comm)
-	if !ok || !comm.Exec || !slices.Contains(r.target.PIDs, comm.PID) {
+	if !ok || !comm.Exec || !slices.Contains(r.Target.PIDs, comm.PID) {
 		return
 	}
 	name, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", comm.PID))
@@ -70,78 +72,78 @@ func (r *boltRun) noteExec(record perfevent.Record) {
 func (r *boltRun) end(stepped bool) {
 	switch only := r.binaries.only; {
 	case r.options.Duration > 0:
-		r.limit = r.options.Duration
+		r.Limit = r.options.Duration
 	case len(r.options.Command) > 0:
 	case !stepped:
-		r.limit = boltDuration
+		r.Limit = boltDuration
 	default:
-		r.limit = steppedAtMost
-		r.enough = func() bool { return only != nil && only.Sufficiency() >= sufficient }
+		r.Limit = steppedAtMost
+		r.Enough = func() bool { return only != nil && only.Sufficiency() >= sufficient }
 	}
-	r.releaseFirst = stepped // who traces a command to hold it excludes others
+	r.ReleaseFirst = stepped // who traces a command to hold it excludes others
 }
 
 func (r *boltRun) close() error {
-	return errors.Join(r.recorder.close(), r.witness.close())
+	return errors.Join(r.recorder.close(), r.Witness.Close())
 }
 
 // sample collects until something ends it, stops sampling and takes all that
 // is left.
 func (r *boltRun) sample(ctx context.Context, launched *target.Launched) error {
-	line := &progressLine{wanted: r.options.Progress, out: r.options.Stderr}
-	err := errors.Join(r.measure(ctx, r, line, launched), r.recorder.disable())
-	_, pollErr := r.poll()
-	return errors.Join(err, pollErr, endCommand(ctx, launched))
+	line := &loop.ProgressLine{Wanted: r.options.Progress, Out: r.options.Stderr}
+	err := errors.Join(r.Measure(ctx, r, line, launched), r.recorder.disable())
+	_, pollErr := r.Poll()
+	return errors.Join(err, pollErr, loop.EndCommand(ctx, launched))
 }
 
-func (r *boltRun) took() time.Duration     { return r.duration }
-func (r *boltRun) enable() error           { return r.recorder.enable() }
-func (r *boltRun) targets() ([]int, error) { return r.recorder.targets() }
-func (r *boltRun) pollFDs() []int          { return append(r.sideband.FDs(), r.recorder.fds()...) }
-func (r *boltRun) urgentFDs() []int        { return nil }
+func (r *boltRun) took() time.Duration     { return r.Duration }
+func (r *boltRun) Enable() error           { return r.recorder.enable() }
+func (r *boltRun) Targets() ([]int, error) { return r.recorder.targets() }
+func (r *boltRun) PollFDs() []int          { return append(r.Sideband.FDs(), r.recorder.fds()...) }
+func (r *boltRun) UrgentFDs() []int        { return nil }
 
-func (r *boltRun) followCPUs(online []int) error {
-	return errors.Join(r.sideband.FollowCPUs(online), r.recorder.followCPUs(online))
+func (r *boltRun) FollowCPUs(online []int) error {
+	return errors.Join(r.Sideband.FollowCPUs(online), r.recorder.followCPUs(online))
 }
 
-func (r *boltRun) progress() (string, error) {
+func (r *boltRun) Progress() (string, error) {
 	counts := plain.Count(r.binaries.collector.Stats().Samples, "sample")
 	if b := r.binaries.only; b != nil {
 		counts += fmt.Sprintf(", %s taken branches for each byte of code", twoDigits(b.Sufficiency()))
-		if left := timeLeft(b.Sufficiency(), time.Since(r.start)); left != "" {
+		if left := timeLeft(b.Sufficiency(), time.Since(r.Start)); left != "" {
 			counts += ", enough in about " + left
 		}
 	}
-	return r.describe(counts), nil
+	return r.Describe(counts), nil
 }
 
-// poll takes what was recorded. The samples are marked before the sideband is
+// Poll takes what was recorded. The samples are marked before the sideband is
 // drained, so that every sample meets the mappings of its time.
-func (r *boltRun) poll() (busy bool, err error) {
+func (r *boltRun) Poll() (busy bool, err error) {
 	now := monotonic.Now()
 	r.adapt(r.recorder.mark())
-	r.busy = false
-	r.drain()
+	r.Busy = false
+	r.Drain()
 	err = r.recorder.read(func(s branch.Sample) error {
 		return r.binaries.collector.Add(r.spaces.layout(s), s.Entries)
 	})
 	if err != nil {
-		return r.busy, err
+		return r.Busy, err
 	}
-	r.processes.Forget(now - graceForStacks)
-	r.spaces.forget(now - graceForStacks)
-	return r.busy, errors.Join(r.recorder.tend(), r.sidebandErr)
+	r.Processes.Forget(now - loop.GraceForStacks)
+	r.spaces.forget(now - loop.GraceForStacks)
+	return r.Busy, errors.Join(r.recorder.tend(), r.DrainErr)
 }
 
 // adapt chooses when to poll again: at the highest rate that kernels allow,
 // 100 kHz, a ring fills within milliseconds.
 func (r *boltRun) adapt(fill float64) {
-	const least, most = pollAtMost / 16, pollAtMost
+	const least, most = loop.PollAtMost / 16, loop.PollAtMost
 	switch {
 	case fill > 0.25:
-		r.rest = max(r.rest/2, least)
+		r.Rest = max(r.Rest/2, least)
 	case fill < 0.1:
-		r.rest = min(r.rest*2, most)
+		r.Rest = min(r.Rest*2, most)
 	}
 }
 
@@ -150,8 +152,8 @@ func (r *boltRun) describeTo(report *boltReport) error {
 	if err := r.recorder.report(report); err != nil {
 		return err
 	}
-	report.lost("records of what processes mapped", r.lost)
-	report.lost("processes that were gone before their mappings could be read", r.processes.Gone()-r.spaces.past)
+	report.lost("records of what processes mapped", r.Lost)
+	report.lost("processes that were gone before their mappings could be read", r.Processes.Gone()-r.spaces.past)
 	if only := r.binaries.only; only != nil && only.Stats().Branches == 0 && len(r.turnedTo) > 0 {
 		report.nothing = fmt.Sprintf("%s, but the target turned to %s: choose the program with --binary", plain.Terminal(only.Name), plain.Terminal(strings.Join(r.turnedTo, ", ")))
 		report.warn("the profile is of %s", report.nothing)
@@ -161,7 +163,7 @@ func (r *boltRun) describeTo(report *boltReport) error {
 		return nil
 	}
 	switch {
-	case r.missed:
+	case r.Missed:
 		report.nothing = "the target ended before sampling began"
 	case report.nothing == "":
 		report.nothing = "the target did not run"

@@ -5,26 +5,27 @@ import (
 	"time"
 
 	"fulgur/internal/bolt"
+	"fulgur/internal/loop"
 	"fulgur/internal/source/stepping"
 )
 
 // A ring that fills is polled more often, at once and within bounds.
 func TestAdapt(t *testing.T) {
-	r := &boltRun{loop: loop{rest: pollAtMost}}
+	r := &boltRun{Loop: loop.Loop{Rest: loop.PollAtMost}}
 	for _, test := range []struct {
 		fill   float64
 		times  int
 		atMost bool
 	}{{0.01, 3, true}, {0.9, 1, false}, {0.9, 10, false}, {0.2, 5, false}, {0.01, 10, true}} {
-		before := r.rest
+		before := r.Rest
 		for range test.times {
 			r.adapt(test.fill)
 		}
 		switch {
-		case test.atMost && r.rest != pollAtMost:
-			t.Errorf("fill %.2f: rests for %v, want %v", test.fill, r.rest, pollAtMost)
-		case test.fill > 0.5 && (r.rest > before || r.rest <= 0 || r.rest == pollAtMost):
-			t.Errorf("fill %.2f: rests for %v, before %v", test.fill, r.rest, before)
+		case test.atMost && r.Rest != loop.PollAtMost:
+			t.Errorf("fill %.2f: rests for %v, want %v", test.fill, r.Rest, loop.PollAtMost)
+		case test.fill > 0.5 && (r.Rest > before || r.Rest <= 0 || r.Rest == loop.PollAtMost):
+			t.Errorf("fill %.2f: rests for %v, before %v", test.fill, r.Rest, before)
 		}
 	}
 }
@@ -46,10 +47,10 @@ func TestBoltEnd(t *testing.T) {
 	} {
 		r := &boltRun{options: &test.options, binaries: &binaries{only: &bolt.Binary{}}}
 		r.end(test.stepped)
-		if r.limit != test.limit || (r.enough != nil) != test.enough || r.releaseFirst != test.stepped {
-			t.Errorf("%+v: %+v", test, r.loop)
+		if r.Limit != test.limit || (r.Enough != nil) != test.enough || r.ReleaseFirst != test.stepped {
+			t.Errorf("%+v: %+v", test, r.Loop)
 		}
-		if r.enough != nil && r.enough() {
+		if r.Enough != nil && r.Enough() {
 			t.Error("nothing is enough")
 		}
 	}

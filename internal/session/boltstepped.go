@@ -57,8 +57,8 @@ func (s *stepped) overhead() string {
 // traced by its launcher and has to wait.
 func (s *stepped) attach(r *boltRun) error {
 	var named []int
-	if r.target.Scope == target.Processes {
-		named = r.target.PIDs
+	if r.Target.Scope == target.Processes {
+		named = r.Target.PIDs
 	}
 	// It is disable that ends it, in good order, and not a context.
 	stepper, err := stepping.Start(context.Background(), named, s.options)
@@ -67,14 +67,14 @@ func (s *stepped) attach(r *boltRun) error {
 	}
 	s.stepper = stepper
 	s.crowd = crowd{
-		target: r.target, wanted: r.spaces.maps, add: stepper.Add, drop: stepper.Drop,
+		target: r.Target, wanted: r.spaces.maps, add: stepper.Add, drop: stepper.Drop,
 		members: map[int]standing{}, excluded: []int{os.Getpid(), stepper.PID(), initPID},
 	}
 	for _, pid := range named {
 		s.crowd.members[pid] = isStepped
 	}
-	heed := r.heed
-	r.heed = func(record perfevent.Record) {
+	heed := r.Heed
+	r.Heed = func(record perfevent.Record) {
 		heed(record)
 		s.crowd.heed(record)
 	}

@@ -17,6 +17,7 @@ import (
 
 	"fulgur/bpf"
 	"fulgur/internal/debugfile"
+	"fulgur/internal/loop"
 	"fulgur/internal/process"
 	"fulgur/internal/profile"
 	"fulgur/internal/stacks"
@@ -315,7 +316,7 @@ func TestNamingIsInterruptible(t *testing.T) {
 		r := &run{
 			options: &Options{Stderr: &stderr, Interruptible: test.interruptible},
 			names:   newNames(store, newFinder(t), symbolize.Options{}),
-			loop:    loop{interrupted: test.interrupted},
+			Loop:    loop.Loop{Interrupted: test.interrupted},
 		}
 		r.symbolize(test.ctx)
 		want := []string(nil)

@@ -7,6 +7,7 @@ import (
 
 	"fulgur/internal/debugfile"
 	"fulgur/internal/doctor"
+	"fulgur/internal/loop"
 	"fulgur/internal/target"
 	"fulgur/internal/usage"
 )
@@ -14,7 +15,7 @@ import (
 // complete checks what was asked for and fills in defaults. The exit code is
 // that of an error.
 func complete(what subject, o *Options) (exitCode int, err error) {
-	debug.SetGCPercent(gcPercent)
+	debug.SetGCPercent(loop.GCPercent)
 	if err := errors.Join(what.complete(), o.complete()); err != nil {
 		return 2, err
 	}
@@ -45,7 +46,7 @@ func prepare(what subject, o *Options) (_ *debugfile.Finder, exitCode int, err e
 func exitCodeOf(ctx context.Context, launched *target.Launched, err error, o *Options) (int, error) {
 	switch {
 	case launched != nil:
-		return await(ctx, launched, err, o.Stderr, o.Quiet)
+		return loop.Await(ctx, launched, err, o.Stderr, o.Quiet)
 	case err != nil:
 		return 1, err
 	}

@@ -14,8 +14,10 @@ import (
 	"fulgur/internal/debugfile"
 	"fulgur/internal/doctor"
 	"fulgur/internal/encode/plain"
+	"fulgur/internal/loop"
 	"fulgur/internal/output"
 	"fulgur/internal/perfevent"
+	"fulgur/internal/process"
 	"fulgur/internal/profile"
 	"fulgur/internal/ringbuf"
 	"fulgur/internal/source/probe"
@@ -23,10 +25,6 @@ import (
 	"fulgur/internal/symbolize"
 	"fulgur/internal/target"
 )
-
-// gcPercent trades a little CPU for memory: what a run keeps, stacks and
-// counts, grows slowly, so collecting early costs little.
-const gcPercent = 40
 
 // subject is what a run measures, and what that means for its profile.
 type subject interface {
@@ -179,8 +177,8 @@ type run struct {
 	store   *stacks.Store
 	events  *events // nil unless times are recorded
 	end     uint64  // when sampling ended, of CLOCK_MONOTONIC in ns
-	witness
-	loop
+	process.Witness
+	loop.Loop
 	unwinder  unwinder
 	snapshots snapshots
 
@@ -195,7 +193,7 @@ type run struct {
 // Times are recorded if the format has room for them and the subject has them.
 func attach(what subject, o *Options, finder *debugfile.Finder) (_ *run, err error) {
 	r := &run{subject: what, options: o, finder: finder, remapped: map[int]bool{}}
-	r.loop = loop{target: o.Target, limit: o.Duration, delay: o.Delay, rest: pollAtMost}
+	r.Loop = loop.Loop{Target: o.Target, Limit: o.Duration, Delay: o.Delay, Rest: loop.PollAtMost}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, r.close())
@@ -211,22 +209,22 @@ func attach(what subject, o *Options, finder *debugfile.Finder) (_ *run, err err
 		return nil, err
 	}
 	r.snapshots.loader = r.unwinder.loader
-	r.heed = r.unwinder.heed
+	r.Heed = r.unwinder.heed
 	common := o.probe(cgroup, &r.unwinder, types)
 	if as, ok := what.inTime(); ok && o.hasTimes() {
 		if r.events, err = newEvents(as, o.UserOnly); err != nil {
 			return nil, err
 		}
 		common.Timeline = true
-		r.heed = func(record perfevent.Record) {
+		r.Heed = func(record perfevent.Record) {
 			r.unwinder.heed(record)
 			r.events.lives.Heed(record)
 		}
 	}
-	if err := r.listen(o.Target.PIDs); err != nil {
+	if err := r.Listen(o.Target.PIDs); err != nil {
 		return nil, err
 	}
-	r.processes.OnMapped(r.unwinder.mapped)
+	r.Processes.OnMapped(r.unwinder.mapped)
 	// Early, since tables are made while the programs are loaded.
 	if err := r.expect(nil); err != nil {
 		return nil, err
@@ -234,8 +232,8 @@ func attach(what subject, o *Options, finder *debugfile.Finder) (_ *run, err err
 	if r.sources, err = what.load(common); err != nil {
 		return nil, fmt.Errorf("load the BPF programs: %w", err)
 	}
-	r.processes.OnReplaced(func(pid int) { r.remapped[pid] = true })
-	r.store = stacks.NewStore(r.processes)
+	r.Processes.OnReplaced(func(pid int) { r.remapped[pid] = true })
+	r.store = stacks.NewStore(r.Processes)
 	if r.events != nil {
 		r.events.follow(r.store, int(cmp.Or(o.StackNodes, DefaultStackNodes)))
 		r.event = r.events.take
@@ -243,11 +241,11 @@ func attach(what subject, o *Options, finder *debugfile.Finder) (_ *run, err err
 	if err := r.each(func(s source) error { return s.Attach(o.Target) }); err != nil {
 		return nil, err
 	}
-	if err := r.expect(r.targets); err != nil {
+	if err := r.expect(r.Targets); err != nil {
 		return nil, err
 	}
 	if r.events != nil {
-		pids, err := measured(o.Target, r.targets)
+		pids, err := measured(o.Target, r.Targets)
 		if err == nil {
 			err = r.events.lives.Meet(pids)
 		}
@@ -269,7 +267,7 @@ func (r *run) expect(members func() ([]int, error)) error {
 	if err != nil {
 		return err
 	}
-	return r.unwinder.expect(r.processes, pids, r.options.Target.Scope == target.Command)
+	return r.unwinder.expect(r.Processes, pids, r.options.Target.Scope == target.Command)
 }
 
 // each calls f for every source.
@@ -282,7 +280,7 @@ func (r *run) each(f func(source) error) error {
 }
 
 func (r *run) close() error {
-	return errors.Join(r.witness.close(), r.unwinder.close(), r.each(source.Close), r.events.close())
+	return errors.Join(r.Witness.Close(), r.unwinder.close(), r.each(source.Close), r.events.close())
 }
 
 // profile names everything and builds the profile.
@@ -293,7 +291,7 @@ func (r *run) profile(ctx context.Context) (*profile.Profile, error) {
 	}
 	lost := r.count()
 	r.store.Seal()
-	r.processes.FinishPerfMaps()
+	r.Processes.FinishPerfMaps()
 	r.names = newNames(r.store, r.finder, r.options.symbolize())
 	r.names.later = r.options.NoSymbols
 	r.symbolize(ctx)
@@ -305,7 +303,7 @@ func (r *run) profile(ctx context.Context) (*profile.Profile, error) {
 			fmt.Fprintln(r.options.Stderr, "fulgur:", w)
 		}
 	}
-	return buildProfile(r.subject, r.store, lost, r.names, r.meta(r.start, r.duration), losses, r.events), nil
+	return buildProfile(r.subject, r.store, lost, r.names, r.meta(r.Start, r.Duration), losses, r.events), nil
 }
 
 // symbolize says how names are read.
@@ -340,7 +338,7 @@ func (r *run) symbolize(ctx context.Context) {
 	select {
 	case <-done:
 		return
-	case <-time.After(waitUnsaid):
+	case <-time.After(loop.WaitUnsaid):
 	}
 	if what := r.names.reading(); what != "" && !r.options.Quiet {
 		fmt.Fprintf(r.options.Stderr, "fulgur: reading debug information of %s (Ctrl-C goes on without)\n", plain.Terminal(what))
@@ -351,7 +349,7 @@ func (r *run) symbolize(ctx context.Context) {
 // naming returns the context of the search for names. The first signal after
 // sampling ends it: that is ctx's, unless a signal ended sampling.
 func (r *run) naming(ctx context.Context) (naming context.Context, stop func()) {
-	if !r.interrupted {
+	if !r.Interrupted {
 		return ctx, func() {}
 	}
 	ctx = context.WithoutCancel(ctx)
@@ -374,8 +372,8 @@ func (r *run) stats() (sum probe.Stats, err error) {
 
 func (r *run) losses() (profile.Losses, error) {
 	stats, err := r.stats()
-	stats.Losses.Sideband = r.lost
-	stats.Losses.ProcessesGone = r.processes.Gone()
+	stats.Losses.Sideband = r.Lost
+	stats.Losses.ProcessesGone = r.Processes.Gone()
 	r.unwinder.losses(&stats.Losses)
 	return stats.Losses, err
 }

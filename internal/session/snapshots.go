@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"fulgur/internal/loop"
 	"fulgur/internal/monotonic"
 	"fulgur/internal/process"
 	"fulgur/internal/source/oncpu"
@@ -14,7 +15,7 @@ import (
 const (
 	// patienceForTables is how long a snapshot waits at most, in ns. What it shows
 	// must still be known when it is walked.
-	patienceForTables = graceForStacks * 7 / 10
+	patienceForTables = loop.GraceForStacks * 7 / 10
 	// snapshotMemory bounds what waits, in bytes: most of a second of 2000 samples
 	// of programs that nobody ever saw.
 	snapshotMemory = 16 << 20

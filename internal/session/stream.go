@@ -163,9 +163,9 @@ func (s *streaming) take(_ source, record []byte) error {
 	return nil
 }
 
-// poll takes what the kernel side has, and hands it to the writer.
-func (s *streaming) poll() (busy bool, err error) {
-	busy, err = s.run.poll()
+// Poll takes what the kernel side has, and hands it to the writer.
+func (s *streaming) Poll() (busy bool, err error) {
+	busy, err = s.run.Poll()
 	select {
 	case failed := <-s.failed:
 		return busy, errors.Join(err, failed)
@@ -203,7 +203,7 @@ func (s *streaming) forget() error {
 		return nil
 	}
 	s.store = s.store.Next()
-	s.processes.NextPeriod()
+	s.Processes.NextPeriod()
 	return s.each(source.Renew)
 }
 
@@ -220,7 +220,7 @@ func (s *streaming) measureAndWrite(ctx context.Context, launched *target.Launch
 	}()
 	err := s.sample(ctx, s, launched)
 	if err == nil {
-		_, err = s.poll()
+		_, err = s.Poll()
 	}
 	close(s.batches)
 	again, stop := s.naming(ctx)

@@ -31,7 +31,7 @@ func (r *run) summarize(p *profile.Profile) error {
 	}
 	if p.Total(0) == 0 && p.Losses.Samples == 0 {
 		why := "the target ended during the delay"
-		if !r.missed {
+		if !r.Missed {
 			why = r.subject.whyNothing()
 		}
 		fmt.Fprintf(&b, "  nothing was sampled: %s\n", why)

@@ -81,7 +81,7 @@ func takeWindows(ctx context.Context, what subject, o *Options, finder *debugfil
 		closed: make(chan closedWindow, 1), failed: make(chan error, 1),
 	}
 	defer func() { err = errors.Join(err, w.known.close(), r.close()) }()
-	r.due = func() time.Time { return w.end }
+	r.Due = func() time.Time { return w.end }
 	if err := w.take(ctx, launched); err != nil {
 		return err
 	}
@@ -130,7 +130,7 @@ func (w *windows) take(ctx context.Context, launched *target.Launched) error {
 	}()
 	err := w.sample(ctx, w, launched)
 	if err == nil {
-		err = w.cut(w.start.Add(w.duration))
+		err = w.cut(w.Start.Add(w.Duration))
 	}
 	close(w.closed)
 	again, stop := w.naming(ctx)
@@ -145,15 +145,15 @@ func (w *windows) take(ctx context.Context, launched *target.Launched) error {
 	}
 }
 
-func (w *windows) enable() error {
+func (w *windows) Enable() error {
 	w.begin = time.Now()
 	w.end = w.begin.Add(w.every)
-	return w.run.enable()
+	return w.run.Enable()
 }
 
-// poll takes what the kernel side has, and closes the window when it is over.
-func (w *windows) poll() (busy bool, err error) {
-	busy, err = w.run.poll()
+// Poll takes what the kernel side has, and closes the window when it is over.
+func (w *windows) Poll() (busy bool, err error) {
+	busy, err = w.run.Poll()
 	select {
 	case failed := <-w.failed:
 		return busy, errors.Join(err, failed)
@@ -172,7 +172,7 @@ func (w *windows) full() bool { return w.store.Names() >= mostStacks }
 // nearlyOver reports whether there is too little left of the run for a window of
 // its own.
 func (w *windows) nearlyOver(now time.Time) bool {
-	return w.limit > 0 && w.limit-now.Sub(w.start) < w.every/10
+	return w.Limit > 0 && w.Limit-now.Sub(w.Start) < w.every/10
 }
 
 // turn closes the window that is open and opens the next. All that is counted
@@ -183,7 +183,7 @@ func (w *windows) turn() error {
 	if err := w.each(func(s source) error { return errors.Join(s.Renew(), s.Counts().Flip()) }); err != nil {
 		return err
 	}
-	if _, err := w.run.poll(); err != nil {
+	if _, err := w.run.Poll(); err != nil {
 		return err
 	}
 	for !w.end.After(now) {
@@ -204,10 +204,10 @@ func (w *windows) cut(end time.Time) error {
 	}
 	p.names = newNames(w.store, w.finder, w.options.symbolize())
 	p.names.known, p.names.later = w.known, w.options.NoSymbols
-	w.processes.FollowPerfMaps()
+	w.Processes.FollowPerfMaps()
 	p.names.snapshots = perfMapsOf(w.store)
 	w.store = w.store.Next()
-	w.processes.NextPeriod()
+	w.Processes.NextPeriod()
 	w.begin, w.before = end, losses
 	w.waiting.Add(1)
 	w.closed <- p

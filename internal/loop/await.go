@@ -1,4 +1,4 @@
-package session
+package loop
 
 import (
 	"context"
@@ -11,17 +11,17 @@ import (
 	"fulgur/internal/target"
 )
 
-// waitUnsaid is how long a command may take to end after the measurement
+// WaitUnsaid is how long a command may take to end after the measurement
 // before the user is told what is waited for.
-const waitUnsaid = 500 * time.Millisecond
+const WaitUnsaid = 500 * time.Millisecond
 
-// await waits for a command that has outlived the measurement, which ended
+// Await waits for a command that has outlived the measurement, which ended
 // with err, and returns the run's exit code: 1 if the measurement failed, else
 // the command's. When ctx ends, the command is asked to end; one that was never
 // let go is ended.
-func await(ctx context.Context, launched *target.Launched, err error, stderr io.Writer, quiet bool) (exitCode int, _ error) {
+func Await(ctx context.Context, launched *target.Launched, err error, stderr io.Writer, quiet bool) (exitCode int, _ error) {
 	err = errors.Join(err, launched.Close())
-	told, unsaid := ctx.Done(), time.After(waitUnsaid)
+	told, unsaid := ctx.Done(), time.After(WaitUnsaid)
 	for {
 		select {
 		case <-launched.Done():
