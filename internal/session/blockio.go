@@ -9,6 +9,7 @@ import (
 	"fulgur/internal/encode/histogram"
 	"fulgur/internal/encode/plain"
 	"fulgur/internal/mounts"
+	"fulgur/internal/naming"
 	"fulgur/internal/profile"
 	"fulgur/internal/source/blockio"
 	"fulgur/internal/source/probe"
@@ -84,20 +85,20 @@ func (*blockIO) values(_ stacks.Source, v stacks.Value) []int64 {
 // if that is known, and with what it asked for and of which disk on top. What the
 // kernel writes back later is said to be so, and of which control group it is where
 // the kernel keeps that: who made the data is not who writes it.
-func (m *blockIO) place(p *placer, s stacks.Sample) profile.StackID {
-	stack := p.placeFrom(p.withoutProbe(p.store.Bodies[s.Body].Leaf), m.options.UserOnly)
-	if p.isWriteback(s.Body) {
+func (m *blockIO) place(p *naming.Placer, s stacks.Sample) profile.StackID {
+	stack := p.PlaceFrom(p.WithoutProbe(p.Store.Bodies[s.Body].Leaf), m.options.UserOnly)
+	if p.IsWriteback(s.Body) {
 		note := "[writeback]"
 		if name := m.cgroups.Name(s.Cgroup); name != "" {
 			note = "[writeback for " + name + "]"
 		}
-		stack = p.mark(stack, note)
+		stack = p.Mark(stack, note)
 	}
 	if s.File != 0 {
-		stack = p.mark(stack, "["+m.mounts.Name(p.store, s.File)+"]")
+		stack = p.Mark(stack, "["+m.mounts.Name(p.Store, s.File)+"]")
 	}
 	request := blockio.ParseDetail(s.Detail)
-	return p.mark(stack, fmt.Sprintf("[%s %s]", request.Device, request.Operation))
+	return p.Mark(stack, fmt.Sprintf("[%s %s]", request.Device, request.Operation))
 }
 
 func (*blockIO) inTime() (inTime, bool) { return inTime{}, true }

@@ -8,6 +8,7 @@ import (
 	"fulgur/bpf"
 	"fulgur/internal/lives"
 	"fulgur/internal/mounts"
+	"fulgur/internal/naming"
 	"fulgur/internal/profile"
 	"fulgur/internal/ringbuf"
 	"fulgur/internal/source/blockio"
@@ -304,7 +305,7 @@ func (e *events) count() map[stacks.Key]stacks.Value {
 }
 
 // place puts the stacks into the profile.
-func (e *events) place(p *placer) {
+func (e *events) place(p *naming.Placer) {
 	e.placed = make([]profile.StackID, len(e.store.Bodies))
 	waited, requested := make([]bool, len(e.placed)), make([]bool, len(e.placed))
 	for at := range e.sums {
@@ -318,19 +319,19 @@ func (e *events) place(p *placer) {
 	for i, body := range e.store.Bodies {
 		id, leaf := stacks.BodyID(i), body.Leaf
 		if requested[i] {
-			leaf = p.withoutProbe(leaf)
+			leaf = p.WithoutProbe(leaf)
 		}
-		stack := p.placeFrom(leaf, e.userOnly)
+		stack := p.PlaceFrom(leaf, e.userOnly)
 		if waited[i] {
-			reason := waits.Of(p.kernelFunctions(id))
+			reason := waits.Of(p.KernelFunctions(id))
 			if e.userOnly { // or the stack would not tell it
-				stack = p.mark(stack, "["+string(reason)+"]")
+				stack = p.Mark(stack, "["+string(reason)+"]")
 			}
 			if reason != waits.Other && reason != waits.Unknown {
 				e.reasons[stack] = string(reason)
 			}
 		}
-		if requested[i] && p.isWriteback(id) {
+		if requested[i] && p.IsWriteback(id) {
 			e.writeback[stack] = true
 		}
 		e.placed[i] = stack
@@ -340,7 +341,7 @@ func (e *events) place(p *placer) {
 		if l.body != 0 {
 			l.stack = e.placed[l.body-1]
 		} else {
-			l.stack = p.mark(0, stackLost)
+			l.stack = p.Mark(0, stackLost)
 		}
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"unsafe"
 
 	"fulgur/bpf"
+	"fulgur/internal/debugfile/debugfiletest"
+	"fulgur/internal/naming"
 	"fulgur/internal/perfevent"
 	"fulgur/internal/process"
 	"fulgur/internal/profile"
@@ -13,6 +15,7 @@ import (
 	"fulgur/internal/source/offcpu"
 	"fulgur/internal/source/oncpu"
 	"fulgur/internal/stacks"
+	"fulgur/internal/stacks/stackstest"
 	"fulgur/internal/symbolize"
 )
 
@@ -43,16 +46,16 @@ func TestEvents(t *testing.T) {
 		}
 	})
 	file := &process.File{Path: "/usr/bin/app"}
-	store := stacks.NewStore(layout{file})
+	store := stacks.NewStore(stackstest.Layout{File: file})
 	e.follow(store, 0)
-	add := func(b body) {
+	add := func(b stackstest.Body) {
 		t.Helper()
-		if err := store.Add(b.record(t)); err != nil {
+		if err := store.Add(b.Record(t)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	add(body{id: 1, pid: sampledThread, user: []uint64{fileAt}, ended: ended})
-	add(body{id: 2, kernel: []uint64{0xffff10}, kernelEnd: ended})
+	add(stackstest.Body{ID: 1, PID: sampledThread, User: []uint64{stackstest.FileAt}, End: stackstest.Ended})
+	add(stackstest.Body{ID: 2, Kernel: []uint64{0xffff10}, KernelEnd: stackstest.Ended})
 	state := func(s bpf.OffCPUStateClass) uint16 { return uint16(s) }
 	sampledEvent := oncpu.Event{Time: 2000, Id: 1, Weight: 1e6, Pid: sampledThread, Tid: sampledThread, Cpu: 1}
 	wait := offcpu.Event{
@@ -84,7 +87,7 @@ func TestEvents(t *testing.T) {
 			t.Errorf("a part of an event of %T is taken for one", one.from)
 		}
 	}
-	add(body{id: 3, pid: sampledThread, user: []uint64{fileAt + 0x11}, ended: ended})
+	add(stackstest.Body{ID: 3, PID: sampledThread, User: []uint64{stackstest.FileAt + 0x11}, End: stackstest.Ended})
 	e.lives.Heed(perfevent.Exit{Stamp: perfevent.Stamp{Time: 4500}, PID: sampledThread, TID: sampledThread})
 
 	lost := e.count()
@@ -108,11 +111,11 @@ func TestEvents(t *testing.T) {
 		}
 	}
 
-	names := named(t, store, map[uint64][]symbolize.Frame{
+	names := naming.Given(store, debugfiletest.NewFinder(t), map[uint64][]symbolize.Frame{
 		0xffff10: {{Name: "folio_wait_bit_common"}}, 0x2000: {{Name: "main"}}, 0x2011: {{Name: "later"}},
 	})
 	b := profile.NewBuilder()
-	e.place(newPlacer(b, store, names))
+	e.place(naming.NewPlacer(b, store, names))
 	p := b.Profile(profile.Meta{}, profile.Losses{})
 	line, err := e.timeline(p, 5000)
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 	"fulgur/internal/debugfile"
 	"fulgur/internal/decode"
 	"fulgur/internal/encode/plain"
+	"fulgur/internal/naming"
 	"fulgur/internal/output"
 	"fulgur/internal/perfdata"
 	"fulgur/internal/profile"
@@ -92,13 +93,13 @@ func readFile(ctx context.Context, f *ctxfile.File, finder *debugfile.Finder, in
 	}
 	in := &input{profile: p, format: format}
 	linkAddresses(ctx, p, format)
-	if !unnamed(p) {
+	if !naming.Unnamed(p) {
 		return in, nil
 	}
-	r := resolver{p: p, finder: finder}
+	r := naming.Resolver{Profile: p, Finder: finder}
 	in.named = true
-	in.profile, err = r.resolve(ctx)
-	r.warn(warn)
+	in.profile, err = r.Resolve(ctx)
+	r.Warn(warn)
 	return in, err
 }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"fulgur/internal/doctor"
+	"fulgur/internal/naming"
 	"fulgur/internal/profile"
 	"fulgur/internal/source/offcpu"
 	"fulgur/internal/source/probe"
@@ -71,7 +72,7 @@ func (*offCPU) values(_ stacks.Source, v stacks.Value) []int64 {
 	return []int64{int64(v.Samples), sleeping, waiting, sleeping + waiting}
 }
 
-func (m *offCPU) place(p *placer, s stacks.Sample) profile.StackID {
+func (m *offCPU) place(p *naming.Placer, s stacks.Sample) profile.StackID {
 	return placeWait(p, s, m.options.UserOnly)
 }
 
@@ -79,17 +80,17 @@ func (m *offCPU) place(p *placer, s stacks.Sample) profile.StackID {
 // kernel's frames if they are not wanted; what the thread waited for, as a
 // frame of its own; and where it is told apart, the stack of who ended the wait,
 // upside down.
-func placeWait(p *placer, s stacks.Sample, userOnly bool) profile.StackID {
-	stack := p.placeFrom(p.store.Bodies[s.Body].Leaf, userOnly)
+func placeWait(p *naming.Placer, s stacks.Sample, userOnly bool) profile.StackID {
+	stack := p.PlaceFrom(p.Store.Bodies[s.Body].Leaf, userOnly)
 	reason := waits.Of
 	if s.Detail == offcpu.Preempted {
 		reason = waits.OfRunnable
 	}
-	stack = p.mark(stack, "["+string(reason(p.kernelFunctions(s.Body)))+"]")
+	stack = p.Mark(stack, "["+string(reason(p.KernelFunctions(s.Body)))+"]")
 	if s.Waker == 0 {
 		return stack
 	}
-	return p.upsideDown(p.mark(stack, "[woken by]"), s.Waker-1, userOnly)
+	return p.UpsideDown(p.Mark(stack, "[woken by]"), s.Waker-1, userOnly)
 }
 
 func (*offCPU) describe(meta *profile.Meta) { meta.Event = "off-cpu" }
@@ -159,7 +160,7 @@ func (*wall) values(_ stacks.Source, v stacks.Value) []int64 {
 	return []int64{int64(v.Samples), on, off, on + off}
 }
 
-func (m *wall) place(p *placer, s stacks.Sample) profile.StackID {
+func (m *wall) place(p *naming.Placer, s stacks.Sample) profile.StackID {
 	if s.Source == stacks.OffCPU {
 		return placeWait(p, s, m.options.UserOnly)
 	}

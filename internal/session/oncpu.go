@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"fulgur/internal/doctor"
+	"fulgur/internal/naming"
 	"fulgur/internal/perfevent"
 	"fulgur/internal/profile"
 	"fulgur/internal/source/oncpu"
@@ -144,7 +145,7 @@ func (*onCPU) values(_ stacks.Source, v stacks.Value) []int64 {
 	return []int64{int64(v.Samples), int64(v.Weights[0])}
 }
 
-func (*onCPU) place(p *placer, s stacks.Sample) profile.StackID { return p.body(s.Body) }
+func (*onCPU) place(p *naming.Placer, s stacks.Sample) profile.StackID { return p.Body(s.Body) }
 
 func (m *onCPU) describe(meta *profile.Meta) {
 	meta.Event, meta.Frequency, meta.Period = m.specs[0].Name, m.options.Frequency, m.options.Period

@@ -1,17 +1,13 @@
 package session
 
 import (
-	"bufio"
 	"context"
 	"errors"
-	"fmt"
 	"math"
-	"os"
-	"strconv"
-	"strings"
 
 	"fulgur/internal/ctxfile"
 	"fulgur/internal/debugfile"
+	"fulgur/internal/naming"
 	"fulgur/internal/perfdata"
 	"fulgur/internal/profile"
 	"fulgur/internal/timeline"
@@ -40,9 +36,9 @@ func readPerfData(ctx context.Context, f *ctxfile.File, finder *debugfile.Finder
 	if err != nil {
 		return nil, err
 	}
-	r := resolver{p: chains.Profile, finder: finder, offsets: true, kernel: sameKernel(chains, finder)}
-	p, err := r.resolve(ctx)
-	r.warn(warn)
+	r := naming.Resolver{Profile: chains.Profile, Finder: finder, Offsets: true, Kernel: sameKernel(chains, finder)}
+	p, err := r.Resolve(ctx)
+	r.Warn(warn)
 	if err != nil {
 		return nil, err
 	}
@@ -84,8 +80,8 @@ func (t *perfTimes) add(s perfdata.ChainSample) error {
 }
 
 // timeline returns the recording, whose stacks r has resolved into those of p.
-func (t *perfTimes) timeline(p *profile.Profile, r *resolver) (*profile.Timeline, error) {
-	line, err := t.recorder.Timeline(p, t.last, func(s profile.StackID) profile.StackID { return r.stack(s, false) })
+func (t *perfTimes) timeline(p *profile.Profile, r *naming.Resolver) (*profile.Timeline, error) {
+	line, err := t.recorder.Timeline(p, t.last, func(s profile.StackID) profile.StackID { return r.Stack(s, false) })
 	if err != nil {
 		return nil, err
 	}
@@ -107,21 +103,6 @@ func sameKernel(c *perfdata.CallChains, finder *debugfile.Finder) bool {
 	if err != nil || c.KernelBuildID == "" || !perfdata.SameBuildID(c.KernelBuildID, id) {
 		return false
 	}
-	text, err := kernelText()
+	text, err := naming.KernelText()
 	return err == nil && text == c.KernelText
-}
-
-// kernelText returns the address of the running kernel's first byte.
-func kernelText() (uint64, error) {
-	f, err := os.Open(kallsyms)
-	if err != nil {
-		return 0, err
-	}
-	defer f.Close()
-	for lines := bufio.NewScanner(f); lines.Scan(); {
-		if fields := strings.Fields(lines.Text()); len(fields) == 3 && fields[2] == "_text" {
-			return strconv.ParseUint(fields[0], 16, 64)
-		}
-	}
-	return 0, fmt.Errorf("%s: no _text", kallsyms)
 }

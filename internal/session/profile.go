@@ -15,6 +15,7 @@ import (
 	"fulgur/internal/doctor"
 	"fulgur/internal/encode/plain"
 	"fulgur/internal/loop"
+	"fulgur/internal/naming"
 	"fulgur/internal/output"
 	"fulgur/internal/perfevent"
 	"fulgur/internal/process"
@@ -48,7 +49,7 @@ type subject interface {
 	// place in one.
 	inTime() (inTime, bool)
 	// place puts the stack of a sample into the profile.
-	place(*placer, stacks.Sample) profile.StackID
+	place(*naming.Placer, stacks.Sample) profile.StackID
 	// describe completes the description of the run.
 	describe(*profile.Meta)
 	// whyNothing returns the likely causes of a profile without samples.
@@ -184,8 +185,8 @@ type run struct {
 
 	// event takes samples that come on their own, nil where none do.
 	event    func(s source, record []byte) error
-	remapped map[int]bool // processes whose addresses changed their meaning
-	names    *names       // nil before code was named
+	remapped map[int]bool  // processes whose addresses changed their meaning
+	names    *naming.Names // nil before code was named
 }
 
 // attach loads the kernel side and opens everything, with sampling not yet
@@ -292,14 +293,14 @@ func (r *run) profile(ctx context.Context) (*profile.Profile, error) {
 	lost := r.count()
 	r.store.Seal()
 	r.Processes.FinishPerfMaps()
-	r.names = newNames(r.store, r.finder, r.options.symbolize())
-	r.names.later = r.options.NoSymbols
+	r.names = naming.New(r.store, r.finder, r.options.symbolize())
+	r.names.Later = r.options.NoSymbols
 	r.symbolize(ctx)
-	if err := r.unwinder.problem(); err != nil && !r.options.Quiet && !r.names.tellOf(err) {
+	if err := r.unwinder.problem(); err != nil && !r.options.Quiet && !r.names.TellOf(err) {
 		fmt.Fprintln(r.options.Stderr, "fulgur: unwind tables:", plain.Error(err))
 	}
 	if !r.options.Quiet {
-		for _, w := range r.names.warnings() {
+		for _, w := range r.names.Warnings() {
 			fmt.Fprintln(r.options.Stderr, "fulgur:", w)
 		}
 	}
@@ -333,14 +334,14 @@ func (r *run) symbolize(ctx context.Context) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		r.names.symbolize(ctx)
+		r.names.Symbolize(ctx)
 	}()
 	select {
 	case <-done:
 		return
 	case <-time.After(loop.WaitUnsaid):
 	}
-	if what := r.names.reading(); what != "" && !r.options.Quiet {
+	if what := r.names.Reading(); what != "" && !r.options.Quiet {
 		fmt.Fprintf(r.options.Stderr, "fulgur: reading debug information of %s (Ctrl-C goes on without)\n", plain.Terminal(what))
 	}
 	<-done

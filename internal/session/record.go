@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"fulgur/internal/doctor"
+	"fulgur/internal/naming"
 	"fulgur/internal/profile"
 	"fulgur/internal/source/probe"
 	"fulgur/internal/stacks"
@@ -178,7 +179,7 @@ func (m *recording) inTime() (all inTime, ok bool) {
 	return all, true
 }
 
-func (m *recording) place(p *placer, s stacks.Sample) profile.StackID {
+func (m *recording) place(p *naming.Placer, s stacks.Sample) profile.StackID {
 	i := slices.IndexFunc(m.parts, func(p part) bool { return p.source == s.Source })
 	return m.parts[i].place(p, s)
 }

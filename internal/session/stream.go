@@ -15,6 +15,7 @@ import (
 	"fulgur/internal/encode/plain"
 	"fulgur/internal/encode/samples"
 	"fulgur/internal/monotonic"
+	"fulgur/internal/naming"
 	"fulgur/internal/output"
 	"fulgur/internal/process"
 	"fulgur/internal/profile"
@@ -97,12 +98,12 @@ func takeStream(ctx context.Context, what subject, o *Options, finder *debugfile
 		return doctor.Explain(err, "profile "+o.Target.String())
 	}
 	s := &streaming{
-		run: r, write: write, known: newKnown(), warnings: teller{options: o},
+		run: r, write: write, known: naming.NewKnown(), warnings: teller{options: o},
 		batch: newBatch(), batches: make(chan *batch, mostWaiting), failed: make(chan error, 1),
 		sinceBoot: time.Now().Add(-time.Duration(monotonic.Now())),
 	}
 	r.event = s.take
-	defer func() { err = errors.Join(err, s.known.close(), r.close()) }()
+	defer func() { err = errors.Join(err, s.known.Close(), r.close()) }()
 	if err := s.measureAndWrite(ctx, launched); err != nil {
 		return err
 	}
@@ -113,7 +114,7 @@ func takeStream(ctx context.Context, what subject, o *Options, finder *debugfile
 type streaming struct {
 	*run
 	write    func(samples.Batch) error
-	known    *known
+	known    *naming.Known
 	warnings teller
 	// sinceBoot is the wall-clock time at which the samples' clock was 0.
 	sinceBoot time.Time
@@ -192,7 +193,7 @@ func (s *streaming) hand() {
 		return
 	}
 	s.waiting.Add(int64(n))
-	full.perfMaps = perfMapsOf(full.store)
+	full.perfMaps = naming.PerfMapsOf(full.store)
 	s.batches <- full
 }
 
@@ -238,11 +239,11 @@ func (s *streaming) measureAndWrite(ctx context.Context, launched *target.Launch
 // writeAll names and writes batches until there are no more.
 func (s *streaming) writeAll(ctx context.Context) {
 	for b := range s.batches {
-		names := newNames(b.store, s.finder, s.options.symbolize())
-		names.known, names.snapshots, names.later = s.known, b.perfMaps, s.options.NoSymbols
-		names.symbolize(ctx)
-		s.warnings.tell(names.warnings())
-		if err := errors.Join(s.write(s.name(b, names)), s.known.trim()); err != nil {
+		names := naming.New(b.store, s.finder, s.options.symbolize())
+		names.Known, names.Snapshots, names.Later = s.known, b.perfMaps, s.options.NoSymbols
+		names.Symbolize(ctx)
+		s.warnings.tell(names.Warnings())
+		if err := errors.Join(s.write(s.name(b, names)), s.known.Trim()); err != nil {
 			s.failed <- err
 			for range s.batches { // let nobody wait
 			}
@@ -254,9 +255,9 @@ func (s *streaming) writeAll(ctx context.Context) {
 }
 
 // name returns a batch with names.
-func (s *streaming) name(b *batch, names *names) samples.Batch {
+func (s *streaming) name(b *batch, names *naming.Names) samples.Batch {
 	builder := profile.NewBuilder()
-	placed := newPlacer(builder, b.store, names)
+	placed := naming.NewPlacer(builder, b.store, names)
 	made := samples.Batch{Dropped: b.dropped}
 	for _, e := range b.events {
 		task := profile.Task{PID: int(e.Pid), TID: int(e.Tid), Comm: "[unknown]"}
@@ -265,11 +266,11 @@ func (s *streaming) name(b *batch, names *names) samples.Batch {
 			End: profile.EndLost,
 		}
 		if e.lost {
-			sample.Stack = placed.mark(0, "[stack lost]")
+			sample.Stack = placed.Mark(0, "[stack lost]")
 		} else {
 			body := b.store.Bodies[e.body]
 			task.Comm = body.Name()
-			sample.Stack = placed.body(e.body)
+			sample.Stack = placed.Body(e.body)
 			sample.End = end(body, 1, new(profile.Losses))
 		}
 		sample.Task = builder.Task(task)

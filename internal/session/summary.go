@@ -40,7 +40,7 @@ func (r *run) summarize(p *profile.Profile) error {
 		fmt.Fprintf(&b, "  the output is empty, as there is no %s: choose what it shows with --value\n", p.ValueTypes[v].Type)
 	}
 	// Only now, as finding the packages can take longer than all names did.
-	lines := append(r.subject.notes(r.store), r.names.remedies()...)
+	lines := append(r.subject.notes(r.store), r.names.Remedies()...)
 	if len(lines) > 0 {
 		b.WriteByte('\n')
 	}

@@ -10,6 +10,7 @@ import (
 	"fulgur/internal/debugfile"
 	"fulgur/internal/doctor"
 	"fulgur/internal/encode/plain"
+	"fulgur/internal/naming"
 	"fulgur/internal/profile"
 	"fulgur/internal/stacks"
 	"fulgur/internal/target"
@@ -77,10 +78,10 @@ func takeWindows(ctx context.Context, what subject, o *Options, finder *debugfil
 	}
 	w := &windows{
 		run: r, every: every, deliver: deliver,
-		known: newKnown(), warnings: teller{options: o},
+		known: naming.NewKnown(), warnings: teller{options: o},
 		closed: make(chan closedWindow, 1), failed: make(chan error, 1),
 	}
-	defer func() { err = errors.Join(err, w.known.close(), r.close()) }()
+	defer func() { err = errors.Join(err, w.known.Close(), r.close()) }()
 	r.Due = func() time.Time { return w.end }
 	if err := w.take(ctx, launched); err != nil {
 		return err
@@ -93,7 +94,7 @@ type windows struct {
 	*run
 	every    time.Duration
 	deliver  func(Window) error
-	known    *known
+	known    *naming.Known
 	warnings teller
 
 	begin, end time.Time      // of the window that is open
@@ -112,7 +113,7 @@ type windows struct {
 type closedWindow struct {
 	store  *stacks.Store
 	lost   map[stacks.Key]stacks.Value
-	names  *names
+	names  *naming.Names
 	meta   profile.Meta
 	losses profile.Losses
 }
@@ -202,10 +203,10 @@ func (w *windows) cut(end time.Time) error {
 		store: w.store, lost: w.count(),
 		losses: losses.Minus(w.before), meta: w.meta(w.begin, end.Sub(w.begin)),
 	}
-	p.names = newNames(w.store, w.finder, w.options.symbolize())
-	p.names.known, p.names.later = w.known, w.options.NoSymbols
+	p.names = naming.New(w.store, w.finder, w.options.symbolize())
+	p.names.Known, p.names.Later = w.known, w.options.NoSymbols
 	w.Processes.FollowPerfMaps()
-	p.names.snapshots = perfMapsOf(w.store)
+	p.names.Snapshots = naming.PerfMapsOf(w.store)
 	w.store = w.store.Next()
 	w.Processes.NextPeriod()
 	w.begin, w.before = end, losses
@@ -218,11 +219,11 @@ func (w *windows) cut(end time.Time) error {
 func (w *windows) write(ctx context.Context) {
 	for p := range w.closed {
 		w.number++
-		p.names.symbolize(ctx)
-		w.warnings.tell(p.names.warnings())
+		p.names.Symbolize(ctx)
+		w.warnings.tell(p.names.Warnings())
 		window := Window{w.number, buildProfile(w.subject, p.store, p.lost, p.names, p.meta, p.losses, nil)}
 		w.samples += window.Profile.Total(0)
-		if err := errors.Join(w.deliver(window), w.known.trim()); err != nil {
+		if err := errors.Join(w.deliver(window), w.known.Trim()); err != nil {
 			w.failed <- err
 			for range w.closed { // let nobody wait
 			}

@@ -1,4 +1,4 @@
-package session
+package naming
 
 import (
 	"cmp"
@@ -22,9 +22,9 @@ type stripped struct {
 	problems []error // why debug files were not used
 }
 
-// remedies tells of the files that lack symbols for code in samples, those of
+// Remedies tells of the files that lack symbols for code in samples, those of
 // most samples first, and what to do about each.
-func (n *names) remedies() []string {
+func (n *Names) Remedies() []string {
 	hurt := n.unnamedSamples()
 	codes := make([]stacks.CodeID, 0, len(hurt))
 	for code := range hurt {
@@ -70,7 +70,7 @@ func (s *stripped) describe(samples uint64, remedy string) string {
 
 // unnamedSamples returns for each code how many samples have a frame in it
 // that has no name.
-func (n *names) unnamedSamples() map[stacks.CodeID]uint64 {
+func (n *Names) unnamedSamples() map[stacks.CodeID]uint64 {
 	// Stacks share what is below: each is looked at once.
 	below := make([][]stacks.CodeID, len(n.store.Nodes))
 	for i, node := range n.store.Nodes[1:] {

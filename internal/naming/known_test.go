@@ -1,27 +1,29 @@
-package session
+package naming
 
 import (
 	"context"
 	"slices"
 	"testing"
 
+	"fulgur/internal/debugfile/debugfiletest"
 	"fulgur/internal/process"
 	"fulgur/internal/stacks"
+	"fulgur/internal/stacks/stackstest"
 	"fulgur/internal/symbolize"
 )
 
 // What an earlier window named is not looked for again, and what could not be read
 // is.
 func TestKnown(t *testing.T) {
-	first := ownStack(t)
+	first := stackstest.Own(t)
 	next := func() *stacks.Store {
 		s := stacks.NewStore(nil)
 		s.Adopt(first, 0)
 		return s
 	}
-	k := newKnown()
+	k := NewKnown()
 	t.Cleanup(func() {
-		if err := k.close(); err != nil {
+		if err := k.Close(); err != nil {
 			t.Error(err)
 		}
 	})
@@ -29,9 +31,9 @@ func TestKnown(t *testing.T) {
 	end()
 	// name returns how many frames of code have names after they were looked for.
 	name := func(ctx context.Context, s *stacks.Store) (named int) {
-		n := newNames(s, newFinder(t), symbolize.Options{})
-		n.known = k
-		n.symbolize(ctx)
+		n := New(s, debugfiletest.NewFinder(t), symbolize.Options{})
+		n.Known = k
+		n.Symbolize(ctx)
 		for i, f := range s.Frames {
 			if len(n.found[i]) > 0 && s.Codes[f.Code].Kind == stacks.CodeFile {
 				named++
@@ -68,7 +70,7 @@ func TestKnown(t *testing.T) {
 
 // Of many open tables those stay open that were used last.
 func TestTrim(t *testing.T) {
-	k := newKnown()
+	k := NewKnown()
 	var files []*process.File
 	for range mostTables + 5 {
 		file := &process.File{}
@@ -85,7 +87,7 @@ func TestTrim(t *testing.T) {
 	if k.table(files[0]) == nil {
 		t.Fatal("a table that was kept is not there")
 	}
-	if err := k.trim(); err != nil {
+	if err := k.Trim(); err != nil {
 		t.Fatal(err)
 	}
 	var left []int
@@ -101,7 +103,7 @@ func TestTrim(t *testing.T) {
 	if !slices.Equal(left, want) {
 		t.Errorf("open are %v, want %v", left, want)
 	}
-	if err := k.close(); err != nil {
+	if err := k.Close(); err != nil {
 		t.Error(err)
 	}
 }

@@ -1,4 +1,4 @@
-package session
+package naming
 
 import (
 	"errors"
@@ -8,10 +8,12 @@ import (
 	"testing"
 
 	"fulgur/internal/debugfile"
+	"fulgur/internal/debugfile/debugfiletest"
 	"fulgur/internal/elffile"
 	"fulgur/internal/elffile/elftest"
 	"fulgur/internal/process"
 	"fulgur/internal/stacks"
+	"fulgur/internal/stacks/stackstest"
 	"fulgur/internal/symbolize"
 )
 
@@ -32,11 +34,11 @@ func TestRemedies(t *testing.T) {
 	m.files[3].Path = "/srv/\x1b[2Jevil"
 	at := func(file, offset uint64) uint64 { return file<<16 + offset }
 	const unnamed, hasName = 0x10, 0x20
-	var bodies []body
+	var bodies []stackstest.Body
 	counts := map[stacks.Key]stacks.Value{}
 	sample := func(samples uint64, user ...uint64) {
 		id := uint64(len(bodies) + 1)
-		bodies = append(bodies, body{id: id, pid: 1, user: user, ended: ended})
+		bodies = append(bodies, stackstest.Body{ID: id, PID: 1, User: user, End: stackstest.Ended})
 		counts[stacks.Key{ID: id}] = stacks.Value{Samples: samples}
 	}
 	for file := uint64(1); file < 8; file++ {
@@ -45,9 +47,9 @@ func TestRemedies(t *testing.T) {
 	// Two frames of a file in a stack, one with a name, hurt a sample once.
 	sample(1, at(7, unnamed), at(1, unnamed), at(7, unnamed+1), at(7, hasName))
 	sample(1000, at(1, hasName), at(0, unnamed)) // has symbols, for all that is known
-	store := newStore(t, m, bodies...)
+	store := stackstest.NewStore(t, m, bodies...)
 	found := map[uint64][]symbolize.Frame{hasName: {{Name: "f"}}, hasName + 1: {{Name: "f"}}}
-	n := named(t, store, found)
+	n := Given(store, debugfiletest.NewFinder(t), found)
 	for id, code := range store.Codes {
 		if code.Kind == stacks.CodeFile && code.File != m.files[0] {
 			content := elftest.File{Sections: []elftest.Section{elftest.BuildID([]byte{0xab, byte(id)})}}.Bytes()
@@ -62,7 +64,7 @@ func TestRemedies(t *testing.T) {
 		}
 	}
 	store.Count(counts)
-	got := n.remedies()
+	got := n.Remedies()
 	for i, line := range got {
 		if before, after, ok := strings.Cut(line, " (build ID ab"); ok {
 			got[i] = before + after[strings.Index(after, ")")+1:]

@@ -1,4 +1,4 @@
-package session
+package naming
 
 import (
 	"errors"
@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"fulgur/internal/debugfile/debugfiletest"
 	"fulgur/internal/elffile"
 	"fulgur/internal/profile"
 )
@@ -50,8 +51,8 @@ func unresolved(t *testing.T, change func(*profile.Mapping)) *profile.Profile {
 // resolved returns the names in the one stack, the root first, and the problems.
 func resolved(t *testing.T, p *profile.Profile) (names []string, problems []error) {
 	t.Helper()
-	r := resolver{p: p, finder: newFinder(t)}
-	p, err := r.resolve(t.Context())
+	r := Resolver{Profile: p, Finder: debugfiletest.NewFinder(t)}
+	p, err := r.Resolve(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,9 +67,9 @@ func resolved(t *testing.T, p *profile.Profile) (names []string, problems []erro
 }
 
 func TestResolve(t *testing.T) {
-	const name = "fulgur/internal/session.landmark"
+	const name = "fulgur/internal/naming.landmark"
 	p := unresolved(t, func(*profile.Mapping) {})
-	if !unnamed(p) {
+	if !Unnamed(p) {
 		t.Error("a profile without names is not known as one")
 	}
 	names, problems := resolved(t, p)

@@ -1,4 +1,7 @@
-package session
+// Package naming gives names to what was sampled. [Names] are those of a measurement,
+// looked for while its processes run, and a [Placer] puts its stacks with them into a
+// profile; a [Resolver] names the frames of a profile that was taken without.
+package naming
 
 import (
 	"cmp"
@@ -27,8 +30,8 @@ const brokenStack = "[broken stack]"
 // kallsyms has the symbols of the running kernel.
 const kallsyms = "/proc/kallsyms"
 
-// names are the functions of a store's frames.
-type names struct {
+// Names are the functions of a store's frames.
+type Names struct {
 	store   *stacks.Store
 	finder  *debugfile.Finder
 	options symbolize.Options
@@ -43,30 +46,31 @@ type names struct {
 	// stripped has for each code of the store the file if it lacks symbols.
 	stripped []*stripped
 	// problems are errors by code, nil where all went well.
-	problems   []error
-	unresolved uint64
-	// later says that code of files is left without names, which others find by
+	problems []error
+	// Unresolved is how many frames have no name, though one was looked for.
+	Unresolved uint64
+	// Later says that code of files is left without names, which others find by
 	// build IDs and addresses.
-	later bool
+	Later bool
 	// kernelIDs are the build IDs of kernel modules by name, the kernel's own
 	// by none.
 	kernelIDs map[string]string
 
-	// known has names that need not be looked for; nil for a profile that is the
+	// Known has names that need not be looked for; nil for a profile that is the
 	// only one.
-	known *known
-	// snapshots are perf maps as they were when the store was complete, for a
+	Known *Known
+	// Snapshots are perf maps as they were when the store was complete, for a
 	// profile that is made while they grow; nil for one that is made afterwards.
-	snapshots map[*process.PerfMap]*process.PerfMap
+	Snapshots map[*process.PerfMap]*process.PerfMap
 
 	mu   sync.Mutex
 	busy []stacks.CodeID // what is being read, the longest one first
 }
 
-// newNames returns the names of store's frames, none of which is known yet, and
+// New returns the names of store's frames, none of which is known yet, and
 // will be with the debug files that finder finds.
-func newNames(store *stacks.Store, finder *debugfile.Finder, o symbolize.Options) *names {
-	return &names{
+func New(store *stacks.Store, finder *debugfile.Finder, o symbolize.Options) *Names {
+	return &Names{
 		store:     store,
 		finder:    finder,
 		options:   o,
@@ -80,13 +84,13 @@ func newNames(store *stacks.Store, finder *debugfile.Finder, o symbolize.Options
 	}
 }
 
-// symbolize names every frame of the store, file by file and files in parallel.
+// Symbolize names every frame of the store, file by file and files in parallel.
 // The end of ctx ends it; frames that have no name by then keep none.
-func (n *names) symbolize(ctx context.Context) {
+func (n *Names) Symbolize(ctx context.Context) {
 	byCode := make([][]stacks.FrameID, len(n.store.Codes))
 	for i, f := range n.store.Frames {
 		n.addresses[i] = f.Address
-		if !n.known.recall(n, stacks.FrameID(i)) {
+		if !n.Known.recall(n, stacks.FrameID(i)) {
 			byCode[f.Code] = append(byCode[f.Code], stacks.FrameID(i))
 		}
 	}
@@ -105,22 +109,22 @@ func (n *names) symbolize(ctx context.Context) {
 	close(work)
 	workers.Wait()
 	for _, frames := range byCode {
-		n.known.remember(n, frames)
+		n.Known.remember(n, frames)
 	}
 	for i, found := range n.found {
 		if len(found) == 0 && !n.left(stacks.FrameID(i)) {
-			n.unresolved++
+			n.Unresolved++
 		}
 	}
 }
 
 // left reports whether a frame is without a name because none was looked for.
-func (n *names) left(f stacks.FrameID) bool {
-	return n.later && n.store.Codes[n.store.Frames[f].Code].Kind == stacks.CodeFile
+func (n *Names) left(f stacks.FrameID) bool {
+	return n.Later && n.store.Codes[n.store.Frames[f].Code].Kind == stacks.CodeFile
 }
 
-// reading describes what is being read since the longest time, or is empty.
-func (n *names) reading() string {
+// Reading describes what is being read since the longest time, or is empty.
+func (n *Names) Reading() string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if len(n.busy) == 0 {
@@ -138,13 +142,13 @@ func (n *names) reading() string {
 }
 
 // begin and end enclose the reading of a code.
-func (n *names) begin(id stacks.CodeID) {
+func (n *Names) begin(id stacks.CodeID) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.busy = append(n.busy, id)
 }
 
-func (n *names) end(id stacks.CodeID) {
+func (n *Names) end(id stacks.CodeID) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.busy = slices.DeleteFunc(n.busy, func(b stacks.CodeID) bool { return b == id })
@@ -165,7 +169,7 @@ func largestFirst(byCode [][]stacks.FrameID) []stacks.CodeID {
 
 // resolve names the frames of one code. The error wraps that of ctx if it ended
 // before all was read.
-func (n *names) resolve(ctx context.Context, id stacks.CodeID, frames []stacks.FrameID) error {
+func (n *Names) resolve(ctx context.Context, id stacks.CodeID, frames []stacks.FrameID) error {
 	switch code := n.store.Codes[id]; code.Kind {
 	case stacks.CodeBroken:
 		for _, id := range frames {
@@ -184,7 +188,7 @@ func (n *names) resolve(ctx context.Context, id stacks.CodeID, frames []stacks.F
 }
 
 // read names the frames of a code that has something to be read.
-func (n *names) read(ctx context.Context, id stacks.CodeID, frames []stacks.FrameID) error {
+func (n *Names) read(ctx context.Context, id stacks.CodeID, frames []stacks.FrameID) error {
 	code := n.store.Codes[id]
 	switch code.Kind {
 	case stacks.CodeKernel:
@@ -204,9 +208,9 @@ func (n *names) read(ctx context.Context, id stacks.CodeID, frames []stacks.Fram
 }
 
 // readFile names the frames of a mapped file.
-func (n *names) readFile(ctx context.Context, id stacks.CodeID, frames []stacks.FrameID) error {
+func (n *Names) readFile(ctx context.Context, id stacks.CodeID, frames []stacks.FrameID) error {
 	file := n.store.Codes[id].File
-	if elf := n.known.table(file); elf != nil {
+	if elf := n.Known.table(file); elf != nil {
 		return n.lookUpELF(id, elf, frames)
 	}
 	r, size, err := file.ReaderAt()
@@ -217,7 +221,7 @@ func (n *names) readFile(ctx context.Context, id stacks.CodeID, frames []stacks.
 	if err != nil {
 		return err
 	}
-	if n.later {
+	if n.Later {
 		n.placeInELF(id, elf, frames)
 		return elf.Close()
 	}
@@ -230,19 +234,19 @@ func (n *names) readFile(ctx context.Context, id stacks.CodeID, frames []stacks.
 			problems: elf.SearchProblems(),
 		}
 	}
-	return errors.Join(err, n.known.keep(file, elf))
+	return errors.Join(err, n.Known.keep(file, elf))
 }
 
 // resolveKernel names frames of the kernel, and describes them from its debug
 // information where that is installed.
-func (n *names) resolveKernel(ctx context.Context, frames []stacks.FrameID) error {
+func (n *Names) resolveKernel(ctx context.Context, frames []stacks.FrameID) error {
 	kernel, err := n.openKernel()
 	if err != nil {
 		return err
 	}
 	err = n.lookUp(n.debugKernel(ctx, kernel), frames, running)
-	if n.known != nil {
-		n.known.kernel = kernel
+	if n.Known != nil {
+		n.Known.kernel = kernel
 	} else if c, ok := kernel.(io.Closer); ok {
 		err = errors.Join(err, c.Close())
 	}
@@ -251,9 +255,9 @@ func (n *names) resolveKernel(ctx context.Context, frames []stacks.FrameID) erro
 
 // openKernel returns what names the kernel's functions: the kernel that is asked
 // for these alone, or else all of its symbols.
-func (n *names) openKernel() (symbolize.Table, error) {
-	if n.known != nil && n.known.kernel != nil {
-		return n.known.kernel, nil
+func (n *Names) openKernel() (symbolize.Table, error) {
+	if n.Known != nil && n.Known.kernel != nil {
+		return n.Known.kernel, nil
 	}
 	if asking, err := ksym.Open(n.options); err == nil {
 		return asking, nil
@@ -266,13 +270,13 @@ func (n *names) openKernel() (symbolize.Table, error) {
 }
 
 // debugKernel adds to names what debug information knows.
-func (n *names) debugKernel(ctx context.Context, names symbolize.Table) symbolize.Table {
+func (n *Names) debugKernel(ctx context.Context, names symbolize.Table) symbolize.Table {
 	return symbolize.NewDebugKernel(ctx, names, n.finder, kallsyms, n.options)
 }
 
-// perfMapsOf returns the perf maps of a store as they are, so that names can be
+// PerfMapsOf returns the perf maps of a store as they are, so that names can be
 // looked for while they grow.
-func perfMapsOf(store *stacks.Store) map[*process.PerfMap]*process.PerfMap {
+func PerfMapsOf(store *stacks.Store) map[*process.PerfMap]*process.PerfMap {
 	taken := map[*process.PerfMap]*process.PerfMap{}
 	for _, code := range store.Codes {
 		if m := code.PerfMap; m != nil {
@@ -283,16 +287,16 @@ func perfMapsOf(store *stacks.Store) map[*process.PerfMap]*process.PerfMap {
 }
 
 // perfMap returns what stands for m.
-func (n *names) perfMap(m *process.PerfMap) *process.PerfMap {
-	if n.snapshots == nil {
+func (n *Names) perfMap(m *process.PerfMap) *process.PerfMap {
+	if n.Snapshots == nil {
 		return m
 	}
-	return n.snapshots[m]
+	return n.Snapshots[m]
 }
 
 // lookUpJIT asks a JIT's perf map, and for frames that it does not know, the
 // one that was written after it.
-func (n *names) lookUpJIT(m *process.PerfMap, frames []stacks.FrameID) error {
+func (n *Names) lookUpJIT(m *process.PerfMap, frames []stacks.FrameID) error {
 	var errs []error
 	for ; m != nil && len(frames) > 0; m = m.Next() {
 		r, size, err := m.ReaderAt()
@@ -312,13 +316,13 @@ func (n *names) lookUpJIT(m *process.PerfMap, frames []stacks.FrameID) error {
 }
 
 // lookUpELF asks an ELF file, which is what code id is.
-func (n *names) lookUpELF(id stacks.CodeID, e *symbolize.ELF, frames []stacks.FrameID) error {
+func (n *Names) lookUpELF(id stacks.CodeID, e *symbolize.ELF, frames []stacks.FrameID) error {
 	n.buildIDs[id], n.bases[id] = e.BuildID(), e.File().Base()
 	return n.lookUp(e, frames, func(f stacks.Frame) (ask, show uint64, ok bool) { return inELF(e, f) })
 }
 
 // placeInELF says which file code id is, and where frames are in it.
-func (n *names) placeInELF(id stacks.CodeID, e *symbolize.ELF, frames []stacks.FrameID) {
+func (n *Names) placeInELF(id stacks.CodeID, e *symbolize.ELF, frames []stacks.FrameID) {
 	n.buildIDs[id], n.bases[id] = e.BuildID(), e.File().Base()
 	for _, frame := range frames {
 		if _, show, ok := inELF(e, n.store.Frames[frame]); ok {
@@ -342,7 +346,7 @@ func running(f stacks.Frame) (ask, show uint64, ok bool) { return f.Call(), f.Ad
 
 // lookUp asks t for all frames at once. Of each frame, place tells the address
 // by which t knows it, and the one to show.
-func (n *names) lookUp(t symbolize.Table, frames []stacks.FrameID, place func(stacks.Frame) (ask, show uint64, ok bool)) error {
+func (n *Names) lookUp(t symbolize.Table, frames []stacks.FrameID, place func(stacks.Frame) (ask, show uint64, ok bool)) error {
 	type asked struct {
 		frame stacks.FrameID
 		call  uint64
@@ -372,7 +376,7 @@ func (n *names) lookUp(t symbolize.Table, frames []stacks.FrameID, place func(st
 
 // place adds a frame to the profile and returns what it became, outermost
 // function first.
-func (n *names) place(b *profile.Builder, id stacks.FrameID) []profile.FrameID {
+func (n *Names) place(b *profile.Builder, id stacks.FrameID) []profile.FrameID {
 	f := n.store.Frames[id]
 	code, found := n.store.Codes[f.Code], n.found[id]
 	frame := profile.Frame{Address: n.addresses[id], Kind: frameKind(code.Kind)}
@@ -409,7 +413,7 @@ func frameKind(k stacks.CodeKind) profile.Kind {
 }
 
 // mapping describes the code that holds a frame.
-func (n *names) mapping(id stacks.CodeID, found []symbolize.Frame) profile.Mapping {
+func (n *Names) mapping(id stacks.CodeID, found []symbolize.Frame) profile.Mapping {
 	code, at := n.store.Codes[id], n.store.Ranges[id]
 	m := profile.Mapping{BuildID: n.buildIDs[id], Start: at.Start, Limit: at.Limit, Offset: at.Offset, Base: n.bases[id]}
 	switch code.Kind {
@@ -435,7 +439,7 @@ func (n *names) mapping(id stacks.CodeID, found []symbolize.Frame) profile.Mappi
 
 // kernelBuildID returns the build ID of a kernel module, or of the kernel if
 // module is empty; "" for what has none, as BPF programs.
-func (n *names) kernelBuildID(module string) string {
+func (n *Names) kernelBuildID(module string) string {
 	id, known := n.kernelIDs[module]
 	if !known {
 		id, _ = n.finder.KernelBuildID(module) // none is all that can be said
@@ -444,17 +448,17 @@ func (n *names) kernelBuildID(module string) string {
 	return id
 }
 
-// tellOf reports whether the warnings tell of a problem with a file that has
+// TellOf reports whether the warnings tell of a problem with a file that has
 // another consequence, too.
-func (n *names) tellOf(err error) bool {
+func (n *Names) TellOf(err error) bool {
 	return errors.Is(err, process.ErrNoAnswer) &&
 		slices.ContainsFunc(n.problems, func(err error) bool { return errors.Is(err, process.ErrNoAnswer) })
 }
 
-// warnings are the problems worth a line each: not those of code that has no
+// Warnings are the problems worth a line each: not those of code that has no
 // file to complain about. That names are missing because the search for them
 // was interrupted is one.
-func (n *names) warnings() []string {
+func (n *Names) Warnings() []string {
 	named, unnamed := make([]bool, len(n.store.Codes)), make([]uint64, len(n.store.Codes))
 	for i, found := range n.found {
 		if code := n.store.Frames[i].Code; len(found) > 0 {

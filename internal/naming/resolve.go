@@ -1,12 +1,16 @@
-package session
+package naming
 
 import (
+	"bufio"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path"
 	"slices"
+	"strconv"
+	"strings"
 
 	"fulgur/internal/code"
 	"fulgur/internal/debugfile"
@@ -14,16 +18,17 @@ import (
 	"fulgur/internal/symbolize"
 )
 
-// resolver gives names to the frames of a profile that was taken without, with
+// Resolver gives names to the frames of a profile that was taken without, with
 // the files of this machine.
-type resolver struct {
-	p       *profile.Profile
-	finder  *debugfile.Finder
+type Resolver struct {
+	// Profile is the one without names, and Finder finds debug files.
+	Profile *profile.Profile
+	Finder  *debugfile.Finder
 	options symbolize.Options
-	// offsets says that addresses in files are offsets there.
-	offsets bool
-	// kernel says that the kernel which runs is the one that ran.
-	kernel bool
+	// Offsets says that addresses in files are offsets there.
+	Offsets bool
+	// Kernel says that the kernel which runs is the one that ran.
+	Kernel bool
 
 	out *profile.Collector
 	// exact and callers hold what each stack became, where it was interrupted
@@ -40,13 +45,13 @@ type place struct {
 	caller bool
 }
 
-// resolve returns p with names.
-func (r *resolver) resolve(ctx context.Context) (*profile.Profile, error) {
+// Resolve returns p with names.
+func (r *Resolver) Resolve(ctx context.Context) (*profile.Profile, error) {
 	r.found = map[place][]profile.FrameID{}
-	r.out = profile.NewCollector(r.p.ValueTypes...)
-	byMapping := make([][]place, len(r.p.Mappings))
+	r.out = profile.NewCollector(r.Profile.ValueTypes...)
+	byMapping := make([][]place, len(r.Profile.Mappings))
 	for _, at := range r.places() {
-		m := r.p.Frames[at.frame].Mapping
+		m := r.Profile.Frames[at.frame].Mapping
 		byMapping[m] = append(byMapping[m], at)
 	}
 	for m, places := range byMapping {
@@ -61,32 +66,32 @@ func (r *resolver) resolve(ctx context.Context) (*profile.Profile, error) {
 		}
 	}
 	r.exact, r.callers = r.unknownRows(), r.unknownRows()
-	for _, s := range r.p.Samples {
+	for _, s := range r.Profile.Samples {
 		at := s
-		at.Stack = r.stack(s.Stack, false)
-		at.Task = r.out.Task(r.p.Tasks[s.Task])
+		at.Stack = r.Stack(s.Stack, false)
+		at.Task = r.out.Task(r.Profile.Tasks[s.Task])
 		for v, n := range s.Values {
 			r.out.Count(at, v, n)
 		}
 	}
-	return r.out.Profile(r.p.Meta, r.p.Losses), nil
+	return r.out.Profile(r.Profile.Meta, r.Profile.Losses), nil
 }
 
-// warn tells of what could not be read.
-func (r *resolver) warn(warn func(error)) {
+// Warn tells of what could not be read.
+func (r *Resolver) Warn(warn func(error)) {
 	for _, problem := range r.problems {
 		warn(problem)
 	}
 }
 
-func (r *resolver) unknownRows() []int64 { return slices.Repeat([]int64{-1}, len(r.p.Stacks)) }
+func (r *Resolver) unknownRows() []int64 { return slices.Repeat([]int64{-1}, len(r.Profile.Stacks)) }
 
 // places returns the frames of all samples, each once.
-func (r *resolver) places() []place {
-	seen := [2][]bool{make([]bool, len(r.p.Stacks)), make([]bool, len(r.p.Stacks))}
+func (r *Resolver) places() []place {
+	seen := [2][]bool{make([]bool, len(r.Profile.Stacks)), make([]bool, len(r.Profile.Stacks))}
 	known := map[place]bool{}
 	var list []place
-	for _, s := range r.p.Samples {
+	for _, s := range r.Profile.Samples {
 		caller := false
 		for at := s.Stack; at != 0; {
 			which := 0
@@ -97,13 +102,13 @@ func (r *resolver) places() []place {
 				break
 			}
 			seen[which][at] = true
-			where := place{r.p.Stacks[at].Frame, caller}
-			if f := r.p.Frames[where.frame]; !known[where] && f.Function == 0 && f.Mapping != 0 {
+			where := place{r.Profile.Stacks[at].Frame, caller}
+			if f := r.Profile.Frames[where.frame]; !known[where] && f.Function == 0 && f.Mapping != 0 {
 				known[where] = true
 				list = append(list, where)
 			}
 			caller = r.callerCalls(at)
-			at = r.p.Stacks[at].Parent
+			at = r.Profile.Stacks[at].Parent
 		}
 	}
 	return list
@@ -111,14 +116,14 @@ func (r *resolver) places() []place {
 
 // callerCalls reports whether the frame below stack s stands at a call: not
 // where the kernel was entered. Frames without names are none that are inlined.
-func (r *resolver) callerCalls(s profile.StackID) bool {
-	f := r.p.Frames[r.p.Stacks[s].Frame]
-	parent := r.p.Frames[r.p.Stacks[r.p.Stacks[s].Parent].Frame]
+func (r *Resolver) callerCalls(s profile.StackID) bool {
+	f := r.Profile.Frames[r.Profile.Stacks[s].Frame]
+	parent := r.Profile.Frames[r.Profile.Stacks[r.Profile.Stacks[s].Parent].Frame]
 	return f.Kind != profile.KindKernel || parent.Kind == profile.KindKernel
 }
 
-// stack returns what stack s became, which calls or was interrupted.
-func (r *resolver) stack(s profile.StackID, caller bool) profile.StackID {
+// Stack returns what stack s became, which calls or was interrupted.
+func (r *Resolver) Stack(s profile.StackID, caller bool) profile.StackID {
 	if s == 0 {
 		return 0
 	}
@@ -129,8 +134,8 @@ func (r *resolver) stack(s profile.StackID, caller bool) profile.StackID {
 	if rows[s] >= 0 {
 		return profile.StackID(rows[s])
 	}
-	made := r.stack(r.p.Stacks[s].Parent, r.callerCalls(s))
-	at := place{r.p.Stacks[s].Frame, caller}
+	made := r.Stack(r.Profile.Stacks[s].Parent, r.callerCalls(s))
+	at := place{r.Profile.Stacks[s].Frame, caller}
 	frames, ok := r.found[at]
 	if !ok {
 		frames = []profile.FrameID{r.copy(at.frame)}
@@ -144,27 +149,27 @@ func (r *resolver) stack(s profile.StackID, caller bool) profile.StackID {
 }
 
 // copy returns a frame as it is.
-func (r *resolver) copy(id profile.FrameID) profile.FrameID {
-	f := r.p.Frames[id]
+func (r *Resolver) copy(id profile.FrameID) profile.FrameID {
+	f := r.Profile.Frames[id]
 	if f.Mapping != 0 {
-		f.Mapping = r.out.Mapping(r.p.Mappings[f.Mapping])
+		f.Mapping = r.out.Mapping(r.Profile.Mappings[f.Mapping])
 	}
 	if f.Function != 0 {
-		f.Function = r.out.Function(r.p.Functions[f.Function])
+		f.Function = r.out.Function(r.Profile.Functions[f.Function])
 	}
 	return r.out.Frame(f)
 }
 
 // look names the frames of a mapping.
-func (r *resolver) look(ctx context.Context, id profile.MappingID, places []place) error {
-	m := r.p.Mappings[id]
+func (r *Resolver) look(ctx context.Context, id profile.MappingID, places []place) error {
+	m := r.Profile.Mappings[id]
 	switch {
-	case m.Path == kernelMapping && r.kernel:
+	case m.Path == kernelMapping && r.Kernel:
 		kernel, err := symbolize.OpenKernel(kallsyms, r.options)
 		if err != nil {
 			return err
 		}
-		return r.name(symbolize.NewDebugKernel(ctx, kernel, r.finder, kallsyms, r.options), m, places, func(address uint64) (uint64, bool) { return address, true })
+		return r.name(symbolize.NewDebugKernel(ctx, kernel, r.Finder, kallsyms, r.options), m, places, func(address uint64) (uint64, bool) { return address, true })
 	case !path.IsAbs(m.Path):
 		return nil
 	}
@@ -175,15 +180,15 @@ func (r *resolver) look(ctx context.Context, id profile.MappingID, places []plac
 const kernelMapping = "[kernel.kallsyms]"
 
 // lookInFile names the frames of a file, if it is the one that ran.
-func (r *resolver) lookInFile(ctx context.Context, m profile.Mapping, places []place) (err error) {
-	file, err := code.Open(ctx, r.finder, m.Path, m.BuildID, r.options)
+func (r *Resolver) lookInFile(ctx context.Context, m profile.Mapping, places []place) (err error) {
+	file, err := code.Open(ctx, r.Finder, m.Path, m.BuildID, r.options)
 	if err != nil {
 		return fmt.Errorf("no names: %w", err)
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
 	m.BuildID, m.Base = file.BuildID(), file.Base()
 	return r.name(file, m, places, func(address uint64) (uint64, bool) {
-		if r.offsets {
+		if r.Offsets {
 			return file.Address(address)
 		}
 		return address, true
@@ -192,14 +197,14 @@ func (r *resolver) lookInFile(ctx context.Context, m profile.Mapping, places []p
 
 // name asks t for the functions of frames in m. vaddr tells the address by which
 // t knows an instruction.
-func (r *resolver) name(t symbolize.Table, m profile.Mapping, places []place, vaddr func(uint64) (uint64, bool)) error {
+func (r *Resolver) name(t symbolize.Table, m profile.Mapping, places []place, vaddr func(uint64) (uint64, bool)) error {
 	type asked struct {
 		place
 		call, address uint64 // within the instruction, and to be shown
 	}
 	var batch []asked
 	for _, at := range places {
-		address := r.p.Frames[at.frame].Address
+		address := r.Profile.Frames[at.frame].Address
 		call := address
 		if at.caller && call > 0 {
 			call--
@@ -215,7 +220,7 @@ func (r *resolver) name(t symbolize.Table, m profile.Mapping, places []place, va
 	}
 	found, err := t.LookupBatch(addresses)
 	for i, a := range batch {
-		f := r.p.Frames[a.frame]
+		f := r.Profile.Frames[a.frame]
 		f.Address = a.address
 		if i < len(found) && len(found[i]) > 0 {
 			r.found[a.place] = r.frames(f, m, found[i])
@@ -229,7 +234,7 @@ func (r *resolver) name(t symbolize.Table, m profile.Mapping, places []place, va
 
 // frames returns frame f as the functions that were found for it, the outermost
 // first.
-func (r *resolver) frames(f profile.Frame, m profile.Mapping, found []symbolize.Frame) []profile.FrameID {
+func (r *Resolver) frames(f profile.Frame, m profile.Mapping, found []symbolize.Frame) []profile.FrameID {
 	if module := found[0].Module; module != "" {
 		m.Path, m.BuildID = "["+module+"]", ""
 	}
@@ -246,9 +251,9 @@ func (r *resolver) frames(f profile.Frame, m profile.Mapping, found []symbolize.
 	return frames
 }
 
-// unnamed reports whether p was taken without names: it has code of files, and
+// Unnamed reports whether p was taken without names: it has code of files, and
 // no name of any.
-func unnamed(p *profile.Profile) bool {
+func Unnamed(p *profile.Profile) bool {
 	code := false
 	for _, f := range p.Frames {
 		if f.Kind != profile.KindUser || !path.IsAbs(p.Mappings[f.Mapping].Path) {
@@ -260,4 +265,19 @@ func unnamed(p *profile.Profile) bool {
 		code = true
 	}
 	return code
+}
+
+// KernelText returns the address of the running kernel's first byte.
+func KernelText() (uint64, error) {
+	f, err := os.Open(kallsyms)
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close()
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		if fields := strings.Fields(lines.Text()); len(fields) == 3 && fields[2] == "_text" {
+			return strconv.ParseUint(fields[0], 16, 64)
+		}
+	}
+	return 0, fmt.Errorf("%s: no _text", kallsyms)
 }

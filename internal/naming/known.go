@@ -1,4 +1,4 @@
-package session
+package naming
 
 import (
 	"cmp"
@@ -22,11 +22,11 @@ const (
 	mostTables = 32
 )
 
-// known are the names of frames that earlier windows had, and the tables they are
+// Known are the names of frames that earlier windows had, and the tables they are
 // in: most of a window's stacks lead through frames of the window before, and to
 // open a file costs more than to look one more frame up in it. Of nil nothing is
-// known. Only one [names] may use it at a time.
-type known struct {
+// known. Only one [Names] may use it at a time.
+type Known struct {
 	young, old map[knownFrame]knownNames
 
 	mu     sync.Mutex // files are read in parallel
@@ -45,7 +45,7 @@ type knownFrame struct {
 	perfMap int64
 }
 
-// knownNames are what [names] has of a frame.
+// knownNames are what [Names] has of a frame.
 type knownNames struct {
 	found   []symbolize.Frame
 	address uint64
@@ -59,8 +59,9 @@ type knownTable struct {
 	round uint64 // when it was last used
 }
 
-func newKnown() *known {
-	return &known{
+// NewKnown returns what knows nothing yet, to be closed.
+func NewKnown() *Known {
+	return &Known{
 		young:  map[knownFrame]knownNames{},
 		old:    map[knownFrame]knownNames{},
 		tables: map[*process.File]*knownTable{},
@@ -68,7 +69,7 @@ func newKnown() *known {
 }
 
 // recall names a frame of n, if it is known.
-func (k *known) recall(n *names, id stacks.FrameID) bool {
+func (k *Known) recall(n *Names, id stacks.FrameID) bool {
 	if k == nil {
 		return false
 	}
@@ -88,7 +89,7 @@ func (k *known) recall(n *names, id stacks.FrameID) bool {
 
 // remember keeps the names of frames that were asked for, those of a code. That a
 // frame has no name is worth keeping too, unless it may get one.
-func (k *known) remember(n *names, frames []stacks.FrameID) {
+func (k *Known) remember(n *Names, frames []stacks.FrameID) {
 	if k == nil {
 		return
 	}
@@ -104,7 +105,7 @@ func (k *known) remember(n *names, frames []stacks.FrameID) {
 	}
 }
 
-func (k *known) key(n *names, id stacks.FrameID) knownFrame {
+func (k *Known) key(n *Names, id stacks.FrameID) knownFrame {
 	f := n.store.Frames[id]
 	key := knownFrame{code: n.store.Codes[f.Code], address: f.Address, isReturn: f.Return}
 	for m := n.perfMap(key.code.PerfMap); m != nil; m = m.Next() {
@@ -115,7 +116,7 @@ func (k *known) key(n *names, id stacks.FrameID) knownFrame {
 }
 
 // table returns the open table of a file, nil if there is none.
-func (k *known) table(file *process.File) *symbolize.ELF {
+func (k *Known) table(file *process.File) *symbolize.ELF {
 	if k == nil {
 		return nil
 	}
@@ -129,7 +130,7 @@ func (k *known) table(file *process.File) *symbolize.ELF {
 }
 
 // keep takes a file's table, which is closed at once if nothing is known.
-func (k *known) keep(file *process.File, elf *symbolize.ELF) error {
+func (k *Known) keep(file *process.File, elf *symbolize.ELF) error {
 	if k == nil {
 		return elf.Close()
 	}
@@ -139,9 +140,9 @@ func (k *known) keep(file *process.File, elf *symbolize.ELF) error {
 	return nil
 }
 
-// trim closes the tables that were not used for longest, when no names are being
+// Trim closes the tables that were not used for longest, when no names are being
 // looked for.
-func (k *known) trim() error {
+func (k *Known) Trim() error {
 	if k == nil {
 		return nil
 	}
@@ -167,8 +168,8 @@ func (k *known) trim() error {
 	return errors.Join(errs...)
 }
 
-// close closes all tables.
-func (k *known) close() error {
+// Close closes all tables.
+func (k *Known) Close() error {
 	var errs []error
 	for _, t := range k.tables {
 		errs = append(errs, t.elf.Close())
