@@ -16,8 +16,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"fulgur/internal/boltprofile"
 	"fulgur/internal/session"
 	"fulgur/internal/source/offcpu"
+	"fulgur/internal/stored"
 	"fulgur/internal/target"
 	"fulgur/internal/usage"
 )
@@ -176,7 +178,7 @@ func checkOptions[O any](t *testing.T, line string, want O, options func(command
 }
 
 func TestConvertOptions(t *testing.T) {
-	tests := map[string]session.ConvertOptions{
+	tests := map[string]stored.ConvertOptions{
 		"convert --binary b -o a.preagg in":       {Input: "in", Binary: "b", Output: "a.preagg", LLVM: "auto"},
 		"convert --embed-sources -o a.json.gz in": {Input: "in", Output: "a.json.gz", EmbedSources: true, LLVM: "auto"},
 		"convert --format preagg --binary b -":    {Input: "-", Binary: "b", Format: "preagg", LLVM: "auto"},
@@ -227,7 +229,7 @@ func TestRecordShows(t *testing.T) {
 }
 
 func TestViewOptions(t *testing.T) {
-	tests := map[string]session.ViewOptions{
+	tests := map[string]stored.ViewOptions{
 		"view cpu.json.gz": {Input: "cpu.json.gz", Listen: "127.0.0.1"},
 		"view --base a.pb.gz --value cpu --port 4000 --listen ::1 --no-open -q -": {
 			Input: "-", Base: "a.pb.gz", Value: "cpu", Port: 4000, Listen: "::1", NoOpen: true, Quiet: true,
@@ -247,7 +249,7 @@ func TestViewOptions(t *testing.T) {
 }
 
 func TestBoltOptions(t *testing.T) {
-	tests := map[string]session.BoltOptions{
+	tests := map[string]boltprofile.Options{
 		"bolt -p 1": {
 			Target: target.Target{Scope: target.Processes, PIDs: []int{1}},
 		},

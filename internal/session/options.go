@@ -1,6 +1,6 @@
 // Package session runs one measurement from beginning to end: choose the
-// target, attach the source, drain, symbolize, encode; or makes profiles of
-// what was measured elsewhere. Nothing below it knows what a flag is.
+// target, attach the source, drain, symbolize, encode. Nothing below it knows
+// what a flag is.
 package session
 
 import (
