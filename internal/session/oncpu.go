@@ -15,6 +15,7 @@ import (
 	"fulgur/internal/source/probe"
 	"fulgur/internal/stacks"
 	"fulgur/internal/target"
+	"fulgur/internal/unwinding"
 	"fulgur/internal/usage"
 )
 
@@ -100,10 +101,10 @@ func (m *onCPU) load(common probe.Options) ([]source, error) {
 
 // probe are the options of a family of probes. c is the open cgroup that is the
 // target, if it is one, and u has the unwind tables.
-func (o *Options) probe(c target.OpenedCgroup, u *unwinder, types *btf.Cache) probe.Options {
+func (o *Options) probe(c target.OpenedCgroup, u *unwinding.Unwinder, types *btf.Cache) probe.Options {
 	return probe.Options{
-		Unwind:       u.by,
-		Tables:       u.replacements(),
+		Unwind:       u.By,
+		Tables:       u.Replacements(),
 		Types:        types,
 		MaxDepth:     o.MaxDepth,
 		SkipUser:     o.KernelOnly,

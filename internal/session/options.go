@@ -11,6 +11,7 @@ import (
 	"fulgur/internal/output"
 	"fulgur/internal/source/offcpu"
 	"fulgur/internal/target"
+	"fulgur/internal/unwinding"
 )
 
 // DefaultStackNodes is how many places in stacks are kept of a recording in time: a
@@ -155,4 +156,9 @@ func (o *Options) output() output.Options {
 		Annotate: o.Annotate, Delimited: o.Delimited,
 		System: o.Target.Scope == target.System, Source: o.Source,
 	}
+}
+
+// unwind says how user stacks are walked.
+func (o *Options) unwind() unwinding.Options {
+	return unwinding.Options{Mode: o.Unwind, Memory: o.UnwindMemory, Scope: o.Target.Scope, KernelOnly: o.KernelOnly}
 }

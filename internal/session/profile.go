@@ -25,6 +25,7 @@ import (
 	"fulgur/internal/stacks"
 	"fulgur/internal/symbolize"
 	"fulgur/internal/target"
+	"fulgur/internal/unwinding"
 )
 
 // subject is what a run measures, and what that means for its profile.
@@ -180,8 +181,8 @@ type run struct {
 	end     uint64  // when sampling ended, of CLOCK_MONOTONIC in ns
 	process.Witness
 	loop.Loop
-	unwinder  unwinder
-	snapshots snapshots
+	unwinder  unwinding.Unwinder
+	snapshots unwinding.Snapshots
 
 	// event takes samples that come on their own, nil where none do.
 	event    func(s source, record []byte) error
@@ -206,11 +207,11 @@ func attach(what subject, o *Options, finder *debugfile.Finder) (_ *run, err err
 	}
 	defer cgroup.Close()
 	types := btf.NewCache() // one, because decoding the kernel's takes long
-	if err := r.unwinder.load(o, finder, types); err != nil {
+	if err := r.unwinder.Load(o.unwind(), finder, types); err != nil {
 		return nil, err
 	}
-	r.snapshots.loader = r.unwinder.loader
-	r.Heed = r.unwinder.heed
+	r.snapshots = r.unwinder.Snapshots()
+	r.Heed = r.unwinder.Heed
 	common := o.probe(cgroup, &r.unwinder, types)
 	if as, ok := what.inTime(); ok && o.hasTimes() {
 		if r.events, err = newEvents(as, o.UserOnly); err != nil {
@@ -218,14 +219,14 @@ func attach(what subject, o *Options, finder *debugfile.Finder) (_ *run, err err
 		}
 		common.Timeline = true
 		r.Heed = func(record perfevent.Record) {
-			r.unwinder.heed(record)
+			r.unwinder.Heed(record)
 			r.events.lives.Heed(record)
 		}
 	}
 	if err := r.Listen(o.Target.PIDs); err != nil {
 		return nil, err
 	}
-	r.Processes.OnMapped(r.unwinder.mapped)
+	r.Processes.OnMapped(r.unwinder.Mapped)
 	// Early, since tables are made while the programs are loaded.
 	if err := r.expect(nil); err != nil {
 		return nil, err
@@ -246,7 +247,7 @@ func attach(what subject, o *Options, finder *debugfile.Finder) (_ *run, err err
 		return nil, err
 	}
 	if r.events != nil {
-		pids, err := measured(o.Target, r.Targets)
+		pids, err := target.Measured(o.Target, r.Targets)
 		if err == nil {
 			err = r.events.lives.Meet(pids)
 		}
@@ -254,21 +255,21 @@ func attach(what subject, o *Options, finder *debugfile.Finder) (_ *run, err err
 			return nil, err
 		}
 	}
-	r.unwinder.wait(o.Target.Scope)
+	r.unwinder.Wait(o.Target.Scope)
 	return r, nil
 }
 
 // expect has unwind tables made of what is known to be measured; members are those
 // of the target set, if there is one yet.
 func (r *run) expect(members func() ([]int, error)) error {
-	if r.unwinder.loader == nil {
+	if !r.unwinder.HasTables() {
 		return nil
 	}
-	pids, err := measured(r.options.Target, members)
+	pids, err := target.Measured(r.options.Target, members)
 	if err != nil {
 		return err
 	}
-	return r.unwinder.expect(r.Processes, pids, r.options.Target.Scope == target.Command)
+	return r.unwinder.Expect(r.Processes, pids, r.options.Target.Scope == target.Command)
 }
 
 // each calls f for every source.
@@ -281,7 +282,7 @@ func (r *run) each(f func(source) error) error {
 }
 
 func (r *run) close() error {
-	return errors.Join(r.Witness.Close(), r.unwinder.close(), r.each(source.Close), r.events.close())
+	return errors.Join(r.Witness.Close(), r.unwinder.Close(), r.each(source.Close), r.events.close())
 }
 
 // profile names everything and builds the profile.
@@ -296,7 +297,7 @@ func (r *run) profile(ctx context.Context) (*profile.Profile, error) {
 	r.names = naming.New(r.store, r.finder, r.options.symbolize())
 	r.names.Later = r.options.NoSymbols
 	r.symbolize(ctx)
-	if err := r.unwinder.problem(); err != nil && !r.options.Quiet && !r.names.TellOf(err) {
+	if err := r.unwinder.Problem(); err != nil && !r.options.Quiet && !r.names.TellOf(err) {
 		fmt.Fprintln(r.options.Stderr, "fulgur: unwind tables:", plain.Error(err))
 	}
 	if !r.options.Quiet {
@@ -375,6 +376,6 @@ func (r *run) losses() (profile.Losses, error) {
 	stats, err := r.stats()
 	stats.Losses.Sideband = r.Lost
 	stats.Losses.ProcessesGone = r.Processes.Gone()
-	r.unwinder.losses(&stats.Losses)
+	r.unwinder.Losses(&stats.Losses)
 	return stats.Losses, err
 }

@@ -11,20 +11,21 @@ import (
 	"fulgur/internal/rcu"
 	"fulgur/internal/stacks"
 	"fulgur/internal/target"
+	"fulgur/internal/unwinding"
 )
 
 // sample collects until something ends it, stops sampling and takes all that
 // is left. m is the run or one that goes beyond it.
 func (r *run) sample(ctx context.Context, m loop.Measurement, launched *target.Launched) error {
-	if launched != nil && r.unwinder.loader != nil {
-		r.Alert = alertAtLaunch
+	if launched != nil && r.unwinder.HasTables() {
+		r.Alert = unwinding.AlertAtLaunch
 	}
 	line := &loop.ProgressLine{Wanted: r.options.Progress, Out: r.options.Stderr}
 	err := errors.Join(r.Measure(ctx, m, line, launched), r.each(source.Disable), rcu.Wait())
 	r.end = monotonic.Now()
 	_, pollErr := r.Poll()
-	if len(r.snapshots.of) > 0 {
-		pollErr = errors.Join(pollErr, r.snapshots.finish(), r.each(r.takeRecords))
+	if r.snapshots.Waiting() {
+		pollErr = errors.Join(pollErr, r.snapshots.Finish(), r.each(r.takeRecords))
 	}
 	return errors.Join(err, pollErr, r.each(func(s source) error { return s.Counts().Finish() }), loop.EndCommand(ctx, launched))
 }
@@ -37,7 +38,7 @@ func (r *run) Enable() error {
 			return err
 		}
 	}
-	return r.unwinder.still(func() error { return r.each(source.Enable) })
+	return r.unwinder.Still(func() error { return r.each(source.Enable) })
 }
 
 // Targets are the same in all sources.
@@ -51,7 +52,7 @@ func (r *run) PollFDs() []int {
 	return fds
 }
 
-func (r *run) UrgentFDs() []int { return r.unwinder.fds() }
+func (r *run) UrgentFDs() []int { return r.unwinder.FDs() }
 
 func (r *run) FollowCPUs(online []int) error {
 	return errors.Join(r.Sideband.FollowCPUs(online), r.each(func(s source) error { return s.FollowCPUs(online) }))
@@ -63,13 +64,13 @@ func (r *run) FollowCPUs(online []int) error {
 // mappings of its time.
 func (r *run) Poll() (busy bool, err error) {
 	now, positions := monotonic.Now(), make([]uint64, len(r.sources))
-	requests := r.unwinder.position()
+	requests := r.unwinder.Position()
 	for i, s := range r.sources {
 		positions[i] = s.Ring().Position()
 	}
 	r.Busy = false
 	r.Drain()
-	if err := r.unwinder.update(r.Processes, requests, now); err != nil {
+	if err := r.unwinder.Update(r.Processes, requests, now); err != nil {
 		return r.Busy, err
 	}
 	r.Processes.FollowPerfMaps()
@@ -84,7 +85,7 @@ func (r *run) Poll() (busy bool, err error) {
 			return r.Busy, err
 		}
 	}
-	if err := r.snapshots.again(now - patienceForTables); err != nil {
+	if err := r.snapshots.Again(now); err != nil {
 		return r.Busy, err
 	}
 	r.Processes.Forget(now - loop.GraceForStacks)
@@ -127,7 +128,7 @@ func (r *run) record(s source, record []byte) error {
 	case bpf.OnCPURecordTypeRECORD_FILE:
 		return r.store.AddFile(record)
 	case bpf.OnCPURecordTypeRECORD_SNAPSHOT:
-		return r.snapshots.add(s, record, r.Processes)
+		return r.snapshots.Add(s, record, r.Processes)
 	case bpf.OnCPURecordTypeRECORD_TIMELINE:
 		return r.event(s, record)
 	}

@@ -290,7 +290,7 @@ func (s *streaming) conclude() error {
 		return err
 	}
 	losses.Bodies = s.lost
-	cost, err := cost(s.mapMemory() + s.unwinder.memory())
+	cost, err := cost(s.mapMemory() + s.unwinder.Memory())
 	if err != nil {
 		return err
 	}

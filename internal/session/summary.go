@@ -47,7 +47,7 @@ func (r *run) summarize(p *profile.Profile) error {
 	for _, line := range lines {
 		fmt.Fprintf(&b, "  %s\n", line)
 	}
-	cost, err := cost(r.mapMemory() + r.unwinder.memory())
+	cost, err := cost(r.mapMemory() + r.unwinder.Memory())
 	if err != nil {
 		return err
 	}

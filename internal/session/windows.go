@@ -238,12 +238,12 @@ func (w *windows) conclude() error {
 	if w.options.Quiet {
 		return nil
 	}
-	cost, err := cost(w.mapMemory() + w.unwinder.memory())
+	cost, err := cost(w.mapMemory() + w.unwinder.Memory())
 	if err != nil {
 		return err
 	}
 	fmt.Fprintf(w.options.Stderr, "%s, %s of %s\n", plain.Count(uint64(w.samples), "sample"), plain.Count(uint64(w.number), "window"), plain.Terminal(w.options.Target.String()))
-	if problem := w.unwinder.problem(); problem != nil {
+	if problem := w.unwinder.Problem(); problem != nil {
 		fmt.Fprintln(w.options.Stderr, "fulgur: unwind tables:", plain.Error(problem))
 	}
 	_, err = fmt.Fprintln(w.options.Stderr, cost)

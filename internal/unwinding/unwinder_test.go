@@ -1,4 +1,4 @@
-package session
+package unwinding
 
 import (
 	"testing"

@@ -1,4 +1,4 @@
-package session
+package unwinding
 
 import (
 	"fmt"
@@ -26,9 +26,9 @@ type snapshotter interface {
 	Again(s oncpu.Snapshot, layout uint64) error
 }
 
-// snapshots are samples of processes that run for a shorter time than it takes to
+// Snapshots are samples of processes that run for a shorter time than it takes to
 // make their unwind tables, or for not as long yet.
-type snapshots struct {
+type Snapshots struct {
 	loader *unwindmap.Loader
 	of     map[snapshotKey]*snapshotProcess
 	memory int // of all, in bytes
@@ -51,8 +51,8 @@ type waitingSnapshot struct {
 	source snapshotter
 }
 
-// add has a snapshot wait for the tables of what its process has mapped.
-func (s *snapshots) add(from source, record []byte, processes *process.Table) error {
+// Add has a snapshot wait for the tables of what its process has mapped.
+func (s *Snapshots) Add(from any, record []byte, processes *process.Table) error {
 	source, ok := from.(snapshotter)
 	if !ok {
 		return fmt.Errorf("%T sends snapshots", from)
@@ -80,10 +80,13 @@ func (s *snapshots) add(from source, record []byte, processes *process.Table) er
 	return nil
 }
 
-// again takes the snapshots again whose tables are there, and those that have
-// waited since before a time, or, if there are too many, all.
-func (s *snapshots) again(before uint64) error {
-	tooMany := s.memory > snapshotMemory
+// Waiting reports whether any snapshot waits.
+func (s *Snapshots) Waiting() bool { return len(s.of) > 0 }
+
+// Again takes the snapshots again whose tables are there, and those that have
+// waited for too long by now, or, if there are too many, all.
+func (s *Snapshots) Again(now uint64) error {
+	tooMany, before := s.memory > snapshotMemory, now-patienceForTables
 	for key, p := range s.of {
 		take := func(layout uint64) error {
 			for _, w := range p.waiting {
@@ -115,10 +118,10 @@ func (s *snapshots) again(before uint64) error {
 // restForTables is how long the end of sampling sleeps between two looks at the tables.
 const restForTables = time.Millisecond
 
-// finish waits for the tables that are still being made.
-func (s *snapshots) finish() error {
+// Finish waits for the tables that are still being made.
+func (s *Snapshots) Finish() error {
 	for {
-		if err := s.again(monotonic.Now() - patienceForTables); err != nil || len(s.of) == 0 {
+		if err := s.Again(monotonic.Now()); err != nil || !s.Waiting() {
 			return err
 		}
 		time.Sleep(restForTables)

@@ -1,9 +1,11 @@
-package session
+// Package unwinding keeps the unwind tables of the kernel side up to date while it
+// samples: with what processes map, execute and leave, and for those that are new or
+// end soon.
+package unwinding
 
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -21,7 +23,19 @@ import (
 	"fulgur/internal/usage"
 )
 
-// The values of Options.Unwind.
+// Options say how user stacks are walked.
+type Options struct {
+	// Mode is "auto" or empty for the unwind tables of files, and frame pointers
+	// where there are none; "dwarf" for tables alone; "fp" for frame pointers alone.
+	Mode string
+	// Memory bounds the tables in kernel memory, in bytes; 0 takes the default.
+	Memory int64
+	// Scope is what is measured. KernelOnly says that no user stack is walked.
+	Scope      target.Scope
+	KernelOnly bool
+}
+
+// The values of Mode.
 const (
 	unwindAuto  = "auto"
 	unwindDwarf = "dwarf"
@@ -35,16 +49,17 @@ const (
 	waitForFew  = 10 * time.Second
 )
 
-// alertAtLaunch is how long a command takes at most to map its libraries. What is
+// AlertAtLaunch is how long a command takes at most to map its libraries. What is
 // sampled in one is not unwound before that is known.
-const alertAtLaunch = 100 * time.Millisecond
+const AlertAtLaunch = 100 * time.Millisecond
 
-// unwinder keeps the kernel side's unwind tables up to date. It belongs to no
+// Unwinder keeps the kernel side's unwind tables up to date. It belongs to no
 // source: any probe that walks stacks can be loaded with its tables. The zero
 // value is that of frame pointers, and does nothing.
-type unwinder struct {
+type Unwinder struct {
 	loader *unwindmap.Loader
-	by     probe.Unwind
+	// By says what the kernel side is to walk by.
+	By probe.Unwind
 	// dirty are the processes that mapped code since they were last laid out,
 	// exited those whose first thread ended.
 	dirty, exited map[int]bool
@@ -53,45 +68,51 @@ type unwinder struct {
 	pace   pace
 }
 
-// load loads the maps for tables, unless frame pointers are all that is asked for.
+// Load loads the maps for tables, unless frame pointers are all that is asked for.
 // finder finds debug files, types has the kernel's types.
-func (u *unwinder) load(o *Options, finder *debugfile.Finder, types *btf.Cache) (err error) {
+func (u *Unwinder) Load(o Options, finder *debugfile.Finder, types *btf.Cache) (err error) {
 	mode, by := unwindmap.Auto, probe.ByBoth
-	switch o.Unwind {
+	switch o.Mode {
 	case "", unwindAuto:
 	case unwindDwarf:
 		mode, by = unwindmap.Tables, probe.ByTables
 	case unwindFP:
 		return nil
 	default:
-		return usage.Errorf("--unwind %s: neither auto nor fp nor dwarf", o.Unwind)
+		return usage.Errorf("--unwind %s: neither auto nor fp nor dwarf", o.Mode)
 	}
 	if o.KernelOnly {
 		return nil
 	}
-	u.by = by
+	u.By = by
 	u.dirty, u.exited, u.wanted, u.pace = map[int]bool{}, map[int]bool{}, map[int]uint64{}, pace{}
 	u.loader, err = unwindmap.New(unwindmap.Options{
 		Finder: finder.Local(),
 		Types:  types,
 		Mode:   mode,
-		Memory: o.UnwindMemory,
-		Few:    o.Target.Scope != target.System && o.Target.Scope != target.Cgroup,
+		Memory: o.Memory,
+		Few:    o.Scope != target.System && o.Scope != target.Cgroup,
 	})
 	return err
 }
 
-// replacements are the maps that a probe is to be loaded with.
-func (u *unwinder) replacements() map[string]*ebpf.Map {
+// HasTables reports whether there are tables to be kept up to date.
+func (u *Unwinder) HasTables() bool { return u.loader != nil }
+
+// Snapshots returns what takes samples again when their tables are there.
+func (u *Unwinder) Snapshots() Snapshots { return Snapshots{loader: u.loader} }
+
+// Replacements are the maps that a probe is to be loaded with.
+func (u *Unwinder) Replacements() map[string]*ebpf.Map {
 	if u.loader == nil {
 		return nil
 	}
 	return u.loader.Replacements()
 }
 
-// heed takes note of what a process did. It is called before the table of
+// Heed takes note of what a process did. It is called before the table of
 // processes knows.
-func (u *unwinder) heed(r perfevent.Record) {
+func (u *Unwinder) Heed(r perfevent.Record) {
 	if u.loader == nil {
 		return
 	}
@@ -117,17 +138,17 @@ func (u *unwinder) heed(r perfevent.Record) {
 	}
 }
 
-// mapped notes that a process mapped code.
-func (u *unwinder) mapped(pid int) {
+// Mapped notes that a process mapped code.
+func (u *Unwinder) Mapped(pid int) {
 	if u.loader != nil && u.loader.Known(pid) {
 		u.dirty[pid] = true
 	}
 }
 
-// expect has the tables made of processes that run, all if pids is nil: first of
+// Expect has the tables made of processes that run, all if pids is nil: first of
 // those that keep CPUs busy. Those that have not begun yet will need libraries,
 // too.
-func (u *unwinder) expect(processes *process.Table, pids []int, beginning bool) error {
+func (u *Unwinder) Expect(processes *process.Table, pids []int, beginning bool) error {
 	wanted := map[int]bool{}
 	for _, pid := range pids {
 		wanted[pid] = true
@@ -152,8 +173,8 @@ func (u *unwinder) expect(processes *process.Table, pids []int, beginning bool) 
 	return nil
 }
 
-// wait waits for the tables that are being made.
-func (u *unwinder) wait(s target.Scope) {
+// Wait waits for the tables that are being made.
+func (u *Unwinder) Wait(s target.Scope) {
 	if u.loader == nil {
 		return
 	}
@@ -166,25 +187,25 @@ func (u *unwinder) wait(s target.Scope) {
 	u.loader.Wait(ctx)
 }
 
-// still calls f while the tables stay as they are.
-func (u *unwinder) still(f func() error) error {
+// Still calls f while the tables stay as they are.
+func (u *Unwinder) Still(f func() error) error {
 	if u.loader == nil {
 		return f()
 	}
 	return u.loader.Still(f)
 }
 
-// fds are the descriptors that become readable when the kernel side lacks
+// FDs are the descriptors that become readable when the kernel side lacks
 // something.
-func (u *unwinder) fds() []int {
+func (u *Unwinder) FDs() []int {
 	if u.loader == nil {
 		return nil
 	}
 	return []int{u.loader.Requests().FD()}
 }
 
-// position returns up to where there are requests now.
-func (u *unwinder) position() uint64 {
+// Position returns up to where there are requests now.
+func (u *Unwinder) Position() uint64 {
 	if u.loader == nil {
 		return 0
 	}
@@ -192,7 +213,7 @@ func (u *unwinder) position() uint64 {
 }
 
 // forget forgets what is to be done about a process.
-func (u *unwinder) forget(pid int) {
+func (u *Unwinder) forget(pid int) {
 	delete(u.dirty, pid)
 	delete(u.wanted, pid)
 	delete(u.pace, pid)
@@ -221,9 +242,9 @@ func (p pace) took(pid, n int, now time.Time) {
 	}
 }
 
-// update answers the requests before the given position, and tells the kernel side
+// Update answers the requests before the given position, and tells the kernel side
 // what changed. The table of processes knows all that happened until now.
-func (u *unwinder) update(processes *process.Table, requests, now uint64) error {
+func (u *Unwinder) Update(processes *process.Table, requests, now uint64) error {
 	if u.loader == nil {
 		return nil
 	}
@@ -254,7 +275,7 @@ func (u *unwinder) update(processes *process.Table, requests, now uint64) error 
 
 // layOut tells the kernel side of the processes that it asked for, and of those that
 // changed.
-func (u *unwinder) layOut(processes *process.Table) {
+func (u *Unwinder) layOut(processes *process.Table) {
 	for pid, image := range u.wanted {
 		if u.pace.rests(pid, time.Now()) {
 			continue
@@ -276,8 +297,8 @@ func (u *unwinder) layOut(processes *process.Table) {
 	}
 }
 
-// losses adds what was left out.
-func (u *unwinder) losses(l *profile.Losses) {
+// Losses adds what was left out.
+func (u *Unwinder) Losses(l *profile.Losses) {
 	if u.loader == nil {
 		return
 	}
@@ -287,46 +308,26 @@ func (u *unwinder) losses(l *profile.Losses) {
 	l.UnwindProcesses = stats.Processes + stats.Cut
 }
 
-// problem returns the first reason why something was left out, nil if nothing was.
-func (u *unwinder) problem() error {
+// Problem returns the first reason why something was left out, nil if nothing was.
+func (u *Unwinder) Problem() error {
 	if u.loader == nil {
 		return nil
 	}
 	return u.loader.Stats().Failure
 }
 
-// memory returns the most memory of the kernel side's tables, in bytes.
-func (u *unwinder) memory() uint64 {
+// Memory returns the most memory of the kernel side's tables, in bytes.
+func (u *Unwinder) Memory() uint64 {
 	if u.loader == nil {
 		return 0
 	}
 	return u.loader.MapMemory()
 }
 
-func (u *unwinder) close() error {
+// Close gives the tables up.
+func (u *Unwinder) Close() error {
 	if u.loader == nil {
 		return nil
 	}
 	return u.loader.Close()
-}
-
-// measured returns the processes that t is now, nil for all of the system. members
-// returns those of a set of targets, nil if there is none yet.
-func measured(t target.Target, members func() ([]int, error)) ([]int, error) {
-	switch t.Scope {
-	case target.System:
-		return nil, nil
-	case target.Cgroup:
-		return target.CgroupProcesses(t.CgroupPath)
-	case target.Threads:
-		return target.ProcessesOf(t.TIDs), nil
-	}
-	if members == nil {
-		return t.PIDs, nil
-	}
-	pids, err := members()
-	if err != nil {
-		return nil, fmt.Errorf("find what is measured: %w", err)
-	}
-	return pids, nil
 }
