@@ -84,7 +84,7 @@ func (r *branchRun) end(stepped bool) {
 }
 
 func (r *branchRun) close() error {
-	return errors.Join(r.recorder.close(), r.Witness.Close())
+	return errors.Join(r.recorder.close(), r.StopListening())
 }
 
 // sample collects until something ends it, stops sampling and takes all that

@@ -16,21 +16,23 @@ import (
 // counts, grows slowly, so collecting early costs little.
 const GCPercent = 40
 
+// PollAtMost is how long the kernel side is left alone at least, unless a
+// measurement says otherwise. While processes come, go or map files it is also the
+// rhythm of polls, so that a file is opened while it is there: each record on its own
+// would cost those processes an interrupt.
+const PollAtMost = 10 * time.Millisecond
+
+// GraceForStacks is how much older than the last poll a sample may be that still
+// comes, in ns: it takes microseconds from clock to ring, but a virtual CPU may be
+// stopped in between.
+const GraceForStacks = uint64(time.Second)
+
 const (
-	// pollEvery is how long the kernel side is left alone at most, PollAtMost
-	// how long at least, unless a measurement says otherwise. While processes
-	// come, go or map files PollAtMost is also the rhythm, so that a file is
-	// opened while it is there: each record on its own would cost those
-	// processes an interrupt.
-	pollEvery  = 100 * time.Millisecond
-	PollAtMost = 10 * time.Millisecond
+	// pollEvery is how long the kernel side is left alone at most.
+	pollEvery = 100 * time.Millisecond
 	// restUrgent is how long the kernel side is left alone even if it asks for
 	// something.
 	restUrgent = time.Millisecond
-	// GraceForStacks is how much older than the last poll a sample may be that
-	// still comes, in ns: it takes microseconds from clock to ring, but a
-	// virtual CPU may be stopped in between.
-	GraceForStacks = uint64(time.Second)
 	// followEvery is how often CPUs that came or went are looked for.
 	followEvery = time.Second
 )

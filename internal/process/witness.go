@@ -61,8 +61,8 @@ func (w *Witness) Drain() {
 	w.Lost += lost // the table knows from the records among them
 }
 
-// Close stops listening.
-func (w *Witness) Close() error {
+// StopListening ends what Listen began, also in part.
+func (w *Witness) StopListening() error {
 	var errs []error
 	if w.Sideband != nil {
 		errs = append(errs, w.Sideband.Close())

@@ -282,7 +282,7 @@ func (r *run) each(f func(source) error) error {
 }
 
 func (r *run) close() error {
-	return errors.Join(r.Witness.Close(), r.unwinder.Close(), r.each(source.Close), r.events.close())
+	return errors.Join(r.StopListening(), r.unwinder.Close(), r.each(source.Close), r.events.close())
 }
 
 // profile names everything and builds the profile.
