@@ -11,7 +11,8 @@
  *
  * Threads that are off already when the measurement begins are found by an
  * iterator, and what is still off when it ends is counted for its part by
- * another; so a thread that sleeps all the time is seen.
+ * another; so a thread that sleeps all the time is seen. The same one divides
+ * what goes on when a window ends and the next begins.
  *
  * sched_switch runs with interrupts disabled, sched_waking under the woken
  * thread's lock, and neither while the other runs on the same CPU: they share
@@ -74,9 +75,13 @@ const volatile u64 shortest; /* ns off CPU that are counted at least */
 const volatile u64 longest = ~0ULL; /* and at most */
 const volatile bool by_waker;
 
-/* When the measurement began and ended, CLOCK_MONOTONIC in ns; 0: not yet. */
+/*
+ * When the measurement began and ended and the last window did, CLOCK_MONOTONIC in
+ * ns; 0: not yet.
+ */
 volatile u64 began;
 volatile u64 ended;
+volatile u64 cut;
 
 /* What is known of a thread. It stays for as long as the thread lives. */
 struct thread {
@@ -308,22 +313,27 @@ static __always_inline bool task_sleeps(struct task_struct *task)
 	return state != STATE_RUNNABLE && state != STATE_OTHER; /* TASK_WAKING */
 }
 
+/* Whether a time off the CPU is one to count. */
+static __always_inline bool time_wanted(u64 since, u64 until)
+{
+	u64 off = until > since ? until - since : 0;
+
+	return off >= shortest && off <= longest;
+}
+
 /*
  * Counts what thread t of task, which left its CPU at since and did not run
- * again, did until now. rec is scratch; in_switch tells sched_switch from the
- * iterator.
+ * again, did until now. kernel is the kernel half of its stack; in_switch tells
+ * sched_switch from the iterator.
  */
-static __always_inline void thread_count(struct thread *t, struct task_struct *task,
-					 struct stack_record *rec, u64 since, u64 now,
-					 bool in_switch)
+static __always_inline void thread_count(struct thread *t, struct task_struct *task, u64 kernel,
+					 u64 since, u64 now, bool in_switch)
 {
 	struct count_value value = { .times = 1 };
-	struct count_key key = { .id = t->id };
+	struct count_key key = { .id = t->id, .kernel = kernel };
 	u64 off = now > since ? now - since : 0;
 	u64 woken;
 
-	if (off < shortest || off > longest)
-		return;
 	key.runnable = t->state == STATE_RUNNABLE;
 	/*
 	 * A wake of a thread that was about to sleep and then did not is not of
@@ -339,11 +349,10 @@ static __always_inline void thread_count(struct thread *t, struct task_struct *t
 	else if (woken > since)
 		value.sleeping = woken - since;
 	/*
-	 * Else it was woken in the moment before it left, when it did not run
-	 * any more but sched_switch had not told of it yet.
+	 * Else it was woken in the window before, or in the moment before it left,
+	 * when it did not run any more but sched_switch had not told of it yet.
 	 */
 	value.waiting = off - value.sleeping;
-	key.kernel = kernel_half(task, rec, in_switch);
 	stat_add(STAT_SAMPLES, 1);
 	if (timeline) {
 		struct timeline_event event = {
@@ -375,32 +384,24 @@ static __always_inline void thread_count(struct thread *t, struct task_struct *t
 	count(&key, &value);
 }
 
-/* Ends the time off CPU of task, if it has begun, unless another just did. */
-static __always_inline void thread_back(struct task_struct *task, u64 now, bool in_switch)
+/* Ends the time off CPU of task, if it has begun, unless the iterator just did. */
+static __always_inline void thread_back(struct task_struct *task, u64 now)
 {
 	struct thread *t = thread_find(task);
-	struct stack_record *rec;
+	struct stack_scratch *scratch;
 	u32 zero = 0;
 	u64 since;
 
 	if (!t || !t->since)
 		return;
-	if (in_switch) {
-		struct stack_scratch *scratch = bpf_map_lookup_elem(&offcpu_scratch, &zero);
-
-		rec = scratch ? &scratch->record : NULL;
-	} else {
-		struct iterator_scratch *scratch =
-			bpf_map_lookup_elem(&offcpu_iterator_scratch, &zero);
-
-		rec = scratch ? &scratch->stack.record : NULL;
-	}
-	if (!rec)
+	scratch = bpf_map_lookup_elem(&offcpu_scratch, &zero);
+	if (!scratch)
 		return;
 	since = __sync_lock_test_and_set(&t->since, 0);
 	if (!since)
 		return;
-	thread_count(t, task, rec, since, now, in_switch);
+	if (time_wanted(since, now))
+		thread_count(t, task, kernel_half(task, &scratch->record, true), since, now, true);
 	thread_forget_waker(t);
 }
 
@@ -422,7 +423,7 @@ int BPF_PROG(offcpu_switch, bool preempt, struct task_struct *prev, struct task_
 		t->state = state;
 		t->since = now;
 	}
-	thread_back(next, end ?: now, true);
+	thread_back(next, end ?: now);
 	return 0;
 }
 
@@ -540,13 +541,34 @@ int offcpu_begin(struct bpf_iter__task *ctx)
 	return 0;
 }
 
-/* Counts the threads that are off their CPU when the measurement ends. */
+/*
+ * Counts the threads that are off their CPU for their time until the measurement
+ * ended, or else a window did: what comes after that is a time of its own.
+ */
 SEC("iter/task")
-int offcpu_end(struct bpf_iter__task *ctx)
+int offcpu_cut(struct bpf_iter__task *ctx)
 {
 	struct task_struct *task = ctx->task;
+	struct iterator_scratch *scratch;
+	u64 end = ended, until = end ?: cut;
+	struct thread *t, part;
+	u32 zero = 0;
+	u64 since, kernel;
 
-	if (task)
-		thread_back(task, ended, false);
+	if (!task)
+		return 0;
+	t = thread_find(task);
+	scratch = bpf_map_lookup_elem(&offcpu_iterator_scratch, &zero);
+	if (!t || !scratch)
+		return 0;
+	since = t->since;
+	if (!since || since >= until || !time_wanted(since, until))
+		return 0;
+	barrier(); /* the rest was stored before it */
+	part = *t;
+	kernel = kernel_half(task, &scratch->stack.record, false);
+	/* All that holds if it did not come back meanwhile. */
+	if (__sync_val_compare_and_swap(&t->since, since, end ? 0 : until) == since)
+		thread_count(&part, task, kernel, since, until, false);
 	return 0;
 }

@@ -44,6 +44,19 @@ const (
 	OffCPUStateClassSTATE_OTHER      OffCPUStateClass = 256
 )
 
+type OffCPUThread struct {
+	_        structs.HostLayout
+	Owner    uint64
+	Since    uint64
+	Woken    uint64
+	Id       uint64
+	Waker    uint64
+	Cpu      uint32
+	State    uint32
+	WakerPid uint32
+	WakerTid uint32
+}
+
 type OffCPUThreadKind uint32
 
 const (
@@ -95,7 +108,7 @@ const (
 	OffCPUMapUnwindRequests        = "unwind_requests"
 	OffCPUMapUnwindRules           = "unwind_rules"
 	OffCPUProgOffcpuBegin          = "offcpu_begin"
-	OffCPUProgOffcpuEnd            = "offcpu_end"
+	OffCPUProgOffcpuCut            = "offcpu_cut"
 	OffCPUProgOffcpuFree           = "offcpu_free"
 	OffCPUProgOffcpuSwitch         = "offcpu_switch"
 	OffCPUProgOffcpuWaking         = "offcpu_waking"
@@ -107,6 +120,7 @@ const (
 	OffCPUVarByCpu                 = "by_cpu"
 	OffCPUVarByThread              = "by_thread"
 	OffCPUVarByWaker               = "by_waker"
+	OffCPUVarCut                   = "cut"
 	OffCPUVarEnded                 = "ended"
 	OffCPUVarGeneration            = "generation"
 	OffCPUVarInserted              = "inserted"
@@ -171,7 +185,7 @@ type OffCPUSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type OffCPUProgramSpecs struct {
 	OffcpuBegin  *ebpf.ProgramSpec `ebpf:"offcpu_begin"`
-	OffcpuEnd    *ebpf.ProgramSpec `ebpf:"offcpu_end"`
+	OffcpuCut    *ebpf.ProgramSpec `ebpf:"offcpu_cut"`
 	OffcpuFree   *ebpf.ProgramSpec `ebpf:"offcpu_free"`
 	OffcpuSwitch *ebpf.ProgramSpec `ebpf:"offcpu_switch"`
 	OffcpuWaking *ebpf.ProgramSpec `ebpf:"offcpu_waking"`
@@ -216,6 +230,7 @@ type OffCPUVariableSpecs struct {
 	ByCpu               *ebpf.VariableSpec `ebpf:"by_cpu"`
 	ByThread            *ebpf.VariableSpec `ebpf:"by_thread"`
 	ByWaker             *ebpf.VariableSpec `ebpf:"by_waker"`
+	Cut                 *ebpf.VariableSpec `ebpf:"cut"`
 	Ended               *ebpf.VariableSpec `ebpf:"ended"`
 	Generation          *ebpf.VariableSpec `ebpf:"generation"`
 	Inserted            *ebpf.VariableSpec `ebpf:"inserted"`
@@ -316,6 +331,7 @@ type OffCPUVariables struct {
 	ByCpu               *ebpf.Variable `ebpf:"by_cpu"`
 	ByThread            *ebpf.Variable `ebpf:"by_thread"`
 	ByWaker             *ebpf.Variable `ebpf:"by_waker"`
+	Cut                 *ebpf.Variable `ebpf:"cut"`
 	Ended               *ebpf.Variable `ebpf:"ended"`
 	Generation          *ebpf.Variable `ebpf:"generation"`
 	Inserted            *ebpf.Variable `ebpf:"inserted"`
@@ -342,7 +358,7 @@ type OffCPUVariables struct {
 // It can be passed to LoadOffCPUObjects or ebpf.CollectionSpec.LoadAndAssign.
 type OffCPUPrograms struct {
 	OffcpuBegin  *ebpf.Program `ebpf:"offcpu_begin"`
-	OffcpuEnd    *ebpf.Program `ebpf:"offcpu_end"`
+	OffcpuCut    *ebpf.Program `ebpf:"offcpu_cut"`
 	OffcpuFree   *ebpf.Program `ebpf:"offcpu_free"`
 	OffcpuSwitch *ebpf.Program `ebpf:"offcpu_switch"`
 	OffcpuWaking *ebpf.Program `ebpf:"offcpu_waking"`
@@ -353,7 +369,7 @@ type OffCPUPrograms struct {
 func (p *OffCPUPrograms) Close() error {
 	return _OffCPUClose(
 		p.OffcpuBegin,
-		p.OffcpuEnd,
+		p.OffcpuCut,
 		p.OffcpuFree,
 		p.OffcpuSwitch,
 		p.OffcpuWaking,

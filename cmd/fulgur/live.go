@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"time"
 
@@ -44,6 +45,7 @@ func (f liveFlags) check(output string) error {
 // windows takes a profile of every interval, and writes and shows it as asked for.
 func (c *profileCommand) windows(ctx context.Context, o session.ProfileOptions) (exitCode int, err error) {
 	var deliver []func(session.Window) error
+	to := session.Windows{Every: time.Duration(c.Interval)}
 	if !c.Serve || o.Output != "" {
 		write, err := session.Files(&o.Options, int(orZero(c.Keep)))
 		if err != nil {
@@ -51,43 +53,48 @@ func (c *profileCommand) windows(ctx context.Context, o session.ProfileOptions) 
 		}
 		deliver = append(deliver, write)
 	}
-	every := time.Duration(c.Interval)
 	if c.Serve {
-		if every == 0 {
-			every = servedInterval
+		if to.Every == 0 {
+			to.Every = servedInterval
 		}
 		page := live.New()
-		stop, err := serve(page, int(orZero(c.Port)), &o.Options)
+		server, stop, err := serve(page, int(orZero(c.Port)))
 		if err != nil {
 			return exitFailed, err
 		}
+		to.Ready = func() { tell(server, o.Stderr) }
 		defer func() { err = errors.Join(err, stop()) }()
-		deliver = append(deliver, func(w session.Window) error { return page.Add(w.Profile) })
+		deliver = append(deliver, func(w session.Window) error { return page.Add(w.Profile, w.Value) })
 	}
-	return session.ProfileWindows(ctx, o, every, func(w session.Window) error {
-		for _, to := range deliver {
-			if err := to(w); err != nil {
+	to.Deliver = func(w session.Window) error {
+		for _, take := range deliver {
+			if err := take(w); err != nil {
 				return err
 			}
 		}
 		return nil
-	})
+	}
+	return session.ProfileWindows(ctx, o, to)
 }
 
-// serve shows a page until stop is called, and says where.
-func serve(page *live.Page, port int, o *session.Options) (stop func() error, err error) {
-	server, err := localhttp.New(localhttp.Options{Port: port, Handler: page})
-	if err != nil {
-		return nil, err
-	}
-	fmt.Fprintf(o.Stderr, "Live flame graph: %s\n", server.URL())
+// tell says where a page is shown.
+func tell(server *localhttp.Server, out io.Writer) {
+	fmt.Fprintf(out, "Live flame graph: %s\n", server.URL())
 	if !localhttp.HasDisplay(os.Getenv) {
-		server.TellWay(o.Stderr, os.Getenv)
+		server.TellWay(out, os.Getenv)
+	}
+}
+
+// serve shows a page until stop is called.
+func serve(page *live.Page, port int) (server *localhttp.Server, stop func() error, err error) {
+	server, err = localhttp.New(localhttp.Options{Port: port, Handler: page})
+	if err != nil {
+		return nil, nil, err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(ctx) }()
-	return func() error {
+	return server, func() error {
 		page.End()
 		cancel()
 		return <-served

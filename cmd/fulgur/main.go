@@ -48,6 +48,7 @@ type commands struct {
 
 	Doctor     doctorCommand     `cmd:"" group:"fulgur" help:"Say what works on this machine, and what to do about the rest."`
 	Completion completionCommand `cmd:"" group:"fulgur" help:"Write a script that completes command lines in a shell."`
+	HelpFor    helpCommand       `cmd:"" name:"help" group:"fulgur" help:"Explain a command and its flags."`
 	Version    versionCommand    `cmd:"" group:"fulgur" help:"Print the version."`
 
 	Stepper stepperCommand `cmd:"" hidden:"" name:"branch-stepper"` // stepping.Subcommand
@@ -88,7 +89,7 @@ func main() {
 }
 
 // run carries out one command line and returns the exit code. It writes
-// fulgur's errors to stderr.
+// fulgur's errors to stderr, and for an empty line the help.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) (code int) {
 	defer func() {
 		if bug := recover(); bug != nil {
@@ -96,6 +97,13 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (code int
 			code = exitFailed
 		}
 	}()
+	switch {
+	case len(args) == 1 && args[0] == "--version": // as others are asked; no flag, since all commands would list it
+		args = []string{"version"}
+	case len(args) == 0:
+		_, err := parse([]string{"--help"}, stderr, stderr)
+		return report(stderr, args, exitUsage, err)
+	}
 	selected, err := parse(args, stdout, stderr)
 	if selected == nil && err == nil {
 		return 0 // help was asked for
@@ -103,7 +111,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (code int
 	if err == nil {
 		code, err = selected.run(ctx, environment{args: args, stdout: stdout, stderr: stderr})
 	}
-	return report(stderr, code, err)
+	return report(stderr, args, code, err)
 }
 
 // environment is what a command sees of the process it runs in.
@@ -156,11 +164,17 @@ func parse(args []string, stdout, stderr io.Writer) (command, error) {
 	if helped {
 		return nil, nil
 	}
+	if failed := new(kong.ParseError); errors.As(err, &failed) {
+		parsed = failed.Context
+	}
+	// First, as kong takes an empty text for the value, which not all flags refuse.
+	if parsed != nil {
+		if flag := withoutValue(parsed.Flags(), own); flag != "" {
+			return nil, usageError{fmt.Errorf("%s: a value is missing", flag)}
+		}
+	}
 	if err != nil {
 		return nil, usageError{withoutGuesses(err)}
-	}
-	if flag := withoutValue(parsed.Flags(), own); flag != "" {
-		return nil, usageError{fmt.Errorf("%s: a value is missing", flag)}
 	}
 	selected, ok := parsed.Selected().Target.Addr().Interface().(command)
 	if !ok {
@@ -181,7 +195,7 @@ func parse(args []string, stdout, stderr io.Writer) (command, error) {
 }
 
 // withoutValue returns the flag at the end of args that wants a value, "" if there
-// is none. kong takes an empty text for it.
+// is none.
 func withoutValue(flags []*kong.Flag, args []string) string {
 	if len(args) == 0 {
 		return ""
@@ -213,9 +227,9 @@ type usageError struct{ err error }
 func (e usageError) Error() string { return e.err.Error() }
 func (e usageError) Unwrap() error { return e.err }
 
-// report tells of err, if there is one, and returns the exit code: that of the
-// run, unless the kind of error decides.
-func report(stderr io.Writer, code int, err error) int {
+// report tells of err, if there is one, which came of args, and returns the exit
+// code: that of the run, unless the kind of error decides.
+func report(stderr io.Writer, args []string, code int, err error) int {
 	if err == nil {
 		return code
 	}
@@ -226,7 +240,7 @@ func report(stderr io.Writer, code int, err error) int {
 	var notStarted *target.CommandError
 	switch {
 	case errors.As(err, new(usageError)), errors.Is(err, usage.Err):
-		_, _ = fmt.Fprintln(stderr, "See fulgur --help, or fulgur COMMAND --help.")
+		_, _ = fmt.Fprintln(stderr, whereHelpIs(args))
 		return exitUsage
 	case errors.As(err, &notStarted):
 		return notStarted.ExitCode()

@@ -320,7 +320,7 @@ func TestFrequencyMax(t *testing.T) {
 // What is wrong with a command line is said, and the exit code is 2.
 func TestUsageErrors(t *testing.T) {
 	tests := map[string]string{
-		"":                                       `expected one of "profile", "top", "offcpu"`,
+		"help proflie":                           `did you mean "profile"`,
 		"proflie":                                `did you mean "profile"`,
 		"version 1":                              "unexpected argument 1",
 		"version -- ls":                          `version runs no command`,
@@ -366,7 +366,7 @@ func TestUsageErrors(t *testing.T) {
 		"profile -p 1,":                          `"" is no ID`,
 		"profile -p init":                        `"init" is no ID`,
 		"profile -p 99999999999":                 "is no ID",
-		"profile -p":                             "--pid",
+		"profile -p":                             "-p: a value is missing",
 		"profile -p -1":                          `"-1" is no ID: give positive numbers`,
 		"profile -L -1 5":                        `"-1" is no ID`,
 		"profile -p -F 99":                       `"-F" is no ID`,
@@ -471,13 +471,37 @@ func TestHelp(t *testing.T) {
 	}
 }
 
-func TestVersion(t *testing.T) {
+// An empty command line is an error that shows what there is.
+func TestNoCommand(t *testing.T) {
 	var stdout, stderr bytes.Buffer
-	if code := run(t.Context(), []string{"version"}, &stdout, &stderr); code != 0 || stderr.Len() > 0 {
-		t.Errorf("exit code %d, standard error: %s", code, &stderr)
+	code := run(t.Context(), nil, &stdout, &stderr)
+	if code != exitUsage || stdout.Len() > 0 || !strings.HasPrefix(stderr.String(), "Usage: fulgur <command>") {
+		t.Errorf("exit code %d, stdout %q, stderr %q", code, stdout.String(), stderr.String())
 	}
-	if !strings.HasPrefix(stdout.String(), "fulgur ") || !strings.HasSuffix(stdout.String(), "\n") {
-		t.Errorf("standard output %q", &stdout)
+}
+
+// Who asks for help as of a command gets what the flag shows.
+func TestHelpCommand(t *testing.T) {
+	for asked, same := range map[string]string{"help": "--help", "help offcpu": "offcpu --help"} {
+		var got, want, stderr bytes.Buffer
+		if code := run(t.Context(), words(asked), &got, &stderr); code != 0 || stderr.Len() > 0 {
+			t.Errorf("%s: exit code %d: %s", asked, code, stderr.String())
+		}
+		if code := run(t.Context(), words(same), &want, &stderr); code != 0 || got.String() != want.String() || got.Len() == 0 {
+			t.Errorf("%s: exit code %d, shows %q, want %q", asked, code, got.String(), want.String())
+		}
+	}
+}
+
+func TestVersion(t *testing.T) {
+	for _, asked := range []string{"version", "--version"} {
+		var stdout, stderr bytes.Buffer
+		if code := run(t.Context(), []string{asked}, &stdout, &stderr); code != 0 || stderr.Len() > 0 {
+			t.Errorf("%s: exit code %d, standard error: %s", asked, code, &stderr)
+		}
+		if !strings.HasPrefix(stdout.String(), "fulgur ") || strings.Count(stdout.String(), "\n") != 1 {
+			t.Errorf("%s: standard output %q", asked, &stdout)
+		}
 	}
 
 	revision := debug.BuildSetting{Key: "vcs.revision", Value: "0123456789abcdef"}
@@ -507,14 +531,14 @@ func TestReport(t *testing.T) {
 		"command's code": {42, nil, 42, ""},
 		"failure":        {1, errors.New("no luck"), 1, "fulgur: no luck\n"},
 		"escapes":        {1, errors.Join(errors.New("/tmp/\x1b]0;x\a"), errors.New("more")), 1, "fulgur: /tmp/\\x1b]0;x\\a; more\n"},
-		"usage":          {1, fmt.Errorf("%w: no sense", usage.Err), 2, "fulgur: usage: no sense\nSee fulgur --help, or fulgur COMMAND --help.\n"},
+		"usage":          {1, fmt.Errorf("%w: no sense", usage.Err), 2, "fulgur: usage: no sense\nSee fulgur profile --help.\n"},
 		"no command":     {1, fmt.Errorf("launch: %w", notFound), 127, "fulgur: launch: no-such-command: command not found\n"},
 		"reader left":    {1, &os.PathError{Op: "write", Path: "/dev/fd/63", Err: syscall.EPIPE}, 1, ""},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			var stderr bytes.Buffer
-			if got := report(&stderr, test.code, test.err); got != test.want {
+			if got := report(&stderr, words("profile 10"), test.code, test.err); got != test.want {
 				t.Errorf("exit code %d, want %d", got, test.want)
 			}
 			if got := stderr.String(); got != test.says {

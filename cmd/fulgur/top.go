@@ -70,9 +70,9 @@ func (c *topCommand) run(ctx context.Context, env environment) (int, error) {
 	title := o.Target.String()
 	out, ok := env.stdout.(*os.File)
 	if !ok || !terminal.Is(out) || !terminal.Is(os.Stdin) {
-		return session.ProfileWindows(ctx, o, time.Duration(c.Interval), func(w session.Window) error {
+		return session.ProfileWindows(ctx, o, session.Windows{Every: time.Duration(c.Interval), Deliver: func(w session.Window) error {
 			return top.WriteText(env.stdout, title, w.Profile, int(c.Rows))
-		})
+		}})
 	}
 	windows := max(int(c.Last/c.Interval), 1)
 	return c.show(ctx, o, out, top.Options{Title: title, Windows: windows})
@@ -123,13 +123,13 @@ func (c *topCommand) show(ctx context.Context, o session.ProfileOptions, out *os
 	}
 	measured := make(chan outcome, 1)
 	go func() {
-		code, err := session.ProfileWindows(measuring, o, time.Duration(c.Interval), func(w session.Window) error {
+		code, err := session.ProfileWindows(measuring, o, session.Windows{Every: time.Duration(c.Interval), Deliver: func(w session.Window) error {
 			select {
 			case windows <- w.Profile:
 			case <-measuring.Done(): // nobody looks any more
 			}
 			return nil
-		})
+		}})
 		measured <- outcome{code, err}
 		if err != nil {
 			stop() // there is nothing to look at

@@ -11,7 +11,6 @@ import (
 	"debug/elf"
 	"errors"
 	"fmt"
-	"os"
 	"path"
 	"slices"
 	"strings"
@@ -31,7 +30,7 @@ var ErrNoFunction = errors.New("no function is known there")
 // File is a file with code, or the debug file of one that is not here. Its
 // methods may be called from several goroutines.
 type File struct {
-	binary *os.File // nil if only the debug file is here
+	binary *safeopen.File // nil if only the debug file is here
 	debug  *debugfile.File
 	names  *symbolize.ELF // names of functions alone
 	all    *symbolize.ELF // with lines and what is inlined
@@ -275,7 +274,7 @@ func (f *File) Disassemble(ctx context.Context, start, size uint64) ([]disasm.In
 	machine := f.all.File().Machine()
 	decoded, err := disasm.Decode(machine, bytes, start)
 	if err != nil || decoded.Unknown() > 0 {
-		list, objdumpErr := disasm.Objdump(ctx, f.binary, machine, start, start+size)
+		list, objdumpErr := disasm.Objdump(ctx, f.binary.OS(), machine, start, start+size)
 		if objdumpErr == nil && len(list) > 0 {
 			return list, nil
 		}

@@ -21,7 +21,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"fulgur/internal/answer"
 	"fulgur/internal/elffile"
+	"fulgur/internal/safeopen"
 )
 
 // debugDir is where distributions put separate debug files.
@@ -108,7 +110,7 @@ func (f *Finder) roots(root string) []string {
 			continue
 		}
 		// What cannot be looked at stays, and opening it tells why.
-		if info, err := os.Stat(r); err == nil {
+		if info, err := safeopen.Stat(r); err == nil {
 			if slices.ContainsFunc(seen, func(s os.FileInfo) bool { return os.SameFile(s, info) }) {
 				continue
 			}
@@ -140,7 +142,11 @@ func (s *search) open(root, name string, accept func(*elffile.File) error) *File
 		_ = file.Close() // nothing was written
 		err = fmt.Errorf("%s: %w", path.Join(root, name), err)
 	}
-	if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ENOTDIR) {
+	switch {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, unix.ENOTDIR):
+	case errors.Is(err, answer.ErrNone) && slices.ContainsFunc(s.problems, func(err error) bool { return errors.Is(err, answer.ErrNone) }):
+		// Of all that is there, one tells enough.
+	default:
 		s.problems = append(s.problems, err)
 	}
 	return nil

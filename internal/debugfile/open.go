@@ -1,8 +1,6 @@
 package debugfile
 
 import (
-	"os"
-
 	"fulgur/internal/elffile"
 	"fulgur/internal/safeopen"
 )
@@ -13,12 +11,12 @@ func openIn(root, name string) (*elffile.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	return elffile.FromOS(file)
+	return elffile.FromFile(file)
 }
 
 // openFile opens the regular file at name below root. The name may be a
 // binary's, so links lead to places below root and nothing else than a regular
 // file is opened.
-func openFile(root, name string) (*os.File, error) {
+func openFile(root, name string) (*safeopen.File, error) {
 	return safeopen.Open(root, name, safeopen.Regular)
 }

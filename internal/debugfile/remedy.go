@@ -12,12 +12,16 @@ import (
 // maxPackages bounds how many packages a database may list.
 const maxPackages = 1 << 16
 
-// Remedies returns for each of files, which lack symbols, what the user can do,
+// Stripped is a file that lacks symbols: the directory that stands for "/" where it
+// was found, as in [File], its path below that, and its build ID, if it has one.
+type Stripped struct{ Root, Path, BuildID string }
+
+// Remedies returns for each of files what the user can do,
 // as the end of a sentence: "install libfoo1-dbgsym or set DEBUGINFOD_URLS". The
 // package is the one that Debian and its kin have for the package that owns the
 // file, as dpkg's database below the file's root tells. It reads that database
 // once for all files of a root.
-func (f *Finder) Remedies(files []*File) []string {
+func (f *Finder) Remedies(files []Stripped) []string {
 	byRoot := map[string][]string{}
 	for _, b := range files {
 		byRoot[b.Root] = append(byRoot[b.Root], b.Path)
@@ -30,7 +34,7 @@ func (f *Finder) Remedies(files []*File) []string {
 	}
 	remedies := make([]string, len(files))
 	for i, b := range files {
-		remedies[i] = f.remedy(owners[b.Root][b.Path], b.BuildID())
+		remedies[i] = f.remedy(owners[b.Root][b.Path], b.BuildID)
 	}
 	return remedies
 }
@@ -81,7 +85,7 @@ func packages(root string, paths []string) map[string]string {
 		return owners
 	}
 	defer func() { _ = dir.Close() }()
-	names, err := dir.Readdirnames(maxPackages * 8) // a package has several files
+	names, err := dir.Names(maxPackages * 8) // a package has several files
 	if err != nil {
 		return owners
 	}

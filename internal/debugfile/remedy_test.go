@@ -20,8 +20,7 @@ func TestRemedies(t *testing.T) {
 		"/var/lib/dpkg/info/dir.list/no-list": "",
 	}.write(t)
 	bare := t.TempDir()
-	var files []*File
-	for _, at := range []struct{ root, path, id string }{
+	files := []Stripped{
 		{container, "/usr/bin/app", id},
 		{container, "/usr/lib/libfoo.so.1", id},
 		{container, "/lib/x86_64-linux-gnu/libc.so.6", ""},
@@ -30,10 +29,6 @@ func TestRemedies(t *testing.T) {
 		{bare, "/usr/bin/app", id},
 		{bare, "/usr/bin/app", ""},
 		{"", "/usr/bin/app", id},
-	} {
-		f := binaryAt(t, at.root, image(t, at.id))
-		f.Path = at.path
-		files = append(files, f)
 	}
 	for _, tt := range []struct {
 		urls string

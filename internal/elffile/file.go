@@ -84,12 +84,20 @@ func Open(path string) (*File, error) {
 	if err != nil {
 		return nil, err
 	}
-	return FromOS(file)
+	return FromFile(file)
 }
 
-// FromOS reads the headers of an open file. [File.Close] closes it, and if it
+// Opened is an open file, such as an [os.File].
+type Opened interface {
+	io.ReaderAt
+	io.Closer
+	Name() string
+	Stat() (os.FileInfo, error)
+}
+
+// FromFile reads the headers of an open file. [File.Close] closes it, and if it
 // is no ELF file it is closed at once.
-func FromOS(file *os.File) (*File, error) {
+func FromFile(file Opened) (*File, error) {
 	info, err := file.Stat()
 	if err == nil && !info.Mode().IsRegular() {
 		err = fmt.Errorf("%s: not a regular file", file.Name())
@@ -152,7 +160,7 @@ func New(r io.ReaderAt, size int64, name string) (*File, error) {
 }
 
 // Close releases the temporary files that hold decompressed sections, and the
-// file itself if [Open] or [FromOS] made f. Readers of its sections fail afterwards. A
+// file itself if [Open] or [FromFile] made f. Readers of its sections fail afterwards. A
 // File made by [New] whose compressed sections were not opened needs no Close.
 func (f *File) Close() error {
 	f.mu.Lock()

@@ -76,10 +76,10 @@ func sourceHash(s string) string {
 }
 
 // Add shows the profile of another window, of which there are not many more than
-// one a second.
-func (p *Page) Add(window *profile.Profile) error {
+// one a second, and of its values first the one of that index.
+func (p *Page) Add(window *profile.Profile, value int) error {
 	var page bytes.Buffer
-	if err := flame.WriteHTML(&page, window, flame.Options{}); err != nil {
+	if err := flame.WriteHTML(&page, window, flame.Options{Value: value}); err != nil {
 		return fmt.Errorf("write the page of a window: %w", err)
 	}
 	p.change(func() {

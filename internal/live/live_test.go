@@ -23,7 +23,7 @@ func get(p *Page, method, path string) *http.Response {
 func add(t *testing.T, p *Page, windows int) {
 	t.Helper()
 	for range windows {
-		if err := p.Add(encodetest.Typical()); err != nil {
+		if err := p.Add(encodetest.Typical(), 0); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -139,7 +139,7 @@ func TestEvents(t *testing.T) {
 
 func TestAddFails(t *testing.T) {
 	p := New()
-	if err := p.Add(&profile.Profile{}); err == nil {
+	if err := p.Add(&profile.Profile{}, 0); err == nil {
 		t.Error("no error for a profile without values")
 	} else if errors.Is(err, io.EOF) {
 		t.Error(err)

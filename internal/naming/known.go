@@ -51,12 +51,14 @@ type knownNames struct {
 	address uint64
 	buildID string
 	base    uint64
+	lacks   *stripped // nil if the file has symbols
 }
 
 // knownTable is a table that is open.
 type knownTable struct {
 	elf   *symbolize.ELF
-	round uint64 // when it was last used
+	lacks *stripped // nil if it has symbols
+	round uint64    // when it was last used
 }
 
 // NewKnown returns what knows nothing yet, to be closed.
@@ -83,7 +85,7 @@ func (k *Known) recall(n *Names, id stacks.FrameID) bool {
 	}
 	code := n.store.Frames[id].Code
 	n.found[id], n.addresses[id] = is.found, is.address
-	n.buildIDs[code], n.bases[code] = is.buildID, is.base
+	n.buildIDs[code], n.bases[code], n.stripped[code] = is.buildID, is.base, is.lacks
 	return true
 }
 
@@ -98,7 +100,7 @@ func (k *Known) remember(n *Names, frames []stacks.FrameID) {
 		if n.problems[code] != nil {
 			continue
 		}
-		k.young[k.key(n, id)] = knownNames{n.found[id], n.addresses[id], n.buildIDs[code], n.bases[code]}
+		k.young[k.key(n, id)] = knownNames{n.found[id], n.addresses[id], n.buildIDs[code], n.bases[code], n.stripped[code]}
 	}
 	if len(k.young) > mostKnown {
 		k.young, k.old = map[knownFrame]knownNames{}, k.young
@@ -115,28 +117,30 @@ func (k *Known) key(n *Names, id stacks.FrameID) knownFrame {
 	return key
 }
 
-// table returns the open table of a file, nil if there is none.
-func (k *Known) table(file *process.File) *symbolize.ELF {
+// table returns the open table of a file, nil if there is none, and what the file
+// lacks.
+func (k *Known) table(file *process.File) (*symbolize.ELF, *stripped) {
 	if k == nil {
-		return nil
+		return nil, nil
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if t := k.tables[file]; t != nil {
 		t.round = k.round
-		return t.elf
+		return t.elf, t.lacks
 	}
-	return nil
+	return nil, nil
 }
 
-// keep takes a file's table, which is closed at once if nothing is known.
-func (k *Known) keep(file *process.File, elf *symbolize.ELF) error {
+// keep takes a file's table, which is closed at once if nothing is known, and what
+// the file lacks.
+func (k *Known) keep(file *process.File, elf *symbolize.ELF, lacks *stripped) error {
 	if k == nil {
 		return elf.Close()
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.tables[file] = &knownTable{elf, k.round}
+	k.tables[file] = &knownTable{elf, lacks, k.round}
 	return nil
 }
 

@@ -79,12 +79,12 @@ func TestTrim(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := k.keep(file, elf); err != nil {
+		if err := k.keep(file, elf, &stripped{}); err != nil {
 			t.Fatal(err)
 		}
 		k.round++
 	}
-	if k.table(files[0]) == nil {
+	if elf, lacks := k.table(files[0]); elf == nil || lacks == nil {
 		t.Fatal("a table that was kept is not there")
 	}
 	if err := k.Trim(); err != nil {

@@ -14,6 +14,7 @@ import (
 	"slices"
 	"sync"
 
+	"fulgur/internal/answer"
 	"fulgur/internal/debugfile"
 	"fulgur/internal/encode/plain"
 	"fulgur/internal/ksym"
@@ -210,7 +211,8 @@ func (n *Names) read(ctx context.Context, id stacks.CodeID, frames []stacks.Fram
 // readFile names the frames of a mapped file.
 func (n *Names) readFile(ctx context.Context, id stacks.CodeID, frames []stacks.FrameID) error {
 	file := n.store.Codes[id].File
-	if elf := n.Known.table(file); elf != nil {
+	if elf, lacks := n.Known.table(file); elf != nil {
+		n.stripped[id] = lacks
 		return n.lookUpELF(id, elf, frames)
 	}
 	r, size, err := file.ReaderAt()
@@ -230,11 +232,11 @@ func (n *Names) readFile(ctx context.Context, id stacks.CodeID, frames []stacks.
 	err = n.lookUpELF(id, elf, frames)
 	if !elf.HasSymbols() {
 		n.stripped[id] = &stripped{
-			file:     &debugfile.File{File: elf.File(), Root: root, Path: file.Path},
+			Stripped: debugfile.Stripped{Root: root, Path: file.Path, BuildID: elf.BuildID()},
 			problems: elf.SearchProblems(),
 		}
 	}
-	return errors.Join(err, n.Known.keep(file, elf))
+	return errors.Join(err, n.Known.keep(file, elf, n.stripped[id]))
 }
 
 // resolveKernel names frames of the kernel, and describes them from its debug
@@ -451,8 +453,8 @@ func (n *Names) kernelBuildID(module string) string {
 // TellOf reports whether the warnings tell of a problem with a file that has
 // another consequence, too.
 func (n *Names) TellOf(err error) bool {
-	return errors.Is(err, process.ErrNoAnswer) &&
-		slices.ContainsFunc(n.problems, func(err error) bool { return errors.Is(err, process.ErrNoAnswer) })
+	return errors.Is(err, answer.ErrNone) &&
+		slices.ContainsFunc(n.problems, func(err error) bool { return errors.Is(err, answer.ErrNone) })
 }
 
 // Warnings are the problems worth a line each: not those of code that has no

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -16,34 +17,56 @@ import (
 // maxRemedies is how many files without symbols are told of one by one.
 const maxRemedies = 5
 
+// mostLacking bounds how many files without symbols are remembered.
+const mostLacking = 1000
+
 // stripped is a file that lacks symbols.
 type stripped struct {
-	file     *debugfile.File
+	debugfile.Stripped
 	problems []error // why debug files were not used
 }
 
-// Remedies tells of the files that lack symbols for code in samples, those of
-// most samples first, and what to do about each.
-func (n *Names) Remedies() []string {
-	hurt := n.unnamedSamples()
-	codes := make([]stacks.CodeID, 0, len(hurt))
-	for code := range hurt {
-		if n.stripped[code] != nil {
-			codes = append(codes, code)
+// Lacking are the files that lack symbols for code in samples, and how many samples
+// each hurts.
+type Lacking map[debugfile.Stripped]*hurt
+
+type hurt struct {
+	by      *stripped
+	samples uint64
+}
+
+// Add adds the files and samples of n. Where there are very many files already, those
+// that are new are left out.
+func (l Lacking) Add(n *Names) {
+	for code, samples := range n.unnamedSamples() {
+		by := n.stripped[code]
+		if by == nil {
+			continue
+		}
+		known := l[by.Stripped]
+		switch {
+		case known != nil:
+			known.samples += samples
+		case len(l) < mostLacking:
+			l[by.Stripped] = &hurt{by, samples}
 		}
 	}
-	slices.SortFunc(codes, func(a, b stacks.CodeID) int {
-		return cmp.Or(cmp.Compare(hurt[b], hurt[a]), cmp.Compare(a, b))
+}
+
+// Remedies tells of the files, those of most samples first, and what to do about each.
+func (l Lacking) Remedies(finder *debugfile.Finder) []string {
+	all := slices.SortedFunc(maps.Values(l), func(a, b *hurt) int {
+		return cmp.Or(cmp.Compare(b.samples, a.samples), cmp.Compare(a.by.Path, b.by.Path), cmp.Compare(a.by.Root, b.by.Root), cmp.Compare(a.by.BuildID, b.by.BuildID))
 	})
-	more := len(codes) - maxRemedies
-	codes = codes[:min(len(codes), maxRemedies)]
-	files := make([]*debugfile.File, len(codes))
-	for i, code := range codes {
-		files[i] = n.stripped[code].file
+	more := len(all) - maxRemedies
+	all = all[:min(len(all), maxRemedies)]
+	files := make([]debugfile.Stripped, len(all))
+	for i, h := range all {
+		files[i] = h.by.Stripped
 	}
 	var lines []string
-	for i, remedy := range n.finder.Remedies(files) {
-		lines = append(lines, n.stripped[codes[i]].describe(hurt[codes[i]], remedy))
+	for i, remedy := range finder.Remedies(files) {
+		lines = append(lines, all[i].describe(remedy))
 	}
 	if more > 0 {
 		lines = append(lines, fmt.Sprintf("and %s without symbols", plain.Count(uint64(more), "more file")))
@@ -52,17 +75,17 @@ func (n *Names) Remedies() []string {
 }
 
 // describe tells how many samples the file hurts and what to do about it.
-func (s *stripped) describe(samples uint64, remedy string) string {
+func (h *hurt) describe(remedy string) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s: no symbols", plain.Terminal(path.Base(s.file.Path)))
-	if id := s.file.BuildID(); id != "" {
-		fmt.Fprintf(&b, " (build ID %s)", id)
+	fmt.Fprintf(&b, "%s: no symbols", plain.Terminal(path.Base(h.by.Path)))
+	if h.by.BuildID != "" {
+		fmt.Fprintf(&b, " (build ID %s)", h.by.BuildID)
 	}
-	fmt.Fprintf(&b, ", %s", plain.Count(samples, "sample"))
+	fmt.Fprintf(&b, ", %s", plain.Count(h.samples, "sample"))
 	if remedy != "" {
 		fmt.Fprintf(&b, "; %s", remedy)
 	}
-	if err := errors.Join(s.problems...); err != nil {
+	if err := errors.Join(h.by.problems...); err != nil {
 		fmt.Fprintf(&b, " (%s)", plain.Error(err))
 	}
 	return b.String()

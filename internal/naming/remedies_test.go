@@ -9,8 +9,6 @@ import (
 
 	"fulgur/internal/debugfile"
 	"fulgur/internal/debugfile/debugfiletest"
-	"fulgur/internal/elffile"
-	"fulgur/internal/elffile/elftest"
 	"fulgur/internal/process"
 	"fulgur/internal/stacks"
 	"fulgur/internal/stacks/stackstest"
@@ -52,19 +50,16 @@ func TestRemedies(t *testing.T) {
 	n := Given(store, debugfiletest.NewFinder(t), found)
 	for id, code := range store.Codes {
 		if code.Kind == stacks.CodeFile && code.File != m.files[0] {
-			content := elftest.File{Sections: []elftest.Section{elftest.BuildID([]byte{0xab, byte(id)})}}.Bytes()
-			file, err := elffile.New(strings.NewReader(string(content)), int64(len(content)), "test")
-			if err != nil {
-				t.Fatal(err)
-			}
-			n.stripped[id] = &stripped{file: &debugfile.File{File: file, Path: code.File.Path}}
+			n.stripped[id] = &stripped{Stripped: debugfile.Stripped{Path: code.File.Path, BuildID: fmt.Sprintf("ab%02x", id)}}
 			if code.File == m.files[6] {
 				n.stripped[id].problems = []error{errors.New("a.debug: build ID is wrong"), errors.New("debuginfod: b: failed\nc: failed")}
 			}
 		}
 	}
 	store.Count(counts)
-	got := n.Remedies()
+	lacks := Lacking{}
+	lacks.Add(n)
+	got := lacks.Remedies(n.finder)
 	for i, line := range got {
 		if before, after, ok := strings.Cut(line, " (build ID ab"); ok {
 			got[i] = before + after[strings.Index(after, ")")+1:]
@@ -80,5 +75,10 @@ func TestRemedies(t *testing.T) {
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	// Another window has the same files.
+	lacks.Add(n)
+	if twice := lacks.Remedies(n.finder); len(twice) != len(want) || !strings.Contains(twice[0], "lib7.so") || !strings.Contains(twice[0], "142 samples") {
+		t.Errorf("after two windows:\n%s", strings.Join(twice, "\n"))
 	}
 }

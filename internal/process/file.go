@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"fulgur/internal/answer"
 )
 
 // FileKey is the identity of mapped code: the device number and inode as the
@@ -21,7 +23,7 @@ type FileKey struct {
 }
 
 // Reasons why a file cannot be read, wrapped by [File.ReaderAt]'s errors
-// beside fs.ErrPermission and [ErrNoAnswer].
+// beside fs.ErrPermission and [answer.ErrNone].
 var (
 	// ErrFileGone: neither a process that maps the file nor a path leads to
 	// it any more.
@@ -80,7 +82,7 @@ func (f *File) rewritten() bool {
 
 // ReaderAt returns a reader of the right file and the file's size in bytes,
 // or an error that says why it cannot be had: [ErrFileGone],
-// [ErrFileReplaced], [ErrNoAnswer] or fs.ErrPermission. The reader may be used from several
+// [ErrFileReplaced], [answer.ErrNone] or fs.ErrPermission. The reader may be used from several
 // goroutines and needs no closing.
 func (f *File) ReaderAt() (io.ReaderAt, int64, error) {
 	o, err := f.acquire()
@@ -144,7 +146,7 @@ func (f *File) readAt(file *os.File, b []byte, off int64) (int, error) {
 		r.n, err = file.ReadAt(r.b, off)
 		return r, err
 	}, func(read, error) {}) // nobody waits for it
-	if errors.Is(err, ErrNoAnswer) {
+	if errors.Is(err, answer.ErrNone) {
 		err = fmt.Errorf("read mapped file %s: %w", f.Path, err)
 	}
 	return copy(b, got.b[:got.n]), err

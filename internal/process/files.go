@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
+
+	"fulgur/internal/answer"
 )
 
 // files interns mapped files, and bounds how many are open.
@@ -17,7 +19,7 @@ type files struct {
 	// always one, more after an inode was used again or written anew.
 	byInode map[FileKey][]*File
 	count   int // files in byInode
-	answers *answers
+	answers *answer.Asker[volume]
 	swept   int // files that the last sweep left
 	period  atomic.Uint64
 
@@ -32,7 +34,7 @@ func newFiles(limit int) *files {
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &rlimit); err == nil && rlimit.Cur/2 < uint64(limit) {
 		limit = int(rlimit.Cur / 2)
 	}
-	c := &files{limit: limit, byInode: map[FileKey][]*File{}, answers: newAnswers()}
+	c := &files{limit: limit, byInode: map[FileKey][]*File{}, answers: answer.New[volume]()}
 	c.period.Store(1)
 	return c
 }

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"fulgur/internal/answer"
 	"fulgur/internal/safeopen"
 )
 
@@ -75,7 +76,7 @@ func (t *Table) Open(pid int, path string) (*File, error) {
 		return FileKey{Maj: unix.Major(st.Dev), Min: unix.Minor(st.Dev), Ino: st.Ino}, safeopen.Regular(&st)
 	}, func(FileKey, error) {}) // was only looked at
 	switch {
-	case errors.Is(err, ErrNoAnswer):
+	case errors.Is(err, answer.ErrNone):
 		return nil, fmt.Errorf("open %s: %w", path, err)
 	case err != nil:
 		return nil, err

@@ -10,6 +10,8 @@ import (
 	"fulgur/internal/monotonic"
 
 	"golang.org/x/sys/unix"
+
+	"fulgur/internal/answer"
 )
 
 // PerfMap is what a process's perf map said while it stood for the same code:
@@ -117,7 +119,7 @@ func (m *PerfMap) replaced(p *perfMaps) *os.File {
 type perfMaps struct {
 	followed map[int]*PerfMap // the newest of each process, by pid
 	spool    spool
-	answers  *answers
+	answers  *answer.Asker[volume]
 	missed   time.Time // when missing maps were last looked for
 }
 

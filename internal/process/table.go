@@ -8,6 +8,7 @@ import (
 	"os"
 	"time"
 
+	"fulgur/internal/answer"
 	"fulgur/internal/monotonic"
 	"fulgur/internal/perfevent"
 )
@@ -59,7 +60,7 @@ func NewTable(o Options) *Table {
 		images:   map[int]*image{},
 		files:    newFiles(cmp.Or(o.MaxOpenFiles, 4096)),
 		sync:     o.Sync,
-		perfMaps: perfMaps{followed: map[int]*PerfMap{}, spool: spool{limit: spoolLimit}, answers: newAnswers()},
+		perfMaps: perfMaps{followed: map[int]*PerfMap{}, spool: spool{limit: spoolLimit}, answers: answer.New[volume]()},
 		replaced: func(int) {},
 		mapped:   func(int) {},
 	}

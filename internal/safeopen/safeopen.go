@@ -3,7 +3,7 @@
 // thing is an act: the file of a watchdog starts it, a tape rewinds, a pipe
 // waits for a writer. So what is at a path is found without opening it (O_PATH),
 // then looked at, and the very same thing is opened only if it is what it should
-// be.
+// be. And what does not answer, as a mount whose server is gone, is not waited for.
 package safeopen
 
 import (
@@ -16,10 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Open opens what is at name below the directory root, for reading, if accept
-// returns nil for it. Symbolic links lead to places below root, whatever they
-// say: those of a container mean its own files.
-func Open(root, name string, accept func(*unix.Stat_t) error) (*os.File, error) {
+// open is [Open] for those who may wait.
+func open(root, name string, accept func(*unix.Stat_t) error) (*os.File, error) {
 	dir, err := Path(root)
 	if err != nil {
 		return nil, err

@@ -4,6 +4,7 @@ import (
 	"os"
 
 	"fulgur/internal/perfevent"
+	"fulgur/internal/safeopen"
 	"fulgur/internal/source/probe"
 	"fulgur/internal/target"
 	"fulgur/internal/usage"
@@ -89,7 +90,7 @@ func (o *Options) checkSymfs() error {
 	if o.Symfs == "" {
 		return nil
 	}
-	info, err := os.Stat(o.Symfs)
+	info, err := safeopen.Stat(o.Symfs)
 	if err != nil {
 		return usage.Errorf("--symfs: %v", err)
 	}

@@ -9,6 +9,7 @@ import (
 	"fulgur/internal/lives"
 	"fulgur/internal/mounts"
 	"fulgur/internal/naming"
+	"fulgur/internal/perfevent"
 	"fulgur/internal/profile"
 	"fulgur/internal/ringbuf"
 	"fulgur/internal/source/blockio"
@@ -121,6 +122,13 @@ func (e *events) close() error {
 		return nil
 	}
 	return e.recorder.Close()
+}
+
+// heed takes note of a record. It may be called on nil.
+func (e *events) heed(r perfevent.Record) {
+	if e != nil {
+		e.lives.Heed(r)
+	}
 }
 
 // poll does what is to be done from time to time. Nothing comes any more of what

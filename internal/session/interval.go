@@ -13,7 +13,6 @@ import (
 	"fulgur/internal/encode/describe"
 	"fulgur/internal/encode/plain"
 	"fulgur/internal/output"
-	"fulgur/internal/profile"
 	"fulgur/internal/usage"
 )
 
@@ -90,11 +89,11 @@ func (n *numbered) highest() (int, error) {
 func (n *numbered) write(w Window) error {
 	n.last++
 	path := n.path(n.last)
-	err := n.create(path, w.Profile)
+	err := n.create(path, w)
 	for errors.Is(err, fs.ErrExist) { // another run counts on, too
 		n.last++
 		path = n.path(n.last)
-		err = n.create(path, w.Profile)
+		err = n.create(path, w)
 	}
 	if err != nil {
 		return err
@@ -109,13 +108,12 @@ func (n *numbered) write(w Window) error {
 }
 
 // create writes a file that is not there.
-func (n *numbered) create(path string, p *profile.Profile) error {
+func (n *numbered) create(path string, w Window) error {
 	out, err := atomicfile.CreateNew(path)
 	if err != nil {
 		return err
 	}
-	// Values are those of samples on the CPU, of which the first one is shown.
-	if err := n.format.Write(out, p, nil, n.options.output(), 0); err != nil {
+	if err := n.format.Write(out, w.Profile, nil, n.options.output(), w.Value); err != nil {
 		return errors.Join(err, out.Abort())
 	}
 	return out.Commit()
@@ -147,6 +145,10 @@ func (n *numbered) report(w Window, path string) {
 		return
 	}
 	p := w.Profile
+	amount := describe.Amount(p.Total(0), p.ValueTypes[0])
+	if w.Value > 0 {
+		amount += ", " + describe.Amount(p.Total(w.Value), p.ValueTypes[w.Value])
+	}
 	lost := "nothing lost"
 	losses := p.Losses
 	losses.Overflows, losses.Retries = 0, 0 // delayed, not lost
@@ -161,5 +163,5 @@ func (n *numbered) report(w Window, path string) {
 	if n.options.Progress {
 		begin = "\r\x1b[K" // in the place of the progress line
 	}
-	fmt.Fprintf(n.options.Stderr, "%s%s: %s in %.1f s, %s\n", begin, plain.Terminal(path), describe.Amount(p.Total(0), p.ValueTypes[0]), p.Meta.Duration.Seconds(), lost)
+	fmt.Fprintf(n.options.Stderr, "%s%s: %s in %.1f s, %s\n", begin, plain.Terminal(path), amount, p.Meta.Duration.Seconds(), lost)
 }

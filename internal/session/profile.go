@@ -86,10 +86,16 @@ type source interface {
 // Profile samples what runs on the processors and writes what it saw, as
 // [measure] does.
 func Profile(ctx context.Context, o ProfileOptions) (exitCode int, err error) {
+	return measure(ctx, profiled(&o), &o.Options)
+}
+
+// profiled is the subject that o asks for.
+func profiled(o *ProfileOptions) subject {
+	on := onCPU{options: o}
 	if o.Wall {
-		return measure(ctx, &wall{onCPU: onCPU{options: &o}}, &o.Options)
+		return &wall{onCPU: on}
 	}
-	return measure(ctx, &onCPU{options: &o}, &o.Options)
+	return &on
 }
 
 // OffCPU measures what threads wait for and writes what it saw, as [measure]
@@ -183,6 +189,7 @@ type run struct {
 	loop.Loop
 	unwinder  unwinding.Unwinder
 	snapshots unwinding.Snapshots
+	offspring *offspring
 
 	// event takes samples that come on their own, nil where none do.
 	event    func(s source, record []byte) error
@@ -211,17 +218,18 @@ func attach(what subject, o *Options, finder *debugfile.Finder) (_ *run, err err
 		return nil, err
 	}
 	r.snapshots = r.unwinder.Snapshots()
-	r.Heed = r.unwinder.Heed
+	r.offspring = newOffspring(o.Target)
+	r.Heed = func(record perfevent.Record) {
+		r.unwinder.Heed(record)
+		r.offspring.heed(record)
+		r.events.heed(record)
+	}
 	common := o.probe(cgroup, &r.unwinder, types)
 	if as, ok := what.inTime(); ok && o.hasTimes() {
 		if r.events, err = newEvents(as, o.UserOnly); err != nil {
 			return nil, err
 		}
 		common.Timeline = true
-		r.Heed = func(record perfevent.Record) {
-			r.unwinder.Heed(record)
-			r.events.lives.Heed(record)
-		}
 	}
 	if err := r.Listen(o.Target.PIDs); err != nil {
 		return nil, err

@@ -45,13 +45,13 @@ const StreamFormats = "text, jsonl"
 // many. The exit code is that of [Profile].
 func Stream(ctx context.Context, o ProfileOptions) (exitCode int, err error) {
 	if o.Wall {
-		return 2, usage.Errorf("a time off the CPU is no sample: leave --wall out")
+		return 2, usage.Errorf("--stream writes samples as they are taken, and how long a wait is shows at its end: take --interval or --serve for windows with --wall, or fulgur record for every wait in time")
 	}
 	write, err := streamFormat(&o.Options)
 	if err != nil {
 		return 2, err
 	}
-	what := &streamed{untimed{onCPU{options: &o}}}
+	what := streamed{untimed{profiled(&o)}}
 	if code, err := complete(what, &o.Options); err != nil {
 		return code, err
 	}
@@ -86,9 +86,9 @@ func streamFormat(o *Options) (func(io.Writer, samples.Batch) error, error) {
 // streamed is the subject of samples on the CPU that are written as they are taken.
 type streamed struct{ untimed }
 
-func (m *streamed) load(common probe.Options) ([]source, error) {
+func (m streamed) load(common probe.Options) ([]source, error) {
 	common.Timeline = true
-	return m.onCPU.load(common)
+	return m.subject.load(common)
 }
 
 // takeStream measures and writes.

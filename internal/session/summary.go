@@ -13,6 +13,7 @@ import (
 
 	"fulgur/internal/doctor"
 	"fulgur/internal/encode/text"
+	"fulgur/internal/naming"
 	"fulgur/internal/profile"
 )
 
@@ -30,21 +31,26 @@ func (r *run) summarize(p *profile.Profile) error {
 		return err
 	}
 	if p.Total(0) == 0 && p.Losses.Samples == 0 {
-		why := "the target ended during the delay"
-		if !r.Missed {
-			why = r.subject.whyNothing()
-		}
-		fmt.Fprintf(&b, "  nothing was sampled: %s\n", why)
+		fmt.Fprintf(&b, "  nothing was sampled: %s\n", r.whyNothing())
 	}
 	if v := r.subject.shown(); p.Total(0) > 0 && p.Total(v) == 0 && !r.options.allValues() {
 		fmt.Fprintf(&b, "  the output is empty, as there is no %s: choose what it shows with --value\n", p.ValueTypes[v].Type)
 	}
 	// Only now, as finding the packages can take longer than all names did.
-	lines := append(r.subject.notes(r.store), r.names.Remedies()...)
-	if len(lines) > 0 {
+	lacks := naming.Lacking{}
+	lacks.Add(r.names)
+	return r.conclude(b.String(), append(r.subject.notes(r.store), lacks.Remedies(r.finder)...))
+}
+
+// conclude ends the run's standard error with what is to be said, lines of hints, and
+// what the run cost.
+func (r *run) conclude(said string, hints []string) error {
+	var b strings.Builder
+	b.WriteString(said)
+	if len(hints) > 0 {
 		b.WriteByte('\n')
 	}
-	for _, line := range lines {
+	for _, line := range hints {
 		fmt.Fprintf(&b, "  %s\n", line)
 	}
 	cost, err := cost(r.mapMemory() + r.unwinder.Memory())
@@ -56,6 +62,14 @@ func (r *run) summarize(p *profile.Profile) error {
 		return fmt.Errorf("write the summary: %w", err)
 	}
 	return nil
+}
+
+// whyNothing returns the likely causes of a run without samples.
+func (r *run) whyNothing() string {
+	if r.Missed {
+		return "the target ended during the delay"
+	}
+	return r.subject.whyNothing() + r.offspring.hint()
 }
 
 func (r *run) mapMemory() (sum uint64) {

@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"time"
 
 	"fulgur/internal/debugfile"
 	"fulgur/internal/doctor"
 	"fulgur/internal/encode/plain"
+	"fulgur/internal/encode/text"
 	"fulgur/internal/naming"
 	"fulgur/internal/profile"
 	"fulgur/internal/stacks"
@@ -31,24 +33,42 @@ type Window struct {
 	// Number counts them from 1.
 	Number  int
 	Profile *profile.Profile
+	// Value is the index of the value that outputs show.
+	Value int
+}
+
+// Windows say how a measurement is cut into windows, and what becomes of them.
+type Windows struct {
+	// Every is how long each is.
+	Every time.Duration
+	// Deliver takes them, one at a time. If that takes longer than a window, the next
+	// one is longer. An error ends the measurement.
+	Deliver func(Window) error
+	// Ready is called before the first sample, once nothing stands in its way any
+	// more; nil for nobody.
+	Ready func()
+}
+
+// lasting is a source of what may go on when a window ends.
+type lasting interface {
+	// Cut counts what goes on for its time up to now. The rest is for later windows.
+	Cut() error
+	// Pending returns the names of the stacks of what goes on.
+	Pending() ([]uint64, error)
 }
 
 // ProfileWindows samples what runs on the processors for as long as [Profile]
-// does, and hands a profile of every window of that length to deliver, one at a
-// time. Sampling goes on meanwhile; if deliver takes longer than a window, the
-// next one is longer. A window ends early when it has met so many different stacks that
-// they would take much memory. An error of deliver ends the measurement. The exit code
-// is that of [Profile].
+// does, and delivers a profile of every window, while sampling goes on. A window ends
+// early when it has met so many different stacks that they would take much memory. The
+// exit code is that of [Profile]. A time off the CPU that goes on when a window ends is
+// one of each of its windows, for its part.
 //
 // What is kept is what three windows have: memory does not grow with time.
-func ProfileWindows(ctx context.Context, o ProfileOptions, every time.Duration, deliver func(Window) error) (exitCode int, err error) {
-	switch {
-	case o.Wall:
-		return 2, usage.Errorf("a time off the CPU belongs to no window: leave --wall out")
-	case every < MinWindow:
-		return 2, usage.Errorf("windows of %s are too short: take %s or more", every, MinWindow)
+func ProfileWindows(ctx context.Context, o ProfileOptions, to Windows) (exitCode int, err error) {
+	if to.Every < MinWindow {
+		return 2, usage.Errorf("windows of %s are too short: take %s or more", to.Every, MinWindow)
 	}
-	what := &untimed{onCPU{options: &o}}
+	what := untimed{profiled(&o)}
 	if code, err := complete(what, &o.Options); err != nil {
 		return code, err
 	}
@@ -60,29 +80,32 @@ func ProfileWindows(ctx context.Context, o ProfileOptions, every time.Duration, 
 	if err != nil {
 		return 1, err
 	}
-	err = takeWindows(ctx, what, &o.Options, finder, launched, every, deliver)
+	err = takeWindows(ctx, what, &o.Options, finder, launched, to)
 	return exitCodeOf(ctx, launched, err, &o.Options)
 }
 
-// untimed is the subject of samples on the CPU whose times no recording keeps, in
-// whatever format they are written.
-type untimed struct{ onCPU }
+// untimed is a subject whose times no recording keeps, in whatever format it is
+// written.
+type untimed struct{ subject }
 
-func (*untimed) inTime() (inTime, bool) { return inTime{}, false }
+func (untimed) inTime() (inTime, bool) { return inTime{}, false }
 
 // takeWindows measures and delivers all windows.
-func takeWindows(ctx context.Context, what subject, o *Options, finder *debugfile.Finder, launched *target.Launched, every time.Duration, deliver func(Window) error) (err error) {
+func takeWindows(ctx context.Context, what subject, o *Options, finder *debugfile.Finder, launched *target.Launched, to Windows) (err error) {
 	r, err := attach(what, o, finder)
 	if err != nil {
 		return doctor.Explain(err, "profile "+o.Target.String())
 	}
 	w := &windows{
-		run: r, every: every, deliver: deliver,
-		known: naming.NewKnown(), warnings: teller{options: o},
+		run: r, Windows: to,
+		known: naming.NewKnown(), warnings: teller{options: o}, lacks: naming.Lacking{},
 		closed: make(chan closedWindow, 1), failed: make(chan error, 1),
 	}
 	defer func() { err = errors.Join(err, w.known.Close(), r.close()) }()
 	r.Due = func() time.Time { return w.end }
+	if to.Ready != nil {
+		to.Ready()
+	}
 	if err := w.take(ctx, launched); err != nil {
 		return err
 	}
@@ -92,15 +115,18 @@ func takeWindows(ctx context.Context, what subject, o *Options, finder *debugfil
 // windows is a run that is cut into windows.
 type windows struct {
 	*run
-	every    time.Duration
-	deliver  func(Window) error
+	Windows
 	known    *naming.Known
 	warnings teller
 
 	begin, end time.Time      // of the window that is open
 	number     int            // of windows that were closed
-	samples    int64          // in those that were delivered
 	before     profile.Losses // up to the begin of the window
+
+	// What those that were delivered have together.
+	samples int64
+	lost    profile.Losses
+	lacks   naming.Lacking
 
 	// closed are windows on their way to the one goroutine that names and
 	// delivers them, and waiting is how many it has not delivered.
@@ -148,7 +174,7 @@ func (w *windows) take(ctx context.Context, launched *target.Launched) error {
 
 func (w *windows) Enable() error {
 	w.begin = time.Now()
-	w.end = w.begin.Add(w.every)
+	w.end = w.begin.Add(w.Every)
 	return w.run.Enable()
 }
 
@@ -173,7 +199,7 @@ func (w *windows) full() bool { return w.store.Names() >= mostStacks }
 // nearlyOver reports whether there is too little left of the run for a window of
 // its own.
 func (w *windows) nearlyOver(now time.Time) bool {
-	return w.Limit > 0 && w.Limit-now.Sub(w.Start) < w.every/10
+	return w.Limit > 0 && w.Limit-now.Sub(w.Start) < w.Every/10
 }
 
 // turn closes the window that is open and opens the next. All that is counted
@@ -181,16 +207,40 @@ func (w *windows) nearlyOver(now time.Time) bool {
 // counted later is named anew.
 func (w *windows) turn() error {
 	now := time.Now()
-	if err := w.each(func(s source) error { return errors.Join(s.Renew(), s.Counts().Flip()) }); err != nil {
+	if err := w.each(divide); err != nil {
 		return err
 	}
 	if _, err := w.run.Poll(); err != nil {
 		return err
 	}
 	for !w.end.After(now) {
-		w.end = w.end.Add(w.every)
+		w.end = w.end.Add(w.Every)
 	}
 	return w.cut(now)
+}
+
+// divide divides what a source counts between two windows.
+func divide(s source) error {
+	if l, ok := s.(lasting); ok {
+		if err := l.Cut(); err != nil {
+			return err
+		}
+	}
+	return errors.Join(s.Renew(), s.Counts().Flip())
+}
+
+// pending returns the names of the stacks of what goes on.
+func (w *windows) pending() (all []uint64, err error) {
+	err = w.each(func(s source) error {
+		l, ok := s.(lasting)
+		if !ok {
+			return nil
+		}
+		ids, err := l.Pending()
+		all = append(all, ids...)
+		return err
+	})
+	return all, err
 }
 
 // cut hands the window, which ends at the given time, to the writer.
@@ -207,7 +257,11 @@ func (w *windows) cut(end time.Time) error {
 	p.names.Known, p.names.Later = w.known, w.options.NoSymbols
 	w.Processes.FollowPerfMaps()
 	p.names.Snapshots = naming.PerfMapsOf(w.store)
-	w.store = w.store.Next()
+	pending, err := w.pending()
+	if err != nil {
+		return err
+	}
+	w.store = w.store.Next(pending...)
 	w.Processes.NextPeriod()
 	w.begin, w.before = end, losses
 	w.waiting.Add(1)
@@ -221,9 +275,16 @@ func (w *windows) write(ctx context.Context) {
 		w.number++
 		p.names.Symbolize(ctx)
 		w.warnings.tell(p.names.Warnings())
-		window := Window{w.number, buildProfile(w.subject, p.store, p.lost, p.names, p.meta, p.losses, nil)}
+		window := Window{
+			Number:  w.number,
+			Profile: buildProfile(w.subject, p.store, p.lost, p.names, p.meta, p.losses, nil),
+			Value:   w.subject.shown(),
+		}
 		w.samples += window.Profile.Total(0)
-		if err := errors.Join(w.deliver(window), w.known.Trim()); err != nil {
+		w.lost = w.lost.Plus(window.Profile.Losses)
+		w.lost.UnresolvedFrames = 0 // windows have the same ones
+		w.lacks.Add(p.names)
+		if err := errors.Join(w.Deliver(window), w.known.Trim()); err != nil {
 			w.failed <- err
 			for range w.closed { // let nobody wait
 			}
@@ -233,19 +294,20 @@ func (w *windows) write(ctx context.Context) {
 	}
 }
 
-// conclude ends the run's standard error.
+// conclude ends the run's standard error: what there was, what was lost, and what could
+// be done about it.
 func (w *windows) conclude() error {
 	if w.options.Quiet {
 		return nil
 	}
-	cost, err := cost(w.mapMemory() + w.unwinder.Memory())
-	if err != nil {
-		return err
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s, %s of %s\n", plain.Count(uint64(w.samples), "sample"), plain.Count(uint64(w.number), "window"), plain.Terminal(w.options.Target.String()))
+	b.WriteString(text.Losses(w.lost))
+	if w.samples == 0 && w.lost.Samples == 0 {
+		fmt.Fprintf(&b, "  nothing was sampled: %s\n", w.whyNothing())
 	}
-	fmt.Fprintf(w.options.Stderr, "%s, %s of %s\n", plain.Count(uint64(w.samples), "sample"), plain.Count(uint64(w.number), "window"), plain.Terminal(w.options.Target.String()))
 	if problem := w.unwinder.Problem(); problem != nil {
-		fmt.Fprintln(w.options.Stderr, "fulgur: unwind tables:", plain.Error(problem))
+		fmt.Fprintln(&b, "fulgur: unwind tables:", plain.Error(problem))
 	}
-	_, err = fmt.Fprintln(w.options.Stderr, cost)
-	return err
+	return w.run.conclude(b.String(), w.lacks.Remedies(w.finder))
 }

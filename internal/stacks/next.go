@@ -3,15 +3,22 @@ package stacks
 // Next returns the empty store of the time after s, when the kernel side names
 // stacks anew ([fulgur/internal/source/probe.Probe.Renew]). What a program
 // counted that still ran then has an old name: its body is taken over from s when
-// it is asked for. What s itself had from an earlier store is let go.
+// it is asked for. So are those of the names in pending at once, which will be
+// counted whenever what has them ends. What else s had from an earlier store is let go.
 //
 // From then on s is not changed any more, and may be read by another goroutine.
 // [Store.Files] are not taken over.
-func (s *Store) Next() *Store {
+func (s *Store) Next(pending ...uint64) *Store {
+	for _, id := range pending {
+		s.Find(id)
+	}
 	s.previous = nil
 	next := NewStore(s.resolver)
 	next.previous = s
 	next.Anonymous, next.MaxNodes = s.Anonymous, s.MaxNodes
+	for _, id := range pending {
+		next.Find(id)
+	}
 	return next
 }
 

@@ -60,6 +60,23 @@ func TestNext(t *testing.T) {
 	}
 }
 
+// The bodies of what goes on are handed on for as long as it does, although nothing
+// was counted in them.
+func TestNextKeepsPending(t *testing.T) {
+	s := NewStore(fixed{&process.File{}})
+	add(t, s, record(1, nil, []uint64{0x100, 0x200}), record(2, nil, []uint64{0x300}))
+	for range 5 {
+		s = s.Next(1, 99) // 99 has not arrived
+	}
+	s = s.Next()
+	if _, ok := s.Body(1); !ok {
+		t.Error("the body of what went on is not there")
+	}
+	if _, ok := s.Body(2); ok || s.Names() != 1 {
+		t.Errorf("%d names are kept", s.Names())
+	}
+}
+
 // What is kept does not grow from one window to the next.
 func TestNextIsBounded(t *testing.T) {
 	s := NewStore(fixed{&process.File{}})

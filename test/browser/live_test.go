@@ -41,7 +41,7 @@ func TestLivePage(t *testing.T) {
 	page, url, stop := serveLive(t)
 	add := func(p *profile.Profile) {
 		t.Helper()
-		if err := page.Add(p); err != nil {
+		if err := page.Add(p, 0); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -34,6 +34,7 @@ func await(t *testing.T, path, text string) string {
 // so, and a command its exit code.
 func TestTargetEndsDuringDelay(t *testing.T) {
 	testenv.Root(t)
+	testenv.AnyKernel(t)
 	check := func(t *testing.T, cmd *exec.Cmd, code int, out string) {
 		t.Helper()
 		r := finish(t, cmd)

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strconv"
@@ -14,9 +15,8 @@ import (
 	"syscall"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
 	"fulgur/internal/testenv"
+	"fulgur/internal/testenv/fusetest"
 )
 
 // These tests have fulgur look at programs that nothing is as it should be of:
@@ -154,6 +154,7 @@ func TestHostileNames(t *testing.T) {
 // A perf map is a file that anybody may have written.
 func TestHostilePerfMap(t *testing.T) {
 	testenv.Root(t)
+	testenv.AnyKernel(t)
 	if loops[runtime.GOARCH] == nil {
 		t.Skip("no machine code for " + runtime.GOARCH)
 	}
@@ -169,9 +170,6 @@ func TestHostilePerfMap(t *testing.T) {
 		{"1 GB", function, 1 << 30, "keep a copy of a perf map: more than 268435456 bytes of them"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			if test.size > 0 {
-				testenv.NotVM(t, "a copy of a large perf map takes more memory than there is")
-			}
 			// Where perf maps are, so that one is a link to it.
 			f, err := os.CreateTemp("/tmp", "fulgur-e2e-map-")
 			if err != nil {
@@ -209,16 +207,41 @@ func TestHostilePerfMap(t *testing.T) {
 // A file system that does not answer any more does not stop the profile.
 func TestHostileMount(t *testing.T) {
 	testenv.Root(t)
-	program, server := mountFUSE(t, os.Args[0])
+	testenv.AnyKernel(t)
+	program, stop := fusetest.Mount(t, os.Args[0])
 	if _, err := os.ReadFile(program); err != nil { // into the page cache, whence it runs
 		t.Fatal(err)
 	}
 	pid := victim(t, program, "E2E_WORKLOAD=shares")
-	if err := server.Process.Signal(unix.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	stop()
 	r := fulgur(t, "profile", "-p", pid, "-F", "199", "-f", "1")
 	if r.code != 0 || len(folded(t, r.stdout)) == 0 {
+		t.Fatalf("exit code %d: %s", r.code, r.stderr)
+	}
+	once(t, r.stderr, "does not answer")
+}
+
+// Nor does one that a program's debug file may be in.
+func TestHostileDebugDirectory(t *testing.T) {
+	testenv.Root(t)
+	objcopy := testenv.Tool(t, "objcopy")
+	path := compile(t, "endless.c", "endless", "-g")
+	for _, args := range [][]string{
+		{"--strip-all", path},
+		{"--add-gnu-debuglink=" + os.Args[0], path}, // any file whose name ends in nothing that is beside it
+	} {
+		if out, err := exec.Command(objcopy, args...).CombinedOutput(); err != nil {
+			t.Fatalf("objcopy: %v: %s", err, out)
+		}
+	}
+	file, stop := fusetest.Mount(t, os.Args[0])
+	if err := os.Symlink(filepath.Dir(file), filepath.Join(filepath.Dir(path), ".debug")); err != nil {
+		t.Fatal(err)
+	}
+	pid := victim(t, path)
+	stop()
+	r := fulgur(t, "profile", "-p", pid, "-F", "199", "-f", "1")
+	if r.code != 0 || !(share(folded(t, r.stdout), "endless;") > 0.9) {
 		t.Fatalf("exit code %d: %s", r.code, r.stderr)
 	}
 	once(t, r.stderr, "does not answer")

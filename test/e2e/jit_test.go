@@ -78,6 +78,7 @@ func jit(steps []string) (err error) {
 // names of one are not those of the other.
 func TestProfileJIT(t *testing.T) {
 	testenv.Root(t)
+	testenv.AnyKernel(t)
 	if loops[runtime.GOARCH] == nil {
 		t.Skip("no machine code for " + runtime.GOARCH)
 	}

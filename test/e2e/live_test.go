@@ -77,6 +77,7 @@ func TestStream(t *testing.T) {
 // word.
 func TestStreamReaderLeaves(t *testing.T) {
 	testenv.Root(t)
+	testenv.AnyKernel(t)
 	pid := strconv.Itoa(load(t, "shares").Process.Pid)
 	cmd := command(t, "profile", "-p", pid, "-F", "499", "--stream")
 	cmd.Stdout = nil
@@ -111,6 +112,7 @@ func TestStreamReaderLeaves(t *testing.T) {
 // to write one.
 func TestInterval(t *testing.T) {
 	testenv.Root(t)
+	testenv.AnyKernel(t)
 	run := func(args ...string) result {
 		t.Helper()
 		cmd := command(t, append(append([]string{"profile", "-F", "997"}, args...), "--", os.Args[0])...)
@@ -168,6 +170,7 @@ func TestInterval(t *testing.T) {
 // well where that is asked for; Ctrl-C ends both.
 func TestServe(t *testing.T) {
 	testenv.Root(t)
+	testenv.AnyKernel(t)
 	pid := strconv.Itoa(load(t, "shares").Process.Pid)
 	out := filepath.Join(t.TempDir(), "x.folded")
 	cmd := command(t, "profile", "-p", pid, "-F", "499", "--serve", "--interval", "0.3", "-o", out)
@@ -225,6 +228,7 @@ func TestServe(t *testing.T) {
 // A window that cannot be written is an error, the last one's too.
 func TestIntervalUnwritable(t *testing.T) {
 	testenv.Root(t)
+	testenv.AnyKernel(t)
 	dir := filepath.Join(t.TempDir(), "gone")
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		t.Fatal(err)
@@ -258,14 +262,15 @@ func TestLiveUsage(t *testing.T) {
 	for _, test := range []struct{ args, want string }{
 		{"--stream --interval 1", "exclude"},
 		{"--stream --format pprof", "jsonl"},
-		{"--stream --wall", "--wall"},
+		{"--stream --wall", "--interval or --serve"},
+		{"--serve --wall -I", "-I"},
+		{"--serve --interval 0.01", "too short"},
 		{"--interval 1", "-o"},
-		{"--interval 1 --wall -o x.folded", "--wall"},
 		{"--interval 0.01 -o x.folded", "too short"},
 		{"--keep 3", "--interval"},
 	} {
 		r := fulgur(t, append([]string{"profile"}, strings.Fields(test.args)...)...)
-		if r.code != 2 || !strings.Contains(r.stderr, test.want) || r.stdout != "" {
+		if r.code != 2 || !strings.HasPrefix(r.stderr, "fulgur: ") || !strings.Contains(r.stderr, test.want) || r.stdout != "" {
 			t.Errorf("%s: exit code %d, %q", test.args, r.code, r.stderr)
 		}
 	}

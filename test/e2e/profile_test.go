@@ -159,6 +159,7 @@ func TestProfileCommand(t *testing.T) {
 // Ctrl-C ends the measurement and writes what there is.
 func TestProfileInterrupted(t *testing.T) {
 	testenv.Root(t)
+	testenv.AnyKernel(t)
 	for _, sig := range []os.Signal{os.Interrupt, syscall.SIGTERM} {
 		t.Run(sig.String(), func(t *testing.T) {
 			pid := strconv.Itoa(load(t, "shares").Process.Pid)
@@ -186,6 +187,7 @@ func TestProfileInterrupted(t *testing.T) {
 // The target's exit ends the profile.
 func TestProfileTargetExits(t *testing.T) {
 	testenv.Root(t)
+	testenv.AnyKernel(t)
 	victim := load(t, "shares")
 	cmd := command(t, "profile", "-p", strconv.Itoa(victim.Process.Pid), "-F", "997", "-f", "60")
 	if err := cmd.Start(); err != nil {
@@ -244,6 +246,7 @@ func TestProfileBadInput(t *testing.T) {
 // A full disk and a directory that is not there are said, and nothing is left.
 func TestProfileUnwritable(t *testing.T) {
 	testenv.Root(t)
+	testenv.AnyKernel(t)
 	pid := strconv.Itoa(load(t, "shares").Process.Pid)
 	for _, test := range []struct{ out, want string }{
 		{"/dev/full", "no space left on device"},

@@ -137,6 +137,7 @@ func (c *console) modes() unix.Termios {
 // back as it was. The name of a process cannot do anything to it.
 func TestTop(t *testing.T) {
 	testenv.Root(t)
+	testenv.AnyKernel(t)
 	const name = "\x1b]0;t\x07\x1b[2Jx"
 	hostile := filepath.Join(t.TempDir(), name)
 	if err := os.Symlink(os.Args[0], hostile); err != nil {
@@ -188,6 +189,7 @@ func TestTop(t *testing.T) {
 // Where there is no terminal, the hottest functions of each interval are written.
 func TestTopAsText(t *testing.T) {
 	testenv.Root(t)
+	testenv.AnyKernel(t)
 	pid := strconv.Itoa(load(t, "shares").Process.Pid)
 	r := fulgur(t, "top", "-p", pid, "--interval", "0.4", "--rows", "3", "-q", "1")
 	if r.code != 0 || r.stderr != "" {

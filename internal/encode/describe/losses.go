@@ -76,8 +76,12 @@ func Losses(l profile.Losses) []Loss {
 		"stacks may have the names of older code", "profile fewer processes at once")
 	add(l.ProcessesGone, "process gone", "processes gone",
 		"before its mappings were read", "")
+	places := "shown by address" // for who does not count them
+	if l.UnresolvedFrames > 0 {
+		places = "at " + counted(l.UnresolvedFrames, "place", "places")
+	}
 	add(l.Unresolved, "sample with unnamed code", "samples with unnamed code",
-		"at "+counted(l.UnresolvedFrames, "place", "places"), "install debug symbols or write perf maps")
+		places, "install debug symbols or write perf maps")
 	add(l.Overflows, "sample took the ring", "samples took the ring",
 		"nothing missing", "raise --count-entries")
 	add(l.Retries, "stack sent again", "stacks sent again",

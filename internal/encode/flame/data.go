@@ -10,31 +10,38 @@ import (
 )
 
 // writeData writes the page's data: the length of the header as four bytes,
-// little endian, the header as JSON, and the columns of three tables, one after
+// little endian, the header as JSON, and the columns of four tables, one after
 // the other:
 //
-//	nodes    up: by how many levels the node stands closer to the root than
-//	         a child of the node before it would. Nodes are in preorder,
-//	         so that a node with its descendants is a run of rows;
-//	         call: of the root, its index in the header's frames. Of
-//	         others n, for the nth frame that was met on their caller's
-//	         frame, or 0 for one more. A function calls few others, which
-//	         makes these numbers small
-//	calls    frame: an index of the header's frames, for each call that
-//	         is 0, in their order
-//	samples  node: the difference to the row before;
-//	         task: an index of the header's tasks;
+//	calls    count: for each of the header's frames, how many frames it calls;
+//	         callee: the frames that these are, of each caller the most
+//	         frequent first
+//	chains   length: how many nodes the chain has, which follow those of the
+//	         chain before;
+//	         up: by how many chains it stands closer to the root than a callee
+//	         of the chain before would;
+//	         samples: how many rows of samples end on its last node
+//	nodes    call: of the root, its frame. Of others, the how manieth of its
+//	         caller's callees it is, from 0
+//	samples  task: an index of the header's tasks;
 //	         a column for each value type, and then, if profiles are
 //	         compared, one for each value type of the base. Their entries are
 //	         divided by the scale that the header has for the column, and
 //	         "zigzag": 0, -1, 1, -2… are 0, 1, 2, 3…
 //
+// A chain is a run of nodes of which each is the only callee of the one before,
+// and no sample ends on any but the last: its nodes have all their samples in
+// common, and nearly all the nodes of a large profile are in a chain with
+// others. Nodes are in preorder, so that chains are too.
+//
 // All entries are varints as in [binary.AppendUvarint]. Columns of one sort of
-// number are what makes them short when compressed.
+// number are what makes them short when compressed; a function calls few
+// others, and some of them nearly always, which makes calls small.
 func writeData(w io.Writer, h header, t *tree) error {
 	rows := sampleRows(t)
-	calls, unmet := numberCalls(t)
-	h.Calls, h.Samples = len(unmet), len(rows)
+	chains := t.chains(rows)
+	callees, calls := numberCalls(t)
+	h.Chains, h.Samples = len(chains), len(rows)
 	columns := len(h.Values) * len(t.profiles)
 	for c := range columns {
 		h.Scales = append(h.Scales, scale(rows, c))
@@ -46,21 +53,25 @@ func writeData(w io.Writer, h header, t *tree) error {
 	out := columnWriter{w: bufio.NewWriterSize(w, 64<<10)}
 	out.w.Write(binary.LittleEndian.AppendUint32(nil, uint32(len(head))))
 	out.w.Write(head)
-	before := int32(-1)
-	for _, b := range t.boxes {
-		out.uint(uint64(before + 1 - b.depth))
-		before = b.depth
+	for _, of := range callees {
+		out.uint(uint64(len(of)))
+	}
+	for _, of := range callees {
+		for _, f := range of {
+			out.uint(uint64(f))
+		}
+	}
+	for _, c := range chains {
+		out.uint(uint64(c.length))
+	}
+	for _, c := range chains {
+		out.uint(uint64(c.up))
+	}
+	for _, c := range chains {
+		out.uint(uint64(c.samples))
 	}
 	for _, n := range calls {
 		out.uint(uint64(n))
-	}
-	for _, f := range unmet {
-		out.uint(uint64(f))
-	}
-	last := uint32(0)
-	for _, r := range rows {
-		out.uint(uint64(r.node - last))
-		last = r.node
 	}
 	for _, r := range rows {
 		out.uint(uint64(r.task))
@@ -71,32 +82,6 @@ func writeData(w io.Writer, h header, t *tree) error {
 		}
 	}
 	return out.w.Flush()
-}
-
-// numberCalls returns the column of the nodes' calls, and that of the calls
-// that are met first.
-func numberCalls(t *tree) (calls, unmet []uint32) {
-	type call struct{ caller, callee uint32 }
-	numbers := map[call]uint32{}
-	callees := make([]uint32, len(t.frames)) // how many each caller has
-	var stack []uint32                       // the frames from the root to the node
-	calls = make([]uint32, 0, len(t.boxes))
-	for _, b := range t.boxes {
-		f := t.nodes[b.node].frame
-		stack = append(stack[:b.depth], f)
-		if b.depth == 0 {
-			calls = append(calls, f)
-			continue
-		}
-		c := call{stack[b.depth-1], f}
-		calls = append(calls, numbers[c])
-		if numbers[c] == 0 {
-			unmet = append(unmet, f)
-			callees[c.caller]++
-			numbers[c] = callees[c.caller]
-		}
-	}
-	return calls, unmet
 }
 
 // sampleRow is the samples of one task that end at one node.

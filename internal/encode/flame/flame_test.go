@@ -46,38 +46,45 @@ func parseData(t testing.TB, data []byte) pageData {
 		columns = columns[n:]
 		return int(v)
 	}
-	depth := -1
-	for range d.Nodes {
-		depth += 1 - next()
-		d.depth = append(d.depth, depth)
-	}
-	var calls, unmet []int
-	for range d.Nodes {
-		calls = append(calls, next())
-	}
-	for range d.Calls {
-		unmet = append(unmet, next())
-	}
-	callees := map[int][]int{}
-	var stack []int
-	for i, depth := range d.depth {
-		f, n := calls[i], calls[i]
-		if depth > 0 {
-			caller := stack[depth-1]
-			if n == 0 {
-				callees[caller] = append(callees[caller], unmet[0])
-				unmet = unmet[1:]
-				n = len(callees[caller])
-			}
-			f = callees[caller][n-1]
+	column := func(rows int) (entries []int) {
+		for range rows {
+			entries = append(entries, next())
 		}
-		stack = append(stack[:depth], f)
-		d.frame = append(d.frame, f)
+		return entries
 	}
-	node := 0
-	for range d.Samples {
-		node += next()
-		d.node = append(d.node, node)
+	var callees [][]int
+	for _, count := range column(len(d.Frames.Name)) {
+		callees = append(callees, make([]int, count))
+	}
+	for _, of := range callees {
+		copy(of, column(len(of)))
+	}
+	lengths, ups, samples, calls := column(d.Chains), column(d.Chains), column(d.Chains), column(d.Nodes)
+	var above []int  // the depths at which the chains from the root end
+	var frames []int // from the root to the node
+	for i, length := range lengths {
+		above = above[:len(above)-ups[i]]
+		depth := -1
+		if len(above) > 0 {
+			depth = above[len(above)-1]
+		}
+		for range length {
+			n := len(d.frame)
+			f := calls[n]
+			if depth >= 0 {
+				f = callees[frames[depth]][f]
+			}
+			depth++
+			frames = append(frames[:depth], f)
+			d.frame, d.depth = append(d.frame, f), append(d.depth, depth)
+		}
+		above = append(above, depth)
+		for range samples[i] {
+			d.node = append(d.node, len(d.frame)-1)
+		}
+	}
+	if len(d.frame) != d.Nodes || len(d.node) != d.Samples {
+		t.Fatalf("chains of %d nodes and %d samples, want %d and %d", len(d.frame), len(d.node), d.Nodes, d.Samples)
 	}
 	for range d.Samples {
 		d.task = append(d.task, next())

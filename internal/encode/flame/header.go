@@ -13,9 +13,9 @@ import (
 
 // dataVersion is the version of the page's data; whatever changes its meaning
 // changes it.
-const dataVersion = 2
+const dataVersion = 3
 
-// header is the part of the page's data that is JSON: everything but the two
+// header is the part of the page's data that is JSON: everything but the
 // long tables.
 type header struct {
 	Version int         `json:"version"`
@@ -34,10 +34,10 @@ type header struct {
 	Strings  []string `json:"strings"`
 	Frames   frames   `json:"frames"`
 	Tasks    tasks    `json:"tasks"`
-	// Nodes, Calls and Samples are the numbers of rows of the tables that
+	// Nodes, Chains and Samples are the numbers of rows of the tables that
 	// follow.
 	Nodes   int `json:"nodes"`
-	Calls   int `json:"calls"`
+	Chains  int `json:"chains"`
 	Samples int `json:"samples"`
 	// Scales has for each column of values the number that its entries are
 	// divided by.

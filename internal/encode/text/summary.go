@@ -50,7 +50,7 @@ func Summary(w io.Writer, p *profile.Profile, o SummaryOptions) error {
 		fmt.Fprintf(&out, " (%s)", run)
 	}
 	fmt.Fprintln(&out)
-	writeLosses(&out, describe.Losses(p.Losses))
+	out.WriteString(Losses(p.Losses))
 	writeTable(&out, hottest(p, o.Functions, o.Value), p.Total(o.Value))
 	if _, err := io.WriteString(w, out.String()); err != nil {
 		return fmt.Errorf("write summary: %w", err)
@@ -58,19 +58,23 @@ func Summary(w io.Writer, p *profile.Profile, o SummaryOptions) error {
 	return nil
 }
 
-// writeLosses writes a line for each loss, what is lost in a column.
-func writeLosses(w *strings.Builder, losses []describe.Loss) {
+// Losses returns a line for each cause of a loss: what is lost, in a column, its
+// effect and the remedy.
+func Losses(l profile.Losses) string {
+	var w strings.Builder
+	losses := describe.Losses(l)
 	width := 0
 	for _, l := range losses {
 		width = max(width, len(l.What))
 	}
 	for _, l := range losses {
-		fmt.Fprintf(w, "  %-*s  %s", width, l.What, l.Effect)
+		fmt.Fprintf(&w, "  %-*s  %s", width, l.What, l.Effect)
 		if l.Remedy != "" {
-			fmt.Fprintf(w, "; %s", l.Remedy)
+			fmt.Fprintf(&w, "; %s", l.Remedy)
 		}
-		fmt.Fprintln(w)
+		fmt.Fprintln(&w)
 	}
+	return w.String()
 }
 
 // writeTable writes rows with their shares of total.

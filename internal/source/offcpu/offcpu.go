@@ -10,6 +10,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
 
@@ -147,10 +148,45 @@ func (s *Source) Disable() error {
 	if err := s.mark(bpf.OffCPUVarEnded); err != nil {
 		return err
 	}
-	err := s.iterate(bpf.OffCPUProgOffcpuEnd)
+	err := s.iterate(bpf.OffCPUProgOffcpuCut)
 	err = errors.Join(err, s.links.Close())
 	s.links = nil
 	return err
+}
+
+// Cut counts the times off the CPU that go on, up to now: what comes after that is a
+// time of its own in each. Bounds of what is counted, where there are any, are then
+// those of the parts.
+func (s *Source) Cut() error {
+	if err := s.mark(bpf.OffCPUVarCut); err != nil {
+		return err
+	}
+	return s.iterate(bpf.OffCPUProgOffcpuCut)
+}
+
+// pendingBatch is how many threads one system call reads.
+const pendingBatch = 1 << 12
+
+// Pending returns the names of the stacks, the users' halves, that threads which are
+// off their CPU left it in: they will be counted though their bodies came before.
+func (s *Source) Pending() (ids []uint64, err error) {
+	tids, threads := make([]uint32, pendingBatch), make([]bpf.OffCPUThread, pendingBatch)
+	var cursor ebpf.MapBatchCursor
+	for {
+		n, err := s.Maps[bpf.OffCPUMapThreads].BatchLookup(&cursor, tids, threads, nil)
+		end := errors.Is(err, ebpf.ErrKeyNotExist)
+		if err != nil && !end {
+			return nil, fmt.Errorf("list the threads that wait: %w", err)
+		}
+		for _, t := range threads[:n] {
+			if t.Since != 0 {
+				ids = append(ids, t.Id)
+			}
+		}
+		if end {
+			return ids, nil
+		}
+	}
 }
 
 // mark stores the present time in a variable.
@@ -160,7 +196,7 @@ func (s *Source) mark(variable string) error {
 		return fmt.Errorf("read the clock: %w", err)
 	}
 	if err := s.Variables[variable].Set(uint64(now.Nano())); err != nil {
-		return fmt.Errorf("mark when the measurement %s: %w", variable, err)
+		return fmt.Errorf("mark the time %s: %w", variable, err)
 	}
 	return nil
 }

@@ -124,10 +124,6 @@ class Chart {
 
   // ---- drawing
 
-  refresh() {
-    this.layout();
-    this.paint();
-  }
   repaint() {
     this.scheduled ||= requestAnimationFrame(() => this.paint());
   }
@@ -196,10 +192,10 @@ class Chart {
   zoomTo(box) {
     this.zoom = box;
     this.hover = null;
-    this.refresh();
+    this.layout();
     if (!this.isShown(this.selection)) this.selection = null;
     this.scrollHome();
-    this.paint();
+    this.repaint();
   }
   select(box) {
     if (!this.isShown(box)) return;

@@ -1,13 +1,18 @@
 // ---- The data of the page; data.go describes how it is written.
 
 async function load() {
-  const packed = decodeBase64(byId('data').textContent);
-  const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream('gzip'));
-  const bytes = new Uint8Array(await new Response(stream).arrayBuffer());
+  const bytes = await inflate(decodeBase64(byId('data').textContent));
   const length = new DataView(bytes.buffer).getUint32(0, true);
   const header = JSON.parse(new TextDecoder().decode(bytes.subarray(4, 4 + length)));
   const reader = new Reader(bytes, 4 + length);
   return { ...header, tree: readTree(reader, header), samples: readSamples(reader, header) };
+}
+
+async function inflate(packed) {
+  const stream = new DecompressionStream('gzip');
+  const writer = stream.writable.getWriter();
+  const [buffer] = await Promise.all([new Response(stream.readable).arrayBuffer(), writer.write(packed), writer.close()]);
+  return new Uint8Array(buffer);
 }
 
 function decodeBase64(text) {
@@ -24,72 +29,85 @@ class Reader {
     this.bytes = bytes;
     this.at = at;
   }
-  // uints fills a column, and ints one of numbers with signs, in units of scale.
+  // uints fills a column. Numbers have more bits than the bit operators of the
+  // language.
   uints(column) {
+    const { bytes } = this;
+    let { at } = this;
     for (let i = 0; i < column.length; i++) {
-      const byte = this.bytes[this.at++];
-      column[i] = byte < 0x80 ? byte : this.rest(byte);
+      let value = bytes[at++];
+      if (value >= 0x80) {
+        value &= 0x7f;
+        for (let byte = 0x80, unit = 0x80; byte >= 0x80; unit *= 0x80) {
+          byte = bytes[at++];
+          value += (byte & 0x7f) * unit;
+        }
+      }
+      column[i] = value;
     }
+    this.at = at;
     return column;
   }
+  // ints fills a column of numbers with signs, in units of scale.
   ints(column, scale) {
+    this.uints(column);
     for (let i = 0; i < column.length; i++) {
-      const byte = this.bytes[this.at++];
-      const v = byte < 0x80 ? byte : this.rest(byte);
+      const v = column[i];
       column[i] = (v % 2 === 0 ? v / 2 : -(v + 1) / 2) * scale;
     }
     return column;
   }
-  // rest reads what follows the first byte of a number. Numbers have more bits
-  // than the bit operators of the language.
-  rest(byte) {
-    let value = byte & 0x7f;
-    for (let unit = 0x80; byte >= 0x80; unit *= 0x80) {
-      byte = this.bytes[this.at++];
-      value += (byte & 0x7f) * unit;
-    }
-    return value;
+  // starts reads a column of counts and returns where, one after the other,
+  // what they count begins, and at last where it ends.
+  starts(count) {
+    const column = new Uint32Array(count + 1);
+    this.uints(column.subarray(1));
+    for (let i = 1; i <= count; i++) column[i] += column[i - 1];
+    return column;
   }
 }
 
-// readTree returns columns by node, in preorder: the descendants of n are n+1
-// to end[n]-1.
+// readTree returns the frames of nodes, which are in preorder, and columns by
+// chain: those nodes that have all their samples in common, n to first[k+1]-1
+// from n = first[k]. The chains above chain k are k+1 to end[k]-1. It also
+// returns from: what ends on the last node of chain k are the samples from[k]
+// to from[k+1]-1.
 function readTree(reader, header) {
-  const count = header.nodes;
+  const frames = header.frames.name.length;
+  const calls = reader.starts(frames);
+  const callees = reader.uints(new Uint32Array(calls[frames]));
+
+  const count = header.chains;
+  const first = reader.starts(count);
   const parent = new Uint32Array(count);
-  // Columns that are read turn into others in their place: of so many nodes,
-  // each one takes the system long to make room for.
-  const end = reader.uints(new Uint32Array(count)); // how far up each node stands at first
+  const end = reader.uints(new Uint32Array(count)); // how far up each chain stands at first
   const ancestors = []; // by depth
   let depth = 0;
-  for (let n = 0; n < count; n++) {
-    for (let up = end[n]; up > 0; up--) end[ancestors[--depth]] = n;
-    if (n > 0) parent[n] = ancestors[depth - 1];
-    ancestors[depth++] = n;
+  for (let k = 0; k < count; k++) {
+    for (let up = end[k]; up > 0; up--) end[ancestors[--depth]] = k;
+    if (k > 0) parent[k] = ancestors[depth - 1];
+    ancestors[depth++] = k;
   }
   while (depth > 0) end[ancestors[--depth]] = count;
+  const from = reader.starts(count);
 
-  const Frames = header.frames.name.length <= 0x10000 ? Uint16Array : Uint32Array;
-  const frame = reader.uints(new Frames(count)); // numbers of callees at first
-  const unmet = reader.uints(new Uint32Array(header.calls));
-  const callees = header.frames.name.map(() => []);
-  let next = 0;
-  for (let n = 1; n < count; n++) {
-    const known = callees[frame[parent[n]]];
-    const number = frame[n];
-    if (number === 0) known.push(unmet[next++]);
-    frame[n] = known[number === 0 ? known.length - 1 : number - 1];
+  const Frames = frames <= 0x10000 ? Uint16Array : Uint32Array;
+  const frame = reader.uints(new Frames(header.nodes)); // numbers of callees at first
+  for (let k = 0, n = 1; k < count; k++) {
+    let f = frame[k === 0 ? 0 : first[parent[k] + 1] - 1];
+    for (; n < first[k + 1]; n++) {
+      f = callees[calls[f] + frame[n]];
+      frame[n] = f;
+    }
   }
-  return { count, parent, end, frame };
+  return { count, first, parent, end, from, frame };
 }
 
-// readSamples returns columns by sample, ordered by node.
+// readSamples returns columns by sample.
 function readSamples(reader, header) {
   const count = header.samples;
-  const node = reader.uints(new Uint32Array(count));
-  for (let i = 1; i < count; i++) node[i] += node[i - 1];
   const task = reader.uints(new Uint32Array(count));
   const values = header.scales.map((scale) => reader.ints(new Float64Array(count), scale));
-  return { count, node, task, values };
+  return { count, task, values };
 }
 

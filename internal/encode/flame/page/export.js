@@ -10,16 +10,21 @@ function save(name, type, parts) {
 
 // folded returns the samples that weights count as lines "caller;callee 42".
 // The format has no escape for ";", which tools replace by ":".
-function folded({ tree: { parent, frame }, frames, strings }, weights) {
+function folded({ tree: { count, first, parent, frame }, frames, strings }, weights) {
   const names = frames.name.map((id) => strings[id].replaceAll(';', ':'));
-  const sums = new Map();
-  weights.eachSample((node, value) => sums.set(node, (sums.get(node) ?? 0) + value));
   const lines = [];
   const way = [];
-  for (const [node, value] of sums) {
+  for (let k = 0; k < count; k++) {
+    const value = weights.self(k);
     if (value === 0) continue;
     way.length = 0;
-    for (let n = node; n !== 0; n = parent[n]) way.push(names[frame[n]]);
+    for (let c = k, n = first[k + 1] - 1; n > 0; n--) {
+      way.push(names[frame[n]]);
+      if (n === first[c]) {
+        c = parent[c];
+        n = first[c + 1];
+      }
+    }
     lines.push(`${way.reverse().join(';')} ${value}\n`);
   }
   return lines;

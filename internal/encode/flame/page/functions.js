@@ -14,41 +14,40 @@ class Functions {
     });
   }
 
-  // weigh returns by function the values in which it is the leaf, self, and in
-  // which it is anywhere in the stack, total: once, however often.
-  weigh(weights) {
-    const { tree: { count, end, frame } } = this.data;
+  // selfSums returns by function the value in which it is the leaf.
+  selfSums(weights) {
+    const { tree: { count, first, frame } } = this.data;
+    const sums = new Float64Array(this.frames.length);
+    for (let k = 0; k < count; k++) sums[this.ofFrame[frame[first[k + 1] - 1]]] += weights.self(k);
+    return sums;
+  }
+  // totalSums returns the values, in the profile and in the one it is compared
+  // with, in which it is anywhere in the stack: once, however often.
+  totalSums(weights) {
+    const { ofFrame, data: { tree: { count, first, end, frame } } } = this;
     const columns = () => new Float64Array(this.frames.length);
-    const sums = { self: columns(), total: columns(), baseSelf: columns(), baseTotal: columns() };
-    weights.eachSample((node, value, base) => {
-      const f = this.ofFrame[frame[node]];
-      sums.self[f] += value;
-      sums.baseSelf[f] += base;
-    });
+    const sums = { values: columns(), base: columns() };
     const until = new Uint32Array(this.frames.length); // the end of the outermost activation
-    for (let n = 0; n < count; n++) {
-      const f = this.ofFrame[frame[n]];
-      if (n < until[f]) continue;
-      until[f] = end[n];
-      sums.total[f] += weights.total[n];
-      if (weights.base) sums.baseTotal[f] += weights.base[n];
+    for (let k = 0; k < count; k++) {
+      const total = weights.total(k);
+      const base = weights.baseTotal(k);
+      if (total === 0 && base === 0) continue;
+      for (let n = first[k]; n < first[k + 1]; n++) {
+        const f = ofFrame[frame[n]];
+        if (k < until[f]) continue;
+        until[f] = end[k];
+        sums.values[f] += total;
+        sums.base[f] += base;
+      }
     }
     return sums;
   }
 
-  // outermost returns the nodes of function f that have none of it below.
+  // outermost returns the nodes of function f that have none of it below, with
+  // their chains.
   outermost(f) {
-    const { tree: { count, end, frame } } = this.data;
-    const nodes = [];
-    for (let n = 0; n < count;) {
-      if (this.ofFrame[frame[n]] === f) {
-        nodes.push(n);
-        n = end[n];
-      } else {
-        n++;
-      }
-    }
-    return nodes;
+    if (this.last?.f !== f) this.last = { f, ...nodesWhere(this.data.tree, this.ofFrame.map((g) => g === f ? 1 : 0)) };
+    return this.last;
   }
 }
 

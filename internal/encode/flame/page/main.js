@@ -54,11 +54,11 @@ class Page {
     if (differs('q')) this.search.parse(now.q);
     if (differs('view', 'fn', 'merge', 'invert', 'value', 'task')) this.showView();
     else if (differs('zoom', 'up')) this.showZoom();
-    else if (differs('theme', 'colour')) this.eachChart((chart) => chart.paint());
+    else if (differs('theme', 'colour')) this.eachChart((chart) => chart.repaint());
     if (differs('q', 'value', 'task', 'view', 'fn', 'merge', 'zoom', 'up')) {
       this.tip.hide();
       this.search.show(this.hasChart ? this.chart : null);
-      this.eachChart((chart) => chart.paint());
+      this.eachChart((chart) => chart.repaint());
     }
     if (this.view === 'table' && differs('view', 'q', 'sort', 'value', 'task')) this.showTable();
     this.showControls();
@@ -71,22 +71,24 @@ class Page {
 
   weigh() {
     this.weights = new Weights(this.data, this.valueIndex, taskFilter(this.data, this.now.task));
-    this.sums = null;
+    this.self = this.total = null;
     this.views = new Map();
     byId('notice').hidden = this.weights.whole > 0;
     byId('notice').textContent = this.now.task ? 'No samples of this process or thread.' : 'No samples were taken.';
   }
-  // functionSums are made when they are first needed: the graph comes first.
-  get functionSums() { return this.sums ??= this.functions.weigh(this.weights); }
+  // The sums by function are made when they are first needed: the graph comes
+  // first.
+  get selfSums() { return this.self ??= this.functions.selfSums(this.weights); }
+  get totalSums() { return this.total ??= this.functions.totalSums(this.weights); }
   // hottest returns the functions by the weight of their own code.
   hottest(count) {
-    const { self } = this.functionSums;
+    const self = this.selfSums;
     return [...self.keys()].filter((f) => self[f] > 0).sort((a, b) => self[b] - self[a]).slice(0, count);
   }
 
   readColours() {
     if (this.now.colour === 'module' && this.colours.modules.length === 0) {
-      this.colours.rankModules(this.functions, this.functionSums.self);
+      this.colours.rankModules(this.functions, this.selfSums);
     }
     this.colours.read(this.now.colour);
     byId('legend').replaceChildren(...this.colours.legend().map(([text, colour]) => {
@@ -152,7 +154,7 @@ class Page {
     const { frames } = this.functions;
     const order = this.now.sort;
     const isCode = (f) => !['root', 'cpu', 'process'].includes(this.data.kinds[this.data.frames.kind[frames[f]]]);
-    this.table.show(this.functionSums, this.weights,
+    this.table.show(this.selfSums, this.totalSums, this.weights,
       (f) => isCode(f) && (!this.matches || this.matches[frames[f]]), order);
   }
 
@@ -280,7 +282,7 @@ class Page {
     });
     matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => {
       this.readColours();
-      this.eachChart((chart) => chart.paint());
+      this.eachChart((chart) => chart.repaint());
     });
   }
 

@@ -68,7 +68,7 @@ class Panel {
   showHottest() {
     const { page, page: { names, functions, weights } } = this;
     this.panel.replaceChildren(shares('Hottest functions', page.hottest(20).map((f) =>
-      [names.of(functions.frames[f]), page.functionSums.self[f], () => page.chosen(f)]), weights.whole, page.valueType));
+      [names.of(functions.frames[f]), page.selfSums[f], () => page.chosen(f)]), weights.whole, page.valueType));
   }
 
   show(chart, box) {
@@ -80,8 +80,8 @@ class Panel {
       button('Sandwich', () => page.chosen(f)),
       ...(page.data.listings ? [button('Source', () => page.chosen(f, 'code'))] : []),
       button('Search', () => page.state.set({ q: `^${name.replace(/[\\^$.*+?()[\]{}|]/g, '\\$&')}$` })));
-    const { self, total } = page.functionSums;
     const part = (value) => `${amount(value, valueType)} (${percent(value, weights.whole)})`;
+    const callees = page.viewOf('callees of', f);
     const near = (heading, view) => {
       const entries = view.children(view.root).slice(0, 8).map((b) =>
         [names.of(b.frame), b.total, () => page.chosen(functions.ofFrame[b.frame])]);
@@ -89,8 +89,8 @@ class Panel {
     };
     this.panel.replaceChildren(
       element('h2', name), definitions(element('dl'), page.facts(chart, box)), tools,
-      element('h3', 'Wherever it is called'), definitions(element('dl'), [['Total', part(total[f])], ['Self', part(self[f])]]),
-      ...near('Called from', page.viewOf('callers of', f)), ...near('Calls', page.viewOf('callees of', f)));
+      element('h3', 'Wherever it is called'), definitions(element('dl'), [['Total', part(callees.root.total)], ['Self', part(page.selfSums[f])]]),
+      ...near('Called from', page.viewOf('callers of', f)), ...near('Calls', callees));
   }
 }
 

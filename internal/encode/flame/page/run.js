@@ -4,7 +4,11 @@ function showRun(data) {
   const { meta: m, samples, values, losses } = data;
   const counted = values.findIndex((v) => v.unit === 'count');
   const rate = m.frequency ? `${digits.format(m.frequency)} Hz` : m.period ? `every ${digits.format(m.period)}` : '';
-  const sum = (column) => column.reduce((a, b) => a + b, 0);
+  const sum = (column) => {
+    let all = 0;
+    for (const v of column) all += v;
+    return all;
+  };
   byId('summary').textContent = [
     m.scope, values.length ? spokenAmount(sum(samples.values[data.value]), values[data.value]) : '',
     m.seconds ? duration(m.seconds) : '',

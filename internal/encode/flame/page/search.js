@@ -16,17 +16,8 @@ function parseSearch(text, { frames, strings, kinds }) {
 }
 
 // matchedTotal sums what has a match in its stack, each stack once.
-function matchedTotal({ count, end, frame }, total, matches) {
-  let sum = 0;
-  for (let n = 0; n < count;) {
-    if (matches[frame[n]]) {
-      sum += total[n];
-      n = end[n];
-    } else {
-      n++;
-    }
-  }
-  return sum;
+function matchedTotal(tree, weights, matches) {
+  return nodesWhere(tree, matches).chains.reduce((sum, chain) => sum + weights.total(chain), 0);
 }
 
 // A Search holds which frames match, null while nothing is searched for, and
@@ -59,7 +50,7 @@ class Search {
       .sort((a, b) => b.total - a.total || a.depth - b.depth || a.x - b.x);
     byId('matched').className = this.isWrong ? 'bad' : '';
     byId('matched').textContent = this.isWrong ? 'not a valid expression'
-      : matches ? `${percent(matchedTotal(data.tree, weights.total, matches), weights.whole)} matched` : '';
+      : matches ? `${percent(matchedTotal(data.tree, weights, matches), weights.whole)} matched` : '';
     byId('next').disabled = byId('previous').disabled = this.hits.length === 0;
   }
 

@@ -28,25 +28,25 @@ class Table {
     });
   }
 
-  // show lists the functions that keeps tells to, with sums as Functions.weigh
-  // returns them. order is a column, with a "-" before it from last to first.
-  show(sums, weights, keeps, order) {
-    const share = (f) => sums.total[f] / (weights.whole || 1);
-    const before = (f) => sums.baseTotal[f] / (weights.baseWhole || 1);
-    this.sums = sums;
+  // show lists the functions that keeps tells to, with the sums that Functions
+  // makes. order is a column, with a "-" before it from last to first.
+  show(self, total, weights, keeps, order) {
+    const share = (f) => total.values[f] / (weights.whole || 1);
+    const before = (f) => total.base[f] / (weights.baseWhole || 1);
+    Object.assign(this, { self, total });
     this.weights = weights;
     this.change = (f) => share(f) - before(f);
     const column = order.replace('-', '');
-    const numbers = { __proto__: null, self: (f) => sums.self[f], total: (f) => sums.total[f], change: this.change };
+    const numbers = { __proto__: null, self: (f) => self[f], total: (f) => total.values[f], change: this.change };
     const list = this.functions.frames.map((_, f) => f)
-      .filter((f) => keeps(f) && (sums.total[f] !== 0 || sums.baseTotal[f] !== 0));
+      .filter((f) => keeps(f) && (total.values[f] !== 0 || total.base[f] !== 0));
     const key = numbers[column] ?? this.texts[column] ?? numbers.self;
     const keys = this.functions.frames.map((_, f) => key(f));
     const compare = numbers[column]
       ? (a, b) => keys[b] - keys[a]
       : (a, b) => (keys[a] < keys[b] ? -1 : keys[a] > keys[b] ? 1 : 0);
     const sign = order.startsWith('-') ? -1 : 1;
-    list.sort((a, b) => sign * compare(a, b) || sums.total[b] - sums.total[a] || a - b);
+    list.sort((a, b) => sign * compare(a, b) || total.values[b] - total.values[a] || a - b);
     this.list = list;
     for (const header of byId('table').querySelectorAll('th')) {
       const falling = Boolean(numbers[header.dataset.column]) === (sign > 0);
@@ -58,7 +58,7 @@ class Table {
   }
 
   fill() {
-    const { sums, weights, data, texts } = this;
+    const { self, total, weights, data, texts } = this;
     const type = this.page.valueType;
     const number = (value) => {
       const cell = element('td', amount(value, type), 'number');
@@ -70,7 +70,7 @@ class Table {
       const name = element('th');
       name.scope = 'row';
       name.append(button(texts.name(f), () => this.page.chosen(f), 'name'));
-      row.append(number(sums.self[f]), number(sums.total[f]));
+      row.append(number(self[f]), number(total.values[f]));
       if (data.compared) row.append(element('td', pointsChange(this.change(f), 0), 'number'));
       const module = element('td', moduleName(texts.module(f)), 'path');
       module.title = shortened(texts.module(f));

@@ -3,13 +3,13 @@
 // millions only thousands are wide enough to be seen.
 //
 // A box: frame; parent, a box or null; depth, 0 for a tree's root; total and
-// base, its values in the profile and in the one it is compared with; nodes
-// that it stands for; in trees of callers the shares that they have in it,
-// totals and bases, by node; children, heaviest first, or null if not made.
+// base, its values in the profile and in the one it is compared with; children,
+// heaviest first, or null if not made. Of trees of callees it has the nodes that
+// it stands for, and their chains; of trees of callers the range of places, from
+// and to, whose way leads to it.
 
 class View {
-  // grow calls add(box, node, total, base) for every node that stands for a
-  // part of a child of the box; the nodes of one frame make a child.
+  // grow makes the children of a box, in any order.
   constructor(data, weights) {
     this.tree = data.tree;
     this.weights = weights;
@@ -18,8 +18,8 @@ class View {
 
   box(parent, frame) {
     return {
-      frame, parent, depth: parent ? parent.depth + 1 : 0, total: 0, base: 0,
-      nodes: [], totals: null, bases: null, children: null,
+      frame, parent, depth: parent ? parent.depth + 1 : 0, total: 0, base: 0, children: null,
+      nodes: [], chains: [], from: 0, to: 0,
       x: 0, width: 0, place: -1, // set by the chart that shows it
     };
   }
@@ -27,105 +27,115 @@ class View {
   children(box) {
     if (box.children) return box.children;
     const made = [];
-    this.grow(box, (node, total, base) => {
-      const frame = this.tree.frame[node];
-      if (this.slots[frame] === 0) this.slots[frame] = made.push(this.box(box, frame));
-      const child = made[this.slots[frame] - 1];
-      child.total += total;
-      child.base += base;
-      this.keep(child, node, total, base);
-    });
-    for (const child of made) {
-      this.slots[child.frame] = 0;
-      this.settle(child);
-    }
+    this.grow(box, made);
+    for (const child of made) this.slots[child.frame] = 0;
     box.children = made.sort((a, b) => b.total - a.total || b.base - a.base || a.frame - b.frame);
     return made;
+  }
+  // child returns the child of a frame, of those that were made.
+  child(box, made, frame) {
+    if (this.slots[frame] === 0) this.slots[frame] = made.push(this.box(box, frame));
+    return made[this.slots[frame] - 1];
   }
 
   // self is the part of a box's value that no child has.
   self(box) {
     return this.children(box).reduce((rest, child) => rest - child.total, box.total);
   }
-
-  keep(child, node) { child.nodes.push(node); }
-  settle() {}
 }
 
 // CalleeView shows what nodes call: merged if it begins with several.
 class CalleeView extends View {
-  constructor(data, weights, frame, nodes) {
+  constructor(data, weights, frame, { nodes, chains }) {
     super(data, weights);
     this.root = this.box(null, frame);
-    this.root.nodes = nodes;
-    for (const n of nodes) {
-      this.root.total += weights.total[n];
-      if (weights.base) this.root.base += weights.base[n];
-    }
+    nodes.forEach((node, i) => this.add(this.root, node, chains[i]));
   }
-  grow(box, add) {
-    const { end } = this.tree;
-    const { total, base } = this.weights;
-    for (const n of box.nodes) {
-      for (let c = n + 1; c < end[n]; c = end[c]) {
-        const before = base ? base[c] : 0;
-        if (total[c] !== 0 || before !== 0) add(c, total[c], before);
-      }
-    }
+  add(box, node, chain) {
+    box.total += this.weights.total(chain);
+    box.base += this.weights.baseTotal(chain);
+    box.nodes.push(node);
+    box.chains.push(chain);
+  }
+  grow(box, made) {
+    const { weights, tree: { first, end, frame } } = this;
+    const add = (node, chain) => {
+      if (weights.total(chain) === 0 && weights.baseTotal(chain) === 0) return;
+      this.add(this.child(box, made, frame[node]), node, chain);
+    };
+    box.nodes.forEach((node, i) => {
+      const chain = box.chains[i];
+      if (node + 1 < first[chain + 1]) add(node + 1, chain);
+      else for (let c = chain + 1; c < end[chain]; c = end[c]) add(first[c], c);
+    });
   }
 }
 
-// CallerView shows from where nodes are called. A node has in a box the share
-// of its value that came by the way to that box.
+// CallerView shows from where nodes are called. Each has a share of the whole
+// that goes with it all the way to the root: a place, with the node and chain
+// that the way has come to. A box has a range of places, which its children
+// divide.
 class CallerView extends View {
-  // begin calls add(node, total, base) for the nodes to begin with: as the
-  // root, if frame is theirs, or as its children. ends tells of frames on
-  // which the ways end.
-  constructor(data, weights, frame, begin, asRoot, ends) {
+  // The root stands for the given nodes with all they call, if isRoot; else its
+  // children stand for what ends on them. The ways end at frames that ends
+  // tells of, which are not shown.
+  constructor(data, weights, frame, { nodes, chains }, isRoot, ends) {
     super(data, weights);
+    this.isRoot = isRoot;
     this.ends = ends;
-    this.places = data.places ??= new Uint32Array(data.tree.count); // by node, its place in a child from 1; else 0
+    this.node = new Uint32Array(nodes); // by place, as are the next three
+    this.chain = new Uint32Array(chains);
+    this.total = new Float64Array(chains.length);
+    this.base = new Float64Array(chains.length);
+    this.order = new Uint32Array(chains.length); // places, those of a box together
     this.root = this.box(null, frame);
-    this.begin = begin;
-    if (asRoot) {
-      begin((node, total, base) => {
-        this.root.total += total;
-        this.root.base += base;
-        this.keep(this.root, node, total, base);
-      });
-      this.settle(this.root);
-      this.begin = null;
+    chains.forEach((chain, place) => {
+      this.total[place] = isRoot ? weights.total(chain) : weights.self(chain);
+      this.base[place] = isRoot ? weights.baseTotal(chain) : weights.baseSelf(chain);
+      if (this.total[place] !== 0 || this.base[place] !== 0) this.order[this.root.to++] = place;
+      if (isRoot) this.weigh(this.root, place);
+    });
+    if (isRoot) return;
+    for (const child of this.children(this.root)) {
+      this.root.total += child.total;
+      this.root.base += child.base;
+    }
+  }
+  weigh(box, place) {
+    box.total += this.total[place];
+    box.base += this.base[place];
+  }
+  grow(box, made) {
+    const { node, order, ends, tree: { frame } } = this;
+    for (let i = box.from; i < box.to; i++) {
+      const place = order[i];
+      if (box.parent || this.isRoot) this.climb(place);
+      const f = frame[node[place]];
+      if (ends[f]) continue;
+      const child = this.child(box, made, f);
+      this.weigh(child, place);
+      child.to++; // the length of its range, for now
+    }
+    let at = box.from;
+    for (const child of made) {
+      child.from = at;
+      at += child.to;
+      child.to = child.from;
+    }
+    for (const place of order.slice(box.from, box.to)) {
+      const f = frame[node[place]];
+      if (!ends[f]) order[made[this.slots[f] - 1].to++] = place;
+    }
+  }
+  // climb moves a place to its caller.
+  climb(place) {
+    const { node, chain, tree: { first, parent } } = this;
+    if (node[place] > first[chain[place]]) {
+      node[place]--;
     } else {
-      for (const child of this.children(this.root)) {
-        this.root.total += child.total;
-        this.root.base += child.base;
-      }
+      chain[place] = parent[chain[place]];
+      node[place] = first[chain[place] + 1] - 1;
     }
-  }
-  grow(box, add) {
-    if (box === this.root && this.begin) { this.begin(add); return; }
-    const { parent, frame } = this.tree;
-    for (let i = 0; i < box.nodes.length; i++) {
-      const caller = parent[box.nodes[i]];
-      if (caller !== 0 && !this.ends[frame[caller]]) add(caller, box.totals[i], box.bases[i]);
-    }
-    box.nodes = box.totals = box.bases = null; // the children have taken over
-  }
-  // Ways that meet in a caller go on as one.
-  keep(child, node, total, base) {
-    child.totals ??= [];
-    child.bases ??= [];
-    let place = this.places[node];
-    if (place === 0) {
-      place = this.places[node] = child.nodes.push(node);
-      child.totals.push(0);
-      child.bases.push(0);
-    }
-    child.totals[place - 1] += total;
-    child.bases[place - 1] += base;
-  }
-  settle(child) {
-    for (const node of child.nodes) this.places[node] = 0;
   }
 }
 
@@ -134,37 +144,45 @@ class CallerView extends View {
 // out.
 function makeView(kind, f, merged, { data, weights, functions }) {
   const { tree, frames, kinds } = data;
-  const ends = merged ? frames.kind.map((k) => ['process', 'cpu'].includes(kinds[k])) : [];
-  const outermost = () => functions.outermost(f);
+  const isKind = (...names) => Uint8Array.from(frames.kind, (k) => names.includes(kinds[k]) ? 1 : 0);
+  const ends = merged ? isKind('root', 'cpu', 'process') : isKind('root');
   switch (kind) {
     case 'callees of':
-      return new CalleeView(data, weights, functions.frames[f], outermost());
+      return new CalleeView(data, weights, functions.frames[f], functions.outermost(f));
     case 'callers of':
-      return new CallerView(data, weights, functions.frames[f], (add) => {
-        for (const n of outermost()) add(n, weights.total[n], weights.base ? weights.base[n] : 0);
-      }, true, ends);
+      return new CallerView(data, weights, functions.frames[f], functions.outermost(f), true, ends);
     case 'callers':
-      return new CallerView(data, weights, tree.frame[0], (add) => {
-        weights.eachSample((node, value, base) => {
-          if ((value !== 0 || base !== 0) && !ends[tree.frame[node]]) add(node, value, base);
-        });
-      }, false, ends);
+      return new CallerView(data, weights, tree.frame[0], leaves(tree), false, ends);
     default:
-      return new CalleeView(data, weights, tree.frame[0], merged ? processNodes(data) : [0]);
+      return new CalleeView(data, weights, tree.frame[0], nodesWhere(tree, merged ? isKind('process') : isKind('root')));
   }
 }
 
-// processNodes returns the nodes that stand for processes or threads.
-function processNodes({ tree, frames, kinds }) {
-  const nodes = [];
-  for (let n = 1; n < tree.count;) {
-    if (kinds[frames.kind[tree.frame[n]]] === 'process') {
-      nodes.push(n);
-      n = tree.end[n];
+// nodesWhere returns the nodes of frames that a test holds for, with their chains,
+// but none above another.
+function nodesWhere({ count, first, end, frame }, test) {
+  const found = { nodes: [], chains: [] };
+  for (let k = 0; k < count;) {
+    let n = first[k];
+    while (n < first[k + 1] && !test[frame[n]]) n++;
+    if (n < first[k + 1]) {
+      found.nodes.push(n);
+      found.chains.push(k);
+      k = end[k];
     } else {
-      n++;
+      k++;
     }
   }
-  return nodes;
+  return found;
 }
 
+// leaves returns the nodes that samples end on, with their chains.
+function leaves({ count, first, from }) {
+  const found = { nodes: [], chains: [] };
+  for (let k = 0; k < count; k++) {
+    if (from[k] === from[k + 1]) continue;
+    found.nodes.push(first[k + 1] - 1);
+    found.chains.push(k);
+  }
+  return found;
+}

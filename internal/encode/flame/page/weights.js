@@ -1,36 +1,42 @@
 // ---- What boxes weigh: one value type, of the tasks that the reader chose.
 
-// A Weights holds the value of each node with all its descendants.
+// Sums hold a column of samples so that a sum of any run of them, and so of any
+// chain, takes one subtraction.
+class Sums {
+  constructor({ tree, samples }, column, keeps) {
+    this.tree = tree;
+    this.before = new Float64Array(samples.count + 1); // by sample, the sum of those before it
+    let sum = 0;
+    for (let i = 0; i < samples.count; i++) {
+      if (keeps[samples.task[i]]) sum += column[i];
+      this.before[i + 1] = sum;
+    }
+    this.whole = sum;
+  }
+  // total is the value of the nodes of a chain with all above them, self that of
+  // the last one alone.
+  total(chain) { return this.between(chain, this.tree.end[chain]); }
+  self(chain) { return this.between(chain, chain + 1); }
+  between(chain, end) {
+    const { from } = this.tree;
+    return this.before[from[end]] - this.before[from[chain]];
+  }
+}
+
 class Weights {
   // type is the index of a value type, keeps tells by task which samples count.
   constructor(data, type, keeps) {
-    this.data = data;
-    this.keeps = keeps;
-    this.column = data.samples.values[type];
-    this.total = this.sum(this.column);
+    const { samples: { values } } = data;
+    this.sums = new Sums(data, values[type], keeps);
     // Of the profile that this one is compared with, else null.
-    this.baseColumn = data.compared ? data.samples.values[data.values.length + type] : null;
-    this.base = this.baseColumn && this.sum(this.baseColumn);
-    this.whole = this.total[0];
-    this.baseWhole = this.base ? this.base[0] : 0;
+    this.base = data.compared ? new Sums(data, values[data.values.length + type], keeps) : null;
+    this.whole = this.sums.whole;
+    this.baseWhole = this.base ? this.base.whole : 0;
   }
-  sum(column) {
-    const { tree: { count, parent }, samples: { node, task } } = this.data;
-    const sums = new Float64Array(count);
-    for (let i = 0; i < node.length; i++) {
-      if (this.keeps[task[i]]) sums[node[i]] += column[i];
-    }
-    for (let n = count - 1; n > 0; n--) sums[parent[n]] += sums[n];
-    return sums;
-  }
-  // eachSample calls visit(node, value, base value) for every sample that
-  // counts, in the order of nodes.
-  eachSample(visit) {
-    const { node, task } = this.data.samples;
-    for (let i = 0; i < node.length; i++) {
-      if (this.keeps[task[i]]) visit(node[i], this.column[i], this.baseColumn ? this.baseColumn[i] : 0);
-    }
-  }
+  total(chain) { return this.sums.total(chain); }
+  self(chain) { return this.sums.self(chain); }
+  baseTotal(chain) { return this.base ? this.base.total(chain) : 0; }
+  baseSelf(chain) { return this.base ? this.base.self(chain) : 0; }
 }
 
 // taskFilter returns by task whether it is among those that choice names:
@@ -53,7 +59,8 @@ const MOST_CHOICES = 100; // of one level
 // tells so.
 function taskChoices({ tasks, strings, samples }, column) {
   const weights = tasks.comm.map(() => 0);
-  for (let i = 0; i < samples.count; i++) weights[samples.task[i]] += samples.values[column][i];
+  const { count, task, values: { [column]: values } } = samples;
+  for (let i = 0; i < count; i++) weights[task[i]] += values[i];
   const whole = weights.reduce((sum, w) => sum + w, 0);
   const all = tasks.comm.map((_, i) => i);
   const list = [['', 'All processes']];

@@ -1,4 +1,5 @@
-package e2e
+// Package fusetest mounts a file system whose server can be made to answer no more.
+package fusetest
 
 import (
 	"encoding/binary"
@@ -13,9 +14,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// fuseVar makes the test binary the server of a file system. It holds the path of
+// fuseVar makes a test's binary the server of a file system. It holds the path of
 // the only file in there, and the server's standard input is /dev/fuse.
-const fuseVar = "E2E_FUSE"
+const fuseVar = "FUSETEST_FILE"
 
 func init() {
 	if path := os.Getenv(fuseVar); path != "" {
@@ -27,10 +28,11 @@ func init() {
 	}
 }
 
-// mountFUSE mounts a file system whose only file is a copy of the one at path,
-// and returns the file and the server: stopped, it never answers. Nothing that
-// stat tells is kept by the kernel, so that each look at the file asks the server.
-func mountFUSE(t *testing.T, path string) (string, *exec.Cmd) {
+// Mount mounts a file system whose only file is a copy of the one at path, and
+// returns the file and a function that has the server stop: it answers nobody then,
+// until the test is over. Nothing that stat tells is kept by the kernel, so that
+// each look at the file asks the server. The test is skipped where there is no FUSE.
+func Mount(t *testing.T, path string) (file string, stop func()) {
 	t.Helper()
 	dev, err := os.OpenFile("/dev/fuse", os.O_RDWR, 0)
 	if err != nil {
@@ -56,7 +58,12 @@ func mountFUSE(t *testing.T, path string) (string, *exec.Cmd) {
 			t.Error(err)
 		}
 	})
-	return filepath.Join(dir, "program"), server
+	return filepath.Join(dir, "program"), func() {
+		t.Helper()
+		if err := server.Process.Signal(unix.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 // Requests and their numbers, and sizes, are those of linux/fuse.h.

@@ -1,0 +1,43 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/alecthomas/kong"
+)
+
+// helpCommand is for those who ask as they ask git and go.
+type helpCommand struct {
+	Command string `arg:"" optional:"" help:"The command to explain. Without one, all of them are listed."`
+}
+
+// Help is what fulgur help --help says beside the arguments.
+func (*helpCommand) Help() string {
+	return `The same as fulgur COMMAND --help.
+
+Examples:
+
+    # all flags of fulgur profile, with examples
+    fulgur help profile
+`
+}
+
+func (c *helpCommand) run(ctx context.Context, env environment) (int, error) {
+	args := []string{"--help"}
+	if c.Command != "" {
+		args = []string{c.Command, "--help"}
+	}
+	return run(ctx, args, env.stdout, env.stderr), nil
+}
+
+// whereHelpIs is the line that follows an error in the command line args.
+func whereHelpIs(args []string) string {
+	parser, err := newParser(new(commands), io.Discard, io.Discard, func() {})
+	if err == nil && len(args) > 0 && slices.ContainsFunc(parser.Model.Children, func(n *kong.Node) bool { return n.Name == args[0] }) {
+		return fmt.Sprintf("See fulgur %s --help.", args[0])
+	}
+	return "See fulgur --help, or fulgur COMMAND --help."
+}

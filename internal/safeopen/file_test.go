@@ -1,0 +1,73 @@
+package safeopen
+
+import (
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"fulgur/internal/answer"
+	"fulgur/internal/testenv"
+	"fulgur/internal/testenv/fusetest"
+)
+
+// What does not answer is not waited for, whatever is asked of it.
+func TestNoAnswer(t *testing.T) {
+	testenv.Root(t)
+	content := filepath.Join(t.TempDir(), "content")
+	if err := os.WriteFile(content, []byte(strings.Repeat("x", 4<<20)), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	path, stop := fusetest.Mount(t, content)
+	f, err := Open("/", path, Regular)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := make([]byte, 16)
+	if n, err := f.ReadAt(b, 0); n != len(b) || err != nil || b[15] != 'x' {
+		t.Errorf("%q, %v", b[:n], err)
+	}
+	if n, err := f.ReadAt(b, 4<<20-8); n != 8 || err != io.EOF {
+		t.Errorf("at the end: %d, %v", n, err)
+	}
+	stop()
+	for _, ask := range []func() error{
+		func() error { _, err := f.ReadAt(b, 2<<20); return err },
+		func() error { _, err := f.Read(b); return err }, // is not asked
+		func() error { _, err := Open("/", path, Regular); return err },
+		func() error { _, err := Stat(path); return err },
+		func() error { _, err := Open(filepath.Dir(path), "another", Regular); return err },
+	} {
+		if err := ask(); !errors.Is(err, answer.ErrNone) || errors.Is(err, unix.EINTR) {
+			t.Errorf("error %v", err)
+		}
+	}
+	if info, err := f.Stat(); err != nil || info.Size() != 4<<20 {
+		t.Errorf("%v, %v", info, err)
+	}
+	if err := f.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := Open("/", content, Regular); err != nil {
+		t.Errorf("elsewhere: %v", err)
+	}
+}
+
+// What lies in one mount most likely is one place, what does not is another.
+func TestPlaceOf(t *testing.T) {
+	for name, want := range map[string]string{
+		"/usr/lib/debug/.build-id/ab/cdef.debug": "usr/lib/debug",
+		"/usr/lib/x86_64-linux-gnu/libc.so.6":    "usr/lib/x86_64-linux-gnu",
+		"usr/lib/../bin//ls":                     "usr/bin",
+		"/file":                                  "",
+		"":                                       "",
+	} {
+		if got := placeOf("/", name); got != (place{root: "/", above: want}) {
+			t.Errorf("%s: %+v, want %s", name, got, want)
+		}
+	}
+}

@@ -1,0 +1,51 @@
+package session
+
+import (
+	"slices"
+
+	"fulgur/internal/perfevent"
+	"fulgur/internal/target"
+)
+
+// offspring tells whether processes that are measured without their children have
+// any: a shell waits while what it started runs.
+type offspring struct {
+	of   []int // the processes
+	seen bool
+}
+
+// newOffspring returns that of a target, nil if there is none that it leaves out.
+func newOffspring(t target.Target) *offspring {
+	if t.Scope != target.Processes || t.Children {
+		return nil
+	}
+	return &offspring{of: t.PIDs}
+}
+
+// heed takes note of a record.
+func (o *offspring) heed(r perfevent.Record) {
+	if o == nil || o.seen {
+		return
+	}
+	switch r := r.(type) {
+	case perfevent.Fork:
+		o.seen = r.PID != r.PPID && slices.Contains(o.of, r.PPID)
+	case perfevent.Exit:
+		o.seen = r.PID != r.PPID && slices.Contains(o.of, r.PPID)
+	}
+}
+
+// hint returns what is to be said if nothing happened in the processes themselves,
+// nothing if they had no children.
+func (o *offspring) hint() string {
+	if o == nil {
+		return ""
+	}
+	if found, err := target.Descendants(o.of); err == nil && len(found) > 0 {
+		o.seen = true
+	}
+	if !o.seen {
+		return ""
+	}
+	return "; it has child processes, which --children adds"
+}

@@ -1,0 +1,64 @@
+package session
+
+import (
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"fulgur/internal/perfevent"
+	"fulgur/internal/target"
+)
+
+// Children that are left out are told of, whether they live, came or ended, and no
+// threads, or those of others.
+func TestOffspring(t *testing.T) {
+	const parent = 1 << 30 // nobody's number
+	for name, test := range map[string]struct {
+		record perfevent.Record
+		want   bool
+	}{
+		"fork":             {perfevent.Fork{PID: 7, TID: 7, PPID: parent, PTID: parent}, true},
+		"exit":             {perfevent.Exit{PID: 7, TID: 7, PPID: parent, PTID: parent}, true},
+		"thread":           {perfevent.Fork{PID: parent, TID: 7, PPID: parent, PTID: parent}, false},
+		"thread ends":      {perfevent.Exit{PID: parent, TID: 7, PPID: parent, PTID: parent}, false},
+		"another's":        {perfevent.Fork{PID: 7, TID: 7, PPID: 8, PTID: 8}, false},
+		"exec":             {perfevent.Comm{PID: parent, TID: parent, Exec: true}, false},
+		"another's, later": {perfevent.Exit{PID: 7, TID: 7, PPID: 8, PTID: 8}, false},
+	} {
+		o := newOffspring(target.Target{Scope: target.Processes, PIDs: []int{parent}})
+		o.heed(test.record)
+		o.heed(perfevent.Fork{PID: 9, TID: 9, PPID: 8, PTID: 8})
+		if hint := o.hint(); strings.Contains(hint, "--children") != test.want || !test.want && hint != "" {
+			t.Errorf("%s: %q", name, hint)
+		}
+	}
+	for _, measured := range []target.Target{
+		{Scope: target.System},
+		{Scope: target.Processes, PIDs: []int{parent}, Children: true},
+	} {
+		o := newOffspring(measured)
+		o.heed(perfevent.Fork{PID: 7, TID: 7, PPID: parent, PTID: parent})
+		if hint := o.hint(); hint != "" {
+			t.Errorf("%s: %q", measured, hint)
+		}
+	}
+	child := exec.Command("cat")
+	in, err := child.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := child.Start(); err != nil {
+		t.Fatal(err)
+	}
+	o := newOffspring(target.Target{Scope: target.Processes, PIDs: []int{os.Getpid()}})
+	if hint := o.hint(); !strings.Contains(hint, "--children") {
+		t.Errorf("of a child that lives: %q", hint)
+	}
+	if err := in.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := child.Wait(); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,87 @@
+package waiting
+
+import (
+	"bufio"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+
+	pprof "github.com/google/pprof/profile"
+
+	"fulgur/internal/testenv"
+)
+
+// readWindows returns the profiles of the windows that were written for an output.
+func readWindows(t *testing.T, dir string) (all []*pprof.Profile) {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, "out-*.pb.gz"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		all = append(all, readProfile(t, file))
+	}
+	if len(all) < 2 {
+		t.Fatalf("the windows are %q", files)
+	}
+	return all
+}
+
+// Windows have together the time asleep that the program counts, those sleeps too
+// that are divided between windows.
+func TestSleepsInWindows(t *testing.T) {
+	dir := t.TempDir()
+	m := run(t, "sleeps", filepath.Join(dir, "out.pb.gz"), "profile", "--wall", "--interval", "0.1")
+	var err error
+	if m.profile, err = pprof.Merge(readWindows(t, dir)); err != nil {
+		t.Fatal(err)
+	}
+	m.check(t, "off-cpu", "sleeper", m.truth.Slept, "[sleep]")
+	if got := m.sum(t, "off-cpu", "", "[stack lost]"); got != 0 {
+		t.Errorf("%d ns without a stack\n%s", got, m.stderr)
+	}
+}
+
+// A thread that sleeps all the time sleeps for the whole of each window, and all of
+// them know where, though it told so once.
+func TestAsleepInEveryWindow(t *testing.T) {
+	testenv.Root(t)
+	sleeper := exec.Command(os.Args[0])
+	sleeper.Env = environment(t, "asleep")
+	out, err := sleeper.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := sleeper.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		_ = sleeper.Process.Kill()
+		_ = sleeper.Wait()
+	}()
+	if line, err := bufio.NewReader(out).ReadString('\n'); err != nil {
+		t.Fatalf("%q, %v", line, err)
+	}
+	dir := t.TempDir()
+	report, err := exec.Command(program(t), "profile", "--wall", "--interval", "0.2", "-o", filepath.Join(dir, "out.pb.gz"),
+		"-p", strconv.Itoa(sleeper.Process.Pid), "1.1").CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, report)
+	}
+	whole := int64(0)
+	for i, p := range readWindows(t, dir) {
+		m := measured{profile: p, stderr: string(report)}
+		const where = "fulgur/test/waiting.nap"
+		if n := m.sum(t, "samples", "sleeper", "[sleep]", where); n != 1 {
+			t.Errorf("window %d: %d sleeps, want 1\n%s", i+1, n, p)
+		}
+		m.check(t, "wall", "sleeper", p.DurationNanos, "[sleep]", where)
+		whole += m.sum(t, "wall", "sleeper", "[sleep]", where)
+	}
+	if want := int64(1100 * time.Millisecond); !near(whole, want, slack) {
+		t.Errorf("%d ns in all windows, want %d\n%s", whole, want, report)
+	}
+}
