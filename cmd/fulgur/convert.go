@@ -15,6 +15,7 @@ type convertCommand struct {
 
 	Value    string `placeholder:"TYPE" group:"output" help:"Write this value alone, as cpu. Default: all that the format has room for, or the first of which there is some; of what fulgur record wrote for pprof, the one that it was to show."`
 	Annotate bool   `short:"a" name:"annotations" group:"output" help:"Mark kernel frames with _[k] and inlined functions with _[i] in text."`
+	Inverted bool   `group:"output" help:"Let callees hang below their callers in flame graphs: icicle graphs."`
 	Embed    bool   `name:"embed-sources" group:"output" help:"Put the source files into a profile for the Firefox Profiler, which then shows them wherever it is opened."`
 
 	Binary      string `placeholder:"FILE" xor:"binary" group:"contents" help:"Make the profile of this executable or shared object. It must be the build that ran."`
@@ -93,6 +94,7 @@ func (c *convertCommand) options() stored.ConvertOptions {
 		Output:       c.Output,
 		Value:        c.Value,
 		Annotate:     c.Annotate,
+		Inverted:     c.Inverted,
 		EmbedSources: c.Embed,
 		Format:       c.Format,
 		Binary:       c.Binary,

@@ -14,10 +14,11 @@ type diffCommand struct {
 	Normalize bool   `short:"n" group:"contents" help:"Compare shares, not amounts: for runs of different lengths. Folded stacks of the base are scaled."`
 	Value     string `placeholder:"TYPE" group:"contents" help:"Compare this value, as cpu. Default: the first that both have and one has some of."`
 
-	Output string `short:"o" placeholder:"FILE" group:"output" help:"Write to FILE in the format that its ending names: .txt, .folded, .html or .svg; - is standard output, the default."`
-	Format string `placeholder:"NAME" group:"output" help:"Write in this format whatever the ending: text, folded, html, svg. Default on standard output: text."`
-	Quiet  bool   `short:"q" group:"output" help:"No warnings on standard error."`
-	Top    *count `placeholder:"N" group:"output" help:"Show the N functions that changed most in the table. Default: 40."`
+	Output   string `short:"o" placeholder:"FILE" group:"output" help:"Write to FILE in the format that its ending names: .txt, .folded, .html or .svg; - is standard output, the default."`
+	Format   string `placeholder:"NAME" group:"output" help:"Write in this format whatever the ending: text, folded, html, svg. Default on standard output: text."`
+	Inverted bool   `group:"output" help:"Let callees hang below their callers in flame graphs: icicle graphs."`
+	Quiet    bool   `short:"q" group:"output" help:"No warnings on standard error."`
+	Top      *count `placeholder:"N" group:"output" help:"Show the N functions that changed most in the table. Default: 40."`
 }
 
 // topChanges is how many functions the table has unless told otherwise.
@@ -54,6 +55,7 @@ func (c *diffCommand) run(ctx context.Context, env environment) (int, error) {
 		Value:     c.Value,
 		Normalize: c.Normalize,
 		Functions: int(top),
+		Inverted:  c.Inverted,
 		Output:    c.Output,
 		Format:    c.Format,
 		Stdout:    env.stdout,

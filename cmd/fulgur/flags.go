@@ -30,6 +30,7 @@ type outputFlags struct {
 	Folded     bool   `short:"f" group:"output" help:"Write folded stacks, a line for each, for flame graphs."`
 	Delimited  bool   `short:"d" group:"output" help:"Put a delimiter between kernel and user frames."`
 	Annotate   bool   `short:"a" name:"annotations" group:"output" help:"Mark kernel frames with _[k] and inlined functions with _[i]."`
+	Inverted   bool   `group:"output" help:"Let callees hang below their callers in flame graphs: icicle graphs."`
 	PerThread  bool   `group:"output" help:"Tell threads apart, as COMM-PID/TID in folded stacks and flame graphs."`
 	PerCPU     bool   `name:"per-cpu" group:"output" help:"Tell CPUs apart, as a first frame [CPU N] in folded stacks and flame graphs."`
 	NoInlines  bool   `group:"output" help:"Show neither inlined functions nor files and lines: names only, for less time and memory."`
@@ -100,6 +101,7 @@ func (r recording) options() (session.Options, error) {
 		Format:       format,
 		Annotate:     r.output.Annotate,
 		Delimited:    r.output.Delimited,
+		Inverted:     r.output.Inverted,
 		Quiet:        r.output.Quiet,
 	}, nil
 }

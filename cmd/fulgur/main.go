@@ -20,6 +20,7 @@ import (
 
 	"fulgur/internal/doctor"
 	"fulgur/internal/encode/plain"
+	"fulgur/internal/source/branch"
 	"fulgur/internal/target"
 	"fulgur/internal/usage"
 )
@@ -244,7 +245,7 @@ func report(stderr io.Writer, args []string, code int, err error) int {
 		return exitUsage
 	case errors.As(err, &notStarted):
 		return notStarted.ExitCode()
-	case errors.As(err, new(*doctor.Error)):
+	case errors.As(err, new(*doctor.Error)), errors.Is(err, branch.ErrNoHardware):
 		_, _ = fmt.Fprintln(stderr, "See fulgur doctor for all that works here and does not.")
 	}
 	return exitFailed

@@ -18,6 +18,7 @@ import (
 
 	"fulgur/internal/boltprofile"
 	"fulgur/internal/session"
+	"fulgur/internal/source/branch"
 	"fulgur/internal/source/offcpu"
 	"fulgur/internal/stored"
 	"fulgur/internal/target"
@@ -53,6 +54,7 @@ func TestProfileOptions(t *testing.T) {
 		"profile -U -I":                                {Options: session.Options{UserOnly: true}, Idle: true},
 		"profile -K":                                   {Options: session.Options{KernelOnly: true}},
 		"profile -daf":                                 {Options: session.Options{Delimited: true, Annotate: true, Format: "folded"}},
+		"profile --inverted -o a.svg":                  {Options: session.Options{Inverted: true, Output: "a.svg"}},
 		"profile -f --format folded":                   {Options: session.Options{Format: "folded"}},
 		"profile -o flame.html 10":                     {Options: session.Options{Output: "flame.html", Duration: 10 * time.Second}},
 		"profile -o - --format svg":                    {Options: session.Options{Output: "-", Format: "svg"}},
@@ -533,6 +535,7 @@ func TestReport(t *testing.T) {
 		"escapes":        {1, errors.Join(errors.New("/tmp/\x1b]0;x\a"), errors.New("more")), 1, "fulgur: /tmp/\\x1b]0;x\\a; more\n"},
 		"usage":          {1, fmt.Errorf("%w: no sense", usage.Err), 2, "fulgur: usage: no sense\nSee fulgur profile --help.\n"},
 		"no command":     {1, fmt.Errorf("launch: %w", notFound), 127, "fulgur: launch: no-such-command: command not found\n"},
+		"no branches":    {1, fmt.Errorf("sample branches: %w", branch.ErrNoHardware), 1, "fulgur: sample branches: no branch recording hardware\nSee fulgur doctor for all that works here and does not.\n"},
 		"reader left":    {1, &os.PathError{Op: "write", Path: "/dev/fd/63", Err: syscall.EPIPE}, 1, ""},
 	}
 	for name, test := range tests {

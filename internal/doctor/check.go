@@ -139,6 +139,8 @@ func (c *check) judge(f *Facts) *Problem {
 const (
 	CheckProc   = "proc"
 	CheckCgroup = "cgroup"
+
+	checkBTF = "btf"
 )
 
 // Judge returns what the check with the given ID finds wrong, nil if nothing.
@@ -169,6 +171,9 @@ func (p *Problem) origins() []string {
 	}
 	return []string{p.Check}
 }
+
+// harmless reports whether p is of no consequence.
+func (p *Problem) harmless() bool { return len(p.Stops)+len(p.Costs) == 0 && p.denies == 0 }
 
 // hits reports whether p stops or costs a command.
 func (p *Problem) hits(c Command) (stops, costs bool) {

@@ -182,7 +182,7 @@ var grounds = []check{
 		}},
 	},
 	{
-		id: "btf", group: groupKernel, title: "type information",
+		id: checkBTF, group: groupKernel, title: "type information",
 		value: either(func(f *Facts) bool { return f.BTF }, "/sys/kernel/btf/vmlinux", "none"),
 		faults: []fault{{
 			when:   func(f *Facts) bool { return !f.BTF },

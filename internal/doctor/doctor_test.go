@@ -36,6 +36,18 @@ func golden(t *testing.T, name, got string) {
 	}
 }
 
+// What is of no consequence gives nobody anything to do.
+func TestHarmless(t *testing.T) {
+	report := Examine(machine("no cgroup v2, no tracefs"), "v1.2.3")
+	var b strings.Builder
+	if err := report.WriteText(&b, false); err != nil {
+		t.Fatal(err)
+	}
+	if text := b.String(); strings.Contains(text, "mount -t tracefs") || !strings.Contains(text, "mount -t cgroup2") {
+		t.Error(text)
+	}
+}
+
 // What follows for commands on each machine, and what is said before a run.
 func TestMachines(t *testing.T) {
 	var b strings.Builder

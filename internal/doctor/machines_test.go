@@ -1,6 +1,8 @@
 package doctor
 
 import (
+	"errors"
+	"io/fs"
 	"slices"
 	"syscall"
 
@@ -85,6 +87,12 @@ var machines = map[string]func(*Facts){
 		f.UserNamespace, f.PIDNamespace, f.Container = true, true, "podman"
 		refuse(f)
 	},
+	"no /proc": func(f *Facts) {
+		f.ForeignProc = true
+		for _, p := range []Probe{ProbePerfEvent, ProbeRing, ProbeOnCPU} {
+			f.Tried[p] = Outcome{Err: &fs.PathError{Op: "open", Path: "/proc/self/mountinfo", Err: syscall.ENOENT}}
+		}
+	},
 	"another /proc": func(f *Facts) { f.ForeignProc = true },
 	"hidepid": func(f *Facts) {
 		f.HidePID, f.Effective = true, without(privilege.SysPtrace)
@@ -107,7 +115,9 @@ var machines = map[string]func(*Facts){
 	},
 	"no BTF": func(f *Facts) {
 		f.BTF = false
-		f.Tried[ProbeTracing] = Outcome{Err: syscall.ENOENT}
+		for _, p := range typed {
+			f.Tried[p] = Outcome{Err: errors.New("no BTF found for kernel version 6.12: not supported")}
+		}
 	},
 	"no JIT":        func(f *Facts) { f.Sysctls[sysctlJIT] = 0 },
 	"kptr_restrict": func(f *Facts) { f.Sysctls[sysctlKptr] = 2 },

@@ -159,7 +159,8 @@ func (t *text) state(colour, word string, width int) string {
 	return t.in(colour, word) + strings.Repeat(" ", width-len(word))
 }
 
-// remedies writes each remedy once, with what it mends.
+// remedies writes each remedy once, with what it mends. What neither stops nor costs
+// anything, and refuses nothing, needs none.
 func (t *text) remedies() {
 	type cure struct {
 		Remedy
@@ -167,7 +168,7 @@ func (t *text) remedies() {
 	}
 	var cures []cure
 	for _, r := range t.checks {
-		if r.Problem == nil || r.Problem.Remedy == (Remedy{}) {
+		if r.Problem == nil || r.Problem.Remedy == (Remedy{}) || r.Problem.harmless() {
 			continue
 		}
 		i := slices.IndexFunc(cures, func(c cure) bool { return c.Remedy == r.Problem.Remedy })

@@ -3,6 +3,7 @@ package doctor
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 
 	"fulgur/internal/encode/plain"
@@ -62,12 +63,7 @@ func trial(p Probe, id string, failure fault) check {
 	failure.when = func(f *Facts) bool { return f.Tried[p].Err != nil }
 	failure.what = func(f *Facts) string { return string(p) + ": " + failed(f.Tried[p].Err) }
 	failure.plain = true
-	failure.causes = func(f *Facts) []Problem {
-		if !refused(f.Tried[p].Err) {
-			return nil
-		}
-		return f.causes(needs)
-	}
+	failure.causes = func(f *Facts) []Problem { return f.causesOf(p) }
 	failure.remedy = func(f *Facts) Remedy {
 		switch {
 		case lacking != nil:
@@ -86,6 +82,8 @@ func trial(p Probe, id string, failure fault) check {
 			switch {
 			case !tried:
 				return "not tried"
+			case outcome.Err != nil && !refused(outcome.Err) && len(f.causesOf(p)) > 0:
+				return "fails"
 			case outcome.Err != nil:
 				return failed(outcome.Err)
 			case outcome.Found != "":
@@ -103,6 +101,28 @@ func failed(err error) string {
 		return "refused"
 	}
 	return plain.Error(err)
+}
+
+// typed are the probes of what the kernel's type information is for.
+var typed = []Probe{
+	ProbeTracing, ProbeIterator, ProbeFentry, ProbeKernelNames, ProbeOnCPU, ProbeOffCPU, ProbeBlockIO, ProbeFaults, ProbeBranch,
+}
+
+// causesOf returns what explains the failure of p, nothing if it is one of its own.
+func (f *Facts) causesOf(p Probe) []Problem {
+	err, cause := f.Tried[p].Err, (*Problem)(nil)
+	switch {
+	case refused(err):
+		return f.causes(needs)
+	case errors.Is(err, fs.ErrNotExist) && f.ForeignProc:
+		cause = f.Judge(CheckProc)
+	case !f.BTF && slices.Contains(typed, p):
+		cause = f.Judge(checkBTF)
+	}
+	if cause == nil {
+		return nil
+	}
+	return []Problem{*cause}
 }
 
 // needs are the capabilities that probes take.

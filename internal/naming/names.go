@@ -459,7 +459,8 @@ func (n *Names) TellOf(err error) bool {
 
 // Warnings are the problems worth a line each: not those of code that has no
 // file to complain about. That names are missing because the search for them
-// was interrupted is one.
+// was interrupted is one, and so are all files that may not be read, which for a
+// user without rights are most.
 func (n *Names) Warnings() []string {
 	named, unnamed := make([]bool, len(n.store.Codes)), make([]uint64, len(n.store.Codes))
 	for i, found := range n.found {
@@ -469,7 +470,7 @@ func (n *Names) Warnings() []string {
 			unnamed[code]++
 		}
 	}
-	var lines []string
+	var lines, denied []string
 	var cut, addresses uint64
 	for id, err := range n.problems {
 		if errors.Is(err, context.Canceled) {
@@ -485,8 +486,17 @@ func (n *Names) Warnings() []string {
 		if named[id] {
 			heading = "incomplete names"
 		}
-		lines = append(lines, heading+": "+plain.Error(err))
+		line := heading + ": " + plain.Error(err)
+		if errors.Is(err, fs.ErrPermission) {
+			denied = append(denied, line)
+		} else if !slices.Contains(lines, line) {
+			lines = append(lines, line)
+		}
 	}
+	if len(denied) > 1 {
+		denied = []string{denied[0] + "; the same for other files"}
+	}
+	lines = append(lines, denied...)
 	if cut > 0 {
 		lines = append(lines, fmt.Sprintf("interrupted: names are incomplete in %s; addresses shown as module+offset: %d",
 			plain.Count(cut, "module"), addresses))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"testing"
 
@@ -148,5 +149,31 @@ func TestWarnings(t *testing.T) {
 	}
 	if got := names.Warnings(); !slices.Equal(got, want) {
 		t.Errorf("%q, want those of all but what is unknown: %q", got, want)
+	}
+}
+
+// Of files that may not be read, one stands for all.
+func TestWarningsDenied(t *testing.T) {
+	store := stackstest.NewStore(t, stackstest.Layout{File: &process.File{}}, stackstest.Body{ID: 1, User: []uint64{stackstest.FileAt, stackstest.VdsoAt + 8, stackstest.JitAt + 8}, End: stackstest.Ended})
+	names := Given(store, debugfiletest.NewFinder(t), nil)
+	denied := fmt.Errorf("open it: %w", fs.ErrPermission)
+	for _, test := range []struct {
+		problems []error
+		want     []string
+	}{
+		{[]error{denied}, []string{"no names: open it: permission denied"}},
+		{[]error{denied, errors.New("another"), denied}, []string{"no names: another", "no names: open it: permission denied; the same for other files"}},
+	} {
+		names.problems = make([]error, len(store.Codes))
+		i := 0
+		for id, code := range store.Codes {
+			if code.Kind != stacks.CodeBroken && code.Kind != stacks.CodeUnknown && i < len(test.problems) {
+				names.problems[id] = test.problems[i]
+				i++
+			}
+		}
+		if got := names.Warnings(); i < len(test.problems) || !slices.Equal(got, test.want) {
+			t.Errorf("%q, want %q", got, test.want)
+		}
 	}
 }

@@ -23,6 +23,8 @@ type Options struct {
 	// Annotate marks kernel frames with "_[k]" and inlined ones with "_[i]";
 	// Delimited separates kernel and user frames.
 	Annotate, Delimited bool
+	// Inverted lets callees hang below their callers in flame graphs.
+	Inverted bool
 	// System says that the profile is of all processes, which are then told apart.
 	System bool
 	// Source returns the text of a source file; nil if none is wanted.
@@ -47,11 +49,11 @@ var formats = []Format{
 	{Name: "folded", Endings: []string{".folded"}, write: func(w io.Writer, p *profile.Profile, o Options, value int) error {
 		return folded.Write(w, p, folded.Options{Annotate: o.Annotate, Delimited: o.Delimited, Value: value})
 	}},
-	{Name: "html", Endings: []string{".html", ".htm"}, write: func(w io.Writer, p *profile.Profile, _ Options, value int) error {
-		return flame.WriteHTML(w, p, flame.Options{Value: value})
+	{Name: "html", Endings: []string{".html", ".htm"}, write: func(w io.Writer, p *profile.Profile, o Options, value int) error {
+		return flame.WriteHTML(w, p, flame.Options{Value: value, Inverted: o.Inverted})
 	}},
-	{Name: "svg", Endings: []string{".svg"}, write: func(w io.Writer, p *profile.Profile, _ Options, value int) error {
-		return flame.WriteSVG(w, p, flame.Options{Value: value})
+	{Name: "svg", Endings: []string{".svg"}, write: func(w io.Writer, p *profile.Profile, o Options, value int) error {
+		return flame.WriteSVG(w, p, flame.Options{Value: value, Inverted: o.Inverted})
 	}},
 	{Name: "pprof", Endings: []string{".pb.gz", ".pprof", ".prof"}, write: func(w io.Writer, p *profile.Profile, o Options, _ int) error {
 		return pprof.Write(w, p, pprof.Options{System: o.System})

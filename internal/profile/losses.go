@@ -7,6 +7,9 @@ type Losses struct {
 	// Samples were not counted at all: neither the count map nor the ring
 	// had room.
 	Samples uint64
+	// Unsent are samples of a recording that were not recorded at all: each
+	// crosses the ring by itself, and that had no room.
+	Unsent uint64
 	// Bodies are samples that were counted but whose stack never reached
 	// user space; they show as "[stack lost]".
 	Bodies uint64
@@ -71,9 +74,13 @@ type Losses struct {
 	ProcessesGone uint64
 }
 
+// Uncounted returns how many samples are in no count.
+func (l Losses) Uncounted() uint64 { return l.Samples + l.Unsent }
+
 // Plus returns the losses of two parts of a run.
 func (l Losses) Plus(m Losses) Losses {
 	l.Samples += m.Samples
+	l.Unsent += m.Unsent
 	l.Bodies += m.Bodies
 	l.Retries += m.Retries
 	l.Overflows += m.Overflows
@@ -108,6 +115,7 @@ func (l Losses) Plus(m Losses) Losses {
 // Estimates may have shrunk since; they then are 0.
 func (l Losses) Minus(m Losses) Losses {
 	l.Samples -= min(l.Samples, m.Samples)
+	l.Unsent -= min(l.Unsent, m.Unsent)
 	l.Bodies -= min(l.Bodies, m.Bodies)
 	l.Retries -= min(l.Retries, m.Retries)
 	l.Overflows -= min(l.Overflows, m.Overflows)

@@ -3,6 +3,7 @@ package session
 import (
 	"os"
 
+	"fulgur/internal/doctor"
 	"fulgur/internal/perfevent"
 	"fulgur/internal/safeopen"
 	"fulgur/internal/source/probe"
@@ -105,7 +106,7 @@ func (o *Options) checkSymfs() error {
 func (o *Options) completeDepth() error {
 	limit, err := perfevent.MaxStack()
 	if err != nil {
-		return err
+		return withoutProc(err)
 	}
 	switch {
 	case o.MaxDepth > limit:
@@ -118,4 +119,16 @@ func (o *Options) completeDepth() error {
 		o.MaxDepth = min(limit, hardMaxDepth)
 	}
 	return nil
+}
+
+// withoutProc returns err, which came of reading /proc, with what is wrong with that.
+func withoutProc(err error) error {
+	facts, readErr := doctor.Read()
+	if readErr != nil {
+		return err
+	}
+	if p := facts.Judge(doctor.CheckProc); p != nil {
+		return &doctor.Error{Doing: "profiling", Problems: []doctor.Problem{*p}, Err: err}
+	}
+	return err
 }

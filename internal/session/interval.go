@@ -150,14 +150,8 @@ func (n *numbered) report(w Window, path string) {
 		amount += ", " + describe.Amount(p.Total(w.Value), p.ValueTypes[w.Value])
 	}
 	lost := "nothing lost"
-	losses := p.Losses
-	losses.Overflows, losses.Retries = 0, 0 // delayed, not lost
-	if all := describe.Losses(losses); len(all) > 0 {
-		whats := make([]string, len(all))
-		for i, l := range all {
-			whats[i] = l.What
-		}
-		lost = strings.Join(whats, ", ")
+	if all := describe.Brief(p.Losses); len(all) > 0 {
+		lost = strings.Join(all, ", ")
 	}
 	begin := ""
 	if n.options.Progress {

@@ -71,6 +71,8 @@ type Options struct {
 	// Annotate marks kernel frames with "_[k]"; Delimited separates kernel
 	// and user frames.
 	Annotate, Delimited bool
+	// Inverted lets callees hang below their callers in flame graphs.
+	Inverted bool
 
 	// Stdout receives data, Stderr everything else.
 	Stdout, Stderr io.Writer
@@ -153,7 +155,7 @@ func (o *Options) allValues() bool {
 // output are the options of what writes the profile.
 func (o *Options) output() output.Options {
 	return output.Options{
-		Annotate: o.Annotate, Delimited: o.Delimited,
+		Annotate: o.Annotate, Delimited: o.Delimited, Inverted: o.Inverted,
 		System: o.Target.Scope == target.System, Source: o.Source,
 	}
 }

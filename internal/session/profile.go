@@ -308,11 +308,8 @@ func (r *run) profile(ctx context.Context) (*profile.Profile, error) {
 	if err := r.unwinder.Problem(); err != nil && !r.options.Quiet && !r.names.TellOf(err) {
 		fmt.Fprintln(r.options.Stderr, "fulgur: unwind tables:", plain.Error(err))
 	}
-	if !r.options.Quiet {
-		for _, w := range r.names.Warnings() {
-			fmt.Fprintln(r.options.Stderr, "fulgur:", w)
-		}
-	}
+	warnings := teller{options: r.options}
+	warnings.tell(r.names.Warnings())
 	return buildProfile(r.subject, r.store, lost, r.names, r.meta(r.Start, r.Duration), losses, r.events), nil
 }
 

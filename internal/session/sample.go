@@ -142,7 +142,7 @@ func (r *run) Progress() (string, error) {
 		return "", err
 	}
 	counts := fmt.Sprintf("%d %s, %d stacks", stats.Samples, r.subject.valueTypes()[0].Type, len(r.store.Bodies))
-	if lost := stats.Losses.Samples + r.Lost; lost > 0 {
+	if lost := stats.Losses.Uncounted() + r.Lost; lost > 0 {
 		counts += fmt.Sprintf(", %d lost", lost)
 	}
 	return r.Describe(counts), nil

@@ -5,15 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"sync/atomic"
 	"time"
 	"unsafe"
 
 	"fulgur/internal/debugfile"
 	"fulgur/internal/doctor"
-	"fulgur/internal/encode/describe"
 	"fulgur/internal/encode/plain"
 	"fulgur/internal/encode/samples"
+	"fulgur/internal/encode/text"
 	"fulgur/internal/monotonic"
 	"fulgur/internal/naming"
 	"fulgur/internal/output"
@@ -290,18 +291,14 @@ func (s *streaming) conclude() error {
 		return err
 	}
 	losses.Bodies = s.lost
-	cost, err := cost(s.mapMemory() + s.unwinder.Memory())
-	if err != nil {
-		return err
-	}
-	out := s.options.Stderr
-	fmt.Fprintf(out, "%s of %s\n", plain.Count(s.written, "sample"), s.options.Target.String())
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s of %s\n", plain.Count(s.written, "sample"), plain.Terminal(s.options.Target.String()))
 	if s.dropped > 0 {
-		fmt.Fprintf(out, "  %s dropped: the reader of the output, or the search for names, was too slow\n", plain.Count(s.dropped, "sample"))
+		fmt.Fprintf(&b, "  %s dropped: the reader of the output, or the search for names, was too slow\n", plain.Count(s.dropped, "sample"))
 	}
-	for _, l := range describe.Losses(losses) {
-		fmt.Fprintf(out, "  %s: %s\n", l.What, l.Effect)
+	b.WriteString(text.Losses(losses))
+	if s.written == 0 && s.dropped == 0 && losses.Uncounted() == 0 {
+		fmt.Fprintf(&b, "  nothing was sampled: %s\n", s.whyNothing())
 	}
-	_, err = fmt.Fprintln(out, cost)
-	return err
+	return s.run.conclude(b.String(), nil)
 }

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"fulgur/internal/doctor"
+	"fulgur/internal/encode/plain"
 	"fulgur/internal/encode/text"
 	"fulgur/internal/naming"
 	"fulgur/internal/profile"
@@ -30,7 +31,7 @@ func (r *run) summarize(p *profile.Profile) error {
 	if err := text.Summary(&b, p, text.SummaryOptions{Functions: hottestFunctions, Value: r.subject.shown(), All: r.subject.command() == doctor.Record}); err != nil {
 		return err
 	}
-	if p.Total(0) == 0 && p.Losses.Samples == 0 {
+	if p.Total(0) == 0 && p.Losses.Uncounted() == 0 {
 		fmt.Fprintf(&b, "  nothing was sampled: %s\n", r.whyNothing())
 	}
 	if v := r.subject.shown(); p.Total(0) > 0 && p.Total(v) == 0 && !r.options.allValues() {
@@ -58,6 +59,9 @@ func (r *run) conclude(said string, hints []string) error {
 		return err
 	}
 	fmt.Fprintf(&b, "\n%s\n", cost)
+	if o := r.options.Output; o != "" && o != "-" {
+		fmt.Fprintf(&b, "written: %s\n", plain.Terminal(o))
+	}
 	if _, err := fmt.Fprint(r.options.Stderr, b.String()); err != nil {
 		return fmt.Errorf("write the summary: %w", err)
 	}

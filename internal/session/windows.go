@@ -303,7 +303,7 @@ func (w *windows) conclude() error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s, %s of %s\n", plain.Count(uint64(w.samples), "sample"), plain.Count(uint64(w.number), "window"), plain.Terminal(w.options.Target.String()))
 	b.WriteString(text.Losses(w.lost))
-	if w.samples == 0 && w.lost.Samples == 0 {
+	if w.samples == 0 && w.lost.Uncounted() == 0 {
 		fmt.Fprintf(&b, "  nothing was sampled: %s\n", w.whyNothing())
 	}
 	if problem := w.unwinder.Problem(); problem != nil {

@@ -36,6 +36,8 @@ type ConvertOptions struct {
 	// Annotate marks kernel frames with "_[k]" and inlined ones with "_[i]" in
 	// text.
 	Annotate bool
+	// Inverted lets callees hang below their callers in flame graphs.
+	Inverted bool
 	// EmbedSources puts the source files that are here into a profile for the
 	// Firefox Profiler.
 	EmbedSources bool
@@ -70,8 +72,8 @@ func Convert(ctx context.Context, o ConvertOptions) (exitCode int, err error) {
 
 // convertBranches makes profiles for llvm-bolt.
 func (o *ConvertOptions) convertBranches(ctx context.Context) (exitCode int, err error) {
-	if o.Value != "" || o.Annotate || o.EmbedSources {
-		return 2, usage.Errorf("a profile for BOLT has no values to choose, no names to annotate and no room for sources")
+	if o.Value != "" || o.Annotate || o.Inverted || o.EmbedSources {
+		return 2, usage.Errorf("a profile for BOLT has no values to choose, no names to annotate, no graph to turn over and no room for sources")
 	}
 	return boltprofile.Convert(ctx, boltprofile.ConvertOptions{
 		Input: o.Input, Output: o.Output,
@@ -106,7 +108,7 @@ func (o *ConvertOptions) convertProfile(ctx context.Context) (exitCode int, err 
 		return 1, err
 	}
 	defer func() { err = errors.Join(err, out.Abort()) }()
-	opts := output.Options{Annotate: o.Annotate}
+	opts := output.Options{Annotate: o.Annotate, Inverted: o.Inverted}
 	if o.EmbedSources {
 		if opts.Source, err = sourcesOf(ctx, p, warn); err != nil {
 			return 1, output.OrInterrupted(ctx, err)

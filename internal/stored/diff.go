@@ -26,6 +26,8 @@ type DiffOptions struct {
 	Normalize bool
 	// Functions is how many functions the table has, 0 for all.
 	Functions int
+	// Inverted lets callees hang below their callers in flame graphs.
+	Inverted bool
 
 	// Output is the file to write, "-" or empty for Stdout. Format is its
 	// format ("text", "folded", "html", "svg"); empty takes it from Output's
@@ -55,7 +57,7 @@ var diffFormats = map[string]func(io.Writer, *profile.Profile, *DiffOptions) err
 func (o *DiffOptions) draw(w io.Writer, p *profile.Profile, write func(io.Writer, *profile.Profile, flame.Options) error) error {
 	base, changed := p.Only(0), p.Only(1)
 	base.ValueTypes, changed.ValueTypes = o.types, o.types
-	return write(w, changed, flame.Options{Title: o.Base + " → " + o.New, Base: base})
+	return write(w, changed, flame.Options{Title: o.Base + " → " + o.New, Base: base, Inverted: o.Inverted})
 }
 
 // Diff writes how one profile differs from another. The exit code is 0, 2 with

@@ -19,8 +19,9 @@ type ViewOptions struct {
 	// Input is the file to show, "-" standard input, in any format that
 	// [Convert] reads. Base, if not empty, is one to compare with.
 	Input, Base string
-	// Value is the type of the value to compare, if there is a base; empty takes
-	// the first.
+	// Value is the type of the value to compare, if there is a base, and else of the
+	// one that the flame graph shows at first; empty takes the one that is meant to be
+	// shown.
 	Value string
 
 	// Listen is the address to listen on, 127.0.0.1 if empty; Port the port, any
@@ -54,7 +55,11 @@ func View(ctx context.Context, o ViewOptions) (exitCode int, err error) {
 		Input: in.Input, Finder: finder,
 		Listen: o.Listen, Port: o.Port, NoOpen: o.NoOpen, Stderr: o.Stderr,
 	}
-	if o.Base != "" {
+	if o.Base == "" {
+		if shown.Value, err = chooseValue(in.Profile, o.Value); err != nil {
+			return 2, err
+		}
+	} else {
 		base, err := readShown(ctx, o.Base, finder, warn)
 		if err != nil {
 			return 1, output.OrInterrupted(ctx, err)

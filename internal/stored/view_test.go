@@ -104,6 +104,7 @@ func TestViewErrors(t *testing.T) {
 		"base missing":  {ViewOptions{Input: folded, Base: "/nowhere/b.folded"}, 1, "no such file"},
 		"both stdin":    {ViewOptions{Input: "-", Base: "-"}, 2, "standard input"},
 		"unknown value": {ViewOptions{Input: folded, Base: cpu, Value: "bytes"}, 2, `no value "bytes"`},
+		"nor without":   {ViewOptions{Input: folded, Value: "bytes"}, 2, `no value "bytes"`},
 		"no address":    {ViewOptions{Input: folded, Listen: "not an address"}, 1, "not an address"},
 	}
 	for name, test := range tests {

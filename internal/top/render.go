@@ -134,39 +134,46 @@ func (s *state) heading() string {
 		samples += p.Total(value)
 		losses = losses.Plus(p.Losses)
 	}
-	parts := []string{s.title}
-	if len(s.shown) == 0 {
-		parts = append(parts, "waiting for the first window…")
-	} else {
-		parts = append(parts, fmt.Sprintf("last %.1f s", duration.Seconds()), fmt.Sprintf("%d samples", samples), lost(losses))
-	}
+	var parts []string
+	// First, as it must not be cut off.
 	switch {
 	case s.ended:
 		parts = append(parts, "the measurement has ended")
 	case s.paused:
 		parts = append(parts, "PAUSED")
 	}
+	parts = append(parts, s.title)
+	if len(s.shown) == 0 {
+		parts = append(parts, "waiting for the first window…")
+	} else {
+		parts = append(parts, fmt.Sprintf("last %.1f s", duration.Seconds()), fmt.Sprintf("%d samples", samples), lost(losses))
+	}
 	return "fulgur top: " + strings.Join(parts, ", ")
 }
 
-// lost describes the gravest loss, leaving out what was merely delayed.
+// lost describes the gravest loss.
 func lost(l profile.Losses) string {
-	l.Overflows, l.Retries = 0, 0
-	all := describe.Losses(l)
+	all := describe.Brief(l)
 	switch len(all) {
 	case 0:
 		return "nothing lost"
 	case 1:
-		return all[0].What
+		return all[0]
 	case 2:
-		return all[0].What + " and one more kind of loss"
+		return all[0] + " and one more kind of loss"
 	}
-	return fmt.Sprintf("%s and %d more kinds of loss", all[0].What, len(all)-1)
+	return fmt.Sprintf("%s and %d more kinds of loss", all[0], len(all)-1)
 }
 
 // subject tells what is chosen.
 func (s *state) subject() string {
 	var parts []string
+	// First, so that it can be seen while it is typed.
+	if s.typing {
+		parts = append(parts, "filter: "+plain.Terminal(s.filter+"_"))
+	} else if s.filter != "" {
+		parts = append(parts, "filter: "+plain.Terminal(s.filter))
+	}
 	switch s.view {
 	case functionsView:
 		order := "self"
@@ -183,11 +190,6 @@ func (s *state) subject() string {
 	}
 	if (s.only != process{}) {
 		parts = append(parts, fmt.Sprintf("of %s (%d)", s.only.comm, s.only.pid))
-	}
-	if s.typing {
-		parts = append(parts, "filter: "+plain.Terminal(s.filter+"_"))
-	} else if s.filter != "" {
-		parts = append(parts, "filter: "+plain.Terminal(s.filter))
 	}
 	return strings.Join(parts, ", ")
 }
@@ -208,15 +210,21 @@ func headings(of []column) []string {
 	return names
 }
 
-// cells returns a line of a list. Columns at the right edge give way where the
-// screen is narrow.
+// cells returns a line of a list. Columns of text at the right edge take a quarter of
+// the screen at most, and give way where it is narrow.
 func cells(of []column, text []string, width int) string {
 	const least = 20 // of the column that is as wide as there is room for
 	shown := len(of)
+	fixed := func(c column) int {
+		if c.width < 0 {
+			return min(-c.width, width/4)
+		}
+		return c.width
+	}
 	room := func() int {
 		left := width
 		for _, c := range of[:shown] {
-			left -= max(c.width, -c.width) + 1
+			left -= fixed(c) + 1
 		}
 		return left + 1
 	}
@@ -229,9 +237,9 @@ func cells(of []column, text []string, width int) string {
 		case c.width == 0:
 			parts = append(parts, terminal.Fit(text[i], max(room(), 1)))
 		case c.isPath:
-			parts = append(parts, terminal.FitEnd(text[i], -c.width))
+			parts = append(parts, terminal.FitEnd(text[i], fixed(c)))
 		case c.width < 0:
-			parts = append(parts, terminal.Fit(text[i], -c.width))
+			parts = append(parts, terminal.Fit(text[i], fixed(c)))
 		default:
 			parts = append(parts, strings.Repeat(" ", max(c.width-terminal.Width(text[i]), 0))+text[i])
 		}

@@ -62,6 +62,9 @@ func TestScreens(t *testing.T) {
 		encodetest.Golden(t, name+".txt", []byte(screen(s, 100, 24)))
 	}
 	encodetest.Golden(t, "narrow.txt", []byte(screen(newState(encodetest.Typical()), 40, 10)))
+	usual := newState(encodetest.Typical())
+	press(usual, terminal.Enter, terminal.Enter)
+	encodetest.Golden(t, "usual.txt", []byte(screen(usual, 80, 24)))
 	encodetest.Golden(t, "waiting.txt", []byte(screen(newState(), 100, 6)))
 	encodetest.Golden(t, "empty.txt", []byte(screen(newState(encodetest.Empty()), 100, 6)))
 }

@@ -26,6 +26,7 @@ import (
 	"fulgur/internal/decode"
 	"fulgur/internal/elffile"
 	"fulgur/internal/encode/firefox"
+	"fulgur/internal/encode/flame"
 	"fulgur/internal/encode/pprof"
 	"fulgur/internal/profile"
 	"fulgur/internal/symbolize"
@@ -528,6 +529,21 @@ func (b *buffer) String() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.b.String()
+}
+
+// The flame graph shows the chosen value at first.
+func TestFlameOfValue(t *testing.T) {
+	p := build(t)
+	for value := range p.profile.ValueTypes {
+		var want bytes.Buffer
+		if err := flame.WriteHTML(&want, p.profile, flame.Options{Title: "work", Listings: "code", Value: value}); err != nil {
+			t.Fatal(err)
+		}
+		got, err := newFlamePage(Options{Input: p.input(t, decode.Folded), Value: value}).write()
+		if err != nil || !bytes.Equal(got, want.Bytes()) {
+			t.Errorf("value %d: the page is another, %v", value, err)
+		}
+	}
 }
 
 func TestServe(t *testing.T) {

@@ -43,6 +43,8 @@ type Options struct {
 	// Base, if not nil, is a profile to compare with, which must have the same
 	// value types.
 	Base *Input
+	// Value is the index of the value that the flame graph shows at first.
+	Value int
 	// Finder finds debug files.
 	Finder *debugfile.Finder
 

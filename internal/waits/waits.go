@@ -53,15 +53,42 @@ func Of(functions []string) Reason {
 // match returns the index of the first rule that a function matches, or a number
 // beyond all if none does.
 func match(name string) int {
+	first, ok := byName[name]
+	if !ok {
+		first = len(rules)
+	}
+	for _, p := range byPrefix {
+		if p.rule >= first {
+			break
+		}
+		if strings.HasPrefix(name, p.prefix) {
+			return p.rule
+		}
+	}
+	return first
+}
+
+// byName are the first rules of whole names, byPrefix those of prefixes, in the order
+// of the rules: every wait's every function is looked up.
+var byName, byPrefix = indexRules()
+
+type prefixRule struct {
+	prefix string
+	rule   int
+}
+
+func indexRules() (names map[string]int, prefixes []prefixRule) {
+	names = map[string]int{}
 	for i, r := range rules {
 		for _, pattern := range r.functions {
-			prefix, isPrefix := strings.CutSuffix(pattern, "*")
-			if name == pattern || isPrefix && strings.HasPrefix(name, prefix) {
-				return i
+			if prefix, ok := strings.CutSuffix(pattern, "*"); ok {
+				prefixes = append(prefixes, prefixRule{prefix, i})
+			} else if _, known := names[pattern]; !known {
+				names[pattern] = i
 			}
 		}
 	}
-	return len(rules)
+	return names, prefixes
 }
 
 // IsProbe reports whether a function of the kernel is there because of the BPF

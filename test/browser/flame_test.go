@@ -393,6 +393,37 @@ func TestFlamePage(t *testing.T) {
 		c.until(`document.body.dataset.view === "flame"`)
 	})
 
+	t.Run("address of all that is chosen", func(t *testing.T) {
+		c.press("f")
+		choose(c, "#value", "1")
+		choose(c, "#task", "p.4243")
+		choose(c, "#colour", "module")
+		choose(c, "#theme", "dark")
+		c.clickOn("#merge")
+		c.click(boxAt(c, 0.2, 2))
+		c.press("/")
+		c.write("file:main")
+		state := address(c)
+		c.call("Page.navigate", map[string]any{"url": "about:blank"}, nil)
+		c.eval(`history.back(), 0`, new(int))
+		c.until(`document.documentElement?.dataset.ready && document.querySelector("#matched").textContent`)
+		if again := address(c); again != state {
+			t.Errorf("the address %q became %q when loaded", state, again)
+		}
+		var chosen []string
+		c.eval(`["value", "task", "colour", "theme", "search"].map((id) => document.getElementById(id).value)
+			.concat(String(document.getElementById("merge").checked))`, &chosen)
+		if want := []string{"1", "p.4243", "module", "dark", "file:main", "true"}; !slices.Equal(chosen, want) {
+			t.Errorf("the page chose %q, want %q", chosen, want)
+		}
+		expectContains(c, "#path", "all›__libc_start_call_main›main 100%")
+		expect(c, "#matched", "100% matched")
+		c.point(boxAt(c, 0.2, 2))
+		expectContains(c, "#tip dl", "Cpu time", "40.4 ms (100%)")
+		c.eval(`(location.hash = "", 0)`, new(int))
+		c.until(`!document.querySelector("#merge").checked`)
+	})
+
 	t.Run("dark", func(t *testing.T) {
 		ground := func() (colour string) {
 			c.eval("getComputedStyle(document.body).backgroundColor", &colour)
@@ -724,6 +755,49 @@ func TestNarrowPage(t *testing.T) {
 	c.until(`document.querySelector("#chart").clientWidth < 420`)
 	c.press("t")
 	c.screenshot("narrow-table")
+	expectClean(c)
+}
+
+// A chart that does not show all its rows keeps the root in sight when its
+// window grows, and both charts of a sandwich are equally wide.
+func TestLowPage(t *testing.T) {
+	c := newTab(t)
+	resize := func(height int) {
+		t.Helper()
+		c.call("Emulation.setDeviceMetricsOverride", map[string]any{
+			"width": 1280, "height": height, "deviceScaleFactor": 1, "mobile": false,
+		}, nil)
+	}
+	b := profile.NewBuilder(profile.ValueType{Type: "samples", Unit: "count"})
+	var stack profile.StackID
+	for i := range 30 {
+		stack = b.Push(stack, b.Frame(profile.Frame{Function: b.Function(profile.Function{Name: fmt.Sprintf("f%d", i)})}))
+	}
+	b.Add(profile.Sample{Stack: stack, Task: b.Task(profile.Task{PID: 1, Comm: "deep"}), CPU: -1, Values: []int64{1}})
+	resize(500)
+	openFlame(c, b.Profile(profile.Meta{}, profile.Losses{}), flame.Options{})
+	c.point(boxAt(c, 0.1, 0))
+	expect(c, "#tip h2", "all")
+	var height int
+	c.eval(`document.querySelector("#chart").clientHeight`, &height)
+	resize(600)
+	c.until(fmt.Sprintf(`document.querySelector("#chart").clientHeight > %d`, height))
+	c.point(boxAt(c, 0.1, 0))
+	expect(c, "#tip h2", "all")
+	c.click(boxAt(c, 0.1, 3))
+	c.press("s")
+	expect(c, "#of", "f1")
+	var charts []struct{ Width, Scrollbar int }
+	c.eval(`["#callers", "#scroller"].map((id) => document.querySelector(id)).map((host) => ({
+		Width: host.querySelector("canvas").clientWidth, Scrollbar: Number(host.scrollHeight > host.clientHeight),
+	}))`, &charts)
+	if charts[0].Width != charts[1].Width {
+		t.Errorf("charts of a sandwich, of which one has a scrollbar, differ in width: %+v", charts)
+	}
+	if charts[0].Scrollbar == charts[1].Scrollbar {
+		t.Errorf("of these charts one should scroll: %+v", charts)
+	}
+	c.screenshot("low")
 	expectClean(c)
 }
 

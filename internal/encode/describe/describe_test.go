@@ -2,6 +2,7 @@ package describe
 
 import (
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -76,6 +77,13 @@ func TestLossesNamesEveryCause(t *testing.T) {
 		if len(got) != 1 || !strings.HasPrefix(got[0].What, "7 ") || got[0].Effect == "" {
 			t.Errorf("7 %s are described as %+v", name, got)
 		}
+	}
+	if got := Brief(profile.Losses{Retries: 1, Overflows: 2}); len(got) != 0 {
+		t.Errorf("what was late is described as %q", got)
+	}
+	brief := Brief(profile.Losses{TruncatedUser: 1, NoTable: 2, Samples: 1, Unsent: 1, Missed: 1, Retries: 9})
+	if want := []string{"2 samples lost", "3 user stacks cut", "1 wait missed"}; !slices.Equal(brief, want) {
+		t.Errorf("in brief %q, want %q", brief, want)
 	}
 	if got := Losses(profile.Losses{}); len(got) != 0 {
 		t.Errorf("no losses are described as %+v", got)

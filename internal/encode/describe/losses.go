@@ -14,6 +14,29 @@ type Loss struct {
 	// Effect says how, or what that means for the profile, and Remedy what
 	// to do about it; Remedy is empty where nothing can be done.
 	Effect, Remedy string
+
+	n         uint64
+	one, many string
+}
+
+// Brief returns what is lost in l, the gravest first, for where there is room for
+// little: causes of which the same can be said are taken together, and what came
+// late but is there is left out.
+func Brief(l profile.Losses) []string {
+	l.Overflows, l.Retries = 0, 0
+	var whats []string
+	sums := map[string]uint64{}
+	all := Losses(l)
+	for _, loss := range all {
+		sums[loss.many] += loss.n
+	}
+	for _, loss := range all {
+		if n, ok := sums[loss.many]; ok {
+			whats = append(whats, counted(n, loss.one, loss.many))
+			delete(sums, loss.many)
+		}
+	}
+	return whats
 }
 
 // maxDepth is the remedy for stacks that were cut at the depth limit. The
@@ -25,13 +48,15 @@ func Losses(l profile.Losses) []Loss {
 	var losses []Loss
 	add := func(n uint64, one, many, effect, remedy string) {
 		if n > 0 {
-			losses = append(losses, Loss{counted(n, one, many), effect, remedy})
+			losses = append(losses, Loss{counted(n, one, many), effect, remedy, n, one, many})
 		}
 	}
 	add(l.Samples, "sample lost", "samples lost",
 		"in no count", "raise --count-entries and --ring-size")
+	add(l.Unsent, "sample lost", "samples lost",
+		"in no count: the ring was full", "raise --ring-size")
 	add(l.Skipped, "sample skipped", "samples skipped",
-		"by the kernel, on any CPU: a timer was late or another BPF program ran", "lower the rate")
+		"by the kernel, on any CPU: a timer was late or another BPF program ran", "if they are many, lower the rate")
 	add(l.Throttled, "pause of sampling", "pauses of sampling",
 		"by the kernel", "lower the rate or raise sysctl kernel.perf_event_max_sample_rate")
 	add(l.Bodies, "sample without stack", "samples without stack",
@@ -69,13 +94,13 @@ func Losses(l profile.Losses) []Loss {
 	add(l.Untracked, "child process not followed", "child processes not followed",
 		"the target set was full", "profile a --cgroup")
 	add(l.Missed, "wait missed", "waits missed",
-		"in no count: the kernel did not tell of their end", "")
+		"in no count: the kernel did not tell of the end", "")
 	add(l.Unfollowed, "beginning not remembered", "beginnings not remembered",
-		"too much was under way at once", "raise --pending-entries")
+		"too much was under way at once", "measure less at once, or raise --pending-entries of offcpu and blockio")
 	add(l.Remaps, "replaced mapping unmarked", "replaced mappings unmarked",
 		"stacks may have the names of older code", "profile fewer processes at once")
 	add(l.ProcessesGone, "process gone", "processes gone",
-		"before its mappings were read", "")
+		"before any mapping was read", "")
 	places := "shown by address" // for who does not count them
 	if l.UnresolvedFrames > 0 {
 		places = "at " + counted(l.UnresolvedFrames, "place", "places")

@@ -154,7 +154,7 @@ func losses(l profile.Losses) []loss {
 	l.Overflows, l.Retries = 0, 0
 	all := []loss{}
 	for _, d := range describe.Losses(l) {
-		all = append(all, loss(d))
+		all = append(all, loss{d.What, d.Effect, d.Remedy})
 	}
 	return all
 }

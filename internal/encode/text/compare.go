@@ -74,7 +74,21 @@ func sharesOf(total int64) scale {
 
 func (s scale) of(n int64) float64 { return float64(n) * s.factor }
 
-func (s scale) text(n int64) string { return fmt.Sprintf("%.*f %s", s.decimals, s.of(n), s.unit) }
+// text shows an amount with its unit, where it has one.
+func (s scale) text(n int64) string {
+	if s.unit == "count" {
+		return fmt.Sprint(n)
+	}
+	return fmt.Sprintf("%.*f %s", s.decimals, s.of(n), s.unit)
+}
+
+// columns is what the columns of a table in this scale are of.
+func (s scale) columns(what string) string {
+	if s.unit == "count" {
+		return what
+	}
+	return what + ", in " + s.unit
+}
 
 // change is a function with what it had and has.
 type change struct {
@@ -122,7 +136,7 @@ func writeChanges(w *strings.Builder, list []change, s scale) {
 		list[i].module = cut(list[i].module, moduleWidth)
 		width = max(width, utf8.RuneCountInString(list[i].name))
 	}
-	fmt.Fprintf(w, "\n%30s  %30s\n", "self, in "+s.unit, "total, in "+s.unit)
+	fmt.Fprintf(w, "\n%30s  %30s\n", s.columns("self"), s.columns("total"))
 	fmt.Fprintf(w, "%10s%10s%10s  %10s%10s%10s  %-*s  module\n", "base", "new", "change", "base", "new", "change", width, "function")
 	for _, c := range list {
 		for _, p := range []pair{c.self, c.total} {

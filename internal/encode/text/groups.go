@@ -51,7 +51,7 @@ func Groups(types []profile.ValueType, groups []Group, o GroupOptions) []string 
 	}
 	for i, g := range groups {
 		for j, n := range g.Values {
-			table[i+1] = append(table[i+1], groupCell(types[j].Unit, n))
+			table[i+1] = append(table[i+1], amountsOf(types[j].Unit).text(n))
 		}
 	}
 	widths := make([]int, len(types))
@@ -77,11 +77,3 @@ func Groups(types []profile.ValueType, groups []Group, o GroupOptions) []string 
 
 // groupWidth is how much of a group's name is shown: paths are long.
 const groupWidth = 100
-
-// groupCell shows a value with its unit, where it has one.
-func groupCell(unit string, n int64) string {
-	if unit == "count" {
-		return fmt.Sprint(n)
-	}
-	return amountsOf(unit).text(n)
-}

@@ -79,6 +79,7 @@ type Probe struct {
 	traced  []*ebpf.Program // those that were attached to tracepoints
 	memory  uint64
 
+	timeline   bool   // see [Options]
 	generation uint32 // of the names of stacks
 }
 
@@ -105,7 +106,7 @@ func Load[K, V any](spec *ebpf.CollectionSpec, o Options, variables map[string]a
 	if err != nil {
 		return nil, err
 	}
-	p := &Probe{Collection: loaded, memory: mapMemory(loaded.Maps, o.Tables)}
+	p := &Probe{Collection: loaded, timeline: o.Timeline, memory: mapMemory(loaded.Maps, o.Tables)}
 	p.counts = stacks.NewCounts(stacks.Maps{
 		First:    p.Maps[bpf.OnCPUMapCounts0],
 		Second:   p.Maps[bpf.OnCPUMapCounts1],
@@ -230,9 +231,13 @@ type Stats struct {
 func (p *Probe) Stats() (Stats, error) {
 	var st Stats
 	var errs []error
+	lost := &st.Losses.Samples
+	if p.timeline {
+		lost = &st.Losses.Unsent
+	}
 	for stat, to := range map[bpf.OnCPUStat]*uint64{
 		bpf.OnCPUStatSTAT_SAMPLES:    &st.Samples,
-		bpf.OnCPUStatSTAT_LOST:       &st.Losses.Samples,
+		bpf.OnCPUStatSTAT_LOST:       lost,
 		bpf.OnCPUStatSTAT_RETRY:      &st.Losses.Retries,
 		bpf.OnCPUStatSTAT_EVENT:      &st.Losses.Overflows,
 		bpf.OnCPUStatSTAT_UNTRACKED:  &st.Losses.Untracked,

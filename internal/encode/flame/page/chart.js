@@ -24,6 +24,7 @@ class Chart {
     this.hover = null;
     this.selection = null;
     this.hanging = false;
+    this.isWhole = false; // on paper all rows show, on screens those scrolled to
     this.scheduled = 0;
     this.listen();
   }
@@ -46,11 +47,12 @@ class Chart {
   layout() {
     const { space, host, canvas, marks } = this;
     this.width = Math.max(1, host.clientWidth - parseFloat(getComputedStyle(host).paddingLeft) * 2);
-    this.height = host.clientHeight;
     this.rows = [];
     this.rests = []; // what is left out, by depth and place
     if (this.view && this.zoom.total > 0) this.place();
-    this.full = Math.max(this.height, this.rows.length * ROW + PAD * 2);
+    const needed = this.rows.length * ROW + PAD * 2;
+    this.height = this.isWhole ? needed : host.clientHeight;
+    this.full = Math.max(this.height, needed);
     space.style.height = `${this.full}px`;
     const ratio = window.devicePixelRatio || 1;
     for (const c of [canvas, marks]) {
@@ -94,10 +96,11 @@ class Chart {
 
   // rowTop is the distance of a row from the canvas's top edge.
   rowTop(d) {
-    return (this.hanging ? PAD + d * ROW : this.full - PAD - (d + 1) * ROW) - this.host.scrollTop;
+    return (this.hanging ? PAD + d * ROW : this.full - PAD - (d + 1) * ROW) - this.scrolled;
   }
+  get scrolled() { return this.isWhole ? 0 : this.host.scrollTop; }
   boxAt(x, y) {
-    const fromTop = y + this.host.scrollTop;
+    const fromTop = y + this.scrolled;
     const row = this.rows[Math.floor((this.hanging ? fromTop - PAD : this.full - PAD - fromTop) / ROW)];
     if (!row || x < 0) return null;
     let low = 0;
@@ -278,7 +281,9 @@ class Chart {
     });
     new ResizeObserver(() => {
       if (!this.view || this.host.clientHeight === 0) return;
-      const fromEnd = this.full - this.host.scrollTop - this.height;
+      // A window that grew may have scrolled by itself, no further than the end.
+      const rest = this.full - this.host.scrollTop;
+      const fromEnd = rest <= this.host.clientHeight ? 0 : rest - this.height;
       this.layout();
       // Callers stay where they are when the window's height changes.
       if (!this.hanging) this.host.scrollTop = this.full - this.height - fromEnd;

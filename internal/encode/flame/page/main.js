@@ -49,7 +49,7 @@ class Page {
     const { now } = this;
     const differs = (...keys) => !before || keys.some((key) => before[key] !== now[key]);
     if (differs('value', 'task')) this.weigh();
-    if (differs('theme')) document.documentElement.style.colorScheme = ['light', 'dark'].includes(now.theme) ? now.theme : '';
+    if (differs('theme')) this.setScheme(now.theme);
     if (differs('theme', 'colour')) this.readColours();
     if (differs('q')) this.search.parse(now.q);
     if (differs('view', 'fn', 'merge', 'invert', 'value', 'task')) this.showView();
@@ -84,6 +84,19 @@ class Page {
   hottest(count) {
     const self = this.selfSums;
     return [...self.keys()].filter((f) => self[f] > 0).sort((a, b) => self[b] - self[a]).slice(0, count);
+  }
+
+  setScheme(theme) { document.documentElement.style.colorScheme = ['light', 'dark'].includes(theme) ? theme : ''; }
+  // print makes the page one for paper, light and with all rows, or takes that
+  // back.
+  print(isOnPaper) {
+    this.setScheme(isOnPaper ? 'light' : this.now.theme);
+    this.readColours();
+    this.eachChart((chart) => {
+      chart.isWhole = isOnPaper;
+      chart.layout();
+      chart.paint();
+    });
   }
 
   readColours() {
@@ -280,6 +293,8 @@ class Page {
       if (event.ctrlKey || event.metaKey || event.altKey || byId('help').open) return;
       if (this.press(event.key, event.target)) event.preventDefault();
     });
+    window.addEventListener('beforeprint', () => this.print(true));
+    window.addEventListener('afterprint', () => this.print(false));
     matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => {
       this.readColours();
       this.eachChart((chart) => chart.repaint());

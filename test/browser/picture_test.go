@@ -1,0 +1,160 @@
+package browser
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"fulgur/internal/encode/encodetest"
+	"fulgur/internal/encode/flame"
+	"fulgur/internal/profile"
+)
+
+// shownBox is a box of a picture, as the browser shows it.
+type shownBox struct {
+	Title, Label   string
+	Top, Width     float64
+	InFront, Plain bool // it is what the pointer meets in its middle; it holds text alone
+}
+
+// openPicture opens the SVG document at path, with scripts switched off, and
+// returns its boxes in the order of the document.
+func openPicture(c *tab, path string) (boxes []shownBox) {
+	c.t.Helper()
+	c.call("Emulation.setScriptExecutionDisabled", map[string]any{"value": true}, nil)
+	c.call("Page.navigate", map[string]any{"url": "file://" + path}, nil)
+	c.until(`document.readyState === "complete" && location.pathname.endsWith(".svg")`)
+	var root string
+	c.eval(`document.documentElement.localName + " " + document.querySelectorAll("parsererror, script, image, foreignObject, a").length`, &root)
+	if root != "svg 0" {
+		c.t.Fatalf("the picture's root, and how many elements it has that are none of a picture's, are %s", root)
+	}
+	c.eval(`[...document.querySelectorAll("g")].map((g) => {
+		const rect = g.querySelector("rect");
+		rect.scrollIntoView({ block: "center" });
+		const { left, top, width, height } = rect.getBoundingClientRect();
+		return {
+			Title: g.querySelector("title").textContent, Label: g.querySelector("text")?.textContent ?? "",
+			Top: top + scrollY, Width: width,
+			InFront: document.elementFromPoint(left + width / 2, top + height / 2)?.parentNode === g,
+			Plain: [...g.querySelectorAll("title, text")].every((e) => e.childElementCount === 0),
+		};
+	})`, &boxes)
+	return boxes
+}
+
+// Pictures are drawn by the browser without a script, upright and inverted, and
+// names in them are text.
+func TestPicture(t *testing.T) {
+	const attack = `</title></text><script>document.documentElement.remove()</script><image href="http://127.0.0.1:9/"/>&lt;`
+	b := profile.NewBuilder(profile.ValueType{Type: "samples", Unit: "count"})
+	frame := func(name string) profile.FrameID {
+		return b.Frame(profile.Frame{Function: b.Function(profile.Function{Name: name, File: "/" + attack, StartLine: 7})})
+	}
+	s := b.Push(b.Push(0, frame("main")), frame(attack))
+	b.Add(profile.Sample{Stack: s, Task: b.Task(profile.Task{PID: 1, Comm: attack}), CPU: -1, Values: []int64{42}})
+	p := b.Profile(profile.Meta{Command: attack, Host: attack}, profile.Losses{})
+
+	for name, inverted := range map[string]bool{"flame": false, "inverted": true} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), name+".svg")
+			file, err := os.Create(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := flame.WriteSVG(file, p, flame.Options{Inverted: inverted}); err != nil {
+				t.Fatal(err)
+			}
+			if err := file.Close(); err != nil {
+				t.Fatal(err)
+			}
+			c := newTab(t)
+			boxes := openPicture(c, path)
+			c.screenshot("picture-" + name)
+			titles := []string{"all: 42 samples, 100.00%", attack + ": 42 samples, 100.00%",
+				"main: 42 samples, 100.00%\n/" + attack + ":7", attack + ": 42 samples, 100.00%\n/" + attack + ":7"}
+			if len(boxes) != len(titles) {
+				t.Fatalf("the picture has %d boxes, want %d", len(boxes), len(titles))
+			}
+			for i, box := range boxes {
+				if box.Title != titles[i] || box.Label == "" || !box.Plain {
+					t.Errorf("box %d is %+v, want the title %q and a label, both plain text", i, box, titles[i])
+				}
+				if box.Width < 1000 || !box.InFront {
+					t.Errorf("box %d is not to be seen: %+v", i, box)
+				}
+				if i > 0 && (box.Top > boxes[i-1].Top) != inverted {
+					t.Errorf("box %d at %g stands on its caller's wrong side, at %g", i, box.Top, boxes[i-1].Top)
+				}
+			}
+			var title string
+			c.eval(`document.querySelector(".title").textContent`, &title)
+			if title != attack {
+				t.Errorf("the picture is headed %q, want %q", title, attack)
+			}
+			expectClean(c)
+		})
+	}
+}
+
+// What prints is the whole graph, light and without what there is to press.
+func TestPrint(t *testing.T) {
+	c := newTab(t)
+	// Of this window a part of the graph is out of sight.
+	c.call("Emulation.setDeviceMetricsOverride", map[string]any{
+		"width": 1280, "height": 360, "deviceScaleFactor": 1, "mobile": false,
+	}, nil)
+	openFlame(c, encodetest.Typical(), flame.Options{})
+	choose(c, "#theme", "dark")
+	type look struct {
+		Rows, Scheme string // how many rows there is room for
+		Buttons      int
+	}
+	now := `({
+		Rows: String(Math.floor(document.querySelector("#chart").height / 20)),
+		Scheme: getComputedStyle(document.documentElement).colorScheme,
+		Buttons: [...document.querySelectorAll("button, select, input")].filter((e) => e.checkVisibility()).length,
+	})`
+	var before, printed, after look
+	c.eval(now, &before)
+	c.eval(`(addEventListener("beforeprint", () => { window.printed = `+now+`; }), 0)`, new(int))
+	var paper struct{ Data []byte }
+	c.call("Page.printToPDF", nil, &paper)
+	c.eval(`window.printed`, &printed)
+	c.eval(now, &after)
+	if after != before {
+		t.Errorf("after printing the page is %+v, before it was %+v", after, before)
+	}
+	if printed.Rows != "9" || before.Rows == "9" {
+		t.Errorf("paper shows %s rows and the screen %s, want all 9 and fewer", printed.Rows, before.Rows)
+	}
+	if before.Scheme != "dark" || printed.Scheme != "light" {
+		t.Errorf("paper is %s and the screen %s, want light and dark", printed.Scheme, before.Scheme)
+	}
+	c.call("Emulation.setEmulatedMedia", map[string]any{"media": "print"}, nil)
+	var style look
+	c.eval(now, &style)
+	if before.Buttons == 0 || style.Buttons > 1 { // one opens what is known of losses
+		t.Errorf("paper shows %d controls, the screen %d", style.Buttons, before.Buttons)
+	}
+	expectClean(c)
+}
+
+// Nothing moves by itself, for readers who asked for that and for all others.
+func TestNoMotion(t *testing.T) {
+	c := newTab(t)
+	c.call("Emulation.setEmulatedMedia", map[string]any{
+		"features": []map[string]string{{"name": "prefers-reduced-motion", "value": "reduce"}},
+	}, nil)
+	openFlame(c, encodetest.Typical(), flame.Options{})
+	c.point(boxAt(c, 0.2, 3))
+	c.click(boxAt(c, 0.2, 3))
+	var moving []string
+	c.eval(`[...document.querySelectorAll("*")].filter((e) => {
+		const style = getComputedStyle(e);
+		return style.transitionDuration !== "0s" || style.animationName !== "none" || style.scrollBehavior !== "auto";
+	}).map((e) => e.localName + "#" + e.id).concat(document.getAnimations().map(String))`, &moving)
+	if len(moving) > 0 {
+		t.Errorf("what moves: %q", moving)
+	}
+}
