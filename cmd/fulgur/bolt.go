@@ -7,7 +7,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
-	"fulgur/internal/session"
+	"fulgur/internal/boltprofile"
 	"fulgur/internal/target"
 )
 
@@ -96,19 +96,19 @@ func (c *boltCommand) run(ctx context.Context, env environment) (int, error) {
 	}
 	o.Stdout, o.Stderr = env.stdout, env.stderr
 	o.Progress = !o.Quiet && isScreen(env.stderr)
-	return session.Bolt(ctx, o)
+	return boltprofile.Measure(ctx, o)
 }
 
 // options translates the flags.
-func (c *boltCommand) options() (session.BoltOptions, error) {
+func (c *boltCommand) options() (boltprofile.Options, error) {
 	measured, err := c.target()
 	if err != nil {
-		return session.BoltOptions{}, err
+		return boltprofile.Options{}, err
 	}
 	if c.Duration != nil && *c.Duration == 0 {
-		return session.BoltOptions{}, errors.New("a duration of 0 measures nothing")
+		return boltprofile.Options{}, errors.New("a duration of 0 measures nothing")
 	}
-	return session.BoltOptions{
+	return boltprofile.Options{
 		Target:      measured,
 		Command:     c.Command,
 		Binary:      c.Binary,

@@ -3,9 +3,9 @@ package main
 import (
 	"context"
 
-	"github.com/alecthomas/kong"
+	"fulgur/internal/stored"
 
-	"fulgur/internal/session"
+	"github.com/alecthomas/kong"
 )
 
 // convertCommand writes profiles in other formats, and makes profiles of what
@@ -84,12 +84,12 @@ Examples:
 func (c *convertCommand) run(ctx context.Context, env environment) (int, error) {
 	o := c.options()
 	o.Stdout, o.Stderr = env.stdout, env.stderr
-	return session.Convert(ctx, o)
+	return stored.Convert(ctx, o)
 }
 
 // options translates the flags.
-func (c *convertCommand) options() session.ConvertOptions {
-	return session.ConvertOptions{
+func (c *convertCommand) options() stored.ConvertOptions {
+	return stored.ConvertOptions{
 		Input:        c.Input,
 		Output:       c.Output,
 		Value:        c.Value,

@@ -3,7 +3,7 @@ package main
 import (
 	"context"
 
-	"fulgur/internal/session"
+	"fulgur/internal/stored"
 )
 
 // diffCommand compares two profiles.
@@ -49,7 +49,7 @@ func (c *diffCommand) run(ctx context.Context, env environment) (int, error) {
 	if c.Top != nil {
 		top = uint64(*c.Top)
 	}
-	return session.Diff(ctx, session.DiffOptions{
+	return stored.Diff(ctx, stored.DiffOptions{
 		Base:      c.Base,
 		New:       c.New,
 		Value:     c.Value,

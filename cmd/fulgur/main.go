@@ -20,9 +20,9 @@ import (
 
 	"fulgur/internal/doctor"
 	"fulgur/internal/encode/plain"
-	"fulgur/internal/session"
 	"fulgur/internal/source/branch"
 	"fulgur/internal/target"
+	"fulgur/internal/usage"
 )
 
 // Exit codes of fulgur's own.
@@ -240,7 +240,7 @@ func report(stderr io.Writer, args []string, code int, err error) int {
 	_, _ = fmt.Fprintf(stderr, "fulgur: %s\n", plain.Error(err))
 	var notStarted *target.CommandError
 	switch {
-	case errors.As(err, new(usageError)), errors.Is(err, session.ErrUsage):
+	case errors.As(err, new(usageError)), errors.Is(err, usage.Err):
 		_, _ = fmt.Fprintln(stderr, whereHelpIs(args))
 		return exitUsage
 	case errors.As(err, &notStarted):

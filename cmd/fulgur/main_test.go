@@ -16,10 +16,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"fulgur/internal/boltprofile"
 	"fulgur/internal/session"
 	"fulgur/internal/source/branch"
 	"fulgur/internal/source/offcpu"
+	"fulgur/internal/stored"
 	"fulgur/internal/target"
+	"fulgur/internal/usage"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -177,7 +180,7 @@ func checkOptions[O any](t *testing.T, line string, want O, options func(command
 }
 
 func TestConvertOptions(t *testing.T) {
-	tests := map[string]session.ConvertOptions{
+	tests := map[string]stored.ConvertOptions{
 		"convert --binary b -o a.preagg in":       {Input: "in", Binary: "b", Output: "a.preagg", LLVM: "auto"},
 		"convert --embed-sources -o a.json.gz in": {Input: "in", Output: "a.json.gz", EmbedSources: true, LLVM: "auto"},
 		"convert --format preagg --binary b -":    {Input: "-", Binary: "b", Format: "preagg", LLVM: "auto"},
@@ -228,7 +231,7 @@ func TestRecordShows(t *testing.T) {
 }
 
 func TestViewOptions(t *testing.T) {
-	tests := map[string]session.ViewOptions{
+	tests := map[string]stored.ViewOptions{
 		"view cpu.json.gz": {Input: "cpu.json.gz", Listen: "127.0.0.1"},
 		"view --base a.pb.gz --value cpu --port 4000 --listen ::1 --no-open -q -": {
 			Input: "-", Base: "a.pb.gz", Value: "cpu", Port: 4000, Listen: "::1", NoOpen: true, Quiet: true,
@@ -248,7 +251,7 @@ func TestViewOptions(t *testing.T) {
 }
 
 func TestBoltOptions(t *testing.T) {
-	tests := map[string]session.BoltOptions{
+	tests := map[string]boltprofile.Options{
 		"bolt -p 1": {
 			Target: target.Target{Scope: target.Processes, PIDs: []int{1}},
 		},
@@ -530,7 +533,7 @@ func TestReport(t *testing.T) {
 		"command's code": {42, nil, 42, ""},
 		"failure":        {1, errors.New("no luck"), 1, "fulgur: no luck\n"},
 		"escapes":        {1, errors.Join(errors.New("/tmp/\x1b]0;x\a"), errors.New("more")), 1, "fulgur: /tmp/\\x1b]0;x\\a; more\n"},
-		"usage":          {1, fmt.Errorf("%w: no sense", session.ErrUsage), 2, "fulgur: usage: no sense\nSee fulgur profile --help.\n"},
+		"usage":          {1, fmt.Errorf("%w: no sense", usage.Err), 2, "fulgur: usage: no sense\nSee fulgur profile --help.\n"},
 		"no command":     {1, fmt.Errorf("launch: %w", notFound), 127, "fulgur: launch: no-such-command: command not found\n"},
 		"no branches":    {1, fmt.Errorf("sample branches: %w", branch.ErrNoHardware), 1, "fulgur: sample branches: no branch recording hardware\nSee fulgur doctor for all that works here and does not.\n"},
 		"reader left":    {1, &os.PathError{Op: "write", Path: "/dev/fd/63", Err: syscall.EPIPE}, 1, ""},

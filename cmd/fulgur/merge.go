@@ -3,7 +3,7 @@ package main
 import (
 	"context"
 
-	"fulgur/internal/session"
+	"fulgur/internal/boltprofile"
 )
 
 // mergeCommand adds profiles for BOLT up.
@@ -30,7 +30,7 @@ Example:
 }
 
 func (c *mergeCommand) run(ctx context.Context, env environment) (int, error) {
-	return session.Merge(ctx, session.MergeOptions{
+	return boltprofile.Merge(ctx, boltprofile.MergeOptions{
 		Inputs: c.Inputs,
 		Output: c.Output,
 		Force:  c.Force,

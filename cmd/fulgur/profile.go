@@ -9,6 +9,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"fulgur/internal/output"
 	"fulgur/internal/session"
 	"fulgur/internal/target"
 	"fulgur/internal/terminal"
@@ -42,7 +43,7 @@ type profileCommand struct {
 func profileVars() kong.Vars {
 	return kong.Vars{
 		"frequency":    strconv.Itoa(session.DefaultFrequency),
-		"formats":      session.FormatNames(),
+		"formats":      output.Names(),
 		"topFrequency": strconv.Itoa(topFrequency),
 	}
 }

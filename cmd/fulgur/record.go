@@ -12,6 +12,7 @@ import (
 
 	"fulgur/internal/encode/plain"
 	"fulgur/internal/session"
+	"fulgur/internal/stored"
 )
 
 // recordingName is the file that recordings are written to unless told otherwise.
@@ -100,7 +101,7 @@ func (c *recordCommand) run(ctx context.Context, env environment) (int, error) {
 	// What ended the recording is not to end this.
 	ctx, stop := interruptible(context.WithoutCancel(ctx))
 	defer stop()
-	if failed, err := session.View(ctx, session.ViewOptions{Input: o.Output, Stderr: env.stderr}); err != nil {
+	if failed, err := stored.View(ctx, stored.ViewOptions{Input: o.Output, Stderr: env.stderr}); err != nil {
 		return failed, err
 	}
 	return code, nil

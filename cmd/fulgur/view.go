@@ -3,7 +3,7 @@ package main
 import (
 	"context"
 
-	"fulgur/internal/session"
+	"fulgur/internal/stored"
 )
 
 // viewCommand shows a profile in a browser.
@@ -48,12 +48,12 @@ Examples:
 func (c *viewCommand) run(ctx context.Context, env environment) (int, error) {
 	o := c.options()
 	o.Stderr = env.stderr
-	return session.View(ctx, o)
+	return stored.View(ctx, o)
 }
 
 // options translates the flags.
-func (c *viewCommand) options() session.ViewOptions {
-	return session.ViewOptions{
+func (c *viewCommand) options() stored.ViewOptions {
+	return stored.ViewOptions{
 		Input:  c.File,
 		Base:   c.Base,
 		Value:  c.Value,

@@ -13,7 +13,7 @@ const (
 	oldestMajor, oldestMinor = 6, 1 // that it is tried with
 	wantedStack              = 127  // frames: bpf/record.h has room for as many
 	wantedRate               = 1000 // Hz: more is rarely asked for
-	sidebandPages            = 129  // locked for each CPU: a ring of internal/session/witness.go and its header
+	sidebandPages            = 129  // locked for each CPU: a ring of internal/process/witness.go and its header
 )
 
 // The groups of checks, which are the headings of a report.

@@ -3,6 +3,7 @@ package doctor
 import (
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"syscall"
@@ -80,6 +81,25 @@ func Preflight(f *Facts, c Command) (warnings []string, err error) {
 		warnings = append(warnings, "to lose none of that: "+r)
 	}
 	return warnings, nil
+}
+
+// CheckPrivileges fails as [Preflight] does where a command cannot work on this
+// machine, and writes what it will lose to stderr, unless quiet.
+func CheckPrivileges(c Command, stderr io.Writer, quiet bool) error {
+	facts, err := Read()
+	if err != nil {
+		return err
+	}
+	warnings, err := Preflight(&facts, c)
+	if err != nil {
+		return err
+	}
+	if !quiet {
+		for _, w := range warnings {
+			fmt.Fprintln(stderr, "fulgur:", w)
+		}
+	}
+	return nil
 }
 
 // warning says what is lost, and why.

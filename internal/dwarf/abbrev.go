@@ -3,6 +3,8 @@ package dwarf
 import (
 	"slices"
 	"sync"
+
+	"fulgur/internal/lebytes"
 )
 
 const (
@@ -208,53 +210,53 @@ func (a *abbrev) compile(f format, steps []step) ([]step, bool) {
 }
 
 // skip moves r over the entry's attributes.
-func (a *abbrev) skip(r *buf) {
+func (a *abbrev) skip(r *lebytes.Reader) {
 	for _, s := range a.steps {
-		r.skip(uint64(s.fixed))
+		r.Skip(uint64(s.fixed))
 		switch s.form {
 		case formUdata:
-			for r.u8() >= 0x80 {
+			for r.U8() >= 0x80 {
 			}
 		case formBlock:
-			r.skip(r.uleb())
+			r.Skip(r.ULEB())
 		case formString:
-			r.cstring()
+			r.CString()
 		case formBlock1:
-			r.skip(uint64(r.u8()))
+			r.Skip(uint64(r.U8()))
 		case formBlock2:
-			r.skip(uint64(r.u16()))
+			r.Skip(uint64(r.U16()))
 		case formBlock4:
-			r.skip(uint64(r.u32()))
+			r.Skip(uint64(r.U32()))
 		default:
 			// An indirect form is known only here; compilers do not write
 			// it. The caller's format decided what is left.
-			r.fail()
+			r.Fail()
 		}
 	}
-	r.skip(uint64(a.tail))
+	r.Skip(uint64(a.tail))
 }
 
 // after returns the position of the entry that follows this one and its
 // children, if DW_AT_sibling tells. r stands behind the attributes and begins
 // with the unit.
-func (a *abbrev) after(r *buf) (pos int, ok bool) {
-	if a.sibling == 0 || r.bad {
+func (a *abbrev) after(r *lebytes.Reader) (pos int, ok bool) {
+	if a.sibling == 0 || r.Bad {
 		return 0, false
 	}
-	s := buf{b: r.b, pos: r.pos - int(a.sibling)}
+	s := lebytes.Reader{Data: r.Data, Pos: r.Pos - int(a.sibling)}
 	var v uint64
 	switch a.siblingForm {
 	case formRef1:
-		v = uint64(s.u8())
+		v = uint64(s.U8())
 	case formRef2:
-		v = uint64(s.u16())
+		v = uint64(s.U16())
 	case formRef4:
-		v = uint64(s.u32())
+		v = uint64(s.U32())
 	default:
-		v = s.u64()
+		v = s.U64()
 	}
 	// A sibling that leads back would never end.
-	if v < uint64(r.pos) || v > uint64(len(r.b)) {
+	if v < uint64(r.Pos) || v > uint64(len(r.Data)) {
 		return 0, false
 	}
 	return int(v), true
@@ -262,33 +264,33 @@ func (a *abbrev) after(r *buf) (pos int, ok bool) {
 
 // parse decodes a table, or its first entry alone, and says what is wrong with
 // it. It reuses the memory of the table decoded before.
-func (t *abbrevs) parse(r *buf, f format, firstOnly bool) string {
+func (t *abbrevs) parse(r *lebytes.Reader, f format, firstOnly bool) string {
 	t.dense, t.attrs, t.steps, t.sparse = t.dense[:0], t.attrs[:0], t.steps[:0], nil
 	for {
-		code := r.uleb()
-		if code == 0 || r.bad {
+		code := r.ULEB()
+		if code == 0 || r.Bad {
 			return ""
 		}
 		if len(t.dense) == maxAbbrevs {
 			return "abbreviation table of too many entries"
 		}
-		a := abbrev{kind: kindOf(r.uleb()), children: r.u8() != 0}
+		a := abbrev{kind: kindOf(r.ULEB()), children: r.U8() != 0}
 		first := len(t.attrs)
 		for {
-			name, form := r.uleb(), r.uleb()
+			name, form := r.ULEB(), r.ULEB()
 			if name == 0 && form == 0 {
 				break
 			}
 			at := attr{name: uint16(min(name, 0xffff)), form: uint16(min(form, 0xffff))}
 			if form == formImplicitConst {
 				at.implicit = -1
-				if v := r.sleb(); v == int64(int32(v)) {
+				if v := r.SLEB(); v == int64(int32(v)) {
 					at.implicit = int32(v)
 				}
 			}
 			t.attrs = append(t.attrs, at)
 		}
-		if r.bad {
+		if r.Bad {
 			return ""
 		}
 		a.attrs = t.attrs[first:len(t.attrs):len(t.attrs)]
@@ -360,9 +362,9 @@ func (f *file) parseAbbrevs(t *abbrevs, off uint64, fm format, firstOnly bool) e
 		first = 64
 	}
 	problem := ""
-	err := f.abbrev.parse(off, first, maxAbbrevBytes, func(r *buf) bool {
+	err := f.abbrev.parse(off, first, maxAbbrevBytes, func(r *lebytes.Reader) bool {
 		problem = t.parse(r, fm, firstOnly)
-		return problem != "" || !r.bad
+		return problem != "" || !r.Bad
 	})
 	if err == nil && problem != "" {
 		err = f.abbrev.errorf(off, "%s", problem)

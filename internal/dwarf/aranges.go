@@ -1,6 +1,10 @@
 package dwarf
 
-import "context"
+import (
+	"context"
+
+	"fulgur/internal/lebytes"
+)
 
 // readAranges calls f with the live ranges of .debug_aranges (6.1.2), each
 // with the offset of its unit, one set after the other. Clang writes none.
@@ -13,17 +17,17 @@ func (f *file) readAranges(ctx context.Context, probs *problems, visit func(unit
 			probs.add(err)
 			return
 		}
-		r := buf{b: b}
-		length, offsetSize := r.unitLength()
-		if length == 0 && !r.bad {
-			if off += uint64(r.pos); off-zeros > maxPadding {
+		r := lebytes.Reader{Data: b}
+		length, offsetSize := r.UnitLength()
+		if length == 0 && !r.Bad {
+			if off += uint64(r.Pos); off-zeros > maxPadding {
 				probs.add(f.aranges.errorf(zeros, "more than %d bytes of zeros", maxPadding))
 				return
 			}
 			continue
 		}
-		size := uint64(r.pos) + length
-		if r.bad || length > f.aranges.size-off-uint64(r.pos) || size > maxUnit {
+		size := uint64(r.Pos) + length
+		if r.Bad || length > f.aranges.size-off-uint64(r.Pos) || size > maxUnit {
 			probs.add(f.aranges.errorf(off, "set longer than the section"))
 			return
 		}
@@ -35,7 +39,7 @@ func (f *file) readAranges(ctx context.Context, probs *problems, visit func(unit
 			probs.add(err)
 			return
 		}
-		r = buf{b: set, pos: r.pos}
+		r = lebytes.Reader{Data: set, Pos: r.Pos}
 		if problem := arangeSet(&r, offsetSize, visit); problem != "" {
 			probs.add(f.aranges.errorf(off, "%s", problem))
 		}
@@ -45,24 +49,24 @@ func (f *file) readAranges(ctx context.Context, probs *problems, visit func(unit
 }
 
 // arangeSet decodes one set, whose length r has read.
-func arangeSet(r *buf, offsetSize uint8, visit func(unitOff, lo, hi uint64)) string {
-	if version := r.u16(); version != 2 {
+func arangeSet(r *lebytes.Reader, offsetSize uint8, visit func(unitOff, lo, hi uint64)) string {
+	if version := r.U16(); version != 2 {
 		return "set of an unknown version"
 	}
-	unitOff := r.word(offsetSize)
-	addrSize := r.u8()
-	segmentSize := r.u8()
-	if r.bad || addrSize != 4 && addrSize != 8 || segmentSize != 0 {
+	unitOff := r.Word(offsetSize)
+	addrSize := r.U8()
+	segmentSize := r.U8()
+	if r.Bad || addrSize != 4 && addrSize != 8 || segmentSize != 0 {
 		return "set with unknown addresses"
 	}
 	// The first range is aligned to the size of one.
 	pair := 2 * int(addrSize)
-	if r.pos%pair != 0 {
-		r.skip(uint64(pair - r.pos%pair))
+	if r.Pos%pair != 0 {
+		r.Skip(uint64(pair - r.Pos%pair))
 	}
 	f := format{addrSize: addrSize}
-	for r.left() >= pair {
-		lo, n := r.word(addrSize), r.word(addrSize)
+	for r.Left() >= pair {
+		lo, n := r.Word(addrSize), r.Word(addrSize)
 		if n > 0 && lo+n > lo && !f.dead(lo) {
 			visit(unitOff, lo, lo+n)
 		}

@@ -1,5 +1,7 @@
 package dwarf
 
+import "fulgur/internal/lebytes"
+
 // section numbers the sections that units contribute to in a package.
 type section uint8
 
@@ -66,27 +68,27 @@ func (f *file) readUnitIndex() (*unitIndex, error) {
 // identifiers, the rows that they lead to, and rows of offsets and of sizes
 // with a column for each section.
 func parseUnitIndex(b []byte) (*unitIndex, string) {
-	r := buf{b: b}
+	r := lebytes.Reader{Data: b}
 	// Version 2 is a number of 4 bytes, version 5 one of 2 and padding.
-	version := r.u16()
-	r.u16()
-	columns, units, slots := r.u32(), r.u32(), r.u32()
+	version := r.U16()
+	r.U16()
+	columns, units, slots := r.U32(), r.U32(), r.U32()
 	if version != 2 && version != 5 {
 		return nil, "index of an unknown version"
 	}
-	left := uint64(r.left())
+	left := uint64(r.Left())
 	rows := uint64(units) * uint64(columns) * 4
-	if r.bad || columns > 64 || uint64(slots)*12+uint64(columns)*4+2*rows > left {
+	if r.Bad || columns > 64 || uint64(slots)*12+uint64(columns)*4+2*rows > left {
 		return nil, "index shorter than its table"
 	}
-	hashes := buf{b: r.take(uint64(slots) * 8)}
-	numbers := buf{b: r.take(uint64(slots) * 4)}
-	kinds := buf{b: r.take(uint64(columns) * 4)}
-	offsets := r.take(rows)
-	sizes := r.take(rows)
+	hashes := lebytes.Reader{Data: r.Take(uint64(slots) * 8)}
+	numbers := lebytes.Reader{Data: r.Take(uint64(slots) * 4)}
+	kinds := lebytes.Reader{Data: r.Take(uint64(columns) * 4)}
+	offsets := r.Take(rows)
+	sizes := r.Take(rows)
 	x := &unitIndex{units: make(map[uint64]contributions, min(units, slots))}
 	for range slots {
-		id, row := hashes.u64(), numbers.u32()
+		id, row := hashes.U64(), numbers.U32()
 		if row == 0 {
 			continue
 		}
@@ -95,9 +97,9 @@ func parseUnitIndex(b []byte) (*unitIndex, string) {
 		}
 		var c contributions
 		at := int(row-1) * int(columns) * 4
-		kind, off, size := kinds, buf{b: offsets, pos: at}, buf{b: sizes, pos: at}
+		kind, off, size := kinds, lebytes.Reader{Data: offsets, Pos: at}, lebytes.Reader{Data: sizes, Pos: at}
 		for range columns {
-			number, o, n := kind.u32(), off.u32(), size.u32()
+			number, o, n := kind.U32(), off.U32(), size.U32()
 			if s, ok := sectionOf(number, version); ok {
 				c[s] = contribution{uint64(o), uint64(n)}
 			}

@@ -1,5 +1,7 @@
 package dwarf
 
+import "fulgur/internal/lebytes"
+
 // value is an attribute's value as it is encoded. What u means depends on the
 // form: a constant, an address, an offset into a section, an index.
 type value struct {
@@ -10,12 +12,12 @@ type value struct {
 	inline []byte
 }
 
-// value reads a value of a form; it fails on unknown ones. Blocks are skipped.
-func (r *buf) value(at attr, f format) value {
+// readValue reads a value of a form; it fails on unknown ones. Blocks are skipped.
+func readValue(r *lebytes.Reader, at attr, f format) value {
 	v := value{form: at.form}
 	for v.form == formIndirect {
-		v.form = uint16(min(r.uleb(), 0xffff))
-		if r.bad {
+		v.form = uint16(min(r.ULEB(), 0xffff))
+		if r.Bad {
 			return v
 		}
 	}
@@ -25,28 +27,28 @@ func (r *buf) value(at attr, f format) value {
 	case formFlagPresent:
 		v.u = 1
 	case formSdata:
-		v.u = uint64(r.sleb())
+		v.u = uint64(r.SLEB())
 	case formString:
-		v.inline = r.cstring()
+		v.inline = r.CString()
 	case formData16:
-		r.skip(16)
+		r.Skip(16)
 	case formBlock, formExprloc:
-		r.skip(r.uleb())
+		r.Skip(r.ULEB())
 	case formBlock1:
-		r.skip(uint64(r.u8()))
+		r.Skip(uint64(r.U8()))
 	case formBlock2:
-		r.skip(uint64(r.u16()))
+		r.Skip(uint64(r.U16()))
 	case formBlock4:
-		r.skip(uint64(r.u32()))
+		r.Skip(uint64(r.U32()))
 	case formStrx3, formAddrx3:
-		v.u = uint64(r.u24())
+		v.u = uint64(r.U24())
 	default:
 		if size, ok := f.fixedSize(v.form); ok {
-			v.u = r.word(size)
+			v.u = r.Word(size)
 		} else if _, ok := layout(v.form); ok {
-			v.u = r.uleb()
+			v.u = r.ULEB()
 		} else {
-			r.fail()
+			r.Fail()
 		}
 	}
 	return v

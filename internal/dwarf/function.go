@@ -1,5 +1,7 @@
 package dwarf
 
+import "fulgur/internal/lebytes"
+
 // function is a DW_TAG_subprogram that has code.
 type function struct {
 	off  uint32 // in the unit
@@ -14,8 +16,8 @@ type body struct {
 }
 
 // at returns a reader that stands at an offset in the unit.
-func (b *body) at(off uint64) *buf {
-	return &buf{b: b.raw, pos: int(off)}
+func (b *body) at(off uint64) *lebytes.Reader {
+	return &lebytes.Reader{Data: b.raw, Pos: int(off)}
 }
 
 // errorAt reports a malformed entry.
@@ -25,9 +27,9 @@ func (b *body) errorAt(pos int, problem string) error {
 
 // next reads the code of an entry: its abbreviation, nil at the end of a list
 // of children.
-func (b *body) next(r *buf) (*abbrev, error) {
-	pos := r.pos
-	code := r.uleb()
+func (b *body) next(r *lebytes.Reader) (*abbrev, error) {
+	pos := r.Pos
+	code := r.ULEB()
 	if code == 0 {
 		return nil, nil
 	}
@@ -43,8 +45,8 @@ func (b *body) next(r *buf) (*abbrev, error) {
 // local functions are rarer than that is worth.
 func (b *body) functions(whole bool) (funcs []function, spans []span, err error) {
 	r := b.at(b.first - b.off)
-	for depth := 0; r.left() > 0; {
-		pos := r.pos
+	for depth := 0; r.Left() > 0; {
+		pos := r.Pos
 		a, nextErr := b.next(r)
 		if nextErr != nil {
 			return funcs, spans, nextErr
@@ -58,7 +60,7 @@ func (b *body) functions(whole bool) (funcs []function, spans []span, err error)
 		if a.kind == kindFunction && a.code {
 			var e extent
 			for _, at := range a.attrs {
-				e.set(at.name, r.value(at, b.format))
+				e.set(at.name, readValue(r, at, b.format))
 			}
 			n := len(spans)
 			var listErr error
@@ -71,7 +73,7 @@ func (b *body) functions(whole bool) (funcs []function, spans []span, err error)
 		} else {
 			a.skip(r)
 		}
-		if r.bad {
+		if r.Bad {
 			return funcs, spans, b.errorAt(pos, "entry that ends beyond its unit")
 		}
 		if !a.children {
@@ -82,7 +84,7 @@ func (b *body) functions(whole bool) (funcs []function, spans []span, err error)
 		}
 		if depth > 0 && !whole && a.kind != kindScope {
 			if after, ok := a.after(r); ok {
-				r.pos = after
+				r.Pos = after
 				continue
 			}
 		}
@@ -93,22 +95,22 @@ func (b *body) functions(whole bool) (funcs []function, spans []span, err error)
 
 // skipChildren moves r behind the children of the entry whose attributes it
 // has just read.
-func (b *body) skipChildren(a *abbrev, r *buf) error {
+func (b *body) skipChildren(a *abbrev, r *lebytes.Reader) error {
 	if !a.children {
 		return nil
 	}
 	if after, ok := a.after(r); ok {
-		r.pos = after
+		r.Pos = after
 		return nil
 	}
 	for depth := 1; depth > 0; {
-		pos := r.pos
+		pos := r.Pos
 		a, err := b.next(r)
 		if err != nil {
 			return err
 		}
 		if a == nil {
-			if r.bad {
+			if r.Bad {
 				return b.errorAt(pos, "entries that end beyond their unit")
 			}
 			depth--
@@ -119,7 +121,7 @@ func (b *body) skipChildren(a *abbrev, r *buf) error {
 			continue
 		}
 		if after, ok := a.after(r); ok {
-			r.pos = after
+			r.Pos = after
 		} else {
 			depth++
 		}

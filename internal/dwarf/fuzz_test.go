@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"fulgur/internal/lebytes"
 )
 
 var update = flag.Bool("update", false, "write testdata/*.sections anew")
@@ -36,9 +38,9 @@ func packSections(s *Sections) []byte {
 
 func unpackSections(b []byte) *Sections {
 	s := &Sections{Name: "fuzz"}
-	r := buf{b: b}
+	r := lebytes.Reader{Data: b}
 	for _, sec := range sectionList(s) {
-		*sec = bytes.NewReader(r.take(uint64(r.u32())))
+		*sec = bytes.NewReader(r.Take(uint64(r.U32())))
 	}
 	return s
 }

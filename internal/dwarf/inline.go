@@ -1,6 +1,10 @@
 package dwarf
 
-import "slices"
+import (
+	"slices"
+
+	"fulgur/internal/lebytes"
+)
 
 // maxDepth bounds how deep entries of a function may nest.
 const maxDepth = 1 << 10
@@ -99,7 +103,7 @@ func points(addrs []uint64, ids []int32) segments {
 }
 
 // walk reads the entry of a function and what is below it.
-func (tr *treeReader) walk(r *buf) error {
+func (tr *treeReader) walk(r *lebytes.Reader) error {
 	b := tr.body
 	a, err := b.next(r)
 	if err != nil || a == nil {
@@ -112,13 +116,13 @@ func (tr *treeReader) walk(r *buf) error {
 	current := int32(0)
 	tr.outer = tr.outer[:0]
 	for {
-		pos := r.pos
+		pos := r.Pos
 		a, err := b.next(r)
 		if err != nil {
 			return err
 		}
 		if a == nil {
-			if r.bad {
+			if r.Bad {
 				return b.errorAt(pos, "entries that end beyond their unit")
 			}
 			n := len(tr.outer) - 1
@@ -156,13 +160,13 @@ func (tr *treeReader) walk(r *buf) error {
 
 // call reads a DW_TAG_inlined_subroutine. It returns the call's place in
 // calls, and whether it is there: whether it has code that is looked for.
-func (tr *treeReader) call(a *abbrev, r *buf, parent int32) (id int32, ok bool, err error) {
+func (tr *treeReader) call(a *abbrev, r *lebytes.Reader, parent int32) (id int32, ok bool, err error) {
 	b := tr.body
-	pos := r.pos
+	pos := r.Pos
 	c := call{origin: ref{off: b.off + uint64(pos)}, parent: parent}
 	var e extent
 	for _, at := range a.attrs {
-		v := r.value(at, b.format)
+		v := readValue(r, at, b.format)
 		switch at.name {
 		case attrAbstractOrigin:
 			if origin, ok := b.ref(v); ok {
@@ -178,7 +182,7 @@ func (tr *treeReader) call(a *abbrev, r *buf, parent int32) (id int32, ok bool, 
 			e.set(at.name, v)
 		}
 	}
-	if r.bad {
+	if r.Bad {
 		return 0, false, b.errorAt(pos, "entry that ends beyond its unit")
 	}
 	id = int32(len(tr.calls))

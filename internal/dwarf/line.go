@@ -3,6 +3,8 @@ package dwarf
 import (
 	"bytes"
 	"path"
+
+	"fulgur/internal/lebytes"
 )
 
 // lineTable is the line number program of a unit (6.2). It keeps the program
@@ -61,63 +63,63 @@ func (u *unit) readLines(scratch []byte) (*lineTable, []byte, error) {
 	if err := p.read(b, off); err != nil {
 		return nil, scratch, err
 	}
-	r := buf{b: b}
-	length, offsetSize := r.unitLength()
-	if r.bad || length > p.size-off-uint64(r.pos) || length > maxLineTable {
+	r := lebytes.Reader{Data: b}
+	length, offsetSize := r.UnitLength()
+	if r.Bad || length > p.size-off-uint64(r.Pos) || length > maxLineTable {
 		return nil, scratch, p.errorf(off, "line table longer than the section")
 	}
-	if cap(scratch) < r.pos+int(length) {
-		scratch = make([]byte, r.pos+int(length))
+	if cap(scratch) < r.Pos+int(length) {
+		scratch = make([]byte, r.Pos+int(length))
 	}
-	raw := scratch[:r.pos+int(length)]
+	raw := scratch[:r.Pos+int(length)]
 	if err := p.read(raw, off); err != nil {
 		return nil, scratch, err
 	}
 	t := &lineTable{off: off}
-	r = buf{b: raw, pos: r.pos}
+	r = lebytes.Reader{Data: raw, Pos: r.Pos}
 	if problem := t.header(&r, offsetSize, u.addrSize); problem != "" {
 		return nil, scratch, p.errorf(off, "%s", problem)
 	}
-	t.size = uint64(r.pos)
-	t.program = bytes.Clone(raw[r.pos:])
+	t.size = uint64(r.Pos)
+	t.program = bytes.Clone(raw[r.Pos:])
 	t.run()
 	return t, scratch, nil
 }
 
 // header reads the header up to its tables and leaves r where the program
 // begins.
-func (t *lineTable) header(r *buf, offsetSize, addrSize uint8) string {
-	version := r.u16()
+func (t *lineTable) header(r *lebytes.Reader, offsetSize, addrSize uint8) string {
+	version := r.U16()
 	if version < 2 || version > 5 {
 		return "line table of an unknown version"
 	}
 	if version >= 5 {
-		addrSize = r.u8()
-		r.u8() // size of segment selectors
+		addrSize = r.U8()
+		r.U8() // size of segment selectors
 	}
 	t.format = format{version: version, addrSize: addrSize, offsetSize: offsetSize}
-	length := r.word(offsetSize)
-	program := uint64(r.pos) + length
-	if r.bad || length > uint64(r.left()) || addrSize != 4 && addrSize != 8 {
+	length := r.Word(offsetSize)
+	program := uint64(r.Pos) + length
+	if r.Bad || length > uint64(r.Left()) || addrSize != 4 && addrSize != 8 {
 		return "malformed header of a line table"
 	}
-	t.minInst = uint64(r.u8())
+	t.minInst = uint64(r.U8())
 	t.maxOps = 1
 	if version >= 4 {
-		t.maxOps = max(1, uint64(r.u8()))
+		t.maxOps = max(1, uint64(r.U8()))
 	}
-	r.u8() // whether rows are statements at first
-	base, lineRange := int8(r.u8()), r.u8()
-	t.opcodeBase = r.u8()
+	r.U8() // whether rows are statements at first
+	base, lineRange := int8(r.U8()), r.U8()
+	t.opcodeBase = r.U8()
 	t.special = specialOpcodes(base, lineRange, t.opcodeBase)
 	for i := 1; i < int(t.opcodeBase); i++ {
-		t.operands[i] = r.u8()
+		t.operands[i] = r.U8()
 	}
-	t.tables = r.pos
-	if r.bad || t.special == nil || uint64(r.pos) > program {
+	t.tables = r.Pos
+	if r.Bad || t.special == nil || uint64(r.Pos) > program {
 		return "malformed header of a line table"
 	}
-	r.pos = int(program)
+	r.Pos = int(program)
 	return ""
 }
 

@@ -1,5 +1,7 @@
 package dwarf
 
+import "fulgur/internal/lebytes"
+
 // fileTable finds directories and files of a line table, which has hundreds
 // of which few are asked for: it notes where every 16th is.
 type fileTable struct {
@@ -33,7 +35,7 @@ const entriesPerMark = 16
 // are short.
 func newFileTable(t *lineTable, header []byte) *fileTable {
 	f := &fileTable{raw: header, format: t.format}
-	r := &buf{b: header, pos: t.tables}
+	r := &lebytes.Reader{Data: header, Pos: t.tables}
 	if t.format.version >= 5 {
 		f.listV5(r, &f.dirs)
 		f.listV5(r, &f.files)
@@ -50,32 +52,32 @@ func newFileTable(t *lineTable, header []byte) *fileTable {
 	return f
 }
 
-func (f *fileTable) listV4(r *buf, l *entryList) {
-	for r.left() > 0 && r.b[r.pos] != 0 {
+func (f *fileTable) listV4(r *lebytes.Reader, l *entryList) {
+	for r.Left() > 0 && r.Data[r.Pos] != 0 {
 		f.note(r, l)
 	}
-	r.u8()
+	r.U8()
 }
 
-func (f *fileTable) listV5(r *buf, l *entryList) {
-	l.contents = make([]entryPart, r.u8())
+func (f *fileTable) listV5(r *lebytes.Reader, l *entryList) {
+	l.contents = make([]entryPart, r.U8())
 	for i := range l.contents {
-		l.contents[i] = entryPart{r.uleb(), uint16(min(r.uleb(), 0xffff))}
+		l.contents[i] = entryPart{r.ULEB(), uint16(min(r.ULEB(), 0xffff))}
 	}
-	n := r.uleb()
-	if n > uint64(r.left()) {
-		r.fail() // an entry takes a byte at least
+	n := r.ULEB()
+	if n > uint64(r.Left()) {
+		r.Fail() // an entry takes a byte at least
 	}
-	for l.count < n && !r.bad {
+	for l.count < n && !r.Bad {
 		f.note(r, l)
 	}
 }
 
 // note steps over an entry.
-func (f *fileTable) note(r *buf, l *entryList) {
-	pos := r.pos
+func (f *fileTable) note(r *lebytes.Reader, l *entryList) {
+	pos := r.Pos
 	f.entry(r, l)
-	if r.bad {
+	if r.Bad {
 		return
 	}
 	if l.count%entriesPerMark == 0 {
@@ -85,9 +87,9 @@ func (f *fileTable) note(r *buf, l *entryList) {
 }
 
 // entry reads an entry.
-func (f *fileTable) entry(r *buf, l *entryList) (name value, dir uint64) {
+func (f *fileTable) entry(r *lebytes.Reader, l *entryList) (name value, dir uint64) {
 	for _, c := range l.contents {
-		v := r.value(attr{form: c.form}, f.format)
+		v := readValue(r, attr{form: c.form}, f.format)
 		switch c.kind {
 		case lnctPath:
 			name = v
@@ -103,7 +105,7 @@ func (f *fileTable) at(l *entryList, index uint64) (name value, dir uint64, ok b
 	if index >= l.count {
 		return value{}, 0, false
 	}
-	r := &buf{b: f.raw, pos: int(l.marks[index/entriesPerMark])}
+	r := &lebytes.Reader{Data: f.raw, Pos: int(l.marks[index/entriesPerMark])}
 	for range index % entriesPerMark {
 		f.entry(r, l)
 	}

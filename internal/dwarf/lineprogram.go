@@ -3,6 +3,8 @@ package dwarf
 import (
 	"slices"
 	"sync"
+
+	"fulgur/internal/lebytes"
 )
 
 // Opcodes, 7.22.
@@ -107,51 +109,51 @@ func (t *lineTable) next(m *mark) (end, ok bool) {
 			m.pos = uint32(pos)
 			return false, true
 		}
-		r := buf{b: b, pos: pos}
+		r := lebytes.Reader{Data: b, Pos: pos}
 		switch op {
 		case 0:
-			n := r.uleb()
-			next := uint64(r.pos) + n
-			if r.bad || n > uint64(r.left()) {
+			n := r.ULEB()
+			next := uint64(r.Pos) + n
+			if r.Bad || n > uint64(r.Left()) {
 				return false, false
 			}
 			if n > 0 {
-				switch r.u8() {
+				switch r.U8() {
 				case lneEndSequence:
 					m.pos = uint32(next)
 					return true, true
 				case lneSetAddress:
-					m.addr = r.word(uint8(min(n-1, 8)))
+					m.addr = r.Word(uint8(min(n-1, 8)))
 					m.op = 0
 				}
 			}
-			r.pos = int(next)
+			r.Pos = int(next)
 		case lnsCopy:
 			m.pos = uint32(pos)
 			return false, true
 		case lnsAdvancePC:
-			t.advance(m, r.uleb())
+			t.advance(m, r.ULEB())
 		case lnsAdvanceLine:
-			m.line += uint32(r.sleb())
+			m.line += uint32(r.SLEB())
 		case lnsSetFile:
-			m.file = uint32(r.uleb())
+			m.file = uint32(r.ULEB())
 		case lnsSetColumn:
-			m.column = uint32(r.uleb())
+			m.column = uint32(r.ULEB())
 		case lnsConstAddPC:
 			t.advance(m, uint64(t.special.ops[255]))
 		case lnsFixedAdvancePC:
-			m.addr += uint64(r.u16())
+			m.addr += uint64(r.U16())
 			m.op = 0
 		default:
 			// No others change what rows show; some have operands.
 			for range t.operands[op] {
-				r.uleb()
+				r.ULEB()
 			}
 		}
-		if r.bad {
+		if r.Bad {
 			return false, false
 		}
-		pos = r.pos
+		pos = r.Pos
 	}
 	return false, false
 }

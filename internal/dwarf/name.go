@@ -1,5 +1,7 @@
 package dwarf
 
+import "fulgur/internal/lebytes"
+
 // Function is what the debug information says of a function. Frames share
 // one within a unit, so that what is derived from it can be kept by its
 // pointer.
@@ -35,7 +37,7 @@ func (b *body) readEntry(at ref) (*unit, entry, error) {
 	var e entry
 	if !at.alt && at.off >= b.first && at.off < b.end && b.raw != nil {
 		r := b.at(at.off - b.off)
-		if e.parse(b.unit, b.abbrevs, r); r.bad {
+		if e.parse(b.unit, b.abbrevs, r); r.Bad {
 			return b.unit, e, b.errorAt(int(at.off-b.off), "malformed entry of a function")
 		}
 		return b.unit, e, nil
@@ -57,23 +59,23 @@ func (b *body) readEntry(at ref) (*unit, entry, error) {
 	if err != nil {
 		return nil, e, err
 	}
-	err = f.info.parse(at.off, 128, u.end-at.off, func(r *buf) bool {
+	err = f.info.parse(at.off, 128, u.end-at.off, func(r *lebytes.Reader) bool {
 		e = entry{}
 		e.parse(u, abbrevs, r)
-		return !r.bad
+		return !r.Bad
 	})
 	return u, e, err
 }
 
 // parse reads the entry at r; r gets bad if there is none.
-func (e *entry) parse(u *unit, t *abbrevs, r *buf) {
-	a := t.get(r.uleb())
+func (e *entry) parse(u *unit, t *abbrevs, r *lebytes.Reader) {
+	a := t.get(r.ULEB())
 	if a == nil {
-		r.fail()
+		r.Fail()
 		return
 	}
 	for _, at := range a.attrs {
-		v := r.value(at, u.format)
+		v := readValue(r, at, u.format)
 		switch at.name {
 		case attrName:
 			e.name, e.hasName = v, true

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"sync/atomic"
+
+	"fulgur/internal/lebytes"
 )
 
 const (
@@ -113,11 +115,11 @@ func (p *pages) word(off uint64, size uint8) (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
-	r := buf{b: b}
+	r := lebytes.Reader{Data: b}
 	if size == 3 {
-		return uint64(r.u24()), nil
+		return uint64(r.U24()), nil
 	}
-	return r.word(size), nil
+	return r.Word(size), nil
 }
 
 // cstring reads the string at off, which a zero byte ends.
@@ -146,14 +148,14 @@ func (p *pages) cstring(off uint64) (string, error) {
 // parse calls f with ever longer windows from off until f has enough of it,
 // that is, returns true and leaves its reader good or not. No window exceeds
 // limit bytes.
-func (p *pages) parse(off, first, limit uint64, f func(*buf) bool) error {
+func (p *pages) parse(off, first, limit uint64, f func(*lebytes.Reader) bool) error {
 	limit = min(limit, p.size-min(off, p.size))
 	for n := min(first, limit); ; n = min(4*n, limit) {
 		b, err := p.window(off, n)
 		if err != nil {
 			return err
 		}
-		r := buf{b: b}
+		r := lebytes.Reader{Data: b}
 		if f(&r) {
 			return nil
 		}

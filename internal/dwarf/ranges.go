@@ -1,5 +1,7 @@
 package dwarf
 
+import "fulgur/internal/lebytes"
+
 // span is the code from lo up to hi, which belongs to id.
 type span struct {
 	lo, hi uint64
@@ -72,7 +74,7 @@ func (u *unit) appendSpan(to []span, lo, hi uint64, id int32) []span {
 func (u *unit) rangeList(to []span, v value, id int32) ([]span, error) {
 	var off uint64
 	var p *pages
-	var list func(*buf, []span, int32) ([]span, error)
+	var list func(*lebytes.Reader, []span, int32) ([]span, error)
 	switch {
 	case u.version < 5:
 		p, list = u.root.addrFile.ranges, u.rangesV4
@@ -94,9 +96,9 @@ func (u *unit) rangeList(to []span, v value, id int32) ([]span, error) {
 	}
 	n := len(to)
 	var listErr error
-	err := p.parse(off, 256, p.size, func(r *buf) bool {
+	err := p.parse(off, 256, p.size, func(r *lebytes.Reader) bool {
 		to, listErr = list(r, to[:n], id)
-		return listErr != nil || !r.bad
+		return listErr != nil || !r.Bad
 	})
 	if err == nil {
 		err = listErr
@@ -109,11 +111,11 @@ func (u *unit) rangeList(to []span, v value, id int32) ([]span, error) {
 
 // rangesV4 decodes a list of .debug_ranges (DWARF 4, 2.17.3): pairs of
 // addresses relative to a base, which (-1, base) sets and (0, 0) ends.
-func (u *unit) rangesV4(r *buf, to []span, id int32) ([]span, error) {
+func (u *unit) rangesV4(r *lebytes.Reader, to []span, id int32) ([]span, error) {
 	base := u.root.lowPC
 	deadBase := false
-	for n := 0; !r.bad; n++ {
-		lo, hi := r.word(u.addrSize), r.word(u.addrSize)
+	for n := 0; !r.Bad; n++ {
+		lo, hi := r.Word(u.addrSize), r.Word(u.addrSize)
 		switch {
 		case lo == 0 && hi == 0:
 			return to, nil
@@ -142,13 +144,13 @@ const (
 )
 
 // rnglist decodes a list of .debug_rnglists (2.17.3).
-func (u *unit) rnglist(r *buf, to []span, id int32) ([]span, error) {
+func (u *unit) rnglist(r *lebytes.Reader, to []span, id int32) ([]span, error) {
 	base := u.root.lowPC
 	deadBase := false
-	for n := 0; !r.bad; n++ {
+	for n := 0; !r.Bad; n++ {
 		var lo, hi uint64
 		var err error
-		op := r.u8()
+		op := r.U8()
 		if n == maxSpans && op != rleEndOfList {
 			return to, u.errorf("a list of more than %d ranges", maxSpans)
 		}
@@ -156,23 +158,23 @@ func (u *unit) rnglist(r *buf, to []span, id int32) ([]span, error) {
 		case rleEndOfList:
 			return to, nil
 		case rleBaseAddressx:
-			if base, err = u.indexedAddress(r.uleb()); err != nil && !r.bad {
+			if base, err = u.indexedAddress(r.ULEB()); err != nil && !r.Bad {
 				return to, err
 			}
 			deadBase = u.dead(base)
 			continue
 		case rleBaseAddress:
-			base = r.word(u.addrSize)
+			base = r.Word(u.addrSize)
 			deadBase = u.dead(base)
 			continue
 		case rleOffsetPair:
-			lo, hi = base+r.uleb(), base+r.uleb()
+			lo, hi = base+r.ULEB(), base+r.ULEB()
 			if deadBase {
 				continue
 			}
 		case rleStartxEndx, rleStartxLength:
-			start, end := r.uleb(), r.uleb()
-			if r.bad {
+			start, end := r.ULEB(), r.ULEB()
+			if r.Bad {
 				return to, nil
 			}
 			if lo, err = u.indexedAddress(start); err != nil {
@@ -185,17 +187,17 @@ func (u *unit) rnglist(r *buf, to []span, id int32) ([]span, error) {
 				}
 			}
 		case rleStartEnd:
-			lo, hi = r.word(u.addrSize), r.word(u.addrSize)
+			lo, hi = r.Word(u.addrSize), r.Word(u.addrSize)
 		case rleStartLength:
-			lo = r.word(u.addrSize)
-			hi = lo + r.uleb()
+			lo = r.Word(u.addrSize)
+			hi = lo + r.ULEB()
 		default:
-			if r.bad {
+			if r.Bad {
 				return to, nil
 			}
 			return to, u.errorf("a range list with an unknown entry %#x", op)
 		}
-		if !r.bad {
+		if !r.Bad {
 			to = u.appendSpan(to, lo, hi, id)
 		}
 	}

@@ -3,6 +3,8 @@ package dwarf
 import (
 	"fmt"
 	"sync"
+
+	"fulgur/internal/lebytes"
 )
 
 // maxUnit bounds the bytes of one unit, which are read at once. Units of whole
@@ -82,10 +84,10 @@ func (f *file) readHeader(off uint64) (h header, next uint64, err error) {
 	if err != nil {
 		return h, 0, err
 	}
-	r := &buf{b: b}
-	length, offsetSize := r.unitLength()
-	start := off + uint64(r.pos)
-	if r.bad || length > f.info.size-start {
+	r := &lebytes.Reader{Data: b}
+	length, offsetSize := r.UnitLength()
+	start := off + uint64(r.Pos)
+	if r.Bad || length > f.info.size-start {
 		return h, 0, f.info.errorf(off, "unit longer than the section")
 	}
 	if length == 0 {
@@ -94,26 +96,26 @@ func (f *file) readHeader(off uint64) (h header, next uint64, err error) {
 	next = start + length
 	h = header{off: off, end: next, kind: unitCompile}
 	h.offsetSize = offsetSize
-	h.version = r.u16()
+	h.version = r.U16()
 	if h.version < 2 || h.version > 5 {
 		return h, next, f.info.errorf(off, "unit of unknown DWARF version %d", h.version)
 	}
 	if h.version >= 5 {
-		h.kind = r.u8()
-		h.addrSize = r.u8()
-		h.abbrevOff = r.word(offsetSize)
+		h.kind = r.U8()
+		h.addrSize = r.U8()
+		h.abbrevOff = r.Word(offsetSize)
 	} else {
-		h.abbrevOff = r.word(offsetSize)
-		h.addrSize = r.u8()
+		h.abbrevOff = r.Word(offsetSize)
+		h.addrSize = r.U8()
 	}
 	switch h.kind {
 	case unitSkeleton, unitSplitCompile:
-		r.skip(dwoIDSize)
+		r.Skip(dwoIDSize)
 	case unitType, unitSplitType:
-		r.skip(8 + uint64(offsetSize))
+		r.Skip(8 + uint64(offsetSize))
 	}
-	h.size = uint8(r.pos)
-	if r.bad || uint64(r.pos) > next-off {
+	h.size = uint8(r.Pos)
+	if r.Bad || uint64(r.Pos) > next-off {
 		return h, next, f.info.errorf(off, "unit shorter than its header")
 	}
 	if h.addrSize != 4 && h.addrSize != 8 {
@@ -169,7 +171,7 @@ func (u *unit) parseRoot(b *body) error {
 	if b != nil {
 		r := b.at(u.first - u.off)
 		attrs, ok := u.rootAttrs(b.abbrevs, r)
-		if !ok || r.bad {
+		if !ok || r.Bad {
 			return b.errorAt(int(u.first-u.off), "malformed first entry of a unit")
 		}
 		return u.setRoot(attrs)
@@ -182,9 +184,9 @@ func (u *unit) parseRoot(b *body) error {
 		}
 		var attrs []rootAttr
 		known := true
-		err := u.file.info.parse(u.first, 128, u.end-u.first, func(r *buf) bool {
+		err := u.file.info.parse(u.first, 128, u.end-u.first, func(r *lebytes.Reader) bool {
 			attrs, known = u.rootAttrs(t, r)
-			return !known || !r.bad
+			return !known || !r.Bad
 		})
 		if err != nil {
 			return err
@@ -198,14 +200,14 @@ func (u *unit) parseRoot(b *body) error {
 
 // rootAttrs reads the attributes of the root; it returns false if its
 // abbreviation is unknown.
-func (u *unit) rootAttrs(t *abbrevs, r *buf) (attrs []rootAttr, ok bool) {
-	code := r.uleb()
+func (u *unit) rootAttrs(t *abbrevs, r *lebytes.Reader) (attrs []rootAttr, ok bool) {
+	code := r.ULEB()
 	a := t.get(code)
 	if a == nil {
 		return nil, code == 0 // an empty unit
 	}
 	for _, at := range a.attrs {
-		attrs = append(attrs, rootAttr{at.name, r.value(at, u.format)})
+		attrs = append(attrs, rootAttr{at.name, readValue(r, at, u.format)})
 	}
 	return attrs, true
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"fulgur/internal/monotonic"
 	"fulgur/internal/testenv"
 
 	"github.com/cilium/ebpf"
@@ -99,12 +100,12 @@ func TestSideband(t *testing.T) {
 		}
 		rings = append(rings, r)
 	}
-	before := monotonic()
+	before := monotonic.Now()
 	cmd := exec.Command("/bin/true")
 	if err := cmd.Run(); err != nil {
 		t.Fatal(err)
 	}
-	after := monotonic()
+	after := monotonic.Now()
 	var forks, execs, exits, mmaps int
 	for _, r := range rings {
 		_, err := r.Read(func(rec Record) {
@@ -159,12 +160,6 @@ func checkInode(t *testing.T, m Mmap2) {
 	if m.Ino != st.Ino {
 		t.Errorf("%s: inode %d, stat says %d", m.Filename, m.Ino, st.Ino)
 	}
-}
-
-func monotonic() uint64 {
-	var ts unix.Timespec
-	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts) // cannot fail
-	return uint64(ts.Nano())
 }
 
 // TestAttachBPF has a program count the samples of a busy thread.

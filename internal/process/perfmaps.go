@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"fulgur/internal/monotonic"
+
 	"golang.org/x/sys/unix"
 
 	"fulgur/internal/answer"
@@ -167,7 +169,7 @@ func (p *perfMaps) follow(fn func(pid int)) {
 		}
 		if rewritten {
 			m.file = nil
-			m.next = &PerfMap{pid: pid, from: monotonic(), file: file, kept: spooled{in: &p.spool}}
+			m.next = &PerfMap{pid: pid, from: monotonic.Now(), file: file, kept: spooled{in: &p.spool}}
 			m.next.update()
 			p.followed[pid] = m.next
 			fn(pid)

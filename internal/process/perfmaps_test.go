@@ -11,6 +11,7 @@ import (
 	"time"
 	"unsafe"
 
+	"fulgur/internal/monotonic"
 	"fulgur/internal/perfevent"
 
 	"golang.org/x/sys/unix"
@@ -71,11 +72,11 @@ func TestPerfMap(t *testing.T) {
 		}
 	}
 	run := func(table *Table) error {
-		now := monotonic()
+		now := monotonic.Now()
 		return apply(exec(now, self), mmap(now, self, addr, addr+1, 0, "//anon"))(table)
 	}
 	lost := func(table *Table) error {
-		return apply(perfevent.Lost{Stamp: stamp(monotonic()), N: 1})(table)
+		return apply(perfevent.Lost{Stamp: stamp(monotonic.Now()), N: 1})(table)
 	}
 
 	for _, tc := range []struct {
@@ -120,7 +121,7 @@ func TestPerfMap(t *testing.T) {
 				}
 				table.perfMaps.missed = table.perfMaps.missed.Add(-missingEvery)
 				table.FollowPerfMaps()
-				times[i] = monotonic()
+				times[i] = monotonic.Now()
 				maps[i] = table.Resolve(self, addr, times[i]).PerfMap
 			}
 			for i, want := range tc.want {
@@ -175,7 +176,7 @@ func TestPerfMapOfParent(t *testing.T) {
 	check(self, 8, "ab")
 	check(pidA, 8, "ab")
 
-	now := monotonic()
+	now := monotonic.Now()
 	table.Apply(exec(now, self))
 	table.Apply(fork(now+1, self, pidC))
 	table.Apply(mmap(now+2, pidC, 0x1000, 0x2000, 0, "//anon"))

@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 
+	"fulgur/internal/monotonic"
 	"fulgur/internal/perfevent"
 
 	"golang.org/x/sys/unix"
@@ -108,7 +109,7 @@ func (s *Sideband) FDs() []int {
 func (s *Sideband) Drain(fn func(perfevent.Record)) (lost uint64, err error) {
 	// While one ring is read others are written, so only what was recorded
 	// before the first was read can be put in order now.
-	until := monotonic()
+	until := monotonic.Now()
 	for cpu, l := range s.cpus {
 		n, rerr := l.ring.Read(s.keep)
 		lost += n
@@ -137,11 +138,4 @@ func (s *Sideband) Close() error {
 	}
 	s.cpus = nil
 	return err
-}
-
-// monotonic returns the time of CLOCK_MONOTONIC in nanoseconds.
-func monotonic() uint64 {
-	var ts unix.Timespec
-	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts) // fails for unknown clocks only
-	return uint64(ts.Nano())
 }

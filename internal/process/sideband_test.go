@@ -13,6 +13,7 @@ import (
 	"time"
 	"unsafe"
 
+	"fulgur/internal/monotonic"
 	"fulgur/internal/perfevent"
 	"fulgur/internal/testenv"
 
@@ -174,7 +175,7 @@ func checkMaps(t *testing.T, table *Table, pid int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	now := monotonic()
+	now := monotonic.Now()
 	for _, m := range maps {
 		for _, addr := range []uint64{m.Start, m.Start + 42, m.Limit - 1} {
 			l := table.Resolve(pid, addr, now)
@@ -212,7 +213,7 @@ func TestSidebandLive(t *testing.T) {
 	addr := w.step(t)
 	drain()
 	checkMaps(t, table, w.pid)
-	mapped := monotonic()
+	mapped := monotonic.Now()
 	if table.images[w.pid].base != nil {
 		t.Error("a process seen from its first instruction is read from /proc")
 	}
@@ -225,7 +226,7 @@ func TestSidebandLive(t *testing.T) {
 	}
 	drain()
 	checkMaps(t, table, w.pid)
-	anonymous := monotonic()
+	anonymous := monotonic.Now()
 	if !slices.Contains(replaced, w.pid) {
 		t.Error("a replacement was not reported")
 	}
@@ -282,7 +283,7 @@ func TestSidebandDeleted(t *testing.T) {
 	for end := time.Now().Add(5 * time.Second); mapped() < 0 && time.Now().Before(end); time.Sleep(time.Millisecond) {
 		drain()
 	}
-	seen := monotonic()
+	seen := monotonic.Now()
 	if err := in.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -298,7 +299,7 @@ func TestSidebandDeleted(t *testing.T) {
 	if got, err := contents(l.File); err != nil || got != string(code) {
 		t.Errorf("%v: %d bytes, %v, want %d", l, len(got), err, len(code))
 	}
-	table.Forget(monotonic())
+	table.Forget(monotonic.Now())
 	if table.images[pid] != nil {
 		t.Error("not forgotten")
 	}
@@ -333,7 +334,7 @@ func TestSidebandForks(t *testing.T) {
 		t.Fatal(err)
 	}
 	drain()
-	shell, now := cmd.Process.Pid, monotonic()
+	shell, now := cmd.Process.Pid, monotonic.Now()
 	child := 0
 	for pid, i := range table.images {
 		if i.forked && i.parent == shell {

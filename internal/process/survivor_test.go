@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"fulgur/internal/monotonic"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -94,7 +96,7 @@ func TestSurvivor(t *testing.T) {
 		}
 	}
 
-	ended := monotonic()
+	ended := monotonic.Now()
 	table.Apply(exit(ended, pid, pid))
 	table.Forget(ended + 1)
 	if table.images[pid] == nil {
@@ -106,7 +108,7 @@ func TestSurvivor(t *testing.T) {
 	if err := cmd.Wait(); err != nil {
 		t.Fatal(err)
 	}
-	table.Forget(monotonic())
+	table.Forget(monotonic.Now())
 	if table.images[pid] != nil {
 		t.Error("not forgotten")
 	}

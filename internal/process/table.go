@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"fulgur/internal/answer"
+	"fulgur/internal/monotonic"
 	"fulgur/internal/perfevent"
 )
 
@@ -300,7 +301,7 @@ func (t *Table) Forget(before uint64) {
 				t.perfMaps.leave(pid)
 				continue
 			}
-			i.exit = monotonic() // ask again when that is long past
+			i.exit = monotonic.Now() // ask again when that is long past
 		}
 		i.forget(before)
 	}

@@ -8,18 +8,21 @@ import (
 	"fulgur/internal/doctor"
 	"fulgur/internal/encode/histogram"
 	"fulgur/internal/encode/plain"
+	"fulgur/internal/mounts"
+	"fulgur/internal/naming"
 	"fulgur/internal/profile"
 	"fulgur/internal/source/blockio"
 	"fulgur/internal/source/probe"
 	"fulgur/internal/stacks"
+	"fulgur/internal/usage"
 )
 
 // blockIO is the subject of which code asks disks for what.
 type blockIO struct {
 	options *BlockIOOptions
 	source  *blockio.Source
-	mounts  mounts
-	cgroups *cgroups
+	mounts  mounts.List
+	cgroups *mounts.Cgroups
 }
 
 // blockIOValues are the values of a sample: how many requests there were, of how
@@ -38,20 +41,20 @@ func (*blockIO) command() doctor.Command { return doctor.BlockIO }
 func (m *blockIO) complete() error {
 	o := m.options
 	if len(o.Target.CPUs) > 0 {
-		return usagef("a request is made on one CPU and completed on another: leave -C out")
+		return usage.Errorf("a request is made on one CPU and completed on another: leave -C out")
 	}
 	if o.Weight == "" {
 		o.Weight = blockIOValues[len(blockIOValues)-1].Type
 	}
 	if m.shown() < 0 {
-		return usagef("%q is nothing that requests have: choose requests, bytes, queued, in-device or latency", o.Weight)
+		return usage.Errorf("%q is nothing that requests have: choose requests, bytes, queued, in-device or latency", o.Weight)
 	}
 	return completeSize("--pending-entries", &o.PendingEntries, blockio.DefaultPendingEntries, 1, maxEntries)
 }
 
 func (m *blockIO) choose() (err error) {
-	m.mounts, err = readMounts()
-	m.cgroups = newCgroups(m.mounts)
+	m.mounts, err = mounts.Read()
+	m.cgroups = mounts.NewCgroups(m.mounts)
 	return err
 }
 
@@ -82,20 +85,20 @@ func (*blockIO) values(_ stacks.Source, v stacks.Value) []int64 {
 // if that is known, and with what it asked for and of which disk on top. What the
 // kernel writes back later is said to be so, and of which control group it is where
 // the kernel keeps that: who made the data is not who writes it.
-func (m *blockIO) place(p *placer, s stacks.Sample) profile.StackID {
-	stack := p.placeFrom(p.withoutProbe(p.store.Bodies[s.Body].Leaf), m.options.UserOnly)
-	if p.isWriteback(s.Body) {
+func (m *blockIO) place(p *naming.Placer, s stacks.Sample) profile.StackID {
+	stack := p.PlaceFrom(p.WithoutProbe(p.Store.Bodies[s.Body].Leaf), m.options.UserOnly)
+	if p.IsWriteback(s.Body) {
 		note := "[writeback]"
-		if name := m.cgroups.name(s.Cgroup); name != "" {
+		if name := m.cgroups.Name(s.Cgroup); name != "" {
 			note = "[writeback for " + name + "]"
 		}
-		stack = p.mark(stack, note)
+		stack = p.Mark(stack, note)
 	}
 	if s.File != 0 {
-		stack = p.mark(stack, "["+m.mounts.name(p.store, s.File)+"]")
+		stack = p.Mark(stack, "["+m.mounts.Name(p.Store, s.File)+"]")
 	}
 	request := blockio.ParseDetail(s.Detail)
-	return p.mark(stack, fmt.Sprintf("[%s %s]", request.Device, request.Operation))
+	return p.Mark(stack, fmt.Sprintf("[%s %s]", request.Device, request.Operation))
 }
 
 func (*blockIO) inTime() (inTime, bool) { return inTime{}, true }

@@ -4,6 +4,7 @@ import (
 	"maps"
 
 	"fulgur/bpf"
+	"fulgur/internal/naming"
 	"fulgur/internal/profile"
 	"fulgur/internal/stacks"
 )
@@ -14,10 +15,10 @@ const stackLost = "[stack lost]"
 // buildProfile turns bodies and counts into a profile with names. lost are the
 // counts whose body never arrived. The stacks of recorded, which may be nil, become
 // part of it.
-func buildProfile(what subject, store *stacks.Store, lost map[stacks.Key]stacks.Value, names *names, meta profile.Meta, losses profile.Losses, recorded *events) *profile.Profile {
+func buildProfile(what subject, store *stacks.Store, lost map[stacks.Key]stacks.Value, names *naming.Names, meta profile.Meta, losses profile.Losses, recorded *events) *profile.Profile {
 	b := profile.NewBuilder(what.valueTypes()...)
-	p := newPlacer(b, store, names)
-	losses.UnresolvedFrames = names.unresolved
+	p := naming.NewPlacer(b, store, names)
+	losses.UnresolvedFrames = names.Unresolved
 	cpu := func(n uint32) int {
 		if meta.PerCPU {
 			return int(n)
@@ -30,7 +31,7 @@ func buildProfile(what subject, store *stacks.Store, lost map[stacks.Key]stacks.
 	}
 	for counted, value := range samples {
 		body := store.Bodies[counted.Body]
-		if p.unresolved[body.Leaf] {
+		if p.Unresolved[body.Leaf] {
 			losses.Unresolved += value.Samples
 		}
 		b.Add(profile.Sample{
@@ -44,7 +45,7 @@ func buildProfile(what subject, store *stacks.Store, lost map[stacks.Key]stacks.
 	for key, value := range lost {
 		losses.Bodies += value.Samples
 		b.Add(profile.Sample{
-			Stack:  p.mark(0, stackLost),
+			Stack:  p.Mark(0, stackLost),
 			Task:   b.Task(profile.Task{TID: int(key.TID), Comm: "[unknown]"}),
 			CPU:    cpu(key.CPU),
 			End:    profile.EndLost,

@@ -2,6 +2,7 @@ package session
 
 import (
 	"fulgur/internal/encode/text"
+	"fulgur/internal/mounts"
 	"fulgur/internal/stacks"
 )
 
@@ -14,7 +15,7 @@ const noFile = "(no file, or not known)"
 
 // byFile returns the lines of a table of what a source measured by file, and an
 // empty one after them; none if no sample of its has to do with a file.
-func byFile(what subject, from stacks.Source, store *stacks.Store, m mounts) []string {
+func byFile(what subject, from stacks.Source, store *stacks.Store, m mounts.List) []string {
 	types := what.valueTypes()
 	files := map[uint64][]int64{}
 	for sample, value := range store.Samples {
@@ -35,7 +36,7 @@ func byFile(what subject, from stacks.Source, store *stacks.Store, m mounts) []s
 	for id, values := range files {
 		name := noFile
 		if id != 0 {
-			name = m.name(store, id)
+			name = m.Name(store, id)
 		}
 		groups = append(groups, text.Group{Name: name, Values: values})
 	}

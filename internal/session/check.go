@@ -1,8 +1,6 @@
 package session
 
 import (
-	"fmt"
-	"io"
 	"os"
 
 	"fulgur/internal/doctor"
@@ -10,6 +8,7 @@ import (
 	"fulgur/internal/safeopen"
 	"fulgur/internal/source/probe"
 	"fulgur/internal/target"
+	"fulgur/internal/usage"
 )
 
 // hardMaxDepth is the room for frames in the kernel side's records,
@@ -28,21 +27,11 @@ const (
 	maxEntries  = 1 << 24
 )
 
-// usageError is an [ErrUsage] that says what is wrong and nothing else.
-type usageError string
-
-func (e usageError) Error() string        { return string(e) }
-func (e usageError) Is(target error) bool { return target == ErrUsage }
-
-func usagef(format string, args ...any) error {
-	return usageError(fmt.Sprintf(format, args...))
-}
-
 // complete checks o against this machine's limits and fills in defaults, for
 // profiles of all kinds.
 func (o *Options) complete() error {
 	if o.UserOnly && o.KernelOnly {
-		return usagef("user stacks only and kernel stacks only exclude each other")
+		return usage.Errorf("user stacks only and kernel stacks only exclude each other")
 	}
 	if err := o.checkSymfs(); err != nil {
 		return err
@@ -57,7 +46,7 @@ func (o *Options) complete() error {
 // memory, twice, because it is mapped twice in a row; what a few processes
 // show anew between two polls needs less of it than a machine does.
 func (o *Options) ringPreset() uint32 {
-	if o.inTime() {
+	if o.hasTimes() {
 		return timesRingSize
 	}
 	switch o.Target.Scope {
@@ -92,7 +81,7 @@ func completeSize(flag string, size *uint32, preset, least, most uint32) error {
 		*size = preset
 	}
 	if *size < least || *size > most {
-		return usagef("%s %d is out of range: it goes from %d to %d", flag, *size, least, most)
+		return usage.Errorf("%s %d is out of range: it goes from %d to %d", flag, *size, least, most)
 	}
 	return nil
 }
@@ -104,10 +93,10 @@ func (o *Options) checkSymfs() error {
 	}
 	info, err := safeopen.Stat(o.Symfs)
 	if err != nil {
-		return usagef("--symfs: %v", err)
+		return usage.Errorf("--symfs: %v", err)
 	}
 	if !info.IsDir() {
-		return usagef("--symfs: %s is not a directory", o.Symfs)
+		return usage.Errorf("--symfs: %s is not a directory", o.Symfs)
 	}
 	return nil
 }
@@ -121,11 +110,11 @@ func (o *Options) completeDepth() error {
 	}
 	switch {
 	case o.MaxDepth > limit:
-		return usagef("depth %d is above the %d frames that the kernel walks (sysctl kernel.perf_event_max_stack)", o.MaxDepth, limit)
+		return usage.Errorf("depth %d is above the %d frames that the kernel walks (sysctl kernel.perf_event_max_stack)", o.MaxDepth, limit)
 	case o.MaxDepth > hardMaxDepth:
-		return usagef("depth %d is above the %d frames that a stack record holds", o.MaxDepth, hardMaxDepth)
+		return usage.Errorf("depth %d is above the %d frames that a stack record holds", o.MaxDepth, hardMaxDepth)
 	case o.MaxDepth < 0:
-		return usagef("depth %d is negative", o.MaxDepth)
+		return usage.Errorf("depth %d is negative", o.MaxDepth)
 	case o.MaxDepth == 0:
 		o.MaxDepth = min(limit, hardMaxDepth)
 	}
@@ -142,23 +131,4 @@ func withoutProc(err error) error {
 		return &doctor.Error{Doing: "profiling", Problems: []doctor.Problem{*p}, Err: err}
 	}
 	return err
-}
-
-// checkPrivileges fails where a command cannot work, and says what it will
-// lose where it can.
-func checkPrivileges(command doctor.Command, stderr io.Writer, quiet bool) error {
-	facts, err := doctor.Read()
-	if err != nil {
-		return err
-	}
-	warnings, err := doctor.Preflight(&facts, command)
-	if err != nil {
-		return err
-	}
-	if !quiet {
-		for _, w := range warnings {
-			fmt.Fprintln(stderr, "fulgur:", w)
-		}
-	}
-	return nil
 }

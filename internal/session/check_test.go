@@ -7,61 +7,8 @@ import (
 
 	"fulgur/internal/perfevent"
 	"fulgur/internal/source/oncpu"
+	"fulgur/internal/usage"
 )
-
-func TestChooseFormat(t *testing.T) {
-	for _, test := range []struct {
-		output, format string
-		want           string // the format's name, or what the error says
-	}{
-		{"", "", "text"},
-		{"-", "", "text"},
-		{"/dev/stdout", "", "text"},
-		{"/dev/fd/63", "", "text"},
-		{"-", "pprof", "pprof"},
-		{"", "folded", "folded"},
-		{"/dev/stdout", "svg", "svg"},
-		{"out.txt", "", "text"},
-		{"out.folded", "", "folded"},
-		{"dir.svg/out.html", "", "html"},
-		{"out.htm", "", "html"},
-		{"out.svg", "", "svg"},
-		{"out.pb.gz", "", "pprof"},
-		{"out.pprof", "", "pprof"},
-		{"out.prof", "", "pprof"},
-		{"out.svg", "folded", "folded"},
-		{"out.png", "text", "text"},
-		{"out.png", "", `"out.png" names no format`},
-		{"out", "", ".folded .html"},
-		{"out.SVG", "", "names no format"},
-		{"out.gz", "", "names no format"},
-		{"out.svg", "png", `unknown format "png"`},
-		{"", "SVG", "text, folded, html, svg, pprof"},
-	} {
-		got, err := chooseFormat(&Options{Output: test.output, Format: test.format})
-		if err == nil && got.name == test.want {
-			continue
-		}
-		if err == nil || !errors.Is(err, ErrUsage) || !strings.Contains(err.Error(), test.want) {
-			t.Errorf("output %q, format %q: %q, %v; want %s", test.output, test.format, got.name, err, test.want)
-		}
-	}
-}
-
-// A format is found by each of its endings, so none may end another's.
-func TestFormatsAreDistinct(t *testing.T) {
-	for _, f := range formats {
-		for _, ending := range f.endings {
-			got, err := chooseFormat(&Options{Output: "out" + ending})
-			if err != nil || got.name != f.name {
-				t.Errorf("%s chooses %q, %v; want %s", ending, got.name, err, f.name)
-			}
-		}
-		if !strings.Contains(FormatNames(), f.name) {
-			t.Errorf("no %s in %s", f.name, FormatNames())
-		}
-	}
-}
 
 // completeProfile completes the options of a profile, as [measure] does.
 func completeProfile(o *ProfileOptions) error {
@@ -123,7 +70,7 @@ func TestCompleteRefuses(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			err := completeProfile(&test.options)
-			if !errors.Is(err, ErrUsage) || !strings.Contains(err.Error(), test.want) {
+			if !errors.Is(err, usage.Err) || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("%v, want a usage error that says %q", err, test.want)
 			}
 		})
@@ -136,7 +83,7 @@ func TestSpecs(t *testing.T) {
 		t.Errorf("cpu-clock: %+v, %v", m.specs, err)
 	}
 	m = &onCPU{options: &ProfileOptions{Event: "no-such-event"}}
-	if err := m.complete(); !errors.Is(err, ErrUsage) || !strings.Contains(err.Error(), "no-such-event") {
+	if err := m.complete(); !errors.Is(err, usage.Err) || !strings.Contains(err.Error(), "no-such-event") {
 		t.Errorf("no-such-event: %v; want a usage error that names it", err)
 	}
 }

@@ -6,6 +6,9 @@ import (
 	"unsafe"
 
 	"fulgur/bpf"
+	"fulgur/internal/lives"
+	"fulgur/internal/mounts"
+	"fulgur/internal/naming"
 	"fulgur/internal/perfevent"
 	"fulgur/internal/profile"
 	"fulgur/internal/ringbuf"
@@ -38,9 +41,9 @@ type events struct {
 	inTime
 	userOnly bool
 	recorder *timeline.Recorder // nil before the measurement began
-	lives    *lives
+	lives    *lives.Lives
 	store    *stacks.Store
-	mounts   mounts
+	mounts   mounts.List
 
 	sums  map[sum]stacks.Value
 	kinds map[kind]uint32 // the index of each in list
@@ -81,12 +84,12 @@ type late struct {
 const isLate = profile.StackID(1 << 31)
 
 func newEvents(what inTime, userOnly bool) (*events, error) {
-	mounts, err := readMounts()
+	mounted, err := mounts.Read()
 	return &events{
 		inTime:    what,
 		userOnly:  userOnly,
-		lives:     newLives(),
-		mounts:    mounts,
+		lives:     lives.New(),
+		mounts:    mounted,
 		sums:      map[sum]stacks.Value{},
 		kinds:     map[kind]uint32{},
 		pending:   map[stacks.Key]int{},
@@ -109,7 +112,7 @@ func (e *events) begin(now uint64) (err error) {
 	if e.recorder, err = timeline.NewRecorder(int64(now)); err != nil {
 		return err
 	}
-	e.lives.recorder = e.recorder
+	e.lives.Recorder = e.recorder
 	return nil
 }
 
@@ -124,7 +127,7 @@ func (e *events) close() error {
 // heed takes note of a record. It may be called on nil.
 func (e *events) heed(r perfevent.Record) {
 	if e != nil {
-		e.lives.heed(r)
+		e.lives.Heed(r)
 	}
 }
 
@@ -134,8 +137,8 @@ func (e *events) poll(now, before uint64) error {
 	if e.recorder == nil {
 		return nil
 	}
-	e.lives.lookAtMemory(int64(now))
-	return e.lives.forget(int64(before))
+	e.lives.LookAtMemory(int64(now))
+	return e.lives.Forget(int64(before))
 }
 
 // take takes an event record of a source.
@@ -198,7 +201,7 @@ func (e *events) add(at stacks.Sample, value stacks.Value) {
 
 // thread returns the recording's number of a thread.
 func (e *events) thread(pid, tid uint32, at uint64) profile.ThreadID {
-	return e.lives.thread(int(pid), int(tid), int64(at))
+	return e.lives.Thread(int(pid), int(tid), int64(at))
 }
 
 // since returns a time, or that of the recording's beginning if it is before.
@@ -223,7 +226,7 @@ func (e *events) offCPU(event *offcpu.Event) error {
 		State: taskStates[bpf.OffCPUStateClass(event.State)], Stack: n,
 	}
 	if pid, tid := int(event.WakerPid), int(event.WakerTid); pid != 0 {
-		off.Waker = profile.Task{PID: pid, TID: tid, Comm: e.lives.name(pid, tid, int64(end))}
+		off.Waker = profile.Task{PID: pid, TID: tid, Comm: e.lives.Name(pid, tid, int64(end))}
 	}
 	if event.Waker != 0 {
 		off.WakerStack = e.number(stacks.Key{Source: stacks.OffCPU, ID: event.Waker}, stacks.Value{})
@@ -275,7 +278,7 @@ func (e *events) file(id uint64) string {
 		return path
 	}
 	if f, ok := e.store.Files[id]; ok {
-		path = e.mounts.path(f)
+		path = e.mounts.Path(f)
 		e.files[id] = path
 	}
 	return path
@@ -310,7 +313,7 @@ func (e *events) count() map[stacks.Key]stacks.Value {
 }
 
 // place puts the stacks into the profile.
-func (e *events) place(p *placer) {
+func (e *events) place(p *naming.Placer) {
 	e.placed = make([]profile.StackID, len(e.store.Bodies))
 	waited, requested := make([]bool, len(e.placed)), make([]bool, len(e.placed))
 	for at := range e.sums {
@@ -324,19 +327,19 @@ func (e *events) place(p *placer) {
 	for i, body := range e.store.Bodies {
 		id, leaf := stacks.BodyID(i), body.Leaf
 		if requested[i] {
-			leaf = p.withoutProbe(leaf)
+			leaf = p.WithoutProbe(leaf)
 		}
-		stack := p.placeFrom(leaf, e.userOnly)
+		stack := p.PlaceFrom(leaf, e.userOnly)
 		if waited[i] {
-			reason := waits.Of(p.kernelFunctions(id))
+			reason := waits.Of(p.KernelFunctions(id))
 			if e.userOnly { // or the stack would not tell it
-				stack = p.mark(stack, "["+string(reason)+"]")
+				stack = p.Mark(stack, "["+string(reason)+"]")
 			}
 			if reason != waits.Other && reason != waits.Unknown {
 				e.reasons[stack] = string(reason)
 			}
 		}
-		if requested[i] && p.isWriteback(id) {
+		if requested[i] && p.IsWriteback(id) {
 			e.writeback[stack] = true
 		}
 		e.placed[i] = stack
@@ -346,7 +349,7 @@ func (e *events) place(p *placer) {
 		if l.body != 0 {
 			l.stack = e.placed[l.body-1]
 		} else {
-			l.stack = p.mark(0, stackLost)
+			l.stack = p.Mark(0, stackLost)
 		}
 	}
 }
@@ -364,7 +367,7 @@ func (e *events) stack(number profile.StackID) profile.StackID {
 
 // timeline ends the recording at end, with p as its tables.
 func (e *events) timeline(p *profile.Profile, end uint64) (*profile.Timeline, error) {
-	if err := e.lives.forget(int64(end) + 1); err != nil {
+	if err := e.lives.Forget(int64(end) + 1); err != nil {
 		return nil, err
 	}
 	tables := *p
@@ -375,8 +378,7 @@ func (e *events) timeline(p *profile.Profile, end uint64) (*profile.Timeline, er
 	}
 	line.Interval, line.Reasons = e.interval, e.reasons
 	line.OffCPUWhole = e.everyWait && p.Losses.Uncounted() == 0 && p.Losses.Unfollowed == 0 && p.Losses.Missed == 0
-	// Samples that waited for unwind tables come after later ones.
-	line.Events = withWriteback{sortedEvents{line.Events}, e.writeback}
+	line.Events = withWriteback{timeline.Sorted(line.Events), e.writeback}
 	return line, nil
 }
 

@@ -5,6 +5,8 @@ import (
 	"unsafe"
 
 	"fulgur/bpf"
+	"fulgur/internal/debugfile/debugfiletest"
+	"fulgur/internal/naming"
 	"fulgur/internal/perfevent"
 	"fulgur/internal/process"
 	"fulgur/internal/profile"
@@ -13,6 +15,7 @@ import (
 	"fulgur/internal/source/offcpu"
 	"fulgur/internal/source/oncpu"
 	"fulgur/internal/stacks"
+	"fulgur/internal/stacks/stackstest"
 	"fulgur/internal/symbolize"
 )
 
@@ -20,6 +23,12 @@ import (
 func bytesOf[E any](e *E) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(e)), unsafe.Sizeof(*e))
 }
+
+// No process of the machine has these numbers: 2^22 is the limit of Linux.
+const (
+	wakingThread  = 1<<22 + 1
+	sampledThread = 1<<22 + 2
+)
 
 // What the sources tell of is in the recording, at its time, on its thread, in its
 // stack, though a stack arrives late or never; and it adds up to the same.
@@ -37,29 +46,29 @@ func TestEvents(t *testing.T) {
 		}
 	})
 	file := &process.File{Path: "/usr/bin/app"}
-	store := stacks.NewStore(layout{file})
+	store := stacks.NewStore(stackstest.Layout{File: file})
 	e.follow(store, 0)
-	add := func(b body) {
+	add := func(b stackstest.Body) {
 		t.Helper()
-		if err := store.Add(b.record(t)); err != nil {
+		if err := store.Add(b.Record(t)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	add(body{id: 1, pid: worker, user: []uint64{fileAt}, ended: ended})
-	add(body{id: 2, kernel: []uint64{0xffff10}, kernelEnd: ended})
+	add(stackstest.Body{ID: 1, PID: sampledThread, User: []uint64{stackstest.FileAt}, End: stackstest.Ended})
+	add(stackstest.Body{ID: 2, Kernel: []uint64{0xffff10}, KernelEnd: stackstest.Ended})
 	state := func(s bpf.OffCPUStateClass) uint16 { return uint16(s) }
-	sampledEvent := oncpu.Event{Time: 2000, Id: 1, Weight: 1e6, Pid: worker, Tid: worker, Cpu: 1}
+	sampledEvent := oncpu.Event{Time: 2000, Id: 1, Weight: 1e6, Pid: sampledThread, Tid: sampledThread, Cpu: 1}
 	wait := offcpu.Event{
-		Time: 900, Duration: 2100, Waiting: 50, Id: 1, Kernel: 2, Pid: worker, Tid: worker,
-		State: state(bpf.OffCPUStateClassSTATE_DISK_SLEEP), WakerPid: command, WakerTid: command,
+		Time: 900, Duration: 2100, Waiting: 50, Id: 1, Kernel: 2, Pid: sampledThread, Tid: sampledThread,
+		State: state(bpf.OffCPUStateClassSTATE_DISK_SLEEP), WakerPid: wakingThread, WakerTid: wakingThread,
 	}
-	late := oncpu.Event{Time: 3000, Id: 3, Weight: 1e6, Pid: worker, Tid: worker}
-	never := oncpu.Event{Time: 4000, Id: 4, Weight: 1e6, Pid: worker, Tid: worker}
+	late := oncpu.Event{Time: 3000, Id: 3, Weight: 1e6, Pid: sampledThread, Tid: sampledThread}
+	never := oncpu.Event{Time: 4000, Id: 4, Weight: 1e6, Pid: sampledThread, Tid: sampledThread}
 	request := blockio.Event{
 		Born: 2000, Issued: 2100, Completed: 2300, Id: 1, Sector: 8, Bytes: 4096, Operation: 1 | uint32(bpf.BlockIORequestFlagFLAG_SYNC),
-		Device: 1<<20 | 7, Pid: worker, Tid: worker,
+		Device: 1<<20 | 7, Pid: sampledThread, Tid: sampledThread,
 	}
-	fault := faults.Event{Time: 2500, Id: 1, Address: 0x1000, Latency: 100, Period: 10, Major: 1, Pid: worker, Tid: worker}
+	fault := faults.Event{Time: 2500, Id: 1, Address: 0x1000, Latency: 100, Period: 10, Major: 1, Pid: sampledThread, Tid: sampledThread}
 	for _, one := range []struct {
 		from   source
 		record []byte
@@ -78,8 +87,8 @@ func TestEvents(t *testing.T) {
 			t.Errorf("a part of an event of %T is taken for one", one.from)
 		}
 	}
-	add(body{id: 3, pid: worker, user: []uint64{fileAt + 0x11}, ended: ended})
-	e.lives.heed(perfevent.Exit{Stamp: at(4500), PID: worker, TID: worker})
+	add(stackstest.Body{ID: 3, PID: sampledThread, User: []uint64{stackstest.FileAt + 0x11}, End: stackstest.Ended})
+	e.lives.Heed(perfevent.Exit{Stamp: perfevent.Stamp{Time: 4500}, PID: sampledThread, TID: sampledThread})
 
 	lost := e.count()
 	if len(lost) != 1 || lost[stacks.Key{Source: stacks.OnCPU, ID: 4}].Samples != 1 {
@@ -102,18 +111,18 @@ func TestEvents(t *testing.T) {
 		}
 	}
 
-	names := named(t, store, map[uint64][]symbolize.Frame{
+	names := naming.Given(store, debugfiletest.NewFinder(t), map[uint64][]symbolize.Frame{
 		0xffff10: {{Name: "folio_wait_bit_common"}}, 0x2000: {{Name: "main"}}, 0x2011: {{Name: "later"}},
 	})
 	b := profile.NewBuilder()
-	e.place(newPlacer(b, store, names))
+	e.place(naming.NewPlacer(b, store, names))
 	p := b.Profile(profile.Meta{}, profile.Losses{})
 	line, err := e.timeline(p, 5000)
 	if err != nil {
 		t.Fatal(err)
 	}
 	leaf := func(s profile.StackID) string { return p.FrameName(p.Stacks[s].Frame) }
-	if len(line.Threads) != 1 || line.Threads[0].TID != worker || !line.OffCPUWhole || line.Start != 1000 || line.End != 5000 {
+	if len(line.Threads) != 1 || line.Threads[0].TID != sampledThread || !line.OffCPUWhole || line.Start != 1000 || line.End != 5000 {
 		t.Fatalf("timeline %+v", line)
 	}
 	if line.Threads[0].End != 4500 || line.Processes[0].End != 4500 {
@@ -131,7 +140,7 @@ func TestEvents(t *testing.T) {
 	}
 	for off, err := range line.Events.OffCPU(0) {
 		if err != nil || off.Start != 1000 || off.Duration != 2000 || off.Runnable != 50 || off.State != profile.StateUninterruptible ||
-			off.Waker.PID != command || line.Reasons[off.Stack] != "disk read" || leaf(off.Stack) != "folio_wait_bit_common" {
+			off.Waker.PID != wakingThread || line.Reasons[off.Stack] != "disk read" || leaf(off.Stack) != "folio_wait_bit_common" {
 			t.Errorf("%+v, %v, waits for %q", off, err, line.Reasons[off.Stack])
 		}
 	}

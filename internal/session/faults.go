@@ -7,6 +7,8 @@ import (
 
 	"fulgur/internal/doctor"
 	"fulgur/internal/encode/plain"
+	"fulgur/internal/mounts"
+	"fulgur/internal/naming"
 	"fulgur/internal/profile"
 	"fulgur/internal/source/faults"
 	"fulgur/internal/source/probe"
@@ -18,7 +20,7 @@ type pageFaults struct {
 	options *FaultOptions
 	source  *faults.Source
 	offsets bool // pages of files are told apart
-	mounts  mounts
+	mounts  mounts.List
 }
 
 func (*pageFaults) command() doctor.Command { return doctor.Faults }
@@ -29,7 +31,7 @@ func (m *pageFaults) complete() error {
 }
 
 func (m *pageFaults) choose() (err error) {
-	m.mounts, err = readMounts()
+	m.mounts, err = mounts.Read()
 	return err
 }
 
@@ -72,19 +74,19 @@ func (m *pageFaults) values(_ stacks.Source, v stacks.Value) []int64 {
 func (m *pageFaults) timed() bool { return m.source.Untimed() == nil }
 
 // place puts the stack into the profile, with what the page is of on top.
-func (m *pageFaults) place(p *placer, s stacks.Sample) profile.StackID {
+func (m *pageFaults) place(p *naming.Placer, s stacks.Sample) profile.StackID {
 	note := "unmapped"
 	page := faults.ParseDetail(s.Detail)
 	switch page.Kind {
 	case faults.Anonymous:
 		note = "anonymous memory"
 	case faults.File:
-		note = m.mounts.name(p.store, s.File)
+		note = m.mounts.Name(p.Store, s.File)
 		if m.offsets {
 			note += fmt.Sprintf("+%#x", page.Offset)
 		}
 	}
-	return p.mark(p.body(s.Body), "["+note+"]")
+	return p.Mark(p.Body(s.Body), "["+note+"]")
 }
 
 func (*pageFaults) inTime() (inTime, bool) { return inTime{}, true }

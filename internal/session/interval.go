@@ -12,18 +12,20 @@ import (
 	"fulgur/internal/atomicfile"
 	"fulgur/internal/encode/describe"
 	"fulgur/internal/encode/plain"
+	"fulgur/internal/output"
+	"fulgur/internal/usage"
 )
 
 // Files returns what writes windows into files of their own, for [ProfileWindows]:
 // "name-0001.pb.gz" and so on for an output of "name.pb.gz". Numbers go on after
 // those of files that are there, and those that come meanwhile are passed over. If keep is not 0, that many files are kept: the
 // oldest of those that were written by then are removed, and no other ones. It
-// says what was written on o.Stderr, and fails with an [ErrUsage].
+// says what was written on o.Stderr, and fails with an [usage.Err].
 func Files(o *Options, keep int) (func(Window) error, error) {
-	if o.Output == "" || o.Output == "-" || strings.HasPrefix(o.Output, "/dev/") {
-		return nil, usagef("--interval writes a file for each window: name them with -o, as name.pb.gz")
+	if output.IsStream(o.Output) {
+		return nil, usage.Errorf("--interval writes a file for each window: name them with -o, as name.pb.gz")
 	}
-	f, err := chooseFormat(o)
+	f, err := output.Choose(o.Output, o.Format)
 	if err != nil {
 		return nil, err
 	}
@@ -38,7 +40,7 @@ func Files(o *Options, keep int) (func(Window) error, error) {
 // numbered are the files of windows.
 type numbered struct {
 	options      *Options
-	format       format
+	format       output.Format
 	stem, ending string
 	keep         int
 	last         int // number of the last file
@@ -53,8 +55,8 @@ type writtenFile struct {
 
 // splitEnding parts a path before the ending that names its format, or else before
 // its last one.
-func splitEnding(path string, f format) (stem, ending string) {
-	for _, e := range f.endings {
+func splitEnding(path string, f output.Format) (stem, ending string) {
+	for _, e := range f.Endings {
 		if stem, ok := strings.CutSuffix(path, e); ok && filepath.Base(path) != e {
 			return stem, e
 		}
@@ -111,10 +113,10 @@ func (n *numbered) create(path string, w Window) error {
 	if err != nil {
 		return err
 	}
-	if err := encode(out, n.format, w.Profile, nil, n.options, w.Value); err != nil {
+	if err := n.format.Write(out, w.Profile, nil, n.options.output(), w.Value); err != nil {
 		return errors.Join(err, out.Abort())
 	}
-	return nil
+	return out.Commit()
 }
 
 // remove removes the oldest files. One that is gone, or is another by now, is left

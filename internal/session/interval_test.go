@@ -12,13 +12,15 @@ import (
 	"time"
 
 	"fulgur/internal/encode/encodetest"
+	"fulgur/internal/output"
+	"fulgur/internal/usage"
 )
 
 func TestSplitEnding(t *testing.T) {
-	pprofFormat := format{endings: []string{".pb.gz", ".pprof"}}
+	pprofFormat := output.Format{Endings: []string{".pb.gz", ".pprof"}}
 	for _, c := range []struct {
 		path         string
-		f            format
+		f            output.Format
 		stem, ending string
 	}{
 		{"/a.b/name.pb.gz", pprofFormat, "/a.b/name", ".pb.gz"},
@@ -128,7 +130,7 @@ func TestTwoRuns(t *testing.T) {
 
 func TestFilesRefuse(t *testing.T) {
 	for _, output := range []string{"", "-", "/dev/stdout", "name.unknown"} {
-		if _, err := Files(&Options{Output: output}, 0); !errors.Is(err, ErrUsage) {
+		if _, err := Files(&Options{Output: output}, 0); !errors.Is(err, usage.Err) {
 			t.Errorf("output %q: error %v, want one of usage", output, err)
 		}
 	}

@@ -4,10 +4,12 @@ import (
 	"errors"
 
 	"fulgur/internal/doctor"
+	"fulgur/internal/naming"
 	"fulgur/internal/profile"
 	"fulgur/internal/source/offcpu"
 	"fulgur/internal/source/probe"
 	"fulgur/internal/stacks"
+	"fulgur/internal/usage"
 	"fulgur/internal/waits"
 )
 
@@ -21,10 +23,10 @@ func (*offCPU) command() doctor.Command { return doctor.OffCPU }
 func (m *offCPU) complete() error {
 	o := m.options
 	if o.Longest > 0 && o.Longest < o.Shortest {
-		return usagef("no time is at least %s and at most %s", o.Shortest, o.Longest)
+		return usage.Errorf("no time is at least %s and at most %s", o.Shortest, o.Longest)
 	}
 	if len(o.Target.CPUs) > 0 {
-		return usagef("a thread that is off the CPU is on none: leave -C out")
+		return usage.Errorf("a thread that is off the CPU is on none: leave -C out")
 	}
 	if o.States == 0 {
 		o.States = offcpu.AllStates
@@ -70,7 +72,7 @@ func (*offCPU) values(_ stacks.Source, v stacks.Value) []int64 {
 	return []int64{int64(v.Samples), sleeping, waiting, sleeping + waiting}
 }
 
-func (m *offCPU) place(p *placer, s stacks.Sample) profile.StackID {
+func (m *offCPU) place(p *naming.Placer, s stacks.Sample) profile.StackID {
 	return placeWait(p, s, m.options.UserOnly)
 }
 
@@ -78,17 +80,17 @@ func (m *offCPU) place(p *placer, s stacks.Sample) profile.StackID {
 // kernel's frames if they are not wanted; what the thread waited for, as a
 // frame of its own; and where it is told apart, the stack of who ended the wait,
 // upside down.
-func placeWait(p *placer, s stacks.Sample, userOnly bool) profile.StackID {
-	stack := p.placeFrom(p.store.Bodies[s.Body].Leaf, userOnly)
+func placeWait(p *naming.Placer, s stacks.Sample, userOnly bool) profile.StackID {
+	stack := p.PlaceFrom(p.Store.Bodies[s.Body].Leaf, userOnly)
 	reason := waits.Of
 	if s.Detail == offcpu.Preempted {
 		reason = waits.OfRunnable
 	}
-	stack = p.mark(stack, "["+string(reason(p.kernelFunctions(s.Body)))+"]")
+	stack = p.Mark(stack, "["+string(reason(p.KernelFunctions(s.Body)))+"]")
 	if s.Waker == 0 {
 		return stack
 	}
-	return p.upsideDown(p.mark(stack, "[woken by]"), s.Waker-1, userOnly)
+	return p.UpsideDown(p.Mark(stack, "[woken by]"), s.Waker-1, userOnly)
 }
 
 func (*offCPU) describe(meta *profile.Meta) { meta.Event = "off-cpu" }
@@ -119,14 +121,14 @@ func (m *wall) complete() error {
 		o.Event = "cpu-clock" // cycles are not time
 	}
 	if o.Idle {
-		return usagef("idle CPUs are not what the time of a thread goes to: leave -I out")
+		return usage.Errorf("idle CPUs are not what the time of a thread goes to: leave -I out")
 	}
 	m.offCPU.options = &OffCPUOptions{Options: o.Options}
 	if err := errors.Join(m.onCPU.complete(), m.offCPU.complete()); err != nil {
 		return err
 	}
 	if !m.specs[0].IsTime() {
-		return usagef("--wall adds times: %s is no clock; use cpu-clock or task-clock", m.specs[0].Name)
+		return usage.Errorf("--wall adds times: %s is no clock; use cpu-clock or task-clock", m.specs[0].Name)
 	}
 	return nil
 }
@@ -158,7 +160,7 @@ func (*wall) values(_ stacks.Source, v stacks.Value) []int64 {
 	return []int64{int64(v.Samples), on, off, on + off}
 }
 
-func (m *wall) place(p *placer, s stacks.Sample) profile.StackID {
+func (m *wall) place(p *naming.Placer, s stacks.Sample) profile.StackID {
 	if s.Source == stacks.OffCPU {
 		return placeWait(p, s, m.options.UserOnly)
 	}

@@ -8,12 +8,15 @@ import (
 	"golang.org/x/sys/unix"
 
 	"fulgur/internal/doctor"
+	"fulgur/internal/naming"
 	"fulgur/internal/perfevent"
 	"fulgur/internal/profile"
 	"fulgur/internal/source/oncpu"
 	"fulgur/internal/source/probe"
 	"fulgur/internal/stacks"
 	"fulgur/internal/target"
+	"fulgur/internal/unwinding"
+	"fulgur/internal/usage"
 )
 
 // DefaultFrequency is bcc's: low, and odd so that it does not march in step
@@ -35,20 +38,20 @@ func (*onCPU) command() doctor.Command { return doctor.Profile }
 func (m *onCPU) complete() error {
 	o := m.options
 	if o.Frequency > 0 && o.Period > 0 {
-		return usagef("a frequency and a period exclude each other")
+		return usage.Errorf("a frequency and a period exclude each other")
 	}
 	if o.Frequency == 0 && o.Period == 0 {
 		o.Frequency = DefaultFrequency
 	}
 	if limit, err := perfevent.MaxSampleRate(); err == nil && o.Frequency > limit {
-		return usagef("frequency %d Hz is above the %d Hz that the kernel allows; lower it, or raise sysctl kernel.perf_event_max_sample_rate", o.Frequency, limit)
+		return usage.Errorf("frequency %d Hz is above the %d Hz that the kernel allows; lower it, or raise sysctl kernel.perf_event_max_sample_rate", o.Frequency, limit)
 	}
 	if o.Event == "" {
 		return nil
 	}
 	spec, err := perfevent.ParseEvent(o.Event)
 	if err != nil {
-		return usagef("%v", err)
+		return usage.Errorf("%v", err)
 	}
 	m.specs = []perfevent.Spec{spec}
 	return o.checkClock(spec)
@@ -74,10 +77,10 @@ func (o *ProfileOptions) checkClock(spec perfevent.Spec) error {
 		return nil
 	}
 	if o.Period > 0 && o.Period < minClockPeriod {
-		return usagef("period %d is below the %d ns that the kernel's timers keep: %s counts nanoseconds", o.Period, minClockPeriod, spec.Name)
+		return usage.Errorf("period %d is below the %d ns that the kernel's timers keep: %s counts nanoseconds", o.Period, minClockPeriod, spec.Name)
 	}
 	if o.Frequency > 1e9/minClockPeriod {
-		return usagef("frequency %d Hz is above the %d Hz that the kernel's timers keep for %s", o.Frequency, uint64(1e9/minClockPeriod), spec.Name)
+		return usage.Errorf("frequency %d Hz is above the %d Hz that the kernel's timers keep for %s", o.Frequency, uint64(1e9/minClockPeriod), spec.Name)
 	}
 	return nil
 }
@@ -98,18 +101,18 @@ func (m *onCPU) load(common probe.Options) ([]source, error) {
 
 // probe are the options of a family of probes. c is the open cgroup that is the
 // target, if it is one, and u has the unwind tables.
-func (o *Options) probe(c cgroup, u *unwinder, types *btf.Cache) probe.Options {
+func (o *Options) probe(c target.OpenedCgroup, u *unwinding.Unwinder, types *btf.Cache) probe.Options {
 	return probe.Options{
-		Unwind:       u.by,
-		Tables:       u.replacements(),
+		Unwind:       u.By,
+		Tables:       u.Replacements(),
 		Types:        types,
 		MaxDepth:     o.MaxDepth,
 		SkipUser:     o.KernelOnly,
 		ByThread:     o.PerThread,
 		ByCPU:        o.PerCPU,
 		Scope:        o.Target.Scope,
-		Cgroup:       c.fd,
-		CgroupID:     c.id,
+		Cgroup:       c.FD,
+		CgroupID:     c.ID,
 		RingSize:     o.RingSize,
 		CountEntries: o.CountEntries,
 		SeenEntries:  o.SeenEntries,
@@ -143,7 +146,7 @@ func (*onCPU) values(_ stacks.Source, v stacks.Value) []int64 {
 	return []int64{int64(v.Samples), int64(v.Weights[0])}
 }
 
-func (*onCPU) place(p *placer, s stacks.Sample) profile.StackID { return p.body(s.Body) }
+func (*onCPU) place(p *naming.Placer, s stacks.Sample) profile.StackID { return p.Body(s.Body) }
 
 func (m *onCPU) describe(meta *profile.Meta) {
 	meta.Event, meta.Frequency, meta.Period = m.specs[0].Name, m.options.Frequency, m.options.Period

@@ -1,21 +1,18 @@
 // Package session runs one measurement from beginning to end: choose the
-// target, attach the source, drain, symbolize, encode; or makes profiles of
-// what was measured elsewhere. Nothing below it knows what a flag is.
+// target, attach the source, drain, symbolize, encode. Nothing below it knows
+// what a flag is.
 package session
 
 import (
 	"context"
-	"errors"
 	"io"
 	"time"
 
+	"fulgur/internal/output"
 	"fulgur/internal/source/offcpu"
 	"fulgur/internal/target"
+	"fulgur/internal/unwinding"
 )
-
-// ErrUsage is what errors are that come from options which contradict each
-// other or this machine's limits; the command's exit code is then 2.
-var ErrUsage = errors.New("usage")
 
 // DefaultStackNodes is how many places in stacks are kept of a recording in time: a
 // frame with its callers is one. Each takes about 200 bytes, all in all.
@@ -141,4 +138,29 @@ type BlockIOOptions struct {
 	QueueInLatency bool
 	// PendingEntries is how many requests are remembered; 0 takes the default.
 	PendingEntries uint32
+}
+
+// hasTimes reports whether the format that o asks for has room for times.
+func (o *Options) hasTimes() bool {
+	f, err := output.Choose(o.Output, o.Format)
+	return err == nil && f.HasTimes()
+}
+
+// allValues reports whether the format that o asks for has room for all values.
+func (o *Options) allValues() bool {
+	f, err := output.Choose(o.Output, o.Format)
+	return err == nil && f.AllValues()
+}
+
+// output are the options of what writes the profile.
+func (o *Options) output() output.Options {
+	return output.Options{
+		Annotate: o.Annotate, Delimited: o.Delimited, Inverted: o.Inverted,
+		System: o.Target.Scope == target.System, Source: o.Source,
+	}
+}
+
+// unwind says how user stacks are walked.
+func (o *Options) unwind() unwinding.Options {
+	return unwinding.Options{Mode: o.Unwind, Memory: o.UnwindMemory, Scope: o.Target.Scope, KernelOnly: o.KernelOnly}
 }

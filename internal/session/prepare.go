@@ -6,13 +6,16 @@ import (
 	"runtime/debug"
 
 	"fulgur/internal/debugfile"
+	"fulgur/internal/doctor"
+	"fulgur/internal/loop"
 	"fulgur/internal/target"
+	"fulgur/internal/usage"
 )
 
 // complete checks what was asked for and fills in defaults. The exit code is
 // that of an error.
 func complete(what subject, o *Options) (exitCode int, err error) {
-	debug.SetGCPercent(gcPercent)
+	debug.SetGCPercent(loop.GCPercent)
 	if err := errors.Join(what.complete(), o.complete()); err != nil {
 		return 2, err
 	}
@@ -24,9 +27,9 @@ func complete(what subject, o *Options) (exitCode int, err error) {
 func prepare(what subject, o *Options) (_ *debugfile.Finder, exitCode int, err error) {
 	finder, err := debugfile.New(debugfile.Config{Root: o.Symfs})
 	if err != nil {
-		return nil, 2, usagef("%v", err)
+		return nil, 2, usage.Errorf("%v", err)
 	}
-	if err := checkPrivileges(what.command(), o.Stderr, o.Quiet); err != nil {
+	if err := doctor.CheckPrivileges(what.command(), o.Stderr, o.Quiet); err != nil {
 		return nil, 1, err
 	}
 	if err := what.choose(); err != nil {
@@ -43,7 +46,7 @@ func prepare(what subject, o *Options) (_ *debugfile.Finder, exitCode int, err e
 func exitCodeOf(ctx context.Context, launched *target.Launched, err error, o *Options) (int, error) {
 	switch {
 	case launched != nil:
-		return await(ctx, launched, err, o.Stderr, o.Quiet)
+		return loop.Await(ctx, launched, err, o.Stderr, o.Quiet)
 	case err != nil:
 		return 1, err
 	}

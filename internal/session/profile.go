@@ -5,30 +5,28 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 
 	"time"
 
 	"github.com/cilium/ebpf/btf"
-	"golang.org/x/sys/unix"
 
-	"fulgur/internal/atomicfile"
 	"fulgur/internal/debugfile"
 	"fulgur/internal/doctor"
 	"fulgur/internal/encode/plain"
+	"fulgur/internal/loop"
+	"fulgur/internal/naming"
+	"fulgur/internal/output"
 	"fulgur/internal/perfevent"
+	"fulgur/internal/process"
 	"fulgur/internal/profile"
 	"fulgur/internal/ringbuf"
 	"fulgur/internal/source/probe"
 	"fulgur/internal/stacks"
 	"fulgur/internal/symbolize"
 	"fulgur/internal/target"
+	"fulgur/internal/unwinding"
 )
-
-// gcPercent trades a little CPU for memory: what a run keeps, stacks and
-// counts, grows slowly, so collecting early costs little.
-const gcPercent = 40
 
 // subject is what a run measures, and what that means for its profile.
 type subject interface {
@@ -52,7 +50,7 @@ type subject interface {
 	// place in one.
 	inTime() (inTime, bool)
 	// place puts the stack of a sample into the profile.
-	place(*placer, stacks.Sample) profile.StackID
+	place(*naming.Placer, stacks.Sample) profile.StackID
 	// describe completes the description of the run.
 	describe(*profile.Meta)
 	// whyNothing returns the likely causes of a profile without samples.
@@ -124,7 +122,7 @@ func measure(ctx context.Context, what subject, o *Options) (exitCode int, err e
 	if code, err := complete(what, o); err != nil {
 		return code, err
 	}
-	format, err := chooseFormat(o)
+	format, err := output.Choose(o.Output, o.Format)
 	if err != nil {
 		return 2, err
 	}
@@ -132,18 +130,21 @@ func measure(ctx context.Context, what subject, o *Options) (exitCode int, err e
 	if err != nil {
 		return code, err
 	}
-	out, err := createOutput(o.Output, o.Stdout)
+	out, err := output.Create(o.Output, o.Stdout)
 	if err != nil {
 		return 1, err
 	}
 	defer func() { err = errors.Join(err, out.Abort()) }()
 
-	launched, err := launch(o.Command, &o.Target)
+	launched, err := target.Launch(o.Command, &o.Target)
 	if err != nil {
 		return 1, err
 	}
 	err = take(ctx, what, o, finder, launched, func(p *profile.Profile, line *profile.Timeline) error {
-		return encode(out, format, p, line, o, what.shown())
+		if err := format.Write(out, p, line, o.output(), what.shown()); err != nil {
+			return err
+		}
+		return out.Commit()
 	})
 	return exitCodeOf(ctx, launched, err, o)
 }
@@ -175,36 +176,6 @@ func take(ctx context.Context, what subject, o *Options, finder *debugfile.Finde
 	return r.summarize(p)
 }
 
-// createOutput opens the output at path, "-" or none being stdout. It is called
-// before anything is measured, so that an output that cannot be written fails
-// at once.
-func createOutput(path string, stdout io.Writer) (output, error) {
-	if path == "" || path == "-" {
-		return stream{w: stdout}, nil
-	}
-	f, err := atomicfile.Create(path)
-	if err != nil {
-		return nil, err // and not a nil *File, which were an output
-	}
-	return f, nil
-}
-
-// launch starts the command, if there is one, and makes it the target t. It
-// stands before its first instruction.
-func launch(argv []string, t *target.Target) (*target.Launched, error) {
-	if len(argv) == 0 {
-		return nil, nil
-	}
-	launched, err := target.Start(argv)
-	if err != nil {
-		return nil, err
-	}
-	t.Scope = target.Command
-	t.PIDs = []int{launched.PID()}
-	t.Children = true
-	return launched, nil
-}
-
 // run is a profile being taken.
 type run struct {
 	subject subject
@@ -214,16 +185,16 @@ type run struct {
 	store   *stacks.Store
 	events  *events // nil unless times are recorded
 	end     uint64  // when sampling ended, of CLOCK_MONOTONIC in ns
-	witness
-	loop
-	unwinder  unwinder
-	snapshots snapshots
+	process.Witness
+	loop.Loop
+	unwinder  unwinding.Unwinder
+	snapshots unwinding.Snapshots
 	offspring *offspring
 
 	// event takes samples that come on their own, nil where none do.
 	event    func(s source, record []byte) error
-	remapped map[int]bool // processes whose addresses changed their meaning
-	names    *names       // nil before code was named
+	remapped map[int]bool  // processes whose addresses changed their meaning
+	names    *naming.Names // nil before code was named
 }
 
 // attach loads the kernel side and opens everything, with sampling not yet
@@ -231,39 +202,39 @@ type run struct {
 // Times are recorded if the format has room for them and the subject has them.
 func attach(what subject, o *Options, finder *debugfile.Finder) (_ *run, err error) {
 	r := &run{subject: what, options: o, finder: finder, remapped: map[int]bool{}}
-	r.loop = loop{target: o.Target, limit: o.Duration, delay: o.Delay, rest: pollAtMost}
+	r.Loop = loop.Loop{Target: o.Target, Limit: o.Duration, Delay: o.Delay, Rest: loop.PollAtMost}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, r.close())
 		}
 	}()
-	cgroup, err := openCgroup(o.Target)
+	cgroup, err := target.OpenCgroup(o.Target)
 	if err != nil {
 		return nil, err
 	}
-	defer cgroup.close()
+	defer cgroup.Close()
 	types := btf.NewCache() // one, because decoding the kernel's takes long
-	if err := r.unwinder.load(o, finder, types); err != nil {
+	if err := r.unwinder.Load(o.unwind(), finder, types); err != nil {
 		return nil, err
 	}
-	r.snapshots.loader = r.unwinder.loader
+	r.snapshots = r.unwinder.Snapshots()
 	r.offspring = newOffspring(o.Target)
-	r.heed = func(record perfevent.Record) {
-		r.unwinder.heed(record)
+	r.Heed = func(record perfevent.Record) {
+		r.unwinder.Heed(record)
 		r.offspring.heed(record)
 		r.events.heed(record)
 	}
 	common := o.probe(cgroup, &r.unwinder, types)
-	if as, ok := what.inTime(); ok && o.inTime() {
+	if as, ok := what.inTime(); ok && o.hasTimes() {
 		if r.events, err = newEvents(as, o.UserOnly); err != nil {
 			return nil, err
 		}
 		common.Timeline = true
 	}
-	if err := r.listen(o.Target.PIDs); err != nil {
+	if err := r.Listen(o.Target.PIDs); err != nil {
 		return nil, err
 	}
-	r.processes.OnMapped(r.unwinder.mapped)
+	r.Processes.OnMapped(r.unwinder.Mapped)
 	// Early, since tables are made while the programs are loaded.
 	if err := r.expect(nil); err != nil {
 		return nil, err
@@ -271,8 +242,8 @@ func attach(what subject, o *Options, finder *debugfile.Finder) (_ *run, err err
 	if r.sources, err = what.load(common); err != nil {
 		return nil, fmt.Errorf("load the BPF programs: %w", err)
 	}
-	r.processes.OnReplaced(func(pid int) { r.remapped[pid] = true })
-	r.store = stacks.NewStore(r.processes)
+	r.Processes.OnReplaced(func(pid int) { r.remapped[pid] = true })
+	r.store = stacks.NewStore(r.Processes)
 	if r.events != nil {
 		r.events.follow(r.store, int(cmp.Or(o.StackNodes, DefaultStackNodes)))
 		r.event = r.events.take
@@ -280,33 +251,33 @@ func attach(what subject, o *Options, finder *debugfile.Finder) (_ *run, err err
 	if err := r.each(func(s source) error { return s.Attach(o.Target) }); err != nil {
 		return nil, err
 	}
-	if err := r.expect(r.targets); err != nil {
+	if err := r.expect(r.Targets); err != nil {
 		return nil, err
 	}
 	if r.events != nil {
-		pids, err := measured(o.Target, r.targets)
+		pids, err := target.Measured(o.Target, r.Targets)
 		if err == nil {
-			err = r.events.lives.meet(pids)
+			err = r.events.lives.Meet(pids)
 		}
 		if err != nil {
 			return nil, err
 		}
 	}
-	r.unwinder.wait(o.Target.Scope)
+	r.unwinder.Wait(o.Target.Scope)
 	return r, nil
 }
 
 // expect has unwind tables made of what is known to be measured; members are those
 // of the target set, if there is one yet.
 func (r *run) expect(members func() ([]int, error)) error {
-	if r.unwinder.loader == nil {
+	if !r.unwinder.HasTables() {
 		return nil
 	}
-	pids, err := measured(r.options.Target, members)
+	pids, err := target.Measured(r.options.Target, members)
 	if err != nil {
 		return err
 	}
-	return r.unwinder.expect(r.processes, pids, r.options.Target.Scope == target.Command)
+	return r.unwinder.Expect(r.Processes, pids, r.options.Target.Scope == target.Command)
 }
 
 // each calls f for every source.
@@ -318,36 +289,8 @@ func (r *run) each(f func(source) error) error {
 	return errors.Join(errs...)
 }
 
-// cgroup is the directory of a cgroup that is the target; fd is -1 if none is.
-type cgroup struct {
-	fd int
-	id uint64 // inode number
-}
-
-func openCgroup(t target.Target) (cgroup, error) {
-	none := cgroup{fd: -1}
-	if t.Scope != target.Cgroup {
-		return none, nil
-	}
-	fd, err := unix.Open(t.CgroupPath, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return none, fmt.Errorf("open cgroup %s: %w", t.CgroupPath, err)
-	}
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
-		return none, errors.Join(fmt.Errorf("look at cgroup %s: %w", t.CgroupPath, err), unix.Close(fd))
-	}
-	return cgroup{fd: fd, id: st.Ino}, nil
-}
-
-func (c cgroup) close() {
-	if c.fd >= 0 {
-		_ = unix.Close(c.fd)
-	}
-}
-
 func (r *run) close() error {
-	return errors.Join(r.witness.close(), r.unwinder.close(), r.each(source.Close), r.events.close())
+	return errors.Join(r.StopListening(), r.unwinder.Close(), r.each(source.Close), r.events.close())
 }
 
 // profile names everything and builds the profile.
@@ -358,16 +301,16 @@ func (r *run) profile(ctx context.Context) (*profile.Profile, error) {
 	}
 	lost := r.count()
 	r.store.Seal()
-	r.processes.FinishPerfMaps()
-	r.names = newNames(r.store, r.finder, r.options.symbolize())
-	r.names.later = r.options.NoSymbols
+	r.Processes.FinishPerfMaps()
+	r.names = naming.New(r.store, r.finder, r.options.symbolize())
+	r.names.Later = r.options.NoSymbols
 	r.symbolize(ctx)
-	if err := r.unwinder.problem(); err != nil && !r.options.Quiet && !r.names.tellOf(err) {
+	if err := r.unwinder.Problem(); err != nil && !r.options.Quiet && !r.names.TellOf(err) {
 		fmt.Fprintln(r.options.Stderr, "fulgur: unwind tables:", plain.Error(err))
 	}
 	warnings := teller{options: r.options}
-	warnings.tell(r.names.warnings())
-	return buildProfile(r.subject, r.store, lost, r.names, r.meta(r.start, r.duration), losses, r.events), nil
+	warnings.tell(r.names.Warnings())
+	return buildProfile(r.subject, r.store, lost, r.names, r.meta(r.Start, r.Duration), losses, r.events), nil
 }
 
 // symbolize says how names are read.
@@ -397,14 +340,14 @@ func (r *run) symbolize(ctx context.Context) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		r.names.symbolize(ctx)
+		r.names.Symbolize(ctx)
 	}()
 	select {
 	case <-done:
 		return
-	case <-time.After(waitUnsaid):
+	case <-time.After(loop.WaitUnsaid):
 	}
-	if what := r.names.reading(); what != "" && !r.options.Quiet {
+	if what := r.names.Reading(); what != "" && !r.options.Quiet {
 		fmt.Fprintf(r.options.Stderr, "fulgur: reading debug information of %s (Ctrl-C goes on without)\n", plain.Terminal(what))
 	}
 	<-done
@@ -413,7 +356,7 @@ func (r *run) symbolize(ctx context.Context) {
 // naming returns the context of the search for names. The first signal after
 // sampling ends it: that is ctx's, unless a signal ended sampling.
 func (r *run) naming(ctx context.Context) (naming context.Context, stop func()) {
-	if !r.interrupted {
+	if !r.Interrupted {
 		return ctx, func() {}
 	}
 	ctx = context.WithoutCancel(ctx)
@@ -436,8 +379,8 @@ func (r *run) stats() (sum probe.Stats, err error) {
 
 func (r *run) losses() (profile.Losses, error) {
 	stats, err := r.stats()
-	stats.Losses.Sideband = r.lost
-	stats.Losses.ProcessesGone = r.processes.Gone()
-	r.unwinder.losses(&stats.Losses)
+	stats.Losses.Sideband = r.Lost
+	stats.Losses.ProcessesGone = r.Processes.Gone()
+	r.unwinder.Losses(&stats.Losses)
 	return stats.Losses, err
 }

@@ -9,9 +9,11 @@ import (
 	"time"
 
 	"fulgur/internal/doctor"
+	"fulgur/internal/naming"
 	"fulgur/internal/profile"
 	"fulgur/internal/source/probe"
 	"fulgur/internal/stacks"
+	"fulgur/internal/usage"
 )
 
 // DefaultRecordFrequency is about that of samply, and odd.
@@ -97,10 +99,10 @@ func (m *recording) complete() error {
 		}
 	}
 	if len(m.parts) == 0 {
-		return usagef("nothing is left to be recorded")
+		return usage.Errorf("nothing is left to be recorded")
 	}
 	if m.shown() < 0 {
-		return usagef("there is no value %q; the recording has %s", o.Value, m.typeNames())
+		return usage.Errorf("there is no value %q; the recording has %s", o.Value, m.typeNames())
 	}
 	return m.each(subject.complete)
 }
@@ -119,7 +121,7 @@ func (m *recording) choose() error { return m.each(subject.choose) }
 func (m *recording) load(common probe.Options) (all []source, err error) {
 	for _, p := range m.parts {
 		own := common
-		if m.options.inTime() && (p.source == stacks.OnCPU || p.source == stacks.BlockIO) {
+		if m.options.hasTimes() && (p.source == stacks.OnCPU || p.source == stacks.BlockIO) {
 			own.RingSize /= 8 // what comes of these is little
 		}
 		sources, err := p.load(own)
@@ -177,7 +179,7 @@ func (m *recording) inTime() (all inTime, ok bool) {
 	return all, true
 }
 
-func (m *recording) place(p *placer, s stacks.Sample) profile.StackID {
+func (m *recording) place(p *naming.Placer, s stacks.Sample) profile.StackID {
 	i := slices.IndexFunc(m.parts, func(p part) bool { return p.source == s.Source })
 	return m.parts[i].place(p, s)
 }

@@ -6,92 +6,95 @@ import (
 	"fmt"
 
 	"fulgur/bpf"
+	"fulgur/internal/loop"
+	"fulgur/internal/monotonic"
 	"fulgur/internal/rcu"
 	"fulgur/internal/stacks"
 	"fulgur/internal/target"
+	"fulgur/internal/unwinding"
 )
 
 // sample collects until something ends it, stops sampling and takes all that
 // is left. m is the run or one that goes beyond it.
-func (r *run) sample(ctx context.Context, m measurement, launched *target.Launched) error {
-	if launched != nil && r.unwinder.loader != nil {
-		r.alert = alertAtLaunch
+func (r *run) sample(ctx context.Context, m loop.Measurement, launched *target.Launched) error {
+	if launched != nil && r.unwinder.HasTables() {
+		r.Alert = unwinding.AlertAtLaunch
 	}
-	line := &progressLine{wanted: r.options.Progress, out: r.options.Stderr}
-	err := errors.Join(r.measure(ctx, m, line, launched), r.each(source.Disable), rcu.Wait())
-	r.end = monotonic()
-	_, pollErr := r.poll()
-	if len(r.snapshots.of) > 0 {
-		pollErr = errors.Join(pollErr, r.snapshots.finish(), r.each(r.takeRecords))
+	line := &loop.ProgressLine{Wanted: r.options.Progress, Out: r.options.Stderr}
+	err := errors.Join(r.Measure(ctx, m, line, launched), r.each(source.Disable), rcu.Wait())
+	r.end = monotonic.Now()
+	_, pollErr := r.Poll()
+	if r.snapshots.Waiting() {
+		pollErr = errors.Join(pollErr, r.snapshots.Finish(), r.each(r.takeRecords))
 	}
-	return errors.Join(err, pollErr, r.each(func(s source) error { return s.Counts().Finish() }), endCommand(ctx, launched))
+	return errors.Join(err, pollErr, r.each(func(s source) error { return s.Counts().Finish() }), loop.EndCommand(ctx, launched))
 }
 
-// enable starts all sources. Some look at all threads that there are by programs
+// Enable starts all sources. Some look at all threads that there are by programs
 // that sleep.
-func (r *run) enable() error {
+func (r *run) Enable() error {
 	if r.events != nil {
-		if err := r.events.begin(monotonic()); err != nil {
+		if err := r.events.begin(monotonic.Now()); err != nil {
 			return err
 		}
 	}
-	return r.unwinder.still(func() error { return r.each(source.Enable) })
+	return r.unwinder.Still(func() error { return r.each(source.Enable) })
 }
 
-// targets are the same in all sources.
-func (r *run) targets() ([]int, error) { return r.sources[0].Targets() }
+// Targets are the same in all sources.
+func (r *run) Targets() ([]int, error) { return r.sources[0].Targets() }
 
-func (r *run) pollFDs() []int {
-	fds := r.sideband.FDs()
+func (r *run) PollFDs() []int {
+	fds := r.Sideband.FDs()
 	for _, s := range r.sources {
 		fds = append(fds, s.Ring().FD())
 	}
 	return fds
 }
 
-func (r *run) urgentFDs() []int { return r.unwinder.fds() }
+func (r *run) UrgentFDs() []int { return r.unwinder.FDs() }
 
-func (r *run) followCPUs(online []int) error {
-	return errors.Join(r.sideband.FollowCPUs(online), r.each(func(s source) error { return s.FollowCPUs(online) }))
+func (r *run) FollowCPUs(online []int) error {
+	return errors.Join(r.Sideband.FollowCPUs(online), r.each(func(s source) error { return s.FollowCPUs(online) }))
 }
 
-// poll takes what the kernel side has for us. Stacks and sideband records come
+// Poll takes what the kernel side has for us. Stacks and sideband records come
 // through channels without a common order: the rings' positions are noted, then
 // the sideband is drained, so that every stack before its position meets the
 // mappings of its time.
-func (r *run) poll() (busy bool, err error) {
-	now, positions := monotonic(), make([]uint64, len(r.sources))
-	requests := r.unwinder.position()
+func (r *run) Poll() (busy bool, err error) {
+	now, positions := monotonic.Now(), make([]uint64, len(r.sources))
+	requests := r.unwinder.Position()
 	for i, s := range r.sources {
 		positions[i] = s.Ring().Position()
 	}
-	r.busy = false
-	r.drain()
-	if err := r.unwinder.update(r.processes, requests, now); err != nil {
-		return r.busy, err
+	r.Busy = false
+	r.Drain()
+	if err := r.unwinder.Update(r.Processes, requests, now); err != nil {
+		return r.Busy, err
 	}
-	r.processes.FollowPerfMaps()
+	r.Processes.FollowPerfMaps()
 	for pid := range r.remapped {
 		if err := r.each(func(s source) error { return s.Remap(pid) }); err != nil {
-			return r.busy, err
+			return r.Busy, err
 		}
 	}
 	clear(r.remapped)
 	for i, s := range r.sources {
 		if err := r.readTo(s, positions[i]); err != nil {
-			return r.busy, err
+			return r.Busy, err
 		}
 	}
-	if err := r.snapshots.again(now - patienceForTables); err != nil {
-		return r.busy, err
+	if err := r.snapshots.Again(now); err != nil {
+		return r.Busy, err
 	}
-	r.processes.Forget(now - graceForStacks)
+	r.Processes.Forget(now - loop.GraceForStacks)
 	if r.events != nil {
-		if err := r.events.poll(now, now-graceForStacks); err != nil {
-			return r.busy, err
+		if err := r.events.poll(now, now-loop.GraceForStacks); err != nil {
+			return r.Busy, err
 		}
 	}
-	return r.busy, errors.Join(r.each(r.relieve), r.each(source.Check), r.sidebandErr)
+	return r.Busy, errors.Join(r.each(r.relieve), r.each(source.Check), r.DrainErr)
 }
 
 // relieve empties a count map that is nearly full.
@@ -125,9 +128,22 @@ func (r *run) record(s source, record []byte) error {
 	case bpf.OnCPURecordTypeRECORD_FILE:
 		return r.store.AddFile(record)
 	case bpf.OnCPURecordTypeRECORD_SNAPSHOT:
-		return r.snapshots.add(s, record, r.processes)
+		return r.snapshots.Add(s, record, r.Processes)
 	case bpf.OnCPURecordTypeRECORD_TIMELINE:
 		return r.event(s, record)
 	}
 	return fmt.Errorf("%w: type %d", stacks.ErrRecord, kind)
+}
+
+// Progress describes what was sampled so far.
+func (r *run) Progress() (string, error) {
+	stats, err := r.stats()
+	if err != nil {
+		return "", err
+	}
+	counts := fmt.Sprintf("%d %s, %d stacks", stats.Samples, r.subject.valueTypes()[0].Type, len(r.store.Bodies))
+	if lost := stats.Losses.Uncounted() + r.Lost; lost > 0 {
+		counts += fmt.Sprintf(", %d lost", lost)
+	}
+	return r.Describe(counts), nil
 }

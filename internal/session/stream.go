@@ -15,6 +15,9 @@ import (
 	"fulgur/internal/encode/plain"
 	"fulgur/internal/encode/samples"
 	"fulgur/internal/encode/text"
+	"fulgur/internal/monotonic"
+	"fulgur/internal/naming"
+	"fulgur/internal/output"
 	"fulgur/internal/process"
 	"fulgur/internal/profile"
 	"fulgur/internal/ringbuf"
@@ -22,6 +25,7 @@ import (
 	"fulgur/internal/source/probe"
 	"fulgur/internal/stacks"
 	"fulgur/internal/target"
+	"fulgur/internal/usage"
 )
 
 const (
@@ -42,7 +46,7 @@ const StreamFormats = "text, jsonl"
 // many. The exit code is that of [Profile].
 func Stream(ctx context.Context, o ProfileOptions) (exitCode int, err error) {
 	if o.Wall {
-		return 2, usagef("--stream writes samples as they are taken, and how long a wait is shows at its end: take --interval or --serve for windows with --wall, or fulgur record for every wait in time")
+		return 2, usage.Errorf("--stream writes samples as they are taken, and how long a wait is shows at its end: take --interval or --serve for windows with --wall, or fulgur record for every wait in time")
 	}
 	write, err := streamFormat(&o.Options)
 	if err != nil {
@@ -56,12 +60,12 @@ func Stream(ctx context.Context, o ProfileOptions) (exitCode int, err error) {
 	if err != nil {
 		return code, err
 	}
-	out, err := createOutput(o.Output, o.Stdout)
+	out, err := output.Create(o.Output, o.Stdout)
 	if err != nil {
 		return 1, err
 	}
 	defer func() { err = errors.Join(err, out.Abort()) }()
-	launched, err := launch(o.Command, &o.Target)
+	launched, err := target.Launch(o.Command, &o.Target)
 	if err != nil {
 		return 1, err
 	}
@@ -77,7 +81,7 @@ func streamFormat(o *Options) (func(io.Writer, samples.Batch) error, error) {
 	case "jsonl":
 		return samples.WriteJSON, nil
 	}
-	return nil, usagef("--stream has no format %q; it has %s", o.Format, StreamFormats)
+	return nil, usage.Errorf("--stream has no format %q; it has %s", o.Format, StreamFormats)
 }
 
 // streamed is the subject of samples on the CPU that are written as they are taken.
@@ -95,12 +99,12 @@ func takeStream(ctx context.Context, what subject, o *Options, finder *debugfile
 		return doctor.Explain(err, "profile "+o.Target.String())
 	}
 	s := &streaming{
-		run: r, write: write, known: newKnown(), warnings: teller{options: o},
+		run: r, write: write, known: naming.NewKnown(), warnings: teller{options: o},
 		batch: newBatch(), batches: make(chan *batch, mostWaiting), failed: make(chan error, 1),
-		sinceBoot: time.Now().Add(-time.Duration(monotonic())),
+		sinceBoot: time.Now().Add(-time.Duration(monotonic.Now())),
 	}
 	r.event = s.take
-	defer func() { err = errors.Join(err, s.known.close(), r.close()) }()
+	defer func() { err = errors.Join(err, s.known.Close(), r.close()) }()
 	if err := s.measureAndWrite(ctx, launched); err != nil {
 		return err
 	}
@@ -111,7 +115,7 @@ func takeStream(ctx context.Context, what subject, o *Options, finder *debugfile
 type streaming struct {
 	*run
 	write    func(samples.Batch) error
-	known    *known
+	known    *naming.Known
 	warnings teller
 	// sinceBoot is the wall-clock time at which the samples' clock was 0.
 	sinceBoot time.Time
@@ -161,9 +165,9 @@ func (s *streaming) take(_ source, record []byte) error {
 	return nil
 }
 
-// poll takes what the kernel side has, and hands it to the writer.
-func (s *streaming) poll() (busy bool, err error) {
-	busy, err = s.run.poll()
+// Poll takes what the kernel side has, and hands it to the writer.
+func (s *streaming) Poll() (busy bool, err error) {
+	busy, err = s.run.Poll()
 	select {
 	case failed := <-s.failed:
 		return busy, errors.Join(err, failed)
@@ -190,7 +194,7 @@ func (s *streaming) hand() {
 		return
 	}
 	s.waiting.Add(int64(n))
-	full.perfMaps = perfMapsOf(full.store)
+	full.perfMaps = naming.PerfMapsOf(full.store)
 	s.batches <- full
 }
 
@@ -201,7 +205,7 @@ func (s *streaming) forget() error {
 		return nil
 	}
 	s.store = s.store.Next()
-	s.processes.NextPeriod()
+	s.Processes.NextPeriod()
 	return s.each(source.Renew)
 }
 
@@ -218,7 +222,7 @@ func (s *streaming) measureAndWrite(ctx context.Context, launched *target.Launch
 	}()
 	err := s.sample(ctx, s, launched)
 	if err == nil {
-		_, err = s.poll()
+		_, err = s.Poll()
 	}
 	close(s.batches)
 	again, stop := s.naming(ctx)
@@ -236,11 +240,11 @@ func (s *streaming) measureAndWrite(ctx context.Context, launched *target.Launch
 // writeAll names and writes batches until there are no more.
 func (s *streaming) writeAll(ctx context.Context) {
 	for b := range s.batches {
-		names := newNames(b.store, s.finder, s.options.symbolize())
-		names.known, names.snapshots, names.later = s.known, b.perfMaps, s.options.NoSymbols
-		names.symbolize(ctx)
-		s.warnings.tell(names.warnings())
-		if err := errors.Join(s.write(s.name(b, names)), s.known.trim()); err != nil {
+		names := naming.New(b.store, s.finder, s.options.symbolize())
+		names.Known, names.Snapshots, names.Later = s.known, b.perfMaps, s.options.NoSymbols
+		names.Symbolize(ctx)
+		s.warnings.tell(names.Warnings())
+		if err := errors.Join(s.write(s.name(b, names)), s.known.Trim()); err != nil {
 			s.failed <- err
 			for range s.batches { // let nobody wait
 			}
@@ -252,9 +256,9 @@ func (s *streaming) writeAll(ctx context.Context) {
 }
 
 // name returns a batch with names.
-func (s *streaming) name(b *batch, names *names) samples.Batch {
+func (s *streaming) name(b *batch, names *naming.Names) samples.Batch {
 	builder := profile.NewBuilder()
-	placed := newPlacer(builder, b.store, names)
+	placed := naming.NewPlacer(builder, b.store, names)
 	made := samples.Batch{Dropped: b.dropped}
 	for _, e := range b.events {
 		task := profile.Task{PID: int(e.Pid), TID: int(e.Tid), Comm: "[unknown]"}
@@ -263,11 +267,11 @@ func (s *streaming) name(b *batch, names *names) samples.Batch {
 			End: profile.EndLost,
 		}
 		if e.lost {
-			sample.Stack = placed.mark(0, "[stack lost]")
+			sample.Stack = placed.Mark(0, "[stack lost]")
 		} else {
 			body := b.store.Bodies[e.body]
 			task.Comm = body.Name()
-			sample.Stack = placed.body(e.body)
+			sample.Stack = placed.Body(e.body)
 			sample.End = end(body, 1, new(profile.Losses))
 		}
 		sample.Task = builder.Task(task)
@@ -288,9 +292,9 @@ func (s *streaming) conclude() error {
 	}
 	losses.Bodies = s.lost
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s of %s\n", count(s.written, "sample"), plain.Terminal(s.options.Target.String()))
+	fmt.Fprintf(&b, "%s of %s\n", plain.Count(s.written, "sample"), plain.Terminal(s.options.Target.String()))
 	if s.dropped > 0 {
-		fmt.Fprintf(&b, "  %s dropped: the reader of the output, or the search for names, was too slow\n", count(s.dropped, "sample"))
+		fmt.Fprintf(&b, "  %s dropped: the reader of the output, or the search for names, was too slow\n", plain.Count(s.dropped, "sample"))
 	}
 	b.WriteString(text.Losses(losses))
 	if s.written == 0 && s.dropped == 0 && losses.Uncounted() == 0 {

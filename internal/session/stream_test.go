@@ -11,29 +11,27 @@ import (
 	"time"
 
 	"fulgur/bpf"
-	"fulgur/internal/debugfile"
+	"fulgur/internal/debugfile/debugfiletest"
 	"fulgur/internal/encode/samples"
+	"fulgur/internal/naming"
 	"fulgur/internal/source/oncpu"
 	"fulgur/internal/stacks"
+	"fulgur/internal/stacks/stackstest"
 )
 
 // newStreaming returns a stream that has met the stacks of a store, and writes to w.
 func newStreaming(t testing.TB, store *stacks.Store, w io.Writer) *streaming {
 	t.Helper()
-	finder, err := debugfile.New(debugfile.Config{Getenv: func(string) string { return "" }})
-	if err != nil {
-		t.Fatal(err)
-	}
 	o := &Options{Stderr: io.Discard}
 	s := &streaming{
-		run:   &run{options: o, finder: finder, store: store},
+		run:   &run{options: o, finder: debugfiletest.NewFinder(t), store: store},
 		write: func(b samples.Batch) error { return samples.WriteText(w, b) },
-		known: newKnown(), warnings: teller{options: o},
+		known: naming.NewKnown(), warnings: teller{options: o},
 		batch: newBatch(), batches: make(chan *batch, mostWaiting), failed: make(chan error, 1),
 		sinceBoot: time.Date(2026, 1, 2, 3, 0, 0, 0, time.Local),
 	}
 	t.Cleanup(func() {
-		if err := s.known.close(); err != nil {
+		if err := s.known.Close(); err != nil {
 			t.Error(err)
 		}
 	})
@@ -55,7 +53,7 @@ func event(id uint64) []byte {
 
 func TestStreamWrites(t *testing.T) {
 	var out bytes.Buffer
-	s := newStreaming(t, ownStack(t), &out)
+	s := newStreaming(t, stackstest.Own(t), &out)
 	for _, id := range []uint64{1, 99, 1} {
 		if err := s.take(nil, event(id)); err != nil {
 			t.Fatal(err)
@@ -69,9 +67,9 @@ func TestStreamWrites(t *testing.T) {
 	for text, want := range map[string]int{
 		"COMM: test (pid=7, tid=8) @ CPU 3, 03:01:30.000000\n":      2,
 		"COMM: [unknown] (pid=7, tid=8) @ CPU 3, 03:01:30.000000\n": 1,
-		"[stack lost]":                       1,
-		"fulgur/internal/session.newStore+0": 4, // two frames of each
-		"build_test.go:":                     4,
+		"[stack lost]": 1,
+		"fulgur/internal/stacks/stackstest.NewStore+0": 4, // two frames of each
+		"bodies.go:": 4,
 	} {
 		if n := strings.Count(got, text); n != want {
 			t.Errorf("%d times %q, want %d, in:\n%s", n, text, want, got)
@@ -89,7 +87,7 @@ func TestStreamWrites(t *testing.T) {
 // where it is.
 func TestStreamDrops(t *testing.T) {
 	var out bytes.Buffer
-	s := newStreaming(t, ownStack(t), &out)
+	s := newStreaming(t, stackstest.Own(t), &out)
 	poll := func(n int) {
 		t.Helper()
 		for range n {
@@ -118,7 +116,7 @@ func TestStreamDrops(t *testing.T) {
 
 // An output that fails ends the stream, and nobody waits for it.
 func TestStreamFails(t *testing.T) {
-	s := newStreaming(t, ownStack(t), io.Discard)
+	s := newStreaming(t, stackstest.Own(t), io.Discard)
 	broken := errors.New("broken")
 	s.write = func(samples.Batch) error { return broken }
 	for range 10 {
@@ -137,7 +135,7 @@ func TestStreamFails(t *testing.T) {
 // BenchmarkStream names and writes samples of known stacks of 3 frames, a batch of
 // 100 at a time, as they come at 1000 a second.
 func BenchmarkStream(b *testing.B) {
-	s := newStreaming(b, ownStack(b), io.Discard)
+	s := newStreaming(b, stackstest.Own(b), io.Discard)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

@@ -14,6 +14,7 @@ import (
 	"fulgur/internal/doctor"
 	"fulgur/internal/encode/plain"
 	"fulgur/internal/encode/text"
+	"fulgur/internal/naming"
 	"fulgur/internal/profile"
 )
 
@@ -37,9 +38,9 @@ func (r *run) summarize(p *profile.Profile) error {
 		fmt.Fprintf(&b, "  the output is empty, as there is no %s: choose what it shows with --value\n", p.ValueTypes[v].Type)
 	}
 	// Only now, as finding the packages can take longer than all names did.
-	lacks := lacking{}
-	lacks.add(r.names)
-	return r.conclude(b.String(), append(r.subject.notes(r.store), lacks.remedies(r.finder)...))
+	lacks := naming.Lacking{}
+	lacks.Add(r.names)
+	return r.conclude(b.String(), append(r.subject.notes(r.store), lacks.Remedies(r.finder)...))
 }
 
 // conclude ends the run's standard error with what is to be said, lines of hints, and
@@ -53,7 +54,7 @@ func (r *run) conclude(said string, hints []string) error {
 	for _, line := range hints {
 		fmt.Fprintf(&b, "  %s\n", line)
 	}
-	cost, err := cost(r.mapMemory() + r.unwinder.memory())
+	cost, err := cost(r.mapMemory() + r.unwinder.Memory())
 	if err != nil {
 		return err
 	}
@@ -69,7 +70,7 @@ func (r *run) conclude(said string, hints []string) error {
 
 // whyNothing returns the likely causes of a run without samples.
 func (r *run) whyNothing() string {
-	if r.missed {
+	if r.Missed {
 		return "the target ended during the delay"
 	}
 	return r.subject.whyNothing() + r.offspring.hint()

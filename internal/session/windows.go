@@ -12,9 +12,11 @@ import (
 	"fulgur/internal/doctor"
 	"fulgur/internal/encode/plain"
 	"fulgur/internal/encode/text"
+	"fulgur/internal/naming"
 	"fulgur/internal/profile"
 	"fulgur/internal/stacks"
 	"fulgur/internal/target"
+	"fulgur/internal/usage"
 )
 
 // MinWindow is the shortest window: what each costs does not depend on how long
@@ -64,7 +66,7 @@ type lasting interface {
 // What is kept is what three windows have: memory does not grow with time.
 func ProfileWindows(ctx context.Context, o ProfileOptions, to Windows) (exitCode int, err error) {
 	if to.Every < MinWindow {
-		return 2, usagef("windows of %s are too short: take %s or more", to.Every, MinWindow)
+		return 2, usage.Errorf("windows of %s are too short: take %s or more", to.Every, MinWindow)
 	}
 	what := untimed{profiled(&o)}
 	if code, err := complete(what, &o.Options); err != nil {
@@ -74,7 +76,7 @@ func ProfileWindows(ctx context.Context, o ProfileOptions, to Windows) (exitCode
 	if err != nil {
 		return code, err
 	}
-	launched, err := launch(o.Command, &o.Target)
+	launched, err := target.Launch(o.Command, &o.Target)
 	if err != nil {
 		return 1, err
 	}
@@ -96,11 +98,11 @@ func takeWindows(ctx context.Context, what subject, o *Options, finder *debugfil
 	}
 	w := &windows{
 		run: r, Windows: to,
-		known: newKnown(), warnings: teller{options: o}, lacks: lacking{},
+		known: naming.NewKnown(), warnings: teller{options: o}, lacks: naming.Lacking{},
 		closed: make(chan closedWindow, 1), failed: make(chan error, 1),
 	}
-	defer func() { err = errors.Join(err, w.known.close(), r.close()) }()
-	r.due = func() time.Time { return w.end }
+	defer func() { err = errors.Join(err, w.known.Close(), r.close()) }()
+	r.Due = func() time.Time { return w.end }
 	if to.Ready != nil {
 		to.Ready()
 	}
@@ -114,7 +116,7 @@ func takeWindows(ctx context.Context, what subject, o *Options, finder *debugfil
 type windows struct {
 	*run
 	Windows
-	known    *known
+	known    *naming.Known
 	warnings teller
 
 	begin, end time.Time      // of the window that is open
@@ -124,7 +126,7 @@ type windows struct {
 	// What those that were delivered have together.
 	samples int64
 	lost    profile.Losses
-	lacks   lacking
+	lacks   naming.Lacking
 
 	// closed are windows on their way to the one goroutine that names and
 	// delivers them, and waiting is how many it has not delivered.
@@ -137,7 +139,7 @@ type windows struct {
 type closedWindow struct {
 	store  *stacks.Store
 	lost   map[stacks.Key]stacks.Value
-	names  *names
+	names  *naming.Names
 	meta   profile.Meta
 	losses profile.Losses
 }
@@ -155,7 +157,7 @@ func (w *windows) take(ctx context.Context, launched *target.Launched) error {
 	}()
 	err := w.sample(ctx, w, launched)
 	if err == nil {
-		err = w.cut(w.start.Add(w.duration))
+		err = w.cut(w.Start.Add(w.Duration))
 	}
 	close(w.closed)
 	again, stop := w.naming(ctx)
@@ -170,15 +172,15 @@ func (w *windows) take(ctx context.Context, launched *target.Launched) error {
 	}
 }
 
-func (w *windows) enable() error {
+func (w *windows) Enable() error {
 	w.begin = time.Now()
 	w.end = w.begin.Add(w.Every)
-	return w.run.enable()
+	return w.run.Enable()
 }
 
-// poll takes what the kernel side has, and closes the window when it is over.
-func (w *windows) poll() (busy bool, err error) {
-	busy, err = w.run.poll()
+// Poll takes what the kernel side has, and closes the window when it is over.
+func (w *windows) Poll() (busy bool, err error) {
+	busy, err = w.run.Poll()
 	select {
 	case failed := <-w.failed:
 		return busy, errors.Join(err, failed)
@@ -197,7 +199,7 @@ func (w *windows) full() bool { return w.store.Names() >= mostStacks }
 // nearlyOver reports whether there is too little left of the run for a window of
 // its own.
 func (w *windows) nearlyOver(now time.Time) bool {
-	return w.limit > 0 && w.limit-now.Sub(w.start) < w.Every/10
+	return w.Limit > 0 && w.Limit-now.Sub(w.Start) < w.Every/10
 }
 
 // turn closes the window that is open and opens the next. All that is counted
@@ -208,7 +210,7 @@ func (w *windows) turn() error {
 	if err := w.each(divide); err != nil {
 		return err
 	}
-	if _, err := w.run.poll(); err != nil {
+	if _, err := w.run.Poll(); err != nil {
 		return err
 	}
 	for !w.end.After(now) {
@@ -251,16 +253,16 @@ func (w *windows) cut(end time.Time) error {
 		store: w.store, lost: w.count(),
 		losses: losses.Minus(w.before), meta: w.meta(w.begin, end.Sub(w.begin)),
 	}
-	p.names = newNames(w.store, w.finder, w.options.symbolize())
-	p.names.known, p.names.later = w.known, w.options.NoSymbols
-	w.processes.FollowPerfMaps()
-	p.names.snapshots = perfMapsOf(w.store)
+	p.names = naming.New(w.store, w.finder, w.options.symbolize())
+	p.names.Known, p.names.Later = w.known, w.options.NoSymbols
+	w.Processes.FollowPerfMaps()
+	p.names.Snapshots = naming.PerfMapsOf(w.store)
 	pending, err := w.pending()
 	if err != nil {
 		return err
 	}
 	w.store = w.store.Next(pending...)
-	w.processes.NextPeriod()
+	w.Processes.NextPeriod()
 	w.begin, w.before = end, losses
 	w.waiting.Add(1)
 	w.closed <- p
@@ -271,8 +273,8 @@ func (w *windows) cut(end time.Time) error {
 func (w *windows) write(ctx context.Context) {
 	for p := range w.closed {
 		w.number++
-		p.names.symbolize(ctx)
-		w.warnings.tell(p.names.warnings())
+		p.names.Symbolize(ctx)
+		w.warnings.tell(p.names.Warnings())
 		window := Window{
 			Number:  w.number,
 			Profile: buildProfile(w.subject, p.store, p.lost, p.names, p.meta, p.losses, nil),
@@ -281,8 +283,8 @@ func (w *windows) write(ctx context.Context) {
 		w.samples += window.Profile.Total(0)
 		w.lost = w.lost.Plus(window.Profile.Losses)
 		w.lost.UnresolvedFrames = 0 // windows have the same ones
-		w.lacks.add(p.names)
-		if err := errors.Join(w.Deliver(window), w.known.trim()); err != nil {
+		w.lacks.Add(p.names)
+		if err := errors.Join(w.Deliver(window), w.known.Trim()); err != nil {
 			w.failed <- err
 			for range w.closed { // let nobody wait
 			}
@@ -299,13 +301,13 @@ func (w *windows) conclude() error {
 		return nil
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s, %s of %s\n", count(uint64(w.samples), "sample"), count(uint64(w.number), "window"), plain.Terminal(w.options.Target.String()))
+	fmt.Fprintf(&b, "%s, %s of %s\n", plain.Count(uint64(w.samples), "sample"), plain.Count(uint64(w.number), "window"), plain.Terminal(w.options.Target.String()))
 	b.WriteString(text.Losses(w.lost))
 	if w.samples == 0 && w.lost.Uncounted() == 0 {
 		fmt.Fprintf(&b, "  nothing was sampled: %s\n", w.whyNothing())
 	}
-	if problem := w.unwinder.problem(); problem != nil {
+	if problem := w.unwinder.Problem(); problem != nil {
 		fmt.Fprintln(&b, "fulgur: unwind tables:", plain.Error(problem))
 	}
-	return w.run.conclude(b.String(), w.lacks.remedies(w.finder))
+	return w.run.conclude(b.String(), w.lacks.Remedies(w.finder))
 }

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"testing"
 
+	"fulgur/internal/debugfile/debugfiletest"
 	"fulgur/internal/elffile"
 	"fulgur/internal/testenv"
 )
@@ -107,7 +108,7 @@ func classify(got []Frame, want []place, addr uint64, symbols *symbolSet, startL
 func compareTools(t *testing.T, path string, n int) {
 	t.Helper()
 	e := openFile(t, path, Options{NoDemangle: true})
-	e.Search(context.Background(), newFinder(t), "/", path)
+	e.Search(context.Background(), debugfiletest.NewFinder(t), "/", path)
 	addrs := randomAddresses(t, e, n)
 	got, err := e.LookupBatch(addrs)
 	if err != nil {

@@ -8,8 +8,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-
-	"fulgur/internal/debugfile"
 )
 
 // openFile opens the ELF file at path for the length of the test.
@@ -34,17 +32,6 @@ func openFile(t testing.TB, path string, opts Options) *ELF {
 		}
 	})
 	return e
-}
-
-// newFinder returns a finder of this machine's debug files, which downloads
-// none.
-func newFinder(t testing.TB) *debugfile.Finder {
-	t.Helper()
-	f, err := debugfile.New(debugfile.Config{Getenv: func(string) string { return "" }})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return f
 }
 
 // run runs a tool and returns what it wrote to stdout; the test is skipped if

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"fulgur/internal/debugfile"
+	"fulgur/internal/debugfile/debugfiletest"
 	"fulgur/internal/elffile"
 	"fulgur/internal/elffile/elftest"
 )
@@ -142,7 +143,7 @@ func TestLibcWithDebugFile(t *testing.T) {
 	if _, err := os.Stat(path); err != nil {
 		t.Skip("needs libc6-dbg: ", err)
 	}
-	e.Search(t.Context(), newFinder(t), "/", libc)
+	e.Search(t.Context(), debugfiletest.NewFinder(t), "/", libc)
 	checkNM(t, e, nm(t, path))
 	for _, s := range nm(t, path) {
 		if s.name != "write" {

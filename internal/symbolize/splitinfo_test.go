@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"fulgur/internal/debugfile/debugfiletest"
 )
 
 // splitProgram compiles a program of n sources besides main, each with a
@@ -47,7 +49,7 @@ func TestMissingSplit(t *testing.T) {
 	}
 	lookup := func() (inlined int, err error) {
 		e := openFile(t, program, Options{})
-		e.Search(t.Context(), newFinder(t), "/", program)
+		e.Search(t.Context(), debugfiletest.NewFinder(t), "/", program)
 		frames, err := e.LookupBatch(addrs)
 		for i, f := range frames {
 			if len(f) == 0 || f[len(f)-1].Name == "" {

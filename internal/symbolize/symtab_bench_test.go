@@ -4,6 +4,8 @@ import (
 	"debug/elf"
 	"os"
 	"testing"
+
+	"fulgur/internal/debugfile/debugfiletest"
 )
 
 // BenchmarkELF opens the file in FULGUR_BENCH_ELF, or the running test, which
@@ -28,7 +30,7 @@ func BenchmarkELF(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				e := openFile(b, path, opts)
-				e.Search(b.Context(), newFinder(b), "/", path)
+				e.Search(b.Context(), debugfiletest.NewFinder(b), "/", path)
 				if _, err := e.LookupBatch(addrs); err != nil {
 					b.Fatal(err)
 				}

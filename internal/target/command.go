@@ -33,6 +33,22 @@ type Launched struct {
 	err    error // why status could not be had
 }
 
+// Launch starts the command, if there is one, as [Start] does, and makes it the
+// target t. It returns nil if there is none.
+func Launch(argv []string, t *Target) (*Launched, error) {
+	if len(argv) == 0 {
+		return nil, nil
+	}
+	launched, err := Start(argv)
+	if err != nil {
+		return nil, err
+	}
+	t.Scope = Command
+	t.PIDs = []int{launched.PID()}
+	t.Children = true
+	return launched, nil
+}
+
 // Start launches argv, whose first element is looked up in PATH if it has no
 // slash, and returns once it stands before its first instruction. The process
 // gets files as its standard input, output and error, or those of this process

@@ -65,3 +65,24 @@ func ProcessesOf(tids []int) []int {
 	}
 	return pids
 }
+
+// Measured returns the processes that t is now, nil for all of the system. members
+// returns those of a set of targets, nil if there is none yet.
+func Measured(t Target, members func() ([]int, error)) ([]int, error) {
+	switch t.Scope {
+	case System:
+		return nil, nil
+	case Cgroup:
+		return CgroupProcesses(t.CgroupPath)
+	case Threads:
+		return ProcessesOf(t.TIDs), nil
+	}
+	if members == nil {
+		return t.PIDs, nil
+	}
+	pids, err := members()
+	if err != nil {
+		return nil, fmt.Errorf("find what is measured: %w", err)
+	}
+	return pids, nil
+}

@@ -1,6 +1,10 @@
 package unwind
 
-import "math"
+import (
+	"math"
+
+	"fulgur/internal/lebytes"
+)
 
 // The instructions of call frame programs (DWARF 5, 7.24), those of the vendors
 // included. The first three hold an operand in their low six bits.
@@ -93,12 +97,12 @@ type machine struct {
 
 // run executes the program in r, whose first byte has the address base, for the
 // function that begins at start. It reports false if the program is damaged.
-func (m *machine) run(r *buf, base, start uint64) bool {
+func (m *machine) run(r *lebytes.Reader, base, start uint64) bool {
 	var loc uint64
-	for r.left() > 0 {
-		op := r.u8()
+	for r.Left() > 0 {
+		op := r.U8()
 		delta, isAdvance := m.advance(op, r, base, start+loc)
-		if !isAdvance && !m.step(op, r) || r.bad {
+		if !isAdvance && !m.step(op, r) || r.Bad {
 			m.emit(loc, Rule{Kind: KindUnsupported})
 			return false
 		}
@@ -117,35 +121,35 @@ func (m *machine) run(r *buf, base, start uint64) bool {
 
 // advance executes an instruction that changes the location, which is pc so
 // far, and returns by how much. It reports false for other instructions.
-func (m *machine) advance(op byte, r *buf, base, pc uint64) (delta uint64, ok bool) {
+func (m *machine) advance(op byte, r *lebytes.Reader, base, pc uint64) (delta uint64, ok bool) {
 	if op&0xc0 == cfaAdvanceLoc {
 		return uint64(op&0x3f) * m.cie.codeAlign, true
 	}
 	switch op {
 	case cfaSetLoc:
-		to := r.pointer(m.cie.enc, m.cie.addrSize, base, 0)
+		to := readPointer(r, m.cie.enc, m.cie.addrSize, base, 0)
 		if to < pc {
-			r.fail() // locations only grow
+			r.Fail() // locations only grow
 			return 0, true
 		}
 		return to - pc, true
 	case cfaAdvanceLoc1:
-		return r.uint(1) * m.cie.codeAlign, true
+		return r.Word(1) * m.cie.codeAlign, true
 	case cfaAdvanceLoc2:
-		return r.uint(2) * m.cie.codeAlign, true
+		return r.Word(2) * m.cie.codeAlign, true
 	case cfaAdvanceLoc4:
-		return r.uint(4) * m.cie.codeAlign, true
+		return r.Word(4) * m.cie.codeAlign, true
 	case cfaMIPSAdvanceLoc8:
-		return r.uint(8), true
+		return r.Word(8), true
 	}
 	return 0, false
 }
 
 // step executes one instruction that does not change the location.
-func (m *machine) step(op byte, r *buf) bool {
+func (m *machine) step(op byte, r *lebytes.Reader) bool {
 	switch op & 0xc0 {
 	case cfaOffset:
-		m.set(uint64(op&0x3f), column{how: columnCFA, off: m.factored(int64(r.uleb()))})
+		m.set(uint64(op&0x3f), column{how: columnCFA, off: m.factored(int64(r.ULEB()))})
 		return true
 	case cfaRestore:
 		m.restore(uint64(op & 0x3f))
@@ -156,31 +160,31 @@ func (m *machine) step(op byte, r *buf) bool {
 		// Whether a return address is signed is of no interest: the
 		// walker removes the signature from each.
 	case cfaAArch64NegateRAStateWithP:
-		r.sleb()
+		r.SLEB()
 	case cfaGNUArgsSize:
-		r.uleb() // for exceptions only
+		r.ULEB() // for exceptions only
 	case cfaOffsetExtended:
-		m.set(r.uleb(), column{how: columnCFA, off: m.factored(int64(r.uleb()))})
+		m.set(r.ULEB(), column{how: columnCFA, off: m.factored(int64(r.ULEB()))})
 	case cfaOffsetExtendedSF:
-		m.set(r.uleb(), column{how: columnCFA, off: m.factored(r.sleb())})
+		m.set(r.ULEB(), column{how: columnCFA, off: m.factored(r.SLEB())})
 	case cfaGNUNegativeOffsetExtended:
-		m.set(r.uleb(), column{how: columnCFA, off: -m.factored(int64(r.uleb()))})
+		m.set(r.ULEB(), column{how: columnCFA, off: -m.factored(int64(r.ULEB()))})
 	case cfaRestoreExtended:
-		m.restore(r.uleb())
+		m.restore(r.ULEB())
 	case cfaUndefined:
-		m.set(r.uleb(), column{how: columnUndefined})
+		m.set(r.ULEB(), column{how: columnUndefined})
 	case cfaSameValue:
-		m.set(r.uleb(), column{how: columnSame})
+		m.set(r.ULEB(), column{how: columnSame})
 	case cfaRegister:
-		m.set(r.uleb(), column{how: columnRegister, reg: r.uleb()})
+		m.set(r.ULEB(), column{how: columnRegister, reg: r.ULEB()})
 	case cfaExpression:
-		m.set(r.uleb(), address(r.block()))
+		m.set(r.ULEB(), address(r.Block()))
 	case cfaValOffset, cfaValOffsetSF:
-		m.set(r.uleb(), column{how: columnUnknown})
-		r.uleb() // of either sign, as long
+		m.set(r.ULEB(), column{how: columnUnknown})
+		r.ULEB() // of either sign, as long
 	case cfaValExpression:
-		m.set(r.uleb(), column{how: columnUnknown})
-		r.block()
+		m.set(r.ULEB(), column{how: columnUnknown})
+		r.Block()
 	case cfaRememberState:
 		if len(m.remembered) == maxRemembered {
 			return false
@@ -199,22 +203,22 @@ func (m *machine) step(op byte, r *buf) bool {
 }
 
 // define executes one of the instructions that define the CFA.
-func (m *machine) define(op byte, r *buf) bool {
+func (m *machine) define(op byte, r *lebytes.Reader) bool {
 	switch op {
 	case cfaDefCFA:
-		reg := r.uleb()
-		m.setCFA(reg, int64(r.uleb()))
+		reg := r.ULEB()
+		m.setCFA(reg, int64(r.ULEB()))
 	case cfaDefCFASF:
-		reg := r.uleb()
-		m.setCFA(reg, m.factored(r.sleb()))
+		reg := r.ULEB()
+		m.setCFA(reg, m.factored(r.SLEB()))
 	case cfaDefCFARegister:
-		m.setCFA(r.uleb(), m.offset.off)
+		m.setCFA(r.ULEB(), m.offset.off)
 	case cfaDefCFAOffset:
-		m.setCFA(m.offset.reg, int64(r.uleb()))
+		m.setCFA(m.offset.reg, int64(r.ULEB()))
 	case cfaDefCFAOffsetSF:
-		m.setCFA(m.offset.reg, m.factored(r.sleb()))
+		m.setCFA(m.offset.reg, m.factored(r.SLEB()))
 	case cfaDefCFAExpression:
-		expr := r.block()
+		expr := r.Block()
 		m.cfa, m.isPLT = operand{}, false
 		if off, threshold, ok := pltExpression(expr); ok && m.arch == amd64 {
 			m.cfa = operand{base: baseRegister, reg: m.arch.sp, off: off}

@@ -1,6 +1,10 @@
 package unwind
 
-import "bytes"
+import (
+	"bytes"
+
+	"fulgur/internal/lebytes"
+)
 
 // cie is what FDEs have in common.
 type cie struct {
@@ -47,42 +51,42 @@ func (s *source) readCIE(off uint64) *cie {
 // parse reads a CIE's fields and runs its program.
 func (c *cie) parse(s *source, e *entry) {
 	r := &e.buf
-	version := r.u8()
-	augmentation := r.cstring()
+	version := r.U8()
+	augmentation := r.CString()
 	if version == 0 || version == 2 || version > 4 {
 		c.err = s.errorf(e.off, "CIE of unknown version %d", version)
 		return
 	}
 	c.addrSize = s.addrSize
 	if version == 4 {
-		c.addrSize = r.u8()
-		if segment := r.u8(); segment != 0 || c.addrSize != 4 && c.addrSize != 8 {
+		c.addrSize = r.U8()
+		if segment := r.U8(); segment != 0 || c.addrSize != 4 && c.addrSize != 8 {
 			c.err = s.errorf(e.off, "CIE with addresses of %d and segments of %d bytes", c.addrSize, segment)
 			return
 		}
 	}
 	if bytes.Equal(augmentation, []byte("eh")) {
-		r.take(uint64(c.addrSize)) // of g++ 2
+		r.Take(uint64(c.addrSize)) // of g++ 2
 		augmentation = nil
 	}
-	c.codeAlign = r.uleb()
-	c.dataAlign = r.sleb()
+	c.codeAlign = r.ULEB()
+	c.dataAlign = r.SLEB()
 	if version == 1 {
-		c.ra = uint64(r.u8())
+		c.ra = uint64(r.U8())
 	} else {
-		c.ra = r.uleb()
+		c.ra = r.ULEB()
 	}
 	if !c.augment(r, augmentation) {
 		c.err = s.errorf(e.off, "CIE with unknown augmentation %q", augmentation)
 		return
 	}
-	if r.bad {
+	if r.Bad {
 		c.err = s.errorf(e.off, "CIE ends too early")
 		return
 	}
 	m := machine{arch: s.arch, cie: c, size: 1, emit: func(uint64, Rule) {}}
-	program := buf{b: r.b[r.pos:]}
-	if !m.run(&program, e.base+uint64(r.pos), 0) {
+	program := lebytes.Reader{Data: r.Data[r.Pos:]}
+	if !m.run(&program, e.base+uint64(r.Pos), 0) {
 		c.err = s.errorf(e.off, "CIE with a damaged program")
 		return
 	}
@@ -90,7 +94,7 @@ func (c *cie) parse(s *source, e *entry) {
 }
 
 // augment reads the augmentation data, which only 'z' gives a length.
-func (c *cie) augment(r *buf, augmentation []byte) bool {
+func (c *cie) augment(r *lebytes.Reader, augmentation []byte) bool {
 	if len(augmentation) == 0 {
 		return true
 	}
@@ -98,22 +102,22 @@ func (c *cie) augment(r *buf, augmentation []byte) bool {
 		return false
 	}
 	c.augmented = true
-	data := buf{b: r.block()}
+	data := lebytes.Reader{Data: r.Block()}
 	for _, letter := range augmentation[1:] {
 		switch letter {
 		case 'R':
-			c.enc = data.u8()
+			c.enc = data.U8()
 		case 'P':
-			data.encoded(data.u8(), c.addrSize) // the personality routine
+			readEncoded(&data, data.U8(), c.addrSize) // the personality routine
 		case 'L':
-			data.u8() // how FDEs point to exception tables
+			data.U8() // how FDEs point to exception tables
 		case 'S':
 			c.signal = true
 		case 'B', 'G':
 			// arm64: signed with the second key, tagged memory.
 		default:
-			return !data.bad // the length says where the program begins
+			return !data.Bad // the length says where the program begins
 		}
 	}
-	return !data.bad
+	return !data.Bad
 }

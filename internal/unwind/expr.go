@@ -1,5 +1,7 @@
 package unwind
 
+import "fulgur/internal/lebytes"
+
 // The operations of DWARF expressions (DWARF 5, 7.7.1) that occur in call frame
 // information and that rules can stand for.
 const (
@@ -56,28 +58,28 @@ const maxOperands = 4
 func evaluate(expr []byte, first ...operand) (operand, bool) {
 	var room [maxOperands]operand
 	stack := append(room[:0], first...)
-	r := buf{b: expr}
-	for r.left() > 0 {
-		op := r.u8()
+	r := lebytes.Reader{Data: expr}
+	for r.Left() > 0 {
+		op := r.U8()
 		n := len(stack)
 		switch {
 		case op >= opLit0 && op < opLit0+32:
 			stack = append(stack, operand{off: int64(op - opLit0)})
 		case op >= opBreg0 && op < opBreg0+32:
-			stack = append(stack, operand{base: baseRegister, reg: uint64(op - opBreg0), off: r.sleb()})
+			stack = append(stack, operand{base: baseRegister, reg: uint64(op - opBreg0), off: r.SLEB()})
 		case op == opBregx:
-			reg := r.uleb()
-			stack = append(stack, operand{base: baseRegister, reg: reg, off: r.sleb()})
+			reg := r.ULEB()
+			stack = append(stack, operand{base: baseRegister, reg: reg, off: r.SLEB()})
 		case op == opConst1u:
-			stack = append(stack, operand{off: int64(r.u8())})
+			stack = append(stack, operand{off: int64(r.U8())})
 		case op == opConst1s:
-			stack = append(stack, operand{off: int64(int8(r.u8()))})
+			stack = append(stack, operand{off: int64(int8(r.U8()))})
 		case op == opConst2u:
-			stack = append(stack, operand{off: int64(r.uint(2))})
+			stack = append(stack, operand{off: int64(r.Word(2))})
 		case op == opConst2s:
-			stack = append(stack, operand{off: int64(int16(r.uint(2)))})
+			stack = append(stack, operand{off: int64(int16(r.Word(2)))})
 		case op == opPlusUconst && n > 0:
-			stack[n-1] = stack[n-1].plus(int64(r.uleb()))
+			stack[n-1] = stack[n-1].plus(int64(r.ULEB()))
 		case op == opDeref && n > 0 && stack[n-1].base == baseRegister:
 			stack[n-1].base = baseDeref
 		case (op == opPlus || op == opMinus) && n > 1 && stack[n-1].base == baseNone:
@@ -94,7 +96,7 @@ func evaluate(expr []byte, first ...operand) (operand, bool) {
 			return operand{}, false
 		}
 	}
-	if r.bad || len(stack) == 0 {
+	if r.Bad || len(stack) == 0 {
 		return operand{}, false
 	}
 	return stack[len(stack)-1], true
@@ -104,11 +106,11 @@ func evaluate(expr []byte, first ...operand) (operand, bool) {
 // stubs of amd64's procedure linkage table: the stack pointer plus off, plus
 // eight from byte threshold of a stub on.
 func pltExpression(expr []byte) (off int64, threshold uint8, ok bool) {
-	r := buf{b: expr}
-	ok = r.u8() == opBreg0+amd64SP
-	off = r.sleb()
-	ok = ok && r.u8() == opBreg0+amd64RA && r.sleb() == 0 && r.u8() == opLit0+15 && r.u8() == opAnd
-	threshold = r.u8() - opLit0
-	ok = ok && threshold < 16 && r.u8() == opGe && r.u8() == opLit0+3 && r.u8() == opShl && r.u8() == opPlus
-	return off, threshold, ok && !r.bad && r.left() == 0
+	r := lebytes.Reader{Data: expr}
+	ok = r.U8() == opBreg0+amd64SP
+	off = r.SLEB()
+	ok = ok && r.U8() == opBreg0+amd64RA && r.SLEB() == 0 && r.U8() == opLit0+15 && r.U8() == opAnd
+	threshold = r.U8() - opLit0
+	ok = ok && threshold < 16 && r.U8() == opGe && r.U8() == opLit0+3 && r.U8() == opShl && r.U8() == opPlus
+	return off, threshold, ok && !r.Bad && r.Left() == 0
 }

@@ -1,5 +1,7 @@
 package unwind
 
+import "fulgur/internal/lebytes"
+
 // Encodings of pointers (Linux Standard Base, "DWARF Extensions"): a format in
 // the low four bits, what it is relative to in the next three.
 const (
@@ -20,12 +22,12 @@ const (
 	peOmit     = 0xff
 )
 
-// pointer reads an encoded pointer. base is the address of r's first byte, data
+// readPointer reads an encoded pointer. base is the address of r's first byte, data
 // what data-relative pointers are relative to. An encoding that needs more than
 // that to be resolved makes r bad.
-func (r *buf) pointer(enc, addrSize uint8, base, data uint64) uint64 {
-	at := base + uint64(r.pos)
-	v := r.encoded(enc, addrSize)
+func readPointer(r *lebytes.Reader, enc, addrSize uint8, base, data uint64) uint64 {
+	at := base + uint64(r.Pos)
+	v := readEncoded(r, enc, addrSize)
 	switch enc & (peRelative | peIndirect) {
 	case 0:
 	case pePCRel:
@@ -33,7 +35,7 @@ func (r *buf) pointer(enc, addrSize uint8, base, data uint64) uint64 {
 	case peDataRel:
 		v += data
 	default:
-		r.fail()
+		r.Fail()
 	}
 	if addrSize == 4 {
 		v = uint64(uint32(v))
@@ -41,26 +43,26 @@ func (r *buf) pointer(enc, addrSize uint8, base, data uint64) uint64 {
 	return v
 }
 
-// encoded reads a number in the format of a pointer.
-func (r *buf) encoded(enc, addrSize uint8) uint64 {
+// readEncoded reads a number in the format of a pointer.
+func readEncoded(r *lebytes.Reader, enc, addrSize uint8) uint64 {
 	switch enc & peFormat {
 	case 0, peSigned:
-		return r.uint(addrSize)
+		return r.Word(addrSize)
 	case peULEB128:
-		return r.uleb()
+		return r.ULEB()
 	case peUdata2:
-		return r.uint(2)
+		return r.Word(2)
 	case peUdata4:
-		return r.uint(4)
+		return r.Word(4)
 	case peUdata8, peSdata8:
-		return r.uint(8)
+		return r.Word(8)
 	case peSLEB128:
-		return uint64(r.sleb())
+		return uint64(r.SLEB())
 	case peSdata2:
-		return uint64(int16(r.uint(2)))
+		return uint64(int16(r.Word(2)))
 	case peSdata4:
-		return uint64(int32(r.uint(4)))
+		return uint64(int32(r.Word(4)))
 	}
-	r.fail()
+	r.Fail()
 	return 0
 }

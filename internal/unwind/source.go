@@ -7,6 +7,7 @@ import (
 	"io"
 
 	"fulgur/internal/elffile"
+	"fulgur/internal/lebytes"
 )
 
 // source is a section with call frame information.
@@ -79,12 +80,12 @@ func openByHeader(f *elffile.File, a *arch, seg elffile.Segment) (*source, error
 	if err != nil {
 		return nil, fmt.Errorf("read unwind information: %w", err)
 	}
-	r := buf{b: header}
-	version := r.u8()
-	enc := r.u8()
-	r.take(2)
-	addr := r.pointer(enc, uint8(f.WordSize()), seg.Addr, seg.Addr)
-	if version != 1 || r.bad {
+	r := lebytes.Reader{Data: header}
+	version := r.U8()
+	enc := r.U8()
+	r.Take(2)
+	addr := readPointer(&r, enc, uint8(f.WordSize()), seg.Addr, seg.Addr)
+	if version != 1 || r.Bad {
 		return nil, f.Errorf(int64(seg.Offset), "unknown form of .eh_frame_hdr")
 	}
 	for _, load := range f.Segments() {
@@ -109,7 +110,7 @@ type entry struct {
 	id     uint64
 	isCIE  bool
 	idSize uint8
-	buf    buf // of what follows the id
+	buf    lebytes.Reader // of what follows the id
 	// base is the address of the first byte of buf, if it has one.
 	base uint64
 }
@@ -117,14 +118,14 @@ type entry struct {
 // header reads the length of the entry at the start of b: how many bytes the
 // length takes and how many follow it. ok is false if b is too short for it.
 func header(b []byte) (lengthSize, length uint64, ok bool) {
-	r := buf{b: b}
-	length = r.uint(4)
+	r := lebytes.Reader{Data: b}
+	length = r.Word(4)
 	lengthSize = 4
 	if length == 0xffffffff {
-		length = r.uint(8)
+		length = r.Word(8)
 		lengthSize = 12
 	}
-	return lengthSize, length, !r.bad
+	return lengthSize, length, !r.Bad
 }
 
 // entry reads an entry at offset off of the section, which b holds whole.
@@ -134,11 +135,11 @@ func (s *source) entry(b []byte, off uint64) (entry, bool) {
 		return entry{}, false
 	}
 	e := entry{off: off, body: off + lengthSize, idSize: 4}
-	r := buf{b: b[lengthSize : lengthSize+length]}
+	r := lebytes.Reader{Data: b[lengthSize : lengthSize+length]}
 	if lengthSize == 12 && !s.eh {
 		e.idSize = 8
 	}
-	e.id = r.uint(e.idSize)
+	e.id = r.Word(e.idSize)
 	switch {
 	case s.eh:
 		e.isCIE = e.id == 0
@@ -147,9 +148,9 @@ func (s *source) entry(b []byte, off uint64) (entry, bool) {
 	default:
 		e.isCIE = e.id == 1<<64-1
 	}
-	e.buf = buf{b: r.b[r.pos:]}
+	e.buf = lebytes.Reader{Data: r.Data[r.Pos:]}
 	e.base = s.addr + e.body + uint64(e.idSize)
-	return e, !r.bad
+	return e, !r.Bad
 }
 
 // cieOffset returns the offset of the CIE of an FDE.

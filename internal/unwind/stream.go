@@ -8,6 +8,8 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+
+	"fulgur/internal/lebytes"
 )
 
 const (
@@ -251,12 +253,12 @@ func (w *worker) fde(e *entry) {
 		return
 	}
 	r := &e.buf
-	start := r.pointer(c.enc, c.addrSize, e.base, w.src.data)
-	size := r.encoded(c.enc, c.addrSize)
+	start := readPointer(r, c.enc, c.addrSize, e.base, w.src.data)
+	size := readEncoded(r, c.enc, c.addrSize)
 	if c.augmented {
-		r.block()
+		r.Block()
 	}
-	if r.bad {
+	if r.Bad {
 		w.damage(w.src.errorf(e.off, "FDE ends too early"))
 		return
 	}
@@ -268,8 +270,8 @@ func (w *worker) fde(e *entry) {
 	size = min(size, limit-start)
 	first := len(w.rows)
 	w.vm.state, w.vm.size, w.vm.remembered, w.hasRow = c.initial, size, w.vm.remembered[:0], false
-	program := buf{b: r.b[r.pos:]}
-	if !w.vm.run(&program, e.base+uint64(r.pos), start) {
+	program := lebytes.Reader{Data: r.Data[r.Pos:]}
+	if !w.vm.run(&program, e.base+uint64(r.Pos), start) {
 		w.damage(w.src.errorf(e.off, "FDE of %#x with a damaged program", start))
 	}
 	w.spans = append(w.spans, span{

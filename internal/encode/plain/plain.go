@@ -1,4 +1,5 @@
-// Package plain makes untrusted names safe to print. A process chooses its
+// Package plain writes the parts that lines of text have in common. Above all it
+// makes untrusted names safe to print. A process chooses its
 // own name and, through symbol tables and perf maps, the names of its
 // functions: printed as they are, they could move the cursor, forge lines of
 // output or retitle the terminal of the user, who is often root.
@@ -62,4 +63,12 @@ func isPlain(s string) bool {
 // format has no escape for it, and the tools that write it replace it so.
 func FoldedFrame(s string) string {
 	return strings.ReplaceAll(Terminal(s), ";", ":")
+}
+
+// Count returns n and a noun in its number: "1 sample", "2 samples".
+func Count(n uint64, noun string) string {
+	if n != 1 {
+		noun += "s"
+	}
+	return fmt.Sprintf("%d %s", n, noun)
 }

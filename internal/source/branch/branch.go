@@ -7,7 +7,7 @@
 // cache holds, 1.4 µs for 1000 different traces, 3.8 µs for 20 000 and 6 µs for
 // 100 000, besides the draining. To copy it into a ring takes 0.15 µs, and to
 // count it from there 1.2 µs for 20 000 traces (BenchmarkSample in
-// internal/session), in a smaller table, outside of the interrupt, with the
+// internal/boltprofile), in a smaller table, outside of the interrupt, with the
 // mappings of the sample's time at hand (AMD EPYC, Linux 6.18).
 package branch
 

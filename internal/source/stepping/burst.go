@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"fulgur/internal/bolt"
+	"fulgur/internal/monotonic"
 )
 
 // maxRepeats is how many rounds of a string instruction are stepped through
@@ -100,7 +101,7 @@ func (t *tracer) whileStopped(tid int, stop status, deadline time.Time) outcome 
 		t.stats.Interrupted++
 	}
 	signal := t.unblocked(tid, func() unix.Signal { return t.steps(tid, r.pc, deadline) })
-	t.ended = monotonic() // while it cannot unmap what it ran yet
+	t.ended = monotonic.Now() // while it cannot unmap what it ran yet
 	t.stats.Bursts++
 	t.stats.Records += uint64(len(t.entries))
 	slices.Reverse(t.entries)

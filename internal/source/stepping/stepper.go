@@ -359,12 +359,3 @@ func (s *stepper) measure() {
 		}
 	}
 }
-
-// monotonic returns the time of CLOCK_MONOTONIC, in nanoseconds.
-func monotonic() uint64 {
-	var ts unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
-		return 0
-	}
-	return uint64(ts.Nano())
-}

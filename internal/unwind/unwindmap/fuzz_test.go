@@ -3,6 +3,7 @@ package unwindmap
 import (
 	"testing"
 
+	"fulgur/internal/monotonic"
 	"fulgur/internal/process"
 )
 
@@ -45,13 +46,13 @@ func FuzzLoader(f *testing.F) {
 				world[child] = maps
 				image++
 				k.fork(pid, child, image)
-				l.Forked(pid, child, monotonic())
+				l.Forked(pid, child, monotonic.Now())
 			case op == 4: // forks, and changes before that is known
 				child := int(arg%8) + 1
 				if _, exists := world[child]; exists {
 					continue
 				}
-				before := monotonic()
+				before := monotonic.Now()
 				image++
 				k.fork(pid, child, image)
 				world[pid] = with(maps, uint64(pid)<<20+0x80000)
@@ -63,23 +64,23 @@ func FuzzLoader(f *testing.F) {
 				delete(world, pid)
 				l.Ended(pid)
 			case op == 6:
-				l.Settled(monotonic() + 1)
+				l.Settled(monotonic.Now() + 1)
 				l.working.Wait()
 			case op == 7: // forks, which is told before the kernel side has the child
 				child := int(arg%8) + 1
 				if _, exists := world[child]; exists {
 					continue
 				}
-				at := monotonic()
+				at := monotonic.Now()
 				l.Forked(pid, child, at)
 				l.Remap(pid, with(nil, uint64(pid)<<20+0x90000))
 				l.Remap(pid, maps) // as before, but another layout
-				l.Settled(monotonic() + 1)
+				l.Settled(monotonic.Now() + 1)
 				l.working.Wait()
 				image++
 				k.fork(pid, child, image)
 				world[child] = maps
-				l.Settled(monotonic() + 1)
+				l.Settled(monotonic.Now() + 1)
 				l.working.Wait()
 				if k.processes[child] != (entry{}) && !l.Known(child) {
 					t.Fatalf("nobody knows that process %d has a layout", child)
@@ -101,9 +102,9 @@ func FuzzLoader(f *testing.F) {
 		for pid := range 10 {
 			l.Ended(pid)
 		}
-		l.Settled(monotonic() + 1)
+		l.Settled(monotonic.Now() + 1)
 		l.working.Wait()
-		l.Settled(monotonic() + 1)
+		l.Settled(monotonic.Now() + 1)
 		l.working.Wait()
 		if len(l.room.free) != 1 || l.room.free[0] != (run{0, c.mappings}) || len(k.processes) != 0 || len(l.layouts) != 0 {
 			t.Fatalf("left are room %v, processes %v, %d layouts", l.room.free, k.processes, len(l.layouts))

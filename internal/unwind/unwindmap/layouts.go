@@ -3,8 +3,7 @@ package unwindmap
 import (
 	"slices"
 
-	"golang.org/x/sys/unix"
-
+	"fulgur/internal/monotonic"
 	"fulgur/internal/process"
 )
 
@@ -128,7 +127,7 @@ func (l *Loader) leave(p *proc) {
 	delete(old.procs, p)
 	if len(old.procs) == 0 {
 		old.retired = true
-		l.retired = append(l.retired, retired{old, monotonic()})
+		l.retired = append(l.retired, retired{old, monotonic.Now()})
 	}
 }
 
@@ -217,11 +216,4 @@ func (l *Loader) dropUnused() []run {
 		}
 	}
 	return words
-}
-
-// monotonic returns the time of CLOCK_MONOTONIC in ns.
-func monotonic() uint64 {
-	var ts unix.Timespec
-	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts) // fails for unknown clocks only
-	return uint64(ts.Nano())
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"fulgur/internal/elffile"
+	"fulgur/internal/monotonic"
 	"fulgur/internal/process"
 	"fulgur/internal/testenv"
 	"fulgur/internal/unwind"
@@ -80,7 +81,7 @@ func sleeper(t *testing.T) int {
 func (f *fixture) settleAll(t *testing.T) {
 	t.Helper()
 	for range 1000 {
-		f.Settled(monotonic() + 1)
+		f.Settled(monotonic.Now() + 1)
 		f.mu.Lock()
 		done := len(f.retired) == 0 && !f.settling
 		f.mu.Unlock()
@@ -174,7 +175,7 @@ func TestLoaderFork(t *testing.T) {
 	f.wait(t)
 	for child := 2; child < 40; child++ {
 		f.kernel.fork(1, child, uint64(10*child))
-		f.Forked(1, child, monotonic())
+		f.Forked(1, child, monotonic.Now())
 	}
 	f.settleAll(t)
 	f.mu.Lock()
@@ -232,7 +233,7 @@ func TestLoaderForkBeforeChange(t *testing.T) {
 	f.wait(t)
 	old := f.kernel.processes[1].Layout
 	f.kernel.fork(1, 2, 20)
-	before := monotonic()
+	before := monotonic.Now()
 	f.Remap(1, f.maps[1:])
 	f.Settled(before) // the fork is not known yet
 	f.Request(3, 30, f.maps[2:])
@@ -256,12 +257,12 @@ func TestLoaderForkLate(t *testing.T) {
 	f.Request(1, 10, f.maps)
 	f.wait(t)
 	old := f.kernel.processes[1].Layout
-	f.Forked(1, 2, monotonic())
+	f.Forked(1, 2, monotonic.Now())
 	f.Remap(1, f.maps[1:])
-	f.Settled(monotonic() + 1)
+	f.Settled(monotonic.Now() + 1)
 	f.working.Wait()
 	f.kernel.processes[2] = entry{Image: 20, Layout: old} // it was read before the change
-	f.Settled(monotonic() + 1)
+	f.Settled(monotonic.Now() + 1)
 	f.mu.Lock()
 	_, kept := f.layouts[f.kernel.processes[2].Layout]
 	f.mu.Unlock()
@@ -274,8 +275,8 @@ func TestLoaderForkLate(t *testing.T) {
 	}
 
 	// One that gets none is not waited for.
-	f.Forked(1, 3, monotonic())
-	f.Settled(monotonic() + birth + 1)
+	f.Forked(1, 3, monotonic.Now())
+	f.Settled(monotonic.Now() + birth + 1)
 	if len(f.unborn) > 0 {
 		t.Errorf("%d children are still waited for", len(f.unborn))
 	}
@@ -288,7 +289,7 @@ func TestLoaderForkReused(t *testing.T) {
 	f.Request(2, 20, f.maps[1:])
 	f.wait(t)
 	f.kernel.fork(1, 2, 30)
-	f.Forked(1, 2, monotonic())
+	f.Forked(1, 2, monotonic.Now())
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if p := f.processes[2]; p.image != 30 || p.layout != f.processes[1].layout {
@@ -301,7 +302,7 @@ func TestLoaderForkUnknown(t *testing.T) {
 	f := newFixture(t, testConfig)
 	f.Request(1, 10, f.maps)
 	f.kernel.processes[2] = entry{Image: 20, Layout: packLayout(run{1234, 5}, 77)}
-	f.Forked(1, 2, monotonic())
+	f.Forked(1, 2, monotonic.Now())
 	if _, ok := f.kernel.processes[2]; ok {
 		t.Error("a process has a layout that is nobody's")
 	}

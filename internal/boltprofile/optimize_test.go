@@ -1,0 +1,121 @@
+package boltprofile
+
+import (
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+
+	"fulgur/internal/bolt"
+	"fulgur/internal/testenv"
+)
+
+const someHelp = `OPTIONS:
+  --data=<string>            - <data file>
+  --dyno-stats               - print execution info based on profile
+  --dyno-stats-all           - print dyno stats after each stage
+  --reorder-blocks=<value>   - change layout of basic blocks in a function
+    =none                    -   do not reorder basic blocks
+    =ext-tsp                 -   perform layout optimizing I-cache behavior
+  --reorder-functions=<value> - reorder and cluster functions
+    =hfsort                  -   use hfsort algorithm
+  --split-functions          - split functions into fragments
+  --split-strategy=<value>   - strategy
+    =cdsplit                 -   split by cdsort
+`
+
+func TestKnownFlags(t *testing.T) {
+	flags := []string{
+		"-reorder-blocks=ext-tsp", "-reorder-functions=cdsort", "-reorder-functions=hfsort", "-split-functions",
+		"-split", "-split-all-cold", "-dyno-stats", "-reorder-blocks=hfsort",
+	}
+	want := []string{"-reorder-blocks=ext-tsp", "-reorder-functions=hfsort", "-split-functions", "-dyno-stats"}
+	if got := knownFlags(flags, []byte(someHelp)); !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// All recommended flags are those of the versions that they are for.
+func TestLayoutFlagsExist(t *testing.T) {
+	for program, version := range map[string]int{
+		"/usr/lib/llvm-16/bin/llvm-bolt": branchesLLVM, "/usr/lib/llvm-19/bin/llvm-bolt": branchesLLVM, "/usr/lib/llvm-22/bin/llvm-bolt": tracesLLVM,
+	} {
+		t.Run(program, func(t *testing.T) {
+			help, err := exec.Command(testenv.Tool(t, program), "--help-hidden").Output()
+			if err != nil {
+				t.Fatal(err)
+			}
+			flags := llvm{version: version}.layoutFlags(true)
+			if known := knownFlags(flags, help); !slices.Equal(known, flags) {
+				t.Errorf("of %q there are only %q", flags, known)
+			}
+		})
+	}
+}
+
+func TestFindings(t *testing.T) {
+	const said = `PERF2BOLT: traces mismatching disassembled function contents: 0 (0.0%)
+PERF2BOLT: out of range traces involving unknown regions: 12 (1.0%)
+BOLT-INFO: 1 out of 10 functions in the binary (10.0%) have non-empty execution profile
+BOLT-INFO: 1 out of 10 functions in the binary (10.0%) have non-empty execution profile
+BOLT-INFO: 1 function with profile could not be optimized
+BOLT-INFO: program-wide dynostats after all optimizations before SCTC and FOP:
+
+               21590 : executed instructions
+                3328 : taken branches
+
+               21285 : executed instructions (-1.4%)
+                1265 : taken backward branches (+243.8%)
+                7772 : total branches (=)
+                1328 : taken branches (-60.1%)
+`
+	want := []string{
+		"out of range traces involving unknown regions: 12 (1.0%)",
+		"1 out of 10 functions in the binary (10.0%) have non-empty execution profile",
+		"1 function with profile could not be optimized",
+		"executed instructions -1.4%, total branches =, taken branches -60.1%",
+	}
+	if got := findings([]byte(said)); !slices.Equal(got, want) {
+		t.Errorf("got %q", got)
+	}
+	if got := findings([]byte("BOLT-INFO: program-wide dynostats after all optimizations before SCTC and FOP (no change):\n")); !slices.Equal(got, []string{"nothing changed"}) {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestComplaint(t *testing.T) {
+	for said, want := range map[string]string{
+		"a\nBOLT-ERROR: no\nb\n":  "BOLT-ERROR: no",
+		"a\nb\n":                  "a\nb",
+		"":                        "",
+		strings.Repeat("x\n", 90): strings.TrimSuffix(strings.Repeat("x\n", 4), "\n"),
+	} {
+		if got := complaint([]byte(said)); got != want {
+			t.Errorf("%q: got %q, want %q", said, got, want)
+		}
+	}
+}
+
+// The commands to run next are right for the version, the kind of profile and
+// the binary.
+func TestNext(t *testing.T) {
+	for _, test := range []struct {
+		llvm        llvm
+		relocations bool
+		basic       bool
+		want        string
+	}{
+		{llvm{version: 22}, true, false, "perf2bolt --pa -p p -o app.fdata /x/app\nllvm-bolt /x/app -o app.bolt -data=app.fdata -reorder-blocks=ext-tsp -reorder-functions=cdsort"},
+		{llvm{version: 22}, false, false, "perf2bolt --pa -p p -o app.fdata /x/app\nllvm-bolt /x/app -o app.bolt -data=app.fdata -reorder-blocks=ext-tsp -split-functions"},
+		{llvm{version: 16, dir: "/d"}, true, false, "/d/perf2bolt --pa -p p -o app.fdata /x/app\n/d/llvm-bolt /x/app -o app.bolt -data=app.fdata -reorder-blocks=ext-tsp -reorder-functions=hfsort"},
+		{llvm{version: 22}, true, true, "perf2bolt --pa --basic-events -p p -o app.fdata /x/app\nllvm-bolt"},
+	} {
+		var got []string
+		for _, argv := range test.llvm.next(&bolt.Binary{Name: "/x/app", Relocations: test.relocations}, "p", test.basic) {
+			got = append(got, shellCommand(argv))
+		}
+		if !strings.HasPrefix(strings.Join(got, "\n"), test.want) {
+			t.Errorf("%+v:\n%s", test, strings.Join(got, "\n"))
+		}
+	}
+}

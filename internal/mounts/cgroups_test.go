@@ -1,0 +1,46 @@
+package mounts
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"fulgur/internal/testenv"
+)
+
+func TestCgroups(t *testing.T) {
+	testenv.Root(t)
+	m, err := Read()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := NewCgroups(m)
+	if c.mount == "" {
+		t.Skip("needs cgroup v2 to be mounted")
+	}
+	dir := filepath.Join(c.mount, fmt.Sprintf("fulgur-test-%d", os.Getpid()))
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Skipf("needs cgroup v2 to be writable: %v", err)
+	}
+	defer os.Remove(dir)
+	for path, want := range map[string]string{
+		c.mount: "/",
+		dir:     "/" + filepath.Base(dir),
+	} {
+		info, err := os.Stat(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := c.Name(info.Sys().(*syscall.Stat_t).Ino); got != want {
+			t.Errorf("%s is %q, want %q", path, got, want)
+		}
+	}
+	if got := c.Name(1 << 60); got != "" {
+		t.Errorf("a group that there is not is %q", got)
+	}
+	if got := NewCgroups(nil).Name(1); got != "" {
+		t.Errorf("a group without any hierarchy is %q", got)
+	}
+}

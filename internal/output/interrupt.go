@@ -1,0 +1,34 @@
+package output
+
+import (
+	"context"
+	"errors"
+	"io"
+)
+
+// errInterrupted is what a run is told that writes whole files or none, when
+// the user ends it.
+var errInterrupted = errors.New("interrupted: what was not complete was not written")
+
+// OrInterrupted returns err, or what it comes from if ctx has ended.
+func OrInterrupted(ctx context.Context, err error) error {
+	if err != nil && ctx.Err() != nil {
+		return errInterrupted
+	}
+	return err
+}
+
+// Until returns a writer that fails once ctx has ended.
+func Until(ctx context.Context, w io.Writer) io.Writer { return untilWriter{ctx, w} }
+
+type untilWriter struct {
+	ctx context.Context
+	w   io.Writer
+}
+
+func (u untilWriter) Write(b []byte) (int, error) {
+	if err := u.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return u.w.Write(b)
+}

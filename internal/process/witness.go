@@ -1,0 +1,74 @@
+package process
+
+import (
+	"errors"
+
+	"fulgur/internal/monotonic"
+	"fulgur/internal/perfevent"
+)
+
+// sidebandPages is the size of each CPU's sideband ring: room for half a
+// second of a busy build's forks and mappings, and for some rounds of polls of a
+// program that does nothing but make memory executable.
+const sidebandPages = 128
+
+// Witness knows what the machine's processes have mapped, from before the first
+// sample on: a [Table] that is told all that a [Sideband] hears. The zero value is
+// ready to [Witness.Listen].
+type Witness struct {
+	Sideband  *Sideband
+	Processes *Table
+	// Heed is called for every record, before the table gets it; nil for nobody.
+	Heed func(perfevent.Record)
+
+	// Lost is how many records were lost; Busy says that the last drain met records.
+	Lost uint64
+	Busy bool
+	// DrainErr is the error of a drain.
+	DrainErr error
+}
+
+// Listen begins to, and reads the mappings of pids while they can be: a
+// command may be gone before its first sample is looked at.
+func (w *Witness) Listen(pids []int) error {
+	online, err := perfevent.OnlineCPUs()
+	if err != nil {
+		return err
+	}
+	if w.Sideband, err = OpenSideband(online, sidebandPages); err != nil {
+		return err
+	}
+	w.Processes = NewTable(Options{Sync: w.Drain})
+	for _, pid := range pids {
+		w.Processes.Resolve(pid, 0, monotonic.Now()) // looking up any address does
+	}
+	return nil
+}
+
+// Drain brings the processes up to date. The table calls it too, after it read
+// /proc, so its error waits in DrainErr for whoever polls.
+func (w *Witness) Drain() {
+	lost, err := w.Sideband.Drain(func(record perfevent.Record) {
+		w.Busy = true
+		if w.Heed != nil {
+			w.Heed(record)
+		}
+		w.Processes.Apply(record)
+	})
+	if err != nil {
+		w.DrainErr = err
+	}
+	w.Lost += lost // the table knows from the records among them
+}
+
+// StopListening ends what Listen began, also in part.
+func (w *Witness) StopListening() error {
+	var errs []error
+	if w.Sideband != nil {
+		errs = append(errs, w.Sideband.Close())
+	}
+	if w.Processes != nil {
+		errs = append(errs, w.Processes.Close())
+	}
+	return errors.Join(errs...)
+}

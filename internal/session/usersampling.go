@@ -1,0 +1,70 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"fulgur/internal/perfevent"
+	"fulgur/internal/profile"
+	"fulgur/internal/stacks"
+	"fulgur/internal/target"
+)
+
+// UserSampling samples where code of user space runs, for who wants the addresses
+// and no profile.
+type UserSampling struct {
+	what *onCPU
+	run  *run
+}
+
+// NewUserSampling checks o, fills in defaults and chooses the event.
+func NewUserSampling(o *ProfileOptions) (*UserSampling, error) {
+	m := &onCPU{options: o}
+	if err := errors.Join(m.complete(), o.complete()); err != nil {
+		return nil, err
+	}
+	if err := m.choose(); err != nil {
+		return nil, err
+	}
+	for i := range m.specs {
+		m.specs[i].ExcludeKernel = true
+	}
+	return &UserSampling{what: m}, nil
+}
+
+// Event is what is sampled.
+func (s *UserSampling) Event() perfevent.Spec { return s.what.specs[0] }
+
+// Attach opens everything, with sampling not yet enabled. It is to be closed.
+func (s *UserSampling) Attach(t target.Target) (err error) {
+	s.what.options.Target = t
+	s.run, err = attach(s.what, &s.what.options.Options, nil)
+	return err
+}
+
+// Sample samples until something ends it, and returns the stacks that it met with how
+// often.
+func (s *UserSampling) Sample(ctx context.Context, launched *target.Launched) (*stacks.Store, error) {
+	if err := s.run.sample(ctx, s.run, launched); err != nil {
+		return nil, err
+	}
+	s.run.count()
+	s.run.store.Seal()
+	return s.run.store, nil
+}
+
+// Duration is for how long it sampled.
+func (s *UserSampling) Duration() time.Duration { return s.run.Duration }
+
+// Missed says that the target ended before sampling began.
+func (s *UserSampling) Missed() bool { return s.run.Missed }
+
+// Losses are what is missing.
+func (s *UserSampling) Losses() (profile.Losses, error) { return s.run.losses() }
+
+// WhyNothing returns the likely causes of no samples.
+func (s *UserSampling) WhyNothing() string { return s.what.whyNothing() }
+
+// Close ends what Attach began.
+func (s *UserSampling) Close() error { return s.run.close() }

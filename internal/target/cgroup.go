@@ -1,0 +1,40 @@
+package target
+
+import (
+	"errors"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+)
+
+// OpenedCgroup is the directory of a cgroup that is a target.
+type OpenedCgroup struct {
+	// FD is its descriptor, -1 if the target is no cgroup.
+	FD int
+	// ID is its inode number, by which the kernel side knows it.
+	ID uint64
+}
+
+// OpenCgroup opens the cgroup that t is, if it is one.
+func OpenCgroup(t Target) (OpenedCgroup, error) {
+	none := OpenedCgroup{FD: -1}
+	if t.Scope != Cgroup {
+		return none, nil
+	}
+	fd, err := unix.Open(t.CgroupPath, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return none, fmt.Errorf("open cgroup %s: %w", t.CgroupPath, err)
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return none, errors.Join(fmt.Errorf("look at cgroup %s: %w", t.CgroupPath, err), unix.Close(fd))
+	}
+	return OpenedCgroup{FD: fd, ID: st.Ino}, nil
+}
+
+// Close closes it. It may be called if there is none.
+func (c OpenedCgroup) Close() {
+	if c.FD >= 0 {
+		_ = unix.Close(c.FD) // was only read
+	}
+}

@@ -1,0 +1,78 @@
+package unwinding
+
+import (
+	"debug/elf"
+	"io"
+	"os"
+	"path"
+	"path/filepath"
+	"runtime"
+	"strings"
+
+	"fulgur/internal/process"
+)
+
+// maxLibraries bounds the libraries that are looked for.
+const maxLibraries = 256
+
+// libraries returns the files that the dynamic loader will map for process pid,
+// which has just begun. What it finds in other ways than ordinary programs do is
+// missing: this is only to have unwind tables ready.
+func libraries(processes *process.Table, pid int) []*process.File {
+	var files []*process.File
+	for _, m := range processes.Mappings(pid) {
+		if m.File != nil {
+			files = append(files, m.File)
+		}
+	}
+	known := len(files)
+	seen := map[string]bool{}
+	for i := 0; i < len(files) && len(files) < maxLibraries; i++ {
+		names, dirs := imports(files[i])
+		for _, name := range names {
+			if seen[name] {
+				continue
+			}
+			seen[name] = true
+			for _, dir := range dirs {
+				if f, err := processes.Open(pid, path.Join(dir, name)); err == nil {
+					files = append(files, f)
+					break
+				}
+			}
+		}
+	}
+	return files[known:]
+}
+
+// imports returns the names of the libraries that a file needs, and the
+// directories where they may be, see ld.so(8).
+func imports(f *process.File) (names, dirs []string) {
+	r, size, err := f.ReaderAt()
+	if err != nil {
+		return nil, nil
+	}
+	file, err := elf.NewFile(io.NewSectionReader(r, 0, size))
+	if err != nil {
+		return nil, nil
+	}
+	if names, err = file.ImportedLibraries(); err != nil {
+		return nil, nil
+	}
+	for _, tag := range []elf.DynTag{elf.DT_RPATH, elf.DT_RUNPATH} {
+		paths, err := file.DynString(tag)
+		if err != nil {
+			continue
+		}
+		for _, p := range paths {
+			origin := strings.NewReplacer("$ORIGIN", path.Dir(f.Path), "${ORIGIN}", path.Dir(f.Path))
+			dirs = append(dirs, filepath.SplitList(origin.Replace(p))...)
+		}
+	}
+	dirs = append(dirs, filepath.SplitList(os.Getenv("LD_LIBRARY_PATH"))...)
+	triplet := map[string]string{"amd64": "x86_64-linux-gnu", "arm64": "aarch64-linux-gnu"}[runtime.GOARCH]
+	for _, dir := range []string{"/lib", "/usr/lib", "/usr/local/lib"} {
+		dirs = append(dirs, path.Join(dir, triplet), dir+"64", dir)
+	}
+	return names, dirs
+}
