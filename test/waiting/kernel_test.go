@@ -86,7 +86,9 @@ func kernelStacks(t *testing.T) map[int64][]string {
 func kernelFunctions(s *pprof.Sample) []string {
 	var functions []string
 	for _, l := range s.Location[1:] {
-		functions = append(functions, l.Line[len(l.Line)-1].Function.Name)
+		if len(l.Line) > 0 { // else the place has no name
+			functions = append(functions, l.Line[len(l.Line)-1].Function.Name)
+		}
 	}
 	return functions
 }
