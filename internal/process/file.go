@@ -82,8 +82,8 @@ func (f *File) rewritten() bool {
 
 // ReaderAt returns a reader of the right file and the file's size in bytes,
 // or an error that says why it cannot be had: [ErrFileGone],
-// [ErrFileReplaced], [answer.ErrNone] or fs.ErrPermission. The reader may be used from several
-// goroutines and needs no closing.
+// [ErrFileReplaced], [answer.ErrNone] or fs.ErrPermission. The reader may be used
+// from several goroutines and needs no closing.
 func (f *File) ReaderAt() (io.ReaderAt, int64, error) {
 	o, err := f.acquire()
 	if err != nil {
@@ -198,13 +198,17 @@ func (f *File) open(src source) error {
 // close gives the file's descriptor back; reading opens it again.
 func (f *File) close() error {
 	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.file == nil {
-		return nil
-	}
-	err := f.file.Close()
+	file := f.file
 	f.file = nil
-	return err
+	f.mu.Unlock()
+	v := f.Key.volume()
+	switch {
+	case file == nil:
+		return nil
+	case v.onDisk():
+		return file.Close()
+	}
+	return answer.Close(f.cache.answers, v, file)
 }
 
 // isOpen reports whether a descriptor holds the file, and with it its inode
