@@ -7,11 +7,10 @@ import (
 	"slices"
 	"time"
 
-	"fulgur/internal/monotonic"
-
 	"golang.org/x/sys/unix"
 
 	"fulgur/internal/answer"
+	"fulgur/internal/monotonic"
 )
 
 // PerfMap is what a process's perf map said while it stood for the same code:

@@ -11,10 +11,10 @@ import (
 	"time"
 	"unsafe"
 
+	"golang.org/x/sys/unix"
+
 	"fulgur/internal/monotonic"
 	"fulgur/internal/perfevent"
-
-	"golang.org/x/sys/unix"
 )
 
 // said returns what a perf map and those that took its place said.
