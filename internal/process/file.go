@@ -73,10 +73,7 @@ func (f *File) rewritten() bool {
 	if file == nil || time.Since(was.since) < rewriteRest {
 		return false
 	}
-	st, err := ask(f.cache.answers, f.Key.volume(), func() (st unix.Stat_t, err error) {
-		err = unix.Fstat(int(file.Fd()), &st)
-		return st, err
-	}, func(unix.Stat_t, error) {}) // nobody waits for it
+	st, err := f.distant(file).stat()
 	return err == nil && (st.Size != was.size || st.Mtim != was.modified)
 }
 
@@ -131,25 +128,16 @@ func (r reader) ReadAt(b []byte, off int64) (int, error) {
 
 // readAt reads from file, which is f's.
 func (f *File) readAt(file *os.File, b []byte, off int64) (int, error) {
-	v := f.Key.volume()
-	if v.onDisk() {
-		return file.ReadAt(b, off)
-	}
-	// A read that was given up may still write to its buffer.
-	type read struct {
-		b []byte
-		n int
-	}
-	got, err := ask(f.cache.answers, v, func() (read, error) {
-		r := read{b: make([]byte, len(b))}
-		var err error
-		r.n, err = file.ReadAt(r.b, off)
-		return r, err
-	}, func(read, error) {}) // nobody waits for it
+	n, err := f.distant(file).ReadAt(b, off)
 	if errors.Is(err, answer.ErrNone) {
 		err = fmt.Errorf("read mapped file %s: %w", f.Path, err)
 	}
-	return copy(b, got.b[:got.n]), err
+	return n, err
+}
+
+// distant returns file, which is f's, for who may not wait for it.
+func (f *File) distant(file *os.File) distant {
+	return distant{File: file, on: f.Key.volume(), answers: f.cache.answers}
 }
 
 // acquire makes sure that the file is open, and returns it. It may be closed again
@@ -201,14 +189,10 @@ func (f *File) close() error {
 	file := f.file
 	f.file = nil
 	f.mu.Unlock()
-	v := f.Key.volume()
-	switch {
-	case file == nil:
+	if file == nil {
 		return nil
-	case v.onDisk():
-		return file.Close()
 	}
-	return answer.Close(f.cache.answers, v, file)
+	return f.distant(file).Close()
 }
 
 // isOpen reports whether a descriptor holds the file, and with it its inode
