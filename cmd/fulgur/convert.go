@@ -3,9 +3,9 @@ package main
 import (
 	"context"
 
-	"fulgur/internal/stored"
-
 	"github.com/alecthomas/kong"
+
+	"fulgur/internal/stored"
 )
 
 // convertCommand writes profiles in other formats, and makes profiles of what

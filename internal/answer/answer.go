@@ -6,6 +6,7 @@ package answer
 import (
 	"errors"
 	"fmt"
+	"io"
 	"sync"
 	"time"
 )
@@ -71,6 +72,18 @@ func Ask[K comparable, T any](a *Asker[K], who K, question func() (T, error), la
 		late(got.value, got.err)
 	}()
 	return none, ErrNone
+}
+
+// Close closes what was only read from and lies with who, or has it closed once who
+// answers: FUSE asks its daemon first. Nobody waits for that, and there is nothing to
+// lose.
+func Close[K comparable](a *Asker[K], who K, file io.Closer) error {
+	_, err := Ask(a, who, func() (struct{}, error) { return struct{}{}, file.Close() }, func(struct{}, error) {})
+	if errors.Is(err, ErrNone) {
+		go func() { _ = file.Close() }() // if it was not asked; a second time does nothing
+		return nil
+	}
+	return err
 }
 
 // count adds questions to those that were given up.

@@ -2,6 +2,7 @@ package answer
 
 import (
 	"errors"
+	"sync"
 	"testing"
 	"time"
 )
@@ -39,6 +40,36 @@ func TestAsk(t *testing.T) {
 	if got, err := Ask(a, stuck, now, nil); got != "now" || err != nil {
 		t.Errorf("after it answered: got %q, %v", got, err)
 	}
+}
+
+// closer is a file that is closed when it is released, and like others once.
+type closer struct {
+	release, closed chan struct{}
+	once            sync.Once
+}
+
+func newCloser() *closer { return &closer{release: make(chan struct{}), closed: make(chan struct{})} }
+
+func (c *closer) Close() error {
+	<-c.release
+	c.once.Do(func() { close(c.closed) })
+	return nil
+}
+
+// What does not answer is closed when it does, and is not waited for.
+func TestClose(t *testing.T) {
+	a := New[string]()
+	a.within = time.Millisecond
+	asked, unasked := newCloser(), newCloser()
+	close(unasked.release)
+	for _, c := range []*closer{asked, unasked} {
+		if err := Close(a, "stuck", c); err != nil {
+			t.Error(err)
+		}
+	}
+	<-unasked.closed
+	close(asked.release)
+	<-asked.closed
 }
 
 // However many do not answer, the threads that wait for them are few.

@@ -11,9 +11,9 @@ import (
 	"strings"
 	"testing"
 
-	"fulgur/internal/elffile"
-
 	"github.com/google/go-cmp/cmp"
+
+	"fulgur/internal/elffile"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")

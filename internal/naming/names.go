@@ -420,7 +420,7 @@ func (n *Names) mapping(id stacks.CodeID, found []symbolize.Frame) profile.Mappi
 	m := profile.Mapping{BuildID: n.buildIDs[id], Start: at.Start, Limit: at.Limit, Offset: at.Offset, Base: n.bases[id]}
 	switch code.Kind {
 	case stacks.CodeKernel:
-		m.Path = "[kernel.kallsyms]"
+		m.Path = kernelMapping
 		module := ""
 		if len(found) > 0 && found[0].Module != "" {
 			module = found[0].Module

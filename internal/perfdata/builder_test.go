@@ -6,10 +6,10 @@ import (
 	"encoding/hex"
 	"testing"
 
-	"fulgur/internal/bolt"
-
 	"github.com/klauspost/compress/zstd"
 	"golang.org/x/sys/unix"
+
+	"fulgur/internal/bolt"
 )
 
 // builder makes perf.data as perf would.

@@ -5,11 +5,11 @@ import (
 	"math/bits"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"fulgur/internal/bolt"
 	"fulgur/internal/perfevent"
 	"fulgur/internal/profile"
-
-	"golang.org/x/sys/unix"
 )
 
 // CallChains are the samples of a perf.data file with their call chains.

@@ -7,9 +7,9 @@ import (
 	"path"
 	"strings"
 
-	"fulgur/internal/bolt"
-
 	"golang.org/x/sys/unix"
+
+	"fulgur/internal/bolt"
 )
 
 // Stats says what was read, beside what the [bolt.Collector] counted.

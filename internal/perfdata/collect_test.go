@@ -10,11 +10,11 @@ import (
 	"strings"
 	"testing"
 
-	"fulgur/internal/bolt"
-	"fulgur/internal/elffile"
-
 	"github.com/klauspost/compress/zstd"
 	"golang.org/x/sys/unix"
+
+	"fulgur/internal/bolt"
+	"fulgur/internal/elffile"
 )
 
 // dataBinary returns the binary of the real perf.data: position-independent,

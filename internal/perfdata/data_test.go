@@ -12,10 +12,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"fulgur/internal/bolt"
 	"fulgur/internal/testenv"
-
-	"github.com/google/go-cmp/cmp"
 )
 
 // gunzip returns a file of testdata.

@@ -7,9 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"fulgur/internal/bolt"
-
 	"golang.org/x/sys/unix"
+
+	"fulgur/internal/bolt"
 )
 
 // TestOpen reads files and pipes, and tells perf.data from text.

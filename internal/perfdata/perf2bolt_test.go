@@ -12,11 +12,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"fulgur/internal/bolt"
 	"fulgur/internal/elffile"
 	"fulgur/internal/testenv"
-
-	"github.com/google/go-cmp/cmp"
 )
 
 // profileOf reads input, perf.data or text, and returns the profiles of the

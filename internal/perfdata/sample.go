@@ -3,9 +3,9 @@ package perfdata
 import (
 	"math/bits"
 
-	"fulgur/internal/bolt"
-
 	"golang.org/x/sys/unix"
+
+	"fulgur/internal/bolt"
 )
 
 // sample is what matters of a PERF_RECORD_SAMPLE.

@@ -9,12 +9,12 @@ import (
 	"testing"
 	"time"
 
-	"fulgur/internal/monotonic"
-	"fulgur/internal/testenv"
-
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 	"golang.org/x/sys/unix"
+
+	"fulgur/internal/monotonic"
+	"fulgur/internal/testenv"
 )
 
 // open opens a, on thread pid and cpu, until the test's end.

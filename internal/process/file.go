@@ -73,17 +73,14 @@ func (f *File) rewritten() bool {
 	if file == nil || time.Since(was.since) < rewriteRest {
 		return false
 	}
-	st, err := ask(f.cache.answers, f.Key.volume(), func() (st unix.Stat_t, err error) {
-		err = unix.Fstat(int(file.Fd()), &st)
-		return st, err
-	}, func(unix.Stat_t, error) {}) // nobody waits for it
+	st, err := f.distant(file).stat()
 	return err == nil && (st.Size != was.size || st.Mtim != was.modified)
 }
 
 // ReaderAt returns a reader of the right file and the file's size in bytes,
 // or an error that says why it cannot be had: [ErrFileGone],
-// [ErrFileReplaced], [answer.ErrNone] or fs.ErrPermission. The reader may be used from several
-// goroutines and needs no closing.
+// [ErrFileReplaced], [answer.ErrNone] or fs.ErrPermission. The reader may be used
+// from several goroutines and needs no closing.
 func (f *File) ReaderAt() (io.ReaderAt, int64, error) {
 	o, err := f.acquire()
 	if err != nil {
@@ -131,25 +128,16 @@ func (r reader) ReadAt(b []byte, off int64) (int, error) {
 
 // readAt reads from file, which is f's.
 func (f *File) readAt(file *os.File, b []byte, off int64) (int, error) {
-	v := f.Key.volume()
-	if v.onDisk() {
-		return file.ReadAt(b, off)
-	}
-	// A read that was given up may still write to its buffer.
-	type read struct {
-		b []byte
-		n int
-	}
-	got, err := ask(f.cache.answers, v, func() (read, error) {
-		r := read{b: make([]byte, len(b))}
-		var err error
-		r.n, err = file.ReadAt(r.b, off)
-		return r, err
-	}, func(read, error) {}) // nobody waits for it
+	n, err := f.distant(file).ReadAt(b, off)
 	if errors.Is(err, answer.ErrNone) {
 		err = fmt.Errorf("read mapped file %s: %w", f.Path, err)
 	}
-	return copy(b, got.b[:got.n]), err
+	return n, err
+}
+
+// distant returns file, which is f's, for who may not wait for it.
+func (f *File) distant(file *os.File) distant {
+	return distant{File: file, on: f.Key.volume(), answers: f.cache.answers}
 }
 
 // acquire makes sure that the file is open, and returns it. It may be closed again
@@ -198,13 +186,13 @@ func (f *File) open(src source) error {
 // close gives the file's descriptor back; reading opens it again.
 func (f *File) close() error {
 	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.file == nil {
+	file := f.file
+	f.file = nil
+	f.mu.Unlock()
+	if file == nil {
 		return nil
 	}
-	err := f.file.Close()
-	f.file = nil
-	return err
+	return f.distant(file).Close()
 }
 
 // isOpen reports whether a descriptor holds the file, and with it its inode

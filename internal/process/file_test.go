@@ -10,6 +10,10 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"fulgur/internal/answer"
+	"fulgur/internal/testenv"
+	"fulgur/internal/testenv/fusetest"
 )
 
 // mapped writes a file and maps it into this process, executable, until the
@@ -226,6 +230,34 @@ func TestFileLimit(t *testing.T) {
 	}
 }
 
+// A file whose file system does not answer any more is given up, and is no longer
+// waited for.
+func TestFileNoAnswer(t *testing.T) {
+	testenv.Root(t)
+	const content = "of a server"
+	served := filepath.Join(t.TempDir(), "served")
+	if err := os.WriteFile(served, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	path, stop := fusetest.Mount(t, served)
+	var st unix.Stat_t
+	if err := unix.Stat(path, &st); err != nil {
+		t.Fatal(err)
+	}
+	c := newFiles(10)
+	f := c.intern(FileKey{Maj: unix.Major(st.Dev), Min: unix.Minor(st.Dev), Ino: st.Ino}, path, source{pid: os.Getpid()})
+	if got, err := contents(f); err != nil || got != content {
+		t.Fatalf("%q, %v", got, err)
+	}
+	stop()
+	if err := c.close(); err != nil || f.isOpen() {
+		t.Errorf("closing it: %v", err)
+	}
+	if got, err := contents(f); !errors.Is(err, answer.ErrNone) {
+		t.Errorf("%q, %v", got, err)
+	}
+}
+
 func TestFilesSweep(t *testing.T) {
 	c := newFiles(10)
 	src := source{pid: pidA}
@@ -244,7 +276,7 @@ func TestFilesSweep(t *testing.T) {
 	// A stack of two periods ago may still be looked at, one of three not.
 	for _, want := range []int{2, 2, 1} {
 		c.period.Add(1)
-		c.swept = -1024 // there is no need otherwise
+		c.sweptAt = time.Now().Add(-sweepEvery) // there is no need otherwise
 		sweep()
 		if c.count != want {
 			t.Errorf("%d files are left in period %d, want %d", c.count, c.period.Load(), want)

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -20,7 +21,9 @@ type files struct {
 	byInode map[FileKey][]*File
 	count   int // files in byInode
 	answers *answer.Asker[volume]
-	swept   int // files that the last sweep left
+	// The last sweep: how many files it left, and when.
+	swept   int
+	sweptAt time.Time
 	period  atomic.Uint64
 
 	mu   sync.Mutex
@@ -34,7 +37,7 @@ func newFiles(limit int) *files {
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &rlimit); err == nil && rlimit.Cur/2 < uint64(limit) {
 		limit = int(rlimit.Cur / 2)
 	}
-	c := &files{limit: limit, byInode: map[FileKey][]*File{}, answers: answer.New[volume]()}
+	c := &files{limit: limit, byInode: map[FileKey][]*File{}, answers: answer.New[volume](), sweptAt: time.Now()}
 	c.period.Store(1)
 	return c
 }
@@ -97,10 +100,15 @@ func (c *files) opened(f *File) {
 	}
 }
 
+// sweepEvery is how long files stay open at most that nobody needs any more: they
+// keep what was deleted on its disk, and file systems from being unmounted. Programs
+// that run again before are known.
+const sweepEvery = time.Minute
+
 // sweep forgets the files that no stack has met lately and that are not among live,
-// once there are many more than the last time.
+// once there are many more than the last time, or that is long ago.
 func (c *files) sweep(live func(mark func(*File))) {
-	if c.count < 2*c.swept+1024 {
+	if c.count < 2*c.swept+1024 && time.Since(c.sweptAt) < sweepEvery {
 		return
 	}
 	keep := map[*File]bool{}
@@ -123,7 +131,7 @@ func (c *files) sweep(live func(mark func(*File))) {
 		c.byInode[inode] = fs
 		c.count += len(fs)
 	}
-	c.swept = c.count
+	c.swept, c.sweptAt = c.count, time.Now()
 
 	c.mu.Lock()
 	defer c.mu.Unlock()

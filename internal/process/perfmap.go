@@ -9,6 +9,8 @@ import (
 	"strconv"
 
 	"golang.org/x/sys/unix"
+
+	"fulgur/internal/safeopen"
 )
 
 // openPerfMap opens the perf map of process pid, the file in which a JIT
@@ -28,9 +30,9 @@ func openPerfMap(pid int) (*os.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open perf map of process %d: %w", pid, err)
 	}
-	f, err := openOwned(func() (int, error) { return openInRoot(pid, perfMapPath(nspid)) }, uid)
+	f, err := openOwned(func(path string) (int, error) { return openInRoot(pid, path) }, perfMapPath(nspid), uid)
 	if errors.Is(err, fs.ErrNotExist) {
-		f, err = openOwned(func() (int, error) { return openPath(perfMapPath(pid)) }, uid)
+		f, err = openOwned(openPath, perfMapPath(pid), uid)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open perf map of process %d: %w", pid, err)
@@ -41,24 +43,19 @@ func openPerfMap(pid int) (*os.File, error) {
 // perfMapPath returns the traditional path of the perf map of pid.
 func perfMapPath(pid int) string { return "/tmp/perf-" + strconv.Itoa(pid) + ".map" }
 
-// openOwned opens the regular file that find finds if uid or root owns it.
-func openOwned(find func() (int, error), uid uint32) (*os.File, error) {
-	fd, err := find()
+// openOwned opens the regular file that find finds at path if uid or root owns it.
+func openOwned(find func(path string) (int, error), path string, uid uint32) (*os.File, error) {
+	fd, err := find(path)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = unix.Close(fd) }()
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
-		return nil, os.NewSyscallError("fstat", err)
-	}
-	if st.Mode&unix.S_IFMT != unix.S_IFREG {
-		return nil, errors.New("not a regular file")
-	}
-	if st.Uid != uid && st.Uid != 0 {
-		return nil, fmt.Errorf("owned by user %d, neither by the process's user %d nor by root", st.Uid, uid)
-	}
-	return os.OpenFile(fmt.Sprintf("/proc/self/fd/%d", fd), os.O_RDONLY|unix.O_NONBLOCK, 0)
+	return safeopen.Reopen(fd, path, func(st *unix.Stat_t) error {
+		if st.Uid != uid && st.Uid != 0 {
+			return fmt.Errorf("owned by user %d, neither by the process's user %d nor by root", st.Uid, uid)
+		}
+		return safeopen.Regular(st)
+	})
 }
 
 // parseStatus returns the user that owns the files a process creates, and

@@ -2,16 +2,16 @@ package process
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"os"
 	"slices"
 	"time"
 
-	"fulgur/internal/monotonic"
-
 	"golang.org/x/sys/unix"
 
 	"fulgur/internal/answer"
+	"fulgur/internal/monotonic"
 )
 
 // PerfMap is what a process's perf map said while it stood for the same code:
@@ -24,7 +24,7 @@ type PerfMap struct {
 
 	// file is followed until something takes the map's place or the process
 	// ends; nil if there is none, or none yet.
-	file  *os.File
+	file  *distant
 	mtime unix.Timespec // of the file as kept
 	kept  spooled
 	err   error
@@ -71,10 +71,13 @@ func (m *PerfMap) at(time uint64) *PerfMap {
 
 // update keeps what was added to the file, unless it was written anew.
 func (m *PerfMap) update() (rewritten bool) {
-	var st unix.Stat_t
-	if err := unix.Fstat(int(m.file.Fd()), &st); err != nil {
-		m.err = os.NewSyscallError("fstat", err)
+	st, err := m.file.stat()
+	if err != nil {
+		m.err = err
 		return false
+	}
+	if errors.Is(m.err, answer.ErrNone) {
+		m.err = nil // it answers again
 	}
 	if st.Size == m.kept.size && st.Mtim == m.mtime {
 		return false
@@ -98,14 +101,14 @@ func (m *PerfMap) matches() bool {
 		return true // nothing to compare with
 	}
 	_, err := m.file.ReadAt(is, m.kept.size-n)
-	return err == nil && bytes.Equal(was, is)
+	return errors.Is(err, answer.ErrNone) || err == nil && bytes.Equal(was, is)
 }
 
 // replaced returns the file that is now at the path of the map, if it is no
 // longer the one that is followed.
-func (m *PerfMap) replaced(p *perfMaps) *os.File {
-	var st unix.Stat_t
-	if err := unix.Fstat(int(m.file.Fd()), &st); err != nil || st.Nlink > 0 {
+func (m *PerfMap) replaced(p *perfMaps) *distant {
+	st, err := m.file.stat()
+	if err != nil || st.Nlink > 0 {
 		return nil
 	}
 	f, err := p.find(m.pid)
@@ -128,10 +131,20 @@ type perfMaps struct {
 const missingEvery = time.Second
 
 // find opens the map of process pid.
-func (p *perfMaps) find(pid int) (*os.File, error) {
-	return ask(p.answers, volume{pid: pid}, func() (*os.File, error) { return openPerfMap(pid) }, func(late *os.File, err error) {
+func (p *perfMaps) find(pid int) (*distant, error) {
+	return ask(p.answers, volume{pid: pid}, func() (*distant, error) {
+		f, err := openPerfMap(pid)
+		if err != nil {
+			return nil, err
+		}
+		var st unix.Stat_t
+		if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+			return nil, errors.Join(os.NewSyscallError("fstat", err), f.Close())
+		}
+		return &distant{File: f, on: volume{maj: unix.Major(st.Dev), min: unix.Minor(st.Dev)}, answers: p.answers}, nil
+	}, func(late *distant, err error) {
 		if err == nil {
-			_ = late.Close() // it is looked for again
+			_ = late.File.Close() // it is looked for again
 		}
 	})
 }

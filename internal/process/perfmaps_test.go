@@ -11,10 +11,13 @@ import (
 	"time"
 	"unsafe"
 
+	"golang.org/x/sys/unix"
+
+	"fulgur/internal/answer"
 	"fulgur/internal/monotonic"
 	"fulgur/internal/perfevent"
-
-	"golang.org/x/sys/unix"
+	"fulgur/internal/testenv"
+	"fulgur/internal/testenv/fusetest"
 )
 
 // said returns what a perf map and those that took its place said.
@@ -197,7 +200,7 @@ func TestPerfMapSnapshot(t *testing.T) {
 	defer f.Close()
 	s := &spool{limit: spoolLimit}
 	defer s.close()
-	m := &PerfMap{file: f, kept: spooled{in: s}}
+	m := &PerfMap{file: &distant{File: f, on: volume{maj: 8}}, kept: spooled{in: s}}
 	grow := func(line string) {
 		t.Helper()
 		if _, err := f.WriteString(line); err != nil {
@@ -216,5 +219,33 @@ func TestPerfMapSnapshot(t *testing.T) {
 	}
 	if (*PerfMap)(nil).Snapshot() != nil {
 		t.Error("a snapshot of no map")
+	}
+}
+
+// A map whose file system does not answer any more is as it was, and tells why.
+func TestPerfMapNoAnswer(t *testing.T) {
+	testenv.Root(t)
+	const line = "1000 10 compiled\n"
+	served := filepath.Join(t.TempDir(), "served")
+	if err := os.WriteFile(served, []byte(line), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	path, stop := fusetest.Mount(t, served)
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &spool{limit: spoolLimit}
+	defer s.close()
+	m := &PerfMap{file: &distant{File: f, answers: answer.New[volume]()}, kept: spooled{in: s}}
+	if m.update() || m.Incomplete() != nil || m.kept.size != int64(len(line)) {
+		t.Fatalf("%d bytes are kept, %v", m.kept.size, m.Incomplete())
+	}
+	stop()
+	if m.update() || !errors.Is(m.Incomplete(), answer.ErrNone) || m.kept.size != int64(len(line)) {
+		t.Errorf("%d bytes are kept, %v", m.kept.size, m.Incomplete())
+	}
+	if err := m.file.Close(); err != nil {
+		t.Error(err)
 	}
 }

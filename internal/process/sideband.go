@@ -7,10 +7,10 @@ import (
 	"os"
 	"slices"
 
+	"golang.org/x/sys/unix"
+
 	"fulgur/internal/monotonic"
 	"fulgur/internal/perfevent"
-
-	"golang.org/x/sys/unix"
 )
 
 // Sideband hears of what all processes do: one software event that counts

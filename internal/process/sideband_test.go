@@ -13,11 +13,11 @@ import (
 	"time"
 	"unsafe"
 
+	"golang.org/x/sys/unix"
+
 	"fulgur/internal/monotonic"
 	"fulgur/internal/perfevent"
 	"fulgur/internal/testenv"
-
-	"golang.org/x/sys/unix"
 )
 
 // helperVar makes the test binary a process to be watched. It holds the path

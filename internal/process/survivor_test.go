@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"fulgur/internal/monotonic"
-
 	"golang.org/x/sys/unix"
+
+	"fulgur/internal/monotonic"
 )
 
 // survivorVar makes the test binary a process whose first thread ends before

@@ -127,15 +127,12 @@ func (f *File) Names(most int) ([]string, error) {
 	return names, err
 }
 
-// Close closes the file, or has it closed once its file system answers: FUSE asks
-// its daemon first.
+// Close closes the file, or has it closed once its file system answers.
 func (f *File) Close() error {
-	_, err := ask(f, func() (struct{}, error) { return struct{}{}, f.file.Close() })
-	if errors.Is(err, answer.ErrNone) {
-		go func() { _ = f.file.Close() }() // if it was not asked; a second time does nothing
-		return nil                         // there is nothing to lose: it was only read
+	if f.on == nil {
+		return f.file.Close()
 	}
-	return err
+	return answer.Close(places, *f.on, f.file)
 }
 
 // ask asks the file's file system.

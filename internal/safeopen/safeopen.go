@@ -83,6 +83,11 @@ func Reopen(fd int, name string, accept func(*unix.Stat_t) error) (*os.File, err
 		opened, err := unix.Open(fmt.Sprintf("/proc/self/fd/%d", fd), flags, 0)
 		switch err {
 		case nil:
+			// Of what does not block, Go's runtime would ask whether it is ready: FUSE
+			// asks its daemon, and all of the process would wait for the answer.
+			if err := unix.SetNonblock(opened, false); err != nil {
+				return nil, errors.Join(&os.PathError{Op: "open", Path: name, Err: err}, unix.Close(opened))
+			}
 			return os.NewFile(uintptr(opened), name), nil
 		case unix.EINTR:
 		default:

@@ -59,6 +59,9 @@ func TestOpen(t *testing.T) {
 		if b, err := io.ReadAll(f); err != nil || string(b) != tt.want {
 			t.Errorf("%q below %s: %q, %v, want %q", tt.name, tt.root, b, err, tt.want)
 		}
+		if flags, err := unix.FcntlInt(f.OS().Fd(), unix.F_GETFL, 0); err != nil || flags&unix.O_NONBLOCK != 0 {
+			t.Errorf("%s: flags %#x, %v: the runtime polls it", f.Name(), flags, err)
+		}
 		if want := filepath.Join(tt.root, tt.name); f.Name() != want {
 			t.Errorf("%s is called %s", want, f.Name())
 		}

@@ -18,9 +18,10 @@ import (
 
 // Files returns what writes windows into files of their own, for [ProfileWindows]:
 // "name-0001.pb.gz" and so on for an output of "name.pb.gz". Numbers go on after
-// those of files that are there, and those that come meanwhile are passed over. If keep is not 0, that many files are kept: the
-// oldest of those that were written by then are removed, and no other ones. It
-// says what was written on o.Stderr, and fails with an [usage.Err].
+// those of files that are there, and those that come meanwhile are passed over. If
+// keep is not 0, that many files are kept: the oldest of those that were written by
+// then are removed, and no other ones. It says what was written on o.Stderr, and
+// fails with a [usage.Err].
 func Files(o *Options, keep int) (func(Window) error, error) {
 	if output.IsStream(o.Output) {
 		return nil, usage.Errorf("--interval writes a file for each window: name them with -o, as name.pb.gz")

@@ -1,6 +1,6 @@
 // Package session runs one measurement from beginning to end: choose the
-// target, attach the source, drain, symbolize, encode. Nothing below it knows
-// what a flag is.
+// target, attach the source, drain, symbolize, encode. Of the command line, what is
+// below it knows but the words for its errors of usage.
 package session
 
 import (

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-
 	"time"
 
 	"github.com/cilium/ebpf/btf"

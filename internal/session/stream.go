@@ -135,7 +135,7 @@ type streaming struct {
 type batch struct {
 	store    *stacks.Store
 	events   []streamEvent
-	perfMaps map[*process.PerfMap]*process.PerfMap // see [perfMapsOf]
+	perfMaps map[*process.PerfMap]*process.PerfMap // see [naming.PerfMapsOf]
 	dropped  uint64                                // samples between the batch before and this one
 }
 
@@ -267,7 +267,7 @@ func (s *streaming) name(b *batch, names *naming.Names) samples.Batch {
 			End: profile.EndLost,
 		}
 		if e.lost {
-			sample.Stack = placed.Mark(0, "[stack lost]")
+			sample.Stack = placed.Mark(0, stackLost)
 		} else {
 			body := b.store.Bodies[e.body]
 			task.Comm = body.Name()

@@ -7,9 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	pb "github.com/google/pprof/profile"
-
 	"github.com/google/go-cmp/cmp"
+	pb "github.com/google/pprof/profile"
 
 	"fulgur/internal/profile"
 )

@@ -48,8 +48,8 @@ func (b Body) Record(t testing.TB) []byte {
 	return out.Bytes()
 }
 
-// Layout is a [stacks.Resolver] that has the same code at the same addresses in every process: a file, the
-// vdso, a JIT's code, and nothing above.
+// Layout is a [stacks.Resolver] that has the same code at the same addresses in every
+// process: a file, the vdso, a JIT's code, and nothing above.
 type Layout struct{ File *process.File }
 
 // Where the code of a [Layout] begins; at VoidAt there is none.
@@ -77,9 +77,6 @@ func (l Layout) Resolve(_ int, addr, _ uint64) process.Location {
 	}
 	return process.Location{Offset: addr}
 }
-
-// PerfMap implements [stacks.Resolver]: there is none.
-func (Layout) PerfMap(int) (*os.File, error) { return nil, os.ErrNotExist }
 
 // NewStore returns a store with the given bodies.
 func NewStore(t testing.TB, r stacks.Resolver, bodies ...Body) *stacks.Store {
