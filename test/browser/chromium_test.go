@@ -210,13 +210,16 @@ func (c *tab) eval(expression string, result any) {
 	c.t.Helper()
 	var r struct {
 		Result           struct{ Value json.RawMessage }
-		ExceptionDetails *struct{ Text string }
+		ExceptionDetails *struct {
+			Text      string
+			Exception struct{ Description string }
+		}
 	}
 	c.call("Runtime.evaluate", map[string]any{
 		"expression": expression, "returnByValue": true, "awaitPromise": true, "allowUnsafeEvalBlockedByCSP": false,
 	}, &r)
 	if r.ExceptionDetails != nil {
-		c.t.Fatalf("%s: %s", expression, r.ExceptionDetails.Text)
+		c.t.Fatalf("%s: %s %s", expression, r.ExceptionDetails.Text, r.ExceptionDetails.Exception.Description)
 	}
 	if err := json.Unmarshal(r.Result.Value, result); err != nil {
 		c.t.Fatalf("%s: %v", expression, err)
