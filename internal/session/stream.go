@@ -300,5 +300,5 @@ func (s *streaming) conclude() error {
 	if s.written == 0 && s.dropped == 0 && losses.Uncounted() == 0 {
 		fmt.Fprintf(&b, "  nothing was sampled: %s\n", s.whyNothing())
 	}
-	return s.run.conclude(b.String(), nil)
+	return s.run.conclude(b.String(), nil, s.options.Output)
 }

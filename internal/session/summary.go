@@ -40,12 +40,12 @@ func (r *run) summarize(p *profile.Profile) error {
 	// Only now, as finding the packages can take longer than all names did.
 	lacks := naming.Lacking{}
 	lacks.Add(r.names)
-	return r.conclude(b.String(), append(r.subject.notes(r.store), lacks.Remedies(r.finder)...))
+	return r.conclude(b.String(), append(r.subject.notes(r.store), lacks.Remedies(r.finder)...), r.options.Output)
 }
 
-// conclude ends the run's standard error with what is to be said, lines of hints, and
-// what the run cost.
-func (r *run) conclude(said string, hints []string) error {
+// conclude ends the run's standard error with what is to be said, lines of hints,
+// what the run cost, and which file was written: none if that is empty or "-".
+func (r *run) conclude(said string, hints []string, written string) error {
 	var b strings.Builder
 	b.WriteString(said)
 	if len(hints) > 0 {
@@ -59,8 +59,8 @@ func (r *run) conclude(said string, hints []string) error {
 		return err
 	}
 	fmt.Fprintf(&b, "\n%s\n", cost)
-	if o := r.options.Output; o != "" && o != "-" {
-		fmt.Fprintf(&b, "written: %s\n", plain.Terminal(o))
+	if written != "" && written != "-" {
+		fmt.Fprintf(&b, "written: %s\n", plain.Terminal(written))
 	}
 	if _, err := fmt.Fprint(r.options.Stderr, b.String()); err != nil {
 		return fmt.Errorf("write the summary: %w", err)

@@ -309,5 +309,5 @@ func (w *windows) conclude() error {
 	if problem := w.unwinder.Problem(); problem != nil {
 		fmt.Fprintln(&b, "fulgur: unwind tables:", plain.Error(problem))
 	}
-	return w.run.conclude(b.String(), w.lacks.Remedies(w.finder))
+	return w.run.conclude(b.String(), w.lacks.Remedies(w.finder), "") // who wrote the windows named their files
 }

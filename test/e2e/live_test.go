@@ -164,6 +164,9 @@ func TestInterval(t *testing.T) {
 	if len(written) < 2 || kept[0] != written[len(written)-1][1] {
 		t.Errorf("kept %q of what it says:\n%s", kept, r.stderr)
 	}
+	if strings.Contains(r.stderr, "written: ") {
+		t.Errorf("it names a file that is none of a window's:\n%s", r.stderr)
+	}
 	if left, err := filepath.Glob(filepath.Join(dir, "many-*.folded")); err != nil || len(left) != len(files) {
 		t.Errorf("of %q there are %q, %v", files, left, err)
 	}
