@@ -34,10 +34,11 @@ func (c *helpCommand) run(_ context.Context, env environment) (int, error) {
 	return 0, err
 }
 
-// whereHelpIs is the line that follows an error in the command line args.
+// whereHelpIs is the line that follows an error in the command line args. Who asked
+// for help of what is no command wants the list of those that are.
 func whereHelpIs(args []string) string {
 	parser, err := newParser(new(commands), io.Discard, io.Discard, func() {})
-	if err == nil && len(args) > 0 && slices.ContainsFunc(parser.Model.Children, func(n *kong.Node) bool { return n.Name == args[0] }) {
+	if err == nil && len(args) > 0 && args[0] != "help" && slices.ContainsFunc(parser.Model.Children, func(n *kong.Node) bool { return n.Name == args[0] }) {
 		return fmt.Sprintf("See fulgur %s --help.", args[0])
 	}
 	return "See fulgur --help, or fulgur COMMAND --help."

@@ -323,6 +323,7 @@ func TestFrequencyMax(t *testing.T) {
 func TestUsageErrors(t *testing.T) {
 	tests := map[string]string{
 		"help proflie":                           `did you mean "profile"`,
+		"help nosuch":                            "\nSee fulgur --help, or fulgur COMMAND --help.",
 		"proflie":                                `did you mean "profile"`,
 		"version 1":                              "unexpected argument 1",
 		"version -- ls":                          `version runs no command`,

@@ -130,7 +130,7 @@ func (n *numbered) remove() error {
 		if err != nil || !os.SameFile(is, oldest.info) || !is.ModTime().Equal(oldest.info.ModTime()) {
 			continue
 		}
-		if err := os.Remove(oldest.path); err != nil {
+		if err := os.Remove(oldest.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("remove the oldest window: %w", err)
 		}
 	}

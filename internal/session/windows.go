@@ -148,12 +148,12 @@ type closedWindow struct {
 func (w *windows) take(ctx context.Context, launched *target.Launched) error {
 	// Names are looked for until all are delivered, unless the user asks a
 	// second time.
-	naming, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	names, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	delivered := make(chan struct{})
 	go func() {
 		defer close(delivered)
-		w.write(naming)
+		w.write(names)
 	}()
 	err := w.sample(ctx, w, launched)
 	if err == nil {
