@@ -12,6 +12,7 @@ import (
 	"fulgur/internal/doctor"
 	"fulgur/internal/encode/plain"
 	"fulgur/internal/encode/text"
+	"fulgur/internal/monotonic"
 	"fulgur/internal/naming"
 	"fulgur/internal/profile"
 	"fulgur/internal/stacks"
@@ -51,8 +52,9 @@ type Windows struct {
 
 // lasting is a source of what may go on when a window ends.
 type lasting interface {
-	// Cut counts what goes on for its time up to now. The rest is for later windows.
-	Cut() error
+	// Cut counts what goes on for its time up to one of CLOCK_MONOTONIC, in ns. The
+	// rest is for later windows.
+	Cut(at uint64) error
 	// Pending returns the names of the stacks of what goes on.
 	Pending() ([]uint64, error)
 }
@@ -206,8 +208,8 @@ func (w *windows) nearlyOver(now time.Time) bool {
 // before has its body in the ring when the counts were drained, and what is
 // counted later is named anew.
 func (w *windows) turn() error {
-	now := time.Now()
-	if err := w.each(divide); err != nil {
+	now, at := time.Now(), monotonic.Now()
+	if err := w.each(func(s source) error { return divide(s, at) }); err != nil {
 		return err
 	}
 	if _, err := w.run.Poll(); err != nil {
@@ -219,10 +221,11 @@ func (w *windows) turn() error {
 	return w.cut(now)
 }
 
-// divide divides what a source counts between two windows.
-func divide(s source) error {
+// divide divides what a source counts between two windows, at a time of
+// CLOCK_MONOTONIC in ns.
+func divide(s source, at uint64) error {
 	if l, ok := s.(lasting); ok {
-		if err := l.Cut(); err != nil {
+		if err := l.Cut(at); err != nil {
 			return err
 		}
 	}

@@ -12,9 +12,9 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
-	"golang.org/x/sys/unix"
 
 	"fulgur/bpf"
+	"fulgur/internal/monotonic"
 	"fulgur/internal/source/probe"
 	"fulgur/internal/stacks"
 	"fulgur/internal/target"
@@ -137,7 +137,7 @@ func (s *Source) Attach(t target.Target) (err error) {
 
 // Enable starts measuring. Threads that are off their CPU are from now on.
 func (s *Source) Enable() error {
-	if err := s.mark(bpf.OffCPUVarBegan); err != nil {
+	if err := s.mark(bpf.OffCPUVarBegan, monotonic.Now()); err != nil {
 		return err
 	}
 	return s.iterate(bpf.OffCPUProgOffcpuBegin)
@@ -145,7 +145,7 @@ func (s *Source) Enable() error {
 
 // Disable stops measuring. Threads that are off their CPU were until now.
 func (s *Source) Disable() error {
-	if err := s.mark(bpf.OffCPUVarEnded); err != nil {
+	if err := s.mark(bpf.OffCPUVarEnded, monotonic.Now()); err != nil {
 		return err
 	}
 	err := s.iterate(bpf.OffCPUProgOffcpuCut)
@@ -154,11 +154,11 @@ func (s *Source) Disable() error {
 	return err
 }
 
-// Cut counts the times off the CPU that go on, up to now: what comes after that is a
-// time of its own in each. Bounds of what is counted, where there are any, are then
-// those of the parts.
-func (s *Source) Cut() error {
-	if err := s.mark(bpf.OffCPUVarCut); err != nil {
+// Cut counts the times off the CPU that go on, up to a time of CLOCK_MONOTONIC in ns:
+// what comes after that is a time of its own in each. Bounds of what is counted, where
+// there are any, are then those of the parts.
+func (s *Source) Cut(at uint64) error {
+	if err := s.mark(bpf.OffCPUVarCut, at); err != nil {
 		return err
 	}
 	return s.iterate(bpf.OffCPUProgOffcpuCut)
@@ -189,13 +189,9 @@ func (s *Source) Pending() (ids []uint64, err error) {
 	}
 }
 
-// mark stores the present time in a variable.
-func (s *Source) mark(variable string) error {
-	var now unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
-		return fmt.Errorf("read the clock: %w", err)
-	}
-	if err := s.Variables[variable].Set(uint64(now.Nano())); err != nil {
+// mark stores a time of CLOCK_MONOTONIC, in ns, in a variable.
+func (s *Source) mark(variable string, at uint64) error {
+	if err := s.Variables[variable].Set(at); err != nil {
 		return fmt.Errorf("mark the time %s: %w", variable, err)
 	}
 	return nil
