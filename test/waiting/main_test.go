@@ -164,12 +164,22 @@ func functions(s *pprof.Sample) (names []string) {
 
 func has(s *pprof.Sample, function string) bool { return slices.Contains(functions(s), function) }
 
-var missedWaits = regexp.MustCompile(`(?m)^ +(\d+) waits? missed`)
+var (
+	missedWaits    = regexp.MustCompile(`(?m)^ +(\d+) waits? missed`)
+	skippedSamples = regexp.MustCompile(`(?m)^ +(\d+) samples? skipped`)
+)
 
 // missed is how many waits the kernel did not tell the end of, of whatever thread:
 // those of a busy machine's do not always.
-func (m measured) missed() int64 {
-	said := missedWaits.FindStringSubmatch(m.stderr)
+func (m measured) missed() int64 { return m.said(missedWaits) }
+
+// skipped is how many samples and page faults the kernel ran no program for, as
+// another was under way on that CPU.
+func (m measured) skipped() int64 { return m.said(skippedSamples) }
+
+// said is the number in what fulgur says of losses, 0 if it says nothing of the sort.
+func (m measured) said(of *regexp.Regexp) int64 {
+	said := of.FindStringSubmatch(m.stderr)
 	if said == nil {
 		return 0
 	}
