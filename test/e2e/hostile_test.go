@@ -4,6 +4,7 @@ import (
 	"debug/elf"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -14,6 +15,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"fulgur/internal/testenv"
 	"fulgur/internal/testenv/fusetest"
@@ -213,6 +215,15 @@ func TestHostileMount(t *testing.T) {
 		t.Fatal(err)
 	}
 	pid := victim(t, program, "E2E_WORKLOAD=shares")
+	for used := 0; used < int(200*time.Millisecond); time.Sleep(time.Millisecond) { // until it has begun
+		b, err := os.ReadFile("/proc/" + pid + "/schedstat")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := fmt.Sscan(string(b), &used); err != nil {
+			t.Fatal(err)
+		}
+	}
 	stop()
 	r := fulgur(t, "profile", "-p", pid, "-F", "199", "-f", "1")
 	if r.code != 0 || len(folded(t, r.stdout)) == 0 {

@@ -65,7 +65,8 @@ func checkStorm(t *testing.T, stacks map[string]int, printed string, frequency i
 	if sampled < used*4/5 || sampled > used+used/20 {
 		t.Errorf("the samples stand for %v, the processes used %v", sampled, used)
 	}
-	if unnamed > 0 {
+	// BPF programs of others may be gone when they are to be named.
+	if unnamed > samples/100 {
 		t.Errorf("%d of %d samples are in code without a name", unnamed, samples)
 	}
 	if burning < samples/4 {
