@@ -103,10 +103,9 @@ func TestPingPong(t *testing.T) {
 	}
 }
 
-// A thread that sleeps when the measurement begins, and still does when it ends,
-// was asleep all the time.
-func TestAsleepAllTheTime(t *testing.T) {
-	testenv.Root(t)
+// asleep starts a program whose threads sleep all the time, and returns when they do.
+func asleep(t *testing.T) *os.Process {
+	t.Helper()
 	sleeper := exec.Command(os.Args[0])
 	sleeper.Env = environment(t, "asleep")
 	out, err := sleeper.StdoutPipe()
@@ -116,16 +115,24 @@ func TestAsleepAllTheTime(t *testing.T) {
 	if err := sleeper.Start(); err != nil {
 		t.Fatal(err)
 	}
-	defer func() {
+	t.Cleanup(func() {
 		_ = sleeper.Process.Kill()
 		_ = sleeper.Wait()
-	}()
+	})
 	if line, err := bufio.NewReader(out).ReadString('\n'); err != nil {
 		t.Fatalf("%q, %v", line, err)
 	}
+	return sleeper.Process
+}
+
+// A thread that sleeps when the measurement begins, and still does when it ends,
+// was asleep all the time.
+func TestAsleepAllTheTime(t *testing.T) {
+	testenv.Root(t)
+	sleeper := asleep(t)
 	file := filepath.Join(t.TempDir(), "out.pb.gz")
-	pid := strconv.Itoa(sleeper.Process.Pid)
-	for _, target := range [][]string{{"-p", pid}, {"--cgroup", cgroup(t, sleeper.Process.Pid)}} {
+	pid := strconv.Itoa(sleeper.Pid)
+	for _, target := range [][]string{{"-p", pid}, {"--cgroup", cgroup(t, sleeper.Pid)}} {
 		report, err := exec.Command(program(t), append([]string{"offcpu", "-o", file, "0.5"}, target...)...).CombinedOutput()
 		if err != nil {
 			t.Fatalf("%v: %s", err, report)

@@ -1,8 +1,6 @@
 package waiting
 
 import (
-	"bufio"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
@@ -49,25 +47,10 @@ func TestSleepsInWindows(t *testing.T) {
 // them know where, though it told so once.
 func TestAsleepInEveryWindow(t *testing.T) {
 	testenv.Root(t)
-	sleeper := exec.Command(os.Args[0])
-	sleeper.Env = environment(t, "asleep")
-	out, err := sleeper.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := sleeper.Start(); err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		_ = sleeper.Process.Kill()
-		_ = sleeper.Wait()
-	}()
-	if line, err := bufio.NewReader(out).ReadString('\n'); err != nil {
-		t.Fatalf("%q, %v", line, err)
-	}
+	sleeper := asleep(t)
 	dir := t.TempDir()
 	report, err := exec.Command(program(t), "profile", "--wall", "--interval", "0.2", "-o", filepath.Join(dir, "out.pb.gz"),
-		"-p", strconv.Itoa(sleeper.Process.Pid), "1.1").CombinedOutput()
+		"-p", strconv.Itoa(sleeper.Pid), "1.1").CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v: %s", err, report)
 	}
