@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -141,6 +142,7 @@ func TestDirect(t *testing.T) {
 // What is too large for one request is of the file in all its parts.
 func TestDirectSplit(t *testing.T) {
 	name := disk(t)
+	t.Setenv("WAITING_SIZE", strconv.Itoa(2*largestRequest(t, name)))
 	m := measure(t, "read-large", "blockio", "--weight", "bytes")
 	// Before Linux 6.2 somebody waits for what a disk itself is read for, too, but it
 	// is not said.
@@ -153,6 +155,31 @@ func TestDirectSplit(t *testing.T) {
 	if got := m.sum(t, "bytes", "direct", "["+m.truth.File+"]"); !onDevice() && got != m.truth.Bytes {
 		t.Errorf("%d bytes are for the file, want %d\n%s", got, m.truth.Bytes, m.stderr)
 	}
+}
+
+// largestRequest returns how many bytes the kernel puts into one request to a disk, or
+// the disk of a partition, at most.
+func largestRequest(t *testing.T, name string) int {
+	t.Helper()
+	dir, err := filepath.EvalSymlinks("/sys/class/block/" + name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.ReadFile(filepath.Join(dir, "queue", "max_sectors_kb"))
+	if errors.Is(err, os.ErrNotExist) {
+		b, err = os.ReadFile(filepath.Join(filepath.Dir(dir), "queue", "max_sectors_kb"))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	kib, err := strconv.Atoi(strings.TrimSpace(string(b)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if kib > 64<<10 {
+		testenv.Skip(t, fmt.Sprintf("%s takes requests of %d KiB", name, kib))
+	}
+	return kib << 10
 }
 
 // What is read through the cache is told by its file, and is as much as the kernel

@@ -27,10 +27,9 @@ func TestTouch(t *testing.T) {
 			{"faults", file, m.truth.Mapped},
 			{"major-faults", file, m.truth.Major},
 		} {
-			got := m.sum(t, test.value, "toucher", test.page)
-			// Other faults of the thread are those of its stack and of asking the
-			// kernel; and every Nth are not the same part of each kind.
-			least, most := test.want, test.want+30
+			got := m.sum(t, test.value, "toucher", test.page, "fulgur/test/waiting.touchPages")
+			// Every Nth are not the same part of each kind.
+			least, most := test.want, test.want
 			if period > 1 {
 				least, most = test.want*4/5, test.want*6/5
 			}
@@ -43,16 +42,13 @@ func TestTouch(t *testing.T) {
 				t.Errorf("-c %d: faults took %d ns of %d", period, ns, m.truth.Elapsed)
 			}
 		}
-		if n := m.sum(t, "faults", "toucher", "fulgur/test/waiting.touch.func1"); n == 0 {
-			t.Errorf("no fault in the function that touches\n%s", m.stderr)
-		}
 	}
 }
 
 // A fault takes no longer for what the kernel did with the same page before.
 func TestFaultAfterKernels(t *testing.T) {
 	m := measure(t, "pinned", "faults")
-	if n := m.sum(t, "faults", "pinned", "[anonymous memory]", "fulgur/test/waiting.pinned.func1"); n != 1 {
+	if n := m.sum(t, "faults", "pinned", "[anonymous memory]", "fulgur/test/waiting.pinned.func1"); n > 1 || n+m.skipped() < 1 {
 		t.Errorf("%d faults of the page, want 1\n%s", n, m.stderr)
 	}
 	if strings.Contains(m.stderr, "how long faults took is unknown") {

@@ -66,7 +66,10 @@ func workload(mode string) error {
 	case "read":
 		err = direct(&t, unix.O_RDONLY, unix.Read, "read_bytes", 100, 64<<10)
 	case "read-large":
-		err = direct(&t, unix.O_RDONLY, unix.Read, "read_bytes", 2, 4<<20)
+		var size int
+		if size, err = strconv.Atoi(os.Getenv("WAITING_SIZE")); err == nil {
+			err = direct(&t, unix.O_RDONLY, unix.Read, "read_bytes", 2, size)
+		}
 	case "write":
 		err = direct(&t, unix.O_WRONLY, unix.Write, "write_bytes", 100, 64<<10)
 	case "cached":
@@ -282,14 +285,22 @@ func touch(t *truth) error {
 	return thread("toucher", func() {
 		read := ioCounter("read_bytes")
 		minor, major := faults()
-		for at := 0; at < len(memory); at += page {
-			memory[at] = mapped[at]
-		}
+		touchPages(memory, mapped)
 		minorAfter, majorAfter := faults()
 		t.Counted = ioCounter("read_bytes") - read
 		t.Major = majorAfter - major
 		t.Mapped = minorAfter - minor + t.Major - t.Anonymous
 	})
+}
+
+// touchPages has no faults but those of the pages that it touches.
+//
+//go:norace
+//go:noinline
+func touchPages(to, from []byte) {
+	for at := 0; at < len(to); at += os.Getpagesize() {
+		to[at] = from[at]
+	}
 }
 
 // pinned has the kernel itself fetch a page for a thread, which writes to it only
