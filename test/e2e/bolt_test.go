@@ -223,7 +223,7 @@ func TestBoltProcesses(t *testing.T) {
 		accepted(t, 22, program, out)
 	}
 	t.Run("forks", func(t *testing.T) {
-		s := bolt(t, 0, append([]string{"-o", out, "--llvm", "22"}, append(stepFast, "--", program, "fork", "30000000")...)...)
+		s := bolt(t, 0, append([]string{"-o", out, "--llvm", "22"}, append(stepFast, "--", program, "fork", "150000000")...)...)
 		enough(t, s, 3)
 	})
 	t.Run("several", func(t *testing.T) {
