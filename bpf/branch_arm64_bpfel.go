@@ -43,7 +43,8 @@ const (
 	BranchStatSTAT_MERGED        BranchStat = 11
 	BranchStatSTAT_UNFINISHED    BranchStat = 12
 	BranchStatSTAT_MISSED        BranchStat = 13
-	BranchStatSTAT_MAX           BranchStat = 14
+	BranchStatSTAT_IDLE_PERIODS  BranchStat = 14
+	BranchStatSTAT_MAX           BranchStat = 15
 )
 
 // Names of all BPF objects in the ELF.

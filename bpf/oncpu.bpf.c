@@ -101,8 +101,10 @@ int oncpu(struct bpf_perf_event_data *ctx)
 
 	stat_add(STAT_RUNS, 1);
 	stat_add(STAT_PERIODS, weight);
-	if (task->pid == 0 && !include_idle)
+	if (task->pid == 0 && !include_idle) {
+		stat_add(STAT_IDLE_PERIODS, weight);
 		return 0;
+	}
 	if (!target_has(task))
 		return 0;
 	scratch = bpf_map_lookup_elem(&oncpu_scratch, &zero);

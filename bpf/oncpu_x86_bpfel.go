@@ -126,7 +126,8 @@ const (
 	OnCPUStatSTAT_MERGED        OnCPUStat = 11
 	OnCPUStatSTAT_UNFINISHED    OnCPUStat = 12
 	OnCPUStatSTAT_MISSED        OnCPUStat = 13
-	OnCPUStatSTAT_MAX           OnCPUStat = 14
+	OnCPUStatSTAT_IDLE_PERIODS  OnCPUStat = 14
+	OnCPUStatSTAT_MAX           OnCPUStat = 15
 )
 
 type OnCPUTargetMode uint32

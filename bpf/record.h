@@ -80,7 +80,8 @@ enum stat {
 	STAT_MERGED = 11, /* requests that became part of others */
 	STAT_UNFINISHED = 12, /* requests whose completion was not seen */
 	STAT_MISSED = 13, /* changes that the kernel did not tell of, as a later one shows */
-	STAT_MAX = 14,
+	STAT_IDLE_PERIODS = 14, /* as STAT_PERIODS, of the idle task */
+	STAT_MAX = 15,
 };
 
 #endif

@@ -160,6 +160,7 @@ func TestReadErrors(t *testing.T) {
 	for name, c := range map[string]struct{ in, want string }{
 		"empty":             {"", "no stacks"},
 		"no number":         {"a;b\n", `line 1: no number after the stack "a;b"`},
+		"overflow":          {"a;b 9223372036854775807\na;c 1\n", "add up to more than 9223372036854775807"},
 		"frame first":       {"\t113c leaf+0x13 (/bin/t)\n", "line 1: a frame without a sample"},
 		"cut gzip":          {"\x1f\x8b\x08", "input: "},
 		"not a profile":     {"\x00\x01\x02\x03", "read as pprof"},

@@ -20,6 +20,14 @@ PASS
 rig: end internal/a ok
 `
 
+// debugException is what the kernel says of one, with those flags.
+func debugException(flags string) string {
+	return "[ 85.3] WARNING: CPU: 1 PID: 444 at arch/x86/kernel/traps.c:1120 exc_debug_kernel+0xca/0x160\n" +
+		"[ 85.3] Modules linked in: branchpmu(OE)\n" +
+		"[ 85.4] RIP: 0010:exc_debug_kernel+0xca/0x160\n" +
+		"[ 85.4] RSP: 0000:fffffe064eed6f28 EFLAGS: " + flags + "\r\n"
+}
+
 func TestReport(t *testing.T) {
 	const skip = "internal/a TestTwo: a_test.go:7: needs the program perf"
 	for _, tc := range []struct {
@@ -44,6 +52,18 @@ func TestReport(t *testing.T) {
 			output:    passingOutput + markDone + "\n",
 			kernelLog: "[ 3.1] WARNING: CPU: 1 PID: 90 at kernel/events/core.c:1\n[ 3.2] RIP: 0010:f+0x1/0x2\n",
 			problems:  []string{"the kernel says: [ 3.1] WARNING: CPU: 1 PID: 90 at kernel/events/core.c:1"},
+		},
+		{
+			name:      "flags that no processor has",
+			output:    passingOutput + markDone + "\n",
+			kernelLog: debugException("97389002"),
+			ok:        true,
+		},
+		{
+			name:      "a debug exception",
+			output:    passingOutput + markDone + "\n",
+			kernelLog: debugException("00250102"),
+			problems:  []string{"the kernel says: [ 85.3] WARNING: CPU: 1 PID: 444 at arch/x86/kernel/traps.c:1120 exc_debug_kernel+0xca/0x160"},
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

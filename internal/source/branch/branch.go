@@ -257,7 +257,7 @@ func (s *Source) Stats() (Stats, error) {
 	if err != nil {
 		return st, err
 	}
-	st.Skipped, err = s.events.Skipped(runs, periods)
+	st.Skipped, err = s.events.Skipped(runs, periods, nil)
 	st.Throttled = s.events.Throttled()
 	st.Untracked += s.targets.Untracked()
 	return st, err

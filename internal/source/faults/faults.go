@@ -194,7 +194,7 @@ func (s *Source) Stats() (probe.Stats, error) {
 		if err != nil {
 			return st, err
 		}
-		skipped, err := of.events.Skipped(runs, periods)
+		skipped, err := of.events.Skipped(runs, periods, nil)
 		if err != nil {
 			return st, fmt.Errorf("count page faults: %w", err)
 		}

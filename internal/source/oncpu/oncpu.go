@@ -4,6 +4,7 @@ package oncpu
 
 import (
 	"errors"
+	"slices"
 
 	"fulgur/bpf"
 	"fulgur/internal/perfevent"
@@ -36,6 +37,8 @@ type Options struct {
 type Source struct {
 	*probe.Probe
 	events *sampling.Events
+	idle   bool // whether samples of the idle task are wanted
+	clocks bool // whether the events count time
 }
 
 // Rate is how often to sample.
@@ -56,7 +59,7 @@ func Load(o Options) (*Source, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Source{Probe: p}, nil
+	return &Source{Probe: p, idle: o.Idle}, nil
 }
 
 // counted says what an entry of a count map stands for. The first weight is the
@@ -96,7 +99,13 @@ func (s *Source) skipped() (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
-	return s.events.Skipped(runs, periods)
+	var idle []uint64
+	if s.clocks && !s.idle {
+		if idle, err = s.StatPerCPU(bpf.OnCPUStatSTAT_IDLE_PERIODS); err != nil {
+			return 0, err
+		}
+	}
+	return s.events.Skipped(runs, periods, idle)
 }
 
 // Attach opens disabled events on the target's CPUs and attaches the program.
@@ -106,6 +115,7 @@ func (s *Source) Attach(t target.Target, specs []perfevent.Spec, rate Rate) (err
 	if err := s.FillTargets(t); err != nil {
 		return err
 	}
+	s.clocks = !slices.ContainsFunc(specs, func(of perfevent.Spec) bool { return !of.IsTime() })
 	s.events, err = sampling.Open(sampling.Config{Specs: specs, Rate: rate, CPUs: t.CPUs, Program: s.Programs[bpf.OnCPUProgOncpu].FD()})
 	return err
 }
