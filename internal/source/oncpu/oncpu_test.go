@@ -163,7 +163,8 @@ func TestFlipLosesAndDoublesNothing(t *testing.T) {
 			if all+stats.Losses.Samples != stats.Samples {
 				t.Errorf("%d counted and %d lost of %d samples", all, stats.Losses.Samples, stats.Samples)
 			}
-			if test.options.RingSize == DefaultRingSize && (stats.Losses.Samples > 0 || known != all) {
+			// On a busy machine the reader may come too late, which is counted.
+			if test.options.RingSize == DefaultRingSize && stats.Losses.Retries == 0 && (stats.Losses.Samples > 0 || known != all) {
 				t.Errorf("with default sizes %d samples and %d bodies were lost", stats.Losses.Samples, all-known)
 			}
 			if test.options.CountEntries < 64 && stats.Losses.Overflows+stats.Losses.Samples == 0 {
