@@ -12,7 +12,7 @@ type diffCommand struct {
 	New  string `arg:"" complete:"file" help:"The profile to look at."`
 
 	Normalize bool   `short:"n" group:"contents" help:"Compare shares, not amounts: for runs of different lengths. Folded stacks of the base are scaled."`
-	Value     string `placeholder:"TYPE" group:"contents" help:"Compare this value, as cpu. Default: the first that both have and one has some of."`
+	Value     string `placeholder:"TYPE" group:"contents" help:"Compare this value, as cpu. Default: the first that both have and that is not 0 in at least one."`
 
 	Output   string `short:"o" placeholder:"FILE" group:"output" help:"Write to FILE in the format that its ending names: .txt, .folded, .html or .svg; - is standard output, the default."`
 	Format   string `placeholder:"NAME" group:"output" help:"Write in this format whatever the ending: text, folded, html, svg. Default on standard output: text."`

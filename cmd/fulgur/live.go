@@ -59,12 +59,16 @@ func (c *profileCommand) windows(ctx context.Context, o session.ProfileOptions) 
 			to.Every = servedInterval
 		}
 		page := live.New()
-		server, stop, err := serve(page, int(orZero(c.Port)))
-		if err != nil {
-			return exitFailed, err
+		server, stop, failed := serve(page, int(orZero(c.Port)))
+		if failed != nil {
+			return exitFailed, failed
 		}
 		to.Ready = func() { tell(server, o.Stderr) }
-		defer func() { err = errors.Join(err, stop()) }()
+		defer func() {
+			if failed := stop(); failed != nil {
+				exitCode, err = exitFailed, errors.Join(err, failed)
+			}
+		}()
 		deliver = append(deliver, func(w session.Window) error {
 			return page.Add(w.Profile, flame.Options{Value: w.Value, Inverted: o.Inverted})
 		})

@@ -11,7 +11,7 @@ type viewCommand struct {
 	File string `arg:"" complete:"file" help:"The profile to show, in any format that fulgur convert reads; - is standard input."`
 
 	Base  string `placeholder:"FILE" complete:"file" group:"contents" help:"Show what changed since this profile."`
-	Value string `placeholder:"TYPE" group:"contents" help:"Show this value at first, as off-cpu, or with --base compare it. Default: the one that the profile is meant for, or the first that both have and one has some of."`
+	Value string `placeholder:"TYPE" group:"contents" help:"Show this value at first, as off-cpu, or with --base compare it. Default: the one that the profile is meant for, or the first that both have and that is not 0 in at least one."`
 
 	Listen string `default:"127.0.0.1" placeholder:"ADDRESS" group:"server" help:"Listen on this address, for other machines to connect to. Default: 127.0.0.1, which only this machine can."`
 	Port   uint16 `placeholder:"PORT" group:"server" help:"Listen on this port. Default: any that is free."`

@@ -115,15 +115,6 @@ func (p *Program) bashValue(k kind, choices []string) string {
 // bashWords writes words of a shell, none of which needs quotes.
 func bashWords(words []string) string { return strings.Join(words, " ") }
 
-// commandNames are the names of the commands.
-func (p *Program) commandNames() []string {
-	var list []string
-	for _, c := range p.Commands {
-		list = append(list, c.Name)
-	}
-	return list
-}
-
 // names are the long names of flags.
 func names(flags []option) []string {
 	var list []string

@@ -58,10 +58,11 @@ const (
 	file
 	directory
 	process
+	commandName
 )
 
 // kinds are what the placeholders of the help text stand for.
-var kinds = map[string]kind{"FILE": file, "PATH": file, "DIR": directory, "PID": process, "PID,...": process}
+var kinds = map[string]kind{"FILE": file, "PATH": file, "DIR": directory, "PID": process, "PID,...": process, "COMMAND": commandName}
 
 // New takes what it needs of a kong model. Launches reports whether a command
 // runs a program that follows "--".
@@ -83,7 +84,23 @@ func New(app *kong.Application, launches func(*kong.Node) bool) Program {
 		}
 		p.Commands = append(p.Commands, c)
 	}
+	for _, c := range p.Commands {
+		for i := range c.arguments {
+			if c.arguments[i].kind == commandName {
+				c.arguments[i].choices = p.commandNames()
+			}
+		}
+	}
 	return p
+}
+
+// commandNames are the names of the commands.
+func (p *Program) commandNames() []string {
+	var list []string
+	for _, c := range p.Commands {
+		list = append(list, c.Name)
+	}
+	return list
 }
 
 // flags returns the options of a node that are not hidden.

@@ -49,11 +49,10 @@ const loopback = "127.0.0.1"
 // Options configure a server.
 type Options struct {
 	// Host is the address or the name of the interface to listen on; empty is
-	// 127.0.0.1. Port is the port, one that is free if 0.
+	// 127.0.0.1, which other machines do not reach. Port is the port, one that is
+	// free if 0.
 	Host string
 	Port int
-	// Remote allows interfaces that other machines reach.
-	Remote bool
 	// MaxBody bounds the body of a request in bytes; 0 is 1 MiB.
 	MaxBody int64
 	// Origin, if not empty, is the only origin beside the server's own whose pages
@@ -74,12 +73,7 @@ type Server struct {
 	guard       guard
 }
 
-// ErrNotLoopback is returned for an address that other machines reach, if that was
-// not allowed.
-var ErrNotLoopback = errors.New("address is not on the loopback interface")
-
-// New listens. It fails if o.Host and o.Port cannot be listened on, or with
-// [ErrNotLoopback].
+// New listens. It fails if o.Host and o.Port cannot be listened on.
 func New(o Options) (*Server, error) {
 	if o.Host == "" {
 		o.Host = loopback
@@ -87,9 +81,6 @@ func New(o Options) (*Server, error) {
 	listener, err := net.Listen("tcp", net.JoinHostPort(o.Host, fmt.Sprint(o.Port)))
 	if err != nil {
 		return nil, fmt.Errorf("no page can be served: %w", err)
-	}
-	if !o.Remote && !isLoopback(listener) {
-		return nil, errors.Join(fmt.Errorf("no page can be served on %s: %w", o.Host, ErrNotLoopback), listener.Close())
 	}
 	if o.MaxBody == 0 {
 		o.MaxBody = defaultBody
@@ -113,11 +104,6 @@ func New(o Options) (*Server, error) {
 // newToken returns a text that nobody can guess, of 130 random bits.
 func newToken() string { return strings.ToLower(rand.Text()) }
 
-func isLoopback(l net.Listener) bool {
-	address, ok := l.Addr().(*net.TCPAddr)
-	return ok && address.IP.IsLoopback()
-}
-
 // admit closes connections beyond the most that are held.
 func (s *Server) admit(c net.Conn, state http.ConnState) {
 	switch state {
@@ -131,22 +117,36 @@ func (s *Server) admit(c net.Conn, state http.ConnState) {
 }
 
 // URL returns the address of the handler's "/", with the token: whoever knows it
-// is let in. A server on all addresses is named by that of the loopback
-// interface.
+// is let in. A server on all addresses is named by one that other machines reach, if
+// there is any.
 func (s *Server) URL() string {
-	return "http://" + reachable(s.listener.Addr()) + "/" + s.guard.token + "/"
+	return "http://" + reachable(s.listener.Addr(), net.InterfaceAddrs) + "/" + s.guard.token + "/"
 }
 
-// reachable returns host and port by which this machine reaches a listener.
-func reachable(addr net.Addr) string {
+// reachable returns host and port by which a listener is reached. own are the
+// machine's addresses.
+func reachable(addr net.Addr, own func() ([]net.Addr, error)) string {
 	at, err := netip.ParseAddrPort(addr.String())
 	if err != nil {
 		return addr.String()
 	}
 	if at.Addr().IsUnspecified() {
-		at = netip.AddrPortFrom(netip.MustParseAddr(loopback), at.Port())
+		at = netip.AddrPortFrom(reachableOf(own, at.Addr()), at.Port())
 	}
 	return at.String()
+}
+
+// reachableOf returns the first address that other machines reach, or that of the
+// loopback interface. A listener on the IPv4 address for all has none of IPv6.
+func reachableOf(own func() ([]net.Addr, error), all netip.Addr) netip.Addr {
+	addresses, _ := own() // none if they cannot be known
+	for _, a := range addresses {
+		prefix, err := netip.ParsePrefix(a.String())
+		if at := prefix.Addr(); err == nil && at.IsGlobalUnicast() && (at.Is4() || all.Is6()) {
+			return at
+		}
+	}
+	return netip.MustParseAddr(loopback)
 }
 
 // Close stops listening, for a server that is not served. It does nothing after

@@ -35,24 +35,28 @@ func TestTokensDiffer(t *testing.T) {
 	}
 }
 
-func TestLoopbackOnly(t *testing.T) {
-	if _, err := New(Options{Host: "0.0.0.0", Handler: echo}); !errors.Is(err, ErrNotLoopback) {
-		t.Errorf("error %v, want %v", err, ErrNotLoopback)
-	}
-	s := listen(t, Options{Host: "0.0.0.0", Remote: true, Handler: echo})
-	defer s.Close()
-	if !strings.HasPrefix(s.URL(), "http://127.0.0.1:") {
-		t.Errorf("URL %s", s.URL())
-	}
-}
-
 func TestReachable(t *testing.T) {
-	for listen, want := range map[string]string{
-		"127.0.0.1": "127.0.0.1:4000", "10.1.2.3": "10.1.2.3:4000", "::1": "[::1]:4000",
-		"0.0.0.0": "127.0.0.1:4000", "::": "127.0.0.1:4000",
+	network := func(addresses ...string) (all []net.Addr) {
+		for _, a := range addresses {
+			all = append(all, &net.IPNet{IP: net.ParseIP(a), Mask: net.CIDRMask(8, 8*len(net.ParseIP(a)))})
+		}
+		return all
+	}
+	alone, joined := network("127.0.0.1", "::1", "fe80::1"), network("127.0.0.1", "::1", "fe80::1", "2001:db8::5", "10.9.8.7")
+	for _, test := range []struct {
+		listen string
+		own    []net.Addr
+		want   string
+	}{
+		{"127.0.0.1", joined, "127.0.0.1:4000"},
+		{"10.1.2.3", joined, "10.1.2.3:4000"},
+		{"::1", joined, "[::1]:4000"},
+		{"0.0.0.0", alone, "127.0.0.1:4000"},
+		{"0.0.0.0", joined, "10.9.8.7:4000"},
+		{"::", joined, "[2001:db8::5]:4000"},
 	} {
-		if got := reachable(&net.TCPAddr{IP: net.ParseIP(listen), Port: 4000}); got != want {
-			t.Errorf("listening on %s: %s, want %s", listen, got, want)
+		if got := reachable(&net.TCPAddr{IP: net.ParseIP(test.listen), Port: 4000}, func() ([]net.Addr, error) { return test.own, nil }); got != test.want {
+			t.Errorf("listening on %s of %v: %s, want %s", test.listen, test.own, got, test.want)
 		}
 	}
 }

@@ -13,7 +13,7 @@ import (
 // TellWay says on w how to see the pages of a machine that has no display. It says
 // nothing of a server that is reachable from elsewhere. getenv is [os.Getenv].
 func (s *Server) TellWay(w io.Writer, getenv func(string) string) {
-	tellWay(w, reachable(s.listener.Addr()), getenv)
+	tellWay(w, s.listener.Addr().String(), getenv)
 }
 
 func tellWay(w io.Writer, address string, getenv func(string) string) {

@@ -78,6 +78,14 @@ func (f Format) AllValues() bool {
 	return false
 }
 
+// Allow returns an error of usage if o asks for what cannot be done in the format.
+func (f Format) Allow(o Options) error {
+	if o.Inverted && f.Name != "html" && f.Name != "svg" {
+		return usage.Errorf("only flame graphs can be inverted: let the name of the output end in .html or .svg, or add --format html")
+	}
+	return nil
+}
+
 // HasTimes reports whether the format has room for when things happened.
 func (f Format) HasTimes() bool { return f.inTime != nil }
 

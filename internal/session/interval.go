@@ -26,7 +26,7 @@ func Files(o *Options, keep int) (func(Window) error, error) {
 	if output.IsStream(o.Output) {
 		return nil, usage.Errorf("--interval writes a file for each window: name them with -o, as name.pb.gz")
 	}
-	f, err := output.Choose(o.Output, o.Format)
+	f, err := o.format()
 	if err != nil {
 		return nil, err
 	}

@@ -140,15 +140,24 @@ type BlockIOOptions struct {
 	PendingEntries uint32
 }
 
+// format returns the format that o asks for.
+func (o *Options) format() (output.Format, error) {
+	f, err := output.Choose(o.Output, o.Format)
+	if err != nil {
+		return f, err
+	}
+	return f, f.Allow(o.output())
+}
+
 // hasTimes reports whether the format that o asks for has room for times.
 func (o *Options) hasTimes() bool {
-	f, err := output.Choose(o.Output, o.Format)
+	f, err := o.format()
 	return err == nil && f.HasTimes()
 }
 
 // allValues reports whether the format that o asks for has room for all values.
 func (o *Options) allValues() bool {
-	f, err := output.Choose(o.Output, o.Format)
+	f, err := o.format()
 	return err == nil && f.AllValues()
 }
 

@@ -121,7 +121,7 @@ func measure(ctx context.Context, what subject, o *Options) (exitCode int, err e
 	if code, err := complete(what, o); err != nil {
 		return code, err
 	}
-	format, err := output.Choose(o.Output, o.Format)
+	format, err := o.format()
 	if err != nil {
 		return 2, err
 	}

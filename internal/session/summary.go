@@ -35,7 +35,11 @@ func (r *run) summarize(p *profile.Profile) error {
 		fmt.Fprintf(&b, "  nothing was sampled: %s\n", r.whyNothing())
 	}
 	if v := r.subject.shown(); p.Total(0) > 0 && p.Total(v) == 0 && !r.options.allValues() {
-		fmt.Fprintf(&b, "  the output is empty, as there is no %s: choose what it shows with --value\n", p.ValueTypes[v].Type)
+		fmt.Fprintf(&b, "  the output is empty, as there is no %s", p.ValueTypes[v].Type)
+		if r.subject.command() == doctor.Record {
+			b.WriteString(": choose what it shows with --value")
+		}
+		b.WriteByte('\n')
 	}
 	// Only now, as finding the packages can take longer than all names did.
 	lacks := naming.Lacking{}

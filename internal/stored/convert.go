@@ -132,7 +132,10 @@ func (o *ConvertOptions) profileFormat() (output.Format, error) {
 	if err == nil && o.EmbedSources && f.Name != "firefox" {
 		return output.Format{}, usage.Errorf("only a profile for the Firefox Profiler has room for sources: let its name end in .json.gz, or add --format firefox")
 	}
-	return f, err
+	if err != nil {
+		return f, err
+	}
+	return f, f.Allow(output.Options{Inverted: o.Inverted})
 }
 
 // maxUnembedded is how many source files that are missing are told of one by one.

@@ -185,6 +185,10 @@ func TestEmbedSources(t *testing.T) {
 	if code != 2 || !errors.Is(err, usage.Err) {
 		t.Errorf("sources in a picture: %d, %v", code, err)
 	}
+	code, err = Convert(t.Context(), ConvertOptions{Input: input, Output: "out.folded", Inverted: true, Stderr: io.Discard})
+	if code != 2 || !errors.Is(err, usage.Err) {
+		t.Errorf("inverted text: %d, %v", code, err)
+	}
 }
 
 func symbolizeAt(t *testing.T, file *elffile.File, address uint64) ([]symbolize.Frame, error) {

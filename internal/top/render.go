@@ -146,7 +146,7 @@ func (s *state) heading() string {
 	if len(s.shown) == 0 {
 		parts = append(parts, "waiting for the first window…")
 	} else {
-		parts = append(parts, fmt.Sprintf("last %.1f s", duration.Seconds()), fmt.Sprintf("%d samples", samples), lost(losses))
+		parts = append(parts, fmt.Sprintf("last %.1f s", duration.Seconds()), plain.Count(uint64(samples), "sample"), lost(losses))
 	}
 	return "fulgur top: " + strings.Join(parts, ", ")
 }

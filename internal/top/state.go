@@ -80,6 +80,9 @@ func (s *state) list() {
 	}
 	t := tables{s.shown, s.only.pid}
 	s.whole = t.whole()
+	if s.view == stackView {
+		s.stack.samples = t.ofStack(s.of, s.stack.frames)
+	}
 	s.items = s.matching(s.all(t))
 	s.cursor = min(s.cursor, max(len(s.items)-1, 0))
 	for i, item := range s.items {

@@ -195,6 +195,17 @@ func (t tables) stacks(of function) []stackRow {
 	return rows
 }
 
+// ofStack returns the samples of a stack that a function is in.
+func (t tables) ofStack(of function, frames []frame) int64 {
+	key := keyOf(frames)
+	for _, r := range t.stacks(of) {
+		if keyOf(r.frames) == key {
+			return r.samples
+		}
+	}
+	return 0
+}
+
 // keyOf names a stack by its functions.
 func keyOf(frames []frame) string {
 	var b strings.Builder

@@ -135,6 +135,21 @@ func TestChosenStays(t *testing.T) {
 	}
 }
 
+// A stack that is shown has the share that it has in the windows that are shown.
+func TestStackShare(t *testing.T) {
+	s := newState(encodetest.Typical())
+	press(s, terminal.Enter, terminal.Enter)
+	if s.view != stackView || s.stack.samples == 0 {
+		t.Fatalf("view %d with %d samples", s.view, s.stack.samples)
+	}
+	for range 3 { // the first window is no more shown
+		s.add(encodetest.Threads())
+	}
+	if !strings.HasSuffix(s.subject(), ", 0.0%") {
+		t.Errorf("a stack that is in no window: %s", s.subject())
+	}
+}
+
 // Escape leads back to where everything began.
 func TestBack(t *testing.T) {
 	s := newState(encodetest.Typical())

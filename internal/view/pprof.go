@@ -81,6 +81,9 @@ func pprofHandlers(o Options, library *code.Library, read func(*Input) (*profile
 	objects := &pprofObjects{library: library, profile: shown.Copy(), found: map[*code.File]map[uint64][]symbolize.Frame{}}
 	f := pprofFetcher{shown, func() (*profile.Profile, error) { return read(o.Base) }}
 	args := []string{"-http=127.0.0.1:0", "-no_browser", "-symbolize=none"}
+	if types := o.Input.Profile.ValueTypes; o.Value < len(types) {
+		args = append(args, "-sample_index="+types[o.Value].Type)
+	}
 	if o.Base != nil {
 		args = append(args, "-diff_base="+baseSource)
 	}

@@ -473,6 +473,12 @@ func TestPprof(t *testing.T) {
 			t.Errorf("%s: no instructions in %s", format, body)
 		}
 	}
+	for value, of := range p.profile.ValueTypes {
+		o := Options{Input: p.input(t, decode.Pprof), Value: value, Stderr: io.Discard}
+		if _, body := (request{path: "/pprof/top"}).do(t, serve(t, o)); !strings.Contains(body, "Type: "+of.Type) {
+			t.Errorf("no table of %s", of.Type)
+		}
+	}
 	base := p.input(t, decode.Pprof)
 	o := Options{Input: p.input(t, decode.Pprof), Base: &base, Stderr: io.Discard}
 	if r, body := (request{path: "/pprof/top"}).do(t, serve(t, o)); r.StatusCode != http.StatusOK || !strings.Contains(body, "work") {
@@ -497,7 +503,7 @@ func TestPprofOfForeignSource(t *testing.T) {
 			p.profile.Frames[i].Line = 1
 		}
 		base := p.input(t, decode.Pprof)
-		p.profile.Samples[0].Values[1] += 50 // what does not differ is not shown
+		p.profile.Samples[0].Values[0] += 50 // what does not differ is not shown
 		for kind, o := range map[string]Options{
 			"alone": {Input: p.input(t, decode.Pprof)}, "with a base": {Input: p.input(t, decode.Pprof), Base: &base},
 		} {

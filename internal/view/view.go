@@ -76,7 +76,7 @@ func Serve(ctx context.Context, o Options) error {
 // listen returns a server of the pages, which listens.
 func listen(o Options, library *code.Library) (*localhttp.Server, error) {
 	served := localhttp.Options{
-		Host: o.Listen, Port: o.Port, Remote: o.Listen != "",
+		Host: o.Listen, Port: o.Port,
 		MaxBody: mostRequest, Handler: pages(o, library),
 	}
 	if o.Input.isFirefox() {

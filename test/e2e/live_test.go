@@ -330,7 +330,7 @@ func TestWindowsEnd(t *testing.T) {
 		_ = busy.Process.Kill()
 		_ = busy.Wait()
 	})
-	r := fulgur(t, "profile", "-F", "499", "--interval", "0.2", "-o", filepath.Join(dir, "stripped.folded"), "-p", strconv.Itoa(busy.Process.Pid), "1")
+	r := fulgur(t, "profile", "-F", "499", "--interval", "0.2", "-o", filepath.Join(dir, "stripped.folded"), "-p", strconv.Itoa(busy.Process.Pid), "3")
 	if strings.Count(r.stderr, "  stripped: no symbols") != 1 || strings.Count(r.stderr, "stripped-000") < 2 {
 		t.Errorf("exit code %d:\n%s", r.code, r.stderr)
 	}

@@ -56,7 +56,7 @@ func Losses(l profile.Losses) []Loss {
 	add(l.Unsent, "sample lost", "samples lost",
 		"in no count: the ring was full", "raise --ring-size")
 	add(l.Skipped, "sample skipped", "samples skipped",
-		"by the kernel, on any CPU: a timer was late or another BPF program ran", "if they are many though the CPUs were busy, lower the rate")
+		"by the kernel, on any CPU: a timer was late or another BPF program ran", "if there are many, lower the rate")
 	add(l.Throttled, "pause of sampling", "pauses of sampling",
 		"by the kernel", "lower the rate or raise sysctl kernel.perf_event_max_sample_rate")
 	add(l.Bodies, "sample without stack", "samples without stack",

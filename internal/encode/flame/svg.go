@@ -53,7 +53,7 @@ type svgKind struct{ class, label string }
 
 // svgKinds are those of kinds.
 var svgKinds = []svgKind{
-	{"process", "Process"}, {"user", "User"}, {"inlined", "Inlined"}, {"kernel", "Kernel"}, {"jit", "JIT"},
+	{"cpu", "CPU"}, {"process", "Process"}, {"user", "User"}, {"inlined", "Inlined"}, {"kernel", "Kernel"}, {"jit", "JIT"},
 	{"unresolved", "No symbol"}, {"marker", "Note"},
 }
 
