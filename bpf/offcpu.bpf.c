@@ -541,6 +541,9 @@ int offcpu_begin(struct bpf_iter__task *ctx)
 	return 0;
 }
 
+/* A switch from a thread is over long before, in ns. */
+#define SWITCH_TIME 1000000
+
 /*
  * Counts the threads that are off their CPU for their time until the measurement
  * ended, or else a window did: what comes after that is a time of its own.
@@ -565,6 +568,12 @@ int offcpu_cut(struct bpf_iter__task *ctx)
 	if (!since || since >= until || !time_wanted(since, until))
 		return 0;
 	barrier(); /* the rest was stored before it */
+	/* It runs, and nobody told that it came back: for how long is not known. */
+	if (task->on_cpu && until - since > SWITCH_TIME) {
+		if (__sync_val_compare_and_swap(&t->since, since, 0) == since)
+			stat_add(STAT_MISSED, 1);
+		return 0;
+	}
 	part = *t;
 	kernel = kernel_half(task, &scratch->stack.record, false);
 	/* All that holds if it did not come back meanwhile. */

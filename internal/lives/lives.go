@@ -85,6 +85,9 @@ func (l *Lives) Heed(r perfevent.Record) {
 		}
 		if r.Exec { // perhaps by another thread, after the first one's end
 			t.end, t.process.end = 0, 0
+			if p := t.process; p.recorded && !slices.Contains(l.recorded, p) {
+				l.recorded = append(l.recorded, p)
+			}
 		}
 	case perfevent.Exit:
 		t := l.newest(r.PID, r.TID, at)

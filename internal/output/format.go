@@ -90,17 +90,17 @@ func (f Format) Allow(o Options) error {
 func (f Format) HasTimes() bool { return f.inTime != nil }
 
 // Choose returns the format for what is written to path: by name if that is given,
-// else by the path's ending, else text on a stream. Errors are those of usage.
+// else by the path's ending, which a stream need not have: that gets text. Errors are those of usage.
 func Choose(path, name string) (Format, error) {
-	if name == "" && IsStream(path) {
-		return formats[0], nil
-	}
 	for _, f := range formats {
 		if name == f.Name || name == "" && slices.ContainsFunc(f.Endings, func(e string) bool {
 			return strings.HasSuffix(path, e)
 		}) {
 			return f, nil
 		}
+	}
+	if name == "" && IsStream(path) {
+		return formats[0], nil
 	}
 	if name != "" {
 		return Format{}, usage.Errorf("unknown format %q; known are %s", name, Names())

@@ -20,6 +20,8 @@ func TestChoose(t *testing.T) {
 		{"-", "pprof", "pprof"},
 		{"", "folded", "folded"},
 		{"/dev/stdout", "svg", "svg"},
+		{"/dev/null", "", "text"},
+		{"/dev/shm/of-memory.pb.gz", "", "pprof"}, // a file as any other
 		{"out.txt", "", "text"},
 		{"out.folded", "", "folded"},
 		{"dir.svg/out.html", "", "html"},

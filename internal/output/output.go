@@ -3,6 +3,7 @@ package output
 import (
 	"fmt"
 	"io"
+	"os"
 	"strings"
 
 	"fulgur/internal/atomicfile"
@@ -17,9 +18,14 @@ type Output interface {
 	Abort() error
 }
 
-// IsStream reports whether what is written to path cannot be taken back.
+// IsStream reports whether what is written to path cannot be taken back: it is a
+// standard stream, or there is something that is no regular file.
 func IsStream(path string) bool {
-	return path == "" || path == "-" || strings.HasPrefix(path, "/dev/")
+	if path == "" || path == "-" || path == "/dev/stdout" || path == "/dev/stderr" || strings.HasPrefix(path, "/dev/fd/") {
+		return true
+	}
+	info, err := os.Stat(path)
+	return err == nil && !info.Mode().IsRegular() && !info.IsDir()
 }
 
 // Create opens the output at path, "-" or none being stdout. It is called before

@@ -99,11 +99,12 @@ func (n *numbered) write(w Window) error {
 	if err != nil {
 		return err
 	}
-	info, err := os.Lstat(path)
-	if err != nil {
+	switch info, err := os.Lstat(path); {
+	case err == nil:
+		n.written = append(n.written, writtenFile{path, info})
+	case !errors.Is(err, fs.ErrNotExist): // who waited for it may have taken it away
 		return fmt.Errorf("look at what was written: %w", err)
 	}
-	n.written = append(n.written, writtenFile{path, info})
 	n.report(w, path)
 	return n.remove()
 }

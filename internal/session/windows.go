@@ -209,7 +209,11 @@ func (w *windows) nearlyOver(now time.Time) bool {
 // counted later is named anew.
 func (w *windows) turn() error {
 	now, at := time.Now(), monotonic.Now()
-	if err := w.each(func(s source) error { return divide(s, at) }); err != nil {
+	// All of them at once, as to renew one takes the kernel a while.
+	if err := w.each(func(s source) error { return cutAt(s, at) }); err != nil {
+		return err
+	}
+	if err := w.each(func(s source) error { return errors.Join(s.Renew(), s.Counts().Flip()) }); err != nil {
 		return err
 	}
 	if _, err := w.run.Poll(); err != nil {
@@ -221,15 +225,12 @@ func (w *windows) turn() error {
 	return w.cut(now)
 }
 
-// divide divides what a source counts between two windows, at a time of
-// CLOCK_MONOTONIC in ns.
-func divide(s source, at uint64) error {
+// cutAt divides what goes on between two windows, at a time of CLOCK_MONOTONIC in ns.
+func cutAt(s source, at uint64) error {
 	if l, ok := s.(lasting); ok {
-		if err := l.Cut(at); err != nil {
-			return err
-		}
+		return l.Cut(at)
 	}
-	return errors.Join(s.Renew(), s.Counts().Flip())
+	return nil
 }
 
 // pending returns the names of the stacks of what goes on.

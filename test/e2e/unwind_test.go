@@ -194,7 +194,7 @@ func TestUnwindCommand(t *testing.T) {
 		}
 		e := endsOf(t, r.stdout)["deep"]
 		t.Logf("--unwind %s: %v", mode, e)
-		if e.total() < 200 || e.whole() < 0.98 {
+		if e.total() < 100 || e.whole() < 0.98 {
 			t.Errorf("--unwind %s: %.2f %% of %d stacks reach their root: %v", mode, 100*e.whole(), e.total(), e)
 		}
 		with, all := rooted(r.stdout, "deep")

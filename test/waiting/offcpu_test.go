@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -123,7 +124,21 @@ func asleep(t *testing.T) *os.Process {
 	if line, err := bufio.NewReader(out).ReadString('\n'); err != nil {
 		t.Fatalf("%q, %v", line, err)
 	}
+	for end := time.Now().Add(testenv.Patience(20 * time.Second)); !sleeps(sleeper.Process.Pid); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("it does not go to sleep")
+		}
+	}
 	return sleeper.Process
+}
+
+// sleeps reports whether the thread "sleeper" of a process does; see proc_pid_stat(5).
+func sleeps(pid int) bool {
+	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid)) // the pattern is right
+	return slices.ContainsFunc(files, func(file string) bool {
+		stat, err := os.ReadFile(file)
+		return err == nil && bytes.Contains(stat, []byte(" (sleeper) S "))
+	})
 }
 
 // A thread that sleeps when the measurement begins, and still does when it ends,
