@@ -424,6 +424,18 @@ func TestFlamePage(t *testing.T) {
 		c.until(`!document.querySelector("#merge").checked`)
 	})
 
+	t.Run("address of what there is not", func(t *testing.T) {
+		legend := c.text("#legend")
+		c.eval(`(location.hash = "colour=change&theme=x&view=y&value=7", 0)`, new(int))
+		var chosen []string
+		c.eval(`["colour", "theme", "value"].map((id) => document.getElementById(id).value)`, &chosen)
+		if want := []string{"kind", "auto", "0"}; !slices.Equal(chosen, want) {
+			t.Errorf("the page chose %q, want %q", chosen, want)
+		}
+		expect(c, "#legend", legend)
+		c.eval(`(location.hash = "", 0)`, new(int))
+	})
+
 	t.Run("dark", func(t *testing.T) {
 		ground := func() (colour string) {
 			c.eval("getComputedStyle(document.body).backgroundColor", &colour)
@@ -672,6 +684,74 @@ func TestThreads(t *testing.T) {
 	expectClean(c)
 }
 
+// Functions are told apart from processes of their name, wherever one is chosen.
+func TestNamesakes(t *testing.T) {
+	b := profile.NewBuilder(profile.ValueType{Type: "samples", Unit: "count"})
+	var stack profile.StackID
+	for i, name := range []string{"main", "sort", "cmp"} {
+		stack = b.Push(stack, b.Frame(profile.Frame{Function: b.Function(profile.Function{Name: name})}))
+		b.Add(profile.Sample{Stack: stack, Task: b.Task(profile.Task{Comm: "sort"}), CPU: -1, Values: []int64{int64(i + 1)}})
+	}
+	c := newTab(t)
+	openFlame(c, b.Profile(profile.Meta{}, profile.Losses{}), flame.Options{})
+	for depth, want := range map[int][]string{
+		1: {"KindProcess", "Total6 (100%)Self0 (0%)", "Callsmain100%"},
+		3: {"KindUser", "Total5 (83.3%)Self2 (33.3%)", "Called frommain100%", "Callscmp60.0%"},
+	} {
+		c.press("f")
+		c.click(boxAt(c, 0.1, depth))
+		expect(c, "#details h2", "sort")
+		c.clickOn("#details .buttons button:first-child")
+		expect(c, "#of", "sort")
+		expectContains(c, "#details", want...)
+	}
+
+	// The root is no function that could be chosen.
+	var root string
+	c.eval(pageScript(c)(`load().then((data) => new Page(data).names.key(data.tree.frame[0]))`), &root)
+	c.eval(fmt.Sprintf(`(location.hash = "view=sandwich&fn=%s", 0)`, root), new(int))
+	c.until(`document.querySelector("#of").textContent === "cmp"`)
+	expectClean(c)
+}
+
+// What was searched for can be gone through however much was looked at meanwhile:
+// what is seen is not made anew.
+func TestManySelections(t *testing.T) {
+	b := profile.NewBuilder(profile.ValueType{Type: "samples", Unit: "count"})
+	var stack profile.StackID
+	for i := range 30 {
+		stack = b.Push(stack, b.Frame(profile.Frame{Function: b.Function(profile.Function{Name: fmt.Sprintf("f%d", i)})}))
+	}
+	b.Add(profile.Sample{Stack: stack, Task: b.Task(profile.Task{Comm: "deep"}), CPU: -1, Values: []int64{1}})
+	c := newTab(t)
+	openFlame(c, b.Profile(profile.Meta{}, profile.Losses{}), flame.Options{})
+	c.press("/")
+	c.write("^f1$")
+	c.press("Enter")
+	expect(c, spoken, "f1: 1 sample, 100%")
+	for range 15 {
+		c.press("ArrowUp")
+	}
+	expect(c, spoken, "f16: 1 sample, 100%")
+	c.press("i", "n")
+	expect(c, spoken, "f1: 1 sample, 100%")
+
+	var kept struct {
+		Same  bool
+		Views int
+	}
+	c.eval(pageScript(c)(`load().then((data) => {
+		const page = new Page(data);
+		const { view } = page.chart;
+		page.functions.frames.forEach((_, f) => page.viewOf("callees of", f));
+		return { Same: page.viewOf("flame") === view, Views: page.views.size };
+	})`), &kept)
+	if !kept.Same || kept.Views > 25 {
+		t.Errorf("of the views %+v are kept, want the one that is seen and 24 others", kept)
+	}
+	expectClean(c)
+}
+
 // Of very many processes the list has the heaviest, and says so.
 func TestManyProcesses(t *testing.T) {
 	b := profile.NewBuilder(profile.ValueType{Type: "samples", Unit: "count"})
@@ -682,6 +762,11 @@ func TestManyProcesses(t *testing.T) {
 	openFlame(c, b.Profile(profile.Meta{}, profile.Losses{}), flame.Options{})
 	expectList(c, "#task option:nth-child(3), #task option:last-child", "\u2003process 150 · 1.32%", "\u2003… 50 more")
 	expectList(c, "#task option:disabled", "\u2003… 50 more")
+	// None of these is a function.
+	expectList(c, "#details li .name")
+	c.press("s")
+	expect(c, "#of", "all")
+	expectList(c, "#details h3", "Wherever it is called", "Calls")
 	expectClean(c)
 }
 

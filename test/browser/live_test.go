@@ -2,6 +2,8 @@ package browser
 
 import (
 	"context"
+	"fmt"
+	"strings"
 	"testing"
 
 	"fulgur/internal/encode/encodetest"
@@ -56,20 +58,37 @@ func TestLivePage(t *testing.T) {
 		t.Helper()
 		c.until(`((document) => ` + expression + `)(document.querySelector("iframe").contentDocument) === "` + want + `"`)
 	}
+	hit := func(keys ...string) { // before the page does anything else
+		t.Helper()
+		var ok bool
+		c.eval(fmt.Sprintf(`%q.split(",").every((key) => document.dispatchEvent(new KeyboardEvent("keydown", { key })))`,
+			strings.Join(keys, ",")), &ok)
+	}
+	// There is nothing to go back to yet. Who halts it sees the first window.
+	hit("[", "]")
+	c.until(`document.querySelector("#live").ariaPressed === "true"`)
+	hit(" ")
+	c.until(`document.querySelector("#live").ariaPressed === "false"`)
 	add(encodetest.Typical())
 	shown("1")
+	expect(c, "#status", "Window 1 of 1, paused")
+	c.clickOn("#live")
 	expect(c, "#status", "Window 1 of 1, live")
 	inFrame(`document.querySelector("#title").textContent`, "fulgur profile -F 99 10")
 
 	// What is typed and chosen in a window's page is in the next one.
 	c.clickOn("iframe")
 	c.press("t", "/")
-	c.write("main")
-	inFrame(`document.querySelector("#search").value`, "main")
+	c.write("mn")
+	c.press("ArrowLeft") // the caret stays too
 	add(encodetest.Threads())
+	c.write("a")
 	shown("2")
+	c.write("i")
+	inFrame(`document.activeElement.id`, "search")
 	inFrame(`document.querySelector("#search").value`, "main")
 	inFrame(`document.body.dataset.view`, "table")
+	inFrame(`document.defaultView.location.hash`, "#view=table&q=main")
 	c.screenshot("live")
 
 	// Halted, it stays at what is seen, and goes back and forth.
@@ -83,6 +102,10 @@ func TestLivePage(t *testing.T) {
 	c.clickOn("#live")
 	shown("3")
 	expect(c, "#status", "Window 3 of 3, live")
+	hit("[", "[") // from what is seen, and on from what was asked for
+	shown("1")
+	c.clickOn("#live")
+	shown("3")
 
 	stop()
 	c.until(`document.querySelector("#status").textContent === "Window 3 of 3, the measurement has ended"`)

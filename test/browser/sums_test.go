@@ -50,10 +50,10 @@ func profileOf(stacks []stackOf) *profile.Profile {
 	return b.Profile(profile.Meta{Command: "x"}, profile.Losses{})
 }
 
-// sums are what a page tells of a choice of processes: of each function the value of
-// its own code and of all that it calls, and of each way through a graph, whose
-// kind comes first, the value of the box it leads to. All are of the profile
-// and of the one that it is compared with.
+// sums are what a page tells of a choice of processes: of each function, of each
+// process and of the root the value of its own code and of all that it calls,
+// and of each way through a graph, whose kind comes first, the value of the box
+// it leads to. All are of the profile and of the one that it is compared with.
 type sums struct{ Self, Total, Ways map[string][2]int64 }
 
 // sumOf makes the sums of stacks that keep tells to, one by one.
@@ -69,37 +69,30 @@ func sumOf(profiles [2][]stackOf, value int, keep func(profile.Task) bool) sums 
 				sum[i] += stack.values[value]
 				to[key] = sum
 			}
-			names := stack.names
+			// addWays adds the ways that begin with the first of names.
+			addWays := func(kind string, names []string) {
+				for n := range names {
+					add(s.Ways, kind+" "+strings.Join(names[:n+1], ";"))
+				}
+			}
 			process := fmt.Sprintf("%s-%d/%d", stack.task.Comm, stack.task.PID, stack.task.TID)
-			all := append([]string{process}, names...)
-			for n := range all {
-				add(s.Ways, "flame "+strings.Join(all[:n+1], ";"))
-				from := slices.Clone(all[len(all)-n-1:])
-				slices.Reverse(from)
-				add(s.Ways, "callers "+strings.Join(from, ";"))
-			}
-			for n := range names {
-				add(s.Ways, "merged flame "+strings.Join(names[:n+1], ";"))
-			}
+			all := append([]string{"all", process}, stack.names...)
+			addWays("flame", all[1:])
+			addWays("merged flame", all[2:])
+			addWays("callers", reversed(all[1:]))
+			addWays("merged callers", reversed(all[2:]))
 			seen := map[string]bool{}
-			for n, name := range names {
+			for n, name := range all {
 				if seen[name] {
 					continue
 				}
 				seen[name] = true
 				add(s.Total, name)
-				for end := n + 1; end < len(names); end++ {
-					add(s.Ways, "callees of "+name+" "+strings.Join(names[n+1:end+1], ";"))
-				}
-				from := slices.Clone(all[:n+1])
-				slices.Reverse(from)
-				for end := range from {
-					add(s.Ways, "callers of "+name+" "+strings.Join(from[:end+1], ";"))
-				}
+				addWays("callees of "+name, all[n+1:])
+				addWays("callers of "+name, reversed(all[min(1, n):n]))
+				addWays("merged callers of "+name, reversed(all[min(2, n):n]))
 			}
-			if len(names) > 0 {
-				add(s.Self, names[len(names)-1])
-			}
+			add(s.Self, all[len(all)-1])
 		}
 	}
 	for _, of := range []map[string][2]int64{s.Self, s.Total, s.Ways} {
@@ -112,9 +105,14 @@ func sumOf(profiles [2][]stackOf, value int, keep func(profile.Task) bool) sums 
 	return s
 }
 
+func reversed(names []string) []string {
+	names = slices.Clone(names)
+	slices.Reverse(names)
+	return names
+}
+
 // pageSums asks the page's own code for the sums.
 const pageSums = `load().then((data) => {
-	const isFunction = (frame) => !['root', 'process'].includes(data.kinds[data.frames.kind[frame]]);
 	const functions = new Functions(data);
 	const name = (frame) => data.strings[data.frames.name[frame]];
 	const weights = new Weights(data, %d, taskFilter(data, %q));
@@ -135,15 +133,16 @@ const pageSums = `load().then((data) => {
 		walk(view, prefix + ' ', view.root, []);
 	};
 	functions.frames.forEach((frame, f) => {
-		if (!isFunction(frame)) return;
 		put(result.Self, name(frame), self[f], selfBase[f]);
 		put(result.Total, name(frame), total.values[f], total.base[f]);
 		show('callees of', f, false, 'callees of ' + name(frame));
 		show('callers of', f, false, 'callers of ' + name(frame));
+		show('callers of', f, true, 'merged callers of ' + name(frame));
 	});
 	show('flame', 0, false, 'flame');
 	show('flame', 0, true, 'merged flame');
 	show('callers', 0, false, 'callers');
+	show('callers', 0, true, 'merged callers');
 	return result;
 })`
 

@@ -21,8 +21,8 @@ import (
 //	         up: by how many chains it stands closer to the root than a callee
 //	         of the chain before would;
 //	         samples: how many rows of samples end on its last node
-//	nodes    call: of the root, its frame. Of others, the how manieth of its
-//	         caller's callees it is, from 0
+//	nodes    call: of the root, its frame; of others, the index of their frame
+//	         among the callees of their caller's
 //	samples  task: an index of the header's tasks;
 //	         a column for each value type, and then, if profiles are
 //	         compared, one for each value type of the base. Their entries are

@@ -11,18 +11,13 @@ import (
 	"fulgur/internal/profile"
 )
 
-// dataVersion is the version of the page's data; whatever changes its meaning
-// changes it.
-const dataVersion = 3
-
 // header is the part of the page's data that is JSON: everything but the
 // long tables.
 type header struct {
-	Version int         `json:"version"`
-	Title   string      `json:"title"`
-	Meta    meta        `json:"meta"`
-	Losses  []loss      `json:"losses"`
-	Values  []valueType `json:"values"`
+	Title  string      `json:"title"`
+	Meta   meta        `json:"meta"`
+	Losses []loss      `json:"losses"`
+	Values []valueType `json:"values"`
 	// Value is the index of the value type that is shown at first.
 	Value    int  `json:"value"`
 	Inverted bool `json:"inverted"`
@@ -98,8 +93,7 @@ type tasks struct {
 func newHeader(p *profile.Profile, o Options, t *tree) header {
 	m := p.Meta
 	h := header{
-		Version: dataVersion,
-		Title:   o.title(p),
+		Title: o.title(p),
 		Meta: meta{
 			Command: plainText(m.Command), Scope: plainText(m.Scope),
 			Host: plainText(m.Host), Kernel: plainText(m.Kernel), Arch: plainText(m.Arch), CPUs: m.CPUs,

@@ -6,7 +6,7 @@
   let ended = ''; // why there will be no more windows
   let shown = 0; // the window that is seen
   let coming = 0; // the one that is being loaded behind it, 0 if none
-  let wanted = 0; // the one to be seen
+  let wanted = 0; // the one to be seen: shown, coming, or what follows them
   let frame = null;
 
   // hashOf returns what the reader chose in a window's page, which keeps it in its
@@ -24,7 +24,12 @@
     next.src = `window/${n}${hashOf(frame)}`;
     next.addEventListener('load', () => whenReady(next, (ok) => {
       coming = 0;
-      if (ok) swap(next, n); else next.remove();
+      if (ok) {
+        swap(next, n);
+      } else {
+        next.remove();
+        if (wanted === n) wanted = shown;
+      }
       if (wanted !== n) show(wanted);
     }), { once: true });
     byId('frames').append(next);
@@ -45,12 +50,24 @@
     // The reader may have gone on meanwhile.
     if (frame && hash !== hashOf(next)) next.contentWindow.location.replace(`${next.contentWindow.location.pathname}${hash || '#'}`);
     next.className = '';
+    if (focused) takeFocus(next);
     frame?.remove();
     frame = next;
     shown = n;
-    if (focused) next.focus();
     next.contentWindow.addEventListener('keydown', press);
     showControls();
+  }
+
+  // takeFocus puts the focus and the caret where they are in the window's page
+  // that is seen, so that who is typing there can go on.
+  function takeFocus(next) {
+    const there = frame.contentDocument.activeElement;
+    const { selectionStart, selectionEnd, selectionDirection } = there;
+    const focusVisible = there.matches(':focus-visible');
+    next.focus(); // which takes it from there
+    const here = there.id ? next.contentDocument.getElementById(there.id) : null;
+    here?.focus({ preventScroll: true, focusVisible });
+    if (here && typeof selectionStart === 'number') here.setSelectionRange(selectionStart, selectionEnd, selectionDirection);
   }
 
   function showControls() {
@@ -70,8 +87,10 @@
     showControls();
   }
   function step(by) {
+    if (has.last === 0) return;
+    const from = live ? shown : wanted; // halted, wanted is what was stepped to
     live = false;
-    show(Math.min(Math.max(shown + by, has.first), has.last));
+    show(Math.min(Math.max(from + by, has.first), has.last));
     showControls();
   }
   function press(event) {
@@ -99,7 +118,7 @@
   const events = new EventSource('events');
   events.addEventListener('message', (event) => {
     Object.assign(has, JSON.parse(event.data));
-    if (live) show(has.last);
+    if (live || shown === 0) show(has.last);
     showControls();
   });
   events.addEventListener('end', () => end('the measurement has ended'));

@@ -68,10 +68,10 @@ class Reader {
 }
 
 // readTree returns the frames of nodes, which are in preorder, and columns by
-// chain: those nodes that have all their samples in common, n to first[k+1]-1
-// from n = first[k]. The chains above chain k are k+1 to end[k]-1. It also
-// returns from: what ends on the last node of chain k are the samples from[k]
-// to from[k+1]-1.
+// chain. The nodes first[k] to first[k+1]-1 are chain k: they have all their
+// samples in common. parent[k] is the chain below it, of the first one itself,
+// and k+1 to end[k]-1 are the chains above it. The samples from[k] to
+// from[k+1]-1 end on its last node.
 function readTree(reader, header) {
   const frames = header.frames.name.length;
   const calls = reader.starts(frames);

@@ -1,6 +1,9 @@
 // ---- Functions: what a name and a module tell apart, wherever it stands and
 // whether it is called or inlined.
 
+// NOT_CODE are the kinds of the levels below all functions.
+const NOT_CODE = ['root', 'cpu', 'process'];
+
 class Functions {
   constructor(data) {
     this.data = data;
@@ -13,6 +16,8 @@ class Functions {
       return ids.get(key);
     });
   }
+
+  isCode(f) { return !NOT_CODE.includes(this.data.kinds[this.data.frames.kind[this.frames[f]]]); }
 
   // selfSums returns by function the value in which it is the leaf.
   selfSums(weights) {

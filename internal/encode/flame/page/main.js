@@ -1,18 +1,19 @@
 // ---- The page: it owns the state and tells the parts what to show.
 
-const MOST_VIEWS = 24; // kept in memory
+const MOST_VIEWS = 24; // kept in memory, beside those that are seen
 
 class Page {
   constructor(data) {
     this.data = data;
-    const { frames, strings } = data;
+    const { frames, strings, kinds } = data;
     const keys = [];
     this.names = {
       of: (frame) => strings[frames.name[frame]],
       inlined: (frame) => frames.inlined[frame] === 1,
       // key names a frame in the page's address.
-      key: (frame) => keys[frame] ??= hash(
-        `${strings[frames.name[frame]]}\n${strings[frames.module[frame]]}\n${frames.inlined[frame]}`).toString(36),
+      key: (frame) => keys[frame] ??= hash([
+        strings[frames.name[frame]], strings[frames.module[frame]], kinds[frames.kind[frame]], frames.inlined[frame],
+      ].join('\n')).toString(36),
     };
     this.functions = new Functions(data);
     this.colours = new Colours(data);
@@ -42,6 +43,14 @@ class Page {
     const views = ['flame', 'callers', 'sandwich', 'table', ...(this.data.listings ? ['code'] : [])];
     return views.includes(this.now.view) ? this.now.view : 'flame';
   }
+  get colour() { return this.offered('colour'); }
+  get theme() { return this.offered('theme'); }
+  // offered returns what was chosen of a select's options, or if it is none of
+  // them the one that is chosen at first.
+  offered(key) {
+    const isOffered = [...byId(key).options].some((option) => option.value === this.now[key]);
+    return isOffered ? this.now[key] : this.state.defaults[key];
+  }
   get hasChart() { return this.view !== 'table' && this.view !== 'code'; }
 
   // update shows the state; before is what was shown, or null.
@@ -49,13 +58,13 @@ class Page {
     const { now } = this;
     const differs = (...keys) => !before || keys.some((key) => before[key] !== now[key]);
     if (differs('value', 'task')) this.weigh();
-    if (differs('theme')) this.setScheme(now.theme);
+    if (differs('theme')) this.setScheme(this.theme);
     if (differs('theme', 'colour')) this.readColours();
     if (differs('q')) this.search.parse(now.q);
     if (differs('view', 'fn', 'merge', 'invert', 'value', 'task')) this.showView();
     else if (differs('zoom', 'up')) this.showZoom();
     else if (differs('theme', 'colour')) this.eachChart((chart) => chart.repaint());
-    if (differs('q', 'value', 'task', 'view', 'fn', 'merge', 'zoom', 'up')) {
+    if (differs('q', 'value', 'task', 'view', 'fn', 'merge', 'invert', 'zoom', 'up')) {
       this.tip.hide();
       this.search.show(this.hasChart ? this.chart : null);
       this.eachChart((chart) => chart.repaint());
@@ -83,14 +92,14 @@ class Page {
   // hottest returns the functions by the weight of their own code.
   hottest(count) {
     const self = this.selfSums;
-    return [...self.keys()].filter((f) => self[f] > 0).sort((a, b) => self[b] - self[a]).slice(0, count);
+    return [...self.keys()].filter((f) => self[f] > 0 && this.functions.isCode(f)).sort((a, b) => self[b] - self[a]).slice(0, count);
   }
 
-  setScheme(theme) { document.documentElement.style.colorScheme = ['light', 'dark'].includes(theme) ? theme : ''; }
+  setScheme(theme) { document.documentElement.style.colorScheme = theme === 'auto' ? '' : theme; }
   // print makes the page one for paper, light and with all rows, or takes that
   // back.
   print(isOnPaper) {
-    this.setScheme(isOnPaper ? 'light' : this.now.theme);
+    this.setScheme(isOnPaper ? 'light' : this.theme);
     this.readColours();
     this.eachChart((chart) => {
       chart.isWhole = isOnPaper;
@@ -100,10 +109,10 @@ class Page {
   }
 
   readColours() {
-    if (this.now.colour === 'module' && this.colours.modules.length === 0) {
+    if (this.colour === 'module' && this.colours.modules.length === 0) {
       this.colours.rankModules(this.functions, this.selfSums);
     }
-    this.colours.read(this.now.colour);
+    this.colours.read(this.colour);
     byId('legend').replaceChildren(...this.colours.legend().map(([text, colour]) => {
       const item = element('li');
       const swatch = element('i');
@@ -115,19 +124,23 @@ class Page {
 
   // ---- views
 
-  // functionChosen is the function of the sandwich, and of the listing.
+  // functionChosen is the function of the sandwich, and of the listing: of a
+  // profile without functions the root, which stands for everything.
   functionChosen() {
-    const f = this.functions.frames.findIndex((frame) => this.names.key(frame) === this.now.fn);
-    return f >= 0 ? f : this.hottest(1)[0] ?? 0;
+    const root = this.data.tree.frame[0];
+    const f = this.functions.frames.findIndex((frame) => frame !== root && this.names.key(frame) === this.now.fn);
+    return f >= 0 ? f : this.hottest(1)[0] ?? this.functions.ofFrame[root];
   }
-  // viewOf returns a view, made anew if it was not among the last that were.
+  // viewOf returns a view, made anew if it was not among the last that were used.
   viewOf(kind, f = 0) {
     const key = `${kind} ${this.now.merge} ${f}`;
-    if (!this.views.has(key)) {
-      if (this.views.size >= MOST_VIEWS) this.views.delete(this.views.keys().next().value);
-      this.views.set(key, makeView(kind, f, this.now.merge === '1', this));
-    }
-    return this.views.get(key);
+    const view = this.views.get(key) ?? makeView(kind, f, this.now.merge === '1', this);
+    this.views.delete(key);
+    this.views.set(key, view); // behind all others
+    const seen = [this.chart.view, this.callers.view];
+    const unseen = [...this.views.keys()].filter((k) => !seen.includes(this.views.get(k)));
+    if (unseen.length > MOST_VIEWS) this.views.delete(unseen[0]);
+    return view;
   }
   showView() {
     const { view } = this;
@@ -164,11 +177,9 @@ class Page {
     else this.panel.showHottest();
   }
   showTable() {
-    const { frames } = this.functions;
-    const order = this.now.sort;
-    const isCode = (f) => !['root', 'cpu', 'process'].includes(this.data.kinds[this.data.frames.kind[frames[f]]]);
+    const { functions, functions: { frames } } = this;
     this.table.show(this.selfSums, this.totalSums, this.weights,
-      (f) => isCode(f) && (!this.matches || this.matches[frames[f]]), order);
+      (f) => functions.isCode(f) && (!this.matches || this.matches[frames[f]]), this.now.sort);
   }
 
   showPath() {
@@ -201,8 +212,8 @@ class Page {
     byId('reset').disabled = !this.hasChart || !now.zoom && !now.up;
     byId('value').value = String(this.valueIndex);
     byId('task').value = now.task;
-    byId('colour').value = this.now.colour;
-    byId('theme').value = now.theme;
+    byId('colour').value = this.colour;
+    byId('theme').value = this.theme;
     if (byId('search').value !== now.q) byId('search').value = now.q;
   }
 

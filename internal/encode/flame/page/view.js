@@ -127,9 +127,11 @@ class CallerView extends View {
       if (!ends[f]) order[made[this.slots[f] - 1].to++] = place;
     }
   }
-  // climb moves a place to its caller.
+  // climb moves a place to its caller. The root has none, and stays: all ways end
+  // at its frame.
   climb(place) {
     const { node, chain, tree: { first, parent } } = this;
+    if (node[place] === 0) return;
     if (node[place] > first[chain[place]]) {
       node[place]--;
     } else {
@@ -145,7 +147,7 @@ class CallerView extends View {
 function makeView(kind, f, merged, { data, weights, functions }) {
   const { tree, frames, kinds } = data;
   const isKind = (...names) => Uint8Array.from(frames.kind, (k) => names.includes(kinds[k]) ? 1 : 0);
-  const ends = merged ? isKind('root', 'cpu', 'process') : isKind('root');
+  const ends = merged ? isKind(...NOT_CODE) : isKind('root');
   switch (kind) {
     case 'callees of':
       return new CalleeView(data, weights, functions.frames[f], functions.outermost(f));
