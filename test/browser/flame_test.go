@@ -756,7 +756,7 @@ func TestManySelections(t *testing.T) {
 func TestManyProcesses(t *testing.T) {
 	b := profile.NewBuilder(profile.ValueType{Type: "samples", Unit: "count"})
 	for i := range 150 {
-		b.Add(profile.Sample{Task: b.Task(profile.Task{PID: i + 1, Comm: "sh"}), CPU: -1, Values: []int64{int64(i + 1)}})
+		b.Add(profile.Sample{Task: b.Task(profile.Task{PID: i + 1, Comm: "Worker"}), CPU: -1, Values: []int64{int64(i + 1)}})
 	}
 	c := newTab(t)
 	openFlame(c, b.Profile(profile.Meta{}, profile.Losses{}), flame.Options{})

@@ -163,12 +163,16 @@ func pageScript(c *tab) func(expression string) string {
 // profile, the value and the choice of processes.
 func TestSums(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 7))
-	for i := range 2 {
+	for i := range 3 {
 		stacks := [2][]stackOf{randomStacks(r)}
 		o := flame.Options{Value: 0}
-		if i == 1 {
+		switch i {
+		case 1:
 			stacks[1] = randomStacks(r)
 			o.Base = profileOf(stacks[1])
+		case 2: // one process, which shares the root's chain
+			only := stacks[0][0].task
+			stacks[0] = slices.DeleteFunc(stacks[0], func(s stackOf) bool { return s.task != only })
 		}
 		c := newTab(t)
 		openFlame(c, profileOf(stacks[0]), o)
