@@ -17,6 +17,7 @@ class Functions {
     });
   }
 
+  // isCode tells whether f is a function indeed, and not such a level.
   isCode(f) { return !NOT_CODE.includes(this.data.kinds[this.data.frames.kind[this.frames[f]]]); }
 
   // selfSums returns by function the value in which it is the leaf.

@@ -91,8 +91,9 @@ class Page {
   get totalSums() { return this.total ??= this.functions.totalSums(this.weights); }
   // hottest returns the functions by the weight of their own code.
   hottest(count) {
-    const self = this.selfSums;
-    return [...self.keys()].filter((f) => self[f] > 0 && this.functions.isCode(f)).sort((a, b) => self[b] - self[a]).slice(0, count);
+    const { functions, selfSums: self } = this;
+    return [...self.keys()].filter((f) => self[f] > 0 && functions.isCode(f))
+      .sort((a, b) => self[b] - self[a]).slice(0, count);
   }
 
   setScheme(theme) { document.documentElement.style.colorScheme = theme === 'auto' ? '' : theme; }
