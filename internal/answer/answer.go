@@ -6,7 +6,6 @@ package answer
 import (
 	"errors"
 	"fmt"
-	"io"
 	"sync"
 	"time"
 )
@@ -24,21 +23,34 @@ const mostOpen = 32
 // errTooMany is what follows the first mostOpen questions.
 var errTooMany = fmt.Errorf("%d file systems do not answer, and others are not asked: %w", mostOpen, ErrNone)
 
-// Asker asks. Who did not answer in time is not asked again until it does answer.
-// K names who is asked. The methods may be called from several goroutines.
-type Asker[K comparable] struct {
-	within time.Duration
-	mu     sync.Mutex
-	open   map[K]int // questions that were given up
-	all    int       // their number
+// Place is what may fail to answer: a file system by its device number or, where
+// that is not known yet, the surroundings of a path.
+type Place struct {
+	Device uint64 // as stat(2) tells it
+	Near   string // what the surroundings are called
 }
 
-// New returns an asker that knows of no one who does not answer.
-func New[K comparable]() *Asker[K] { return &Asker[K]{within: within, open: map[K]int{}} }
+// asker asks. Who did not answer in time is not asked again until it does answer.
+// It may be used from several goroutines.
+type asker struct {
+	within time.Duration
+	mu     sync.Mutex
+	open   map[Place]int // questions that were given up
+	all    int           // their number
+}
+
+func newAsker() *asker { return &asker{within: within, open: map[Place]int{}} }
+
+// everywhere remembers, for all of the process, who does not answer.
+var everywhere = newAsker()
 
 // Ask returns what question, which is asked of who, returns; or [ErrNone] if that
 // takes too long. What question returns after that is handed to late.
-func Ask[K comparable, T any](a *Asker[K], who K, question func() (T, error), late func(T, error)) (T, error) {
+func Ask[T any](who Place, question func() (T, error), late func(T, error)) (T, error) {
+	return ask(everywhere, who, question, late)
+}
+
+func ask[T any](a *asker, who Place, question func() (T, error), late func(T, error)) (T, error) {
 	var none T
 	a.mu.Lock()
 	silent, tooMany := a.open[who] > 0, a.all >= mostOpen
@@ -74,20 +86,8 @@ func Ask[K comparable, T any](a *Asker[K], who K, question func() (T, error), la
 	return none, ErrNone
 }
 
-// Close closes what was only read from and lies with who, or has it closed once who
-// answers: FUSE asks its daemon first. Nobody waits for that, and there is nothing to
-// lose.
-func Close[K comparable](a *Asker[K], who K, file io.Closer) error {
-	_, err := Ask(a, who, func() (struct{}, error) { return struct{}{}, file.Close() }, func(struct{}, error) {})
-	if errors.Is(err, ErrNone) {
-		go func() { _ = file.Close() }() // if it was not asked; a second time does nothing
-		return nil
-	}
-	return err
-}
-
 // count adds questions to those that were given up.
-func (a *Asker[K]) count(who K, n int) {
+func (a *asker) count(who Place, n int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.all += n

@@ -11,8 +11,6 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"fulgur/internal/answer"
 )
 
 // FileKey is the identity of mapped code: the device number and inode as the
@@ -73,7 +71,7 @@ func (f *File) rewritten() bool {
 	if file == nil || time.Since(was.since) < rewriteRest {
 		return false
 	}
-	st, err := f.distant(file).stat()
+	st, err := file.Now()
 	return err == nil && (st.Size != was.size || st.Mtim != was.modified)
 }
 
@@ -98,7 +96,7 @@ func (f *File) Root() string {
 	f.mu.RLock()
 	src := f.src
 	f.mu.RUnlock()
-	root, _ := ask(f.cache.answers, f.Key.volume(), func() (string, error) {
+	root, _ := ask(f.Key, func() (string, error) {
 		return src.root(f.Key, f.Path), nil
 	}, func(string, error) {}) // no answer is no root
 	return root
@@ -119,25 +117,11 @@ func (r reader) ReadAt(b []byte, off int64) (int, error) {
 		if err != nil {
 			return 0, err
 		}
-		n, err := r.f.readAt(o.file, b, off)
+		n, err := o.file.ReadAt(b, off)
 		if !errors.Is(err, os.ErrClosed) {
 			return n, err
 		}
 	}
-}
-
-// readAt reads from file, which is f's.
-func (f *File) readAt(file *os.File, b []byte, off int64) (int, error) {
-	n, err := f.distant(file).ReadAt(b, off)
-	if errors.Is(err, answer.ErrNone) {
-		err = fmt.Errorf("read mapped file %s: %w", f.Path, err)
-	}
-	return n, err
-}
-
-// distant returns file, which is f's, for who may not wait for it.
-func (f *File) distant(file *os.File) distant {
-	return distant{File: file, on: f.Key.volume(), answers: f.cache.answers}
 }
 
 // acquire makes sure that the file is open, and returns it. It may be closed again
@@ -164,7 +148,7 @@ func (f *File) open(src source) error {
 		return nil
 	}
 	f.src = src
-	f.opened, f.err = ask(f.cache.answers, f.Key.volume(), func() (opened, error) {
+	f.opened, f.err = ask(f.Key, func() (opened, error) {
 		return src.open(f.Key, f.Path)
 	}, func(late opened, err error) {
 		if err == nil {
@@ -192,7 +176,7 @@ func (f *File) close() error {
 	if file == nil {
 		return nil
 	}
-	return f.distant(file).Close()
+	return file.Close()
 }
 
 // isOpen reports whether a descriptor holds the file, and with it its inode

@@ -9,8 +9,6 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"fulgur/internal/answer"
 )
 
 // files interns mapped files, and bounds how many are open.
@@ -20,7 +18,6 @@ type files struct {
 	// always one, more after an inode was used again or written anew.
 	byInode map[FileKey][]*File
 	count   int // files in byInode
-	answers *answer.Asker[volume]
 	// The last sweep: how many files it left, and when.
 	swept   int
 	sweptAt time.Time
@@ -37,7 +34,7 @@ func newFiles(limit int) *files {
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &rlimit); err == nil && rlimit.Cur/2 < uint64(limit) {
 		limit = int(rlimit.Cur / 2)
 	}
-	c := &files{limit: limit, byInode: map[FileKey][]*File{}, answers: answer.New[volume](), sweptAt: time.Now()}
+	c := &files{limit: limit, byInode: map[FileKey][]*File{}, sweptAt: time.Now()}
 	c.period.Store(1)
 	return c
 }

@@ -22,7 +22,7 @@ type source struct {
 
 // opened is a file that is open.
 type opened struct {
-	file *os.File // nil if it could not be opened, or was closed to save descriptors
+	file *safeopen.File // nil if it could not be opened, or was closed to save descriptors
 	size int64
 	// modified is when it was written last, by its own file system's clock.
 	modified unix.Timespec
@@ -63,7 +63,7 @@ func (s source) open(key FileKey, path string) (opened, error) {
 // Open returns the regular file at a path as process pid sees it: the one that a
 // mapping of it will have.
 func (t *Table) Open(pid int, path string) (*File, error) {
-	key, err := ask(t.files.answers, volume{pid: pid}, func() (FileKey, error) {
+	key, err := answer.Ask(near(pid), func() (FileKey, error) {
 		fd, err := openInRoot(pid, path)
 		if err != nil {
 			return FileKey{}, err
@@ -119,7 +119,7 @@ func openChecked(attempt func() (int, error), key FileKey, path string) (opened,
 	}
 	defer func() { _ = unix.Close(fd) }()
 	var o opened
-	o.file, err = safeopen.Reopen(fd, path, func(st *unix.Stat_t) error {
+	o.file, err = safeopen.Hold(fd, path, func(st *unix.Stat_t) error {
 		if safeopen.Regular(st) != nil || !sameFile(*st, key) {
 			return ErrFileReplaced
 		}
@@ -130,7 +130,7 @@ func openChecked(attempt func() (int, error), key FileKey, path string) (opened,
 		return opened{}, err
 	}
 	var ok bool
-	if o.gen, ok = generation(o.file); ok && key.Gen != 0 && o.gen != key.Gen {
+	if o.gen, ok = generation(o.file.OS()); ok && key.Gen != 0 && o.gen != key.Gen {
 		_ = o.file.Close() // was not even read
 		return opened{}, ErrFileReplaced
 	}
@@ -183,7 +183,7 @@ func openInRoot(pid int, path string) (int, error) {
 
 // generation returns the generation number of the file's inode, by which two
 // files that had the same inode number one after the other differ. Not all
-// file systems tell it.
+// file systems tell it, and what was only looked at (O_PATH) tells none.
 func generation(f *os.File) (uint64, bool) {
 	const fsIocGetVersion = 0x80087601 // FS_IOC_GETVERSION of 64-bit machines
 	gen, err := unix.IoctlGetInt(int(f.Fd()), fsIocGetVersion)

@@ -21,7 +21,7 @@ import (
 // /tmp is open to everyone, so a map counts only if it is a regular file
 // that the process's user, or root, owns. The error wraps fs.ErrNotExist if
 // there is none. The caller closes the file.
-func openPerfMap(pid int) (*os.File, error) {
+func openPerfMap(pid int) (*safeopen.File, error) {
 	status, err := os.ReadFile(procPath(pid, "status"))
 	if err != nil {
 		return nil, fmt.Errorf("open perf map of process %d: %w", pid, err)
@@ -44,13 +44,13 @@ func openPerfMap(pid int) (*os.File, error) {
 func perfMapPath(pid int) string { return "/tmp/perf-" + strconv.Itoa(pid) + ".map" }
 
 // openOwned opens the regular file that find finds at path if uid or root owns it.
-func openOwned(find func(path string) (int, error), path string, uid uint32) (*os.File, error) {
+func openOwned(find func(path string) (int, error), path string, uid uint32) (*safeopen.File, error) {
 	fd, err := find(path)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = unix.Close(fd) }()
-	return safeopen.Reopen(fd, path, func(st *unix.Stat_t) error {
+	return safeopen.Hold(fd, path, func(st *unix.Stat_t) error {
 		if st.Uid != uid && st.Uid != 0 {
 			return fmt.Errorf("owned by user %d, neither by the process's user %d nor by root", st.Uid, uid)
 		}

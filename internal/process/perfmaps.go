@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"io"
-	"os"
 	"slices"
 	"time"
 
@@ -12,6 +11,7 @@ import (
 
 	"fulgur/internal/answer"
 	"fulgur/internal/monotonic"
+	"fulgur/internal/safeopen"
 )
 
 // PerfMap is what a process's perf map said while it stood for the same code:
@@ -24,7 +24,7 @@ type PerfMap struct {
 
 	// file is followed until something takes the map's place or the process
 	// ends; nil if there is none, or none yet.
-	file  *distant
+	file  *safeopen.File
 	mtime unix.Timespec // of the file as kept
 	kept  spooled
 	err   error
@@ -71,7 +71,7 @@ func (m *PerfMap) at(time uint64) *PerfMap {
 
 // update keeps what was added to the file, unless it was written anew.
 func (m *PerfMap) update() (rewritten bool) {
-	st, err := m.file.stat()
+	st, err := m.file.Now()
 	if err != nil {
 		m.err = err
 		return false
@@ -106,8 +106,8 @@ func (m *PerfMap) matches() bool {
 
 // replaced returns the file that is now at the path of the map, if it is no
 // longer the one that is followed.
-func (m *PerfMap) replaced(p *perfMaps) *distant {
-	st, err := m.file.stat()
+func (m *PerfMap) replaced(p *perfMaps) *safeopen.File {
+	st, err := m.file.Now()
 	if err != nil || st.Nlink > 0 {
 		return nil
 	}
@@ -122,7 +122,6 @@ func (m *PerfMap) replaced(p *perfMaps) *distant {
 type perfMaps struct {
 	followed map[int]*PerfMap // the newest of each process, by pid
 	spool    spool
-	answers  *answer.Asker[volume]
 	missed   time.Time // when missing maps were last looked for
 }
 
@@ -131,22 +130,13 @@ type perfMaps struct {
 const missingEvery = time.Second
 
 // find opens the map of process pid.
-func (p *perfMaps) find(pid int) (*distant, error) {
-	return ask(p.answers, volume{pid: pid}, func() (*distant, error) {
-		f, err := openPerfMap(pid)
-		if err != nil {
-			return nil, err
-		}
-		var st unix.Stat_t
-		if err := unix.Fstat(int(f.Fd()), &st); err != nil {
-			return nil, errors.Join(os.NewSyscallError("fstat", err), f.Close())
-		}
-		return &distant{File: f, on: volume{maj: unix.Major(st.Dev), min: unix.Minor(st.Dev)}, answers: p.answers}, nil
-	}, func(late *distant, err error) {
-		if err == nil {
-			_ = late.File.Close() // it is looked for again
-		}
-	})
+func (p *perfMaps) find(pid int) (*safeopen.File, error) {
+	return answer.Ask(near(pid), func() (*safeopen.File, error) { return openPerfMap(pid) },
+		func(late *safeopen.File, err error) {
+			if err == nil {
+				_ = late.Close() // it is looked for again
+			}
+		})
 }
 
 // open begins to follow the map of process pid.

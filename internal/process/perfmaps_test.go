@@ -16,6 +16,7 @@ import (
 	"fulgur/internal/answer"
 	"fulgur/internal/monotonic"
 	"fulgur/internal/perfevent"
+	"fulgur/internal/safeopen"
 	"fulgur/internal/testenv"
 	"fulgur/internal/testenv/fusetest"
 )
@@ -190,6 +191,17 @@ func TestPerfMapOfParent(t *testing.T) {
 	check(pidA, now+3, "ab")
 }
 
+// followed opens the perf map at path until the test's end.
+func followed(t *testing.T, path string) *safeopen.File {
+	t.Helper()
+	f, err := safeopen.Open("/", path, safeopen.Regular)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = f.Close() }) // was only read
+	return f
+}
+
 // A snapshot stays as it is, and says what the map then said.
 func TestPerfMapSnapshot(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "perf.map")
@@ -200,7 +212,7 @@ func TestPerfMapSnapshot(t *testing.T) {
 	defer f.Close()
 	s := &spool{limit: spoolLimit}
 	defer s.close()
-	m := &PerfMap{file: &distant{File: f, on: volume{maj: 8}}, kept: spooled{in: s}}
+	m := &PerfMap{file: followed(t, path), kept: spooled{in: s}}
 	grow := func(line string) {
 		t.Helper()
 		if _, err := f.WriteString(line); err != nil {
@@ -231,21 +243,14 @@ func TestPerfMapNoAnswer(t *testing.T) {
 		t.Fatal(err)
 	}
 	path, stop := fusetest.Mount(t, served)
-	f, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
 	s := &spool{limit: spoolLimit}
 	defer s.close()
-	m := &PerfMap{file: &distant{File: f, answers: answer.New[volume]()}, kept: spooled{in: s}}
+	m := &PerfMap{file: followed(t, path), kept: spooled{in: s}}
 	if m.update() || m.Incomplete() != nil || m.kept.size != int64(len(line)) {
 		t.Fatalf("%d bytes are kept, %v", m.kept.size, m.Incomplete())
 	}
 	stop()
 	if m.update() || !errors.Is(m.Incomplete(), answer.ErrNone) || m.kept.size != int64(len(line)) {
 		t.Errorf("%d bytes are kept, %v", m.kept.size, m.Incomplete())
-	}
-	if err := m.file.Close(); err != nil {
-		t.Error(err)
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"os"
 	"time"
 
-	"fulgur/internal/answer"
 	"fulgur/internal/monotonic"
 	"fulgur/internal/perfevent"
 )
@@ -60,7 +59,7 @@ func NewTable(o Options) *Table {
 		images:   map[int]*image{},
 		files:    newFiles(cmp.Or(o.MaxOpenFiles, 4096)),
 		sync:     o.Sync,
-		perfMaps: perfMaps{followed: map[int]*PerfMap{}, spool: spool{limit: spoolLimit}, answers: answer.New[volume]()},
+		perfMaps: perfMaps{followed: map[int]*PerfMap{}, spool: spool{limit: spoolLimit}},
 		replaced: func(int) {},
 		mapped:   func(int) {},
 	}

@@ -2,6 +2,7 @@ package safeopen
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path"
@@ -13,24 +14,21 @@ import (
 	"fulgur/internal/answer"
 )
 
-// File is a file or directory that was opened by [Open]. Its methods wait for its
-// file system for a moment only; where that does not answer, their errors wrap
-// [answer.ErrNone].
+// File is a file or directory that was found to be what it should be. Its methods
+// wait for its file system for a moment only; where that does not answer, their
+// errors wrap [answer.ErrNone].
+//
+// Of a file system that may stop answering, nothing stays open for reading: whoever
+// closes that, and be it the kernel when it ends a process, has FUSE ask its daemon,
+// and waits for ever. What was only looked at (O_PATH) is closed without a question,
+// so that is kept, and is opened for each reading.
 type File struct {
-	file *os.File
+	file *os.File // open for reading if onDisk, else only looked at
 	name string
 	info os.FileInfo
-	// on is what reading asks; nil of a file on a disk of this machine, which
-	// keeps nobody waiting.
-	on *place
-}
-
-// place is what may fail to answer: a file system by its device number, or where
-// that is not known yet, the surroundings of a path.
-type place struct {
-	device uint64
-	root   string
-	above  string // of the path below root, its first directories
+	// onDisk is whether it is on a disk of this machine, which keeps nobody waiting.
+	onDisk bool
+	off    int64 // of the next Read
 }
 
 // placeDepth is how many directories of a path tell mounts apart: those of a mount
@@ -38,48 +36,31 @@ type place struct {
 // suffer.
 const placeDepth = 3
 
-// places remembers, for all of the process, who does not answer.
-var places = answer.New[place]()
-
 // placeOf returns the surroundings of name below root.
-func placeOf(root, name string) place {
+func placeOf(root, name string) answer.Place {
 	parts := strings.SplitN(strings.TrimPrefix(path.Dir(path.Clean("/"+name)), "/"), "/", placeDepth+1)
-	return place{root: root, above: strings.Join(parts[:min(len(parts), placeDepth)], "/")}
+	return answer.Place{Near: path.Join(root, path.Join(parts[:min(len(parts), placeDepth)]...))}
 }
 
 // Open opens what is at name below the directory root, for reading, if accept
 // returns nil for it. Symbolic links lead to places below root, whatever they
 // say: those of a container mean its own files.
 func Open(root, name string, accept func(*unix.Stat_t) error) (*File, error) {
-	full := path.Join(root, name)
-	f, err := answer.Ask(places, placeOf(root, name), func() (*File, error) {
-		file, err := open(root, name, accept)
-		if err != nil {
-			return nil, err
-		}
-		info, err := file.Stat()
-		if err != nil {
-			return nil, errors.Join(err, file.Close())
-		}
-		f := &File{file: file, name: full, info: info}
-		if st := info.Sys().(*syscall.Stat_t); unix.Major(st.Dev) == 0 {
-			f.on = &place{device: st.Dev}
-		}
-		return f, nil
-	}, func(f *File, err error) {
-		if err == nil {
-			_ = f.file.Close() // nobody waited for it
-		}
-	})
+	f, err := answer.Ask(placeOf(root, name), func() (*File, error) { return open(root, name, accept) },
+		func(f *File, err error) {
+			if err == nil {
+				_ = f.Close() // nobody waited for it
+			}
+		})
 	if errors.Is(err, answer.ErrNone) {
-		err = &os.PathError{Op: "open", Path: full, Err: err}
+		err = &os.PathError{Op: "open", Path: path.Join(root, name), Err: err}
 	}
 	return f, err
 }
 
 // Stat returns what [os.Stat] does of what is at a trusted path.
 func Stat(name string) (os.FileInfo, error) {
-	info, err := answer.Ask(places, place{root: name}, func() (os.FileInfo, error) { return os.Stat(name) },
+	info, err := answer.Ask(answer.Place{Near: name}, func() (os.FileInfo, error) { return os.Stat(name) },
 		func(os.FileInfo, error) {}) // nothing is left of it
 	if errors.Is(err, answer.ErrNone) {
 		err = &os.PathError{Op: "stat", Path: name, Err: err}
@@ -87,62 +68,144 @@ func Stat(name string) (os.FileInfo, error) {
 	return info, err
 }
 
+// Hold returns what fd, a descriptor of [Path] or [At], stands for, if it can be
+// read and accept returns nil for it; name is what it is called. It leaves fd open.
+// Unlike what it returns, it waits for the file system.
+func Hold(fd int, name string, accept func(*unix.Stat_t) error) (*File, error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return nil, &os.PathError{Op: "stat", Path: name, Err: err}
+	}
+	if err := accept(&st); err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	file, err := reopen(fd, name)
+	if err != nil {
+		return nil, err
+	}
+	f := &File{file: file, name: name, onDisk: onDisk(&st)}
+	if !f.onDisk { // it can be read, which is all that was to be known
+		looked, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
+		if err := errors.Join(err, file.Close()); err != nil {
+			return nil, &os.PathError{Op: "open", Path: name, Err: err}
+		}
+		f.file = os.NewFile(uintptr(looked), name)
+	}
+	if f.info, err = f.file.Stat(); err != nil {
+		return nil, errors.Join(err, f.file.Close())
+	}
+	return f, nil
+}
+
+// onDisk reports whether what st is of is on a disk of this machine, which answers:
+// what has none, as a network's file system, has a made-up device with major number 0.
+func onDisk(st *unix.Stat_t) bool { return unix.Major(st.Dev) != 0 }
+
 // Name returns the path that the file was opened at, its root included.
 func (f *File) Name() string { return f.name }
 
 // Stat returns what the file was when it was opened.
 func (f *File) Stat() (os.FileInfo, error) { return f.info, nil }
 
-// OS returns the open file for programs that are to read it. It is closed with f.
+// Now returns what fstat(2) tells of the file now.
+func (f *File) Now() (unix.Stat_t, error) {
+	return ask(f, "stat", func() (st unix.Stat_t, err error) {
+		err = f.control(func(fd int) error { return os.NewSyscallError("fstat", unix.Fstat(fd, &st)) })
+		return st, err
+	})
+}
+
+// OS returns a descriptor of the file for programs that are to open it, at its path
+// in /proc/self/fd. It is closed with f.
 func (f *File) OS() *os.File { return f.file }
 
+// mostAsked is the number of bytes that a question asks for at most: many of them
+// may take as long as they do, as long as there are some all the time.
+const mostAsked = 1 << 20
+
 // ReadAt implements [io.ReaderAt].
-func (f *File) ReadAt(b []byte, off int64) (int, error) {
-	return f.into(b, func(b []byte) (int, error) { return f.file.ReadAt(b, off) })
+func (f *File) ReadAt(b []byte, off int64) (n int, err error) {
+	if f.onDisk {
+		return f.file.ReadAt(b, off)
+	}
+	for n < len(b) && err == nil {
+		at, size := off+int64(n), min(len(b)-n, mostAsked)
+		var part []byte
+		part, err = reading(f, func(file *os.File) ([]byte, error) {
+			own := make([]byte, size) // a reading that was given up may still write to it
+			n, err := file.ReadAt(own, at)
+			return own[:n], err
+		})
+		n += copy(b[n:], part)
+	}
+	return n, err
 }
 
 // Read implements [io.Reader].
-func (f *File) Read(b []byte) (int, error) { return f.into(b, f.file.Read) }
-
-// into reads into b by read, which is handed other memory if it may come back when
-// nobody waits for it any more.
-func (f *File) into(b []byte, read func([]byte) (int, error)) (int, error) {
-	if f.on == nil {
-		return read(b)
-	}
-	got, err := ask(f, func() ([]byte, error) {
-		own := make([]byte, len(b))
-		n, err := read(own)
-		return own[:n], err
-	})
-	return copy(b, got), err
+func (f *File) Read(b []byte) (int, error) {
+	n, err := f.ReadAt(b, f.off)
+	f.off += int64(n)
+	return n, err
 }
 
 // Names returns the names of what is in a directory, most of them at most.
 func (f *File) Names(most int) ([]string, error) {
-	names, err := ask(f, func() ([]string, error) { return f.file.Readdirnames(most) })
+	names, err := reading(f, func(file *os.File) ([]string, error) {
+		if _, err := file.Seek(0, io.SeekStart); err != nil {
+			return nil, err
+		}
+		return file.Readdirnames(most)
+	})
 	if errors.Is(err, io.EOF) {
 		err = nil
 	}
 	return names, err
 }
 
-// Close closes the file, or has it closed once its file system answers.
-func (f *File) Close() error {
-	if f.on == nil {
-		return f.file.Close()
-	}
-	return answer.Close(places, *f.on, f.file)
-}
+// Close closes the file. It asks nobody.
+func (f *File) Close() error { return f.file.Close() }
 
-// ask asks the file's file system.
-func ask[T any](f *File, question func() (T, error)) (T, error) {
-	if f.on == nil {
+// ask asks the file's file system for what op says.
+func ask[T any](f *File, op string, question func() (T, error)) (T, error) {
+	if f.onDisk {
 		return question()
 	}
-	got, err := answer.Ask(places, *f.on, question, func(T, error) {}) // what is late is of no use
+	on := answer.Place{Device: f.info.Sys().(*syscall.Stat_t).Dev}
+	got, err := answer.Ask(on, question, func(T, error) {}) // what is late is of no use
 	if errors.Is(err, answer.ErrNone) {
-		err = &os.PathError{Op: "read", Path: f.name, Err: err}
+		err = &os.PathError{Op: op, Path: f.name, Err: err}
 	}
 	return got, err
+}
+
+// reading asks the file's file system for what read returns of the file, open for
+// reading.
+func reading[T any](f *File, read func(*os.File) (T, error)) (T, error) {
+	return ask(f, "read", func() (got T, err error) {
+		if f.onDisk {
+			return read(f.file)
+		}
+		var file *os.File
+		if err := f.control(func(fd int) (err error) {
+			file, err = reopen(fd, f.name)
+			return err
+		}); err != nil {
+			return got, err
+		}
+		defer func() { _ = file.Close() }() // was only read
+		return read(file)
+	})
+}
+
+// control calls fn with the file's descriptor, which stays open meanwhile though
+// others may close the file.
+func (f *File) control(fn func(fd int) error) error {
+	conn, err := f.file.SyscallConn()
+	if err != nil {
+		return err
+	}
+	if conn.Control(func(fd uintptr) { err = fn(int(fd)) }) != nil {
+		return os.ErrClosed // what else it fails for
+	}
+	return err
 }

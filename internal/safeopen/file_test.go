@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"path"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -22,8 +23,8 @@ func TestNoAnswer(t *testing.T) {
 	if err := os.WriteFile(content, []byte(strings.Repeat("x", 4<<20)), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	path, stop := fusetest.Mount(t, content)
-	f, err := Open("/", path, Regular)
+	file, stop := fusetest.Mount(t, content)
+	f, err := Open("/", file, Regular)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,9 +39,9 @@ func TestNoAnswer(t *testing.T) {
 	for _, ask := range []func() error{
 		func() error { _, err := f.ReadAt(b, 2<<20); return err },
 		func() error { _, err := f.Read(b); return err }, // is not asked
-		func() error { _, err := Open("/", path, Regular); return err },
-		func() error { _, err := Stat(path); return err },
-		func() error { _, err := Open(filepath.Dir(path), "another", Regular); return err },
+		func() error { _, err := Open("/", file, Regular); return err },
+		func() error { _, err := Stat(file); return err },
+		func() error { _, err := Open(filepath.Dir(file), "another", Regular); return err },
 	} {
 		if err := ask(); !errors.Is(err, answer.ErrNone) || errors.Is(err, unix.EINTR) {
 			t.Errorf("error %v", err)
@@ -66,7 +67,7 @@ func TestPlaceOf(t *testing.T) {
 		"/file":                                  "",
 		"":                                       "",
 	} {
-		if got := placeOf("/", name); got != (place{root: "/", above: want}) {
+		if got := placeOf("/", name); got != (answer.Place{Near: path.Join("/", want)}) {
 			t.Errorf("%s: %+v, want %s", name, got, want)
 		}
 	}

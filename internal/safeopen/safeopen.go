@@ -17,7 +17,7 @@ import (
 )
 
 // open is [Open] for those who may wait.
-func open(root, name string, accept func(*unix.Stat_t) error) (*os.File, error) {
+func open(root, name string, accept func(*unix.Stat_t) error) (*File, error) {
 	dir, err := Path(root)
 	if err != nil {
 		return nil, err
@@ -28,7 +28,7 @@ func open(root, name string, accept func(*unix.Stat_t) error) (*os.File, error) 
 		return nil, err
 	}
 	defer func() { _ = unix.Close(fd) }() // likewise
-	return Reopen(fd, filepath.Join(root, name), accept)
+	return Hold(fd, filepath.Join(root, name), accept)
 }
 
 // Path opens what is at a trusted path, only to look at it. The caller closes
@@ -66,17 +66,9 @@ func At(dir int, name string) (fd int, err error) {
 	return fd, nil
 }
 
-// Reopen opens for reading what fd, a descriptor of [Path] or [At], stands for, if
-// accept returns nil for it; name is what the file is called in errors. It leaves
-// fd open.
-func Reopen(fd int, name string, accept func(*unix.Stat_t) error) (*os.File, error) {
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
-		return nil, &os.PathError{Op: "stat", Path: name, Err: err}
-	}
-	if err := accept(&st); err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
-	}
+// reopen opens for reading what fd, a descriptor of [Path] or [At], stands for; name
+// is what the file is called in errors. It leaves fd open.
+func reopen(fd int, name string) (*os.File, error) {
 	// O_NONBLOCK: nor does a lease that somebody has on the file make us wait.
 	const flags = unix.O_RDONLY | unix.O_CLOEXEC | unix.O_NONBLOCK | unix.O_NOCTTY
 	for {

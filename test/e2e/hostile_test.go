@@ -17,6 +17,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"fulgur/internal/testenv"
 	"fulgur/internal/testenv/fusetest"
 )
@@ -215,15 +217,7 @@ func TestHostileMount(t *testing.T) {
 		t.Fatal(err)
 	}
 	pid := victim(t, program, "E2E_WORKLOAD=shares")
-	for used := 0; used < int(200*time.Millisecond); time.Sleep(time.Millisecond) { // until it has begun
-		b, err := os.ReadFile("/proc/" + pid + "/schedstat")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := fmt.Sscan(string(b), &used); err != nil {
-			t.Fatal(err)
-		}
-	}
+	begun(t, pid)
 	stop()
 	r := fulgur(t, "profile", "-p", pid, "-F", "199", "-f", "1")
 	if r.code != 0 || len(folded(t, r.stdout)) == 0 {
@@ -232,7 +226,80 @@ func TestHostileMount(t *testing.T) {
 	once(t, r.stderr, "does not answer")
 }
 
-// Nor does one that a program's debug file may be in.
+// begun waits until a workload is at work.
+func begun(t *testing.T, pid string) {
+	t.Helper()
+	for used := 0; used < int(200*time.Millisecond); time.Sleep(time.Millisecond) {
+		b, err := os.ReadFile("/proc/" + pid + "/schedstat")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := fmt.Sscan(string(b), &used); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// Who holds a file of a file system that ceases to answer comes to an end
+// nevertheless: the kernel asks it nothing when it closes what a process leaves.
+func TestHostileMountHeld(t *testing.T) {
+	testenv.Root(t)
+	testenv.AnyKernel(t)
+	cmd := command(t, "profile", "-F", "199", "-f") // ends after the file system, which may hold it
+	program, stop := fusetest.Mount(t, os.Args[0])
+	if _, err := os.ReadFile(program); err != nil { // into the page cache, whence it runs
+		t.Fatal(err)
+	}
+	pid := victim(t, program, "E2E_WORKLOAD=shares")
+	begun(t, pid)
+	cmd.Args = append(cmd.Args, "-p", pid)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	deadline := time.Now().Add(testenv.Patience(time.Minute))
+	wait := func(what string, happened func() bool) {
+		t.Helper()
+		for !happened() {
+			if time.Now().After(deadline) {
+				t.Fatalf("it never happened that fulgur %s", what)
+			}
+			time.Sleep(time.Millisecond)
+		}
+	}
+	// What is open for a moment only, for reading, is not what this is about.
+	held, looks := "", 0
+	wait("holds the program for long", func() bool {
+		fds, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", cmd.Process.Pid))
+		if err != nil {
+			t.Fatal(err)
+		}
+		now := strings.Join(slices.DeleteFunc(fds, func(fd string) bool {
+			path, err := os.Readlink(fd)
+			return err != nil || path != program
+		}), " ")
+		if now != held {
+			held, looks = now, 0
+		}
+		looks++
+		return held != "" && looks > 200
+	})
+	stop()
+	if err := cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	wait("exits", func() bool {
+		var info unix.Siginfo
+		if err := unix.Waitid(unix.P_PID, cmd.Process.Pid, &info, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil); err != nil {
+			t.Fatal(err)
+		}
+		return info.Signo != 0
+	})
+	if r := finish(t, cmd); r.code != 0 {
+		t.Errorf("exit code %d: %s", r.code, r.stderr)
+	}
+}
+
+// Nor is one waited for that a program's debug file may be in.
 func TestHostileDebugDirectory(t *testing.T) {
 	testenv.Root(t)
 	objcopy := testenv.Tool(t, "objcopy")
