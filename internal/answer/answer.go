@@ -17,11 +17,13 @@ var ErrNone = errors.New("its file system does not answer")
 const within = 2 * time.Second
 
 // mostOpen is how many questions may wait for their answers before no more are
-// asked: each keeps a thread.
-const mostOpen = 32
+// asked: each keeps a thread, of which Go's runtime allows 10,000. Nobody who answers
+// should ever suffer from it, as there is one question for each who does not, or a few
+// that were asked at the same time.
+const mostOpen = 1024
 
 // errTooMany is what follows the first mostOpen questions.
-var errTooMany = fmt.Errorf("%d file systems do not answer, and others are not asked: %w", mostOpen, ErrNone)
+var errTooMany = fmt.Errorf("%d questions to file systems have no answer, and no more are asked: %w", mostOpen, ErrNone)
 
 // Place is what may fail to answer: a file system by its device number or, where
 // that is not known yet, the surroundings of a path.
@@ -44,13 +46,45 @@ func newAsker() *asker { return &asker{within: within, open: map[Place]int{}} }
 // everywhere remembers, for all of the process, who does not answer.
 var everywhere = newAsker()
 
-// Ask returns what question, which is asked of who, returns; or [ErrNone] if that
-// takes too long. What question returns after that is handed to late.
-func Ask[T any](who Place, question func() (T, error), late func(T, error)) (T, error) {
+// Visit is a question on its way: whoever follows a path comes to one file system
+// after the other.
+type Visit struct {
+	asker   *asker
+	who     Place // who was asked in the first place
+	at      Place // who is asked now
+	givenUp bool
+}
+
+// Reach says that what comes now is asked of p. If p does not answer, or nobody
+// waits for the question any more, it returns [ErrNone], and p is not to be asked.
+func (v *Visit) Reach(p Place) error {
+	v.asker.mu.Lock()
+	defer v.asker.mu.Unlock()
+	if v.givenUp || v.asker.open[p] > 0 {
+		return ErrNone
+	}
+	v.at = p
+	return nil
+}
+
+// Leave says that what comes now is not asked of who was reached last, but of
+// whom [Ask] was told.
+func (v *Visit) Leave() {
+	v.asker.mu.Lock()
+	defer v.asker.mu.Unlock()
+	if !v.givenUp {
+		v.at = v.who
+	}
+}
+
+// Ask returns what question, which is asked of who first, returns; or [ErrNone] if
+// that takes too long: then who was reached last is not asked any more, until it does
+// answer. What question returns after that is handed to late.
+func Ask[T any](who Place, question func(*Visit) (T, error), late func(T, error)) (T, error) {
 	return ask(everywhere, who, question, late)
 }
 
-func ask[T any](a *asker, who Place, question func() (T, error), late func(T, error)) (T, error) {
+func ask[T any](a *asker, who Place, question func(*Visit) (T, error), late func(T, error)) (T, error) {
 	var none T
 	a.mu.Lock()
 	silent, tooMany := a.open[who] > 0, a.all >= mostOpen
@@ -66,8 +100,9 @@ func ask[T any](a *asker, who Place, question func() (T, error), late func(T, er
 		err   error
 	}
 	answered := make(chan answer, 1)
+	v := &Visit{asker: a, who: who, at: who}
 	go func() {
-		value, err := question()
+		value, err := question(v)
 		answered <- answer{value, err}
 	}()
 	timer := time.NewTimer(a.within)
@@ -77,21 +112,30 @@ func ask[T any](a *asker, who Place, question func() (T, error), late func(T, er
 		return got.value, got.err
 	case <-timer.C:
 	}
-	a.count(who, 1)
+	v.giveUp()
 	go func() {
 		got := <-answered
-		a.count(who, -1)
+		v.end()
 		late(got.value, got.err)
 	}()
 	return none, ErrNone
 }
 
-// count adds questions to those that were given up.
-func (a *asker) count(who Place, n int) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.all += n
-	if a.open[who] += n; a.open[who] == 0 {
-		delete(a.open, who)
+// giveUp counts the question among those that have no answer.
+func (v *Visit) giveUp() {
+	v.asker.mu.Lock()
+	defer v.asker.mu.Unlock()
+	v.givenUp = true
+	v.asker.all++
+	v.asker.open[v.at]++
+}
+
+// end counts it out again: it was answered.
+func (v *Visit) end() {
+	v.asker.mu.Lock()
+	defer v.asker.mu.Unlock()
+	v.asker.all--
+	if v.asker.open[v.at]--; v.asker.open[v.at] == 0 {
+		delete(v.asker.open, v.at)
 	}
 }

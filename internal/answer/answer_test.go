@@ -3,6 +3,7 @@ package answer
 import (
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -13,21 +14,21 @@ func TestAsk(t *testing.T) {
 	a.within = time.Millisecond
 	stuck := Place{Near: "stuck"}
 	release, late := make(chan struct{}), make(chan string, 1)
-	question := func() (string, error) {
+	question := func(*Visit) (string, error) {
 		<-release
 		return "late", nil
 	}
 	if got, err := ask(a, stuck, question, func(s string, _ error) { late <- s }); got != "" || !errors.Is(err, ErrNone) {
 		t.Errorf("got %q, %v", got, err)
 	}
-	unasked := func() (string, error) {
+	unasked := func(*Visit) (string, error) {
 		t.Error("a file system that does not answer was asked again")
 		return "", nil
 	}
 	if _, err := ask(a, stuck, unasked, nil); !errors.Is(err, ErrNone) {
 		t.Errorf("error %v", err)
 	}
-	now := func() (string, error) { return "now", nil }
+	now := func(*Visit) (string, error) { return "now", nil }
 	a.within = time.Hour
 	if got, err := ask(a, Place{Near: "another"}, now, nil); got != "now" || err != nil {
 		t.Errorf("another: got %q, %v", got, err)
@@ -41,14 +42,69 @@ func TestAsk(t *testing.T) {
 	}
 }
 
+// Who does not answer on the way to somewhere is who is not asked any more.
+func TestVisit(t *testing.T) { synctest.Test(t, testVisit) }
+
+func testVisit(t *testing.T) {
+	a := newAsker()
+	stuck, release, late := Place{Device: 1}, make(chan struct{}), make(chan error)
+	follow := func(v *Visit) (string, error) {
+		if err := v.Reach(stuck); err != nil {
+			return "", err
+		}
+		<-release
+		return "", v.Reach(Place{Device: 2})
+	}
+	if _, err := ask(a, Place{Near: "a path"}, follow, func(_ string, err error) { late <- err }); !errors.Is(err, ErrNone) {
+		t.Errorf("error %v", err)
+	}
+	for _, who := range []string{"a path", "another path"} {
+		if _, err := ask(a, Place{Near: who}, follow, nil); !errors.Is(err, ErrNone) {
+			t.Errorf("%s: error %v", who, err)
+		}
+		beside := func(v *Visit) (string, error) { return "now", v.Reach(Place{Device: 2}) }
+		if got, err := ask(a, Place{Near: who}, beside, nil); got != "now" || err != nil {
+			t.Errorf("%s, elsewhere: got %q, %v", who, got, err)
+		}
+	}
+	close(release)
+	if err := <-late; !errors.Is(err, ErrNone) {
+		t.Errorf("what nobody waits for goes on: error %v", err)
+	}
+	if _, err := ask(a, Place{Near: "a path"}, follow, nil); err != nil {
+		t.Errorf("after it answered: error %v", err)
+	}
+
+	// Who was left is not to blame.
+	back := make(chan struct{})
+	defer close(back)
+	left := func(v *Visit) (string, error) {
+		if err := v.Reach(stuck); err != nil {
+			return "", err
+		}
+		v.Leave()
+		<-back
+		return "", nil
+	}
+	if _, err := ask(a, Place{Near: "a path"}, left, func(string, error) {}); !errors.Is(err, ErrNone) {
+		t.Errorf("error %v", err)
+	}
+	if _, err := ask(a, Place{Near: "another path"}, follow, nil); err != nil {
+		t.Errorf("who was left: error %v", err)
+	}
+	if _, err := ask(a, Place{Near: "a path"}, follow, nil); !errors.Is(err, ErrNone) {
+		t.Errorf("the path itself: error %v", err)
+	}
+}
+
 // However many do not answer, the threads that wait for them are few.
 func TestAskMany(t *testing.T) {
 	a := newAsker()
-	a.within = time.Millisecond
+	a.within = time.Microsecond
 	release, late := make(chan struct{}), make(chan error)
 	asked := 0
 	for who := range 2 * mostOpen {
-		_, err := ask(a, Place{Device: uint64(who)}, func() (int, error) {
+		_, err := ask(a, Place{Device: uint64(who)}, func(*Visit) (int, error) {
 			<-release
 			return 0, nil
 		}, func(_ int, err error) { late <- err })
@@ -69,7 +125,7 @@ func TestAskMany(t *testing.T) {
 		}
 	}
 	a.within = time.Hour
-	if got, err := ask(a, Place{}, func() (int, error) { return 1, nil }, nil); got != 1 || err != nil {
+	if got, err := ask(a, Place{}, func(*Visit) (int, error) { return 1, nil }, nil); got != 1 || err != nil {
 		t.Errorf("after they answered: got %d, %v", got, err)
 	}
 }

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"fulgur/internal/answer"
 )
 
 // FileKey is the identity of mapped code: the device number and inode as the
@@ -96,8 +98,8 @@ func (f *File) Root() string {
 	f.mu.RLock()
 	src := f.src
 	f.mu.RUnlock()
-	root, _ := ask(f.Key, func() (string, error) {
-		return src.root(f.Key, f.Path), nil
+	root, _ := answer.Ask(near(src.pid), func(v *answer.Visit) (string, error) {
+		return src.root(v, f.Key, f.Path), nil
 	}, func(string, error) {}) // no answer is no root
 	return root
 }
@@ -148,8 +150,8 @@ func (f *File) open(src source) error {
 		return nil
 	}
 	f.src = src
-	f.opened, f.err = ask(f.Key, func() (opened, error) {
-		return src.open(f.Key, f.Path)
+	f.opened, f.err = answer.Ask(near(src.pid), func(v *answer.Visit) (opened, error) {
+		return src.open(v, f.Key, f.Path)
 	}, func(late opened, err error) {
 		if err == nil {
 			_ = late.file.Close() // whoever reads the file opens it again

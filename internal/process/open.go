@@ -13,6 +13,10 @@ import (
 	"fulgur/internal/safeopen"
 )
 
+// near is what stands for whatever a process sees, as long as it is not known on which
+// file system it lies.
+func near(pid int) answer.Place { return answer.Place{Near: procPath(pid, "root")} }
+
 // source is where a mapped file can be had from: a process, the mapping in
 // it, and the process's parent, which often lives longer.
 type source struct {
@@ -33,26 +37,28 @@ type opened struct {
 // It tries, in this order: the process's mapping itself, which leads to the
 // right file whatever became of its path; the path as the process sees it,
 // then as its parent does; and the path in our own mount namespace.
-func (s source) open(key FileKey, path string) (opened, error) {
+func (s source) open(v *answer.Visit, key FileKey, path string) (opened, error) {
 	attempts := []func() (int, error){
 		func() (int, error) {
 			return openInProcess(s.pid, func(id int) (int, error) {
 				return openPath(procPath(id, fmt.Sprintf("map_files/%x-%x", s.start, s.limit)))
 			})
 		},
-		func() (int, error) { return openInRoot(s.pid, path) },
-		func() (int, error) { return openInRoot(s.parent, path) },
-		func() (int, error) { return openPath(path) },
+		func() (int, error) { return openInRoot(v, s.pid, path) },
+		func() (int, error) { return openInRoot(v, s.parent, path) },
+		func() (int, error) { return safeopen.Below(v, "/", path) },
 	}
 	result := ErrFileGone
 	for _, attempt := range attempts {
-		o, err := openChecked(attempt, key, path)
+		o, err := openChecked(v, attempt, key, path)
 		switch {
 		case err == nil:
 			return o, nil
 		case errors.Is(err, fs.ErrPermission):
 			// The remedy is the user's, so this is the error to show.
 			result = fmt.Errorf("%w: needs root, or CAP_SYS_PTRACE, CAP_CHECKPOINT_RESTORE and CAP_DAC_READ_SEARCH", err)
+		case errors.Is(err, answer.ErrNone) && !errors.Is(result, fs.ErrPermission):
+			result = err
 		case errors.Is(err, ErrFileReplaced) && errors.Is(result, ErrFileGone):
 			result = ErrFileReplaced
 		}
@@ -63,14 +69,14 @@ func (s source) open(key FileKey, path string) (opened, error) {
 // Open returns the regular file at a path as process pid sees it: the one that a
 // mapping of it will have.
 func (t *Table) Open(pid int, path string) (*File, error) {
-	key, err := answer.Ask(near(pid), func() (FileKey, error) {
-		fd, err := openInRoot(pid, path)
+	key, err := answer.Ask(near(pid), func(v *answer.Visit) (FileKey, error) {
+		fd, err := openInRoot(v, pid, path)
 		if err != nil {
 			return FileKey{}, err
 		}
 		defer func() { _ = unix.Close(fd) }()
-		var st unix.Stat_t
-		if err := unix.Fstat(fd, &st); err != nil {
+		st, err := safeopen.Look(v, fd)
+		if err != nil {
 			return FileKey{}, fmt.Errorf("stat %s: %w", path, err)
 		}
 		return FileKey{Maj: unix.Major(st.Dev), Min: unix.Minor(st.Dev), Ino: st.Ino}, safeopen.Regular(&st)
@@ -87,7 +93,7 @@ func (t *Table) Open(pid int, path string) (*File, error) {
 // root returns the directory that stands for "/" where the file with the given
 // identity was mapped from: that of the process or its parent while they live,
 // or ours if the path leads to the file there. It is empty if neither is known.
-func (s source) root(key FileKey, path string) string {
+func (s source) root(v *answer.Visit, key FileKey, path string) string {
 	for _, pid := range []int{s.pid, s.parent} {
 		if pid <= 0 {
 			continue
@@ -102,24 +108,28 @@ func (s source) root(key FileKey, path string) string {
 			return root
 		}
 	}
-	var st unix.Stat_t
-	if unix.Stat(path, &st) == nil && sameFile(st, key) {
-		return "/"
+	fd, err := safeopen.Below(v, "/", path)
+	if err != nil {
+		return ""
 	}
-	return ""
+	defer func() { _ = unix.Close(fd) }() // likewise
+	if st, err := safeopen.Look(v, fd); err != nil || !sameFile(st, key) {
+		return ""
+	}
+	return "/"
 }
 
 // openChecked opens the file that attempt finds, at path in one place or another,
 // if it is the one with the given identity. What is at a path may be anything, so
 // it is looked at before it is opened.
-func openChecked(attempt func() (int, error), key FileKey, path string) (opened, error) {
+func openChecked(v *answer.Visit, attempt func() (int, error), key FileKey, path string) (opened, error) {
 	fd, err := attempt()
 	if err != nil {
 		return opened{}, err
 	}
 	defer func() { _ = unix.Close(fd) }()
 	var o opened
-	o.file, err = safeopen.Hold(fd, path, func(st *unix.Stat_t) error {
+	o.file, err = safeopen.Hold(v, fd, path, func(st *unix.Stat_t) error {
 		if safeopen.Regular(st) != nil || !sameFile(*st, key) {
 			return ErrFileReplaced
 		}
@@ -169,7 +179,7 @@ func openInProcess(pid int, open func(id int) (int, error)) (int, error) {
 
 // openInRoot opens a path as process pid sees it, only to look at it. Links
 // on the way cannot lead out of the process's root.
-func openInRoot(pid int, path string) (int, error) {
+func openInRoot(v *answer.Visit, pid int, path string) (int, error) {
 	if pid <= 0 || !filepath.IsAbs(path) {
 		return -1, fs.ErrNotExist
 	}
@@ -178,7 +188,7 @@ func openInRoot(pid int, path string) (int, error) {
 		return -1, err
 	}
 	defer func() { _ = unix.Close(root) }()
-	return safeopen.At(root, path)
+	return safeopen.At(v, root, path)
 }
 
 // generation returns the generation number of the file's inode, by which two

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"fulgur/internal/answer"
 	"fulgur/internal/safeopen"
 )
 
@@ -20,37 +21,49 @@ import (
 //
 // /tmp is open to everyone, so a map counts only if it is a regular file
 // that the process's user, or root, owns. The error wraps fs.ErrNotExist if
-// there is none. The caller closes the file.
+// there is none, and [answer.ErrNone] if a file system on the way does not answer. The
+// caller closes the file.
 func openPerfMap(pid int) (*safeopen.File, error) {
-	status, err := os.ReadFile(procPath(pid, "status"))
-	if err != nil {
-		return nil, fmt.Errorf("open perf map of process %d: %w", pid, err)
-	}
-	uid, nspid, err := parseStatus(status)
-	if err != nil {
-		return nil, fmt.Errorf("open perf map of process %d: %w", pid, err)
-	}
-	f, err := openOwned(func(path string) (int, error) { return openInRoot(pid, path) }, perfMapPath(nspid), uid)
-	if errors.Is(err, fs.ErrNotExist) {
-		f, err = openOwned(openPath, perfMapPath(pid), uid)
-	}
+	f, err := answer.Ask(near(pid), func(v *answer.Visit) (*safeopen.File, error) { return visitPerfMap(v, pid) },
+		func(late *safeopen.File, err error) {
+			if err == nil {
+				_ = late.Close() // it is looked for again
+			}
+		})
 	if err != nil {
 		return nil, fmt.Errorf("open perf map of process %d: %w", pid, err)
 	}
 	return f, nil
 }
 
+// visitPerfMap is [openPerfMap] for who may wait.
+func visitPerfMap(v *answer.Visit, pid int) (*safeopen.File, error) {
+	status, err := os.ReadFile(procPath(pid, "status"))
+	if err != nil {
+		return nil, err
+	}
+	uid, nspid, err := parseStatus(status)
+	if err != nil {
+		return nil, err
+	}
+	f, err := openOwned(v, func(path string) (int, error) { return openInRoot(v, pid, path) }, perfMapPath(nspid), uid)
+	if errors.Is(err, fs.ErrNotExist) {
+		f, err = openOwned(v, func(path string) (int, error) { return safeopen.Below(v, "/", path) }, perfMapPath(pid), uid)
+	}
+	return f, err
+}
+
 // perfMapPath returns the traditional path of the perf map of pid.
 func perfMapPath(pid int) string { return "/tmp/perf-" + strconv.Itoa(pid) + ".map" }
 
 // openOwned opens the regular file that find finds at path if uid or root owns it.
-func openOwned(find func(path string) (int, error), path string, uid uint32) (*safeopen.File, error) {
+func openOwned(v *answer.Visit, find func(path string) (int, error), path string, uid uint32) (*safeopen.File, error) {
 	fd, err := find(path)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = unix.Close(fd) }()
-	return safeopen.Hold(fd, path, func(st *unix.Stat_t) error {
+	return safeopen.Hold(v, fd, path, func(st *unix.Stat_t) error {
 		if st.Uid != uid && st.Uid != 0 {
 			return fmt.Errorf("owned by user %d, neither by the process's user %d nor by root", st.Uid, uid)
 		}

@@ -106,12 +106,12 @@ func (m *PerfMap) matches() bool {
 
 // replaced returns the file that is now at the path of the map, if it is no
 // longer the one that is followed.
-func (m *PerfMap) replaced(p *perfMaps) *safeopen.File {
+func (m *PerfMap) replaced() *safeopen.File {
 	st, err := m.file.Now()
 	if err != nil || st.Nlink > 0 {
 		return nil
 	}
-	f, err := p.find(m.pid)
+	f, err := openPerfMap(m.pid)
 	if err != nil {
 		return nil // a program that ends removes its map
 	}
@@ -129,20 +129,10 @@ type perfMaps struct {
 // programs with a JIT never write one.
 const missingEvery = time.Second
 
-// find opens the map of process pid.
-func (p *perfMaps) find(pid int) (*safeopen.File, error) {
-	return answer.Ask(near(pid), func() (*safeopen.File, error) { return openPerfMap(pid) },
-		func(late *safeopen.File, err error) {
-			if err == nil {
-				_ = late.Close() // it is looked for again
-			}
-		})
-}
-
 // open begins to follow the map of process pid.
 func (p *perfMaps) open(pid int) *PerfMap {
 	m := &PerfMap{pid: pid, kept: spooled{in: &p.spool}}
-	m.file, m.err = p.find(pid)
+	m.file, m.err = openPerfMap(pid)
 	if m.file != nil {
 		m.update()
 	}
@@ -159,14 +149,14 @@ func (p *perfMaps) follow(fn func(pid int)) {
 	}
 	for pid, m := range p.followed {
 		if m.file == nil && missing {
-			m.file, m.err = p.find(pid)
+			m.file, m.err = openPerfMap(pid)
 		}
 		if m.file == nil {
 			continue
 		}
 		rewritten := m.update()
 		file := m.file
-		if other := m.replaced(p); other != nil {
+		if other := m.replaced(); other != nil {
 			_ = file.Close() // was only read
 			file, rewritten = other, true
 		}

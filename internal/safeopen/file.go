@@ -46,7 +46,7 @@ func placeOf(root, name string) answer.Place {
 // returns nil for it. Symbolic links lead to places below root, whatever they
 // say: those of a container mean its own files.
 func Open(root, name string, accept func(*unix.Stat_t) error) (*File, error) {
-	f, err := answer.Ask(placeOf(root, name), func() (*File, error) { return open(root, name, accept) },
+	f, err := answer.Ask(placeOf(root, name), func(v *answer.Visit) (*File, error) { return open(v, root, name, accept) },
 		func(f *File, err error) {
 			if err == nil {
 				_ = f.Close() // nobody waited for it
@@ -60,7 +60,7 @@ func Open(root, name string, accept func(*unix.Stat_t) error) (*File, error) {
 
 // Stat returns what [os.Stat] does of what is at a trusted path.
 func Stat(name string) (os.FileInfo, error) {
-	info, err := answer.Ask(answer.Place{Near: name}, func() (os.FileInfo, error) { return os.Stat(name) },
+	info, err := answer.Ask(answer.Place{Near: name}, func(*answer.Visit) (os.FileInfo, error) { return os.Stat(name) },
 		func(os.FileInfo, error) {}) // nothing is left of it
 	if errors.Is(err, answer.ErrNone) {
 		err = &os.PathError{Op: "stat", Path: name, Err: err}
@@ -70,8 +70,12 @@ func Stat(name string) (os.FileInfo, error) {
 
 // Hold returns what fd, a descriptor of [Path] or [At], stands for, if it can be
 // read and accept returns nil for it; name is what it is called. It leaves fd open.
-// Unlike what it returns, it waits for the file system.
-func Hold(fd int, name string, accept func(*unix.Stat_t) error) (*File, error) {
+// Unlike what it returns, it waits for the file system, having told v which it is.
+func Hold(v *answer.Visit, fd int, name string, accept func(*unix.Stat_t) error) (*File, error) {
+	onDisk, err := reach(v, fd)
+	if err != nil {
+		return nil, err
+	}
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
 		return nil, &os.PathError{Op: "stat", Path: name, Err: err}
@@ -83,7 +87,7 @@ func Hold(fd int, name string, accept func(*unix.Stat_t) error) (*File, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &File{file: file, name: name, onDisk: onDisk(&st)}
+	f := &File{file: file, name: name, onDisk: onDisk}
 	if !f.onDisk { // it can be read, which is all that was to be known
 		looked, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
 		if err := errors.Join(err, file.Close()); err != nil {
@@ -96,10 +100,6 @@ func Hold(fd int, name string, accept func(*unix.Stat_t) error) (*File, error) {
 	}
 	return f, nil
 }
-
-// onDisk reports whether what st is of is on a disk of this machine, which answers:
-// what has none, as a network's file system, has a made-up device with major number 0.
-func onDisk(st *unix.Stat_t) bool { return unix.Major(st.Dev) != 0 }
 
 // Name returns the path that the file was opened at, its root included.
 func (f *File) Name() string { return f.name }
@@ -171,7 +171,7 @@ func ask[T any](f *File, op string, question func() (T, error)) (T, error) {
 		return question()
 	}
 	on := answer.Place{Device: f.info.Sys().(*syscall.Stat_t).Dev}
-	got, err := answer.Ask(on, question, func(T, error) {}) // what is late is of no use
+	got, err := answer.Ask(on, func(*answer.Visit) (T, error) { return question() }, func(T, error) {}) // what is late is of no use
 	if errors.Is(err, answer.ErrNone) {
 		err = &os.PathError{Op: op, Path: f.name, Err: err}
 	}

@@ -6,6 +6,8 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -55,6 +57,79 @@ func TestNoAnswer(t *testing.T) {
 	}
 	if _, err := Open("/", content, Regular); err != nil {
 		t.Errorf("elsewhere: %v", err)
+	}
+}
+
+// One file system that does not answer is asked once, wherever it is mounted, and
+// however often that is, others are asked.
+func TestNoAnswerElsewhere(t *testing.T) {
+	testenv.Root(t)
+	content := filepath.Join(t.TempDir(), "content")
+	if err := os.WriteFile(content, []byte("x"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	file, stop := fusetest.Mount(t, content)
+	var files []string
+	for i := range 40 {
+		dir := filepath.Join(t.TempDir(), strconv.Itoa(i))
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := unix.Mount(filepath.Dir(file), dir, "", unix.MS_BIND, ""); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
+				t.Error(err)
+			}
+		})
+		files = append(files, filepath.Join(dir, filepath.Base(file)))
+	}
+	stop()
+	before := runtime.NumGoroutine()
+	for _, name := range files {
+		for root, below := range map[string]string{"/": name, filepath.Dir(name): filepath.Base(name)} {
+			if _, err := Open(root, below, Regular); !errors.Is(err, answer.ErrNone) {
+				t.Errorf("%s: error %v", name, err)
+			}
+		}
+	}
+	// A question that is open has two: who asks, and who waits for that. Others may be
+	// about to end.
+	if waiting := runtime.NumGoroutine() - before; waiting > len(files)/2 {
+		t.Errorf("%d goroutines wait, want those of one question", waiting)
+	}
+	f, err := Open("/", content, Regular)
+	if err != nil {
+		t.Fatalf("elsewhere: %v", err)
+	}
+	if err := f.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// It is the kind of file system that tells who may keep one waiting, whatever its
+// device number is.
+func TestReach(t *testing.T) {
+	testenv.Root(t)
+	content := filepath.Join(t.TempDir(), "content")
+	if err := os.WriteFile(content, []byte("x"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	file, _ := fusetest.Mount(t, content)
+	shared := "/dev/shm" // tmpfs, whose device number is made up
+	for name, want := range map[string]bool{file: false, shared: true} {
+		onDisk, err := answer.Ask(answer.Place{Near: t.Name()}, func(v *answer.Visit) (bool, error) {
+			fd, err := Path(name)
+			if err != nil {
+				return false, err
+			}
+			defer unix.Close(fd)
+			return reach(v, fd)
+		}, func(bool, error) {})
+		if err != nil || onDisk != want {
+			t.Errorf("%s: %v, %v, want %v", name, onDisk, err, want)
+		}
 	}
 }
 

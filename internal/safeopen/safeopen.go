@@ -14,21 +14,18 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"fulgur/internal/answer"
 )
 
 // open is [Open] for those who may wait.
-func open(root, name string, accept func(*unix.Stat_t) error) (*File, error) {
-	dir, err := Path(root)
+func open(v *answer.Visit, root, name string, accept func(*unix.Stat_t) error) (*File, error) {
+	fd, err := Below(v, root, name)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = unix.Close(dir) }() // was only looked at
-	fd, err := At(dir, name)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = unix.Close(fd) }() // likewise
-	return Hold(fd, filepath.Join(root, name), accept)
+	defer func() { _ = unix.Close(fd) }() // was only looked at
+	return Hold(v, fd, filepath.Join(root, name), accept)
 }
 
 // Path opens what is at a trusted path, only to look at it. The caller closes
@@ -41,29 +38,66 @@ func Path(path string) (fd int, err error) {
 	return fd, nil
 }
 
+// Below is [At] for a directory at a trusted path.
+func Below(v *answer.Visit, root, name string) (fd int, err error) {
+	dir, err := Path(root)
+	if err != nil {
+		return -1, err
+	}
+	defer func() { _ = unix.Close(dir) }() // was only looked at
+	return At(v, dir, name)
+}
+
+// mostReached is how many directories of a path are looked at on the way. What is
+// mounted further down is rare, and paths may be as long as strangers like.
+const mostReached = 16
+
 // At opens what is at name below the directory that dir is a descriptor of, only
 // to look at it. Neither links nor the magic ones of /proc lead out of that. The
-// caller closes the descriptor. The error is an [os.PathError].
-func At(dir int, name string) (fd int, err error) {
-	how := &unix.OpenHow{
-		Flags:   unix.O_PATH | unix.O_CLOEXEC,
-		Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS,
+// caller closes the descriptor. It tells v whose the directories on the way are. The
+// error is an [os.PathError], or of [answer.Visit.Reach].
+func At(v *answer.Visit, dir int, name string) (fd int, err error) {
+	if _, err := reach(v, dir); err != nil {
+		return -1, err
 	}
 	below := strings.TrimLeft(name, "/")
 	if below == "" {
 		below = "."
 	}
-	for {
-		fd, err = unix.Openat2(dir, below, how)
-		// EAGAIN: something was renamed meanwhile.
-		if err != unix.EAGAIN && err != unix.EINTR {
-			break
+	reached := 0
+	for i := range len(below) {
+		if below[i] != '/' || reached == mostReached {
+			continue
+		}
+		reached++
+		fd, err := at(dir, below[:i])
+		if err != nil {
+			return -1, &os.PathError{Op: "open", Path: name, Err: err}
+		}
+		_, err = reach(v, fd)
+		if err := errors.Join(err, unix.Close(fd)); err != nil {
+			return -1, err
 		}
 	}
-	if err != nil {
+	if fd, err = at(dir, below); err != nil {
 		return -1, &os.PathError{Op: "open", Path: name, Err: err}
 	}
 	return fd, nil
+}
+
+// at is [At] in one step.
+func at(dir int, below string) (int, error) {
+	how := &unix.OpenHow{
+		Flags:   unix.O_PATH | unix.O_CLOEXEC,
+		Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS,
+	}
+	for {
+		fd, err := unix.Openat2(dir, below, how)
+		// EAGAIN: something was renamed meanwhile.
+		if err != unix.EAGAIN && err != unix.EINTR {
+			return fd, err
+		}
+	}
 }
 
 // reopen opens for reading what fd, a descriptor of [Path] or [At], stands for; name
