@@ -1,11 +1,14 @@
 package process
 
 import (
+	"bufio"
 	"errors"
 	"io"
 	"io/fs"
 	"os"
+	osexec "os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"testing"
 	"time"
@@ -252,5 +255,52 @@ func TestPerfMapNoAnswer(t *testing.T) {
 	stop()
 	if m.update() || !errors.Is(m.Incomplete(), answer.ErrNone) || m.kept.size != int64(len(line)) {
 		t.Errorf("%d bytes are kept, %v", m.kept.size, m.Incomplete())
+	}
+}
+
+// Where many processes have their maps in one file system that does not answer, that
+// is waited for once.
+func TestPerfMapsNoAnswer(t *testing.T) {
+	testenv.Root(t)
+	testenv.AnyKernel(t)
+	unshare, shell := testenv.Tool(t, "unshare"), testenv.Tool(t, "sh")
+	served := filepath.Join(t.TempDir(), "served")
+	if err := os.WriteFile(served, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	file, stop := fusetest.Mount(t, served)
+	var pids []int
+	for range 5 {
+		cmd := osexec.Command(unshare, "--mount", shell, "-c", `mount --bind "$0" /tmp && echo ready && read end`, filepath.Dir(file))
+		in, err := cmd.StdinPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			_ = in.Close() // ends it
+			_ = cmd.Wait() // in vain
+		})
+		if line, err := bufio.NewReader(out).ReadString('\n'); line != "ready\n" {
+			t.Fatalf("%q, %v", line, err)
+		}
+		pids = append(pids, cmd.Process.Pid)
+	}
+	stop()
+	before := runtime.NumGoroutine()
+	for _, pid := range pids {
+		if _, err := openPerfMap(pid); !errors.Is(err, answer.ErrNone) {
+			t.Errorf("error %v", err)
+		}
+	}
+	// A question that is open has two: who asks, and who waits for that.
+	if waiting := runtime.NumGoroutine() - before; waiting >= len(pids) {
+		t.Errorf("%d goroutines wait, want those of one question", waiting)
 	}
 }

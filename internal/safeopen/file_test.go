@@ -64,6 +64,7 @@ func TestNoAnswer(t *testing.T) {
 // however often that is, others are asked.
 func TestNoAnswerElsewhere(t *testing.T) {
 	testenv.Root(t)
+	testenv.AnyKernel(t)
 	content := filepath.Join(t.TempDir(), "content")
 	if err := os.WriteFile(content, []byte("x"), 0o644); err != nil {
 		t.Fatal(err)
@@ -112,6 +113,7 @@ func TestNoAnswerElsewhere(t *testing.T) {
 // device number is.
 func TestReach(t *testing.T) {
 	testenv.Root(t)
+	testenv.AnyKernel(t)
 	content := filepath.Join(t.TempDir(), "content")
 	if err := os.WriteFile(content, []byte("x"), 0o644); err != nil {
 		t.Fatal(err)
