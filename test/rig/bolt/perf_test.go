@@ -29,32 +29,52 @@ func TestPerf(t *testing.T) {
 		{"pie", pie, func(t *testing.T) workload { return start(t, exec.Command(pie)) }},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			pmu.Load(t, pmu.Options{NMI: true})
-			w := test.start(t)
-			const windows, window = 300, 32
-			o := newOracle(t, test.path, false)
-			o.prepare(t, w.pid, windows, window)
-			data := filepath.Join(dir, test.name+".data")
-			record(t, perf, w, data)
-
-			cmd := exec.Command(fulgur, "convert", "--format", "preagg", "--llvm", "22", "--binary", test.path, data)
-			var stderr bytes.Buffer
-			cmd.Stderr = &stderr
-			converted, err := cmd.Output()
-			if err != nil {
-				t.Fatalf("fulgur convert: %v\n%s", err, &stderr)
+			// The emulated processor was seen to mistake its flags when it gets NMIs
+			// (emulated in test/rig/report.go), and once a trace was counted twice. What
+			// is wrong with us is so the second time, too.
+			var differences []string
+			for range 2 {
+				data := filepath.Join(t.TempDir(), test.name+".data")
+				if differences = comparePerf(t, perf, fulgur, test.path, data, test.start(t)); len(differences) == 0 {
+					return
+				}
+				t.Logf("the profiles differ: %s", differences)
 			}
-			o.check(t, string(converted))
-
-			pmu.Load(t, pmu.Options{NMI: true})
-			newOracle(t, test.path, false).prepare(t, w.pid, windows, window)
-			r := begin(t, []workload{w}, "-p", strconv.Itoa(w.pid), "600")
-			r.end(t)
-			if sampled := r.stdout.String(); sampled != string(converted) {
-				t.Errorf("fulgur bolt's and fulgur convert's profiles differ: %s", firstDifference(sampled, string(converted)))
-			}
+			t.Errorf("the profiles differ: %s", differences)
 		})
 	}
+}
+
+// comparePerf compares the profiles that fulgur convert and fulgur bolt make of the
+// same records of a workload with what was prepared, and says how they differ.
+func comparePerf(t *testing.T, perf, fulgur, path, data string, w workload) (differences []string) {
+	t.Helper()
+	pmu.Load(t, pmu.Options{NMI: true})
+	const windows, window = 300, 32
+	o := newOracle(t, path, false)
+	o.prepare(t, w.pid, windows, window)
+	want := o.want(t)
+	record(t, perf, w, data)
+
+	cmd := exec.Command(fulgur, "convert", "--format", "preagg", "--llvm", "22", "--binary", path, data)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	converted, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("fulgur convert: %v\n%s", err, &stderr)
+	}
+	if string(converted) != want {
+		differences = append(differences, "converted "+firstDifference(string(converted), want))
+	}
+
+	pmu.Load(t, pmu.Options{NMI: true})
+	newOracle(t, path, false).prepare(t, w.pid, windows, window)
+	r := begin(t, []workload{w}, "-p", strconv.Itoa(w.pid), "600")
+	r.end(t)
+	if sampled := r.stdout.String(); sampled != want {
+		differences = append(differences, "sampled "+firstDifference(sampled, want))
+	}
+	return differences
 }
 
 // record has perf record the branches of a process until the PMU has no more
