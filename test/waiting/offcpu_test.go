@@ -100,7 +100,11 @@ func TestConvoy(t *testing.T) {
 func TestPingPong(t *testing.T) {
 	const turns = "fulgur/test/waiting.turns"
 	m := measure(t, "pingpong", "offcpu")
-	m.check(t, "off-cpu", "ping", m.truth.Waited, turns)
+	// The kernel takes a thread to run, or not to, a little before it tells us.
+	const untold = int64(3 * time.Microsecond)
+	if got := m.sum(t, "off-cpu", "ping", turns); !near(got, m.truth.Waited, m.slack()+untold*m.truth.Times) {
+		t.Errorf("%d ns off the CPU, the program counts %d\n%s", got, m.truth.Waited, m.stderr)
+	}
 	if got := m.sum(t, "waits", "ping", turns, "[pipe]"); got > m.truth.Times {
 		t.Errorf("%d waits for the pipe in %d rounds", got, m.truth.Times)
 	}
