@@ -153,6 +153,14 @@ func TestTwoCapabilitiesOtherUser(t *testing.T) {
 	if !regexp.MustCompile(`samples? with unnamed code`).MatchString(r.stderr) {
 		t.Errorf("does not say what is unnamed:\n%s", r.stderr)
 	}
+	copying := exec.Command(testenv.Tool(t, "dd"), "if=/dev/zero", "of=/dev/null") // in the kernel
+	if err := copying.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = copying.Process.Kill()
+		_ = copying.Wait()
+	})
 	r = run(twoCapabilities, "profile", "-K", "-F", "199", "-f", "1")
 	named := regexp.MustCompile(`;finish_task_switch|_sysvec_|entry_|el0|;ret_from_fork`)
 	if r.code != 0 || !named.MatchString(r.stdout) {
