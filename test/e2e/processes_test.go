@@ -143,9 +143,13 @@ func TestManyProcesses(t *testing.T) {
 		t.Errorf("the busy process is not in its function:\n%s", r.stdout)
 	}
 	// Its own peak, or ours when we forked it if that was higher: no less.
+	var ours syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &ours); err != nil {
+		t.Fatal(err)
+	}
 	peak := profiler.ProcessState.SysUsage().(*syscall.Rusage).Maxrss
 	t.Logf("%d samples in burn, %d KiB resident at most", burning, peak)
-	if peak > 150<<10 {
+	if peak > max(150<<10, ours.Maxrss) {
 		t.Errorf("%d KiB resident", peak)
 	}
 }
