@@ -84,6 +84,12 @@ func Ask[T any](who Place, question func(*Visit) (T, error), late func(T, error)
 	return ask(everywhere, who, question, late)
 }
 
+// AskDirectly returns what question returns, however long that takes: for those who
+// keep nobody waiting, whom to ask through another goroutine would take longer.
+func AskDirectly[T any](question func(*Visit) (T, error)) (T, error) {
+	return question(&Visit{asker: everywhere})
+}
+
 func ask[T any](a *asker, who Place, question func(*Visit) (T, error), late func(T, error)) (T, error) {
 	var none T
 	a.mu.Lock()

@@ -150,13 +150,18 @@ func (f *File) open(src source) error {
 		return nil
 	}
 	f.src = src
-	f.opened, f.err = answer.Ask(near(src.pid), func(v *answer.Visit) (opened, error) {
-		return src.open(v, f.Key, f.Path)
-	}, func(late opened, err error) {
-		if err == nil {
-			_ = late.file.Close() // whoever reads the file opens it again
-		}
-	})
+	open := func(v *answer.Visit) (opened, error) { return src.open(v, f.Key, f.Path) }
+	if f.Key.Maj != 0 {
+		// What has a device is on a disk, as far as can be told before it is open, and
+		// a new program's files have to be there before its first samples.
+		f.opened, f.err = answer.AskDirectly(open)
+	} else {
+		f.opened, f.err = answer.Ask(near(src.pid), open, func(late opened, err error) {
+			if err == nil {
+				_ = late.file.Close() // whoever reads the file opens it again
+			}
+		})
+	}
 	err := f.err
 	if err == nil && f.was.since.IsZero() {
 		f.was = version{f.size, f.modified, time.Now()}
