@@ -271,15 +271,25 @@ func (e *Events) Skipped(runs, periods, idlePeriods []uint64) (uint64, error) {
 		}
 		known := periods[cpu]
 		if now, before := idle[cpu], e.idleBefore[cpu]; now > before {
-			known += now - before - min(now-before, idlePeriods[cpu])
+			known += unseen(now-before, idlePeriods[cpu])
 		}
-		// The last period has begun and not ended, so one is never missing.
-		mean := periods[cpu] / runs[cpu]
-		if mean > 0 && count > known+mean {
-			skipped += (count - known) / mean
-		}
+		skipped += missing(count, known, periods[cpu]/runs[cpu])
 	}
 	return skipped, nil
+}
+
+// unseen returns for how much of the time that a CPU was idle no sample of the idle
+// task stands, in ns.
+func unseen(idle, sampled uint64) uint64 { return idle - min(idle, sampled) }
+
+// missing returns how many samples of a mean period lack, where count events were
+// counted and known of them are accounted for. The last period has begun and not
+// ended, so one never lacks.
+func missing(count, known, mean uint64) uint64 {
+	if mean == 0 || count <= known+mean {
+		return 0
+	}
+	return (count - known) / mean
 }
 
 // Close closes the events. It may be called on nil.
