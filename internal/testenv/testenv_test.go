@@ -1,8 +1,12 @@
 package testenv
 
 import (
+	"errors"
+	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -17,12 +21,16 @@ type outcome struct {
 func (o *outcome) Helper() {}
 
 func (o *outcome) Skip(args ...any) {
-	o.verdict, o.reason = "skip", args[0].(string)
+	o.verdict, o.reason = "skip", fmt.Sprint(args...)
 	panic(o)
 }
 
-func (o *outcome) Fatalf(_ string, args ...any) {
-	o.verdict, o.reason = "fail", args[0].(string)
+func (o *outcome) Skipf(format string, args ...any) {
+	o.Skip(fmt.Sprintf(format, args...))
+}
+
+func (o *outcome) Fatalf(format string, args ...any) {
+	o.verdict, o.reason = "fail", fmt.Sprintf(format, args...)
 	panic(o)
 }
 
@@ -57,10 +65,65 @@ func TestMissingTool(t *testing.T) {
 	}
 }
 
+// Only what can be installed or allowed is required.
+func TestRequired(t *testing.T) {
+	t.Setenv(RequireVar, "1")
+	t.Setenv(LongVar, "")
+	t.Setenv(rigVar, "")
+	for _, tc := range []struct {
+		name, want string
+		ask        func(testing.TB)
+	}{
+		{"file", "fail", func(t testing.TB) { File(t, "/no such file") }},
+		{"there", "pass", func(t testing.TB) { File(t, "/") }},
+		{"need", "fail", func(t testing.TB) { Skip(t, "needs %d rights", 2) }},
+		{"machine", "skip", func(t testing.TB) { Unsupported(t, "needs another processor") }},
+		{"VM", "skip", VM},
+		{"any kernel", "pass", AnyKernel},
+		{"long", "skip", Long},
+		{"not given", "skip", func(t testing.TB) { Given(t, "FULGUR_TEST_NOT_GIVEN") }},
+	} {
+		if got := verdict(tc.ask); got.verdict != tc.want {
+			t.Errorf("%s: %s (%s), want %s", tc.name, got.verdict, got.reason, tc.want)
+		}
+	}
+	t.Setenv(LongVar, "1")
+	t.Setenv(rigVar, "1")
+	for name, got := range map[string]*outcome{"long": verdict(Long), "VM": verdict(VM)} {
+		if got.verdict != "pass" {
+			t.Errorf("%s, asked for: %s", name, got.verdict)
+		}
+	}
+	t.Setenv("FULGUR_TEST_GIVEN", "a file")
+	if got := Given(t, "FULGUR_TEST_GIVEN"); got != "a file" {
+		t.Errorf("given: %q", got)
+	}
+}
+
+// Who is not root may not read what is root's, and root may again afterwards.
+func TestUnprivileged(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(path, 0); err != nil {
+		t.Fatal(err)
+	}
+	t.Run("without", func(t *testing.T) {
+		Unprivileged(t)
+		if _, err := os.ReadFile(path); !errors.Is(err, fs.ErrPermission) {
+			t.Errorf("reading what nobody may read: %v", err)
+		}
+	})
+	if _, err := os.ReadFile(path); os.Geteuid() == 0 && err != nil {
+		t.Errorf("root may not read: %v", err)
+	}
+}
+
 func TestPresentTool(t *testing.T) {
 	want, err := exec.LookPath("true")
 	if err != nil {
-		t.Skip("no program called true")
+		t.Fatal(err)
 	}
 	t.Setenv(RequireVar, "1")
 	if got := Tool(t, "true"); got != want {

@@ -8,10 +8,14 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"fulgur/internal/testenv"
 )
 
 // fuseVar makes a test's binary the server of a file system. It holds the path of
@@ -34,9 +38,23 @@ func init() {
 // each look at the file asks the server. The test is skipped where there is no FUSE.
 func Mount(t *testing.T, path string) (file string, stop func()) {
 	t.Helper()
+	file, stop, _ = mount(t, path)
+	return file, stop
+}
+
+// MountMute is [Mount] of a server that can be made to take all requests and answer none,
+// which not even SIGKILL ends the waiting for.
+func MountMute(t *testing.T, path string) (file string, mute func()) {
+	t.Helper()
+	file, _, mute = mount(t, path)
+	return file, mute
+}
+
+func mount(t *testing.T, path string) (file string, stop, mute func()) {
+	t.Helper()
 	dev, err := os.OpenFile("/dev/fuse", os.O_RDWR, 0)
 	if err != nil {
-		t.Skipf("no FUSE: %v", err)
+		testenv.Skip(t, "needs FUSE: %v", err)
 	}
 	defer dev.Close()
 	dir := t.TempDir()
@@ -47,6 +65,10 @@ func Mount(t *testing.T, path string) (file string, stop func()) {
 	server := exec.Command(os.Args[0])
 	server.Env = append(os.Environ(), fuseVar+"="+path)
 	server.Stdin, server.Stderr = dev, os.Stderr
+	out, err := server.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
 	if err := server.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -58,13 +80,28 @@ func Mount(t *testing.T, path string) (file string, stop func()) {
 			t.Error(err)
 		}
 	})
-	return filepath.Join(dir, "program"), func() {
+	signal := func(sig os.Signal) {
 		t.Helper()
-		if err := server.Process.Signal(unix.SIGSTOP); err != nil {
+		if err := server.Process.Signal(sig); err != nil {
 			t.Fatal(err)
 		}
 	}
+	stop = func() {
+		t.Helper()
+		signal(unix.SIGSTOP)
+	}
+	mute = func() {
+		t.Helper()
+		signal(muteSignal)
+		if _, err := out.Read(make([]byte, 1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return filepath.Join(dir, "program"), stop, mute
 }
+
+// muteSignal makes the server mute, which then writes a byte to its standard output.
+const muteSignal = unix.SIGUSR1
 
 // Requests and their numbers, and sizes, are those of linux/fuse.h.
 const (
@@ -92,6 +129,14 @@ func serveFUSE(dev *os.File, path string) error {
 	if err != nil {
 		return err
 	}
+	var mute atomic.Bool
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, muteSignal)
+	go func() {
+		<-signals
+		mute.Store(true)
+		_, _ = os.Stdout.Write([]byte{'.'})
+	}()
 	request := make([]byte, fuseMaxRequest)
 	for {
 		n, err := unix.Read(int(dev.Fd()), request)
@@ -106,7 +151,7 @@ func serveFUSE(dev *os.File, path string) error {
 			return io.ErrUnexpectedEOF
 		}
 		reply, errno, answers := answerFUSE(request[:n], content)
-		if !answers {
+		if !answers || mute.Load() {
 			continue
 		}
 		header := binary.NativeEndian.AppendUint32(nil, uint32(16+len(reply)))

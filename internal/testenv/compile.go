@@ -1,0 +1,136 @@
+package testenv
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// ProgramsFile lists what a package's tests have compiled, a [CompileRequest] in a
+// line: the rig compiles that beforehand, for its machines have no compilers.
+const ProgramsFile = "testdata/programs.txt"
+
+// ProgramsDir holds in the rig's machines what was compiled, by [CompileRequest.Key].
+const ProgramsDir = "/programs"
+
+// CompileRequest says how a program or library is compiled in the folder of a package.
+type CompileRequest struct {
+	Name     string // of the file that is made
+	Compiler string // gcc or g++
+	// Args are the compiler's, without those that say what to write. Those that
+	// end in .c or .cc are paths of sources.
+	Args []string
+}
+
+// String returns the request as a line of [ProgramsFile].
+func (r CompileRequest) String() string {
+	return strings.Join(append([]string{r.Name, r.Compiler}, r.Args...), " ")
+}
+
+// ParseCompileRequests parses a [ProgramsFile].
+func ParseCompileRequests(text string) ([]CompileRequest, error) {
+	var list []CompileRequest
+	for line := range strings.Lines(text) {
+		line, _, _ = strings.Cut(line, "#")
+		f := strings.Fields(line)
+		switch {
+		case len(f) == 0:
+		case len(f) < 3:
+			return nil, fmt.Errorf("%q is not a name, a compiler and its arguments", line)
+		default:
+			list = append(list, CompileRequest{f[0], f[1], f[2:]})
+		}
+	}
+	return list, nil
+}
+
+// Sources returns the paths of the sources.
+func (r CompileRequest) Sources() (paths []string) {
+	for _, arg := range r.Args {
+		if ext := filepath.Ext(arg); ext == ".c" || ext == ".cc" {
+			paths = append(paths, arg)
+		}
+	}
+	return paths
+}
+
+// Key identifies what is made of the request and its sources, which are in the
+// package's folder dir.
+func (r CompileRequest) Key(dir string) (string, error) {
+	h := sha256.New()
+	fmt.Fprintln(h, r)
+	for _, source := range r.Sources() {
+		text, err := os.ReadFile(filepath.Join(dir, source))
+		if err != nil {
+			return "", err
+		}
+		fmt.Fprintln(h, len(text))
+		h.Write(text)
+	}
+	return hex.EncodeToString(h.Sum(nil)[:16]), nil
+}
+
+// Compile has a compiler make a program or library called name, in a folder of its
+// own, and returns its path. In the rig's machines it is one that was compiled before;
+// if the package has a [ProgramsFile], it must list the request.
+func Compile(t testing.TB, name, compiler string, args ...string) string {
+	t.Helper()
+	r := CompileRequest{name, compiler, args}
+	out := filepath.Join(t.TempDir(), name)
+	if InVM() {
+		if err := r.copy(out); errors.Is(err, fs.ErrNotExist) {
+			Skip(t, "needs %s, or this line in %s: %s", compiler, ProgramsFile, r)
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	cmd := exec.Command(Tool(t, compiler), append([]string{"-o", out}, args...)...)
+	if text, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v\n%s", r, err, text)
+	}
+	if err := r.listed(); err != nil {
+		t.Error(err)
+	}
+	return out
+}
+
+// copy copies what was compiled to the file out.
+func (r CompileRequest) copy(out string) error {
+	key, err := r.Key(".")
+	if err != nil {
+		return err
+	}
+	program, err := os.ReadFile(filepath.Join(ProgramsDir, key))
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(out, program, 0o755)
+}
+
+// listed returns an error if the package's ProgramsFile lacks the request.
+func (r CompileRequest) listed() error {
+	text, err := os.ReadFile(ProgramsFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	list, err := ParseCompileRequests(string(text))
+	if err != nil {
+		return fmt.Errorf("%s: %w", ProgramsFile, err)
+	}
+	if !slices.ContainsFunc(list, func(l CompileRequest) bool { return l.String() == r.String() }) {
+		return fmt.Errorf("%s lacks this line, without which the test is skipped in the rig's machines: %s", ProgramsFile, r)
+	}
+	return nil
+}
