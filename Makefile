@@ -18,8 +18,8 @@ C_SOURCES  := $(filter-out bpf/vmlinux%.h,$(wildcard bpf/*.c bpf/*.h bench/boltc
 SH_SOURCES := .ci/run $(wildcard test/*.sh)
 
 # The packages with privileged tests, which also run under the kernels of the
-# rig: those whose tests ask for root, for a VM or for its PMU.
-VM_PACKAGES = $(sort $(dir $(shell grep -rlE --include='*_test.go' '(testenv\.(Root|VM)|pmu\.Load)\>' bpf cmd internal test)))
+# rig: those whose tests ask for root, for a VM or for its PMU, or for every kernel.
+VM_PACKAGES = $(sort $(dir $(shell grep -rlE --include='*_test.go' '(testenv\.(Root|VM|EveryKernel)|pmu\.Load)\>' bpf cmd internal test)))
 
 # The programs that these tests find in the VM's PATH.
 VM_PROGRAMS = $(patsubst %/,%,$(dir $(wildcard cmd/*/main.go)))
@@ -48,33 +48,49 @@ dist: build ## Make tarballs and Debian packages with checksums in build/dist/
 check-dist: dist deps-test ## Look at what dist makes with the tools of Debian
 	FULGUR_DIST=$(CURDIR)/$(BUILD)/dist $(GO) test -count=1 ./packaging
 
+# The race detector needs a C compiler. Its runtime would sleep for a second at
+# the end of each package.
+RACE := $(if $(shell command -v gcc),-race)
+
+# The packages whose tests measure the machine have it for themselves, one after
+# the other: the kernel leaves out tracepoints while somebody else begins or ends
+# to listen to them.
+ALONE = $(filter-out internal/source/stepping/,$(filter internal/source/% test/e2e/ test/waiting/,$(VM_PACKAGES)))
+
+# The packages with tests that bound what a program may need, which the race detector
+# multiplies: they run without it, too.
+LIMITED = $(sort $(dir $(shell grep -rlE --include='*_test.go' 'testenv\.Limited\>' cmd internal)))
+
 .PHONY: test
-# The privileged tests run one after the other: they compare times, and the kernel
-# leaves out tracepoints while others begin or end to listen to them.
-test: deps-test ## Install what the tests need, then run all of them, the rig's too
-	$(GO) vet ./...
-	$(GO) test -count=1 -race -timeout 8m $(filter-out $(VM_PACKAGES:%/=fulgur/%),$(shell $(GO) list ./...))
-	$(GO) test -count=1 -race -timeout 12m -p 1 $(addprefix ./,$(VM_PACKAGES))
-	$(MAKE) test-vm
+test: deps-test ## Run the tests that run on this machine; without root fewer do
+	GORACE=atexit_sleep_ms=0 $(GO) test -count=1 $(RACE) -timeout 20m $(filter-out $(ALONE:%/=fulgur/%),$(shell $(GO) list ./...))
+	$(GO) test -count=1 -timeout 20m -p 1 $(addprefix ./,$(ALONE) $(LIMITED))
 
-# NMIs that the branch sampler lives through there.
-NMIS ?= 1000000
+# NMIs that the branch sampler lives through in the VMs.
+NMIS ?= 100000
 
-# The C programs that these tests find there, in the place of a compiler.
-VM_C_PROGRAMS := $(BUILD)/rig/unwind-frames $(BUILD)/rig/unwind-signals
+# The kernels under which only the tests run that call testenv.EveryKernel.
+EVERY ?= 5.10,6.12,7.2
 
-$(BUILD)/rig/unwind-%: internal/unwind/testdata/%.c
-	@mkdir -p $(@D)
-	$(CC) -O2 -static -o $@ $<
+# How long the tests of a machine may take.
+VM_TIMEOUT ?= 30m
+
+# What the machines have beside busybox, if it is here.
+VM_TOOLS := perf sleep biolatency offcputime taskset unshare setcap strip objcopy
+
+RIG := $(GO) run ./test/rig -timeout $(VM_TIMEOUT) -env FULGUR_NMIS=$(NMIS) $(addprefix -env ,$(filter FULGUR_TEST_LONG=1,FULGUR_TEST_LONG=$(FULGUR_TEST_LONG))) $(RIG_FLAGS)
+
+# Stepping is held to deadlines, which emulation does not keep.
+RIG_PACKAGES = $(filter-out internal/source/stepping/,$(VM_PACKAGES))
 
 .PHONY: test-vm
-test-vm: deps-test $(VM_C_PROGRAMS) ## Run the privileged tests in VMs with Debian's 6.1 and 6.12 kernels
-	$(GO) run ./test/rig -timeout 30m -env FULGUR_NMIS=$(NMIS) -tool perf -tool sleep -tool biolatency -tool taskset $(addprefix -program ./,$(VM_PROGRAMS)) \
-		$(foreach program,$(VM_C_PROGRAMS),-file $(program)=bin/$(notdir $(program))) $(addprefix ./,$(VM_PACKAGES))
+test-vm: deps-test deps-vm ## Run the privileged tests in VMs with Debian's 6.1 kernel, some of them with 5.10, 6.12 and 7.2
+	$(RIG) -every '$(EVERY)' $(addprefix -tool ,$(VM_TOOLS)) $(addprefix -program ./,$(VM_PROGRAMS)) \
+		$(addprefix ./,$(RIG_PACKAGES))
 
 # The same for arm64, with dynamic linking and signed return addresses, and what
 # eu-stack needs there. Most of test/e2e needs compilers, and the PMU is amd64's.
-ARM64_VM_PACKAGES = internal/unwind/ $(filter-out test/e2e/ test/rig/bolt/ internal/source/branch/,$(VM_PACKAGES))
+ARM64_VM_PACKAGES = internal/unwind/ $(filter-out test/e2e/ test/rig/bolt/ internal/source/branch/,$(RIG_PACKAGES))
 ARM64_CC         ?= aarch64-linux-gnu-gcc-12
 ARM64_PACKAGES   := libc6 elfutils libasm1 libbz2-1.0 libdw1 libelf1 liblzma5 libstdc++6 libgcc-s1 libzstd1 zlib1g libdebuginfod1
 ARM64_C_PROGRAMS := $(addprefix $(BUILD)/rig/arm64/unwind-,frames lazy signals signed)
@@ -89,10 +105,23 @@ $(ARM64_C_PROGRAMS):
 	$(ARM64_CC) -O2 $(FLAGS) -o $@ $<
 
 .PHONY: test-vm-arm64
-test-vm-arm64: deps-arm64 $(ARM64_C_PROGRAMS) ## Do so in VMs with Debian's kernels for arm64
-	$(GO) run ./test/rig -arch arm64 -timeout 30m -env FULGUR_UNWIND_STACKS=10 $(addprefix -program ./,$(VM_PROGRAMS)) \
+test-vm-arm64: deps-arm64 $(ARM64_C_PROGRAMS) ## Run the privileged tests in VMs with Debian's kernels for arm64
+	$(RIG) -arch arm64 -env FULGUR_UNWIND_STACKS=10 $(addprefix -program ./,$(VM_PROGRAMS)) \
 		$(addprefix -package ,$(ARM64_PACKAGES)) \
 		$(foreach program,$(ARM64_C_PROGRAMS),-file $(program)=bin/$(notdir $(program))) $(addprefix ./,$(ARM64_VM_PACKAGES))
+
+.PHONY: test-long
+# Nothing of it is left out for what fails before it: run it with make -k.
+test-long: test-long-here test-unwind test-symbols test-long-vm test-long-vm-arm64 ## Run everything: what takes long, under all kernels, a million NMIs, arm64 (hours)
+
+.PHONY: test-long-here
+test-long-here: deps-test
+	FULGUR_TEST_LONG=1 $(GO) test -count=1 $(RACE) -timeout 90m $(filter-out $(VM_PACKAGES:%/=fulgur/%),$(shell $(GO) list ./...))
+	FULGUR_TEST_LONG=1 $(GO) test -count=1 -timeout 90m -p 1 $(addprefix ./,$(VM_PACKAGES))
+
+.PHONY: test-long-vm test-long-vm-arm64
+test-long-vm test-long-vm-arm64: test-long-%:
+	$(MAKE) test-$* EVERY= NMIS=1000000 FULGUR_TEST_LONG=1 VM_TIMEOUT=4h
 
 .PHONY: test-unwind
 test-unwind: deps-test ## Compare 15 000 stacks of stopped programs with those of gdb and eu-stack
@@ -100,7 +129,7 @@ test-unwind: deps-test ## Compare 15 000 stacks of stopped programs with those o
 
 .PHONY: test-symbols
 test-symbols: deps-symbols ## Compare 180 000 addresses with llvm-symbolizer and addr2line
-	FULGUR_TEST_SYMBOLS=1 $(GO) test -count=1 -v -timeout 30m -run 'TestAgainstTools|TestGoAddr2line' ./internal/symbolize
+	FULGUR_TEST_LONG=1 $(GO) test -count=1 -v -timeout 30m -run 'TestAgainstTools|TestGoAddr2line' ./internal/symbolize
 
 .PHONY: generate
 generate: deps-generate ## Rebuild the BPF objects and their Go bindings with clang-19
@@ -159,8 +188,8 @@ fuzz: ## Run every fuzz test for FUZZTIME (10s)
 		done; \
 	done
 
-.PHONY: deps-test deps-arm64 deps-symbols deps-bench deps-generate deps-lint
-deps-test deps-arm64 deps-symbols deps-bench deps-generate deps-lint: deps-%:
+.PHONY: deps-test deps-vm deps-arm64 deps-symbols deps-bench deps-generate deps-lint
+deps-test deps-vm deps-arm64 deps-symbols deps-bench deps-generate deps-lint: deps-%:
 	@test/install-deps.sh $*
 
 .PHONY: clean

@@ -1,6 +1,10 @@
 #!/bin/bash
 # install-deps.sh GROUP: install the programs that a group of make targets
 # runs, if they are missing, from the distribution's packages.
+#
+# The tests of group "test" do without a program that cannot be installed: they
+# are skipped, and this script says why. CI sets FULGUR_TEST_REQUIRE, so that
+# they fail there.
 set -euo pipefail
 
 # Lines of: group, program or file, the package of Debian and Ubuntu that has
@@ -12,7 +16,6 @@ test      readelf                         binutils
 test      perf                            linux-perf
 test      biolatency                      libbpf-tools
 test      chromium                        chromium
-test      qemu-system-x86_64              qemu-system-x86
 test      busybox                         busybox-static
 test      clang++-19                      clang-19
 test      /usr/lib/llvm-19/lib/clang/19/lib/linux  libclang-rt-19-dev
@@ -23,10 +26,20 @@ test      objcopy                         binutils
 test      dwz                             dwz
 test      npm                             npm
 test      llvm-symbolizer-19              llvm-19
-test      addr2line                       binutils
+test      xz                              xz-utils
+test      mold                            mold
+test      ld.lld                          lld
+test      aarch64-linux-gnu-gcc           gcc-aarch64-linux-gnu
+test      /usr/aarch64-linux-gnu/lib/libc.a  libc6-dev-arm64-cross
+test      debuginfod-find                 debuginfod
+test      rustc                           rustc
+test      python3                         python3
+test      perl                            perl
+test      /usr/share/doc/libc6-dbg        libc6-dbg
 test      /usr/lib/llvm-22/bin/perf2bolt  bolt-22
 test      /usr/lib/llvm-19/bin/perf2bolt  bolt-19
 test      /usr/lib/llvm-16/bin/perf2bolt  bolt-16
+vm        qemu-system-x86_64              qemu-system-x86
 arm64     qemu-system-aarch64             qemu-system-arm
 arm64     aarch64-linux-gnu-gcc-12        gcc-12-aarch64-linux-gnu
 arm64     /usr/aarch64-linux-gnu/lib/libc.a  libc6-dev-arm64-cross
@@ -61,38 +74,61 @@ lint      clang-format-19                 clang-format-19
 lint      shellcheck                      shellcheck
 '
 
-die() {
+group=$1
+
+say() {
 	echo "install-deps.sh: $*" >&2
-	exit 1
+}
+
+# give_up says what cannot be installed.
+give_up() {
+	say "$*"
+	[ "$group" = test ] || exit 1
+	say "tests that need it are skipped"
+	exit 0
 }
 
 missing=()
-while read -r group needed package; do
-	if [ "$group" = "$1" ] && ! [ -e "$needed" ] && ! command -v "$needed" >/dev/null; then
+while read -r of needed package; do
+	if [ "$of" = "$group" ] && ! [ -e "$needed" ] && ! command -v "$needed" >/dev/null; then
 		missing+=("$package")
 	fi
 done <<<"$table"
 
 # The Firefox Profiler without its page comes from npm.
 profiler_cli() {
-	if [ "$1" = test ] && ! command -v profiler-cli >/dev/null; then
-		echo "installing profiler-cli"
-		npm install --global --silent --no-fund @firefox-devtools/profiler-cli@0.10.0 >/dev/null
+	if [ "$group" != test ] || command -v profiler-cli >/dev/null; then
+		return
 	fi
+	local install=(npm install --global --silent --no-fund @firefox-devtools/profiler-cli@0.10.0)
+	[ "$(id -u)" = 0 ] || give_up "missing: profiler-cli; install it as root with: ${install[*]}"
+	echo "installing profiler-cli"
+	"${install[@]}" >/dev/null || give_up "npm cannot install profiler-cli"
 }
 
 if [ ${#missing[@]} -eq 0 ]; then
-	profiler_cli "$1"
+	profiler_cli
 	exit 0
 fi
 
 command -v apt-get >/dev/null ||
-	die "missing, and there is no apt-get to install them with: ${missing[*]}"
+	give_up "missing, and there is no apt-get to install them with: ${missing[*]}"
 [ "$(id -u)" = 0 ] ||
-	die "missing; install them as root with: apt-get install ${missing[*]}"
+	give_up "missing; install them as root with: apt-get install ${missing[*]}"
 
-echo "installing ${missing[*]}"
 export DEBIAN_FRONTEND=noninteractive
 apt-get update -qq
-apt-get install -y -qq --no-install-recommends "${missing[@]}" </dev/null >/dev/null
-profiler_cli "$1"
+known=() unknown=()
+for package in "${missing[@]}"; do
+	if [ -n "$(apt-cache madison "$package")" ]; then
+		known+=("$package")
+	else
+		unknown+=("$package")
+	fi
+done
+if [ ${#known[@]} -gt 0 ]; then
+	echo "installing ${known[*]}"
+	apt-get install -y -qq --no-install-recommends "${known[@]}" </dev/null >/dev/null
+fi
+profiler_cli
+[ ${#unknown[@]} -eq 0 ] || give_up "this release of the distribution lacks: ${unknown[*]}"

@@ -6,84 +6,156 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
 )
 
-// apt downloads packages of the machines' architecture, and installs none.
+// apt downloads packages of one architecture from some of Debian's suites, and
+// installs none. It has sources, lists and a cache of its own, so that this
+// machine's stay as they are; it trusts the keys that the machine's apt trusts.
 type apt struct {
-	dir     string   // downloads
-	options []string // of apt's programs
+	dir    string // where it unpacks packages
+	config string // path of its configuration
+	lists  string // folder of its package lists
 }
 
-// newAPT returns apt as it is configured here. The packages of another architecture
-// have lists of their own, so that this machine need not know of it.
-func newAPT(dir, arch string) (*apt, error) {
-	a := &apt{dir: dir}
-	if arch == runtime.GOARCH {
-		return a, nil
-	}
-	root, err := filepath.Abs(filepath.Join(dir, "apt-"+arch))
+// listsAge is the age at which package lists are fetched again.
+const listsAge = 12 * time.Hour
+
+// newAPT returns an apt for the suites, with its files in dir. It takes the lists
+// that an earlier run left while they are new, or while there are no others to be
+// had.
+func newAPT(ctx context.Context, dir string, m mirror, arch string, suites []string) (*apt, error) {
+	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return nil, err
 	}
-	lists, cache := filepath.Join(root, "lists"), filepath.Join(root, "cache")
-	for _, folder := range []string{lists, cache} {
+	unlock, err := lock(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	root := filepath.Join(dir, "apt", arch+"-"+strings.Join(suites, "-"))
+	a := &apt{dir: dir, config: filepath.Join(root, "apt.conf"), lists: filepath.Join(root, "lists")}
+	cache, sources := filepath.Join(root, "cache"), filepath.Join(root, "rig.sources")
+	for _, folder := range []string{a.lists, filepath.Join(cache, "archives")} {
 		if err := os.MkdirAll(filepath.Join(folder, "partial"), 0o755); err != nil {
 			return nil, err
 		}
 	}
-	a.options = []string{
-		"-oAPT::Architecture=" + arch, "-oAPT::Architectures=" + arch,
-		"-oDir::State::Lists=" + lists, "-oDir::Cache=" + cache,
+	if err := writeFile(sources, strings.NewReader(m.sources(suites))); err != nil {
+		return nil, err
+	}
+	if err := writeFile(a.config, strings.NewReader(aptConfig(arch, sources, a.lists, cache))); err != nil {
+		return nil, err
+	}
+	if err := a.refresh(ctx); err != nil {
+		return nil, err
 	}
 	return a, nil
 }
 
+// aptConfig returns a configuration that apt reads after the machine's.
+func aptConfig(arch, sources, lists, cache string) string {
+	return fmt.Sprintf(`APT::Architecture %q;
+#clear APT::Architectures;
+APT::Architectures { %q; };
+Dir::Etc::sourcelist %q;
+Dir::Etc::sourceparts "-";
+Dir::State::lists %q;
+Dir::State::status "/dev/null";
+Dir::Cache %q;
+Dir::Cache::pkgcache "pkgcache.bin";
+// Commands that look after the machine's own lists.
+#clear APT::Update::Pre-Invoke;
+#clear APT::Update::Post-Invoke;
+#clear APT::Update::Post-Invoke-Success;
+Acquire::Languages "none";
+Acquire::AllowInsecureRepositories "false";
+APT::Get::AllowUnauthenticated "false";
+// apt's own user cannot write where we download to.
+APT::Sandbox::User "root";
+`, arch, arch, sources, lists, cache)
+}
+
+// refresh fetches the package lists unless they are new.
+func (a *apt) refresh(ctx context.Context) error {
+	stamp := filepath.Join(a.lists, "fetched")
+	last, err := os.Stat(stamp)
+	if err == nil && time.Since(last.ModTime()) < listsAge {
+		return nil
+	}
+	if err2 := a.run(ctx, "", "apt-get", "update", "-qq"); err2 != nil {
+		if err == nil {
+			fmt.Printf("no new package lists, those of %s are used: %v\n", last.ModTime().Format(time.DateOnly), err2)
+			return nil
+		}
+		return fmt.Errorf("fetch package lists: %w", err2)
+	}
+	return os.WriteFile(stamp, nil, 0o644)
+}
+
 // run runs one of apt's programs.
 func (a *apt) run(ctx context.Context, dir, program string, args ...string) error {
-	return command(ctx, dir, program, append(args, a.options...)...).Run()
+	return command(ctx, dir, program, append([]string{"-c", a.config}, args...)...).Run()
 }
 
 // output returns what one of apt's programs prints.
 func (a *apt) output(ctx context.Context, program string, args ...string) (string, error) {
-	cmd := command(ctx, "", program, append(args, a.options...)...)
+	cmd := command(ctx, "", program, append([]string{"-c", a.config}, args...)...)
 	cmd.Stdout = nil
 	out, err := cmd.Output()
 	return string(out), err
 }
 
-// search returns the packages whose names match the pattern, as apt-cache search
-// prints them. It updates apt's lists if they have none.
-func (a *apt) search(ctx context.Context, pattern string) (string, error) {
-	for _, update := range []bool{false, true} {
-		if update {
-			if err := a.run(ctx, "", "apt-get", "update", "-qq"); err != nil {
-				return "", fmt.Errorf("update the package lists: %w", err)
-			}
-		}
-		lines, err := a.output(ctx, "apt-cache", "search", "--names-only", pattern)
-		if err != nil {
-			return "", fmt.Errorf("search the package lists: %w", err)
-		}
-		if lines != "" {
-			return lines, nil
+// search returns the names of the packages that match the pattern.
+func (a *apt) search(ctx context.Context, pattern string) ([]string, error) {
+	lines, err := a.output(ctx, "apt-cache", "search", "--names-only", pattern)
+	if err != nil {
+		return nil, fmt.Errorf("search the package lists: %w", err)
+	}
+	var names []string
+	for line := range strings.Lines(lines) {
+		if name, _, ok := strings.Cut(line, " "); ok {
+			names = append(names, name)
 		}
 	}
-	return "", nil
+	return names, nil
+}
+
+// depends returns the names of the packages that pkg needs to be installed.
+func (a *apt) depends(ctx context.Context, pkg string) ([]string, error) {
+	lines, err := a.output(ctx, "apt-cache", "depends", pkg)
+	if err != nil {
+		return nil, fmt.Errorf("ask what %s depends on: %w", pkg, err)
+	}
+	return dependsOn(lines), nil
+}
+
+// dependsOn returns the packages in what apt-cache depends prints.
+func dependsOn(lines string) []string {
+	var pkgs []string
+	for line := range strings.Lines(lines) {
+		if kind, name, _ := strings.Cut(strings.TrimSpace(line), ": "); kind == "Depends" {
+			pkgs = append(pkgs, name)
+		}
+	}
+	return pkgs
 }
 
 // download fetches packages into the empty folder dir and returns the paths of
-// their files, in no particular order.
+// their files, in no particular order. apt compares them with the checksums in the
+// package lists, and those with the archive's signature.
 func (a *apt) download(ctx context.Context, dir string, pkgs ...string) ([]string, error) {
 	names := strings.Join(pkgs, " ")
 	fmt.Println("downloading", names)
-	// Without the option apt warns that its own user cannot write here.
-	args := append([]string{"download", "-qq", "-oAPT::Sandbox::User=root"}, pkgs...)
-	if err := a.run(ctx, dir, "apt-get", args...); err != nil {
-		return nil, fmt.Errorf("download %s (try apt-get update): %w", names, err)
+	if err := a.run(ctx, dir, "apt-get", append([]string{"download", "-qq"}, pkgs...)...); err != nil {
+		// The archive may have moved on from our lists.
+		_ = os.Remove(filepath.Join(a.lists, "fetched"))
+		return nil, fmt.Errorf("download %s (try again for new package lists): %w", names, err)
 	}
 	debs, err := filepath.Glob(filepath.Join(dir, "*.deb"))
 	if err == nil && len(debs) != len(pkgs) {
@@ -95,10 +167,29 @@ func (a *apt) download(ctx context.Context, dir string, pkgs ...string) ([]strin
 // unpack returns the absolute path of a folder with what is in the packages, which
 // is a.dir's folder called name, and downloads them unless it is there.
 func (a *apt) unpack(ctx context.Context, name string, pkgs ...string) (string, error) {
-	root, err := filepath.Abs(filepath.Join(a.dir, name))
+	return a.fetch(ctx, name, pkgs, func(debs []string, root string) error { return extractAll(ctx, debs, root) })
+}
+
+// extractAll unpacks packages into the folder root.
+func extractAll(ctx context.Context, debs []string, root string) error {
+	for _, deb := range debs {
+		if err := command(ctx, "", "dpkg-deb", "-x", deb, root).Run(); err != nil {
+			return fmt.Errorf("unpack %s: %w", filepath.Base(deb), err)
+		}
+	}
+	return nil
+}
+
+// fetch returns the path of a.dir's folder called name. Unless it is there, it
+// downloads packages and has extract write what is wanted of them into the folder,
+// which appears whole or not at all.
+func (a *apt) fetch(ctx context.Context, name string, pkgs []string, extract func(debs []string, root string) error) (string, error) {
+	unlock, err := lock(a.dir)
 	if err != nil {
 		return "", err
 	}
+	defer unlock()
+	root := filepath.Join(a.dir, name)
 	if _, err := os.Stat(root); !errors.Is(err, fs.ErrNotExist) {
 		return root, err
 	}
@@ -112,16 +203,64 @@ func (a *apt) unpack(ctx context.Context, name string, pkgs ...string) (string, 
 		return "", err
 	}
 	unpacked := filepath.Join(tmp, "root")
-	for _, deb := range debs {
-		if err := command(ctx, "", "dpkg-deb", "-x", deb, unpacked).Run(); err != nil {
-			return "", fmt.Errorf("unpack %s: %w", filepath.Base(deb), err)
-		}
+	if err := os.Mkdir(unpacked, 0o755); err != nil {
+		return "", err
+	}
+	if err := extract(debs, unpacked); err != nil {
+		return "", err
 	}
 	return root, os.Rename(unpacked, root)
 }
 
-// installed reports whether there is an apt here.
-func installed() bool {
-	_, err := exec.LookPath("apt-cache")
-	return err == nil
+// lock waits until no other rig downloads into dir, which several may share. The lock
+// goes with unlock, or with the process.
+func lock(dir string) (unlock func(), err error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, err
+	}
+	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR|os.O_CREATE, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	for {
+		err = unix.Flock(int(f.Fd()), unix.LOCK_EX)
+		if !errors.Is(err, unix.EINTR) {
+			break
+		}
+	}
+	if err != nil {
+		f.Close()
+		return nil, fmt.Errorf("lock %s: %w", dir, err)
+	}
+	return func() { f.Close() }, nil
 }
+
+// apts are the apts of a run, one for each set of suites.
+type apts struct {
+	dir    string
+	arch   string
+	mirror mirror
+	made   map[string]*apt
+}
+
+// newAPTs returns apts for packages of an architecture, with their files in dir.
+func newAPTs(ctx context.Context, dir, arch string) (*apts, error) {
+	m, err := machineMirror(ctx)
+	return &apts{dir: dir, arch: arch, mirror: m, made: map[string]*apt{}}, err
+}
+
+// of returns the apt for the suites.
+func (s *apts) of(ctx context.Context, suites []string) (*apt, error) {
+	key := strings.Join(suites, " ")
+	if a := s.made[key]; a != nil {
+		return a, nil
+	}
+	a, err := newAPT(ctx, s.dir, s.mirror, s.arch, suites)
+	if err == nil {
+		s.made[key] = a
+	}
+	return a, err
+}
+
+// own returns the apt for the suites of this machine's release.
+func (s *apts) own(ctx context.Context) (*apt, error) { return s.of(ctx, s.mirror.own()) }

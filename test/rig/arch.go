@@ -18,6 +18,8 @@ type arch struct {
 	// the kernel knows as ttyS0 on our standard output, and the one that is its
 	// console into a file.
 	serial func(console string) []string
+	// compilers is the format of the names that its compilers have on other machines.
+	compilers string
 	// pmu is whether test/rig/pmu's module is for it.
 	pmu bool
 }
@@ -32,7 +34,8 @@ var arches = []arch{
 		serial: func(console string) []string {
 			return []string{"-serial", "stdio", "-serial", "file:" + console}
 		},
-		pmu: true,
+		compilers: "x86_64-linux-gnu-%s-12",
+		pmu:       true,
 	},
 	{
 		name: "arm64",
@@ -43,6 +46,7 @@ var arches = []arch{
 		serial: func(console string) []string {
 			return []string{"-serial", "file:" + console, "-chardev", "stdio,id=tests", "-device", "pci-serial,chardev=tests"}
 		},
+		compilers: "aarch64-linux-gnu-%s-12",
 	},
 }
 

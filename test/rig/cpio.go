@@ -23,11 +23,12 @@ const (
 type cpioWriter struct {
 	w     *bufio.Writer
 	inode int
-	dirs  map[string]bool // folders that have been written
+	dirs  map[string]bool   // folders that have been written
+	files map[string]string // files that have been written, and of which host's file
 }
 
 func newCPIOWriter(w io.Writer) *cpioWriter {
-	return &cpioWriter{w: bufio.NewWriter(w), dirs: map[string]bool{".": true}}
+	return &cpioWriter{w: bufio.NewWriter(w), dirs: map[string]bool{".": true}, files: map[string]string{}}
 }
 
 // entry writes one entry, and first the folders that it is in. A name has no
@@ -76,8 +77,12 @@ func (c *cpioWriter) symlink(name, target string) error {
 	return c.entry(name, modeSymlink|0o777, int64(len(target)), strings.NewReader(target))
 }
 
-// file adds the host's file src, with its permissions.
+// file adds the host's file src, with its permissions, once.
 func (c *cpioWriter) file(name, src string) error {
+	if c.files[name] == src {
+		return nil
+	}
+	c.files[name] = src
 	f, err := os.Open(src)
 	if err != nil {
 		return err

@@ -5,20 +5,24 @@ import (
 	"debug/elf"
 	"errors"
 	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"maps"
 	"os"
 	"os/exec"
 	"path"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
-
-	"fulgur/test/rig/pmu"
 )
 
 // testPackage is a Go package, as go list describes it.
 type testPackage struct {
-	rel string // path below the module's root
-	dir string
+	rel   string // path below the module's root
+	dir   string
+	files []string // of its tests
 }
 
 // buildInitramfs builds everything that runs in the machines and returns the
@@ -28,20 +32,22 @@ type testPackage struct {
 //	/bin            busybox, opt.programs and opt.tools
 //	/usr and others what is in opt.debs
 //	/lib/modules    each kernel's modules, in a folder by release
-//	/src/PKG        each package's test binary, PKG.test, and its testdata
-func buildInitramfs(ctx context.Context, a *apt, kernels []kernel, opt options) (string, error) {
+//	/programs       what tests have compiled (testenv.Compile)
+//	/src/PKG        each package's test binary, PKG.test, its testdata, and PKG.every,
+//	                which matches the tests that run under every kernel
+func buildInitramfs(ctx context.Context, apts *apts, kernels []kernel, opt options) (string, error) {
 	bin := filepath.Join(opt.dir, "bin")
 	// What an earlier run left must not be tested again.
 	if err := os.RemoveAll(bin); err != nil {
 		return "", err
 	}
-	packages, err := listPackages(ctx, opt.packages)
+	packages, err := listPackages(ctx, opt.arch.name, opt.packages)
 	if err != nil {
 		return "", err
 	}
 
 	initPath := filepath.Join(bin, "init")
-	if err := goBuild(ctx, opt.arch.name, "build", initPath, "./test/rig/init"); err != nil {
+	if err := goBuild(ctx, opt.arch.name, initPath, "./test/rig/init", "build"); err != nil {
 		return "", err
 	}
 	name := filepath.Join(opt.dir, "initramfs.cpio")
@@ -53,19 +59,22 @@ func buildInitramfs(ctx context.Context, a *apt, kernels []kernel, opt options) 
 	c := newCPIOWriter(f)
 	add := func(err2 error) { err = errors.Join(err, err2) }
 	add(c.file("init", initPath))
-	add(addBusybox(ctx, a, c, opt.arch))
+	add(addBusybox(ctx, apts, c, opt.arch))
 	for _, k := range kernels {
-		if k.module != "" {
-			add(c.file(path.Join("lib/modules", k.release, pmu.Module+".ko"), k.module))
+		for _, name := range slices.Sorted(maps.Keys(k.modules)) {
+			add(c.file(path.Join("lib/modules", k.release, name+".ko"), k.modules[name]))
 		}
-		add(c.file(path.Join("lib/modules", k.release, "loop.ko"), k.loop))
 	}
 	for _, p := range opt.programs {
 		out := filepath.Join(bin, path.Base(p))
-		add(goBuild(ctx, opt.arch.name, "build", out, p))
+		add(goBuild(ctx, opt.arch.name, out, p, "build"))
 		add(c.file(path.Join("bin", path.Base(p)), out))
 	}
 	for _, name := range opt.debs {
+		a, err := apts.own(ctx)
+		if err != nil {
+			return "", err
+		}
 		root, err := a.unpack(ctx, "package-"+opt.arch.name+"-"+name, name)
 		add(err)
 		add(c.tree("", root))
@@ -79,9 +88,21 @@ func buildInitramfs(ctx context.Context, a *apt, kernels []kernel, opt options) 
 	for _, p := range packages {
 		base := path.Base(p.rel) + ".test"
 		out := filepath.Join(bin, filepath.FromSlash(p.rel), base)
-		add(goBuild(ctx, opt.arch.name, "test", out, p.dir))
+		test := []string{"test", "-c"}
+		if opt.cover {
+			test = append(test, "-cover", "-coverpkg=./...")
+		}
+		add(goBuild(ctx, opt.arch.name, out, p.dir, test...))
 		add(c.file(path.Join("src", p.rel, base), out))
+		every, err := p.every()
+		add(err)
+		if every != "" {
+			name := filepath.Join(bin, filepath.FromSlash(p.rel), path.Base(p.rel)+".every")
+			add(os.WriteFile(name, []byte(every), 0o644))
+			add(c.file(path.Join("src", p.rel, filepath.Base(name)), name))
+		}
 		add(c.tree(path.Join("src", p.rel, "testdata"), filepath.Join(p.dir, "testdata")))
+		add(addPrograms(ctx, c, p, opt.arch, filepath.Join(opt.dir, "programs")))
 	}
 	for _, spec := range opt.files {
 		src, dst, ok := strings.Cut(spec, "=")
@@ -93,10 +114,12 @@ func buildInitramfs(ctx context.Context, a *apt, kernels []kernel, opt options) 
 	return name, errors.Join(err, c.close(), f.Close())
 }
 
-// listPackages returns the packages that match the patterns and have tests.
-func listPackages(ctx context.Context, patterns []string) ([]testPackage, error) {
-	const format = "{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}\t{{.Module.Path}}\t{{.Dir}}{{end}}"
+// listPackages returns the packages that match the patterns and have tests on an
+// architecture.
+func listPackages(ctx context.Context, arch string, patterns []string) ([]testPackage, error) {
+	const format = `{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{"\t"}}{{.Module.Path}}{{"\t"}}{{.Dir}}{{"\t"}}{{join .TestGoFiles " "}} {{join .XTestGoFiles " "}}{{end}}`
 	cmd := command(ctx, "", "go", append([]string{"list", "-f", format}, patterns...)...)
+	cmd.Env = buildEnv(arch)
 	cmd.Stdout = nil
 	out, err := cmd.Output()
 	if err != nil {
@@ -105,8 +128,8 @@ func listPackages(ctx context.Context, patterns []string) ([]testPackage, error)
 	var list []testPackage
 	for line := range strings.Lines(string(out)) {
 		f := strings.Split(strings.TrimSpace(line), "\t")
-		if len(f) == 3 {
-			list = append(list, testPackage{rel: strings.TrimPrefix(f[0], f[1]+"/"), dir: f[2]})
+		if len(f) == 4 {
+			list = append(list, testPackage{rel: strings.TrimPrefix(f[0], f[1]+"/"), dir: f[2], files: strings.Fields(f[3])})
 		}
 	}
 	if len(list) == 0 {
@@ -115,25 +138,61 @@ func listPackages(ctx context.Context, patterns []string) ([]testPackage, error)
 	return list, nil
 }
 
-// goBuild builds pkg's program ("build") or tests ("test") into out, static,
-// for the machines that the rig boots.
-func goBuild(ctx context.Context, arch, verb, out, pkg string) error {
-	args := []string{verb, "-o", out}
-	if verb == "test" {
-		args = append(args, "-c")
+// every returns a pattern of the package's tests that call testenv.EveryKernel, or "".
+func (p testPackage) every() (string, error) {
+	var names []string
+	for _, file := range p.files {
+		f, err := parser.ParseFile(token.NewFileSet(), filepath.Join(p.dir, file), nil, parser.SkipObjectResolution)
+		if err != nil {
+			return "", err
+		}
+		for _, decl := range f.Decls {
+			if fn, ok := decl.(*ast.FuncDecl); ok && strings.HasPrefix(fn.Name.Name, "Test") && callsEveryKernel(fn) {
+				names = append(names, fn.Name.Name)
+			}
+		}
 	}
-	cmd := command(ctx, "", "go", append(args, pkg)...)
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+arch)
+	if len(names) == 0 {
+		return "", nil
+	}
+	return "^(" + strings.Join(names, "|") + ")$", nil
+}
+
+func callsEveryKernel(fn *ast.FuncDecl) (calls bool) {
+	ast.Inspect(fn, func(n ast.Node) bool {
+		if s, ok := n.(*ast.SelectorExpr); ok && s.Sel.Name == "EveryKernel" {
+			x, ok := s.X.(*ast.Ident)
+			calls = calls || ok && x.Name == "testenv"
+		}
+		return !calls
+	})
+	return calls
+}
+
+// goBuild has the go tool make out of a package, static, for the machines that the rig
+// boots.
+func goBuild(ctx context.Context, arch, out, pkg string, verb ...string) error {
+	cmd := command(ctx, "", "go", append(verb, "-o", out, pkg)...)
+	cmd.Env = buildEnv(arch)
 	if err := cmd.Run(); err != nil {
-		return fmt.Errorf("go %s %s: %w", verb, pkg, err)
+		return fmt.Errorf("go %s %s: %w", strings.Join(verb, " "), pkg, err)
 	}
 	return nil
 }
 
+// buildEnv returns the environment of the go tool when it builds for an architecture.
+func buildEnv(arch string) []string {
+	return append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+arch)
+}
+
 // addBusybox adds busybox, from which init makes all other commands: the host's, or
 // Debian's for another architecture.
-func addBusybox(ctx context.Context, a *apt, c *cpioWriter, machines arch) error {
+func addBusybox(ctx context.Context, apts *apts, c *cpioWriter, machines arch) error {
 	if machines.name != runtime.GOARCH {
+		a, err := apts.own(ctx)
+		if err != nil {
+			return err
+		}
 		root, err := a.unpack(ctx, "busybox-"+machines.name, "busybox-static")
 		return errors.Join(err, c.file("bin/busybox", filepath.Join(root, "bin", "busybox")))
 	}
@@ -151,17 +210,13 @@ func addBusybox(ctx context.Context, a *apt, c *cpioWriter, machines arch) error
 	return c.file("bin/busybox", host)
 }
 
-// isStatic reports whether an ELF program needs no dynamic loader.
+// isStatic reports whether an ELF program, or library, needs no libraries.
 func isStatic(name string) (bool, error) {
 	f, err := elf.Open(name)
 	if err != nil {
 		return false, err
 	}
 	defer f.Close()
-	for _, p := range f.Progs {
-		if p.Type == elf.PT_INTERP {
-			return false, nil
-		}
-	}
-	return true, nil
+	needed, err := f.ImportedLibraries()
+	return len(needed) == 0, err
 }

@@ -3,15 +3,16 @@ package main
 import (
 	"archive/tar"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,76 +20,102 @@ import (
 	"github.com/ulikunitz/xz"
 )
 
-// errNoKernel is returned for a series that apt has no package of.
-var errNoKernel = errors.New("apt knows no such kernel package")
-
 // kernel is a kernel that can be booted.
 type kernel struct {
-	release string // as uname -r prints it
-	image   string // path of its image
-	loop    string // path of its module for loop devices, which stand in for disks
-	module  string // path of test/rig/pmu's module, once it was built, if it is for it
+	series
+	release string            // as uname -r prints it
+	image   string            // path of its image
+	modules map[string]string // paths of its modules, by name; those built in are missing
 }
 
-// fetchKernel returns the newest cloud kernel of a series (as in 6.1) that apt
-// offers, downloading it unless it is there. The cloud flavour boots
-// fastest and needs no module to run the tests.
-func fetchKernel(ctx context.Context, a *apt, series, arch string) (kernel, error) {
-	pkg, err := newestPackage(ctx, a, series, arch)
+// modules are the modules that tests use: loop devices, which stand in for disks,
+// and FUSE.
+var modules = []string{"loop", "fuse"}
+
+// fetchKernel returns the newest cloud kernel of a series that apt offers,
+// downloading it unless it is there. The cloud flavour boots fastest and needs no
+// other module to run the tests.
+func fetchKernel(ctx context.Context, a *apt, s series) (kernel, error) {
+	pkg, err := newestPackage(ctx, a, s)
 	if err != nil {
 		return kernel{}, err
 	}
-	k := kernel{release: strings.TrimPrefix(pkg, "linux-image-")}
-	k.image, k.loop = filepath.Join(a.dir, "vmlinuz-"+k.release), filepath.Join(a.dir, "loop-"+k.release+".ko")
-	missing := false
-	for _, file := range []string{k.image, k.loop} {
-		_, err := os.Stat(file)
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return k, err
+	k := kernel{series: s, release: strings.TrimPrefix(pkg, imagePrefix)}
+	needed, err := a.depends(ctx, pkg)
+	if err != nil {
+		return k, err
+	}
+	pkgs := []string{pkg}
+	for _, name := range needed {
+		if imageParts.MatchString(name) {
+			pkgs = append(pkgs, name)
 		}
-		missing = missing || err != nil
 	}
-	if !missing {
-		return k, nil
-	}
-	tmp, err := os.MkdirTemp(a.dir, "deb-")
+	dir, err := a.fetch(ctx, "kernel-"+k.release, pkgs, func(debs []string, root string) error {
+		for _, deb := range debs {
+			if err := extractKernel(ctx, deb, root); err != nil {
+				return fmt.Errorf("unpack %s: %w", filepath.Base(deb), err)
+			}
+		}
+		return nil
+	})
 	if err != nil {
 		return k, err
 	}
-	defer os.RemoveAll(tmp)
-	debs, err := a.download(ctx, tmp, pkg)
-	if err != nil {
-		return k, err
+	k.image, k.modules = filepath.Join(dir, "vmlinuz"), map[string]string{}
+	if _, err := os.Stat(k.image); err != nil {
+		return k, fmt.Errorf("%s holds no image: %w", strings.Join(pkgs, " "), err)
 	}
-	return k, extract(ctx, debs[0], k)
+	for _, name := range modules {
+		file := filepath.Join(dir, name+".ko")
+		if _, err := os.Stat(file); err == nil {
+			k.modules[name] = file
+		}
+	}
+	return k, nil
 }
 
-// newestPackage returns the name of the newest image package of a series.
-func newestPackage(ctx context.Context, a *apt, series, arch string) (string, error) {
-	if !installed() {
-		return "", fmt.Errorf("%w: no apt here", errNoKernel)
-	}
+const imagePrefix = "linux-image-"
+
+// imageParts matches the packages that hold what the image's package itself held
+// up to Linux 6.
+var imageParts = regexp.MustCompile(`^linux-(binary|modules)-`)
+
+// errNoKernel is returned where Debian has no kernel of a series.
+var errNoKernel = errors.New("no such kernel in Debian")
+
+// newestPackage returns the name of the newest image package of a series, or, if
+// the suite has moved on, of a later series.
+func newestPackage(ctx context.Context, a *apt, s series) (string, error) {
 	// The anchors leave out the -unsigned and -dbg variants.
-	lines, err := a.search(ctx, "^linux-image-"+strings.ReplaceAll(series, ".", `\.`)+`\..*-cloud-`+arch+"$")
+	names, err := a.search(ctx, "^"+imagePrefix+`[0-9.]+.*-cloud-`+s.arch+"$")
 	if err != nil {
 		return "", err
 	}
-	if pkg := newest(lines); pkg != "" {
+	if pkg := newest(names, s.name, s.moves()); pkg != "" {
 		return pkg, nil
 	}
-	return "", fmt.Errorf("%w (the rig needs Debian's linux-image-%s.*-cloud-%s)", errNoKernel, series, arch)
+	return "", fmt.Errorf("%w in %s (looked for %s%s.*-cloud-%s)", errNoKernel, strings.Join(s.suites, ", "), imagePrefix, s.name, s.arch)
 }
 
-// newest returns the package with the highest version in its name, of lines
-// as apt-cache search prints them, or "".
-func newest(lines string) string {
-	var best string
-	for line := range strings.Lines(lines) {
-		if pkg, _, ok := strings.Cut(line, " "); ok && (best == "" || compareNatural(pkg, best) > 0) {
-			best = pkg
+// newest returns the image package with the highest version in its name of a
+// series, or, where there is none and later is set, of a later series, or "".
+func newest(names []string, series string, later bool) string {
+	var best, other string
+	for _, name := range names {
+		release := strings.TrimPrefix(name, imagePrefix)
+		switch {
+		case strings.HasPrefix(release, series+"."):
+			if best == "" || compareNatural(name, best) > 0 {
+				best = name
+			}
+		case later && strings.Contains(release, ".") && compareNatural(release, series) > 0:
+			if other == "" || compareNatural(name, other) > 0 {
+				other = name
+			}
 		}
 	}
-	return best
+	return cmp.Or(best, other)
 }
 
 // compareNatural compares strings with the runs of digits in them taken as
@@ -123,45 +150,46 @@ func fields(s string) []string {
 	return out
 }
 
-// extract writes the kernel image and the module that are in the package deb to
-// k's files.
-func extract(ctx context.Context, deb string, k kernel) error {
+// wantedFile matches the kernel's image and the modules that tests use in what a
+// package holds; the modules' names are the first group.
+var wantedFile = regexp.MustCompile(`^\./(?:boot/vmlinuz-[^/]*|usr/lib/modules/[^/]*/vmlinuz|(?:usr/)?lib/modules/.*/(` +
+	strings.Join(modules, "|") + `)\.ko(?:\.xz)?)$`)
+
+// extractKernel writes the kernel's image and modules that are in the package deb
+// to the folder dir, as vmlinuz and NAME.ko.
+func extractKernel(ctx context.Context, deb, dir string) error {
 	cmd := command(ctx, "", "dpkg-deb", "--fsys-tarfile", deb)
 	cmd.Stdout = nil
 	out, err := cmd.Output()
 	if err != nil {
-		return fmt.Errorf("unpack %s: %w", deb, err)
+		return err
 	}
-	loop := "./lib/modules/" + k.release + "/kernel/drivers/block/loop.ko"
-	want := map[string]string{"./boot/vmlinuz-" + k.release: k.image, loop: k.loop, loop + ".xz": k.loop}
 	for r := tar.NewReader(bytes.NewReader(out)); ; {
 		h, err := r.Next()
 		if errors.Is(err, io.EOF) {
-			break
+			return nil
 		}
 		if err != nil {
-			return fmt.Errorf("read %s: %w", deb, err)
+			return err
 		}
-		to, ok := want[h.Name]
-		if !ok {
+		found := wantedFile.FindStringSubmatch(h.Name)
+		if found == nil {
 			continue
+		}
+		to := "vmlinuz"
+		if found[1] != "" {
+			to = found[1] + ".ko"
 		}
 		content := io.Reader(r)
 		if path.Ext(h.Name) == ".xz" {
 			if content, err = xz.NewReader(r); err != nil {
-				return fmt.Errorf("unpack %s of %s: %w", h.Name, deb, err)
+				return fmt.Errorf("unpack %s: %w", h.Name, err)
 			}
 		}
-		if err := writeFile(to, content); err != nil {
+		if err := writeFile(filepath.Join(dir, to), content); err != nil {
 			return err
 		}
 	}
-	for _, file := range []string{k.image, k.loop} {
-		if _, err := os.Stat(file); err != nil {
-			return fmt.Errorf("%s does not hold %s: %w", deb, filepath.Base(file), err)
-		}
-	}
-	return nil
 }
 
 // writeFile writes what r holds to the file path, which appears whole or not

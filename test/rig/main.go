@@ -10,30 +10,37 @@
 // the kernel warns, and when a machine does not reach its end. Full logs stay
 // in the folder given by -dir.
 //
-// A kernel that apt does not know is skipped, or, with FULGUR_TEST_REQUIRE=1,
-// an error.
+// Kernels come from several of Debian's suites (kernels.txt), by package lists of the
+// rig's own. What cannot be had there, or fails under a release newer than those seen
+// green, does not fail the rig: a line that begins with NOT RUN or BROKEN, at the end
+// of the output, says so.
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
-	"fulgur/internal/testenv"
+	"fulgur/test/rig/pmu"
 )
 
 // options is what the command line says.
 type options struct {
 	arch     arch          // of the machines
 	kernels  []string      // series, as in 6.1
-	dir      string        // downloads, built binaries, logs
+	dir      string        // built binaries, logs
+	cache    string        // downloads
 	packages []string      // packages whose tests run
 	programs []string      // main packages, built into /bin
 	tools    []string      // programs of this machine, for /bin
@@ -41,10 +48,18 @@ type options struct {
 	files    []string      // host path=path in the machine
 	env      []string      // NAME=VALUE, of the tests
 	run      string        // -test.run of the tests
+	args     []string      // more arguments of the tests
+	every    []string      // series under which only those tests run that call testenv.EveryKernel
+	get      []string      // globs of files that are copied out of the machine
+	cover    bool          // count what the tests cover
+	machines int           // that run side by side
 	timeout  time.Duration // of one machine
 	icount   bool          // time is the number of instructions
 	verbose  bool          // show all that go test -v prints
 }
+
+// cacheVar names the environment variable with the default of -cache.
+const cacheVar = "FULGUR_RIG_CACHE"
 
 func main() {
 	opt := parse(os.Args[1:])
@@ -72,9 +87,15 @@ func parse(args []string) options {
 		})
 	}
 	archName := fs.String("arch", "amd64", "`architecture` of the machines, amd64 or arm64")
-	kernels := fs.String("kernels", "6.1,6.12", "kernel `series`, separated by commas")
-	fs.StringVar(&opt.dir, "dir", filepath.Join("build", "rig"), "`folder` for kernels, binaries and logs")
+	kernels := fs.String("kernels", "", "kernel `series`, separated by commas (default all of kernels.txt)")
+	fs.StringVar(&opt.dir, "dir", filepath.Join("build", "rig"), "`folder` for binaries and logs")
+	fs.StringVar(&opt.cache, "cache", os.Getenv(cacheVar), "`folder` for downloads, which several rigs may share (default $"+cacheVar+", or downloads in -dir)")
 	fs.StringVar(&opt.run, "run", "", "run only the tests that match `regexp`")
+	every := fs.String("every", "", "kernel `series`, separated by commas, under which only those tests run that are to run under every kernel: they call testenv.EveryKernel")
+	list(&opt.args, "arg", "an `argument` for every test binary (repeatable)")
+	list(&opt.get, "get", "copy the machine's files that match a `glob` to -dir/RELEASE when the tests are over (repeatable)")
+	fs.BoolVar(&opt.cover, "cover", false, "write which statements of the module the tests of each package cover to -dir/RELEASE/out/PACKAGE.cover")
+	fs.IntVar(&opt.machines, "machines", runtime.NumCPU(), "`number` of machines that run side by side, each of which keeps one CPU busy")
 	fs.DurationVar(&opt.timeout, "timeout", 5*time.Minute, "time that one machine may take")
 	fs.BoolVar(&opt.icount, "icount", false, "let each instruction take 1 ns of the machine's time, whatever it takes to emulate")
 	fs.BoolVar(&opt.verbose, "v", false, "show also when a test starts, and subtests that pass")
@@ -89,12 +110,21 @@ func parse(args []string) options {
 		fmt.Fprintln(fs.Output(), err)
 		os.Exit(2)
 	}
-	opt.kernels, opt.packages = strings.Split(*kernels, ","), fs.Args()
+	opt.kernels, opt.every = commas(*kernels), commas(*every)
+	if opt.cover {
+		opt.get = append(opt.get, coverFiles)
+	}
+	opt.cache, opt.packages = cmp.Or(opt.cache, filepath.Join(opt.dir, "downloads")), fs.Args()
 	if len(opt.packages) == 0 {
 		fs.Usage()
 		os.Exit(2)
 	}
 	return opt
+}
+
+// commas returns the parts of a list, none if it is empty.
+func commas(list string) []string {
+	return strings.FieldsFunc(list, func(r rune) bool { return r == ',' })
 }
 
 // run tests under every kernel and returns an error that names those that
@@ -103,54 +133,159 @@ func run(ctx context.Context, opt options) error {
 	if err := os.MkdirAll(opt.dir, 0o755); err != nil {
 		return err
 	}
-	apt, err := newAPT(opt.dir, opt.arch.name)
+	var notes notes
+	defer notes.print(os.Stdout)
+	kernels, initramfs, err := prepare(ctx, opt, &notes)
 	if err != nil {
 		return err
 	}
-	kernels, err := fetchKernels(ctx, apt, opt)
-	if err != nil {
-		return err
+	out := &output{several: len(kernels) > 1}
+	reports := make([]*report, len(kernels))
+	errs := make([]error, len(kernels))
+	var machines sync.WaitGroup
+	free := make(chan struct{}, max(opt.machines, 1))
+	for i, k := range kernels {
+		free <- struct{}{}
+		machines.Go(func() {
+			defer func() { <-free }()
+			out.line(k, "kernel "+k.release)
+			if reports[i], errs[i] = boot(ctx, k, initramfs, opt, out); errs[i] != nil {
+				errs[i] = fmt.Errorf("boot kernel %s: %w", k.release, errs[i])
+			}
+		})
 	}
-	initramfs, err := buildInitramfs(ctx, apt, kernels, opt)
-	if err != nil {
-		return fmt.Errorf("make the initramfs: %w", err)
-	}
+	machines.Wait()
+	err = errors.Join(errs...)
 	var failed []string
-	for _, k := range kernels {
-		fmt.Printf("\n== kernel %s\n", k.release)
-		report, err := boot(ctx, k, initramfs, opt)
-		if err != nil {
-			return fmt.Errorf("boot kernel %s: %w", k.release, err)
+	for i, k := range kernels {
+		if reports[i] == nil {
+			continue
 		}
-		report.print(os.Stdout)
-		if !report.ok() {
+		fmt.Printf("\n== kernel %s\n", k.release)
+		reports[i].print(os.Stdout)
+		switch green := k.seenGreen(k.release); {
+		case reports[i].ok() && !green:
+			fmt.Printf("%s is newer than what kernels.txt says was seen green\n", k.release)
+		case reports[i].ok():
+		case green:
 			failed = append(failed, k.release)
+		default:
+			notes.add("BROKEN kernel %s: %s, and it is newer than what was seen green (%s)",
+				k.release, reports[i].failures(), cmp.Or(k.green, "no release of this series"))
 		}
 	}
 	if len(failed) > 0 {
-		return fmt.Errorf("failed under %s; logs are in %s", strings.Join(failed, ", "), opt.dir)
+		err = errors.Join(err, fmt.Errorf("failed under %s; logs are in %s", strings.Join(failed, ", "), opt.dir))
 	}
-	return nil
+	return err
 }
 
-// fetchKernels returns the kernels to run tests under, each with its modules.
-func fetchKernels(ctx context.Context, a *apt, opt options) ([]kernel, error) {
+// output writes the lines of machines that run side by side.
+type output struct {
+	several bool // machines
+	mu      sync.Mutex
+}
+
+func (o *output) line(k kernel, text string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.several {
+		fmt.Printf("%-5s| %s\n", k.name, text)
+	} else {
+		fmt.Println(text)
+	}
+}
+
+// notes are what is said at the end of the output: what did not run or is broken
+// without a failure of the rig.
+type notes []string
+
+func (n *notes) add(format string, args ...any) { *n = append(*n, fmt.Sprintf(format, args...)) }
+
+func (n *notes) print(w io.Writer) {
+	for _, note := range *n {
+		fmt.Fprintln(w, note)
+	}
+}
+
+// prepare returns the kernels that can be booted and the archive with the tests.
+func prepare(ctx context.Context, opt options, notes *notes) ([]kernel, string, error) {
+	list, err := readSeries(kernelsFile)
+	if err != nil {
+		return nil, "", err
+	}
+	if list, err = chooseSeries(list, opt.arch.name, opt.kernels); err != nil {
+		return nil, "", err
+	}
+	apts, err := newAPTs(ctx, opt.cache, opt.arch.name)
+	if ctx.Err() != nil {
+		return nil, "", ctx.Err()
+	}
+	if err != nil {
+		for _, s := range list {
+			notes.add("NOT RUN kernel %s: %v", s.name, err)
+		}
+		return nil, "", nil
+	}
+	kernels, err := fetchKernels(ctx, apts, list, opt, notes)
+	if err != nil || len(kernels) == 0 {
+		return nil, "", err
+	}
+	initramfs, err := buildInitramfs(ctx, apts, kernels, opt)
+	if err != nil {
+		return nil, "", fmt.Errorf("make the initramfs: %w", err)
+	}
+	return kernels, initramfs, nil
+}
+
+// fetchKernels returns the kernels to run tests under, each with its modules, and
+// notes those that cannot be had.
+func fetchKernels(ctx context.Context, apts *apts, list []series, opt options, notes *notes) ([]kernel, error) {
 	var kernels []kernel
-	for _, series := range opt.kernels {
-		k, err := fetchKernel(ctx, a, series, opt.arch.name)
-		if errors.Is(err, errNoKernel) && os.Getenv(testenv.RequireVar) != "1" {
-			fmt.Printf("\n== SKIP kernel %s: %v\n", series, err)
-			continue
+	for _, s := range list {
+		a, err := apts.of(ctx, s.suites)
+		var k kernel
+		if err == nil {
+			k, err = fetchKernel(ctx, a, s)
+		}
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
 		}
 		if err != nil {
-			return nil, fmt.Errorf("get a kernel %s: %w", series, err)
+			notes.add("NOT RUN kernel %s: %v", s.name, err)
+			continue
+		}
+		if !strings.HasPrefix(k.release, s.name+".") {
+			notes.add("NOT RUN kernel %s: %s has moved on, and %s ran in its place", s.name, strings.Join(s.suites, ", "), k.release)
 		}
 		if opt.arch.pmu {
-			if k.module, err = buildModule(ctx, a, k, opt.dir); err != nil {
-				return nil, fmt.Errorf("build the PMU for kernel %s: %w", k.release, err)
+			if err := addPMU(ctx, a, k, opt.dir, notes); err != nil {
+				return nil, err
 			}
 		}
 		kernels = append(kernels, k)
 	}
 	return kernels, nil
+}
+
+// addPMU builds the PMU's module for kernel k. What it lacks for that is noted, and
+// so is a failure under a release that was not seen green.
+func addPMU(ctx context.Context, a *apt, k kernel, dir string, notes *notes) error {
+	h, err := fetchHeaders(ctx, a, k)
+	if err != nil {
+		notes.add("NOT RUN tests with a PMU under kernel %s: get its headers: %v", k.release, err)
+		return ctx.Err()
+	}
+	module, err := buildModule(ctx, k, h, dir)
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case err == nil:
+		k.modules[pmu.Module] = module
+	case k.seenGreen(k.release):
+		return fmt.Errorf("build the PMU for kernel %s: %w", k.release, err)
+	default:
+		notes.add("BROKEN tests with a PMU under kernel %s: build the module: %v", k.release, err)
+	}
+	return nil
 }

@@ -3,27 +3,37 @@ package main
 import (
 	"bytes"
 	"context"
+	"debug/elf"
 	"fmt"
+	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 
 	"fulgur/test/rig/pmu"
 )
 
-// buildModule builds the PMU of test/rig/pmu for kernel k in dir and returns
-// the module's path. Debian's headers are downloaded into dir unless they are
-// there, and installed nowhere.
-func buildModule(ctx context.Context, a *apt, k kernel, dir string) (string, error) {
+// fetchHeaders returns a folder with what modules for kernel k are built with.
+// Debian's headers are downloaded unless they are there, and installed nowhere.
+func fetchHeaders(ctx context.Context, a *apt, k kernel) (string, error) {
 	pkgs, err := headerPackages(ctx, a, k)
 	if err != nil {
 		return "", err
 	}
-	root, err := a.unpack(ctx, "headers-"+k.release, pkgs...)
-	if err != nil {
-		return "", err
-	}
+	return a.fetch(ctx, "headers-"+k.release, pkgs, func(debs []string, root string) error {
+		if err := extractAll(ctx, debs, root); err != nil {
+			return err
+		}
+		return wrapPrograms(ctx, root, filepath.Join(root, "usr", "lib", kbuildName.FindString(strings.Join(pkgs, " "))))
+	})
+}
+
+// buildModule builds the PMU of test/rig/pmu for kernel k in dir, with the headers
+// in root, and returns the module's path.
+func buildModule(ctx context.Context, k kernel, root, dir string) (string, error) {
 	// kbuild writes next to the source, so that is copied.
 	work, err := filepath.Abs(filepath.Join(dir, "module-"+k.release))
 	if err != nil {
@@ -51,9 +61,14 @@ func buildModule(ctx context.Context, a *apt, k kernel, dir string) (string, err
 		return "", err
 	}
 	err = command(ctx, "", "make", "-s", "-C", headers,
-		// The Makefile in headers includes this one by its installed path.
-		"-f", filepath.Join(common, "Makefile"),
+		// The Makefile in headers sets this variable and includes this Makefile,
+		// both by their installed paths.
+		"KBUILD_OUTPUT="+headers, "-f", filepath.Join(common, "Makefile"),
 		"M="+work, "CC=gcc-12",
+		// The compiler that the kernel was built with may be newer. The module
+		// aligns functions in another way, and arrays without their counts'
+		// names are the same arrays.
+		"CONFIG_CC_HAS_MIN_FUNCTION_ALIGNMENT=", "KCFLAGS=-falign-functions=16 -Wno-attributes",
 		// BTF of modules takes pahole, and nobody here reads it.
 		"CONFIG_DEBUG_INFO_BTF_MODULES=",
 		"modules").Run()
@@ -75,24 +90,63 @@ func headerDirs(root string, k kernel) (headers, common string, err error) {
 // takes: headers common to all flavours, and kbuild.
 var needed = regexp.MustCompile(`^(linux-headers-.*-common|linux-kbuild-.*)$`)
 
-// headerPackages returns the names of the packages to build modules with.
-func headerPackages(ctx context.Context, a *apt, k kernel) ([]string, error) {
-	pkg := "linux-headers-" + k.release
-	out, err := a.output(ctx, "apt-cache", "depends", pkg)
-	if err != nil {
-		return nil, fmt.Errorf("ask what %s depends on: %w", pkg, err)
-	}
-	return append([]string{pkg}, neededBy(out)...), nil
-}
+// kbuildName matches the name of kbuild's package, and of its folder.
+var kbuildName = regexp.MustCompile(`linux-kbuild-\S+`)
 
-// neededBy picks the needed packages from what apt-cache depends prints.
-func neededBy(depends string) []string {
-	var pkgs []string
-	for line := range strings.Lines(depends) {
-		kind, name, _ := strings.Cut(strings.TrimSpace(line), ": ")
-		if kind == "Depends" && needed.MatchString(name) {
-			pkgs = append(pkgs, name)
+// libraries matches the packages of what kbuild's programs load.
+var libraries = regexp.MustCompile(`^(libc6|libelf1\S*|zlib1g|libzstd1)$`)
+
+// headerPackages returns the names of the packages to build modules with. The
+// libraries are among them, which may be newer than this machine's.
+func headerPackages(ctx context.Context, a *apt, k kernel) ([]string, error) {
+	pkgs := []string{"linux-headers-" + k.release}
+	for i := 0; i < len(pkgs); i++ { // pkgs grows
+		names, err := a.depends(ctx, pkgs[i])
+		if err != nil {
+			return nil, err
+		}
+		for _, name := range names {
+			if (needed.MatchString(name) || libraries.MatchString(name)) && !slices.Contains(pkgs, name) {
+				pkgs = append(pkgs, name)
+			}
 		}
 	}
-	return pkgs
+	return pkgs, nil
+}
+
+// wrapPrograms has the programs below dir that cannot run with this machine's
+// libraries run with those below root.
+func wrapPrograms(ctx context.Context, root, dir string) error {
+	loader := filepath.Join(root, "usr", "lib", "x86_64-linux-gnu", "ld-linux-x86-64.so.2")
+	if _, err := os.Stat(loader); err != nil {
+		return nil //nolint:nilerr // an older release, whose programs run here
+	}
+	return filepath.WalkDir(dir, func(program string, d fs.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() {
+			return err
+		}
+		if f, err := elf.Open(program); err != nil {
+			return nil //nolint:nilerr // a script, or text
+		} else if err := f.Close(); err != nil {
+			return err
+		}
+		// ldd fails for what is no program.
+		out, err := exec.CommandContext(ctx, "ldd", program).CombinedOutput()
+		if err != nil || !strings.Contains(string(out), "not found") {
+			return ctx.Err()
+		}
+		up, err := filepath.Rel(filepath.Dir(program), filepath.Dir(loader))
+		if err != nil {
+			return err
+		}
+		script := fmt.Sprintf(`#!/bin/sh
+here=$(dirname "$(readlink -f "$0")")
+lib=$here/%s
+exec "$lib/%s" --library-path "$lib" "$here/%s.elf" "$@"
+`, up, filepath.Base(loader), filepath.Base(program))
+		if err := os.Rename(program, program+".elf"); err != nil {
+			return err
+		}
+		return os.WriteFile(program, []byte(script), 0o755)
+	})
 }

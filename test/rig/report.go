@@ -1,9 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
+	"maps"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 )
@@ -13,43 +16,60 @@ const (
 	markBegin = "rig: begin " // followed by the package
 	markEnd   = "rig: end "   // followed by the package and how it ended
 	markDone  = "rig: done"
+	// Between these is a file in base64.
+	markFile    = "rig: file " // followed by its path
+	markFileEnd = "rig: end of file"
 )
 
 // report is how a machine's tests ended.
 type report struct {
 	elapsed  time.Duration
-	passed   int      // packages
-	tests    int      // tests that passed, subtests not counted
-	skipped  []string // "package Test: reason"
+	passed   int // packages
+	tests    int // tests that passed, subtests not counted
+	skipped  []skip
 	problems []string // everything that makes the run fail
 	done     bool     // init came to its end
 
-	pkg  string // that is running
-	last string // line before this one, where a skip's reason stands
+	pkg  string            // that is running
+	test string            // that the next lines are of
+	last map[string]string // each test's last line, where a skip's reason stands
 }
+
+// skip is a test that was skipped.
+type skip struct{ pkg, test, reason string }
 
 func (r *report) problem(format string, args ...any) {
 	r.problems = append(r.problems, fmt.Sprintf(format, args...))
 }
+
+// position matches what the log of a test puts before a line.
+var position = regexp.MustCompile(`^[^ :]+\.go:\d+: `)
 
 // line takes in one line of the tests' output, which is that of -test.v.
 func (r *report) line(s string) {
 	text := strings.TrimLeft(s, " ")
 	switch {
 	case strings.HasPrefix(s, markBegin):
-		r.pkg = strings.TrimPrefix(s, markBegin)
+		r.pkg, r.test, r.last = strings.TrimPrefix(s, markBegin), "", map[string]string{}
 	case strings.HasPrefix(s, markEnd):
 		r.end(strings.TrimPrefix(s, markEnd))
 	case s == markDone:
 		r.done = true
+	case strings.HasPrefix(s, "=== "):
+		// Of whatever sort, it says whose the next lines are.
+		if f := strings.Fields(s); len(f) == 3 {
+			r.test = f[2]
+		}
 	case strings.HasPrefix(text, "--- SKIP: "):
-		r.skipped = append(r.skipped, fmt.Sprintf("%s %s: %s", r.pkg, testName(text), strings.TrimSpace(r.last)))
+		name := testName(text)
+		r.skipped = append(r.skipped, skip{r.pkg, name, position.ReplaceAllString(r.last[name], "")})
 	case strings.HasPrefix(text, "--- FAIL: "):
 		r.problem("%s %s failed", r.pkg, testName(text))
 	case strings.HasPrefix(s, "--- PASS: "):
 		r.tests++
+	case r.last != nil && text != "":
+		r.last[r.test] = text
 	}
-	r.last = s
 }
 
 // end notes how a package ended: "PKG ok" or "PKG" and what went wrong.
@@ -91,11 +111,25 @@ func (r *report) ok() bool {
 	return r.done && r.passed > 0 && len(r.problems) == 0
 }
 
-// print writes the summary of the run.
+// failures says how many things went wrong.
+func (r *report) failures() string {
+	if !r.done {
+		return "the machine did not reach its end"
+	}
+	return fmt.Sprintf("%d failures", len(r.problems))
+}
+
+// print writes the summary of the run: skipped tests by their reasons, most frequent
+// first, then what failed.
 func (r *report) print(w io.Writer) {
-	fmt.Fprintln(w)
+	tests := map[string][]string{}
 	for _, s := range r.skipped {
-		fmt.Fprintln(w, "SKIP", s)
+		tests[s.reason] = append(tests[s.reason], s.pkg+" "+s.test)
+	}
+	for _, reason := range slices.SortedFunc(maps.Keys(tests), func(a, b string) int {
+		return cmp.Or(cmp.Compare(len(tests[b]), len(tests[a])), strings.Compare(a, b))
+	}) {
+		fmt.Fprintf(w, "SKIP %3d: %s (%s)\n", len(tests[reason]), reason, few(tests[reason]))
 	}
 	for _, s := range r.problems {
 		fmt.Fprintln(w, "FAIL", s)
@@ -109,4 +143,13 @@ func (r *report) print(w io.Writer) {
 	}
 	fmt.Fprintf(w, "%s %d packages and %d tests passed, %d skipped, %.1fs\n",
 		verdict, r.passed, r.tests, len(r.skipped), r.elapsed.Seconds())
+}
+
+// few returns the first names of a list.
+func few(names []string) string {
+	const most = 3
+	if len(names) <= most {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s, and %d more", strings.Join(names[:most], ", "), len(names)-most)
 }

@@ -15,6 +15,13 @@ const passingOutput = `rig: begin internal/a
 === RUN   TestTwo
     a_test.go:7: needs the program perf
 --- SKIP: TestTwo (0.00s)
+=== RUN   TestThree
+=== RUN   TestThree/sub
+    a_test.go:9: needs root
+=== NAME  TestThree
+    a_test.go:12: done
+--- PASS: TestThree (0.00s)
+    --- SKIP: TestThree/sub (0.00s)
 PASS
 
 rig: end internal/a ok
@@ -29,7 +36,10 @@ func debugException(flags string) string {
 }
 
 func TestReport(t *testing.T) {
-	const skip = "internal/a TestTwo: a_test.go:7: needs the program perf"
+	skipped := []skip{
+		{"internal/a", "TestTwo", "needs the program perf"},
+		{"internal/a", "TestThree/sub", "needs root"},
+	}
 	for _, tc := range []struct {
 		name, output, kernelLog string
 		ok                      bool
@@ -78,11 +88,11 @@ func TestReport(t *testing.T) {
 			if diff := cmp.Diff(tc.problems, r.problems); diff != "" {
 				t.Errorf("problems (-want +got):\n%s", diff)
 			}
-			if diff := cmp.Diff([]string{skip}, r.skipped); diff != "" {
+			if diff := cmp.Diff(skipped, r.skipped, cmp.AllowUnexported(skip{})); diff != "" {
 				t.Errorf("skipped (-want +got):\n%s", diff)
 			}
-			if r.tests != 1 {
-				t.Errorf("%d tests passed, want 1", r.tests)
+			if r.tests != 2 {
+				t.Errorf("%d tests passed, want 2", r.tests)
 			}
 		})
 	}

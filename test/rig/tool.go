@@ -25,13 +25,20 @@ func addTool(ctx context.Context, c *cpioWriter, name string) error {
 		fmt.Printf("no %s here: what needs it is skipped\n", name)
 		return nil
 	}
+	return errors.Join(c.file(path.Join("bin", path.Base(name)), program), addLibraries(ctx, c, program))
+}
+
+// addLibraries adds the shared objects that a program loads, to where they are here.
+func addLibraries(ctx context.Context, c *cpioWriter, program string) error {
+	if static, err := isStatic(program); err != nil || static {
+		return err
+	}
 	cmd := command(ctx, "", "ldd", program)
 	cmd.Stdout = nil
 	out, err := cmd.Output()
 	if err != nil {
 		return fmt.Errorf("list what %s loads: %w", program, err)
 	}
-	err = c.file(path.Join("bin", path.Base(name)), program)
 	for _, object := range loadedBy(string(out)) {
 		err = errors.Join(err, c.file(strings.TrimPrefix(object, "/"), object))
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
@@ -18,7 +19,7 @@ import (
 // comes, and reports how they ended. Two files are kept in opt.dir: what the
 // tests wrote, RELEASE.log, and what the kernel wrote, RELEASE.console. They
 // are two serial ports, so that neither breaks the other's lines.
-func boot(ctx context.Context, k kernel, initramfs string, opt options) (*report, error) {
+func boot(ctx context.Context, k kernel, initramfs string, opt options, shown *output) (*report, error) {
 	console := filepath.Join(opt.dir, k.release+".console")
 	log, err := os.Create(filepath.Join(opt.dir, k.release+".log"))
 	if err != nil {
@@ -34,7 +35,7 @@ func boot(ctx context.Context, k kernel, initramfs string, opt options) (*report
 		// events flip), and the kernel dies of a breakpoint that it took out.
 		"-accel", "tcg,thread=single", "-smp", "2", "-m", "1024",
 		"-nodefaults", "-nic", "none", "-display", "none", "-no-reboot",
-		"-kernel", k.image, "-initrd", initramfs, "-append", commandLine(opt))
+		"-kernel", k.image, "-initrd", initramfs, "-append", commandLine(k, opt))
 	cmd.Args = slices.Concat(cmd.Args, opt.arch.machine, opt.arch.serial(console))
 	if opt.icount {
 		// When all CPUs idle, time leaps to what they wait for.
@@ -50,7 +51,12 @@ func boot(ctx context.Context, k kernel, initramfs string, opt options) (*report
 		return nil, err
 	}
 	r := &report{}
-	err = errors.Join(follow(out, log, r, opt.verbose), cmd.Wait())
+	f := follower{log: log, report: r, dir: filepath.Join(opt.dir, k.release), show: func(line string) {
+		if opt.verbose || !strings.HasPrefix(line, "=== ") && !strings.HasPrefix(line, "    --- PASS: ") {
+			shown.line(k, line)
+		}
+	}}
+	err = errors.Join(f.follow(out), cmd.Wait())
 	r.elapsed = time.Since(start)
 	switch {
 	case ctx.Err() == context.DeadlineExceeded:
@@ -71,7 +77,7 @@ func boot(ctx context.Context, k kernel, initramfs string, opt options) (*report
 // commandLine returns the kernel's arguments. What the kernel does not know
 // becomes init's environment, and what follows -- init's arguments, which it
 // hands to every test binary.
-func commandLine(opt options) string {
+func commandLine(k kernel, opt options) string {
 	args := []string{
 		// Warnings and worse: the rest would slow the boot down.
 		"loglevel=5",
@@ -79,29 +85,47 @@ func commandLine(opt options) string {
 		"panic=-1",
 		"FULGUR_RIG=1",
 	}
+	if opt.run == "" && slices.Contains(opt.every, k.name) {
+		args = append(args, "FULGUR_RIG_EVERY=1")
+	}
+	if opt.cover {
+		args = append(args, "FULGUR_RIG_COVER=1")
+	}
+	if len(opt.get) > 0 {
+		args = append(args, "FULGUR_RIG_GET="+strings.Join(opt.get, ","))
+	}
 	args = slices.Concat(args, opt.arch.kernel, opt.env)
 	args = append(args, "--", "-test.v", fmt.Sprintf("-test.timeout=%v", opt.timeout/2))
 	if opt.run != "" {
 		args = append(args, fmt.Sprintf("-test.run=%q", opt.run))
 	}
-	return strings.Join(args, " ")
+	return strings.Join(append(args, opt.args...), " ")
 }
 
-// follow hands each line of the machine's output to the log, to r, and, but
-// for the start of a test and the success of a subtest unless verbose, to our
-// own output.
-func follow(out io.Reader, log io.Writer, r *report, verbose bool) error {
+// coverFiles matches the files in which init has the tests count what they cover.
+const coverFiles = "/out/*.cover"
+
+// follower takes in a machine's output.
+type follower struct {
+	log    io.Writer
+	report *report
+	show   func(line string)
+	dir    string // for files that come out of the machine
+
+	file    string // that comes, or ""
+	content strings.Builder
+}
+
+// follow hands each line of the output to the log, the report and show, but for those
+// that are a file's.
+func (f *follower) follow(out io.Reader) error {
 	lines := bufio.NewReader(out)
 	for {
 		line, err := lines.ReadString('\n')
 		line = strings.TrimRight(line, "\r\n")
 		if line != "" || err == nil {
-			if _, err := fmt.Fprintln(log, line); err != nil {
+			if err := f.line(line); err != nil {
 				return err
-			}
-			r.line(line)
-			if verbose || !strings.HasPrefix(line, "=== ") && !strings.HasPrefix(line, "    --- PASS: ") {
-				fmt.Println(line)
 			}
 		}
 		if err == io.EOF {
@@ -111,4 +135,29 @@ func follow(out io.Reader, log io.Writer, r *report, verbose bool) error {
 			return err
 		}
 	}
+}
+
+func (f *follower) line(line string) error {
+	switch name, isFile := strings.CutPrefix(line, markFile); {
+	case isFile:
+		f.file = name
+		f.content.Reset()
+		return nil
+	case f.file != "" && line == markFileEnd:
+		name := filepath.Join(f.dir, filepath.Clean("/"+f.file))
+		f.file = ""
+		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+			return err
+		}
+		return writeFile(name, base64.NewDecoder(base64.StdEncoding, strings.NewReader(f.content.String())))
+	case f.file != "":
+		f.content.WriteString(line)
+		return nil
+	}
+	if _, err := fmt.Fprintln(f.log, line); err != nil {
+		return err
+	}
+	f.report.line(line)
+	f.show(line)
+	return nil
 }

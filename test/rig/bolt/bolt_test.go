@@ -88,7 +88,7 @@ func start(t *testing.T, cmd *exec.Cmd) workload {
 // until waits for what becomes true.
 func until(t *testing.T, what string, is func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(testenv.Patience(10 * time.Second)); !is(); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(testenv.Patience(time.Minute)); !is(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("waited in vain for %s", what)
 		}
@@ -294,6 +294,7 @@ func firstDifference(got, want string) string {
 // All threads of processes that are linked for one address, in windows of all
 // sizes, by interrupt and by NMI, stitched and strict.
 func TestThreads(t *testing.T) {
+	testenv.EveryKernel(t)
 	for _, test := range []struct {
 		nmi    bool
 		window int

@@ -5,6 +5,7 @@
 package main
 
 import (
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
@@ -12,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -53,19 +55,73 @@ func run() error {
 		return err
 	}
 	for _, test := range tests {
+		args, ok, err := arguments(test)
+		if err != nil {
+			return err
+		}
+		if !ok {
+			continue
+		}
 		pkg := strings.TrimPrefix(filepath.Dir(test), "/src/")
 		fmt.Fprintf(w, "rig: begin %s\n", pkg)
 		how := "ok"
-		if err := runTest(test, os.Args[1:], w); err != nil {
+		if err := runTest(test, args, w); err != nil {
 			how = err.Error()
 		}
 		fmt.Fprintf(w, "\nrig: end %s %s\n", pkg, how)
+	}
+	if err := sendFiles(w, os.Getenv("FULGUR_RIG_GET")); err != nil {
+		return err
 	}
 	fmt.Fprintln(w, "rig: done")
 	if err := w.Close(); err != nil {
 		return err
 	}
 	return <-copied
+}
+
+// arguments returns the arguments of a test binary. It is not ok if only tests that run
+// under every kernel are to run, and the binary has none of them.
+func arguments(test string) (args []string, ok bool, err error) {
+	args = slices.Clone(os.Args[1:])
+	if os.Getenv("FULGUR_RIG_EVERY") == "1" {
+		every, err := os.ReadFile(strings.TrimSuffix(test, ".test") + ".every")
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil, false, nil
+		}
+		if err != nil {
+			return nil, false, err
+		}
+		args = append(args, "-test.run="+string(every))
+	}
+	if os.Getenv("FULGUR_RIG_COVER") == "1" {
+		name := strings.ReplaceAll(strings.TrimPrefix(filepath.Dir(test), "/src/"), "/", "_")
+		args = append(args, "-test.coverprofile=/out/"+name+".cover")
+	}
+	return args, true, nil
+}
+
+// sendFiles writes the files that match the globs, which are separated by commas.
+func sendFiles(w io.Writer, globs string) error {
+	for glob := range strings.SplitSeq(globs, ",") {
+		names, err := filepath.Glob(glob)
+		if err != nil {
+			return err
+		}
+		for _, name := range names {
+			content, err := os.ReadFile(name)
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(w, "rig: file %s\n", name)
+			text := base64.StdEncoding.EncodeToString(content)
+			for line := range slices.Chunk([]byte(text), 512) {
+				fmt.Fprintf(w, "%s\n", line)
+			}
+			fmt.Fprintln(w, "rig: end of file")
+		}
+	}
+	return nil
 }
 
 // mounts are the file systems that tests and the programs under test use.
@@ -79,6 +135,7 @@ var mounts = []struct{ fstype, dir string }{
 	{"bpf", "/sys/fs/bpf"},
 	{"cgroup2", "/sys/fs/cgroup"},
 	{"tmpfs", "/tmp"},
+	{"tmpfs", "/out"},
 }
 
 // setUp makes the machine what a program expects to run on.

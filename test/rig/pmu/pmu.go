@@ -10,6 +10,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path"
 	"runtime"
@@ -55,9 +56,12 @@ func Load(t testing.TB, o Options) {
 	t.Helper()
 	testenv.VM(t)
 	if runtime.GOARCH != "amd64" {
-		t.Skip("the rig's PMU is one of amd64")
+		testenv.Unsupported(t, "the rig's PMU is one of amd64")
 	}
 	err := load()
+	if errors.Is(err, fs.ErrNotExist) {
+		testenv.Unsupported(t, "the rig has no PMU for this kernel, as it says at its end")
+	}
 	if err == nil {
 		err = reset()
 	}

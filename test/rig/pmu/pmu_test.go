@@ -11,6 +11,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
+
+	"fulgur/internal/testenv"
 )
 
 // cycles returns attributes of hardware cycles with branch stacks.
@@ -28,6 +30,7 @@ func cycles() unix.PerfEventAttr {
 
 // The stacks in perf's own ring are those that were prepared, in their order.
 func TestStacks(t *testing.T) {
+	testenv.EveryKernel(t)
 	for _, nmi := range []bool{false, true} {
 		t.Run(fmt.Sprintf("nmi=%v", nmi), func(t *testing.T) {
 			Load(t, Options{NMI: nmi})
@@ -103,6 +106,7 @@ func sample(t *testing.T, window, n int) []Record {
 // Without branch recording an event with branch stacks is refused, one without
 // is not.
 func TestNone(t *testing.T) {
+	testenv.EveryKernel(t)
 	Load(t, Options{None: true})
 	attr := cycles()
 	if fd, err := unix.PerfEventOpen(&attr, 0, -1, -1, 0); err != unix.EOPNOTSUPP {

@@ -23,6 +23,7 @@ import (
 const cpu1 = "/sys/devices/system/cpu/cpu1/online"
 
 func TestKernelBTF(t *testing.T) {
+	testenv.EveryKernel(t)
 	testenv.VM(t)
 	spec, err := btf.LoadKernelSpec()
 	if err != nil {
@@ -35,6 +36,7 @@ func TestKernelBTF(t *testing.T) {
 }
 
 func TestFileSystems(t *testing.T) {
+	testenv.EveryKernel(t)
 	testenv.VM(t)
 	for _, path := range []string{
 		"/proc/self/maps",
@@ -53,6 +55,7 @@ func TestFileSystems(t *testing.T) {
 }
 
 func TestLoopback(t *testing.T) {
+	testenv.EveryKernel(t)
 	testenv.VM(t)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -67,6 +70,7 @@ func TestLoopback(t *testing.T) {
 }
 
 func TestShell(t *testing.T) {
+	testenv.EveryKernel(t)
 	testenv.VM(t)
 	out, err := exec.Command("sh", "-c", "echo $((6 * 7)) | cat").CombinedOutput()
 	if err != nil || strings.TrimSpace(string(out)) != "42" {
@@ -76,6 +80,7 @@ func TestShell(t *testing.T) {
 
 // TestOrphans checks that process 1 reaps what has lost its parent.
 func TestOrphans(t *testing.T) {
+	testenv.EveryKernel(t)
 	testenv.VM(t)
 	out, err := exec.Command("sh", "-c", "true & echo $!").Output()
 	if err != nil {
@@ -93,6 +98,7 @@ func TestOrphans(t *testing.T) {
 }
 
 func TestCPUClock(t *testing.T) {
+	testenv.EveryKernel(t)
 	testenv.VM(t)
 	fd := cpuClock(t, 0)
 	defer unix.Close(fd)
@@ -106,6 +112,7 @@ func TestCPUClock(t *testing.T) {
 }
 
 func TestHotplug(t *testing.T) {
+	testenv.EveryKernel(t)
 	testenv.VM(t)
 	if n := runtime.NumCPU(); n != 2 {
 		t.Fatalf("%d CPUs, want 2", n)

@@ -282,7 +282,9 @@ static void sample(struct slot *slot, struct pt_regs *regs)
 		perf_sample_save_brstack(&data, event, next_window(), NULL);
 #else
 		data.br_stack = next_window();
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 0, 0)
 		data.sample_flags |= PERF_SAMPLE_BRANCH_STACK;
+#endif
 #endif
 	}
 	if (overflow(event, &data, regs)) {
@@ -453,6 +455,16 @@ static const struct attribute_group *groups[] = { &caps_group, &format_group, NU
 static struct pmu cpu_pmu = PMU;
 static struct pmu own_pmu = PMU;
 
+static void set_up_timer(struct slot *slot)
+{
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 15, 0)
+	hrtimer_setup(&slot->timer, tick, CLOCK_MONOTONIC, HRTIMER_MODE_REL_PINNED_HARD);
+#else
+	hrtimer_init(&slot->timer, CLOCK_MONOTONIC, HRTIMER_MODE_REL_PINNED_HARD);
+	slot->timer.function = tick;
+#endif
+}
+
 static void init_slots(void)
 {
 	int cpu, i;
@@ -463,9 +475,9 @@ static void init_slots(void)
 
 			slot->cpu = cpu;
 			slot->index = i;
-			hrtimer_init(&slot->timer, CLOCK_MONOTONIC, HRTIMER_MODE_REL_PINNED_HARD);
-			slot->timer.function = tick;
-			INIT_CSD(&slot->start, start_timer, slot);
+			set_up_timer(slot);
+			slot->start.func = start_timer;
+			slot->start.info = slot;
 		}
 	}
 }

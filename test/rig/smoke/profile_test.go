@@ -1,0 +1,178 @@
+package smoke
+
+import (
+	"bufio"
+	"bytes"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"fulgur/internal/testenv"
+)
+
+// workloadVar has the test binary be the program that is profiled, for so much CPU
+// time.
+const workloadVar = "FULGUR_SMOKE_WORKLOAD"
+
+func TestMain(m *testing.M) {
+	if until := os.Getenv(workloadVar); until != "" {
+		d, err := time.ParseDuration(until)
+		if err == nil {
+			err = readDeep(depth-1, d)
+		}
+		if err != nil {
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+// depth is how many frames of readDeep are on each of its stacks.
+const depth = 31
+
+// readDeep calls itself n times and then reads zeros until the process has used so
+// much CPU time, most of it in the kernel.
+//
+//go:noinline
+func readDeep(n int, until time.Duration) error {
+	if n > 0 {
+		return readDeep(n-1, until)
+	}
+	zeros, err := os.Open("/dev/zero")
+	if err != nil {
+		return err
+	}
+	defer zeros.Close()
+	buffer := make([]byte, 1<<20)
+	for {
+		if _, err := io.ReadFull(zeros, buffer); err != nil {
+			return err
+		}
+		used, err := testenv.CPUTime(os.Getpid())
+		if err != nil || used >= until {
+			return err
+		}
+	}
+}
+
+// Every way to walk user stacks, from user space and from the kernel, of a command,
+// a process and the whole machine, leads through all frames to the program's root,
+// and functions of the kernel have their names.
+func TestProfile(t *testing.T) {
+	testenv.VM(t)
+	program := testenv.Program(t, "fulgur/cmd/fulgur", t.TempDir())
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	kernel := kernelFunctions(t)
+	for name, args := range map[string][]string{
+		"command by tables":         {"--unwind", "auto", "--", self},
+		"command by frame pointers": {"--unwind", "fp", "--", self},
+		"process by tables":         {"-p"},
+		"machine by tables":         {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			out := filepath.Join(t.TempDir(), "out.folded")
+			var stderr bytes.Buffer
+			cmd := exec.Command(program, append([]string{"profile", "-e", "cpu-clock", "-F", "199", "-a", "-o", out}, args...)...)
+			cmd.Stderr = &stderr
+			cmd.Env = append(os.Environ(), workloadVar+"=1s")
+			if !slices.Contains(args, "--") {
+				workload := exec.Command(self)
+				workload.Env = append(os.Environ(), workloadVar+"=1h")
+				if err := workload.Start(); err != nil {
+					t.Fatal(err)
+				}
+				defer func() {
+					_ = workload.Process.Kill()
+					_ = workload.Wait() // killed
+				}()
+				if slices.Contains(args, "-p") {
+					cmd.Args = append(cmd.Args, strconv.Itoa(workload.Process.Pid))
+				}
+				cmd.Args = append(cmd.Args, "5")
+			}
+			if err := cmd.Run(); err != nil {
+				t.Fatalf("%v\n%s", err, &stderr)
+			}
+			checkFolded(t, out, kernel, &stderr)
+		})
+	}
+}
+
+// checkFolded checks the stacks of readDeep in a file of folded ones.
+func checkFolded(t *testing.T, path string, kernel map[string]bool, stderr *bytes.Buffer) {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, whole, inKernel := 0, 0, 0
+	for line := range strings.Lines(string(text)) {
+		i := strings.LastIndexByte(line, ' ')
+		n, err := strconv.Atoi(strings.TrimSpace(line[i+1:]))
+		if err != nil {
+			t.Fatal(err)
+		}
+		frames := strings.Split(line[:i], ";")
+		deep := 0
+		for _, f := range frames {
+			if strings.HasSuffix(f, ".readDeep") {
+				deep++
+			}
+		}
+		if deep == 0 {
+			continue
+		}
+		all += n
+		if deep == depth {
+			whole += n
+		}
+		if !slices.Contains(frames, "runtime.main") {
+			t.Errorf("a stack of readDeep without runtime.main: %s", line)
+		}
+		for _, f := range frames {
+			name, is := strings.CutSuffix(f, "_[k]")
+			if !is {
+				continue
+			}
+			inKernel++
+			if name, _, _ = strings.Cut(name, "+"); !kernel[name] {
+				t.Errorf("%s is no function of /proc/kallsyms: %s", f, line)
+			}
+		}
+	}
+	// Less in the first microseconds, and where a function has yet to keep its frame.
+	if inKernel == 0 || whole == 0 || whole < all/2 {
+		t.Errorf("%d samples of readDeep, %d with %d frames of it, and %d frames of the kernel\n%s\n%s", all, whole, depth, inKernel, text, stderr)
+	}
+}
+
+// kernelFunctions returns the names in /proc/kallsyms.
+func kernelFunctions(t *testing.T) map[string]bool {
+	t.Helper()
+	f, err := os.Open("/proc/kallsyms")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	names := map[string]bool{}
+	lines := bufio.NewScanner(f)
+	for lines.Scan() {
+		if fields := strings.Fields(lines.Text()); len(fields) >= 3 {
+			names[fields[2]] = true
+		}
+	}
+	if err := lines.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return names
+}
