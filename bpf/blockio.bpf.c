@@ -51,6 +51,14 @@ static __always_inline void count_add(struct count_value *to, const struct count
 	__sync_fetch_and_add(&to->in_device, add->in_device);
 }
 
+enum scratch {
+	SCRATCH_START,
+	SCRATCH_INSERT,
+	SCRATCH_ISSUE,
+	SCRATCH_MAX,
+};
+#define SCRATCHES SCRATCH_MAX
+
 #include "count.h"
 #include "event.h"
 #include "file.h"
@@ -160,20 +168,6 @@ struct {
 	__type(value, struct latency);
 } latencies SEC(".maps");
 
-enum scratch {
-	SCRATCH_START,
-	SCRATCH_INSERT,
-	SCRATCH_ISSUE,
-	SCRATCH_MAX,
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, SCRATCH_MAX);
-	__type(key, u32);
-	__type(value, struct stack_scratch);
-} blockio_scratch SEC(".maps");
-
 /* What completes the bios of file systems that read and write past the cache. */
 extern void iomap_dio_bio_end_io __ksym __weak;
 /* What completes a part that was split off a bio; the private word is that bio. */
@@ -200,6 +194,44 @@ static __always_inline struct file *direct_file(struct bio *bio)
 
 #define MAPPING_FLAGS 3 /* of memory that is no file's */
 
+/* Address bits that the struct pages of the largest folio take at most. */
+#define FOLIO_ADDRESS_BITS 40
+
+/*
+ * The head of the folio that page is in, which is page itself unless bit 0 is set.
+ * compound_head then is the head's address. compound_info may be a mask instead that
+ * makes the head's address out of the page's own; no struct page is at an address
+ * that has the form of such a mask.
+ */
+static __always_inline void *page_head(struct page *page)
+{
+	struct page___head *old = (void *)page;
+	u64 info = 0, below;
+
+	if (bpf_core_field_exists(page->compound_info))
+		info = BPF_CORE_READ(page, compound_info);
+	else if (bpf_core_field_exists(old->compound_head))
+		info = BPF_CORE_READ(old, compound_head);
+	if (!(info & 1))
+		return page;
+	info &= ~1ULL;
+	below = ~info;
+	if (below >> FOLIO_ADDRESS_BITS == 0 && (below & (below + 1)) == 0)
+		return (void *)((u64)page & info);
+	return (void *)info;
+}
+
+/* The mapping of a folio, by its head. */
+static __always_inline struct address_space *page_mapping(void *head)
+{
+	struct page___head *page = head;
+	struct folio *folio = head;
+
+	if (bpf_core_field_exists(folio->mapping))
+		return BPF_CORE_READ(folio, mapping);
+	return BPF_CORE_READ(page, mapping);
+}
+
 /*
  * The inode whose cached page is the first of a bio's. Not all pages have a mapping
  * where those of files have theirs, so what is found there has to point back.
@@ -208,9 +240,7 @@ static __always_inline struct inode *cached_inode(struct bio *bio)
 {
 	struct bio_vec *first = BPF_CORE_READ(bio, bi_io_vec) + BPF_CORE_READ(bio, bi_iter.bi_idx);
 	struct page *page = BPF_CORE_READ(first, bv_page);
-	unsigned long head = BPF_CORE_READ(page, compound_head);
-	struct folio *folio = (void *)(head & 1 ? head - 1 : (unsigned long)page);
-	struct address_space *mapping = BPF_CORE_READ(folio, mapping);
+	struct address_space *mapping = page ? page_mapping(page_head(page)) : NULL;
 	struct inode *inode;
 
 	if (!mapping || (unsigned long)mapping & MAPPING_FLAGS)
@@ -226,7 +256,11 @@ static __always_inline struct dentry *inode_name(struct inode *inode)
 
 	if (!alias)
 		return NULL;
-	return (void *)alias - bpf_core_field_offset(struct dentry, d_u.d_alias);
+	if (bpf_core_field_exists(struct dentry, d_alias))
+		return (void *)alias - bpf_core_field_offset(struct dentry, d_alias);
+	if (bpf_core_field_exists(struct dentry___d_u, d_u.d_alias))
+		return (void *)alias - bpf_core_field_offset(struct dentry___d_u, d_u.d_alias);
+	return NULL;
 }
 
 /* Names the file that a bio reads or writes, or returns 0. */
@@ -275,7 +309,7 @@ static __always_inline void describe(struct request_state *state, struct task_st
 	    operation != OPERATION_ZONE_APPEND)
 		return;
 	state->file = bio_file(bio, program);
-	if (operation != OPERATION_READ && task->flags & PF_KTHREAD)
+	if (operation != OPERATION_READ && task_flags(task) & PF_KTHREAD)
 		state->cgroup = bio_cgroup(bio);
 }
 
@@ -283,13 +317,13 @@ static __always_inline void describe(struct request_state *state, struct task_st
 static __always_inline bool born(void *ctx, u32 program, struct bio *bio,
 				 struct request_state *state)
 {
-	struct task_struct *task = bpf_get_current_task_btf();
+	struct task_struct *task = current_task();
 	struct stack_scratch *scratch;
 	struct stack_record *rec;
 
 	if (!target_has(task))
 		return false;
-	scratch = bpf_map_lookup_elem(&blockio_scratch, &program);
+	scratch = stack_scratch(program);
 	if (!scratch)
 		return false;
 	rec = &scratch->record;
@@ -297,11 +331,11 @@ static __always_inline bool born(void *ctx, u32 program, struct bio *bio,
 	bpf_get_current_comm(rec->comm, sizeof(rec->comm));
 	walk_kernel(ctx, rec);
 	if (!skip_user_stack && task_has_user_stack(task))
-		walk_user(task, rec, &scratch->walk);
-	state->id = stack_intern(rec);
+		walk_user(ctx, task, scratch);
+	state->id = stack_intern(scratch);
 	state->born = bpf_ktime_get_ns();
-	state->pid = task->tgid;
-	state->tid = task->pid;
+	state->pid = task_tgid(task);
+	state->tid = task_pid(task);
 	state->cpu = bpf_get_smp_processor_id();
 	describe(state, task, bio, program);
 	return true;
@@ -392,14 +426,26 @@ int BPF_PROG(request_start, struct request *rq)
 	return 0;
 }
 
-SEC("tp_btf/block_getrq")
-int BPF_PROG(bio_start, struct bio *bio)
+static __always_inline int bio_born(void *ctx, struct bio *bio)
 {
 	struct request_state state = {};
 
 	if (born(ctx, SCRATCH_START, bio, &state))
 		remember((u64)bio, &state);
 	return 0;
+}
+
+SEC("tp_btf/block_getrq")
+int BPF_PROG(bio_start, struct bio *bio)
+{
+	return bio_born(ctx, bio);
+}
+
+/* Before 5.11. */
+SEC("tp_btf/block_getrq")
+int BPF_PROG(bio_start_queue, struct request_queue *queue, struct bio *bio)
+{
+	return bio_born(ctx, bio);
 }
 
 /*
@@ -452,9 +498,15 @@ int BPF_PROG(request_insert, struct request *rq)
 	return 0;
 }
 
+/* The bit of a flag; 0 where the kernel has no such flag. */
+#define req_flag(name)                                                                             \
+	(bpf_core_enum_value_exists(enum req_flag_bits, name)                                      \
+		 ? 1U << bpf_core_enum_value(enum req_flag_bits, name)                             \
+		 : 0)
+
 static __always_inline u32 operation(struct request *rq)
 {
-	u32 preflush = 1U << bpf_core_enum_value(enum req_flag_bits, __REQ_PREFLUSH);
+	u32 preflush = req_flag(__REQ_PREFLUSH);
 	u32 flags = rq->cmd_flags, operation = flags & OPERATION_MASK;
 
 	/* A write of nothing with a flush before it is how a flush is asked for. */
@@ -462,26 +514,35 @@ static __always_inline u32 operation(struct request *rq)
 		operation = OPERATION_FLUSH;
 		flags &= ~preflush;
 	}
-	if (flags & 1U << bpf_core_enum_value(enum req_flag_bits, __REQ_SYNC))
+	if (flags & req_flag(__REQ_SYNC))
 		operation |= FLAG_SYNC;
-	if (flags & 1U << bpf_core_enum_value(enum req_flag_bits, __REQ_META))
+	if (flags & req_flag(__REQ_META))
 		operation |= FLAG_META;
-	if (flags & 1U << bpf_core_enum_value(enum req_flag_bits, __REQ_FUA))
+	if (flags & req_flag(__REQ_FUA))
 		operation |= FLAG_FUA;
 	if (flags & preflush)
 		operation |= FLAG_PREFLUSH;
-	if (flags & 1U << bpf_core_enum_value(enum req_flag_bits, __REQ_RAHEAD))
+	if (flags & req_flag(__REQ_RAHEAD))
 		operation |= FLAG_RAHEAD;
-	if (flags & 1U << bpf_core_enum_value(enum req_flag_bits, __REQ_BACKGROUND))
+	if (flags & req_flag(__REQ_BACKGROUND))
 		operation |= FLAG_BACKGROUND;
-	if (flags & 1U << bpf_core_enum_value(enum req_flag_bits, __REQ_SWAP))
+	if (flags & req_flag(__REQ_SWAP))
 		operation |= FLAG_SWAP;
 	return operation;
 }
 
+static __always_inline struct gendisk *request_disk(struct request *rq)
+{
+	struct request___rq_disk *old = (void *)rq;
+
+	if (bpf_core_field_exists(rq->q->disk))
+		return rq->q->disk;
+	return bpf_core_field_exists(old->rq_disk) ? old->rq_disk : NULL;
+}
+
 static __always_inline void issued(struct request_state *state, struct request *rq, u64 time)
 {
-	struct gendisk *disk = rq->q->disk;
+	struct gendisk *disk = request_disk(rq);
 
 	state->device = disk ? disk->major << 20 | disk->first_minor : 0;
 	state->operation = operation(rq);

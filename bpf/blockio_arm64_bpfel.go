@@ -94,7 +94,6 @@ type BlockIOTimelineEvent struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	BlockIOMapBlockioScratch      = "blockio_scratch"
 	BlockIOMapCounts0             = "counts_0"
 	BlockIOMapCounts1             = "counts_1"
 	BlockIOMapFileScratch         = "file_scratch"
@@ -103,6 +102,7 @@ const (
 	BlockIOMapRemaps              = "remaps"
 	BlockIOMapRequests            = "requests"
 	BlockIOMapRing                = "ring"
+	BlockIOMapScratches           = "scratches"
 	BlockIOMapSeen                = "seen"
 	BlockIOMapStats               = "stats"
 	BlockIOMapTargetCgroup        = "target_cgroup"
@@ -116,6 +116,7 @@ const (
 	BlockIOMapUnwindRequests      = "unwind_requests"
 	BlockIOMapUnwindRules         = "unwind_rules"
 	BlockIOProgBioStart           = "bio_start"
+	BlockIOProgBioStartQueue      = "bio_start_queue"
 	BlockIOProgRequestComplete    = "request_complete"
 	BlockIOProgRequestInsert      = "request_insert"
 	BlockIOProgRequestIssue       = "request_issue"
@@ -188,6 +189,7 @@ type BlockIOSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type BlockIOProgramSpecs struct {
 	BioStart        *ebpf.ProgramSpec `ebpf:"bio_start"`
+	BioStartQueue   *ebpf.ProgramSpec `ebpf:"bio_start_queue"`
 	RequestComplete *ebpf.ProgramSpec `ebpf:"request_complete"`
 	RequestInsert   *ebpf.ProgramSpec `ebpf:"request_insert"`
 	RequestIssue    *ebpf.ProgramSpec `ebpf:"request_issue"`
@@ -201,7 +203,6 @@ type BlockIOProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type BlockIOMapSpecs struct {
-	BlockioScratch   *ebpf.MapSpec `ebpf:"blockio_scratch"`
 	Counts0          *ebpf.MapSpec `ebpf:"counts_0"`
 	Counts1          *ebpf.MapSpec `ebpf:"counts_1"`
 	FileScratch      *ebpf.MapSpec `ebpf:"file_scratch"`
@@ -210,6 +211,7 @@ type BlockIOMapSpecs struct {
 	Remaps           *ebpf.MapSpec `ebpf:"remaps"`
 	Requests         *ebpf.MapSpec `ebpf:"requests"`
 	Ring             *ebpf.MapSpec `ebpf:"ring"`
+	Scratches        *ebpf.MapSpec `ebpf:"scratches"`
 	Seen             *ebpf.MapSpec `ebpf:"seen"`
 	Stats            *ebpf.MapSpec `ebpf:"stats"`
 	TargetCgroup     *ebpf.MapSpec `ebpf:"target_cgroup"`
@@ -270,7 +272,6 @@ func (o *BlockIOObjects) Close() error {
 //
 // It can be passed to LoadBlockIOObjects or ebpf.CollectionSpec.LoadAndAssign.
 type BlockIOMaps struct {
-	BlockioScratch   *ebpf.Map `ebpf:"blockio_scratch"`
 	Counts0          *ebpf.Map `ebpf:"counts_0"`
 	Counts1          *ebpf.Map `ebpf:"counts_1"`
 	FileScratch      *ebpf.Map `ebpf:"file_scratch"`
@@ -279,6 +280,7 @@ type BlockIOMaps struct {
 	Remaps           *ebpf.Map `ebpf:"remaps"`
 	Requests         *ebpf.Map `ebpf:"requests"`
 	Ring             *ebpf.Map `ebpf:"ring"`
+	Scratches        *ebpf.Map `ebpf:"scratches"`
 	Seen             *ebpf.Map `ebpf:"seen"`
 	Stats            *ebpf.Map `ebpf:"stats"`
 	TargetCgroup     *ebpf.Map `ebpf:"target_cgroup"`
@@ -295,7 +297,6 @@ type BlockIOMaps struct {
 
 func (m *BlockIOMaps) Close() error {
 	return _BlockIOClose(
-		m.BlockioScratch,
 		m.Counts0,
 		m.Counts1,
 		m.FileScratch,
@@ -304,6 +305,7 @@ func (m *BlockIOMaps) Close() error {
 		m.Remaps,
 		m.Requests,
 		m.Ring,
+		m.Scratches,
 		m.Seen,
 		m.Stats,
 		m.TargetCgroup,
@@ -350,6 +352,7 @@ type BlockIOVariables struct {
 // It can be passed to LoadBlockIOObjects or ebpf.CollectionSpec.LoadAndAssign.
 type BlockIOPrograms struct {
 	BioStart        *ebpf.Program `ebpf:"bio_start"`
+	BioStartQueue   *ebpf.Program `ebpf:"bio_start_queue"`
 	RequestComplete *ebpf.Program `ebpf:"request_complete"`
 	RequestInsert   *ebpf.Program `ebpf:"request_insert"`
 	RequestIssue    *ebpf.Program `ebpf:"request_issue"`
@@ -362,6 +365,7 @@ type BlockIOPrograms struct {
 func (p *BlockIOPrograms) Close() error {
 	return _BlockIOClose(
 		p.BioStart,
+		p.BioStartQueue,
 		p.RequestComplete,
 		p.RequestInsert,
 		p.RequestIssue,

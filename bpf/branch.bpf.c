@@ -82,7 +82,7 @@ static __always_inline long send(struct branch_record *rec, u64 size)
 SEC("perf_event")
 int branch(struct bpf_perf_event_data *ctx)
 {
-	struct task_struct *task = bpf_get_current_task_btf();
+	struct task_struct *task = current_task();
 	u64 size = __builtin_offsetof(struct branch_record, entries);
 	struct branch_record *rec;
 	u32 zero = 0;
@@ -91,7 +91,7 @@ int branch(struct bpf_perf_event_data *ctx)
 	stat_add(STAT_RUNS, 1);
 	stat_add(STAT_PERIODS, ctx->sample_period);
 	/* What is left of other tasks' branches would be taken for theirs. */
-	if (task->flags & PF_KTHREAD)
+	if (task_flags(task) & PF_KTHREAD)
 		return 0;
 	if (!target_has(task))
 		return 0;
@@ -106,7 +106,7 @@ int branch(struct bpf_perf_event_data *ctx)
 		return 0;
 	}
 	rec->time = bpf_ktime_get_ns();
-	rec->pid = task->tgid;
+	rec->pid = task_tgid(task);
 	size += bytes;
 	barrier_var(size); /* or 6.1's verifier does not see what bounds it */
 	if (size > sizeof(*rec) || send(rec, size))

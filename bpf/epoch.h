@@ -25,7 +25,7 @@ volatile u32 any_remaps;
 static __always_inline u64 task_epoch(struct task_struct *task)
 {
 	u64 epoch = task_image(task);
-	u32 tgid = task->tgid;
+	u32 tgid = task_tgid(task);
 
 	if (any_remaps) {
 		u32 *n = bpf_map_lookup_elem(&remaps, &tgid);

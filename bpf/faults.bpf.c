@@ -81,14 +81,6 @@ const volatile bool skip_kernel_stack;
 const volatile bool by_page; /* whether pages of a file are told apart */
 const volatile u32 page_shift = 12; /* the kernel's pages have 1 << page_shift bytes */
 
-/* Of both programs: on a CPU the kernel runs one at a time that is an event's. */
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, u32);
-	__type(value, struct stack_scratch);
-} faults_scratch SEC(".maps");
-
 /* A fault that is being handled, by thread. */
 struct fault {
 	u64 page;
@@ -111,10 +103,10 @@ SEC("fentry/handle_mm_fault")
 int BPF_PROG(fault_begin, struct vm_area_struct *vma, unsigned long address, unsigned int flags,
 	     struct pt_regs *regs)
 {
-	struct task_struct *task = bpf_get_current_task_btf();
+	struct task_struct *task = current_task();
 	struct fault begun = { .page = address >> page_shift };
 	struct fault *known;
-	u32 tid = task->pid;
+	u32 tid = task_pid(task);
 
 	if (!regs || !target_has(task))
 		return 0;
@@ -182,16 +174,50 @@ static __always_inline bool mm_sequence(struct mm_struct *mm, u32 *sequence)
 
 static long page_of(struct task_struct *task, struct vm_area_struct *vma, struct known_mapping *at)
 {
-	struct file *file = vma->vm_file;
+	struct file *file = BPF_CORE_READ(vma, vm_file);
 
-	at->start = vma->vm_start;
-	at->end = vma->vm_end;
+	at->start = BPF_CORE_READ(vma, vm_start);
+	at->end = BPF_CORE_READ(vma, vm_end);
 	at->kind = file ? PAGE_FILE : PAGE_ANONYMOUS;
 	if (file) {
-		at->file = file_id(file->f_inode, file->f_path.dentry, 0);
-		at->offset = (u64)vma->vm_pgoff << page_shift;
+		at->file = file_id(BPF_CORE_READ(file, f_inode), BPF_CORE_READ(file, f_path.dentry),
+				   0);
+		at->offset = (u64)BPF_CORE_READ(vma, vm_pgoff) << page_shift;
 	}
 	return 0;
+}
+
+/* How mappings are found. */
+enum find_by {
+	FIND_BY_HELPER, /* bpf_find_vma() */
+	/*
+	 * In the tree that kernels before 6.1 keep them in, for those without the
+	 * helper. A fault is counted before the lock of its address space is given
+	 * back, so that the tree holds still.
+	 */
+	FIND_BY_TREE,
+};
+
+/* A balanced tree of so many levels has more entries than a process may have mappings. */
+#define MAX_TREE_DEPTH 40
+
+static __always_inline bool find_in_tree(struct task_struct *task, u64 address,
+					 struct known_mapping *found)
+{
+	struct rb_node *node = BPF_CORE_READ(task, mm, mm_rb.rb_node);
+	struct vm_area_struct *vma;
+	u32 i;
+
+	for (i = 0; i < MAX_TREE_DEPTH && node; i++) {
+		vma = (void *)node - bpf_core_field_offset(vma->vm_rb);
+		if (address < BPF_CORE_READ(vma, vm_start))
+			node = BPF_CORE_READ(node, rb_left);
+		else if (address >= BPF_CORE_READ(vma, vm_end))
+			node = BPF_CORE_READ(node, rb_right);
+		else
+			return !page_of(task, vma, found);
+	}
+	return false;
 }
 
 /* Says the same of a mapping that was found, and where in its file an address is. */
@@ -210,7 +236,7 @@ static __always_inline void found_page(const struct known_mapping *at, u64 addre
  * its file the address is.
  */
 static __always_inline void find_page(struct task_struct *task, u64 epoch, u64 address,
-				      struct count_key *key, u64 *offset)
+				      enum find_by by, struct count_key *key, u64 *offset)
 {
 	u32 index = hash_step(epoch, address >> KNOWN_SHIFT) % KNOWN_MAPPINGS;
 	struct known_mapping *known = bpf_map_lookup_elem(&known_mappings, &index);
@@ -219,28 +245,29 @@ static __always_inline void find_page(struct task_struct *task, u64 epoch, u64 a
 
 	if (!known)
 		return;
-	keeps = mm_sequence(task->mm, &found.sequence);
+	keeps = mm_sequence(task_pointer(task, mm), &found.sequence);
 	if (keeps && known->epoch == epoch && known->sequence == found.sequence &&
 	    address >= known->start && address < known->end) {
 		found_page(known, address, key, offset);
 		return;
 	}
-	if (bpf_find_vma(task, address, page_of, &found, 0))
+	if (by == FIND_BY_HELPER ? bpf_find_vma(task, address, page_of, &found, 0)
+				 : !find_in_tree(task, address, &found))
 		return;
 	found_page(&found, address, key, offset);
 	if (keeps)
 		*known = found;
 }
 
-static __always_inline int fault(struct bpf_perf_event_data *ctx, bool major)
+static __always_inline int fault(struct bpf_perf_event_data *ctx, bool major, enum find_by by)
 {
-	struct task_struct *task = bpf_get_current_task_btf();
+	struct task_struct *task = current_task();
 	u64 period = ctx->sample_period;
 	struct count_value value = { .samples = 1 };
 	struct count_key key = {};
 	struct stack_scratch *scratch;
 	struct stack_record *rec;
-	u32 tid = task->pid, zero = 0;
+	u32 tid = task_pid(task);
 	u64 offset = 0, latency;
 
 	stat_add(major ? STAT_MAJOR_RUNS : STAT_RUNS, 1);
@@ -249,20 +276,21 @@ static __always_inline int fault(struct bpf_perf_event_data *ctx, bool major)
 		return 0;
 	latency = fault_latency(tid, ctx->addr);
 	value.latency = latency * period;
-	scratch = bpf_map_lookup_elem(&faults_scratch, &zero);
+	/* For both programs: a CPU runs one program of an event at a time. */
+	scratch = stack_scratch(0);
 	if (!scratch)
 		return 0;
 	rec = &scratch->record;
 
 	stat_add(STAT_SAMPLES, 1);
 	stack_begin(rec, task);
-	find_page(task, rec->epoch, ctx->addr, &key, &offset);
+	find_page(task, rec->epoch, ctx->addr, by, &key, &offset);
 	bpf_get_current_comm(rec->comm, sizeof(rec->comm));
 	if (!skip_kernel_stack && !regs_in_user(ctx))
 		walk_kernel(ctx, rec);
 	if (!skip_user_stack && task_has_user_stack(task))
-		walk_user(task, rec, &scratch->walk);
-	key.id = stack_intern(rec);
+		walk_user(ctx, task, scratch);
+	key.id = stack_intern(scratch);
 	if (timeline) {
 		struct timeline_event event = {
 			.type = RECORD_TIMELINE,
@@ -275,7 +303,7 @@ static __always_inline int fault(struct bpf_perf_event_data *ctx, bool major)
 			.offset = offset,
 			.latency = latency,
 			.period = period,
-			.pid = task->tgid,
+			.pid = task_tgid(task),
 			.tid = tid,
 			.major = major,
 		};
@@ -298,11 +326,27 @@ static __always_inline int fault(struct bpf_perf_event_data *ctx, bool major)
 SEC("perf_event")
 int minor_fault(struct bpf_perf_event_data *ctx)
 {
-	return fault(ctx, false);
+	return fault(ctx, false, FIND_BY_HELPER);
 }
 
 SEC("perf_event")
 int major_fault(struct bpf_perf_event_data *ctx)
 {
-	return fault(ctx, true);
+	return fault(ctx, true, FIND_BY_HELPER);
+}
+
+/*
+ * Programs of their own: where the helper is missing, its callback is refused, even
+ * in a branch that is never taken.
+ */
+SEC("perf_event")
+int minor_fault_by_tree(struct bpf_perf_event_data *ctx)
+{
+	return fault(ctx, false, FIND_BY_TREE);
+}
+
+SEC("perf_event")
+int major_fault_by_tree(struct bpf_perf_event_data *ctx)
+{
+	return fault(ctx, true, FIND_BY_TREE);
 }

@@ -83,12 +83,12 @@ const (
 	FaultsMapCounts0             = "counts_0"
 	FaultsMapCounts1             = "counts_1"
 	FaultsMapFaults              = "faults"
-	FaultsMapFaultsScratch       = "faults_scratch"
 	FaultsMapFileScratch         = "file_scratch"
 	FaultsMapFilesSeen           = "files_seen"
 	FaultsMapKnownMappings       = "known_mappings"
 	FaultsMapRemaps              = "remaps"
 	FaultsMapRing                = "ring"
+	FaultsMapScratches           = "scratches"
 	FaultsMapSeen                = "seen"
 	FaultsMapStats               = "stats"
 	FaultsMapTargetCgroup        = "target_cgroup"
@@ -103,7 +103,9 @@ const (
 	FaultsMapUnwindRules         = "unwind_rules"
 	FaultsProgFaultBegin         = "fault_begin"
 	FaultsProgMajorFault         = "major_fault"
+	FaultsProgMajorFaultByTree   = "major_fault_by_tree"
 	FaultsProgMinorFault         = "minor_fault"
+	FaultsProgMinorFaultByTree   = "minor_fault_by_tree"
 	FaultsProgTargetFork         = "target_fork"
 	FaultsProgTargetFree         = "target_free"
 	FaultsVarActive              = "active"
@@ -171,11 +173,13 @@ type FaultsSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type FaultsProgramSpecs struct {
-	FaultBegin *ebpf.ProgramSpec `ebpf:"fault_begin"`
-	MajorFault *ebpf.ProgramSpec `ebpf:"major_fault"`
-	MinorFault *ebpf.ProgramSpec `ebpf:"minor_fault"`
-	TargetFork *ebpf.ProgramSpec `ebpf:"target_fork"`
-	TargetFree *ebpf.ProgramSpec `ebpf:"target_free"`
+	FaultBegin       *ebpf.ProgramSpec `ebpf:"fault_begin"`
+	MajorFault       *ebpf.ProgramSpec `ebpf:"major_fault"`
+	MajorFaultByTree *ebpf.ProgramSpec `ebpf:"major_fault_by_tree"`
+	MinorFault       *ebpf.ProgramSpec `ebpf:"minor_fault"`
+	MinorFaultByTree *ebpf.ProgramSpec `ebpf:"minor_fault_by_tree"`
+	TargetFork       *ebpf.ProgramSpec `ebpf:"target_fork"`
+	TargetFree       *ebpf.ProgramSpec `ebpf:"target_free"`
 }
 
 // FaultsMapSpecs contains maps before they are loaded into the kernel.
@@ -185,12 +189,12 @@ type FaultsMapSpecs struct {
 	Counts0          *ebpf.MapSpec `ebpf:"counts_0"`
 	Counts1          *ebpf.MapSpec `ebpf:"counts_1"`
 	Faults           *ebpf.MapSpec `ebpf:"faults"`
-	FaultsScratch    *ebpf.MapSpec `ebpf:"faults_scratch"`
 	FileScratch      *ebpf.MapSpec `ebpf:"file_scratch"`
 	FilesSeen        *ebpf.MapSpec `ebpf:"files_seen"`
 	KnownMappings    *ebpf.MapSpec `ebpf:"known_mappings"`
 	Remaps           *ebpf.MapSpec `ebpf:"remaps"`
 	Ring             *ebpf.MapSpec `ebpf:"ring"`
+	Scratches        *ebpf.MapSpec `ebpf:"scratches"`
 	Seen             *ebpf.MapSpec `ebpf:"seen"`
 	Stats            *ebpf.MapSpec `ebpf:"stats"`
 	TargetCgroup     *ebpf.MapSpec `ebpf:"target_cgroup"`
@@ -255,12 +259,12 @@ type FaultsMaps struct {
 	Counts0          *ebpf.Map `ebpf:"counts_0"`
 	Counts1          *ebpf.Map `ebpf:"counts_1"`
 	Faults           *ebpf.Map `ebpf:"faults"`
-	FaultsScratch    *ebpf.Map `ebpf:"faults_scratch"`
 	FileScratch      *ebpf.Map `ebpf:"file_scratch"`
 	FilesSeen        *ebpf.Map `ebpf:"files_seen"`
 	KnownMappings    *ebpf.Map `ebpf:"known_mappings"`
 	Remaps           *ebpf.Map `ebpf:"remaps"`
 	Ring             *ebpf.Map `ebpf:"ring"`
+	Scratches        *ebpf.Map `ebpf:"scratches"`
 	Seen             *ebpf.Map `ebpf:"seen"`
 	Stats            *ebpf.Map `ebpf:"stats"`
 	TargetCgroup     *ebpf.Map `ebpf:"target_cgroup"`
@@ -280,12 +284,12 @@ func (m *FaultsMaps) Close() error {
 		m.Counts0,
 		m.Counts1,
 		m.Faults,
-		m.FaultsScratch,
 		m.FileScratch,
 		m.FilesSeen,
 		m.KnownMappings,
 		m.Remaps,
 		m.Ring,
+		m.Scratches,
 		m.Seen,
 		m.Stats,
 		m.TargetCgroup,
@@ -332,18 +336,22 @@ type FaultsVariables struct {
 //
 // It can be passed to LoadFaultsObjects or ebpf.CollectionSpec.LoadAndAssign.
 type FaultsPrograms struct {
-	FaultBegin *ebpf.Program `ebpf:"fault_begin"`
-	MajorFault *ebpf.Program `ebpf:"major_fault"`
-	MinorFault *ebpf.Program `ebpf:"minor_fault"`
-	TargetFork *ebpf.Program `ebpf:"target_fork"`
-	TargetFree *ebpf.Program `ebpf:"target_free"`
+	FaultBegin       *ebpf.Program `ebpf:"fault_begin"`
+	MajorFault       *ebpf.Program `ebpf:"major_fault"`
+	MajorFaultByTree *ebpf.Program `ebpf:"major_fault_by_tree"`
+	MinorFault       *ebpf.Program `ebpf:"minor_fault"`
+	MinorFaultByTree *ebpf.Program `ebpf:"minor_fault_by_tree"`
+	TargetFork       *ebpf.Program `ebpf:"target_fork"`
+	TargetFree       *ebpf.Program `ebpf:"target_free"`
 }
 
 func (p *FaultsPrograms) Close() error {
 	return _FaultsClose(
 		p.FaultBegin,
 		p.MajorFault,
+		p.MajorFaultByTree,
 		p.MinorFault,
+		p.MinorFaultByTree,
 		p.TargetFork,
 		p.TargetFree,
 	)

@@ -81,7 +81,7 @@ static __always_inline u64 file_id(struct inode *inode, struct dentry *dentry, u
 {
 	bool is_device = (BPF_CORE_READ(inode, i_mode) & S_IFMT) == S_IFBLK;
 	u32 device = is_device ? BPF_CORE_READ(inode, i_rdev) : BPF_CORE_READ(inode, i_sb, s_dev);
-	u64 number = BPF_CORE_READ(inode, i_ino), id;
+	u64 number = BPF_CORE_READ_BITFIELD_PROBED(inode, i_ino), id;
 	u32 index;
 	struct file_record *rec;
 	u64 *known;

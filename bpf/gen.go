@@ -5,7 +5,7 @@
 //
 // One .bpf.c file is one family of probes. What families share is a header
 // with one subject: record.h (what crosses into user space), stack.h
-// (interned stacks), count.h (their counts), event.h (events of a timeline),
+// (interned stacks), scratch.h (where they are walked), count.h (their counts), event.h (events of a timeline),
 // task.h (identity), target.h (which tasks), file.h (names of files), orc.h
 // (kernel stacks of threads that wait), snapshot.h (stacks to walk later), loss.h (what was lost). ksym.bpf.c is no
 // probe: it answers questions.

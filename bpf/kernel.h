@@ -2,7 +2,10 @@
 /*
  * The few kernel types that the programs touch, instead of a vmlinux.h of a
  * hundred thousand lines: CO-RE moves every field to where the running kernel
- * has it, so only names and types have to be right here.
+ * has it, so only names have to be right here. The size of a number that differs
+ * between kernels is looked up with BPF_CORE_READ_BITFIELD(): a plain load keeps
+ * its width. A type with three underscores in its name is another kernel's form of
+ * the type before them.
  */
 #ifndef FULGUR_KERNEL_H
 #define FULGUR_KERNEL_H
@@ -99,6 +102,13 @@ struct bpf_perf_event_data {
 
 #ifdef __bpf__
 
+/* Numbers of helpers; only the names count here. */
+enum bpf_func_id {
+	BPF_FUNC_get_current_task_btf,
+	BPF_FUNC_task_pt_regs,
+	BPF_FUNC_copy_from_user_task,
+};
+
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
 struct kernfs_node {
@@ -135,8 +145,9 @@ struct thread_struct {
 struct task_struct {
 	unsigned int __state;
 	unsigned int flags;
-	int on_cpu;
+	int on_cpu; /* a u8 in 7.2 */
 	int wake_cpu;
+	void *stack;
 	struct mm_struct *mm;
 	int pid;
 	int tgid;
@@ -147,6 +158,11 @@ struct task_struct {
 	char comm[16];
 	struct css_set *cgroups;
 	struct thread_struct thread;
+};
+
+/* Before 5.14. */
+struct task_struct___state {
+	long state;
 };
 
 struct hlist_node {
@@ -164,7 +180,7 @@ struct super_block {
 struct inode {
 	unsigned short i_mode;
 	u32 i_rdev;
-	unsigned long i_ino;
+	u64 i_ino;
 	struct super_block *i_sb;
 	struct address_space *i_mapping;
 	struct hlist_head i_dentry;
@@ -180,7 +196,13 @@ struct folio {
 };
 
 struct page {
+	unsigned long compound_info;
+};
+
+/* Without compound_info, and without struct folio. */
+struct page___head {
 	unsigned long compound_head;
+	struct address_space *mapping;
 };
 
 struct qstr {
@@ -190,6 +212,11 @@ struct qstr {
 struct dentry {
 	struct dentry *d_parent;
 	struct qstr d_name;
+	struct hlist_node d_alias;
+};
+
+/* With a name for the union that d_alias is in. */
+struct dentry___d_u {
 	union {
 		struct hlist_node d_alias;
 	} d_u;
@@ -204,9 +231,19 @@ struct file {
 	struct inode *f_inode;
 };
 
+struct rb_node {
+	struct rb_node *rb_left;
+	struct rb_node *rb_right;
+};
+
+struct rb_root {
+	struct rb_node *rb_node;
+};
+
 struct vm_area_struct {
 	unsigned long vm_start;
 	unsigned long vm_end;
+	struct rb_node vm_rb; /* before 6.1 */
 	unsigned long vm_pgoff;
 	struct file *vm_file;
 };
@@ -216,6 +253,7 @@ struct seqcount {
 };
 
 struct mm_struct {
+	struct rb_root mm_rb; /* before 6.1 */
 	struct seqcount mm_lock_seq;
 };
 
@@ -277,15 +315,20 @@ struct request {
 	struct bio *bio;
 };
 
+/* Where request_queue has no disk. */
+struct request___rq_disk {
+	struct gendisk *rq_disk;
+};
+
 #if defined(__TARGET_ARCH_x86)
 struct pt_regs {
 	unsigned long bp;
 	unsigned long ip;
 	unsigned long sp;
 };
-#define REGS_PC(regs) ((regs)->ip)
-#define REGS_SP(regs) ((regs)->sp)
-#define REGS_FP(regs) ((regs)->bp)
+#define REGS_PC(regs) regs_read(regs, ip)
+#define REGS_SP(regs) regs_read(regs, sp)
+#define REGS_FP(regs) regs_read(regs, bp)
 #elif defined(__TARGET_ARCH_arm64)
 struct pt_regs {
 	u64 regs[31];
@@ -293,9 +336,9 @@ struct pt_regs {
 	u64 pc;
 	u64 pstate;
 };
-#define REGS_PC(regs) ((regs)->pc)
-#define REGS_SP(regs) ((regs)->sp)
-#define REGS_FP(regs) ((regs)->regs[29])
+#define REGS_PC(regs) regs_read(regs, pc)
+#define REGS_SP(regs) regs_read(regs, sp)
+#define REGS_FP(regs) regs_read(regs, regs[29])
 #endif
 
 struct seq_file;

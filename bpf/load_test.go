@@ -7,31 +7,54 @@ import (
 	"testing"
 
 	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/btf"
+	"github.com/cilium/ebpf/features"
 
 	"fulgur/bpf"
+	"fulgur/internal/memlock"
+	"fulgur/internal/source/blockio"
+	"fulgur/internal/source/offcpu"
+	"fulgur/internal/source/probe"
 	"fulgur/internal/testenv"
 )
 
 // The verifier accepts every program on the running kernel. What it looks at
 // depends on how stacks are walked, and on whether events are sent or counted.
 func TestLoadOnCPU(t *testing.T) {
+	testenv.EveryKernel(t)
 	var objects bpf.OnCPUObjects
 	testLoadWalkers(t, bpf.LoadOnCPU, &objects, &objects, &objects.Oncpu)
 }
 
 func TestLoadUnwind(t *testing.T) {
+	testenv.EveryKernel(t)
 	var objects bpf.UnwindObjects
 	testLoad(t, &objects, &objects.UnwindFork, func() error { return bpf.LoadUnwindObjects(&objects, nil) })
 }
 
 func TestLoadOffCPU(t *testing.T) {
-	var objects bpf.OffCPUObjects
-	testLoadWalkers(t, bpf.LoadOffCPU, &objects, &objects, &objects.OffcpuSwitch)
+	testenv.EveryKernel(t)
+	testLoadSource(t, bpf.OffCPUProgOffcpuSwitch, func(o probe.Options) (*probe.Probe, error) {
+		s, err := offcpu.Load(offcpu.Options{Options: o, States: offcpu.AllStates, ByWaker: true})
+		if err != nil {
+			return nil, err
+		}
+		return s.Probe, nil
+	})
 }
 
 // A kernel that is locked down refuses the tracing of its functions.
 func TestLoadFaults(t *testing.T) {
+	testenv.EveryKernel(t)
+	if testenv.Root(t); features.HaveProgramHelper(ebpf.PerfEvent, asm.FnFindVma) != nil {
+		var objects struct {
+			Minor *ebpf.Program `ebpf:"minor_fault_by_tree"`
+			Major *ebpf.Program `ebpf:"major_fault_by_tree"`
+		}
+		testLoadWalkers(t, bpf.LoadFaults, &objects, io.NopCloser(nil), &objects.Minor)
+		return
+	}
 	var objects struct {
 		Minor *ebpf.Program `ebpf:"minor_fault"`
 		Major *ebpf.Program `ebpf:"major_fault"`
@@ -39,18 +62,19 @@ func TestLoadFaults(t *testing.T) {
 	testLoadWalkers(t, bpf.LoadFaults, &objects, io.NopCloser(nil), &objects.Minor)
 }
 
-// Kernels have either tracepoint of what begins.
 func TestLoadBlockIO(t *testing.T) {
-	var objects struct {
-		Insert   *ebpf.Program `ebpf:"request_insert"`
-		Issue    *ebpf.Program `ebpf:"request_issue"`
-		Complete *ebpf.Program `ebpf:"request_complete"`
-		Bio      *ebpf.Program `ebpf:"bio_start"`
-	}
-	testLoadWalkers(t, bpf.LoadBlockIO, &objects, io.NopCloser(nil), &objects.Issue)
+	testenv.EveryKernel(t)
+	testLoadSource(t, bpf.BlockIOProgRequestIssue, func(o probe.Options) (*probe.Probe, error) {
+		s, err := blockio.Load(blockio.Options{Options: o})
+		if err != nil {
+			return nil, err
+		}
+		return s.Probe, nil
+	})
 }
 
 func TestLoadBranch(t *testing.T) {
+	testenv.EveryKernel(t)
 	var objects bpf.BranchObjects
 	testLoad(t, &objects, &objects.Branch, func() error { return bpf.LoadBranchObjects(&objects, nil) })
 }
@@ -58,14 +82,41 @@ func TestLoadBranch(t *testing.T) {
 // types are the kernel's, one for all, because decoding them takes long.
 var types = btf.NewCache()
 
+// ways are what stacks are walked by.
+var ways = map[bpf.OnCPUUnwindMode]string{
+	bpf.OnCPUUnwindModeUNWIND_BY_FRAME_POINTERS: "frame pointers",
+	bpf.OnCPUUnwindModeUNWIND_BY_TABLES:         "tables",
+	bpf.OnCPUUnwindModeUNWIND_BY_BOTH:           "both",
+}
+
+// testLoadSource loads a family as its source does, which adapts it to the kernel.
+func testLoadSource(t *testing.T, program string, load func(probe.Options) (*probe.Probe, error)) {
+	t.Helper()
+	for by, name := range ways {
+		for _, timeline := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, timeline %t", name, timeline), func(t *testing.T) {
+				testenv.Root(t)
+				p, err := load(probe.Options{MaxDepth: 127, Unwind: by, Types: types, Timeline: timeline})
+				var ve *ebpf.VerifierError
+				if errors.As(err, &ve) {
+					t.Fatalf("%+v", ve)
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				logVerified(t, p.Programs[program])
+				if err := p.Close(); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+	}
+}
+
 // testLoadWalkers loads a family of programs that walk user stacks, each way.
 func testLoadWalkers(t *testing.T, load func() (*ebpf.CollectionSpec, error), objects any, closer io.Closer, program **ebpf.Program) {
 	t.Helper()
-	for by, name := range map[bpf.OnCPUUnwindMode]string{
-		bpf.OnCPUUnwindModeUNWIND_BY_FRAME_POINTERS: "frame pointers",
-		bpf.OnCPUUnwindModeUNWIND_BY_TABLES:         "tables",
-		bpf.OnCPUUnwindModeUNWIND_BY_BOTH:           "both",
-	} {
+	for by, name := range ways {
 		for _, timeline := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, timeline %t", name, timeline), func(t *testing.T) {
 				testLoad(t, closer, program, func() error {
@@ -90,6 +141,7 @@ func testLoadWalkers(t *testing.T, load func() (*ebpf.CollectionSpec, error), ob
 func testLoad(t *testing.T, objects io.Closer, program **ebpf.Program, load func() error) {
 	t.Helper()
 	testenv.Root(t)
+	memlock.Lift()
 	if err := load(); err != nil {
 		var ve *ebpf.VerifierError
 		if errors.As(err, &ve) {
@@ -98,7 +150,13 @@ func testLoad(t *testing.T, objects io.Closer, program **ebpf.Program, load func
 		t.Fatal(err)
 	}
 	defer objects.Close()
-	info, err := (*program).Info()
+	logVerified(t, *program)
+}
+
+// logVerified logs how much of a program the verifier looked at.
+func logVerified(t *testing.T, program *ebpf.Program) {
+	t.Helper()
+	info, err := program.Info()
 	if err != nil {
 		t.Fatal(err)
 	}

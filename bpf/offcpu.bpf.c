@@ -18,6 +18,9 @@
  * thread's lock, and neither while the other runs on the same CPU: they share
  * scratch. A thread's entry is written by its own CPU when it leaves and by
  * that of whoever wakes it; the scheduler orders both before it comes back.
+ *
+ * An iterator that counts a part of a time off the CPU may meet the thread's return
+ * on another CPU. They agree by a ticket, an element of a map; see time_cut().
  */
 
 #include "kernel.h"
@@ -52,6 +55,14 @@ static __always_inline void count_add(struct count_value *to, const struct count
  */
 #define UNWIND_BLOCK_BYTES 4096
 
+/* Iterators may sleep, and others switch on their CPU meanwhile. */
+enum scratch {
+	SCRATCH_SWITCH,
+	SCRATCH_ITERATOR,
+	SCRATCH_MAX,
+};
+#define SCRATCHES SCRATCH_MAX
+
 #include "count.h"
 #include "event.h"
 #include "orc.h"
@@ -75,6 +86,9 @@ const volatile u64 shortest; /* ns off CPU that are counted at least */
 const volatile u64 longest = ~0ULL; /* and at most */
 const volatile bool by_waker;
 
+/* Whether sched_switch has the state of the previous thread for an argument. */
+const volatile bool switch_has_state;
+
 /*
  * When the measurement began and ended and the last window did, CLOCK_MONOTONIC in
  * ns; 0: not yet.
@@ -83,10 +97,22 @@ volatile u64 began;
 volatile u64 ended;
 volatile u64 cut;
 
+/* Whether an iterator may be counting parts of times off the CPU. */
+volatile bool cutting;
+
+/* Instead of a time: it is not known when the thread came back. */
+#define UNKNOWN_TIME (~0ULL)
+
 /* What is known of a thread. It stays for as long as the thread lives. */
 struct thread {
 	u64 owner; /* start_boottime: a tid may have its next owner */
 	u64 since; /* when it left its CPU; 0 while it runs or is of no interest */
+	/*
+	 * Written by iterators alone: the time off the CPU that began at cut_since is
+	 * counted up to cut_at.
+	 */
+	u64 cut_since;
+	u64 cut_at;
 	u64 woken; /* when it was woken; 0 if nobody did */
 	u64 id; /* the user half of its stack */
 	u64 waker; /* the stack that woke it */
@@ -103,44 +129,34 @@ struct {
 	__type(value, struct thread);
 } threads SEC(".maps");
 
+/* Names a time off the CPU. */
+struct ticket {
+	u64 since;
+	u64 tid;
+};
+
+/* The ticket of the time that an iterator is at; see time_cut(). */
 struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, u32);
-	__type(value, struct stack_scratch);
-} offcpu_scratch SEC(".maps");
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 16);
+	__type(key, struct ticket);
+	__type(value, u32);
+} tickets SEC(".maps");
 
 #define COPY_PART 4096
 #define COPY_PARTS 16
 
-/* The iterators' own: they may sleep, and others switch on their CPU meanwhile. */
-struct iterator_scratch {
-	struct stack_scratch stack;
-	u8 copy[COPY_PARTS][COPY_PART]; /* of a user stack */
+/* Copy of a user stack that the iterator walks. */
+struct stack_copy {
+	u8 parts[COPY_PARTS][COPY_PART];
 };
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
 	__type(key, u32);
-	__type(value, struct iterator_scratch);
-} offcpu_iterator_scratch SEC(".maps");
-
-#if defined(__TARGET_ARCH_x86)
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, u32);
-	__type(value, struct orc_table);
-} offcpu_orc SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, u32);
-	__type(value, struct orc_table);
-} offcpu_iterator_orc SEC(".maps");
-#endif
+	__type(value, struct stack_copy);
+} offcpu_copy SEC(".maps");
 
 /* The letters under which ps(1) and others know states, as bits. */
 enum state_class {
@@ -209,9 +225,9 @@ const struct timeline_event *unused_timeline_event __attribute__((unused));
 /* Whether a thread of that state is one to measure, leaving the target aside. */
 static __always_inline bool thread_wanted(struct task_struct *task, u32 state)
 {
-	bool kernel = task->flags & PF_KTHREAD;
+	bool kernel = task_flags(task) & PF_KTHREAD;
 
-	if (task->pid == 0 || state == STATE_DEAD || !(states & state))
+	if (task_pid(task) == 0 || state == STATE_DEAD || !(states & state))
 		return false;
 	return kind == THREADS_ALL || (kind == THREADS_KERNEL) == kernel;
 }
@@ -219,10 +235,25 @@ static __always_inline bool thread_wanted(struct task_struct *task, u32 state)
 /* The entry of a thread, or NULL if there is none or it is another's. */
 static __always_inline struct thread *thread_find(struct task_struct *task)
 {
-	u32 tid = task->pid;
+	u32 tid = task_pid(task);
 	struct thread *t = bpf_map_lookup_elem(&threads, &tid);
 
-	return t && t->owner == task->start_boottime ? t : NULL;
+	return t && t->owner == task_start(task) ? t : NULL;
+}
+
+/*
+ * When that part of a time off the CPU began that is yet to be counted. UNKNOWN_TIME
+ * if the rest is not to be counted at all.
+ */
+static __always_inline u64 rest_since(const struct thread *t, u64 since)
+{
+	return t->cut_since == since ? t->cut_at : since;
+}
+
+/* Whether the thread left its CPU, as far as we know, and is yet to come back. */
+static __always_inline bool thread_is_off(const struct thread *t)
+{
+	return t->since && rest_since(t, t->since) != UNKNOWN_TIME;
 }
 
 /*
@@ -232,8 +263,8 @@ static __always_inline struct thread *thread_find(struct task_struct *task)
  */
 static __always_inline struct thread *thread_enter(struct task_struct *task)
 {
-	u32 tid = task->pid;
-	u64 owner = task->start_boottime;
+	u32 tid = task_pid(task);
+	u64 owner = task_start(task);
 	struct thread *t = bpf_map_lookup_elem(&threads, &tid);
 
 	if (!t) {
@@ -247,7 +278,7 @@ static __always_inline struct thread *thread_enter(struct task_struct *task)
 		t->owner = owner;
 		t->since = t->woken = 0;
 	}
-	if (t->since)
+	if (thread_is_off(t))
 		stat_add(STAT_MISSED, 1);
 	return t;
 }
@@ -258,44 +289,37 @@ static __always_inline struct thread *thread_enter(struct task_struct *task)
  */
 static __always_inline u64 current_stack(void *ctx, struct task_struct *task, bool kernel)
 {
-	struct stack_scratch *scratch;
+	struct stack_scratch *scratch = stack_scratch(SCRATCH_SWITCH);
 	struct stack_record *rec;
-	u32 zero = 0;
 
-	scratch = bpf_map_lookup_elem(&offcpu_scratch, &zero);
 	if (!scratch)
 		return 0;
 	rec = &scratch->record;
 	stack_begin(rec, task);
-	/* Ten times as fast as bpf_get_current_comm. */
-	((u64 *)rec->comm)[0] = ((const u64 *)task->comm)[0];
-	((u64 *)rec->comm)[1] = ((const u64 *)task->comm)[1];
+	task_comm(task, rec->comm);
 	if (kernel)
 		walk_kernel(ctx, rec);
 	if (!skip_user_stack && task_has_user_stack(task))
-		walk_user(task, rec, &scratch->walk);
-	return stack_intern(rec);
+		walk_user(ctx, task, scratch);
+	return stack_intern(scratch);
 }
 
 /*
  * The id of the kernel half of the stack of task, which does not run. It is
  * the same for all threads that wait in the same place.
  */
-static __always_inline u64 kernel_half(struct task_struct *task, struct stack_record *rec,
-				       bool in_switch)
+static __always_inline u64 kernel_half(struct task_struct *task, struct stack_scratch *scratch)
 {
+	struct stack_record *rec = &scratch->record;
+
 	stack_begin(rec, NULL);
 #if defined(__TARGET_ARCH_x86)
-	u32 zero = 0;
-	struct orc_table *table = in_switch ? bpf_map_lookup_elem(&offcpu_orc, &zero)
-					    : bpf_map_lookup_elem(&offcpu_iterator_orc, &zero);
-
-	if (table && orc_walk(task, rec, table))
-		return stack_intern(rec);
+	if (orc_walk(task, scratch))
+		return stack_intern(scratch);
 #endif
 	rec->kernel_frames = stack_frames(bpf_get_task_stack(task, rec->frames, max_depth * 8, 0),
 					  &rec->kernel_end);
-	return stack_intern(rec);
+	return stack_intern(scratch);
 }
 
 static __always_inline void thread_forget_waker(struct thread *t)
@@ -308,7 +332,7 @@ static __always_inline void thread_forget_waker(struct thread *t)
 /* Whether task, which is off its CPU, was not woken. */
 static __always_inline bool task_sleeps(struct task_struct *task)
 {
-	u32 state = state_class(task->__state);
+	u32 state = state_class(task_state(task));
 
 	return state != STATE_RUNNABLE && state != STATE_OTHER; /* TASK_WAKING */
 }
@@ -364,8 +388,8 @@ static __always_inline void thread_count(struct thread *t, struct task_struct *t
 			.waiting = value.waiting,
 			.id = key.id,
 			.kernel = key.kernel,
-			.pid = task->tgid,
-			.tid = task->pid,
+			.pid = task_tgid(task),
+			.tid = task_pid(task),
 			.waker_pid = t->waker_pid,
 			.waker_tid = t->waker_tid,
 			.waker = t->waker,
@@ -378,36 +402,71 @@ static __always_inline void thread_count(struct thread *t, struct task_struct *t
 	if (by_waker)
 		key.waker = t->waker;
 	if (by_thread)
-		key.tid = task->pid;
+		key.tid = task_pid(task);
 	if (by_cpu)
 		key.cpu = t->cpu;
 	count(&key, &value);
 }
 
-/* Ends the time off CPU of task, if it has begun, unless the iterator just did. */
+/*
+ * Ends the time off the CPU of thread t, and returns when that part of it began that
+ * no iterator counts.
+ */
+static __always_inline u64 time_end(struct thread *t, u32 tid)
+{
+	struct ticket ticket = { .since = t->since, .tid = tid };
+
+	*(volatile u64 *)&t->since = 0;
+	/* An iterator is at it, and counts it up to the cut. */
+	if (cutting && !bpf_map_delete_elem(&tickets, &ticket))
+		return ended ?: cut;
+	return rest_since(t, ticket.since);
+}
+
+/*
+ * Takes the time off the CPU of thread t that began at since, up to a cut, for the
+ * iterator that calls this; false if the thread came back before, so that all of it is
+ * counted already. It may come back right now. What is left of its time begins at the
+ * cut if time_end() finds the ticket here, or comes so late that it finds the cut. If
+ * it came before the ticket, the lock of the map's bucket lets us see t->since change.
+ */
+static __always_inline bool time_cut(struct thread *t, u32 tid, u64 since, u64 at)
+{
+	struct ticket ticket = { .since = since, .tid = tid };
+	u32 one = 1;
+
+	if (bpf_map_update_elem(&tickets, &ticket, &one, BPF_ANY)) {
+		stat_add(STAT_MISSED, 1);
+		return false;
+	}
+	if (*(volatile u64 *)&t->since != since)
+		return bpf_map_delete_elem(&tickets, &ticket); /* an error: it was found */
+	*(volatile u64 *)&t->cut_at = at;
+	*(volatile u64 *)&t->cut_since = since;
+	bpf_map_delete_elem(&tickets, &ticket);
+	return true;
+}
+
+/* Counts the time off the CPU of task, if it has begun, as it ends. */
 static __always_inline void thread_back(struct task_struct *task, u64 now)
 {
 	struct thread *t = thread_find(task);
 	struct stack_scratch *scratch;
-	u32 zero = 0;
 	u64 since;
 
 	if (!t || !t->since)
 		return;
-	scratch = bpf_map_lookup_elem(&offcpu_scratch, &zero);
+	scratch = stack_scratch(SCRATCH_SWITCH);
 	if (!scratch)
 		return;
-	since = __sync_lock_test_and_set(&t->since, 0);
-	if (!since)
-		return;
-	if (time_wanted(since, now))
-		thread_count(t, task, kernel_half(task, &scratch->record, true), since, now, true);
+	since = time_end(t, task_pid(task));
+	if (since < now && time_wanted(since, now))
+		thread_count(t, task, kernel_half(task, scratch), since, now, true);
 	thread_forget_waker(t);
 }
 
 SEC("tp_btf/sched_switch")
-int BPF_PROG(offcpu_switch, bool preempt, struct task_struct *prev, struct task_struct *next,
-	     unsigned int prev_state)
+int BPF_PROG(offcpu_switch, bool preempt, struct task_struct *prev, struct task_struct *next)
 {
 	u64 now, end = ended;
 	struct thread *t;
@@ -416,7 +475,12 @@ int BPF_PROG(offcpu_switch, bool preempt, struct task_struct *prev, struct task_
 	if (!began)
 		return 0;
 	now = bpf_ktime_get_ns();
-	state = preempt ? STATE_RUNNABLE : state_class(prev_state);
+	if (preempt)
+		state = STATE_RUNNABLE;
+	else if (switch_has_state)
+		state = state_class(ctx[3]);
+	else /* perhaps it is being woken already: STATE_OTHER */
+		state = state_class(task_state(prev));
 	if (!end && thread_wanted(prev, state) && target_has(prev) && (t = thread_enter(prev))) {
 		t->id = current_stack(ctx, prev, false);
 		t->cpu = bpf_get_smp_processor_id();
@@ -430,7 +494,7 @@ int BPF_PROG(offcpu_switch, bool preempt, struct task_struct *prev, struct task_
 SEC("tp_btf/sched_waking")
 int BPF_PROG(offcpu_waking, struct task_struct *task)
 {
-	struct task_struct *waker = bpf_get_current_task_btf();
+	struct task_struct *waker = current_task();
 	struct thread *t;
 
 	if (!began || ended || task == waker)
@@ -441,8 +505,8 @@ int BPF_PROG(offcpu_waking, struct task_struct *task)
 	t->woken = bpf_ktime_get_ns();
 	if (timeline) {
 		/* An interrupt of an idle CPU is nobody's, and their numbers are 0. */
-		t->waker_pid = waker->tgid;
-		t->waker_tid = waker->pid;
+		t->waker_pid = task_tgid(waker);
+		t->waker_tid = task_pid(waker);
 	}
 	if (by_waker)
 		t->waker = current_stack(ctx, waker, true);
@@ -454,11 +518,11 @@ SEC("tp_btf/sched_process_free")
 int BPF_PROG(offcpu_free, struct task_struct *task)
 {
 	struct thread *t = thread_find(task);
-	u32 tid = task->pid;
+	u32 tid = task_pid(task);
 
 	if (!t)
 		return 0;
-	if (t->since)
+	if (thread_is_off(t))
 		stat_add(STAT_MISSED, 1);
 	bpf_map_delete_elem(&threads, &tid);
 	return 0;
@@ -469,12 +533,12 @@ int BPF_PROG(offcpu_free, struct task_struct *task)
  * read its memory; it copies the stack from its pointer on, as far as there is room
  * for. A frame beyond that ends the walk, as one that cannot be read.
  */
-static __always_inline void walk_other_user(struct task_struct *task,
-					    struct iterator_scratch *scratch)
+static __always_inline void walk_other_user(struct task_struct *task, struct stack_scratch *scratch,
+					    struct stack_copy *copy)
 {
-	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(task);
-	struct stack_record *rec = &scratch->stack.record;
-	struct unwind_walk *w = &scratch->stack.walk;
+	struct pt_regs *regs = task_regs(task);
+	struct stack_record *rec = &scratch->record;
+	struct unwind_walk *w = &scratch->walk;
 	int i;
 
 	if (regs_are_32_bit(regs)) {
@@ -483,15 +547,15 @@ static __always_inline void walk_other_user(struct task_struct *task,
 		rec->user_end = END_UNSUPPORTED;
 		return;
 	}
-	w->copy = (u64)scratch->copy;
+	w->copy = (u64)copy->parts;
 	w->copy_of = REGS_SP(regs) & ~(u64)(COPY_PART - 1);
 	for (i = 0; i < COPY_PARTS; i++) {
-		if (bpf_copy_from_user_task(scratch->copy[i], COPY_PART,
+		if (bpf_copy_from_user_task(copy->parts[i], COPY_PART,
 					    (void *)(w->copy_of + i * COPY_PART), task, 0))
 			break;
 	}
 	w->copied = i * COPY_PART;
-	walk_user_regs(task, regs, rec, w);
+	walk_user_regs(task, regs, scratch);
 }
 
 /*
@@ -503,41 +567,49 @@ SEC("iter.s/task")
 int offcpu_begin(struct bpf_iter__task *ctx)
 {
 	struct task_struct *task = ctx->task;
-	struct iterator_scratch *scratch;
+	struct stack_scratch *scratch;
 	struct stack_record *rec;
+	struct stack_copy *copy;
 	struct thread first = {};
 	struct thread *t;
 	u32 zero = 0, state, tid;
 	long err;
 
-	if (!task || task->on_cpu)
+	if (!task || task_on_cpu(task))
 		return 0;
-	tid = task->pid;
-	state = state_class(task->__state);
+	tid = task_pid(task);
+	state = state_class(task_state(task));
 	if (!thread_wanted(task, state) || !target_has_other(task) || thread_find(task))
 		return 0;
 	/* A command stands before its first instruction until we let it go. */
-	if (state == STATE_TRACED && task->parent->tgid == bpf_get_current_pid_tgid() >> 32)
+	if (state == STATE_TRACED && task_tgid(task->parent) == bpf_get_current_pid_tgid() >> 32)
 		return 0;
-	scratch = bpf_map_lookup_elem(&offcpu_iterator_scratch, &zero);
-	if (!scratch)
+	scratch = stack_scratch(SCRATCH_ITERATOR);
+	copy = bpf_map_lookup_elem(&offcpu_copy, &zero);
+	if (!scratch || !copy)
 		return 0;
-	rec = &scratch->stack.record;
+	rec = &scratch->record;
 	stack_begin(rec, task);
-	bpf_probe_read_kernel_str(rec->comm, sizeof(rec->comm), task->comm);
-	if (!skip_user_stack && task_has_user_stack(task))
-		walk_other_user(task, scratch);
-	first.owner = task->start_boottime;
+	task_comm(task, rec->comm);
+	if (!skip_user_stack && task_has_user_stack(task)) {
+		if (has_helper(copy_from_user_task))
+			walk_other_user(task, scratch, copy);
+		else
+			rec->user_end = END_UNSEEN;
+	}
+	first.owner = task_start(task);
 	first.since = began;
-	first.id = stack_intern(rec);
-	first.cpu = task->wake_cpu;
+	first.id = stack_intern(scratch);
+	first.cpu = task_number(task, wake_cpu);
 	first.state = state;
 	err = bpf_map_update_elem(&threads, &tid, &first, BPF_NOEXIST);
 	if (err && err != -EEXIST)
 		stat_add(STAT_UNFOLLOWED, 1);
 	/* If it came back before the entry was there, nobody ends its time. */
-	if (!err && task->on_cpu && (t = thread_find(task)))
-		__sync_val_compare_and_swap(&t->since, first.since, 0);
+	if (!err && task_on_cpu(task) && (t = thread_find(task))) {
+		t->cut_at = UNKNOWN_TIME;
+		t->cut_since = first.since;
+	}
 	return 0;
 }
 
@@ -552,32 +624,33 @@ SEC("iter/task")
 int offcpu_cut(struct bpf_iter__task *ctx)
 {
 	struct task_struct *task = ctx->task;
-	struct iterator_scratch *scratch;
-	u64 end = ended, until = end ?: cut;
+	struct stack_scratch *scratch;
+	u64 since, rest, kernel, until = ended ?: cut;
 	struct thread *t, part;
-	u32 zero = 0;
-	u64 since, kernel;
 
 	if (!task)
 		return 0;
 	t = thread_find(task);
-	scratch = bpf_map_lookup_elem(&offcpu_iterator_scratch, &zero);
+	scratch = stack_scratch(SCRATCH_ITERATOR);
 	if (!t || !scratch)
 		return 0;
 	since = t->since;
-	if (!since || since >= until || !time_wanted(since, until))
+	rest = rest_since(t, since);
+	if (!since || rest >= until || !time_wanted(rest, until))
 		return 0;
-	barrier(); /* the rest was stored before it */
 	/* It runs, and nobody told that it came back: for how long is not known. */
-	if (task->on_cpu && until - since > SWITCH_TIME) {
-		if (__sync_val_compare_and_swap(&t->since, since, 0) == since)
+	if (task_on_cpu(task) && until - rest > SWITCH_TIME) {
+		if (*(volatile u64 *)&t->since == since) {
+			t->cut_at = UNKNOWN_TIME;
+			t->cut_since = since;
 			stat_add(STAT_MISSED, 1);
+		}
 		return 0;
 	}
 	part = *t;
-	kernel = kernel_half(task, &scratch->stack.record, false);
+	kernel = kernel_half(task, scratch);
 	/* All that holds if it did not come back meanwhile. */
-	if (__sync_val_compare_and_swap(&t->since, since, end ? 0 : until) == since)
-		thread_count(&part, task, kernel, since, until, false);
+	if (time_cut(t, task_pid(task), since, until))
+		thread_count(&part, task, kernel, rest, until, false);
 	return 0;
 }

@@ -48,6 +48,8 @@ type OffCPUThread struct {
 	_        structs.HostLayout
 	Owner    uint64
 	Since    uint64
+	CutSince uint64
+	CutAt    uint64
 	Woken    uint64
 	Id       uint64
 	Waker    uint64
@@ -86,57 +88,60 @@ type OffCPUTimelineEvent struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	OffCPUMapCounts0               = "counts_0"
-	OffCPUMapCounts1               = "counts_1"
-	OffCPUMapOffcpuIteratorScratch = "offcpu_iterator_scratch"
-	OffCPUMapOffcpuScratch         = "offcpu_scratch"
-	OffCPUMapRemaps                = "remaps"
-	OffCPUMapRing                  = "ring"
-	OffCPUMapSeen                  = "seen"
-	OffCPUMapStats                 = "stats"
-	OffCPUMapTargetCgroup          = "target_cgroup"
-	OffCPUMapTargetIds             = "target_ids"
-	OffCPUMapThreads               = "threads"
-	OffCPUMapUnwindAsked           = "unwind_asked"
-	OffCPUMapUnwindCache           = "unwind_cache"
-	OffCPUMapUnwindMappings        = "unwind_mappings"
-	OffCPUMapUnwindPageStates      = "unwind_page_states"
-	OffCPUMapUnwindPages           = "unwind_pages"
-	OffCPUMapUnwindProcesses       = "unwind_processes"
-	OffCPUMapUnwindRequests        = "unwind_requests"
-	OffCPUMapUnwindRules           = "unwind_rules"
-	OffCPUProgOffcpuBegin          = "offcpu_begin"
-	OffCPUProgOffcpuCut            = "offcpu_cut"
-	OffCPUProgOffcpuFree           = "offcpu_free"
-	OffCPUProgOffcpuSwitch         = "offcpu_switch"
-	OffCPUProgOffcpuWaking         = "offcpu_waking"
-	OffCPUProgTargetFork           = "target_fork"
-	OffCPUProgTargetFree           = "target_free"
-	OffCPUVarActive                = "active"
-	OffCPUVarAnyRemaps             = "any_remaps"
-	OffCPUVarBegan                 = "began"
-	OffCPUVarByCpu                 = "by_cpu"
-	OffCPUVarByThread              = "by_thread"
-	OffCPUVarByWaker               = "by_waker"
-	OffCPUVarCut                   = "cut"
-	OffCPUVarEnded                 = "ended"
-	OffCPUVarGeneration            = "generation"
-	OffCPUVarInserted              = "inserted"
-	OffCPUVarKind                  = "kind"
-	OffCPUVarLongest               = "longest"
-	OffCPUVarMaxDepth              = "max_depth"
-	OffCPUVarRingWakeup            = "ring_wakeup"
-	OffCPUVarSeenMask              = "seen_mask"
-	OffCPUVarShortest              = "shortest"
-	OffCPUVarSkipUserStack         = "skip_user_stack"
-	OffCPUVarStates                = "states"
-	OffCPUVarTarget                = "target"
-	OffCPUVarTargetCgroupId        = "target_cgroup_id"
-	OffCPUVarTimeline              = "timeline"
-	OffCPUVarUnusedStateClass      = "unused_state_class"
-	OffCPUVarUnusedThreadKind      = "unused_thread_kind"
-	OffCPUVarUnusedTimelineEvent   = "unused_timeline_event"
-	OffCPUVarUnwind                = "unwind"
+	OffCPUMapCounts0             = "counts_0"
+	OffCPUMapCounts1             = "counts_1"
+	OffCPUMapOffcpuCopy          = "offcpu_copy"
+	OffCPUMapRemaps              = "remaps"
+	OffCPUMapRing                = "ring"
+	OffCPUMapScratches           = "scratches"
+	OffCPUMapSeen                = "seen"
+	OffCPUMapStats               = "stats"
+	OffCPUMapTargetCgroup        = "target_cgroup"
+	OffCPUMapTargetIds           = "target_ids"
+	OffCPUMapThreads             = "threads"
+	OffCPUMapTickets             = "tickets"
+	OffCPUMapUnwindAsked         = "unwind_asked"
+	OffCPUMapUnwindCache         = "unwind_cache"
+	OffCPUMapUnwindMappings      = "unwind_mappings"
+	OffCPUMapUnwindPageStates    = "unwind_page_states"
+	OffCPUMapUnwindPages         = "unwind_pages"
+	OffCPUMapUnwindProcesses     = "unwind_processes"
+	OffCPUMapUnwindRequests      = "unwind_requests"
+	OffCPUMapUnwindRules         = "unwind_rules"
+	OffCPUProgOffcpuBegin        = "offcpu_begin"
+	OffCPUProgOffcpuCut          = "offcpu_cut"
+	OffCPUProgOffcpuFree         = "offcpu_free"
+	OffCPUProgOffcpuSwitch       = "offcpu_switch"
+	OffCPUProgOffcpuWaking       = "offcpu_waking"
+	OffCPUProgTargetFork         = "target_fork"
+	OffCPUProgTargetFree         = "target_free"
+	OffCPUVarActive              = "active"
+	OffCPUVarAnyRemaps           = "any_remaps"
+	OffCPUVarBegan               = "began"
+	OffCPUVarByCpu               = "by_cpu"
+	OffCPUVarByThread            = "by_thread"
+	OffCPUVarByWaker             = "by_waker"
+	OffCPUVarCut                 = "cut"
+	OffCPUVarCutting             = "cutting"
+	OffCPUVarEnded               = "ended"
+	OffCPUVarGeneration          = "generation"
+	OffCPUVarInserted            = "inserted"
+	OffCPUVarKind                = "kind"
+	OffCPUVarLongest             = "longest"
+	OffCPUVarMaxDepth            = "max_depth"
+	OffCPUVarRingWakeup          = "ring_wakeup"
+	OffCPUVarSeenMask            = "seen_mask"
+	OffCPUVarShortest            = "shortest"
+	OffCPUVarSkipUserStack       = "skip_user_stack"
+	OffCPUVarStates              = "states"
+	OffCPUVarSwitchHasState      = "switch_has_state"
+	OffCPUVarTarget              = "target"
+	OffCPUVarTargetCgroupId      = "target_cgroup_id"
+	OffCPUVarTimeline            = "timeline"
+	OffCPUVarUnusedStateClass    = "unused_state_class"
+	OffCPUVarUnusedThreadKind    = "unused_thread_kind"
+	OffCPUVarUnusedTimelineEvent = "unused_timeline_event"
+	OffCPUVarUnwind              = "unwind"
 )
 
 // LoadOffCPU returns the embedded CollectionSpec for OffCPU.
@@ -194,25 +199,26 @@ type OffCPUProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type OffCPUMapSpecs struct {
-	Counts0               *ebpf.MapSpec `ebpf:"counts_0"`
-	Counts1               *ebpf.MapSpec `ebpf:"counts_1"`
-	OffcpuIteratorScratch *ebpf.MapSpec `ebpf:"offcpu_iterator_scratch"`
-	OffcpuScratch         *ebpf.MapSpec `ebpf:"offcpu_scratch"`
-	Remaps                *ebpf.MapSpec `ebpf:"remaps"`
-	Ring                  *ebpf.MapSpec `ebpf:"ring"`
-	Seen                  *ebpf.MapSpec `ebpf:"seen"`
-	Stats                 *ebpf.MapSpec `ebpf:"stats"`
-	TargetCgroup          *ebpf.MapSpec `ebpf:"target_cgroup"`
-	TargetIds             *ebpf.MapSpec `ebpf:"target_ids"`
-	Threads               *ebpf.MapSpec `ebpf:"threads"`
-	UnwindAsked           *ebpf.MapSpec `ebpf:"unwind_asked"`
-	UnwindCache           *ebpf.MapSpec `ebpf:"unwind_cache"`
-	UnwindMappings        *ebpf.MapSpec `ebpf:"unwind_mappings"`
-	UnwindPageStates      *ebpf.MapSpec `ebpf:"unwind_page_states"`
-	UnwindPages           *ebpf.MapSpec `ebpf:"unwind_pages"`
-	UnwindProcesses       *ebpf.MapSpec `ebpf:"unwind_processes"`
-	UnwindRequests        *ebpf.MapSpec `ebpf:"unwind_requests"`
-	UnwindRules           *ebpf.MapSpec `ebpf:"unwind_rules"`
+	Counts0          *ebpf.MapSpec `ebpf:"counts_0"`
+	Counts1          *ebpf.MapSpec `ebpf:"counts_1"`
+	OffcpuCopy       *ebpf.MapSpec `ebpf:"offcpu_copy"`
+	Remaps           *ebpf.MapSpec `ebpf:"remaps"`
+	Ring             *ebpf.MapSpec `ebpf:"ring"`
+	Scratches        *ebpf.MapSpec `ebpf:"scratches"`
+	Seen             *ebpf.MapSpec `ebpf:"seen"`
+	Stats            *ebpf.MapSpec `ebpf:"stats"`
+	TargetCgroup     *ebpf.MapSpec `ebpf:"target_cgroup"`
+	TargetIds        *ebpf.MapSpec `ebpf:"target_ids"`
+	Threads          *ebpf.MapSpec `ebpf:"threads"`
+	Tickets          *ebpf.MapSpec `ebpf:"tickets"`
+	UnwindAsked      *ebpf.MapSpec `ebpf:"unwind_asked"`
+	UnwindCache      *ebpf.MapSpec `ebpf:"unwind_cache"`
+	UnwindMappings   *ebpf.MapSpec `ebpf:"unwind_mappings"`
+	UnwindPageStates *ebpf.MapSpec `ebpf:"unwind_page_states"`
+	UnwindPages      *ebpf.MapSpec `ebpf:"unwind_pages"`
+	UnwindProcesses  *ebpf.MapSpec `ebpf:"unwind_processes"`
+	UnwindRequests   *ebpf.MapSpec `ebpf:"unwind_requests"`
+	UnwindRules      *ebpf.MapSpec `ebpf:"unwind_rules"`
 }
 
 // OffCPUVariableSpecs contains global variables before they are loaded into the kernel.
@@ -226,6 +232,7 @@ type OffCPUVariableSpecs struct {
 	ByThread            *ebpf.VariableSpec `ebpf:"by_thread"`
 	ByWaker             *ebpf.VariableSpec `ebpf:"by_waker"`
 	Cut                 *ebpf.VariableSpec `ebpf:"cut"`
+	Cutting             *ebpf.VariableSpec `ebpf:"cutting"`
 	Ended               *ebpf.VariableSpec `ebpf:"ended"`
 	Generation          *ebpf.VariableSpec `ebpf:"generation"`
 	Inserted            *ebpf.VariableSpec `ebpf:"inserted"`
@@ -237,6 +244,7 @@ type OffCPUVariableSpecs struct {
 	Shortest            *ebpf.VariableSpec `ebpf:"shortest"`
 	SkipUserStack       *ebpf.VariableSpec `ebpf:"skip_user_stack"`
 	States              *ebpf.VariableSpec `ebpf:"states"`
+	SwitchHasState      *ebpf.VariableSpec `ebpf:"switch_has_state"`
 	Target              *ebpf.VariableSpec `ebpf:"target"`
 	TargetCgroupId      *ebpf.VariableSpec `ebpf:"target_cgroup_id"`
 	Timeline            *ebpf.VariableSpec `ebpf:"timeline"`
@@ -266,40 +274,42 @@ func (o *OffCPUObjects) Close() error {
 //
 // It can be passed to LoadOffCPUObjects or ebpf.CollectionSpec.LoadAndAssign.
 type OffCPUMaps struct {
-	Counts0               *ebpf.Map `ebpf:"counts_0"`
-	Counts1               *ebpf.Map `ebpf:"counts_1"`
-	OffcpuIteratorScratch *ebpf.Map `ebpf:"offcpu_iterator_scratch"`
-	OffcpuScratch         *ebpf.Map `ebpf:"offcpu_scratch"`
-	Remaps                *ebpf.Map `ebpf:"remaps"`
-	Ring                  *ebpf.Map `ebpf:"ring"`
-	Seen                  *ebpf.Map `ebpf:"seen"`
-	Stats                 *ebpf.Map `ebpf:"stats"`
-	TargetCgroup          *ebpf.Map `ebpf:"target_cgroup"`
-	TargetIds             *ebpf.Map `ebpf:"target_ids"`
-	Threads               *ebpf.Map `ebpf:"threads"`
-	UnwindAsked           *ebpf.Map `ebpf:"unwind_asked"`
-	UnwindCache           *ebpf.Map `ebpf:"unwind_cache"`
-	UnwindMappings        *ebpf.Map `ebpf:"unwind_mappings"`
-	UnwindPageStates      *ebpf.Map `ebpf:"unwind_page_states"`
-	UnwindPages           *ebpf.Map `ebpf:"unwind_pages"`
-	UnwindProcesses       *ebpf.Map `ebpf:"unwind_processes"`
-	UnwindRequests        *ebpf.Map `ebpf:"unwind_requests"`
-	UnwindRules           *ebpf.Map `ebpf:"unwind_rules"`
+	Counts0          *ebpf.Map `ebpf:"counts_0"`
+	Counts1          *ebpf.Map `ebpf:"counts_1"`
+	OffcpuCopy       *ebpf.Map `ebpf:"offcpu_copy"`
+	Remaps           *ebpf.Map `ebpf:"remaps"`
+	Ring             *ebpf.Map `ebpf:"ring"`
+	Scratches        *ebpf.Map `ebpf:"scratches"`
+	Seen             *ebpf.Map `ebpf:"seen"`
+	Stats            *ebpf.Map `ebpf:"stats"`
+	TargetCgroup     *ebpf.Map `ebpf:"target_cgroup"`
+	TargetIds        *ebpf.Map `ebpf:"target_ids"`
+	Threads          *ebpf.Map `ebpf:"threads"`
+	Tickets          *ebpf.Map `ebpf:"tickets"`
+	UnwindAsked      *ebpf.Map `ebpf:"unwind_asked"`
+	UnwindCache      *ebpf.Map `ebpf:"unwind_cache"`
+	UnwindMappings   *ebpf.Map `ebpf:"unwind_mappings"`
+	UnwindPageStates *ebpf.Map `ebpf:"unwind_page_states"`
+	UnwindPages      *ebpf.Map `ebpf:"unwind_pages"`
+	UnwindProcesses  *ebpf.Map `ebpf:"unwind_processes"`
+	UnwindRequests   *ebpf.Map `ebpf:"unwind_requests"`
+	UnwindRules      *ebpf.Map `ebpf:"unwind_rules"`
 }
 
 func (m *OffCPUMaps) Close() error {
 	return _OffCPUClose(
 		m.Counts0,
 		m.Counts1,
-		m.OffcpuIteratorScratch,
-		m.OffcpuScratch,
+		m.OffcpuCopy,
 		m.Remaps,
 		m.Ring,
+		m.Scratches,
 		m.Seen,
 		m.Stats,
 		m.TargetCgroup,
 		m.TargetIds,
 		m.Threads,
+		m.Tickets,
 		m.UnwindAsked,
 		m.UnwindCache,
 		m.UnwindMappings,
@@ -322,6 +332,7 @@ type OffCPUVariables struct {
 	ByThread            *ebpf.Variable `ebpf:"by_thread"`
 	ByWaker             *ebpf.Variable `ebpf:"by_waker"`
 	Cut                 *ebpf.Variable `ebpf:"cut"`
+	Cutting             *ebpf.Variable `ebpf:"cutting"`
 	Ended               *ebpf.Variable `ebpf:"ended"`
 	Generation          *ebpf.Variable `ebpf:"generation"`
 	Inserted            *ebpf.Variable `ebpf:"inserted"`
@@ -333,6 +344,7 @@ type OffCPUVariables struct {
 	Shortest            *ebpf.Variable `ebpf:"shortest"`
 	SkipUserStack       *ebpf.Variable `ebpf:"skip_user_stack"`
 	States              *ebpf.Variable `ebpf:"states"`
+	SwitchHasState      *ebpf.Variable `ebpf:"switch_has_state"`
 	Target              *ebpf.Variable `ebpf:"target"`
 	TargetCgroupId      *ebpf.Variable `ebpf:"target_cgroup_id"`
 	Timeline            *ebpf.Variable `ebpf:"timeline"`

@@ -24,6 +24,14 @@ static __always_inline void count_add(struct count_value *to, const struct count
 	__sync_fetch_and_add(&to->weight, add->weight);
 }
 
+/* Samples may interrupt the walk of a snapshot. */
+enum scratch {
+	SCRATCH_SAMPLE,
+	SCRATCH_SNAPSHOT,
+	SCRATCH_MAX,
+};
+#define SCRATCHES SCRATCH_MAX
+
 #include "count.h"
 #include "event.h"
 #include "snapshot.h"
@@ -43,13 +51,6 @@ const enum unwind_mode *unused_unwind_mode __attribute__((unused));
 const volatile bool include_idle;
 const volatile bool skip_kernel_stack;
 
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, u32);
-	__type(value, struct stack_scratch);
-} oncpu_scratch SEC(".maps");
-
 /* A sample, where a timeline is asked for. */
 struct timeline_event {
 	u32 type;
@@ -64,10 +65,11 @@ struct timeline_event {
 const struct timeline_event *unused_timeline_event __attribute__((unused));
 const struct snapshot *unused_snapshot __attribute__((unused));
 
-static __always_inline void take(struct stack_record *rec, u32 cpu, u64 weight)
+static __always_inline void take(struct stack_scratch *scratch, u32 cpu, u64 weight)
 {
 	struct count_value value = { .samples = 1, .weight = weight };
-	struct count_key key = { .id = stack_intern(rec) };
+	struct count_key key = { .id = stack_intern(scratch) };
+	const struct stack_record *rec = &scratch->record;
 
 	if (timeline) {
 		struct timeline_event event = {
@@ -93,21 +95,20 @@ static __always_inline void take(struct stack_record *rec, u32 cpu, u64 weight)
 SEC("perf_event")
 int oncpu(struct bpf_perf_event_data *ctx)
 {
-	struct task_struct *task = bpf_get_current_task_btf();
+	struct task_struct *task = current_task();
 	u64 weight = ctx->sample_period;
 	struct stack_scratch *scratch;
 	struct stack_record *rec;
-	u32 zero = 0;
 
 	stat_add(STAT_RUNS, 1);
 	stat_add(STAT_PERIODS, weight);
-	if (task->pid == 0 && !include_idle) {
+	if (task_pid(task) == 0 && !include_idle) {
 		stat_add(STAT_IDLE_PERIODS, weight);
 		return 0;
 	}
 	if (!target_has(task))
 		return 0;
-	scratch = bpf_map_lookup_elem(&oncpu_scratch, &zero);
+	scratch = stack_scratch(SCRATCH_SAMPLE);
 	if (!scratch)
 		return 0;
 	rec = &scratch->record;
@@ -118,11 +119,11 @@ int oncpu(struct bpf_perf_event_data *ctx)
 	if (!skip_kernel_stack && !regs_in_user(ctx))
 		walk_kernel(ctx, rec);
 	if (!skip_user_stack && task_has_user_stack(task)) {
-		walk_user(task, rec, &scratch->walk);
+		walk_user(ctx, task, scratch);
 		if (snapshots && scratch->walk.early && snapshot_send(task, rec, weight))
 			return 0;
 	}
-	take(rec, bpf_get_smp_processor_id(), weight);
+	take(scratch, bpf_get_smp_processor_id(), weight);
 	return 0;
 }
 
@@ -130,15 +131,14 @@ int oncpu(struct bpf_perf_event_data *ctx)
 SEC("raw_tp")
 int oncpu_again(void *ctx)
 {
-	struct stack_record *rec;
+	struct stack_scratch *scratch = stack_scratch(SCRATCH_SNAPSHOT);
 	struct snapshot *s;
 	u32 zero = 0;
 
 	s = bpf_map_lookup_elem(&snapshot_back, &zero);
-	if (!s)
+	if (!s || !scratch)
 		return 0;
-	rec = snapshot_walk(s);
-	if (rec)
-		take(rec, s->cpu, s->weight);
+	snapshot_walk(s, scratch);
+	take(scratch, s->cpu, s->weight);
 	return 0;
 }

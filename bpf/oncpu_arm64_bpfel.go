@@ -73,6 +73,7 @@ const (
 	OnCPUStackEndEND_NOT_READY     OnCPUStackEnd = 10
 	OnCPUStackEndEND_PAGE          OnCPUStackEnd = 11
 	OnCPUStackEndEND_NO_CHAIN      OnCPUStackEnd = 12
+	OnCPUStackEndEND_UNSEEN        OnCPUStackEnd = 13
 )
 
 type OnCPUStackRecord struct {
@@ -147,12 +148,11 @@ const (
 const (
 	OnCPUMapCounts0             = "counts_0"
 	OnCPUMapCounts1             = "counts_1"
-	OnCPUMapOncpuScratch        = "oncpu_scratch"
 	OnCPUMapRemaps              = "remaps"
 	OnCPUMapRing                = "ring"
+	OnCPUMapScratches           = "scratches"
 	OnCPUMapSeen                = "seen"
 	OnCPUMapSnapshotBack        = "snapshot_back"
-	OnCPUMapSnapshotScratch     = "snapshot_scratch"
 	OnCPUMapStats               = "stats"
 	OnCPUMapTargetCgroup        = "target_cgroup"
 	OnCPUMapTargetIds           = "target_ids"
@@ -249,12 +249,11 @@ type OnCPUProgramSpecs struct {
 type OnCPUMapSpecs struct {
 	Counts0          *ebpf.MapSpec `ebpf:"counts_0"`
 	Counts1          *ebpf.MapSpec `ebpf:"counts_1"`
-	OncpuScratch     *ebpf.MapSpec `ebpf:"oncpu_scratch"`
 	Remaps           *ebpf.MapSpec `ebpf:"remaps"`
 	Ring             *ebpf.MapSpec `ebpf:"ring"`
+	Scratches        *ebpf.MapSpec `ebpf:"scratches"`
 	Seen             *ebpf.MapSpec `ebpf:"seen"`
 	SnapshotBack     *ebpf.MapSpec `ebpf:"snapshot_back"`
-	SnapshotScratch  *ebpf.MapSpec `ebpf:"snapshot_scratch"`
 	Stats            *ebpf.MapSpec `ebpf:"stats"`
 	TargetCgroup     *ebpf.MapSpec `ebpf:"target_cgroup"`
 	TargetIds        *ebpf.MapSpec `ebpf:"target_ids"`
@@ -321,12 +320,11 @@ func (o *OnCPUObjects) Close() error {
 type OnCPUMaps struct {
 	Counts0          *ebpf.Map `ebpf:"counts_0"`
 	Counts1          *ebpf.Map `ebpf:"counts_1"`
-	OncpuScratch     *ebpf.Map `ebpf:"oncpu_scratch"`
 	Remaps           *ebpf.Map `ebpf:"remaps"`
 	Ring             *ebpf.Map `ebpf:"ring"`
+	Scratches        *ebpf.Map `ebpf:"scratches"`
 	Seen             *ebpf.Map `ebpf:"seen"`
 	SnapshotBack     *ebpf.Map `ebpf:"snapshot_back"`
-	SnapshotScratch  *ebpf.Map `ebpf:"snapshot_scratch"`
 	Stats            *ebpf.Map `ebpf:"stats"`
 	TargetCgroup     *ebpf.Map `ebpf:"target_cgroup"`
 	TargetIds        *ebpf.Map `ebpf:"target_ids"`
@@ -344,12 +342,11 @@ func (m *OnCPUMaps) Close() error {
 	return _OnCPUClose(
 		m.Counts0,
 		m.Counts1,
-		m.OncpuScratch,
 		m.Remaps,
 		m.Ring,
+		m.Scratches,
 		m.Seen,
 		m.SnapshotBack,
-		m.SnapshotScratch,
 		m.Stats,
 		m.TargetCgroup,
 		m.TargetIds,

@@ -10,8 +10,7 @@
  * deeper than what is copied, a register that is not known - the kernel's walker
  * is asked. It leaves out the functions of the scheduler; here they are in.
  *
- * An orc_table is for one walk at a time: a per-CPU one with interrupts disabled,
- * or one that only a single program uses.
+ * A walk has the tables' entry of the scratch that it walks in.
  */
 #ifndef FULGUR_ORC_H
 #define FULGUR_ORC_H
@@ -65,10 +64,29 @@ struct orc_place {
 	struct orc_rule rule;
 };
 
+/* A walk: where it is, and how it goes. */
+struct orc_walk {
+	u64 bottom, size; /* of the stack that was copied */
+	u64 ip, sp, bp;
+	u32 frames;
+	u8 signal;
+	u8 ended; /* it reached the stack's end, or the limit on frames */
+	u8 pad[2];
+};
+
 struct orc_table {
 	u64 words[ORC_WORDS];
 	struct orc_place places[ORC_PLACES];
+	struct orc_walk walk;
 };
+
+/* As many as scratches. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, SCRATCHES);
+	__type(key, u32);
+	__type(value, struct orc_table);
+} orc_tables SEC(".maps");
 
 /* The kernel's tables; not there where it has none. */
 extern void __start_orc_unwind_ip __ksym __weak;
@@ -143,28 +161,17 @@ static __noinline u64 orc_find(u64 pc)
 	return found.word;
 }
 
-/* A walk: where it is, and how it goes. */
-struct orc_walk {
-	struct stack_record *rec;
-	struct orc_table *table;
-	u64 bottom, size; /* of the stack that was copied */
-	u64 ip, sp, bp;
-	u32 frames;
-	bool signal;
-	bool ended; /* it reached the stack's end, or the limit on frames */
-};
-
 /* Reads a word of the copied stack. */
-static __always_inline bool orc_word(struct orc_walk *walk, u64 at, u64 *word)
+static __always_inline bool orc_word(const struct orc_table *table, u64 at, u64 *word)
 {
-	u64 i = at - walk->bottom;
+	u64 i = at - table->walk.bottom;
 
-	if (i >= walk->size || i & 7)
+	if (i >= table->walk.size || i & 7)
 		return false;
 	i /= 8;
 	if (i >= ORC_WORDS)
 		return false;
-	*word = walk->table->words[i];
+	*word = table->words[i];
 	return true;
 }
 
@@ -184,19 +191,26 @@ static __always_inline struct orc_rule orc_rule(struct orc_table *table, u64 pc)
 	return place->rule;
 }
 
-/* Goes one frame up; 1 ends the walk. */
-static long orc_step(u32 i, struct orc_walk *walk)
+/* Goes one frame up in an entry of scratches and of orc_tables; 1 ends the walk. */
+__noinline int orc_step(u32 scratch)
 {
-	u64 at, ip, sp, bp = walk->bp, cs = 0;
+	struct stack_scratch *s = bpf_map_lookup_elem(&scratches, &scratch);
+	struct orc_table *table = bpf_map_lookup_elem(&orc_tables, &scratch);
+	u64 at, ip, sp, bp, cs = 0;
+	struct orc_walk *walk;
 	struct orc_rule rule;
 
+	if (!s || !table)
+		return 1;
+	walk = &table->walk;
+	bp = walk->bp;
 	if (walk->frames >= max_depth || walk->frames >= MAX_DEPTH) {
-		walk->rec->kernel_end = END_DEPTH;
+		s->record.kernel_end = END_DEPTH;
 		walk->ended = true;
 		return 1;
 	}
-	walk->rec->frames[walk->frames++] = walk->ip;
-	rule = orc_rule(walk->table, walk->signal ? walk->ip : walk->ip - 1);
+	s->record.frames[walk->frames++] = walk->ip;
+	rule = orc_rule(table, walk->signal ? walk->ip : walk->ip - 1);
 	walk->signal = rule.signal;
 	if (rule.type == ORC_END) {
 		walk->ended = true;
@@ -213,12 +227,12 @@ static long orc_step(u32 i, struct orc_walk *walk)
 		at = bp + rule.sp_offset;
 		break;
 	case ORC_REG_SP_INDIRECT:
-		if (!orc_word(walk, walk->sp, &at))
+		if (!orc_word(table, walk->sp, &at))
 			return 1;
 		at += rule.sp_offset;
 		break;
 	case ORC_REG_BP_INDIRECT:
-		if (!orc_word(walk, bp + rule.sp_offset, &at))
+		if (!orc_word(table, bp + rule.sp_offset, &at))
 			return 1;
 		break;
 	default:
@@ -227,7 +241,7 @@ static long orc_step(u32 i, struct orc_walk *walk)
 
 	if (rule.type == ORC_CALL) {
 		sp = at;
-		if (!orc_word(walk, at - 8, &ip))
+		if (!orc_word(table, at - 8, &ip))
 			return 1;
 	} else {
 		u64 regs = rule.type == ORC_REGS ? at : at - REGS_AT_IP;
@@ -237,9 +251,9 @@ static long orc_step(u32 i, struct orc_walk *walk)
 			walk->ended = true;
 			return 1;
 		}
-		if (!orc_word(walk, regs + REGS_AT_IP, &ip) ||
-		    !orc_word(walk, regs + REGS_AT_CS, &cs) ||
-		    !orc_word(walk, regs + REGS_AT_SP, &sp))
+		if (!orc_word(table, regs + REGS_AT_IP, &ip) ||
+		    !orc_word(table, regs + REGS_AT_CS, &cs) ||
+		    !orc_word(table, regs + REGS_AT_SP, &sp))
 			return 1;
 		if (cs & 3) {
 			walk->ended = true;
@@ -248,13 +262,13 @@ static long orc_step(u32 i, struct orc_walk *walk)
 	}
 
 	if (rule.bp_reg == ORC_REG_PREV_SP) {
-		if (!orc_word(walk, at + rule.bp_offset, &bp))
+		if (!orc_word(table, at + rule.bp_offset, &bp))
 			return 1;
 	} else if (rule.bp_reg == ORC_REG_BP) {
-		if (!orc_word(walk, bp + rule.bp_offset, &bp))
+		if (!orc_word(table, bp + rule.bp_offset, &bp))
 			return 1;
 	} else if (rule.type == ORC_REGS) {
-		if (!orc_word(walk, at + REGS_AT_BP, &bp))
+		if (!orc_word(table, at + REGS_AT_BP, &bp))
 			return 1;
 	}
 	if (sp <= walk->sp)
@@ -266,35 +280,42 @@ static long orc_step(u32 i, struct orc_walk *walk)
 }
 
 /*
- * Walks the kernel's half of the stack of task, which does not run, into rec. It
- * fails where only the kernel's own walker helps.
+ * Walks the kernel's half of the stack of task, which does not run, into the record
+ * in s. It fails where only the kernel's own walker helps.
  */
-static __always_inline bool orc_walk(struct task_struct *task, struct stack_record *rec,
-				     struct orc_table *table)
+static __always_inline bool orc_walk(struct task_struct *task, struct stack_scratch *s)
 {
 	struct inactive_task_frame *frame = (void *)task->thread.sp;
-	struct orc_walk walk = {
-		.rec = rec,
-		.table = table,
-		.bottom = (u64)frame,
-	};
+	u32 scratch = s->index, i;
+	struct orc_table *table = bpf_map_lookup_elem(&orc_tables, &scratch);
+	u64 bottom = (u64)frame, size;
+	struct orc_walk *walk;
 
+	if (!table)
+		return false;
+	walk = &table->walk;
 	/* Through memory, as no arithmetic is allowed on a pointer to registers. */
-	((volatile u64 *)table->words)[0] = (u64)bpf_task_pt_regs(task);
-	walk.size = ((volatile u64 *)table->words)[0] - walk.bottom;
-	if (walk.size > sizeof(table->words) ||
-	    bpf_probe_read_kernel(table->words, walk.size, (void *)walk.bottom))
+	((volatile u64 *)table->words)[0] = (u64)task_regs(task);
+	size = ((volatile u64 *)table->words)[0] - bottom;
+	if (size > sizeof(table->words) ||
+	    bpf_probe_read_kernel(table->words, size, (void *)bottom))
 		return false;
-	if (task->on_cpu || task->thread.sp != walk.bottom)
+	if (task_on_cpu(task) || task->thread.sp != bottom)
 		return false; /* it came back meanwhile */
-	walk.sp = walk.bottom + bpf_core_type_size(struct inactive_task_frame);
-	if (!orc_word(&walk, walk.bottom + bpf_core_field_offset(frame->bp), &walk.bp) ||
-	    !orc_word(&walk, walk.bottom + bpf_core_field_offset(frame->ret_addr), &walk.ip))
+	walk->bottom = bottom;
+	walk->size = size;
+	walk->sp = bottom + bpf_core_type_size(struct inactive_task_frame);
+	walk->frames = 0;
+	walk->signal = walk->ended = false;
+	if (!orc_word(table, bottom + bpf_core_field_offset(frame->bp), &walk->bp) ||
+	    !orc_word(table, bottom + bpf_core_field_offset(frame->ret_addr), &walk->ip))
 		return false;
-	rec->kernel_end = END_FRAME_POINTER;
-	bpf_loop(MAX_DEPTH + 1, orc_step, &walk, 0);
-	rec->kernel_frames = walk.frames;
-	return walk.ended;
+	s->record.kernel_end = END_FRAME_POINTER;
+	for (i = 0; i <= MAX_DEPTH; i++)
+		if (orc_step(scratch))
+			break;
+	s->record.kernel_frames = walk->frames;
+	return walk->ended;
 }
 
 #endif

@@ -36,6 +36,7 @@ enum stack_end {
 	END_NOT_READY = 10, /* by frame pointers: the process had no tables yet */
 	END_PAGE = 11, /* that part of the tables was not loaded */
 	END_NO_CHAIN = 12, /* by frame pointers, and what should be one is none */
+	END_UNSEEN = 13, /* the thread slept before the measurement, and cannot be walked */
 };
 
 /*

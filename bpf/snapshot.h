@@ -39,19 +39,11 @@ struct {
 	__type(value, struct snapshot);
 } snapshot_back SEC(".maps");
 
-/* Its walk, which samples may interrupt. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, u32);
-	__type(value, struct stack_scratch);
-} snapshot_scratch SEC(".maps");
-
 /* Fills in all but the part of the copy that is beyond the given number of parts. */
 static __always_inline void snapshot_fill(struct snapshot *s, struct task_struct *task,
 					  const struct stack_record *rec, u64 weight, u32 parts)
 {
-	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(task);
+	struct pt_regs *regs = task_regs(task);
 	u32 i;
 
 	s->type = RECORD_SNAPSHOT;
@@ -77,7 +69,7 @@ static __always_inline void snapshot_fill(struct snapshot *s, struct task_struct
 static __always_inline bool snapshot_send(struct task_struct *task, const struct stack_record *rec,
 					  u64 weight)
 {
-	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(task);
+	struct pt_regs *regs = task_regs(task);
 	u64 wakeup = BPF_RB_NO_WAKEUP, waiting = bpf_ringbuf_query(&ring, BPF_RB_AVAIL_DATA);
 	u64 beyond =
 		(REGS_SP(regs) & ~(u64)(SNAPSHOT_PART - 1)) + SNAPSHOT_FEW_PARTS * SNAPSHOT_PART;
@@ -106,18 +98,12 @@ static __always_inline bool snapshot_send(struct task_struct *task, const struct
 	return true;
 }
 
-/* Walks the stack of a snapshot into w and the record that it returns. */
-static __always_inline struct stack_record *snapshot_walk(struct snapshot *s)
+/* Walks the stack of a snapshot into scratch. */
+static __always_inline void snapshot_walk(struct snapshot *s, struct stack_scratch *scratch)
 {
-	struct stack_scratch *scratch;
+	struct unwind_walk *w = &scratch->walk;
 	struct unwind_start at;
-	struct unwind_walk *w;
-	u32 zero = 0;
 
-	scratch = bpf_map_lookup_elem(&snapshot_scratch, &zero);
-	if (!scratch)
-		return NULL;
-	w = &scratch->walk;
 	bpf_probe_read_kernel(&scratch->record, sizeof(scratch->record), &s->record);
 	w->copy = (u64)s->copy;
 	w->copy_of = s->copy_of;
@@ -129,10 +115,9 @@ static __always_inline struct stack_record *snapshot_walk(struct snapshot *s)
 #else
 	at = (struct unwind_start){ s->regs.pc, s->regs.sp, s->regs.regs[29] };
 #endif
-	walk_from(&at, &scratch->record, w, s->layout);
+	walk_from(&at, scratch, s->layout);
 	if (!s->layout)
 		scratch->record.user_end = END_NOT_READY;
-	return &scratch->record;
 }
 
 #endif

@@ -15,6 +15,7 @@
 #include "epoch.h"
 #include "loss.h"
 #include "record.h"
+#include "scratch.h"
 #include <bpf/bpf_helpers.h>
 
 /* Frames of each half that are kept; user space never sets it above MAX_DEPTH. */
@@ -72,8 +73,8 @@ static __always_inline long ring_send(void *record, u64 size)
 /* Begins the record of a stack of task, or with NULL, of no task's in particular. */
 static __always_inline void stack_begin(struct stack_record *rec, struct task_struct *task)
 {
-	rec->pid = task ? task->tgid : 0;
-	rec->tid = task ? task->pid : 0;
+	rec->pid = task ? task_tgid(task) : 0;
+	rec->tid = task ? task_pid(task) : 0;
 	rec->epoch = task ? task_epoch(task) : 0;
 	rec->time = 0;
 	rec->kernel_frames = 0;
@@ -118,14 +119,17 @@ static __always_inline void walk_kernel(void *ctx, struct stack_record *rec)
  * A function of its own, which the verifier looks at once and not on every
  * path that leads to it: loading takes a fraction of the time.
  */
-__noinline u64 stack_id(const struct stack_record *rec)
+__noinline u64 stack_id(u32 scratch)
 {
+	const struct stack_scratch *s = bpf_map_lookup_elem(&scratches, &scratch);
+	const struct stack_record *rec;
 	const u64 *comm;
 	u32 frames, i;
 	u64 hash;
 
-	if (!rec)
+	if (!s)
 		return 0;
+	rec = &s->record;
 	comm = (const u64 *)rec->comm;
 	frames = rec->kernel_frames + rec->user_frames;
 	hash = hash_step(rec->epoch ^ generation, comm[0]);
@@ -142,14 +146,15 @@ __noinline u64 stack_id(const struct stack_record *rec)
 #define MAX_STACK_RECORD 0xfff
 
 /*
- * Names the stack in rec and sees to it that its body reaches user space
+ * Names the stack in s and sees to it that its body reaches user space
  * before the id is marked as seen, and the id is marked before it is counted.
  * If the ring is full the id stays unmarked and the next sample tries again.
  */
-static __always_inline u64 stack_intern(struct stack_record *rec)
+static __always_inline u64 stack_intern(struct stack_scratch *s)
 {
 	u64 size = __builtin_offsetof(struct stack_record, frames);
-	u64 id = stack_id(rec), flags;
+	u64 id = stack_id(s->index), flags;
+	struct stack_record *rec = &s->record;
 	struct seen_set *set;
 	u32 index = id & seen_mask;
 

@@ -14,6 +14,7 @@
 #define FULGUR_TARGET_H
 
 #include "loss.h"
+#include "task.h"
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
 
@@ -54,7 +55,7 @@ static __always_inline bool target_owns(u32 id, u64 start)
 
 static __always_inline bool target_owns_process(struct task_struct *task)
 {
-	return target_owns(task->tgid, task->group_leader->start_boottime);
+	return target_owns(task_tgid(task), task_start(task_leader(task)));
 }
 
 /* Whether task is in the set, if there is one. */
@@ -64,7 +65,7 @@ static __always_inline bool target_lists(struct task_struct *task)
 	case TARGET_PROCESSES:
 		return target_owns_process(task);
 	case TARGET_THREADS:
-		return target_owns(task->pid, task->start_boottime);
+		return target_owns(task_pid(task), task_start(task));
 	}
 	return true;
 }
@@ -111,10 +112,10 @@ static __always_inline bool target_has_other(struct task_struct *task)
 SEC("tp_btf/sched_process_fork")
 int BPF_PROG(target_fork, struct task_struct *parent, struct task_struct *child)
 {
-	u64 start = child->start_boottime;
-	u32 id = child->tgid;
+	u64 start = task_start(child);
+	u32 id = task_tgid(child);
 
-	if (parent->tgid != child->tgid && target_owns_process(parent) &&
+	if (task_tgid(parent) != task_tgid(child) && target_owns_process(parent) &&
 	    bpf_map_update_elem(&target_ids, &id, &start, BPF_ANY))
 		stat_add(STAT_UNTRACKED, 1);
 	return 0;
@@ -127,10 +128,10 @@ int BPF_PROG(target_fork, struct task_struct *parent, struct task_struct *child)
 SEC("tp_btf/sched_process_free")
 int BPF_PROG(target_free, struct task_struct *task)
 {
-	u32 id = task->pid;
+	u32 id = task_pid(task);
 
-	if ((target == TARGET_THREADS || task->pid == task->tgid) &&
-	    target_owns(id, task->start_boottime))
+	if ((target == TARGET_THREADS || task_pid(task) == task_tgid(task)) &&
+	    target_owns(id, task_start(task)))
 		bpf_map_delete_elem(&target_ids, &id);
 	return 0;
 }

@@ -1,13 +1,19 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Identity of the running task. A pid names nothing for long: the epoch tells
- * one process image from the next, so that equal addresses after exec or
- * after the pid was reused never meet an old stack.
+ * Tasks: the running one, and what is read of one, on every kernel. Before 5.11 the
+ * verifier does not know the type of the running task, so that its fields are copied
+ * and not loaded.
+ *
+ * A pid names nothing for long: the epoch tells one process image from the next, so
+ * that equal addresses after exec or after the pid was reused never meet an old
+ * stack.
  */
 #ifndef FULGUR_TASK_H
 #define FULGUR_TASK_H
 
 #include "kernel.h"
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_helpers.h>
 
 #define HASH_MULTIPLIER 0x9e3779b97f4a7c15ULL
 
@@ -17,12 +23,105 @@ static __always_inline u64 hash_step(u64 hash, u64 word)
 	return hash ^ (hash >> 29);
 }
 
+/* Whether the kernel has a helper function. The loader knows. */
+#define has_helper(name) bpf_core_enum_value_exists(enum bpf_func_id, BPF_FUNC_##name)
+
+/* A number of a task, of whatever size it is. */
+#define task_number(task, field)                                                                   \
+	(has_helper(get_current_task_btf) ? BPF_CORE_READ_BITFIELD(task, field)                    \
+					  : BPF_CORE_READ_BITFIELD_PROBED(task, field))
+
+/* What a task points to. */
+#define task_pointer(task, field)                                                                  \
+	(has_helper(get_current_task_btf) ? (task)->field : BPF_CORE_READ(task, field))
+
+static __always_inline struct task_struct *current_task(void)
+{
+	if (has_helper(get_current_task_btf))
+		return bpf_get_current_task_btf();
+	return (void *)bpf_get_current_task();
+}
+
+static __always_inline u32 task_pid(struct task_struct *task)
+{
+	return task_number(task, pid);
+}
+
+/* Its thread group. */
+static __always_inline u32 task_tgid(struct task_struct *task)
+{
+	return task_number(task, tgid);
+}
+
+static __always_inline struct task_struct *task_leader(struct task_struct *task)
+{
+	return task_pointer(task, group_leader);
+}
+
+/* When it began: with its pid or tgid, this names it for ever. */
+static __always_inline u64 task_start(struct task_struct *task)
+{
+	return task_number(task, start_boottime);
+}
+
+static __always_inline u32 task_flags(struct task_struct *task)
+{
+	return task_number(task, flags);
+}
+
+/* Bits of include/linux/sched.h; 0 while it runs or could. */
+static __always_inline u32 task_state(struct task_struct *task)
+{
+	struct task_struct___state *old = (void *)task;
+
+	if (bpf_core_field_exists(task->__state))
+		return task_number(task, __state);
+	return bpf_core_field_exists(old->state) ? task_number(old, state) : 0;
+}
+
+/* Whether task runs, or is being switched to or from. */
+static __always_inline bool task_on_cpu(struct task_struct *task)
+{
+	return task_number(task, on_cpu);
+}
+
+#if defined(__TARGET_ARCH_x86)
+/* Of kernels without bpf_task_pt_regs(), and without KASAN, which doubles it. */
+#define THREAD_SIZE (16 * 1024)
+#endif
+
+/* The registers of task in user space, which are at the top of its kernel stack. */
+static __always_inline struct pt_regs *task_regs(struct task_struct *task)
+{
+#if defined(__TARGET_ARCH_x86)
+	if (!has_helper(task_pt_regs))
+		return BPF_CORE_READ(task, stack) + THREAD_SIZE -
+		       bpf_core_type_size(struct pt_regs);
+#endif
+	return (struct pt_regs *)bpf_task_pt_regs(task);
+}
+
+/* What one of them holds. */
+#define regs_read(regs, name) (has_helper(task_pt_regs) ? (regs)->name : BPF_CORE_READ(regs, name))
+
+static __always_inline void task_comm(struct task_struct *task, u8 comm[16])
+{
+	if (has_helper(get_current_task_btf)) {
+		/* Ten times as fast as bpf_get_current_comm. */
+		((u64 *)comm)[0] = ((const u64 *)task->comm)[0];
+		((u64 *)comm)[1] = ((const u64 *)task->comm)[1];
+	} else {
+		bpf_core_read(comm, 16, &task->comm);
+	}
+}
+
 /* Names a process from one exec to the next. */
 static __always_inline u64 task_image(struct task_struct *task)
 {
-	struct task_struct *leader = task->group_leader;
+	struct task_struct *leader = task_leader(task);
 
-	return hash_step(hash_step(leader->start_boottime, leader->self_exec_id), task->tgid);
+	return hash_step(hash_step(task_start(leader), task_number(leader, self_exec_id)),
+			 task_tgid(task));
 }
 
 /*
@@ -31,7 +130,7 @@ static __always_inline u64 task_image(struct task_struct *task)
  */
 static __always_inline bool task_has_user_stack(struct task_struct *task)
 {
-	return !(task->flags & (PF_KTHREAD | PF_IO_WORKER | PF_USER_WORKER));
+	return !(task_flags(task) & (PF_KTHREAD | PF_IO_WORKER | PF_USER_WORKER));
 }
 
 #endif

@@ -35,10 +35,10 @@ const enum unwind_request_type *unused_unwind_request_type __attribute__((unused
 SEC("tp_btf/sched_process_fork")
 int BPF_PROG(unwind_fork, struct task_struct *parent, struct task_struct *child)
 {
-	u32 id = parent->tgid;
+	u32 id = task_tgid(parent);
 	struct unwind_process *known, copy;
 
-	if (child->pid != child->tgid)
+	if (task_pid(child) != task_tgid(child))
 		return 0;
 	known = bpf_map_lookup_elem(&unwind_processes, &id);
 	if (!known)
@@ -47,7 +47,7 @@ int BPF_PROG(unwind_fork, struct task_struct *parent, struct task_struct *child)
 	copy.seal = *(volatile u64 *)&known->seal;
 	if (copy.seal != unwind_seal(task_image(parent), copy.layout))
 		return 0;
-	id = child->tgid;
+	id = task_tgid(child);
 	copy.seal = unwind_seal(task_image(child), copy.layout);
 	bpf_map_update_elem(&unwind_processes, &id, &copy, BPF_ANY);
 	return 0;
@@ -60,9 +60,9 @@ SEC("tp_btf/sched_process_free")
 int BPF_PROG(unwind_free, struct task_struct *task)
 {
 	struct unwind_process *known;
-	u32 id = task->pid;
+	u32 id = task_pid(task);
 
-	if (task->pid != task->tgid)
+	if (task_pid(task) != task_tgid(task))
 		return 0;
 	known = bpf_map_lookup_elem(&unwind_processes, &id);
 	if (known && known->seal == unwind_seal(task_image(task), known->layout))
@@ -77,9 +77,9 @@ int unwind_tasks(struct bpf_iter__task *ctx)
 	struct task_struct *task = ctx->task;
 	struct unwind_task found = {};
 
-	if (!task || task->pid != task->tgid || !task_has_user_stack(task))
+	if (!task || task_pid(task) != task_tgid(task) || !task_has_user_stack(task))
 		return 0;
-	found.tgid = task->tgid;
+	found.tgid = task_tgid(task);
 	found.image = task_image(task);
 	bpf_seq_write(ctx->meta->seq, &found, sizeof(found));
 	return 0;

@@ -14,12 +14,6 @@
 
 const volatile u32 unwind; /* enum unwind_mode */
 
-/* What it takes to walk a stack. Each family has its own; see stack.h. */
-struct stack_scratch {
-	struct stack_record record;
-	struct unwind_walk walk;
-};
-
 static __always_inline bool unwind_read(struct unwind_walk *w, void *to, u32 size, u64 addr)
 {
 	u64 at = addr - w->copy_of;
@@ -161,13 +155,13 @@ static __always_inline bool regs_are_32_bit(struct pt_regs *regs)
 #if defined(__TARGET_ARCH_x86)
 	u16 cs = 0;
 
-	if (regs->sp >> 32)
+	if (REGS_SP(regs) >> 32)
 		return false;
 	bpf_probe_read_kernel(&cs, sizeof(cs),
 			      (void *)regs + __builtin_offsetof(struct bpf_user_regs, cs));
 	return cs == USER32_CS;
 #else
-	return regs->pstate & PSR_MODE32_BIT;
+	return regs_read(regs, pstate) & PSR_MODE32_BIT;
 #endif
 }
 
@@ -176,59 +170,90 @@ struct unwind_start {
 	u64 pc, sp, fp;
 };
 
-/*
- * Appends to rec the user frames from there on. by_layout says that w->layout is
- * the process's; else frame pointers are followed. All registers are at w->regs.
- */
-static __always_inline void walk_from(const struct unwind_start *at, struct stack_record *rec,
-				      struct unwind_walk *w, bool by_layout)
+/* One step of the walk in an entry of scratches; see unwind_by_tables(). */
+UNWIND_GLOBAL int unwind_step_by_tables(u32 scratch, u32 i)
 {
-	struct unwind_loop loop = { .walk = w, .record = rec };
+	struct stack_scratch *s = bpf_map_lookup_elem(&scratches, &scratch);
 	u32 zero = 0;
+	struct unwind_cache *cache = bpf_map_lookup_elem(&unwind_cache, &zero);
+
+	if (!s || !cache)
+		return 1;
+	return unwind_by_tables(i, &s->walk, &s->record, cache);
+}
+
+UNWIND_GLOBAL int unwind_step_by_chain(u32 scratch, u32 i)
+{
+	struct stack_scratch *s = bpf_map_lookup_elem(&scratches, &scratch);
+
+	return !s || unwind_by_chain(i, &s->walk, &s->record);
+}
+
+/*
+ * Takes steps until the last, and returns how many. A step is a global function,
+ * which the verifier looks at once and not in each turn of the loop.
+ */
+static __always_inline u16 unwind_loop(u32 scratch, bool by_layout)
+{
+	u32 i;
+
+	for (i = 0; i < MAX_DEPTH && i < max_depth; i++) {
+		if (by_layout ? unwind_step_by_tables(scratch, i)
+			      : unwind_step_by_chain(scratch, i))
+			return i + 1;
+	}
+	return i;
+}
+
+/*
+ * Appends to the record in s the user frames from there on. by_layout says that the
+ * walk's layout is the process's; else frame pointers are followed. All registers are
+ * at the walk's regs.
+ */
+static __always_inline void walk_from(const struct unwind_start *at, struct stack_scratch *s,
+				      bool by_layout)
+{
+	struct stack_record *rec = &s->record;
+	struct unwind_walk *w = &s->walk;
 
 	w->first = rec->kernel_frames;
 	if (w->first > MAX_DEPTH)
 		w->first = MAX_DEPTH;
 	unwind_begin(w, at->pc, at->sp, at->fp);
-	if (by_layout) {
-		loop.cache = bpf_map_lookup_elem(&unwind_cache, &zero);
-		if (!loop.cache)
-			return;
-		rec->user_frames = bpf_loop(max_depth, unwind_by_tables, &loop, 0);
-		if (unwind_lacks_base(w)) {
-			unwind_begin_with_base(w, at->pc, at->sp, at->fp);
-			rec->user_frames = bpf_loop(max_depth, unwind_by_tables, &loop, 0);
-		}
-	} else {
-		rec->user_frames = bpf_loop(max_depth, unwind_by_chain, &loop, 0);
+	rec->user_frames = unwind_loop(s->index, by_layout);
+	if (by_layout && unwind_lacks_base(w)) {
+		unwind_begin_with_base(w, at->pc, at->sp, at->fp);
+		rec->user_frames = unwind_loop(s->index, true);
 	}
 	rec->user_end = w->end;
 }
 
 /*
- * Appends the user frames of task, whose registers are regs, to rec. A task that is
- * not current is in w->copy.
+ * Appends the user frames of task, whose registers are regs, to the record in s. A
+ * task that is not current is in the walk's copy.
  */
 static __always_inline void walk_user_regs(struct task_struct *task, struct pt_regs *regs,
-					   struct stack_record *rec, struct unwind_walk *w)
+					   struct stack_scratch *s)
 {
 	struct unwind_start at = { REGS_PC(regs), REGS_SP(regs), REGS_FP(regs) };
-	u32 tgid = task->tgid;
+	struct stack_record *rec = &s->record;
+	struct unwind_walk *w = &s->walk;
+	u32 tgid = task_tgid(task);
 	u64 image;
 
 	w->regs = (u64)regs;
 	if (unwind == UNWIND_BY_FRAME_POINTERS) {
-		walk_from(&at, rec, w, false);
+		walk_from(&at, s, false);
 		return;
 	}
 	image = task_image(task);
 	if (!unwind_layout(tgid, image, &w->layout)) {
-		walk_from(&at, rec, w, false);
+		walk_from(&at, s, false);
 		rec->user_end = END_NOT_READY;
 		w->early = unwind_want(tgid, image, image, UNWIND_COMPILES);
 		return;
 	}
-	walk_from(&at, rec, w, true);
+	walk_from(&at, s, true);
 	/* Code that was just mapped, or none: an address that is none asks once in each
 	 * layout. */
 	if (w->end == END_NO_MAPPING)
@@ -238,23 +263,22 @@ static __always_inline void walk_user_regs(struct task_struct *task, struct pt_r
 }
 
 /*
- * Appends the user frames of task, which is current, to rec, whose kernel frames
- * are there already. w is scratch.
+ * Appends the user frames of task, which is current, to the record in s, whose kernel
+ * frames are there already.
  */
-static __always_inline void walk_user(struct task_struct *task, struct stack_record *rec,
-				      struct unwind_walk *w)
+static __always_inline void walk_user(void *ctx, struct task_struct *task, struct stack_scratch *s)
 {
-	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(task);
+	struct pt_regs *regs = task_regs(task);
+	struct stack_record *rec = &s->record;
 
 	if (regs_are_32_bit(regs)) {
 		u32 first = rec->kernel_frames > MAX_DEPTH ? MAX_DEPTH : rec->kernel_frames;
-		long n = bpf_get_task_stack(task, &rec->frames[first], max_depth * 8,
-					    BPF_F_USER_STACK);
+		long n = bpf_get_stack(ctx, &rec->frames[first], max_depth * 8, BPF_F_USER_STACK);
 
 		rec->user_frames = stack_frames(n, &rec->user_end);
 		return;
 	}
-	walk_user_regs(task, regs, rec, w);
+	walk_user_regs(task, regs, s);
 }
 
 #endif

@@ -77,13 +77,6 @@ struct unwind_walk {
 	u64 block[UNWIND_BLOCK_BYTES / 8];
 };
 
-/* What the steps of a walk work on. */
-struct unwind_loop {
-	struct unwind_walk *walk;
-	struct stack_record *record;
-	struct unwind_cache *cache;
-};
-
 /* Defined by whoever includes this. */
 static __always_inline bool unwind_read(struct unwind_walk *w, void *to, u32 size, u64 addr);
 static __always_inline bool unwind_register(struct unwind_walk *w, u32 number, u64 *value);
@@ -278,16 +271,15 @@ static __always_inline u32 unwind_shorten(u32 index)
 }
 
 /*
- * Finds the rule for addr, perhaps in its short form, which says nothing of the base
- * register. Neither what is not there
- * nor what is not loaded is kept in the cache, so that it can come.
+ * Finds the rule for addr in a layout, perhaps in its short form, which says nothing
+ * of the base register. Neither what is not there nor what is not loaded is kept in
+ * the cache, so that it can come.
  */
-static __always_inline u64 unwind_find(struct unwind_loop *l, u64 addr)
+static __always_inline u64 unwind_find(struct unwind_cache *cache, u64 layout, u64 addr)
 {
-	u64 layout = l->walk->layout;
 	u64 salt = layout >> (64 - UNWIND_LAYOUT_SALT_BITS) << (64 - UNWIND_LAYOUT_SALT_BITS);
 	u64 hash = (addr ^ salt) * 0x9e3779b97f4a7c15ULL;
-	u64 *entry = &l->cache->entries[hash >> (64 - UNWIND_CACHE_SHIFT)];
+	u64 *entry = &cache->entries[hash >> (64 - UNWIND_CACHE_SHIFT)];
 	u64 tag = hash << UNWIND_CACHE_SHIFT >> 24 << 24;
 	/* A single word, so that who interrupts us changes all of it or nothing. */
 	u64 known = *(volatile u64 *)entry, found;
@@ -471,29 +463,29 @@ static __always_inline bool unwind_step_short(struct unwind_walk *w, u32 rule)
 }
 
 /* Keeps the frame that the walk is at. */
-static __always_inline bool unwind_keep(struct unwind_loop *l, u32 i)
+static __always_inline bool unwind_keep(const struct unwind_walk *w, struct stack_record *rec,
+					u32 i)
 {
-	struct unwind_walk *w = l->walk;
 	u32 at = w->first + i;
 
 	if (at >= 2 * MAX_DEPTH)
 		return false;
-	l->record->frames[at] = (w->pc & ~FRAME_EXACT) | (w->exact && i ? FRAME_EXACT : 0);
+	rec->frames[at] = (w->pc & ~FRAME_EXACT) | (w->exact && i ? FRAME_EXACT : 0);
 	return true;
 }
 
 /* Keeps a frame and goes to the next by tables. It returns 1 after the last. */
-static long unwind_by_tables(u32 i, struct unwind_loop *l)
+static __always_inline int unwind_by_tables(u32 i, struct unwind_walk *w, struct stack_record *rec,
+					    struct unwind_cache *cache)
 {
-	struct unwind_walk *w = l->walk;
 	const struct unwind_rule *r;
 	u64 addr, found;
 
-	if (!unwind_keep(l, i))
+	if (!unwind_keep(w, rec, i))
 		return 1;
 	addr = w->exact ? w->pc : w->pc - 1;
 	if (w->base_state == UNWIND_BASE_IGNORED) {
-		found = unwind_find(l, addr);
+		found = unwind_find(cache, w->layout, addr);
 	} else {
 		if (w->exact)
 			unwind_take_base(w);
@@ -517,12 +509,11 @@ static long unwind_by_tables(u32 i, struct unwind_loop *l)
  * The same by the chain of frame pointers. It asks nothing of the addresses of
  * frames: it does not know which programs change stacks.
  */
-static long unwind_by_chain(u32 i, struct unwind_loop *l)
+static __always_inline int unwind_by_chain(u32 i, struct unwind_walk *w, struct stack_record *rec)
 {
-	struct unwind_walk *w = l->walk;
 	u64 fp = w->fp, pc;
 
-	if (!unwind_keep(l, i))
+	if (!unwind_keep(w, rec, i))
 		return 1;
 	w->end = END_FRAME_POINTER;
 	/* What another use of the register left there is mostly no address of a

@@ -14,6 +14,7 @@ import (
 	"github.com/cilium/ebpf"
 
 	"fulgur/bpf"
+	"fulgur/internal/memlock"
 	"fulgur/internal/symbolize"
 )
 
@@ -27,6 +28,7 @@ type Table struct {
 // Open loads the program that asks. It needs CAP_BPF and CAP_PERFMON, and
 // Linux 5.17; errors are the kernel's, as cilium/ebpf returns them.
 func Open(opts symbolize.Options) (*Table, error) {
+	memlock.Lift()
 	t := &Table{opts: opts}
 	if err := bpf.LoadKSymObjects(&t.objects, nil); err != nil {
 		return nil, fmt.Errorf("load the program that names kernel addresses: %w", err)

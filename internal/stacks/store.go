@@ -62,6 +62,9 @@ const (
 	// CodeBroken: no code, but the mark of where a stack is broken, its
 	// outermost frame.
 	CodeBroken
+	// CodeUnseen: no code, but the mark that stands for the user stack of a
+	// thread that slept before the measurement and that the kernel cannot read.
+	CodeUnseen
 )
 
 // Frame is an instruction in some code.
@@ -335,6 +338,9 @@ func (s *Store) Add(record []byte) error {
 	if user > 1 {
 		leaf, _ := userAddress(frame(kernel))
 		mapped = s.resolver.Resolve(pid, leaf, time).Kind != process.KindUnknown
+	}
+	if body.UserEnd == bpf.OnCPUStackEndEND_UNSEEN {
+		body.Leaf = s.push(0, Frame{Code: s.code(Code{Kind: CodeUnseen}, Range{})})
 	}
 	for i := kernel + user - 1; i >= kernel && !body.Cut; i-- {
 		below := body.Leaf

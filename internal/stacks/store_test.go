@@ -103,6 +103,26 @@ func TestStoreAddEnds(t *testing.T) {
 	}
 }
 
+// A mark stands for a user stack that the kernel could not read, and the kernel's
+// half is on top of it.
+func TestStoreAddUnseen(t *testing.T) {
+	s := NewStore(fixed{&process.File{}})
+	r := record(1, []uint64{0xffff1}, nil)
+	r[41] = uint8(bpf.OnCPUStackEndEND_UNSEEN)
+	if err := s.Add(r); err != nil {
+		t.Fatal(err)
+	}
+	body, _ := s.Body(1)
+	leaf := s.Nodes[body.Leaf]
+	root := s.Nodes[leaf.Parent]
+	if s.Codes[s.Frames[leaf.Frame].Code].Kind != CodeKernel || s.Codes[s.Frames[root.Frame].Code].Kind != CodeUnseen || root.Parent != 0 {
+		t.Errorf("leaf %+v, its caller %+v", s.Frames[leaf.Frame], s.Frames[root.Frame])
+	}
+	if body.Broken || body.Cut {
+		t.Errorf("body %+v", body)
+	}
+}
+
 // Of a process whose mappings are not known no frame is left out.
 func TestStoreAddUnmapped(t *testing.T) {
 	s := NewStore(fixed{&process.File{}})

@@ -5,7 +5,6 @@ import (
 	"debug/elf"
 	"encoding/binary"
 	"io"
-	"os"
 	"os/exec"
 	"slices"
 	"strconv"
@@ -20,9 +19,9 @@ import (
 // as qemu-user leaves, with elfutils': FULGUR_UNWIND_CORE is the program and
 // then the core dumps.
 func TestCore(t *testing.T) {
-	paths := strings.Fields(os.Getenv("FULGUR_UNWIND_CORE"))
+	paths := strings.Fields(testenv.Given(t, "FULGUR_UNWIND_CORE"))
 	if len(paths) < 2 {
-		t.Skip("FULGUR_UNWIND_CORE names no core dump")
+		t.Fatal("FULGUR_UNWIND_CORE names no core dump")
 	}
 	program, err := elffile.Open(paths[0])
 	if err != nil {

@@ -3,13 +3,10 @@ package unwind_test
 import (
 	"fmt"
 	"maps"
-	"math/rand/v2"
 	"os"
 	"slices"
 	"strconv"
-	"syscall"
 	"testing"
-	"time"
 
 	"fulgur/internal/testenv"
 	"fulgur/internal/unwind"
@@ -47,8 +44,7 @@ func checkProcess(t *testing.T, k *unwindtest.Kernel, command []string, moments 
 	ends := map[unwind.End]int{}
 	examples := map[string]int{}
 	for range moments {
-		_ = syscall.Kill(pid, syscall.SIGCONT)
-		time.Sleep(time.Duration(rand.IntN(3000)) * time.Microsecond)
+		unwindtest.Resume(t, pid)
 		if err := unwindtest.Stop(pid); err != nil {
 			t.Fatal(err)
 		}
@@ -61,7 +57,7 @@ func checkProcess(t *testing.T, k *unwindtest.Kernel, command []string, moments 
 		for _, tid := range unwindtest.Threads(pid) {
 			regs, err := unwindtest.Registers(tid)
 			if err != nil {
-				testenv.Skip(t, fmt.Sprintf("needs the right to trace processes: %v", err))
+				testenv.Skip(t, "needs the right to trace processes: %v", err)
 			}
 			w := p.Walker()
 			memory := &unwindtest.Recorder{From: w.Read, Pages: map[uint64][]byte{}}

@@ -59,13 +59,11 @@ const AlertAtLaunch = 100 * time.Millisecond
 type Unwinder struct {
 	loader *unwindmap.Loader
 	// By says what the kernel side is to walk by.
-	By probe.Unwind
-	// dirty are the processes that mapped code since they were last laid out,
-	// exited those whose first thread ended.
-	dirty, exited map[int]bool
-	// wanted are the processes that the kernel side asks for, and their images.
-	wanted map[int]uint64
-	pace   pace
+	By      probe.Unwind
+	backlog backlog
+	// exited are the processes whose first thread ended.
+	exited map[int]bool
+	doubt  doubt
 }
 
 // Load loads the maps for tables, unless frame pointers are all that is asked for.
@@ -85,7 +83,7 @@ func (u *Unwinder) Load(o Options, finder *debugfile.Finder, types *btf.Cache) (
 		return nil
 	}
 	u.By = by
-	u.dirty, u.exited, u.wanted, u.pace = map[int]bool{}, map[int]bool{}, map[int]uint64{}, pace{}
+	u.backlog, u.exited, u.doubt = newBacklog(), map[int]bool{}, doubt{}
 	u.loader, err = unwindmap.New(unwindmap.Options{
 		Finder: finder.Local(),
 		Types:  types,
@@ -120,28 +118,26 @@ func (u *Unwinder) Heed(r perfevent.Record) {
 	case perfevent.Fork:
 		if r.PID != r.PPID {
 			u.loader.Forked(r.PPID, r.PID, r.Time)
-			if u.dirty[r.PPID] {
-				u.dirty[r.PID] = true
-			}
+			u.backlog.forked(r.PPID, r.PID)
 		}
 	case perfevent.Comm:
 		if r.Exec {
 			u.loader.Ended(r.PID)
-			u.forget(r.PID)
+			u.backlog.forget(r.PID)
 		}
 	case perfevent.Exit:
 		if r.PID == r.TID {
 			u.exited[r.PID] = true
 		}
 	case perfevent.Lost:
-		u.loader.Reset()
+		u.doubt.wanted = true
 	}
 }
 
 // Mapped notes that a process mapped code.
 func (u *Unwinder) Mapped(pid int) {
 	if u.loader != nil && u.loader.Known(pid) {
-		u.dirty[pid] = true
+		u.backlog.mapped(pid)
 	}
 }
 
@@ -212,34 +208,25 @@ func (u *Unwinder) Position() uint64 {
 	return u.loader.Requests().Position()
 }
 
-// forget forgets what is to be done about a process.
-func (u *Unwinder) forget(pid int) {
-	delete(u.dirty, pid)
-	delete(u.wanted, pid)
-	delete(u.pace, pid)
+// restOfDoubt is how often all processes are laid out anew at most. Where one process
+// floods the rings, records are lost all the time.
+const restOfDoubt = time.Second
+
+// doubt is that records were lost, which makes the layouts of all processes doubtful:
+// they may have other mappings, and children that nobody told of. Until they are laid
+// out anew, theirs hold, and none is used again.
+type doubt struct {
+	wanted bool
+	last   time.Time // that it was done
 }
 
-// manyMappings is the number from which on a process's mappings are not told to
-// the kernel side as often as they change, or are asked for, but every
-// restPerMapping for each.
-const (
-	manyMappings   = 512
-	restPerMapping = 20 * time.Microsecond
-)
-
-// pace is when a process with many mappings may be laid out again.
-type pace map[int]time.Time
-
-// rests reports whether it is too early for that.
-func (p pace) rests(pid int, now time.Time) bool { return now.Before(p[pid]) }
-
-// took notes that a process of n mappings was laid out.
-func (p pace) took(pid, n int, now time.Time) {
-	if n > manyMappings {
-		p[pid] = now.Add(time.Duration(n) * restPerMapping)
-	} else {
-		delete(p, pid)
+// due reports whether to lay all processes out anew now.
+func (d *doubt) due(now time.Time) bool {
+	if !d.wanted || now.Sub(d.last) < restOfDoubt {
+		return false
 	}
+	d.wanted, d.last = false, now
+	return true
 }
 
 // Update answers the requests before the given position, and tells the kernel side
@@ -256,44 +243,45 @@ func (u *Unwinder) Update(processes *process.Table, requests, now uint64) error 
 		case want.PID == 0:
 			u.loader.Reload(want.Page)
 		default:
-			u.wanted[want.PID] = want.Image
+			u.backlog.asked(want.PID, want.Image)
 		}
 		return nil
 	}); err != nil {
 		return err
 	}
+	if u.doubt.due(time.Now()) {
+		u.loader.Reset()
+	}
 	u.layOut(processes)
 	for pid := range u.exited {
 		if u.loader.Gone(pid) {
 			delete(u.exited, pid)
-			u.forget(pid)
+			u.backlog.forget(pid)
 		}
 	}
-	u.loader.Settled(now)
+	if u.doubt.wanted {
+		u.loader.Hurry()
+	} else {
+		u.loader.Settled(now)
+	}
 	return nil
 }
 
 // layOut tells the kernel side of the processes that it asked for, and of those that
 // changed.
 func (u *Unwinder) layOut(processes *process.Table) {
-	for pid, image := range u.wanted {
-		if u.pace.rests(pid, time.Now()) {
+	for todo := range u.backlog.due(time.Now()) {
+		maps := processes.Mappings(todo.pid)
+		if processes.Unread(todo.pid) {
+			u.backlog.postpone(todo, time.Now()) // a layout without mappings would stay
 			continue
 		}
-		delete(u.wanted, pid)
-		delete(u.dirty, pid)
-		maps := processes.Mappings(pid)
-		u.loader.Request(pid, image, maps)
-		u.pace.took(pid, len(maps), time.Now())
-	}
-	for pid := range u.dirty {
-		if u.pace.rests(pid, time.Now()) {
-			continue
+		if todo.asked {
+			u.loader.Request(todo.pid, todo.image, maps)
+		} else {
+			u.loader.Remap(todo.pid, maps)
 		}
-		delete(u.dirty, pid)
-		maps := processes.Mappings(pid)
-		u.loader.Remap(pid, maps)
-		u.pace.took(pid, len(maps), time.Now())
+		u.backlog.pace.took(todo.pid, len(maps), time.Now())
 	}
 }
 

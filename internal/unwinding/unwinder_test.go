@@ -30,3 +30,30 @@ func TestPace(t *testing.T) {
 		t.Error("a process with few mappings rests because it had many")
 	}
 }
+
+// A process that floods the rings with records does not cost the others their tables
+// each time that records are lost.
+func TestDoubt(t *testing.T) {
+	var d doubt
+	start := time.Now()
+	if d.due(start) {
+		t.Error("processes are laid out anew though no record was lost")
+	}
+	resets := 0
+	const polls = 1000
+	for i := range polls {
+		d.wanted = true
+		if d.due(start.Add(time.Duration(i) * restOfDoubt / 100)) {
+			resets++
+		}
+	}
+	if want := polls / 100; resets != want {
+		t.Errorf("processes are laid out anew %d times, want %d", resets, want)
+	}
+	if !d.wanted {
+		t.Error("the records that were lost last are forgotten")
+	}
+	if !d.due(start.Add(100*restOfDoubt)) || d.wanted {
+		t.Error("processes are not laid out anew after the last loss")
+	}
+}

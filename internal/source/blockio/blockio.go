@@ -8,8 +8,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/cilium/ebpf/btf"
-
 	"fulgur/bpf"
 	"fulgur/internal/rcu"
 	"fulgur/internal/source/probe"
@@ -51,11 +49,19 @@ func Load(o Options) (*Source, error) {
 	if err := probe.HideAddresses(spec, "iomap_dio_bio_end_io", "bio_chain_endio"); err != nil {
 		return nil, err
 	}
-	birth, other, err := births(o.Types)
+	kernel, err := probe.NewKernel(o.Types)
 	if err != nil {
 		return nil, err
 	}
-	delete(spec.Programs, other)
+	birth, err := birth(kernel)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range births {
+		if name != birth {
+			delete(spec.Programs, name)
+		}
+	}
 	spec.Maps[bpf.BlockIOMapRequests].MaxEntries = max(o.PendingEntries, 1)
 	p, err := probe.Load(spec, o.Options, map[string]any{bpf.BlockIOVarQueueInLatency: o.QueueInLatency}, counted)
 	if err != nil {
@@ -66,26 +72,26 @@ func Load(o Options) (*Source, error) {
 	}}, nil
 }
 
-// births returns the program that sees requests where they are made on this
-// kernel, and that which does on others. types has the kernel's types, if they were
-// decoded before.
-func births(types *btf.Cache) (birth, other string, err error) {
-	if types == nil {
-		types = btf.NewCache()
+// births are the programs that see requests where they are made, each on other
+// kernels.
+var births = []string{bpf.BlockIOProgRequestStart, bpf.BlockIOProgBioStart, bpf.BlockIOProgBioStartQueue}
+
+// birth returns the one of births for a kernel.
+func birth(kernel probe.Kernel) (string, error) {
+	_, has, err := kernel.Tracepoint("block_io_start")
+	if err != nil || has {
+		return bpf.BlockIOProgRequestStart, err
 	}
-	kernel, err := types.Kernel()
-	if err != nil {
-		return "", "", fmt.Errorf("look for the tracepoints of block devices: %w", err)
+	arguments, has, err := kernel.Tracepoint("block_getrq")
+	switch {
+	case err != nil:
+		return "", err
+	case !has:
+		return "", errors.New("the kernel has no tracepoint for new disk requests: neither block_io_start nor block_getrq")
+	case len(arguments) == 1:
+		return bpf.BlockIOProgBioStart, nil
 	}
-	var tracepoint *btf.Typedef
-	switch err := kernel.TypeByName("btf_trace_block_io_start", &tracepoint); {
-	case err == nil:
-		return bpf.BlockIOProgRequestStart, bpf.BlockIOProgBioStart, nil
-	case errors.Is(err, btf.ErrNotFound):
-		return bpf.BlockIOProgBioStart, bpf.BlockIOProgRequestStart, nil
-	default:
-		return "", "", fmt.Errorf("look for the tracepoints of block devices: %w", err)
-	}
+	return bpf.BlockIOProgBioStartQueue, nil
 }
 
 // counted says what an entry of a count map stands for. The weights are bytes, the
@@ -136,29 +142,39 @@ func (s *Source) countPending() error {
 	var state bpf.BlockIORequestState
 	all := s.Maps[bpf.BlockIOMapRequests].Iterate()
 	for all.Next(&address, &state) {
-		if state.Id == 0 || state.Issued == 0 {
+		key, value, given := unfinished(&state, &s.options)
+		if !given {
 			continue
 		}
 		s.pending++
-		if s.options.Timeline {
-			continue // it has no end to be shown
+		if !s.options.Timeline { // where it has no end to be shown
+			s.Counts().Add(key, value)
 		}
-		key := bpf.BlockIOCountKey{
-			Id: state.Id, File: state.File, Cgroup: state.Cgroup,
-			Device: state.Device, Operation: state.Operation,
-		}
-		if s.options.ByThread {
-			key.Tid = state.Tid
-		}
-		if s.options.ByCPU {
-			key.Cpu = state.Cpu
-		}
-		s.Counts().Add(counted(key, bpf.BlockIOCountValue{Requests: 1, Bytes: state.Bytes, Queued: state.Issued - state.Born}))
 	}
 	if err := all.Err(); err != nil {
 		return fmt.Errorf("read which requests are under way: %w", err)
 	}
 	return nil
+}
+
+// unfinished says what a request that is under way counts as. It reports false for one
+// that was not made for the target, or that no device has been given yet.
+func unfinished(state *bpf.BlockIORequestState, o *probe.Options) (key stacks.Key, value stacks.Value, given bool) {
+	if state.Id == 0 || state.Issued == 0 {
+		return key, value, false
+	}
+	k := bpf.BlockIOCountKey{
+		Id: state.Id, File: state.File, Cgroup: state.Cgroup,
+		Device: state.Device, Operation: state.Operation,
+	}
+	if o.ByThread {
+		k.Tid = state.Tid
+	}
+	if o.ByCPU {
+		k.Cpu = state.Cpu
+	}
+	key, value = counted(k, bpf.BlockIOCountValue{Requests: 1, Bytes: state.Bytes, Queued: state.Issued - state.Born})
+	return key, value, true
 }
 
 // Check has nothing to look after.

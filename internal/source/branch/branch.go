@@ -23,6 +23,7 @@ import (
 
 	"fulgur/bpf"
 	"fulgur/internal/bolt"
+	"fulgur/internal/memlock"
 	"fulgur/internal/perfevent"
 	"fulgur/internal/ringbuf"
 	"fulgur/internal/source/sampling"
@@ -92,6 +93,7 @@ func Load(o Options) (*Source, error) {
 			return nil, fmt.Errorf("set %s of the branch program: %w", name, err)
 		}
 	}
+	memlock.Lift()
 	s := &Source{}
 	if err := spec.LoadAndAssign(&s.objects, nil); err != nil {
 		return nil, err

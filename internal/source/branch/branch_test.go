@@ -179,6 +179,7 @@ func choose(t *testing.T, frequency uint64) Event {
 // What the PMU recorded arrives bit for bit, each sample once, of all threads
 // of the target and of nobody else.
 func TestRecords(t *testing.T) {
+	testenv.EveryKernel(t)
 	for _, test := range []struct {
 		nmi    bool
 		window int
@@ -248,6 +249,7 @@ func TestNamed(t *testing.T) {
 
 // Without hardware there is an error that says so.
 func TestNoHardware(t *testing.T) {
+	testenv.EveryKernel(t)
 	pmu.Load(t, pmu.Options{None: true})
 	_, err := Choose(1000)
 	t.Log(err)

@@ -8,6 +8,10 @@ import (
 	"math/bits"
 	"os"
 
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/features"
+
 	"fulgur/bpf"
 	"fulgur/internal/perfevent"
 	"fulgur/internal/source/probe"
@@ -33,6 +37,7 @@ type Source struct {
 	*probe.Probe
 	period       uint64
 	minor, major *sampling.Events
+	programs     programs
 	links        probe.Links
 	latency      error // why the handling of faults is not timed
 }
@@ -53,11 +58,39 @@ func Load(o Options) (*Source, error) {
 	return s, nil
 }
 
+// programs are the names of the programs that count faults.
+type programs struct{ minor, major string }
+
+// By what the programs find mappings; see bpf/faults.bpf.c.
+var (
+	byHelper = programs{bpf.FaultsProgMinorFault, bpf.FaultsProgMajorFault}
+	byTree   = programs{bpf.FaultsProgMinorFaultByTree, bpf.FaultsProgMajorFaultByTree}
+)
+
+// choosePrograms returns the programs that the kernel has the helpers for, and
+// those that it has not.
+func choosePrograms() (use, drop programs, err error) {
+	err = features.HaveProgramHelper(ebpf.PerfEvent, asm.FnFindVma)
+	switch {
+	case errors.Is(err, ebpf.ErrNotSupported):
+		return byTree, byHelper, nil
+	case err != nil:
+		return use, drop, fmt.Errorf("probe the helper bpf_find_vma: %w", err)
+	}
+	return byHelper, byTree, nil
+}
+
 func load(o Options, timed bool) (*Source, error) {
 	spec, err := bpf.LoadFaults()
 	if err != nil {
 		return nil, err
 	}
+	use, drop, err := choosePrograms()
+	if err != nil {
+		return nil, err
+	}
+	delete(spec.Programs, drop.minor)
+	delete(spec.Programs, drop.major)
 	if !timed {
 		delete(spec.Programs, bpf.FaultsProgFaultBegin)
 	}
@@ -69,7 +102,7 @@ func load(o Options, timed bool) (*Source, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Source{Probe: p, period: max(o.Period, 1)}, nil
+	return &Source{Probe: p, period: max(o.Period, 1), programs: use}, nil
 }
 
 // Kind says whose a page is.
@@ -140,10 +173,10 @@ func (s *Source) Attach(t target.Target) error {
 		})
 	}
 	var err error
-	if s.minor, err = open("minor-faults", bpf.FaultsProgMinorFault); err != nil {
+	if s.minor, err = open("minor-faults", s.programs.minor); err != nil {
 		return err
 	}
-	if s.major, err = open("major-faults", bpf.FaultsProgMajorFault); err != nil {
+	if s.major, err = open("major-faults", s.programs.major); err != nil {
 		return err
 	}
 	if s.latency == nil {

@@ -8,6 +8,7 @@ import (
 	"github.com/cilium/ebpf"
 
 	"fulgur/bpf"
+	"fulgur/internal/memlock"
 	"fulgur/internal/source/probe"
 	"fulgur/internal/testenv"
 )
@@ -37,6 +38,10 @@ func TestWithoutORC(t *testing.T) {
 		t.Errorf("%d references to unwind tables are left", n)
 	}
 	testenv.Root(t)
+	memlock.Lift()
+	if _, err := adapt(spec, nil); err != nil {
+		t.Fatal(err)
+	}
 	loaded, err := ebpf.NewCollection(spec)
 	if err != nil {
 		t.Fatal(err)

@@ -11,10 +11,13 @@ import (
 	"unsafe"
 
 	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
 	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
 
 	"fulgur/bpf"
 	"fulgur/internal/monotonic"
+	"fulgur/internal/rcu"
 	"fulgur/internal/source/probe"
 	"fulgur/internal/stacks"
 	"fulgur/internal/target"
@@ -78,6 +81,10 @@ func Load(o Options) (*Source, error) {
 	if err := probe.HideAddresses(spec, orcSymbols...); err != nil {
 		return nil, err
 	}
+	switchHasState, err := adapt(spec, o.Types)
+	if err != nil {
+		return nil, err
+	}
 	spec.Maps[bpf.OffCPUMapThreads].MaxEntries = max(o.PendingEntries, 1)
 	longest := uint64(math.MaxUint64)
 	if o.Longest > 0 {
@@ -89,11 +96,48 @@ func Load(o Options) (*Source, error) {
 		bpf.OffCPUVarShortest: uint64(o.Shortest),
 		bpf.OffCPUVarLongest:  longest,
 		bpf.OffCPUVarByWaker:  o.ByWaker,
+
+		bpf.OffCPUVarSwitchHasState: switchHasState,
 	}, counted)
 	if err != nil {
 		return nil, err
 	}
 	return &Source{Probe: p}, nil
+}
+
+// adapt makes the programs what the running kernel can load, and reports whether its
+// sched_switch has the state of the thread. types may be nil.
+func adapt(spec *ebpf.CollectionSpec, types *btf.Cache) (bool, error) {
+	kernel, err := probe.NewKernel(types)
+	if err != nil {
+		return false, err
+	}
+	readsSleepers, err := ReadsSleepers(kernel)
+	if err != nil {
+		return false, err
+	}
+	if !readsSleepers {
+		spec.Programs[bpf.OffCPUProgOffcpuBegin].Flags &^= unix.BPF_F_SLEEPABLE
+	}
+	return switchHasState(kernel)
+}
+
+// ReadsSleepers reports whether the user stacks of threads can be read that sleep
+// already when the measurement begins: by an iterator that may sleep, too, and a helper
+// that came together with these.
+func ReadsSleepers(kernel probe.Kernel) (bool, error) {
+	return kernel.HasHelper("bpf_copy_from_user_task")
+}
+
+// switchHasState reports whether the last argument of sched_switch is the state that
+// the thread left its CPU in.
+func switchHasState(kernel probe.Kernel) (bool, error) {
+	arguments, _, err := kernel.Tracepoint("sched_switch")
+	if err != nil || len(arguments) != 4 {
+		return false, err
+	}
+	_, isNumber := arguments[3].(*btf.Int)
+	return isNumber, nil
 }
 
 // counted says what an entry of a count map stands for. The first weight is left
@@ -145,13 +189,25 @@ func (s *Source) Enable() error {
 
 // Disable stops measuring. Threads that are off their CPU were until now.
 func (s *Source) Disable() error {
-	if err := s.mark(bpf.OffCPUVarEnded, monotonic.Now()); err != nil {
-		return err
+	err := s.mark(bpf.OffCPUVarEnded, monotonic.Now())
+	if err == nil {
+		err = s.BeginCut()
 	}
-	err := s.iterate(bpf.OffCPUProgOffcpuCut)
+	if err == nil {
+		err = s.iterate(bpf.OffCPUProgOffcpuCut)
+	}
 	err = errors.Join(err, s.links.Close())
 	s.links = nil
 	return err
+}
+
+// BeginCut makes ready for a [Source.Cut], which can then be at once.
+func (s *Source) BeginCut() error {
+	if err := s.Variables[bpf.OffCPUVarCutting].Set(true); err != nil {
+		return fmt.Errorf("divide the times of threads that wait: %w", err)
+	}
+	// Programs that run now may not have seen it: they count whole times.
+	return rcu.Wait()
 }
 
 // Cut counts the times off the CPU that go on, up to a time of CLOCK_MONOTONIC in ns:
@@ -161,8 +217,11 @@ func (s *Source) Cut(at uint64) error {
 	if err := s.mark(bpf.OffCPUVarCut, at); err != nil {
 		return err
 	}
-	return s.iterate(bpf.OffCPUProgOffcpuCut)
+	return errors.Join(s.iterate(bpf.OffCPUProgOffcpuCut), s.Variables[bpf.OffCPUVarCutting].Set(false))
 }
+
+// unknownTime is UNKNOWN_TIME of bpf/offcpu.bpf.c.
+const unknownTime = math.MaxUint64
 
 // pendingBatch is how many threads one system call reads.
 const pendingBatch = 1 << 12
@@ -179,7 +238,7 @@ func (s *Source) Pending() (ids []uint64, err error) {
 			return nil, fmt.Errorf("list the threads that wait: %w", err)
 		}
 		for _, t := range threads[:n] {
-			if t.Since != 0 {
+			if t.Since != 0 && (t.CutSince != t.Since || t.CutAt != unknownTime) {
 				ids = append(ids, t.Id)
 			}
 		}

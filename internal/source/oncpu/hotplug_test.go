@@ -39,39 +39,31 @@ func TestHotplug(t *testing.T) {
 		}
 		return n
 	}
-	settle := func() { time.Sleep(testenv.Patience(200 * time.Millisecond)) }
-	follow()
-	settle()
-	before := onCPU1()
-	if before == 0 {
-		t.Fatal("CPU 1 was never sampled")
+	// sampled waits until CPU 1 is sampled from now on, and looks for CPUs
+	// meanwhile.
+	sampled := func(when string) {
+		t.Helper()
+		before := onCPU1()
+		for deadline := time.Now().Add(time.Minute); onCPU1() <= before; time.Sleep(50 * time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatalf("CPU 1 is not sampled %s", when)
+			}
+			follow()
+		}
 	}
+	sampled("at first")
 
 	setOnline(t, "0")
-	settle()
 	follow()
 	if n := h.events.CPUs(); n != 1 {
 		t.Errorf("events on %d CPUs, want 1", n)
 	}
 	setOnline(t, "1")
-	settle()
-	follow()
-	settle()
-	between := onCPU1()
-	if between <= before {
-		t.Errorf("CPU 1 was not sampled after it came back: %d samples, then %d", before, between)
-	}
+	sampled("after it came back")
 
-	follow()
 	setOnline(t, "0")
 	setOnline(t, "1")
-	follow()
-	settle()
-	follow()
-	settle()
-	if after := onCPU1(); after <= between {
-		t.Errorf("CPU 1 was not sampled after a moment away: %d samples, then %d", between, after)
-	}
+	sampled("after a moment away")
 	h.run(t, 0, time.Second)
 	if _, err := h.Stats(); err != nil {
 		t.Error(err)

@@ -3,8 +3,7 @@ package oncpu
 import (
 	"os"
 	"os/exec"
-	"strconv"
-	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -15,6 +14,8 @@ import (
 	"fulgur/internal/stacks"
 	"fulgur/internal/target"
 	"fulgur/internal/testenv"
+	"fulgur/internal/testenv/stat"
+	"fulgur/internal/unwind/unwindtest"
 )
 
 // TestMain lets the test binary be its own workload: the rig has no compiler.
@@ -26,7 +27,9 @@ func TestMain(m *testing.M) {
 }
 
 // load starts a workload and ends it with the test.
-func load(t *testing.T, mode string) int {
+func load(t *testing.T, mode string) int { return command(t, mode).Process.Pid }
+
+func command(t *testing.T, mode string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), "ONCPU_WORKLOAD="+mode)
@@ -37,7 +40,7 @@ func load(t *testing.T, mode string) int {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	})
-	return cmd.Process.Pid
+	return cmd
 }
 
 // Sizes of maps that are large enough, alone and with what is told apart.
@@ -58,6 +61,19 @@ type harness struct {
 	*Source
 	store *stacks.Store
 	flips int
+	// When sampling began and ended: at some time within each.
+	began, ended span
+}
+
+// span is from one time to another.
+type span [2]time.Time
+
+// during calls f and returns how long it took.
+func during(f func() error) (s span, err error) {
+	s[0] = time.Now()
+	err = f()
+	s[1] = time.Now()
+	return s, err
 }
 
 func start(t *testing.T, o Options, tg target.Target, rate Rate) *harness {
@@ -82,10 +98,11 @@ func start(t *testing.T, o Options, tg target.Target, rate Rate) *harness {
 	}
 	table := process.NewTable(process.Options{})
 	t.Cleanup(func() { _ = table.Close() })
-	if err := s.Enable(); err != nil {
+	began, err := during(s.Enable)
+	if err != nil {
 		t.Fatal(err)
 	}
-	return &harness{Source: s, store: stacks.NewStore(table)}
+	return &harness{Source: s, store: stacks.NewStore(table), began: began}
 }
 
 func (h *harness) poll(t *testing.T) {
@@ -113,7 +130,8 @@ func (h *harness) run(t *testing.T, d, every time.Duration) {
 		}
 		h.flips++
 	}
-	if err := h.Disable(); err != nil {
+	var err error
+	if h.ended, err = during(h.Disable); err != nil {
 		t.Fatal(err)
 	}
 	h.poll(t)
@@ -178,25 +196,45 @@ func TestFlipLosesAndDoublesNothing(t *testing.T) {
 // sample once: a process that burns one CPU gets no more samples than its CPU
 // time allows, whatever its threads do meanwhile.
 func TestProcessThreads(t *testing.T) {
+	testenv.EveryKernel(t)
 	testenv.Root(t)
 	for _, mode := range []string{"deep", "threads"} {
 		t.Run(mode, func(t *testing.T) {
-			pid := load(t, mode)
-			time.Sleep(100 * time.Millisecond)
-			h := start(t, Options{Options: roomy},
-				target.Target{Scope: target.Processes, PIDs: []int{pid}}, Rate{Frequency: 997})
-			before := cpuTime(t, pid)
-			h.run(t, 2*time.Second, 50*time.Millisecond)
-			used := cpuTime(t, pid) - before
-			all, _ := h.counted()
-			sampled := time.Duration(all) * time.Second / 997
-			t.Logf("%d samples, %v sampled of %v CPU time", all, sampled, used)
-			// CPU time is counted in ticks of 10 ms. An emulated machine is late
-			// for some of its timer's interrupts, and skips what it is late for.
-			slack := 50*time.Millisecond + used/10
-			if sampled > used+slack || sampled < used-testenv.Patience(slack) {
-				t.Errorf("samples stand for %v, the process used %v", sampled, used)
+			cmd := command(t, mode)
+			pid := cmd.Process.Pid
+			testenv.AwaitCPUTime(t, pid, 50*time.Millisecond) // it has its threads
+			// It works while it is sampled, and at no other time.
+			if err := unwindtest.Stop(pid); err != nil {
+				t.Fatal(err)
 			}
+			const frequency = 997
+			h := start(t, Options{Options: roomy},
+				target.Target{Scope: target.Processes, PIDs: []int{pid}}, Rate{Frequency: frequency})
+			before := cpuTime(t, pid)
+			if err := syscall.Kill(pid, syscall.SIGCONT); err != nil {
+				t.Fatal(err)
+			}
+			testenv.AwaitCPUTime(t, pid, time.Second)
+			if err := unwindtest.Stop(pid); err != nil {
+				t.Fatal(err)
+			}
+			used := cpuTime(t, pid) - before
+			h.run(t, 0, 0)
+			_ = cmd.Process.Kill()
+			_ = cmd.Wait()
+			switches := cmd.ProcessState.SysUsage().(*syscall.Rusage)
+			stats, err := h.Stats()
+			if err != nil {
+				t.Fatal(err)
+			}
+			all, _ := h.counted()
+			want := stat.Ticks(used, time.Second/frequency, int(switches.Nvcsw+switches.Nivcsw))
+			// Interrupts, and what a hypervisor takes, count for the sampling clock and
+			// not, or not always, for the process's.
+			want.High += want.High / 20
+			want.Low -= want.Low/20 + int(stats.Losses.Skipped)
+			t.Logf("%d samples and %d skipped, want %s of %v", all, stats.Losses.Skipped, want, used)
+			want.Check(t, "samples", int(all))
 			for key := range h.Counts().Total() {
 				if body, ok := h.store.Body(key.ID); ok && int(body.PID) != pid {
 					t.Errorf("stack of process %d", body.PID)
@@ -206,21 +244,12 @@ func TestProcessThreads(t *testing.T) {
 	}
 }
 
-// cpuTime returns user and system time of a process, from /proc/PID/stat.
+// cpuTime returns the CPU time that a process has used.
 func cpuTime(t *testing.T, pid int) time.Duration {
 	t.Helper()
-	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	used, err := testenv.CPUTime(pid)
 	if err != nil {
 		t.Fatal(err)
 	}
-	fields := strings.Fields(string(b[strings.LastIndexByte(string(b), ')')+2:]))
-	var ticks int
-	for _, i := range []int{11, 12} {
-		n, err := strconv.Atoi(fields[i])
-		if err != nil {
-			t.Fatal(err)
-		}
-		ticks += n
-	}
-	return time.Duration(ticks) * 10 * time.Millisecond
+	return used
 }

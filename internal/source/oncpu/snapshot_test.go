@@ -2,12 +2,9 @@ package oncpu
 
 import (
 	"context"
-	"math/rand/v2"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
-	"time"
 
 	"fulgur/bpf"
 	"fulgur/internal/source/probe"
@@ -46,8 +43,7 @@ func TestSnapshots(t *testing.T) {
 			for range 5 {
 				s.tables.Reset()
 				s.forget(t)
-				_ = syscall.Kill(pid, syscall.SIGCONT)
-				time.Sleep(time.Duration(rand.IntN(3000)) * time.Microsecond)
+				unwindtest.Resume(t, pid)
 				if err := unwindtest.Stop(pid); err != nil {
 					t.Fatal(err)
 				}
@@ -111,8 +107,7 @@ func TestSnapshotWithoutLayout(t *testing.T) {
 	s := sampleSwitches(t, pid, probe.ByBoth, true)
 	s.tables.Reset()
 	s.forget(t)
-	_ = syscall.Kill(pid, syscall.SIGCONT)
-	time.Sleep(time.Millisecond)
+	unwindtest.Resume(t, pid)
 	if err := unwindtest.Stop(pid); err != nil {
 		t.Fatal(err)
 	}

@@ -4,14 +4,11 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
-	"time"
 
 	"fulgur/bpf"
 	"fulgur/internal/perfevent"
@@ -157,6 +154,7 @@ func (s *switches) unsampled(t *testing.T, pid int) (n int) {
 // [unwind.Walker] finds in the stopped threads and, where they are there, debuggers.
 // FULGUR_UNWIND_STACKS is how many of each, and brings in more programs.
 func TestWalkStopped(t *testing.T) {
+	testenv.EveryKernel(t)
 	testenv.Root(t)
 	moments, err := strconv.Atoi(os.Getenv("FULGUR_UNWIND_STACKS"))
 	var sum unwindtest.Tally
@@ -193,8 +191,7 @@ func checkStopped(t *testing.T, command []string, moments int, sure knowledge) (
 		}
 		s.forget(t)
 		before := s.unsampled(t, pid)
-		_ = syscall.Kill(pid, syscall.SIGCONT)
-		time.Sleep(time.Duration(rand.IntN(3000)) * time.Microsecond)
+		unwindtest.Resume(t, pid)
 		if err := unwindtest.Stop(pid); err != nil {
 			t.Fatal(err)
 		}
@@ -208,7 +205,7 @@ func checkStopped(t *testing.T, command []string, moments int, sure knowledge) (
 		for _, tid := range unwindtest.Threads(pid) {
 			regs, err := unwindtest.Registers(tid)
 			if err != nil {
-				testenv.Skip(t, fmt.Sprintf("needs the right to trace processes: %v", err))
+				testenv.Skip(t, "needs the right to trace processes: %v", err)
 			}
 			frames, end := w.Walk(regs, nil, unwindtest.MaxDepth)
 			threads[tid] = &stopped{regs, frames, end, map[string][]uint64{}}
@@ -290,14 +287,14 @@ func (s *stopped) compare(got []walked, sure knowledge) (what string, frames []u
 // TestWalkChain does the same by frame pointers in a program that keeps them; what
 // it runs of the C library does not.
 func TestWalkChain(t *testing.T) {
+	testenv.EveryKernel(t)
 	testenv.Root(t)
 	p := unwindtest.FramePointers
 	pid := unwindtest.Start(t, p.Command(t))
 	s := sampleSwitches(t, pid, probe.ByFramePointers, false)
 	for range 20 {
 		s.forget(t)
-		_ = syscall.Kill(pid, syscall.SIGCONT)
-		time.Sleep(time.Duration(rand.IntN(3000)) * time.Microsecond)
+		unwindtest.Resume(t, pid)
 		if err := unwindtest.Stop(pid); err != nil {
 			t.Fatal(err)
 		}
@@ -308,7 +305,7 @@ func TestWalkChain(t *testing.T) {
 		}
 		regs, err := unwindtest.Registers(pid)
 		if err != nil {
-			testenv.Skip(t, fmt.Sprintf("needs the right to trace processes: %v", err))
+			testenv.Skip(t, "needs the right to trace processes: %v", err)
 		}
 		want := chain(regs, stopped.Walker().Read)
 		if !slices.ContainsFunc(got, func(w walked) bool {

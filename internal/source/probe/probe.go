@@ -13,6 +13,7 @@ import (
 	"github.com/cilium/ebpf/link"
 
 	"fulgur/bpf"
+	"fulgur/internal/memlock"
 	"fulgur/internal/profile"
 	"fulgur/internal/ringbuf"
 	"fulgur/internal/source/sampling"
@@ -102,6 +103,7 @@ func Load[K, V any](spec *ebpf.CollectionSpec, o Options, variables map[string]a
 			}
 		}
 	}
+	memlock.Lift()
 	loaded, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{MapReplacements: o.Tables, Cache: o.Types})
 	if err != nil {
 		return nil, err

@@ -16,6 +16,7 @@ import (
 // All families can be loaded with the same unwind tables, whose memory is none of
 // theirs.
 func TestSharedTables(t *testing.T) {
+	testenv.EveryKernel(t)
 	testenv.Root(t)
 	tables, err := unwindmap.New(unwindmap.Options{Few: true})
 	if err != nil {

@@ -126,13 +126,14 @@ static __always_inline enum unwind_mode unwind_by(void)
 	return walking.mode;
 }
 
-static u32 loop(struct unwind_loop *l)
+static u32 loop(struct unwind_walk *w, struct stack_record *record)
 {
 	u32 n = 0;
 
 	while (n < walking.limit) {
-		long last = walking.mode == UNWIND_BY_FRAME_POINTERS ? unwind_by_chain(n, l)
-								     : unwind_by_tables(n, l);
+		int last = walking.mode == UNWIND_BY_FRAME_POINTERS
+				   ? unwind_by_chain(n, w, record)
+				   : unwind_by_tables(n, w, record, &cache);
 
 		n++;
 		if (last)
@@ -145,14 +146,13 @@ static void walk(void)
 {
 	struct unwind_walk w = { .layout = walking.layout };
 	static struct stack_record record;
-	struct unwind_loop l = { .walk = &w, .record = &record, .cache = &cache };
 	u32 n;
 
 	unwind_begin(&w, walking.pc, walking.sp, walking.fp);
-	n = loop(&l);
+	n = loop(&w, &record);
 	if (unwind_lacks_base(&w)) {
 		unwind_begin_with_base(&w, walking.pc, walking.sp, walking.fp);
-		n = loop(&l);
+		n = loop(&w, &record);
 	}
 	fwrite(&w.end, sizeof(w.end), 1, stdout);
 	fwrite(&n, sizeof(n), 1, stdout);

@@ -14,6 +14,7 @@ import (
 	"fulgur/internal/debugfile"
 	"fulgur/internal/elffile"
 	"fulgur/internal/process"
+	"fulgur/internal/procfs"
 	"fulgur/internal/unwind"
 )
 
@@ -105,7 +106,7 @@ func readVDSO() (source, error) {
 	if i < 0 {
 		return source{}, errors.New("no vdso is mapped")
 	}
-	mem, err := os.Open("/proc/self/mem")
+	mem, err := procfs.OwnMemory()
 	if err != nil {
 		return source{}, fmt.Errorf("read the vdso: %w", err)
 	}

@@ -39,7 +39,7 @@ type Loader struct {
 	processes map[int]*proc
 	unborn    []unborn
 	layouts   map[uint64]*layout // by their words
-	waits     []*wait            // by when they began
+	pending   []*file            // by when they were first wanted; some are done
 	starving  []*wait            // that need room
 	retired   []retired
 	settling  bool
@@ -59,8 +59,10 @@ type fileKey struct {
 // file is a mapped file's table, or that there is none (yet).
 type file struct {
 	key       fileKey
-	urgent    bool // a process that needs it is running
-	done      bool // what follows holds
+	urgent    bool      // a process that needs it is running
+	since     time.Time // when it was first wanted
+	late      bool      // no process waits for it any more
+	done      bool      // what follows holds
 	placement placement
 	words     run
 	fallback  uint32
@@ -96,9 +98,8 @@ const birth = uint64(time.Second)
 
 // wait is a process that waits for tables, or for room.
 type wait struct {
-	proc  *proc
-	files int // that have to be compiled
-	since time.Time
+	proc *proc
+	held int // files that have to be compiled before it gets a layout
 }
 
 // layout is one that programs may read.
@@ -227,19 +228,25 @@ func (l *Loader) Remap(pid int, maps []process.Mapping) {
 func (l *Loader) Forked(parent, child int, at uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if slices.ContainsFunc(l.unborn, func(u unborn) bool { return u.child == parent }) {
+		l.adoptUnborn(0) // the parent runs by now
+	}
 	if !l.adopt(parent, child) {
 		l.unborn = append(l.unborn, unborn{parent, child, at})
 	}
 }
 
+// adoptUnborn adopts the unborn children that the kernel side has entries of by now,
+// and gives up those that were forked before the given time. It takes them in the
+// order of their forks, so that a parent comes before its children; pids alone do not
+// tell the order, because two forks can reuse each other's.
+func (l *Loader) adoptUnborn(before uint64) {
+	l.unborn = slices.DeleteFunc(l.unborn, func(u unborn) bool { return l.adopt(u.parent, u.child) || u.at < before })
+}
+
 // adopt takes note of a child's layout, and reports false if the child may yet get
 // one.
 func (l *Loader) adopt(parent, child int) bool {
-	for _, u := range l.unborn {
-		if u.child == parent {
-			l.adopt(u.parent, u.child) // it runs by now
-		}
-	}
 	from := l.processes[parent]
 	if from == nil {
 		return true // it is asked for when it is sampled
@@ -338,7 +345,7 @@ func (l *Loader) Settled(until uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.hurry()
-	l.unborn = slices.DeleteFunc(l.unborn, func(u unborn) bool { return l.adopt(u.parent, u.child) || u.at+birth < until })
+	l.adoptUnborn(max(until, birth) - birth)
 	for _, u := range l.unborn {
 		until = min(until, u.at) // what was retired since may be its layout
 	}

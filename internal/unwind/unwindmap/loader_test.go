@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"slices"
 	"testing"
 	"time"
 
@@ -42,7 +43,7 @@ func newFixture(t *testing.T, c config) *fixture {
 	t.Cleanup(func() { _ = table.Close() })
 	f.maps = table.Mappings(sleeper(t))
 	if len(f.maps) < 4 {
-		t.Skip("needs a cat with libraries")
+		testenv.Skip(t, "needs a cat with libraries")
 	}
 	return f
 }
@@ -80,7 +81,7 @@ func sleeper(t *testing.T) int {
 // settleAll waits until nothing is left to free.
 func (f *fixture) settleAll(t *testing.T) {
 	t.Helper()
-	for range 1000 {
+	for range 60_000 {
 		f.Settled(monotonic.Now() + 1)
 		f.mu.Lock()
 		done := len(f.retired) == 0 && !f.settling
@@ -95,7 +96,7 @@ func (f *fixture) settleAll(t *testing.T) {
 
 func (f *fixture) wait(t *testing.T) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	f.Wait(ctx)
 	if ctx.Err() != nil {
@@ -294,6 +295,85 @@ func TestLoaderForkReused(t *testing.T) {
 	defer f.mu.Unlock()
 	if p := f.processes[2]; p.image != 30 || p.layout != f.processes[1].layout {
 		t.Errorf("the child has image %d and layout %+v", p.image, p.layout)
+	}
+}
+
+// Two processes can each be forked by one that has the other's pid.
+func TestLoaderForkReusedByEachOther(t *testing.T) {
+	f := newFixture(t, testConfig)
+	f.Request(1, 10, f.maps)
+	f.Request(3, 30, f.maps)
+	f.wait(t)
+	f.Forked(1, 2, monotonic.Now()) // the kernel side has no entry yet
+	f.Request(2, 20, f.maps)
+	delete(f.kernel.processes, 1) // ended, which was not told yet
+	f.Forked(2, 1, monotonic.Now())
+	f.Forked(1, 3, monotonic.Now())
+	f.Settled(monotonic.Now() + 1)
+	f.kernel.fork(2, 1, 11)
+	f.Settled(monotonic.Now() + 1)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if p := f.processes[1]; p == nil || p.image != 11 || p.layout != f.processes[2].layout {
+		t.Errorf("the last child is known as %+v", p)
+	}
+	if len(f.unborn) > 0 {
+		t.Errorf("%d children are still waited for", len(f.unborn))
+	}
+}
+
+// stick adds a file whose table is never made, and returns a mapping of it.
+func (f *fixture) stick(start uint64) process.Mapping {
+	m := process.Mapping{Start: start, Limit: start + 0x1000, Kind: process.KindFile, File: &process.File{}}
+	stuck := &file{key: fileKey{m.File, m.Kind}, layouts: map[*layout]bool{}, since: time.Now()}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.files[stuck.key] = stuck
+	f.pending = append(f.pending, stuck)
+	return m
+}
+
+// age has time pass for all who wait for tables.
+func (f *fixture) age(by time.Duration) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, pending := range f.pending {
+		pending.since = pending.since.Add(-by)
+	}
+}
+
+// A process that maps code all the time, as one with a JIT, or whose code asks for
+// tables at ever new addresses, does not wait for a table any longer than others.
+func TestLoaderSlowTable(t *testing.T) {
+	f := newFixture(t, testConfig)
+	f.Request(1, 10, f.maps)
+	f.wait(t)
+	top := f.maps[len(f.maps)-1].Limit
+	maps := append(slices.Clone(f.maps), f.stick(top))
+	for i := range 2 * patience / time.Second {
+		start := top + uint64(i+2)*0x1000
+		maps = append(slices.Clone(maps), process.Mapping{Start: start, Limit: start + 0x1000, Kind: process.KindAnon})
+		f.Remap(1, maps)
+		f.Request(1, 10, maps)
+		f.age(time.Second)
+		f.Settled(monotonic.Now())
+		known := true
+		for _, m := range maps {
+			_, err := f.kernel.find(1, m.Start)
+			known = known && err == nil
+		}
+		if late := (i+1)*time.Second >= patience; known != late {
+			t.Fatalf("after %v: all that the process mapped is known %v, want %v", (i+1)*time.Second, known, late)
+		}
+	}
+
+	// The table comes at last.
+	f.mu.Lock()
+	f.add(f.files[fileKey{maps[len(f.maps)].File, process.KindFile}], compiled{}, nil)
+	waiting := f.processes[1].wait != nil
+	f.mu.Unlock()
+	if waiting {
+		t.Error("the process still waits for a table that is there")
 	}
 }
 

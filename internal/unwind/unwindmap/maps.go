@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"fulgur/bpf"
+	"fulgur/internal/memlock"
 	"fulgur/internal/rcu"
 	"fulgur/internal/unwind"
 )
@@ -74,6 +75,7 @@ func loadMaps(s sizes, types *btf.Cache) (_ *kernelMaps, err error) {
 		spec.Maps[name].MaxEntries = n
 	}
 	k := &kernelMaps{page: spec.Maps[bpf.UnwindMapUnwindPages].InnerMap, attached: map[uint32]*ebpf.Map{}}
+	memlock.Lift()
 	if err := spec.LoadAndAssign(&k.objects, &ebpf.CollectionOptions{Cache: types}); err != nil {
 		return nil, fmt.Errorf("load the maps of unwind tables: %w", err)
 	}
@@ -167,7 +169,14 @@ func (k *kernelMaps) attach(pages []uint32, contents [][]byte) error {
 			}
 		}
 		return inParallel(len(pages), func(from, to int) error {
-			if _, err := k.objects.UnwindPages.BatchUpdate(pages[from:to], fds[from:to], nil); err != nil {
+			_, err := k.objects.UnwindPages.BatchUpdate(pages[from:to], fds[from:to], nil)
+			if errors.Is(err, ebpf.ErrNotSupported) { // before Linux 5.17
+				err = nil
+				for i := from; i < to && err == nil; i++ {
+					err = k.objects.UnwindPages.Put(pages[i], fds[i])
+				}
+			}
+			if err != nil {
 				return fmt.Errorf("attach pages of unwind tables: %w", err)
 			}
 			return nil

@@ -52,6 +52,7 @@ func request(t testing.TB, l *Loader, table *process.Table, pid int) {
 
 // What programs find in the kernel's maps is what was put there.
 func TestMaps(t *testing.T) {
+	testenv.EveryKernel(t)
 	l := open(t, Options{Few: true})
 	table := process.NewTable(process.Options{})
 	defer table.Close()

@@ -2,13 +2,16 @@ package unwindmap
 
 import (
 	"errors"
+	"slices"
 	"time"
 
 	"fulgur/internal/process"
 )
 
-// patience is how long a process waits for a table at most. It is then walked
-// without it until it is there: a file may take for ever to compile.
+// patience is how long processes wait for a file's table at most, from when it was first
+// wanted. They are then walked without it until it is there: a file may take for ever to
+// compile. It is the file's, not the process's: a process that maps more files, or asks
+// for more addresses, does not begin to wait anew.
 const patience = 5 * time.Second
 
 // change gives a process a layout for what it has mapped now, as soon as all
@@ -16,14 +19,13 @@ const patience = 5 * time.Second
 // by frame pointers, which says what it is.
 func (l *Loader) change(p *proc, maps []process.Mapping) {
 	p.sources = maps
-	l.try(p, false)
+	l.try(p)
 }
 
-// try gives a process a layout if it need not wait, or must not.
-func (l *Loader) try(p *proc, impatient bool) {
+// try gives a process a layout if it need not wait.
+func (l *Loader) try(p *proc) {
 	w := l.newWait(p)
-	if w.files > 0 && !impatient {
-		l.waits = append(l.waits, w)
+	if w.held > 0 {
 		l.withdraw(p)
 		return
 	}
@@ -42,7 +44,7 @@ func (l *Loader) try(p *proc, impatient bool) {
 
 // newWait has a process wait for the tables of its files that are not there.
 func (l *Loader) newWait(p *proc) *wait {
-	w := &wait{proc: p, since: time.Now()}
+	w := &wait{proc: p}
 	p.wait = nil
 	for _, m := range p.sources {
 		f := l.file(m)
@@ -53,7 +55,9 @@ func (l *Loader) newWait(p *proc) *wait {
 			continue // it maps the file more than once
 		}
 		f.waiting = append(f.waiting, w)
-		w.files++
+		if !f.late {
+			w.held++
+		}
 		p.wait = w
 	}
 	return w
@@ -63,22 +67,44 @@ func (l *Loader) newWait(p *proc) *wait {
 func (l *Loader) made(f *file) {
 	waiting := f.waiting
 	f.waiting = nil
+	l.letGo(f, waiting)
+}
+
+// letGo gives layouts to those that waited for a file and need not any more, because it is
+// there or late.
+func (l *Loader) letGo(f *file, waiting []*wait) {
+	held := !f.late
+	f.late = true
 	for _, w := range waiting {
-		w.files--
-		if w.files == 0 && w.proc.wait == w {
-			l.try(w.proc, false)
+		if held {
+			w.held--
+		}
+		if w.held == 0 && w.proc.wait == w {
+			l.try(w.proc)
 		}
 	}
 }
 
-// hurry gives layouts to those that have waited for too long.
+// Hurry gives layouts to processes that have waited for a table for too long, as
+// [Loader.Settled] does.
+func (l *Loader) Hurry() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.hurry()
+}
+
+// hurry gives layouts to those that have waited for a file for too long.
 func (l *Loader) hurry() {
-	for len(l.waits) > 0 && time.Since(l.waits[0].since) > patience {
-		w := l.waits[0]
-		l.waits = l.waits[1:]
-		if w.proc.wait == w {
-			l.try(w.proc, true)
+	for len(l.pending) > 0 {
+		f := l.pending[0]
+		if !f.done && time.Since(f.since) <= patience {
+			return
 		}
+		l.pending = l.pending[1:]
+		if f.done {
+			continue
+		}
+		l.letGo(f, slices.Clone(f.waiting)) // which grows by those that go on waiting for it
 	}
 }
 
@@ -88,7 +114,7 @@ func (l *Loader) feed() {
 	l.starving = nil
 	for _, w := range starving {
 		if w.proc.wait == w {
-			l.try(w.proc, true)
+			l.try(w.proc)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
+	"time"
 
 	"fulgur/internal/debugfile"
 	"fulgur/internal/process"
@@ -23,9 +24,10 @@ func (l *Loader) file(m process.Mapping) *file {
 	key := fileKey{m.File, m.Kind}
 	f := l.files[key]
 	if f == nil {
-		f = &file{key: key, fallback: nativeCode.fallback(l.config.mode), layouts: map[*layout]bool{}}
+		f = &file{key: key, fallback: nativeCode.fallback(l.config.mode), layouts: map[*layout]bool{}, since: time.Now()}
 		l.files[key] = f
 		l.queue = append(l.queue, f)
+		l.pending = append(l.pending, f)
 		l.hire(runtime.GOMAXPROCS(0))
 	}
 	return f

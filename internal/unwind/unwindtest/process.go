@@ -8,6 +8,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -15,11 +16,13 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"fulgur/internal/elffile"
+	"fulgur/internal/testenv"
 	"fulgur/internal/unwind"
 )
 
@@ -168,12 +171,22 @@ func Registers(tid int) (regs unwind.Registers, err error) {
 	return fromPtrace(&u), nil
 }
 
+// Resume lets a process that stands still work for a random moment: up to 3 ms of
+// CPU time, however long it waits for a CPU.
+func Resume(t testing.TB, pid int) {
+	t.Helper()
+	if err := syscall.Kill(pid, syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	testenv.AwaitCPUTime(t, pid, rand.N(3*time.Millisecond))
+}
+
 // Stop stops the process and waits until all of its threads stand still.
 func Stop(pid int) error {
 	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
 		return err
 	}
-	for range 2000 {
+	for range 20_000 {
 		tids := Threads(pid)
 		if len(tids) > 0 && !slices.ContainsFunc(tids, func(tid int) bool { return !stands(tid) }) {
 			return nil

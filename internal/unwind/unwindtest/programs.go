@@ -27,6 +27,9 @@ type Program struct {
 	built string
 }
 
+// signed is a program for arm64 that is built for the rig.
+const signed = "unwind-signed"
+
 // Programs are those.
 var Programs = []Program{
 	{Name: "C -O2", Often: true, tool: "gcc", source: "frames.c", flags: []string{"-O2"}, built: "unwind-frames"},
@@ -35,7 +38,7 @@ var Programs = []Program{
 	{Name: "C clang", tool: "clang-19", source: "frames.c", flags: []string{"-O2"}},
 	{Name: "C static", tool: "gcc", source: "frames.c", flags: []string{"-O2", "-static"}},
 	{Name: "C lazy binding", tool: "gcc", source: "frames.c", flags: []string{"-O2", "-Wl,-z,lazy"}, built: "unwind-lazy"},
-	{Name: "C signed return addresses", tool: "unwind-signed"}, // arm64's, in the rig
+	{Name: "C signed return addresses", tool: signed},
 	{Name: "C .debug_frame", Often: true, tool: "gcc", source: "frames.c", flags: []string{"-O2", "-g", "-fno-asynchronous-unwind-tables", "-fno-unwind-tables"}},
 	{Name: "C++ exceptions", Often: true, tool: "g++", source: "exceptions.cc", flags: []string{"-O2", "-pthread"}},
 	{Name: "signals", Often: true, tool: "gcc", source: "signals.c", flags: []string{"-O2"}, built: "unwind-signals"},
@@ -58,12 +61,28 @@ var FramePointers = Program{
 
 // folder returns one of this module's, given from its root.
 func folder(names ...string) string {
+	if testenv.InVM() {
+		return filepath.Join(append([]string{"/src"}, names...)...)
+	}
 	_, file, _, _ := runtime.Caller(0)
 	return filepath.Join(append([]string{filepath.Dir(file), "..", "..", ".."}, names...)...)
 }
 
 // source returns the path of a program's source.
 func source(name string) string { return folder("internal", "unwind", "testdata", name) }
+
+// relative returns a path from the test's folder, which is the same in the rig's machines.
+func relative(t *testing.T, path string) string {
+	t.Helper()
+	here, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if path, err = filepath.Rel(here, path); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
 
 // Command returns the program's command line, and builds it if it must be. The
 // test is skipped where the tools for that are not there.
@@ -73,9 +92,12 @@ func (p *Program) Command(t *testing.T) []string {
 		if built, err := exec.LookPath(p.built); err == nil {
 			return append([]string{built}, p.args...)
 		}
-		if !p.Often {
-			t.Skip(err)
+		if p.tool == signed {
+			testenv.Unsupported(t, "the rig has the program, for arm64")
 		}
+	}
+	if p.tool == "gcc" || p.tool == "g++" {
+		return append([]string{testenv.Compile(t, "program", p.tool, append([]string{relative(t, source(p.source))}, p.flags...)...)}, p.args...)
 	}
 	tool := testenv.Tool(t, p.tool)
 	if p.source == "" {

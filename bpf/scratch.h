@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Per-CPU memory that stacks are walked in, too large for a BPF stack. A family
+ * has an entry for each of its programs that may interrupt another on the same
+ * CPU; before it includes this header it defines SCRATCHES, if they are several.
+ *
+ * Global functions take scalars only: Linux 5.10 knows no other arguments. They get
+ * an entry's index and look the entry up again.
+ */
+#ifndef FULGUR_SCRATCH_H
+#define FULGUR_SCRATCH_H
+
+#include "unwind_walk.h"
+#include <bpf/bpf_helpers.h>
+
+#ifndef SCRATCHES
+#define SCRATCHES 1
+#endif
+
+struct stack_scratch {
+	u64 index; /* its own */
+	struct stack_record record;
+	struct unwind_walk walk;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, SCRATCHES);
+	__type(key, u32);
+	__type(value, struct stack_scratch);
+} scratches SEC(".maps");
+
+static __always_inline struct stack_scratch *stack_scratch(u32 index)
+{
+	struct stack_scratch *s = bpf_map_lookup_elem(&scratches, &index);
+
+	if (s)
+		s->index = index;
+	return s;
+}
+
+#endif

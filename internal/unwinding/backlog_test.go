@@ -1,0 +1,120 @@
+package unwinding
+
+import (
+	"slices"
+	"testing"
+	"time"
+)
+
+// take returns what is due, by process.
+func take(b *backlog, now time.Time) (all []task) {
+	all = slices.Collect(b.due(now))
+	slices.SortFunc(all, func(x, y task) int { return x.pid - y.pid })
+	return all
+}
+
+func TestBacklog(t *testing.T) {
+	now := time.Now()
+	for name, test := range map[string]struct {
+		note func(*backlog)
+		want []task
+		left []task // a minute later
+	}{
+		"nothing": {note: func(*backlog) {}},
+		"changed": {note: func(b *backlog) {
+			b.mapped(1)
+			b.mapped(1)
+		}, want: []task{{pid: 1}}},
+		"asked for": {note: func(b *backlog) {
+			b.asked(1, 7)
+			b.asked(1, 8) // it runs another program by now
+		}, want: []task{{1, true, 8}}},
+		"asked for and changed": {note: func(b *backlog) {
+			b.mapped(1)
+			b.asked(1, 7)
+		}, want: []task{{1, true, 7}}},
+		"child of one that changed": {note: func(b *backlog) {
+			b.mapped(1)
+			b.forked(1, 2)
+			b.forked(2, 3)
+			b.forked(4, 5)
+		}, want: []task{{pid: 1}, {pid: 2}, {pid: 3}}},
+		"child of one that is asked for": {note: func(b *backlog) {
+			b.asked(1, 7)
+			b.forked(1, 2)
+		}, want: []task{{1, true, 7}}},
+		"forgotten": {note: func(b *backlog) {
+			b.mapped(1)
+			b.asked(1, 7)
+			b.pace.took(1, manyMappings*1000, now)
+			b.forget(1)
+			b.mapped(1)
+		}, want: []task{{pid: 1}}},
+		"resting": {note: func(b *backlog) {
+			for pid := 1; pid <= 2; pid++ {
+				b.pace.took(pid, manyMappings+1, now)
+			}
+			b.asked(1, 7)
+			b.mapped(2)
+			b.mapped(3)
+		}, want: []task{{pid: 3}}, left: []task{{1, true, 7}, {pid: 2}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBacklog()
+			test.note(&b)
+			if got := take(&b, now); !slices.Equal(got, test.want) {
+				t.Errorf("%+v, want %+v", got, test.want)
+			}
+			if got := take(&b, now.Add(time.Minute)); !slices.Equal(got, test.left) {
+				t.Errorf("later %+v, want %+v", got, test.left)
+			}
+		})
+	}
+}
+
+// Those that the kernel side waits for come first, and what changes meanwhile is not
+// lost: to look at one process brings records of others.
+func TestBacklogOrder(t *testing.T) {
+	b, now := newBacklog(), time.Now()
+	for pid := range 50 {
+		b.mapped(100 + pid)
+		b.asked(200+pid, 1)
+	}
+	changed, again := 0, false
+	for todo := range b.due(now) {
+		if !todo.asked {
+			changed++
+		} else if changed > 0 {
+			t.Fatal("one that is asked for comes after others")
+		}
+		if todo.pid == 200 && !again {
+			again = true
+			b.mapped(200)
+			b.forget(100)
+		}
+	}
+	left := take(&b, now)
+	if all := changed + len(left); all != 50 {
+		t.Errorf("%d processes that changed, want 49 and the one that was noted again", all)
+	}
+	if len(left) > 1 || len(left) == 1 && left[0].pid != 200 {
+		t.Errorf("left: %+v", left)
+	}
+}
+
+// What could not be laid out is due again after a while, as it was.
+func TestPostpone(t *testing.T) {
+	b, now := newBacklog(), time.Now()
+	b.asked(1, 7)
+	b.mapped(2)
+	for _, task := range take(&b, now) {
+		b.postpone(task, now)
+	}
+	if got := take(&b, now); len(got) > 0 {
+		t.Errorf("due at once: %v", got)
+	}
+	want := []task{{1, true, 7}, {pid: 2}}
+	if got := take(&b, now.Add(retryEvery)); !slices.Equal(got, want) {
+		t.Errorf("due later: %v, want %v", got, want)
+	}
+}
