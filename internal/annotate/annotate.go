@@ -52,6 +52,7 @@ func Function(p *profile.Profile, is func(profile.FrameID) bool, o Options) Coun
 	c := counter{
 		p: p, value: o.Value, is: make([]bool, len(p.Frames)),
 		Counts: Counts{Lines: map[Line]Weight{}, Places: map[Place]Weight{}},
+		lines:  map[Line]int{}, places: map[Place]int{},
 	}
 	for id := range p.Frames {
 		c.is[id] = id != 0 && is(profile.FrameID(id))
@@ -78,15 +79,17 @@ type counter struct {
 	is    []bool // by frame: whether it is of the function
 
 	path   []profile.FrameID
-	lines  []Line // those of the sample so far
-	places []Place
+	sample int // the number of the one that is counted, from 1
+	// lines and places hold the last sample that was counted there.
+	lines  map[Line]int
+	places map[Place]int
 }
 
 // add counts one sample.
 func (c *counter) add(s *profile.Sample) {
 	n := s.Values[c.value]
 	c.path = c.p.AppendFrames(c.path[:0], s.Stack)
-	c.lines, c.places = c.lines[:0], c.places[:0]
+	c.sample++
 	c.Total += n
 	leaf, caller := true, false // of the instruction that the frames below share
 	for i, id := range c.path {
@@ -121,14 +124,14 @@ func (c *counter) addLine(l Line, n int64, self bool) {
 	if self {
 		w.Self += n
 	}
-	if isNew(&c.lines, l) {
+	if isNew(c.lines, l, c.sample) {
 		w.Total += n
 	}
 	c.Lines[l] = w
 }
 
 func (c *counter) addPlace(at Place, n int64, self bool) {
-	if at.Mapping == 0 || !isNew(&c.places, at) {
+	if at.Mapping == 0 || !isNew(c.places, at, c.sample) {
 		return
 	}
 	w := c.Places[at]
@@ -139,14 +142,12 @@ func (c *counter) addPlace(at Place, n int64, self bool) {
 	c.Places[at] = w
 }
 
-// isNew adds e to list unless it is there, and reports whether it did. Lists are
-// as short as recursions of one function are deep.
-func isNew[E comparable](list *[]E, e E) bool {
-	for _, known := range *list {
-		if known == e {
-			return false
-		}
+// isNew reports whether a sample was not yet counted at e, and notes that it is.
+// The stack of a recursive function may be at thousands of places.
+func isNew[E comparable](counted map[E]int, e E, sample int) bool {
+	if counted[e] == sample {
+		return false
 	}
-	*list = append(*list, e)
+	counted[e] = sample
 	return true
 }

@@ -81,50 +81,156 @@ func (v *Visit) Leave() {
 // that takes too long: then who was reached last is not asked any more, until it does
 // answer. What question returns after that is handed to late.
 func Ask[T any](who Place, question func(*Visit) (T, error), late func(T, error)) (T, error) {
-	return ask(everywhere, who, question, late)
+	return ask(everywhere, nil, who, question, late)
 }
 
-// AskDirectly returns what question returns, however long that takes: for those who
-// keep nobody waiting, whom to ask through another goroutine would take longer.
-func AskDirectly[T any](question func(*Visit) (T, error)) (T, error) {
-	return question(&Visit{asker: everywhere})
+// AskPatiently is [Ask] for a loop that must not stop: it waits no longer than p
+// allows. A nil p allows what Ask does.
+func AskPatiently[T any](p *Patience, who Place, question func(*Visit) (T, error), late func(T, error)) (T, error) {
+	return ask(everywhere, p, who, question, late)
 }
 
-func ask[T any](a *asker, who Place, question func(*Visit) (T, error), late func(T, error)) (T, error) {
-	var none T
+func ask[T any](a *asker, p *Patience, who Place, question func(*Visit) (T, error), late func(T, error)) (got T, err error) {
+	q := Question[T]{
+		Who: who,
+		Ask: question,
+		Answered: func(value T, e error) {
+			got, err = value, e
+		},
+		Late: late,
+	}
+	askEach(a, p, []Question[T]{q})
+	return got, err
+}
+
+// Question is one of several that [AskEach] asks.
+type Question[T any] struct {
+	// Who is asked first.
+	Who Place
+	// Ask asks, in another goroutine.
+	Ask func(*Visit) (T, error)
+	// Answered is called with the answer, or with [ErrNone] if there is none in time.
+	// Late is called with an answer that comes after that, in another goroutine.
+	Answered, Late func(T, error)
+}
+
+// AskEach asks one question after the other, and goes on to the next if one has no
+// answer in the time that p allows. While all are answered it starts only one goroutine,
+// to be fast enough for the files of programs that run for a moment.
+func AskEach[T any](p *Patience, questions []Question[T]) { askEach(everywhere, p, questions) }
+
+func askEach[T any](a *asker, p *Patience, questions []Question[T]) {
+	for len(questions) > 0 {
+		r := &round[T]{asker: a, questions: questions, answered: make(chan struct{}, 1)}
+		go r.ask()
+		questions = questions[r.await(p):]
+	}
+}
+
+// round asks questions until one has no answer in time.
+type round[T any] struct {
+	asker     *asker
+	questions []Question[T]
+	answered  chan struct{} // sent to when there are answers
+
+	mu      sync.Mutex
+	answers []reply[T]
+	visit   *Visit // of the question that is open, nil if there is none
+	since   time.Time
+	givenUp bool
+}
+
+type reply[T any] struct {
+	value T
+	err   error
+}
+
+// ask asks the questions in turn.
+func (r *round[T]) ask() {
+	for _, q := range r.questions {
+		v, err := r.asker.visit(q.Who)
+		var got reply[T]
+		if err != nil {
+			got.err = err
+		} else {
+			r.mu.Lock()
+			r.visit, r.since = v, time.Now()
+			r.mu.Unlock()
+			got.value, got.err = q.Ask(v)
+		}
+		r.mu.Lock()
+		r.visit = nil
+		if r.givenUp {
+			r.mu.Unlock()
+			v.end()
+			q.Late(got.value, got.err)
+			return
+		}
+		r.answers = append(r.answers, got)
+		done := len(r.answers) == len(r.questions)
+		r.mu.Unlock()
+		// One that waits is woken for the last answer alone.
+		if done {
+			r.answered <- struct{}{}
+		}
+	}
+}
+
+// await hands the answers over, waits for each of them as long as p allows, and
+// returns how many questions are done with.
+func (r *round[T]) await(p *Patience) int {
+	handed := 0
+	for limit := p.limit(r.asker.within); ; {
+		since := time.Now()
+		timer := time.NewTimer(limit)
+		select {
+		case <-r.answered:
+		case <-timer.C:
+		}
+		timer.Stop()
+		p.spend(time.Since(since))
+		limit = p.limit(r.asker.within)
+
+		r.mu.Lock()
+		answers := r.answers[handed:]
+		if r.visit != nil {
+			// It may have begun just now.
+			asked := time.Since(r.since)
+			if r.givenUp = asked >= limit; r.givenUp {
+				r.visit.giveUp()
+			}
+			limit -= asked
+		}
+		givenUp := r.givenUp
+		r.mu.Unlock()
+
+		for _, got := range answers {
+			r.questions[handed].Answered(got.value, got.err)
+			handed++
+		}
+		if givenUp {
+			var none T
+			r.questions[handed].Answered(none, ErrNone)
+			handed++
+		}
+		if givenUp || handed == len(r.questions) {
+			return handed
+		}
+	}
+}
+
+// visit begins a question to who, unless who does not answer, or too many others do
+// not.
+func (a *asker) visit(who Place) (*Visit, error) {
 	a.mu.Lock()
-	silent, tooMany := a.open[who] > 0, a.all >= mostOpen
-	a.mu.Unlock()
+	defer a.mu.Unlock()
 	switch {
-	case silent:
-		return none, ErrNone
-	case tooMany:
-		return none, errTooMany
+	case a.open[who] > 0:
+		return nil, ErrNone
+	case a.all >= mostOpen:
+		return nil, errTooMany
 	}
-	type answer struct {
-		value T
-		err   error
-	}
-	answered := make(chan answer, 1)
-	v := &Visit{asker: a, who: who, at: who}
-	go func() {
-		value, err := question(v)
-		answered <- answer{value, err}
-	}()
-	timer := time.NewTimer(a.within)
-	defer timer.Stop()
-	select {
-	case got := <-answered:
-		return got.value, got.err
-	case <-timer.C:
-	}
-	v.giveUp()
-	go func() {
-		got := <-answered
-		v.end()
-		late(got.value, got.err)
-	}()
-	return none, ErrNone
+	return &Visit{asker: a, who: who, at: who}, nil
 }
 
 // giveUp counts the question among those that have no answer.

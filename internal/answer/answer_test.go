@@ -18,26 +18,26 @@ func TestAsk(t *testing.T) {
 		<-release
 		return "late", nil
 	}
-	if got, err := ask(a, stuck, question, func(s string, _ error) { late <- s }); got != "" || !errors.Is(err, ErrNone) {
+	if got, err := ask(a, nil, stuck, question, func(s string, _ error) { late <- s }); got != "" || !errors.Is(err, ErrNone) {
 		t.Errorf("got %q, %v", got, err)
 	}
 	unasked := func(*Visit) (string, error) {
 		t.Error("a file system that does not answer was asked again")
 		return "", nil
 	}
-	if _, err := ask(a, stuck, unasked, nil); !errors.Is(err, ErrNone) {
+	if _, err := ask(a, nil, stuck, unasked, nil); !errors.Is(err, ErrNone) {
 		t.Errorf("error %v", err)
 	}
 	now := func(*Visit) (string, error) { return "now", nil }
 	a.within = time.Hour
-	if got, err := ask(a, Place{Near: "another"}, now, nil); got != "now" || err != nil {
+	if got, err := ask(a, nil, Place{Near: "another"}, now, nil); got != "now" || err != nil {
 		t.Errorf("another: got %q, %v", got, err)
 	}
 	close(release)
 	if got := <-late; got != "late" {
 		t.Errorf("got %q late", got)
 	}
-	if got, err := ask(a, stuck, now, nil); got != "now" || err != nil {
+	if got, err := ask(a, nil, stuck, now, nil); got != "now" || err != nil {
 		t.Errorf("after it answered: got %q, %v", got, err)
 	}
 }
@@ -55,15 +55,15 @@ func testVisit(t *testing.T) {
 		<-release
 		return "", v.Reach(Place{Device: 2})
 	}
-	if _, err := ask(a, Place{Near: "a path"}, follow, func(_ string, err error) { late <- err }); !errors.Is(err, ErrNone) {
+	if _, err := ask(a, nil, Place{Near: "a path"}, follow, func(_ string, err error) { late <- err }); !errors.Is(err, ErrNone) {
 		t.Errorf("error %v", err)
 	}
 	for _, who := range []string{"a path", "another path"} {
-		if _, err := ask(a, Place{Near: who}, follow, nil); !errors.Is(err, ErrNone) {
+		if _, err := ask(a, nil, Place{Near: who}, follow, nil); !errors.Is(err, ErrNone) {
 			t.Errorf("%s: error %v", who, err)
 		}
 		beside := func(v *Visit) (string, error) { return "now", v.Reach(Place{Device: 2}) }
-		if got, err := ask(a, Place{Near: who}, beside, nil); got != "now" || err != nil {
+		if got, err := ask(a, nil, Place{Near: who}, beside, nil); got != "now" || err != nil {
 			t.Errorf("%s, elsewhere: got %q, %v", who, got, err)
 		}
 	}
@@ -71,7 +71,7 @@ func testVisit(t *testing.T) {
 	if err := <-late; !errors.Is(err, ErrNone) {
 		t.Errorf("what nobody waits for goes on: error %v", err)
 	}
-	if _, err := ask(a, Place{Near: "a path"}, follow, nil); err != nil {
+	if _, err := ask(a, nil, Place{Near: "a path"}, follow, nil); err != nil {
 		t.Errorf("after it answered: error %v", err)
 	}
 
@@ -86,13 +86,13 @@ func testVisit(t *testing.T) {
 		<-back
 		return "", nil
 	}
-	if _, err := ask(a, Place{Near: "a path"}, left, func(string, error) {}); !errors.Is(err, ErrNone) {
+	if _, err := ask(a, nil, Place{Near: "a path"}, left, func(string, error) {}); !errors.Is(err, ErrNone) {
 		t.Errorf("error %v", err)
 	}
-	if _, err := ask(a, Place{Near: "another path"}, follow, nil); err != nil {
+	if _, err := ask(a, nil, Place{Near: "another path"}, follow, nil); err != nil {
 		t.Errorf("who was left: error %v", err)
 	}
-	if _, err := ask(a, Place{Near: "a path"}, follow, nil); !errors.Is(err, ErrNone) {
+	if _, err := ask(a, nil, Place{Near: "a path"}, follow, nil); !errors.Is(err, ErrNone) {
 		t.Errorf("the path itself: error %v", err)
 	}
 }
@@ -104,7 +104,7 @@ func TestAskMany(t *testing.T) {
 	release, late := make(chan struct{}), make(chan error)
 	asked := 0
 	for who := range 2 * mostOpen {
-		_, err := ask(a, Place{Device: uint64(who)}, func(*Visit) (int, error) {
+		_, err := ask(a, nil, Place{Device: uint64(who)}, func(*Visit) (int, error) {
 			<-release
 			return 0, nil
 		}, func(_ int, err error) { late <- err })
@@ -125,7 +125,7 @@ func TestAskMany(t *testing.T) {
 		}
 	}
 	a.within = time.Hour
-	if got, err := ask(a, Place{}, func(*Visit) (int, error) { return 1, nil }, nil); got != 1 || err != nil {
+	if got, err := ask(a, nil, Place{}, func(*Visit) (int, error) { return 1, nil }, nil); got != 1 || err != nil {
 		t.Errorf("after they answered: got %d, %v", got, err)
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"fulgur/internal/elffile"
 	"fulgur/internal/elffile/elftest"
+	"fulgur/internal/testenv"
 )
 
 const byID = "/usr/lib/debug/.build-id/aa/bbccdd.debug"
@@ -255,9 +256,9 @@ func TestSplit(t *testing.T) {
 // openAt opens a file of this machine, or a test's, as the host's.
 func openAt(t *testing.T, name string) *File {
 	t.Helper()
-	f, err := elffile.Open(name)
+	f, err := elffile.Open(testenv.File(t, name))
 	if err != nil {
-		t.Skip("needs a file of the distribution: ", err)
+		t.Fatal(err)
 	}
 	t.Cleanup(func() { f.Close() })
 	return &File{File: f, Root: "/", Path: name}
@@ -267,9 +268,7 @@ func openAt(t *testing.T, name string) *File {
 func TestLibc(t *testing.T) {
 	b := openAt(t, "/lib/x86_64-linux-gnu/libc.so.6")
 	want := debugDir + "/.build-id/" + b.BuildID()[:2] + "/" + b.BuildID()[2:] + ".debug"
-	if _, err := os.Stat(want); err != nil {
-		t.Skip("needs libc6-dbg: ", err)
-	}
+	testenv.File(t, want) // of libc6-dbg
 	f, err := newFinder(t, Config{Host: "/"}).Debug(t.Context(), b)
 	found(t, f, err, "/", want, "")
 	b.Root = "/proc/self/root"

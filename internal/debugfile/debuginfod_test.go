@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"fulgur/internal/testenv"
 )
 
 // server is a debuginfod that counts its requests.
@@ -278,10 +280,7 @@ func TestCacheTimes(t *testing.T) {
 // TestSharedCache lets elfutils' client find what we downloaded, and the other
 // way round.
 func TestSharedCache(t *testing.T) {
-	client, err := exec.LookPath("debuginfod-find")
-	if err != nil {
-		t.Skip("needs debuginfod-find: ", err)
-	}
+	client := testenv.Tool(t, "debuginfod-find")
 	right := image(t, id, debugInfo("right"))
 	for _, oursFirst := range []bool{true, false} {
 		s := newServer(t, serve(right))

@@ -110,8 +110,8 @@ func (f *Finder) roots(root string) []string {
 			continue
 		}
 		// What cannot be looked at stays, and opening it tells why.
-		if info, err := safeopen.Stat(r); err == nil {
-			if slices.ContainsFunc(seen, func(s os.FileInfo) bool { return os.SameFile(s, info) }) {
+		if info, err := safeopen.StatRoot(r); err == nil {
+			if slices.ContainsFunc(seen, func(s os.FileInfo) bool { return safeopen.Same(s, info) }) {
 				continue
 			}
 			seen = append(seen, info)

@@ -14,6 +14,7 @@ import (
 
 	"fulgur/internal/elffile"
 	"fulgur/internal/elffile/elftest"
+	"fulgur/internal/testenv"
 )
 
 // id is the build ID of the binary in most tests.
@@ -139,11 +140,7 @@ func found(t testing.TB, f *File, err error, root, want, problem string) {
 // run runs a tool; the test is skipped if the tool is not installed.
 func run(t testing.TB, dir, name string, args ...string) string {
 	t.Helper()
-	path, err := exec.LookPath(name)
-	if err != nil {
-		t.Skipf("needs %s: %v", name, err)
-	}
-	cmd := exec.CommandContext(context.Background(), path, args...)
+	cmd := exec.CommandContext(context.Background(), testenv.Tool(t, name), args...)
 	cmd.Dir = dir
 	out, err := cmd.CombinedOutput()
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"fulgur/internal/elffile"
+	"fulgur/internal/privilege"
 )
 
 // maxSysFile bounds what is read of a file below /sys, in bytes.
@@ -193,9 +194,9 @@ func (f *Finder) sectionAddresses(dir string) (map[string]uint64, error) {
 	return sections, nil
 }
 
-// readSys reads a small file.
+// readSys reads a small file below /sys. Those that tell addresses are root's alone.
 func readSys(name string) ([]byte, error) {
-	file, err := os.Open(name)
+	file, err := privilege.With(privilege.SetOf(privilege.DACReadSearch), func() (*os.File, error) { return os.Open(name) })
 	if err != nil {
 		return nil, err
 	}

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"fulgur/internal/testenv"
 )
 
 func TestRemedies(t *testing.T) {
@@ -64,10 +66,7 @@ func TestRemedies(t *testing.T) {
 
 // TestDpkg asks the package database of this machine, as dpkg -S does.
 func TestDpkg(t *testing.T) {
-	dpkg, err := exec.LookPath("dpkg")
-	if err != nil {
-		t.Skip("needs dpkg: ", err)
-	}
+	dpkg := testenv.Tool(t, "dpkg")
 	owned := 0
 	for _, name := range []string{"/usr/bin/bash", "/bin/bash", "/usr/lib/x86_64-linux-gnu/libstdc++.so.6", "/lib/x86_64-linux-gnu/libc.so.6", "/lib64/ld-linux-x86-64.so.2"} {
 		out, err := exec.CommandContext(t.Context(), dpkg, "-S", name).Output()
@@ -84,6 +83,6 @@ func TestDpkg(t *testing.T) {
 		}
 	}
 	if owned == 0 {
-		t.Skip("needs files of packages: dpkg knows none of those asked for")
+		testenv.Skip(t, "needs files of packages: dpkg knows none of those asked for")
 	}
 }

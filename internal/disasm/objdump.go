@@ -22,6 +22,8 @@ const (
 	// objdumpTime is how long objdump may take: it reads all symbols of a file
 	// before it shows the first instruction.
 	objdumpTime = 30 * time.Second
+	// objdumpEnds is how long it may take to end when it is killed.
+	objdumpEnds = time.Second
 	// mostOutput is how much it may print, in bytes.
 	mostOutput = 64 << 20
 	// longestX86 is the size of the longest instruction there is, in bytes.
@@ -49,6 +51,31 @@ func Objdump(ctx context.Context, file *os.File, machine elf.Machine, start, lim
 	cmd := exec.CommandContext(ctx, program, append(args, "/proc/self/fd/3")...)
 	cmd.ExtraFiles = []*os.File{file}
 	cmd.Env = append(os.Environ(), "LC_ALL=C")
+	type result struct {
+		list []Instruction
+		err  error
+	}
+	done := make(chan result, 1)
+	go func() {
+		list, err := runObjdump(cmd, limit)
+		done <- result{list, err}
+	}()
+	select {
+	case r := <-done:
+		return r.list, r.err
+	case <-ctx.Done():
+	}
+	// A file system that does not answer keeps it from being killed, too.
+	select {
+	case r := <-done:
+		return r.list, r.err
+	case <-time.After(objdumpEnds):
+		return nil, fmt.Errorf("objdump %s: %w", file.Name(), context.Cause(ctx))
+	}
+}
+
+// runObjdump runs objdump, and reads what it prints of code that ends at limit.
+func runObjdump(cmd *exec.Cmd, limit uint64) ([]Instruction, error) {
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	stdout, err := cmd.StdoutPipe()
@@ -60,7 +87,7 @@ func Objdump(ctx context.Context, file *os.File, machine elf.Machine, start, lim
 	}
 	list, parseErr := parseObjdump(io.LimitReader(stdout, mostOutput), limit)
 	if err := cmd.Wait(); err != nil {
-		return nil, fmt.Errorf("objdump %s: %w: %s", file.Name(), err, bytes.TrimSpace(stderr.Bytes()))
+		return nil, fmt.Errorf("objdump %s: %w: %s", cmd.ExtraFiles[0].Name(), err, bytes.TrimSpace(stderr.Bytes()))
 	}
 	return list, parseErr
 }

@@ -1,18 +1,16 @@
 package dwarf
 
 import (
-	"os"
 	"strings"
 	"testing"
+
+	"fulgur/internal/testenv"
 )
 
 // benchProgram is the program that the environment names, see
 // [TestAgainstLLVM].
 func benchProgram(b *testing.B) string {
-	programs := os.Getenv("FULGUR_TEST_DWARF")
-	if programs == "" {
-		b.Skip("needs a program with debug information, in FULGUR_TEST_DWARF")
-	}
+	programs := testenv.Given(b, "FULGUR_TEST_DWARF")
 	path, _, _ := strings.Cut(programs, ":")
 	return path
 }

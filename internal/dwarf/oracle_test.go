@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"math/rand"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -238,10 +237,7 @@ func differs(got []Frame, want []llvmFrame, symbols []string) string {
 // TestAgainstLLVM compares with llvm-symbolizer on the programs that the
 // environment names: FULGUR_TEST_DWARF=program:program.
 func TestAgainstLLVM(t *testing.T) {
-	programs := os.Getenv("FULGUR_TEST_DWARF")
-	if programs == "" {
-		t.Skip("needs programs to compare on, in FULGUR_TEST_DWARF")
-	}
+	programs := testenv.Given(t, "FULGUR_TEST_DWARF")
 	for _, path := range strings.Split(programs, ":") {
 		t.Run(filepath.Base(path), func(t *testing.T) {
 			d, err := Open(openSections(t, path, ""), Options{})

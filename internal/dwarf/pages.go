@@ -52,6 +52,9 @@ func (p *pages) read(b []byte, off uint64) error {
 	if off > p.size || uint64(len(b)) > p.size-off {
 		return p.errorf(off, "section ends within %d bytes", len(b))
 	}
+	if len(b) == 0 {
+		return nil // there may be no section
+	}
 	n, err := p.sec.ReadAt(b, int64(off))
 	if n == len(b) {
 		return nil

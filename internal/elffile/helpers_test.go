@@ -9,25 +9,22 @@ import (
 	"testing"
 
 	"fulgur/internal/elffile/elftest"
+	"fulgur/internal/testenv"
 )
 
 // distributionFiles are programs and libraries as Debian ships them.
 var distributionFiles = []string{
 	"/usr/bin/bash",
 	"/usr/bin/python3",
-	"/lib/x86_64-linux-gnu/libc.so.6",
-	"/usr/lib/x86_64-linux-gnu/libstdc++.so.6",
-	"/lib/aarch64-linux-gnu/libc.so.6",
+	testenv.Library("libc.so.6"),
+	testenv.Library("libstdc++.so.6"),
 	"/usr/aarch64-linux-gnu/lib/libc.so.6",
 }
 
 // open opens the file at path for the length of the test.
 func open(t testing.TB, path string) *File {
 	t.Helper()
-	if _, err := os.Stat(path); err != nil {
-		t.Skip("needs a file of the distribution: ", err)
-	}
-	f, err := Open(path)
+	f, err := Open(testenv.File(t, path))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,11 +58,7 @@ func sectionOf(t testing.TB, s elftest.Section) *Section {
 // the tool is not installed.
 func run(t testing.TB, name string, args ...string) string {
 	t.Helper()
-	path, err := exec.LookPath(name)
-	if err != nil {
-		t.Skipf("needs %s: %v", name, err)
-	}
-	cmd := exec.Command(path, args...)
+	cmd := exec.Command(testenv.Tool(t, name), args...)
 	cmd.Env = append(os.Environ(), "LC_ALL=C")
 	var stderr strings.Builder
 	cmd.Stderr = &stderr

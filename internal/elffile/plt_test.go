@@ -3,13 +3,13 @@ package elffile
 import (
 	"debug/elf"
 	"maps"
-	"os/exec"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 
 	"fulgur/internal/elffile/elftest"
+	"fulgur/internal/testenv"
 )
 
 const pltSource = `
@@ -45,9 +45,7 @@ func TestPLT(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if tt.linker != "" {
-				if _, err := exec.LookPath(tt.linker); err != nil {
-					t.Skipf("needs %s: %v", tt.linker, err)
-				}
+				testenv.Tool(t, tt.linker)
 			}
 			checkPLT(t, compile(t, pltSource, tt.compiler, strings.Fields(tt.flags)...))
 		})
@@ -81,7 +79,7 @@ func checkPLT(t *testing.T, path string) {
 		}
 	}
 	if len(want) == 0 {
-		t.Skip("objdump knows no stubs of this linker")
+		testenv.Unsupported(t, "objdump knows no stubs of this linker")
 	}
 	t.Logf("%d stubs, %d as objdump shows", len(got), len(want))
 }

@@ -12,18 +12,16 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/iotest"
 
 	"fulgur/internal/elffile/elftest"
+	"fulgur/internal/testenv"
 )
 
 // xz compresses data with the tool of that name.
 func xz(t testing.TB, data []byte, args ...string) []byte {
 	t.Helper()
-	path, err := exec.LookPath("xz")
-	if err != nil {
-		t.Skip("needs xz: ", err)
-	}
-	cmd := exec.Command(path, append([]string{"-c"}, args...)...)
+	cmd := exec.Command(testenv.Tool(t, "xz"), append([]string{"-c"}, args...)...)
 	cmd.Stdin = bytes.NewReader(data)
 	out, err := cmd.Output()
 	if err != nil {
@@ -122,6 +120,7 @@ func TestEmbeddedBomb(t *testing.T) {
 	}
 }
 
+// FuzzXZ decompresses foreign bytes. How much is read at once must not matter.
 func FuzzXZ(f *testing.F) {
 	if path, err := exec.LookPath("xz"); err == nil {
 		f.Logf("seeds made by %s", path)
@@ -129,7 +128,12 @@ func FuzzXZ(f *testing.F) {
 		f.Add(xz(f, make([]byte, 10000), "--check=sha256", "--block-size=4096"))
 	}
 	f.Add([]byte("\xfd7zXZ\x00\x00\x04\xe6\xd6\xb4\x46\x02\x00\x21\x01"))
-	f.Fuzz(func(_ *testing.T, content []byte) {
-		_, _ = io.Copy(io.Discard, io.LimitReader(newXZReader(bytes.NewReader(content)), 4<<20))
+	f.Fuzz(func(t *testing.T, content []byte) {
+		const limit = 1 << 20
+		whole, wholeErr := io.ReadAll(io.LimitReader(newXZReader(bytes.NewReader(content)), limit))
+		pieces, piecesErr := io.ReadAll(iotest.HalfReader(io.LimitReader(newXZReader(iotest.OneByteReader(bytes.NewReader(content))), limit)))
+		if !bytes.Equal(whole, pieces) || (wholeErr == nil) != (piecesErr == nil) {
+			t.Fatalf("%d bytes (%v) at once, %d (%v) in pieces", len(whole), wholeErr, len(pieces), piecesErr)
+		}
 	})
 }

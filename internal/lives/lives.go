@@ -5,12 +5,12 @@ package lives
 
 import (
 	"fmt"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
 
 	"fulgur/internal/perfevent"
+	"fulgur/internal/procfs"
 	"fulgur/internal/profile"
 	"fulgur/internal/timeline"
 )
@@ -178,12 +178,12 @@ func (l *Lives) Thread(pid, tid int, at int64) profile.ThreadID {
 func (l *Lives) Meet(pids []int) error {
 	if pids == nil {
 		var err error
-		if pids, err = numbers("/proc"); err != nil {
+		if pids, err = procfs.Processes(); err != nil {
 			return fmt.Errorf("list processes: %w", err)
 		}
 	}
 	for _, pid := range pids {
-		tids, err := numbers("/proc/" + strconv.Itoa(pid) + "/task")
+		tids, err := procfs.Numbers(pid, "task")
 		if err != nil {
 			continue // it is gone
 		}
@@ -203,17 +203,6 @@ func (l *Lives) Meet(pids []int) error {
 		}
 	}
 	return nil
-}
-
-// numbers returns the names in a directory that are numbers.
-func numbers(dir string) (list []int, err error) {
-	entries, err := os.ReadDir(dir)
-	for _, e := range entries {
-		if n, err := strconv.Atoi(e.Name()); err == nil {
-			list = append(list, n)
-		}
-	}
-	return list, err
 }
 
 // unseen returns a new life of a thread whose beginning was not seen: it was there
@@ -278,7 +267,7 @@ const unknownName = "[unknown]"
 
 // threadName returns what the kernel calls a thread now, or that this is not known.
 func threadName(pid, tid int) string {
-	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/task/" + strconv.Itoa(tid) + "/comm")
+	b, err := procfs.ReadFile(pid, "task", strconv.Itoa(tid), "comm")
 	if err != nil {
 		return unknownName
 	}

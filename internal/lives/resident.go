@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"fulgur/internal/procfs"
 	"fulgur/internal/profile"
 )
 
@@ -46,7 +47,7 @@ func (l *Lives) setResident(p *life, at, bytes int64) {
 // residentMemory returns the resident memory of a process in bytes, and false if
 // it has none any more. See proc_pid_statm(5).
 func residentMemory(pid int) (bytes int64, ok bool) {
-	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/statm")
+	b, err := procfs.ReadFile(pid, "statm")
 	if err != nil {
 		return 0, false
 	}

@@ -8,6 +8,9 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"fulgur/internal/answer"
+	"fulgur/internal/privilege"
 )
 
 // Cgroups names control groups by their number.
@@ -35,7 +38,9 @@ func (c *Cgroups) Name(id uint64) string {
 	if name, ok := c.names[id]; ok || c.mount == "" {
 		return name
 	}
-	path, err := pathByHandle(c.mount, id)
+	// Something else may be mounted over it by now.
+	path, err := answer.Ask(answer.Place{Near: c.mount}, func(*answer.Visit) (string, error) { return pathByHandle(c.mount, id) },
+		func(string, error) {}) // was only asked for its name
 	if err == nil {
 		path = "/" + strings.TrimPrefix(strings.TrimPrefix(path, c.mount), "/")
 	}
@@ -56,7 +61,9 @@ func pathByHandle(mount string, id uint64) (path string, err error) {
 	}
 	defer func() { err = errors.Join(err, unix.Close(root)) }()
 	handle := unix.NewFileHandle(kernfsHandle, binary.NativeEndian.AppendUint64(nil, id))
-	fd, err := unix.OpenByHandleAt(root, handle, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC)
+	fd, err := privilege.With(privilege.SetOf(privilege.DACReadSearch), func() (int, error) {
+		return unix.OpenByHandleAt(root, handle, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC)
+	})
 	if err != nil {
 		return "", fmt.Errorf("open the control group %d: %w", id, err)
 	}

@@ -1,7 +1,6 @@
 package mounts
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -18,11 +17,11 @@ func TestCgroups(t *testing.T) {
 	}
 	c := NewCgroups(m)
 	if c.mount == "" {
-		t.Skip("needs cgroup v2 to be mounted")
+		testenv.Skip(t, "needs cgroup v2 to be mounted")
 	}
-	dir := filepath.Join(c.mount, fmt.Sprintf("fulgur-test-%d", os.Getpid()))
-	if err := os.Mkdir(dir, 0o755); err != nil {
-		t.Skipf("needs cgroup v2 to be writable: %v", err)
+	dir, err := os.MkdirTemp(c.mount, "fulgur-test-") //nolint:usetesting // a cgroup
+	if err != nil {
+		testenv.Skip(t, "needs cgroup v2 to be writable: %v", err)
 	}
 	defer os.Remove(dir)
 	for path, want := range map[string]string{

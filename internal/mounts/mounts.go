@@ -38,7 +38,8 @@ func Read() (List, error) {
 func parseMounts(b []byte) List {
 	var list List
 	for line := range bytes.Lines(b) {
-		fields := strings.Fields(string(line))
+		// Paths may hold what Unicode calls a space; the kernel escapes ASCII's.
+		fields := strings.Split(strings.TrimSuffix(string(line), "\n"), " ")
 		if len(fields) < 5 {
 			continue
 		}

@@ -1,8 +1,12 @@
 package mounts
 
 import (
+	"bytes"
+	"fmt"
 	"os"
+	"path"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -74,7 +78,29 @@ func TestOwnMounts(t *testing.T) {
 	}
 }
 
+// FuzzParseMounts names a file of a file system that is mounted at a path which
+// holds anything, behind foreign lines.
 func FuzzParseMounts(f *testing.F) {
-	f.Add([]byte(`36 22 8:1 /sub /mnt/with\040space rw - xfs /dev/sda1 rw`))
-	f.Fuzz(func(_ *testing.T, b []byte) { parseMounts(b).Path(stacks.File{Path: "/a"}) })
+	f.Add([]byte(`36 22 8:1 /sub /mnt/with\040space rw - xfs /dev/sda1 rw`), "mnt/with space")
+	f.Fuzz(func(t *testing.T, others []byte, point string) {
+		if got := parseMounts(others).Path(stacks.File{Path: "/a"}); !strings.HasSuffix(got, "a") {
+			t.Errorf("/a is %q", got)
+		}
+		var escaped strings.Builder
+		for _, b := range []byte("/" + point) {
+			if b <= ' ' || b == '\\' {
+				fmt.Fprintf(&escaped, `\%03o`, b)
+			} else {
+				escaped.WriteByte(b)
+			}
+		}
+		line := fmt.Sprintf("\n36 22 4095:1 / %s rw - xfs /dev/sda1 rw\n", &escaped)
+		if bytes.Contains(others, []byte("4095:1")) {
+			return
+		}
+		want := path.Join("/"+point, "a")
+		if got := parseMounts(append(others, line...)).Path(stacks.File{Major: 4095, Minor: 1, Path: "/a"}); got != want {
+			t.Errorf("/a is %q, want %q", got, want)
+		}
+	})
 }

@@ -28,6 +28,10 @@ import (
 // not lead to.
 const brokenStack = "[broken stack]"
 
+// unseenStack stands for the user stack of a thread that slept before the
+// measurement, where the kernel cannot read it.
+const unseenStack = "[before measurement]"
+
 // kallsyms has the symbols of the running kernel.
 const kallsyms = "/proc/kallsyms"
 
@@ -172,9 +176,13 @@ func largestFirst(byCode [][]stacks.FrameID) []stacks.CodeID {
 // before all was read.
 func (n *Names) resolve(ctx context.Context, id stacks.CodeID, frames []stacks.FrameID) error {
 	switch code := n.store.Codes[id]; code.Kind {
-	case stacks.CodeBroken:
+	case stacks.CodeBroken, stacks.CodeUnseen:
+		name := brokenStack
+		if code.Kind == stacks.CodeUnseen {
+			name = unseenStack
+		}
 		for _, id := range frames {
-			n.found[id] = []symbolize.Frame{{Name: brokenStack, SystemName: brokenStack}}
+			n.found[id] = []symbolize.Frame{{Name: name, SystemName: name}}
 		}
 		return nil
 	case stacks.CodeUnknown:
@@ -408,7 +416,7 @@ func frameKind(k stacks.CodeKind) profile.Kind {
 		return profile.KindKernel
 	case stacks.CodeJIT:
 		return profile.KindJIT
-	case stacks.CodeBroken:
+	case stacks.CodeBroken, stacks.CodeUnseen:
 		return profile.KindMarker
 	}
 	return profile.KindUser

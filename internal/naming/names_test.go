@@ -135,7 +135,7 @@ func TestWarnings(t *testing.T) {
 	names := Given(store, debugfiletest.NewFinder(t), map[uint64][]symbolize.Frame{0x2000: {{Name: "main"}}})
 	var want []string
 	for id, code := range store.Codes {
-		if code.Kind == stacks.CodeBroken {
+		if code.Kind == stacks.CodeBroken || code.Kind == stacks.CodeUnseen {
 			continue // no code, so it never has a problem
 		}
 		names.problems[id] = errors.Join(fmt.Errorf("/tmp/\x1b[2J: problem %d", id), errors.New("another"))

@@ -36,6 +36,13 @@ type Resolver struct {
 	exact, callers []int64
 	found          map[place][]profile.FrameID
 	problems       []error
+	path           []step
+}
+
+// step is a stack that calls or was interrupted.
+type step struct {
+	stack  profile.StackID
+	caller bool
 }
 
 // place is a frame that calls or was interrupted, which decides on where its
@@ -124,28 +131,42 @@ func (r *Resolver) callerCalls(s profile.StackID) bool {
 
 // Stack returns what stack s became, which calls or was interrupted.
 func (r *Resolver) Stack(s profile.StackID, caller bool) profile.StackID {
-	if s == 0 {
-		return 0
+	r.path = r.path[:0]
+	made := profile.StackID(0)
+	for s != 0 {
+		if known := r.rows(caller)[s]; known >= 0 {
+			made = profile.StackID(known)
+			break
+		}
+		r.path = append(r.path, step{s, caller})
+		caller = r.callerCalls(s)
+		s = r.Profile.Stacks[s].Parent
 	}
-	rows := r.exact
+	for _, at := range slices.Backward(r.path) {
+		for _, f := range r.frameOf(place{r.Profile.Stacks[at.stack].Frame, at.caller}) {
+			made = r.out.Push(made, f)
+		}
+		r.rows(at.caller)[at.stack] = int64(made)
+	}
+	return made
+}
+
+// rows returns what is known of stacks that call, or that were interrupted.
+func (r *Resolver) rows(caller bool) []int64 {
 	if caller {
-		rows = r.callers
+		return r.callers
 	}
-	if rows[s] >= 0 {
-		return profile.StackID(rows[s])
-	}
-	made := r.Stack(r.Profile.Stacks[s].Parent, r.callerCalls(s))
-	at := place{r.Profile.Stacks[s].Frame, caller}
+	return r.exact
+}
+
+// frameOf returns the frames that a frame became, the outermost first.
+func (r *Resolver) frameOf(at place) []profile.FrameID {
 	frames, ok := r.found[at]
 	if !ok {
 		frames = []profile.FrameID{r.copy(at.frame)}
 		r.found[at] = frames
 	}
-	for _, f := range frames {
-		made = r.out.Push(made, f)
-	}
-	rows[s] = int64(made)
-	return made
+	return frames
 }
 
 // copy returns a frame as it is.

@@ -8,11 +8,13 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"fulgur/internal/answer"
+	"fulgur/internal/safeopen"
 )
 
 // FileKey is the identity of mapped code: the device number and inode as the
@@ -46,6 +48,12 @@ type File struct {
 	// Location, so that it must stay readable; 0 if it never did.
 	met atomic.Uint64
 
+	// asking is held by a reader that opens it.
+	asking sync.Mutex
+	// queued says that it is among those that the cache opens next. It belongs to the
+	// table's goroutine.
+	queued bool
+
 	mu  sync.RWMutex
 	src source
 	opened
@@ -73,7 +81,7 @@ func (f *File) rewritten() bool {
 	if file == nil || time.Since(was.since) < rewriteRest {
 		return false
 	}
-	st, err := file.Now()
+	st, err := file.With(f.cache.patience).Now()
 	return err == nil && (st.Size != was.size || st.Mtim != was.modified)
 }
 
@@ -105,9 +113,13 @@ func (f *File) Root() string {
 }
 
 // Is reports whether f is the file that is open as o.
-func (f *File) Is(o *os.File) bool {
-	var st unix.Stat_t
-	return unix.Fstat(int(o.Fd()), &st) == nil && sameFile(st, f.Key)
+func (f *File) Is(o *safeopen.File) bool {
+	info, err := o.Stat()
+	if err != nil {
+		return false
+	}
+	st, ok := info.Sys().(*syscall.Stat_t)
+	return ok && sameFile(unix.Stat_t{Dev: st.Dev, Ino: st.Ino}, f.Key)
 }
 
 // reader reads a file whose descriptor may have been closed meanwhile.
@@ -142,36 +154,60 @@ func (f *File) acquire() (opened, error) {
 	}
 }
 
-// open opens the file from src, unless it is open.
+// open opens the file from src for a reader, unless it is open.
 func (f *File) open(src source) error {
-	f.mu.Lock()
-	if f.file != nil {
-		f.mu.Unlock()
+	f.asking.Lock()
+	defer f.asking.Unlock()
+	if f.isOpen() {
 		return nil
 	}
-	f.src = src
-	open := func(v *answer.Visit) (opened, error) { return src.open(v, f.Key, f.Path) }
-	if f.Key.Maj != 0 {
-		// What has a device is on a disk, as far as can be told before it is open, and
-		// a new program's files have to be there before its first samples.
-		f.opened, f.err = answer.AskDirectly(open)
-	} else {
-		f.opened, f.err = answer.Ask(near(src.pid), open, func(late opened, err error) {
-			if err == nil {
-				_ = late.file.Close() // whoever reads the file opens it again
-			}
-		})
+	answer.AskEach(nil, []answer.Question[opened]{f.question(src)})
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	if f.file == nil && f.err != nil {
+		return fmt.Errorf("open mapped file %s: %w", f.Path, f.err)
 	}
-	err := f.err
+	return nil
+}
+
+// question asks for the file that src has. None of the ways there is free of
+// strangers: even the directory of a process's mappings can be looked at only while
+// no thread of that holds them, which may wait for a file system in turn.
+func (f *File) question(src source) answer.Question[opened] {
+	f.mu.Lock()
+	f.src = src
+	f.mu.Unlock()
+	key := f.Key
+	return answer.Question[opened]{
+		Who:      near(src.pid),
+		Ask:      func(v *answer.Visit) (opened, error) { return src.open(v, key, f.Path) },
+		Answered: f.adopt,
+		Late: func(o opened, err error) {
+			if err == nil {
+				f.adopt(o, nil)
+			}
+		},
+	}
+}
+
+// adopt notes how opening the file went.
+func (f *File) adopt(o opened, err error) {
+	f.mu.Lock()
+	if f.file != nil {
+		f.mu.Unlock() // somebody else was faster
+		if err == nil {
+			_ = o.file.Close() // was not even read
+		}
+		return
+	}
+	f.opened, f.err = o, err
 	if err == nil && f.was.since.IsZero() {
 		f.was = version{f.size, f.modified, time.Now()}
 	}
 	f.mu.Unlock()
-	if err != nil {
-		return fmt.Errorf("open mapped file %s: %w", f.Path, err)
+	if err == nil {
+		f.cache.opened(f)
 	}
-	f.cache.opened(f)
-	return nil
 }
 
 // close gives the file's descriptor back; reading opens it again.
@@ -194,23 +230,28 @@ func (f *File) isOpen() bool {
 	return f.file != nil
 }
 
-// seen notes that src maps the file too. It opens what could not be opened
-// so far, unless for lack of a permission that will not be there now either.
-func (f *File) seen(src source) {
+// seen notes that src maps the file too. It reports whether the file should be opened
+// from there: it could not be so far, and not for lack of a permission that will not be
+// there now either.
+func (f *File) seen(src source) (retry bool) {
 	f.mu.Lock()
-	retry := f.file == nil && f.err != nil && !errors.Is(f.err, fs.ErrPermission)
-	if f.file == nil {
-		f.src = src
+	defer f.mu.Unlock()
+	if f.file != nil {
+		return false
 	}
-	f.mu.Unlock()
-	if retry {
-		_ = f.open(src) // whoever reads the file gets the error
-	}
+	f.src = src
+	return f.err != nil && !errors.Is(f.err, fs.ErrPermission)
 }
 
 // isELF reports whether the file starts like an ELF file.
 func (f *File) isELF() bool {
+	f.mu.RLock()
+	file := f.file
+	f.mu.RUnlock()
+	if file == nil {
+		return false
+	}
 	var magic [4]byte
-	_, err := reader{f}.ReadAt(magic[:], 0)
+	_, err := file.With(f.cache.patience).ReadAt(magic[:], 0)
 	return err == nil && string(magic[:]) == "\x7fELF"
 }

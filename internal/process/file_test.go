@@ -2,6 +2,7 @@ package process
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -12,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"fulgur/internal/answer"
+	"fulgur/internal/procfs"
 	"fulgur/internal/testenv"
 	"fulgur/internal/testenv/fusetest"
 )
@@ -30,7 +32,7 @@ func mapped(t *testing.T, path, content string) Map {
 	defer f.Close()
 	mem, err := unix.Mmap(int(f.Fd()), 0, os.Getpagesize(), unix.PROT_READ|unix.PROT_EXEC, unix.MAP_PRIVATE)
 	if err != nil {
-		t.Skipf("cannot map a file of %s as executable: %v", filepath.Dir(path), err)
+		testenv.Skip(t, "needs the right to map a file of %s as executable: %v", filepath.Dir(path), err)
 	}
 	t.Cleanup(func() { _ = unix.Munmap(mem) })
 	maps, err := readMaps(os.Getpid())
@@ -112,7 +114,7 @@ func TestFileGeneration(t *testing.T) {
 	defer f.Close()
 	gen, ok := generation(f)
 	if !ok {
-		t.Skip("the file system tells no generations")
+		testenv.Unsupported(t, "the file system has no generations of inodes")
 	}
 	key := m.key()
 	key.Gen = gen + 1
@@ -137,7 +139,9 @@ func TestFileRewritten(t *testing.T) {
 	m := mapped(t, path, "the first contents")
 	c := newFiles(10)
 	intern := func() *File {
-		return c.intern(m.key(), path, source{pid: os.Getpid(), start: m.Start, limit: m.Limit})
+		f := c.intern(m.key(), path, source{pid: os.Getpid(), start: m.Start, limit: m.Limit})
+		c.openQueued()
+		return f
 	}
 	first := intern()
 	rewrite := func(content string, at int64) {
@@ -198,6 +202,7 @@ func TestFileLimit(t *testing.T) {
 	for _, name := range strings.Split("abcdefgh", "") {
 		m := mapped(t, filepath.Join(dir, name), name)
 		f := c.intern(m.key(), m.Name, source{pid: os.Getpid(), start: m.Start, limit: m.Limit})
+		c.openQueued()
 		if name == "b" {
 			f.met.Store(1) // a stack met it
 		}
@@ -258,6 +263,66 @@ func TestFileNoAnswer(t *testing.T) {
 	}
 }
 
+// A file system that does not answer keeps nobody waiting whose mapping has the device
+// of a disk: it may be mounted over the directory of the mapped file, or be one of FUSE
+// that is on a disk, as fuseblk.
+func TestFileNoAnswerOverIt(t *testing.T) {
+	testenv.Root(t)
+	served := filepath.Join(t.TempDir(), "served")
+	if err := os.WriteFile(served, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	over, stop := fusetest.Mount(t, served)
+	stop()
+	key := FileKey{Maj: 8, Min: 1, Ino: 42}
+	done := make(chan error)
+	go func() {
+		c := newFiles(10)
+		f := c.intern(key, over, source{pid: os.Getpid()})
+		c.openQueued()
+		_, err := contents(f)
+		done <- err
+	}()
+	select {
+	case err := <-done:
+		if !errors.Is(err, answer.ErrNone) {
+			t.Errorf("error %v", err)
+		}
+	case <-time.After(time.Minute):
+		t.Fatal("the file is waited for")
+	}
+}
+
+// However many file systems do not answer, and whatever others answer, a file that
+// answers is opened in the same go.
+func TestFilesNoAnswer(t *testing.T) {
+	testenv.Root(t)
+	dir := t.TempDir()
+	served := filepath.Join(dir, "served")
+	if err := os.WriteFile(served, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := newFiles(10)
+	self := source{pid: os.Getpid()}
+	var dead, alive []*File
+	for i := range 3 {
+		over, stop := fusetest.Mount(t, served)
+		stop()
+		dead = append(dead, c.intern(FileKey{Maj: 8, Min: 1, Ino: uint64(i + 1)}, over, self))
+		m := mapped(t, filepath.Join(dir, fmt.Sprint(i)), "alive")
+		alive = append(alive, c.intern(m.key(), m.Name, source{pid: os.Getpid(), start: m.Start, limit: m.Limit}))
+	}
+	c.openQueued()
+	for i := range dead {
+		if dead[i].isOpen() || !errors.Is(dead[i].err, answer.ErrNone) {
+			t.Errorf("a file that does not answer: open %v, %v", dead[i].isOpen(), dead[i].err)
+		}
+		if !alive[i].isOpen() {
+			t.Errorf("a file that answers is not open: %v", alive[i].err)
+		}
+	}
+}
+
 func TestFilesSweep(t *testing.T) {
 	c := newFiles(10)
 	src := source{pid: pidA}
@@ -292,7 +357,7 @@ func TestFileRoot(t *testing.T) {
 	m := mapped(t, path, "code")
 	other := m.key()
 	other.Ino++
-	own := procPath(os.Getpid(), "root")
+	own := procfs.Path(os.Getpid(), "root")
 	for _, test := range []struct {
 		name string
 		src  source

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"fulgur/internal/answer"
 )
 
 // files interns mapped files, and bounds how many are open.
@@ -22,9 +24,19 @@ type files struct {
 	swept   int
 	sweptAt time.Time
 	period  atomic.Uint64
+	// patience is that of the goroutine that interns files.
+	patience *answer.Patience
+	queue    []queued
 
 	mu   sync.Mutex
 	open []*File // in order of opening
+}
+
+// queued is a file that is to be opened from src, for the first time if it is fresh.
+type queued struct {
+	file  *File
+	src   source
+	fresh bool
 }
 
 // newFiles returns an empty set of files that keeps limit of them open, or
@@ -34,7 +46,7 @@ func newFiles(limit int) *files {
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &rlimit); err == nil && rlimit.Cur/2 < uint64(limit) {
 		limit = int(rlimit.Cur / 2)
 	}
-	c := &files{limit: limit, byInode: map[FileKey][]*File{}, sweptAt: time.Now()}
+	c := &files{limit: limit, byInode: map[FileKey][]*File{}, sweptAt: time.Now(), patience: answer.NewPatience()}
 	c.period.Store(1)
 	return c
 }
@@ -45,25 +57,50 @@ func (c *files) used(f *File) bool {
 	return met != 0 && met+2 >= c.period.Load()
 }
 
-// intern returns the file of a mapping called name, opened through src if it
-// is new or could not be opened so far. One that was written in place since the last
-// mapping is a new one.
+// intern returns the file of a mapping called name. If it is new, or could not be
+// opened so far, the next [files.openQueued] opens it through src. One that was written
+// in place since the last mapping is a new one.
 func (c *files) intern(key FileKey, name string, src source) *File {
 	inode := FileKey{Maj: key.Maj, Min: key.Min, Ino: key.Ino}
 	path := strings.TrimSuffix(name, deletedSuffix)
 	for _, f := range c.byInode[inode] {
 		if f.is(key, path) && !f.rewritten() {
-			f.seen(src)
+			if !f.queued && f.seen(src) {
+				f.queued = true
+				c.queue = append(c.queue, queued{file: f, src: src})
+			}
 			return f
 		}
 	}
-	f := &File{Key: key, Path: strings.Clone(path), cache: c}
+	f := &File{Key: key, Path: strings.Clone(path), cache: c, src: src, queued: true}
 	c.byInode[inode] = append(c.byInode[inode], f)
 	c.count++
-	if err := f.open(src); err == nil && key.Gen == 0 {
-		f.Key.Gen = f.gen
-	}
+	c.queue = append(c.queue, queued{f, src, true})
 	return f
+}
+
+// openQueued opens the files that were interned since the last call, all by one
+// goroutine as far as they answer: the program that maps them may be gone soon. It
+// waits no longer than the patience lets it; a file that takes longer is open later,
+// or never. It comes before anybody else gets to know of the files.
+func (c *files) openQueued() {
+	if len(c.queue) == 0 {
+		return
+	}
+	questions := make([]answer.Question[opened], 0, len(c.queue))
+	for _, q := range c.queue {
+		q.file.queued = false
+		question := q.file.question(q.src)
+		question.Answered = func(o opened, err error) {
+			q.file.adopt(o, err)
+			if q.fresh && err == nil && q.file.Key.Gen == 0 {
+				q.file.Key.Gen = o.gen
+			}
+		}
+		questions = append(questions, question)
+	}
+	c.queue = nil
+	answer.AskEach(c.patience, questions)
 }
 
 // is reports whether a mapping of the given key and path is of this file.
@@ -74,7 +111,7 @@ func (f *File) is(key FileKey, path string) bool {
 	if f.Key.Gen != 0 && key.Gen != 0 {
 		return f.Key.Gen == key.Gen
 	}
-	return f.isOpen() || f.Path == path
+	return f.queued || f.isOpen() || f.Path == path
 }
 
 // opened notes that f holds a descriptor and, if these are too many, closes

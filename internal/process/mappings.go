@@ -28,6 +28,7 @@ func (t *Table) MappingsAt(pid int, time uint64) []Mapping {
 	if pid <= 0 {
 		return nil
 	}
+	t.files.openQueued()
 	i := t.image(pid)
 	for i != nil && time < i.from {
 		i = i.prev

@@ -10,12 +10,14 @@ import (
 	"golang.org/x/sys/unix"
 
 	"fulgur/internal/answer"
+	"fulgur/internal/privilege"
+	"fulgur/internal/procfs"
 	"fulgur/internal/safeopen"
 )
 
 // near is what stands for whatever a process sees, as long as it is not known on which
 // file system it lies.
-func near(pid int) answer.Place { return answer.Place{Near: procPath(pid, "root")} }
+func near(pid int) answer.Place { return answer.Place{Near: procfs.Path(pid, "root")} }
 
 // source is where a mapped file can be had from: a process, the mapping in
 // it, and the process's parent, which often lives longer.
@@ -33,20 +35,30 @@ type opened struct {
 	gen      uint64 // the inode's generation, 0 where unknown
 }
 
+// What it takes to look into other users' processes: at the links to what they mapped, in
+// a directory that is the user's alone, and at their roots; and to read what they mapped.
+// What a path below a root leads to is opened without: a process can choose the path, and
+// on some file systems also seem to have mapped what is there.
+var (
+	toReachMapped = privilege.SetOf(privilege.SysPtrace, privilege.CheckpointRestore, privilege.DACReadSearch)
+	toReachRoot   = privilege.SetOf(privilege.SysPtrace)
+	toRead        = privilege.SetOf(privilege.DACReadSearch)
+)
+
 // open opens the file with the given identity.
 // It tries, in this order: the process's mapping itself, which leads to the
 // right file whatever became of its path; the path as the process sees it,
 // then as its parent does; and the path in our own mount namespace.
 func (s source) open(v *answer.Visit, key FileKey, path string) (opened, error) {
-	attempts := []func() (int, error){
-		func() (int, error) {
+	attempts := []attempt{
+		{func() (int, error) {
 			return openInProcess(s.pid, func(id int) (int, error) {
-				return openPath(procPath(id, fmt.Sprintf("map_files/%x-%x", s.start, s.limit)))
+				return safeopen.Path(procfs.Path(id, "map_files", fmt.Sprintf("%x-%x", s.start, s.limit)), toReachMapped)
 			})
-		},
-		func() (int, error) { return openInRoot(v, s.pid, path) },
-		func() (int, error) { return openInRoot(v, s.parent, path) },
-		func() (int, error) { return safeopen.Below(v, "/", path) },
+		}, toRead},
+		{func() (int, error) { return openInRoot(v, s.pid, path) }, safeopen.AsUser},
+		{func() (int, error) { return openInRoot(v, s.parent, path) }, safeopen.AsUser},
+		{func() (int, error) { return safeopen.Below(v, "/", path) }, safeopen.AsUser},
 	}
 	result := ErrFileGone
 	for _, attempt := range attempts {
@@ -69,7 +81,7 @@ func (s source) open(v *answer.Visit, key FileKey, path string) (opened, error) 
 // Open returns the regular file at a path as process pid sees it: the one that a
 // mapping of it will have.
 func (t *Table) Open(pid int, path string) (*File, error) {
-	key, err := answer.Ask(near(pid), func(v *answer.Visit) (FileKey, error) {
+	key, err := answer.AskPatiently(t.files.patience, near(pid), func(v *answer.Visit) (FileKey, error) {
 		fd, err := openInRoot(v, pid, path)
 		if err != nil {
 			return FileKey{}, err
@@ -87,7 +99,9 @@ func (t *Table) Open(pid int, path string) (*File, error) {
 	case err != nil:
 		return nil, err
 	}
-	return t.files.intern(key, path, source{pid: pid}), nil
+	f := t.files.intern(key, path, source{pid: pid})
+	t.files.openQueued()
+	return f, nil
 }
 
 // root returns the directory that stands for "/" where the file with the given
@@ -100,8 +114,8 @@ func (s source) root(v *answer.Visit, key FileKey, path string) string {
 		}
 		root := ""
 		fd, err := openInProcess(pid, func(id int) (int, error) {
-			root = procPath(id, "root")
-			return openPath(root)
+			root = procfs.Path(id, "root")
+			return safeopen.Path(root, toReachRoot)
 		})
 		if err == nil {
 			_ = unix.Close(fd) // was only looked at
@@ -119,17 +133,23 @@ func (s source) root(v *answer.Visit, key FileKey, path string) string {
 	return "/"
 }
 
-// openChecked opens the file that attempt finds, at path in one place or another,
+// attempt is a way to find a file, and the capabilities to open it with.
+type attempt struct {
+	find   func() (int, error)
+	rights privilege.Set
+}
+
+// openChecked opens the file that an attempt finds, at path in one place or another,
 // if it is the one with the given identity. What is at a path may be anything, so
 // it is looked at before it is opened.
-func openChecked(v *answer.Visit, attempt func() (int, error), key FileKey, path string) (opened, error) {
-	fd, err := attempt()
+func openChecked(v *answer.Visit, a attempt, key FileKey, path string) (opened, error) {
+	fd, err := a.find()
 	if err != nil {
 		return opened{}, err
 	}
 	defer func() { _ = unix.Close(fd) }()
 	var o opened
-	o.file, err = safeopen.Hold(v, fd, path, func(st *unix.Stat_t) error {
+	o.file, err = safeopen.Hold(v, fd, path, a.rights, func(st *unix.Stat_t) error {
 		if safeopen.Regular(st) != nil || !sameFile(*st, key) {
 			return ErrFileReplaced
 		}
@@ -162,9 +182,6 @@ func sameFile(st unix.Stat_t, key FileKey) bool {
 	return maj == 0 || maj == key.Maj && unix.Minor(st.Dev) == key.Min
 }
 
-// openPath opens a path in our own mount namespace, only to look at it.
-func openPath(path string) (int, error) { return safeopen.Path(path) }
-
 // openInProcess opens what open finds in the directory of process pid, or of
 // a thread that outlived its first one.
 func openInProcess(pid int, open func(id int) (int, error)) (int, error) {
@@ -183,12 +200,20 @@ func openInRoot(v *answer.Visit, pid int, path string) (int, error) {
 	if pid <= 0 || !filepath.IsAbs(path) {
 		return -1, fs.ErrNotExist
 	}
-	root, err := openInProcess(pid, func(id int) (int, error) { return openPath(procPath(id, "root")) })
+	root, err := rootOf(pid)
 	if err != nil {
 		return -1, err
 	}
 	defer func() { _ = unix.Close(root) }()
 	return safeopen.At(v, root, path)
+}
+
+// rootOf opens the root of process pid, or ours if pid is 0, only to look at it.
+func rootOf(pid int) (int, error) {
+	if pid == 0 {
+		return safeopen.Path("/", safeopen.AsUser)
+	}
+	return openInProcess(pid, func(id int) (int, error) { return safeopen.Path(procfs.Path(id, "root"), toReachRoot) })
 }
 
 // generation returns the generation number of the file's inode, by which two

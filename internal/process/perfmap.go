@@ -11,6 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"fulgur/internal/answer"
+	"fulgur/internal/privilege"
+	"fulgur/internal/procfs"
 	"fulgur/internal/safeopen"
 )
 
@@ -20,11 +22,17 @@ import (
 // neither its root nor its numbers behind, so open the map while it lives.
 //
 // /tmp is open to everyone, so a map counts only if it is a regular file
-// that the process's user, or root, owns. The error wraps fs.ErrNotExist if
+// that the process's user, or root, owns. It is opened with what the user of fulgur
+// may do, unless nobody but the process's user can have put it there. The error wraps fs.ErrNotExist if
 // there is none, and [answer.ErrNone] if a file system on the way does not answer. The
 // caller closes the file.
-func openPerfMap(pid int) (*safeopen.File, error) {
-	f, err := answer.Ask(near(pid), func(v *answer.Visit) (*safeopen.File, error) { return visitPerfMap(v, pid) },
+func openPerfMap(patience *answer.Patience, pid int) (*safeopen.File, error) {
+	return askPerfMap(patience, pid, func(v *answer.Visit) (*safeopen.File, error) { return visitPerfMap(v, pid) })
+}
+
+// askPerfMap calls open for the perf map of process pid, within the time that patience allows.
+func askPerfMap(patience *answer.Patience, pid int, open func(*answer.Visit) (*safeopen.File, error)) (*safeopen.File, error) {
+	f, err := answer.AskPatiently(patience, near(pid), open,
 		func(late *safeopen.File, err error) {
 			if err == nil {
 				_ = late.Close() // it is looked for again
@@ -33,12 +41,30 @@ func openPerfMap(pid int) (*safeopen.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open perf map of process %d: %w", pid, err)
 	}
-	return f, nil
+	return f.With(patience), nil
 }
 
 // visitPerfMap is [openPerfMap] for who may wait.
 func visitPerfMap(v *answer.Visit, pid int) (*safeopen.File, error) {
-	status, err := os.ReadFile(procPath(pid, "status"))
+	place, err := findPerfMapPlace(pid)
+	if err != nil {
+		return nil, err
+	}
+	defer place.close()
+	return place.open(v)
+}
+
+// perfMapPlace is where the perf map of a process is, or will be. It outlives the
+// process: some JITs write their map as the very last thing that they do.
+type perfMapPlace struct {
+	pid, nspid int
+	uid        uint32   // of the process
+	root       *os.File // its root, only to look at
+}
+
+// findPerfMapPlace returns that of process pid, which is alive. The caller closes it.
+func findPerfMapPlace(pid int) (*perfMapPlace, error) {
+	status, err := procfs.ReadFile(pid, "status")
 	if err != nil {
 		return nil, err
 	}
@@ -46,29 +72,77 @@ func visitPerfMap(v *answer.Visit, pid int) (*safeopen.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	f, err := openOwned(v, func(path string) (int, error) { return openInRoot(v, pid, path) }, perfMapPath(nspid), uid)
-	if errors.Is(err, fs.ErrNotExist) {
-		f, err = openOwned(v, func(path string) (int, error) { return safeopen.Below(v, "/", path) }, perfMapPath(pid), uid)
+	root, err := rootOf(pid)
+	if err != nil {
+		return nil, err
 	}
-	return f, err
+	return &perfMapPlace{pid, nspid, uid, os.NewFile(uintptr(root), "/")}, nil
+}
+
+// close closes the place, once nobody opens the map any more.
+func (p *perfMapPlace) close() { _ = p.root.Close() } // was only looked at
+
+// open opens the map, see [openPerfMap].
+func (p *perfMapPlace) open(v *answer.Visit) (f *safeopen.File, err error) {
+	conn, err := p.root.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	// The descriptor stays open meanwhile, though the place may be closed.
+	if err := conn.Control(func(root uintptr) { f, err = openOwned(v, int(root), perfMapPath(p.nspid), p.uid) }); err != nil {
+		return nil, err
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return f, err
+	}
+	root, err := rootOf(0)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = unix.Close(root) }() // was only looked at
+	return openOwned(v, root, perfMapPath(p.pid), p.uid)
 }
 
 // perfMapPath returns the traditional path of the perf map of pid.
 func perfMapPath(pid int) string { return "/tmp/perf-" + strconv.Itoa(pid) + ".map" }
 
-// openOwned opens the regular file that find finds at path if uid or root owns it.
-func openOwned(v *answer.Visit, find func(path string) (int, error), path string, uid uint32) (*safeopen.File, error) {
-	fd, err := find(path)
+// openOwned opens the regular file at path below the directory that root is a descriptor
+// of, if uid or root owns it.
+func openOwned(v *answer.Visit, root int, path string, uid uint32) (*safeopen.File, error) {
+	fd, err := safeopen.EntryAt(v, root, path)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = unix.Close(fd) }()
-	return safeopen.Hold(v, fd, path, func(st *unix.Stat_t) error {
+	st, err := safeopen.Look(v, fd)
+	if err != nil {
+		return nil, err
+	}
+	rights := rightsOfPerfMap(&st, uid)
+	if st.Mode&unix.S_IFMT == unix.S_IFLNK {
+		followed, err := safeopen.At(v, root, path)
+		if err != nil {
+			return nil, err
+		}
+		defer func() { _ = unix.Close(followed) }()
+		fd = followed
+	}
+	return safeopen.Hold(v, fd, path, rights, func(st *unix.Stat_t) error {
 		if st.Uid != uid && st.Uid != 0 {
 			return fmt.Errorf("owned by user %d, neither by the process's user %d nor by root", st.Uid, uid)
 		}
 		return safeopen.Regular(st)
 	})
+}
+
+// rightsOfPerfMap returns the capabilities to open a perf map of a process of user uid
+// with: many JITs write one that only their user may read. But everyone can put links
+// into /tmp, which lead to that user's other files.
+func rightsOfPerfMap(st *unix.Stat_t, uid uint32) privilege.Set {
+	if safeopen.Regular(st) == nil && st.Uid == uid && st.Nlink == 1 {
+		return toRead
+	}
+	return safeopen.AsUser
 }
 
 // parseStatus returns the user that owns the files a process creates, and

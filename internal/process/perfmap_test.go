@@ -1,6 +1,8 @@
 package process
 
 import (
+	"bytes"
+	"fmt"
 	"os"
 	"testing"
 
@@ -19,9 +21,24 @@ func TestParseStatus(t *testing.T) {
 	}
 }
 
+// FuzzParseStatus finds the numbers behind foreign lines.
 func FuzzParseStatus(f *testing.F) {
-	f.Add([]byte("Name:\tx\nUid:\t1\t2\t3\t4\nNSpid:\t100\t20\t7\n"))
-	f.Fuzz(func(_ *testing.T, b []byte) { _, _, _ = parseStatus(b) })
+	f.Add([]byte("Name:\tx\nGid:\t1\t2\t3\t4"), uint32(4), uint16(7))
+	f.Add([]byte("Uid:\t1\t2\t3\t4\nNSpid:\t100\t20\t7\n"), uint32(0), uint16(1))
+	f.Fuzz(func(t *testing.T, others []byte, uid uint32, pid uint16) {
+		_, _, err := parseStatus(others)
+		has := func(key string) bool { return bytes.Contains(others, []byte(key)) }
+		if err == nil && (!has("Uid:") || !has("NSpid:")) {
+			t.Errorf("no error for %q", others)
+		}
+		if has("Uid:") || has("NSpid:") {
+			return // the first ones count
+		}
+		gotUID, gotPID, err := parseStatus(fmt.Appendf(others, "\nUid:\t1\t2\t3\t%d\nNSpid:\t9\t%d\n", uid, pid))
+		if err != nil || gotUID != uid || gotPID != int(pid) {
+			t.Errorf("uid %d, pid %d (%v); want %d, %d", gotUID, gotPID, err, uid, pid)
+		}
+	})
 }
 
 func TestOpenPerfMap(t *testing.T) {
@@ -31,7 +48,7 @@ func TestOpenPerfMap(t *testing.T) {
 	if err := os.WriteFile(path, nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	f, err := openPerfMap(os.Getpid())
+	f, err := openPerfMap(nil, os.Getpid())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +56,7 @@ func TestOpenPerfMap(t *testing.T) {
 	if err := os.Chown(path, 12345, -1); err != nil {
 		t.Fatal(err)
 	}
-	if f, err := openPerfMap(os.Getpid()); err == nil {
+	if f, err := openPerfMap(nil, os.Getpid()); err == nil {
 		f.Close()
 		t.Error("a map that another user owns was opened")
 	}

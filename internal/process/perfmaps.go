@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"io/fs"
 	"slices"
 	"time"
 
@@ -25,6 +26,7 @@ type PerfMap struct {
 	// file is followed until something takes the map's place or the process
 	// ends; nil if there is none, or none yet.
 	file  *safeopen.File
+	place *perfMapPlace // where the file may still come; nil if there is one, or it is not known
 	mtime unix.Timespec // of the file as kept
 	kept  spooled
 	err   error
@@ -106,12 +108,12 @@ func (m *PerfMap) matches() bool {
 
 // replaced returns the file that is now at the path of the map, if it is no
 // longer the one that is followed.
-func (m *PerfMap) replaced() *safeopen.File {
+func (m *PerfMap) replaced(patience *answer.Patience) *safeopen.File {
 	st, err := m.file.Now()
 	if err != nil || st.Nlink > 0 {
 		return nil
 	}
-	f, err := openPerfMap(m.pid)
+	f, err := openPerfMap(patience, m.pid)
 	if err != nil {
 		return nil // a program that ends removes its map
 	}
@@ -122,6 +124,7 @@ func (m *PerfMap) replaced() *safeopen.File {
 type perfMaps struct {
 	followed map[int]*PerfMap // the newest of each process, by pid
 	spool    spool
+	patience *answer.Patience
 	missed   time.Time // when missing maps were last looked for
 }
 
@@ -132,12 +135,33 @@ const missingEvery = time.Second
 // open begins to follow the map of process pid.
 func (p *perfMaps) open(pid int) *PerfMap {
 	m := &PerfMap{pid: pid, kept: spooled{in: &p.spool}}
-	m.file, m.err = openPerfMap(pid)
+	m.file, m.err = openPerfMap(p.patience, pid)
 	if m.file != nil {
 		m.update()
+	} else if errors.Is(m.err, fs.ErrNotExist) {
+		m.place, _ = findPerfMapPlace(pid) // which may have ended, and then wrote none
 	}
 	p.followed[pid] = m
 	return m
+}
+
+// find opens the map if there is one by now, even if the process has just ended.
+func (p *perfMaps) find(m *PerfMap) {
+	m.file, m.err = openPerfMap(p.patience, m.pid)
+	if m.file == nil && m.place != nil && !errors.Is(m.err, answer.ErrNone) {
+		m.file, m.err = askPerfMap(p.patience, m.pid, m.place.open)
+	}
+	if m.file != nil {
+		m.forgetPlace()
+	}
+}
+
+// forgetPlace closes the place where the map might have come.
+func (m *PerfMap) forgetPlace() {
+	if m.place != nil {
+		m.place.close()
+		m.place = nil
+	}
 }
 
 // follow brings all maps up to date, and calls fn for each process that began
@@ -149,14 +173,14 @@ func (p *perfMaps) follow(fn func(pid int)) {
 	}
 	for pid, m := range p.followed {
 		if m.file == nil && missing {
-			m.file, m.err = openPerfMap(pid)
+			p.find(m)
 		}
 		if m.file == nil {
 			continue
 		}
 		rewritten := m.update()
 		file := m.file
-		if other := m.replaced(); other != nil {
+		if other := m.replaced(p.patience); other != nil {
 			_ = file.Close() // was only read
 			file, rewritten = other, true
 		}
@@ -171,13 +195,18 @@ func (p *perfMaps) follow(fn func(pid int)) {
 }
 
 // leave takes what is left of the map of process pid, which has ended or runs
-// another program from now on, and follows it no longer.
+// another program from now on, and follows it no longer. If there was no map before, it
+// may have one now: Java's DumpPerfMapAtExit writes it at the end.
 func (p *perfMaps) leave(pid int) {
 	m := p.followed[pid]
 	if m == nil {
 		return
 	}
 	delete(p.followed, pid)
+	if m.place != nil {
+		p.find(m)
+		m.forgetPlace()
+	}
 	if m.file != nil {
 		m.update()
 		_ = m.file.Close() // was only read

@@ -52,7 +52,7 @@ func TestPerfMap(t *testing.T) {
 	path := perfMapPath(self)
 	mem, err := unix.Mmap(-1, 0, os.Getpagesize(), unix.PROT_READ|unix.PROT_EXEC, unix.MAP_PRIVATE|unix.MAP_ANON)
 	if err != nil {
-		t.Skip("cannot map executable memory: ", err)
+		testenv.Skip(t, "needs the right to map executable memory: %v", err)
 	}
 	t.Cleanup(func() { _ = unix.Munmap(mem) })
 	addr := uint64(uintptr(unsafe.Pointer(&mem[0])))
@@ -295,12 +295,55 @@ func TestPerfMapsNoAnswer(t *testing.T) {
 	stop()
 	before := runtime.NumGoroutine()
 	for _, pid := range pids {
-		if _, err := openPerfMap(pid); !errors.Is(err, answer.ErrNone) {
+		if _, err := openPerfMap(nil, pid); !errors.Is(err, answer.ErrNone) {
 			t.Errorf("error %v", err)
 		}
 	}
 	// A question that is open has two: who asks, and who waits for that.
 	if waiting := runtime.NumGoroutine() - before; waiting >= len(pids) {
 		t.Errorf("%d goroutines wait, want those of one question", waiting)
+	}
+}
+
+// A map that a process wrote as the last thing it did is found when the process is gone,
+// be it at the end of the measurement or when its end is met.
+func TestPerfMapAtExit(t *testing.T) {
+	for name, end := range map[string]func(*perfMaps, int){
+		"measurement ends": func(p *perfMaps, _ int) { p.follow(func(int) {}) },
+		"process ends":     func(p *perfMaps, pid int) { p.leave(pid) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := perfMaps{followed: map[int]*PerfMap{}, spool: spool{limit: spoolLimit}}
+			t.Cleanup(func() {
+				if err := p.close(); err != nil {
+					t.Error(err)
+				}
+			})
+			cmd := osexec.Command(testenv.Tool(t, "cat"))
+			input, err := cmd.StdinPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			pid := cmd.Process.Pid
+			m := p.open(pid)
+			if !errors.Is(m.err, fs.ErrNotExist) {
+				t.Errorf("a map before there is one: %v", m.err)
+			}
+			path := perfMapPath(pid)
+			t.Cleanup(func() { os.Remove(path) })
+			if err := errors.Join(os.WriteFile(path, []byte("1 1 last\n"), 0o600), input.Close(), cmd.Wait()); err != nil {
+				t.Fatal(err)
+			}
+			end(&p, pid)
+			if got := said(t, m); !slices.Equal(got, []string{"1 1 last\n"}) {
+				t.Errorf("the map says %q", got)
+			}
+			if m.place != nil {
+				t.Error("the place of the map stays open")
+			}
+		})
 	}
 }

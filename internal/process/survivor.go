@@ -2,8 +2,8 @@ package process
 
 import (
 	"bytes"
-	"os"
-	"strconv"
+
+	"fulgur/internal/procfs"
 )
 
 // survivor returns a thread of process pid that has not ended: the first one,
@@ -14,12 +14,12 @@ func survivor(pid int) (tid int) {
 	if lives(pid) {
 		return pid
 	}
-	threads, err := os.ReadDir(procPath(pid, "task"))
+	threads, err := procfs.Numbers(pid, "task")
 	if err != nil {
 		return 0
 	}
-	for _, t := range threads {
-		if tid, err := strconv.Atoi(t.Name()); err == nil && lives(tid) {
+	for _, tid := range threads {
+		if lives(tid) {
 			return tid
 		}
 	}
@@ -29,16 +29,10 @@ func survivor(pid int) (tid int) {
 // lives reports whether thread tid has not ended. The first thread of a
 // process stays in /proc, as a zombie, until the others have ended too.
 func lives(tid int) bool {
-	stat, err := os.ReadFile(procPath(tid, "stat"))
+	stat, err := procfs.ReadFile(tid, "stat")
 	if err != nil {
 		return false
 	}
 	state := bytes.TrimLeft(stat[bytes.LastIndexByte(stat, ')')+1:], " ")
 	return len(state) > 0 && state[0] != 'Z' && state[0] != 'X'
-}
-
-// procPath returns the path of a file in the /proc directory of a process, or
-// of any of its threads: /proc has these too, though it does not list them.
-func procPath(id int, name string) string {
-	return "/proc/" + strconv.Itoa(id) + "/" + name
 }

@@ -5,11 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"time"
 
+	"fulgur/internal/answer"
 	"fulgur/internal/monotonic"
 	"fulgur/internal/perfevent"
+	"fulgur/internal/procfs"
 )
 
 // Options are a table's settings; the zero value has a default for each.
@@ -31,6 +32,8 @@ type Table struct {
 	images   map[int]*image // the newest of each pid
 	files    *files
 	perfMaps perfMaps
+	storms   map[int]*storm // of those that mapped code lately, or too often
+	late     lateMaps
 	sync     func()
 	replaced func(pid int)
 	mapped   func(pid int)
@@ -55,14 +58,16 @@ type Location struct {
 
 // NewTable returns an empty table.
 func NewTable(o Options) *Table {
-	return &Table{
+	t := &Table{
 		images:   map[int]*image{},
+		storms:   map[int]*storm{},
 		files:    newFiles(cmp.Or(o.MaxOpenFiles, 4096)),
 		sync:     o.Sync,
-		perfMaps: perfMaps{followed: map[int]*PerfMap{}, spool: spool{limit: spoolLimit}},
 		replaced: func(int) {},
 		mapped:   func(int) {},
 	}
+	t.perfMaps = perfMaps{followed: map[int]*PerfMap{}, spool: spool{limit: spoolLimit}, patience: t.files.patience}
+	return t
 }
 
 // OnReplaced has fn called whenever executable memory of a running process
@@ -104,6 +109,13 @@ func (t *Table) Apply(r perfevent.Record) {
 	}
 }
 
+// Applied tells the table that there are no more records for now. The table then opens
+// the files that the records named; otherwise it does so at the next query.
+func (t *Table) Applied() {
+	t.calmAll(monotonic.Now())
+	t.files.openQueued()
+}
+
 // image returns the newest image of a pid; a pid not met before has been
 // running all along.
 func (t *Table) image(pid int) *image {
@@ -131,7 +143,7 @@ func (t *Table) push(pid int, i *image) {
 
 func (t *Table) mmap(r perfevent.Mmap2) {
 	limit := r.Addr + r.Len
-	if limit <= r.Addr || r.PID <= 0 {
+	if limit <= r.Addr || r.PID <= 0 || t.skip(r.PID, r.Time) {
 		return
 	}
 	i := t.image(r.PID)
@@ -148,8 +160,8 @@ func (t *Table) mmap(r perfevent.Mmap2) {
 	t.mapped(r.PID)
 }
 
-// mapping turns what the kernel tells of a mapping into ours, and opens its
-// file.
+// mapping turns what the kernel tells of a mapping into ours, and queues its file to be
+// opened.
 func (t *Table) mapping(m Map, gen uint64, pid, parent int) mapping {
 	mapped := mapping{start: m.Start, limit: m.Limit, off: m.Offset, kind: classify(m.Name, m.Ino)}
 	if mapped.kind != KindFile {
@@ -157,9 +169,12 @@ func (t *Table) mapping(m Map, gen uint64, pid, parent int) mapping {
 	}
 	key := FileKey{m.Maj, m.Min, m.Ino, gen}
 	f := t.files.intern(key, m.Name, source{pid: pid, parent: parent, start: m.Start, limit: m.Limit})
-	if isMemfd(m.Name) && !f.isELF() {
-		mapped.kind = KindAnon
-		return mapped
+	if isMemfd(m.Name) {
+		t.files.openQueued()
+		if !f.isELF() {
+			mapped.kind = KindAnon
+			return mapped
+		}
 	}
 	mapped.file = f
 	return mapped
@@ -178,6 +193,7 @@ func (t *Table) Resolve(pid int, addr, time uint64) Location {
 	if addr >= vsyscall && addr < vsyscall+0x1000 {
 		return Location{Kind: KindVsyscall, Offset: addr, MapStart: vsyscall, MapLimit: vsyscall + 0x1000}
 	}
+	t.files.openQueued()
 	i := t.image(pid)
 	for i != nil && time < i.from {
 		i = i.prev
@@ -223,7 +239,11 @@ func (t *Table) load(pid int, i *image) {
 			exited = true
 			continue
 		}
-		maps, err := readMaps(candidate)
+		maps, err := t.baseMaps(candidate, b)
+		if errors.Is(err, answer.ErrNone) {
+			i.asked = false // it may answer later
+			return
+		}
 		if err == nil && t.sync != nil {
 			t.sync()
 		}
@@ -235,6 +255,7 @@ func (t *Table) load(pid int, i *image) {
 		for _, m := range maps {
 			b.maps = append(b.maps, t.mapping(m, 0, candidate, parent))
 		}
+		t.files.openQueued()
 		b.read, b.before = true, nil
 		return
 	}
@@ -252,15 +273,44 @@ func (t *Table) runs(pid int, b *base) bool {
 // errNoMaps: a kernel thread, or a process about to exit or amid an exec.
 var errNoMaps = errors.New("no executable mappings")
 
-// readMaps returns the executable mappings of process pid.
+// Maps returns the executable mappings of process pid as /proc has them now. Reading
+// them waits for threads that change them, and these may wait for a file system that does
+// not answer. The error then wraps [answer.ErrNone].
+func (t *Table) Maps(pid int) ([]Map, error) {
+	return answer.AskPatiently(t.files.patience, near(pid), func(*answer.Visit) ([]Map, error) { return readMaps(pid) },
+		func([]Map, error) {}) // what is late may be untrue by now
+}
+
+// baseMaps is [Table.Maps] of what b began with. An answer that came too late holds
+// as long as the process runs the same image: what it mapped since, records tell.
+func (t *Table) baseMaps(pid int, b *base) ([]Map, error) {
+	if maps, ok := t.late.take(b); ok {
+		return maps, nil
+	}
+	return answer.AskPatiently(t.files.patience, near(pid), func(*answer.Visit) ([]Map, error) { return readMaps(pid) },
+		func(maps []Map, err error) {
+			if err == nil {
+				t.late.put(b, maps)
+			}
+		})
+}
+
+// Unread reports whether the table does not know yet what process pid had mapped when the
+// table first met it, because /proc has not answered in time. It may answer later.
+func (t *Table) Unread(pid int) bool {
+	i := t.images[pid]
+	return i != nil && i.unread()
+}
+
+// readMaps is [Table.Maps] for who may wait.
 func readMaps(pid int) ([]Map, error) {
-	b, err := os.ReadFile(procPath(pid, "maps"))
+	b, err := procfs.ReadFile(pid, "maps")
 	if err != nil {
 		return nil, err
 	}
 	if len(b) == 0 {
 		if tid := survivor(pid); tid != 0 && tid != pid {
-			if b, err = os.ReadFile(procPath(tid, "maps")); err != nil {
+			if b, err = procfs.ReadFile(tid, "maps"); err != nil {
 				return nil, err
 			}
 		}
@@ -277,16 +327,21 @@ func readMaps(pid int) ([]Map, error) {
 // about; those that are gone by then are left at what was known.
 func (t *Table) Invalidate() {
 	for pid, i := range t.images {
-		// An image that holds nothing yet has nothing to lose.
-		if i.base != nil && !i.base.read && len(i.live) == 0 {
-			i.asked = false
-			continue
-		}
-		t.push(pid, &image{
-			from: t.now, exit: i.exit, threaded: true, parent: i.parent, forked: i.forked,
-			base: &base{pid: pid, before: i.known()}, perfMap: i.perfMap,
-		})
+		t.invalidate(pid, i)
 	}
+}
+
+// invalidate says so of process pid, whose image is i.
+func (t *Table) invalidate(pid int, i *image) {
+	// An image that holds nothing yet has nothing to lose.
+	if i.base != nil && !i.base.read && len(i.live) == 0 {
+		i.asked = false
+		return
+	}
+	t.push(pid, &image{
+		from: t.now, exit: i.exit, threaded: true, parent: i.parent, forked: i.forked,
+		base: &base{pid: pid, before: i.known()}, perfMap: i.perfMap,
+	})
 }
 
 // Forget drops what nothing later than before, the time of the oldest stack

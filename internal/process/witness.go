@@ -55,6 +55,7 @@ func (w *Witness) Drain() {
 		}
 		w.Processes.Apply(record)
 	})
+	w.Processes.Applied()
 	if err != nil {
 		w.DrainErr = err
 	}

@@ -120,17 +120,17 @@ func TestReach(t *testing.T) {
 	}
 	file, _ := fusetest.Mount(t, content)
 	shared := "/dev/shm" // tmpfs, whose device number is made up
-	for name, want := range map[string]bool{file: false, shared: true} {
-		onDisk, err := answer.Ask(answer.Place{Near: t.Name()}, func(v *answer.Visit) (bool, error) {
-			fd, err := Path(name)
+	for name, want := range map[string]standing{file: remote, filepath.Dir(file): remote, shared: onDisk, "/proc": elsewhere} {
+		on, err := answer.Ask(answer.Place{Near: t.Name()}, func(v *answer.Visit) (standing, error) {
+			fd, err := Path(name, AsUser)
 			if err != nil {
-				return false, err
+				return 0, err
 			}
 			defer unix.Close(fd)
 			return reach(v, fd)
-		}, func(bool, error) {})
-		if err != nil || onDisk != want {
-			t.Errorf("%s: %v, %v, want %v", name, onDisk, err, want)
+		}, func(standing, error) {})
+		if err != nil || on != want {
+			t.Errorf("%s: %v, %v, want %v", name, on, err, want)
 		}
 	}
 }

@@ -2,7 +2,7 @@ package safeopen
 
 import (
 	"os"
-	"slices"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -37,32 +37,62 @@ const (
 	zfsMagic      = 0x2fc12fc1 // ZFS_SUPER_MAGIC of OpenZFS
 )
 
+// standing says what may become of who asks a file system.
+type standing uint8
+
+const (
+	// onDisk: it is answered.
+	onDisk standing = iota
+	// elsewhere: it may wait, until it is killed.
+	elsewhere
+	// remote: not even that ends the waiting, so a helper asks.
+	remote
+)
+
 // Look returns what fstat(2) tells of fd, a descriptor of [Path] or [At], having told v
 // whose it is.
 func Look(v *answer.Visit, fd int) (st unix.Stat_t, err error) {
-	if _, err := reach(v, fd); err != nil {
+	on, err := reach(v, fd)
+	if err != nil {
 		return st, err
 	}
-	err = os.NewSyscallError("fstat", unix.Fstat(fd, &st))
-	return st, err
+	return look(fd, on)
+}
+
+// look is fstat(2) of a descriptor on a file system of the given standing.
+func look(fd int, on standing) (st unix.Stat_t, err error) {
+	if on != remote {
+		err = os.NewSyscallError("fstat", unix.Fstat(fd, &st))
+		return st, err
+	}
+	body, _, err := remotely(request{Op: opStat}, fd, "")
+	if err == nil && len(body) != int(unsafe.Sizeof(st)) {
+		err = unix.EIO
+	}
+	if err != nil {
+		return st, os.NewSyscallError("fstat", err)
+	}
+	return *(*unix.Stat_t)(unsafe.Pointer(&body[0])), nil
 }
 
 // reach tells v that what comes now is asked of the file system that fd lies on, unless
-// that keeps nobody waiting: then what keeps one waiting lies further on. It reports
-// whether it is so.
-func reach(v *answer.Visit, fd int) (onDisk bool, err error) {
+// that keeps nobody waiting: then what keeps one waiting lies further on. It returns
+// the file system's standing.
+func reach(v *answer.Visit, fd int) (on standing, err error) {
 	// Neither FUSE nor the file systems of networks ask anybody for the device number.
-	var device unix.Statx_t
-	if err := unix.Statx(fd, "", unix.AT_EMPTY_PATH|unix.AT_STATX_DONT_SYNC, 0, &device); err != nil {
-		return false, os.NewSyscallError("statx", err)
+	var st unix.Statx_t
+	if err := unix.Statx(fd, "", unix.AT_EMPTY_PATH|unix.AT_STATX_DONT_SYNC, 0, &st); err != nil {
+		return 0, os.NewSyscallError("statx", err)
 	}
-	if err := v.Reach(answer.Place{Device: unix.Mkdev(device.Dev_major, device.Dev_minor)}); err != nil {
-		return false, err
+	device := unix.Mkdev(st.Dev_major, st.Dev_minor)
+	if err := v.Reach(answer.Place{Device: device}); err != nil {
+		return 0, err
 	}
-	var on unix.Statfs_t
-	onDisk = unix.Fstatfs(fd, &on) == nil && slices.Contains(disks, on.Type) // FUSE need not tell
-	if onDisk {
+	if on, err = devices.standing(fd, device); err != nil {
+		return 0, err
+	}
+	if on == onDisk {
 		v.Leave()
 	}
-	return onDisk, nil
+	return on, nil
 }

@@ -5,7 +5,6 @@ import (
 	"debug/elf"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -17,10 +16,6 @@ import (
 	"fulgur/internal/elffile"
 	"fulgur/internal/testenv"
 )
-
-// longVar is the environment variable that asks for the long comparison:
-// make test-symbols.
-const longVar = "FULGUR_TEST_SYMBOLS"
 
 // A difference to another symbolizer. Those that are explained are part of
 // docs/symbols.md.
@@ -189,7 +184,11 @@ func TestAgainstTools(t *testing.T) {
 	} {
 		t.Run(program.name, func(t *testing.T) {
 			t.Parallel()
-			compareTools(t, program.path(t), 3000)
+			addresses := 1000
+			if testenv.IsLong() {
+				addresses = 3000
+			}
+			compareTools(t, program.path(t), addresses)
 		})
 	}
 }
@@ -197,9 +196,7 @@ func TestAgainstTools(t *testing.T) {
 // TestAgainstToolsAtLength is TestAgainstTools on large programs: those of the
 // distribution whose debug packages are installed, and those built here.
 func TestAgainstToolsAtLength(t *testing.T) {
-	if os.Getenv(longVar) == "" {
-		t.Skip("takes minutes: set " + longVar + "=1, or make test-symbols")
-	}
+	testenv.Long(t)
 	for _, program := range []struct {
 		name string
 		path func(t *testing.T) string
@@ -228,7 +225,7 @@ func installed(pattern string) func(*testing.T) string {
 			t.Fatal(err)
 		}
 		if len(found) == 0 {
-			t.Skip("needs a file of the distribution: ", pattern)
+			testenv.Skip(t, "needs a file of the distribution: %s", pattern)
 		}
 		return found[0]
 	}

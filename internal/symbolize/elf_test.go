@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"fulgur/internal/testenv"
 )
 
 const cxxSource = `
@@ -123,7 +125,7 @@ fn main() { println!("{}", app::Box(std::env::args().count() as u32).size()); }
 }
 
 func TestDistributionFiles(t *testing.T) {
-	for _, path := range []string{"/lib/x86_64-linux-gnu/libc.so.6", "/lib/aarch64-linux-gnu/libc.so.6", "/usr/bin/python3"} {
+	for _, path := range []string{testenv.Library("libc.so.6"), "/usr/bin/python3"} {
 		t.Run(path, func(t *testing.T) {
 			e := openFile(t, path, Options{})
 			checkNM(t, e, nm(t, "-D", path))

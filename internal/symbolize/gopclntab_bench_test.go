@@ -3,18 +3,16 @@ package symbolize
 import (
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"slices"
 	"testing"
+
+	"fulgur/internal/testenv"
 )
 
 // benchmarkGo names sorted random addresses of a large Go program, the go
 // command.
 func benchmarkGo(b *testing.B, count int) {
-	path, err := exec.LookPath("go")
-	if err != nil {
-		b.Skip("needs go: ", err)
-	}
+	path := testenv.Tool(b, "go")
 	if name := os.Getenv("GO_BINARY"); name != "" {
 		path = name
 	}

@@ -15,22 +15,20 @@ import (
 	"testing"
 
 	"fulgur/internal/elffile"
+	"fulgur/internal/testenv"
 )
 
 var (
 	// Go 1.19 needs GODEBUG=goindex=0 if a newer go command runs it.
 	toolchains = flag.String("toolchains", "local", "versions of Go, as of GOTOOLCHAIN, to build programs with, separated by commas")
-	goEvery    = flag.Int("every", 29, "compare every n-th byte of Go's code")
+	goEvery    = flag.Int("every", 0, "compare every n-th byte of Go's code; 0 is 97, or 29 in long tests")
 )
 
 // goBuild builds the program gooracle with a version of Go and returns its
 // path. The test is skipped if that version is not at hand.
 func goBuild(t testing.TB, toolchain string, env []string, args ...string) string {
 	t.Helper()
-	tool, err := exec.LookPath("go")
-	if err != nil {
-		t.Skip("needs go: ", err)
-	}
+	tool := testenv.Tool(t, "go")
 	out := filepath.Join(t.TempDir(), "gooracle")
 	cmd := exec.Command(tool, append(append([]string{"build", "-buildvcs=false", "-o", out}, args...), ".")...)
 	cmd.Dir = "testdata/gooracle"
@@ -38,7 +36,7 @@ func goBuild(t testing.TB, toolchain string, env []string, args ...string) strin
 	cmd.Env = append(cmd.Env, env...)
 	msg, err := cmd.CombinedOutput()
 	if err != nil && bytes.Contains(msg, []byte("download")) {
-		t.Skipf("needs %s: %s", toolchain, msg)
+		testenv.Unsupported(t, "%s is not at hand: %s", toolchain, msg)
 	}
 	if err != nil {
 		t.Fatalf("%s: %v\n%s", cmd, err, msg)
@@ -59,8 +57,16 @@ func oracleFlags(toolchain string, ldflags ...string) string {
 // goText returns every goEvery-th address of the code of an ELF file.
 func goText(t testing.TB, e *ELF) (addrs []uint64) {
 	t.Helper()
+	every := *goEvery
+	switch {
+	case every > 0:
+	case testenv.IsLong():
+		every = 29
+	default:
+		every = 97
+	}
 	text := e.File().Section(".text")
-	for addr := text.Addr; addr < text.Addr+text.Size; addr += uint64(*goEvery) {
+	for addr := text.Addr; addr < text.Addr+text.Size; addr += uint64(every) {
 		addrs = append(addrs, addr)
 	}
 	return addrs
@@ -95,9 +101,7 @@ func TestGoRuntime(t *testing.T) {
 				t.Parallel()
 				cgo := "0"
 				if tt.cgo {
-					if _, err := exec.LookPath("gcc"); err != nil {
-						t.Skip("needs gcc: ", err)
-					}
+					testenv.Tool(t, "gcc")
 					cgo = "1"
 				}
 				path := goBuild(t, toolchain, []string{"CGO_ENABLED=" + cgo}, tt.args...)

@@ -8,14 +8,16 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"fulgur/internal/testenv"
 )
 
 // openFile opens the ELF file at path for the length of the test.
 func openFile(t testing.TB, path string, opts Options) *ELF {
 	t.Helper()
-	f, err := os.Open(path)
+	f, err := os.Open(testenv.File(t, path))
 	if err != nil {
-		t.Skip("needs a file of the distribution: ", err)
+		t.Fatal(err)
 	}
 	t.Cleanup(func() { f.Close() })
 	info, err := f.Stat()
@@ -38,11 +40,7 @@ func openFile(t testing.TB, path string, opts Options) *ELF {
 // the tool is not installed.
 func run(t testing.TB, stdin, name string, args ...string) string {
 	t.Helper()
-	path, err := exec.LookPath(name)
-	if err != nil {
-		t.Skipf("needs %s: %v", name, err)
-	}
-	cmd := exec.Command(path, args...)
+	cmd := exec.Command(testenv.Tool(t, name), args...)
 	cmd.Stdin = strings.NewReader(stdin)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()

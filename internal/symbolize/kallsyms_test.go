@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"fulgur/internal/testenv"
 )
 
 const kallsymsText = `0000000000000000 A fixed_percpu_data
@@ -114,7 +116,7 @@ func TestKernelHidden(t *testing.T) {
 func TestKernelOfThisMachine(t *testing.T) {
 	k, err := OpenKernel("/proc/kallsyms", Options{NoDemangle: true})
 	if errors.Is(err, ErrKernelHidden) {
-		t.Skip("needs root: ", err)
+		testenv.Skip(t, "needs root: %v", err)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -175,7 +177,7 @@ func kernelAddresses(b *testing.B, k *Kernel, n int) []uint64 {
 func BenchmarkKernel(b *testing.B) {
 	k, err := OpenKernel("/proc/kallsyms", Options{})
 	if err != nil {
-		b.Skip("needs root: ", err)
+		testenv.Skip(b, "needs root: %v", err)
 	}
 	addrs := kernelAddresses(b, k, 1000)
 	// The kernel's own time to write the table is not ours: read a copy too.

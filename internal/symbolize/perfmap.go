@@ -8,7 +8,8 @@ import (
 // PerfMap is a [Table] of code that a JIT compiler made, on running addresses
 // of its process. It reads /tmp/perf-PID.map (Linux,
 // tools/perf/Documentation/jit-interface.txt): a line for each function with
-// its start and size in hexadecimal and its name, which may contain spaces.
+// its start and size in hexadecimal and its name, which may contain spaces. The
+// numbers may begin with 0x, as in maps of the JDK; perf reads those too.
 type PerfMap struct {
 	r     io.ReaderAt
 	limit int64
@@ -49,11 +50,11 @@ func (m *PerfMap) LookupBatch(addrs []uint64) ([][]Frame, error) {
 	r := &tail{r: io.NewSectionReader(m.r, 0, m.limit)}
 	good := true // the last line
 	err := eachLine(r, func(line []byte) bool {
-		start, rest, ok := cutHex(line)
+		start, rest, ok := cutHex(withoutPrefix(line))
 		var size uint64
 		var name []byte
 		if ok {
-			size, name, ok = cutHex(rest)
+			size, name, ok = cutHex(withoutPrefix(rest))
 		}
 		if good = ok && len(name) > 0; !good {
 			problems.Malformed++
@@ -83,6 +84,14 @@ func (m *PerfMap) LookupBatch(addrs []uint64) ([][]Frame, error) {
 		return frames, &problems
 	}
 	return frames, nil
+}
+
+// withoutPrefix returns line, which starts with a number, without the number's 0x.
+func withoutPrefix(line []byte) []byte {
+	if len(line) > 2 && line[0] == '0' && (line[1] == 'x' || line[1] == 'X') && line[2] != ' ' {
+		return line[2:]
+	}
+	return line
 }
 
 // tail is a reader that knows the last byte that it read.

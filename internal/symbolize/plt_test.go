@@ -2,8 +2,6 @@ package symbolize
 
 import (
 	"debug/elf"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -13,6 +11,7 @@ import (
 	"fulgur/internal/debugfile/debugfiletest"
 	"fulgur/internal/elffile"
 	"fulgur/internal/elffile/elftest"
+	"fulgur/internal/testenv"
 )
 
 // TestPLT names stubs after the functions that they lead to.
@@ -71,10 +70,7 @@ int exported_too(int n) { return hidden(n) + 2; }
 	run(t, "", "objcopy", "--strip-all", full, stripped)
 	packed := filepath.Join(dir, "packed")
 	run(t, "", "objcopy", "-S", "--keep-symbol=hidden", "--keep-symbol=unsized", debug, packed)
-	out, err := exec.Command("xz", packed).CombinedOutput()
-	if err != nil {
-		t.Skipf("needs xz: %v: %s", err, out)
-	}
+	run(t, "", "xz", packed)
 	run(t, "", "objcopy", "--add-section", ".gnu_debugdata="+packed+".xz", stripped, mini)
 	return full, stripped, debug, mini
 }
@@ -140,9 +136,7 @@ func TestLibcWithDebugFile(t *testing.T) {
 	e := openFile(t, libc, Options{})
 	id := e.BuildID()
 	path := "/usr/lib/debug/.build-id/" + id[:2] + "/" + id[2:] + ".debug"
-	if _, err := os.Stat(path); err != nil {
-		t.Skip("needs libc6-dbg: ", err)
-	}
+	testenv.File(t, path) // of libc6-dbg
 	e.Search(t.Context(), debugfiletest.NewFinder(t), "/", libc)
 	checkNM(t, e, nm(t, path))
 	for _, s := range nm(t, path) {

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+
+	"fulgur/internal/procfs"
 )
 
 // OpenVDSO returns the vdso of this process, which is that of every 64-bit
@@ -41,7 +43,7 @@ func readVDSO() ([]byte, error) {
 	if start >= end || end-start > maxVDSO {
 		return nil, errors.New("none is mapped")
 	}
-	mem, err := os.Open("/proc/self/mem")
+	mem, err := procfs.OwnMemory()
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,119 @@
+package answer
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// A loop goes on however many do not answer, and gets the answers of the others.
+func TestPatience(t *testing.T) { synctest.Test(t, testPatience) }
+
+func testPatience(t *testing.T) {
+	a, p := newAsker(), NewPatience()
+	release := make(chan struct{})
+	const silent = 500
+	var questions []Question[int]
+	answers, none, late := 0, 0, make(chan int, silent)
+	for i := range 2 * silent {
+		questions = append(questions, Question[int]{
+			Who: Place{Device: uint64(i)},
+			Ask: func(*Visit) (int, error) {
+				if i%2 == 0 {
+					<-release
+				}
+				return i, nil
+			},
+			Answered: func(got int, err error) {
+				switch {
+				case i%2 == 0 && errors.Is(err, ErrNone):
+					none++
+				case i%2 == 1 && got == i && err == nil:
+					answers++
+				default:
+					t.Errorf("question %d: got %d, %v", i, got, err)
+				}
+			},
+			Late: func(got int, err error) {
+				if got != i || err != nil {
+					t.Errorf("question %d: got %d, %v late", i, got, err)
+				}
+				late <- got
+			},
+		})
+	}
+	start := time.Now()
+	askEach(a, p, questions)
+	if answers != silent || none != silent {
+		t.Errorf("%d answers and %d that are none, want %d each", answers, none, silent)
+	}
+	if most := mostPatience + silent*leastPatience + time.Since(start)/patienceShare; time.Since(start) > most {
+		t.Errorf("%v were waited for, want %v at most", time.Since(start), most)
+	}
+	// They are not asked again.
+	start = time.Now()
+	for i := range questions {
+		questions[i].Answered = func(_ int, err error) {
+			if i%2 == 0 && !errors.Is(err, ErrNone) {
+				t.Errorf("question %d: error %v", i, err)
+			}
+		}
+	}
+	askEach(a, p, questions)
+	if time.Since(start) > 0 {
+		t.Errorf("who does not answer was waited for again, for %v", time.Since(start))
+	}
+	close(release)
+	for range silent {
+		<-late
+	}
+	synctest.Wait()
+	if a.all > 0 || len(a.open) > 0 {
+		t.Errorf("%d questions are open, of %v", a.all, a.open)
+	}
+
+	// Patience comes back.
+	time.Sleep(mostPatience * patienceShare)
+	if got := p.limit(time.Hour); got != mostPatience {
+		t.Errorf("patience is %v", got)
+	}
+	if got := (*Patience)(nil).limit(time.Hour); got != time.Hour {
+		t.Errorf("the patience of who may wait is %v", got)
+	}
+}
+
+// What takes its time goes on while the answers before it are handed over.
+func TestAskEachSlowly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAsker()
+		a.within = time.Second
+		var got []int
+		var questions []Question[int]
+		for i := range 10 {
+			questions = append(questions, Question[int]{
+				Who: Place{Device: uint64(i)},
+				Ask: func(*Visit) (int, error) {
+					time.Sleep(300 * time.Millisecond)
+					return i, nil
+				},
+				Answered: func(answer int, err error) {
+					if err != nil {
+						t.Errorf("question %d: %v", i, err)
+					}
+					got = append(got, answer)
+				},
+			})
+		}
+		askEach(a, nil, questions)
+		for i, answer := range got {
+			if answer != i {
+				t.Errorf("the answers came as %v", got)
+				break
+			}
+		}
+		if len(got) != len(questions) {
+			t.Errorf("%d answers", len(got))
+		}
+	})
+}

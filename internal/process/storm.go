@@ -1,0 +1,111 @@
+package process
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"fulgur/internal/procfs"
+)
+
+// What a process may map before its records are no longer followed one by one: mostFollowed
+// records in each window. A dynamic loader that maps 500 libraries, or a JIT that makes
+// each function executable on its own, stays far below.
+const (
+	mostFollowed = 1000
+	stormWindow  = uint64(100 * time.Millisecond)
+	// stormRest is how much longer the window is for each mapping of the process, since
+	// these are read from /proc at its end.
+	stormRest = uint64(100 * time.Microsecond)
+)
+
+// storm is a process that maps code.
+type storm struct {
+	from, length uint64 // the window
+	records      int    // in the window
+	skipping     bool   // there were too many
+	Storm
+}
+
+// Storm is a process that mapped code more often than the table followed. Its records
+// crowd out those of other processes, which come through the same rings.
+type Storm struct {
+	PID int
+	// Comm is the name of the process, empty if it had ended before it was read.
+	Comm string
+	// Skipped is the number of records that were not followed, PerSecond the highest
+	// rate of records.
+	Skipped, PerSecond uint64
+}
+
+// Storms returns the processes that mapped code more often than the table followed,
+// worst first.
+func (t *Table) Storms() []Storm {
+	var list []Storm
+	for s := range maps.Values(t.storms) {
+		if s.Skipped > 0 {
+			list = append(list, s.Storm)
+		}
+	}
+	slices.SortFunc(list, func(a, b Storm) int {
+		return cmp.Or(cmp.Compare(b.Skipped, a.Skipped), cmp.Compare(a.PID, b.PID))
+	})
+	return list
+}
+
+// skip reports whether a record of process pid, which maps code, is one too many. What
+// the process has mapped is then read from /proc when the window is over, and somebody
+// asks.
+func (t *Table) skip(pid int, time uint64) bool {
+	s := t.storms[pid]
+	if s == nil {
+		s = &storm{from: time, length: stormWindow, Storm: Storm{PID: pid}}
+		t.storms[pid] = s
+	}
+	if time >= s.from+s.length {
+		t.calm(s, time)
+	}
+	s.records++
+	if s.records <= mostFollowed {
+		return false
+	}
+	if !s.skipping && s.Comm == "" {
+		comm, _ := procfs.ReadFile(pid, "comm") // it may be gone
+		s.Comm = strings.TrimSuffix(string(comm), "\n")
+	}
+	s.skipping = true
+	s.Skipped++
+	return true
+}
+
+// calm begins another window of s.
+func (t *Table) calm(s *storm, now uint64) {
+	if !s.skipping {
+		s.from, s.length, s.records = now, stormWindow, 0
+		return
+	}
+	const second = uint64(time.Second)
+	s.PerSecond = max(s.PerSecond, uint64(s.records)*second/max(now-s.from, s.length))
+	s.skipping = false
+	i := t.image(s.PID)
+	s.from, s.records = now, 0
+	s.length = stormWindow + stormRest*uint64(len(i.live))
+	t.invalidate(s.PID, i)
+	t.replaced(s.PID)
+	t.mapped(s.PID)
+}
+
+// calmAll begins another window of those whose window is over, and forgets the
+// processes that are gone and were calm.
+func (t *Table) calmAll(now uint64) {
+	for pid, s := range t.storms {
+		switch {
+		case s.skipping && now >= s.from+s.length:
+			t.calm(s, now)
+		case !s.skipping && s.Skipped == 0 && now >= s.from+s.length:
+			delete(t.storms, pid)
+		}
+	}
+}

@@ -1,0 +1,31 @@
+package safeopen
+
+import (
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"fulgur/internal/testenv"
+)
+
+// Files of memfd_create(2), which programs run from and map, need no helper, although
+// their file system is not in mountinfo.
+func TestStandingOfMemfd(t *testing.T) {
+	fd, err := unix.MemfdCreate(t.Name(), unix.MFD_CLOEXEC)
+	if err != nil {
+		testenv.Unsupported(t, "memfd_create is refused: %v", err)
+	}
+	defer unix.Close(fd)
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		t.Fatal(err)
+	}
+	table := &deviceTable{}
+	on, err := table.standing(fd, st.Dev)
+	if err != nil || on != onDisk {
+		t.Errorf("%v, %v, want %v", on, err, onDisk)
+	}
+	if len(table.asked) > 0 {
+		t.Error("a helper was asked")
+	}
+}
