@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"fulgur/internal/doctor"
+	"fulgur/internal/procfs"
 )
 
 // Why a target cannot be measured. [Check] wraps them with what was asked for
@@ -101,7 +102,7 @@ func notFound(noun string, id int) error {
 
 // threadGroup returns the ID of the process that task id belongs to.
 func threadGroup(id int) (int, error) {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", id))
+	b, err := procfs.ReadFile(id, "status")
 	if err != nil {
 		return 0, err
 	}

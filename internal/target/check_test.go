@@ -3,6 +3,7 @@ package target
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"strconv"
@@ -11,6 +12,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"fulgur/internal/testenv"
 )
 
 func TestParseStat(t *testing.T) {
@@ -57,9 +60,23 @@ func FuzzParseStat(f *testing.F) {
 	})
 }
 
+// FuzzParseTgid finds the number behind foreign lines.
 func FuzzParseTgid(f *testing.F) {
-	f.Add([]byte("Name:\tcat\nTgid:\t42\n"))
-	f.Fuzz(func(_ *testing.T, b []byte) { _, _ = parseTgid(b) })
+	f.Add([]byte("Name:\tcat\nUmask:\t0022"), uint16(42))
+	f.Add([]byte("Tgid:\t42\n"), uint16(7))
+	f.Fuzz(func(t *testing.T, others []byte, tgid uint16) {
+		if first, err := parseTgid(others); err == nil && !bytes.Contains(others, strconv.AppendInt(nil, int64(first), 10)) &&
+			!bytes.ContainsAny(others, "+0") { // other ways to write a number
+			t.Errorf("%d is not in %q", first, others)
+		}
+		if bytes.Contains(others, []byte("Tgid:")) {
+			return // the first one counts
+		}
+		got, err := parseTgid(fmt.Appendf(others, "\nTgid:\t%d\n", tgid))
+		if err != nil || got != int(tgid) {
+			t.Errorf("%d (%v), want %d", got, err, tgid)
+		}
+	})
 }
 
 // zombie returns the pid of a process that has exited and was not reaped.
@@ -140,7 +157,7 @@ func TestCheck(t *testing.T) {
 func TestCheckKernelThread(t *testing.T) {
 	const kthreadd = 2
 	if s, err := readStat(kthreadd); err != nil || !s.kernelThread() {
-		t.Skip("needs the initial pid namespace: pid 2 is not a kernel thread")
+		testenv.Skip(t, "needs the initial pid namespace: pid 2 is not a kernel thread")
 	}
 	for _, target := range []Target{{PIDs: []int{kthreadd}}, {TIDs: []int{kthreadd}}} {
 		if err := Check(target); !errors.Is(err, ErrKernelThread) {
@@ -162,7 +179,7 @@ func TestCheckCgroup(t *testing.T) {
 		}
 		return
 	}
-	t.Skip("needs cgroup v2 mounted below /sys/fs/cgroup")
+	testenv.Skip(t, "needs cgroup v2 mounted below /sys/fs/cgroup")
 }
 
 func TestString(t *testing.T) {

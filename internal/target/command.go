@@ -9,6 +9,9 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"fulgur/internal/memlock"
+	"fulgur/internal/privilege"
 )
 
 // Launched is a command that [Start] has launched: it stands in its new image,
@@ -107,12 +110,19 @@ func (c *Launched) trace(path string, argv []string, files []*os.File, started c
 // executed path.
 func (c *Launched) exec(path string, argv []string, files []*os.File) error {
 	attr := &os.ProcAttr{Files: files, Sys: &syscall.SysProcAttr{Ptrace: true}}
+	// The kernel notes whether a tracer has this capability when it begins to trace: only
+	// then may a command gain privileges by its execution, as it does without a tracer.
+	start := func(path string, argv []string) (*os.Process, error) {
+		return privilege.With(privilege.SetOf(privilege.SysPtrace), func() (*os.Process, error) {
+			return os.StartProcess(path, argv, attr)
+		})
+	}
 	var err error
-	c.process, err = os.StartProcess(path, argv, attr)
+	c.process, err = start(path, argv)
 	if errors.Is(err, syscall.ENOEXEC) {
 		// A script without "#!": a shell runs it, as execvp(3) has it.
 		const shell = "/bin/sh"
-		c.process, err = os.StartProcess(shell, append([]string{shell, path}, argv[1:]...), attr)
+		c.process, err = start(shell, append([]string{shell, path}, argv[1:]...))
 	}
 	if err != nil {
 		return startError(argv[0], err)
@@ -138,7 +148,7 @@ func (c *Launched) awaitExec() error {
 			// A signal came during the execve, and goes first: hand it on.
 			err = unix.PtraceCont(pid, int(stop))
 		} else if err = unix.PtraceSetOptions(pid, unix.PTRACE_O_EXITKILL); err == nil {
-			return nil
+			return memlock.Restore(pid)
 		}
 		if err != nil && !errors.Is(err, unix.ESRCH) { // ESRCH: killed; wait tells
 			_ = c.process.Kill()

@@ -19,6 +19,9 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"fulgur/internal/privilege"
+	"fulgur/internal/testenv"
 )
 
 // TestMain lets the test binary play a fulgur that dies while it holds a
@@ -201,14 +204,14 @@ func TestCommandSignalledWhileStopped(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := c.Signal(os.Interrupt); err != nil {
+	if err := c.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
 	if err := c.Release(); err != nil {
 		t.Error(err)
 	}
-	if code, err := c.Wait(); code != 128+2 || err != nil {
-		t.Errorf("exit code %d, %v; want 130", code, err)
+	if code, err := c.Wait(); code != 128+15 || err != nil {
+		t.Errorf("exit code %d, %v; want 143", code, err)
 	}
 }
 
@@ -317,7 +320,7 @@ func TestPrivilegedCommand(t *testing.T) {
 		t.Error("a set-user-ID file gains none")
 	}
 	c, err := Start([]string{path})
-	if !canTracePrivileged() {
+	if !privilege.Available(privilege.SysPtrace) {
 		if !errors.Is(err, ErrPrivileged) {
 			t.Errorf("error %v, want %v", err, ErrPrivileged)
 		}
@@ -333,15 +336,11 @@ func TestPrivilegedCommand(t *testing.T) {
 
 // A set-user-ID program keeps its privileges, for a tracer that may trace it.
 func TestSetuidCommand(t *testing.T) {
-	if os.Getuid() != 0 || !canTracePrivileged() {
-		t.Skip("needs root: gives a file another owner")
+	if os.Getuid() != 0 || !privilege.Available(privilege.SysPtrace) {
+		testenv.Skip(t, "needs root: gives a file another owner")
 	}
 	const nobody = 65534
-	id, err := exec.LookPath("id")
-	if err != nil {
-		t.Skip("needs id")
-	}
-	program, err := os.ReadFile(id)
+	program, err := os.ReadFile(testenv.Tool(t, "id"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -354,7 +353,7 @@ func TestSetuidCommand(t *testing.T) {
 	}
 	var fs unix.Statfs_t
 	if err := unix.Statfs(path, &fs); err != nil || fs.Flags&unix.ST_NOSUID != 0 {
-		t.Skip("needs a temporary directory that is not mounted nosuid")
+		testenv.Skip(t, "needs a temporary directory that is not mounted nosuid")
 	}
 	stdout, w, err := os.Pipe()
 	if err != nil {
@@ -402,15 +401,17 @@ func TestWatch(t *testing.T) {
 func TestWatchThread(t *testing.T) {
 	tid := make(chan int)
 	leave := make(chan struct{})
-	go func() {
+	thread := func() {
 		// A goroutine that ends locked takes its thread with it.
 		runtime.LockOSThread()
 		tid <- unix.Gettid()
 		<-leave
-	}()
+	}
+	go thread()
 	id := <-tid
 	if id == os.Getpid() {
-		t.Skip("the goroutine runs on the first thread, which never exits")
+		go thread() // the first thread, which never exits, is taken
+		id = <-tid
 	}
 	watched := Watch(t.Context(), []int{id})
 	polled := make(chan struct{})

@@ -2,9 +2,9 @@ package target
 
 import (
 	"fmt"
-	"os"
 	"slices"
-	"strconv"
+
+	"fulgur/internal/procfs"
 )
 
 // Descendants returns the living processes that descend from pids, without
@@ -12,16 +12,12 @@ import (
 // descendant any more. A caller that must miss none asks again, after it has
 // taken hold of those it knows, until no new ones appear.
 func Descendants(pids []int) ([]int, error) {
-	entries, err := os.ReadDir("/proc")
+	all, err := procfs.Processes()
 	if err != nil {
 		return nil, fmt.Errorf("list processes: %w", err)
 	}
 	children := map[int][]int{}
-	for _, e := range entries {
-		pid, err := strconv.Atoi(e.Name())
-		if err != nil {
-			continue // not a process
-		}
+	for _, pid := range all {
 		// One that is gone by now has no place in the list.
 		if s, err := readStat(pid); err == nil && !s.ended() {
 			children[s.parent] = append(children[s.parent], pid)

@@ -8,6 +8,8 @@ import (
 	"os/exec"
 
 	"golang.org/x/sys/unix"
+
+	"fulgur/internal/privilege"
 )
 
 // Exit codes that shells give to a command that cannot be started.
@@ -57,7 +59,7 @@ func lookPath(name string) (string, error) {
 	if lookup := (*exec.Error)(nil); errors.As(err, &lookup) {
 		err = lookup.Err // without the name, which we give
 	}
-	if err == nil && gainsPrivileges(path) && !canTracePrivileged() {
+	if err == nil && gainsPrivileges(path) && !privilege.Available(privilege.SysPtrace) {
 		err = ErrPrivileged
 	}
 	if err != nil {
@@ -86,13 +88,4 @@ func gainsPrivileges(path string) bool {
 	}
 	n, err := unix.Getxattr(path, "security.capability", nil)
 	return err == nil && n > 0
-}
-
-// canTracePrivileged reports whether this process has CAP_SYS_PTRACE in
-// effect.
-func canTracePrivileged() bool {
-	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
-	var data [2]unix.CapUserData // a bit set of 64, in two halves
-	err := unix.Capget(&header, &data[0])
-	return err == nil && data[0].Effective&(1<<unix.CAP_SYS_PTRACE) != 0
 }

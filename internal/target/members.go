@@ -10,6 +10,8 @@ import (
 	"strconv"
 
 	"golang.org/x/sys/unix"
+
+	"fulgur/internal/procfs"
 )
 
 // CgroupProcesses returns the processes in the cgroup v2 directory dir and in the
@@ -52,7 +54,7 @@ func gone(err error) error {
 func ProcessesOf(tids []int) []int {
 	pids := []int{}
 	for _, tid := range tids {
-		status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", tid))
+		status, err := procfs.ReadFile(tid, "status")
 		if err != nil {
 			continue
 		}

@@ -3,10 +3,11 @@ package target
 import (
 	"bytes"
 	"fmt"
-	"os"
 	"strconv"
 
 	"golang.org/x/sys/unix"
+
+	"fulgur/internal/procfs"
 )
 
 // pfKthread is PF_KTHREAD of the kernel's include/linux/sched.h.
@@ -27,6 +28,12 @@ type stat struct {
 
 func (s stat) kernelThread() bool { return s.flags&pfKthread != 0 }
 
+// IsKernelThread reports whether a process is a thread of the kernel.
+func IsKernelThread(pid int) bool {
+	s, err := readStat(pid)
+	return err == nil && s.kernelThread()
+}
+
 // exited reports whether the task is a zombie or past it. A process whose
 // first thread has exited lives on in the others, see ended.
 func (s stat) exited() bool { return s.state == 'Z' || s.state == 'X' }
@@ -36,7 +43,7 @@ func (s stat) exited() bool { return s.state == 'Z' || s.state == 'X' }
 func (s stat) ended() bool { return s.exited() && s.threads <= 1 }
 
 func readStat(tid int) (stat, error) {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", tid))
+	b, err := procfs.ReadFile(tid, "stat")
 	if err != nil {
 		return stat{}, err
 	}

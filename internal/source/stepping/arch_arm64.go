@@ -1,6 +1,10 @@
 package stepping
 
-import "golang.org/x/sys/unix"
+import (
+	"encoding/binary"
+
+	"golang.org/x/sys/unix"
+)
 
 // The machine's instructions.
 const maxInstruction = maxA64
@@ -10,6 +14,8 @@ func decode(text []byte, addr uint64) instruction { return decodeA64(text, addr)
 const (
 	ntPrstatus = 1      // NT_PRSTATUS: the general registers
 	mode32     = 1 << 4 // PSR_MODE32_BIT: AArch32 code
+
+	svc = 0xd4000001 // SVC #0, a system call
 )
 
 // registers is what a burst needs to know of a stopped thread.
@@ -20,7 +26,6 @@ type registers struct {
 	// trapping: the program steps itself, which it cannot here.
 	trapping bool
 	// interrupted: it was stopped in a system call that fails with EINTR.
-	// The registers do not tell here whether it was in one.
 	interrupted bool
 	// restarting: it was stopped in one that begins again with the next
 	// step. Here it is at the SVC instruction then, which is sensitive.
@@ -32,7 +37,13 @@ func readRegisters(tid int) (registers, error) {
 	if err := unix.PtraceGetRegSetArm64(tid, ntPrstatus, (*unix.PtraceRegsArm64)(&r)); err != nil {
 		return registers{}, err
 	}
-	return registers{pc: r.Pc, foreign: r.Pstate&mode32 != 0}, nil
+	regs := registers{pc: r.Pc, foreign: r.Pstate&mode32 != 0}
+	if int64(r.Regs[0]) == -int64(unix.EINTR) {
+		var call [maxA64]byte
+		text := readText(tid, r.Pc-maxA64, call[:])
+		regs.interrupted = len(text) == maxA64 && binary.LittleEndian.Uint32(text) == svc
+	}
+	return regs, nil
 }
 
 // readPC returns the address of the instruction that a stopped thread is at.

@@ -1,8 +1,8 @@
 package stepping
 
 import (
-	"errors"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -15,239 +15,317 @@ import (
 // before the thread is let go: a long copy would take all of the burst.
 const maxRepeats = 64
 
-// stopWait is how long a thread may take to stop before others have their
-// turn, maxPause how long it stays stopped at most until that is noticed.
+// maxPause is how long a thread stays stopped at most until that is noticed.
+const maxPause = 200 * time.Microsecond
+
+// job is an attempt at a burst of a thread.
+type job struct {
+	pid, tid int
+	phase    atomic.Int32
+	done     chan outcome // has room for the one outcome
+}
+
+// The phases of a job. From the second on, the process must not end before the
+// job is done.
 const (
-	stopWait = 100 * time.Millisecond
-	maxPause = 200 * time.Microsecond
+	waiting int32 = iota // for the thread to stop
+	begun                // the thread has stopped, and may be stepped
+	givenUp              // it did not stop in time, and is let go when it does
 )
 
-// tracer steps threads. All of its methods must be called on one OS thread.
+// begin starts the burst, unless it was given up.
+func (j *job) begin() bool { return j.phase.CompareAndSwap(waiting, begun) }
+
+// giveUp gives the burst up, unless it has begun.
+func (j *job) giveUp() bool { return j.phase.CompareAndSwap(waiting, givenUp) }
+
+// outcome is how an attempt at a burst ended.
+type outcome struct {
+	// entries are the branches, the newest first, and ended is when the burst
+	// was over, in ns of CLOCK_MONOTONIC.
+	entries []bolt.Entry
+	ended   uint64
+	// held is how long the thread did not run free.
+	held time.Duration
+	// refused is why the thread cannot be stepped.
+	refused error
+	// stats is what was done.
+	stats Stats
+}
+
+// tracer steps threads, one at a time. All of its methods must be called on one
+// OS thread, its own, which has no other children.
 type tracer struct {
 	hold time.Duration // longest time to hold a thread
 
 	// stopping reports that the process is asked to end.
 	stopping func() bool
 
-	entries []bolt.Entry // of the current burst, the oldest first
-	ended   uint64       // when the last burst did, in ns of CLOCK_MONOTONIC
-	text    [maxInstruction]byte
-	stats   Stats
+	out  outcome // of the current burst
+	text [maxInstruction]byte
+
+	tid      int       // the thread, if it may have been stepped
+	mask     *uint64   // what it blocks, if that is changed
+	stranded bool      // a SIGTRAP waits that another thread may be waiting for
+	freed    time.Time // when a tracee was last let go, or had ended
 }
 
-// outcome is how an attempt at a burst ended.
-type outcome struct {
-	// held is how long the thread did not run free.
-	held time.Duration
-	// attached is set if the thread is still a tracee: it did not stop in
-	// time, or is dying. It must be given to settle until that has ended.
-	attached bool
-	// gone is set if the thread has exited.
-	gone bool
-	// refused is why the thread cannot be stepped.
-	refused error
+// burst steps through branches of a running thread.
+func (t *tracer) burst(j *job) outcome {
+	t.out, t.tid, t.mask, t.stranded, t.freed = outcome{}, 0, nil, false, time.Time{}
+	if err := seize(j.tid); err != nil {
+		return outcome{refused: seizeError(j.tid, err)}
+	}
+	if ptrace(unix.PTRACE_INTERRUPT, j.tid, 0) != nil {
+		// It has ended. Or it has executed a program, and has the number of
+		// its process now.
+		_ = ptrace(unix.PTRACE_INTERRUPT, j.pid, 0)
+	}
+	stop, ran := awaitStop(j)
+	if stop.stopped() && j.begin() {
+		t.out.refused = t.whileStopped(j, stop, time.Now().Add(t.hold))
+		t.letGo()
+		t.out.held = max(0, t.freed.Sub(ran))
+		t.out.stats.Held, t.out.stats.LongestHold = t.out.held, t.out.held
+		if t.stranded {
+			t.wakeTaker(j.pid)
+		}
+	} else {
+		t.letGo()
+	}
+	return t.out
 }
 
-// burst steps through branches of running thread tid and leaves them in
-// t.entries.
-func (t *tracer) burst(tid int) outcome {
-	t.entries = t.entries[:0]
-	if err := ptrace(unix.PTRACE_SEIZE, tid, 0); err != nil {
-		refused := seizeError(tid, err)
-		return outcome{gone: errors.Is(refused, errGone), refused: refused}
+// awaitStop waits for the thread to stop. That takes it no time of its own: one
+// that has a processor stops at once, others when it is their turn or when an
+// uninterruptible wait is over. If the job is given up before, or nothing is
+// traced any more, there is no change. ran is when it had not stopped yet.
+func awaitStop(j *job) (stop status, ran time.Time) {
+	ran = time.Now()
+	for pause := 5 * time.Microsecond; j.phase.Load() == waiting; pause = min(2*pause, maxPause) {
+		looked := time.Now()
+		stop, err := wait(unix.WNOHANG)
+		if err != nil || !stop.none() {
+			return stop, ran
+		}
+		ran = looked
+		sleep(pause)
 	}
-	if err := ptrace(unix.PTRACE_INTERRUPT, tid, 0); err != nil {
-		return t.settle(tid)
-	}
-	stop, ran, err := awaitStop(tid)
-	switch {
-	case err != nil || stop.ended():
-		return outcome{gone: true}
-	case stop.none:
-		return outcome{attached: true}
-	}
-	out := t.whileStopped(tid, stop, time.Now().Add(t.hold))
-	out.held = time.Since(ran)
-	t.stats.Held += out.held
-	t.stats.LongestHold = max(t.stats.LongestHold, out.held)
-	return out
+	return status{}, ran
 }
 
-// whileStopped steps the thread, which has just stopped, and lets it go.
-func (t *tracer) whileStopped(tid int, stop status, deadline time.Time) outcome {
+// whileStopped steps the thread, which has just stopped, if it can be.
+func (t *tracer) whileStopped(j *job, stop status, deadline time.Time) (refused error) {
 	switch {
 	case !stop.event():
-		t.stats.Signal++ // one came first
-		return t.detach(tid, stop.StopSignal())
-	case stop.StopSignal() != unix.SIGTRAP:
-		return t.detach(tid, 0) // stopped by SIGSTOP, and stays so
+		t.out.stats.Signal++ // one came first
+		return nil
+	case stop.signal() != unix.SIGTRAP:
+		return nil // stopped by SIGSTOP, and stays so
+	case stop.pid != j.tid:
+		return nil // it has executed a program
 	}
-	r, err := readRegisters(tid)
+	now, err := readSignals(j.pid, j.tid)
+	if err != nil {
+		return nil //nolint:nilerr // it is dying
+	}
+	if now.ignored&trapSignal != 0 {
+		return errIgnoring
+	}
+	r, err := readRegisters(j.tid)
 	switch {
 	case err != nil:
-		return t.settle(tid)
+		return nil //nolint:nilerr // it is dying
 	case r.foreign:
-		out := t.detach(tid, 0)
-		out.refused = errForeign
-		return out
+		return errForeign
 	case r.trapping:
-		out := t.detach(tid, 0)
-		out.refused = errTrapping
-		return out
+		return errTrapping
 	case r.restarting:
-		t.stats.Sensitive++
-		return t.detach(tid, 0)
+		t.out.stats.Sensitive++
+		return nil
 	case r.interrupted:
-		t.stats.Interrupted++
+		// A call such as epoll_pwait has its own mask of signals until its
+		// end, which the one that clearMask sets would replace.
+		t.out.stats.Interrupted++
+		return nil
 	}
-	signal := t.unblocked(tid, func() unix.Signal { return t.steps(tid, r.pc, deadline) })
-	t.ended = monotonic.Now() // while it cannot unmap what it ran yet
-	t.stats.Bursts++
-	t.stats.Records += uint64(len(t.entries))
-	slices.Reverse(t.entries)
-	return t.detach(tid, signal)
+	// The kernel forces the trap of a step on a thread that blocks SIGTRAP, as
+	// handlers of signals do: it takes the signal out of the mask and resets what
+	// the program does at it, for good, and the next one kills the program. So the
+	// thread does not block it for the time of the burst. If one waits already for
+	// the thread to unblock it, or for another one to take it, there is no burst.
+	if now.blocked&trapSignal != 0 &&
+		((now.own|now.shared)&trapSignal != 0 || decode(readText(j.tid, r.pc, t.text[:]), r.pc).kind == sensitive) {
+		t.out.stats.Sensitive++
+		return nil
+	}
+	t.tid = j.tid
+	t.clearMask()
+	t.steps(j.tid, r.pc, deadline)
+	t.out.ended = monotonic.Now() // while it cannot unmap what it ran yet
+	t.out.stats.Bursts++
+	t.out.stats.Records += uint64(len(t.out.entries))
+	slices.Reverse(t.out.entries)
+	return nil
 }
 
-// unblocked calls steps while the thread does not block SIGTRAP. The kernel
-// forces the trap of a step on a thread that does, as handlers of signals do:
-// it takes the signal out of the mask and resets what the program does at it,
-// for good, and the next one kills the program.
-func (t *tracer) unblocked(tid int, steps func() unix.Signal) unix.Signal {
-	var mask uint64
-	if err := signalMask(unix.PTRACE_GETSIGMASK, tid, &mask); err != nil {
-		return 0 // it is dying; detach finds out
-	}
-	if mask&trapSignal == 0 {
-		return steps()
-	}
-	without := mask &^ trapSignal
-	if err := signalMask(unix.PTRACE_SETSIGMASK, tid, &without); err != nil {
-		return 0
-	}
-	signal := steps()
-	// A signal that was pending waits again then.
-	_ = signalMask(unix.PTRACE_SETSIGMASK, tid, &mask)
-	return signal
-}
-
-// steps has the thread step until its burst is over, and returns the signal to
-// deliver to it.
-func (t *tracer) steps(tid int, pc uint64, deadline time.Time) unix.Signal {
+// steps has the thread step until its burst is over. It leaves it stopped or
+// ended.
+func (t *tracer) steps(tid int, pc uint64, deadline time.Time) {
+	stats := &t.out.stats
 	for repeats := 0; ; {
 		switch {
 		case t.stopping() || !time.Now().Before(deadline):
-			t.stats.Deadline++
-			return 0
-		case len(t.entries) >= MaxBranches:
-			t.stats.Full++
-			return 0
+			stats.Deadline++
+			return
+		case len(t.out.entries) >= MaxBranches:
+			stats.Full++
+			return
 		case repeats > maxRepeats:
-			t.stats.Repeated++
-			return 0
+			stats.Repeated++
+			return
 		}
 		in := decode(readText(tid, pc, t.text[:]), pc)
 		if in.kind == sensitive {
-			t.stats.Sensitive++
-			return 0
+			stats.Sensitive++
+			return
 		}
-		to, signal, err := t.step(tid)
-		switch {
-		case err != nil:
-			return 0 // it is dying; detach finds out
-		case signal != 0:
-			t.stats.Signal++
-			return signal
+		to, ok := t.step(tid)
+		if !ok {
+			stats.Signal++
+			return
 		}
-		t.stats.Steps++
+		stats.Steps++
 		switch in.step(pc, to) {
 		case taken:
-			t.entries = append(t.entries, bolt.Entry{From: pc, To: to})
+			t.out.entries = append(t.out.entries, bolt.Entry{From: pc, To: to})
 			repeats = 0
 		case straight:
 			repeats = 0
 		case repeated:
 			repeats++
 		case moved:
-			t.stats.Moved++
-			return 0
+			stats.Moved++
+			return
 		}
 		pc = to
 	}
 }
 
-// errStopped means that a thread has stopped for something else than its
-// step.
-var errStopped = errors.New("stopped for something else")
-
-// step lets the thread execute one instruction and returns where it is then,
-// or the signal that it has got instead.
-func (t *tracer) step(tid int) (pc uint64, signal unix.Signal, err error) {
-	if err := ptrace(unix.PTRACE_SINGLESTEP, tid, 0); err != nil {
-		return 0, 0, err
+// step lets the thread execute one instruction and returns where it is then. It
+// is not ok if the thread has stopped for something else, before or after the
+// instruction, or has ended.
+func (t *tracer) step(tid int) (pc uint64, ok bool) {
+	if ptrace(unix.PTRACE_SINGLESTEP, tid, 0) != nil {
+		return 0, false
 	}
-	stop, err := wait(tid, 0)
-	switch {
-	case err != nil:
-		return 0, 0, err
-	case !stop.stopped() || stop.event():
-		return 0, 0, errStopped
-	case stop.StopSignal() != unix.SIGTRAP:
-		return 0, stop.StopSignal(), nil
+	stop, err := wait(0)
+	if err != nil || !stop.stopped() || stop.event() || stop.pid != tid || !isStepOf(stop) {
+		return 0, false
 	}
-	code, err := signalCode(tid)
-	if err == nil && code != trapTrace {
-		return 0, unix.SIGTRAP, nil // the program's own
-	}
-	if err == nil {
-		pc, err = readPC(tid)
-	}
-	return pc, 0, err
+	pc, err = readPC(tid)
+	return pc, err == nil
 }
 
-// detach lets a stopped thread go, with a signal if that is not 0.
-func (t *tracer) detach(tid int, signal unix.Signal) outcome {
-	if err := ptrace(unix.PTRACE_DETACH, tid, uintptr(signal)); err != nil {
-		return t.settle(tid)
+// isStepOf reports whether the stop, of a thread that has been stepped, is for
+// the trap of the step, and not for a SIGTRAP of the program's own.
+func isStepOf(stop status) bool {
+	if stop.signal() != unix.SIGTRAP {
+		return false
 	}
-	return outcome{}
+	info, err := deliveredInfo(stop.pid)
+	return err == nil && info.isStep()
 }
 
-// settle lets an attached thread go if it has stopped or exited by now.
-func (t *tracer) settle(tid int) outcome {
-	stop, err := wait(tid, unix.WNOHANG)
-	switch {
-	case err != nil || stop.ended():
-		// Reaped, so that its parent learns of it; or another thread's
-		// execve has taken its place.
-		return outcome{gone: true}
-	case stop.none:
-		return outcome{attached: true}
-	}
-	var signal unix.Signal
-	if !stop.event() {
-		signal = stop.StopSignal()
-	}
-	if ptrace(unix.PTRACE_DETACH, tid, uintptr(signal)) != nil {
-		return outcome{attached: true} // killed meanwhile
-	}
-	return outcome{}
-}
-
-// awaitStop waits for the thread to stop. That takes it no time of its own: one
-// that has a processor stops at once, others when it is their turn or when an
-// uninterruptible wait is over. If that is not soon, there is no change. ran is
-// when it had not stopped yet.
-func awaitStop(tid int) (stop status, ran time.Time, err error) {
-	ran = time.Now()
-	deadline := ran.Add(stopWait)
-	for pause := 5 * time.Microsecond; ; pause = min(2*pause, maxPause) {
-		looked := time.Now()
-		stop, err = wait(tid, unix.WNOHANG)
-		if err != nil || !stop.none || !looked.Before(deadline) {
-			return stop, ran, err
+// letGo lets go of the thread as soon as it stops, with the signal that it has
+// stopped for. It returns when this OS thread has no tracee any more. There may
+// be others: what a thread clones with CLONE_PTRACE while it is traced.
+func (t *tracer) letGo() {
+	for {
+		stop, err := wait(0)
+		if err != nil {
+			return
 		}
-		ran = looked
-		sleep(pause)
+		t.freed = time.Now()
+		if stop.ended() {
+			reap(stop.pid)
+			continue
+		}
+		mine := t.tid == stop.pid
+		var signal unix.Signal
+		if !stop.event() && !(mine && isStepOf(stop)) {
+			signal = stop.signal()
+		}
+		request := unix.PTRACE_DETACH
+		if mine {
+			request = t.release()
+		}
+		if ptrace(request, stop.pid, uintptr(signal)) != nil {
+			sleep(maxPause) // it was killed, and ends
+		}
+	}
+}
+
+// release returns the request that lets go of the thread, which may have been
+// stepped and is to get a signal, and gives it its own mask of signals again. But
+// if the thread must stop again before, the request is PTRACE_CONT.
+//
+// When a thread stops for something else than its step, the trap of the step
+// may wait in its queue, since ptrace's own stops and those of SIGSTOP come
+// before signals. It would kill the program. So the thread goes on, with its
+// trap flag cleared, until it stops for that trap: it cannot get back to the
+// program's code before.
+func (t *tracer) release() (request int) {
+	if trap, found := ownQueue.trap(t.tid); found && trap.isStep() {
+		return unix.PTRACE_CONT
+	}
+	if t.mask != nil {
+		_, t.stranded = sharedQueue.trap(t.tid)
+		t.restoreMask()
+	}
+	return unix.PTRACE_DETACH
+}
+
+// wakeTaker wakes a thread of process pid that waits for a SIGTRAP. The kernel had
+// chosen the one that was stepped for it, and woken nobody else; but that one
+// blocks the signal again.
+func (t *tracer) wakeTaker(pid int) {
+	stepped := t.tid
+	t.tid = 0
+	tids, err := threads(pid)
+	if err != nil {
+		return // it has ended
+	}
+	for _, tid := range tids {
+		now, err := readSignals(pid, tid)
+		if err == nil && now.shared&trapSignal == 0 {
+			return // it was taken
+		}
+		if err != nil || tid == stepped || now.blocked&trapSignal != 0 || seize(tid) != nil {
+			continue
+		}
+		_ = ptrace(unix.PTRACE_INTERRUPT, tid, 0)
+		t.letGo()
+	}
+}
+
+// clearMask sees to it that the thread does not block SIGTRAP, until restoreMask.
+// Errors mean that it is dying.
+func (t *tracer) clearMask() {
+	var mask uint64
+	if t.mask != nil || signalMask(unix.PTRACE_GETSIGMASK, t.tid, &mask) != nil || mask&trapSignal == 0 {
+		return
+	}
+	t.mask = &mask
+	without := mask &^ trapSignal
+	_ = signalMask(unix.PTRACE_SETSIGMASK, t.tid, &without)
+}
+
+// restoreMask gives the thread the mask that it had before clearMask.
+func (t *tracer) restoreMask() {
+	if t.mask != nil {
+		_ = signalMask(unix.PTRACE_SETSIGMASK, t.tid, t.mask)
+		t.mask = nil
 	}
 }
 

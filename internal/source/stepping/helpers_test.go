@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strconv"
 	"testing"
 	"time"
@@ -59,13 +58,7 @@ func stepForEver(arg string) error {
 // compile builds a program of testdata and returns its path.
 func compile(t testing.TB, name string, flags ...string) string {
 	t.Helper()
-	gcc := testenv.Tool(t, "gcc")
-	bin := filepath.Join(t.TempDir(), name)
-	args := append([]string{"-O1", "-pthread", "-o", bin, filepath.Join("testdata", name+".c")}, flags...)
-	if out, err := exec.Command(gcc, args...).CombinedOutput(); err != nil {
-		t.Fatalf("gcc: %v\n%s", err, out)
-	}
-	return bin
+	return testenv.Compile(t, name, "gcc", append([]string{"-O1", "-pthread", "testdata/" + name + ".c"}, flags...)...)
 }
 
 // mayTrace skips the test where only root may trace what is not its child.
@@ -78,10 +71,10 @@ func mayTrace(t testing.TB) {
 }
 
 // launch starts a program to trace, which is killed when the test ends.
-func launch(t testing.TB, bin string) *exec.Cmd {
+func launch(t testing.TB, bin string, args ...string) *exec.Cmd {
 	t.Helper()
 	mayTrace(t)
-	cmd := exec.Command(bin)
+	cmd := exec.Command(bin, args...)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}

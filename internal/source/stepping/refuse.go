@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"fulgur/internal/target"
 )
 
 // Why a process or a thread cannot be stepped.
@@ -19,6 +21,7 @@ var (
 	errIgnoring = errors.New("ignores SIGTRAP, which it would not after a step")
 	errKernel   = errors.New("is a kernel thread")
 	errSelf     = errors.New("is fulgur itself")
+	errInit     = errors.New("is the init process, which is never stepped: if the stepper were killed, the system would go down with it")
 	errGone     = errors.New("there is no such process")
 	// errTraced may be over soon, as with another stepper's burst.
 	errTraced = errors.New("is traced already")
@@ -44,11 +47,17 @@ func (r RefusalError) Error() string {
 	return fmt.Sprintf("cannot step thread %d of process %d: %s", r.TID, r.PID, r.Reason)
 }
 
+// initPID is the process that the machine, or the container, goes down with.
+const initPID = 1
+
 // admit checks whether process pid can be stepped, and has patience while it is
 // traced.
 func admit(pid int, patience time.Duration) error {
 	if pid == os.Getpid() || pid == os.Getppid() {
 		return errSelf
+	}
+	if pid == initPID {
+		return errInit
 	}
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) {
@@ -60,7 +69,7 @@ func admit(pid int, patience time.Duration) error {
 	switch {
 	case statusNumber(status, "Tgid") != pid:
 		return fmt.Errorf("is a thread of process %d, give that", statusNumber(status, "Tgid"))
-	case statusNumber(status, "Kthread") == 1:
+	case target.IsKernelThread(pid): // not all kernels say so in status
 		return errKernel
 	}
 	// A debugger stays, another stepper does not.
@@ -74,9 +83,25 @@ func admit(pid int, patience time.Duration) error {
 			return errGone
 		}
 	}
-	// The kernel asks the same of a reader of the memory as of a tracer.
-	mem, err := os.Open(fmt.Sprintf("/proc/%d/mem", pid))
-	if errors.Is(err, unix.ESRCH) {
+	for range 3 {
+		err = traceable(pid)
+		if !errors.Is(err, errGone) {
+			break
+		}
+		// The first thread has ended. The others are judged one by one. If there
+		// are none, one may just have executed a program.
+		if tids, _ := threads(pid); len(tids) > 1 {
+			return nil
+		}
+	}
+	return err
+}
+
+// traceable asks the kernel whether we may trace thread tid: it asks the same of
+// a reader of the memory.
+func traceable(tid int) error {
+	mem, err := os.Open(fmt.Sprintf("/proc/%d/mem", tid))
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) {
 		return errGone
 	}
 	if err != nil {
@@ -89,13 +114,18 @@ func admit(pid int, patience time.Duration) error {
 // if the thread has exited.
 func seizeError(tid int, err error) error {
 	status, statusErr := os.ReadFile(fmt.Sprintf("/proc/%d/status", tid))
-	if statusErr != nil || errors.Is(err, unix.ESRCH) || bytes.Contains(status, []byte("\nState:\tZ")) || bytes.Contains(status, []byte("\nState:\tX")) {
-		return errGone // the kernel says EPERM of one that is about to
+	if statusErr != nil || errors.Is(err, unix.ESRCH) {
+		return errGone
 	}
 	if err := traced(status); err != nil {
 		return err
 	}
-	return permission(err)
+	if err := traceable(tid); err != nil {
+		return err
+	}
+	// The kernel says EPERM of a thread that is about to end. The number may
+	// be another's by now.
+	return errGone
 }
 
 // traced says who traces the task with the given /proc/TID/status.
@@ -116,11 +146,11 @@ func permission(err error) error {
 	if !errors.Is(err, fs.ErrPermission) {
 		return err
 	}
-	remedy := "needs root or CAP_SYS_PTRACE"
+	remedy := "run fulgur as root: other users have only their own processes stepped, and no set-user-ID programs, whatever the capabilities of fulgur's file"
 	if scope, e := os.ReadFile("/proc/sys/kernel/yama/ptrace_scope"); e == nil && len(scope) > 0 {
 		switch scope[0] {
 		case '1', '2':
-			remedy += ", since kernel.yama.ptrace_scope is " + string(scope[:1])
+			remedy += "; and not even those where kernel.yama.ptrace_scope is " + string(scope[:1]) + ", as here"
 		case '3':
 			remedy = "kernel.yama.ptrace_scope is 3: nobody may trace here until the next boot"
 		}
@@ -128,15 +158,43 @@ func permission(err error) error {
 	return fmt.Errorf("%w: %s (in a container also a seccomp profile that allows ptrace; fulgur doctor tells what is in the way)", err, remedy)
 }
 
-// ignoresTrap reports whether thread tid ignores SIGTRAP. The kernel undoes that
-// to tell of a step.
-func ignoresTrap(pid, tid int) bool {
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/status", pid, tid))
+// signals is what /proc/TID/status says of a thread's signals: those that the
+// program ignores, those that the thread blocks, but for those that it waits for,
+// and those that wait for the thread alone and for any of its process.
+type signals struct{ ignored, blocked, own, shared uint64 }
+
+// readSignals returns the state of the signals of thread tid of process pid.
+func readSignals(pid, tid int) (signals, error) {
+	status, err := readStatus(pid, tid)
 	if err != nil {
-		return false // it has ended
+		return signals{}, err
 	}
-	ignored, err := strconv.ParseUint(statusField(status, "SigIgn"), 16, 64)
-	return err == nil && ignored&trapSignal != 0
+	set := func(name string) uint64 {
+		n, e := strconv.ParseUint(statusField(status, name), 16, 64)
+		if e != nil && err == nil {
+			err = fmt.Errorf("signals of thread %d: %s: %w", tid, name, e)
+		}
+		return n
+	}
+	s := signals{ignored: set("SigIgn"), blocked: set("SigBlk"), own: set("SigPnd"), shared: set("ShdPnd")}
+	return s, err
+}
+
+// readStatus returns /proc/PID/task/TID/status.
+func readStatus(pid, tid int) ([]byte, error) {
+	return os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/status", pid, tid))
+}
+
+// threads returns the threads of process pid.
+func threads(pid int) ([]int, error) {
+	tasks, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
+	var tids []int
+	for _, task := range tasks {
+		if tid, err := strconv.Atoi(task.Name()); err == nil {
+			tids = append(tids, tid)
+		}
+	}
+	return tids, err
 }
 
 // statusNumber returns the number in a line of /proc/TID/status, 0 if there is

@@ -3,20 +3,19 @@ package stepping
 import (
 	"encoding/gob"
 	"errors"
-	"fmt"
 	"io"
 	"maps"
 	"math/rand/v2"
 	"os"
-	"os/signal"
-	"runtime"
 	"slices"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"fulgur/internal/privilege"
 )
 
 // The stepper's pace.
@@ -49,45 +48,61 @@ type report struct {
 
 // Run is the stepper process: it reads requests from in and writes reports to
 // out until in ends. It returns between two bursts, and the process must end
-// then: what was attached to but has not stopped yet is let go with it.
+// then.
 func Run(in io.Reader, out io.Writer) error {
-	// Whoever ends us does so by closing the pipe. A signal in the middle of
-	// a burst would take the target along.
-	signal.Ignore(unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT, unix.SIGPIPE,
-		unix.SIGALRM, unix.SIGUSR1, unix.SIGUSR2, unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU,
-		unix.SIGCHLD) // one for each stop
+	// Who can kill us can kill what we step. So the kernel is to judge by what
+	// our user may trace.
+	if err := privilege.Drop(); err != nil {
+		return err
+	}
+	ignoreSignals() // Drop takes one
 	decoder := gob.NewDecoder(in)
 	var first request
 	if err := decoder.Decode(&first); err != nil || first.Options == nil {
 		return errors.New("this command is for fulgur's own use: no options on standard input")
 	}
-	// The thread that is to trace, and only it may then. Its priority is its
-	// own.
-	runtime.LockOSThread()
 	protect()
 	s := &stepper{
-		opts:     *first.Options,
-		reports:  make(chan report, 64),
-		roots:    map[int]bool{},
-		threads:  map[int]*thread{},
-		attached: map[int]*thread{},
-		average:  firstBurst,
+		opts:    *first.Options,
+		reports: make(chan report, 64),
+		roots:   map[int]root{},
+		threads: map[int]*thread{},
+		average: firstBurst,
 	}
 	written := make(chan struct{})
 	go s.write(gob.NewEncoder(out), written)
-	s.tracer = tracer{
-		hold:     s.opts.BurstMax,
-		stopping: s.stopping.Load,
-	}
+	s.tracers = newTracers(s.opts.BurstMax, s.stopping.Load)
 	s.add(first.Add)
 	s.send(s.status())
 	go s.listen(decoder)
 	s.work()
+	s.tracers.finish()
+	s.tracers.collect(s.collected)
 	s.send(s.status())
 	close(s.reports)
 	<-written
 	return nil
 }
+
+// ignoreSignals has the stepper ignore the signals that can be, but for those
+// that Go's runtime uses: whoever ends us closes the pipe. A signal in the middle
+// of a burst would take the target along. Go does not let go of all the others
+// itself.
+func ignoreSignals() {
+	for sig := unix.SIGHUP; sig <= lastSignal; sig++ {
+		switch sig {
+		case unix.SIGILL, unix.SIGTRAP, unix.SIGBUS, unix.SIGFPE, unix.SIGSEGV, unix.SIGURG, unix.SIGPROF:
+		default:
+			action := struct{ handler, flags, restorer, mask uintptr }{handler: ignore}
+			_, _, _ = unix.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(sig), uintptr(unsafe.Pointer(&action)), 0, unsafe.Sizeof(action.mask), 0, 0)
+		}
+	}
+}
+
+const (
+	lastSignal = unix.Signal(64) // the highest number of a signal
+	ignore     = 1               // SIG_IGN
+)
 
 // protect makes the stepper the last to be killed or to wait for a processor:
 // a burst holds another's thread. Without CAP_SYS_RESOURCE and CAP_SYS_NICE it
@@ -95,14 +110,15 @@ func Run(in io.Reader, out io.Writer) error {
 // sched(7)), it is the group's priority that counts.
 func protect() {
 	_ = os.WriteFile("/proc/self/oom_score_adj", []byte("-1000"), 0)
-	_ = unix.Setpriority(unix.PRIO_PROCESS, 0, -20)
+	prioritize()
 	_ = os.WriteFile("/proc/self/autogroup", []byte("-20"), 0)
 }
 
 // stepper is the state of the stepper process.
 type stepper struct {
-	opts   Options
-	tracer tracer
+	opts    Options
+	tracers *tracers
+	stats   Stats
 
 	reports  chan report // on their way to the parent
 	stopping atomic.Bool // in has ended
@@ -111,12 +127,16 @@ type stepper struct {
 	requests []request // since the last scan
 
 	refused []RefusalError // since the last report
-	roots   map[int]bool   // the processes, true: stepped
+	roots   map[int]root   // by process
 	threads map[int]*thread
 	order   []*thread // the threads in this round's order
-	// attached are the threads whose stop for a burst is still to come.
-	attached map[int]*thread
-	average  time.Duration
+	average time.Duration
+}
+
+// root is a process that is to be stepped.
+type root struct {
+	stepped bool   // it was not refused
+	start   uint64 // when it started: its number may be given to another
 }
 
 // listen takes the parent's requests.
@@ -151,7 +171,7 @@ func (s *stepper) addLater(pids []int) {
 		switch err := admit(pid, 0); {
 		case errors.Is(err, errGone):
 		case errors.Is(err, errTraced):
-			s.roots[pid] = true // its threads are refused as long as they are
+			s.admitted(pid, nil) // its threads are refused as long as they are
 		default:
 			s.admitted(pid, err)
 		}
@@ -160,7 +180,8 @@ func (s *stepper) addLater(pids []int) {
 
 // admitted takes note of what [admit] said of a process.
 func (s *stepper) admitted(pid int, err error) {
-	s.roots[pid] = err == nil
+	now, _ := readState(pid, pid) // of one that has ended scan finds out
+	s.roots[pid] = root{stepped: err == nil, start: now.start}
 	if err != nil {
 		s.refused = append(s.refused, RefusalError{PID: pid, Reason: err.Error()})
 	}
@@ -168,25 +189,15 @@ func (s *stepper) admitted(pid int, err error) {
 
 // status reports what was done, and the refusals since it was last called.
 func (s *stepper) status() report {
-	stats := s.tracer.stats
+	stats := s.stats
 	r := report{Stats: &stats, Refused: s.refused}
 	s.refused = nil
 	return r
 }
 
 // send has a report written. While the parent does not read, as when it is
-// stopped by Ctrl-Z, that waits, and nobody is held meanwhile.
-func (s *stepper) send(r report) {
-	for {
-		select {
-		case s.reports <- r:
-			return
-		default:
-			s.release()
-			sleep(minPause)
-		}
-	}
-}
+// stopped by Ctrl-Z, that waits.
+func (s *stepper) send(r report) { s.reports <- r }
 
 // write writes the reports to the parent. One that does not read any more has
 // closed the other pipe too.
@@ -194,14 +205,6 @@ func (s *stepper) write(out *gob.Encoder, written chan<- struct{}) {
 	defer close(written)
 	for r := range s.reports {
 		_ = out.Encode(r)
-	}
-}
-
-// release lets those threads go that have stopped only after their burst was
-// given up.
-func (s *stepper) release() {
-	for tid, t := range s.attached {
-		s.conclude(t, s.tracer.settle(tid))
 	}
 }
 
@@ -218,12 +221,8 @@ func (s *stepper) work() {
 			s.send(s.status())
 			reported = now
 		}
-		pause := s.round()
-		s.release()
-		if len(s.attached) > 0 {
-			pause = min(pause, minPause)
-		}
-		if pause > 0 {
+		s.tracers.collect(s.collected)
+		if pause := s.round(); pause > 0 {
 			// Of any length, so as not to fall into step with the target.
 			sleep(pause/2 + rand.N(pause/2))
 		}
@@ -243,26 +242,26 @@ func (s *stepper) scan() {
 		}
 	}
 	seen := map[int]bool{}
-	for pid, stepped := range s.roots {
-		tasks, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
-		if err != nil {
+	for pid, root := range s.roots {
+		now, err := readState(pid, pid)
+		tids, tasksErr := threads(pid)
+		if err != nil || tasksErr != nil || now.start != root.start {
 			delete(s.roots, pid)
 			continue
 		}
-		for _, task := range tasks {
-			tid, err := strconv.Atoi(task.Name())
-			if err != nil || !stepped {
-				continue
-			}
+		if !root.stepped {
+			continue
+		}
+		for _, tid := range tids {
 			seen[tid] = true
 			if s.threads[tid] == nil {
 				s.threads[tid] = &thread{pid: pid, tid: tid, wait: jitter(s.average)}
-				s.tracer.stats.Threads++
+				s.stats.Threads++
 			}
 		}
 	}
 	for tid := range s.threads {
-		if !seen[tid] && s.attached[tid] == nil {
+		if !seen[tid] {
 			delete(s.threads, tid)
 		}
 	}
@@ -295,8 +294,7 @@ func (s *stepper) round() (pause time.Duration) {
 // visit gives the thread a burst if it runs and its budget allows. It returns
 // when to look at it again.
 func (s *stepper) visit(t *thread) time.Duration {
-	s.release() // nobody is held through the bursts of others
-	if t.refused || s.attached[t.tid] != nil {
+	if t.refused || !s.tracers.free(t.pid) {
 		return maxIdle
 	}
 	now, err := readState(t.pid, t.tid)
@@ -316,38 +314,41 @@ func (s *stepper) visit(t *thread) time.Duration {
 	if lacks := t.wait - t.saved; lacks > 0 {
 		return max(minPause, time.Duration(float64(lacks)/s.opts.MaxOverhead))
 	}
-	if ignoresTrap(t.pid, t.tid) {
-		s.conclude(t, outcome{refused: errIgnoring})
-		return maxIdle
+	out := s.tracers.burst(t.pid, t.tid)
+	if out == nil {
+		return 0
 	}
-	out := s.tracer.burst(t.tid)
-	t.charge(out.held, s.average)
-	s.average = (7*s.average + out.held) / 8
-	s.conclude(t, out)
+	s.conclude(t, *out)
 	if out.refused != nil {
 		return maxIdle
-	}
-	if len(s.tracer.entries) > 0 {
-		s.send(report{Sample: &Sample{PID: t.pid, TID: t.tid, Time: s.tracer.ended, Entries: slices.Clone(s.tracer.entries)}})
 	}
 	return 0
 }
 
-// conclude takes note of what became of the thread.
-func (s *stepper) conclude(t *thread, out outcome) {
-	if out.attached {
-		s.attached[t.tid] = t
-		return
+// collected takes note of a burst that was late.
+func (s *stepper) collected(j *job, out outcome) {
+	s.stats.add(out.stats)
+	if t := s.threads[j.tid]; t != nil && t.pid == j.pid {
+		out.stats = Stats{}
+		s.conclude(t, out)
 	}
-	delete(s.attached, t.tid)
+}
+
+// conclude takes note of a burst, and of what became of the thread.
+func (s *stepper) conclude(t *thread, out outcome) {
+	s.stats.add(out.stats)
+	t.charge(out.held, s.average)
+	s.average = (7*s.average + out.held) / 8
 	switch {
-	case out.gone:
+	case errors.Is(out.refused, errGone):
 		delete(s.threads, t.tid)
 	case out.refused != nil:
 		if !t.told {
 			s.refused = append(s.refused, RefusalError{PID: t.pid, TID: t.tid, Reason: out.refused.Error()})
 		}
 		t.told, t.refused = true, !errors.Is(out.refused, errTraced)
+	case len(out.entries) > 0:
+		s.send(report{Sample: &Sample{PID: t.pid, TID: t.tid, Time: out.ended, Entries: out.entries}})
 	}
 }
 
@@ -355,7 +356,7 @@ func (s *stepper) conclude(t *thread, out outcome) {
 func (s *stepper) measure() {
 	for _, t := range s.threads {
 		if t.free >= time.Second {
-			s.tracer.stats.MaxSlowdown = max(s.tracer.stats.MaxSlowdown, t.slowdown())
+			s.stats.MaxSlowdown = max(s.stats.MaxSlowdown, t.slowdown())
 		}
 	}
 }

@@ -74,12 +74,30 @@ type Stats struct {
 	MaxSlowdown float64
 }
 
+// add adds what was done in a burst.
+func (s *Stats) add(d Stats) {
+	s.Bursts += d.Bursts
+	s.Steps += d.Steps
+	s.Records += d.Records
+	s.Full += d.Full
+	s.Deadline += d.Deadline
+	s.Sensitive += d.Sensitive
+	s.Signal += d.Signal
+	s.Repeated += d.Repeated
+	s.Moved += d.Moved
+	s.Interrupted += d.Interrupted
+	s.Held += d.Held
+	s.LongestHold = max(s.LongestHold, d.LongestHold)
+}
+
 // Stepper is a running stepper process.
 type Stepper struct {
 	cmd     *exec.Cmd
 	in      io.Closer // closing it ends the process
+	out     io.Closer // its reports
 	samples chan Sample
-	done    chan struct{} // closed when the process has ended
+	late    chan struct{} // closed when the process should have ended
+	done    chan struct{} // closed when the process has ended, or is late
 
 	mu       sync.Mutex // of what follows
 	requests *gob.Encoder
@@ -94,6 +112,13 @@ const maxRefusals = 100
 
 // ErrKilled means that the stepper process was killed.
 var ErrKilled = errors.New("the process that steps was killed; if it was stepping a thread just then, that has taken its process along")
+
+// ErrHolding means that the stepper process has not ended in time. It goes on by
+// itself.
+var ErrHolding = errors.New("the process branch-stepper still holds a thread that is frozen or gets no CPU; it releases the thread and exits as soon as the thread runs again: do not kill it before")
+
+// endWait is how long the stepper process may take to end. Tests change it.
+var endWait = 10 * time.Second
 
 // Start starts to step the processes with the given IDs; more can follow with
 // [Stepper.Add]. If none of the given can be stepped, the error is their
@@ -118,8 +143,8 @@ func Start(ctx context.Context, pids []int, opts Options) (*Stepper, error) {
 		return nil, fmt.Errorf("start stepping: %w", err)
 	}
 	s := &Stepper{
-		cmd: cmd, in: in, requests: gob.NewEncoder(in),
-		samples: make(chan Sample, 256), done: make(chan struct{}),
+		cmd: cmd, in: in, out: out, requests: gob.NewEncoder(in),
+		samples: make(chan Sample, 256), late: make(chan struct{}), done: make(chan struct{}),
 	}
 	reports := gob.NewDecoder(out)
 	var first report
@@ -181,9 +206,11 @@ func (s *Stepper) receive(reports *gob.Decoder) {
 			s.samples <- *r.Sample
 		}
 	}
-	err := s.cmd.Wait()
+	err := s.awaitEnd()
 	s.mu.Lock()
 	switch {
+	case errors.Is(err, ErrHolding):
+		s.err = fmt.Errorf("process %d: %w", s.PID(), err)
 	case err != nil:
 		s.err = fmt.Errorf("%w (%w)", ErrKilled, err)
 	case !s.closing:
@@ -192,6 +219,19 @@ func (s *Stepper) receive(reports *gob.Decoder) {
 	s.mu.Unlock()
 	close(s.done)
 	close(s.samples)
+}
+
+// awaitEnd returns when the process, which reports no more, has ended, or is
+// late.
+func (s *Stepper) awaitEnd() error {
+	ended := make(chan error, 1)
+	go func() { ended <- s.cmd.Wait() }()
+	select {
+	case err := <-ended:
+		return err
+	case <-s.late:
+		return ErrHolding
+	}
 }
 
 // Samples returns the channel of the samples, which must be drained. It is
@@ -243,6 +283,10 @@ func (s *Stepper) Stop() {
 	if !s.closing {
 		s.closing = true
 		_ = s.in.Close() // the other end sees it in any case
+		time.AfterFunc(endWait, func() {
+			close(s.late)
+			_ = s.out.Close() // receive reads no more
+		})
 	}
 }
 

@@ -1,6 +1,7 @@
 package stepping
 
 import (
+	"fmt"
 	"testing"
 	"time"
 )
@@ -29,9 +30,19 @@ func TestParseState(t *testing.T) {
 	}
 }
 
+// FuzzParseState reads foreign bytes, and a valid line whose name they are.
 func FuzzParseState(f *testing.F) {
-	f.Add([]byte("7 (cat) R 1 7 7 0 -1 4194560 9 0 0 0 12 30 0 0 20 0 3 0 2200 1 2 3"))
-	f.Fuzz(func(_ *testing.T, b []byte) { _, _ = parseState(b) })
+	f.Add([]byte("7 (cat) R 1 7 7 0 -1 4194560 9 0 0 0 12 30 0 0 20 0 3 0 2200 1 2 3"), uint32(12), uint32(30), uint32(2200))
+	f.Fuzz(func(t *testing.T, b []byte, user, system, start uint32) {
+		if s, err := parseState(b); err == nil && s.ran < 0 {
+			t.Errorf("%q: ran for %v", b, s.ran)
+		}
+		line := fmt.Appendf(nil, "7 (%s) R 1 7 7 0 -1 4194560 9 0 0 0 %d %d 0 0 20 0 3 0 %d 1", b, user, system, start)
+		want := state{running: true, start: uint64(start), ran: time.Duration(uint64(user)+uint64(system)) * tick}
+		if got, err := parseState(line); err != nil || got != want {
+			t.Errorf("%+v (%v), want %+v", got, err, want)
+		}
+	})
 }
 
 func TestBudget(t *testing.T) {

@@ -29,11 +29,16 @@ func decodeX86(text []byte, addr uint64) instruction {
 		return op.branch(jump, addr, 1, 1)
 	case b == 0xe8, b == 0xe9: // CALL, JMP rel32
 		return op.branch(jump, addr, 1, 4)
-	case b == 0xc2, b == 0xc3, b == 0xca, b == 0xcb: // RET
+	case b == 0xc2, b == 0xc3: // RET
 		return instruction{kind: jump}
+	case b == 0xca, b == 0xcb: // RETF, which may lead to 32-bit code
+		return instruction{kind: sensitive}
 	case b == 0xff:
-		if reg := op.reg(1); reg >= 2 && reg <= 5 { // CALL, JMP r/m
+		switch op.reg(1) {
+		case 2, 4: // CALL, JMP r/m
 			return instruction{kind: jump}
+		case 3, 5: // CALLF, JMPF
+			return instruction{kind: sensitive}
 		}
 	case b == 0x9c, b == 0x9d, b == 0xcf: // PUSHF, POPF, IRET
 		return instruction{kind: sensitive}

@@ -117,6 +117,8 @@ int main(int argc, char **argv)
 		printf("child %s %lx\n", argv[1], (unsigned long)churn(strtoul(argv[1], NULL, 10) + 1, 300000));
 		return 7;
 	}
+	if (getchar() != 'g') /* it is stepped now, if it is at all */
+		return 1;
 	signal(SIGUSR1, on_usr1);
 	signal(SIGTRAP, on_trap);
 	signal(SIGALRM, on_alarm);

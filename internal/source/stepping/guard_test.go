@@ -1,0 +1,304 @@
+package stepping
+
+import (
+	"encoding/gob"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"fulgur/internal/testenv"
+)
+
+// nobody is a user that has no rights but its own.
+const nobody = 65534
+
+// asNobody has a command run by that user.
+func asNobody(cmd *exec.Cmd) *exec.Cmd {
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+	return cmd
+}
+
+// publicDir makes a folder that everybody may read.
+func publicDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "stepping") //nolint:usetesting // t.TempDir is below a folder for its owner alone
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// duplicate copies a program to a folder, with the given mode.
+func duplicate(t *testing.T, program, dir string, mode os.FileMode) string {
+	t.Helper()
+	b, err := os.ReadFile(program)
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := filepath.Join(dir, filepath.Base(program))
+	if err := os.WriteFile(name, b, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(name, mode); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+// lentStepper returns a copy of fulgur whose file has those capabilities of the
+// README's setcap line that matter here.
+func lentStepper(t *testing.T) string {
+	t.Helper()
+	testenv.Root(t)
+	setcap := testenv.Tool(t, "setcap")
+	bin := duplicate(t, testenv.Program(t, "fulgur/cmd/fulgur", t.TempDir()), publicDir(t), 0o755)
+	if out, err := exec.Command(setcap, "cap_sys_ptrace,cap_dac_read_search=ep", bin).CombinedOutput(); err != nil {
+		testenv.Unsupported(t, "needs a file system with capabilities: %v: %s", err, out)
+	}
+	return bin
+}
+
+// refusalOf has a user's stepper step a process, and returns the first refusal,
+// "" if there is none. It waits for one until patience is over, and ends the
+// stepper.
+func refusalOf(t *testing.T, bin string, pid int, patience time.Duration) string {
+	t.Helper()
+	stepper := asNobody(exec.Command(bin, Subcommand))
+	stepper.Stderr = os.Stderr
+	in, err := stepper.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := stepper.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := stepper.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer stepper.Wait()
+	defer in.Close()
+	opts := Options{MaxOverhead: 1000}.withDefaults()
+	if err := gob.NewEncoder(in).Encode(request{Options: &opts, Add: []int{pid}}); err != nil {
+		t.Fatal(err)
+	}
+	time.AfterFunc(patience, func() { in.Close() })
+	for reports := gob.NewDecoder(out); ; {
+		var r report
+		if err := reports.Decode(&r); err != nil {
+			return ""
+		}
+		if len(r.Refused) > 0 {
+			go io.Copy(io.Discard, out)
+			return r.Refused[0].Reason
+		}
+	}
+}
+
+// What an ordinary user has stepped, that user can kill by killing the stepper:
+// others' processes are refused, whatever the capabilities of fulgur's file.
+func TestOthersProcess(t *testing.T) {
+	bin := lentStepper(t)
+	tests := map[string]struct {
+		target  *exec.Cmd
+		refused bool
+	}{
+		"root's":    {exec.Command("sleep", "1000"), true},
+		"one's own": {asNobody(exec.Command("sleep", "1000")), false},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			if err := test.target.Start(); err != nil {
+				t.Fatal(err)
+			}
+			defer func() {
+				test.target.Process.Kill()
+				test.target.Wait()
+			}()
+			patience := time.Second // with what is not refused
+			if test.refused {
+				patience = time.Minute
+			}
+			got := refusalOf(t, bin, test.target.Process.Pid, patience)
+			if (got != "") != test.refused {
+				t.Errorf("refused: %q, want so: %v", got, test.refused)
+			}
+			if test.refused && !strings.Contains(got, "run fulgur as root") {
+				t.Errorf("refused: %q, which does not say what to do", got)
+			}
+		})
+	}
+	t.Run("set-user-ID program", func(t *testing.T) { testSetUserID(t, bin) })
+}
+
+// A program of one's own may execute one that has the rights of root, which is
+// refused from then on. bin is a stepper of [lentStepper].
+func testSetUserID(t *testing.T, bin string) {
+	cycle := duplicate(t, compile(t, "cycle", "-static", "-no-pie"), filepath.Dir(bin), 0o755|os.ModeSetuid)
+	for range 10 {
+		target := asNobody(exec.Command("sh", "-c", "sleep 1; exec "+cycle))
+		if err := target.Start(); err != nil {
+			t.Fatal(err)
+		}
+		pid := target.Process.Pid
+		got := refusalOf(t, bin, pid, testenv.Patience(10*time.Second))
+		status, err := readStatus(pid, pid)
+		target.Process.Kill()
+		target.Wait()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if users := strings.Fields(statusField(status, "Uid")); len(users) < 2 || users[1] != "0" {
+			continue // it was attached to just then, and so has not become root
+		}
+		if !strings.Contains(got, "run fulgur as root") {
+			t.Errorf("the set-user-ID program was refused: %q", got)
+		}
+		return
+	}
+	t.Error("the set-user-ID program has never become root")
+}
+
+func TestInit(t *testing.T) {
+	s, err := Start(t.Context(), []int{1}, Options{})
+	if err == nil {
+		s.Close()
+		t.Fatal("process 1 is stepped")
+	}
+	if !strings.Contains(err.Error(), "init process") {
+		t.Errorf("error %q does not say why", err)
+	}
+}
+
+// What has been stopped before stays so.
+func TestStoppedBefore(t *testing.T) {
+	cmd := launch(t, compile(t, "cycle", "-static", "-no-pie"))
+	pid := cmd.Process.Pid
+	signalTo(t, pid, unix.SIGSTOP)
+	await(t, pid, 'T')
+	s := start(t, Options{MaxOverhead: 1000}, pid)
+	time.Sleep(200 * time.Millisecond)
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	await(t, pid, 'T')
+	if tracer := tracerOf(t, pid); tracer != 0 {
+		t.Errorf("traced by process %d", tracer)
+	}
+	signalTo(t, pid, unix.SIGCONT)
+	await(t, pid, 'R')
+}
+
+// Signals that end a program do not end the stepper: it would take the target
+// along.
+func TestStepperSignalled(t *testing.T) {
+	bin := compile(t, "steadfast")
+	b, cmd := steadfast(t, bin, "default")
+	s := start(t, Options{MaxOverhead: 1000}, cmd.Process.Pid)
+	for range 5 {
+		collect(t, s, 1)
+		for sig := unix.SIGHUP; sig <= lastSignal; sig++ {
+			switch sig {
+			case unix.SIGKILL, unix.SIGSTOP, unix.SIGILL, unix.SIGTRAP, unix.SIGBUS, unix.SIGFPE, unix.SIGSEGV:
+			default:
+				signalTo(t, s.PID(), sig)
+			}
+		}
+	}
+	collect(t, s, 1)
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	b.check(t, cmd.Process.Pid)
+}
+
+// A target that is frozen in the middle of a burst keeps nobody waiting for
+// ever, and goes on when it is thawed.
+func TestFrozen(t *testing.T) {
+	testenv.Root(t)
+	before := endWait
+	endWait = time.Second
+	t.Cleanup(func() { endWait = before })
+	group := freezer(t)
+	freeze := func(yes string) { writeTo(t, filepath.Join(group, "cgroup.freeze"), yes) }
+	b, cmd := steadfast(t, compile(t, "steadfast"), "default")
+	pid := cmd.Process.Pid
+	writeTo(t, filepath.Join(group, "cgroup.procs"), strconv.Itoa(pid))
+	s := start(t, Options{MaxOverhead: 1000}, pid)
+	go follow(t, s, pid)
+	eventually(t, "frozen in a burst", func() bool {
+		time.Sleep(rand.N(20 * time.Millisecond))
+		freeze("1")
+		// A burst would be over by then.
+		for range 10 {
+			time.Sleep(100 * time.Millisecond)
+			if tracerOf(t, pid) == 0 {
+				freeze("0")
+				return false
+			}
+		}
+		return true
+	})
+	if err := s.Close(); !errors.Is(err, ErrHolding) {
+		t.Errorf("error %v, want %v", err, ErrHolding)
+	}
+	freeze("0")
+	b.check(t, pid)
+	eventually(t, "let go", func() bool { return tracerOf(t, pid) == 0 })
+	b.check(t, pid)
+}
+
+// freezer makes a cgroup that can be frozen.
+func freezer(t *testing.T) string {
+	t.Helper()
+	root := t.TempDir()
+	if err := unix.Mount("none", root, "cgroup2", 0, ""); err != nil {
+		testenv.Skip(t, "needs cgroup v2: %v", err)
+	}
+	t.Cleanup(func() { unix.Unmount(root, 0) })
+	group, err := os.MkdirTemp(root, "stepping") //nolint:usetesting // a cgroup
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { eventually(t, "removed", func() bool { return os.Remove(group) == nil }) })
+	return group
+}
+
+func writeTo(t *testing.T, file, text string) {
+	t.Helper()
+	if err := os.WriteFile(file, []byte(text), 0); err != nil {
+		t.Error(err)
+	}
+}
+
+// A process whose first thread has ended is stepped by its others, as one is in
+// which another thread is just executing a program.
+func TestFirstThreadEnded(t *testing.T) {
+	b, cmd := steadfast(t, compile(t, "steadfast"), "leaderless")
+	pid := cmd.Process.Pid
+	await(t, pid, 'Z')
+	s := start(t, Options{MaxOverhead: 1000}, pid)
+	for _, sample := range collect(t, s, 5) {
+		if sample.PID != pid || sample.TID == pid {
+			t.Errorf("sample of process %d, thread %d; the process is %d", sample.PID, sample.TID, pid)
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	b.check(t, pid)
+}
