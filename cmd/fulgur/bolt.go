@@ -60,7 +60,8 @@ ps shows as "branch-stepper", while it holds a thread kills the target. To a thr
 in a system call being stopped is like a signal: some return EINTR, which the
 summary counts, and reads and writes of pipes and sockets may do less than they were
 asked to. A target that is being debugged or traced already, one that ignores
-SIGTRAP, and 32-bit code are refused.
+SIGTRAP, and 32-bit code are refused, and so is process 1. Only root can step
+set-user-ID programs and processes of other users.
 
 Stepping takes some 300 branches a second of a busy thread at 10 %. A profile counts
 as sufficient with 1 branch taken for each byte of the file's machine code, which is

@@ -20,6 +20,7 @@ import (
 
 	"fulgur/internal/doctor"
 	"fulgur/internal/encode/plain"
+	"fulgur/internal/privilege"
 	"fulgur/internal/source/branch"
 	"fulgur/internal/target"
 	"fulgur/internal/usage"
@@ -83,6 +84,10 @@ func (*commands) Help() string {
 }
 
 func main() {
+	// First of all, so that the command line, too, is read with the user's own rights.
+	if err := privilege.Withhold(); err != nil {
+		os.Exit(report(os.Stderr, os.Args[1:], exitFailed, err))
+	}
 	ctx, stop := interruptible(context.Background())
 	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	stop()
@@ -109,10 +114,23 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (code int
 	if selected == nil && err == nil {
 		return 0 // help was asked for
 	}
+	if err == nil && !usesCapabilities(selected) {
+		code, err = exitFailed, privilege.Drop()
+	}
 	if err == nil {
 		code, err = selected.run(ctx, environment{args: args, stdout: stdout, stderr: stderr})
 	}
 	return report(stderr, args, code, err)
+}
+
+// usesCapabilities reports whether a command does what the capabilities of fulgur's file
+// are for. All others do without them.
+func usesCapabilities(c command) bool {
+	switch c.(type) {
+	case *profileCommand, *topCommand, *offCPUCommand, *blockIOCommand, *faultsCommand, *recordCommand, *boltCommand, *doctorCommand:
+		return true
+	}
+	return false
 }
 
 // environment is what a command sees of the process it runs in.

@@ -22,6 +22,7 @@ import (
 	"fulgur/internal/source/offcpu"
 	"fulgur/internal/stored"
 	"fulgur/internal/target"
+	"fulgur/internal/testenv"
 	"fulgur/internal/usage"
 )
 
@@ -308,7 +309,7 @@ func TestBoltOptions(t *testing.T) {
 func TestFrequencyMax(t *testing.T) {
 	o, err := optionsOf("profile -F max")
 	if err != nil {
-		t.Skip("needs sysctl kernel.perf_event_max_sample_rate: ", err)
+		testenv.Skip(t, "needs sysctl kernel.perf_event_max_sample_rate: %v", err)
 	}
 	b, err := os.ReadFile("/proc/sys/kernel/perf_event_max_sample_rate")
 	if err != nil {

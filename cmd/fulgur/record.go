@@ -4,15 +4,19 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/alecthomas/kong"
 
 	"fulgur/internal/encode/plain"
 	"fulgur/internal/session"
-	"fulgur/internal/stored"
 )
 
 // recordingName is the file that recordings are written to unless told otherwise.
@@ -101,10 +105,33 @@ func (c *recordCommand) run(ctx context.Context, env environment) (int, error) {
 	// What ended the recording is not to end this.
 	ctx, stop := interruptible(context.WithoutCancel(ctx))
 	defer stop()
-	if failed, err := stored.View(ctx, stored.ViewOptions{Input: o.Output, Stderr: env.stderr}); err != nil {
-		return failed, err
+	if err := show(ctx, o.Output, env.stderr); err != nil {
+		return exitFailed, err
 	}
 	return code, nil
+}
+
+// show shows a recording as fulgur view does, until ctx ends: in a process of its own,
+// which drops its capabilities before it opens anything. This process cannot drop its
+// own on a thread that waits for a file system that does not answer.
+func show(ctx context.Context, path string, stderr io.Writer) error {
+	if !filepath.IsAbs(path) {
+		path = "./" + path // no flag
+	}
+	// The process ends with the thread that started it.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	cmd := exec.CommandContext(ctx, "/proc/self/exe", "view", path)
+	cmd.Args[0] = os.Args[0]
+	cmd.Stderr = stderr
+	// Ctrl-C is for us, who pass it on once: a second signal would cut answers off.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	err := cmd.Run()
+	if err != nil && ctx.Err() == nil {
+		return fmt.Errorf("show %s: %w", plain.Terminal(path), err)
+	}
+	return nil
 }
 
 // shows reports whether the recording is shown when it is done: to who sits at a

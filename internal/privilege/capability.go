@@ -15,6 +15,7 @@ const (
 	IPCLock           Capability = unix.CAP_IPC_LOCK
 	SysPtrace         Capability = unix.CAP_SYS_PTRACE
 	SysAdmin          Capability = unix.CAP_SYS_ADMIN
+	SysResource       Capability = unix.CAP_SYS_RESOURCE
 	Syslog            Capability = unix.CAP_SYSLOG
 	Perfmon           Capability = unix.CAP_PERFMON
 	BPF               Capability = unix.CAP_BPF
@@ -32,6 +33,8 @@ func (c Capability) String() string {
 		return "CAP_SYS_PTRACE"
 	case SysAdmin:
 		return "CAP_SYS_ADMIN"
+	case SysResource:
+		return "CAP_SYS_RESOURCE"
 	case Syslog:
 		return "CAP_SYSLOG"
 	case Perfmon:

@@ -1,5 +1,9 @@
 // Package privilege tells what rights this process has: its capabilities, and
 // what limits them. What follows from that is for package doctor to say.
+//
+// The capabilities of an executable file are lent to everyone who may run it. So the
+// package also keeps those by which files can be opened out of effect, but for the
+// moments in which fulgur opens what it was lent them for.
 package privilege
 
 import (
@@ -14,9 +18,13 @@ import (
 
 // State is what decides on the rights of a process.
 type State struct {
-	// Effective are the capabilities in effect; Bounding are those that the
-	// process can gain by executing a file that has them.
+	// Effective are the capabilities in effect, and those that [With] puts into
+	// effect; Bounding are those that the process can gain by executing a file that
+	// has them.
 	Effective, Bounding Set
+	// Lent are those capabilities in Effective that are fulgur's file's, and not its
+	// user's, and that [With] puts into effect.
+	Lent Set
 	// Last is the highest capability that the kernel knows. CAP_BPF and
 	// CAP_PERFMON came with Linux 5.8; before, CAP_SYS_ADMIN stood for them.
 	Last Capability
@@ -51,6 +59,8 @@ func Read() (State, error) {
 		}
 	}
 	read("/proc/self/status", s.parseStatus)
+	s.Lent = withheld
+	s.Effective |= withheld
 	read("/proc/self/uid_map", func(b []byte) error {
 		s.UserNamespace = !identityMap(b)
 		return nil

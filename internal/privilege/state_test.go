@@ -1,6 +1,8 @@
 package privilege
 
 import (
+	"bytes"
+	"fmt"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -46,11 +48,22 @@ func TestParseStatus(t *testing.T) {
 	}
 }
 
+// FuzzParseStatus reads foreign lines and one with capabilities behind them.
 func FuzzParseStatus(f *testing.F) {
-	f.Add([]byte("Name:\tfulgur\nCapEff:\t000001ffffffffff\nCapBnd:\t000001ffffffffff\nSeccomp:\t0\n"))
-	f.Fuzz(func(_ *testing.T, b []byte) {
+	f.Add([]byte("Name:\tfulgur\nCapBnd:\t000001ffffffffff\nSeccomp:\t0\n"), uint64(0x1ffffffffff))
+	f.Add([]byte("Name:\tfulgur\nCapEff:\t000001ffffffffff\n"), uint64(0))
+	f.Fuzz(func(t *testing.T, others []byte, effective uint64) {
 		var s State
-		_ = s.parseStatus(b)
+		if err := s.parseStatus(others); err == nil && !bytes.Contains(others, []byte("CapEff")) {
+			t.Errorf("no capabilities in %q, and no error", others)
+		} else if err != nil && bytes.Contains(others, []byte("Cap")) {
+			return // a bad line stays bad
+		}
+		s = State{}
+		err := s.parseStatus(fmt.Appendf(others, "\nCapEff:\t%016x\n", effective))
+		if err != nil || s.Effective != Set(effective) {
+			t.Errorf("capabilities %x (%v), want %x", s.Effective, err, effective)
+		}
 	})
 }
 
