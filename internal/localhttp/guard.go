@@ -1,6 +1,7 @@
 package localhttp
 
 import (
+	"context"
 	"crypto/subtle"
 	"errors"
 	"io"
@@ -16,21 +17,25 @@ import (
 type guard struct {
 	options Options
 	token   string
-	slots   chan struct{} // a place for each request that is being answered
+	slots   chan struct{}         // a place for each request that is being answered
+	know    func(context.Context) // notes that the connection of a request is of who knows the token
 }
 
 // ServeHTTP implements [http.Handler].
 func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	setHeader(w.Header())
 	if !g.isOurs(r.Host) {
+		w.Header().Set("Connection", "close")
 		http.Error(w, "another host's name: use the address that fulgur printed", http.StatusForbidden)
 		return
 	}
 	first, rest, isBelow := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
 	if subtle.ConstantTimeCompare([]byte(first), []byte(g.token)) != 1 {
+		w.Header().Set("Connection", "close")
 		http.NotFound(w, r)
 		return
 	}
+	g.know(r.Context())
 	if !g.allow(w, r) {
 		return
 	}

@@ -20,12 +20,11 @@ import (
 	"net/http"
 	"net/netip"
 	"strings"
-	"sync/atomic"
 	"time"
 )
 
 const (
-	// mostConnections is how many connections are held, so that who opens many
+	// mostConnections is how many connections are held, so that whoever opens many
 	// does not take the files that a profiler needs.
 	mostConnections = 256
 	// mostRequests is how many requests are answered at a time. A browser opens
@@ -69,7 +68,7 @@ type Options struct {
 type Server struct {
 	listener    net.Listener
 	http        http.Server
-	connections atomic.Int64
+	connections *connections
 	guard       guard
 }
 
@@ -85,9 +84,11 @@ func New(o Options) (*Server, error) {
 	if o.MaxBody == 0 {
 		o.MaxBody = defaultBody
 	}
+	held := newConnections(mostConnections)
 	s := &Server{
-		listener: listener,
-		guard:    guard{options: o, token: newToken(), slots: make(chan struct{}, mostRequests)},
+		listener:    listener,
+		connections: held,
+		guard:       guard{options: o, token: newToken(), slots: make(chan struct{}, mostRequests), know: held.know},
 	}
 	s.http = http.Server{
 		Handler:           &s.guard,
@@ -96,25 +97,14 @@ func New(o Options) (*Server, error) {
 		WriteTimeout:      answerTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    mostHeader,
-		ConnState:         s.admit,
+		ConnState:         held.note,
+		ConnContext:       held.context,
 	}
 	return s, nil
 }
 
 // newToken returns a text that nobody can guess, of 130 random bits.
 func newToken() string { return strings.ToLower(rand.Text()) }
-
-// admit closes connections beyond the most that are held.
-func (s *Server) admit(c net.Conn, state http.ConnState) {
-	switch state {
-	case http.StateNew:
-		if s.connections.Add(1) > mostConnections {
-			_ = c.Close() // the server notices
-		}
-	case http.StateClosed, http.StateHijacked:
-		s.connections.Add(-1)
-	}
-}
 
 // URL returns the address of the handler's "/", with the token: whoever knows it
 // is let in. A server on all addresses is named by one that other machines reach, if

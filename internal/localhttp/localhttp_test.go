@@ -119,38 +119,6 @@ func (d *deadlined) SetReadDeadline(at time.Time) error {
 	return nil
 }
 
-// Connections beyond the most are closed, and there is place again when others
-// end.
-func TestConnections(t *testing.T) {
-	s := listen(t, Options{Handler: echo})
-	defer s.Close()
-	var ours []net.Conn
-	connect := func() (closed bool) {
-		client, server := net.Pipe()
-		ours = append(ours, server)
-		t.Cleanup(func() { client.Close() })
-		if err := client.SetReadDeadline(time.Now()); err != nil {
-			t.Fatal(err)
-		}
-		s.admit(server, http.StateNew)
-		_, err := client.Read(make([]byte, 1))
-		return errors.Is(err, io.EOF)
-	}
-	for range mostConnections {
-		if connect() {
-			t.Fatalf("connection %d is closed", len(ours))
-		}
-	}
-	if !connect() {
-		t.Error("one more than the most is held")
-	}
-	s.admit(ours[mostConnections], http.StateClosed)
-	s.admit(ours[0], http.StateClosed)
-	if connect() {
-		t.Error("when another has ended, one is closed")
-	}
-}
-
 // Serve answers over a connection, and ends with its context though a request is
 // still under way.
 func TestServe(t *testing.T) {

@@ -1,0 +1,98 @@
+package localhttp
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"sync"
+)
+
+// connections bounds how many connections are held. Every user of the machine can
+// connect, but only who knows the token sends requests that are answered. So one that
+// has not shown it yields to a new one: whoever opens many drives out their own.
+type connections struct {
+	mu   sync.Mutex
+	most int
+	last uint64 // number of the newest
+	held map[net.Conn]*connection
+}
+
+// connection is what is known of a connection.
+type connection struct {
+	number uint64
+	// known is set once a request has had the token.
+	known bool
+	// idle is set between requests.
+	idle bool
+}
+
+func newConnections(most int) *connections {
+	return &connections{most: most, held: map[net.Conn]*connection{}}
+}
+
+// note follows a connection's state, see [http.Server.ConnState]. For a new one beyond
+// the most it closes another, or the new one if all others are in use.
+func (c *connections) note(conn net.Conn, state http.ConnState) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch state {
+	case http.StateNew:
+		c.last++
+		c.held[conn] = &connection{number: c.last}
+		if len(c.held) > c.most {
+			yields := c.yielding(conn)
+			delete(c.held, yields)
+			_ = yields.Close() // the server notices
+		}
+	case http.StateActive, http.StateIdle:
+		if held := c.held[conn]; held != nil {
+			held.idle = state == http.StateIdle
+		}
+	case http.StateClosed, http.StateHijacked:
+		delete(c.held, conn)
+	}
+}
+
+// yielding returns the connection that is closed for a new one: the oldest of those that
+// have not shown the token, else the oldest idle one, else the new one.
+func (c *connections) yielding(fresh net.Conn) net.Conn {
+	best, yields := *c.held[fresh], fresh
+	rank := func(of connection) int {
+		switch {
+		case of.number == c.last:
+			return 2
+		case !of.known:
+			return 0
+		case of.idle:
+			return 1
+		}
+		return 3
+	}
+	for conn, of := range c.held {
+		if r, b := rank(*of), rank(best); r < b || r == b && of.number < best.number {
+			best, yields = *of, conn
+		}
+	}
+	return yields
+}
+
+// connectionKey is the key of a request's connection in its context.
+type connectionKey struct{}
+
+// context is for [http.Server.ConnContext].
+func (c *connections) context(ctx context.Context, conn net.Conn) context.Context {
+	return context.WithValue(ctx, connectionKey{}, conn)
+}
+
+// know notes that a request of a connection has had the token.
+func (c *connections) know(ctx context.Context) {
+	conn, ok := ctx.Value(connectionKey{}).(net.Conn)
+	if !ok {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if held := c.held[conn]; held != nil {
+		held.known = true
+	}
+}

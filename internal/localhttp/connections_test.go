@@ -1,0 +1,170 @@
+package localhttp
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"testing"
+	"time"
+)
+
+// dial connects to a server, and closes the connection with the test.
+func dial(t *testing.T, s *Server) net.Conn {
+	t.Helper()
+	c, err := net.Dial("tcp", s.listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// Whoever holds many connections without the token, in whatever state, keeps nobody out
+// who has it, and cuts nobody off.
+func TestStrangersConnections(t *testing.T) {
+	events := make(chan string)
+	s := listen(t, Options{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/events" {
+			echo(w, r)
+			return
+		}
+		for {
+			_, _ = io.WriteString(w, "data\n")
+			_ = http.NewResponseController(w).Flush()
+			select {
+			case <-events:
+			case <-r.Context().Done():
+				return
+			}
+		}
+	})})
+	ctx, cancel := context.WithCancel(t.Context())
+	served := make(chan error)
+	go func() { served <- s.Serve(ctx) }()
+	defer func() {
+		cancel()
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+	}()
+
+	stream, err := http.Get(s.URL() + "events")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stream.Body.Close()
+	lines := bufio.NewScanner(stream.Body)
+	if !lines.Scan() {
+		t.Fatal("no event")
+	}
+	for name, stranger := range map[string]func(net.Conn){
+		"silent":          func(net.Conn) {},
+		"slow":            func(c net.Conn) { fmt.Fprint(c, "GET / HTTP/1.1\r\nHost: 127") },
+		"without token":   func(c net.Conn) { fmt.Fprint(c, "GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n") },
+		"with a body":     func(c net.Conn) { fmt.Fprint(c, "POST / HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 99\r\n\r\n") },
+		"of another host": func(c net.Conn) { fmt.Fprint(c, "GET / HTTP/1.1\r\nHost: example.org\r\n\r\n") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			for range mostConnections + 10 {
+				stranger(dial(t, s))
+			}
+			// A connection of its own, as that of a browser that comes now.
+			client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 20 * time.Second}
+			response, err := client.Get(s.URL() + "page")
+			if err != nil {
+				t.Fatalf("a new connection: %v", err)
+			}
+			body, err := io.ReadAll(response.Body)
+			response.Body.Close()
+			if string(body) != "path /page" || err != nil {
+				t.Errorf("%q, %v", body, err)
+			}
+			select {
+			case events <- "":
+			case <-time.After(20 * time.Second):
+				t.Fatal("the stream of events was cut off")
+			}
+			if !lines.Scan() {
+				t.Fatalf("the stream of events ended: %v", lines.Err())
+			}
+		})
+	}
+}
+
+// A request without the token ends its connection.
+func TestDeniedConnectionCloses(t *testing.T) {
+	s := listen(t, Options{Handler: echo})
+	ctx, cancel := context.WithCancel(t.Context())
+	served := make(chan error)
+	go func() { served <- s.Serve(ctx) }()
+	defer func() {
+		cancel()
+		<-served
+	}()
+	for _, host := range []string{"127.0.0.1", "example.org"} {
+		c := dial(t, s)
+		fmt.Fprintf(c, "GET / HTTP/1.1\r\nHost: %s\r\n\r\n", host)
+		if err := c.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.ReadAll(c); err != nil {
+			t.Errorf("host %s: the connection stays open: %v", host, err)
+		}
+	}
+}
+
+// Which connection yields to a new one.
+func TestYielding(t *testing.T) {
+	const (
+		stranger = iota
+		known
+		knownIdle
+	)
+	for name, test := range map[string]struct {
+		held []int
+		want int // the index, that of the new one if all others are in use
+	}{
+		"the oldest stranger": {[]int{known, knownIdle, stranger, stranger}, 2},
+		"the oldest idle one": {[]int{known, knownIdle, knownIdle, known}, 1},
+		"the new one":         {[]int{known, known}, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newConnections(len(test.held))
+			var peers []net.Conn
+			add := func() net.Conn {
+				ours, theirs := net.Pipe()
+				peers = append(peers, theirs)
+				t.Cleanup(func() { theirs.Close() })
+				c.note(ours, http.StateNew)
+				return ours
+			}
+			for _, kind := range test.held {
+				conn := add()
+				c.note(conn, http.StateActive)
+				if kind == stranger {
+					continue
+				}
+				c.know(c.context(t.Context(), conn))
+				if kind == knownIdle {
+					c.note(conn, http.StateIdle)
+				}
+			}
+			fresh := add()
+			for i, peer := range peers {
+				_ = peer.SetReadDeadline(time.Now()) // fails if it is closed
+				_, err := peer.Read(make([]byte, 1))
+				if closed := errors.Is(err, io.EOF); closed != (i == test.want) {
+					t.Errorf("connection %d of %d is closed: %v", i, len(peers), closed)
+				}
+			}
+			c.note(fresh, http.StateClosed)
+			if _, held := c.held[fresh]; held || len(c.held) > len(test.held) {
+				t.Errorf("%d are held", len(c.held))
+			}
+		})
+	}
+}
