@@ -42,6 +42,11 @@ type File struct {
 // where we may, its owner; a new one gets 0644 less the umask. A symbolic link
 // stays, and the file it leads to is written.
 //
+// In a folder that others can write to, whoever guesses a name can take it first. A
+// file of somebody else there is replaced by one of our own, owner and permissions
+// included; links, pipes and devices of somebody else are refused, and so is a file that
+// the kernel would not let us replace (the sticky bit).
+//
 // "-" and /dev/stdout are standard output, /dev/stderr standard error. These,
 // pipes, terminals and other devices are written as the data comes.
 func Create(path string) (*File, error) {
@@ -83,23 +88,31 @@ func (f *File) open() error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	if err == nil && !old.Mode().IsRegular() {
-		f.f, err = os.OpenFile(f.path, os.O_WRONLY, 0)
+	target, err := followLinks(f.path)
+	if err != nil {
 		return err
 	}
-	if err == nil {
+	in, err := folderOf(target)
+	if err != nil {
+		return err
+	}
+	if old != nil && !old.Mode().IsRegular() {
+		return f.openDirectly(old, in)
+	}
+	if old != nil {
 		// Renaming over a file asks nobody whether it may be written.
 		if err := unix.Faccessat(unix.AT_FDCWD, f.path, unix.W_OK, unix.AT_EACCESS); err != nil {
 			return err
 		}
+		if in.keeps(old) {
+			return errStrangersFile
+		}
 	}
-	if f.target, err = followLinks(f.path); err != nil {
-		return err
-	}
+	f.target = target
 	if err := f.openTemporary(); err != nil {
 		return err
 	}
-	if old == nil {
+	if old == nil || in.letsIn(old) {
 		return nil
 	}
 	if err := keepMetadata(f.f, old); err != nil {
@@ -108,12 +121,28 @@ func (f *File) open() error {
 	return nil
 }
 
+// openDirectly opens a pipe, a terminal or another device, which lies in a folder.
+func (f *File) openDirectly(old fs.FileInfo, in folder) error {
+	if in.letsIn(old) {
+		return errStrangersPipe
+	}
+	file, err := os.OpenFile(f.path, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	if now, err := file.Stat(); err != nil || !os.SameFile(now, old) {
+		return errors.Join(errReplaced, err, file.Close())
+	}
+	f.f = file
+	return nil
+}
+
 // followLinks returns the file that path leads to, which need not exist.
 func followLinks(path string) (string, error) {
 	for range 40 { // as many as the kernel follows
-		link, err := os.Readlink(path)
-		if errors.Is(err, unix.EINVAL) || errors.Is(err, fs.ErrNotExist) {
-			return path, nil // no link
+		link, err := readLink(path)
+		if errors.Is(err, errNoLink) || errors.Is(err, fs.ErrNotExist) {
+			return path, nil
 		}
 		if err != nil {
 			return "", err

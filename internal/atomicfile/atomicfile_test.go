@@ -14,6 +14,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
+
+	"fulgur/internal/testenv"
 )
 
 // write creates path, writes text and commits.
@@ -324,9 +326,7 @@ func TestCreateErrors(t *testing.T) {
 }
 
 func TestUnwritable(t *testing.T) {
-	if os.Getuid() == 0 {
-		t.Skip("needs a user other than root: root may write everywhere")
-	}
+	testenv.Unprivileged(t)
 	dir := t.TempDir()
 	path := filepath.Join(dir, "out")
 	put(t, path, "old", 0o444)
@@ -343,9 +343,9 @@ func TestUnwritable(t *testing.T) {
 }
 
 func TestFullDevice(t *testing.T) {
-	f, err := Create("/dev/full")
+	f, err := Create(testenv.File(t, "/dev/full"))
 	if err != nil {
-		t.Skip("needs /dev/full: ", err)
+		t.Fatal(err)
 	}
 	if _, err := f.Write([]byte("x")); err != nil {
 		t.Fatal(err)
@@ -360,7 +360,7 @@ func TestFullDevice(t *testing.T) {
 func TestFullDisk(t *testing.T) {
 	dir := t.TempDir()
 	if err := unix.Mount("none", dir, "tmpfs", 0, "size=256k"); err != nil {
-		t.Skip("needs root: mount a small tmpfs: ", err)
+		testenv.Skip(t, "needs root: mount a small tmpfs: %v", err)
 	}
 	defer unix.Unmount(dir, 0)
 	path := filepath.Join(dir, "out")

@@ -1,0 +1,187 @@
+package atomicfile
+
+import (
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"fulgur/internal/testenv"
+)
+
+// stranger is a user other than root.
+const stranger = 65534
+
+// sticky returns a folder like /tmp.
+func sticky(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := unix.Chmod(dir, 0o1777); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// putAs writes a file of a user.
+func putAs(t *testing.T, path string, owner int, mode os.FileMode) {
+	t.Helper()
+	if err := errors.Join(os.WriteFile(path, []byte("old"), 0o600), os.Chmod(path, mode), os.Lchown(path, owner, owner)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// replace writes an output whole.
+func replace(path string) error {
+	f, err := Create(path)
+	if err != nil {
+		return err
+	}
+	if _, err := io.WriteString(f, "new"); err != nil {
+		return errors.Join(err, f.Abort())
+	}
+	return f.Commit()
+}
+
+// Whose a file is, and who may read it, is for those to choose who can be trusted to have
+// put it there: not for everybody who can write to the folder.
+func TestStrangersFile(t *testing.T) {
+	testenv.Root(t)
+	testenv.AnyKernel(t)
+	defer unix.Umask(unix.Umask(0o022))
+	for name, test := range map[string]struct {
+		owner  int         // of the file
+		folder os.FileMode // and the folder's owner:
+		of     int
+		want   int // who owns the output; its mode is the old one if that is the old owner
+	}{
+		"stranger's, in a folder for all":        {stranger, 0o1777, 0, 0},
+		"stranger's, without the sticky bit":     {stranger, 0o777, 0, 0},
+		"stranger's, in a folder of a group":     {stranger, 0o775, 0, 0},
+		"another's, in the stranger's folder":    {stranger - 1, 0o1777, stranger, 0},
+		"our own":                                {0, 0o1777, stranger, 0},
+		"the folder's owner's":                   {stranger, 0o1777, stranger, stranger},
+		"somebody's, in a folder that is closed": {stranger, 0o755, 0, stranger},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			path := filepath.Join(dir, "out")
+			putAs(t, path, test.owner, 0o606)
+			if err := errors.Join(os.Chown(dir, test.of, test.of), unix.Chmod(dir, uint32(test.folder))); err != nil {
+				t.Fatal(err)
+			}
+			if err := replace(path); err != nil {
+				t.Fatal(err)
+			}
+			var st unix.Stat_t
+			if err := unix.Stat(path, &st); err != nil {
+				t.Fatal(err)
+			}
+			mode := uint32(0o644)
+			if test.want == test.owner {
+				mode = 0o606
+			}
+			if int(st.Uid) != test.want || st.Mode&0o7777 != mode {
+				t.Errorf("of user %d with mode %o, want user %d and %o", st.Uid, st.Mode&0o7777, test.want, mode)
+			}
+		})
+	}
+}
+
+// A stranger's other name of a file of ours is replaced, and that file is left alone.
+func TestStrangersHardLink(t *testing.T) {
+	testenv.Root(t)
+	testenv.AnyKernel(t)
+	dir := sticky(t)
+	ours, path := filepath.Join(t.TempDir(), "ours"), filepath.Join(dir, "out")
+	putAs(t, ours, 0, 0o600)
+	if err := os.Link(ours, path); err != nil {
+		t.Fatal(err)
+	}
+	if err := replace(path); err != nil {
+		t.Fatal(err)
+	}
+	if b, err := os.ReadFile(ours); string(b) != "old" || err != nil {
+		t.Errorf("the other file: %q, %v", b, err)
+	}
+}
+
+// Links and pipes that a stranger put into a folder for all are refused.
+func TestStrangersLinksAndPipes(t *testing.T) {
+	testenv.Root(t)
+	testenv.AnyKernel(t)
+	dir := sticky(t)
+	victim := filepath.Join(t.TempDir(), "victim")
+	putAs(t, victim, 0, 0o600)
+	for name, test := range map[string]struct {
+		plant func(path string) error
+		want  error
+	}{
+		"link":          {func(path string) error { return os.Symlink(victim, path) }, errStrangersLink},
+		"dangling link": {func(path string) error { return os.Symlink(victim+"2", path) }, errStrangersLink},
+		"pipe":          {func(path string) error { return unix.Mkfifo(path, 0o666) }, errStrangersPipe},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(dir, strings.ReplaceAll(name, " ", "-"))
+			if err := errors.Join(test.plant(path), os.Lchown(path, stranger, stranger)); err != nil {
+				t.Fatal(err)
+			}
+			if name == "pipe" { // or opening it would wait
+				reader, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer reader.Close()
+			}
+			// With fs.protected_symlinks set the kernel refuses links before us.
+			if err := replace(path); !errors.Is(err, test.want) && !errors.Is(err, unix.EACCES) {
+				t.Errorf("error %v, want %v", err, test.want)
+			}
+			if b, err := os.ReadFile(victim); string(b) != "old" || err != nil {
+				t.Errorf("the file that it leads to: %q, %v", b, err)
+			}
+			if err := os.Lchown(path, 0, 0); err != nil {
+				t.Fatal(err)
+			}
+			if err := replace(path); err != nil {
+				t.Errorf("of our own: %v", err)
+			}
+			putAs(t, victim, 0, 0o600)
+		})
+	}
+}
+
+// Who cannot replace a file learns it at once, not when there is something to write.
+func TestStrangersFileStays(t *testing.T) {
+	const ask = "ATOMICFILE_OUT"
+	if path := os.Getenv(ask); path != "" {
+		if _, err := Create(path); !errors.Is(err, errStrangersFile) {
+			t.Errorf("error %v, want %v", err, errStrangersFile)
+		}
+		return
+	}
+	testenv.Root(t)
+	testenv.AnyKernel(t)
+	dir, err := os.MkdirTemp("", "atomicfile-") //nolint:usetesting // t.TempDir is below a folder for its owner alone
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	path := filepath.Join(dir, "out")
+	putAs(t, path, stranger-1, 0o666)
+	if err := unix.Chmod(dir, 0o1777); err != nil {
+		t.Fatal(err)
+	}
+	again := exec.Command("/proc/self/exe", "-test.run=^"+t.Name()+"$")
+	again.Env = append(os.Environ(), ask+"="+path)
+	again.Dir = "/"
+	again.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: stranger, Gid: stranger}}
+	if out, err := again.CombinedOutput(); err != nil {
+		t.Errorf("%v: %s", err, out)
+	}
+}
