@@ -158,6 +158,7 @@ func (m *merger) note(in Input, l Line) {
 func (m *merger) sort(in Input) error {
 	r := NewReader(in.R, in.Name)
 	var chunk []Line
+	names := 0 // bytes of events' names in chunk
 	for {
 		l, err := r.Next()
 		end := errors.Is(err, io.EOF)
@@ -167,19 +168,24 @@ func (m *merger) sort(in Input) error {
 		if !end {
 			m.note(in, l)
 			chunk = append(chunk, l)
+			names += len(l.Event)
 		}
-		if len(chunk) == m.lines || end && len(chunk) > 0 {
+		if len(chunk) == m.lines || names > maxNames || end && len(chunk) > 0 {
 			slices.SortFunc(chunk, compareLines)
 			if err := m.addRun(slices.Values(chunk)); err != nil {
 				return err
 			}
-			chunk = chunk[:0]
+			chunk, names = chunk[:0], 0
 		}
 		if end {
 			return nil
 		}
 	}
 }
+
+// maxNames is how many bytes of events' names are sorted in memory at a time. A
+// profile names a handful of events, a hostile one an event in each line.
+const maxNames = 16 << 20
 
 // addRun writes sorted lines to a temporary file and adds it.
 func (m *merger) addRun(lines iter.Seq[Line]) error {

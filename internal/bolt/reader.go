@@ -103,6 +103,7 @@ func (r *Reader) parse(text string) (Line, error) {
 	}
 	if l.Kind == KindEvent {
 		l.Event, rest = field(rest)
+		l.Event = strings.Clone(l.Event) // spaces after it may be longer
 		if l.Event == "" || strings.ContainsAny(l.Event, "\t\r") {
 			return l, r.errorf("expected the name of an event")
 		}

@@ -10,7 +10,10 @@ import (
 	"fulgur/internal/bolt"
 	"fulgur/internal/elffile"
 	"fulgur/internal/encode/plain"
+	"fulgur/internal/privilege"
 	"fulgur/internal/process"
+	"fulgur/internal/procfs"
+	"fulgur/internal/safeopen"
 	"fulgur/internal/usage"
 )
 
@@ -22,7 +25,7 @@ type binaries struct {
 	// only is the one that was chosen, nil if all are wanted.
 	only *bolt.Binary
 	// chosen is its file.
-	chosen *os.File
+	chosen *safeopen.File
 
 	byFile map[*process.File]*bolt.Binary // nil is for those that are not wanted
 	byID   map[string]*bolt.Binary
@@ -39,26 +42,26 @@ type contents struct {
 // the only one.
 func (bs *binaries) choose(path string, pids []int) error {
 	if path != "" {
-		return bs.chooseFile(path, path)
+		return bs.chooseFile(path, path, safeopen.AsUser)
 	}
-	var first os.FileInfo
 	for i, pid := range pids {
-		exe := fmt.Sprintf("/proc/%d/exe", pid)
-		name, err := os.Readlink(exe)
+		exe := procfs.Path(pid, "exe")
+		name, err := procfs.Readlink(pid, "exe")
 		if err != nil {
 			return fmt.Errorf("find the program of process %d: %w", pid, err)
 		}
 		name = strings.TrimSuffix(name, " (deleted)")
-		info, err := os.Stat(exe)
+		if i == 0 {
+			if err := bs.chooseFile(exe, name, toReadProgram); err != nil {
+				return fmt.Errorf("the program of process %d: %w", pid, err)
+			}
+			continue
+		}
+		info, err := safeopen.StatTrusted(exe, toReadProgram)
 		if err != nil {
 			return fmt.Errorf("look at the program of process %d: %w", pid, err)
 		}
-		if i == 0 {
-			first = info
-			if err := bs.chooseFile(exe, name); err != nil {
-				return fmt.Errorf("the program of process %d: %w", pid, err)
-			}
-		} else if !os.SameFile(first, info) {
+		if !bs.isChosen(info) {
 			return usage.Errorf("process %d runs %s, but process %d %s: choose one with --binary, or take --all-binaries",
 				pids[0], plain.Terminal(bs.only.Name), pid, plain.Terminal(name))
 		}
@@ -66,9 +69,13 @@ func (bs *binaries) choose(path string, pids []int) error {
 	return nil
 }
 
-// chooseFile takes the file at path, which goes by name.
-func (bs *binaries) chooseFile(path, name string) error {
-	f, err := os.Open(path)
+// toReadProgram is what it takes to read the program that another user's process runs.
+var toReadProgram = privilege.SetOf(privilege.SysPtrace, privilege.DACReadSearch)
+
+// chooseFile takes the file at path, opened with the given capabilities, which goes by
+// name.
+func (bs *binaries) chooseFile(path, name string, rights privilege.Set) error {
+	f, err := safeopen.OpenTrusted(path, rights, safeopen.Regular)
 	if err != nil {
 		return err
 	}
@@ -159,13 +166,13 @@ func (bs *binaries) isOnly(b *bolt.Binary, f *process.File) bool {
 // isChosen reports whether info is of the file that was chosen.
 func (bs *binaries) isChosen(info os.FileInfo) bool {
 	chosen, err := bs.chosen.Stat()
-	return err == nil && os.SameFile(chosen, info)
+	return err == nil && safeopen.Same(chosen, info)
 }
 
 // inPlace reports whether the path of the file that was chosen leads to it: it
 // may have been replaced, or be one of a container.
 func (bs *binaries) inPlace() bool {
-	info, err := os.Stat(bs.only.Name)
+	info, err := safeopen.Stat(bs.only.Name)
 	return err == nil && bs.isChosen(info)
 }
 
@@ -175,7 +182,7 @@ func (bs *binaries) path() string {
 	if bs.inPlace() {
 		return bs.only.Name
 	}
-	return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), bs.chosen.Fd())
+	return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), bs.chosen.OS().Fd())
 }
 
 // open opens the file of a binary that was described.

@@ -113,7 +113,7 @@ func (o *ConvertOptions) convert(ctx context.Context, l llvm) (err error) {
 	}
 	defer func() { err = errors.Join(err, w.abort()) }()
 
-	if err := cv.collect(in); err != nil {
+	if err := cv.collect(ctx, in); err != nil {
 		return err
 	}
 	paths, err := w.write(ctx, collector)
@@ -156,13 +156,13 @@ func (cv *conversion) choose() error {
 
 // collect counts the input's samples, and fails if there is nothing to make a
 // profile of.
-func (cv *conversion) collect(in *perfdata.Input) error {
+func (cv *conversion) collect(ctx context.Context, in *perfdata.Input) error {
 	opts := perfdata.Options{Find: cv.findAny, Addresses: cv.options.Basic}
 	if cv.binary != nil {
 		opts.Find, opts.Default = cv.findOne(), cv.binary.FixedLayout()
 	}
 	var err error
-	if cv.stats, err = in.Collect(cv.collector, opts); err != nil {
+	if cv.stats, err = in.Collect(ctx, cv.collector, opts); err != nil {
 		return err
 	}
 	if cv.collector.Stats().Inside == 0 {

@@ -25,8 +25,8 @@ const (
 	lookAnyway = time.Second
 )
 
-// initPID is the process that the machine goes down with: it is stepped only
-// if it is asked for by its number.
+// initPID is the process that the machine goes down with: it is never stepped,
+// and refused if it is asked for by its number.
 const initPID = 1
 
 // crowd keeps the stepper at those of the target's processes that run code

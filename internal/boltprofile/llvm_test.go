@@ -3,11 +3,11 @@ package boltprofile
 import (
 	"errors"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"fulgur/internal/testenv"
 	"fulgur/internal/usage"
 )
 
@@ -28,9 +28,7 @@ func fakeLLVM(t *testing.T, version string, programs ...string) string {
 
 // The newest LLVM that reads what was asked for is called.
 func TestInstalledLLVM(t *testing.T) {
-	if _, err := exec.LookPath("/bin/sh"); err != nil {
-		t.Skip("needs the program /bin/sh")
-	}
+	testenv.File(t, "/bin/sh")
 	for _, test := range []struct {
 		asked, version string
 		programs       []string

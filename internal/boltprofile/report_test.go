@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"fulgur/internal/source/stepping"
+	"fulgur/internal/testenv"
 )
 
 func TestReportText(t *testing.T) {
@@ -137,10 +138,7 @@ func TestRemedy(t *testing.T) {
 
 // A shell takes words for what they were.
 func TestShellWords(t *testing.T) {
-	bash, err := exec.LookPath("bash")
-	if err != nil {
-		t.Skip("needs the program bash")
-	}
+	bash := testenv.Tool(t, "bash")
 	for _, word := range []string{"plain-1.2/x", "", "a b", "it's", `$HOME "x" \ !`, "tab\tnew\nline'", "\x1b[31m\xff"} {
 		out, err := exec.Command(bash, "-c", "printf %s "+shellWord(word)).Output()
 		if err != nil || string(out) != word {

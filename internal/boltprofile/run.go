@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -14,6 +13,7 @@ import (
 	"fulgur/internal/monotonic"
 	"fulgur/internal/perfevent"
 	"fulgur/internal/process"
+	"fulgur/internal/procfs"
 	"fulgur/internal/source/branch"
 	"fulgur/internal/target"
 )
@@ -59,7 +59,7 @@ func (r *branchRun) noteExec(record perfevent.Record) {
 	if !ok || !comm.Exec || !slices.Contains(r.Target.PIDs, comm.PID) {
 		return
 	}
-	name, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", comm.PID))
+	name, err := procfs.Readlink(comm.PID, "exe")
 	if err != nil {
 		name = comm.Comm // gone meanwhile
 	}
@@ -153,6 +153,9 @@ func (r *branchRun) describeTo(report *report) error {
 		return err
 	}
 	report.lost("records of what processes mapped", r.Lost)
+	for _, s := range r.Processes.Storms() {
+		report.lost(fmt.Sprintf("records of what process %d (%s) mapped, up to %d times a second", s.PID, plain.Terminal(s.Comm), s.PerSecond), s.Skipped)
+	}
 	report.lost("processes that were gone before their mappings could be read", r.Processes.Gone()-r.spaces.past)
 	if only := r.binaries.only; only != nil && only.Stats().Branches == 0 && len(r.turnedTo) > 0 {
 		report.nothing = fmt.Sprintf("%s, but the target turned to %s: choose the program with --binary", plain.Terminal(only.Name), plain.Terminal(strings.Join(r.turnedTo, ", ")))

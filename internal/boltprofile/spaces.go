@@ -2,9 +2,7 @@ package boltprofile
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
-	"os"
 	"slices"
 
 	"fulgur/internal/bolt"
@@ -108,13 +106,9 @@ func (s *spaces) resolve(sample branch.Sample, addr uint64) (bolt.Region, bool) 
 
 // maps reports whether a process has mapped code whose profile is taken, by now.
 func (s *spaces) maps(pid int) bool {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", pid))
+	mapped, err := s.processes.Maps(pid)
 	if err != nil {
 		return false // it has ended
-	}
-	mapped, err := process.ParseMaps(b)
-	if err != nil {
-		return false
 	}
 	now, gone := monotonic.Now(), s.processes.Gone()
 	defer func() { s.past += s.processes.Gone() - gone }()

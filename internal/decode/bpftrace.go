@@ -24,7 +24,7 @@ import (
 // and lines outside of maps are left out.
 func readBpftrace(r *bufio.Reader) (*profile.Profile, error) {
 	c := newCollector()
-	in := lines{r: r}
+	in := lines{r: r, most: mostEventLine}
 	var entry *bpftraceEntry
 	for {
 		line, ok, err := in.next()
@@ -66,10 +66,15 @@ type bpftraceEntry struct {
 	stacks [][]string
 	texts  []string
 	open   bool // the last of stacks goes on
+	size   int  // of all of it, in bytes
 }
+
+// isTooLong reports whether an entry is longer than is kept in memory.
+func (e *bpftraceEntry) isTooLong() bool { return e.size > profile.MaxLine }
 
 // line takes a line in. At the entry's end it returns its value, if it has one.
 func (e *bpftraceEntry) line(line string) (done bool, n int64, ok bool) {
+	e.size += len(line) + 1
 	rest, isKey := strings.CutPrefix(line, ",")
 	if !isKey && line[:min(1, len(line))] != "]" {
 		e.frame(line)
@@ -96,7 +101,7 @@ func (e *bpftraceEntry) line(line string) (done bool, n int64, ok bool) {
 // frame adds a frame to the stack being read.
 func (e *bpftraceEntry) frame(line string) {
 	line = strings.TrimSpace(line)
-	if line == "" {
+	if line == "" || e.isTooLong() {
 		return
 	}
 	if !e.open {
@@ -109,6 +114,9 @@ func (e *bpftraceEntry) frame(line string) {
 // keys takes the keys on a line in. One without a text is a stack without
 // frames, unless it is the last, whose frames are on the lines that follow.
 func (e *bpftraceEntry) keys(text string, last bool) {
+	if e.isTooLong() {
+		return
+	}
 	keys := strings.Split(text, ",")
 	for i, key := range keys {
 		key = strings.TrimSpace(key)
@@ -143,8 +151,13 @@ func (c *collector) bpftrace(e *bpftraceEntry, n int64) {
 			kind = profile.KindKernel
 		}
 		for j := len(e.stacks[i]) - 1; j >= 0; j-- {
-			at.Stack = c.Push(at.Stack, c.bpftraceFrame(e.stacks[i][j], kind))
+			if at.Stack = c.Push(at.Stack, c.bpftraceFrame(e.stacks[i][j], kind)); c.IsCut(at.Stack) {
+				break
+			}
 		}
+	}
+	if e.isTooLong() {
+		at.Stack = c.Cut()
 	}
 	name := "samples"
 	if e.name != "" {
@@ -157,7 +170,7 @@ func (c *collector) bpftrace(e *bpftraceEntry, n int64) {
 // script prints it.
 func (c *collector) bpftraceFrame(text string, kind profile.Kind) profile.FrameID {
 	if f, ok := parseFrame("\t" + text); ok {
-		return c.perfFrame(f)
+		return c.Frame(c.madeFrame(f))
 	}
 	if addr, err := strconv.ParseUint(text, 0, 64); err == nil {
 		return c.Frame(profile.Frame{Address: addr, Kind: kind})

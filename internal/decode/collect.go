@@ -2,53 +2,25 @@ package decode
 
 import (
 	"errors"
-	"fmt"
-	"math"
 	"strings"
 
 	"fulgur/internal/profile"
 )
 
 // collector builds a profile as it is read.
-type collector struct {
-	*profile.Collector
-	// sums are those of the magnitudes of each value, tooMuch whether one of them is
-	// larger than is counted with: some sum of samples may be, too.
-	sums    []uint64
-	tooMuch bool
-}
+type collector struct{ *profile.Collector }
 
 func newCollector(types ...profile.ValueType) *collector {
-	return &collector{Collector: profile.NewCollector(types...)}
-}
-
-// Count is that of the profile.
-func (c *collector) Count(at profile.Sample, v int, n int64) {
-	for len(c.sums) <= v {
-		c.sums = append(c.sums, 0)
-	}
-	magnitude := uint64(n)
-	if n < 0 {
-		magnitude = -magnitude
-	}
-	if magnitude > math.MaxInt64-c.sums[v] {
-		c.tooMuch = true
-		return
-	}
-	c.sums[v] += magnitude
-	c.Collector.Count(at, v, n)
+	return &collector{profile.NewCollector(types...)}
 }
 
 // errEmpty is what an input without samples gives.
 var errEmpty = errors.New("no stacks in it")
 
-// errTooMuch is what an input gives whose values add up to more than is counted with.
-var errTooMuch = fmt.Errorf("its values add up to more than %d", int64(math.MaxInt64))
-
 // profile returns what was collected.
 func (c *collector) profile(m profile.Meta) (*profile.Profile, error) {
-	if c.tooMuch {
-		return nil, errTooMuch
+	if err := c.Err(); err != nil {
+		return nil, err
 	}
 	p := c.Profile(m, profile.Losses{})
 	if len(p.Samples) == 0 {

@@ -8,7 +8,7 @@ package decode
 import (
 	"bufio"
 	"bytes"
-	"compress/gzip"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -29,29 +29,20 @@ const (
 	Firefox    Format = "firefox"
 )
 
-// mostBytes is how much is read of an input that has to be in memory, after
-// decompression: what compresses well could fill the machine.
-const mostBytes = 2 << 30
-
-// sniffed is how much of an input its format is known by, in bytes.
-const sniffed = 64 << 10
-
-// Read reads a profile. name is used in errors.
-func Read(r io.Reader, name string) (*profile.Profile, Format, error) {
-	in := bufio.NewReaderSize(r, sniffed)
-	if b, _ := in.Peek(2); bytes.Equal(b, []byte{0x1f, 0x8b}) { // too short is not gzip
-		z, err := gzip.NewReader(in)
-		if err != nil {
-			return nil, "", fmt.Errorf("%s: %w", name, err)
-		}
-		in = bufio.NewReaderSize(z, sniffed)
+// Read reads a profile until ctx ends. name is used in errors. What exceeds the
+// limits of package profile is cut and counted in the profile's losses, or an
+// error.
+func Read(ctx context.Context, r io.Reader, name string) (*profile.Profile, Format, error) {
+	in, err := unpack(ctx, r)
+	if err != nil {
+		return nil, "", fmt.Errorf("%s: %w", name, err)
 	}
 	head, err := in.Peek(sniffed)
 	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, "", fmt.Errorf("%s: %w", name, err)
 	}
 	format := sniff(head)
-	p, err := read(in, format)
+	p, err := read(ctx, in, format)
 	if err != nil {
 		return nil, format, fmt.Errorf("%s: read as %s: %w", name, format, err)
 	}
@@ -59,12 +50,12 @@ func Read(r io.Reader, name string) (*profile.Profile, Format, error) {
 	return p, format, nil
 }
 
-func read(r *bufio.Reader, format Format) (*profile.Profile, error) {
+func read(ctx context.Context, r *bufio.Reader, format Format) (*profile.Profile, error) {
 	switch format {
 	case Firefox:
-		return readFirefox(r)
+		return readFirefox(ctx, r)
 	case Pprof:
-		return readPprof(r)
+		return readPprof(ctx, r)
 	case Bpftrace:
 		return readBpftrace(r)
 	case PerfScript:
@@ -104,13 +95,10 @@ func isBinary(r rune) bool { return r < ' ' && !strings.ContainsRune("\t\r\n\f\x
 // lines reads text line by line.
 type lines struct {
 	r      *bufio.Reader
+	most   int // bytes of a line
 	number int
 	buf    []byte
 }
-
-// mostLine is the longest line that is read, in bytes: a thousand C++ frames
-// take less.
-const mostLine = 16 << 20
 
 // next returns the next line without its end, which is valid until the one
 // after; ok is false at the end of the text.
@@ -119,8 +107,8 @@ func (l *lines) next() (line string, ok bool, err error) {
 	for {
 		part, err := l.r.ReadSlice('\n')
 		l.buf = append(l.buf, part...)
-		if len(l.buf) > mostLine {
-			return "", false, fmt.Errorf("line %d: more than %d bytes", l.number+1, mostLine)
+		if len(l.buf) > l.most {
+			return "", false, fmt.Errorf("line %d: more than %d bytes", l.number+1, l.most)
 		}
 		switch {
 		case errors.Is(err, bufio.ErrBufferFull):

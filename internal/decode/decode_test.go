@@ -42,7 +42,7 @@ func encoded(t testing.TB, write func(io.Writer) error) []byte {
 // decoded reads data, which must be of a format.
 func decoded(t testing.TB, data []byte, want Format) *profile.Profile {
 	t.Helper()
-	p, format, err := Read(bytes.NewReader(data), "input")
+	p, format, err := Read(t.Context(), bytes.NewReader(data), "input")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -170,7 +170,7 @@ func TestReadErrors(t *testing.T) {
 		"frame of no table": {`{"meta":{"preprocessedProfileVersion":70},"shared":{"stackTable":{"frame":[5],"prefixOffset":[0]}}}`, "row 5 of frameTable.func"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, _, err := Read(strings.NewReader(c.in), "input")
+			_, _, err := Read(t.Context(), strings.NewReader(c.in), "input")
 			if err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("error %v, want %q", err, c.want)
 			}
@@ -189,54 +189,4 @@ func TestFoldedTask(t *testing.T) {
 			t.Errorf("%s is %+v, want %+v", name, got, want)
 		}
 	}
-}
-
-// Nothing that is read makes a profile that cannot be written.
-func fuzz(f *testing.F, read func([]byte) (*profile.Profile, error)) {
-	f.Fuzz(func(t *testing.T, data []byte) {
-		p, err := read(data)
-		if err != nil {
-			return
-		}
-		for v := range p.ValueTypes {
-			if err := folded.Write(io.Discard, p, folded.Options{Value: v}); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if len(p.ValueTypes) == 0 {
-			return
-		}
-		if err := firefox.WriteProfile(io.Discard, p, firefox.Options{}); err != nil {
-			t.Fatal(err)
-		}
-		if err := pprof.Write(io.Discard, p, pprof.Options{}); err != nil {
-			t.Fatal(err)
-		}
-	})
-}
-
-func FuzzRead(f *testing.F) {
-	p := encodetest.Threads()
-	f.Add([]byte(fold(f, p, 0)))
-	f.Add(encoded(f, func(w io.Writer) error { return pprof.Write(w, p, pprof.Options{}) }))
-	for _, name := range []string{"perf-script.txt", "bpftrace.txt"} {
-		data, err := os.ReadFile(filepath.Join("testdata", name))
-		if err != nil {
-			f.Fatal(err)
-		}
-		f.Add(data)
-	}
-	fuzz(f, func(data []byte) (*profile.Profile, error) {
-		p, _, err := Read(bytes.NewReader(data), "fuzz")
-		return p, err
-	})
-}
-
-func FuzzFirefox(f *testing.F) {
-	data, err := os.ReadFile(filepath.Join("..", "encode", "firefox", "testdata", "threads.json"))
-	if err != nil {
-		f.Fatal(err)
-	}
-	f.Add(data)
-	fuzz(f, func(data []byte) (*profile.Profile, error) { return readFirefox(bytes.NewReader(data)) })
 }

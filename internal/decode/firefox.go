@@ -1,9 +1,10 @@
 package decode
 
 import (
-	"encoding/json"
+	"bufio"
+	"cmp"
+	"context"
 	"fmt"
-	"io"
 	"math"
 	"regexp"
 	"strconv"
@@ -17,73 +18,31 @@ import (
 // fulgur writes.
 const firefoxVersion = 70
 
-// firefoxProfile is what is read of a profile of the Firefox Profiler.
-type firefoxProfile struct {
-	Meta struct {
-		StartTime, ProfilingStartTime, ProfilingEndTime float64
-		Interval                                        float64
-		PreprocessedProfileVersion                      int
-		Categories                                      []struct{ Name string }
-		Product, Oscpu                                  string
-		LogicalCPUs                                     int
-	}
-	Libs []struct {
-		Path   string
-		CodeID *string
-	}
-	Shared struct {
-		StringArray []string
-		StackTable  struct{ Frame, PrefixOffset []int }
-		FrameTable  struct {
-			Address                []int64
-			Lib, InlineDepth, Func []int
-			Category               []*int
-			Line                   []*int
-		}
-		FuncTable struct {
-			Name               []int
-			Source, LineNumber []*int
-		}
-		Sources struct{ Filename []int }
-	}
-	Threads []firefoxThread
-}
-
-type firefoxThread struct {
-	Name, ProcessName, PID string
-	TID                    any
-	Samples                struct {
-		Stack      []*int
-		Weight     []float64
-		WeightType string
-	}
-}
-
 // readFirefox reads a profile of the Firefox Profiler: what its samples add up
 // to, without their times. Samples in time are "cpu" or "off-cpu"; the
 // pseudo-threads that weigh stacks by something else are values of their own.
-func readFirefox(r io.Reader) (*profile.Profile, error) {
-	in := io.LimitedReader{R: r, N: mostBytes}
-	var f firefoxProfile
-	if err := json.NewDecoder(&in).Decode(&f); err != nil {
-		if in.N <= 0 {
-			return nil, fmt.Errorf("more than %d bytes", mostBytes)
-		}
+func readFirefox(ctx context.Context, r *bufio.Reader) (*profile.Profile, error) {
+	parser := firefoxParser{jsonReader: jsonReader{r: r}, left: profile.MaxHeld}
+	if err := parser.parse(); err != nil {
 		return nil, err
 	}
-	if v := f.Meta.PreprocessedProfileVersion; v != firefoxVersion {
-		return nil, fmt.Errorf("version %d of the processed format; only %d is read", v, firefoxVersion)
+	f := &parser.profile
+	if f.version != firefoxVersion {
+		return nil, fmt.Errorf("version %d of the processed format; only %d is read", f.version, firefoxVersion)
 	}
-	c := &firefoxReader{collector: newCollector(), in: &f, called: make([]bool, len(f.Shared.FrameTable.Func))}
-	for i := range f.Threads {
-		t := f.Threads[i].task()
+	c := &firefoxReader{
+		collector: newCollector(), ctx: ctx, in: f,
+		called: make([]bool, len(f.frames.function)), frames: make([]profile.FrameID, len(f.frames.function)),
+	}
+	for i := range f.threads {
+		t := f.threads[i].task()
 		c.threads = c.threads || t.TID != t.PID
 	}
 	if err := c.stacks(); err != nil {
 		return nil, err
 	}
-	for i := range f.Threads {
-		if err := c.thread(&f.Threads[i]); err != nil {
+	for i := range f.threads {
+		if err := c.thread(&f.threads[i]); err != nil {
 			return nil, fmt.Errorf("thread %d: %w", i, err)
 		}
 	}
@@ -93,10 +52,12 @@ func readFirefox(r io.Reader) (*profile.Profile, error) {
 // firefoxReader makes a profile of a Firefox profile.
 type firefoxReader struct {
 	*collector
-	in   *firefoxProfile
-	rows []profile.StackID // by row of the stack table
-	idle []bool            // likewise
-	libs []profile.MappingID
+	ctx    context.Context
+	in     *firefoxProfile
+	rows   []profile.StackID // by row of the stack table
+	idle   []bool            // likewise
+	frames []profile.FrameID // by row of the frame table; 0 is not made yet
+	libs   []profile.MappingID
 	// called holds by row of the frame table whether another frame was called
 	// there: its address is then within the call.
 	called  []bool
@@ -104,24 +65,24 @@ type firefoxReader struct {
 }
 
 func (c *firefoxReader) meta() profile.Meta {
-	m := c.in.Meta
-	meta := profile.Meta{Command: m.Product, Kernel: strings.TrimPrefix(m.Oscpu, "Linux "), CPUs: m.LogicalCPUs}
+	m := c.in
+	meta := profile.Meta{Command: m.product, Kernel: strings.TrimPrefix(m.oscpu, "Linux "), CPUs: max(m.cpus, 0)}
 	const limit = 1 << 50 // in ms: far beyond all clocks, and no overflow
-	if m.StartTime > 0 && m.StartTime < limit {
-		meta.Start = time.UnixMicro(int64(m.StartTime * 1000))
+	if m.startTime > 0 && m.startTime < limit {
+		meta.Start = time.UnixMicro(int64(m.startTime * 1000))
 	}
-	if d := m.ProfilingEndTime - m.ProfilingStartTime; d > 0 && d < 1e9 {
+	if d := m.profilingEnd - m.profilingStart; d > 0 && d < 1e9 {
 		meta.Duration = time.Duration(d * 1e6)
 	}
-	if m.Interval > 0 {
-		meta.Frequency = uint64(math.Min(1000/m.Interval, 1e9))
+	if m.interval > 0 {
+		meta.Frequency = uint64(math.Min(1000/m.interval, 1e9))
 	}
 	return meta
 }
 
 // at returns an element of a column, or an error for a row that is not there.
-func at[T any](column []T, row int, name string) (T, error) {
-	if row < 0 || row >= len(column) {
+func at[T any](column []T, row int32, name string) (T, error) {
+	if row < 0 || int(row) >= len(column) {
 		var none T
 		return none, fmt.Errorf("row %d of %s, which has %d", row, name, len(column))
 	}
@@ -130,42 +91,50 @@ func at[T any](column []T, row int, name string) (T, error) {
 
 // stacks interns the table of stacks.
 func (c *firefoxReader) stacks() error {
-	for _, l := range c.in.Libs {
-		m := profile.Mapping{Path: l.Path}
-		if l.CodeID != nil {
-			m.BuildID = *l.CodeID
-		}
-		c.libs = append(c.libs, c.Mapping(m))
+	for _, l := range c.in.libs {
+		c.libs = append(c.libs, c.Mapping(profile.Mapping{Path: l.path, BuildID: l.codeID}))
 	}
-	idle := -1
-	for i, k := range c.in.Meta.Categories {
-		if k.Name == "Idle" {
-			idle = i
+	idle := int32(-1)
+	for i, name := range c.in.categories {
+		if name == "Idle" {
+			idle = int32(i)
 		}
 	}
-	table := c.in.Shared.StackTable
-	if len(table.Frame) != len(table.PrefixOffset) {
-		return fmt.Errorf("stackTable has %d frames and %d prefixes", len(table.Frame), len(table.PrefixOffset))
+	table := c.in.stacks
+	if len(table.frame) != len(table.prefix) {
+		return fmt.Errorf("stackTable has %d frames and %d prefixes", len(table.frame), len(table.prefix))
 	}
 	c.findCalls()
-	for i, row := range table.Frame {
-		f, err := c.frameAt(row)
+	c.rows, c.idle = make([]profile.StackID, len(table.frame)), make([]bool, len(table.frame))
+	for i, row := range table.frame {
+		if err := c.interrupted(i); err != nil {
+			return err
+		}
+		f, err := c.frame(row)
 		if err != nil {
 			return fmt.Errorf("stack %d: %w", i, err)
 		}
 		parent, wasIdle := profile.StackID(0), false
-		if offset := table.PrefixOffset[i]; offset != 0 {
+		if offset := int(table.prefix[i]); offset != 0 {
 			if offset < 0 || offset > i {
 				return fmt.Errorf("stack %d: caller %d rows before", i, offset)
 			}
 			parent, wasIdle = c.rows[i-offset], c.idle[i-offset]
 		}
-		c.rows = append(c.rows, c.Push(parent, c.Frame(f)))
-		k, err := at(c.in.Shared.FrameTable.Category, row, "frameTable.category")
+		c.rows[i] = c.Push(parent, f)
+		k, err := at(c.in.frames.category, row, "frameTable.category")
 		if err != nil {
 			return err
 		}
-		c.idle = append(c.idle, k != nil && *k == idle || k == nil && wasIdle)
+		c.idle[i] = k != null && k == idle || k == null && wasIdle
+	}
+	return nil
+}
+
+// interrupted returns the error of the context, now and then.
+func (c *firefoxReader) interrupted(i int) error {
+	if i%(1<<16) == 0 {
+		return c.ctx.Err()
 	}
 	return nil
 }
@@ -174,43 +143,58 @@ func (c *firefoxReader) stacks() error {
 // inlined, with what they are inlined into, unless that is where the kernel was
 // entered.
 func (c *firefoxReader) findCalls() {
-	table, frames := c.in.Shared.StackTable, c.in.Shared.FrameTable
-	for i, row := range table.Frame {
-		depth, err := at(frames.InlineDepth, row, "")
-		for up := table.PrefixOffset[i]; err == nil && depth == 0 && up > 0 && up <= i; {
-			caller := table.Frame[i-up]
-			if caller < 0 || caller >= len(c.called) || c.called[caller] || c.kind(row, 0) == profile.KindKernel && c.kind(caller, 0) != profile.KindKernel {
+	table, frames := c.in.stacks, c.in.frames
+	for i, row := range table.frame {
+		depth, err := at(frames.depth, row, "")
+		for up := int(table.prefix[i]); err == nil && depth <= 0 && up > 0 && up <= i; {
+			caller := table.frame[i-up]
+			if caller < 0 || int(caller) >= len(c.called) || c.called[caller] || c.kind(row, 0) == profile.KindKernel && c.kind(caller, 0) != profile.KindKernel {
 				break
 			}
 			c.called[caller] = true
-			if outer, err := at(frames.InlineDepth, caller, ""); err != nil || outer == 0 {
+			if outer, err := at(frames.depth, caller, ""); err != nil || outer <= 0 {
 				break
 			}
-			up += table.PrefixOffset[i-up]
+			next := int(table.prefix[i-up])
+			if next <= 0 {
+				break
+			}
+			up += next
 		}
 	}
 }
 
-// frameAt returns a row of the frame table.
-func (c *firefoxReader) frameAt(row int) (f profile.Frame, err error) {
-	t, s := c.in.Shared.FrameTable, c.in.Shared
-	fn, err := at(t.Func, row, "frameTable.func")
+// frame returns the frame of a row of the frame table.
+func (c *firefoxReader) frame(row int32) (profile.FrameID, error) {
+	known, err := at(c.frames, row, "frameTable.func")
+	if err != nil || known != 0 {
+		return known, err
+	}
+	f, err := c.makeFrame(row)
+	if err != nil {
+		return 0, err
+	}
+	c.frames[row] = c.Frame(f)
+	return c.frames[row], nil
+}
+
+// makeFrame reads a row of the frame table.
+func (c *firefoxReader) makeFrame(row int32) (f profile.Frame, err error) {
+	t := &c.in.frames
+	fn := t.function[row]
+	lib, err := at(t.lib, row, "frameTable.lib")
 	if err != nil {
 		return f, err
 	}
-	lib, err := at(t.Lib, row, "frameTable.lib")
+	address, err := at(t.address, row, "frameTable.address")
 	if err != nil {
 		return f, err
 	}
-	address, err := at(t.Address, row, "frameTable.address")
+	nameRow, err := at(c.in.functions.name, fn, "funcTable.name")
 	if err != nil {
 		return f, err
 	}
-	nameRow, err := at(s.FuncTable.Name, fn, "funcTable.name")
-	if err != nil {
-		return f, err
-	}
-	name, err := at(s.StringArray, nameRow, "stringArray")
+	name, err := at(c.in.strings, nameRow, "stringArray")
 	if err != nil {
 		return f, err
 	}
@@ -225,11 +209,11 @@ func (c *firefoxReader) frameAt(row int) (f profile.Frame, err error) {
 			f.Address++
 		}
 	}
-	if depth, err := at(t.InlineDepth, row, "frameTable.inlineDepth"); err == nil {
+	if depth, err := at(t.depth, row, "frameTable.inlineDepth"); err == nil {
 		f.Inlined = depth > 0
 	}
-	if line, err := at(t.Line, row, "frameTable.line"); err == nil && line != nil {
-		f.Line = *line
+	if line, err := at(t.line, row, "frameTable.line"); err == nil {
+		f.Line = int(max(line, 0))
 	}
 	f.Kind = c.kind(row, lib)
 	if at := unresolved.FindStringSubmatch(name); at != nil {
@@ -248,28 +232,29 @@ func (c *firefoxReader) frameAt(row int) (f profile.Frame, err error) {
 var unresolved = regexp.MustCompile(`^\[.*\+0x([0-9a-f]{1,16})\]$`)
 
 // source returns where function fn is.
-func (c *firefoxReader) source(fn int) (file string, line int, err error) {
-	t := c.in.Shared.FuncTable
-	if fn < len(t.LineNumber) && t.LineNumber[fn] != nil {
-		line = *t.LineNumber[fn]
+func (c *firefoxReader) source(fn int32) (file string, line int, err error) {
+	t := c.in.functions
+	if n, err := at(t.line, fn, ""); err == nil {
+		line = int(max(n, 0))
 	}
-	if fn >= len(t.Source) || t.Source[fn] == nil {
+	if fn < 0 || int(fn) >= len(t.source) || t.source[fn] == null { // older versions have no sources
 		return "", line, nil
 	}
-	row, err := at(c.in.Shared.Sources.Filename, *t.Source[fn], "sources.filename")
+	source := t.source[fn]
+	row, err := at(c.in.sources, source, "sources.filename")
 	if err != nil {
 		return "", 0, err
 	}
-	file, err = at(c.in.Shared.StringArray, row, "stringArray")
+	file, err = at(c.in.strings, row, "stringArray")
 	return file, line, err
 }
 
 // kind tells what sort of code a frame is, by the category that fulgur gives it.
-func (c *firefoxReader) kind(row, lib int) profile.Kind {
+func (c *firefoxReader) kind(row, lib int32) profile.Kind {
 	name := ""
-	if k, err := at(c.in.Shared.FrameTable.Category, row, ""); err == nil && k != nil {
-		if category, err := at(c.in.Meta.Categories, *k, ""); err == nil {
-			name = category.Name
+	if k, err := at(c.in.frames.category, row, ""); err == nil {
+		if category, err := at(c.in.categories, k, ""); err == nil {
+			name = category
 		}
 	}
 	switch {
@@ -285,22 +270,34 @@ func (c *firefoxReader) kind(row, lib int) profile.Kind {
 
 // task returns the thread's task.
 func (t *firefoxThread) task() profile.Task {
-	task := profile.Task{Comm: t.Name}
-	_, _ = fmt.Sscan(t.PID, &task.PID) // a number, and perhaps more
-	switch tid := t.TID.(type) {
-	case float64:
-		task.TID = int(tid)
-	case string:
-		_, _ = fmt.Sscan(tid, &task.TID) // likewise
+	return profile.Task{Comm: t.name, PID: leadingNumber(t.pid), TID: cmp.Or(leadingNumber(t.tid), number32(t.tidNumber))}
+}
+
+// leadingNumber returns the number that a text begins with, 0 if that is none.
+func leadingNumber(text string) int {
+	end := 0
+	for end < len(text) && '0' <= text[end] && text[end] <= '9' {
+		end++
 	}
-	return task
+	n, err := strconv.ParseInt(text[:end], 10, 32)
+	if err != nil {
+		return 0
+	}
+	return int(n)
+}
+
+// number32 returns a number of a process or thread, 0 if it is none.
+func number32(v float64) int {
+	if v < 0 || v > math.MaxInt32 {
+		return 0
+	}
+	return int(v)
 }
 
 // pseudo returns what a thread weighs stacks by that is none, as fulgur names it,
 // or "".
 func (t *firefoxThread) pseudo() string {
-	tid, _ := t.TID.(string)
-	kind, ok := strings.CutPrefix(tid, t.PID+"-")
+	kind, ok := strings.CutPrefix(t.tid, t.pid+"-")
 	if !ok {
 		return ""
 	}
@@ -311,7 +308,7 @@ func (t *firefoxThread) pseudo() string {
 func (c *firefoxReader) thread(t *firefoxThread) error {
 	value, scale := profile.ValueType{Type: "cpu", Unit: "nanoseconds"}, 1e6
 	off := profile.ValueType{Type: "off-cpu", Unit: "nanoseconds"}
-	switch t.Samples.WeightType {
+	switch t.weightType {
 	case "bytes":
 		value, scale = profile.ValueType{Type: "bytes", Unit: "bytes"}, 1
 	case "samples":
@@ -322,37 +319,43 @@ func (c *firefoxReader) thread(t *firefoxThread) error {
 		task.TID = 0
 	}
 	if kind := t.pseudo(); kind != "" {
-		value.Type, task.Comm, task.TID = kind, t.ProcessName, 0
+		value.Type, task.Comm, task.TID = kind, t.processName, 0
 		off = value
 	}
-	if t.Samples.WeightType != "tracing-ms" {
+	if t.weightType != "tracing-ms" {
 		off = value
 	}
 	id := c.Task(task)
-	c.Value(value) // on the CPU comes first
-	for i, row := range t.Samples.Stack {
+	on, idle := c.Value(value), -1 // on the CPU comes first
+	for i, row := range t.stack {
+		if err := c.interrupted(i); err != nil {
+			return err
+		}
 		weight := 1.0
-		if t.Samples.Weight != nil {
+		if t.weighs {
 			var err error
-			if weight, err = at(t.Samples.Weight, i, "samples.weight"); err != nil {
+			if weight, err = at(t.weight, int32(i), "samples.weight"); err != nil {
 				return err
 			}
 		}
-		where, v := profile.Sample{Task: id, CPU: -1}, value
-		if row != nil {
-			s, err := at(c.rows, *row, "stackTable")
+		where, v := profile.Sample{Task: id, CPU: -1}, on
+		if row != null {
+			s, err := at(c.rows, row, "stackTable")
 			if err != nil {
 				return err
 			}
 			where.Stack = s
-			if c.idle[*row] {
-				v = off
+			if c.idle[row] {
+				if idle < 0 {
+					idle = c.Value(off)
+				}
+				v = idle
 			}
 		}
-		if weight *= scale; math.Abs(weight) > 1<<62 {
+		if weight *= scale; !(math.Abs(weight) <= 1<<62) { // or not a number
 			return fmt.Errorf("sample %d weighs %v", i, weight)
 		}
-		c.Count(where, c.Value(v), int64(math.Round(weight)))
+		c.Count(where, v, int64(math.Round(weight)))
 	}
 	return nil
 }

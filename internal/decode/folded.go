@@ -16,7 +16,7 @@ import (
 // a JIT's, and what follows a frame "-" is the kernel's.
 func readFolded(r *bufio.Reader) (*profile.Profile, error) {
 	c := newCollector(profile.ValueType{Type: "samples", Unit: "count"})
-	in := lines{r: r}
+	in := lines{r: r, most: profile.MaxLine}
 	for {
 		line, ok, err := in.next()
 		if err != nil {
@@ -83,7 +83,9 @@ func (c *collector) folded(stack string) profile.Sample {
 		if frameKind != kind || inlined {
 			name = strings.TrimSuffix(name[:len(name)-len("]")], "_["+name[len(name)-2:len(name)-1])
 		}
-		at.Stack = c.Push(at.Stack, c.named(name, frameKind, inlined))
+		if at.Stack = c.Push(at.Stack, c.named(name, frameKind, inlined)); c.IsCut(at.Stack) {
+			break
+		}
 	}
 	return at
 }

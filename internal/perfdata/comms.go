@@ -9,6 +9,7 @@ import (
 type comms struct {
 	pending []naming
 	byTID   map[int32][]naming // sorted by time
+	left    uint64             // namings that were left out
 }
 
 // naming is a task that gets a name, or another's if it has none of its own.
@@ -18,15 +19,21 @@ type naming struct {
 	name        string
 }
 
-// maxNamings bounds how many names are kept, some 40 bytes each.
-const maxNamings = 1 << 22
+// maxNamings bounds how many names are kept, some 40 bytes each, and maxComm how
+// much of one: the kernel has 15 bytes for it.
+const (
+	maxNamings = 1 << 22
+	maxComm    = 64
+)
 
 // add takes in a naming that may be out of order. Of too many the last are left
-// out.
+// out and counted.
 func (c *comms) add(n naming) {
-	if len(c.pending) < maxNamings {
-		c.pending = append(c.pending, n)
+	if len(c.pending) >= maxNamings {
+		c.left++
+		return
 	}
+	c.pending = append(c.pending, n)
 }
 
 // finish makes the names known.

@@ -214,7 +214,7 @@ func samplesOf(t testing.TB, data []byte) (all []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cl := &collection{file: f, procs: newProcesses(func(Mapped) *bolt.Binary { return nil })}
+	cl := &collection{ctx: t.Context(), file: f, procs: newProcesses(func(Mapped) *bolt.Binary { return nil })}
 	if err := cl.pass(cl.sideband); err != nil {
 		t.Fatal(err)
 	}

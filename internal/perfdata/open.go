@@ -72,10 +72,10 @@ func (in *Input) Name() string { return in.name }
 // of perf script.
 func (in *Input) Text() bool { return !in.perfData }
 
-// Collect adds the samples to c.
-func (in *Input) Collect(c *bolt.Collector, opts Options) (Stats, error) {
+// Collect adds the samples to c until ctx ends.
+func (in *Input) Collect(ctx context.Context, c *bolt.Collector, opts Options) (Stats, error) {
 	if in.perfData {
-		return Collect(in.file, in.size, in.name, c, opts)
+		return Collect(ctx, in.file, in.size, in.name, c, opts)
 	}
 	return CollectScript(io.NewSectionReader(in.file, 0, in.size), in.name, c, opts)
 }

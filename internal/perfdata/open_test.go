@@ -55,5 +55,5 @@ func collectPath(ctx context.Context, path string) (Stats, error) {
 	defer in.Close()
 	c := bolt.NewCollector(bolt.Options{})
 	defer c.Close()
-	return in.Collect(c, Options{Find: func(Mapped) *bolt.Binary { return nil }})
+	return in.Collect(ctx, c, Options{Find: func(Mapped) *bolt.Binary { return nil }})
 }

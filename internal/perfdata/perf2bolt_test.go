@@ -42,7 +42,7 @@ func profileOf(t testing.TB, path string, input []byte) (traces, branches []byte
 		c.Register(b)
 		opts := Options{Find: Match(b), Default: b.FixedLayout()}
 		if IsPerfData(input) {
-			_, err = Collect(bytes.NewReader(input), int64(len(input)), "perf.data", c, opts)
+			_, err = Collect(t.Context(), bytes.NewReader(input), int64(len(input)), "perf.data", c, opts)
 		} else {
 			_, err = CollectScript(bytes.NewReader(input), "script", c, opts)
 		}
@@ -69,7 +69,7 @@ func perf2bolt(t testing.TB, version int) string {
 	t.Helper()
 	path := fmt.Sprintf("/usr/lib/llvm-%d/bin/perf2bolt", version)
 	if _, err := os.Stat(path); err != nil {
-		testenv.Skip(t, fmt.Sprintf("needs perf2bolt of LLVM %d (Debian's bolt-%d)", version, version))
+		testenv.Skip(t, "needs perf2bolt of LLVM %d (Debian's bolt-%d)", version, version)
 	}
 	return path
 }
@@ -224,7 +224,7 @@ func TestPerf2boltBasic(t *testing.T) {
 	c := bolt.NewCollector(bolt.Options{})
 	defer c.Close()
 	c.Register(bin)
-	if _, err := Collect(bytes.NewReader(data), int64(len(data)), "perf.data", c, Options{Find: Match(bin), Addresses: true}); err != nil {
+	if _, err := Collect(t.Context(), bytes.NewReader(data), int64(len(data)), "perf.data", c, Options{Find: Match(bin), Addresses: true}); err != nil {
 		t.Fatal(err)
 	}
 	var out bytes.Buffer

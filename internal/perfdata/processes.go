@@ -2,8 +2,10 @@ package perfdata
 
 import (
 	"cmp"
+	"container/heap"
 	"errors"
 	"slices"
+	"strings"
 
 	"fulgur/internal/bolt"
 )
@@ -21,6 +23,7 @@ const (
 	maxLayout  = 1 << 14 // regions of one process
 	maxHistory = 1 << 22 // regions and epochs in all, some 40 bytes each
 	maxFiles   = 1 << 18 // different mapped files
+	maxPaths   = 1 << 28 // bytes of their names
 	maxPending = 1 << 18 // events waiting to be sorted
 )
 
@@ -31,13 +34,15 @@ var errHistory = errors.New("more mappings than can be kept: choose one binary")
 type processes struct {
 	find  func(Mapped) *bolt.Binary
 	files map[Mapped]*bolt.Binary
+	paths int // of maxPaths
 	byPID map[int32][]epoch
 	kept  int // of maxHistory
 
 	// Events of perf.data are nearly sorted: pending holds those that
 	// earlier ones may still come for. round is the time of the latest
 	// event of the round that ended last, latest that of the latest at all.
-	pending       []event
+	pending       events
+	added         uint64 // to pending, ever
 	round, latest uint64
 }
 
@@ -53,8 +58,10 @@ type epoch struct {
 // event is a change to a process.
 type event struct {
 	when uint64
-	kind eventKind
-	pid  int32
+	// order is its place among all events.
+	order uint64
+	kind  eventKind
+	pid   int32
 
 	parent              int32        // of a fork
 	start, size, offset uint64       // of a mapping
@@ -79,9 +86,12 @@ func (ps *processes) binary(m Mapped) (*bolt.Binary, error) {
 	if ok {
 		return b, nil
 	}
-	if len(ps.files) >= maxFiles {
+	ps.paths += len(m.Path) + len(m.BuildID)
+	if len(ps.files) >= maxFiles || ps.paths > maxPaths {
 		return nil, errors.New("more different mapped files than can be kept")
 	}
+	// The line of text that they are parts of must not be kept.
+	m = Mapped{Path: strings.Clone(m.Path), BuildID: strings.Clone(m.BuildID)}
 	b = ps.find(m)
 	ps.files[m] = b
 	return b, nil
@@ -89,48 +99,62 @@ func (ps *processes) binary(m Mapped) (*bolt.Binary, error) {
 
 // add takes in an event that may be out of order.
 func (ps *processes) add(e event) error {
-	ps.pending = append(ps.pending, e)
+	e.order = ps.added
+	ps.added++
+	heap.Push(&ps.pending, e)
 	ps.latest = max(ps.latest, e.when)
 	if len(ps.pending) < maxPending {
 		return nil
 	}
 	// No round has ended for long: the older half will have to do.
-	ps.sort()
-	return ps.apply(len(ps.pending) / 2)
+	for len(ps.pending) > maxPending/2 {
+		if err := ps.applyNext(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // finishRound tells that no event is to come that is older than the latest
 // one of the round before (see perf's FINISHED_ROUND).
 func (ps *processes) finishRound() error {
-	ps.sort()
-	n, _ := slices.BinarySearchFunc(ps.pending, ps.round, func(e event, t uint64) int {
-		return cmp.Or(cmp.Compare(e.when, t), -1) // those at t too
-	})
+	for len(ps.pending) > 0 && ps.pending[0].when <= ps.round {
+		if err := ps.applyNext(); err != nil {
+			return err
+		}
+	}
 	ps.round = ps.latest
-	return ps.apply(n)
+	return nil
 }
 
 // finish applies all events.
 func (ps *processes) finish() error {
-	ps.sort()
-	return ps.apply(len(ps.pending))
-}
-
-// sort sorts the pending events by time, and those of the same time in the
-// order of the file.
-func (ps *processes) sort() {
-	slices.SortStableFunc(ps.pending, func(a, b event) int { return cmp.Compare(a.when, b.when) })
-}
-
-// apply applies the first n pending events.
-func (ps *processes) apply(n int) error {
-	for _, e := range ps.pending[:n] {
-		if err := ps.applyOne(e); err != nil {
+	for len(ps.pending) > 0 {
+		if err := ps.applyNext(); err != nil {
 			return err
 		}
 	}
-	ps.pending = slices.Delete(ps.pending, 0, n)
 	return nil
+}
+
+// applyNext applies the oldest pending event.
+func (ps *processes) applyNext() error { return ps.applyOne(heap.Pop(&ps.pending).(event)) }
+
+// events are a heap by time, and of the same time in the order of the file. A file
+// may end a round after each of its records: what has to wait must not be looked at
+// every time.
+type events []event
+
+func (es events) Len() int { return len(es) }
+func (es events) Less(a, b int) bool {
+	return es[a].when < es[b].when || es[a].when == es[b].when && es[a].order < es[b].order
+}
+func (es events) Swap(a, b int) { es[a], es[b] = es[b], es[a] }
+func (es *events) Push(x any)   { *es = append(*es, x.(event)) }
+func (es *events) Pop() any {
+	last := (*es)[len(*es)-1]
+	*es = (*es)[:len(*es)-1]
+	return last
 }
 
 func (ps *processes) applyOne(e event) error {

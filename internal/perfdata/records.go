@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+
+	"fulgur/internal/profile"
 )
 
 // Types of records that perf adds to the kernel's PERF_RECORD_ (see
@@ -41,6 +43,7 @@ type records struct {
 
 	inflate *inflater // nil before the first compressed record
 	active  bool      // inflate may have more
+	total   int64     // bytes that it gave
 	from    int64     // offset of the compressed record that it was fed
 	buf     []byte    // decompressed
 	plain   []byte    // the end of buf that was not returned yet
@@ -71,6 +74,9 @@ func (rs *records) next() (record, error) {
 				return record{}, rs.errorf(rs.from, "compressed record: %v", err)
 			}
 			rs.active = chunk != nil
+			if rs.total += int64(len(chunk)); rs.total > profile.MaxUnpacked {
+				return record{}, rs.errorf(rs.from, "compressed records: %v", profile.ErrUnpacked)
+			}
 			rs.buf = append(append(rs.buf[:0], rs.plain...), chunk...)
 			rs.plain = rs.buf
 			continue

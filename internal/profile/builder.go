@@ -1,9 +1,18 @@
 package profile
 
+import (
+	"slices"
+	"strings"
+)
+
 // Builder builds a [Profile], interning everything it is given: equal
 // mappings, functions, frames, stacks and tasks get one identifier, and
 // samples that agree in all but their values are summed. It is not safe for
 // concurrent use.
+//
+// A profile stays within the limits of this package, whatever is added: stacks
+// that exceed them end in a marker, [Truncated], and the values of samples are
+// always added.
 type Builder struct {
 	p         Profile
 	mappings  map[Mapping]MappingID
@@ -12,6 +21,15 @@ type Builder struct {
 	stacks    map[Stack]StackID
 	tasks     map[Task]TaskID
 	samples   map[sampleKey]int
+
+	left      budget
+	depths    []uint16 // by StackID
+	longNames uint64   // that were cut
+	// What stands for rows that have no room, 0 if there was always room. The
+	// frame is equal to none that was read, though it may look the same.
+	noFunction FunctionID
+	noFrame    FrameID
+	noTask     TaskID // plus one
 }
 
 type sampleKey struct {
@@ -38,37 +56,162 @@ func NewBuilder(types ...ValueType) *Builder {
 		stacks:    map[Stack]StackID{},
 		tasks:     map[Task]TaskID{},
 		samples:   map[sampleKey]int{},
+		left:      budget{bytes: MaxTables, frames: MaxFrames},
+		depths:    make([]uint16, 1),
 	}
 }
 
-// intern returns v's identifier in table, appending it if it is new.
-func intern[ID ~uint32, V comparable](table *[]V, ids map[V]ID, v V) ID {
-	id, ok := ids[v]
+// add appends v to table and returns its identifier.
+func add[ID ~uint32, V any](table *[]V, v V) ID {
+	*table = append(*table, v)
+	return ID(len(*table) - 1)
+}
+
+// Mapping returns the identifier of m, or 0 if there is no room for another one.
+func (b *Builder) Mapping(m Mapping) MappingID {
+	b.names(&m.Path, &m.BuildID)
+	id, ok := b.mappings[m]
 	if !ok {
-		id = ID(len(*table))
-		*table = append(*table, v)
-		ids[v] = id
+		if !b.left.take(sizeMapping + len(m.Path) + len(m.BuildID)) {
+			return 0
+		}
+		own(&m.Path, &m.BuildID)
+		id = add[MappingID](&b.p.Mappings, m)
+		b.mappings[m] = id
 	}
 	return id
 }
 
-// Mapping returns the identifier of m.
-func (b *Builder) Mapping(m Mapping) MappingID { return intern(&b.p.Mappings, b.mappings, m) }
-
-// Function returns the identifier of f.
-func (b *Builder) Function(f Function) FunctionID { return intern(&b.p.Functions, b.functions, f) }
-
-// Frame returns the identifier of f.
-func (b *Builder) Frame(f Frame) FrameID { return intern(&b.p.Frames, b.frames, f) }
-
-// Push returns the stack that is frame called from parent; the empty stack
-// is parent 0.
-func (b *Builder) Push(parent StackID, frame FrameID) StackID {
-	return intern(&b.p.Stacks, b.stacks, Stack{Parent: parent, Frame: frame})
+// Function returns the identifier of f. If there is no room for another one, it
+// is that of a function called [Truncated].
+func (b *Builder) Function(f Function) FunctionID {
+	b.names(&f.Name, &f.SystemName, &f.File)
+	id, ok := b.functions[f]
+	if !ok {
+		if !b.left.take(sizeFunction + len(f.Name) + len(f.SystemName) + len(f.File)) {
+			return b.markerFunction()
+		}
+		own(&f.Name, &f.SystemName, &f.File)
+		id = add[FunctionID](&b.p.Functions, f)
+		b.functions[f] = id
+	}
+	return id
 }
 
-// Task returns the identifier of t.
-func (b *Builder) Task(t Task) TaskID { return intern(&b.p.Tasks, b.tasks, t) }
+// Frame returns the identifier of f. If there is no room for another one, it is
+// that of a marker.
+func (b *Builder) Frame(f Frame) FrameID {
+	id, ok := b.frames[f]
+	if !ok {
+		if b.noFunction != 0 && f.Function == b.noFunction || !b.left.take(sizeFrame) {
+			return b.marker()
+		}
+		id = add[FrameID](&b.p.Frames, f)
+		b.frames[f] = id
+	}
+	return id
+}
+
+// Push returns the stack that is frame called from parent; the empty stack
+// is parent 0. What is called from a cut stack is that stack.
+func (b *Builder) Push(parent StackID, frame FrameID) StackID {
+	if b.IsCut(parent) {
+		return parent
+	}
+	id, ok := b.stacks[Stack{Parent: parent, Frame: frame}]
+	if ok {
+		return id
+	}
+	if b.depths[parent] == MaxDepth {
+		// The marker replaces the last frame, so that the profile may be read
+		// and written again without another cut.
+		return b.Push(b.p.Stacks[parent].Parent, b.marker())
+	}
+	if !b.left.take(sizeStack) {
+		return b.Cut()
+	}
+	return b.push(parent, frame)
+}
+
+// push makes a new stack.
+func (b *Builder) push(parent StackID, frame FrameID) StackID {
+	s := Stack{Parent: parent, Frame: frame}
+	id := add[StackID](&b.p.Stacks, s)
+	b.stacks[s] = id
+	b.depths = append(b.depths, b.depths[parent]+1)
+	return id
+}
+
+// IsCut reports whether s ends in a marker for what was cut. Whatever is pushed
+// onto it changes nothing.
+func (b *Builder) IsCut(s StackID) bool {
+	return b.noFrame != 0 && b.p.Stacks[s].Frame == b.noFrame
+}
+
+// Cut returns a stack that is nothing but the marker for what was cut.
+func (b *Builder) Cut() StackID {
+	marker := b.marker()
+	if id, ok := b.stacks[Stack{Frame: marker}]; ok {
+		return id
+	}
+	return b.push(0, marker)
+}
+
+// marker returns the frame in place of what was cut.
+func (b *Builder) marker() FrameID {
+	if b.noFrame == 0 {
+		b.noFrame = add[FrameID](&b.p.Frames, Frame{Function: b.markerFunction(), Kind: KindMarker})
+	}
+	return b.noFrame
+}
+
+func (b *Builder) markerFunction() FunctionID {
+	if b.noFunction == 0 {
+		b.noFunction = add[FunctionID](&b.p.Functions, Function{Name: Truncated, SystemName: Truncated})
+	}
+	return b.noFunction
+}
+
+// Task returns the identifier of t. If there is no room for another one, it is
+// that of a task called [Truncated].
+func (b *Builder) Task(t Task) TaskID {
+	b.names(&t.Comm)
+	id, ok := b.tasks[t]
+	if !ok {
+		if !b.left.take(sizeTask + len(t.Comm)) {
+			return b.markerTask()
+		}
+		own(&t.Comm)
+		id = add[TaskID](&b.p.Tasks, t)
+		b.tasks[t] = id
+	}
+	return id
+}
+
+func (b *Builder) markerTask() TaskID {
+	if b.noTask == 0 {
+		b.noTask = 1 + add[TaskID](&b.p.Tasks, Task{Comm: Truncated})
+	}
+	return b.noTask - 1
+}
+
+// names cuts names that are too long.
+func (b *Builder) names(list ...*string) {
+	for _, name := range list {
+		if len(*name) > MaxName {
+			*name = cutName(*name)
+			b.longNames++
+		}
+	}
+}
+
+// own makes names independent of the text that they are parts of, which would
+// otherwise stay in memory as a whole.
+func own(list ...*string) {
+	for _, name := range list {
+		*name = strings.Clone(*name)
+	}
+}
 
 // Add adds s, summing its values into an earlier sample of the same stack,
 // task, CPU and end. It panics if the number of values is not that of the
@@ -77,15 +220,9 @@ func (b *Builder) Add(s Sample) {
 	if len(s.Values) != len(b.p.ValueTypes) {
 		panic("profile: sample does not have one value for each value type")
 	}
-	key := sampleKey{s.Stack, s.Task, s.CPU, s.End}
-	i, ok := b.samples[key]
-	if !ok {
-		i = len(b.p.Samples)
-		b.samples[key] = i
-		values := make([]int64, len(s.Values))
-		s.Values, values = values, s.Values
-		b.p.Samples = append(b.p.Samples, s)
-		copy(b.p.Samples[i].Values, values)
+	i := b.sample(s)
+	if b.p.Samples[i].Values == nil {
+		b.p.Samples[i].Values = slices.Clone(s.Values)
 		return
 	}
 	for v, n := range s.Values {
@@ -93,11 +230,63 @@ func (b *Builder) Add(s Sample) {
 	}
 }
 
+// sample returns the index of the sample of s's stack, task, CPU and end. A new
+// one has no values. If there is no room for another one, it is one with a cut
+// stack.
+func (b *Builder) sample(s Sample) int {
+	i, ok := b.samples[sampleKey{s.Stack, s.Task, s.CPU, s.End}]
+	if ok {
+		return i
+	}
+	depth := int64(b.depths[s.Stack])
+	switch {
+	case !b.left.take(sizeSample + 8*len(b.p.ValueTypes)):
+		s = Sample{Stack: b.Cut(), Task: b.markerTask(), CPU: -1}
+	case depth > b.left.frames:
+		s.Stack = b.Cut()
+	default:
+		b.left.frames -= depth
+	}
+	key := sampleKey{s.Stack, s.Task, s.CPU, s.End}
+	if i, ok = b.samples[key]; ok {
+		return i
+	}
+	i = len(b.p.Samples)
+	b.samples[key] = i
+	s.Values = nil
+	b.p.Samples = append(b.p.Samples, s)
+	return i
+}
+
 // Profile returns the profile built so far, with the given description and
-// losses. The builder must not be used afterwards.
+// losses, to which it adds what was cut. The builder must not be used afterwards.
 func (b *Builder) Profile(m Meta, l Losses) *Profile {
 	p := b.p
 	p.Meta, p.Losses = m, l
+	p.Losses.LongNames += b.longNames
+	b.countCut(&p)
 	*b = Builder{} // the interning maps are larger than the profile
 	return &p
+}
+
+// countCut adds the samples of p whose stacks were cut to its losses.
+func (b *Builder) countCut(p *Profile) {
+	if b.noFrame == 0 {
+		return
+	}
+	counts := slices.IndexFunc(p.ValueTypes, func(v ValueType) bool { return v.Unit == "count" })
+	for _, s := range p.Samples {
+		if !b.IsCut(s.Stack) {
+			continue
+		}
+		n := uint64(1)
+		if counts >= 0 && s.Values[counts] > 1 {
+			n = uint64(s.Values[counts])
+		}
+		if p.Stacks[s.Stack].Parent == 0 {
+			p.Losses.TooMany += n
+		} else {
+			p.Losses.TooDeep += n
+		}
+	}
 }

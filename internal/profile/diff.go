@@ -1,6 +1,9 @@
 package profile
 
-import "slices"
+import (
+	"math"
+	"slices"
+)
 
 // Only returns p with value v alone, and without the samples that have none of
 // it. The tables are shared.
@@ -31,13 +34,20 @@ func Diff(base, changed *Profile, normalize bool) *Profile {
 		Builder: NewBuilder(ValueType{Type: "base", Unit: unit}, ValueType{Type: "new", Unit: unit}),
 		modules: base.knowsModules() && changed.knowsModules(),
 	}
-	scale := 1.0
+	before := func(n int64) int64 { return n } // exact, as large as it may be
 	if total := base.Total(0); normalize && total != 0 {
-		scale = float64(changed.Total(0)) / float64(total)
+		scale := float64(changed.Total(0)) / float64(total)
+		before = func(n int64) int64 { return rounded(float64(n) * scale) }
 	}
-	d.add(base, func(n int64) []int64 { return []int64{int64(float64(n)*scale + 0.5), 0} })
+	d.add(base, func(n int64) []int64 { return []int64{before(n), 0} })
 	d.add(changed, func(n int64) []int64 { return []int64{0, n} })
 	return d.Profile(changed.Meta, changed.Losses)
+}
+
+// rounded returns the whole number next to v, or the largest there is.
+func rounded(v float64) int64 {
+	const limit = 1 << 62
+	return int64(math.Round(max(-limit, min(v, limit))))
 }
 
 // knowsModules reports whether p tells the modules of user code.

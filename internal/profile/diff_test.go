@@ -1,6 +1,7 @@
 package profile
 
 import (
+	"math"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -66,5 +67,17 @@ func TestOnly(t *testing.T) {
 	}
 	if len(only.ValueTypes) != 1 || only.ValueTypes[0].Type != "cpu" || len(p.Samples) != 3 {
 		t.Errorf("values %v of %d samples", only.ValueTypes, len(p.Samples))
+	}
+}
+
+// A value of any size and sign is itself in a comparison.
+func TestDiffIsExact(t *testing.T) {
+	for _, n := range []int64{-1, 1<<60 + 1, -1 << 60, math.MaxInt64} {
+		b := NewBuilder(counted[:1]...)
+		b.Add(Sample{Task: b.Task(Task{}), Values: []int64{n}})
+		p := b.Profile(Meta{}, Losses{})
+		if d := Diff(p, p, false); d.Total(0) != n || d.Total(1) != n {
+			t.Errorf("%d is compared as %d and %d", n, d.Total(0), d.Total(1))
+		}
 	}
 }

@@ -72,6 +72,15 @@ type Losses struct {
 	// ProcessesGone counts processes whose mappings could not be read
 	// because they had exited.
 	ProcessesGone uint64
+	// TooDeep are samples that were read from a file and whose stack was cut at
+	// [MaxDepth]; TooMany those that were left without their stack because the
+	// tables would have exceeded [MaxTables] or [MaxFrames].
+	TooDeep, TooMany uint64
+	// LongNames counts names that were cut at [MaxName], as often as they were met.
+	LongNames uint64
+	// Unnamed counts changes of the name of a task that were left out because
+	// there were too many in a file.
+	Unnamed uint64
 }
 
 // Uncounted returns how many samples are in no count.
@@ -108,6 +117,10 @@ func (l Losses) Plus(m Losses) Losses {
 	l.Missed += m.Missed
 	l.Remaps += m.Remaps
 	l.ProcessesGone += m.ProcessesGone
+	l.TooDeep += m.TooDeep
+	l.TooMany += m.TooMany
+	l.LongNames += m.LongNames
+	l.Unnamed += m.Unnamed
 	return l
 }
 
@@ -143,5 +156,9 @@ func (l Losses) Minus(m Losses) Losses {
 	l.Missed -= min(l.Missed, m.Missed)
 	l.Remaps -= min(l.Remaps, m.Remaps)
 	l.ProcessesGone -= min(l.ProcessesGone, m.ProcessesGone)
+	l.TooDeep -= min(l.TooDeep, m.TooDeep)
+	l.TooMany -= min(l.TooMany, m.TooMany)
+	l.LongNames -= min(l.LongNames, m.LongNames)
+	l.Unnamed -= min(l.Unnamed, m.Unnamed)
 	return l
 }

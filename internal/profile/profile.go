@@ -1,7 +1,8 @@
 // Package profile is the model every mode of fulgur fills and every encoder
 // reads: tasks, mappings, functions, frames, stacks as a prefix tree, samples
 // and what was lost. It imports nothing of fulgur's and knows neither the
-// kernel nor a file format.
+// kernel nor a file format. How much a profile holds at most is here, too, since
+// every reader and every writer relies on it.
 //
 // All tables are slices indexed by small integer identifiers; index 0 of each
 // table that has a "none" is that none. A Profile is built by a [Builder],
@@ -185,6 +186,10 @@ const (
 	// EndEvicted: the unwind table of the last frame's code was not loaded any
 	// more.
 	EndEvicted
+	// EndUnseen: the thread slept before the measurement, and the kernel cannot
+	// read the stack of a thread that does not run. The outermost frame is the
+	// marker "[before measurement]".
+	EndUnseen
 )
 
 // Cut reports whether a stack that ends so lacks its root, or may lack it for a
@@ -226,6 +231,8 @@ func (e End) String() string {
 		return "unwind tables not loaded yet"
 	case EndEvicted:
 		return "unwind table not loaded any more"
+	case EndUnseen:
+		return "before measurement"
 	}
 	return "unknown"
 }

@@ -11,6 +11,7 @@ import (
 	"fulgur/internal/ctxfile"
 	"fulgur/internal/debugfile"
 	"fulgur/internal/decode"
+	"fulgur/internal/encode/describe"
 	"fulgur/internal/encode/plain"
 	"fulgur/internal/naming"
 	"fulgur/internal/perfdata"
@@ -80,11 +81,29 @@ func openInput(ctx context.Context, path string) (*ctxfile.File, error) {
 
 // readFile is readInput of an open file, with debug files that finder finds.
 func readFile(ctx context.Context, f *ctxfile.File, finder *debugfile.Finder, inTime bool, warn func(error)) (*input, error) {
+	in, err := readFormat(ctx, f, finder, inTime, warn)
+	if err == nil {
+		warnCut(f.Name(), in.profile.Losses, warn)
+	}
+	return in, err
+}
+
+// warnCut tells what of a file was cut because it exceeds the limits of package
+// profile.
+func warnCut(name string, l profile.Losses, warn func(error)) {
+	cut := profile.Losses{TooDeep: l.TooDeep, TooMany: l.TooMany, LongNames: l.LongNames, Unnamed: l.Unnamed}
+	for _, loss := range describe.Losses(cut) {
+		warn(fmt.Errorf("%s: %s: %s", name, loss.What, loss.Effect))
+	}
+}
+
+// readFormat reads a file in the format that it begins with.
+func readFormat(ctx context.Context, f *ctxfile.File, finder *debugfile.Finder, inTime bool, warn func(error)) (*input, error) {
 	var head [8]byte
 	if n, _ := f.ReadAt(head[:], 0); perfdata.IsPerfData(head[:n]) { // the other formats' readers tell of errors
 		return readPerfData(ctx, f, finder, inTime, warn)
 	}
-	p, format, err := decode.Read(f, f.Name())
+	p, format, err := decode.Read(ctx, f, f.Name())
 	if err != nil {
 		return nil, err
 	}

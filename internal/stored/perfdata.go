@@ -32,7 +32,7 @@ func readPerfData(ctx context.Context, f *ctxfile.File, finder *debugfile.Finder
 		}()
 		each = times.add
 	}
-	chains, err := perfdata.ReadCallChains(f, info.Size(), f.Name(), each)
+	chains, err := perfdata.ReadCallChains(ctx, f, info.Size(), f.Name(), each)
 	if err != nil {
 		return nil, err
 	}
@@ -68,7 +68,7 @@ func newPerfTimes() (*perfTimes, error) {
 // add keeps a sample.
 func (t *perfTimes) add(s perfdata.ChainSample) error {
 	t.first, t.last = min(t.first, s.Time), max(t.last, s.Time)
-	t.weights += s.Weight
+	t.weights += min(s.Weight, math.MaxInt64-t.weights)
 	t.samples++
 	process := t.recorder.Process(s.PID, 0)
 	thread := t.recorder.Thread(process, s.TID, 0)

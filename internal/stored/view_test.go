@@ -37,7 +37,7 @@ func landmarkFile(t *testing.T) (file *elffile.File, address uint64) {
 	t.Cleanup(func() { file.Close() })
 	address = uint64(reflect.ValueOf(landmark).Pointer())
 	if _, ok := file.Offset(address); !ok || file.Base() == 0 {
-		t.Skip("this program is not linked to fixed addresses")
+		testenv.Unsupported(t, "this program is not linked to fixed addresses")
 	}
 	return file, address
 }
@@ -70,7 +70,7 @@ func TestLinkAddresses(t *testing.T) {
 		t.Fatal(err)
 	}
 	for format, contents := range map[decode.Format]io.Reader{decode.Firefox: &written, decode.Pprof: &mappedElsewhere} {
-		p, got, err := decode.Read(contents, "test")
+		p, got, err := decode.Read(t.Context(), contents, "test")
 		if err != nil || got != format {
 			t.Fatalf("read as %s: %v", got, err)
 		}
@@ -147,7 +147,7 @@ func TestEmbedSources(t *testing.T) {
 	file, address := landmarkFile(t)
 	found, err := symbolizeAt(t, file, address)
 	if err != nil || len(found) == 0 || !filepath.IsAbs(found[0].File) {
-		t.Skipf("the source of this program is not known: %+v, %v", found, err)
+		testenv.Unsupported(t, "the source of this program is not known: %+v, %v", found, err)
 	}
 	input := filepath.Join(t.TempDir(), "in.json.gz")
 	out, err := os.Create(input)

@@ -2,6 +2,7 @@ package view
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"flag"
 	"fmt"
@@ -37,15 +38,16 @@ type pprofPages struct {
 	all, source func() (map[string]http.Handler, error)
 }
 
-// newPprofPages returns the pages of o's profile.
-func newPprofPages(o Options, library *code.Library) *pprofPages {
+// newPprofPages returns the pages of o's profile, which ctx's end keeps from being
+// made.
+func newPprofPages(ctx context.Context, o Options, library *code.Library) *pprofPages {
 	return &pprofPages{
 		all: sync.OnceValues(func() (map[string]http.Handler, error) {
-			return pprofHandlers(o, library, (*Input).pprof)
+			return pprofHandlers(o, library, func(in *Input) (*profile.Profile, error) { return in.pprof(ctx) })
 		}),
 		source: sync.OnceValues(func() (map[string]http.Handler, error) {
 			return pprofHandlers(o, library, func(in *Input) (*profile.Profile, error) {
-				p, err := in.pprof()
+				p, err := in.pprof(ctx)
 				if err == nil {
 					withhold(p, in, library)
 				}
@@ -144,15 +146,15 @@ func (f pprofFetcher) Fetch(source string, _, _ time.Duration) (p *profile.Profi
 }
 
 // pprof returns the input as pprof has it.
-func (in *Input) pprof() (p *profile.Profile, err error) {
+func (in *Input) pprof(ctx context.Context) (p *profile.Profile, err error) {
 	if in.Format == decode.Pprof && in.Content != nil {
-		p, err = profile.Parse(io.NewSectionReader(in.Content, 0, in.Content.Size()))
+		p, err = decode.ParsePprof(ctx, io.NewSectionReader(in.Content, 0, in.Content.Size()))
 	} else {
 		var b bytes.Buffer
 		if err := pprof.Write(&b, in.Profile, pprof.Options{}); err != nil {
 			return nil, err
 		}
-		p, err = profile.Parse(&b)
+		p, err = decode.ParsePprof(ctx, &b)
 	}
 	if err != nil {
 		return nil, err

@@ -148,7 +148,7 @@ func serve(t *testing.T, o Options) *site {
 		t.Fatal(err)
 	}
 	library := code.NewLibrary(t.Context(), finder, symbolize.Options{})
-	server, err := listen(o, library)
+	server, err := listen(t.Context(), o, library)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -590,7 +590,7 @@ func TestServe(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	read, _, err := decode.Read(response.Body, "served")
+	read, _, err := decode.Read(t.Context(), response.Body, "served")
 	response.Body.Close()
 	if err != nil || read.Total(0) == 0 {
 		t.Errorf("the profile cannot be read: %v", err)

@@ -65,7 +65,7 @@ const mostRequest = 32 << 20
 // Serve shows a profile until ctx ends, which is no error.
 func Serve(ctx context.Context, o Options) error {
 	library := code.NewLibrary(ctx, o.Finder, symbolize.Options{})
-	server, err := listen(o, library)
+	server, err := listen(ctx, o, library)
 	if err == nil {
 		announce(ctx, server, o)
 		err = server.Serve(ctx)
@@ -74,10 +74,10 @@ func Serve(ctx context.Context, o Options) error {
 }
 
 // listen returns a server of the pages, which listens.
-func listen(o Options, library *code.Library) (*localhttp.Server, error) {
+func listen(ctx context.Context, o Options, library *code.Library) (*localhttp.Server, error) {
 	served := localhttp.Options{
 		Host: o.Listen, Port: o.Port,
-		MaxBody: mostRequest, Handler: pages(o, library),
+		MaxBody: mostRequest, Handler: pages(ctx, o, library),
 	}
 	if o.Input.isFirefox() {
 		served.Origin = profilerOrigin
@@ -86,11 +86,11 @@ func listen(o Options, library *code.Library) (*localhttp.Server, error) {
 }
 
 // pages returns all that is served, by path.
-func pages(o Options, library *code.Library) http.Handler {
+func pages(ctx context.Context, o Options, library *code.Library) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /{$}", newFlamePage(o))
 	mux.Handle("GET /code", &listings{input: o.Input.Profile, library: library})
-	mux.Handle("/pprof/", http.StripPrefix("/pprof", newPprofPages(o, library)))
+	mux.Handle("/pprof/", http.StripPrefix("/pprof", newPprofPages(ctx, o, library)))
 	if o.Input.isFirefox() {
 		mux.Handle("GET /"+profileName, content{o.Input.Content})
 		newSymbolServer(o.Input.Profile, library).register(mux)

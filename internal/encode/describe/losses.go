@@ -67,6 +67,14 @@ func Losses(l profile.Losses) []Loss {
 		"at the depth limit", maxDepth)
 	add(l.Crowded, "stack cut", "stacks cut",
 		"where it differs from all others: there were too many", "raise --stack-nodes, or record fewer processes")
+	add(l.TooDeep, "stack cut", "stacks cut",
+		fmt.Sprintf("after %d frames", profile.MaxDepth), "")
+	add(l.TooMany, "sample without its whole stack", "samples without their whole stacks",
+		"the input has more stacks than fit", "convert a part of it")
+	add(l.LongNames, "name cut", "names cut",
+		fmt.Sprintf("after %d bytes", profile.MaxName), "")
+	add(l.Unnamed, "change of a task's name left out", "changes of tasks' names left out",
+		"the input has too many: samples may have older names", "convert a part of it")
 	add(l.UserFaults, "unreadable user stack", "unreadable user stacks",
 		"paged out, of a process that ends, or no frame pointers", "")
 	add(l.BrokenUser, "broken user stack", "broken user stacks",

@@ -102,17 +102,18 @@ func (j *jsonWriter) ms(ns int64) {
 
 // appendMillis appends ns nanoseconds as milliseconds.
 func appendMillis(b []byte, ns int64) []byte {
+	n := uint64(ns)
 	if ns < 0 {
 		b = append(b, '-')
-		ns = -ns
+		n = -n
 	}
-	b = strconv.AppendInt(b, ns/1e6, 10)
-	rest := ns % 1e6
+	b = strconv.AppendUint(b, n/1e6, 10)
+	rest := n % 1e6
 	if rest == 0 {
 		return b
 	}
 	b = append(b, '.')
-	for unit := int64(1e5); rest > 0; unit /= 10 {
+	for unit := uint64(1e5); rest > 0; unit /= 10 {
 		b = append(b, byte('0'+rest/unit))
 		rest %= unit
 	}

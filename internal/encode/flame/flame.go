@@ -64,12 +64,12 @@ func WriteHTML(w io.Writer, p *profile.Profile, o Options) error {
 // tree returns p, and what it is compared with, as one tree.
 func (o Options) tree(p *profile.Profile) (*tree, error) {
 	if o.Base == nil {
-		return newTree(o.Value, p)
+		return newTree(o.Value, maxNodes, p)
 	}
 	if !slices.Equal(p.ValueTypes, o.Base.ValueTypes) {
 		return nil, fmt.Errorf("flame graph: a profile of %v cannot be compared with one of %v", p.ValueTypes, o.Base.ValueTypes)
 	}
-	return newTree(o.Value, p, o.Base)
+	return newTree(o.Value, maxNodes, p, o.Base)
 }
 
 // WriteSVG writes p to w as a picture. Boxes too narrow to see are left out;

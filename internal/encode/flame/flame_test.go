@@ -280,7 +280,7 @@ func TestMerging(t *testing.T) {
 	add(9, profile.Frame{Function: fn("heavy")})
 	p := b.Profile(profile.Meta{}, profile.Losses{})
 
-	tree, err := newTree(0, p)
+	tree, err := newTree(0, maxNodes, p)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -452,6 +452,34 @@ func TestCompare(t *testing.T) {
 	}{{0, 0, "same"}, {5, 5, "same"}, {0, 5, "more4"}, {5, 0, "less4"}, {10, 5, "less2"}, {5, 10, "more2"}, {100, 99, "same"}} {
 		if got := changeClass((node{before: c.before, total: c.total}).change()); got != c.want {
 			t.Errorf("from %d to %d is %s, want %s", c.before, c.total, got, c.want)
+		}
+	}
+}
+
+// Stacks are drawn without recursion, and no more boxes are made than there is
+// room for: the values of the others are in those below.
+func TestMaxNodes(t *testing.T) {
+	b := profile.NewBuilder(profile.ValueType{Type: "samples", Unit: "count"})
+	f := b.Frame(profile.Frame{Function: b.Function(profile.Function{Name: "f", SystemName: "f"})})
+	const depth, tasks = 1000, 20
+	var s profile.StackID
+	for range depth {
+		s = b.Push(s, f)
+	}
+	for i := range tasks {
+		b.Add(profile.Sample{Stack: s, Task: b.Task(profile.Task{PID: i, Comm: fmt.Sprint("task", i)}), CPU: -1, Values: []int64{1}})
+	}
+	p := b.Profile(profile.Meta{}, profile.Losses{})
+	for most, crowded := range map[int]uint64{1 << 20: 0, 5 * depth: 16, 10: 20} {
+		tree, err := newTree(0, most, p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if tree.total() != tasks || len(tree.nodes) > most+tasks {
+			t.Errorf("%d nodes with a total of %d", len(tree.nodes), tree.total())
+		}
+		if got := tree.losses(p).TooMany; got != crowded {
+			t.Errorf("with room for %d nodes, %d samples are too many, want %d", most, got, crowded)
 		}
 	}
 }

@@ -101,7 +101,7 @@ func newHeader(p *profile.Profile, o Options, t *tree) header {
 			Event:   plainText(m.Event), Frequency: m.Frequency, Period: m.Period,
 			Converted: m.Converted,
 		},
-		Losses:   losses(p.Losses),
+		Losses:   losses(t.losses(p)),
 		Value:    o.Value,
 		Inverted: o.Inverted,
 		Compared: o.Base != nil,

@@ -84,7 +84,7 @@ func changeClass(change float64) string {
 // the top.
 func drawSVG(w io.Writer, p *profile.Profile, o Options, t *tree) error {
 	rects, rows := layout(t)
-	notes := svgNotes(p, o)
+	notes := svgNotes(p, o, t)
 	graph := svgRow * float64(rows)
 	height := svgTop + graph + svgMargin + svgLine*float64(len(notes))
 	out := bufio.NewWriter(w)
@@ -156,7 +156,7 @@ func drawLegend(out *bufio.Writer, classes []svgKind) (room float64) {
 type note struct{ class, text string }
 
 // svgNotes says what was measured, where, and what was lost.
-func svgNotes(p *profile.Profile, o Options) []note {
+func svgNotes(p *profile.Profile, o Options, t *tree) []note {
 	var notes []note
 	join := func(class, separator string, parts ...string) {
 		parts = slices.DeleteFunc(parts, func(s string) bool { return s == "" })
@@ -170,7 +170,7 @@ func svgNotes(p *profile.Profile, o Options) []note {
 	v := p.ValueTypes[o.Value]
 	join("note", " · ", describe.Run(p.Meta), amount(p.Total(o.Value), v), describe.Machine(p.Meta))
 	var lost []string
-	for _, l := range losses(p.Losses) {
+	for _, l := range losses(t.losses(p)) {
 		lost = append(lost, l.What)
 	}
 	join("note warn", ", ", lost...)

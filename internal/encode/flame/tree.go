@@ -101,7 +101,7 @@ func (n node) change() float64 {
 	if most <= 0 {
 		return 0
 	}
-	return float64(n.total-n.before) / float64(most)
+	return max(-1, min((float64(n.total)-float64(n.before))/float64(most), 1)) // values may be negative
 }
 
 // box is a node's place in the tree.
@@ -126,14 +126,25 @@ type tree struct {
 	ends [][]uint32
 	// tasks are those of all profiles.
 	tasks []profile.Task
+	// crowded is how many samples are shown without their innermost functions,
+	// because there were maxNodes.
+	crowded uint64
+	most    int // nodes
 }
 
 // total returns the chosen value of the whole profile.
 func (t *tree) total() int64 { return t.nodes[0].total }
 
+// losses returns those of p, with what the graph itself has no room for.
+func (t *tree) losses(p *profile.Profile) profile.Losses {
+	l := p.Losses
+	l.TooMany += t.crowded
+	return l
+}
+
 // newTree merges the samples of profiles, of which the first is the one shown.
-// Boxes are as wide as its value type value.
-func newTree(value int, profiles ...*profile.Profile) (*tree, error) {
+// Boxes are as wide as its value type value. Stacks make no more nodes than most.
+func newTree(value, most int, profiles ...*profile.Profile) (*tree, error) {
 	if n := len(profiles[0].ValueTypes); value < 0 || value >= n {
 		return nil, fmt.Errorf("flame graph: value type %d of a profile that has %d", value, n)
 	}
@@ -141,7 +152,7 @@ func newTree(value int, profiles ...*profile.Profile) (*tree, error) {
 	for _, p := range profiles {
 		stacks += len(p.Stacks) + len(p.Tasks)
 	}
-	t := &tree{nodes: make([]node, 1, stacks), profiles: profiles, tasks: sortedTasks(profiles)}
+	t := &tree{nodes: make([]node, 1, stacks), profiles: profiles, tasks: sortedTasks(profiles), most: most}
 	m := merger{tree: t, frameIDs: map[frameKey]uint32{}}
 	m.frame(frame{frameKey: frameKey{name: "all", kind: kindRoot}})
 	for i, p := range profiles {
@@ -168,7 +179,13 @@ type merger struct {
 	p       *profile.Profile
 	ofFrame []uint32 // by profile.FrameID; 0 is not met yet
 	known   []uint32 // by profile.StackID, the node it was last given
+	path    []profile.StackID
 }
+
+// maxNodes is the number of nodes that stacks make. Each process has nodes of its
+// own, so that a small file may describe any number; no browser shows a page of
+// that many.
+const maxNodes = 1 << 23
 
 // add makes the nodes of p and returns those that its samples end at.
 func (m *merger) add(p *profile.Profile) (ends []uint32) {
@@ -290,16 +307,28 @@ func (m *merger) push(parent, frame uint32) uint32 {
 }
 
 // stack returns the node of stack s under a process's node, which must be the
-// last one made.
+// last one made. It makes those of the stack's callers that the process does not
+// have yet; where the graph has no more room, the node stands for all that is
+// above it.
 func (m *merger) stack(process uint32, s profile.StackID) uint32 {
-	if s == 0 {
-		return process
+	m.path = m.path[:0]
+	for s != 0 && m.known[s] < process {
+		m.path = append(m.path, s)
+		s = m.p.Stacks[s].Parent
 	}
-	if m.known[s] < process {
-		ps := m.p.Stacks[s]
-		m.known[s] = m.push(m.stack(process, ps.Parent), m.profileFrame(ps.Frame))
+	node := process
+	if s != 0 {
+		node = m.known[s]
 	}
-	return m.known[s]
+	for _, s := range slices.Backward(m.path) {
+		if len(m.tree.nodes) >= m.tree.most {
+			m.tree.crowded++
+			break
+		}
+		node = m.push(node, m.profileFrame(m.p.Stacks[s].Frame))
+		m.known[s] = node
+	}
+	return node
 }
 
 // sortFrames renumbers the frames in their order, so that the output does not

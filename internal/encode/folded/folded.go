@@ -21,6 +21,7 @@ import (
 	"io"
 	"slices"
 	"strconv"
+	"strings"
 
 	"fulgur/internal/encode/plain"
 	"fulgur/internal/encode/roots"
@@ -114,6 +115,9 @@ func (t *tree) entries(p *profile.Profile, values []int) []entry {
 	tasks := make([]string, len(p.Tasks))
 	for i, task := range p.Tasks {
 		tasks[i] = plain.FoldedFrame(roots.Task(task))
+		if name, ok := strings.CutPrefix(tasks[i], "#"); ok {
+			tasks[i] = `\x23` + name // at a line's beginning it would make a comment of it
+		}
 	}
 	index := map[lineKey]int{}
 	var entries []entry

@@ -1,0 +1,84 @@
+package decode
+
+import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"fulgur/internal/profile"
+)
+
+// sniffed is how much of an input its format is known by, in bytes.
+const sniffed = 64 << 10
+
+// limited reads at most left bytes of r, and nothing after ctx has ended.
+type limited struct {
+	ctx  context.Context
+	r    io.Reader
+	left int64
+	err  error // of a longer input
+}
+
+// Read implements io.Reader.
+func (l *limited) Read(b []byte) (int, error) {
+	if err := l.ctx.Err(); err != nil {
+		return 0, err
+	}
+	if l.left <= 0 {
+		return 0, l.err
+	}
+	n, err := l.r.Read(b[:min(int64(len(b)), l.left)])
+	l.left -= int64(n)
+	return n, err
+}
+
+var gzipMagic = []byte{0x1f, 0x8b}
+
+// unpack returns a reader of what r contains, which may be compressed, until ctx
+// ends.
+func unpack(ctx context.Context, r io.Reader) (*bufio.Reader, error) {
+	in := bufio.NewReaderSize(&limited{ctx, r, profile.MaxUnpacked, profile.ErrUnpacked}, sniffed)
+	if b, _ := in.Peek(len(gzipMagic)); !bytes.Equal(b, gzipMagic) { // too short is not gzip
+		return in, nil
+	}
+	z, err := gzip.NewReader(in)
+	if err != nil {
+		return nil, err
+	}
+	in = bufio.NewReaderSize(&limited{ctx, z, profile.MaxUnpacked, profile.ErrUnpacked}, sniffed)
+	if b, _ := in.Peek(len(gzipMagic)); bytes.Equal(b, gzipMagic) {
+		return nil, errors.New("compressed twice: unpack it with gunzip first")
+	}
+	return in, nil
+}
+
+// readAll reads an input that must be in memory as a whole.
+func readAll(ctx context.Context, r io.Reader) ([]byte, error) {
+	tooLong := fmt.Errorf("more than %d MiB unpacked", profile.MaxHeld>>20)
+	return io.ReadAll(&limited{ctx, r, profile.MaxHeld, tooLong})
+}
+
+// until returns what f returns, or the error of ctx when that ends first; f then
+// goes on in the background.
+func until[T any](ctx context.Context, f func() (T, error)) (T, error) {
+	type result struct {
+		value T
+		err   error
+	}
+	done := make(chan result, 1)
+	go func() {
+		value, err := f()
+		done <- result{value, err}
+	}()
+	select {
+	case r := <-done:
+		return r.value, r.err
+	case <-ctx.Done():
+		var none T
+		return none, ctx.Err()
+	}
+}

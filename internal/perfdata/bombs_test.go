@@ -1,0 +1,108 @@
+package perfdata
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/klauspost/compress/zstd"
+	"golang.org/x/sys/unix"
+
+	"fulgur/internal/testenv"
+)
+
+// What reading a hostile file may need.
+const (
+	bombMemory = 512 << 20
+	bombCPU    = 60 * time.Second
+)
+
+// packed returns perf.data of a pipe with records that make makes, one after the
+// other, in compressed records.
+func packed(t *testing.T, n int, record func(i int) []byte) []byte {
+	t.Helper()
+	var out, piece bytes.Buffer
+	z, err := zstd.NewWriter(&piece, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstd.SpeedFastest))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range n {
+		z.Write(record(i))
+		if i%100 == 99 || i == n-1 {
+			z.Flush()
+			out.Write(recordOf(recordCompressed, 0, piece.Bytes()))
+			piece.Reset()
+		}
+	}
+	return newChainBuilder().pipe(out.Bytes())
+}
+
+// trailed returns a record with a sample_id of process 1 and a time.
+func trailed(typ uint32, misc uint16, body []byte, when int) []byte {
+	return recordOf(typ, misc, append(body, words(int32(1), int32(1), uint64(when))...))
+}
+
+// Names of 60 kB, which compress to next to nothing: of each as much is kept as a
+// task's name can have.
+func TestBombNames(t *testing.T) {
+	testenv.Limited(t, bombMemory, bombCPU, func(t *testing.T) {
+		name := padded(strings.Repeat("x", 60_000))
+		sample := recordOf(unix.PERF_RECORD_SAMPLE, modeUser, words(uint64(1), int32(1), int32(1), uint64(1<<40), uint64(10), uint64(1), uint64(1)))
+		const n = 12_000
+		data := packed(t, n, func(i int) []byte {
+			if i == n-1 {
+				return sample
+			}
+			return trailed(unix.PERF_RECORD_COMM, 0, append(words(int32(1), int32(i)), name...), i+1)
+		})
+		if len(data) > 2<<20 {
+			t.Fatalf("the file has %d bytes", len(data))
+		}
+		c := readChains(t, data)
+		if got := c.Profile.Total(0); got != 1 {
+			t.Errorf("%d samples", got)
+		}
+	})
+}
+
+// Paths of 60 kB, each another one, are refused before they fill the memory.
+func TestBombPaths(t *testing.T) {
+	testenv.Limited(t, bombMemory, bombCPU, func(t *testing.T) {
+		long := strings.Repeat("x", 60_000)
+		data := packed(t, 10_000, func(i int) []byte {
+			body := words(int32(1), int32(1), uint64(i)<<20, uint64(0x1000), uint64(0))
+			return trailed(unix.PERF_RECORD_MMAP, 0, append(body, padded(fmt.Sprint("/", i, long))...), i+1)
+		})
+		_, err := ReadCallChains(t.Context(), bytes.NewReader(data), int64(len(data)), "in", nil)
+		if err == nil || !strings.Contains(err.Error(), "more different mapped files") {
+			t.Errorf("error %v", err)
+		}
+	})
+}
+
+// Thousands of events that share one long table of numbers: it is read for each.
+func TestBombIDs(t *testing.T) {
+	testenv.Limited(t, bombMemory, 20*time.Second, func(t *testing.T) {
+		const events, ids = 8000, 1 << 20
+		attr := newChainBuilder().attr
+		entry := uint64(len(attr) + 16)
+		idsAt := fileHeaderSize + entry*events
+		dataAt := idsAt + 8*ids
+		data := append([]byte(magicFile), words(uint64(fileHeaderSize), entry, uint64(fileHeaderSize), entry*events,
+			dataAt, uint64(8), uint64(0), uint64(0), [4]uint64{})...)
+		for range events {
+			data = append(append(data, attr...), words(idsAt, uint64(8*ids))...)
+		}
+		for i := range uint64(ids) {
+			data = binary.NativeEndian.AppendUint64(data, i)
+		}
+		data = append(data, recordOf(recordFinishedRound, 0, nil)...)
+		_, err := ReadCallChains(t.Context(), bytes.NewReader(data), int64(len(data)), "in", nil)
+		if err == nil || !strings.Contains(err.Error(), "too many events") {
+			t.Errorf("error %v", err)
+		}
+	})
+}
