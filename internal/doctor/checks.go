@@ -10,10 +10,10 @@ import (
 
 // What fulgur asks of a kernel.
 const (
-	oldestMajor, oldestMinor = 6, 1 // that it is tried with
-	wantedStack              = 127  // frames: bpf/record.h has room for as many
-	wantedRate               = 1000 // Hz: more is rarely asked for
-	sidebandPages            = 129  // locked for each CPU: a ring of internal/process/witness.go and its header
+	wantedStack   = 127      // frames: bpf/record.h has room for as many
+	wantedRate    = 1000     // Hz: more is rarely asked for
+	sidebandPages = 129      // locked for each CPU: a ring of internal/process/witness.go and its header
+	mapMemory     = 64 << 20 // bytes: BPF maps of a large measurement
 )
 
 // The groups of checks, which are the headings of a report.
@@ -21,7 +21,7 @@ const (
 	groupProcess = "This process"
 	groupKernel  = "Kernel"
 	groupAround  = "Surroundings"
-	groupTried   = "Tried out"
+	groupTried   = "Trials"
 )
 
 // Sysctls that several checks look at.
@@ -111,7 +111,7 @@ var grounds = []check{
 	}),
 	capability(privilege.CheckpointRestore, fault{
 		costs: Commands,
-		lost:  "functions of files that were deleted or replaced while a process maps them have no names",
+		lost:  "functions of files that were deleted or replaced while a process maps them, or that this user may not read, have no names",
 	}),
 	capability(privilege.DACReadSearch, fault{
 		costs: Commands,
@@ -139,6 +139,17 @@ var grounds = []check{
 			remedy: func(f *Facts) Remedy {
 				return Remedy{Paste: fmt.Sprintf("sudo sysctl %s=%d", sysctlMlock, sidebandPages*f.PageSize>>10)}
 			},
+		}, {
+			when: func(f *Facts) bool {
+				return f.isBefore(5, 11) && !f.Can(privilege.SysResource) && f.MemlockMax < mapMemory
+			},
+			what: func(f *Facts) string {
+				return fmt.Sprintf("before Linux 5.11, BPF maps count against the limit on locked memory, RLIMIT_MEMLOCK, which is %s here, and only CAP_SYS_RESOURCE can raise it", limit(f.MemlockMax))
+			},
+			stops: Commands,
+			remedy: func(*Facts) Remedy {
+				return Remedy{Do: "run fulgur with sudo, or raise the limit of this shell", Paste: "sudo prlimit --pid $$ --memlock=unlimited"}
+			},
 		}},
 	},
 
@@ -146,9 +157,11 @@ var grounds = []check{
 		id: "kernel", group: groupKernel, title: "release",
 		value: func(f *Facts) string { return f.Release },
 		faults: []fault{{
-			when:   isOld,
-			what:   always(fmt.Sprintf("the kernel is older than Linux %d.%d, the oldest that fulgur is tried with", oldestMajor, oldestMinor)),
-			lost:   "programs may be refused; what was tried out below tells",
+			when: isOld,
+			what: func(f *Facts) string {
+				return "the kernel is older than " + f.oldest() + ", the oldest that fulgur is tested with"
+			},
+			lost:   "the kernel may refuse programs; the trials below show which",
 			remedy: do("upgrade the kernel"),
 		}},
 	},
@@ -176,7 +189,7 @@ var grounds = []check{
 			what: func(f *Facts) string {
 				return fmt.Sprintf("sysctl %s is %d, and above 2 the kernels of Debian and Ubuntu demand CAP_SYS_ADMIN", sysctlParanoid, f.Sysctls[sysctlParanoid])
 			},
-			lost:   "perf events may be refused; what was tried out below tells",
+			lost:   "the kernel may refuse perf events; the trials below show which",
 			denies: privilege.SetOf(privilege.Perfmon),
 			remedy: always(Remedy{Do: "run fulgur with sudo, or", Paste: "sudo sysctl " + sysctlParanoid + "=2"}),
 		}},
@@ -277,13 +290,16 @@ var grounds = []check{
 				remedy: do("set it lower in /etc/sysctl.d and boot anew"),
 			},
 			{
-				when: func(f *Facts) bool { return f.sysctl(sysctlPtrace, 0) > 0 && !f.Can(privilege.SysPtrace) },
+				// What fulgur's file lends does not count, see package stepping.
+				when: func(f *Facts) bool {
+					return f.sysctl(sysctlPtrace, 0) > 0 && (!f.Can(privilege.SysPtrace) || f.Lent.Has(privilege.SysPtrace))
+				},
 				what: func(f *Facts) string {
-					return fmt.Sprintf("sysctl %s is %d, and CAP_SYS_PTRACE is not in effect", sysctlPtrace, f.Sysctls[sysctlPtrace])
+					return fmt.Sprintf("sysctl %s is %d, and this user has no CAP_SYS_PTRACE", sysctlPtrace, f.Sysctls[sysctlPtrace])
 				},
 				stops:  []Command{BoltStepping},
 				denies: privilege.SetOf(privilege.SysPtrace),
-				remedy: capabilityRemedy(privilege.SysPtrace),
+				remedy: do("run fulgur with sudo, or once: `sudo sysctl " + sysctlPtrace + "=0`"),
 			},
 		},
 	},
@@ -303,7 +319,7 @@ var grounds = []check{
 		faults: []fault{{
 			when:   hasSeccomp,
 			what:   always("a seccomp filter (a container's?) judges system calls"),
-			lost:   "some may be refused; what was tried out below tells",
+			lost:   "some may be refused; the trials below show which",
 			denies: allCapabilities,
 			remedy: do("let it allow bpf, perf_event_open and ptrace (docker run --security-opt seccomp=unconfined), or run fulgur outside"),
 		}},
@@ -321,7 +337,7 @@ var grounds = []check{
 			what: func(f *Facts) string {
 				return "a security module knows fulgur as " + f.Label + " and may confine it"
 			},
-			lost:   "some may be refused; what was tried out below tells",
+			lost:   "some may be refused; the trials below show which",
 			denies: allCapabilities,
 			remedy: do("let its policy allow bpf, perf_event_open and ptrace, or run fulgur unconfined; dmesg and the audit log tell what was refused"),
 		}},
@@ -356,14 +372,31 @@ func inUserNamespace(f *Facts) bool { return f.UserNamespace }
 func inPIDNamespace(f *Facts) bool  { return f.PIDNamespace }
 func hasSeccomp(f *Facts) bool      { return f.Seccomp }
 
-// isOld reports whether the kernel is older than those that fulgur is tried
-// with. A release that is not understood is not.
-func isOld(f *Facts) bool {
-	var major, minor int
-	if _, err := fmt.Sscanf(f.Release, "%d.%d", &major, &minor); err != nil {
+// oldestKernel returns the oldest release that fulgur is tested with on the
+// machine's architecture.
+func (f *Facts) oldestKernel() (major, minor int) {
+	if f.Machine == "aarch64" {
+		return 6, 1
+	}
+	return 5, 10
+}
+
+func (f *Facts) oldest() string {
+	major, minor := f.oldestKernel()
+	return fmt.Sprintf("Linux %d.%d", major, minor)
+}
+
+// isOld reports whether the kernel is older than that.
+func isOld(f *Facts) bool { return f.isBefore(f.oldestKernel()) }
+
+// isBefore reports whether the kernel is older than a release. One whose own
+// release is not understood is not.
+func (f *Facts) isBefore(major, minor int) bool {
+	var is [2]int
+	if _, err := fmt.Sscanf(f.Release, "%d.%d", &is[0], &is[1]); err != nil {
 		return false
 	}
-	return major < oldestMajor || major == oldestMajor && minor < oldestMinor
+	return is[0] < major || is[0] == major && is[1] < minor
 }
 
 // isConfined reports whether a security module has a profile for the process:

@@ -11,6 +11,7 @@ import (
 
 	"fulgur/internal/perfevent"
 	"fulgur/internal/privilege"
+	"fulgur/internal/testenv"
 )
 
 func TestExplain(t *testing.T) {
@@ -84,15 +85,11 @@ func TestMain(m *testing.M) {
 // preflight runs this test binary by a command that takes rights away.
 func preflight(t *testing.T, tool string, options ...string) string {
 	t.Helper()
-	path, err := exec.LookPath(tool)
-	if err != nil {
-		t.Skipf("needs %s of util-linux", tool)
-	}
-	cmd := exec.Command(path, append(options, os.Args[0])...)
+	cmd := exec.Command(testenv.Tool(t, tool), append(options, os.Args[0])...)
 	cmd.Env = append(os.Environ(), "DOCTOR_TEST_PREFLIGHT=1")
 	out, err := cmd.CombinedOutput()
 	if err != nil {
-		t.Skipf("needs to take rights away: %v: %s", err, out)
+		testenv.Skip(t, "needs to take rights away: %v: %s", err, out)
 	}
 	return string(out)
 }
@@ -104,7 +101,7 @@ func TestPreflightDropped(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := Preflight(&f, Profile); err != nil {
-		t.Skip("needs the capabilities that it drops: ", err)
+		testenv.Skip(t, "needs the capabilities that it drops: %v", err)
 	}
 	out := preflight(t, "setpriv", "--bounding-set", "-perfmon,-sys_admin", "--inh-caps", "-perfmon,-sys_admin")
 	if !strings.HasPrefix(out, "profiling needs CAP_PERFMON: neither sudo nor setcap helps here") {

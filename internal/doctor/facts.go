@@ -28,8 +28,8 @@ type Facts struct {
 	// capabilities from its file, as it is mounted nosuid.
 	Executable string
 	NoSetuid   bool
-	// Memlock is the soft limit RLIMIT_MEMLOCK in bytes.
-	Memlock uint64
+	// Memlock is the soft limit RLIMIT_MEMLOCK in bytes, MemlockMax the hard one.
+	Memlock, MemlockMax uint64
 
 	// BTF is set if the kernel describes its types in /sys/kernel/btf.
 	BTF bool
@@ -85,6 +85,8 @@ const (
 	ProbeKprobe Probe = "kprobe program"
 	// ProbeKernelNames loads the program that names kernel functions.
 	ProbeKernelNames Probe = "kernel names"
+	// ProbeSleepers looks for what reads the stacks of threads that do not run.
+	ProbeSleepers Probe = "stacks of sleeping threads"
 	// ProbeOnCPU and those after it load what the commands do.
 	ProbeOnCPU   Probe = "fulgur profile's programs"
 	ProbeOffCPU  Probe = "fulgur offcpu's programs"
@@ -131,7 +133,7 @@ func Read() (Facts, error) {
 	if err := unix.Getrlimit(unix.RLIMIT_MEMLOCK, &limit); err != nil {
 		return Facts{}, os.NewSyscallError("getrlimit", err)
 	}
-	f.Memlock = limit.Cur
+	f.Memlock, f.MemlockMax = limit.Cur, limit.Max
 	if f.Executable, err = os.Executable(); err != nil {
 		f.Executable = "fulgur"
 	}
@@ -184,8 +186,9 @@ func (f *Facts) readSysctls(dir string) error {
 // file systems of a sort the first counts.
 func (f *Facts) parseMounts(mountinfo string) {
 	for line := range strings.Lines(mountinfo) {
-		mount, source, ok := strings.Cut(strings.TrimSpace(line), " - ")
-		fields, tail := strings.Fields(mount), strings.Fields(source)
+		mount, source, ok := strings.Cut(strings.TrimSuffix(line, "\n"), " - ")
+		// Paths may hold what Unicode calls a space; the kernel escapes ASCII's.
+		fields, tail := strings.Split(mount, " "), strings.Split(source, " ")
 		if !ok || len(fields) < 6 || len(tail) < 3 {
 			continue
 		}

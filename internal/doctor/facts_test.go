@@ -3,6 +3,7 @@ package doctor
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -55,11 +56,25 @@ func TestParseMounts(t *testing.T) {
 	}
 }
 
+// FuzzParseMounts looks for a mount behind foreign lines, at a path that holds
+// anything.
 func FuzzParseMounts(f *testing.F) {
-	f.Add("22 27 0:21 / /proc rw,relatime shared:1 - proc proc rw,hidepid=2\n")
-	f.Fuzz(func(_ *testing.T, s string) {
+	f.Add("22 27 0:21 / /proc rw,relatime shared:1 - proc proc rw,hidepid=2\n", "/sys/kernel/my tracing")
+	f.Fuzz(func(t *testing.T, others, point string) {
+		at := "/" + point
 		var facts Facts
-		facts.parseMounts(s)
+		facts.parseMounts(others)
+		known := facts.TraceFS
+		escaped := strings.NewReplacer(`\`, `\134`, " ", `\040`, "\t", `\011`, "\n", `\012`).Replace(at)
+		facts = Facts{}
+		facts.parseMounts(others + "\n30 23 0:26 / " + escaped + " rw - tracefs none rw\n")
+		want := at
+		if known != "" {
+			want = known // the first one counts
+		}
+		if facts.TraceFS != want {
+			t.Errorf("tracefs at %q, want %q", facts.TraceFS, want)
+		}
 	})
 }
 

@@ -25,6 +25,7 @@ func healthy() Facts {
 		PageSize:   4096,
 		Executable: "/usr/bin/fulgur",
 		Memlock:    8 << 20,
+		MemlockMax: 8 << 20,
 		BTF:        true,
 		Lockdown:   LockdownNone,
 		LSMs:       "lockdown,capability,yama,apparmor,bpf",
@@ -38,7 +39,7 @@ func healthy() Facts {
 	}
 	for _, p := range []Probe{
 		ProbePerfEvent, ProbeRing, ProbeTracing, ProbeRawTracepoint, ProbeIterator, ProbeFentry, ProbeKprobe,
-		ProbeKernelNames, ProbeOnCPU, ProbeOffCPU, ProbeBlockIO, ProbeFaults, ProbeBranch,
+		ProbeKernelNames, ProbeSleepers, ProbeOnCPU, ProbeOffCPU, ProbeBlockIO, ProbeFaults, ProbeBranch,
 	} {
 		f.Tried[p] = Outcome{}
 	}
@@ -127,7 +128,21 @@ var machines = map[string]func(*Facts){
 		}
 		f.Tried[ProbeCycles], f.Tried[ProbeBranchRecords], f.Tried[ProbeKprobe] = Outcome{Err: ErrNoPMU}, Outcome{Err: ErrNoBranchRecords}, Outcome{Err: ErrNoKprobes}
 	},
-	"an old kernel": func(f *Facts) { f.Release = "5.10.0-8-amd64" },
+	"an old kernel":           func(f *Facts) { f.Release = "5.4.0-1-generic" },
+	"an old kernel for arm64": func(f *Facts) { f.Release, f.Machine = "5.10.0-32-arm64", "aarch64" },
+	"Linux 5.10": func(f *Facts) {
+		f.Release = "5.10.0-32-amd64"
+		f.Tried[ProbeKernelNames] = Outcome{Err: errors.New("program name_ksyms: load program: invalid argument")}
+		f.Tried[ProbeSleepers] = Outcome{Err: ErrNoSleepers}
+	},
+	"Linux 5.10, CAP_BPF and CAP_PERFMON": func(f *Facts) {
+		f.Release = "5.10.0-32-amd64"
+		f.Effective = privilege.SetOf(privilege.BPF, privilege.Perfmon)
+	},
+	"Linux 5.10, unlimited": func(f *Facts) {
+		f.Release, f.MemlockMax = "5.10.0-32-amd64", 1<<64-1
+		f.Effective = privilege.SetOf(privilege.BPF, privilege.Perfmon)
+	},
 	"a virtual machine": func(f *Facts) {
 		f.Tried[ProbeCycles] = Outcome{Err: ErrNoPMU}
 		f.Tried[ProbeBranchRecords] = Outcome{Err: ErrNoBranchRecords}

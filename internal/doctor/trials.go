@@ -2,7 +2,6 @@ package doctor
 
 import (
 	"errors"
-	"fmt"
 	"io/fs"
 	"slices"
 
@@ -19,6 +18,9 @@ var (
 	ErrNoPMU = errors.New("none: the CPU has no PMU, or its hypervisor does not show it")
 	// ErrNoBranchRecords means that no branches can be recorded.
 	ErrNoBranchRecords = errors.New("none: the CPU shows no Intel LBR, AMD BRS or LBRv2, or Arm BRBE")
+	// ErrNoSleepers means that no program can read the stack of a thread that
+	// does not run.
+	ErrNoSleepers = errors.New("none: the kernel is older than Linux 5.18")
 	// ErrNoKprobes means that the kernel has none.
 	ErrNoKprobes = errors.New("none: the kernel was built without")
 )
@@ -38,7 +40,11 @@ var trials = []check{
 	trial(ProbeKprobe, "kprobe", fault{lost: "fulgur does without"}),
 	trial(ProbeKernelNames, "kernel_names", fault{
 		costs: withStacks,
-		lost:  "functions of the kernel are named from /proc/kallsyms, which takes longer and needs CAP_SYSLOG",
+		lost:  "kernel functions are named from /proc/kallsyms, which takes longer and needs CAP_SYSLOG",
+	}),
+	trial(ProbeSleepers, "sleeping_stacks", fault{
+		costs: []Command{Profile, OffCPU, Record},
+		lost:  "threads that sleep when offcpu, record or profile --wall begins have the user stack [before measurement] until they wake",
 	}),
 	trial(ProbeOnCPU, "profile_programs", fault{stops: []Command{Profile, Record}}),
 	trial(ProbeOffCPU, "offcpu_programs", fault{stops: []Command{OffCPU, Record}}),
@@ -71,7 +77,7 @@ func trial(p Probe, id string, failure fault) check {
 		case refused(f.Tried[p].Err):
 			return unknownCause
 		case len(failure.stops) > 0:
-			return Remedy{Do: fmt.Sprintf("on Linux %d.%d or newer this is not meant to be: report it, with what fulgur doctor --json says", oldestMajor, oldestMinor)}
+			return Remedy{Do: "on " + f.oldest() + " or newer this is a bug: report it with the output of fulgur doctor --json"}
 		}
 		return Remedy{}
 	}
@@ -105,7 +111,7 @@ func failed(err error) string {
 
 // typed are the probes of what the kernel's type information is for.
 var typed = []Probe{
-	ProbeTracing, ProbeIterator, ProbeFentry, ProbeKernelNames, ProbeOnCPU, ProbeOffCPU, ProbeBlockIO, ProbeFaults, ProbeBranch,
+	ProbeTracing, ProbeIterator, ProbeFentry, ProbeKernelNames, ProbeSleepers, ProbeOnCPU, ProbeOffCPU, ProbeBlockIO, ProbeFaults, ProbeBranch,
 }
 
 // causesOf returns what explains the failure of p, nothing if it is one of its own.

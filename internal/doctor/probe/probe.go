@@ -17,6 +17,7 @@ import (
 
 	"fulgur/internal/doctor"
 	"fulgur/internal/ksym"
+	"fulgur/internal/memlock"
 	"fulgur/internal/perfevent"
 	"fulgur/internal/source/blockio"
 	"fulgur/internal/source/branch"
@@ -37,6 +38,7 @@ var probes = map[doctor.Probe]func() (found string, err error){
 	doctor.ProbeFentry:        quietly(fentry),
 	doctor.ProbeKprobe:        quietly(kprobe),
 	doctor.ProbeKernelNames:   quietly(kernelNames),
+	doctor.ProbeSleepers:      quietly(sleepers),
 	doctor.ProbeOnCPU:         quietly(loaded(func() (io.Closer, error) { return oncpu.Load(oncpu.Options{Options: least}) })),
 	doctor.ProbeOffCPU:        quietly(loaded(func() (io.Closer, error) { return offcpu.Load(offcpu.Options{Options: least}) })),
 	doctor.ProbeBlockIO:       quietly(loaded(func() (io.Closer, error) { return blockio.Load(blockio.Options{Options: least}) })),
@@ -49,6 +51,7 @@ var probes = map[doctor.Probe]func() (found string, err error){
 // All tries everything out, at once: most of it is waiting until the kernel has
 // taken programs away. It takes some tenths of a second.
 func All() map[doctor.Probe]doctor.Outcome {
+	memlock.Lift()
 	outcomes := make(map[doctor.Probe]doctor.Outcome, len(probes))
 	var mutex sync.Mutex
 	var running sync.WaitGroup
@@ -170,6 +173,19 @@ func kernelNames() error {
 		return err
 	}
 	return names.Close()
+}
+
+// sleepers looks for what reads the stacks of threads that do not run.
+func sleepers() error {
+	kernel, err := probe.NewKernel(nil)
+	if err != nil {
+		return err
+	}
+	reads, err := offcpu.ReadsSleepers(kernel)
+	if err == nil && !reads {
+		return doctor.ErrNoSleepers
+	}
+	return err
 }
 
 // least are the options of a source that measures nothing.

@@ -4,6 +4,10 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/features"
+
 	"fulgur/internal/doctor"
 	"fulgur/internal/testenv"
 	"fulgur/test/rig/pmu"
@@ -21,11 +25,16 @@ func TestAll(t *testing.T) {
 	}
 	for _, p := range []doctor.Probe{
 		doctor.ProbePerfEvent, doctor.ProbeRing, doctor.ProbeTracing, doctor.ProbeRawTracepoint, doctor.ProbeIterator,
-		doctor.ProbeKernelNames, doctor.ProbeOnCPU, doctor.ProbeOffCPU, doctor.ProbeBlockIO, doctor.ProbeFaults, doctor.ProbeBranch,
+		doctor.ProbeOnCPU, doctor.ProbeOffCPU, doctor.ProbeBlockIO, doctor.ProbeFaults, doctor.ProbeBranch,
 	} {
 		if outcome, ok := tried[p]; !ok || outcome.Err != nil {
 			t.Errorf("%s: %v", p, outcome.Err)
 		}
+	}
+	// Kernels before 5.17 lack what it takes.
+	asks := errors.Join(features.HaveProgramType(ebpf.Syscall), features.HaveProgramHelper(ebpf.PerfEvent, asm.FnLoop)) == nil
+	if err := tried[doctor.ProbeKernelNames].Err; (err == nil) != asks {
+		t.Errorf("kernel names: %v, though the kernel has what they take: %t", err, asks)
 	}
 	// What a machine may lack, it lacks for a known reason.
 	if err := tried[doctor.ProbeCycles].Err; err != nil && !errors.Is(err, doctor.ErrNoPMU) {
