@@ -92,6 +92,7 @@ var ends = map[bpf.OnCPUStackEnd]profile.End{
 	bpf.OnCPUStackEndEND_NOT_READY:     profile.EndNotReady,
 	bpf.OnCPUStackEndEND_PAGE:          profile.EndEvicted,
 	bpf.OnCPUStackEndEND_NO_CHAIN:      profile.EndBroken,
+	bpf.OnCPUStackEndEND_UNSEEN:        profile.EndUnseen,
 }
 
 // cutBy returns the count of samples whose user stack ends so, nil if such an end

@@ -15,6 +15,7 @@ import (
 	"fulgur/internal/encode/plain"
 	"fulgur/internal/encode/text"
 	"fulgur/internal/naming"
+	"fulgur/internal/process"
 	"fulgur/internal/profile"
 )
 
@@ -52,6 +53,9 @@ func (r *run) summarize(p *profile.Profile) error {
 func (r *run) conclude(said string, hints []string, written string) error {
 	var b strings.Builder
 	b.WriteString(said)
+	if r.Processes != nil {
+		hints = append(stormLines(r.Processes.Storms()), hints...)
+	}
 	if len(hints) > 0 {
 		b.WriteByte('\n')
 	}
@@ -70,6 +74,25 @@ func (r *run) conclude(said string, hints []string, written string) error {
 		return fmt.Errorf("write the summary: %w", err)
 	}
 	return nil
+}
+
+// mostStorms is how many processes the summary names that mapped too much.
+const mostStorms = 3
+
+// stormLines name the processes that mapped code more often than could be followed.
+func stormLines(storms []process.Storm) (lines []string) {
+	for _, s := range storms[:min(len(storms), mostStorms)] {
+		name := ""
+		if s.Comm != "" {
+			name = " (" + plain.Terminal(s.Comm) + ")"
+		}
+		lines = append(lines, fmt.Sprintf("process %d%s mapped code up to %d times a second: %s not followed; its stacks may lack names",
+			s.PID, name, s.PerSecond, plain.Count(s.Skipped, "record")))
+	}
+	if more := len(storms) - mostStorms; more > 0 {
+		lines = append(lines, fmt.Sprintf("%d other processes did so too", more))
+	}
+	return lines
 }
 
 // whyNothing returns the likely causes of a run without samples.

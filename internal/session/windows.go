@@ -52,6 +52,8 @@ type Windows struct {
 
 // lasting is a source of what may go on when a window ends.
 type lasting interface {
+	// BeginCut makes ready for Cut, which may take a while.
+	BeginCut() error
 	// Cut counts what goes on for its time up to one of CLOCK_MONOTONIC, in ns. The
 	// rest is for later windows.
 	Cut(at uint64) error
@@ -188,10 +190,16 @@ func (w *windows) Poll() (busy bool, err error) {
 		return busy, errors.Join(err, failed)
 	default:
 	}
-	if now := time.Now(); err != nil || !w.full() && (now.Before(w.end) || w.waiting.Load() > 0 || w.nearlyOver(now)) {
+	if err != nil || !w.due(time.Now()) {
 		return busy, err
 	}
 	return busy, w.turn()
+}
+
+// due reports whether the window is to be closed: when its time is over, the one before
+// it has been delivered, and enough is left of the run for another; or when it is full.
+func (w *windows) due(now time.Time) bool {
+	return w.full() || !now.Before(w.end) && w.waiting.Load() == 0 && !w.nearlyOver(now)
 }
 
 // full reports whether the window has as many stacks as it may. Then it is closed even
@@ -208,6 +216,9 @@ func (w *windows) nearlyOver(now time.Time) bool {
 // before has its body in the ring when the counts were drained, and what is
 // counted later is named anew.
 func (w *windows) turn() error {
+	if err := w.each(beginCut); err != nil {
+		return err
+	}
 	now, at := time.Now(), monotonic.Now()
 	// All of them at once, as to renew one takes the kernel a while.
 	if err := w.each(func(s source) error { return cutAt(s, at) }); err != nil {
@@ -223,6 +234,14 @@ func (w *windows) turn() error {
 		w.end = w.end.Add(w.Every)
 	}
 	return w.cut(now)
+}
+
+// beginCut makes a source ready to divide what goes on, which takes a while.
+func beginCut(s source) error {
+	if l, ok := s.(lasting); ok {
+		return l.BeginCut()
+	}
+	return nil
 }
 
 // cutAt divides what goes on between two windows, at a time of CLOCK_MONOTONIC in ns.

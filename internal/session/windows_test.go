@@ -1,0 +1,339 @@
+package session
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+	"unsafe"
+
+	"fulgur/bpf"
+	"fulgur/internal/debugfile/debugfiletest"
+	"fulgur/internal/loop"
+	"fulgur/internal/naming"
+	"fulgur/internal/process"
+	"fulgur/internal/source/probe"
+	"fulgur/internal/stacks"
+	"fulgur/internal/stacks/stackstest"
+	"fulgur/internal/target"
+)
+
+// newWindows returns a run without a kernel side that has met the stacks of a store and
+// delivers its windows.
+func newWindows(t *testing.T, store *stacks.Store, deliver func(Window) error) *windows {
+	t.Helper()
+	o := &Options{Stderr: io.Discard}
+	w := &windows{
+		run: &run{
+			subject: clock(t), options: o, finder: debugfiletest.NewFinder(t), store: store,
+			Witness: process.Witness{Sideband: new(process.Sideband), Processes: process.NewTable(process.Options{})},
+			Loop:    loop.Loop{Target: target.Target{Scope: target.System}, Rest: loop.PollAtMost},
+		},
+		Windows: Windows{Every: time.Second, Deliver: deliver},
+		known:   naming.NewKnown(), warnings: teller{options: o}, lacks: naming.Lacking{},
+		closed: make(chan closedWindow, 1), failed: make(chan error, 1),
+	}
+	w.Due = func() time.Time { return w.end }
+	t.Cleanup(func() {
+		if err := errors.Join(w.known.Close(), w.close()); err != nil {
+			t.Error(err)
+		}
+	})
+	return w
+}
+
+// collected takes windows.
+type collected []Window
+
+func (c *collected) take(w Window) error {
+	*c = append(*c, w)
+	return nil
+}
+
+// Each window has what was counted and lost in it, and nothing of the others; all of them
+// together have everything.
+func TestWindowsContents(t *testing.T) {
+	var got collected
+	w := newWindows(t, stackstest.Own(t), got.take)
+	written := make(chan struct{})
+	go func() {
+		defer close(written)
+		w.write(t.Context())
+	}()
+	type part struct {
+		id            uint64 // of the stack that is counted
+		samples, lost uint64
+		bodies        uint64 // of stacks whose body never came
+		length        time.Duration
+	}
+	parts := []part{
+		{id: 1, samples: 5, lost: 3, length: time.Second},
+		// What runs on is counted by the name that it had before.
+		{id: 1, samples: 7, length: 2 * time.Second},
+		{id: 99, samples: 2, lost: 1, bodies: 2, length: time.Second},
+		{length: time.Second},
+	}
+	begin := time.Now()
+	w.begin = begin
+	for _, of := range parts {
+		w.sources = []source{newCounting(of.id, of.samples)}
+		w.Lost += of.lost
+		begin = begin.Add(of.length)
+		if err := w.cut(begin); err != nil {
+			t.Fatal(err)
+		}
+	}
+	close(w.closed)
+	<-written
+	w.sources = nil
+	if len(got) != len(parts) {
+		t.Fatalf("%d windows", len(got))
+	}
+	for i, want := range parts {
+		p := got[i].Profile
+		if got[i].Number != i+1 || uint64(p.Total(0)) != want.samples || uint64(p.Total(1)) != 10*want.samples ||
+			p.Losses.Sideband != want.lost || p.Losses.Bodies != want.bodies || p.Meta.Duration != want.length {
+			t.Errorf("window %d has number %d, %d and %d, losses %+v, lasts %s; want %+v", i+1, got[i].Number, p.Total(0), p.Total(1), p.Losses, p.Meta.Duration, want)
+		}
+		if i > 0 {
+			before := got[i-1].Profile.Meta
+			if end := before.Start.Add(before.Duration); !p.Meta.Start.Equal(end) {
+				t.Errorf("window %d begins at %s, the one before ends at %s", i+1, p.Meta.Start, end)
+			}
+		}
+		if has := strings.Contains(fmt.Sprint(lines(p)), "stackstest.NewStore"); has != (want.id == 1) {
+			t.Errorf("window %d has the stack that counts in others, or not its own: %v", i+1, lines(p))
+		}
+	}
+	if w.samples != 14 || w.lost.Sideband != 4 || w.lost.Bodies != 2 || w.number != len(parts) || w.waiting.Load() != 0 {
+		t.Errorf("all windows: %d samples, lost %+v, %d, %d waiting", w.samples, w.lost, w.number, w.waiting.Load())
+	}
+}
+
+// counting is a source that has counted a stack.
+type counting struct {
+	source
+	counts stacks.Counts
+}
+
+func newCounting(id, samples uint64) *counting {
+	c := new(counting)
+	c.counts.Take() // begins
+	if samples > 0 {
+		c.counts.Add(stacks.Key{ID: id}, stacks.Value{Samples: samples, Weights: stacks.Weights{10 * samples}})
+	}
+	return c
+}
+
+func (c *counting) Counts() *stacks.Counts      { return &c.counts }
+func (c *counting) Stats() (probe.Stats, error) { return probe.Stats{}, nil }
+
+// When a window cannot be delivered, the measurement ends with the error, and nobody
+// waits for the windows after it.
+func TestWindowsDeliveryFails(t *testing.T) {
+	failure := errors.New("no room")
+	delivered := 0
+	w := newWindows(t, stackstest.Own(t), func(Window) error {
+		delivered++
+		return failure
+	})
+	w.Every = MinWindow
+	err := w.take(t.Context(), nil)
+	if !errors.Is(err, failure) || delivered != 1 {
+		t.Errorf("error %v after %d windows, want %v after the first", err, delivered, failure)
+	}
+}
+
+// What is closed after that is let go.
+func TestWindowsAfterFailure(t *testing.T) {
+	w := newWindows(t, stackstest.Own(t), func(Window) error { return errors.New("no room") })
+	go w.write(t.Context())
+	done := make(chan error)
+	go func() {
+		var errs []error
+		for range 4 { // more than wait in line
+			errs = append(errs, w.cut(time.Now()))
+		}
+		close(w.closed)
+		done <- errors.Join(errs...)
+	}()
+	select {
+	case err := <-done:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(20 * time.Second):
+		t.Fatal("the measurement waits for who does not write any more")
+	}
+}
+
+// Windows are cut out of the time of the measurement without a gap, by its own clock, and
+// what is left at the end is delivered too.
+func TestWindowsCoverRun(t *testing.T) {
+	for name, test := range map[string]struct {
+		limit time.Duration
+		end   bool
+	}{
+		"time is over":     {limit: 450 * time.Millisecond},
+		"somebody ends it": {end: true},
+		"shorter than one": {limit: 30 * time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			var got collected
+			w := newWindows(t, stackstest.Own(t), func(w Window) error {
+				if test.end && len(got) == 1 {
+					cancel()
+				}
+				return got.take(w)
+			})
+			w.Every, w.Limit = MinWindow, test.limit
+			if err := w.take(ctx, nil); err != nil {
+				t.Fatal(err)
+			}
+			if len(got) == 0 || test.end && len(got) < 2 {
+				t.Fatalf("%d windows", len(got))
+			}
+			at := got[0].Profile.Meta.Start
+			for i, window := range got {
+				m := window.Profile.Meta
+				if !m.Start.Equal(at) || window.Number != i+1 {
+					t.Errorf("window %d, number %d, begins %s after the end of the one before", i+1, window.Number, m.Start.Sub(at))
+				}
+				at = m.Start.Add(m.Duration)
+				// Each ends at the next beat that it can, or later.
+				if beat := got[0].Profile.Meta.Start.Add(time.Duration(i+1) * w.Every); i < len(got)-1 && at.Before(beat) {
+					t.Errorf("window %d ends %s too early", i+1, beat.Sub(at))
+				}
+			}
+			if end := w.Start.Add(w.Duration); !at.Equal(end) {
+				t.Errorf("the last window ends %s after the measurement", at.Sub(end))
+			}
+		})
+	}
+}
+
+// When a window is closed.
+func TestWindowDue(t *testing.T) {
+	end := time.Now()
+	for name, test := range map[string]struct {
+		at      time.Duration // after the window's end
+		left    time.Duration // of the run; 0 if it has no end
+		waiting int64
+		names   int
+		want    bool
+	}{
+		"its time is over":                        {want: true},
+		"not yet":                                 {at: -1},
+		"the one before is being delivered":       {at: time.Hour, waiting: 1},
+		"much is left":                            {left: time.Second, want: true},
+		"a tenth of a window is left":             {left: 100 * time.Millisecond, want: true},
+		"too little is left for another":          {left: 99 * time.Millisecond},
+		"full":                                    {at: -time.Minute, names: mostStacks, want: true},
+		"full, the one before is being delivered": {at: -time.Minute, names: mostStacks, waiting: 1, want: true},
+		"nearly full":                             {at: -time.Minute, names: mostStacks - 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWindows(t, storeOfNames(t, test.names), nil)
+			w.end = end
+			now := end.Add(test.at)
+			w.waiting.Store(test.waiting)
+			if test.left > 0 {
+				w.Start, w.Limit = now.Add(-time.Minute), time.Minute+test.left
+			}
+			if got := w.due(now); got != test.want {
+				t.Errorf("%v, want %v", got, test.want)
+			}
+		})
+	}
+}
+
+// storeOfNames returns a store that was told so many names of one stack.
+func storeOfNames(t *testing.T, n int) *stacks.Store {
+	t.Helper()
+	store := stacks.NewStore(stackstest.Layout{})
+	record := stackstest.Body{PID: 1, Kernel: []uint64{0xffff0000}, KernelEnd: stackstest.Ended}.Record(t)
+	for id := range n {
+		binary.NativeEndian.PutUint64(record[unsafe.Offsetof(bpf.OnCPUStackRecord{}.Id):], uint64(id))
+		if err := store.Add(record); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return store
+}
+
+// A window that was closed late does not shift those after it.
+func TestWindowsKeepBeat(t *testing.T) {
+	w := newWindows(t, stackstest.Own(t), nil)
+	w.Every = time.Hour
+	first := time.Now().Add(-150 * time.Minute)
+	w.begin, w.end = first.Add(-w.Every), first
+	if err := w.turn(); err != nil {
+		t.Fatal(err)
+	}
+	if want := first.Add(3 * time.Hour); !w.end.Equal(want) {
+		t.Errorf("the next window ends %s after the beat", w.end.Sub(want))
+	}
+	if p := <-w.closed; w.begin.Before(first) || p.meta.Duration < 3*time.Hour {
+		t.Errorf("the window that was closed lasts %s, and the next begins at %s", p.meta.Duration, w.begin)
+	}
+}
+
+// held is a source of what goes on when a window ends.
+type held struct {
+	source
+	began bool
+	at    uint64
+	ids   []uint64
+	err   error
+}
+
+func (h *held) BeginCut() error {
+	h.began = true
+	return h.err
+}
+
+func (h *held) Cut(at uint64) error {
+	h.at = at
+	return h.err
+}
+
+func (h *held) Pending() ([]uint64, error) { return h.ids, h.err }
+
+// What goes on when a window ends is divided there, and keeps its stacks.
+func TestWindowsDivide(t *testing.T) {
+	a, b := &held{ids: []uint64{1, 2}}, &held{ids: []uint64{3}}
+	w := newWindows(t, stackstest.Own(t), nil)
+	w.sources = []source{a, struct{ source }{}, b}
+	defer func() { w.sources = nil }()
+	if ids, err := w.pending(); err != nil || !slices.Equal(ids, []uint64{1, 2, 3}) {
+		t.Errorf("pending %v, %v", ids, err)
+	}
+	for _, s := range w.sources {
+		if err := errors.Join(beginCut(s), cutAt(s, 42)); err != nil {
+			t.Error(err)
+		}
+	}
+	if !a.began || !b.began {
+		t.Errorf("made ready: %t and %t", a.began, b.began)
+	}
+	if a.at != 42 || b.at != 42 {
+		t.Errorf("divided at %d and %d", a.at, b.at)
+	}
+	b.err = errors.New("gone")
+	if _, err := w.pending(); !errors.Is(err, b.err) {
+		t.Errorf("error %v", err)
+	}
+	if err := beginCut(b); !errors.Is(err, b.err) {
+		t.Errorf("error %v", err)
+	}
+	if err := cutAt(b, 1); !errors.Is(err, b.err) {
+		t.Errorf("error %v", err)
+	}
+}
