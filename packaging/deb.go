@@ -28,7 +28,7 @@ Description: profiler for Linux that uses eBPF
  faults. It writes flame graphs, pprof profiles, profiles for the Firefox
  Profiler, folded stacks and text, and profiles of branches for llvm-bolt.
  .
- It needs Linux 6.1 or newer and no changes to the programs that it looks at.
+ It needs Linux 5.10 or newer (6.1 on arm64) and no changes to the programs that it looks at.
 `
 
 // debVersion returns the version of a package, deb-version(7), that sorts as

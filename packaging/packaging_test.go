@@ -93,10 +93,7 @@ const distVar = "FULGUR_DIST"
 // What make dist made is whole: the sums are right, and the program in each
 // package for this machine is the version that the packages bear.
 func TestDist(t *testing.T) {
-	dist := os.Getenv(distVar)
-	if dist == "" {
-		t.Skip("make check-dist names a directory in " + distVar)
-	}
+	dist := testenv.Given(t, distVar)
 	sums := exec.Command("sha256sum", "--check", "--quiet", "SHA256SUMS")
 	sums.Dir = dist
 	if out, err := sums.CombinedOutput(); err != nil {

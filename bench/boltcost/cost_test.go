@@ -120,9 +120,7 @@ type cost struct {
 
 // TestCost prints what each tool takes for the same branches, as a table.
 func TestCost(t *testing.T) {
-	if os.Getenv("FULGUR_BENCH") != "1" {
-		t.Skip("go run ./bench/boltcost runs it")
-	}
+	testenv.Given(t, "FULGUR_BENCH") // go run ./bench/boltcost sets it
 	// The kernel would lower the rate in an emulated machine.
 	if err := os.WriteFile("/proc/sys/kernel/perf_cpu_time_max_percent", []byte("0"), 0o644); err != nil {
 		t.Fatal(err)

@@ -60,7 +60,28 @@ func TestMain(m *testing.M) {
 	if shared != nil {
 		shared.stop()
 	}
+	if builtDir != "" {
+		os.RemoveAll(builtDir)
+	}
 	os.Exit(code)
+}
+
+// built is fulgur's path, once a test has asked for it. That is not always in
+// builtDir: where nothing can be built, it is found in PATH.
+var built, builtDir string
+
+// program returns the path of fulgur, built by the first test that asks.
+func program(t *testing.T) string {
+	t.Helper()
+	if built == "" {
+		var err error
+		builtDir, err = os.MkdirTemp("", "fulgur-browser-") //nolint:usetesting // it is for all tests
+		if err != nil {
+			t.Fatal(err)
+		}
+		built = testenv.Program(t, "fulgur/cmd/fulgur", builtDir)
+	}
+	return built
 }
 
 // start runs a browser with a window of 1280 by 800 pixels.

@@ -56,7 +56,7 @@ func openFrontEnd(t *testing.T, profile string, env ...string) *frontEnd {
 	t.Helper()
 	f := &frontEnd{t: t, cli: testenv.Tool(t, "profiler-cli")}
 	if out, err := exec.Command(f.cli, "--version").CombinedOutput(); err != nil {
-		testenv.Skip(t, fmt.Sprintf("needs a profiler-cli that this machine's node can run: %v\n%s", err, out))
+		testenv.Skip(t, "needs a profiler-cli that this machine's node can run: %v\n%s", err, out)
 	}
 	sessions := t.TempDir()
 	f.env = append(append(os.Environ(), env...), "PROFILER_CLI_SESSION_DIR="+sessions)

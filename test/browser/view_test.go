@@ -75,10 +75,9 @@ func command(t *testing.T, name string, args ...string) {
 func recordHot(t *testing.T, dir string) (fulgur, profile string) {
 	t.Helper()
 	testenv.Root(t)
-	program := buildHot(t, dir)
-	fulgur = testenv.Program(t, "fulgur/cmd/fulgur", dir)
+	fulgur = program(t)
 	profile = filepath.Join(dir, "hot.json.gz")
-	command(t, fulgur, "profile", "-q", "-F", "499", "-o", profile, "--", program)
+	command(t, fulgur, "profile", "-q", "-F", "499", "-o", profile, "--", buildHot(t, dir))
 	return fulgur, profile
 }
 
@@ -284,9 +283,8 @@ func TestViewFrontEnd(t *testing.T) {
 // Names that a profile lacks come from the server.
 func TestViewSymbolicates(t *testing.T) {
 	dir := t.TempDir()
-	program := buildHot(t, dir)
-	fulgur := testenv.Program(t, "fulgur/cmd/fulgur", dir)
-	file, err := elf.Open(program)
+	hot, fulgur := buildHot(t, dir), program(t)
+	file, err := elf.Open(hot)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -300,7 +298,7 @@ func TestViewSymbolicates(t *testing.T) {
 		t.Fatal(err)
 	}
 	b := model.NewBuilder(model.ValueType{Type: "cpu", Unit: "nanoseconds"})
-	mapping := b.Mapping(model.Mapping{Path: program, BuildID: hex.EncodeToString(note[16:])})
+	mapping := b.Mapping(model.Mapping{Path: hot, BuildID: hex.EncodeToString(note[16:])})
 	for _, name := range []string{"churn", "main"} { // the front end leaves out what is at the very end
 		for _, s := range symbols {
 			if s.Name != name {

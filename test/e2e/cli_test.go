@@ -100,6 +100,7 @@ func TestNothingSampled(t *testing.T) {
 		_ = sleeper.Wait()
 	})
 	pid := strconv.Itoa(sleeper.Process.Pid)
+	awaitStat(t, pid, " (sleep) S ")
 	r := fulgur(t, "profile", "-p", pid, "-f", "0.2")
 	if r.code != 0 || r.stdout != "" {
 		t.Errorf("exit code %d, %q", r.code, r.stdout)

@@ -87,9 +87,7 @@ func convert(t *testing.T, of recorded, flags ...string) string {
 func fdata(t *testing.T, version int, binary, profile string) []string {
 	t.Helper()
 	perf2bolt := fmt.Sprintf("/usr/lib/llvm-%d/bin/perf2bolt", version)
-	if _, err := os.Stat(perf2bolt); err != nil {
-		testenv.Skip(t, "needs "+perf2bolt)
-	}
+	testenv.File(t, perf2bolt)
 	out := filepath.Join(t.TempDir(), "fdata")
 	if b, err := exec.Command(perf2bolt, "--pa", "-p", profile, "-o", out, binary).CombinedOutput(); err != nil {
 		t.Fatalf("%s: %v\n%s", perf2bolt, err, b)
@@ -314,14 +312,13 @@ func TestConvertErrors(t *testing.T) {
 
 // Of another build of the same program nothing is made.
 func TestConvertWrongBuild(t *testing.T) {
-	testenv.Tool(t, "gcc")
 	perf := testenv.Tool(t, "perf")
 	old := compile(t, "shares.c", "shares", "-Wl,--build-id=0x1111111111111111111111111111111111111111")
 	built := compile(t, "shares.c", "shares", "-Wl,--build-id=0x2222222222222222222222222222222222222222")
 	data := filepath.Join(t.TempDir(), "perf.data")
 	record := exec.Command(perf, "record", "-e", "task-clock:u", "-o", data, "timeout", "0.3", old)
 	if b, err := record.CombinedOutput(); err != nil && record.ProcessState.ExitCode() != 124 {
-		t.Skipf("perf cannot record here: %v\n%s", err, b)
+		testenv.Skip(t, "needs a perf that records: %v\n%s", err, b)
 	}
 	run := func(binary string, flags ...string) result {
 		return fulgur(t, append([]string{"convert", "--binary", binary, "--format", "preagg", data}, flags...)...)

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"fulgur/internal/testenv"
+	"fulgur/internal/testenv/stat"
 )
 
 // paths are those of testdata/paths.c, from main on.
@@ -25,16 +26,14 @@ func onPaths(functions []string) string {
 	return strings.Join(functions, ";")
 }
 
-// known returns the share of samples that are on a path or on their way to its end.
-func known(stacks map[string]int) float64 {
-	right, all := 0, 0
+// known returns how many samples are on a path or on their way to its end.
+func known(stacks map[string]int) (right int) {
 	for stack, n := range stacks {
-		all += n
 		if stack != "" && slices.ContainsFunc(paths, func(path string) bool { return strings.HasPrefix(path+";", stack+";") }) {
 			right += n
 		}
 	}
-	return float64(right) / float64(max(all, 1))
+	return right
 }
 
 // total is the number of samples.
@@ -75,19 +74,17 @@ func TestStacksAsPerf(t *testing.T) {
 		slices.Reverse(functions)
 		theirs[onPaths(functions)]++
 	}
-	shared := 0.0
-	for stack, n := range ours {
-		shared += min(float64(n)/float64(total(ours)), float64(theirs[stack])/float64(total(theirs)))
+	all, known := total(ours), known(ours)
+	t.Logf("fulgur: %d samples, %d on the program's paths; perf: %d", all, known, total(theirs))
+	if all == 0 || total(theirs) == 0 {
+		t.Fatal("nothing to compare")
 	}
-	t.Logf("fulgur: %d samples, %.2f %% on the program's paths; perf: %d, %.2f %%; %.1f %% in common",
-		total(ours), 100*known(ours), total(theirs), 100*known(theirs), 100*shared)
-	if total(ours) < 300 || total(theirs) < 300 {
-		t.Fatal("too few samples to compare")
+	if known < stat.Binomial(all, 0.98).Low {
+		t.Errorf("%d of %d of fulgur's are on a path of the program: %v", known, all, ours)
 	}
-	if known(ours) < 0.98 {
-		t.Errorf("not all of fulgur's are on a path of the program: %v", ours)
-	}
-	if shared < 0.85 {
-		t.Errorf("the shares of stacks differ:\nfulgur %v\nperf %v", ours, theirs)
+	// Of the samples of a stack, each is fulgur's or perf's as likely as any other is.
+	ratio := float64(all) / float64(total(theirs))
+	for _, path := range paths {
+		stat.Split(ours[path]+theirs[path], ratio).Check(t, "of fulgur's and perf's samples in "+path+" fulgur's", ours[path])
 	}
 }

@@ -113,7 +113,8 @@ func TestHostileELF(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			path := compile(t, "endless.c", "endless", "-g")
 			test.spoil(t, path)
-			r := fulgur(t, "profile", "-p", victim(t, path), "-F", "199", "-f", "0.5")
+			pid := victim(t, path)
+			r := sampleWork(t, 200*time.Millisecond, []string{pid}, "profile", "-p", pid, "-F", "199", "-f")
 			if r.code != 0 {
 				t.Fatalf("exit code %d: %s", r.code, r.stderr)
 			}
@@ -160,7 +161,7 @@ func TestHostilePerfMap(t *testing.T) {
 	testenv.Root(t)
 	testenv.AnyKernel(t)
 	if loops[runtime.GOARCH] == nil {
-		t.Skip("no machine code for " + runtime.GOARCH)
+		testenv.Unsupported(t, "no machine code for %s", runtime.GOARCH)
 	}
 	shell := testenv.Tool(t, "sh")
 	const function = "700000000000 10000 \x1b[2JJIT\n"
@@ -217,27 +218,13 @@ func TestHostileMount(t *testing.T) {
 		t.Fatal(err)
 	}
 	pid := victim(t, program, "E2E_WORKLOAD=shares")
-	begun(t, pid)
+	awaitWork(t, pid, 100*time.Millisecond) // it is at work
 	stop()
-	r := fulgur(t, "profile", "-p", pid, "-F", "199", "-f", "1")
+	r := sampleWork(t, 200*time.Millisecond, []string{pid}, "profile", "-p", pid, "-F", "199", "-f")
 	if r.code != 0 || len(folded(t, r.stdout)) == 0 {
 		t.Fatalf("exit code %d: %s", r.code, r.stderr)
 	}
 	once(t, r.stderr, "does not answer")
-}
-
-// begun waits until a workload is at work.
-func begun(t *testing.T, pid string) {
-	t.Helper()
-	for used := 0; used < int(200*time.Millisecond); time.Sleep(time.Millisecond) {
-		b, err := os.ReadFile("/proc/" + pid + "/schedstat")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := fmt.Sscan(string(b), &used); err != nil {
-			t.Fatal(err)
-		}
-	}
 }
 
 // Who holds a file of a file system that ceases to answer comes to an end
@@ -251,7 +238,7 @@ func TestHostileMountHeld(t *testing.T) {
 		t.Fatal(err)
 	}
 	pid := victim(t, program, "E2E_WORKLOAD=shares")
-	begun(t, pid)
+	awaitWork(t, pid, 100*time.Millisecond) // it is at work
 	cmd.Args = append(cmd.Args, "-p", pid)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -318,7 +305,7 @@ func TestHostileDebugDirectory(t *testing.T) {
 	}
 	pid := victim(t, path)
 	stop()
-	r := fulgur(t, "profile", "-p", pid, "-F", "199", "-f", "1")
+	r := sampleWork(t, 200*time.Millisecond, []string{pid}, "profile", "-p", pid, "-F", "199", "-f")
 	if r.code != 0 || !(share(folded(t, r.stdout), "endless;") > 0.9) {
 		t.Fatalf("exit code %d: %s", r.code, r.stderr)
 	}

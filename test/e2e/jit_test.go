@@ -80,7 +80,7 @@ func TestProfileJIT(t *testing.T) {
 	testenv.Root(t)
 	testenv.AnyKernel(t)
 	if loops[runtime.GOARCH] == nil {
-		t.Skip("no machine code for " + runtime.GOARCH)
+		testenv.Unsupported(t, "no machine code for %s", runtime.GOARCH)
 	}
 	for _, step := range []string{"exec", "rewrite"} {
 		t.Run(step, func(t *testing.T) {

@@ -5,7 +5,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -50,12 +49,8 @@ func program(t *testing.T) string {
 // pointers. More flags for gcc may follow.
 func compile(t *testing.T, source, name string, flags ...string) string {
 	t.Helper()
-	out := filepath.Join(t.TempDir(), name)
-	args := append([]string{"-O1", "-fno-omit-frame-pointer", "-Wall", "-Wextra", "-Werror", "-o", out, filepath.Join("testdata", source)}, flags...)
-	if b, err := exec.Command(testenv.Tool(t, "gcc"), args...).CombinedOutput(); err != nil {
-		t.Fatalf("gcc %s: %v\n%s", strings.Join(args, " "), err, b)
-	}
-	return out
+	args := append([]string{"-O1", "-fno-omit-frame-pointer", "-Wall", "-Wextra", "-Werror", "testdata/" + source}, flags...)
+	return testenv.Compile(t, name, "gcc", args...)
 }
 
 // awaitSampling returns when fulgur, which was started, samples: it has epoll

@@ -1,13 +1,16 @@
 package e2e
 
 import (
-	"math"
+	"fmt"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"fulgur/internal/testenv"
+	"fulgur/internal/testenv/stat"
 )
 
 // leaves counts the samples of a command by the function that they are in.
@@ -18,10 +21,6 @@ func (l leaves) total() (sum int) {
 		sum += n
 	}
 	return sum
-}
-
-func (l leaves) share(function string) float64 {
-	return float64(l[function]) / float64(l.total())
 }
 
 // foldedLeaves are those of comm in folded stacks.
@@ -53,48 +52,45 @@ func scriptLeaves(s, comm string) leaves {
 }
 
 // sampleWithBoth has fulgur and perf sample the same run of a program, from
-// its first instruction to its last.
-func sampleWithBoth(t *testing.T, path string) (fulgur, perf leaves) {
+// its first instruction to its last. It returns the leaves of both and what
+// fulgur says.
+func sampleWithBoth(t *testing.T, frequency int, argv ...string) (ours, theirs leaves, summary string) {
 	t.Helper()
-	data := filepath.Join(t.TempDir(), "perf.data")
-	perfPath := testenv.Tool(t, "perf")
-	// With a real-time priority little else takes the program's place: the two
-	// sample at different moments, so each time adds to what they differ by.
-	stacks := profile(t, []string{"-e", "cpu-clock", "-F", "999"},
-		perfPath, "record", "-q", "-e", "cpu-clock", "-F", "999", "-g", "-o", data, testenv.Tool(t, "chrt"), "--fifo", "1", path)
-	script, err := exec.Command(perfPath, "script", "-i", data, "-F", "comm,ip,sym").Output()
+	dir := t.TempDir()
+	out, data := filepath.Join(dir, "out.folded"), filepath.Join(dir, "perf.data")
+	perf, rate := testenv.Tool(t, "perf"), strconv.Itoa(frequency)
+	r := fulgur(t, append([]string{"profile", "-e", "cpu-clock", "-F", rate, "-o", out, "--",
+		perf, "record", "-q", "-e", "cpu-clock", "-F", rate, "-g", "-o", data}, argv...)...)
+	if r.code != 0 {
+		t.Fatalf("exit code %d: %s", r.code, r.stderr)
+	}
+	script, err := exec.Command(perf, "script", "-i", data, "-F", "comm,ip,sym").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
-	comm := filepath.Base(path)
-	return foldedLeaves(stacks, comm), scriptLeaves(string(script), comm)
+	comm := filepath.Base(argv[0])
+	return foldedLeaves(readFolded(t, out), comm), scriptLeaves(string(script), comm), r.stderr
 }
 
-// On a program that divides its time in known shares fulgur counts what perf
-// counts: each function within a hundredth of all samples, and all samples
-// within one.
+// Of a program that divides its time in known shares fulgur counts what perf
+// counts, and what the time that the program took demands.
 func TestCountsAsPerf(t *testing.T) {
 	testenv.Root(t)
 	testenv.Tool(t, "perf")
-	path := compile(t, "shares.c", "shares", "-static")
-	const tolerance = 0.01
-	agree := func() bool {
-		fulgur, perf := sampleWithBoth(t, path)
-		t.Logf("fulgur %d: %v", fulgur.total(), fulgur)
-		t.Logf("perf %d: %v", perf.total(), perf)
-		if perf.total() < 500 {
-			t.Fatalf("perf has %d samples, too few to compare", perf.total())
-		}
-		agree := math.Abs(float64(fulgur.total()-perf.total())) <= tolerance*float64(perf.total())
-		for _, function := range []string{"most", "some", "little"} {
-			agree = agree && math.Abs(fulgur.share(function)-perf.share(function)) <= tolerance
-		}
-		return agree
+	const frequency = 999
+	times := filepath.Join(t.TempDir(), "times")
+	ours, theirs, summary := sampleWithBoth(t, frequency, compile(t, "shares.c", "shares", "-static"), times)
+	t.Logf("fulgur %d: %v", ours.total(), ours)
+	t.Logf("perf %d: %v", theirs.total(), theirs)
+	functions := []string{"most", "some", "little"}
+	used, slices := make([]int, len(functions)), 0
+	if _, err := fmt.Sscan(read(t, times), &used[0], &used[1], &used[2], &slices); err != nil {
+		t.Fatal(err)
 	}
-	for range 2 { // the first may have been disturbed
-		if agree() {
-			return
-		}
+	inThree := func(l leaves) int { return l["most"] + l["some"] + l["little"] }
+	for i, function := range functions {
+		checkTicks(t, function, ours[function], time.Duration(used[i]), frequency, slices+1, summary)
+		stat.Split(ours[function]+theirs[function], float64(inThree(ours))/float64(inThree(theirs))).
+			Check(t, "of fulgur's and perf's samples in "+function+" fulgur's", ours[function])
 	}
-	t.Error("fulgur's counts are not perf's, twice")
 }

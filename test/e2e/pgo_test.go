@@ -5,7 +5,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"fulgur/internal/testenv"
 )
@@ -20,7 +19,7 @@ func TestProfileGuidesGoBuild(t *testing.T) {
 	if r := fulgur(t, "profile", "-F", "997", "-o", profile, "--", plain); r.code != 0 {
 		t.Fatalf("exit code %d: %s", r.code, r.stderr)
 	}
-	guided, after := buildGuided(t, goTool, profile)
+	_, after := buildGuided(t, goTool, profile)
 	for _, decision := range []string{
 		"PGO devirtualizing interface call m.mix to (*adder).mix",
 		"inlining call to (*adder).mix",
@@ -33,8 +32,6 @@ func TestProfileGuidesGoBuild(t *testing.T) {
 			t.Errorf("no %q with the profile:\n%s", decision, after)
 		}
 	}
-	slow, fast := leastCPU(t, plain), leastCPU(t, guided)
-	t.Logf("without a profile %v, with it %v: %.2f times as fast", slow, fast, slow.Seconds()/fast.Seconds())
 }
 
 // buildGuided builds testdata/pgo with a profile, or "off", and returns the
@@ -49,20 +46,4 @@ func buildGuided(t *testing.T, goTool, profile string) (program, decisions strin
 		t.Fatalf("%v: %v\n%s", build, err, out)
 	}
 	return program, string(out)
-}
-
-// leastCPU returns how long a program computes, the least of three runs.
-func leastCPU(t *testing.T, program string) time.Duration {
-	t.Helper()
-	var least time.Duration
-	for range 3 {
-		run := exec.Command(program)
-		if out, err := run.CombinedOutput(); err != nil {
-			t.Fatalf("%s: %v\n%s", program, err, out)
-		}
-		if used := run.ProcessState.UserTime(); least == 0 || used < least {
-			least = used
-		}
-	}
-	return least
 }

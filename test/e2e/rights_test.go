@@ -138,8 +138,12 @@ func TestTwoCapabilities(t *testing.T) {
 // said.
 func TestTwoCapabilitiesOtherUser(t *testing.T) {
 	run, _ := unprivileged(t)
-	pid := strconv.Itoa(load(t, "shares").Process.Pid)
-	r := run(twoCapabilities, "profile", "-p", pid, "-F", "199", "-f", "1")
+	closed := t.TempDir()
+	if err := os.Chmod(closed, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	pid := victim(t, duplicate(t, os.Args[0], closed), "E2E_WORKLOAD=shares")
+	r := run(twoCapabilities, "profile", "-p", pid, "-F", "999", "-f", "1")
 	if r.code != 0 {
 		t.Fatalf("exit code %d: %s", r.code, r.stderr)
 	}
@@ -271,7 +275,7 @@ func TestHidePID(t *testing.T) {
 	cmd := exec.Command(unshare, "--mount", "--propagation", "private", "sh", "-c", script, fulgur, pid)
 	out, err := cmd.CombinedOutput()
 	if strings.Contains(string(out), "BusyBox") {
-		t.Skip("needs setpriv of util-linux")
+		testenv.Skip(t, "needs setpriv of util-linux")
 	}
 	want := "fulgur: process " + pid + ": not found: /proc is mounted with hidepid: sudo mount -o remount,hidepid=0 /proc\n"
 	if err == nil || string(out) != want {
@@ -289,7 +293,7 @@ func TestSetcapLine(t *testing.T) {
 		t.Fatalf("no line to paste: %s", r.stderr)
 	}
 	if out, err := exec.Command(setcap, line[1:]...).CombinedOutput(); err != nil {
-		t.Skipf("needs a file system with capabilities: %v: %s", err, out)
+		testenv.Skip(t, "needs a file system with capabilities: %v: %s", err, out)
 	}
 	r = run(nil, "profile", "-F", "997", "-f", "--", workload)
 	if r.code != 0 || strings.Contains(r.stderr, "CAP_") {
@@ -307,6 +311,7 @@ func TestSetcapLine(t *testing.T) {
 
 // The doctor and fulgur profile agree on what works, and its exit code says so.
 func TestDoctor(t *testing.T) {
+	testenv.EveryKernel(t)
 	run, workload := unprivileged(t)
 	for name, test := range map[string]struct {
 		capabilities []uintptr
@@ -343,7 +348,7 @@ func TestDoctorText(t *testing.T) {
 	if r.code != 0 || r.stderr != "" {
 		t.Errorf("exit code %d, standard error %s", r.code, r.stderr)
 	}
-	for _, want := range []string{"\nThis process\n", "\n  ok    CAP_BPF  ", "\nKernel\n", "\nTried out\n  ok    perf_event program         works\n", "\nCommands\n"} {
+	for _, want := range []string{"\nThis process\n", "\n  ok    CAP_BPF  ", "\nKernel\n", "\nTrials\n  ok    perf_event program         works\n", "\nCommands\n"} {
 		if !strings.Contains(r.stdout, want) {
 			t.Errorf("no %q in:\n%s", want, r.stdout)
 		}

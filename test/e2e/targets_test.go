@@ -42,7 +42,7 @@ func TestProfileChildrenThatThereAre(t *testing.T) {
 	if err := parent.Wait(); err == nil {
 		t.Fatal("the shell read something")
 	}
-	time.Sleep(testenv.Patience(time.Second))
+	awaitWork(t, strconv.Itoa(descendants[0]), 300*time.Millisecond)
 	awaitSampling(t, cmd) // still
 	if err := syscall.Kill(descendants[0], syscall.SIGKILL); err != nil {
 		t.Fatal(err)
@@ -59,7 +59,7 @@ func TestProfileChildrenThatThereAre(t *testing.T) {
 // What the kernel does to take a process apart is the process's time, too.
 func TestProfileExit(t *testing.T) {
 	testenv.Root(t)
-	cmd := command(t, "profile", "-F", "997", "-f", "--", os.Args[0])
+	cmd := command(t, "profile", "-F", "4999", "-f", "--", os.Args[0])
 	cmd.Env = append(os.Environ(), "E2E_WORKLOAD=memory")
 	r := finish(t, cmd)
 	if r.code != 0 {

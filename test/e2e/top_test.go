@@ -28,10 +28,18 @@ type console struct {
 
 	mu  sync.Mutex
 	out []byte // all that the program wrote
+
+	before unix.Termios // the terminal's modes before the program began
 }
 
 // onTerminal starts fulgur on a terminal of that size.
 func onTerminal(t *testing.T, columns, lines uint16, args ...string) *console {
+	t.Helper()
+	return startOn(t, columns, lines, command(t, args...))
+}
+
+// startOn starts a command on a terminal of that size.
+func startOn(t *testing.T, columns, lines uint16, cmd *exec.Cmd) *console {
 	t.Helper()
 	ptmx, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
 	if err != nil {
@@ -53,9 +61,13 @@ func onTerminal(t *testing.T, columns, lines uint16, args ...string) *console {
 	if err := unix.IoctlSetWinsize(int(tty.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Col: columns, Row: lines}); err != nil {
 		t.Fatal(err)
 	}
-	c := &console{t: t, cmd: command(t, args...), ptmx: ptmx, tty: tty}
+	c := &console{t: t, cmd: cmd, ptmx: ptmx, tty: tty}
 	c.cmd.Stdin, c.cmd.Stdout, c.cmd.Stderr = tty, tty, tty
-	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	if c.cmd.SysProcAttr == nil {
+		c.cmd.SysProcAttr = new(syscall.SysProcAttr)
+	}
+	c.cmd.SysProcAttr.Setsid, c.cmd.SysProcAttr.Setctty = true, true
+	c.before = c.modes()
 	if err := c.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -156,7 +168,6 @@ func TestTop(t *testing.T) {
 	for _, end := range []string{"q", "\x03"} {
 		t.Run(fmt.Sprintf("%q", end), func(t *testing.T) {
 			c := onTerminal(t, 120, 30, "top", "-p", pid, "--interval", "0.3", "--last", "600", "-F", "499")
-			before := c.modes()
 			c.await("fulgur top: pid "+pid, "fulgur/test/e2e.long", "fulgur/test/e2e.short")
 			c.press("/e2e.long\r")
 			c.await("filter: e2e.long", "fulgur/test/e2e.long")
@@ -172,8 +183,8 @@ func TestTop(t *testing.T) {
 			if err := c.cmd.Wait(); err != nil {
 				t.Errorf("%v: %q", err, c.written())
 			}
-			if after := c.modes(); after != before {
-				t.Errorf("the terminal's modes are %+v, were %+v", after, before)
+			if after := c.modes(); after != c.before {
+				t.Errorf("the terminal's modes are %+v, were %+v", after, c.before)
 			}
 			out := c.ended()
 			if strings.Contains(out, "\x1b]0;") || strings.Count(out, "\x1b[2J") > 0 {
@@ -191,7 +202,7 @@ func TestTopAsText(t *testing.T) {
 	testenv.Root(t)
 	testenv.AnyKernel(t)
 	pid := strconv.Itoa(load(t, "shares").Process.Pid)
-	r := fulgur(t, "top", "-p", pid, "--interval", "0.4", "--rows", "3", "-q", "1")
+	r := sampleWork(t, time.Second, []string{pid}, "top", "-p", pid, "--interval", "0.4", "--rows", "3", "-q")
 	if r.code != 0 || r.stderr != "" {
 		t.Fatalf("exit code %d: %s", r.code, r.stderr)
 	}

@@ -31,18 +31,21 @@ func short(n int) {
 }
 
 // workload spends three quarters of its time in long, the rest in short: for
-// ever ("shares"), for half a second ("brief"), or for a CPU time such as
-// "20ms". "memory" leaves the kernel much memory to free, and no more.
+// ever ("shares") or for a CPU time such as "20ms". "memory" leaves the kernel much memory to free, and no more.
 func workload(mode string) {
 	more := func() bool { return true }
 	if limit, err := time.ParseDuration(mode); err == nil {
 		end := cpuTime() + limit
 		more = func() bool { return cpuTime() < end }
-	} else if mode == "brief" {
-		end := time.Now().Add(500 * time.Millisecond)
-		more = func() bool { return time.Now().Before(end) }
 	} else if mode == "memory" {
-		memory = make([]byte, 256<<20)
+		var err error
+		memory, err = unix.Mmap(-1, 0, 256<<20, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
+		if err == nil {
+			err = unix.Madvise(memory, unix.MADV_NOHUGEPAGE) // many pages to free
+		}
+		if err != nil {
+			panic(err)
+		}
 		for i := 0; i < len(memory); i += os.Getpagesize() {
 			memory[i] = 1
 		}

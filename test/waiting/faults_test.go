@@ -5,19 +5,23 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 
 	"fulgur/internal/testenv"
+	"fulgur/internal/testenv/stat"
 )
 
 // Each page that is touched first is one fault, of the memory or the file that
 // it is of, and major as often as the kernel tells the thread.
 func TestTouch(t *testing.T) {
-	for _, period := range []int64{1, 10} {
-		m := measure(t, "touch", "faults", "-c", []string{1: "1", 10: "10"}[period])
+	testenv.EveryKernel(t)
+	// An odd period: pages of the two kinds are touched in turn.
+	for _, period := range []int{1, 7} {
+		m := measure(t, "touch", "faults", "-c", strconv.Itoa(period))
 		file := "[" + m.truth.File + "]"
 		for _, test := range []struct {
 			value, page string
@@ -27,14 +31,14 @@ func TestTouch(t *testing.T) {
 			{"faults", file, m.truth.Mapped},
 			{"major-faults", file, m.truth.Major},
 		} {
-			got := m.sum(t, test.value, "toucher", test.page, "fulgur/test/waiting.touchPages")
-			// Every Nth are not the same part of each kind.
-			least, most := test.want, test.want
-			if period > 1 {
-				least, most = test.want*4/5, test.want*6/5
+			got := int(m.sum(t, test.value, "toucher", test.page, "fulgur/test/waiting.touchPages"))
+			if got%period != 0 {
+				t.Errorf("-c %d: %d %s are no multiple of the period", period, got, test.value)
 			}
-			if got+m.skipped() < least || got > most {
-				t.Errorf("-c %d: %d %s of %s, want %d\n%s", period, got, test.value, filepath.Base(test.page), test.want, m.stderr)
+			want := stat.EveryNth(int(test.want), period, runtime.NumCPU())
+			want.Low -= int(m.skipped())
+			if !want.Has(got / period) {
+				t.Errorf("-c %d: %d samples stand for %d %s of %s, want %s of %d\n%s", period, got/period, got, test.value, filepath.Base(test.page), want, test.want, m.stderr)
 			}
 		}
 		if !strings.Contains(m.stderr, "how long faults took is unknown") {
@@ -54,8 +58,8 @@ func TestFaultAfterKernels(t *testing.T) {
 	if strings.Contains(m.stderr, "how long faults took is unknown") {
 		return
 	}
-	if ns := m.sum(t, "handling", "pinned", "[anonymous memory]", "fulgur/test/waiting.pinned.func1"); ns == 0 || ns >= m.truth.Slept {
-		t.Errorf("the fault took %d ns; between it and what the kernel did were %d\n%s", ns, m.truth.Slept, m.stderr)
+	if ns := m.sum(t, "handling", "pinned", "[anonymous memory]", "fulgur/test/waiting.pinned.func1"); ns == 0 || ns > m.truth.Waited {
+		t.Errorf("the fault took %d ns of the %d that the access took; between it and what the kernel did were %d\n%s", ns, m.truth.Waited, m.truth.Slept, m.stderr)
 	}
 }
 
@@ -85,7 +89,7 @@ func TestAgainstPerfTrace(t *testing.T) {
 		offset -= offset % int64(os.Getpagesize())
 		want[place{fmt.Sprintf("[%s+%#x]", m.truth.File, offset), found[1] == "maj"}]++
 	}
-	if int64(len(want)) < m.truth.Mapped/2 {
+	if len(want) == 0 || int64(len(want)) > m.truth.Mapped { // it loses some where it comes too late
 		t.Fatalf("perf saw %d of %d faults of %s:\n%.2000s", len(want), m.truth.Mapped, m.truth.File, report)
 	}
 	minor, major := m.index(t, "minor-faults"), m.index(t, "major-faults")
@@ -103,9 +107,14 @@ func TestAgainstPerfTrace(t *testing.T) {
 			}
 		}
 	}
+	var lacking int64
 	for at, n := range want {
-		if got[at] != n {
+		if got[at] > n {
 			t.Fatalf("%d faults at %+v, perf has %d; of %d places, perf has %d\n%s", got[at], at, n, len(got), len(want), m.stderr)
 		}
+		lacking += n - got[at]
+	}
+	if lacking > m.skipped() {
+		t.Errorf("%d faults are missing that perf has, of %d places, and %d were skipped\n%s", lacking, len(want), m.skipped(), m.stderr)
 	}
 }

@@ -191,13 +191,12 @@ func (m measured) said(of *regexp.Regexp) int64 {
 // in ns.
 func (m measured) slack() int64 { return slack + m.missed()*int64(2*napTime) }
 
-// near reports whether got is want, give or take slack and 5 %; in the rig's
-// machines, which are emulated, time goes by between any two looks at it.
-func near(got, want, slack int64) bool {
-	part := int64(20)
+// tolerance is by how much a time that is measured twice may differ: slack and
+// 5 %; in the rig's machines, which are emulated, time goes by between any two
+// looks at it.
+func tolerance(want, slack int64) int64 {
 	if testenv.Patience(1) > 1 {
-		part, slack = 2, 20*slack
+		return want/2 + 20*slack
 	}
-	slack += want / part
-	return got >= want-slack && got <= want+slack
+	return want/20 + slack
 }

@@ -8,11 +8,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	pprof "github.com/google/pprof/profile"
 
 	"fulgur/internal/encode/firefox/firefoxtest"
+	"fulgur/internal/testenv"
 )
 
 // recorded is a recording of a workload: what it adds up to, and itself.
@@ -88,6 +88,7 @@ func (r recorded) markers(t *testing.T, k firefoxtest.Thread, kind string) (all 
 // What a thread waits for is on its timeline for as long as it did, and no time on
 // the CPU; what it was called before is there, too.
 func TestRecordedSleeps(t *testing.T) {
+	testenv.EveryKernel(t)
 	for _, command := range [][]string{{"record"}, {"offcpu"}, {"profile", "--wall", "-F", "999"}} {
 		t.Run(command[0], func(t *testing.T) {
 			r := record(t, "sleeps", command...)
@@ -95,7 +96,7 @@ func TestRecordedSleeps(t *testing.T) {
 			k := r.thread(t, "sleeper")
 			// From the first sample to the last it is on the CPU, or off it.
 			used, off := int64(total(t, k.Samples, "threadCPUDelta")), r.ofThread(t, "off-cpu", k)
-			if span := int64(1e6 * total(t, k.Samples, "timeDeltas")); used+off > span+r.slack() || used > span-r.truth.Slept+slack {
+			if span := int64(1e6 * total(t, k.Samples, "timeDeltas")); used+off > span+r.slack() || used > span-r.truth.Slept+r.truth.CPU["sleeper"]+slack {
 				t.Errorf("%d ns on the CPU and %d off it, in %d\n%s", used, off, span, r.stderr)
 			}
 			if n := len(r.markers(t, k, "OffCpu")); int64(n)+r.missed() < r.truth.Times {
@@ -105,12 +106,13 @@ func TestRecordedSleeps(t *testing.T) {
 	}
 }
 
-// most reports whether got is want or a little less: while others begin or end to
-// listen, the kernel leaves tracepoints out.
-func most(got, want int64) bool { return got <= want && got >= want*9/10 }
+// most reports whether got is want or less, and at least half of it: while others
+// begin or end to listen, the kernel leaves tracepoints out, and tells nobody.
+func most(got, want int64) bool { return got <= want && got >= want/2 }
 
 // A request is a marker on the thread that made it.
 func TestRecordedRequests(t *testing.T) {
+	testenv.EveryKernel(t)
 	disk(t)
 	for _, command := range []string{"record", "blockio"} {
 		t.Run(command, func(t *testing.T) {
@@ -120,7 +122,8 @@ func TestRecordedRequests(t *testing.T) {
 			}
 			var bytes, requests int64
 			for _, m := range r.markers(t, r.thread(t, "direct"), "BlockIO") {
-				if strings.HasPrefix(r.Shared.StringArray[m.Op], "read sync") && m.Cause != nil {
+				op := r.Shared.StringArray[m.Op]
+				if (strings.HasPrefix(op, "read sync") || onDevice() && op == "read") && m.Cause != nil {
 					bytes += m.Bytes
 					requests++
 				}
@@ -145,6 +148,7 @@ const ownFaults = 100
 
 // A page fault is a marker on the thread that touched the page.
 func TestRecordedFaults(t *testing.T) {
+	testenv.EveryKernel(t)
 	for _, command := range []string{"record", "faults"} {
 		t.Run(command, func(t *testing.T) {
 			r := record(t, "touch", command)
@@ -216,7 +220,6 @@ func TestInterruptedRecording(t *testing.T) {
 	if _, err := ready.Read(make([]byte, 4)); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(10 * time.Millisecond)
 	if err := cmd.Process.Signal(os.Interrupt); err != nil {
 		t.Fatal(err)
 	}

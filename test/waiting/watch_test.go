@@ -61,7 +61,7 @@ func watch(t *testing.T, programs []string, f func() truth, args ...string) meas
 // names, and returns false if it ends before.
 func awaitLink(t *testing.T, pid int, ended <-chan error, programs ...string) bool {
 	t.Helper()
-	for end := time.Now().Add(testenv.Patience(20 * time.Second)); time.Now().Before(end); {
+	for end := time.Now().Add(testenv.Patience(time.Minute)); time.Now().Before(end); {
 		select {
 		case <-ended:
 			return false

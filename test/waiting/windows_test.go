@@ -31,6 +31,7 @@ func readWindows(t *testing.T, dir string) (all []*pprof.Profile) {
 // Windows have together the time asleep that the program counts, those sleeps too
 // that are divided between windows.
 func TestSleepsInWindows(t *testing.T) {
+	testenv.EveryKernel(t)
 	dir := t.TempDir()
 	m := run(t, "sleeps", filepath.Join(dir, "out.pb.gz"), "profile", "--wall", "--interval", "0.1")
 	var err error
@@ -49,27 +50,25 @@ func TestAsleepInEveryWindow(t *testing.T) {
 	testenv.Root(t)
 	sleeper := asleep(t)
 	dir := t.TempDir()
+	begin := time.Now()
 	report, err := exec.Command(program(t), "profile", "--wall", "--interval", "0.2", "-o", filepath.Join(dir, "out.pb.gz"),
 		"-p", strconv.Itoa(sleeper.Pid), "1.1").CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v: %s", err, report)
 	}
-	var whole, lasted int64
+	took := time.Since(begin)
+	var whole int64
 	for i, p := range readWindows(t, dir) {
 		m := measured{profile: p, stderr: string(report)}
-		const where = "fulgur/test/waiting.nap"
+		where := whereAsleep(t, "fulgur/test/waiting.nap")
 		if n := m.sum(t, "samples", "sleeper", "[sleep]", where); n != 1 {
 			t.Errorf("window %d: %d sleeps, want 1\n%s", i+1, n, p)
 		}
-		// The clock is read a little before and after windows begin and end.
-		slept := m.sum(t, "wall", "sleeper", "[sleep]", where)
-		if !near(slept, p.DurationNanos, 8*slack) {
-			t.Errorf("window %d: %d ns asleep of %d\n%s", i+1, slept, p.DurationNanos, report)
-		}
-		whole += slept
-		lasted += p.DurationNanos
+		whole += m.sum(t, "wall", "sleeper", "[sleep]", where)
 	}
-	if !near(whole, lasted, 8*slack) || lasted < int64(time.Second) {
-		t.Errorf("%d ns in all windows, which lasted %d\n%s", whole, lasted, report)
+	// The time begins before the threads are looked at, which takes as long as the
+	// machine is busy.
+	if whole < int64(800*time.Millisecond) || whole > int64(took) {
+		t.Errorf("%d ns in all windows, of 1.1 s in %v\n%s", whole, took, report)
 	}
 }

@@ -32,6 +32,8 @@ type truth struct {
 	Bytes, Counted int64
 	// Ways is how long calls took that wait, by what they wait for.
 	Ways map[string]int64
+	// CPU is how long threads were on a CPU, by their name.
+	CPU map[string]int64
 }
 
 // workload does what is known, and writes what it counted. Its threads have
@@ -83,6 +85,7 @@ func workload(mode string) error {
 		return err
 	}
 	t.Elapsed = int64(time.Since(begin))
+	t.CPU = onCPU.by // all threads have ended
 	return json.NewEncoder(os.Stdout).Encode(t)
 }
 
@@ -93,11 +96,27 @@ func thread(name string, f func()) error {
 		runtime.LockOSThread() // never unlocked: the thread ends with us
 		err := setName(name)
 		if err == nil {
+			begin := clock(unix.CLOCK_THREAD_CPUTIME_ID)
 			f()
+			onCPU.add(name, clock(unix.CLOCK_THREAD_CPUTIME_ID)-begin)
 		}
 		done <- err
 	}()
 	return <-done
+}
+
+// onCPU adds up the CPU times of threads.
+var onCPU = cpuTimes{by: map[string]int64{}}
+
+type cpuTimes struct {
+	mu sync.Mutex
+	by map[string]int64
+}
+
+func (c *cpuTimes) add(name string, ns int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.by[name] += ns
 }
 
 func setName(name string) error {
@@ -317,7 +336,9 @@ func pinned(t *truth) error {
 		local[0].SetLen(len(got))
 		_, failed = unix.ProcessVMReadv(os.Getpid(), local, []unix.RemoteIovec{{Base: uintptr(unsafe.Pointer(&page[0])), Len: len(got)}}, 0)
 		t.Slept, t.Times = nap(1, napTime)
+		begin := clock(unix.CLOCK_MONOTONIC)
 		page[0] = 1
+		t.Waited = clock(unix.CLOCK_MONOTONIC) - begin
 	}), failed)
 }
 

@@ -1,0 +1,392 @@
+package e2e
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"fulgur/internal/testenv"
+)
+
+// setcapLine are the capabilities of the line that the README gives to paste.
+const setcapLine = "cap_bpf,cap_perfmon,cap_sys_ptrace,cap_checkpoint_restore,cap_dac_read_search,cap_syslog=ep"
+
+// lent is a fulgur whose file has capabilities, and a user who may run it and has a
+// folder of its own. Beside that folder lies one of root's.
+type lent struct {
+	t              *testing.T
+	program        string
+	own, forbidden string
+}
+
+// lend gives the capabilities of the README's line to a copy of fulgur.
+func lend(t *testing.T) *lent {
+	t.Helper()
+	testenv.Root(t)
+	setcap := testenv.Tool(t, "setcap")
+	if b, err := os.ReadFile(paranoid); err == nil && len(b) > 0 && b[0] > '2' { // Debian's default
+		setParanoid(t, "2")
+	}
+	dir := public(t)
+	l := &lent{t: t, program: duplicate(t, program(t), dir), own: filepath.Join(dir, "own"), forbidden: filepath.Join(dir, "forbidden")}
+	if err := errors.Join(os.Mkdir(l.own, 0o755), os.Chown(l.own, nobody, nobody), os.Mkdir(l.forbidden, 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command(setcap, setcapLine, l.program).CombinedOutput(); err != nil {
+		testenv.Unsupported(t, "needs a file system with capabilities: %v: %s", err, out)
+	}
+	return l
+}
+
+// command returns fulgur as the user runs it, not yet started.
+func (l *lent) command(args ...string) *exec.Cmd {
+	l.t.Helper()
+	cmd := command(l.t, args...)
+	cmd.Path = l.program
+	cmd.Env = append(os.Environ(), "HOME="+l.own, "E2E_WORKLOAD=100ms")
+	as(cmd)
+	cmd.Dir = l.own
+	return cmd
+}
+
+// secret writes a file that root alone can read, and returns its path.
+func (l *lent) secret(name, content string) string {
+	l.t.Helper()
+	path := filepath.Join(l.forbidden, name)
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		l.t.Fatal(err)
+	}
+	return path
+}
+
+// private fails the test if a run, which was to be refused, told anything of a secret
+// file: to the terminal or to a file of the user's.
+func (l *lent) private(r result, secret string) {
+	l.t.Helper()
+	if r.code == 0 || !strings.Contains(r.stderr, "permission denied") {
+		l.t.Errorf("exit code %d, want a refusal: %s", r.code, r.stderr)
+	}
+	l.silent(r, secret)
+}
+
+// silent fails the test if a run told a secret.
+func (l *lent) silent(r result, secret string) {
+	l.t.Helper()
+	if strings.Contains(r.stdout+r.stderr, secret) {
+		l.t.Errorf("it tells %q: %s%s", secret, r.stdout, r.stderr)
+	}
+	err := filepath.WalkDir(l.own, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() {
+			return err
+		}
+		b, err := os.ReadFile(path)
+		if bytes.HasPrefix(b, []byte("\x1f\x8b")) {
+			b = gunzip(l.t, path)
+		}
+		if bytes.Contains(b, []byte(secret)) {
+			l.t.Errorf("%s tells %q", path, secret)
+		}
+		return err
+	})
+	if err != nil {
+		l.t.Error(err)
+	}
+}
+
+// A file that the user names is read with the user's rights, whatever reads it.
+func TestLentFilesNamed(t *testing.T) {
+	l := lend(t)
+	const secret = "top_secret"
+	folded := l.secret("stacks.folded", secret+" 1\n")
+	text := l.secret("text", secret+"\n")
+	mine := filepath.Join(l.own, "mine.folded")
+	if err := os.WriteFile(mine, []byte("f 1\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	root := load(t, "shares").Process.Pid
+	workload := duplicate(t, os.Args[0], filepath.Dir(l.own))
+	for name, args := range map[string][]string{
+		"converted":            {"convert", "-o", "out.txt", folded},
+		"quoted":               {"convert", "-o", "out.txt", text},
+		"compared":             {"diff", mine, folded},
+		"compared with":        {"diff", folded, mine},
+		"shown":                {"view", "--no-open", text},
+		"shown, base":          {"view", "--no-open", "--base", text, mine},
+		"merged":               {"merge", "-o", "out.preagg", text},
+		"binary":               {"bolt", "--binary", l.secret("binary", secret), "--branches", "stepping", "1"},
+		"binary of perf.data":  {"convert", "--binary", filepath.Join(l.forbidden, "binary"), "-o", "out.preagg", mine},
+		"other system's files": {"profile", "--symfs", filepath.Join(l.forbidden, "usr"), "-f", "--", workload},
+		// What only CAP_SYS_PTRACE lets one reach.
+		"output in another's root":  {"profile", "-o", fmt.Sprintf("/proc/%d/root/tmp/out.txt", root), "--", workload},
+		"another's root as system":  {"profile", "--symfs", fmt.Sprintf("/proc/%d/root", root), "-f", "--", workload},
+		"input in another's root":   {"convert", "--format", "text", fmt.Sprintf("/proc/%d/root", root) + mine},
+		"input in another's memory": {"convert", "--format", "text", fmt.Sprintf("/proc/%d/environ", root)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l.t = t
+			l.private(l.run(args...), secret)
+		})
+	}
+}
+
+// run runs fulgur as the user. What goes on for too long is ended.
+func (l *lent) run(args ...string) result {
+	l.t.Helper()
+	cmd := l.command(args...)
+	if err := cmd.Start(); err != nil {
+		l.t.Fatal(err)
+	}
+	end := time.AfterFunc(testenv.Patience(20*time.Second), func() { _ = cmd.Process.Signal(os.Interrupt) })
+	defer end.Stop()
+	return finish(l.t, cmd)
+}
+
+// A program may name any file as its source: it is embedded if its user may read it.
+func TestLentSources(t *testing.T) {
+	l := lend(t)
+	testenv.AnyKernel(t)
+	gcc := testenv.Tool(t, "gcc")
+	const secret = "the secret of line 3"
+	source := l.secret("secret.c", "\n\n"+secret+"\n")
+	const code = "#line 1 %q\nunsigned long x; __attribute__((noinline)) void burn(void) { for (long i = 0; i < 1000000000; i++) x += i; }\nint main(void) { burn(); }\n"
+	program := filepath.Join(l.own, "program")
+	build := exec.Command(gcc, "-g", "-O1", "-Wl,--build-id", "-o", program, "-xc", "-")
+	build.Stdin = strings.NewReader(fmt.Sprintf(code, source))
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if r := l.run("profile", "-F", "99", "-o", "cpu.json.gz", "--", program); r.code != 0 {
+		t.Fatalf("exit code %d: %s", r.code, r.stderr)
+	}
+	r := l.run("convert", "--embed-sources", "-o", "embedded.json.gz", "cpu.json.gz")
+	if r.code != 0 || !strings.Contains(r.stderr, "not embedded: ") || !strings.Contains(r.stderr, "secret.c: permission denied") {
+		t.Errorf("exit code %d, want one that says what is missing: %s", r.code, r.stderr)
+	}
+	l.silent(r, secret)
+	// Once it may be read, it is embedded: else this would test nothing.
+	if err := errors.Join(os.Chmod(l.forbidden, 0o755), os.Chmod(source, 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	l.run("convert", "--embed-sources", "-o", "embedded.json.gz", "cpu.json.gz")
+	if text := gunzip(t, filepath.Join(l.own, "embedded.json.gz")); !bytes.Contains(text, []byte(secret)) {
+		t.Error("a source that may be read is not embedded")
+	}
+}
+
+// capabilities are those lines of /proc/PID/status that say what a thread has, or could
+// put into effect.
+var capabilities = regexp.MustCompile(`(?m)^Cap(Inh|Prm|Eff|Amb):\s*([0-9a-f]+)$`)
+
+// hasNone fails the test if a thread of a process has a capability.
+func hasNone(t *testing.T, pid int) {
+	t.Helper()
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", pid))
+	if err != nil || len(threads) < 2 {
+		t.Fatalf("%d threads of process %d: %v", len(threads), pid, err)
+	}
+	for _, path := range threads {
+		status, err := os.ReadFile(path)
+		if err != nil {
+			continue // it has ended
+		}
+		sets := capabilities.FindAllSubmatch(status, -1)
+		if len(sets) != 4 {
+			t.Fatalf("%s: %s", path, status)
+		}
+		for _, set := range sets {
+			if n, err := strconv.ParseUint(string(set[2]), 16, 64); err != nil || n != 0 {
+				t.Errorf("%s has Cap%s %s", path, set[1], set[2])
+			}
+		}
+	}
+}
+
+// Commands that measure nothing have no capabilities, on no thread, while they read.
+func TestLentDropped(t *testing.T) {
+	l := lend(t)
+	mine := filepath.Join(l.own, "mine.folded")
+	if err := os.WriteFile(mine, []byte("f 1\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{
+		{"convert", "--format", "text"}, {"diff", mine}, {"view", "--no-open"}, {"merge"},
+	} {
+		t.Run(args[0], func(t *testing.T) {
+			l.t = t
+			fifo := filepath.Join(l.own, args[0])
+			if err := errors.Join(unix.Mkfifo(fifo, 0o600), os.Chown(fifo, nobody, nobody)); err != nil {
+				t.Fatal(err)
+			}
+			cmd := l.command(append(args, fifo)...)
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			in := openedByReader(t, fifo)
+			hasNone(t, cmd.Process.Pid)
+			if err := in.Close(); err != nil { // nothing comes, which is no profile
+				t.Fatal(err)
+			}
+			finish(t, cmd)
+		})
+	}
+}
+
+// openedByReader opens a pipe when somebody has opened it for reading.
+func openedByReader(t *testing.T, fifo string) *os.File {
+	t.Helper()
+	for end := time.Now().Add(testenv.Patience(20 * time.Second)); ; time.Sleep(10 * time.Millisecond) {
+		f, err := os.OpenFile(fifo, os.O_WRONLY|unix.O_NONBLOCK, 0)
+		if err == nil {
+			return f
+		}
+		if !errors.Is(err, unix.ENXIO) || time.Now().After(end) {
+			t.Fatalf("nobody reads: %v", err)
+		}
+	}
+}
+
+// children returns the processes that a process has started.
+func children(t *testing.T, pid int) []int {
+	t.Helper()
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []int
+	for _, path := range threads {
+		b, err := os.ReadFile(path)
+		if err != nil {
+			continue // it has ended
+		}
+		for _, field := range strings.Fields(string(b)) {
+			child, err := strconv.Atoi(field)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, child)
+		}
+	}
+	return all
+}
+
+// What shows a recording has no capabilities.
+func TestLentRecordingShown(t *testing.T) {
+	l := lend(t)
+	testenv.AnyKernel(t)
+	workload := duplicate(t, os.Args[0], filepath.Dir(l.own))
+	c := startOn(t, 100, 30, l.command("record", "-o", "r.json.gz", "--no-faults", "--", workload))
+	for end := time.Now().Add(time.Minute); !strings.Contains(c.written(), "Ctrl-C ends this."); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("nothing is shown: %s", c.written())
+		}
+	}
+	shown := children(t, c.cmd.Process.Pid)
+	if len(shown) != 1 {
+		t.Errorf("processes %v show it", shown)
+		shown = []int{c.cmd.Process.Pid}
+	}
+	hasNone(t, shown[0])
+	c.press("\x03")
+	if err := c.cmd.Wait(); err != nil {
+		t.Errorf("%v: %s", err, c.written())
+	}
+	if err := unix.Kill(shown[0], 0); !errors.Is(err, unix.ESRCH) {
+		t.Errorf("process %d goes on: %v", shown[0], err)
+	}
+}
+
+// What the capabilities are for works: names of a program that the user may not read,
+// in a folder that the user may not enter, and of a JIT whose map is its user's alone.
+func TestLentMeasures(t *testing.T) {
+	l := lend(t)
+	hidden := duplicate(t, os.Args[0], l.forbidden)
+	if err := os.Chmod(hidden, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(hidden)
+	cmd.Env = append(os.Environ(), "E2E_WORKLOAD=shares")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	r := l.run("profile", "-p", strconv.Itoa(cmd.Process.Pid), "-F", "199", "-f", "3")
+	if s := share(folded(t, r.stdout), ";fulgur/test/e2e.long"); r.code != 0 || s == 0 {
+		t.Errorf("exit code %d, no sample is in the other user's function:\n%s", r.code, r.stderr)
+	}
+}
+
+// The command that is measured runs with its user's rights.
+func TestLentCommand(t *testing.T) {
+	l := lend(t)
+	r := l.run("profile", "-q", "-o", "out.txt", "--", testenv.Tool(t, "grep"), "^Cap[IPEA]", "/proc/self/status")
+	sets := capabilities.FindAllStringSubmatch(r.stdout, -1)
+	if r.code != 0 || len(sets) != 4 {
+		t.Fatalf("exit code %d, %q: %s", r.code, r.stdout, r.stderr)
+	}
+	for _, set := range sets {
+		if strings.Trim(set[2], "0") != "" {
+			t.Errorf("the command has Cap%s %s", set[1], set[2])
+		}
+	}
+}
+
+// A perf map with an unfriendly link in its place is read with the user's rights, one
+// that a process's user keeps to itself with those that were lent.
+func TestLentPerfMaps(t *testing.T) {
+	l := lend(t)
+	testenv.AnyKernel(t)
+	if loops[runtime.GOARCH] == nil {
+		testenv.Unsupported(t, "no machine code for %s", runtime.GOARCH)
+	}
+	content := fmt.Sprintf("%x 1000 top_secret\n", uint64(0x700000000000))
+	for name, test := range map[string]struct {
+		plant func(path string) error
+		named bool
+	}{
+		"its own": {func(path string) error { return os.WriteFile(path, []byte(content), 0o600) }, true},
+		"symbolic link": {func(path string) error {
+			return errors.Join(os.Symlink(l.secret("map", content), path), os.Lchown(path, nobody, nobody))
+		}, false},
+		"hard link": {func(path string) error { return os.Link(l.secret("map", content), path) }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l.t = t
+			cmd := exec.Command(os.Args[0])
+			cmd.Env = append(os.Environ(), jitVar+"="+strings.Repeat("keep - ", 400))
+			cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			path := fmt.Sprintf("/tmp/perf-%d.map", cmd.Process.Pid)
+			t.Cleanup(func() {
+				_ = cmd.Process.Kill()
+				_ = cmd.Wait()
+				_ = os.Remove(path)
+			})
+			if err := test.plant(path); err != nil {
+				t.Fatal(err)
+			}
+			r := l.run("profile", "-p", strconv.Itoa(cmd.Process.Pid), "-F", "199", "-f", "-o", "jit.folded", "1")
+			stacks := readFolded(t, filepath.Join(l.own, "jit.folded"))
+			if s := share(stacks, "top_secret"); r.code != 0 || (s > 0) != test.named {
+				t.Errorf("exit code %d, %.2f of the samples have the map's name: %v\n%s", r.code, s, stacks, r.stderr)
+			}
+		})
+	}
+}

@@ -1,0 +1,114 @@
+package e2e
+
+import (
+	"os"
+	"regexp"
+	"strconv"
+	"testing"
+	"time"
+
+	"fulgur/internal/testenv"
+	"fulgur/internal/testenv/stat"
+)
+
+// How much a program does in a second depends on what else the machine does.
+// These tests therefore go by the CPU time that a program has used.
+
+// cpuUsed returns the CPU time that a process has used, all its threads
+// together.
+func cpuUsed(t *testing.T, pid string) time.Duration {
+	t.Helper()
+	n, err := strconv.Atoi(pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	used, err := testenv.CPUTime(n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return used
+}
+
+// awaitWork returns when a process has used work more CPU time than now.
+func awaitWork(t *testing.T, pid string, work time.Duration) {
+	t.Helper()
+	n, err := strconv.Atoi(pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	testenv.AwaitCPUTime(t, n, work)
+}
+
+// sampleWork runs fulgur until each of the processes has used so much CPU time
+// while fulgur samples, and then interrupts it.
+func sampleWork(t *testing.T, work time.Duration, pids []string, args ...string) result {
+	t.Helper()
+	cmd := command(t, args...)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	awaitSampling(t, cmd)
+	for _, pid := range pids {
+		awaitWork(t, pid, work)
+	}
+	return interrupt(t, cmd)
+}
+
+var skippedSamples = regexp.MustCompile(`(\d+) samples? skipped`)
+
+// skipped returns how many samples the kernel skipped, of whatever program, as
+// fulgur's summary says.
+func skipped(summary string) (n int) {
+	if m := skippedSamples.FindStringSubmatch(summary); m != nil {
+		n, _ = strconv.Atoi(m[1])
+	}
+	return n
+}
+
+// checkTicks wants as many samples as a clock of the frequency ticks in the
+// CPU time that a program says it has used, in so many slices. The kernel may
+// have skipped some of the samples.
+func checkTicks(t *testing.T, what string, samples int, used time.Duration, frequency, slices int, summary string) {
+	t.Helper()
+	skipped := skipped(summary)
+	r := stat.Ticks(used, time.Second/time.Duration(frequency), slices)
+	// Interrupts, and what a hypervisor takes, count for the sampling clock and
+	// not, or not always, for the program's.
+	r.High += r.High / 20
+	r.Low -= r.Low/20 + skipped
+	t.Logf("%s: %d samples and %d skipped, %v in %d slices are %s", what, samples, skipped, used, slices, r)
+	r.Check(t, "samples of "+what, samples)
+}
+
+// awaitSleep returns when a process does nothing but sleep.
+func awaitSleep(t *testing.T, pid string) {
+	t.Helper()
+	awaitStat(t, pid, ") S ")
+}
+
+// awaitStat returns when a process's line in /proc contains text, such as
+// ") R " for one that runs.
+func awaitStat(t *testing.T, pid, text string) {
+	t.Helper()
+	await(t, "/proc/"+pid+"/stat", text)
+}
+
+// awaitTraced returns when a process has a tracer, and has used some CPU time
+// since.
+func awaitTraced(t *testing.T, pid string) {
+	t.Helper()
+	traced := regexp.MustCompile(`\nTracerPid:\t[1-9]`)
+	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+		b, err := os.ReadFile("/proc/" + pid + "/status")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if traced.Match(b) {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatalf("process %s is never traced", pid)
+		}
+	}
+	awaitWork(t, pid, 50*time.Millisecond)
+}
