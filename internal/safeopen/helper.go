@@ -128,7 +128,7 @@ func (r *request) do(fd int, name string) (body []byte, found int, err error) {
 	}
 	defer func() { _ = file.Close() }() // was only read
 	if r.Op == opNames {
-		names, err := file.Readdirnames(int(r.Most))
+		names, err := file.Readdirnames(int(min(max(r.Most, 1), mostReply/unix.NAME_MAX)))
 		if errors.Is(err, io.EOF) {
 			err = nil
 		}

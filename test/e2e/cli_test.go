@@ -21,12 +21,15 @@ import (
 // once that contains text.
 func await(t *testing.T, path, text string) string {
 	t.Helper()
+	var last []byte
 	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(time.Millisecond) {
-		if b, err := os.ReadFile(path); err == nil && strings.Contains(string(b), text) {
+		b, err := os.ReadFile(path)
+		if err == nil && strings.Contains(string(b), text) {
 			return string(b)
 		}
+		last = b
 	}
-	t.Fatalf("%s never contains %q", path, text)
+	t.Fatalf("%s never contains %q: %q", path, text, last)
 	return ""
 }
 

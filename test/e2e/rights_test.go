@@ -3,6 +3,7 @@ package e2e
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -313,15 +314,25 @@ func TestSetcapLine(t *testing.T) {
 func TestDoctor(t *testing.T) {
 	testenv.EveryKernel(t)
 	run, workload := unprivileged(t)
+	// Before 5.11 BPF maps count against the limit on locked memory, which
+	// fulgur cannot raise without CAP_SYS_RESOURCE.
+	counts := kernelBefore(t, 5, 11)
 	for name, test := range map[string]struct {
 		capabilities []uintptr
+		locked       uint64 // limit on locked memory, in bytes
 		works        doctor.Works
 		because      string
 	}{
-		"none": {nil, doctor.No, "cap_bpf cap_perfmon"},
-		"two":  {twoCapabilities, doctor.Partly, "cap_sys_ptrace cap_checkpoint_restore cap_dac_read_search"},
+		"none":        {nil, unix.RLIM_INFINITY, doctor.No, "cap_bpf cap_perfmon"},
+		"two":         {twoCapabilities, unix.RLIM_INFINITY, doctor.Partly, "cap_sys_ptrace cap_checkpoint_restore cap_dac_read_search"},
+		"two, 64 KiB": {twoCapabilities, 64 << 10, doctor.No, "memlock"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			if counts {
+				limitLocked(t, test.locked)
+			} else if test.locked != unix.RLIM_INFINITY {
+				testenv.Unsupported(t, "needs Linux before 5.11, which counts BPF maps as locked memory")
+			}
 			r := run(test.capabilities, "doctor", "--json")
 			var report doctor.Report
 			if err := json.Unmarshal([]byte(r.stdout), &report); err != nil {
@@ -339,6 +350,37 @@ func TestDoctor(t *testing.T) {
 			}
 		})
 	}
+}
+
+// kernelBefore reports whether the running kernel is older than major.minor.
+func kernelBefore(t *testing.T, major, minor int) bool {
+	t.Helper()
+	var name unix.Utsname
+	if err := unix.Uname(&name); err != nil {
+		t.Fatal(err)
+	}
+	var version, patchlevel int
+	if _, err := fmt.Sscanf(unix.ByteSliceToString(name.Release[:]), "%d.%d", &version, &patchlevel); err != nil {
+		t.Fatalf("release %s: %v", unix.ByteSliceToString(name.Release[:]), err)
+	}
+	return version < major || version == major && patchlevel < minor
+}
+
+// limitLocked limits the locked memory of commands that the test starts.
+func limitLocked(t *testing.T, bytes uint64) {
+	t.Helper()
+	var original unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_MEMLOCK, &original); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Setrlimit(unix.RLIMIT_MEMLOCK, &unix.Rlimit{Cur: bytes, Max: bytes}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Setrlimit(unix.RLIMIT_MEMLOCK, &original); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // Root's report is for people, without colours where nobody looks.

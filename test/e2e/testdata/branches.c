@@ -4,16 +4,19 @@
  *
  *	branches ROUNDS          for that many rounds, and prints the result
  *	branches                 for ever
- *	branches fork ROUNDS     in two children, one after the other
+ *	branches fork            in two children, one after the other, each until
+ *	                         it was traced a hundred times
  *	branches load LIB ROUNDS in function work of a library, loaded by dlopen
  *
  * With -DLIBRARY it is such a library.
  */
 #include <dlfcn.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -46,18 +49,41 @@ __attribute__((noinline)) uint64_t work(uint64_t rounds)
 }
 
 #ifndef LIBRARY
-static int in_child(uint64_t rounds)
+static int is_traced(pid_t pid)
 {
+	char line[256];
+	int tracer = 0;
+	FILE *status;
+
+	snprintf(line, sizeof(line), "/proc/%d/status", pid);
+	status = fopen(line, "r");
+	while (status && fgets(line, sizeof(line), status))
+		if (sscanf(line, "TracerPid: %d", &tracer) == 1)
+			break;
+	if (status)
+		fclose(status);
+	return tracer != 0;
+}
+
+static int in_child(void)
+{
+	const struct timespec millisecond = { .tv_nsec = 1000000 };
 	pid_t pid = fork();
-	int status;
+	int status, traced = 0;
 
 	if (pid < 0)
 		return 1;
 	if (pid == 0) {
-		result = work(rounds);
-		_exit(0);
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		result = work(UINT64_MAX);
 	}
-	return waitpid(pid, &status, 0) != pid || status != 0;
+	while (traced < 100) {
+		nanosleep(&millisecond, NULL);
+		traced += is_traced(pid);
+	}
+	kill(pid, SIGTERM);
+	return waitpid(pid, &status, 0) != pid || !WIFSIGNALED(status) ||
+	       WTERMSIG(status) != SIGTERM;
 }
 
 int main(int argc, char **argv)
@@ -65,7 +91,7 @@ int main(int argc, char **argv)
 	if (argc < 2)
 		result = work(UINT64_MAX);
 	if (!strcmp(argv[1], "fork"))
-		return in_child(strtoull(argv[2], NULL, 10)) || in_child(strtoull(argv[2], NULL, 10));
+		return in_child() || in_child();
 	if (!strcmp(argv[1], "load")) {
 		const struct timespec later = { .tv_nsec = 300000000 };
 		void *library;
