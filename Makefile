@@ -55,7 +55,7 @@ RACE := $(if $(shell command -v gcc),-race)
 # The packages whose tests measure the machine have it for themselves, one after
 # the other: the kernel leaves out tracepoints while somebody else begins or ends
 # to listen to them.
-ALONE = $(filter-out internal/source/stepping/,$(filter internal/source/% test/e2e/ test/waiting/,$(VM_PACKAGES)))
+ALONE = $(filter $(patsubst %,internal/capture/%/,branch offcpu oncpu probe) test/e2e/ test/waiting/,$(VM_PACKAGES))
 
 # The packages with tests that bound what a program may need, which the race detector
 # multiplies: they run without it, too.
@@ -81,7 +81,7 @@ VM_TOOLS := perf sleep biolatency offcputime taskset unshare setcap strip objcop
 RIG := $(GO) run ./test/rig -timeout $(VM_TIMEOUT) -env FULGUR_NMIS=$(NMIS) $(addprefix -env ,$(filter FULGUR_TEST_LONG=1,FULGUR_TEST_LONG=$(FULGUR_TEST_LONG))) $(RIG_FLAGS)
 
 # Stepping is held to deadlines, which emulation does not keep.
-RIG_PACKAGES = $(filter-out internal/source/stepping/,$(VM_PACKAGES))
+RIG_PACKAGES = $(filter-out internal/capture/stepping/,$(VM_PACKAGES))
 
 .PHONY: test-vm
 test-vm: deps-test deps-vm ## Run the privileged tests in VMs with Debian's 6.1 kernel, some of them with 5.10, 6.12 and 7.2
@@ -90,7 +90,7 @@ test-vm: deps-test deps-vm ## Run the privileged tests in VMs with Debian's 6.1 
 
 # The same for arm64, with dynamic linking and signed return addresses, and what
 # eu-stack needs there. Most of test/e2e needs compilers, and the PMU is amd64's.
-ARM64_VM_PACKAGES = internal/unwind/ $(filter-out test/e2e/ test/rig/bolt/ internal/source/branch/,$(RIG_PACKAGES))
+ARM64_VM_PACKAGES = internal/unwind/ $(filter-out test/e2e/ test/rig/bolt/ internal/capture/branch/,$(RIG_PACKAGES))
 ARM64_CC         ?= aarch64-linux-gnu-gcc-12
 ARM64_PACKAGES   := libc6 elfutils libasm1 libbz2-1.0 libdw1 libelf1 liblzma5 libstdc++6 libgcc-s1 libzstd1 zlib1g libdebuginfod1
 ARM64_C_PROGRAMS := $(addprefix $(BUILD)/rig/arm64/unwind-,frames lazy signals signed)
@@ -125,11 +125,11 @@ test-long-vm test-long-vm-arm64: test-long-%:
 
 .PHONY: test-unwind
 test-unwind: deps-test ## Compare 15 000 stacks of stopped programs with those of gdb and eu-stack
-	FULGUR_UNWIND_STACKS=300 $(GO) test -count=1 -p 1 -v -timeout 60m -run 'TestProcesses|TestWalkStopped' ./internal/unwind ./internal/source/oncpu
+	FULGUR_UNWIND_STACKS=300 $(GO) test -count=1 -p 1 -v -timeout 60m -run 'TestProcesses|TestWalkStopped' ./internal/unwind ./internal/capture/oncpu
 
 .PHONY: test-symbols
 test-symbols: deps-symbols ## Compare 180 000 addresses with llvm-symbolizer and addr2line
-	FULGUR_TEST_LONG=1 $(GO) test -count=1 -v -timeout 30m -run 'TestAgainstTools|TestGoAddr2line' ./internal/symbolize
+	FULGUR_TEST_LONG=1 $(GO) test -count=1 -v -timeout 30m -run 'TestAgainstTools|TestGoAddr2line' ./internal/symbols/symbolize
 
 .PHONY: generate
 generate: deps-generate ## Rebuild the BPF objects and their Go bindings with clang-19

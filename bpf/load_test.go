@@ -12,10 +12,10 @@ import (
 	"github.com/cilium/ebpf/features"
 
 	"fulgur/bpf"
-	"fulgur/internal/memlock"
-	"fulgur/internal/source/blockio"
-	"fulgur/internal/source/offcpu"
-	"fulgur/internal/source/probe"
+	"fulgur/internal/capture/blockio"
+	"fulgur/internal/capture/offcpu"
+	"fulgur/internal/capture/probe"
+	"fulgur/internal/linux/memlock"
 	"fulgur/internal/testenv"
 )
 

@@ -9,8 +9,8 @@ import (
 	"os"
 	"strconv"
 
-	"fulgur/internal/debugfile"
-	"fulgur/internal/symbolize"
+	"fulgur/internal/symbols/debugfile"
+	"fulgur/internal/symbols/symbolize"
 )
 
 // child is fulgur's symbolizer as a program like the others: it reads addresses

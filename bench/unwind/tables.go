@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"fulgur/internal/elffile"
+	"fulgur/internal/symbols/elffile"
 	"fulgur/internal/unwind"
 )
 

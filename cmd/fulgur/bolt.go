@@ -7,8 +7,8 @@ import (
 
 	"github.com/alecthomas/kong"
 
-	"fulgur/internal/boltprofile"
-	"fulgur/internal/target"
+	"fulgur/internal/capture/target"
+	"fulgur/internal/session/boltprofile"
 )
 
 // boltCommand has the flags of ebpf-bolt, and more.

@@ -6,7 +6,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
-	"fulgur/internal/clidoc"
+	"fulgur/internal/ui/clidoc"
 )
 
 // completionCommand writes what teaches a shell fulgur's command line.

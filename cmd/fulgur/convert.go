@@ -5,7 +5,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
-	"fulgur/internal/stored"
+	"fulgur/internal/session/offline"
 )
 
 // convertCommand writes profiles in other formats, and makes profiles of what
@@ -84,12 +84,12 @@ Examples:
 func (c *convertCommand) run(ctx context.Context, env environment) (int, error) {
 	o := c.options()
 	o.Stdout, o.Stderr = env.stdout, env.stderr
-	return stored.Convert(ctx, o)
+	return offline.Convert(ctx, o)
 }
 
 // options translates the flags.
-func (c *convertCommand) options() stored.ConvertOptions {
-	return stored.ConvertOptions{
+func (c *convertCommand) options() offline.ConvertOptions {
+	return offline.ConvertOptions{
 		Input:        c.Input,
 		Output:       c.Output,
 		Value:        c.Value,

@@ -3,7 +3,7 @@ package main
 import (
 	"context"
 
-	"fulgur/internal/stored"
+	"fulgur/internal/session/offline"
 )
 
 // diffCommand compares two profiles.
@@ -49,7 +49,7 @@ func (c *diffCommand) run(ctx context.Context, env environment) (int, error) {
 	if c.Top != nil {
 		top = uint64(*c.Top)
 	}
-	return stored.Diff(ctx, stored.DiffOptions{
+	return offline.Diff(ctx, offline.DiffOptions{
 		Base:      c.Base,
 		New:       c.New,
 		Value:     c.Value,

@@ -5,8 +5,8 @@ import (
 	"encoding/json"
 	"os"
 
+	"fulgur/internal/capture/trial"
 	"fulgur/internal/doctor"
-	"fulgur/internal/doctor/probe"
 )
 
 // doctorCommand says what works on this machine.
@@ -37,7 +37,7 @@ func (c *doctorCommand) run(_ context.Context, env environment) (int, error) {
 	if err != nil {
 		return exitFailed, err
 	}
-	facts.Tried = probe.All()
+	facts.Tried = trial.All()
 	report := doctor.Examine(&facts, buildVersion())
 	if c.JSON {
 		enc := json.NewEncoder(env.stdout)

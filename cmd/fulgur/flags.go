@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"fulgur/internal/capture/target"
 	"fulgur/internal/session"
-	"fulgur/internal/target"
 )
 
 // targetFlags choose what to measure, in the commands that take profiles.

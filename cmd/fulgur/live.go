@@ -8,10 +8,10 @@ import (
 	"os"
 	"time"
 
-	"fulgur/internal/encode/flame"
-	"fulgur/internal/live"
-	"fulgur/internal/localhttp"
+	"fulgur/internal/profile/encode/flame"
 	"fulgur/internal/session"
+	"fulgur/internal/ui/live"
+	"fulgur/internal/ui/localhttp"
 )
 
 // servedInterval is how long the windows of a served flame graph are, if no length is

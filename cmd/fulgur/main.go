@@ -18,12 +18,12 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"fulgur/internal/capture/branch"
+	"fulgur/internal/capture/target"
 	"fulgur/internal/doctor"
-	"fulgur/internal/encode/plain"
-	"fulgur/internal/privilege"
-	"fulgur/internal/source/branch"
-	"fulgur/internal/target"
-	"fulgur/internal/usage"
+	"fulgur/internal/linux/capability"
+	"fulgur/internal/message/plain"
+	"fulgur/internal/message/usage"
 )
 
 // Exit codes of fulgur's own.
@@ -85,7 +85,7 @@ func (*commands) Help() string {
 
 func main() {
 	// First of all, so that the command line, too, is read with the user's own rights.
-	if err := privilege.Withhold(); err != nil {
+	if err := capability.Withhold(); err != nil {
 		os.Exit(report(os.Stderr, os.Args[1:], exitFailed, err))
 	}
 	ctx, stop := interruptible(context.Background())
@@ -115,7 +115,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (code int
 		return 0 // help was asked for
 	}
 	if err == nil && !usesCapabilities(selected) {
-		code, err = exitFailed, privilege.Drop()
+		code, err = exitFailed, capability.Drop()
 	}
 	if err == nil {
 		code, err = selected.run(ctx, environment{args: args, stdout: stdout, stderr: stderr})

@@ -16,14 +16,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"fulgur/internal/boltprofile"
+	"fulgur/internal/capture/branch"
+	"fulgur/internal/capture/offcpu"
+	"fulgur/internal/capture/target"
+	"fulgur/internal/message/usage"
 	"fulgur/internal/session"
-	"fulgur/internal/source/branch"
-	"fulgur/internal/source/offcpu"
-	"fulgur/internal/stored"
-	"fulgur/internal/target"
+	"fulgur/internal/session/boltprofile"
+	"fulgur/internal/session/offline"
 	"fulgur/internal/testenv"
-	"fulgur/internal/usage"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -181,7 +181,7 @@ func checkOptions[O any](t *testing.T, line string, want O, options func(command
 }
 
 func TestConvertOptions(t *testing.T) {
-	tests := map[string]stored.ConvertOptions{
+	tests := map[string]offline.ConvertOptions{
 		"convert --binary b -o a.preagg in":       {Input: "in", Binary: "b", Output: "a.preagg", LLVM: "auto"},
 		"convert --embed-sources -o a.json.gz in": {Input: "in", Output: "a.json.gz", EmbedSources: true, LLVM: "auto"},
 		"convert --format preagg --binary b -":    {Input: "-", Binary: "b", Format: "preagg", LLVM: "auto"},
@@ -232,7 +232,7 @@ func TestRecordShows(t *testing.T) {
 }
 
 func TestViewOptions(t *testing.T) {
-	tests := map[string]stored.ViewOptions{
+	tests := map[string]offline.ViewOptions{
 		"view cpu.json.gz": {Input: "cpu.json.gz", Listen: "127.0.0.1"},
 		"view --base a.pb.gz --value cpu --port 4000 --listen ::1 --no-open -q -": {
 			Input: "-", Base: "a.pb.gz", Value: "cpu", Port: 4000, Listen: "::1", NoOpen: true, Quiet: true,

@@ -3,7 +3,7 @@ package main
 import (
 	"context"
 
-	"fulgur/internal/boltprofile"
+	"fulgur/internal/session/boltprofile"
 )
 
 // mergeCommand adds profiles for BOLT up.

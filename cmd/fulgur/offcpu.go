@@ -7,8 +7,8 @@ import (
 	"strconv"
 	"time"
 
+	"fulgur/internal/capture/offcpu"
 	"fulgur/internal/session"
-	"fulgur/internal/source/offcpu"
 )
 
 // offCPUCommand has the flags of bcc's offcputime, by their names.

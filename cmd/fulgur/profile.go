@@ -9,10 +9,10 @@ import (
 
 	"github.com/alecthomas/kong"
 
-	"fulgur/internal/output"
+	"fulgur/internal/capture/target"
+	"fulgur/internal/profile/output"
 	"fulgur/internal/session"
-	"fulgur/internal/target"
-	"fulgur/internal/terminal"
+	"fulgur/internal/ui/terminal"
 )
 
 // profileCommand has the flags of bcc's profile, by their names, and some of

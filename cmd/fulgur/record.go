@@ -15,7 +15,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
-	"fulgur/internal/encode/plain"
+	"fulgur/internal/message/plain"
 	"fulgur/internal/session"
 )
 

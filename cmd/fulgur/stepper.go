@@ -4,7 +4,7 @@ import (
 	"context"
 	"os"
 
-	"fulgur/internal/source/stepping"
+	"fulgur/internal/capture/stepping"
 )
 
 // stepperCommand is the process that steps for "fulgur bolt"; see

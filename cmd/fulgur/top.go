@@ -8,11 +8,11 @@ import (
 	"os"
 	"time"
 
+	"fulgur/internal/capture/target"
 	"fulgur/internal/profile"
 	"fulgur/internal/session"
-	"fulgur/internal/target"
-	"fulgur/internal/terminal"
-	"fulgur/internal/top"
+	"fulgur/internal/ui/terminal"
+	"fulgur/internal/ui/top"
 )
 
 // topCommand has the flags of profile that make sense on a screen.

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"fulgur/internal/perfevent"
+	"fulgur/internal/linux/perfevent"
 )
 
 // longest is the longest time that can be asked for. More is a slip: to go on

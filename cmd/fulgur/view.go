@@ -3,7 +3,7 @@ package main
 import (
 	"context"
 
-	"fulgur/internal/stored"
+	"fulgur/internal/session/offline"
 )
 
 // viewCommand shows a profile in a browser.
@@ -48,12 +48,12 @@ Examples:
 func (c *viewCommand) run(ctx context.Context, env environment) (int, error) {
 	o := c.options()
 	o.Stderr = env.stderr
-	return stored.View(ctx, o)
+	return offline.View(ctx, o)
 }
 
 // options translates the flags.
-func (c *viewCommand) options() stored.ViewOptions {
-	return stored.ViewOptions{
+func (c *viewCommand) options() offline.ViewOptions {
+	return offline.ViewOptions{
 		Input:  c.File,
 		Base:   c.Base,
 		Value:  c.Value,

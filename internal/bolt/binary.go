@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"math"
 
-	"fulgur/internal/elffile"
+	"fulgur/internal/symbols/elffile"
 )
 
 // Binary is an ELF file whose branches are counted. It belongs to the one

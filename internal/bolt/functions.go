@@ -5,7 +5,7 @@ import (
 	"debug/elf"
 	"slices"
 
-	"fulgur/internal/elffile"
+	"fulgur/internal/symbols/elffile"
 )
 
 // Functions are the address ranges that BOLT takes for functions: those of

@@ -4,7 +4,7 @@ import (
 	"debug/elf"
 	"testing"
 
-	"fulgur/internal/elffile"
+	"fulgur/internal/symbols/elffile"
 )
 
 // TestFunctions finds functions as BOLT does: hand-written ones without a size

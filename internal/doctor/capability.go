@@ -5,18 +5,18 @@ import (
 	"slices"
 	"strings"
 
-	"fulgur/internal/privilege"
+	"fulgur/internal/linux/capability"
 )
 
 // capability checks that c is in effect. What its lack means is in lack.
-func capability(c privilege.Capability, lack fault) check {
+func capabilityCheck(c capability.Capability, lack fault) check {
 	matters := lack.when
 	lack.when = func(f *Facts) bool {
 		return !f.Can(c.In(f.State)) && (matters == nil || matters(f))
 	}
 	lack.what = func(f *Facts) string { return c.In(f.State).String() + " is not in effect" }
 	lack.plain = true
-	lack.missing, lack.denies = c, privilege.SetOf(c)
+	lack.missing, lack.denies = c, capability.SetOf(c)
 	lack.remedy = capabilityRemedy(c)
 	return check{
 		id: strings.ToLower(c.String()), group: groupProcess, title: c.String(),
@@ -36,12 +36,12 @@ func capability(c privilege.Capability, lack fault) check {
 }
 
 // useful are the capabilities that fulgur makes use of.
-var useful = []privilege.Capability{
-	privilege.BPF, privilege.Perfmon, privilege.SysPtrace, privilege.CheckpointRestore, privilege.DACReadSearch, privilege.Syslog,
+var useful = []capability.Capability{
+	capability.BPF, capability.Perfmon, capability.SysPtrace, capability.CheckpointRestore, capability.DACReadSearch, capability.Syslog,
 }
 
 // capabilityRemedy returns how to get c, and with it the others that are useful.
-func capabilityRemedy(c privilege.Capability) func(*Facts) Remedy {
+func capabilityRemedy(c capability.Capability) func(*Facts) Remedy {
 	return func(f *Facts) Remedy {
 		switch {
 		case !f.Bounding.Has(c.In(f.State)):

@@ -3,7 +3,7 @@ package doctor
 import (
 	"slices"
 
-	"fulgur/internal/privilege"
+	"fulgur/internal/linux/capability"
 )
 
 // Command is a way to use fulgur that has needs of its own.
@@ -49,10 +49,10 @@ type fault struct {
 	// minor is set if the loss is not worth a warning before every run.
 	minor bool
 	// missing is the capability whose lack it is, if it is one's.
-	missing privilege.Capability
+	missing capability.Capability
 	// denies are the capabilities that have no effect where it is wrong: what
 	// the kernel refuses to somebody who has them is explained by it.
-	denies privilege.Set
+	denies capability.Set
 	// causes returns the problems that it follows from; nil for none. Their
 	// remedies mend it.
 	causes func(*Facts) []Problem
@@ -97,8 +97,8 @@ type Problem struct {
 
 	plain   bool
 	minor   bool
-	missing privilege.Capability
-	denies  privilege.Set
+	missing capability.Capability
+	denies  capability.Set
 }
 
 // String says what is wrong and what to do.

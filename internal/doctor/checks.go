@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	"fulgur/internal/privilege"
+	"fulgur/internal/linux/capability"
 )
 
 // What fulgur asks of a kernel.
@@ -40,7 +40,7 @@ const (
 var withStacks = []Command{Profile, OffCPU, BlockIO, Faults, Record}
 
 // allCapabilities are denied where none has an effect.
-const allCapabilities = ^privilege.Set(0)
+const allCapabilities = ^capability.Set(0)
 
 // Lines to paste and losses that several checks share.
 const (
@@ -94,7 +94,7 @@ var grounds = []check{
 				remedy: paste("sudo mount -t proc none /proc"),
 			},
 			{
-				when:   func(f *Facts) bool { return f.HidePID && !f.Can(privilege.SysPtrace) },
+				when:   func(f *Facts) bool { return f.HidePID && !f.Can(capability.SysPtrace) },
 				what:   always("/proc is mounted with hidepid"),
 				plain:  true,
 				costs:  Commands,
@@ -103,21 +103,21 @@ var grounds = []check{
 			},
 		},
 	},
-	capability(privilege.BPF, fault{stops: Commands}),
-	capability(privilege.Perfmon, fault{stops: Commands}),
-	capability(privilege.SysPtrace, fault{
+	capabilityCheck(capability.BPF, fault{stops: Commands}),
+	capabilityCheck(capability.Perfmon, fault{stops: Commands}),
+	capabilityCheck(capability.SysPtrace, fault{
 		costs: Commands,
 		lost:  "functions of other users' and of more privileged processes may have no names: their mappings and the files of their containers stay hidden",
 	}),
-	capability(privilege.CheckpointRestore, fault{
+	capabilityCheck(capability.CheckpointRestore, fault{
 		costs: Commands,
 		lost:  "functions of files that were deleted or replaced while a process maps them, or that this user may not read, have no names",
 	}),
-	capability(privilege.DACReadSearch, fault{
+	capabilityCheck(capability.DACReadSearch, fault{
 		costs: Commands,
 		lost:  "functions of files that this user may not read have no names",
 	}),
-	capability(privilege.Syslog, fault{
+	capabilityCheck(capability.Syslog, fault{
 		// The kernel shows its addresses to those who may profile it, too.
 		when:  func(f *Facts) bool { return f.sysctl(sysctlKptr, 0) != 0 || f.sysctl(sysctlParanoid, 2) > 1 },
 		costs: withStacks,
@@ -127,7 +127,7 @@ var grounds = []check{
 	{
 		id: "memlock", group: groupProcess, title: "locked memory",
 		value: func(f *Facts) string {
-			if f.Can(privilege.IPCLock) {
+			if f.Can(capability.IPCLock) {
 				return "no limit"
 			}
 			return fmt.Sprintf("%d kB for each CPU, %s besides", f.sysctl(sysctlMlock, 0), limit(f.Memlock))
@@ -141,7 +141,7 @@ var grounds = []check{
 			},
 		}, {
 			when: func(f *Facts) bool {
-				return f.isBefore(5, 11) && !f.Can(privilege.SysResource) && f.MemlockMax < mapMemory
+				return f.isBefore(5, 11) && !f.Can(capability.SysResource) && f.MemlockMax < mapMemory
 			},
 			what: func(f *Facts) string {
 				return fmt.Sprintf("before Linux 5.11, BPF maps count against the limit on locked memory, RLIMIT_MEMLOCK, which is %s here, and only CAP_SYS_RESOURCE can raise it", limit(f.MemlockMax))
@@ -177,7 +177,7 @@ var grounds = []check{
 			when:   func(f *Facts) bool { return f.Lockdown == LockdownConfidentiality },
 			what:   always("the kernel is locked down in confidentiality mode, which keeps BPF programs from reading its memory"),
 			stops:  Commands,
-			denies: privilege.SetOf(privilege.BPF, privilege.Perfmon),
+			denies: capability.SetOf(capability.BPF, capability.Perfmon),
 			remedy: do("boot with lockdown=integrity, or turn Secure Boot's lockdown off"),
 		}},
 	},
@@ -185,12 +185,12 @@ var grounds = []check{
 		id: "perf_event_paranoid", group: groupKernel, title: "perf_event_paranoid",
 		value: sysctlValue(sysctlParanoid),
 		faults: []fault{{
-			when: func(f *Facts) bool { return f.sysctl(sysctlParanoid, 2) > 2 && !f.Effective.Has(privilege.SysAdmin) },
+			when: func(f *Facts) bool { return f.sysctl(sysctlParanoid, 2) > 2 && !f.Effective.Has(capability.SysAdmin) },
 			what: func(f *Facts) string {
 				return fmt.Sprintf("sysctl %s is %d, and above 2 the kernels of Debian and Ubuntu demand CAP_SYS_ADMIN", sysctlParanoid, f.Sysctls[sysctlParanoid])
 			},
 			lost:   "the kernel may refuse perf events; the trials below show which",
-			denies: privilege.SetOf(privilege.Perfmon),
+			denies: capability.SetOf(capability.Perfmon),
 			remedy: always(Remedy{Do: "run fulgur with sudo, or", Paste: "sudo sysctl " + sysctlParanoid + "=2"}),
 		}},
 	},
@@ -286,19 +286,19 @@ var grounds = []check{
 				when:   func(f *Facts) bool { return f.sysctl(sysctlPtrace, 0) == 3 },
 				what:   always("sysctl " + sysctlPtrace + " is 3: nobody may trace until the next boot"),
 				stops:  []Command{BoltStepping},
-				denies: privilege.SetOf(privilege.SysPtrace),
+				denies: capability.SetOf(capability.SysPtrace),
 				remedy: do("set it lower in /etc/sysctl.d and boot anew"),
 			},
 			{
 				// What fulgur's file lends does not count, see package stepping.
 				when: func(f *Facts) bool {
-					return f.sysctl(sysctlPtrace, 0) > 0 && (!f.Can(privilege.SysPtrace) || f.Lent.Has(privilege.SysPtrace))
+					return f.sysctl(sysctlPtrace, 0) > 0 && (!f.Can(capability.SysPtrace) || f.Lent.Has(capability.SysPtrace))
 				},
 				what: func(f *Facts) string {
 					return fmt.Sprintf("sysctl %s is %d, and this user has no CAP_SYS_PTRACE", sysctlPtrace, f.Sysctls[sysctlPtrace])
 				},
 				stops:  []Command{BoltStepping},
-				denies: privilege.SetOf(privilege.SysPtrace),
+				denies: capability.SetOf(capability.SysPtrace),
 				remedy: do("run fulgur with sudo, or once: `sudo sysctl " + sysctlPtrace + "=0`"),
 			},
 		},
@@ -409,7 +409,7 @@ func isConfined(f *Facts) bool {
 // perf_mmap of the kernel's kernel/events/core.c lets this user lock.
 func lacksLockedMemory(f *Facts) bool {
 	perCPU, known := f.Sysctls[sysctlMlock]
-	if !known || f.Can(privilege.IPCLock) || f.sysctl(sysctlParanoid, 2) < 0 {
+	if !known || f.Can(capability.IPCLock) || f.sysctl(sysctlParanoid, 2) < 0 {
 		return false
 	}
 	beyond := (sidebandPages*f.PageSize - perCPU<<10) * f.CPUs

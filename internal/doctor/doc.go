@@ -3,7 +3,7 @@
 //
 // The knowledge is one table, checks.go: data that judge [Facts] and nothing
 // else, so that they can be tried on any machine's. [Read] gathers what files
-// tell, in a millisecond; [fulgur/internal/doctor/probe] tries the rest out.
+// tell, in a millisecond; [fulgur/internal/capture/trial] tries the rest out.
 //
 // The vocabulary: a check looks at one thing of the machine. What it finds
 // wrong is a [Problem], which stops commands or costs them something.

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"syscall"
 
-	"fulgur/internal/perfevent"
-	"fulgur/internal/privilege"
+	"fulgur/internal/linux/capability"
+	"fulgur/internal/linux/perfevent"
 )
 
 // Error is what keeps fulgur from doing something, with the remedy.
@@ -115,7 +115,7 @@ func (p *Problem) warning() string {
 // wrapped with what we were doing: "load BPF programs". The capabilities needed
 // are those of bpf() and perf_event_open() unless others are given. The result
 // wraps err; that of nil is nil.
-func Explain(err error, doing string, needed ...privilege.Capability) error {
+func Explain(err error, doing string, needed ...capability.Capability) error {
 	if err == nil {
 		return nil
 	}
@@ -126,14 +126,14 @@ func Explain(err error, doing string, needed ...privilege.Capability) error {
 	return f.explain(err, doing, needed...)
 }
 
-func (f *Facts) explain(err error, doing string, needed ...privilege.Capability) error {
+func (f *Facts) explain(err error, doing string, needed ...capability.Capability) error {
 	if !refused(err) {
 		return fmt.Errorf("%s: %w", doing, err)
 	}
 	if len(needed) == 0 {
-		needed = []privilege.Capability{privilege.BPF, privilege.Perfmon}
+		needed = []capability.Capability{capability.BPF, capability.Perfmon}
 	}
-	causes := f.causes(privilege.SetOf(needed...))
+	causes := f.causes(capability.SetOf(needed...))
 	if len(causes) == 0 {
 		causes = []Problem{{
 			What:   fmt.Sprintf("refused (%v) although %s in effect", err, inEffect(needed)),
@@ -154,7 +154,7 @@ func refused(err error) bool {
 	return errors.Is(err, syscall.EPERM) || errors.Is(err, syscall.EACCES)
 }
 
-func inEffect(caps []privilege.Capability) string {
+func inEffect(caps []capability.Capability) string {
 	names := make([]string, len(caps))
 	for i, c := range caps {
 		names[i] = c.String()

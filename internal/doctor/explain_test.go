@@ -9,8 +9,8 @@ import (
 	"syscall"
 	"testing"
 
-	"fulgur/internal/perfevent"
-	"fulgur/internal/privilege"
+	"fulgur/internal/linux/capability"
+	"fulgur/internal/linux/perfevent"
 	"fulgur/internal/testenv"
 )
 
@@ -19,7 +19,7 @@ func TestExplain(t *testing.T) {
 	tests := map[string]struct {
 		machine string
 		err     error
-		needed  []privilege.Capability
+		needed  []capability.Capability
 		want    string
 	}{
 		"capabilities": {
@@ -31,11 +31,11 @@ func TestExplain(t *testing.T) {
 			want: "load BPF programs needs CAP_PERFMON: ",
 		},
 		"another one": {
-			machine: "CAP_BPF", err: syscall.EACCES, needed: []privilege.Capability{privilege.SysPtrace},
+			machine: "CAP_BPF", err: syscall.EACCES, needed: []capability.Capability{capability.SysPtrace},
 			want: "load BPF programs needs CAP_SYS_PTRACE: ",
 		},
 		"tracing is forbidden": {
-			machine: "yama, nobody", err: syscall.EPERM, needed: []privilege.Capability{privilege.SysPtrace},
+			machine: "yama, nobody", err: syscall.EPERM, needed: []capability.Capability{capability.SysPtrace},
 			want: "load BPF programs: sysctl kernel.yama.ptrace_scope is 3",
 		},
 		"before CAP_BPF": {

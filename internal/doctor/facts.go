@@ -12,14 +12,14 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"fulgur/internal/perfevent"
-	"fulgur/internal/privilege"
+	"fulgur/internal/linux/capability"
+	"fulgur/internal/linux/perfevent"
 )
 
 // Facts are what is known of a machine and of this process on it.
 type Facts struct {
 	// State has the rights of the process.
-	privilege.State
+	capability.State
 	// Release and Machine are those of uname(2): "6.1.0-44-amd64", "x86_64".
 	Release, Machine string
 	// CPUs is how many are online, PageSize that of memory, in bytes.
@@ -114,7 +114,7 @@ var sysctls = []string{
 
 // Read gathers what files tell, and tries nothing.
 func Read() (Facts, error) {
-	state, err := privilege.Read()
+	state, err := capability.Read()
 	if err != nil {
 		return Facts{}, err
 	}

@@ -6,19 +6,19 @@ import (
 	"slices"
 	"syscall"
 
-	"fulgur/internal/privilege"
+	"fulgur/internal/linux/capability"
 )
 
 // all is every capability that Linux 6.18 knows.
-const all privilege.Set = 1<<41 - 1
+const all capability.Set = 1<<41 - 1
 
 // without returns all less caps.
-func without(caps ...privilege.Capability) privilege.Set { return all &^ privilege.SetOf(caps...) }
+func without(caps ...capability.Capability) capability.Set { return all &^ capability.SetOf(caps...) }
 
 // healthy returns the facts of a machine with a PMU where root lacks nothing.
 func healthy() Facts {
 	f := Facts{
-		State:      privilege.State{Effective: all, Bounding: all, Last: privilege.CheckpointRestore},
+		State:      capability.State{Effective: all, Bounding: all, Last: capability.CheckpointRestore},
 		Release:    "6.12.0-1-amd64",
 		Machine:    "x86_64",
 		CPUs:       4,
@@ -64,10 +64,10 @@ var machines = map[string]func(*Facts){
 		refuse(f)
 	},
 	"CAP_BPF and CAP_PERFMON": func(f *Facts) {
-		f.Effective = privilege.SetOf(privilege.BPF, privilege.Perfmon)
+		f.Effective = capability.SetOf(capability.BPF, capability.Perfmon)
 	},
-	"CAP_SYS_ADMIN": func(f *Facts) { f.Effective = privilege.SetOf(privilege.SysAdmin) },
-	"CAP_BPF":       func(f *Facts) { f.Effective = privilege.SetOf(privilege.BPF) },
+	"CAP_SYS_ADMIN": func(f *Facts) { f.Effective = capability.SetOf(capability.SysAdmin) },
+	"CAP_BPF":       func(f *Facts) { f.Effective = capability.SetOf(capability.BPF) },
 	"before CAP_BPF": func(f *Facts) {
 		f.Effective, f.Last, f.Release = 0, 37, "5.4.0-1-generic"
 		refuse(f)
@@ -96,7 +96,7 @@ var machines = map[string]func(*Facts){
 	},
 	"another /proc": func(f *Facts) { f.ForeignProc = true },
 	"hidepid": func(f *Facts) {
-		f.HidePID, f.Effective = true, without(privilege.SysPtrace)
+		f.HidePID, f.Effective = true, without(capability.SysPtrace)
 	},
 	"hidepid, root": func(f *Facts) { f.HidePID = true },
 	"confidentiality": func(f *Facts) {
@@ -105,14 +105,14 @@ var machines = map[string]func(*Facts){
 	},
 	"integrity": func(f *Facts) { f.Lockdown = LockdownIntegrity },
 	"Debian's paranoia": func(f *Facts) {
-		f.Sysctls[sysctlParanoid], f.Effective = 3, without(privilege.SysAdmin)
+		f.Sysctls[sysctlParanoid], f.Effective = 3, without(capability.SysAdmin)
 		for _, p := range []Probe{ProbePerfEvent, ProbeCycles, ProbeBranchRecords} {
 			f.Tried[p] = Outcome{Err: syscall.EACCES}
 		}
 	},
 	"Ubuntu's paranoia, root": func(f *Facts) { f.Sysctls[sysctlParanoid] = 4 },
 	"a stock kernel's paranoia": func(f *Facts) {
-		f.Sysctls[sysctlParanoid], f.Effective = 3, without(privilege.SysAdmin)
+		f.Sysctls[sysctlParanoid], f.Effective = 3, without(capability.SysAdmin)
 	},
 	"no BTF": func(f *Facts) {
 		f.BTF = false
@@ -137,11 +137,11 @@ var machines = map[string]func(*Facts){
 	},
 	"Linux 5.10, CAP_BPF and CAP_PERFMON": func(f *Facts) {
 		f.Release = "5.10.0-32-amd64"
-		f.Effective = privilege.SetOf(privilege.BPF, privilege.Perfmon)
+		f.Effective = capability.SetOf(capability.BPF, capability.Perfmon)
 	},
 	"Linux 5.10, unlimited": func(f *Facts) {
 		f.Release, f.MemlockMax = "5.10.0-32-amd64", 1<<64-1
-		f.Effective = privilege.SetOf(privilege.BPF, privilege.Perfmon)
+		f.Effective = capability.SetOf(capability.BPF, capability.Perfmon)
 	},
 	"a virtual machine": func(f *Facts) {
 		f.Tried[ProbeCycles] = Outcome{Err: ErrNoPMU}
@@ -153,7 +153,7 @@ var machines = map[string]func(*Facts){
 		f.Tried[ProbeBranchRecords] = Outcome{Err: ErrNoBranchRecords}
 	},
 	"yama": func(f *Facts) {
-		f.Sysctls[sysctlPtrace], f.Effective = 1, without(privilege.SysPtrace)
+		f.Sysctls[sysctlPtrace], f.Effective = 1, without(capability.SysPtrace)
 	},
 	"yama, root":   func(f *Facts) { f.Sysctls[sysctlPtrace] = 2 },
 	"yama, nobody": func(f *Facts) { f.Sysctls[sysctlPtrace] = 3 },
@@ -166,11 +166,11 @@ var machines = map[string]func(*Facts){
 	"no cgroup v2, no tracefs": func(f *Facts) { f.Cgroup2, f.TraceFS = "", "" },
 	"low limits":               func(f *Facts) { f.Sysctls[sysctlStack], f.Sysctls[sysctlRate] = 64, 500 },
 	"64 KiB pages": func(f *Facts) {
-		f.PageSize, f.Sysctls[sysctlMlock], f.Effective = 65536, 576, privilege.SetOf(privilege.BPF, privilege.Perfmon)
+		f.PageSize, f.Sysctls[sysctlMlock], f.Effective = 65536, 576, capability.SetOf(capability.BPF, capability.Perfmon)
 	},
 	"little locked memory": func(f *Facts) {
 		f.Memlock, f.Sysctls[sysctlMlock] = 64<<10, 0
-		f.Effective = privilege.SetOf(privilege.BPF, privilege.Perfmon, privilege.SysPtrace, privilege.CheckpointRestore, privilege.DACReadSearch, privilege.Syslog)
+		f.Effective = capability.SetOf(capability.BPF, capability.Perfmon, capability.SysPtrace, capability.CheckpointRestore, capability.DACReadSearch, capability.Syslog)
 	},
 }
 

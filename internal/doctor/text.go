@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"fulgur/internal/encode/plain"
+	"fulgur/internal/message/plain"
 )
 
 // Columns of the text: the state, the title, what was found.

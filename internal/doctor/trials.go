@@ -5,8 +5,8 @@ import (
 	"io/fs"
 	"slices"
 
-	"fulgur/internal/encode/plain"
-	"fulgur/internal/privilege"
+	"fulgur/internal/linux/capability"
+	"fulgur/internal/message/plain"
 )
 
 // FoundCycles is what [ProbeCycles] finds where there is a PMU.
@@ -132,10 +132,10 @@ func (f *Facts) causesOf(p Probe) []Problem {
 }
 
 // needs are the capabilities that probes take.
-var needs = privilege.SetOf(privilege.BPF, privilege.Perfmon)
+var needs = capability.SetOf(capability.BPF, capability.Perfmon)
 
 // causes guesses why the kernel refuses what takes capabilities.
-func (f *Facts) causes(needed privilege.Set) []Problem {
+func (f *Facts) causes(needed capability.Set) []Problem {
 	found := problems(grounds, f)
 	return together(slices.DeleteFunc(found, func(p Problem) bool { return p.denies&needed == 0 }))
 }

@@ -13,8 +13,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"fulgur/internal/answer"
-	"fulgur/internal/safeopen"
+	"fulgur/internal/files/answer"
+	"fulgur/internal/files/safeopen"
 )
 
 // FileKey is the identity of mapped code: the device number and inode as the

@@ -12,8 +12,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"fulgur/internal/answer"
-	"fulgur/internal/procfs"
+	"fulgur/internal/files/answer"
+	"fulgur/internal/linux/procfs"
 	"fulgur/internal/testenv"
 	"fulgur/internal/testenv/fusetest"
 )

@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"fulgur/internal/answer"
+	"fulgur/internal/files/answer"
 )
 
 // files interns mapped files, and bounds how many are open.

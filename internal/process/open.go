@@ -9,10 +9,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"fulgur/internal/answer"
-	"fulgur/internal/privilege"
-	"fulgur/internal/procfs"
-	"fulgur/internal/safeopen"
+	"fulgur/internal/files/answer"
+	"fulgur/internal/files/safeopen"
+	"fulgur/internal/linux/capability"
+	"fulgur/internal/linux/procfs"
 )
 
 // near is what stands for whatever a process sees, as long as it is not known on which
@@ -40,9 +40,9 @@ type opened struct {
 // What a path below a root leads to is opened without: a process can choose the path, and
 // on some file systems also seem to have mapped what is there.
 var (
-	toReachMapped = privilege.SetOf(privilege.SysPtrace, privilege.CheckpointRestore, privilege.DACReadSearch)
-	toReachRoot   = privilege.SetOf(privilege.SysPtrace)
-	toRead        = privilege.SetOf(privilege.DACReadSearch)
+	toReachMapped = capability.SetOf(capability.SysPtrace, capability.CheckpointRestore, capability.DACReadSearch)
+	toReachRoot   = capability.SetOf(capability.SysPtrace)
+	toRead        = capability.SetOf(capability.DACReadSearch)
 )
 
 // open opens the file with the given identity.
@@ -136,7 +136,7 @@ func (s source) root(v *answer.Visit, key FileKey, path string) string {
 // attempt is a way to find a file, and the capabilities to open it with.
 type attempt struct {
 	find   func() (int, error)
-	rights privilege.Set
+	rights capability.Set
 }
 
 // openChecked opens the file that an attempt finds, at path in one place or another,

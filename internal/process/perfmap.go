@@ -10,10 +10,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"fulgur/internal/answer"
-	"fulgur/internal/privilege"
-	"fulgur/internal/procfs"
-	"fulgur/internal/safeopen"
+	"fulgur/internal/files/answer"
+	"fulgur/internal/files/safeopen"
+	"fulgur/internal/linux/capability"
+	"fulgur/internal/linux/procfs"
 )
 
 // openPerfMap opens the perf map of process pid, the file in which a JIT
@@ -138,7 +138,7 @@ func openOwned(v *answer.Visit, root int, path string, uid uint32) (*safeopen.Fi
 // rightsOfPerfMap returns the capabilities to open a perf map of a process of user uid
 // with: many JITs write one that only their user may read. But everyone can put links
 // into /tmp, which lead to that user's other files.
-func rightsOfPerfMap(st *unix.Stat_t, uid uint32) privilege.Set {
+func rightsOfPerfMap(st *unix.Stat_t, uid uint32) capability.Set {
 	if safeopen.Regular(st) == nil && st.Uid == uid && st.Nlink == 1 {
 		return toRead
 	}

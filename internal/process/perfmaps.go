@@ -10,9 +10,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"fulgur/internal/answer"
-	"fulgur/internal/monotonic"
-	"fulgur/internal/safeopen"
+	"fulgur/internal/files/answer"
+	"fulgur/internal/files/safeopen"
+	"fulgur/internal/linux/monotonic"
 )
 
 // PerfMap is what a process's perf map said while it stood for the same code:

@@ -16,10 +16,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"fulgur/internal/answer"
-	"fulgur/internal/monotonic"
-	"fulgur/internal/perfevent"
-	"fulgur/internal/safeopen"
+	"fulgur/internal/files/answer"
+	"fulgur/internal/files/safeopen"
+	"fulgur/internal/linux/monotonic"
+	"fulgur/internal/linux/perfevent"
 	"fulgur/internal/testenv"
 	"fulgur/internal/testenv/fusetest"
 )

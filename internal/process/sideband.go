@@ -9,8 +9,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"fulgur/internal/monotonic"
-	"fulgur/internal/perfevent"
+	"fulgur/internal/linux/monotonic"
+	"fulgur/internal/linux/perfevent"
 )
 
 // Sideband hears of what all processes do: one software event that counts

@@ -15,8 +15,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"fulgur/internal/monotonic"
-	"fulgur/internal/perfevent"
+	"fulgur/internal/linux/monotonic"
+	"fulgur/internal/linux/perfevent"
 	"fulgur/internal/testenv"
 )
 

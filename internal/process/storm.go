@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"fulgur/internal/procfs"
+	"fulgur/internal/linux/procfs"
 )
 
 // What a process may map before its records are no longer followed one by one: mostFollowed

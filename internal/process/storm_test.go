@@ -4,7 +4,7 @@ import (
 	"os"
 	"testing"
 
-	"fulgur/internal/perfevent"
+	"fulgur/internal/linux/perfevent"
 )
 
 // A process that maps code all the time is followed now and then, named, and costs the

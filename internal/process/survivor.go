@@ -3,7 +3,7 @@ package process
 import (
 	"bytes"
 
-	"fulgur/internal/procfs"
+	"fulgur/internal/linux/procfs"
 )
 
 // survivor returns a thread of process pid that has not ended: the first one,

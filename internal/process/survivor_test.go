@@ -12,8 +12,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"fulgur/internal/answer"
-	"fulgur/internal/monotonic"
+	"fulgur/internal/files/answer"
+	"fulgur/internal/linux/monotonic"
 )
 
 // survivorVar makes the test binary a process whose first thread ends before

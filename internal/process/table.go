@@ -7,10 +7,10 @@ import (
 	"io/fs"
 	"time"
 
-	"fulgur/internal/answer"
-	"fulgur/internal/monotonic"
-	"fulgur/internal/perfevent"
-	"fulgur/internal/procfs"
+	"fulgur/internal/files/answer"
+	"fulgur/internal/linux/monotonic"
+	"fulgur/internal/linux/perfevent"
+	"fulgur/internal/linux/procfs"
 )
 
 // Options are a table's settings; the zero value has a default for each.

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"testing"
 
-	"fulgur/internal/perfevent"
+	"fulgur/internal/linux/perfevent"
 )
 
 // Pids of synthetic processes, above what pid_max can be.

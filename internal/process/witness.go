@@ -3,8 +3,8 @@ package process
 import (
 	"errors"
 
-	"fulgur/internal/monotonic"
-	"fulgur/internal/perfevent"
+	"fulgur/internal/linux/monotonic"
+	"fulgur/internal/linux/perfevent"
 )
 
 // sidebandPages is the size of each CPU's sideband ring: room for half a

@@ -5,16 +5,16 @@ import (
 	"fmt"
 	"slices"
 
+	"fulgur/internal/capture/blockio"
+	"fulgur/internal/capture/mounts"
+	"fulgur/internal/capture/naming"
+	"fulgur/internal/capture/probe"
+	"fulgur/internal/capture/stacks"
 	"fulgur/internal/doctor"
-	"fulgur/internal/encode/histogram"
-	"fulgur/internal/encode/plain"
-	"fulgur/internal/mounts"
-	"fulgur/internal/naming"
+	"fulgur/internal/message/plain"
+	"fulgur/internal/message/usage"
 	"fulgur/internal/profile"
-	"fulgur/internal/source/blockio"
-	"fulgur/internal/source/probe"
-	"fulgur/internal/stacks"
-	"fulgur/internal/usage"
+	"fulgur/internal/profile/encode/histogram"
 )
 
 // blockIO is the subject of which code asks disks for what.

@@ -4,9 +4,9 @@ import (
 	"maps"
 
 	"fulgur/bpf"
-	"fulgur/internal/naming"
+	"fulgur/internal/capture/naming"
+	"fulgur/internal/capture/stacks"
 	"fulgur/internal/profile"
-	"fulgur/internal/stacks"
 )
 
 // stackLost stands for a stack whose body never arrived.

@@ -9,14 +9,14 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"fulgur/internal/debugfile/debugfiletest"
-	"fulgur/internal/loop"
-	"fulgur/internal/naming"
+	"fulgur/internal/capture/loop"
+	"fulgur/internal/capture/naming"
+	"fulgur/internal/capture/stacks"
+	"fulgur/internal/capture/stacks/stackstest"
 	"fulgur/internal/process"
 	"fulgur/internal/profile"
-	"fulgur/internal/stacks"
-	"fulgur/internal/stacks/stackstest"
-	"fulgur/internal/symbolize"
+	"fulgur/internal/symbols/debugfile/debugfiletest"
+	"fulgur/internal/symbols/symbolize"
 )
 
 // clock returns the subject of a profile by time.
@@ -156,7 +156,7 @@ func TestSymbolize(t *testing.T) {
 	names.Symbolize(t.Context())
 	store.Count(map[stacks.Key]stacks.Value{{ID: 1}: {Samples: 1}})
 	p := buildProfile(clock(t), store, nil, names, profile.Meta{}, profile.Losses{}, nil)
-	const function = "fulgur/internal/stacks/stackstest.NewStore"
+	const function = "fulgur/internal/capture/stacks/stackstest.NewStore"
 	want := "test;[broken stack];" + function + ";" + function + ", broken stack"
 	if got := lines(p); len(got) != 1 || got[want] == nil {
 		t.Errorf("%v, want %s", got, want)

@@ -1,9 +1,9 @@
 package session
 
 import (
-	"fulgur/internal/encode/text"
-	"fulgur/internal/mounts"
-	"fulgur/internal/stacks"
+	"fulgur/internal/capture/mounts"
+	"fulgur/internal/capture/stacks"
+	"fulgur/internal/profile/encode/text"
 )
 
 // busiestFiles is how many files the table of them has.

@@ -3,12 +3,12 @@ package session
 import (
 	"os"
 
+	"fulgur/internal/capture/probe"
+	"fulgur/internal/capture/target"
 	"fulgur/internal/doctor"
-	"fulgur/internal/perfevent"
-	"fulgur/internal/safeopen"
-	"fulgur/internal/source/probe"
-	"fulgur/internal/target"
-	"fulgur/internal/usage"
+	"fulgur/internal/files/safeopen"
+	"fulgur/internal/linux/perfevent"
+	"fulgur/internal/message/usage"
 )
 
 // hardMaxDepth is the room for frames in the kernel side's records,

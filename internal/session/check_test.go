@@ -5,9 +5,9 @@ import (
 	"strings"
 	"testing"
 
-	"fulgur/internal/perfevent"
-	"fulgur/internal/source/oncpu"
-	"fulgur/internal/usage"
+	"fulgur/internal/capture/oncpu"
+	"fulgur/internal/linux/perfevent"
+	"fulgur/internal/message/usage"
 )
 
 // completeProfile completes the options of a profile, as [measure] does.

@@ -6,19 +6,19 @@ import (
 	"unsafe"
 
 	"fulgur/bpf"
-	"fulgur/internal/lives"
-	"fulgur/internal/mounts"
-	"fulgur/internal/naming"
-	"fulgur/internal/perfevent"
+	"fulgur/internal/capture/blockio"
+	"fulgur/internal/capture/faults"
+	"fulgur/internal/capture/mounts"
+	"fulgur/internal/capture/naming"
+	"fulgur/internal/capture/offcpu"
+	"fulgur/internal/capture/oncpu"
+	"fulgur/internal/capture/stacks"
+	"fulgur/internal/capture/threads"
+	"fulgur/internal/capture/waits"
+	"fulgur/internal/linux/perfevent"
+	"fulgur/internal/linux/ringbuf"
 	"fulgur/internal/profile"
-	"fulgur/internal/ringbuf"
-	"fulgur/internal/source/blockio"
-	"fulgur/internal/source/faults"
-	"fulgur/internal/source/offcpu"
-	"fulgur/internal/source/oncpu"
-	"fulgur/internal/stacks"
-	"fulgur/internal/timeline"
-	"fulgur/internal/waits"
+	"fulgur/internal/profile/timeline"
 )
 
 // inTime says what a subject's events are in a recording.
@@ -41,7 +41,7 @@ type events struct {
 	inTime
 	userOnly bool
 	recorder *timeline.Recorder // nil before the measurement began
-	lives    *lives.Lives
+	lives    *threads.Lives
 	store    *stacks.Store
 	mounts   mounts.List
 
@@ -88,7 +88,7 @@ func newEvents(what inTime, userOnly bool) (*events, error) {
 	return &events{
 		inTime:    what,
 		userOnly:  userOnly,
-		lives:     lives.New(),
+		lives:     threads.New(),
 		mounts:    mounted,
 		sums:      map[sum]stacks.Value{},
 		kinds:     map[kind]uint32{},

@@ -5,18 +5,18 @@ import (
 	"unsafe"
 
 	"fulgur/bpf"
-	"fulgur/internal/debugfile/debugfiletest"
-	"fulgur/internal/naming"
-	"fulgur/internal/perfevent"
+	"fulgur/internal/capture/blockio"
+	"fulgur/internal/capture/faults"
+	"fulgur/internal/capture/naming"
+	"fulgur/internal/capture/offcpu"
+	"fulgur/internal/capture/oncpu"
+	"fulgur/internal/capture/stacks"
+	"fulgur/internal/capture/stacks/stackstest"
+	"fulgur/internal/linux/perfevent"
 	"fulgur/internal/process"
 	"fulgur/internal/profile"
-	"fulgur/internal/source/blockio"
-	"fulgur/internal/source/faults"
-	"fulgur/internal/source/offcpu"
-	"fulgur/internal/source/oncpu"
-	"fulgur/internal/stacks"
-	"fulgur/internal/stacks/stackstest"
-	"fulgur/internal/symbolize"
+	"fulgur/internal/symbols/debugfile/debugfiletest"
+	"fulgur/internal/symbols/symbolize"
 )
 
 // bytesOf returns what the kernel side writes of an event.

@@ -5,14 +5,14 @@ import (
 	"fmt"
 	"syscall"
 
+	"fulgur/internal/capture/faults"
+	"fulgur/internal/capture/mounts"
+	"fulgur/internal/capture/naming"
+	"fulgur/internal/capture/probe"
+	"fulgur/internal/capture/stacks"
 	"fulgur/internal/doctor"
-	"fulgur/internal/encode/plain"
-	"fulgur/internal/mounts"
-	"fulgur/internal/naming"
+	"fulgur/internal/message/plain"
 	"fulgur/internal/profile"
-	"fulgur/internal/source/faults"
-	"fulgur/internal/source/probe"
-	"fulgur/internal/stacks"
 )
 
 // pageFaults is the subject of which code touches pages that are not there.

@@ -9,11 +9,11 @@ import (
 	"strconv"
 	"strings"
 
-	"fulgur/internal/atomicfile"
-	"fulgur/internal/encode/describe"
-	"fulgur/internal/encode/plain"
-	"fulgur/internal/output"
-	"fulgur/internal/usage"
+	"fulgur/internal/files/atomicfile"
+	"fulgur/internal/message/plain"
+	"fulgur/internal/message/usage"
+	"fulgur/internal/profile/encode/describe"
+	"fulgur/internal/profile/output"
 )
 
 // Files returns what writes windows into files of their own, for [ProfileWindows]:

@@ -11,9 +11,9 @@ import (
 	"testing"
 	"time"
 
-	"fulgur/internal/encode/encodetest"
-	"fulgur/internal/output"
-	"fulgur/internal/usage"
+	"fulgur/internal/message/usage"
+	"fulgur/internal/profile/encode/encodetest"
+	"fulgur/internal/profile/output"
 )
 
 func TestSplitEnding(t *testing.T) {

@@ -7,7 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"fulgur/internal/perfevent"
+	"fulgur/internal/linux/perfevent"
 	"fulgur/internal/profile"
 )
 

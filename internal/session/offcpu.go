@@ -3,14 +3,14 @@ package session
 import (
 	"errors"
 
+	"fulgur/internal/capture/naming"
+	"fulgur/internal/capture/offcpu"
+	"fulgur/internal/capture/probe"
+	"fulgur/internal/capture/stacks"
+	"fulgur/internal/capture/waits"
 	"fulgur/internal/doctor"
-	"fulgur/internal/naming"
+	"fulgur/internal/message/usage"
 	"fulgur/internal/profile"
-	"fulgur/internal/source/offcpu"
-	"fulgur/internal/source/probe"
-	"fulgur/internal/stacks"
-	"fulgur/internal/usage"
-	"fulgur/internal/waits"
 )
 
 // offCPU is the subject of what threads wait for.

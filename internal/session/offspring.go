@@ -3,8 +3,8 @@ package session
 import (
 	"slices"
 
-	"fulgur/internal/perfevent"
-	"fulgur/internal/target"
+	"fulgur/internal/capture/target"
+	"fulgur/internal/linux/perfevent"
 )
 
 // offspring tells whether processes that are measured without their children have

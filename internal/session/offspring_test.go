@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"fulgur/internal/perfevent"
-	"fulgur/internal/target"
+	"fulgur/internal/capture/target"
+	"fulgur/internal/linux/perfevent"
 )
 
 // Children that are left out are told of, whether they live, came or ended, and no

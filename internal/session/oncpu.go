@@ -7,16 +7,16 @@ import (
 	"github.com/cilium/ebpf/btf"
 	"golang.org/x/sys/unix"
 
+	"fulgur/internal/capture/naming"
+	"fulgur/internal/capture/oncpu"
+	"fulgur/internal/capture/probe"
+	"fulgur/internal/capture/stacks"
+	"fulgur/internal/capture/target"
+	"fulgur/internal/capture/unwinding"
 	"fulgur/internal/doctor"
-	"fulgur/internal/naming"
-	"fulgur/internal/perfevent"
+	"fulgur/internal/linux/perfevent"
+	"fulgur/internal/message/usage"
 	"fulgur/internal/profile"
-	"fulgur/internal/source/oncpu"
-	"fulgur/internal/source/probe"
-	"fulgur/internal/stacks"
-	"fulgur/internal/target"
-	"fulgur/internal/unwinding"
-	"fulgur/internal/usage"
 )
 
 // DefaultFrequency is bcc's: low, and odd so that it does not march in step

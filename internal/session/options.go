@@ -8,10 +8,10 @@ import (
 	"io"
 	"time"
 
-	"fulgur/internal/output"
-	"fulgur/internal/source/offcpu"
-	"fulgur/internal/target"
-	"fulgur/internal/unwinding"
+	"fulgur/internal/capture/offcpu"
+	"fulgur/internal/capture/target"
+	"fulgur/internal/capture/unwinding"
+	"fulgur/internal/profile/output"
 )
 
 // DefaultStackNodes is how many places in stacks are kept of a recording in time: a

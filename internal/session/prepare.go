@@ -5,11 +5,11 @@ import (
 	"errors"
 	"runtime/debug"
 
-	"fulgur/internal/debugfile"
+	"fulgur/internal/capture/loop"
+	"fulgur/internal/capture/target"
 	"fulgur/internal/doctor"
-	"fulgur/internal/loop"
-	"fulgur/internal/target"
-	"fulgur/internal/usage"
+	"fulgur/internal/message/usage"
+	"fulgur/internal/symbols/debugfile"
 )
 
 // complete checks what was asked for and fills in defaults. The exit code is

@@ -10,21 +10,21 @@ import (
 
 	"github.com/cilium/ebpf/btf"
 
-	"fulgur/internal/debugfile"
+	"fulgur/internal/capture/loop"
+	"fulgur/internal/capture/naming"
+	"fulgur/internal/capture/probe"
+	"fulgur/internal/capture/stacks"
+	"fulgur/internal/capture/target"
+	"fulgur/internal/capture/unwinding"
 	"fulgur/internal/doctor"
-	"fulgur/internal/encode/plain"
-	"fulgur/internal/loop"
-	"fulgur/internal/naming"
-	"fulgur/internal/output"
-	"fulgur/internal/perfevent"
+	"fulgur/internal/linux/perfevent"
+	"fulgur/internal/linux/ringbuf"
+	"fulgur/internal/message/plain"
 	"fulgur/internal/process"
 	"fulgur/internal/profile"
-	"fulgur/internal/ringbuf"
-	"fulgur/internal/source/probe"
-	"fulgur/internal/stacks"
-	"fulgur/internal/symbolize"
-	"fulgur/internal/target"
-	"fulgur/internal/unwinding"
+	"fulgur/internal/profile/output"
+	"fulgur/internal/symbols/debugfile"
+	"fulgur/internal/symbols/symbolize"
 )
 
 // subject is what a run measures, and what that means for its profile.

@@ -8,12 +8,12 @@ import (
 	"strings"
 	"time"
 
+	"fulgur/internal/capture/naming"
+	"fulgur/internal/capture/probe"
+	"fulgur/internal/capture/stacks"
 	"fulgur/internal/doctor"
-	"fulgur/internal/naming"
+	"fulgur/internal/message/usage"
 	"fulgur/internal/profile"
-	"fulgur/internal/source/probe"
-	"fulgur/internal/stacks"
-	"fulgur/internal/usage"
 )
 
 // DefaultRecordFrequency is about that of samply, and odd.

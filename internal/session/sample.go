@@ -6,12 +6,12 @@ import (
 	"fmt"
 
 	"fulgur/bpf"
-	"fulgur/internal/loop"
-	"fulgur/internal/monotonic"
-	"fulgur/internal/rcu"
-	"fulgur/internal/stacks"
-	"fulgur/internal/target"
-	"fulgur/internal/unwinding"
+	"fulgur/internal/capture/loop"
+	"fulgur/internal/capture/stacks"
+	"fulgur/internal/capture/target"
+	"fulgur/internal/capture/unwinding"
+	"fulgur/internal/linux/monotonic"
+	"fulgur/internal/linux/rcu"
 )
 
 // sample collects until something ends it, stops sampling and takes all that

@@ -11,12 +11,12 @@ import (
 	"time"
 
 	"fulgur/bpf"
-	"fulgur/internal/debugfile/debugfiletest"
-	"fulgur/internal/encode/samples"
-	"fulgur/internal/naming"
-	"fulgur/internal/source/oncpu"
-	"fulgur/internal/stacks"
-	"fulgur/internal/stacks/stackstest"
+	"fulgur/internal/capture/naming"
+	"fulgur/internal/capture/oncpu"
+	"fulgur/internal/capture/stacks"
+	"fulgur/internal/capture/stacks/stackstest"
+	"fulgur/internal/profile/encode/samples"
+	"fulgur/internal/symbols/debugfile/debugfiletest"
 )
 
 // newStreaming returns a stream that has met the stacks of a store, and writes to w.
@@ -68,7 +68,7 @@ func TestStreamWrites(t *testing.T) {
 		"COMM: test (pid=7, tid=8) @ CPU 3, 03:01:30.000000\n":      2,
 		"COMM: [unknown] (pid=7, tid=8) @ CPU 3, 03:01:30.000000\n": 1,
 		"[stack lost]": 1,
-		"fulgur/internal/stacks/stackstest.NewStore+0": 4, // two frames of each
+		"fulgur/internal/capture/stacks/stackstest.NewStore+0": 4, // two frames of each
 		"bodies.go:": 4,
 	} {
 		if n := strings.Count(got, text); n != want {

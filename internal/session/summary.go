@@ -11,12 +11,12 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"fulgur/internal/capture/naming"
 	"fulgur/internal/doctor"
-	"fulgur/internal/encode/plain"
-	"fulgur/internal/encode/text"
-	"fulgur/internal/naming"
+	"fulgur/internal/message/plain"
 	"fulgur/internal/process"
 	"fulgur/internal/profile"
+	"fulgur/internal/profile/encode/text"
 )
 
 // hottestFunctions is how many functions the summary names.

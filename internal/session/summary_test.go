@@ -7,9 +7,9 @@ import (
 	"slices"
 	"testing"
 
-	"fulgur/internal/perfevent"
+	"fulgur/internal/capture/target"
+	"fulgur/internal/linux/perfevent"
 	"fulgur/internal/process"
-	"fulgur/internal/target"
 )
 
 // The summary names who mapped more than could be followed, whatever it calls itself.

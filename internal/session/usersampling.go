@@ -5,10 +5,10 @@ import (
 	"errors"
 	"time"
 
-	"fulgur/internal/perfevent"
+	"fulgur/internal/capture/stacks"
+	"fulgur/internal/capture/target"
+	"fulgur/internal/linux/perfevent"
 	"fulgur/internal/profile"
-	"fulgur/internal/stacks"
-	"fulgur/internal/target"
 )
 
 // UserSampling samples where code of user space runs, for who wants the addresses

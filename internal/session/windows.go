@@ -8,16 +8,16 @@ import (
 	"sync/atomic"
 	"time"
 
-	"fulgur/internal/debugfile"
+	"fulgur/internal/capture/naming"
+	"fulgur/internal/capture/stacks"
+	"fulgur/internal/capture/target"
 	"fulgur/internal/doctor"
-	"fulgur/internal/encode/plain"
-	"fulgur/internal/encode/text"
-	"fulgur/internal/monotonic"
-	"fulgur/internal/naming"
+	"fulgur/internal/linux/monotonic"
+	"fulgur/internal/message/plain"
+	"fulgur/internal/message/usage"
 	"fulgur/internal/profile"
-	"fulgur/internal/stacks"
-	"fulgur/internal/target"
-	"fulgur/internal/usage"
+	"fulgur/internal/profile/encode/text"
+	"fulgur/internal/symbols/debugfile"
 )
 
 // MinWindow is the shortest window: what each costs does not depend on how long

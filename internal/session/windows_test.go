@@ -13,14 +13,14 @@ import (
 	"unsafe"
 
 	"fulgur/bpf"
-	"fulgur/internal/debugfile/debugfiletest"
-	"fulgur/internal/loop"
-	"fulgur/internal/naming"
+	"fulgur/internal/capture/loop"
+	"fulgur/internal/capture/naming"
+	"fulgur/internal/capture/probe"
+	"fulgur/internal/capture/stacks"
+	"fulgur/internal/capture/stacks/stackstest"
+	"fulgur/internal/capture/target"
 	"fulgur/internal/process"
-	"fulgur/internal/source/probe"
-	"fulgur/internal/stacks"
-	"fulgur/internal/stacks/stackstest"
-	"fulgur/internal/target"
+	"fulgur/internal/symbols/debugfile/debugfiletest"
 )
 
 // newWindows returns a run without a kernel side that has met the stacks of a store and

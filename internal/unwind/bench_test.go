@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"fulgur/internal/elffile"
+	"fulgur/internal/symbols/elffile"
 	"fulgur/internal/testenv"
 )
 

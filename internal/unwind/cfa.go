@@ -3,7 +3,7 @@ package unwind
 import (
 	"math"
 
-	"fulgur/internal/lebytes"
+	"fulgur/internal/symbols/dwarfdata"
 )
 
 // The instructions of call frame programs (DWARF 5, 7.24), those of the vendors
@@ -97,7 +97,7 @@ type machine struct {
 
 // run executes the program in r, whose first byte has the address base, for the
 // function that begins at start. It reports false if the program is damaged.
-func (m *machine) run(r *lebytes.Reader, base, start uint64) bool {
+func (m *machine) run(r *dwarfdata.Reader, base, start uint64) bool {
 	var loc uint64
 	for r.Left() > 0 {
 		op := r.U8()
@@ -121,7 +121,7 @@ func (m *machine) run(r *lebytes.Reader, base, start uint64) bool {
 
 // advance executes an instruction that changes the location, which is pc so
 // far, and returns by how much. It reports false for other instructions.
-func (m *machine) advance(op byte, r *lebytes.Reader, base, pc uint64) (delta uint64, ok bool) {
+func (m *machine) advance(op byte, r *dwarfdata.Reader, base, pc uint64) (delta uint64, ok bool) {
 	if op&0xc0 == cfaAdvanceLoc {
 		return uint64(op&0x3f) * m.cie.codeAlign, true
 	}
@@ -146,7 +146,7 @@ func (m *machine) advance(op byte, r *lebytes.Reader, base, pc uint64) (delta ui
 }
 
 // step executes one instruction that does not change the location.
-func (m *machine) step(op byte, r *lebytes.Reader) bool {
+func (m *machine) step(op byte, r *dwarfdata.Reader) bool {
 	switch op & 0xc0 {
 	case cfaOffset:
 		m.set(uint64(op&0x3f), column{how: columnCFA, off: m.factored(int64(r.ULEB()))})
@@ -203,7 +203,7 @@ func (m *machine) step(op byte, r *lebytes.Reader) bool {
 }
 
 // define executes one of the instructions that define the CFA.
-func (m *machine) define(op byte, r *lebytes.Reader) bool {
+func (m *machine) define(op byte, r *dwarfdata.Reader) bool {
 	switch op {
 	case cfaDefCFA:
 		reg := r.ULEB()

@@ -3,7 +3,7 @@ package unwind
 import (
 	"bytes"
 
-	"fulgur/internal/lebytes"
+	"fulgur/internal/symbols/dwarfdata"
 )
 
 // cie is what FDEs have in common.
@@ -85,7 +85,7 @@ func (c *cie) parse(s *source, e *entry) {
 		return
 	}
 	m := machine{arch: s.arch, cie: c, size: 1, emit: func(uint64, Rule) {}}
-	program := lebytes.Reader{Data: r.Data[r.Pos:]}
+	program := dwarfdata.Reader{Data: r.Data[r.Pos:]}
 	if !m.run(&program, e.base+uint64(r.Pos), 0) {
 		c.err = s.errorf(e.off, "CIE with a damaged program")
 		return
@@ -94,7 +94,7 @@ func (c *cie) parse(s *source, e *entry) {
 }
 
 // augment reads the augmentation data, which only 'z' gives a length.
-func (c *cie) augment(r *lebytes.Reader, augmentation []byte) bool {
+func (c *cie) augment(r *dwarfdata.Reader, augmentation []byte) bool {
 	if len(augmentation) == 0 {
 		return true
 	}
@@ -102,7 +102,7 @@ func (c *cie) augment(r *lebytes.Reader, augmentation []byte) bool {
 		return false
 	}
 	c.augmented = true
-	data := lebytes.Reader{Data: r.Block()}
+	data := dwarfdata.Reader{Data: r.Block()}
 	for _, letter := range augmentation[1:] {
 		switch letter {
 		case 'R':

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"runtime"
 
-	"fulgur/internal/elffile"
+	"fulgur/internal/symbols/elffile"
 )
 
 // ErrNoTable is returned for a file that has no call frame information, and

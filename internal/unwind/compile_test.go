@@ -13,8 +13,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"fulgur/internal/elffile"
-	"fulgur/internal/elffile/elftest"
+	"fulgur/internal/symbols/elffile"
+	"fulgur/internal/symbols/elffile/elftest"
 )
 
 // listing is a table in lines, with offsets from the start of the code.

@@ -1,6 +1,6 @@
 package unwind
 
-import "fulgur/internal/lebytes"
+import "fulgur/internal/symbols/dwarfdata"
 
 // The operations of DWARF expressions (DWARF 5, 7.7.1) that occur in call frame
 // information and that rules can stand for.
@@ -58,7 +58,7 @@ const maxOperands = 4
 func evaluate(expr []byte, first ...operand) (operand, bool) {
 	var room [maxOperands]operand
 	stack := append(room[:0], first...)
-	r := lebytes.Reader{Data: expr}
+	r := dwarfdata.Reader{Data: expr}
 	for r.Left() > 0 {
 		op := r.U8()
 		n := len(stack)
@@ -106,7 +106,7 @@ func evaluate(expr []byte, first ...operand) (operand, bool) {
 // stubs of amd64's procedure linkage table: the stack pointer plus off, plus
 // eight from byte threshold of a stub on.
 func pltExpression(expr []byte) (off int64, threshold uint8, ok bool) {
-	r := lebytes.Reader{Data: expr}
+	r := dwarfdata.Reader{Data: expr}
 	ok = r.U8() == opBreg0+amd64SP
 	off = r.SLEB()
 	ok = ok && r.U8() == opBreg0+amd64RA && r.SLEB() == 0 && r.U8() == opLit0+15 && r.U8() == opAnd

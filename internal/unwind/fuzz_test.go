@@ -9,8 +9,8 @@ import (
 
 	gocmp "github.com/google/go-cmp/cmp"
 
-	"fulgur/internal/elffile/elftest"
-	"fulgur/internal/lebytes"
+	"fulgur/internal/symbols/dwarfdata"
+	"fulgur/internal/symbols/elffile/elftest"
 )
 
 // checkTable fails the test unless the table is one that a walker without checks
@@ -105,7 +105,7 @@ func FuzzProgram(f *testing.F) {
 		}
 		c := &cie{codeAlign: 4, dataAlign: -8, ra: s.arch.ra, addrSize: 8, signal: flags&2 != 0}
 		m := machine{arch: s.arch, cie: c, size: 1, emit: func(uint64, Rule) {}}
-		if !m.run(&lebytes.Reader{Data: initial}, 0, 0) {
+		if !m.run(&dwarfdata.Reader{Data: initial}, 0, 0) {
 			return
 		}
 		c.initial = m.state
@@ -119,7 +119,7 @@ func FuzzProgram(f *testing.F) {
 			n++
 			_ = r.String()
 		}
-		m.run(&lebytes.Reader{Data: function}, 0, 1<<20)
+		m.run(&dwarfdata.Reader{Data: function}, 0, 1<<20)
 		if n == 0 || n > len(function)+1 {
 			t.Fatalf("%d rows of %d bytes", n, len(function))
 		}

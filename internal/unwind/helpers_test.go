@@ -6,8 +6,8 @@ import (
 	"encoding/binary"
 	"testing"
 
-	"fulgur/internal/elffile"
-	"fulgur/internal/elffile/elftest"
+	"fulgur/internal/symbols/elffile"
+	"fulgur/internal/symbols/elffile/elftest"
 )
 
 // codeAddr is where the code of made-up files begins.

@@ -5,7 +5,7 @@ import (
 	"debug/elf"
 	"slices"
 
-	"fulgur/internal/elffile"
+	"fulgur/internal/symbols/elffile"
 )
 
 // codeRanges are the executable segments of a file, sorted, without overlaps

@@ -1,6 +1,6 @@
 package unwind
 
-import "fulgur/internal/lebytes"
+import "fulgur/internal/symbols/dwarfdata"
 
 // Encodings of pointers (Linux Standard Base, "DWARF Extensions"): a format in
 // the low four bits, what it is relative to in the next three.
@@ -25,7 +25,7 @@ const (
 // readPointer reads an encoded pointer. base is the address of r's first byte, data
 // what data-relative pointers are relative to. An encoding that needs more than
 // that to be resolved makes r bad.
-func readPointer(r *lebytes.Reader, enc, addrSize uint8, base, data uint64) uint64 {
+func readPointer(r *dwarfdata.Reader, enc, addrSize uint8, base, data uint64) uint64 {
 	at := base + uint64(r.Pos)
 	v := readEncoded(r, enc, addrSize)
 	switch enc & (peRelative | peIndirect) {
@@ -44,7 +44,7 @@ func readPointer(r *lebytes.Reader, enc, addrSize uint8, base, data uint64) uint
 }
 
 // readEncoded reads a number in the format of a pointer.
-func readEncoded(r *lebytes.Reader, enc, addrSize uint8) uint64 {
+func readEncoded(r *dwarfdata.Reader, enc, addrSize uint8) uint64 {
 	switch enc & peFormat {
 	case 0, peSigned:
 		return r.Word(addrSize)

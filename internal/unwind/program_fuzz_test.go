@@ -3,7 +3,7 @@ package unwind
 import (
 	"testing"
 
-	"fulgur/internal/elffile/elftest"
+	"fulgur/internal/symbols/elffile/elftest"
 )
 
 // FuzzProgramTable compiles the .eh_frame of whole programs. The rules of an

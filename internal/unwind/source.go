@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"io"
 
-	"fulgur/internal/elffile"
-	"fulgur/internal/lebytes"
+	"fulgur/internal/symbols/dwarfdata"
+	"fulgur/internal/symbols/elffile"
 )
 
 // source is a section with call frame information.
@@ -80,7 +80,7 @@ func openByHeader(f *elffile.File, a *arch, seg elffile.Segment) (*source, error
 	if err != nil {
 		return nil, fmt.Errorf("read unwind information: %w", err)
 	}
-	r := lebytes.Reader{Data: header}
+	r := dwarfdata.Reader{Data: header}
 	version := r.U8()
 	enc := r.U8()
 	r.Take(2)
@@ -110,7 +110,7 @@ type entry struct {
 	id     uint64
 	isCIE  bool
 	idSize uint8
-	buf    lebytes.Reader // of what follows the id
+	buf    dwarfdata.Reader // of what follows the id
 	// base is the address of the first byte of buf, if it has one.
 	base uint64
 }
@@ -118,7 +118,7 @@ type entry struct {
 // header reads the length of the entry at the start of b: how many bytes the
 // length takes and how many follow it. ok is false if b is too short for it.
 func header(b []byte) (lengthSize, length uint64, ok bool) {
-	r := lebytes.Reader{Data: b}
+	r := dwarfdata.Reader{Data: b}
 	length = r.Word(4)
 	lengthSize = 4
 	if length == 0xffffffff {
@@ -135,7 +135,7 @@ func (s *source) entry(b []byte, off uint64) (entry, bool) {
 		return entry{}, false
 	}
 	e := entry{off: off, body: off + lengthSize, idSize: 4}
-	r := lebytes.Reader{Data: b[lengthSize : lengthSize+length]}
+	r := dwarfdata.Reader{Data: b[lengthSize : lengthSize+length]}
 	if lengthSize == 12 && !s.eh {
 		e.idSize = 8
 	}
@@ -148,7 +148,7 @@ func (s *source) entry(b []byte, off uint64) (entry, bool) {
 	default:
 		e.isCIE = e.id == 1<<64-1
 	}
-	e.buf = lebytes.Reader{Data: r.Data[r.Pos:]}
+	e.buf = dwarfdata.Reader{Data: r.Data[r.Pos:]}
 	e.base = s.addr + e.body + uint64(e.idSize)
 	return e, !r.Bad
 }

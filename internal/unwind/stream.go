@@ -9,7 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"fulgur/internal/lebytes"
+	"fulgur/internal/symbols/dwarfdata"
 )
 
 const (
@@ -270,7 +270,7 @@ func (w *worker) fde(e *entry) {
 	size = min(size, limit-start)
 	first := len(w.rows)
 	w.vm.state, w.vm.size, w.vm.remembered, w.hasRow = c.initial, size, w.vm.remembered[:0], false
-	program := lebytes.Reader{Data: r.Data[r.Pos:]}
+	program := dwarfdata.Reader{Data: r.Data[r.Pos:]}
 	if !w.vm.run(&program, e.base+uint64(r.Pos), start) {
 		w.damage(w.src.errorf(e.off, "FDE of %#x with a damaged program", start))
 	}

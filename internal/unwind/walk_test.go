@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"testing"
 
-	"fulgur/internal/elffile/elftest"
+	"fulgur/internal/symbols/elffile/elftest"
 )
 
 // memory has words at addresses.

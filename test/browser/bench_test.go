@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"fulgur/internal/encode/flame"
 	"fulgur/internal/profile"
+	"fulgur/internal/profile/encode/flame"
 )
 
 // manyStacks returns a profile of n distinct stacks of 20 processes: walks

@@ -13,11 +13,11 @@ import (
 	"testing"
 	"time"
 
-	"fulgur/internal/encode/encodetest"
-	"fulgur/internal/encode/firefox"
-	"fulgur/internal/encode/firefox/firefoxtest"
+	"fulgur/internal/profile/encode/encodetest"
+	"fulgur/internal/profile/encode/firefox"
+	"fulgur/internal/profile/encode/firefox/firefoxtest"
+	"fulgur/internal/profile/timeline/timelinetest"
 	"fulgur/internal/testenv"
-	"fulgur/internal/timeline/timelinetest"
 )
 
 // frontEnd is the Firefox Profiler on the command line

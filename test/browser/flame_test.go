@@ -10,9 +10,9 @@ import (
 	"strings"
 	"testing"
 
-	"fulgur/internal/encode/encodetest"
-	"fulgur/internal/encode/flame"
 	"fulgur/internal/profile"
+	"fulgur/internal/profile/encode/encodetest"
+	"fulgur/internal/profile/encode/flame"
 )
 
 // rowHeight is the height of a row of boxes, and edge the space between the

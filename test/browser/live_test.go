@@ -6,11 +6,11 @@ import (
 	"strings"
 	"testing"
 
-	"fulgur/internal/encode/encodetest"
-	"fulgur/internal/encode/flame"
-	"fulgur/internal/live"
-	"fulgur/internal/localhttp"
 	"fulgur/internal/profile"
+	"fulgur/internal/profile/encode/encodetest"
+	"fulgur/internal/profile/encode/flame"
+	"fulgur/internal/ui/live"
+	"fulgur/internal/ui/localhttp"
 )
 
 // serveLive serves a page of windows until stop is called, or the test ends.

@@ -5,9 +5,9 @@ import (
 	"path/filepath"
 	"testing"
 
-	"fulgur/internal/encode/encodetest"
-	"fulgur/internal/encode/flame"
 	"fulgur/internal/profile"
+	"fulgur/internal/profile/encode/encodetest"
+	"fulgur/internal/profile/encode/flame"
 )
 
 // shownBox is a box of a picture, as the browser shows it.

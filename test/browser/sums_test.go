@@ -9,8 +9,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"fulgur/internal/encode/flame"
 	"fulgur/internal/profile"
+	"fulgur/internal/profile/encode/flame"
 )
 
 // stackOf is a sample of a random profile: its process and the names of its

@@ -17,8 +17,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"fulgur/internal/encode/firefox"
 	model "fulgur/internal/profile"
+	"fulgur/internal/profile/encode/firefox"
 	"fulgur/internal/testenv"
 )
 

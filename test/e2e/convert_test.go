@@ -19,10 +19,10 @@ import (
 )
 
 // branchData writes a file of real branch records to dir, as name, and returns
-// its path. internal/perfdata/testdata/README.md says what they are.
+// its path. internal/profile/perfdata/testdata/README.md says what they are.
 func branchData(t *testing.T, dir, data, name string) string {
 	t.Helper()
-	f, err := os.Open(filepath.Join("..", "..", "internal", "perfdata", "testdata", data+".gz"))
+	f, err := os.Open(filepath.Join("..", "..", "internal", "profile", "perfdata", "testdata", data+".gz"))
 	if os.IsNotExist(err) {
 		testenv.Skip(t, "needs the source tree")
 	}

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"fulgur/internal/encode/firefox/firefoxtest"
+	"fulgur/internal/profile/encode/firefox/firefoxtest"
 	"fulgur/internal/testenv"
 )
 

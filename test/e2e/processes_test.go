@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"fulgur/internal/target"
+	"fulgur/internal/capture/target"
 	"fulgur/internal/testenv"
 	"fulgur/internal/testenv/stat"
 )

@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"fulgur/internal/encode/firefox/firefoxtest"
+	"fulgur/internal/profile/encode/firefox/firefoxtest"
 	"fulgur/internal/testenv"
 )
 

@@ -18,7 +18,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"fulgur/internal/elffile"
+	"fulgur/internal/symbols/elffile"
 	"fulgur/internal/testenv"
 	"fulgur/internal/testenv/stat"
 )

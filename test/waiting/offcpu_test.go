@@ -15,8 +15,8 @@ import (
 
 	"github.com/cilium/ebpf"
 
-	"fulgur/internal/source/offcpu"
-	"fulgur/internal/source/probe"
+	"fulgur/internal/capture/offcpu"
+	"fulgur/internal/capture/probe"
 	"fulgur/internal/testenv"
 )
 

@@ -11,7 +11,7 @@ import (
 
 	pprof "github.com/google/pprof/profile"
 
-	"fulgur/internal/encode/firefox/firefoxtest"
+	"fulgur/internal/profile/encode/firefox/firefoxtest"
 	"fulgur/internal/testenv"
 )
 

@@ -11,10 +11,10 @@ import (
 	"runtime"
 	"slices"
 
-	"fulgur/internal/debugfile"
-	"fulgur/internal/elffile"
+	"fulgur/internal/linux/procfs"
 	"fulgur/internal/process"
-	"fulgur/internal/procfs"
+	"fulgur/internal/symbols/debugfile"
+	"fulgur/internal/symbols/elffile"
 	"fulgur/internal/unwind"
 )
 

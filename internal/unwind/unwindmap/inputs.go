@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"sync"
 
-	"fulgur/internal/debugfile"
-	"fulgur/internal/elffile"
+	"fulgur/internal/symbols/debugfile"
+	"fulgur/internal/symbols/elffile"
 )
 
 // maxSource bounds the call frame information that is read of a file, in bytes.

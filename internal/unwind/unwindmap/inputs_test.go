@@ -11,8 +11,8 @@ import (
 	"strings"
 	"testing"
 
-	"fulgur/internal/debugfile"
-	"fulgur/internal/elffile/elftest"
+	"fulgur/internal/symbols/debugfile"
+	"fulgur/internal/symbols/elffile/elftest"
 	"fulgur/internal/testenv"
 	"fulgur/internal/unwind"
 )

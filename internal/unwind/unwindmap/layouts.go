@@ -3,7 +3,7 @@ package unwindmap
 import (
 	"slices"
 
-	"fulgur/internal/monotonic"
+	"fulgur/internal/linux/monotonic"
 	"fulgur/internal/process"
 )
 

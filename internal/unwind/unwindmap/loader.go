@@ -9,9 +9,9 @@ import (
 	"sync"
 	"time"
 
-	"fulgur/internal/debugfile"
+	"fulgur/internal/linux/ringbuf"
 	"fulgur/internal/process"
-	"fulgur/internal/ringbuf"
+	"fulgur/internal/symbols/debugfile"
 	"fulgur/internal/unwind"
 )
 

@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"fulgur/internal/elffile"
-	"fulgur/internal/monotonic"
+	"fulgur/internal/linux/monotonic"
 	"fulgur/internal/process"
+	"fulgur/internal/symbols/elffile"
 	"fulgur/internal/testenv"
 	"fulgur/internal/unwind"
 )

@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"fulgur/bpf"
-	"fulgur/internal/memlock"
-	"fulgur/internal/rcu"
+	"fulgur/internal/linux/memlock"
+	"fulgur/internal/linux/rcu"
 	"fulgur/internal/unwind"
 )
 

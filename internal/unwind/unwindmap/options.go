@@ -9,8 +9,8 @@ import (
 	"github.com/cilium/ebpf/btf"
 
 	"fulgur/bpf"
-	"fulgur/internal/debugfile"
-	"fulgur/internal/ringbuf"
+	"fulgur/internal/linux/ringbuf"
+	"fulgur/internal/symbols/debugfile"
 )
 
 // DefaultMemory bounds the tables in kernel memory unless told otherwise, in

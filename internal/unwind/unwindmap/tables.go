@@ -8,8 +8,8 @@ import (
 	"slices"
 	"time"
 
-	"fulgur/internal/debugfile"
 	"fulgur/internal/process"
+	"fulgur/internal/symbols/debugfile"
 	"fulgur/internal/unwind"
 )
 

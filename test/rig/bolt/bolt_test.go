@@ -23,8 +23,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"fulgur/internal/bolt"
-	"fulgur/internal/elffile"
 	"fulgur/internal/process"
+	"fulgur/internal/symbols/elffile"
 	"fulgur/internal/testenv"
 	"fulgur/test/rig/pmu"
 )

@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"fulgur/internal/elffile/elftest"
+	"fulgur/internal/symbols/elffile/elftest"
 )
 
 // program waits until its standard input ends, forks, and loops for ever, parent

@@ -1,0 +1,234 @@
+// Package blockio measures requests to block devices, by the stack that made
+// them, by bpf/blockio.bpf.c.
+package blockio
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+
+	"fulgur/bpf"
+	"fulgur/internal/capture/probe"
+	"fulgur/internal/capture/stacks"
+	"fulgur/internal/capture/target"
+	"fulgur/internal/linux/rcu"
+)
+
+// DefaultPendingEntries is how many requests that are under way are remembered
+// unless told otherwise.
+const DefaultPendingEntries = 1 << 13
+
+// Options configure the kernel side.
+type Options struct {
+	probe.Options
+	// QueueInLatency makes histograms of the time from the making of a request
+	// to its completion; otherwise they begin when the device gets it.
+	QueueInLatency bool
+	// PendingEntries is how many requests are remembered; see the default.
+	PendingEntries uint32
+}
+
+// Source is the loaded kernel side.
+type Source struct {
+	*probe.Probe
+	programs []string // that are to be attached
+	links    probe.Links
+	options  probe.Options
+	pending  uint64 // requests that were under way at the end
+}
+
+// Load loads the programs and their maps. Errors are the kernel's, as
+// cilium/ebpf returns them.
+func Load(o Options) (*Source, error) {
+	spec, err := bpf.LoadBlockIO()
+	if err != nil {
+		return nil, err
+	}
+	// Without them direct requests have no file.
+	if err := probe.HideAddresses(spec, "iomap_dio_bio_end_io", "bio_chain_endio"); err != nil {
+		return nil, err
+	}
+	kernel, err := probe.NewKernel(o.Types)
+	if err != nil {
+		return nil, err
+	}
+	birth, err := birth(kernel)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range births {
+		if name != birth {
+			delete(spec.Programs, name)
+		}
+	}
+	spec.Maps[bpf.BlockIOMapRequests].MaxEntries = max(o.PendingEntries, 1)
+	p, err := probe.Load(spec, o.Options, map[string]any{bpf.BlockIOVarQueueInLatency: o.QueueInLatency}, counted)
+	if err != nil {
+		return nil, err
+	}
+	return &Source{Probe: p, options: o.Options, programs: []string{
+		bpf.BlockIOProgRequestComplete, bpf.BlockIOProgRequestIssue, bpf.BlockIOProgRequestMerge, bpf.BlockIOProgRequestInsert, birth,
+	}}, nil
+}
+
+// births are the programs that see requests where they are made, each on other
+// kernels.
+var births = []string{bpf.BlockIOProgRequestStart, bpf.BlockIOProgBioStart, bpf.BlockIOProgBioStartQueue}
+
+// birth returns the one of births for a kernel.
+func birth(kernel probe.Kernel) (string, error) {
+	_, has, err := kernel.Tracepoint("block_io_start")
+	if err != nil || has {
+		return bpf.BlockIOProgRequestStart, err
+	}
+	arguments, has, err := kernel.Tracepoint("block_getrq")
+	switch {
+	case err != nil:
+		return "", err
+	case !has:
+		return "", errors.New("the kernel has no tracepoint for new disk requests: neither block_io_start nor block_getrq")
+	case len(arguments) == 1:
+		return bpf.BlockIOProgBioStart, nil
+	}
+	return bpf.BlockIOProgBioStartQueue, nil
+}
+
+// counted says what an entry of a count map stands for. The weights are bytes, the
+// time from a request's making to its issue, and from there to its completion, in
+// ns. The detail is a [Request].
+func counted(k bpf.BlockIOCountKey, v bpf.BlockIOCountValue) (stacks.Key, stacks.Value) {
+	return stacks.Key{
+			Source: stacks.BlockIO, ID: k.Id, File: k.File, Cgroup: k.Cgroup, TID: k.Tid, CPU: k.Cpu,
+			Detail: Request{device(k.Device), Operation(k.Operation)}.detail(),
+		},
+		stacks.Value{Samples: v.Requests, Weights: stacks.Weights{v.Bytes, v.Queued, v.InDevice}}
+}
+
+// Event is a request in a timeline: what bpf/blockio.bpf.c sends of each where one
+// is asked for.
+type Event = bpf.BlockIOTimelineEvent
+
+// Counted says what an event adds to the counts, as if it were an entry of a count
+// map.
+func Counted(e *Event) (stacks.Key, stacks.Value) {
+	return counted(
+		bpf.BlockIOCountKey{Id: e.Id, File: e.File, Device: e.Device, Operation: e.Operation},
+		bpf.BlockIOCountValue{Requests: 1, Bytes: e.Bytes, Queued: e.Issued - e.Born, InDevice: e.Completed - e.Issued},
+	)
+}
+
+// Attach makes the target known; what is attached begins to count.
+func (s *Source) Attach(t target.Target) error { return s.FillTargets(t) }
+
+// Enable starts measuring. Requests that are under way are not counted.
+func (s *Source) Enable() (err error) {
+	s.links, err = s.AttachTracing(s.programs...)
+	return err
+}
+
+// Disable stops measuring. Requests that a device has then are counted without the
+// time that it has had them.
+func (s *Source) Disable() error {
+	err := errors.Join(s.links.Close(), rcu.Wait())
+	s.links = nil
+	return errors.Join(err, s.countPending())
+}
+
+// countPending counts the requests that a device was given and that were not seen
+// to be completed.
+func (s *Source) countPending() error {
+	var address uint64
+	var state bpf.BlockIORequestState
+	all := s.Maps[bpf.BlockIOMapRequests].Iterate()
+	for all.Next(&address, &state) {
+		key, value, given := unfinished(&state, &s.options)
+		if !given {
+			continue
+		}
+		s.pending++
+		if !s.options.Timeline { // where it has no end to be shown
+			s.Counts().Add(key, value)
+		}
+	}
+	if err := all.Err(); err != nil {
+		return fmt.Errorf("read which requests are under way: %w", err)
+	}
+	return nil
+}
+
+// unfinished says what a request that is under way counts as. It reports false for one
+// that was not made for the target, or that no device has been given yet.
+func unfinished(state *bpf.BlockIORequestState, o *probe.Options) (key stacks.Key, value stacks.Value, given bool) {
+	if state.Id == 0 || state.Issued == 0 {
+		return key, value, false
+	}
+	k := bpf.BlockIOCountKey{
+		Id: state.Id, File: state.File, Cgroup: state.Cgroup,
+		Device: state.Device, Operation: state.Operation,
+	}
+	if o.ByThread {
+		k.Tid = state.Tid
+	}
+	if o.ByCPU {
+		k.Cpu = state.Cpu
+	}
+	key, value = counted(k, bpf.BlockIOCountValue{Requests: 1, Bytes: state.Bytes, Queued: state.Issued - state.Born})
+	return key, value, true
+}
+
+// Check has nothing to look after.
+func (*Source) Check() error { return nil }
+
+// FollowCPUs has nothing to do: the tracepoints are of all CPUs.
+func (*Source) FollowCPUs([]int) error { return nil }
+
+// Histogram says how long the requests of a kind took.
+type Histogram struct {
+	Device    Device
+	Operation Operation // without flags
+	// Slots count by powers of two of microseconds: slot i those from 2^i to
+	// 2^(i+1)-1, slot 0 also those of less.
+	Slots []uint64
+}
+
+// Histograms returns a histogram for each operation of each device, in the order
+// of their numbers.
+func (s *Source) Histograms() ([]Histogram, error) {
+	var list []Histogram
+	var key bpf.BlockIOLatencyKey
+	var value bpf.BlockIOLatency
+	all := s.Maps[bpf.BlockIOMapLatencies].Iterate()
+	for all.Next(&key, &value) {
+		list = append(list, Histogram{device(key.Device), Operation(key.Operation), slices.Clone(value.Slots[:])})
+	}
+	if err := all.Err(); err != nil {
+		return nil, fmt.Errorf("read how long requests took: %w", err)
+	}
+	slices.SortFunc(list, func(a, b Histogram) int {
+		return cmp.Or(cmp.Compare(a.Device.Major, b.Device.Major), cmp.Compare(a.Device.Minor, b.Device.Minor), cmp.Compare(a.Operation, b.Operation))
+	})
+	return list, nil
+}
+
+// Merged returns how many requests became part of others, which have their bytes.
+func (s *Source) Merged() (uint64, error) { return s.stat(bpf.OnCPUStatSTAT_MERGED) }
+
+// Unfinished returns how many requests were given to a device and not seen to be
+// completed. They count without the time that it had them.
+func (s *Source) Unfinished() (uint64, error) {
+	n, err := s.stat(bpf.OnCPUStatSTAT_UNFINISHED)
+	return n + s.pending, err
+}
+
+// stat returns one of the kernel side's counters.
+func (s *Source) stat(i bpf.OnCPUStat) (n uint64, err error) {
+	perCPU, err := s.StatPerCPU(i)
+	for _, on := range perCPU {
+		n += on
+	}
+	return n, err
+}
+
+// Close detaches the programs and unloads the kernel side.
+func (s *Source) Close() error { return errors.Join(s.links.Close(), s.Probe.Close()) }

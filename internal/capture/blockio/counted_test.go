@@ -1,0 +1,84 @@
+package blockio
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"fulgur/bpf"
+	"fulgur/internal/capture/probe"
+	"fulgur/internal/capture/stacks"
+	"fulgur/internal/profile"
+)
+
+// write is a write to the disk 254:3 that is synchronous.
+const (
+	disk  = 254<<20 | 3
+	write = 1 | uint32(bpf.BlockIORequestFlagFLAG_SYNC)
+)
+
+// asWrite fails the test unless the key stands for such a write.
+func asWrite(t *testing.T, key stacks.Key) {
+	t.Helper()
+	got := ParseDetail(key.Detail)
+	if want := (Request{Device{254, 3}, Operation(write)}); got != want || key.Source != stacks.BlockIO {
+		t.Errorf("%+v of source %d, want %+v", got, key.Source, want)
+	}
+	if got.Operation.Op() != profile.BlockWrite || got.Operation.Flags() != profile.FlagSync {
+		t.Errorf("operation %v with flags %v", got.Operation.Op(), got.Operation.Flags())
+	}
+}
+
+// A request counts the same whether the kernel side added it up or told of it alone.
+func TestCounted(t *testing.T) {
+	key, value := counted(
+		bpf.BlockIOCountKey{Id: 1, File: 2, Cgroup: 3, Device: disk, Operation: write, Tid: 4, Cpu: 5},
+		bpf.BlockIOCountValue{Requests: 1, Bytes: 4096, Queued: 30, InDevice: 700},
+	)
+	asWrite(t, key)
+	want := stacks.Key{Source: stacks.BlockIO, ID: 1, File: 2, Cgroup: 3, TID: 4, CPU: 5, Detail: key.Detail}
+	if d := cmp.Diff(want, key); d != "" {
+		t.Error("key (-want +got):\n" + d)
+	}
+	if want := (stacks.Value{Samples: 1, Weights: stacks.Weights{4096, 30, 700}}); value != want {
+		t.Errorf("value %+v, want %+v", value, want)
+	}
+	event, one := Counted(&Event{Id: 1, File: 2, Device: disk, Operation: write, Bytes: 4096, Born: 1000, Issued: 1030, Completed: 1730})
+	want.Cgroup, want.TID, want.CPU = 0, 0, 0 // a timeline has these of its own
+	if d := cmp.Diff(want, event); d != "" || one != value {
+		t.Errorf("event %+v, want %+v; key (-want +got):\n%s", one, value, d)
+	}
+}
+
+// What is under way at the end counts with the time until its device got it, and not at
+// all before that.
+func TestUnfinished(t *testing.T) {
+	state := bpf.BlockIORequestState{
+		Id: 1, File: 2, Cgroup: 3, Device: disk, Operation: write, Tid: 4, Cpu: 5,
+		Bytes: 4096, Born: 1000, Issued: 1030,
+	}
+	for _, o := range []probe.Options{{}, {ByThread: true}, {ByCPU: true}, {ByThread: true, ByCPU: true}} {
+		key, value, given := unfinished(&state, &o)
+		asWrite(t, key)
+		want := stacks.Key{Source: stacks.BlockIO, ID: 1, File: 2, Cgroup: 3, Detail: key.Detail}
+		if o.ByThread {
+			want.TID = 4
+		}
+		if o.ByCPU {
+			want.CPU = 5
+		}
+		if d := cmp.Diff(want, key); d != "" || !given {
+			t.Errorf("given: %v; key (-want +got):\n%s", given, d)
+		}
+		if want := (stacks.Value{Samples: 1, Weights: stacks.Weights{4096, 30, 0}}); value != want {
+			t.Errorf("value %+v, want %+v", value, want)
+		}
+	}
+	queued, foreign := state, state
+	queued.Issued, foreign.Id = 0, 0
+	for name, state := range map[string]bpf.BlockIORequestState{"in the queue": queued, "not of the target": foreign} {
+		if _, _, given := unfinished(&state, new(probe.Options)); given {
+			t.Errorf("a request %s counts", name)
+		}
+	}
+}

@@ -1,0 +1,310 @@
+package branch
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"reflect"
+	"runtime"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"fulgur/internal/bolt"
+	"fulgur/internal/capture/sampling"
+	"fulgur/internal/capture/target"
+	"fulgur/internal/testenv"
+	"fulgur/test/rig/pmu"
+)
+
+// TestMain lets the test binary be its own workload: the rig has no compiler.
+func TestMain(m *testing.M) {
+	if threads, err := strconv.Atoi(os.Getenv("BRANCH_WORKLOAD")); err == nil {
+		_, _ = io.ReadAll(os.Stdin) // until it is let go
+		for range threads - 1 {
+			go spin()
+		}
+		spin()
+	}
+	os.Exit(m.Run())
+}
+
+var sink int
+
+func spin() {
+	runtime.LockOSThread()
+	for {
+		sink++
+	}
+}
+
+// process is one that keeps some threads busy once it is let go.
+type process struct {
+	pid   int
+	letGo func()
+}
+
+// load starts a process that waits to be let go, and ends it with the test.
+func load(t *testing.T, threads int) process {
+	t.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), "BRANCH_WORKLOAD="+strconv.Itoa(threads))
+	stdin, err := cmd.StdinPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	return process{pid: cmd.Process.Pid, letGo: func() { _ = stdin.Close() }}
+}
+
+// prepare hands the PMU windows of records that name the process and their
+// own numbers, and returns the samples to be expected.
+func prepare(t *testing.T, pid, windows, window int) []Sample {
+	t.Helper()
+	q := pmu.Queue{PID: pid, Window: window}
+	var samples []Sample
+	for w := range windows {
+		s := Sample{PID: pid}
+		// The last window is a short one.
+		for i := range window - w/(windows-1) {
+			r := pmu.Record{From: uint64(pid)<<24 | uint64(w), To: uint64(i), Flags: uint64(i) << 20}
+			q.Records = append(q.Records, r)
+			s.Entries = append(s.Entries, bolt.Entry(r))
+		}
+		samples = append(samples, s)
+	}
+	if err := pmu.Add(q); err != nil {
+		t.Fatal(err)
+	}
+	return samples
+}
+
+// harness is a source and what it collected.
+type harness struct {
+	*Source
+	samples []Sample
+	forget  bool   // only count
+	read    uint64 // samples
+}
+
+// start attaches a source and lets processes go.
+func start(t *testing.T, o Options, tg target.Target, e Event, processes ...process) *harness {
+	t.Helper()
+	o.Scope = tg.Scope
+	s, err := Load(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := s.Attach(tg, e); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Enable(); err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range processes {
+		p.letGo()
+	}
+	return &harness{Source: s}
+}
+
+func (h *harness) poll(t *testing.T) {
+	t.Helper()
+	h.Mark()
+	err := h.Read(func(s Sample) error {
+		if s.Time == 0 {
+			return fmt.Errorf("%+v has no time", s)
+		}
+		h.read++
+		if !h.forget {
+			s.Time, s.Entries = 0, slices.Clone(s.Entries)
+			h.samples = append(h.samples, s)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// drain polls until the PMU has no windows left and stops sampling.
+func (h *harness) drain(t *testing.T) Stats {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+		h.poll(t)
+		status, err := pmu.ReadStatus()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !status.Left() {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the PMU still has windows: %+v", status)
+		}
+	}
+	if err := h.Disable(); err != nil {
+		t.Fatal(err)
+	}
+	h.poll(t)
+	stats, err := h.Stats()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return stats
+}
+
+func choose(t *testing.T, frequency uint64) Event {
+	t.Helper()
+	e, err := Choose(frequency)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+// What the PMU recorded arrives bit for bit, each sample once, of all threads
+// of the target and of nobody else.
+func TestRecords(t *testing.T) {
+	testenv.EveryKernel(t)
+	for _, test := range []struct {
+		nmi    bool
+		window int
+	}{{false, 32}, {true, 16}, {true, 32}, {true, 64}} {
+		t.Run(fmt.Sprintf("nmi=%v/%d", test.nmi, test.window), func(t *testing.T) {
+			pmu.Load(t, pmu.Options{NMI: test.nmi, Depth: test.window, Period: 200 * time.Microsecond})
+			const windows = 300
+			one, two, other := load(t, 1), load(t, 2), load(t, 1)
+			want := append(prepare(t, one.pid, windows, test.window), prepare(t, two.pid, windows, test.window)...)
+			if err := pmu.Add(pmu.Queue{PID: other.pid, Window: 1, Records: []pmu.Record{{From: 1, To: 2}}}); err != nil {
+				t.Fatal(err)
+			}
+			h := start(t, Options{}, target.Target{Scope: target.Processes, PIDs: []int{one.pid, two.pid}}, choose(t, 5000), one, two, other)
+			stats := h.drain(t)
+			t.Logf("%+v", stats)
+			for _, list := range [][]Sample{want, h.samples} {
+				slices.SortFunc(list, func(a, b Sample) int { return cmp.Compare(a.Entries[0].From, b.Entries[0].From) })
+			}
+			if !reflect.DeepEqual(want, h.samples) { // cmp.Diff takes minutes here
+				t.Errorf("%d samples are not the %d prepared ones", len(h.samples), len(want))
+			}
+			if stats.Lost != 0 || stats.Samples-stats.Empty != uint64(len(want)) {
+				t.Errorf("%+v, want %d samples with records and none lost", stats, len(want))
+			}
+		})
+	}
+}
+
+// A full ring loses samples, and says how many.
+func TestLost(t *testing.T) {
+	pmu.Load(t, pmu.Options{Period: 100 * time.Microsecond})
+	const windows = 300
+	p := load(t, 1)
+	prepare(t, p.pid, windows, 32)
+	h := start(t, Options{RingSize: 4096}, target.Target{Scope: target.Processes, PIDs: []int{p.pid}}, choose(t, 10000), p)
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+		if status, err := pmu.ReadStatus(); err != nil || !status.Left() {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the PMU still has windows")
+		}
+	}
+	stats := h.drain(t)
+	t.Logf("%+v", stats)
+	if stats.Lost == 0 || stats.Lost+uint64(len(h.samples)) != windows {
+		t.Errorf("%d samples arrived and %d were lost of %d", len(h.samples), stats.Lost, windows)
+	}
+}
+
+// Events by name, of any PMU, and what becomes of those without branch records.
+func TestNamed(t *testing.T) {
+	pmu.Load(t, pmu.Options{})
+	for _, name := range []string{"cycles", pmu.Own + "/event=1/", pmu.Own + "//u"} {
+		if _, err := Named(name, sampling.Rate{Frequency: 100}); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for _, name := range []string{"cpu-clock", "instructions"} {
+		_, err := Named(name, sampling.Rate{Frequency: 100})
+		t.Log(err)
+		if err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}
+
+// Without hardware there is an error that says so.
+func TestNoHardware(t *testing.T) {
+	testenv.EveryKernel(t)
+	pmu.Load(t, pmu.Options{None: true})
+	_, err := Choose(1000)
+	t.Log(err)
+	if err == nil {
+		t.Error("no error")
+	}
+}
+
+// Very many NMIs, while maps change and processes come and go: the machine
+// lives, its log stays clean (the rig looks), and every sample is accounted
+// for.
+func TestManyNMIs(t *testing.T) {
+	pmu.Load(t, pmu.Options{NMI: true, Period: 20 * time.Microsecond})
+	records := make([]pmu.Record, 64)
+	for i := range records {
+		records[i] = pmu.Record{From: uint64(i + 1), To: uint64(i + 2)}
+	}
+	if err := pmu.Add(pmu.Queue{Window: 32, Records: records, Repeat: true}); err != nil {
+		t.Fatal(err)
+	}
+	spinning := load(t, 2)
+	testenv.Tool(t, "true")
+	h := start(t, Options{}, target.Target{Scope: target.Processes, PIDs: []int{os.Getpid()}, Children: true}, choose(t, 50000), spinning)
+	h.forget = true
+	var status pmu.Status
+	want := nmis()
+	limit := 2*time.Minute + time.Duration(want)*500*time.Microsecond
+	for deadline := time.Now().Add(limit); status.NMIs < want && time.Now().Before(deadline); {
+		if err := exec.Command("true").Run(); err != nil {
+			t.Fatal(err)
+		}
+		h.poll(t)
+		var err error
+		if status, err = pmu.ReadStatus(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := h.Disable(); err != nil {
+		t.Fatal(err)
+	}
+	h.poll(t)
+	stats, err := h.Stats()
+	t.Logf("%d NMIs, %d samples read, %+v, %v", status.NMIs, h.read, stats, err)
+	if status.NMIs < want || h.read == 0 {
+		t.Errorf("%d NMIs of %d", status.NMIs, want)
+	}
+	if h.read+stats.Lost+stats.Empty != stats.Samples {
+		t.Errorf("%d read, %d lost and %d empty of %d samples", h.read, stats.Lost, stats.Empty, stats.Samples)
+	}
+}
+
+// nmis is how many NMIs a test waits for: FULGUR_NMIS, or what takes seconds.
+func nmis() uint64 {
+	if n, err := strconv.ParseUint(os.Getenv("FULGUR_NMIS"), 10, 64); err == nil {
+		return n
+	}
+	return 50_000
+}

@@ -1,0 +1,161 @@
+package branch
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"fulgur/internal/capture/sampling"
+	"fulgur/internal/linux/perfevent"
+)
+
+// Event is what to sample for its branch records.
+type Event struct {
+	// Specs are the event on each kind of core, with one name.
+	Specs []perfevent.Spec
+	Rate  sampling.Rate
+}
+
+// ErrNoHardware means that no PMU of this machine records branches, or not for
+// the event that was asked for.
+var ErrNoHardware = errors.New("no branch recording hardware")
+
+// Choose returns the best event that this machine has for branch records, at
+// about the given frequency in Hz. It opens events to find out.
+//
+// Best is one that counts taken branches, since then each has the same chance
+// to be recorded; cycles favour those in slow code.
+func Choose(frequency uint64) (Event, error) {
+	events, err := candidates(devices, frequency)
+	if err != nil {
+		return Event{}, err
+	}
+	for _, e := range events {
+		err := e.probe()
+		switch {
+		case err == nil:
+			return e, nil
+		case !unsupported(err):
+			return Event{}, err
+		}
+	}
+	return Event{}, fmt.Errorf("%w that fulgur can use here: the CPU's last branch records (Intel LBR, AMD BRS and LBRv2, Arm BRBE) need kernel support, and virtual machines seldom get to see them; run fulgur on the host, or on another machine", ErrNoHardware)
+}
+
+// Named returns the event of that name, for branch records at the given rate.
+func Named(name string, rate sampling.Rate) (Event, error) {
+	spec, err := perfevent.ParseEvent(name)
+	if err != nil {
+		return Event{}, err
+	}
+	e := Event{Specs: []perfevent.Spec{spec}, Rate: rate}
+	err = e.probe()
+	if unsupported(err) {
+		return e, fmt.Errorf("%w for event %s: %w", ErrNoHardware, name, err)
+	}
+	return e, err
+}
+
+// devices is where the kernel describes its PMUs.
+const devices = "/sys/bus/event_source/devices"
+
+// candidates are the events to try, the best one first.
+func candidates(devices string, frequency uint64) ([]Event, error) {
+	var events []Event
+	add := func(rate sampling.Rate, names ...string) error {
+		var e Event
+		for _, name := range names {
+			spec, err := perfevent.ParseEvent(name)
+			if err != nil {
+				return err
+			}
+			e.Specs = append(e.Specs, spec)
+		}
+		e.Rate = rate
+		events = append(events, e)
+		return nil
+	}
+	byFrequency := sampling.Rate{Frequency: frequency}
+	if _, err := os.Stat(filepath.Join(devices, "cpu", "events", "branch-brs")); err == nil {
+		if err := add(sampling.Rate{Period: brsPeriod(frequency)}, "cpu/branch-brs/"); err != nil {
+			return nil, err
+		}
+	}
+	if terms := nearTaken(pmuName(devices)); terms != "" {
+		// Precise, so that the branches are those before the one that was
+		// sampled, not before its late interrupt. Where PEBS is not to be
+		// had, late is better than cycles.
+		for _, modifiers := range []string{"pp", ""} {
+			if err := add(byFrequency, "cpu/"+terms+"/"+modifiers); err != nil {
+				return nil, err
+			}
+		}
+	}
+	cycles, err := perfevent.Cycles()
+	return append(events, Event{Specs: cycles, Rate: byFrequency}), err
+}
+
+// pmuName is the microarchitecture that the kernel knows the CPU's PMU by, ""
+// if it does not say.
+func pmuName(devices string) string {
+	b, err := os.ReadFile(filepath.Join(devices, "cpu", "caps", "pmu_name"))
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(b))
+}
+
+// nearTaken returns the terms of Intel's event for branches taken,
+// BR_INST_RETIRED.NEAR_TAKEN, where its code is known: elsewhere the same code
+// may count something else, or nothing. The names are those that the kernel
+// gives in arch/x86/events/intel/core.c.
+func nearTaken(pmu string) string {
+	switch pmu {
+	case "haswell", "broadwell", "skylake", "icelake", "sapphire_rapids", "granite_rapids":
+		return "event=0xc4,umask=0x20"
+	}
+	return ""
+}
+
+// brsPeriod returns the period of AMD Zen 3's branch sampling, which the kernel
+// does not sample by frequency, and which counts taken branches. A busy core
+// takes about a billion of them in 2 s; the period must be longer than the 16
+// records of a sample.
+func brsPeriod(frequency uint64) uint64 {
+	const perSecond = 500_000_000
+	return max(perSecond/max(frequency, 1), 1009) | 1
+}
+
+// probe opens the event with branch records on the calling thread, and closes
+// it, to see whether the machine has them.
+func (e Event) probe() error {
+	for _, spec := range e.Specs {
+		a := spec.Attr()
+		a.Disabled = true
+		a.Frequency, a.Period = e.Rate.Frequency, e.Rate.Period
+		a.BranchSampleType = sampleType
+		event, err := perfevent.Open(a, 0, -1, -1, 0)
+		if err == nil {
+			err = event.Close()
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// unsupported reports whether err says that the machine lacks the event, or
+// branch records for it.
+func unsupported(err error) bool {
+	for _, errno := range []error{unix.ENOENT, unix.EOPNOTSUPP, unix.EINVAL, unix.ENODEV} {
+		if errors.Is(err, errno) {
+			return true
+		}
+	}
+	return false
+}

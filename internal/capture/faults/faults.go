@@ -1,0 +1,243 @@
+// Package faults measures page faults: each minor and each major one, or every
+// Nth, counted by stack and file by bpf/faults.bpf.c.
+package faults
+
+import (
+	"errors"
+	"fmt"
+	"math/bits"
+	"os"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/features"
+
+	"fulgur/bpf"
+	"fulgur/internal/capture/probe"
+	"fulgur/internal/capture/sampling"
+	"fulgur/internal/capture/stacks"
+	"fulgur/internal/capture/target"
+	"fulgur/internal/linux/perfevent"
+)
+
+// Options configure the kernel side.
+type Options struct {
+	probe.Options
+	// SkipKernel leaves out the kernel half of each stack.
+	SkipKernel bool
+	// Period counts every Nth fault of each kind on each CPU, with N times the
+	// weight.
+	Period uint64
+	// ByPage counts the pages of a file apart.
+	ByPage bool
+}
+
+// Source is the loaded kernel side and the events attached to it.
+type Source struct {
+	*probe.Probe
+	period       uint64
+	minor, major *sampling.Events
+	programs     programs
+	links        probe.Links
+	latency      error // why the handling of faults is not timed
+}
+
+// Load loads the programs and their maps, without the one that times the
+// handling of faults where the kernel refuses it. Errors are the kernel's, as
+// cilium/ebpf returns them.
+func Load(o Options) (*Source, error) {
+	s, timed := load(o, true)
+	if timed == nil {
+		return s, nil
+	}
+	s, err := load(o, false)
+	if err != nil {
+		return nil, err
+	}
+	s.latency = timed
+	return s, nil
+}
+
+// programs are the names of the programs that count faults.
+type programs struct{ minor, major string }
+
+// By what the programs find mappings; see bpf/faults.bpf.c.
+var (
+	byHelper = programs{bpf.FaultsProgMinorFault, bpf.FaultsProgMajorFault}
+	byTree   = programs{bpf.FaultsProgMinorFaultByTree, bpf.FaultsProgMajorFaultByTree}
+)
+
+// choosePrograms returns the programs that the kernel has the helpers for, and
+// those that it has not.
+func choosePrograms() (use, drop programs, err error) {
+	err = features.HaveProgramHelper(ebpf.PerfEvent, asm.FnFindVma)
+	switch {
+	case errors.Is(err, ebpf.ErrNotSupported):
+		return byTree, byHelper, nil
+	case err != nil:
+		return use, drop, fmt.Errorf("probe the helper bpf_find_vma: %w", err)
+	}
+	return byHelper, byTree, nil
+}
+
+func load(o Options, timed bool) (*Source, error) {
+	spec, err := bpf.LoadFaults()
+	if err != nil {
+		return nil, err
+	}
+	use, drop, err := choosePrograms()
+	if err != nil {
+		return nil, err
+	}
+	delete(spec.Programs, drop.minor)
+	delete(spec.Programs, drop.major)
+	if !timed {
+		delete(spec.Programs, bpf.FaultsProgFaultBegin)
+	}
+	p, err := probe.Load(spec, o.Options, map[string]any{
+		bpf.FaultsVarSkipKernelStack: o.SkipKernel,
+		bpf.FaultsVarByPage:          o.ByPage,
+		bpf.FaultsVarPageShift:       uint32(bits.TrailingZeros(uint(os.Getpagesize()))),
+	}, counted)
+	if err != nil {
+		return nil, err
+	}
+	return &Source{Probe: p, period: max(o.Period, 1), programs: use}, nil
+}
+
+// Kind says whose a page is.
+type Kind uint8
+
+// The kinds of pages.
+const (
+	Unknown   = Kind(bpf.FaultsPageKindPAGE_UNKNOWN)
+	Anonymous = Kind(bpf.FaultsPageKindPAGE_ANONYMOUS)
+	File      = Kind(bpf.FaultsPageKindPAGE_FILE)
+)
+
+// Page is what a sample's detail stands for.
+type Page struct {
+	Kind Kind
+	// Offset is where it begins in its file, in bytes; 0 unless pages are told
+	// apart.
+	Offset uint64
+}
+
+// A page's offset is a multiple of what the kernel's pages have at least, so that
+// its kind fits into the bits below.
+const kindMask = 1<<12 - 1
+
+// ParseDetail reads the detail of a sample of this source.
+func ParseDetail(detail uint64) Page {
+	return Page{Kind(detail & kindMask), detail &^ kindMask}
+}
+
+func (p Page) detail() uint64 { return p.Offset | uint64(p.Kind) }
+
+// counted says what an entry of a count map stands for. The weights are minor
+// faults, major ones, and the time of their handling in ns.
+func counted(k bpf.FaultsCountKey, v bpf.FaultsCountValue) (stacks.Key, stacks.Value) {
+	return stacks.Key{Source: stacks.Faults, ID: k.Id, File: k.File, TID: k.Tid, CPU: uint32(k.Cpu), Detail: Page{Kind(k.Kind), k.Page * uint64(os.Getpagesize())}.detail()},
+		stacks.Value{Samples: v.Samples, Weights: stacks.Weights{v.Minor, v.Major, v.Latency}}
+}
+
+// Event is a fault in a timeline: what bpf/faults.bpf.c sends of each where one is
+// asked for.
+type Event = bpf.FaultsTimelineEvent
+
+// Counted says what an event adds to the counts, as if it were an entry of a count
+// map.
+func Counted(e *Event) (stacks.Key, stacks.Value) {
+	v := bpf.FaultsCountValue{Samples: 1, Minor: e.Period, Latency: e.Latency * e.Period}
+	if e.Major != 0 {
+		v.Minor, v.Major = 0, e.Period
+	}
+	return counted(bpf.FaultsCountKey{Id: e.Id, File: e.File, Kind: e.Kind}, v)
+}
+
+// Attach opens disabled events on the target's CPUs and attaches the programs.
+func (s *Source) Attach(t target.Target) error {
+	if err := s.FillTargets(t); err != nil {
+		return err
+	}
+	open := func(event, program string) (*sampling.Events, error) {
+		spec, err := perfevent.ParseEvent(event)
+		if err != nil {
+			return nil, err
+		}
+		return sampling.Open(sampling.Config{
+			Specs:   []perfevent.Spec{spec},
+			Rate:    sampling.Rate{Period: s.period},
+			CPUs:    t.CPUs,
+			Program: s.Programs[program].FD(),
+		})
+	}
+	var err error
+	if s.minor, err = open("minor-faults", s.programs.minor); err != nil {
+		return err
+	}
+	if s.major, err = open("major-faults", s.programs.major); err != nil {
+		return err
+	}
+	if s.latency == nil {
+		// It loads on kernels that then refuse to attach it.
+		s.links, s.latency = s.AttachTracing(bpf.FaultsProgFaultBegin)
+	}
+	return nil
+}
+
+// Untimed says why it is unknown how long faults took, and is nil if it is known.
+func (s *Source) Untimed() error { return s.latency }
+
+// Enable starts measuring.
+func (s *Source) Enable() error { return errors.Join(s.minor.Enable(), s.major.Enable()) }
+
+// Disable stops measuring. When it returns no program runs any more.
+func (s *Source) Disable() error { return errors.Join(s.minor.Disable(), s.major.Disable()) }
+
+// Check counts how often the kernel paused sampling since the last call.
+func (s *Source) Check() error {
+	return errors.Join(s.minor.CheckThrottling(), s.major.CheckThrottling())
+}
+
+// FollowCPUs takes CPUs in that came online and lets go of those that went
+// offline.
+func (s *Source) FollowCPUs(online []int) error {
+	return errors.Join(s.minor.Follow(online), s.major.Follow(online))
+}
+
+// Stats reads the kernel side's counters.
+func (s *Source) Stats() (probe.Stats, error) {
+	st, err := s.Probe.Stats()
+	if err != nil {
+		return st, err
+	}
+	for _, of := range []struct {
+		events        *sampling.Events
+		runs, periods bpf.OnCPUStat
+	}{
+		{s.minor, bpf.OnCPUStatSTAT_RUNS, bpf.OnCPUStatSTAT_PERIODS},
+		{s.major, bpf.OnCPUStatSTAT_MAJOR_RUNS, bpf.OnCPUStatSTAT_MAJOR_PERIODS},
+	} {
+		runs, err := s.StatPerCPU(of.runs)
+		if err != nil {
+			return st, err
+		}
+		periods, err := s.StatPerCPU(of.periods)
+		if err != nil {
+			return st, err
+		}
+		skipped, err := of.events.Skipped(runs, periods, nil)
+		if err != nil {
+			return st, fmt.Errorf("count page faults: %w", err)
+		}
+		st.Losses.Skipped += skipped
+		st.Losses.Throttled += of.events.Throttled()
+	}
+	return st, nil
+}
+
+// Close detaches the events and unloads the kernel side.
+func (s *Source) Close() error {
+	return errors.Join(s.minor.Close(), s.major.Close(), s.links.Close(), s.Probe.Close())
+}

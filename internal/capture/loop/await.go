@@ -1,0 +1,51 @@
+package loop
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"fulgur/internal/capture/target"
+	"fulgur/internal/message/plain"
+)
+
+// WaitUnsaid is how long a command may take to end after the measurement
+// before the user is told what is waited for.
+const WaitUnsaid = 500 * time.Millisecond
+
+// Await waits for a command that has outlived the measurement, which ended
+// with err, and returns the run's exit code: 1 if the measurement failed, else
+// the command's. When ctx ends, the command is asked to end; one that was never
+// let go is ended.
+func Await(ctx context.Context, launched *target.Launched, err error, stderr io.Writer, quiet bool) (exitCode int, _ error) {
+	err = errors.Join(err, launched.Close())
+	told, unsaid := ctx.Done(), time.After(WaitUnsaid)
+	for {
+		select {
+		case <-launched.Done():
+			code, waitErr := launched.Wait()
+			if err := errors.Join(err, waitErr); err != nil {
+				return 1, err
+			}
+			return code, nil
+		case <-told:
+			told = nil
+			if termErr := launched.Terminate(); termErr != nil {
+				return 1, errors.Join(err, termErr)
+			}
+		case <-unsaid:
+			if err != nil {
+				fmt.Fprintln(stderr, "fulgur:", plain.Error(err))
+			}
+			hint := "Ctrl-C asks it to"
+			if ctx.Err() != nil {
+				hint = "asked to; Ctrl-C leaves it"
+			}
+			if err != nil || !quiet {
+				fmt.Fprintf(stderr, "fulgur: waiting for the command, process %d, to end (%s)\n", launched.PID(), hint)
+			}
+		}
+	}
+}

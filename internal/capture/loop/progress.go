@@ -1,0 +1,52 @@
+package loop
+
+import (
+	"fmt"
+	"io"
+	"time"
+
+	"fulgur/internal/message/plain"
+)
+
+// ProgressLine is the line on the terminal while sampling.
+type ProgressLine struct {
+	// Wanted says whether there is one, on Out.
+	Wanted bool
+	Out    io.Writer
+
+	shown time.Time
+}
+
+// show renews the line twice a second, if progress is wanted.
+func (p *ProgressLine) show(m Measurement) {
+	if !p.Wanted || time.Since(p.shown) < 500*time.Millisecond {
+		return
+	}
+	p.shown = time.Now()
+	line, err := m.Progress()
+	if err != nil {
+		return // the run itself will meet the error where it matters
+	}
+	fmt.Fprintf(p.Out, "\r%s\x1b[K", line)
+}
+
+// clear removes the line.
+func (p *ProgressLine) clear() {
+	if !p.shown.IsZero() {
+		fmt.Fprint(p.Out, "\r\x1b[K")
+	}
+}
+
+// Describe puts counts between what is measured, for how long, and how to end.
+func (l *Loop) Describe(counts string) string {
+	elapsed := time.Since(l.Start).Truncate(100 * time.Millisecond)
+	line := fmt.Sprintf("%s: %.1f s", plain.Terminal(l.Target.String()), elapsed.Seconds())
+	if l.Limit > 0 {
+		line += fmt.Sprintf(" of %.1f s", l.Limit.Seconds())
+	}
+	line += ", " + counts
+	if l.Limit == 0 {
+		line += " (Ctrl-C ends)"
+	}
+	return line
+}

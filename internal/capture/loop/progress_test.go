@@ -1,0 +1,54 @@
+package loop
+
+import (
+	"bytes"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"fulgur/internal/capture/target"
+)
+
+// The line is written twice a second at most, in one place, and leaves nothing behind.
+func TestProgressLine(t *testing.T) {
+	var out bytes.Buffer
+	line := &ProgressLine{Wanted: true, Out: &out}
+	line.clear()
+	if out.Len() > 0 {
+		t.Errorf("a line that was never shown is removed: %q", &out)
+	}
+	line.show(new(fake))
+	line.show(new(fake)) // too soon
+	if got := out.String(); got != "\rso far\x1b[K" {
+		t.Errorf("it shows %q", got)
+	}
+	line.shown = line.shown.Add(-time.Second)
+	line.show(new(fake))
+	if got := out.String(); got != strings.Repeat("\rso far\x1b[K", 2) {
+		t.Errorf("a second later it shows %q", got)
+	}
+	out.Reset()
+	line.clear()
+	if got := out.String(); got != "\r\x1b[K" {
+		t.Errorf("it is removed by %q", got)
+	}
+	out.Reset()
+	line = &ProgressLine{Out: &out}
+	line.show(new(fake))
+	line.clear()
+	if out.Len() > 0 {
+		t.Errorf("nobody wants it, and it shows %q", &out)
+	}
+}
+
+func TestDescribe(t *testing.T) {
+	l := &Loop{Target: target.Target{Scope: target.Processes, PIDs: []int{7}}, Start: time.Now().Add(-3 * time.Second)}
+	if got := l.Describe("9 samples"); !regexp.MustCompile(`^pid 7: [1-9][0-9]*\.[0-9] s, 9 samples \(Ctrl-C ends\)$`).MatchString(got) {
+		t.Errorf("without a limit: %q", got)
+	}
+	l.Limit = 10 * time.Second
+	if got := l.Describe("9 samples"); !regexp.MustCompile(`^pid 7: [1-9][0-9]*\.[0-9] s of 10\.0 s, 9 samples$`).MatchString(got) {
+		t.Errorf("with a limit: %q", got)
+	}
+}

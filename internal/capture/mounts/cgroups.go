@@ -1,0 +1,72 @@
+package mounts
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"fulgur/internal/files/answer"
+	"fulgur/internal/linux/capability"
+)
+
+// Cgroups names control groups by their number.
+type Cgroups struct {
+	mount string // where their hierarchy is seen, empty if nowhere
+	names map[uint64]string
+}
+
+// NewCgroups returns what names the groups of the hierarchy of version 2 that is
+// among m.
+func NewCgroups(m List) *Cgroups {
+	c := &Cgroups{names: map[uint64]string{}}
+	for _, at := range m {
+		if at.kind == "cgroup2" && at.root == "/" {
+			c.mount = at.point
+			break
+		}
+	}
+	return c
+}
+
+// Name returns the path of a group in its hierarchy, "/" for the root, and "" if
+// it is gone or cannot be told.
+func (c *Cgroups) Name(id uint64) string {
+	if name, ok := c.names[id]; ok || c.mount == "" {
+		return name
+	}
+	// Something else may be mounted over it by now.
+	path, err := answer.Ask(answer.Place{Near: c.mount}, func(*answer.Visit) (string, error) { return pathByHandle(c.mount, id) },
+		func(string, error) {}) // was only asked for its name
+	if err == nil {
+		path = "/" + strings.TrimPrefix(strings.TrimPrefix(path, c.mount), "/")
+	}
+	c.names[id] = path
+	return path
+}
+
+// kernfsHandle is the type of file handles that are the numbers of groups:
+// FILEID_KERNFS in the kernel.
+const kernfsHandle = 0xfe
+
+// pathByHandle returns the path of the directory with that number in a file system
+// of groups, see open_by_handle_at(2).
+func pathByHandle(mount string, id uint64) (path string, err error) {
+	root, err := unix.Open(mount, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return "", fmt.Errorf("open %s: %w", mount, err)
+	}
+	defer func() { err = errors.Join(err, unix.Close(root)) }()
+	handle := unix.NewFileHandle(kernfsHandle, binary.NativeEndian.AppendUint64(nil, id))
+	fd, err := capability.With(capability.SetOf(capability.DACReadSearch), func() (int, error) {
+		return unix.OpenByHandleAt(root, handle, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC)
+	})
+	if err != nil {
+		return "", fmt.Errorf("open the control group %d: %w", id, err)
+	}
+	defer func() { err = errors.Join(err, unix.Close(fd)) }()
+	return os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd))
+}

@@ -1,0 +1,20 @@
+package naming
+
+import (
+	"fulgur/internal/capture/stacks"
+	"fulgur/internal/symbols/debugfile"
+	"fulgur/internal/symbols/symbolize"
+)
+
+// Given returns the names of store's frames that found has by their addresses,
+// as if [Names.Symbolize] had found them: for tests of what is made with names.
+func Given(store *stacks.Store, finder *debugfile.Finder, found map[uint64][]symbolize.Frame) *Names {
+	n := New(store, finder, symbolize.Options{})
+	for i, f := range store.Frames {
+		n.found[i], n.addresses[i] = found[f.Address], f.Address
+		if len(n.found[i]) == 0 {
+			n.Unresolved++
+		}
+	}
+	return n
+}

@@ -1,0 +1,186 @@
+package naming
+
+import (
+	"cmp"
+	"errors"
+	"io"
+	"slices"
+	"sync"
+
+	"fulgur/internal/capture/stacks"
+	"fulgur/internal/process"
+	"fulgur/internal/symbols/symbolize"
+)
+
+const (
+	// mostKnown is how many frames' names are kept, twice: those that were
+	// asked for since the last time that so many had come together, and those
+	// of the time before.
+	mostKnown = 1 << 15
+	// mostTables is how many files stay open with what was read of their
+	// symbols and debug information.
+	mostTables = 32
+)
+
+// Known are the names of frames that earlier windows had, and the tables they are
+// in: most of a window's stacks lead through frames of the window before, and to
+// open a file costs more than to look one more frame up in it. Of nil nothing is
+// known. Only one [Names] may use it at a time.
+type Known struct {
+	young, old map[knownFrame]knownNames
+
+	mu     sync.Mutex // files are read in parallel
+	tables map[*process.File]*knownTable
+	kernel symbolize.Table // nil before it was asked
+	round  uint64
+}
+
+// knownFrame is a frame by what it is in every store.
+type knownFrame struct {
+	code     stacks.Code
+	address  uint64
+	isReturn bool
+	// perfMap is the size of the map that names JIT's code: what is added may
+	// be about the same address.
+	perfMap int64
+}
+
+// knownNames are what [Names] has of a frame.
+type knownNames struct {
+	found   []symbolize.Frame
+	address uint64
+	buildID string
+	base    uint64
+	lacks   *stripped // nil if the file has symbols
+}
+
+// knownTable is a table that is open.
+type knownTable struct {
+	elf   *symbolize.ELF
+	lacks *stripped // nil if it has symbols
+	round uint64    // when it was last used
+}
+
+// NewKnown returns what knows nothing yet, to be closed.
+func NewKnown() *Known {
+	return &Known{
+		young:  map[knownFrame]knownNames{},
+		old:    map[knownFrame]knownNames{},
+		tables: map[*process.File]*knownTable{},
+	}
+}
+
+// recall names a frame of n, if it is known.
+func (k *Known) recall(n *Names, id stacks.FrameID) bool {
+	if k == nil {
+		return false
+	}
+	key := k.key(n, id)
+	is, ok := k.young[key]
+	if !ok {
+		if is, ok = k.old[key]; !ok {
+			return false
+		}
+		k.young[key] = is
+	}
+	code := n.store.Frames[id].Code
+	n.found[id], n.addresses[id] = is.found, is.address
+	n.buildIDs[code], n.bases[code], n.stripped[code] = is.buildID, is.base, is.lacks
+	return true
+}
+
+// remember keeps the names of frames that were asked for, those of a code. That a
+// frame has no name is worth keeping too, unless it may get one.
+func (k *Known) remember(n *Names, frames []stacks.FrameID) {
+	if k == nil {
+		return
+	}
+	for _, id := range frames {
+		code := n.store.Frames[id].Code
+		if n.problems[code] != nil {
+			continue
+		}
+		k.young[k.key(n, id)] = knownNames{n.found[id], n.addresses[id], n.buildIDs[code], n.bases[code], n.stripped[code]}
+	}
+	if len(k.young) > mostKnown {
+		k.young, k.old = map[knownFrame]knownNames{}, k.young
+	}
+}
+
+func (k *Known) key(n *Names, id stacks.FrameID) knownFrame {
+	f := n.store.Frames[id]
+	key := knownFrame{code: n.store.Codes[f.Code], address: f.Address, isReturn: f.Return}
+	for m := n.perfMap(key.code.PerfMap); m != nil; m = m.Next() {
+		_, size, _ := m.ReaderAt() // one that cannot be read says nothing
+		key.perfMap += size
+	}
+	return key
+}
+
+// table returns the open table of a file, nil if there is none, and what the file
+// lacks.
+func (k *Known) table(file *process.File) (*symbolize.ELF, *stripped) {
+	if k == nil {
+		return nil, nil
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if t := k.tables[file]; t != nil {
+		t.round = k.round
+		return t.elf, t.lacks
+	}
+	return nil, nil
+}
+
+// keep takes a file's table, which is closed at once if nothing is known, and what
+// the file lacks.
+func (k *Known) keep(file *process.File, elf *symbolize.ELF, lacks *stripped) error {
+	if k == nil {
+		return elf.Close()
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.tables[file] = &knownTable{elf, lacks, k.round}
+	return nil
+}
+
+// Trim closes the tables that were not used for longest, when no names are being
+// looked for.
+func (k *Known) Trim() error {
+	if k == nil {
+		return nil
+	}
+	k.round++
+	excess := len(k.tables) - mostTables
+	if excess <= 0 {
+		return nil
+	}
+	type open struct {
+		file *process.File
+		*knownTable
+	}
+	var all []open
+	for file, t := range k.tables {
+		all = append(all, open{file, t})
+	}
+	slices.SortFunc(all, func(a, b open) int { return cmp.Compare(a.round, b.round) })
+	var errs []error
+	for _, t := range all[:excess] {
+		errs = append(errs, t.elf.Close())
+		delete(k.tables, t.file)
+	}
+	return errors.Join(errs...)
+}
+
+// Close closes all tables.
+func (k *Known) Close() error {
+	var errs []error
+	for _, t := range k.tables {
+		errs = append(errs, t.elf.Close())
+	}
+	k.tables = nil
+	if kernel, ok := k.kernel.(io.Closer); ok {
+		errs = append(errs, kernel.Close())
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,137 @@
+package naming
+
+import (
+	"fmt"
+	"slices"
+
+	"fulgur/internal/capture/stacks"
+	"fulgur/internal/capture/waits"
+	"fulgur/internal/message/plain"
+	"fulgur/internal/profile"
+)
+
+// Placer puts a store's stacks into a profile.
+type Placer struct {
+	builder *profile.Builder
+	// Store has the stacks.
+	Store *stacks.Store
+	names *Names
+
+	frames [][]profile.FrameID // by the store's frames; see [Names.place]
+	stacks []profile.StackID   // by the store's nodes
+	// Unresolved says of each of the store's nodes whether a frame of its stack has
+	// no name, though one was looked for.
+	Unresolved []bool
+}
+
+// NewPlacer puts the stacks of a store, with their names, into what b builds.
+func NewPlacer(b *profile.Builder, store *stacks.Store, names *Names) *Placer {
+	p := &Placer{
+		builder:    b,
+		Store:      store,
+		names:      names,
+		frames:     make([][]profile.FrameID, len(store.Frames)),
+		stacks:     make([]profile.StackID, len(store.Nodes)),
+		Unresolved: make([]bool, len(store.Nodes)),
+	}
+	for i := range store.Frames {
+		p.frames[i] = names.place(b, stacks.FrameID(i))
+	}
+	// A parent's identifier is lower than its children's.
+	for i, node := range store.Nodes[1:] {
+		p.stacks[i+1] = p.push(p.stacks[node.Parent], node.Frame)
+		p.Unresolved[i+1] = p.Unresolved[node.Parent] || len(names.found[node.Frame]) == 0 && !names.left(node.Frame)
+	}
+	return p
+}
+
+// push returns the stack that is a frame of the store called from at.
+func (p *Placer) push(at profile.StackID, frame stacks.FrameID) profile.StackID {
+	for _, f := range p.frames[frame] {
+		at = p.builder.Push(at, f)
+	}
+	return at
+}
+
+// Body returns the stack of a body.
+func (p *Placer) Body(id stacks.BodyID) profile.StackID { return p.stacks[p.Store.Bodies[id].Leaf] }
+
+// PlaceFrom returns the stack of a node, without the kernel's frames if they are
+// not wanted.
+func (p *Placer) PlaceFrom(node stacks.NodeID, userOnly bool) profile.StackID {
+	for userOnly && node != 0 && p.inKernel(node) {
+		node = p.Store.Nodes[node].Parent
+	}
+	return p.stacks[node]
+}
+
+func (p *Placer) inKernel(node stacks.NodeID) bool {
+	return p.Store.Codes[p.Store.Frames[p.Store.Nodes[node].Frame].Code].Kind == stacks.CodeKernel
+}
+
+// KernelFunctions returns the names of the kernel functions of a body, leaf
+// first; an empty one for what has none.
+func (p *Placer) KernelFunctions(id stacks.BodyID) []string {
+	var functions []string
+	for node := p.Store.Bodies[id].Leaf; node != 0 && p.inKernel(node); {
+		n := p.Store.Nodes[node]
+		functions = append(functions, p.functionName(n.Frame))
+		node = n.Parent
+	}
+	return functions
+}
+
+// IsWriteback reports whether the kernel writes back in a body what processes wrote
+// before.
+func (p *Placer) IsWriteback(id stacks.BodyID) bool {
+	return slices.ContainsFunc(p.KernelFunctions(id), func(f string) bool { return f == "wb_workfn" || f == "wb_do_writeback" })
+}
+
+// Mark returns the stack with a note on top.
+func (p *Placer) Mark(at profile.StackID, note string) profile.StackID {
+	return p.builder.Push(at, p.builder.Frame(profile.Frame{
+		Function: p.builder.Function(profile.Function{Name: note, SystemName: note}),
+		Kind:     profile.KindMarker,
+	}))
+}
+
+// UpsideDown returns at with the stack of a body on top, leaf first, without
+// the kernel's frames if they are not wanted, and a note of whose stack it is. A
+// stack that was interrupted ends where it was: what ran before is not the cause.
+func (p *Placer) UpsideDown(at profile.StackID, id stacks.BodyID, userOnly bool) profile.StackID {
+	for node := p.WithoutProbe(p.Store.Bodies[id].Leaf); node != 0; {
+		n := p.Store.Nodes[node]
+		kernel := p.inKernel(node)
+		if !userOnly || !kernel {
+			at = p.push(at, n.Frame)
+		}
+		if kernel && waits.IsInterrupt(p.functionName(n.Frame)) {
+			return p.Mark(at, "[interrupt]")
+		}
+		node = n.Parent
+	}
+	return p.Mark(at, p.task(id))
+}
+
+// WithoutProbe returns a stack without the frames of the probe that took it.
+func (p *Placer) WithoutProbe(node stacks.NodeID) stacks.NodeID {
+	for node != 0 && p.inKernel(node) && waits.IsProbe(p.functionName(p.Store.Nodes[node].Frame)) {
+		node = p.Store.Nodes[node].Parent
+	}
+	return node
+}
+
+// functionName returns the name of the function that holds a frame, or "".
+func (p *Placer) functionName(frame stacks.FrameID) string {
+	found := p.names.found[frame]
+	if len(found) == 0 {
+		return ""
+	}
+	return found[len(found)-1].Name
+}
+
+// task describes whose stack a body is: "comm-pid".
+func (p *Placer) task(id stacks.BodyID) string {
+	body := p.Store.Bodies[id]
+	return fmt.Sprintf("%s-%d", plain.Terminal(body.Name()), body.PID)
+}

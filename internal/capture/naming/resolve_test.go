@@ -1,0 +1,104 @@
+package naming
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"fulgur/internal/profile"
+	"fulgur/internal/symbols/debugfile/debugfiletest"
+	"fulgur/internal/symbols/elffile"
+	"fulgur/internal/testenv"
+)
+
+// landmark is a function whose address the tests below know.
+//
+//go:noinline
+func landmark() error { return errors.New("landmark") }
+
+// unresolved returns a profile of this program without names: landmark called
+// from itself, as its first bytes and as a return address there. change changes
+// the mapping.
+func unresolved(t *testing.T, change func(*profile.Mapping)) *profile.Profile {
+	t.Helper()
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := elffile.Open(exe)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	m := profile.Mapping{Path: exe, BuildID: f.BuildID()}
+	change(&m)
+	address := uint64(reflect.ValueOf(landmark).Pointer())
+	if _, ok := f.Offset(address); !ok {
+		testenv.Unsupported(t, "this program does not run at the addresses that it was linked for")
+	}
+	b := profile.NewBuilder(profile.ValueType{Type: "samples", Unit: "count"})
+	mapping := b.Mapping(m)
+	frame := b.Frame(profile.Frame{Mapping: mapping, Address: address + 1})
+	b.Add(profile.Sample{
+		Stack: b.Push(b.Push(0, frame), frame), Task: b.Task(profile.Task{PID: 1, Comm: "test"}), CPU: -1, Values: []int64{7},
+	})
+	return b.Profile(profile.Meta{Command: "test"}, profile.Losses{})
+}
+
+// resolved returns the names in the one stack, the root first, and the problems.
+func resolved(t *testing.T, p *profile.Profile) (names []string, problems []error) {
+	t.Helper()
+	r := Resolver{Profile: p, Finder: debugfiletest.NewFinder(t)}
+	p, err := r.Resolve(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(p.Samples) != 1 || p.Samples[0].Values[0] != 7 || p.Meta.Command != "test" {
+		t.Fatalf("samples %+v of %+v", p.Samples, p.Meta)
+	}
+	for _, f := range p.AppendFrames(nil, p.Samples[0].Stack) {
+		names = append(names, p.FrameName(f))
+	}
+	slices.Reverse(names)
+	return names, r.problems
+}
+
+func TestResolve(t *testing.T) {
+	const name = "fulgur/internal/capture/naming.landmark"
+	p := unresolved(t, func(*profile.Mapping) {})
+	if !Unnamed(p) {
+		t.Error("a profile without names is not known as one")
+	}
+	names, problems := resolved(t, p)
+	if !slices.Equal(names, []string{name, name}) || len(problems) > 0 {
+		t.Errorf("names %q, problems %v", names, problems)
+	}
+}
+
+// What is another build, or not here, keeps its addresses, and that is said.
+func TestResolveOthers(t *testing.T) {
+	text := filepath.Join(t.TempDir(), "text")
+	if err := os.WriteFile(text, []byte("no program\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for want, change := range map[string]func(*profile.Mapping){
+		"is another build": func(m *profile.Mapping) { m.BuildID = "00112233" },
+		"no such file":     func(m *profile.Mapping) { m.Path = "/nonexistent/program" },
+		"was deleted":      func(m *profile.Mapping) { m.Path, m.BuildID = m.Path+" (deleted)", "" },
+		"not an ELF file":  func(m *profile.Mapping) { m.Path = text },
+	} {
+		t.Run(want, func(t *testing.T) {
+			names, problems := resolved(t, unresolved(t, change))
+			if len(names) != 2 || !strings.Contains(names[0], "+0x") {
+				t.Errorf("names %q", names)
+			}
+			if len(problems) != 1 || !strings.Contains(problems[0].Error(), want) {
+				t.Errorf("problems %v, want %q", problems, want)
+			}
+		})
+	}
+}

@@ -1,0 +1,155 @@
+package offcpu
+
+import (
+	"cmp"
+	"errors"
+	"os"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"fulgur/bpf"
+	"fulgur/internal/capture/probe"
+	"fulgur/internal/capture/stacks"
+	"fulgur/internal/capture/target"
+	"fulgur/internal/linux/monotonic"
+	"fulgur/internal/linux/ringbuf"
+	"fulgur/internal/testenv"
+)
+
+// interval is a time of CLOCK_MONOTONIC in ns.
+type interval struct{ begin, end uint64 }
+
+// Times off the CPU are divided while the threads come back from them. What is told of
+// a thread has no moment twice, and it left its CPU as often as the kernel counts for
+// it, except for what the kernel is said to have missed.
+func TestCutWhileThreadsReturn(t *testing.T) {
+	testenv.Root(t)
+	const (
+		sleepers = 4
+		cuts     = 100
+		nap      = 50_000 // ns
+	)
+	s, err := Load(Options{
+		Options: probe.Options{
+			MaxDepth: 1, SkipUser: true, Timeline: true, Scope: target.Processes,
+			RingSize: 16 << 20, CountEntries: 1,
+		},
+		States: AllStates, PendingEntries: DefaultPendingEntries,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if err := s.Attach(target.Target{Scope: target.Processes, PIDs: []int{os.Getpid()}}); err != nil {
+		t.Fatal(err)
+	}
+
+	if err := s.Enable(); err != nil {
+		t.Fatal(err)
+	}
+	var times [sleepers]interval // in which the switches are counted
+	var switches [sleepers]int
+	var tids [sleepers]uint32
+	var stop atomic.Bool
+	var running sync.WaitGroup
+	for i := range sleepers {
+		running.Go(func() {
+			runtime.LockOSThread() // never unlocked: the thread ends here
+			tids[i] = uint32(unix.Gettid())
+			before := switchesOf(t)
+			times[i].begin = monotonic.Now()
+			for !stop.Load() {
+				_ = unix.Nanosleep(&unix.Timespec{Nsec: nap}, nil)
+			}
+			times[i].end = monotonic.Now()
+			switches[i] = switchesOf(t) - before
+		})
+	}
+	told, parts := map[uint32][]interval{}, 0
+	read := func() error {
+		return s.Ring().ReadTo(s.Ring().Position(), func(record []byte) error {
+			kind, err := stacks.RecordType(record)
+			if err != nil || kind != bpf.OnCPURecordTypeRECORD_TIMELINE {
+				return err
+			}
+			e, err := ringbuf.As[Event](record, EventSize)
+			if err != nil {
+				return err
+			}
+			told[e.Tid] = append(told[e.Tid], interval{e.Time, e.Time + e.Duration})
+			return nil
+		})
+	}
+	at := map[uint64]bool{}
+	for range cuts {
+		err := s.BeginCut()
+		now := monotonic.Now()
+		at[now] = true
+		if err := errors.Join(err, s.Cut(now), read()); err != nil {
+			t.Error(err)
+			break
+		}
+	}
+	stop.Store(true)
+	running.Wait()
+	if err := errors.Join(s.Disable(), read()); err != nil {
+		t.Fatal(err)
+	}
+
+	stats, err := s.Stats()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if l := stats.Losses; l.Unsent != 0 || l.Unfollowed != 0 {
+		t.Fatalf("%d events lost, %d threads not followed: the ring or the table is too small", l.Unsent, l.Unfollowed)
+	}
+	missed := int(stats.Losses.Missed + stats.Losses.Skipped)
+	for i, tid := range tids {
+		all := told[tid]
+		slices.SortFunc(all, func(a, b interval) int { return cmp.Compare(a.begin, b.begin) })
+		left, orphans := 0, 0
+		for j, now := range all {
+			var before interval
+			if j > 0 {
+				before = all[j-1]
+			}
+			switch {
+			case now.begin < before.end:
+				t.Errorf("thread %d: %d ns are told twice, of times of %d and %d ns", tid, before.end-now.begin, before.end-before.begin, now.end-now.begin)
+			case now.begin == before.end:
+				parts++
+			case times[i].begin <= now.begin && now.begin < times[i].end:
+				left++
+				if at[now.begin] {
+					orphans++ // the part before the cut is missing
+				}
+			}
+		}
+		// At the beginning and the end, the thread may leave between two looks.
+		if left > switches[i]+2 || left+missed+2 < switches[i] {
+			t.Errorf("thread %d left its CPU %d times, the kernel counts %d, and missed %d", tid, left, switches[i], missed)
+		}
+		// A thread may leave its CPU in the very nanosecond.
+		if orphans > missed+2 {
+			t.Errorf("thread %d: %d times begin where one was divided, without the part before", tid, orphans)
+		}
+	}
+	if parts == 0 {
+		t.Error("no time was divided")
+	}
+	t.Logf("%d times divided; the kernel missed %d", parts, missed)
+}
+
+// switchesOf returns how often the calling thread has left its CPU.
+func switchesOf(t *testing.T) int {
+	var used unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_THREAD, &used); err != nil {
+		t.Error(err)
+	}
+	return int(used.Nvcsw + used.Nivcsw)
+}

@@ -1,0 +1,50 @@
+package offcpu
+
+import (
+	"runtime"
+	"slices"
+	"testing"
+
+	"github.com/cilium/ebpf"
+
+	"fulgur/bpf"
+	"fulgur/internal/capture/probe"
+	"fulgur/internal/linux/memlock"
+	"fulgur/internal/testenv"
+)
+
+// Without the kernel's addresses the programs ask for none, and the verifier takes
+// them as they are then.
+func TestWithoutORC(t *testing.T) {
+	spec, err := bpf.LoadOffCPU()
+	if err != nil {
+		t.Fatal(err)
+	}
+	references := func() (n int) {
+		for _, program := range spec.Programs {
+			for _, ins := range program.Instructions {
+				if slices.Contains(orcSymbols, ins.Reference()) {
+					n++
+				}
+			}
+		}
+		return n
+	}
+	if n := references(); (n > 0) != (runtime.GOARCH == "amd64") {
+		t.Errorf("%d references to unwind tables on %s", n, runtime.GOARCH)
+	}
+	probe.WithoutAddresses(spec, orcSymbols...)
+	if n := references(); n != 0 {
+		t.Errorf("%d references to unwind tables are left", n)
+	}
+	testenv.Root(t)
+	memlock.Lift()
+	if _, err := adapt(spec, nil); err != nil {
+		t.Fatal(err)
+	}
+	loaded, err := ebpf.NewCollection(spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	loaded.Close()
+}

@@ -1,0 +1,81 @@
+package oncpu
+
+import (
+	"io"
+	"os/exec"
+	"testing"
+	"time"
+
+	"fulgur/internal/capture/probe"
+	"fulgur/internal/process"
+	"fulgur/internal/testenv"
+	"fulgur/internal/unwind/unwindmap"
+)
+
+// Code that no mapping of a layout has is asked for in each layout: where a library
+// is loaded again and again, that may be the same address each time.
+func TestAskAgain(t *testing.T) {
+	testenv.Root(t)
+	cat := exec.Command(testenv.Tool(t, "cat"))
+	in, err := cat.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cat.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cat.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = in.Close()
+		_ = cat.Wait()
+	})
+	// It waits for the next byte after each, in the same place.
+	turn := func() {
+		t.Helper()
+		if _, err := in.Write([]byte{'.'}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.ReadFull(out, make([]byte, 1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	turn()
+	pid := cat.Process.Pid
+	s := sampleSwitches(t, pid, probe.ByBoth, true)
+	for i := range uint64(4) {
+		elsewhere := process.Mapping{Start: (i + 1) << 16, Limit: (i + 1) << 17, Kind: process.KindAnon}
+		s.tables.Remap(pid, []process.Mapping{elsewhere})
+		turn() // by which the next one is one with that layout
+		s.asked(t)
+		s.tables.Remap(pid, []process.Mapping{elsewhere, {Start: 1 << 30, Limit: 1 << 31, Kind: process.KindAnon}})
+		for deadline := time.Now().Add(10 * time.Second); ; {
+			turn()
+			if asked := s.asked(t); len(asked) > 0 {
+				if asked[0].PID != pid {
+					t.Errorf("process %d was asked for, want %d", asked[0].PID, pid)
+				}
+				break
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("layout %d has no code of the process, which nobody was asked for", 2*i+1)
+			}
+		}
+	}
+}
+
+// asked returns what was asked for since.
+func (s *switches) asked(t *testing.T) (all []unwindmap.Want) {
+	t.Helper()
+	r := s.tables.Requests()
+	if err := r.ReadTo(r.Position(), func(record []byte) error {
+		want, err := unwindmap.ParseRequest(record)
+		all = append(all, want)
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return all
+}

@@ -1,0 +1,82 @@
+package oncpu
+
+import (
+	"os"
+	"testing"
+	"time"
+
+	"fulgur/internal/capture/target"
+	"fulgur/internal/linux/perfevent"
+	"fulgur/internal/testenv"
+)
+
+// A CPU that goes offline and comes back is sampled again, even if it was away
+// for less than the time between two looks.
+func TestHotplug(t *testing.T) {
+	testenv.VM(t)
+	h := start(t, Options{Options: byCPU, Idle: true},
+		target.Target{}, Rate{Frequency: 99})
+	follow := func() {
+		t.Helper()
+		online, err := perfevent.OnlineCPUs()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := h.FollowCPUs(online); err != nil {
+			t.Fatal(err)
+		}
+	}
+	onCPU1 := func() (n uint64) {
+		t.Helper()
+		h.poll(t)
+		if err := h.Counts().Flip(); err != nil {
+			t.Fatal(err)
+		}
+		for key, v := range h.Counts().Total() {
+			if key.CPU == 1 {
+				n += v.Samples
+			}
+		}
+		return n
+	}
+	// sampled waits until CPU 1 is sampled from now on, and looks for CPUs
+	// meanwhile.
+	sampled := func(when string) {
+		t.Helper()
+		before := onCPU1()
+		for deadline := time.Now().Add(time.Minute); onCPU1() <= before; time.Sleep(50 * time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatalf("CPU 1 is not sampled %s", when)
+			}
+			follow()
+		}
+	}
+	sampled("at first")
+
+	setOnline(t, "0")
+	follow()
+	if n := h.events.CPUs(); n != 1 {
+		t.Errorf("events on %d CPUs, want 1", n)
+	}
+	setOnline(t, "1")
+	sampled("after it came back")
+
+	setOnline(t, "0")
+	setOnline(t, "1")
+	sampled("after a moment away")
+	h.run(t, 0, time.Second)
+	if _, err := h.Stats(); err != nil {
+		t.Error(err)
+	}
+}
+
+func setOnline(t *testing.T, online string) {
+	t.Helper()
+	const file = "/sys/devices/system/cpu/cpu1/online"
+	if err := os.WriteFile(file, []byte(online), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if online == "0" {
+		t.Cleanup(func() { _ = os.WriteFile(file, []byte("1"), 0o644) })
+	}
+}

@@ -1,0 +1,138 @@
+// Package oncpu samples what runs on the processors: perf events on a
+// hardware or timer event, each overflow counted by bpf/oncpu.bpf.c.
+package oncpu
+
+import (
+	"errors"
+	"slices"
+
+	"fulgur/bpf"
+	"fulgur/internal/capture/probe"
+	"fulgur/internal/capture/sampling"
+	"fulgur/internal/capture/stacks"
+	"fulgur/internal/capture/target"
+	"fulgur/internal/linux/perfevent"
+)
+
+// Default sizes of the kernel side's maps.
+const (
+	DefaultRingSize     = probe.DefaultRingSize
+	DefaultCountEntries = probe.DefaultCountEntries
+	DefaultSeenEntries  = probe.DefaultSeenEntries
+)
+
+// Options configure the kernel side.
+type Options struct {
+	probe.Options
+	// SkipKernel leaves out the kernel half of each stack.
+	SkipKernel bool
+	// Idle includes the idle task.
+	Idle bool
+	// Snapshots has samples of processes without unwind tables sent as such; see
+	// [Snapshot].
+	Snapshots bool
+}
+
+// Source is the loaded kernel side and the events attached to it.
+type Source struct {
+	*probe.Probe
+	events *sampling.Events
+	idle   bool // whether samples of the idle task are wanted
+	clocks bool // whether the events count time
+}
+
+// Rate is how often to sample.
+type Rate = sampling.Rate
+
+// Load loads the program and its maps. Errors are the kernel's, as
+// cilium/ebpf returns them.
+func Load(o Options) (*Source, error) {
+	spec, err := bpf.LoadOnCPU()
+	if err != nil {
+		return nil, err
+	}
+	p, err := probe.Load(spec, o.Options, map[string]any{
+		bpf.OnCPUVarIncludeIdle:     o.Idle,
+		bpf.OnCPUVarSkipKernelStack: o.SkipKernel,
+		bpf.OnCPUVarSnapshots:       o.Snapshots,
+	}, counted)
+	if err != nil {
+		return nil, err
+	}
+	return &Source{Probe: p, idle: o.Idle}, nil
+}
+
+// counted says what an entry of a count map stands for. The first weight is the
+// sum of the periods.
+func counted(k bpf.OnCPUCountKey, v bpf.OnCPUCountValue) (stacks.Key, stacks.Value) {
+	return stacks.Key{Source: stacks.OnCPU, ID: k.Id, TID: k.Tid, CPU: k.Cpu},
+		stacks.Value{Samples: v.Samples, Weights: stacks.Weights{v.Weight}}
+}
+
+// Event is a sample of a timeline: what bpf/oncpu.bpf.c sends of each where one is
+// asked for.
+type Event = bpf.OnCPUTimelineEvent
+
+// Counted says what an event adds to the counts, as if it were an entry of a count
+// map.
+func Counted(e *Event) (stacks.Key, stacks.Value) {
+	return counted(bpf.OnCPUCountKey{Id: e.Id}, bpf.OnCPUCountValue{Samples: 1, Weight: e.Weight})
+}
+
+// Stats reads the kernel side's counters.
+func (s *Source) Stats() (probe.Stats, error) {
+	st, err := s.Probe.Stats()
+	if err != nil {
+		return st, err
+	}
+	st.Losses.Throttled = s.events.Throttled()
+	st.Losses.Skipped, err = s.skipped()
+	return st, err
+}
+
+func (s *Source) skipped() (uint64, error) {
+	runs, err := s.StatPerCPU(bpf.OnCPUStatSTAT_RUNS)
+	if err != nil {
+		return 0, err
+	}
+	periods, err := s.StatPerCPU(bpf.OnCPUStatSTAT_PERIODS)
+	if err != nil {
+		return 0, err
+	}
+	var idle []uint64
+	if s.clocks && !s.idle {
+		if idle, err = s.StatPerCPU(bpf.OnCPUStatSTAT_IDLE_PERIODS); err != nil {
+			return 0, err
+		}
+	}
+	return s.events.Skipped(runs, periods, idle)
+}
+
+// Attach opens disabled events on the target's CPUs and attaches the program.
+// specs are the events to sample, several where a hybrid machine has a PMU for
+// each kind of core.
+func (s *Source) Attach(t target.Target, specs []perfevent.Spec, rate Rate) (err error) {
+	if err := s.FillTargets(t); err != nil {
+		return err
+	}
+	s.clocks = !slices.ContainsFunc(specs, func(of perfevent.Spec) bool { return !of.IsTime() })
+	s.events, err = sampling.Open(sampling.Config{Specs: specs, Rate: rate, CPUs: t.CPUs, Program: s.Programs[bpf.OnCPUProgOncpu].FD()})
+	return err
+}
+
+// Enable starts sampling.
+func (s *Source) Enable() error { return s.events.Enable() }
+
+// Disable stops sampling. When it returns no program runs any more.
+func (s *Source) Disable() error { return s.events.Disable() }
+
+// Check counts how often the kernel paused sampling since the last call.
+func (s *Source) Check() error { return s.events.CheckThrottling() }
+
+// FollowCPUs takes CPUs in that came online, also those that were offline for
+// a moment only, and lets go of those that went offline. It is for a source
+// that is enabled.
+func (s *Source) FollowCPUs(online []int) error { return s.events.Follow(online) }
+
+// Close detaches the events and unloads the kernel side.
+func (s *Source) Close() error { return errors.Join(s.events.Close(), s.Probe.Close()) }

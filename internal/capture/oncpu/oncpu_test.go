@@ -1,0 +1,255 @@
+package oncpu
+
+import (
+	"os"
+	"os/exec"
+	"syscall"
+	"testing"
+	"time"
+
+	"fulgur/bpf"
+	"fulgur/internal/capture/probe"
+	"fulgur/internal/capture/stacks"
+	"fulgur/internal/capture/target"
+	"fulgur/internal/linux/perfevent"
+	"fulgur/internal/process"
+	"fulgur/internal/testenv"
+	"fulgur/internal/testenv/stat"
+	"fulgur/internal/unwind/unwindtest"
+)
+
+// TestMain lets the test binary be its own workload: the rig has no compiler.
+func TestMain(m *testing.M) {
+	if mode := os.Getenv("ONCPU_WORKLOAD"); mode != "" {
+		workload(mode)
+	}
+	os.Exit(m.Run())
+}
+
+// load starts a workload and ends it with the test.
+func load(t *testing.T, mode string) int { return command(t, mode).Process.Pid }
+
+func command(t *testing.T, mode string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), "ONCPU_WORKLOAD="+mode)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	return cmd
+}
+
+// Sizes of maps that are large enough, alone and with what is told apart.
+var (
+	roomy          = probe.Options{RingSize: DefaultRingSize, CountEntries: DefaultCountEntries, SeenEntries: DefaultSeenEntries}
+	byCPU          = with(func(o *probe.Options) { o.ByCPU = true })
+	byThreadAndCPU = with(func(o *probe.Options) { o.ByThread, o.ByCPU = true, true })
+)
+
+func with(change func(*probe.Options)) probe.Options {
+	o := roomy
+	change(&o)
+	return o
+}
+
+// harness is a source and what it collected.
+type harness struct {
+	*Source
+	store *stacks.Store
+	flips int
+	// When sampling began and ended: at some time within each.
+	began, ended span
+}
+
+// span is from one time to another.
+type span [2]time.Time
+
+// during calls f and returns how long it took.
+func during(f func() error) (s span, err error) {
+	s[0] = time.Now()
+	err = f()
+	s[1] = time.Now()
+	return s, err
+}
+
+func start(t *testing.T, o Options, tg target.Target, rate Rate) *harness {
+	t.Helper()
+	testenv.Root(t)
+	o.MaxDepth, o.Scope = 127, tg.Scope
+	s, err := Load(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	spec, err := perfevent.ParseEvent("cpu-clock")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Attach(tg, []perfevent.Spec{spec}, rate); err != nil {
+		t.Fatal(err)
+	}
+	table := process.NewTable(process.Options{})
+	t.Cleanup(func() { _ = table.Close() })
+	began, err := during(s.Enable)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &harness{Source: s, store: stacks.NewStore(table), began: began}
+}
+
+func (h *harness) poll(t *testing.T) {
+	t.Helper()
+	err := h.Ring().ReadTo(h.Ring().Position(), func(r []byte) error {
+		if kind, err := stacks.RecordType(r); err != nil {
+			return err
+		} else if kind == bpf.OnCPURecordTypeRECORD_EVENT {
+			return h.Counts().AddRecord(r)
+		}
+		return h.store.Add(r)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// run polls and flips every interval for as long as d.
+func (h *harness) run(t *testing.T, d, every time.Duration) {
+	t.Helper()
+	for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(every) {
+		h.poll(t)
+		if err := h.Counts().Flip(); err != nil {
+			t.Fatal(err)
+		}
+		h.flips++
+	}
+	var err error
+	if h.ended, err = during(h.Disable); err != nil {
+		t.Fatal(err)
+	}
+	h.poll(t)
+	if err := h.Counts().Finish(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// counted sums samples, and those whose body is known.
+func (h *harness) counted() (all, known uint64) {
+	for key, v := range h.Counts().Total() {
+		all += v.Samples
+		if _, ok := h.store.Body(key.ID); ok {
+			known += v.Samples
+		}
+	}
+	return all, known
+}
+
+// Every sample that the kernel side took is counted once or counted as lost,
+// while maps flip as fast as they can.
+func TestFlipLosesAndDoublesNothing(t *testing.T) {
+	for _, test := range []struct {
+		name    string
+		options Options
+	}{
+		{"roomy", Options{Options: roomy}},
+		{"by thread and CPU", Options{Options: byThreadAndCPU}},
+		{"one page of ring, 64 counts", Options{Options: probe.Options{RingSize: 4096, CountEntries: 64, SeenEntries: 64}}},
+		{"4 counts, nothing stays seen", Options{Options: probe.Options{RingSize: 4096, CountEntries: 4, SeenEntries: 4}}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			testenv.Root(t)
+			load(t, "deep")
+			load(t, "wide")
+			h := start(t, test.options, target.Target{}, Rate{Frequency: 4999})
+			h.run(t, time.Second, time.Millisecond)
+			stats, err := h.Stats()
+			if err != nil {
+				t.Fatal(err)
+			}
+			all, known := h.counted()
+			t.Logf("%d samples, %d counted, %d with a body, %d stacks, %d flips, losses %+v", stats.Samples, all, known, len(h.store.Bodies), h.flips, stats.Losses)
+			if stats.Samples == 0 {
+				t.Fatal("no samples")
+			}
+			if all+stats.Losses.Samples != stats.Samples {
+				t.Errorf("%d counted and %d lost of %d samples", all, stats.Losses.Samples, stats.Samples)
+			}
+			// On a busy machine the reader may come too late, which is counted.
+			if test.options.RingSize == DefaultRingSize && stats.Losses.Retries == 0 && (stats.Losses.Samples > 0 || known != all) {
+				t.Errorf("with default sizes %d samples and %d bodies were lost", stats.Losses.Samples, all-known)
+			}
+			if test.options.CountEntries < 64 && stats.Losses.Overflows+stats.Losses.Samples == 0 {
+				t.Error("count maps of 4 entries never overflowed: the test tests nothing")
+			}
+		})
+	}
+}
+
+// All threads of a process are sampled, also those it creates later, and each
+// sample once: a process that burns one CPU gets no more samples than its CPU
+// time allows, whatever its threads do meanwhile.
+func TestProcessThreads(t *testing.T) {
+	testenv.EveryKernel(t)
+	testenv.Root(t)
+	for _, mode := range []string{"deep", "threads"} {
+		t.Run(mode, func(t *testing.T) {
+			cmd := command(t, mode)
+			pid := cmd.Process.Pid
+			testenv.AwaitCPUTime(t, pid, 50*time.Millisecond) // it has its threads
+			// It works while it is sampled, and at no other time.
+			if err := unwindtest.Stop(pid); err != nil {
+				t.Fatal(err)
+			}
+			const frequency = 997
+			h := start(t, Options{Options: roomy},
+				target.Target{Scope: target.Processes, PIDs: []int{pid}}, Rate{Frequency: frequency})
+			before := cpuTime(t, pid)
+			if err := syscall.Kill(pid, syscall.SIGCONT); err != nil {
+				t.Fatal(err)
+			}
+			testenv.AwaitCPUTime(t, pid, time.Second)
+			if err := unwindtest.Stop(pid); err != nil {
+				t.Fatal(err)
+			}
+			used := cpuTime(t, pid) - before
+			h.run(t, 0, 0)
+			_ = cmd.Process.Kill()
+			_ = cmd.Wait()
+			switches := cmd.ProcessState.SysUsage().(*syscall.Rusage)
+			stats, err := h.Stats()
+			if err != nil {
+				t.Fatal(err)
+			}
+			all, _ := h.counted()
+			want := stat.Ticks(used, time.Second/frequency, int(switches.Nvcsw+switches.Nivcsw))
+			// Interrupts, and what a hypervisor takes, count for the sampling clock and
+			// not, or not always, for the process's.
+			want.High += want.High / 20
+			want.Low -= want.Low/20 + int(stats.Losses.Skipped)
+			t.Logf("%d samples and %d skipped, want %s of %v", all, stats.Losses.Skipped, want, used)
+			want.Check(t, "samples", int(all))
+			for key := range h.Counts().Total() {
+				if body, ok := h.store.Body(key.ID); ok && int(body.PID) != pid {
+					t.Errorf("stack of process %d", body.PID)
+				}
+			}
+		})
+	}
+}
+
+// cpuTime returns the CPU time that a process has used.
+func cpuTime(t *testing.T, pid int) time.Duration {
+	t.Helper()
+	used, err := testenv.CPUTime(pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return used
+}

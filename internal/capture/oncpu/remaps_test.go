@@ -1,0 +1,45 @@
+package oncpu
+
+import (
+	"os"
+	"testing"
+	"time"
+
+	"fulgur/bpf"
+	"fulgur/internal/capture/target"
+	"fulgur/internal/testenv"
+)
+
+// A full map of remapped processes makes room by forgetting those that have
+// ended, and counts what it cannot take.
+func TestRemapsFull(t *testing.T) {
+	testenv.Root(t)
+	h := start(t, Options{Options: roomy},
+		target.Target{CPUs: []int{0}}, Rate{Frequency: 1})
+	const noProcess = 1 << 23 // above the highest pid there can be
+	room := int(h.Maps[bpf.OnCPUMapRemaps].MaxEntries())
+	for i := range room {
+		if err := h.Remap(noProcess + i); err != nil {
+			t.Fatal(err)
+		}
+	}
+	swept := time.Now() // by the first
+	for range 2 {
+		if err := h.Remap(os.Getpid()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var n uint32
+	if err := h.Maps[bpf.OnCPUMapRemaps].Lookup(uint32(os.Getpid()), &n); err != nil || n != 2 {
+		t.Errorf("the epoch was raised %d times, %v", n, err)
+	}
+	for i := range room { // no sweep so soon after the last
+		if err := h.Remap(noProcess + i); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stats, err := h.Stats()
+	if time.Since(swept) < time.Second && stats.Losses.Remaps != 1 || err != nil {
+		t.Errorf("%d remaps lost, want 1: %v", stats.Losses.Remaps, err)
+	}
+}

@@ -1,0 +1,63 @@
+package oncpu
+
+import (
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+
+	"fulgur/internal/capture/target"
+	"fulgur/internal/testenv"
+)
+
+// The kernel drops the samples that meet an operation on a BPF map. Together
+// with those it took they are what the rate and the time demand.
+func TestSkippedSamples(t *testing.T) {
+	const rate = 999
+	h := start(t, Options{Options: roomy, Idle: true},
+		target.Target{CPUs: []int{0}}, Rate{Frequency: rate})
+	stop := make(chan struct{})
+	done := make(chan error, 1)
+	go func() { done <- readMap(stop) }()
+	h.run(t, time.Second, 100*time.Millisecond)
+	close(stop)
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	stats, err := h.Stats()
+	if err != nil {
+		t.Fatal(err)
+	}
+	least, most := h.ended[0].Sub(h.began[1]).Seconds()*rate, h.ended[1].Sub(h.began[0]).Seconds()*rate
+	t.Logf("%d samples and %d skipped of %.0f to %.0f", stats.Samples, stats.Losses.Skipped, least, most)
+	sum := float64(stats.Samples + stats.Losses.Skipped)
+	if slack := 0.02*most + 10*float64(testenv.Patience(1)); sum < least-slack || sum > most+slack {
+		t.Errorf("%d samples and %d skipped, want %.0f to %.0f", stats.Samples, stats.Losses.Skipped, least, most)
+	}
+}
+
+// readMap reads the entries of a map in batches until stop is closed.
+func readMap(stop <-chan struct{}) error {
+	const entries = 4096
+	m, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Hash, KeySize: 4, ValueSize: 8, MaxEntries: entries})
+	if err != nil {
+		return err
+	}
+	defer m.Close()
+	for i := range uint32(entries) {
+		if err := m.Put(i, uint64(i)); err != nil {
+			return err
+		}
+	}
+	keys, values := make([]uint32, entries), make([]uint64, entries)
+	for {
+		select {
+		case <-stop:
+			return nil
+		default:
+		}
+		var cursor ebpf.MapBatchCursor
+		// The batch ends with ErrKeyNotExist, as it takes the whole map.
+		_, _ = m.BatchLookup(&cursor, keys, values, nil)
+	}
+}

@@ -1,0 +1,165 @@
+package oncpu
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+
+	"fulgur/bpf"
+	"fulgur/internal/capture/probe"
+	"fulgur/internal/testenv"
+	"fulgur/internal/unwind/unwindtest"
+)
+
+// snapshots returns those that were sent since.
+func (s *switches) snapshots(t *testing.T) (all []Snapshot) {
+	t.Helper()
+	if err := s.Ring().ReadTo(s.Ring().Position(), func(r []byte) error {
+		if bpf.OnCPURecordType(r[0]) != bpf.OnCPURecordTypeRECORD_SNAPSHOT {
+			return nil
+		}
+		sn, err := ParseSnapshot(r)
+		all = append(all, sn)
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// A process that the kernel side has no tables of is walked when it has them, as if
+// they had been there.
+func TestSnapshots(t *testing.T) {
+	testenv.Root(t)
+	for _, p := range unwindtest.Programs {
+		if !p.Often || strings.HasPrefix(p.Name, "Go") {
+			continue
+		}
+		t.Run(p.Name, func(t *testing.T) {
+			pid := unwindtest.Start(t, p.Command(t))
+			s := sampleSwitches(t, pid, probe.ByBoth, true)
+			files, compared, beyond := unwindtest.Tables{}, 0, 0
+			for range 5 {
+				s.tables.Reset()
+				s.forget(t)
+				unwindtest.Resume(t, pid)
+				if err := unwindtest.Stop(pid); err != nil {
+					t.Fatal(err)
+				}
+				taken := s.snapshots(t)
+				stopped, err := unwindtest.Open(files, pid)
+				if err != nil {
+					t.Fatal(err)
+				}
+				past := s.tables.Past(s.processes.Mappings(pid))
+				s.tables.Wait(context.Background())
+				for _, sn := range taken {
+					if sn.PID != pid {
+						t.Fatalf("snapshot of process %d, want %d", sn.PID, pid)
+					}
+					laid, err := past.Using(func(layout uint64) error { return s.Again(sn, layout) })
+					if err != nil || !laid {
+						t.Fatalf("there is a layout: %t, %v", laid, err)
+					}
+				}
+				got := s.take(t)
+				for _, tid := range unwindtest.Threads(pid) {
+					if len(got[tid]) == 0 {
+						continue // it has not run
+					}
+					regs, err := unwindtest.Registers(tid)
+					if err != nil {
+						t.Fatal(err)
+					}
+					want, end := stopped.Walker().Walk(regs, nil, unwindtest.MaxDepth)
+					equal := func(w walked) bool { return strings.HasPrefix(w.compare(want, end), "equal") }
+					// Of stacks with large frames a snapshot has the innermost ones alone.
+					begins := func(w walked) bool {
+						return w.end == bpf.OnCPUStackEndEND_FAULT && len(w.frames) < len(want) && slices.Equal(w.frames, want[:len(w.frames)])
+					}
+					switch {
+					case slices.ContainsFunc(got[tid], equal):
+						compared++
+					case slices.ContainsFunc(got[tid], begins):
+						beyond++
+					default:
+						t.Errorf("thread %d: got %v, want %v (%v)", tid, got[tid][len(got[tid])-1], want, end)
+					}
+				}
+				past.Close()
+				if err := stopped.Close(); err != nil {
+					t.Error(err)
+				}
+			}
+			t.Logf("%d whole, %d beyond the copy", compared, beyond)
+			if compared+beyond == 0 {
+				t.Error("no snapshot was taken")
+			}
+		})
+	}
+}
+
+// Without a layout a snapshot is walked by frame pointers, and says so.
+func TestSnapshotWithoutLayout(t *testing.T) {
+	testenv.Root(t)
+	pid := unwindtest.Start(t, unwindtest.FramePointers.Command(t))
+	s := sampleSwitches(t, pid, probe.ByBoth, true)
+	s.tables.Reset()
+	s.forget(t)
+	unwindtest.Resume(t, pid)
+	if err := unwindtest.Stop(pid); err != nil {
+		t.Fatal(err)
+	}
+	taken := s.snapshots(t)
+	if len(taken) == 0 {
+		t.Fatal("no snapshot was taken")
+	}
+	last := taken[len(taken)-1]
+	if err := s.Again(last, 0); err != nil {
+		t.Fatal(err)
+	}
+	got := s.take(t)[pid]
+	stopped, err := unwindtest.Open(unwindtest.Tables{}, pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stopped.Close()
+	regs, err := unwindtest.Registers(pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := chain(regs, stopped.Walker().Read)
+	if len(got) != 1 || !slices.Equal(got[0].frames, want) || got[0].end != bpf.OnCPUStackEndEND_NOT_READY {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	stats, err := s.Stats()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Counts().Finish(); err != nil {
+		t.Fatal(err)
+	}
+	var counted uint64
+	for _, v := range s.Counts().Total() {
+		counted += v.Samples
+	}
+	// The others are still with us.
+	if want := stats.Samples - uint64(len(taken)-1); counted > want || counted == 0 {
+		t.Errorf("%d samples are counted, want at most %d", counted, want)
+	}
+}
+
+func TestParseSnapshotRefuses(t *testing.T) {
+	for _, b := range [][]byte{nil, make([]byte, snapshotCopy-1), func() []byte {
+		b := make([]byte, snapshotSize)
+		for i := range b {
+			b[i] = 0xff
+		}
+		return b
+	}()} {
+		if _, err := ParseSnapshot(b); err == nil {
+			t.Errorf("no error for %d bytes", len(b))
+		}
+	}
+}

@@ -1,0 +1,58 @@
+package oncpu
+
+import (
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+
+	"fulgur/internal/capture/target"
+	"fulgur/internal/testenv"
+)
+
+// await waits until the target set is as wanted.
+func (h *harness) await(t *testing.T, want string, met func([]int) bool) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+		ids, err := h.Targets()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if met(ids) {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("the target set is %v, want %s", ids, want)
+		}
+	}
+}
+
+// Children enter the target set, and leave it when they end, so that it does
+// not fill up; so does the target itself.
+func TestTargetSet(t *testing.T) {
+	testenv.Root(t)
+	testenv.Tool(t, "true")
+	pid := load(t, "children")
+	h := start(t, Options{Options: roomy},
+		target.Target{Scope: target.Processes, PIDs: []int{pid}, Children: true}, Rate{Frequency: 997})
+	seen := map[int]bool{}
+	h.await(t, "one child after the other", func(ids []int) bool {
+		for _, id := range ids {
+			seen[id] = true
+		}
+		return len(seen) > 10
+	})
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := syscall.Wait4(pid, nil, 0, nil); err != nil {
+		t.Fatal(err)
+	}
+	// Its last child is left to another parent, who may not wait for it.
+	h.await(t, "nothing but perhaps a child", func(ids []int) bool {
+		return len(ids) <= 1 && !slices.Contains(ids, pid)
+	})
+	if stats, err := h.Stats(); err != nil || stats.Samples == 0 || stats.Losses.Untracked > 0 {
+		t.Errorf("%+v, %v", stats, err)
+	}
+}

@@ -1,0 +1,364 @@
+package oncpu
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"fulgur/bpf"
+	"fulgur/internal/capture/probe"
+	"fulgur/internal/capture/target"
+	"fulgur/internal/linux/perfevent"
+	"fulgur/internal/process"
+	"fulgur/internal/testenv"
+	"fulgur/internal/unwind"
+	"fulgur/internal/unwind/unwindmap"
+	"fulgur/internal/unwind/unwindtest"
+)
+
+// walked is a user stack that the kernel side walked.
+type walked struct {
+	frames []unwind.Frame
+	end    bpf.OnCPUStackEnd
+}
+
+// switches samples a process's threads whenever they leave their CPU.
+type switches struct {
+	*Source
+	tables    *unwindmap.Loader
+	processes *process.Table
+}
+
+// sampleSwitches samples those of process pid. Stacks that may lack tables are sent as
+// snapshots if these are wanted.
+func sampleSwitches(t *testing.T, pid int, by probe.Unwind, snapshots bool) *switches {
+	t.Helper()
+	tables, err := unwindmap.New(unwindmap.Options{Few: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	processes := process.NewTable(process.Options{})
+	t.Cleanup(func() {
+		if err := tables.Close(); err != nil {
+			t.Error(err)
+		}
+		_ = processes.Close()
+	})
+	if err := tables.Tasks(func(p int, image uint64) {
+		if p == pid {
+			tables.Request(pid, image, processes.Mappings(pid))
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	tables.Wait(context.Background())
+
+	tg := target.Target{Scope: target.Processes, PIDs: []int{pid}}
+	s, err := Load(Options{SkipKernel: true, Options: probe.Options{
+		MaxDepth: unwindtest.MaxDepth, Scope: tg.Scope, ByThread: true,
+		Unwind: by, Tables: tables.Replacements(),
+		RingSize: 32 << 20, CountEntries: DefaultCountEntries, SeenEntries: 1,
+	}, Snapshots: snapshots})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	spec, err := perfevent.ParseEvent("context-switches")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Attach(tg, []perfevent.Spec{spec}, Rate{Period: 1}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Enable(); err != nil {
+		t.Fatal(err)
+	}
+	return &switches{s, tables, processes}
+}
+
+// forget has the kernel side send all stacks again.
+func (s *switches) forget(t *testing.T) {
+	t.Helper()
+	seen := s.Maps[bpf.OnCPUMapSeen]
+	if err := seen.Put(uint32(0), make([]byte, seen.ValueSize())); err != nil {
+		t.Fatal(err)
+	}
+	s.take(t)
+}
+
+// take returns the stacks that were sent since, by thread, in order.
+func (s *switches) take(t *testing.T) map[int][]walked {
+	t.Helper()
+	taken := map[int][]walked{}
+	if err := s.Ring().ReadTo(s.Ring().Position(), func(r []byte) error {
+		if bpf.OnCPURecordType(r[0]) != bpf.OnCPURecordTypeRECORD_STACK {
+			return nil
+		}
+		tid := int(binary.NativeEndian.Uint32(r[36:]))
+		w := walked{end: bpf.OnCPUStackEnd(r[41])}
+		for b := r[64:]; len(b) >= 8; b = b[8:] {
+			pc := binary.NativeEndian.Uint64(b)
+			exact := len(w.frames) == 0 || pc&unwindtest.FrameExact != 0
+			w.frames = append(w.frames, unwind.Frame{PC: pc &^ unwindtest.FrameExact, Exact: exact})
+		}
+		taken[tid] = append(taken[tid], w)
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return taken
+}
+
+// unsampled grows with each switch of a process's threads that the kernel did not
+// sample: it samples none while another BPF program or an operation on a map runs on
+// the CPU, or was interrupted there.
+func (s *switches) unsampled(t *testing.T, pid int) (n int) {
+	t.Helper()
+	samples, err := s.StatPerCPU(bpf.OnCPUStatSTAT_SAMPLES)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, onCPU := range samples {
+		n -= int(onCPU)
+	}
+	for _, tid := range unwindtest.Threads(pid) {
+		status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", tid))
+		if err != nil {
+			continue // it ended
+		}
+		for line := range strings.Lines(string(status)) {
+			// voluntary_ctxt_switches and nonvoluntary_ctxt_switches
+			if name, value, _ := strings.Cut(line, ":"); strings.HasSuffix(name, "voluntary_ctxt_switches") {
+				switches, err := strconv.Atoi(strings.TrimSpace(value))
+				if err != nil {
+					t.Fatal(err)
+				}
+				n += switches
+			}
+		}
+	}
+	return n
+}
+
+// TestWalkStopped stops programs at random moments, and compares the stacks that
+// the kernel side walked when it took their threads off their CPUs with what
+// [unwind.Walker] finds in the stopped threads and, where they are there, debuggers.
+// FULGUR_UNWIND_STACKS is how many of each, and brings in more programs.
+func TestWalkStopped(t *testing.T) {
+	testenv.EveryKernel(t)
+	testenv.Root(t)
+	moments, err := strconv.Atoi(os.Getenv("FULGUR_UNWIND_STACKS"))
+	var sum unwindtest.Tally
+	for _, p := range unwindtest.Programs {
+		if err != nil {
+			moments = 5
+			if !p.Often {
+				continue
+			}
+		}
+		t.Run(p.Name, func(t *testing.T) {
+			command := p.Command(t)
+			sure := all
+			if strings.HasPrefix(p.Name, "Go") {
+				sure = untilSwitch(t, command[0])
+			}
+			sum.Merge(checkStopped(t, command, moments, sure))
+		})
+	}
+	t.Log(&sum)
+}
+
+func checkStopped(t *testing.T, command []string, moments int, sure knowledge) (sum unwindtest.Tally) {
+	pid := unwindtest.Start(t, command)
+	debuggers := unwindtest.Debuggers(t)
+	s := sampleSwitches(t, pid, probe.ByBoth, false)
+	files := unwindtest.Tables{}
+	outcomes, examples := map[string]int{}, map[string]int{}
+	for range moments {
+		// Who looked at it may have left it on its way to where it stands still, and
+		// a stack that is sent while others are forgotten would be missed.
+		if err := unwindtest.Stop(pid); err != nil {
+			t.Fatal(err)
+		}
+		s.forget(t)
+		before := s.unsampled(t, pid)
+		unwindtest.Resume(t, pid)
+		if err := unwindtest.Stop(pid); err != nil {
+			t.Fatal(err)
+		}
+		got, unsampled := s.take(t), s.unsampled(t, pid)-before
+		p, err := unwindtest.Open(files, pid)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := p.Walker()
+		threads := map[int]*stopped{}
+		for _, tid := range unwindtest.Threads(pid) {
+			regs, err := unwindtest.Registers(tid)
+			if err != nil {
+				testenv.Skip(t, "needs the right to trace processes: %v", err)
+			}
+			frames, end := w.Walk(regs, nil, unwindtest.MaxDepth)
+			threads[tid] = &stopped{regs, frames, end, map[string][]uint64{}}
+		}
+		if err := p.Close(); err != nil {
+			t.Error(err)
+		}
+		for _, d := range debuggers {
+			found := d.Stacks(t, pid)
+			for tid, thread := range threads {
+				thread.theirs[d.Name] = found[tid]
+			}
+		}
+		for tid, thread := range threads {
+			if len(got[tid]) == 0 {
+				outcomes["has not run"]++
+				continue
+			}
+			what, mine := thread.compare(got[tid], sure)
+			if what == "different" && unsampled > 0 {
+				outcomes["not sampled"]++ // or others were not
+				continue
+			}
+			outcomes[what]++
+			if what == "different" {
+				t.Errorf("thread %d:\n got %v\nwant %v (%v)", tid, got[tid], thread.frames, thread.end)
+			}
+			if after, err := unwindtest.Registers(tid); err != nil || after != thread.regs {
+				outcomes["moved meanwhile"]++ // debuggers do not always leave it stopped
+				continue
+			}
+			for name, how := range sum.Add(mine, thread.theirs) {
+				if examples[name+what]++; how != unwindtest.Equal && examples[name+what] < 3 {
+					t.Logf("thread %d: %v (%v) is %s %s's %#x", tid, mine, thread.end, how, name, thread.theirs[name])
+				}
+			}
+		}
+	}
+	for what, n := range outcomes {
+		t.Logf("%d %s", n, what)
+		if !strings.HasPrefix(what, "equal") && n == moments {
+			t.Errorf("all are %s", what)
+		}
+	}
+	t.Log(&sum)
+	return sum
+}
+
+// stopped is what is found of a thread that stands still.
+type stopped struct {
+	regs   unwind.Registers
+	frames []unwind.Frame
+	end    unwind.End
+	theirs map[string][]uint64 // by debugger
+}
+
+// compare says how the last of the stacks that the kernel side sent compares with the
+// thread's, and returns what to compare with those of debuggers.
+func (s *stopped) compare(got []walked, sure knowledge) (what string, frames []unwind.Frame) {
+	last := got[len(got)-1]
+	want, end := sure(s.frames, s.end, last.frames)
+	what = last.compare(want, end)
+	if what == "different" {
+		// A stack that was sent already is not sent again.
+		for _, earlier := range got {
+			w, e := sure(s.frames, s.end, earlier.frames)
+			if strings.HasPrefix(earlier.compare(w, e), "equal") {
+				what, last, want = "equal to an earlier one", earlier, w
+			}
+		}
+	}
+	if len(want) < len(s.frames) {
+		// What they find of a program of Go is as little true.
+		return what, s.frames
+	}
+	return what, last.frames
+}
+
+// TestWalkChain does the same by frame pointers in a program that keeps them; what
+// it runs of the C library does not.
+func TestWalkChain(t *testing.T) {
+	testenv.EveryKernel(t)
+	testenv.Root(t)
+	p := unwindtest.FramePointers
+	pid := unwindtest.Start(t, p.Command(t))
+	s := sampleSwitches(t, pid, probe.ByFramePointers, false)
+	for range 20 {
+		s.forget(t)
+		unwindtest.Resume(t, pid)
+		if err := unwindtest.Stop(pid); err != nil {
+			t.Fatal(err)
+		}
+		got := s.take(t)[pid]
+		stopped, err := unwindtest.Open(unwindtest.Tables{}, pid)
+		if err != nil {
+			t.Fatal(err)
+		}
+		regs, err := unwindtest.Registers(pid)
+		if err != nil {
+			testenv.Skip(t, "needs the right to trace processes: %v", err)
+		}
+		want := chain(regs, stopped.Walker().Read)
+		if !slices.ContainsFunc(got, func(w walked) bool {
+			return slices.Equal(w.frames, want) && w.end == bpf.OnCPUStackEndEND_FRAME_POINTER
+		}) {
+			t.Errorf("got %v, want %v", got, want)
+		}
+		if err := stopped.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// chain follows frame pointers.
+func chain(regs unwind.Registers, read func(addr uint64, buf []byte) bool) []unwind.Frame {
+	frames := []unwind.Frame{{PC: regs.PC, Exact: true}}
+	fp := unwindtest.FramePointer(regs)
+	for fp >= 4096 && fp%8 == 0 && len(frames) < unwindtest.MaxDepth {
+		var frame [16]byte
+		if !read(fp, frame[:]) {
+			break
+		}
+		pc := binary.LittleEndian.Uint64(frame[8:])
+		if pc == 0 {
+			break
+		}
+		frames = append(frames, unwind.Frame{PC: pc &^ unwindtest.FrameExact})
+		fp = binary.LittleEndian.Uint64(frame[:])
+	}
+	return frames
+}
+
+// compare says how the stack compares with what is true as far as tables go.
+func (w walked) compare(want []unwind.Frame, end unwind.End) string {
+	// The look at a thread's registers may make it take a signal.
+	for i := 1; i < len(want) && len(want) > len(w.frames); i++ {
+		if want[i].Exact && slices.Equal(w.frames, want[i:]) {
+			return "equal but for a signal that came since"
+		}
+	}
+	switch {
+	case slices.Equal(w.frames, want) && w.end == unwindtest.Ends[end]:
+		return fmt.Sprintf("equal (%v)", end)
+	case len(w.frames) > 1 && w.frames[0].PC+2 == want[0].PC && slices.Equal(w.frames[1:], want[1:]):
+		return "equal but for a system call that is about to begin anew"
+	case len(w.frames) < len(want) || !slices.Equal(w.frames[:len(want)], want):
+		return "different"
+	case end == unwind.EndNoTable && len(w.frames) > len(want):
+		return "equal, then by frame pointers"
+	case end == unwind.EndNoTable && (w.end == bpf.OnCPUStackEndEND_FRAME_POINTER || w.end == bpf.OnCPUStackEndEND_NO_CHAIN):
+		return "equal, without a frame pointer"
+	case end == unwind.EndNoTable && w.end == bpf.OnCPUStackEndEND_NO_MAPPING:
+		return "equal, then code that is too new"
+	}
+	return "different"
+}

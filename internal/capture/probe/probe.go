@@ -1,0 +1,292 @@
+// Package probe is what the sources have in common that count interned stacks:
+// the kernel side's maps and variables that bpf/stack.h, count.h, target.h,
+// epoch.h, unwind.h and loss.h bring into each family of programs.
+package probe
+
+import (
+	"errors"
+	"fmt"
+	"math/bits"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
+	"github.com/cilium/ebpf/link"
+
+	"fulgur/bpf"
+	"fulgur/internal/capture/sampling"
+	"fulgur/internal/capture/stacks"
+	"fulgur/internal/capture/target"
+	"fulgur/internal/linux/memlock"
+	"fulgur/internal/linux/ringbuf"
+	"fulgur/internal/profile"
+)
+
+// Default sizes of the kernel side's maps. At 4999 Hz on a busy machine the
+// ring holds the new stacks of more than a second, and a count map is drained
+// long before it is full.
+const (
+	DefaultRingSize     = 1 << 20 // bytes
+	DefaultCountEntries = 1 << 14 // per count map
+	DefaultSeenEntries  = 1 << 16 // stack ids
+)
+
+const seenWays = 4 // bpf/stack.h
+
+// Unwind says what user stacks are walked by.
+type Unwind = bpf.OnCPUUnwindMode
+
+// What user stacks are walked by.
+const (
+	ByFramePointers = bpf.OnCPUUnwindModeUNWIND_BY_FRAME_POINTERS
+	ByTables        = bpf.OnCPUUnwindModeUNWIND_BY_TABLES
+	ByBoth          = bpf.OnCPUUnwindModeUNWIND_BY_BOTH
+)
+
+// Options configure what all families have.
+type Options struct {
+	// MaxDepth is the most frames of each half of a stack, 1 to 127.
+	MaxDepth int
+	// SkipUser leaves out the user half of each stack.
+	SkipUser bool
+	// Unwind is what user stacks are walked by. If not by frame pointers
+	// alone, Tables has the maps of unwind tables.
+	Unwind Unwind
+	Tables map[string]*ebpf.Map
+	// Types has the kernel's types, if they were decoded before.
+	Types *btf.Cache
+	// Timeline has each event sent with its time, and none counted in the kernel.
+	Timeline bool
+	// ByThread and ByCPU count threads and CPUs apart.
+	ByThread, ByCPU bool
+	// Scope is which tasks to measure. Cgroup is a descriptor of an open
+	// cgroup v2 directory for that scope, and CgroupID its inode number.
+	Scope    target.Scope
+	Cgroup   int
+	CgroupID uint64
+	// RingSize, CountEntries and SeenEntries size the maps; see the
+	// defaults. RingSize and SeenEntries are rounded up to powers of two.
+	RingSize, CountEntries, SeenEntries uint32
+}
+
+// Probe is a family of programs in the kernel. It is not safe for concurrent
+// use.
+type Probe struct {
+	*ebpf.Collection
+
+	ring    *ringbuf.Reader
+	counts  *stacks.Counts
+	targets *sampling.TargetSet
+	remaps  remaps
+	traced  []*ebpf.Program // those that were attached to tracepoints
+	memory  uint64
+
+	timeline   bool   // see [Options]
+	generation uint32 // of the names of stacks
+}
+
+// Load loads the programs and maps of spec, after setting the variables that all
+// families have and those given by name. Count maps have keys and values of the
+// types K and V; convert makes what they stand for of them. Errors are the
+// kernel's, as cilium/ebpf returns them.
+func Load[K, V any](spec *ebpf.CollectionSpec, o Options, variables map[string]any, convert func(K, V) (stacks.Key, stacks.Value)) (*Probe, error) {
+	spec.Maps[bpf.OnCPUMapRing].MaxEntries = ceilPower(max(o.RingSize, 4096))
+	spec.Maps[bpf.OnCPUMapSeen].MaxEntries = seenSets(o)
+	spec.Maps[bpf.OnCPUMapCounts0].MaxEntries = max(o.CountEntries, 1)
+	spec.Maps[bpf.OnCPUMapCounts1].MaxEntries = max(o.CountEntries, 1)
+	for name, m := range o.Tables {
+		spec.Maps[name].MaxEntries = m.MaxEntries()
+	}
+	for _, vs := range []map[string]any{common(spec, o), variables} {
+		for name, value := range vs {
+			if err := spec.Variables[name].Set(value); err != nil {
+				return nil, fmt.Errorf("set %s of a BPF program: %w", name, err)
+			}
+		}
+	}
+	memlock.Lift()
+	loaded, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{MapReplacements: o.Tables, Cache: o.Types})
+	if err != nil {
+		return nil, err
+	}
+	p := &Probe{Collection: loaded, timeline: o.Timeline, memory: mapMemory(loaded.Maps, o.Tables)}
+	p.counts = stacks.NewCounts(stacks.Maps{
+		First:    p.Maps[bpf.OnCPUMapCounts0],
+		Second:   p.Maps[bpf.OnCPUMapCounts1],
+		Active:   p.Variables[bpf.OnCPUVarActive],
+		Inserted: p.Variables[bpf.OnCPUVarInserted],
+	}, convert)
+	if p.ring, err = ringbuf.NewReader(p.Maps[bpf.OnCPUMapRing]); err == nil && o.Scope == target.Cgroup {
+		if err = p.Maps[bpf.OnCPUMapTargetCgroup].Put(uint32(0), uint32(o.Cgroup)); err != nil {
+			err = fmt.Errorf("target the cgroup: %w", err)
+		}
+	}
+	if err != nil {
+		return nil, errors.Join(err, p.Close())
+	}
+	return p, nil
+}
+
+// common are the variables that all families have, and their values.
+func common(spec *ebpf.CollectionSpec, o Options) map[string]any {
+	return map[string]any{
+		bpf.OnCPUVarTarget:         sampling.TargetMode(o.Scope),
+		bpf.OnCPUVarTargetCgroupId: o.CgroupID,
+		bpf.OnCPUVarUnwind:         uint32(o.Unwind),
+		bpf.OnCPUVarMaxDepth:       uint32(o.MaxDepth),
+		bpf.OnCPUVarRingWakeup:     uint64(spec.Maps[bpf.OnCPUMapRing].MaxEntries) / 2,
+		bpf.OnCPUVarSeenMask:       seenSets(o) - 1,
+		bpf.OnCPUVarSkipUserStack:  o.SkipUser,
+		bpf.OnCPUVarTimeline:       o.Timeline,
+		bpf.OnCPUVarByThread:       o.ByThread,
+		bpf.OnCPUVarByCpu:          o.ByCPU,
+	}
+}
+
+func seenSets(o Options) uint32 { return ceilPower(max(o.SeenEntries, seenWays)) / seenWays }
+
+// ceilPower returns the smallest power of two that is at least n.
+func ceilPower(n uint32) uint32 { return 1 << bits.Len32(n-1) }
+
+// mapMemory sums what the kernel accounts for the maps but the shared ones, in
+// bytes; 0 where it does not say.
+func mapMemory(maps, shared map[string]*ebpf.Map) (sum uint64) {
+	for name, m := range maps {
+		if shared[name] != nil || name == bpf.OnCPUMapTargetCgroup || m.Type() == ebpf.Array && m.Flags() != 0 {
+			continue // no memory to speak of, or a program's variables
+		}
+		info, err := m.Info()
+		if err != nil {
+			continue
+		}
+		if n, ok := info.Memlock(); ok {
+			sum += n
+		}
+	}
+	return sum
+}
+
+// MapMemory returns the memory of the BPF maps in bytes, as the kernel accounts
+// it, without those of unwind tables.
+func (p *Probe) MapMemory() uint64 { return p.memory }
+
+// Ring returns the ring that bodies and single samples come through.
+func (p *Probe) Ring() *ringbuf.Reader { return p.ring }
+
+// Counts returns the counts by stack.
+func (p *Probe) Counts() *stacks.Counts { return p.counts }
+
+// Renew makes the kernel side name all stacks anew and send their bodies once
+// more: for who forgets those that came so far. Programs that run at that moment
+// may still use an old name.
+func (p *Probe) Renew() error {
+	p.generation++
+	if err := p.Variables[bpf.OnCPUVarGeneration].Set(p.generation); err != nil {
+		return fmt.Errorf("have stacks named anew: %w", err)
+	}
+	return nil
+}
+
+// FillTargets puts the target into the kernel side's set, and follows its forks
+// and ends.
+func (p *Probe) FillTargets(t target.Target) (err error) {
+	p.targets, err = sampling.FillTargets(t, p.Maps[bpf.OnCPUMapTargetIds], p.Programs[bpf.OnCPUProgTargetFork], p.Programs[bpf.OnCPUProgTargetFree])
+	return err
+}
+
+// Targets returns the processes or threads that are in the target set now.
+func (p *Probe) Targets() ([]int, error) { return p.targets.Members() }
+
+// AttachTracing attaches the programs of those names to their tracepoints.
+func (p *Probe) AttachTracing(names ...string) (links Links, err error) {
+	for _, name := range names {
+		l, err := link.AttachTracing(link.TracingOptions{Program: p.Programs[name]})
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("attach %s: %w", name, err), links.Close())
+		}
+		links = append(links, l)
+		p.traced = append(p.traced, p.Programs[name])
+	}
+	return links, nil
+}
+
+// Links are attached programs.
+type Links []link.Link
+
+// Close detaches them. Programs that run at that moment may run on for a little.
+func (l Links) Close() error {
+	var errs []error
+	for _, l := range l {
+		errs = append(errs, l.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// Stats are the kernel side's own counts, summed over CPUs.
+type Stats struct {
+	// Samples belong to the target, lost or not.
+	Samples uint64
+	// Losses has the causes that only the kernel side knows.
+	Losses profile.Losses
+}
+
+// Stats reads the kernel side's counters.
+func (p *Probe) Stats() (Stats, error) {
+	var st Stats
+	var errs []error
+	lost := &st.Losses.Samples
+	if p.timeline {
+		lost = &st.Losses.Unsent
+	}
+	for stat, to := range map[bpf.OnCPUStat]*uint64{
+		bpf.OnCPUStatSTAT_SAMPLES:    &st.Samples,
+		bpf.OnCPUStatSTAT_LOST:       lost,
+		bpf.OnCPUStatSTAT_RETRY:      &st.Losses.Retries,
+		bpf.OnCPUStatSTAT_EVENT:      &st.Losses.Overflows,
+		bpf.OnCPUStatSTAT_UNTRACKED:  &st.Losses.Untracked,
+		bpf.OnCPUStatSTAT_UNFOLLOWED: &st.Losses.Unfollowed,
+		bpf.OnCPUStatSTAT_MISSED:     &st.Losses.Missed,
+	} {
+		perCPU, err := p.StatPerCPU(stat)
+		for _, n := range perCPU {
+			*to += n
+		}
+		errs = append(errs, err)
+	}
+	for _, program := range p.traced {
+		missed, err := missedRuns(program)
+		st.Losses.Skipped += missed
+		errs = append(errs, err)
+	}
+	st.Losses.Untracked += p.targets.Untracked()
+	st.Losses.Remaps = p.remaps.lost
+	return st, errors.Join(errs...)
+}
+
+// missedRuns returns how often the kernel did not run a program, as it ran on that
+// CPU already.
+func missedRuns(program *ebpf.Program) (uint64, error) {
+	stats, err := program.Stats()
+	if err != nil {
+		return 0, fmt.Errorf("ask for the missed runs of a BPF program: %w", err)
+	}
+	return stats.RecursionMisses, nil
+}
+
+// StatPerCPU reads one of the kernel side's counters, by CPU.
+func (p *Probe) StatPerCPU(i bpf.OnCPUStat) ([]uint64, error) {
+	var perCPU []uint64
+	if err := p.Maps[bpf.OnCPUMapStats].Lookup(uint32(i), &perCPU); err != nil {
+		return nil, fmt.Errorf("read the counters of a BPF program: %w", err)
+	}
+	return perCPU, nil
+}
+
+// Close unloads the kernel side.
+func (p *Probe) Close() error {
+	err := p.targets.Close()
+	if p.ring != nil {
+		err = errors.Join(err, p.ring.Close())
+	}
+	p.Collection.Close()
+	return err
+}

@@ -1,0 +1,305 @@
+// Package sampling is what the sources that sample perf events share: the
+// events of every CPU, and the kernel side's set of targets.
+package sampling
+
+import (
+	"errors"
+	"fmt"
+	"iter"
+	"maps"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"fulgur/internal/linux/perfevent"
+)
+
+// throttlePages is the size of the ring that shows when the kernel pauses
+// sampling: it holds nothing but THROTTLE records, because samples end in the
+// BPF program.
+const throttlePages = 1
+
+// Rate is how often to sample: a frequency in Hz for each CPU, or a period in
+// events. One of them is 0.
+type Rate struct{ Frequency, Period uint64 }
+
+// String describes the rate: "99 Hz on each CPU", "every 1000 events".
+func (r Rate) String() string {
+	if r.Frequency > 0 {
+		return fmt.Sprintf("%d Hz on each CPU", r.Frequency)
+	}
+	return fmt.Sprintf("every %d events", r.Period)
+}
+
+// Config says which events to open.
+type Config struct {
+	// Specs are the events to sample, several where a hybrid machine has a
+	// PMU for each kind of core.
+	Specs []perfevent.Spec
+	Rate  Rate
+	// CPUs are those asked for; empty means all that are online.
+	CPUs []int
+	// BranchSampleType asks for branch records; see [perfevent.Attr].
+	BranchSampleType uint64
+	// Program is the descriptor of the BPF program that gets the samples.
+	Program int
+}
+
+// Events are the open perf events of a source. They are not safe for
+// concurrent use.
+type Events struct {
+	config  Config
+	perCPU  map[int]*cpuEvents
+	enabled bool
+
+	throttled uint64
+	counted   map[int]uint64 // by CPU, of events that are closed again
+
+	idleBefore map[int]uint64 // the idle times when the events were enabled
+}
+
+// cpuEvents are a CPU's events and the rings that show their throttling.
+type cpuEvents struct {
+	open  []*perfevent.Event
+	rings []*perfevent.Ring
+}
+
+// Open opens disabled events on the CPUs and attaches the program.
+//
+// Events are bound to CPUs even for a single process, and the kernel side picks
+// its samples: events that follow a task begin anew with each thread and child,
+// so those that live for less than a period would never be sampled.
+func Open(c Config) (*Events, error) {
+	e := &Events{config: c, perCPU: map[int]*cpuEvents{}, counted: map[int]uint64{}}
+	online, err := perfevent.OnlineCPUs()
+	if err == nil {
+		err = e.Follow(online)
+	}
+	if err != nil {
+		return nil, errors.Join(err, e.Close())
+	}
+	return e, nil
+}
+
+func (e *Events) attr(spec perfevent.Spec) perfevent.Attr {
+	attr := spec.Attr()
+	attr.Frequency, attr.Period = e.config.Rate.Frequency, e.config.Rate.Period
+	attr.BranchSampleType = e.config.BranchSampleType
+	attr.Disabled = true
+	return attr
+}
+
+// Follow opens events on CPUs that have none, closes those of CPUs that went
+// offline, and replaces those that stand still because their CPU was away for
+// a moment. It is for events that are enabled, or new.
+func (e *Events) Follow(online []int) error {
+	for cpu, on := range e.perCPU {
+		if !slices.Contains(online, cpu) || slices.ContainsFunc(on.open, (*perfevent.Event).Stalled) {
+			e.drop(cpu)
+		}
+	}
+	for _, cpu := range online {
+		if _, open := e.perCPU[cpu]; open || len(e.config.CPUs) > 0 && !slices.Contains(e.config.CPUs, cpu) {
+			continue
+		}
+		on, err := e.openCPU(cpu)
+		if len(on.open) > 0 {
+			e.perCPU[cpu] = on
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// openCPU opens cpu's events; none if it just went offline.
+func (e *Events) openCPU(cpu int) (*cpuEvents, error) {
+	on := &cpuEvents{}
+	for _, spec := range e.config.Specs {
+		if !spec.HasCPU(cpu) {
+			continue
+		}
+		event, err := perfevent.Open(e.attr(spec), -1, cpu, -1, 0)
+		if errors.Is(err, unix.ENODEV) {
+			continue
+		}
+		if err != nil {
+			return on, err
+		}
+		on.open = append(on.open, event)
+		if err := event.AttachBPF(e.config.Program); err != nil {
+			return on, err
+		}
+		if ring, err := event.Map(throttlePages); err == nil {
+			on.rings = append(on.rings, ring) // without it throttling goes unseen, no more
+		}
+		if e.enabled {
+			if err := event.Enable(); err != nil {
+				return on, err
+			}
+		}
+	}
+	return on, nil
+}
+
+// drop closes cpu's events and keeps what they counted.
+func (e *Events) drop(cpu int) {
+	on := e.perCPU[cpu]
+	if count, err := on.count(); err == nil {
+		e.counted[cpu] += count
+	}
+	_ = on.close() // its CPU is gone; there is nothing left to fail
+	delete(e.perCPU, cpu)
+}
+
+// count sums what the CPU's events counted.
+func (on *cpuEvents) count() (sum uint64, err error) {
+	for _, event := range on.open {
+		r, err := event.Read()
+		if err != nil {
+			return sum, err
+		}
+		sum += r.Count
+	}
+	return sum, nil
+}
+
+func (on *cpuEvents) close() error {
+	var errs []error
+	for _, event := range on.open {
+		errs = append(errs, event.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// countedByCPU returns how many events were counted on each CPU, in ns for
+// clocks.
+func (e *Events) countedByCPU() (map[int]uint64, error) {
+	counted := maps.Clone(e.counted)
+	for cpu, on := range e.perCPU {
+		count, err := on.count()
+		if err != nil {
+			return nil, fmt.Errorf("on CPU %d: %w", cpu, err)
+		}
+		counted[cpu] += count
+	}
+	return counted, nil
+}
+
+// all returns a sequence of the open events.
+func (e *Events) all() iter.Seq[*perfevent.Event] {
+	return func(yield func(*perfevent.Event) bool) {
+		for _, on := range e.perCPU {
+			for _, event := range on.open {
+				if !yield(event) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// CPUs returns on how many CPUs events are open.
+func (e *Events) CPUs() int { return len(e.perCPU) }
+
+// Enable starts sampling.
+func (e *Events) Enable() error {
+	e.enabled = true
+	e.idleBefore = idleTimes()
+	for event := range e.all() {
+		if err := event.Enable(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Disable stops sampling. When it returns no program runs any more.
+func (e *Events) Disable() error {
+	e.enabled = false
+	var errs []error
+	for event := range e.all() {
+		errs = append(errs, event.Disable())
+	}
+	return errors.Join(errs...)
+}
+
+// CheckThrottling counts how often the kernel paused sampling since the last
+// call.
+func (e *Events) CheckThrottling() error {
+	var errs []error
+	for _, on := range e.perCPU {
+		for _, ring := range on.rings {
+			_, err := ring.Read(func(r perfevent.Record) {
+				if _, ok := r.(perfevent.Throttle); ok {
+					e.throttled++
+				}
+			})
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Throttled returns how often the kernel is known to have paused sampling.
+func (e *Events) Throttled() uint64 { return e.throttled }
+
+// Skipped returns how many samples the kernel did not take, by what it counted
+// and did not hand to the program: it skips samples while another BPF program
+// or an operation on a map runs on the CPU, and those that its timer is too
+// late for. runs and periods are what the program counted on each CPU: its runs
+// and the sum of their periods.
+//
+// The timers of an idle CPU of a virtual machine may be late all the time. Where
+// nothing is wanted of those, and the events are clocks, idlePeriods are the periods of
+// the idle task among periods, and what else the kernel counts as idle is not skipped;
+// nil elsewhere.
+func (e *Events) Skipped(runs, periods, idlePeriods []uint64) (uint64, error) {
+	counted, err := e.countedByCPU()
+	if err != nil {
+		return 0, err
+	}
+	var idle map[int]uint64
+	if idlePeriods != nil {
+		idle = idleTimes()
+	}
+	var skipped uint64
+	for cpu, count := range counted {
+		if cpu >= len(runs) || runs[cpu] == 0 {
+			continue
+		}
+		known := periods[cpu]
+		if now, before := idle[cpu], e.idleBefore[cpu]; now > before {
+			known += unseen(now-before, idlePeriods[cpu])
+		}
+		skipped += missing(count, known, periods[cpu]/runs[cpu])
+	}
+	return skipped, nil
+}
+
+// unseen returns for how much of the time that a CPU was idle no sample of the idle
+// task stands, in ns.
+func unseen(idle, sampled uint64) uint64 { return idle - min(idle, sampled) }
+
+// missing returns how many samples of a mean period lack, where count events were
+// counted and known of them are accounted for. The last period has begun and not
+// ended, so one never lacks.
+func missing(count, known, mean uint64) uint64 {
+	if mean == 0 || count <= known+mean {
+		return 0
+	}
+	return (count - known) / mean
+}
+
+// Close closes the events. It may be called on nil.
+func (e *Events) Close() error {
+	if e == nil {
+		return nil
+	}
+	var errs []error
+	for _, on := range e.perCPU {
+		errs = append(errs, on.close())
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,133 @@
+package sampling
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
+
+	"fulgur/bpf"
+	"fulgur/internal/capture/target"
+)
+
+// TargetMode returns the mode of bpf/target.h that stands for s.
+func TargetMode(s target.Scope) uint32 {
+	switch s {
+	case target.Cgroup:
+		return uint32(bpf.OnCPUTargetModeTARGET_CGROUP)
+	case target.Processes, target.Command:
+		return uint32(bpf.OnCPUTargetModeTARGET_PROCESSES)
+	case target.Threads:
+		return uint32(bpf.OnCPUTargetModeTARGET_THREADS)
+	}
+	return uint32(bpf.OnCPUTargetModeTARGET_ALL)
+}
+
+// TargetSet is the kernel side's set of targets, bpf/target.h.
+type TargetSet struct {
+	ids       *ebpf.Map
+	links     []link.Link
+	untracked uint64 // targets that the set had no room for
+}
+
+// FillTargets puts the processes or threads of t into the set ids. The programs
+// fork and free follow their ends and, where children belong to the target,
+// their forks; those that forked before are looked for.
+func FillTargets(t target.Target, ids *ebpf.Map, fork, free *ebpf.Program) (*TargetSet, error) {
+	s := &TargetSet{ids: ids}
+	if err := s.fill(t, fork, free); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+func (s *TargetSet) fill(t target.Target, fork, free *ebpf.Program) error {
+	ids := t.PIDs
+	if t.Scope == target.Threads {
+		ids = t.TIDs
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	programs := []*ebpf.Program{free}
+	if t.Children {
+		programs = append(programs, fork)
+	}
+	for _, p := range programs {
+		l, err := link.AttachTracing(link.TracingOptions{Program: p})
+		if err != nil {
+			return fmt.Errorf("follow the target's forks and ends: %w", err)
+		}
+		s.links = append(s.links, l)
+	}
+	if err := s.add(ids); err != nil || !t.Children {
+		return err
+	}
+	for known := slices.Clone(ids); ; {
+		// Until none is new: one may have forked before it was in the set.
+		descendants, err := target.Descendants(ids)
+		if err != nil {
+			return err
+		}
+		fresh := slices.DeleteFunc(descendants, func(pid int) bool { return slices.Contains(known, pid) })
+		if len(fresh) == 0 {
+			return nil
+		}
+		if err := s.add(fresh); err != nil {
+			return err
+		}
+		known = append(known, fresh...)
+	}
+}
+
+// add puts ids into the target set, and counts those that it has no
+// room for.
+func (s *TargetSet) add(ids []int) error {
+	for _, id := range ids {
+		// 0 stands for whoever has the id: /proc tells start times in ticks.
+		err := s.ids.Put(uint32(id), uint64(0))
+		if errors.Is(err, unix.E2BIG) {
+			s.untracked++
+		} else if err != nil {
+			return fmt.Errorf("target %d: %w", id, err)
+		}
+	}
+	return nil
+}
+
+// Members returns the processes or threads that are in the set now.
+func (s *TargetSet) Members() ([]int, error) {
+	for {
+		var ids []int
+		var id uint32
+		var start uint64
+		all := s.ids.Iterate()
+		for all.Next(&id, &start) {
+			ids = append(ids, int(id))
+		}
+		if err := all.Err(); err == nil {
+			return ids, nil
+		} else if !errors.Is(err, ebpf.ErrIterationAborted) { // by a change meanwhile
+			return nil, fmt.Errorf("read the target set: %w", err)
+		}
+	}
+}
+
+// Untracked is the number of targets that the set had no room for, beside those
+// that the kernel side counted.
+func (s *TargetSet) Untracked() uint64 { return s.untracked }
+
+// Close ends the following of forks and ends. It may be called on nil.
+func (s *TargetSet) Close() error {
+	if s == nil {
+		return nil
+	}
+	var errs []error
+	for _, l := range s.links {
+		errs = append(errs, l.Close())
+	}
+	return errors.Join(errs...)
+}

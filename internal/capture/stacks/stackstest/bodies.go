@@ -1,0 +1,113 @@
+// Package stackstest makes stacks for tests, as the kernel side sends them.
+package stackstest
+
+import (
+	"bytes"
+	"encoding/binary"
+	"os"
+	"reflect"
+	"testing"
+
+	"fulgur/bpf"
+	"fulgur/internal/capture/stacks"
+	"fulgur/internal/linux/monotonic"
+	"fulgur/internal/process"
+)
+
+// Body is a stack as the kernel side sends it; frames are leaf first.
+type Body struct {
+	ID       uint64
+	PID, TID uint32
+	Comm     string
+	Time     uint64 // CLOCK_MONOTONIC, ns
+	// Kernel and User are addresses, and KernelEnd and End why each half ends.
+	Kernel, User   []uint64
+	KernelEnd, End bpf.OnCPUStackEnd
+}
+
+// Record returns the bytes that cross the ring for b.
+func (b Body) Record(t testing.TB) []byte {
+	t.Helper()
+	r := bpf.OnCPUStackRecord{
+		Type:         uint32(bpf.OnCPURecordTypeRECORD_STACK),
+		KernelFrames: uint16(len(b.Kernel)),
+		UserFrames:   uint16(len(b.User)),
+		Id:           b.ID,
+		Time:         b.Time,
+		Pid:          b.PID,
+		Tid:          b.TID,
+		KernelEnd:    uint8(b.KernelEnd),
+		UserEnd:      uint8(b.End),
+	}
+	copy(r.Comm[:], b.Comm)
+	copy(r.Frames[:], append(b.Kernel[:len(b.Kernel):len(b.Kernel)], b.User...))
+	var out bytes.Buffer
+	if err := binary.Write(&out, binary.NativeEndian, &r); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
+}
+
+// Layout is a [stacks.Resolver] that has the same code at the same addresses in every
+// process: a file, the vdso, a JIT's code, and nothing above.
+type Layout struct{ File *process.File }
+
+// Where the code of a [Layout] begins; at VoidAt there is none.
+const (
+	FileAt = 0x400000
+	VdsoAt = 0x500000
+	JitAt  = 0x600000
+	VoidAt = 0x700000
+)
+
+// Resolve implements [stacks.Resolver].
+func (l Layout) Resolve(_ int, addr, _ uint64) process.Location {
+	at := func(kind process.Kind, start uint64) process.Location {
+		return process.Location{Kind: kind, Offset: addr, MapStart: start, MapLimit: start + 0x1000}
+	}
+	switch {
+	case addr < VdsoAt:
+		found := at(process.KindFile, FileAt)
+		found.File, found.Offset, found.MapOffset = l.File, addr-FileAt+0x2000, 0x2000
+		return found
+	case addr < JitAt:
+		return at(process.KindVDSO, VdsoAt)
+	case addr < VoidAt:
+		return at(process.KindAnon, JitAt)
+	}
+	return process.Location{Offset: addr}
+}
+
+// NewStore returns a store with the given bodies.
+func NewStore(t testing.TB, r stacks.Resolver, bodies ...Body) *stacks.Store {
+	t.Helper()
+	s := stacks.NewStore(r)
+	for _, b := range bodies {
+		if err := s.Add(b.Record(t)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return s
+}
+
+// How stacks end: where there is no more, at the depth limit, at a fault.
+const (
+	Ended   = bpf.OnCPUStackEndEND_FRAME_POINTER
+	Cut     = bpf.OnCPUStackEndEND_DEPTH
+	Faulted = bpf.OnCPUStackEndEND_FAULT
+)
+
+// Own returns a store with a stack of this very process: NewStore twice,
+// as the leaf its first instruction, as a caller its second one's return
+// address; and nothing that is mapped.
+func Own(t testing.TB) *stacks.Store {
+	t.Helper()
+	table := process.NewTable(process.Options{})
+	t.Cleanup(func() { table.Close() })
+	entry := uint64(reflect.ValueOf(NewStore).Pointer())
+	return NewStore(t, table, Body{
+		ID: 1, PID: uint32(os.Getpid()), Comm: "test", Time: monotonic.Now(),
+		User: []uint64{entry, entry + 1, 0x10},
+		End:  Ended,
+	})
+}

@@ -1,0 +1,474 @@
+package stepping
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"fulgur/internal/bolt"
+	"fulgur/internal/capture/target"
+	"fulgur/internal/testenv"
+)
+
+// symbols returns the addresses of a program's symbols, as nm has them.
+func symbols(t *testing.T, bin string) map[string]uint64 {
+	t.Helper()
+	out, err := exec.Command(testenv.Tool(t, "nm"), bin).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]uint64{}
+	for line := range strings.Lines(string(out)) {
+		if f := strings.Fields(line); len(f) == 3 {
+			all[f[2]], _ = strconv.ParseUint(f[0], 16, 64)
+		}
+	}
+	return all
+}
+
+// TestCycle steps a program whose branches are known.
+func TestCycle(t *testing.T) {
+	if runtime.GOARCH != "amd64" {
+		testenv.Unsupported(t, "the program is in x86 assembly")
+	}
+	bin := compile(t, "cycle", "-static", "-no-pie")
+	at := symbols(t, bin)
+	var cycle []bolt.Entry
+	for _, branch := range [][2]string{
+		{"cycle_call", "cycle_f"},
+		{"cycle_ret", "cycle_back"},
+		{"cycle_back", "cycle_l1"},
+		{"cycle_loop", "cycle_l2"},
+		{"cycle_loop", "cycle_l2"},
+		{"cycle_indirect", "cycle_l3"},
+		{"cycle_again", "cycle_start"},
+	} {
+		from, to := at[branch[0]], at[branch[1]]
+		if from == 0 || to == 0 {
+			t.Fatal("no address for ", branch)
+		}
+		cycle = append(cycle, bolt.Entry{From: from, To: to})
+	}
+	pid := launch(t, bin).Process.Pid
+	s := start(t, Options{MaxOverhead: 1}, pid)
+	for _, sample := range collect(t, s, 20) {
+		if sample.PID != pid || sample.TID != pid || sample.Time == 0 {
+			t.Errorf("sample of process %d, thread %d, time %d; the process is %d", sample.PID, sample.TID, sample.Time, pid)
+		}
+		if n := len(sample.Entries); n == 0 || n > MaxBranches {
+			t.Errorf("%d entries", n)
+		}
+		slices.Reverse(sample.Entries)
+		if !follows(sample.Entries, cycle) {
+			t.Errorf("not part of the cycle: %x", sample.Entries)
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	stats, _ := s.Stats()
+	t.Logf("%+v", stats)
+	if stats.Records == 0 || stats.Full == 0 || stats.Steps < stats.Records || stats.Bursts < 20 {
+		t.Errorf("statistics: %+v", stats)
+	}
+}
+
+// follows reports whether entries run round the cycle from anywhere in it.
+func follows(entries, cycle []bolt.Entry) bool {
+	for start := range cycle {
+		i := 0
+		for i < len(entries) && entries[i] == cycle[(start+i)%len(cycle)] {
+			i++
+		}
+		if i == len(entries) {
+			return true
+		}
+	}
+	return false
+}
+
+var kills = flag.Int("kills", 10, "how often to kill the stepper's parent")
+
+// TestKilled kills the stepper's parent in the middle of everything: the
+// target must live on.
+func TestKilled(t *testing.T) {
+	pid := launch(t, compile(t, "cycle", "-static", "-no-pie")).Process.Pid
+	for i := range *kills {
+		stderr := &bytes.Buffer{}
+		cmd := exec.Command("/proc/self/exe", relay, strconv.Itoa(pid))
+		cmd.Stderr = stderr // a pipe that the stepper has, too: Wait waits for both
+		stdout, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.ReadFull(stdout, make([]byte, 1)); err != nil {
+			t.Fatalf("no start: %v\n%s", err, stderr)
+		}
+		time.Sleep(rand.N(25 * time.Millisecond))
+		cmd.Process.Kill()
+		cmd.Wait()
+		if s := stateOf(t, pid); s != 'R' {
+			t.Fatalf("after %d kills the target is in state %c\n%s", i+1, s, stderr)
+		}
+	}
+}
+
+// stateOf returns the state of a process.
+func stateOf(t *testing.T, pid int) byte {
+	t.Helper()
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return stat[bytes.LastIndexByte(stat, ')')+2]
+}
+
+// TestSameOutput steps a program full of signals, threads and children, which
+// must not notice. How much of it is stepped depends on what else the machine
+// does, so it runs until all sorts of bursts have been seen.
+func TestSameOutput(t *testing.T) {
+	bin := compile(t, "busy")
+	want, wantCode := runBusy(t, bin, nil)
+	var records, signal, sensitive, threads bool
+	for deadline := time.Now().Add(2 * time.Minute); !(records && signal && sensitive && threads); {
+		if time.Now().After(deadline) {
+			t.Fatalf("not stepped enough: records %t, signals %t, sensitive places %t, four threads %t", records, signal, sensitive, threads)
+		}
+		var s *Stepper
+		got, code := runBusy(t, bin, func(pid int) {
+			s = start(t, Options{MaxOverhead: 4}, pid)
+			go follow(t, s, pid)
+		})
+		s.Close()
+		stats, refused := s.Stats()
+		t.Logf("%+v %v", stats, refused)
+		if got != want || code != wantCode {
+			t.Fatalf("stepped: exit code %d, output\n%s\nundisturbed: exit code %d, output\n%s", code, got, wantCode, want)
+		}
+		records, threads = records || stats.Records > 0, threads || stats.Threads >= 4
+		signal, sensitive = signal || stats.Signal > 0, sensitive || stats.Sensitive > 0
+	}
+}
+
+// follow drains the samples of a stepper and has it step the descendants of
+// pid, too.
+func follow(t *testing.T, s *Stepper, pid int) {
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case _, ok := <-s.Samples():
+			if !ok {
+				return
+			}
+		case <-tick.C:
+			children, err := target.Descendants([]int{pid})
+			for _, child := range children {
+				err = errors.Join(err, s.Add(child))
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
+// runBusy runs a program and returns its output and exit code. started is
+// called before the program does anything but wait for its input.
+func runBusy(t *testing.T, bin string, started func(pid int)) (output string, code int) {
+	t.Helper()
+	out, err := os.Create(filepath.Join(t.TempDir(), "out"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	in, begin, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer begin.Close()
+	c, err := target.Start([]string{bin}, in, out, out)
+	in.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if err := c.Release(); err != nil {
+		t.Fatal(err)
+	}
+	if started != nil {
+		started(c.PID())
+	}
+	if _, err := begin.WriteString("g"); err != nil {
+		t.Fatal(err)
+	}
+	code, err = c.Wait()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.ReadFile(out.Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b), code
+}
+
+// TestConfined steps a program that seccomp allows next to nothing.
+func TestConfined(t *testing.T) {
+	pid := launch(t, compile(t, "confined")).Process.Pid
+	s := start(t, Options{MaxOverhead: 1}, pid)
+	collect(t, s, 5)
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	if s := stateOf(t, pid); s != 'R' {
+		t.Errorf("the target is in state %c", s)
+	}
+}
+
+// A program that blocks SIGTRAP, or ignores it, finds that so.
+func TestTraps(t *testing.T) {
+	cmd := launch(t, compile(t, "traps"))
+	pid := cmd.Process.Pid
+	s := start(t, Options{MaxOverhead: 10}, pid)
+	collect(t, s, 40)
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	time.Sleep(50 * time.Millisecond) // to find out
+	if s := stateOf(t, pid); s == 'Z' {
+		t.Errorf("the target has ended: %v", cmd.Wait())
+	}
+}
+
+func TestIgnoresTrap(t *testing.T) {
+	pid := launch(t, compile(t, "ignores")).Process.Pid
+	eventually(t, "ignored", func() bool { return ignoresTrap(pid) })
+	s := start(t, Options{MaxOverhead: 10}, pid)
+	var refused []RefusalError
+	eventually(t, "refused", func() bool {
+		_, refused = s.Stats()
+		return len(refused) > 0
+	})
+	if !strings.Contains(refused[0].Reason, "ignores SIGTRAP") {
+		t.Errorf("refused: %v", refused)
+	}
+	if !ignoresTrap(pid) {
+		t.Error("the target does not ignore it any more")
+	}
+}
+
+func ignoresTrap(pid int) bool {
+	s, err := readSignals(pid, pid)
+	return err == nil && s.ignored&trapSignal != 0
+}
+
+// eventually waits until something is.
+func eventually(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(testenv.Patience(time.Minute))
+	for !is() {
+		if time.Now().After(deadline) {
+			t.Fatal("never ", what)
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// TestStopped stops the target by a signal while it is stepped: it stays
+// stopped until it is told to go on.
+func TestStopped(t *testing.T) {
+	cmd := launch(t, compile(t, "cycle", "-static", "-no-pie"))
+	pid := cmd.Process.Pid
+	s := start(t, Options{MaxOverhead: 1000}, pid)
+	for range 5 {
+		collect(t, s, 2)
+		cmd.Process.Signal(unix.SIGSTOP)
+		await(t, pid, 'T')
+		time.Sleep(20 * time.Millisecond) // some looks at it
+		if s := stateOf(t, pid); s != 'T' {
+			t.Fatalf("stopped, the target is in state %c", s)
+		}
+		cmd.Process.Signal(unix.SIGCONT)
+		await(t, pid, 'R')
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	await(t, pid, 'R')
+}
+
+// await waits until a process is in a state.
+func await(t *testing.T, pid int, want byte) {
+	t.Helper()
+	deadline := time.Now().Add(testenv.Patience(time.Minute))
+	for stateOf(t, pid) != want {
+		if time.Now().After(deadline) {
+			t.Fatalf("the target is in state %c, want %c", stateOf(t, pid), want)
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// TestOverhead logs what stepping costs a thread.
+func TestOverhead(t *testing.T) {
+	pid := launch(t, compile(t, "cycle", "-static", "-no-pie")).Process.Pid
+	s := start(t, Options{MaxOverhead: 0.1}, pid)
+	began := time.Now()
+	collect(t, s, 10)
+	took := time.Since(began)
+	s.Close()
+	stats, _ := s.Stats()
+	t.Logf("held for %v of %v, %.0f records a second, %v a step", stats.Held, took,
+		float64(stats.Records)/took.Seconds(), stats.Held/time.Duration(stats.Steps))
+}
+
+func TestAdd(t *testing.T) {
+	bin := compile(t, "cycle", "-static", "-no-pie")
+	s := start(t, Options{MaxOverhead: 1})
+	pid := launch(t, bin).Process.Pid
+	if err := s.Add(pid); err != nil {
+		t.Fatal(err)
+	}
+	collect(t, s, 1)
+}
+
+// Who is traced when it is added is stepped when it is not traced any more.
+func TestAddTraced(t *testing.T) {
+	held, err := target.Start([]string{compile(t, "cycle", "-static", "-no-pie")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		unix.Kill(held.PID(), unix.SIGKILL)
+		held.Close()
+	}()
+	s := start(t, Options{MaxOverhead: 1})
+	if err := s.Add(held.PID()); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(3 * rescan) // a stepper that is slower than that adds it later
+	if err := held.Release(); err != nil {
+		t.Fatal(err)
+	}
+	collect(t, s, 1)
+}
+
+// A process that is dropped is left alone, until it is added again.
+func TestDrop(t *testing.T) {
+	pid := launch(t, compile(t, "cycle", "-static", "-no-pie")).Process.Pid
+	s := start(t, Options{MaxOverhead: 1}, pid)
+	collect(t, s, 1)
+	if err := s.Drop(pid); err != nil {
+		t.Fatal(err)
+	}
+	for quiet := false; !quiet; {
+		select {
+		case <-s.Samples():
+		case <-time.After(10 * rescan):
+			quiet = true
+		}
+	}
+	if err := s.Add(pid); err != nil {
+		t.Fatal(err)
+	}
+	collect(t, s, 1)
+}
+
+// Two steppers do not shut each other out.
+func TestTwoSteppers(t *testing.T) {
+	pid := launch(t, compile(t, "cycle", "-static", "-no-pie")).Process.Pid
+	one, other := start(t, Options{MaxOverhead: 1}, pid), start(t, Options{MaxOverhead: 1}, pid)
+	for range 10 {
+		collect(t, one, 2)
+		collect(t, other, 2)
+	}
+}
+
+func TestRefused(t *testing.T) {
+	held, err := target.Start([]string{"sleep", "1000"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer held.Close()
+	tests := map[string]struct {
+		pid  int
+		want string
+	}{
+		"traced":  {held.PID(), "is traced already by process"},
+		"unknown": {1 << 30, "no such process"},
+		"self":    {os.Getpid(), "fulgur itself"},
+	}
+	if comm, _ := os.ReadFile("/proc/2/comm"); string(comm) == "kthreadd\n" {
+		tests["kernel thread"] = struct {
+			pid  int
+			want string
+		}{2, "kernel thread"}
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			s, err := Start(t.Context(), []int{test.pid}, Options{})
+			if err == nil {
+				s.Close()
+				t.Fatal("accepted")
+			}
+			if !strings.Contains(err.Error(), test.want) {
+				t.Errorf("error %q does not say %q", err, test.want)
+			}
+		})
+	}
+}
+
+// TestStepperKilled has the stepper killed while the target sleeps.
+func TestStepperKilled(t *testing.T) {
+	cmd := exec.Command("sleep", "1000")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		cmd.Process.Kill()
+		cmd.Wait()
+	}()
+	s := start(t, Options{}, cmd.Process.Pid)
+	if err := s.cmd.Process.Signal(unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	for range s.Samples() {
+	}
+	if err := s.Close(); err == nil || !strings.Contains(err.Error(), ErrKilled.Error()) {
+		t.Errorf("error %v, want %v", err, ErrKilled)
+	}
+}
+
+func TestContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cmd := launch(t, compile(t, "cycle", "-static", "-no-pie"))
+	s, err := Start(ctx, []int{cmd.Process.Pid}, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	for range s.Samples() {
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,164 @@
+package target
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"fulgur/internal/doctor"
+	"fulgur/internal/linux/procfs"
+)
+
+// Why a target cannot be measured. [Check] wraps them with what was asked for
+// and what to do instead.
+var (
+	// ErrNotFound means that no such process, thread, CPU or cgroup exists
+	// (any more).
+	ErrNotFound = errors.New("not found")
+	// ErrKernelThread means that the task is a thread of the kernel.
+	ErrKernelThread = errors.New("is a kernel thread")
+	// ErrThread means that a process ID was expected and a thread's given.
+	ErrThread = errors.New("is a thread, not a process")
+	// ErrOffline means that the CPU is not running.
+	ErrOffline = errors.New("is offline")
+	// ErrNotCgroup means that the path is no directory of cgroup v2.
+	ErrNotCgroup = errors.New("is not a cgroup v2 directory")
+)
+
+// Check reports whether t can be measured now: whether what it names exists
+// and is of the right sort. What it found may still exit a moment later.
+func Check(t Target) error {
+	for _, pid := range t.PIDs {
+		if err := checkProcess(pid); err != nil {
+			return err
+		}
+	}
+	for _, tid := range t.TIDs {
+		if err := checkTask("thread", tid); err != nil {
+			return err
+		}
+	}
+	for _, cpu := range t.CPUs {
+		if err := checkCPU(cpu); err != nil {
+			return err
+		}
+	}
+	if t.Scope == Cgroup {
+		return checkCgroup(t.CgroupPath)
+	}
+	return nil
+}
+
+func checkProcess(pid int) error {
+	if err := checkTask("process", pid); err != nil {
+		return err
+	}
+	tgid, err := threadGroup(pid)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
+		return notFound("process", pid)
+	}
+	if err != nil {
+		return fmt.Errorf("check process %d: %w", pid, err)
+	}
+	if tgid != pid {
+		return fmt.Errorf("%d %w: profile its process with -p %d, or the thread alone with fulgur profile -L %d", pid, ErrThread, tgid, pid)
+	}
+	return nil
+}
+
+// checkTask checks what processes and threads share: /proc/ID/stat exists for
+// both, although a directory listing shows only processes.
+func checkTask(noun string, id int) error {
+	s, err := readStat(id)
+	switch {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ESRCH):
+		return notFound(noun, id)
+	case err != nil:
+		return fmt.Errorf("check %s %d: %w", noun, id, err)
+	case s.ended() || s.exited() && noun == "thread":
+		return fmt.Errorf("%s %d (%q) has exited: %w", noun, id, s.comm, ErrNotFound)
+	case s.kernelThread():
+		return fmt.Errorf("%s %d (%q) %w: profile the whole system to see it", noun, id, s.comm, ErrKernelThread)
+	}
+	return nil
+}
+
+// notFound says that a task is not there, or where /proc keeps it from us, why.
+func notFound(noun string, id int) error {
+	if facts, err := doctor.Read(); err == nil {
+		if p := facts.Judge(doctor.CheckProc); p != nil {
+			return fmt.Errorf("%s %d: %w: %s", noun, id, ErrNotFound, p)
+		}
+	}
+	return fmt.Errorf("%s %d: %w", noun, id, ErrNotFound)
+}
+
+// threadGroup returns the ID of the process that task id belongs to.
+func threadGroup(id int) (int, error) {
+	b, err := procfs.ReadFile(id, "status")
+	if err != nil {
+		return 0, err
+	}
+	return parseTgid(b)
+}
+
+// parseTgid finds the line "Tgid:" of /proc/pid/status, see proc(5). The
+// "Name:" line above it is escaped by the kernel and cannot forge one.
+func parseTgid(status []byte) (int, error) {
+	for line := range bytes.Lines(status) {
+		if v, ok := bytes.CutPrefix(line, []byte("Tgid:")); ok {
+			return strconv.Atoi(string(bytes.TrimSpace(v)))
+		}
+	}
+	return 0, errors.New("no Tgid in status")
+}
+
+func checkCPU(cpu int) error {
+	dir := fmt.Sprintf("/sys/devices/system/cpu/cpu%d", cpu)
+	if _, err := os.Stat(dir); err != nil {
+		return fmt.Errorf("CPU %d: %w: /sys/devices/system/cpu/online lists those there are", cpu, ErrNotFound)
+	}
+	// A CPU that cannot be taken offline has no such file.
+	online, err := os.ReadFile(filepath.Join(dir, "online"))
+	if err == nil && string(bytes.TrimSpace(online)) == "0" {
+		return fmt.Errorf("CPU %d %w", cpu, ErrOffline)
+	}
+	return nil
+}
+
+func checkCgroup(path string) error {
+	var fs unix.Statfs_t
+	if err := unix.Statfs(path, &fs); err != nil {
+		if err == unix.ENOENT {
+			return fmt.Errorf("cgroup %s: %w: %s", path, ErrNotFound, whereCgroups())
+		}
+		return fmt.Errorf("cgroup %s: %w", path, err)
+	}
+	dir, err := os.Stat(path)
+	if err != nil {
+		return fmt.Errorf("cgroup: %w", err)
+	}
+	if fs.Type != unix.CGROUP2_SUPER_MAGIC || !dir.IsDir() {
+		return fmt.Errorf("%s %w: %s", path, ErrNotCgroup, whereCgroups())
+	}
+	return nil
+}
+
+// whereCgroups says where to look for cgroups, or how to get them.
+func whereCgroups() string {
+	facts, err := doctor.Read()
+	if err != nil {
+		return "give a directory of cgroup v2"
+	}
+	if p := facts.Judge(doctor.CheckCgroup); p != nil {
+		return p.String()
+	}
+	return "give a directory below " + facts.Cgroup2
+}

@@ -1,0 +1,437 @@
+package target
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"fulgur/internal/linux/capability"
+	"fulgur/internal/testenv"
+)
+
+// TestMain lets the test binary play a fulgur that dies while it holds a
+// command: it prints the command's pid and waits to be killed.
+func TestMain(m *testing.M) {
+	if command := os.Getenv("TARGET_TEST_HOLD"); command != "" {
+		c, err := Start([]string{command})
+		if err != nil {
+			fmt.Println(err)
+			os.Exit(1)
+		}
+		fmt.Println(c.PID())
+		select {}
+	}
+	os.Exit(m.Run())
+}
+
+// script writes an executable file and returns its path.
+func script(t *testing.T, text string) string {
+	path := filepath.Join(t.TempDir(), "script")
+	if err := os.WriteFile(path, []byte(text), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestCommandExitCode(t *testing.T) {
+	tests := map[string]struct {
+		argv []string
+		want int
+	}{
+		"exits at once":      {[]string{"true"}, 0},
+		"own code":           {[]string{"sh", "-c", "exit 42"}, 42},
+		"signalled":          {[]string{"sh", "-c", "kill -TERM $$"}, 128 + 15},
+		"shebang":            {[]string{script(t, "#!/bin/sh\nexit $1\n"), "7"}, 7},
+		"script without one": {[]string{script(t, "exit $1\n"), "8"}, 8},
+		"executes another":   {[]string{"sh", "-c", "exec sh -c 'exit 9'"}, 9},
+		// A Go program sets handlers; a command starts with the defaults.
+		"default signals": {[]string{"sh", "-c", "kill -INT $$"}, 128 + 2},
+	}
+	interrupts := make(chan os.Signal, 1)
+	signal.Notify(interrupts, os.Interrupt)
+	defer signal.Stop(interrupts)
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			c, err := Start(test.argv)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for range 2 {
+				if err := c.Release(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for range 2 {
+				if code, err := c.Wait(); code != test.want || err != nil {
+					t.Errorf("exit code %d, %v; want %d", code, err, test.want)
+				}
+			}
+			if err := c.Signal(os.Kill); err != nil {
+				t.Errorf("signal after exit: %v", err)
+			}
+		})
+	}
+}
+
+// A command stands in its new image, not one instruction of which has run.
+func TestCommandStartsStopped(t *testing.T) {
+	stdout, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stdout.Close()
+	c, err := Start([]string{"echo", "ran"}, nil, w, os.Stderr)
+	w.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", c.PID()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if filepath.Base(exe) == filepath.Base(os.Args[0]) {
+		t.Errorf("stopped in %s, before its execve", exe)
+	}
+	s, err := readStat(c.PID())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.state != 't' {
+		t.Errorf("state %c, want t (tracing stop)", s.state)
+	}
+	maps, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", c.PID()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if bytes.Contains(maps, []byte("libc.so")) {
+		t.Error("its dynamic loader has run already")
+	}
+	if err := Check(Target{Scope: Command, PIDs: []int{c.PID()}}); err != nil {
+		t.Error(err)
+	}
+	if err := c.Release(); err != nil {
+		t.Fatal(err)
+	}
+	out, err := io.ReadAll(stdout)
+	if err != nil || string(out) != "ran\n" {
+		t.Errorf("output %q, %v", out, err)
+	}
+	if code, err := c.Wait(); code != 0 || err != nil {
+		t.Errorf("exit code %d, %v", code, err)
+	}
+}
+
+func TestCommandErrors(t *testing.T) {
+	dir := t.TempDir()
+	plain := filepath.Join(dir, "plain")
+	if err := os.WriteFile(plain, []byte("x"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	tests := map[string]struct {
+		name    string
+		code    int
+		message string
+	}{
+		"not in PATH":         {"no-such-command", 127, "no-such-command: command not found"},
+		"no such file":        {dir + "/none", 127, "command not found"},
+		"not executable":      {plain, 126, plain + ": cannot run it: permission denied"},
+		"directory":           {dir, 126, "is a directory"},
+		"missing interpreter": {script(t, "#!/nonexistent/interpreter\n"), 126, "interpreter"},
+		"broken binary":       {script(t, "\x7fELF\x02\x01\x01\x00broken"), 126, ""},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			c, err := Start([]string{test.name}, nil, nil, nil)
+			if err == nil {
+				// A shell tried to read it, as it does for execvp.
+				if err := c.Release(); err != nil {
+					t.Fatal(err)
+				}
+				if code, err := c.Wait(); code < 126 || err != nil {
+					t.Errorf("exit code %d, %v", code, err)
+				}
+				return
+			}
+			var ce *CommandError
+			if !errors.As(err, &ce) || ce.ExitCode() != test.code {
+				t.Fatalf("error %v, want exit code %d", err, test.code)
+			}
+			if !strings.Contains(err.Error(), test.message) {
+				t.Errorf("message %q does not say %q", err, test.message)
+			}
+		})
+	}
+	if _, err := Start(nil); err == nil {
+		t.Error("an empty command started")
+	}
+}
+
+func TestCommandKilledWhileStopped(t *testing.T) {
+	c, err := Start([]string{"sleep", "1000"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Signal(os.Kill); err != nil {
+		t.Fatal(err)
+	}
+	<-c.Done()
+	if err := c.Release(); err != nil {
+		t.Error(err)
+	}
+	if code, err := c.Wait(); code != 128+9 || err != nil {
+		t.Errorf("exit code %d, %v; want 137", code, err)
+	}
+}
+
+// A signal that comes while the command stands still is not lost.
+func TestCommandSignalledWhileStopped(t *testing.T) {
+	c, err := Start([]string{"sleep", "1000"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Release(); err != nil {
+		t.Error(err)
+	}
+	if code, err := c.Wait(); code != 128+15 || err != nil {
+		t.Errorf("exit code %d, %v; want 143", code, err)
+	}
+}
+
+// A command that takes its time to end is not asked twice.
+func TestCommandTerminate(t *testing.T) {
+	dir := t.TempDir()
+	ready, asked := filepath.Join(dir, "ready"), filepath.Join(dir, "asked")
+	c, err := Start([]string{"sh", "-c", `
+		trap 'n=x$n; : > "$1"' TERM
+		trap 'exit ${#n}' WINCH # a shell sees to the lowest signal first
+		: > "$0"; while :; do sleep 0.01; done`, ready, asked})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Release(); err != nil {
+		t.Fatal(err)
+	}
+	for _, event := range []string{ready, asked} {
+		for _, err := os.Stat(event); err != nil; _, err = os.Stat(event) {
+			time.Sleep(time.Millisecond)
+		}
+		if err := c.Terminate(); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := c.Signal(syscall.SIGWINCH); err != nil {
+		t.Error(err)
+	}
+	if code, err := c.Wait(); code != 1 || err != nil {
+		t.Errorf("it was asked %d times, %v; want once", code, err)
+	}
+}
+
+func TestCommandClose(t *testing.T) {
+	c, err := Start([]string{"sleep", "1000"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if code, err := c.Wait(); code != 128+9 || err != nil {
+		t.Errorf("exit code %d, %v; want 137", code, err)
+	}
+
+	c, err = Start([]string{"sh", "-c", "exit 5"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Release(); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if code, err := c.Wait(); code != 5 || err != nil {
+		t.Errorf("a released command: exit code %d, %v; want 5", code, err)
+	}
+}
+
+// If we die while we hold a command it dies too, and does not stay stopped.
+func TestCommandDiesWithTracer(t *testing.T) {
+	holder := exec.Command(os.Args[0])
+	holder.Env = append(os.Environ(), "TARGET_TEST_HOLD=cat")
+	out, err := holder.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := holder.Start(); err != nil {
+		t.Fatal(err)
+	}
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(line))
+	if err != nil {
+		t.Fatal(err)
+	}
+	held, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(held)
+	if err := holder.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = holder.Wait()
+	// Bounded so that a failure does not leave the test hanging.
+	n, err := unix.Poll([]unix.PollFd{{Fd: int32(held), Events: unix.POLLIN}}, 5000)
+	if n != 1 || err != nil {
+		_ = syscall.Kill(pid, syscall.SIGKILL)
+		t.Errorf("the held command outlived its tracer: %d, %v", n, err)
+	}
+}
+
+func TestPrivilegedCommand(t *testing.T) {
+	path := script(t, "#!/bin/sh\n")
+	if gainsPrivileges(path) {
+		t.Error("a plain file gains privileges")
+	}
+	if err := os.Chmod(path, 0o755|os.ModeSetuid); err != nil {
+		t.Fatal(err)
+	}
+	if !gainsPrivileges(path) {
+		t.Error("a set-user-ID file gains none")
+	}
+	c, err := Start([]string{path})
+	if !capability.Available(capability.SysPtrace) {
+		if !errors.Is(err, ErrPrivileged) {
+			t.Errorf("error %v, want %v", err, ErrPrivileged)
+		}
+		return
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A set-user-ID program keeps its privileges, for a tracer that may trace it.
+func TestSetuidCommand(t *testing.T) {
+	if os.Getuid() != 0 || !capability.Available(capability.SysPtrace) {
+		testenv.Skip(t, "needs root: gives a file another owner")
+	}
+	const nobody = 65534
+	program, err := os.ReadFile(testenv.Tool(t, "id"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := script(t, string(program))
+	if err := os.Chown(path, nobody, nobody); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(path, 0o755|os.ModeSetuid); err != nil {
+		t.Fatal(err)
+	}
+	var fs unix.Statfs_t
+	if err := unix.Statfs(path, &fs); err != nil || fs.Flags&unix.ST_NOSUID != 0 {
+		testenv.Skip(t, "needs a temporary directory that is not mounted nosuid")
+	}
+	stdout, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stdout.Close()
+	c, err := Start([]string{path, "-u"}, nil, w, os.Stderr)
+	w.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Release(); err != nil {
+		t.Fatal(err)
+	}
+	out, err := io.ReadAll(stdout)
+	if err != nil || strings.TrimSpace(string(out)) != strconv.Itoa(nobody) {
+		t.Errorf("effective user %q, %v; want %d", out, err, nobody)
+	}
+	<-c.Done()
+}
+
+func TestWatch(t *testing.T) {
+	start := func() *Launched {
+		c, err := Start([]string{"sleep", "1000"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = c.Close() })
+		return c
+	}
+	a, b := start(), start()
+	done := Watch(t.Context(), []int{a.PID(), b.PID()})
+	_ = a.Close()
+	select {
+	case <-done:
+		t.Fatal("closed although one still runs")
+	default:
+	}
+	_ = b.Close()
+	<-done
+	<-Watch(t.Context(), []int{a.PID(), b.PID()}) // gone already
+	<-Watch(t.Context(), nil)
+}
+
+func TestWatchThread(t *testing.T) {
+	tid := make(chan int)
+	leave := make(chan struct{})
+	thread := func() {
+		// A goroutine that ends locked takes its thread with it.
+		runtime.LockOSThread()
+		tid <- unix.Gettid()
+		<-leave
+	}
+	go thread()
+	id := <-tid
+	if id == os.Getpid() {
+		go thread() // the first thread, which never exits, is taken
+		id = <-tid
+	}
+	watched := Watch(t.Context(), []int{id})
+	polled := make(chan struct{})
+	go func() {
+		pollExit(t.Context(), id)
+		close(polled)
+	}()
+	close(leave)
+	<-watched
+	<-polled
+}
+
+func TestWatchCancelled(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	done := Watch(ctx, []int{os.Getpid()})
+	cancel()
+	select {
+	case <-done:
+		t.Error("closed although the process runs")
+	default:
+	}
+	pollExit(ctx, os.Getpid())
+}

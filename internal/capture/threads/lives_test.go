@@ -1,0 +1,198 @@
+package threads
+
+import (
+	"os"
+	"os/exec"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"fulgur/internal/linux/perfevent"
+	"fulgur/internal/profile"
+	"fulgur/internal/profile/timeline"
+	"fulgur/internal/testenv"
+)
+
+// at returns the time of a record.
+func at(n uint64) perfevent.Stamp { return perfevent.Stamp{Time: n} }
+
+// newTestLives returns lives whose recording begins at 100, and what ends it.
+func newTestLives(t *testing.T) (*Lives, func() *profile.Timeline) {
+	t.Helper()
+	r, err := timeline.NewRecorder(100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { r.Close() })
+	l := New()
+	l.Recorder = r
+	return l, func() *profile.Timeline {
+		t.Helper()
+		if err := l.Forget(1 << 62); err != nil {
+			t.Fatal(err)
+		}
+		line, err := r.Timeline(&profile.Profile{}, 1000, func(s profile.StackID) profile.StackID { return s })
+		if err != nil {
+			t.Fatal(err)
+		}
+		return line
+	}
+}
+
+// No process of the machine has these numbers: 2^22 is the limit of Linux.
+const (
+	shell   = 1<<22 + 1
+	command = 1<<22 + 2
+	worker  = 1<<22 + 3
+)
+
+// A thread has the names that it had in its time, also those from before something
+// happened to it, and what was inherited; and it ends.
+func TestLives(t *testing.T) {
+	l, end := newTestLives(t)
+	for _, r := range []perfevent.Record{
+		perfevent.Comm{Stamp: at(50), PID: shell, TID: shell, Comm: "sh"},
+		perfevent.Fork{Stamp: at(110), PID: command, PPID: shell, TID: command, PTID: shell},
+		perfevent.Comm{Stamp: at(120), PID: command, TID: command, Exec: true, Comm: "tar"},
+		perfevent.Fork{Stamp: at(130), PID: command, PPID: command, TID: worker, PTID: command},
+		perfevent.Comm{Stamp: at(140), PID: command, TID: worker, Comm: "gzip"},
+	} {
+		l.Heed(r)
+	}
+	main := l.Thread(command, command, 115)
+	second := l.Thread(command, worker, 150)
+	if l.Thread(command, command, 160) != main || second == main {
+		t.Errorf("a thread has several numbers, or two have one")
+	}
+	for _, r := range []perfevent.Record{
+		perfevent.Comm{Stamp: at(170), PID: command, TID: worker, Comm: "done"},
+		perfevent.Exit{Stamp: at(180), PID: command, TID: worker},
+		perfevent.Exit{Stamp: at(190), PID: command, TID: command},
+	} {
+		l.Heed(r)
+	}
+	if name := l.Name(command, worker, 165); name != "gzip" {
+		t.Errorf("who woke another was %q, want gzip", name)
+	}
+	line := end()
+	names := func(all ...profile.Name) []profile.Name { return all }
+	wantProcesses := []profile.Process{{PID: command, Start: 110, End: 190, Names: names(
+		profile.Name{At: 110, Name: "sh"}, profile.Name{At: 120, Name: "tar"},
+	)}}
+	wantThreads := []profile.Thread{
+		{TID: command, Start: 110, End: 190, Names: wantProcesses[0].Names},
+		{TID: worker, Start: 130, End: 180, Names: names(
+			profile.Name{At: 130, Name: "tar"}, profile.Name{At: 140, Name: "gzip"}, profile.Name{At: 170, Name: "done"},
+		)},
+	}
+	if d := cmp.Diff(wantProcesses, line.Processes); d != "" {
+		t.Errorf("processes (-want +got):\n%s", d)
+	}
+	if d := cmp.Diff(wantThreads, line.Threads); d != "" {
+		t.Errorf("threads (-want +got):\n%s", d)
+	}
+	if len(l.threads) != 1 || len(l.processes) != 1 || len(l.ended) != 0 {
+		t.Errorf("%d threads and %d processes are remembered, want those of the shell", len(l.threads), len(l.processes))
+	}
+}
+
+// What happened before a number was used again belongs to whoever had it then, even
+// if it is told later.
+func TestLivesReuse(t *testing.T) {
+	l, end := newTestLives(t)
+	fork := func(when uint64, name string) {
+		l.Heed(perfevent.Fork{Stamp: at(when), PID: command, PPID: shell, TID: command, PTID: shell})
+		l.Heed(perfevent.Comm{Stamp: at(when + 1), PID: command, TID: command, Exec: true, Comm: name})
+	}
+	fork(110, "first")
+	l.Heed(perfevent.Exit{Stamp: at(120), PID: command, TID: command})
+	fork(130, "second")
+	second, first := l.Thread(command, command, 140), l.Thread(command, command, 115)
+	if first == second {
+		t.Fatal("two lives are one")
+	}
+	line := end()
+	for id, want := range map[profile.ThreadID]string{first: "first", second: "second"} {
+		k := line.Threads[id]
+		if got := profile.LastName(k.Names); got != want || profile.LastName(line.Processes[k.Process].Names) != want {
+			t.Errorf("thread %d is %q of %+v, want %q", id, got, line.Processes[k.Process], want)
+		}
+	}
+	if l.threads[command].prev != nil {
+		t.Error("a life that ended is remembered")
+	}
+}
+
+// A process whose first thread ended and another executes a program goes on.
+func TestLivesExecOfAnotherThread(t *testing.T) {
+	l, end := newTestLives(t)
+	l.Thread(command, command, 110)
+	l.Heed(perfevent.Exit{Stamp: at(120), PID: command, TID: command})
+	l.Heed(perfevent.Comm{Stamp: at(121), PID: command, TID: command, Exec: true, Comm: "next"})
+	line := end()
+	if p, k := line.Processes[0], line.Threads[0]; p.End != 0 || k.End != 0 || profile.LastName(p.Names) != "next" {
+		t.Errorf("process %+v, thread %+v", p, k)
+	}
+}
+
+// Those whose beginning was not seen have the name that they have, and resident
+// memory is that of the kernel.
+func TestLivesUnseen(t *testing.T) {
+	l, end := newTestLives(t)
+	pid := os.Getpid()
+	l.Thread(pid, pid, 110)
+	l.LookAtMemory(lookAtMemoryEvery)
+	line := end()
+	want := threadName(pid, pid)
+	if got := profile.LastName(line.Threads[0].Names); got != want || got == "[unknown]" || line.Threads[0].Start != 0 {
+		t.Errorf("this thread is %+v, want %q from before", line.Threads[0], want)
+	}
+	if len(line.Counters) != 1 || line.Counters[0].Kind != profile.CounterRSS {
+		t.Fatalf("counters %+v, want resident memory", line.Counters)
+	}
+	var sum int64
+	for _, n := range line.Counters[0].Changes {
+		sum += n
+	}
+	if sum < 1<<20 || sum > 1<<36 {
+		t.Errorf("%d bytes are resident", sum)
+	}
+	if name := l.Name(command, worker, 120); name != "[unknown]" {
+		t.Errorf("a thread that is gone is %q", name)
+	}
+}
+
+// A thread that was there before the recording has its name, though it is gone when
+// something is told of it; who is met has the names that were told before.
+func TestMeet(t *testing.T) {
+	for _, all := range []bool{false, true} {
+		l, end := newTestLives(t)
+		sleeper := exec.Command(testenv.Tool(t, "sleep"), "1000")
+		if err := sleeper.Start(); err != nil {
+			t.Fatal(err)
+		}
+		pid := sleeper.Process.Pid
+		l.Heed(perfevent.Comm{Stamp: at(50), PID: os.Getpid(), TID: os.Getpid(), Comm: "told"})
+		pids := []int{pid, os.Getpid()}
+		if all {
+			pids = nil
+		}
+		err := l.Meet(pids)
+		_ = sleeper.Process.Kill()
+		_ = sleeper.Wait() // killed
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.Thread(pid, pid, 200)
+		l.Thread(os.Getpid(), os.Getpid(), 200)
+		line := end()
+		for i, want := range []string{"sleep", "told"} {
+			if got := profile.LastName(line.Threads[i].Names); got != want {
+				t.Errorf("thread %d was called %q, want %q", i, got, want)
+			}
+			if got := profile.LastName(line.Processes[i].Names); got != want {
+				t.Errorf("process %d was called %q, want %q", i, got, want)
+			}
+		}
+	}
+}

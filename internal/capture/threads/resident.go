@@ -1,0 +1,60 @@
+package threads
+
+import (
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"fulgur/internal/linux/procfs"
+	"fulgur/internal/profile"
+)
+
+// lookAtMemoryEvery is how often the resident memory of processes is looked at, in
+// ns: of those to which something happened since. It takes microseconds for each.
+const lookAtMemoryEvery = int64(100 * time.Millisecond)
+
+// LookAtMemory records the resident memory of the processes of the recording, and
+// lets go of those that ended.
+func (l *Lives) LookAtMemory(now int64) {
+	if now-l.looked < lookAtMemoryEvery {
+		return
+	}
+	l.looked = now
+	l.recorded = slices.DeleteFunc(l.recorded, func(p *life) bool {
+		switch {
+		case p.end != 0:
+			l.setResident(p, p.end, 0)
+			return true
+		case p.ran:
+			p.ran = false
+			if bytes, ok := residentMemory(p.id); ok {
+				l.setResident(p, now, bytes)
+			}
+		}
+		return false
+	})
+}
+
+func (l *Lives) setResident(p *life, at, bytes int64) {
+	if change := bytes - p.resident; change != 0 {
+		l.Recorder.Count(profile.ProcessID(p.number), profile.CounterRSS, at, change)
+		p.resident = bytes
+	}
+}
+
+// residentMemory returns the resident memory of a process in bytes, and false if
+// it has none any more. See proc_pid_statm(5).
+func residentMemory(pid int) (bytes int64, ok bool) {
+	b, err := procfs.ReadFile(pid, "statm")
+	if err != nil {
+		return 0, false
+	}
+	fields := strings.Fields(string(b))
+	if len(fields) < 2 {
+		return 0, false
+	}
+	pages, err := strconv.ParseInt(fields[1], 10, 64)
+	return pages * int64(os.Getpagesize()), err == nil
+}

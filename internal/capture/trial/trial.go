@@ -1,0 +1,226 @@
+// Package trial tries out what package doctor judges: it loads and attaches
+// programs that do nothing and opens events that count nothing.
+package trial
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"sync"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
+
+	"fulgur/internal/capture/blockio"
+	"fulgur/internal/capture/branch"
+	"fulgur/internal/capture/faults"
+	"fulgur/internal/capture/offcpu"
+	"fulgur/internal/capture/oncpu"
+	"fulgur/internal/capture/probe"
+	"fulgur/internal/doctor"
+	"fulgur/internal/linux/memlock"
+	"fulgur/internal/linux/perfevent"
+	"fulgur/internal/symbols/ksym"
+	"fulgur/internal/symbols/symbolize"
+)
+
+// probes are the trials, each of which leaves nothing behind.
+var probes = map[doctor.Probe]func() (found string, err error){
+	doctor.ProbePerfEvent:     quietly(perfEvent),
+	doctor.ProbeRing:          quietly(ring),
+	doctor.ProbeTracing:       quietly(tracing),
+	doctor.ProbeRawTracepoint: quietly(rawTracepoint),
+	doctor.ProbeIterator:      quietly(iterator),
+	doctor.ProbeFentry:        quietly(fentry),
+	doctor.ProbeKprobe:        quietly(kprobe),
+	doctor.ProbeKernelNames:   quietly(kernelNames),
+	doctor.ProbeSleepers:      quietly(sleepers),
+	doctor.ProbeOnCPU:         quietly(loaded(func() (io.Closer, error) { return oncpu.Load(oncpu.Options{Options: least}) })),
+	doctor.ProbeOffCPU:        quietly(loaded(func() (io.Closer, error) { return offcpu.Load(offcpu.Options{Options: least}) })),
+	doctor.ProbeBlockIO:       quietly(loaded(func() (io.Closer, error) { return blockio.Load(blockio.Options{Options: least}) })),
+	doctor.ProbeFaults:        quietly(loaded(func() (io.Closer, error) { return faults.Load(faults.Options{Options: least}) })),
+	doctor.ProbeBranch:        quietly(loaded(func() (io.Closer, error) { return branch.Load(branch.Options{}) })),
+	doctor.ProbeCycles:        cycles,
+	doctor.ProbeBranchRecords: branchRecords,
+}
+
+// All tries everything out, at once: most of it is waiting until the kernel has
+// taken programs away. It takes some tenths of a second.
+func All() map[doctor.Probe]doctor.Outcome {
+	memlock.Lift()
+	outcomes := make(map[doctor.Probe]doctor.Outcome, len(probes))
+	var mutex sync.Mutex
+	var running sync.WaitGroup
+	for p, try := range probes {
+		running.Go(func() {
+			found, err := try()
+			mutex.Lock()
+			defer mutex.Unlock()
+			outcomes[p] = doctor.Outcome{Found: found, Err: err}
+		})
+	}
+	running.Wait()
+	return outcomes
+}
+
+// quietly is a trial that finds nothing but that it succeeds.
+func quietly(try func() error) func() (string, error) {
+	return func() (string, error) { return "", try() }
+}
+
+// function is one of the kernel that every kernel has, that can be traced, and
+// that runs seldom: the clone of a task.
+const function = "kernel_clone"
+
+// attach loads a program that does nothing, attaches it and takes it away.
+func attach(spec ebpf.ProgramSpec, to func(*ebpf.Program) (io.Closer, error)) error {
+	spec.Instructions = asm.Instructions{asm.Mov.Imm(asm.R0, 0), asm.Return()}
+	spec.License = "GPL"
+	program, err := ebpf.NewProgram(&spec)
+	if err != nil {
+		return fmt.Errorf("load: %w", err)
+	}
+	defer program.Close()
+	attached, err := to(program)
+	if err != nil {
+		return fmt.Errorf("attach: %w", err)
+	}
+	return attached.Close()
+}
+
+func perfEvent() error {
+	return attach(ebpf.ProgramSpec{Type: ebpf.PerfEvent}, func(p *ebpf.Program) (io.Closer, error) {
+		clock, err := perfevent.ParseEvent("cpu-clock")
+		if err != nil {
+			return nil, err
+		}
+		attr := clock.Attr()
+		attr.Disabled, attr.Frequency = true, 1
+		// On a CPU, which takes more than on our own thread.
+		event, err := perfevent.Open(attr, -1, 0, -1, 0)
+		if err != nil {
+			return nil, err
+		}
+		if err := event.AttachBPF(p.FD()); err != nil {
+			return nil, errors.Join(err, event.Close())
+		}
+		return event, nil
+	})
+}
+
+func ring() error {
+	m, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.RingBuf, MaxEntries: uint32(unix.Getpagesize())})
+	if err != nil {
+		return err
+	}
+	return m.Close()
+}
+
+func tracing() error {
+	spec := ebpf.ProgramSpec{Type: ebpf.Tracing, AttachType: ebpf.AttachTraceRawTp, AttachTo: "sched_process_free"}
+	return attach(spec, attachTracing)
+}
+
+func fentry() error {
+	return attach(ebpf.ProgramSpec{Type: ebpf.Tracing, AttachType: ebpf.AttachTraceFEntry, AttachTo: function}, attachTracing)
+}
+
+func attachTracing(p *ebpf.Program) (io.Closer, error) {
+	return link.AttachTracing(link.TracingOptions{Program: p})
+}
+
+func rawTracepoint() error {
+	return attach(ebpf.ProgramSpec{Type: ebpf.RawTracepoint}, func(p *ebpf.Program) (io.Closer, error) {
+		return link.AttachRawTracepoint(link.RawTracepointOptions{Name: "sched_process_free", Program: p})
+	})
+}
+
+func kprobe() error {
+	if _, err := os.Stat("/sys/bus/event_source/devices/kprobe"); errors.Is(err, fs.ErrNotExist) {
+		return doctor.ErrNoKprobes
+	}
+	return attach(ebpf.ProgramSpec{Type: ebpf.Kprobe}, func(p *ebpf.Program) (io.Closer, error) {
+		return link.Kprobe(function, p, nil)
+	})
+}
+
+func iterator() error {
+	spec := ebpf.ProgramSpec{Type: ebpf.Tracing, AttachType: ebpf.AttachTraceIter, AttachTo: "task"}
+	return attach(spec, func(p *ebpf.Program) (io.Closer, error) {
+		tasks, err := link.AttachIter(link.IterOptions{Program: p})
+		if err != nil {
+			return nil, err
+		}
+		run, err := tasks.Open()
+		if err == nil {
+			_, err = io.Copy(io.Discard, run)
+			err = errors.Join(err, run.Close())
+		}
+		if err != nil {
+			return nil, errors.Join(err, tasks.Close())
+		}
+		return tasks, nil
+	})
+}
+
+func kernelNames() error {
+	names, err := ksym.Open(symbolize.Options{})
+	if err != nil {
+		return err
+	}
+	return names.Close()
+}
+
+// sleepers looks for what reads the stacks of threads that do not run.
+func sleepers() error {
+	kernel, err := probe.NewKernel(nil)
+	if err != nil {
+		return err
+	}
+	reads, err := offcpu.ReadsSleepers(kernel)
+	if err == nil && !reads {
+		return doctor.ErrNoSleepers
+	}
+	return err
+}
+
+// least are the options of a source that measures nothing.
+var least = probe.Options{MaxDepth: 1, CountEntries: 1}
+
+// loaded is a trial that loads a source's programs.
+func loaded(load func() (io.Closer, error)) func() error {
+	return func() error {
+		source, err := load()
+		if err != nil {
+			return err
+		}
+		return source.Close()
+	}
+}
+
+func cycles() (string, error) {
+	specs, err := perfevent.DefaultEvents()
+	switch {
+	case err != nil:
+		return "", err
+	case specs[0].IsTime():
+		return "", doctor.ErrNoPMU
+	}
+	return doctor.FoundCycles, nil
+}
+
+// branchRecords asks for a rate that every kernel allows.
+func branchRecords() (string, error) {
+	event, err := branch.Choose(1)
+	switch {
+	case errors.Is(err, branch.ErrNoHardware):
+		return "", doctor.ErrNoBranchRecords
+	case err != nil:
+		return "", err
+	}
+	return "of " + event.Specs[0].Name, nil
+}

@@ -1,0 +1,72 @@
+package trial
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/features"
+
+	"fulgur/internal/doctor"
+	"fulgur/internal/testenv"
+	"fulgur/test/rig/pmu"
+)
+
+// What the design counts on works on every kernel that is promised, for root;
+// and again, since a probe leaves nothing behind.
+func TestAll(t *testing.T) {
+	testenv.Root(t)
+	first, tried := All(), All()
+	for p := range first {
+		if (first[p].Err == nil) != (tried[p].Err == nil) {
+			t.Errorf("%s: first %v, then %v", p, first[p].Err, tried[p].Err)
+		}
+	}
+	for _, p := range []doctor.Probe{
+		doctor.ProbePerfEvent, doctor.ProbeRing, doctor.ProbeTracing, doctor.ProbeRawTracepoint, doctor.ProbeIterator,
+		doctor.ProbeOnCPU, doctor.ProbeOffCPU, doctor.ProbeBlockIO, doctor.ProbeFaults, doctor.ProbeBranch,
+	} {
+		if outcome, ok := tried[p]; !ok || outcome.Err != nil {
+			t.Errorf("%s: %v", p, outcome.Err)
+		}
+	}
+	// Kernels before 5.17 lack what it takes.
+	asks := errors.Join(features.HaveProgramType(ebpf.Syscall), features.HaveProgramHelper(ebpf.PerfEvent, asm.FnLoop)) == nil
+	if err := tried[doctor.ProbeKernelNames].Err; (err == nil) != asks {
+		t.Errorf("kernel names: %v, though the kernel has what they take: %t", err, asks)
+	}
+	// What a machine may lack, it lacks for a known reason.
+	if err := tried[doctor.ProbeCycles].Err; err != nil && !errors.Is(err, doctor.ErrNoPMU) {
+		t.Errorf("cycles: %v", err)
+	}
+	if err := tried[doctor.ProbeBranchRecords].Err; err != nil && !errors.Is(err, doctor.ErrNoBranchRecords) {
+		t.Errorf("branch records: %v", err)
+	}
+	for _, p := range []doctor.Probe{doctor.ProbeFentry, doctor.ProbeKprobe} {
+		t.Logf("%s: %v", p, tried[p].Err)
+	}
+}
+
+// A PMU that records branches is found, and one that does not is told apart.
+func TestPMU(t *testing.T) {
+	pmu.Load(t, pmu.Options{})
+	tried := All()
+	if o := tried[doctor.ProbeCycles]; o.Err != nil || o.Found != doctor.FoundCycles {
+		t.Errorf("cycles: %+v", o)
+	}
+	if o := tried[doctor.ProbeBranchRecords]; o.Err != nil || o.Found == "" {
+		t.Errorf("branch records: %+v", o)
+	}
+}
+
+func TestPMUWithoutBranches(t *testing.T) {
+	pmu.Load(t, pmu.Options{None: true})
+	tried := All()
+	if o := tried[doctor.ProbeCycles]; o.Err != nil || o.Found != doctor.FoundCycles {
+		t.Errorf("cycles: %+v", o)
+	}
+	if o := tried[doctor.ProbeBranchRecords]; !errors.Is(o.Err, doctor.ErrNoBranchRecords) {
+		t.Errorf("branch records: %+v", o)
+	}
+}

@@ -1,0 +1,87 @@
+package unwinding
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"fulgur/internal/capture/target"
+	"fulgur/internal/process"
+	"fulgur/internal/testenv"
+)
+
+// loaded are the files that ldd says the dynamic loader loads for a program.
+func loaded(t *testing.T, program string) []string {
+	t.Helper()
+	out, err := exec.Command(testenv.Tool(t, "ldd"), program).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var files []string
+	for _, m := range regexp.MustCompile(`(?m)(?:=> |^\t)(/\S+) \(`).FindAllStringSubmatch(string(out), -1) {
+		files = append(files, m[1])
+	}
+	return files
+}
+
+// The libraries of a program that has not begun are those that it will map, by name, by
+// a path beside it, and those of libraries.
+func TestLibraries(t *testing.T) {
+	gcc := testenv.Tool(t, "gcc")
+	dir := t.TempDir()
+	build := func(source string, args ...string) {
+		t.Helper()
+		cmd := exec.Command(gcc, append([]string{"-xc", "-", "-x", "none"}, args...)...)
+		cmd.Stdin, cmd.Dir = strings.NewReader(source), dir
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+	}
+	if err := errors.Join(os.Mkdir(filepath.Join(dir, "near"), 0o755), os.Mkdir(filepath.Join(dir, "far"), 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	build("int far(void) { return 1; }", "-shared", "-fPIC", "-Wl,-soname,libfar.so", "-o", "far/libfar.so")
+	build("int far(void); int near(void) { return far(); }", "-shared", "-fPIC", "-Wl,-soname,libnear.so", "-o", "near/libnear.so",
+		"-Wl,--no-as-needed", "-Wl,-rpath,$ORIGIN/../far", "far/libfar.so", "-lm")
+	build("int near(void); int main(void) { return near(); }", "-o", "program",
+		"-Wl,-rpath,/nowhere:$ORIGIN/near", "-Wl,-rpath-link,far", "near/libnear.so")
+
+	program := filepath.Join(dir, "program")
+	want := loaded(t, program)
+	if len(want) < 5 {
+		t.Fatalf("ldd finds %v", want)
+	}
+	launched, err := target.Start([]string{program})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer launched.Close()
+	processes := process.NewTable(process.Options{})
+	defer processes.Close()
+	got := libraries(processes, launched.PID())
+	for _, path := range want {
+		is, err := os.Stat(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := 0
+		for _, f := range got {
+			if info, err := os.Stat(f.Path); err == nil && os.SameFile(info, is) {
+				found++
+			}
+		}
+		if found != 1 {
+			t.Errorf("%s is found %d times", path, found)
+		}
+	}
+	if len(got) != len(want) {
+		for _, f := range got {
+			t.Logf("found: %s", f.Path)
+		}
+		t.Errorf("%d files, want %d as ldd: %v", len(got), len(want), want)
+	}
+}

@@ -1,0 +1,46 @@
+package unwinding
+
+import (
+	"errors"
+	"testing"
+
+	"fulgur/internal/capture/probe"
+	"fulgur/internal/capture/target"
+	"fulgur/internal/linux/perfevent"
+	"fulgur/internal/message/usage"
+	"fulgur/internal/symbols/debugfile/debugfiletest"
+)
+
+// Where no tables are wanted none are loaded, and nothing is done about them.
+func TestWithoutTables(t *testing.T) {
+	for name, o := range map[string]Options{
+		"frame pointers":      {Mode: "fp"},
+		"kernel stacks alone": {KernelOnly: true},
+		"of both kinds":       {Mode: "dwarf", KernelOnly: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var u Unwinder
+			if err := u.Load(o, debugfiletest.NewFinder(t), nil); err != nil {
+				t.Fatal(err)
+			}
+			if u.HasTables() || u.By != probe.ByFramePointers {
+				t.Errorf("tables: %v, by %v", u.HasTables(), u.By)
+			}
+			u.Heed(perfevent.Fork{PID: 2, PPID: 1})
+			u.Mapped(1)
+			u.Wait(target.System)
+			called := false
+			err := errors.Join(u.Update(nil, 0, 0), u.Problem(), u.Still(func() error {
+				called = true
+				return nil
+			}), u.Close())
+			if err != nil || !called || len(u.FDs()) > 0 || u.Replacements() != nil || u.Memory() != 0 || u.Position() != 0 {
+				t.Errorf("%v; called: %v", err, called)
+			}
+		})
+	}
+	var u Unwinder
+	if err := u.Load(Options{Mode: "guess"}, debugfiletest.NewFinder(t), nil); !errors.Is(err, usage.Err) {
+		t.Errorf("error %v of a way that there is not", err)
+	}
+}

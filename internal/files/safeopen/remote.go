@@ -1,0 +1,119 @@
+package safeopen
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"fulgur/internal/files/answer"
+)
+
+// helpers are the processes that ask for us. One is enough as long as file systems
+// answer; each that does not keeps one.
+var helpers struct {
+	mu   sync.Mutex
+	idle []*net.UnixConn
+	all  int
+}
+
+// mostHelpers bounds them, and mostIdle those that have nothing to do.
+const (
+	mostHelpers = 64
+	mostIdle    = 2
+)
+
+var errHelpers = fmt.Errorf("%d processes wait for file systems, and no more are started: %w", mostHelpers, answer.ErrNone)
+
+// remotely has a helper do what r says with fd and name, and waits until it has. The
+// errors are of errno, or say that there is no helper.
+func remotely(r request, fd int, name string) (body []byte, found int, err error) {
+	conn, err := helper()
+	if err != nil {
+		return nil, -1, fmt.Errorf("ask a helper process to open files: %w", err)
+	}
+	r.Size = uint32(len(name))
+	var answered reply
+	err = send(conn, r, []byte(name), fd)
+	if err == nil {
+		found, err = receive(conn, &answered)
+	}
+	if err == nil && answered.Size > mostReply {
+		err = io.ErrUnexpectedEOF
+	}
+	if err == nil {
+		body = make([]byte, answered.Size)
+		_, err = io.ReadFull(conn, body)
+	}
+	dismiss(conn, err == nil)
+	if err != nil {
+		return nil, -1, fmt.Errorf("ask a helper process to open files: %w", err)
+	}
+	if answered.Errno != 0 {
+		return body, found, unix.Errno(answered.Errno)
+	}
+	return body, found, nil
+}
+
+// helper returns the connection to a helper that has nothing to do.
+func helper() (*net.UnixConn, error) {
+	helpers.mu.Lock()
+	defer helpers.mu.Unlock()
+	if n := len(helpers.idle); n > 0 {
+		conn := helpers.idle[n-1]
+		helpers.idle = helpers.idle[:n-1]
+		return conn, nil
+	}
+	if helpers.all >= mostHelpers {
+		return nil, errHelpers
+	}
+	conn, err := startHelper()
+	if err == nil {
+		helpers.all++
+	}
+	return conn, err
+}
+
+// dismiss keeps a helper for the next request, if it works.
+func dismiss(conn *net.UnixConn, works bool) {
+	helpers.mu.Lock()
+	defer helpers.mu.Unlock()
+	if works && len(helpers.idle) < mostIdle {
+		helpers.idle = append(helpers.idle, conn)
+		return
+	}
+	helpers.all--
+	_ = conn.Close() // which ends it
+}
+
+// startHelper starts a helper. It ends when the connection is closed, or when we are
+// gone and the file system that it waits for answers.
+func startHelper() (*net.UnixConn, error) {
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, os.NewSyscallError("socketpair", err)
+	}
+	theirs := os.NewFile(uintptr(pair[1]), helperName)
+	conn, err := socket(os.NewFile(uintptr(pair[0]), helperName))
+	if err != nil {
+		return nil, errors.Join(err, theirs.Close())
+	}
+	cmd := exec.Cmd{
+		Path: "/proc/self/exe", Args: []string{helperName}, Dir: "/",
+		ExtraFiles: []*os.File{theirs}, // the first is helperSocket
+		// Nobody's terminal waits for it.
+		SysProcAttr: &syscall.SysProcAttr{Setsid: true},
+	}
+	err = cmd.Start()
+	if err := errors.Join(err, theirs.Close()); err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	go func() { _ = cmd.Wait() }() // it has no news
+	return conn, nil
+}

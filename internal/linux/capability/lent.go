@@ -1,0 +1,176 @@
+package capability
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// measuring are the capabilities that stay in effect while fulgur measures: those that
+// no path that somebody names can make use of. All others are withheld, see [With].
+var measuring = SetOf(BPF, Perfmon, Syslog, SysAdmin, IPCLock, SysResource)
+
+// withheld are the capabilities that are permitted but not in effect. It is written
+// once, by Withhold, before anything else runs.
+var withheld Set
+
+// Withhold takes the capabilities that open files which the user may not open out of
+// effect, on all threads. [With] puts them into effect again where fulgur needs them.
+// The program must call it before it opens anything.
+//
+// It changes nothing for root, nor for a user with ambient capabilities: these belong
+// to the user, whereas an executable file lends its capabilities to whoever runs it.
+func Withhold() error {
+	now, err := lent()
+	if err != nil || now.permitted == 0 {
+		return err
+	}
+	keep := now
+	keep.effective = now.permitted & measuring
+	if err := keep.setEverywhere(); err != nil {
+		return fmt.Errorf("withhold capabilities: %w", err)
+	}
+	withheld = now.permitted &^ measuring
+	return nil
+}
+
+// Drop gives up, on all threads and for good, the capabilities that the executable file
+// lent to this process. The process is then like any other of its user. Like [Withhold]
+// it changes nothing for root.
+//
+// The bounding set stays, as only CAP_SETPCAP could change it, and so does the right to
+// gain privileges by execve(2): a browser that is started may need it.
+func Drop() error {
+	now, err := lent()
+	if err != nil || now.permitted == 0 {
+		return err
+	}
+	withheld = 0
+	if err := (sets{}).setEverywhere(); err != nil {
+		return fmt.Errorf("drop capabilities: %w", err)
+	}
+	// The kernel gives /proc/self of a program with capabilities to root.
+	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 1, 0, 0, 0); err != nil {
+		return fmt.Errorf("drop capabilities: %w", os.NewSyscallError("prctl", err))
+	}
+	return nil
+}
+
+// With puts the capabilities of set that [Withhold] withheld into effect, on this thread
+// alone, while it calls fn. fn must not open a path that the user or another process
+// chose.
+func With[T any](set Set, fn func() (T, error)) (T, error) {
+	if set&withheld == 0 {
+		return fn()
+	}
+	// The runtime starts no thread from one that is locked, so no other inherits these.
+	runtime.LockOSThread()
+	before, err := current()
+	if err == nil {
+		raised := before
+		raised.effective |= set & withheld
+		err = raised.set()
+	}
+	if err != nil {
+		runtime.UnlockOSThread()
+		var none T
+		return none, fmt.Errorf("raise capabilities: %w", err)
+	}
+	defer func() {
+		if before.set() == nil {
+			runtime.UnlockOSThread()
+		} // else the thread ends with the goroutine
+	}()
+	return fn()
+}
+
+// Available reports whether c is in effect, or can be by [With].
+func Available(c Capability) bool {
+	now, err := current()
+	return err == nil && (now.effective | withheld).Has(c)
+}
+
+// errSetID is what becomes of an executable file that lends more than capabilities.
+var errSetID = errors.New("fulgur does not run set-user-ID or set-group-ID, which would lend all rights of that user or group to everyone: " +
+	"take the mode from its file, and see fulgur doctor for the capabilities that it needs")
+
+// lent returns the capabilities of this thread if its executable file lent them, else
+// none.
+func lent() (sets, error) {
+	if os.Getuid() != os.Geteuid() || os.Getgid() != os.Getegid() {
+		return sets{}, errSetID
+	}
+	if os.Geteuid() == 0 {
+		return sets{}, nil
+	}
+	now, err := current()
+	if err != nil || now.permitted == 0 {
+		return sets{}, err
+	}
+	for c := range Capability(64) {
+		// A program with capabilities of its own starts without ambient ones. EINVAL: the
+		// kernel does not know the capability.
+		is, err := unix.PrctlRetInt(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_IS_SET, uintptr(c), 0, 0)
+		if err == nil && is == 1 {
+			return sets{}, nil
+		}
+	}
+	return now, nil
+}
+
+// sets are the sets of capabilities of a thread, see capabilities(7).
+type sets struct{ effective, permitted, inheritable Set }
+
+// header is what the system calls begin with, for the calling thread.
+func header() *unix.CapUserHeader {
+	return &unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+}
+
+// current returns the sets of this thread.
+func current() (sets, error) {
+	var halves [2]unix.CapUserData
+	if err := unix.Capget(header(), &halves[0]); err != nil {
+		return sets{}, os.NewSyscallError("capget", err)
+	}
+	join := func(low, high uint32) Set { return Set(high)<<32 | Set(low) }
+	return sets{
+		effective:   join(halves[0].Effective, halves[1].Effective),
+		permitted:   join(halves[0].Permitted, halves[1].Permitted),
+		inheritable: join(halves[0].Inheritable, halves[1].Inheritable),
+	}, nil
+}
+
+// halves returns s as capset(2) wants it.
+func (s sets) halves() *[2]unix.CapUserData {
+	low := func(c Set) uint32 { return uint32(c) }
+	high := func(c Set) uint32 { return uint32(c >> 32) }
+	return &[2]unix.CapUserData{
+		{Effective: low(s.effective), Permitted: low(s.permitted), Inheritable: low(s.inheritable)},
+		{Effective: high(s.effective), Permitted: high(s.permitted), Inheritable: high(s.inheritable)},
+	}
+}
+
+// set makes s the sets of this thread.
+func (s sets) set() error {
+	return os.NewSyscallError("capset", unix.Capset(header(), &s.halves()[0]))
+}
+
+// setEverywhere makes s the sets of all threads.
+func (s sets) setEverywhere() error {
+	h, d := header(), s.halves()
+	_, _, errno := syscall.AllThreadsSyscall(unix.SYS_CAPSET, uintptr(unsafe.Pointer(h)), uintptr(unsafe.Pointer(d)), 0)
+	runtime.KeepAlive(h)
+	runtime.KeepAlive(d)
+	if errno == syscall.ENOTSUP {
+		return errors.New("this build of fulgur uses cgo: build it with CGO_ENABLED=0")
+	}
+	if errno != 0 {
+		return os.NewSyscallError("capset", errno)
+	}
+	return nil
+}

@@ -1,0 +1,302 @@
+// Package code opens the files whose code is in a profile, to show what ran:
+// the functions, lines of source and instructions at addresses in them.
+//
+// A profile is foreign data. So a file is used only if it is the one that was
+// profiled, by its build ID, and a source file is read only if the debug
+// information of that file names it at the address that is asked for.
+package code
+
+import (
+	"context"
+	"debug/elf"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"fulgur/internal/files/safeopen"
+	"fulgur/internal/profile/perfdata"
+	"fulgur/internal/symbols/debugfile"
+	"fulgur/internal/symbols/disasm"
+	"fulgur/internal/symbols/symbolize"
+)
+
+// ErrNoFunction is wrapped by the errors for addresses that no function is known
+// at.
+var ErrNoFunction = errors.New("no function is known there")
+
+// File is a file with code, or the debug file of one that is not here. Its
+// methods may be called from several goroutines.
+type File struct {
+	binary *safeopen.File // nil if only the debug file is here
+	debug  *debugfile.File
+	names  *symbolize.ELF // names of functions alone
+	all    *symbolize.ELF // with lines and what is inlined
+}
+
+// Open opens the file at path, as the profiled process saw it, if it has the
+// given build ID, which may be unknown. If it is not here, its debug file is
+// opened instead, where that is found by build ID, and may be downloaded until
+// ctx ends.
+func Open(ctx context.Context, finder *debugfile.Finder, name, buildID string, o symbolize.Options) (*File, error) {
+	f := &File{}
+	err := f.openBinary(name, buildID, o)
+	if err == nil {
+		f.all.Search(ctx, finder, "/", f.binary.Name())
+		f.names.Search(ctx, finder, "/", f.binary.Name())
+		return f, nil
+	}
+	if buildID == "" || finder == nil {
+		return nil, err
+	}
+	debug, debugErr := finder.ByBuildID(ctx, buildID)
+	if debugErr != nil {
+		if problems := debugfile.Problems(debugErr); len(problems) > 0 {
+			return nil, errors.Join(append([]error{err}, problems...)...)
+		}
+		return nil, err
+	}
+	f.debug = debug
+	f.all = symbolize.NewELF(debug.File, o)
+	o.NoInlines = true
+	f.names = symbolize.NewELF(debug.File, o)
+	f.all.Search(ctx, finder, debug.Root, debug.Path)
+	f.names.Search(ctx, finder, debug.Root, debug.Path)
+	return f, nil
+}
+
+// openBinary opens the file itself.
+func (f *File) openBinary(name, buildID string, o symbolize.Options) (err error) {
+	name, deleted := strings.CutSuffix(name, " (deleted)")
+	if !path.IsAbs(name) {
+		return fmt.Errorf("%s is no file", name)
+	}
+	if f.binary, err = safeopen.Open("/", name, safeopen.Regular); err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, f.binary.Close())
+			f.binary = nil
+		}
+	}()
+	info, err := f.binary.Stat()
+	if err != nil {
+		return err
+	}
+	if f.all, err = symbolize.OpenELF(f.binary, info.Size(), name, o); err != nil {
+		return err
+	}
+	o.NoInlines = true
+	f.names = symbolize.NewELF(f.all.File(), o)
+	got := f.all.BuildID()
+	switch {
+	case buildID != "" && got != "" && !perfdata.SameBuildID(buildID, got):
+		return fmt.Errorf("%s is another build: build ID %s was recorded, the file has %s", name, buildID, got)
+	case deleted && buildID == "":
+		return fmt.Errorf("%s was deleted, and no build ID tells whether the file of its name is the same", name)
+	}
+	return nil
+}
+
+// Close closes the file and all that belongs to it.
+func (f *File) Close() error {
+	err := errors.Join(f.all.Close(), f.names.Close())
+	if f.binary != nil {
+		err = errors.Join(err, f.binary.Close())
+	}
+	if f.debug != nil {
+		err = errors.Join(err, f.debug.Close())
+	}
+	return err
+}
+
+// BuildID returns the file's GNU build ID in lower-case hex, or "".
+func (f *File) BuildID() string { return f.all.BuildID() }
+
+// Modified returns when the file last changed, which is not before it was built;
+// zero if that is not known.
+func (f *File) Modified() time.Time {
+	if f.binary == nil {
+		return time.Time{}
+	}
+	info, err := f.binary.Stat()
+	if err != nil {
+		return time.Time{}
+	}
+	return info.ModTime()
+}
+
+// Base returns the link-time virtual address of the file's lowest loaded
+// segment.
+func (f *File) Base() uint64 { return f.all.File().Base() }
+
+// Address returns the link-time virtual address of the code at an offset in the
+// file. It reports false for an offset that has no code, and for all if only
+// the debug file is here, whose offsets are others.
+func (f *File) Address(fileOffset uint64) (address uint64, ok bool) {
+	if f.binary == nil {
+		return 0, false
+	}
+	return f.all.Address(fileOffset)
+}
+
+// LookupBatch implements [symbolize.Table] on link-time virtual addresses.
+func (f *File) LookupBatch(addrs []uint64) ([][]symbolize.Frame, error) {
+	return f.all.LookupBatch(addrs)
+}
+
+// Function is a function's place in a file, inlined ones apart.
+type Function struct {
+	Name string
+	// Start and Size are its link-time virtual address and the number of its
+	// bytes.
+	Start, Size uint64
+}
+
+// maxFunction bounds the size of a function, in bytes.
+const maxFunction = 1 << 20
+
+// Function returns the function at a link-time virtual address. The error wraps
+// [ErrNoFunction] if none is known.
+func (f *File) Function(address uint64) (Function, error) {
+	at, err := f.Functions([]uint64{address})
+	if at[0] == nil {
+		return Function{}, errors.Join(fmt.Errorf("%s, address %#x: %w", f.all.File().Name(), address, ErrNoFunction), err)
+	}
+	fn := *at[0]
+	end, err := f.end(fn, address)
+	fn.Size = end - fn.Start
+	return fn, err
+}
+
+// Functions returns the functions at link-time virtual addresses in ascending
+// order, without their sizes; nil where none is known.
+func (f *File) Functions(addresses []uint64) ([]*Function, error) {
+	list := make([]*Function, len(addresses))
+	found, err := f.names.LookupBatch(addresses)
+	for i, frames := range found {
+		if len(frames) > 0 {
+			outer := frames[len(frames)-1]
+			list[i] = &Function{Name: outer.Name, Start: addresses[i] - outer.Offset}
+		}
+	}
+	return list, err
+}
+
+// end returns where a function ends that has code at inside. No table says it in
+// one way for all sorts of symbols, so that it is asked for addresses which come
+// closer and closer to the end from both sides.
+func (f *File) end(fn Function, inside uint64) (uint64, error) {
+	const asked = 64
+	outside := f.codeEnd(inside)
+	for outside-inside > 1 {
+		step := max((outside-inside)/asked, 1)
+		var points []uint64
+		for at := inside + step; at < outside; at += step {
+			points = append(points, at)
+		}
+		found, err := f.Functions(points)
+		if err != nil {
+			return inside + 1, err
+		}
+		first := slices.IndexFunc(found, func(at *Function) bool { return at == nil || at.Start != fn.Start })
+		if first < 0 {
+			inside = points[len(points)-1]
+			continue
+		}
+		outside = points[first]
+		if first > 0 {
+			inside = points[first-1]
+		}
+	}
+	return outside, nil
+}
+
+// codeEnd returns where the segment of an address ends, or how far a function
+// may reach.
+func (f *File) codeEnd(address uint64) uint64 {
+	end := address + 1
+	for _, s := range f.all.File().Segments() {
+		if s.Type == elf.PT_LOAD && address >= s.Addr && address-s.Addr < s.MemSize {
+			end = s.Addr + s.MemSize
+		}
+	}
+	return min(end, address+maxFunction)
+}
+
+// Executable returns the part of the addresses from start up to end that is
+// code: that in the first segment of code which has any of them. It is empty if
+// none has.
+func (f *File) Executable(start, end uint64) (from, to uint64) {
+	for _, s := range f.all.File().Segments() {
+		if s.Type != elf.PT_LOAD || s.Flags&elf.PF_X == 0 {
+			continue
+		}
+		if from, to = max(start, s.Addr), min(end, s.Addr+s.FileSize); from < to {
+			return from, to
+		}
+	}
+	return 0, 0
+}
+
+// Arch names the machine that the code is for as the Firefox Profiler does:
+// "x86_64", "arm64".
+func (f *File) Arch() string {
+	switch m := f.all.File().Machine(); m {
+	case elf.EM_X86_64:
+		return "x86_64"
+	case elf.EM_AARCH64:
+		return "arm64"
+	default:
+		return m.String()
+	}
+}
+
+// Disassemble returns the instructions of size bytes from a link-time virtual
+// address on. It fails if only the debug file is here, which has no code.
+func (f *File) Disassemble(ctx context.Context, start, size uint64) ([]disasm.Instruction, error) {
+	name := f.all.File().Name()
+	if f.binary == nil {
+		return nil, fmt.Errorf("%s is a debug file: the program is not here", name)
+	}
+	size = min(size, f.codeEnd(start)-start)
+	offset, ok := f.all.File().Offset(start)
+	if !ok {
+		return nil, fmt.Errorf("%s has no code at %#x", name, start)
+	}
+	bytes, err := f.all.File().Bytes(int64(offset), size, "code")
+	if err != nil {
+		return nil, err
+	}
+	machine := f.all.File().Machine()
+	decoded, err := disasm.Decode(machine, bytes, start)
+	if err != nil || decoded.Unknown() > 0 {
+		list, objdumpErr := disasm.Objdump(ctx, f.binary.OS(), machine, start, start+size)
+		if objdumpErr == nil && len(list) > 0 {
+			return list, nil
+		}
+		if err != nil {
+			return nil, errors.Join(err, objdumpErr)
+		}
+	}
+	names, err := f.targets(decoded)
+	return decoded.Instructions(names), err
+}
+
+// targets returns the names of where branches lead to.
+func (f *File) targets(c *disasm.Code) (map[uint64]disasm.Symbol, error) {
+	targets := c.Targets()
+	slices.Sort(targets)
+	targets = slices.Compact(targets)
+	found, err := f.Functions(targets)
+	names := map[uint64]disasm.Symbol{}
+	for i, fn := range found {
+		if fn != nil {
+			names[targets[i]] = disasm.Symbol{Name: fn.Name, Offset: targets[i] - fn.Start}
+		}
+	}
+	return names, err
+}

@@ -1,0 +1,77 @@
+package code
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"fulgur/internal/files/safeopen"
+	"fulgur/internal/symbols/symbolize"
+)
+
+// mostSource is the size up to which source files are shown, in bytes.
+const mostSource = 16 << 20
+
+var (
+	// ErrNotNamed is wrapped by the error for a source file that the debug
+	// information does not name at the address asked for.
+	ErrNotNamed = errors.New("the debug information does not name it there")
+	// ErrNoText is wrapped by the error for a source file that is none.
+	ErrNoText = errors.New("not a text file")
+)
+
+// Source is the text of a source file.
+type Source struct {
+	Text string
+	// Modified is when the file last changed.
+	Modified time.Time
+}
+
+// Source returns the text of a source file, called as the debug information
+// calls it, which must name it at one of the link-time virtual addresses at
+// (those of inlined functions there included); else the error wraps
+// [ErrNotNamed].
+func (f *File) Source(file string, at ...uint64) (Source, error) {
+	at = slices.Sorted(slices.Values(at))
+	found, err := f.all.LookupBatch(at)
+	if slices.ContainsFunc(found, func(frames []symbolize.Frame) bool { return names(frames, file) }) {
+		return readSource(file)
+	}
+	return Source{}, errors.Join(fmt.Errorf("%s: %w", file, ErrNotNamed), err)
+}
+
+// names reports whether one of the functions at an address is in a source file.
+func names(frames []symbolize.Frame, file string) bool {
+	return file != "" && slices.ContainsFunc(frames, func(f symbolize.Frame) bool { return f.File == file })
+}
+
+// readSource reads a file that debug information names.
+func readSource(name string) (s Source, err error) {
+	if !path.IsAbs(name) {
+		return Source{}, fmt.Errorf("%s: where the compiler ran is not known", name)
+	}
+	file, err := safeopen.Open("/", name, safeopen.Regular)
+	if err != nil {
+		return Source{}, err
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	info, err := file.Stat()
+	if err != nil {
+		return Source{}, err
+	}
+	text, err := io.ReadAll(io.LimitReader(file, mostSource+1))
+	switch {
+	case err != nil:
+		return Source{}, err
+	case len(text) > mostSource:
+		return Source{}, fmt.Errorf("%s: more than %d MiB: %w", name, mostSource>>20, ErrNoText)
+	case bytes.IndexByte(text, 0) >= 0:
+		return Source{}, fmt.Errorf("%s: %w", name, ErrNoText)
+	}
+	return Source{Text: strings.ToValidUTF8(string(text), "\uFFFD"), Modified: info.ModTime()}, nil
+}

@@ -1,0 +1,192 @@
+package decode
+
+import (
+	"bytes"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"fulgur/internal/profile"
+	"fulgur/internal/profile/encode/encodetest"
+	"fulgur/internal/profile/encode/firefox"
+	"fulgur/internal/profile/encode/folded"
+	"fulgur/internal/profile/encode/pprof"
+	"fulgur/internal/profile/timeline/timelinetest"
+)
+
+// fold returns value v of a profile as folded stacks, with annotations.
+func fold(t testing.TB, p *profile.Profile, v int) string {
+	t.Helper()
+	var out strings.Builder
+	if err := folded.Write(&out, p, folded.Options{Annotate: true, Value: v}); err != nil {
+		t.Fatal(err)
+	}
+	return out.String()
+}
+
+// encoded returns what write writes.
+func encoded(t testing.TB, write func(io.Writer) error) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	if err := write(&out); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
+}
+
+// decoded reads data, which must be of a format.
+func decoded(t testing.TB, data []byte, want Format) *profile.Profile {
+	t.Helper()
+	p, format, err := Read(t.Context(), bytes.NewReader(data), "input")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if format != want {
+		t.Errorf("read as %s, want %s", format, want)
+	}
+	return p
+}
+
+// What fulgur writes it reads: folded, all values are what they were.
+func TestRoundTrip(t *testing.T) {
+	for name, p := range map[string]*profile.Profile{
+		"typical": encodetest.Typical(),
+		"symbols": encodetest.Symbols(),
+		"threads": encodetest.Threads(),
+		"large":   encodetest.Large(500),
+	} {
+		t.Run(name, func(t *testing.T) {
+			want := fold(t, p, 0)
+			got := decoded(t, []byte(want), Folded)
+			if diff := cmp.Diff(want, fold(t, got, 0)); diff != "" {
+				t.Errorf("folded (-want +got):\n%s", diff)
+			}
+
+			got = decoded(t, encoded(t, func(w io.Writer) error { return pprof.Write(w, p, pprof.Options{}) }), Pprof)
+			for v := range p.ValueTypes {
+				if diff := cmp.Diff(fold(t, p, v), fold(t, got, v)); diff != "" {
+					t.Errorf("pprof, value %d (-want +got):\n%s", v, diff)
+				}
+			}
+			if diff := cmp.Diff(addresses(p), addresses(got)); diff != "" {
+				t.Errorf("pprof's addresses (-want +got):\n%s", diff)
+			}
+
+			if name == "threads" {
+				return // the format does not tell CPUs
+			}
+			got = decoded(t, encoded(t, func(w io.Writer) error { return firefox.WriteProfile(w, p, firefox.Options{}) }), Firefox)
+			if diff := cmp.Diff(fold(t, p, 1), fold(t, got, 0)); diff != "" {
+				t.Errorf("Firefox (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// The value to show first comes back where it is not the one that any reader of
+// pprof's format would show.
+func TestReadValue(t *testing.T) {
+	p := encodetest.Typical()
+	last := p.ValueTypes[len(p.ValueTypes)-1].Type
+	for value, want := range map[string]string{p.ValueTypes[0].Type: p.ValueTypes[0].Type, last: "", "": ""} {
+		p.Meta.Value = value
+		got := decoded(t, encoded(t, func(w io.Writer) error { return pprof.Write(w, p, pprof.Options{}) }), Pprof)
+		if got.Meta.Value != want {
+			t.Errorf("%q is read as %q, want %q", value, got.Meta.Value, want)
+		}
+	}
+}
+
+// addresses are the distinct addresses of named user frames.
+func addresses(p *profile.Profile) (list []uint64) {
+	for _, s := range p.Samples {
+		for _, id := range p.AppendFrames(nil, s.Stack) {
+			if f := p.Frames[id]; f.Kind == profile.KindUser && f.Function != 0 {
+				list = append(list, f.Address)
+			}
+		}
+	}
+	slices.Sort(list)
+	return slices.Compact(list)
+}
+
+// A recording is read as what it adds up to.
+func TestReadRecording(t *testing.T) {
+	line := timelinetest.Recording(t)
+	p := decoded(t, encoded(t, func(w io.Writer) error { return firefox.Write(w, line, firefox.Options{}) }), Firefox)
+	want := map[profile.ValueType]int64{
+		{Type: "cpu", Unit: "nanoseconds"}:           7_000_000,
+		{Type: "off-cpu", Unit: "nanoseconds"}:       20_300_001,
+		{Type: "block-io", Unit: "bytes"}:            4608,
+		{Type: "block-io-time", Unit: "nanoseconds"}: 46_000_000,
+		{Type: "faults", Unit: "count"}:              2,
+	}
+	got := map[profile.ValueType]int64{}
+	for v, typ := range p.ValueTypes {
+		got[typ] = p.Total(v)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("values (-want +got):\n%s", diff)
+	}
+	if p.ValueTypes[0].Type != "cpu" {
+		t.Errorf("the first value is %v", p.ValueTypes[0])
+	}
+}
+
+// Text of other tools, folded by the value of each type.
+func TestReadText(t *testing.T) {
+	for name, format := range map[string]Format{"perf-script": PerfScript, "bpftrace": Bpftrace} {
+		t.Run(name, func(t *testing.T) {
+			data, err := os.ReadFile(filepath.Join("testdata", name+".txt"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			p := decoded(t, data, format)
+			var out strings.Builder
+			for v, typ := range p.ValueTypes {
+				out.WriteString("# " + typ.Type + " " + typ.Unit + "\n" + fold(t, p, v))
+			}
+			encodetest.Golden(t, name+".folded", []byte(out.String()))
+		})
+	}
+}
+
+func TestReadErrors(t *testing.T) {
+	for name, c := range map[string]struct{ in, want string }{
+		"empty":             {"", "no stacks"},
+		"no number":         {"a;b\n", `line 1: no number after the stack "a;b"`},
+		"overflow":          {"a;b 9223372036854775807\na;c 1\n", "add up to more than 9223372036854775807"},
+		"frame first":       {"\t113c leaf+0x13 (/bin/t)\n", "line 1: a frame without a sample"},
+		"cut gzip":          {"\x1f\x8b\x08", "input: "},
+		"not a profile":     {"\x00\x01\x02\x03", "read as pprof"},
+		"JSON":              {"{}", "version 0 of the processed format"},
+		"newer":             {`{"meta":{"preprocessedProfileVersion":71}}`, "version 71"},
+		"stacks":            {`{"meta":{"preprocessedProfileVersion":70},"shared":{"stackTable":{"frame":[0],"prefixOffset":[]}}}`, "1 frames and 0 prefixes"},
+		"frame of no table": {`{"meta":{"preprocessedProfileVersion":70},"shared":{"stackTable":{"frame":[5],"prefixOffset":[0]}}}`, "row 5 of frameTable.func"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, _, err := Read(t.Context(), strings.NewReader(c.in), "input")
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("error %v, want %q", err, c.want)
+			}
+		})
+	}
+}
+
+func TestFoldedTask(t *testing.T) {
+	for name, want := range map[string]profile.Task{
+		"server":          {Comm: "server"},
+		"a-b-42/43":       {PID: 42, TID: 43, Comm: "a-b"},
+		"[unknown]-?/43":  {TID: 43, Comm: "[unknown]"},
+		"kworker/u8:1-ev": {Comm: "kworker/u8:1-ev"},
+	} {
+		if got := foldedTask(name); got != want {
+			t.Errorf("%s is %+v, want %+v", name, got, want)
+		}
+	}
+}

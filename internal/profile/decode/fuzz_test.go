@@ -1,0 +1,386 @@
+package decode
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"fulgur/internal/profile"
+	"fulgur/internal/profile/encode/encodetest"
+	"fulgur/internal/profile/encode/firefox"
+	"fulgur/internal/profile/encode/flame"
+	"fulgur/internal/profile/encode/folded"
+	"fulgur/internal/profile/encode/pprof"
+	"fulgur/internal/profile/encode/speedscope"
+	textenc "fulgur/internal/profile/encode/text"
+	"fulgur/internal/profile/profiletest"
+)
+
+// readAs reads data as one format and checks what must hold of all that is read:
+// the profile is whole and within the limits, every encoder can write it, what
+// keeps its values brings them back, and nothing is read after the context's end.
+// It returns nil if data was refused.
+func readAs(t *testing.T, data []byte, format Format) *profile.Profile {
+	t.Helper()
+	ended, end := context.WithCancel(t.Context())
+	end()
+	in, err := unpack(ended, bytes.NewReader(data))
+	if err == nil {
+		_, err = read(ended, in, format)
+	}
+	if err == nil {
+		t.Fatal("read although the context had ended")
+	}
+	in, err = unpack(t.Context(), bytes.NewReader(data))
+	if err != nil {
+		return nil
+	}
+	p, err := read(t.Context(), in, format)
+	if err != nil {
+		return nil
+	}
+	profiletest.Check(t, p)
+	writeAll(t, p)
+	return p
+}
+
+// writeAll writes p with every encoder, and reads what those wrote that decoders
+// know.
+func writeAll(t *testing.T, p *profile.Profile) {
+	t.Helper()
+	if len(p.ValueTypes) == 0 {
+		return
+	}
+	whole := func(name string, written []byte, format Format, value int, want int64) {
+		t.Helper()
+		in, err := unpack(t.Context(), bytes.NewReader(written))
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		again, err := read(t.Context(), in, format)
+		if err != nil {
+			t.Fatalf("%s that was written is refused: %v", name, err)
+		}
+		if got := again.Total(value); got != want {
+			t.Fatalf("%s: value %d adds up to %d, and read again to %d", name, value, want, got)
+		}
+	}
+	for v := range p.ValueTypes {
+		lines := encoded(t, func(w io.Writer) error { return folded.Write(w, p, folded.Options{Value: v}) })
+		if !hasNegative(p, v) { // which the format has no numbers for
+			whole("folded", lines, Folded, 0, p.Total(v))
+		}
+		for _, write := range []func(io.Writer, *profile.Profile, flame.Options) error{flame.WriteHTML, flame.WriteSVG} {
+			if err := write(io.Discard, p, flame.Options{Value: v}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := speedscope.Write(io.Discard, p); err != nil {
+		t.Fatal(err)
+	}
+	if err := textenc.Write(io.Discard, p, textenc.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := firefox.WriteProfile(io.Discard, p, firefox.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	packed := encoded(t, func(w io.Writer) error { return pprof.Write(w, p, pprof.Options{}) })
+	for v := range p.ValueTypes {
+		whole("pprof", packed, Pprof, v, p.Total(v))
+	}
+	if d := profile.Diff(p.Only(0), p.Only(0), false); d.Total(0) != d.Total(1) {
+		t.Fatalf("a profile and itself differ: %d and %d", d.Total(0), d.Total(1))
+	}
+}
+
+func hasNegative(p *profile.Profile, v int) bool {
+	for _, s := range p.Samples {
+		if s.Values[v] < 0 {
+			return true
+		}
+	}
+	return false
+}
+
+func addFile(f *testing.F, elements ...string) {
+	data, err := os.ReadFile(filepath.Join(elements...))
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(data)
+}
+
+// Folded stacks add up to the numbers at the ends of the lines.
+func FuzzFolded(f *testing.F) {
+	f.Add([]byte(fold(f, encodetest.Threads(), 0)))
+	f.Add([]byte(fold(f, encodetest.Hostile(), 0)))
+	f.Add([]byte("a;b;-;c_[k];d_[i] 3\n# comment\n[CPU 1];x-1/2;y 4\n"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		p := readAs(t, data, Folded)
+		if p == nil || bytes.HasPrefix(data, gzipMagic) {
+			return
+		}
+		want := int64(0)
+		for line := range bytes.Lines(data) {
+			line = bytes.TrimRight(line, "\r\n")
+			if len(bytes.TrimSpace(line)) == 0 || line[0] == '#' {
+				continue
+			}
+			line = bytes.TrimRight(line, " \t")
+			n, err := strconv.ParseInt(string(line[bytes.LastIndexAny(line, " \t")+1:]), 10, 64)
+			if err != nil {
+				t.Fatalf("%q was read", line)
+			}
+			want += n
+		}
+		if got := p.Total(0); got != want {
+			t.Errorf("%d is read as %d", want, got)
+		}
+	})
+}
+
+// perf script's samples are as many as its headers.
+func FuzzPerfScript(f *testing.F) {
+	addFile(f, "testdata", "perf-script.txt")
+	f.Add([]byte("a b 1/2 [001] 1.5: 7 cycles:Pu:\n\t1 f+0x1 (inlined)\n\tffffffff81000000 g ([kernel.kallsyms])\n\n"))
+	f.Add([]byte("a 1 1.5: 9223372036854775807 x:\n\ta 1 1.5: 1 x:\n"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		p := readAs(t, data, PerfScript)
+		if p == nil || bytes.HasPrefix(data, gzipMagic) {
+			return
+		}
+		want := int64(0)
+		for line := range strings.Lines(string(data)) {
+			line = strings.TrimRight(line, "\r\n")
+			if strings.TrimSpace(line) != "" && line[0] != '#' && line[0] != '\t' && isHeader(line) {
+				want++
+			}
+		}
+		if got := p.Total(0); got != want {
+			t.Errorf("%d samples are read as %d", want, got)
+		}
+	})
+}
+
+// bpftrace's maps add up to no more than the numbers at the ends of entries.
+func FuzzBpftrace(f *testing.F) {
+	addFile(f, "testdata", "bpftrace.txt")
+	f.Add([]byte("@[\n    a+1\n,\n    b+2\n, tar, 7]: 42\n@x[tar]: -1\n@y[\n]: 1\n"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		p := readAs(t, data, Bpftrace)
+		if p == nil || bytes.HasPrefix(data, gzipMagic) {
+			return
+		}
+		most := 0.0
+		for line := range strings.Lines(string(data)) {
+			if i := strings.LastIndex(line, "]: "); i >= 0 {
+				if n, err := strconv.ParseFloat(strings.TrimSpace(line[i+3:]), 64); err == nil {
+					most += math.Abs(n)
+				}
+			}
+		}
+		got := 0.0
+		for v := range p.ValueTypes {
+			for _, s := range p.Samples {
+				got += math.Abs(float64(s.Values[v]))
+			}
+		}
+		if got > most*(1+1e-9) {
+			t.Errorf("values of %g are read as %g", most, got)
+		}
+	})
+}
+
+// Values of pprof's profiles add up to the same as its own library finds.
+func FuzzPprof(f *testing.F) {
+	for _, p := range []*profile.Profile{encodetest.Threads(), encodetest.Typical(), encodetest.Symbols(), encodetest.Hostile()} {
+		packed := encoded(f, func(w io.Writer) error { return pprof.Write(w, p, pprof.Options{}) })
+		f.Add(packed)
+		in, err := unpack(f.Context(), bytes.NewReader(packed))
+		if err != nil {
+			f.Fatal(err)
+		}
+		data, err := io.ReadAll(in)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(data)
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		p := readAs(t, data, Pprof)
+		if p == nil {
+			return
+		}
+		in, err := ParsePprof(t.Context(), bytes.NewReader(data))
+		if err != nil {
+			t.Fatalf("a profile was read that cannot be parsed: %v", err)
+		}
+		for v := range p.ValueTypes {
+			want := int64(0)
+			for _, s := range in.Sample {
+				want += s.Value[v]
+			}
+			if got := p.Total(v); got != want {
+				t.Errorf("value %d: %d is read as %d", v, want, got)
+			}
+		}
+	})
+}
+
+// What the Firefox Profiler's samples weigh is in the profile, as encoding/json
+// reads it.
+func FuzzFirefox(f *testing.F) {
+	for _, name := range []string{"threads.json", "symbols.json", "timeline.json", "empty.json"} {
+		addFile(f, "..", "encode", "firefox", "testdata", name)
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		p := readAs(t, data, Firefox)
+		if p == nil || bytes.HasPrefix(data, gzipMagic) {
+			return
+		}
+		var in struct {
+			Threads []struct {
+				Samples struct {
+					Stack      []*int
+					Weight     []float64
+					WeightType string
+				}
+			}
+		}
+		if err := json.NewDecoder(bytes.NewReader(data)).Decode(&in); err != nil {
+			return // it holds mistakes where nothing is read
+		}
+		want, n := 0.0, 0
+		for _, thread := range in.Threads {
+			scale := 1e6
+			if w := thread.Samples.WeightType; w == "bytes" || w == "samples" {
+				scale = 1
+			}
+			for i := range thread.Samples.Stack {
+				weight := 1.0
+				if thread.Samples.Weight != nil {
+					weight = thread.Samples.Weight[i]
+				}
+				want += weight * scale
+				n++
+			}
+		}
+		got, most := 0.0, 0.0
+		for v := range p.ValueTypes {
+			got += float64(p.Total(v))
+			most = max(most, math.Abs(got))
+		}
+		if math.Abs(got-want) > float64(n)+1e-6*max(most, math.Abs(want)) && !repeatsKeys(data) {
+			t.Errorf("samples that weigh %g are read as %g", want, got)
+		}
+	})
+}
+
+// repeatsKeys reports whether an object has a key twice, or two that differ in case
+// alone, which encoding/json takes for the same.
+func repeatsKeys(data []byte) bool {
+	d := json.NewDecoder(bytes.NewReader(data))
+	var objects []map[string]bool // those around the token, nil for arrays
+	isKey := false
+	for {
+		token, err := d.Token()
+		if err != nil {
+			return false
+		}
+		switch token := token.(type) {
+		case json.Delim:
+			switch token {
+			case '{':
+				objects = append(objects, map[string]bool{})
+			case '[':
+				objects = append(objects, nil)
+			default:
+				objects = objects[:len(objects)-1]
+			}
+		case string:
+			if isKey {
+				key, seen := strings.ToLower(token), objects[len(objects)-1]
+				if seen[key] {
+					return true
+				}
+				seen[key], isKey = true, false
+				continue // with its value
+			}
+		}
+		if len(objects) == 0 {
+			return false
+		}
+		isKey = objects[len(objects)-1] != nil
+	}
+}
+
+// A value is skipped exactly as far as encoding/json reads it, and texts and
+// numbers are what it makes of them.
+func FuzzJSON(f *testing.F) {
+	for _, s := range []string{
+		`{"a":[1,2,{"b":null}],"c":"\u00e4\ud83d\ude00\""} 7`, `"x\\" `, `-12.5e3,`, `123456789012345678`, `[[[]]]]`, `"\ud800x"`, "\"\xff\"", `1e400`, `true`, `-`, `nul`,
+	} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		reader := func() *jsonReader { return &jsonReader{r: bufio.NewReader(bytes.NewReader(data))} }
+		d := json.NewDecoder(bytes.NewReader(data))
+		var raw json.RawMessage
+		if err := d.Decode(&raw); err != nil {
+			if _, err := reader().string(); err == nil && !bytes.HasPrefix(bytes.TrimLeft(data, " \t\r\n"), []byte("null")) {
+				t.Errorf("a text is read where encoding/json has %v", err)
+			}
+			return
+		}
+		j := reader()
+		isNested := raw[0] == '{' || raw[0] == '[' // else the text may end with it, or not with the word
+		if err := j.skip(); err != nil && isNested && !strings.Contains(err.Error(), "nested") {
+			t.Fatalf("%q: %v", raw, err)
+		} else if err == nil && isNested && j.offset != d.InputOffset() {
+			t.Errorf("%q: skipped to byte %d, encoding/json to %d", data, j.offset, d.InputOffset())
+		}
+		var s string
+		if raw[0] == '"' && json.Unmarshal(raw, &s) == nil && len(s) < profile.MaxName {
+			if got, err := reader().string(); err != nil || got != s {
+				t.Errorf("%s is read as %q, %v, want %q", raw, got, err, s)
+			}
+		}
+		var v float64
+		if raw[0] != 'n' && json.Unmarshal(raw, &v) == nil {
+			r := &jsonReader{r: bufio.NewReader(bytes.NewReader(raw))}
+			if got, _, err := r.number(); err != nil || got != v {
+				t.Errorf("%s is read as %v, %v, want %v", raw, got, err, v)
+			}
+		}
+	})
+}
+
+// Whatever a text begins with, what it is taken for is read as that.
+func FuzzRead(f *testing.F) {
+	f.Add([]byte(fold(f, encodetest.Threads(), 0)))
+	f.Add(encoded(f, func(w io.Writer) error { return pprof.Write(w, encodetest.Threads(), pprof.Options{}) }))
+	f.Add(encoded(f, func(w io.Writer) error { return firefox.WriteProfile(w, encodetest.Threads(), firefox.Options{}) }))
+	addFile(f, "testdata", "perf-script.txt")
+	addFile(f, "testdata", "bpftrace.txt")
+	f.Fuzz(func(t *testing.T, data []byte) {
+		p, format, err := Read(t.Context(), bytes.NewReader(data), "fuzz")
+		if err != nil {
+			if !strings.HasPrefix(err.Error(), "fuzz: ") {
+				t.Errorf("an error without the input's name: %v", err)
+			}
+			return
+		}
+		if again := readAs(t, data, format); again == nil || again.Total(0) != p.Total(0) {
+			t.Errorf("read as %s another profile comes of it", format)
+		}
+	})
+}

@@ -1,0 +1,73 @@
+// Package describe says in words what a profile is of and what it lacks, for
+// the outputs that have room for it. Its texts are plain in the sense of
+// package plain.
+package describe
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"fulgur/internal/message/plain"
+	"fulgur/internal/profile"
+)
+
+// Run returns one line that says what was sampled, how and for how long:
+// "whole system, cpu-clock at 99 Hz, 10s". It leaves out what m does not
+// tell.
+func Run(m profile.Meta) string {
+	var parts []string
+	if m.Scope != "" {
+		parts = append(parts, plain.Terminal(m.Scope))
+	}
+	if m.Event != "" {
+		event := plain.Terminal(m.Event)
+		switch {
+		case m.Frequency > 0:
+			event += fmt.Sprintf(" at %d Hz", m.Frequency)
+		case m.Period > 0:
+			event += fmt.Sprintf(" every %d", m.Period)
+		}
+		parts = append(parts, event)
+	}
+	if m.Duration > 0 {
+		parts = append(parts, roundDuration(m.Duration).String())
+	}
+	return strings.Join(parts, ", ")
+}
+
+// Machine returns one line that says where the profile was taken: "example,
+// Linux 6.12.0 x86_64, 4 CPUs". It leaves out what m does not tell.
+func Machine(m profile.Meta) string {
+	var parts []string
+	if m.Host != "" {
+		parts = append(parts, plain.Terminal(m.Host))
+	}
+	if m.Kernel != "" {
+		parts = append(parts, strings.TrimSpace("Linux "+plain.Terminal(m.Kernel)+" "+m.Arch))
+	}
+	if m.CPUs > 0 {
+		parts = append(parts, counted(uint64(m.CPUs), "CPU", "CPUs"))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// Amount returns n of what v counts, in words: "17 samples", "1.5s off-cpu",
+// "4096 bytes".
+func Amount(n int64, v profile.ValueType) string {
+	kind := plain.Terminal(v.Type)
+	switch v.Unit {
+	case "nanoseconds":
+		return roundDuration(time.Duration(n)).String() + " " + kind
+	case "count":
+		if n == 1 {
+			kind = strings.TrimSuffix(kind, "s")
+		}
+		return fmt.Sprintf("%d %s", n, kind)
+	}
+	unit := plain.Terminal(v.Unit)
+	if unit == kind {
+		return fmt.Sprintf("%d %s", n, kind)
+	}
+	return fmt.Sprintf("%d %s %s", n, unit, kind)
+}

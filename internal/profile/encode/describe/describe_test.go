@@ -1,0 +1,94 @@
+package describe
+
+import (
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"fulgur/internal/profile"
+	"fulgur/internal/profile/encode/encodetest"
+)
+
+func TestRun(t *testing.T) {
+	for _, c := range []struct {
+		meta profile.Meta
+		want string
+	}{
+		{encodetest.Typical().Meta, "whole system, cpu-clock at 99 Hz, 10s"},
+		{profile.Meta{Scope: "pid 42", Event: "cycles", Period: 1000003}, "pid 42, cycles every 1000003"},
+		{profile.Meta{Duration: 1234567890 * time.Nanosecond}, "1.23s"},
+		{profile.Meta{Duration: 1234567 * time.Nanosecond}, "1ms"},
+		{profile.Meta{Scope: "a\nb"}, `a\nb`},
+		{profile.Meta{}, ""},
+	} {
+		if got := Run(c.meta); got != c.want {
+			t.Errorf("Run(%+v) = %q, want %q", c.meta, got, c.want)
+		}
+	}
+}
+
+func TestAmount(t *testing.T) {
+	for _, c := range []struct {
+		n    int64
+		of   profile.ValueType
+		want string
+	}{
+		{17, profile.ValueType{Type: "samples", Unit: "count"}, "17 samples"},
+		{1, profile.ValueType{Type: "samples", Unit: "count"}, "1 sample"},
+		{1500 * 1e6, profile.ValueType{Type: "off-cpu", Unit: "nanoseconds"}, "1.5s off-cpu"},
+		{353_719, profile.ValueType{Type: "off-cpu", Unit: "nanoseconds"}, "354µs off-cpu"},
+		{4096, profile.ValueType{Type: "bytes", Unit: "bytes"}, "4096 bytes"},
+		{4096, profile.ValueType{Type: "read", Unit: "bytes"}, "4096 bytes read"},
+	} {
+		if got := Amount(c.n, c.of); got != c.want {
+			t.Errorf("%d of %+v is %q, want %q", c.n, c.of, got, c.want)
+		}
+	}
+}
+
+func TestMachine(t *testing.T) {
+	for _, c := range []struct {
+		meta profile.Meta
+		want string
+	}{
+		{encodetest.Typical().Meta, "example, Linux 6.12.0 x86_64, 4 CPUs"},
+		{profile.Meta{Kernel: "6.1.0", CPUs: 1}, "Linux 6.1.0, 1 CPU"},
+		{profile.Meta{}, ""},
+	} {
+		if got := Machine(c.meta); got != c.want {
+			t.Errorf("Machine(%+v) = %q, want %q", c.meta, got, c.want)
+		}
+	}
+}
+
+// TestLossesNamesEveryCause sets each count in turn: none may go unsaid.
+func TestLossesNamesEveryCause(t *testing.T) {
+	fields := reflect.TypeFor[profile.Losses]()
+	for i := range fields.NumField() {
+		name := fields.Field(i).Name
+		if name == "UnresolvedFrames" {
+			continue // Told along with Unresolved.
+		}
+		var l profile.Losses
+		reflect.ValueOf(&l).Elem().Field(i).SetUint(7)
+		got := Losses(l)
+		if len(got) != 1 || !strings.HasPrefix(got[0].What, "7 ") || got[0].Effect == "" {
+			t.Errorf("7 %s are described as %+v", name, got)
+		}
+	}
+	if got := Brief(profile.Losses{Retries: 1, Overflows: 2}); len(got) != 0 {
+		t.Errorf("what was late is described as %q", got)
+	}
+	brief := Brief(profile.Losses{TruncatedUser: 1, NoTable: 2, Samples: 1, Unsent: 1, Missed: 1, Retries: 9})
+	if want := []string{"2 samples lost", "3 user stacks cut", "1 wait missed"}; !slices.Equal(brief, want) {
+		t.Errorf("in brief %q, want %q", brief, want)
+	}
+	if got := Losses(profile.Losses{}); len(got) != 0 {
+		t.Errorf("no losses are described as %+v", got)
+	}
+	if got := Losses(profile.Losses{Samples: 1})[0].What; got != "1 sample lost" {
+		t.Errorf("one sample is described as %q", got)
+	}
+}

@@ -1,0 +1,145 @@
+package firefox
+
+import (
+	"path"
+
+	"fulgur/internal/profile"
+	"fulgur/internal/profile/encode/describe"
+)
+
+// description is what there is to say of the profile as a whole. Times are in
+// nanoseconds.
+type description struct {
+	p         *profile.Profile
+	interval  int64
+	end       int64 // since the beginning
+	monotonic int64 // when it began, 0 if not known
+	version   string
+	notes     []string
+}
+
+func (d *description) write(j *jsonWriter, t *tables, tracks []*track) {
+	m := d.p.Meta
+	shown, selected := visible(tracks)
+	j.object(func() {
+		j.key("interval")
+		j.ms(d.interval)
+		j.key("startTime")
+		if m.Start.IsZero() {
+			j.int(0)
+		} else {
+			j.ms(m.Start.UnixNano())
+		}
+		j.member("processType", 0)
+		j.member("product", d.product())
+		j.member("stackwalk", 1)
+		j.member("version", geckoVersion)
+		j.member("preprocessedProfileVersion", processedVersion)
+		j.member("markerSchema", schema)
+		j.member("categories", t.categories)
+		j.member("symbolicated", t.symbolicated())
+		j.member("sampleUnits", map[string]string{"time": "ms", "eventDelay": "ms", "threadCPUDelta": "ns"})
+		if d.monotonic != 0 && !m.Start.IsZero() { // perf's clock may be another
+			j.member("startTimeAsClockMonotonicNanosecondsSinceBoot", d.monotonic)
+		}
+		j.key("profilingStartTime")
+		j.ms(0)
+		j.key("profilingEndTime")
+		j.ms(d.end)
+		j.member("platform", "Linux")
+		if m.Kernel != "" {
+			j.member("oscpu", "Linux "+m.Kernel+" "+m.Arch)
+		}
+		if m.Command != "" {
+			j.member("arguments", m.Command)
+		}
+		if m.CPUs > 0 {
+			j.member("logicalCPUs", m.CPUs)
+		}
+		if m.CPUName != "" {
+			j.member("CPUName", m.CPUName)
+		}
+		if m.Memory > 0 {
+			j.member("mainMemory", m.Memory)
+		}
+		j.member("importedFrom", "fulgur")
+		if d.version != "" {
+			j.member("appBuildID", d.version)
+		}
+		j.member("usesOnlyOneStackType", true)
+		j.member("sourceCodeIsNotOnSearchfox", true)
+		j.member("keepProfileThreadOrder", false)
+		j.member("initialVisibleThreads", orEmpty(shown))
+		j.member("initialSelectedThreads", orEmpty(selected))
+		j.member("extra", d.extra())
+	})
+}
+
+// orEmpty returns a slice that is [] in JSON if it is empty, not null.
+func orEmpty(list []int) []int {
+	if list == nil {
+		return []int{}
+	}
+	return list
+}
+
+// product is what the front end calls the profiled program.
+func (d *description) product() string {
+	for _, s := range []string{d.p.Meta.Command, d.p.Meta.Scope} {
+		if s != "" {
+			return s
+		}
+	}
+	return "profile"
+}
+
+// section is a part of what the front end shows of a profile beside what it
+// knows itself.
+type section struct {
+	Label   string  `json:"label"`
+	Entries []entry `json:"entries"`
+}
+
+type entry struct {
+	Label  string `json:"label"`
+	Format string `json:"format"`
+	Value  string `json:"value"`
+}
+
+// extra tells what was measured, and what was lost.
+func (d *description) extra() []section {
+	measured := section{Label: "Measurement", Entries: []entry{}}
+	for _, e := range []entry{
+		{"Measured", "string", describe.Run(d.p.Meta)},
+		{"Machine", "string", describe.Machine(d.p.Meta)},
+	} {
+		if e.Value != "" {
+			measured.Entries = append(measured.Entries, e)
+		}
+	}
+	for _, note := range d.notes {
+		measured.Entries = append(measured.Entries, entry{"Note", "string", note})
+	}
+	lost := section{Label: "Losses", Entries: []entry{}}
+	for _, l := range describe.Losses(d.p.Losses) {
+		lost.Entries = append(lost.Entries, entry{l.What, "string", l.Effect})
+	}
+	return []section{measured, lost}
+}
+
+// symbolicated reports whether names were looked for: if there is none of code
+// in a file, they were not, and the front end may ask a symbol server.
+func (t *tables) symbolicated() bool {
+	asked := false
+	for _, f := range t.p.Frames {
+		m := t.p.Mappings[f.Mapping]
+		if f.Kind != profile.KindUser || m.BuildID == "" || !path.IsAbs(m.Path) {
+			continue // the vdso, for one, always has names
+		}
+		if f.Function != 0 {
+			return true
+		}
+		asked = true
+	}
+	return !asked
+}

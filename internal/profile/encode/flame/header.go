@@ -1,0 +1,185 @@
+package flame
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"time"
+
+	"fulgur/internal/message/plain"
+	"fulgur/internal/profile"
+	"fulgur/internal/profile/encode/describe"
+)
+
+// header is the part of the page's data that is JSON: everything but the
+// long tables.
+type header struct {
+	Title  string      `json:"title"`
+	Meta   meta        `json:"meta"`
+	Losses []loss      `json:"losses"`
+	Values []valueType `json:"values"`
+	// Value is the index of the value type that is shown at first.
+	Value    int  `json:"value"`
+	Inverted bool `json:"inverted"`
+	// Compared tells that the samples have columns of the base profile too.
+	Compared bool `json:"compared"`
+	// Listings is [Options.Listings].
+	Listings string   `json:"listings,omitempty"`
+	Kinds    []string `json:"kinds"`
+	Strings  []string `json:"strings"`
+	Frames   frames   `json:"frames"`
+	Tasks    tasks    `json:"tasks"`
+	// Nodes, Chains and Samples are the numbers of rows of the tables that
+	// follow.
+	Nodes   int `json:"nodes"`
+	Chains  int `json:"chains"`
+	Samples int `json:"samples"`
+	// Scales has for each column of values the number that its entries are
+	// divided by.
+	Scales []int64 `json:"scales"`
+}
+
+// meta is [profile.Meta] as the page reads it.
+type meta struct {
+	Converted bool    `json:"converted,omitempty"`
+	Command   string  `json:"command"`
+	Scope     string  `json:"scope"`
+	Host      string  `json:"host"`
+	Kernel    string  `json:"kernel"`
+	Arch      string  `json:"arch"`
+	CPUs      int     `json:"cpus"`
+	Start     string  `json:"start"` // RFC 3339 in UTC, empty if unknown
+	Seconds   float64 `json:"seconds"`
+	Event     string  `json:"event"`
+	Frequency uint64  `json:"frequency"`
+	Period    uint64  `json:"period"`
+}
+
+type valueType struct {
+	Type string `json:"type"`
+	Unit string `json:"unit"`
+}
+
+// loss is a [describe.Loss].
+type loss struct {
+	What   string `json:"what"`
+	Effect string `json:"effect"`
+	Remedy string `json:"remedy"`
+}
+
+// frames is a table of frames, an array for each column.
+type frames struct {
+	Name   []int `json:"name"`   // indexes of strings
+	Module []int `json:"module"` // indexes of strings
+	File   []int `json:"file"`   // indexes of strings
+	Line   []int `json:"line"`   // where the function begins, or 0
+	Kind   []int `json:"kind"`   // indexes of kinds
+	// Inlined is 0 or 1.
+	Inlined []int `json:"inlined"`
+	// Address is in hex, as a string because the numbers of JavaScript are
+	// too short for kernel addresses; "0" where there is none.
+	Address []string `json:"address"`
+}
+
+// tasks is a table of those who were sampled, an array for each column.
+type tasks struct {
+	Comm []int `json:"comm"` // indexes of strings
+	PID  []int `json:"pid"`
+	TID  []int `json:"tid"` // 0 where threads were not told apart
+}
+
+// newHeader returns the header of a page of p, without its samples. Empty
+// tables are empty arrays, not null.
+func newHeader(p *profile.Profile, o Options, t *tree) header {
+	m := p.Meta
+	h := header{
+		Title: o.title(p),
+		Meta: meta{
+			Command: plainText(m.Command), Scope: plainText(m.Scope),
+			Host: plainText(m.Host), Kernel: plainText(m.Kernel), Arch: plainText(m.Arch), CPUs: m.CPUs,
+			Seconds: m.Duration.Seconds(),
+			Event:   plainText(m.Event), Frequency: m.Frequency, Period: m.Period,
+			Converted: m.Converted,
+		},
+		Losses:   losses(t.losses(p)),
+		Value:    o.Value,
+		Inverted: o.Inverted,
+		Compared: o.Base != nil,
+		Listings: o.Listings,
+		Values:   []valueType{},
+		Kinds:    kindNames[:],
+		Tasks:    tasks{Comm: []int{}, PID: []int{}, TID: []int{}},
+		Nodes:    len(t.boxes),
+		Scales:   []int64{},
+	}
+	if !m.Start.IsZero() {
+		h.Meta.Start = m.Start.UTC().Format(time.RFC3339)
+	}
+	for _, v := range p.ValueTypes {
+		h.Values = append(h.Values, valueType{plainText(v.Type), plainText(v.Unit)})
+	}
+	strs := stringTable{ids: map[string]int{}}
+	strs.index("")
+	for _, f := range t.frames {
+		h.Frames.Name = append(h.Frames.Name, strs.index(f.name))
+		h.Frames.Module = append(h.Frames.Module, strs.index(f.module))
+		h.Frames.File = append(h.Frames.File, strs.index(f.file))
+		h.Frames.Line = append(h.Frames.Line, f.line)
+		h.Frames.Kind = append(h.Frames.Kind, int(f.kind))
+		inlined := 0
+		if f.inlined {
+			inlined = 1
+		}
+		h.Frames.Inlined = append(h.Frames.Inlined, inlined)
+		h.Frames.Address = append(h.Frames.Address, strconv.FormatUint(f.address, 16))
+	}
+	for _, task := range t.tasks {
+		h.Tasks.Comm = append(h.Tasks.Comm, strs.index(plain.Terminal(task.Comm)))
+		h.Tasks.PID = append(h.Tasks.PID, task.PID)
+		h.Tasks.TID = append(h.Tasks.TID, task.TID)
+	}
+	h.Strings = strs.list
+	return h
+}
+
+// losses lists what is missing or incomplete in a profile, the gravest first,
+// and leaves out what was merely delayed.
+func losses(l profile.Losses) []loss {
+	l.Overflows, l.Retries = 0, 0
+	all := []loss{}
+	for _, d := range describe.Losses(l) {
+		all = append(all, loss{d.What, d.Effect, d.Remedy})
+	}
+	return all
+}
+
+// stringTable numbers strings.
+type stringTable struct {
+	list []string
+	ids  map[string]int
+}
+
+func (t *stringTable) index(s string) int {
+	id, ok := t.ids[s]
+	if !ok {
+		id = len(t.list)
+		t.list = append(t.list, s)
+		t.ids[s] = id
+	}
+	return id
+}
+
+// sortedTasks returns the tasks of profiles in an order that does not depend on
+// which was sampled first.
+func sortedTasks(profiles []*profile.Profile) []profile.Task {
+	var all []profile.Task
+	for _, p := range profiles {
+		all = append(all, p.Tasks...)
+	}
+	slices.SortFunc(all, compareTasks)
+	return slices.Compact(all)
+}
+
+func compareTasks(a, b profile.Task) int {
+	return cmp.Or(cmp.Compare(a.Comm, b.Comm), cmp.Compare(a.PID, b.PID), cmp.Compare(a.TID, b.TID))
+}

@@ -1,0 +1,261 @@
+package flame
+
+import (
+	"bufio"
+	"encoding/xml"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"fulgur/internal/profile"
+	"fulgur/internal/profile/encode/describe"
+)
+
+// Measures of the picture in pixels.
+const (
+	svgWidth     = 1200.0
+	svgMargin    = 12.0
+	svgTop       = 44.0
+	svgRow       = 18.0
+	svgLine      = 16.0 // of the text below the graph
+	svgCharWidth = 6.65 // of a monospaced character at the font size used
+	svgMinWidth  = 0.5  // narrower boxes are left out with all they carry
+	svgMinChars  = 3    // a label shorter than this tells nothing
+)
+
+// svgStyle colours boxes by kind as page.css does, in a notation that every
+// reader of SVG knows.
+const svgStyle = `text{font:11px ui-monospace,Menlo,Consolas,"DejaVu Sans Mono",monospace;fill:#262b33}
+.title{font:600 15px system-ui,sans-serif}
+.note{font:12px system-ui,sans-serif;fill:#5f6877}.warn{fill:#a34a00}.i{font-style:italic}
+.ground{fill:#fff}.root{fill:#dcdee2}.cpu{fill:#c4dce8}.process{fill:#c4cbd7}.user{fill:#f1c498}.inlined{fill:#ede3a5}
+.kernel{fill:#a3c9ed}.jit{fill:#9fdec2}.unresolved{fill:#d6d4d0}.marker{fill:#dcbee3}
+@media (prefers-color-scheme:dark){text{fill:#f3f4f6}.note{fill:#98a2b1}.warn{fill:#f0a868}
+.ground{fill:#15181d}.root{fill:#33353a}.cpu{fill:#2d434e}.process{fill:#414854}.user{fill:#8b5d38}.inlined{fill:#83743c}
+.kernel{fill:#3a6188}.jit{fill:#356d59}.unresolved{fill:#494745}.marker{fill:#6b4a72}}
+`
+
+// svgChangeStyle colours boxes by what became of them, so that colour-blind readers
+// too tell less, which is blue, from more, which is orange.
+const svgChangeStyle = `.same{fill:#e4e5e7}.less1{fill:#cbdaea}.less2{fill:#b0cfee}.less3{fill:#94c3f2}.less4{fill:#76b7f6}
+.more1{fill:#eed8c4}.more2{fill:#f3c9a3}.more3{fill:#f6ba81}.more4{fill:#f8aa5c}
+@media (prefers-color-scheme:dark){.same{fill:#3c3f45}.less1{fill:#3b4a5c}.less2{fill:#385474}.less3{fill:#325f8d}.less4{fill:#2a6aa7}
+.more1{fill:#57483a}.more2{fill:#735138}.more3{fill:#905a33}.more4{fill:#ae632b}}
+`
+
+// svgKind is a class of boxes that the legend explains.
+type svgKind struct{ class, label string }
+
+// svgKinds are those of kinds.
+var svgKinds = []svgKind{
+	{"cpu", "CPU"}, {"process", "Process"}, {"user", "User"}, {"inlined", "Inlined"}, {"kernel", "Kernel"}, {"jit", "JIT"},
+	{"unresolved", "No symbol"}, {"marker", "Note"},
+}
+
+// svgClass returns the class of the boxes of f.
+func svgClass(f frame) string {
+	if f.inlined && f.kind == kindUser {
+		return "inlined"
+	}
+	return kindNames[f.kind]
+}
+
+// changeSteps is how many colours there are from the same to gone or new.
+const changeSteps = 4
+
+// changeClass returns the class of boxes that changed, from -1 for what is gone to
+// 1 for what is new.
+func changeClass(change float64) string {
+	switch step := int(math.Round(change * changeSteps)); {
+	case step < 0:
+		return fmt.Sprintf("less%d", -step)
+	case step > 0:
+		return fmt.Sprintf("more%d", step)
+	}
+	return "same"
+}
+
+// drawSVG writes t as a picture. The root is at the bottom, or if inverted at
+// the top.
+func drawSVG(w io.Writer, p *profile.Profile, o Options, t *tree) error {
+	rects, rows := layout(t)
+	notes := svgNotes(p, o, t)
+	graph := svgRow * float64(rows)
+	height := svgTop + graph + svgMargin + svgLine*float64(len(notes))
+	out := bufio.NewWriter(w)
+	fmt.Fprintf(out, `<svg xmlns="http://www.w3.org/2000/svg" width="%[1]g" height="%[2]g" viewBox="0 0 %[1]g %[2]g">`+"\n",
+		svgWidth, height)
+	style := svgStyle
+	if o.Base != nil {
+		style += svgChangeStyle
+	}
+	fmt.Fprintf(out, "<style>%s</style>\n", style)
+	out.WriteString(`<rect class="ground" width="100%" height="100%"/>` + "\n")
+	room := drawLegend(out, legend(t, rects))
+	fmt.Fprintf(out, `<text class="title" x="%g" y="28">%s</text>`+"\n", svgMargin, escapeXML(fit(o.title(p), room)))
+	for _, b := range rects {
+		f := t.frames[t.nodes[b.node].frame]
+		y := svgTop + graph - svgRow*float64(b.depth+1)
+		if o.Inverted {
+			y = svgTop + svgRow*float64(b.depth)
+		}
+		colour := svgClass(f)
+		if o.Base != nil {
+			colour = changeClass(t.nodes[b.node].change())
+		}
+		fmt.Fprintf(out, `<g><title>%s</title><rect class="%s" x="%.2f" y="%g" width="%.2f" height="%g"/>`,
+			escapeXML(tooltip(f, t, b.node, p.ValueTypes[o.Value])), colour, b.x, y, max(b.width-0.5, 0.5), svgRow-1)
+		if label := fit(f.name, b.width-6); label != "" {
+			class := ""
+			if f.inlined {
+				class = ` class="i"`
+			}
+			fmt.Fprintf(out, `<text%s x="%.2f" y="%g">%s</text>`, class, b.x+3, y+svgRow-5.5, escapeXML(label))
+		}
+		out.WriteString("</g>\n")
+	}
+	for i, n := range notes {
+		fmt.Fprintf(out, `<text class="%s" x="%g" y="%g">%s</text>`+"\n",
+			n.class, svgMargin, svgTop+graph+svgLine*float64(i+1), escapeXML(fit(n.text, svgWidth-2*svgMargin)))
+	}
+	out.WriteString("</svg>\n")
+	return out.Flush()
+}
+
+// legend returns the classes of the boxes that are shown, or in a comparison
+// those of the ends of the scale and of its middle.
+func legend(t *tree, rects []rect) []svgKind {
+	if len(t.profiles) > 1 {
+		return []svgKind{{changeClass(-1), "Gone"}, {changeClass(-0.5), "Less"}, {changeClass(0), "Same"}, {changeClass(0.5), "More"}, {changeClass(1), "New"}}
+	}
+	shown := map[string]bool{}
+	for _, b := range rects {
+		shown[svgClass(t.frames[t.nodes[b.node].frame])] = true
+	}
+	return slices.DeleteFunc(slices.Clone(svgKinds), func(k svgKind) bool { return !shown[k.class] })
+}
+
+// drawLegend explains the colours of classes at the upper right. It returns the
+// width that it leaves.
+func drawLegend(out *bufio.Writer, classes []svgKind) (room float64) {
+	x := svgWidth - svgMargin
+	for _, k := range slices.Backward(classes) {
+		x -= 30 + svgCharWidth*float64(len(k.label))
+		fmt.Fprintf(out, `<rect class="%s" x="%.2f" y="19" width="10" height="10" rx="2"/><text class="note" x="%.2f" y="28">%s</text>`+"\n",
+			k.class, x+14, x+28, k.label)
+	}
+	return x - svgMargin
+}
+
+// note is a line of text below the graph.
+type note struct{ class, text string }
+
+// svgNotes says what was measured, where, and what was lost.
+func svgNotes(p *profile.Profile, o Options, t *tree) []note {
+	var notes []note
+	join := func(class, separator string, parts ...string) {
+		parts = slices.DeleteFunc(parts, func(s string) bool { return s == "" })
+		if len(parts) > 0 {
+			notes = append(notes, note{class, strings.Join(parts, separator)})
+		}
+	}
+	if command := plainText(p.Meta.Command); command != o.title(p) {
+		join("note", "", command)
+	}
+	v := p.ValueTypes[o.Value]
+	join("note", " · ", describe.Run(p.Meta), amount(p.Total(o.Value), v), describe.Machine(p.Meta))
+	var lost []string
+	for _, l := range losses(t.losses(p)) {
+		lost = append(lost, l.What)
+	}
+	join("note warn", ", ", lost...)
+	return notes
+}
+
+// rect is where a box stands in the picture.
+type rect struct {
+	box
+	x, width float64
+}
+
+// layout places the boxes that are wide enough to see and returns the number
+// of rows they take.
+func layout(t *tree) (rects []rect, rows int) {
+	if t.total() <= 0 {
+		return nil, 0
+	}
+	scale := (svgWidth - 2*svgMargin) / float64(t.total())
+	var next []int64 // by depth, where the next box begins
+	for _, b := range t.boxes {
+		d := int(b.depth)
+		if d == len(next) {
+			next = append(next, 0)
+		}
+		start, total := next[d], t.nodes[b.node].total
+		next[d] += total
+		// The callees begin where their caller does.
+		next = append(next[:d+1], start)
+		// A box is no wider than its caller, so that leaving out a narrow
+		// one leaves out all it carries.
+		if width := float64(total) * scale; width >= svgMinWidth {
+			rects = append(rects, rect{b, svgMargin + float64(start)*scale, width})
+			rows = max(rows, d+1)
+		}
+	}
+	return rects, rows
+}
+
+// tooltip describes node n of frame f.
+func tooltip(f frame, t *tree, n uint32, v profile.ValueType) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s: %s, %.2f%%", f.name, amount(t.nodes[n].total, v), 100*float64(t.nodes[n].total)/float64(t.total()))
+	if len(t.profiles) > 1 {
+		fmt.Fprintf(&b, "\nbefore: %s", amount(t.nodes[n].before, v))
+	}
+	if f.inlined {
+		b.WriteString("\ninlined")
+	}
+	if source := f.source(); source != "" {
+		fmt.Fprintf(&b, "\n%s", source)
+	}
+	if f.module != "" {
+		fmt.Fprintf(&b, "\n%s", f.module)
+	}
+	return b.String()
+}
+
+// amount writes n in the unit of v.
+func amount(n int64, v profile.ValueType) string {
+	switch v.Unit {
+	case "count":
+		return strconv.FormatInt(n, 10) + " " + plainText(v.Type)
+	case "nanoseconds":
+		return time.Duration(n).String()
+	}
+	return strconv.FormatInt(n, 10) + " " + plainText(v.Unit)
+}
+
+// fit returns as much of name as width pixels hold, or nothing if that would
+// be too little to read.
+func fit(name string, width float64) string {
+	room := int(width / svgCharWidth)
+	switch {
+	case utf8.RuneCountInString(name) <= room:
+		return name
+	case room < svgMinChars:
+		return ""
+	}
+	return string([]rune(name)[:room-1]) + "…"
+}
+
+// escapeXML returns s as character data; what XML cannot carry is replaced.
+func escapeXML(s string) string {
+	var b strings.Builder
+	_ = xml.EscapeText(&b, []byte(s)) // a Builder does not fail
+	return b.String()
+}

@@ -1,0 +1,430 @@
+package flame
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"fulgur/internal/message/plain"
+	"fulgur/internal/profile"
+	"fulgur/internal/profile/encode/label"
+)
+
+// kind tells how a frame is drawn. It refines [profile.Kind] by what only a
+// picture distinguishes.
+type kind uint8
+
+const (
+	kindRoot       kind = iota // the box under everything
+	kindCPU                    // a CPU, the first level where they are told apart
+	kindProcess                // a process or thread, the next level
+	kindUser                   // a function of a mapped file
+	kindKernel                 // a function of the kernel
+	kindJIT                    // a function that no file holds
+	kindUnresolved             // an address without a name, of any origin
+	kindMarker                 // a note in the stack's place
+)
+
+// kindNames are the names of the kinds in the page's data and its style
+// sheet, in the order of the constants.
+var kindNames = [...]string{"root", "cpu", "process", "user", "kernel", "jit", "unresolved", "marker"}
+
+// frameKey is what makes two frames one box: unlike a [profile.Frame] it
+// leaves out where in the function the stack passed.
+type frameKey struct {
+	name    string
+	module  string // path of the mapping
+	kind    kind
+	inlined bool
+}
+
+// frame is a frameKey with what the page tells about it.
+type frame struct {
+	frameKey
+	// address is the lowest start of the function's symbol, or the
+	// unresolved address. Inlined functions have none.
+	address uint64
+	file    string
+	line    int // where the function begins
+}
+
+// compareOrigins orders equal frames by where they come from.
+func compareOrigins(a, b frame) int {
+	return cmp.Or(cmp.Compare(a.address, b.address), cmp.Compare(a.file, b.file), cmp.Compare(a.line, b.line))
+}
+
+// source returns where the function begins, as far as is known.
+func (f frame) source() string {
+	if f.file == "" || f.line == 0 {
+		return f.file
+	}
+	return fmt.Sprintf("%s:%d", f.file, f.line)
+}
+
+// compareFrames orders frames by what identifies them.
+func compareFrames(a, b frame) int {
+	inlined := func(f frame) int {
+		if f.inlined {
+			return 1
+		}
+		return 0
+	}
+	return cmp.Or(
+		cmp.Compare(a.name, b.name),
+		cmp.Compare(a.module, b.module),
+		cmp.Compare(a.kind, b.kind),
+		cmp.Compare(inlined(a), inlined(b)),
+	)
+}
+
+// node is a frame on its caller. Nodes are first made for each stack of each
+// process; those that then turn out to show the same frame on the same caller
+// are merged into one box.
+type node struct {
+	parent, frame uint32
+	// child and sibling link the nodes that have one parent; 0 ends the
+	// list, since node 0 is the root.
+	child, sibling uint32
+	// into is the node that this one was merged into, or 0.
+	into uint32
+	// row is the node's index in tree.boxes, unless it was merged.
+	row uint32
+	// total is the chosen value of the node with all its descendants, before
+	// that of the profile that is compared with.
+	total, before int64
+}
+
+// change returns how much more or less a node has than before, from -1 for what
+// is gone to 1 for what is new.
+func (n node) change() float64 {
+	most := max(n.total, n.before)
+	if most <= 0 {
+		return 0
+	}
+	return max(-1, min((float64(n.total)-float64(n.before))/float64(most), 1)) // values may be negative
+}
+
+// box is a node's place in the tree.
+type box struct {
+	node  uint32
+	depth int32
+}
+
+// tree is a profile as a flame graph draws it: a prefix tree of merged frames
+// under one root, with process names as the first level, or the second above
+// CPUs.
+type tree struct {
+	frames []frame // sorted by compareFrames
+	nodes  []node  // a parent has a lower index than its children
+	// boxes are the nodes left after merging, in preorder, heaviest sibling
+	// first.
+	boxes []box
+	// profiles are those that the tree was made of: the one shown, and
+	// perhaps one that it is compared with, whose samples are in no total.
+	profiles []*profile.Profile
+	// ends holds, by profile and its sample, the node that it ends at.
+	ends [][]uint32
+	// tasks are those of all profiles.
+	tasks []profile.Task
+	// crowded is how many samples are shown without their innermost functions,
+	// because there were maxNodes.
+	crowded uint64
+	most    int // nodes
+}
+
+// total returns the chosen value of the whole profile.
+func (t *tree) total() int64 { return t.nodes[0].total }
+
+// losses returns those of p, with what the graph itself has no room for.
+func (t *tree) losses(p *profile.Profile) profile.Losses {
+	l := p.Losses
+	l.TooMany += t.crowded
+	return l
+}
+
+// newTree merges the samples of profiles, of which the first is the one shown.
+// Boxes are as wide as its value type value. Stacks make no more nodes than most.
+func newTree(value, most int, profiles ...*profile.Profile) (*tree, error) {
+	if n := len(profiles[0].ValueTypes); value < 0 || value >= n {
+		return nil, fmt.Errorf("flame graph: value type %d of a profile that has %d", value, n)
+	}
+	stacks := 0
+	for _, p := range profiles {
+		stacks += len(p.Stacks) + len(p.Tasks)
+	}
+	t := &tree{nodes: make([]node, 1, stacks), profiles: profiles, tasks: sortedTasks(profiles), most: most}
+	m := merger{tree: t, frameIDs: map[frameKey]uint32{}}
+	m.frame(frame{frameKey: frameKey{name: "all", kind: kindRoot}})
+	for i, p := range profiles {
+		t.ends = append(t.ends, m.add(p))
+		for s, n := range t.ends[i] {
+			if i == 0 {
+				t.nodes[n].total += p.Samples[s].Values[value]
+			} else {
+				t.nodes[n].before += p.Samples[s].Values[value]
+			}
+		}
+	}
+	t.sortFrames()
+	t.sum()
+	t.place()
+	return t, nil
+}
+
+// merger makes the nodes of a tree.
+type merger struct {
+	tree     *tree
+	frameIDs map[frameKey]uint32
+	// Of the profile that is being added:
+	p       *profile.Profile
+	ofFrame []uint32 // by profile.FrameID; 0 is not met yet
+	known   []uint32 // by profile.StackID, the node it was last given
+	path    []profile.StackID
+}
+
+// maxNodes is the number of nodes that stacks make. Each process has nodes of its
+// own, so that a small file may describe any number; no browser shows a page of
+// that many.
+const maxNodes = 1 << 23
+
+// add makes the nodes of p and returns those that its samples end at.
+func (m *merger) add(p *profile.Profile) (ends []uint32) {
+	m.p = p
+	m.ofFrame = make([]uint32, len(p.Frames))
+	m.known = make([]uint32, len(p.Stacks))
+	names := make([]string, len(p.Tasks))
+	for i, task := range p.Tasks {
+		names[i] = plain.Terminal(label.Task(task))
+	}
+	// Samples of one CPU and process name together: the nodes of their stacks
+	// are known as long as their number is above the process's.
+	byProcess := make([]uint32, len(p.Samples))
+	for i := range byProcess {
+		byProcess[i] = uint32(i)
+	}
+	cpu := func(i uint32) int { return p.Samples[i].CPU }
+	name := func(i uint32) string { return names[p.Samples[i].Task] }
+	slices.SortFunc(byProcess, func(a, b uint32) int {
+		return cmp.Or(cmp.Compare(cpu(a), cpu(b)), cmp.Compare(name(a), name(b)), cmp.Compare(a, b))
+	})
+	ends = make([]uint32, len(p.Samples))
+	var onCPU, process uint32
+	for i, s := range byProcess {
+		moved := i == 0 || cpu(s) != cpu(byProcess[i-1])
+		if moved {
+			onCPU = m.cpu(cpu(s))
+		}
+		if moved || name(s) != name(byProcess[i-1]) {
+			process = m.push(onCPU, m.frame(frame{frameKey: frameKey{name: name(s), kind: kindProcess}}))
+		}
+		ends[s] = m.stack(process, p.Samples[s].Stack)
+	}
+	return ends
+}
+
+// cpu makes the node under all that ran on a CPU, which is the root where they
+// are not told apart.
+func (m *merger) cpu(cpu int) uint32 {
+	name, ok := label.CPU(cpu)
+	if !ok {
+		return 0
+	}
+	return m.push(0, m.frame(frame{frameKey: frameKey{name: name, kind: kindCPU}}))
+}
+
+// frame returns the identifier of f, keeping the first origin of equal frames.
+func (m *merger) frame(f frame) uint32 {
+	id, ok := m.frameIDs[f.frameKey]
+	if !ok {
+		id = uint32(len(m.tree.frames))
+		m.tree.frames = append(m.tree.frames, f)
+		m.frameIDs[f.frameKey] = id
+	} else if old := &m.tree.frames[id]; compareOrigins(f, *old) < 0 {
+		*old = f
+	}
+	return id
+}
+
+// profileFrame returns the identifier of the box frame that profile frame id
+// is drawn as.
+func (m *merger) profileFrame(id profile.FrameID) uint32 {
+	if m.ofFrame[id] == 0 {
+		m.ofFrame[id] = m.frame(boxFrame(m.p, id))
+	}
+	return m.ofFrame[id]
+}
+
+// Name returns the names of a frame's function and module as the page shows them.
+func Name(p *profile.Profile, id profile.FrameID) (function, module string) {
+	return plain.Terminal(p.FrameName(id)), plainText(p.Mappings[p.Frames[id].Mapping].Path)
+}
+
+// boxFrame describes profile frame id as a box.
+func boxFrame(p *profile.Profile, id profile.FrameID) frame {
+	pf := p.Frames[id]
+	fn := p.Functions[pf.Function]
+	name, module := Name(p, id)
+	f := frame{
+		frameKey: frameKey{name: name, module: module, kind: boxKind(pf), inlined: pf.Inlined},
+		file:     plainText(fn.File),
+		line:     fn.StartLine,
+	}
+	if !pf.Inlined {
+		f.address = pf.Address - pf.Offset
+	}
+	return f
+}
+
+// plainText is [plain.Terminal] for what may be unknown, which stays empty.
+func plainText(s string) string {
+	if s == "" {
+		return ""
+	}
+	return plain.Terminal(s)
+}
+
+func boxKind(f profile.Frame) kind {
+	switch {
+	case f.Kind == profile.KindMarker:
+		return kindMarker
+	case f.Function == 0:
+		return kindUnresolved
+	case f.Kind == profile.KindKernel:
+		return kindKernel
+	case f.Kind == profile.KindJIT:
+		return kindJIT
+	}
+	return kindUser
+}
+
+// push makes a node of frame on parent.
+func (m *merger) push(parent, frame uint32) uint32 {
+	t := m.tree
+	id := uint32(len(t.nodes))
+	t.nodes = append(t.nodes, node{parent: parent, frame: frame, sibling: t.nodes[parent].child})
+	t.nodes[parent].child = id
+	return id
+}
+
+// stack returns the node of stack s under a process's node, which must be the
+// last one made. It makes those of the stack's callers that the process does not
+// have yet; where the graph has no more room, the node stands for all that is
+// above it.
+func (m *merger) stack(process uint32, s profile.StackID) uint32 {
+	m.path = m.path[:0]
+	for s != 0 && m.known[s] < process {
+		m.path = append(m.path, s)
+		s = m.p.Stacks[s].Parent
+	}
+	node := process
+	if s != 0 {
+		node = m.known[s]
+	}
+	for _, s := range slices.Backward(m.path) {
+		if len(m.tree.nodes) >= m.tree.most {
+			m.tree.crowded++
+			break
+		}
+		node = m.push(node, m.profileFrame(m.p.Stacks[s].Frame))
+		m.known[s] = node
+	}
+	return node
+}
+
+// sortFrames renumbers the frames in their order, so that the output does not
+// depend on which sample came first.
+func (t *tree) sortFrames() {
+	ids := make([]uint32, len(t.frames))
+	for i := range ids {
+		ids[i] = uint32(i)
+	}
+	slices.SortFunc(ids, func(a, b uint32) int { return compareFrames(t.frames[a], t.frames[b]) })
+	sorted := make([]frame, len(ids))
+	renumbered := make([]uint32, len(ids))
+	for rank, id := range ids {
+		sorted[rank] = t.frames[id]
+		renumbered[id] = uint32(rank)
+	}
+	t.frames = sorted
+	for i := range t.nodes {
+		t.nodes[i].frame = renumbered[t.nodes[i].frame]
+	}
+}
+
+// sum adds each node's total to its callers'.
+func (t *tree) sum() {
+	for n := len(t.nodes) - 1; n > 0; n-- {
+		parent := &t.nodes[t.nodes[n].parent]
+		parent.total += t.nodes[n].total
+		parent.before += t.nodes[n].before
+	}
+}
+
+// place merges siblings of one frame and computes boxes.
+func (t *tree) place() {
+	t.boxes = make([]box, 0, len(t.nodes))
+	pending := []box{{}}
+	var siblings []uint32
+	for len(pending) > 0 {
+		b := pending[len(pending)-1]
+		pending = pending[:len(pending)-1]
+		t.nodes[b.node].row = uint32(len(t.boxes))
+		t.boxes = append(t.boxes, b)
+		siblings = t.mergedChildren(siblings[:0], b.node)
+		// The heaviest goes last onto pending, to be taken first.
+		slices.SortFunc(siblings, func(a, b uint32) int {
+			return cmp.Or(
+				cmp.Compare(t.nodes[a].total, t.nodes[b].total),
+				cmp.Compare(t.nodes[b].frame, t.nodes[a].frame),
+			)
+		})
+		for _, n := range siblings {
+			pending = append(pending, box{n, b.depth + 1})
+		}
+	}
+}
+
+// mergedChildren returns the children of n, in the empty slice dst, after
+// merging those of one frame.
+func (t *tree) mergedChildren(dst []uint32, n uint32) []uint32 {
+	for c := t.nodes[n].child; c != 0; c = t.nodes[c].sibling {
+		dst = append(dst, c)
+	}
+	slices.SortFunc(dst, func(a, b uint32) int {
+		return cmp.Or(cmp.Compare(t.nodes[a].frame, t.nodes[b].frame), cmp.Compare(a, b))
+	})
+	kept := dst[:0]
+	for _, c := range dst {
+		if k := len(kept); k > 0 && t.nodes[kept[k-1]].frame == t.nodes[c].frame {
+			t.merge(kept[k-1], c)
+		} else {
+			kept = append(kept, c)
+		}
+	}
+	return kept
+}
+
+// merge makes b a part of a.
+func (t *tree) merge(a, b uint32) {
+	na, nb := &t.nodes[a], &t.nodes[b]
+	nb.into = a
+	na.total += nb.total
+	na.before += nb.before
+	if nb.child == 0 {
+		return
+	}
+	last := nb.child
+	for t.nodes[last].sibling != 0 {
+		last = t.nodes[last].sibling
+	}
+	t.nodes[last].sibling = na.child
+	na.child = nb.child
+}
+
+// row returns the row of the box that node n is in.
+func (t *tree) row(n uint32) uint32 {
+	if into := t.nodes[n].into; into != 0 {
+		n = into
+	}
+	return t.nodes[n].row
+}

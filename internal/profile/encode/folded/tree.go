@@ -1,0 +1,137 @@
+package folded
+
+import (
+	"cmp"
+	"slices"
+
+	"fulgur/internal/message/plain"
+	"fulgur/internal/profile"
+	"fulgur/internal/profile/encode/label"
+)
+
+// tree is a profile's prefix tree of stacks with its nodes merged by what is
+// printed of them: two addresses in one function are two stacks of the
+// profile, and one here. Lines are kept as nodes instead of text, which for
+// a whole system would take tens of megabytes.
+type tree struct {
+	// labels are the frames as printed.
+	labels []string
+	// nodes[0] is the root.
+	nodes []node
+	// stacks holds the node of each stack of the profile.
+	stacks []nodeID
+}
+
+type (
+	labelID uint32
+	nodeID  uint32
+)
+
+type node struct {
+	parent nodeID
+	label  labelID
+}
+
+// newTree merges the stacks of p. It relies on a stack's identifier being
+// larger than its parent's.
+func newTree(p *profile.Profile, o Options) *tree {
+	t := &tree{nodes: make([]node, 1), stacks: make([]nodeID, len(p.Stacks))}
+
+	ids := map[string]labelID{}
+	intern := func(name string) labelID {
+		id, ok := ids[name]
+		if !ok {
+			id = labelID(len(t.labels))
+			ids[name] = id
+			t.labels = append(t.labels, name)
+		}
+		return id
+	}
+	delimiter := intern("-")
+	frames := make([]labelID, len(p.Frames))
+	for i := 1; i < len(p.Frames); i++ {
+		name := plain.FoldedFrame(p.FrameName(profile.FrameID(i)))
+		if o.Annotate {
+			name += label.Suffix(p.Frames[i])
+		}
+		frames[i] = intern(name)
+	}
+
+	known := map[node]nodeID{}
+	push := func(n node) nodeID {
+		id, ok := known[n]
+		if !ok {
+			id = nodeID(len(t.nodes))
+			known[n] = id
+			t.nodes = append(t.nodes, n)
+		}
+		return id
+	}
+	for i := 1; i < len(p.Stacks); i++ {
+		s := p.Stacks[i]
+		parent := t.stacks[s.Parent]
+		if o.Delimited && s.Parent != 0 && entersKernel(p, s) {
+			parent = push(node{parent, delimiter})
+		}
+		t.stacks[i] = push(node{parent, frames[s.Frame]})
+	}
+	return t
+}
+
+// entersKernel reports whether s is the first kernel frame of a stack.
+func entersKernel(p *profile.Profile, s profile.Stack) bool {
+	caller := p.Stacks[s.Parent].Frame
+	return p.Frames[s.Frame].Kind == profile.KindKernel && p.Frames[caller].Kind != profile.KindKernel
+}
+
+// order returns the rank of each node among all, sorted by their labels from
+// the root.
+func (t *tree) order() []int {
+	// Sorted by parent and label, the children of a node are neighbours.
+	sorted := make([]nodeID, 0, len(t.nodes)-1)
+	for i := 1; i < len(t.nodes); i++ {
+		sorted = append(sorted, nodeID(i))
+	}
+	rank := make([]int, len(t.labels))
+	for i, l := range sortedLabels(t.labels) {
+		rank[l] = i
+	}
+	slices.SortFunc(sorted, func(a, b nodeID) int {
+		na, nb := t.nodes[a], t.nodes[b]
+		// Descending by label: a node's children are taken from a stack.
+		return cmp.Or(cmp.Compare(na.parent, nb.parent), cmp.Compare(rank[nb.label], rank[na.label]))
+	})
+	first := make([]int, len(t.nodes)+1)
+	for _, id := range sorted {
+		first[t.nodes[id].parent+1]++
+	}
+	for i := 1; i < len(first); i++ {
+		first[i] += first[i-1]
+	}
+
+	order := make([]int, len(t.nodes))
+	for next, todo := 0, []nodeID{0}; len(todo) > 0; next++ {
+		id := todo[len(todo)-1]
+		order[id] = next
+		todo = append(todo[:len(todo)-1], sorted[first[id]:first[id+1]]...)
+	}
+	return order
+}
+
+// sortedLabels returns the labels in order of their text.
+func sortedLabels(labels []string) []labelID {
+	sorted := make([]labelID, len(labels))
+	for i := range sorted {
+		sorted[i] = labelID(i)
+	}
+	slices.SortFunc(sorted, func(a, b labelID) int { return cmp.Compare(labels[a], labels[b]) })
+	return sorted
+}
+
+// appendPath appends the labels from node n to the root.
+func (t *tree) appendPath(dst []labelID, n nodeID) []labelID {
+	for ; n != 0; n = t.nodes[n].parent {
+		dst = append(dst, t.nodes[n].label)
+	}
+	return dst
+}

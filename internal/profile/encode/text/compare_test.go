@@ -1,0 +1,37 @@
+package text
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"testing"
+
+	"fulgur/internal/profile"
+	"fulgur/internal/profile/encode/encodetest"
+)
+
+func TestCompare(t *testing.T) {
+	times := profile.Diff(encodetest.Typical().Only(1), encodetest.Symbols().Only(1), false)
+	for golden, c := range map[string]struct {
+		p *profile.Profile
+		o CompareOptions
+	}{
+		"compared.txt":        {encodetest.Compared(), CompareOptions{}},
+		"compared-shares.txt": {encodetest.Compared(), CompareOptions{Shares: true}},
+		"compared-times.txt":  {times, CompareOptions{Functions: 5}},
+		"compared-same.txt":   {profile.Diff(encodetest.Typical(), encodetest.Typical(), true), CompareOptions{}},
+		"compared-empty.txt":  {profile.Diff(encodetest.Empty(), encodetest.Empty(), true), CompareOptions{Shares: true}},
+	} {
+		var out bytes.Buffer
+		if err := Compare(&out, c.p, c.o); err != nil {
+			t.Fatal(err)
+		}
+		encodetest.Golden(t, golden, out.Bytes())
+	}
+	if err := Compare(io.Discard, encodetest.Typical().Only(0), CompareOptions{}); err == nil {
+		t.Error("no error for a profile with one value")
+	}
+	if err := Compare(encodetest.FullDisk{}, encodetest.Compared(), CompareOptions{}); !errors.Is(err, encodetest.ErrFullDisk) {
+		t.Errorf("error %v, want one that wraps the writer's", err)
+	}
+}

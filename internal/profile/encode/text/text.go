@@ -1,0 +1,121 @@
+// Package text writes profiles for people to read: all stacks with their
+// counts, and a summary of a few lines.
+package text
+
+import (
+	"bufio"
+	"cmp"
+	"fmt"
+	"io"
+	"path"
+	"slices"
+	"strings"
+
+	"fulgur/internal/message/plain"
+	"fulgur/internal/profile"
+	"fulgur/internal/profile/encode/label"
+)
+
+// Options choose what the stacks contain. The zero value is what bcc's
+// `profile` prints.
+type Options struct {
+	// Annotate adds "_[k]" to the names of kernel frames and "_[i]" to those
+	// of other frames that were inlined (-a).
+	Annotate bool
+	// Delimited puts a line "--" between kernel and user frames, in stacks
+	// that have both (-d).
+	Delimited bool
+	// Value is the index of the value to print in [profile.Profile]'s
+	// ValueTypes.
+	Value int
+}
+
+// Write writes the stacks of p to w as `profile` of the BPF Compiler
+// Collection prints them (github.com/iovisor/bcc, tools/profile.py and
+// tools/profile_example.txt): the frames with the leaf first, a dash with the
+// task's name and process ID, and the value; the largest value last, where it
+// is seen when the output scrolls by. A frame's file and line, where they are
+// known, follow its name, and "(inlined)" that of an inlined function, both as
+// in perf: "parse http.cc:52 (inlined)".
+//
+// A line in brackets after the root tells when the user stack was cut and its
+// root is missing. The thread and the CPU follow the process ID where they
+// were told apart. Control characters in names appear as escapes; see
+// [plain.Terminal].
+func Write(w io.Writer, p *profile.Profile, o Options) error {
+	if o.Value < 0 || o.Value >= len(p.ValueTypes) {
+		return fmt.Errorf("write stacks as text: no value %d in a profile of %d", o.Value, len(p.ValueTypes))
+	}
+	samples := slices.Clone(p.Samples)
+	slices.SortStableFunc(samples, func(a, b profile.Sample) int {
+		return cmp.Compare(a.Values[o.Value], b.Values[o.Value])
+	})
+	names := frameNames(p, o)
+	out := bufio.NewWriter(w)
+	var frames []profile.FrameID
+	var lines []byte
+	for _, s := range samples {
+		frames, lines = p.AppendFrames(frames[:0], s.Stack), lines[:0]
+		for i, f := range frames {
+			if o.Delimited && i > 0 && p.Frames[frames[i-1]].Kind == profile.KindKernel && p.Frames[f].Kind != profile.KindKernel {
+				lines = append(lines, "    --\n"...)
+			}
+			lines = append(lines, "    "...)
+			lines = append(lines, names[f]...)
+			lines = append(lines, '\n')
+		}
+		if isCut(p, s.End, frames) {
+			lines = fmt.Appendf(lines, "    [truncated: %s]\n", s.End)
+		}
+		lines = fmt.Appendf(lines, "    %-16s %s (%s)\n        %d\n\n",
+			"-", plain.Terminal(p.Tasks[s.Task].Comm), place(p.Tasks[s.Task], s.CPU), s.Values[o.Value])
+		if _, err := out.Write(lines); err != nil {
+			return fmt.Errorf("write stacks as text: %w", err)
+		}
+	}
+	if err := out.Flush(); err != nil {
+		return fmt.Errorf("write stacks as text: %w", err)
+	}
+	return nil
+}
+
+// frameNames returns what is printed of each frame.
+func frameNames(p *profile.Profile, o Options) []string {
+	names := make([]string, len(p.Frames))
+	for i := 1; i < len(p.Frames); i++ {
+		f := p.Frames[i]
+		name := plain.Terminal(p.FrameName(profile.FrameID(i)))
+		if o.Annotate {
+			name += label.Suffix(f)
+		}
+		if file := p.Functions[f.Function].File; file != "" && f.Line != 0 {
+			name = fmt.Sprintf("%s %s:%d", name, plain.Terminal(path.Base(file)), f.Line)
+		}
+		if f.Inlined {
+			name += " (inlined)"
+		}
+		names[i] = name
+	}
+	return names
+}
+
+// isCut reports whether it is to be said that a user stack with that end may lack
+// its root: not if a marker among its frames, given leaf first, says so already.
+func isCut(p *profile.Profile, e profile.End, frames []profile.FrameID) bool {
+	marked := len(frames) > 0 && p.Frames[frames[len(frames)-1]].Kind == profile.KindMarker
+	return e.Cut() && (!marked || e == profile.EndNotReady)
+}
+
+// place returns what identifies t, and the CPU unless that is -1:
+// "42, thread 43, CPU 1".
+func place(t profile.Task, cpu int) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%d", t.PID)
+	if t.TID != 0 {
+		fmt.Fprintf(&b, ", thread %d", t.TID)
+	}
+	if cpu >= 0 {
+		fmt.Fprintf(&b, ", CPU %d", cpu)
+	}
+	return b.String()
+}

@@ -1,0 +1,200 @@
+package text
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"fulgur/internal/profile"
+	"fulgur/internal/profile/encode/encodetest"
+)
+
+func TestWrite(t *testing.T) {
+	for _, c := range []struct {
+		golden string
+		p      *profile.Profile
+		o      Options
+	}{
+		{"typical.txt", encodetest.Typical(), Options{}},
+		{"typical-annotate.txt", encodetest.Typical(), Options{Annotate: true}},
+		{"typical-delimited.txt", encodetest.Typical(), Options{Delimited: true}},
+		{"typical-value1.txt", encodetest.Typical(), Options{Value: 1}},
+		{"threads.txt", encodetest.Threads(), Options{}},
+		{"symbols.txt", encodetest.Symbols(), Options{}},
+		{"symbols-annotate.txt", encodetest.Symbols(), Options{Annotate: true}},
+		{"hostile.txt", encodetest.Hostile(), Options{}},
+		{"empty.txt", encodetest.Empty(), Options{}},
+	} {
+		t.Run(c.golden, func(t *testing.T) {
+			var out bytes.Buffer
+			if err := Write(&out, c.p, c.o); err != nil {
+				t.Fatal(err)
+			}
+			encodetest.Golden(t, c.golden, out.Bytes())
+			checkPrintable(t, out.String())
+		})
+	}
+}
+
+// TestWriteCut shows that a cut stack says so even where no frame of it is
+// known.
+func TestWriteCut(t *testing.T) {
+	b := profile.NewBuilder(profile.ValueType{Type: "samples", Unit: "count"})
+	task := b.Task(profile.Task{PID: 1, Comm: "init"})
+	b.Add(profile.Sample{Task: task, CPU: -1, End: profile.EndFault, Values: []int64{1}})
+	var out bytes.Buffer
+	if err := Write(&out, b.Profile(profile.Meta{}, profile.Losses{}), Options{}); err != nil {
+		t.Fatal(err)
+	}
+	want := "    [truncated: unreadable stack]\n    -                init (1)\n        1\n\n"
+	if got := out.String(); got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func TestSummary(t *testing.T) {
+	for _, c := range []struct {
+		golden string
+		p      *profile.Profile
+		n      int
+	}{
+		{"typical-summary.txt", encodetest.Typical(), 10},
+		{"typical-summary3.txt", encodetest.Typical(), 3},
+		{"threads-summary.txt", encodetest.Threads(), 10},
+		{"symbols-summary.txt", encodetest.Symbols(), 10},
+		{"hostile-summary.txt", encodetest.Hostile(), 20},
+		{"large-summary.txt", encodetest.Large(100), 5},
+		{"empty-summary.txt", encodetest.Empty(), 10},
+	} {
+		t.Run(c.golden, func(t *testing.T) {
+			var out bytes.Buffer
+			if err := Summary(&out, c.p, SummaryOptions{Functions: c.n}); err != nil {
+				t.Fatal(err)
+			}
+			encodetest.Golden(t, c.golden, out.Bytes())
+			checkPrintable(t, out.String())
+		})
+	}
+}
+
+// A summary tells how much there is of the first value and of the one shown, or of
+// all.
+func TestSummaryAmounts(t *testing.T) {
+	p := encodetest.Typical()
+	p.ValueTypes = []profile.ValueType{{Type: "samples", Unit: "count"}, {Type: "cpu", Unit: "nanoseconds"}, {Type: "faults", Unit: "count"}}
+	for i := range p.Samples {
+		p.Samples[i].Values = []int64{1, 0, 0}
+	}
+	p.Samples[0].Values = []int64{1, 3e6, 7}
+	for _, test := range []struct {
+		SummaryOptions
+		want string
+	}{
+		{SummaryOptions{}, " samples ("},
+		{SummaryOptions{Value: 2}, " samples, 7 faults ("},
+		{SummaryOptions{Value: 2, All: true}, " samples, 3ms cpu, 7 faults ("},
+	} {
+		var out bytes.Buffer
+		if err := Summary(&out, p, test.SummaryOptions); err != nil || !strings.Contains(out.String(), test.want) {
+			t.Errorf("%+v: %v, %q is not in\n%s", test.SummaryOptions, err, test.want, &out)
+		}
+	}
+}
+
+// TestHottestCountsRecursionOnce compares with totals that a function which
+// calls itself would exceed if each of its frames counted.
+func TestHottestCountsRecursionOnce(t *testing.T) {
+	for _, r := range hottest(encodetest.Typical(), 100, 0) {
+		if r.name == "walk" {
+			if r.self != 9 || r.total != 9 {
+				t.Errorf("walk: self %d, total %d, want 9 and 9", r.self, r.total)
+			}
+			return
+		}
+	}
+	t.Error("walk is missing")
+}
+
+// TestHottestIgnoresFiles shows that a function is one row although its lines
+// come from several files, and that its namesakes have rows of their own.
+func TestHottestIgnoresFiles(t *testing.T) {
+	b := profile.NewBuilder(profile.ValueType{Type: "samples", Unit: "count"})
+	module := b.Mapping(profile.Mapping{Path: "/bin/app"})
+	frame := func(f profile.Function, line int) profile.FrameID {
+		return b.Frame(profile.Frame{Function: b.Function(f), Mapping: module, Line: line})
+	}
+	parse := profile.Function{Name: "parse", SystemName: "_Z5parsev", File: "parse.cc"}
+	header, none, other := parse, parse, parse
+	header.File, none.File, other.SystemName = "vector.h", "", "_Z5parsei"
+	outer := b.Push(0, frame(parse, 1))
+	for i, stack := range []profile.StackID{
+		outer, b.Push(0, frame(header, 2)), b.Push(outer, frame(none, 0)), b.Push(0, frame(other, 3)),
+	} {
+		b.Add(profile.Sample{Stack: stack, CPU: -1, Values: []int64{int64(1) << i}})
+	}
+	want := []row{
+		{name: "parse", module: "app", self: 8, total: 8},
+		{name: "parse", module: "app", self: 7, total: 7},
+	}
+	if got := hottest(b.Profile(profile.Meta{}, profile.Losses{}), 10, 0); !slices.Equal(got, want) {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+}
+
+func TestErrors(t *testing.T) {
+	p := encodetest.Typical()
+	for _, v := range []int{-1, 2} {
+		if err := Write(io.Discard, p, Options{Value: v}); err == nil {
+			t.Errorf("no error for value %d of 2", v)
+		}
+	}
+	if err := Write(encodetest.FullDisk{}, p, Options{}); !errors.Is(err, encodetest.ErrFullDisk) {
+		t.Errorf("Write: error %v, want one that wraps the writer's", err)
+	}
+	if err := Summary(encodetest.FullDisk{}, p, SummaryOptions{Functions: 10}); !errors.Is(err, encodetest.ErrFullDisk) {
+		t.Errorf("Summary: error %v, want one that wraps the writer's", err)
+	}
+}
+
+// checkPrintable fails the test if s holds anything but lines of printable
+// UTF-8.
+func checkPrintable(t *testing.T, s string) {
+	t.Helper()
+	if !utf8.ValidString(s) {
+		t.Error("output is not UTF-8")
+	}
+	for line := range strings.Lines(s) {
+		for _, r := range strings.TrimSuffix(line, "\n") {
+			if !strconv.IsPrint(r) {
+				t.Errorf("%q holds %q", line, r)
+			}
+		}
+	}
+}
+
+func BenchmarkWrite(b *testing.B) {
+	p := encodetest.Large(20_000)
+	for b.Loop() {
+		if err := Write(io.Discard, p, Options{}); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkSummary(b *testing.B) {
+	p := encodetest.Large(20_000)
+	for b.Loop() {
+		if err := Summary(io.Discard, p, SummaryOptions{Functions: 10}); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func TestWriteIsLinear(t *testing.T) {
+	encodetest.Linear(t, func(w io.Writer, p *profile.Profile) error { return Write(w, p, Options{}) })
+}

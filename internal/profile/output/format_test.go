@@ -1,0 +1,65 @@
+package output
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"fulgur/internal/message/usage"
+)
+
+func TestChoose(t *testing.T) {
+	for _, test := range []struct {
+		output, format string
+		want           string // the format's name, or what the error says
+	}{
+		{"", "", "text"},
+		{"-", "", "text"},
+		{"/dev/stdout", "", "text"},
+		{"/dev/fd/63", "", "text"},
+		{"-", "pprof", "pprof"},
+		{"", "folded", "folded"},
+		{"/dev/stdout", "svg", "svg"},
+		{"/dev/null", "", "text"},
+		{"/dev/shm/of-memory.pb.gz", "", "pprof"}, // a file as any other
+		{"out.txt", "", "text"},
+		{"out.folded", "", "folded"},
+		{"dir.svg/out.html", "", "html"},
+		{"out.htm", "", "html"},
+		{"out.svg", "", "svg"},
+		{"out.pb.gz", "", "pprof"},
+		{"out.pprof", "", "pprof"},
+		{"out.prof", "", "pprof"},
+		{"out.svg", "folded", "folded"},
+		{"out.png", "text", "text"},
+		{"out.png", "", `"out.png" names no format`},
+		{"out", "", ".folded .html"},
+		{"out.SVG", "", "names no format"},
+		{"out.gz", "", "names no format"},
+		{"out.svg", "png", `unknown format "png"`},
+		{"", "SVG", "text, folded, html, svg, pprof"},
+	} {
+		got, err := Choose(test.output, test.format)
+		if err == nil && got.Name == test.want {
+			continue
+		}
+		if err == nil || !errors.Is(err, usage.Err) || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("output %q, format %q: %q, %v; want %s", test.output, test.format, got.Name, err, test.want)
+		}
+	}
+}
+
+// A format is found by each of its endings, so none may end another's.
+func TestFormatsAreDistinct(t *testing.T) {
+	for _, f := range formats {
+		for _, ending := range f.Endings {
+			got, err := Choose("out"+ending, "")
+			if err != nil || got.Name != f.Name {
+				t.Errorf("%s chooses %q, %v; want %s", ending, got.Name, err, f.Name)
+			}
+		}
+		if !strings.Contains(Names(), f.Name) {
+			t.Errorf("no %s in %s", f.Name, Names())
+		}
+	}
+}

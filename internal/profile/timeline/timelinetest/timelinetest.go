@@ -1,0 +1,79 @@
+// Package timelinetest has a recording for tests of what is done with one.
+package timelinetest
+
+import (
+	"testing"
+	"time"
+
+	"fulgur/internal/profile"
+	"fulgur/internal/profile/encode/encodetest"
+	"fulgur/internal/profile/timeline"
+)
+
+// Start is when the recording begins, in nanoseconds of CLOCK_MONOTONIC.
+const Start = int64(5_000_000_000)
+
+// Recording returns a recording of 100 ms of two processes with the same number,
+// with one of every event. Its stacks are those of [encodetest.Typical]. The
+// process 42 is on the CPU for 6 ms and off it for 20.000001 ms, reading from a
+// disk, and for 0.3 ms, preempted. It reads 4096 bytes and writes 512.
+func Recording(t testing.TB) *profile.Timeline {
+	t.Helper()
+	p := encodetest.Typical()
+	p.Tasks, p.Samples = nil, nil
+	r, err := timeline.NewRecorder(Start)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { r.Close() })
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	const ms = int64(time.Millisecond)
+	sh := r.Process(42, Start-9*ms)
+	main := r.Thread(sh, 42, Start-9*ms)
+	worker := r.Thread(sh, 43, Start+3*ms)
+	r.NameProcess(sh, Start, "sh")
+	r.NameProcess(sh, Start+2*ms, "tar")
+	r.NameThread(main, Start, "sh")
+	r.NameThread(main, Start+2*ms, "tar")
+	r.NameThread(worker, Start+3*ms, "worker")
+	again := r.Process(42, Start+60*ms) // the number is used again
+	quiet := r.Thread(again, 42, Start+60*ms)
+	r.NameProcess(again, Start+60*ms, "cat")
+	r.NameThread(quiet, Start+60*ms, "cat")
+
+	stack := func(n int) profile.StackID { return profile.StackID(n % len(p.Stacks)) }
+	for i := range 5 {
+		must(r.AddOnCPU(main, profile.OnCPU{Time: Start + int64(i+1)*ms, Stack: stack(3 + i), Weight: ms}))
+	}
+	must(r.AddOffCPU(main, profile.OffCPU{
+		Start: Start + 5*ms + 500_000, Duration: 20*ms + 1, Runnable: 1000, State: profile.StateUninterruptible,
+		Stack: stack(18), Waker: profile.Task{PID: 9, TID: 10, Comm: "kworker"}, WakerStack: stack(30),
+	}))
+	must(r.AddOnCPU(main, profile.OnCPU{Time: Start + 26*ms, Stack: stack(4), Weight: ms}))
+	must(r.AddOffCPU(main, profile.OffCPU{Start: Start + 27*ms, Duration: 300_000, State: profile.StateRunnable, Stack: stack(5)}))
+	must(r.AddBlockIO(main, profile.BlockIO{
+		Queued: Start + 5*ms, Issued: Start + 6*ms, Completed: Start + 25*ms, Device: "nvme0n1", Sector: 2048, Bytes: 4096,
+		Op: profile.BlockRead, Flags: profile.FlagReadAhead | profile.FlagSync, Stack: stack(18), File: "/etc/passwd",
+	}))
+	must(r.AddBlockIO(main, profile.BlockIO{
+		Queued: Start + 4*ms, Issued: Start + 4*ms, Completed: Start + 30*ms, Device: "8:16", Sector: 8, Bytes: 512, Op: profile.BlockWrite, Stack: stack(18),
+	}))
+	must(r.AddFault(worker, profile.Fault{Time: Start + 4*ms, Address: 0x7f0000001000, File: "/lib/libc.so.6", Offset: 0x1000, Major: true, Latency: 2 * ms, Stack: stack(6), Count: 1}))
+	must(r.AddFault(worker, profile.Fault{Time: Start + 7*ms, Address: 0xffffffff81000000, Stack: stack(6), Count: 1}))
+	r.Count(sh, profile.CounterRSS, Start+10*ms, 4096)
+	r.Count(sh, profile.CounterRSS, Start+90*ms, -4096)
+	must(r.AddOnCPU(quiet, profile.OnCPU{Time: Start + 61*ms, Stack: stack(2), Weight: ms}))
+	must(r.EndThread(worker, Start+50*ms))
+	r.EndProcess(sh, Start+70*ms)
+
+	line, err := r.Timeline(p, Start+100*ms, func(s profile.StackID) profile.StackID { return s })
+	must(err)
+	line.Interval, line.OffCPUWhole = ms, true
+	line.Reasons = map[profile.StackID]string{stack(18): "disk read"}
+	return line
+}

@@ -1,0 +1,119 @@
+package boltprofile
+
+import (
+	"context"
+	"time"
+
+	"fulgur/internal/bolt"
+	"fulgur/internal/capture/stacks"
+	"fulgur/internal/capture/target"
+	"fulgur/internal/session"
+)
+
+// basicFrequency is about perf record's default, and odd so that it does not
+// march in step with timers that fire at round rates.
+const basicFrequency = 3989
+
+// basicRun is a profile of samples without branches being taken: an on-CPU
+// profile whose stacks are the interrupted instruction alone.
+type basicRun struct {
+	*session.UserSampling
+	binaries *binaries
+}
+
+// samplingOptions returns the options of the samples with Basic: code of user space
+// alone.
+func (o *Options) samplingOptions() *session.ProfileOptions {
+	p := &session.ProfileOptions{
+		Options: session.Options{
+			Target:   o.Target,
+			Duration: o.Duration,
+			UserOnly: true,
+			MaxDepth: 1,
+			Unwind:   "fp", // the first frame needs no table
+			RingSize: o.RingSize,
+			Stderr:   o.Stderr,
+			Progress: o.Progress,
+		},
+		Event:     o.Event,
+		Frequency: o.Frequency,
+	}
+	if p.Frequency == 0 {
+		p.Frequency = basicFrequency
+	}
+	if p.Duration == 0 && len(o.Command) == 0 {
+		p.Duration = defaultDuration
+	}
+	return p
+}
+
+func attachBasic(o *Options, samples *session.UserSampling, bs *binaries) (*basicRun, error) {
+	// A command has been launched since the options were made.
+	if err := samples.Attach(o.Target); err != nil {
+		return nil, err
+	}
+	return &basicRun{UserSampling: samples, binaries: bs}, nil
+}
+
+func (b *basicRun) took() time.Duration { return b.Duration() }
+func (b *basicRun) close() error        { return b.Close() }
+
+// sample measures and hands the collector what was sampled.
+func (b *basicRun) sample(ctx context.Context, launched *target.Launched) error {
+	store, err := b.Sample(ctx, launched)
+	if err != nil {
+		return err
+	}
+	for sample, value := range store.Samples {
+		leaf := store.Bodies[sample.Body].Leaf
+		if leaf == 0 {
+			continue // a process without a user half, about to end
+		}
+		frame := store.Frames[store.Nodes[leaf].Frame]
+		layout := b.layout(store.Codes[frame.Code], frame.Address)
+		if err := b.binaries.collector.AddAddress(layout, frame.Address, value.Samples); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// layout returns one in which code that stands at an offset in its file is at
+// that address.
+func (b *basicRun) layout(code stacks.Code, offset uint64) bolt.Layout {
+	if code.Kind != stacks.CodeFile {
+		return nil
+	}
+	binary := b.binaries.of(code.File)
+	if binary == nil {
+		return nil
+	}
+	region, ok := binary.Region(offset, 1, offset)
+	if !ok {
+		return nil
+	}
+	return bolt.Layout{region}
+}
+
+func (b *basicRun) describeTo(report *report) error {
+	l, err := b.Losses()
+	if err != nil {
+		return err
+	}
+	report.lost("samples", l.Samples)
+	if !b.Event().IsTime() { // a clock goes on in the kernel
+		report.lost("samples, of whatever process, that the kernel skipped", l.Skipped)
+	}
+	report.lost("times that the kernel paused sampling, as it took too long (-f lowers the rate)", l.Throttled)
+	report.lost("children that were too many to follow", l.Untracked)
+	report.lost("records of what processes mapped", l.Sideband)
+	report.lost("processes that were gone before their mappings could be read", l.ProcessesGone)
+	switch {
+	case report.Samples > 0:
+	case b.Missed():
+		report.warn("nothing was sampled: the target ended before sampling began")
+	default:
+		report.warn("nothing was sampled: %s", b.WhyNothing())
+	}
+	return nil
+}

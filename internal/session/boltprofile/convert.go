@@ -1,0 +1,245 @@
+package boltprofile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"fulgur/internal/bolt"
+	"fulgur/internal/message/plain"
+	"fulgur/internal/message/usage"
+	"fulgur/internal/profile/output"
+	"fulgur/internal/profile/perfdata"
+)
+
+// ConvertOptions describe one conversion of recorded branches to profiles for
+// llvm-bolt.
+type ConvertOptions struct {
+	// Input is the file to read, "-" standard input: perf.data, or what perf script
+	// writes of it.
+	Input string
+	// Output is the file to write, "-" or empty for Stdout, or a directory for
+	// files named by binary and build ID, which AllBinaries needs and creates.
+	Output string
+
+	// Binary is the ELF file whose profile is made. AllBinaries makes those
+	// of all files that were mapped and are found here.
+	Binary      string
+	AllBinaries bool
+
+	// LLVM is the version that the profile is for: "16", "22", or "auto" or
+	// empty for that of the llvm-bolt in PATH.
+	LLVM string
+	// Strict leaves out fall-throughs across entries of the kernel. Basic
+	// counts the addresses of samples in place of branches.
+	Strict, Basic bool
+
+	// Stdout receives data, Stderr everything else.
+	Stdout, Stderr io.Writer
+	// StatsJSON writes the summary as JSON; Quiet leaves it out.
+	StatsJSON, Quiet bool
+}
+
+// Convert makes profiles of recorded branches. The exit code is 0, 2 with an
+// error of usage, or 1 with another one. When ctx ends before it is done, nothing is
+// written.
+func Convert(ctx context.Context, o ConvertOptions) (exitCode int, err error) {
+	l, err := o.complete(ctx)
+	if errors.Is(err, usage.Err) {
+		return 2, err
+	}
+	if err == nil {
+		err = o.convert(ctx, l)
+	}
+	if err != nil {
+		return 1, output.OrInterrupted(ctx, err)
+	}
+	return 0, nil
+}
+
+// NamesProfile reports whether a format, or if that is empty the path of an output,
+// names profiles for BOLT: by its ending, or as a directory for them.
+func NamesProfile(path, format string) bool {
+	if format != "" {
+		return format == Format
+	}
+	return strings.HasSuffix(path, "."+Format) || isDirectory(path)
+}
+
+// isDirectory reports whether path is that of a directory.
+func isDirectory(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
+}
+
+// complete checks o and chooses the version of LLVM.
+func (o *ConvertOptions) complete(ctx context.Context) (llvm, error) {
+	switch {
+	case o.AllBinaries && o.Binary != "":
+		return llvm{}, usage.Errorf("one binary and all of them exclude each other")
+	case o.AllBinaries && (o.Output == "" || o.Output == "-"):
+		return llvm{}, usage.Errorf("the profiles of all binaries need a directory to go to: -o DIR")
+	case !o.AllBinaries && o.Binary == "":
+		return llvm{}, usage.Errorf("which binary to make the profile of? --binary FILE, or --all-binaries")
+	}
+	l, err := chooseLLVM(ctx, o.LLVM)
+	if err == nil && o.Basic && l.version < tracesLLVM {
+		return llvm{}, errBasicLLVM
+	}
+	return l, err
+}
+
+// convert reads the input, writes the profiles and sums up.
+func (o *ConvertOptions) convert(ctx context.Context, l llvm) (err error) {
+	collector := bolt.NewCollector(bolt.Options{Strict: o.Strict})
+	defer collector.Close()
+	cv := &conversion{options: o, collector: collector}
+	if err := cv.choose(); err != nil {
+		return err
+	}
+	in, err := perfdata.Open(ctx, o.Input)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, in.Close()) }()
+	w, err := openPreagg(l, o.Basic, o.AllBinaries, o.Output, o.Stdout)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, w.abort()) }()
+
+	if err := cv.collect(ctx, in); err != nil {
+		return err
+	}
+	paths, err := w.write(ctx, collector)
+	if err != nil || o.Quiet {
+		return err
+	}
+	return cv.report(w, paths).write(o.Stderr, o.StatsJSON)
+}
+
+// conversion is an input being read.
+type conversion struct {
+	options   *ConvertOptions
+	collector *bolt.Collector
+
+	binary  *bolt.Binary // the one asked for, nil if all are
+	byName  bool         // it was known by its name alone
+	other   string       // build ID of another file of its name
+	mapped  int          // different files that were mapped
+	library library      // all binaries
+
+	stats perfdata.Stats
+}
+
+// choose opens the binary asked for, and names its profile if a directory is
+// to have it.
+func (cv *conversion) choose() error {
+	if cv.options.AllBinaries {
+		return nil
+	}
+	var err error
+	if cv.binary, err = openBinary(cv.options.Binary); err != nil {
+		return err
+	}
+	cv.collector.Register(cv.binary)
+	if isDirectory(cv.options.Output) {
+		cv.options.Output = filepath.Join(cv.options.Output, bolt.ProfileName(cv.binary))
+	}
+	return nil
+}
+
+// collect counts the input's samples, and fails if there is nothing to make a
+// profile of.
+func (cv *conversion) collect(ctx context.Context, in *perfdata.Input) error {
+	opts := perfdata.Options{Find: cv.findAny, Addresses: cv.options.Basic}
+	if cv.binary != nil {
+		opts.Find, opts.Default = cv.findOne(), cv.binary.FixedLayout()
+	}
+	var err error
+	if cv.stats, err = in.Collect(ctx, cv.collector, opts); err != nil {
+		return err
+	}
+	if cv.collector.Stats().Inside == 0 {
+		return fmt.Errorf("%s: %s", in.Name(), cv.whyNothing(in))
+	}
+	return nil
+}
+
+// findOne looks for the binary asked for among the mapped files.
+func (cv *conversion) findOne() func(perfdata.Mapped) *bolt.Binary {
+	match := perfdata.Match(cv.binary)
+	return func(m perfdata.Mapped) *bolt.Binary {
+		cv.mapped++
+		known := m.BuildID != "" && cv.binary.BuildID != ""
+		found := match(m)
+		switch {
+		case found != nil && !known:
+			cv.byName = true
+		case found == nil && known && path.Base(m.Path) == path.Base(cv.binary.Name):
+			cv.other = m.BuildID
+		}
+		return found
+	}
+}
+
+// findAny looks for a mapped file on this machine.
+func (cv *conversion) findAny(m perfdata.Mapped) *bolt.Binary {
+	cv.mapped++
+	b := cv.library.find(m)
+	if b != nil {
+		cv.collector.Register(b)
+	}
+	return b
+}
+
+// whyNothing returns the cause of an empty profile and what to do about it.
+func (cv *conversion) whyNothing(in *perfdata.Input) string {
+	const record = "record with perf record -b (or -j any,u), where the CPU can"
+	what := "any file that is here"
+	if cv.binary != nil {
+		what = describeBinary(cv.binary)
+	}
+	switch {
+	case cv.stats.Samples == 0 && in.Text():
+		return "no samples: text must be that of perf script -F pid,ip,brstack --show-mmap-events"
+	case cv.stats.Samples == 0:
+		return "no samples"
+	case cv.other != "" && cv.stats.Mappings == 0:
+		return fmt.Sprintf("wrong binary: %s was recorded with build ID %s, but %s is another build; give the one that ran", path.Base(cv.binary.Name), cv.other, what)
+	case cv.mapped == 0 && in.Text() && cv.stats.Ignored == cv.stats.Samples:
+		return "does not tell where files were mapped: add --show-mmap-events to perf script's options"
+	case cv.stats.Mappings == 0 && cv.stats.Ignored == cv.stats.Samples:
+		return fmt.Sprintf("no process had mapped %s%s", what, cv.library.leftOut())
+	case cv.collector.Stats().Samples == 0 && cv.stats.NoStack > 0:
+		return "no branch stacks in the file: " + record + ", or take the samples alone with --basic"
+	case cv.stats.Ignored == cv.stats.Samples:
+		return fmt.Sprintf("no sample is of a process that had mapped %s%s", what, cv.library.leftOut())
+	case cv.options.Basic:
+		return "no sample was in " + what
+	}
+	return "no branch was in " + what
+}
+
+// report sums up.
+func (cv *conversion) report(w *preaggWriter, paths map[*bolt.Binary]string) *report {
+	r := newReport(cv.collector, w, paths, 0)
+	r.lost("records that the kernel could not deliver", cv.stats.Lost)
+	r.leftOut("samples of other processes", cv.stats.Ignored)
+	r.leftOut("samples without branch records", cv.stats.NoStack)
+	if cv.byName {
+		r.warn("%s was known by its name alone, as the input tells no build ID of it: make sure that it is what ran", plain.Terminal(cv.binary.Name))
+	}
+	if cv.binary != nil && cv.stats.Mappings == 0 {
+		r.warn("the input does not tell what ran %s: all samples were taken to be of it", plain.Terminal(cv.binary.Name))
+	}
+	if left := cv.library.leftOut(); left != "" {
+		r.warn("not all files get a profile%s", left)
+	}
+	return r
+}

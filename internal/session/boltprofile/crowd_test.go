@@ -1,0 +1,127 @@
+package boltprofile
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"fulgur/internal/capture/target"
+	"fulgur/internal/linux/perfevent"
+)
+
+// A crowd has those processes stepped, and only those, that run what is wanted.
+func TestCrowd(t *testing.T) {
+	running := map[int]bool{10: true, 11: false}
+	var said []string
+	c := &crowd{
+		target:  target.Target{Scope: target.Processes, PIDs: []int{10, 11}},
+		wanted:  func(pid int) bool { return running[pid] },
+		add:     func(pid int) error { said = append(said, fmt.Sprintf("+%d", pid)); return nil },
+		drop:    func(pid int) error { said = append(said, fmt.Sprintf("-%d", pid)); return nil },
+		members: map[int]standing{},
+	}
+	for _, step := range []struct {
+		name    string
+		record  perfevent.Record
+		running map[int]bool
+		want    string
+		soon    bool // it is looked again before long
+	}{
+		{"first", nil, nil, "+10", false},
+		{"again", nil, nil, "", false},
+		{"11 maps it", perfevent.Mmap2{PID: 11}, map[int]bool{11: true}, "+11", true},
+		{"10 maps something", perfevent.Mmap2{PID: 10}, nil, "", false},
+		{"a stranger", perfevent.Mmap2{PID: 12}, nil, "", false},
+		{"a new thread", perfevent.Fork{PID: 10, PPID: 10, TID: 13}, nil, "", false},
+		{"a child", perfevent.Fork{PID: 13, PPID: 10, TID: 13}, nil, "", true},
+		{"10 executes something else", perfevent.Comm{PID: 10, TID: 10, Exec: true}, map[int]bool{10: false}, "-10", true},
+		{"10 executes it again", perfevent.Comm{PID: 10, TID: 10, Exec: true}, map[int]bool{10: true}, "+10", true},
+		{"10 executes it once more", perfevent.Comm{PID: 10, TID: 10, Exec: true}, nil, "-10 +10", true},
+		{"10 gets a name", perfevent.Comm{PID: 10, TID: 10}, nil, "", false},
+		{"a thread ends", perfevent.Exit{PID: 10, TID: 13}, nil, "", false},
+		{"its number is another's", perfevent.Exit{PID: 11, TID: 11}, nil, "+11", false},
+		{"records lost", perfevent.Lost{}, nil, "", false},
+	} {
+		for pid, wanted := range step.running {
+			running[pid] = wanted
+		}
+		if step.record != nil {
+			c.heed(step.record)
+		}
+		if c.stale != step.soon {
+			t.Errorf("%s: stale %v, want %v", step.name, c.stale, step.soon)
+		}
+		said = nil
+		c.looked = time.Time{} // long ago
+		if err := c.follow(); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Join(said, " "); got != step.want {
+			t.Errorf("%s: %q, want %q", step.name, got, step.want)
+		}
+	}
+	running[11] = false
+	c.heed(perfevent.Comm{PID: 11, Exec: true})
+	said = nil
+	if err := c.follow(); err != nil || len(said) > 0 {
+		t.Errorf("looked again at once: %q, %v", said, err)
+	}
+}
+
+// What is excluded is found by nobody, but can be named.
+func TestCrowdFinds(t *testing.T) {
+	self := os.Getpid()
+	for _, test := range []struct {
+		target   target.Target
+		excluded []int
+		want     bool
+	}{
+		{target.Target{}, nil, true},
+		{target.Target{}, []int{self}, false},
+		{target.Target{Scope: target.Processes, PIDs: []int{self}}, []int{self}, true},
+		{target.Target{Scope: target.Processes, PIDs: []int{os.Getppid()}}, nil, false},
+		{target.Target{Scope: target.Processes, PIDs: []int{os.Getppid()}, Children: true}, nil, true},
+		{target.Target{Scope: target.Processes, PIDs: []int{os.Getppid()}, Children: true}, []int{self}, false},
+	} {
+		c := crowd{target: test.target, excluded: test.excluded}
+		pids, err := c.find()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := slices.Contains(pids, self); got != test.want {
+			t.Errorf("%+v: found %v, want %v", c, got, test.want)
+		}
+	}
+}
+
+func TestCgroupProcesses(t *testing.T) {
+	root := t.TempDir()
+	for dir, procs := range map[string]string{".": "1\n0\n", "a": "2\n", "a/b": "3\n4\n", "threaded": ""} {
+		if err := os.MkdirAll(filepath.Join(root, dir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if dir == "threaded" {
+			continue // cannot be read
+		}
+		if err := os.WriteFile(filepath.Join(root, dir, "cgroup.procs"), []byte(procs), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pids, err := cgroupProcesses(root)
+	slices.Sort(pids)
+	if err != nil || !slices.Equal(pids, []int{1, 2, 3, 4}) {
+		t.Errorf("%v, %v", pids, err)
+	}
+	if err := os.WriteFile(filepath.Join(root, "a", "cgroup.procs"), []byte("x\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{root, filepath.Join(root, "none")} {
+		if pids, err := cgroupProcesses(path); err == nil {
+			t.Errorf("%s: no error, but %v", path, pids)
+		}
+	}
+}

@@ -1,0 +1,174 @@
+package boltprofile
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+
+	"fulgur/internal/bolt"
+	"fulgur/internal/message/usage"
+)
+
+// Versions of LLVM whose perf2bolt reads something that older ones do not.
+const (
+	// branchesLLVM is the oldest that is written for: B, F and f lines.
+	branchesLLVM = 16
+	// tracesLLVM reads T lines and samples without branches, too.
+	tracesLLVM = 22
+)
+
+// llvmAuto asks for the version of the llvm-bolt that is here.
+const llvmAuto = "auto"
+
+// llvm is the BOLT that a profile is for.
+type llvm struct {
+	version int    // branchesLLVM or tracesLLVM
+	found   string // the version that made the choice, "" if it was asked for
+	dir     string // where its programs are, "" if PATH has them
+}
+
+// chooseLLVM returns what asked stands for: "16", "22", or "auto" for the
+// llvm-bolt in PATH, and the newest if there is none.
+func chooseLLVM(ctx context.Context, asked string) (llvm, error) {
+	program, err := exec.LookPath("llvm-bolt")
+	inPath := err == nil
+	chosen := llvm{version: tracesLLVM}
+	switch asked {
+	case "", llvmAuto:
+		if inPath {
+			major, full, err := llvmVersion(ctx, program)
+			if err != nil {
+				return llvm{}, err
+			}
+			chosen.version, chosen.found = formatFor(major), full
+		}
+	case strconv.Itoa(branchesLLVM):
+		chosen.version = branchesLLVM
+	case strconv.Itoa(tracesLLVM):
+	default:
+		return llvm{}, usage.Errorf("--llvm %s: give %d for LLVM 16 to 21, %d for newer ones, or auto for the llvm-bolt in PATH", asked, branchesLLVM, tracesLLVM)
+	}
+	if !inPath {
+		// Debian's perf2bolt-16 and -19 in PATH behave as llvm-bolt.
+		dir := fmt.Sprintf("/usr/lib/llvm-%d/bin", chosen.version)
+		if _, err := exec.LookPath(filepath.Join(dir, "perf2bolt")); err == nil {
+			chosen.dir = dir
+		}
+	}
+	return chosen, nil
+}
+
+// formatFor returns the version whose format a perf2bolt of LLVM major reads.
+func formatFor(major int) int {
+	if major < tracesLLVM {
+		return branchesLLVM
+	}
+	return tracesLLVM
+}
+
+var llvmVersionText = regexp.MustCompile(`LLVM version ((\d+)\.[0-9.]+)`)
+
+// llvmVersion asks the llvm-bolt at path for its version.
+func llvmVersion(ctx context.Context, path string) (major int, full string, err error) {
+	const remedy = "say with --llvm which version the profile is for"
+	out, err := exec.CommandContext(ctx, path, "--version").Output()
+	if err != nil {
+		return 0, "", fmt.Errorf("%s --version: %w; %s", path, err, remedy)
+	}
+	m := llvmVersionText.FindSubmatch(out)
+	if m == nil {
+		line, _, _ := bytes.Cut(out, []byte("\n"))
+		return 0, "", fmt.Errorf("%s --version says %q, which is no version of LLVM; %s", path, line, remedy)
+	}
+	major, err = strconv.Atoi(string(m[2]))
+	return major, string(m[1]), err
+}
+
+// program returns how a program of BOLT is called.
+func (l llvm) program(name string) string { return filepath.Join(l.dir, name) }
+
+// errBasicLLVM is why samples without branches are not written for an older
+// LLVM.
+var errBasicLLVM = usage.Errorf("only perf2bolt of LLVM %d and newer reads samples without branches from such a file; --llvm %d makes a profile for that", tracesLLVM, tracesLLVM)
+
+// installedLLVM returns an LLVM whose llvm-bolt and perf2bolt are installed,
+// the newest of those that read what asked stands for; see [chooseLLVM].
+func installedLLVM(ctx context.Context, asked string) (llvm, error) {
+	chosen, err := chooseLLVM(ctx, asked)
+	if err != nil {
+		return llvm{}, err
+	}
+	const everywhere = "/usr/lib/llvm-*/bin/llvm-bolt" // Debian's
+	programs, err := filepath.Glob(everywhere)
+	if err != nil {
+		return llvm{}, err
+	}
+	if inPath, err := exec.LookPath("llvm-bolt"); err == nil {
+		programs = append(programs, inPath)
+	}
+	var newest llvm
+	major := 0
+	for _, program := range programs {
+		// Debian's perf2bolt-16 and -19 in PATH behave as llvm-bolt.
+		if _, err := exec.LookPath(filepath.Join(filepath.Dir(program), "perf2bolt")); err != nil {
+			continue
+		}
+		m, full, err := llvmVersion(ctx, program)
+		if err != nil {
+			return llvm{}, err
+		}
+		reads := m >= branchesLLVM && (asked != strconv.Itoa(tracesLLVM) || m >= tracesLLVM)
+		if !reads || m <= major {
+			continue
+		}
+		major, newest = m, llvm{version: chosen.version, dir: filepath.Dir(program)}
+		if asked == "" || asked == llvmAuto {
+			newest.version, newest.found = formatFor(m), full
+		}
+	}
+	if major == 0 {
+		return llvm{}, fmt.Errorf("--optimize needs llvm-bolt and perf2bolt of LLVM %d or newer, and neither PATH nor %s has them: install them (Debian's package bolt-%d, or a newer one of https://apt.llvm.org), or take the profile without --optimize and optimise elsewhere", chosen.version, filepath.Dir(everywhere), chosen.version)
+	}
+	return newest, nil
+}
+
+// next returns the command lines that optimise b by its profile at path.
+func (l llvm) next(b *bolt.Binary, path string, basic bool) [][]string {
+	fdata, optimized := filepath.Base(b.Name)+".fdata", filepath.Base(b.Name)+".bolt"
+	flags := l.layoutFlags(b.Relocations)
+	return [][]string{l.convert(path, fdata, b.Name, basic), l.optimize(b.Name, optimized, fdata, flags)}
+}
+
+// convert is the command line that makes BOLT's own profile, fdata, of the one
+// at path.
+func (l llvm) convert(path, fdata, binary string, basic bool) []string {
+	argv := []string{l.program("perf2bolt"), "--pa"}
+	if basic {
+		argv = append(argv, "--basic-events") // -nl before LLVM 22, which does not read such profiles
+	}
+	return append(argv, "-p", path, "-o", fdata, binary)
+}
+
+// optimize is the command line that makes optimized of binary.
+func (l llvm) optimize(binary, optimized, fdata string, flags []string) []string {
+	return append([]string{l.program("llvm-bolt"), binary, "-o", optimized, "-data=" + fdata}, flags...)
+}
+
+// layoutFlags are the optimisations that BOLT's documentation recommends. With
+// relocations functions can be reordered: of the algorithms for that LLVM 16
+// does not have the newer one.
+func (l llvm) layoutFlags(relocations bool) []string {
+	flags := []string{"-reorder-blocks=ext-tsp"}
+	switch {
+	case !relocations:
+	case l.version < tracesLLVM:
+		flags = append(flags, "-reorder-functions=hfsort")
+	default:
+		flags = append(flags, "-reorder-functions=cdsort")
+	}
+	return append(flags, "-split-functions", "-split-all-cold", "-split-eh", "-dyno-stats")
+}

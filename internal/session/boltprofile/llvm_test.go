@@ -1,0 +1,62 @@
+package boltprofile
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"fulgur/internal/message/usage"
+	"fulgur/internal/testenv"
+)
+
+// fakeLLVM makes a directory with the programs of an LLVM, and the only one in
+// PATH.
+func fakeLLVM(t *testing.T, version string, programs ...string) string {
+	t.Helper()
+	dir := t.TempDir()
+	script := "#!/bin/sh\necho 'Debian LLVM version " + version + "'\n"
+	for _, name := range programs {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(script), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("PATH", dir)
+	return dir
+}
+
+// The newest LLVM that reads what was asked for is called.
+func TestInstalledLLVM(t *testing.T) {
+	testenv.File(t, "/bin/sh")
+	for _, test := range []struct {
+		asked, version string
+		programs       []string
+		want           int // 0: one of PATH is not taken
+	}{
+		{"auto", "99.1.0", []string{"llvm-bolt", "perf2bolt"}, 22},
+		{"22", "99.1.0", []string{"llvm-bolt", "perf2bolt"}, 22},
+		{"16", "99.1.0", []string{"llvm-bolt", "perf2bolt"}, 16},
+		{"auto", "99.1.0", []string{"llvm-bolt"}, 0},
+		{"auto", "15.0.0", []string{"llvm-bolt", "perf2bolt"}, 0},
+		{"22", "21.1.0", []string{"llvm-bolt", "perf2bolt"}, 0},
+	} {
+		dir := fakeLLVM(t, test.version, test.programs...)
+		l, err := installedLLVM(t.Context(), test.asked)
+		switch {
+		case test.want == 0 && err == nil && l.dir == dir:
+			t.Errorf("%+v: takes %+v", test, l)
+		case test.want == 0 && err != nil && !strings.Contains(err.Error(), "install them"):
+			t.Errorf("%+v: %v", test, err)
+		case test.want != 0 && (err != nil || l.dir != dir || l.version != test.want):
+			t.Errorf("%+v: %+v, %v", test, l, err)
+		}
+	}
+	fakeLLVM(t, "of no kind", "llvm-bolt")
+	if _, err := installedLLVM(t.Context(), "auto"); err == nil {
+		t.Error("a version of no kind is accepted")
+	}
+	if _, err := installedLLVM(t.Context(), "17"); !errors.Is(err, usage.Err) {
+		t.Errorf("version 17: %v", err)
+	}
+}

@@ -1,0 +1,185 @@
+package boltprofile
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"fulgur/internal/bolt"
+	"fulgur/internal/message/plain"
+	"fulgur/internal/message/usage"
+)
+
+// optimizer has the installed llvm-bolt optimise a binary.
+type optimizer struct {
+	llvm  llvm
+	flags []string // that this llvm-bolt knows
+	// output is the file to write, and dir a directory next to it, for what
+	// is not complete.
+	output, dir string
+}
+
+// newOptimizer prepares to write output.
+func newOptimizer(ctx context.Context, l llvm, output string) (*optimizer, error) {
+	if isDirectory(output) {
+		return nil, usage.Errorf("--optimize %s: is a directory: give the name of the file to write", output)
+	}
+	help, err := exec.CommandContext(ctx, l.program("llvm-bolt"), "--help-hidden").Output()
+	if err != nil {
+		return nil, fmt.Errorf("%s --help-hidden: %w", l.program("llvm-bolt"), err)
+	}
+	z := &optimizer{llvm: l, flags: knownFlags(l.layoutFlags(true), help), output: output}
+	z.dir, err = os.MkdirTemp(filepath.Dir(output), ".fulgur-bolt-")
+	if err != nil {
+		return nil, fmt.Errorf("write next to %s: %w", output, err)
+	}
+	return z, nil
+}
+
+// knownFlags returns those of llvm-bolt's flags that its help, from
+// --help-hidden, lists with their values.
+func knownFlags(flags []string, help []byte) []string {
+	var known []string
+	for _, flag := range flags {
+		name, value, hasValue := strings.Cut(strings.TrimLeft(flag, "-"), "=")
+		section := regexp.MustCompile(`(?m)^ +--?` + regexp.QuoteMeta(name) + `(=<.*>)? .*(\n +=.*)*`).Find(help)
+		if section == nil {
+			continue
+		}
+		if hasValue && !regexp.MustCompile(`(?m)^ +=`+regexp.QuoteMeta(value)+` `).Match(section) {
+			continue
+		}
+		known = append(known, flag)
+	}
+	return known
+}
+
+// path is that of a file for what is not complete.
+func (z *optimizer) path(name string) string { return filepath.Join(z.dir, name) }
+
+func (z *optimizer) close() error { return os.RemoveAll(z.dir) }
+
+// check refuses what llvm-bolt cannot optimise, or not well, before it is
+// measured.
+func (z *optimizer) check(bs *binaries) error {
+	b := bs.only
+	name := plain.Terminal(b.Name)
+	switch out, err := os.Stat(z.output); {
+	case err == nil && bs.isChosen(out):
+		return usage.Errorf("--optimize %s: that is the binary itself; give another file", z.output)
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return err
+	case b.Optimized:
+		return fmt.Errorf("%s was optimised by llvm-bolt already, which it does not do twice: run, and give, the one that the linker made", name)
+	case !b.Symbols:
+		return fmt.Errorf("%s is stripped of its symbol table, which llvm-bolt needs: run the file as it was linked with -Wl,--emit-relocs, or give that with --binary if it has the same build ID", name)
+	case !b.Relocations:
+		return fmt.Errorf("%s has no relocations of its code (.rela.text), without which llvm-bolt cannot move functions: link it with -Wl,--emit-relocs (and do not strip it), and run that", name)
+	}
+	return nil
+}
+
+// optimize has the binary optimised by the profile at path, and puts the
+// results into the report.
+func (z *optimizer) optimize(ctx context.Context, bs *binaries, path string, report *report) error {
+	r := report.of(bs.only)
+	r.Next = [][]string{}
+	if filepath.Dir(path) == filepath.Clean(z.dir) {
+		r.Profile = "" // does not last
+	}
+	if r.Branches+r.Samples == 0 {
+		return fmt.Errorf("nothing was sampled in %s, so that there is nothing to optimise it by", plain.Terminal(r.Binary))
+	}
+	binary := bs.path()
+	fdata, optimized := z.path("profile.fdata"), z.path("optimized")
+	converted, err := z.call(ctx, z.llvm.convert(path, fdata, binary, report.basic))
+	if err != nil {
+		return err
+	}
+	said, err := z.call(ctx, z.llvm.optimize(binary, optimized, fdata, z.flags))
+	if err != nil {
+		return err
+	}
+	if err := os.Rename(optimized, z.output); err != nil {
+		return fmt.Errorf("write %s: %w", z.output, err)
+	}
+	r.Optimized, r.Findings = z.output, findings(slices.Concat(converted, said))
+	return nil
+}
+
+// call runs a program of BOLT and returns what it says.
+func (z *optimizer) call(ctx context.Context, argv []string) ([]byte, error) {
+	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+	// Ctrl-C ends the measurement, and not this.
+	cmd.SysProcAttr = &unix.SysProcAttr{Setpgid: true, Pdeathsig: unix.SIGKILL}
+	said, err := cmd.CombinedOutput()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w: %s", shellCommand(argv), err, complaint(said))
+	}
+	return said, nil
+}
+
+// complaint returns the lines in which BOLT says what is wrong, or its last
+// ones.
+func complaint(said []byte) string {
+	const most = 4
+	lines := strings.Split(strings.TrimSpace(string(said)), "\n")
+	var errs []string
+	for _, line := range lines {
+		if strings.Contains(line, "BOLT-ERROR") {
+			errs = append(errs, line)
+		}
+	}
+	if len(errs) == 0 {
+		errs = lines[max(0, len(lines)-most):]
+	}
+	return strings.Join(errs[:min(len(errs), most)], "\n")
+}
+
+// What BOLT says that its user should know: how much of the profile it takes
+// and refuses, and, in the table of -dyno-stats, what changed.
+var (
+	boltSays = regexp.MustCompile(`(?m)^(?:BOLT-INFO|PERF2BOLT): (.*(?:have non-empty execution profile|could not be optimized|traces mismatching .*: [1-9]|out of range traces .*: [1-9]).*)$`)
+	dynoStat = regexp.MustCompile(`(?m)^\s*\d+ : (executed instructions|total branches|taken branches) \(([-+]\d+\.\d+%|=)\)$`)
+)
+
+// findings returns what BOLT says that its user should know.
+func findings(said []byte) []string {
+	var found []string
+	for _, m := range boltSays.FindAllSubmatch(said, -1) {
+		if line := string(m[1]); !slices.Contains(found, line) {
+			found = append(found, line)
+		}
+	}
+	var changes []string
+	for _, m := range dynoStat.FindAllSubmatch(said, -1) {
+		changes = append(changes, fmt.Sprintf("%s %s", m[1], m[2]))
+	}
+	switch {
+	case len(changes) > 0:
+		found = append(found, strings.Join(changes, ", "))
+	case bytes.Contains(said, []byte("(no change)")):
+		found = append(found, "nothing changed")
+	}
+	return found
+}
+
+// of returns the report of b.
+func (r *report) of(b *bolt.Binary) *binaryReport {
+	for i := range r.Binaries {
+		if r.Binaries[i].Binary == b.Name {
+			return &r.Binaries[i]
+		}
+	}
+	return &binaryReport{Binary: b.Name}
+}

@@ -1,0 +1,168 @@
+package boltprofile
+
+import (
+	"errors"
+	"fmt"
+	"io"
+
+	"fulgur/internal/capture/branch"
+	"fulgur/internal/capture/sampling"
+	"fulgur/internal/capture/target"
+	"fulgur/internal/doctor"
+	"fulgur/internal/linux/perfevent"
+	"fulgur/internal/message/usage"
+)
+
+// recorder is what records branches: the processor, or the stepping of the
+// target.
+type recorder interface {
+	fmt.Stringer // what is done
+	// attach opens what it takes. The witness listens by now.
+	attach(r *branchRun) error
+	enable() error
+	// disable stops recording. What there is by then is still to be read.
+	disable() error
+	// targets are the processes that are in the target now.
+	targets() ([]int, error)
+	// fds are the descriptors whose readiness is worth a poll.
+	fds() []int
+	followCPUs(online []int) error
+	// mark notes which samples there are by now, and returns how full the
+	// place where they wait is, from 0 to 1.
+	mark() (fill float64)
+	// read calls add with those samples.
+	read(add func(branch.Sample) error) error
+	// tend is called after each poll.
+	tend() error
+	// report adds what only the recorder knows.
+	report(report *report) error
+	close() error
+}
+
+// What [Options.Branches] can ask for.
+const (
+	branchesAuto     = "auto"
+	branchesHardware = "hardware"
+	branchesStepping = "stepping"
+)
+
+// chooseRecorder returns what records branches on this machine, as o asks.
+// Finding out takes privileges.
+func (o *Options) chooseRecorder(stderr io.Writer) (recorder, error) {
+	if o.Branches == branchesStepping {
+		return newStepped(o), nil
+	}
+	event, err := o.event()
+	if err == nil {
+		return &recorded{event: event}, nil
+	}
+	if !errors.Is(err, branch.ErrNoHardware) || o.Branches == branchesHardware {
+		return nil, err
+	}
+	if flag := o.forHardware(); flag != "" {
+		return nil, fmt.Errorf("%w; or take --branches stepping in place of %s: it needs no such hardware, see fulgur bolt --help", err, flag)
+	}
+	if len(o.Command) == 0 {
+		return nil, fmt.Errorf("%w; or add --branches stepping, which needs none: it holds the target's threads for some milliseconds at a time and has them execute one instruction after the other, see fulgur bolt --help", err)
+	}
+	// What is lost has been said.
+	if err := doctor.CheckPrivileges(doctor.BoltStepping, stderr, true); err != nil {
+		return nil, err
+	}
+	s := newStepped(o)
+	if !o.Quiet {
+		fmt.Fprintf(stderr, "fulgur: no branch recording hardware here: the command is stepped through in bursts, which take it %s more time at most (--branches stepping, --max-overhead)\n", s.overhead())
+	}
+	return s, nil
+}
+
+// forHardware names an option of o that nothing but hardware can heed, "" if
+// there is none.
+func (o *Options) forHardware() string {
+	switch {
+	case o.Event != "":
+		return "--event"
+	case o.Frequency != 0:
+		return "--frequency"
+	case o.RingSize != 0:
+		return "--ring-size"
+	}
+	return ""
+}
+
+// event returns what to sample.
+func (o *Options) event() (branch.Event, error) {
+	limit, err := perfevent.MaxSampleRate()
+	if err != nil {
+		return branch.Event{}, err
+	}
+	frequency := o.Frequency
+	if frequency == 0 {
+		frequency = limit
+	}
+	if frequency > limit {
+		return branch.Event{}, usage.Errorf("frequency %d Hz is above the %d Hz that the kernel allows; lower it, or raise sysctl kernel.perf_event_max_sample_rate", frequency, limit)
+	}
+	if o.Event == "" {
+		return branch.Choose(frequency)
+	}
+	if _, err := perfevent.ParseEvent(o.Event); err != nil {
+		return branch.Event{}, usage.Errorf("%v", err)
+	}
+	return branch.Named(o.Event, sampling.Rate{Frequency: frequency})
+}
+
+// recorded is what the processor records.
+type recorded struct {
+	event  branch.Event
+	source *branch.Source
+}
+
+func (h *recorded) String() string {
+	return fmt.Sprintf("sampling the branches of %s, %s", h.event.Specs[0].Name, h.event.Rate)
+}
+
+func (h *recorded) attach(r *branchRun) error {
+	cgroup, err := target.OpenCgroup(r.options.Target)
+	if err != nil {
+		return err
+	}
+	defer cgroup.Close()
+	h.source, err = branch.Load(branch.Options{Scope: r.options.Target.Scope, Cgroup: cgroup.FD, RingSize: r.options.RingSize})
+	if err != nil {
+		return fmt.Errorf("load the branch program: %w", err)
+	}
+	return h.source.Attach(r.options.Target, h.event)
+}
+
+func (h *recorded) enable() error                            { return h.source.Enable() }
+func (h *recorded) disable() error                           { return h.source.Disable() }
+func (h *recorded) targets() ([]int, error)                  { return h.source.Targets() }
+func (h *recorded) fds() []int                               { return h.source.FDs() }
+func (h *recorded) followCPUs(online []int) error            { return h.source.FollowCPUs(online) }
+func (h *recorded) mark() (fill float64)                     { return h.source.Mark() }
+func (h *recorded) read(add func(branch.Sample) error) error { return h.source.Read(add) }
+func (h *recorded) tend() error                              { return h.source.CheckThrottling() }
+
+func (h *recorded) close() error {
+	if h.source == nil {
+		return nil
+	}
+	return h.source.Close()
+}
+
+func (h *recorded) report(report *report) error {
+	kernel, err := h.source.Stats()
+	if err != nil {
+		return err
+	}
+	report.lost("samples that met a full ring (--ring-size raises it, -f lowers the rate)", kernel.Lost)
+	report.lost("samples, of whatever process, that the kernel skipped", kernel.Skipped)
+	report.lost("times that the kernel paused sampling, as it took too long (-f lowers the rate)", kernel.Throttled)
+	report.lost("children that were too many to follow", kernel.Untracked)
+	report.leftOut("samples without branch records", kernel.Empty)
+	if report.Samples == 0 && kernel.Empty > 0 {
+		report.nothing = "no sample came with branch records: this hardware may not record them for " + h.event.Specs[0].Name + "; choose another event with --event"
+	}
+	return nil
+}

@@ -1,0 +1,344 @@
+package boltprofile
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"fulgur/internal/bolt"
+	"fulgur/internal/message/plain"
+)
+
+// report is the summary of profiles for BOLT: what was counted, what not
+// and why, whether it is enough, and what to do next. Shares go from 0 to 1.
+type report struct {
+	// Samples is the number of samples of processes that had mapped one of
+	// the binaries, Records that of their branch records.
+	Samples uint64 `json:"samples"`
+	Records uint64 `json:"records"`
+	// Lost are samples and records that are missing, LeftOut those that were
+	// there and do not count; by cause.
+	Lost    []cause `json:"lost"`
+	LeftOut []cause `json:"left_out"`
+	// InsideShare is the share of records (samples, if these have no
+	// branches) that were in one of the binaries, MispredictedShare that of
+	// mispredicted branches among them.
+	InsideShare       float64 `json:"inside_share"`
+	MispredictedShare float64 `json:"mispredicted_share"`
+	// Stepping says what stepping did, Refused which processes and threads it
+	// could not step and why. They are absent with hardware.
+	Stepping *steppingReport `json:"stepping,omitempty"`
+	Refused  []string        `json:"refused,omitempty"`
+	// Binaries are those that got a profile, those with most branches first.
+	Binaries []binaryReport `json:"binaries"`
+	Warnings []string       `json:"warnings"`
+
+	basic   bool
+	nothing string // why there are no samples, if that is known
+}
+
+// cause is why samples or records do not count, and how many.
+type cause struct {
+	Cause string `json:"cause"`
+	Count uint64 `json:"count"`
+}
+
+// binaryReport is the summary of one binary's profile.
+type binaryReport struct {
+	Binary            string  `json:"binary"`
+	BuildID           string  `json:"build_id"`
+	Profile           string  `json:"profile"` // its file, "-" for standard output
+	Samples           uint64  `json:"samples"` // those without branches
+	Branches          uint64  `json:"branches"`
+	Taken             uint64  `json:"taken"`
+	Mispredicted      uint64  `json:"mispredicted"`
+	Traces            uint64  `json:"traces"`
+	ExecutableBytes   uint64  `json:"executable_bytes"`
+	TakenByExecutable float64 `json:"taken_by_executable_bytes"`
+	// SufficientAfter is how many seconds of such a measurement make a
+	// sufficient profile, 0 if that is not known.
+	SufficientAfter float64 `json:"sufficient_after_seconds"`
+	// UnseenShare estimates how much of what the code does next is not in the
+	// profile.
+	UnseenShare float64 `json:"unseen_share"`
+	// Optimized is the file that llvm-bolt has written, and Findings what it
+	// says of that.
+	Optimized string   `json:"optimized,omitempty"`
+	Findings  []string `json:"findings,omitempty"`
+	// Next are the commands that optimise the binary by its profile.
+	Next     [][]string `json:"next"`
+	Warnings []string   `json:"warnings"`
+}
+
+// sufficient is how many branches must have been taken for each byte of
+// machine code for a good profile; perforator's measure. All of the file's
+// machine code counts, whether it ever runs or not, so that it asks too much of
+// a large program of which little runs.
+const sufficient = 1
+
+// maxBinaries is how many binaries the text tells of, maxRefused how many
+// processes that could not be stepped.
+const maxBinaries, maxRefused = 10, 5
+
+// newReport sums up what c counted, in the time that it took (0 if that is
+// not known), and w wrote to paths.
+func newReport(c *bolt.Collector, w *preaggWriter, paths map[*bolt.Binary]string, took time.Duration) *report {
+	s := c.Stats()
+	r := &report{
+		Samples:           s.Samples,
+		Records:           s.Records,
+		Lost:              []cause{},
+		LeftOut:           []cause{},
+		InsideShare:       s.InsideShare(),
+		MispredictedShare: s.MispredictedShare(),
+		Warnings:          []string{},
+		basic:             w.basic,
+	}
+	r.leftOut("records of the kernel", s.Kernel)
+	r.leftOut("empty records", s.Empty)
+	r.leftOut("records of branches on a wrong path", s.WrongPath)
+	r.leftOut("records of aborted transactions", s.Aborted)
+	r.leftOut("records repeated by the processor", s.Duplicate)
+	for _, b := range c.Binaries() {
+		if path, ok := paths[b]; ok {
+			r.Binaries = append(r.Binaries, newBinaryReport(b, w, path, took))
+		}
+	}
+	slices.SortStableFunc(r.Binaries, func(a, b binaryReport) int {
+		return cmp.Compare(b.Branches+b.Samples, a.Branches+a.Samples)
+	})
+	if w.basic {
+		r.warn("samples without branches tell BOLT what runs, but not where it jumps: expect less of them; record branches where the CPU can")
+	}
+	if w.llvm.found != "" && w.llvm.version < tracesLLVM {
+		r.warn("in the format for LLVM before %d, since the llvm-bolt here is %s", tracesLLVM, w.llvm.found)
+	}
+	return r
+}
+
+// newBinaryReport sums up the profile of b that w wrote to path.
+func newBinaryReport(b *bolt.Binary, w *preaggWriter, path string, took time.Duration) binaryReport {
+	stats := b.Stats()
+	r := binaryReport{
+		Binary: b.Name, BuildID: b.BuildID, Profile: cmp.Or(path, "-"),
+		Samples: stats.Samples, Branches: stats.Branches, Taken: stats.Taken,
+		Mispredicted: stats.Mispredicted, Traces: stats.Traces,
+		ExecutableBytes: b.ExecutableBytes, TakenByExecutable: b.Sufficiency(),
+		Next:        [][]string{},
+		UnseenShare: stats.UnseenShare(),
+		Warnings:    []string{},
+	}
+	if r.Taken > 0 {
+		r.SufficientAfter = took.Seconds() * sufficient / r.TakenByExecutable
+	}
+	if r.Branches+r.Samples > 0 {
+		r.Next = w.llvm.next(b, profileArgument(path), w.basic)
+	}
+	if !w.basic && r.Branches > 0 && r.TakenByExecutable < sufficient {
+		r.Warnings = append(r.Warnings, "too few for a good profile: "+r.remedy())
+	}
+	switch {
+	case !b.Symbols:
+		r.Warnings = append(r.Warnings, "stripped of its symbol table: llvm-bolt needs the file as it was linked")
+	case !b.Relocations:
+		r.Warnings = append(r.Warnings, "no relocations: llvm-bolt can reorder blocks, but not functions; link with -Wl,--emit-relocs for the full gain")
+	}
+	return r
+}
+
+// profileArgument is how commands name the profile at path.
+func profileArgument(path string) string {
+	if path == "" || path == "-" {
+		return "PROFILE." + Format
+	}
+	return path
+}
+
+func (r *report) lost(why string, n uint64)    { r.Lost = addCause(r.Lost, why, n) }
+func (r *report) leftOut(why string, n uint64) { r.LeftOut = addCause(r.LeftOut, why, n) }
+
+func addCause(causes []cause, why string, n uint64) []cause {
+	if n == 0 {
+		return causes
+	}
+	return append(causes, cause{why, n})
+}
+
+func (r *report) warn(format string, args ...any) {
+	r.Warnings = append(r.Warnings, fmt.Sprintf(format, args...))
+}
+
+// write writes the report as text, or as one line of JSON.
+func (r *report) write(w io.Writer, asJSON bool) error {
+	var err error
+	if asJSON {
+		e := json.NewEncoder(w)
+		e.SetEscapeHTML(false)
+		err = e.Encode(r)
+	} else {
+		_, err = io.WriteString(w, r.text())
+	}
+	if err != nil {
+		return fmt.Errorf("write the summary: %w", err)
+	}
+	return nil
+}
+
+func (r *report) text() string {
+	var b strings.Builder
+	what := "branches"
+	if r.basic {
+		what = "samples"
+		fmt.Fprintf(&b, "%s\n", plain.Count(r.Samples, "sample"))
+	} else {
+		fmt.Fprintf(&b, "%s, %s\n", plain.Count(r.Samples, "sample"), plain.Count(r.Records, "branch record"))
+	}
+	for _, c := range r.Lost {
+		fmt.Fprintf(&b, "  lost: %d %s\n", c.Count, c.Cause)
+	}
+	for _, c := range r.LeftOut {
+		fmt.Fprintf(&b, "  left out: %d %s\n", c.Count, c.Cause)
+	}
+	fmt.Fprintf(&b, "  %.1f %% of the %s inside", 100*r.InsideShare, what)
+	if !r.basic && r.Stepping == nil { // which does not tell
+		fmt.Fprintf(&b, ", %.2f %% of these mispredicted", 100*r.MispredictedShare)
+	}
+	b.WriteByte('\n')
+	if r.Stepping != nil {
+		r.Stepping.text(&b)
+	}
+	for _, refused := range r.Refused[:min(len(r.Refused), maxRefused)] {
+		fmt.Fprintf(&b, "  %s\n", plain.Terminal(refused))
+	}
+	if more := len(r.Refused) - maxRefused; more > 0 {
+		fmt.Fprintf(&b, "  and %s like that\n", plain.Count(uint64(more), "more refusal"))
+	}
+	for i := range r.Binaries[:min(len(r.Binaries), maxBinaries)] {
+		r.Binaries[i].text(&b, r.basic)
+	}
+	if more := len(r.Binaries) - maxBinaries; more > 0 {
+		fmt.Fprintf(&b, "\nand %s with fewer %s\n", plain.Count(uint64(more), "more profile"), what)
+	}
+	if len(r.Warnings) > 0 {
+		b.WriteByte('\n')
+	}
+	for _, w := range r.Warnings {
+		fmt.Fprintf(&b, "warning: %s\n", w)
+	}
+	if len(r.Binaries) > 0 && len(r.Binaries[0].Next) > 0 {
+		next := "next:"
+		if len(r.Binaries) > 1 {
+			next = "next, for each, as:"
+		}
+		fmt.Fprintf(&b, "\n%s\n", next)
+		for _, argv := range r.Binaries[0].Next {
+			fmt.Fprintf(&b, "  %s\n", shellCommand(argv))
+		}
+	}
+	return b.String()
+}
+
+// text tells of one binary.
+func (r *binaryReport) text(b *strings.Builder, basic bool) {
+	id := "no build ID"
+	if r.BuildID != "" {
+		id = "build ID " + r.BuildID
+	}
+	fmt.Fprintf(b, "\n%s (%s)\n", plain.Terminal(r.Binary), id)
+	if r.Profile != "-" && r.Profile != "" {
+		fmt.Fprintf(b, "  profile: %s\n", plain.Terminal(r.Profile))
+	}
+	switch {
+	case r.Branches+r.Samples == 0:
+		fmt.Fprintf(b, "  nothing was sampled in it\n")
+	case basic:
+		fmt.Fprintf(b, "  %s at %s\n", plain.Count(r.Samples, "sample"), plain.Count(r.Traces, "different place"))
+	default:
+		fmt.Fprintf(b, "  %s of %s\n", plain.Count(r.Branches, "branch record"), plain.Count(r.Traces, "different trace"))
+		fmt.Fprintf(b, "  %s taken branches for each byte of machine code (%d or more is enough)\n", twoDigits(r.TakenByExecutable), sufficient)
+		fmt.Fprintf(b, "  about %s %% of what it does next is not in the profile yet\n", twoDigits(100*r.UnseenShare))
+	}
+	if r.Optimized != "" {
+		fmt.Fprintf(b, "  optimised: %s\n", plain.Terminal(r.Optimized))
+		for _, line := range r.Findings {
+			fmt.Fprintf(b, "    %s\n", plain.Terminal(line))
+		}
+	}
+	for _, w := range r.Warnings {
+		fmt.Fprintf(b, "  warning: %s\n", w)
+	}
+}
+
+// remedy says how much longer to measure.
+func (r *binaryReport) remedy() string {
+	if r.Taken == 0 {
+		return "no branch was taken in it"
+	}
+	long := ""
+	if r.SufficientAfter > 0 {
+		long = fmt.Sprintf(" (%s)", roughly(r.SufficientAfter))
+	}
+	// Rounded to 1 it would ask for nothing.
+	times := max(sufficient/r.TakenByExecutable, 1.1)
+	return fmt.Sprintf("measure %s times as long%s, or merge as many such profiles", twoDigits(times), long)
+}
+
+// timeLeft says how much longer it takes to a sufficient profile, if elapsed
+// brought it to sufficiency; "" if it is there, or nothing is known.
+func timeLeft(sufficiency float64, elapsed time.Duration) string {
+	if sufficiency <= 0 || sufficiency >= sufficient {
+		return ""
+	}
+	return roughly(elapsed.Seconds() * (sufficient/sufficiency - 1))
+}
+
+// roughly writes a time in a unit that suits it.
+func roughly(seconds float64) string {
+	for _, unit := range []struct {
+		name    string
+		seconds float64
+	}{{"days", 86400}, {"hours", 3600}, {"minutes", 60}} {
+		if seconds >= 2*unit.seconds {
+			return fmt.Sprintf("%.0f %s", seconds/unit.seconds, unit.name)
+		}
+	}
+	return fmt.Sprintf("%.0f s", max(seconds, 1))
+}
+
+// twoDigits writes a positive number with two digits that count, or more
+// before the decimal point, and never with an exponent.
+func twoDigits(x float64) string {
+	if x >= 10 {
+		return fmt.Sprintf("%.0f", x)
+	}
+	rounded, err := strconv.ParseFloat(fmt.Sprintf("%.2g", x), 64)
+	if err != nil {
+		return fmt.Sprint(x) // infinite, or no number
+	}
+	return strconv.FormatFloat(rounded, 'f', -1, 64)
+}
+
+// shellCommand returns argv as a shell takes it.
+func shellCommand(argv []string) string {
+	words := make([]string, len(argv))
+	for i, arg := range argv {
+		words[i] = shellWord(arg)
+	}
+	return strings.Join(words, " ")
+}
+
+func shellWord(arg string) string {
+	const safe = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=+./,:@%"
+	if arg != "" && strings.Trim(arg, safe) == "" {
+		return arg
+	}
+	if plain.Terminal(arg) != arg {
+		return "$'" + strings.ReplaceAll(strings.Trim(fmt.Sprintf("%+q", arg), `"`), "'", `\'`) + "'"
+	}
+	return "'" + strings.ReplaceAll(arg, "'", `'\''`) + "'"
+}

@@ -1,0 +1,148 @@
+package boltprofile
+
+import (
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"fulgur/internal/capture/stepping"
+	"fulgur/internal/testenv"
+)
+
+func TestReportText(t *testing.T) {
+	r := &report{
+		Samples: 2, Records: 64, InsideShare: 0.75, MispredictedShare: 0.0125,
+		Lost:    []cause{{"records that the kernel could not deliver", 7}},
+		LeftOut: []cause{{"records of the kernel", 3}},
+		Binaries: []binaryReport{
+			{
+				Binary: "bin/app", BuildID: "0123", Profile: "my app.preagg", Branches: 48, Traces: 1, Taken: 40,
+				ExecutableBytes: 400, TakenByExecutable: 0.1, UnseenShare: 0.0123, Warnings: []string{"too few"},
+				Next: [][]string{{"perf2bolt", "-p", "my app.preagg"}},
+			},
+			{Binary: "new\nline", Profile: "-", Branches: 2, Traces: 2, TakenByExecutable: 123.4},
+		},
+		Warnings: []string{"beware"},
+	}
+	const want = `2 samples, 64 branch records
+  lost: 7 records that the kernel could not deliver
+  left out: 3 records of the kernel
+  75.0 % of the branches inside, 1.25 % of these mispredicted
+
+bin/app (build ID 0123)
+  profile: my app.preagg
+  48 branch records of 1 different trace
+  0.1 taken branches for each byte of machine code (1 or more is enough)
+  about 1.2 % of what it does next is not in the profile yet
+  warning: too few
+
+new\nline (no build ID)
+  2 branch records of 2 different traces
+  123 taken branches for each byte of machine code (1 or more is enough)
+  about 0 % of what it does next is not in the profile yet
+
+warning: beware
+
+next, for each, as:
+  perf2bolt -p 'my app.preagg'
+`
+	if got := r.text(); got != want {
+		t.Errorf("got:\n%s\nwant:\n%s", got, want)
+	}
+}
+
+// What stepping did, what it could not step and what became of the binary.
+func TestReportStepped(t *testing.T) {
+	r := &report{
+		Samples: 3, Records: 96, InsideShare: 0.5, MispredictedShare: 0.5,
+		Stepping: newSteppingReport(stepping.Stats{
+			Threads: 1, Bursts: 4, Steps: 1000, Full: 3, Signal: 1, Interrupted: 1,
+			LongestHold: 12345 * time.Microsecond, MaxSlowdown: 0.0987,
+		}),
+		Refused: slices.Repeat([]string{"cannot step process 5: is traced"}, 7),
+		Binaries: []binaryReport{{
+			Binary: "app", BuildID: "0123", Branches: 48, Taken: 48, Traces: 9, TakenByExecutable: 2,
+			Optimized: "app.bolt", Findings: []string{"taken branches -10.0%"},
+		}},
+	}
+	const want = `3 samples, 96 branch records
+  50.0 % of the branches inside
+  stepped 1 thread through 1000 instructions, in 4 bursts of 12.3ms at most, waits for a processor included; no thread was slowed down by more than 9.9 %
+  bursts ended: 3 with all their branches, 1 at a signal
+  1 system call of the target returned EINTR for it
+  cannot step process 5: is traced
+  cannot step process 5: is traced
+  cannot step process 5: is traced
+  cannot step process 5: is traced
+  cannot step process 5: is traced
+  and 2 more refusals like that
+
+app (build ID 0123)
+  48 branch records of 9 different traces
+  2 taken branches for each byte of machine code (1 or more is enough)
+  about 0 % of what it does next is not in the profile yet
+  optimised: app.bolt
+    taken branches -10.0%
+`
+	if got := r.text(); got != want {
+		t.Errorf("got:\n%s\nwant:\n%s", got, want)
+	}
+}
+
+func TestTimeLeft(t *testing.T) {
+	for _, test := range []struct {
+		sufficiency float64
+		elapsed     time.Duration
+		want        string
+	}{
+		{0, time.Second, ""},
+		{1, time.Second, ""},
+		{2, time.Second, ""},
+		{0.99, time.Second, "1 s"},
+		{0.5, 90 * time.Second, "90 s"},
+		{0.1, time.Minute, "9 minutes"},
+		{0.001, time.Minute, "17 hours"},
+		{1e-5, time.Minute, "69 days"},
+	} {
+		if got := timeLeft(test.sufficiency, test.elapsed); got != test.want {
+			t.Errorf("%v after %v: %q, want %q", test.sufficiency, test.elapsed, got, test.want)
+		}
+	}
+}
+
+func TestTwoDigits(t *testing.T) {
+	for x, want := range map[float64]string{
+		0: "0", 0.0000943: "0.000094", 0.1: "0.1", 1: "1", 1.26: "1.3", 9.99: "10", 123.4: "123",
+	} {
+		if got := twoDigits(x); got != want {
+			t.Errorf("%g: %s, want %s", x, got, want)
+		}
+	}
+}
+
+func TestRemedy(t *testing.T) {
+	for want, r := range map[string]binaryReport{
+		"measure 4 times as long (2 minutes), or merge as many": {Taken: 1, TakenByExecutable: 0.25, SufficientAfter: 120},
+		"measure 10 times as long":                              {Taken: 1, TakenByExecutable: 0.1},
+		"measure 1.3 times as long":                             {Taken: 1, TakenByExecutable: 0.75},
+		"measure 1.1 times as long":                             {Taken: 1, TakenByExecutable: 0.98},
+		"no branch was taken in it":                             {},
+	} {
+		if got := r.remedy(); !strings.HasPrefix(got, want) {
+			t.Errorf("remedy %q, want %q", got, want)
+		}
+	}
+}
+
+// A shell takes words for what they were.
+func TestShellWords(t *testing.T) {
+	bash := testenv.Tool(t, "bash")
+	for _, word := range []string{"plain-1.2/x", "", "a b", "it's", `$HOME "x" \ !`, "tab\tnew\nline'", "\x1b[31m\xff"} {
+		out, err := exec.Command(bash, "-c", "printf %s "+shellWord(word)).Output()
+		if err != nil || string(out) != word {
+			t.Errorf("%q becomes %s, and that %q: %v", word, shellWord(word), out, err)
+		}
+	}
+}

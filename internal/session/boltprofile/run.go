@@ -1,0 +1,176 @@
+package boltprofile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"fulgur/internal/capture/branch"
+	"fulgur/internal/capture/loop"
+	"fulgur/internal/capture/target"
+	"fulgur/internal/linux/monotonic"
+	"fulgur/internal/linux/perfevent"
+	"fulgur/internal/linux/procfs"
+	"fulgur/internal/message/plain"
+	"fulgur/internal/process"
+)
+
+// branchRun is a profile of branches being taken.
+type branchRun struct {
+	options  *Options
+	recorder recorder
+	binaries *binaries
+	spaces   spaces
+	turnedTo []string // programs that the target executed
+	process.Witness
+	loop.Loop
+}
+
+// attachBranches opens everything, with sampling not yet enabled. The sideband
+// comes before the recorder, so that no mapping is missed.
+func attachBranches(o *Options, recorder recorder, bs *binaries) (_ *branchRun, err error) {
+	r := &branchRun{options: o, recorder: recorder, binaries: bs}
+	r.Loop = loop.Loop{Target: o.Target, Rest: loop.PollAtMost}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, r.close())
+		}
+	}()
+	_, slow := recorder.(*stepped)
+	r.end(slow)
+	r.Heed = func(record perfevent.Record) {
+		r.spaces.heed(record)
+		r.noteExec(record)
+	}
+	if err := r.Listen(o.Target.PIDs); err != nil {
+		return nil, err
+	}
+	r.spaces.processes, r.spaces.binaries = r.Processes, bs
+	return r, recorder.attach(r)
+}
+
+// noteExec takes note of the programs that the named processes, or the command,
+// turn to.
+func (r *branchRun) noteExec(record perfevent.Record) {
+	comm, ok := record.(perfevent.Comm)
+	if !ok || !comm.Exec || !slices.Contains(r.Target.PIDs, comm.PID) {
+		return
+	}
+	name, err := procfs.Readlink(comm.PID, "exe")
+	if err != nil {
+		name = comm.Comm // gone meanwhile
+	}
+	if len(r.turnedTo) < maxBinaries && !slices.Contains(r.turnedTo, name) {
+		r.turnedTo = append(r.turnedTo, name)
+	}
+}
+
+// end has the measurement end when it is asked to, or by default.
+func (r *branchRun) end(stepped bool) {
+	switch only := r.binaries.only; {
+	case r.options.Duration > 0:
+		r.Limit = r.options.Duration
+	case len(r.options.Command) > 0:
+	case !stepped:
+		r.Limit = defaultDuration
+	default:
+		r.Limit = steppedAtMost
+		r.Enough = func() bool { return only != nil && only.Sufficiency() >= sufficient }
+	}
+	r.ReleaseFirst = stepped // who traces a command to hold it excludes others
+}
+
+func (r *branchRun) close() error {
+	return errors.Join(r.recorder.close(), r.StopListening())
+}
+
+// sample collects until something ends it, stops sampling and takes all that
+// is left.
+func (r *branchRun) sample(ctx context.Context, launched *target.Launched) error {
+	line := &loop.ProgressLine{Wanted: r.options.Progress, Out: r.options.Stderr}
+	err := errors.Join(r.Measure(ctx, r, line, launched), r.recorder.disable())
+	_, pollErr := r.Poll()
+	return errors.Join(err, pollErr, loop.EndCommand(ctx, launched))
+}
+
+func (r *branchRun) took() time.Duration     { return r.Duration }
+func (r *branchRun) Enable() error           { return r.recorder.enable() }
+func (r *branchRun) Targets() ([]int, error) { return r.recorder.targets() }
+func (r *branchRun) PollFDs() []int          { return append(r.Sideband.FDs(), r.recorder.fds()...) }
+func (r *branchRun) UrgentFDs() []int        { return nil }
+
+func (r *branchRun) FollowCPUs(online []int) error {
+	return errors.Join(r.Sideband.FollowCPUs(online), r.recorder.followCPUs(online))
+}
+
+func (r *branchRun) Progress() (string, error) {
+	counts := plain.Count(r.binaries.collector.Stats().Samples, "sample")
+	if b := r.binaries.only; b != nil {
+		counts += fmt.Sprintf(", %s taken branches for each byte of code", twoDigits(b.Sufficiency()))
+		if left := timeLeft(b.Sufficiency(), time.Since(r.Start)); left != "" {
+			counts += ", enough in about " + left
+		}
+	}
+	return r.Describe(counts), nil
+}
+
+// Poll takes what was recorded. The samples are marked before the sideband is
+// drained, so that every sample meets the mappings of its time.
+func (r *branchRun) Poll() (busy bool, err error) {
+	now := monotonic.Now()
+	r.adapt(r.recorder.mark())
+	r.Busy = false
+	r.Drain()
+	err = r.recorder.read(func(s branch.Sample) error {
+		return r.binaries.collector.Add(r.spaces.layout(s), s.Entries)
+	})
+	if err != nil {
+		return r.Busy, err
+	}
+	r.Processes.Forget(now - loop.GraceForStacks)
+	r.spaces.forget(now - loop.GraceForStacks)
+	return r.Busy, errors.Join(r.recorder.tend(), r.DrainErr)
+}
+
+// adapt chooses when to poll again: at the highest rate that kernels allow,
+// 100 kHz, a ring fills within milliseconds.
+func (r *branchRun) adapt(fill float64) {
+	const least, most = loop.PollAtMost / 16, loop.PollAtMost
+	switch {
+	case fill > 0.25:
+		r.Rest = max(r.Rest/2, least)
+	case fill < 0.1:
+		r.Rest = min(r.Rest*2, most)
+	}
+}
+
+// describeTo adds to the report what the run knows beside the counts.
+func (r *branchRun) describeTo(report *report) error {
+	if err := r.recorder.report(report); err != nil {
+		return err
+	}
+	report.lost("records of what processes mapped", r.Lost)
+	for _, s := range r.Processes.Storms() {
+		report.lost(fmt.Sprintf("records of what process %d (%s) mapped, up to %d times a second", s.PID, plain.Terminal(s.Comm), s.PerSecond), s.Skipped)
+	}
+	report.lost("processes that were gone before their mappings could be read", r.Processes.Gone()-r.spaces.past)
+	if only := r.binaries.only; only != nil && only.Stats().Branches == 0 && len(r.turnedTo) > 0 {
+		report.nothing = fmt.Sprintf("%s, but the target turned to %s: choose the program with --binary", plain.Terminal(only.Name), plain.Terminal(strings.Join(r.turnedTo, ", ")))
+		report.warn("the profile is of %s", report.nothing)
+		return nil
+	}
+	if report.Samples > 0 {
+		return nil
+	}
+	switch {
+	case r.Missed:
+		report.nothing = "the target ended before sampling began"
+	case report.nothing == "":
+		report.nothing = "the target did not run"
+	}
+	report.warn("nothing was sampled: %s", report.nothing)
+	return nil
+}

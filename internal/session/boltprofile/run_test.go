@@ -1,0 +1,81 @@
+package boltprofile
+
+import (
+	"testing"
+	"time"
+
+	"fulgur/internal/bolt"
+	"fulgur/internal/capture/loop"
+	"fulgur/internal/capture/stepping"
+)
+
+// A ring that fills is polled more often, at once and within bounds.
+func TestAdapt(t *testing.T) {
+	r := &branchRun{Loop: loop.Loop{Rest: loop.PollAtMost}}
+	for _, test := range []struct {
+		fill   float64
+		times  int
+		atMost bool
+	}{{0.01, 3, true}, {0.9, 1, false}, {0.9, 10, false}, {0.2, 5, false}, {0.01, 10, true}} {
+		before := r.Rest
+		for range test.times {
+			r.adapt(test.fill)
+		}
+		switch {
+		case test.atMost && r.Rest != loop.PollAtMost:
+			t.Errorf("fill %.2f: rests for %v, want %v", test.fill, r.Rest, loop.PollAtMost)
+		case test.fill > 0.5 && (r.Rest > before || r.Rest <= 0 || r.Rest == loop.PollAtMost):
+			t.Errorf("fill %.2f: rests for %v, before %v", test.fill, r.Rest, before)
+		}
+	}
+}
+
+// How long is measured depends on what is, unless it is asked for.
+func TestBoltEnd(t *testing.T) {
+	for _, test := range []struct {
+		options Options
+		stepped bool
+		limit   time.Duration
+		enough  bool
+	}{
+		{Options{}, false, 10 * time.Second, false},
+		{Options{Duration: time.Minute}, false, time.Minute, false},
+		{Options{Command: []string{"x"}}, false, 0, false},
+		{Options{}, true, 5 * time.Minute, true},
+		{Options{Duration: time.Minute}, true, time.Minute, false},
+		{Options{Command: []string{"x"}}, true, 0, false},
+	} {
+		r := &branchRun{options: &test.options, binaries: &binaries{only: &bolt.Binary{}}}
+		r.end(test.stepped)
+		if r.Limit != test.limit || (r.Enough != nil) != test.enough || r.ReleaseFirst != test.stepped {
+			t.Errorf("%+v: %+v", test, r.Loop)
+		}
+		if r.Enough != nil && r.Enough() {
+			t.Error("nothing is enough")
+		}
+	}
+}
+
+func TestOverheadText(t *testing.T) {
+	for overhead, want := range map[float64]string{0.07: "7 %", 0.125: "12.5 %", 10: "1000 %"} {
+		s := newStepped(&Options{MaxOverhead: overhead})
+		if got := s.overhead(); got != want {
+			t.Errorf("%g: %s, want %s", overhead, got, want)
+		}
+	}
+}
+
+func TestSteppedOptions(t *testing.T) {
+	for _, test := range []struct {
+		options Options
+		want    stepping.Options
+	}{
+		{Options{}, stepping.Options{MaxOverhead: 0.1, BurstMax: 20 * time.Millisecond}},
+		{Options{Command: []string{"x"}}, stepping.Options{MaxOverhead: 0.5, BurstMax: 20 * time.Millisecond}},
+		{Options{Command: []string{"x"}, MaxOverhead: 0.02, BurstMax: time.Millisecond}, stepping.Options{MaxOverhead: 0.02, BurstMax: time.Millisecond}},
+	} {
+		if got := newStepped(&test.options).options; got != test.want {
+			t.Errorf("%+v: %+v", test, got)
+		}
+	}
+}

@@ -1,0 +1,159 @@
+package boltprofile
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"fulgur/internal/bolt"
+	"fulgur/internal/capture/branch"
+	"fulgur/internal/linux/monotonic"
+	"fulgur/internal/linux/perfevent"
+	"fulgur/internal/process"
+)
+
+// spaces are the address spaces of the processes that were sampled, as far as
+// their branches led: a branch stack is 64 addresses, and they are nearly all
+// in mappings that were met before.
+type spaces struct {
+	processes *process.Table
+	binaries  *binaries
+
+	known map[int]bolt.Layout
+	// changed is when a process last changed what it has mapped: samples from
+	// before it do not find that in known.
+	changed map[int]uint64
+	// all is the same for all processes.
+	all uint64
+	// past is how many processes were gone when it was asked what they map,
+	// without a sample of them.
+	past uint64
+}
+
+// foreign stands for all code that no profile is taken of.
+var foreign = new(bolt.Binary)
+
+// layout returns a layout that has all that the sample's branches touch.
+func (s *spaces) layout(sample branch.Sample) bolt.Layout {
+	current := sample.Time > max(s.changed[sample.PID], s.all)
+	var known bolt.Layout
+	if current {
+		known = s.known[sample.PID]
+	}
+	at, grown := 0, false
+	for _, e := range sample.Entries {
+		for _, addr := range [2]uint64{e.To, e.From} {
+			if at < len(known) && addr-known[at].Start < known[at].End-known[at].Start {
+				continue // where the last one was
+			}
+			i, ok := search(known, addr)
+			if !ok {
+				region, ok := s.resolve(sample, addr)
+				if !ok {
+					continue
+				}
+				known, _ = known.With(region)
+				grown = true
+				i, _ = search(known, addr)
+			}
+			at = i
+		}
+	}
+	// Looking mappings up may have drained the sideband.
+	if grown && current && sample.Time > max(s.changed[sample.PID], s.all) {
+		if s.known == nil {
+			s.known = map[int]bolt.Layout{}
+		}
+		s.known[sample.PID] = known
+	}
+	return known
+}
+
+// search returns the region that holds addr.
+func search(l bolt.Layout, addr uint64) (int, bool) {
+	return slices.BinarySearchFunc(l, addr, func(r bolt.Region, addr uint64) int {
+		switch {
+		case r.End <= addr:
+			return -1
+		case r.Start > addr:
+			return 1
+		}
+		return 0
+	})
+}
+
+// userLimit is above all addresses of user space.
+const userLimit = 1 << 57
+
+// resolve returns the region that a sample's process had at addr.
+func (s *spaces) resolve(sample branch.Sample, addr uint64) (bolt.Region, bool) {
+	if addr >= userLimit {
+		return bolt.Region{}, false
+	}
+	at := s.processes.Resolve(sample.PID, addr, sample.Time)
+	if at.MapStart >= at.MapLimit {
+		return bolt.Region{}, false
+	}
+	if at.File != nil {
+		if b := s.binaries.of(at.File); b != nil {
+			if r, ok := b.Region(at.MapStart, at.MapLimit-at.MapStart, at.MapOffset); ok {
+				return r, true
+			}
+		}
+	}
+	return bolt.Region{Start: at.MapStart, End: at.MapLimit, Binary: foreign}, true
+}
+
+// maps reports whether a process has mapped code whose profile is taken, by now.
+func (s *spaces) maps(pid int) bool {
+	mapped, err := s.processes.Maps(pid)
+	if err != nil {
+		return false // it has ended
+	}
+	now, gone := monotonic.Now(), s.processes.Gone()
+	defer func() { s.past += s.processes.Gone() - gone }()
+	return slices.ContainsFunc(mapped, func(m process.Map) bool {
+		at := s.processes.Resolve(pid, m.Start, now)
+		return at.File != nil && s.binaries.of(at.File) != nil
+	})
+}
+
+// heed forgets what a record makes untrue.
+func (s *spaces) heed(r perfevent.Record) {
+	switch r := r.(type) {
+	case perfevent.Mmap2:
+		l := s.known[r.PID]
+		i, _ := search(l, r.Addr)
+		if i < len(l) && l[i].Start < r.Addr+r.Len {
+			s.change(r.PID, r.Time)
+		}
+	case perfevent.Comm:
+		if r.Exec {
+			s.change(r.PID, r.Time)
+		}
+	case perfevent.Fork:
+		if r.PID != r.PPID {
+			s.change(r.PID, r.Time)
+		}
+	case perfevent.Exit:
+		if r.PID == r.TID {
+			delete(s.known, r.PID)
+		}
+	case perfevent.Lost:
+		s.all = max(s.all, cmp.Or(r.Time, monotonic.Now()))
+		clear(s.known)
+	}
+}
+
+func (s *spaces) change(pid int, time uint64) {
+	if s.changed == nil {
+		s.changed = map[int]uint64{}
+	}
+	s.changed[pid] = max(s.changed[pid], time)
+	delete(s.known, pid)
+}
+
+// forget drops what samples later than before do not need.
+func (s *spaces) forget(before uint64) {
+	maps.DeleteFunc(s.changed, func(_ int, time uint64) bool { return time < before })
+}

@@ -1,0 +1,150 @@
+package boltprofile
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"os"
+	"strconv"
+	"time"
+
+	"fulgur/internal/capture/branch"
+	"fulgur/internal/capture/stepping"
+	"fulgur/internal/capture/target"
+	"fulgur/internal/linux/perfevent"
+)
+
+// steppedAtMost is how long is stepped unless told otherwise: some 100 000
+// branches of a busy thread at the default overhead.
+const steppedAtMost = 5 * time.Minute
+
+// stepped is what stepping records.
+type stepped struct {
+	options stepping.Options
+	stepper *stepping.Stepper
+	crowd   crowd
+
+	told   bool              // why stepping has ended before its time
+	marked int               // samples that wait
+	rest   []stepping.Sample // what there was at the end
+}
+
+func newStepped(o *Options) *stepped {
+	s := &stepped{options: stepping.Options{MaxOverhead: o.MaxOverhead, BurstMax: o.BurstMax}}
+	if s.options.MaxOverhead == 0 {
+		s.options.MaxOverhead = stepping.DefaultOverhead
+		if len(o.Command) > 0 {
+			s.options.MaxOverhead = stepping.CommandOverhead
+		}
+	}
+	if s.options.BurstMax == 0 {
+		s.options.BurstMax = stepping.DefaultBurstMax
+	}
+	return s
+}
+
+func (s *stepped) String() string {
+	return fmt.Sprintf("stepping each thread, for %v at most at a time, which takes them %s more time at most", s.options.BurstMax, s.overhead())
+}
+
+// overhead writes what bursts may cost at most.
+func (s *stepped) overhead() string {
+	return strconv.FormatFloat(math.Round(1e4*s.options.MaxOverhead)/1e2, 'f', -1, 64) + " %"
+}
+
+// attach starts the process that steps. Processes that were named are stepped
+// from now on, so that one which cannot be is refused at once; a command is
+// traced by its launcher and has to wait.
+func (s *stepped) attach(r *branchRun) error {
+	var named []int
+	if r.Target.Scope == target.Processes {
+		named = r.Target.PIDs
+	}
+	// It is disable that ends it, in good order, and not a context.
+	stepper, err := stepping.Start(context.Background(), named, s.options)
+	if err != nil {
+		return err
+	}
+	s.stepper = stepper
+	s.crowd = crowd{
+		target: r.Target, wanted: r.spaces.maps, add: stepper.Add, drop: stepper.Drop,
+		members: map[int]standing{}, excluded: []int{os.Getpid(), stepper.PID(), initPID},
+	}
+	for _, pid := range named {
+		s.crowd.members[pid] = isStepped
+	}
+	heed := r.Heed
+	r.Heed = func(record perfevent.Record) {
+		heed(record)
+		s.crowd.heed(record)
+	}
+	return nil
+}
+
+func (s *stepped) enable() error { return s.crowd.look() }
+
+func (s *stepped) disable() error {
+	s.stepper.Stop()
+	for sample := range s.stepper.Samples() {
+		s.rest = append(s.rest, sample)
+	}
+	return nil
+}
+
+func (s *stepped) targets() ([]int, error)  { return s.crowd.pids(), nil }
+func (s *stepped) fds() []int               { return nil }
+func (s *stepped) followCPUs(_ []int) error { return nil }
+
+func (s *stepped) mark() (fill float64) {
+	samples := s.stepper.Samples()
+	s.marked = len(samples)
+	return float64(s.marked) / float64(cap(samples))
+}
+
+func (s *stepped) read(add func(branch.Sample) error) error {
+	samples := s.rest
+	s.rest = nil
+	for range s.marked {
+		if sample, ok := <-s.stepper.Samples(); ok {
+			samples = append(samples, sample)
+		}
+	}
+	s.marked = 0
+	for _, sample := range samples {
+		if err := add(branch.Sample{Time: sample.Time, PID: sample.PID, Entries: sample.Entries}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *stepped) tend() error {
+	if err := s.stepper.Err(); err != nil && !s.told {
+		s.told = true
+		return err
+	}
+	return s.crowd.follow()
+}
+
+func (s *stepped) report(report *report) error {
+	stats, refused := s.stepper.Stats()
+	report.Stepping = newSteppingReport(stats)
+	for _, r := range refused {
+		report.Refused = append(report.Refused, r.Error())
+	}
+	if report.Samples == 0 && stats.Threads == 0 {
+		report.nothing = "no process that runs the binary was found in time (stepping begins some milliseconds after a program)"
+	}
+	return nil
+}
+
+func (s *stepped) close() error {
+	if s.stepper == nil {
+		return nil
+	}
+	err := s.stepper.Close()
+	if s.told {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,74 @@
+package boltprofile
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"fulgur/internal/capture/stepping"
+	"fulgur/internal/message/plain"
+)
+
+// steppingReport is what stepping did and what it cost; see [stepping.Stats].
+type steppingReport struct {
+	Threads uint64 `json:"threads"`
+	Bursts  uint64 `json:"bursts"`
+	Steps   uint64 `json:"steps"`
+	// Ends are the bursts by how they ended.
+	Ends []cause `json:"burst_ends"`
+	// Interrupted is the number of system calls that returned EINTR for it.
+	Interrupted uint64 `json:"interrupted_system_calls"`
+	// HeldSeconds is how long threads were held in all, LongestHoldSeconds how
+	// long at most at a time. MaxSlowdown is the share of its own time that it
+	// took a thread at most, of those that ran for a second.
+	HeldSeconds        float64 `json:"held_seconds"`
+	LongestHoldSeconds float64 `json:"longest_hold_seconds"`
+	MaxSlowdown        float64 `json:"max_slowdown"`
+}
+
+func newSteppingReport(s stepping.Stats) *steppingReport {
+	r := &steppingReport{
+		Threads: s.Threads, Bursts: s.Bursts, Steps: s.Steps, Interrupted: s.Interrupted, Ends: []cause{},
+		HeldSeconds: s.Held.Seconds(), LongestHoldSeconds: s.LongestHold.Seconds(), MaxSlowdown: s.MaxSlowdown,
+	}
+	for _, c := range []cause{
+		{"with all their branches", s.Full},
+		{"before a system call or another instruction that cannot be stepped over", s.Sensitive},
+		{"at a signal", s.Signal},
+		{"out of time", s.Deadline},
+		{"in a long string instruction", s.Repeated},
+		{"as the kernel moved the thread", s.Moved},
+	} {
+		r.Ends = addCause(r.Ends, c.Cause, c.Count)
+	}
+	return r
+}
+
+// text tells of the stepping.
+func (r *steppingReport) text(b *strings.Builder) {
+	if r.Bursts == 0 {
+		fmt.Fprintf(b, "  of %s, none was stepped\n", plain.Count(r.Threads, "thread"))
+		return
+	}
+	fmt.Fprintf(b, "  stepped %s through %s, in %s", plain.Count(r.Threads, "thread"), plain.Count(r.Steps, "instruction"), plain.Count(r.Bursts, "burst"))
+	longest := time.Duration(r.LongestHoldSeconds * float64(time.Second))
+	fmt.Fprintf(b, " of %v at most, waits for a processor included", longest.Round(100*time.Microsecond))
+	if r.MaxSlowdown > 0 {
+		fmt.Fprintf(b, "; no thread was slowed down by more than %.1f %%", 100*r.MaxSlowdown)
+	}
+	b.WriteByte('\n')
+	for i, end := range r.Ends {
+		if i == 0 {
+			b.WriteString("  bursts ended: ")
+		} else {
+			b.WriteString(", ")
+		}
+		fmt.Fprintf(b, "%d %s", end.Count, end.Cause)
+	}
+	if len(r.Ends) > 0 {
+		b.WriteByte('\n')
+	}
+	if r.Interrupted > 0 {
+		fmt.Fprintf(b, "  %s of the target returned EINTR for it\n", plain.Count(r.Interrupted, "system call"))
+	}
+}

@@ -1,0 +1,42 @@
+package offline
+
+import (
+	"context"
+	"path"
+
+	"fulgur/internal/profile"
+	"fulgur/internal/profile/code"
+	"fulgur/internal/profile/decode"
+	"fulgur/internal/symbols/symbolize"
+)
+
+// linkAddresses makes the addresses in files, which formats count in ways of
+// their own, those that the files were linked for, as [profile.Frame] has them.
+// It takes the file to know: where that is not here, they stay.
+func linkAddresses(ctx context.Context, p *profile.Profile, format decode.Format) {
+	for id := 1; id < len(p.Mappings); id++ {
+		m := &p.Mappings[id]
+		fromBase, fromFile := format == decode.Firefox, format == decode.Pprof && m.Start != 0
+		if !fromBase && !fromFile || !path.IsAbs(m.Path) {
+			continue
+		}
+		file, err := code.Open(ctx, nil, m.Path, m.BuildID, symbolize.Options{})
+		if err != nil {
+			continue // who looks for names tells why there are none
+		}
+		m.Base = file.Base()
+		for i := range p.Frames {
+			f := &p.Frames[i]
+			switch {
+			case f.Mapping != profile.MappingID(id):
+			case fromBase:
+				f.Address += m.Base
+			default:
+				if address, ok := file.Address(f.Address); ok {
+					f.Address = address
+				}
+			}
+		}
+		_ = file.Close() // was only read
+	}
+}

@@ -1,0 +1,219 @@
+package offline
+
+import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"fulgur/internal/testenv"
+)
+
+// What reading, comparing and writing a hostile file may need, far below what the
+// files ask for.
+const (
+	bombMemory = 2 << 30
+	bombCPU    = 60 * time.Second
+)
+
+// writeBomb writes a file of what write writes, through gzip if its name says so.
+func writeBomb(t *testing.T, name string, write func(w *bufio.Writer)) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	f, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out io.Writer = f
+	var z *gzip.Writer
+	if strings.HasSuffix(name, ".gz") {
+		if z, err = gzip.NewWriterLevel(f, gzip.BestSpeed); err != nil {
+			t.Fatal(err)
+		}
+		out = z
+	}
+	w := bufio.NewWriterSize(out, 1<<20)
+	write(w)
+	err = w.Flush()
+	if z != nil {
+		err = errors.Join(err, z.Close())
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// repeat writes text n times.
+func repeat(w *bufio.Writer, text string, n int) {
+	for range n {
+		w.WriteString(text)
+	}
+}
+
+// convertTo converts a file and returns what was written, and the error. What is
+// cut must be told if told says how.
+func convertTo(t *testing.T, path, format string, told ...string) (string, error) {
+	t.Helper()
+	out := filepath.Join(t.TempDir(), "out")
+	var stderr strings.Builder
+	_, err := Convert(t.Context(), ConvertOptions{Input: path, Output: out, Format: format, Stderr: &stderr})
+	if err != nil {
+		return "", err
+	}
+	for _, text := range told {
+		if !strings.Contains(stderr.String(), text) {
+			t.Errorf("%q is not told, but %q", text, stderr.String())
+		}
+	}
+	data, err := os.ReadFile(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data), nil
+}
+
+// profileFormats are what a profile is converted to here.
+var profileFormats = []string{"folded", "text", "html", "svg", "pprof", "firefox", "speedscope"}
+
+// A pprof profile of some kilobytes that unpacks twice, the second time into
+// gigabytes.
+func TestBombPprofPackedTwice(t *testing.T) {
+	testenv.Limited(t, bombMemory, bombCPU, func(t *testing.T) {
+		var member bytes.Buffer
+		z := gzip.NewWriter(&member)
+		if _, err := z.Write(make([]byte, 64<<20)); err != nil {
+			t.Fatal(err)
+		}
+		if err := z.Close(); err != nil {
+			t.Fatal(err)
+		}
+		path := writeBomb(t, "cpu.pb.gz", func(w *bufio.Writer) { repeat(w, member.String(), 64) })
+		if info, err := os.Stat(path); err != nil || info.Size() > 64<<10 {
+			t.Fatalf("%v, %v", info, err)
+		}
+		if _, err := convertTo(t, path, "folded"); err == nil || !strings.Contains(err.Error(), "compressed twice") {
+			t.Errorf("error %v", err)
+		}
+	})
+}
+
+// A pprof profile of empty samples, which take a hundred times as much memory as
+// bytes.
+func TestBombPprofEmptySamples(t *testing.T) {
+	testenv.Limited(t, bombMemory, bombCPU, func(t *testing.T) {
+		path := writeBomb(t, "cpu.pb.gz", func(w *bufio.Writer) { repeat(w, "\x12\x00", 32<<20) })
+		if _, err := convertTo(t, path, "folded"); err == nil || !strings.Contains(err.Error(), "in memory") {
+			t.Errorf("error %v", err)
+		}
+	})
+}
+
+// A Firefox profile of some kilobytes with millions of samples, which take no more
+// memory than a number each.
+func TestBombFirefoxRows(t *testing.T) {
+	testenv.Limited(t, 512<<20, bombCPU, func(t *testing.T) {
+		const rows = 16 << 20
+		path := writeBomb(t, "profile.json.gz", func(w *bufio.Writer) {
+			w.WriteString(`{"meta":{"preprocessedProfileVersion":70},"shared":{"stringArray":["f"],"funcTable":{"name":[0]},` +
+				`"frameTable":{"address":[-1],"lib":[-1],"func":[0],"category":[null],"line":[null],"inlineDepth":[0]},` +
+				`"stackTable":{"frame":[0],"prefixOffset":[0]}},"threads":[{"name":"t","pid":"1","tid":1,"samples":{"weightType":"samples","stack":[0`)
+			repeat(w, ",0", rows-1)
+			w.WriteString(`]}}]}`)
+		})
+		if got, err := convertTo(t, path, "folded"); err != nil || got != fmt.Sprintf("t;f %d\n", rows) {
+			t.Errorf("%.100q, error %v", got, err)
+		}
+	})
+}
+
+// One folded line with eight million frames: every format and the comparison are
+// written, without the frames beyond the limit and with the whole value.
+func TestBombDeepStack(t *testing.T) {
+	for _, format := range append(profileFormats, "diff-html", "diff-svg", "diff-text", "diff-folded") {
+		t.Run(format, func(t *testing.T) {
+			testenv.Limited(t, bombMemory, bombCPU, func(t *testing.T) {
+				path := writeBomb(t, "deep.folded", func(w *bufio.Writer) {
+					w.WriteString("task")
+					repeat(w, ";f", 8_000_000)
+					w.WriteString(" 7\ntask;g 2\n")
+				})
+				if to, ok := strings.CutPrefix(format, "diff-"); ok {
+					var out, stderr strings.Builder
+					if _, err := Diff(t.Context(), DiffOptions{Base: path, New: path, Format: to, Stdout: &out, Stderr: &stderr}); err != nil {
+						t.Fatal(err)
+					}
+					if to == "folded" && !strings.Contains(out.String(), "[truncated] 7 7\n") {
+						t.Errorf("%.100q…", out.String())
+					}
+					return
+				}
+				got, err := convertTo(t, path, format, "7 stacks cut: after 16384 frames")
+				if err != nil {
+					t.Fatal(err)
+				}
+				if format == "folded" && !strings.Contains(got, ";f;[truncated] 7\n") {
+					t.Errorf("…%.100q", got[max(0, len(got)-100):])
+				}
+			})
+		})
+	}
+}
+
+// A sample with 600 000 inlined frames: none is looked at more than once.
+func TestBombInlinedFrames(t *testing.T) {
+	testenv.Limited(t, bombMemory, 15*time.Second, func(t *testing.T) {
+		path := writeBomb(t, "script.txt", func(w *bufio.Writer) {
+			w.WriteString("task 1/1 1.5: 7 cycles:\n")
+			repeat(w, "\t1000 f (inlined)\n", 600_000)
+			w.WriteString("\t1000 main (/bin/task)\n\n")
+		})
+		if got, err := convertTo(t, path, "folded", "1 stack cut"); err != nil || !strings.HasPrefix(got, "task;main;f;f;") {
+			t.Errorf("%.100q, error %v", got, err)
+		}
+	})
+}
+
+// Each sample of another event would be a value of every sample.
+func TestBombValues(t *testing.T) {
+	testenv.Limited(t, bombMemory/2, bombCPU, func(t *testing.T) {
+		path := writeBomb(t, "script.txt", func(w *bufio.Writer) {
+			for i := range 30_000 {
+				fmt.Fprintf(w, "task 1/1 1.5: 7 event%d:\n\t1000 f%d (/bin/task)\n\n", i, i)
+			}
+		})
+		if _, err := convertTo(t, path, "pprof"); err == nil || !strings.Contains(err.Error(), "types of values") {
+			t.Errorf("error %v", err)
+		}
+	})
+}
+
+// Many threads in one deep stack: each would have boxes of its own.
+func TestBombThreads(t *testing.T) {
+	testenv.Limited(t, bombMemory, bombCPU, func(t *testing.T) {
+		const threads, depth = 5000, 16_000
+		path := writeBomb(t, "profile.json.gz", func(w *bufio.Writer) {
+			w.WriteString(`{"meta":{"preprocessedProfileVersion":70},"shared":{"stringArray":["f"],"funcTable":{"name":[0]},` +
+				`"frameTable":{"address":[-1],"lib":[-1],"func":[0],"category":[null],"line":[null],"inlineDepth":[0]},` +
+				`"stackTable":{"frame":[0`)
+			repeat(w, ",0", depth-1)
+			w.WriteString(`],"prefixOffset":[0`)
+			repeat(w, ",1", depth-1)
+			w.WriteString(`]}},"threads":[`)
+			for i := range threads {
+				fmt.Fprintf(w, `%.*s{"name":"t%d","pid":"%d","tid":%d,"samples":{"weightType":"samples","stack":[%d]}}`, min(i, 1), ",", i, i+1, i+1, depth-1)
+			}
+			w.WriteString(`]}`)
+		})
+		if got, err := convertTo(t, path, "html"); err != nil || !strings.Contains(got, "</html>") {
+			t.Errorf("%d bytes, error %v", len(got), err)
+		}
+	})
+}

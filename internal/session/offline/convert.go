@@ -1,0 +1,166 @@
+// Package offline works on profiles that were written earlier, by fulgur or by another
+// profiler: it shows them, compares them and writes them in other formats, with the
+// names that they lack.
+package offline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"fulgur/internal/message/plain"
+	"fulgur/internal/message/usage"
+	"fulgur/internal/profile"
+	"fulgur/internal/profile/code"
+	"fulgur/internal/profile/output"
+	"fulgur/internal/session/boltprofile"
+	"fulgur/internal/symbols/debugfile"
+	"fulgur/internal/symbols/symbolize"
+)
+
+// ConvertOptions describe one conversion: of a profile to another format, or of
+// recorded branches to profiles for llvm-bolt.
+type ConvertOptions struct {
+	// Input is the file to read, "-" standard input. Its format is known by what
+	// it begins with.
+	Input string
+	// Output is the file to write, "-" or empty for Stdout, or a directory
+	// for files named by binary and build ID, which AllBinaries needs and
+	// creates. Format is its format, "preagg" for llvm-bolt's; empty takes it
+	// from Output's ending.
+	Output, Format string
+	// Value is the type of the one value to write; empty writes all that the
+	// format has room for, or the one to show first, or the first that is not 0.
+	Value string
+	// Annotate marks kernel frames with "_[k]" and inlined ones with "_[i]" in
+	// text.
+	Annotate bool
+	// Inverted lets callees hang below their callers in flame graphs.
+	Inverted bool
+	// EmbedSources puts the source files that are here into a profile for the
+	// Firefox Profiler.
+	EmbedSources bool
+
+	// Binary is the ELF file whose profile is made. AllBinaries makes those
+	// of all files that were mapped and are found here.
+	Binary      string
+	AllBinaries bool
+
+	// LLVM is the version that the profile is for: "16", "22", or "auto" or
+	// empty for that of the llvm-bolt in PATH.
+	LLVM string
+	// Strict leaves out fall-throughs across entries of the kernel. Basic
+	// counts the addresses of samples in place of branches.
+	Strict, Basic bool
+
+	// Stdout receives data, Stderr everything else.
+	Stdout, Stderr io.Writer
+	// StatsJSON writes the summary as JSON; Quiet leaves it out.
+	StatsJSON, Quiet bool
+}
+
+// Convert writes a profile in another format, or makes profiles for llvm-bolt of
+// recorded branches. The exit code is 0, 2 with an error of usage, or 1 with
+// another one. When ctx ends before it is done, nothing is written.
+func Convert(ctx context.Context, o ConvertOptions) (exitCode int, err error) {
+	if o.AllBinaries && o.Format == "" || boltprofile.NamesProfile(o.Output, o.Format) {
+		return o.convertBranches(ctx)
+	}
+	return o.convertProfile(ctx)
+}
+
+// convertBranches makes profiles for llvm-bolt.
+func (o *ConvertOptions) convertBranches(ctx context.Context) (exitCode int, err error) {
+	if o.Value != "" || o.Annotate || o.Inverted || o.EmbedSources {
+		return 2, usage.Errorf("a profile for BOLT has no values to choose, no names to annotate, no graph to turn over and no room for sources")
+	}
+	return boltprofile.Convert(ctx, boltprofile.ConvertOptions{
+		Input: o.Input, Output: o.Output,
+		Binary: o.Binary, AllBinaries: o.AllBinaries,
+		LLVM: o.LLVM, Strict: o.Strict, Basic: o.Basic,
+		Stdout: o.Stdout, Stderr: o.Stderr, StatsJSON: o.StatsJSON, Quiet: o.Quiet,
+	})
+}
+
+// convertProfile writes a profile in another format.
+func (o *ConvertOptions) convertProfile(ctx context.Context) (exitCode int, err error) {
+	format, err := o.profileFormat()
+	if err != nil {
+		return 2, err
+	}
+	warn := warnOn(o.Stderr, o.Quiet)
+	in, err := readInput(ctx, o.Input, format.HasTimes() && o.Value == "", warn)
+	if err != nil {
+		return 1, output.OrInterrupted(ctx, err)
+	}
+	defer func() { err = errors.Join(err, in.Close()) }()
+	p := in.profile
+	v, err := chooseValue(p, o.Value)
+	if err != nil {
+		return 2, err
+	}
+	if o.Value != "" || !format.AllValues() {
+		p, v = p.Only(v), 0
+	}
+	out, err := output.Create(o.Output, o.Stdout)
+	if err != nil {
+		return 1, err
+	}
+	defer func() { err = errors.Join(err, out.Abort()) }()
+	opts := output.Options{Annotate: o.Annotate, Inverted: o.Inverted}
+	if o.EmbedSources {
+		if opts.Source, err = sourcesOf(ctx, p, warn); err != nil {
+			return 1, output.OrInterrupted(ctx, err)
+		}
+	}
+	if err := format.Write(output.Until(ctx, out), p, in.line, opts, v); err != nil {
+		return 1, output.OrInterrupted(ctx, err)
+	}
+	return 0, out.Commit()
+}
+
+// profileFormat checks o and returns the format to write.
+func (o *ConvertOptions) profileFormat() (output.Format, error) {
+	switch {
+	case o.Binary != "" || o.Basic || o.Strict:
+		return output.Format{}, usage.Errorf("the output is no profile for BOLT: let its name end in .%s, or add --format %s", boltprofile.Format, boltprofile.Format)
+	case o.Format == "" && (o.Output == "" || o.Output == "-"):
+		return output.Format{}, usage.Errorf("which format to write? -o FILE, whose ending names it, or --format: %s or %s", output.Names(), boltprofile.Format)
+	}
+	f, err := output.Choose(o.Output, o.Format)
+	if err == nil && o.EmbedSources && f.Name != "firefox" {
+		return output.Format{}, usage.Errorf("only a profile for the Firefox Profiler has room for sources: let its name end in .json.gz, or add --format firefox")
+	}
+	if err != nil {
+		return f, err
+	}
+	return f, f.Allow(output.Options{Inverted: o.Inverted})
+}
+
+// maxUnembedded is how many source files that are missing are told of one by one.
+const maxUnembedded = 5
+
+// sourcesOf returns the source files of p that are here, and tells of others.
+func sourcesOf(ctx context.Context, p *profile.Profile, warn func(error)) (source func(string) (string, bool), err error) {
+	finder, err := debugfile.New(debugfile.Config{})
+	if err != nil {
+		return nil, err
+	}
+	library := code.NewLibrary(ctx, finder, symbolize.Options{})
+	defer func() { err = errors.Join(err, library.Close()) }()
+	texts, problems := library.Sources(p)
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	for _, problem := range problems[:min(len(problems), maxUnembedded)] {
+		warn(fmt.Errorf("not embedded: %w", problem))
+	}
+	if more := len(problems) - maxUnembedded; more > 0 {
+		warn(fmt.Errorf("not embedded: %s", plain.Count(uint64(more), "more file")))
+	}
+	return func(file string) (string, bool) {
+		text, ok := texts[file]
+		return text, ok
+	}, nil
+}

@@ -1,0 +1,106 @@
+package offline
+
+import (
+	"context"
+	"errors"
+	"io"
+	"strings"
+
+	"fulgur/internal/message/usage"
+	"fulgur/internal/profile"
+	"fulgur/internal/profile/encode/flame"
+	"fulgur/internal/profile/encode/folded"
+	"fulgur/internal/profile/encode/text"
+	"fulgur/internal/profile/output"
+)
+
+// DiffOptions describe a comparison of two profiles.
+type DiffOptions struct {
+	// Base and New are the files to read, one of which may be "-", standard
+	// input, in any format that [Convert] reads.
+	Base, New string
+	// Value is the type of the value to compare; empty takes the first that both have
+	// and one has some of.
+	Value string
+	// Normalize scales the base so that both sum up to the same.
+	Normalize bool
+	// Functions is how many functions the table has, 0 for all.
+	Functions int
+	// Inverted lets callees hang below their callers in flame graphs.
+	Inverted bool
+
+	// Output is the file to write, "-" or empty for Stdout. Format is its
+	// format ("text", "folded", "html", "svg"); empty takes it from Output's
+	// ending, or text.
+	Output, Format string
+	// Stdout receives data, Stderr everything else.
+	Stdout, Stderr io.Writer
+	// Quiet leaves out warnings.
+	Quiet bool
+
+	types []profile.ValueType // the one that is compared
+}
+
+// diffFormats are the formats that a comparison can have.
+var diffFormats = map[string]func(io.Writer, *profile.Profile, *DiffOptions) error{
+	"text": func(w io.Writer, p *profile.Profile, o *DiffOptions) error {
+		return text.Compare(w, p, text.CompareOptions{Functions: o.Functions, Shares: o.Normalize})
+	},
+	"folded": func(w io.Writer, p *profile.Profile, _ *DiffOptions) error {
+		return folded.Write(w, p, folded.Options{Compare: true})
+	},
+	"html": func(w io.Writer, p *profile.Profile, o *DiffOptions) error { return o.draw(w, p, flame.WriteHTML) },
+	"svg":  func(w io.Writer, p *profile.Profile, o *DiffOptions) error { return o.draw(w, p, flame.WriteSVG) },
+}
+
+// draw draws a comparison as a flame graph.
+func (o *DiffOptions) draw(w io.Writer, p *profile.Profile, write func(io.Writer, *profile.Profile, flame.Options) error) error {
+	base, changed := p.Only(0), p.Only(1)
+	base.ValueTypes, changed.ValueTypes = o.types, o.types
+	return write(w, changed, flame.Options{Title: o.Base + " → " + o.New, Base: base, Inverted: o.Inverted})
+}
+
+// Diff writes how one profile differs from another. The exit code is 0, 2 with
+// an error of usage, or 1 with another one.
+func Diff(ctx context.Context, o DiffOptions) (exitCode int, err error) {
+	f, err := output.Choose(o.Output, o.Format)
+	if err != nil {
+		return 2, err
+	}
+	write := diffFormats[f.Name]
+	if write == nil {
+		return 2, usage.Errorf("a comparison cannot be written as %s, but as text, folded, html or svg", f.Name)
+	}
+	if o.Base == "-" && o.New == "-" {
+		return 2, usage.Errorf("only one of the two profiles can be standard input")
+	}
+	var sides [2]*profile.Profile
+	for i, path := range []string{o.Base, o.New} {
+		p, err := readProfile(ctx, path, warnOn(o.Stderr, o.Quiet))
+		if err != nil {
+			return 1, output.OrInterrupted(ctx, err)
+		}
+		sides[i] = p
+	}
+	value := comparedValue(o.Value, sides[0], sides[1])
+	for i, p := range sides {
+		v, err := chooseValue(p, value)
+		if err != nil {
+			return 2, err
+		}
+		sides[i] = p.Only(v)
+	}
+	if a, b := sides[0].ValueTypes[0], sides[1].ValueTypes[0]; a.Unit != b.Unit {
+		return 2, usage.Errorf("%s is in %s and %s in %s: choose what to compare with --value", o.Base, strings.TrimSpace(a.Type+" "+a.Unit), o.New, strings.TrimSpace(b.Type+" "+b.Unit))
+	}
+	o.types = sides[1].ValueTypes
+	out, err := output.Create(o.Output, o.Stdout)
+	if err != nil {
+		return 1, err
+	}
+	defer func() { err = errors.Join(err, out.Abort()) }()
+	if err := write(output.Until(ctx, out), profile.Diff(sides[0], sides[1], o.Normalize), &o); err != nil {
+		return 1, output.OrInterrupted(ctx, err)
+	}
+	return 0, out.Commit()
+}

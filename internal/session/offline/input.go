@@ -1,0 +1,178 @@
+package offline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"fulgur/internal/capture/naming"
+	"fulgur/internal/files/ctxfile"
+	"fulgur/internal/message/plain"
+	"fulgur/internal/message/usage"
+	"fulgur/internal/profile"
+	"fulgur/internal/profile/decode"
+	"fulgur/internal/profile/encode/describe"
+	"fulgur/internal/profile/perfdata"
+	"fulgur/internal/profile/timeline"
+	"fulgur/internal/symbols/debugfile"
+)
+
+// input is a profile that was read.
+type input struct {
+	profile *profile.Profile
+	// line is the same in time, nil if that was not asked for or is not known.
+	line     *profile.Timeline
+	recorder *timeline.Recorder // of line
+	// format is that of the file, empty for perf.data; named tells that the
+	// names are not in it.
+	format decode.Format
+	named  bool
+}
+
+// Close gives the timeline up.
+func (in *input) Close() error {
+	if in.recorder == nil {
+		return nil
+	}
+	return in.recorder.Close()
+}
+
+// readProfile reads the profile at path, "-" being standard input, in any format
+// that is known. One that was taken without names gets them from the files of
+// this machine; warn is told what could not be read.
+func readProfile(ctx context.Context, path string, warn func(error)) (*profile.Profile, error) {
+	in, err := readInput(ctx, path, false, warn)
+	if err != nil {
+		return nil, err
+	}
+	return in.profile, in.Close()
+}
+
+// readInput is readProfile, with the times if inTime is set and the input tells
+// them. The input must be closed.
+func readInput(ctx context.Context, path string, inTime bool, warn func(error)) (in *input, err error) {
+	f, err := openInput(ctx, path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	finder, err := debugfile.New(debugfile.Config{})
+	if err != nil {
+		return nil, err
+	}
+	return readFile(ctx, f, finder, inTime, warn)
+}
+
+// openInput opens the file at path, "-" being standard input, for random access.
+func openInput(ctx context.Context, path string) (*ctxfile.File, error) {
+	opened, err := ctxfile.Open(ctx, path)
+	if err != nil {
+		return nil, err
+	}
+	f, err := ctxfile.Regular(ctx, opened, "fulgur-input-*")
+	if err != nil {
+		return nil, errors.Join(err, opened.Close())
+	}
+	return f, nil
+}
+
+// readFile is readInput of an open file, with debug files that finder finds.
+func readFile(ctx context.Context, f *ctxfile.File, finder *debugfile.Finder, inTime bool, warn func(error)) (*input, error) {
+	in, err := readFormat(ctx, f, finder, inTime, warn)
+	if err == nil {
+		warnCut(f.Name(), in.profile.Losses, warn)
+	}
+	return in, err
+}
+
+// warnCut tells what of a file was cut because it exceeds the limits of package
+// profile.
+func warnCut(name string, l profile.Losses, warn func(error)) {
+	cut := profile.Losses{TooDeep: l.TooDeep, TooMany: l.TooMany, LongNames: l.LongNames, Unnamed: l.Unnamed}
+	for _, loss := range describe.Losses(cut) {
+		warn(fmt.Errorf("%s: %s: %s", name, loss.What, loss.Effect))
+	}
+}
+
+// readFormat reads a file in the format that it begins with.
+func readFormat(ctx context.Context, f *ctxfile.File, finder *debugfile.Finder, inTime bool, warn func(error)) (*input, error) {
+	var head [8]byte
+	if n, _ := f.ReadAt(head[:], 0); perfdata.IsPerfData(head[:n]) { // the other formats' readers tell of errors
+		return readPerfData(ctx, f, finder, inTime, warn)
+	}
+	p, format, err := decode.Read(ctx, f, f.Name())
+	if err != nil {
+		return nil, err
+	}
+	in := &input{profile: p, format: format}
+	linkAddresses(ctx, p, format)
+	if !naming.Unnamed(p) {
+		return in, nil
+	}
+	r := naming.Resolver{Profile: p, Finder: finder}
+	in.named = true
+	in.profile, err = r.Resolve(ctx)
+	r.Warn(warn)
+	return in, err
+}
+
+// warnOn returns what tells of problems on w, unless quiet.
+func warnOn(w io.Writer, quiet bool) func(error) {
+	return func(err error) {
+		if !quiet {
+			fmt.Fprintln(w, "fulgur:", plain.Error(err))
+		}
+	}
+}
+
+// chooseValue returns the index of the value of p whose type is name. If that is
+// empty, it is the value to show first, or else the first, of those that p has some
+// of: a recording of what waits may have no time on the CPU.
+func chooseValue(p *profile.Profile, name string) (int, error) {
+	if name == "" {
+		return max(0, commonValue(p)), nil
+	}
+	known := make([]string, len(p.ValueTypes))
+	for i, v := range p.ValueTypes {
+		if v.Type == name {
+			return i, nil
+		}
+		known[i] = plain.Terminal(v.Type)
+	}
+	return 0, usage.Errorf("there is no value %q; the profile has %s", name, strings.Join(known, ", "))
+}
+
+// commonValue returns the index in p of a value that all of the others have, too,
+// and of which any has some; -1 if there is none.
+func commonValue(p *profile.Profile, others ...*profile.Profile) int {
+	best := -1
+	for i, v := range p.ValueTypes {
+		some := p.Total(i) != 0
+		for _, other := range others {
+			o := slices.Index(other.ValueTypes, v)
+			if o < 0 {
+				some = false
+				break
+			}
+			some = some || other.Total(o) != 0
+		}
+		if some && (best < 0 || v.Type == p.Meta.Value) {
+			best = i
+		}
+	}
+	return best
+}
+
+// comparedValue returns the type of the value to compare of two profiles: name, or
+// what both have, empty if there is none.
+func comparedValue(name string, base, changed *profile.Profile) string {
+	if name == "" {
+		if v := commonValue(changed, base); v >= 0 {
+			return changed.ValueTypes[v].Type
+		}
+	}
+	return name
+}

@@ -1,0 +1,108 @@
+package offline
+
+import (
+	"context"
+	"errors"
+	"math"
+
+	"fulgur/internal/capture/naming"
+	"fulgur/internal/files/ctxfile"
+	"fulgur/internal/profile"
+	"fulgur/internal/profile/perfdata"
+	"fulgur/internal/profile/timeline"
+	"fulgur/internal/symbols/debugfile"
+)
+
+// readPerfData reads the call chains of perf.data, and names them.
+func readPerfData(ctx context.Context, f *ctxfile.File, finder *debugfile.Finder, inTime bool, warn func(error)) (in *input, err error) {
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	var times *perfTimes
+	var each func(perfdata.ChainSample) error
+	if inTime {
+		if times, err = newPerfTimes(); err != nil {
+			return nil, err
+		}
+		defer func() {
+			if err != nil {
+				err = errors.Join(err, times.recorder.Close())
+			}
+		}()
+		each = times.add
+	}
+	chains, err := perfdata.ReadCallChains(ctx, f, info.Size(), f.Name(), each)
+	if err != nil {
+		return nil, err
+	}
+	r := naming.Resolver{Profile: chains.Profile, Finder: finder, Offsets: true, Kernel: sameKernel(chains, finder)}
+	p, err := r.Resolve(ctx)
+	r.Warn(warn)
+	if err != nil {
+		return nil, err
+	}
+	in = &input{profile: p}
+	if times != nil {
+		in.recorder = times.recorder
+		in.line, err = times.timeline(p, &r)
+	}
+	return in, err
+}
+
+// perfTimes makes a recording of the samples in perf.data.
+type perfTimes struct {
+	recorder    *timeline.Recorder
+	first, last int64
+	weights     int64 // the sum of all, and how many there are
+	samples     int64
+}
+
+func newPerfTimes() (*perfTimes, error) {
+	// When the recording begins is not known before its end: samples are not
+	// sorted in the file.
+	recorder, err := timeline.NewRecorder(0)
+	return &perfTimes{recorder: recorder, first: math.MaxInt64}, err
+}
+
+// add keeps a sample.
+func (t *perfTimes) add(s perfdata.ChainSample) error {
+	t.first, t.last = min(t.first, s.Time), max(t.last, s.Time)
+	t.weights += min(s.Weight, math.MaxInt64-t.weights)
+	t.samples++
+	process := t.recorder.Process(s.PID, 0)
+	thread := t.recorder.Thread(process, s.TID, 0)
+	t.recorder.NameThread(thread, s.Time, s.Comm)
+	if s.PID == s.TID {
+		t.recorder.NameProcess(process, s.Time, s.Comm)
+	}
+	return t.recorder.AddOnCPU(thread, profile.OnCPU{Time: s.Time, Stack: s.Stack, Weight: s.Weight})
+}
+
+// timeline returns the recording, whose stacks r has resolved into those of p.
+func (t *perfTimes) timeline(p *profile.Profile, r *naming.Resolver) (*profile.Timeline, error) {
+	line, err := t.recorder.Timeline(p, t.last, func(s profile.StackID) profile.StackID { return r.Stack(s, false) })
+	if err != nil {
+		return nil, err
+	}
+	line.Start, line.Interval = t.first, t.weights/t.samples
+	line.Counters = nil // they begin at the clock's beginning
+	line.Events = timeline.Sorted(line.Events)
+	for _, thread := range line.Threads {
+		if p := &line.Processes[thread.Process]; len(p.Names) == 0 { // its first thread was not seen
+			p.Names = thread.Names
+		}
+	}
+	return line, nil
+}
+
+// sameKernel reports whether the kernel that runs is the one that c was recorded
+// under, at the same addresses.
+func sameKernel(c *perfdata.CallChains, finder *debugfile.Finder) bool {
+	id, err := finder.KernelBuildID("")
+	if err != nil || c.KernelBuildID == "" || !perfdata.SameBuildID(c.KernelBuildID, id) {
+		return false
+	}
+	text, err := naming.KernelText()
+	return err == nil && text == c.KernelText
+}

@@ -1,0 +1,130 @@
+package offline
+
+import (
+	"context"
+	"errors"
+	"io"
+	"path/filepath"
+
+	"fulgur/internal/files/ctxfile"
+	"fulgur/internal/message/usage"
+	"fulgur/internal/profile/decode"
+	"fulgur/internal/profile/output"
+	"fulgur/internal/symbols/debugfile"
+	"fulgur/internal/ui/view"
+)
+
+// ViewOptions describe how a profile is shown in a browser.
+type ViewOptions struct {
+	// Input is the file to show, "-" standard input, in any format that
+	// [Convert] reads. Base, if not empty, is one to compare with.
+	Input, Base string
+	// Value is the type of the value to compare, if there is a base, and else of the
+	// one that the flame graph shows at first; empty takes the one that is meant to be
+	// shown.
+	Value string
+
+	// Listen is the address to listen on, 127.0.0.1 if empty; Port the port, any
+	// that is free if 0. NoOpen opens no browser.
+	Listen string
+	Port   int
+	NoOpen bool
+
+	// Stderr receives the pages' addresses, and warnings unless Quiet.
+	Stderr io.Writer
+	Quiet  bool
+}
+
+// View shows a profile in a browser until ctx ends. The exit code is 0, 2 with
+// an error of usage, or 1 with another one.
+func View(ctx context.Context, o ViewOptions) (exitCode int, err error) {
+	if o.Input == "-" && o.Base == "-" {
+		return 2, usage.Errorf("only one of the two profiles can be standard input")
+	}
+	finder, err := debugfile.New(debugfile.Config{})
+	if err != nil {
+		return 1, err
+	}
+	warn := warnOn(o.Stderr, o.Quiet)
+	in, err := readShown(ctx, o.Input, finder, warn)
+	if err != nil {
+		return 1, output.OrInterrupted(ctx, err)
+	}
+	defer func() { err = errors.Join(err, in.file.Close()) }()
+	shown := view.Options{
+		Input: in.Input, Finder: finder,
+		Listen: o.Listen, Port: o.Port, NoOpen: o.NoOpen, Stderr: o.Stderr,
+	}
+	if o.Base == "" {
+		if shown.Value, err = chooseValue(in.Profile, o.Value); err != nil {
+			return 2, err
+		}
+	} else {
+		base, err := readShown(ctx, o.Base, finder, warn)
+		if err != nil {
+			return 1, output.OrInterrupted(ctx, err)
+		}
+		defer func() { err = errors.Join(err, base.file.Close()) }()
+		shown.Base = &base.Input
+		if err := o.choose(&shown); err != nil {
+			return 2, err
+		}
+	}
+	if err := view.Serve(ctx, shown); err != nil {
+		return 1, err
+	}
+	return 0, nil
+}
+
+// shownInput is a profile to be shown, whose file stays open.
+type shownInput struct {
+	view.Input
+	file *ctxfile.File
+}
+
+// readShown reads a profile.
+func readShown(ctx context.Context, path string, finder *debugfile.Finder, warn func(error)) (*shownInput, error) {
+	f, err := openInput(ctx, path)
+	if err != nil {
+		return nil, err
+	}
+	s := &shownInput{file: f}
+	if err := s.read(ctx, finder, warn); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return s, nil
+}
+
+func (s *shownInput) read(ctx context.Context, finder *debugfile.Finder, warn func(error)) error {
+	info, err := s.file.Stat()
+	if err != nil {
+		return err
+	}
+	in, err := readFile(ctx, s.file, finder, false, warn)
+	if err != nil {
+		return err
+	}
+	s.Input = view.Input{Name: filepath.Base(s.file.Name()), Profile: in.profile, Format: in.format}
+	// The Firefox Profiler asks for names that are missing, pprof does not.
+	if in.format == decode.Firefox || in.format == decode.Pprof && !in.named {
+		s.Content = io.NewSectionReader(s.file, 0, info.Size())
+	}
+	return nil
+}
+
+// choose leaves one value of two profiles that are compared, the same of both.
+func (o *ViewOptions) choose(shown *view.Options) error {
+	value := comparedValue(o.Value, shown.Base.Profile, shown.Input.Profile)
+	for _, in := range []*view.Input{&shown.Input, shown.Base} {
+		v, err := chooseValue(in.Profile, value)
+		if err != nil {
+			return err
+		}
+		in.Profile = in.Profile.Only(v)
+	}
+	a, b := shown.Base.Profile.ValueTypes[0], shown.Input.Profile.ValueTypes[0]
+	if a != b {
+		return usage.Errorf("the profiles are of %s in %s and %s in %s: choose what to compare with --value", a.Type, a.Unit, b.Type, b.Unit)
+	}
+	return nil
+}

@@ -1,8 +1,0 @@
-package stored
-
-import "errors"
-
-// landmark is a function whose address, and whose source, this file, tests know.
-//
-//go:noinline
-func landmark() error { return errors.New("landmark") }

@@ -1,0 +1,45 @@
+package debugfile
+
+import (
+	"context"
+	"fmt"
+	"path"
+
+	"fulgur/internal/symbols/elffile"
+)
+
+// Alt returns the file that dwz moved debug info of debug to, nil if there is
+// none to look for. The caller closes it. An error that wraps [ErrNotFound]
+// says what else was found.
+func (f *Finder) Alt(ctx context.Context, debug *File) (*File, error) {
+	link, err := debug.AltLink()
+	if link == nil {
+		return nil, err
+	}
+	s := &search{what: fmt.Sprintf("%s, which has debug info of %s (ID %s)", link.Path, debug.Name(), link.ID)}
+	accept := func(c *elffile.File) error {
+		if got := c.AltID(); got != link.ID {
+			return fmt.Errorf("ID is %q, not %s", got, link.ID)
+		}
+		return nil
+	}
+	names := []string{link.Path}
+	if !path.IsAbs(link.Path) {
+		names[0] = path.Join(path.Dir(debug.Path), link.Path)
+	}
+	names = append(names, path.Join(debugDir, ".dwz", path.Base(link.Path)))
+	for _, root := range f.roots(debug.Root) {
+		for _, name := range names {
+			if found := s.open(root, name, accept); found != nil {
+				return found, nil
+			}
+		}
+	}
+	if found := f.byBuildID(s, debug.Root, link.ID, accept); found != nil {
+		return found, nil
+	}
+	if found := f.download(ctx, s, link.ID); found != nil {
+		return found, nil
+	}
+	return nil, s.err()
+}

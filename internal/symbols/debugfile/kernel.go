@@ -1,0 +1,205 @@
+package debugfile
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"fulgur/internal/linux/capability"
+	"fulgur/internal/symbols/elffile"
+)
+
+// maxSysFile bounds what is read of a file below /sys, in bytes.
+const maxSysFile = 64 << 10
+
+// Kernel returns the running kernel's vmlinux with debug info. Its build ID
+// must be the one that /sys/kernel/notes shows: a kernel that was built again
+// has the same release and other code. The caller closes it. An error that
+// wraps [ErrNotFound] says what else was found.
+func (f *Finder) Kernel(ctx context.Context) (*File, error) {
+	s := &search{what: "vmlinux of kernel " + f.release}
+	id, err := f.KernelBuildID("")
+	if err != nil {
+		return nil, fmt.Errorf("%s: build ID of the running kernel: %w", s.what, err)
+	}
+	accept := func(c *elffile.File) error { return errors.Join(sameBuildID(c, id), hasDebugInfo(c)) }
+	for _, root := range f.roots("") {
+		for _, name := range []string{
+			debugDir + "/boot/vmlinux-" + f.release,
+			debugDir + "/lib/modules/" + f.release + "/vmlinux",
+			debugDir + "/usr/lib/modules/" + f.release + "/vmlinux",
+			debugDir + "/lib/modules/" + f.release + "/vmlinux.debug",
+			"/lib/modules/" + f.release + "/build/vmlinux",
+			"/lib/modules/" + f.release + "/vmlinux",
+			"/boot/vmlinux-" + f.release,
+		} {
+			if found := s.open(root, name, accept); found != nil {
+				return found, nil
+			}
+		}
+	}
+	if found := f.byBuildID(s, "", id, accept); found != nil {
+		return found, nil
+	}
+	if found := f.download(ctx, s, id); found != nil {
+		return found, nil
+	}
+	return nil, s.err()
+}
+
+// Module is a loaded kernel module's debug file. It is a relocatable file
+// (ET_REL): its sections lie at 0 in it, and in the kernel where the loader put
+// each.
+type Module struct {
+	*File
+	// Sections are the addresses of the loaded sections in the kernel, by
+	// name. They are all 0 for who may not see kernel addresses
+	// (kptr_restrict).
+	Sections map[string]uint64
+}
+
+// Module returns the debug file of a loaded kernel module, by its name as
+// /proc/modules shows it. The caller closes it. An error that wraps
+// [ErrNotFound] says what else was found.
+func (f *Finder) Module(ctx context.Context, name string) (*Module, error) {
+	if strings.Contains(name, "/") || strings.HasPrefix(name, ".") || name == "" {
+		return nil, fmt.Errorf("%q is no name of a module", name)
+	}
+	s := &search{what: "debug file of kernel module " + name}
+	id, err := f.KernelBuildID(name)
+	if err != nil {
+		return nil, fmt.Errorf("%s: build ID of the loaded module: %w", s.what, err)
+	}
+	sections, err := f.sectionAddresses("/sys/module/" + name + "/sections")
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", s.what, err)
+	}
+	accept := func(c *elffile.File) error { return errors.Join(sameBuildID(c, id), hasDebugInfo(c)) }
+	found := f.byBuildID(s, "", id, accept)
+	for _, root := range f.roots("") {
+		if found != nil {
+			break
+		}
+		found = f.moduleFile(s, root, name, accept)
+	}
+	if found == nil {
+		found = f.download(ctx, s, id)
+	}
+	if found == nil {
+		return nil, s.err()
+	}
+	return &Module{found, sections}, nil
+}
+
+// moduleFile looks for a module's debug file below root by the module's path.
+func (f *Finder) moduleFile(s *search, root, name string, accept func(*elffile.File) error) *File {
+	dir := "/lib/modules/" + f.release
+	dep, err := openFile(root, dir+"/modules.dep")
+	if err != nil {
+		return nil // this root has no modules of this kernel
+	}
+	defer func() { _ = dep.Close() }()
+	module, ok := modulePath(dep, name)
+	if !ok {
+		return nil
+	}
+	for _, name := range []string{
+		path.Join(debugDir, dir, module) + ".debug",
+		path.Join(debugDir, "usr", dir, module) + ".debug",
+		path.Join(debugDir, dir, module),
+		path.Join(debugDir, "usr", dir, module),
+		path.Join(dir, module), // built with debug info and not stripped
+	} {
+		if found := s.open(root, name, accept); found != nil {
+			return found
+		}
+	}
+	return nil
+}
+
+// modulePath returns the path of a module, relative to its release's directory
+// and without the ending of a compressed one, from modules.dep (modules.dep(5)):
+// a line per module, its path before the first colon. It reports false for a
+// module that is not listed.
+func modulePath(dep io.Reader, name string) (module string, ok bool) {
+	const maxLine = 1 << 20
+	// The kernel takes "-" and "_" in a module's name for the same.
+	name = strings.ReplaceAll(name, "-", "_")
+	lines := bufio.NewScanner(dep)
+	lines.Buffer(nil, maxLine)
+	for lines.Scan() {
+		module, _, _ := strings.Cut(lines.Text(), ":")
+		for _, ending := range []string{".gz", ".xz", ".zst"} {
+			module = strings.TrimSuffix(module, ending)
+		}
+		base, ok := strings.CutSuffix(path.Base(module), ".ko")
+		if ok && strings.ReplaceAll(base, "-", "_") == name {
+			return module, true
+		}
+	}
+	return "", false
+}
+
+// KernelBuildID returns the build ID of the running kernel, or of a loaded module
+// if one is named, in lower-case hex.
+func (f *Finder) KernelBuildID(module string) (string, error) {
+	if module == "" {
+		return f.noteBuildID("/sys/kernel/notes")
+	}
+	return f.noteBuildID("/sys/module/" + module + "/notes/.note.gnu.build-id")
+}
+
+// noteBuildID returns the build ID in a file of notes.
+func (f *Finder) noteBuildID(name string) (string, error) {
+	b, err := readSys(filepath.Join(f.host, name))
+	if err != nil {
+		return "", err
+	}
+	id := elffile.NoteBuildID(b, 4)
+	if id == "" {
+		return "", fmt.Errorf("%s has none", name)
+	}
+	return id, nil
+}
+
+// sectionAddresses reads where the kernel put a module's sections: a file per
+// section, with a hexadecimal number.
+func (f *Finder) sectionAddresses(dir string) (map[string]uint64, error) {
+	dir = filepath.Join(f.host, dir)
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	sections := make(map[string]uint64, len(entries))
+	for _, e := range entries {
+		name := filepath.Join(dir, e.Name())
+		b, err := readSys(name)
+		if err != nil {
+			return nil, err
+		}
+		text := strings.TrimSpace(string(b))
+		addr, err := strconv.ParseUint(strings.TrimPrefix(text, "0x"), 16, 64)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %q is no address", name, text)
+		}
+		sections[e.Name()] = addr
+	}
+	return sections, nil
+}
+
+// readSys reads a small file below /sys. Those that tell addresses are root's alone.
+func readSys(name string) ([]byte, error) {
+	file, err := capability.With(capability.SetOf(capability.DACReadSearch), func() (*os.File, error) { return os.Open(name) })
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = file.Close() }()
+	return io.ReadAll(io.LimitReader(file, maxSysFile))
+}

@@ -1,0 +1,125 @@
+package debugfile
+
+import (
+	"bufio"
+	"path"
+	"runtime"
+	"strings"
+
+	"fulgur/internal/files/safeopen"
+)
+
+// maxPackages bounds how many packages a database may list.
+const maxPackages = 1 << 16
+
+// Stripped is a file that lacks symbols: the directory that stands for "/" where it
+// was found, as in [File], its path below that, and its build ID, if it has one.
+type Stripped struct{ Root, Path, BuildID string }
+
+// Remedies returns for each of files what the user can do,
+// as the end of a sentence: "install libfoo1-dbgsym or set DEBUGINFOD_URLS". The
+// package is the one that Debian and its kin have for the package that owns the
+// file, as dpkg's database below the file's root tells. It reads that database
+// once for all files of a root.
+func (f *Finder) Remedies(files []Stripped) []string {
+	byRoot := map[string][]string{}
+	for _, b := range files {
+		byRoot[b.Root] = append(byRoot[b.Root], b.Path)
+	}
+	owners := map[string]map[string]string{}
+	for root, paths := range byRoot {
+		if root != "" {
+			owners[root] = packages(root, paths)
+		}
+	}
+	remedies := make([]string, len(files))
+	for i, b := range files {
+		remedies[i] = f.remedy(owners[b.Root][b.Path], b.BuildID)
+	}
+	return remedies
+}
+
+// remedy returns what to do about a file of the given package and build ID,
+// which may be empty.
+func (f *Finder) remedy(owner, id string) string {
+	var ways []string
+	if owner != "" {
+		ways = append(ways, "install "+debugPackage(owner))
+	}
+	switch {
+	case id == "" && owner == "":
+		return "build it with -g, or do not strip it"
+	case id == "":
+		// Without it a server cannot be asked.
+	case f.downloads == nil:
+		ways = append(ways, "set DEBUGINFOD_URLS")
+	case owner == "":
+		ways = append(ways, "name a server in DEBUGINFOD_URLS that has it")
+	}
+	return strings.Join(ways, " or ")
+}
+
+// debugPackage returns the package with the debug files of a package: Debian
+// makes NAME-dbgsym of all but the C library, whose own it keeps with the
+// distribution.
+func debugPackage(owner string) string {
+	name, arch, _ := strings.Cut(owner, ":")
+	suffix := "-dbgsym"
+	if name == "libc6" {
+		suffix = "-dbg"
+	}
+	if arch != "" {
+		arch = ":" + arch
+	}
+	return name + suffix + arch
+}
+
+// packages returns which packages own paths, as dpkg's database below root
+// tells: /var/lib/dpkg/info has for each package NAME[:ARCH].list with a path a
+// line. Where there is no such database nothing is known. The architecture is
+// part of the result only for packages of another one than ours.
+func packages(root string, paths []string) map[string]string {
+	owners := make(map[string]string, len(paths))
+	dir, err := safeopen.Open(root, "/var/lib/dpkg/info", safeopen.Directory)
+	if err != nil {
+		return owners
+	}
+	defer func() { _ = dir.Close() }()
+	names, err := dir.Names(maxPackages * 8) // a package has several files
+	if err != nil {
+		return owners
+	}
+	wanted := make(map[string]string, len(paths))
+	for _, p := range paths {
+		for _, name := range usrMerged(path.Clean(p)) {
+			wanted[name] = p
+		}
+	}
+	for _, name := range names {
+		owner, ok := strings.CutSuffix(name, ".list")
+		if !ok || len(owners) == len(paths) {
+			continue
+		}
+		for _, p := range listed(root, "/var/lib/dpkg/info/"+name, wanted) {
+			owners[p] = strings.TrimSuffix(owner, ":"+runtime.GOARCH) // Debian calls them as Go does
+		}
+	}
+	return owners
+}
+
+// listed returns the values of wanted whose keys are lines of the file at name.
+func listed(root, name string, wanted map[string]string) []string {
+	file, err := openFile(root, name)
+	if err != nil {
+		return nil
+	}
+	defer func() { _ = file.Close() }()
+	var found []string
+	lines := bufio.NewScanner(file)
+	for lines.Scan() {
+		if p, ok := wanted[string(lines.Bytes())]; ok {
+			found = append(found, p)
+		}
+	}
+	return found
+}

@@ -1,0 +1,373 @@
+package dwarf
+
+import (
+	"slices"
+	"sync"
+
+	"fulgur/internal/symbols/dwarfdata"
+)
+
+const (
+	// maxAbbrevs bounds one abbreviation table. Those of link-time optimized
+	// programs reach a few thousand.
+	maxAbbrevs = 1 << 20
+	// maxAbbrevBytes bounds its encoded form.
+	maxAbbrevBytes = 64 << 20
+	// maxTables is the number of tables kept. Most units have their own, so
+	// few are asked for twice.
+	maxTables = 16
+)
+
+// attr is one attribute of an abbreviation.
+type attr struct {
+	name, form uint16
+	implicit   int32 // value of DW_FORM_implicit_const; -1 if it is larger
+}
+
+// kind says what a walk does with an entry.
+type kind uint8
+
+const (
+	kindOther    kind = iota // nothing in or below it has code
+	kindScope                // functions or inlined functions stand below it
+	kindType                 // functions may stand below it, in principle
+	kindFunction             // DW_TAG_subprogram
+	kindInlined              // DW_TAG_inlined_subroutine
+)
+
+func kindOf(tag uint64) kind {
+	switch tag {
+	case tagSubprogram:
+		return kindFunction
+	case tagInlinedSubroutine:
+		return kindInlined
+	case tagNamespace, tagModule, tagLexicalBlock, tagTryBlock, tagCatchBlock, tagWithStmt:
+		return kindScope
+	case tagStructureType, tagClassType, tagUnionType, tagInterfaceType, tagEnumerationType:
+		return kindType
+	}
+	return kindOther
+}
+
+// abbrev is a decoded abbreviation (7.5.3): the shape of an entry.
+type abbrev struct {
+	kind     kind
+	children bool
+	code     bool // it may have addresses
+	// sibling is the number of bytes from DW_AT_sibling to the end of the
+	// entry, 0 if it has none that can be read from there.
+	sibling     uint8
+	siblingForm uint16
+	attrs       []attr
+	// Skipping the entry's attributes: steps, then tail bytes.
+	steps []step
+	tail  uint32
+}
+
+// step skips fixed bytes and then a value of variable size.
+type step struct {
+	fixed uint32
+	form  uint16 // the form of that value, reduced to one of its layout
+}
+
+// abbrevs is an abbreviation table. Compilers count codes from 1; sparse tells
+// the place of those that do not follow.
+type abbrevs struct {
+	dense  []abbrev
+	sparse map[uint64]int
+	// What the entries share. Where append moves it, those decoded before
+	// keep the old one.
+	attrs []attr
+	steps []step
+}
+
+// get returns the abbreviation with a code, or nil.
+func (t *abbrevs) get(code uint64) *abbrev {
+	if t.sparse == nil {
+		if code-1 < uint64(len(t.dense)) {
+			return &t.dense[code-1]
+		}
+		return nil
+	}
+	if i, ok := t.sparse[code]; ok {
+		return &t.dense[i]
+	}
+	return nil
+}
+
+// add appends an abbreviation; of two with one code the first one counts.
+func (t *abbrevs) add(code uint64, a abbrev) {
+	n := len(t.dense)
+	t.dense = append(t.dense, a)
+	if t.sparse == nil {
+		if code == uint64(n)+1 {
+			return
+		}
+		t.sparse = make(map[uint64]int, n+1)
+		for i := range n {
+			t.sparse[uint64(i)+1] = i
+		}
+	}
+	if _, ok := t.sparse[code]; !ok {
+		t.sparse[code] = n
+	}
+}
+
+// format is what the layout of attributes depends on besides their forms.
+type format struct {
+	version    uint16
+	addrSize   uint8
+	offsetSize uint8
+}
+
+// refAddrSize is the size of DW_FORM_ref_addr.
+func (f format) refAddrSize() uint8 {
+	if f.version <= 2 {
+		return f.addrSize
+	}
+	return f.offsetSize
+}
+
+// fixedSize returns the size of values of a form, if it is the same for all.
+func (f format) fixedSize(form uint16) (size uint8, ok bool) {
+	switch form {
+	case formFlagPresent, formImplicitConst:
+		return 0, true
+	case formData1, formRef1, formFlag, formStrx1, formAddrx1:
+		return 1, true
+	case formData2, formRef2, formStrx2, formAddrx2:
+		return 2, true
+	case formStrx3, formAddrx3:
+		return 3, true
+	case formData4, formRef4, formRefSup4, formStrx4, formAddrx4:
+		return 4, true
+	case formData8, formRef8, formRefSig8, formRefSup8:
+		return 8, true
+	case formData16:
+		return 16, true
+	case formAddr:
+		return f.addrSize, true
+	case formRefAddr:
+		return f.refAddrSize(), true
+	case formStrp, formSecOffset, formStrpSup, formLineStrp, formGNURefAlt, formGNUStrpAlt:
+		return f.offsetSize, true
+	}
+	return 0, false
+}
+
+// layout reduces a form of variable size to one that is laid out like it.
+func layout(form uint16) (uint16, bool) {
+	switch form {
+	case formUdata, formSdata, formRefUdata, formStrx, formAddrx, formLoclistx, formRnglistx,
+		formGNUAddrIndex, formGNUStrIndex:
+		return formUdata, true
+	case formBlock, formExprloc:
+		return formBlock, true
+	case formString, formBlock1, formBlock2, formBlock4, formIndirect:
+		return form, true
+	}
+	return 0, false
+}
+
+// compile prepares skipping with steps appended to those of a table; it fails
+// on a form that nobody knows the size of.
+func (a *abbrev) compile(f format, steps []step) ([]step, bool) {
+	first := len(steps)
+	fixed := uint32(0)
+	for _, at := range a.attrs {
+		if at.name == attrHighPC || at.name == attrRanges {
+			a.code = true
+		}
+		if size, ok := f.fixedSize(at.form); ok {
+			fixed += uint32(size)
+			continue
+		}
+		form, ok := layout(at.form)
+		if !ok {
+			return steps, false
+		}
+		steps = append(steps, step{fixed: fixed, form: form})
+		fixed = 0
+	}
+	a.steps = steps[first:len(steps):len(steps)]
+	a.tail = fixed
+	behind := 0
+	for _, at := range slices.Backward(a.attrs) {
+		size, ok := f.fixedSize(at.form)
+		behind += int(size)
+		if !ok || behind > 255 {
+			break
+		}
+		if at.name == attrSibling {
+			switch at.form {
+			case formRef1, formRef2, formRef4, formRef8:
+				a.sibling, a.siblingForm = uint8(behind), at.form
+			}
+			break
+		}
+	}
+	return steps, true
+}
+
+// skip moves r over the entry's attributes.
+func (a *abbrev) skip(r *dwarfdata.Reader) {
+	for _, s := range a.steps {
+		r.Skip(uint64(s.fixed))
+		switch s.form {
+		case formUdata:
+			for r.U8() >= 0x80 {
+			}
+		case formBlock:
+			r.Skip(r.ULEB())
+		case formString:
+			r.CString()
+		case formBlock1:
+			r.Skip(uint64(r.U8()))
+		case formBlock2:
+			r.Skip(uint64(r.U16()))
+		case formBlock4:
+			r.Skip(uint64(r.U32()))
+		default:
+			// An indirect form is known only here; compilers do not write
+			// it. The caller's format decided what is left.
+			r.Fail()
+		}
+	}
+	r.Skip(uint64(a.tail))
+}
+
+// after returns the position of the entry that follows this one and its
+// children, if DW_AT_sibling tells. r stands behind the attributes and begins
+// with the unit.
+func (a *abbrev) after(r *dwarfdata.Reader) (pos int, ok bool) {
+	if a.sibling == 0 || r.Bad {
+		return 0, false
+	}
+	s := dwarfdata.Reader{Data: r.Data, Pos: r.Pos - int(a.sibling)}
+	var v uint64
+	switch a.siblingForm {
+	case formRef1:
+		v = uint64(s.U8())
+	case formRef2:
+		v = uint64(s.U16())
+	case formRef4:
+		v = uint64(s.U32())
+	default:
+		v = s.U64()
+	}
+	// A sibling that leads back would never end.
+	if v < uint64(r.Pos) || v > uint64(len(r.Data)) {
+		return 0, false
+	}
+	return int(v), true
+}
+
+// parse decodes a table, or its first entry alone, and says what is wrong with
+// it. It reuses the memory of the table decoded before.
+func (t *abbrevs) parse(r *dwarfdata.Reader, f format, firstOnly bool) string {
+	t.dense, t.attrs, t.steps, t.sparse = t.dense[:0], t.attrs[:0], t.steps[:0], nil
+	for {
+		code := r.ULEB()
+		if code == 0 || r.Bad {
+			return ""
+		}
+		if len(t.dense) == maxAbbrevs {
+			return "abbreviation table of too many entries"
+		}
+		a := abbrev{kind: kindOf(r.ULEB()), children: r.U8() != 0}
+		first := len(t.attrs)
+		for {
+			name, form := r.ULEB(), r.ULEB()
+			if name == 0 && form == 0 {
+				break
+			}
+			at := attr{name: uint16(min(name, 0xffff)), form: uint16(min(form, 0xffff))}
+			if form == formImplicitConst {
+				at.implicit = -1
+				if v := r.SLEB(); v == int64(int32(v)) {
+					at.implicit = int32(v)
+				}
+			}
+			t.attrs = append(t.attrs, at)
+		}
+		if r.Bad {
+			return ""
+		}
+		a.attrs = t.attrs[first:len(t.attrs):len(t.attrs)]
+		var ok bool
+		if t.steps, ok = a.compile(f, t.steps); !ok {
+			return "abbreviation with an unknown form"
+		}
+		t.add(code, a)
+		if firstOnly {
+			return ""
+		}
+	}
+}
+
+// abbrevKey names a table: one table is read differently by units of
+// different formats.
+type abbrevKey struct {
+	off uint64
+	format
+}
+
+// abbrevCache keeps the tables used last.
+type abbrevCache struct {
+	mu     sync.Mutex
+	tables map[abbrevKey]*abbrevs
+	order  []abbrevKey
+}
+
+func (c *abbrevCache) get(key abbrevKey) *abbrevs {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.tables[key]
+}
+
+func (c *abbrevCache) put(key abbrevKey, t *abbrevs) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.tables == nil {
+		c.tables = map[abbrevKey]*abbrevs{}
+	}
+	if c.tables[key] == nil {
+		if len(c.order) == maxTables {
+			delete(c.tables, c.order[0])
+			c.order = slices.Delete(c.order, 0, 1)
+		}
+		c.order = append(c.order, key)
+	}
+	c.tables[key] = t
+}
+
+// readAbbrevs reads the table at off of a file's .debug_abbrev.
+func (f *file) readAbbrevs(off uint64, fm format) (*abbrevs, error) {
+	key := abbrevKey{off, fm}
+	if t := f.tables.get(key); t != nil {
+		return t, nil
+	}
+	t := &abbrevs{}
+	if err := f.parseAbbrevs(t, off, fm, false); err != nil {
+		return nil, err
+	}
+	f.tables.put(key, t)
+	return t, nil
+}
+
+// parseAbbrevs decodes the table at off into t, or its first entry alone.
+func (f *file) parseAbbrevs(t *abbrevs, off uint64, fm format, firstOnly bool) error {
+	first := uint64(4 << 10)
+	if firstOnly {
+		first = 64
+	}
+	problem := ""
+	err := f.abbrev.parse(off, first, maxAbbrevBytes, func(r *dwarfdata.Reader) bool {
+		problem = t.parse(r, fm, firstOnly)
+		return problem != "" || !r.Bad
+	})
+	if err == nil && problem != "" {
+		err = f.abbrev.errorf(off, "%s", problem)
+	}
+	return err
+}

@@ -1,0 +1,214 @@
+package dwarf
+
+import (
+	"slices"
+
+	"fulgur/internal/symbols/dwarfdata"
+)
+
+// maxDepth bounds how deep entries of a function may nest.
+const maxDepth = 1 << 10
+
+// tree is what was inlined into a function: at some addresses, or whole.
+type tree struct {
+	// calls[0] is the function itself; a call precedes those within it.
+	calls []call
+	// index maps addresses to the innermost call there: to none where there
+	// is the function's own code, and to unread where nobody looked.
+	index segments
+}
+
+// unread is what an index says of addresses that a tree leaves out.
+const unread = -2
+
+// call is one inlined call.
+type call struct {
+	origin   ref       // the entry that names the function
+	function *Function // nil before it was asked for
+	// The place of the call, in the function that parent is.
+	parent             int32 // -1 for the function itself
+	file, line, column uint32
+}
+
+// callSize is the size of a call, in bytes.
+const callSize = 40
+
+// find returns the innermost call at an address, or unread.
+func (t *tree) find(addr uint64) int32 {
+	id := t.index.find(addr)
+	if id == -1 {
+		return 0
+	}
+	return id
+}
+
+// depth is the number of functions at a call.
+func (t *tree) depth(id int32) int {
+	n := 0
+	for ; id >= 0; id = t.calls[id].parent {
+		n++
+	}
+	return n
+}
+
+// size is the memory that t takes, in bytes.
+func (t *tree) size() int { return 64 + callSize*cap(t.calls) + t.index.bytes() }
+
+// treeReader reads the inlined calls of functions. It keeps its buffers.
+type treeReader struct {
+	body  *body
+	calls []call
+	outer []int32 // what the current call is again, at each end of children
+	one   []span  // the code of one call
+
+	// Where to look: at addrs, or everywhere if there are none. Then spans
+	// collects the code of all calls.
+	addrs []uint64
+	found []int32 // the innermost call at each of addrs
+	spans []span
+}
+
+// read reads the inlined calls of a function: those at addrs, which are
+// sorted, or all if there are none. Calls elsewhere are stepped over; they are
+// most of a function.
+func (tr *treeReader) read(b *body, fn *function, addrs []uint64) (*tree, error) {
+	tr.body = b
+	tr.addrs = addrs
+	tr.found = append(tr.found[:0], make([]int32, len(addrs))...)
+	tr.spans = tr.spans[:0]
+	tr.calls = append(tr.calls[:0], call{origin: ref{off: b.off + uint64(fn.off)}, parent: -1})
+	err := tr.walk(b.at(uint64(fn.off)))
+	t := &tree{calls: slices.Clone(tr.calls)}
+	if len(addrs) > 0 {
+		t.index = points(addrs, tr.found)
+	} else {
+		t.index = paint(tr.spans)
+	}
+	return t, err
+}
+
+// points makes segments of single addresses, all different, around which all is
+// unread.
+func points(addrs []uint64, ids []int32) segments {
+	s := segments{lo: make([]uint64, 0, 2*len(addrs)+1), id: make([]int32, 0, 2*len(addrs)+1)}
+	s.add(0, unread)
+	for i, a := range addrs {
+		if n := len(s.lo); n > 0 && s.lo[n-1] == a {
+			s.lo, s.id = s.lo[:n-1], s.id[:n-1]
+		}
+		s.add(a, ids[i])
+		s.add(a+1, unread)
+	}
+	return segments{slices.Clip(s.lo), slices.Clip(s.id)}
+}
+
+// walk reads the entry of a function and what is below it.
+func (tr *treeReader) walk(r *dwarfdata.Reader) error {
+	b := tr.body
+	a, err := b.next(r)
+	if err != nil || a == nil {
+		return err
+	}
+	a.skip(r)
+	if !a.children {
+		return nil
+	}
+	current := int32(0)
+	tr.outer = tr.outer[:0]
+	for {
+		pos := r.Pos
+		a, err := b.next(r)
+		if err != nil {
+			return err
+		}
+		if a == nil {
+			if r.Bad {
+				return b.errorAt(pos, "entries that end beyond their unit")
+			}
+			n := len(tr.outer) - 1
+			if n < 0 {
+				return nil
+			}
+			current = tr.outer[n]
+			tr.outer = tr.outer[:n]
+			continue
+		}
+		inner := current
+		enter := a.kind == kindScope
+		if a.kind == kindInlined {
+			if inner, enter, err = tr.call(a, r, current); err != nil {
+				return err
+			}
+		} else {
+			a.skip(r)
+		}
+		if !enter {
+			if err := b.skipChildren(a, r); err != nil {
+				return err
+			}
+			continue
+		}
+		if a.children {
+			if len(tr.outer) == maxDepth {
+				return b.errorAt(pos, "entries nested too deep")
+			}
+			tr.outer = append(tr.outer, current)
+			current = inner
+		}
+	}
+}
+
+// call reads a DW_TAG_inlined_subroutine. It returns the call's place in
+// calls, and whether it is there: whether it has code that is looked for.
+func (tr *treeReader) call(a *abbrev, r *dwarfdata.Reader, parent int32) (id int32, ok bool, err error) {
+	b := tr.body
+	pos := r.Pos
+	c := call{origin: ref{off: b.off + uint64(pos)}, parent: parent}
+	var e extent
+	for _, at := range a.attrs {
+		v := readValue(r, at, b.format)
+		switch at.name {
+		case attrAbstractOrigin:
+			if origin, ok := b.ref(v); ok {
+				c.origin = origin
+			}
+		case attrCallFile:
+			c.file = uint32(v.u)
+		case attrCallLine:
+			c.line = uint32(v.u)
+		case attrCallColumn:
+			c.column = uint32(v.u)
+		default:
+			e.set(at.name, v)
+		}
+	}
+	if r.Bad {
+		return 0, false, b.errorAt(pos, "entry that ends beyond its unit")
+	}
+	id = int32(len(tr.calls))
+	if tr.one, err = b.spans(tr.one[:0], &e, id); err != nil {
+		return 0, false, err
+	}
+	if !tr.take() {
+		return 0, false, nil
+	}
+	tr.calls = append(tr.calls, c)
+	return id, true, nil
+}
+
+// take notes the code of one call and reports whether it is looked for.
+func (tr *treeReader) take() bool {
+	if len(tr.addrs) == 0 {
+		tr.spans = append(tr.spans, tr.one...)
+		return len(tr.one) > 0
+	}
+	taken := false
+	for _, s := range tr.one {
+		i, _ := slices.BinarySearch(tr.addrs, s.lo)
+		for ; i < len(tr.addrs) && tr.addrs[i] < s.hi; i++ {
+			tr.found[i] = s.id
+			taken = true
+		}
+	}
+	return taken
+}

@@ -1,0 +1,109 @@
+// Package ksym names addresses of the running kernel by asking the kernel for
+// these alone, through a BPF program. Reading /proc/kallsyms, which
+// [symbolize.Kernel] does, takes tens of milliseconds whatever is asked,
+// because the kernel writes out all of its symbols.
+package ksym
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/cilium/ebpf"
+
+	"fulgur/bpf"
+	"fulgur/internal/linux/memlock"
+	"fulgur/internal/symbols/symbolize"
+)
+
+// Table is a [symbolize.Table] on running addresses. The names are those that
+// the kernel prints in a stack trace. It is not safe for concurrent use.
+type Table struct {
+	objects bpf.KSymObjects
+	opts    symbolize.Options
+}
+
+// Open loads the program that asks. It needs CAP_BPF and CAP_PERFMON, and
+// Linux 5.17; errors are the kernel's, as cilium/ebpf returns them.
+func Open(opts symbolize.Options) (*Table, error) {
+	memlock.Lift()
+	t := &Table{opts: opts}
+	if err := bpf.LoadKSymObjects(&t.objects, nil); err != nil {
+		return nil, fmt.Errorf("load the program that names kernel addresses: %w", err)
+	}
+	return t, nil
+}
+
+// LookupBatch implements [symbolize.Table].
+func (t *Table) LookupBatch(addrs []uint64) ([][]symbolize.Frame, error) {
+	frames := make([][]symbolize.Frame, 0, len(addrs))
+	asked := make([]bpf.KSymSymbol, t.objects.Ksyms.MaxEntries())
+	keys := make([]uint32, len(asked))
+	for i := range keys {
+		keys[i] = uint32(i)
+	}
+	for chunk := range slices.Chunk(addrs, len(asked)) {
+		for i, addr := range chunk {
+			asked[i] = bpf.KSymSymbol{Addr: addr}
+		}
+		if err := t.ask(keys[:len(chunk)], asked[:len(chunk)]); err != nil {
+			return slices.Grow(frames, len(addrs))[:len(addrs)], err
+		}
+		for _, s := range asked[:len(chunk)] {
+			frames = append(frames, t.frames(s))
+		}
+	}
+	return frames, nil
+}
+
+// ask has the kernel fill in the texts of symbols.
+func (t *Table) ask(keys []uint32, symbols []bpf.KSymSymbol) error {
+	if _, err := t.objects.Ksyms.BatchUpdate(keys, symbols, nil); err != nil {
+		return fmt.Errorf("name kernel addresses: %w", err)
+	}
+	context := bpf.KSymContext{Entries: uint32(len(symbols))}
+	if _, err := t.objects.NameKsyms.Run(&ebpf.RunOptions{Context: context}); err != nil {
+		return fmt.Errorf("name kernel addresses: %w", err)
+	}
+	var cursor ebpf.MapBatchCursor
+	_, err := t.objects.Ksyms.BatchLookup(&cursor, keys, symbols, nil)
+	if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) { // the end of the map
+		return fmt.Errorf("name kernel addresses: %w", err)
+	}
+	return nil
+}
+
+// frames returns the function of a symbol, or none if its address has no name.
+func (t *Table) frames(s bpf.KSymSymbol) []symbolize.Frame {
+	text, _, _ := bytes.Cut(s.Text[:], []byte{0})
+	name, module, offset, ok := parse(text)
+	if !ok {
+		return nil
+	}
+	f := symbolize.NewFrame(name, offset, t.opts)
+	f.Module = string(module)
+	return []symbolize.Frame{f}
+}
+
+// parse takes apart what the kernel's %pS prints (lib/vsprintf.c,
+// kernel/kallsyms.c): "name+0x1/0x20 [module]", or the bare address if no
+// symbol holds it.
+func parse(text []byte) (name, module []byte, offset uint64, ok bool) {
+	if symbol, rest, inModule := bytes.Cut(text, []byte(" [")); inModule {
+		// A module's build ID may follow its name.
+		rest, _, _ = bytes.Cut(bytes.TrimSuffix(rest, []byte("]")), []byte(" "))
+		text, module = symbol, rest
+	}
+	plus := bytes.LastIndex(text, []byte("+0x"))
+	if plus <= 0 {
+		return nil, nil, 0, false
+	}
+	number, _, sized := bytes.Cut(text[plus+len("+0x"):], []byte("/0x"))
+	offset, err := strconv.ParseUint(string(number), 16, 64)
+	return text[:plus], module, offset, sized && err == nil
+}
+
+// Close unloads the program.
+func (t *Table) Close() error { return t.objects.Close() }

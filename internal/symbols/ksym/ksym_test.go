@@ -1,0 +1,108 @@
+package ksym
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"testing"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/features"
+
+	"fulgur/internal/symbols/symbolize"
+	"fulgur/internal/testenv"
+)
+
+func TestParse(t *testing.T) {
+	for _, test := range []struct {
+		text, name, module string
+		offset             uint64
+		ok                 bool
+	}{
+		{"do_idle+0x1a/0x20", "do_idle", "", 0x1a, true},
+		{"f+0x0/0x0", "f", "", 0, true},
+		{"ext4_map+0x10/0x200 [ext4]", "ext4_map", "ext4", 0x10, true},
+		{"f+0x10/0x200 [ext4 0123456789abcdef]", "f", "ext4", 0x10, true},
+		{"a+0x1+0x10/0x200", "a+0x1", "", 0x10, true},
+		{"0xffffffff81000000", "", "", 0, false},
+		{"+0x10/0x20", "", "", 0, false},
+		{"f+0x10", "f", "", 0x10, false},
+		{"f+0xzz/0x20", "f", "", 0, false},
+		{"", "", "", 0, false},
+	} {
+		name, module, offset, ok := parse([]byte(test.text))
+		if ok != test.ok || ok && (string(name) != test.name || string(module) != test.module || offset != test.offset) {
+			t.Errorf("%q: %q, %q, %#x, %t", test.text, name, module, offset, ok)
+		}
+	}
+}
+
+// The names are those of /proc/kallsyms.
+func TestLookupBatch(t *testing.T) {
+	testenv.EveryKernel(t)
+	testenv.Root(t)
+	functions, names := kernelFunctions(t)
+	if errors.Join(features.HaveProgramType(ebpf.Syscall), features.HaveProgramHelper(ebpf.PerfEvent, asm.FnLoop)) != nil {
+		testenv.Unsupported(t, "needs programs of type syscall and bpf_loop, Linux 5.17")
+	}
+	table, err := Open(symbolize.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer table.Close()
+	var addrs []uint64
+	for range 1000 { // more than one chunk
+		addrs = append(addrs, functions[rand.IntN(len(functions))])
+	}
+	addrs = append(addrs, 1, ^uint64(0))
+	slices.Sort(addrs)
+	frames, err := table.LookupBatch(addrs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(frames) != len(addrs) {
+		t.Fatalf("%d results for %d addresses", len(frames), len(addrs))
+	}
+	_, still := kernelFunctions(t)
+	for i, addr := range addrs {
+		if _, ok := still[addr]; !ok && names[addr] != nil {
+			continue // trampolines and BPF programs come and go
+		}
+		if addr == 1 || addr == ^uint64(0) {
+			if frames[i] != nil {
+				t.Errorf("%#x has the name %v", addr, frames[i])
+			}
+			continue
+		}
+		if len(frames[i]) != 1 || !slices.Contains(names[addr], frames[i][0].SystemName) || frames[i][0].Offset != 0 {
+			t.Errorf("%#x: %+v, want one of %q", addr, frames[i], names[addr])
+		}
+	}
+}
+
+// kernelFunctions returns the functions of kallsyms and all their names.
+func kernelFunctions(t *testing.T) (addrs []uint64, names map[uint64][]string) {
+	t.Helper()
+	f, err := os.Open("/proc/kallsyms")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	names = map[uint64][]string{}
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		var addr uint64
+		var kind, name string
+		if _, err := fmt.Sscanf(lines.Text(), "%x %s %s", &addr, &kind, &name); err != nil {
+			t.Fatal(err)
+		}
+		if kind == "t" || kind == "T" {
+			addrs = append(addrs, addr)
+		}
+		names[addr] = append(names[addr], name)
+	}
+	return addrs, names
+}

@@ -1,0 +1,267 @@
+package symbolize
+
+import (
+	"context"
+	"debug/elf"
+	"fmt"
+	"math/rand/v2"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"fulgur/internal/symbols/debugfile/debugfiletest"
+	"fulgur/internal/symbols/elffile"
+	"fulgur/internal/testenv"
+)
+
+// A difference to another symbolizer. Those that are explained are part of
+// docs/symbols.md.
+const (
+	same = "same"
+	// A stub of the procedure linkage table, which others do not name, or
+	// after what lies before.
+	stub = "stub"
+	// The outermost function has several names, and another is shown.
+	alias = "alias"
+	// The address is in no function: alignment, tables among the code, the
+	// head of a procedure linkage table. Others name what lies before, or
+	// show a line.
+	between = "between functions"
+	// No line is known, and the other shows the file that the symbol table
+	// tells, where there are no directories, or no file.
+	lineless = "no line"
+	// The outermost function is a part or a copy that the compiler made, and
+	// the other shows the name in the source for "name.cold".
+	clone = "part or copy"
+	// A label of the assembler inside a function is shown instead of it.
+	label = "label"
+	// addr2line shows the same file by another path: directories twice, or
+	// that of GCC's LTO which is none.
+	directory = "path"
+	// addr2line shows something else where llvm-symbolizer agrees with
+	// fulgur.
+	alone      = "addr2line alone"
+	unexpected = "UNEXPECTED"
+)
+
+// classes are all differences, in the order of tables.
+var classes = []string{same, alias, clone, stub, between, label, lineless, directory, alone, unexpected}
+
+// classify says how an answer differs from that of another symbolizer.
+func classify(got []Frame, want []place, addr uint64, symbols *symbolSet, startLines bool) string {
+	switch {
+	case len(got) == 1 && strings.HasSuffix(got[0].SystemName, pltSuffix):
+		return stub
+	case len(got) == 0 && len(want) == 0:
+		return same
+	case len(got) == 0 && symbols.between(addr):
+		return between
+	case len(got) != len(want):
+		return unexpected
+	}
+	class := same
+	for i, g := range got {
+		w := want[i]
+		if g.Line != w.line || startLines && g.StartLine != w.startLine {
+			return unexpected
+		}
+		if g.File != w.file {
+			switch {
+			case w.line == 0 && i == 0:
+				class = lineless
+			case g.File != "" && strings.HasSuffix(w.file, "/"+strings.TrimPrefix(g.File, "./")), strings.HasSuffix(w.file, "/<artificial>"):
+				class = directory
+			default:
+				return unexpected
+			}
+		}
+		if g.SystemName == w.name {
+			continue
+		}
+		switch {
+		case g.Inlined:
+			return unexpected
+		case symbols.startsAt(w.name, addr-g.Offset):
+			class = alias
+		case strings.HasPrefix(g.SystemName, w.name+"."):
+			class = clone
+		case symbols.startsIn(w.name, addr-g.Offset, addr):
+			class = label
+		default:
+			return unexpected
+		}
+	}
+	return class
+}
+
+// compareTools asks about n random addresses in the code of the file at path
+// and compares the answers with those of llvm-symbolizer and addr2line. It logs
+// a row of a table for each.
+func compareTools(t *testing.T, path string, n int) {
+	t.Helper()
+	e := openFile(t, path, Options{NoDemangle: true})
+	e.Search(context.Background(), debugfiletest.NewFinder(t), "/", path)
+	addrs := randomAddresses(t, e, n)
+	got, err := e.LookupBatch(addrs)
+	if err != nil {
+		t.Error(err)
+	}
+	// The tools would take the symbols from the binary and only the rest from
+	// its debug file.
+	files := []string{path}
+	if e.opened.file != nil {
+		files = append(files, e.opened.file.Path)
+	}
+	asked := files[len(files)-1]
+	symbols := readSymbols(t, files...)
+	byLLVM, byAddr2line := askLLVM(t, asked, addrs), askAddr2line(t, asked, addrs)
+
+	counts := map[string]map[string]int{"llvm-symbolizer": {}, "addr2line -i": {}}
+	for i, addr := range addrs {
+		class := classify(got[i], byLLVM[i], addr, symbols, true)
+		counts["llvm-symbolizer"][class]++
+		if class == unexpected && counts["llvm-symbolizer"][class] <= 10 {
+			t.Errorf("%#x: %+v\nllvm-symbolizer says %+v", addr, got[i], byLLVM[i])
+		}
+		other := classify(got[i], byAddr2line[i], addr, symbols, false)
+		if other == unexpected && class != unexpected {
+			other = alone
+		}
+		counts["addr2line -i"][other]++
+	}
+	for _, tool := range []string{"llvm-symbolizer", "addr2line -i"} {
+		row := fmt.Sprintf("%s | %s | %d", filepath.Base(path), tool, len(addrs))
+		for _, class := range classes[:len(classes)-1] {
+			row += fmt.Sprintf(" | %d", counts[tool][class])
+		}
+		t.Log(row)
+	}
+	if counts["llvm-symbolizer"][same] < len(addrs)/2 {
+		t.Errorf("only %d of %d addresses have the same answer", counts["llvm-symbolizer"][same], len(addrs))
+	}
+}
+
+// randomAddresses returns n sorted addresses in e's code, spread over its
+// sections by their size, at least 50 in each.
+func randomAddresses(t *testing.T, e *ELF, n int) []uint64 {
+	t.Helper()
+	sections, err := e.File().Sections()
+	if err != nil {
+		t.Fatal(err)
+	}
+	total := uint64(0)
+	code := slices.DeleteFunc(slices.Clone(sections), func(s *elffile.Section) bool { return s.Flags&elf.SHF_EXECINSTR == 0 })
+	for _, s := range code {
+		total += s.Size
+	}
+	random := rand.New(rand.NewPCG(1, 2))
+	var addrs []uint64
+	for _, s := range code {
+		for range max(50, uint64(n)*s.Size/total) {
+			addrs = append(addrs, s.Addr+random.Uint64N(s.Size))
+		}
+	}
+	slices.Sort(addrs)
+	return addrs
+}
+
+// TestAgainstTools compares random addresses in small programs and files of the
+// distribution with llvm-symbolizer and addr2line.
+func TestAgainstTools(t *testing.T) {
+	const source = "../../../bench/workload/recurse.cpp"
+	for _, program := range []struct {
+		name string
+		path func(t *testing.T) string
+	}{
+		{"without symbols", installed("/usr/bin/bash")},
+		{"dynsym", installed("/usr/lib/*/libstdc++.so.6")},
+		{"static", build("g++", "-O2", "-static", source)},
+		{"g++", build("g++", "-O2", "-g", source)},
+		{"clang++", build("clang++-19", "-O2", "-g", source)},
+	} {
+		t.Run(program.name, func(t *testing.T) {
+			t.Parallel()
+			addresses := 1000
+			if testenv.IsLong() {
+				addresses = 3000
+			}
+			compareTools(t, program.path(t), addresses)
+		})
+	}
+}
+
+// TestAgainstToolsAtLength is TestAgainstTools on large programs: those of the
+// distribution whose debug packages are installed, and those built here.
+func TestAgainstToolsAtLength(t *testing.T) {
+	testenv.Long(t)
+	for _, program := range []struct {
+		name string
+		path func(t *testing.T) string
+	}{
+		{"C++ by GCC", buildTemplates("g++")},
+		{"C++ by clang", buildTemplates("clang++-19")},
+		{"Rust", build("rustc", "-O", "-g", "testdata/words.rs")},
+		{"libc6-dbg", installed("/usr/lib/*/libc.so.6")},
+		{"libstdc++6-12-dbg", installed("/usr/lib/*/debug/libstdc++.so.6")},
+		{"libstdc++6", installed("/usr/lib/*/libstdc++.so.6")},
+		{"python3.11-dbg", installed("/usr/bin/python3.11")},
+		{"libpython3.11-dbg", installed("/usr/lib/*/libpython3.11.so.1.0")},
+		{"node", installed("/usr/bin/node")},
+	} {
+		t.Run(program.name, func(t *testing.T) { compareTools(t, program.path(t), 20000) })
+	}
+}
+
+// installed returns the file that pattern matches, and skips the test if there
+// is none.
+func installed(pattern string) func(*testing.T) string {
+	return func(t *testing.T) string {
+		t.Helper()
+		found, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(found) == 0 {
+			testenv.Skip(t, "needs a file of the distribution: %s", pattern)
+		}
+		return found[0]
+	}
+}
+
+// build returns a program that the command makes, called with -o.
+func build(argv ...string) func(*testing.T) string {
+	return func(t *testing.T) string {
+		t.Helper()
+		out := filepath.Join(t.TempDir(), "program")
+		run(t, "", argv[0], append([]string{"-o", out}, argv[1:]...)...)
+		return out
+	}
+}
+
+// buildTemplates returns the program bench/workload/templates.cpp.
+func buildTemplates(compiler string) func(*testing.T) string {
+	return func(t *testing.T) string {
+		t.Helper()
+		const units = 4
+		dir := t.TempDir()
+		path := testenv.Tool(t, compiler)
+		var objects []string
+		var jobs sync.WaitGroup
+		for i := range units {
+			object := filepath.Join(dir, fmt.Sprint(i, ".o"))
+			objects = append(objects, object)
+			jobs.Go(func() {
+				cmd := exec.Command(path, "-std=c++17", "-O2", "-g", "-w", fmt.Sprint("-DUNIT=", i), fmt.Sprint("-DUNITS=", units),
+					"-c", "-o", object, "../../../bench/workload/templates.cpp")
+				if out, err := cmd.CombinedOutput(); err != nil {
+					t.Errorf("%s: %v\n%s", cmd, err, out)
+				}
+			})
+		}
+		jobs.Wait()
+		return build(append([]string{compiler}, objects...)...)(t)
+	}
+}

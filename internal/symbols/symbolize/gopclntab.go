@@ -1,0 +1,259 @@
+package symbolize
+
+import (
+	"encoding/binary"
+	"errors"
+	"sort"
+
+	"fulgur/internal/symbols/elffile"
+)
+
+// Go's function table, .gopclntab, as the runtime of Go 1.18 and newer reads
+// it (runtime/symtab.go: pcHeader, moduledata; runtime/runtime2.go: _func). It
+// survives strip and -ldflags="-s -w", is sorted, and covers exactly the code
+// that the Go linker laid out; code from C is left to the symbol tables.
+//
+// The table says for each function its name, first line, and by code ranges
+// the file, the line and the function that was inlined there.
+
+// The magic numbers of the table, by the version that introduced them.
+const (
+	goMagic118 = 0xfffffff0
+	goMagic120 = 0xfffffff1
+)
+
+// goTable is an open pclntab. It serves one goroutine.
+type goTable struct {
+	f       *elffile.File
+	r       *pageReader
+	layout  *goLayout
+	addr    uint64 // of the table in memory
+	off     uint64 // of the table in the file
+	num     uint64 // of functions
+	quantum uint32 // bytes, which all pc differences are multiples of
+
+	// The parts of the table. Offsets in one part never lead to another.
+	names, units, files, values, funcs span
+
+	// From the module data: the address that all others are relative to,
+	// and that of the functions' inlined calls, 0 if it was not found.
+	text, gofunc uint64
+
+	// What was read of names and files, by offset, and how long it is. Whole
+	// names cannot be longer than their table together; names that overlap
+	// could fill any memory.
+	shown                map[uint32]goName
+	paths                map[uint32]string
+	nameBytes, pathBytes uint64
+}
+
+// goLayout is what differs between the versions of the table.
+type goLayout struct {
+	// recordSize is the size of _func, startLine the place of that field, 0
+	// if there is none.
+	recordSize, startLine uint64
+	// gofunc is the place of that field in moduledata, in words.
+	gofunc int
+	// callSize is the size of inlinedCall, callName, callParent and
+	// callStart are the places of nameOff (once func_), parentPc and
+	// startLine; callStart is 0 if there is none.
+	callSize, callName, callParent, callStart uint64
+}
+
+// goLayouts are the known versions by their magic number.
+var goLayouts = map[uint32]*goLayout{
+	goMagic118: {recordSize: 40, gofunc: 38, callSize: 20, callName: 12, callParent: 16},
+	goMagic120: {recordSize: 44, startLine: 36, gofunc: 40, callSize: 16, callName: 4, callParent: 8, callStart: 12},
+}
+
+// lookupGo names addrs from Go's function table, if the file has one.
+func (e *ELF) lookupGo(addrs []uint64, frames [][]Frame) error {
+	s := goTableSection(e.file)
+	if s == nil {
+		return nil
+	}
+	t, err := openGoTable(e.file, s)
+	if err != nil {
+		return err
+	}
+	return t.lookup(addrs, frames)
+}
+
+// openGoTable reads the header of the table in s and finds the module data
+// that belongs to it.
+func openGoTable(f *elffile.File, s *elffile.Section) (*goTable, error) {
+	const maxHeader = 8 + 8*8
+	var header [maxHeader]byte
+	used := 8 + 8*f.WordSize()
+	if s.Size < uint64(used) {
+		return nil, f.Errorf(int64(s.Offset), "truncated Go pclntab")
+	}
+	if err := f.ReadFull(header[:used], int64(s.Offset), "Go pclntab header"); err != nil {
+		return nil, err
+	}
+	magic := binary.LittleEndian.Uint32(header[:])
+	layout := goLayouts[magic]
+	if layout == nil {
+		return nil, f.Errorf(int64(s.Offset), "Go pclntab of an unknown version (magic %#x); Go 1.18 and newer are read", magic)
+	}
+	if ptr := int(header[7]); ptr != f.WordSize() {
+		return nil, f.Errorf(int64(s.Offset), "Go pclntab with pointers of %d bytes", ptr)
+	}
+	word := func(i int) uint64 { return f.Word(header[8+i*f.WordSize():]) }
+	t := &goTable{
+		f: f, r: newPageReader(f), layout: layout, addr: s.Addr, off: s.Offset, num: word(0), quantum: uint32(header[6]),
+		shown: map[uint32]goName{}, paths: map[uint32]string{},
+	}
+	// The parts follow each other in this order.
+	for i, part := range []*span{&t.names, &t.units, &t.files, &t.values, &t.funcs} {
+		start, end := word(3+i), s.Size
+		if i < 4 {
+			end = word(4 + i)
+		}
+		if start > end || end > s.Size {
+			return nil, f.Errorf(int64(s.Offset), "Go pclntab whose parts lie outside of it")
+		}
+		*part = span{s.Offset + start, end - start}
+	}
+	if t.num >= t.funcs.size/8 {
+		return nil, f.Errorf(int64(s.Offset), "Go pclntab with an index of %d functions outside of it", t.num)
+	}
+	if err := t.findModule(word(2)); err != nil {
+		return nil, err
+	}
+	return t, nil
+}
+
+// entry returns where the i-th function begins, relative to the text; entry
+// num is where the last one ends.
+func (t *goTable) entry(i uint64) (uint32, error) {
+	return t.r.uint32(t.funcs.off+8*i, "Go function index")
+}
+
+// find returns the function that holds pc, which is relative to the text and
+// not before function low. It tries the functions after low first, since
+// addresses are sorted. It reports false if pc is before the first function.
+func (t *goTable) find(low uint64, pc uint32) (i uint64, ok bool, err error) {
+	above := func(i uint64) bool {
+		var start uint32
+		if err == nil {
+			start, err = t.entry(i)
+		}
+		return err != nil || start > pc
+	}
+	step := uint64(1)
+	for low+step < t.num && !above(low+step) {
+		low += step
+		step *= 2
+	}
+	n := sort.Search(int(min(step, t.num-low)), func(i int) bool { return above(low + uint64(i)) })
+	return low + uint64(n) - 1, n > 0, err
+}
+
+// lookup names sorted addrs. A faulty record costs its own function only.
+func (t *goTable) lookup(addrs []uint64, frames [][]Frame) error {
+	end, err := t.entry(t.num)
+	if err != nil {
+		return err
+	}
+	var faulty error
+	var fn goFunction
+	low := uint64(0) // no address from here on lies in a function below low
+	for i, addr := range addrs {
+		if addr < t.text || addr-t.text >= uint64(end) {
+			continue
+		}
+		pc := uint32(addr - t.text)
+		if pc < fn.entry || pc >= fn.end {
+			next, ok, err := t.find(low, pc)
+			if err != nil {
+				return errors.Join(faulty, err)
+			}
+			if !ok {
+				continue
+			}
+			low = next
+			if err := t.readFunction(&fn, low); err != nil {
+				faulty = err
+			}
+		}
+		if fn.off == 0 {
+			continue // its record is faulty
+		}
+		if frames[i], err = t.frames(&fn, pc-fn.entry); err != nil {
+			faulty = err
+		}
+	}
+	return faulty
+}
+
+// goFunction is a function of the table. Code is counted from its entry.
+type goFunction struct {
+	off        uint64 // of its record in the file, 0 if that is faulty
+	entry, end uint32 // relative to the text
+	name       uint32 // in the table's names
+	startLine  int    // 0 if unknown
+	unit       uint32 // the first of its files' entries in the table of units
+
+	files, lines, calls pcValues
+	tree                uint64 // address of the inlined calls that calls leads to
+}
+
+// readFunction reads function i and the tables of its code into fn, whose
+// memory it reuses.
+func (t *goTable) readFunction(fn *goFunction, i uint64) (err error) {
+	*fn = goFunction{files: fn.files[:0], lines: fn.lines[:0], calls: fn.calls[:0]}
+	entry, err := t.entry(i)
+	if err != nil {
+		return err
+	}
+	end, err := t.entry(i + 1)
+	if err != nil {
+		return err
+	}
+	if end < entry {
+		return t.f.Errorf(int64(t.funcs.off+8*i), "Go function index that is not sorted")
+	}
+	fn.entry, fn.end = entry, end
+	start, err := t.r.uint32(t.funcs.off+8*i+4, "Go function index")
+	if err != nil {
+		return err
+	}
+	off, err := t.part(t.funcs, uint64(start), t.layout.recordSize, "Go function")
+	if err != nil {
+		return err
+	}
+	var record [44]byte
+	if err := t.r.read(record[:t.layout.recordSize], off, "Go function"); err != nil {
+		return err
+	}
+	// Of _func, in bytes.
+	const nameField, fileField, lineField, pcdataField, unitField = 4, 20, 24, 28, 32
+	field := func(at uint64) uint32 { return binary.LittleEndian.Uint32(record[at:]) }
+	fn.name, fn.unit = field(nameField), field(unitField)
+	if t.layout.startLine != 0 {
+		fn.startLine = int(int32(field(t.layout.startLine)))
+	}
+	size := end - entry
+	if err := t.readValues(&fn.files, field(fileField), size); err != nil {
+		return err
+	}
+	if err := t.readValues(&fn.lines, field(lineField), size); err != nil {
+		return err
+	}
+	numFuncdata := record[t.layout.recordSize-1]
+	if err := t.readInlineTree(fn, off+t.layout.recordSize, field(pcdataField), numFuncdata); err != nil {
+		return err
+	}
+	fn.off = off
+	return nil
+}
+
+// part returns the place in the file of n bytes at offset i of a part of the
+// table.
+func (t *goTable) part(s span, i, n uint64, what string) (uint64, error) {
+	if n > s.size || i > s.size-n {
+		return 0, t.f.Errorf(int64(s.off), "%s at %#x of a table of %#x bytes", what, i, s.size)
+	}
+	return s.off + i, nil
+}

@@ -1,0 +1,98 @@
+package symbolize
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"fulgur/internal/symbols/elffile"
+)
+
+// pltSuffix marks the name of a stub that leads to a function of another file,
+// as all tools write it.
+const pltSuffix = "@plt"
+
+// lookupPLT names addrs that lie in the procedure linkage table. A stub whose
+// function a resolver chooses is named after the resolver's symbol, which is
+// that of the function; without one after the resolver's address, as objdump
+// does.
+func (e *ELF) lookupPLT(addrs []uint64, frames [][]Frame) error {
+	if !e.inPLT(addrs) {
+		return nil
+	}
+	entries, err := e.file.PLT()
+	if err != nil {
+		return err
+	}
+	var resolvers []uint64
+	for i, addr := range addrs {
+		if s := pltEntry(entries, addr); s != nil {
+			if s.Name == "" {
+				resolvers = append(resolvers, s.Resolver)
+				continue
+			}
+			frames[i] = []Frame{newStubFrame(NewFrame([]byte(s.Name), addr-s.Addr, e.opts))}
+		}
+	}
+	if len(resolvers) == 0 {
+		return nil
+	}
+	slices.Sort(resolvers)
+	resolvers = slices.Compact(resolvers)
+	names := make([][]Frame, len(resolvers))
+	err = e.lookupSymbols(resolvers, names)
+	nameFrames(names, e.opts)
+	for i, addr := range addrs {
+		s := pltEntry(entries, addr)
+		if s == nil || s.Name != "" {
+			continue
+		}
+		name := fmt.Sprintf("*ABS*+%#x", s.Resolver)
+		f := Frame{Name: name, SystemName: name}
+		n, _ := slices.BinarySearch(resolvers, s.Resolver)
+		if found := names[n]; len(found) == 1 && found[0].Offset == 0 {
+			f = found[0]
+		}
+		f.Offset = addr - s.Addr
+		frames[i] = []Frame{newStubFrame(f)}
+	}
+	return err
+}
+
+// newStubFrame returns the frame of a stub that leads to the function in f.
+func newStubFrame(f Frame) Frame {
+	f.Name += pltSuffix
+	f.SystemName += pltSuffix
+	return f
+}
+
+// inPLT reports whether any of the sorted addrs lies in a procedure linkage
+// table: most batches need not read it.
+func (e *ELF) inPLT(addrs []uint64) bool {
+	sections, err := e.file.Sections()
+	if err != nil {
+		return false
+	}
+	for _, s := range sections {
+		if !s.IsPLT() {
+			continue
+		}
+		if i, _ := slices.BinarySearch(addrs, s.Addr); i < len(addrs) && s.Holds(addrs[i]) {
+			return true
+		}
+	}
+	return false
+}
+
+// pltEntry returns the one of entries, which are sorted, that holds addr, or
+// nil.
+func pltEntry(entries []elffile.PLTEntry, addr uint64) *elffile.PLTEntry {
+	i, found := slices.BinarySearchFunc(entries, addr, func(e elffile.PLTEntry, addr uint64) int { return cmp.Compare(e.Addr, addr) })
+	if !found {
+		i--
+	}
+	if i < 0 || addr-entries[i].Addr >= entries[i].Size {
+		return nil
+	}
+	return &entries[i]
+}

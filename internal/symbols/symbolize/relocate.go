@@ -1,0 +1,181 @@
+package symbolize
+
+import (
+	"debug/elf"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"sort"
+
+	"fulgur/internal/symbols/dwarf"
+	"fulgur/internal/symbols/elffile"
+)
+
+// relocator puts the debug sections of a relocatable file (ET_REL) in order, as
+// if it had been linked: their references to code and to each other are zero
+// there, and stand in relocations (gABI, "Relocation"; x86-64 psABI 4.4;
+// AArch64 ELF 5.7). Sections of debug information lie at 0, others where the
+// caller says.
+type relocator struct {
+	file     *elffile.File
+	sections []*elffile.Section
+	symbols  []uint64 // their addresses
+}
+
+// newRelocator returns the relocator of file, whose sections were loaded to the
+// given addresses by name. For a file that needs none it returns nil.
+func newRelocator(file *elffile.File, loaded map[string]uint64) (*relocator, error) {
+	if file.Type() != elf.ET_REL {
+		return nil, nil
+	}
+	sections, err := file.Sections()
+	if err != nil {
+		return nil, err
+	}
+	r := &relocator{file: file, sections: sections}
+	table := openTable(file, elf.SHT_SYMTAB)
+	if table == nil {
+		return r, nil
+	}
+	err = file.EachSymbol(table.section, func(s elffile.Symbol) bool {
+		addr := s.Value
+		if int(s.Section) < len(sections) {
+			addr += loaded[sections[s.Section].Name]
+		}
+		r.symbols = append(r.symbols, addr)
+		return true
+	})
+	return r, err
+}
+
+// relaSize is the size of an Elf64_Rela: offset, type and symbol, addend.
+const relaSize = 24
+
+// relaStride is how many relocations stand between two whose offsets are kept.
+const relaStride = 512
+
+// relocated is a section with its relocations applied as it is read. They are
+// not kept, since those of a module can be larger than what they relocate.
+type relocated struct {
+	dwarf.Section
+	by    *relocator
+	relas *io.SectionReader
+	count int
+	// starts are the offsets that every relaStride-th of them applies to.
+	starts []uint64
+}
+
+// section returns the contents of s as if it had been linked.
+func (r *relocator) section(s *elffile.Section, contents dwarf.Section) (dwarf.Section, error) {
+	for _, table := range r.sections {
+		if table.Type != elf.SHT_RELA || table.Info <= 0 || table.Info >= len(r.sections) || r.sections[table.Info] != s {
+			continue
+		}
+		relas, err := table.Open()
+		if err != nil {
+			return nil, err
+		}
+		t := &relocated{Section: contents, by: r, relas: relas, count: int(relas.Size() / relaSize)}
+		err = t.index(table)
+		return t, err
+	}
+	return contents, nil
+}
+
+// index notes where relocations are. Assemblers and linkers write them in the
+// order of what they apply to.
+func (t *relocated) index(table *elffile.Section) error {
+	buf := make([]byte, relaStride*relaSize)
+	last := uint64(0)
+	for i := 0; i < t.count; i += relaStride {
+		n := min(relaStride, t.count-i)
+		if err := t.read(buf[:n*relaSize], i); err != nil {
+			return err
+		}
+		t.starts = append(t.starts, binary.LittleEndian.Uint64(buf))
+		for b := buf[:n*relaSize]; len(b) > 0; b = b[relaSize:] {
+			offset := binary.LittleEndian.Uint64(b)
+			if offset < last {
+				return t.by.file.Errorf(int64(table.Offset), "unsorted relocations in %s", table.Name)
+			}
+			last = offset
+		}
+	}
+	return nil
+}
+
+// read reads relocations from the i-th on.
+func (t *relocated) read(b []byte, i int) error {
+	if _, err := t.relas.ReadAt(b, int64(i)*relaSize); err != nil {
+		return fmt.Errorf("%s: read relocations: %w", t.by.file.Name(), err)
+	}
+	return nil
+}
+
+// ReadAt implements [io.ReaderAt].
+func (t *relocated) ReadAt(b []byte, off int64) (int, error) {
+	n, err := t.Section.ReadAt(b, off)
+	if n == 0 {
+		return n, err
+	}
+	start, end := uint64(off), uint64(off)+uint64(n)
+	// One that applies to bytes before may reach into ours.
+	const reach = 7
+	i := relaStride * max(0, sort.Search(len(t.starts), func(i int) bool { return t.starts[i]+reach >= start })-1)
+	buf := make([]byte, relaStride*relaSize)
+	for ; i < t.count; i += relaStride {
+		relas := buf[:min(relaStride, t.count-i)*relaSize]
+		if err := t.read(relas, i); err != nil {
+			return 0, err
+		}
+		for ; len(relas) > 0; relas = relas[relaSize:] {
+			offset := binary.LittleEndian.Uint64(relas)
+			if offset >= end {
+				return n, err
+			}
+			if offset+reach >= start {
+				t.apply(b[:n], start, offset, binary.LittleEndian.Uint64(relas[8:]), binary.LittleEndian.Uint64(relas[16:]))
+			}
+		}
+	}
+	return n, err
+}
+
+// apply applies a relocation to those of its bytes that are in b, which begins
+// at start.
+func (t *relocated) apply(b []byte, start, offset, info, addend uint64) {
+	size := relocationSize(t.by.file.Machine(), uint32(info))
+	symbol := info >> 32
+	if size == 0 || symbol >= uint64(len(t.by.symbols)) {
+		return
+	}
+	var value [8]byte
+	binary.LittleEndian.PutUint64(value[:], t.by.symbols[symbol]+addend)
+	for i, v := range value[:size] {
+		if at := offset + uint64(i) - start; at < uint64(len(b)) {
+			b[at] = v
+		}
+	}
+}
+
+// relocationSize returns how many bytes of an address a relocation stores, 0
+// for one that debug sections do not have.
+func relocationSize(machine elf.Machine, typ uint32) int {
+	switch machine {
+	case elf.EM_X86_64:
+		switch elf.R_X86_64(typ) {
+		case elf.R_X86_64_64:
+			return 8
+		case elf.R_X86_64_32, elf.R_X86_64_32S:
+			return 4
+		}
+	case elf.EM_AARCH64:
+		switch elf.R_AARCH64(typ) {
+		case elf.R_AARCH64_ABS64:
+			return 8
+		case elf.R_AARCH64_ABS32:
+			return 4
+		}
+	}
+	return 0
+}

@@ -1,0 +1,51 @@
+package localhttp
+
+import (
+	"fmt"
+	"io"
+	"net/netip"
+	"os"
+	"strings"
+
+	"fulgur/internal/message/plain"
+)
+
+// TellWay says on w how to see the pages of a machine that has no display. It says
+// nothing of a server that is reachable from elsewhere. getenv is [os.Getenv].
+func (s *Server) TellWay(w io.Writer, getenv func(string) string) {
+	tellWay(w, s.listener.Addr().String(), getenv)
+}
+
+func tellWay(w io.Writer, address string, getenv func(string) string) {
+	at, err := netip.ParseAddrPort(address)
+	if err != nil || !at.Addr().IsLoopback() {
+		return
+	}
+	fmt.Fprintf(w, "There is no display here. To open the pages on another machine, run there:\n\n    ssh -L %d:%s %s\n\n", at.Port(), at, sshTarget(getenv))
+}
+
+// sshTarget returns what ssh calls this machine: by the address under which the
+// user reached it, if that is known.
+func sshTarget(getenv func(string) string) string {
+	name, err := os.Hostname()
+	if err != nil {
+		name = "HOST"
+	}
+	// Client address and port, server address and port.
+	if way := strings.Fields(getenv("SSH_CONNECTION")); len(way) == 4 {
+		name = way[2]
+	}
+	for _, key := range []string{"SUDO_USER", "USER"} {
+		if user := getenv(key); user != "" {
+			name = user + "@" + name
+			break
+		}
+	}
+	return plain.Terminal(name)
+}
+
+// HasDisplay reports whether there is something that a browser could show pages
+// on. getenv is [os.Getenv].
+func HasDisplay(getenv func(string) string) bool {
+	return getenv("DISPLAY") != "" || getenv("WAYLAND_DISPLAY") != ""
+}

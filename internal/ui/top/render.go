@@ -1,0 +1,248 @@
+package top
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"fulgur/internal/message/plain"
+	"fulgur/internal/profile"
+	"fulgur/internal/profile/encode/describe"
+	"fulgur/internal/ui/terminal"
+)
+
+// column is a column of a list: its heading, and its width, negative for text that
+// stands at its left edge; 0 is as wide as there is room for. isPath says that the
+// ends of its texts say most.
+type column struct {
+	heading string
+	width   int
+	isPath  bool
+}
+
+// columns are those of each view.
+var columns = map[view][]column{
+	functionsView: {{"SELF", 7, false}, {"TOTAL", 7, false}, {"FUNCTION", 0, false}, {"MODULE", -24, false}},
+	processesView: {{"SAMPLES", 9, false}, {"SHARE", 7, false}, {"PID", 8, false}, {"COMMAND", 0, false}},
+	stacksView:    {{"SHARE", 7, false}, {"STACK, FROM ITS LEAF", 0, false}},
+	stackView:     {{"FUNCTION", 0, false}, {"MODULE", -20, false}, {"SOURCE", -36, true}},
+}
+
+// all returns the items of the view.
+func (s *state) all(t tables) []item {
+	var items []item
+	share := func(n int64) string { return percent(n, s.whole) }
+	switch s.view {
+	case functionsView:
+		for _, r := range t.functions(s.byTotal) {
+			items = append(items, item{
+				key: keyOf([]frame{{function: r.function}}), text: r.name + " " + r.module,
+				enter: func() {
+					s.of = r.function
+					s.turnTo(stacksView)
+				},
+				cells: []string{share(r.self), share(r.total), r.name, r.module},
+			})
+		}
+	case processesView:
+		for _, r := range t.processes() {
+			pid := strconv.Itoa(r.pid)
+			items = append(items, item{
+				key: pid, text: r.comm + " " + pid,
+				enter: func() {
+					s.only = r.process
+					s.turnTo(functionsView)
+				},
+				cells: []string{strconv.FormatInt(r.samples, 10), share(r.samples), pid, r.comm},
+			})
+		}
+	case stacksView:
+		for _, r := range t.stacks(s.of) {
+			names := make([]string, len(r.frames))
+			for i, f := range r.frames {
+				names[i] = f.name
+			}
+			line := strings.Join(names, " ← ")
+			items = append(items, item{
+				key: keyOf(r.frames), text: line,
+				enter: func() {
+					s.stack = r
+					s.turnTo(stackView)
+				},
+				cells: []string{share(r.samples), line},
+			})
+		}
+	case stackView:
+		for i, f := range s.stack.frames {
+			items = append(items, item{
+				key: strconv.Itoa(i), text: f.name + " " + f.module + " " + f.source,
+				cells: []string{f.name, f.module, f.source},
+			})
+		}
+	}
+	return items
+}
+
+// percent returns how much of whole n is; of nothing it is nothing.
+func percent(n, whole int64) string {
+	if whole == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%.1f%%", 100*float64(n)/float64(whole))
+}
+
+// render returns the lines of a screen of that size.
+func (s *state) render(width, height int) []terminal.Line {
+	const around = 4 // lines that are no items
+	s.page = max(height-around, 1)
+	// The chosen item is on the screen.
+	s.first = min(s.first, s.cursor, max(len(s.items)-s.page, 0))
+	s.first = max(s.first, s.cursor-s.page+1)
+	lines := []terminal.Line{
+		{Text: s.heading(), Style: terminal.Bold},
+		{Text: s.subject()},
+		{Text: cells(columns[s.view], headings(columns[s.view]), width), Style: terminal.Bold},
+	}
+	for i := s.first; i < min(s.first+s.page, len(s.items)); i++ {
+		line := terminal.Line{Text: cells(columns[s.view], s.items[i].cells, width)}
+		if i == s.cursor {
+			line.Style = terminal.Inverse
+		}
+		lines = append(lines, line)
+	}
+	for len(lines) < height-1 {
+		lines = append(lines, terminal.Line{})
+	}
+	lines = append(lines[:min(len(lines), max(height-1, 0))], terminal.Line{Text: s.help()})
+	for i := range lines {
+		lines[i].Text = terminal.Fit(lines[i].Text, width)
+		if lines[i].Style == terminal.Normal {
+			lines[i].Text = strings.TrimRight(lines[i].Text, " ")
+		}
+	}
+	return lines
+}
+
+// heading tells what is measured, and what is shown of it.
+func (s *state) heading() string {
+	var duration time.Duration
+	var samples int64
+	var losses profile.Losses
+	for _, p := range s.shown {
+		duration += p.Meta.Duration
+		samples += p.Total(value)
+		losses = losses.Plus(p.Losses)
+	}
+	var parts []string
+	// First, as it must not be cut off.
+	switch {
+	case s.ended:
+		parts = append(parts, "the measurement has ended")
+	case s.paused:
+		parts = append(parts, "PAUSED")
+	}
+	parts = append(parts, s.title)
+	if len(s.shown) == 0 {
+		parts = append(parts, "waiting for the first window…")
+	} else {
+		parts = append(parts, fmt.Sprintf("last %.1f s", duration.Seconds()), plain.Count(uint64(samples), "sample"), lost(losses))
+	}
+	return "fulgur top: " + strings.Join(parts, ", ")
+}
+
+// lost describes the gravest loss.
+func lost(l profile.Losses) string {
+	all := describe.Brief(l)
+	switch len(all) {
+	case 0:
+		return "nothing lost"
+	case 1:
+		return all[0]
+	case 2:
+		return all[0] + " and one more kind of loss"
+	}
+	return fmt.Sprintf("%s and %d more kinds of loss", all[0], len(all)-1)
+}
+
+// subject tells what is chosen.
+func (s *state) subject() string {
+	var parts []string
+	// First, so that it can be seen while it is typed.
+	if s.typing {
+		parts = append(parts, "filter: "+plain.Terminal(s.filter+"_"))
+	} else if s.filter != "" {
+		parts = append(parts, "filter: "+plain.Terminal(s.filter))
+	}
+	switch s.view {
+	case functionsView:
+		order := "self"
+		if s.byTotal {
+			order = "total"
+		}
+		parts = append(parts, "functions by "+order)
+	case processesView:
+		parts = append(parts, "processes")
+	case stacksView:
+		parts = append(parts, "stacks with "+s.of.name)
+	case stackView:
+		parts = append(parts, fmt.Sprintf("a stack with %s, %s", s.of.name, percent(s.stack.samples, s.whole)))
+	}
+	if (s.only != process{}) {
+		parts = append(parts, fmt.Sprintf("of %s (%d)", s.only.comm, s.only.pid))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// help names the keys.
+func (s *state) help() string {
+	if s.typing {
+		return "enter keep  esc forget"
+	}
+	return "q quit  enter/esc in/out  s/t by self/total  p processes  / filter  space pause"
+}
+
+func headings(of []column) []string {
+	var names []string
+	for _, c := range of {
+		names = append(names, c.heading)
+	}
+	return names
+}
+
+// cells returns a line of a list. Columns of text at the right edge take a quarter of
+// the screen at most, and give way where it is narrow.
+func cells(of []column, text []string, width int) string {
+	const least = 20 // of the column that is as wide as there is room for
+	shown := len(of)
+	fixed := func(c column) int {
+		if c.width < 0 {
+			return min(-c.width, width/4)
+		}
+		return c.width
+	}
+	room := func() int {
+		left := width
+		for _, c := range of[:shown] {
+			left -= fixed(c) + 1
+		}
+		return left + 1
+	}
+	for shown > 1 && room() < least && of[shown-1].width < 0 {
+		shown--
+	}
+	var parts []string
+	for i, c := range of[:shown] {
+		switch {
+		case c.width == 0:
+			parts = append(parts, terminal.Fit(text[i], max(room(), 1)))
+		case c.isPath:
+			parts = append(parts, terminal.FitEnd(text[i], fixed(c)))
+		case c.width < 0:
+			parts = append(parts, terminal.Fit(text[i], fixed(c)))
+		default:
+			parts = append(parts, strings.Repeat(" ", max(c.width-terminal.Width(text[i]), 0))+text[i])
+		}
+	}
+	return strings.Join(parts, " ")
+}

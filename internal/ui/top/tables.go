@@ -1,0 +1,232 @@
+package top
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"fulgur/internal/message/plain"
+	"fulgur/internal/profile"
+)
+
+// value is the index of the value that is shown: the number of samples.
+const value = 0
+
+// function is what samples are summed for: code of one name in one module.
+type function struct{ name, module string }
+
+// row is a function with the samples in itself and those that have it anywhere in
+// their stacks.
+type row struct {
+	function
+	self, total int64
+}
+
+// process is what samples are summed for, too.
+type process struct {
+	pid  int
+	comm string
+}
+
+// processRow is a process with its samples.
+type processRow struct {
+	process
+	samples int64
+}
+
+// stackRow is a stack with its samples, leaf first. Equal functions at other
+// addresses are the same.
+type stackRow struct {
+	frames  []frame
+	samples int64
+}
+
+// frame is a function in a stack, with what is to be said of where in it.
+type frame struct {
+	function
+	source string // "file:line", empty if not known
+}
+
+// window is a profile with what its frames are summed for.
+type window struct {
+	*profile.Profile
+	functions []function // by frame
+}
+
+func newWindow(p *profile.Profile) *window {
+	w := &window{p, make([]function, len(p.Frames))}
+	for id := 1; id < len(p.Frames); id++ {
+		w.functions[id] = functionOf(p, profile.FrameID(id))
+	}
+	return w
+}
+
+// tables are what windows have together, whose identifiers have nothing in common.
+type tables struct {
+	windows []*window
+	only    int // of this process, 0 for all
+}
+
+// samples calls visit for every sample that counts, with its frames, leaf first.
+func (t tables) samples(visit func(w *window, s profile.Sample, frames []profile.FrameID)) {
+	var frames []profile.FrameID
+	for _, w := range t.windows {
+		for _, s := range w.Samples {
+			if t.only == 0 || w.Tasks[s.Task].PID == t.only {
+				frames = w.AppendFrames(frames[:0], s.Stack)
+				visit(w, s, frames)
+			}
+		}
+	}
+}
+
+// whole returns the number of all samples that count.
+func (t tables) whole() (n int64) {
+	t.samples(func(_ *window, s profile.Sample, _ []profile.FrameID) { n += s.Values[value] })
+	return n
+}
+
+// functionOf returns what a frame is summed for. Frames without a name are taken
+// together by module.
+func functionOf(p *profile.Profile, id profile.FrameID) function {
+	f := p.Frames[id]
+	made := function{name: "[no name]", module: "-"}
+	if f.Kind != profile.KindMarker {
+		made.module = plain.Terminal(p.ModuleName(f.Mapping))
+	}
+	if f.Function != 0 {
+		made.name = plain.Terminal(p.Functions[f.Function].Name)
+	}
+	return made
+}
+
+// functions returns all functions, those with the most samples first: in themselves,
+// or in total.
+func (t tables) functions(byTotal bool) []row {
+	var rows []row
+	index := map[function]int{}
+	var last []int // the sample, counted from 1, that each row's total has
+	ofFrames := map[*window][]int{}
+	for _, w := range t.windows {
+		rowOf := make([]int, len(w.Frames))
+		for id := 1; id < len(w.Frames); id++ {
+			f := w.functions[id]
+			at, ok := index[f]
+			if !ok {
+				at = len(rows)
+				index[f] = at
+				rows, last = append(rows, row{function: f}), append(last, 0)
+			}
+			rowOf[id] = at
+		}
+		ofFrames[w] = rowOf
+	}
+	n := 0
+	t.samples(func(w *window, s profile.Sample, frames []profile.FrameID) {
+		n++
+		for depth, f := range frames {
+			at := ofFrames[w][f]
+			if depth == 0 {
+				rows[at].self += s.Values[value]
+			}
+			if last[at] != n {
+				last[at] = n
+				rows[at].total += s.Values[value]
+			}
+		}
+	})
+	rows = slices.DeleteFunc(rows, func(r row) bool { return r.total == 0 })
+	slices.SortFunc(rows, func(a, b row) int {
+		bySelf, inTotal := cmp.Compare(b.self, a.self), cmp.Compare(b.total, a.total)
+		if byTotal {
+			bySelf, inTotal = inTotal, bySelf
+		}
+		return cmp.Or(bySelf, inTotal, cmp.Compare(a.name, b.name), cmp.Compare(a.module, b.module))
+	})
+	return rows
+}
+
+// processes returns all processes, those with the most samples first.
+func (t tables) processes() []processRow {
+	index := map[int]int{}
+	var rows []processRow
+	t.samples(func(w *window, s profile.Sample, _ []profile.FrameID) {
+		task := w.Tasks[s.Task]
+		at, ok := index[task.PID]
+		if !ok {
+			at = len(rows)
+			index[task.PID] = at
+			rows = append(rows, processRow{process: process{pid: task.PID, comm: plain.Terminal(task.Comm)}})
+		}
+		rows[at].samples += s.Values[value]
+	})
+	slices.SortFunc(rows, func(a, b processRow) int {
+		return cmp.Or(cmp.Compare(b.samples, a.samples), cmp.Compare(a.pid, b.pid))
+	})
+	return rows
+}
+
+// stacks returns the stacks that a function is in, those with the most samples
+// first.
+func (t tables) stacks(of function) []stackRow {
+	index := map[string]int{}
+	var rows []stackRow
+	t.samples(func(w *window, s profile.Sample, ids []profile.FrameID) {
+		if !slices.ContainsFunc(ids, func(id profile.FrameID) bool { return w.functions[id] == of }) {
+			return
+		}
+		frames := make([]frame, len(ids))
+		for i, id := range ids {
+			frames[i] = frame{w.functions[id], source(w.Profile, id)}
+		}
+		key := keyOf(frames)
+		at, ok := index[key]
+		if !ok {
+			at = len(rows)
+			index[key] = at
+			rows = append(rows, stackRow{frames: frames})
+		}
+		rows[at].samples += s.Values[value]
+	})
+	slices.SortFunc(rows, func(a, b stackRow) int {
+		return cmp.Or(cmp.Compare(b.samples, a.samples), cmp.Compare(keyOf(a.frames), keyOf(b.frames)))
+	})
+	return rows
+}
+
+// ofStack returns the samples of a stack that a function is in.
+func (t tables) ofStack(of function, frames []frame) int64 {
+	key := keyOf(frames)
+	for _, r := range t.stacks(of) {
+		if keyOf(r.frames) == key {
+			return r.samples
+		}
+	}
+	return 0
+}
+
+// keyOf names a stack by its functions.
+func keyOf(frames []frame) string {
+	var b strings.Builder
+	for _, f := range frames {
+		b.WriteString(f.name)
+		b.WriteByte(0) // which is in no name that is safe to print
+		b.WriteString(f.module)
+		b.WriteByte(0)
+	}
+	return b.String()
+}
+
+// source returns the file and line of a frame, empty if they are not known.
+func source(p *profile.Profile, id profile.FrameID) string {
+	f := p.Frames[id]
+	file := p.Functions[f.Function].File
+	switch {
+	case file == "":
+		return ""
+	case f.Line == 0:
+		return plain.Terminal(file)
+	}
+	return fmt.Sprintf("%s:%d", plain.Terminal(file), f.Line)
+}

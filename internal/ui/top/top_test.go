@@ -1,0 +1,213 @@
+package top
+
+import (
+	"bytes"
+	"errors"
+	"strconv"
+	"strings"
+	"testing"
+
+	"fulgur/internal/profile"
+	"fulgur/internal/profile/encode/encodetest"
+	"fulgur/internal/ui/terminal"
+)
+
+func newState(windows ...*profile.Profile) *state {
+	s := &state{title: "whole system", last: 3}
+	for _, w := range windows {
+		s.add(w)
+	}
+	return s
+}
+
+// screen returns what a screen shows, the lines that stand out marked.
+func screen(s *state, width, height int) string {
+	var b strings.Builder
+	for _, l := range s.render(width, height) {
+		b.WriteString(map[terminal.Style]string{terminal.Normal: "  ", terminal.Bold: "* ", terminal.Inverse: "> "}[l.Style])
+		b.WriteString(strings.TrimRight(l.Text, " ") + "\n")
+	}
+	return b.String()
+}
+
+func press(s *state, keys ...terminal.Key) {
+	for _, k := range keys {
+		s.press(k)
+	}
+}
+
+func write(s *state, text string) {
+	for _, r := range text {
+		s.press(terminal.Key(r))
+	}
+}
+
+func TestScreens(t *testing.T) {
+	for name, act := range map[string]func(*state){
+		"functions":  func(*state) {},
+		"total":      func(s *state) { press(s, 't', terminal.Down, terminal.Down) },
+		"processes":  func(s *state) { press(s, 'p') },
+		"process":    func(s *state) { press(s, 'p', terminal.Down, terminal.Enter) },
+		"stacks":     func(s *state) { press(s, 't', terminal.Down, terminal.Enter) },
+		"stack":      func(s *state) { press(s, terminal.Enter, terminal.Enter) },
+		"typing":     func(s *state) { write(s, "/LIBC") },
+		"filtered":   func(s *state) { write(s, "/handle"); press(s, terminal.Enter) },
+		"no-match":   func(s *state) { write(s, "/nothing of it") },
+		"paused":     func(s *state) { press(s, ' '); s.add(encodetest.Threads()) },
+		"ended":      func(s *state) { s.ended = true; press(s, terminal.End) },
+		"two-window": func(s *state) { s.add(encodetest.Typical()) },
+	} {
+		s := newState(encodetest.Typical())
+		act(s)
+		encodetest.Golden(t, name+".txt", []byte(screen(s, 100, 24)))
+	}
+	encodetest.Golden(t, "narrow.txt", []byte(screen(newState(encodetest.Typical()), 40, 10)))
+	usual := newState(encodetest.Typical())
+	press(usual, terminal.Enter, terminal.Enter)
+	encodetest.Golden(t, "usual.txt", []byte(screen(usual, 80, 24)))
+	encodetest.Golden(t, "waiting.txt", []byte(screen(newState(), 100, 6)))
+	encodetest.Golden(t, "empty.txt", []byte(screen(newState(encodetest.Empty()), 100, 6)))
+}
+
+// A screen has the lines and columns that it has, whatever is on it, and nothing
+// that does not print.
+func TestSizes(t *testing.T) {
+	for _, p := range []*profile.Profile{encodetest.Hostile(), encodetest.Typical(), encodetest.Empty()} {
+		for _, keys := range [][]terminal.Key{
+			{}, {'p'}, {terminal.Enter}, {terminal.Enter, terminal.Enter}, {'p', terminal.Enter}, {'/', 0x202e, '<'},
+		} {
+			s := newState(p)
+			press(s, keys...)
+			for _, size := range [][2]int{{100, 24}, {20, 5}, {300, 60}, {1, 1}, {3, 2}} {
+				lines := s.render(size[0], size[1])
+				if len(lines) != size[1] {
+					t.Errorf("%d lines on a screen of %d", len(lines), size[1])
+				}
+				for _, l := range lines {
+					if terminal.Width(l.Text) > size[0] {
+						t.Errorf("%q is wider than %d", l.Text, size[0])
+					}
+					for _, r := range l.Text {
+						if !strconv.IsPrint(r) {
+							t.Errorf("%q does not print in %q", r, l.Text)
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+// Only so many windows are kept, and what is shown adds up.
+func TestWindows(t *testing.T) {
+	s := newState()
+	for range 10 {
+		s.add(encodetest.Threads())
+	}
+	if len(s.windows) != 3 || s.whole != 30 {
+		t.Errorf("%d windows with %d samples, want 3 with 30", len(s.windows), s.whole)
+	}
+	press(s, ' ')
+	for range 3 {
+		s.add(encodetest.Typical())
+	}
+	if s.whole != 30 {
+		t.Errorf("%d samples though it is paused", s.whole)
+	}
+	press(s, ' ')
+	if s.whole != 300 {
+		t.Errorf("%d samples after the pause, want 300", s.whole)
+	}
+}
+
+// What is chosen stays chosen when its place changes.
+func TestChosenStays(t *testing.T) {
+	s := newState(encodetest.Typical())
+	press(s, terminal.Down, terminal.Down, terminal.Down)
+	chosen := s.items[s.cursor].key
+	press(s, 't')
+	if s.items[s.cursor].key != chosen {
+		t.Errorf("chosen is %q, was %q", s.items[s.cursor].key, chosen)
+	}
+	s.add(encodetest.Threads())
+	if s.items[s.cursor].key != chosen {
+		t.Errorf("after another window chosen is %q, was %q", s.items[s.cursor].key, chosen)
+	}
+}
+
+// A stack that is shown has the share that it has in the windows that are shown.
+func TestStackShare(t *testing.T) {
+	s := newState(encodetest.Typical())
+	press(s, terminal.Enter, terminal.Enter)
+	if s.view != stackView || s.stack.samples == 0 {
+		t.Fatalf("view %d with %d samples", s.view, s.stack.samples)
+	}
+	for range 3 { // the first window is no more shown
+		s.add(encodetest.Threads())
+	}
+	if !strings.HasSuffix(s.subject(), ", 0.0%") {
+		t.Errorf("a stack that is in no window: %s", s.subject())
+	}
+}
+
+// Escape leads back to where everything began.
+func TestBack(t *testing.T) {
+	s := newState(encodetest.Typical())
+	begin := screen(s, 100, 24)
+	press(s, 'p', terminal.Down, terminal.Enter, terminal.Enter, terminal.Enter)
+	if s.view != stackView || s.only.pid == 0 {
+		t.Fatalf("view %d of %+v", s.view, s.only)
+	}
+	for range 5 {
+		press(s, terminal.Escape)
+	}
+	if got := screen(s, 100, 24); got != begin {
+		t.Errorf("it ends with\n%s\nand began with\n%s", got, begin)
+	}
+	if press(s, 'q'); !s.quit {
+		t.Error("q does not quit")
+	}
+}
+
+func TestFilterKeys(t *testing.T) {
+	s := newState(encodetest.Typical())
+	write(s, "/qü")
+	press(s, terminal.Backspace)
+	if s.filter != "q" || s.quit || !s.typing {
+		t.Errorf("filter %q, quit %v", s.filter, s.quit)
+	}
+	press(s, terminal.Clear, terminal.Backspace, terminal.Up)
+	if s.filter != "" {
+		t.Errorf("filter %q", s.filter)
+	}
+	write(s, "x")
+	if press(s, terminal.Escape); s.filter != "" || s.typing {
+		t.Errorf("filter %q after escape", s.filter)
+	}
+}
+
+func TestWriteText(t *testing.T) {
+	var out bytes.Buffer
+	for _, p := range []*profile.Profile{encodetest.Typical(), encodetest.Hostile(), encodetest.Empty()} {
+		if err := WriteText(&out, "whole system", p, 5); err != nil {
+			t.Fatal(err)
+		}
+	}
+	encodetest.Golden(t, "plain.txt", out.Bytes())
+	if err := WriteText(encodetest.FullDisk{}, "", encodetest.Typical(), 5); !errors.Is(err, encodetest.ErrFullDisk) {
+		t.Errorf("error %v, want one that wraps the writer's", err)
+	}
+}
+
+func TestLosses(t *testing.T) {
+	for want, l := range map[string]profile.Losses{
+		"nothing lost":  {Overflows: 1},
+		"1 sample lost": {Samples: 1},
+		"3 samples lost and one more kind of loss": {Samples: 3, Bodies: 1},
+		"3 samples lost and 2 more kinds of loss":  {Samples: 3, Bodies: 1, TruncatedUser: 1},
+	} {
+		if got := lost(l); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}

@@ -1,0 +1,43 @@
+package view
+
+import (
+	"net/url"
+	"os"
+	"strings"
+	"testing"
+
+	"fulgur/internal/profile/decode"
+)
+
+func environment(vars map[string]string) func(string) string {
+	return func(key string) string { return vars[key] }
+}
+
+// The page that shows a profile best is the first.
+func TestLinks(t *testing.T) {
+	p := build(t)
+	for format, want := range map[decode.Format]string{
+		decode.Firefox: "Firefox Profiler", decode.Pprof: "pprof", decode.Folded: "Flame graph, source and assembly",
+	} {
+		const base = "http://127.0.0.1:4000/token/"
+		links := links(base, p.input(t, format))
+		if links[0].what != want {
+			t.Errorf("%s: first is %s, want %s", format, links[0].what, want)
+		}
+		for _, l := range links {
+			if !strings.HasPrefix(l.url, base) && !strings.Contains(l.url, url.QueryEscape(base)) {
+				t.Errorf("%s has no token: %s", l.what, l.url)
+			}
+		}
+	}
+}
+
+// No browser is started without a display, or as root.
+func TestBrowser(t *testing.T) {
+	if got := browser(environment(nil)); got != "" {
+		t.Errorf("without a display: %s", got)
+	}
+	if got := browser(environment(map[string]string{"DISPLAY": ":0"})); got != "" && os.Geteuid() == 0 {
+		t.Errorf("as root: %s", got)
+	}
+}

@@ -1,0 +1,310 @@
+package view
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	"fulgur/internal/message/plain"
+	"fulgur/internal/profile"
+	"fulgur/internal/profile/annotate"
+	"fulgur/internal/profile/code"
+	"fulgur/internal/profile/encode/flame"
+	"fulgur/internal/symbols/symbolize"
+)
+
+// What a listing has at most.
+const (
+	mostCode    = 128 << 10 // bytes of instructions
+	mostLines   = 4000      // of a source file, around those with samples
+	mostHosts   = 8         // functions that an inlined one is part of
+	mostSources = 8         // files
+	// context is how many lines are shown before the first and after the last
+	// with samples, if the source is longer than mostLines.
+	contextLines = 100
+)
+
+// listings shows the source and the instructions of functions.
+type listings struct {
+	input   *profile.Profile
+	library *code.Library
+}
+
+// listing is a function's source and instructions, with what was sampled at
+// each. The page reads it.
+type listing struct {
+	Self     int64      `json:"self"`
+	Total    int64      `json:"total"`
+	Sources  []source   `json:"sources"`
+	Assembly []assembly `json:"assembly"`
+}
+
+// source is a part of a source file.
+type source struct {
+	File string `json:"file"`
+	// First is the number of the first of Lines.
+	First  int        `json:"first"`
+	Lines  []string   `json:"lines"`
+	Counts [][3]int64 `json:"counts"` // number, self, total
+	// Newer tells that the file changed after the program was built.
+	Newer bool `json:"newer"`
+	// Problem says why there are no lines.
+	Problem string `json:"problem,omitempty"`
+	total   int64
+}
+
+// assembly is a function's code.
+type assembly struct {
+	Function     string        `json:"function"`
+	Module       string        `json:"module"`
+	Arch         string        `json:"arch"`
+	Instructions []instruction `json:"instructions"`
+	// Problem says why there are no instructions, or not all.
+	Problem string `json:"problem,omitempty"`
+}
+
+// instruction is an instruction, and the place in the source that it comes from.
+type instruction struct {
+	Address hexNumber `json:"address"`
+	Text    string    `json:"text"`
+	Self    int64     `json:"self"`
+	Total   int64     `json:"total"`
+	File    string    `json:"file,omitempty"`
+	Line    int       `json:"line,omitempty"`
+	// Inlined is the innermost inlined function.
+	Inlined string `json:"inlined,omitempty"`
+}
+
+// ServeHTTP answers with the listing of the function that the parameters name:
+// function and module as the page shows them, value, an index, and task, as the
+// page writes its choice.
+func (l *listings) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	query := r.URL.Query()
+	value, err := strconv.Atoi(query.Get("value"))
+	if err != nil || value < 0 || value >= len(l.input.ValueTypes) {
+		writeJSON(w, http.StatusBadRequest, failure{fmt.Sprintf("no value %q", query.Get("value"))})
+		return
+	}
+	name, module := query.Get("function"), query.Get("module")
+	counts := annotate.Function(l.input, func(id profile.FrameID) bool {
+		n, m := flame.Name(l.input, id)
+		return n == name && m == module
+	}, annotate.Options{Value: value, Task: l.tasks(query.Get("task"))})
+	writeJSON(w, http.StatusOK, l.list(r.Context(), counts))
+}
+
+// tasks tells which tasks the page's choice stands for: "c." and a name, "p." and
+// a process, "t." and a thread, or all.
+func (l *listings) tasks(choice string) func(profile.TaskID) bool {
+	kind, wanted, ok := strings.Cut(choice, ".")
+	if !ok {
+		return nil
+	}
+	return func(id profile.TaskID) bool {
+		task := l.input.Tasks[id]
+		switch kind {
+		case "c":
+			return plain.Terminal(task.Comm) == wanted
+		case "p":
+			return strconv.Itoa(task.PID) == wanted
+		case "t":
+			return strconv.Itoa(task.TID) == wanted
+		}
+		return false
+	}
+}
+
+// list makes a listing of counts.
+func (l *listings) list(ctx context.Context, counts annotate.Counts) listing {
+	r := listing{Self: counts.Self, Total: counts.Total, Sources: []source{}, Assembly: []assembly{}}
+	for _, h := range l.hosts(counts.Places) {
+		r.Assembly = append(r.Assembly, l.assembly(ctx, h))
+	}
+	byFile := map[string]map[int]annotate.Weight{}
+	for at, weight := range counts.Lines {
+		if at.File == "" || at.Number == 0 {
+			continue
+		}
+		if byFile[at.File] == nil {
+			byFile[at.File] = map[int]annotate.Weight{}
+		}
+		byFile[at.File][at.Number] = weight
+	}
+	for _, file := range slices.Sorted(maps.Keys(byFile)) {
+		r.Sources = append(r.Sources, l.source(file, byFile[file], counts.Places))
+	}
+	slices.SortStableFunc(r.Sources, func(a, b source) int { return cmp.Compare(b.total, a.total) })
+	r.Sources = r.Sources[:min(len(r.Sources), mostSources)]
+	return r
+}
+
+// host is a function as the linker knows it, and the instructions of it that
+// have samples.
+type host struct {
+	mapping profile.MappingID
+	file    *code.File // nil if it cannot be read, as problem says
+	problem error
+	start   uint64
+	places  map[uint64]annotate.Weight // by address
+	total   int64
+}
+
+// hosts returns the functions that hold places, heaviest first.
+func (l *listings) hosts(places map[annotate.Place]annotate.Weight) []host {
+	byMapping := map[profile.MappingID][]uint64{}
+	for at := range places {
+		byMapping[at.Mapping] = append(byMapping[at.Mapping], at.Address)
+	}
+	var list []host
+	for mapping, addresses := range byMapping {
+		slices.Sort(addresses)
+		file, err := l.file(mapping)
+		functions := make([]*code.Function, len(addresses))
+		if err == nil {
+			functions, err = file.Functions(addresses)
+		}
+		byStart := map[uint64]*host{}
+		for i, address := range addresses {
+			start := uint64(0)
+			if functions[i] != nil {
+				start = functions[i].Start
+			}
+			h := byStart[start]
+			if h == nil {
+				h = &host{mapping: mapping, file: file, problem: err, start: start, places: map[uint64]annotate.Weight{}}
+				byStart[start] = h
+			}
+			weight := places[annotate.Place{Mapping: mapping, Address: address}]
+			h.places[address] = weight
+			h.total += weight.Total
+		}
+		for _, h := range byStart {
+			list = append(list, *h)
+		}
+	}
+	slices.SortFunc(list, func(a, b host) int {
+		return cmp.Or(cmp.Compare(b.total, a.total), cmp.Compare(a.mapping, b.mapping), cmp.Compare(a.start, b.start))
+	})
+	return list[:min(len(list), mostHosts)]
+}
+
+// file returns the file of a mapping.
+func (l *listings) file(id profile.MappingID) (*code.File, error) {
+	m := l.input.Mappings[id]
+	if strings.HasPrefix(m.Path, "[") {
+		return nil, fmt.Errorf("%s is no file whose code could be read", m.Path)
+	}
+	return l.library.File(m.Path, m.BuildID)
+}
+
+// assembly disassembles a function.
+func (l *listings) assembly(ctx context.Context, h host) assembly {
+	a := assembly{Module: plain.Terminal(l.input.Mappings[h.mapping].Path), Instructions: []instruction{}}
+	if err := disassemble(ctx, &a, h); err != nil {
+		a.Problem = plain.Error(err)
+	}
+	return a
+}
+
+func disassemble(ctx context.Context, a *assembly, h host) error {
+	file, hit := h.file, slices.Sorted(maps.Keys(h.places))
+	if file == nil {
+		return h.problem
+	}
+	fn, err := file.Function(hit[0])
+	if errors.Is(err, code.ErrNoFunction) {
+		return err
+	}
+	a.Function, a.Arch = plain.Terminal(fn.Name), file.Arch()
+	problems := []error{h.problem, err}
+	if fn.Size > mostCode {
+		problems = append(problems, fmt.Errorf("only the first %d of %d bytes are shown", mostCode, fn.Size))
+	}
+	list, err := file.Disassemble(ctx, fn.Start, min(fn.Size, mostCode))
+	problems = append(problems, err)
+	addresses := make([]uint64, len(list))
+	for i, in := range list {
+		addresses[i] = in.Address
+	}
+	lines, err := file.LookupBatch(addresses)
+	problems = append(problems, err)
+	for i, in := range list {
+		made := instruction{Address: hexNumber(in.Address), Text: in.Text}
+		describe(&made, lines[i])
+		first, _ := slices.BinarySearch(hit, in.Address)
+		for _, at := range hit[first:] {
+			if at-in.Address >= uint64(in.Size) {
+				break
+			}
+			made.Self += h.places[at].Self
+			made.Total += h.places[at].Total
+		}
+		a.Instructions = append(a.Instructions, made)
+	}
+	return errors.Join(problems...)
+}
+
+// describe adds the place in the source, that of the innermost function.
+func describe(in *instruction, found []symbolize.Frame) {
+	if len(found) == 0 {
+		return
+	}
+	inner := found[0]
+	in.File, in.Line = inner.File, inner.Line
+	if inner.Inlined {
+		in.Inlined = plain.Terminal(inner.Name)
+	}
+}
+
+// source returns the part of a source file where lines have samples. One of the
+// places must be known to come from it.
+func (l *listings) source(file string, lines map[int]annotate.Weight, places map[annotate.Place]annotate.Weight) source {
+	s := source{File: file, Lines: []string{}}
+	for _, number := range slices.Sorted(maps.Keys(lines)) {
+		w := lines[number]
+		s.Counts = append(s.Counts, [3]int64{int64(number), w.Self, w.Total})
+		s.total += w.Total
+	}
+	addresses := map[profile.MappingID][]uint64{}
+	for at := range places {
+		addresses[at.Mapping] = append(addresses[at.Mapping], at.Address)
+	}
+	var errs []error
+	for mapping, at := range addresses {
+		binary, err := l.file(mapping)
+		if err == nil {
+			var found code.Source
+			if found, err = binary.Source(file, at...); err == nil {
+				built := binary.Modified()
+				s.Newer = !built.IsZero() && found.Modified.After(built)
+				s.cut(strings.Split(strings.TrimSuffix(found.Text, "\n"), "\n"))
+				return s
+			}
+		}
+		errs = append(errs, err)
+	}
+	if len(addresses) == 0 {
+		errs = append(errs, errors.New("the profile does not tell the addresses of code, by which debug information could name the file"))
+	}
+	s.Problem = plain.Error(errors.Join(errs...))
+	return s
+}
+
+// cut keeps the lines around those with samples.
+func (s *source) cut(lines []string) {
+	s.First = 1
+	if len(lines) > mostLines {
+		first := max(int(s.Counts[0][0])-contextLines, 1)
+		s.First = min(first, len(lines))
+		lines = lines[s.First-1:]
+		last := max(int(s.Counts[len(s.Counts)-1][0])+contextLines-s.First, 1)
+		lines = lines[:min(last, mostLines, len(lines))]
+	}
+	s.Lines = lines
+}
