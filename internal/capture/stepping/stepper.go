@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"os"
+	"os/signal"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -84,11 +85,13 @@ func Run(in io.Reader, out io.Writer) error {
 	return nil
 }
 
-// ignoreSignals has the stepper ignore the signals that can be, but for those
-// that Go's runtime uses: whoever ends us closes the pipe. A signal in the middle
-// of a burst would take the target along. Go does not let go of all the others
-// itself.
+// ignoreSignals ignores all signals that can be ignored except those that Go's runtime
+// uses: one that ended the stepper in the middle of a burst would kill the target. The
+// stepper ends when its parent closes the pipe. [signal.Ignore] leaves some signals to
+// the runtime, so the system call follows; but without it, the runtime would raise SIGPIPE
+// when a report meets a closed standard output.
 func ignoreSignals() {
+	signal.Ignore(unix.SIGPIPE)
 	for sig := unix.SIGHUP; sig <= lastSignal; sig++ {
 		switch sig {
 		case unix.SIGILL, unix.SIGTRAP, unix.SIGBUS, unix.SIGFPE, unix.SIGSEGV, unix.SIGURG, unix.SIGPROF:

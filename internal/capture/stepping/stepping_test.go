@@ -3,6 +3,7 @@ package stepping
 import (
 	"bytes"
 	"context"
+	"encoding/gob"
 	"errors"
 	"flag"
 	"fmt"
@@ -128,6 +129,42 @@ func TestKilled(t *testing.T) {
 		if s := stateOf(t, pid); s != 'R' {
 			t.Fatalf("after %d kills the target is in state %c\n%s", i+1, s, stderr)
 		}
+	}
+}
+
+// TestClosedOutput has the stepper report to a pipe that nobody reads any more, as
+// between the parent's death and the end of the stepper's input. It must go on until its
+// input ends.
+func TestClosedOutput(t *testing.T) {
+	mayTrace(t)
+	pid := launch(t, compile(t, "cycle", "-static", "-no-pie")).Process.Pid
+	cmd := exec.Command("/proc/self/exe", Subcommand)
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	opts := Options{}.withDefaults()
+	var first report
+	if err := errors.Join(
+		gob.NewEncoder(in).Encode(request{Options: &opts, Add: []int{pid}}),
+		gob.NewDecoder(out).Decode(&first),
+		out.Close(),
+	); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(2 * tellEvery)
+	if err := errors.Join(in.Close(), cmd.Wait()); err != nil {
+		t.Errorf("the stepper: %v", err)
+	}
+	if s := stateOf(t, pid); s != 'R' {
+		t.Errorf("the target is in state %c", s)
 	}
 }
 
