@@ -104,14 +104,14 @@ func (s *size) UnmarshalText(text []byte) error {
 // percent is a share, written in percent with or without the sign.
 type percent float64
 
-// mostPercent is the largest share that can be asked for: more is a slip.
-const mostPercent = 1000
+// maxPercent is the largest share that can be asked for: more is a slip.
+const maxPercent = 1000
 
 // UnmarshalText implements encoding.TextUnmarshaler.
 func (p *percent) UnmarshalText(text []byte) error {
 	n, err := strconv.ParseFloat(strings.TrimSuffix(string(text), "%"), 64)
-	if err != nil || !(n > 0 && n <= mostPercent) {
-		return fmt.Errorf("%q is no percentage: give one above 0 and up to %d, as 10 or 2.5%%", text, mostPercent)
+	if err != nil || !(n > 0 && n <= maxPercent) {
+		return fmt.Errorf("%q is no percentage: give one above 0 and up to %d, as 10 or 2.5%%", text, maxPercent)
 	}
 	*p = percent(n / 100)
 	return nil

@@ -12,7 +12,7 @@ import (
 const (
 	wantedStack   = 127      // frames: bpf/record.h has room for as many
 	wantedRate    = 1000     // Hz: more is rarely asked for
-	sidebandPages = 129      // locked for each CPU: a ring of internal/process/witness.go and its header
+	sidebandPages = 129      // locked for each CPU: a ring of internal/process/tracker.go and its header
 	mapMemory     = 64 << 20 // bytes: BPF maps of a large measurement
 )
 

@@ -2,9 +2,9 @@ package process
 
 import "sync"
 
-// mostLate is how many late answers are kept: each is of a process that is about
+// maxLate is how many late answers are kept: each is of a process that is about
 // to be asked for again.
-const mostLate = 64
+const maxLate = 64
 
 // lateMaps keeps what /proc said of processes too late. A machine that is busy may
 // take longer to list many mappings than the table waits, each time.
@@ -17,7 +17,7 @@ type lateMaps struct {
 func (l *lateMaps) put(b *base, maps []Map) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.maps == nil || len(l.maps) >= mostLate {
+	if l.maps == nil || len(l.maps) >= maxLate {
 		l.maps = map[*base][]Map{}
 	}
 	l.maps[b] = maps

@@ -14,7 +14,8 @@ import (
 )
 
 // Sideband hears of what all processes do: one software event that counts
-// nothing on each CPU, and its ring. It is not safe for concurrent use.
+// nothing on each CPU, and its ring. The zero Sideband listens on no CPU. It is not safe
+// for concurrent use.
 type Sideband struct {
 	pages   int
 	cpus    map[int]listener
@@ -71,6 +72,9 @@ func (s *Sideband) end(l listener) error {
 // FollowCPUs listens on CPUs that came online, anew on those that were offline
 // for a moment, and no more on those that are offline.
 func (s *Sideband) FollowCPUs(online []int) error {
+	if s.pages == 0 {
+		return nil
+	}
 	for cpu, l := range s.cpus {
 		if slices.Contains(online, cpu) {
 			continue

@@ -10,12 +10,12 @@ import (
 	"fulgur/internal/linux/procfs"
 )
 
-// What a process may map before its records are no longer followed one by one: mostFollowed
+// What a process may map before its records are no longer followed one by one: maxFollowed
 // records in each window. A dynamic loader that maps 500 libraries, or a JIT that makes
 // each function executable on its own, stays far below.
 const (
-	mostFollowed = 1000
-	stormWindow  = uint64(100 * time.Millisecond)
+	maxFollowed = 1000
+	stormWindow = uint64(100 * time.Millisecond)
 	// stormRest is how much longer the window is for each mapping of the process, since
 	// these are read from /proc at its end.
 	stormRest = uint64(100 * time.Microsecond)
@@ -68,7 +68,7 @@ func (t *Table) skip(pid int, time uint64) bool {
 		t.calm(s, time)
 	}
 	s.records++
-	if s.records <= mostFollowed {
+	if s.records <= maxFollowed {
 		return false
 	}
 	if !s.skipping && s.Comm == "" {

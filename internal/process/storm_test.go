@@ -15,7 +15,7 @@ func TestStorm(t *testing.T) {
 	told := map[int]int{}
 	table.OnMapped(func(pid int) { told[pid]++ })
 	self := os.Getpid()
-	const windows, each = 20, 7 * mostFollowed
+	const windows, each = 20, 7 * maxFollowed
 	now := uint64(1)
 	table.Apply(exec(now, self))
 	table.Apply(mmap(now, pidB, 0x1000, 0x2000, 0, "b"))
@@ -28,7 +28,7 @@ func TestStorm(t *testing.T) {
 		table.calmAll(now) // what Applied does, by the records' clock
 		table.Apply(mmap(now, pidB, 0x10000*uint64(w+1), 0x10000*uint64(w+1)+0x1000, 0, "b"))
 	}
-	if most := windows * (mostFollowed + 1) * 3 / 2; told[self] > most {
+	if most := windows * (maxFollowed + 1) * 3 / 2; told[self] > most {
 		t.Errorf("of %d mappings %d were followed, want %d at most", windows*each, told[self], most)
 	}
 	if told[pidB] != windows+1 {
@@ -43,8 +43,8 @@ func TestStorm(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := storms[0]
-	if s.PID != self || s.Comm+"\n" != string(comm) || s.Skipped < windows*(each-mostFollowed)*9/10 || s.Skipped > windows*(each-mostFollowed) {
-		t.Errorf("%+v, want the name %q and %d records", s, comm, windows*(each-mostFollowed))
+	if s.PID != self || s.Comm+"\n" != string(comm) || s.Skipped < windows*(each-maxFollowed)*9/10 || s.Skipped > windows*(each-maxFollowed) {
+		t.Errorf("%+v, want the name %q and %d records", s, comm, windows*(each-maxFollowed))
 	}
 	if wantRate := uint64(each * 10); s.PerSecond < wantRate*9/10 || s.PerSecond > wantRate*11/10 {
 		t.Errorf("%d records a second, want %d", s.PerSecond, wantRate)
@@ -74,10 +74,10 @@ func TestStorm(t *testing.T) {
 func TestNoStorm(t *testing.T) {
 	table := NewTable(Options{})
 	defer table.Close()
-	for i := range uint64(20 * mostFollowed) {
-		table.Apply(mmap(1+i*stormWindow/mostFollowed, pidA, 0x1000*i, 0x1000*(i+1), 0, "//anon"))
+	for i := range uint64(20 * maxFollowed) {
+		table.Apply(mmap(1+i*stormWindow/maxFollowed, pidA, 0x1000*i, 0x1000*(i+1), 0, "//anon"))
 		if i%100 == 0 {
-			table.calmAll(1 + i*stormWindow/mostFollowed)
+			table.calmAll(1 + i*stormWindow/maxFollowed)
 		}
 	}
 	table.Apply(perfevent.Exit{Stamp: stamp(1 << 40), PID: pidA, TID: pidA})

@@ -10,9 +10,9 @@ type Losses struct {
 	// Unsent are samples of a recording that were not recorded at all: each
 	// crosses the ring by itself, and that had no room.
 	Unsent uint64
-	// Bodies are samples that were counted but whose stack never reached
+	// Traces are samples that were counted but whose stack never reached
 	// user space; they show as "[stack lost]".
-	Bodies uint64
+	Traces uint64
 	// Retries counts stack bodies that found the ring full and were sent
 	// again by a later sample; nothing is missing for them.
 	Retries uint64
@@ -90,7 +90,7 @@ func (l Losses) Uncounted() uint64 { return l.Samples + l.Unsent }
 func (l Losses) Plus(m Losses) Losses {
 	l.Samples += m.Samples
 	l.Unsent += m.Unsent
-	l.Bodies += m.Bodies
+	l.Traces += m.Traces
 	l.Retries += m.Retries
 	l.Overflows += m.Overflows
 	l.TruncatedUser += m.TruncatedUser
@@ -129,7 +129,7 @@ func (l Losses) Plus(m Losses) Losses {
 func (l Losses) Minus(m Losses) Losses {
 	l.Samples -= min(l.Samples, m.Samples)
 	l.Unsent -= min(l.Unsent, m.Unsent)
-	l.Bodies -= min(l.Bodies, m.Bodies)
+	l.Traces -= min(l.Traces, m.Traces)
 	l.Retries -= min(l.Retries, m.Retries)
 	l.Overflows -= min(l.Overflows, m.Overflows)
 	l.TruncatedUser -= min(l.TruncatedUser, m.TruncatedUser)

@@ -85,9 +85,9 @@ func (*blockIO) values(_ stacks.Source, v stacks.Value) []int64 {
 // if that is known, and with what it asked for and of which disk on top. What the
 // kernel writes back later is said to be so, and of which control group it is where
 // the kernel keeps that: who made the data is not who writes it.
-func (m *blockIO) place(p *naming.Placer, s stacks.Sample) profile.StackID {
-	stack := p.PlaceFrom(p.WithoutProbe(p.Store.Bodies[s.Body].Leaf), m.options.UserOnly)
-	if p.IsWriteback(s.Body) {
+func (m *blockIO) place(p *naming.StackBuilder, s stacks.Sample) profile.StackID {
+	stack := p.PlaceFrom(p.WithoutProbe(p.Store.Traces[s.Trace].Leaf), m.options.UserOnly)
+	if p.IsWriteback(s.Trace) {
 		note := "[writeback]"
 		if name := m.cgroups.Name(s.Cgroup); name != "" {
 			note = "[writeback for " + name + "]"
@@ -101,7 +101,7 @@ func (m *blockIO) place(p *naming.Placer, s stacks.Sample) profile.StackID {
 	return p.Mark(stack, fmt.Sprintf("[%s %s]", request.Device, request.Operation))
 }
 
-func (*blockIO) inTime() (inTime, bool) { return inTime{}, true }
+func (*blockIO) timelineSpec() (timelineSpec, bool) { return timelineSpec{}, true }
 
 func (m *blockIO) describe(meta *profile.Meta) {
 	meta.Event, meta.Value = "block I/O", m.options.Weight

@@ -9,15 +9,15 @@ import (
 	"fulgur/internal/profile"
 )
 
-// stackLost stands for a stack whose body never arrived.
+// stackLost stands for a stack whose trace never arrived.
 const stackLost = "[stack lost]"
 
-// buildProfile turns bodies and counts into a profile with names. lost are the
-// counts whose body never arrived. The stacks of recorded, which may be nil, become
+// buildProfile turns traces and counts into a profile with names. lost are the
+// counts whose trace never arrived. The stacks of recorded, which may be nil, become
 // part of it.
 func buildProfile(what subject, store *stacks.Store, lost map[stacks.Key]stacks.Value, names *naming.Names, meta profile.Meta, losses profile.Losses, recorded *events) *profile.Profile {
 	b := profile.NewBuilder(what.valueTypes()...)
-	p := naming.NewPlacer(b, store, names)
+	p := naming.NewStackBuilder(b, store, names)
 	losses.UnresolvedFrames = names.Unresolved
 	cpu := func(n uint32) int {
 		if meta.PerCPU {
@@ -30,20 +30,20 @@ func buildProfile(what subject, store *stacks.Store, lost map[stacks.Key]stacks.
 		samples = recorded.samples()
 	}
 	for counted, value := range samples {
-		body := store.Bodies[counted.Body]
-		if p.Unresolved[body.Leaf] {
+		trace := store.Traces[counted.Trace]
+		if p.Unresolved[trace.Leaf] {
 			losses.Unresolved += value.Samples
 		}
 		b.Add(profile.Sample{
 			Stack:  what.place(p, counted),
-			Task:   b.Task(profile.Task{PID: int(body.PID), TID: int(counted.TID), Comm: body.Name()}),
+			Task:   b.Task(profile.Task{PID: int(trace.PID), TID: int(counted.TID), Comm: trace.Name()}),
 			CPU:    cpu(counted.CPU),
-			End:    end(body, value.Samples, &losses),
+			End:    end(trace, value.Samples, &losses),
 			Values: what.values(counted.Source, value),
 		})
 	}
 	for key, value := range lost {
-		losses.Bodies += value.Samples
+		losses.Traces += value.Samples
 		b.Add(profile.Sample{
 			Stack:  p.Mark(0, stackLost),
 			Task:   b.Task(profile.Task{TID: int(key.TID), Comm: "[unknown]"}),
@@ -59,19 +59,19 @@ func buildProfile(what subject, store *stacks.Store, lost map[stacks.Key]stacks.
 }
 
 // end translates why a stack ended and counts samples of cut stacks.
-func end(body stacks.Body, samples uint64, losses *profile.Losses) profile.End {
-	if body.Cut {
+func end(trace stacks.Trace, samples uint64, losses *profile.Losses) profile.End {
+	if trace.Cut {
 		losses.Crowded += samples
 	}
-	if body.KernelEnd == bpf.OnCPUStackEndEND_DEPTH {
+	if trace.KernelEnd == bpf.OnCPUStackEndEND_DEPTH {
 		losses.TruncatedKernel += samples
 	}
 	// Without tables, it is no wonder that the chain of frame pointers is broken.
-	if body.Broken && body.UserEnd != bpf.OnCPUStackEndEND_NOT_READY {
+	if trace.Broken && trace.UserEnd != bpf.OnCPUStackEndEND_NOT_READY {
 		losses.BrokenUser += samples
 		return profile.EndBroken
 	}
-	end := ends[body.UserEnd]
+	end := ends[trace.UserEnd]
 	if count := cutBy(losses, end); count != nil {
 		*count += samples
 	}

@@ -47,12 +47,12 @@ func lines(p *profile.Profile) map[string][]int64 {
 func TestBuildProfile(t *testing.T) {
 	file := &process.File{Path: "/usr/bin/app"}
 	store := stackstest.NewStore(t, stackstest.Layout{File: file},
-		stackstest.Body{ID: 1, PID: 7, TID: 8, Comm: "app", Kernel: []uint64{0xffff10, 0xffff21}, User: []uint64{stackstest.FileAt, stackstest.FileAt + 0x11}, KernelEnd: stackstest.Ended, End: stackstest.Ended},
-		stackstest.Body{ID: 2, PID: 7, Comm: "app", User: []uint64{stackstest.VdsoAt + 4, stackstest.FileAt + 0x11}, End: stackstest.Cut},
-		stackstest.Body{ID: 3, PID: 9, Comm: "jit", User: []uint64{stackstest.VoidAt, stackstest.VoidAt + 8}, End: stackstest.Faulted},
-		stackstest.Body{ID: 5, PID: 9, Comm: "jit", User: []uint64{stackstest.JitAt, stackstest.VoidAt + 8, stackstest.FileAt}, End: stackstest.Ended},
-		stackstest.Body{ID: 6, PID: 9, Comm: "jit", User: []uint64{stackstest.JitAt, stackstest.VoidAt + 9, stackstest.FileAt + 1}, End: stackstest.Ended},
-		stackstest.Body{ID: 4, PID: 2, Comm: "kworker/0:1-evt", Kernel: []uint64{0xffff10}, KernelEnd: stackstest.Cut},
+		stackstest.Trace{ID: 1, PID: 7, TID: 8, Comm: "app", Kernel: []uint64{0xffff10, 0xffff21}, User: []uint64{stackstest.FileAt, stackstest.FileAt + 0x11}, KernelEnd: stackstest.Ended, End: stackstest.Ended},
+		stackstest.Trace{ID: 2, PID: 7, Comm: "app", User: []uint64{stackstest.VdsoAt + 4, stackstest.FileAt + 0x11}, End: stackstest.Cut},
+		stackstest.Trace{ID: 3, PID: 9, Comm: "jit", User: []uint64{stackstest.VoidAt, stackstest.VoidAt + 8}, End: stackstest.Faulted},
+		stackstest.Trace{ID: 5, PID: 9, Comm: "jit", User: []uint64{stackstest.JitAt, stackstest.VoidAt + 8, stackstest.FileAt}, End: stackstest.Ended},
+		stackstest.Trace{ID: 6, PID: 9, Comm: "jit", User: []uint64{stackstest.JitAt, stackstest.VoidAt + 9, stackstest.FileAt + 1}, End: stackstest.Ended},
+		stackstest.Trace{ID: 4, PID: 2, Comm: "kworker/0:1-evt", Kernel: []uint64{0xffff10}, KernelEnd: stackstest.Cut},
 	)
 	counts := map[stacks.Key]stacks.Value{
 		{ID: 1}:  {Samples: 1, Weights: stacks.Weights{10}},
@@ -87,7 +87,7 @@ func TestBuildProfile(t *testing.T) {
 		t.Errorf("samples (-want +got):\n%s", diff)
 	}
 	losses := profile.Losses{
-		Samples: 3, Bodies: 16, TruncatedUser: 2, TruncatedKernel: 8, UserFaults: 4, BrokenUser: 96, Unresolved: 100, UnresolvedFrames: 4,
+		Samples: 3, Traces: 16, TruncatedUser: 2, TruncatedKernel: 8, UserFaults: 4, BrokenUser: 96, Unresolved: 100, UnresolvedFrames: 4,
 	}
 	if diff := cmp.Diff(losses, p.Losses); diff != "" {
 		t.Errorf("losses (-want +got):\n%s", diff)

@@ -21,8 +21,8 @@ import (
 	"fulgur/internal/profile/timeline"
 )
 
-// inTime says what a subject's events are in a recording.
-type inTime struct {
+// timelineSpec says what a subject's events are in a recording.
+type timelineSpec struct {
 	// interval is the time between two samples of a thread that runs, in ns; 0 if
 	// none are taken.
 	interval int64
@@ -34,14 +34,14 @@ type inTime struct {
 
 // events takes what the sources tell of into a recording, and adds it up.
 //
-// In the recording, a stack is the number of its body plus one. Bodies are
+// In the recording, a stack is the number of its trace plus one. Traces are
 // anonymous: which thread something happened to is known without them, and a long
 // recording of a busy machine has many of the same stack.
 type events struct {
-	inTime
+	timelineSpec
 	userOnly bool
 	recorder *timeline.Recorder // nil before the measurement began
-	lives    *threads.Lives
+	threads  *threads.Tracker
 	store    *stacks.Store
 	mounts   mounts.List
 
@@ -54,7 +54,7 @@ type events struct {
 	late    []late
 	pending map[stacks.Key]int
 
-	placed    []profile.StackID          // by body
+	placed    []profile.StackID          // by trace
 	reasons   map[profile.StackID]string // of waiting
 	writeback map[profile.StackID]bool   // the kernel writes back there what was written before
 	devices   map[blockio.Device]string
@@ -63,8 +63,8 @@ type events struct {
 
 // sum is what is added up apart: something of a kind that happened in a stack.
 type sum struct {
-	body stacks.BodyID
-	kind uint32
+	trace stacks.TraceID
+	kind  uint32
 }
 
 // kind is what is said of something beside its stack; see [stacks.Key].
@@ -76,27 +76,27 @@ type kind struct {
 type late struct {
 	key   stacks.Key
 	value stacks.Value
-	body  stacks.BodyID   // plus one, once it has arrived
+	trace stacks.TraceID  // plus one, once it has arrived
 	stack profile.StackID // in the profile
 }
 
 // isLate marks the numbers of stacks that are indexes of late ones.
 const isLate = profile.StackID(1 << 31)
 
-func newEvents(what inTime, userOnly bool) (*events, error) {
+func newEvents(what timelineSpec, userOnly bool) (*events, error) {
 	mounted, err := mounts.Read()
 	return &events{
-		inTime:    what,
-		userOnly:  userOnly,
-		lives:     threads.New(),
-		mounts:    mounted,
-		sums:      map[sum]stacks.Value{},
-		kinds:     map[kind]uint32{},
-		pending:   map[stacks.Key]int{},
-		reasons:   map[profile.StackID]string{},
-		writeback: map[profile.StackID]bool{},
-		devices:   map[blockio.Device]string{},
-		files:     map[uint64]string{},
+		timelineSpec: what,
+		userOnly:     userOnly,
+		threads:      threads.New(),
+		mounts:       mounted,
+		sums:         map[sum]stacks.Value{},
+		kinds:        map[kind]uint32{},
+		pending:      map[stacks.Key]int{},
+		reasons:      map[profile.StackID]string{},
+		writeback:    map[profile.StackID]bool{},
+		devices:      map[blockio.Device]string{},
+		files:        map[uint64]string{},
 	}, err
 }
 
@@ -112,7 +112,7 @@ func (e *events) begin(now uint64) (err error) {
 	if e.recorder, err = timeline.NewRecorder(int64(now)); err != nil {
 		return err
 	}
-	e.lives.Recorder = e.recorder
+	e.threads.Recorder = e.recorder
 	return nil
 }
 
@@ -124,10 +124,10 @@ func (e *events) close() error {
 	return e.recorder.Close()
 }
 
-// heed takes note of a record. It may be called on nil.
-func (e *events) heed(r perfevent.Record) {
+// handleRecord takes note of a record. It may be called on nil.
+func (e *events) handleRecord(r perfevent.Record) {
 	if e != nil {
-		e.lives.Heed(r)
+		e.threads.HandleRecord(r)
 	}
 }
 
@@ -137,8 +137,8 @@ func (e *events) poll(now, before uint64) error {
 	if e.recorder == nil {
 		return nil
 	}
-	e.lives.LookAtMemory(int64(now))
-	return e.lives.Forget(int64(before))
+	e.threads.LookAtMemory(int64(now))
+	return e.threads.Forget(int64(before))
 }
 
 // take takes an event record of a source.
@@ -170,7 +170,7 @@ func (e *events) number(key stacks.Key, value stacks.Value) profile.StackID {
 	sample, arrived := e.store.Sample(key)
 	if arrived {
 		e.add(sample, value)
-		return profile.StackID(sample.Body) + 1
+		return profile.StackID(sample.Trace) + 1
 	}
 	i, ok := e.pending[key]
 	if !ok {
@@ -194,14 +194,14 @@ func (e *events) add(at stacks.Sample, value stacks.Value) {
 		e.kinds[k] = n
 		e.list = append(e.list, k)
 	}
-	all := e.sums[sum{at.Body, n}]
+	all := e.sums[sum{at.Trace, n}]
 	all.Add(value)
-	e.sums[sum{at.Body, n}] = all
+	e.sums[sum{at.Trace, n}] = all
 }
 
 // thread returns the recording's number of a thread.
 func (e *events) thread(pid, tid uint32, at uint64) profile.ThreadID {
-	return e.lives.Thread(int(pid), int(tid), int64(at))
+	return e.threads.Thread(int(pid), int(tid), int64(at))
 }
 
 // since returns a time, or that of the recording's beginning if it is before.
@@ -226,7 +226,7 @@ func (e *events) offCPU(event *offcpu.Event) error {
 		State: taskStates[bpf.OffCPUStateClass(event.State)], Stack: n,
 	}
 	if pid, tid := int(event.WakerPid), int(event.WakerTid); pid != 0 {
-		off.Waker = profile.Task{PID: pid, TID: tid, Comm: e.lives.Name(pid, tid, int64(end))}
+		off.Waker = profile.Task{PID: pid, TID: tid, Comm: e.threads.Name(pid, tid, int64(end))}
 	}
 	if event.Waker != 0 {
 		off.WakerStack = e.number(stacks.Key{Source: stacks.OffCPU, ID: event.Waker}, stacks.Value{})
@@ -289,7 +289,7 @@ func (e *events) samples() iter.Seq2[stacks.Sample, stacks.Value] {
 	return func(yield func(stacks.Sample, stacks.Value) bool) {
 		for at, value := range e.sums {
 			k := e.list[at.kind]
-			if !yield(stacks.Sample{Source: k.source, Body: at.body, File: k.file, Detail: k.detail}, value) {
+			if !yield(stacks.Sample{Source: k.source, Trace: at.trace, File: k.file, Detail: k.detail}, value) {
 				return
 			}
 		}
@@ -304,7 +304,7 @@ func (e *events) count() map[stacks.Key]stacks.Value {
 		l := &e.late[i]
 		if sample, arrived := e.store.Sample(l.key); arrived {
 			e.add(sample, l.value)
-			l.body = sample.Body + 1
+			l.trace = sample.Trace + 1
 		} else if l.value.Samples > 0 {
 			lost[l.key] = l.value
 		}
@@ -313,19 +313,19 @@ func (e *events) count() map[stacks.Key]stacks.Value {
 }
 
 // place puts the stacks into the profile.
-func (e *events) place(p *naming.Placer) {
-	e.placed = make([]profile.StackID, len(e.store.Bodies))
+func (e *events) place(p *naming.StackBuilder) {
+	e.placed = make([]profile.StackID, len(e.store.Traces))
 	waited, requested := make([]bool, len(e.placed)), make([]bool, len(e.placed))
 	for at := range e.sums {
 		switch e.list[at.kind].source {
 		case stacks.OffCPU:
-			waited[at.body] = true
+			waited[at.trace] = true
 		case stacks.BlockIO:
-			requested[at.body] = true
+			requested[at.trace] = true
 		}
 	}
-	for i, body := range e.store.Bodies {
-		id, leaf := stacks.BodyID(i), body.Leaf
+	for i, trace := range e.store.Traces {
+		id, leaf := stacks.TraceID(i), trace.Leaf
 		if requested[i] {
 			leaf = p.WithoutProbe(leaf)
 		}
@@ -346,8 +346,8 @@ func (e *events) place(p *naming.Placer) {
 	}
 	for i := range e.late {
 		l := &e.late[i]
-		if l.body != 0 {
-			l.stack = e.placed[l.body-1]
+		if l.trace != 0 {
+			l.stack = e.placed[l.trace-1]
 		} else {
 			l.stack = p.Mark(0, stackLost)
 		}
@@ -367,7 +367,7 @@ func (e *events) stack(number profile.StackID) profile.StackID {
 
 // timeline ends the recording at end, with p as its tables.
 func (e *events) timeline(p *profile.Profile, end uint64) (*profile.Timeline, error) {
-	if err := e.lives.Forget(int64(end) + 1); err != nil {
+	if err := e.threads.Forget(int64(end) + 1); err != nil {
 		return nil, err
 	}
 	tables := *p

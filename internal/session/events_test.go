@@ -33,7 +33,7 @@ const (
 // What the sources tell of is in the recording, at its time, on its thread, in its
 // stack, though a stack arrives late or never; and it adds up to the same.
 func TestEvents(t *testing.T) {
-	e, err := newEvents(inTime{interval: 1e6, everyWait: true}, false)
+	e, err := newEvents(timelineSpec{interval: 1e6, everyWait: true}, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,14 +48,14 @@ func TestEvents(t *testing.T) {
 	file := &process.File{Path: "/usr/bin/app"}
 	store := stacks.NewStore(stackstest.Layout{File: file})
 	e.follow(store, 0)
-	add := func(b stackstest.Body) {
+	add := func(b stackstest.Trace) {
 		t.Helper()
 		if err := store.Add(b.Record(t)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	add(stackstest.Body{ID: 1, PID: sampledThread, User: []uint64{stackstest.FileAt}, End: stackstest.Ended})
-	add(stackstest.Body{ID: 2, Kernel: []uint64{0xffff10}, KernelEnd: stackstest.Ended})
+	add(stackstest.Trace{ID: 1, PID: sampledThread, User: []uint64{stackstest.FileAt}, End: stackstest.Ended})
+	add(stackstest.Trace{ID: 2, Kernel: []uint64{0xffff10}, KernelEnd: stackstest.Ended})
 	state := func(s bpf.OffCPUStateClass) uint16 { return uint16(s) }
 	sampledEvent := oncpu.Event{Time: 2000, Id: 1, Weight: 1e6, Pid: sampledThread, Tid: sampledThread, Cpu: 1}
 	wait := offcpu.Event{
@@ -87,8 +87,8 @@ func TestEvents(t *testing.T) {
 			t.Errorf("a part of an event of %T is taken for one", one.from)
 		}
 	}
-	add(stackstest.Body{ID: 3, PID: sampledThread, User: []uint64{stackstest.FileAt + 0x11}, End: stackstest.Ended})
-	e.lives.Heed(perfevent.Exit{Stamp: perfevent.Stamp{Time: 4500}, PID: sampledThread, TID: sampledThread})
+	add(stackstest.Trace{ID: 3, PID: sampledThread, User: []uint64{stackstest.FileAt + 0x11}, End: stackstest.Ended})
+	e.threads.HandleRecord(perfevent.Exit{Stamp: perfevent.Stamp{Time: 4500}, PID: sampledThread, TID: sampledThread})
 
 	lost := e.count()
 	if len(lost) != 1 || lost[stacks.Key{Source: stacks.OnCPU, ID: 4}].Samples != 1 {
@@ -115,7 +115,7 @@ func TestEvents(t *testing.T) {
 		0xffff10: {{Name: "folio_wait_bit_common"}}, 0x2000: {{Name: "main"}}, 0x2011: {{Name: "later"}},
 	})
 	b := profile.NewBuilder()
-	e.place(naming.NewPlacer(b, store, names))
+	e.place(naming.NewStackBuilder(b, store, names))
 	p := b.Profile(profile.Meta{}, profile.Losses{})
 	line, err := e.timeline(p, 5000)
 	if err != nil {

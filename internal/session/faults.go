@@ -74,7 +74,7 @@ func (m *pageFaults) values(_ stacks.Source, v stacks.Value) []int64 {
 func (m *pageFaults) timed() bool { return m.source.Untimed() == nil }
 
 // place puts the stack into the profile, with what the page is of on top.
-func (m *pageFaults) place(p *naming.Placer, s stacks.Sample) profile.StackID {
+func (m *pageFaults) place(p *naming.StackBuilder, s stacks.Sample) profile.StackID {
 	note := "unmapped"
 	page := faults.ParseDetail(s.Detail)
 	switch page.Kind {
@@ -86,10 +86,10 @@ func (m *pageFaults) place(p *naming.Placer, s stacks.Sample) profile.StackID {
 			note += fmt.Sprintf("+%#x", page.Offset)
 		}
 	}
-	return p.Mark(p.Body(s.Body), "["+note+"]")
+	return p.Mark(p.Trace(s.Trace), "["+note+"]")
 }
 
-func (*pageFaults) inTime() (inTime, bool) { return inTime{}, true }
+func (*pageFaults) timelineSpec() (timelineSpec, bool) { return timelineSpec{}, true }
 
 func (m *pageFaults) describe(meta *profile.Meta) {
 	meta.Event, meta.Period = "page-faults", m.options.Period

@@ -72,7 +72,7 @@ func (*offCPU) values(_ stacks.Source, v stacks.Value) []int64 {
 	return []int64{int64(v.Samples), sleeping, waiting, sleeping + waiting}
 }
 
-func (m *offCPU) place(p *naming.Placer, s stacks.Sample) profile.StackID {
+func (m *offCPU) place(p *naming.StackBuilder, s stacks.Sample) profile.StackID {
 	return placeWait(p, s, m.options.UserOnly)
 }
 
@@ -80,13 +80,13 @@ func (m *offCPU) place(p *naming.Placer, s stacks.Sample) profile.StackID {
 // kernel's frames if they are not wanted; what the thread waited for, as a
 // frame of its own; and where it is told apart, the stack of who ended the wait,
 // upside down.
-func placeWait(p *naming.Placer, s stacks.Sample, userOnly bool) profile.StackID {
-	stack := p.PlaceFrom(p.Store.Bodies[s.Body].Leaf, userOnly)
+func placeWait(p *naming.StackBuilder, s stacks.Sample, userOnly bool) profile.StackID {
+	stack := p.PlaceFrom(p.Store.Traces[s.Trace].Leaf, userOnly)
 	reason := waits.Of
 	if s.Detail == offcpu.Preempted {
 		reason = waits.OfRunnable
 	}
-	stack = p.Mark(stack, "["+string(reason(p.KernelFunctions(s.Body)))+"]")
+	stack = p.Mark(stack, "["+string(reason(p.KernelFunctions(s.Trace)))+"]")
 	if s.Waker == 0 {
 		return stack
 	}
@@ -95,9 +95,9 @@ func placeWait(p *naming.Placer, s stacks.Sample, userOnly bool) profile.StackID
 
 func (*offCPU) describe(meta *profile.Meta) { meta.Event = "off-cpu" }
 
-func (m *offCPU) inTime() (inTime, bool) {
+func (m *offCPU) timelineSpec() (timelineSpec, bool) {
 	o := m.options
-	return inTime{everyWait: o.Shortest == 0 && o.Longest == 0 && o.States == offcpu.AllStates}, true
+	return timelineSpec{everyWait: o.Shortest == 0 && o.Longest == 0 && o.States == offcpu.AllStates}, true
 }
 
 func (*offCPU) notes(*stacks.Store) []string { return nil }
@@ -160,15 +160,15 @@ func (*wall) values(_ stacks.Source, v stacks.Value) []int64 {
 	return []int64{int64(v.Samples), on, off, on + off}
 }
 
-func (m *wall) place(p *naming.Placer, s stacks.Sample) profile.StackID {
+func (m *wall) place(p *naming.StackBuilder, s stacks.Sample) profile.StackID {
 	if s.Source == stacks.OffCPU {
 		return placeWait(p, s, m.options.UserOnly)
 	}
 	return m.onCPU.place(p, s)
 }
 
-func (m *wall) inTime() (inTime, bool) {
-	what, ok := m.onCPU.inTime()
+func (m *wall) timelineSpec() (timelineSpec, bool) {
+	what, ok := m.onCPU.timelineSpec()
 	what.everyWait = true
 	return what, ok
 }

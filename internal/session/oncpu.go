@@ -146,16 +146,16 @@ func (*onCPU) values(_ stacks.Source, v stacks.Value) []int64 {
 	return []int64{int64(v.Samples), int64(v.Weights[0])}
 }
 
-func (*onCPU) place(p *naming.Placer, s stacks.Sample) profile.StackID { return p.Body(s.Body) }
+func (*onCPU) place(p *naming.StackBuilder, s stacks.Sample) profile.StackID { return p.Trace(s.Trace) }
 
 func (m *onCPU) describe(meta *profile.Meta) {
 	meta.Event, meta.Frequency, meta.Period = m.specs[0].Name, m.options.Frequency, m.options.Period
 }
 
-// inTime returns false if samples stand for no time: those of a fixed number of
+// timelineSpec returns false if samples stand for no time: those of a fixed number of
 // events.
-func (m *onCPU) inTime() (inTime, bool) {
-	var what inTime
+func (m *onCPU) timelineSpec() (timelineSpec, bool) {
+	var what timelineSpec
 	switch period := int64(m.options.Period); {
 	case m.options.Frequency > 0:
 		what.interval = int64(time.Second) / int64(m.options.Frequency)

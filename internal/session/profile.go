@@ -45,11 +45,11 @@ type subject interface {
 	shown() int
 	// values are those of a sample that came from a source.
 	values(stacks.Source, stacks.Value) []int64
-	// inTime says what the samples are in a recording, and false if they have no
+	// timelineSpec says what the samples are in a recording, and false if they have no
 	// place in one.
-	inTime() (inTime, bool)
+	timelineSpec() (timelineSpec, bool)
 	// place puts the stack of a sample into the profile.
-	place(*naming.Placer, stacks.Sample) profile.StackID
+	place(*naming.StackBuilder, stacks.Sample) profile.StackID
 	// describe completes the description of the run.
 	describe(*profile.Meta)
 	// whyNothing returns the likely causes of a profile without samples.
@@ -71,7 +71,7 @@ type source interface {
 	// Remap makes the kernel side name the stacks of a process anew, whose
 	// addresses changed their meaning.
 	Remap(pid int) error
-	// Renew makes the kernel side name all stacks anew and send their bodies
+	// Renew makes the kernel side name all stacks anew and send their traces
 	// once more.
 	Renew() error
 	Targets() ([]int, error)
@@ -184,11 +184,11 @@ type run struct {
 	store   *stacks.Store
 	events  *events // nil unless times are recorded
 	end     uint64  // when sampling ended, of CLOCK_MONOTONIC in ns
-	process.Witness
+	process.Tracker
 	loop.Loop
 	unwinder  unwinding.Unwinder
 	snapshots unwinding.Snapshots
-	offspring *offspring
+	children  *childWatch
 
 	// event takes samples that come on their own, nil where none do.
 	event    func(s source, record []byte) error
@@ -217,14 +217,14 @@ func attach(what subject, o *Options, finder *debugfile.Finder) (_ *run, err err
 		return nil, err
 	}
 	r.snapshots = r.unwinder.Snapshots()
-	r.offspring = newOffspring(o.Target)
-	r.Heed = func(record perfevent.Record) {
-		r.unwinder.Heed(record)
-		r.offspring.heed(record)
-		r.events.heed(record)
+	r.children = newChildWatch(o.Target)
+	r.HandleRecord = func(record perfevent.Record) {
+		r.unwinder.HandleRecord(record)
+		r.children.handleRecord(record)
+		r.events.handleRecord(record)
 	}
 	common := o.probe(cgroup, &r.unwinder, types)
-	if as, ok := what.inTime(); ok && o.hasTimes() {
+	if as, ok := what.timelineSpec(); ok && o.hasTimes() {
 		if r.events, err = newEvents(as, o.UserOnly); err != nil {
 			return nil, err
 		}
@@ -256,7 +256,7 @@ func attach(what subject, o *Options, finder *debugfile.Finder) (_ *run, err err
 	if r.events != nil {
 		pids, err := target.Measured(o.Target, r.Targets)
 		if err == nil {
-			err = r.events.lives.Meet(pids)
+			err = r.events.threads.Meet(pids)
 		}
 		if err != nil {
 			return nil, err
@@ -307,7 +307,7 @@ func (r *run) profile(ctx context.Context) (*profile.Profile, error) {
 	if err := r.unwinder.Problem(); err != nil && !r.options.Quiet && !r.names.TellOf(err) {
 		fmt.Fprintln(r.options.Stderr, "fulgur: unwind tables:", plain.Error(err))
 	}
-	warnings := teller{options: r.options}
+	warnings := warnOnce{options: r.options}
 	warnings.tell(r.names.Warnings())
 	return buildProfile(r.subject, r.store, lost, r.names, r.meta(r.Start, r.Duration), losses, r.events), nil
 }
@@ -317,7 +317,7 @@ func (o *Options) symbolize() symbolize.Options {
 	return symbolize.Options{NoDemangle: o.NoDemangle, ShortNames: o.ShortNames, NoInlines: o.NoInlines}
 }
 
-// count moves what was drained into the store, and returns what has no body
+// count moves what was drained into the store, and returns what has no trace
 // there.
 func (r *run) count() map[stacks.Key]stacks.Value {
 	lost := map[stacks.Key]stacks.Value{}

@@ -170,16 +170,16 @@ func (m *recording) values(from stacks.Source, v stacks.Value) []int64 {
 	return values
 }
 
-func (m *recording) inTime() (all inTime, ok bool) {
+func (m *recording) timelineSpec() (all timelineSpec, ok bool) {
 	for _, p := range m.parts {
-		one, _ := p.inTime() // all parts have a place in time
+		one, _ := p.timelineSpec() // all parts have a place in time
 		all.interval = max(all.interval, one.interval)
 		all.everyWait = all.everyWait || one.everyWait
 	}
 	return all, true
 }
 
-func (m *recording) place(p *naming.Placer, s stacks.Sample) profile.StackID {
+func (m *recording) place(p *naming.StackBuilder, s stacks.Sample) profile.StackID {
 	i := slices.IndexFunc(m.parts, func(p part) bool { return p.source == s.Source })
 	return m.parts[i].place(p, s)
 }

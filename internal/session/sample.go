@@ -38,7 +38,7 @@ func (r *run) Enable() error {
 			return err
 		}
 	}
-	return r.unwinder.Still(func() error { return r.each(source.Enable) })
+	return r.unwinder.WithFrozenTables(func() error { return r.each(source.Enable) })
 }
 
 // Targets are the same in all sources.
@@ -85,7 +85,7 @@ func (r *run) Poll() (busy bool, err error) {
 			return r.Busy, err
 		}
 	}
-	if err := r.snapshots.Again(now); err != nil {
+	if err := r.snapshots.Rewalk(now); err != nil {
 		return r.Busy, err
 	}
 	r.Processes.Forget(now - loop.GraceForStacks)
@@ -141,7 +141,7 @@ func (r *run) Progress() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	counts := fmt.Sprintf("%d %s, %d stacks", stats.Samples, r.subject.valueTypes()[0].Type, len(r.store.Bodies))
+	counts := fmt.Sprintf("%d %s, %d stacks", stats.Samples, r.subject.valueTypes()[0].Type, len(r.store.Traces))
 	if lost := stats.Losses.Uncounted() + r.Lost; lost > 0 {
 		counts += fmt.Sprintf(", %d lost", lost)
 	}

@@ -29,12 +29,12 @@ import (
 )
 
 const (
-	// mostWaiting is how many samples wait to be written before others are
+	// maxWaiting is how many samples wait to be written before others are
 	// dropped: some seconds at 1000 a second.
-	mostWaiting = 1 << 13
-	// mostStreamed is how many stacks are remembered before all are forgotten
+	maxWaiting = 1 << 13
+	// maxStreamed is how many stacks are remembered before all are forgotten
 	// and begun anew with those that still come.
-	mostStreamed = 1 << 16
+	maxStreamed = 1 << 16
 )
 
 // StreamFormats are the names of the formats of [Stream], for help texts.
@@ -99,8 +99,8 @@ func takeStream(ctx context.Context, what subject, o *Options, finder *debugfile
 		return doctor.Explain(err, "profile "+o.Target.String())
 	}
 	s := &streaming{
-		run: r, write: write, known: naming.NewKnown(), warnings: teller{options: o},
-		batch: newBatch(), batches: make(chan *batch, mostWaiting), failed: make(chan error, 1),
+		run: r, write: write, known: naming.NewSymbolCache(), warnings: warnOnce{options: o},
+		batch: newBatch(), batches: make(chan *batch, maxWaiting), failed: make(chan error, 1),
 		sinceBoot: time.Now().Add(-time.Duration(monotonic.Now())),
 	}
 	r.event = s.take
@@ -115,8 +115,8 @@ func takeStream(ctx context.Context, what subject, o *Options, finder *debugfile
 type streaming struct {
 	*run
 	write    func(samples.Batch) error
-	known    *naming.Known
-	warnings teller
+	known    *naming.SymbolCache
+	warnings warnOnce
 	// sinceBoot is the wall-clock time at which the samples' clock was 0.
 	sinceBoot time.Time
 
@@ -139,11 +139,11 @@ type batch struct {
 	dropped  uint64                                // samples between the batch before and this one
 }
 
-// streamEvent is a sample whose stack is a body of the batch, or not known.
+// streamEvent is a sample whose stack is a trace of the batch, or not known.
 type streamEvent struct {
 	oncpu.Event
-	body stacks.BodyID
-	lost bool
+	trace stacks.TraceID
+	lost  bool
 }
 
 func newBatch() *batch { return &batch{store: stacks.NewStore(nil)} }
@@ -156,7 +156,7 @@ func (s *streaming) take(_ source, record []byte) error {
 	}
 	taken := streamEvent{Event: *event}
 	if id, ok := s.store.Find(event.Id); ok {
-		taken.body = s.batch.store.Adopt(s.store, id)
+		taken.trace = s.batch.store.Adopt(s.store, id)
 	} else {
 		taken.lost = true
 		s.lost++
@@ -188,7 +188,7 @@ func (s *streaming) hand() {
 	}
 	full := s.batch
 	s.batch = newBatch()
-	if s.waiting.Load()+int64(n) > mostWaiting {
+	if s.waiting.Load()+int64(n) > maxWaiting {
 		s.dropped += uint64(n)
 		s.batch.dropped = full.dropped + uint64(n)
 		return
@@ -201,7 +201,7 @@ func (s *streaming) hand() {
 // forget drops the stacks that were met so far if there are many: those that are
 // met again come once more.
 func (s *streaming) forget() error {
-	if s.store.Names() < mostStreamed {
+	if s.store.Names() < maxStreamed {
 		return nil
 	}
 	s.store = s.store.Next()
@@ -241,7 +241,7 @@ func (s *streaming) measureAndWrite(ctx context.Context, launched *target.Launch
 func (s *streaming) writeAll(ctx context.Context) {
 	for b := range s.batches {
 		names := naming.New(b.store, s.finder, s.options.symbolize())
-		names.Known, names.Snapshots, names.Later = s.known, b.perfMaps, s.options.NoSymbols
+		names.Cache, names.Snapshots, names.Later = s.known, b.perfMaps, s.options.NoSymbols
 		names.Symbolize(ctx)
 		s.warnings.tell(names.Warnings())
 		if err := errors.Join(s.write(s.name(b, names)), s.known.Trim()); err != nil {
@@ -258,7 +258,7 @@ func (s *streaming) writeAll(ctx context.Context) {
 // name returns a batch with names.
 func (s *streaming) name(b *batch, names *naming.Names) samples.Batch {
 	builder := profile.NewBuilder()
-	placed := naming.NewPlacer(builder, b.store, names)
+	placed := naming.NewStackBuilder(builder, b.store, names)
 	made := samples.Batch{Dropped: b.dropped}
 	for _, e := range b.events {
 		task := profile.Task{PID: int(e.Pid), TID: int(e.Tid), Comm: "[unknown]"}
@@ -269,10 +269,10 @@ func (s *streaming) name(b *batch, names *naming.Names) samples.Batch {
 		if e.lost {
 			sample.Stack = placed.Mark(0, stackLost)
 		} else {
-			body := b.store.Bodies[e.body]
-			task.Comm = body.Name()
-			sample.Stack = placed.Body(e.body)
-			sample.End = end(body, 1, new(profile.Losses))
+			trace := b.store.Traces[e.trace]
+			task.Comm = trace.Name()
+			sample.Stack = placed.Trace(e.trace)
+			sample.End = end(trace, 1, new(profile.Losses))
 		}
 		sample.Task = builder.Task(task)
 		made.Samples = append(made.Samples, sample)
@@ -290,7 +290,7 @@ func (s *streaming) conclude() error {
 	if err != nil {
 		return err
 	}
-	losses.Bodies = s.lost
+	losses.Traces = s.lost
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s of %s\n", plain.Count(s.written, "sample"), plain.Terminal(s.options.Target.String()))
 	if s.dropped > 0 {

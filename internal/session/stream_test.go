@@ -26,8 +26,8 @@ func newStreaming(t testing.TB, store *stacks.Store, w io.Writer) *streaming {
 	s := &streaming{
 		run:   &run{options: o, finder: debugfiletest.NewFinder(t), store: store},
 		write: func(b samples.Batch) error { return samples.WriteText(w, b) },
-		known: naming.NewKnown(), warnings: teller{options: o},
-		batch: newBatch(), batches: make(chan *batch, mostWaiting), failed: make(chan error, 1),
+		known: naming.NewSymbolCache(), warnings: warnOnce{options: o},
+		batch: newBatch(), batches: make(chan *batch, maxWaiting), failed: make(chan error, 1),
 		sinceBoot: time.Date(2026, 1, 2, 3, 0, 0, 0, time.Local),
 	}
 	t.Cleanup(func() {
@@ -69,7 +69,7 @@ func TestStreamWrites(t *testing.T) {
 		"COMM: [unknown] (pid=7, tid=8) @ CPU 3, 03:01:30.000000\n": 1,
 		"[stack lost]": 1,
 		"fulgur/internal/capture/stacks/stackstest.NewStore+0": 4, // two frames of each
-		"bodies.go:": 4,
+		"traces.go:": 4,
 	} {
 		if n := strings.Count(got, text); n != want {
 			t.Errorf("%d times %q, want %d, in:\n%s", n, text, want, got)
@@ -97,7 +97,7 @@ func TestStreamDrops(t *testing.T) {
 		}
 		s.hand()
 	}
-	s.waiting.Store(mostWaiting - 5)
+	s.waiting.Store(maxWaiting - 5)
 	poll(3)
 	poll(3) // too many
 	poll(4) // still
@@ -147,7 +147,7 @@ func BenchmarkStream(b *testing.B) {
 				b.Fatal(err)
 			}
 		}
-		for s.waiting.Load() > mostWaiting/2 {
+		for s.waiting.Load() > maxWaiting/2 {
 			time.Sleep(time.Microsecond)
 		}
 		s.hand()

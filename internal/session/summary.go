@@ -76,12 +76,12 @@ func (r *run) conclude(said string, hints []string, written string) error {
 	return nil
 }
 
-// mostStorms is how many processes the summary names that mapped too much.
-const mostStorms = 3
+// maxStorms is how many processes the summary names that mapped too much.
+const maxStorms = 3
 
 // stormLines name the processes that mapped code more often than could be followed.
 func stormLines(storms []process.Storm) (lines []string) {
-	for _, s := range storms[:min(len(storms), mostStorms)] {
+	for _, s := range storms[:min(len(storms), maxStorms)] {
 		name := ""
 		if s.Comm != "" {
 			name = " (" + plain.Terminal(s.Comm) + ")"
@@ -89,7 +89,7 @@ func stormLines(storms []process.Storm) (lines []string) {
 		lines = append(lines, fmt.Sprintf("process %d%s mapped code up to %d times a second: %s not followed; its stacks may lack names",
 			s.PID, name, s.PerSecond, plain.Count(s.Skipped, "record")))
 	}
-	if more := len(storms) - mostStorms; more > 0 {
+	if more := len(storms) - maxStorms; more > 0 {
 		lines = append(lines, fmt.Sprintf("%d other processes did so too", more))
 	}
 	return lines
@@ -100,7 +100,7 @@ func (r *run) whyNothing() string {
 	if r.Missed {
 		return "the target ended during the delay"
 	}
-	return r.subject.whyNothing() + r.offspring.hint()
+	return r.subject.whyNothing() + r.children.hint()
 }
 
 func (r *run) mapMemory() (sum uint64) {

@@ -23,7 +23,7 @@ func TestStormLines(t *testing.T) {
 		"process 4 (jit\\x1b[2J) mapped code up to 70000 times a second: 90000 records not followed; its stacks may lack names",
 		"process 3 mapped code up to 10001 times a second: 1 record not followed; its stacks may lack names",
 	}
-	if len(lines) != mostStorms+1 || !slices.Equal(lines[:2], want) || lines[mostStorms] != "2 other processes did so too" {
+	if len(lines) != maxStorms+1 || !slices.Equal(lines[:2], want) || lines[maxStorms] != "2 other processes did so too" {
 		t.Errorf("%q", lines)
 	}
 	if lines := stormLines(nil); len(lines) > 0 {

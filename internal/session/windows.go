@@ -24,9 +24,9 @@ import (
 // it is.
 const MinWindow = 100 * time.Millisecond
 
-// mostStacks is how many different stacks a window has at most. They take some hundred
+// maxStacks is how many different stacks a window has at most. They take some hundred
 // bytes each.
-const mostStacks = 1 << 17
+const maxStacks = 1 << 17
 
 // Window is the profile of one of the windows that follow each other without a
 // gap.
@@ -92,7 +92,7 @@ func ProfileWindows(ctx context.Context, o ProfileOptions, to Windows) (exitCode
 // written.
 type untimed struct{ subject }
 
-func (untimed) inTime() (inTime, bool) { return inTime{}, false }
+func (untimed) timelineSpec() (timelineSpec, bool) { return timelineSpec{}, false }
 
 // takeWindows measures and delivers all windows.
 func takeWindows(ctx context.Context, what subject, o *Options, finder *debugfile.Finder, launched *target.Launched, to Windows) (err error) {
@@ -102,7 +102,7 @@ func takeWindows(ctx context.Context, what subject, o *Options, finder *debugfil
 	}
 	w := &windows{
 		run: r, Windows: to,
-		known: naming.NewKnown(), warnings: teller{options: o}, lacks: naming.Lacking{},
+		known: naming.NewSymbolCache(), warnings: warnOnce{options: o}, lacks: naming.Lacking{},
 		closed: make(chan closedWindow, 1), failed: make(chan error, 1),
 	}
 	defer func() { err = errors.Join(err, w.known.Close(), r.close()) }()
@@ -120,8 +120,8 @@ func takeWindows(ctx context.Context, what subject, o *Options, finder *debugfil
 type windows struct {
 	*run
 	Windows
-	known    *naming.Known
-	warnings teller
+	known    *naming.SymbolCache
+	warnings warnOnce
 
 	begin, end time.Time      // of the window that is open
 	number     int            // of windows that were closed
@@ -204,7 +204,7 @@ func (w *windows) due(now time.Time) bool {
 
 // full reports whether the window has as many stacks as it may. Then it is closed even
 // while another is being written, which may mean to wait.
-func (w *windows) full() bool { return w.store.Names() >= mostStacks }
+func (w *windows) full() bool { return w.store.Names() >= maxStacks }
 
 // nearlyOver reports whether there is too little left of the run for a window of
 // its own.
@@ -213,7 +213,7 @@ func (w *windows) nearlyOver(now time.Time) bool {
 }
 
 // turn closes the window that is open and opens the next. All that is counted
-// before has its body in the ring when the counts were drained, and what is
+// before has its trace in the ring when the counts were drained, and what is
 // counted later is named anew.
 func (w *windows) turn() error {
 	if err := w.each(beginCut); err != nil {
@@ -277,7 +277,7 @@ func (w *windows) cut(end time.Time) error {
 		losses: losses.Minus(w.before), meta: w.meta(w.begin, end.Sub(w.begin)),
 	}
 	p.names = naming.New(w.store, w.finder, w.options.symbolize())
-	p.names.Known, p.names.Later = w.known, w.options.NoSymbols
+	p.names.Cache, p.names.Later = w.known, w.options.NoSymbols
 	w.Processes.FollowPerfMaps()
 	p.names.Snapshots = naming.PerfMapsOf(w.store)
 	pending, err := w.pending()

@@ -31,11 +31,11 @@ func newWindows(t *testing.T, store *stacks.Store, deliver func(Window) error) *
 	w := &windows{
 		run: &run{
 			subject: clock(t), options: o, finder: debugfiletest.NewFinder(t), store: store,
-			Witness: process.Witness{Sideband: new(process.Sideband), Processes: process.NewTable(process.Options{})},
+			Tracker: process.Tracker{Sideband: new(process.Sideband), Processes: process.NewTable(process.Options{})},
 			Loop:    loop.Loop{Target: target.Target{Scope: target.System}, Rest: loop.PollAtMost},
 		},
 		Windows: Windows{Every: time.Second, Deliver: deliver},
-		known:   naming.NewKnown(), warnings: teller{options: o}, lacks: naming.Lacking{},
+		known:   naming.NewSymbolCache(), warnings: warnOnce{options: o}, lacks: naming.Lacking{},
 		closed: make(chan closedWindow, 1), failed: make(chan error, 1),
 	}
 	w.Due = func() time.Time { return w.end }
@@ -68,14 +68,14 @@ func TestWindowsContents(t *testing.T) {
 	type part struct {
 		id            uint64 // of the stack that is counted
 		samples, lost uint64
-		bodies        uint64 // of stacks whose body never came
+		traces        uint64 // of stacks whose trace never came
 		length        time.Duration
 	}
 	parts := []part{
 		{id: 1, samples: 5, lost: 3, length: time.Second},
 		// What runs on is counted by the name that it had before.
 		{id: 1, samples: 7, length: 2 * time.Second},
-		{id: 99, samples: 2, lost: 1, bodies: 2, length: time.Second},
+		{id: 99, samples: 2, lost: 1, traces: 2, length: time.Second},
 		{length: time.Second},
 	}
 	begin := time.Now()
@@ -97,7 +97,7 @@ func TestWindowsContents(t *testing.T) {
 	for i, want := range parts {
 		p := got[i].Profile
 		if got[i].Number != i+1 || uint64(p.Total(0)) != want.samples || uint64(p.Total(1)) != 10*want.samples ||
-			p.Losses.Sideband != want.lost || p.Losses.Bodies != want.bodies || p.Meta.Duration != want.length {
+			p.Losses.Sideband != want.lost || p.Losses.Traces != want.traces || p.Meta.Duration != want.length {
 			t.Errorf("window %d has number %d, %d and %d, losses %+v, lasts %s; want %+v", i+1, got[i].Number, p.Total(0), p.Total(1), p.Losses, p.Meta.Duration, want)
 		}
 		if i > 0 {
@@ -110,7 +110,7 @@ func TestWindowsContents(t *testing.T) {
 			t.Errorf("window %d has the stack that counts in others, or not its own: %v", i+1, lines(p))
 		}
 	}
-	if w.samples != 14 || w.lost.Sideband != 4 || w.lost.Bodies != 2 || w.number != len(parts) || w.waiting.Load() != 0 {
+	if w.samples != 14 || w.lost.Sideband != 4 || w.lost.Traces != 2 || w.number != len(parts) || w.waiting.Load() != 0 {
 		t.Errorf("all windows: %d samples, lost %+v, %d, %d waiting", w.samples, w.lost, w.number, w.waiting.Load())
 	}
 }
@@ -235,9 +235,9 @@ func TestWindowDue(t *testing.T) {
 		"much is left":                            {left: time.Second, want: true},
 		"a tenth of a window is left":             {left: 100 * time.Millisecond, want: true},
 		"too little is left for another":          {left: 99 * time.Millisecond},
-		"full":                                    {at: -time.Minute, names: mostStacks, want: true},
-		"full, the one before is being delivered": {at: -time.Minute, names: mostStacks, waiting: 1, want: true},
-		"nearly full":                             {at: -time.Minute, names: mostStacks - 1},
+		"full":                                    {at: -time.Minute, names: maxStacks, want: true},
+		"full, the one before is being delivered": {at: -time.Minute, names: maxStacks, waiting: 1, want: true},
+		"nearly full":                             {at: -time.Minute, names: maxStacks - 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWindows(t, storeOfNames(t, test.names), nil)
@@ -258,7 +258,7 @@ func TestWindowDue(t *testing.T) {
 func storeOfNames(t *testing.T, n int) *stacks.Store {
 	t.Helper()
 	store := stacks.NewStore(stackstest.Layout{})
-	record := stackstest.Body{PID: 1, Kernel: []uint64{0xffff0000}, KernelEnd: stackstest.Ended}.Record(t)
+	record := stackstest.Trace{PID: 1, Kernel: []uint64{0xffff0000}, KernelEnd: stackstest.Ended}.Record(t)
 	for id := range n {
 		binary.NativeEndian.PutUint64(record[unsafe.Offsetof(bpf.OnCPUStackRecord{}.Id):], uint64(id))
 		if err := store.Add(record); err != nil {

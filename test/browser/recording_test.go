@@ -15,6 +15,7 @@ import (
 // it loads, names the command, and tells its time on the CPU from its waits.
 func TestFirefoxRecordedCommand(t *testing.T) {
 	testenv.Root(t)
+	testenv.AnyKernel(t)
 	dir := t.TempDir()
 	path := filepath.Join(dir, "out.json.gz")
 	const naps = "for i in 1 2 3 4; do sleep 0.05; done; i=0; while [ $i -lt 30000 ]; do i=$((i+1)); done"

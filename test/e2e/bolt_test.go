@@ -104,6 +104,7 @@ func accepted(t *testing.T, version int, binary, profile string, flags ...string
 // fits.
 func TestBoltStepping(t *testing.T) {
 	testenv.Root(t)
+	testenv.AnyKernel(t)
 	for name, flags := range map[string][]string{"pie": nil, "no-pie": {"-no-pie"}, "static-pie": {"-static-pie", "-Wl,--gc-sections"}} {
 		t.Run(name, func(t *testing.T) {
 			program := boltable(t, "branches", flags...)
@@ -213,6 +214,7 @@ func TestBoltReplaced(t *testing.T) {
 // found, also later and in a cgroup.
 func TestBoltProcesses(t *testing.T) {
 	testenv.Root(t)
+	testenv.AnyKernel(t)
 	program := boltable(t, "branches")
 	out := filepath.Join(t.TempDir(), "out.preagg")
 	enough := func(t *testing.T, s boltSummary, threads uint64) {
@@ -290,6 +292,7 @@ func leaveCgroup(t *testing.T, group, pid string) {
 // Libraries get profiles, too, also those that were loaded later.
 func TestBoltAllBinaries(t *testing.T) {
 	testenv.Root(t)
+	testenv.AnyKernel(t)
 	program, library := boltable(t, "branches"), boltable(t, "work.so", "-shared", "-fPIC", "-DLIBRARY")
 	dir := t.TempDir()
 	s := bolt(t, 0, append([]string{"--all-binaries", "-o", dir, "--llvm", "22"}, append(stepFast, "--", program, "load", library, "50000000")...)...)
@@ -305,6 +308,7 @@ func TestBoltAllBinaries(t *testing.T) {
 // Samples without branches are taken where there is no hardware, and fit.
 func TestBoltBasic(t *testing.T) {
 	testenv.Root(t)
+	testenv.AnyKernel(t)
 	program := boltable(t, "branches")
 	pid := running(t, program)
 	out := filepath.Join(t.TempDir(), "out.preagg")
@@ -348,6 +352,7 @@ func TestBoltNoHardware(t *testing.T) {
 // A target lives on when fulgur is killed.
 func TestBoltKilled(t *testing.T) {
 	testenv.Root(t)
+	testenv.AnyKernel(t)
 	pid := running(t, boltable(t, "branches"))
 	for range 20 {
 		cmd := command(t, "bolt", "--branches", "stepping", "--max-overhead", "1000", "-p", pid)
@@ -367,6 +372,7 @@ func TestBoltKilled(t *testing.T) {
 // When the stepper is killed, what was recorded is written, and the user is told.
 func TestBoltStepperKilled(t *testing.T) {
 	testenv.Root(t)
+	testenv.AnyKernel(t)
 	pid := running(t, boltable(t, "branches"))
 	out := filepath.Join(t.TempDir(), "out.preagg")
 	cmd := command(t, append([]string{"bolt", "-p", pid, "-o", out, "60"}, stepFast...)...)

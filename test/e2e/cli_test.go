@@ -94,6 +94,7 @@ func awaitWatch(t *testing.T, fulgur *exec.Cmd, pid string) {
 // A profile without samples says why, a quiet one keeps to itself.
 func TestNothingSampled(t *testing.T) {
 	testenv.Root(t)
+	testenv.AnyKernel(t)
 	sleeper := exec.Command(testenv.Tool(t, "sleep"), "1000")
 	if err := sleeper.Start(); err != nil {
 		t.Fatal(err)
@@ -126,6 +127,7 @@ func TestNothingSampled(t *testing.T) {
 // fulgur is.
 func TestCommandOutlivesDuration(t *testing.T) {
 	testenv.Root(t)
+	testenv.AnyKernel(t)
 	out := filepath.Join(t.TempDir(), "out.folded")
 	cmd := command(t, "profile", "-F", "997", "-o", out, "0.5", "--",
 		testenv.Tool(t, "sh"), "-c", `trap "exit 5" TERM; while :; do :; done`)
@@ -145,6 +147,7 @@ func TestCommandOutlivesDuration(t *testing.T) {
 // command still ends as it would have.
 func TestCommandOutlivesFailure(t *testing.T) {
 	testenv.Root(t)
+	testenv.AnyKernel(t)
 	dir := t.TempDir()
 	said, end, ended := filepath.Join(dir, "said"), filepath.Join(dir, "end"), filepath.Join(dir, "ended")
 	cmd := command(t, "profile", "-o", "/dev/full", "--format", "pprof", "0.2", "--",

@@ -228,6 +228,7 @@ func TestMergeHalves(t *testing.T) {
 // What another program wrote, unsorted and through a pipe, is merged too;
 // different binaries only if that is forced.
 func TestMerge(t *testing.T) {
+	testenv.AnyKernel(t)
 	dir := t.TempDir()
 	a := writeTo(t, filepath.Join(dir, "app.0123456789.preagg"), "T 30 10 20 1\nB 1 2 3 0\n")
 	b := writeTo(t, filepath.Join(dir, "app.abcdef0123.preagg"), "B 1 2 4 5\n")
@@ -312,6 +313,7 @@ func TestConvertErrors(t *testing.T) {
 
 // Of another build of the same program nothing is made.
 func TestConvertWrongBuild(t *testing.T) {
+	testenv.AnyKernel(t)
 	perf := testenv.Tool(t, "perf")
 	old := compile(t, "shares.c", "shares", "-Wl,--build-id=0x1111111111111111111111111111111111111111")
 	built := compile(t, "shares.c", "shares", "-Wl,--build-id=0x2222222222222222222222222222222222222222")
@@ -405,6 +407,7 @@ func TestConvertIntoDirectory(t *testing.T) {
 
 // Ctrl-C ends a conversion that waits for its input.
 func TestConvertInterrupted(t *testing.T) {
+	testenv.AnyKernel(t)
 	out := filepath.Join(t.TempDir(), "out.preagg")
 	cmd := command(t, "convert", "--binary", program(t), "-o", out, "-")
 	in, err := cmd.StdinPipe()

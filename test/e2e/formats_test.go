@@ -16,6 +16,7 @@ const stacks = "server;main;parse 30\nserver;main;sort_[k] 12\ntar;main;read 5\n
 
 // A profile keeps its stacks through every format that is read.
 func TestConvertFormats(t *testing.T) {
+	testenv.AnyKernel(t)
 	dir := t.TempDir()
 	from := writeTo(t, filepath.Join(dir, "in.folded"), stacks)
 	for _, ending := range []string{"folded", "pb.gz", "json.gz"} {
@@ -46,6 +47,7 @@ func TestConvertFormats(t *testing.T) {
 // A profile for the Firefox Profiler has the samples that were taken.
 func TestProfileFirefox(t *testing.T) {
 	testenv.Root(t)
+	testenv.AnyKernel(t)
 	to := filepath.Join(t.TempDir(), "out.json.gz")
 	if r := fulgur(t, "profile", "-e", "cpu-clock", "-F", "199", "-o", to, "--", "sh", "-c", "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done"); r.code != 0 {
 		t.Fatalf("exit code %d: %s", r.code, r.stderr)
@@ -61,6 +63,7 @@ func TestProfileFirefox(t *testing.T) {
 }
 
 func TestDiff(t *testing.T) {
+	testenv.AnyKernel(t)
 	dir := t.TempDir()
 	base := writeTo(t, filepath.Join(dir, "base.folded"), "server;main;parse 40\nserver;main;sort 60\n")
 	changed := writeTo(t, filepath.Join(dir, "new.folded"), "server;main;parse 10\nserver;main;sort 30\nserver;main;log 10\n")
@@ -85,6 +88,7 @@ func TestDiff(t *testing.T) {
 // Of perf.data there are the stacks that perf itself makes of it.
 func TestConvertPerfData(t *testing.T) {
 	testenv.Root(t)
+	testenv.AnyKernel(t)
 	perf := testenv.Tool(t, "perf")
 	dir := t.TempDir()
 	data := filepath.Join(dir, "perf.data")

@@ -94,6 +94,7 @@ func sectionHeaders(t *testing.T, path string) uint64 {
 // names at most.
 func TestHostileELF(t *testing.T) {
 	testenv.Root(t)
+	testenv.AnyKernel(t)
 	for _, test := range []struct {
 		name  string
 		spoil func(t *testing.T, path string)
@@ -131,6 +132,7 @@ func TestHostileELF(t *testing.T) {
 // escapes, wherever they stand.
 func TestHostileNames(t *testing.T) {
 	testenv.Root(t)
+	testenv.AnyKernel(t)
 	dir := t.TempDir() + "/a;b\nc 1\n\x1b[2J"
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		t.Fatal(err)
@@ -289,6 +291,7 @@ func TestHostileMountHeld(t *testing.T) {
 // Nor is one waited for that a program's debug file may be in.
 func TestHostileDebugDirectory(t *testing.T) {
 	testenv.Root(t)
+	testenv.AnyKernel(t)
 	objcopy := testenv.Tool(t, "objcopy")
 	path := compile(t, "endless.c", "endless", "-g")
 	for _, args := range [][]string{

@@ -108,6 +108,7 @@ func (l *lent) silent(r result, secret string) {
 
 // A file that the user names is read with the user's rights, whatever reads it.
 func TestLentFilesNamed(t *testing.T) {
+	testenv.AnyKernel(t)
 	l := lend(t)
 	const secret = "top_secret"
 	folded := l.secret("stacks.folded", secret+" 1\n")

@@ -55,6 +55,7 @@ func (s streamed) inTest(function string) bool {
 // lines, in about the order in which they were taken.
 func TestStream(t *testing.T) {
 	testenv.Root(t)
+	testenv.AnyKernel(t)
 	pid := load(t, "shares").Process.Pid
 	r := sampleWork(t, time.Second, []string{strconv.Itoa(pid)}, "profile", "-p", strconv.Itoa(pid), "-F", "499", "--stream", "--format", "jsonl")
 	if r.code != 0 {
@@ -269,6 +270,7 @@ func TestIntervalUnwritable(t *testing.T) {
 
 // What cannot be is refused before anything is measured.
 func TestLiveUsage(t *testing.T) {
+	testenv.AnyKernel(t)
 	for _, test := range []struct{ args, want string }{
 		{"--stream --interval 1", "exclude"},
 		{"--stream --format pprof", "jsonl"},
@@ -290,6 +292,7 @@ func TestLiveUsage(t *testing.T) {
 // symbols, and if there is nothing, why.
 func TestWindowsEnd(t *testing.T) {
 	testenv.Root(t)
+	testenv.AnyKernel(t)
 	shell := exec.Command(testenv.Tool(t, "sh"), "-c", "sleep 1000; :")
 	shell.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := shell.Start(); err != nil {

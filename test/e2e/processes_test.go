@@ -135,6 +135,7 @@ func busiest(t *testing.T, crowd int) (pid string) {
 // names nor much memory.
 func TestManyProcesses(t *testing.T) {
 	testenv.Root(t)
+	testenv.AnyKernel(t)
 	cmd := exec.Command(compile(t, "crowd.c", "crowd", "-static"), "5000")
 	cmd.Stderr = os.Stderr
 	ready, err := cmd.StdoutPipe()

@@ -94,6 +94,7 @@ func TestRecordTar(t *testing.T) {
 // files; until then it has none of them.
 func TestNamesLater(t *testing.T) {
 	testenv.Root(t)
+	testenv.AnyKernel(t)
 	dir := t.TempDir()
 	pid := victim(t, compile(t, "endless.c", "endless"))
 	for _, ending := range []string{"pb.gz", "json.gz"} {

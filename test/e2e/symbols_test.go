@@ -83,6 +83,7 @@ const rounds = "300"
 // comes.
 func TestInlines(t *testing.T) {
 	testenv.Root(t)
+	testenv.AnyKernel(t)
 	for _, b := range inlinesBuilds {
 		t.Run(b.name, func(t *testing.T) {
 			stacks := profile(t, []string{"-F", "997", "-U"}, b.build(t), rounds)
@@ -99,6 +100,7 @@ func TestInlines(t *testing.T) {
 // Names only, shorter names and raw ones are for the asking.
 func TestNameFlags(t *testing.T) {
 	testenv.Root(t)
+	testenv.AnyKernel(t)
 	program := inlines{}.build(t)
 	for _, test := range []struct{ flag, want, reject string }{
 		{"--no-inlines", ";app::work", "churn"},
@@ -118,6 +120,7 @@ func TestNameFlags(t *testing.T) {
 // pprof gets lines, start lines and build IDs.
 func TestInlinesPprof(t *testing.T) {
 	testenv.Root(t)
+	testenv.AnyKernel(t)
 	program := inlines{}.build(t)
 	out := filepath.Join(t.TempDir(), "out.pb.gz")
 	if r := fulgur(t, "profile", "-F", "997", "-o", out, "--", program, rounds); r.code != 0 {
@@ -173,6 +176,7 @@ func TestInlinesPprof(t *testing.T) {
 // A file without symbols is told of, with what to do.
 func TestNoSymbols(t *testing.T) {
 	testenv.Root(t)
+	testenv.AnyKernel(t)
 	program := inlines{}.build(t)
 	tool(t, "objcopy", "--strip-all", program)
 	t.Setenv("DEBUGINFOD_URLS", "")
@@ -198,6 +202,7 @@ func TestSignalHandler(t *testing.T) {
 // A server that does not answer delays the profile only until the user says so.
 func TestDownloadInterrupted(t *testing.T) {
 	testenv.Root(t)
+	testenv.AnyKernel(t)
 	program := inlines{}.build(t)
 	tool(t, "objcopy", "--strip-all", program)
 	asked := make(chan struct{}, 100)

@@ -223,6 +223,7 @@ func TestTopAsText(t *testing.T) {
 // A terminal that obeys nothing gets text, too.
 func TestTopOnDumbTerminal(t *testing.T) {
 	testenv.Root(t)
+	testenv.AnyKernel(t)
 	t.Setenv("TERM", "dumb")
 	pid := strconv.Itoa(load(t, "shares").Process.Pid)
 	c := onTerminal(t, 80, 24, "top", "-p", pid, "--interval", "0.4", "--rows", "3", "1")

@@ -290,6 +290,7 @@ func damage(t *testing.T, library, to string, change func(ehFrame []byte)) {
 // but their own, and no run.
 func TestUnwindDamagedFiles(t *testing.T) {
 	testenv.Root(t)
+	testenv.AnyKernel(t)
 	library := compile(t, "library.c", "libwork.so", "-shared", "-fPIC", "-DFUNCTION=works", "-O2", "-fomit-frame-pointer")
 	program := compile(t, "plugins.c", "plugins", "-ldl", "-O2", "-fomit-frame-pointer")
 	for name, change := range map[string]func([]byte){
@@ -344,6 +345,7 @@ func TestUnwindDamagedFiles(t *testing.T) {
 // unwound by their own tables.
 func TestUnwindPlugins(t *testing.T) {
 	testenv.Root(t)
+	testenv.AnyKernel(t)
 	flags := []string{"-O2", "-fomit-frame-pointer", "-fno-optimize-sibling-calls"}
 	build := func(name string) string {
 		return compile(t, "library.c", "lib"+name+".so", append(flags, "-shared", "-fPIC", "-DFUNCTION="+name+"_works")...)
@@ -362,6 +364,7 @@ func TestUnwindPlugins(t *testing.T) {
 // disturbs nothing.
 func TestUnwindChangingFile(t *testing.T) {
 	testenv.Root(t)
+	testenv.AnyKernel(t)
 	library := compile(t, "library.c", "libwork.so", "-shared", "-fPIC", "-DFUNCTION=works", "-O2", "-fomit-frame-pointer")
 	content, err := os.ReadFile(library)
 	if err != nil {

@@ -1,5 +1,5 @@
 // Package naming gives names to what was sampled. [Names] are those of a measurement,
-// looked for while its processes run, and a [Placer] puts its stacks with them into a
+// looked for while its processes run, and a [StackBuilder] puts its stacks with them into a
 // profile; a [Resolver] names the frames of a profile that was taken without.
 package naming
 
@@ -61,9 +61,9 @@ type Names struct {
 	// by none.
 	kernelIDs map[string]string
 
-	// Known has names that need not be looked for; nil for a profile that is the
+	// Cache has names that need not be looked for; nil for a profile that is the
 	// only one.
-	Known *Known
+	Cache *SymbolCache
 	// Snapshots are perf maps as they were when the store was complete, for a
 	// profile that is made while they grow; nil for one that is made afterwards.
 	Snapshots map[*process.PerfMap]*process.PerfMap
@@ -95,7 +95,7 @@ func (n *Names) Symbolize(ctx context.Context) {
 	byCode := make([][]stacks.FrameID, len(n.store.Codes))
 	for i, f := range n.store.Frames {
 		n.addresses[i] = f.Address
-		if !n.Known.recall(n, stacks.FrameID(i)) {
+		if !n.Cache.recall(n, stacks.FrameID(i)) {
 			byCode[f.Code] = append(byCode[f.Code], stacks.FrameID(i))
 		}
 	}
@@ -114,7 +114,7 @@ func (n *Names) Symbolize(ctx context.Context) {
 	close(work)
 	workers.Wait()
 	for _, frames := range byCode {
-		n.Known.remember(n, frames)
+		n.Cache.remember(n, frames)
 	}
 	for i, found := range n.found {
 		if len(found) == 0 && !n.left(stacks.FrameID(i)) {
@@ -219,7 +219,7 @@ func (n *Names) read(ctx context.Context, id stacks.CodeID, frames []stacks.Fram
 // readFile names the frames of a mapped file.
 func (n *Names) readFile(ctx context.Context, id stacks.CodeID, frames []stacks.FrameID) error {
 	file := n.store.Codes[id].File
-	if elf, lacks := n.Known.table(file); elf != nil {
+	if elf, lacks := n.Cache.table(file); elf != nil {
 		n.stripped[id] = lacks
 		return n.lookUpELF(id, elf, frames)
 	}
@@ -244,7 +244,7 @@ func (n *Names) readFile(ctx context.Context, id stacks.CodeID, frames []stacks.
 			problems: elf.SearchProblems(),
 		}
 	}
-	return errors.Join(err, n.Known.keep(file, elf, n.stripped[id]))
+	return errors.Join(err, n.Cache.keep(file, elf, n.stripped[id]))
 }
 
 // resolveKernel names frames of the kernel, and describes them from its debug
@@ -255,8 +255,8 @@ func (n *Names) resolveKernel(ctx context.Context, frames []stacks.FrameID) erro
 		return err
 	}
 	err = n.lookUp(n.debugKernel(ctx, kernel), frames, running)
-	if n.Known != nil {
-		n.Known.kernel = kernel
+	if n.Cache != nil {
+		n.Cache.kernel = kernel
 	} else if c, ok := kernel.(io.Closer); ok {
 		err = errors.Join(err, c.Close())
 	}
@@ -266,8 +266,8 @@ func (n *Names) resolveKernel(ctx context.Context, frames []stacks.FrameID) erro
 // openKernel returns what names the kernel's functions: the kernel that is asked
 // for these alone, or else all of its symbols.
 func (n *Names) openKernel() (symbolize.Table, error) {
-	if n.Known != nil && n.Known.kernel != nil {
-		return n.Known.kernel, nil
+	if n.Cache != nil && n.Cache.kernel != nil {
+		return n.Cache.kernel, nil
 	}
 	if asking, err := ksym.Open(n.options); err == nil {
 		return asking, nil

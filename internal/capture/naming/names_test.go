@@ -20,12 +20,12 @@ import (
 // they are inlined into.
 func TestPlace(t *testing.T) {
 	file := &process.File{Path: "/usr/bin/app"}
-	store := stackstest.NewStore(t, stackstest.Layout{File: file}, stackstest.Body{ID: 1, User: []uint64{stackstest.FileAt}, End: stackstest.Ended})
+	store := stackstest.NewStore(t, stackstest.Layout{File: file}, stackstest.Trace{ID: 1, User: []uint64{stackstest.FileAt}, End: stackstest.Ended})
 	names := Given(store, debugfiletest.NewFinder(t), map[uint64][]symbolize.Frame{0x2000: {
 		{Name: "inner()", SystemName: "_Z5inner", File: "a.cc", StartLine: 10, Line: 12, Offset: 1, Inlined: true},
 		{Name: "outer()", SystemName: "_Z5outer", File: "b.cc", StartLine: 20, Line: 22, Offset: 1},
 	}})
-	leaf := store.Nodes[store.Bodies[0].Leaf].Frame
+	leaf := store.Nodes[store.Traces[0].Leaf].Frame
 	names.buildIDs[store.Frames[leaf].Code] = "c0ffee"
 	names.addresses[leaf] = 0x1234
 	b := profile.NewBuilder()
@@ -55,7 +55,7 @@ func TestPlace(t *testing.T) {
 
 func TestKindsAndMappings(t *testing.T) {
 	store := stackstest.NewStore(t, stackstest.Layout{File: &process.File{Path: "/lib/x.so"}},
-		stackstest.Body{ID: 1, Kernel: []uint64{0xffff10}, User: []uint64{stackstest.FileAt, stackstest.VdsoAt + 8, stackstest.JitAt + 8, stackstest.VoidAt + 8}, End: stackstest.Ended})
+		stackstest.Trace{ID: 1, Kernel: []uint64{0xffff10}, User: []uint64{stackstest.FileAt, stackstest.VdsoAt + 8, stackstest.JitAt + 8, stackstest.VoidAt + 8}, End: stackstest.Ended})
 	names := Given(store, debugfiletest.NewFinder(t), nil)
 	for kind, want := range map[stacks.CodeKind]struct {
 		found []symbolize.Frame
@@ -107,7 +107,7 @@ func TestWithoutCanceled(t *testing.T) {
 // What is read since the longest time is what is waited for.
 func TestReading(t *testing.T) {
 	store := stackstest.NewStore(t, stackstest.Layout{File: &process.File{Path: "/bin/app"}},
-		stackstest.Body{ID: 1, Kernel: []uint64{0xffff10}, User: []uint64{stackstest.FileAt, stackstest.VdsoAt + 8, stackstest.JitAt + 8}, End: stackstest.Ended})
+		stackstest.Trace{ID: 1, Kernel: []uint64{0xffff10}, User: []uint64{stackstest.FileAt, stackstest.VdsoAt + 8, stackstest.JitAt + 8}, End: stackstest.Ended})
 	names := New(store, debugfiletest.NewFinder(t), symbolize.Options{})
 	id := map[stacks.CodeKind]stacks.CodeID{}
 	for code := range store.Codes {
@@ -131,7 +131,7 @@ func TestReading(t *testing.T) {
 // Code that has no file is no reason to complain; the problems of each other one
 // are a line that a terminal can show.
 func TestWarnings(t *testing.T) {
-	store := stackstest.NewStore(t, stackstest.Layout{File: &process.File{}}, stackstest.Body{ID: 1, User: []uint64{stackstest.FileAt, stackstest.VdsoAt + 8, stackstest.JitAt + 8, stackstest.VoidAt + 8}, End: stackstest.Ended})
+	store := stackstest.NewStore(t, stackstest.Layout{File: &process.File{}}, stackstest.Trace{ID: 1, User: []uint64{stackstest.FileAt, stackstest.VdsoAt + 8, stackstest.JitAt + 8, stackstest.VoidAt + 8}, End: stackstest.Ended})
 	names := Given(store, debugfiletest.NewFinder(t), map[uint64][]symbolize.Frame{0x2000: {{Name: "main"}}})
 	var want []string
 	for id, code := range store.Codes {
@@ -154,7 +154,7 @@ func TestWarnings(t *testing.T) {
 
 // Of files that may not be read, one stands for all.
 func TestWarningsDenied(t *testing.T) {
-	store := stackstest.NewStore(t, stackstest.Layout{File: &process.File{}}, stackstest.Body{ID: 1, User: []uint64{stackstest.FileAt, stackstest.VdsoAt + 8, stackstest.JitAt + 8}, End: stackstest.Ended})
+	store := stackstest.NewStore(t, stackstest.Layout{File: &process.File{}}, stackstest.Trace{ID: 1, User: []uint64{stackstest.FileAt, stackstest.VdsoAt + 8, stackstest.JitAt + 8}, End: stackstest.Ended})
 	names := Given(store, debugfiletest.NewFinder(t), nil)
 	denied := fmt.Errorf("open it: %w", fs.ErrPermission)
 	for _, test := range []struct {

@@ -17,8 +17,8 @@ import (
 // maxRemedies is how many files without symbols are told of one by one.
 const maxRemedies = 5
 
-// mostLacking bounds how many files without symbols are remembered.
-const mostLacking = 1000
+// maxLacking bounds how many files without symbols are remembered.
+const maxLacking = 1000
 
 // stripped is a file that lacks symbols.
 type stripped struct {
@@ -51,7 +51,7 @@ func (l Lacking) Add(n *Names) {
 			if by.Root == "/" {
 				known.by = by // its packages can be looked at
 			}
-		case len(l) < mostLacking:
+		case len(l) < maxLacking:
 			l[key] = &hurt{by, samples}
 		}
 	}
@@ -118,7 +118,7 @@ func (n *Names) unnamedSamples() map[stacks.CodeID]uint64 {
 	}
 	samples := map[stacks.CodeID]uint64{}
 	for sample, value := range n.store.Samples {
-		for _, code := range below[n.store.Bodies[sample.Body].Leaf] {
+		for _, code := range below[n.store.Traces[sample.Trace].Leaf] {
 			samples[code] += value.Samples
 		}
 	}

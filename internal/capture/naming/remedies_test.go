@@ -32,11 +32,11 @@ func TestRemedies(t *testing.T) {
 	m.files[3].Path = "/srv/\x1b[2Jevil"
 	at := func(file, offset uint64) uint64 { return file<<16 + offset }
 	const unnamed, hasName = 0x10, 0x20
-	var bodies []stackstest.Body
+	var traces []stackstest.Trace
 	counts := map[stacks.Key]stacks.Value{}
 	sample := func(samples uint64, user ...uint64) {
-		id := uint64(len(bodies) + 1)
-		bodies = append(bodies, stackstest.Body{ID: id, PID: 1, User: user, End: stackstest.Ended})
+		id := uint64(len(traces) + 1)
+		traces = append(traces, stackstest.Trace{ID: id, PID: 1, User: user, End: stackstest.Ended})
 		counts[stacks.Key{ID: id}] = stacks.Value{Samples: samples}
 	}
 	for file := uint64(1); file < 8; file++ {
@@ -45,7 +45,7 @@ func TestRemedies(t *testing.T) {
 	// Two frames of a file in a stack, one with a name, hurt a sample once.
 	sample(1, at(7, unnamed), at(1, unnamed), at(7, unnamed+1), at(7, hasName))
 	sample(1000, at(1, hasName), at(0, unnamed)) // has symbols, for all that is known
-	store := stackstest.NewStore(t, m, bodies...)
+	store := stackstest.NewStore(t, m, traces...)
 	found := map[uint64][]symbolize.Frame{hasName: {{Name: "f"}}, hasName + 1: {{Name: "f"}}}
 	n := Given(store, debugfiletest.NewFinder(t), found)
 	for id, code := range store.Codes {

@@ -227,7 +227,7 @@ const unknownTime = math.MaxUint64
 const pendingBatch = 1 << 12
 
 // Pending returns the names of the stacks, the users' halves, that threads which are
-// off their CPU left it in: they will be counted though their bodies came before.
+// off their CPU left it in: they will be counted though their traces came before.
 func (s *Source) Pending() (ids []uint64, err error) {
 	tids, threads := make([]uint32, pendingBatch), make([]bpf.OffCPUThread, pendingBatch)
 	var cursor ebpf.MapBatchCursor

@@ -140,11 +140,11 @@ func (h *harness) run(t *testing.T, d, every time.Duration) {
 	}
 }
 
-// counted sums samples, and those whose body is known.
+// counted sums samples, and those whose trace is known.
 func (h *harness) counted() (all, known uint64) {
 	for key, v := range h.Counts().Total() {
 		all += v.Samples
-		if _, ok := h.store.Body(key.ID); ok {
+		if _, ok := h.store.Trace(key.ID); ok {
 			known += v.Samples
 		}
 	}
@@ -174,7 +174,7 @@ func TestFlipLosesAndDoublesNothing(t *testing.T) {
 				t.Fatal(err)
 			}
 			all, known := h.counted()
-			t.Logf("%d samples, %d counted, %d with a body, %d stacks, %d flips, losses %+v", stats.Samples, all, known, len(h.store.Bodies), h.flips, stats.Losses)
+			t.Logf("%d samples, %d counted, %d with a trace, %d stacks, %d flips, losses %+v", stats.Samples, all, known, len(h.store.Traces), h.flips, stats.Losses)
 			if stats.Samples == 0 {
 				t.Fatal("no samples")
 			}
@@ -183,7 +183,7 @@ func TestFlipLosesAndDoublesNothing(t *testing.T) {
 			}
 			// On a busy machine the reader may come too late, which is counted.
 			if test.options.RingSize == DefaultRingSize && stats.Losses.Retries == 0 && (stats.Losses.Samples > 0 || known != all) {
-				t.Errorf("with default sizes %d samples and %d bodies were lost", stats.Losses.Samples, all-known)
+				t.Errorf("with default sizes %d samples and %d traces were lost", stats.Losses.Samples, all-known)
 			}
 			if test.options.CountEntries < 64 && stats.Losses.Overflows+stats.Losses.Samples == 0 {
 				t.Error("count maps of 4 entries never overflowed: the test tests nothing")
@@ -236,8 +236,8 @@ func TestProcessThreads(t *testing.T) {
 			t.Logf("%d samples and %d skipped, want %s of %v", all, stats.Losses.Skipped, want, used)
 			want.Check(t, "samples", int(all))
 			for key := range h.Counts().Total() {
-				if body, ok := h.store.Body(key.ID); ok && int(body.PID) != pid {
-					t.Errorf("stack of process %d", body.PID)
+				if trace, ok := h.store.Trace(key.ID); ok && int(trace.PID) != pid {
+					t.Errorf("stack of process %d", trace.PID)
 				}
 			}
 		})

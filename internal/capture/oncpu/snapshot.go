@@ -57,9 +57,9 @@ func ParseSnapshot(record []byte) (Snapshot, error) {
 	}, nil
 }
 
-// Again takes the sample of a snapshot: it is walked by a layout of its process, or
+// Rewalk takes the sample of a snapshot: it is walked by a layout of its process, or
 // by frame pointers if that is 0, and counted as all others.
-func (s *Source) Again(sn Snapshot, layout uint64) error {
+func (s *Source) Rewalk(sn Snapshot, layout uint64) error {
 	whole := make([]byte, snapshotSize)
 	copy(whole, sn.raw)
 	binary.NativeEndian.PutUint64(whole[snapshotLayout:], layout)

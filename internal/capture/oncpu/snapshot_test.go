@@ -58,7 +58,7 @@ func TestSnapshots(t *testing.T) {
 					if sn.PID != pid {
 						t.Fatalf("snapshot of process %d, want %d", sn.PID, pid)
 					}
-					laid, err := past.Using(func(layout uint64) error { return s.Again(sn, layout) })
+					laid, err := past.Using(func(layout uint64) error { return s.Rewalk(sn, layout) })
 					if err != nil || !laid {
 						t.Fatalf("there is a layout: %t, %v", laid, err)
 					}
@@ -116,7 +116,7 @@ func TestSnapshotWithoutLayout(t *testing.T) {
 		t.Fatal("no snapshot was taken")
 	}
 	last := taken[len(taken)-1]
-	if err := s.Again(last, 0); err != nil {
+	if err := s.Rewalk(last, 0); err != nil {
 		t.Fatal(err)
 	}
 	got := s.take(t)[pid]

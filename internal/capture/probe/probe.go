@@ -169,13 +169,13 @@ func mapMemory(maps, shared map[string]*ebpf.Map) (sum uint64) {
 // it, without those of unwind tables.
 func (p *Probe) MapMemory() uint64 { return p.memory }
 
-// Ring returns the ring that bodies and single samples come through.
+// Ring returns the ring that traces and single samples come through.
 func (p *Probe) Ring() *ringbuf.Reader { return p.ring }
 
 // Counts returns the counts by stack.
 func (p *Probe) Counts() *stacks.Counts { return p.counts }
 
-// Renew makes the kernel side name all stacks anew and send their bodies once
+// Renew makes the kernel side name all stacks anew and send their traces once
 // more: for who forgets those that came so far. Programs that run at that moment
 // may still use an old name.
 func (p *Probe) Renew() error {

@@ -36,9 +36,9 @@ func TestJointHalves(t *testing.T) {
 		}
 		return addresses
 	}
-	whole, _ := s.Body(3)
+	whole, _ := s.Trace(3)
 	for sample := range s.Samples {
-		if got, want := frames(s.Bodies[sample.Body].Leaf), frames(whole.Leaf); !slices.Equal(got, want) {
+		if got, want := frames(s.Traces[sample.Trace].Leaf), frames(whole.Leaf); !slices.Equal(got, want) {
 			t.Errorf("the joint stack is %v, want %v", got, want)
 		}
 		if (sample.Waker == 0) == (sample.Detail == 0) {

@@ -2,7 +2,7 @@ package stacks
 
 // Next returns the empty store of the time after s, when the kernel side names
 // stacks anew ([fulgur/internal/capture/probe.Probe.Renew]). What a program
-// counted that still ran then has an old name: its body is taken over from s when
+// counted that still ran then has an old name: its trace is taken over from s when
 // it is asked for. So are those of the names in pending at once, which will be
 // counted whenever what has them ends. What else s had from an earlier store is let go.
 //
@@ -26,9 +26,9 @@ func (s *Store) Next(pending ...uint64) *Store {
 // may mean the same: memory grows with them.
 func (s *Store) Names() int { return len(s.ids) }
 
-// Find returns the body that the kernel side calls id, and false if it has not
+// Find returns the trace that the kernel side calls id, and false if it has not
 // arrived.
-func (s *Store) Find(id uint64) (BodyID, bool) {
+func (s *Store) Find(id uint64) (TraceID, bool) {
 	if i, ok := s.ids[id]; ok || s.previous == nil {
 		return i, ok
 	}
@@ -39,12 +39,12 @@ func (s *Store) Find(id uint64) (BodyID, bool) {
 	return s.ids[id], ok
 }
 
-// Adopt takes over a body of another store.
-func (s *Store) Adopt(from *Store, id BodyID) BodyID {
-	body := from.Bodies[id]
-	leaf, cut := s.adopt(from, body.Leaf)
-	body.Leaf, body.Cut = leaf, body.Cut || cut
-	return s.body(body)
+// Adopt takes over a trace of another store.
+func (s *Store) Adopt(from *Store, id TraceID) TraceID {
+	trace := from.Traces[id]
+	leaf, cut := s.adopt(from, trace.Leaf)
+	trace.Leaf, trace.Cut = leaf, trace.Cut || cut
+	return s.trace(trace)
 }
 
 // adopt returns the stack that is node n in the store from, and whether it was cut.

@@ -7,19 +7,19 @@ import (
 	"fulgur/internal/process"
 )
 
-// described returns what a body is, without the numbers that its store gave.
-func described(s *Store, id BodyID) (Body, []Frame, []Code) {
-	body := s.Bodies[id]
+// described returns what a trace is, without the numbers that its store gave.
+func described(s *Store, id TraceID) (Trace, []Frame, []Code) {
+	trace := s.Traces[id]
 	var frames []Frame
 	var codes []Code
-	for n := body.Leaf; n != 0; n = s.Nodes[n].Parent {
+	for n := trace.Leaf; n != 0; n = s.Nodes[n].Parent {
 		f := s.Frames[s.Nodes[n].Frame]
 		codes = append(codes, s.Codes[f.Code])
 		f.Code = 0
 		frames = append(frames, f)
 	}
-	body.Leaf = 0
-	return body, frames, codes
+	trace.Leaf = 0
+	return trace, frames, codes
 }
 
 func add(t *testing.T, s *Store, records ...[]byte) {
@@ -39,28 +39,28 @@ func TestNext(t *testing.T) {
 		record(1, []uint64{0xffff1, 0xffff2}, []uint64{0x100, 0x200, 0x99999}),
 		record(2, nil, []uint64{0x300, 0x400}))
 	second := first.Next()
-	if len(second.Bodies) != 0 {
-		t.Fatalf("begins with the bodies %v", second.Bodies)
+	if len(second.Traces) != 0 {
+		t.Fatalf("begins with the traces %v", second.Traces)
 	}
 	add(t, second, record(3, nil, []uint64{0x500}))
 	counts := map[Key]Value{{ID: 1}: {Samples: 5}, {ID: 3}: {Samples: 7}, {ID: 4}: {Samples: 9}}
 	second.Count(counts)
-	if len(counts) != 1 || len(second.Samples) != 2 || len(second.Bodies) != 2 {
-		t.Errorf("%v remain, samples %v of bodies %v", counts, second.Samples, second.Bodies)
+	if len(counts) != 1 || len(second.Samples) != 2 || len(second.Traces) != 2 {
+		t.Errorf("%v remain, samples %v of traces %v", counts, second.Samples, second.Traces)
 	}
 	was, wasFrames, wasCodes := described(first, first.ids[1])
 	is, isFrames, isCodes := described(second, second.ids[1])
 	if was != is || !reflect.DeepEqual(wasFrames, isFrames) || !reflect.DeepEqual(wasCodes, isCodes) {
-		t.Errorf("body %+v %v %v was %+v %v %v", is, isFrames, isCodes, was, wasFrames, wasCodes)
+		t.Errorf("trace %+v %v %v was %+v %v %v", is, isFrames, isCodes, was, wasFrames, wasCodes)
 	}
 	if third := second.Next(); second.previous != nil {
 		t.Error("the stores before are kept")
-	} else if _, ok := third.Body(2); ok {
-		t.Error("the third store has a body of the first")
+	} else if _, ok := third.Trace(2); ok {
+		t.Error("the third store has a trace of the first")
 	}
 }
 
-// The bodies of what goes on are handed on for as long as it does, although nothing
+// The traces of what goes on are handed on for as long as it does, although nothing
 // was counted in them.
 func TestNextKeepsPending(t *testing.T) {
 	s := NewStore(fixed{&process.File{}})
@@ -69,10 +69,10 @@ func TestNextKeepsPending(t *testing.T) {
 		s = s.Next(1, 99) // 99 has not arrived
 	}
 	s = s.Next()
-	if _, ok := s.Body(1); !ok {
-		t.Error("the body of what went on is not there")
+	if _, ok := s.Trace(1); !ok {
+		t.Error("the trace of what went on is not there")
 	}
-	if _, ok := s.Body(2); ok || s.Names() != 1 {
+	if _, ok := s.Trace(2); ok || s.Names() != 1 {
 		t.Errorf("%d names are kept", s.Names())
 	}
 }
@@ -84,11 +84,11 @@ func TestNextIsBounded(t *testing.T) {
 		for i := range uint64(20) {
 			add(t, s, record(1+window*20+i, nil, []uint64{0x100 + window*40 + i, 0x10}))
 		}
-		if _, ok := s.Body(1 + window*20 - 1); window > 0 && !ok {
-			t.Fatal("the last body of the window before is not there")
+		if _, ok := s.Trace(1 + window*20 - 1); window > 0 && !ok {
+			t.Fatal("the last trace of the window before is not there")
 		}
-		if len(s.Bodies) > 21 || len(s.Nodes) > 24 || s.Names() > 21 {
-			t.Fatalf("window %d has %d bodies, %d nodes and %d names", window, len(s.Bodies), len(s.Nodes), len(s.ids))
+		if len(s.Traces) > 21 || len(s.Nodes) > 24 || s.Names() > 21 {
+			t.Fatalf("window %d has %d traces, %d nodes and %d names", window, len(s.Traces), len(s.Nodes), len(s.ids))
 		}
 		s = s.Next()
 	}
@@ -100,9 +100,9 @@ func TestAdoptWithoutRoom(t *testing.T) {
 	add(t, from, record(1, nil, []uint64{0x100, 0x200, 0x300}))
 	to := NewStore(nil)
 	to.MaxNodes = len(to.Nodes) + 2
-	body := to.Bodies[to.Adopt(from, from.ids[1])]
+	trace := to.Traces[to.Adopt(from, from.ids[1])]
 	_, frames, _ := described(to, 0)
-	if !body.Cut || len(frames) != 2 || frames[1].Address != 0x300 {
-		t.Errorf("%+v with frames %+v, want it cut to the two at its root", body, frames)
+	if !trace.Cut || len(frames) != 2 || frames[1].Address != 0x300 {
+		t.Errorf("%+v with frames %+v, want it cut to the two at its root", trace, frames)
 	}
 }

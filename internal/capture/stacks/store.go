@@ -1,11 +1,11 @@
-// Package stacks is the user-space half of interning: it keeps the body of
+// Package stacks is the user-space half of interning: it keeps the trace of
 // every stack the kernel side named, with each frame already tied to the file
 // that held its code while the process lived, and the counts by id.
 //
-// Bodies are kept as a prefix tree of frames, so that thousands of stacks with
+// Traces are kept as a prefix tree of frames, so that thousands of stacks with
 // a common root cost little more than their differences. Ids that turn out to
 // mean the same, such as those of stacks that differ only where they are
-// broken, share a body and its counts: what a long run keeps of an id is a few
+// broken, share a trace and its counts: what a long run keeps of an id is a few
 // bytes.
 package stacks
 
@@ -27,8 +27,8 @@ type (
 	FrameID uint32
 	// NodeID indexes [Store.Nodes]; 0 is the empty stack.
 	NodeID uint32
-	// BodyID indexes [Store.Bodies].
-	BodyID uint32
+	// TraceID indexes [Store.Traces].
+	TraceID uint32
 )
 
 // Code is what holds the instructions of frames.
@@ -93,8 +93,8 @@ type Node struct {
 	Frame  FrameID
 }
 
-// Body is a stack that the kernel side named.
-type Body struct {
+// Trace is a stack that the kernel side named.
+type Trace struct {
 	PID  uint32
 	Comm [16]byte
 	Leaf NodeID
@@ -110,18 +110,18 @@ type Body struct {
 }
 
 // Name returns the task's name.
-func (b Body) Name() string {
+func (b Trace) Name() string {
 	name, _, _ := bytes.Cut(b.Comm[:], []byte{0})
 	return string(name)
 }
 
-// Sample is what counts are summed for: a body, and what else the source tells
+// Sample is what counts are summed for: a trace, and what else the source tells
 // apart; see [Key].
 type Sample struct {
 	Source Source
-	Body   BodyID
-	// Waker is the body of who ended a wait, counted from 1; 0 is none.
-	Waker    BodyID
+	Trace  TraceID
+	// Waker is the trace of who ended a wait, counted from 1; 0 is none.
+	Waker    TraceID
 	File     uint64
 	Cgroup   uint64
 	TID, CPU uint32
@@ -137,18 +137,18 @@ type Resolver interface {
 	Resolve(pid int, addr, time uint64) process.Location
 }
 
-// Store keeps bodies. It is not safe for concurrent use.
+// Store keeps traces. It is not safe for concurrent use.
 type Store struct {
 	Codes  []Code
 	Ranges []Range // parallel to Codes
 	Frames []Frame
 	Nodes  []Node
-	Bodies []Body
+	Traces []Trace
 	// Samples are what [Store.Count] took.
 	Samples map[Sample]Value
 	// Files are those that the kernel side met, by its ids of them.
 	Files map[uint64]File
-	// Anonymous has bodies tell neither the process nor its name, so that those
+	// Anonymous has traces tell neither the process nor its name, so that those
 	// of equal stacks are one.
 	Anonymous bool
 	// MaxNodes bounds Nodes, and with them memory; 0 does not. Of further stacks is
@@ -156,11 +156,11 @@ type Store struct {
 	MaxNodes int
 
 	resolver Resolver
-	previous *Store            // see [Store.Next]; nil if there is none
-	ids      map[uint64]BodyID // by the kernel side's id
+	previous *Store             // see [Store.Next]; nil if there is none
+	ids      map[uint64]TraceID // by the kernel side's id
 	broken   NodeID
-	bodies   map[Body]BodyID
-	joints   map[[2]BodyID]BodyID // by user and kernel half
+	traces   map[Trace]TraceID
+	joints   map[[2]TraceID]TraceID // by user and kernel half
 	codes    map[Code]CodeID
 	frames   map[Frame]FrameID
 	nodes    map[Node]NodeID
@@ -188,9 +188,9 @@ func NewStore(r Resolver) *Store {
 		Samples:  map[Sample]Value{},
 		Files:    map[uint64]File{},
 		resolver: r,
-		ids:      map[uint64]BodyID{},
-		bodies:   map[Body]BodyID{},
-		joints:   map[[2]BodyID]BodyID{},
+		ids:      map[uint64]TraceID{},
+		traces:   map[Trace]TraceID{},
+		joints:   map[[2]TraceID]TraceID{},
 		codes:    map[Code]CodeID{{Kind: CodeKernel}: 0},
 		frames:   map[Frame]FrameID{},
 		nodes:    map[Node]NodeID{},
@@ -199,21 +199,21 @@ func NewStore(r Resolver) *Store {
 	return s
 }
 
-// Seal frees what only further bodies would need.
+// Seal frees what only further traces would need.
 func (s *Store) Seal() {
-	s.ids, s.bodies, s.joints, s.codes, s.frames, s.nodes, s.recent = nil, nil, nil, nil, nil, nil, nil
+	s.ids, s.traces, s.joints, s.codes, s.frames, s.nodes, s.recent = nil, nil, nil, nil, nil, nil, nil
 }
 
-// Body returns the body of id, and false if it has not arrived.
-func (s *Store) Body(id uint64) (Body, bool) {
+// Trace returns the trace of id, and false if it has not arrived.
+func (s *Store) Trace(id uint64) (Trace, bool) {
 	i, ok := s.Find(id)
 	if !ok {
-		return Body{}, false
+		return Trace{}, false
 	}
-	return s.Bodies[i], true
+	return s.Traces[i], true
 }
 
-// Count moves those counts whose bodies are here into [Store.Samples].
+// Count moves those counts whose traces are here into [Store.Samples].
 func (s *Store) Count(counts map[Key]Value) {
 	for key, value := range counts {
 		sample, ok := s.Sample(key)
@@ -232,12 +232,12 @@ func (s *Store) CountSample(sample Sample, value Value) {
 	s.Samples[sample] = sum
 }
 
-// Sample returns what a key's counts are summed for, and false if a body of it
+// Sample returns what a key's counts are summed for, and false if a trace of it
 // has not arrived.
 func (s *Store) Sample(key Key) (Sample, bool) {
 	sample := Sample{Source: key.Source, File: key.File, Cgroup: key.Cgroup, TID: key.TID, CPU: key.CPU, Detail: key.Detail}
 	var ok bool
-	if sample.Body, ok = s.Find(key.ID); !ok {
+	if sample.Trace, ok = s.Find(key.ID); !ok {
 		return sample, false
 	}
 	if key.Kernel != 0 {
@@ -245,7 +245,7 @@ func (s *Store) Sample(key Key) (Sample, bool) {
 		if !ok {
 			return sample, false
 		}
-		sample.Body = s.join(sample.Body, kernel)
+		sample.Trace = s.join(sample.Trace, kernel)
 	}
 	if key.Waker != 0 {
 		waker, ok := s.Find(key.Waker)
@@ -257,20 +257,20 @@ func (s *Store) Sample(key Key) (Sample, bool) {
 	return sample, true
 }
 
-// join returns the body whose user half is that of user and whose kernel half is
+// join returns the trace whose user half is that of user and whose kernel half is
 // that of kernel.
-func (s *Store) join(user, kernel BodyID) BodyID {
-	halves := [2]BodyID{user, kernel}
+func (s *Store) join(user, kernel TraceID) TraceID {
+	halves := [2]TraceID{user, kernel}
 	if joint, ok := s.joints[halves]; ok {
 		return joint
 	}
-	body := s.Bodies[user]
-	body.KernelEnd = s.Bodies[kernel].KernelEnd
-	if !body.Cut {
-		body.Leaf, body.Cut = s.stack(body.Leaf, s.Bodies[kernel].Leaf)
-		body.Cut = body.Cut || s.Bodies[kernel].Cut
+	trace := s.Traces[user]
+	trace.KernelEnd = s.Traces[kernel].KernelEnd
+	if !trace.Cut {
+		trace.Leaf, trace.Cut = s.stack(trace.Leaf, s.Traces[kernel].Leaf)
+		trace.Cut = trace.Cut || s.Traces[kernel].Cut
 	}
-	joint := s.body(body)
+	joint := s.trace(trace)
 	s.joints[halves] = joint
 	return joint
 }
@@ -305,7 +305,7 @@ func RecordType(record []byte) (bpf.OnCPURecordType, error) {
 	return bpf.OnCPURecordType(binary.NativeEndian.Uint32(record)), nil
 }
 
-// Add keeps the body in a stack record. A body that is known already (the
+// Add keeps the trace in a stack record. A trace that is known already (the
 // kernel side forgets what it sent) is left as it is.
 func (s *Store) Add(record []byte) error {
 	if len(record) < recordHeader {
@@ -320,15 +320,15 @@ func (s *Store) Add(record []byte) error {
 	if _, known := s.ids[id]; known {
 		return nil
 	}
-	body := Body{
+	trace := Trace{
 		PID:       native.Uint32(record[32:]),
 		KernelEnd: bpf.OnCPUStackEnd(record[40]),
 		UserEnd:   bpf.OnCPUStackEnd(record[41]),
 		Comm:      [16]byte(record[48:64]),
 	}
-	pid := int(body.PID)
+	pid := int(trace.PID)
 	if s.Anonymous {
-		body.PID, body.Comm = 0, [16]byte{}
+		trace.PID, trace.Comm = 0, [16]byte{}
 	}
 	// From the root: the last user frame comes first, the kernel's leaf last.
 	frame := func(i int) uint64 { return native.Uint64(record[recordHeader+8*i:]) }
@@ -339,13 +339,13 @@ func (s *Store) Add(record []byte) error {
 		leaf, _ := userAddress(frame(kernel))
 		mapped = s.resolver.Resolve(pid, leaf, time).Kind != process.KindUnknown
 	}
-	if body.UserEnd == bpf.OnCPUStackEndEND_UNSEEN {
-		body.Leaf = s.push(0, Frame{Code: s.code(Code{Kind: CodeUnseen}, Range{})})
+	if trace.UserEnd == bpf.OnCPUStackEndEND_UNSEEN {
+		trace.Leaf = s.push(0, Frame{Code: s.code(Code{Kind: CodeUnseen}, Range{})})
 	}
-	for i := kernel + user - 1; i >= kernel && !body.Cut; i-- {
-		below := body.Leaf
+	for i := kernel + user - 1; i >= kernel && !trace.Cut; i-- {
+		below := trace.Leaf
 		addr, exact := userAddress(frame(i))
-		body.Leaf = s.step(step{epoch: epoch, addr: addr, parent: body.Leaf, isReturn: i > kernel && !exact}, func(f step) NodeID {
+		trace.Leaf = s.step(step{epoch: epoch, addr: addr, parent: trace.Leaf, isReturn: i > kernel && !exact}, func(f step) NodeID {
 			frame := Frame{Address: f.addr, Return: f.isReturn}
 			at := s.resolver.Resolve(pid, frame.Call(), time)
 			if mapped && at.Kind == process.KindUnknown {
@@ -353,20 +353,20 @@ func (s *Store) Add(record []byte) error {
 			}
 			return s.push(f.parent, s.userFrame(pid, frame, at))
 		})
-		body.Broken = body.Broken || body.Leaf == s.broken
-		body.Cut = body.Leaf == below && below != s.broken
+		trace.Broken = trace.Broken || trace.Leaf == s.broken
+		trace.Cut = trace.Leaf == below && below != s.broken
 	}
-	if body.UserEnd == bpf.OnCPUStackEndEND_NO_MAPPING {
-		body.Broken = false // the walk saw it, and says so
+	if trace.UserEnd == bpf.OnCPUStackEndEND_NO_MAPPING {
+		trace.Broken = false // the walk saw it, and says so
 	}
-	for i := kernel - 1; i >= 0 && !body.Cut; i-- {
-		below := body.Leaf
-		body.Leaf = s.step(step{addr: frame(i), parent: body.Leaf, isReturn: i > 0}, func(f step) NodeID {
+	for i := kernel - 1; i >= 0 && !trace.Cut; i-- {
+		below := trace.Leaf
+		trace.Leaf = s.step(step{addr: frame(i), parent: trace.Leaf, isReturn: i > 0}, func(f step) NodeID {
 			return s.push(f.parent, Frame{Address: f.addr, Return: f.isReturn})
 		})
-		body.Cut = body.Leaf == below
+		trace.Cut = trace.Leaf == below
 	}
-	s.ids[id] = s.body(body)
+	s.ids[id] = s.trace(trace)
 	return nil
 }
 
@@ -383,12 +383,12 @@ func userAddress(frame uint64) (addr uint64, exact bool) {
 	return addr, exact
 }
 
-func (s *Store) body(b Body) BodyID {
-	id, ok := s.bodies[b]
+func (s *Store) trace(b Trace) TraceID {
+	id, ok := s.traces[b]
 	if !ok {
-		id = BodyID(len(s.Bodies))
-		s.Bodies = append(s.Bodies, b)
-		s.bodies[b] = id
+		id = TraceID(len(s.Traces))
+		s.Traces = append(s.Traces, b)
+		s.traces[b] = id
 	}
 	return id
 }

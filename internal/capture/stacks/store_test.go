@@ -49,9 +49,9 @@ func TestStoreAdd(t *testing.T) {
 	if err := s.Add(record(1, []uint64{0xffff1, 0xffff2}, []uint64{0x100, 0x200, 0x99999, 0x300})); err != nil {
 		t.Fatal(err)
 	}
-	body, ok := s.Body(1)
-	if !ok || body.PID != 7 || string(bytes.TrimRight(body.Comm[:], "\x00")) != "worker" {
-		t.Fatalf("body %+v, %v", body, ok)
+	trace, ok := s.Trace(1)
+	if !ok || trace.PID != 7 || string(bytes.TrimRight(trace.Comm[:], "\x00")) != "worker" {
+		t.Fatalf("trace %+v, %v", trace, ok)
 	}
 	// Leaf first: the kernel's two, then the user's three.
 	want := []struct {
@@ -65,7 +65,7 @@ func TestStoreAdd(t *testing.T) {
 		{CodeFile, 0x200, true},
 		{CodeBroken, 0, false},
 	}
-	at := body.Leaf
+	at := trace.Leaf
 	for i, w := range want {
 		f := s.Frames[s.Nodes[at].Frame]
 		if s.Codes[f.Code].Kind != w.kind || f.Address != w.address || f.Return != w.isReturn {
@@ -76,8 +76,8 @@ func TestStoreAdd(t *testing.T) {
 	if at != 0 {
 		t.Errorf("stack goes on at node %d", at)
 	}
-	if !body.Broken {
-		t.Error("the body does not say that it is broken")
+	if !trace.Broken {
+		t.Error("the trace does not say that it is broken")
 	}
 }
 
@@ -90,16 +90,16 @@ func TestStoreAddEnds(t *testing.T) {
 	if err := s.Add(r); err != nil {
 		t.Fatal(err)
 	}
-	body, _ := s.Body(1)
+	trace, _ := s.Trace(1)
 	var got []Frame
-	for at := body.Leaf; at != 0; at = s.Nodes[at].Parent {
+	for at := trace.Leaf; at != 0; at = s.Nodes[at].Parent {
 		got = append(got, s.Frames[s.Nodes[at].Frame])
 	}
 	if len(got) != 4 || got[1].Address != 0x200 || got[1].Return || !got[2].Return || s.Codes[got[3].Code].Kind != CodeBroken {
 		t.Errorf("frames %+v", got)
 	}
-	if body.Broken || body.UserEnd != bpf.OnCPUStackEndEND_NO_MAPPING {
-		t.Errorf("body %+v", body)
+	if trace.Broken || trace.UserEnd != bpf.OnCPUStackEndEND_NO_MAPPING {
+		t.Errorf("trace %+v", trace)
 	}
 }
 
@@ -112,14 +112,14 @@ func TestStoreAddUnseen(t *testing.T) {
 	if err := s.Add(r); err != nil {
 		t.Fatal(err)
 	}
-	body, _ := s.Body(1)
-	leaf := s.Nodes[body.Leaf]
+	trace, _ := s.Trace(1)
+	leaf := s.Nodes[trace.Leaf]
 	root := s.Nodes[leaf.Parent]
 	if s.Codes[s.Frames[leaf.Frame].Code].Kind != CodeKernel || s.Codes[s.Frames[root.Frame].Code].Kind != CodeUnseen || root.Parent != 0 {
 		t.Errorf("leaf %+v, its caller %+v", s.Frames[leaf.Frame], s.Frames[root.Frame])
 	}
-	if body.Broken || body.Cut {
-		t.Errorf("body %+v", body)
+	if trace.Broken || trace.Cut {
+		t.Errorf("trace %+v", trace)
 	}
 }
 
@@ -129,18 +129,18 @@ func TestStoreAddUnmapped(t *testing.T) {
 	if err := s.Add(record(1, nil, []uint64{0x88888, 0x99999, 0x300})); err != nil {
 		t.Fatal(err)
 	}
-	body, _ := s.Body(1)
+	trace, _ := s.Trace(1)
 	frames := 0
-	for at := body.Leaf; at != 0; at = s.Nodes[at].Parent {
+	for at := trace.Leaf; at != 0; at = s.Nodes[at].Parent {
 		frames++
 	}
-	if frames != 3 || body.Broken {
-		t.Errorf("%d frames of 3, broken: %t", frames, body.Broken)
+	if frames != 3 || trace.Broken {
+		t.Errorf("%d frames of 3, broken: %t", frames, trace.Broken)
 	}
 }
 
 // Stacks that differ only beyond where they are broken are counted as one, and
-// counts without a body are left where they are.
+// counts without a trace are left where they are.
 func TestStoreCount(t *testing.T) {
 	s := NewStore(fixed{&process.File{}})
 	for id := range uint64(3) {
@@ -153,7 +153,7 @@ func TestStoreCount(t *testing.T) {
 	}
 	s.Count(counts)
 	s.Count(map[Key]Value{{ID: 1}: {Samples: 32, Weights: Weights{320}}})
-	want := map[Sample]Value{{Body: 0}: {Samples: 39, Weights: Weights{390}}, {Body: 0, TID: 5}: {Samples: 8, Weights: Weights{80}}}
+	want := map[Sample]Value{{Trace: 0}: {Samples: 39, Weights: Weights{390}}, {Trace: 0, TID: 5}: {Samples: 8, Weights: Weights{80}}}
 	if !maps.Equal(s.Samples, want) {
 		t.Errorf("samples %v, want %v", s.Samples, want)
 	}
@@ -162,7 +162,7 @@ func TestStoreCount(t *testing.T) {
 	}
 }
 
-// Stacks with a common root share its nodes, and a body sent twice is kept once.
+// Stacks with a common root share its nodes, and a trace sent twice is kept once.
 func TestStoreShares(t *testing.T) {
 	s := NewStore(fixed{&process.File{}})
 	for _, r := range [][]byte{
@@ -174,8 +174,8 @@ func TestStoreShares(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if len(s.Bodies) != 2 || len(s.Nodes) != 2+4 || len(s.Frames) != 1+4 {
-		t.Errorf("%d bodies, %d nodes, %d frames; want 2, 6, 5", len(s.Bodies), len(s.Nodes), len(s.Frames))
+	if len(s.Traces) != 2 || len(s.Nodes) != 2+4 || len(s.Frames) != 1+4 {
+		t.Errorf("%d traces, %d nodes, %d frames; want 2, 6, 5", len(s.Traces), len(s.Nodes), len(s.Frames))
 	}
 }
 
@@ -193,8 +193,8 @@ func TestStoreVDSO(t *testing.T) {
 	if err := s.Add(record(1, nil, []uint64{7<<20 + 0x123})); err != nil {
 		t.Fatal(err)
 	}
-	body, _ := s.Body(1)
-	if f := s.Frames[s.Nodes[body.Leaf].Frame]; s.Codes[f.Code].Kind != CodeVDSO || f.Address != 0x123 {
+	trace, _ := s.Trace(1)
+	if f := s.Frames[s.Nodes[trace.Leaf].Frame]; s.Codes[f.Code].Kind != CodeVDSO || f.Address != 0x123 {
 		t.Errorf("%+v in %+v, want 0x123 in the vdso", f, s.Codes[f.Code])
 	}
 }
@@ -206,9 +206,9 @@ func TestStoreExactFrames(t *testing.T) {
 	if err := s.Add(record(1, nil, []uint64{0x100, 0x200 | 1<<63, 0x300})); err != nil {
 		t.Fatal(err)
 	}
-	body, _ := s.Body(1)
+	trace, _ := s.Trace(1)
 	var got []Frame
-	for n := body.Leaf; n != 0; n = s.Nodes[n].Parent {
+	for n := trace.Leaf; n != 0; n = s.Nodes[n].Parent {
 		f := s.Frames[s.Nodes[n].Frame]
 		f.Code = 0
 		got = append(got, f)
@@ -253,17 +253,17 @@ func TestStoreFull(t *testing.T) {
 		if err := s.Add(r); err != nil {
 			t.Fatal(err)
 		}
-		if body, ok := s.Body(id); !ok || !body.Cut {
-			t.Errorf("stack %d: %+v is not cut", id, body)
+		if trace, ok := s.Trace(id); !ok || !trace.Cut {
+			t.Errorf("stack %d: %+v is not cut", id, trace)
 		}
 	}
-	second, _ := s.Body(2)
-	third, _ := s.Body(3)
-	first, _ := s.Body(1)
+	second, _ := s.Trace(2)
+	third, _ := s.Trace(3)
+	first, _ := s.Trace(1)
 	if at := s.Nodes[second.Leaf]; at.Parent != 0 || third.Leaf != first.Leaf {
 		t.Errorf("the root alone is known of %+v, and all of %+v but the kernel's", at, third)
 	}
-	if sample, ok := s.Sample(Key{ID: 1, Kernel: 4}); !ok || !s.Bodies[sample.Body].Cut {
+	if sample, ok := s.Sample(Key{ID: 1, Kernel: 4}); !ok || !s.Traces[sample.Trace].Cut {
 		t.Errorf("a kernel's half that is not kept: %+v", sample)
 	}
 	if len(s.Nodes) != s.MaxNodes || first.Cut {
@@ -283,7 +283,7 @@ func TestStoreAnonymous(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if len(s.Bodies) != 1 || s.Bodies[0].PID != 0 || s.Bodies[0].Name() != "" {
-		t.Errorf("bodies %+v, want one of nobody", s.Bodies)
+	if len(s.Traces) != 1 || s.Traces[0].PID != 0 || s.Traces[0].Name() != "" {
+		t.Errorf("traces %+v, want one of nobody", s.Traces)
 	}
 }

@@ -17,7 +17,7 @@ const lookAtMemoryEvery = int64(100 * time.Millisecond)
 
 // LookAtMemory records the resident memory of the processes of the recording, and
 // lets go of those that ended.
-func (l *Lives) LookAtMemory(now int64) {
+func (l *Tracker) LookAtMemory(now int64) {
 	if now-l.looked < lookAtMemoryEvery {
 		return
 	}
@@ -37,7 +37,7 @@ func (l *Lives) LookAtMemory(now int64) {
 	})
 }
 
-func (l *Lives) setResident(p *life, at, bytes int64) {
+func (l *Tracker) setResident(p *life, at, bytes int64) {
 	if change := bytes - p.resident; change != 0 {
 		l.Recorder.Count(profile.ProcessID(p.number), profile.CounterRSS, at, change)
 		p.resident = bytes

@@ -26,11 +26,11 @@ func TestWithoutTables(t *testing.T) {
 			if u.HasTables() || u.By != probe.ByFramePointers {
 				t.Errorf("tables: %v, by %v", u.HasTables(), u.By)
 			}
-			u.Heed(perfevent.Fork{PID: 2, PPID: 1})
+			u.HandleRecord(perfevent.Fork{PID: 2, PPID: 1})
 			u.Mapped(1)
 			u.Wait(target.System)
 			called := false
-			err := errors.Join(u.Update(nil, 0, 0), u.Problem(), u.Still(func() error {
+			err := errors.Join(u.Update(nil, 0, 0), u.Problem(), u.WithFrozenTables(func() error {
 				called = true
 				return nil
 			}), u.Close())

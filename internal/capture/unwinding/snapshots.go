@@ -23,7 +23,7 @@ const (
 
 // snapshotter is a source that sends snapshots.
 type snapshotter interface {
-	Again(s oncpu.Snapshot, layout uint64) error
+	Rewalk(s oncpu.Snapshot, layout uint64) error
 }
 
 // Snapshots are samples of processes that run for a shorter time than it takes to
@@ -83,14 +83,14 @@ func (s *Snapshots) Add(from any, record []byte, processes *process.Table) error
 // Waiting reports whether any snapshot waits.
 func (s *Snapshots) Waiting() bool { return len(s.of) > 0 }
 
-// Again takes the snapshots again whose tables are there, and those that have
+// Rewalk takes the snapshots again whose tables are there, and those that have
 // waited for too long by now, or, if there are too many, all.
-func (s *Snapshots) Again(now uint64) error {
+func (s *Snapshots) Rewalk(now uint64) error {
 	tooMany, before := s.memory > snapshotMemory, now-patienceForTables
 	for key, p := range s.of {
 		take := func(layout uint64) error {
 			for _, w := range p.waiting {
-				if err := w.source.Again(w.Snapshot, layout); err != nil {
+				if err := w.source.Rewalk(w.Snapshot, layout); err != nil {
 					return err
 				}
 			}
@@ -121,7 +121,7 @@ const restForTables = time.Millisecond
 // Finish waits for the tables that are still being made.
 func (s *Snapshots) Finish() error {
 	for {
-		if err := s.Again(monotonic.Now()); err != nil || !s.Waiting() {
+		if err := s.Rewalk(monotonic.Now()); err != nil || !s.Waiting() {
 			return err
 		}
 		time.Sleep(restForTables)

@@ -108,9 +108,9 @@ func (u *Unwinder) Replacements() map[string]*ebpf.Map {
 	return u.loader.Replacements()
 }
 
-// Heed takes note of what a process did. It is called before the table of
+// HandleRecord takes note of what a process did. It is called before the table of
 // processes knows.
-func (u *Unwinder) Heed(r perfevent.Record) {
+func (u *Unwinder) HandleRecord(r perfevent.Record) {
 	if u.loader == nil {
 		return
 	}
@@ -183,12 +183,12 @@ func (u *Unwinder) Wait(s target.Scope) {
 	u.loader.Wait(ctx)
 }
 
-// Still calls f while the tables stay as they are.
-func (u *Unwinder) Still(f func() error) error {
+// WithFrozenTables calls f while the tables stay as they are.
+func (u *Unwinder) WithFrozenTables(f func() error) error {
 	if u.loader == nil {
 		return f()
 	}
-	return u.loader.Still(f)
+	return u.loader.WithFrozenTables(f)
 }
 
 // FDs are the descriptors that become readable when the kernel side lacks

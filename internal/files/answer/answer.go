@@ -16,14 +16,14 @@ var ErrNone = errors.New("its file system does not answer")
 // within is how long an answer may take.
 const within = 2 * time.Second
 
-// mostOpen is how many questions may wait for their answers before no more are
+// maxOpen is how many questions may wait for their answers before no more are
 // asked: each keeps a thread, of which Go's runtime allows 10,000. Nobody who answers
 // should ever suffer from it, as there is one question for each who does not, or a few
 // that were asked at the same time.
-const mostOpen = 1024
+const maxOpen = 1024
 
-// errTooMany is what follows the first mostOpen questions.
-var errTooMany = fmt.Errorf("%d questions to file systems have no answer, and no more are asked: %w", mostOpen, ErrNone)
+// errTooMany is what follows the first maxOpen questions.
+var errTooMany = fmt.Errorf("%d questions to file systems have no answer, and no more are asked: %w", maxOpen, ErrNone)
 
 // Place is what may fail to answer: a file system by its device number or, where
 // that is not known yet, the surroundings of a path.
@@ -227,7 +227,7 @@ func (a *asker) visit(who Place) (*Visit, error) {
 	switch {
 	case a.open[who] > 0:
 		return nil, ErrNone
-	case a.all >= mostOpen:
+	case a.all >= maxOpen:
 		return nil, errTooMany
 	}
 	return &Visit{asker: a, who: who, at: who}, nil

@@ -103,7 +103,7 @@ func TestAskMany(t *testing.T) {
 	a.within = time.Microsecond
 	release, late := make(chan struct{}), make(chan error)
 	asked := 0
-	for who := range 2 * mostOpen {
+	for who := range 2 * maxOpen {
 		_, err := ask(a, nil, Place{Device: uint64(who)}, func(*Visit) (int, error) {
 			<-release
 			return 0, nil
@@ -115,8 +115,8 @@ func TestAskMany(t *testing.T) {
 			asked++
 		}
 	}
-	if asked != mostOpen {
-		t.Errorf("%d were asked, want %d", asked, mostOpen)
+	if asked != maxOpen {
+		t.Errorf("%d were asked, want %d", asked, maxOpen)
 	}
 	close(release)
 	for range asked {

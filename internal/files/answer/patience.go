@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// What a [Patience] allows: mostPatience at once, and one part in patienceShare of the
+// What a [Patience] allows: maxPatience at once, and one part in patienceShare of the
 // time in the long run; but leastPatience for each question, in which a local file
 // system answers if the CPUs are not all busy.
 const (
-	mostPatience  = 500 * time.Millisecond
+	maxPatience   = 500 * time.Millisecond
 	patienceShare = 10
 	leastPatience = time.Millisecond
 )
@@ -24,7 +24,7 @@ type Patience struct {
 }
 
 // NewPatience returns a patience that is not used up.
-func NewPatience() *Patience { return &Patience{left: mostPatience, at: time.Now()} }
+func NewPatience() *Patience { return &Patience{left: maxPatience, at: time.Now()} }
 
 // limit returns how long the next question may take, most at most.
 func (p *Patience) limit(most time.Duration) time.Duration {
@@ -34,7 +34,7 @@ func (p *Patience) limit(most time.Duration) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := time.Now()
-	p.left = min(p.left+now.Sub(p.at)/patienceShare, mostPatience)
+	p.left = min(p.left+now.Sub(p.at)/patienceShare, maxPatience)
 	p.at = now
 	return min(max(p.left, leastPatience), most)
 }

@@ -48,7 +48,7 @@ func testPatience(t *testing.T) {
 	if answers != silent || none != silent {
 		t.Errorf("%d answers and %d that are none, want %d each", answers, none, silent)
 	}
-	if most := mostPatience + silent*leastPatience + time.Since(start)/patienceShare; time.Since(start) > most {
+	if most := maxPatience + silent*leastPatience + time.Since(start)/patienceShare; time.Since(start) > most {
 		t.Errorf("%v were waited for, want %v at most", time.Since(start), most)
 	}
 	// They are not asked again.
@@ -74,8 +74,8 @@ func testPatience(t *testing.T) {
 	}
 
 	// Patience comes back.
-	time.Sleep(mostPatience * patienceShare)
-	if got := p.limit(time.Hour); got != mostPatience {
+	time.Sleep(maxPatience * patienceShare)
+	if got := p.limit(time.Hour); got != maxPatience {
 		t.Errorf("patience is %v", got)
 	}
 	if got := (*Patience)(nil).limit(time.Hour); got != time.Hour {

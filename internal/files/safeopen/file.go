@@ -216,9 +216,9 @@ func (f *File) Now() (unix.Stat_t, error) {
 // in /proc/self/fd. It is closed with f.
 func (f *File) OS() *os.File { return f.file }
 
-// mostAsked is the number of bytes that a question asks for at most: many of them
+// maxAsked is the number of bytes that a question asks for at most: many of them
 // may take as long as they do, as long as there are some all the time.
-const mostAsked = 1 << 20
+const maxAsked = 1 << 20
 
 // ReadAt implements [io.ReaderAt].
 func (f *File) ReadAt(b []byte, off int64) (n int, err error) {
@@ -226,7 +226,7 @@ func (f *File) ReadAt(b []byte, off int64) (n int, err error) {
 		return f.file.ReadAt(b, off)
 	}
 	for n < len(b) && err == nil {
-		at, size := off+int64(n), min(len(b)-n, mostAsked)
+		at, size := off+int64(n), min(len(b)-n, maxAsked)
 		var part []byte
 		if f.on == remote {
 			part, err = f.remotely(request{Op: opRead, Off: at, Most: uint32(size)})

@@ -55,8 +55,8 @@ type reply struct {
 	Size  uint32
 }
 
-// mostReply bounds what the helper returns, in bytes.
-const mostReply = 16 << 20
+// maxReply bounds what the helper returns, in bytes.
+const maxReply = 16 << 20
 
 func init() {
 	if len(os.Args) > 0 && os.Args[0] == helperName {
@@ -128,16 +128,16 @@ func (r *request) do(fd int, name string) (body []byte, found int, err error) {
 	}
 	defer func() { _ = file.Close() }() // was only read
 	if r.Op == opNames {
-		names, err := file.Readdirnames(int(min(max(r.Most, 1), mostReply/unix.NAME_MAX)))
+		names, err := file.Readdirnames(int(min(max(r.Most, 1), maxReply/unix.NAME_MAX)))
 		if errors.Is(err, io.EOF) {
 			err = nil
 		}
 		for _, n := range names {
 			body = append(append(body, n...), 0)
 		}
-		return body[:min(len(body), mostReply)], -1, err
+		return body[:min(len(body), maxReply)], -1, err
 	}
-	body = make([]byte, min(r.Most, mostReply))
+	body = make([]byte, min(r.Most, maxReply))
 	n, err := file.ReadAt(body, r.Off)
 	if errors.Is(err, io.EOF) {
 		err = nil // as less was read than asked for

@@ -23,13 +23,13 @@ var helpers struct {
 	all  int
 }
 
-// mostHelpers bounds them, and mostIdle those that have nothing to do.
+// maxHelpers bounds them, and maxIdle those that have nothing to do.
 const (
-	mostHelpers = 64
-	mostIdle    = 2
+	maxHelpers = 64
+	maxIdle    = 2
 )
 
-var errHelpers = fmt.Errorf("%d processes wait for file systems, and no more are started: %w", mostHelpers, answer.ErrNone)
+var errHelpers = fmt.Errorf("%d processes wait for file systems, and no more are started: %w", maxHelpers, answer.ErrNone)
 
 // remotely has a helper do what r says with fd and name, and waits until it has. The
 // errors are of errno, or say that there is no helper.
@@ -44,7 +44,7 @@ func remotely(r request, fd int, name string) (body []byte, found int, err error
 	if err == nil {
 		found, err = receive(conn, &answered)
 	}
-	if err == nil && answered.Size > mostReply {
+	if err == nil && answered.Size > maxReply {
 		err = io.ErrUnexpectedEOF
 	}
 	if err == nil {
@@ -70,7 +70,7 @@ func helper() (*net.UnixConn, error) {
 		helpers.idle = helpers.idle[:n-1]
 		return conn, nil
 	}
-	if helpers.all >= mostHelpers {
+	if helpers.all >= maxHelpers {
 		return nil, errHelpers
 	}
 	conn, err := startHelper()
@@ -84,7 +84,7 @@ func helper() (*net.UnixConn, error) {
 func dismiss(conn *net.UnixConn, works bool) {
 	helpers.mu.Lock()
 	defer helpers.mu.Unlock()
-	if works && len(helpers.idle) < mostIdle {
+	if works && len(helpers.idle) < maxIdle {
 		helpers.idle = append(helpers.idle, conn)
 		return
 	}

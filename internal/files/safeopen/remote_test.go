@@ -147,7 +147,7 @@ func TestRemotely(t *testing.T) {
 	}
 	helpers.mu.Lock()
 	defer helpers.mu.Unlock()
-	if len(helpers.idle) == 0 || helpers.all > mostHelpers {
+	if len(helpers.idle) == 0 || helpers.all > maxHelpers {
 		t.Errorf("%d of %d helpers have nothing to do", len(helpers.idle), helpers.all)
 	}
 }

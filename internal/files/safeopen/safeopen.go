@@ -70,9 +70,9 @@ func Below(v *answer.Visit, root, name string) (fd int, err error) {
 	return At(v, dir, name)
 }
 
-// mostReached is how many directories of a path are looked at on the way. What is
+// maxReached is how many directories of a path are looked at on the way. What is
 // mounted further down is rare, and paths may be as long as strangers like.
-const mostReached = 16
+const maxReached = 16
 
 // At opens what is at name below the directory that dir is a descriptor of, only
 // to look at it. Neither links nor the magic ones of /proc lead out of that. The
@@ -115,7 +115,7 @@ func find(v *answer.Visit, dir int, name string, last int) (fd int, err error) {
 	parts, links := split(name), 0
 	for len(parts) > 0 {
 		at, part := way[len(way)-1], parts[0]
-		if at.on == remote || len(way) > mostReached {
+		if at.on == remote || len(way) > maxReached {
 			rest := strings.TrimLeft(at.name+"/"+strings.Join(parts, "/"), "/")
 			_, fd, err := remotely(request{Op: opFind, Flags: uint32(last)}, dir, rest)
 			switch {
@@ -148,7 +148,7 @@ func find(v *answer.Visit, dir int, name string, last int) (fd int, err error) {
 			if magic {
 				return failed(unix.ELOOP)
 			}
-			if links++; links > mostLinks {
+			if links++; links > maxLinks {
 				return failed(unix.ELOOP)
 			}
 			if strings.HasPrefix(target, "/") {
@@ -201,8 +201,8 @@ func isDirectory(fd int) bool {
 	return err == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR
 }
 
-// mostLinks is how many links the kernel follows, too.
-const mostLinks = 40
+// maxLinks is how many links the kernel follows, too.
+const maxLinks = 40
 
 // split returns the parts of a path that lead anywhere.
 func split(name string) []string {

@@ -14,8 +14,8 @@ import (
 	"fulgur/internal/symbols/symbolize"
 )
 
-// mostSource is the size up to which source files are shown, in bytes.
-const mostSource = 16 << 20
+// maxSource is the size up to which source files are shown, in bytes.
+const maxSource = 16 << 20
 
 var (
 	// ErrNotNamed is wrapped by the error for a source file that the debug
@@ -64,12 +64,12 @@ func readSource(name string) (s Source, err error) {
 	if err != nil {
 		return Source{}, err
 	}
-	text, err := io.ReadAll(io.LimitReader(file, mostSource+1))
+	text, err := io.ReadAll(io.LimitReader(file, maxSource+1))
 	switch {
 	case err != nil:
 		return Source{}, err
-	case len(text) > mostSource:
-		return Source{}, fmt.Errorf("%s: more than %d MiB: %w", name, mostSource>>20, ErrNoText)
+	case len(text) > maxSource:
+		return Source{}, fmt.Errorf("%s: more than %d MiB: %w", name, maxSource>>20, ErrNoText)
 	case bytes.IndexByte(text, 0) >= 0:
 		return Source{}, fmt.Errorf("%s: %w", name, ErrNoText)
 	}

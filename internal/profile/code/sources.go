@@ -10,11 +10,11 @@ import (
 	"fulgur/internal/profile"
 )
 
-// mostSources bounds the source files that are read for one profile, in bytes.
-const mostSources = 256 << 20
+// maxSources bounds the source files that are read for one profile, in bytes.
+const maxSources = 256 << 20
 
-// mostProofs is at how many addresses of a mapping a source file is looked for.
-const mostProofs = 16
+// maxProofs is at how many addresses of a mapping a source file is looked for.
+const maxProofs = 16
 
 // Sources returns the texts of the source files that the functions of p are in,
 // by the names that the debug information has for them: those that [Library.Named]
@@ -22,11 +22,11 @@ const mostProofs = 16
 func (l *Library) Sources(p *profile.Profile) (texts map[string]string, problems []error) {
 	named, problems := l.Named(p)
 	texts = map[string]string{}
-	left := mostSources
+	left := maxSources
 	for _, file := range slices.Sorted(maps.Keys(named)) {
 		source, err := readSource(file)
 		if left -= len(source.Text); err == nil && left < 0 {
-			err = fmt.Errorf("%s: more than %d MiB of sources", file, mostSources>>20)
+			err = fmt.Errorf("%s: more than %d MiB of sources", file, maxSources>>20)
 		}
 		if err != nil {
 			problems = append(problems, err)
@@ -57,7 +57,7 @@ func (l *Library) Named(p *profile.Profile) (named map[string]bool, problems []e
 		if tried[f.Mapping] == nil {
 			tried[f.Mapping] = map[string]int{}
 		}
-		if tried[f.Mapping][file]++; tried[f.Mapping][file] > mostProofs {
+		if tried[f.Mapping][file]++; tried[f.Mapping][file] > maxProofs {
 			continue
 		}
 		missing[file] = true

@@ -24,7 +24,7 @@ import (
 // and lines outside of maps are left out.
 func readBpftrace(r *bufio.Reader) (*profile.Profile, error) {
 	c := newCollector()
-	in := lines{r: r, most: mostEventLine}
+	in := lines{r: r, most: maxEventLine}
 	var entry *bpftraceEntry
 	for {
 		line, ok, err := in.next()

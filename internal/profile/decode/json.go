@@ -21,8 +21,8 @@ type jsonReader struct {
 	buf    []byte
 }
 
-// mostNested is how deep values may be nested in a value that is skipped.
-const mostNested = 256
+// maxNested is how deep values may be nested in a value that is skipped.
+const maxNested = 256
 
 var errJSONEnd = errors.New("the text ends within a value")
 
@@ -284,8 +284,8 @@ func (j *jsonReader) skip() error {
 		}
 		switch c {
 		case '{', '[':
-			if depth++; depth > mostNested {
-				return j.errorf("values nested more than %d deep", mostNested)
+			if depth++; depth > maxNested {
+				return j.errorf("values nested more than %d deep", maxNested)
 			}
 			continue
 		case '}', ']':

@@ -21,7 +21,7 @@ import (
 // The first value counts samples; each event has another, the sum of periods.
 func readPerfScript(r *bufio.Reader) (*profile.Profile, error) {
 	c := newCollector(profile.ValueType{Type: "samples", Unit: "count"})
-	in := lines{r: r, most: mostEventLine}
+	in := lines{r: r, most: maxEventLine}
 	var s *perfSample
 	for {
 		line, ok, err := in.next()
@@ -50,9 +50,9 @@ func readPerfScript(r *bufio.Reader) (*profile.Profile, error) {
 	}
 }
 
-// mostEventLine is the longest line of perf script and bpftrace that is read, in
+// maxEventLine is the longest line of perf script and bpftrace that is read, in
 // bytes: one frame, or the head of a sample.
-const mostEventLine = 1 << 20
+const maxEventLine = 1 << 20
 
 // Lines of perf script. The task's name may contain spaces, so that what
 // follows it decides: numbers of process and thread, perhaps a CPU, and a time

@@ -20,10 +20,10 @@ func ParsePprof(ctx context.Context, r io.Reader) (*profile.Profile, error) {
 	return parsePprof(ctx, in)
 }
 
-// mostLegacy is the length, in bytes, of a profile in one of pprof's older
+// maxLegacy is the length, in bytes, of a profile in one of pprof's older
 // formats, whose size in memory is not known before. The parser takes some twenty
 // times as much.
-const mostLegacy = 64 << 20
+const maxLegacy = 64 << 20
 
 // parsePprof reads a profile that is not compressed.
 func parsePprof(ctx context.Context, r io.Reader) (*profile.Profile, error) {
@@ -40,7 +40,7 @@ func parsePprof(ctx context.Context, r io.Reader) (*profile.Profile, error) {
 		case err == nil:
 			err = p.CheckValid()
 			return p, err
-		case len(data) > mostLegacy:
+		case len(data) > maxLegacy:
 			return nil, err
 		}
 		return profile.ParseData(data) // which unpacks what is compressed, but this is not

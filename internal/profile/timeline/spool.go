@@ -57,7 +57,7 @@ type chunk struct {
 // their thread does.
 const (
 	leastBuffer = 256
-	mostBuffer  = 8 << 10
+	maxBuffer   = 8 << 10
 )
 
 // add appends an event.
@@ -67,7 +67,7 @@ func (s *stream) add(to *spool, time int64, fields ...uint64) error {
 	for _, f := range fields {
 		s.buf = binary.AppendUvarint(s.buf, f)
 	}
-	if len(s.buf) < min(leastBuffer<<min(len(s.chunks), 8), mostBuffer) {
+	if len(s.buf) < min(leastBuffer<<min(len(s.chunks), 8), maxBuffer) {
 		return nil
 	}
 	return s.flush(to)

@@ -65,7 +65,7 @@ func (b *basicRun) sample(ctx context.Context, launched *target.Launched) error 
 		return err
 	}
 	for sample, value := range store.Samples {
-		leaf := store.Bodies[sample.Body].Leaf
+		leaf := store.Traces[sample.Trace].Leaf
 		if leaf == 0 {
 			continue // a process without a user half, about to end
 		}

@@ -17,7 +17,7 @@ import (
 // target.
 type recorder interface {
 	fmt.Stringer // what is done
-	// attach opens what it takes. The witness listens by now.
+	// attach opens what it takes. The tracker listens by now.
 	attach(r *branchRun) error
 	enable() error
 	// disable stops recording. What there is by then is still to be read.
@@ -76,7 +76,7 @@ func (o *Options) chooseRecorder(stderr io.Writer) (recorder, error) {
 	return s, nil
 }
 
-// forHardware names an option of o that nothing but hardware can heed, "" if
+// forHardware names an option of o that nothing but hardware can handleRecord, "" if
 // there is none.
 func (o *Options) forHardware() string {
 	switch {

@@ -25,7 +25,7 @@ type branchRun struct {
 	binaries *binaries
 	spaces   spaces
 	turnedTo []string // programs that the target executed
-	process.Witness
+	process.Tracker
 	loop.Loop
 }
 
@@ -41,8 +41,8 @@ func attachBranches(o *Options, recorder recorder, bs *binaries) (_ *branchRun, 
 	}()
 	_, slow := recorder.(*stepped)
 	r.end(slow)
-	r.Heed = func(record perfevent.Record) {
-		r.spaces.heed(record)
+	r.HandleRecord = func(record perfevent.Record) {
+		r.spaces.handleRecord(record)
 		r.noteExec(record)
 	}
 	if err := r.Listen(o.Target.PIDs); err != nil {

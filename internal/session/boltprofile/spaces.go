@@ -118,8 +118,8 @@ func (s *spaces) maps(pid int) bool {
 	})
 }
 
-// heed forgets what a record makes untrue.
-func (s *spaces) heed(r perfevent.Record) {
+// handleRecord forgets what a record makes untrue.
+func (s *spaces) handleRecord(r perfevent.Record) {
 	switch r := r.(type) {
 	case perfevent.Mmap2:
 		l := s.known[r.PID]

@@ -66,7 +66,7 @@ const testPID = 1 << 23
 
 func (s *spaces) tell(records ...perfevent.Record) {
 	for _, r := range records {
-		s.heed(r)
+		s.handleRecord(r)
 		s.processes.Apply(r)
 	}
 }

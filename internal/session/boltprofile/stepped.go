@@ -22,7 +22,7 @@ const steppedAtMost = 5 * time.Minute
 type stepped struct {
 	options stepping.Options
 	stepper *stepping.Stepper
-	crowd   crowd
+	members members
 
 	told   bool              // why stepping has ended before its time
 	marked int               // samples that wait
@@ -66,22 +66,22 @@ func (s *stepped) attach(r *branchRun) error {
 		return err
 	}
 	s.stepper = stepper
-	s.crowd = crowd{
+	s.members = members{
 		target: r.Target, wanted: r.spaces.maps, add: stepper.Add, drop: stepper.Drop,
 		members: map[int]standing{}, excluded: []int{os.Getpid(), stepper.PID(), initPID},
 	}
 	for _, pid := range named {
-		s.crowd.members[pid] = isStepped
+		s.members.members[pid] = isStepped
 	}
-	heed := r.Heed
-	r.Heed = func(record perfevent.Record) {
-		heed(record)
-		s.crowd.heed(record)
+	handleRecord := r.HandleRecord
+	r.HandleRecord = func(record perfevent.Record) {
+		handleRecord(record)
+		s.members.handleRecord(record)
 	}
 	return nil
 }
 
-func (s *stepped) enable() error { return s.crowd.look() }
+func (s *stepped) enable() error { return s.members.look() }
 
 func (s *stepped) disable() error {
 	s.stepper.Stop()
@@ -91,7 +91,7 @@ func (s *stepped) disable() error {
 	return nil
 }
 
-func (s *stepped) targets() ([]int, error)  { return s.crowd.pids(), nil }
+func (s *stepped) targets() ([]int, error)  { return s.members.pids(), nil }
 func (s *stepped) fds() []int               { return nil }
 func (s *stepped) followCPUs(_ []int) error { return nil }
 
@@ -123,7 +123,7 @@ func (s *stepped) tend() error {
 		s.told = true
 		return err
 	}
-	return s.crowd.follow()
+	return s.members.follow()
 }
 
 func (s *stepped) report(report *report) error {

@@ -24,8 +24,8 @@ const (
 	objdumpTime = 30 * time.Second
 	// objdumpEnds is how long it may take to end when it is killed.
 	objdumpEnds = time.Second
-	// mostOutput is how much it may print, in bytes.
-	mostOutput = 64 << 20
+	// maxOutput is how much it may print, in bytes.
+	maxOutput = 64 << 20
 	// longestX86 is the size of the longest instruction there is, in bytes.
 	longestX86 = 15
 )
@@ -85,7 +85,7 @@ func runObjdump(cmd *exec.Cmd, limit uint64) ([]Instruction, error) {
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
-	list, parseErr := parseObjdump(io.LimitReader(stdout, mostOutput), limit)
+	list, parseErr := parseObjdump(io.LimitReader(stdout, maxOutput), limit)
 	if err := cmd.Wait(); err != nil {
 		return nil, fmt.Errorf("objdump %s: %w: %s", cmd.ExtraFiles[0].Name(), err, bytes.TrimSpace(stderr.Bytes()))
 	}

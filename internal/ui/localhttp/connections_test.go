@@ -69,7 +69,7 @@ func TestStrangersConnections(t *testing.T) {
 		"of another host": func(c net.Conn) { fmt.Fprint(c, "GET / HTTP/1.1\r\nHost: example.org\r\n\r\n") },
 	} {
 		t.Run(name, func(t *testing.T) {
-			for range mostConnections + 10 {
+			for range maxConnections + 10 {
 				stranger(dial(t, s))
 			}
 			// A connection of its own, as that of a browser that comes now.

@@ -24,14 +24,14 @@ import (
 )
 
 const (
-	// mostConnections is how many connections are held, so that whoever opens many
+	// maxConnections is how many connections are held, so that whoever opens many
 	// does not take the files that a profiler needs.
-	mostConnections = 256
-	// mostRequests is how many requests are answered at a time. A browser opens
+	maxConnections = 256
+	// maxRequests is how many requests are answered at a time. A browser opens
 	// six connections, and each open page may hold one for events.
-	mostRequests = 64
-	// mostHeader and defaultBody bound what a request may send, in bytes.
-	mostHeader  = 32 << 10
+	maxRequests = 64
+	// maxHeader and defaultBody bound what a request may send, in bytes.
+	maxHeader   = 32 << 10
 	defaultBody = 1 << 20
 
 	headerTimeout = 10 * time.Second
@@ -84,11 +84,11 @@ func New(o Options) (*Server, error) {
 	if o.MaxBody == 0 {
 		o.MaxBody = defaultBody
 	}
-	held := newConnections(mostConnections)
+	held := newConnections(maxConnections)
 	s := &Server{
 		listener:    listener,
 		connections: held,
-		guard:       guard{options: o, token: newToken(), slots: make(chan struct{}, mostRequests), know: held.know},
+		guard:       guard{options: o, token: newToken(), slots: make(chan struct{}, maxRequests), know: held.know},
 	}
 	s.http = http.Server{
 		Handler:           &s.guard,
@@ -96,7 +96,7 @@ func New(o Options) (*Server, error) {
 		ReadTimeout:       bodyTimeout,
 		WriteTimeout:      answerTimeout,
 		IdleTimeout:       idleTimeout,
-		MaxHeaderBytes:    mostHeader,
+		MaxHeaderBytes:    maxHeader,
 		ConnState:         held.note,
 		ConnContext:       held.context,
 	}

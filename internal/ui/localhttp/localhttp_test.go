@@ -79,7 +79,7 @@ func TestLimits(t *testing.T) {
 	if ask("0123456789+"); !errors.As(err, new(*http.MaxBytesError)) {
 		t.Errorf("error of a longer one: %v", err)
 	}
-	for range mostRequests {
+	for range maxRequests {
 		s.guard.slots <- struct{}{}
 	}
 	if code := ask(""); code != http.StatusServiceUnavailable {

@@ -21,12 +21,12 @@ import (
 
 // What a listing has at most.
 const (
-	mostCode    = 128 << 10 // bytes of instructions
-	mostLines   = 4000      // of a source file, around those with samples
-	mostHosts   = 8         // functions that an inlined one is part of
-	mostSources = 8         // files
+	maxCode    = 128 << 10 // bytes of instructions
+	maxLines   = 4000      // of a source file, around those with samples
+	maxHosts   = 8         // functions that an inlined one is part of
+	maxSources = 8         // files
 	// context is how many lines are shown before the first and after the last
-	// with samples, if the source is longer than mostLines.
+	// with samples, if the source is longer than maxLines.
 	contextLines = 100
 )
 
@@ -140,7 +140,7 @@ func (l *listings) list(ctx context.Context, counts annotate.Counts) listing {
 		r.Sources = append(r.Sources, l.source(file, byFile[file], counts.Places))
 	}
 	slices.SortStableFunc(r.Sources, func(a, b source) int { return cmp.Compare(b.total, a.total) })
-	r.Sources = r.Sources[:min(len(r.Sources), mostSources)]
+	r.Sources = r.Sources[:min(len(r.Sources), maxSources)]
 	return r
 }
 
@@ -191,7 +191,7 @@ func (l *listings) hosts(places map[annotate.Place]annotate.Weight) []host {
 	slices.SortFunc(list, func(a, b host) int {
 		return cmp.Or(cmp.Compare(b.total, a.total), cmp.Compare(a.mapping, b.mapping), cmp.Compare(a.start, b.start))
 	})
-	return list[:min(len(list), mostHosts)]
+	return list[:min(len(list), maxHosts)]
 }
 
 // file returns the file of a mapping.
@@ -223,10 +223,10 @@ func disassemble(ctx context.Context, a *assembly, h host) error {
 	}
 	a.Function, a.Arch = plain.Terminal(fn.Name), file.Arch()
 	problems := []error{h.problem, err}
-	if fn.Size > mostCode {
-		problems = append(problems, fmt.Errorf("only the first %d of %d bytes are shown", mostCode, fn.Size))
+	if fn.Size > maxCode {
+		problems = append(problems, fmt.Errorf("only the first %d of %d bytes are shown", maxCode, fn.Size))
 	}
-	list, err := file.Disassemble(ctx, fn.Start, min(fn.Size, mostCode))
+	list, err := file.Disassemble(ctx, fn.Start, min(fn.Size, maxCode))
 	problems = append(problems, err)
 	addresses := make([]uint64, len(list))
 	for i, in := range list {
@@ -299,12 +299,12 @@ func (l *listings) source(file string, lines map[int]annotate.Weight, places map
 // cut keeps the lines around those with samples.
 func (s *source) cut(lines []string) {
 	s.First = 1
-	if len(lines) > mostLines {
+	if len(lines) > maxLines {
 		first := max(int(s.Counts[0][0])-contextLines, 1)
 		s.First = min(first, len(lines))
 		lines = lines[s.First-1:]
 		last := max(int(s.Counts[len(s.Counts)-1][0])+contextLines-s.First, 1)
-		lines = lines[:min(last, mostLines, len(lines))]
+		lines = lines[:min(last, maxLines, len(lines))]
 	}
 	s.Lines = lines
 }

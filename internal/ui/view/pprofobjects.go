@@ -58,7 +58,7 @@ func (o *pprofObjects) Disasm(name string, start, end uint64, _ bool) ([]driver.
 	}
 	// What pprof asks for begins and ends anywhere, also within instructions and
 	// beyond all code.
-	start, end = file.Executable(start, min(end, start+mostCode))
+	start, end = file.Executable(start, min(end, start+maxCode))
 	if start == end {
 		return nil, fmt.Errorf("%s: no code there", name)
 	}

@@ -247,7 +247,7 @@ func TestGuarded(t *testing.T) {
 
 func TestTooLarge(t *testing.T) {
 	server := build(t).serve(t, decode.Firefox)
-	r, _ := request{method: http.MethodPost, path: "/source/v1", body: `{"file":"` + strings.Repeat("x", mostRequest) + `"}`}.do(t, server)
+	r, _ := request{method: http.MethodPost, path: "/source/v1", body: `{"file":"` + strings.Repeat("x", maxRequest) + `"}`}.do(t, server)
 	if r.StatusCode != http.StatusRequestEntityTooLarge {
 		t.Error(r.Status)
 	}

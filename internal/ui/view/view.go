@@ -58,9 +58,9 @@ type Options struct {
 	Stderr io.Writer
 }
 
-// mostRequest is the largest body of a request, in bytes: the Firefox Profiler
+// maxRequest is the largest body of a request, in bytes: the Firefox Profiler
 // asks for all addresses of a file at once.
-const mostRequest = 32 << 20
+const maxRequest = 32 << 20
 
 // Serve shows a profile until ctx ends, which is no error.
 func Serve(ctx context.Context, o Options) error {
@@ -77,7 +77,7 @@ func Serve(ctx context.Context, o Options) error {
 func listen(ctx context.Context, o Options, library *code.Library) (*localhttp.Server, error) {
 	served := localhttp.Options{
 		Host: o.Listen, Port: o.Port,
-		MaxBody: mostRequest, Handler: pages(ctx, o, library),
+		MaxBody: maxRequest, Handler: pages(ctx, o, library),
 	}
 	if o.Input.isFirefox() {
 		served.Origin = profilerOrigin

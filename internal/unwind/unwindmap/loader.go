@@ -373,9 +373,9 @@ func (l *Loader) Wait(ctx context.Context) {
 	}
 }
 
-// Still calls f while nothing changes that programs may read: [rcu.Wait] does not
+// WithFrozenTables calls f while nothing changes that programs may read: [rcu.Wait] does not
 // wait for those that sleep, which f may run.
-func (l *Loader) Still(f func() error) error {
+func (l *Loader) WithFrozenTables(f func() error) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.pages.mu.Lock()

@@ -14,8 +14,8 @@ import (
 	"fulgur/internal/process"
 )
 
-// Body is a stack as the kernel side sends it; frames are leaf first.
-type Body struct {
+// Trace is a stack as the kernel side sends it; frames are leaf first.
+type Trace struct {
 	ID       uint64
 	PID, TID uint32
 	Comm     string
@@ -26,7 +26,7 @@ type Body struct {
 }
 
 // Record returns the bytes that cross the ring for b.
-func (b Body) Record(t testing.TB) []byte {
+func (b Trace) Record(t testing.TB) []byte {
 	t.Helper()
 	r := bpf.OnCPUStackRecord{
 		Type:         uint32(bpf.OnCPURecordTypeRECORD_STACK),
@@ -78,11 +78,11 @@ func (l Layout) Resolve(_ int, addr, _ uint64) process.Location {
 	return process.Location{Offset: addr}
 }
 
-// NewStore returns a store with the given bodies.
-func NewStore(t testing.TB, r stacks.Resolver, bodies ...Body) *stacks.Store {
+// NewStore returns a store with the given traces.
+func NewStore(t testing.TB, r stacks.Resolver, traces ...Trace) *stacks.Store {
 	t.Helper()
 	s := stacks.NewStore(r)
-	for _, b := range bodies {
+	for _, b := range traces {
 		if err := s.Add(b.Record(t)); err != nil {
 			t.Fatal(err)
 		}
@@ -105,7 +105,7 @@ func Own(t testing.TB) *stacks.Store {
 	table := process.NewTable(process.Options{})
 	t.Cleanup(func() { table.Close() })
 	entry := uint64(reflect.ValueOf(NewStore).Pointer())
-	return NewStore(t, table, Body{
+	return NewStore(t, table, Trace{
 		ID: 1, PID: uint32(os.Getpid()), Comm: "test", Time: monotonic.Now(),
 		User: []uint64{entry, entry + 1, 0x10},
 		End:  Ended,

@@ -59,7 +59,7 @@ func Losses(l profile.Losses) []Loss {
 		"by the kernel, on any CPU: a timer was late or another BPF program ran", "if there are many, lower the rate")
 	add(l.Throttled, "pause of sampling", "pauses of sampling",
 		"by the kernel", "lower the rate or raise sysctl kernel.perf_event_max_sample_rate")
-	add(l.Bodies, "sample without stack", "samples without stack",
+	add(l.Traces, "sample without stack", "samples without stack",
 		"shown as [stack lost]", "raise --ring-size")
 	add(l.TruncatedUser, "user stack cut", "user stacks cut",
 		"at the depth limit", maxDepth)

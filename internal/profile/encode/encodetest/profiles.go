@@ -169,7 +169,7 @@ func Typical() *profile.Profile {
 	b.add(task, b.stack(lost), profile.EndLost, 4)
 
 	return b.Profile(meta, profile.Losses{
-		Samples: 3, Bodies: 4, Retries: 6, Overflows: 17,
+		Samples: 3, Traces: 4, Retries: 6, Overflows: 17,
 		TruncatedUser: 3, TruncatedKernel: 1, UserFaults: 6,
 		Throttled: 2, Sideband: 5,
 		Unresolved: 13, UnresolvedFrames: 4, ProcessesGone: 1,

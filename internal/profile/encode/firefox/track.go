@@ -169,8 +169,8 @@ func monotonic(seq iter.Seq2[point, error]) iter.Seq2[point, error] {
 	}
 }
 
-// mostVisible is how many threads are shown at first.
-const mostVisible = 30
+// maxVisible is how many threads are shown at first.
+const maxVisible = 30
 
 // visible returns the threads that are worth a look at first: the busiest, or where
 // none is busy those with most weight, and the one of them that is most so.
@@ -183,7 +183,7 @@ func visible(tracks []*track) (shown, selected []int) {
 	slices.SortStableFunc(shown, func(a, b int) int {
 		return cmp.Or(cmp.Compare(tracks[b].activity, tracks[a].activity), cmp.Compare(tracks[b].weight, tracks[a].weight))
 	})
-	shown = shown[:min(len(shown), mostVisible)]
+	shown = shown[:min(len(shown), maxVisible)]
 	if len(shown) > 0 {
 		selected = []int{shown[0]}
 	}

@@ -148,11 +148,11 @@ type checker struct {
 	errs []error
 }
 
-// mostErrors is how many problems are reported.
-const mostErrors = 20
+// maxErrors is how many problems are reported.
+const maxErrors = 20
 
 func (c *checker) errorf(format string, args ...any) {
-	if len(c.errs) < mostErrors {
+	if len(c.errs) < maxErrors {
 		c.errs = append(c.errs, fmt.Errorf(format, args...))
 	}
 }

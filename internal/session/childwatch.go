@@ -7,23 +7,23 @@ import (
 	"fulgur/internal/linux/perfevent"
 )
 
-// offspring tells whether processes that are measured without their children have
+// childWatch tells whether processes that are measured without their children have
 // any: a shell waits while what it started runs.
-type offspring struct {
+type childWatch struct {
 	of   []int // the processes
 	seen bool
 }
 
-// newOffspring returns that of a target, nil if there is none that it leaves out.
-func newOffspring(t target.Target) *offspring {
+// newChildWatch returns that of a target, nil if there is none that it leaves out.
+func newChildWatch(t target.Target) *childWatch {
 	if t.Scope != target.Processes || t.Children {
 		return nil
 	}
-	return &offspring{of: t.PIDs}
+	return &childWatch{of: t.PIDs}
 }
 
-// heed takes note of a record.
-func (o *offspring) heed(r perfevent.Record) {
+// handleRecord takes note of a record.
+func (o *childWatch) handleRecord(r perfevent.Record) {
 	if o == nil || o.seen {
 		return
 	}
@@ -37,7 +37,7 @@ func (o *offspring) heed(r perfevent.Record) {
 
 // hint returns what is to be said if nothing happened in the processes themselves,
 // nothing if they had no children.
-func (o *offspring) hint() string {
+func (o *childWatch) hint() string {
 	if o == nil {
 		return ""
 	}

@@ -13,20 +13,20 @@ import (
 )
 
 const (
-	// mostKnown is how many frames' names are kept, twice: those that were
+	// maxKnown is how many frames' names are kept, twice: those that were
 	// asked for since the last time that so many had come together, and those
 	// of the time before.
-	mostKnown = 1 << 15
-	// mostTables is how many files stay open with what was read of their
+	maxKnown = 1 << 15
+	// maxTables is how many files stay open with what was read of their
 	// symbols and debug information.
-	mostTables = 32
+	maxTables = 32
 )
 
-// Known are the names of frames that earlier windows had, and the tables they are
+// SymbolCache has the names of frames that earlier windows had, and the tables they are
 // in: most of a window's stacks lead through frames of the window before, and to
 // open a file costs more than to look one more frame up in it. Of nil nothing is
 // known. Only one [Names] may use it at a time.
-type Known struct {
+type SymbolCache struct {
 	young, old map[knownFrame]knownNames
 
 	mu     sync.Mutex // files are read in parallel
@@ -61,9 +61,9 @@ type knownTable struct {
 	round uint64    // when it was last used
 }
 
-// NewKnown returns what knows nothing yet, to be closed.
-func NewKnown() *Known {
-	return &Known{
+// NewSymbolCache returns what knows nothing yet, to be closed.
+func NewSymbolCache() *SymbolCache {
+	return &SymbolCache{
 		young:  map[knownFrame]knownNames{},
 		old:    map[knownFrame]knownNames{},
 		tables: map[*process.File]*knownTable{},
@@ -71,7 +71,7 @@ func NewKnown() *Known {
 }
 
 // recall names a frame of n, if it is known.
-func (k *Known) recall(n *Names, id stacks.FrameID) bool {
+func (k *SymbolCache) recall(n *Names, id stacks.FrameID) bool {
 	if k == nil {
 		return false
 	}
@@ -91,7 +91,7 @@ func (k *Known) recall(n *Names, id stacks.FrameID) bool {
 
 // remember keeps the names of frames that were asked for, those of a code. That a
 // frame has no name is worth keeping too, unless it may get one.
-func (k *Known) remember(n *Names, frames []stacks.FrameID) {
+func (k *SymbolCache) remember(n *Names, frames []stacks.FrameID) {
 	if k == nil {
 		return
 	}
@@ -102,12 +102,12 @@ func (k *Known) remember(n *Names, frames []stacks.FrameID) {
 		}
 		k.young[k.key(n, id)] = knownNames{n.found[id], n.addresses[id], n.buildIDs[code], n.bases[code], n.stripped[code]}
 	}
-	if len(k.young) > mostKnown {
+	if len(k.young) > maxKnown {
 		k.young, k.old = map[knownFrame]knownNames{}, k.young
 	}
 }
 
-func (k *Known) key(n *Names, id stacks.FrameID) knownFrame {
+func (k *SymbolCache) key(n *Names, id stacks.FrameID) knownFrame {
 	f := n.store.Frames[id]
 	key := knownFrame{code: n.store.Codes[f.Code], address: f.Address, isReturn: f.Return}
 	for m := n.perfMap(key.code.PerfMap); m != nil; m = m.Next() {
@@ -119,7 +119,7 @@ func (k *Known) key(n *Names, id stacks.FrameID) knownFrame {
 
 // table returns the open table of a file, nil if there is none, and what the file
 // lacks.
-func (k *Known) table(file *process.File) (*symbolize.ELF, *stripped) {
+func (k *SymbolCache) table(file *process.File) (*symbolize.ELF, *stripped) {
 	if k == nil {
 		return nil, nil
 	}
@@ -134,7 +134,7 @@ func (k *Known) table(file *process.File) (*symbolize.ELF, *stripped) {
 
 // keep takes a file's table, which is closed at once if nothing is known, and what
 // the file lacks.
-func (k *Known) keep(file *process.File, elf *symbolize.ELF, lacks *stripped) error {
+func (k *SymbolCache) keep(file *process.File, elf *symbolize.ELF, lacks *stripped) error {
 	if k == nil {
 		return elf.Close()
 	}
@@ -146,12 +146,12 @@ func (k *Known) keep(file *process.File, elf *symbolize.ELF, lacks *stripped) er
 
 // Trim closes the tables that were not used for longest, when no names are being
 // looked for.
-func (k *Known) Trim() error {
+func (k *SymbolCache) Trim() error {
 	if k == nil {
 		return nil
 	}
 	k.round++
-	excess := len(k.tables) - mostTables
+	excess := len(k.tables) - maxTables
 	if excess <= 0 {
 		return nil
 	}
@@ -173,7 +173,7 @@ func (k *Known) Trim() error {
 }
 
 // Close closes all tables.
-func (k *Known) Close() error {
+func (k *SymbolCache) Close() error {
 	var errs []error
 	for _, t := range k.tables {
 		errs = append(errs, t.elf.Close())

@@ -13,11 +13,11 @@ import (
 	"fulgur/internal/linux/perfevent"
 )
 
-// A crowd has those processes stepped, and only those, that run what is wanted.
+// A members has those processes stepped, and only those, that run what is wanted.
 func TestCrowd(t *testing.T) {
 	running := map[int]bool{10: true, 11: false}
 	var said []string
-	c := &crowd{
+	c := &members{
 		target:  target.Target{Scope: target.Processes, PIDs: []int{10, 11}},
 		wanted:  func(pid int) bool { return running[pid] },
 		add:     func(pid int) error { said = append(said, fmt.Sprintf("+%d", pid)); return nil },
@@ -50,7 +50,7 @@ func TestCrowd(t *testing.T) {
 			running[pid] = wanted
 		}
 		if step.record != nil {
-			c.heed(step.record)
+			c.handleRecord(step.record)
 		}
 		if c.stale != step.soon {
 			t.Errorf("%s: stale %v, want %v", step.name, c.stale, step.soon)
@@ -65,7 +65,7 @@ func TestCrowd(t *testing.T) {
 		}
 	}
 	running[11] = false
-	c.heed(perfevent.Comm{PID: 11, Exec: true})
+	c.handleRecord(perfevent.Comm{PID: 11, Exec: true})
 	said = nil
 	if err := c.follow(); err != nil || len(said) > 0 {
 		t.Errorf("looked again at once: %q, %v", said, err)
@@ -87,7 +87,7 @@ func TestCrowdFinds(t *testing.T) {
 		{target.Target{Scope: target.Processes, PIDs: []int{os.Getppid()}, Children: true}, nil, true},
 		{target.Target{Scope: target.Processes, PIDs: []int{os.Getppid()}, Children: true}, []int{self}, false},
 	} {
-		c := crowd{target: test.target, excluded: test.excluded}
+		c := members{target: test.target, excluded: test.excluded}
 		pids, err := c.find()
 		if err != nil {
 			t.Fatal(err)

@@ -26,9 +26,9 @@ func TestOffspring(t *testing.T) {
 		"exec":             {perfevent.Comm{PID: parent, TID: parent, Exec: true}, false},
 		"another's, later": {perfevent.Exit{PID: 7, TID: 7, PPID: 8, PTID: 8}, false},
 	} {
-		o := newOffspring(target.Target{Scope: target.Processes, PIDs: []int{parent}})
-		o.heed(test.record)
-		o.heed(perfevent.Fork{PID: 9, TID: 9, PPID: 8, PTID: 8})
+		o := newChildWatch(target.Target{Scope: target.Processes, PIDs: []int{parent}})
+		o.handleRecord(test.record)
+		o.handleRecord(perfevent.Fork{PID: 9, TID: 9, PPID: 8, PTID: 8})
 		if hint := o.hint(); strings.Contains(hint, "--children") != test.want || !test.want && hint != "" {
 			t.Errorf("%s: %q", name, hint)
 		}
@@ -37,8 +37,8 @@ func TestOffspring(t *testing.T) {
 		{Scope: target.System},
 		{Scope: target.Processes, PIDs: []int{parent}, Children: true},
 	} {
-		o := newOffspring(measured)
-		o.heed(perfevent.Fork{PID: 7, TID: 7, PPID: parent, PTID: parent})
+		o := newChildWatch(measured)
+		o.handleRecord(perfevent.Fork{PID: 7, TID: 7, PPID: parent, PTID: parent})
 		if hint := o.hint(); hint != "" {
 			t.Errorf("%s: %q", measured, hint)
 		}
@@ -51,7 +51,7 @@ func TestOffspring(t *testing.T) {
 	if err := child.Start(); err != nil {
 		t.Fatal(err)
 	}
-	o := newOffspring(target.Target{Scope: target.Processes, PIDs: []int{os.Getpid()}})
+	o := newChildWatch(target.Target{Scope: target.Processes, PIDs: []int{os.Getpid()}})
 	if hint := o.hint(); !strings.Contains(hint, "--children") {
 		t.Errorf("of a child that lives: %q", hint)
 	}

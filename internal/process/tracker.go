@@ -12,14 +12,14 @@ import (
 // program that does nothing but make memory executable.
 const sidebandPages = 128
 
-// Witness knows what the machine's processes have mapped, from before the first
+// Tracker knows what the machine's processes have mapped, from before the first
 // sample on: a [Table] that is told all that a [Sideband] hears. The zero value is
-// ready to [Witness.Listen].
-type Witness struct {
+// ready to [Tracker.Listen].
+type Tracker struct {
 	Sideband  *Sideband
 	Processes *Table
-	// Heed is called for every record, before the table gets it; nil for nobody.
-	Heed func(perfevent.Record)
+	// HandleRecord is called for every record, before the table gets it; nil for nobody.
+	HandleRecord func(perfevent.Record)
 
 	// Lost is how many records were lost; Busy says that the last drain met records.
 	Lost uint64
@@ -30,7 +30,7 @@ type Witness struct {
 
 // Listen begins to, and reads the mappings of pids while they can be: a
 // command may be gone before its first sample is looked at.
-func (w *Witness) Listen(pids []int) error {
+func (w *Tracker) Listen(pids []int) error {
 	online, err := perfevent.OnlineCPUs()
 	if err != nil {
 		return err
@@ -47,11 +47,11 @@ func (w *Witness) Listen(pids []int) error {
 
 // Drain brings the processes up to date. The table calls it too, after it read
 // /proc, so its error waits in DrainErr for whoever polls.
-func (w *Witness) Drain() {
+func (w *Tracker) Drain() {
 	lost, err := w.Sideband.Drain(func(record perfevent.Record) {
 		w.Busy = true
-		if w.Heed != nil {
-			w.Heed(record)
+		if w.HandleRecord != nil {
+			w.HandleRecord(record)
 		}
 		w.Processes.Apply(record)
 	})
@@ -63,7 +63,7 @@ func (w *Witness) Drain() {
 }
 
 // StopListening ends what Listen began, also in part.
-func (w *Witness) StopListening() error {
+func (w *Tracker) StopListening() error {
 	var errs []error
 	if w.Sideband != nil {
 		errs = append(errs, w.Sideband.Close())

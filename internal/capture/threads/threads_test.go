@@ -16,8 +16,8 @@ import (
 // at returns the time of a record.
 func at(n uint64) perfevent.Stamp { return perfevent.Stamp{Time: n} }
 
-// newTestLives returns lives whose recording begins at 100, and what ends it.
-func newTestLives(t *testing.T) (*Lives, func() *profile.Timeline) {
+// newTestTracker returns lives whose recording begins at 100, and what ends it.
+func newTestTracker(t *testing.T) (*Tracker, func() *profile.Timeline) {
 	t.Helper()
 	r, err := timeline.NewRecorder(100)
 	if err != nil {
@@ -48,8 +48,8 @@ const (
 
 // A thread has the names that it had in its time, also those from before something
 // happened to it, and what was inherited; and it ends.
-func TestLives(t *testing.T) {
-	l, end := newTestLives(t)
+func TestTracker(t *testing.T) {
+	l, end := newTestTracker(t)
 	for _, r := range []perfevent.Record{
 		perfevent.Comm{Stamp: at(50), PID: shell, TID: shell, Comm: "sh"},
 		perfevent.Fork{Stamp: at(110), PID: command, PPID: shell, TID: command, PTID: shell},
@@ -57,7 +57,7 @@ func TestLives(t *testing.T) {
 		perfevent.Fork{Stamp: at(130), PID: command, PPID: command, TID: worker, PTID: command},
 		perfevent.Comm{Stamp: at(140), PID: command, TID: worker, Comm: "gzip"},
 	} {
-		l.Heed(r)
+		l.HandleRecord(r)
 	}
 	main := l.Thread(command, command, 115)
 	second := l.Thread(command, worker, 150)
@@ -69,7 +69,7 @@ func TestLives(t *testing.T) {
 		perfevent.Exit{Stamp: at(180), PID: command, TID: worker},
 		perfevent.Exit{Stamp: at(190), PID: command, TID: command},
 	} {
-		l.Heed(r)
+		l.HandleRecord(r)
 	}
 	if name := l.Name(command, worker, 165); name != "gzip" {
 		t.Errorf("who woke another was %q, want gzip", name)
@@ -99,13 +99,13 @@ func TestLives(t *testing.T) {
 // What happened before a number was used again belongs to whoever had it then, even
 // if it is told later.
 func TestLivesReuse(t *testing.T) {
-	l, end := newTestLives(t)
+	l, end := newTestTracker(t)
 	fork := func(when uint64, name string) {
-		l.Heed(perfevent.Fork{Stamp: at(when), PID: command, PPID: shell, TID: command, PTID: shell})
-		l.Heed(perfevent.Comm{Stamp: at(when + 1), PID: command, TID: command, Exec: true, Comm: name})
+		l.HandleRecord(perfevent.Fork{Stamp: at(when), PID: command, PPID: shell, TID: command, PTID: shell})
+		l.HandleRecord(perfevent.Comm{Stamp: at(when + 1), PID: command, TID: command, Exec: true, Comm: name})
 	}
 	fork(110, "first")
-	l.Heed(perfevent.Exit{Stamp: at(120), PID: command, TID: command})
+	l.HandleRecord(perfevent.Exit{Stamp: at(120), PID: command, TID: command})
 	fork(130, "second")
 	second, first := l.Thread(command, command, 140), l.Thread(command, command, 115)
 	if first == second {
@@ -125,10 +125,10 @@ func TestLivesReuse(t *testing.T) {
 
 // A process whose first thread ended and another executes a program goes on.
 func TestLivesExecOfAnotherThread(t *testing.T) {
-	l, end := newTestLives(t)
+	l, end := newTestTracker(t)
 	l.Thread(command, command, 110)
-	l.Heed(perfevent.Exit{Stamp: at(120), PID: command, TID: command})
-	l.Heed(perfevent.Comm{Stamp: at(121), PID: command, TID: command, Exec: true, Comm: "next"})
+	l.HandleRecord(perfevent.Exit{Stamp: at(120), PID: command, TID: command})
+	l.HandleRecord(perfevent.Comm{Stamp: at(121), PID: command, TID: command, Exec: true, Comm: "next"})
 	line := end()
 	if p, k := line.Processes[0], line.Threads[0]; p.End != 0 || k.End != 0 || profile.LastName(p.Names) != "next" {
 		t.Errorf("process %+v, thread %+v", p, k)
@@ -138,7 +138,7 @@ func TestLivesExecOfAnotherThread(t *testing.T) {
 // Those whose beginning was not seen have the name that they have, and resident
 // memory is that of the kernel.
 func TestLivesUnseen(t *testing.T) {
-	l, end := newTestLives(t)
+	l, end := newTestTracker(t)
 	pid := os.Getpid()
 	l.Thread(pid, pid, 110)
 	l.LookAtMemory(lookAtMemoryEvery)
@@ -166,13 +166,13 @@ func TestLivesUnseen(t *testing.T) {
 // something is told of it; who is met has the names that were told before.
 func TestMeet(t *testing.T) {
 	for _, all := range []bool{false, true} {
-		l, end := newTestLives(t)
+		l, end := newTestTracker(t)
 		sleeper := exec.Command(testenv.Tool(t, "sleep"), "1000")
 		if err := sleeper.Start(); err != nil {
 			t.Fatal(err)
 		}
 		pid := sleeper.Process.Pid
-		l.Heed(perfevent.Comm{Stamp: at(50), PID: os.Getpid(), TID: os.Getpid(), Comm: "told"})
+		l.HandleRecord(perfevent.Comm{Stamp: at(50), PID: os.Getpid(), TID: os.Getpid(), Comm: "told"})
 		pids := []int{pid, os.Getpid()}
 		if all {
 			pids = nil

@@ -19,7 +19,7 @@ import (
 // which something happens become part of a recording, with their names from their
 // beginning on. It is fed by the same records as the table of processes, and like
 // that one is asked about what happened before the last of them.
-type Lives struct {
+type Tracker struct {
 	// Recorder gets what is told. It is to be set before something happens in a
 	// thread.
 	Recorder *timeline.Recorder
@@ -49,10 +49,10 @@ type life struct {
 }
 
 // New returns lives of which none was seen yet.
-func New() *Lives { return &Lives{threads: map[int]*life{}, processes: map[int]*life{}} }
+func New() *Tracker { return &Tracker{threads: map[int]*life{}, processes: map[int]*life{}} }
 
-// Heed takes note of a record.
-func (l *Lives) Heed(r perfevent.Record) {
+// HandleRecord takes note of a record.
+func (l *Tracker) HandleRecord(r perfevent.Record) {
 	at := int64(r.When())
 	switch r := r.(type) {
 	case perfevent.Fork:
@@ -109,7 +109,7 @@ func (l *Lives) Heed(r perfevent.Record) {
 
 // newest returns the life of a thread that a record is of, nil if the thread is
 // foreign to our pid namespace.
-func (l *Lives) newest(pid, tid int, at int64) *life {
+func (l *Tracker) newest(pid, tid int, at int64) *life {
 	if pid <= 0 || tid <= 0 {
 		return nil
 	}
@@ -119,7 +119,7 @@ func (l *Lives) newest(pid, tid int, at int64) *life {
 	return l.unseen(pid, tid, at)
 }
 
-func (l *Lives) rename(of *life, at int64, name string) {
+func (l *Tracker) rename(of *life, at int64, name string) {
 	of.names = append(of.names, profile.Name{At: at, Name: name})
 	if of.recorded {
 		l.record(of)
@@ -127,7 +127,7 @@ func (l *Lives) rename(of *life, at int64, name string) {
 }
 
 // record hands new names on to the recording.
-func (l *Lives) record(of *life) {
+func (l *Tracker) record(of *life) {
 	for _, n := range of.names[of.told:] {
 		if of.process != nil {
 			l.Recorder.NameThread(profile.ThreadID(of.number), n.At, n.Name)
@@ -148,7 +148,7 @@ func (of *life) at(at int64) *life {
 
 // Thread returns the recording's number of a thread to which something happened
 // at a time.
-func (l *Lives) Thread(pid, tid int, at int64) profile.ThreadID {
+func (l *Tracker) Thread(pid, tid int, at int64) profile.ThreadID {
 	t := l.threads[tid].at(at)
 	if t == nil || t.process.id != pid {
 		t = l.unseen(pid, tid, at)
@@ -175,7 +175,7 @@ func (l *Lives) Thread(pid, tid int, at int64) profile.ThreadID {
 
 // Meet takes note of the threads that processes have now, nil for all processes, with
 // their names: when something is told of them, it may have been the last.
-func (l *Lives) Meet(pids []int) error {
+func (l *Tracker) Meet(pids []int) error {
 	if pids == nil {
 		var err error
 		if pids, err = procfs.Processes(); err != nil {
@@ -207,7 +207,7 @@ func (l *Lives) Meet(pids []int) error {
 
 // unseen returns a new life of a thread whose beginning was not seen: it was there
 // before, or a record was lost.
-func (l *Lives) unseen(pid, tid int, at int64) *life {
+func (l *Tracker) unseen(pid, tid int, at int64) *life {
 	p := l.processes[pid].at(at)
 	if p == nil {
 		p = &life{id: pid}
@@ -222,7 +222,7 @@ func (l *Lives) unseen(pid, tid int, at int64) *life {
 }
 
 // before puts a life among those of its number, and returns the newest.
-func (l *Lives) before(newest, of *life) *life {
+func (l *Tracker) before(newest, of *life) *life {
 	if newest == nil || newest.start <= of.start {
 		of.prev = newest
 		return of
@@ -246,7 +246,7 @@ func (of *life) begin(name string) {
 
 // Name returns what a thread was called at a time, if it is not known otherwise as
 // the kernel tells now.
-func (l *Lives) Name(pid, tid int, at int64) string {
+func (l *Tracker) Name(pid, tid int, at int64) string {
 	t := l.threads[tid].at(at)
 	if t == nil || t.process.id != pid {
 		t = l.unseen(pid, tid, at)
@@ -275,7 +275,7 @@ func threadName(pid, tid int) string {
 }
 
 // Forget ends those that exited before a time, of which nothing comes any more.
-func (l *Lives) Forget(before int64) error {
+func (l *Tracker) Forget(before int64) error {
 	n := 0
 	for ; n < len(l.ended) && l.ended[n].end < before; n++ {
 		of := l.ended[n]

@@ -10,8 +10,8 @@ import (
 	"fulgur/internal/profile"
 )
 
-// Placer puts a store's stacks into a profile.
-type Placer struct {
+// StackBuilder puts a store's stacks into a profile.
+type StackBuilder struct {
 	builder *profile.Builder
 	// Store has the stacks.
 	Store *stacks.Store
@@ -24,9 +24,9 @@ type Placer struct {
 	Unresolved []bool
 }
 
-// NewPlacer puts the stacks of a store, with their names, into what b builds.
-func NewPlacer(b *profile.Builder, store *stacks.Store, names *Names) *Placer {
-	p := &Placer{
+// NewStackBuilder puts the stacks of a store, with their names, into what b builds.
+func NewStackBuilder(b *profile.Builder, store *stacks.Store, names *Names) *StackBuilder {
+	p := &StackBuilder{
 		builder:    b,
 		Store:      store,
 		names:      names,
@@ -46,34 +46,36 @@ func NewPlacer(b *profile.Builder, store *stacks.Store, names *Names) *Placer {
 }
 
 // push returns the stack that is a frame of the store called from at.
-func (p *Placer) push(at profile.StackID, frame stacks.FrameID) profile.StackID {
+func (p *StackBuilder) push(at profile.StackID, frame stacks.FrameID) profile.StackID {
 	for _, f := range p.frames[frame] {
 		at = p.builder.Push(at, f)
 	}
 	return at
 }
 
-// Body returns the stack of a body.
-func (p *Placer) Body(id stacks.BodyID) profile.StackID { return p.stacks[p.Store.Bodies[id].Leaf] }
+// Trace returns the stack of a trace.
+func (p *StackBuilder) Trace(id stacks.TraceID) profile.StackID {
+	return p.stacks[p.Store.Traces[id].Leaf]
+}
 
 // PlaceFrom returns the stack of a node, without the kernel's frames if they are
 // not wanted.
-func (p *Placer) PlaceFrom(node stacks.NodeID, userOnly bool) profile.StackID {
+func (p *StackBuilder) PlaceFrom(node stacks.NodeID, userOnly bool) profile.StackID {
 	for userOnly && node != 0 && p.inKernel(node) {
 		node = p.Store.Nodes[node].Parent
 	}
 	return p.stacks[node]
 }
 
-func (p *Placer) inKernel(node stacks.NodeID) bool {
+func (p *StackBuilder) inKernel(node stacks.NodeID) bool {
 	return p.Store.Codes[p.Store.Frames[p.Store.Nodes[node].Frame].Code].Kind == stacks.CodeKernel
 }
 
-// KernelFunctions returns the names of the kernel functions of a body, leaf
+// KernelFunctions returns the names of the kernel functions of a trace, leaf
 // first; an empty one for what has none.
-func (p *Placer) KernelFunctions(id stacks.BodyID) []string {
+func (p *StackBuilder) KernelFunctions(id stacks.TraceID) []string {
 	var functions []string
-	for node := p.Store.Bodies[id].Leaf; node != 0 && p.inKernel(node); {
+	for node := p.Store.Traces[id].Leaf; node != 0 && p.inKernel(node); {
 		n := p.Store.Nodes[node]
 		functions = append(functions, p.functionName(n.Frame))
 		node = n.Parent
@@ -81,25 +83,25 @@ func (p *Placer) KernelFunctions(id stacks.BodyID) []string {
 	return functions
 }
 
-// IsWriteback reports whether the kernel writes back in a body what processes wrote
+// IsWriteback reports whether the kernel writes back in a trace what processes wrote
 // before.
-func (p *Placer) IsWriteback(id stacks.BodyID) bool {
+func (p *StackBuilder) IsWriteback(id stacks.TraceID) bool {
 	return slices.ContainsFunc(p.KernelFunctions(id), func(f string) bool { return f == "wb_workfn" || f == "wb_do_writeback" })
 }
 
 // Mark returns the stack with a note on top.
-func (p *Placer) Mark(at profile.StackID, note string) profile.StackID {
+func (p *StackBuilder) Mark(at profile.StackID, note string) profile.StackID {
 	return p.builder.Push(at, p.builder.Frame(profile.Frame{
 		Function: p.builder.Function(profile.Function{Name: note, SystemName: note}),
 		Kind:     profile.KindMarker,
 	}))
 }
 
-// UpsideDown returns at with the stack of a body on top, leaf first, without
+// UpsideDown returns at with the stack of a trace on top, leaf first, without
 // the kernel's frames if they are not wanted, and a note of whose stack it is. A
 // stack that was interrupted ends where it was: what ran before is not the cause.
-func (p *Placer) UpsideDown(at profile.StackID, id stacks.BodyID, userOnly bool) profile.StackID {
-	for node := p.WithoutProbe(p.Store.Bodies[id].Leaf); node != 0; {
+func (p *StackBuilder) UpsideDown(at profile.StackID, id stacks.TraceID, userOnly bool) profile.StackID {
+	for node := p.WithoutProbe(p.Store.Traces[id].Leaf); node != 0; {
 		n := p.Store.Nodes[node]
 		kernel := p.inKernel(node)
 		if !userOnly || !kernel {
@@ -114,7 +116,7 @@ func (p *Placer) UpsideDown(at profile.StackID, id stacks.BodyID, userOnly bool)
 }
 
 // WithoutProbe returns a stack without the frames of the probe that took it.
-func (p *Placer) WithoutProbe(node stacks.NodeID) stacks.NodeID {
+func (p *StackBuilder) WithoutProbe(node stacks.NodeID) stacks.NodeID {
 	for node != 0 && p.inKernel(node) && waits.IsProbe(p.functionName(p.Store.Nodes[node].Frame)) {
 		node = p.Store.Nodes[node].Parent
 	}
@@ -122,7 +124,7 @@ func (p *Placer) WithoutProbe(node stacks.NodeID) stacks.NodeID {
 }
 
 // functionName returns the name of the function that holds a frame, or "".
-func (p *Placer) functionName(frame stacks.FrameID) string {
+func (p *StackBuilder) functionName(frame stacks.FrameID) string {
 	found := p.names.found[frame]
 	if len(found) == 0 {
 		return ""
@@ -130,8 +132,8 @@ func (p *Placer) functionName(frame stacks.FrameID) string {
 	return found[len(found)-1].Name
 }
 
-// task describes whose stack a body is: "comm-pid".
-func (p *Placer) task(id stacks.BodyID) string {
-	body := p.Store.Bodies[id]
-	return fmt.Sprintf("%s-%d", plain.Terminal(body.Name()), body.PID)
+// task describes whose stack a trace is: "comm-pid".
+func (p *StackBuilder) task(id stacks.TraceID) string {
+	trace := p.Store.Traces[id]
+	return fmt.Sprintf("%s-%d", plain.Terminal(trace.Name()), trace.PID)
 }

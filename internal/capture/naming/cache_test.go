@@ -14,14 +14,14 @@ import (
 
 // What an earlier window named is not looked for again, and what could not be read
 // is.
-func TestKnown(t *testing.T) {
+func TestSymbolCache(t *testing.T) {
 	first := stackstest.Own(t)
 	next := func() *stacks.Store {
 		s := stacks.NewStore(nil)
 		s.Adopt(first, 0)
 		return s
 	}
-	k := NewKnown()
+	k := NewSymbolCache()
 	t.Cleanup(func() {
 		if err := k.Close(); err != nil {
 			t.Error(err)
@@ -32,7 +32,7 @@ func TestKnown(t *testing.T) {
 	// name returns how many frames of code have names after they were looked for.
 	name := func(ctx context.Context, s *stacks.Store) (named int) {
 		n := New(s, debugfiletest.NewFinder(t), symbolize.Options{})
-		n.Known = k
+		n.Cache = k
 		n.Symbolize(ctx)
 		for i, f := range s.Frames {
 			if len(n.found[i]) > 0 && s.Codes[f.Code].Kind == stacks.CodeFile {
@@ -70,9 +70,9 @@ func TestKnown(t *testing.T) {
 
 // Of many open tables those stay open that were used last.
 func TestTrim(t *testing.T) {
-	k := NewKnown()
+	k := NewSymbolCache()
 	var files []*process.File
-	for range mostTables + 5 {
+	for range maxTables + 5 {
 		file := &process.File{}
 		files = append(files, file)
 		elf, err := symbolize.OpenVDSO(symbolize.Options{})

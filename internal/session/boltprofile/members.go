@@ -16,7 +16,7 @@ import (
 	"fulgur/internal/linux/perfevent"
 )
 
-// The crowd's pace.
+// The members' pace.
 const (
 	// lookAgain is how soon the processes are looked at again when one was
 	// born, or turned to other code, and lookAnyway how soon in any case: one
@@ -29,9 +29,9 @@ const (
 // and refused if it is asked for by its number.
 const initPID = 1
 
-// crowd keeps the stepper at those of the target's processes that run code
+// members keeps the stepper at those of the target's processes that run code
 // whose profile is taken, and only at those: a build has many others.
-type crowd struct {
+type members struct {
 	target target.Target
 	// wanted reports whether a process has mapped code whose profile is taken.
 	wanted    func(pid int) bool
@@ -53,8 +53,8 @@ const (
 	isLeaving                 // stepped, but it has turned to another program
 )
 
-// heed takes note of what a record says of processes.
-func (c *crowd) heed(r perfevent.Record) {
+// handleRecord takes note of what a record says of processes.
+func (c *members) handleRecord(r perfevent.Record) {
 	switch r := r.(type) {
 	case perfevent.Fork:
 		c.stale = c.stale || r.PID != r.PPID
@@ -77,7 +77,7 @@ func (c *crowd) heed(r perfevent.Record) {
 }
 
 // turn has the process stand elsewhere, if it stands at from.
-func (c *crowd) turn(pid int, from, to standing) {
+func (c *members) turn(pid int, from, to standing) {
 	if s, known := c.members[pid]; known && s == from {
 		c.members[pid] = to
 		c.stale = true
@@ -85,7 +85,7 @@ func (c *crowd) turn(pid int, from, to standing) {
 }
 
 // follow looks at the processes when it is time.
-func (c *crowd) follow() error {
+func (c *members) follow() error {
 	since := time.Since(c.looked)
 	if c.stale && since >= lookAgain || since >= lookAnyway {
 		return c.look()
@@ -95,7 +95,7 @@ func (c *crowd) follow() error {
 
 // look finds the processes of the target and has those stepped that are to be.
 // Looking at one may bring records of others, which are for the next look.
-func (c *crowd) look() error {
+func (c *members) look() error {
 	c.stale, c.looked = false, time.Now()
 	pids, err := c.find()
 	if err != nil {
@@ -115,7 +115,7 @@ func (c *crowd) look() error {
 }
 
 // place brings the stepper up to date with a process.
-func (c *crowd) place(pid int) error {
+func (c *members) place(pid int) error {
 	was, known := c.members[pid]
 	if !known || was == isIdle || was == isStepped {
 		return nil
@@ -135,7 +135,7 @@ func (c *crowd) place(pid int) error {
 }
 
 // find returns the processes of the target that there are.
-func (c *crowd) find() ([]int, error) {
+func (c *members) find() ([]int, error) {
 	var pids []int
 	var err error
 	switch t := c.target; t.Scope {
@@ -155,7 +155,7 @@ func (c *crowd) find() ([]int, error) {
 }
 
 // pids returns the processes of the target, as far as they were seen.
-func (c *crowd) pids() []int { return slices.Collect(maps.Keys(c.members)) }
+func (c *members) pids() []int { return slices.Collect(maps.Keys(c.members)) }
 
 // listed returns the processes in a listing of /proc.
 func listed(entries []os.DirEntry, err error) ([]int, error) {
