@@ -130,7 +130,7 @@ func (c *files) opened(f *File) {
 	}
 	c.mu.Unlock()
 	if victim != nil {
-		_ = victim.close() // was only read
+		_ = victim.close() // read-only
 	}
 }
 
@@ -153,7 +153,7 @@ func (c *files) sweep(live func(mark func(*File))) {
 	for inode, fs := range c.byInode {
 		fs = slices.DeleteFunc(fs, func(f *File) bool {
 			if drop(f) {
-				_ = f.close() // was only read
+				_ = f.close() // read-only
 				return true
 			}
 			return false

@@ -92,7 +92,7 @@ func (t *Table) Open(pid int, path string) (*File, error) {
 			return FileKey{}, fmt.Errorf("stat %s: %w", path, err)
 		}
 		return FileKey{Maj: unix.Major(st.Dev), Min: unix.Minor(st.Dev), Ino: st.Ino}, safeopen.Regular(&st)
-	}, func(FileKey, error) {}) // was only looked at
+	}, func(FileKey, error) {}) // O_PATH
 	switch {
 	case errors.Is(err, answer.ErrNone):
 		return nil, fmt.Errorf("open %s: %w", path, err)
@@ -118,7 +118,7 @@ func (s source) root(v *answer.Visit, key FileKey, path string) string {
 			return safeopen.Path(root, toReachRoot)
 		})
 		if err == nil {
-			_ = unix.Close(fd) // was only looked at
+			_ = unix.Close(fd) // O_PATH
 			return root
 		}
 	}

@@ -80,7 +80,7 @@ func findPerfMapPlace(pid int) (*perfMapPlace, error) {
 }
 
 // close closes the place, once nobody opens the map any more.
-func (p *perfMapPlace) close() { _ = p.root.Close() } // was only looked at
+func (p *perfMapPlace) close() { _ = p.root.Close() } // O_PATH
 
 // open opens the map, see [openPerfMap].
 func (p *perfMapPlace) open(v *answer.Visit) (f *safeopen.File, err error) {
@@ -99,7 +99,7 @@ func (p *perfMapPlace) open(v *answer.Visit) (f *safeopen.File, err error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = unix.Close(root) }() // was only looked at
+	defer func() { _ = unix.Close(root) }() // O_PATH
 	return openOwned(v, root, perfMapPath(p.pid), p.uid)
 }
 

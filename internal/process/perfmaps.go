@@ -181,7 +181,7 @@ func (p *perfMaps) follow(fn func(pid int)) {
 		rewritten := m.update()
 		file := m.file
 		if other := m.replaced(p.patience); other != nil {
-			_ = file.Close() // was only read
+			_ = file.Close() // read-only
 			file, rewritten = other, true
 		}
 		if rewritten {
@@ -209,7 +209,7 @@ func (p *perfMaps) leave(pid int) {
 	}
 	if m.file != nil {
 		m.update()
-		_ = m.file.Close() // was only read
+		_ = m.file.Close() // read-only
 		m.file = nil
 	}
 }

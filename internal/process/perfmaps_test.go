@@ -112,7 +112,7 @@ func TestPerfMap(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			table := NewTable(Options{})
 			t.Cleanup(func() {
-				_ = table.Close()   // was only read
+				_ = table.Close()   // read-only
 				_ = os.Remove(path) // may be gone
 			})
 			var replaced []int
@@ -160,7 +160,7 @@ func TestPerfMapOfParent(t *testing.T) {
 		t.Fatal(err)
 	}
 	table := NewTable(Options{})
-	t.Cleanup(func() { _ = table.Close() }) // was only read
+	t.Cleanup(func() { _ = table.Close() }) // read-only
 	for _, r := range []perfevent.Record{
 		exec(1, self), mmap(2, self, 0x1000, 0x2000, 0, "//anon"),
 		fork(3, self, pidA), fork(4, pidA, pidB),
@@ -201,7 +201,7 @@ func followed(t *testing.T, path string) *safeopen.File {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = f.Close() }) // was only read
+	t.Cleanup(func() { _ = f.Close() }) // read-only
 	return f
 }
 

@@ -73,7 +73,7 @@ func TestSurvivor(t *testing.T) {
 	}
 
 	table := NewTable(Options{})
-	t.Cleanup(func() { _ = table.Close() }) // was only read
+	t.Cleanup(func() { _ = table.Close() }) // read-only
 	checkMaps(t, table, pid)
 	if table.Gone() != 0 {
 		t.Errorf("%d processes gone", table.Gone())

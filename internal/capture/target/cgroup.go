@@ -35,6 +35,6 @@ func OpenCgroup(t Target) (OpenedCgroup, error) {
 // Close closes it. It may be called if there is none.
 func (c OpenedCgroup) Close() {
 	if c.FD >= 0 {
-		_ = unix.Close(c.FD) // was only read
+		_ = unix.Close(c.FD) // read-only
 	}
 }

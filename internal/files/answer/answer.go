@@ -1,6 +1,6 @@
-// Package answer asks questions of those who may never answer: a file system of a
-// network whose server is gone, or of FUSE whose daemon is stuck, holds whoever
-// opens or reads a file of it.
+// Package answer bounds calls into file systems that may hang. A network file system
+// whose server is gone, or FUSE whose daemon is stuck, blocks every process that opens or
+// reads one of its files.
 package answer
 
 import (
@@ -10,53 +10,53 @@ import (
 	"time"
 )
 
-// ErrNone says that a file's file system did not answer.
+// ErrNone means that a file system did not respond in time.
 var ErrNone = errors.New("its file system does not answer")
 
-// within is how long an answer may take.
+// within is the time limit of a question.
 const within = 2 * time.Second
 
-// maxOpen is how many questions may wait for their answers before no more are
-// asked: each keeps a thread, of which Go's runtime allows 10,000. Nobody who answers
-// should ever suffer from it, as there is one question for each who does not, or a few
-// that were asked at the same time.
+// maxOpen is the maximum number of unanswered questions. Each occupies a thread, and the
+// Go runtime allows 10,000. The limit should never affect file systems that respond: each
+// one that does not has a single open question, or a few that were asked at the same
+// time.
 const maxOpen = 1024
 
-// errTooMany is what follows the first maxOpen questions.
+// errTooMany is returned when maxOpen questions are unanswered.
 var errTooMany = fmt.Errorf("%d questions to file systems have no answer, and no more are asked: %w", maxOpen, ErrNone)
 
-// Place is what may fail to answer: a file system by its device number or, where
-// that is not known yet, the surroundings of a path.
+// Place identifies what may not respond: a file system by its device number or, if that
+// is not known yet, the leading directories of a path.
 type Place struct {
-	Device uint64 // as stat(2) tells it
-	Near   string // what the surroundings are called
+	Device uint64 // from stat(2)
+	Near   string // leading directories of a path
 }
 
-// asker asks. Who did not answer in time is not asked again until it does answer.
-// It may be used from several goroutines.
+// asker asks questions. A place that did not answer in time is not asked again until it
+// has answered. It is safe for concurrent use.
 type asker struct {
 	within time.Duration
 	mu     sync.Mutex
-	open   map[Place]int // questions that were given up
-	all    int           // their number
+	open   map[Place]int // abandoned questions
+	all    int           // their total
 }
 
 func newAsker() *asker { return &asker{within: within, open: map[Place]int{}} }
 
-// everywhere remembers, for all of the process, who does not answer.
+// everywhere is the process-wide record of places that do not respond.
 var everywhere = newAsker()
 
-// Visit is a question on its way: whoever follows a path comes to one file system
-// after the other.
+// Visit is a question in progress, which may move from one file system to the next along
+// a path.
 type Visit struct {
 	asker   *asker
-	who     Place // who was asked in the first place
-	at      Place // who is asked now
+	who     Place // the first place
+	at      Place // the current place
 	givenUp bool
 }
 
-// Reach says that what comes now is asked of p. If p does not answer, or nobody
-// waits for the question any more, it returns [ErrNone], and p is not to be asked.
+// Reach reports that the question moves on to p. It returns [ErrNone] if p does not
+// respond or the question was abandoned, and then p must not be accessed.
 func (v *Visit) Reach(p Place) error {
 	v.asker.mu.Lock()
 	defer v.asker.mu.Unlock()
@@ -67,8 +67,7 @@ func (v *Visit) Reach(p Place) error {
 	return nil
 }
 
-// Leave says that what comes now is not asked of who was reached last, but of
-// whom [Ask] was told.
+// Leave reports that the question moves back to the place given to [Ask].
 func (v *Visit) Leave() {
 	v.asker.mu.Lock()
 	defer v.asker.mu.Unlock()
@@ -77,15 +76,15 @@ func (v *Visit) Leave() {
 	}
 }
 
-// Ask returns what question, which is asked of who first, returns; or [ErrNone] if
-// that takes too long: then who was reached last is not asked any more, until it does
-// answer. What question returns after that is handed to late.
+// Ask runs question, which starts at who, and returns its result. It returns [ErrNone] if
+// question takes too long; the place reached last is then not asked again until it
+// responds. A later result of question goes to late.
 func Ask[T any](who Place, question func(*Visit) (T, error), late func(T, error)) (T, error) {
 	return ask(everywhere, nil, who, question, late)
 }
 
-// AskPatiently is [Ask] for a loop that must not stop: it waits no longer than p
-// allows. A nil p allows what Ask does.
+// AskPatiently is like [Ask] for a loop that must not stall: it waits no longer than p
+// allows. A nil p waits as long as Ask.
 func AskPatiently[T any](p *Patience, who Place, question func(*Visit) (T, error), late func(T, error)) (T, error) {
 	return ask(everywhere, p, who, question, late)
 }
@@ -103,20 +102,20 @@ func ask[T any](a *asker, p *Patience, who Place, question func(*Visit) (T, erro
 	return got, err
 }
 
-// Question is one of several that [AskEach] asks.
+// Question is one of the questions of [AskEach].
 type Question[T any] struct {
-	// Who is asked first.
+	// Who is the first place.
 	Who Place
-	// Ask asks, in another goroutine.
+	// Ask asks the question, in another goroutine.
 	Ask func(*Visit) (T, error)
-	// Answered is called with the answer, or with [ErrNone] if there is none in time.
-	// Late is called with an answer that comes after that, in another goroutine.
+	// Answered receives the result, or [ErrNone] if there is none in time. Late receives
+	// a result that comes after that, in another goroutine.
 	Answered, Late func(T, error)
 }
 
-// AskEach asks one question after the other, and goes on to the next if one has no
-// answer in the time that p allows. While all are answered it starts only one goroutine,
-// to be fast enough for the files of programs that run for a moment.
+// AskEach asks questions one after the other, and moves on to the next if one is not
+// answered within the time that p allows. While all are answered it uses a single
+// goroutine, which makes it fast enough for the files of short-lived processes.
 func AskEach[T any](p *Patience, questions []Question[T]) { askEach(everywhere, p, questions) }
 
 func askEach[T any](a *asker, p *Patience, questions []Question[T]) {
@@ -127,15 +126,15 @@ func askEach[T any](a *asker, p *Patience, questions []Question[T]) {
 	}
 }
 
-// round asks questions until one has no answer in time.
+// round asks questions until one is not answered in time.
 type round[T any] struct {
 	asker     *asker
 	questions []Question[T]
-	answered  chan struct{} // sent to when there are answers
+	answered  chan struct{} // signals new answers
 
 	mu      sync.Mutex
 	answers []reply[T]
-	visit   *Visit // of the question that is open, nil if there is none
+	visit   *Visit // of the open question; nil if there is none
 	since   time.Time
 	givenUp bool
 }
@@ -145,7 +144,7 @@ type reply[T any] struct {
 	err   error
 }
 
-// ask asks the questions in turn.
+// ask asks the questions in order.
 func (r *round[T]) ask() {
 	for _, q := range r.questions {
 		v, err := r.asker.visit(q.Who)
@@ -169,15 +168,15 @@ func (r *round[T]) ask() {
 		r.answers = append(r.answers, got)
 		done := len(r.answers) == len(r.questions)
 		r.mu.Unlock()
-		// One that waits is woken for the last answer alone.
+		// Wake the waiter only for the last answer.
 		if done {
 			r.answered <- struct{}{}
 		}
 	}
 }
 
-// await hands the answers over, waits for each of them as long as p allows, and
-// returns how many questions are done with.
+// await delivers the answers, waits for each as long as p allows, and returns the number
+// of finished questions.
 func (r *round[T]) await(p *Patience) int {
 	handed := 0
 	for limit := p.limit(r.asker.within); ; {
@@ -194,7 +193,7 @@ func (r *round[T]) await(p *Patience) int {
 		r.mu.Lock()
 		answers := r.answers[handed:]
 		if r.visit != nil {
-			// It may have begun just now.
+			// The question may have begun just now.
 			asked := time.Since(r.since)
 			if r.givenUp = asked >= limit; r.givenUp {
 				r.visit.giveUp()
@@ -219,8 +218,7 @@ func (r *round[T]) await(p *Patience) int {
 	}
 }
 
-// visit begins a question to who, unless who does not answer, or too many others do
-// not.
+// visit begins a question to who, unless who does not respond or too many others do not.
 func (a *asker) visit(who Place) (*Visit, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -233,7 +231,7 @@ func (a *asker) visit(who Place) (*Visit, error) {
 	return &Visit{asker: a, who: who, at: who}, nil
 }
 
-// giveUp counts the question among those that have no answer.
+// giveUp counts the question as abandoned.
 func (v *Visit) giveUp() {
 	v.asker.mu.Lock()
 	defer v.asker.mu.Unlock()
@@ -242,7 +240,7 @@ func (v *Visit) giveUp() {
 	v.asker.open[v.at]++
 }
 
-// end counts it out again: it was answered.
+// end uncounts an abandoned question, which was answered.
 func (v *Visit) end() {
 	v.asker.mu.Lock()
 	defer v.asker.mu.Unlock()

@@ -5,28 +5,28 @@ import (
 	"time"
 )
 
-// What a [Patience] allows: maxPatience at once, and one part in patienceShare of the
-// time in the long run; but leastPatience for each question, in which a local file
-// system answers if the CPUs are not all busy.
+// Bounds of a [Patience]: maxPatience at once, and 1/patienceShare of the time in the
+// long run, but at least leastPatience for each question, in which a local file system
+// answers unless the CPUs are all busy.
 const (
 	maxPatience   = 500 * time.Millisecond
 	patienceShare = 10
 	leastPatience = time.Millisecond
 )
 
-// Patience bounds how long a loop waits for answers in total, since strangers may mount
-// any number of file systems that do not answer. Several goroutines may use it. A nil
-// Patience waits for each answer as long as [Ask] does.
+// Patience bounds the total time that a loop waits for answers. Otherwise strangers could
+// delay it at will by mounting many file systems that do not respond. It is safe for
+// concurrent use. A nil Patience waits for each answer as long as [Ask] does.
 type Patience struct {
 	mu   sync.Mutex
 	left time.Duration
-	at   time.Time // when left was true
+	at   time.Time // the time of left
 }
 
-// NewPatience returns a patience that is not used up.
+// NewPatience returns an unused Patience.
 func NewPatience() *Patience { return &Patience{left: maxPatience, at: time.Now()} }
 
-// limit returns how long the next question may take, most at most.
+// limit returns how long the next question may take, at most most.
 func (p *Patience) limit(most time.Duration) time.Duration {
 	if p == nil {
 		return most
@@ -39,7 +39,7 @@ func (p *Patience) limit(most time.Duration) time.Duration {
 	return min(max(p.left, leastPatience), most)
 }
 
-// spend notes that somebody waited.
+// spend records a wait.
 func (p *Patience) spend(waited time.Duration) {
 	if p == nil {
 		return

@@ -1,5 +1,4 @@
-// Package atomicfile writes an output file that appears complete or not at
-// all.
+// Package atomicfile writes output files that appear complete or not at all.
 package atomicfile
 
 import (
@@ -19,36 +18,35 @@ import (
 
 // File is an output that is being written. It is not safe for concurrent use.
 //
-// While a regular file is written its data has no name, or a temporary one
-// where the file system cannot do without: then only a process that is killed
-// outright leaves something behind, and not under the name asked for.
+// The data of a regular file has no name until [File.Commit], or a temporary name if the
+// file system cannot do without. So only a process that is killed leaves something
+// behind, and not under the requested name.
 type File struct {
 	path string // as given
 	f    *os.File
 	w    *bufio.Writer
 
-	// target is the file that Commit puts in place, path with its links
-	// followed; empty if f is written to directly.
+	// target is the file that Commit puts in place: path with its links followed. It is
+	// empty if f is written directly.
 	target string
-	// temporary is the name that the data has until then; empty if none.
+	// temporary is the data's name until Commit, or empty.
 	temporary string
-	standard  bool // f is the process's own and stays open
+	standard  bool // f belongs to the process and stays open
 	fresh     bool // target must not exist
 }
 
-// Create begins the output named path, creating what it needs at once, so that
-// a path that cannot be written fails before there is anything to write. An
-// existing file keeps its contents until Commit, and then its permissions and,
-// where we may, its owner; a new one gets 0644 less the umask. A symbolic link
-// stays, and the file it leads to is written.
+// Create begins the output named path. It creates what it needs at once, so that it fails
+// early if path is not writable. An existing file keeps its contents until Commit, which
+// preserves its permissions and, if allowed, its owner. A new file gets mode 0644 less
+// the umask. A symbolic link stays, and the file it refers to is written.
 //
-// In a folder that others can write to, whoever guesses a name can take it first. A
-// file of somebody else there is replaced by one of our own, owner and permissions
-// included; links, pipes and devices of somebody else are refused, and so is a file that
-// the kernel would not let us replace (the sticky bit).
+// In a directory that others can write to, anyone who guesses a name can take it first.
+// There, another user's file is replaced by our own, with our owner and permissions.
+// Another user's links, pipes and devices are rejected, and so is a file that the kernel
+// would not let us replace (the sticky bit).
 //
-// "-" and /dev/stdout are standard output, /dev/stderr standard error. These,
-// pipes, terminals and other devices are written as the data comes.
+// "-" and /dev/stdout mean standard output, /dev/stderr standard error. These, pipes,
+// terminals and other devices are written immediately.
 func Create(path string) (*File, error) {
 	f := &File{path: path}
 	if err := f.open(); err != nil {
@@ -58,9 +56,8 @@ func Create(path string) (*File, error) {
 	return f, nil
 }
 
-// CreateNew begins an output as [Create] does, but of a file that must not exist:
-// it and Commit fail with [fs.ErrExist] if something has the name, even if
-// somebody else writes it at the same time.
+// CreateNew is like [Create] but requires that the file does not exist: it and Commit
+// fail with [fs.ErrExist] if it does, even if another process creates it concurrently.
 func CreateNew(path string) (*File, error) {
 	if _, err := os.Lstat(path); err == nil {
 		return nil, fmt.Errorf("create %s: %w", path, fs.ErrExist)
@@ -100,7 +97,7 @@ func (f *File) open() error {
 		return f.openDirectly(old, in)
 	}
 	if old != nil {
-		// Renaming over a file asks nobody whether it may be written.
+		// rename(2) does not check whether the old file is writable.
 		if err := unix.Faccessat(unix.AT_FDCWD, f.path, unix.W_OK, unix.AT_EACCESS); err != nil {
 			return err
 		}
@@ -121,7 +118,7 @@ func (f *File) open() error {
 	return nil
 }
 
-// openDirectly opens a pipe, a terminal or another device, which lies in a folder.
+// openDirectly opens a pipe, terminal or other device in the given directory.
 func (f *File) openDirectly(old fs.FileInfo, in folder) error {
 	if in.letsIn(old) {
 		return errStrangersPipe
@@ -137,9 +134,9 @@ func (f *File) openDirectly(old fs.FileInfo, in folder) error {
 	return nil
 }
 
-// followLinks returns the file that path leads to, which need not exist.
+// followLinks returns the file that path leads to. It need not exist.
 func followLinks(path string) (string, error) {
-	for range 40 { // as many as the kernel follows
+	for range 40 { // the kernel's limit
 		link, err := readLink(path)
 		if errors.Is(err, errNoLink) || errors.Is(err, fs.ErrNotExist) {
 			return path, nil
@@ -148,7 +145,7 @@ func followLinks(path string) (string, error) {
 			return "", err
 		}
 		if !filepath.IsAbs(link) {
-			// Not filepath.Join: in "a/../b" a may be a link, too.
+			// Not filepath.Join: in "a/../b", a may be a link too.
 			link = directory(path) + "/" + link
 		}
 		path = link
@@ -156,7 +153,7 @@ func followLinks(path string) (string, error) {
 	return "", unix.ELOOP
 }
 
-// directory returns the directory of path without tidying it up.
+// directory returns the directory of path without cleaning it.
 func directory(path string) string {
 	i := strings.LastIndexByte(path, '/')
 	switch {
@@ -168,8 +165,8 @@ func directory(path string) string {
 	return path[:i]
 }
 
-// openTemporary opens a file without a name in the target's directory, or
-// where the file system has no such thing, one with a temporary name.
+// openTemporary opens an unnamed file in the target's directory, or one with a temporary
+// name if the file system does not support O_TMPFILE.
 func (f *File) openTemporary() error {
 	if strings.HasSuffix(f.target, "/") {
 		return unix.EISDIR
@@ -192,8 +189,8 @@ func (f *File) openNamed() error {
 	return err
 }
 
-// temporaryName returns a name beside the target that nobody else uses. The
-// target's own name is cut so that the result fits any file system.
+// temporaryName returns an unused name next to the target. It truncates the target's own
+// name to fit any file system.
 func (f *File) temporaryName() string {
 	base := filepath.Base(f.target)
 	return directory(f.target) + "/." + base[:min(len(base), 200)] + "." +
@@ -208,19 +205,18 @@ func keepMetadata(f *os.File, old fs.FileInfo) error {
 	return f.Chmod(old.Mode().Perm())
 }
 
-// Write implements io.Writer. Data is buffered: an error may be that of an
-// earlier Write.
+// Write implements io.Writer. Data is buffered, so an error may stem from an earlier
+// Write.
 func (f *File) Write(p []byte) (int, error) {
 	n, err := f.w.Write(p)
 	return n, f.wrap(err)
 }
 
-// Commit writes out what is buffered and puts the file in place. If it fails
-// nothing is left behind. The file must not be used afterwards, but for Abort,
-// which does nothing then.
+// Commit flushes the data and puts the file in place. If it fails, nothing is left
+// behind. Afterwards the file must not be used, except that Abort has no effect.
 //
-// It does not wait for the disk: what a power cut may cost is not worth
-// making every user wait.
+// Commit does not sync to disk: making every user wait is not worth the rare power
+// failure.
 func (f *File) Commit() error {
 	err := f.wrap(f.commit())
 	if err != nil {
@@ -235,7 +231,7 @@ func (f *File) commit() error {
 	}
 	if f.target != "" && f.temporary == "" {
 		name := f.temporaryName()
-		// Only through /proc may everyone name a file they have open.
+		// Unprivileged processes can link an open file only through /proc.
 		open := fmt.Sprintf("/proc/self/fd/%d", f.f.Fd())
 		if err := unix.Linkat(unix.AT_FDCWD, open, unix.AT_FDCWD, name, unix.AT_SYMLINK_FOLLOW); err != nil {
 			return err
@@ -251,7 +247,7 @@ func (f *File) commit() error {
 	if f.fresh {
 		return f.place()
 	}
-	// Not linked to its own name: that works only while it is free.
+	// Not a link to its own name, which works only while the name is free.
 	if err := os.Rename(f.temporary, f.target); err != nil {
 		return err
 	}
@@ -268,18 +264,18 @@ func (f *File) place() error {
 		}
 		return err
 	}
-	// Network file systems know no such renaming, but links.
+	// Network file systems do not support RENAME_NOREPLACE, but they do support links.
 	if err := unix.Link(f.temporary, f.target); err != nil {
 		return err
 	}
-	return f.Abort() // of the other name
+	return f.Abort() // removes the temporary name
 }
 
-// Abort gives the output up: of a regular file nothing is left behind. After
-// Commit it does nothing, and so can be deferred. It fails only where a
-// temporary name cannot be removed.
+// Abort discards the output and leaves nothing of a regular file behind. It has no effect
+// after Commit, so it can be deferred. It fails only if a temporary name cannot be
+// removed.
 func (f *File) Abort() error {
-	_ = f.close() // what was written is not wanted
+	_ = f.close() // the data is discarded
 	if f.temporary == "" {
 		return nil
 	}
@@ -298,7 +294,7 @@ func (f *File) close() error {
 	return file.Close()
 }
 
-// wrap says what failed, on what, and what can be done.
+// wrap adds the path and the remedy to err.
 func (f *File) wrap(err error) error {
 	switch {
 	case err == nil:
@@ -309,8 +305,8 @@ func (f *File) wrap(err error) error {
 	return fmt.Errorf("write %s: %w", f.path, reason(err))
 }
 
-// reason returns the cause of a failed system call without the path, which for
-// a temporary file tells nobody anything.
+// reason returns the cause of a failed system call without the path, which means nothing
+// to users if the file is temporary.
 func reason(err error) error {
 	if e := (*fs.PathError)(nil); errors.As(err, &e) {
 		return e.Err

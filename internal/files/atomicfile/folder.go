@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Why an output is refused for what somebody else put in its place.
+// Reasons to reject an output path that another user prepared.
 var (
 	errStrangersFile = errors.New("it is another user's file, in a folder where only its owner can replace it: choose another name")
 	errStrangersPipe = errors.New("it is another user's pipe or device, in a folder that others can write to: choose another name")
@@ -17,12 +17,13 @@ var (
 	errReplaced      = errors.New("it was replaced by something else just now")
 )
 
-// folder is a directory, as stat(2) tells of it: what is in it may be of whoever can write
-// to it. The kernel's sysctls fs.protected_symlinks and others of that kind ask the same
-// of the folders that have the sticky bit, if they are set.
+// folder describes a directory by stat(2): anyone who can write to it may own its
+// entries. The sysctls fs.protected_symlinks and its relatives apply the same checks to
+// sticky directories, where they are enabled.
 type folder struct{ stat syscall.Stat_t }
 
-// folderOf returns the folder that path lies in. That there is none is for others to say.
+// folderOf returns the directory that contains path. It is up to the caller to report
+// that it does not exist.
 func folderOf(path string) (f folder, err error) {
 	info, err := os.Stat(directory(path))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -34,31 +35,32 @@ func folderOf(path string) (f folder, err error) {
 	return folder{*info.Sys().(*syscall.Stat_t)}, nil
 }
 
-// letsIn reports whether somebody other than we and the folder's owner, who can do
-// anything in it, may have put a file there.
+// letsIn reports whether a user other than us and the directory's owner, who can do
+// anything in it, may have put file there.
 func (f folder) letsIn(file fs.FileInfo) bool {
 	const others = unix.S_IWGRP | unix.S_IWOTH
 	owner := file.Sys().(*syscall.Stat_t).Uid
 	return f.stat.Mode&others != 0 && int(owner) != os.Geteuid() && owner != f.stat.Uid
 }
 
-// keeps reports whether a file of somebody else cannot be replaced by us.
+// keeps reports whether we cannot replace another user's file.
 func (f folder) keeps(file fs.FileInfo) bool {
 	us := os.Geteuid()
 	return f.stat.Mode&unix.S_ISVTX != 0 && us != 0 && us != int(f.stat.Uid) && us != int(file.Sys().(*syscall.Stat_t).Uid)
 }
 
-// errNoLink is what [readLink] returns for what is no symbolic link.
+// errNoLink is returned by [readLink] if the path is not a symbolic link.
 var errNoLink = errors.New("no symbolic link")
 
-// readLink returns where a symbolic link leads to, unless somebody else put it there.
+// readLink returns the target of a symbolic link, unless another user may have created
+// the link.
 func readLink(path string) (string, error) {
-	// What is looked at and what is read has to be the same link.
+	// The link must not change between the check and the read.
 	link, err := os.OpenFile(path, unix.O_PATH|unix.O_NOFOLLOW, 0)
 	if err != nil {
 		return "", err
 	}
-	defer func() { _ = link.Close() }() // was only looked at
+	defer func() { _ = link.Close() }() // O_PATH
 	info, err := link.Stat()
 	if err != nil {
 		return "", err

@@ -1,5 +1,5 @@
-// Package ctxfile reads files until a context ends, so that Ctrl-C ends what
-// reads gigabytes, or waits for the other end of a pipe.
+// Package ctxfile reads files until a context is done, so that Ctrl-C interrupts reading
+// gigabytes or waiting for the other end of a pipe.
 package ctxfile
 
 import (
@@ -13,15 +13,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pollMillis is how long a read may wait before it looks at the context again.
+// pollMillis is how long a read may block before it checks the context again.
 const pollMillis = 100
 
-// File is a file whose reads fail with the context's error once that has ended.
+// File is a file whose reads fail with the context's error once the context is done.
 type File struct {
 	ctx   context.Context
 	f     *os.File
 	name  string
-	waits bool // reads may wait: a pipe, a terminal
+	waits bool // reads may block: a pipe, a terminal
 }
 
 // Open opens the file at path; "-" is standard input.
@@ -36,8 +36,8 @@ func Open(ctx context.Context, path string) (*File, error) {
 	return newFile(ctx, f, path)
 }
 
-// open opens the file at path. A named pipe has us wait until somebody writes to
-// it, which nothing but the end of ctx ends.
+// open opens the file at path. Opening a named pipe blocks until it has a writer or ctx
+// is done.
 func open(ctx context.Context, path string) (*os.File, error) {
 	type opened struct {
 		f   *os.File
@@ -50,7 +50,7 @@ func open(ctx context.Context, path string) (*os.File, error) {
 		case done <- opened{f, err}:
 		case <-ctx.Done():
 			if err == nil {
-				_ = f.Close() // nobody wants it any more
+				_ = f.Close() // ctx is done: nobody wants it
 			}
 		}
 	}()
@@ -62,8 +62,8 @@ func open(ctx context.Context, path string) (*os.File, error) {
 	}
 }
 
-// Temporary creates an empty file for reading and writing that vanishes when
-// it is closed. pattern is that of [os.CreateTemp]; TMPDIR chooses the place.
+// Temporary creates an empty file for reading and writing that vanishes when it is
+// closed. pattern is as for [os.CreateTemp]; TMPDIR sets the directory.
 func Temporary(ctx context.Context, pattern string) (*File, error) {
 	f, err := os.CreateTemp("", pattern)
 	if err != nil {
@@ -75,8 +75,8 @@ func Temporary(ctx context.Context, pattern string) (*File, error) {
 	return newFile(ctx, f, "temporary file")
 }
 
-// Regular returns f if it is a regular file, which can be read again and at any
-// place; else a temporary copy of it, and closes f. After an error f is open.
+// Regular returns f if it is a regular file and so can be read again and at any offset.
+// Otherwise it returns a temporary copy and closes f. On error, f stays open.
 func Regular(ctx context.Context, f *File, pattern string) (*File, error) {
 	info, err := f.Stat()
 	if err != nil || info.Mode().IsRegular() {
@@ -89,7 +89,7 @@ func Regular(ctx context.Context, f *File, pattern string) (*File, error) {
 	if _, err := io.Copy(tmp, f); err != nil {
 		return nil, errors.Join(fmt.Errorf("copying %s to a temporary file: %w (TMPDIR chooses another place)", f.name, err), tmp.Close())
 	}
-	_ = f.Close() // was only read
+	_ = f.Close() // read-only
 	if _, err := tmp.Seek(0, io.SeekStart); err != nil {
 		return nil, errors.Join(err, tmp.Close())
 	}
@@ -105,7 +105,7 @@ func newFile(ctx context.Context, f *os.File, name string) (*File, error) {
 	return &File{ctx: ctx, f: f, name: name, waits: !info.Mode().IsRegular() && !info.IsDir()}, nil
 }
 
-// Name returns the path given to Open, or what stands for it in errors.
+// Name returns the path given to Open, or its replacement in errors.
 func (f *File) Name() string { return f.name }
 
 // Stat describes the file.
@@ -119,7 +119,7 @@ func (f *File) Read(b []byte) (int, error) {
 	return f.f.Read(b)
 }
 
-// wait returns when a read would not wait, or with the context.
+// wait returns when a read would not block, or when the context is done.
 func (f *File) wait() error {
 	for {
 		if err := f.ctx.Err(); err != nil || !f.waits {

@@ -16,33 +16,34 @@ import (
 	"fulgur/internal/files/answer"
 )
 
-// devices knows the file systems' standing by their device numbers, without asking them.
+// devices caches the standing of file systems by device number.
 var devices = &deviceTable{}
 
-// deviceTable knows of what is mounted here from /proc/self/mountinfo. Others, as those
-// of other mount namespaces and the subvolumes of btrfs, have to be asked. The kernel's
-// own tmpfs, where memfd_create(2) has its files, is known though nobody can mount it.
+// deviceTable knows the file systems mounted here from /proc/self/mountinfo. Others have
+// to be asked: those of other mount namespaces, and btrfs subvolumes. The kernel's
+// internal tmpfs, which backs memfd_create(2), is known though it is not mounted.
 type deviceTable struct {
 	mu      sync.Mutex
-	mounts  *os.File        // /proc/self/mountinfo; nil before the first question
-	mounted map[uint64]bool // whether it is of FUSE
-	memory  uint64          // the device number of the kernel's own tmpfs; 0 if not known
-	// asked are those that were asked for their type.
+	mounts  *os.File        // /proc/self/mountinfo; nil before the first use
+	mounted map[uint64]bool // device number to whether it is FUSE
+	memory  uint64          // the device number of the kernel's internal tmpfs; 0 if unknown
+	// asked caches the file systems that were asked for their type.
 	asked map[uint64]askedDevice
 }
 
-// askedDevice is a file system that was asked. A descriptor holds it until then, so that
-// its device number is no other's.
+// askedDevice is the answer of a file system. It holds a descriptor until askAgain has
+// passed, so that the device number is not reused.
 type askedDevice struct {
 	on    standing
 	holds int
 	until time.Time
 }
 
-// askAgain is for how long it is held: nobody can unmount it meanwhile.
+// askAgain is how long an answer is cached. The file system cannot be unmounted in the
+// meantime.
 const askAgain = time.Second
 
-// standing returns that of the file system of fd, which has the given device number.
+// standing returns the standing of the file system of fd, whose device number is device.
 func (t *deviceTable) standing(fd int, device uint64) (standing, error) {
 	t.mu.Lock()
 	isFUSE, mounted := t.isFUSE(device)
@@ -65,9 +66,9 @@ func (t *deviceTable) standing(fd int, device uint64) (standing, error) {
 		if errors.Is(err, answer.ErrNone) {
 			return remote, err
 		}
-		return elsewhere, nil // a machine without helpers still has files
+		return elsewhere, nil // keep working without helpers
 	}
-	on := remote // FUSE need not tell
+	on := remote // FUSE may not respond
 	if err == nil && len(body) == 8 && slices.Contains(disks, int64(binary.NativeEndian.Uint64(body))) {
 		on = onDisk
 	}
@@ -75,7 +76,7 @@ func (t *deviceTable) standing(fd int, device uint64) (standing, error) {
 	return on, nil
 }
 
-// keep remembers what a file system answered.
+// keep caches the standing of a file system.
 func (t *deviceTable) keep(fd int, device uint64, on standing) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -94,11 +95,11 @@ func (t *deviceTable) keep(fd int, device uint64, on standing) {
 		t.mu.Lock()
 		defer t.mu.Unlock()
 		delete(t.asked, device)
-		_ = unix.Close(holds) // was only looked at
+		_ = unix.Close(holds) // O_PATH
 	})
 }
 
-// isFUSE reports whether a file system is of FUSE, and whether it is mounted here.
+// isFUSE reports whether a file system is FUSE, and whether it is mounted here.
 func (t *deviceTable) isFUSE(device uint64) (isFUSE, mounted bool) {
 	if t.mounts == nil {
 		var err error
@@ -107,7 +108,8 @@ func (t *deviceTable) isFUSE(device uint64) (isFUSE, mounted bool) {
 		}
 		t.memory = memoryDevice()
 	} else {
-		// POLLPRI says that mounts came or went since the last poll, see proc_pid_mounts(5).
+		// POLLPRI reports a change of the mounts since the last poll, see
+		// proc_pid_mounts(5).
 		changed := []unix.PollFd{{Fd: int32(t.mounts.Fd()), Events: unix.POLLPRI}}
 		if n, err := unix.Poll(changed, 0); err == nil && n == 0 {
 			isFUSE, mounted = t.mounted[device]
@@ -125,15 +127,15 @@ func (t *deviceTable) isFUSE(device uint64) (isFUSE, mounted bool) {
 	return isFUSE, mounted
 }
 
-// memoryDevice returns the device number of the kernel's own tmpfs, or 0. All files of
-// memfd_create(2) without huge pages, System V shared memory and shared anonymous
-// mappings have it, in all mount namespaces.
+// memoryDevice returns the device number of the kernel's internal tmpfs, or 0. All
+// memfd_create(2) files without huge pages, System V shared memory and shared anonymous
+// mappings have this device number, in all mount namespaces.
 func memoryDevice() uint64 {
 	fd, err := unix.MemfdCreate("fulgur", unix.MFD_CLOEXEC)
 	if err != nil {
 		return 0 // seccomp forbids it
 	}
-	defer func() { _ = unix.Close(fd) }() // was only looked at
+	defer func() { _ = unix.Close(fd) }() // it is empty
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
 		return 0
@@ -141,8 +143,8 @@ func memoryDevice() uint64 {
 	return st.Dev
 }
 
-// fuseByDevice reads which of the file systems in /proc/PID/mountinfo are of FUSE, see
-// proc_pid_mountinfo(5).
+// fuseByDevice parses /proc/PID/mountinfo, see proc_pid_mountinfo(5), and maps each
+// device number to whether it is FUSE.
 func fuseByDevice(mountinfo []byte) map[uint64]bool {
 	fuse := map[uint64]bool{}
 	for line := range bytes.Lines(mountinfo) {

@@ -18,22 +18,21 @@ import (
 	"fulgur/internal/linux/capability"
 )
 
-// File is a file or directory that was found to be what it should be. Its methods
-// wait for its file system for a moment only; where that does not answer, their
-// errors wrap [answer.ErrNone].
+// File is a file or directory that passed its check. Its methods wait for its file system
+// only briefly; if it does not respond, their errors wrap [answer.ErrNone].
 //
-// Of a file system that may stop answering, nothing stays open for reading: whoever
-// closes that, and be it the kernel when it ends a process, has FUSE ask its daemon,
-// and waits for ever. What was only looked at (O_PATH) is closed without a question,
-// so that is kept, and is opened for each reading.
+// A File on a file system that may stop responding is not kept open for reading. Closing
+// such a descriptor makes FUSE ask its daemon, and even the kernel waits for that when it
+// ends a process. So the File keeps an O_PATH descriptor, which closes without asking,
+// and opens it for each read.
 type File struct {
-	file   *os.File // open for reading if on is onDisk, else only looked at
+	file   *os.File // open for reading if on is onDisk, otherwise O_PATH
 	name   string
 	info   info
 	on     standing // of its file system
 	off    int64    // of the next Read
 	rights capability.Set
-	// patience is what its readers wait with, nil for as long as [answer.Ask] does.
+	// patience bounds the waits of the readers; nil means the default of [answer.Ask].
 	patience *answer.Patience
 }
 
@@ -45,20 +44,20 @@ func (f *File) With(p *answer.Patience) *File {
 	return &other
 }
 
-// placeDepth is how many directories of a path tell mounts apart: those of a mount
-// that does not answer are best asked once, and what lies beside it is not to
-// suffer.
+// placeDepth is the number of leading directories that identify a mount whose device is
+// unknown. A mount that does not respond is then asked only once, and files beside it are
+// not affected.
 const placeDepth = 3
 
-// placeOf returns the surroundings of name below root.
+// placeOf returns the leading directories of name below root.
 func placeOf(root, name string) answer.Place {
 	parts := strings.SplitN(strings.TrimPrefix(path.Dir(path.Clean("/"+name)), "/"), "/", placeDepth+1)
 	return answer.Place{Near: path.Join(root, path.Join(parts[:min(len(parts), placeDepth)]...))}
 }
 
-// Open opens what is at name below the directory root, for reading, if accept
-// returns nil for it. Symbolic links lead to places below root, whatever they
-// say: those of a container mean its own files.
+// Open opens name below the directory root for reading, if accept returns nil for it.
+// Symbolic links resolve below root whatever they say: links in a container refer to the
+// container's own files.
 func Open(root, name string, accept func(*unix.Stat_t) error) (*File, error) {
 	f, err := answer.Ask(placeOf(root, name), func(v *answer.Visit) (*File, error) { return open(v, root, name, accept) },
 		func(f *File, err error) {
@@ -72,15 +71,15 @@ func Open(root, name string, accept func(*unix.Stat_t) error) (*File, error) {
 	return f, err
 }
 
-// OpenTrusted is [Open] for a path that strangers did not choose, though links on it
-// may lead anywhere, as /proc/PID/exe does. It is opened with the given capabilities.
+// OpenTrusted is like [Open] for a trusted path, whose links may lead anywhere, as
+// /proc/PID/exe does. It opens the file with the given capabilities.
 func OpenTrusted(name string, rights capability.Set, accept func(*unix.Stat_t) error) (*File, error) {
 	f, err := answer.Ask(answer.Place{Near: name}, func(v *answer.Visit) (*File, error) {
 		fd, err := Path(name, rights)
 		if err != nil {
 			return nil, err
 		}
-		defer func() { _ = unix.Close(fd) }() // was only looked at
+		defer func() { _ = unix.Close(fd) }() // O_PATH
 		return Hold(v, fd, name, rights, accept)
 	}, func(f *File, err error) {
 		if err == nil {
@@ -93,24 +92,23 @@ func OpenTrusted(name string, rights capability.Set, accept func(*unix.Stat_t) e
 	return f, err
 }
 
-// Stat returns what [os.Stat] does of what is at a trusted path.
+// Stat returns the [os.Stat] of a trusted path.
 func Stat(name string) (os.FileInfo, error) { return StatTrusted(name, AsUser) }
 
-// StatRoot is [Stat] of a root to open files below: one of a process may be another
-// user's.
+// StatRoot is [Stat] for the root of a process, which may belong to another user.
 func StatRoot(root string) (os.FileInfo, error) { return StatTrusted(root, toReach(root)) }
 
-// StatTrusted is [Stat] with the given capabilities.
+// StatTrusted is like [Stat] with the given capabilities.
 func StatTrusted(name string, rights capability.Set) (os.FileInfo, error) {
 	found, err := answer.Ask(answer.Place{Near: name}, func(v *answer.Visit) (os.FileInfo, error) {
 		fd, err := Path(name, rights)
 		if err != nil {
 			return nil, err
 		}
-		defer func() { _ = unix.Close(fd) }() // was only looked at
+		defer func() { _ = unix.Close(fd) }() // O_PATH
 		st, err := Look(v, fd)
 		return newInfo(name, st), err
-	}, func(os.FileInfo, error) {}) // nothing is left of it
+	}, func(os.FileInfo, error) {}) // it holds no resources
 	if errors.Is(err, answer.ErrNone) {
 		err = &os.PathError{Op: "stat", Path: name, Err: err}
 	}
@@ -120,10 +118,10 @@ func StatTrusted(name string, rights capability.Set) (os.FileInfo, error) {
 	return found, nil
 }
 
-// Hold returns what fd, a descriptor of [Path] or [At], stands for, if it can be
-// read with the given capabilities and accept returns nil for it; name is what it is
-// called. It leaves fd open. Unlike what it returns, it waits for the file system,
-// having told v which it is.
+// Hold returns the file of fd, an O_PATH descriptor, if it is readable with the given
+// capabilities and accept returns nil for it. name is its name in errors. fd stays open.
+// Unlike the methods of the result, Hold may block on the file system, which it reports
+// to v first.
 func Hold(v *answer.Visit, fd int, name string, rights capability.Set, accept func(*unix.Stat_t) error) (*File, error) {
 	on, err := reach(v, fd)
 	if err != nil {
@@ -147,7 +145,7 @@ func Hold(v *answer.Visit, fd int, name string, rights capability.Set, accept fu
 	if on == onDisk {
 		return f, nil
 	}
-	// It can be read, which is all that was to be known.
+	// It is readable, so keep only the O_PATH descriptor.
 	looked, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
 	if f.file != nil {
 		err = errors.Join(err, f.file.Close())
@@ -159,8 +157,8 @@ func Hold(v *answer.Visit, fd int, name string, rights capability.Set, accept fu
 	return f, nil
 }
 
-// info is what fstat(2) told of a file, as an [os.FileInfo]: os.File.Stat would ask the
-// file system.
+// info is the result of fstat(2) as an [os.FileInfo]. os.File.Stat would ask the file
+// system.
 type info struct {
 	name string
 	st   syscall.Stat_t
@@ -170,7 +168,7 @@ func newInfo(name string, st unix.Stat_t) info {
 	return info{path.Base(name), *(*syscall.Stat_t)(unsafe.Pointer(&st))}
 }
 
-// Same is [os.SameFile] for what this package tells of files.
+// Same is [os.SameFile] for the FileInfos of this package.
 func Same(a, b os.FileInfo) bool {
 	x, okX := a.Sys().(*syscall.Stat_t)
 	y, okY := b.Sys().(*syscall.Stat_t)
@@ -190,18 +188,18 @@ func (i info) Mode() os.FileMode {
 	case unix.S_IFDIR:
 		mode |= os.ModeDir
 	default:
-		mode |= os.ModeIrregular // none that was accepted
+		mode |= os.ModeIrregular // accept passed none of these
 	}
 	return mode
 }
 
-// Name returns the path that the file was opened at, its root included.
+// Name returns the path at which the file was opened, including its root.
 func (f *File) Name() string { return f.name }
 
-// Stat returns what the file was when it was opened.
+// Stat returns the state of the file when it was opened.
 func (f *File) Stat() (os.FileInfo, error) { return f.info, nil }
 
-// Now returns what fstat(2) tells of the file now.
+// Now returns the current fstat(2) of the file.
 func (f *File) Now() (unix.Stat_t, error) {
 	return ask(f, "stat", func() (st unix.Stat_t, err error) {
 		err = f.control(func(fd int) (err error) {
@@ -212,12 +210,12 @@ func (f *File) Now() (unix.Stat_t, error) {
 	})
 }
 
-// OS returns a descriptor of the file for programs that are to open it, at its path
-// in /proc/self/fd. It is closed with f.
+// OS returns a descriptor for programs that open the file by its path in /proc/self/fd.
+// It is closed with f.
 func (f *File) OS() *os.File { return f.file }
 
-// maxAsked is the number of bytes that a question asks for at most: many of them
-// may take as long as they do, as long as there are some all the time.
+// maxAsked is the maximum number of bytes of a single read. Large reads become several,
+// and only each of them is time-limited.
 const maxAsked = 1 << 20
 
 // ReadAt implements [io.ReaderAt].
@@ -235,7 +233,7 @@ func (f *File) ReadAt(b []byte, off int64) (n int, err error) {
 			}
 		} else {
 			part, err = reading(f, func(file *os.File) ([]byte, error) {
-				own := make([]byte, size) // a reading that was given up may still write to it
+				own := make([]byte, size) // an abandoned read may still write to it
 				n, err := file.ReadAt(own, at)
 				return own[:n], err
 			})
@@ -252,7 +250,7 @@ func (f *File) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Names returns the names of what is in a directory, most of them at most.
+// Names returns up to most names of entries in a directory.
 func (f *File) Names(most int) ([]string, error) {
 	if f.on == remote {
 		body, err := f.remotely(request{Op: opNames, Most: uint32(max(min(most, math.MaxInt32), 0))})
@@ -270,24 +268,23 @@ func (f *File) Names(most int) ([]string, error) {
 	return names, err
 }
 
-// Close closes the file. It asks nobody.
+// Close closes the file. It does not access the file system.
 func (f *File) Close() error { return f.file.Close() }
 
-// ask asks the file's file system for what op says.
+// ask runs question, the operation op on the file's file system, with a time limit.
 func ask[T any](f *File, op string, question func() (T, error)) (T, error) {
 	if f.on == onDisk {
 		return question()
 	}
 	on := answer.Place{Device: f.info.st.Dev}
-	got, err := answer.AskPatiently(f.patience, on, func(*answer.Visit) (T, error) { return question() }, func(T, error) {}) // what is late is of no use
+	got, err := answer.AskPatiently(f.patience, on, func(*answer.Visit) (T, error) { return question() }, func(T, error) {}) // late results are dropped
 	if errors.Is(err, answer.ErrNone) {
 		err = &os.PathError{Op: op, Path: f.name, Err: err}
 	}
 	return got, err
 }
 
-// reading asks the file's file system for what read returns of the file, open for
-// reading.
+// reading runs read on the file, open for reading, with a time limit.
 func reading[T any](f *File, read func(*os.File) (T, error)) (T, error) {
 	return ask(f, "read", func() (got T, err error) {
 		if f.on == onDisk {
@@ -300,12 +297,12 @@ func reading[T any](f *File, read func(*os.File) (T, error)) (T, error) {
 		}); err != nil {
 			return got, err
 		}
-		defer func() { _ = file.Close() }() // was only read
+		defer func() { _ = file.Close() }() // read-only
 		return read(file)
 	})
 }
 
-// remotely asks the file's file system through a helper.
+// remotely sends a request for the file to a helper process.
 func (f *File) remotely(r request) ([]byte, error) {
 	return ask(f, "read", func() (body []byte, err error) {
 		err = f.control(func(fd int) error {
@@ -319,15 +316,15 @@ func (f *File) remotely(r request) ([]byte, error) {
 	})
 }
 
-// control calls fn with the file's descriptor, which stays open meanwhile though
-// others may close the file.
+// control calls fn with the file's descriptor, which stays open during the call even if
+// the file is closed concurrently.
 func (f *File) control(fn func(fd int) error) error {
 	conn, err := f.file.SyscallConn()
 	if err != nil {
 		return err
 	}
 	if conn.Control(func(fd uintptr) { err = fn(int(fd)) }) != nil {
-		return os.ErrClosed // what else it fails for
+		return os.ErrClosed // the only possible error
 	}
 	return err
 }

@@ -15,33 +15,33 @@ import (
 	"fulgur/internal/linux/capability"
 )
 
-// A thread that waits for FUSE cannot be killed once the daemon has read its request,
-// and while it waits its process cannot end: not by exit(2), not by SIGKILL. So this
-// process asks no file system of FUSE anything, nor one that it does not know. It has
-// another process do so, which may stay behind: this program, by the name helperName,
-// on whose socket come requests.
+// A thread that waits for FUSE cannot be killed once the daemon has read its request, and
+// until it returns its process cannot end: neither by exit(2) nor by SIGKILL. So this
+// process never accesses a FUSE file system or an unknown one. A helper process does so
+// instead and may stay behind. The helper is this program started under the name
+// helperName, and reads requests from its socket.
 //
-// Each request has at most one descriptor, of [Path] or [At], and is answered before
-// the next comes. A user may run the helper, too: it has the user's rights alone.
+// Each request carries at most one O_PATH descriptor, and is answered before the next one
+// is sent. A user may run the helper too: it has only the user's privileges.
 
-// helperName is the name (argv[0]) of the helper, and helperSocket its socket.
+// helperName is the helper's name (argv[0]), and helperSocket its socket.
 const (
 	helperName   = "fulgur-files"
 	helperSocket = 3
 )
 
-// operation is what the helper is asked to do with the descriptor of a request.
+// operation is what a request does with its descriptor.
 type operation uint32
 
 const (
-	opFind  operation = iota // find what is at the path in the directory; answers with a descriptor
+	opFind  operation = iota // resolve a path in the directory; the reply carries a descriptor
 	opStat                   // fstat(2)
 	opType                   // the type of file system, of fstatfs(2)
-	opRead                   // read, and nothing if only asked whether that is allowed
-	opNames                  // the names in the directory, each followed by a NUL
+	opRead                   // read, or only check for permission if the size is 0
+	opNames                  // the names in the directory, each terminated by a NUL
 )
 
-// request comes before the path, and reply before what was read.
+// request is followed by the path, and reply by the data.
 type request struct {
 	Op    operation
 	Flags uint32 // of opFind
@@ -65,9 +65,9 @@ func init() {
 	}
 }
 
-// serve is the life of the helper.
+// serve is the helper's main loop.
 func serve() error {
-	// Ctrl-C on the terminal is meant for the process that it helps.
+	// Ctrl-C on the terminal is meant for the parent process.
 	signal.Ignore(unix.SIGINT, unix.SIGTERM, unix.SIGHUP)
 	if err := capability.Drop(); err != nil {
 		return err
@@ -98,7 +98,7 @@ func serve() error {
 		err = send(conn, answer, body, found)
 		for _, used := range []int{fd, found} {
 			if used >= 0 {
-				_ = unix.Close(used) // was only looked at
+				_ = unix.Close(used) // O_PATH
 			}
 		}
 		if err != nil {
@@ -107,7 +107,7 @@ func serve() error {
 	}
 }
 
-// do does what is asked of fd, and returns what was read, or a descriptor.
+// do carries out the request on fd. It returns the data read, or a descriptor.
 func (r *request) do(fd int, name string) (body []byte, found int, err error) {
 	switch r.Op {
 	case opFind:
@@ -126,7 +126,7 @@ func (r *request) do(fd int, name string) (body []byte, found int, err error) {
 	if err != nil {
 		return nil, -1, err
 	}
-	defer func() { _ = file.Close() }() // was only read
+	defer func() { _ = file.Close() }() // read-only
 	if r.Op == opNames {
 		names, err := file.Readdirnames(int(min(max(r.Most, 1), maxReply/unix.NAME_MAX)))
 		if errors.Is(err, io.EOF) {
@@ -140,12 +140,12 @@ func (r *request) do(fd int, name string) (body []byte, found int, err error) {
 	body = make([]byte, min(r.Most, maxReply))
 	n, err := file.ReadAt(body, r.Off)
 	if errors.Is(err, io.EOF) {
-		err = nil // as less was read than asked for
+		err = nil // a short read
 	}
 	return body[:n], -1, err
 }
 
-// socket returns the connection of which file is an end, and closes file.
+// socket returns the connection of the socket file, and closes file.
 func socket(file *os.File) (*net.UnixConn, error) {
 	conn, err := net.FileConn(file)
 	if err := errors.Join(err, file.Close()); err != nil {
@@ -158,7 +158,7 @@ func socket(file *os.File) (*net.UnixConn, error) {
 	return unixConn, nil
 }
 
-// send sends a header, what belongs to it, and a descriptor unless that is negative.
+// send sends a header, its body, and a descriptor unless fd is negative.
 func send[T any](conn *net.UnixConn, header T, body []byte, fd int) error {
 	b, err := binary.Append(nil, binary.NativeEndian, header)
 	if err != nil {
@@ -197,7 +197,7 @@ func receive[T any](conn *net.UnixConn, header *T) (fd int, err error) {
 	return fd, err
 }
 
-// names are what opNames returns.
+// names splits the reply to opNames.
 func names(body []byte) []string {
 	if len(body) == 0 {
 		return nil

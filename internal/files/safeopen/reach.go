@@ -9,15 +9,15 @@ import (
 	"fulgur/internal/files/answer"
 )
 
-// disks are the file systems whose files are in the memory or on a disk of this
-// machine, and keep nobody waiting, by their numbers in statfs(2). All others may: those
-// of a network, those of FUSE even if they are of a disk (ntfs-3g) and have its device
-// number, and overlayfs, whose layers may be of any kind.
+// disks lists the statfs(2) types of file systems that are in memory or on a local disk
+// and so respond promptly. All others may block: network file systems, FUSE (even if it
+// has the device number of a disk, as ntfs-3g does), and overlayfs, whose layers may be
+// anything.
 var disks = []int64{
 	unix.BTRFS_SUPER_MAGIC,
 	unix.EROFS_SUPER_MAGIC_V1,
 	unix.EXFAT_SUPER_MAGIC,
-	unix.EXT4_SUPER_MAGIC, // and ext2, and ext3
+	unix.EXT4_SUPER_MAGIC, // also ext2 and ext3
 	unix.F2FS_SUPER_MAGIC,
 	unix.HUGETLBFS_MAGIC,
 	unix.ISOFS_SUPER_MAGIC,
@@ -37,20 +37,20 @@ const (
 	zfsMagic      = 0x2fc12fc1 // ZFS_SUPER_MAGIC of OpenZFS
 )
 
-// standing says what may become of who asks a file system.
+// standing classifies file systems by how an access to them may block.
 type standing uint8
 
 const (
-	// onDisk: it is answered.
+	// onDisk: it responds.
 	onDisk standing = iota
-	// elsewhere: it may wait, until it is killed.
+	// elsewhere: it may block until the process is killed.
 	elsewhere
-	// remote: not even that ends the waiting, so a helper asks.
+	// remote: it may block even a killed process, so a helper process accesses it.
 	remote
 )
 
-// Look returns what fstat(2) tells of fd, a descriptor of [Path] or [At], having told v
-// whose it is.
+// Look returns the fstat(2) of fd, an O_PATH descriptor, after reporting its file system
+// to v.
 func Look(v *answer.Visit, fd int) (st unix.Stat_t, err error) {
 	on, err := reach(v, fd)
 	if err != nil {
@@ -59,7 +59,7 @@ func Look(v *answer.Visit, fd int) (st unix.Stat_t, err error) {
 	return look(fd, on)
 }
 
-// look is fstat(2) of a descriptor on a file system of the given standing.
+// look calls fstat(2) for a descriptor on a file system of the given standing.
 func look(fd int, on standing) (st unix.Stat_t, err error) {
 	if on != remote {
 		err = os.NewSyscallError("fstat", unix.Fstat(fd, &st))
@@ -75,11 +75,10 @@ func look(fd int, on standing) (st unix.Stat_t, err error) {
 	return *(*unix.Stat_t)(unsafe.Pointer(&body[0])), nil
 }
 
-// reach tells v that what comes now is asked of the file system that fd lies on, unless
-// that keeps nobody waiting: then what keeps one waiting lies further on. It returns
-// the file system's standing.
+// reach reports to v that the next access goes to the file system of fd, unless it is on
+// disk. It returns the file system's standing.
 func reach(v *answer.Visit, fd int) (on standing, err error) {
-	// Neither FUSE nor the file systems of networks ask anybody for the device number.
+	// Neither FUSE nor network file systems ask a server for the device number.
 	var st unix.Statx_t
 	if err := unix.Statx(fd, "", unix.AT_EMPTY_PATH|unix.AT_STATX_DONT_SYNC, 0, &st); err != nil {
 		return 0, os.NewSyscallError("statx", err)

@@ -15,15 +15,15 @@ import (
 	"fulgur/internal/files/answer"
 )
 
-// helpers are the processes that ask for us. One is enough as long as file systems
-// answer; each that does not keeps one.
+// helpers is the pool of helper processes. One is enough as long as file systems respond;
+// each one that does not respond occupies one.
 var helpers struct {
 	mu   sync.Mutex
 	idle []*net.UnixConn
 	all  int
 }
 
-// maxHelpers bounds them, and maxIdle those that have nothing to do.
+// maxHelpers bounds the helpers, and maxIdle the idle ones.
 const (
 	maxHelpers = 64
 	maxIdle    = 2
@@ -31,8 +31,8 @@ const (
 
 var errHelpers = fmt.Errorf("%d processes wait for file systems, and no more are started: %w", maxHelpers, answer.ErrNone)
 
-// remotely has a helper do what r says with fd and name, and waits until it has. The
-// errors are of errno, or say that there is no helper.
+// remotely sends r with fd and name to a helper and waits for the reply. The error is an
+// errno, or reports that there is no helper.
 func remotely(r request, fd int, name string) (body []byte, found int, err error) {
 	conn, err := helper()
 	if err != nil {
@@ -61,7 +61,7 @@ func remotely(r request, fd int, name string) (body []byte, found int, err error
 	return body, found, nil
 }
 
-// helper returns the connection to a helper that has nothing to do.
+// helper returns the connection to an idle helper.
 func helper() (*net.UnixConn, error) {
 	helpers.mu.Lock()
 	defer helpers.mu.Unlock()
@@ -80,7 +80,7 @@ func helper() (*net.UnixConn, error) {
 	return conn, err
 }
 
-// dismiss keeps a helper for the next request, if it works.
+// dismiss returns a helper to the pool if it works.
 func dismiss(conn *net.UnixConn, works bool) {
 	helpers.mu.Lock()
 	defer helpers.mu.Unlock()
@@ -89,11 +89,11 @@ func dismiss(conn *net.UnixConn, works bool) {
 		return
 	}
 	helpers.all--
-	_ = conn.Close() // which ends it
+	_ = conn.Close() // this ends the helper
 }
 
-// startHelper starts a helper. It ends when the connection is closed, or when we are
-// gone and the file system that it waits for answers.
+// startHelper starts a helper. It ends when its connection is closed or, if it blocks on
+// a file system, when that responds.
 func startHelper() (*net.UnixConn, error) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -107,13 +107,13 @@ func startHelper() (*net.UnixConn, error) {
 	cmd := exec.Cmd{
 		Path: "/proc/self/exe", Args: []string{helperName}, Dir: "/",
 		ExtraFiles: []*os.File{theirs}, // the first is helperSocket
-		// Nobody's terminal waits for it.
+		// No terminal session waits for it.
 		SysProcAttr: &syscall.SysProcAttr{Setsid: true},
 	}
 	err = cmd.Start()
 	if err := errors.Join(err, theirs.Close()); err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
-	go func() { _ = cmd.Wait() }() // it has no news
+	go func() { _ = cmd.Wait() }() // its exit status does not matter
 	return conn, nil
 }

@@ -1,12 +1,12 @@
-// Package safeopen opens files at paths that strangers chose: a binary names
-// its debug files, a container has what it likes at any path. Opening the wrong
-// thing is an act: the file of a watchdog starts it, a tape rewinds, a pipe
-// waits for a writer. So what is at a path is found without opening it (O_PATH),
-// then looked at, and the very same thing is opened only if it is what it should
-// be. And what does not answer, as a mount whose server is gone, is not waited for.
+// Package safeopen opens files at untrusted paths. A binary names its debug files, and a
+// container controls every path within it. Opening the wrong file has side effects: a
+// watchdog device starts, a tape rewinds, a pipe waits for a writer. So safeopen first
+// finds a file without opening it (O_PATH), checks it, and then opens that same file only
+// if it passes. Nor does it wait for file systems that do not respond, such as a mount
+// whose server is gone.
 //
-// Files are opened with what the user may do. Only the root of a process, and what the
-// caller names capabilities for, is opened with those that fulgur's file lent.
+// Files are opened with the user's privileges. The capabilities lent by fulgur's own file
+// are used only for the root of a process and where the caller names them.
 package safeopen
 
 import (
@@ -24,21 +24,21 @@ import (
 	"fulgur/internal/linux/capability"
 )
 
-// open is [Open] for those who may wait.
+// open is like [Open] but may block.
 func open(v *answer.Visit, root, name string, accept func(*unix.Stat_t) error) (*File, error) {
 	fd, err := Below(v, root, name)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = unix.Close(fd) }() // was only looked at
+	defer func() { _ = unix.Close(fd) }() // O_PATH
 	return Hold(v, fd, filepath.Join(root, name), AsUser, accept)
 }
 
-// AsUser stands for no capabilities.
+// AsUser is the empty set of capabilities.
 const AsUser capability.Set = 0
 
-// Path opens what is at a trusted path, with the given capabilities, only to look at
-// it. The caller closes the descriptor. The error is an [os.PathError].
+// Path opens a trusted path as an O_PATH descriptor, with the given capabilities. The
+// caller closes the descriptor. The error is an [os.PathError].
 func Path(path string, rights capability.Set) (fd int, err error) {
 	return capability.With(rights, func() (int, error) {
 		fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
@@ -49,10 +49,10 @@ func Path(path string, rights capability.Set) (fd int, err error) {
 	})
 }
 
-// processRoot are the paths of the roots of processes, which are links of the kernel's.
+// processRoot matches the root links of processes, which the kernel maintains.
 var processRoot = regexp.MustCompile("^/proc/[0-9]+/root$")
 
-// toReach returns the capabilities that it takes to reach a root.
+// toReach returns the capabilities needed to follow a root.
 func toReach(root string) capability.Set {
 	if processRoot.MatchString(root) {
 		return capability.SetOf(capability.SysPtrace)
@@ -60,30 +60,30 @@ func toReach(root string) capability.Set {
 	return AsUser
 }
 
-// Below is [At] for a directory at a trusted path.
+// Below is like [At] with a directory at a trusted path.
 func Below(v *answer.Visit, root, name string) (fd int, err error) {
 	dir, err := Path(root, toReach(root))
 	if err != nil {
 		return -1, err
 	}
-	defer func() { _ = unix.Close(dir) }() // was only looked at
+	defer func() { _ = unix.Close(dir) }() // O_PATH
 	return At(v, dir, name)
 }
 
-// maxReached is how many directories of a path are looked at on the way. What is
-// mounted further down is rare, and paths may be as long as strangers like.
+// maxReached is the number of directories of a path that are checked on the way. Mounts
+// further down are rare, and strangers control the length of paths.
 const maxReached = 16
 
-// At opens what is at name below the directory that dir is a descriptor of, only
-// to look at it. Neither links nor the magic ones of /proc lead out of that. The
-// caller closes the descriptor. It tells v whose the directories on the way are. The
-// error is an [os.PathError], or of [answer.Visit.Reach].
+// At opens name below the directory dir as an O_PATH descriptor. Neither symbolic links
+// nor magic links of /proc lead out of dir. The caller closes the descriptor. At reports
+// the file systems on the way to v. The error is an [os.PathError], or comes from
+// [answer.Visit.Reach].
 func At(v *answer.Visit, dir int, name string) (fd int, err error) {
 	return find(v, dir, name, 0)
 }
 
-// EntryAt is [At], but a link at the end of name is not followed: the descriptor stands
-// for the link itself.
+// EntryAt is like [At] but does not follow a link at the end of name: the descriptor
+// refers to the link itself.
 func EntryAt(v *answer.Visit, dir int, name string) (fd int, err error) {
 	return find(v, dir, name, unix.O_NOFOLLOW)
 }
@@ -92,21 +92,21 @@ func EntryAt(v *answer.Visit, dir int, name string) (fd int, err error) {
 type step struct {
 	fd   int
 	on   standing
-	name string // from the directory where the way began, without links
+	name string // relative to the starting directory, without links
 }
 
-// find goes from one directory to the next, and follows links by itself. So no step asks
-// a remote file system, or one that nobody knows, of which a helper finds the rest.
+// find walks the path one directory at a time and follows links itself. So no step
+// touches a remote or unknown file system: for these, a helper process resolves the rest.
 func find(v *answer.Visit, dir int, name string, last int) (fd int, err error) {
 	failed := func(err error) (int, error) { return -1, &os.PathError{Op: "open", Path: name, Err: err} }
 	on, err := reach(v, dir)
 	if err != nil {
 		return -1, err
 	}
-	way := []step{{fd: dir, on: on}} // dir is the caller's
+	way := []step{{fd: dir, on: on}} // the caller owns dir
 	leave := func(to int) {
 		for _, s := range way[to:] {
-			_ = unix.Close(s.fd) // was only looked at
+			_ = unix.Close(s.fd) // O_PATH
 		}
 		way = way[:to]
 	}
@@ -144,7 +144,7 @@ func find(v *answer.Visit, dir int, name string, last int) (fd int, err error) {
 			return failed(errors.Join(err, unix.Close(fd)))
 		case isLink:
 			magic := isMagic(at.fd, fd, part)
-			_ = unix.Close(fd) // was only looked at
+			_ = unix.Close(fd) // O_PATH
 			if magic {
 				return failed(unix.ELOOP)
 			}
@@ -176,40 +176,41 @@ func find(v *answer.Visit, dir int, name string, last int) (fd int, err error) {
 	return fd, nil
 }
 
-// isMagic reports whether fd, called name in the directory dir, is a link of /proc that
-// leads to something else than what it says.
+// isMagic reports whether fd, the entry name of directory dir, is a magic link of /proc,
+// which leads elsewhere than its text says.
 func isMagic(dir, fd int, name string) bool {
 	var fs unix.Statfs_t
 	if err := unix.Fstatfs(fd, &fs); err != nil || fs.Type != unix.PROC_SUPER_MAGIC {
 		return false
 	}
-	// All others lead to what is in /proc, too.
+	// All other links lead to files in /proc too.
 	found, err := at(dir, name, &unix.OpenHow{
 		Flags:   unix.O_PATH | unix.O_CLOEXEC,
 		Resolve: unix.RESOLVE_NO_MAGICLINKS | unix.RESOLVE_NO_XDEV,
 	})
 	if err == nil {
-		_ = unix.Close(found) // was only looked at
+		_ = unix.Close(found) // O_PATH
 	}
 	return errors.Is(err, unix.ELOOP)
 }
 
-// isDirectory reports whether fd stands for a directory, without asking its file system.
+// isDirectory reports whether fd is a directory, without asking its file system.
 func isDirectory(fd int) bool {
 	var st unix.Statx_t
 	err := unix.Statx(fd, "", unix.AT_EMPTY_PATH|unix.AT_STATX_DONT_SYNC, unix.STATX_TYPE, &st)
 	return err == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR
 }
 
-// maxLinks is how many links the kernel follows, too.
+// maxLinks is the kernel's limit of links in a path.
 const maxLinks = 40
 
-// split returns the parts of a path that lead anywhere.
+// split returns the elements of a path, without empty and "." ones.
 func split(name string) []string {
 	return slices.DeleteFunc(strings.Split(name, "/"), func(part string) bool { return part == "" || part == "." })
 }
 
-// entry opens what is called name in the directory dir, be it a link, only to look at it.
+// entry opens an entry of the directory dir as an O_PATH descriptor, without following a
+// link.
 func entry(dir int, name string) (int, error) {
 	return at(dir, name, &unix.OpenHow{
 		Flags:   unix.O_PATH | unix.O_CLOEXEC | unix.O_NOFOLLOW,
@@ -217,13 +218,13 @@ func entry(dir int, name string) (int, error) {
 	})
 }
 
-// readLink returns where what fd stands for leads, and whether that is a link.
+// readLink returns the target of fd, and whether fd is a link.
 func readLink(fd int) (target string, isLink bool, err error) {
 	b := make([]byte, unix.PathMax)
 	n, err := unix.Readlinkat(fd, "", b)
 	switch {
 	case err == unix.ENOENT || err == unix.EINVAL:
-		return "", false, nil // it is none
+		return "", false, nil // not a link
 	case err != nil:
 		return "", false, os.NewSyscallError("readlinkat", err)
 	case n == 0:
@@ -232,8 +233,8 @@ func readLink(fd int) (target string, isLink bool, err error) {
 	return string(b[:n]), true, nil
 }
 
-// below opens what is at a path below the directory dir, only to look at it; flags are
-// those that it adds. Links lead to places below dir.
+// below opens a path below the directory dir as an O_PATH descriptor, with additional
+// flags. Links resolve within dir.
 func below(dir int, name string, flags int) (int, error) {
 	return at(dir, name, &unix.OpenHow{
 		Flags:   unix.O_PATH | unix.O_CLOEXEC | uint64(flags),
@@ -244,29 +245,29 @@ func below(dir int, name string, flags int) (int, error) {
 func at(dir int, name string, how *unix.OpenHow) (int, error) {
 	for {
 		fd, err := unix.Openat2(dir, name, how)
-		// EAGAIN: something was renamed meanwhile.
+		// EAGAIN: a concurrent rename.
 		if err != unix.EAGAIN && err != unix.EINTR {
 			return fd, err
 		}
 	}
 }
 
-// reopen opens for reading what fd, a descriptor of [Path] or [At], stands for, with the
-// given capabilities; name is what the file is called in errors. It leaves fd open.
+// reopen opens the file of fd, an O_PATH descriptor, for reading with the given
+// capabilities. name is used in errors. fd stays open.
 func reopen(fd int, name string, rights capability.Set) (*os.File, error) {
 	return capability.With(rights, func() (*os.File, error) { return reopenWith(fd, name) })
 }
 
-// reopenWith is [reopen] with what is in effect.
+// reopenWith is [reopen] with the capabilities in effect.
 func reopenWith(fd int, name string) (*os.File, error) {
-	// O_NONBLOCK: nor does a lease that somebody has on the file make us wait.
+	// O_NONBLOCK also avoids waiting for a lease on the file.
 	const flags = unix.O_RDONLY | unix.O_CLOEXEC | unix.O_NONBLOCK | unix.O_NOCTTY
 	for {
 		opened, err := unix.Open(fmt.Sprintf("/proc/self/fd/%d", fd), flags, 0)
 		switch err {
 		case nil:
-			// Of what does not block, Go's runtime would ask whether it is ready: FUSE
-			// asks its daemon, and all of the process would wait for the answer.
+			// The Go runtime polls nonblocking files for readiness. FUSE forwards the
+			// poll to its daemon, and the whole process would wait for the answer.
 			if err := unix.SetNonblock(opened, false); err != nil {
 				return nil, errors.Join(&os.PathError{Op: "open", Path: name, Err: err}, unix.Close(opened))
 			}

@@ -6,10 +6,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Capability is a privilege of capabilities(7), by its number.
+// Capability is the number of a capability, see capabilities(7).
 type Capability uint8
 
-// The capabilities that make a difference to a profiler.
+// The capabilities that matter to a profiler.
 const (
 	DACReadSearch     Capability = unix.CAP_DAC_READ_SEARCH
 	IPCLock           Capability = unix.CAP_IPC_LOCK
@@ -22,7 +22,7 @@ const (
 	CheckpointRestore Capability = unix.CAP_CHECKPOINT_RESTORE
 )
 
-// String returns the capability's name, "CAP_BPF".
+// String returns the capability's name, such as "CAP_BPF".
 func (c Capability) String() string {
 	switch c {
 	case DACReadSearch:
@@ -47,10 +47,10 @@ func (c Capability) String() string {
 	return fmt.Sprintf("capability %d", uint8(c))
 }
 
-// Set is a set of capabilities: bit n is capability n.
+// Set is a set of capabilities: bit n represents capability n.
 type Set uint64
 
-// SetOf returns the set of caps.
+// SetOf returns the set that contains caps.
 func SetOf(caps ...Capability) Set {
 	var s Set
 	for _, c := range caps {

@@ -11,20 +11,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// measuring are the capabilities that stay in effect while fulgur measures: those that
-// no path that somebody names can make use of. All others are withheld, see [With].
+// measuring holds the capabilities that stay in effect while fulgur measures. None of
+// them helps to open a path. All others are withheld, see [With].
 var measuring = SetOf(BPF, Perfmon, Syslog, SysAdmin, IPCLock, SysResource)
 
-// withheld are the capabilities that are permitted but not in effect. It is written
-// once, by Withhold, before anything else runs.
+// withheld holds the capabilities that are permitted but not effective. Withhold sets it
+// once, before anything else runs.
 var withheld Set
 
-// Withhold takes the capabilities that open files which the user may not open out of
-// effect, on all threads. [With] puts them into effect again where fulgur needs them.
-// The program must call it before it opens anything.
+// Withhold removes from the effective set of all threads the capabilities that open files
+// which the user may not open. [With] restores them where fulgur needs them. Call
+// Withhold before opening anything.
 //
-// It changes nothing for root, nor for a user with ambient capabilities: these belong
-// to the user, whereas an executable file lends its capabilities to whoever runs it.
+// It has no effect for root or for a user with ambient capabilities. Those belong to the
+// user, whereas an executable file lends its capabilities to everyone who runs it.
 func Withhold() error {
 	now, err := lent()
 	if err != nil || now.permitted == 0 {
@@ -39,12 +39,12 @@ func Withhold() error {
 	return nil
 }
 
-// Drop gives up, on all threads and for good, the capabilities that the executable file
-// lent to this process. The process is then like any other of its user. Like [Withhold]
-// it changes nothing for root.
+// Drop permanently gives up, on all threads, the capabilities that the executable file
+// lent to this process, which is then like any other process of its user. Like
+// [Withhold], it has no effect for root.
 //
-// The bounding set stays, as only CAP_SETPCAP could change it, and so does the right to
-// gain privileges by execve(2): a browser that is started may need it.
+// The bounding set stays, because only CAP_SETPCAP could change it. So does the right to
+// gain privileges by execve(2), which a browser may need.
 func Drop() error {
 	now, err := lent()
 	if err != nil || now.permitted == 0 {
@@ -54,21 +54,21 @@ func Drop() error {
 	if err := (sets{}).setEverywhere(); err != nil {
 		return fmt.Errorf("drop capabilities: %w", err)
 	}
-	// The kernel gives /proc/self of a program with capabilities to root.
+	// The kernel makes root the owner of /proc/self of a program with file capabilities.
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("drop capabilities: %w", os.NewSyscallError("prctl", err))
 	}
 	return nil
 }
 
-// With puts the capabilities of set that [Withhold] withheld into effect, on this thread
-// alone, while it calls fn. fn must not open a path that the user or another process
-// chose.
+// With calls fn with the capabilities of set in effect that [Withhold] withheld, on this
+// thread only. fn must not open a path that the user or another process chose.
 func With[T any](set Set, fn func() (T, error)) (T, error) {
 	if set&withheld == 0 {
 		return fn()
 	}
-	// The runtime starts no thread from one that is locked, so no other inherits these.
+	// The runtime does not start threads from a locked one, so no other thread inherits
+	// these capabilities.
 	runtime.LockOSThread()
 	before, err := current()
 	if err == nil {
@@ -84,23 +84,22 @@ func With[T any](set Set, fn func() (T, error)) (T, error) {
 	defer func() {
 		if before.set() == nil {
 			runtime.UnlockOSThread()
-		} // else the thread ends with the goroutine
+		} // otherwise the thread ends with the goroutine
 	}()
 	return fn()
 }
 
-// Available reports whether c is in effect, or can be by [With].
+// Available reports whether c is in effect or [With] can put it into effect.
 func Available(c Capability) bool {
 	now, err := current()
 	return err == nil && (now.effective | withheld).Has(c)
 }
 
-// errSetID is what becomes of an executable file that lends more than capabilities.
+// errSetID rejects an executable file that lends more than capabilities.
 var errSetID = errors.New("fulgur does not run set-user-ID or set-group-ID, which would lend all rights of that user or group to everyone: " +
 	"take the mode from its file, and see fulgur doctor for the capabilities that it needs")
 
-// lent returns the capabilities of this thread if its executable file lent them, else
-// none.
+// lent returns the capabilities of this thread if its executable file lent them, or none.
 func lent() (sets, error) {
 	if os.Getuid() != os.Geteuid() || os.Getgid() != os.Getegid() {
 		return sets{}, errSetID
@@ -113,8 +112,8 @@ func lent() (sets, error) {
 		return sets{}, err
 	}
 	for c := range Capability(64) {
-		// A program with capabilities of its own starts without ambient ones. EINVAL: the
-		// kernel does not know the capability.
+		// A program with file capabilities starts without ambient ones. EINVAL means that
+		// the kernel does not know the capability.
 		is, err := unix.PrctlRetInt(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_IS_SET, uintptr(c), 0, 0)
 		if err == nil && is == 1 {
 			return sets{}, nil
@@ -123,10 +122,10 @@ func lent() (sets, error) {
 	return now, nil
 }
 
-// sets are the sets of capabilities of a thread, see capabilities(7).
+// sets holds the capability sets of a thread, see capabilities(7).
 type sets struct{ effective, permitted, inheritable Set }
 
-// header is what the system calls begin with, for the calling thread.
+// header returns the header of capget(2) and capset(2) for the calling thread.
 func header() *unix.CapUserHeader {
 	return &unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 }
@@ -145,7 +144,7 @@ func current() (sets, error) {
 	}, nil
 }
 
-// halves returns s as capset(2) wants it.
+// halves returns s in the form of capset(2).
 func (s sets) halves() *[2]unix.CapUserData {
 	low := func(c Set) uint32 { return uint32(c) }
 	high := func(c Set) uint32 { return uint32(c >> 32) }
@@ -155,12 +154,12 @@ func (s sets) halves() *[2]unix.CapUserData {
 	}
 }
 
-// set makes s the sets of this thread.
+// set applies s to this thread.
 func (s sets) set() error {
 	return os.NewSyscallError("capset", unix.Capset(header(), &s.halves()[0]))
 }
 
-// setEverywhere makes s the sets of all threads.
+// setEverywhere applies s to all threads.
 func (s sets) setEverywhere() error {
 	h, d := header(), s.halves()
 	_, _, errno := syscall.AllThreadsSyscall(unix.SYS_CAPSET, uintptr(unsafe.Pointer(h)), uintptr(unsafe.Pointer(d)), 0)

@@ -1,9 +1,9 @@
-// Package capability tells what rights this process has: its capabilities, and
-// what limits them. What follows from that is for package doctor to say.
+// Package capability reports the privileges of this process: its capabilities, and what
+// restricts them. Package doctor derives the consequences.
 //
-// The capabilities of an executable file are lent to everyone who may run it. So the
-// package also keeps those by which files can be opened out of effect, but for the
-// moments in which fulgur opens what it was lent them for.
+// An executable file lends its capabilities to everyone who may run it. So this package
+// keeps those that open files out of the effective set, except while fulgur opens the
+// files that it needs them for.
 package capability
 
 import (
@@ -16,33 +16,33 @@ import (
 	"strings"
 )
 
-// State is what decides on the rights of a process.
+// State is everything that determines the privileges of a process.
 type State struct {
-	// Effective are the capabilities in effect, and those that [With] puts into
-	// effect; Bounding are those that the process can gain by executing a file that
-	// has them.
+	// Effective holds the capabilities in effect, and those that [With] can put into
+	// effect. Bounding holds the capabilities that the process can gain by executing a
+	// file that has them.
 	Effective, Bounding Set
-	// Lent are those capabilities in Effective that are fulgur's file's, and not its
-	// user's, and that [With] puts into effect.
+	// Lent is the subset of Effective that comes from fulgur's file rather than from its
+	// user, and that [With] puts into effect.
 	Lent Set
-	// Last is the highest capability that the kernel knows. CAP_BPF and
-	// CAP_PERFMON came with Linux 5.8; before, CAP_SYS_ADMIN stood for them.
+	// Last is the highest capability that the kernel knows. CAP_BPF and CAP_PERFMON were
+	// split from CAP_SYS_ADMIN in Linux 5.8.
 	Last Capability
-	// NoNewPrivs is set if no file that is executed gives capabilities.
+	// NoNewPrivs reports whether executing a file cannot grant capabilities.
 	NoNewPrivs bool
-	// UserNamespace is set in a user namespace other than the first, where
-	// capabilities say nothing about the machine.
+	// UserNamespace is set outside the initial user namespace, where capabilities do not
+	// apply to the machine.
 	UserNamespace bool
-	// PIDNamespace is set in a pid namespace other than the first, and
-	// ForeignProc if /proc belongs to another one than ours: in either case
-	// the IDs of processes that we see are not those that BPF programs see.
+	// PIDNamespace is set outside the initial pid namespace, and ForeignProc if /proc
+	// belongs to another pid namespace than ours. In either case the process IDs that we
+	// see are not the ones that BPF programs see.
 	PIDNamespace, ForeignProc bool
-	// Seccomp is set if a seccomp filter judges our system calls.
+	// Seccomp is set if a seccomp filter checks our system calls.
 	Seccomp bool
 }
 
-// Read returns the state of this process. What the kernel was built without
-// counts as not restricting.
+// Read returns the state of this process. A restriction that the kernel was built without
+// counts as absent.
 func Read() (State, error) {
 	s := State{Last: BPF, ForeignProc: foreignProc()}
 	var err error
@@ -65,7 +65,8 @@ func Read() (State, error) {
 		s.UserNamespace = !identityMap(b)
 		return nil
 	})
-	// The link exists on every kernel; what cannot be read is no evidence.
+	// The link exists on every kernel. If it cannot be read, assume the initial
+	// namespace.
 	if ns, e := os.Readlink("/proc/self/ns/pid"); e == nil {
 		s.PIDNamespace = ns != firstPIDNamespace
 	}
@@ -77,8 +78,8 @@ func Read() (State, error) {
 	return s, err
 }
 
-// In returns the capability that the kernel of s knows c by: those that were
-// split from CAP_SYS_ADMIN are that one before they were.
+// In returns the capability that stands for c on the kernel of s: CAP_SYS_ADMIN if c was
+// not yet split from it.
 func (c Capability) In(s State) Capability {
 	if c > s.Last {
 		return SysAdmin
@@ -86,26 +87,25 @@ func (c Capability) In(s State) Capability {
 	return c
 }
 
-// Can reports whether c is in effect, by itself or by CAP_SYS_ADMIN, which
-// stands for what was split from it.
+// Can reports whether c is in effect, either itself or through CAP_SYS_ADMIN if c was
+// split from it.
 func (s State) Can(c Capability) bool {
 	split := c == BPF || c == Perfmon || c == CheckpointRestore
 	return s.Effective.Has(c) || split && s.Effective.Has(SysAdmin)
 }
 
-// firstPIDNamespace is what /proc/PID/ns/pid shows of the first pid namespace,
-// whose inode is PROC_PID_INIT_INO of the kernel's include/linux/proc_ns.h.
+// firstPIDNamespace is the target of /proc/PID/ns/pid in the initial pid namespace, whose
+// inode number is PROC_PID_INIT_INO of include/linux/proc_ns.h.
 const firstPIDNamespace = "pid:[4026531836]"
 
-// foreignProc reports whether /proc is one in which we have another ID than we
-// know, or none.
+// foreignProc reports whether /proc shows this process under another ID, or not at all.
 func foreignProc() bool {
 	self, err := os.Readlink("/proc/self")
 	return err != nil || self != strconv.Itoa(os.Getpid())
 }
 
-// parseStatus reads the lines CapEff, CapBnd, NoNewPrivs and Seccomp of
-// /proc/self/status, see proc(5).
+// parseStatus parses the lines CapEff, CapBnd, NoNewPrivs and Seccomp of
+// /proc/self/status, see proc_pid_status(5).
 func (s *State) parseStatus(b []byte) error {
 	found := false
 	for line := range bytes.Lines(b) {
@@ -133,14 +133,14 @@ func (s *State) parseStatus(b []byte) error {
 	return nil
 }
 
-// parseSet reads a set of capabilities in hexadecimal.
+// parseSet parses a hexadecimal set of capabilities.
 func parseSet(b []byte) (Set, error) {
 	s, err := strconv.ParseUint(string(b), 16, 64)
 	return Set(s), err
 }
 
-// identityMap reports whether uid_map, see user_namespaces(7), is that of the
-// first user namespace, which maps every user to itself.
+// identityMap reports whether uid_map belongs to the initial user namespace, which maps
+// every user to itself; see user_namespaces(7).
 func identityMap(b []byte) bool {
 	return strings.Join(strings.Fields(string(b)), " ") == "0 0 4294967295"
 }

@@ -1,10 +1,9 @@
-// Package epoll waits for file descriptors to become readable as the Go
-// runtime waits for its own: the goroutine is parked.
+// Package epoll waits for file descriptors to become readable the way the Go runtime
+// does: by parking the goroutine.
 //
-// A goroutine in ppoll(2) keeps its processor, in the runtime's sense, and the
-// runtime's monitor thread wakes up every 20 µs to see whether it should be
-// taken away. In a program that mostly waits these wake-ups are most of what it
-// costs.
+// A goroutine blocked in ppoll(2) keeps its P, and the runtime's sysmon thread wakes up
+// every 20 µs to see whether to retake it. In a program that mostly waits, these wake-ups
+// are most of the cost.
 package epoll
 
 import (
@@ -18,15 +17,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Set is a set of file descriptors. Its methods, [Set.Interrupt] apart, are not
-// safe for concurrent use.
+// Set is a set of file descriptors. Its methods are not safe for concurrent use, except
+// for [Set.Interrupt].
 type Set struct {
 	fds []int
-	// epoll is an epoll instance with fds. It is itself a descriptor that the
-	// runtime's poller can wait for.
+	// epoll is an epoll instance with fds. It is itself a descriptor that the runtime's
+	// poller can wait for.
 	epoll *os.File
 	conn  syscall.RawConn
-	// interrupted has an element when a wait is to end at once.
+	// interrupted holds an element if a wait is to end at once.
 	interrupted chan struct{}
 }
 
@@ -36,7 +35,7 @@ func New() (*Set, error) {
 	if err != nil {
 		return nil, fmt.Errorf("create an epoll instance: %w", err)
 	}
-	if err := unix.SetNonblock(fd, true); err != nil { // or os would not poll it
+	if err := unix.SetNonblock(fd, true); err != nil { // otherwise os would not poll it
 		return nil, errors.Join(fmt.Errorf("prepare an epoll instance: %w", err), unix.Close(fd))
 	}
 	s := &Set{epoll: os.NewFile(uintptr(fd), "epoll"), interrupted: make(chan struct{}, 1)}
@@ -46,10 +45,9 @@ func New() (*Set, error) {
 	return s, nil
 }
 
-// Wait returns when one of the descriptors is readable, d has passed or
-// [Set.Interrupt] was called since the last Wait. The descriptors are those of
-// the last call too, as a rule; one must not be closed before it was left out of
-// a call.
+// Wait returns when one of the descriptors is readable, d has passed, or [Set.Interrupt]
+// was called since the last Wait. Passing the same descriptors as in the last call is
+// cheap. Omit a descriptor from a call before closing it.
 func (s *Set) Wait(fds []int, d time.Duration) error {
 	if err := s.follow(fds); err != nil {
 		return err
@@ -59,7 +57,7 @@ func (s *Set) Wait(fds []int, d time.Duration) error {
 	}
 	select {
 	case <-s.interrupted:
-		return nil // perhaps before the deadline was set
+		return nil // possibly before the deadline was set
 	default:
 	}
 	var events [1]unix.EpollEvent
@@ -84,23 +82,23 @@ func (s *Set) Wait(fds []int, d time.Duration) error {
 	return nil
 }
 
-// Interrupt ends the Wait that there is, or else the next one.
+// Interrupt ends the current Wait, or the next one.
 func (s *Set) Interrupt() {
 	select {
 	case s.interrupted <- struct{}{}:
 	default:
 	}
-	_ = s.epoll.SetReadDeadline(time.Unix(0, 1)) // fails if the set is closed: nobody waits
+	_ = s.epoll.SetReadDeadline(time.Unix(0, 1)) // fails if the set is closed: there is no waiter
 }
 
-// follow makes the set that of fds.
+// follow updates the set to fds.
 func (s *Set) follow(fds []int) error {
 	if slices.Equal(s.fds, fds) {
 		return nil
 	}
 	for _, fd := range s.fds {
 		if !slices.Contains(fds, fd) {
-			// Who closed it meanwhile has taken it out.
+			// Closing a descriptor removes it.
 			_ = s.control(unix.EPOLL_CTL_DEL, fd)
 		}
 	}
@@ -122,5 +120,5 @@ func (s *Set) control(op, fd int) error {
 	return errors.Join(err, failure)
 }
 
-// Close releases the set, not its descriptors.
+// Close releases the set but not its descriptors.
 func (s *Set) Close() error { return s.epoll.Close() }

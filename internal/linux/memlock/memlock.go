@@ -1,5 +1,5 @@
-// Package memlock lifts the limit on locked memory, RLIMIT_MEMLOCK, where the kernel
-// counts BPF programs and maps against it: before Linux 5.11.
+// Package memlock lifts the limit on locked memory, RLIMIT_MEMLOCK, on kernels before
+// Linux 5.11, which charge BPF programs and maps to it.
 package memlock
 
 import (
@@ -12,12 +12,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Lift lifts the limit of this process. Further calls, and calls on newer kernels, do
-// nothing. Without CAP_SYS_RESOURCE it raises the limit only to the hard limit; the kernel
-// then refuses maps that exceed it.
+// Lift lifts the limit of this process. Further calls and calls on newer kernels have no
+// effect. Without CAP_SYS_RESOURCE, it raises the limit only to the hard limit, and the
+// kernel rejects maps that exceed it.
 func Lift() { before() }
 
-// before returns the limit from before it was lifted, or nil if it was not.
+// before returns the limit before it was lifted, or nil if it was not lifted.
 var before = sync.OnceValue(func() *unix.Rlimit {
 	var limit, now unix.Rlimit
 	if unix.Getrlimit(unix.RLIMIT_MEMLOCK, &limit) != nil {
@@ -35,8 +35,8 @@ var before = sync.OnceValue(func() *unix.Rlimit {
 	return &limit
 })
 
-// Restore sets the limit of a process that inherited the lifted one back to the limit
-// from before [Lift].
+// Restore resets the limit of a process that inherited the lifted one to its value before
+// [Lift].
 func Restore(pid int) error {
 	limit := before()
 	if limit == nil {

@@ -6,11 +6,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Attr says what an event counts, when, and which records its ring gets. The
-// zero value is a hardware cycle counter that never samples.
+// Attr configures an event: what it counts, when it samples, and which records its ring
+// receives. The zero value is a hardware cycle counter that never samples.
 type Attr struct {
-	// Type is the number of the PMU: one of the PERF_TYPE_ constants, or
-	// what /sys/bus/event_source/devices/PMU/type says.
+	// Type is the number of the PMU: a PERF_TYPE_ constant, or the contents of
+	// /sys/bus/event_source/devices/PMU/type.
 	Type uint32
 	// Config, Config1 and Config2 choose the event within the PMU.
 	Config, Config1, Config2 uint64
@@ -18,42 +18,40 @@ type Attr struct {
 	// Period is the number of events between samples. It is ignored if
 	// Frequency is not 0.
 	Period uint64
-	// Frequency is the rate of samples that the kernel aims at, in Hz.
+	// Frequency is the sampling rate that the kernel aims for, in Hz.
 	Frequency uint64
 
-	// Precise asks for samples whose instruction pointer is nearer to the
-	// instruction that caused them, from 0, no wish, to 3, exact. The kernel
-	// refuses what the PMU cannot do.
+	// Precise requests a more precise instruction pointer, from 0 (no request) to 3
+	// (exact), as precise_ip. The kernel rejects a precision that the PMU does not
+	// support.
 	Precise int
 
-	// BranchSampleType, if not 0, asks for the branches before each sample:
-	// bits of PERF_SAMPLE_BRANCH_ that say which. It takes a PMU that
-	// records branches.
+	// BranchSampleType, if not 0, requests the branches before each sample:
+	// PERF_SAMPLE_BRANCH_ bits select which. It requires a PMU that records branches.
 	BranchSampleType uint64
 
-	// Disabled opens the event stopped, until [Event.Enable].
+	// Disabled opens the event stopped; [Event.Enable] starts it.
 	Disabled bool
-	// The parts of the machine whose events do not count.
+	// Do not count events in these modes.
 	ExcludeUser, ExcludeKernel, ExcludeHypervisor, ExcludeIdle bool
 
-	// Mmap2 asks for [Mmap2] records of executable mappings.
+	// Mmap2 requests [Mmap2] records of executable mappings.
 	Mmap2 bool
-	// Comm asks for [Comm] records; CommExec marks those that come from an
-	// execve.
+	// Comm requests [Comm] records; CommExec marks the ones caused by execve(2).
 	Comm, CommExec bool
-	// Task asks for [Fork] and [Exit] records.
+	// Task requests [Fork] and [Exit] records.
 	Task bool
-	// SampleIDAll ends every record with its time.
+	// SampleIDAll appends the time to every record.
 	SampleIDAll bool
-	// MonotonicClock takes times from CLOCK_MONOTONIC, the clock of
-	// bpf_ktime_get_ns, in place of the scheduler's.
+	// MonotonicClock selects CLOCK_MONOTONIC, the clock of bpf_ktime_get_ns, instead of
+	// the scheduler's clock.
 	MonotonicClock bool
-	// Watermark is the number of bytes in the ring from which on its file
-	// descriptor polls as readable; 0 leaves the kernel's default.
+	// Watermark is the number of bytes in the ring at which the file descriptor polls as
+	// readable. 0 selects the kernel's default.
 	Watermark uint32
 }
 
-// raw returns a as the kernel wants it.
+// raw returns a in the kernel's form.
 func (a Attr) raw() *unix.PerfEventAttr {
 	r := &unix.PerfEventAttr{
 		Type:   a.Type,
@@ -62,7 +60,7 @@ func (a Attr) raw() *unix.PerfEventAttr {
 		Ext1:   a.Config1,
 		Ext2:   a.Config2,
 		Sample: a.Period,
-		// What Event.Read expects.
+		// The format that Event.Read expects.
 		Read_format: unix.PERF_FORMAT_TOTAL_TIME_ENABLED,
 	}
 	for _, f := range []struct {
@@ -74,7 +72,7 @@ func (a Attr) raw() *unix.PerfEventAttr {
 		{a.ExcludeKernel, unix.PerfBitExcludeKernel},
 		{a.ExcludeHypervisor, unix.PerfBitExcludeHv},
 		{a.ExcludeIdle, unix.PerfBitExcludeIdle},
-		// mmap says that executable mappings are wanted, mmap2 in which form.
+		// mmap requests records of executable mappings, and mmap2 selects their form.
 		{a.Mmap2, unix.PerfBitMmap | unix.PerfBitMmap2},
 		{a.Comm, unix.PerfBitComm},
 		{a.CommExec, unix.PerfBitCommExec},

@@ -8,13 +8,12 @@ import (
 	"strings"
 )
 
-// maxCPU bounds the CPU numbers believed, so that a list cannot ask for all
-// memory; the largest kernels are built for 8192.
+// maxCPU bounds the CPU numbers accepted, so that a list cannot exhaust memory. The
+// largest kernels are built for 8192 CPUs.
 const maxCPU = 1 << 16
 
-// ParseCPUList reads a list of CPUs as the kernel writes it, "0-3,8,10-11",
-// and returns their numbers in ascending order, each once. The empty list is
-// no CPU.
+// ParseCPUList parses a list of CPUs in the kernel's notation, "0-3,8,10-11", and returns
+// their numbers in ascending order without duplicates. An empty list has no CPUs.
 func ParseCPUList(s string) ([]int, error) {
 	var cpus []int
 	s = strings.TrimSpace(s)
@@ -48,7 +47,7 @@ func ParseCPUList(s string) ([]int, error) {
 	return slices.Compact(cpus), nil
 }
 
-// OnlineCPUs returns the numbers of the CPUs that are online now, ascending.
+// OnlineCPUs returns the numbers of the online CPUs in ascending order.
 func OnlineCPUs() ([]int, error) {
 	b, err := os.ReadFile("/sys/devices/system/cpu/online")
 	if err != nil {

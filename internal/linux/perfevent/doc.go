@@ -1,9 +1,10 @@
-// Package perfevent opens perf events by typed attributes and reads the
-// records that the kernel writes to their rings.
+// Package perfevent opens perf events with typed attributes and reads the records that
+// the kernel writes to their rings.
 //
-// It covers what a profiler needs of perf_event_open(2): sampling events with
-// a BPF program attached, and software "dummy" events that report what
-// processes do to their address spaces (the sideband: mappings, exec, fork,
-// exit). Samples themselves never travel through a perf ring here. The
-// layouts follow include/uapi/linux/perf_event.h.
+// It covers the part of perf_event_open(2) that a profiler needs: sampling events with an
+// attached BPF program, and software "dummy" events that report changes to address spaces
+// (the sideband: mappings, exec, fork, exit). Samples do not pass through a perf ring
+// here.
+//
+// The layouts follow include/uapi/linux/perf_event.h.
 package perfevent

@@ -8,11 +8,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrLockedMemory means that a ring would lock more memory than this user may.
+// ErrLockedMemory means that a ring would exceed the user's limit of locked memory.
 var ErrLockedMemory = errors.New("more memory than may be locked: raise sysctl kernel.perf_event_mlock_kb, or ulimit -l, or run with CAP_IPC_LOCK")
 
-// OpenError tells which event could not be opened and what can be done about
-// it. It wraps the system call's errno.
+// OpenError reports which event could not be opened, and the remedy. It wraps the system
+// call's errno.
 type OpenError struct {
 	Attr     Attr
 	PID, CPU int
@@ -31,7 +31,7 @@ func (e *OpenError) Error() string {
 	return msg
 }
 
-// where names the tasks and CPUs that the event was meant for.
+// where returns the tasks and CPUs of the event.
 func (e *OpenError) where() string {
 	switch {
 	case e.PID < 0:
@@ -43,8 +43,7 @@ func (e *OpenError) where() string {
 	}
 }
 
-// hint says what the errno means here. The meanings are those of
-// perf_event_open(2).
+// hint explains the errno, after perf_event_open(2).
 func (e *OpenError) hint() string {
 	var errno syscall.Errno
 	errors.As(e.Err, &errno)

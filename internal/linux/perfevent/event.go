@@ -9,22 +9,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Event is an open perf event. Its methods may be called from several
-// goroutines as long as none of them closes it.
+// Event is an open perf event. Its methods may be called concurrently, except for Close.
 type Event struct {
 	fd   int
 	attr Attr
 	ring *Ring
 
-	// What Stalled saw last.
+	// The values of the last call of Stalled.
 	enabled uint64
 	asked   bool
 }
 
-// Open opens an event on thread pid (0: the calling thread, -1: every one)
-// and cpu (-1: every one, which needs a pid). groupFD is -1, or the leader of
-// the event's group. The descriptor is always close-on-exec. Errors are of
-// type [*OpenError].
+// Open opens an event on thread pid (0: the calling thread, -1: all threads) and cpu (-1:
+// all CPUs, which requires a pid). groupFD is the leader of the event's group, or -1. The
+// descriptor is always close-on-exec. Errors are of type [*OpenError].
 func Open(attr Attr, pid, cpu, groupFD, flags int) (*Event, error) {
 	fd, err := unix.PerfEventOpen(attr.raw(), pid, cpu, groupFD, flags|unix.PERF_FLAG_FD_CLOEXEC)
 	if err != nil {
@@ -33,12 +31,12 @@ func Open(attr Attr, pid, cpu, groupFD, flags int) (*Event, error) {
 	return &Event{fd: fd, attr: attr}, nil
 }
 
-// FD returns the event's file descriptor, owned by the event. It polls as
-// readable when the ring has reached its watermark.
+// FD returns the event's file descriptor, owned by the event. It polls as readable once
+// the ring has reached its watermark.
 func (e *Event) FD() int { return e.fd }
 
-// AttachBPF has the BPF program (of type perf_event) with descriptor progFD
-// run at every sample, until the event is closed.
+// AttachBPF attaches the BPF program with descriptor progFD (of type perf_event). The
+// program runs at every sample until the event is closed.
 func (e *Event) AttachBPF(progFD int) error {
 	if err := unix.IoctlSetInt(e.fd, unix.PERF_EVENT_IOC_SET_BPF, progFD); err != nil {
 		return fmt.Errorf("attach BPF program to perf event: %w", err)
@@ -54,7 +52,7 @@ func (e *Event) Enable() error {
 	return nil
 }
 
-// Disable stops the event; it can be enabled again.
+// Disable stops the event. It can be enabled again.
 func (e *Event) Disable() error {
 	if err := unix.IoctlSetInt(e.fd, unix.PERF_EVENT_IOC_DISABLE, 0); err != nil {
 		return fmt.Errorf("disable perf event: %w", err)
@@ -62,15 +60,15 @@ func (e *Event) Disable() error {
 	return nil
 }
 
-// Reading is what an event counted.
+// Reading is the value of an event's counter.
 type Reading struct {
 	// Count is the number of events, in ns for clocks.
 	Count uint64
-	// Enabled is how long the event has been counting, in ns.
+	// Enabled is how long the event has been enabled, in ns.
 	Enabled uint64
 }
 
-// Read returns what the event has counted so far.
+// Read returns the event's counter.
 func (e *Event) Read() (Reading, error) {
 	var b [16]byte
 	n, err := unix.Read(e.fd, b[:])
@@ -86,9 +84,9 @@ func (e *Event) Read() (Reading, error) {
 	}, nil
 }
 
-// Stalled reports whether the event has stood still since the last call. An
-// enabled event on a CPU does once its CPU went offline, and for good: it does
-// not come back with its CPU.
+// Stalled reports whether the event has made no progress since the last call. An enabled
+// event stalls for good when its CPU goes offline: it does not resume when the CPU comes
+// back.
 func (e *Event) Stalled() bool {
 	r, err := e.Read()
 	stalled := err == nil && e.asked && r.Enabled == e.enabled
@@ -96,7 +94,7 @@ func (e *Event) Stalled() bool {
 	return stalled
 }
 
-// Close stops the event and frees it and its ring.
+// Close stops the event and releases it and its ring.
 func (e *Event) Close() error {
 	var ringErr error
 	if e.ring != nil {

@@ -12,13 +12,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// devices is where the kernel describes its PMUs, a directory each; see
-// Documentation/ABI/testing/sysfs-bus-event_source-devices-format and its
-// neighbours.
+// devices is where the kernel describes its PMUs, one directory each. See
+// Documentation/ABI/testing/sysfs-bus-event_source-devices-format and its neighbors.
 const devices = "/sys/bus/event_source/devices"
 
-// pmuEvent reads an event of a PMU by its terms, "name=value" or an alias,
-// separated by commas.
+// pmuEvent parses an event of a PMU: comma-separated terms, each "name=value" or an
+// alias.
 func pmuEvent(devices, pmu, terms string) (Spec, error) {
 	if !isName(pmu) {
 		return Spec{}, fmt.Errorf("bad PMU name %q", pmu)
@@ -41,8 +40,8 @@ func pmuEvent(devices, pmu, terms string) (Spec, error) {
 	return s, nil
 }
 
-// addTerms sets what terms ask for. Aliases are allowed where the user
-// writes, not within another alias.
+// addTerms applies terms to s. Aliases are allowed in the user's terms, but not within
+// another alias.
 func (s *Spec) addTerms(dir, terms string, aliases bool) error {
 	if strings.TrimSpace(terms) == "" {
 		return nil
@@ -75,7 +74,7 @@ func (s *Spec) addTerms(dir, terms string, aliases bool) error {
 	return nil
 }
 
-// setTerm stores value where the PMU's format file of that name says; every
+// setTerm stores value in the bits that the PMU's format file of that name lists. Every
 // PMU has config, config1 and config2.
 func (s *Spec) setTerm(dir, name string, value uint64) error {
 	format := name + ":0-63"
@@ -104,8 +103,7 @@ func (s *Spec) setTerm(dir, name string, value uint64) error {
 	return nil
 }
 
-// word returns the part of the configuration called name, nil if there is
-// none.
+// word returns the configuration word with the given name, or nil if there is none.
 func (s *Spec) word(name string) *uint64 {
 	switch name {
 	case "config":
@@ -118,8 +116,8 @@ func (s *Spec) word(name string) *uint64 {
 	return nil
 }
 
-// parseFormat reads a format file, "config:0-7,32-35": a word of the
-// configuration and its bits, lowest bit of the value first.
+// parseFormat parses a format file such as "config:0-7,32-35": a configuration word and
+// its bits, the value's lowest bit first.
 func parseFormat(format string) (word string, bits []int, err error) {
 	word, list, ok := strings.Cut(strings.TrimSpace(format), ":")
 	if !ok {
@@ -132,8 +130,8 @@ func parseFormat(format string) (word string, bits []int, err error) {
 	return word, bits, nil
 }
 
-// pmuCPUs returns the CPUs that a core PMU of a hybrid machine, or the one
-// CPU of each package that an uncore PMU, counts on; nil means all.
+// pmuCPUs returns the CPUs on which a PMU counts: all CPUs of a kind for a core PMU of a
+// hybrid machine, one CPU of each package for an uncore PMU. nil means all.
 func pmuCPUs(dir string) ([]int, error) {
 	for _, file := range []string{"cpus", "cpumask"} {
 		b, err := os.ReadFile(filepath.Join(dir, file))
@@ -148,15 +146,15 @@ func pmuCPUs(dir string) ([]int, error) {
 	return nil, nil
 }
 
-// isName reports whether s can be the name of a file in a PMU's directory,
-// and not a path that leads out of it.
+// isName reports whether s is a valid file name in a PMU's directory, rather than a path
+// out of it.
 func isName(s string) bool {
 	return s != "" && s != "." && s != ".." && !strings.ContainsAny(s, "/\x00")
 }
 
-// DefaultEvents returns what to sample when the user does not say: hardware
-// cycles where there is a PMU that counts them (one event for each core PMU
-// of a hybrid machine), else cpu-clock. It opens the events to find out.
+// DefaultEvents returns the events to sample by default: hardware cycles if a PMU counts
+// them (one event for each core PMU of a hybrid machine), otherwise cpu-clock. It opens
+// the events to find out.
 func DefaultEvents() ([]Spec, error) {
 	cycles, err := coreCycles(devices)
 	if err != nil {
@@ -178,13 +176,12 @@ func DefaultEvents() ([]Spec, error) {
 	}
 }
 
-// Cycles returns the cycle counters of the machine's core PMUs, one for each
-// kind of core, whether they can be opened or not.
+// Cycles returns the cycle counters of the machine's core PMUs, one for each kind of
+// core, whether or not they can be opened.
 func Cycles() ([]Spec, error) { return coreCycles(devices) }
 
-// coreCycles returns the cycle counters of the machine's core PMUs: the
-// generic event, or where several kinds of cores have a PMU of their own, one
-// for each of them.
+// coreCycles returns the cycle counters of the machine's core PMUs: the generic event or,
+// if several kinds of cores have their own PMU, one event for each of them.
 func coreCycles(devices string) ([]Spec, error) {
 	var specs []Spec
 	entries, err := os.ReadDir(devices)
@@ -192,9 +189,8 @@ func coreCycles(devices string) ([]Spec, error) {
 		return nil, fmt.Errorf("find PMUs: %w", err)
 	}
 	for _, e := range entries {
-		// Only the core PMUs of a hybrid machine have a file cpus
-		// (uncore ones have a cpumask) and an alias for cycles; arm64
-		// spells it its own way.
+		// Only core PMUs of a hybrid machine have a file cpus (uncore PMUs have cpumask)
+		// and an alias for cycles. arm64 spells the alias differently.
 		if _, err := os.Stat(filepath.Join(devices, e.Name(), "cpus")); err != nil {
 			continue
 		}
@@ -217,12 +213,12 @@ func coreCycles(devices string) ([]Spec, error) {
 	return []Spec{s}, err
 }
 
-// probe opens the event on the calling thread, and closes it, to see whether
-// the machine can count and sample it.
+// probe opens and closes the event on the calling thread, to check whether the machine
+// can count and sample it.
 func (s Spec) probe() error {
 	a := s.Attr()
 	a.Disabled = true
-	a.ExcludeKernel = true // asks for less privilege
+	a.ExcludeKernel = true // requires fewer privileges
 	a.Period = 1 << 20     // a PMU without interrupts cannot sample
 	e, err := Open(a, 0, -1, -1, 0)
 	if err != nil {

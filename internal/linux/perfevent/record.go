@@ -8,44 +8,43 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Record is what the kernel reports through a ring: one of [Mmap2], [Comm],
-// [Fork], [Exit], [Lost], [Throttle], [Unthrottle] or [Other].
+// Record is a record from a ring: one of [Mmap2], [Comm], [Fork], [Exit], [Lost],
+// [Throttle], [Unthrottle] or [Other].
 type Record interface {
-	// When returns the time of the record in nanoseconds, of
-	// CLOCK_MONOTONIC if the event asked for that clock, or 0 if the event
-	// did not ask for times.
+	// When returns the record's time in nanoseconds: on CLOCK_MONOTONIC if the event
+	// requested that clock, or 0 if it did not request times.
 	When() uint64
 }
 
 // Stamp is the time of a record, in nanoseconds. All records embed it.
 type Stamp struct{ Time uint64 }
 
-// When returns the time.
+// When implements [Record].
 func (s Stamp) When() uint64 { return s.Time }
 
-// Mmap2 reports a new executable mapping, or one that became executable.
+// Mmap2 reports a mapping that is new and executable, or that became executable.
 type Mmap2 struct {
 	Stamp
 	PID, TID int
-	// Addr and Len are the place of the mapping, in bytes; Pgoff is the
-	// offset of Addr in the file, in bytes.
+	// Addr and Len are the mapping's address and length, and Pgoff is the file offset of
+	// Addr, all in bytes.
 	Addr, Len, Pgoff uint64
-	// Maj, Min, Ino and InoGen name the file: the device of its file
-	// system, the inode, and the inode's generation (0 if there is none).
+	// Maj, Min, Ino and InoGen identify the file: its file system's device, its inode,
+	// and the inode's generation (0 if there is none).
 	Maj, Min    uint32
 	Ino, InoGen uint64
-	// Prot and Flags are mmap's arguments.
+	// Prot and Flags are the arguments of mmap(2).
 	Prot, Flags uint32
-	// Filename is the file's path in the process's mount namespace, or a
-	// pseudo name: "//anon", "[vdso]", "/memfd:jit (deleted)"…
+	// Filename is the file's path in the process's mount namespace, or a pseudo name such
+	// as "//anon", "[vdso]" or "/memfd:jit (deleted)".
 	Filename string
 }
 
-// Comm reports a new name of a thread.
+// Comm reports that a thread changed its name.
 type Comm struct {
 	Stamp
 	PID, TID int
-	// Exec is whether the name comes from an execve (Attr.CommExec).
+	// Exec reports whether execve(2) caused the change (see [Attr.CommExec]).
 	Exec bool
 	Comm string
 }
@@ -57,27 +56,27 @@ type Fork struct {
 	PID, PPID, TID, PTID int
 }
 
-// Exit reports the end of a thread. That of thread TID == PID is usually the
-// end of the process, but its other threads may live on.
+// Exit reports the end of a thread. The end of thread TID == PID is usually the end of
+// the process, but its other threads may live on.
 type Exit struct {
 	Stamp
 	PID, PPID, TID, PTID int
 }
 
-// Lost reports that N records found the ring full.
+// Lost reports that N records were dropped because the ring was full.
 type Lost struct {
 	Stamp
 	N uint64
 }
 
-// Throttle reports that the kernel paused the event on a CPU since its
-// interrupts came too often.
+// Throttle reports that the kernel paused the event on a CPU because it interrupted too
+// often.
 type Throttle struct{ Stamp }
 
-// Unthrottle reports that a paused event goes on.
+// Unthrottle reports that a throttled event resumes.
 type Unthrottle struct{ Stamp }
 
-// Other is a record of a type that this package does not read.
+// Other is a record of a type that this package does not parse.
 type Other struct {
 	Stamp
 	// Type is the record's PERF_RECORD_ number.
@@ -89,9 +88,9 @@ const (
 	timeSize   = 8 // struct sample_id of an event with PERF_SAMPLE_TIME alone
 )
 
-// ParseRecord reads one record, in the machine's byte order, that b holds
-// from its header to its end. sampleID tells whether the event was opened
-// with [Attr.SampleIDAll]. The record keeps nothing of b.
+// ParseRecord parses a single record, header included, in the machine's byte order.
+// sampleID is whether the event was opened with [Attr.SampleIDAll]. The record does not
+// refer to b.
 func ParseRecord(b []byte, sampleID bool) (Record, error) {
 	if len(b) < headerSize {
 		return nil, fmt.Errorf("perf record: %d bytes are too few for a header", len(b))
@@ -148,8 +147,7 @@ func ParseRecord(b []byte, sampleID bool) (Record, error) {
 	return Other{stamp, typ}, nil
 }
 
-// bodySize is the length of each type's fixed part, in bytes, after the
-// header.
+// bodySize is the length in bytes of the fixed part of each type, without the header.
 var bodySize = map[uint32]int{
 	unix.PERF_RECORD_MMAP2:        64,
 	unix.PERF_RECORD_COMM:         8,
@@ -161,8 +159,8 @@ var bodySize = map[uint32]int{
 	unix.PERF_RECORD_UNTHROTTLE:   24,
 }
 
-// taskTime returns the time of a fork or exit: that of the sample_id, or the
-// one in the record's own body.
+// taskTime returns the time of a fork or exit, from the sample_id or else from the
+// record's own body.
 func taskTime(body []byte, s Stamp) Stamp {
 	if s.Time == 0 {
 		s.Time = u64(body, 16)
@@ -173,11 +171,10 @@ func taskTime(body []byte, s Stamp) Stamp {
 func u32(b []byte, at int) uint32 { return binary.NativeEndian.Uint32(b[at:]) }
 func u64(b []byte, at int) uint64 { return binary.NativeEndian.Uint64(b[at:]) }
 
-// pid reads a process or thread number, which is -1 for a task outside of
-// our pid namespace.
+// pid reads a process or thread ID. It is -1 for a task outside our pid namespace.
 func pid(b []byte, at int) int { return int(int32(u32(b, at))) }
 
-// cstring returns the text before b's first NUL.
+// cstring returns the text before the first NUL of b.
 func cstring(b []byte) string {
 	if i := bytes.IndexByte(b, 0); i >= 0 {
 		b = b[:i]

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Ring is the buffer that the kernel writes an event's records to. One
-// goroutine may read it at a time.
+// Ring is the buffer to which the kernel writes an event's records. It has a single
+// reader: its methods are not safe for concurrent use.
 type Ring struct {
 	mem      []byte
 	page     *unix.PerfEventMmapPage
@@ -21,9 +21,9 @@ type Ring struct {
 	sampleID bool
 }
 
-// Map maps a ring of pages data pages, a power of two, for the event; it is
-// unmapped with [Event.Close]. A task's inherited event that follows it over
-// all CPUs cannot have a ring: the kernel answers EINVAL.
+// Map maps a ring with pages data pages, a power of two, for the event. [Event.Close]
+// unmaps it. The kernel returns EINVAL for an inherited event of a task on all CPUs,
+// which cannot have a ring.
 func (e *Event) Map(pages int) (*Ring, error) {
 	if pages <= 0 || pages&(pages-1) != 0 {
 		return nil, fmt.Errorf("perf ring of %d pages: must be a power of two", pages)
@@ -55,16 +55,16 @@ func (r *Ring) unmap() error {
 	return nil
 }
 
-// Read hands every record in the ring to fn, oldest first, and frees their
-// room. lost is how many records the kernel had to drop, by the [Lost]
-// records among them (fn gets those too).
+// Read calls fn for every record in the ring, oldest first, and frees the space. lost is
+// the number of records that the kernel dropped, according to the [Lost] records (which
+// fn receives too).
 //
-// A malformed record is skipped and reported; when not even its length makes
-// sense, so is everything after it.
+// A malformed record is skipped and reported. If its length is invalid, so is everything
+// after it.
 func (r *Ring) Read(fn func(Record)) (lost uint64, err error) {
-	// The load pairs with the kernel's barrier before it moves data_head:
-	// what lies before head is written. The store hands the room back only
-	// after the last read of it (both are sequentially consistent in Go).
+	// The load pairs with the kernel's barrier before it moves data_head: everything
+	// before head has been written. The store returns the space only after the last read
+	// from it (both are sequentially consistent in Go).
 	head := atomic.LoadUint64(&r.page.Data_head)
 	tail := atomic.LoadUint64(&r.page.Data_tail)
 	defer func() { atomic.StoreUint64(&r.page.Data_tail, head) }()
@@ -94,8 +94,8 @@ func (r *Ring) Read(fn func(Record)) (lost uint64, err error) {
 	return lost, err
 }
 
-// at returns the n bytes from offset at on, copied only if they wrap around
-// the ring's end. They are valid until the next call.
+// at returns the n bytes at offset at, copied only if they wrap around the ring's end.
+// They are valid until the next call.
 func (r *Ring) at(at, n uint64) []byte {
 	if at+n <= uint64(len(r.data)) {
 		return r.data[at : at+n]

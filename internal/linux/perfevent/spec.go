@@ -9,23 +9,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Spec is an event by name, as "perf record -e" and [ParseEvent] take it.
+// Spec is an event selected by name, as with "perf record -e" and [ParseEvent].
 type Spec struct {
-	// Name is the event as it was asked for, without modifiers.
+	// Name is the event's name as requested, without modifiers.
 	Name string
-	// Type, Config, Config1 and Config2 are those of [Attr].
+	// Type, Config, Config1 and Config2 are the fields of [Attr].
 	Type                     uint32
 	Config, Config1, Config2 uint64
 	// ExcludeUser and ExcludeKernel come from the modifiers :k and :u.
 	ExcludeUser, ExcludeKernel bool
-	// Precise is [Attr.Precise], from the modifier :p, one for each p.
+	// Precise is [Attr.Precise]: the number of p's in the modifiers.
 	Precise int
-	// CPUs are those whose PMU has the event, ascending; nil means all.
+	// CPUs lists the CPUs whose PMU has the event, in ascending order. nil means all.
 	CPUs []int
 }
 
-// Attr returns the attributes of the event; how often it samples is left to
-// the caller.
+// Attr returns the attributes of the event. The caller sets the sampling rate.
 func (s Spec) Attr() Attr {
 	return Attr{
 		Type: s.Type, Config: s.Config, Config1: s.Config1, Config2: s.Config2,
@@ -46,15 +45,15 @@ func (s Spec) HasCPU(cpu int) bool {
 	return false
 }
 
-// IsTime reports whether the event counts nanoseconds, so that a sample's
-// period is a duration.
+// IsTime reports whether the event counts nanoseconds, which makes a sample's period a
+// duration.
 func (s Spec) IsTime() bool {
 	return s.Type == unix.PERF_TYPE_SOFTWARE &&
 		(s.Config == unix.PERF_COUNT_SW_CPU_CLOCK || s.Config == unix.PERF_COUNT_SW_TASK_CLOCK)
 }
 
-// Name returns the name of one of the kernel's generalized events, or "type:config"
-// for another one.
+// Name returns the name of a generalized event of the kernel, or "type:config" for any
+// other event.
 func Name(typ uint32, config uint64) string {
 	for name, e := range generic {
 		if e.typ == typ && e.config == config && !slices.Contains(aliases, name) {
@@ -64,10 +63,10 @@ func Name(typ uint32, config uint64) string {
 	return fmt.Sprintf("%d:%#x", typ, config)
 }
 
-// aliases are the names of generic events that have another one.
+// aliases are alternative names of generic events.
 var aliases = []string{"cpu-cycles", "branch-instructions", "faults", "cs", "migrations"}
 
-// generic are the kernel's generalized events under the names of perf-list(1).
+// generic maps the names of perf-list(1) to the kernel's generalized events.
 var generic = map[string]struct {
 	typ    uint32
 	config uint64
@@ -98,14 +97,13 @@ var generic = map[string]struct {
 	"emulation-faults":        {unix.PERF_TYPE_SOFTWARE, unix.PERF_COUNT_SW_EMULATION_FAULTS},
 }
 
-// ParseEvent reads the name of an event: a generic one ("cycles",
-// "cpu-clock", "page-faults"…), a raw one ("r1a8", the hexadecimal config of
-// the CPU's PMU), or one of a PMU under /sys/bus/event_source/devices by its
-// terms ("cpu/event=0x3c,umask=1/") or alias ("cpu_core/cpu-cycles/"). The
-// modifiers ":u" and ":k" (after a PMU's event without the colon too) count
-// user or kernel mode alone, and each of up to three p in them asks for
-// samples nearer to where the event happened. Whether the machine can count the event is for
-// [Open] to find out.
+// ParseEvent parses the name of an event: a generic event ("cycles", "cpu-clock",
+// "page-faults"), a raw event ("r1a8", the hexadecimal config of the CPU's PMU), or an
+// event of a PMU under /sys/bus/event_source/devices by its terms
+// ("cpu/event=0x3c,umask=1/") or alias ("cpu_core/cpu-cycles/"). The modifiers ":u" and
+// ":k" restrict counting to user or kernel mode (the colon is optional after a PMU's
+// event). Each p, up to three, asks for a more precise instruction pointer. ParseEvent
+// does not check whether the machine supports the event; [Open] does.
 func ParseEvent(spec string) (Spec, error) { return parseEvent(devices, spec) }
 
 func parseEvent(devices, spec string) (Spec, error) {
@@ -121,8 +119,8 @@ func parseEvent(devices, spec string) (Spec, error) {
 	return s, nil
 }
 
-// splitModifiers cuts the modifiers off an event's name. A PMU's terms may
-// hold colons, so there they start after the last slash.
+// splitModifiers splits the modifiers off an event's name. The terms of a PMU may contain
+// colons, so there the modifiers start after the last slash.
 func splitModifiers(spec string) (name, modifiers string) {
 	if i := strings.LastIndexByte(spec, '/'); i >= 0 {
 		return spec[:i+1], strings.TrimPrefix(spec[i+1:], ":")
@@ -131,10 +129,10 @@ func splitModifiers(spec string) (name, modifiers string) {
 	return name, modifiers
 }
 
-// maxPrecise is the kernel's limit of precise_ip.
+// maxPrecise is the kernel's limit for precise_ip.
 const maxPrecise = 3
 
-// modify applies modifiers to s. Both "u" and "k" together are everything.
+// modify applies modifiers to s. "u" and "k" together mean both.
 func (s *Spec) modify(modifiers string) error {
 	user, kernel := false, false
 	for _, m := range modifiers {

@@ -1,8 +1,7 @@
-// Package procfs reads what /proc shows of processes. The kernel asks CAP_SYS_PTRACE of
-// who reads the mappings of another user's process, and where /proc is mounted with
-// hidepid, of who reads anything of it. So that capability is in effect here, and only
-// here and for what package process opens: every path begins with the number of a
-// process.
+// Package procfs reads /proc/PID. The kernel requires CAP_SYS_PTRACE to read the mappings
+// of another user's processes, and any of their files if /proc is mounted with hidepid.
+// That capability is in effect only here and for the files that package process opens:
+// every path begins with the number of a process.
 package procfs
 
 import (
@@ -13,11 +12,11 @@ import (
 	"fulgur/internal/linux/capability"
 )
 
-// inspect is what looking at the processes of others takes.
+// inspect is the capability needed to inspect processes of other users.
 var inspect = capability.SetOf(capability.SysPtrace)
 
-// Path returns the path of elements below /proc/ID, for a process or any of its threads:
-// /proc has directories for threads too, though it does not list them.
+// Path returns the path of elements below /proc/ID for a process or thread. /proc has
+// directories for threads too, though it does not list them.
 func Path(id int, elements ...string) string {
 	return "/proc/" + filepath.Join(strconv.Itoa(id), filepath.Join(elements...))
 }
@@ -40,7 +39,7 @@ func Numbers(id int, elements ...string) ([]int, error) { return numbers(Path(id
 func Processes() ([]int, error) { return numbers("/proc") }
 
 // OwnMemory opens the memory of this process. If the program's file has capabilities,
-// /proc/self/mem belongs to root.
+// root owns /proc/self/mem.
 func OwnMemory() (*os.File, error) {
 	return capability.With(capability.SetOf(capability.DACReadSearch), func() (*os.File, error) { return os.Open("/proc/self/mem") })
 }

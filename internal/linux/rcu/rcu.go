@@ -1,5 +1,5 @@
-// Package rcu waits for what runs under the kernel's read-copy-update, BPF
-// programs above all, so that what they may have read can be used again.
+// Package rcu waits for RCU readers in the kernel, BPF programs above all, so that memory
+// they may have read can be reused.
 package rcu
 
 import (
@@ -9,11 +9,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Wait returns when every BPF program that was running when it was
-// called has ended: they run under RCU, and MEMBARRIER_CMD_GLOBAL waits for a
-// grace period. Kernels with nohz_full CPUs refuse the command; there the
-// calling thread visits every CPU it may run on, because a CPU that schedules
-// it has left the interrupt its program ran in.
+// Wait returns when all BPF programs that were running at the call have ended. They run
+// under RCU, and MEMBARRIER_CMD_GLOBAL waits for a grace period. Kernels with nohz_full
+// CPUs reject the command. There the calling thread runs once on every CPU it is allowed
+// to: a CPU that schedules it has left the interrupt in which its program ran.
 func Wait() error {
 	_, _, errno := unix.Syscall(unix.SYS_MEMBARRIER, 1 /* MEMBARRIER_CMD_GLOBAL */, 0, 0)
 	if errno == 0 {

@@ -1,10 +1,10 @@
-// Package ringbuf reads a BPF ring buffer up to a position that was noted
-// before, which is what ordering against other channels needs: note the
-// position, drain the sideband, then read the stacks up to that position.
+// Package ringbuf reads a BPF ring buffer up to a given position. This is needed for
+// ordering against other channels: note the position, drain the sideband, then read the
+// stacks up to the position.
 //
-// The layout is that of kernel/bpf/ringbuf.c: one page with the consumer's
-// position, one with the producer's, then the data, mapped twice in a row so
-// that no record is ever split.
+// The layout follows kernel/bpf/ringbuf.c: one page with the consumer position, one page
+// with the producer position, then the data, mapped twice in a row so that no record is
+// split.
 package ringbuf
 
 import (
@@ -24,12 +24,12 @@ const (
 	discardBit = 1 << 30
 )
 
-// ErrCorrupt is returned when a record's header contradicts the positions; it
-// cannot happen while the kernel alone writes the ring.
+// ErrCorrupt is returned when a record's header contradicts the positions. It cannot
+// happen while only the kernel writes to the ring.
 var ErrCorrupt = errors.New("ring buffer is corrupt")
 
-// Reader reads one ring buffer map. It is the ring's only consumer and not
-// safe for concurrent use.
+// Reader reads one ring buffer map. It is the ring's only consumer, and is not safe for
+// concurrent use.
 type Reader struct {
 	fd       int
 	consumer []byte // one writable page
@@ -64,23 +64,22 @@ func (r *Reader) Close() error {
 	return errors.Join(unix.Munmap(r.consumer), unix.Munmap(r.producer))
 }
 
-// FD returns the map's descriptor: it polls readable when a producer asked
-// for a wake-up.
+// FD returns the map's descriptor, which polls as readable when a producer requested a
+// wake-up.
 func (r *Reader) FD() int { return r.fd }
 
-// Position returns the position up to which records have been reserved, in
-// bytes since the ring was made.
+// Position returns the end of the reserved records, in bytes since the ring was created.
 func (r *Reader) Position() uint64 { return atomic.LoadUint64(word(r.producer)) }
 
-// Pending returns how many bytes of records have been reserved and not read.
+// Pending returns the number of bytes that are reserved but not read.
 func (r *Reader) Pending() uint64 { return r.Position() - atomic.LoadUint64(word(r.consumer)) }
 
-// Size returns how many bytes of records the ring holds at most.
+// Size returns the capacity of the ring in bytes.
 func (r *Reader) Size() uint64 { return r.mask + 1 }
 
-// ReadTo calls fn for every complete record before position to, in the order
-// of their reservation. A record is valid during the call only. It stops early
-// at a record that is still being written, and at fn's first error.
+// ReadTo calls fn for every complete record before position to, in order of reservation.
+// A record is valid only during the call. ReadTo stops at the first record that is still
+// being written, and at fn's first error.
 func (r *Reader) ReadTo(to uint64, fn func(record []byte) error) error {
 	for at := atomic.LoadUint64(word(r.consumer)); at < to; {
 		offset := at & r.mask
@@ -106,11 +105,11 @@ func (r *Reader) ReadTo(to uint64, fn func(record []byte) error) error {
 	return nil
 }
 
-// ErrSize is returned for a record that is shorter than its form.
+// ErrSize is returned for a record that is shorter than its type.
 var ErrSize = errors.New("truncated record in the ring buffer")
 
-// As returns a record of the form T, of which size bytes at least must be there:
-// what lacks at its end is zero. Records are aligned as in the ring.
+// As returns a record as a T. The record must have at least size bytes; fields beyond its
+// end are zero. Records are aligned as in the ring.
 func As[T any](record []byte, size uintptr) (*T, error) {
 	if uintptr(len(record)) < size {
 		return nil, fmt.Errorf("%w: %d bytes, not %d", ErrSize, len(record), size)

@@ -1,8 +1,7 @@
-// Package plain writes the parts that lines of text have in common. Above all it
-// makes untrusted names safe to print. A process chooses its
-// own name and, through symbol tables and perf maps, the names of its
-// functions: printed as they are, they could move the cursor, forge lines of
-// output or retitle the terminal of the user, who is often root.
+// Package plain formats common parts of text messages. Above all it makes untrusted names
+// safe to print. A process chooses its own name and, through symbol tables and perf maps,
+// the names of its functions. Printed verbatim, these could move the cursor, forge lines
+// of output or retitle the terminal of the user, who is often root.
 package plain
 
 import (
@@ -12,12 +11,12 @@ import (
 	"unicode/utf8"
 )
 
-// Terminal returns s as one line that is safe to print. Whatever is not
-// printable by [strconv.IsPrint] is replaced by its escape in a Go string: of
-// control characters `\x1b` and `\n`, of bytes that are not UTF-8 `\xff`, of
-// characters that change the direction of text, separate lines or have no
-// shape `\u202e`. A name without any of them, as good as every name, is
-// returned as it is. The empty string becomes `""`, to be seen.
+// Terminal returns s as a single line that is safe to print. It replaces everything that
+// is not printable according to [strconv.IsPrint] by its Go escape: `\x1b` and `\n` for
+// control characters, `\xff` for invalid UTF-8, `\u202e` for characters that are
+// invisible, separate lines or change the direction of text. A name without any of these,
+// which is nearly every name, is returned unchanged. The empty string becomes `""` to be
+// visible.
 func Terminal(s string) string {
 	if s == "" {
 		return `""`
@@ -41,9 +40,8 @@ func Terminal(s string) string {
 	return b.String()
 }
 
-// Error returns what err says as one line that is safe to print: messages
-// quote file names and the like. The errors that [errors.Join] puts on lines of
-// their own are parted by "; ".
+// Error returns the message of err as a single line that is safe to print, since messages
+// quote file names and the like. Errors combined by [errors.Join] are separated by "; ".
 func Error(err error) string {
 	return Terminal(strings.ReplaceAll(err.Error(), "\n", "; "))
 }
@@ -58,14 +56,14 @@ func isPlain(s string) bool {
 	return true
 }
 
-// FoldedFrame returns s as one frame of a line of the folded format, in which
-// ";" ends a frame: as [Terminal] does, with ":" in the place of ";". The
-// format has no escape for it, and the tools that write it replace it so.
+// FoldedFrame returns s as a frame of the folded format, where ";" separates frames: like
+// [Terminal], with ":" in place of ";". The format has no escape for it, and the tools
+// that write it use this replacement.
 func FoldedFrame(s string) string {
 	return strings.ReplaceAll(Terminal(s), ";", ":")
 }
 
-// Count returns n and a noun in its number: "1 sample", "2 samples".
+// Count returns n with the noun in singular or plural: "1 sample", "2 samples".
 func Count(n uint64, noun string) string {
 	if n != 1 {
 		noun += "s"

@@ -1,5 +1,5 @@
-// Package usage has the error of who asked for what cannot be: the command's exit
-// code tells it from a measurement that failed.
+// Package usage has the error for impossible requests. The command's exit code
+// distinguishes it from a failed measurement.
 package usage
 
 import (
@@ -7,17 +7,17 @@ import (
 	"fmt"
 )
 
-// Err is what errors are that come from options which contradict each other or
-// this machine's limits; the command's exit code is then 2.
+// Err matches errors caused by options that contradict each other or this machine's
+// limits. The command then exits with code 2.
 var Err = errors.New("usage")
 
-// usageError is an [Err] that says what is wrong and nothing else.
+// usageError is an [Err] whose text is only the message.
 type usageError string
 
 func (e usageError) Error() string        { return string(e) }
 func (e usageError) Is(target error) bool { return target == Err }
 
-// Errorf returns an [Err] with a message that is formatted as fmt.Sprintf does.
+// Errorf returns an [Err] with a message formatted as by fmt.Sprintf.
 func Errorf(format string, args ...any) error {
 	return usageError(fmt.Sprintf(format, args...))
 }

@@ -64,7 +64,7 @@ func openProfiles(ctx context.Context, paths []string) (inputs []bolt.Input, clo
 	var files []*ctxfile.File
 	closeAll = func() {
 		for _, f := range files {
-			_ = f.Close() // was only read
+			_ = f.Close() // read-only
 		}
 	}
 	for _, path := range paths {

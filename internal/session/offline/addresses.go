@@ -37,6 +37,6 @@ func linkAddresses(ctx context.Context, p *profile.Profile, format decode.Format
 				}
 			}
 		}
-		_ = file.Close() // was only read
+		_ = file.Close() // read-only
 	}
 }
