@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"fulgur/internal/bolt"
+	"fulgur/internal/files/answer"
 	"fulgur/internal/files/safeopen"
 	"fulgur/internal/linux/capability"
 	"fulgur/internal/linux/procfs"
@@ -111,13 +112,16 @@ func (bs *binaries) describe(c contents, name string) (*bolt.Binary, error) {
 }
 
 // of returns the binary that a mapped file is, nil if it is not wanted or
-// cannot be read.
+// cannot be read. One whose file system has yet to answer is read again.
 func (bs *binaries) of(f *process.File) *bolt.Binary {
 	b, met := bs.byFile[f]
 	if met {
 		return b
 	}
-	b = bs.find(f)
+	b, err := bs.find(f)
+	if errors.Is(err, answer.ErrNone) {
+		return nil
+	}
 	if bs.byFile == nil {
 		bs.byFile = map[*process.File]*bolt.Binary{}
 	}
@@ -125,26 +129,33 @@ func (bs *binaries) of(f *process.File) *bolt.Binary {
 	return b
 }
 
-func (bs *binaries) find(f *process.File) *bolt.Binary {
+// isKnown reports whether [binaries.of] has an answer for f that stays the same.
+func (bs *binaries) isKnown(f *process.File) bool {
+	_, met := bs.byFile[f]
+	return met
+}
+
+// find returns the binary that f is, nil if it is not wanted.
+func (bs *binaries) find(f *process.File) (*bolt.Binary, error) {
 	r, size, err := f.ReaderAt()
 	if err != nil {
-		return nil
+		return nil, err
 	}
 	b, err := bs.describe(contents{r, size}, f.Path)
 	if err != nil {
-		return nil // a JIT's file, or a library of another machine
+		return nil, err // a JIT's file, or a library of another machine
 	}
 	if bs.only != nil {
 		if !bs.isOnly(b, f) {
 			delete(bs.source, b)
-			return nil
+			return nil, nil
 		}
-		return bs.only
+		return bs.only, nil
 	}
 	if b.BuildID != "" {
 		if same := bs.byID[b.BuildID]; same != nil {
 			delete(bs.source, b)
-			return same
+			return same, nil
 		}
 		if bs.byID == nil {
 			bs.byID = map[string]*bolt.Binary{}
@@ -152,7 +163,7 @@ func (bs *binaries) find(f *process.File) *bolt.Binary {
 		bs.byID[b.BuildID] = b
 	}
 	bs.collector.Register(b)
-	return b
+	return b, nil
 }
 
 // isOnly reports whether b, mapped from f, is the binary that was chosen.

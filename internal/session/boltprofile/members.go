@@ -33,8 +33,9 @@ const initPID = 1
 // whose profile is taken, and only at those: a build has many others.
 type members struct {
 	target target.Target
-	// wanted reports whether a process has mapped code whose profile is taken.
-	wanted    func(pid int) bool
+	// wanted reports whether a process has mapped code whose profile is taken, and
+	// whether that is known by now.
+	wanted    func(pid int) (wanted, known bool)
 	add, drop func(pid int) error // what has the stepper step a process, or not
 	excluded  []int               // never found, only named
 
@@ -116,8 +117,8 @@ func (c *members) look() error {
 
 // place brings the stepper up to date with a process.
 func (c *members) place(pid int) error {
-	was, known := c.members[pid]
-	if !known || was == isIdle || was == isStepped {
+	was, found := c.members[pid]
+	if !found || was == isIdle || was == isStepped {
 		return nil
 	}
 	if was == isLeaving {
@@ -127,7 +128,12 @@ func (c *members) place(pid int) error {
 	}
 	// Before it is looked at, so that what it maps meanwhile shows.
 	c.members[pid] = isIdle
-	if !c.wanted(pid) || c.members[pid] != isIdle {
+	wanted, known := c.wanted(pid)
+	if !known {
+		c.members[pid], c.stale = isNew, true
+		return nil
+	}
+	if !wanted || c.members[pid] != isIdle {
 		return nil
 	}
 	c.members[pid] = isStepped

@@ -13,13 +13,14 @@ import (
 	"fulgur/internal/linux/perfevent"
 )
 
-// A members has those processes stepped, and only those, that run what is wanted.
-func TestCrowd(t *testing.T) {
-	running := map[int]bool{10: true, 11: false}
+// The members that run what is wanted are stepped, and no others. Those of which that is
+// not known yet are looked at again.
+func TestMembers(t *testing.T) {
+	running, unanswered := map[int]bool{10: true, 11: false}, 0
 	var said []string
 	c := &members{
 		target:  target.Target{Scope: target.Processes, PIDs: []int{10, 11}},
-		wanted:  func(pid int) bool { return running[pid] },
+		wanted:  func(pid int) (wanted, known bool) { return running[pid], pid != unanswered },
 		add:     func(pid int) error { said = append(said, fmt.Sprintf("+%d", pid)); return nil },
 		drop:    func(pid int) error { said = append(said, fmt.Sprintf("-%d", pid)); return nil },
 		members: map[int]standing{},
@@ -64,6 +65,20 @@ func TestCrowd(t *testing.T) {
 			t.Errorf("%s: %q, want %q", step.name, got, step.want)
 		}
 	}
+	unanswered = 11
+	c.handleRecord(perfevent.Comm{PID: 11, Exec: true})
+	for _, want := range []string{"-11", "", "+11"} {
+		said, c.looked = nil, time.Time{}
+		if err := c.follow(); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Join(said, " "); got != want || c.stale != (want != "+11") {
+			t.Errorf("/proc/11 does not answer: %q, want %q; stale %v", got, want, c.stale)
+		}
+		if want == "" {
+			unanswered = 0
+		}
+	}
 	running[11] = false
 	c.handleRecord(perfevent.Comm{PID: 11, Exec: true})
 	said = nil
@@ -73,7 +88,7 @@ func TestCrowd(t *testing.T) {
 }
 
 // What is excluded is found by nobody, but can be named.
-func TestCrowdFinds(t *testing.T) {
+func TestMembersFind(t *testing.T) {
 	self := os.Getpid()
 	for _, test := range []struct {
 		target   target.Target

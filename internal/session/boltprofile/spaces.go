@@ -2,11 +2,13 @@ package boltprofile
 
 import (
 	"cmp"
+	"errors"
 	"maps"
 	"slices"
 
 	"fulgur/internal/bolt"
 	"fulgur/internal/capture/branch"
+	"fulgur/internal/files/answer"
 	"fulgur/internal/linux/monotonic"
 	"fulgur/internal/linux/perfevent"
 	"fulgur/internal/process"
@@ -104,18 +106,28 @@ func (s *spaces) resolve(sample branch.Sample, addr uint64) (bolt.Region, bool) 
 	return bolt.Region{Start: at.MapStart, End: at.MapLimit, Binary: foreign}, true
 }
 
-// maps reports whether a process has mapped code whose profile is taken, by now.
-func (s *spaces) maps(pid int) bool {
-	mapped, err := s.processes.Maps(pid)
+// maps reports whether a process has mapped code whose profile is taken, by now. It is
+// not known while /proc or a file system has yet to answer.
+func (s *spaces) maps(pid int) (mapped, known bool) {
+	list, err := s.processes.Maps(pid)
 	if err != nil {
-		return false // it has ended
+		return false, !errors.Is(err, answer.ErrNone) // it has ended
 	}
 	now, gone := monotonic.Now(), s.processes.Gone()
 	defer func() { s.past += s.processes.Gone() - gone }()
-	return slices.ContainsFunc(mapped, func(m process.Map) bool {
+	known = true
+	for _, m := range list {
 		at := s.processes.Resolve(pid, m.Start, now)
-		return at.File != nil && s.binaries.of(at.File) != nil
-	})
+		switch {
+		case at.File == nil:
+			known = known && !s.processes.Unread(pid)
+		case s.binaries.of(at.File) != nil:
+			return true, true
+		default:
+			known = known && s.binaries.isKnown(at.File)
+		}
+	}
+	return false, known
 }
 
 // handleRecord forgets what a record makes untrue.
