@@ -219,7 +219,9 @@ func TestBoltProcesses(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "out.preagg")
 	enough := func(t *testing.T, s boltSummary, threads uint64) {
 		t.Helper()
-		if len(s.Binaries) != 1 || s.Stepping.Threads < threads || s.InsideShare < 0.9 || s.Records == 0 {
+		// A few records may all be of the start of a process.
+		outside := s.Records > 500 && s.InsideShare < 0.9
+		if len(s.Binaries) != 1 || s.Stepping.Threads < threads || outside || s.Records == 0 {
 			t.Errorf("%+v", s)
 		}
 		accepted(t, 22, program, out)
