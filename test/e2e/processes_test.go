@@ -79,6 +79,7 @@ func checkStorm(t *testing.T, stacks map[string]int, printed, summary string, ch
 // all accounted for and have names.
 func TestForkStorm(t *testing.T) {
 	testenv.Root(t)
+	testenv.AnyKernel(t)
 	storm := compile(t, "storm.c", "storm", "-static")
 	const children, frequency = 1500, 4999
 	flags := []string{"profile", "-e", "cpu-clock", "-F", strconv.Itoa(frequency), "-f", "-o"}
