@@ -535,7 +535,6 @@ func TestAccessibility(t *testing.T) {
 // Names are text wherever they are shown: markup in them makes no element
 // and runs nothing.
 func TestHostileNames(t *testing.T) {
-	testenv.AnyKernel(t)
 	const attack = `</script><script>window.hurt=1</script><img src=x onerror="window.hurt=1">`
 	const control = "a\x1b[31mb\u202ec\u2028d\x00e\nf" // shown by escapes
 	const shown = `a\x1b[31mb\u202ec\u2028d\x00e\nf`
@@ -755,7 +754,6 @@ func TestManySelections(t *testing.T) {
 
 // Of very many processes the list has the heaviest, and says so.
 func TestManyProcesses(t *testing.T) {
-	testenv.AnyKernel(t)
 	b := profile.NewBuilder(profile.ValueType{Type: "samples", Unit: "count"})
 	for i := range 150 {
 		b.Add(profile.Sample{Task: b.Task(profile.Task{PID: i + 1, Comm: "Worker"}), CPU: -1, Values: []int64{int64(i + 1)}})
