@@ -9,7 +9,7 @@ import (
 // blockIOCommand has the flags of the commands that take profiles, and -Q of
 // bcc's biolatency.
 type blockIOCommand struct {
-	Duration *seconds `arg:"" optional:"" help:"How long to measure: seconds, or as 1m30s. Without it until Ctrl-C or the target's exit."`
+	Duration *seconds `arg:"" optional:"" help:"How long to measure: seconds, or 1m30s. Default: until Ctrl-C or the target exits."`
 	Command  []string `kong:"-"` // what follows "--"
 
 	targetFlags
@@ -19,28 +19,28 @@ type blockIOCommand struct {
 	Delay seconds `placeholder:"TIME" group:"how" help:"Wait before measuring."`
 	walkFlags
 
-	Weight string `placeholder:"VALUE" group:"output" help:"Show stacks by requests, bytes, queued (the time before the device gets a request), in-device, or latency, the sum of the two and default. pprof files have all."`
-	Queued bool   `short:"Q" name:"queued" group:"output" help:"Include the time before the device gets a request in the histograms."`
+	Weight string `placeholder:"VALUE" group:"output" help:"Weigh stacks by requests, bytes, queued (time before the device gets the request), in-device, or latency (queued plus in-device, the default). pprof files have all values."`
+	Queued bool   `short:"Q" name:"queued" group:"output" help:"Include queue time in the histograms."`
 	outputFlags
 	limitFlags
-	PendingEntries *count `placeholder:"N" group:"limit" help:"How many requests that are under way are remembered."`
+	PendingEntries *count `placeholder:"N" group:"limit" help:"Maximum number of requests in flight to track."`
 }
 
 // Help is what fulgur blockio --help says beside the flags.
 func (*blockIOCommand) Help() string {
-	return `Measures requests to disks by the stack that made them, with the file, where it is
-known, and the disk and the operation on top, as [/var/log/syslog];[sda write sync].
-At its end it shows the files with most, and draws for each disk and operation how
-long the requests took. What the kernel writes back some time after a program wrote it
-is marked [writeback], and belongs to the kernel's thread; where the kernel charges it
-to a control group, that is named: [writeback for /system.slice/cron.service].
+	return `Measures disk requests by the stack that made them, with the file (if known), the disk
+and the operation on top: [/var/log/syslog];[sda write sync]. At the end it lists the
+files with the most requests, and prints a latency histogram for each disk and
+operation. Writeback, which the kernel does some time after a program's write, belongs
+to a kernel thread and is marked [writeback], with the control group that the kernel
+charges for it: [writeback for /system.slice/cron.service].
 
 Examples:
 
-    # who makes the disks busy, as a flame graph
+    # disk requests of the whole machine, as a flame graph
     sudo fulgur blockio -o disk.html 10
 
-    # by the bytes that a command and its children read and write
+    # the same by bytes, for a command and its children
     sudo fulgur blockio --weight bytes -- tar -xf archive.tar
 `
 }

@@ -13,61 +13,61 @@ import (
 
 // boltCommand has the flags of ebpf-bolt, and more.
 type boltCommand struct {
-	Duration *seconds `arg:"" optional:"" help:"How long to sample: seconds, or as 1m30s. Default: 10 seconds; with --branches stepping until the profile is sufficient, but for 5 minutes at most; with a command, until it exits."`
+	Duration *seconds `arg:"" optional:"" help:"How long to sample: seconds, or 1m30s. Default: 10 seconds; with --branches stepping, until the profile is sufficient, at most 5 minutes; with a command, until it exits."`
 	Command  []string `kong:"-"` // what follows "--"
 
-	PID         ids    `short:"p" name:"pid" placeholder:"PID,..." xor:"target" group:"what" help:"Sample these processes: all their threads, also those that start later."`
-	Cgroup      string `placeholder:"PATH" xor:"target" group:"what" help:"Sample the tasks of this cgroup (v2) and of those below it, also those that join later."`
-	Children    bool   `group:"what" help:"With -p, sample their child processes too, at any depth: those that exist and those that start later. A command's are always sampled."`
-	Binary      string `placeholder:"FILE" xor:"binary" group:"what" help:"Take the profile of this executable or shared object, in whatever process maps it. Default: the program that the processes of -p, or the command, run."`
-	AllBinaries bool   `xor:"binary" group:"what" help:"Take a profile of every file that the processes map, named by file and build ID, in the directory that -o names."`
+	PID         ids    `short:"p" name:"pid" placeholder:"PID,..." xor:"target" group:"what" help:"Sample these processes, including threads that start later."`
+	Cgroup      string `placeholder:"PATH" xor:"target" group:"what" help:"Sample this cgroup (v2) and its descendants, including tasks that join later."`
+	Children    bool   `group:"what" help:"With -p, include existing and future descendants. A command's descendants are always included."`
+	Binary      string `placeholder:"FILE" xor:"binary" group:"what" help:"Profile this executable or shared object, in every process that maps it. Default: the program of the -p processes or the command."`
+	AllBinaries bool   `xor:"binary" group:"what" help:"Profile every mapped file. -o is a directory; files in it are named by binary and build ID."`
 
-	Branches    string     `enum:"auto,hardware,stepping" default:"auto" placeholder:"HOW" group:"how" help:"What records the branches: hardware, the processor; stepping, which needs none and has the target's threads execute one instruction after the other for some milliseconds at a time, see above; auto, the default, is hardware, and for a command stepping where there is none."`
-	Event       string     `short:"e" placeholder:"EVENT" group:"how" help:"Sample this event, as cycles or pmu/terms/. Default: the best that this CPU has for branches."`
-	Frequency   *frequency `short:"f" placeholder:"HZ" group:"how" help:"Samples a second on each CPU, or max, the default. With --basic the default is 3989."`
-	MaxOverhead *percent   `placeholder:"PERCENT" group:"how" help:"How much longer stepping lets each thread take for its work. Default: 10; with a command, 50."`
-	Burst       *hold      `placeholder:"TIME" group:"how" help:"How long stepping holds a thread at a time, at most. Default: 20ms."`
-	Basic       bool       `group:"how" help:"Take samples without branches, for perf2bolt --basic-events of LLVM 22 and newer. They tell BOLT which code runs, but not where it jumps: expect less of them than of branches."`
-	Strict      bool       `group:"how" help:"Leave out code that ran between two branches with an entry of the kernel in between. perf2bolt does not: it takes the two for neighbours."`
+	Branches    string     `enum:"auto,hardware,stepping" default:"auto" placeholder:"HOW" group:"how" help:"How to record branches: hardware, by the processor; stepping, by single-stepping the target's threads for some milliseconds at a time, see above; auto, the default: hardware, or for a command stepping if there is no hardware."`
+	Event       string     `short:"e" placeholder:"EVENT" group:"how" help:"Sample this event, for example cycles or pmu/terms/. Default: the best event of this CPU for branches."`
+	Frequency   *frequency `short:"f" placeholder:"HZ" group:"how" help:"Samples per second on each CPU, or max, the default. With --basic, the default is 3989."`
+	MaxOverhead *percent   `placeholder:"PERCENT" group:"how" help:"Maximum slowdown of each thread by stepping. Default: 10; with a command, 50."`
+	Burst       *hold      `placeholder:"TIME" group:"how" help:"Maximum time that stepping holds a thread. Default: 20ms."`
+	Basic       bool       `group:"how" help:"Sample without branches, for perf2bolt --basic-events of LLVM 22 and newer. BOLT then knows which code runs, but not where it jumps, so expect less improvement."`
+	Strict      bool       `group:"how" help:"Leave out code between two branches if the kernel was entered in between. perf2bolt treats the two as consecutive."`
 
 	Output   string `short:"o" placeholder:"FILE" group:"output" help:"Write to FILE; - is standard output, the default."`
-	Optimize string `name:"optimize" placeholder:"FILE" group:"output" help:"Have the installed llvm-bolt optimise the binary by the profile, into FILE. The profile is then kept only if -o names a file for it."`
-	LLVM     string `name:"llvm" default:"auto" placeholder:"VERSION" group:"output" help:"Write for this version's perf2bolt: 22 and newer, 16 to 21 (give 16), or auto for that of the llvm-bolt in PATH, else 22. Default: auto."`
-	Stats    string `enum:"text,json" default:"text" placeholder:"FORM" group:"output" help:"Write the summary on standard error as text, the default, or json."`
-	Verbose  bool   `short:"v" group:"output" help:"Say what records the branches, and how often."`
-	Quiet    bool   `short:"q" group:"output" help:"No progress, no warnings and no summary on standard error."`
+	Optimize string `name:"optimize" placeholder:"FILE" group:"output" help:"Optimize the binary with the installed llvm-bolt, and write it to FILE. The profile is kept only with -o."`
+	LLVM     string `name:"llvm" default:"auto" placeholder:"VERSION" group:"output" help:"Write for perf2bolt of this version: 22 (and newer), 16 (16 to 21), or auto (the version of llvm-bolt in PATH, else 22). Default: auto."`
+	Stats    string `enum:"text,json" default:"text" placeholder:"FORM" group:"output" help:"Format of the summary on standard error: text, the default, or json."`
+	Verbose  bool   `short:"v" group:"output" help:"Print how branches are recorded, and how often."`
+	Quiet    bool   `short:"q" group:"output" help:"Do not print progress, warnings and the summary to standard error."`
 
-	RingSize *size `placeholder:"BYTES" group:"limit" help:"Size of the ring that each CPU's samples come through, as 1M; rounded up to a power of 2."`
+	RingSize *size `placeholder:"BYTES" group:"limit" help:"Size of each CPU's ring buffer, for example 1M; rounded up to a power of 2."`
 
 	Version kong.VersionFlag `short:"V" help:"Print the version."`
 }
 
 // Help is what fulgur bolt --help says beside the flags.
 func (*boltCommand) Help() string {
-	return `Samples the branches that the CPU recorded (Intel LBR, AMD BRS and LBRv2, Arm
-BRBE), or steps through the code where it records none, and writes BOLT's
-pre-aggregated profile, for perf2bolt --pa. The profile goes to standard output or
-FILE, which appears complete or not at all; the summary on standard error says what
-was counted, what was lost and why, whether it is enough, and what to run next.
+	return `Samples the branches that the CPU records (Intel LBR, AMD BRS and LBRv2, Arm BRBE), or
+single-steps the code if the CPU records none, and writes BOLT's pre-aggregated
+profile, for perf2bolt --pa. The profile goes to standard output or FILE, which appears
+complete or not at all. The summary on standard error shows what was counted and lost
+and why, whether the profile is sufficient, and the commands to run next.
 
-Most virtual machines record no branches. With --branches stepping a process of
-fulgur's own stops one running thread of the target (ptrace), has it execute
-instruction by instruction for a few milliseconds, until it has taken 32 branches,
-and lets it run free again. Bursts are so rare that a thread takes about
---max-overhead longer for its work at most, and nothing is written into the target.
-That fulgur is killed does not harm the target; but SIGKILL of that process, which
-ps shows as "branch-stepper", while it holds a thread kills the target. To a thread
-in a system call being stopped is like a signal: some return EINTR, which the
-summary counts, and reads and writes of pipes and sockets may do less than they were
-asked to. A target that is being debugged or traced already, one that ignores
-SIGTRAP, and 32-bit code are refused, and so is process 1. Only root can step
-set-user-ID programs and processes of other users.
+Most virtual machines record no branches. With --branches stepping, a separate process
+stops one running thread of the target (ptrace), single-steps it for a few
+milliseconds, until it has taken 32 branches, and lets it run again. This slows each
+thread down by about --max-overhead at most, and writes nothing into the target.
+Killing fulgur does not harm the target; but SIGKILL of the stepping process, which ps
+shows as "branch-stepper", kills the target if it holds a thread. To a thread in a
+system call, a stop is like a signal: some calls return EINTR, which the summary
+counts, and reads and writes of pipes and sockets may transfer less than requested.
+fulgur refuses targets that are being debugged or traced already, targets that ignore
+SIGTRAP, 32-bit code, and process 1. Only root can step set-user-ID programs and
+processes of other users.
 
-Stepping takes some 300 branches a second of a busy thread at 10 %. A profile counts
-as sufficient with 1 branch taken for each byte of the file's machine code, which is
-perforator's measure. All of the code counts, whether it runs or not: a large program
-of which a small part runs is well known long before. The summary therefore also
-estimates how much of what the program does next is not in the profile yet.
+At 10 %, stepping records about 300 branches a second of a busy thread. A profile is
+sufficient with 1 branch taken for each byte of the file's machine code, which is
+perforator's measure. It counts all code, whether it runs or not: if a large program
+runs only a small part of its code, far fewer branches are enough. The summary
+therefore also estimates how much of the program's execution the profile has not seen
+yet.
 
 Examples:
 
@@ -80,7 +80,7 @@ Examples:
     # a process in a virtual machine, until the profile is sufficient
     sudo fulgur bolt --branches stepping -p 1234 -o server.preagg
 
-    # all the way: take the profile of a command, and optimise its program
+    # profile a command, and optimize its program
     sudo fulgur bolt --optimize server.bolt -- ./server --benchmark
 
     # a command and its libraries, from its first instruction to its exit

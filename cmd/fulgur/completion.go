@@ -16,8 +16,8 @@ type completionCommand struct {
 
 // Help is what fulgur completion --help says beside the arguments.
 func (*completionCommand) Help() string {
-	return `The script completes commands, flags and their values, and after "--" what is
-launched. Packages of fulgur bring it along.
+	return `The script completes commands, flags and their values, and the command after "--".
+Packages of fulgur install it.
 
 Examples:
 

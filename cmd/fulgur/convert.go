@@ -13,63 +13,63 @@ import (
 type convertCommand struct {
 	Input string `arg:"" name:"in" complete:"file" help:"The file to read; - is standard input."`
 
-	Value    string `placeholder:"TYPE" group:"output" help:"Write this value alone, as cpu. Default: all that the format has room for, or the first of which there is some; of what fulgur record wrote for pprof, the one that it was to show."`
+	Value    string `placeholder:"TYPE" group:"output" help:"Write only this value, for example cpu. Default: all values, or in formats with one value the profile's default value, else the first that is not 0."`
 	Annotate bool   `short:"a" name:"annotations" group:"output" help:"Mark kernel frames with _[k] and inlined functions with _[i] in text."`
-	Inverted bool   `group:"output" help:"Let callees hang below their callers in flame graphs: icicle graphs."`
-	Embed    bool   `name:"embed-sources" group:"output" help:"Put the source files into a profile for the Firefox Profiler, which then shows them wherever it is opened."`
+	Inverted bool   `group:"output" help:"Draw flame graphs upside down, as icicle graphs."`
+	Embed    bool   `name:"embed-sources" group:"output" help:"Embed source files in a profile for the Firefox Profiler, which then shows them on any machine."`
 
-	Binary      string `placeholder:"FILE" xor:"binary" group:"contents" help:"Make the profile of this executable or shared object. It must be the build that ran."`
-	AllBinaries bool   `xor:"binary" group:"contents" help:"Make a profile of every file that was mapped and is here, in the directory that -o names."`
-	Strict      bool   `group:"contents" help:"Leave out code that ran between two branches with an entry of the kernel in between. perf2bolt does not: it takes the two for neighbours."`
-	Basic       bool   `group:"contents" help:"Count the samples' addresses, for perf2bolt --basic-events, where no branches were recorded. BOLT gains little or nothing from it."`
+	Binary      string `placeholder:"FILE" xor:"binary" group:"contents" help:"Make the profile of this executable or shared object. It must be the same build that ran."`
+	AllBinaries bool   `xor:"binary" group:"contents" help:"Make a profile of every mapped file that exists here, in the directory given by -o."`
+	Strict      bool   `group:"contents" help:"Leave out code between two branches if the kernel was entered in between. perf2bolt treats the two as consecutive."`
+	Basic       bool   `group:"contents" help:"Count sample addresses, for perf2bolt --basic-events, if no branches were recorded. BOLT gains little or nothing from it."`
 
-	Output string `short:"o" placeholder:"FILE" group:"output" help:"Write to FILE, in the format that its ending names: .folded, .txt, .svg, .html, .pb.gz, .json.gz (for the Firefox Profiler), .speedscope.json or .preagg (for BOLT); - is standard output, the default. In a directory a profile for BOLT is named by binary and build ID, as fulgur merge knows it."`
-	Format string `placeholder:"NAME" group:"output" help:"Write in this format whatever the ending: ${formats} or preagg."`
-	LLVM   string `name:"llvm" default:"auto" placeholder:"VERSION" group:"output" help:"Write for this version's perf2bolt: 22 and newer, 16 to 21 (give 16), or auto for that of the llvm-bolt in PATH, else 22. Default: auto."`
-	Stats  string `enum:"text,json" default:"text" placeholder:"FORM" group:"output" help:"Write the summary on standard error as text, the default, or json."`
-	Quiet  bool   `short:"q" group:"output" help:"No summary and no warnings on standard error."`
+	Output string `short:"o" placeholder:"FILE" group:"output" help:"Write to FILE, in the format of its ending: .folded, .txt, .svg, .html, .pb.gz, .json.gz (Firefox Profiler), .speedscope.json or .preagg (BOLT). - is standard output, the default. If FILE is a directory, a BOLT profile in it is named by binary and build ID, as fulgur merge expects."`
+	Format string `placeholder:"NAME" group:"output" help:"Output format: ${formats} or preagg. Default: by the ending of FILE."`
+	LLVM   string `name:"llvm" default:"auto" placeholder:"VERSION" group:"output" help:"Write for perf2bolt of this version: 22 (and newer), 16 (16 to 21), or auto (the version of llvm-bolt in PATH, else 22). Default: auto."`
+	Stats  string `enum:"text,json" default:"text" placeholder:"FORM" group:"output" help:"Format of the summary on standard error: text, the default, or json."`
+	Quiet  bool   `short:"q" group:"output" help:"Do not print the summary and warnings to standard error."`
 }
 
 // convertGroups are the headings of the help text besides fulgur profile's.
 func convertGroups() []kong.Group {
-	return []kong.Group{{Key: "contents", Title: "What to take"}, {Key: "server", Title: "Server"}}
+	return []kong.Group{{Key: "contents", Title: "What to include"}, {Key: "server", Title: "Server"}}
 }
 
 // Help is what fulgur convert --help says beside the flags.
 func (*convertCommand) Help() string {
-	return `Reads a profile in any format that is known, and writes it in another: what fulgur
-wrote as folded stacks, for pprof or the Firefox Profiler, other tools' profiles of
-these kinds, perf.data with call chains, text of perf script, and maps of stacks as
-bpftrace prints them. Names that perf.data lacks come from the files of this machine,
-if they are the same builds. Of a recording, the times are added up.
+	return `Reads a profile in any known format, and writes it in another. It reads folded stacks,
+pprof and Firefox Profiler files of fulgur and other tools, perf.data with call chains,
+the text of perf script, and maps of stacks from bpftrace. If perf.data lacks names,
+they come from files of the same build on this machine. Times of recordings are added
+up.
 
-Of branch records that perf took on a machine that has them, in perf.data or text
-of perf script -F pid,ip,brstack --show-mmap-events, it makes profiles for
-llvm-bolt. A summary on standard error then says what was counted, what was not and
-why, whether it is enough, and what to run next.
+From the branch records of perf record -b, in perf.data or the text of perf script -F
+pid,ip,brstack --show-mmap-events, it makes profiles for llvm-bolt. A summary on
+standard error then shows what was counted, what was not and why, whether the profile
+is sufficient, and the commands to run next.
 
 The output goes to standard output or FILE, which appears complete or not at all.
 
 Examples:
 
-    # a flame graph of what bpftrace counted
+    # a flame graph of stacks from bpftrace
     bpftrace -e 'profile:hz:99 { @[kstack, ustack, comm] = count(); }' > stacks.txt
     fulgur convert -o flame.html stacks.txt
 
-    # what perf recorded, for the Firefox Profiler; unwound by perf if need be
+    # perf.data for the Firefox Profiler; the second way lets perf unwind stacks
     fulgur convert -o perf.json.gz perf.data
     perf script -F +pid | fulgur convert -o perf.json.gz -
 
-    # with the sources in it, to be read on another machine
+    # with sources, for use on another machine
     fulgur convert --embed-sources -o with-sources.json.gz cpu.json.gz
 
-    # branches, on the machine that runs the service
+    # record branches, on the machine that runs the service
     perf record -b -e cycles:u -p 1234 -- sleep 60
 
-    # where the binary is
+    # convert them, on a machine with the binary
     fulgur convert --binary ./server -o server.preagg perf.data
 
-    # named by build ID, as fulgur merge knows it
+    # to a file named by build ID, for fulgur merge
     fulgur convert --binary ./server -o profiles/ perf.data
 
     # every library, too

@@ -9,16 +9,16 @@ import (
 // diffCommand compares two profiles.
 type diffCommand struct {
 	Base string `arg:"" complete:"file" help:"The profile to compare with, in any format that fulgur convert reads; - is standard input."`
-	New  string `arg:"" complete:"file" help:"The profile to look at."`
+	New  string `arg:"" complete:"file" help:"The profile to compare."`
 
-	Normalize bool   `short:"n" group:"contents" help:"Compare shares, not amounts: for runs of different lengths. Folded stacks of the base are scaled."`
-	Value     string `placeholder:"TYPE" group:"contents" help:"Compare this value, as cpu. Default: the first that both have and that is not 0 in at least one."`
+	Normalize bool   `short:"n" group:"contents" help:"Compare shares instead of amounts, for runs of different lengths. In folded stacks, scale the base."`
+	Value     string `placeholder:"TYPE" group:"contents" help:"Compare this value, for example cpu. Default: the first that both profiles have and that is not 0 in one of them."`
 
-	Output   string `short:"o" placeholder:"FILE" group:"output" help:"Write to FILE in the format that its ending names: .txt, .folded, .html or .svg; - is standard output, the default."`
-	Format   string `placeholder:"NAME" group:"output" help:"Write in this format whatever the ending: text, folded, html, svg. Default on standard output: text."`
-	Inverted bool   `group:"output" help:"Let callees hang below their callers in flame graphs: icicle graphs."`
-	Quiet    bool   `short:"q" group:"output" help:"No warnings on standard error."`
-	Top      *count `placeholder:"N" group:"output" help:"Show the N functions that changed most in the table. Default: 40."`
+	Output   string `short:"o" placeholder:"FILE" group:"output" help:"Write to FILE, in the format of its ending: .txt, .folded, .html or .svg. - is standard output, the default."`
+	Format   string `placeholder:"NAME" group:"output" help:"Output format: text, folded, html, svg. Default: by the ending of FILE, or text."`
+	Inverted bool   `group:"output" help:"Draw flame graphs upside down, as icicle graphs."`
+	Quiet    bool   `short:"q" group:"output" help:"Do not print warnings to standard error."`
+	Top      *count `placeholder:"N" group:"output" help:"Show the N functions that changed most. Default: 40."`
 }
 
 // topChanges is how many functions the table has unless told otherwise.
@@ -26,15 +26,14 @@ const topChanges = 40
 
 // Help is what fulgur diff --help says beside the flags.
 func (*diffCommand) Help() string {
-	return `Says what changed from one profile to another. The table has the functions that
-themselves changed most: in amounts, or with --normalize in their shares of either
-profile. In flame graphs boxes are as wide as in the new profile, orange where there
-is more and blue where there is less; the page always compares shares. What is gone
-shows if the two are given the other way round. Folded stacks have two columns, as
-flamegraph.pl reads them.
+	return `Compares two profiles. The table lists the functions whose self values changed most: in
+amounts, or with --normalize in shares of each profile. In flame graphs, boxes are as
+wide as in the new profile, orange for more and blue for less; the page always compares
+shares. To see functions that are gone, swap the two profiles. Folded stacks have two
+columns, as flamegraph.pl reads them.
 
-Stacks are taken for the same by the names of functions and modules, so that
-builds and runs can be compared.
+Stacks are matched by names of functions and modules, so different builds and runs can
+be compared.
 
 Examples:
 

@@ -11,23 +11,23 @@ import (
 
 // doctorCommand says what works on this machine.
 type doctorCommand struct {
-	JSON bool `name:"json" help:"Write it as JSON, for programs."`
+	JSON bool `name:"json" help:"Print the result as JSON."`
 }
 
 // Help is what fulgur doctor --help says beside the flags.
 func (*doctorCommand) Help() string {
-	return `Looks at all that fulgur needs of the machine and of its own rights, and tries out
-what reading cannot tell: it loads programs that do nothing and attaches them.
-Says for each command whether it will work and what it will lose, and what to do
-about it. Run it as fulgur will be run: with sudo, or as the user who has been
-given capabilities. The exit code is 0 if fulgur profile works, else 1.
+	return `Checks what fulgur needs of the machine and of its own privileges. Where only a trial
+can tell, it loads and attaches programs that do nothing. It shows for each command
+whether it works, what it loses, and how to fix it. Run it as you will run fulgur: with
+sudo, or as the user with the capabilities. The exit code is 0 if fulgur profile works,
+else 1.
 
 Examples:
 
-    # what works, for root
+    # what works as root
     sudo fulgur doctor
 
-    # what stops a command, for a script
+    # the commands that do not work, for a script
     fulgur doctor --json | jq '.commands[] | select(.works == "no")'
 `
 }

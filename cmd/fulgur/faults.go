@@ -8,33 +8,33 @@ import (
 
 // faultsCommand has the flags of the commands that take profiles.
 type faultsCommand struct {
-	Duration *seconds `arg:"" optional:"" help:"How long to measure: seconds, or as 1m30s. Without it until Ctrl-C or the target's exit."`
+	Duration *seconds `arg:"" optional:"" help:"How long to measure: seconds, or 1m30s. Default: until Ctrl-C or the target exits."`
 	Command  []string `kong:"-"` // what follows "--"
 
 	targetFlags
-	CPU    cpus `short:"C" name:"cpu" placeholder:"CPU,..." group:"what" help:"Measure on these CPUs only, as 0,2-3."`
+	CPU    cpus `short:"C" name:"cpu" placeholder:"CPU,..." group:"what" help:"Measure only on these CPUs, for example 0,2-3."`
 	User   bool `short:"U" name:"user-stacks-only" xor:"side" group:"what" help:"Show user stacks only."`
 	Kernel bool `short:"K" name:"kernel-stacks-only" xor:"side" group:"what" help:"Show kernel stacks only."`
 
-	Count *count  `short:"c" placeholder:"N" group:"how" help:"Count every Nth fault for N. Default: 1, each."`
+	Count *count  `short:"c" placeholder:"N" group:"how" help:"Count every Nth fault, with weight N. Default: 1."`
 	Delay seconds `placeholder:"TIME" group:"how" help:"Wait before measuring."`
 	walkFlags
 
-	Offsets bool `group:"output" help:"Tell the pages of files apart, as [/usr/lib/libc.so.6+0x1000]."`
+	Offsets bool `group:"output" help:"Show the offset of each page in its file: [/usr/lib/libc.so.6+0x1000]."`
 	outputFlags
 	limitFlags
 }
 
 // Help is what fulgur faults --help says beside the flags.
 func (*faultsCommand) Help() string {
-	return `Counts page faults by the stack that touched the page, with the file that the page
-is of on top, as [/usr/lib/libc.so.6], or [anonymous memory]; at its end it shows the
-files with most. pprof files tell minor from major faults, and how long they took
-where the kernel lets that be traced.
+	return `Counts page faults by the stack that touched the page, with the mapped file on top,
+such as [/usr/lib/libc.so.6], or [anonymous memory]. At the end it lists the files with
+the most faults. pprof files have minor and major faults, and the time to handle them
+if the kernel supports tracing it.
 
 Examples:
 
-    # what makes the memory of a process grow, as a flame graph
+    # which code makes the memory of a process grow, as a flame graph
     sudo fulgur faults -p 1234 -o faults.html 10
 
     # which files a command reads through its mappings

@@ -11,42 +11,42 @@ import (
 
 // targetFlags choose what to measure, in the commands that take profiles.
 type targetFlags struct {
-	PID      ids    `short:"p" name:"pid" placeholder:"PID,..." xor:"target" group:"what" help:"Measure these processes: all their threads, also those that start later."`
-	TID      ids    `short:"L" name:"tid" placeholder:"TID,..." xor:"target" group:"what" help:"Measure these threads and no others of their processes."`
-	Cgroup   string `placeholder:"PATH" xor:"target" group:"what" help:"Measure the tasks of this cgroup (v2) and of those below it, also those that join later."`
-	Children bool   `group:"what" help:"With -p, measure their child processes too, at any depth: those that exist and those that start later. A command's are always measured."`
+	PID      ids    `short:"p" name:"pid" placeholder:"PID,..." xor:"target" group:"what" help:"Measure these processes, including threads that start later."`
+	TID      ids    `short:"L" name:"tid" placeholder:"TID,..." xor:"target" group:"what" help:"Measure only these threads."`
+	Cgroup   string `placeholder:"PATH" xor:"target" group:"what" help:"Measure this cgroup (v2) and its descendants, including tasks that join later."`
+	Children bool   `group:"what" help:"With -p, include existing and future descendants. A command's descendants are always included."`
 }
 
 // walkFlags say how stacks are walked.
 type walkFlags struct {
-	Unwind   string `enum:"auto,dwarf,fp" default:"auto" placeholder:"METHOD" group:"how" help:"Find the callers of user code by the unwind tables that programs and libraries bring along, and by frame pointers where there are none (auto, the default); by tables alone (dwarf); or by frame pointers alone (fp), which most distributions' code does not keep."`
-	MaxDepth *count `placeholder:"N" group:"how" help:"Keep at most N frames of each kernel and user stack. Default: 127."`
+	Unwind   string `enum:"auto,dwarf,fp" default:"auto" placeholder:"METHOD" group:"how" help:"Unwind user stacks with unwind tables, and with frame pointers where there are none (auto, the default); with tables only (dwarf); or with frame pointers only (fp), which most distributions' code lacks."`
+	MaxDepth *count `placeholder:"N" group:"how" help:"Keep at most N kernel frames and N user frames of each stack. Default: 127."`
 }
 
 // outputFlags say what becomes of what was measured.
 type outputFlags struct {
-	Output     string `short:"o" placeholder:"FILE" group:"output" help:"Write to FILE in the format that its ending names: .folded, .txt, .svg, .html, .pb.gz, .pprof, .json.gz (for the Firefox Profiler) or .speedscope.json; - is standard output, the default."`
-	Format     string `placeholder:"NAME" group:"output" help:"Write in this format whatever the ending: ${formats}. Default on standard output: text."`
-	Folded     bool   `short:"f" group:"output" help:"Write folded stacks, a line for each, for flame graphs."`
-	Delimited  bool   `short:"d" group:"output" help:"Put a delimiter between kernel and user frames."`
+	Output     string `short:"o" placeholder:"FILE" group:"output" help:"Write to FILE, in the format of its ending: .folded, .txt, .svg, .html, .pb.gz, .pprof, .json.gz (Firefox Profiler) or .speedscope.json. - is standard output, the default."`
+	Format     string `placeholder:"NAME" group:"output" help:"Output format: ${formats}. Default: by the ending of FILE, or text."`
+	Folded     bool   `short:"f" group:"output" help:"Write folded stacks, one line for each stack, for flame graph tools."`
+	Delimited  bool   `short:"d" group:"output" help:"Insert a delimiter between kernel and user frames."`
 	Annotate   bool   `short:"a" name:"annotations" group:"output" help:"Mark kernel frames with _[k] and inlined functions with _[i]."`
-	Inverted   bool   `group:"output" help:"Let callees hang below their callers in flame graphs: icicle graphs."`
-	PerThread  bool   `group:"output" help:"Tell threads apart, as COMM-PID/TID in folded stacks and flame graphs."`
-	PerCPU     bool   `name:"per-cpu" group:"output" help:"Tell CPUs apart, as a first frame [CPU N] in folded stacks and flame graphs."`
-	NoInlines  bool   `group:"output" help:"Show neither inlined functions nor files and lines: names only, for less time and memory."`
-	NoDemangle bool   `group:"output" help:"Show C++ and Rust functions by the linker's names."`
-	ShortNames bool   `group:"output" help:"Show <...> for the arguments of C++ templates and Rust generics."`
-	NoSymbols  bool   `group:"output" help:"Look for no names of programs and libraries: fulgur convert finds them later, by the build IDs, where the files are or from debuginfod servers."`
-	Symfs      string `placeholder:"DIR" group:"output" help:"Look for debug files below DIR first, as if it were the root directory."`
-	Quiet      bool   `short:"q" group:"output" help:"No progress, no warnings and no summary on standard error."`
+	Inverted   bool   `group:"output" help:"Draw flame graphs upside down, as icicle graphs."`
+	PerThread  bool   `group:"output" help:"Separate threads, as COMM-PID/TID in folded stacks and flame graphs."`
+	PerCPU     bool   `name:"per-cpu" group:"output" help:"Separate CPUs, with a first frame [CPU N] in folded stacks and flame graphs."`
+	NoInlines  bool   `group:"output" help:"Show function names only, without inlined functions, files and lines. Takes less time and memory."`
+	NoDemangle bool   `group:"output" help:"Do not demangle names of C++ and Rust functions."`
+	ShortNames bool   `group:"output" help:"Shorten the arguments of C++ templates and Rust generics to <...>."`
+	NoSymbols  bool   `group:"output" help:"Do not symbolize programs and libraries now. fulgur convert can do it later, by build ID, from local files or debuginfod."`
+	Symfs      string `placeholder:"DIR" group:"output" help:"Look for debug files and binaries in DIR first, as if it were the root directory."`
+	Quiet      bool   `short:"q" group:"output" help:"Do not print progress, warnings and the summary to standard error."`
 }
 
 // limitFlags size what the kernel side keeps.
 type limitFlags struct {
-	RingSize     *size  `placeholder:"BYTES" group:"limit" help:"Size of the ring that new stacks come through, as 1M; rounded up to a power of 2."`
-	CountEntries *count `placeholder:"N" group:"limit" help:"How many different stacks can be counted at a time."`
-	SeenEntries  *count `aliases:"stack-storage-size" placeholder:"N" group:"limit" help:"How many stacks are remembered as known (bcc: --stack-storage-size)."`
-	UnwindMemory *size  `placeholder:"BYTES" group:"limit" help:"Memory for unwind tables in the kernel, as 64M. Default: 256M. Tables that do not fit come and go."`
+	RingSize     *size  `placeholder:"BYTES" group:"limit" help:"Size of the ring buffer for new stacks, for example 1M; rounded up to a power of 2."`
+	CountEntries *count `placeholder:"N" group:"limit" help:"Maximum number of distinct stacks to count at a time."`
+	SeenEntries  *count `aliases:"stack-storage-size" placeholder:"N" group:"limit" help:"Number of known stacks to remember (bcc: --stack-storage-size)."`
+	UnwindMemory *size  `placeholder:"BYTES" group:"limit" help:"Memory for unwind tables in the kernel, for example 64M. Default: 256M. Tables beyond this are loaded on demand."`
 }
 
 // recording is what the commands that take profiles share.
@@ -75,7 +75,7 @@ func (r recording) options() (session.Options, error) {
 		return session.Options{}, err
 	}
 	if r.duration != nil && *r.duration == 0 {
-		return session.Options{}, errors.New("a duration of 0 measures nothing: leave it out to go on until Ctrl-C")
+		return session.Options{}, errors.New("a duration of 0 measures nothing: leave it out to measure until Ctrl-C")
 	}
 	return session.Options{
 		Target:       measured,
@@ -120,7 +120,7 @@ func (f outputFlags) format() (string, error) {
 		return f.Format, nil
 	}
 	if f.Format != "" && f.Format != folded {
-		return "", fmt.Errorf("-f and --format %s contradict each other", f.Format)
+		return "", fmt.Errorf("-f and --format %s cannot be combined", f.Format)
 	}
 	return folded, nil
 }

@@ -11,7 +11,7 @@ import (
 
 // helpCommand is for those who ask as they ask git and go.
 type helpCommand struct {
-	Command string `arg:"" optional:"" complete:"command" help:"The command to explain. Without one, all of them are listed."`
+	Command string `arg:"" optional:"" complete:"command" help:"The command to explain. Default: list all commands."`
 }
 
 // Help is what fulgur help --help says beside the arguments.

@@ -20,11 +20,11 @@ const servedInterval = 5 * time.Second
 
 // liveFlags ask for something to see while it is measured.
 type liveFlags struct {
-	Stream   bool    `group:"live" help:"Write every sample as it is taken, with its stack; --format jsonl for programs."`
-	Interval seconds `placeholder:"TIME" group:"live" help:"Write a profile of each TIME, for as long as it runs, to files that -o names: name-0001.pb.gz… for name.pb.gz."`
-	Keep     *count  `placeholder:"N" group:"live" help:"With --interval, keep the last N files and remove those written before."`
-	Serve    bool    `group:"live" help:"Show a flame graph of each interval, of 5 seconds unless --interval says otherwise, in a browser on this machine."`
-	Port     *port   `placeholder:"PORT" group:"live" help:"With --serve, the port to listen on. Default: any that is free."`
+	Stream   bool    `group:"live" help:"Write every sample with its stack as it is taken; --format jsonl writes JSON lines."`
+	Interval seconds `placeholder:"TIME" group:"live" help:"Write a profile every TIME; -o name.pb.gz writes name-0001.pb.gz and so on."`
+	Keep     *count  `placeholder:"N" group:"live" help:"With --interval, keep only the last N files."`
+	Serve    bool    `group:"live" help:"Serve a flame graph of each interval (default: 5 seconds) to browsers on this machine."`
+	Port     *port   `placeholder:"PORT" group:"live" help:"With --serve, listen on this port. Default: any free port."`
 }
 
 // isWindows reports whether profiles of windows are asked for.
@@ -34,7 +34,7 @@ func (f liveFlags) isWindows() bool { return f.Interval > 0 || f.Serve }
 func (f liveFlags) check(output string) error {
 	switch {
 	case f.Stream && f.isWindows():
-		return errors.New("--stream and --interval or --serve exclude each other")
+		return errors.New("--stream cannot be combined with --interval or --serve")
 	case f.Keep != nil && (f.Interval == 0 || output == "" && f.Serve):
 		return errors.New("--keep needs --interval and -o")
 	case f.Port != nil && !f.Serve:

@@ -35,21 +35,21 @@ const (
 // commands are fulgur's subcommands. A new one is a field here and a file of
 // its own.
 type commands struct {
-	Profile profileCommand `cmd:"" group:"measure" help:"Sample what runs on the CPUs."`
-	Top     topCommand     `cmd:"" group:"measure" help:"Watch what runs on the CPUs now, in a terminal."`
-	OffCPU  offCPUCommand  `cmd:"" name:"offcpu" group:"measure" help:"Measure what threads wait for."`
-	BlockIO blockIOCommand `cmd:"" name:"blockio" group:"measure" help:"Measure requests to disks."`
-	Faults  faultsCommand  `cmd:"" group:"measure" help:"Count page faults."`
-	Record  recordCommand  `cmd:"" group:"measure" help:"Record on one timeline what runs, waits, asks disks and touches memory."`
-	Bolt    boltCommand    `cmd:"" group:"measure" help:"Sample branches and write a profile for llvm-bolt."`
+	Profile profileCommand `cmd:"" group:"measure" help:"Sample CPU time by stack."`
+	Top     topCommand     `cmd:"" group:"measure" help:"Show the hottest functions now, in a terminal."`
+	OffCPU  offCPUCommand  `cmd:"" name:"offcpu" group:"measure" help:"Measure off-CPU time by stack."`
+	BlockIO blockIOCommand `cmd:"" name:"blockio" group:"measure" help:"Measure disk requests by stack."`
+	Faults  faultsCommand  `cmd:"" group:"measure" help:"Count page faults by stack."`
+	Record  recordCommand  `cmd:"" group:"measure" help:"Record CPU time, waits, disk requests and page faults on one timeline."`
+	Bolt    boltCommand    `cmd:"" group:"measure" help:"Sample branches, and write a profile for llvm-bolt."`
 
 	View    viewCommand    `cmd:"" group:"files" help:"Show a profile in a browser, with source and assembly."`
-	Convert convertCommand `cmd:"" group:"files" help:"Write a profile in another format, or make profiles for BOLT of what perf recorded."`
+	Convert convertCommand `cmd:"" group:"files" help:"Convert a profile to another format, or perf.data to a BOLT profile."`
 	Diff    diffCommand    `cmd:"" group:"files" help:"Compare two profiles."`
-	Merge   mergeCommand   `cmd:"" group:"files" help:"Add profiles for BOLT up."`
+	Merge   mergeCommand   `cmd:"" group:"files" help:"Merge BOLT profiles."`
 
-	Doctor     doctorCommand     `cmd:"" group:"fulgur" help:"Say what works on this machine, and what to do about the rest."`
-	Completion completionCommand `cmd:"" group:"fulgur" help:"Write a script that completes command lines in a shell."`
+	Doctor     doctorCommand     `cmd:"" group:"fulgur" help:"Check what works on this machine, and how to fix the rest."`
+	Completion completionCommand `cmd:"" group:"fulgur" help:"Print a completion script for a shell."`
 	HelpFor    helpCommand       `cmd:"" name:"help" group:"fulgur" help:"Explain a command and its flags."`
 	Version    versionCommand    `cmd:"" group:"fulgur" help:"Print the version."`
 
@@ -99,7 +99,7 @@ func main() {
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) (code int) {
 	defer func() {
 		if bug := recover(); bug != nil {
-			_, _ = fmt.Fprintf(stderr, "fulgur: a bug: %s\nPlease report it with the command line and what follows.\n%s", plain.Terminal(fmt.Sprint(bug)), debug.Stack())
+			_, _ = fmt.Fprintf(stderr, "fulgur: internal error: %s\nPlease report this bug with the command line and this stack trace:\n%s", plain.Terminal(fmt.Sprint(bug)), debug.Stack())
 			code = exitFailed
 		}
 	}()
@@ -154,7 +154,7 @@ type launcher interface {
 func newParser(c *commands, stdout, stderr io.Writer, helped func()) (*kong.Kong, error) {
 	return kong.New(c,
 		kong.Name("fulgur"),
-		kong.Description("A profiler for Linux: whole machine or one process, without touching the program."),
+		kong.Description("A profiler for Linux: whole machine, processes or commands, without instrumentation."),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 100}),
 		kong.Writers(stdout, stderr),
 		kong.Exit(func(int) { helped() }),
@@ -204,7 +204,7 @@ func parse(args []string, stdout, stderr io.Writer) (command, error) {
 	}
 	l, ok := selected.(launcher)
 	if !ok {
-		return nil, usageError{fmt.Errorf(`%s runs no command: nothing can follow "--"`, parsed.Command())}
+		return nil, usageError{fmt.Errorf(`%s does not run a command: nothing can follow "--"`, parsed.Command())}
 	}
 	if len(argv) == 0 {
 		return nil, usageError{errors.New(`no command follows "--"`)}
@@ -264,7 +264,7 @@ func report(stderr io.Writer, args []string, code int, err error) int {
 	case errors.As(err, &notStarted):
 		return notStarted.ExitCode()
 	case errors.As(err, new(*doctor.Error)), errors.Is(err, branch.ErrNoHardware):
-		_, _ = fmt.Fprintln(stderr, "See fulgur doctor for all that works here and does not.")
+		_, _ = fmt.Fprintln(stderr, "Run fulgur doctor to see what works on this machine.")
 	}
 	return exitFailed
 }

@@ -12,16 +12,15 @@ type mergeCommand struct {
 
 	Output string `short:"o" placeholder:"FILE" group:"output" help:"Write to FILE; - is standard output, the default."`
 	Force  bool   `group:"output" help:"Merge profiles of different build IDs, too."`
-	Quiet  bool   `short:"q" group:"output" help:"No warnings on standard error."`
+	Quiet  bool   `short:"q" group:"output" help:"Do not print warnings to standard error."`
 }
 
 // Help is what fulgur merge --help says beside the flags.
 func (*mergeCommand) Help() string {
-	return `Adds up what was counted on many hosts and in many runs of one binary. The format
-has no place for a build ID: it is taken from names as fulgur gives them,
-NAME.BUILDID.preagg, and profiles whose names tell different ones are refused. All
-versions of the format are read, other tools' files too. The memory it takes does
-not depend on the profiles' size.
+	return `Adds up the counts of many hosts and runs of one binary. The format has no field for a
+build ID, so fulgur uses the build ID in file names like NAME.BUILDID.preagg, and
+refuses to merge different ones. It reads all versions of the format, also from other
+tools. Its memory does not depend on the size of the profiles.
 
 Example:
 

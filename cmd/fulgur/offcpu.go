@@ -13,44 +13,44 @@ import (
 
 // offCPUCommand has the flags of bcc's offcputime, by their names.
 type offCPUCommand struct {
-	Duration *seconds `arg:"" optional:"" help:"How long to measure: seconds, or as 1m30s. Without it until Ctrl-C or the target's exit."`
+	Duration *seconds `arg:"" optional:"" help:"How long to measure: seconds, or 1m30s. Default: until Ctrl-C or the target exits."`
 	Command  []string `kong:"-"` // what follows "--"
 
 	targetFlags
-	UserThreads   bool `short:"u" name:"user-threads-only" xor:"threads" group:"what" help:"Leave out kernel threads."`
+	UserThreads   bool `short:"u" name:"user-threads-only" xor:"threads" group:"what" help:"Measure user threads only."`
 	KernelThreads bool `short:"k" name:"kernel-threads-only" xor:"threads" group:"what" help:"Measure kernel threads only."`
-	User          bool `short:"U" name:"user-stacks-only" xor:"side" group:"what" help:"Show user stacks only, and what was waited for."`
+	User          bool `short:"U" name:"user-stacks-only" xor:"side" group:"what" help:"Show user stacks only, with the reason of each wait."`
 	Kernel        bool `short:"K" name:"kernel-stacks-only" xor:"side" group:"what" help:"Show kernel stacks only."`
 
-	MinBlock    micros  `short:"m" name:"min-block-time" placeholder:"US" group:"how" help:"Count times off the CPU of at least this many microseconds."`
-	MaxBlock    micros  `short:"M" name:"max-block-time" placeholder:"US" group:"how" help:"Count times off the CPU of at most this many microseconds."`
-	State       *states `placeholder:"STATES" group:"how" help:"Count threads that left the CPU in these states, by their letters in ps(1): R (preempted), S (sleeping), D (disk sleep), T (stopped), t (traced), P (parked), I (idle); or in one by the kernel's number, as offcputime takes it."`
-	WakerStacks bool    `group:"how" help:"Show who ended each wait, and where: the waker's stack stands upside down on the waiter's."`
+	MinBlock    micros  `short:"m" name:"min-block-time" placeholder:"US" group:"how" help:"Count only waits of at least this many microseconds."`
+	MaxBlock    micros  `short:"M" name:"max-block-time" placeholder:"US" group:"how" help:"Count only waits of at most this many microseconds."`
+	State       *states `placeholder:"STATES" group:"how" help:"Count only waits in these thread states, by their letters in ps(1): R (preempted), S (sleeping), D (disk sleep), T (stopped), t (traced), P (parked), I (idle); or one state by the kernel's number, like offcputime."`
+	WakerStacks bool    `group:"how" help:"Show the waker's stack, upside down, on top of the waiting thread's stack."`
 	Delay       seconds `placeholder:"TIME" group:"how" help:"Wait before measuring."`
 	walkFlags
 
 	outputFlags
 	limitFlags
-	PendingEntries *count `placeholder:"N" group:"limit" help:"How many threads are remembered."`
+	PendingEntries *count `placeholder:"N" group:"limit" help:"Maximum number of waiting threads to track."`
 }
 
 // Help is what fulgur offcpu --help says beside the flags.
 func (*offCPUCommand) Help() string {
-	return `Measures what threads wait for: the time from when they leave the CPU until they are
-back, by the stack in which they left it, with the reason on top, as [futex] or
-[disk read]. The time is split into sleeping and, once woken, waiting for a CPU; text,
-folded stacks and flame graphs show the sum, pprof files all. Threads that wait when
-the measurement begins or ends are counted for their part.
+	return `Measures off-CPU time: from the moment when a thread leaves the CPU until it runs
+again, by the stack in which it left, with the reason on top, such as [futex] or [disk
+read]. The time consists of sleeping and, after the wake-up, waiting for a CPU. Text,
+folded stacks and flame graphs show the sum; pprof files have all values. Waits that
+begin before the measurement or end after it count for the part within it.
 
 Examples:
 
-    # what one process waits for, in 10 seconds, as a flame graph
+    # off-CPU time of a process for 10 seconds, as a flame graph
     sudo fulgur offcpu -p 1234 -o waits.html 10
 
-    # waits of a millisecond and more on disks, of the whole machine
+    # disk waits of a millisecond or longer, on the whole machine
     sudo fulgur offcpu -m 1000 --state D 10
 
-    # who keeps the threads of a command waiting
+    # a command's waits, with the stacks of the wakers
     sudo fulgur offcpu --waker-stacks -o waits.svg -- make -j8
 `
 }
@@ -105,7 +105,7 @@ type micros time.Duration
 func (m *micros) UnmarshalText(text []byte) error {
 	n, err := strconv.ParseUint(string(text), 10, 64)
 	if err != nil || n > math.MaxInt64/uint64(time.Microsecond) {
-		return fmt.Errorf("%q is no number of microseconds", text)
+		return fmt.Errorf("%q is not a number of microseconds", text)
 	}
 	*m = micros(n) * micros(time.Microsecond)
 	return nil

@@ -18,19 +18,19 @@ import (
 // profileCommand has the flags of bcc's profile, by their names, and some of
 // perf record's.
 type profileCommand struct {
-	Duration *seconds `arg:"" optional:"" help:"How long to sample: seconds, or as 1m30s. Without it until Ctrl-C or the target's exit."`
+	Duration *seconds `arg:"" optional:"" help:"How long to sample: seconds, or 1m30s. Default: until Ctrl-C or the target exits."`
 	Command  []string `kong:"-"` // what follows "--"
 
 	targetFlags
-	CPU    cpus `short:"C" name:"cpu" placeholder:"CPU,..." group:"what" help:"Sample on these CPUs only, as 0,2-3."`
+	CPU    cpus `short:"C" name:"cpu" placeholder:"CPU,..." group:"what" help:"Sample only on these CPUs, for example 0,2-3."`
 	Idle   bool `short:"I" name:"include-idle" group:"what" help:"Include samples of idle CPUs."`
 	User   bool `short:"U" name:"user-stacks-only" xor:"side" group:"what" help:"Show user stacks only."`
 	Kernel bool `short:"K" name:"kernel-stacks-only" xor:"side" group:"what" help:"Show kernel stacks only."`
 
-	Event     string     `short:"e" placeholder:"EVENT" group:"how" help:"Sample this event. Default: CPU cycles, or cpu-clock where they cannot be counted."`
-	Frequency *frequency `short:"F" placeholder:"HZ" xor:"rate" group:"how" help:"Samples a second on each CPU, or max. Default: ${frequency}. Odd rates avoid marching in step with timers that fire at round ones."`
-	Count     *count     `short:"c" placeholder:"N" xor:"rate" group:"how" help:"Sample every Nth event instead. Clocks count nanoseconds, from 10000 on."`
-	Wall      bool       `group:"how" help:"Add the time that threads spend off the CPU, so that the whole shows where time goes; the event is then cpu-clock."`
+	Event     string     `short:"e" placeholder:"EVENT" group:"how" help:"Sample this event. Default: cycles, or cpu-clock if there is no cycle counter."`
+	Frequency *frequency `short:"F" placeholder:"HZ" xor:"rate" group:"how" help:"Samples per second on each CPU, or max. Default: ${frequency}. Odd rates avoid lockstep with timers."`
+	Count     *count     `short:"c" placeholder:"N" xor:"rate" group:"how" help:"Sample every Nth event instead. For clocks, N is in nanoseconds, at least 10000."`
+	Wall      bool       `group:"how" help:"Include off-CPU time: the profile shows wall-clock time. The event is cpu-clock."`
 	Delay     seconds    `placeholder:"TIME" group:"how" help:"Wait before sampling."`
 	walkFlags
 
@@ -54,23 +54,22 @@ func profileGroups() []kong.Group {
 		{Key: "what", Title: "What to sample"},
 		{Key: "how", Title: "How to sample"},
 		{Key: "output", Title: "Output"},
-		{Key: "live", Title: "While it is measured"},
-		{Key: "limit", Title: "Limits (fulgur says when one was hit, and which)"},
+		{Key: "live", Title: "Live output"},
+		{Key: "limit", Title: "Limits (the summary reports when one was hit)"},
 	}
 }
 
 // Help is what fulgur profile --help says beside the flags.
 func (*profileCommand) Help() string {
-	return `Samples the whole system unless told otherwise. With "-- COMMAND ARG..." at the
-end it runs COMMAND and samples it; the exit code is then COMMAND's. Data goes to
-standard output or FILE, everything else to standard error. Ctrl-C ends the
-measurement, writes what there is and asks COMMAND to end; a second one ends
-fulgur at once, or first the download of debug files. A COMMAND that outlives the
-duration is waited for.
+	return `Samples the CPUs of the whole system, unless a flag chooses a target. With "-- COMMAND
+ARG..." at the end, it runs COMMAND, samples it, and exits with its exit code. Data
+goes to standard output or FILE, everything else to standard error. Ctrl-C ends the
+measurement, writes the result so far, and asks COMMAND to exit; a second Ctrl-C ends
+fulgur at once, or first the download of debug files. If COMMAND runs longer than the
+duration, fulgur waits for it.
 
-Inlined functions, files and lines come from debug information: in the program,
-in the debug files that distributions package, or, if DEBUGINFOD_URLS names
-servers, downloaded from these.
+Inlined functions, files and lines come from debug information: in the program, in the
+distribution's debug packages, or downloaded from the servers in DEBUGINFOD_URLS.
 
 Examples:
 
@@ -145,7 +144,7 @@ func chooseTarget(t target.Target, command []string) (target.Target, error) {
 	}
 	if len(command) > 0 {
 		if t.Scope != target.System {
-			return t, errors.New("a command after \"--\" is what is sampled: -p, -L and --cgroup cannot be added")
+			return t, errors.New("a command after \"--\" is the target: -p, -L and --cgroup cannot be combined with it")
 		}
 		t.Scope = target.Command
 	}

@@ -25,29 +25,29 @@ const recordingName = "fulgur.json.gz"
 // recordCommand has the flags of the commands that take profiles, and some of
 // samply record's.
 type recordCommand struct {
-	Duration *seconds `arg:"" optional:"" help:"How long to record: seconds, or as 1m30s. Without it until Ctrl-C or the target's exit."`
+	Duration *seconds `arg:"" optional:"" help:"How long to record: seconds, or 1m30s. Default: until Ctrl-C or the target exits."`
 	Command  []string `kong:"-"` // what follows "--"
 
 	targetFlags
-	NoCPU     bool `name:"no-cpu" group:"what" help:"Leave out what runs on the CPUs."`
-	NoOffCPU  bool `name:"no-offcpu" group:"what" help:"Leave out what threads wait for."`
-	NoBlockIO bool `name:"no-blockio" group:"what" help:"Leave out requests to disks."`
-	NoFaults  bool `name:"no-faults" group:"what" help:"Leave out page faults."`
+	NoCPU     bool `name:"no-cpu" group:"what" help:"Do not record CPU samples."`
+	NoOffCPU  bool `name:"no-offcpu" group:"what" help:"Do not record waits."`
+	NoBlockIO bool `name:"no-blockio" group:"what" help:"Do not record disk requests."`
+	NoFaults  bool `name:"no-faults" group:"what" help:"Do not record page faults."`
 	User      bool `short:"U" name:"user-stacks-only" xor:"side" group:"what" help:"Show user stacks only."`
 	Kernel    bool `short:"K" name:"kernel-stacks-only" xor:"side" group:"what" help:"Show kernel stacks only."`
 
-	Rate        *frequency `short:"r" aliases:"frequency" placeholder:"HZ" group:"how" help:"Samples a second on each CPU, or max. Default: ${recordRate}."`
-	MinBlock    micros     `short:"m" name:"min-block-time" placeholder:"US" group:"how" help:"Record times off the CPU of at least this many microseconds."`
-	WakerStacks bool       `group:"how" help:"Keep where whoever ended a wait was."`
-	FaultCount  *count     `placeholder:"N" group:"how" help:"Record every Nth page fault for N. Default: 1, each."`
+	Rate        *frequency `short:"r" aliases:"frequency" placeholder:"HZ" group:"how" help:"Samples per second on each CPU, or max. Default: ${recordRate}."`
+	MinBlock    micros     `short:"m" name:"min-block-time" placeholder:"US" group:"how" help:"Record only waits of at least this many microseconds."`
+	WakerStacks bool       `group:"how" help:"Record the stack of the waker at the end of each wait."`
+	FaultCount  *count     `placeholder:"N" group:"how" help:"Record every Nth page fault, with weight N. Default: 1."`
 	Delay       seconds    `placeholder:"TIME" group:"how" help:"Wait before recording."`
 	walkFlags
 
-	SaveOnly bool   `short:"s" aliases:"no-open" group:"output" help:"Write the recording, and do not show it on a terminal (also --no-open)."`
-	Value    string `placeholder:"TYPE" group:"output" help:"In formats with room for one value, or to begin with, show stacks by this one: samples, cpu (the default), off-cpu, block-io (bytes), block-io-time or faults."`
+	SaveOnly bool   `short:"s" aliases:"no-open" group:"output" help:"Do not open the recording in a browser (also --no-open)."`
+	Value    string `placeholder:"TYPE" group:"output" help:"Weigh stacks by this value, in formats with one value or at first: samples, cpu (the default), off-cpu, block-io (bytes), block-io-time or faults."`
 	outputFlags
 	limitFlags
-	StackNodes *count `placeholder:"N" group:"limit" help:"How many places in stacks are kept, a frame with its callers being one; what differs from these is cut. Default: ${stackNodes}, for which fulgur needs some hundred megabytes at most."`
+	StackNodes *count `placeholder:"N" group:"limit" help:"Maximum number of stack nodes to keep; a node is a frame with its callers. Stacks that need more are cut. Default: ${stackNodes}, a few hundred megabytes."`
 }
 
 // recordVars are what the help text takes from elsewhere.
@@ -60,13 +60,12 @@ func recordVars() kong.Vars {
 
 // Help is what fulgur record --help says beside the flags.
 func (*recordCommand) Help() string {
-	return `Records on one timeline what threads do on the CPUs, what they wait for, which
-requests they make to disks and which page faults they have, to see why something is
-slow that does not keep the CPUs busy. The recording is a file for the Firefox
-Profiler, ` + recordingName + ` unless -o names another; on a terminal it is shown when
-it is done, as by fulgur view, until Ctrl-C. In other formats the times
-are added up: pprof files and pages have all values, text, folded stacks and pictures
-the one that --value names.
+	return `Records CPU samples, waits, disk requests and page faults on one timeline, to show why
+a program is slow that does not keep the CPUs busy. The recording is a file for the
+Firefox Profiler, ` + recordingName + ` by default. On a terminal, fulgur then shows
+the recording in a browser, like fulgur view, until Ctrl-C. Other formats have totals
+instead of a timeline: pprof files and pages have all values; text, folded stacks and
+pictures have the one that --value chooses.
 
 Examples:
 
@@ -76,10 +75,10 @@ Examples:
     # one process, for 10 seconds, without its page faults
     sudo fulgur record -p 1234 --no-faults 10
 
-    # the waits of a millisecond and more of the whole machine
+    # the whole machine, without waits shorter than a millisecond
     sudo fulgur record -m 1000 -o machine.json.gz 10
 
-    # which code makes a command's disk requests, by their bytes
+    # a flame graph of a command's disk requests, by bytes
     sudo fulgur record -o disk.html --value block-io -- make -j8
 `
 }
@@ -143,7 +142,7 @@ func (c *recordCommand) shows(o session.RecordOptions, terminal bool) bool {
 
 // said tells where a recording is whose name nobody chose.
 func said(stderr io.Writer, path string) {
-	_, _ = fmt.Fprintf(stderr, "fulgur: the recording is in %s, for https://profiler.firefox.com\n", plain.Terminal(path))
+	_, _ = fmt.Fprintf(stderr, "fulgur: wrote %s, for https://profiler.firefox.com\n", plain.Terminal(path))
 }
 
 // options translates the flags.

@@ -17,21 +17,21 @@ import (
 
 // topCommand has the flags of profile that make sense on a screen.
 type topCommand struct {
-	Duration *seconds `arg:"" optional:"" help:"How long to sample: seconds, or as 1m30s. Without it until q, Ctrl-C or the target's exit."`
+	Duration *seconds `arg:"" optional:"" help:"How long to sample: seconds, or 1m30s. Default: until q, Ctrl-C or the target exits."`
 
 	targetFlags
-	CPU    cpus `short:"C" name:"cpu" placeholder:"CPU,..." group:"what" help:"Sample on these CPUs only, as 0,2-3."`
+	CPU    cpus `short:"C" name:"cpu" placeholder:"CPU,..." group:"what" help:"Sample only on these CPUs, for example 0,2-3."`
 	User   bool `short:"U" name:"user-stacks-only" xor:"side" group:"what" help:"Show user stacks only."`
 	Kernel bool `short:"K" name:"kernel-stacks-only" xor:"side" group:"what" help:"Show kernel stacks only."`
 
-	Event     string     `short:"e" placeholder:"EVENT" group:"how" help:"Sample this event. Default: CPU cycles, or cpu-clock where they cannot be counted."`
-	Frequency *frequency `short:"F" placeholder:"HZ" group:"how" help:"Samples a second on each CPU, or max. Default: ${topFrequency}: more than for a profile, since a window is short."`
-	Interval  seconds    `default:"2" placeholder:"TIME" group:"how" help:"Show new samples after each TIME. Default: 2 seconds."`
+	Event     string     `short:"e" placeholder:"EVENT" group:"how" help:"Sample this event. Default: cycles, or cpu-clock if there is no cycle counter."`
+	Frequency *frequency `short:"F" placeholder:"HZ" group:"how" help:"Samples per second on each CPU, or max. Default: ${topFrequency}."`
+	Interval  seconds    `default:"2" placeholder:"TIME" group:"how" help:"Refresh every TIME. Default: 2 seconds."`
 	Last      seconds    `default:"10" placeholder:"TIME" group:"how" help:"Show the samples of the last TIME. Default: 10 seconds."`
 	walkFlags
 
-	Rows  count `default:"20" placeholder:"N" group:"output" help:"Where standard output is no terminal, write the hottest N functions after each interval. Default: 20."`
-	Quiet bool  `short:"q" group:"output" help:"No warnings and no summary on standard error."`
+	Rows  count `default:"20" placeholder:"N" group:"output" help:"If standard output is not a terminal, print the N hottest functions of each interval. Default: 20."`
+	Quiet bool  `short:"q" group:"output" help:"Do not print warnings and the summary to standard error."`
 }
 
 // topFrequency is odd, as all are that should not march in step with timers.
@@ -39,17 +39,17 @@ const topFrequency = 199
 
 // Help is what fulgur top --help says beside the flags.
 func (*topCommand) Help() string {
-	return `Samples the whole system unless told otherwise, and shows the functions that had the
-most samples in the last seconds. Where standard input or output is no terminal, it
-writes the hottest functions of each interval as text.
+	return `Samples the whole system, unless a flag chooses a target, and shows the functions with
+the most samples in the last seconds. If standard input or output is not a terminal, it
+prints the hottest functions of each interval as text.
 
-Keys: up and down choose, Enter looks into a function's stacks, a stack or a process,
-Escape goes back; s and t sort by a function's own samples or by those of all that it
-calls; p shows processes, f functions; / filters; space halts what is shown; q quits.
+Keys: up and down select; Enter opens a function's stacks, a stack or a process; Escape
+goes back; s and t sort by self or total samples; p shows processes, f functions; /
+filters; space freezes the display; q quits.
 
 Examples:
 
-    # what the machine does now
+    # the whole machine
     sudo fulgur top
 
     # one process, twice a second
@@ -82,7 +82,7 @@ func (c *topCommand) run(ctx context.Context, env environment) (int, error) {
 func (c *topCommand) options() (session.ProfileOptions, error) {
 	switch {
 	case c.Interval < seconds(session.MinWindow):
-		return session.ProfileOptions{}, errors.New("--interval is too short: give 0.1 or more seconds")
+		return session.ProfileOptions{}, errors.New("--interval is too short: give at least 0.1 seconds")
 	case c.Last < c.Interval:
 		return session.ProfileOptions{}, errors.New("--last is shorter than --interval")
 	}

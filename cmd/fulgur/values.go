@@ -28,11 +28,11 @@ func (s *seconds) UnmarshalText(text []byte) error {
 	d, err := time.ParseDuration(t)
 	switch {
 	case err != nil:
-		return fmt.Errorf("%q is no duration: give seconds, as 10 or 0.5, or as 1m30s; a command comes after \"--\"", text)
+		return fmt.Errorf("%q is not a duration: give seconds like 10 or 0.5, or 1m30s; a command comes after \"--\"", text)
 	case d < 0:
 		return fmt.Errorf("%s is negative", text)
 	case d > longest:
-		return fmt.Errorf("%s is longer than a year: leave it out to go on until Ctrl-C", text)
+		return fmt.Errorf("%s is longer than a year: leave it out to measure until Ctrl-C", text)
 	}
 	*s = seconds(d)
 	return nil
@@ -50,7 +50,7 @@ func (f *frequency) UnmarshalText(text []byte) error {
 	}
 	n, err := strconv.ParseUint(string(text), 10, 64)
 	if err != nil || n == 0 {
-		return fmt.Errorf("%q is no frequency: give samples a second, from 1 to sysctl kernel.perf_event_max_sample_rate, or max for that", text)
+		return fmt.Errorf("%q is not a frequency: give samples per second, from 1 to sysctl kernel.perf_event_max_sample_rate, or max", text)
 	}
 	*f = frequency(n)
 	return nil
@@ -63,7 +63,7 @@ type count uint32
 func (c *count) UnmarshalText(text []byte) error {
 	n, err := strconv.ParseUint(string(text), 10, 32)
 	if err != nil || n == 0 {
-		return fmt.Errorf("%q is no number from 1 to %d", text, uint32(math.MaxUint32))
+		return fmt.Errorf("%q is not a number from 1 to %d", text, uint32(math.MaxUint32))
 	}
 	*c = count(n)
 	return nil
@@ -76,7 +76,7 @@ type port uint16
 func (p *port) UnmarshalText(text []byte) error {
 	n, err := strconv.ParseUint(string(text), 10, 16)
 	if err != nil || n == 0 {
-		return fmt.Errorf("%q is no port: give a number from 1 to %d", text, math.MaxUint16)
+		return fmt.Errorf("%q is not a port: give a number from 1 to %d", text, math.MaxUint16)
 	}
 	*p = port(n)
 	return nil
@@ -95,7 +95,7 @@ func (s *size) UnmarshalText(text []byte) error {
 	}
 	n, err := strconv.ParseUint(digits, 10, 32)
 	if err != nil || n == 0 || n<<shift > math.MaxUint32 {
-		return fmt.Errorf("%q is no size: give bytes, less than 4G, as 65536, 64K or 1M", text)
+		return fmt.Errorf("%q is not a size: give bytes, less than 4G, like 65536, 64K or 1M", text)
 	}
 	*s = size(n << shift)
 	return nil
@@ -111,7 +111,7 @@ const maxPercent = 1000
 func (p *percent) UnmarshalText(text []byte) error {
 	n, err := strconv.ParseFloat(strings.TrimSuffix(string(text), "%"), 64)
 	if err != nil || !(n > 0 && n <= maxPercent) {
-		return fmt.Errorf("%q is no percentage: give one above 0 and up to %d, as 10 or 2.5%%", text, maxPercent)
+		return fmt.Errorf("%q is not a percentage: give a number above 0 and up to %d, like 10 or 2.5%%", text, maxPercent)
 	}
 	*p = percent(n / 100)
 	return nil
@@ -128,7 +128,7 @@ const minHold, maxHold = time.Millisecond, time.Second
 func (h *hold) UnmarshalText(text []byte) error {
 	d, err := time.ParseDuration(string(text))
 	if err != nil || d < minHold || d > maxHold {
-		return fmt.Errorf("%q is no time from %v to %v: give it with its unit, as 20ms", text, minHold, maxHold)
+		return fmt.Errorf("%q is not a time from %v to %v: give it with a unit, like 20ms", text, minHold, maxHold)
 	}
 	*h = hold(d)
 	return nil
@@ -141,7 +141,7 @@ type cpus []int
 func (c *cpus) UnmarshalText(text []byte) error {
 	list, err := perfevent.ParseCPUList(string(text))
 	if err != nil || len(list) == 0 {
-		return fmt.Errorf("%q is no list of CPUs: give numbers and ranges, as 0,2-3", text)
+		return fmt.Errorf("%q is not a list of CPUs: give numbers and ranges, like 0,2-3", text)
 	}
 	*c = unique(append(*c, list...))
 	return nil
@@ -155,7 +155,7 @@ func (i *ids) UnmarshalText(text []byte) error {
 	for field := range strings.SplitSeq(string(text), ",") {
 		id, err := strconv.ParseInt(field, 10, 32)
 		if err != nil || id <= 0 {
-			return fmt.Errorf("%q is no ID: give positive numbers, as 17,42", field)
+			return fmt.Errorf("%q is not an ID: give positive numbers, like 17,42", field)
 		}
 		*i = append(*i, int(id))
 	}

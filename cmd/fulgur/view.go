@@ -10,37 +10,37 @@ import (
 type viewCommand struct {
 	File string `arg:"" complete:"file" help:"The profile to show, in any format that fulgur convert reads; - is standard input."`
 
-	Base  string `placeholder:"FILE" complete:"file" group:"contents" help:"Show what changed since this profile."`
-	Value string `placeholder:"TYPE" group:"contents" help:"Show this value at first, as off-cpu, or with --base compare it. Default: the one that the profile is meant for, or the first that both have and that is not 0 in at least one."`
+	Base  string `placeholder:"FILE" complete:"file" group:"contents" help:"Show the changes since this profile."`
+	Value string `placeholder:"TYPE" group:"contents" help:"Show this value first, for example off-cpu; with --base, compare it. Default: the profile's default value; with --base, the first that both have and that is not 0 in one of them."`
 
-	Listen string `default:"127.0.0.1" placeholder:"ADDRESS" group:"server" help:"Listen on this address, for other machines to connect to. Default: 127.0.0.1, which only this machine can."`
-	Port   uint16 `placeholder:"PORT" group:"server" help:"Listen on this port. Default: any that is free."`
-	NoOpen bool   `group:"server" help:"Open no browser; print addresses only."`
-	Quiet  bool   `short:"q" group:"server" help:"No warnings on standard error."`
+	Listen string `default:"127.0.0.1" placeholder:"ADDRESS" group:"server" help:"Listen on this address. Default: 127.0.0.1, which only this machine can reach."`
+	Port   uint16 `placeholder:"PORT" group:"server" help:"Listen on this port. Default: any free port."`
+	NoOpen bool   `group:"server" help:"Print the addresses without opening a browser."`
+	Quiet  bool   `short:"q" group:"server" help:"Do not print warnings to standard error."`
 }
 
 // Help is what fulgur view --help says beside the flags.
 func (*viewCommand) Help() string {
-	return `Serves a profile to browsers until Ctrl-C, and opens one if there is a display: as a
-flame graph, with the source and the instructions of each function and the samples
-at every line; in pprof's pages; and, if the profile is one of the Firefox
-Profiler's, in that, which then gets names, sources and instructions from here.
-But for the Firefox Profiler's page, which comes from its site, no network is needed.
+	return `Serves a profile to browsers until Ctrl-C, and opens one if there is a display. It
+serves a flame graph, with the source and assembly of each function and the samples at
+each line; pprof's pages; and, for profiles in its format, the Firefox Profiler, with
+names, source and assembly from this machine. Only the Firefox Profiler's page, which
+comes from its site, needs a network.
 
-Names, sources and instructions come from the files of this machine, if they are
-the builds that ran, and from debuginfod if DEBUGINFOD_URLS is set.
+Names, source and assembly come from files of the same build on this machine, and from
+debuginfod if DEBUGINFOD_URLS is set.
 
-Only who knows the printed address can see anything: it has a random part.
+The printed address has a random part: nobody can connect without knowing it.
 
 Examples:
 
     fulgur profile -o cpu.json.gz 10
     fulgur view cpu.json.gz
 
-    # pprof's own pages, of what changed
+    # what changed, in pprof's pages
     fulgur view --base before.pb.gz after.pb.gz
 
-    # on a server, at a port that ssh -L 4000:127.0.0.1:4000 leads to
+    # on a server, with a tunnel from your machine: ssh -L 4000:127.0.0.1:4000 server
     fulgur view --port 4000 perf.data
 `
 }

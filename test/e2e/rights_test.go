@@ -237,7 +237,7 @@ func TestTooFewCapabilities(t *testing.T) {
 			if r.code != 1 || r.stdout != "" || !strings.HasPrefix(r.stderr, want) {
 				t.Errorf("exit code %d, standard output %q, said %q; want %q", r.code, r.stdout, r.stderr, want)
 			}
-			if !strings.HasSuffix(r.stderr, "\nSee fulgur doctor for all that works here and does not.\n") {
+			if !strings.HasSuffix(r.stderr, "\nRun fulgur doctor to see what works on this machine.\n") {
 				t.Errorf("does not point to fulgur doctor: %q", r.stderr)
 			}
 		})
