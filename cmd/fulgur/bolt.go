@@ -36,6 +36,7 @@ type boltCommand struct {
 	Stats    string `enum:"text,json" default:"text" placeholder:"FORM" group:"output" help:"Format of the summary on standard error: text, the default, or json."`
 	Verbose  bool   `short:"v" group:"output" help:"Print how branches are recorded, and how often."`
 	Quiet    bool   `short:"q" group:"output" help:"Do not print progress, warnings and the summary to standard error."`
+	logFlag
 
 	RingSize *size `placeholder:"BYTES" group:"limit" help:"Size of each CPU's ring buffer, for example 1M; rounded up to a power of 2."`
 

@@ -28,6 +28,7 @@ type convertCommand struct {
 	LLVM   string `name:"llvm" default:"auto" placeholder:"VERSION" group:"output" help:"Write for perf2bolt of this version: 22 (and newer), 16 (16 to 21), or auto (the version of llvm-bolt in PATH, else 22). Default: auto."`
 	Stats  string `enum:"text,json" default:"text" placeholder:"FORM" group:"output" help:"Format of the summary on standard error: text, the default, or json."`
 	Quiet  bool   `short:"q" group:"output" help:"Do not print the summary and warnings to standard error."`
+	logFlag
 }
 
 // convertGroups are the headings of the help text besides fulgur profile's.

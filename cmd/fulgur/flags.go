@@ -39,6 +39,7 @@ type outputFlags struct {
 	NoSymbols  bool   `group:"output" help:"Do not symbolize programs and libraries now. fulgur convert can do it later, by build ID, from local files or debuginfod."`
 	Symfs      string `placeholder:"DIR" group:"output" help:"Look for debug files and binaries in DIR first, as if it were the root directory."`
 	Quiet      bool   `short:"q" group:"output" help:"Do not print progress, warnings and the summary to standard error."`
+	logFlag
 }
 
 // limitFlags size what the kernel side keeps.

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"regexp"
 	"runtime/debug"
@@ -118,9 +119,20 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (code int
 		code, err = exitFailed, capability.Drop()
 	}
 	if err == nil {
-		code, err = selected.run(ctx, environment{args: args, stdout: stdout, stderr: stderr})
+		code, err = runLogged(ctx, selected, environment{args: args, stdout: stdout, stderr: stderr})
 	}
 	return report(stderr, args, code, err)
+}
+
+// runLogged runs a command, with a debug log if its flags ask for one.
+func runLogged(ctx context.Context, c command, env environment) (code int, err error) {
+	stop, err := startLog(c, env.args)
+	if err != nil {
+		return exitFailed, err
+	}
+	code, err = c.run(ctx, env)
+	slog.Debug("end", "exit", code, "error", err)
+	return code, errors.Join(err, stop())
 }
 
 // usesCapabilities reports whether a command does what the capabilities of fulgur's file

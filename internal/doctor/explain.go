@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"slices"
 	"strings"
 	"syscall"
@@ -94,6 +95,7 @@ func CheckPrivileges(c Command, stderr io.Writer, quiet bool) error {
 	if err != nil {
 		return err
 	}
+	slog.Debug("privileges", "facts", fmt.Sprintf("%+v", facts), "warnings", warnings)
 	if !quiet {
 		for _, w := range warnings {
 			fmt.Fprintln(stderr, "fulgur:", w)

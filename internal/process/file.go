@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -201,6 +202,9 @@ func (f *File) adopt(o opened, err error) {
 		return
 	}
 	f.opened, f.err = o, err
+	if err != nil {
+		slog.Debug("mapped file not opened", "path", f.Path, "inode", f.Key.Ino, "error", err)
+	}
 	if err == nil && f.was.since.IsZero() {
 		f.was = version{f.size, f.modified, time.Now()}
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"time"
 
@@ -263,6 +264,7 @@ func attach(what subject, o *Options, finder *debugfile.Finder) (_ *run, err err
 		}
 	}
 	r.unwinder.Wait(o.Target.Scope)
+	slog.Debug("attached", "target", o.Target.String(), "sources", len(r.sources), "unwindTables", r.unwinder.HasTables(), "mapBytes", r.mapMemory())
 	return r, nil
 }
 

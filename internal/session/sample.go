@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 
 	"fulgur/bpf"
 	"fulgur/internal/capture/loop"
@@ -23,6 +24,7 @@ func (r *run) sample(ctx context.Context, m loop.Measurement, launched *target.L
 	line := &loop.ProgressLine{Wanted: r.options.Progress, Out: r.options.Stderr}
 	err := errors.Join(r.Measure(ctx, m, line, launched), r.each(source.Disable), rcu.Wait())
 	r.end = monotonic.Now()
+	slog.Debug("sampling ended", "lasted", r.Duration, "interrupted", r.Interrupted, "error", err)
 	_, pollErr := r.Poll()
 	if r.snapshots.Waiting() {
 		pollErr = errors.Join(pollErr, r.snapshots.Finish(), r.each(r.takeRecords))

@@ -10,9 +10,11 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
 	"runtime"
 	"slices"
 	"sync"
+	"time"
 
 	"fulgur/internal/capture/stacks"
 	"fulgur/internal/files/answer"
@@ -236,8 +238,11 @@ func (n *Names) readFile(ctx context.Context, id stacks.CodeID, frames []stacks.
 		return elf.Close()
 	}
 	root := file.Root()
+	began := time.Now()
 	elf.Search(ctx, n.finder, root, file.Path)
 	err = n.lookUpELF(id, elf, frames)
+	slog.Debug("symbols", "file", file.Path, "root", root, "buildID", elf.BuildID(), "symbols", elf.HasSymbols(),
+		"addresses", len(frames), "took", time.Since(began), "search", errors.Join(elf.SearchProblems()...), "error", err)
 	if !elf.HasSymbols() {
 		n.stripped[id] = &stripped{
 			Stripped: debugfile.Stripped{Root: root, Path: file.Path, BuildID: elf.BuildID()},

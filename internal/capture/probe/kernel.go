@@ -3,6 +3,7 @@ package probe
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 
@@ -47,6 +48,7 @@ func (k Kernel) Tracepoint(name string) ([]btf.Type, bool, error) {
 	for _, p := range function.Params[1:] { // the first is the tracer's own
 		arguments = append(arguments, btf.UnderlyingType(p.Type))
 	}
+	slog.Debug("tracepoint", "name", name, "arguments", len(arguments))
 	return arguments, true, nil
 }
 
@@ -57,5 +59,7 @@ func (k Kernel) HasHelper(name string) (bool, error) {
 		return false, fmt.Errorf("look for the functions of BPF programs: %w", err)
 	}
 	id := "BPF_FUNC_" + strings.TrimPrefix(name, "bpf_")
-	return slices.ContainsFunc(ids.Values, func(v btf.EnumValue) bool { return v.Name == id }), nil
+	has := slices.ContainsFunc(ids.Values, func(v btf.EnumValue) bool { return v.Name == id })
+	slog.Debug("BPF helper", "name", name, "present", has)
+	return has, nil
 }

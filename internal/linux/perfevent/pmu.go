@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -169,6 +170,7 @@ func DefaultEvents() ([]Spec, error) {
 	case err == nil:
 		return cycles, nil
 	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.ENODEV):
+		slog.Debug("no cycle counter, sample cpu-clock", "error", err)
 		clock, err := ParseEvent("cpu-clock")
 		return []Spec{clock}, err
 	default:

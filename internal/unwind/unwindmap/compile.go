@@ -7,9 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"runtime"
 	"slices"
+	"time"
 
 	"fulgur/internal/linux/procfs"
 	"fulgur/internal/process"
@@ -43,6 +45,8 @@ func openFile(f *process.File, finder *debugfile.Finder) (source, error) {
 // table describes only what is not Go's: the compiler's own information does not
 // say where frame pointers are saved, and its code keeps them.
 func compile(ctx context.Context, s source, workers int) (t *unwind.Table, c code, err error) {
+	began := time.Now()
+	defer func() { slog.Debug("unwind table", "file", s.name, "took", time.Since(began), "error", err) }()
 	f, err := elffile.New(interruptible{ctx, s.r}, s.size, s.name)
 	if err != nil {
 		return nil, c, err
