@@ -8,28 +8,28 @@ import (
 	"fulgur/internal/symbols/elffile"
 )
 
-// Binary is an ELF file whose branches are counted. It belongs to the one
-// [Collector] that it is registered with.
+// Binary is an ELF file whose branches are counted. It belongs to the [Collector] that it
+// is registered with.
 type Binary struct {
-	// Name is the file's name, as llvm-bolt will be given it.
+	// Name is the file name to pass to llvm-bolt.
 	Name string
-	// BuildID is the file's GNU build ID in hexadecimal, "" without one.
+	// BuildID is the file's GNU build ID in hexadecimal, or "" if it has none.
 	BuildID string
-	// ExecutableBytes is the amount of machine code in the file.
+	// ExecutableBytes is the number of bytes of machine code in the file.
 	ExecutableBytes uint64
-	// Symbols says whether the file has its symbol table, without which
-	// llvm-bolt refuses it, and Relocations whether the linker left those of
-	// the code (--emit-relocs), without which it cannot move functions.
+	// Symbols reports whether the file has a symbol table, which llvm-bolt requires.
+	// Relocations reports whether it has the relocations of its code (--emit-relocs),
+	// without which llvm-bolt cannot move functions.
 	Symbols, Relocations bool
-	// Optimized says whether llvm-bolt has written the file.
+	// Optimized reports whether llvm-bolt has written the file.
 	Optimized bool
 
-	fixed bool              // linked for one address (ET_EXEC)
-	whole bool              // all of it is taken for code, see NewMapped
-	code  []elffile.Segment // executable PT_LOADs
+	fixed bool              // linked at a fixed address (ET_EXEC)
+	whole bool              // all of it counts as code, see NewMapped
+	code  []elffile.Segment // executable PT_LOAD segments
 	base  uint64            // lowest address of code
 
-	id    uint32 // in its Collector, 0 before it is registered
+	id    uint32 // in its Collector; 0 before it is registered
 	stats BinaryStats
 }
 
@@ -61,16 +61,15 @@ func NewBinary(f *elffile.File) (*Binary, error) {
 	return b, nil
 }
 
-// NewMapped describes a file of which only the name is known. Its regions are
-// wherever it is mapped, and what [Region.Address] tells is the offset in the
-// file. There is no profile of it.
+// NewMapped describes a file of which only the name is known. It has a region wherever it
+// is mapped, and [Region.Address] returns the file offset. It has no profile.
 func NewMapped(name, buildID string) *Binary {
 	return &Binary{Name: name, BuildID: buildID, whole: true}
 }
 
-// readSections finds out what llvm-bolt can do with the file and adds up the
-// machine code: the executable sections, or the segments (which may hold
-// read-only data too) where sections are stripped.
+// readSections finds out what llvm-bolt can do with the file and adds up the machine
+// code: the executable sections or, if sections are stripped, the segments (which may
+// contain read-only data too).
 func (b *Binary) readSections(f *elffile.File) error {
 	sections, err := f.Sections()
 	if err != nil {
@@ -97,13 +96,12 @@ func (b *Binary) readSections(f *elffile.File) error {
 	return nil
 }
 
-// Region returns where a mapping of the file puts its code: size bytes at
-// start, from offset in the file on. It reports false if none of the file's
-// code is in there.
+// Region returns where a mapping of the file places its code: size bytes at start, from
+// offset in the file. It reports false if the mapping contains no code.
 //
-// The load bias comes from the executable segment that the mapping shows, as
-// in BOLT since LLVM 20. Older versions took the first segment and went wrong
-// where code and read-only data share a page of the file.
+// The load bias comes from the executable segment in the mapping, as in BOLT since LLVM
+// 20. Older versions used the first segment, which is wrong if code and read-only data
+// share a page of the file.
 func (b *Binary) Region(start, size, offset uint64) (Region, bool) {
 	end, last := start+size, offset+size
 	if end < start || last < offset {
@@ -120,8 +118,8 @@ func (b *Binary) Region(start, size, offset uint64) (Region, bool) {
 	return Region{}, false
 }
 
-// FixedLayout returns the layout of a process that runs a binary linked for one
-// address, and nothing for those that may be loaded anywhere.
+// FixedLayout returns the layout of a process that runs a binary linked at a fixed
+// address, or an empty one for other binaries.
 func (b *Binary) FixedLayout() Layout {
 	if !b.fixed {
 		return nil
@@ -133,18 +131,17 @@ func (b *Binary) FixedLayout() Layout {
 	return l
 }
 
-// offset returns what stands for the link-time address addr in keys: its
-// distance from the file's first code plus 1, or 0 if it is outside of the
-// code.
+// offset returns the key of the link-time address addr: its distance from the file's
+// first code plus 1, or 0 outside the code.
 func (b *Binary) offset(addr uint64) uint32 {
-	// Everything below the base wraps around to large numbers.
+	// Addresses below the base wrap around to large numbers.
 	if d := addr - b.base; d < math.MaxUint32 {
 		return uint32(d) + 1
 	}
 	return 0
 }
 
-// address undoes offset; 0 stays 0.
+// address is the inverse of offset; 0 stays 0.
 func (b *Binary) address(offset uint32) uint64 {
 	if offset == 0 {
 		return 0

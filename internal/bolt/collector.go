@@ -5,51 +5,48 @@ import (
 	"iter"
 )
 
-// Duplicates says what to do about the newest entry of a branch stack when it
-// repeats the one before it. On Skylake servers that happens in a quarter of
-// all samples, when no such branch was taken twice; elsewhere it is a loop of
-// one branch.
+// Duplicates selects what to do if the newest entry of a branch stack repeats the one
+// before it. Skylake servers record such duplicates in a quarter of all samples, though
+// the branch was taken only once. On other machines it is a loop with a single branch.
 type Duplicates int
 
 const (
-	// DetectDuplicates leaves them out if they are far more frequent than
-	// equal neighbours are elsewhere in the stacks.
+	// DetectDuplicates drops them if they are far more frequent than equal neighbors
+	// elsewhere in the stacks.
 	DetectDuplicates Duplicates = iota
-	// KeepDuplicates takes them as they are, as perf2bolt does.
+	// KeepDuplicates keeps them, as perf2bolt does.
 	KeepDuplicates
-	// DropDuplicates leaves them out.
+	// DropDuplicates drops them.
 	DropDuplicates
 )
 
-// Options are how a [Collector] works. The zero value is a good choice.
+// Options configures a [Collector]. The zero value is a good choice.
 type Options struct {
-	// Strict leaves out fall-throughs across entries of the kernel. perf2bolt
-	// removes such entries and takes what is before and after them for
-	// neighbours, although the code may have gone elsewhere in between.
+	// Strict drops fall-throughs across kernel entries. perf2bolt removes such entries
+	// and treats the entries around them as neighbors, although other code may have run
+	// in between.
 	Strict bool
-	// Duplicates says what to do about repeated newest entries.
+	// Duplicates selects the handling of repeated newest entries.
 	Duplicates Duplicates
-	// Memory is what the table of traces may take, in bytes; more goes to
-	// temporary files. 0 stands for DefaultMemory. While the table grows,
-	// half as much again is in use.
+	// Memory bounds the table of traces, in bytes; the rest goes to temporary files. 0
+	// means DefaultMemory. While the table grows, it takes half as much again.
 	Memory int
 }
 
-// DefaultMemory is the memory that a table of traces takes at most if nothing
-// else is asked for: room for 1.5 million different ones.
+// DefaultMemory is the default memory limit of a table of traces, in bytes: room for 1.5
+// million distinct ones.
 const DefaultMemory = 48 << 20
 
-// What the samples must show for the newest entry to be taken for a duplicate
-// (DetectDuplicates). On Skylake servers the share is 23 to 26 % against 0.3 %
-// of equal neighbours elsewhere; where loops of one branch are hot, the two
-// are alike.
+// Thresholds above which DetectDuplicates assumes that newest entries are duplicates. On
+// Skylake servers their share is 23 to 26 %, against 0.3 % of equal neighbors elsewhere.
+// Where loops with a single branch are hot, the two shares are similar.
 const (
 	duplicateShare = 0.05
 	duplicateRatio = 10
 )
 
-// Collector cuts samples into traces and counts them, for each registered
-// binary apart. It is not safe for concurrent use.
+// Collector splits samples into traces and counts them for each registered binary. It is
+// not safe for concurrent use.
 type Collector struct {
 	opts     Options
 	binaries []*Binary
@@ -59,10 +56,10 @@ type Collector struct {
 	repeats repeats
 }
 
-// repeats is the statistic that DetectDuplicates decides by.
+// repeats is the statistic used by DetectDuplicates.
 type repeats struct {
 	newest, newestPairs uint64 // the two newest entries of a sample
-	others, otherPairs  uint64 // all other neighbours
+	others, otherPairs  uint64 // all other neighbors
 }
 
 // NewCollector returns an empty Collector. [Collector.Close] releases it.
@@ -76,8 +73,8 @@ func NewCollector(opts Options) *Collector {
 // Close removes the temporary files.
 func (c *Collector) Close() { c.counter.close() }
 
-// Register has the branches of b counted. What is not registered is foreign
-// code. Registering a binary again does nothing.
+// Register makes the collector count the branches of b. Code of other binaries is
+// foreign. Registering a binary again has no effect.
 func (c *Collector) Register(b *Binary) {
 	if b.id == 0 {
 		c.binaries = append(c.binaries, b)
@@ -88,28 +85,25 @@ func (c *Collector) Register(b *Binary) {
 // Binaries returns the registered binaries in the order of registration.
 func (c *Collector) Binaries() []*Binary { return c.binaries }
 
-// place is an address resolved: an offset in a binary, both zero for foreign
-// code.
+// place is a resolved address: an offset in a binary. Both are zero for foreign code.
 type place struct {
 	binary *Binary
 	offset uint32
 }
 
-// Add counts the branch stack of one sample, the newest entry first, of a
-// process that has mapped its binaries as layout says. The collector keeps
-// nothing of the two. An error comes from a temporary file.
+// Add counts the branch stack of a sample, newest entry first, from a process with the
+// given layout. It does not retain its arguments. Errors come from temporary files.
 //
-// The newest entry has no fall-through: where the code went after it is not
-// known. Entries of the kernel are removed and their neighbours stitched
-// together (but see [Options.Strict]), as are branches on a wrong path, which
-// the code never took. Empty entries, aborted transactions and foreign code
-// interrupt the chain.
+// The newest entry has no fall-through, because the code executed after it is unknown.
+// Kernel entries are removed and their neighbors joined (but see [Options.Strict]), as
+// are branches on a mispredicted path, which never took effect. Empty entries, aborted
+// transactions and foreign code break the chain.
 func (c *Collector) Add(layout Layout, entries []Entry) error {
 	c.stats.Samples++
 	c.stats.Records += uint64(len(entries))
 	c.repeats.count(entries)
 	var (
-		newer place // where the next branch in time was taken, if known
+		newer place // the source of the next branch in time, if known
 		hint  *Region
 	)
 	for i, e := range entries {
@@ -144,8 +138,8 @@ func (c *Collector) Add(layout Layout, entries []Entry) error {
 	return nil
 }
 
-// AddAddress counts samples without branch records, all of code at address
-// addr. A Collector is used for these or for branches, not both.
+// AddAddress counts samples at address addr without branch records. A Collector is used
+// either for these or for branches.
 func (c *Collector) AddAddress(layout Layout, addr, samples uint64) error {
 	c.stats.Samples += samples
 	at, _ := locate(layout, addr, nil)
@@ -158,7 +152,7 @@ func (c *Collector) AddAddress(layout Layout, addr, samples uint64) error {
 	return c.counter.addMany(key{binary: at.binary.id << 1, from: at.offset}, samples)
 }
 
-// locate resolves addr. hint is where an address nearby was found, or nil.
+// locate resolves addr. hint is the region of a nearby address, or nil.
 func locate(layout Layout, addr uint64, hint *Region) (place, *Region) {
 	r := layout.find(addr, hint)
 	if r == nil {
@@ -173,8 +167,8 @@ func locate(layout Layout, addr uint64, hint *Region) (place, *Region) {
 	return place{}, r
 }
 
-// count adds a branch and the fall-through from its target to newer, for the
-// binaries that it left and entered.
+// count adds a branch and the fall-through from its target to newer, for the binaries of
+// both ends.
 func (c *Collector) count(e Entry, from, to, newer place, suspect bool) error {
 	if from.binary == nil && to.binary == nil {
 		c.stats.Foreign++
@@ -236,7 +230,7 @@ func (r *repeats) count(entries []Entry) {
 	}
 }
 
-// dropDuplicates reports whether repeated newest entries are to be left out.
+// dropDuplicates reports whether to drop repeated newest entries.
 func (c *Collector) dropDuplicates() bool {
 	if c.opts.Duplicates != DetectDuplicates {
 		return c.opts.Duplicates == DropDuplicates
@@ -245,7 +239,7 @@ func (c *Collector) dropDuplicates() bool {
 	return newest >= duplicateShare && newest >= duplicateRatio*share(c.repeats.others, c.repeats.otherPairs)
 }
 
-// Stats returns what was counted so far.
+// Stats returns the statistics so far.
 func (c *Collector) Stats() Stats {
 	s := c.stats
 	s.DuplicateShare = share(c.repeats.newest, c.repeats.newestPairs)
@@ -256,22 +250,22 @@ func (c *Collector) Stats() Stats {
 	return s
 }
 
-// Trace is a taken branch, the straight-line code after it, and how often both
-// were seen. Addresses are link-time virtual addresses, 0 for foreign code.
+// Trace is a taken branch and the straight-line code after it, with counts. Addresses are
+// link-time virtual addresses, or 0 for foreign code.
 type Trace struct {
-	// From is the address of the branch, To that of its target.
+	// From is the address of the branch, and To the address of its target.
 	From, To uint64
-	// End is the address of the next branch, up to which the code ran
-	// straight on from To. It is 0 if that is not known.
+	// End is the address of the next branch, up to which the code ran straight from To.
+	// It is 0 if unknown.
 	End uint64
-	// Count is how often the trace was seen, Mispredicted how often its
-	// branch was mispredicted.
+	// Count is the number of occurrences, and Mispredicted the number in which the branch
+	// was mispredicted.
 	Count, Mispredicted uint64
 }
 
-// Each calls yield for every registered binary, in the order of registration,
-// with the binary's traces sorted by From, To and End, each once. It ends with
-// the first error of yield. Nothing can be added afterwards.
+// Each calls yield for every registered binary, in order of registration, with the
+// binary's distinct traces sorted by From, To and End. It stops at the first error of
+// yield. Nothing can be added afterwards.
 func (c *Collector) Each(yield func(b *Binary, traces iter.Seq2[Trace, error]) error) error {
 	next, stop := iter.Pull2(c.counter.records())
 	defer stop()
@@ -283,7 +277,7 @@ func (c *Collector) Each(yield func(b *Binary, traces iter.Seq2[Trace, error]) e
 		if err := yield(b, traces); err != nil {
 			return err
 		}
-		traces(func(Trace, error) bool { return true }) // what yield left
+		traces(func(Trace, error) bool { return true }) // what yield did not read
 	}
 	if g.err != nil {
 		return fmt.Errorf("counting traces: %w", g.err)
@@ -291,17 +285,17 @@ func (c *Collector) Each(yield func(b *Binary, traces iter.Seq2[Trace, error]) e
 	return nil
 }
 
-// grouper makes traces of sorted records.
+// grouper combines sorted records into traces.
 type grouper struct {
 	next func() (record, error, bool)
-	drop bool // what comes from duplicates
+	drop bool // drop records from duplicates
 
 	head record
 	ok   bool // head is valid
 	err  error
 }
 
-// advance reads the next record that counts.
+// advance reads the next record that is not dropped.
 func (g *grouper) advance() {
 	for {
 		g.head, g.err, g.ok = g.next()
@@ -312,7 +306,7 @@ func (g *grouper) advance() {
 	}
 }
 
-// traces yields the traces of b, or those of them that were not read yet.
+// traces yields the remaining traces of b.
 func (g *grouper) traces(b *Binary) iter.Seq2[Trace, error] {
 	return func(yield func(Trace, error) bool) {
 		for g.ok && g.head.binary>>1 == b.id {

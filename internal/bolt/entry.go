@@ -2,18 +2,16 @@ package bolt
 
 import "encoding/binary"
 
-// Entry is a branch record as perf and bpf_read_branch_records hand it out:
-// struct perf_branch_entry of <linux/perf_event.h>, in the machine's byte
-// order.
+// Entry is a branch record as returned by perf and bpf_read_branch_records: struct
+// perf_branch_entry of <linux/perf_event.h>, in the machine's byte order.
 type Entry struct {
-	// From is the address of the branch, To that of its target.
+	// From is the address of the branch, and To the address of its target.
 	From, To uint64
 	// Flags are the record's bit fields.
 	Flags uint64
 }
 
-// AppendEntries appends the records in b, whole ones of [EntrySize] bytes, to
-// stack.
+// AppendEntries appends the records in b, each [EntrySize] bytes long, to stack.
 func AppendEntries(stack []Entry, b []byte) []Entry {
 	u := binary.NativeEndian
 	for ; len(b) >= EntrySize; b = b[EntrySize:] {
@@ -25,25 +23,25 @@ func AppendEntries(stack []Entry, b []byte) []Entry {
 // EntrySize is the length of struct perf_branch_entry, in bytes.
 const EntrySize = 24
 
-// The bit fields of [Entry.Flags], from the lowest bit on: mispred, predicted,
-// in_tx, abort, cycles (16 bits), type (4 bits), spec (2 bits).
+// The bit fields of [Entry.Flags], from the lowest bit: mispred, predicted, in_tx, abort,
+// cycles (16 bits), type (4 bits), spec (2 bits).
 const (
-	// FlagMispredicted is set if the processor expected another target.
+	// FlagMispredicted is set if the branch was mispredicted.
 	FlagMispredicted = 1 << 0
-	// FlagPredicted is set if it expected this one. Neither is set where
-	// predictions are not recorded.
+	// FlagPredicted is set if the branch was predicted. Neither is set if predictions are
+	// not recorded.
 	FlagPredicted = 1 << 1
-	// FlagAbort is set if a transaction was aborted here, which is no branch.
+	// FlagAbort is set if a transaction was aborted here. The record is not a branch.
 	FlagAbort = 1 << 3
-	// FlagWrongPath is PERF_BR_SPEC_WRONG_PATH: the branch was executed in
-	// speculation and never took effect.
+	// FlagWrongPath is PERF_BR_SPEC_WRONG_PATH: the branch was executed speculatively and
+	// never took effect.
 	FlagWrongPath = 1 << specShift
 
 	specShift = 24
 	specMask  = 3 << specShift
 )
 
-// kernelBase is the first address that perf2bolt takes for the kernel's.
+// kernelBase is the first address that perf2bolt assigns to the kernel.
 const kernelBase = 0xffff_8000_0000_0000
 
 func (e Entry) empty() bool        { return e.From == 0 && e.To == 0 }

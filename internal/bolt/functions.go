@@ -8,23 +8,23 @@ import (
 	"fulgur/internal/symbols/elffile"
 )
 
-// Functions are the address ranges that BOLT takes for functions: those of
-// the symbol table, and each slot of the procedure linkage table.
+// Functions holds the address ranges that BOLT considers functions: symbols of the symbol
+// table, and each slot of the procedure linkage table.
 type Functions struct{ ranges []span }
 
 // span is a range of link-time addresses, the end excluded.
 type span struct{ start, end uint64 }
 
-// maxFunctions bounds the functions of a file, so that a hostile symbol table
-// cannot ask for all memory.
+// maxFunctions bounds the functions of a file, so that a crafted symbol table cannot
+// exhaust memory.
 const maxFunctions = 16 << 20
 
-// pltSlot is the size of a stub of the procedure linkage table, in bytes, as
-// BOLT takes it.
+// pltSlot is the size of a stub in the procedure linkage table that BOLT assumes, in
+// bytes.
 const pltSlot = 16
 
-// NewFunctions reads the functions of f, which may be closed afterwards: from
-// .symtab, or from .dynsym if that is stripped.
+// NewFunctions reads the functions of f from .symtab or, if that is stripped, from
+// .dynsym. f may be closed afterwards.
 func NewFunctions(f *elffile.File) (*Functions, error) {
 	sections, err := f.Sections()
 	if err != nil {
@@ -54,7 +54,7 @@ func NewFunctions(f *elffile.File) (*Functions, error) {
 	return fs, nil
 }
 
-// symbolTable returns the symbol table with the functions, or nil.
+// symbolTable returns the symbol table that contains the functions, or nil.
 func symbolTable(sections []*elffile.Section) *elffile.Section {
 	var dynamic *elffile.Section
 	for _, s := range sections {
@@ -68,9 +68,9 @@ func symbolTable(sections []*elffile.Section) *elffile.Section {
 	return dynamic
 }
 
-// arrange sorts the ranges, keeps one for each address, and extends those
-// without a size, which hand-written assembly leaves behind, up to the next
-// function or the end of the section: so does BOLT.
+// arrange sorts the ranges, keeps one for each address, and extends ranges without a size
+// to the next function or the end of the section, as BOLT does. Such ranges come from
+// hand-written assembly.
 func (fs *Functions) arrange(sections []*elffile.Section) {
 	slices.SortFunc(fs.ranges, func(a, b span) int {
 		return cmp.Or(cmp.Compare(a.start, b.start), cmp.Compare(b.end, a.end))
@@ -101,13 +101,13 @@ func (fs *Functions) arrange(sections []*elffile.Section) {
 	}
 }
 
-// Same reports whether the link-time addresses a and b are in one function.
+// Same reports whether the link-time addresses a and b are in the same function.
 func (fs *Functions) Same(a, b uint64) bool {
 	i := fs.find(a)
 	return i >= 0 && i == fs.find(b)
 }
 
-// find returns the number of the function that holds addr, or -1.
+// find returns the index of the function that contains addr, or -1.
 func (fs *Functions) find(addr uint64) int {
 	i, found := slices.BinarySearchFunc(fs.ranges, addr, func(r span, addr uint64) int {
 		return cmp.Compare(r.start, addr)

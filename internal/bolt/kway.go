@@ -6,24 +6,22 @@ import (
 	"iter"
 )
 
-// source is a sorted sequence that is read one by one. next returns io.EOF at
-// its end.
+// source is a sorted sequence. next returns io.EOF at its end.
 type source[T any] interface {
 	next() (T, error)
 }
 
-// maxFanIn is how many sources are merged at once: what each holds in
-// buffers, and an open file, is then bounded.
+// maxFanIn is the number of sources to merge at once. It bounds the buffers and open
+// files.
 const maxFanIn = 64
 
-// head is a source and the first of what is left in it.
+// head is a source and its next value.
 type head[T any] struct {
 	value T
 	src   source[T]
 }
 
-// mergeSources yields the values of sorted sources in order, equal ones one
-// after the other. It ends with the first error.
+// mergeSources yields the values of sorted sources in order. It stops at the first error.
 func mergeSources[T any, S source[T]](sources []S, compare func(a, b T) int) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		var zero T
@@ -60,8 +58,7 @@ func mergeSources[T any, S source[T]](sources []S, compare func(a, b T) int) ite
 	}
 }
 
-// siftDown puts the i-th element of a binary heap, its smallest first, where
-// it belongs.
+// siftDown moves the i-th element of a binary min-heap to its place.
 func siftDown[T any](heap []head[T], i int, compare func(a, b T) int) {
 	for {
 		child := 2*i + 1

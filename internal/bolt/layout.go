@@ -5,30 +5,29 @@ import (
 	"slices"
 )
 
-// Region is a part of a process's memory that shows a binary's code, as
-// [Binary.Region] makes it.
+// Region is a part of a process's address space that maps a binary's code, made by
+// [Binary.Region].
 type Region struct {
-	// Start is the region's first address, End the one after its last.
+	// Start is the region's first address, and End one past the last.
 	Start, End uint64
 	// Binary is the file mapped there.
 	Binary *Binary
 
-	bias uint64 // address in memory less link-time address
+	bias uint64 // address in memory minus link-time address
 }
 
-// Address returns the link-time address that stands at addr in memory.
+// Address returns the link-time address of addr.
 func (r Region) Address(addr uint64) uint64 { return addr - r.bias }
 
 // overlaps reports whether r and o share an address.
 func (r Region) overlaps(o Region) bool { return r.Start < o.End && o.Start < r.End }
 
-// Layout is where a process has mapped which binaries: regions sorted by
-// address that do not overlap. The zero value is a process that maps none.
+// Layout holds the regions of a process, sorted by address and without overlaps. The zero
+// value is for a process that maps no binary.
 type Layout []Region
 
-// With returns the layout after r was mapped, which replaces what it overlaps,
-// and whether anything was replaced. The layout itself may be overwritten if
-// nothing was.
+// With returns the layout after r was mapped, which replaces overlapping regions, and
+// whether anything was replaced. If nothing was, it may overwrite l.
 func (l Layout) With(r Region) (after Layout, replaced bool) {
 	i, _ := slices.BinarySearchFunc(l, r.Start, func(have Region, start uint64) int {
 		return cmp.Compare(have.End, start+1)
@@ -46,7 +45,7 @@ func (l Layout) With(r Region) (after Layout, replaced bool) {
 	return slices.Concat(l[:i], Layout{r}, l[j:]), true
 }
 
-// Find returns the region that holds addr.
+// Find returns the region that contains addr.
 func (l Layout) Find(addr uint64) (Region, bool) {
 	if r := l.find(addr, nil); r != nil {
 		return *r, true
@@ -54,7 +53,7 @@ func (l Layout) Find(addr uint64) (Region, bool) {
 	return Region{}, false
 }
 
-// find returns the region that holds addr, or nil. hint is tried first.
+// find returns the region that contains addr, or nil. It tries hint first.
 func (l Layout) find(addr uint64, hint *Region) *Region {
 	if hint != nil && addr >= hint.Start && addr < hint.End {
 		return hint

@@ -5,49 +5,49 @@ import (
 	"strconv"
 )
 
-// Kind is what a line of a pre-aggregated profile says. The values are the
-// letters of the format (DataAggregator.h in LLVM's bolt).
+// Kind is the kind of a line in a pre-aggregated profile. The values are the letters of
+// the format (DataAggregator.h in LLVM's bolt).
 type Kind byte
 
-// The kinds of lines. LLVM 20 and older read B, F and f only.
+// The kinds of lines. LLVM 20 and older read only B, F and f.
 const (
 	// KindEvent names the sampled event: E name.
 	KindEvent Kind = 'E'
-	// KindSample is an address and how often it was sampled: S addr count.
+	// KindSample is an address and its number of samples: S addr count.
 	KindSample Kind = 'S'
 	// KindTrace is a branch with its fall-through: T from to end count.
 	KindTrace Kind = 'T'
-	// KindReturn is a trace that begins at a return: R from to end count.
+	// KindReturn is a trace that begins with a return: R from to end count.
 	KindReturn Kind = 'R'
-	// KindBranch is a branch alone: B from to count mispredicted.
+	// KindBranch is a branch without a fall-through: B from to count mispredicted.
 	KindBranch Kind = 'B'
-	// KindFallThrough is a fall-through entered from its own function:
-	// F start end count.
+	// KindFallThrough is a fall-through entered from the same function: F start end
+	// count.
 	KindFallThrough Kind = 'F'
-	// KindEnteredFallThrough is one entered from elsewhere: f start end count.
+	// KindEnteredFallThrough is a fall-through entered from elsewhere: f start end count.
 	KindEnteredFallThrough Kind = 'f'
-	// KindReturnedFallThrough is one entered by a return from elsewhere:
-	// r start end count.
+	// KindReturnedFallThrough is a fall-through entered by a return from elsewhere: r
+	// start end count.
 	KindReturnedFallThrough Kind = 'r'
 )
 
-// branchOnly stands in a trace's end for a fall-through that is not known.
+// branchOnly is the end of a trace whose fall-through is unknown.
 const branchOnly = ^uint64(0)
 
 // Line is a line of a pre-aggregated profile.
 type Line struct {
 	Kind Kind
-	// Addr are the addresses, as many as the kind has. Those above
-	// 0xfffffffffffffffc are marks with a meaning of their own.
+	// Addr holds the addresses, as many as the kind has. Values above 0xfffffffffffffffc
+	// are marks with a special meaning.
 	Addr [3]uint64
-	// Count is how often it was seen. Mispredicted is 0 but in B lines.
+	// Count is the number of occurrences. Mispredicted is 0 except in B lines.
 	Count, Mispredicted uint64
 	// Event is the name in an E line.
 	Event string
 }
 
-// addresses returns how many addresses lines of kind k have; it reports false
-// for what is no kind.
+// addresses returns the number of addresses in lines of kind k, or false if k is not a
+// kind.
 func (k Kind) addresses() (n int, ok bool) {
 	switch k {
 	case KindEvent:
@@ -62,7 +62,7 @@ func (k Kind) addresses() (n int, ok bool) {
 	return 0, false
 }
 
-// rank is the part of a file that lines of kind k stand in.
+// rank is the part of a file to which lines of kind k belong.
 func (k Kind) rank() int {
 	switch k {
 	case KindEvent:
@@ -76,8 +76,8 @@ func (k Kind) rank() int {
 	}
 }
 
-// order is the place of lines of kind k among those with the same addresses,
-// and puts the traces of a branch before the branch.
+// order is the order of lines with the same addresses. Traces of a branch come before the
+// branch.
 func (k Kind) order() int {
 	switch k {
 	case KindReturn:
@@ -91,8 +91,8 @@ func (k Kind) order() int {
 	}
 }
 
-// compareLines is the order of lines in the files that this package writes:
-// events, samples, branches, fall-throughs, each by address.
+// compareLines is the order of lines in the files that this package writes: events,
+// samples, branches, fall-throughs, each by address.
 func compareLines(a, b Line) int {
 	return cmp.Or(
 		cmp.Compare(a.Kind.rank(), b.Kind.rank()),
@@ -104,12 +104,12 @@ func compareLines(a, b Line) int {
 	)
 }
 
-// same reports whether a and b count the same.
+// same reports whether l and o are equal except for their counts.
 func (l Line) same(o Line) bool {
 	return l.Kind == o.Kind && l.Addr == o.Addr && l.Event == o.Event
 }
 
-// append appends the line as it stands in a file, with its end of line.
+// append appends the line in the file's format, including the newline.
 func (l Line) append(b []byte) []byte {
 	b = append(b, byte(l.Kind))
 	if l.Kind == KindEvent {

@@ -15,27 +15,27 @@ import (
 type Input struct {
 	// Name is used in errors.
 	Name string
-	// BuildID is the build ID of the binary that the profile is of, in
-	// hexadecimal, or "" if it is not known: the format has no place for it.
+	// BuildID is the build ID of the profiled binary in hexadecimal, or "" if unknown.
+	// The format does not contain it.
 	BuildID string
-	// R is the profile. One that can seek is checked first and then read
-	// again; what it is ordered by is found out.
+	// R is the profile. If it can seek, it is checked first and then read again. Its
+	// order is detected.
 	R io.Reader
 }
 
-// MergeOptions are how [Merge] works. The zero value is a good choice.
+// MergeOptions configures [Merge]. The zero value is a good choice.
 type MergeOptions struct {
 	// Force merges profiles of different binaries.
 	Force bool
-	// Lines is how many lines are sorted in memory at a time, where an input
-	// is not sorted. 0 stands for a quarter of a million, some 20 MB.
+	// Lines is the number of lines to sort in memory at a time if an input is not sorted.
+	// 0 means a quarter of a million, about 20 MB.
 	Lines int
 }
 
 // BuildIDError reports profiles of different binaries.
 type BuildIDError struct {
-	// Name and BuildID are of the first profile with a known build ID,
-	// Other and OtherID of the first that differs.
+	// Name and BuildID describe the first profile with a known build ID, and Other and
+	// OtherID the first one that differs.
 	Name, BuildID, Other, OtherID string
 }
 
@@ -45,10 +45,10 @@ func (e *BuildIDError) Error() string {
 		e.Name, e.BuildID, e.Other, e.OtherID)
 }
 
-// Merge writes the sum of profiles to w, in memory that does not depend on
-// their size: sorted inputs, as this package writes them, are merged as they
-// are read; others are sorted in temporary files first. Nothing is written
-// before all that can seek were checked.
+// Merge writes the sum of profiles to w, in memory independent of their size. Sorted
+// inputs, as written by this package, are merged while they are read; others are first
+// sorted in temporary files. Nothing is written before all inputs that can seek have been
+// checked.
 func Merge(w io.Writer, inputs []Input, opts MergeOptions) error {
 	if err := checkBuildIDs(inputs, opts.Force); err != nil {
 		return err
@@ -93,16 +93,16 @@ type merger struct {
 	sources []source[Line]
 	runs    []*os.File
 
-	basic, branches string // names of inputs that have S lines, or others
+	basic, branches string // names of inputs with S lines, and with others
 }
 
 func (m *merger) close() {
 	for _, f := range m.runs {
-		_ = f.Close() // it has no name any more
+		_ = f.Close() // it has no name anymore
 	}
 }
 
-// add takes an input in.
+// add adds an input.
 func (m *merger) add(in Input) error {
 	if seeker, ok := in.R.(io.Seeker); ok {
 		start, err := seeker.Seek(0, io.SeekCurrent)
@@ -122,7 +122,7 @@ func (m *merger) add(in Input) error {
 	return m.sort(in)
 }
 
-// check reads an input through and reports whether it is sorted.
+// check reads an input to its end and reports whether it is sorted.
 func (m *merger) check(in Input) (sorted bool, err error) {
 	r := NewReader(in.R, in.Name)
 	sorted = true
@@ -143,10 +143,10 @@ func (m *merger) check(in Input) (sorted bool, err error) {
 	}
 }
 
-// note keeps in mind which kinds of lines there are.
+// note records which kinds of lines occur.
 func (m *merger) note(in Input, l Line) {
 	switch l.Kind {
-	case KindEvent: // goes with both
+	case KindEvent: // compatible with both
 	case KindSample:
 		m.basic = in.Name
 	default:
@@ -154,11 +154,11 @@ func (m *merger) note(in Input, l Line) {
 	}
 }
 
-// sort makes sorted runs of an input.
+// sort splits an input into sorted runs.
 func (m *merger) sort(in Input) error {
 	r := NewReader(in.R, in.Name)
 	var chunk []Line
-	names := 0 // bytes of events' names in chunk
+	names := 0 // bytes of event names in chunk
 	for {
 		l, err := r.Next()
 		end := errors.Is(err, io.EOF)
@@ -183,8 +183,8 @@ func (m *merger) sort(in Input) error {
 	}
 }
 
-// maxNames is how many bytes of events' names are sorted in memory at a time. A
-// profile names a handful of events, a hostile one an event in each line.
+// maxNames bounds the bytes of event names that are sorted in memory at a time. A real
+// profile names a few events, a crafted one an event in each line.
 const maxNames = 16 << 20
 
 // addRun writes sorted lines to a temporary file and adds it.
@@ -200,7 +200,7 @@ func (m *merger) addRun(lines iter.Seq[Line]) error {
 	})
 }
 
-// addSource adds a sorted source, and when there are many makes one of all.
+// addSource adds a sorted source. If there are too many, it merges them into one.
 func (m *merger) addSource(s source[Line]) error {
 	m.sources = append(m.sources, s)
 	if len(m.sources) < maxFanIn {
@@ -215,7 +215,7 @@ func (m *merger) addSource(s source[Line]) error {
 	return err
 }
 
-// spool adds what write writes as a run.
+// spool adds the output of write as a run.
 func (m *merger) spool(write func(io.Writer) error) error {
 	f, err := createTemporary()
 	if err != nil {
@@ -239,7 +239,7 @@ func (m *merger) write(w io.Writer) error {
 	return writeSums(w, mergeSources(m.sources, compareLines))
 }
 
-// writeSums writes sorted lines, equal ones added up.
+// writeSums writes sorted lines, adding up equal ones.
 func writeSums(w io.Writer, lines iter.Seq2[Line, error]) error {
 	out := newLineWriter(w)
 	var last Line
@@ -264,7 +264,7 @@ func writeSums(w io.Writer, lines iter.Seq2[Line, error]) error {
 	return out.flush()
 }
 
-// lineSource reads lines of a profile.
+// lineSource reads the lines of a profile.
 type lineSource struct{ r *Reader }
 
 func (s lineSource) next() (Line, error) { return s.r.Next() }

@@ -5,12 +5,12 @@ import (
 	"regexp"
 )
 
-// profileName is what ProfileName makes.
+// profileName matches the names made by ProfileName.
 var profileName = regexp.MustCompile(`\.([0-9a-f]{8,64})\.preagg$`)
 
-// ProfileName returns a file name for the profile of b: its name, its build ID
-// if it has one, and .preagg. The format itself has no place for a build ID
-// that all versions of LLVM would read over.
+// ProfileName returns a file name for the profile of b: its name, its build ID if it has
+// one, and .preagg. The format itself has no place for a build ID that all versions of
+// LLVM ignore.
 func ProfileName(b *Binary) string {
 	name := filepath.Base(b.Name)
 	if b.BuildID != "" {
@@ -19,8 +19,8 @@ func ProfileName(b *Binary) string {
 	return name + ".preagg"
 }
 
-// ProfileBuildID returns the build ID in a name that [ProfileName] made, "" if
-// there is none.
+// ProfileBuildID returns the build ID in a name made by [ProfileName], or "" if there is
+// none.
 func ProfileBuildID(path string) string {
 	if m := profileName.FindStringSubmatch(path); m != nil {
 		return m[1]

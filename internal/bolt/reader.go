@@ -10,19 +10,18 @@ import (
 	"strings"
 )
 
-// maxLine is the longest line that a profile can have, in bytes. Only an
-// event's name could make one longer.
+// maxLine is the maximum length of a line, in bytes. Only an event's name could make a
+// line longer.
 const maxLine = 4096
 
-// SyntaxError reports a line that perf2bolt would not read, or would take for
-// something else.
+// SyntaxError reports a line that perf2bolt would reject or misread.
 type SyntaxError struct {
-	// File is the name of the profile, Line the number of the line from 1
-	// on, Offset where in the file it begins, in bytes.
+	// File is the name of the profile, Line the line number, starting at 1, and Offset
+	// the start of the line in the file, in bytes.
 	File   string
 	Line   int
 	Offset int64
-	// Problem says what is wrong there.
+	// Problem describes the error.
 	Problem string
 }
 
@@ -31,9 +30,9 @@ func (e *SyntaxError) Error() string {
 	return fmt.Sprintf("%s:%d (offset %#x): %s", e.File, e.Line, e.Offset, e.Problem)
 }
 
-// Reader reads a pre-aggregated profile of any version of LLVM. It is as
-// strict as perf2bolt: single spaces or more between fields, hexadecimal
-// addresses without 0x, no empty lines, no comments, an end of line at the end.
+// Reader reads a pre-aggregated profile of any version of LLVM. It is as strict as
+// perf2bolt: one or more spaces between fields, hexadecimal addresses without 0x, no
+// empty lines or comments, and a newline at the end.
 type Reader struct {
 	r      *bufio.Reader
 	name   string
@@ -48,10 +47,9 @@ func NewReader(r io.Reader, name string) *Reader {
 	return &Reader{r: bufio.NewReaderSize(r, maxLine), name: name}
 }
 
-// Next returns the next line, or io.EOF. What newer versions of LLVM add is
-// brought into the form that LLVM 22 reads too: the mispredictions of a T or R
-// line come as a B line after it, and a T line without a fall-through as a B
-// line.
+// Next returns the next line, or io.EOF. It converts features of newer LLVM versions to
+// the format of LLVM 22: the mispredictions of a T or R line become a B line after it,
+// and a T line without a fall-through becomes a B line.
 func (r *Reader) Next() (Line, error) {
 	if l := r.mispredicted; l.Kind != 0 {
 		r.mispredicted = Line{}
@@ -90,7 +88,7 @@ func (r *Reader) errorf(format string, args ...any) error {
 	return &SyntaxError{File: r.name, Line: r.line, Offset: r.offset, Problem: fmt.Sprintf(format, args...)}
 }
 
-// parse reads a line without its end.
+// parse parses a line without its newline.
 func (r *Reader) parse(text string) (Line, error) {
 	kind, rest := field(text)
 	var l Line
@@ -103,7 +101,7 @@ func (r *Reader) parse(text string) (Line, error) {
 	}
 	if l.Kind == KindEvent {
 		l.Event, rest = field(rest)
-		l.Event = strings.Clone(l.Event) // spaces after it may be longer
+		l.Event = strings.Clone(l.Event) // the spaces after it may be longer
 		if l.Event == "" || strings.ContainsAny(l.Event, "\t\r") {
 			return l, r.errorf("expected the name of an event")
 		}
@@ -129,7 +127,7 @@ func (r *Reader) parse(text string) (Line, error) {
 	return l, r.end(rest)
 }
 
-// field cuts the first field off text.
+// field splits off the first field of text.
 func field(text string) (first, rest string) {
 	text = strings.TrimLeft(text, " ")
 	if i := strings.IndexByte(text, ' '); i >= 0 {
@@ -145,8 +143,8 @@ func (r *Reader) end(rest string) error {
 	return nil
 }
 
-// address reads a link-time address or, from -1 to -3, one of the marks that
-// newer versions of LLVM know.
+// address parses a link-time address or, from -1 to -3, a mark used by newer versions of
+// LLVM.
 func (r *Reader) address(text string) (addr uint64, rest string, err error) {
 	f, rest := field(text)
 	switch f {

@@ -11,8 +11,8 @@ import (
 	"os"
 )
 
-// counter counts records within a budget of memory: a table, and when that is
-// full, sorted runs in temporary files.
+// counter counts records within a memory budget: in a table and, whenever that is full,
+// in sorted runs in temporary files.
 type counter struct {
 	table *table
 	runs  []*os.File
@@ -64,7 +64,7 @@ func (c *counter) spill() error {
 	return nil
 }
 
-// joinRuns makes one run of all.
+// joinRuns merges all runs into one.
 func (c *counter) joinRuns() error {
 	sources, err := c.runSources()
 	if err != nil {
@@ -79,8 +79,8 @@ func (c *counter) joinRuns() error {
 	return nil
 }
 
-// records yields everything counted, in order. A key may come several times in
-// a row. Nothing can be added afterwards.
+// records yields all records in order. A key may occur several times in a row. Nothing
+// can be added afterwards.
 func (c *counter) records() iter.Seq2[record, error] {
 	return func(yield func(record, error) bool) {
 		sources, err := c.runSources()
@@ -101,7 +101,7 @@ func (c *counter) close() {
 
 func (c *counter) closeRuns() {
 	for _, f := range c.runs {
-		_ = f.Close() // it has no name any more
+		_ = f.Close() // it has no name anymore
 	}
 	c.runs = nil
 }
@@ -117,8 +117,8 @@ func (c *counter) runSources() ([]source[record], error) {
 	return sources, nil
 }
 
-// writeRun writes records in order to a temporary file without a name, and
-// adds neighbours up that have the same key.
+// writeRun writes sorted records to an unnamed temporary file, adding up neighbors with
+// the same key.
 func writeRun(records iter.Seq2[record, error]) (*os.File, error) {
 	f, err := createTemporary()
 	if err != nil {

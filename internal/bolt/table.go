@@ -7,11 +7,10 @@ import (
 	"slices"
 )
 
-// key is what traces are counted by. Addresses are offsets in the binary (see
-// Binary.offset).
+// key identifies a trace. Addresses are offsets in the binary (see Binary.offset).
 type key struct {
-	// binary is twice the binary's number, plus 1 if the trace comes from a
-	// suspected duplicate (see Collector.Add). It is never 0.
+	// binary is twice the binary's ID, plus 1 if the trace comes from a suspected
+	// duplicate (see Collector.Add). It is never 0.
 	binary        uint32
 	from, to, end uint32
 }
@@ -22,11 +21,11 @@ type record struct {
 	count, mispredicted uint32
 }
 
-// recordSize is the memory and disk space that a record takes, in bytes.
+// recordSize is the size of a record in memory and on disk, in bytes.
 const recordSize = 24
 
-// compareKeys orders by binary, from, to and end. Suspected duplicates stand
-// behind their own kind.
+// compareKeys orders by binary, from, to and end. Suspected duplicates come after the
+// others.
 func compareKeys(a, b record) int {
 	return cmp.Or(
 		cmp.Compare(a.binary>>1, b.binary>>1),
@@ -37,8 +36,7 @@ func compareKeys(a, b record) int {
 	)
 }
 
-// add adds the counts of o to r, and reports false, with r unchanged, if they
-// do not fit.
+// add adds the counts to r. It reports false, leaving r unchanged, if they do not fit.
 func (r *record) add(count, mispredicted uint32) bool {
 	if count > math.MaxUint32-r.count {
 		return false
@@ -48,12 +46,12 @@ func (r *record) add(count, mispredicted uint32) bool {
 	return true
 }
 
-// table counts records in an open-addressing hash table with linear probing.
-// It grows up to its limit and then asks to be emptied.
+// table counts records in an open-addressing hash table with linear probing. It grows to
+// its limit and must then be emptied.
 type table struct {
-	slots []record // a power of two of them; binary 0 is a free one
+	slots []record // a power of two; binary 0 marks a free slot
 	used  int
-	limit int // most slots
+	limit int // maximum number of slots
 }
 
 // Sizes of a table, in slots.
@@ -62,7 +60,7 @@ const (
 	maxSlots = 1 << 30
 )
 
-// newTable returns a table that takes up to budget bytes.
+// newTable returns a table that uses up to budget bytes.
 func newTable(budget int) *table {
 	limit := minSlots
 	for limit < maxSlots && 2*limit*recordSize <= budget {
@@ -79,8 +77,8 @@ func (k key) hash() uint64 {
 	return hi ^ lo
 }
 
-// add counts a record. It reports false if the table is full, or the count of
-// this key is: the table must be emptied then.
+// add counts a record. It reports false if the table or the count of this key is full.
+// The table must be emptied then.
 func (t *table) add(k key, count, mispredicted uint32) bool {
 	mask := uint64(len(t.slots) - 1)
 	for i := k.hash() & mask; ; i = (i + 1) & mask {
@@ -100,7 +98,7 @@ func (t *table) add(k key, count, mispredicted uint32) bool {
 	}
 }
 
-// grow doubles the table, and reports false if it must not.
+// grow doubles the table. It reports false if the limit is reached.
 func (t *table) grow() bool {
 	if len(t.slots) >= t.limit {
 		return false
@@ -121,8 +119,8 @@ func (t *table) grow() bool {
 	return true
 }
 
-// sorted returns the records in order. They take the table's own memory, and
-// the table must be reset before it is used again.
+// sorted returns the records in order. They share the table's memory, so reset the table
+// before using it again.
 func (t *table) sorted() []record {
 	n := 0
 	for _, r := range t.slots {
@@ -136,7 +134,7 @@ func (t *table) sorted() []record {
 	return t.slots[:n]
 }
 
-// reset empties the table and keeps its memory.
+// reset empties the table but keeps its memory.
 func (t *table) reset() {
 	clear(t.slots)
 	t.used = 0

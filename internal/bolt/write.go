@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// WriteTraces writes a profile for LLVM 22 and newer: a T line for each trace
-// with a fall-through, and after those of a branch a B line with the times it
-// was seen without one and its mispredictions, which a T line of LLVM 22
-// cannot carry. traces must be sorted as [Collector.Each] yields them.
+// WriteTraces writes a profile for LLVM 22 and newer: a T line for each trace with a
+// fall-through. The T lines of a branch are followed by a B line with the count of traces
+// without a fall-through and the mispredictions, which a T line of LLVM 22 cannot hold.
+// traces must be sorted as by [Collector.Each].
 func WriteTraces(w io.Writer, traces iter.Seq2[Trace, error]) error {
 	out := newLineWriter(w)
 	for branch, err := range branches(traces, func(t Trace) error {
@@ -28,11 +28,10 @@ func WriteTraces(w io.Writer, traces iter.Seq2[Trace, error]) error {
 	return out.flush()
 }
 
-// WriteBranches writes a profile for all versions of LLVM since 16: B lines
-// for the branches, and for the fall-throughs F lines if the branch before
-// came from the same function, else f lines. traces must be sorted as
-// [Collector.Each] yields them. memory bounds the table of fall-throughs, as
-// in [Options].
+// WriteBranches writes a profile for all versions of LLVM since 16: B lines for the
+// branches, and for the fall-throughs F lines if the preceding branch is in the same
+// function, otherwise f lines. traces must be sorted as by [Collector.Each]. memory
+// bounds the table of fall-throughs, as in [Options].
 func WriteBranches(w io.Writer, b *Binary, functions *Functions, traces iter.Seq2[Trace, error], memory int) error {
 	if memory <= 0 {
 		memory = DefaultMemory
@@ -41,7 +40,7 @@ func WriteBranches(w io.Writer, b *Binary, functions *Functions, traces iter.Seq
 	defer falls.close()
 	out := newLineWriter(w)
 	for branch, err := range branches(traces, func(t Trace) error {
-		// In order of address, then kind.
+		// Order by address, then kind.
 		k := key{binary: 2, from: b.offset(t.To), to: b.offset(t.End), end: uint32(KindEnteredFallThrough)}
 		if functions.Same(t.From, t.To) {
 			k.end = uint32(KindFallThrough)
@@ -70,8 +69,8 @@ func WriteBranches(w io.Writer, b *Binary, functions *Functions, traces iter.Seq
 	return out.flush()
 }
 
-// WriteBasic writes the samples of [Collector.AddAddress] for `perf2bolt
-// --basic-events`, LLVM 22 and newer. event is the name of what was sampled.
+// WriteBasic writes the samples of [Collector.AddAddress] for `perf2bolt --basic-events`
+// of LLVM 22 and newer. event is the name of the sampled event.
 func WriteBasic(w io.Writer, event string, traces iter.Seq2[Trace, error]) error {
 	if event == "" || strings.ContainsAny(event, " \t\r\n") {
 		return fmt.Errorf("event name %q: must be one word", event)
@@ -87,15 +86,15 @@ func WriteBasic(w io.Writer, event string, traces iter.Seq2[Trace, error]) error
 	return out.flush()
 }
 
-// branch is all traces of one branch added up. alone is how many of them had
-// no fall-through.
+// branch is the sum of all traces of a branch. alone is the number of those without a
+// fall-through.
 type branch struct {
 	Trace
 	alone uint64
 }
 
-// branches yields the branches of sorted traces, after it called withFall for
-// each of a branch's traces that has a fall-through.
+// branches yields the branches of sorted traces. Before each branch, it calls withFall
+// for the branch's traces that have a fall-through.
 func branches(traces iter.Seq2[Trace, error], withFall func(Trace) error) iter.Seq2[branch, error] {
 	return func(yield func(branch, error) bool) {
 		var last branch
@@ -125,7 +124,7 @@ func branches(traces iter.Seq2[Trace, error], withFall func(Trace) error) iter.S
 	}
 }
 
-// lineWriter writes lines. The first error stays, and shows in flush.
+// lineWriter writes lines. It keeps the first error for flush.
 type lineWriter struct {
 	w   *bufio.Writer
 	buf []byte
@@ -134,7 +133,7 @@ type lineWriter struct {
 
 func newLineWriter(w io.Writer) *lineWriter { return &lineWriter{w: bufio.NewWriterSize(w, 1<<16)} }
 
-// write writes l, if it is not the zero Line.
+// write writes l unless it is the zero Line.
 func (w *lineWriter) write(l Line) {
 	if l.Kind != 0 {
 		w.buf = l.append(w.buf[:0])

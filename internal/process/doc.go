@@ -1,10 +1,12 @@
-// Package process knows the processes of the machine: who they are, what was
-// mapped where in them at what time, and which file that was.
+// Package process tracks the processes of the machine: what they mapped where and when,
+// and from which file. It does not know stacks, symbols or profiles.
 //
-// A [Table] learns from two sources. The kernel's sideband records (see
-// [Sideband]) tell what processes do from the moment the profiler listens;
-// what they had mapped before is read from /proc, once and only for those
-// that are asked about. Records and stacks come through different channels
-// that have no common order, so everything is looked up by time
-// (CLOCK_MONOTONIC, in nanoseconds).
+// A [Table] has two inputs. The kernel's sideband records (see [Sideband]) report changes
+// from the moment the profiler listens. Earlier mappings are read from /proc, once per
+// process and only for processes that are asked about. Records and stacks arrive through
+// channels without a common order, so every lookup is by time (CLOCK_MONOTONIC, in
+// nanoseconds).
+//
+// Read table.go first, then image.go for the mappings of a single process, and file.go
+// and open.go for how a mapped file is opened safely. [Tracker] connects the parts.
 package process

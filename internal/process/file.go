@@ -18,40 +18,40 @@ import (
 	"fulgur/internal/files/safeopen"
 )
 
-// FileKey is the identity of mapped code: the device number and inode as the
-// process's mappings show them, and the inode's generation, 0 where unknown.
+// FileKey identifies mapped code: the device number and inode as shown by the process's
+// mappings, and the inode's generation, or 0 if unknown.
 type FileKey struct {
 	Maj, Min uint32
 	Ino, Gen uint64
 }
 
-// Reasons why a file cannot be read, wrapped by [File.ReaderAt]'s errors
-// beside fs.ErrPermission and [answer.ErrNone].
+// Reasons why a file cannot be read. The errors of [File.ReaderAt] wrap these,
+// fs.ErrPermission or [answer.ErrNone].
 var (
-	// ErrFileGone: neither a process that maps the file nor a path leads to
-	// it any more.
+	// ErrFileGone means that the file is no longer reachable by a process that maps it or
+	// by its path.
 	ErrFileGone = errors.New("file is gone")
-	// ErrFileReplaced: its path leads to another file.
+	// ErrFileReplaced means that another file is at its path.
 	ErrFileReplaced = errors.New("file was replaced by another")
 )
 
-// File is a mapped file, one for all processes that map it. It was opened
-// when it was first seen, so that it can still be read after its deletion.
-// Its methods may be called from several goroutines.
+// File is a mapped file, shared by all processes that map it. It is opened when it is
+// first seen, so that it remains readable after it is deleted. Its methods are safe for
+// concurrent use.
 type File struct {
-	// Key is the file's identity, and Path its path as the process saw it,
-	// without the kernel's note that it was deleted. Path is untrusted text.
+	// Key identifies the file. Path is its path as the process saw it, without the
+	// kernel's "(deleted)" suffix, and is untrusted.
 	Key  FileKey
 	Path string
 
 	cache *files
-	// met is the period, see [Table.NextPeriod], in which it last stood in a
-	// Location, so that it must stay readable; 0 if it never did.
+	// met is the last period (see [Table.NextPeriod]) in which the file was part of a
+	// Location and so must stay readable, or 0.
 	met atomic.Uint64
 
-	// asking is held by a reader that opens it.
+	// asking is held by a reader while it opens the file.
 	asking sync.Mutex
-	// queued says that it is among those that the cache opens next. It belongs to the
+	// queued is whether the file is about to be opened by the cache. It belongs to the
 	// table's goroutine.
 	queued bool
 
@@ -59,22 +59,22 @@ type File struct {
 	src source
 	opened
 	err error   // why it could not be opened
-	was version // when it was first opened
+	was version // when the file was first opened
 }
 
-// version tells what a file holds from what it held before it was written in place.
+// version distinguishes the contents of a file that is rewritten in place.
 type version struct {
 	size     int64
 	modified unix.Timespec
-	since    time.Time // that we know
+	since    time.Time // when we first saw it
 }
 
-// rewriteRest is for how long a file keeps its contents at least, as far as we care:
-// who rewrites a file for ever makes us read it that often at most.
+// rewriteRest is the minimum time between two versions of a file, which bounds how often
+// a file that is rewritten endlessly is read.
 const rewriteRest = time.Second
 
-// rewritten reports whether the file, which is open, holds something else than when it
-// was first opened. What maps it from now on maps that.
+// rewritten reports whether the contents of the file, which is open, have changed since
+// it was first opened. New mappings then map the new contents.
 func (f *File) rewritten() bool {
 	f.mu.RLock()
 	file, was := f.file, f.was
@@ -86,10 +86,9 @@ func (f *File) rewritten() bool {
 	return err == nil && (st.Size != was.size || st.Mtim != was.modified)
 }
 
-// ReaderAt returns a reader of the right file and the file's size in bytes,
-// or an error that says why it cannot be had: [ErrFileGone],
-// [ErrFileReplaced], [answer.ErrNone] or fs.ErrPermission. The reader may be used
-// from several goroutines and needs no closing.
+// ReaderAt returns a reader of the file and its size in bytes. The error wraps
+// [ErrFileGone], [ErrFileReplaced], [answer.ErrNone] or fs.ErrPermission if the file is
+// not readable. The reader is safe for concurrent use and need not be closed.
 func (f *File) ReaderAt() (io.ReaderAt, int64, error) {
 	o, err := f.acquire()
 	if err != nil {
@@ -98,22 +97,22 @@ func (f *File) ReaderAt() (io.ReaderAt, int64, error) {
 	return reader{f}, o.size, nil
 }
 
-// Root returns the directory below which Path is what a process that maps the
-// file means by it, such as "/proc/42/root", and below which what belongs to
-// the file is best looked for. It is empty if all such processes are gone and
-// the path leads elsewhere now. A process that took over the number of one that
-// is gone may have another root, so what is found there needs to be checked.
+// Root returns the directory relative to which a process that maps the file interprets
+// Path, such as "/proc/42/root". Look for files that belong to this one, such as debug
+// files, below it. Root is empty if all such processes are gone and the path now leads
+// elsewhere. A process that reuses the ID of one that is gone may have another root, so
+// check whatever is found there.
 func (f *File) Root() string {
 	f.mu.RLock()
 	src := f.src
 	f.mu.RUnlock()
 	root, _ := answer.Ask(near(src.pid), func(v *answer.Visit) (string, error) {
 		return src.root(v, f.Key, f.Path), nil
-	}, func(string, error) {}) // no answer is no root
+	}, func(string, error) {}) // no answer counts as no root
 	return root
 }
 
-// Is reports whether f is the file that is open as o.
+// Is reports whether f is the file opened as o.
 func (f *File) Is(o *safeopen.File) bool {
 	info, err := o.Stat()
 	if err != nil {
@@ -123,7 +122,7 @@ func (f *File) Is(o *safeopen.File) bool {
 	return ok && sameFile(unix.Stat_t{Dev: st.Dev, Ino: st.Ino}, f.Key)
 }
 
-// reader reads a file whose descriptor may have been closed meanwhile.
+// reader reads a file whose descriptor may be closed in the meantime.
 type reader struct{ f *File }
 
 func (r reader) ReadAt(b []byte, off int64) (int, error) {
@@ -139,7 +138,7 @@ func (r reader) ReadAt(b []byte, off int64) (int, error) {
 	}
 }
 
-// acquire makes sure that the file is open, and returns it. It may be closed again
+// acquire returns the opened file, opening it first if necessary. It may be closed again
 // at any time to save descriptors.
 func (f *File) acquire() (opened, error) {
 	for {
@@ -171,9 +170,9 @@ func (f *File) open(src source) error {
 	return nil
 }
 
-// question asks for the file that src has. None of the ways there is free of
-// strangers: even the directory of a process's mappings can be looked at only while
-// no thread of that holds them, which may wait for a file system in turn.
+// question returns a question that opens the file from src. Every way to the file may
+// block: even the directory of a process's mappings is locked while a thread changes
+// them, and that thread may wait for a file system.
 func (f *File) question(src source) answer.Question[opened] {
 	f.mu.Lock()
 	f.src = src
@@ -191,13 +190,13 @@ func (f *File) question(src source) answer.Question[opened] {
 	}
 }
 
-// adopt notes how opening the file went.
+// adopt records the result of opening the file.
 func (f *File) adopt(o opened, err error) {
 	f.mu.Lock()
 	if f.file != nil {
-		f.mu.Unlock() // somebody else was faster
+		f.mu.Unlock() // another goroutine was faster
 		if err == nil {
-			_ = o.file.Close() // was not even read
+			_ = o.file.Close() // nothing was read from it
 		}
 		return
 	}
@@ -214,7 +213,7 @@ func (f *File) adopt(o opened, err error) {
 	}
 }
 
-// close gives the file's descriptor back; reading opens it again.
+// close closes the file's descriptor. Reading the file opens it again.
 func (f *File) close() error {
 	f.mu.Lock()
 	file := f.file
@@ -226,17 +225,16 @@ func (f *File) close() error {
 	return file.Close()
 }
 
-// isOpen reports whether a descriptor holds the file, and with it its inode
-// number.
+// isOpen reports whether a descriptor keeps the file, and so its inode number, in use.
 func (f *File) isOpen() bool {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
 	return f.file != nil
 }
 
-// seen notes that src maps the file too. It reports whether the file should be opened
-// from there: it could not be so far, and not for lack of a permission that will not be
-// there now either.
+// seen records that src maps the file too. It reports whether to open the file from
+// there: it is not open yet, for a reason other than a permission that is missing there
+// as well.
 func (f *File) seen(src source) (retry bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -247,7 +245,7 @@ func (f *File) seen(src source) (retry bool) {
 	return f.err != nil && !errors.Is(f.err, fs.ErrPermission)
 }
 
-// isELF reports whether the file starts like an ELF file.
+// isELF reports whether the file begins with the ELF magic number.
 func (f *File) isELF() bool {
 	f.mu.RLock()
 	file := f.file

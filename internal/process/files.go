@@ -13,34 +13,34 @@ import (
 	"fulgur/internal/files/answer"
 )
 
-// files interns mapped files, and bounds how many are open.
+// files interns mapped files, and bounds how many of them are open.
 type files struct {
 	limit int
-	// byInode holds the files by their key without the generation: almost
-	// always one, more after an inode was used again or written anew.
+	// byInode holds the files by key without the generation. A key nearly always has one
+	// file; it has more after an inode number was reused or a file was rewritten.
 	byInode map[FileKey][]*File
 	count   int // files in byInode
-	// The last sweep: how many files it left, and when.
+	// The time of the last sweep and how many files it left.
 	swept   int
 	sweptAt time.Time
 	period  atomic.Uint64
-	// patience is that of the goroutine that interns files.
+	// patience is the time limit of the goroutine that interns files.
 	patience *answer.Patience
 	queue    []queued
 
 	mu   sync.Mutex
-	open []*File // in order of opening
+	open []*File // in the order in which they were opened
 }
 
-// queued is a file that is to be opened from src, for the first time if it is fresh.
+// queued is a file to be opened from src; fresh means for the first time.
 type queued struct {
 	file  *File
 	src   source
 	fresh bool
 }
 
-// newFiles returns an empty set of files that keeps limit of them open, or
-// half of what the process may open if that is less.
+// newFiles returns an empty set that keeps up to limit files open, or half of the
+// process's limit of open files if that is lower.
 func newFiles(limit int) *files {
 	var rlimit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &rlimit); err == nil && rlimit.Cur/2 < uint64(limit) {
@@ -51,15 +51,15 @@ func newFiles(limit int) *files {
 	return c
 }
 
-// used reports whether a stack of this period or of the two before it has met f.
+// used reports whether a stack of this period or the two before it refers to f.
 func (c *files) used(f *File) bool {
 	met := f.met.Load()
 	return met != 0 && met+2 >= c.period.Load()
 }
 
-// intern returns the file of a mapping called name. If it is new, or could not be
-// opened so far, the next [files.openQueued] opens it through src. One that was written
-// in place since the last mapping is a new one.
+// intern returns the file of the mapping called name. If it is new or could not be opened
+// so far, the next [files.openQueued] opens it through src. A file rewritten in place
+// since the last mapping counts as new.
 func (c *files) intern(key FileKey, name string, src source) *File {
 	inode := FileKey{Maj: key.Maj, Min: key.Min, Ino: key.Ino}
 	path := strings.TrimSuffix(name, deletedSuffix)
@@ -79,10 +79,10 @@ func (c *files) intern(key FileKey, name string, src source) *File {
 	return f
 }
 
-// openQueued opens the files that were interned since the last call, all by one
-// goroutine as far as they answer: the program that maps them may be gone soon. It
-// waits no longer than the patience lets it; a file that takes longer is open later,
-// or never. It comes before anybody else gets to know of the files.
+// openQueued opens the files that were interned since the last call, with a single
+// goroutine as long as they respond: the program that maps them may end soon. Its waits
+// are bounded by patience; a file that takes longer is opened later, or never. The files
+// are not visible to other goroutines before.
 func (c *files) openQueued() {
 	if len(c.queue) == 0 {
 		return
@@ -103,10 +103,10 @@ func (c *files) openQueued() {
 	answer.AskEach(c.patience, questions)
 }
 
-// is reports whether a mapping of the given key and path is of this file.
-// /proc/PID/maps shows no generation. Without it, inode numbers still agree
-// for nothing but the same file as long as a descriptor keeps ours from
-// being used again; failing that, the path decides.
+// is reports whether a mapping with the given key and path is of this file.
+// /proc/PID/maps shows no generation. Without it, an equal inode number means the same
+// file only while our descriptor keeps the number from being reused; otherwise the path
+// decides.
 func (f *File) is(key FileKey, path string) bool {
 	if f.Key.Gen != 0 && key.Gen != 0 {
 		return f.Key.Gen == key.Gen
@@ -114,8 +114,8 @@ func (f *File) is(key FileKey, path string) bool {
 	return f.queued || f.isOpen() || f.Path == path
 }
 
-// opened notes that f holds a descriptor and, if these are too many, closes
-// the file opened longest ago, preferring one that no stack has met.
+// opened records that f holds a descriptor. If there are too many, it closes the file
+// that was opened first, preferably one that no stack refers to.
 func (c *files) opened(f *File) {
 	c.mu.Lock()
 	c.open = append(c.open, f)
@@ -134,13 +134,13 @@ func (c *files) opened(f *File) {
 	}
 }
 
-// sweepEvery is how long files stay open at most that nobody needs any more: they
-// keep what was deleted on its disk, and file systems from being unmounted. Programs
-// that run again before are known.
+// sweepEvery is the longest time that unneeded files stay open: they keep deleted files
+// on disk and file systems mounted. A program that runs again within it finds its files
+// known.
 const sweepEvery = time.Minute
 
-// sweep forgets the files that no stack has met lately and that are not among live,
-// once there are many more than the last time, or that is long ago.
+// sweep drops the files that are neither referred to by recent stacks nor in live. It
+// runs once there are many more files than the last time, or enough time has passed.
 func (c *files) sweep(live func(mark func(*File))) {
 	if c.count < 2*c.swept+1024 && time.Since(c.sweptAt) < sweepEvery {
 		return

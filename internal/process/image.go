@@ -6,12 +6,12 @@ import "slices"
 type mapping struct {
 	start, limit uint64
 	off          uint64 // file offset of start
-	from, until  uint64 // when it held; until is 0 while it does
-	file         *File  // of KindFile only
+	from, until  uint64 // validity; until is 0 while the mapping exists
+	file         *File  // only for KindFile
 	kind         Kind
 }
 
-// same reports whether m and o show the same bytes wherever they overlap.
+// same reports whether m and o map the same bytes wherever they overlap.
 func (m mapping) same(o mapping) bool {
 	return m.kind == o.kind && m.file == o.file && (m.file == nil || m.start-m.off == o.start-o.off)
 }
@@ -29,42 +29,41 @@ func (m mapping) cut(start, limit uint64) mapping {
 	return m
 }
 
-// image is what a pid runs from a point in time on: from its fork, from an
-// exec, from a loss of records, or (0) from before anyone listened. It is
-// what it forked with or was born with (base) and what was mapped since.
+// image is the address space of a pid from a point in time: a fork, an exec, a loss of
+// records, or (0) from before the profiler listened. It consists of the mappings it began
+// with (base) and those added since.
 type image struct {
 	from uint64
-	// exit is when the process's first thread ended, 0 before; as long as
-	// others live on, a later time. threaded is whether there may be any.
+	// exit is when the process's first thread ended: 0 before that, and a later time as
+	// long as other threads live on. threaded is whether there may be other threads.
 	exit     uint64
 	threaded bool
-	parent   int  // pid of the process that forked it, 0 if unknown
-	forked   bool // runs what its parent ran
-	// base is what was mapped before any record tells; nil is nothing.
+	parent   int  // pid of the parent, 0 if unknown
+	forked   bool // runs its parent's program
+	// base holds the mappings from before the first record; nil means none.
 	base  *base
-	asked bool // base was asked of this process in vain
-	// live are the mappings that hold, disjoint and by ascending address. A
-	// fork shares the array until one side changes it; owned is whether this
-	// image may.
+	asked bool // reading base through this process failed
+	// live holds the current mappings, disjoint and by ascending address. A fork shares
+	// the array until one side changes it; owned is whether this image may change it.
 	live  []mapping
 	owned bool
-	// past are mappings that others displaced, in the order in which they
-	// were.
+	// past holds displaced mappings, in the order in which they were displaced.
 	past []mapping
-	// perfMap names code in memory without a file; nil until asked for.
+	// perfMap names code in anonymous memory. nil until requested.
 	perfMap *PerfMap
-	// prev is what the pid ran before.
+	// prev is the pid's previous image.
 	prev *image
 }
 
-// base is what a process had mapped before anyone listened, shared with all
-// it forked, read from /proc when one of them is asked about.
+// base holds the mappings of a process from before the profiler listened. The process
+// shares it with its children. It is read from /proc when one of them is first asked
+// about.
 type base struct {
-	pid  int // whose mappings they are, if it has not left them by an exec
+	pid  int // the process with these mappings, unless it has left them by an exec
 	read bool
 	maps []mapping
-	// before is what was known before records were lost, for the case that
-	// the mappings cannot be read any more.
+	// before is what was known before records were lost. It is used if the mappings
+	// cannot be read anymore.
 	before *image
 }
 
@@ -77,8 +76,7 @@ func (i *image) fork(parent int, at uint64) *image {
 	return &image{from: at, parent: parent, forked: true, base: i.base, live: i.live}
 }
 
-// find returns the position of the first mapping of the sorted maps that ends
-// after addr.
+// find returns the index of the first mapping in the sorted maps that ends after addr.
 func find(maps []mapping, addr uint64) int {
 	lo, hi := 0, len(maps)
 	for lo < hi {
@@ -92,7 +90,7 @@ func find(maps []mapping, addr uint64) int {
 	return lo
 }
 
-// at returns the mapping of the sorted maps that holds addr.
+// at returns the mapping in the sorted maps that contains addr.
 func at(maps []mapping, addr uint64) (mapping, bool) {
 	if n := find(maps, addr); n < len(maps) && maps[n].start <= addr {
 		return maps[n], true
@@ -100,17 +98,16 @@ func at(maps []mapping, addr uint64) (mapping, bool) {
 	return mapping{}, false
 }
 
-// has reports whether m says nothing new: a loader maps the same file at the
-// same place more than once, and a JIT makes its memory executable again and
-// again.
+// has reports whether m is already known: a loader maps the same file at the same place
+// more than once, and a JIT makes its memory executable repeatedly.
 func (i *image) has(m mapping) bool {
 	old, mapped := at(i.live, m.start)
 	return mapped && old.same(m) && m.limit <= old.limit && old.from <= m.from
 }
 
-// insert maps m, which displaces what was there before it. If records come
-// late, mappings newer than m stay, and m is noted as the past of those
-// places. It reports whether m took the place of other bytes.
+// insert adds m, which displaces older mappings at its addresses. If records arrive late,
+// mappings newer than m stay, and m becomes past there. It reports whether m displaced
+// other bytes.
 func (i *image) insert(m mapping) (replaced bool) {
 	first := find(i.live, m.start)
 	last := first
@@ -118,8 +115,8 @@ func (i *image) insert(m mapping) (replaced bool) {
 		last++
 	}
 	old := i.live[first:last]
-	// What becomes of the places from the first old mapping to the last: the
-	// pieces of old mappings that stay, and rest, what m is left with.
+	// The result for the range of the affected mappings: pieces of old mappings that
+	// stay, and rest, the uncovered part of m.
 	var pieces []mapping
 	rest, tail := m, mapping{}
 	for _, o := range old {
@@ -156,7 +153,7 @@ func (i *image) insert(m mapping) (replaced bool) {
 	return replaced
 }
 
-// own makes live this image's alone.
+// own gives this image its own copy of live.
 func (i *image) own() {
 	if !i.owned {
 		i.live = slices.Clone(i.live)
@@ -164,8 +161,8 @@ func (i *image) own() {
 	}
 }
 
-// lookup returns the mapping that held addr at the given time. Its second
-// result is false if none is known to.
+// lookup returns the mapping that contained addr at the given time. The second result is
+// false if none is known.
 func (i *image) lookup(addr, time uint64) (mapping, bool) {
 	m, mapped := at(i.live, addr)
 	if mapped && m.from <= time {
@@ -186,12 +183,12 @@ func (i *image) lookup(addr, time uint64) (mapping, bool) {
 		return mapping{}, false
 	}
 	b, ok := at(i.base.maps, addr)
-	// What was read may be what replaced the mapping that is looked for.
+	// The base may have been read after the mapping was replaced.
 	return b, ok && !(mapped && m.same(b))
 }
 
-// replaces reports whether m takes the place of something that the base
-// holds, or may hold, at addresses that no record told of.
+// replaces reports whether m replaces something that base contains, or may contain, at
+// addresses without records.
 func (b *base) replaces(m mapping) bool {
 	if b == nil {
 		return false
@@ -207,9 +204,9 @@ func (b *base) replaces(m mapping) bool {
 	return false
 }
 
-// known returns an image with all that is known of i, to fall back on: of
-// one that was never read since records were lost, what was known before and
-// what was mapped since.
+// known returns an image with everything known of i, as a fallback. If i was not read
+// since records were lost, that is the state before the loss plus the mappings added
+// since.
 func (i *image) known() *image {
 	if i.base == nil || i.base.before == nil {
 		return i
@@ -224,7 +221,7 @@ func (i *image) known() *image {
 	return k
 }
 
-// forget drops what ended before the given time.
+// forget drops mappings and images that ended before the given time.
 func (i *image) forget(before uint64) {
 	if i.from <= before {
 		i.prev = nil

@@ -2,20 +2,20 @@ package process
 
 import "strings"
 
-// Kind tells what an address belongs to.
+// Kind is the kind of memory that an address belongs to.
 type Kind uint8
 
-// The kinds of places.
+// The kinds of memory.
 const (
-	// KindUnknown: nothing is known to have been mapped there.
+	// KindUnknown: no mapping is known there.
 	KindUnknown Kind = iota
-	// KindFile: code of a mapped file.
+	// KindFile: code in a mapped file.
 	KindFile
-	// KindVDSO: the kernel's code that is mapped into every process.
+	// KindVDSO: the vDSO, which the kernel maps into every process.
 	KindVDSO
-	// KindVsyscall: the page of legacy system calls of amd64.
+	// KindVsyscall: the page of legacy system calls on amd64.
 	KindVsyscall
-	// KindAnon: executable memory without a file, most often a JIT's.
+	// KindAnon: executable memory without a file, usually JIT code.
 	KindAnon
 )
 
@@ -36,7 +36,7 @@ func (k Kind) String() string {
 
 const deletedSuffix = " (deleted)"
 
-// classify returns what a mapping's name and inode say about its kind.
+// classify returns the kind of a mapping by its name and inode.
 func classify(name string, ino uint64) Kind {
 	switch {
 	case name == "[vdso]":
@@ -45,11 +45,11 @@ func classify(name string, ino uint64) Kind {
 		return KindVsyscall
 	case ino == 0,
 		strings.HasPrefix(name, "["),      // heap, stack, named anonymous memory
-		strings.HasPrefix(name, "//anon"), // perf's name of anonymous memory
+		strings.HasPrefix(name, "//anon"), // perf's name for anonymous memory
 		strings.HasPrefix(name, "anon_inode:"):
 		return KindAnon
 	}
-	// Shared memory is kept in files that never had a name.
+	// Shared memory is backed by files that never had a name.
 	if name, deleted := strings.CutSuffix(name, deletedSuffix); deleted {
 		if name == "/dev/zero" || strings.HasPrefix(name, "/SYSV") || name == "/anon_hugepage" {
 			return KindAnon
@@ -58,8 +58,8 @@ func classify(name string, ino uint64) Kind {
 	return KindFile
 }
 
-// isMemfd reports whether a mapping's name is that of a memfd_create file,
-// in which a JIT may keep its code, or a loader a library.
+// isMemfd reports whether a mapping is of a memfd_create(2) file, which may hold a JIT's
+// code or a loader's library.
 func isMemfd(name string) bool {
 	return strings.HasPrefix(name, "/memfd:") && strings.HasSuffix(name, deletedSuffix)
 }

@@ -2,18 +2,18 @@ package process
 
 import "sync"
 
-// maxLate is how many late answers are kept: each is of a process that is about
-// to be asked for again.
+// maxLate is the maximum number of late answers to keep. Each belongs to a process that
+// is about to be asked about again.
 const maxLate = 64
 
-// lateMaps keeps what /proc said of processes too late. A machine that is busy may
-// take longer to list many mappings than the table waits, each time.
+// lateMaps keeps mappings from /proc that arrived too late. On a busy machine, listing
+// many mappings may exceed the table's time limit every time.
 type lateMaps struct {
 	mu   sync.Mutex
 	maps map[*base][]Map
 }
 
-// put keeps the mappings of a base.
+// put stores the mappings of a base.
 func (l *lateMaps) put(b *base, maps []Map) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -23,7 +23,7 @@ func (l *lateMaps) put(b *base, maps []Map) {
 	l.maps[b] = maps
 }
 
-// take returns those that were kept for a base, and keeps them no longer.
+// take removes and returns the mappings of a base.
 func (l *lateMaps) take(b *base) (maps []Map, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -7,23 +7,22 @@ import (
 
 // Mapping is an executable mapping of a process.
 type Mapping struct {
-	// Start and Limit are the first address and one past the last; Offset is
-	// the file offset of Start, in bytes.
+	// Start and Limit are the first address and one past the last. Offset is the file
+	// offset of Start, in bytes.
 	Start, Limit, Offset uint64
 	Kind                 Kind
-	// File is the mapped file, for KindFile alone.
+	// File is the mapped file; it is set only for KindFile.
 	File *File
 }
 
-// Mappings returns the executable mappings that process pid has now, as far as
-// they are known, sorted and without overlaps. Memory that was unmapped may
-// still be among them: no record tells of that. It has no part in what makes
-// files stay readable; see [Table.Resolve].
+// Mappings returns the known executable mappings of process pid, sorted and without
+// overlaps. Unmapped memory may still be among them, because the kernel sends no records
+// for munmap(2). Unlike [Table.Resolve], it does not keep files readable.
 func (t *Table) Mappings(pid int) []Mapping { return t.MappingsAt(pid, math.MaxUint64) }
 
-// MappingsAt returns the mappings of what process pid ran at a time (CLOCK_MONOTONIC,
-// ns), as [Table.Mappings] does: an exec since does not matter, what was mapped
-// since is among them.
+// MappingsAt returns the mappings of the program that process pid ran at a time
+// (CLOCK_MONOTONIC, ns). It is like [Table.Mappings] except that it ignores later execs.
+// It includes mappings that the program added later.
 func (t *Table) MappingsAt(pid int, time uint64) []Mapping {
 	if pid <= 0 {
 		return nil
@@ -42,8 +41,7 @@ func (t *Table) MappingsAt(pid int, time uint64) []Mapping {
 	return i.mappings()
 }
 
-// mappings returns what is mapped where: what records told of, and between
-// that what was there before.
+// mappings returns the current mappings: the recorded ones, and the base between them.
 func (i *image) mappings() []Mapping {
 	var under []mapping
 	switch {
@@ -86,6 +84,6 @@ func (i *image) mappings() []Mapping {
 	return all
 }
 
-// OnMapped has fn called whenever a process mapped executable memory that it
-// had not mapped so before, replacing other memory or not.
+// OnMapped sets fn to be called whenever a process maps executable memory that it had not
+// mapped like this before, whether or not that replaces other memory.
 func (t *Table) OnMapped(fn func(pid int)) { t.mapped = fn }

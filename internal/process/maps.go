@@ -7,20 +7,20 @@ import (
 	"strings"
 )
 
-// Map is an executable mapping as a line of /proc/PID/maps shows it.
+// Map is an executable mapping from /proc/PID/maps.
 type Map struct {
-	// Start and Limit are the first address and one past the last; Offset is
-	// the file offset of Start, in bytes.
+	// Start and Limit are the first address and one past the last. Offset is the file
+	// offset of Start, in bytes.
 	Start, Limit, Offset uint64
-	// Maj, Min and Ino name the file; Ino is 0 if there is none.
+	// Maj, Min and Ino identify the file. Ino is 0 if there is none.
 	Maj, Min uint32
 	Ino      uint64
-	// Name is the path or pseudo name, empty for anonymous memory.
+	// Name is the path or pseudo name, or empty for anonymous memory.
 	Name string
 }
 
-// ParseMaps reads a /proc/PID/maps file, see proc_pid_maps(5), and returns
-// the executable mappings in it, by ascending address.
+// ParseMaps parses /proc/PID/maps, see proc_pid_maps(5), and returns the executable
+// mappings by ascending address.
 func ParseMaps(b []byte) ([]Map, error) {
 	var maps []Map
 	for len(b) > 0 {
@@ -41,8 +41,8 @@ func ParseMaps(b []byte) ([]Map, error) {
 	return maps, nil
 }
 
-// parseMap reads a line: "start-limit perms offset maj:min inode   name". The
-// name may hold blanks.
+// parseMap parses a line: "start-limit perms offset maj:min inode   name". The name may
+// contain spaces.
 func parseMap(line string) (m Map, exec bool, err error) {
 	next := func(sep byte, base, bits int) uint64 {
 		var field string
@@ -68,8 +68,7 @@ func parseMap(line string) (m Map, exec bool, err error) {
 	if err == nil && (m.Limit <= m.Start || len(perms) < 4) {
 		err = fmt.Errorf("bad range or permissions")
 	}
-	// The kernel writes a newline in a name as \012, and escapes nothing
-	// else.
+	// The kernel writes a newline in a name as \012, and escapes nothing else.
 	m.Name = strings.ReplaceAll(strings.TrimLeft(line, " "), `\012`, "\n")
 	return m, err == nil && perms[2] == 'x', err
 }

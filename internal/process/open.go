@@ -15,40 +15,40 @@ import (
 	"fulgur/internal/linux/procfs"
 )
 
-// near is what stands for whatever a process sees, as long as it is not known on which
-// file system it lies.
+// near is the place that stands for the file system of a process's files while that is
+// unknown.
 func near(pid int) answer.Place { return answer.Place{Near: procfs.Path(pid, "root")} }
 
-// source is where a mapped file can be had from: a process, the mapping in
-// it, and the process's parent, which often lives longer.
+// source is where a mapped file can be opened from: a process, its mapping, and the
+// process's parent, which often outlives it.
 type source struct {
 	pid, parent  int
 	start, limit uint64
 }
 
-// opened is a file that is open.
+// opened is an open file.
 type opened struct {
-	file *safeopen.File // nil if it could not be opened, or was closed to save descriptors
+	file *safeopen.File // nil if opening failed or it was closed to save descriptors
 	size int64
-	// modified is when it was written last, by its own file system's clock.
+	// modified is the file's mtime, on its file system's clock.
 	modified unix.Timespec
-	gen      uint64 // the inode's generation, 0 where unknown
+	gen      uint64 // the inode's generation, 0 if unknown
 }
 
-// What it takes to look into other users' processes: at the links to what they mapped, in
-// a directory that is the user's alone, and at their roots; and to read what they mapped.
-// What a path below a root leads to is opened without: a process can choose the path, and
-// on some file systems also seem to have mapped what is there.
+// Capabilities for inspecting other users' processes: following the links to their mapped
+// files, which are in a directory that only their user can enter, following their roots,
+// and reading what they mapped. Files found by a path below a root are opened without
+// capabilities: the process can choose the path, and on some file systems also fake
+// having mapped what is there.
 var (
 	toReachMapped = capability.SetOf(capability.SysPtrace, capability.CheckpointRestore, capability.DACReadSearch)
 	toReachRoot   = capability.SetOf(capability.SysPtrace)
 	toRead        = capability.SetOf(capability.DACReadSearch)
 )
 
-// open opens the file with the given identity.
-// It tries, in this order: the process's mapping itself, which leads to the
-// right file whatever became of its path; the path as the process sees it,
-// then as its parent does; and the path in our own mount namespace.
+// open opens the file with the given identity. It tries in this order: the process's
+// mapping itself, which leads to the right file regardless of its path; the path in the
+// root of the process, then of its parent; and the path in our own mount namespace.
 func (s source) open(v *answer.Visit, key FileKey, path string) (opened, error) {
 	attempts := []attempt{
 		{func() (int, error) {
@@ -67,7 +67,7 @@ func (s source) open(v *answer.Visit, key FileKey, path string) (opened, error) 
 		case err == nil:
 			return o, nil
 		case errors.Is(err, fs.ErrPermission):
-			// The remedy is the user's, so this is the error to show.
+			// The user can fix this one, so this is the error to show.
 			result = fmt.Errorf("%w: needs root, or CAP_SYS_PTRACE, CAP_CHECKPOINT_RESTORE and CAP_DAC_READ_SEARCH", err)
 		case errors.Is(err, answer.ErrNone) && !errors.Is(result, fs.ErrPermission):
 			result = err
@@ -78,8 +78,8 @@ func (s source) open(v *answer.Visit, key FileKey, path string) (opened, error) 
 	return opened{}, result
 }
 
-// Open returns the regular file at a path as process pid sees it: the one that a
-// mapping of it will have.
+// Open returns the regular file at a path as process pid sees it. A mapping of that file
+// will have the same File.
 func (t *Table) Open(pid int, path string) (*File, error) {
 	key, err := answer.AskPatiently(t.files.patience, near(pid), func(v *answer.Visit) (FileKey, error) {
 		fd, err := openInRoot(v, pid, path)
@@ -104,9 +104,9 @@ func (t *Table) Open(pid int, path string) (*File, error) {
 	return f, nil
 }
 
-// root returns the directory that stands for "/" where the file with the given
-// identity was mapped from: that of the process or its parent while they live,
-// or ours if the path leads to the file there. It is empty if neither is known.
+// root returns the root directory from which the file was mapped: the root of the process
+// or its parent while they live, or ours if the path leads to the file there. It is empty
+// if neither is known.
 func (s source) root(v *answer.Visit, key FileKey, path string) string {
 	for _, pid := range []int{s.pid, s.parent} {
 		if pid <= 0 {
@@ -139,9 +139,9 @@ type attempt struct {
 	rights capability.Set
 }
 
-// openChecked opens the file that an attempt finds, at path in one place or another,
-// if it is the one with the given identity. What is at a path may be anything, so
-// it is looked at before it is opened.
+// openChecked opens the file that an attempt finds at path, if it is the one with the
+// given identity. There may be anything at the path, so it is checked before it is
+// opened.
 func openChecked(v *answer.Visit, a attempt, key FileKey, path string) (opened, error) {
 	fd, err := a.find()
 	if err != nil {
@@ -161,19 +161,18 @@ func openChecked(v *answer.Visit, a attempt, key FileKey, path string) (opened, 
 	}
 	var ok bool
 	if o.gen, ok = generation(o.file.OS()); ok && key.Gen != 0 && o.gen != key.Gen {
-		_ = o.file.Close() // was not even read
+		_ = o.file.Close() // nothing was read from it
 		return opened{}, ErrFileReplaced
 	}
 	return o, nil
 }
 
-// sameFile compares what stat says with the identity that a mapping shows.
+// sameFile compares the result of stat(2) with the identity shown by a mapping.
 //
-// Their device numbers may differ although the file is the same: mappings
-// show that of the file system's superblock (on overlayfs that of the layer
-// below), while stat on btrfs shows one made up for the subvolume and on
-// overlayfs one of the mount. Such made-up devices have major number 0, so
-// with one of those, the inode alone decides.
+// The device numbers of the same file may differ: mappings show the superblock's (on
+// overlayfs, the lower layer's), while stat shows a made-up number of the subvolume on
+// btrfs and of the mount on overlayfs. Such numbers have major number 0. If either has,
+// only the inode decides.
 func sameFile(st unix.Stat_t, key FileKey) bool {
 	if st.Ino != key.Ino {
 		return false
@@ -182,8 +181,8 @@ func sameFile(st unix.Stat_t, key FileKey) bool {
 	return maj == 0 || maj == key.Maj && unix.Minor(st.Dev) == key.Min
 }
 
-// openInProcess opens what open finds in the directory of process pid, or of
-// a thread that outlived its first one.
+// openInProcess calls open for process pid or, if its first thread has ended, for another
+// of its threads.
 func openInProcess(pid int, open func(id int) (int, error)) (int, error) {
 	fd, err := open(pid)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) {
@@ -194,8 +193,8 @@ func openInProcess(pid int, open func(id int) (int, error)) (int, error) {
 	return fd, err
 }
 
-// openInRoot opens a path as process pid sees it, only to look at it. Links
-// on the way cannot lead out of the process's root.
+// openInRoot opens a path as process pid sees it, as an O_PATH descriptor. Links cannot
+// lead out of the process's root.
 func openInRoot(v *answer.Visit, pid int, path string) (int, error) {
 	if pid <= 0 || !filepath.IsAbs(path) {
 		return -1, fs.ErrNotExist
@@ -208,7 +207,7 @@ func openInRoot(v *answer.Visit, pid int, path string) (int, error) {
 	return safeopen.At(v, root, path)
 }
 
-// rootOf opens the root of process pid, or ours if pid is 0, only to look at it.
+// rootOf opens the root of process pid, or ours if pid is 0, as an O_PATH descriptor.
 func rootOf(pid int) (int, error) {
 	if pid == 0 {
 		return safeopen.Path("/", safeopen.AsUser)
@@ -216,11 +215,11 @@ func rootOf(pid int) (int, error) {
 	return openInProcess(pid, func(id int) (int, error) { return safeopen.Path(procfs.Path(id, "root"), toReachRoot) })
 }
 
-// generation returns the generation number of the file's inode, by which two
-// files that had the same inode number one after the other differ. Not all
-// file systems tell it, and what was only looked at (O_PATH) tells none.
+// generation returns the generation number of the file's inode, which distinguishes files
+// that used the same inode number at different times. Not all file systems support it,
+// and O_PATH descriptors do not.
 func generation(f *os.File) (uint64, bool) {
-	const fsIocGetVersion = 0x80087601 // FS_IOC_GETVERSION of 64-bit machines
+	const fsIocGetVersion = 0x80087601 // FS_IOC_GETVERSION on 64-bit machines
 	gen, err := unix.IoctlGetInt(int(f.Fd()), fsIocGetVersion)
 	return uint64(uint32(gen)), err == nil && gen != 0
 }

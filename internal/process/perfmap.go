@@ -16,26 +16,26 @@ import (
 	"fulgur/internal/linux/procfs"
 )
 
-// openPerfMap opens the perf map of process pid, the file in which a JIT
-// names its code: /tmp/perf-PID.map, in the process's root and with the pid
-// as the process knows it, else as we do. A process that exited leaves
-// neither its root nor its numbers behind, so open the map while it lives.
+// openPerfMap opens the perf map of process pid, in which a JIT names its code:
+// /tmp/perf-PID.map in the process's root, where PID is the process's own view of its ID,
+// or else ours. Open the map while the process lives, because its root and its view of
+// its ID vanish with it.
 //
-// /tmp is open to everyone, so a map counts only if it is a regular file
-// that the process's user, or root, owns. It is opened with what the user of fulgur
-// may do, unless nobody but the process's user can have put it there. The error wraps fs.ErrNotExist if
-// there is none, and [answer.ErrNone] if a file system on the way does not answer. The
+// Everyone can write to /tmp, so a map counts only if it is a regular file that belongs
+// to the process's user or to root. It is opened with the privileges of fulgur's user,
+// unless only the process's user can have put it there. The error wraps fs.ErrNotExist if
+// there is no map, and [answer.ErrNone] if a file system on the way does not respond. The
 // caller closes the file.
 func openPerfMap(patience *answer.Patience, pid int) (*safeopen.File, error) {
 	return askPerfMap(patience, pid, func(v *answer.Visit) (*safeopen.File, error) { return visitPerfMap(v, pid) })
 }
 
-// askPerfMap calls open for the perf map of process pid, within the time that patience allows.
+// askPerfMap calls open for the perf map of process pid with the time limit of patience.
 func askPerfMap(patience *answer.Patience, pid int, open func(*answer.Visit) (*safeopen.File, error)) (*safeopen.File, error) {
 	f, err := answer.AskPatiently(patience, near(pid), open,
 		func(late *safeopen.File, err error) {
 			if err == nil {
-				_ = late.Close() // it is looked for again
+				_ = late.Close() // it will be looked for again
 			}
 		})
 	if err != nil {
@@ -44,7 +44,7 @@ func askPerfMap(patience *answer.Patience, pid int, open func(*answer.Visit) (*s
 	return f.With(patience), nil
 }
 
-// visitPerfMap is [openPerfMap] for who may wait.
+// visitPerfMap is like [openPerfMap] but may block.
 func visitPerfMap(v *answer.Visit, pid int) (*safeopen.File, error) {
 	place, err := findPerfMapPlace(pid)
 	if err != nil {
@@ -54,15 +54,16 @@ func visitPerfMap(v *answer.Visit, pid int) (*safeopen.File, error) {
 	return place.open(v)
 }
 
-// perfMapPlace is where the perf map of a process is, or will be. It outlives the
-// process: some JITs write their map as the very last thing that they do.
+// perfMapPlace is where the perf map of a process is or will appear. It outlives the
+// process: some JITs write their map as their last action.
 type perfMapPlace struct {
 	pid, nspid int
 	uid        uint32   // of the process
-	root       *os.File // its root, only to look at
+	root       *os.File // its root, an O_PATH descriptor
 }
 
-// findPerfMapPlace returns that of process pid, which is alive. The caller closes it.
+// findPerfMapPlace returns the place of process pid, which must be alive. The caller
+// closes it.
 func findPerfMapPlace(pid int) (*perfMapPlace, error) {
 	status, err := procfs.ReadFile(pid, "status")
 	if err != nil {
@@ -79,7 +80,7 @@ func findPerfMapPlace(pid int) (*perfMapPlace, error) {
 	return &perfMapPlace{pid, nspid, uid, os.NewFile(uintptr(root), "/")}, nil
 }
 
-// close closes the place, once nobody opens the map any more.
+// close releases the place.
 func (p *perfMapPlace) close() { _ = p.root.Close() } // O_PATH
 
 // open opens the map, see [openPerfMap].
@@ -88,7 +89,8 @@ func (p *perfMapPlace) open(v *answer.Visit) (f *safeopen.File, err error) {
 	if err != nil {
 		return nil, err
 	}
-	// The descriptor stays open meanwhile, though the place may be closed.
+	// Control keeps the descriptor open during the call, even if the place is closed
+	// concurrently.
 	if err := conn.Control(func(root uintptr) { f, err = openOwned(v, int(root), perfMapPath(p.nspid), p.uid) }); err != nil {
 		return nil, err
 	}
@@ -103,11 +105,11 @@ func (p *perfMapPlace) open(v *answer.Visit) (f *safeopen.File, err error) {
 	return openOwned(v, root, perfMapPath(p.pid), p.uid)
 }
 
-// perfMapPath returns the traditional path of the perf map of pid.
+// perfMapPath returns the conventional path of the perf map of pid.
 func perfMapPath(pid int) string { return "/tmp/perf-" + strconv.Itoa(pid) + ".map" }
 
-// openOwned opens the regular file at path below the directory that root is a descriptor
-// of, if uid or root owns it.
+// openOwned opens the regular file at path below the directory descriptor root, if uid or
+// root owns it.
 func openOwned(v *answer.Visit, root int, path string, uid uint32) (*safeopen.File, error) {
 	fd, err := safeopen.EntryAt(v, root, path)
 	if err != nil {
@@ -135,9 +137,9 @@ func openOwned(v *answer.Visit, root int, path string, uid uint32) (*safeopen.Fi
 	})
 }
 
-// rightsOfPerfMap returns the capabilities to open a perf map of a process of user uid
-// with: many JITs write one that only their user may read. But everyone can put links
-// into /tmp, which lead to that user's other files.
+// rightsOfPerfMap returns the capabilities for opening a perf map of user uid. Many JITs
+// write maps that only their user may read. But everyone can create links in /tmp, and
+// these may lead to other files of that user.
 func rightsOfPerfMap(st *unix.Stat_t, uid uint32) capability.Set {
 	if safeopen.Regular(st) == nil && st.Uid == uid && st.Nlink == 1 {
 		return toRead
@@ -145,9 +147,8 @@ func rightsOfPerfMap(st *unix.Stat_t, uid uint32) capability.Set {
 	return safeopen.AsUser
 }
 
-// parseStatus returns the user that owns the files a process creates, and
-// the process's pid in its innermost pid namespace, from its
-// /proc/PID/status, see proc_pid_status(5).
+// parseStatus parses a /proc/PID/status, see proc_pid_status(5). It returns the user that
+// owns the files a process creates, and the process's pid in its innermost pid namespace.
 func parseStatus(status []byte) (uid uint32, nspid int, err error) {
 	// Uid: real, effective, saved, file system. NSpid: outermost to innermost.
 	uids, pids := statusFields(status, "Uid:"), statusFields(status, "NSpid:")
@@ -162,7 +163,7 @@ func parseStatus(status []byte) (uid uint32, nspid int, err error) {
 	return uint32(u), nspid, err
 }
 
-// statusFields returns the words of the line that starts with key.
+// statusFields returns the fields of the line with the given key.
 func statusFields(status []byte, key string) [][]byte {
 	for line := range bytes.Lines(status) {
 		if rest, ok := bytes.CutPrefix(line, []byte(key)); ok {

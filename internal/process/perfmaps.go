@@ -15,26 +15,25 @@ import (
 	"fulgur/internal/linux/monotonic"
 )
 
-// PerfMap is what a process's perf map said while it stood for the same code:
-// until the process ran another program, or wrote the map from its beginning
-// again. It holds all that was in the file when it was last looked at.
+// PerfMap is a version of a process's perf map. It ends when the process executes another
+// program or rewrites the map from its beginning. It holds the file's contents as of the
+// last update.
 type PerfMap struct {
 	pid  int
-	from uint64   // when it began to hold, if it took another's place
-	next *PerfMap // what took its place
+	from uint64   // when it became valid, if it replaced another one
+	next *PerfMap // the version that replaced it
 
-	// file is followed until something takes the map's place or the process
-	// ends; nil if there is none, or none yet.
+	// file is followed until another version replaces this one or the process ends. nil
+	// if the file does not exist (yet).
 	file  *safeopen.File
-	place *perfMapPlace // where the file may still come; nil if there is one, or it is not known
-	mtime unix.Timespec // of the file as kept
+	place *perfMapPlace // where the file may still appear; nil if file is open or the place is unknown
+	mtime unix.Timespec // of the copied contents
 	kept  spooled
 	err   error
 }
 
-// ReaderAt returns a reader of the map and its size in bytes, or an error
-// that says why there is none: it wraps fs.ErrNotExist if the process wrote
-// no map.
+// ReaderAt returns a reader of the map and its size in bytes. The error tells why there
+// is none: it wraps fs.ErrNotExist if the process wrote no map.
 func (m *PerfMap) ReaderAt() (io.ReaderAt, int64, error) {
 	if m.err != nil && m.kept.size == 0 {
 		return nil, 0, m.err
@@ -42,14 +41,15 @@ func (m *PerfMap) ReaderAt() (io.ReaderAt, int64, error) {
 	return &m.kept, m.kept.size, nil
 }
 
-// PID returns the number of the process that wrote the map.
+// PID returns the ID of the process that wrote the map.
 func (m *PerfMap) PID() int { return m.pid }
 
-// Incomplete returns why the reader of a map has not all of it, nil if it has.
+// Incomplete returns the reason if the map's reader lacks part of it, or nil if it is
+// complete.
 func (m *PerfMap) Incomplete() error { return m.err }
 
-// Snapshot returns what the map and those after it say now. Unlike them it can be
-// read while the table follows the maps.
+// Snapshot returns a copy of the map and its later versions that can be read while the
+// table keeps following the maps.
 func (m *PerfMap) Snapshot() *PerfMap {
 	if m == nil {
 		return nil
@@ -58,12 +58,12 @@ func (m *PerfMap) Snapshot() *PerfMap {
 	return &PerfMap{pid: m.pid, from: m.from, next: m.next.Snapshot(), kept: kept, err: m.err}
 }
 
-// Next returns the map that the same program wrote in this one's place, nil
-// if there is none. Where a JIT writes all its code again and again, it is
-// the next map that has the youngest code of this one's time.
+// Next returns the version that replaced this one while the program was the same, or nil.
+// If a JIT rewrites its whole map repeatedly, the youngest code of this version's time is
+// in the next version.
 func (m *PerfMap) Next() *PerfMap { return m.next }
 
-// at returns the version of the map that held at the given time.
+// at returns the version of the map that was valid at the given time.
 func (m *PerfMap) at(time uint64) *PerfMap {
 	for m.next != nil && m.next.from <= time {
 		m = m.next
@@ -71,7 +71,7 @@ func (m *PerfMap) at(time uint64) *PerfMap {
 	return m
 }
 
-// update keeps what was added to the file, unless it was written anew.
+// update copies what was appended to the file, unless the file was rewritten.
 func (m *PerfMap) update() (rewritten bool) {
 	st, err := m.file.Now()
 	if err != nil {
@@ -79,7 +79,7 @@ func (m *PerfMap) update() (rewritten bool) {
 		return false
 	}
 	if errors.Is(m.err, answer.ErrNone) {
-		m.err = nil // it answers again
+		m.err = nil // it responds again
 	}
 	if st.Size == m.kept.size && st.Mtim == m.mtime {
 		return false
@@ -94,8 +94,8 @@ func (m *PerfMap) update() (rewritten bool) {
 	return false
 }
 
-// matches reports whether the file still has what was last kept of it, where
-// it was.
+// matches reports whether the end of the copied contents is still in the file at the same
+// place.
 func (m *PerfMap) matches() bool {
 	n := min(m.kept.size, 4096)
 	was, is := make([]byte, n), make([]byte, n)
@@ -106,8 +106,7 @@ func (m *PerfMap) matches() bool {
 	return errors.Is(err, answer.ErrNone) || err == nil && bytes.Equal(was, is)
 }
 
-// replaced returns the file that is now at the path of the map, if it is no
-// longer the one that is followed.
+// replaced returns the file at the map's path if it is no longer the followed one.
 func (m *PerfMap) replaced(patience *answer.Patience) *safeopen.File {
 	st, err := m.file.Now()
 	if err != nil || st.Nlink > 0 {
@@ -115,37 +114,37 @@ func (m *PerfMap) replaced(patience *answer.Patience) *safeopen.File {
 	}
 	f, err := openPerfMap(patience, m.pid)
 	if err != nil {
-		return nil // a program that ends removes its map
+		return nil // a program that ends may remove its map
 	}
 	return f
 }
 
-// perfMaps follows the perf maps of the processes that were met in JIT code.
+// perfMaps follows the perf maps of processes that were sampled in JIT code.
 type perfMaps struct {
-	followed map[int]*PerfMap // the newest of each process, by pid
+	followed map[int]*PerfMap // the newest version of each process, by pid
 	spool    spool
 	patience *answer.Patience
 	missed   time.Time // when missing maps were last looked for
 }
 
-// missingEvery is how often maps that are not there are looked for: most
-// programs with a JIT never write one.
+// missingEvery is how often missing maps are looked for. Most programs with a JIT never
+// write one.
 const missingEvery = time.Second
 
-// open begins to follow the map of process pid.
+// open starts to follow the map of process pid.
 func (p *perfMaps) open(pid int) *PerfMap {
 	m := &PerfMap{pid: pid, kept: spooled{in: &p.spool}}
 	m.file, m.err = openPerfMap(p.patience, pid)
 	if m.file != nil {
 		m.update()
 	} else if errors.Is(m.err, fs.ErrNotExist) {
-		m.place, _ = findPerfMapPlace(pid) // which may have ended, and then wrote none
+		m.place, _ = findPerfMapPlace(pid) // the process may have ended without writing one
 	}
 	p.followed[pid] = m
 	return m
 }
 
-// find opens the map if there is one by now, even if the process has just ended.
+// find opens the map if it exists by now, even if the process has just ended.
 func (p *perfMaps) find(m *PerfMap) {
 	m.file, m.err = openPerfMap(p.patience, m.pid)
 	if m.file == nil && m.place != nil && !errors.Is(m.err, answer.ErrNone) {
@@ -156,7 +155,7 @@ func (p *perfMaps) find(m *PerfMap) {
 	}
 }
 
-// forgetPlace closes the place where the map might have come.
+// forgetPlace closes the place where the map might have appeared.
 func (m *PerfMap) forgetPlace() {
 	if m.place != nil {
 		m.place.close()
@@ -164,8 +163,7 @@ func (m *PerfMap) forgetPlace() {
 	}
 }
 
-// follow brings all maps up to date, and calls fn for each process that began
-// another.
+// follow updates all maps, and calls fn for each process that began a new version.
 func (p *perfMaps) follow(fn func(pid int)) {
 	missing := time.Since(p.missed) >= missingEvery
 	if missing {
@@ -194,9 +192,9 @@ func (p *perfMaps) follow(fn func(pid int)) {
 	}
 }
 
-// leave takes what is left of the map of process pid, which has ended or runs
-// another program from now on, and follows it no longer. If there was no map before, it
-// may have one now: Java's DumpPerfMapAtExit writes it at the end.
+// leave copies the rest of the map of process pid, which has ended or executed another
+// program, and stops following it. A missing map may exist by now: Java's
+// DumpPerfMapAtExit writes it at the end.
 func (p *perfMaps) leave(pid int) {
 	m := p.followed[pid]
 	if m == nil {
@@ -214,7 +212,7 @@ func (p *perfMaps) leave(pid int) {
 	}
 }
 
-// close stops following, and drops what was kept.
+// close stops following and drops the copies.
 func (p *perfMaps) close() error {
 	for pid := range p.followed {
 		p.leave(pid)

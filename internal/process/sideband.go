@@ -13,13 +13,13 @@ import (
 	"fulgur/internal/linux/perfevent"
 )
 
-// Sideband hears of what all processes do: one software event that counts
-// nothing on each CPU, and its ring. The zero Sideband listens on no CPU. It is not safe
-// for concurrent use.
+// Sideband receives the mapping, fork, exec and exit records of all processes, from a
+// dummy software event and its ring on each CPU. The zero Sideband listens on no CPU. It
+// is not safe for concurrent use.
 type Sideband struct {
 	pages   int
 	cpus    map[int]listener
-	pending []perfevent.Record // read, but not in order yet
+	pending []perfevent.Record // read, but not yet in order
 }
 
 type listener struct {
@@ -27,8 +27,8 @@ type listener struct {
 	ring  *perfevent.Ring
 }
 
-// OpenSideband starts to listen on the given CPUs, with rings of pages data
-// pages (a power of two) each. CPUs that are offline by now are left out.
+// OpenSideband starts to listen on the given CPUs, each with a ring of pages data pages
+// (a power of two). CPUs that are offline by now are skipped.
 func OpenSideband(cpus []int, pages int) (*Sideband, error) {
 	s := &Sideband{pages: pages, cpus: map[int]listener{}}
 	for _, cpu := range cpus {
@@ -39,8 +39,8 @@ func OpenSideband(cpus []int, pages int) (*Sideband, error) {
 	return s, nil
 }
 
-// AddCPU starts to listen on cpu, which came online, again if it was there
-// before: the kernel stops the events of a CPU that goes offline.
+// AddCPU starts to listen on cpu, which came online. It also replaces an existing
+// listener, because the kernel stops the events of a CPU that goes offline.
 func (s *Sideband) AddCPU(cpu int) error {
 	event, err := perfevent.Open(perfevent.Attr{
 		Type: unix.PERF_TYPE_SOFTWARE, Config: unix.PERF_COUNT_SW_DUMMY,
@@ -63,14 +63,14 @@ func (s *Sideband) AddCPU(cpu int) error {
 	return nil
 }
 
-// end keeps what a listener still has and closes it.
+// end drains a listener and closes it.
 func (s *Sideband) end(l listener) error {
 	_, err := l.ring.Read(s.keep)
 	return errors.Join(err, l.event.Close())
 }
 
-// FollowCPUs listens on CPUs that came online, anew on those that were offline
-// for a moment, and no more on those that are offline.
+// FollowCPUs starts to listen on CPUs that came online, restarts CPUs that were briefly
+// offline, and stops on CPUs that are offline.
 func (s *Sideband) FollowCPUs(online []int) error {
 	if s.pages == 0 {
 		return nil
@@ -95,10 +95,9 @@ func (s *Sideband) FollowCPUs(online []int) error {
 	return nil
 }
 
-// FDs returns the descriptors, in no order, that poll as readable when a ring
-// is half full. To tell of every record would cost whoever caused it an
-// interrupt each, on a machine that may run a thousand forks a second; so
-// whoever wants to hear of a record soon must drain now and then.
+// FDs returns descriptors, in no particular order, that poll as readable when a ring is
+// half full. A wake-up for every record would cost an interrupt each, on a machine that
+// may fork a thousand times a second. To see records sooner, call Drain regularly.
 func (s *Sideband) FDs() []int {
 	fds := make([]int, 0, len(s.cpus))
 	for _, l := range s.cpus {
@@ -107,12 +106,12 @@ func (s *Sideband) FDs() []int {
 	return fds
 }
 
-// Drain hands everything that happened before the call to fn, in order of
-// time across the CPUs. lost is the number of records that the kernel
-// dropped; fn gets a [perfevent.Lost] for those too.
+// Drain calls fn with all records from before the call, in order of time across the CPUs.
+// lost is the number of records that the kernel dropped; fn receives a [perfevent.Lost]
+// for those too.
 func (s *Sideband) Drain(fn func(perfevent.Record)) (lost uint64, err error) {
-	// While one ring is read others are written, so only what was recorded
-	// before the first was read can be put in order now.
+	// While one ring is read, others are written. So only records from before the first
+	// read can be ordered now.
 	until := monotonic.Now()
 	for cpu, l := range s.cpus {
 		n, rerr := l.ring.Read(s.keep)
@@ -131,7 +130,7 @@ func (s *Sideband) Drain(fn func(perfevent.Record)) (lost uint64, err error) {
 	return lost, err
 }
 
-// keep notes a record until it can be put in order.
+// keep stores a record until it can be ordered.
 func (s *Sideband) keep(r perfevent.Record) { s.pending = append(s.pending, r) }
 
 // Close stops listening.

@@ -9,19 +9,18 @@ import (
 	"slices"
 )
 
-// spool keeps copies of files that others may truncate at any time. They lie
-// in one temporary file without a name, which costs no memory of ours.
+// spool keeps copies of files that others may truncate at any time, in one unnamed
+// temporary file rather than in memory.
 type spool struct {
-	file        *os.File // nil until something is kept
+	file        *os.File // nil until the first append
 	size, limit int64
 }
 
-// spoolLimit bounds what is kept, in bytes: who writes the files may write
-// without end.
+// spoolLimit bounds the copies, in bytes. The writers of the files may never stop.
 const spoolLimit = 256 << 20
 
-// append copies n bytes of r from off on to the end of the spool, or as many
-// as r has and the spool takes.
+// append copies n bytes of r from offset off to the end of the spool, or fewer if r or
+// the spool's limit ends.
 func (s *spool) append(r io.ReaderAt, off, n int64) (copied int64, err error) {
 	if s.file == nil {
 		if s.file, err = os.CreateTemp("", "fulgur-perfmaps-"); err != nil {
@@ -50,18 +49,18 @@ func (s *spool) close() error {
 	return s.file.Close()
 }
 
-// spooled is the copy of the beginning of a file that grows. Once it is
-// complete, several goroutines may read it.
+// spooled is a copy of the beginning of a growing file. Once it is complete, it is safe
+// for concurrent reads.
 type spooled struct {
 	in     *spool
 	chunks []chunk
 	size   int64
 }
 
-// chunk is size bytes of a file from off on, which lie in the spool from at on.
+// chunk is size bytes of a file at offset off, which are in the spool at offset at.
 type chunk struct{ off, at, size int64 }
 
-// append keeps n more bytes of r, the file.
+// append copies the next n bytes of r, the file.
 func (f *spooled) append(r io.ReaderAt, n int64) error {
 	at := f.in.size
 	copied, err := f.in.append(r, f.size, n)

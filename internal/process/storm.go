@@ -10,18 +10,18 @@ import (
 	"fulgur/internal/linux/procfs"
 )
 
-// What a process may map before its records are no longer followed one by one: maxFollowed
-// records in each window. A dynamic loader that maps 500 libraries, or a JIT that makes
-// each function executable on its own, stays far below.
+// Above maxFollowed records in a window, a process's mapping records are no longer
+// followed one by one. A dynamic loader that maps 500 libraries, or a JIT that makes each
+// function executable separately, stays far below.
 const (
 	maxFollowed = 1000
 	stormWindow = uint64(100 * time.Millisecond)
-	// stormRest is how much longer the window is for each mapping of the process, since
-	// these are read from /proc at its end.
+	// stormRest lengthens the window for each mapping of the process, since the mappings
+	// are read from /proc at its end.
 	stormRest = uint64(100 * time.Microsecond)
 )
 
-// storm is a process that maps code.
+// storm counts the mapping records of a process.
 type storm struct {
 	from, length uint64 // the window
 	records      int    // in the window
@@ -30,18 +30,18 @@ type storm struct {
 }
 
 // Storm is a process that mapped code more often than the table followed. Its records
-// crowd out those of other processes, which come through the same rings.
+// crowd out those of other processes from the shared rings.
 type Storm struct {
 	PID int
-	// Comm is the name of the process, empty if it had ended before it was read.
+	// Comm is the process's name, or empty if it ended before the name was read.
 	Comm string
-	// Skipped is the number of records that were not followed, PerSecond the highest
+	// Skipped is the number of records that were not followed. PerSecond is the highest
 	// rate of records.
 	Skipped, PerSecond uint64
 }
 
-// Storms returns the processes that mapped code more often than the table followed,
-// worst first.
+// Storms returns the processes that mapped code more often than the table followed, worst
+// first.
 func (t *Table) Storms() []Storm {
 	var list []Storm
 	for s := range maps.Values(t.storms) {
@@ -55,9 +55,8 @@ func (t *Table) Storms() []Storm {
 	return list
 }
 
-// skip reports whether a record of process pid, which maps code, is one too many. What
-// the process has mapped is then read from /proc when the window is over, and somebody
-// asks.
+// skip reports whether to skip a mapping record of process pid. The process's mappings
+// are then read from /proc at the next query after the window.
 func (t *Table) skip(pid int, time uint64) bool {
 	s := t.storms[pid]
 	if s == nil {
@@ -72,7 +71,7 @@ func (t *Table) skip(pid int, time uint64) bool {
 		return false
 	}
 	if !s.skipping && s.Comm == "" {
-		comm, _ := procfs.ReadFile(pid, "comm") // it may be gone
+		comm, _ := procfs.ReadFile(pid, "comm") // the process may be gone
 		s.Comm = strings.TrimSuffix(string(comm), "\n")
 	}
 	s.skipping = true
@@ -80,7 +79,7 @@ func (t *Table) skip(pid int, time uint64) bool {
 	return true
 }
 
-// calm begins another window of s.
+// calm starts a new window of s.
 func (t *Table) calm(s *storm, now uint64) {
 	if !s.skipping {
 		s.from, s.length, s.records = now, stormWindow, 0
@@ -97,8 +96,8 @@ func (t *Table) calm(s *storm, now uint64) {
 	t.mapped(s.PID)
 }
 
-// calmAll begins another window of those whose window is over, and forgets the
-// processes that are gone and were calm.
+// calmAll starts a new window for each process whose window is over, and forgets
+// processes that are gone and stayed below the limit.
 func (t *Table) calmAll(now uint64) {
 	for pid, s := range t.storms {
 		switch {

@@ -6,10 +6,9 @@ import (
 	"fulgur/internal/linux/procfs"
 )
 
-// survivor returns a thread of process pid that has not ended: the first one,
-// whose number is pid, or if that has ended before the others, one of them;
-// 0 if the process is gone. What an ended thread had open or mapped /proc
-// shows no more, so it is the survivor's directory to look into.
+// survivor returns a thread of process pid that has not ended: the first thread, whose ID
+// is pid, or else one of the others. It returns 0 if the process is gone. /proc does not
+// show the files and mappings of an ended thread, so use the survivor's directory.
 func survivor(pid int) (tid int) {
 	if lives(pid) {
 		return pid
@@ -26,8 +25,8 @@ func survivor(pid int) (tid int) {
 	return 0
 }
 
-// lives reports whether thread tid has not ended. The first thread of a
-// process stays in /proc, as a zombie, until the others have ended too.
+// lives reports whether thread tid has not ended. The first thread of a process stays in
+// /proc, as a zombie, until the others have ended too.
 func lives(tid int) bool {
 	stat, err := procfs.ReadFile(tid, "stat")
 	if err != nil {

@@ -13,26 +13,25 @@ import (
 	"fulgur/internal/linux/procfs"
 )
 
-// Options are a table's settings; the zero value has a default for each.
+// Options configures a [Table]. The zero value selects the defaults.
 type Options struct {
-	// MaxOpenFiles bounds the mapped files that are kept open, 4096 if 0.
-	// Beyond it, those that no stack has met are closed first; they are
-	// opened again when read, if they still can be.
+	// MaxOpenFiles bounds the mapped files that are kept open; 0 means 4096. Above the
+	// limit, files that no stack refers to are closed first. Closed files are reopened on
+	// reading, if still possible.
 	MaxOpenFiles int
-	// Sync drains the sideband into the table. It is called after /proc
-	// was read for a process, to learn whether the process has left for
-	// another program in the meantime, which would make what was read
-	// untrue of the past.
+	// Sync drains the sideband into the table. It is called after /proc was read for a
+	// process. If the process has executed another program in the meantime, the mappings
+	// read do not apply to the past.
 	Sync func()
 }
 
-// Table knows what was mapped where in every process. Apart from the files it
-// hands out, it is not safe for concurrent use.
+// Table tracks the mappings of every process over time. Apart from the files it returns,
+// it is not safe for concurrent use.
 type Table struct {
-	images   map[int]*image // the newest of each pid
+	images   map[int]*image // the newest image of each pid
 	files    *files
 	perfMaps perfMaps
-	storms   map[int]*storm // of those that mapped code lately, or too often
+	storms   map[int]*storm // processes that mapped code lately, or too often
 	late     lateMaps
 	sync     func()
 	replaced func(pid int)
@@ -41,18 +40,18 @@ type Table struct {
 	gone     uint64
 }
 
-// Location is the place of an address.
+// Location is the result of resolving an address.
 type Location struct {
 	Kind Kind
-	// File is the mapped file, for KindFile alone. (A file in memory that is
-	// not an ELF file is taken for a JIT's code, and is KindAnon.)
+	// File is the mapped file; it is set only for KindFile. A memfd that is not an ELF
+	// file is assumed to be JIT code, and is KindAnon.
 	File *File
-	// Offset is the place in the file for KindFile, else the address itself.
+	// Offset is the offset in the file for KindFile, and otherwise the address itself.
 	Offset uint64
-	// MapStart and MapLimit are the ends of the mapping and MapOffset the
-	// file offset of MapStart; all are 0 for KindUnknown.
+	// MapStart and MapLimit delimit the mapping, and MapOffset is the file offset of
+	// MapStart. All are 0 for KindUnknown.
 	MapStart, MapLimit, MapOffset uint64
-	// PerfMap is what may name the code, for KindAnon alone.
+	// PerfMap may name the code; it is set only for KindAnon.
 	PerfMap *PerfMap
 }
 
@@ -70,15 +69,15 @@ func NewTable(o Options) *Table {
 	return t
 }
 
-// OnReplaced has fn called whenever executable memory of a running process
-// may have been replaced by other code at the same addresses, other than by
-// an exec: equal stacks from before and after are then not the same. It may
-// be called for replacements of memory that no stack has met.
+// OnReplaced sets fn to be called whenever executable memory of a running process may
+// have been replaced by other code at the same addresses, except by an exec. Equal stacks
+// from before and after that are not the same. The replaced memory need not have been
+// part of any stack.
 func (t *Table) OnReplaced(fn func(pid int)) { t.replaced = fn }
 
-// Apply notes what a sideband record tells. Records should come in order of
-// time, as [Sideband.Drain] hands them out. A [perfevent.Lost] is followed by
-// an [Table.Invalidate].
+// Apply processes a sideband record. Records should come in order of time, as
+// [Sideband.Drain] delivers them. A [perfevent.Lost] must be followed by a call of
+// [Table.Invalidate].
 func (t *Table) Apply(r perfevent.Record) {
 	t.now = max(t.now, r.When())
 	switch r := r.(type) {
@@ -86,21 +85,21 @@ func (t *Table) Apply(r perfevent.Record) {
 		t.mmap(r)
 	case perfevent.Comm:
 		if r.Exec {
-			// The kernel reports the exec when the old address space is
-			// gone and nothing of the new program is mapped yet.
+			// The kernel reports an exec after the old address space is gone and before
+			// anything of the new program is mapped.
 			t.push(r.PID, &image{from: r.Time})
 		}
 	case perfevent.Fork:
 		switch i := t.images[r.PID]; {
-		case r.PID <= 0: // foreign to our pid namespace
+		case r.PID <= 0: // outside our pid namespace
 		case r.PID != r.PPID:
 			t.push(r.PID, t.image(r.PPID).fork(r.PPID, r.Time))
 		case i != nil:
 			i.threaded = true
 		}
 	case perfevent.Exit:
-		// What ends after the first thread are the others; who is last, no
-		// record tells.
+		// The remaining threads end after the first one; no record tells which thread is
+		// the last.
 		if i := t.images[r.PID]; i != nil && (r.TID == r.PID || i.exit != 0) {
 			i.exit = r.Time
 		}
@@ -110,13 +109,13 @@ func (t *Table) Apply(r perfevent.Record) {
 }
 
 // Applied tells the table that there are no more records for now. The table then opens
-// the files that the records named; otherwise it does so at the next query.
+// the files named by the records, rather than at the next query.
 func (t *Table) Applied() {
 	t.calmAll(monotonic.Now())
 	t.files.openQueued()
 }
 
-// image returns the newest image of a pid; a pid not met before has been
+// image returns the newest image of a pid. A pid not seen before is assumed to have been
 // running all along.
 func (t *Table) image(pid int) *image {
 	i := t.images[pid]
@@ -127,7 +126,7 @@ func (t *Table) image(pid int) *image {
 	return i
 }
 
-// push makes i what the pid runs from i.from on.
+// push makes i the image of the pid from i.from on.
 func (t *Table) push(pid int, i *image) {
 	if old := t.images[pid]; old != nil {
 		i.prev = old
@@ -160,8 +159,7 @@ func (t *Table) mmap(r perfevent.Mmap2) {
 	t.mapped(r.PID)
 }
 
-// mapping turns what the kernel tells of a mapping into ours, and queues its file to be
-// opened.
+// mapping converts m and queues its file for opening.
 func (t *Table) mapping(m Map, gen uint64, pid, parent int) mapping {
 	mapped := mapping{start: m.Start, limit: m.Limit, off: m.Offset, kind: classify(m.Name, m.Ino)}
 	if mapped.kind != KindFile {
@@ -180,12 +178,12 @@ func (t *Table) mapping(m Map, gen uint64, pid, parent int) mapping {
 	return mapped
 }
 
-// vsyscall is the page of legacy system calls on amd64, at the same place in
-// every process. Other machines have no user space up there.
+// vsyscall is the page of legacy system calls on amd64, at the same address in every
+// process. Other machines have no user space there.
 const vsyscall = 0xffffffffff600000
 
-// Resolve returns the place of a user-space address of process pid at the
-// given time. All records up to that time should have been applied.
+// Resolve returns the location of a user-space address of process pid at the given time.
+// Apply all records up to that time first.
 func (t *Table) Resolve(pid int, addr, time uint64) Location {
 	if pid <= 0 {
 		return Location{Offset: addr}
@@ -215,17 +213,17 @@ func (t *Table) Resolve(pid int, addr, time uint64) Location {
 	}
 	if m.file != nil {
 		l.Offset = addr - m.start + m.off
-		if period := t.files.period.Load(); m.file.met.Load() != period { // keeps the cache line shared
+		if period := t.files.period.Load(); m.file.met.Load() != period { // avoids writing to a shared cache line
 			m.file.met.Store(period)
 		}
 	}
 	return l
 }
 
-// load reads the base of i, an image of process pid, from /proc: from the
-// process that it began with, or if that is gone or runs something else by
-// now, from pid. The order matters for short-lived children: between fork and
-// exec they are their parent's image, and by now may have left it.
+// load reads the base of i, an image of process pid, from /proc: through the process it
+// began with or, if that is gone or runs another program by now, through pid. The order
+// matters for short-lived children, which share their parent's image only between fork
+// and exec.
 func (t *Table) load(pid int, i *image) {
 	i.asked = true
 	b := i.base
@@ -241,7 +239,7 @@ func (t *Table) load(pid int, i *image) {
 		}
 		maps, err := t.baseMaps(candidate, b)
 		if errors.Is(err, answer.ErrNone) {
-			i.asked = false // it may answer later
+			i.asked = false // it may respond later
 			return
 		}
 		if err == nil && t.sync != nil {
@@ -264,25 +262,26 @@ func (t *Table) load(pid int, i *image) {
 	}
 }
 
-// runs reports whether process pid still runs what has b as its base.
+// runs reports whether process pid still runs an image with base b.
 func (t *Table) runs(pid int, b *base) bool {
 	i := t.images[pid]
 	return i != nil && i.base == b
 }
 
-// errNoMaps: a kernel thread, or a process about to exit or amid an exec.
+// errNoMaps means a kernel thread, or a process that is exiting or in the middle of an
+// exec.
 var errNoMaps = errors.New("no executable mappings")
 
-// Maps returns the executable mappings of process pid as /proc has them now. Reading
-// them waits for threads that change them, and these may wait for a file system that does
-// not answer. The error then wraps [answer.ErrNone].
+// Maps returns the current executable mappings of process pid from /proc. Reading them
+// may block on threads that change them, which in turn may wait for a file system that
+// does not respond. The error then wraps [answer.ErrNone].
 func (t *Table) Maps(pid int) ([]Map, error) {
 	return answer.AskPatiently(t.files.patience, near(pid), func(*answer.Visit) ([]Map, error) { return readMaps(pid) },
-		func([]Map, error) {}) // what is late may be untrue by now
+		func([]Map, error) {}) // a late result may be stale
 }
 
-// baseMaps is [Table.Maps] of what b began with. An answer that came too late holds
-// as long as the process runs the same image: what it mapped since, records tell.
+// baseMaps is like [Table.Maps] for the image of b. A late answer remains valid while the
+// process runs the same image, since records report later mappings.
 func (t *Table) baseMaps(pid int, b *base) ([]Map, error) {
 	if maps, ok := t.late.take(b); ok {
 		return maps, nil
@@ -295,14 +294,14 @@ func (t *Table) baseMaps(pid int, b *base) ([]Map, error) {
 		})
 }
 
-// Unread reports whether the table does not know yet what process pid had mapped when the
-// table first met it, because /proc has not answered in time. It may answer later.
+// Unread reports whether the table does not know the initial mappings of process pid
+// because /proc has not responded in time. It may respond later.
 func (t *Table) Unread(pid int) bool {
 	i := t.images[pid]
 	return i != nil && i.unread()
 }
 
-// readMaps is [Table.Maps] for who may wait.
+// readMaps is like [Table.Maps] but may block.
 func readMaps(pid int) ([]Map, error) {
 	b, err := procfs.ReadFile(pid, "maps")
 	if err != nil {
@@ -322,18 +321,18 @@ func readMaps(pid int) ([]Map, error) {
 	return maps, err
 }
 
-// Invalidate says that records were lost: what is known of the running
-// processes may no longer hold. Each is read anew when it is next asked
-// about; those that are gone by then are left at what was known.
+// Invalidate reports that records were lost, so that known mappings of running processes
+// may be stale. The table reads each process again when it is next asked about. For
+// processes that are gone by then, it keeps the known state.
 func (t *Table) Invalidate() {
 	for pid, i := range t.images {
 		t.invalidate(pid, i)
 	}
 }
 
-// invalidate says so of process pid, whose image is i.
+// invalidate invalidates process pid, whose image is i.
 func (t *Table) invalidate(pid int, i *image) {
-	// An image that holds nothing yet has nothing to lose.
+	// An empty image has nothing to lose.
 	if i.base != nil && !i.base.read && len(i.live) == 0 {
 		i.asked = false
 		return
@@ -344,9 +343,8 @@ func (t *Table) invalidate(pid int, i *image) {
 	})
 }
 
-// Forget drops what nothing later than before, the time of the oldest stack
-// that may still come, can need: processes that exited, and mappings that
-// were displaced, by then.
+// Forget drops processes that exited and mappings that were displaced before the given
+// time. That is the time of the oldest stack that may still arrive.
 func (t *Table) Forget(before uint64) {
 	for pid, i := range t.images {
 		if i.exit != 0 && i.exit < before {
@@ -355,19 +353,19 @@ func (t *Table) Forget(before uint64) {
 				t.perfMaps.leave(pid)
 				continue
 			}
-			i.exit = monotonic.Now() // ask again when that is long past
+			i.exit = monotonic.Now() // check again when that time has passed
 		}
 		i.forget(before)
 	}
 	t.files.sweep(t.eachFile)
 }
 
-// NextPeriod says that stacks of the period before the last are not needed any
-// more: files that only those have met may be forgotten. Without it all that
-// stacks have met are kept.
+// NextPeriod starts a new period. Stacks from before the last two periods are no longer
+// needed, so files that only those refer to may be dropped. Without calls of NextPeriod,
+// all files that stacks refer to are kept.
 func (t *Table) NextPeriod() { t.files.period.Add(1) }
 
-// eachFile calls fn with the file of every mapping.
+// eachFile calls fn with the file of each mapping.
 func (t *Table) eachFile(fn func(*File)) {
 	for _, newest := range t.images {
 		for i := newest; i != nil; i = i.prev {
@@ -393,14 +391,13 @@ func (i *image) eachFile(fn func(*File)) {
 	}
 }
 
-// Gone returns how many processes had exited, or gone on to another program,
-// before their mappings could be read.
+// Gone returns the number of processes that exited or executed another program before
+// their mappings could be read.
 func (t *Table) Gone() uint64 { return t.gone }
 
-// perfMap returns the perf map of process pid at the given time, when it ran
-// i, or if it has none, that of the process that it was forked from: a child
-// goes on with its parent's code, and most JITs do not write another map for
-// it.
+// perfMap returns the perf map of process pid at the given time, when it ran i. If the
+// process has none, it returns its parent's, because a forked child runs its parent's
+// code and most JITs do not write another map for it.
 func (t *Table) perfMap(pid int, i *image, time uint64) *PerfMap {
 	if i.perfMap == nil {
 		i.perfMap = t.findPerfMap(pid, i)
@@ -410,7 +407,7 @@ func (t *Table) perfMap(pid int, i *image, time uint64) *PerfMap {
 
 func (t *Table) findPerfMap(pid int, i *image) *PerfMap {
 	if t.images[pid] != i {
-		return &PerfMap{err: ErrFileGone} // what is there now is another program's
+		return &PerfMap{err: ErrFileGone} // the map there now belongs to another program
 	}
 	m := t.perfMaps.open(pid)
 	if !i.forked || !errors.Is(m.err, fs.ErrNotExist) {
@@ -430,24 +427,23 @@ func (t *Table) findPerfMap(pid int, i *image) *PerfMap {
 	return m
 }
 
-// FollowPerfMaps looks at the perf maps of the processes that were met in JIT
-// code, and keeps what was added to them. Where one was written anew, the
-// function of [Table.OnReplaced] is called: what the JIT had at an address
-// before may be something else now.
+// FollowPerfMaps reads what was appended to the perf maps of processes that were sampled
+// in JIT code. If a map was rewritten it calls the function of [Table.OnReplaced],
+// because the JIT may have placed other code at the same addresses.
 func (t *Table) FollowPerfMaps() { t.perfMaps.follow(t.replaced) }
 
-// FinishPerfMaps does so for the last time, and looks once more for maps that
-// were not there when they were first asked for.
+// FinishPerfMaps calls FollowPerfMaps for the last time, and looks again for maps that
+// did not exist at first.
 func (t *Table) FinishPerfMaps() {
 	t.perfMaps.missed = time.Time{}
 	t.FollowPerfMaps()
 }
 
-// Close closes the mapped files. Those that the table handed out can still be
-// read, as long as something leads to them; perf maps cannot.
+// Close closes the mapped files. Files that the table returned remain readable as long as
+// they are reachable; perf maps do not.
 func (t *Table) Close() error { return errors.Join(t.files.close(), t.perfMaps.close()) }
 
-// String describes the place for messages.
+// String describes the location for messages.
 func (l Location) String() string {
 	if l.File != nil {
 		return fmt.Sprintf("%s+%#x", l.File.Path, l.Offset)

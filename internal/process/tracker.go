@@ -7,29 +7,30 @@ import (
 	"fulgur/internal/linux/perfevent"
 )
 
-// sidebandPages is the size of each CPU's sideband ring: room for half a
-// second of a busy build's forks and mappings, and for some rounds of polls of a
-// program that does nothing but make memory executable.
+// sidebandPages is the size of each CPU's sideband ring: room for half a second of a busy
+// build's forks and mappings, or for a few polls of a program that constantly makes
+// memory executable.
 const sidebandPages = 128
 
-// Tracker knows what the machine's processes have mapped, from before the first
-// sample on: a [Table] that is told all that a [Sideband] hears. The zero value is
-// ready to [Tracker.Listen].
+// Tracker tracks the mappings of the machine's processes from before the first sample: it
+// feeds a [Table] with the records of a [Sideband]. The zero value is ready for
+// [Tracker.Listen].
 type Tracker struct {
 	Sideband  *Sideband
 	Processes *Table
-	// HandleRecord is called for every record, before the table gets it; nil for nobody.
+	// HandleRecord, if not nil, is called for every record before the table processes it.
 	HandleRecord func(perfevent.Record)
 
-	// Lost is how many records were lost; Busy says that the last drain met records.
+	// Lost is the number of lost records. Busy reports whether the last drain read any
+	// records.
 	Lost uint64
 	Busy bool
-	// DrainErr is the error of a drain.
+	// DrainErr is the error of a drain, to be checked by the poller.
 	DrainErr error
 }
 
-// Listen begins to, and reads the mappings of pids while they can be: a
-// command may be gone before its first sample is looked at.
+// Listen starts to listen, and reads the mappings of pids while that is possible: a
+// command may end before its first sample is processed.
 func (w *Tracker) Listen(pids []int) error {
 	online, err := perfevent.OnlineCPUs()
 	if err != nil {
@@ -40,13 +41,13 @@ func (w *Tracker) Listen(pids []int) error {
 	}
 	w.Processes = NewTable(Options{Sync: w.Drain})
 	for _, pid := range pids {
-		w.Processes.Resolve(pid, 0, monotonic.Now()) // looking up any address does
+		w.Processes.Resolve(pid, 0, monotonic.Now()) // resolving any address reads the mappings
 	}
 	return nil
 }
 
-// Drain brings the processes up to date. The table calls it too, after it read
-// /proc, so its error waits in DrainErr for whoever polls.
+// Drain updates the processes. The table also calls it after reading /proc, so it stores
+// its error in DrainErr for the poller.
 func (w *Tracker) Drain() {
 	lost, err := w.Sideband.Drain(func(record perfevent.Record) {
 		w.Busy = true
@@ -59,10 +60,10 @@ func (w *Tracker) Drain() {
 	if err != nil {
 		w.DrainErr = err
 	}
-	w.Lost += lost // the table knows from the records among them
+	w.Lost += lost // the table handles the Lost records themselves
 }
 
-// StopListening ends what Listen began, also in part.
+// StopListening undoes Listen, even if that failed halfway.
 func (w *Tracker) StopListening() error {
 	var errs []error
 	if w.Sideband != nil {

@@ -14,19 +14,19 @@ import (
 	"testing"
 )
 
-// ProgramsFile lists what a package's tests have compiled, a [CompileRequest] in a
-// line: the rig compiles that beforehand, for its machines have no compilers.
+// ProgramsFile lists what a package's tests compile, one [CompileRequest] per line. The
+// rig compiles it in advance, because its VMs have no compilers.
 const ProgramsFile = "testdata/programs.txt"
 
-// ProgramsDir holds in the rig's machines what was compiled, by [CompileRequest.Key].
+// ProgramsDir holds the precompiled programs in the rig's VMs, by [CompileRequest.Key].
 const ProgramsDir = "/programs"
 
-// CompileRequest says how a program or library is compiled in the folder of a package.
+// CompileRequest is a program or library to compile in the directory of a package.
 type CompileRequest struct {
-	Name     string // of the file that is made
+	Name     string // of the output file
 	Compiler string // gcc or g++
-	// Args are the compiler's, without those that say what to write. Those that
-	// end in .c or .cc are paths of sources.
+	// Args are the compiler's arguments, without the output file. Those that end in .c or
+	// .cc are paths of sources.
 	Args []string
 }
 
@@ -62,8 +62,8 @@ func (r CompileRequest) Sources() (paths []string) {
 	return paths
 }
 
-// Key identifies what is made of the request and its sources, which are in the
-// package's folder dir.
+// Key identifies the result of the request and its sources, which are in the package's
+// directory dir.
 func (r CompileRequest) Key(dir string) (string, error) {
 	h := sha256.New()
 	fmt.Fprintln(h, r)
@@ -78,9 +78,9 @@ func (r CompileRequest) Key(dir string) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)[:16]), nil
 }
 
-// Compile has a compiler make a program or library called name, in a folder of its
-// own, and returns its path. In the rig's machines it is one that was compiled before;
-// if the package has a [ProgramsFile], it must list the request.
+// Compile compiles a program or library with the given name in a temporary directory, and
+// returns its path. In the rig's VMs it uses the precompiled one. If the package has a
+// [ProgramsFile], it must list the request.
 func Compile(t testing.TB, name, compiler string, args ...string) string {
 	t.Helper()
 	r := CompileRequest{name, compiler, args}
@@ -103,7 +103,7 @@ func Compile(t testing.TB, name, compiler string, args ...string) string {
 	return out
 }
 
-// copy copies what was compiled to the file out.
+// copy copies the precompiled program to the file out.
 func (r CompileRequest) copy(out string) error {
 	key, err := r.Key(".")
 	if err != nil {

@@ -8,12 +8,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// CPUTime returns the CPU time that a process has used, all its threads
-// together. What a program does in a second depends on what else the machine
-// does; what it does in a second of its CPU time does not.
+// CPUTime returns the CPU time that all threads of a process have used. Unlike the work
+// of a program in a second, its work in a second of CPU time does not depend on the load
+// of the machine.
 func CPUTime(pid int) (time.Duration, error) {
-	// The clock of a process is CPUCLOCK_SCHED of clock_getcpuclockid(3): exact,
-	// not in ticks as in /proc.
+	// The clock of a process is CPUCLOCK_SCHED of clock_getcpuclockid(3), which is exact,
+	// unlike the ticks in /proc.
 	const sched = 2
 	var ts unix.Timespec
 	if err := unix.ClockGettime(int32(^pid<<3|sched), &ts); err != nil {
@@ -22,8 +22,7 @@ func CPUTime(pid int) (time.Duration, error) {
 	return time.Duration(ts.Nano()), nil
 }
 
-// AwaitCPUTime returns when a process has used more CPU time by the given
-// amount.
+// AwaitCPUTime returns when a process has used the given amount of additional CPU time.
 func AwaitCPUTime(t testing.TB, pid int, more time.Duration) {
 	t.Helper()
 	const patience = 5 * time.Minute

@@ -13,14 +13,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// limitedVar names the test that a process is started for by [Limited].
+// limitedVar names the test for which [Limited] started a process.
 const limitedVar = "FULGUR_LIMITED_TEST"
 
-// Limited runs f in a process of its own, and fails the test if f fails, or needs
-// more memory, in bytes, or CPU time: a count of what was used, not of what passed
-// meanwhile, so that a busy machine makes no difference. The test must come to this
-// call by the same way there. It is skipped under the race detector, which takes many
-// times as much of both; make test runs the package without it, too.
+// Limited runs f in a separate process. The test fails if f fails or needs more memory,
+// in bytes, or CPU time. CPU time is used rather than elapsed time, so that a busy
+// machine makes no difference. The test must reach this call the same way in that
+// process. It is skipped with the race detector, which takes many times as much of both;
+// make test runs the package without it, too.
 func Limited(t *testing.T, memory uint64, cpu time.Duration, f func(t *testing.T)) {
 	t.Helper()
 	if raceEnabled {
@@ -44,7 +44,7 @@ func Limited(t *testing.T, memory uint64, cpu time.Duration, f func(t *testing.T
 	}
 }
 
-// limit bounds what this process may use from now on.
+// limit bounds the resources of this process from now on.
 func limit(t *testing.T, memory uint64, cpu time.Duration) {
 	t.Helper()
 	seconds := uint64(cpu / time.Second)
@@ -57,13 +57,13 @@ func limit(t *testing.T, memory uint64, cpu time.Duration) {
 	go watch(memory)
 }
 
-// reserved is the address space, in bytes, that Go reserves without using it, and
-// some more: the limit on it is there for allocations that are larger than what
-// watch could see in time.
+// reserved is the address space that Go reserves without using it, plus some more, in
+// bytes. The limit on address space is for allocations that are too large for watch to
+// see in time.
 const reserved = 2 << 30
 
-// watch ends the process when it uses more memory: an allocation beyond
-// RLIMIT_AS ends it by itself, but not everywhere is there one.
+// watch ends the process when it uses too much memory. An allocation beyond RLIMIT_AS
+// ends it immediately, but not every system has that limit.
 func watch(memory uint64) {
 	used := []metrics.Sample{{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}}
 	for {

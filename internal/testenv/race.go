@@ -2,6 +2,6 @@
 
 package testenv
 
-// raceEnabled tells that the race detector is part of the program: it takes a
-// multiple of the memory and time, and terabytes of address space.
+// raceEnabled reports whether the race detector is enabled. It multiplies memory and
+// time, and takes terabytes of address space.
 const raceEnabled = true

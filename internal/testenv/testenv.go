@@ -1,17 +1,16 @@
-// Package testenv says what a test needs from the machine that it runs on.
+// Package testenv checks what a test needs from the machine.
 //
-// A test that lacks something is skipped with a reason, so that `go test`
-// works everywhere. Where everything is supposed to be there, as in CI, a
-// missing need is a mistake in the set-up: with FULGUR_TEST_REQUIRE=1 in the
-// environment the same test fails.
+// A test that lacks something is skipped with a reason, so that `go test` works
+// everywhere. Where everything should be available, as in CI, a missing need is a mistake
+// in the setup: with FULGUR_TEST_REQUIRE=1 in the environment the test fails instead.
 //
-// Tests skip by this package alone, so that each skip is one of four sorts:
+// Tests skip only through this package, so that each skip is of one of four kinds:
 //
-//   - [Skip] and what is built on it, such as [Root], [Tool] and [File]: the test
-//     needs something that can be installed or allowed, and that CI has;
-//   - [Unsupported], [VM] and [AnyKernel]: no set-up makes the test run here;
+//   - [Skip] and its users, such as [Root], [Tool] and [File]: the test needs something
+//     that can be installed or permitted, and that CI has;
+//   - [Unsupported], [VM] and [AnyKernel]: no setup makes the test run here;
 //   - [Long]: the test runs in make test-long;
-//   - [Given]: somebody has to say what to test with.
+//   - [Given]: the user has to provide the input.
 package testenv
 
 import (
@@ -27,14 +26,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Variables of the environment that are set to "1".
+// Environment variables that are set to "1".
 const (
-	// RequireVar turns a skip for want of something that can be installed or
-	// allowed into a failure.
+	// RequireVar turns a skip into a failure if the missing need can be installed or
+	// permitted.
 	RequireVar = "FULGUR_TEST_REQUIRE"
-	// LongVar has the tests run that take long.
+	// LongVar enables long tests.
 	LongVar = "FULGUR_TEST_LONG"
-	// rigVar is set in the rig's machines.
+	// rigVar is set in the rig's VMs.
 	rigVar = "FULGUR_RIG"
 )
 
@@ -46,9 +45,9 @@ func Root(t testing.TB) {
 	}
 }
 
-// VM skips the test unless it runs in one of the rig's machines (make
-// test-vm), where it may do what would disturb a real one: take CPUs offline,
-// change sysctls. It never fails the test; the rig runs it everywhere.
+// VM skips the test unless it runs in one of the rig's VMs (make test-vm), where it may
+// disturb the machine: take CPUs offline, change sysctls. It never fails the test, since
+// the rig runs it everywhere.
 func VM(t testing.TB) {
 	t.Helper()
 	if !InVM() {
@@ -56,15 +55,14 @@ func VM(t testing.TB) {
 	}
 }
 
-// EveryKernel marks a test that the rig runs under all of its kernels in make test-vm:
-// programs have to load under each, and what a mode measures has to be true. The other
-// tests run under one kernel there, and under all in make test-long. The test function
-// itself calls it, for the rig looks for the call in the source.
+// EveryKernel marks a test that the rig runs on all of its kernels in make test-vm:
+// programs have to load on each, and measurements have to be correct. Other tests run on
+// one kernel there, and on all in make test-long. The test function itself must call it,
+// because the rig searches the source for the call.
 func EveryKernel(testing.TB) {}
 
-// AnyKernel skips the test in one of the rig's machines: what it checks is done
-// in user space, the same under every kernel, and time is dear where all is
-// emulated.
+// AnyKernel skips the test in the rig's VMs: it tests only user space, which is the same
+// on every kernel, and emulated VMs are slow.
 func AnyKernel(t testing.TB) {
 	t.Helper()
 	if InVM() {
@@ -72,11 +70,10 @@ func AnyKernel(t testing.TB) {
 	}
 }
 
-// InVM reports whether the test runs in one of the rig's machines.
+// InVM reports whether the test runs in one of the rig's VMs.
 func InVM() bool { return os.Getenv(rigVar) == "1" }
 
-// Patience returns d, or a multiple of it in one of the rig's machines: they
-// are emulated, and all takes longer there.
+// Patience returns d, or a multiple of it in the rig's VMs, which are emulated and slow.
 func Patience(d time.Duration) time.Duration {
 	if InVM() {
 		return 5 * d
@@ -84,9 +81,9 @@ func Patience(d time.Duration) time.Duration {
 	return d
 }
 
-// Program returns the path of the program whose main package is pkg, as in
-// "fulgur/cmd/fulgur". It is built in the folder dir; where there is no Go, as
-// in the rig's machines, the program of that name in PATH stands for it.
+// Program returns the path of the program with main package pkg, such as
+// "fulgur/cmd/fulgur". It builds the program in the directory dir. Without Go, as in the
+// rig's VMs, it uses the program of that name in PATH.
 func Program(t testing.TB, pkg, dir string) string {
 	t.Helper()
 	name := path.Base(pkg)
@@ -103,8 +100,7 @@ func Program(t testing.TB, pkg, dir string) string {
 	return bin
 }
 
-// Tool returns the path of the program called name, and skips the test when
-// it is not in PATH.
+// Tool returns the path of the named program. It skips the test if it is not in PATH.
 func Tool(t testing.TB, name string) string {
 	t.Helper()
 	path, err := exec.LookPath(name)
@@ -114,7 +110,7 @@ func Tool(t testing.TB, name string) string {
 	return path
 }
 
-// File returns path, and skips the test when there is no such file.
+// File returns path. It skips the test if there is no such file.
 func File(t testing.TB, path string) string {
 	t.Helper()
 	if _, err := os.Stat(path); err != nil {
@@ -123,16 +119,15 @@ func File(t testing.TB, path string) string {
 	return path
 }
 
-// Library returns the path of a library as Debian and Ubuntu install it for this
-// machine's architecture.
+// Library returns the path where Debian and Ubuntu install the library for this machine's
+// architecture.
 func Library(name string) string {
 	arch := map[string]string{"amd64": "x86_64", "arm64": "aarch64"}[runtime.GOARCH]
 	return "/usr/lib/" + arch + "-linux-gnu/" + name
 }
 
-// Given returns what the environment variable says, and skips the test when it
-// is not set. It is for tests of something that no set-up knows, such as a core
-// dump of another machine.
+// Given returns the value of the environment variable. It skips the test if it is not
+// set. It is for input that no setup can provide, such as a core dump of another machine.
 func Given(t testing.TB, variable string) string {
 	t.Helper()
 	value := os.Getenv(variable)
@@ -142,8 +137,8 @@ func Given(t testing.TB, variable string) string {
 	return value
 }
 
-// Long skips the test unless long tests are asked for, as make test-long does:
-// those that take minutes, and repeat often what a short test does a few times.
+// Long skips the test unless long tests are enabled, as in make test-long. Long tests
+// take minutes and repeat many times what a short test does a few times.
 func Long(t testing.TB) {
 	t.Helper()
 	if !IsLong() {
@@ -151,20 +146,19 @@ func Long(t testing.TB) {
 	}
 }
 
-// IsLong reports whether long tests are asked for. A test that can be thorough
-// to any degree goes by it.
+// IsLong reports whether long tests are enabled, for tests of adjustable thoroughness.
 func IsLong() bool { return os.Getenv(LongVar) == "1" }
 
-// Unprivileged takes root's rights over files from the rest of the test, which
-// must not leave its goroutine.
+// Unprivileged removes root's privileges over files for the rest of the test, which must
+// stay on its goroutine.
 func Unprivileged(t testing.TB) {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		return
 	}
-	// Another user ID for files takes the capabilities over files away, both
-	// from this thread alone. No other goroutine gets the thread: it ends with
-	// the test's, which stays locked to it.
+	// Changing the user ID for files drops the capabilities over files. Both affect only
+	// this thread. No other goroutine gets it: it stays locked to the test's goroutine
+	// and ends with it.
 	const nobody = 65534
 	runtime.LockOSThread()
 	if err := unix.Setfsuid(nobody); err != nil {
@@ -177,8 +171,8 @@ func Unprivileged(t testing.TB) {
 	})
 }
 
-// Skip skips the test for want of something, as in "needs root", that a set-up
-// can provide.
+// Skip skips the test because of a missing need that a setup can provide, such as "needs
+// root".
 func Skip(t testing.TB, format string, args ...any) {
 	t.Helper()
 	reason := fmt.Sprintf(format, args...)
@@ -188,9 +182,8 @@ func Skip(t testing.TB, format string, args ...any) {
 	t.Skip(reason)
 }
 
-// Unsupported skips the test where it cannot run whatever is installed and
-// allowed: on another architecture, a kernel without some feature, a virtual
-// machine without a hardware PMU.
+// Unsupported skips the test where no setup makes it run: on another architecture, a
+// kernel without a feature, a virtual machine without a hardware PMU.
 func Unsupported(t testing.TB, format string, args ...any) {
 	t.Helper()
 	t.Skipf(format, args...)

@@ -2,7 +2,7 @@ package unwind
 
 import "debug/elf"
 
-// The numbers that DWARF gives to registers, in the psABI of each machine.
+// Register numbers in DWARF, from the psABI of each machine.
 const (
 	amd64Base = 3 // rbx
 	amd64FP   = 6 // rbp
@@ -14,39 +14,38 @@ const (
 	arm64SP = 31
 )
 
-// maxRegister bounds the registers that rules may name, which are those that
-// [Registers] has.
+// maxRegister bounds the register numbers in rules. It is the number of registers in
+// [Registers].
 const maxRegister = 32
 
-// arch is what differs between machines.
+// arch describes the differences between machines.
 type arch struct {
 	fp, sp, ra uint64
-	// base is the register that a function may find its frame by when it has
-	// moved the stack pointer by what is not known before it runs, and keeps
-	// the frame pointer as it was: the psABI's base pointer. maxRegister if
-	// there is none.
+	// base is the psABI's base pointer. A function may find its frame with it if it moves
+	// the stack pointer by an amount that is known only at run time, and does not change
+	// the frame pointer. It is maxRegister if there is none.
 	base uint64
-	// link is whether the return address comes in the register ra, and is
-	// there until a function saves it. Else the call has pushed it.
+	// link is whether a call leaves the return address in the register ra. Otherwise the
+	// call pushes it.
 	link bool
-	// ucontext describes the kernel's rt_sigframe: where registers are from
-	// the stack pointer that the signal trampoline sees.
+	// ucontext describes the kernel's rt_sigframe: the offsets of registers from the
+	// stack pointer seen by the signal trampoline.
 	signal signalFrame
 	// sigreturn is the code of the signal trampoline.
 	sigreturn []byte
-	// startContext is how the function begins that makecontext(3) has
-	// coroutines return to, and startContextSize its bytes. nil if its
-	// description is true.
+	// startContext is the beginning of the function to which makecontext(3) makes
+	// coroutines return, and startContextSize its size in bytes. It is nil if the
+	// function's description is correct.
 	startContext     []byte
 	startContextSize uint64
 }
 
 // signalFrame has offsets in bytes.
 type signalFrame struct {
-	// regs is the register of each eight-byte word from first on.
+	// regs lists the registers in the eight-byte words from first on.
 	first int64
 	regs  []uint8
-	// fp, sp and pc are what a DWARF description of the frame names.
+	// fp, sp and pc are the offsets in a DWARF description of the frame.
 	fp, sp, pc int64
 }
 

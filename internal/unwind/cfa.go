@@ -6,8 +6,8 @@ import (
 	"fulgur/internal/symbols/dwarfdata"
 )
 
-// The instructions of call frame programs (DWARF 5, 7.24), those of the vendors
-// included. The first three hold an operand in their low six bits.
+// The instructions of call frame programs (DWARF 5, 7.24), including vendor extensions.
+// The first three hold an operand in their low six bits.
 const (
 	cfaAdvanceLoc = 0x40
 	cfaOffset     = 0x80
@@ -44,18 +44,17 @@ const (
 	cfaGNUNegativeOffsetExtended = 0x2f
 )
 
-// maxRemembered bounds the states that a program may remember. Compilers nest
-// them two or three deep.
+// maxRemembered bounds the states that a program may remember. Compilers nest two or
+// three.
 const maxRemembered = 64
 
-// state is a row of DWARF's virtual table, of which only the registers are kept
-// that rules speak of.
+// state is a row of DWARF's virtual table, reduced to the registers that rules use.
 type state struct {
-	// cfa is baseRegister or baseDeref, or baseNone if it is unknown; plt is
-	// the threshold of a PLT's expression, which is over the stack pointer.
+	// cfa is baseRegister or baseDeref, or baseNone if unknown. plt is the threshold of a
+	// PLT expression, whose base is the stack pointer.
 	cfa operand
-	// offset is the register and the offset that were the CFA last: after an
-	// expression, changing one of them brings the other back.
+	// offset is the last CFA in the form register plus offset. After an expression, an
+	// instruction that changes only one of them takes the other from here.
 	offset operand
 	plt    uint8
 	isPLT  bool
@@ -63,11 +62,11 @@ type state struct {
 	fp, ra, sp, base column
 }
 
-// column is where a register of the caller is.
+// column is where a register of the caller is saved.
 type column struct {
 	how columnRule
-	reg uint64 // of columnAt: baseRegister's; of columnRegister
-	off int64  // of columnCFA and columnAt
+	reg uint64 // for columnAt, as in baseRegister; for columnRegister
+	off int64  // for columnCFA and columnAt
 }
 
 type columnRule uint8
@@ -79,7 +78,7 @@ const (
 	columnCFA      // in memory at the CFA plus off
 	columnAt       // in memory at the register reg plus off
 	columnRegister // in the register reg
-	columnUnknown  // as the rules above cannot say
+	columnUnknown  // not expressible
 )
 
 // machine runs call frame programs.
@@ -88,15 +87,14 @@ type machine struct {
 	cie  *cie
 	state
 	remembered []state
-	// size is the number of bytes of the function; emit is called with the
-	// offset in it of each place where the state may change, and with the
-	// rule from there on.
+	// size is the size of the function in bytes. emit is called with each offset in it
+	// where the state may change, and the rule from there on.
 	size uint64
 	emit func(off uint64, r Rule)
 }
 
-// run executes the program in r, whose first byte has the address base, for the
-// function that begins at start. It reports false if the program is damaged.
+// run executes the program in r, whose first byte has address base, for the function at
+// start. It reports false if the program is damaged.
 func (m *machine) run(r *dwarfdata.Reader, base, start uint64) bool {
 	var loc uint64
 	for r.Left() > 0 {
@@ -111,7 +109,7 @@ func (m *machine) run(r *dwarfdata.Reader, base, start uint64) bool {
 		}
 		m.emit(loc, m.rule())
 		if delta >= m.size-loc {
-			return true // what follows describes no code
+			return true // the rest describes no code
 		}
 		loc += delta
 	}
@@ -119,8 +117,8 @@ func (m *machine) run(r *dwarfdata.Reader, base, start uint64) bool {
 	return true
 }
 
-// advance executes an instruction that changes the location, which is pc so
-// far, and returns by how much. It reports false for other instructions.
+// advance executes an instruction that changes the location, currently pc, and returns
+// the difference. ok is false for other instructions.
 func (m *machine) advance(op byte, r *dwarfdata.Reader, base, pc uint64) (delta uint64, ok bool) {
 	if op&0xc0 == cfaAdvanceLoc {
 		return uint64(op&0x3f) * m.cie.codeAlign, true
@@ -129,7 +127,7 @@ func (m *machine) advance(op byte, r *dwarfdata.Reader, base, pc uint64) (delta 
 	case cfaSetLoc:
 		to := readPointer(r, m.cie.enc, m.cie.addrSize, base, 0)
 		if to < pc {
-			r.Fail() // locations only grow
+			r.Fail() // locations must increase
 			return 0, true
 		}
 		return to - pc, true
@@ -145,7 +143,7 @@ func (m *machine) advance(op byte, r *dwarfdata.Reader, base, pc uint64) (delta 
 	return 0, false
 }
 
-// step executes one instruction that does not change the location.
+// step executes an instruction that does not change the location.
 func (m *machine) step(op byte, r *dwarfdata.Reader) bool {
 	switch op & 0xc0 {
 	case cfaOffset:
@@ -157,8 +155,8 @@ func (m *machine) step(op byte, r *dwarfdata.Reader) bool {
 	}
 	switch op {
 	case cfaNop, cfaAArch64NegateRAState:
-		// Whether a return address is signed is of no interest: the
-		// walker removes the signature from each.
+		// Whether a return address is signed does not matter: the walker always removes
+		// the signature.
 	case cfaAArch64NegateRAStateWithP:
 		r.SLEB()
 	case cfaGNUArgsSize:
@@ -181,7 +179,7 @@ func (m *machine) step(op byte, r *dwarfdata.Reader) bool {
 		m.set(r.ULEB(), address(r.Block()))
 	case cfaValOffset, cfaValOffsetSF:
 		m.set(r.ULEB(), column{how: columnUnknown})
-		r.ULEB() // of either sign, as long
+		r.ULEB() // of either sign, same size
 	case cfaValExpression:
 		m.set(r.ULEB(), column{how: columnUnknown})
 		r.Block()
@@ -202,7 +200,7 @@ func (m *machine) step(op byte, r *dwarfdata.Reader) bool {
 	return true
 }
 
-// define executes one of the instructions that define the CFA.
+// define executes an instruction that defines the CFA.
 func (m *machine) define(op byte, r *dwarfdata.Reader) bool {
 	switch op {
 	case cfaDefCFA:
@@ -239,7 +237,7 @@ func (m *machine) setCFA(reg uint64, off int64) {
 
 func (m *machine) factored(n int64) int64 { return n * m.cie.dataAlign }
 
-// column returns what the state holds of a register, or nil.
+// column returns the state's column for a register, or nil.
 func (s *state) column(c *cie, a *arch, reg uint64) *column {
 	switch reg {
 	case c.ra:
@@ -260,14 +258,14 @@ func (m *machine) set(reg uint64, to column) {
 	}
 }
 
-// restore gives a register the rule that the CIE gave it.
+// restore resets a register to its rule in the CIE.
 func (m *machine) restore(reg uint64) {
 	if c := m.column(m.cie, m.arch, reg); c != nil {
 		*c = *m.cie.initial.column(m.cie, m.arch, reg)
 	}
 }
 
-// address returns the column of a register that is saved where expr says.
+// address returns the column of a register that is saved at the address expr.
 func address(expr []byte) column {
 	o, ok := evaluate(expr, operand{base: baseCFA})
 	switch {
@@ -279,7 +277,7 @@ func address(expr []byte) column {
 	return column{how: columnUnknown}
 }
 
-// rule turns the state into a rule.
+// rule converts the state into a rule.
 func (m *machine) rule() Rule {
 	unsupported := Rule{Kind: KindUnsupported}
 	if m.ra.how == columnUndefined {
@@ -303,7 +301,7 @@ func (m *machine) rule() Rule {
 	return r
 }
 
-// cfaRule returns a rule that has the CFA alone.
+// cfaRule returns a rule with only the CFA.
 func (m *machine) cfaRule() (r Rule, ok bool) {
 	if m.cfa.off != int64(int32(m.cfa.off)) || m.cfa.add < 0 || m.cfa.add > math.MaxUint8 {
 		return r, false
@@ -343,7 +341,7 @@ func (m *machine) baseWords() uint8 {
 	return BaseLost
 }
 
-// slot turns a column into a slot and its offset.
+// slot converts a column into a slot and its offset.
 func (m *machine) slot(c column) (Slot, int32) {
 	if c.off == int64(int32(c.off)) {
 		off := int32(c.off)
@@ -363,10 +361,10 @@ func (m *machine) slot(c column) (Slot, int32) {
 	return SlotUnknown, 0
 }
 
-// signalRule recognizes the description of a signal trampoline. The C
-// libraries of amd64 describe where all of the kernel's frame is. The vdso of
-// arm64 kernels before 5.8 describes the frame record that the kernel put
-// there for debuggers, which has the link register for the program counter.
+// signalRule recognizes the description of a signal trampoline. On amd64, C libraries
+// describe where everything in the kernel's frame is. On arm64, the vDSO before Linux 5.8
+// describes the frame record that the kernel adds for debuggers, with the link register
+// in place of the program counter.
 func (m *machine) signalRule() Rule {
 	frame := &m.arch.signal
 	if m.arch == arm64 && m.cfa == (operand{base: baseRegister, reg: arm64FP}) {

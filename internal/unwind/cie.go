@@ -6,24 +6,24 @@ import (
 	"fulgur/internal/symbols/dwarfdata"
 )
 
-// cie is what FDEs have in common.
+// cie is the common part of FDEs.
 type cie struct {
 	codeAlign uint64
 	dataAlign int64
-	ra        uint64 // the column of the return address
-	enc       uint8  // of the addresses in FDEs
+	ra        uint64 // register column of the return address
+	enc       uint8  // encoding of the addresses in FDEs
 	addrSize  uint8
 	augmented bool // FDEs have augmentation data too
 	signal    bool // its functions are signal trampolines
 	initial   state
-	// err says why FDEs cannot be read with it.
+	// err is why FDEs with this CIE cannot be read.
 	err error
 }
 
-// maxCIE bounds the bytes of a CIE. Real ones have some twenty.
+// maxCIE bounds the size of a CIE in bytes. Real ones have about twenty.
 const maxCIE = 64 << 10
 
-// readCIE reads the CIE at offset off. Its err says if it could not be read.
+// readCIE reads the CIE at offset off. It stores an error in err.
 func (s *source) readCIE(off uint64) *cie {
 	c := &cie{}
 	if off >= s.size {
@@ -66,7 +66,7 @@ func (c *cie) parse(s *source, e *entry) {
 		}
 	}
 	if bytes.Equal(augmentation, []byte("eh")) {
-		r.Take(uint64(c.addrSize)) // of g++ 2
+		r.Take(uint64(c.addrSize)) // from g++ 2
 		augmentation = nil
 	}
 	c.codeAlign = r.ULEB()
@@ -93,7 +93,7 @@ func (c *cie) parse(s *source, e *entry) {
 	c.initial = m.state
 }
 
-// augment reads the augmentation data, which only 'z' gives a length.
+// augment reads the augmentation data, which has a length only with 'z'.
 func (c *cie) augment(r *dwarfdata.Reader, augmentation []byte) bool {
 	if len(augmentation) == 0 {
 		return true
@@ -114,9 +114,9 @@ func (c *cie) augment(r *dwarfdata.Reader, augmentation []byte) bool {
 		case 'S':
 			c.signal = true
 		case 'B', 'G':
-			// arm64: signed with the second key, tagged memory.
+			// arm64: signed with the B key, or tagged memory.
 		default:
-			return !data.Bad // the length says where the program begins
+			return !data.Bad // the length determines where the program begins
 		}
 	}
 	return !data.Bad

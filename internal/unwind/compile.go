@@ -9,42 +9,38 @@ import (
 	"fulgur/internal/symbols/elffile"
 )
 
-// ErrNoTable is returned for a file that has no call frame information, and
-// code for a machine whose stacks cannot be walked is such a file too.
+// ErrNoTable is returned for a file without call frame information, and for code of a
+// machine whose stacks cannot be walked.
 var ErrNoTable = errors.New("no unwind information")
 
-// Options are settings of [Compile].
+// Options configures [Compile].
 type Options struct {
-	// Debug opens the file with the debug information that was split from the
-	// program; nil, or a result of nil, is for none. It is called at most once,
-	// and only if .eh_frame leaves functions out and the program has no
-	// .debug_frame of its own. The file must stay open until Compile returns.
-	// An error counts as damage, for the program works without that file.
+	// Debug opens the file with the split debug information. nil, or a nil result, means
+	// none. Compile calls it at most once, and only if .eh_frame leaves out functions and
+	// the program has no .debug_frame itself. The file must stay open until Compile
+	// returns. An error counts as damage, because the program works without that file.
 	Debug func() (*elffile.File, error)
-	// Go is for a program of Go. Its .debug_frame is left out: that does not say
-	// where frame pointers are, nor what is on another stack.
+	// Go is set for a Go program. Its .debug_frame is ignored, because it describes
+	// neither frame pointers nor switches to other stacks.
 	Go bool
-	// Workers is how many CPUs to use, all if it is 0.
+	// Workers is the number of CPUs to use; 0 means all.
 	Workers int
-	// MaxRows bounds the rows of a section, which take some 14 bytes each
-	// while the table is made; [DefaultMaxRows] if it is 0. More are an error.
+	// MaxRows bounds the rows of a section; 0 means [DefaultMaxRows]. A row takes about
+	// 14 bytes while the table is made. Exceeding the limit is an error.
 	MaxRows int
 }
 
-// DefaultMaxRows is ten times what the largest programs have. More are a file
-// made to take memory.
+// DefaultMaxRows is ten times the number of rows of the largest programs. A file with
+// more was crafted to take memory.
 const DefaultMaxRows = 1 << 24
 
-// Compile makes the table of an executable, a shared library or a vdso. What
-// .eh_frame does not describe is looked for in .debug_frame, be it in a file of
-// its own, then among the
-// things that every program has and that need no description: the stubs of the
-// procedure linkage table, signal trampolines, the entry point. All else has no
-// table.
+// Compile makes the table of an executable, a shared library or a vDSO. It uses .eh_frame
+// first, then .debug_frame, which may be in a separate file, then its knowledge of code
+// that every program has: procedure linkage tables, signal trampolines and the entry
+// point. Other code gets no table.
 //
-// The error is one that wraps [ErrNoTable], or one of reading. Damaged
-// information is none: see Stats.Damaged. The memory needed is about four times
-// that of the table.
+// The error wraps [ErrNoTable], or is a read error. Damaged information is not an error:
+// see Stats.Damaged. Compile needs about four times the memory of the table.
 func Compile(f *elffile.File, opt Options) (*Table, error) {
 	a := archOf(f.Machine())
 	if a == nil {
@@ -65,15 +61,14 @@ func Compile(f *elffile.File, opt Options) (*Table, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Signal trampolines are worth a table of their own: arm64's vdso has
-	// nothing else.
+	// Signal trampolines alone are worth a table: arm64's vDSO has nothing else.
 	if trampolines := b.addKnown(opt); eh == nil && !debug && !trampolines {
 		return nil, fmt.Errorf("%s: %w", f.Name(), ErrNoTable)
 	}
 	return b.table(), nil
 }
 
-// builder brings rows together.
+// builder combines rows.
 type builder struct {
 	file    *elffile.File
 	arch    *arch
@@ -84,7 +79,7 @@ type builder struct {
 	stats   Stats
 }
 
-// add reads a section, which may be nil, for the code that has no rows yet.
+// add reads a section, which may be nil, for code that has no rows yet.
 func (b *builder) add(s *source) error {
 	if s == nil {
 		return nil
@@ -103,12 +98,12 @@ func (b *builder) add(s *source) error {
 	return nil
 }
 
-// alignment bounds what no row describes between two functions, in bytes: more
-// than that is a function.
+// alignment bounds the padding between two functions, in bytes. A larger gap is a
+// function.
 const alignment = 64
 
-// addDebug adds what .debug_frame says of code that has no rows yet, and reports
-// whether there is one: that of the program, else that of its debug file.
+// addDebug adds the contents of .debug_frame for code that has no rows yet, from the
+// program or else from its debug file. It reports whether there is a .debug_frame.
 func (b *builder) addDebug(opt Options) (bool, error) {
 	if opt.Go {
 		return false, nil
@@ -131,7 +126,7 @@ func (b *builder) addDebug(opt Options) (bool, error) {
 	return s != nil, nil
 }
 
-// openSeparate returns .debug_frame of the file that open opens, or nil if there is
+// openSeparate returns the .debug_frame of the file that open opens, or nil if there is
 // none.
 func openSeparate(open func() (*elffile.File, error), a *arch) (*source, error) {
 	f, err := open()
@@ -141,14 +136,14 @@ func openSeparate(open func() (*elffile.File, error), a *arch) (*source, error) 
 	return openSection(f, a, ".debug_frame")
 }
 
-// lacks reports whether more than n bytes of code in a row have no rows.
+// lacks reports whether more than n consecutive bytes of code have no rows.
 func (b *builder) lacks(n uint64) bool {
 	lacks := false
 	b.code.gaps(b.spans, func(start, end uint64) { lacks = lacks || end-start > n })
 	return lacks
 }
 
-// table lays the rows out.
+// table builds the table.
 func (b *builder) table() *Table {
 	rows := len(b.code.segments)
 	for i := range b.spans {
@@ -183,10 +178,10 @@ func (b *builder) table() *Table {
 type tableWriter struct {
 	*Table
 	rules *ruleSet
-	base  uint64 // the address of the first block of the segment
-	next  uint64 // the address of the next block that has no entry in Blocks
+	base  uint64 // address of the segment's first block
+	next  uint64 // address of the next block without an entry in Blocks
 	empty bool   // the segment has no row yet
-	// last and lastAddr are of what was added last.
+	// last and lastAddr describe the row added last.
 	last     uint32
 	lastAddr uint64
 }
@@ -201,7 +196,7 @@ func (w *tableWriter) begin(s *Segment) {
 	w.add(w.base, 0)
 }
 
-// blocks enters all blocks that begin at or before addr.
+// blocks adds all blocks that begin at or before addr.
 func (w *tableWriter) blocks(addr uint64) {
 	for w.next <= addr {
 		w.Blocks = append(w.Blocks, uint32(len(w.Rows)))
@@ -235,7 +230,7 @@ func (w *tableWriter) span(s *span) {
 		}
 		if addr < s.start {
 			if i+1 < len(rows) && s.origin+uint64(rows[i+1].off) <= s.start {
-				continue // the next one counts at the start already
+				continue // the next one applies from the start
 			}
 			addr = s.start
 		}
@@ -248,7 +243,7 @@ func (w *tableWriter) span(s *span) {
 	}
 }
 
-// finish ends a segment that ends at address end, with one block more.
+// finish ends a segment at address end, with one extra block.
 func (w *tableWriter) finish(end uint64) {
 	w.blocks((end-1)&^(blockSize-1) + blockSize)
 }

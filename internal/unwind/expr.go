@@ -3,7 +3,7 @@ package unwind
 import "fulgur/internal/symbols/dwarfdata"
 
 // The operations of DWARF expressions (DWARF 5, 7.7.1) that occur in call frame
-// information and that rules can stand for.
+// information and can be expressed by rules.
 const (
 	opDeref      = 0x06
 	opConst1u    = 0x08
@@ -21,19 +21,18 @@ const (
 	opBregx      = 0x92
 )
 
-// An operand is what an expression's operand can be known to be before the
-// program runs.
+// operand is a symbolic value on the stack of an expression.
 type operand struct {
 	base operandBase
-	reg  uint64 // of baseRegister and baseDeref
-	off  int64  // added to the base; of baseDeref, within the dereference
-	add  int64  // of baseDeref: added to the word
+	reg  uint64 // for baseRegister and baseDeref
+	off  int64  // added to the base; for baseDeref, inside the dereference
+	add  int64  // for baseDeref, added to the word
 }
 
 type operandBase uint8
 
 const (
-	baseNone operandBase = iota // off alone
+	baseNone operandBase = iota // only off
 	baseCFA
 	baseRegister
 	baseDeref // the word at reg plus off
@@ -49,12 +48,12 @@ func (o operand) plus(n int64) operand {
 	return o
 }
 
-// maxOperands is how deep the stack of an expression that is understood can be.
+// maxOperands is the maximum stack depth of a supported expression.
 const maxOperands = 4
 
-// evaluate runs the expression on a stack that holds first, and reports false
-// for one that is not a register, a constant, the CFA or a word in memory with a
-// constant added.
+// evaluate runs the expression on a stack that initially holds first. It reports false
+// unless the result is a register, a constant, the CFA or a word in memory, plus a
+// constant.
 func evaluate(expr []byte, first ...operand) (operand, bool) {
 	var room [maxOperands]operand
 	stack := append(room[:0], first...)
@@ -102,9 +101,9 @@ func evaluate(expr []byte, first ...operand) (operand, bool) {
 	return stack[len(stack)-1], true
 }
 
-// pltExpression reports whether the expression is what linkers write for the
-// stubs of amd64's procedure linkage table: the stack pointer plus off, plus
-// eight from byte threshold of a stub on.
+// pltExpression recognizes the expression that linkers emit for the stubs of amd64's
+// procedure linkage table: the stack pointer plus off, plus eight from byte threshold of
+// a stub on.
 func pltExpression(expr []byte) (off int64, threshold uint8, ok bool) {
 	r := dwarfdata.Reader{Data: expr}
 	ok = r.U8() == opBreg0+amd64SP

@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// synthetic makes spans that no call frame information describes.
+// synthetic creates spans for code without call frame information.
 type synthetic struct {
 	chunk chunk
 }
@@ -23,10 +23,10 @@ func (s *synthetic) add(start, end uint64, offs []uint32, rules ...Rule) {
 	})
 }
 
-// addKnown gives rules to code whose frames are known without a description,
-// where it has none: lld describes no procedure linkage tables, nor do linkers
-// for arm64; musl and the vdso of arm64 do not describe signal trampolines. It
-// reports whether it found some of these.
+// addKnown adds rules for code whose frames are known without a description, where there
+// is none: lld does not describe procedure linkage tables, nor does any linker on arm64;
+// musl and arm64's vDSO do not describe signal trampolines. It reports whether it found
+// signal trampolines.
 func (b *builder) addKnown(opt Options) (trampolines bool) {
 	s := &synthetic{chunk{rules: newRuleSet()}}
 	trampolines = b.addSigreturn(s)
@@ -40,9 +40,9 @@ func (b *builder) addKnown(opt Options) (trampolines bool) {
 	return trampolines
 }
 
-// addPLT describes the stubs of the procedure linkage table. None has a frame.
-// On amd64 those for lazy binding push a number and jump to the first, which
-// pushes another word; on arm64 the first pushes two registers.
+// addPLT describes the stubs of the procedure linkage table. None has a frame. For lazy
+// binding on amd64, stubs push a number and jump to the first one, which pushes another
+// word. On arm64 the first one pushes two registers.
 func (b *builder) addPLT(s *synthetic) {
 	sections, err := b.file.Sections()
 	if err != nil {
@@ -81,7 +81,7 @@ func (b *builder) addPLT(s *synthetic) {
 	}
 }
 
-// has reports whether the file has the given bytes at a link-time address.
+// has reports whether the file has the bytes want at a link-time address.
 func (b *builder) has(addr uint64, want []byte) bool {
 	off, ok := b.file.Offset(addr)
 	if !ok {
@@ -92,16 +92,16 @@ func (b *builder) has(addr uint64, want []byte) bool {
 	return err == nil && bytes.Equal(got, want)
 }
 
-// What bounds the bytes of code that are searched for signal trampolines, so that a
-// program without any unwind information for most of its code, as Go's are, costs no
-// time; and those of Go's code, which are read as fast as the disk can.
+// Bounds on the bytes of code that are searched for signal trampolines, so that a program
+// with little unwind information, such as a Go program, costs no time. Go code is read as
+// fast as the disk allows, and has its own bound.
 const (
 	maxScan   = 4 << 20
 	maxGoScan = 128 << 20
 )
 
-// addSigreturn finds signal trampolines by their code, as debuggers and the
-// unwinders of compilers do. It reports whether there are some.
+// addSigreturn finds signal trampolines by their code, as debuggers and compiler runtimes
+// do. It reports whether there are any.
 func (b *builder) addSigreturn(s *synthetic) (found bool) {
 	left := uint64(maxScan)
 	room := make([]byte, chunkSize)
@@ -111,8 +111,8 @@ func (b *builder) addSigreturn(s *synthetic) (found bool) {
 		}
 		left -= end - start
 		b.scan(start, end, b.arch.sigreturn, room, func(at uint64) {
-			// The return address of a handler is the trampoline's
-			// first byte, and it is looked up by the byte before.
+			// The return address of a handler is the trampoline's first byte, and the
+			// lookup uses the byte before it.
 			first := max(at-1, start)
 			s.add(first, at+uint64(len(b.arch.sigreturn)), []uint32{0}, Rule{Kind: KindSignal})
 			found = true
@@ -121,8 +121,8 @@ func (b *builder) addSigreturn(s *synthetic) (found bool) {
 	return found
 }
 
-// scan calls yield with the addresses of some code from start to end. room is scratch,
-// larger than that.
+// scan calls yield with the addresses from start to end at which the code what is found.
+// room is scratch space, larger than what.
 func (b *builder) scan(start, end uint64, what, room []byte, yield func(addr uint64)) {
 	overlap := uint64(len(what)) - 1
 	for at := start; at+overlap < end; at += uint64(len(room)) - overlap {
@@ -146,9 +146,9 @@ func (b *builder) scan(start, end uint64, what, room []byte, yield func(addr uin
 	}
 }
 
-// crosscall begins crosscall2 of Go's runtime/cgo/asm_amd64.s, by which C calls Go. It
-// has two frames, one within the other: what saves C's registers makes one of its
-// own, which the chain of frame pointers would take for that of a caller.
+// crosscall is the start of crosscall2 in Go's runtime/cgo/asm_amd64.s, through which C
+// calls Go. It has two nested frames: the code that saves C's registers makes a frame of
+// its own, which looks like a caller's in the chain of frame pointers.
 var crosscall = []byte{
 	0x55,             // push %rbp
 	0x48, 0x89, 0xe5, // mov %rsp, %rbp
@@ -163,7 +163,8 @@ var crosscall = []byte{
 	0x48, 0x83, 0xec, 0x18, // sub $0x18, %rsp
 }
 
-// crosscallReturn is how it ends, once it has called Go: that far from its beginning.
+// crosscallReturn is the end of crosscall2 after calling Go, at crosscallReturns
+// from its start.
 var crosscallReturn = []byte{
 	0x48, 0x8b, 0x1c, 0x24, // mov (%rsp), %rbx
 	0x4c, 0x8b, 0x64, 0x24, 0x08, // mov 8(%rsp), %r12
@@ -178,7 +179,7 @@ var crosscallReturn = []byte{
 
 const crosscallReturns = 69
 
-// addCrosscall describes it.
+// addCrosscall describes crosscall2.
 func (b *builder) addCrosscall(s *synthetic) {
 	if b.arch != amd64 {
 		return
@@ -194,7 +195,7 @@ func (b *builder) addCrosscall(s *synthetic) {
 		left -= end - start
 		b.scan(start, end, crosscall, room, func(at uint64) {
 			if !b.has(at+crosscallReturns, crosscallReturn) {
-				return // of another version of Go
+				return // from another version of Go
 			}
 			ret := uint32(crosscallReturns + len(crosscallReturn) - 1)
 			s.add(at, at+uint64(ret)+1,
@@ -204,11 +205,11 @@ func (b *builder) addCrosscall(s *synthetic) {
 	})
 }
 
-// maxEntryCode bounds the bytes after the entry point that belong to it.
+// maxEntryCode bounds the code after the entry point that belongs to it, in bytes.
 const maxEntryCode = 64
 
-// addStartContext marks the end of coroutines: a return address that no call
-// left is the first byte of a function, and is looked up by the byte before.
+// addStartContext marks the end of coroutine stacks. Their return address, which is not
+// from a call, is the first byte of a function, and the lookup uses the byte before it.
 func (b *builder) addStartContext(s *synthetic) {
 	if b.arch.startContext == nil {
 		return
@@ -223,8 +224,7 @@ func (b *builder) addStartContext(s *synthetic) {
 	}
 }
 
-// addEntry marks the entry point, where nothing else describes it, as the end of
-// stacks.
+// addEntry marks the entry point as the end of stacks, unless it is described.
 func (b *builder) addEntry(s *synthetic) {
 	entry := b.file.Entry()
 	if entry == 0 {

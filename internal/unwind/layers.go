@@ -8,9 +8,8 @@ import (
 	"fulgur/internal/symbols/elffile"
 )
 
-// codeRanges are the executable segments of a file, sorted, without overlaps
-// and no larger than the file is, so that what is proportional to them is
-// bounded.
+// codeRanges holds the executable segments of a file, sorted, without overlaps and no
+// larger in total than the file. This bounds everything proportional to them.
 type codeRanges struct{ segments []Segment }
 
 func newCodeRanges(f *elffile.File) *codeRanges {
@@ -30,7 +29,7 @@ func newCodeRanges(f *elffile.File) *codeRanges {
 	end := uint64(0)
 	c.segments = slices.DeleteFunc(c.segments, func(s Segment) bool {
 		if s.Addr < end {
-			return true // no linker makes segments overlap
+			return true // no linker creates overlapping segments
 		}
 		end = s.Addr + s.Size
 		return false
@@ -38,7 +37,7 @@ func newCodeRanges(f *elffile.File) *codeRanges {
 	return &c
 }
 
-// end returns the end of the segment that holds addr.
+// end returns the end of the segment that contains addr.
 func (c *codeRanges) end(addr uint64) (uint64, bool) {
 	for _, s := range c.segments {
 		if addr-s.Addr < s.Size {
@@ -48,10 +47,10 @@ func (c *codeRanges) end(addr uint64) (uint64, bool) {
 	return 0, false
 }
 
-// layer returns the spans of the chunks, sorted and without overlaps. Of two
-// functions that overlap the later one begins where it says; so does the
-// look-up through .eh_frame_hdr, by which exceptions are thrown. Of two that
-// begin at one address the first in the section counts.
+// layer returns the spans of the chunks, sorted and without overlaps. If two functions
+// overlap, the later one cuts the earlier one off. The lookup through .eh_frame_hdr,
+// which exceptions use, does the same. If two begin at the same address, the first in the
+// section wins.
 func layer(chunks []*chunk) []span {
 	n := 0
 	for _, c := range chunks {
@@ -70,7 +69,7 @@ func layer(chunks []*chunk) []span {
 	return all
 }
 
-// fill returns the spans of base and, where it has none, those of extra. Both
+// fill returns the spans of base, plus the parts of extra that base does not cover. Both
 // are sorted and without overlaps.
 func fill(base, extra []span) []span {
 	if len(extra) == 0 {
@@ -82,7 +81,7 @@ func fill(base, extra []span) []span {
 	out := make([]span, 0, len(base)+len(extra))
 	for _, e := range extra {
 		for e.start < e.end {
-			// What of base begins at or before e goes first.
+			// First take what begins at or before e in base.
 			for len(base) > 0 && base[0].start <= e.start {
 				out = append(out, base[0])
 				base = base[1:]

@@ -2,8 +2,8 @@ package unwind
 
 import "fulgur/internal/symbols/dwarfdata"
 
-// Encodings of pointers (Linux Standard Base, "DWARF Extensions"): a format in
-// the low four bits, what it is relative to in the next three.
+// Pointer encodings (Linux Standard Base, "DWARF Extensions"): a format in the low four
+// bits, a base in the next three.
 const (
 	peFormat   = 0x0f
 	peULEB128  = 0x01
@@ -22,9 +22,8 @@ const (
 	peOmit     = 0xff
 )
 
-// readPointer reads an encoded pointer. base is the address of r's first byte, data
-// what data-relative pointers are relative to. An encoding that needs more than
-// that to be resolved makes r bad.
+// readPointer reads an encoded pointer. base is the address of r's first byte, and data
+// the base of data-relative pointers. Other bases make r bad.
 func readPointer(r *dwarfdata.Reader, enc, addrSize uint8, base, data uint64) uint64 {
 	at := base + uint64(r.Pos)
 	v := readEncoded(r, enc, addrSize)
@@ -43,7 +42,7 @@ func readPointer(r *dwarfdata.Reader, enc, addrSize uint8, base, data uint64) ui
 	return v
 }
 
-// readEncoded reads a number in the format of a pointer.
+// readEncoded reads a number in a pointer format.
 func readEncoded(r *dwarfdata.Reader, enc, addrSize uint8) uint64 {
 	switch enc & peFormat {
 	case 0, peSigned:

@@ -2,47 +2,46 @@ package unwind
 
 import "fmt"
 
-// Kind says how a frame's CFA is found, or that the walk ends here. Its values
-// are part of the format of tables.
+// Kind determines how to compute a frame's CFA, or that the walk ends here. The values
+// are part of the table format.
 type Kind uint8
 
 const (
-	// KindNone says that no table describes this address.
+	// KindNone means that no table describes the address.
 	KindNone Kind = iota
-	// KindUnsupported says that a table describes it, but no rule can.
+	// KindUnsupported means that a table describes the address, but a rule cannot.
 	KindUnsupported
-	// KindEnd says that the return address is undefined: the outermost
-	// function of a thread.
+	// KindEnd means that the return address is undefined: this is the outermost function
+	// of a thread.
 	KindEnd
-	// KindSP takes the stack pointer plus Rule.CFA. Rule.Arg says where the
-	// caller's base register is: see [BaseLost].
+	// KindSP computes the stack pointer plus Rule.CFA. Rule.Arg locates the caller's base
+	// register, see [BaseLost].
 	KindSP
-	// KindFP takes the frame pointer plus Rule.CFA. Rule.Arg is as for KindSP.
+	// KindFP computes the frame pointer plus Rule.CFA. Rule.Arg is as for KindSP.
 	KindFP
-	// KindRegister takes the register Rule.Arg plus Rule.CFA. Only in a frame
-	// that was interrupted are all registers known. In others the base register
-	// of amd64, rbx, may be: the dynamic loader's stubs for lazy binding find
-	// their frame by it.
+	// KindRegister computes the register Rule.Arg plus Rule.CFA. Only interrupted frames
+	// have all registers. In other frames, amd64's base register rbx may be known: the
+	// dynamic loader's stubs for lazy binding find their frame with it.
 	KindRegister
-	// KindDerefSP takes the word at the stack pointer plus Rule.CFA, plus
-	// Rule.Arg. Hand-written assembly saves the caller's stack pointer so.
+	// KindDerefSP computes the word at the stack pointer plus Rule.CFA, plus Rule.Arg.
+	// Hand-written assembly saves the caller's stack pointer like this.
 	KindDerefSP
-	// KindDerefFP takes the word at the frame pointer plus Rule.CFA, plus
-	// Rule.Arg. Functions that align their stack are so.
+	// KindDerefFP computes the word at the frame pointer plus Rule.CFA, plus Rule.Arg. It
+	// occurs in functions that align their stack.
 	KindDerefFP
-	// KindPLT takes the stack pointer plus Rule.CFA, plus 8 if the low four bits
-	// of the program counter are at least Rule.Arg. The stubs of the
-	// procedure linkage table are 16 bytes each and push one word.
+	// KindPLT computes the stack pointer plus Rule.CFA, plus 8 if the low four bits of
+	// the program counter are at least Rule.Arg. The stubs of the procedure linkage table
+	// are 16 bytes each and push one word.
 	KindPLT
-	// KindSignal says that the kernel's signal frame is at the stack pointer plus
-	// Rule.CFA. All registers of the interrupted code are in it, and its
-	// program counter is exact, not a return address.
+	// KindSignal means that the kernel's signal frame is at the stack pointer plus
+	// Rule.CFA. It contains all registers of the interrupted code, whose program counter
+	// is exact rather than a return address.
 	KindSignal
 )
 
-// BaseLost is the Rule.Arg of a function that does not keep the caller's base
-// register where it can be found. Less than that is how many words below the CFA
-// it is saved, or 0 if it is where it was.
+// BaseLost is the Rule.Arg of a function that does not keep the caller's base register in
+// a known place. A smaller value is the number of words below the CFA where it is saved,
+// or 0 if it is still in the register.
 const BaseLost = 255
 
 var kindNames = [...]string{
@@ -53,24 +52,24 @@ var kindNames = [...]string{
 // String returns the kind's short name.
 func (k Kind) String() string { return name(kindNames[:], int(k)) }
 
-// Slot says where the caller's frame pointer or the return address is. Its
-// values are part of the format of tables.
+// Slot locates the caller's frame pointer or the return address. The values are part of
+// the table format.
 type Slot uint8
 
 const (
-	// SlotSame is in the register where it always is. For a return address
-	// that is the link register, which only an interrupted frame has.
+	// SlotSame: in its usual register. For a return address that is the link register,
+	// which is known only in an interrupted frame.
 	SlotSame Slot = iota
-	// SlotCFA is in memory at the CFA plus the offset.
+	// SlotCFA: in memory at the CFA plus the offset.
 	SlotCFA
-	// SlotSP is in memory at this frame's stack pointer plus the offset.
+	// SlotSP: in memory at this frame's stack pointer plus the offset.
 	SlotSP
-	// SlotFP is in memory at this frame's frame pointer plus the offset.
+	// SlotFP: in memory at this frame's frame pointer plus the offset.
 	SlotFP
-	// SlotRegister is in the register whose number is the offset, which only
-	// an interrupted frame has.
+	// SlotRegister: in the register whose number is the offset. It is known only in an
+	// interrupted frame.
 	SlotRegister
-	// SlotUnknown is lost, or where no rule can tell.
+	// SlotUnknown: lost, or in a place that a rule cannot express.
 	SlotUnknown
 )
 
@@ -81,24 +80,23 @@ var slotNames = [...]string{
 // String returns the slot's short name.
 func (s Slot) String() string { return name(slotNames[:], int(s)) }
 
-// Rule says how to get from a frame to its caller's. Offsets are in bytes,
-// registers have DWARF's numbers. The caller's stack pointer is the CFA. The
-// zero Rule stands for an address without a table. Its 16 bytes are those of
-// struct unwind_rule in the kernel's walker.
+// Rule describes how to get from a frame to its caller. Offsets are in bytes, and
+// registers have DWARF numbers. The caller's stack pointer is the CFA. The zero Rule
+// stands for an address without a table. The layout, 16 bytes, is that of struct
+// unwind_rule in the kernel's walker.
 type Rule struct {
 	CFA int32 // see [Kind]
 	FP  int32 // see [Slot]
 	RA  int32 // see [Slot]
-	// Kind says what CFA and Arg mean. If it is KindSignal or one that ends
-	// the walk, the slots mean nothing and are zero.
+	// Kind determines the meaning of CFA and Arg. For KindSignal and the kinds that end
+	// the walk, the slots are unused and zero.
 	Kind   Kind
 	Arg    uint8
 	FPSlot Slot
 	RASlot Slot
 }
 
-// String returns the rule in a short form for people: "cfa=sp+16 fp=cfa-16
-// ra=cfa-8".
+// String returns the rule in short form: "cfa=sp+16 fp=cfa-16 ra=cfa-8".
 func (r Rule) String() string {
 	var cfa string
 	switch r.Kind {

@@ -16,10 +16,10 @@ type source struct {
 	size uint64
 	file *elffile.File
 	name string
-	// addr is the section's link-time virtual address, data what its
-	// data-relative pointers are relative to.
+	// addr is the section's link-time virtual address. data is the base of its
+	// data-relative pointers.
 	addr, data uint64
-	// eh is whether it is .eh_frame, else .debug_frame.
+	// eh is true for .eh_frame and false for .debug_frame.
 	eh       bool
 	addrSize uint8
 	arch     *arch
@@ -29,8 +29,7 @@ func (s *source) errorf(off uint64, format string, args ...any) error {
 	return fmt.Errorf("%s: %s at offset %#x: %s", s.file.Name(), s.name, off, fmt.Sprintf(format, args...))
 }
 
-// openSection returns the section called name, or nil if f has none with
-// contents.
+// openSection returns the named section, or nil if f does not have it or it is empty.
 func openSection(f *elffile.File, a *arch, name string) (*source, error) {
 	sec := f.Section(name)
 	if sec == nil {
@@ -53,8 +52,8 @@ func openSection(f *elffile.File, a *arch, name string) (*source, error) {
 	return s, nil
 }
 
-// openEH returns .eh_frame. Of a file without section headers it is found by
-// way of the segment that the dynamic loader and exceptions find it by.
+// openEH returns .eh_frame. In a file without section headers it finds it through the
+// program header that the dynamic loader and exceptions use.
 func openEH(f *elffile.File, a *arch) (*source, error) {
 	s, err := openSection(f, a, ".eh_frame")
 	if s != nil || err != nil {
@@ -71,9 +70,9 @@ func openEH(f *elffile.File, a *arch) (*source, error) {
 	return nil, nil
 }
 
-// openByHeader reads the start of .eh_frame_hdr (Linux Standard Base): a
-// version, three encodings, and a pointer to .eh_frame. The section's end is
-// not told; it is at most that of the segment.
+// openByHeader reads the start of .eh_frame_hdr (Linux Standard Base): a version, three
+// encodings, and a pointer to .eh_frame. The header does not contain the section's end,
+// so the segment's end bounds it.
 func openByHeader(f *elffile.File, a *arch, seg elffile.Segment) (*source, error) {
 	const least = 4 + 8
 	header, err := f.Bytes(int64(seg.Offset), min(seg.FileSize, least), ".eh_frame_hdr")
@@ -103,20 +102,20 @@ func openByHeader(f *elffile.File, a *arch, seg elffile.Segment) (*source, error
 
 // entry is a CIE or an FDE.
 type entry struct {
-	// off is its offset in the section, body that of what follows the
-	// length, and is where the pointer to a CIE counts from in .eh_frame.
+	// off is the entry's offset in the section. body is the offset after the length; in
+	// .eh_frame the pointer to the CIE is relative to it.
 	off, body uint64
-	// id tells a CIE, and is an FDE's pointer to its CIE.
+	// id distinguishes a CIE; in an FDE it is the pointer to its CIE.
 	id     uint64
 	isCIE  bool
 	idSize uint8
-	buf    dwarfdata.Reader // of what follows the id
-	// base is the address of the first byte of buf, if it has one.
+	buf    dwarfdata.Reader // the bytes after the id
+	// base is the address of the first byte of buf, if any.
 	base uint64
 }
 
-// header reads the length of the entry at the start of b: how many bytes the
-// length takes and how many follow it. ok is false if b is too short for it.
+// header parses the length of the entry at the start of b. It returns the size of the
+// length field and the number of bytes after it. ok is false if b is too short.
 func header(b []byte) (lengthSize, length uint64, ok bool) {
 	r := dwarfdata.Reader{Data: b}
 	length = r.Word(4)
@@ -128,7 +127,7 @@ func header(b []byte) (lengthSize, length uint64, ok bool) {
 	return lengthSize, length, !r.Bad
 }
 
-// entry reads an entry at offset off of the section, which b holds whole.
+// entry parses the entry at offset off of the section, all of which is in b.
 func (s *source) entry(b []byte, off uint64) (entry, bool) {
 	lengthSize, length, ok := header(b)
 	if !ok || length > uint64(len(b))-lengthSize {
@@ -153,7 +152,7 @@ func (s *source) entry(b []byte, off uint64) (entry, bool) {
 	return e, !r.Bad
 }
 
-// cieOffset returns the offset of the CIE of an FDE.
+// cieOffset returns the offset of an FDE's CIE.
 func (s *source) cieOffset(e *entry) uint64 {
 	if s.eh {
 		return e.body - e.id

@@ -13,18 +13,18 @@ import (
 )
 
 const (
-	// chunkSize is how many bytes of a section a worker takes at once.
+	// chunkSize is the number of bytes of a section that a worker takes at once.
 	chunkSize = 256 << 10
-	// maxEntry bounds the bytes of an FDE. The longest programs of real
-	// functions have some ten thousand.
+	// maxEntry bounds the size of an FDE in bytes. The longest programs of real functions
+	// have about ten thousand.
 	maxEntry = 1 << 20
-	// maxCIEs bounds the CIEs that a worker remembers. Linkers leave a few;
+	// maxCIEs bounds the CIEs that a worker caches. Linkers emit a few in .eh_frame;
 	// .debug_frame has one or two per compilation unit.
 	maxCIEs = 4096
 )
 
-// span is a range of addresses and the rows for it: those numbered first to
-// first+n of a chunk, whose offsets count from origin.
+// span is a range of addresses with its rows: rows first to first+n of a chunk, with
+// offsets relative to origin.
 type span struct {
 	start, end uint64
 	origin     uint64
@@ -35,14 +35,14 @@ type span struct {
 // rows returns the span's rows.
 func (s *span) rows() []localRow { return s.chunk.rows[s.first : s.first+s.n] }
 
-// localRow is a row before all are brought together: an offset from a
-// function's start and the index of a rule among its worker's.
+// localRow is a row before the results are merged: an offset from a function's start, and
+// the index of a rule in its worker.
 type localRow struct{ off, rule uint32 }
 
-// chunk is a run of whole entries, and what became of it.
+// chunk is a run of whole entries and their results.
 type chunk struct {
 	off  uint64
-	data []byte // nil once it was read
+	data []byte // nil after it was read
 
 	spans   []span
 	rows    []localRow
@@ -55,7 +55,7 @@ type chunk struct {
 type ruleSet struct {
 	index map[Rule]uint32
 	list  []Rule
-	// final has each rule's number in the table, or 0 if it has none yet.
+	// final holds each rule's number in the table, or 0 if it has none yet.
 	final []uint32
 }
 
@@ -66,8 +66,7 @@ func newRuleSet() *ruleSet {
 	return s
 }
 
-// add returns the number of a rule. When there are too many, new ones are
-// unsupported.
+// add returns the number of a rule. Above the limit, new rules become unsupported.
 func (s *ruleSet) add(r Rule) uint32 {
 	if i, ok := s.index[r]; ok {
 		return i
@@ -81,15 +80,15 @@ func (s *ruleSet) add(r Rule) uint32 {
 	return i
 }
 
-// read executes all programs of the section, workers of them at a time, and
-// returns the chunks in order. Memory goes into the results; of the section a
-// few chunks are there at a time. It fails if there are more than maxRows rows.
+// read executes all programs of the section with the given number of workers, and returns
+// the chunks in order. Only a few chunks of the section are in memory at a time. It fails
+// if there are more than maxRows rows.
 func (s *source) read(workers, maxRows int, code *codeRanges) ([]*chunk, error) {
 	var all []*chunk
 	var rows atomic.Int64
 	work := make(chan *chunk)
 	var wait sync.WaitGroup
-	// With one worker more than chunks, goroutines would only wait.
+	// More workers than chunks plus one would only wait.
 	for range min(workers, int(s.size/chunkSize)+1) {
 		wait.Go(func() {
 			w := worker{src: s, code: code, rules: newRuleSet(), cies: map[uint64]*cie{}}
@@ -117,8 +116,8 @@ func (s *source) read(workers, maxRows int, code *codeRanges) ([]*chunk, error) 
 	return all, cmp.Or(err, tooMany())
 }
 
-// cut reads the section and calls yield with chunks of whole entries until it fails.
-// Where entries cannot be told apart any more, the rest is lost and said to be.
+// cut reads the section and calls yield with chunks of whole entries until yield fails.
+// If the boundaries of entries are lost, it reports the rest as damaged.
 func (s *source) cut(yield func(*chunk) error) error {
 	for off := uint64(0); off < s.size; {
 		data := make([]byte, min(chunkSize, s.size-off))
@@ -161,8 +160,8 @@ func (s *source) fill(data []byte, off uint64) error {
 	return fmt.Errorf("%s: read %s at offset %#x: %w", s.file.Name(), s.name, off, err)
 }
 
-// wholeEntries returns how many bytes the whole entries at the start of data
-// have, and if there is none, how many the first would have.
+// wholeEntries returns the number of bytes of the whole entries at the start of data. If
+// there is none, first is the number of bytes that the first one needs.
 func wholeEntries(data []byte) (n int, first uint64) {
 	for {
 		lengthSize, length, ok := header(data[n:])
@@ -179,20 +178,20 @@ func wholeEntries(data []byte) (n int, first uint64) {
 	}
 }
 
-// worker turns chunks into rows.
+// worker converts chunks into rows.
 type worker struct {
 	src   *source
 	vm    machine
 	code  *codeRanges
 	rules *ruleSet
 	chunk *chunk
-	// spans and rows are those of the chunk, in room that all chunks share.
+	// spans and rows hold the chunk's results, in memory that all chunks share.
 	spans []span
 	rows  []localRow
 
 	cies    map[uint64]*cie
-	lastOff uint64 // of the CIE in vm, if there is one
-	lastRow Rule   // the rule of the last row of this function
+	lastOff uint64 // offset of the CIE in vm, if any
+	lastRow Rule   // the rule of the function's last row
 	hasRow  bool
 }
 
@@ -214,7 +213,7 @@ func (w *worker) read() {
 		off := c.off + pos
 		pos += uint64(len(whole))
 		if length == 0 {
-			continue // the end of one of the tables that were linked together
+			continue // a terminator between the linked tables
 		}
 		e, ok := w.src.entry(whole, off)
 		switch {
@@ -228,7 +227,7 @@ func (w *worker) read() {
 	c.spans, c.rows = slices.Clone(w.spans), slices.Clone(w.rows)
 }
 
-// useCIE makes the CIE at offset off the one in use.
+// useCIE makes the CIE at offset off current.
 func (w *worker) useCIE(off uint64) {
 	if w.vm.cie != nil && w.lastOff == off {
 		return
@@ -244,7 +243,7 @@ func (w *worker) useCIE(off uint64) {
 	w.cies[off] = w.vm.cie
 }
 
-// fde executes the program of one FDE.
+// fde executes the program of an FDE.
 func (w *worker) fde(e *entry) {
 	w.useCIE(w.src.cieOffset(e))
 	c := w.vm.cie
@@ -262,7 +261,7 @@ func (w *worker) fde(e *entry) {
 		w.damage(w.src.errorf(e.off, "FDE ends too early"))
 		return
 	}
-	// Of functions that the linker dropped, a size or an address of 0 is left.
+	// For functions that it dropped, the linker leaves a size or an address of 0.
 	limit, ok := w.code.end(start)
 	if !ok || start == 0 || size == 0 {
 		return
@@ -280,7 +279,7 @@ func (w *worker) fde(e *entry) {
 	})
 }
 
-// row takes a row of the function at hand, unless it repeats the one before.
+// row adds a row of the current function, unless it repeats the last one.
 func (w *worker) row(off uint64, r Rule) {
 	if w.hasRow && w.lastRow == r || off > 1<<32-1 {
 		return

@@ -3,21 +3,20 @@ package unwind
 import "sort"
 
 const (
-	// BlockShift is the binary logarithm of the size of a block in bytes:
-	// the unit of code for which a table knows where its rows begin. With
-	// 1 KiB a search takes few steps, and the index costs 0.4 % of the code.
+	// BlockShift is the binary logarithm of the block size in bytes. A table has an index
+	// of the rows of each block. With 1 KiB, a search takes few steps and the index costs
+	// 0.4 % of the code.
 	BlockShift = 10
 
 	blockSize = 1 << BlockShift
 	ruleBits  = 32 - BlockShift
-	// maxRules bounds the rules of a table. A large library has a thousand;
-	// more are a file made to waste memory.
+	// maxRules bounds the rules of a table. A large library has a thousand. A file with
+	// more was crafted to waste memory.
 	maxRules = 1 << 16
 )
 
-// Row is the rule in force from an address on until the next row's. Its upper
-// BlockShift bits are the address within its block, its lower bits the index of
-// the rule.
+// Row is the rule in force from an address until the next row. The upper BlockShift bits
+// are the address within its block, the lower bits the index of the rule.
 type Row uint32
 
 func newRow(addr uint64, rule uint32) Row {
@@ -33,57 +32,51 @@ func (r Row) Rule() uint32 { return uint32(r) & (1<<ruleBits - 1) }
 // WithRule returns a row for the same address with another rule's index.
 func (r Row) WithRule(rule uint32) Row { return newRow(uint64(r.Low()), rule) }
 
-// Segment is a part of a file's code that a table describes: an executable
-// segment.
+// Segment is a part of a file's code that a table describes: an executable segment.
 type Segment struct {
-	// Addr is the link-time virtual address, Offset the place in the file,
-	// Size the number of bytes.
+	// Addr is the link-time virtual address, Offset the file offset, and Size the number
+	// of bytes.
 	Addr, Offset, Size uint64
-	// FirstBlock is the index in Table.Blocks of the block that holds Addr.
-	// An address belongs to block
-	// FirstBlock + addr>>BlockShift - Addr>>BlockShift.
+	// FirstBlock is the index in Table.Blocks of the block that contains Addr. An address
+	// belongs to block FirstBlock + addr>>BlockShift - Addr>>BlockShift.
 	FirstBlock uint32
 }
 
-// Table is how to unwind from each address of a file. It is immutable.
+// Table describes how to unwind from each address of a file. It is immutable.
 type Table struct {
 	// Segments are sorted by address and do not overlap.
 	Segments []Segment
-	// Blocks has the index in Rows of the first row that begins in a block.
-	// The block after it begins with the row after those of this one; each
-	// segment has one block more than it needs to make that so. If no row of
-	// its block is at or below an address, the one before them is in force;
-	// a segment's first block begins with a row.
+	// Blocks holds for each block the index in Rows of the first row that begins in it. A
+	// block's rows end where those of the next block begin; each segment has one extra
+	// block for this. If no row of its block is at or below an address, the last row
+	// before the block is in force. A segment's first block begins with a row.
 	Blocks []uint32
 	// Rows are sorted by segment and address.
 	Rows []Row
-	// Rules are different from each other. The first is the zero Rule.
+	// Rules are distinct. The first is the zero Rule.
 	Rules []Rule
-	// Stats says what the table was made from.
+	// Stats describes the input of the table.
 	Stats Stats
 }
 
-// Stats describes how a table came about.
+// Stats describes how a table was made.
 type Stats struct {
 	// Source is the number of bytes of call frame information that were read.
 	Source int64
 	// Functions is the number of FDEs that describe code of the file.
 	Functions int
-	// Damaged is the number of CIEs and FDEs that could not be read, wholly
-	// or to their end; their functions have no table, or an unsupported rule
-	// from there on.
+	// Damaged is the number of CIEs and FDEs that could not be read completely. Their
+	// functions have no table, or an unsupported rule from the damage on.
 	Damaged int
-	// Damage says what was wrong with the first of them in the file, or is
-	// nil.
+	// Damage is the first error in the file, or nil.
 	Damage error
 }
 
-// Bytes returns the memory that the table takes.
+// Bytes returns the memory size of the table.
 func (t *Table) Bytes() int { return 4*len(t.Blocks) + 4*len(t.Rows) + 16*len(t.Rules) }
 
-// Lookup returns the rule for a link-time virtual address. For a return address
-// that is the address of the byte before: the call may be a function's last
-// instruction.
+// Lookup returns the rule for a link-time virtual address. For a return address, pass the
+// address of the byte before it: the call may be the last instruction of its function.
 func (t *Table) Lookup(addr uint64) Rule {
 	for i := range t.Segments {
 		if s := &t.Segments[i]; addr-s.Addr < s.Size {

@@ -6,27 +6,26 @@ import (
 	"fmt"
 )
 
-// End says why a stack ends where it does.
+// End is the reason why a stack ends.
 type End uint8
 
 const (
-	// EndComplete says that the outermost function of the thread was reached.
+	// EndComplete: the outermost function of the thread was reached.
 	EndComplete End = iota
-	// EndDepth says that there are more frames than were asked for.
+	// EndDepth: there are more frames than requested.
 	EndDepth
-	// EndNoFile says that no file is mapped where the last frame's code should be.
+	// EndNoFile: no file is mapped at the last frame's code.
 	EndNoFile
-	// EndNoTable says that the last frame's code has no unwind information.
+	// EndNoTable: the last frame's code has no unwind information.
 	EndNoTable
-	// EndUnsupported says that it has, but no rule can express it.
+	// EndUnsupported: it has, but no rule can express it.
 	EndUnsupported
-	// EndRegister says that its rule needs a register whose value is not known any
-	// more.
+	// EndRegister: its rule needs a register whose value is no longer known.
 	EndRegister
-	// EndMemory says that stack memory could not be read.
+	// EndMemory: stack memory could not be read.
 	EndMemory
-	// EndNotGrowing says that the caller's frame would not be above its callee's. The
-	// stack, or the table, is broken.
+	// EndNotGrowing: the caller's frame would not be above its callee's. The stack or the
+	// table is broken.
 	EndNotGrowing
 )
 
@@ -42,22 +41,20 @@ func (e End) String() string { return name(endNames[:], int(e)) }
 // Registers are the user registers of a thread.
 type Registers struct {
 	PC uint64
-	// R has the general registers by DWARF's numbers, the stack pointer
-	// among them.
+	// R holds the general registers by DWARF number, including the stack pointer.
 	R [maxRegister]uint64
 }
 
 // Frame is a frame of a stack.
 type Frame struct {
 	PC uint64
-	// Exact is whether PC is the instruction that is executed next, as in
-	// the innermost frame and in one that a signal interrupted. Else it is a
-	// return address: the call is before it, and perhaps the last
-	// instruction of its function.
+	// Exact is whether PC is the next instruction to execute, as in the innermost frame
+	// and in a frame that a signal interrupted. Otherwise it is a return address: the
+	// call is before it, and may be the last instruction of its function.
 	Exact bool
 }
 
-// Lookup returns the address by which tables and symbols know the frame.
+// Lookup returns the address to look up in tables and symbols.
 func (f Frame) Lookup() uint64 {
 	if f.Exact {
 		return f.PC
@@ -65,19 +62,19 @@ func (f Frame) Lookup() uint64 {
 	return f.PC - 1
 }
 
-// Walker walks stacks of one address space. It does what the kernel's walker
-// does, step by step, and says how that has to be: read it first.
+// Walker walks stacks of an address space. It is the reference for the kernel's walker,
+// which takes the same steps.
 type Walker struct {
 	// Machine is elf.EM_X86_64 or elf.EM_AARCH64.
 	Machine elf.Machine
-	// Find returns the table of the file that is mapped at an address, which
-	// is nil if the file has none, and what to subtract from the address to
-	// get the link-time one. It reports false if no file is mapped there.
+	// Find returns the table of the file mapped at an address, nil if the file has none,
+	// and the bias to subtract from the address to get the link-time address. ok is false
+	// if no file is mapped there.
 	Find func(addr uint64) (t *Table, bias uint64, ok bool)
-	// Read fills buf from the memory at addr, or reports false.
+	// Read fills buf from the memory at addr, and reports whether it could.
 	Read func(addr uint64, buf []byte) bool
-	// PCMask has the bits that an address can have, all if it is 0. The
-	// others hold the signature of return addresses that arm64 can sign.
+	// PCMask holds the bits that an address can have; 0 means all. On arm64, the other
+	// bits may hold a signature of return addresses.
 	PCMask uint64
 }
 
@@ -86,17 +83,16 @@ type cursor struct {
 	*Walker
 	arch *arch
 	regs Registers
-	// exact is whether regs is all that a thread was interrupted with: in
-	// the innermost frame and in one that a signal interrupted. Else only
-	// the program counter, the stack and the frame pointer are known, and
-	// the program counter is a return address.
+	// exact is whether all registers in regs are known: in the innermost frame and in a
+	// frame that a signal interrupted. Otherwise only the program counter, stack pointer
+	// and frame pointer are known, and the program counter is a return address.
 	exact bool
-	// base is whether the base register is known all the same.
+	// base is whether the base register is known nevertheless.
 	base bool
 }
 
-// Walk appends the frames of a thread to frames, innermost first, at most limit
-// of them, and says why they end.
+// Walk appends up to limit frames of a thread to frames, innermost first, and returns why
+// they end.
 func (w *Walker) Walk(regs Registers, frames []Frame, limit int) ([]Frame, End) {
 	c := cursor{Walker: w, arch: archOf(w.Machine), regs: regs, exact: true, base: true}
 	if c.arch == nil {
@@ -115,8 +111,7 @@ func (w *Walker) Walk(regs Registers, frames []Frame, limit int) ([]Frame, End) 
 		if end, more := c.step(table.Lookup(f.Lookup() - bias)); !more {
 			return frames, end
 		}
-		// What threads are started with. A signal, though, may have met a jump
-		// to nowhere.
+		// Threads start with 0. But a signal may have interrupted a jump to address 0.
 		if c.regs.PC == 0 && !c.exact {
 			return frames, EndComplete
 		}
@@ -124,7 +119,7 @@ func (w *Walker) Walk(regs Registers, frames []Frame, limit int) ([]Frame, End) 
 	return frames, EndDepth
 }
 
-// step goes to the caller by a rule, or says why it cannot.
+// step moves to the caller by a rule, or returns why it cannot.
 func (c *cursor) step(r Rule) (end End, more bool) {
 	switch r.Kind {
 	case KindNone:
@@ -140,20 +135,20 @@ func (c *cursor) step(r Rule) (end End, more bool) {
 	if !ok {
 		return end, false
 	}
-	// The caller's frame is above this one. Only of a function that has not
-	// touched the stack, and that no call on it interrupted, is it the same.
+	// The caller's frame is above this one. They may be equal only if the function was
+	// interrupted before it touched the stack.
 	sp := c.regs.R[c.arch.sp]
 	if cfa < sp || cfa == sp && !c.exact {
 		return EndNotGrowing, false
 	}
-	// Before the return address, since it lies below it: a walker that reads
-	// blocks then needs the fewest.
+	// Load the frame pointer before the return address, since it is below. A walker that
+	// reads blocks then needs the fewest reads.
 	fp, end, ok := c.load(r.FPSlot, r.FP, cfa, c.regs.R[c.arch.fp])
 	if !ok {
 		return end, false
 	}
-	// If the return address is where it always is, a call left it in the link
-	// register, and only an interrupted frame's is known.
+	// A call left the return address in the link register, whose value is known only in
+	// an interrupted frame.
 	if r.RASlot == SlotSame && !c.exact {
 		return EndRegister, false
 	}
@@ -167,7 +162,7 @@ func (c *cursor) step(r Rule) (end End, more bool) {
 	return 0, true
 }
 
-// restoreBase gives the base register the value that it has in the caller.
+// restoreBase sets the base register to its value in the caller.
 func (c *cursor) restoreBase(r Rule, cfa uint64) {
 	switch r.Kind {
 	case KindSP, KindFP:
@@ -176,16 +171,16 @@ func (c *cursor) restoreBase(r Rule, cfa uint64) {
 		case BaseLost:
 			c.base = false
 		default:
-			// What it was in this frame does not matter.
+			// Its value in this frame does not matter.
 			c.regs.R[c.arch.base%maxRegister], c.base = c.word(cfa - 8*uint64(r.Arg))
 		}
-	case KindPLT: // does not touch it
+	case KindPLT: // does not change it
 	default:
 		c.base = false
 	}
 }
 
-// cfa returns the CFA by a rule.
+// cfa computes the CFA by a rule.
 func (c *cursor) cfa(r Rule) (cfa uint64, end End, ok bool) {
 	sp, fp := c.regs.R[c.arch.sp], c.regs.R[c.arch.fp]
 	off := uint64(int64(r.CFA))
@@ -213,14 +208,14 @@ func (c *cursor) cfa(r Rule) (cfa uint64, end End, ok bool) {
 	return cfa + uint64(r.Arg), EndMemory, ok
 }
 
-// load returns what is in a slot; same is the register's value in this frame.
+// load returns the contents of a slot. same is the register's value in this frame.
 func (c *cursor) load(s Slot, off int32, cfa, same uint64) (v uint64, end End, ok bool) {
 	at := uint64(int64(off))
 	switch s {
 	case SlotSame:
 		return same, 0, true
 	case SlotUnknown:
-		return 0, 0, true // no frame is there, should it be asked for
+		return 0, 0, true // the next lookup fails if it is used
 	case SlotRegister:
 		if !c.exact {
 			return 0, EndRegister, false
@@ -237,8 +232,8 @@ func (c *cursor) load(s Slot, off int32, cfa, same uint64) (v uint64, end End, o
 	return v, EndMemory, ok
 }
 
-// signal goes to the code that a signal interrupted. The stack may be another
-// then (sigaltstack), so nothing is asked of its address.
+// signal moves to the code that a signal interrupted. It may run on another stack
+// (sigaltstack), so its stack address is not checked.
 func (c *cursor) signal(r Rule) (end End, more bool) {
 	f := &c.arch.signal
 	at := c.regs.R[c.arch.sp] + uint64(int64(r.CFA)) + uint64(f.first)
@@ -271,8 +266,7 @@ func (c *cursor) strip(pc uint64) uint64 {
 	return pc
 }
 
-// String returns the frame for people: "0x401136", with a sign before return
-// addresses.
+// String returns the frame for people: "0x401136", with a mark on return addresses.
 func (f Frame) String() string {
 	if f.Exact {
 		return fmt.Sprintf("%#x", f.PC)

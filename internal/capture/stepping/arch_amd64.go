@@ -19,16 +19,16 @@ const (
 	restartFirst, restartLast = 512, 516
 )
 
-// registers is what a burst needs to know of a stopped thread.
+// registers is the part of a stopped thread's registers that a burst needs.
 type registers struct {
 	pc uint64
-	// foreign: the thread runs code of another width.
+	// foreign: the thread runs 32-bit code.
 	foreign bool
-	// trapping: the program steps itself.
+	// trapping: the program single-steps itself.
 	trapping bool
-	// interrupted: it was stopped in a system call that fails with EINTR.
+	// interrupted: the stop makes a system call fail with EINTR.
 	interrupted bool
-	// restarting: it was stopped in one that begins again with the next step.
+	// restarting: the stop interrupted a system call that the next step restarts.
 	restarting bool
 }
 
@@ -47,7 +47,7 @@ func readRegisters(tid int) (registers, error) {
 	}, nil
 }
 
-// readPC returns the address of the instruction that a stopped thread is at.
+// readPC returns the program counter of a stopped thread.
 func readPC(tid int) (uint64, error) {
 	var pc uint64
 	_, _, errno := unix.RawSyscall6(unix.SYS_PTRACE, unix.PTRACE_PEEKUSR, uintptr(tid),

@@ -18,17 +18,17 @@ const (
 	svc = 0xd4000001 // SVC #0, a system call
 )
 
-// registers is what a burst needs to know of a stopped thread.
+// registers is the part of a stopped thread's registers that a burst needs.
 type registers struct {
 	pc uint64
-	// foreign: the thread runs code of another width.
+	// foreign: the thread runs 32-bit code.
 	foreign bool
-	// trapping: the program steps itself, which it cannot here.
+	// trapping: the program single-steps itself, which is not possible here.
 	trapping bool
-	// interrupted: it was stopped in a system call that fails with EINTR.
+	// interrupted: the stop makes a system call fail with EINTR.
 	interrupted bool
-	// restarting: it was stopped in one that begins again with the next
-	// step. Here it is at the SVC instruction then, which is sensitive.
+	// restarting: the stop interrupted a system call that the next step restarts. The
+	// thread is then at the SVC instruction, which is sensitive.
 	restarting bool
 }
 
@@ -46,7 +46,7 @@ func readRegisters(tid int) (registers, error) {
 	return regs, nil
 }
 
-// readPC returns the address of the instruction that a stopped thread is at.
+// readPC returns the program counter of a stopped thread.
 func readPC(tid int) (uint64, error) {
 	r, err := readRegisters(tid)
 	return r.pc, err

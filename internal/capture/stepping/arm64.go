@@ -5,15 +5,15 @@ import "encoding/binary"
 // maxA64 is the length of all A64 instructions, in bytes.
 const maxA64 = 4
 
-// decodeA64 decodes the A64 instruction at the start of text, which is at
-// address addr, as far as its kind asks for. Encodings: Arm Architecture
-// Reference Manual, C4.1. What text is too short for is sensitive.
+// decodeA64 decodes the A64 instruction at the start of text, which is at address addr,
+// only as far as its kind requires. Encodings: Arm Architecture Reference Manual, C4.1.
+// An instruction that text truncates is sensitive.
 func decodeA64(text []byte, addr uint64) instruction {
 	if len(text) < maxA64 {
 		return instruction{kind: sensitive}
 	}
 	word := binary.LittleEndian.Uint32(text)
-	// offset is the signed field of the given width at bit shift, in bytes.
+	// offset returns the signed field of the given width at bit shift, in bytes.
 	offset := func(shift, width int) uint64 {
 		return uint64(int64(int32(word<<(32-shift-width))>>(32-width))) * maxA64
 	}
@@ -28,13 +28,12 @@ func decodeA64(text []byte, addr uint64) instruction {
 		return branchIf(addr + offset(5, 19))
 	case word&0x7e000000 == 0x36000000: // TBZ, TBNZ
 		return branchIf(addr + offset(5, 14))
-	case word&0xfe000000 == 0xd6000000: // BR, BLR, RET and their kin
+	case word&0xfe000000 == 0xd6000000: // BR, BLR, RET and similar
 		return instruction{kind: jump}
 	case word&0xff000000 == 0xd4000000: // SVC, HVC, BRK, HLT, …
 		return instruction{kind: sensitive}
 	case word&0x3f800000 == 0x08000000:
-		// Load and store exclusive: a trap between them makes the store
-		// fail, each time.
+		// Load/store exclusive: a trap between them makes the store fail every time.
 		return instruction{kind: sensitive}
 	}
 	return instruction{kind: plain}

@@ -11,74 +11,73 @@ import (
 	"fulgur/internal/linux/monotonic"
 )
 
-// maxRepeats is how many rounds of a string instruction are stepped through
-// before the thread is let go: a long copy would take all of the burst.
+// maxRepeats is the maximum number of iterations of a string instruction to step through.
+// A long copy would take the whole burst.
 const maxRepeats = 64
 
-// maxPause is how long a thread stays stopped at most until that is noticed.
+// maxPause bounds the time until the stop of a thread is noticed.
 const maxPause = 200 * time.Microsecond
 
-// job is an attempt at a burst of a thread.
+// job is an attempt at a burst.
 type job struct {
 	pid, tid int
 	phase    atomic.Int32
-	done     chan outcome // has room for the one outcome
+	done     chan outcome // buffered for the one outcome
 }
 
-// The phases of a job. From the second on, the process must not end before the
-// job is done.
+// The phases of a job. From the second phase on, the process must not end before the job
+// is done.
 const (
 	waiting int32 = iota // for the thread to stop
-	begun                // the thread has stopped, and may be stepped
-	givenUp              // it did not stop in time, and is let go when it does
+	begun                // the thread has stopped and may be stepped
+	givenUp              // it did not stop in time, and is detached when it does
 )
 
-// begin starts the burst, unless it was given up.
+// begin starts the burst unless it was given up.
 func (j *job) begin() bool { return j.phase.CompareAndSwap(waiting, begun) }
 
-// giveUp gives the burst up, unless it has begun.
+// giveUp gives up the burst unless it has begun.
 func (j *job) giveUp() bool { return j.phase.CompareAndSwap(waiting, givenUp) }
 
-// outcome is how an attempt at a burst ended.
+// outcome is the result of a job.
 type outcome struct {
-	// entries are the branches, the newest first, and ended is when the burst
-	// was over, in ns of CLOCK_MONOTONIC.
+	// entries holds the branches, newest first. ended is the end of the burst, in ns of
+	// CLOCK_MONOTONIC.
 	entries []bolt.Entry
 	ended   uint64
-	// held is how long the thread did not run free.
+	// held is how long the thread did not run freely.
 	held time.Duration
 	// refused is why the thread cannot be stepped.
 	refused error
-	// stats is what was done.
+	// stats counts what was done.
 	stats Stats
 }
 
-// tracer steps threads, one at a time. All of its methods must be called on one
-// OS thread, its own, which has no other children.
+// tracer steps threads, one at a time. All of its methods must be called on the same OS
+// thread, which has no other children.
 type tracer struct {
-	hold time.Duration // longest time to hold a thread
+	hold time.Duration // maximum time to hold a thread
 
-	// stopping reports that the process is asked to end.
+	// stopping reports whether the process was asked to end.
 	stopping func() bool
 
 	out  outcome // of the current burst
 	text [maxInstruction]byte
 
-	tid      int       // the thread, if it may have been stepped
-	mask     *uint64   // what it blocks, if that is changed
-	stranded bool      // a SIGTRAP waits that another thread may be waiting for
-	freed    time.Time // when a tracee was last let go, or had ended
+	tid      int       // the thread that may have been stepped
+	mask     *uint64   // its original signal mask, if changed
+	stranded bool      // a SIGTRAP is pending that another thread may wait for
+	freed    time.Time // when the last tracee was detached or ended
 }
 
-// burst steps through branches of a running thread.
+// burst steps a running thread through a number of branches.
 func (t *tracer) burst(j *job) outcome {
 	t.out, t.tid, t.mask, t.stranded, t.freed = outcome{}, 0, nil, false, time.Time{}
 	if err := seize(j.tid); err != nil {
 		return outcome{refused: seizeError(j.tid, err)}
 	}
 	if ptrace(unix.PTRACE_INTERRUPT, j.tid, 0) != nil {
-		// It has ended. Or it has executed a program, and has the number of
-		// its process now.
+		// The thread has ended, or has executed a program and now has its process's ID.
 		_ = ptrace(unix.PTRACE_INTERRUPT, j.pid, 0)
 	}
 	stop, ran := awaitStop(j)
@@ -96,10 +95,10 @@ func (t *tracer) burst(j *job) outcome {
 	return t.out
 }
 
-// awaitStop waits for the thread to stop. That takes it no time of its own: one
-// that has a processor stops at once, others when it is their turn or when an
-// uninterruptible wait is over. If the job is given up before, or nothing is
-// traced any more, there is no change. ran is when it had not stopped yet.
+// awaitStop waits for the thread to stop. Stopping takes no CPU time: a running thread
+// stops at once, others stop when they are scheduled or when an uninterruptible wait
+// ends. It returns no change if the job is given up first or the tracee is gone. ran is
+// the last time before the stop was noticed.
 func awaitStop(j *job) (stop status, ran time.Time) {
 	ran = time.Now()
 	for pause := 5 * time.Microsecond; j.phase.Load() == waiting; pause = min(2*pause, maxPause) {
@@ -114,14 +113,14 @@ func awaitStop(j *job) (stop status, ran time.Time) {
 	return status{}, ran
 }
 
-// whileStopped steps the thread, which has just stopped, if it can be.
+// whileStopped steps the thread, which has just stopped, if possible.
 func (t *tracer) whileStopped(j *job, stop status, deadline time.Time) (refused error) {
 	switch {
 	case !stop.event():
-		t.out.stats.Signal++ // one came first
+		t.out.stats.Signal++ // a signal came first
 		return nil
 	case stop.signal() != unix.SIGTRAP:
-		return nil // stopped by SIGSTOP, and stays so
+		return nil // stopped by SIGSTOP; it stays stopped
 	case stop.pid != j.tid:
 		return nil // it has executed a program
 	}
@@ -144,16 +143,16 @@ func (t *tracer) whileStopped(j *job, stop status, deadline time.Time) (refused 
 		t.out.stats.Sensitive++
 		return nil
 	case r.interrupted:
-		// A call such as epoll_pwait has its own mask of signals until its
-		// end, which the one that clearMask sets would replace.
+		// A call such as epoll_pwait has its own signal mask until it returns, which
+		// clearMask would overwrite.
 		t.out.stats.Interrupted++
 		return nil
 	}
-	// The kernel forces the trap of a step on a thread that blocks SIGTRAP, as
-	// handlers of signals do: it takes the signal out of the mask and resets what
-	// the program does at it, for good, and the next one kills the program. So the
-	// thread does not block it for the time of the burst. If one waits already for
-	// the thread to unblock it, or for another one to take it, there is no burst.
+	// If a thread blocks SIGTRAP, as signal handlers do, the kernel forces the trap of a
+	// step on it: it unblocks the signal and resets its action for good, and the next
+	// SIGTRAP kills the program. So the signal is unblocked during the burst. There is no
+	// burst if one is pending already, for the thread to unblock it or for another thread
+	// to take it.
 	if now.blocked&trapSignal != 0 &&
 		((now.own|now.shared)&trapSignal != 0 || decode(readText(j.tid, r.pc, t.text[:]), r.pc).kind == sensitive) {
 		t.out.stats.Sensitive++
@@ -162,15 +161,14 @@ func (t *tracer) whileStopped(j *job, stop status, deadline time.Time) (refused 
 	t.tid = j.tid
 	t.clearMask()
 	t.steps(j.tid, r.pc, deadline)
-	t.out.ended = monotonic.Now() // while it cannot unmap what it ran yet
+	t.out.ended = monotonic.Now() // before the thread can unmap the code that it ran
 	t.out.stats.Bursts++
 	t.out.stats.Records += uint64(len(t.out.entries))
 	slices.Reverse(t.out.entries)
 	return nil
 }
 
-// steps has the thread step until its burst is over. It leaves it stopped or
-// ended.
+// steps steps the thread until the end of the burst, and leaves it stopped or ended.
 func (t *tracer) steps(tid int, pc uint64, deadline time.Time) {
 	stats := &t.out.stats
 	for repeats := 0; ; {
@@ -212,9 +210,9 @@ func (t *tracer) steps(tid int, pc uint64, deadline time.Time) {
 	}
 }
 
-// step lets the thread execute one instruction and returns where it is then. It
-// is not ok if the thread has stopped for something else, before or after the
-// instruction, or has ended.
+// step lets the thread execute one instruction and returns its new program counter. ok is
+// false if the thread has stopped for another reason, before or after the instruction, or
+// has ended.
 func (t *tracer) step(tid int) (pc uint64, ok bool) {
 	if ptrace(unix.PTRACE_SINGLESTEP, tid, 0) != nil {
 		return 0, false
@@ -227,8 +225,8 @@ func (t *tracer) step(tid int) (pc uint64, ok bool) {
 	return pc, err == nil
 }
 
-// isStepOf reports whether the stop, of a thread that has been stepped, is for
-// the trap of the step, and not for a SIGTRAP of the program's own.
+// isStepOf reports whether a stepped thread has stopped for the trap of the step, rather
+// than for the program's own SIGTRAP.
 func isStepOf(stop status) bool {
 	if stop.signal() != unix.SIGTRAP {
 		return false
@@ -237,9 +235,9 @@ func isStepOf(stop status) bool {
 	return err == nil && info.isStep()
 }
 
-// letGo lets go of the thread as soon as it stops, with the signal that it has
-// stopped for. It returns when this OS thread has no tracee any more. There may
-// be others: what a thread clones with CLONE_PTRACE while it is traced.
+// letGo detaches from the thread as soon as it stops, passing on the signal for which it
+// has stopped. It returns when this OS thread has no tracees. There may be several:
+// threads cloned with CLONE_PTRACE while traced.
 func (t *tracer) letGo() {
 	for {
 		stop, err := wait(0)
@@ -261,20 +259,19 @@ func (t *tracer) letGo() {
 			request = t.release()
 		}
 		if ptrace(request, stop.pid, uintptr(signal)) != nil {
-			sleep(maxPause) // it was killed, and ends
+			sleep(maxPause) // it was killed and is ending
 		}
 	}
 }
 
-// release returns the request that lets go of the thread, which may have been
-// stepped and is to get a signal, and gives it its own mask of signals again. But
-// if the thread must stop again before, the request is PTRACE_CONT.
+// release restores the signal mask of the thread, which may have been stepped, and
+// returns the request that detaches from it. If the thread must stop once more first, the
+// request is PTRACE_CONT.
 //
-// When a thread stops for something else than its step, the trap of the step
-// may wait in its queue, since ptrace's own stops and those of SIGSTOP come
-// before signals. It would kill the program. So the thread goes on, with its
-// trap flag cleared, until it stops for that trap: it cannot get back to the
-// program's code before.
+// If a thread stops for a reason other than its step, the trap of the step may be
+// pending, since ptrace's own stops and SIGSTOP come before signals. The trap would kill
+// the program. So the thread continues with its trap flag cleared until it stops for that
+// trap: it cannot return to the program's code before.
 func (t *tracer) release() (request int) {
 	if trap, found := ownQueue.trap(t.tid); found && trap.isStep() {
 		return unix.PTRACE_CONT
@@ -286,20 +283,20 @@ func (t *tracer) release() (request int) {
 	return unix.PTRACE_DETACH
 }
 
-// wakeTaker wakes a thread of process pid that waits for a SIGTRAP. The kernel had
-// chosen the one that was stepped for it, and woken nobody else; but that one
-// blocks the signal again.
+// wakeTaker wakes a thread of process pid that waits for a SIGTRAP. The kernel chose the
+// stepped thread to take the signal and woke no other, but the stepped thread blocks it
+// again.
 func (t *tracer) wakeTaker(pid int) {
 	stepped := t.tid
 	t.tid = 0
 	tids, err := threads(pid)
 	if err != nil {
-		return // it has ended
+		return // the thread has ended
 	}
 	for _, tid := range tids {
 		now, err := readSignals(pid, tid)
 		if err == nil && now.shared&trapSignal == 0 {
-			return // it was taken
+			return // the signal was taken
 		}
 		if err != nil || tid == stepped || now.blocked&trapSignal != 0 || seize(tid) != nil {
 			continue
@@ -309,8 +306,8 @@ func (t *tracer) wakeTaker(pid int) {
 	}
 }
 
-// clearMask sees to it that the thread does not block SIGTRAP, until restoreMask.
-// Errors mean that it is dying.
+// clearMask unblocks SIGTRAP in the thread until restoreMask. Errors mean that it is
+// dying.
 func (t *tracer) clearMask() {
 	var mask uint64
 	if t.mask != nil || signalMask(unix.PTRACE_GETSIGMASK, t.tid, &mask) != nil || mask&trapSignal == 0 {
@@ -321,7 +318,7 @@ func (t *tracer) clearMask() {
 	_ = signalMask(unix.PTRACE_SETSIGMASK, t.tid, &without)
 }
 
-// restoreMask gives the thread the mask that it had before clearMask.
+// restoreMask restores the mask from before clearMask.
 func (t *tracer) restoreMask() {
 	if t.mask != nil {
 		_ = signalMask(unix.PTRACE_SETSIGMASK, t.tid, t.mask)
@@ -329,8 +326,8 @@ func (t *tracer) restoreMask() {
 	}
 }
 
-// sleep sleeps on this OS thread. time.Sleep would wake up another first.
+// sleep sleeps on this OS thread. time.Sleep would involve another one.
 func sleep(d time.Duration) {
 	ts := unix.NsecToTimespec(int64(d))
-	_ = unix.Nanosleep(&ts, nil) // cut short: so what
+	_ = unix.Nanosleep(&ts, nil) // an early return does no harm
 }

@@ -1,96 +1,85 @@
-// Package stepping takes branch records where the processor records none: it
-// lets threads of the target execute instruction by instruction for a few
-// milliseconds at a time and watches where they jump.
+// Package stepping records branches where the processor cannot: it single-steps threads
+// of the target for a few milliseconds at a time and watches where they jump.
 //
-// [Start] runs the work in a process of its own, the stepper, since the kernel
-// ties ptrace to one thread and to its life. A burst stops one running thread
-// (PTRACE_SEIZE, PTRACE_INTERRUPT), steps it until it has taken as many branches
-// as a sample holds, and detaches. Between bursts the target runs free: no thread
-// is attached and no trap flag set. Nothing is ever written into its memory.
+// [Start] runs a separate process, the stepper, because the kernel ties ptrace to one
+// thread and its lifetime. A burst stops one running thread (PTRACE_SEIZE,
+// PTRACE_INTERRUPT), steps it until it has taken as many branches as a sample holds, and
+// detaches. Between bursts the target runs freely: no thread is attached and no trap flag
+// is set. The stepper never writes into the target's memory.
 //
 // # Safety
 //
-// A thread that the stepper leaves in the middle of a burst is killed by its
-// next trap. The stepper therefore ends only between bursts: when the pipe
-// from its parent closes, whatever became of the parent, and not by signals that
-// can be ignored. It asks the kernel to spare it when memory runs out. SIGKILL of
-// the stepper itself, in the middle of a burst, does kill the target; SIGKILL of
-// its parent does not. SIGSTOP of the stepper then, or a frozen cgroup, holds the
-// thread as long as it lasts. The parent does not wait longer than some seconds
-// for that.
+// If the stepper dies in the middle of a burst, the next trap kills the thread. Therefore
+// it ends only between bursts, when the pipe from its parent closes, however the parent
+// ended. It ignores every signal that can be ignored, and asks the kernel to spare it
+// when memory runs out. SIGKILL of the stepper in the middle of a burst does kill the
+// target; SIGKILL of its parent does not. SIGSTOP of the stepper or a frozen cgroup holds
+// the thread for as long as it lasts. The parent waits for that only a few seconds.
 //
-// Who may kill the stepper can thus kill the target. So the stepper drops the
-// capabilities that the file of the program has lent it, and the kernel lets it
-// attach only to what its user may trace, and kill, anyway. Process 1 is never
-// stepped.
+// So anyone who may kill the stepper can kill the target. The stepper therefore drops the
+// capabilities lent by the program's file, and the kernel lets it attach only to
+// processes that its user may trace, and so kill, anyway. Process 1 is never stepped.
 //
-// The trap of a step is a signal. While it waits in the thread's queue, the
-// thread may stop for something else: ptrace's own stops, as for SIGCONT, and
-// those of SIGSTOP come before signals. A thread that has been stepped therefore
-// is let go only when its queue holds no trap of ours; see [tracer.release]. A
-// SIGTRAP of the program's own, which has another si_code, is delivered.
+// The trap of a step is a signal. While it is pending, the thread may stop for another
+// reason: ptrace's own stops, for example on SIGCONT, and those of SIGSTOP come before
+// signals. So a stepped thread is detached only when its queue holds no trap of ours; see
+// [tracer.release]. A SIGTRAP of the program itself has another si_code and is delivered.
 //
-// A thread that stops for the delivery of a signal keeps it until it goes on
+// A thread that stops for the delivery of a signal keeps the signal until it continues
 // (WNOWAIT), so that the signal is delivered even if the stepper is killed.
 //
-// A burst that has lasted for [Options.BurstMax] ends with the instruction it
-// is at. Where processors are scarce that takes until the thread, which waits
-// for one like any other, has had its turn. A thread that does not stop for its
-// burst in time has none: its tracer lets it go as soon as it stops, and others
-// are stepped by another tracer meanwhile. No two threads of a process are
-// attached at a time, which would deadlock with execve; see [tracers].
+// When a burst has lasted for [Options.BurstMax], it ends after the current instruction.
+// If CPUs are scarce, the thread first has to wait for one like any other. A thread that
+// does not stop in time gets no burst: its tracer detaches as soon as it stops, and
+// another tracer steps other threads in the meantime. No two threads of a process are
+// attached at the same time, which would deadlock with execve; see [tracers].
 //
-// A burst ends before each instruction that would let the target see the trap
-// flag or carry it away: system calls, pushf, popf, iret, int3 and other
-// software interrupts, loads of SS, far calls and jumps, the begin of a hardware
-// transaction. So no signal frame, no child and no executed program ever has it,
-// and a thread is never held in a system call. A thread that blocks SIGTRAP does
-// not for the time of its burst, and one that ignores it is refused. A burst ends,
-// too, when a signal arrives, which is delivered on detaching, when the kernel
-// moves the thread elsewhere (restartable sequences), and when one repeated
-// instruction takes too long (rep movs).
+// A burst ends before any instruction that would reveal the trap flag or copy it
+// elsewhere: system calls, pushf, popf, iret, int3 and other software interrupts, loads
+// of SS, far calls and jumps, the beginning of a hardware transaction. So no signal
+// frame, child or executed program ever contains the flag, and no thread is held in a
+// system call. If a thread blocks SIGTRAP, the signal is unblocked during its burst; a
+// thread that ignores SIGTRAP is refused. A burst also ends when a signal arrives, which
+// is delivered on detaching, when the kernel moves the thread elsewhere (restartable
+// sequences), and when a repeated instruction takes too long (rep movs).
 //
-// # What remains
+// # Remaining side effects
 //
-// Only threads in state R are interrupted, since a blocked one takes no
-// branches, and some system calls return EINTR when a thread in them is
-// stopped (epoll_wait, sigtimedwait, semop, …; poll, read or futex restart).
-// Between the look at the state and the stop a thread may enter one: this is
-// counted ([Stats.Interrupted]). One that copies in the kernel is in state R
-// too: large reads and writes of pipes, sockets and some devices return early,
-// with the count of what is done, as they do at a signal. Nothing shows that.
-// A debugger that attaches during a burst is refused by the kernel, and has to
-// try again. So is PTRACE_TRACEME.
+// Only threads in state R are interrupted, since a blocked thread takes no branches and
+// some system calls return EINTR when stopped (epoll_wait, sigtimedwait, semop, and
+// others; poll, read and futex restart). Between the check of the state and the stop, a
+// thread may enter such a call; [Stats.Interrupted] counts this. A thread that copies
+// data in the kernel is in state R too. Large reads and writes of pipes, sockets and some
+// devices then return early with a partial count, as they do on a signal. This is not
+// counted. The kernel rejects a debugger that attaches during a burst, which has to try
+// again, and also PTRACE_TRACEME.
 //
-// The kernel keeps one SIGTRAP at a time for a thread. One that another thread
-// sends to exactly this thread (pthread_kill) in the microseconds between a step
-// and the stop for its trap is merged with that, and lost; and a program that sets
-// SIGTRAP to be ignored while another of its threads is stepped finds the default
-// action instead. Before Linux 5.16, a SIGTRAP sent to a whole process that
-// arrives while a thread that blocks it is stepped stays with that thread.
+// The kernel keeps a single pending SIGTRAP for a thread. If another thread sends one to
+// exactly this thread (pthread_kill) in the microseconds between a step and the stop for
+// its trap, the two are merged and one is lost. If a program sets SIGTRAP to be ignored
+// while another of its threads is stepped, it gets the default action instead. Before
+// Linux 5.16, a SIGTRAP sent to a whole process stays with the stepped thread if that
+// normally blocks it.
 //
-// Without CAP_SYS_PTRACE in the stepper, a set-user-ID program that the target
-// executes in the moment that it is being stopped gets no rights by that, as under
-// any debugger.
+// If the stepper lacks CAP_SYS_PTRACE and the target executes a set-user-ID program just
+// as it is being stopped, the program gains no privileges, as under any debugger.
 //
-// Bursts end at system calls, so that code right behind one is seen less often
-// than code far from any. A transaction, a restartable sequence and, on arm64,
-// a load-exclusive loop are not seen inside.
+// Bursts end at system calls, so code right after one is seen less often than other code.
+// Transactions, restartable sequences and, on arm64, load-exclusive loops are not seen
+// from the inside.
 //
 // # Cost
 //
-// Nearly all of it is the stop for each instruction, two changes of context:
-// 28 to 35 µs on a small virtual machine (AMD EPYC), some 3 ms for the 32
-// branches of tight code, 10 ms where a branch is taken every tenth
-// instruction. At an overhead of 10 % that makes 300 to 400 branches a second
-// and thread. One thread is stepped at a time, so that ten threads at 10 % keep it busy;
-// with more, each gets less.
+// Nearly all of the cost is the stop for each instruction, two context switches: 28 to 35
+// µs on a small virtual machine (AMD EPYC). The 32 branches of a sample take about 3 ms
+// in tight code, and 10 ms if every tenth instruction is a taken branch. At an overhead
+// of 10 % this makes 300 to 400 branches per second and thread. One thread is stepped at
+// a time, so ten threads at 10 % keep the stepper busy; with more, each gets less.
 //
-// PTRACE_SINGLEBLOCK would stop at taken branches alone, but does not tell
-// where from, and virtual machines, which are what this is for, ignore it: of
-// 10000 such stops here 641 were jumps, as with single steps. A stop at a
-// debug register costs 1.1 times a step, so that running from branch to branch
-// over code that was stepped through before would pay. It is not done: a
-// breakpoint that is missed, because code has changed, would stay set in a
-// thread that runs free.
+// PTRACE_SINGLEBLOCK would stop only at taken branches, but does not report their source,
+// and virtual machines, the main use of this package, ignore it: of 10000 such stops here
+// 641 were jumps, as with single steps. A stop at a debug register costs 1.1 times a
+// step, so it would pay to run from branch to branch over code that has been stepped
+// before. It is not done because a breakpoint that is missed, after the code has changed,
+// would remain set in a thread that runs freely.
 package stepping

@@ -1,45 +1,45 @@
 package stepping
 
-// kind is what matters of an instruction to who steps over it.
+// kind classifies instructions for stepping.
 type kind uint8
 
 const (
-	// plain goes on to the next instruction, or is repeated (rep movs).
+	// plain continues at the next instruction, or repeats (rep movs).
 	plain kind = iota
-	// jump leaves for elsewhere in any case: a jump, a call or a return.
+	// jump always leaves: a jump, call or return.
 	jump
-	// conditional jumps to its target or goes on to the next instruction.
+	// conditional jumps to its target or continues at the next instruction.
 	conditional
-	// sensitive must not be stepped over, see the package's comment.
+	// sensitive must not be stepped, see the package comment.
 	sensitive
 )
 
-// instruction is one that was decoded as far as branches want it.
+// instruction is an instruction, decoded as far as branches require.
 type instruction struct {
 	kind kind
-	// next is the address of the instruction behind. It is 0 unless the kind
-	// is conditional.
+	// next is the address of the next instruction. It is 0 unless the kind is
+	// conditional.
 	next uint64
-	// target is where the branch leads, 0 if that is not in the instruction.
+	// target is the target of the branch, or 0 if it is not in the instruction.
 	target uint64
 }
 
-// step is what became of a thread that executed one instruction.
+// step is what a thread did by executing an instruction.
 type step uint8
 
 const (
-	straight step = iota // it went on
+	straight step = iota // it continued
 	taken                // it took a branch
-	repeated             // it is still there: a string instruction's next round
-	moved                // it is where the instruction could not have brought it
+	repeated             // it is still there: the next iteration of a string instruction
+	moved                // it is where the instruction cannot have led
 )
 
-// step says how a thread at from came to be at to by this instruction.
+// step returns how executing the instruction at from led to to.
 func (i instruction) step(from, to uint64) step {
 	switch i.kind {
 	case conditional:
 		switch to {
-		case i.next: // also if that is the target: nobody can tell
+		case i.next: // if that is also the target, they cannot be distinguished
 			return straight
 		case i.target:
 			return taken

@@ -6,25 +6,25 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Most calls below go around Go's scheduler (RawSyscall): they return at once,
-// and there are some for each instruction.
+// Most calls below bypass Go's scheduler (RawSyscall): they return at once, and there are
+// several for each instruction.
 
-// trapTrace is TRAP_TRACE, the si_code of a trap after one instruction. A
-// process can send no other process a signal with it.
+// trapTrace is TRAP_TRACE, the si_code of a single-step trap. A process cannot send a
+// signal with it to another process.
 const trapTrace = 2
 
-// siginfo is a siginfo_t: int si_signo, si_errno, si_code, a hole, and what
-// depends on the signal: for SIGCHLD pid, uid and status.
+// siginfo is a siginfo_t: int si_signo, si_errno, si_code, padding, and fields that
+// depend on the signal: for SIGCHLD pid, uid and status.
 type siginfo struct {
 	signo, _, code, _ int32
 	pid, _, status    int32
 	_                 [128 - 7*4]byte
 }
 
-// isStep reports whether the signal is the trap after one instruction.
+// isStep reports whether the signal is a single-step trap.
 func (i *siginfo) isStep() bool { return i.signo == int32(unix.SIGTRAP) && i.code == trapTrace }
 
-// ptrace carries out a request that has no address.
+// ptrace makes a request without an address.
 func ptrace(request int, tid int, data uintptr) error {
 	_, _, errno := unix.RawSyscall6(unix.SYS_PTRACE, uintptr(request), uintptr(tid), 0, data, 0, 0)
 	if errno != 0 {
@@ -33,7 +33,7 @@ func ptrace(request int, tid int, data uintptr) error {
 	return nil
 }
 
-// seize attaches to a thread. While the process is in execve, that waits.
+// seize attaches to a thread. It blocks while the process is in execve.
 func seize(tid int) error {
 	_, _, errno := unix.Syscall6(unix.SYS_PTRACE, unix.PTRACE_SEIZE, uintptr(tid), 0, 0, 0, 0)
 	if errno != 0 {
@@ -42,8 +42,7 @@ func seize(tid int) error {
 	return nil
 }
 
-// deliveredInfo returns what comes with the signal that a thread has stopped
-// for.
+// deliveredInfo returns the siginfo of the signal for which a thread has stopped.
 func deliveredInfo(tid int) (info siginfo, err error) {
 	_, _, errno := unix.RawSyscall6(unix.SYS_PTRACE, unix.PTRACE_GETSIGINFO, uintptr(tid), 0, uintptr(unsafe.Pointer(&info)), 0, 0)
 	if errno != 0 {
@@ -52,17 +51,16 @@ func deliveredInfo(tid int) (info siginfo, err error) {
 	return info, nil
 }
 
-// queue is one of the two in which signals wait for a thread, as
-// PTRACE_PEEKSIGINFO has it.
+// queue is a queue of pending signals, as in PTRACE_PEEKSIGINFO.
 type queue uint32
 
 const (
-	ownQueue    queue = 0 // for the thread alone; the trap of a step waits there
-	sharedQueue queue = 1 // PTRACE_PEEKSIGINFO_SHARED, for any thread of the process
+	ownQueue    queue = 0 // of the thread; holds the trap of a step
+	sharedQueue queue = 1 // PTRACE_PEEKSIGINFO_SHARED, of the process
 )
 
-// peek reads the signals that wait for a stopped thread, in the order in which
-// they came and from number from on, and returns how many it has read.
+// peek reads the pending signals of a stopped thread in the order of their arrival,
+// starting at index from, and returns how many it has read.
 func (q queue) peek(tid, from int, infos []siginfo) (int, error) {
 	args := struct { // struct ptrace_peeksiginfo_args
 		off   uint64
@@ -77,14 +75,14 @@ func (q queue) peek(tid, from int, infos []siginfo) (int, error) {
 	return int(n), nil
 }
 
-// trap returns the SIGTRAP that waits for a stopped thread. There is one at most
-// in a queue, and what we look for came late. The kernel walks the queue from its
-// start for each signal that it is asked for, so they are looked at from the end.
+// trap returns the pending SIGTRAP of a stopped thread. A queue holds at most one, and
+// the one that we look for arrived late. The kernel walks the queue from its start for
+// each signal requested, so the search starts at the end.
 func (q queue) trap(tid int) (trap siginfo, found bool) {
 	var infos [16]siginfo
 	n, err := q.peek(tid, 0, infos[:])
 	if err != nil {
-		return siginfo{}, false // it is dying
+		return siginfo{}, false // the thread is dying
 	}
 	end := n
 	if n == len(infos) {
@@ -97,7 +95,7 @@ func (q queue) trap(tid int) (trap siginfo, found bool) {
 			}
 		}
 		if end <= len(infos) {
-			return siginfo{}, false // the first of them were looked at
+			return siginfo{}, false // reached the start
 		}
 		end -= len(infos)
 		if n, err = q.peek(tid, end, infos[:]); err != nil {
@@ -106,14 +104,14 @@ func (q queue) trap(tid int) (trap siginfo, found bool) {
 	}
 }
 
-// length returns how many signals wait, of which there are least at least.
+// length returns the number of pending signals, which is at least least.
 func (q queue) length(tid, least int) int {
 	there := func(number int) bool {
 		var info [1]siginfo
 		n, err := q.peek(tid, number, info[:])
 		return err == nil && n == 1
 	}
-	// Signal number low is there, number high is not.
+	// Invariant: signal number low exists, and number high does not.
 	low, high := least-1, 2*least
 	for there(high) {
 		low, high = high, 2*high
@@ -131,8 +129,8 @@ func (q queue) length(tid, least int) int {
 // trapSignal is SIGTRAP in the kernel's signal masks.
 const trapSignal = 1 << (unix.SIGTRAP - 1)
 
-// signalMask carries out a request to read or set (PTRACE_GETSIGMASK,
-// PTRACE_SETSIGMASK) the signals that a stopped thread blocks.
+// signalMask reads or sets the mask of blocked signals of a stopped thread
+// (PTRACE_GETSIGMASK, PTRACE_SETSIGMASK).
 func signalMask(request int, tid int, mask *uint64) error {
 	_, _, errno := unix.RawSyscall6(unix.SYS_PTRACE, uintptr(request), uintptr(tid),
 		unsafe.Sizeof(*mask), uintptr(unsafe.Pointer(mask)), 0, 0)
@@ -142,14 +140,14 @@ func signalMask(request int, tid int, mask *uint64) error {
 	return nil
 }
 
-// status is a tracee's change of state, none if there is none.
+// status is a tracee's change of state, or none.
 type status struct {
-	pid  int // its number, which an execve may have changed
+	pid  int // its thread ID, which execve may have changed
 	code int32
-	how  unix.WaitStatus // what it has stopped for
+	how  unix.WaitStatus // why it has stopped
 }
 
-// The si_code of a SIGCHLD for a tracee that has stopped.
+// The si_code of the SIGCHLD for a stopped tracee.
 const childTrapped = 4 // CLD_TRAPPED
 
 func (s status) none() bool { return s.pid == 0 }
@@ -158,19 +156,19 @@ func (s status) stopped() bool { return s.code == childTrapped }
 
 func (s status) ended() bool { return !s.none() && !s.stopped() }
 
-// signal is the signal that the tracee has stopped for, SIGTRAP if it has
-// stopped for ptrace alone.
+// signal returns the signal for which the tracee has stopped, or SIGTRAP for a ptrace
+// stop.
 func (s status) signal() unix.Signal { return unix.Signal(s.how & 0x7f) }
 
-// event reports whether the stop is one of ptrace's own (PTRACE_EVENT_STOP)
-// or of SIGSTOP and its kin, not the delivery of a signal.
+// event reports whether the stop is ptrace's own (PTRACE_EVENT_STOP) or for SIGSTOP and
+// similar, rather than for the delivery of a signal.
 func (s status) event() bool { return s.stopped() && s.how>>8 == unix.PTRACE_EVENT_STOP }
 
-// wait returns a change of state of a tracee of this OS thread. With WNOHANG in
-// options it may be none. The error is ECHILD if the thread has no tracee.
+// wait returns a change of state of a tracee of this OS thread. With WNOHANG in options,
+// it may return none. The error is ECHILD if the thread has no tracee.
 //
-// A stop is told again until the tracee goes on (WNOWAIT). So the signal that it
-// has stopped for is not lost if we end.
+// A stop is reported again until the tracee continues (WNOWAIT). So the signal for which
+// it has stopped is not lost if we end.
 func wait(options int) (status, error) {
 	const all = 0 // P_ALL
 	const what = unix.WEXITED | unix.WSTOPPED | unix.WNOWAIT | unix.WALL | unix.WNOTHREAD
@@ -187,11 +185,11 @@ func wait(options int) (status, error) {
 	}
 }
 
-// reap takes note of a tracee's end, so that its parent learns of it.
+// reap reaps a tracee, so that its parent is notified of its end.
 func reap(pid int) { _, _ = unix.Wait4(pid, nil, unix.WALL|unix.WNOTHREAD|unix.WNOHANG, nil) }
 
-// readText reads the code at address addr of thread tid's memory into buf and
-// returns what there is of it.
+// readText reads the code at address addr of thread tid into buf and returns the part
+// that could be read.
 func readText(tid int, addr uint64, buf []byte) []byte {
 	local := unix.Iovec{Base: &buf[0]}
 	local.SetLen(len(buf))

@@ -14,7 +14,7 @@ import (
 	"fulgur/internal/capture/target"
 )
 
-// Why a process or a thread cannot be stepped.
+// Reasons why a process or thread cannot be stepped.
 var (
 	errForeign  = errors.New("runs 32-bit code, which is not understood here")
 	errTrapping = errors.New("steps itself: its trap flag is set")
@@ -23,19 +23,18 @@ var (
 	errSelf     = errors.New("is fulgur itself")
 	errInit     = errors.New("is the init process, which is never stepped: if the stepper were killed, the system would go down with it")
 	errGone     = errors.New("there is no such process")
-	// errTraced may be over soon, as with another stepper's burst.
+	// errTraced may be temporary, such as another stepper's burst.
 	errTraced = errors.New("is traced already")
 )
 
-// someBursts is how long a process may be traced by another before it is
-// refused.
+// someBursts is how long a process may be traced by another process before it is refused.
 const someBursts = 100 * time.Millisecond
 
-// RefusalError says why a process, or a thread of it, is not stepped.
+// RefusalError reports why a process or one of its threads is not stepped.
 type RefusalError struct {
-	// PID is the process, TID the thread, 0 for all of them.
+	// PID is the process, and TID the thread, or 0 for all threads.
 	PID, TID int
-	// Reason says why, and what can be done.
+	// Reason is the cause and the remedy.
 	Reason string
 }
 
@@ -47,11 +46,11 @@ func (r RefusalError) Error() string {
 	return fmt.Sprintf("cannot step thread %d of process %d: %s", r.TID, r.PID, r.Reason)
 }
 
-// initPID is the process that the machine, or the container, goes down with.
+// initPID is the init process of the machine or container, which cannot do without it.
 const initPID = 1
 
-// admit checks whether process pid can be stepped, and has patience while it is
-// traced.
+// admit checks whether process pid can be stepped. It waits up to patience while the
+// process is traced.
 func admit(pid int, patience time.Duration) error {
 	if pid == os.Getpid() || pid == os.Getppid() {
 		return errSelf
@@ -69,10 +68,10 @@ func admit(pid int, patience time.Duration) error {
 	switch {
 	case statusNumber(status, "Tgid") != pid:
 		return fmt.Errorf("is a thread of process %d, give that", statusNumber(status, "Tgid"))
-	case target.IsKernelThread(pid): // not all kernels say so in status
+	case target.IsKernelThread(pid): // not all kernels report this in status
 		return errKernel
 	}
-	// A debugger stays, another stepper does not.
+	// A debugger stays attached, another stepper does not.
 	const pause = 10 * time.Millisecond
 	for ; traced(status) != nil; patience -= pause {
 		if patience <= 0 {
@@ -88,8 +87,8 @@ func admit(pid int, patience time.Duration) error {
 		if !errors.Is(err, errGone) {
 			break
 		}
-		// The first thread has ended. The others are judged one by one. If there
-		// are none, one may just have executed a program.
+		// The first thread has ended. The others are checked one by one. If there are
+		// none, one of them may just have executed a program.
 		if tids, _ := threads(pid); len(tids) > 1 {
 			return nil
 		}
@@ -97,8 +96,8 @@ func admit(pid int, patience time.Duration) error {
 	return err
 }
 
-// traceable asks the kernel whether we may trace thread tid: it asks the same of
-// a reader of the memory.
+// traceable checks whether we may trace thread tid. The kernel applies the same check to
+// reading its memory.
 func traceable(tid int) error {
 	mem, err := os.Open(fmt.Sprintf("/proc/%d/mem", tid))
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) {
@@ -110,8 +109,8 @@ func traceable(tid int) error {
 	return mem.Close()
 }
 
-// seizeError explains why thread tid could not be attached to. It is errGone
-// if the thread has exited.
+// seizeError explains why attaching to thread tid failed. It is errGone if the thread has
+// exited.
 func seizeError(tid int, err error) error {
 	status, statusErr := os.ReadFile(fmt.Sprintf("/proc/%d/status", tid))
 	if statusErr != nil || errors.Is(err, unix.ESRCH) {
@@ -123,12 +122,12 @@ func seizeError(tid int, err error) error {
 	if err := traceable(tid); err != nil {
 		return err
 	}
-	// The kernel says EPERM of a thread that is about to end. The number may
-	// be another's by now.
+	// The kernel returns EPERM for a thread that is about to end. Its ID may have been
+	// reused by now.
 	return errGone
 }
 
-// traced says who traces the task with the given /proc/TID/status.
+// traced reports which process traces the task with the given /proc/TID/status.
 func traced(status []byte) error {
 	tracer := statusNumber(status, "TracerPid")
 	if tracer == 0 {
@@ -141,7 +140,7 @@ func traced(status []byte) error {
 	return fmt.Errorf("%w by process %d (%s), and only one can: end that first", errTraced, tracer, bytes.TrimSpace(name))
 }
 
-// permission explains a refusal of the kernel.
+// permission explains a permission error of the kernel.
 func permission(err error) error {
 	if !errors.Is(err, fs.ErrPermission) {
 		return err
@@ -158,12 +157,12 @@ func permission(err error) error {
 	return fmt.Errorf("%w: %s (in a container also a seccomp profile that allows ptrace; fulgur doctor tells what is in the way)", err, remedy)
 }
 
-// signals is what /proc/TID/status says of a thread's signals: those that the
-// program ignores, those that the thread blocks, but for those that it waits for,
-// and those that wait for the thread alone and for any of its process.
+// signals holds the signal sets of /proc/TID/status: those ignored by the program, those
+// blocked by the thread (except those it waits for), and those pending for the thread and
+// for the process.
 type signals struct{ ignored, blocked, own, shared uint64 }
 
-// readSignals returns the state of the signals of thread tid of process pid.
+// readSignals returns the signal sets of thread tid of process pid.
 func readSignals(pid, tid int) (signals, error) {
 	status, err := readStatus(pid, tid)
 	if err != nil {
@@ -185,7 +184,7 @@ func readStatus(pid, tid int) ([]byte, error) {
 	return os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/status", pid, tid))
 }
 
-// threads returns the threads of process pid.
+// threads returns the thread IDs of process pid.
 func threads(pid int) ([]int, error) {
 	tasks, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
 	var tids []int
@@ -197,7 +196,7 @@ func threads(pid int) ([]int, error) {
 	return tids, err
 }
 
-// statusNumber returns the number in a line of /proc/TID/status, 0 if there is
+// statusNumber returns the number in the named line of /proc/TID/status, or 0 if there is
 // none.
 func statusNumber(status []byte, name string) int {
 	n, err := strconv.Atoi(statusField(status, name))
@@ -207,8 +206,7 @@ func statusNumber(status []byte, name string) int {
 	return n
 }
 
-// statusField returns what a line of /proc/TID/status says, "" if there is
-// none.
+// statusField returns the named line of /proc/TID/status, or "" if there is none.
 func statusField(status []byte, name string) string {
 	for line := range bytes.Lines(status) {
 		if v, ok := bytes.CutPrefix(line, []byte(name+":")); ok {

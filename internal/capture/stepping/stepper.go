@@ -19,44 +19,44 @@ import (
 	"fulgur/internal/linux/capability"
 )
 
-// The stepper's pace.
+// The stepper's timing.
 const (
 	// rescan is how often new threads are looked for.
 	rescan = 100 * time.Millisecond
-	// Between them is the pause after a round in which no thread was due.
+	// The pause after a round in which no thread was due is between these.
 	minPause, maxIdle = time.Millisecond, 20 * time.Millisecond
-	// looks is how many threads are looked at in a round.
+	// looks is the number of threads to look at in a round.
 	looks = 32
 	// tellEvery is how often statistics are sent.
 	tellEvery = 500 * time.Millisecond
-	// firstBurst is what a burst is expected to take before one was seen.
+	// firstBurst is the expected length of a burst before the first one.
 	firstBurst = 5 * time.Millisecond
 )
 
-// request is what the parent sends: the options first, then processes to step
-// and to leave alone.
+// request is a message from the parent: first the options, then processes to add and
+// drop.
 type request struct {
 	Options   *Options
 	Add, Drop []int
 }
 
-// report is what the stepper sends. The first answers the options.
+// report is a message from the stepper. The first one replies to the options.
 type report struct {
 	Sample  *Sample
 	Stats   *Stats
 	Refused []RefusalError
 }
 
-// Run is the stepper process: it reads requests from in and writes reports to
-// out until in ends. It returns between two bursts, and the process must end
+// Run is the main function of the stepper process. It reads requests from in and writes
+// reports to out until in ends. It returns between two bursts; the process must exit
 // then.
 func Run(in io.Reader, out io.Writer) error {
-	// Who can kill us can kill what we step. So the kernel is to judge by what
-	// our user may trace.
+	// Anyone who can kill us can kill what we step. So let the kernel check what our user
+	// may trace, without our capabilities.
 	if err := capability.Drop(); err != nil {
 		return err
 	}
-	ignoreSignals() // Drop takes one
+	ignoreSignals() // Drop installs a handler
 	decoder := gob.NewDecoder(in)
 	var first request
 	if err := decoder.Decode(&first); err != nil || first.Options == nil {
@@ -85,10 +85,10 @@ func Run(in io.Reader, out io.Writer) error {
 	return nil
 }
 
-// ignoreSignals ignores all signals that can be ignored except those that Go's runtime
-// uses: one that ended the stepper in the middle of a burst would kill the target. The
+// ignoreSignals ignores all signals that can be ignored, except those of the Go runtime:
+// a signal that ended the stepper in the middle of a burst would kill the target. The
 // stepper ends when its parent closes the pipe. [signal.Ignore] leaves some signals to
-// the runtime, so the system call follows; but without it, the runtime would raise SIGPIPE
+// the runtime, hence the system call. But without it, the runtime would raise SIGPIPE
 // when a report meets a closed standard output.
 func ignoreSignals() {
 	signal.Ignore(unix.SIGPIPE)
@@ -103,14 +103,14 @@ func ignoreSignals() {
 }
 
 const (
-	lastSignal = unix.Signal(64) // the highest number of a signal
+	lastSignal = unix.Signal(64) // the highest signal number
 	ignore     = 1               // SIG_IGN
 )
 
-// protect makes the stepper the last to be killed or to wait for a processor:
-// a burst holds another's thread. Without CAP_SYS_RESOURCE and CAP_SYS_NICE it
-// stays as it is. Where the kernel groups processes by session (autogroup, see
-// sched(7)), it is the group's priority that counts.
+// protect makes the stepper the last process to be killed when memory runs out, and the
+// first to get a CPU: during a burst it holds another thread. Without CAP_SYS_RESOURCE
+// and CAP_SYS_NICE it has no effect. If the kernel schedules by session (autogroup, see
+// sched(7)), only the priority of the group counts.
 func protect() {
 	_ = os.WriteFile("/proc/self/oom_score_adj", []byte("-1000"), 0)
 	prioritize()
@@ -123,26 +123,26 @@ type stepper struct {
 	tracers *tracers
 	stats   Stats
 
-	reports  chan report // on their way to the parent
+	reports  chan report // to the parent
 	stopping atomic.Bool // in has ended
 
 	mu       sync.Mutex
 	requests []request // since the last scan
 
 	refused []RefusalError // since the last report
-	roots   map[int]root   // by process
+	roots   map[int]root   // by process ID
 	threads map[int]*thread
-	order   []*thread // the threads in this round's order
+	order   []*thread // threads in the order of this round
 	average time.Duration
 }
 
-// root is a process that is to be stepped.
+// root is a process to step.
 type root struct {
 	stepped bool   // it was not refused
-	start   uint64 // when it started: its number may be given to another
+	start   uint64 // start time, since the ID may be reused
 }
 
-// listen takes the parent's requests.
+// listen receives the parent's requests.
 func (s *stepper) listen(decoder *gob.Decoder) {
 	for {
 		var r request
@@ -156,16 +156,16 @@ func (s *stepper) listen(decoder *gob.Decoder) {
 	s.stopping.Store(true)
 }
 
-// add has processes stepped that can be.
+// add adds the processes that can be stepped.
 func (s *stepper) add(pids []int) {
 	for _, pid := range pids {
 		s.admitted(pid, admit(pid, someBursts))
 	}
 }
 
-// addLater has processes stepped, too. That they have ended meanwhile is nothing
-// to tell. Who traces one may let go of it, and nobody waits for that here:
-// threads may be attached.
+// addLater is like add while stepping. It ignores processes that have ended. A process
+// traced by another tracer is added without waiting for that, since threads may be
+// attached.
 func (s *stepper) addLater(pids []int) {
 	for _, pid := range pids {
 		if _, known := s.roots[pid]; known {
@@ -174,23 +174,23 @@ func (s *stepper) addLater(pids []int) {
 		switch err := admit(pid, 0); {
 		case errors.Is(err, errGone):
 		case errors.Is(err, errTraced):
-			s.admitted(pid, nil) // its threads are refused as long as they are
+			s.admitted(pid, nil) // its threads are refused as long as it is traced
 		default:
 			s.admitted(pid, err)
 		}
 	}
 }
 
-// admitted takes note of what [admit] said of a process.
+// admitted records the result of [admit] for a process.
 func (s *stepper) admitted(pid int, err error) {
-	now, _ := readState(pid, pid) // of one that has ended scan finds out
+	now, _ := readState(pid, pid) // scan notices if it has ended
 	s.roots[pid] = root{stepped: err == nil, start: now.start}
 	if err != nil {
 		s.refused = append(s.refused, RefusalError{PID: pid, Reason: err.Error()})
 	}
 }
 
-// status reports what was done, and the refusals since it was last called.
+// status returns the statistics, and the refusals since its last call.
 func (s *stepper) status() report {
 	stats := s.stats
 	r := report{Stats: &stats, Refused: s.refused}
@@ -198,12 +198,12 @@ func (s *stepper) status() report {
 	return r
 }
 
-// send has a report written. While the parent does not read, as when it is
-// stopped by Ctrl-Z, that waits.
+// send queues a report. It blocks while the parent does not read, for example when
+// stopped by Ctrl-Z.
 func (s *stepper) send(r report) { s.reports <- r }
 
-// write writes the reports to the parent. One that does not read any more has
-// closed the other pipe too.
+// write writes the reports to the parent. A parent that no longer reads has closed the
+// other pipe too.
 func (s *stepper) write(out *gob.Encoder, written chan<- struct{}) {
 	defer close(written)
 	for r := range s.reports {
@@ -211,7 +211,7 @@ func (s *stepper) write(out *gob.Encoder, written chan<- struct{}) {
 	}
 }
 
-// work steps until the parent has closed its pipe.
+// work steps until the parent closes its pipe.
 func (s *stepper) work() {
 	var scanned, reported time.Time
 	for !s.stopping.Load() {
@@ -226,13 +226,13 @@ func (s *stepper) work() {
 		}
 		s.tracers.collect(s.collected)
 		if pause := s.round(); pause > 0 {
-			// Of any length, so as not to fall into step with the target.
+			// A random pause, so as not to fall into step with the target.
 			sleep(pause/2 + rand.N(pause/2))
 		}
 	}
 }
 
-// scan brings the list of threads up to date.
+// scan updates the list of threads.
 func (s *stepper) scan() {
 	s.mu.Lock()
 	requests := s.requests
@@ -270,8 +270,8 @@ func (s *stepper) scan() {
 	}
 }
 
-// round looks at some threads, in random order, and gives those bursts that
-// are due. It returns how long to wait before the next.
+// round visits some threads in random order and gives a burst to those that are due. It
+// returns the pause before the next round.
 func (s *stepper) round() (pause time.Duration) {
 	pause = maxIdle
 	for i := 0; i < looks && !s.stopping.Load(); i++ {
@@ -288,14 +288,14 @@ func (s *stepper) round() (pause time.Duration) {
 			pause = min(pause, s.visit(t))
 		}
 		if len(s.order) == 0 {
-			return pause // all were seen
+			return pause // all were visited
 		}
 	}
 	return min(pause, minPause)
 }
 
-// visit gives the thread a burst if it runs and its budget allows. It returns
-// when to look at it again.
+// visit gives the thread a burst if it is running and its budget allows. It returns when
+// to visit it again.
 func (s *stepper) visit(t *thread) time.Duration {
 	if t.refused || !s.tracers.free(t.pid) {
 		return maxIdle
@@ -305,9 +305,9 @@ func (s *stepper) visit(t *thread) time.Duration {
 	case err != nil:
 		delete(s.threads, t.tid)
 		return maxIdle
-	case t.start == 0: // seen for the first time
+	case t.start == 0: // first visit
 		t.start, t.ran = now.start, now.ran
-	case t.start != now.start: // the number was given to another
+	case t.start != now.start: // the ID was reused
 		delete(s.threads, t.tid)
 		return maxIdle
 	case !now.running:
@@ -328,7 +328,7 @@ func (s *stepper) visit(t *thread) time.Duration {
 	return 0
 }
 
-// collected takes note of a burst that was late.
+// collected records a burst that was late.
 func (s *stepper) collected(j *job, out outcome) {
 	s.stats.add(out.stats)
 	if t := s.threads[j.tid]; t != nil && t.pid == j.pid {
@@ -337,7 +337,7 @@ func (s *stepper) collected(j *job, out outcome) {
 	}
 }
 
-// conclude takes note of a burst, and of what became of the thread.
+// conclude records a burst and the resulting state of the thread.
 func (s *stepper) conclude(t *thread, out outcome) {
 	s.stats.add(out.stats)
 	t.charge(out.held, s.average)
@@ -355,7 +355,7 @@ func (s *stepper) conclude(t *thread, out outcome) {
 	}
 }
 
-// measure works out how much the threads were slowed down.
+// measure computes the slowdown of the threads.
 func (s *stepper) measure() {
 	for _, t := range s.threads {
 		if t.free >= time.Second {

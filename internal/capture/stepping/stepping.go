@@ -15,66 +15,65 @@ import (
 	"fulgur/internal/bolt"
 )
 
-// Subcommand is fulgur's hidden command that runs [Run]: the program executes
-// itself with it.
+// Subcommand is fulgur's hidden command that calls [Run]. The program executes itself
+// with it.
 const Subcommand = "branch-stepper"
 
-// What bursts may cost at most if nothing else is asked for.
+// Default limits of the cost of bursts.
 const (
-	// DefaultOverhead is for processes that others rely on.
+	// DefaultOverhead is for processes that others depend on.
 	DefaultOverhead = 0.1
-	// CommandOverhead is for a command that runs to be measured.
+	// CommandOverhead is for a command that is started only to be measured.
 	CommandOverhead = 0.5
-	// DefaultBurstMax is the longest time that a thread is held.
+	// DefaultBurstMax is the maximum time that a thread is held.
 	DefaultBurstMax = 20 * time.Millisecond
 )
 
-// MaxBranches is how many branches a sample has at most: as many as most
-// processors record that can.
+// MaxBranches is the maximum number of branches in a sample, as with most processors that
+// record branches.
 const MaxBranches = 32
 
-// Options say what to step and how much.
+// Options configures a [Stepper].
 type Options struct {
-	// MaxOverhead bounds how much longer each thread takes for its work: 0.1
-	// is a tenth. 0 stands for DefaultOverhead.
+	// MaxOverhead bounds the slowdown of each thread: 0.1 means ten percent. 0 means
+	// DefaultOverhead.
 	MaxOverhead float64
-	// BurstMax is the longest time to hold a thread, 0 for DefaultBurstMax.
+	// BurstMax is the maximum time to hold a thread; 0 means DefaultBurstMax.
 	BurstMax time.Duration
 }
 
-// Sample is the branches that a thread took in one burst.
+// Sample holds the branches that a thread took in a burst.
 type Sample struct {
-	// PID is the process, TID the thread, in our pid namespace.
+	// PID is the process and TID the thread, in our pid namespace.
 	PID, TID int
-	// Time is the end of the burst, in nanoseconds of CLOCK_MONOTONIC. The
-	// thread has not executed another program during the burst.
+	// Time is the end of the burst, in nanoseconds of CLOCK_MONOTONIC. The thread did not
+	// execute another program during the burst.
 	Time uint64
-	// Entries are the branches, the newest first. Predictions are not known.
+	// Entries holds the branches, newest first. Predictions are unknown.
 	Entries []bolt.Entry
 }
 
-// Stats says what stepping has done so far.
+// Stats counts what the stepper has done so far.
 type Stats struct {
-	// Threads is the number of threads seen, Bursts that of their bursts,
-	// Steps that of the instructions, Records that of the branches taken.
+	// The numbers of threads seen, of bursts, of executed instructions, and of recorded
+	// branches.
 	Threads, Bursts, Steps, Records uint64
-	// How bursts have ended: with enough branches, at their deadline, before
-	// a system call or another instruction that must not be stepped over, at
-	// a signal, in a long string instruction, by the kernel moving the
-	// thread.
+	// The numbers of bursts by reason for their end: enough branches, the deadline, a
+	// system call or another instruction that must not be stepped, a signal, a long
+	// string instruction, the kernel moving the thread.
 	Full, Deadline, Sensitive, Signal, Repeated, Moved uint64
-	// Interrupted is the number of system calls that were made to return
-	// EINTR, see the package's comment.
+	// Interrupted is the number of system calls that returned EINTR because of a stop,
+	// see the package comment.
 	Interrupted uint64
-	// Held is how long threads were held in all, LongestHold how long at
-	// most at a time, their waits for a processor in between included.
+	// Held is the total time that threads were held, and LongestHold the longest single
+	// time. Both include waiting for a CPU.
 	Held, LongestHold time.Duration
-	// MaxSlowdown is how much longer a thread took for its work at most, as
-	// far as threads are concerned that ran for a second: 0.1 is a tenth.
+	// MaxSlowdown is the largest slowdown of a thread that ran for at least a second: 0.1
+	// means ten percent.
 	MaxSlowdown float64
 }
 
-// add adds what was done in a burst.
+// add adds the statistics of a burst.
 func (s *Stats) add(d Stats) {
 	s.Bursts += d.Bursts
 	s.Steps += d.Steps
@@ -94,12 +93,12 @@ func (s *Stats) add(d Stats) {
 type Stepper struct {
 	cmd     *exec.Cmd
 	in      io.Closer // closing it ends the process
-	out     io.Closer // its reports
+	out     io.Closer // reports from the process
 	samples chan Sample
-	late    chan struct{} // closed when the process should have ended
+	late    chan struct{} // closed if the process has not ended in time
 	done    chan struct{} // closed when the process has ended, or is late
 
-	mu       sync.Mutex // of what follows
+	mu       sync.Mutex // protects the fields below
 	requests *gob.Encoder
 	stats    Stats
 	refused  []RefusalError
@@ -107,29 +106,29 @@ type Stepper struct {
 	err      error
 }
 
-// maxRefusals is how many refusals are kept.
+// maxRefusals is the maximum number of refusals to keep.
 const maxRefusals = 100
 
 // ErrKilled means that the stepper process was killed.
 var ErrKilled = errors.New("the process that steps was killed; if it was stepping a thread just then, that has taken its process along")
 
-// ErrHolding means that the stepper process has not ended in time. It goes on by
-// itself.
+// ErrHolding means that the stepper process has not ended in time. It continues on its
+// own.
 var ErrHolding = errors.New("the process branch-stepper still holds a thread that is frozen or gets no CPU; it releases the thread and exits as soon as the thread runs again: do not kill it before")
 
-// endWait is how long the stepper process may take to end. Tests change it.
+// endWait is how long the stepper process may take to end. A variable for tests.
 var endWait = 10 * time.Second
 
-// Start starts to step the processes with the given IDs; more can follow with
-// [Stepper.Add]. If none of the given can be stepped, the error is their
-// [RefusalError], joined. When ctx ends, stepping does.
+// Start starts to step the processes with the given IDs; [Stepper.Add] adds more. If none
+// of them can be stepped, the error joins their [RefusalError]s. Stepping stops when ctx
+// is done.
 func Start(ctx context.Context, pids []int, opts Options) (*Stepper, error) {
 	opts = opts.withDefaults()
-	// Under this name, so that "pkill -KILL -f fulgur" is not for it either.
+	// This name keeps it from matching "pkill -KILL -f fulgur".
 	cmd := exec.Command("/proc/self/exe", Subcommand)
 	cmd.Stderr = os.Stderr
-	// A session of its own: Ctrl-C is not for it, and its priority is not
-	// one among ours alone.
+	// A session of its own, so that Ctrl-C does not reach it and its priority is not
+	// relative to ours (autogroup).
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	in, err := cmd.StdinPipe()
 	if err != nil {
@@ -188,7 +187,7 @@ func joined(refused []RefusalError) error {
 	return errors.Join(errs...)
 }
 
-// receive takes the process's reports until it ends.
+// receive processes the reports until the process ends.
 func (s *Stepper) receive(reports *gob.Decoder) {
 	for {
 		var r report
@@ -221,8 +220,7 @@ func (s *Stepper) receive(reports *gob.Decoder) {
 	close(s.samples)
 }
 
-// awaitEnd returns when the process, which reports no more, has ended, or is
-// late.
+// awaitEnd returns when the process, which has closed its reports, has ended or is late.
 func (s *Stepper) awaitEnd() error {
 	ended := make(chan error, 1)
 	go func() { ended <- s.cmd.Wait() }()
@@ -234,19 +232,18 @@ func (s *Stepper) awaitEnd() error {
 	}
 }
 
-// Samples returns the channel of the samples, which must be drained. It is
-// closed when stepping has ended.
+// Samples returns the channel of samples. The caller must drain it. It is closed when
+// stepping has ended.
 func (s *Stepper) Samples() <-chan Sample { return s.samples }
 
-// Add steps another process too. One that cannot be is refused, see
+// Add also steps another process. If that is not possible, the process is refused, see
 // [Stepper.Stats], unless it has ended.
 func (s *Stepper) Add(pid int) error { return s.request(request{Add: []int{pid}}) }
 
-// Drop steps a process no more, from the end of a burst that it may be in.
+// Drop stops stepping a process, after the current burst.
 func (s *Stepper) Drop(pid int) error { return s.request(request{Drop: []int{pid}}) }
 
-// request asks the process for something. That it has ended [Stepper.Err]
-// tells.
+// request sends a request. If the process has ended, [Stepper.Err] returns the reason.
 func (s *Stepper) request(r request) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -256,42 +253,41 @@ func (s *Stepper) request(r request) error {
 	return nil
 }
 
-// PID is the process that steps.
+// PID returns the ID of the stepper process.
 func (s *Stepper) PID() int { return s.cmd.Process.Pid }
 
-// Err returns why stepping has ended, nil if it has not, or if it was ended by
-// us.
+// Err returns why stepping has ended, or nil if it has not, or has ended normally.
 func (s *Stepper) Err() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.err
 }
 
-// Stats returns what was done, up to date to a second, and at the end
-// precisely, and the first 100 refusals.
+// Stats returns the statistics and the first 100 refusals. They lag by up to a second
+// while stepping, and are exact at the end.
 func (s *Stepper) Stats() (Stats, []RefusalError) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.stats, s.refused
 }
 
-// Stop asks for stepping to end after the current burst. The samples that there
-// are by then follow, and the channel is closed.
+// Stop ends stepping after the current burst. The remaining samples follow, then the
+// channel is closed.
 func (s *Stepper) Stop() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.closing {
 		s.closing = true
-		_ = s.in.Close() // the other end sees it in any case
+		_ = s.in.Close() // the other end notices in any case
 		time.AfterFunc(endWait, func() {
 			close(s.late)
-			_ = s.out.Close() // receive reads no more
+			_ = s.out.Close() // receive stops reading
 		})
 	}
 }
 
-// Close ends stepping after the current burst, throws away samples that were
-// not received, and tells what went wrong.
+// Close ends stepping after the current burst, discards samples that were not received,
+// and returns the error of [Stepper.Err].
 func (s *Stepper) Close() error {
 	s.Stop()
 	for range s.samples {

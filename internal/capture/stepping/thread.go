@@ -9,32 +9,31 @@ import (
 	"time"
 )
 
-// thread is one of the target's and its budget.
+// thread is a thread of the target and its budget.
 type thread struct {
 	pid, tid int
-	start    uint64 // when it started, in clock ticks since boot
+	start    uint64 // start time, in clock ticks since boot
 
-	// free is the CPU time it has used outside of bursts since it is known,
-	// ran all that it had used when last looked at; held is the time that
-	// bursts took it.
+	// free is the CPU time used outside of bursts since the thread is known, and ran all
+	// CPU time used as of the last visit. held is the total time of its bursts.
 	free, ran, held time.Duration
-	// saved is the time that it may be held now, and wait what it must be
-	// for the next burst.
+	// saved is the budget of time for bursts, and wait the budget needed for the next
+	// burst.
 	saved, wait time.Duration
-	// refused is set if it cannot be stepped, told if the parent knows of a
-	// refusal.
+	// refused is set if it cannot be stepped, and told if the parent has been notified of
+	// a refusal.
 	refused, told bool
 }
 
-// state is what /proc says of a thread.
+// state is a thread's state from /proc.
 type state struct {
 	running bool
 	start   uint64 // in clock ticks since boot
 	ran     time.Duration
 }
 
-// tick is the unit of CPU time in /proc/TID/stat, USER_HZ: 100 a second on
-// all of Linux.
+// tick is the unit of CPU time in /proc/TID/stat, USER_HZ, which is 100 per second on all
+// of Linux.
 const tick = 10 * time.Millisecond
 
 // readState returns the state of thread tid of process pid.
@@ -48,8 +47,8 @@ func readState(pid, tid int) (state, error) {
 		return s, err
 	}
 	if b, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/schedstat", pid, tid)); err == nil {
-		// Time on the CPU in ns, time waiting for it, slices. Some kernels
-		// are built without; ticks must do then.
+		// Time on the CPU in ns, time waiting for it, and time slices. Some kernels lack
+		// the file; use ticks then.
 		first, _, _ := bytes.Cut(b, []byte{' '})
 		if ns, err := strconv.ParseInt(string(first), 10, 64); err == nil && ns > 0 {
 			s.ran = time.Duration(ns)
@@ -58,8 +57,8 @@ func readState(pid, tid int) (state, error) {
 	return s, nil
 }
 
-// parseState reads the line of /proc/TID/stat, see proc_pid_stat(5). The name
-// in it may hold anything; the other fields are counted from its end.
+// parseState parses the line of /proc/TID/stat, see proc_pid_stat(5). The name in it may
+// contain anything, so the other fields are counted from its end.
 func parseState(stat []byte) (state, error) {
 	const afterName = 3 // number of the field after the name
 	const utime, stime, start = 14 - afterName, 15 - afterName, 22 - afterName
@@ -82,7 +81,7 @@ func parseState(stat []byte) (state, error) {
 	}, nil
 }
 
-// slowdown is the share of its own time that bursts took the thread.
+// slowdown returns the time of the thread's bursts relative to its own.
 func (t *thread) slowdown() float64 {
 	if t.free <= 0 {
 		return 0
@@ -90,10 +89,10 @@ func (t *thread) slowdown() float64 {
 	return float64(t.held) / float64(t.free)
 }
 
-// observe takes note of the CPU time that the thread has used when it was not
-// held, if bursts may slow it down by overhead (0.1: to 1.1 times the time). It
-// saves no more than a burst or two: a thread that the stepper does not get to,
-// as among many, must not make up for that by standing still later.
+// observe adds the CPU time that the thread has used outside of bursts to its budget, in
+// proportion to the allowed overhead (0.1 means ten percent). The budget is limited to a
+// burst or two: a thread that the stepper reaches rarely, because there are many, must
+// not make up for it later by standing still.
 func (t *thread) observe(s state, overhead float64) {
 	free := max(0, s.ran-t.ran)
 	t.ran = s.ran
@@ -101,21 +100,20 @@ func (t *thread) observe(s state, overhead float64) {
 	t.saved = min(t.saved+time.Duration(overhead*float64(free)), 2*t.wait)
 }
 
-// charge takes note of a burst and draws the budget that the next one waits
-// for: what a burst takes on average, and up to twice that, so that bursts do
-// not fall into step with what the program does periodically.
+// charge subtracts a burst from the budget and draws the budget required for the next
+// one: between once and twice the average cost of a burst, so that bursts do not fall
+// into step with periodic behavior of the program.
 func (t *thread) charge(held, average time.Duration) {
 	t.held += held
 	t.saved -= held
 	if s, err := readState(t.pid, t.tid); err == nil {
-		t.ran = max(t.ran, s.ran) // what ran in the burst is not free
+		t.ran = max(t.ran, s.ran) // CPU time within the burst is not free
 	}
 	t.wait = jitter(max(average, leastWait))
 }
 
-// leastWait is the least that a thread saves for a burst, however short they
-// are: a stop costs more than the time that it lasts, and may cut a system call
-// short.
+// leastWait is the minimum budget for a burst, however short bursts are: a stop costs
+// more than its duration, and may cut a system call short.
 const leastWait = time.Millisecond
 
 func jitter(average time.Duration) time.Duration {

@@ -8,29 +8,28 @@ import (
 )
 
 const (
-	// stopWait is how long a thread may take to stop before others have their
-	// turn, and overtime how long a burst may last beyond its deadline until
-	// they have: the thread may have no processor, or be frozen.
+	// stopWait is how long a thread may take to stop before another tracer takes over,
+	// and overtime how long a burst may exceed its deadline before that: the thread may
+	// have no CPU, or be frozen.
 	stopWait, overtime = 100 * time.Millisecond, time.Second
-	// maxTracers is how many processes may keep others waiting so, before
-	// nothing more is stepped.
+	// maxTracers is the number of threads that may be late in this way before stepping
+	// pauses.
 	maxTracers = 64
 )
 
-// tracers are the OS threads that trace. Each has one tracee at a time, and no
-// two have threads of the same process. That matters: a thread that executes a
-// program waits until all others of its process have ended and their tracers
-// have taken note, and who wants to attach to a thread of that process waits for
-// as long. A tracer with two threads of the process would wait for itself.
+// tracers is the set of OS threads that trace. Each has at most one tracee, and no two
+// trace threads of the same process. The latter prevents a deadlock: a thread in execve
+// waits until all other threads of its process have ended and their tracers have reaped
+// them, and attaching to a thread of that process blocks until then. A tracer with two
+// threads of a process would wait for itself.
 //
-// Usually just one has something to do. The next takes over when a tracee keeps
-// one waiting.
+// Usually only one tracer is busy. The next takes over when a tracee is late.
 type tracers struct {
 	hold     time.Duration
 	stopping func() bool
 	jobs     chan *job
 	number   int
-	busy     map[int]*job // the jobs that are not done, by process
+	busy     map[int]*job // unfinished jobs, by process
 }
 
 func newTracers(hold time.Duration, stopping func() bool) *tracers {
@@ -40,8 +39,8 @@ func newTracers(hold time.Duration, stopping func() bool) *tracers {
 // free reports whether a thread of process pid may have a burst now.
 func (ts *tracers) free(pid int) bool { return ts.busy[pid] == nil && len(ts.busy) < maxTracers }
 
-// burst gives a thread a burst, if its process is free. The outcome is nil if
-// it is late; collect has it then.
+// burst runs a burst of a thread if its process is free. It returns nil if the burst is
+// late; collect delivers it then.
 func (ts *tracers) burst(pid, tid int) *outcome {
 	j := &job{pid: pid, tid: tid, done: make(chan outcome, 1)}
 	if len(ts.busy) == ts.number {
@@ -68,10 +67,9 @@ func (ts *tracers) burst(pid, tid int) *outcome {
 	return nil
 }
 
-// run is the life of a tracer.
+// run is the main loop of a tracer.
 func (ts *tracers) run() {
-	// The thread that is to trace, and only it may then. Its priority is its
-	// own.
+	// Only the OS thread that attached may trace. Its priority is its own.
 	runtime.LockOSThread()
 	prioritize()
 	t := tracer{hold: ts.hold, stopping: ts.stopping}
@@ -80,7 +78,7 @@ func (ts *tracers) run() {
 	}
 }
 
-// collect calls f with each job that was late and is done now.
+// collect calls f with each job that was late and has finished.
 func (ts *tracers) collect(f func(*job, outcome)) {
 	for pid, j := range ts.busy {
 		select {
@@ -92,8 +90,8 @@ func (ts *tracers) collect(f func(*job, outcome)) {
 	}
 }
 
-// finish returns when the process may end. What was attached to but has not
-// stopped yet is let go with it.
+// finish returns when the process may end. Tracees that have not stopped yet are detached
+// by its end.
 func (ts *tracers) finish() {
 	for _, j := range ts.busy {
 		if !j.giveUp() && j.phase.Load() == begun {
@@ -102,6 +100,6 @@ func (ts *tracers) finish() {
 	}
 }
 
-// prioritize makes this OS thread one of the last to wait for a processor.
-// Without CAP_SYS_NICE it stays as it is.
+// prioritize gives this OS thread the highest priority. Without CAP_SYS_NICE it has no
+// effect.
 func prioritize() { _ = unix.Setpriority(unix.PRIO_PROCESS, 0, -20) }

@@ -5,9 +5,9 @@ import "encoding/binary"
 // maxX86 is the length of the longest x86 instruction, in bytes.
 const maxX86 = 15
 
-// decodeX86 decodes the instruction of 64-bit code at the start of text, which
-// is at address addr, as far as its kind asks for. Opcodes: Intel SDM volume 2,
-// appendix A. What text is too short for is sensitive: nobody should step on.
+// decodeX86 decodes the 64-bit instruction at the start of text, which is at address
+// addr, only as far as its kind requires. Opcodes: Intel SDM volume 2, appendix A. An
+// instruction that text truncates is sensitive, since it must not be stepped.
 func decodeX86(text []byte, addr uint64) instruction {
 	n := 0
 	for n < len(text) && isPrefix(text[n]) {
@@ -31,7 +31,7 @@ func decodeX86(text []byte, addr uint64) instruction {
 		return op.branch(jump, addr, 1, 4)
 	case b == 0xc2, b == 0xc3: // RET
 		return instruction{kind: jump}
-	case b == 0xca, b == 0xcb: // RETF, which may lead to 32-bit code
+	case b == 0xca, b == 0xcb: // RETF, which may switch to 32-bit code
 		return instruction{kind: sensitive}
 	case b == 0xff:
 		switch op.reg(1) {
@@ -44,7 +44,7 @@ func decodeX86(text []byte, addr uint64) instruction {
 		return instruction{kind: sensitive}
 	case b == 0xcc, b == 0xcd, b == 0xf1: // INT3, INT, INT1
 		return instruction{kind: sensitive}
-	case b == 0x8e && op.reg(1) == 2: // MOV SS: no trap behind it
+	case b == 0x8e && op.reg(1) == 2: // MOV SS: inhibits the trap after it
 		return instruction{kind: sensitive}
 	case b == 0xc7 && op.at(1) == 0xf8: // XBEGIN
 		return instruction{kind: sensitive}
@@ -61,13 +61,13 @@ func isPrefix(b byte) bool {
 	return false
 }
 
-// opcode is an instruction's text and where its prefixes end.
+// opcode is an instruction and the offset after its prefixes.
 type opcode struct {
 	text []byte
 	n    int
 }
 
-// at returns the byte i places behind the prefixes, 0 behind the text.
+// at returns the i-th byte after the prefixes, or 0 beyond the end.
 func (o opcode) at(i int) byte {
 	if o.n+i < len(o.text) {
 		return o.text[o.n+i]
@@ -88,7 +88,7 @@ func (o opcode) twoByte(addr uint64) instruction {
 	return instruction{kind: plain}
 }
 
-// branch is one with a displacement of size bytes, at bytes behind the
+// branch returns an instruction with a displacement of size bytes, at bytes after the
 // prefixes.
 func (o opcode) branch(k kind, addr uint64, at, size int) instruction {
 	end := o.n + at + size

@@ -1,4 +1,4 @@
-// Package fusetest mounts a file system whose server can be made to answer no more.
+// Package fusetest mounts a file system whose server can be made to stop responding.
 package fusetest
 
 import (
@@ -18,8 +18,8 @@ import (
 	"fulgur/internal/testenv"
 )
 
-// fuseVar makes a test's binary the server of a file system. It holds the path of
-// the only file in there, and the server's standard input is /dev/fuse.
+// fuseVar turns a test's binary into the server of a file system. It holds the path of
+// the file to serve. The server's standard input is /dev/fuse.
 const fuseVar = "FUSETEST_FILE"
 
 func init() {
@@ -32,18 +32,18 @@ func init() {
 	}
 }
 
-// Mount mounts a file system whose only file is a copy of the one at path, and
-// returns the file and a function that has the server stop: it answers nobody then,
-// until the test is over. Nothing that stat tells is kept by the kernel, so that
-// each look at the file asks the server. The test is skipped where there is no FUSE.
+// Mount mounts a file system whose only file is a copy of path. It returns the file and a
+// function that stops the server: it no longer responds until the test is over. The
+// kernel does not cache attributes, so every stat asks the server. The test is skipped
+// where there is no FUSE.
 func Mount(t *testing.T, path string) (file string, stop func()) {
 	t.Helper()
 	file, stop, _ = mount(t, path)
 	return file, stop
 }
 
-// MountMute is [Mount] of a server that can be made to take all requests and answer none,
-// which not even SIGKILL ends the waiting for.
+// MountMute is like [Mount] with a server that can be made to accept all requests and
+// answer none. Not even SIGKILL ends the wait for these.
 func MountMute(t *testing.T, path string) (file string, mute func()) {
 	t.Helper()
 	file, _, mute = mount(t, path)
@@ -73,7 +73,7 @@ func mount(t *testing.T, path string) (file string, stop, mute func()) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		// The end of the server frees everybody who waits for it.
+		// The end of the server releases everyone who waits for it.
 		_ = server.Process.Kill()
 		_ = server.Wait()
 		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
@@ -100,10 +100,10 @@ func mount(t *testing.T, path string) (file string, stop, mute func()) {
 	return filepath.Join(dir, "program"), stop, mute
 }
 
-// muteSignal makes the server mute, which then writes a byte to its standard output.
+// muteSignal makes the server mute. It then writes a byte to its standard output.
 const muteSignal = unix.SIGUSR1
 
-// Requests and their numbers, and sizes, are those of linux/fuse.h.
+// Request numbers and sizes, from linux/fuse.h.
 const (
 	fuseLookup     = 1
 	fuseForget     = 2
@@ -123,7 +123,7 @@ const (
 	fuseMaxRequest = 1 << 20
 )
 
-// serveFUSE answers the requests that come from dev until it is unmounted.
+// serveFUSE answers the requests from dev until it is unmounted.
 func serveFUSE(dev *os.File, path string) error {
 	content, err := os.ReadFile(path)
 	if err != nil {
@@ -156,14 +156,14 @@ func serveFUSE(dev *os.File, path string) error {
 		}
 		header := binary.NativeEndian.AppendUint32(nil, uint32(16+len(reply)))
 		header = binary.NativeEndian.AppendUint32(header, uint32(-int32(errno)))
-		header = append(header, request[8:16]...) // the request's number
+		header = append(header, request[8:16]...) // the request's ID
 		if _, err := unix.Write(int(dev.Fd()), append(header, reply...)); err != nil && !errors.Is(err, unix.ENOENT) {
 			return err
 		}
 	}
 }
 
-// answerFUSE answers a request, if it is to be answered.
+// answerFUSE answers a request, if it needs an answer.
 func answerFUSE(request, content []byte) (reply []byte, errno unix.Errno, answers bool) {
 	native := binary.NativeEndian
 	body := request[fuseInHeader:]
@@ -186,14 +186,14 @@ func answerFUSE(request, content []byte) (reply []byte, errno unix.Errno, answer
 		b = native.AppendUint32(b, 31)
 		b = append(b, make([]byte, 16)...)
 		native.PutUint32(b[16:], 0)
-		b = native.AppendUint32(b, 64<<10) // bytes of a write
+		b = native.AppendUint32(b, 64<<10) // maximum write size
 		return append(b, make([]byte, 64-len(b))...), 0, true
 	case fuseLookup:
 		if inode != fuseRoot || string(body) != "program\x00" {
 			return nil, unix.ENOENT, true
 		}
 		b := native.AppendUint64(nil, fuseProgram)
-		b = append(b, make([]byte, 32)...) // generation, for how long all is true: 0
+		b = append(b, make([]byte, 32)...) // generation, validity: 0
 		return append(b, attributes(fuseProgram)...), 0, true
 	case fuseGetattr:
 		return append(make([]byte, 16), attributes(inode)...), 0, true

@@ -20,18 +20,17 @@ import (
 	"fulgur/internal/unwind"
 )
 
-// machine is that of this process, and so of the kernel's walker.
+// machine is the machine of this process, and so of the kernel's walker.
 var machine = map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64}[runtime.GOARCH]
 
-// source is what tables are made of.
+// source is the input of a table.
 type source struct {
 	r    io.ReaderAt
 	size int64
 	name string
-	// root is the directory below which name is the file's path, empty if it
-	// is unknown.
+	// root is the directory in which name is resolved, or empty if unknown.
 	root string
-	// finder finds its separate debug file, nil for none.
+	// finder finds the separate debug file; nil means none.
 	finder *debugfile.Finder
 }
 
@@ -41,9 +40,9 @@ func openFile(f *process.File, finder *debugfile.Finder) (source, error) {
 	return source{r: r, size: size, name: f.Path, root: f.Root(), finder: finder}, err
 }
 
-// compile makes the table of a file, and says what code it has. Of a Go program the
-// table describes only what is not Go's: the compiler's own information does not
-// say where frame pointers are saved, and its code keeps them.
+// compile makes the table of a file, and returns the kind of its code. For a Go program
+// the table describes only code that is not Go: the Go compiler's call frame information
+// does not locate saved frame pointers, but its code keeps them.
 func compile(ctx context.Context, s source, workers int) (t *unwind.Table, c code, err error) {
 	began := time.Now()
 	defer func() { slog.Debug("unwind table", "file", s.name, "took", time.Since(began), "error", err) }()
@@ -68,7 +67,7 @@ func compile(ctx context.Context, s source, workers int) (t *unwind.Table, c cod
 	return t, c, err
 }
 
-// interruptible reads until ctx ends: compiling a file that a stranger made may
+// interruptible is a reader that fails once ctx is done. Compiling a crafted file may
 // take long.
 type interruptible struct {
 	ctx context.Context
@@ -83,8 +82,8 @@ func (i interruptible) ReadAt(b []byte, off int64) (int, error) {
 	return i.r.ReadAt(b, off)
 }
 
-// vsyscallTable describes the page of legacy system calls: three functions
-// without a frame.
+// vsyscallTable describes the page of legacy system calls: three functions without
+// frames.
 func vsyscallTable() *unwind.Table {
 	return &unwind.Table{
 		Segments: []unwind.Segment{{Size: 4096}},
@@ -94,8 +93,8 @@ func vsyscallTable() *unwind.Table {
 	}
 }
 
-// readVDSO copies the vdso, which is the same in every 64-bit process, out of
-// this process's memory.
+// readVDSO copies the vDSO, which is the same in every 64-bit process, from this
+// process's memory.
 func readVDSO() (source, error) {
 	const most = 1 << 20
 	content, err := os.ReadFile("/proc/self/maps")

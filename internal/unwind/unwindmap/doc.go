@@ -1,18 +1,18 @@
-// Package unwindmap brings unwind tables into the maps that the kernel's walker
-// reads (bpf/unwind.h), and keeps them true to what processes have mapped.
+// Package unwindmap loads unwind tables into the maps that the kernel's walker reads
+// (bpf/unwind.h), and updates them when processes change their mappings.
 //
-// The vocabulary is the header's. A file's table is two runs of 32-bit words,
-// its blocks and its rows, in one space of words for all files; the words lie
-// in pages of 64 KiB, which come and go. Rules are shared by all files. A
-// layout is the sorted list of a process's executable mappings, each with the
-// place of its file's table; a space is a layout and the salt by which the
-// walker's cache tells it from others; a process has a space and an epoch,
-// which tells one program that it ran from the next.
+// The vocabulary is the header's. A file's table consists of two runs of 32-bit words,
+// its blocks and its rows, in an address space of words shared by all files. The words
+// are in pages of 64 KiB, which can be evicted and reloaded. All files share the rules. A
+// layout is the sorted list of a process's executable mappings, each with the place of
+// its file's table. A space is a layout plus the salt that distinguishes it in the
+// walker's cache. A process has a space and an epoch, which distinguishes the programs
+// that it ran one after the other.
 //
-// A layout or space that programs may read is never changed. What is new is
-// written first, then one word points to it; what is old is used again when no
-// program and no process that was just forked can have it any more.
+// A layout or space that programs may read never changes. New data is written first, then
+// published by changing one word. Old data is reused when no program and no recently
+// forked process can refer to it anymore.
 //
-// A [Loader] compiles files in goroutines of its own and in no order, so that
-// whoever polls the kernel side never waits for a file.
+// A [Loader] compiles files in its own goroutines and in no particular order, so the
+// poller of the kernel's requests never waits for a file.
 package unwindmap

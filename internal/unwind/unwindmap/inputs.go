@@ -10,29 +10,28 @@ import (
 	"fulgur/internal/symbols/elffile"
 )
 
-// maxSource bounds the call frame information that is read of a file, in bytes.
-// The largest browsers have a tenth of it; more would be a file that is made to
-// take time and memory.
+// maxSource bounds the call frame information read from a file, in bytes. The largest
+// browsers have a tenth of it. A file with more was crafted to waste time and memory.
 const maxSource = 256 << 20
 
-// largeSource is the size in bytes from which on call frame information is compiled
-// for one file at a time, since that takes several times as much memory.
+// largeSource is the size of call frame information in bytes above which only one file is
+// compiled at a time, since compiling takes several times as much memory.
 const largeSource = 1 << 20
 
-// oneLarge is held meanwhile.
+// oneLarge is held while a large file is compiled.
 var oneLarge sync.Mutex
 
-// inputs are the files that a table is made of.
+// inputs holds the files from which a table is made.
 type inputs struct {
 	ctx    context.Context
 	source source
 	file   *elffile.File
 	debug  *debugfile.File // nil unless openDebug found one
-	large  bool            // oneLarge is held
+	large  bool            // whether oneLarge is held
 }
 
-// admit returns an error for a file with too much call frame information, and waits
-// its turn with one that has much.
+// admit returns an error for a file with too much call frame information, and waits for
+// oneLarge if the file is large.
 func (in *inputs) admit(f *elffile.File) error {
 	for _, name := range []string{".eh_frame", ".debug_frame"} {
 		sec := f.Section(name)
@@ -57,7 +56,7 @@ func (in *inputs) admit(f *elffile.File) error {
 	return nil
 }
 
-// openDebug opens the separate debug file, and returns nil if there is none.
+// openDebug opens the separate debug file. It returns nil if there is none.
 func (in *inputs) openDebug() (*elffile.File, error) {
 	if in.source.finder == nil {
 		return nil, nil
@@ -75,7 +74,7 @@ func (in *inputs) openDebug() (*elffile.File, error) {
 	return found.File, in.admit(found.File)
 }
 
-// close closes what openDebug opened, and lets others have their turn.
+// close closes the debug file and releases oneLarge.
 func (in *inputs) close() error {
 	if in.large {
 		oneLarge.Unlock()

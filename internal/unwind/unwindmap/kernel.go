@@ -6,25 +6,25 @@ import (
 	"fulgur/internal/unwind"
 )
 
-// kernel is what a [Loader] writes: [Maps], or a stand-in.
+// kernel is what a [Loader] writes to: [kernelMaps], or a stand-in for tests.
 type kernel interface {
 	pageMaps
-	// writeRules writes rules from the given index on.
+	// writeRules writes rules, starting at index first.
 	writeRules(first uint32, rules []unwind.Rule)
-	// mappings returns the mappings of a layout, to read and write.
+	// mappings returns the mappings of a layout for reading and writing.
 	mappings(at run) []mapping
-	// process, putProcess and deleteProcess are about the entry of a process.
-	// There may be none (ok is false), or no room for one (errFull).
+	// process, putProcess and deleteProcess access the entry of a process. ok is false if
+	// there is none; errFull means that there is no room for one.
 	process(pid int) (e entry, ok bool, err error)
 	putProcess(pid int, e entry) error
 	deleteProcess(pid int) error
-	// forgetProcesses deletes the entries of all.
+	// forgetProcesses deletes the entries of all processes.
 	forgetProcesses() error
-	// forgetRequests has programs ask again for what they asked before.
+	// forgetRequests makes programs repeat their earlier requests.
 	forgetRequests()
-	// wait returns when no program runs any more that ran before.
+	// wait returns when all programs that were running at the call have ended.
 	wait() error
 }
 
-// errFull: the map of processes is full.
+// errFull means that the map of processes is full.
 var errFull = errors.New("no room for another process")

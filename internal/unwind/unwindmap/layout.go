@@ -5,45 +5,46 @@ import (
 	"fulgur/internal/unwind"
 )
 
-// Mode says what stacks are walked by.
+// Mode selects how stacks are walked.
 type Mode uint8
 
-// The modes.
+// The modes of walking.
 const (
-	// Auto takes tables where there are some, frame pointers elsewhere.
+	// Auto uses tables where available, and frame pointers elsewhere.
 	Auto Mode = iota
-	// Tables takes tables alone; a stack ends where there is none.
+	// Tables uses only tables; a stack ends where there is none.
 	Tables
 )
 
-// entry says what layout a process has that runs an image.
+// entry maps a process image to its layout.
 type entry struct{ Image, Layout uint64 }
 
 // hashMultiplier is HASH_MULTIPLIER of bpf/task.h.
 const hashMultiplier = 0x9e3779b97f4a7c15
 
-// seal returns the entry as programs read it: see unwind_seal in bpf/unwind_maps.h.
+// seal returns the entry in the form that programs read, see unwind_seal in
+// bpf/unwind_maps.h.
 func (e entry) seal() sealed {
 	return sealed{Seal: e.Image ^ e.Layout*hashMultiplier, Layout: e.Layout}
 }
 
-// unseal returns the entry that seal made s of.
+// unseal is the inverse of seal.
 func unseal(s sealed) entry { return entry{s.Seal ^ s.Layout*hashMultiplier, s.Layout} }
 
-// The numbers of bits in an [entry]'s layout (UNWIND_LAYOUT_*_BITS).
+// Bit widths of the fields of an [entry]'s layout (UNWIND_LAYOUT_*_BITS).
 const (
 	firstBits = 24
 	countBits = 16
 	saltBits  = 24
 )
 
-// packLayout returns the word by which programs find a layout: where its
-// mappings are, and its salt.
+// packLayout returns the word that identifies a layout to programs: the run of its
+// mappings, and its salt.
 func packLayout(at run, salt uint32) uint64 {
 	return uint64(at.start) | uint64(at.n)<<firstBits | uint64(salt)<<(firstBits+countBits)
 }
 
-// layoutRun returns where the mappings of a layout are.
+// layoutRun returns the run of a layout's mappings.
 func layoutRun(word uint64) run {
 	return run{uint32(word & (1<<firstBits - 1)), uint32(word >> firstBits & (1<<countBits - 1))}
 }
@@ -51,27 +52,27 @@ func layoutRun(word uint64) run {
 // layoutSalt returns the salt of a layout.
 func layoutSalt(word uint64) uint32 { return uint32(word >> (firstBits + countBits)) }
 
-// placement is where a file's table is in the space of words. The zero value is
-// that of a file without one.
+// placement is where a file's table is in the space of words. The zero value is for a
+// file without a table.
 type placement struct {
 	segments     []unwind.Segment
 	blocks, rows uint32 // words
 }
 
-// code is a sort of code.
+// code is a kind of code.
 type code uint8
 
 const (
 	nativeCode code = iota
-	// describedCode is native code of a file that has a table. What that
-	// leaves out is written by hand, and mostly has no frame pointers.
+	// describedCode is native code of a file that has a table. Parts without a
+	// description are hand-written and mostly do not keep frame pointers.
 	describedCode
 	goCode
-	// foreignCode is for another machine, such as that of 32-bit programs.
+	// foreignCode is for another machine, such as code of 32-bit programs.
 	foreignCode
 )
 
-// fallback returns the rule that holds in such code where no table describes it.
+// fallback returns the rule for code of this kind that no table describes.
 func (c code) fallback(m Mode) uint32 {
 	switch {
 	case m == Tables || c == foreignCode || c == describedCode:
@@ -82,8 +83,8 @@ func (c code) fallback(m Mode) uint32 {
 	return ruleChain
 }
 
-// appendMappings appends what the kernel's walker is told of m: the parts of it
-// that segments of its file describe, and what is between them.
+// appendMappings appends m in the form of the kernel's walker: the parts that segments of
+// its file describe, and the parts between them.
 func appendMappings(list []mapping, m process.Mapping, p placement, fallback uint32) []mapping {
 	const padding = 4096 // beside segments; no code is in less
 	bare := func(start, end uint64) {
@@ -94,7 +95,7 @@ func appendMappings(list []mapping, m process.Mapping, p placement, fallback uin
 	at := m.Start
 	for i := range p.segments {
 		s := &p.segments[i]
-		// In a segment, a file offset is an address less a constant.
+		// Within a segment, address and file offset differ by a constant.
 		low, high := max(s.Offset, m.Offset), min(s.Offset+s.Size, m.Offset+(m.Limit-m.Start))
 		if low >= high {
 			continue

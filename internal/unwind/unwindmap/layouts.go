@@ -7,11 +7,11 @@ import (
 	"fulgur/internal/process"
 )
 
-// newLayout returns a layout for a process that had old, or nil if there is no
+// newLayout returns a layout for a process whose layout was old, or nil if there is no
 // room.
 func (l *Loader) newLayout(maps []process.Mapping, old *layout) *layout {
 	if old != nil && old.next != nil && len(old.next.procs) > 0 && same(old.next.sources, maps) {
-		return old.next // one that it shared the old one with was here first
+		return old.next // another process with the same old layout came first
 	}
 	next := &layout{sources: maps, procs: map[*proc]bool{}}
 	list := make([]mapping, 0, len(maps)+len(maps)/4)
@@ -25,7 +25,7 @@ func (l *Loader) newLayout(maps []process.Mapping, old *layout) *layout {
 		list = appendMappings(list, m, where, rule)
 	}
 	list, next.cut = bound(joinBare(list), l.config.mappingsEach)
-	// An empty one has a place, too, which makes its word its own.
+	// Even an empty layout has a place, so that its word is unique.
 	next.at.n = max(uint32(len(list)), 1)
 	var ok bool
 	if next.at.start, ok = l.room.take(next.at.n); !ok {
@@ -44,14 +44,14 @@ func (l *Loader) newLayout(maps []process.Mapping, old *layout) *layout {
 	return next
 }
 
-// same reports whether two lists are one.
+// same reports whether a and b are the same slice.
 func same(a, b []process.Mapping) bool {
 	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
 }
 
-// saltFor returns the salt of a new layout. It is that of the old one if that was
-// only added to, so that the walkers' caches stay warm; of several that add to
-// the same one only the first may have it.
+// saltFor returns the salt of a new layout. It keeps the salt of old if mappings were
+// only added, so that the walkers' caches stay warm. If several layouts extend old, only
+// the first may keep it.
 func (l *Loader) saltFor(list []mapping, old *layout) uint32 {
 	if old != nil && !old.extended && extends(list, l.kernel.mappings(layoutRun(old.word))) {
 		old.extended = true
@@ -61,21 +61,20 @@ func (l *Loader) saltFor(list []mapping, old *layout) uint32 {
 	return salt(l.salts)
 }
 
-// salt returns the nth salt. The walker's cache takes the exclusive or of a salt and
-// an address, where user space's addresses end at addressBits: what is counted up
-// first are the bits above them, or neighbours of equal addresses but for these
-// bits would be one to the cache.
+// salt returns the nth salt. The walker's cache combines salt and address by exclusive
+// or. User-space addresses have addressBits bits, so salts count up in the bits above
+// them first. Otherwise neighbors would collide at equal addresses.
 func salt(n uint32) uint32 {
-	const shared = addressBits - (64 - saltBits) // bits of a salt that addresses have, too
+	const shared = addressBits - (64 - saltBits) // bits of a salt that overlap addresses
 	n &= 1<<saltBits - 1
 	return n<<shared&(1<<saltBits-1) | n>>(saltBits-shared)
 }
 
-// addressBits is how many bits an address has at most, unless a program asks for
+// addressBits is the maximum number of bits in an address, unless a program asks for
 // more.
 const addressBits = 48
 
-// extends reports whether list has all of old. Both are sorted.
+// extends reports whether list contains all of old. Both are sorted.
 func extends[T comparable](list, old []T) bool {
 	for _, m := range list {
 		if len(old) > 0 && old[0] == m {
@@ -85,7 +84,7 @@ func extends[T comparable](list, old []T) bool {
 	return len(old) == 0
 }
 
-// joinBare joins neighbours that no table describes.
+// joinBare joins adjacent mappings without a table.
 func joinBare(list []mapping) []mapping {
 	joined := list[:0]
 	for _, m := range list {
@@ -99,8 +98,7 @@ func joinBare(list []mapping) []mapping {
 	return joined
 }
 
-// bound leaves out mappings if there are more than a limit, those without a
-// table before others.
+// bound drops mappings above limit, those without a table first.
 func bound(list []mapping, limit int) (_ []mapping, cut bool) {
 	excess := len(list) - limit
 	if excess <= 0 {
@@ -116,8 +114,7 @@ func bound(list []mapping, limit int) (_ []mapping, cut bool) {
 	return list[:min(len(list), limit)], true
 }
 
-// leave takes a process away from its layout, which is retired when it was the
-// last one.
+// leave removes a process from its layout, which is retired if it was the last one.
 func (l *Loader) leave(p *proc) {
 	old := p.layout
 	p.layout = nil
@@ -131,7 +128,7 @@ func (l *Loader) leave(p *proc) {
 	}
 }
 
-// join gives a process a layout, which may be a retired one.
+// join assigns a layout to a process. The layout may be a retired one.
 func (l *Loader) join(p *proc, next *layout) {
 	if next.retired {
 		next.retired = false
@@ -141,8 +138,8 @@ func (l *Loader) join(p *proc, next *layout) {
 	p.layout = next
 }
 
-// settle waits for programs that run, and frees the layouts that were retired
-// before the given time.
+// settle waits for running programs, and frees the layouts that were retired before the
+// given time.
 func (l *Loader) settle(until uint64) {
 	err := l.kernel.wait()
 	l.mu.Lock()
@@ -171,7 +168,7 @@ func (l *Loader) settle(until uint64) {
 	}
 }
 
-// release frees a layout's room.
+// release frees a layout's space.
 func (l *Loader) release(old *layout) {
 	l.room.giveBack(old.at)
 	old.next = nil
@@ -184,17 +181,17 @@ func (l *Loader) release(old *layout) {
 	}
 }
 
-// maxUnused is how many tables are kept that no process needs: the next compiler
-// that runs has those of the last one.
+// maxUnused is the number of unused tables to keep: the next run of a compiler needs the
+// same ones as the last.
 const maxUnused = 512
 
-// dropUnused forgets the tables that were not needed for longest, and returns
-// their words.
+// dropUnused forgets the tables that have been unused the longest, and returns their
+// words.
 func (l *Loader) dropUnused() []run {
 	if len(l.unused) <= maxUnused {
 		return nil
 	}
-	// One that was needed again meanwhile was added again when it was not.
+	// A table that was used again in the meantime was added again when it became unused.
 	var words []run
 	seen := map[*file]bool{}
 	l.unused = slices.DeleteFunc(l.unused, func(f *file) bool {
@@ -206,7 +203,7 @@ func (l *Loader) dropUnused() []run {
 		f := l.unused[0]
 		l.unused = l.unused[1:]
 		if !f.done {
-			continue // the next time
+			continue // for the next call
 		}
 		delete(l.files, f.key)
 		if f.words.n > 0 {

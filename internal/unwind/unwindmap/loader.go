@@ -15,9 +15,8 @@ import (
 	"fulgur/internal/unwind"
 )
 
-// Loader compiles the tables of files that processes have mapped, and tells the
-// kernel's walker of them. Its methods may be called from several goroutines,
-// and return soon.
+// Loader compiles the tables of mapped files and passes them to the kernel's walker. Its
+// methods are safe for concurrent use and do not block for long.
 type Loader struct {
 	config config
 	kernel kernel
@@ -26,83 +25,83 @@ type Loader struct {
 	cancel context.CancelFunc
 
 	mu        sync.Mutex
-	idle      sync.Cond // nothing is queued, compiled or reloaded
+	idle      sync.Cond // signals that nothing is queued, compiled or reloaded
 	working   sync.WaitGroup
 	rules     *rules
-	room      *runs // mappings
+	room      *runs // space for mappings
 	files     map[fileKey]*file
-	unused    []*file // that no layout needed when they were added, longest first
+	unused    []*file // not used by any layout when added; least recently added first
 	queue     []*file
 	wanted    []uint32 // pages
 	workers   int
 	reloading bool
 	processes map[int]*proc
 	unborn    []unborn
-	layouts   map[uint64]*layout // by their words
-	pending   []*file            // by when they were first wanted; some are done
-	starving  []*wait            // that need room
+	layouts   map[uint64]*layout // by layout word
+	pending   []*file            // in the order in which they were first wanted; some are done
+	starving  []*wait            // waiting for room
 	retired   []retired
 	settling  bool
-	salts     uint32 // how many were given out
+	salts     uint32 // number of salts handed out
 	stats     Stats
 
-	maps     *kernelMaps // nil for a stand-in
+	maps     *kernelMaps // nil in tests with a stand-in
 	requests *ringbuf.Reader
 }
 
-// fileKey names what has a table.
+// fileKey identifies a file with a table.
 type fileKey struct {
 	file *process.File
 	kind process.Kind
 }
 
-// file is a mapped file's table, or that there is none (yet).
+// file is the table of a mapped file, or the fact that it has none (yet).
 type file struct {
 	key       fileKey
-	urgent    bool      // a process that needs it is running
+	urgent    bool      // a running process needs it
 	since     time.Time // when it was first wanted
-	late      bool      // no process waits for it any more
-	done      bool      // what follows holds
+	late      bool      // processes no longer wait for it
+	done      bool      // the fields below are valid
 	placement placement
 	words     run
 	fallback  uint32
-	layouts   map[*layout]bool // that need it
+	layouts   map[*layout]bool // the layouts that use it
 	waiting   []*wait
 }
 
-// proc is a process that has an entry in the kernel's map, or will.
+// proc is a process that has an entry in the kernel's map, or will have one.
 type proc struct {
 	pid   int
 	image uint64
-	// past says that it has none, and never will: see [Past].
+	// past marks a [Past], which never has an entry.
 	past bool
-	// sources is what it has mapped, layout what the kernel's walker knows of
-	// it, nil for nothing.
+	// sources holds the process's mappings. layout is what the kernel's walker has for
+	// them, or nil.
 	sources []process.Mapping
 	layout  *layout
-	// wait is what keeps it from getting a layout of sources, if anything.
+	// wait is what delays a layout for sources, or nil.
 	wait *wait
 	cut  bool // it has more mappings than fit
 	late bool // there was no room for them at first
 }
 
-// unborn is a child that the kernel side had no entry of when the fork was told.
+// unborn is a child whose entry the kernel had not created when the fork was reported.
 type unborn struct {
 	parent, child int
-	at            uint64 // the fork's time
+	at            uint64 // time of the fork
 }
 
-// birth is how long the kernel takes at most from telling of a fork to the child's
-// entry, in ns: next to no time, unless others take the CPU.
+// birth bounds the time in ns from the report of a fork to the kernel's entry for the
+// child. It is tiny unless the CPU is taken away.
 const birth = uint64(time.Second)
 
 // wait is a process that waits for tables, or for room.
 type wait struct {
 	proc *proc
-	held int // files that have to be compiled before it gets a layout
+	held int // number of files to compile before it gets a layout
 }
 
-// layout is one that programs may read.
+// layout is a layout that programs may read.
 type layout struct {
 	at       run
 	word     uint64
@@ -110,19 +109,19 @@ type layout struct {
 	sources  []process.Mapping
 	files    []*file
 	procs    map[*proc]bool
-	extended bool // another one has its salt
+	extended bool // another layout has taken over its salt
 	retired  bool
-	// next is what a process that had this one got after it.
+	// next is the layout that replaced this one in a process.
 	next *layout
 }
 
-// retired is a layout that no process has any more.
+// retired is a layout that no process uses anymore.
 type retired struct {
 	layout *layout
-	at     uint64 // time
+	at     uint64 // when it was retired
 }
 
-// config are settings of a loader.
+// config holds the settings of a loader.
 type config struct {
 	mode Mode
 	// memory bounds the tables in kernel memory, in bytes.
@@ -130,11 +129,11 @@ type config struct {
 	sizes
 	// mappingsEach bounds the mappings of a process.
 	mappingsEach int
-	// finder finds separate debug files, nil for none.
+	// finder finds separate debug files; nil means none.
 	finder *debugfile.Finder
 }
 
-// newLoader returns a loader that writes k.
+// newLoader returns a loader that writes to k.
 func newLoader(k kernel, c config) *Loader {
 	l := &Loader{
 		config: c, kernel: k, pages: newPages(k, c.pages, c.memory),
@@ -148,13 +147,13 @@ func newLoader(k kernel, c config) *Loader {
 	return l
 }
 
-// Request tells the kernel side what process pid, as it is at the given image,
-// has mapped. The kernel asked for that: the process runs.
+// Request passes the mappings of process pid, in the state given by image, to the kernel.
+// The kernel requested them, so the process is running.
 func (l *Loader) Request(pid int, image uint64, maps []process.Mapping) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.told(pid, image, maps) {
-		return // it asked because of an address that is none
+		return // the requesting address has no mapping
 	}
 	p := l.expect(pid, image, maps)
 	if p.wait == nil {
@@ -165,11 +164,11 @@ func (l *Loader) Request(pid int, image uint64, maps []process.Mapping) {
 			f.urgent = true
 		}
 	}
-	// Those that are at work may be at a large file that is not.
+	// The existing workers may be busy with large files that are less urgent.
 	l.hire(2 * runtime.GOMAXPROCS(0))
 }
 
-// told reports whether the kernel side knows of a process's mappings already.
+// told reports whether the kernel already has a process's mappings.
 func (l *Loader) told(pid int, image uint64, maps []process.Mapping) bool {
 	p := l.processes[pid]
 	if p == nil || p.image != image || p.layout == nil || p.wait != nil || !slices.Equal(p.sources, maps) {
@@ -179,7 +178,7 @@ func (l *Loader) told(pid int, image uint64, maps []process.Mapping) bool {
 	return ok && err == nil && e == entry{Image: image, Layout: p.layout.word}
 }
 
-// Expect does so before the kernel asks. What is asked for goes first.
+// Expect is like Request, but before the kernel asks. Requested files are compiled first.
 func (l *Loader) Expect(pid int, image uint64, maps []process.Mapping) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -197,7 +196,7 @@ func (l *Loader) expect(pid int, image uint64, maps []process.Mapping) *proc {
 	return p
 }
 
-// Prepare makes the tables of files that a process is about to map.
+// Prepare compiles the tables of files that a process is about to map.
 func (l *Loader) Prepare(files []*process.File) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -206,14 +205,14 @@ func (l *Loader) Prepare(files []*process.File) {
 	}
 }
 
-// Known reports whether the kernel side has a layout of process pid.
+// Known reports whether the kernel has a layout of process pid.
 func (l *Loader) Known(pid int) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.processes[pid] != nil
 }
 
-// Remap tells it that a process that it knows has other mappings now.
+// Remap passes the changed mappings of a process to the kernel, if it knows the process.
 func (l *Loader) Remap(pid int, maps []process.Mapping) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -222,34 +221,32 @@ func (l *Loader) Remap(pid int, maps []process.Mapping) {
 	}
 }
 
-// Forked notes that a process forked another at a time (CLOCK_MONOTONIC, ns): the
-// kernel side has given it the layout of its parent, or is about to, since the fork
-// is told of before that.
+// Forked records a fork at a time (CLOCK_MONOTONIC, ns). The kernel has given the child
+// its parent's layout or is about to, because it reports the fork before that.
 func (l *Loader) Forked(parent, child int, at uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if slices.ContainsFunc(l.unborn, func(u unborn) bool { return u.child == parent }) {
-		l.adoptUnborn(0) // the parent runs by now
+		l.adoptUnborn(0) // the parent is running by now
 	}
 	if !l.adopt(parent, child) {
 		l.unborn = append(l.unborn, unborn{parent, child, at})
 	}
 }
 
-// adoptUnborn adopts the unborn children that the kernel side has entries of by now,
-// and gives up those that were forked before the given time. It takes them in the
-// order of their forks, so that a parent comes before its children; pids alone do not
-// tell the order, because two forks can reuse each other's.
+// adoptUnborn adopts unborn children that have an entry in the kernel by now, and gives
+// up on those forked before the given time. It processes them in the order of their
+// forks, so that parents come before their children. The order of pids does not ensure
+// this, because pids are reused.
 func (l *Loader) adoptUnborn(before uint64) {
 	l.unborn = slices.DeleteFunc(l.unborn, func(u unborn) bool { return l.adopt(u.parent, u.child) || u.at < before })
 }
 
-// adopt takes note of a child's layout, and reports false if the child may yet get
-// one.
+// adopt records a child's layout. It reports false if the child may still get one.
 func (l *Loader) adopt(parent, child int) bool {
 	from := l.processes[parent]
 	if from == nil {
-		return true // it is asked for when it is sampled
+		return true // it will be requested when it is sampled
 	}
 	e, ok, err := l.kernel.process(child)
 	if !ok || err != nil {
@@ -257,9 +254,9 @@ func (l *Loader) adopt(parent, child int) bool {
 	}
 	if p := l.processes[child]; p != nil {
 		if p.image == e.Image {
-			return true // it was expected
+			return true // Expect was called for it
 		}
-		l.remove(p) // the pid's last owner
+		l.remove(p) // the previous owner of the pid
 	}
 	shared := l.layouts[e.Layout]
 	if shared == nil {
@@ -271,13 +268,13 @@ func (l *Loader) adopt(parent, child int) bool {
 	l.processes[child] = p
 	p.sources = shared.sources
 	if shared != from.layout || from.wait != nil {
-		l.change(p, from.sources) // the parent's changed, or is about to
+		l.change(p, from.sources) // the parent's mappings changed, or are about to
 	}
 	return true
 }
 
-// Ended notes that a process ended, or runs another program: the kernel's entry
-// of it is worthless.
+// Ended records that a process ended or executed another program, so its entry in the
+// kernel is obsolete.
 func (l *Loader) Ended(pid int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -293,8 +290,7 @@ func (l *Loader) bury(pid int) bool {
 	return len(l.unborn) < n
 }
 
-// Gone reports whether the kernel side has no entry of process pid, or not any
-// more.
+// Gone reports whether the kernel has no entry for process pid anymore.
 func (l *Loader) Gone(pid int) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -312,9 +308,8 @@ func (l *Loader) Gone(pid int) bool {
 	return true
 }
 
-// Reset forgets all processes, because it was not told of all that happened: forks,
-// for one, whose children have layouts that they are not known to have. The kernel
-// side asks for them again.
+// Reset forgets all processes after events were missed, such as forks whose children have
+// unknown layouts. The kernel will request them again.
 func (l *Loader) Reset() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -327,7 +322,7 @@ func (l *Loader) Reset() {
 	l.kernel.forgetRequests()
 }
 
-// Reload brings back a page that the kernel side asked for.
+// Reload brings back a page that the kernel requested.
 func (l *Loader) Reload(page uint32) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -339,15 +334,15 @@ func (l *Loader) Reload(page uint32) {
 	l.working.Go(l.reload)
 }
 
-// Settled says that the loader was told of all forks up to the given time
-// (CLOCK_MONOTONIC, ns). What no process can have any more is then used again.
+// Settled reports that all forks up to the given time (CLOCK_MONOTONIC, ns) have been
+// passed to the loader. It then reuses what no process can have anymore.
 func (l *Loader) Settled(until uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.hurry()
 	l.adoptUnborn(max(until, birth) - birth)
 	for _, u := range l.unborn {
-		until = min(until, u.at) // what was retired since may be its layout
+		until = min(until, u.at) // its layout may have been retired since
 	}
 	n, _ := slices.BinarySearchFunc(l.retired, until, func(r retired, t uint64) int { return cmp.Compare(r.at, t) })
 	if n == 0 || l.settling || l.ctx.Err() != nil {
@@ -357,8 +352,8 @@ func (l *Loader) Settled(until uint64) {
 	l.working.Go(func() { l.settle(until) })
 }
 
-// Wait returns when all that was asked for or expected is in the kernel's maps, or
-// could not be brought there, or ctx ends.
+// Wait returns when everything requested or expected is in the kernel's maps or has
+// failed, or when ctx is done.
 func (l *Loader) Wait(ctx context.Context) {
 	stop := context.AfterFunc(ctx, func() {
 		l.mu.Lock()
@@ -373,8 +368,8 @@ func (l *Loader) Wait(ctx context.Context) {
 	}
 }
 
-// WithFrozenTables calls f while nothing changes that programs may read: [rcu.Wait] does not
-// wait for those that sleep, which f may run.
+// WithFrozenTables calls f while nothing changes that programs may read. [rcu.Wait] does
+// not wait for sleepable programs, which f may run.
 func (l *Loader) WithFrozenTables(f func() error) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -383,7 +378,7 @@ func (l *Loader) WithFrozenTables(f func() error) error {
 	return f()
 }
 
-// Close ends all work.
+// Close stops all work.
 func (l *Loader) Close() error {
 	l.cancel()
 	l.working.Wait()
@@ -397,7 +392,7 @@ func (l *Loader) Close() error {
 	return err
 }
 
-// drop takes a process out.
+// drop removes a process.
 func (l *Loader) drop(pid int) {
 	if p := l.processes[pid]; p != nil {
 		l.remove(p)
@@ -407,41 +402,41 @@ func (l *Loader) drop(pid int) {
 	}
 }
 
-// remove forgets a process of which the kernel side has no entry, or another's.
+// remove forgets a process that has no entry in the kernel, or whose entry belongs to
+// another process.
 func (l *Loader) remove(p *proc) {
 	delete(l.processes, p.pid)
 	l.leave(p)
 	p.wait = nil
 }
 
-// fail notes the first of the errors that make no difference but that something
-// is left out.
+// fail records the first error that only causes something to be left out.
 func (l *Loader) fail(err error) {
 	if l.stats.Failure == nil {
 		l.stats.Failure = err
 	}
 }
 
-// Stats is what a loader did and what it left out.
+// Stats counts what a loader did and what it left out.
 type Stats struct {
-	// Tables and Bytes are of the files whose tables are there now, NoTable is
-	// how many files have no unwind information.
+	// Tables and Bytes describe the files that currently have tables. NoTable is the
+	// number of files without unwind information.
 	Tables, NoTable int
 	Bytes           int64
-	// Files is how many files' information could not be read, or not all of it,
-	// NoRoom how many tables did not fit into the memory, Failure the first
-	// error of any sort.
+	// Files is the number of files whose information could not be read completely, NoRoom
+	// the number of tables that did not fit into memory, and Failure the first error of
+	// any kind.
 	Files, NoRoom int
 	Failure       error
-	// Processes counts those for whose mappings there was no room, at first or
-	// at all, Cut those with more mappings than are kept.
+	// Processes is the number of processes for whose mappings there was no room, at first
+	// or at all. Cut is the number with more mappings than are kept.
 	Processes, Cut uint64
-	// Rules counts rules that there was no room for.
+	// Rules is the number of rules for which there was no room.
 	Rules uint64
 	Pages PageStats
 }
 
-// Stats returns what happened so far.
+// Stats returns the statistics so far.
 func (l *Loader) Stats() Stats {
 	l.mu.Lock()
 	stats := l.stats

@@ -19,7 +19,7 @@ import (
 	"fulgur/internal/unwind"
 )
 
-// The types that the kernel's walker shares with us, bpf/unwind_maps.h.
+// Types shared with the kernel's walker, from bpf/unwind_maps.h.
 type (
 	mapping   = bpf.UnwindUnwindMapping
 	rule      = bpf.UnwindUnwindRule
@@ -36,12 +36,11 @@ const (
 	noTable = 0xffffffff
 )
 
-// attachers is how many threads wait for the kernel at a time when pages are
-// attached: before Linux 6.8, each page costs a grace period, which those that
-// wait at once share.
+// attachers is the number of threads that attach pages in parallel. Before Linux 6.8,
+// each page costs a grace period, which concurrent waiters share.
 const attachers = 32
 
-// kernelMaps are the maps of bpf/unwind.bpf.c. Those with a slice are mapped into
+// kernelMaps holds the maps of bpf/unwind.bpf.c. Those with a slice are mapped into
 // memory.
 type kernelMaps struct {
 	objects  bpf.UnwindObjects
@@ -56,10 +55,10 @@ type kernelMaps struct {
 	attached map[uint32]*ebpf.Map
 }
 
-// sizes are the numbers of entries of maps.
+// sizes holds the numbers of entries of the maps.
 type sizes struct{ pages, rules, mappings, processes uint32 }
 
-// loadMaps loads the maps and starts to follow forks and ends of processes.
+// loadMaps loads the maps and attaches the programs that follow forks and exits.
 func loadMaps(s sizes, types *btf.Cache) (_ *kernelMaps, err error) {
 	spec, err := bpf.LoadUnwind()
 	if err != nil {
@@ -111,7 +110,7 @@ func (k *kernelMaps) open() error {
 	return nil
 }
 
-// mapMemory makes a slice of an array's entries, in the kernel's memory.
+// mapMemory maps the entries of an array as a slice.
 func mapMemory[T any](k *kernelMaps, m *ebpf.Map, to *[]T) error {
 	size := int(m.MaxEntries()) * int(unsafe.Sizeof(*new(T)))
 	page := os.Getpagesize()
@@ -138,7 +137,7 @@ func (k *kernelMaps) close() error {
 	return errors.Join(append(errs, k.objects.Close())...)
 }
 
-// inParallel calls fn with parts of 0 … n-1, in several threads.
+// inParallel calls fn for ranges of 0 … n-1 on several threads.
 func inParallel(n int, fn func(from, to int) error) error {
 	var group sync.WaitGroup
 	parts := min(n, attachers)
@@ -201,7 +200,7 @@ func (k *kernelMaps) detach(pages []uint32) error {
 			if err := k.objects.UnwindPages.Delete(page); err != nil {
 				return fmt.Errorf("detach a page of unwind tables: %w", err)
 			}
-			// From now on, who misses it asks for it.
+			// From now on, programs that miss the page request it.
 			k.states[page] = pageState{}
 		}
 		return nil
@@ -305,7 +304,7 @@ func (k *kernelMaps) forgetProcesses() error {
 	for {
 		_, err := m.BatchLookupAndDelete(&cursor, pids, entries, nil)
 		if errors.Is(err, ebpf.ErrKeyNotExist) {
-			return nil // that was all
+			return nil // the map is empty
 		}
 		if err != nil {
 			return fmt.Errorf("forget the mappings of all processes: %w", err)
@@ -343,8 +342,8 @@ func (k *kernelMaps) tasks(yield func(pid int, image uint64)) error {
 	return nil
 }
 
-// memory returns what the kernel accounts for the maps, in bytes; 0 where it does
-// not say.
+// memory returns the memory of the maps in bytes, as accounted by the kernel, or 0 if the
+// kernel does not report it.
 func (k *kernelMaps) memory() uint64 {
 	var sum uint64
 	add := func(m *ebpf.Map) {

@@ -13,30 +13,28 @@ import (
 	"fulgur/internal/symbols/debugfile"
 )
 
-// DefaultMemory bounds the tables in kernel memory unless told otherwise, in
-// bytes. A desktop's programs and libraries have less.
+// DefaultMemory is the default limit of tables in kernel memory, in bytes. The programs
+// and libraries of a desktop need less.
 const DefaultMemory = 256 << 20
 
-// Options are settings of a [Loader].
+// Options configures a [Loader].
 type Options struct {
 	Mode Mode
-	// Memory bounds the tables in kernel memory, in bytes. 0 is
-	// [DefaultMemory].
+	// Memory bounds the tables in kernel memory, in bytes. 0 means [DefaultMemory].
 	Memory int64
-	// Few is whether few processes are measured, not the whole system: the
-	// maps are smaller then.
+	// Few is set if few processes are measured rather than the whole system. The maps are
+	// smaller then.
 	Few bool
-	// Finder finds the separate debug files of programs that themselves do not
-	// say how their functions are unwound, nil for none. What it downloads
-	// would be waited for: see [debugfile.Finder.Local].
+	// Finder finds the separate debug files of programs that lack unwind information; nil
+	// means none. Compiling would wait for its downloads, so see
+	// [debugfile.Finder.Local].
 	Finder *debugfile.Finder
-	// Types has the kernel's types, if they were decoded before, and will have
-	// them then.
+	// Types caches the kernel's types between users.
 	Types *btf.Cache
 }
 
-// Limits of what a loader knows, and the number of mappings of one process.
-// Tables that are not in kernel memory need pages, too.
+// Limits of a loader, and of the mappings of a process. Tables that are not in kernel
+// memory need pages too.
 var (
 	systemSizes = sizes{pages: 1 << 14, rules: 1 << 16, mappings: 1 << 16, processes: 1 << 13}
 	fewSizes    = sizes{pages: 1 << 14, rules: 1 << 14, mappings: 1 << 15, processes: 1 << 13}
@@ -44,8 +42,8 @@ var (
 
 const mappingsEach = 1 << 13
 
-// New loads the maps, and follows the forks and ends of all processes. Errors are
-// the kernel's, as cilium/ebpf returns them.
+// New loads the maps, and follows forks and exits of all processes. Errors come from the
+// kernel, as returned by cilium/ebpf.
 func New(o Options) (*Loader, error) {
 	c := config{mode: o.Mode, memory: o.Memory, sizes: systemSizes, mappingsEach: mappingsEach, finder: o.Finder}
 	if o.Few {
@@ -54,7 +52,7 @@ func New(o Options) (*Loader, error) {
 	if c.memory == 0 {
 		c.memory = DefaultMemory
 	}
-	// As many again can wait on disk.
+	// The same number again can wait on disk.
 	c.pages = max(c.pages, uint32(min(2*c.memory/pageBytes, 1<<16)))
 	maps, err := loadMaps(c.sizes, o.Types)
 	if err != nil {
@@ -69,7 +67,7 @@ func New(o Options) (*Loader, error) {
 	return l, nil
 }
 
-// Replacements returns the maps by the names that probes have for them, for
+// Replacements returns the maps under the names that probes use, for
 // [ebpf.CollectionOptions].
 func (l *Loader) Replacements() map[string]*ebpf.Map {
 	o := &l.maps.objects.UnwindMaps
@@ -85,19 +83,18 @@ func (l *Loader) Replacements() map[string]*ebpf.Map {
 	}
 }
 
-// Requests returns the ring in which programs ask for what they lack. It wakes
+// Requests returns the ring in which programs request missing layouts and pages. It wakes
 // its reader at each request.
 func (l *Loader) Requests() *ringbuf.Reader { return l.requests }
 
-// Want is what a program asked for: the layout of process PID, which runs Image,
-// or else a page.
+// Want is a request: for the layout of process PID, which runs Image, or else for a page.
 type Want struct {
 	PID   int
 	Image uint64
 	Page  uint32
 }
 
-// ParseRequest reads a record of [Loader.Requests].
+// ParseRequest parses a record of [Loader.Requests].
 func ParseRequest(record []byte) (Want, error) {
 	if len(record) < int(unsafe.Sizeof(bpf.UnwindUnwindRequest{})) {
 		return Want{}, fmt.Errorf("malformed request of %d bytes for unwind tables", len(record))
@@ -112,12 +109,11 @@ func ParseRequest(record []byte) (Want, error) {
 	return Want{}, fmt.Errorf("malformed request of type %d for unwind tables", r.Type)
 }
 
-// Tasks calls yield with every process of the machine that has user code, and
-// the image that it runs.
+// Tasks calls yield with every process of the machine that runs user code, and its image.
 func (l *Loader) Tasks(yield func(pid int, image uint64)) error { return l.maps.tasks(yield) }
 
-// MapMemory returns the most memory that the maps took, in bytes, as the kernel
-// accounts it.
+// MapMemory returns the maximum memory of the maps so far in bytes, as accounted by the
+// kernel.
 func (l *Loader) MapMemory() uint64 {
 	return l.maps.memory() + uint64(l.Stats().Pages.Most)*pageCost
 }

@@ -9,76 +9,75 @@ import (
 	"sync"
 )
 
-// Sizes of bpf/unwind.h.
+// Sizes from bpf/unwind.h.
 const (
-	pageShift = 14 // of words
+	pageShift = 14 // in words
 	pageWords = 1 << pageShift
 	pageBytes = 4 * pageWords
-	// pageCost is the kernel memory that a page takes: it is one page of the
-	// machine's more than its contents.
+	// pageCost is the kernel memory taken by a page: its contents plus one page of
+	// memory.
 	pageCost = pageBytes + 4096
 )
 
-// pageMaps is where pages are: the kernel's maps.
+// pageMaps holds the attached pages: the kernel's maps.
 type pageMaps interface {
-	// attach has programs find pages with the given contents, nil for
+	// attach makes pages visible to programs with the given contents, where nil means
 	// zeros. It takes milliseconds.
 	attach(pages []uint32, contents [][]byte) error
-	// detach has programs find them no more, and returns when none does.
+	// detach hides pages from programs, and returns when no program uses them anymore.
 	detach(pages []uint32) error
-	// read and write copy a page that is attached. Programs may read it
-	// meanwhile, so write must not change words that are in use.
+	// read and write copy an attached page. Programs may read it concurrently, so write
+	// must not change words that are in use.
 	read(page uint32, content []byte) error
 	write(page uint32, content []byte) error
-	// takeUsed calls yield with each page that programs used since the last
-	// call.
+	// takeUsed calls yield with each page that programs used since the last call.
 	takeUsed(yield func(page uint32)) error
 }
 
-// errMemory is that of a table that the budget has no room for.
+// errMemory is returned for a table that does not fit into the budget.
 var errMemory = errors.New("no room in --unwind-memory")
 
-// reserve is how many empty pages are attached beside those that are needed at
-// once: the next table then does not wait for the kernel.
+// reserve is the number of empty pages that are attached in advance, so that the next
+// table does not wait for the kernel.
 const reserve = 8
 
-// pages keeps words in pages, of which no more than a budget are attached at a
-// time. The others' contents are in a file. Its methods may be called from
-// several goroutines; they can take milliseconds.
+// pages stores words in pages. A budget bounds the pages that are attached at a time; the
+// contents of the others are in a file. Its methods are safe for concurrent use, and can
+// take milliseconds.
 type pages struct {
 	mu     sync.Mutex
 	maps   pageMaps
 	spool  *spool
 	words  *runs
-	all    map[uint32]*page // those that hold words, or are attached
-	limit  int              // of attached pages
-	slots  uint32           // pages there can be
+	all    map[uint32]*page // pages that hold words or are attached
+	limit  int              // maximum number of attached pages
+	slots  uint32           // maximum number of pages
 	now    uint64           // counts evictions
 	stats  PageStats
 	buffer []byte
 }
 
-// PageStats counts what became of pages of 64 KiB.
+// PageStats counts pages, of 64 KiB each.
 type PageStats struct {
-	// Attached is how many are in kernel memory now, Most how many were at a
-	// time.
+	// Attached is the number of pages in kernel memory, and Most its maximum so far.
 	Attached, Most int
-	// Evicted and Reloaded count how often a page was taken out to make
-	// room, and brought back because it was needed.
+	// Evicted is how often a page was evicted to make room, and Reloaded how often one
+	// was brought back.
 	Evicted, Reloaded uint64
 }
 
-// page is where a page's words are.
+// page is the state of a page.
 type page struct {
-	used     int // words
+	used     int // in words
 	attached bool
-	// spooled is whether the spool has its contents, as of now.
+	// spooled is whether the spool has its current contents.
 	spooled bool
-	pinned  bool   // is being written
-	age     uint64 // pages.now when it was last known to be used
+	pinned  bool   // it is being written
+	age     uint64 // pages.now when it was last seen in use
 }
 
-// newPages returns pages of which as many are attached as fit in budget bytes.
+// newPages returns an empty set of pages, with as many attached at a time as fit into
+// budget bytes.
 func newPages(m pageMaps, slots uint32, budget int64) *pages {
 	return &pages{
 		maps: m, spool: &spool{}, slots: slots, words: newRuns(slots << pageShift),
@@ -86,7 +85,7 @@ func newPages(m pageMaps, slots uint32, budget int64) *pages {
 	}
 }
 
-// place keeps words and returns where they begin.
+// place stores words and returns their start.
 func (p *pages) place(words []uint32) (start uint32, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -158,7 +157,7 @@ func (p *pages) write(start uint32, words []uint32) error {
 	return p.attach(append(fresh, spare...), append(contents, make([][]byte, len(spare))...))
 }
 
-// page returns what is known of a page.
+// page returns the state of a page.
 func (p *pages) page(index uint32) *page {
 	at := p.all[index]
 	if at == nil {
@@ -168,8 +167,7 @@ func (p *pages) page(index uint32) *page {
 	return at
 }
 
-// eachPart calls fn with the pages that a run lies in, and the part of it that
-// lies there.
+// eachPart calls fn with each page of a run and the part of the run within that page.
 func (p *pages) eachPart(r run, fn func(index uint32, part run)) {
 	for r.n > 0 {
 		n := min(r.n, pageWords-r.start%pageWords)
@@ -178,8 +176,8 @@ func (p *pages) eachPart(r run, fn func(index uint32, part run)) {
 	}
 }
 
-// spare returns the pages to attach in reserve, when n have to be attached: the
-// lowest that hold nothing.
+// spare returns the pages to attach as a reserve when n pages have to be attached: the
+// lowest ones that are empty.
 func (p *pages) spare(n int) []uint32 {
 	if n == 0 {
 		return nil
@@ -222,7 +220,7 @@ func (p *pages) makeRoom(n int) error {
 	}); err != nil {
 		return err
 	}
-	// Some more than needed: evicting takes as long for one as for many.
+	// Evict more than needed: it takes as long for one page as for many.
 	victims := p.oldest(excess + p.limit/16)
 	if len(victims) < excess {
 		return errMemory
@@ -244,8 +242,8 @@ func (p *pages) makeRoom(n int) error {
 	return p.detach(victims)
 }
 
-// oldest returns the attached pages that were not used for longest, at most n and
-// none of those that are being written.
+// oldest returns up to n attached pages that have been unused the longest and are not
+// being written.
 func (p *pages) oldest(n int) []uint32 {
 	var victims []uint32
 	for index, at := range p.all {
@@ -277,7 +275,7 @@ func (p *pages) detach(indexes []uint32) error {
 	return nil
 }
 
-// free takes back words that no program can find any more.
+// free releases words that programs no longer refer to.
 func (p *pages) free(r run) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -301,7 +299,7 @@ func (p *pages) giveBack(r run) error {
 	return p.detach(empty)
 }
 
-// reload brings pages back that programs asked for.
+// reload brings back pages that programs requested.
 func (p *pages) reload(indexes []uint32) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -330,7 +328,7 @@ func (p *pages) reload(indexes []uint32) error {
 	return p.attach(wanted, contents)
 }
 
-// Stats returns what became of pages so far.
+// Stats returns the statistics so far.
 func (p *pages) Stats() PageStats {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -2,15 +2,15 @@ package unwindmap
 
 import "fulgur/internal/process"
 
-// Past is what a process had mapped at some time. It may have ended since, or run
-// another program: stacks that were copied while it was there can still be walked. Its
-// methods may be called from several goroutines.
+// Past holds the mappings of a process at some time, so that stacks that were copied then
+// can be walked after the process has ended or executed another program. Its methods are
+// safe for concurrent use.
 type Past struct {
 	loader *Loader
 	proc   *proc
 }
 
-// Past has a layout made for what a process had mapped.
+// Past requests a layout for the past mappings of a process.
 func (l *Loader) Past(maps []process.Mapping) *Past {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -19,15 +19,15 @@ func (l *Loader) Past(maps []process.Mapping) *Past {
 	return p
 }
 
-// Remap says that it had more mapped.
+// Remap replaces the mappings by a larger set.
 func (p *Past) Remap(maps []process.Mapping) {
 	p.loader.mu.Lock()
 	defer p.loader.mu.Unlock()
 	p.loader.change(p.proc, maps)
 }
 
-// Using calls f with what the kernel side knows the layout by, which stays that until
-// f returns. It reports false, and does not call f, while tables are missing.
+// Using calls f with the layout's word, which stays valid until f returns. It reports
+// false without calling f while tables are missing.
 func (p *Past) Using(f func(layout uint64) error) (bool, error) {
 	p.loader.mu.Lock()
 	defer p.loader.mu.Unlock()
@@ -37,7 +37,7 @@ func (p *Past) Using(f func(layout uint64) error) (bool, error) {
 	return true, f(p.proc.layout.word)
 }
 
-// Close gives the layout up.
+// Close releases the layout.
 func (p *Past) Close() {
 	p.loader.mu.Lock()
 	defer p.loader.mu.Unlock()

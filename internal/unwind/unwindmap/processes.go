@@ -8,21 +8,21 @@ import (
 	"fulgur/internal/process"
 )
 
-// patience is how long processes wait for a file's table at most, from when it was first
-// wanted. They are then walked without it until it is there: a file may take for ever to
-// compile. It is the file's, not the process's: a process that maps more files, or asks
-// for more addresses, does not begin to wait anew.
+// patience is the maximum time that processes wait for a file's table, from when it was
+// first wanted. After that they are walked without it until it is available: compiling a
+// file may take forever. The time is counted per file, so a process that maps or requests
+// more files does not wait longer for this one.
 const patience = 5 * time.Second
 
-// change gives a process a layout for what it has mapped now, as soon as all
-// tables for it are there: a walk that finds half of them is no better than one
-// by frame pointers, which says what it is.
+// change gives a process a layout for its current mappings, as soon as all their tables
+// are available. A walk with half of the tables is no better than one by frame pointers,
+// which is at least labeled as such.
 func (l *Loader) change(p *proc, maps []process.Mapping) {
 	p.sources = maps
 	l.try(p)
 }
 
-// try gives a process a layout if it need not wait.
+// try gives a process a layout unless it has to wait.
 func (l *Loader) try(p *proc) {
 	w := l.newWait(p)
 	if w.held > 0 {
@@ -42,7 +42,7 @@ func (l *Loader) try(p *proc) {
 	l.withdraw(p)
 }
 
-// newWait has a process wait for the tables of its files that are not there.
+// newWait makes a process wait for the missing tables of its files.
 func (l *Loader) newWait(p *proc) *wait {
 	w := &wait{proc: p}
 	p.wait = nil
@@ -52,7 +52,7 @@ func (l *Loader) newWait(p *proc) *wait {
 			continue
 		}
 		if n := len(f.waiting); n > 0 && f.waiting[n-1] == w {
-			continue // it maps the file more than once
+			continue // the process maps the file more than once
 		}
 		f.waiting = append(f.waiting, w)
 		if !f.late {
@@ -63,15 +63,15 @@ func (l *Loader) newWait(p *proc) *wait {
 	return w
 }
 
-// made tells those that wait for a file that it is there.
+// made notifies the processes that wait for a file.
 func (l *Loader) made(f *file) {
 	waiting := f.waiting
 	f.waiting = nil
 	l.letGo(f, waiting)
 }
 
-// letGo gives layouts to those that waited for a file and need not any more, because it is
-// there or late.
+// letGo gives layouts to processes that no longer need to wait for a file, because it is
+// available or late.
 func (l *Loader) letGo(f *file, waiting []*wait) {
 	held := !f.late
 	f.late = true
@@ -85,15 +85,15 @@ func (l *Loader) letGo(f *file, waiting []*wait) {
 	}
 }
 
-// Hurry gives layouts to processes that have waited for a table for too long, as
-// [Loader.Settled] does.
+// Hurry gives layouts to processes that have waited too long for a table.
+// [Loader.Settled] does this too.
 func (l *Loader) Hurry() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.hurry()
 }
 
-// hurry gives layouts to those that have waited for a file for too long.
+// hurry implements [Loader.Hurry].
 func (l *Loader) hurry() {
 	for len(l.pending) > 0 {
 		f := l.pending[0]
@@ -104,11 +104,11 @@ func (l *Loader) hurry() {
 		if f.done {
 			continue
 		}
-		l.letGo(f, slices.Clone(f.waiting)) // which grows by those that go on waiting for it
+		l.letGo(f, slices.Clone(f.waiting)) // it grows by those that keep waiting for the file
 	}
 }
 
-// feed gives layouts to those that had no room for one, if there is some now.
+// feed gives layouts to processes for which there was no room, if there is room now.
 func (l *Loader) feed() {
 	starving := l.starving
 	l.starving = nil
@@ -119,8 +119,7 @@ func (l *Loader) feed() {
 	}
 }
 
-// withdraw takes away a process's layout if it is not true any more, while there
-// is no other.
+// withdraw removes a process's layout if it is wrong by now and no new one is available.
 func (l *Loader) withdraw(p *proc) {
 	if p.layout == nil || extends(p.sources, p.layout.sources) {
 		return
@@ -133,7 +132,7 @@ func (l *Loader) withdraw(p *proc) {
 	l.leave(p)
 }
 
-// install has the kernel side walk p's stacks by another layout.
+// install makes the kernel walk p's stacks with another layout.
 func (l *Loader) install(p *proc, next *layout) {
 	if next.cut && !p.cut {
 		p.cut = true
@@ -143,7 +142,7 @@ func (l *Loader) install(p *proc, next *layout) {
 	if !p.past {
 		err = l.kernel.putProcess(p.pid, entry{Image: p.image, Layout: next.word})
 	}
-	l.leave(p) // not before: a child may have got it until now
+	l.leave(p) // not earlier: a child may have inherited it until now
 	l.join(p, next)
 	if err == nil {
 		return

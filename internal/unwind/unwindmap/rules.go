@@ -2,14 +2,14 @@ package unwindmap
 
 import "fulgur/internal/unwind"
 
-// rules are the rules of all files, each once. They are never taken back: a
-// machine's libraries share most of theirs, and the walker's cache holds
-// their indexes. The first ones are bpf/unwind_maps.h's own.
+// rules holds the distinct rules of all files. They are never removed: the libraries of a
+// machine share most of their rules, and the walker's cache refers to them by index. The
+// first rules are those of bpf/unwind_maps.h.
 type rules struct {
 	limit uint32
 	index map[unwind.Rule]uint32
 	next  uint32
-	// unsupported is the rule of those that there is no room for.
+	// unsupported is the index used for rules that have no room.
 	unsupported uint32
 	refused     uint64
 }
@@ -17,15 +17,15 @@ type rules struct {
 func newRules(limit uint32) *rules {
 	return &rules{
 		limit: limit,
-		// The zero rule is that of addresses without a table.
+		// The zero rule is for addresses without a table.
 		index:       map[unwind.Rule]uint32{{}: ruleNone, {Kind: unwind.KindUnsupported}: ruleFirst},
 		next:        ruleFirst + 1,
 		unsupported: ruleFirst,
 	}
 }
 
-// addTable returns for each rule of a table its index here, and those that are
-// new, whose indexes are consecutive from first on.
+// addTable returns the index of each rule of a table, and the rules that are new. Their
+// indexes are consecutive, starting at first.
 func (r *rules) addTable(t *unwind.Table) (indexes []uint32, first uint32, fresh []unwind.Rule) {
 	first = r.next
 	indexes = make([]uint32, len(t.Rules))
@@ -47,15 +47,14 @@ func (r *rules) addTable(t *unwind.Table) (indexes []uint32, first uint32, fresh
 	return indexes, first, fresh
 }
 
-// longGap is the size in bytes from which on code that a table leaves out is some
-// that a program generated and linked in, as the built-in functions of a script
-// engine, and keeps frame pointers as code does that is generated at run time.
-// Less is written by hand, and keeps none.
+// longGap is the size in bytes above which code that a table leaves out is assumed to be
+// generated, such as the built-in functions of a script engine, and to keep frame
+// pointers as code generated at run time does. Smaller gaps are hand-written code, which
+// keeps none.
 const longGap = 16 << 10
 
-// tableWords are a table's words as the kernel's walker reads them: its blocks
-// as they are, then its rows with the indexes of global rules. gapRule is that of
-// long gaps.
+// tableWords returns a table in the form of the kernel's walker: its blocks unchanged,
+// then its rows with the indexes of global rules. gapRule is the rule for long gaps.
 func tableWords(t *unwind.Table, indexes []uint32, gapRule uint32) []uint32 {
 	words := make([]uint32, 0, len(t.Blocks)+len(t.Rows))
 	words = append(words, t.Blocks...)
@@ -65,7 +64,7 @@ func tableWords(t *unwind.Table, indexes []uint32, gapRule uint32) []uint32 {
 			limit = t.Segments[i+1].FirstBlock
 		}
 		base := s.Addr >> unwind.BlockShift << unwind.BlockShift
-		gap, isGap := uint64(0), false // of the last row
+		gap, isGap := uint64(0), false // for the last row
 		end := func(at uint64) {
 			if last := len(words) - 1; isGap && at-gap >= longGap {
 				words[last] = uint32(unwind.Row(words[last]).WithRule(gapRule))

@@ -2,19 +2,19 @@ package unwindmap
 
 import "slices"
 
-// runs hands out runs of the numbers below a limit, always the lowest that are
-// free, so that what is in use stays together.
+// runs allocates runs of numbers below a limit. It always picks the lowest free ones,
+// which keeps the used ones together.
 type runs struct {
-	free []run // sorted, not empty, none next to another
+	free []run // sorted, not empty and not adjacent
 }
 
-// run is a number of consecutive numbers from start on.
+// run is n consecutive numbers from start on.
 type run struct{ start, n uint32 }
 
 func newRuns(limit uint32) *runs { return &runs{free: []run{{0, limit}}} }
 
-// take returns the start of n numbers, n > 0, that nobody has. ok is false if
-// there are not as many in a row.
+// take allocates n > 0 consecutive numbers and returns the first. ok is false if there
+// are not as many in a row.
 func (r *runs) take(n uint32) (start uint32, ok bool) {
 	for i := range r.free {
 		f := &r.free[i]
@@ -31,7 +31,7 @@ func (r *runs) take(n uint32) (start uint32, ok bool) {
 	return 0, false
 }
 
-// giveBack makes a run that was taken free again, whole or in parts.
+// giveBack frees all or part of a run.
 func (r *runs) giveBack(g run) {
 	if g.n == 0 {
 		return

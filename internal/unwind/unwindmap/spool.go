@@ -8,13 +8,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// spoolPages bounds the pages that a spool holds: a gigabyte of disk.
+// spoolPages bounds the pages in a spool: a gigabyte of disk.
 const spoolPages = 1 << 14
 
-// spool keeps the contents of pages in a file without a name, each at its own
-// place; the file has holes where none is.
+// spool stores the contents of pages in a sparse, unnamed file, each page at its own
+// offset.
 type spool struct {
-	file *os.File // nil until something is kept
+	file *os.File // nil until the first write
 	held map[uint32]bool
 }
 
@@ -36,8 +36,8 @@ func (s *spool) write(page uint32, content []byte) error {
 	return nil
 }
 
-// createTemporary creates a file that nobody can see and that disappears when it is
-// closed, not in /tmp if possible, which is often memory.
+// createTemporary creates an unnamed file that vanishes when it is closed. It avoids /tmp
+// if possible, which is often in memory.
 func createTemporary() (*os.File, error) {
 	dir := cmp.Or(os.Getenv("TMPDIR"), "/var/tmp")
 	if f, err := os.OpenFile(dir, os.O_RDWR|unix.O_TMPFILE, 0o600); err == nil {

@@ -13,8 +13,8 @@ import (
 	"fulgur/internal/unwind"
 )
 
-// file returns the file of a mapping, or nil if there is none that could have a
-// table. If it is new its table is made.
+// file returns the file of a mapping, or nil if it cannot have a table. It queues a new
+// file for compilation.
 func (l *Loader) file(m process.Mapping) *file {
 	switch m.Kind {
 	case process.KindFile, process.KindVDSO, process.KindVsyscall:
@@ -33,7 +33,7 @@ func (l *Loader) file(m process.Mapping) *file {
 	return f
 }
 
-// hire has one more goroutine make tables, unless there are as many as that.
+// hire starts another worker goroutine, unless there are most already.
 func (l *Loader) hire(most int) {
 	if l.workers < most && l.ctx.Err() == nil {
 		l.workers++
@@ -41,7 +41,7 @@ func (l *Loader) hire(most int) {
 	}
 }
 
-// work makes tables until there are none to make.
+// work compiles tables until the queue is empty.
 func (l *Loader) work() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -64,13 +64,13 @@ func (l *Loader) work() {
 	}
 }
 
-// compiled is what became of a file.
+// compiled is the result of compiling a file.
 type compiled struct {
 	placement placement
 	words     run
 	code      code
-	described bool  // by more than what is known of all programs
-	damage    error // what could not be read of it
+	described bool  // has more than the code known in all programs
+	damage    error // what could not be read
 }
 
 // compile makes a table and places it.
@@ -119,7 +119,7 @@ func compileKey(ctx context.Context, key fileKey, finder *debugfile.Finder, work
 	return compile(ctx, s, workers)
 }
 
-// add notes what became of a file.
+// add records the result of compiling a file.
 func (l *Loader) add(f *file, c compiled, err error) {
 	f.done = true
 	f.placement, f.words = c.placement, c.words
@@ -147,7 +147,7 @@ func (l *Loader) add(f *file, c compiled, err error) {
 	l.made(f)
 }
 
-// reload brings pages back until none is wanted.
+// reload brings back evicted pages until none is wanted.
 func (l *Loader) reload() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

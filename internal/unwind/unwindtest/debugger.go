@@ -15,15 +15,15 @@ import (
 	"fulgur/internal/unwind"
 )
 
-// Debugger is a program that walks the stacks of a process that stands still by
-// code of its own.
+// Debugger is another program that walks the stacks of a stopped process, with its own
+// code.
 type Debugger struct {
 	Name string
-	// Stacks returns each thread's program counters, the innermost first.
+	// Stacks returns the program counters of each thread, innermost first.
 	Stacks func(t testing.TB, pid int) map[int][]uint64
 }
 
-// Debuggers returns those that are there: elfutils' eu-stack and gdb.
+// Debuggers returns the installed debuggers: elfutils' eu-stack and gdb.
 func Debuggers(t testing.TB) []Debugger {
 	t.Helper()
 	var list []Debugger
@@ -40,7 +40,7 @@ func Debuggers(t testing.TB) []Debugger {
 func euStack(t testing.TB, pid int) map[int][]uint64 {
 	cmd := exec.Command(testenv.Tool(t, "eu-stack"), "-q", "-n", "0", "-p", strconv.Itoa(pid))
 	cmd.Env = append(os.Environ(), "DEBUGINFOD_URLS=")
-	out, _ := cmd.Output() // it fails where a stack cannot be walked to its end
+	out, _ := cmd.Output() // it fails if a stack cannot be walked to its end
 	stacks := map[int][]uint64{}
 	tid := 0
 	for line := range strings.Lines(string(out)) {
@@ -56,8 +56,8 @@ func euStack(t testing.TB, pid int) map[int][]uint64 {
 	return stacks
 }
 
-// gdb is one that runs testdata/gdb.py: reading the symbols of a program takes much
-// longer than walking stacks.
+// gdb is a gdb that runs testdata/gdb.py. It keeps running, because reading the symbols
+// of a program takes much longer than walking stacks.
 type gdb struct {
 	in     *os.File
 	out    *bufio.Reader
@@ -84,7 +84,7 @@ func startGDB(t testing.TB) *gdb {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		_ = g.in.Close() // which ends it
+		_ = g.in.Close() // ends it
 		if err := cmd.Wait(); err != nil {
 			t.Errorf("gdb: %v\n%s", err, &g.stderr)
 		}
@@ -109,7 +109,7 @@ func (g *gdb) stacks(t testing.TB, pid int) map[int][]uint64 {
 		}
 		tid, err := strconv.Atoi(fields[0])
 		if err != nil {
-			continue // what gdb says of itself
+			continue // gdb's own messages
 		}
 		for _, field := range fields[1:] {
 			pc, _ := strconv.ParseUint(field, 0, 64)
@@ -118,7 +118,7 @@ func (g *gdb) stacks(t testing.TB, pid int) map[int][]uint64 {
 	}
 }
 
-// Compare says how a stack compares with a debugger's.
+// Compare compares a stack with a debugger's.
 func Compare(got []unwind.Frame, theirs []uint64) Comparison {
 	n := min(len(got), len(theirs))
 	switch {
@@ -134,11 +134,11 @@ func Compare(got []unwind.Frame, theirs []uint64) Comparison {
 	return Equal
 }
 
-// Comparison is how a stack compares with another.
+// Comparison is the result of [Compare].
 type Comparison string
 
-// The results of [Compare]. A stack that is shorter or longer agrees with the other
-// as far as both go. Missing is for a debugger that has none.
+// The results of [Compare]. Shorter and longer stacks agree with the other as far as both
+// go. Missing means that the debugger has none.
 const (
 	Equal     Comparison = "equal to"
 	Shorter   Comparison = "shorter than"
@@ -149,15 +149,15 @@ const (
 
 // Tally counts comparisons with debuggers.
 type Tally struct {
-	// Stacks is how many there were, Known how many are equal to those of at
+	// Stacks is the number of stacks, and Known the number that equal the stack of at
 	// least one debugger.
 	Stacks, Known int
-	// By counts the results, by "equal to gdb" and the like.
+	// By counts the results by name, such as "equal to gdb".
 	By map[string]int
 }
 
-// Add adds what debuggers find of a thread, each by its own name, and returns the
-// results.
+// Add adds the stacks that debuggers found for a thread, by the debugger's name, and
+// returns the results.
 func (y *Tally) Add(got []unwind.Frame, theirs map[string][]uint64) map[string]Comparison {
 	if y.By == nil {
 		y.By = map[string]int{}

@@ -27,9 +27,9 @@ const (
 const (
 	// PageWords is the number of words of a page of tables.
 	PageWords = 1 << 14
-	// PageSize is that of memory, in bytes.
+	// PageSize is the size of a memory page, in bytes.
 	PageSize = 4096
-	// MaxDepth is the most frames of a stack.
+	// MaxDepth is the maximum number of frames of a stack.
 	MaxDepth = 127
 	// FrameExact is FRAME_EXACT of bpf/record.h.
 	FrameExact = 1 << 63
@@ -42,15 +42,15 @@ const (
 // Kernel is the kernel's walker, compiled for user space.
 type Kernel struct {
 	cmd    *exec.Cmd
-	in     bytes.Buffer // that is to be sent
+	in     bytes.Buffer // to be sent
 	pipe   io.WriteCloser
 	out    io.ReadCloser
 	stderr bytes.Buffer
-	fp, sp int // DWARF's numbers
+	fp, sp int // DWARF register numbers
 
 	rules  []unwind.Rule
 	words  []uint32
-	sent   int // words that it has
+	sent   int // words already sent
 	tables map[*unwind.Table]placed
 	salt   uint64
 }
@@ -58,8 +58,8 @@ type Kernel struct {
 // placed is where a table is in the space of words.
 type placed struct{ blocks, rows uint32 }
 
-// NewKernel builds the walker for a machine, with the compiler's checks for
-// errors, and starts it.
+// NewKernel builds the walker for a machine, with the compiler's sanitizers, and starts
+// it.
 func NewKernel(t testing.TB, machine elf.Machine) *Kernel {
 	t.Helper()
 	k := &Kernel{fp: 6, sp: 7}
@@ -103,7 +103,7 @@ func NewKernel(t testing.TB, machine elf.Machine) *Kernel {
 	return k
 }
 
-// Forget makes it forget all tables. The next begins at the given word.
+// Forget makes it forget all tables. The next one begins at the given word.
 func (k *Kernel) Forget(word int) {
 	if k.rules == nil {
 		k.rules = make([]unwind.Rule, bpf.UnwindUnwindRuleIndexUNWIND_RULE_FIRST)
@@ -112,8 +112,8 @@ func (k *Kernel) Forget(word int) {
 	k.words, k.sent, k.tables = make([]uint32, word), 0, map[*unwind.Table]placed{}
 }
 
-// command sends a command with what it is about; count is of what is sent, or
-// which it is.
+// command sends a command with its arguments. count is the number of items sent, or the
+// item's index.
 func (k *Kernel) command(command, count uint32, what ...any) {
 	for _, v := range append([]any{command, count}, what...) {
 		if err := binary.Write(&k.in, binary.LittleEndian, v); err != nil {
@@ -122,12 +122,12 @@ func (k *Kernel) command(command, count uint32, what ...any) {
 	}
 }
 
-// add brings a table into the space of words.
+// add places a table in the space of words.
 func (k *Kernel) add(t *unwind.Table) placed {
 	if p, ok := k.tables[t]; ok {
 		return p
 	}
-	base := uint32(len(k.rules)) - 1 // rule 0 is for all
+	base := uint32(len(k.rules)) - 1 // rule 0 is shared
 	k.rules = append(k.rules, t.Rules[1:]...)
 	p := placed{blocks: uint32(len(k.words))}
 	k.words = append(k.words, t.Blocks...)
@@ -143,14 +143,13 @@ func (k *Kernel) add(t *unwind.Table) placed {
 	return p
 }
 
-// Mapped is where a file is mapped.
+// Mapped is a mapping of a file.
 type Mapped struct {
 	Start, End, Offset uint64
 	Table              *unwind.Table // or nil
 }
 
-// LayOut tells the walker the mappings of a process, sorted, and returns the
-// layout.
+// LayOut passes the sorted mappings of a process to the walker, and returns the layout.
 func (k *Kernel) LayOut(list []Mapped) uint64 {
 	var mappings []bpf.UnwindUnwindMapping
 	bare := func(start, end uint64) {
@@ -184,7 +183,7 @@ func (k *Kernel) LayOut(list []Mapped) uint64 {
 	return uint64(len(mappings))<<layoutCountFrom | k.salt<<layoutSaltFrom
 }
 
-// sendTables sends what is new of rules and words.
+// sendTables sends new rules and words.
 func (k *Kernel) sendTables() {
 	if k.sent == len(k.words) {
 		return
@@ -207,8 +206,8 @@ func (k *Kernel) SetMemory(pages map[uint64][]byte) {
 	}
 }
 
-// Walk returns the stack of a thread in a layout. pcMask has the bits that
-// addresses can have.
+// Walk returns the stack of a thread with a layout. pcMask holds the bits that addresses
+// can have.
 func (k *Kernel) Walk(t testing.TB, regs unwind.Registers, layout, pcMask uint64, mode bpf.OnCPUUnwindMode) ([]unwind.Frame, bpf.OnCPUStackEnd) {
 	t.Helper()
 	k.command(commandWalk, 1, regs.R, regs.PC, regs.R[k.sp], regs.R[k.fp], layout, pcMask, mode, uint32(MaxDepth))
@@ -231,8 +230,8 @@ func (k *Kernel) Walk(t testing.TB, regs unwind.Registers, layout, pcMask uint64
 	return frames, bpf.OnCPUStackEnd(head.End)
 }
 
-// Check walks a stack and compares it with what [unwind.Walker] found by reading the
-// given memory, as far as the kernel's goes.
+// Check walks a stack with the given memory and compares it with the result of
+// [unwind.Walker], up to the kernel's limits.
 func (k *Kernel) Check(t *testing.T, regs unwind.Registers, layout uint64, memory map[uint64][]byte, want []unwind.Frame, wantEnd unwind.End) {
 	t.Helper()
 	if len(want) > MaxDepth {
@@ -245,7 +244,7 @@ func (k *Kernel) Check(t *testing.T, regs unwind.Registers, layout uint64, memor
 	}
 }
 
-// Ends are the kernel's names of ends.
+// Ends maps to the kernel's constants.
 var Ends = map[unwind.End]bpf.OnCPUStackEnd{
 	unwind.EndComplete:    bpf.OnCPUStackEndEND_COMPLETE,
 	unwind.EndDepth:       bpf.OnCPUStackEndEND_DEPTH,
@@ -257,15 +256,15 @@ var Ends = map[unwind.End]bpf.OnCPUStackEnd{
 	unwind.EndNotGrowing:  bpf.OnCPUStackEndEND_NOT_GROWING,
 }
 
-// Recorder remembers the pages of memory that a walker reads.
+// Recorder records the memory pages that a walker reads.
 type Recorder struct {
-	// From fills buf from the memory at addr, or reports false.
+	// From fills buf from the memory at addr, and reports whether it could.
 	From func(addr uint64, buf []byte) bool
-	// Pages has what was read, by address.
+	// Pages holds the pages read, by address.
 	Pages map[uint64][]byte
 }
 
-// Read fills buf from the memory at addr, or reports false.
+// Read fills buf from the memory at addr, and reports whether it could.
 func (r *Recorder) Read(addr uint64, buf []byte) bool {
 	for len(buf) > 0 {
 		at := addr &^ (PageSize - 1)

@@ -1,6 +1,5 @@
-// Package unwindtest helps to test what walks stacks: programs to walk the stacks
-// of, the truth about processes that stand still, and the kernel's walker as a
-// program.
+// Package unwindtest helps to test stack walkers. It has programs whose stacks to walk,
+// the true state of stopped processes, and the kernel's walker compiled for user space.
 package unwindtest
 
 import (
@@ -29,7 +28,7 @@ import (
 // mapping is an executable mapping of a process.
 type mapping struct {
 	start, end, offset uint64
-	file               *tableFile // nil if it is of no ELF file
+	file               *tableFile // nil if the file is not ELF
 }
 
 // tableFile is a file's table.
@@ -38,7 +37,7 @@ type tableFile struct {
 	table *unwind.Table
 }
 
-// Tables keeps the tables of files by path.
+// Tables caches the tables of files by path.
 type Tables map[string]*tableFile
 
 func (ts Tables) open(path string) *tableFile {
@@ -55,13 +54,13 @@ func (ts Tables) open(path string) *tableFile {
 	return ts[path]
 }
 
-// Stopped is a process that stands still.
+// Stopped is a stopped process.
 type Stopped struct {
 	mem  *os.File
 	maps []mapping
 }
 
-// Open opens a process that stands still.
+// Open opens a stopped process.
 func Open(ts Tables, pid int) (*Stopped, error) {
 	mem, err := os.Open(fmt.Sprintf("/proc/%d/mem", pid))
 	if err != nil {
@@ -136,7 +135,7 @@ func (p *Stopped) Walker() *unwind.Walker {
 // Close closes the process's memory.
 func (p *Stopped) Close() error { return p.mem.Close() }
 
-// Layout tells the kernel's walker what is mapped.
+// Layout passes the mappings to the kernel's walker.
 func (p *Stopped) Layout(k *Kernel) uint64 {
 	var list []Mapped
 	for _, m := range p.maps {
@@ -149,7 +148,7 @@ func (p *Stopped) Layout(k *Kernel) uint64 {
 	return k.LayOut(list)
 }
 
-// Registers returns those of a thread.
+// Registers returns the registers of a thread.
 func Registers(tid int) (regs unwind.Registers, err error) {
 	runtime.LockOSThread() // the tracer is a thread
 	defer runtime.UnlockOSThread()
@@ -171,8 +170,8 @@ func Registers(tid int) (regs unwind.Registers, err error) {
 	return fromPtrace(&u), nil
 }
 
-// Resume lets a process that stands still work for a random moment: up to 3 ms of
-// CPU time, however long it waits for a CPU.
+// Resume lets a stopped process run for a random time of up to 3 ms of CPU time, however
+// long it waits for a CPU.
 func Resume(t testing.TB, pid int) {
 	t.Helper()
 	if err := syscall.Kill(pid, syscall.SIGCONT); err != nil {
@@ -181,7 +180,7 @@ func Resume(t testing.TB, pid int) {
 	testenv.AwaitCPUTime(t, pid, rand.N(3*time.Millisecond))
 }
 
-// Stop stops the process and waits until all of its threads stand still.
+// Stop stops the process and waits until all of its threads have stopped.
 func Stop(pid int) error {
 	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
 		return err
@@ -196,8 +195,8 @@ func Stop(pid int) error {
 	return errors.New("the process does not stop")
 }
 
-// stands returns whether a thread is stopped and off its CPU. It is called stopped
-// a little before it leaves, and only /proc/TID/syscall waits for that.
+// stands reports whether a thread is stopped and off its CPU. Its state becomes "stopped"
+// slightly earlier, but /proc/TID/syscall waits.
 func stands(tid int) bool {
 	stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", tid))
 	_, state, _ := bytes.Cut(stat, []byte(") "))

@@ -11,26 +11,25 @@ import (
 	"fulgur/internal/testenv"
 )
 
-// Program is a program to test with, which runs until it is killed.
+// Program is a program to test with. It runs until it is killed.
 type Program struct {
 	Name string
-	// Often is whether it is tested always, not only when many moments are
-	// asked for; then what it needs must be there.
+	// Often is set if the program is part of every test run, and not only of runs with
+	// many samples. Its tools are then required.
 	Often bool
-	// tool builds it from source with flags, or is the program itself if
-	// there is no source.
+	// tool builds the program from source with flags. Without source, it is the program
+	// itself.
 	tool, source string
 	flags        []string
 	args         []string
-	// built is the name of one that was built before, for machines without
-	// the tool.
+	// built is the name of a prebuilt program, for machines without the tool.
 	built string
 }
 
-// signed is a program for arm64 that is built for the rig.
+// signed is an arm64 program that is built for the VM rig.
 const signed = "unwind-signed"
 
-// Programs are those.
+// Programs are the programs to test with.
 var Programs = []Program{
 	{Name: "C -O2", Often: true, tool: "gcc", source: "frames.c", flags: []string{"-O2"}, built: "unwind-frames"},
 	{Name: "C -O0", tool: "gcc", source: "frames.c", flags: []string{"-O0"}},
@@ -53,13 +52,13 @@ var Programs = []Program{
 	{Name: "node", tool: "node", args: []string{"--interpreted-frames-native-stack", source("load.js")}},
 }
 
-// FramePointers is a program that keeps them.
+// FramePointers is a program that keeps frame pointers.
 var FramePointers = Program{
 	Name: "C -fno-omit-frame-pointer", Often: true, tool: "gcc", source: "frames.c",
 	flags: []string{"-O2", "-fno-omit-frame-pointer"},
 }
 
-// folder returns one of this module's, given from its root.
+// folder returns a directory of this module, given relative to its root.
 func folder(names ...string) string {
 	if testenv.InVM() {
 		return filepath.Join(append([]string{"/src"}, names...)...)
@@ -71,7 +70,8 @@ func folder(names ...string) string {
 // source returns the path of a program's source.
 func source(name string) string { return folder("internal", "unwind", "testdata", name) }
 
-// relative returns a path from the test's folder, which is the same in the rig's machines.
+// relative returns a path relative to the test's directory, which is the same in the
+// rig's VMs.
 func relative(t *testing.T, path string) string {
 	t.Helper()
 	here, err := os.Getwd()
@@ -84,8 +84,8 @@ func relative(t *testing.T, path string) string {
 	return path
 }
 
-// Command returns the program's command line, and builds it if it must be. The
-// test is skipped where the tools for that are not there.
+// Command builds the program if necessary and returns its command line. It skips the test
+// if the tools are missing.
 func (p *Program) Command(t *testing.T) []string {
 	t.Helper()
 	if _, err := exec.LookPath(p.tool); err != nil {
@@ -116,7 +116,8 @@ func (p *Program) Command(t *testing.T) []string {
 	return append([]string{out}, p.args...)
 }
 
-// Start starts a program that ends with the test, and returns its process.
+// Start starts a program that is killed at the end of the test, and returns its process
+// ID.
 func Start(t *testing.T, command []string) (pid int) {
 	t.Helper()
 	cmd := exec.Command(command[0], command[1:]...)
@@ -127,6 +128,6 @@ func Start(t *testing.T, command []string) (pid int) {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	})
-	time.Sleep(100 * time.Millisecond) // so that it is at work
+	time.Sleep(100 * time.Millisecond) // let it get to work
 	return cmd.Process.Pid
 }

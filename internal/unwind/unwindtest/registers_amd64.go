@@ -8,10 +8,10 @@ import (
 	"fulgur/internal/unwind"
 )
 
-// Machine is that of this machine's programs.
+// Machine is the machine of this computer's programs.
 const Machine = elf.EM_X86_64
 
-// pcMask is of bits that addresses have.
+// pcMask holds the address bits.
 const pcMask = 1<<64 - 1
 
 func fromPtrace(u *unix.PtraceRegs) unwind.Registers {

@@ -8,10 +8,10 @@ import (
 	"fulgur/internal/unwind"
 )
 
-// Machine is that of this machine's programs.
+// Machine is the machine of this computer's programs.
 const Machine = elf.EM_AARCH64
 
-// pcMask is of bits that addresses have. The others may sign return addresses.
+// pcMask holds the address bits. The others may sign return addresses.
 const pcMask = 1<<48 - 1
 
 func fromPtrace(u *unix.PtraceRegs) unwind.Registers {
