@@ -230,7 +230,7 @@ func (e End) String() string {
 	case EndNotReady:
 		return "unwind tables not loaded yet"
 	case EndEvicted:
-		return "unwind table not loaded any more"
+		return "unwind table evicted"
 	case EndUnseen:
 		return "before measurement"
 	}

@@ -155,7 +155,7 @@ func TestBombDeepStack(t *testing.T) {
 					}
 					return
 				}
-				got, err := convertTo(t, path, format, "7 stacks cut: after 16384 frames")
+				got, err := convertTo(t, path, format, "7 stacks truncated: after 16384 frames")
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -175,7 +175,7 @@ func TestBombInlinedFrames(t *testing.T) {
 			repeat(w, "\t1000 f (inlined)\n", 600_000)
 			w.WriteString("\t1000 main (/bin/task)\n\n")
 		})
-		if got, err := convertTo(t, path, "folded", "1 stack cut"); err != nil || !strings.HasPrefix(got, "task;main;f;f;") {
+		if got, err := convertTo(t, path, "folded", "1 stack truncated"); err != nil || !strings.HasPrefix(got, "task;main;f;f;") {
 			t.Errorf("%.100q, error %v", got, err)
 		}
 	})

@@ -82,7 +82,7 @@ func TestLossesNamesEveryCause(t *testing.T) {
 		t.Errorf("what was late is described as %q", got)
 	}
 	brief := Brief(profile.Losses{TruncatedUser: 1, NoTable: 2, Samples: 1, Unsent: 1, Missed: 1, Retries: 9})
-	if want := []string{"2 samples lost", "3 user stacks cut", "1 wait missed"}; !slices.Equal(brief, want) {
+	if want := []string{"2 samples lost", "3 user stacks truncated", "1 wait missed"}; !slices.Equal(brief, want) {
 		t.Errorf("in brief %q, want %q", brief, want)
 	}
 	if got := Losses(profile.Losses{}); len(got) != 0 {

@@ -52,73 +52,73 @@ func Losses(l profile.Losses) []Loss {
 		}
 	}
 	add(l.Samples, "sample lost", "samples lost",
-		"in no count", "raise --count-entries and --ring-size")
+		"not counted: no room", "raise --count-entries and --ring-size")
 	add(l.Unsent, "sample lost", "samples lost",
-		"in no count: the ring was full", "raise --ring-size")
+		"not counted: the ring was full", "raise --ring-size")
 	add(l.Skipped, "sample skipped", "samples skipped",
-		"by the kernel, on any CPU: a timer was late or another BPF program ran", "if there are many, lower the rate")
-	add(l.Throttled, "pause of sampling", "pauses of sampling",
-		"by the kernel", "lower the rate or raise sysctl kernel.perf_event_max_sample_rate")
+		"by the kernel, on any CPU: a late timer or another BPF program", "if many, lower the rate")
+	add(l.Throttled, "sampling pause", "sampling pauses",
+		"throttled by the kernel", "lower the rate or raise sysctl kernel.perf_event_max_sample_rate")
 	add(l.Traces, "sample without stack", "samples without stack",
 		"shown as [stack lost]", "raise --ring-size")
-	add(l.TruncatedUser, "user stack cut", "user stacks cut",
+	add(l.TruncatedUser, "user stack truncated", "user stacks truncated",
 		"at the depth limit", maxDepth)
-	add(l.TruncatedKernel, "kernel stack cut", "kernel stacks cut",
+	add(l.TruncatedKernel, "kernel stack truncated", "kernel stacks truncated",
 		"at the depth limit", maxDepth)
-	add(l.Crowded, "stack cut", "stacks cut",
-		"where it differs from all others: there were too many", "raise --stack-nodes, or record fewer processes")
-	add(l.TooDeep, "stack cut", "stacks cut",
+	add(l.Crowded, "stack truncated", "stacks truncated",
+		"too many distinct stacks", "raise --stack-nodes, or record fewer processes")
+	add(l.TooDeep, "stack truncated", "stacks truncated",
 		fmt.Sprintf("after %d frames", profile.MaxDepth), "")
-	add(l.TooMany, "sample without its whole stack", "samples without their whole stacks",
-		"the input has more stacks than fit", "convert a part of it")
-	add(l.LongNames, "name cut", "names cut",
+	add(l.TooMany, "sample with an incomplete stack", "samples with incomplete stacks",
+		"too many distinct stacks in the input", "convert a part of it")
+	add(l.LongNames, "name truncated", "names truncated",
 		fmt.Sprintf("after %d bytes", profile.MaxName), "")
-	add(l.Unnamed, "change of a task's name left out", "changes of tasks' names left out",
-		"the input has too many: samples may have older names", "convert a part of it")
+	add(l.Unnamed, "task name change ignored", "task name changes ignored",
+		"too many in the input: samples may have older names", "convert a part of it")
 	add(l.UserFaults, "unreadable user stack", "unreadable user stacks",
-		"paged out, of a process that ends, or no frame pointers", "")
+		"paged out, process exiting, or no frame pointers", "")
 	add(l.BrokenUser, "broken user stack", "broken user stacks",
-		"the frame pointers lead to no code", "build with -fno-omit-frame-pointer")
+		"frame pointers lead to no code", "build with -fno-omit-frame-pointer")
 	add(l.NotReady, "user stack by frame pointers", "user stacks by frame pointers",
-		"the unwind tables were not loaded yet", "")
-	add(l.Evicted, "user stack cut", "user stacks cut",
-		"the unwind table was not loaded any more", "raise --unwind-memory")
-	add(l.NoTable, "user stack cut", "user stacks cut",
-		"where code has no unwind table", "leave out --unwind dwarf if it was given")
-	add(l.Unsupported, "user stack cut", "user stacks cut",
-		"at an unwind rule that is not supported", "")
-	add(l.NoMapping, "user stack cut", "user stacks cut",
-		"where no code was known to be mapped", "")
-	add(l.NotGrowing, "user stack cut", "user stacks cut",
-		"where the stack contradicts the unwind table", "")
+		"unwind tables were not loaded yet", "")
+	add(l.Evicted, "user stack truncated", "user stacks truncated",
+		"unwind table was evicted", "raise --unwind-memory")
+	add(l.NoTable, "user stack truncated", "user stacks truncated",
+		"code without an unwind table", "use --unwind auto")
+	add(l.Unsupported, "user stack truncated", "user stacks truncated",
+		"unsupported unwind rule", "")
+	add(l.NoMapping, "user stack truncated", "user stacks truncated",
+		"no known code at the address", "")
+	add(l.NotGrowing, "user stack truncated", "user stacks truncated",
+		"the stack contradicts the unwind table", "")
 	add(l.UnwindFiles, "file with unreadable unwind information", "files with unreadable unwind information",
-		"stacks may end there", "")
+		"stacks may end in them", "")
 	add(l.UnwindMemory, "file without unwind table", "files without unwind table",
-		"there was no room", "raise --unwind-memory")
-	add(l.UnwindProcesses, "process not unwound by tables", "processes not unwound by tables",
-		"or in part: too many mappings", "profile fewer processes at once")
+		"no room", "raise --unwind-memory")
+	add(l.UnwindProcesses, "process not fully unwound by tables", "processes not fully unwound by tables",
+		"too many mappings", "profile fewer processes at once")
 	add(l.Sideband, "mapping record lost", "mapping records lost",
 		"names may be missing", "")
 	add(l.Untracked, "child process not followed", "child processes not followed",
 		"the target set was full", "profile a --cgroup")
 	add(l.Missed, "wait missed", "waits missed",
-		"in no count: the kernel did not tell of the end", "")
-	add(l.Unfollowed, "beginning not remembered", "beginnings not remembered",
-		"too much was under way at once", "measure less at once, or raise --pending-entries of offcpu and blockio")
-	add(l.Remaps, "replaced mapping unmarked", "replaced mappings unmarked",
-		"stacks may have the names of older code", "profile fewer processes at once")
-	add(l.ProcessesGone, "process gone", "processes gone",
-		"before any mapping was read", "")
-	places := "shown by address" // for who does not count them
+		"not counted: the kernel did not report the end", "")
+	add(l.Unfollowed, "wait or request not tracked", "waits or requests not tracked",
+		"too many at once", "measure less at once, or raise --pending-entries of offcpu and blockio")
+	add(l.Remaps, "replaced mapping not marked", "replaced mappings not marked",
+		"stacks may show names of older code", "profile fewer processes at once")
+	add(l.ProcessesGone, "process exited early", "processes exited early",
+		"before its mappings were read", "")
+	places := "shown by address" // if the places were not counted
 	if l.UnresolvedFrames > 0 {
 		places = "at " + counted(l.UnresolvedFrames, "place", "places")
 	}
 	add(l.Unresolved, "sample with unnamed code", "samples with unnamed code",
 		places, "install debug symbols or write perf maps")
-	add(l.Overflows, "sample took the ring", "samples took the ring",
-		"nothing missing", "raise --count-entries")
+	add(l.Overflows, "sample sent through the ring", "samples sent through the ring",
+		"nothing is missing", "raise --count-entries")
 	add(l.Retries, "stack sent again", "stacks sent again",
-		"nothing missing", "raise --ring-size")
+		"nothing is missing", "raise --ring-size")
 	return losses
 }
 
