@@ -8,9 +8,9 @@ import (
 	"fulgur/internal/symbols/elffile"
 )
 
-// Alt returns the file that dwz moved debug info of debug to, nil if there is
-// none to look for. The caller closes it. An error that wraps [ErrNotFound]
-// says what else was found.
+// Alt returns the file to which dwz moved debug info of debug, or nil if there is no link
+// to one. The caller closes it. If no file is found, the error wraps [ErrNotFound] and
+// tells what else was found.
 func (f *Finder) Alt(ctx context.Context, debug *File) (*File, error) {
 	link, err := debug.AltLink()
 	if link == nil {

@@ -12,13 +12,12 @@ import (
 	"time"
 )
 
-// cache is the directory in which elfutils' debuginfod client keeps what it
-// downloaded, shared with it: BUILDID/debuginfo is a debug file, and an empty
-// one says since when it is known that no server has it. Files in the cache
-// itself set its times, in seconds.
+// cache is the download directory shared with elfutils' debuginfod client.
+// BUILDID/debuginfo is a debug file; if it is empty, no server had the file at its
+// modification time. Control files in the directory set its intervals, in seconds.
 type cache struct{ dir string }
 
-// The cache's control files, and what holds where there are none.
+// The control files, and the defaults without them.
 const (
 	missFile, defaultMiss         = "cache_miss_s", 600
 	cleanFile, defaultClean       = "cache_clean_interval_s", 86400
@@ -26,7 +25,7 @@ const (
 	debugInfoName, maxControlFile = "debuginfo", 64
 )
 
-// newCache returns the cache that the environment chooses.
+// newCache returns the cache selected by the environment.
 func newCache(getenv func(string) string) (cache, error) {
 	dir := getenv("DEBUGINFOD_CACHE_PATH")
 	home := getenv("HOME")
@@ -51,9 +50,9 @@ func newCache(getenv func(string) string) (cache, error) {
 // path returns the path of the debug file with the given build ID.
 func (c cache) path(id string) string { return filepath.Join(c.dir, id, debugInfoName) }
 
-// lookup returns the path of the debug file with the given build ID if the
-// cache has it, "" if it does not, and an error if it cannot be read, or if it
-// is known that no server has the file.
+// lookup returns the path of the debug file with the given build ID, or "" if it is not
+// cached. It returns an error if the file cannot be read, or if no server has it
+// according to the cache.
 func (c cache) lookup(id string) (string, error) {
 	name := c.path(id)
 	info, err := os.Stat(name)
@@ -64,8 +63,7 @@ func (c cache) lookup(id string) (string, error) {
 		return "", err
 	}
 	if info.Size() > 0 {
-		// The time of the last use decides what is kept. A cache that
-		// cannot be written to is still of use.
+		// The cleaner keeps recently used files. A read-only cache is still usable.
 		_ = os.Chtimes(name, time.Now(), info.ModTime())
 		return name, nil
 	}
@@ -76,13 +74,13 @@ func (c cache) lookup(id string) (string, error) {
 	return "", nil
 }
 
-// prepare makes place for the debug file with the given build ID.
+// prepare creates the directory for the debug file with the given build ID.
 func (c cache) prepare(id string) (string, error) {
 	name := c.path(id)
 	return name, os.MkdirAll(filepath.Dir(name), 0o700)
 }
 
-// miss notes that no server has the debug file with the given build ID.
+// miss records that no server has the debug file with the given build ID.
 func (c cache) miss(id string) error {
 	name, err := c.prepare(id)
 	if err != nil {
@@ -98,20 +96,20 @@ func (c cache) miss(id string) error {
 	return file.Close()
 }
 
-// remove removes a file from the cache, and the directory that is then empty.
-// What cannot be removed stays and is dealt with another time.
+// remove removes a file from the cache, and its directory if that is then empty. Files
+// that cannot be removed are left for another time.
 func (c cache) remove(name string) {
 	_ = os.Remove(name)
 	_ = os.Remove(filepath.Dir(name))
 }
 
-// clean removes what was not used for long, once in a while. What goes wrong
-// costs disk, not symbols.
+// clean removes files that have not been used for long, at intervals. Errors cost disk
+// space but no symbols.
 func (c cache) clean() {
 	control := filepath.Join(c.dir, cleanFile)
 	info, err := os.Stat(control)
 	if err != nil {
-		// The time of the file is that of the last cleaning.
+		// The file's time is that of the last cleaning.
 		if os.MkdirAll(c.dir, 0o700) == nil {
 			_ = os.WriteFile(control, fmt.Appendln(nil, defaultClean), 0o600)
 		}
@@ -128,13 +126,12 @@ func (c cache) clean() {
 				c.remove(name)
 			}
 		}
-		return nil // what cannot be read is left alone
+		return nil // leave what cannot be read
 	})
 }
 
-// isArtifact reports whether name is that of a file that was downloaded, by any
-// client: of a name that begins with its kind, in a directory named by a build
-// ID.
+// isArtifact reports whether name is a file downloaded by any client: a name that begins
+// with a known kind, in a directory named by a build ID.
 func (c cache) isArtifact(name string) bool {
 	rel, err := filepath.Rel(c.dir, name)
 	if err != nil {

@@ -13,20 +13,19 @@ import (
 	"fulgur/internal/symbols/elffile"
 )
 
-// A file whose checksum is computed is read whole, in the worst case for nothing.
+// To compute a checksum, the whole file must be read, possibly in vain.
 const (
-	// maxChecksummed bounds its size, in bytes.
+	// maxChecksummed bounds the file's size, in bytes.
 	maxChecksummed = 4 << 30
-	// maxSparse is the size in bytes up to which it does not matter that a
-	// file is sparse: who made it had to write next to nothing, and we would
-	// have to read all of it.
+	// maxSparse is the size in bytes above which a file must not be sparse: its creator
+	// would have written next to nothing, but we would have to read all of it.
 	maxSparse = 64 << 20
 )
 
-// Debug returns the separate debug file of b, or a copy of b that was not
-// stripped where [Config.Root] has one: by that, by b's build ID, then by its
-// debug link, in each case below all roots, then by download. The caller closes
-// it. An error that wraps [ErrNotFound] says what else was found.
+// Debug returns the separate debug file of b, or an unstripped copy of b below
+// [Config.Root]. It looks for that copy first, then by build ID, then by debug link, each
+// below all roots, and finally downloads. The caller closes the file. If none is found,
+// the error wraps [ErrNotFound] and tells what else was found.
 func (f *Finder) Debug(ctx context.Context, b *File) (*File, error) {
 	s := &search{what: "debug file of " + b.Name()}
 	id := b.BuildID()
@@ -52,9 +51,9 @@ func (f *Finder) Debug(ctx context.Context, b *File) (*File, error) {
 	return nil, s.err()
 }
 
-// ByBuildID returns the debug file of a binary that is not here, by its build ID
-// in lower-case hex, also by download. The caller closes it. An error that wraps
-// [ErrNotFound] says what else was found.
+// ByBuildID returns the debug file of a binary that is not available, by its build ID in
+// lowercase hex. It may download. The caller closes the file. If none is found, the error
+// wraps [ErrNotFound] and tells what else was found.
 func (f *Finder) ByBuildID(ctx context.Context, id string) (*File, error) {
 	s := &search{what: "debug file with build ID " + id}
 	if strings.Trim(id, "0123456789abcdef") != "" {
@@ -70,8 +69,7 @@ func (f *Finder) ByBuildID(ctx context.Context, id string) (*File, error) {
 	return nil, s.err()
 }
 
-// byBuildID looks for the file with the given build ID, which accept is to
-// compare.
+// byBuildID looks for the file with the given build ID, which accept must compare.
 func (f *Finder) byBuildID(s *search, root, id string, accept func(*elffile.File) error) *File {
 	if len(id) <= 2 {
 		return nil
@@ -84,7 +82,7 @@ func (f *Finder) byBuildID(s *search, root, id string, accept func(*elffile.File
 	return nil
 }
 
-// byLink looks for the debug file that b's debug link names.
+// byLink looks for the debug file named by b's debug link.
 func (f *Finder) byLink(ctx context.Context, s *search, b *File, link *elffile.DebugLink) *File {
 	if link == nil || !path.IsAbs(b.Path) {
 		return nil
@@ -97,8 +95,8 @@ func (f *Finder) byLink(ctx context.Context, s *search, b *File, link *elffile.D
 		if err := hasDebugInfo(c); err != nil {
 			return err
 		}
-		// Build IDs prove more than the checksum, and without reading the
-		// file.
+		// Build IDs are stronger evidence than the checksum, and do not require reading
+		// the file.
 		if id := b.BuildID(); id != "" && c.BuildID() != "" {
 			return sameBuildID(c, id)
 		}
@@ -123,9 +121,9 @@ func (f *Finder) byLink(ctx context.Context, s *search, b *File, link *elffile.D
 	return nil
 }
 
-// usrMerged returns the names by which distributions know the same path, since
-// /lib, /bin and /sbin became links into /usr: programs find a file by one of
-// them, its package may have been built with the other.
+// usrMerged returns the equivalent paths of name, since /lib, /bin and /sbin have become
+// links into /usr: programs may use either path, and the debug package may have been
+// built with the other.
 func usrMerged(name string) []string {
 	if rest, ok := strings.CutPrefix(name, "/usr"); ok && inMerged(rest) {
 		return []string{name, rest}
@@ -136,8 +134,8 @@ func usrMerged(name string) []string {
 	return []string{name}
 }
 
-// inMerged reports whether name is, or lies in, a directory that is a link into
-// /usr. Those for other word sizes ("/lib64") count.
+// inMerged reports whether name is or is in a directory that is a link into /usr,
+// including directories for other word sizes ("/lib64").
 func inMerged(name string) bool {
 	first, _, _ := strings.Cut(strings.TrimPrefix(name, "/"), "/")
 	switch first {
@@ -147,8 +145,8 @@ func inMerged(name string) bool {
 	return false
 }
 
-// hasDebugInfo returns an error for a file that has nothing which a binary
-// would lack, as the binary itself, which links may lead back to.
+// hasDebugInfo returns an error for a file without anything that a binary could lack.
+// That may be the binary itself, to which links can lead back.
 func hasDebugInfo(f *elffile.File) error {
 	sections, err := f.Sections()
 	if err != nil {
@@ -173,8 +171,8 @@ func sameBuildID(f *elffile.File, id string) error {
 	return nil
 }
 
-// sameChecksum returns an error unless f's contents have the given CRC. The end of
-// ctx ends reading them.
+// sameChecksum returns an error unless f has the given CRC. It stops reading when ctx is
+// done.
 func sameChecksum(ctx context.Context, f *elffile.File, crc uint32) error {
 	if f.Size() > maxChecksummed {
 		return fmt.Errorf("%d bytes are too many for a checksum", f.Size())

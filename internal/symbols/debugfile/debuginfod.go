@@ -17,34 +17,34 @@ import (
 )
 
 const (
-	// defaultTimeout and leastProgress are the real client's: a server must
-	// send so many bytes within each such time.
+	// defaultTimeout and leastProgress are those of the original client: a server must
+	// send that many bytes in each such interval.
 	defaultTimeout = 90 * time.Second
 	leastProgress  = 100 << 10
-	// maxDownload bounds a file, in bytes, unless DEBUGINFOD_MAXSIZE does.
+	// maxDownload bounds a file, in bytes, unless DEBUGINFOD_MAXSIZE is set.
 	maxDownload = 8 << 30
 )
 
-// errMissing says that a server does not have the file.
+// errMissing means that a server does not have the file.
 var errMissing = errors.New("the server does not have it")
 
-// downloads gets files from debuginfod servers, as elfutils' client
-// debuginfod-find(1) does: by the same environment, protocol and cache.
+// downloads fetches files from debuginfod servers like elfutils' client
+// debuginfod-find(1): with the same environment variables, protocol and cache.
 type downloads struct {
 	servers []string
 	client  *http.Client
 	cache   cache
-	timeout time.Duration // 0 for none
-	maxTime time.Duration // for a whole file, 0 for none
+	timeout time.Duration // 0 means none
+	maxTime time.Duration // for a whole file; 0 means none
 	maxSize int64         // of a file, in bytes
 }
 
-// newDownloads reads the environment. It returns nil if that names no servers.
+// newDownloads reads the environment. It returns nil if no servers are set.
 func newDownloads(getenv func(string) string, client *http.Client) (*downloads, error) {
 	d := &downloads{client: client, timeout: defaultTimeout, maxSize: maxDownload}
 	for _, server := range strings.Fields(getenv("DEBUGINFOD_URLS")) {
 		if strings.HasPrefix(server, "ima:") {
-			continue // how later servers sign files, which we do not check
+			continue // signature settings for the following servers, which we ignore
 		}
 		u, err := url.Parse(server)
 		if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
@@ -83,8 +83,8 @@ func newDownloads(getenv func(string) string, client *http.Client) (*downloads, 
 	return d, err
 }
 
-// seconds returns n seconds, or 0, which means no limit, for a number that no
-// duration holds and for none above 0.
+// seconds returns n seconds, or 0, meaning no limit, if n is not positive or too large
+// for a duration.
 func seconds(n int64) time.Duration {
 	if n <= 0 || n > int64(1<<63-1)/int64(time.Second) {
 		return 0
@@ -92,8 +92,8 @@ func seconds(n int64) time.Duration {
 	return time.Duration(n) * time.Second
 }
 
-// download returns the debug file with the given build ID from the cache or
-// from a server, or nil.
+// download returns the debug file with the given build ID from the cache or a server, or
+// nil.
 func (f *Finder) download(ctx context.Context, s *search, id string) *File {
 	if f.downloads == nil || id == "" {
 		return nil
@@ -105,7 +105,7 @@ func (f *Finder) download(ctx context.Context, s *search, id string) *File {
 	}
 	found := s.open("/", name, func(c *elffile.File) error { return sameBuildID(c, id) })
 	if found == nil {
-		// Nobody shall be sent to it again.
+		// Do not use it again.
 		f.downloads.cache.remove(name)
 	}
 	return found
@@ -134,8 +134,8 @@ func (d *downloads) debugInfo(ctx context.Context, id string) (string, error) {
 	return "", errors.Join(errs...)
 }
 
-// get downloads the debug file with the given build ID from server into the
-// cache and returns its path there.
+// get downloads the debug file with the given build ID from server into the cache and
+// returns its path there.
 func (d *downloads) get(ctx context.Context, server, id string) (name string, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -163,7 +163,7 @@ func (d *downloads) get(ctx context.Context, server, id string) (name string, er
 	if err != nil {
 		return "", err
 	}
-	defer func() { _ = response.Body.Close() }() // what matters was read
+	defer func() { _ = response.Body.Close() }() // the body has been read
 	switch response.StatusCode {
 	case http.StatusOK:
 	case http.StatusNotFound:
@@ -199,12 +199,12 @@ func (d *downloads) store(id string, body io.Reader) (string, error) {
 	case n > d.maxSize:
 		return "", d.tooLarge()
 	case n == 0:
-		return "", errors.New("the server sends an empty file") // which in the cache means that there is none
+		return "", errors.New("the server sends an empty file") // an empty file in the cache means that there is none
 	}
 	return name, file.Commit()
 }
 
-// watch cancels a download that does not get on.
+// watch cancels a download that makes no progress.
 func (d *downloads) watch(ctx context.Context, cancel context.CancelCauseFunc, progress *atomic.Int64) {
 	tick := time.NewTicker(d.timeout)
 	defer tick.Stop()
@@ -224,7 +224,7 @@ func (d *downloads) watch(ctx context.Context, cancel context.CancelCauseFunc, p
 	}
 }
 
-// progressWriter counts what is written.
+// progressWriter counts the bytes written.
 type progressWriter struct{ n *atomic.Int64 }
 
 func (w progressWriter) Write(b []byte) (int, error) {

@@ -1,13 +1,11 @@
-// Package debugfile finds what belongs to a binary but is kept apart from it:
-// separate debug files, the files that dwz moves shared debug info to, split
-// DWARF (.dwo, .dwp), the kernel's vmlinux and its modules' debug files; and it
-// tells which package would bring what is missing.
+// Package debugfile finds files that belong to a binary: separate debug files, shared
+// debug info moved by dwz, split DWARF (.dwo, .dwp), the kernel's vmlinux and its
+// modules' debug files. It also names the package that would provide a missing file.
 //
-// The places are those of GDB ("Separate Debug Files" in its manual), elfutils
-// and the distributions. All are looked for below several roots, since a
-// container has its own debug files, or none while the host has them. What is
-// found is only used if it is proven to belong to the binary: by build ID, or
-// without one by checksum.
+// The search paths are those of GDB ("Separate Debug Files" in its manual), elfutils and
+// the distributions. They are searched below several roots, since a container may have
+// its own debug files, or none while the host has them. A file is used only if it
+// provably belongs to the binary: by build ID or, without one, by checksum.
 package debugfile
 
 import (
@@ -26,50 +24,48 @@ import (
 	"fulgur/internal/symbols/elffile"
 )
 
-// debugDir is where distributions put separate debug files.
+// debugDir is where distributions install separate debug files.
 const debugDir = "/usr/lib/debug"
 
-// ErrNotFound is wrapped by the error that says what was looked for in vain.
+// ErrNotFound is wrapped by the errors of searches that found nothing.
 var ErrNotFound = errors.New("not found")
 
-// File is an ELF file and where it was found, which is where the search for
-// what belongs to it begins.
+// File is an ELF file and its location, where the search for related files begins.
 type File struct {
 	*elffile.File
-	// Root is the directory that stands for "/" where the file was found:
-	// "/", or "/proc/PID/root" for the file of a process. Of the files to
-	// search from it may be empty for one that is not on disk.
+	// Root is the directory that serves as "/" for the file: "/", or "/proc/PID/root" for
+	// the file of a process. For a search, it may be empty if the file is not on disk.
 	Root string
 	// Path is the file's absolute path below Root.
 	Path string
 }
 
-// Config says where to look. The zero value is the host as it is.
+// Config configures where to search. The zero value means the host.
 type Config struct {
-	// Root is a directory with a copy of another system's files, searched
-	// before all others, or empty for none: perf's --symfs.
+	// Root is a directory with a copy of another system's files that is searched first,
+	// or empty for none. It is perf's --symfs.
 	Root string
-	// Host is the directory that stands for "/" of the host, "/" if empty.
+	// Host is the root directory of the host; empty means "/".
 	Host string
-	// Release is the running kernel's, as uname -r shows it; asked of the
-	// kernel if empty.
+	// Release is the running kernel's release, as in uname -r; empty means to ask the
+	// kernel.
 	Release string
-	// Getenv reads the environment; os.Getenv if nil. Files are downloaded
-	// only if it has DEBUGINFOD_URLS.
+	// Getenv reads the environment; nil means os.Getenv. Files are downloaded only if
+	// DEBUGINFOD_URLS is set.
 	Getenv func(string) string
-	// Client makes the requests; a client without limits of its own if nil.
+	// Client makes the requests; nil means a client without limits of its own.
 	Client *http.Client
 }
 
-// Finder finds files. Its methods may be called from several goroutines.
+// Finder finds files. Its methods are safe for concurrent use.
 type Finder struct {
 	root, host string
 	release    string
-	downloads  *downloads // nil if none are wanted
+	downloads  *downloads // nil if disabled
 }
 
-// New returns a finder for c. It fails if the environment asks for downloads in
-// a way that cannot be understood.
+// New returns a finder for c. It fails if the environment's settings for downloads are
+// invalid.
 func New(c Config) (*Finder, error) {
 	f := &Finder{root: c.Root, host: c.Host, release: c.Release}
 	if f.host == "" {
@@ -91,17 +87,17 @@ func New(c Config) (*Finder, error) {
 	return f, err
 }
 
-// Local returns a finder that does as f does, but downloads nothing.
+// Local returns a copy of the finder that does not download.
 func (f *Finder) Local() *Finder {
 	local := *f
 	local.downloads = nil
 	return &local
 }
 
-// roots returns the directories to search for what belongs to a file found
-// below root, which may be empty. Of several names of one directory it has the
-// first: /proc/PID/root of an ordinary process is the host's root, and each
-// candidate there would be tried, and perhaps read, twice.
+// roots returns the directories to search for files related to one found below root,
+// which may be empty. If several are the same directory, only the first is included:
+// /proc/PID/root of an ordinary process is the host's root, where each candidate would be
+// tried twice.
 func (f *Finder) roots(root string) []string {
 	var roots []string
 	var seen []os.FileInfo
@@ -109,7 +105,8 @@ func (f *Finder) roots(root string) []string {
 		if r == "" || slices.Contains(roots, r) {
 			continue
 		}
-		// What cannot be looked at stays, and opening it tells why.
+		// Keep a directory that cannot be checked; opening files in it will return the
+		// error.
 		if info, err := safeopen.StatRoot(r); err == nil {
 			if slices.ContainsFunc(seen, func(s os.FileInfo) bool { return safeopen.Same(s, info) }) {
 				continue
@@ -121,15 +118,14 @@ func (f *Finder) roots(root string) []string {
 	return roots
 }
 
-// search is one search: it opens candidates and remembers why it took none.
+// search is a single search. It opens candidates and records why they were rejected.
 type search struct {
 	what     string
 	problems []error
 }
 
-// open opens the ELF file at name below root if accept, which may be nil,
-// returns nil for it; else it returns nil. That there is no such file is no
-// problem worth remembering.
+// open opens the ELF file at name below root if accept, unless nil, returns nil for it.
+// Otherwise it returns nil. A missing file is not recorded as a problem.
 func (s *search) open(root, name string, accept func(*elffile.File) error) *File {
 	file, err := openIn(root, name)
 	if err == nil {
@@ -145,15 +141,15 @@ func (s *search) open(root, name string, accept func(*elffile.File) error) *File
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, unix.ENOTDIR):
 	case errors.Is(err, answer.ErrNone) && slices.ContainsFunc(s.problems, func(err error) bool { return errors.Is(err, answer.ErrNone) }):
-		// Of all that is there, one tells enough.
+		// One problem of each kind is enough.
 	default:
 		s.problems = append(s.problems, err)
 	}
 	return nil
 }
 
-// Problems returns what else an error of a search says beside that nothing was
-// found: files that could not be used, servers that failed.
+// Problems returns the further problems in the error of a search: files that could not be
+// used, servers that failed.
 func Problems(err error) []error {
 	joined, ok := err.(interface{ Unwrap() []error })
 	if !ok || len(joined.Unwrap()) == 0 {
@@ -162,7 +158,7 @@ func Problems(err error) []error {
 	return joined.Unwrap()[1:]
 }
 
-// err returns the error of a search in vain.
+// err returns the error of an unsuccessful search.
 func (s *search) err() error {
 	return errors.Join(append([]error{fmt.Errorf("%s: %w", s.what, ErrNotFound)}, s.problems...)...)
 }

@@ -16,13 +16,13 @@ import (
 	"fulgur/internal/symbols/elffile"
 )
 
-// maxSysFile bounds what is read of a file below /sys, in bytes.
+// maxSysFile bounds what is read of a file in /sys, in bytes.
 const maxSysFile = 64 << 10
 
-// Kernel returns the running kernel's vmlinux with debug info. Its build ID
-// must be the one that /sys/kernel/notes shows: a kernel that was built again
-// has the same release and other code. The caller closes it. An error that
-// wraps [ErrNotFound] says what else was found.
+// Kernel returns the running kernel's vmlinux with debug info. Its build ID must match
+// /sys/kernel/notes, since a rebuilt kernel has the same release but different code. The
+// caller closes the file. If none is found, the error wraps [ErrNotFound] and tells what
+// else was found.
 func (f *Finder) Kernel(ctx context.Context) (*File, error) {
 	s := &search{what: "vmlinux of kernel " + f.release}
 	id, err := f.KernelBuildID("")
@@ -54,20 +54,18 @@ func (f *Finder) Kernel(ctx context.Context) (*File, error) {
 	return nil, s.err()
 }
 
-// Module is a loaded kernel module's debug file. It is a relocatable file
-// (ET_REL): its sections lie at 0 in it, and in the kernel where the loader put
-// each.
+// Module is the debug file of a loaded kernel module. It is a relocatable file (ET_REL):
+// its sections have address 0 in the file, and are loaded separately.
 type Module struct {
 	*File
-	// Sections are the addresses of the loaded sections in the kernel, by
-	// name. They are all 0 for who may not see kernel addresses
-	// (kptr_restrict).
+	// Sections maps the names of loaded sections to their kernel addresses. They are all
+	// 0 if kernel addresses are hidden from this process (kptr_restrict).
 	Sections map[string]uint64
 }
 
-// Module returns the debug file of a loaded kernel module, by its name as
-// /proc/modules shows it. The caller closes it. An error that wraps
-// [ErrNotFound] says what else was found.
+// Module returns the debug file of a loaded kernel module with a name from /proc/modules.
+// The caller closes it. If none is found, the error wraps [ErrNotFound] and tells what
+// else was found.
 func (f *Finder) Module(ctx context.Context, name string) (*Module, error) {
 	if strings.Contains(name, "/") || strings.HasPrefix(name, ".") || name == "" {
 		return nil, fmt.Errorf("%q is no name of a module", name)
@@ -103,7 +101,7 @@ func (f *Finder) moduleFile(s *search, root, name string, accept func(*elffile.F
 	dir := "/lib/modules/" + f.release
 	dep, err := openFile(root, dir+"/modules.dep")
 	if err != nil {
-		return nil // this root has no modules of this kernel
+		return nil // this root has no modules for this kernel
 	}
 	defer func() { _ = dep.Close() }()
 	module, ok := modulePath(dep, name)
@@ -124,13 +122,12 @@ func (f *Finder) moduleFile(s *search, root, name string, accept func(*elffile.F
 	return nil
 }
 
-// modulePath returns the path of a module, relative to its release's directory
-// and without the ending of a compressed one, from modules.dep (modules.dep(5)):
-// a line per module, its path before the first colon. It reports false for a
-// module that is not listed.
+// modulePath finds a module in modules.dep(5), which has a line per module with its path
+// before the first colon. It returns the path relative to the release's directory and
+// without the suffix of a compressed module. ok is false if the module is not listed.
 func modulePath(dep io.Reader, name string) (module string, ok bool) {
 	const maxLine = 1 << 20
-	// The kernel takes "-" and "_" in a module's name for the same.
+	// The kernel treats "-" and "_" in module names as equal.
 	name = strings.ReplaceAll(name, "-", "_")
 	lines := bufio.NewScanner(dep)
 	lines.Buffer(nil, maxLine)
@@ -147,8 +144,8 @@ func modulePath(dep io.Reader, name string) (module string, ok bool) {
 	return "", false
 }
 
-// KernelBuildID returns the build ID of the running kernel, or of a loaded module
-// if one is named, in lower-case hex.
+// KernelBuildID returns the build ID in lowercase hex of the running kernel, or of a
+// loaded module if module is not empty.
 func (f *Finder) KernelBuildID(module string) (string, error) {
 	if module == "" {
 		return f.noteBuildID("/sys/kernel/notes")
@@ -169,8 +166,8 @@ func (f *Finder) noteBuildID(name string) (string, error) {
 	return id, nil
 }
 
-// sectionAddresses reads where the kernel put a module's sections: a file per
-// section, with a hexadecimal number.
+// sectionAddresses reads the addresses of a module's sections: a file for each section
+// with a hexadecimal number.
 func (f *Finder) sectionAddresses(dir string) (map[string]uint64, error) {
 	dir = filepath.Join(f.host, dir)
 	entries, err := os.ReadDir(dir)
@@ -194,7 +191,7 @@ func (f *Finder) sectionAddresses(dir string) (map[string]uint64, error) {
 	return sections, nil
 }
 
-// readSys reads a small file below /sys. Those that tell addresses are root's alone.
+// readSys reads a small file in /sys. Only root may read those with addresses.
 func readSys(name string) ([]byte, error) {
 	file, err := capability.With(capability.SetOf(capability.DACReadSearch), func() (*os.File, error) { return os.Open(name) })
 	if err != nil {

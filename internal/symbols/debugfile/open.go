@@ -14,9 +14,8 @@ func openIn(root, name string) (*elffile.File, error) {
 	return elffile.FromFile(file)
 }
 
-// openFile opens the regular file at name below root. The name may be a
-// binary's, so links lead to places below root and nothing else than a regular
-// file is opened.
+// openFile opens the regular file at name below root. The name may come from a binary. So
+// links resolve below root, and only regular files are opened.
 func openFile(root, name string) (*safeopen.File, error) {
 	return safeopen.Open(root, name, safeopen.Regular)
 }

@@ -9,18 +9,17 @@ import (
 	"fulgur/internal/files/safeopen"
 )
 
-// maxPackages bounds how many packages a database may list.
+// maxPackages bounds the packages in a database.
 const maxPackages = 1 << 16
 
-// Stripped is a file that lacks symbols: the directory that stands for "/" where it
-// was found, as in [File], its path below that, and its build ID, if it has one.
+// Stripped is a file without symbols: the directory that serves as "/" for it, as in
+// [File], its path below that, and its build ID, if it has one.
 type Stripped struct{ Root, Path, BuildID string }
 
-// Remedies returns for each of files what the user can do,
-// as the end of a sentence: "install libfoo1-dbgsym or set DEBUGINFOD_URLS". The
-// package is the one that Debian and its kin have for the package that owns the
-// file, as dpkg's database below the file's root tells. It reads that database
-// once for all files of a root.
+// Remedies returns for each file what the user can do, as the end of a sentence: "install
+// libfoo1-dbgsym or set DEBUGINFOD_URLS". The package is named by the rules of Debian and
+// its derivatives, after the package that owns the file according to dpkg's database
+// below the file's root. The database is read once for all files of a root.
 func (f *Finder) Remedies(files []Stripped) []string {
 	byRoot := map[string][]string{}
 	for _, b := range files {
@@ -39,7 +38,7 @@ func (f *Finder) Remedies(files []Stripped) []string {
 	return remedies
 }
 
-// remedy returns what to do about a file of the given package and build ID,
+// remedy returns the remedy for a file with the given package and build ID, either of
 // which may be empty.
 func (f *Finder) remedy(owner, id string) string {
 	var ways []string
@@ -50,7 +49,7 @@ func (f *Finder) remedy(owner, id string) string {
 	case id == "" && owner == "":
 		return "build it with -g, or do not strip it"
 	case id == "":
-		// Without it a server cannot be asked.
+		// A server can be asked only with a build ID.
 	case f.downloads == nil:
 		ways = append(ways, "set DEBUGINFOD_URLS")
 	case owner == "":
@@ -59,9 +58,8 @@ func (f *Finder) remedy(owner, id string) string {
 	return strings.Join(ways, " or ")
 }
 
-// debugPackage returns the package with the debug files of a package: Debian
-// makes NAME-dbgsym of all but the C library, whose own it keeps with the
-// distribution.
+// debugPackage returns the package with the debug files of a package: NAME-dbgsym in
+// Debian, except for the C library, which has libc6-dbg.
 func debugPackage(owner string) string {
 	name, arch, _ := strings.Cut(owner, ":")
 	suffix := "-dbgsym"
@@ -74,10 +72,10 @@ func debugPackage(owner string) string {
 	return name + suffix + arch
 }
 
-// packages returns which packages own paths, as dpkg's database below root
-// tells: /var/lib/dpkg/info has for each package NAME[:ARCH].list with a path a
-// line. Where there is no such database nothing is known. The architecture is
-// part of the result only for packages of another one than ours.
+// packages returns the packages that own paths, according to dpkg's database below root:
+// /var/lib/dpkg/info has a file NAME[:ARCH].list for each package, with a path in each
+// line. The result is empty without the database. It contains the architecture only for
+// packages of a foreign one.
 func packages(root string, paths []string) map[string]string {
 	owners := make(map[string]string, len(paths))
 	dir, err := safeopen.Open(root, "/var/lib/dpkg/info", safeopen.Directory)
@@ -101,13 +99,13 @@ func packages(root string, paths []string) map[string]string {
 			continue
 		}
 		for _, p := range listed(root, "/var/lib/dpkg/info/"+name, wanted) {
-			owners[p] = strings.TrimSuffix(owner, ":"+runtime.GOARCH) // Debian calls them as Go does
+			owners[p] = strings.TrimSuffix(owner, ":"+runtime.GOARCH) // Debian's names for architectures equal Go's
 		}
 	}
 	return owners
 }
 
-// listed returns the values of wanted whose keys are lines of the file at name.
+// listed returns the values of wanted whose keys are lines of the named file.
 func listed(root, name string, wanted map[string]string) []string {
 	file, err := openFile(root, name)
 	if err != nil {

@@ -7,11 +7,11 @@ import (
 	"fulgur/internal/symbols/elffile"
 )
 
-// DWO returns the split DWARF file called name (DW_AT_dwo_name) of a unit
-// compiled in compDir (DW_AT_comp_dir) for b. It is taken if accept, which is to
-// compare the unit's ID, returns nil for it. It is looked for where it was
-// written, and beside the binary by name and by base name, since binaries move
-// with their .dwo files. The caller closes it.
+// DWO returns the split DWARF file called name (DW_AT_dwo_name) for a unit of b compiled
+// in compDir (DW_AT_comp_dir). accept must return nil for it; it should compare the
+// unit's ID. The file is looked for at its original path, and next to the binary by name
+// and by base name, since binaries are moved together with their .dwo files. The caller
+// closes it.
 func (f *Finder) DWO(b *File, compDir, name string, accept func(*elffile.File) error) (*File, error) {
 	s := &search{what: name + ", split debug info of " + b.Name()}
 	dir := path.Dir(b.Path)
@@ -27,10 +27,10 @@ func (f *Finder) DWO(b *File, compDir, name string, accept func(*elffile.File) e
 	return f.split(s, b, names, func(c *elffile.File) error { return errors.Join(sameMachine(c, b.File), accept(c)) })
 }
 
-// DWP returns the package of all split DWARF files of b: the binary's path with
-// ".dwp" appended, or that of its debug file, if it is not nil; beside it, or
-// below /usr/lib/debug. Nothing in it tells for which binary it was made but the
-// IDs of its units, which whoever reads them compares. The caller closes it.
+// DWP returns the package of all split DWARF files of b: the path of the binary, or of
+// its debug file if debug is not nil, with ".dwp" appended, or the same below
+// /usr/lib/debug. Only the IDs of its units connect it to the binary; the reader must
+// compare them. The caller closes it.
 func (f *Finder) DWP(b, debug *File) (*File, error) {
 	s := &search{what: "package of split debug info of " + b.Name()}
 	var names []string
@@ -45,12 +45,12 @@ func (f *Finder) DWP(b, debug *File) (*File, error) {
 	return f.split(s, b, names, func(c *elffile.File) error { return sameMachine(c, b.File) })
 }
 
-// split opens the first of names that is acceptable, below the roots for b.
+// split opens the first acceptable file of names, below the roots for b.
 func (f *Finder) split(s *search, b *File, names []string, accept func(*elffile.File) error) (*File, error) {
 	for _, root := range f.roots(b.Root) {
 		for _, name := range names {
 			if !path.IsAbs(name) {
-				continue // relative to a directory that nobody knows
+				continue // relative to an unknown directory
 			}
 			if found := s.open(root, name, accept); found != nil {
 				return found, nil
@@ -60,7 +60,7 @@ func (f *Finder) split(s *search, b *File, names []string, accept func(*elffile.
 	return nil, s.err()
 }
 
-// sameMachine returns an error unless a and b are for the same architecture.
+// sameMachine returns an error unless a and b have the same architecture.
 func sameMachine(a, b *elffile.File) error {
 	if a.Machine() != b.Machine() || a.WordSize() != b.WordSize() {
 		return errors.New("is for another architecture: " + a.Machine().String())

@@ -1,6 +1,6 @@
-// Package disasm turns machine code of x86-64 and arm64 into text: by the
-// decoders of golang.org/x/arch, which need no program and no file, and by
-// objdump (GNU binutils) for what these do not know.
+// Package disasm disassembles machine code of x86-64 and arm64. It uses the decoders of
+// golang.org/x/arch, which need neither a program nor a file, and objdump (GNU binutils)
+// for instructions that they do not know.
 package disasm
 
 import (
@@ -14,31 +14,30 @@ import (
 	"golang.org/x/arch/x86/x86asm"
 )
 
-// ErrMachine is wrapped by the errors for code of a machine that is not known.
+// ErrMachine is wrapped by errors for code of an unsupported machine.
 var ErrMachine = errors.New("no disassembler for it")
 
-// Syntax is how instructions are written: as in Intel's manuals for x86-64, as
-// in Arm's for arm64.
+// Syntax names the syntax of instructions: Intel's manuals for x86-64, Arm's for arm64.
 const Syntax = "Intel"
 
-// Instruction is an instruction, or bytes that are none.
+// Instruction is an instruction, or bytes that are not a valid one.
 type Instruction struct {
-	// Address is that of its first byte, Size the number of its bytes.
+	// Address is the address of its first byte, and Size its number of bytes.
 	Address uint64
 	Size    int
-	// Text is the instruction in assembler, without labels.
+	// Text is the instruction in assembly, without labels.
 	Text string
 }
 
-// Symbol is what begins at an address.
+// Symbol is a function name plus an offset.
 type Symbol struct {
-	// Name is that of the function at an address, Offset the address less the
-	// function's beginning, in bytes.
+	// Name is the function that contains an address, and Offset the address relative to
+	// the function's start, in bytes.
 	Name   string
 	Offset uint64
 }
 
-// String returns the symbol as objdump writes it: "main", "main+0x10".
+// String returns the symbol in objdump's notation: "main", "main+0x10".
 func (s Symbol) String() string {
 	if s.Offset == 0 {
 		return s.Name
@@ -46,25 +45,25 @@ func (s Symbol) String() string {
 	return fmt.Sprintf("%s+%#x", s.Name, s.Offset)
 }
 
-// Code is machine code that was decoded. Its text is made in a second step, when
-// there are names for the targets of its branches.
+// Code is decoded machine code. Its text is made in a second step, once the targets of
+// its branches have names.
 type Code struct {
 	instructions []decoded
 	unknown      int
 }
 
-// decoded is an instruction of one of the two machines, or of none.
+// decoded is an instruction of either machine, or bytes that are not a valid one.
 type decoded struct {
 	address uint64
 	size    int
-	text    string // without the target
-	branch  bool   // whether there is one
+	text    string // without the branch target
+	branch  bool   // whether it has a target
 	target  uint64
 }
 
-// Decode decodes code, whose first byte is at address. Bytes that are no
-// instruction that is known are one of their own each, or four on arm64. The
-// error wraps [ErrMachine] for other machines.
+// Decode decodes code, whose first byte is at address. Bytes that are not a known
+// instruction become instructions of one byte, or of four on arm64. The error wraps
+// [ErrMachine] for other machines.
 func Decode(machine elf.Machine, code []byte, address uint64) (*Code, error) {
 	var step func([]byte, uint64) (decoded, bool)
 	switch machine {
@@ -89,11 +88,11 @@ func Decode(machine elf.Machine, code []byte, address uint64) (*Code, error) {
 	return c, nil
 }
 
-// Unknown returns how many instructions were not known.
+// Unknown returns the number of unknown instructions.
 func (c *Code) Unknown() int { return c.unknown }
 
-// Targets returns where branches and calls lead to, in no order, some perhaps
-// more than once.
+// Targets returns the targets of branches and calls, in no particular order and possibly
+// with duplicates.
 func (c *Code) Targets() []uint64 {
 	var targets []uint64
 	for _, d := range c.instructions {
@@ -104,8 +103,7 @@ func (c *Code) Targets() []uint64 {
 	return targets
 }
 
-// Instructions returns the code as text. Targets that names has are shown by
-// name too.
+// Instructions returns the code as text. Targets in names are also shown by name.
 func (c *Code) Instructions(names map[uint64]Symbol) []Instruction {
 	list := make([]Instruction, len(c.instructions))
 	for i, d := range c.instructions {
@@ -121,9 +119,9 @@ func (c *Code) Instructions(names map[uint64]Symbol) []Instruction {
 	return list
 }
 
-// endbr64 marks where indirect branches may lead to. The decoder does not know
-// it, and with control-flow protection (-fcf-protection, the default of many
-// distributions) most functions begin with it.
+// endbr64 marks possible targets of indirect branches. The decoder does not know it, and
+// with control-flow protection (-fcf-protection, the default of many distributions) most
+// functions begin with it.
 var endbr64 = []byte{0xf3, 0x0f, 0x1e, 0xfa}
 
 // decodeX86 decodes the first instruction of code.
@@ -132,7 +130,7 @@ func decodeX86(code []byte, address uint64) (d decoded, ok bool) {
 		return decoded{size: len(endbr64), text: "endbr64"}, true
 	}
 	inst, err := x86asm.Decode(code, 64)
-	if err != nil || inst.Op == 0 || inst.Len <= 0 || inst.Len > len(code) { // 0 is prefixes alone
+	if err != nil || inst.Op == 0 || inst.Len <= 0 || inst.Len > len(code) { // 0 means only prefixes
 		return decoded{size: 1, text: fmt.Sprintf(".byte %#02x", code[0])}, false
 	}
 	d.size = inst.Len
@@ -152,20 +150,20 @@ func decodeX86(code []byte, address uint64) (d decoded, ok bool) {
 	d.text = x86asm.IntelSyntax(inst, address, nil) + comment
 	switch {
 	case d.branch:
-		// Where it leads to is the last argument.
+		// The target is the last argument.
 		if i := strings.LastIndexByte(d.text, ' '); i >= 0 {
 			d.text = d.text[:i+1]
 		}
 	case inst.Op == x86asm.LEA:
-		d.text = strings.Replace(d.text, "ptr [", "[", 1) // it points to nothing of a size
+		d.text = strings.Replace(d.text, "ptr [", "[", 1) // the operand has no size
 	}
 	return d, true
 }
 
-// instructionARM is the size of an instruction of arm64, in bytes.
+// instructionARM is the size of an arm64 instruction, in bytes.
 const instructionARM = 4
 
-// pageARM is what the adrp instruction counts in, in bytes.
+// pageARM is the unit of the adrp instruction, in bytes.
 const pageARM = 4096
 
 // decodeARM decodes the first instruction of code.

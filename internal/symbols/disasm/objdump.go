@@ -15,24 +15,23 @@ import (
 	"time"
 )
 
-// ErrNoObjdump is returned by [Objdump] where that program is not installed.
+// ErrNoObjdump is returned by [Objdump] if objdump is not installed.
 var ErrNoObjdump = errors.New("objdump (of binutils) is not installed")
 
 const (
-	// objdumpTime is how long objdump may take: it reads all symbols of a file
-	// before it shows the first instruction.
+	// objdumpTime is objdump's time limit: it reads all symbols of a file before it
+	// prints the first instruction.
 	objdumpTime = 30 * time.Second
-	// objdumpEnds is how long it may take to end when it is killed.
+	// objdumpEnds is how long it may take to end after it is killed.
 	objdumpEnds = time.Second
-	// maxOutput is how much it may print, in bytes.
+	// maxOutput bounds its output, in bytes.
 	maxOutput = 64 << 20
-	// longestX86 is the size of the longest instruction there is, in bytes.
+	// longestX86 is the maximum size of an instruction, in bytes.
 	longestX86 = 15
 )
 
-// Objdump has objdump disassemble the instructions of file from link-time
-// virtual address start up to limit. It knows more than [Decode], and takes
-// longer.
+// Objdump runs objdump to disassemble the instructions of file from link-time virtual
+// address start up to limit. It knows more instructions than [Decode], but takes longer.
 func Objdump(ctx context.Context, file *os.File, machine elf.Machine, start, limit uint64) ([]Instruction, error) {
 	program, err := exec.LookPath("objdump")
 	if err != nil {
@@ -40,7 +39,7 @@ func Objdump(ctx context.Context, file *os.File, machine elf.Machine, start, lim
 	}
 	ctx, cancel := context.WithTimeout(ctx, objdumpTime)
 	defer cancel()
-	// The very file that was opened, which it knows as its descriptor 3.
+	// The very file that was opened, as its descriptor 3.
 	args := []string{
 		"--disassemble", "--disassemble-zeroes", "--wide", "--no-show-raw-insn",
 		fmt.Sprintf("--start-address=%#x", start), fmt.Sprintf("--stop-address=%#x", limit),
@@ -65,7 +64,8 @@ func Objdump(ctx context.Context, file *os.File, machine elf.Machine, start, lim
 		return r.list, r.err
 	case <-ctx.Done():
 	}
-	// A file system that does not answer keeps it from being killed, too.
+	// If it waits for a file system that does not respond, even killing it does not end
+	// it.
 	select {
 	case r := <-done:
 		return r.list, r.err
@@ -74,7 +74,7 @@ func Objdump(ctx context.Context, file *os.File, machine elf.Machine, start, lim
 	}
 }
 
-// runObjdump runs objdump, and reads what it prints of code that ends at limit.
+// runObjdump runs objdump and parses its output for code that ends at limit.
 func runObjdump(cmd *exec.Cmd, limit uint64) ([]Instruction, error) {
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
@@ -92,8 +92,8 @@ func runObjdump(cmd *exec.Cmd, limit uint64) ([]Instruction, error) {
 	return list, parseErr
 }
 
-// parseObjdump reads what objdump prints of code that ends at limit: lines of
-// instructions, each "  401136:\tpush   rbp", among others.
+// parseObjdump parses the output of objdump for code that ends at limit. It contains,
+// among other lines, a line for each instruction: "  401136:\tpush   rbp".
 func parseObjdump(r io.Reader, limit uint64) ([]Instruction, error) {
 	var list []Instruction
 	lines := bufio.NewScanner(r)

@@ -8,29 +8,29 @@ import (
 )
 
 const (
-	// maxAbbrevs bounds one abbreviation table. Those of link-time optimized
-	// programs reach a few thousand.
+	// maxAbbrevs bounds an abbreviation table. Tables of link-time optimized programs
+	// have a few thousand entries.
 	maxAbbrevs = 1 << 20
-	// maxAbbrevBytes bounds its encoded form.
+	// maxAbbrevBytes bounds its encoded size.
 	maxAbbrevBytes = 64 << 20
-	// maxTables is the number of tables kept. Most units have their own, so
-	// few are asked for twice.
+	// maxTables is the number of cached tables. Most units have their own, so few are
+	// used twice.
 	maxTables = 16
 )
 
-// attr is one attribute of an abbreviation.
+// attr is an attribute of an abbreviation.
 type attr struct {
 	name, form uint16
 	implicit   int32 // value of DW_FORM_implicit_const; -1 if it is larger
 }
 
-// kind says what a walk does with an entry.
+// kind determines how a walk treats an entry.
 type kind uint8
 
 const (
-	kindOther    kind = iota // nothing in or below it has code
-	kindScope                // functions or inlined functions stand below it
-	kindType                 // functions may stand below it, in principle
+	kindOther    kind = iota // no code in or below it
+	kindScope                // may contain functions or inlined functions
+	kindType                 // rarely contains functions
 	kindFunction             // DW_TAG_subprogram
 	kindInlined              // DW_TAG_inlined_subroutine
 )
@@ -49,17 +49,17 @@ func kindOf(tag uint64) kind {
 	return kindOther
 }
 
-// abbrev is a decoded abbreviation (7.5.3): the shape of an entry.
+// abbrev is a decoded abbreviation (7.5.3): the layout of an entry.
 type abbrev struct {
 	kind     kind
 	children bool
-	code     bool // it may have addresses
-	// sibling is the number of bytes from DW_AT_sibling to the end of the
-	// entry, 0 if it has none that can be read from there.
+	code     bool // may have addresses
+	// sibling is the number of bytes from DW_AT_sibling to the end of the entry, or 0 if
+	// it cannot be read from there.
 	sibling     uint8
 	siblingForm uint16
 	attrs       []attr
-	// Skipping the entry's attributes: steps, then tail bytes.
+	// To skip the entry's attributes: perform steps, then skip tail bytes.
 	steps []step
 	tail  uint32
 }
@@ -67,16 +67,16 @@ type abbrev struct {
 // step skips fixed bytes and then a value of variable size.
 type step struct {
 	fixed uint32
-	form  uint16 // the form of that value, reduced to one of its layout
+	form  uint16 // form of that value, reduced to one with the same layout
 }
 
-// abbrevs is an abbreviation table. Compilers count codes from 1; sparse tells
-// the place of those that do not follow.
+// abbrevs is an abbreviation table. Compilers number codes from 1; sparse holds the index
+// of any others.
 type abbrevs struct {
 	dense  []abbrev
 	sparse map[uint64]int
-	// What the entries share. Where append moves it, those decoded before
-	// keep the old one.
+	// Shared by the entries. If append moves it, entries decoded earlier keep the old
+	// array.
 	attrs []attr
 	steps []step
 }
@@ -95,7 +95,7 @@ func (t *abbrevs) get(code uint64) *abbrev {
 	return nil
 }
 
-// add appends an abbreviation; of two with one code the first one counts.
+// add appends an abbreviation. If a code occurs twice, the first one wins.
 func (t *abbrevs) add(code uint64, a abbrev) {
 	n := len(t.dense)
 	t.dense = append(t.dense, a)
@@ -113,14 +113,14 @@ func (t *abbrevs) add(code uint64, a abbrev) {
 	}
 }
 
-// format is what the layout of attributes depends on besides their forms.
+// format is everything except forms that determines the layout of attributes.
 type format struct {
 	version    uint16
 	addrSize   uint8
 	offsetSize uint8
 }
 
-// refAddrSize is the size of DW_FORM_ref_addr.
+// refAddrSize returns the size of DW_FORM_ref_addr.
 func (f format) refAddrSize() uint8 {
 	if f.version <= 2 {
 		return f.addrSize
@@ -128,7 +128,7 @@ func (f format) refAddrSize() uint8 {
 	return f.offsetSize
 }
 
-// fixedSize returns the size of values of a form, if it is the same for all.
+// fixedSize returns the size of values of a form. ok is false if it is not constant.
 func (f format) fixedSize(form uint16) (size uint8, ok bool) {
 	switch form {
 	case formFlagPresent, formImplicitConst:
@@ -155,7 +155,7 @@ func (f format) fixedSize(form uint16) (size uint8, ok bool) {
 	return 0, false
 }
 
-// layout reduces a form of variable size to one that is laid out like it.
+// layout reduces a form of variable size to one with the same layout.
 func layout(form uint16) (uint16, bool) {
 	switch form {
 	case formUdata, formSdata, formRefUdata, formStrx, formAddrx, formLoclistx, formRnglistx,
@@ -169,8 +169,8 @@ func layout(form uint16) (uint16, bool) {
 	return 0, false
 }
 
-// compile prepares skipping with steps appended to those of a table; it fails
-// on a form that nobody knows the size of.
+// compile computes the steps to skip the entry, appending them to the steps of a table.
+// It fails for a form of unknown size.
 func (a *abbrev) compile(f format, steps []step) ([]step, bool) {
 	first := len(steps)
 	fixed := uint32(0)
@@ -209,7 +209,7 @@ func (a *abbrev) compile(f format, steps []step) ([]step, bool) {
 	return steps, true
 }
 
-// skip moves r over the entry's attributes.
+// skip skips the entry's attributes.
 func (a *abbrev) skip(r *dwarfdata.Reader) {
 	for _, s := range a.steps {
 		r.Skip(uint64(s.fixed))
@@ -228,17 +228,15 @@ func (a *abbrev) skip(r *dwarfdata.Reader) {
 		case formBlock4:
 			r.Skip(uint64(r.U32()))
 		default:
-			// An indirect form is known only here; compilers do not write
-			// it. The caller's format decided what is left.
+			// An indirect form is known only here, and compilers do not write it.
 			r.Fail()
 		}
 	}
 	r.Skip(uint64(a.tail))
 }
 
-// after returns the position of the entry that follows this one and its
-// children, if DW_AT_sibling tells. r stands behind the attributes and begins
-// with the unit.
+// after returns the position after this entry and its children, if there is a
+// DW_AT_sibling. r is after the attributes; its data begins with the unit.
 func (a *abbrev) after(r *dwarfdata.Reader) (pos int, ok bool) {
 	if a.sibling == 0 || r.Bad {
 		return 0, false
@@ -255,15 +253,15 @@ func (a *abbrev) after(r *dwarfdata.Reader) (pos int, ok bool) {
 	default:
 		v = s.U64()
 	}
-	// A sibling that leads back would never end.
+	// A sibling that leads back would loop forever.
 	if v < uint64(r.Pos) || v > uint64(len(r.Data)) {
 		return 0, false
 	}
 	return int(v), true
 }
 
-// parse decodes a table, or its first entry alone, and says what is wrong with
-// it. It reuses the memory of the table decoded before.
+// parse decodes a table, or only its first entry, and returns a description of any error.
+// It reuses the memory of the previous table.
 func (t *abbrevs) parse(r *dwarfdata.Reader, f format, firstOnly bool) string {
 	t.dense, t.attrs, t.steps, t.sparse = t.dense[:0], t.attrs[:0], t.steps[:0], nil
 	for {
@@ -305,14 +303,13 @@ func (t *abbrevs) parse(r *dwarfdata.Reader, f format, firstOnly bool) string {
 	}
 }
 
-// abbrevKey names a table: one table is read differently by units of
-// different formats.
+// abbrevKey identifies a table. Its decoding depends on the format of the unit.
 type abbrevKey struct {
 	off uint64
 	format
 }
 
-// abbrevCache keeps the tables used last.
+// abbrevCache keeps the most recently used tables.
 type abbrevCache struct {
 	mu     sync.Mutex
 	tables map[abbrevKey]*abbrevs
@@ -355,7 +352,7 @@ func (f *file) readAbbrevs(off uint64, fm format) (*abbrevs, error) {
 	return t, nil
 }
 
-// parseAbbrevs decodes the table at off into t, or its first entry alone.
+// parseAbbrevs decodes the table at off, or only its first entry, into t.
 func (f *file) parseAbbrevs(t *abbrevs, off uint64, fm format, firstOnly bool) error {
 	first := uint64(4 << 10)
 	if firstOnly {

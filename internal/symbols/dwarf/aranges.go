@@ -6,11 +6,11 @@ import (
 	"fulgur/internal/symbols/dwarfdata"
 )
 
-// readAranges calls f with the live ranges of .debug_aranges (6.1.2), each
-// with the offset of its unit, one set after the other. Clang writes none.
+// readAranges calls visit with the live ranges of .debug_aranges (6.1.2), each with the
+// offset of its unit, one set after the other. Clang writes no .debug_aranges.
 func (f *file) readAranges(ctx context.Context, probs *problems, visit func(unitOff, lo, hi uint64)) {
 	var set []byte
-	zeros := uint64(0) // where those before off begin
+	zeros := uint64(0) // start of the zeros before off
 	for off := uint64(0); off < f.aranges.size && ctx.Err() == nil; {
 		b, err := f.aranges.window(off, 12)
 		if err != nil {
@@ -48,7 +48,7 @@ func (f *file) readAranges(ctx context.Context, probs *problems, visit func(unit
 	}
 }
 
-// arangeSet decodes one set, whose length r has read.
+// arangeSet decodes a set. r has already read its length.
 func arangeSet(r *dwarfdata.Reader, offsetSize uint8, visit func(unitOff, lo, hi uint64)) string {
 	if version := r.U16(); version != 2 {
 		return "set of an unknown version"
@@ -59,7 +59,7 @@ func arangeSet(r *dwarfdata.Reader, offsetSize uint8, visit func(unitOff, lo, hi
 	if r.Bad || addrSize != 4 && addrSize != 8 || segmentSize != 0 {
 		return "set with unknown addresses"
 	}
-	// The first range is aligned to the size of one.
+	// The first range is aligned to the size of a range.
 	pair := 2 * int(addrSize)
 	if r.Pos%pair != 0 {
 		r.Skip(uint64(pair - r.Pos%pair))

@@ -1,6 +1,6 @@
 package dwarf
 
-// Tags, 7.5.3.
+// Tags (7.5.3).
 const (
 	tagClassType         = 0x02
 	tagEnumerationType   = 0x04
@@ -18,7 +18,7 @@ const (
 	tagNamespace         = 0x39
 )
 
-// Attributes, 7.5.4.
+// Attributes (7.5.4).
 const (
 	attrSibling         = 0x01
 	attrName            = 0x03
@@ -45,7 +45,7 @@ const (
 	attrGNUAddrBase     = 0x2133
 )
 
-// Forms, 7.5.6.
+// Forms (7.5.6).
 const (
 	formAddr          = 0x01
 	formBlock2        = 0x03
@@ -96,7 +96,7 @@ const (
 	formGNUStrpAlt    = 0x1f21
 )
 
-// Types of units, 7.5.1.
+// Unit types (7.5.1).
 const (
 	unitCompile      = 0x01
 	unitType         = 0x02

@@ -2,7 +2,7 @@ package dwarf
 
 import "fulgur/internal/symbols/dwarfdata"
 
-// section numbers the sections that units contribute to in a package.
+// section identifies a section to which units contribute in a package.
 type section uint8
 
 const (
@@ -13,8 +13,8 @@ const (
 	sections
 )
 
-// sectionOf translates the numbers of an index: those of version 5 (7.3.5.3)
-// and those of GNU's version 2 differ.
+// sectionOf translates the section numbers of an index, which differ between version 5
+// (7.3.5.3) and GNU's version 2.
 func sectionOf(number uint32, version uint16) (section, bool) {
 	switch {
 	case number == 1:
@@ -29,13 +29,13 @@ func sectionOf(number uint32, version uint16) (section, bool) {
 	return 0, false
 }
 
-// contribution is the part of a section that belongs to one unit.
+// contribution is the part of a section that belongs to a unit.
 type contribution struct{ off, size uint64 }
 
-// contributions are the parts of a unit.
+// contributions holds the contributions of a unit.
 type contributions [sections]contribution
 
-// unitIndex tells where the units of a package are.
+// unitIndex locates the units of a package.
 type unitIndex struct {
 	units map[uint64]contributions // by DwoID
 }
@@ -45,7 +45,7 @@ func (x *unitIndex) find(dwoID uint64) (contributions, bool) {
 	return c, ok
 }
 
-// maxIndex bounds the bytes of an index, which is read at once.
+// maxIndex bounds the size of an index in bytes, since it is read at once.
 const maxIndex = 256 << 20
 
 // readUnitIndex reads .debug_cu_index.
@@ -64,12 +64,11 @@ func (f *file) readUnitIndex() (*unitIndex, error) {
 	return x, nil
 }
 
-// parseUnitIndex decodes an index of units (7.3.5.3): a hash table of
-// identifiers, the rows that they lead to, and rows of offsets and of sizes
-// with a column for each section.
+// parseUnitIndex decodes an index of units (7.3.5.3): a hash table of unit IDs, the
+// corresponding rows, and rows of offsets and of sizes with a column for each section.
 func parseUnitIndex(b []byte) (*unitIndex, string) {
 	r := dwarfdata.Reader{Data: b}
-	// Version 2 is a number of 4 bytes, version 5 one of 2 and padding.
+	// Version 2 is a 4-byte number, version 5 a 2-byte number and padding.
 	version := r.U16()
 	r.U16()
 	columns, units, slots := r.U32(), r.U32(), r.U32()

@@ -6,21 +6,20 @@ import (
 	"sync"
 )
 
-// Options tunes reading. The zero value is the usual.
+// Options configures reading. The zero value has the defaults.
 type Options struct {
-	// Context ends reading early, at the next unit, both while opening and in
-	// every look-up; nil for never.
+	// Context, when done, stops reading at the next unit, both in Open and in every
+	// lookup. nil means never.
 	Context context.Context
-	// Budget is the number of bytes of memory to keep parsed units in, 0 for
-	// a sixteenth of the debug information, but 4 MiB at least.
+	// Budget is the memory for cached units in bytes. 0 means a sixteenth of the debug
+	// information, but at least 4 MiB.
 	Budget int
-	// Workers is the number of units to work on at a time, 0 for one a CPU.
+	// Workers is the number of units to process concurrently. 0 means one for each CPU.
 	Workers int
-	// Split returns the sections of the .dwo file that holds the rest of a
-	// unit, or those of a .dwp file, which should be the same for all units
-	// then. It may be called concurrently. For nil the unit has lines only,
-	// and that is no error of the look-up: what is missing, and how much of
-	// it, is best told by who knows the files. Without Split it is one.
+	// Split returns the sections of the .dwo file with the rest of a unit, or of a .dwp
+	// file, which should then be the same for all units. It may be called concurrently.
+	// If it returns nil, the unit has only lines, which is not an error of the lookup:
+	// the caller knows best which files are missing. Without Split it is an error.
 	Split func(SplitUnit) (*Sections, error)
 }
 
@@ -29,7 +28,7 @@ const (
 	budgetShare = 16
 )
 
-// Data is a file's debug information. It is safe for concurrent use.
+// Data is the debug information of a file. It is safe for concurrent use.
 type Data struct {
 	ctx     context.Context
 	main    *file
@@ -42,9 +41,8 @@ type Data struct {
 	packages  map[*Sections]*file
 }
 
-// Open reads the headers of units and finds out where their code is. On an
-// error the data is still usable: units that are malformed are left out, and
-// those that were not reached when the context ended.
+// Open reads the unit headers and finds their code. On error the data is still usable. It
+// lacks units that are malformed or were not read before the context was done.
 func Open(s *Sections, o Options) (*Data, error) {
 	ctx := o.Context
 	if ctx == nil {

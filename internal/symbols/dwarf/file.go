@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 )
 
-// file is one file's sections and units.
+// file holds the sections and units of a file.
 type file struct {
 	name                                          string
 	info, abbrev, aranges                         *pages
@@ -17,11 +17,11 @@ type file struct {
 	strs, lineStrs                                *stringTable
 	alt                                           *file
 	tables                                        abbrevCache
-	// headers are sorted by offset. A file of skeletons' bodies has the one
-	// that was asked for.
+	// headers are sorted by offset. A file with split units has only the headers that
+	// were requested.
 	headers []header
-	units   []atomic.Pointer[unit] // of headers, nil until asked for
-	index   *unitIndex             // of a package
+	units   []atomic.Pointer[unit] // parallel to headers, nil until requested
+	index   *unitIndex             // for a package
 }
 
 func newFile(s *Sections) *file {
@@ -50,15 +50,15 @@ func (f *file) noAlt() error {
 	return fmt.Errorf("%s: its alternate debug file (made by dwz) is missing", f.name)
 }
 
-// maxPadding bounds the bytes of zeros between units. Linkers align with a few;
-// a hole in the file has no end.
+// maxPadding bounds the zero bytes between units. Linkers align with a few; a hole in the
+// file could be endless.
 const maxPadding = 4 << 10
 
-// eachHeader yields the headers of units from an offset on, and an error for
-// each that cannot be used. It ends where it is unknown what follows, and with ctx.
+// eachHeader yields the unit headers from an offset on, and an error for each unusable
+// one. It stops where the next header's offset is unknown, and when ctx is done.
 func (f *file) eachHeader(ctx context.Context, off uint64) iter.Seq2[header, error] {
 	return func(yield func(header, error) bool) {
-		zeros := off // where those before off begin
+		zeros := off // start of the zeros before off
 		for off < f.info.size && ctx.Err() == nil {
 			h, next, err := f.readHeader(off)
 			if padding := h.version == 0 && err == nil; !padding {
@@ -78,14 +78,14 @@ func (f *file) eachHeader(ctx context.Context, off uint64) iter.Seq2[header, err
 	}
 }
 
-// maxUnits bounds the units of a section by its size, and so the memory that
-// their headers take. Compilers need hundreds of bytes for a unit, assemblers
-// some 50, and the largest programs have some 100 000.
+// maxUnits bounds the units of a section by its size, and so the memory for their
+// headers. Compilers need hundreds of bytes for a unit and assemblers about 50. The
+// largest programs have about 100 000 units.
 func maxUnits(size uint64) int {
 	return int(min(max(size/64, 1<<16), 1<<20))
 }
 
-// readUnits reads the headers of all units that may hold functions.
+// readUnits reads the headers of all units that may contain functions.
 func (f *file) readUnits(ctx context.Context, probs *problems) {
 	limit := maxUnits(f.info.size)
 	for h, err := range f.eachHeader(ctx, 0) {
@@ -106,7 +106,7 @@ func (f *file) readUnits(ctx context.Context, probs *problems) {
 	f.units = make([]atomic.Pointer[unit], len(f.headers))
 }
 
-// unit returns the unit of a header, the same each time.
+// unit returns the unit of a header, always the same.
 func (f *file) unit(i int) *unit {
 	p := &f.units[i]
 	if p.Load() == nil {
@@ -115,8 +115,8 @@ func (f *file) unit(i int) *unit {
 	return p.Load()
 }
 
-// headerAt returns the place in headers of the unit that holds an offset of
-// .debug_info, or -1.
+// headerAt returns the index of the header whose unit contains an offset of .debug_info,
+// or -1.
 func (f *file) headerAt(off uint64) int {
 	i := sort.Search(len(f.headers), func(i int) bool { return f.headers[i].end > off })
 	if i < len(f.headers) && f.headers[i].off <= off {
@@ -125,7 +125,7 @@ func (f *file) headerAt(off uint64) int {
 	return -1
 }
 
-// unitAt returns the unit that holds an offset of .debug_info, or nil.
+// unitAt returns the unit that contains an offset of .debug_info, or nil.
 func (f *file) unitAt(off uint64) *unit {
 	if i := f.headerAt(off); i >= 0 {
 		return f.unit(i)

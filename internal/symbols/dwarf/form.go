@@ -2,17 +2,16 @@ package dwarf
 
 import "fulgur/internal/symbols/dwarfdata"
 
-// value is an attribute's value as it is encoded. What u means depends on the
-// form: a constant, an address, an offset into a section, an index.
+// value is an attribute's encoded value. The meaning of u depends on the form: a
+// constant, an address, an offset into a section, an index.
 type value struct {
 	form uint16
 	u    uint64
-	// inline is the text of DW_FORM_string; it is valid as long as the bytes
-	// of the unit are.
+	// inline is the text of DW_FORM_string. It is valid as long as the bytes of the unit.
 	inline []byte
 }
 
-// readValue reads a value of a form; it fails on unknown ones. Blocks are skipped.
+// readValue reads a value of a form. It fails on unknown forms, and skips blocks.
 func readValue(r *dwarfdata.Reader, at attr, f format) value {
 	v := value{form: at.form}
 	for v.form == formIndirect {
@@ -54,8 +53,8 @@ func readValue(r *dwarfdata.Reader, at attr, f format) value {
 	return v
 }
 
-// isConstant tells constants from addresses and references: what
-// DW_AT_high_pc is, depends on it.
+// isConstant distinguishes constants from addresses and references, as needed for
+// DW_AT_high_pc.
 func (v value) isConstant() bool {
 	switch v.form {
 	case formData1, formData2, formData4, formData8, formUdata, formSdata, formImplicitConst:
@@ -131,15 +130,15 @@ func (u *unit) text(v value) (string, error) {
 	return "", u.errorf("string of form %#x", v.form)
 }
 
-// ref is where an entry stands: an offset into .debug_info of a file, or of
-// the alternate file that dwz made.
+// ref is the location of an entry: an offset into .debug_info of a file, or of the
+// alternate file made by dwz.
 type ref struct {
 	off uint64
 	alt bool
 }
 
-// ref resolves a value of class reference. References to type units, which
-// hold no functions, are not.
+// ref resolves a value of class reference, except references to type units, which contain
+// no functions.
 func (u *unit) ref(v value) (ref, bool) {
 	switch v.form {
 	case formRef1, formRef2, formRef4, formRef8, formRefUdata:

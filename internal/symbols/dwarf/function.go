@@ -2,20 +2,20 @@ package dwarf
 
 import "fulgur/internal/symbols/dwarfdata"
 
-// function is a DW_TAG_subprogram that has code.
+// function is a DW_TAG_subprogram with code.
 type function struct {
 	off  uint32 // in the unit
-	tree *tree  // its inlined calls, nil before they were asked for
+	tree *tree  // inlined calls; nil until requested
 }
 
-// body is a unit whose bytes are at hand.
+// body is a unit with its bytes.
 type body struct {
 	*unit
 	abbrevs *abbrevs
-	raw     []byte // from the unit's header on
+	raw     []byte // from the start of the unit's header
 }
 
-// at returns a reader that stands at an offset in the unit.
+// at returns a reader at an offset in the unit.
 func (b *body) at(off uint64) *dwarfdata.Reader {
 	return &dwarfdata.Reader{Data: b.raw, Pos: int(off)}
 }
@@ -25,8 +25,8 @@ func (b *body) errorAt(pos int, problem string) error {
 	return b.file.info.errorf(b.off+uint64(pos), "%s", problem)
 }
 
-// next reads the code of an entry: its abbreviation, nil at the end of a list
-// of children.
+// next reads an entry's abbreviation code. It returns nil at the end of a list of
+// children.
 func (b *body) next(r *dwarfdata.Reader) (*abbrev, error) {
 	pos := r.Pos
 	code := r.ULEB()
@@ -40,9 +40,8 @@ func (b *body) next(r *dwarfdata.Reader) (*abbrev, error) {
 	return a, nil
 }
 
-// functions finds all functions that have code, and the code. Unless whole is
-// set, it does not look into types and functions where it can step over them:
-// local functions are rarer than that is worth.
+// functions finds all functions that have code, and their code. Unless whole is set, it
+// skips types and functions where it can, because local functions are rare.
 func (b *body) functions(whole bool) (funcs []function, spans []span, err error) {
 	r := b.at(b.first - b.off)
 	for depth := 0; r.Left() > 0; {
@@ -65,7 +64,7 @@ func (b *body) functions(whole bool) (funcs []function, spans []span, err error)
 			n := len(spans)
 			var listErr error
 			if spans, listErr = b.spans(spans, &e, int32(len(funcs))); err == nil {
-				err = listErr // the other functions are not worse for it
+				err = listErr // the other functions are still usable
 			}
 			if len(spans) > n {
 				funcs = append(funcs, function{off: uint32(pos)})
@@ -93,8 +92,7 @@ func (b *body) functions(whole bool) (funcs []function, spans []span, err error)
 	return funcs, spans, err
 }
 
-// skipChildren moves r behind the children of the entry whose attributes it
-// has just read.
+// skipChildren skips the children of the entry whose attributes were just read.
 func (b *body) skipChildren(a *abbrev, r *dwarfdata.Reader) error {
 	if !a.children {
 		return nil

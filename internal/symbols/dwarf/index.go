@@ -2,12 +2,12 @@ package dwarf
 
 import "context"
 
-// readIndex finds the code of all units: in .debug_aranges, and where that
-// leaves out a unit, in the unit's root entry. The end of ctx leaves out the rest.
+// readIndex finds the code of all units in .debug_aranges and, for units missing there,
+// in their root entries. If ctx is done, it omits the rest.
 func (f *file) readIndex(ctx context.Context, probs *problems) segments {
 	var spans []span
 	known := make([]bool, len(f.headers))
-	// The first of units with the same code counts, as in llvm-symbolizer.
+	// If units have the same code, the first one wins, as in llvm-symbolizer.
 	id := func(i int) int32 { return int32(len(f.headers) - 1 - i) }
 	last := -1 // sets come in long runs of one unit
 	f.readAranges(ctx, probs, func(unitOff, lo, hi uint64) {
@@ -26,7 +26,7 @@ func (f *file) readIndex(ctx context.Context, probs *problems) segments {
 		if known[i] || !h.code() {
 			continue
 		}
-		u := newUnit(f, h) // not kept: few of them will be asked for
+		u := newUnit(f, h) // not kept, since few will be used
 		err := u.readRoot()
 		if err == nil {
 			spans, err = u.spans(spans, &u.root.extent, id(i))

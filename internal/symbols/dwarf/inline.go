@@ -6,26 +6,26 @@ import (
 	"fulgur/internal/symbols/dwarfdata"
 )
 
-// maxDepth bounds how deep entries of a function may nest.
+// maxDepth bounds the nesting of entries in a function.
 const maxDepth = 1 << 10
 
-// tree is what was inlined into a function: at some addresses, or whole.
+// tree holds the inlined calls of a function, at some addresses or completely.
 type tree struct {
-	// calls[0] is the function itself; a call precedes those within it.
+	// calls[0] is the function itself. A call precedes its nested calls.
 	calls []call
-	// index maps addresses to the innermost call there: to none where there
-	// is the function's own code, and to unread where nobody looked.
+	// index maps addresses to their innermost call: 0 for the function's own code, and
+	// unread for addresses that were not looked up.
 	index segments
 }
 
-// unread is what an index says of addresses that a tree leaves out.
+// unread is the index value of addresses that are not in a tree.
 const unread = -2
 
-// call is one inlined call.
+// call is an inlined call.
 type call struct {
 	origin   ref       // the entry that names the function
-	function *Function // nil before it was asked for
-	// The place of the call, in the function that parent is.
+	function *Function // nil until requested
+	// The location of the call, in the function of the parent.
 	parent             int32 // -1 for the function itself
 	file, line, column uint32
 }
@@ -42,7 +42,7 @@ func (t *tree) find(addr uint64) int32 {
 	return id
 }
 
-// depth is the number of functions at a call.
+// depth returns the number of functions at a call.
 func (t *tree) depth(id int32) int {
 	n := 0
 	for ; id >= 0; id = t.calls[id].parent {
@@ -51,26 +51,25 @@ func (t *tree) depth(id int32) int {
 	return n
 }
 
-// size is the memory that t takes, in bytes.
+// size returns the memory size of t, in bytes.
 func (t *tree) size() int { return 64 + callSize*cap(t.calls) + t.index.bytes() }
 
-// treeReader reads the inlined calls of functions. It keeps its buffers.
+// treeReader reads the inlined calls of functions. It reuses its buffers.
 type treeReader struct {
 	body  *body
 	calls []call
-	outer []int32 // what the current call is again, at each end of children
-	one   []span  // the code of one call
+	outer []int32 // the current call to restore at each end of children
+	one   []span  // the code of a single call
 
-	// Where to look: at addrs, or everywhere if there are none. Then spans
-	// collects the code of all calls.
+	// Look at addrs, or everywhere if it is empty. In that case spans collects the code
+	// of all calls.
 	addrs []uint64
-	found []int32 // the innermost call at each of addrs
+	found []int32 // innermost call at each of addrs
 	spans []span
 }
 
-// read reads the inlined calls of a function: those at addrs, which are
-// sorted, or all if there are none. Calls elsewhere are stepped over; they are
-// most of a function.
+// read reads the inlined calls of a function: those at addrs, which are sorted, or all if
+// addrs is empty. It skips calls elsewhere, which are most of a function.
 func (tr *treeReader) read(b *body, fn *function, addrs []uint64) (*tree, error) {
 	tr.body = b
 	tr.addrs = addrs
@@ -87,8 +86,7 @@ func (tr *treeReader) read(b *body, fn *function, addrs []uint64) (*tree, error)
 	return t, err
 }
 
-// points makes segments of single addresses, all different, around which all is
-// unread.
+// points converts distinct addresses into segments, surrounded by unread.
 func points(addrs []uint64, ids []int32) segments {
 	s := segments{lo: make([]uint64, 0, 2*len(addrs)+1), id: make([]int32, 0, 2*len(addrs)+1)}
 	s.add(0, unread)
@@ -102,7 +100,7 @@ func points(addrs []uint64, ids []int32) segments {
 	return segments{slices.Clip(s.lo), slices.Clip(s.id)}
 }
 
-// walk reads the entry of a function and what is below it.
+// walk reads the entry of a function and its children.
 func (tr *treeReader) walk(r *dwarfdata.Reader) error {
 	b := tr.body
 	a, err := b.next(r)
@@ -158,8 +156,8 @@ func (tr *treeReader) walk(r *dwarfdata.Reader) error {
 	}
 }
 
-// call reads a DW_TAG_inlined_subroutine. It returns the call's place in
-// calls, and whether it is there: whether it has code that is looked for.
+// call reads a DW_TAG_inlined_subroutine. It returns the call's index in calls, and
+// whether it was added because its code is looked for.
 func (tr *treeReader) call(a *abbrev, r *dwarfdata.Reader, parent int32) (id int32, ok bool, err error) {
 	b := tr.body
 	pos := r.Pos
@@ -196,7 +194,7 @@ func (tr *treeReader) call(a *abbrev, r *dwarfdata.Reader, parent int32) (id int
 	return id, true, nil
 }
 
-// take notes the code of one call and reports whether it is looked for.
+// take records the code of a call and reports whether it is looked for.
 func (tr *treeReader) take() bool {
 	if len(tr.addrs) == 0 {
 		tr.spans = append(tr.spans, tr.one...)

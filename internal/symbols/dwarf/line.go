@@ -7,9 +7,9 @@ import (
 	"fulgur/internal/symbols/dwarfdata"
 )
 
-// lineTable is the line number program of a unit (6.2). It keeps the program
-// as it is, some 3 bytes for a row, and notes at every 64th row how to go on
-// from there: a table of the rows would be four times as large.
+// lineTable is the line number program of a unit (6.2). It keeps the program in its
+// encoded form, about 3 bytes per row, with a mark at every 64th row from which to
+// resume. A decoded table would be four times as large.
 type lineTable struct {
 	off        uint64 // of the header in the section
 	size       uint64 // of the header
@@ -18,12 +18,12 @@ type lineTable struct {
 	maxOps     uint64
 	special    *special
 	opcodeBase uint8
-	operands   [256]uint8 // of standard opcodes
-	format     format     // of what is in it
+	operands   [256]uint8 // operand counts of standard opcodes
+	format     format     // format of its contents
 
-	tables int // where directories and files begin in the header
+	tables int // offset of the directories and files in the header
 	paths  map[uint32]string
-	files  *fileTable // while paths are asked for
+	files  *fileTable // while paths are looked up
 
 	sequences []sequence
 	marks     []mark
@@ -32,29 +32,29 @@ type lineTable struct {
 
 // sequence is a run of rows with ascending addresses.
 type sequence struct {
-	first, end int32 // of its marks
+	first, end int32 // indexes of its marks
 }
 
-// row is where the code from an address on comes from.
+// row is the source position of the code from an address on.
 type row struct {
 	addr               uint64
 	file, line, column uint32
 }
 
-// mark is a row and what the state machine needs to go on behind it.
+// mark is a row plus the state needed to continue after it.
 type mark struct {
 	row
 	op  uint32 // index of the operation in a VLIW instruction
-	pos uint32 // in the program
+	pos uint32 // offset in the program
 }
 
-// markEvery is the number of rows from one mark to the next.
+// markEvery is the number of rows between marks.
 const markEvery = 64
 
-// maxLineTable bounds the bytes of one unit's lines.
+// maxLineTable bounds the line table of a unit, in bytes.
 const maxLineTable = 256 << 20
 
-// readLines reads the line table of a unit, and returns scratch to use again.
+// readLines reads the line table of a unit. It returns scratch for reuse.
 func (u *unit) readLines(scratch []byte) (*lineTable, []byte, error) {
 	p := u.file.line
 	off := u.root.lineOff
@@ -86,8 +86,7 @@ func (u *unit) readLines(scratch []byte) (*lineTable, []byte, error) {
 	return t, scratch, nil
 }
 
-// header reads the header up to its tables and leaves r where the program
-// begins.
+// header reads the header up to its tables and leaves r at the start of the program.
 func (t *lineTable) header(r *dwarfdata.Reader, offsetSize, addrSize uint8) string {
 	version := r.U16()
 	if version < 2 || version > 5 {
@@ -108,7 +107,7 @@ func (t *lineTable) header(r *dwarfdata.Reader, offsetSize, addrSize uint8) stri
 	if version >= 4 {
 		t.maxOps = max(1, uint64(r.U8()))
 	}
-	r.U8() // whether rows are statements at first
+	r.U8() // initial is_stmt
 	base, lineRange := int8(r.U8()), r.U8()
 	t.opcodeBase = r.U8()
 	t.special = specialOpcodes(base, lineRange, t.opcodeBase)
@@ -123,14 +122,14 @@ func (t *lineTable) header(r *dwarfdata.Reader, offsetSize, addrSize uint8) stri
 	return ""
 }
 
-// bytes is the memory that t takes, without its paths.
+// bytes returns the memory size of t, without its paths.
 func (t *lineTable) bytes() int {
 	return 768 + cap(t.program) + 8*cap(t.sequences) + 40*cap(t.marks) + t.index.bytes()
 }
 
-// path returns the path of a file, empty if there is none with that number:
-// in the directory it names, in the compilation directory if that is relative.
-// Like in llvm-symbolizer, dots in it stay.
+// path returns the path of a file, or "" if there is no file with that number. It is
+// relative to its directory entry, which in turn is relative to the compilation
+// directory. As in llvm-symbolizer, dots remain.
 func (t *lineTable) path(u *unit, number uint32) (string, error) {
 	if name, ok := t.paths[number]; ok {
 		return name, nil
@@ -143,7 +142,7 @@ func (t *lineTable) path(u *unit, number uint32) (string, error) {
 	return name, err
 }
 
-// artificial is what GCC writes at link time for code that is in no file.
+// artificial is written by GCC at link time for code without a source file.
 const artificial = "<artificial>"
 
 func (t *lineTable) readPath(u *unit, number uint32) (string, error) {
@@ -172,14 +171,14 @@ func (t *lineTable) readPath(u *unit, number uint32) (string, error) {
 		}
 	}
 	name = join(dir, name)
-	// Directory 0 of version 5 is the compilation directory.
+	// In version 5, directory 0 is the compilation directory.
 	if !path.IsAbs(dir) && (t.format.version < 5 || dirNumber != 0) {
 		name = join(u.root.compDir, name)
 	}
 	return name, nil
 }
 
-// join appends a relative name to a directory, as it is.
+// join appends a relative name to a directory without cleaning it.
 func join(dir, name string) string {
 	switch {
 	case dir == "":

@@ -2,8 +2,8 @@ package dwarf
 
 import "fulgur/internal/symbols/dwarfdata"
 
-// fileTable finds directories and files of a line table, which has hundreds
-// of which few are asked for: it notes where every 16th is.
+// fileTable finds directories and files of a line table. A table has hundreds, but few
+// are needed, so fileTable records the position of every 16th.
 type fileTable struct {
 	raw         []byte
 	format      format
@@ -12,8 +12,8 @@ type fileTable struct {
 
 // entryList is a list of entries in a line table.
 type entryList struct {
-	contents []entryPart // of each entry, as of version 5
-	marks    []uint32    // where every 16th entry begins
+	contents []entryPart // of each entry, as in version 5
+	marks    []uint32    // positions of every 16th entry
 	count    uint64
 }
 
@@ -23,7 +23,7 @@ type entryPart struct {
 	form uint16
 }
 
-// Kinds of contents, 7.22.
+// Content types (7.22).
 const (
 	lnctPath           = 1
 	lnctDirectoryIndex = 2
@@ -31,8 +31,7 @@ const (
 
 const entriesPerMark = 16
 
-// newFileTable reads the tables in the header of t. Those that are malformed
-// are short.
+// newFileTable reads the tables in the header of t. A malformed table is truncated.
 func newFileTable(t *lineTable, header []byte) *fileTable {
 	f := &fileTable{raw: header, format: t.format}
 	r := &dwarfdata.Reader{Data: header, Pos: t.tables}
@@ -41,7 +40,7 @@ func newFileTable(t *lineTable, header []byte) *fileTable {
 		f.listV5(r, &f.files)
 		return f
 	}
-	// Up to version 4 a list ends with an empty name.
+	// Up to version 4, an empty name ends a list.
 	f.dirs.contents = []entryPart{{lnctPath, formString}}
 	f.listV4(r, &f.dirs)
 	f.files.contents = []entryPart{
@@ -66,14 +65,14 @@ func (f *fileTable) listV5(r *dwarfdata.Reader, l *entryList) {
 	}
 	n := r.ULEB()
 	if n > uint64(r.Left()) {
-		r.Fail() // an entry takes a byte at least
+		r.Fail() // an entry has at least one byte
 	}
 	for l.count < n && !r.Bad {
 		f.note(r, l)
 	}
 }
 
-// note steps over an entry.
+// note skips an entry.
 func (f *fileTable) note(r *dwarfdata.Reader, l *entryList) {
 	pos := r.Pos
 	f.entry(r, l)
@@ -100,7 +99,7 @@ func (f *fileTable) entry(r *dwarfdata.Reader, l *entryList) (name value, dir ui
 	return name, dir
 }
 
-// at returns the entry with an index that begins at 0.
+// at returns the entry with the given index, starting at 0.
 func (f *fileTable) at(l *entryList, index uint64) (name value, dir uint64, ok bool) {
 	if index >= l.count {
 		return value{}, 0, false
@@ -113,17 +112,17 @@ func (f *fileTable) at(l *entryList, index uint64) (name value, dir uint64, ok b
 	return name, dir, name.form != 0
 }
 
-// file returns the name of a file and the number of its directory. Up to
-// version 4 files count from 1.
+// file returns the name of a file and the number of its directory. Up to version 4, files
+// are numbered from 1.
 func (f *fileTable) file(number uint64) (name value, dir uint64, ok bool) {
 	if f.format.version < 5 {
-		number-- // 0 is none then
+		number-- // 0 means none
 	}
 	return f.at(&f.files, number)
 }
 
-// dir returns the name of a directory. Up to version 4 number 0 is the
-// compilation directory, which the table leaves out.
+// dir returns the name of a directory. Up to version 4, number 0 is the compilation
+// directory, which is not in the table.
 func (f *fileTable) dir(number uint64) (name value, ok bool) {
 	if f.format.version < 5 {
 		number--

@@ -7,7 +7,7 @@ import (
 	"fulgur/internal/symbols/dwarfdata"
 )
 
-// Opcodes, 7.22.
+// Opcodes (7.22).
 const (
 	lnsCopy           = 1
 	lnsAdvancePC      = 2
@@ -21,24 +21,24 @@ const (
 	lneSetAddress  = 2
 )
 
-// special is what special opcodes do: by how many operations they advance, and
-// by how many lines.
+// special holds the effect of special opcodes: the number of operations and of lines to
+// advance.
 type special struct {
 	ops   [256]uint8
 	lines [256]int16
 }
 
-// specialKey are the parameters of special opcodes.
+// specialKey holds the parameters of special opcodes.
 type specialKey struct {
 	base             int8
 	lineRange, first uint8
 }
 
-// specials keeps them: a compiler uses the same parameters everywhere.
+// specials caches them, since a compiler always uses the same parameters.
 var specials sync.Map
 
-// specialOpcodes returns what special opcodes do (6.2.5.1), nil if the
-// parameters make no sense.
+// specialOpcodes returns the effect of special opcodes (6.2.5.1), or nil if the
+// parameters are invalid.
 func specialOpcodes(base int8, lineRange, first uint8) *special {
 	key := specialKey{base, lineRange, first}
 	if s, ok := specials.Load(key); ok {
@@ -57,8 +57,8 @@ func specialOpcodes(base int8, lineRange, first uint8) *special {
 	return s
 }
 
-// run executes the program once and notes sequences and marks.
-// A malformed program ends where it is; what precedes that is usable.
+// run executes the program once and records sequences and marks. It stops at an error;
+// everything before is usable.
 func (t *lineTable) run() {
 	var spans []span
 	m := mark{}
@@ -95,8 +95,8 @@ func (t *lineTable) run() {
 	t.marks = slices.Clip(t.marks)
 }
 
-// next executes the program up to its next row, which is the end of a
-// sequence if end is set. It returns false where the program ends.
+// next executes the program up to its next row, which is the end of a sequence if end is
+// set. ok is false at the end of the program.
 func (t *lineTable) next(m *mark) (end, ok bool) {
 	b := t.program
 	pos := int(m.pos)
@@ -145,7 +145,7 @@ func (t *lineTable) next(m *mark) (end, ok bool) {
 			m.addr += uint64(r.U16())
 			m.op = 0
 		default:
-			// No others change what rows show; some have operands.
+			// Other opcodes do not affect rows. Skip their operands.
 			for range t.operands[op] {
 				r.ULEB()
 			}
@@ -158,7 +158,7 @@ func (t *lineTable) next(m *mark) (end, ok bool) {
 	return false, false
 }
 
-// advance moves the address by a number of operations.
+// advance advances the address by a number of operations.
 func (t *lineTable) advance(m *mark, ops uint64) {
 	if t.maxOps == 1 {
 		m.addr += t.minInst * ops

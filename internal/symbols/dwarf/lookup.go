@@ -9,28 +9,26 @@ import (
 	"sync/atomic"
 )
 
-// Frame is one function at an address.
+// Frame is a function at an address.
 type Frame struct {
-	// Function is nil if only the line is known, as in assembler.
+	// Function is nil if only the line is known, as in assembly.
 	Function *Function
-	// File is the path of the source file, as the compiler saw it and without
-	// resolving dots; empty if unknown.
+	// File is the path of the source file as the compiler saw it, with dots unresolved.
+	// It is empty if unknown.
 	File string
-	// Line and Column are the place of the address, or of the call that was
-	// inlined; 1-based, 0 if unknown.
+	// Line and Column are the position of the address, or of the inlined call. They are
+	// 1-based, or 0 if unknown.
 	Line, Column int32
-	// Inlined is set for a function that was inlined into the frame that
-	// follows it.
+	// Inlined is set for a function that was inlined into the next frame.
 	Inlined bool
 }
 
-// LookupBatch finds the functions at addrs, which are those of the file (that
-// is, virtual addresses as in its program headers) and are answered fastest
-// in ascending order. The result has one element per address: the functions
-// there, innermost first; a frame without a function if there is a line alone,
-// as in assembler; nil if there is nothing. On an error the result
-// is still usable and holds what could be read, in time if [Options].Context ended.
-// It is safe for concurrent use.
+// LookupBatch finds the functions at addrs, which are link-time addresses as in the
+// file's program headers, and fastest in ascending order. The result has one element per
+// address: the functions there, innermost first; a frame without a function if only the
+// line is known, as in assembly; nil if nothing is known. On error the result is still
+// usable and holds what could be read before [Options].Context was done. LookupBatch is
+// safe for concurrent use.
 func (d *Data) LookupBatch(addrs []uint64) ([][]Frame, error) {
 	out := make([][]Frame, len(addrs))
 	jobs := d.jobs(addrs)
@@ -64,13 +62,13 @@ func (d *Data) LookupBatch(addrs []uint64) ([][]Frame, error) {
 	return out, errors.Join(d.ctx.Err(), probs.err())
 }
 
-// run is a range of addresses in one unit.
+// run is a range of addresses in the same unit.
 type run struct {
 	unit       int32
 	first, end int32
 }
 
-// jobs returns the runs of addresses grouped by unit.
+// jobs groups runs of addresses by unit.
 func (d *Data) jobs(addrs []uint64) [][]run {
 	var runs []run
 	last := run{unit: -1}
@@ -100,25 +98,25 @@ func (d *Data) jobs(addrs []uint64) [][]run {
 	return jobs
 }
 
-// defaultWorkers is the number of units that a batch works on at a time.
+// defaultWorkers is the default number of units to process concurrently.
 func defaultWorkers() int { return runtime.GOMAXPROCS(0) }
 
-// worker answers batches for units, one after the other. It keeps its buffers.
+// worker answers lookups for one unit after the other. It reuses its buffers.
 type worker struct {
 	data    *Data
-	raw     []byte // of the unit that body is
-	line    []byte // of its line table
+	raw     []byte // bytes of body's unit
+	line    []byte // bytes of its line table
 	abbrevs abbrevs
-	table   tableOf // the one in abbrevs
+	table   tableOf // key of the table in abbrevs
 	body    body
 	loaded  bool
 	trees   treeReader
 	missing []place
 	addrs   []uint64
-	frames  []Frame // of answers; what it has room for is free
+	frames  []Frame // supply of frames for answers
 }
 
-// tableOf names an abbreviation table.
+// tableOf identifies an abbreviation table.
 type tableOf struct {
 	file *file
 	abbrevKey
@@ -130,7 +128,7 @@ type place struct {
 	addr uint64
 }
 
-// lookup answers the addresses of one unit.
+// lookup looks up the addresses of a unit.
 func (w *worker) lookup(runs []run, addrs []uint64, out [][]Frame) error {
 	s := w.data.cache.get(w.data.main.unit(int(runs[0].unit)))
 	defer w.data.cache.put(s)
@@ -155,12 +153,12 @@ func (w *worker) lookup(runs []run, addrs []uint64, out [][]Frame) error {
 	return probs.err()
 }
 
-// open reads what all look-ups in a unit need: functions and lines.
+// open reads what all lookups in a unit need: functions and lines.
 func (w *worker) open(s *state) error {
 	s.body = s.unit
 	s.names = map[ref]*Function{}
 	s.bytes = stateSize
-	s.whole = true // of nothing, unless it can be read
+	s.whole = true // unless it can be read, there is nothing more to find
 	b, err := w.load(s)
 	if err != nil {
 		return err
@@ -189,7 +187,7 @@ func (w *worker) open(s *state) error {
 	return probs.err()
 }
 
-// functions searches the unit for functions.
+// functions finds the functions of the unit.
 func (w *worker) functions(s *state, whole bool) error {
 	s.whole = whole
 	b, err := w.load(s)
@@ -210,14 +208,13 @@ func (w *worker) functions(s *state, whole bool) error {
 	return err
 }
 
-// load reads the bytes of the unit unless they are at hand.
+// load reads the bytes of the unit unless that is done.
 func (w *worker) load(s *state) (*body, error) {
 	if w.loaded {
 		return &w.body, nil
 	}
 	u := s.body
-	// A table is seldom that of two units: it is not worth a place in the
-	// file's cache.
+	// Units seldom share a table, so it is not worth a place in the file's cache.
 	if key := (tableOf{u.file, abbrevKey{u.abbrevOff, u.format}}); w.table != key {
 		w.table = tableOf{}
 		if err := u.file.parseAbbrevs(&w.abbrevs, u.abbrevOff, u.format, false); err != nil {
@@ -234,8 +231,8 @@ func (w *worker) load(s *state) (*body, error) {
 	return &w.body, nil
 }
 
-// readTrees reads what was inlined at addresses where nobody asked before. A
-// function that was asked about before is read whole this time.
+// readTrees reads the inlined calls at addresses that were not looked up before. If the
+// function was, it is now read completely.
 func (w *worker) readTrees(s *state, runs []run, addrs []uint64) error {
 	var probs problems
 	w.missing = w.missing[:0]
@@ -284,8 +281,8 @@ func (w *worker) readTrees(s *state, runs []run, addrs []uint64) error {
 	return probs.err()
 }
 
-// padding reports whether there is no function between lo, where one ended, and
-// addr: its first line would begin there.
+// padding reports whether addr is in the padding after a function that ended at lo. A
+// function there would begin with a row of the line table.
 func (s *state) padding(lo, addr uint64) bool {
 	if s.lines == nil {
 		return false
@@ -335,8 +332,7 @@ func (w *worker) answer(s *state, addr uint64) ([]Frame, error) {
 	return frames, probs.err()
 }
 
-// room returns n frames. They are taken from a larger supply: answers are
-// many and small.
+// room returns n frames from a larger supply, since answers are many and small.
 func (w *worker) room(n int) []Frame {
 	if cap(w.frames)-len(w.frames) < n {
 		w.frames = make([]Frame, 0, max(512, n))
@@ -362,7 +358,7 @@ func (w *worker) name(s *state, c *call) error {
 	return err
 }
 
-// path returns the path of a file of the unit's line table.
+// path returns the path of a file in the unit's line table.
 func (s *state) path(file uint32) (string, error) {
 	if s.lines == nil {
 		return "", nil

@@ -2,27 +2,24 @@ package dwarf
 
 import "fulgur/internal/symbols/dwarfdata"
 
-// Function is what the debug information says of a function. Frames share
-// one within a unit, so that what is derived from it can be kept by its
-// pointer.
+// Function describes a function. Frames of a unit share it, so derived data can be cached
+// by its pointer.
 type Function struct {
-	// Name is the linker's name (DW_AT_linkage_name) or, where the compiler
-	// gives none, the one in the source (DW_AT_name), which lacks the scopes
-	// that it is in. It is empty if there is neither.
+	// Name is the linker name (DW_AT_linkage_name). If there is none, it is the name in
+	// the source (DW_AT_name), without enclosing scopes. It is empty if there is neither.
 	Name string
-	// Linkage tells that Name is the linker's name. If it is not, and the
-	// function is not inlined, a symbol table may know more.
+	// Linkage reports whether Name is the linker name. If it is not and the function is
+	// not inlined, a symbol table may have a better name.
 	Linkage bool
-	// StartLine is the line of the function's declaration, 1-based, 0 if
-	// unknown.
+	// StartLine is the line of the function's declaration, 1-based, or 0 if unknown.
 	StartLine int
 }
 
-// maxOrigins bounds how many entries tell about one function: an inlined call,
-// its abstract instance, a declaration. It also ends cycles.
+// maxOrigins bounds the entries that describe a function: an inlined call, its abstract
+// instance, a declaration. It also ends cycles.
 const maxOrigins = 8
 
-// entry holds the attributes that name a function, of one entry.
+// entry holds the attributes of an entry that name a function.
 type entry struct {
 	name, linkage               value
 	hasName, hasLinkage         bool
@@ -31,8 +28,8 @@ type entry struct {
 	hasOrigin, hasSpecification bool
 }
 
-// readEntry reads the entry at a reference from b, which may stand in another
-// unit or file. It returns the unit too: values depend on it.
+// readEntry reads the entry at a reference from b, which may lead to another unit or
+// file. It returns that unit too, since values depend on it.
 func (b *body) readEntry(at ref) (*unit, entry, error) {
 	var e entry
 	if !at.alt && at.off >= b.first && at.off < b.end && b.raw != nil {
@@ -67,7 +64,7 @@ func (b *body) readEntry(at ref) (*unit, entry, error) {
 	return u, e, err
 }
 
-// parse reads the entry at r; r gets bad if there is none.
+// parse reads the entry at r. r becomes bad if there is none.
 func (e *entry) parse(u *unit, t *abbrevs, r *dwarfdata.Reader) {
 	a := t.get(r.ULEB())
 	if a == nil {
@@ -91,11 +88,11 @@ func (e *entry) parse(u *unit, t *abbrevs, r *dwarfdata.Reader) {
 	}
 }
 
-// function reads what the entry at a reference and those that it refers to say
-// of a function.
+// function reads the description of a function from the entry at a reference and the
+// entries to which it refers.
 func (b *body) function(at ref) (*Function, error) {
 	fn := &Function{}
-	// The source's name counts only if no entry has a linkage name.
+	// The source name is used only if no entry has a linkage name.
 	var name value
 	var nameUnit *unit
 	var err error

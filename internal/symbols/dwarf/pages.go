@@ -13,19 +13,18 @@ const (
 	pageSize = 4 << 10
 	maxSlots = 128 // 512 KiB of a section
 
-	// maxString bounds a name. Templates of C++ reach some 100 KiB.
+	// maxString bounds a name, in bytes. C++ templates reach about 100 KiB.
 	maxString = 1 << 20
 )
 
-// pages reads a section in any order through a small cache. A page never
-// changes, so what it returns stays valid when the page leaves the cache. It
-// is safe for concurrent use.
+// pages reads a section in any order through a small cache. Pages never change, so its
+// results stay valid after a page leaves the cache. It is safe for concurrent use.
 type pages struct {
 	sec  Section
 	file string
 	name string
 	size uint64
-	// slots maps a page to one place, by its number: no lock, no list.
+	// slots is a direct-mapped cache, indexed by page number: no lock, no list.
 	slots []atomic.Pointer[page]
 }
 
@@ -47,7 +46,7 @@ func (p *pages) errorf(off uint64, format string, args ...any) error {
 	return &FormatError{File: p.file, Section: p.name, Offset: off, Problem: fmt.Sprintf(format, args...)}
 }
 
-// read fills b from off, past the cache.
+// read fills b from offset off, bypassing the cache.
 func (p *pages) read(b []byte, off uint64) error {
 	if off > p.size || uint64(len(b)) > p.size-off {
 		return p.errorf(off, "section ends within %d bytes", len(b))
@@ -65,7 +64,7 @@ func (p *pages) read(b []byte, off uint64) error {
 	return fmt.Errorf("%s: %s: read %d bytes at offset %#x: %w", p.file, p.name, len(b), off, err)
 }
 
-// page returns the page that holds off, from off to its end.
+// page returns the bytes from off to the end of its page.
 func (p *pages) page(off uint64) ([]byte, error) {
 	if off >= p.size {
 		return nil, p.errorf(off, "offset beyond the end")
@@ -84,7 +83,7 @@ func (p *pages) page(off uint64) ([]byte, error) {
 	return pg.data[off%pageSize:], nil
 }
 
-// window returns n bytes from off, or fewer where the section ends.
+// window returns n bytes at off, or fewer at the end of the section.
 func (p *pages) window(off, n uint64) ([]byte, error) {
 	b, err := p.page(off)
 	if err != nil {
@@ -101,7 +100,7 @@ func (p *pages) window(off, n uint64) ([]byte, error) {
 	return b, p.read(b, off)
 }
 
-// bytes returns n bytes from off.
+// bytes returns n bytes at off.
 func (p *pages) bytes(off, n uint64) ([]byte, error) {
 	if off > p.size || n > p.size-off {
 		return nil, p.errorf(off, "section ends within %d bytes", n)
@@ -125,7 +124,7 @@ func (p *pages) word(off uint64, size uint8) (uint64, error) {
 	return r.Word(size), nil
 }
 
-// cstring reads the string at off, which a zero byte ends.
+// cstring reads the NUL-terminated string at off.
 func (p *pages) cstring(off uint64) (string, error) {
 	b, err := p.page(off)
 	if err != nil {
@@ -148,9 +147,8 @@ func (p *pages) cstring(off uint64) (string, error) {
 	return "", p.errorf(off, "string longer than %d bytes", maxString)
 }
 
-// parse calls f with ever longer windows from off until f has enough of it,
-// that is, returns true and leaves its reader good or not. No window exceeds
-// limit bytes.
+// parse calls f with increasingly long windows at off until f returns true, whether its
+// reader is good or not. No window exceeds limit bytes.
 func (p *pages) parse(off, first, limit uint64, f func(*dwarfdata.Reader) bool) error {
 	limit = min(limit, p.size-min(off, p.size))
 	for n := min(first, limit); ; n = min(4*n, limit) {

@@ -2,18 +2,18 @@ package dwarf
 
 import "fulgur/internal/symbols/dwarfdata"
 
-// span is the code from lo up to hi, which belongs to id.
+// span is the code from lo up to hi, labeled with id.
 type span struct {
 	lo, hi uint64
 	id     int32
 }
 
-// maxSpans bounds one list of ranges.
+// maxSpans bounds a single range list.
 const maxSpans = 1 << 20
 
-// dead reports whether code at an address was dropped by the linker, which
-// cannot drop the debug information: it leaves 0 as its address, 1 in lists
-// where 0 ends the list, or a number from the top.
+// dead reports whether the linker dropped the code at an address. It cannot drop the
+// debug information, so it sets the address to 0, to 1 in lists that 0 would end, or to a
+// number near the maximum.
 func (f format) dead(addr uint64) bool {
 	return addr <= 1 || addr >= f.maxAddr()-1
 }
@@ -25,14 +25,14 @@ func (f format) maxAddr() uint64 {
 	return ^uint64(0)
 }
 
-// extent is the code of an entry: the attributes that describe it.
+// extent holds the attributes that describe the code of an entry.
 type extent struct {
 	low, high, ranges value
 	hasLow, hasHigh   bool
 	hasRanges         bool
 }
 
-// set takes an attribute if it is one of them.
+// set stores an attribute if it is one of them.
 func (e *extent) set(name uint16, v value) {
 	switch name {
 	case attrLowPC:
@@ -44,7 +44,7 @@ func (e *extent) set(name uint16, v value) {
 	}
 }
 
-// spans appends the live ranges of an entry as spans of id.
+// spans appends the live ranges of an entry, labeled with id.
 func (u *unit) spans(to []span, e *extent, id int32) ([]span, error) {
 	if e.hasLow && e.hasHigh {
 		low, err := u.address(e.low)
@@ -70,7 +70,7 @@ func (u *unit) appendSpan(to []span, lo, hi uint64, id int32) []span {
 	return append(to, span{lo, hi, id})
 }
 
-// rangeList appends the live ranges that DW_AT_ranges points to.
+// rangeList appends the live ranges of a DW_AT_ranges.
 func (u *unit) rangeList(to []span, v value, id int32) ([]span, error) {
 	var off uint64
 	var p *pages
@@ -109,8 +109,8 @@ func (u *unit) rangeList(to []span, v value, id int32) ([]span, error) {
 	return to, nil
 }
 
-// rangesV4 decodes a list of .debug_ranges (DWARF 4, 2.17.3): pairs of
-// addresses relative to a base, which (-1, base) sets and (0, 0) ends.
+// rangesV4 decodes a list of .debug_ranges (DWARF 4, 2.17.3): pairs of addresses relative
+// to a base. (-1, base) sets the base and (0, 0) ends the list.
 func (u *unit) rangesV4(r *dwarfdata.Reader, to []span, id int32) ([]span, error) {
 	base := u.root.lowPC
 	deadBase := false
@@ -131,7 +131,7 @@ func (u *unit) rangesV4(r *dwarfdata.Reader, to []span, id int32) ([]span, error
 	return to, nil
 }
 
-// Entries of range lists, 7.25.
+// Entry kinds of range lists (7.25).
 const (
 	rleEndOfList    = 0x00
 	rleBaseAddressx = 0x01

@@ -6,18 +6,18 @@ import (
 	"io"
 )
 
-// Section is the uncompressed content of one section, nil if a file has none.
+// Section is the uncompressed contents of a section, or nil if a file does not have it.
 // It must be safe for concurrent use.
 type Section interface {
 	io.ReaderAt
-	// Size is the number of bytes in the section.
+	// Size returns the section's size in bytes.
 	Size() int64
 }
 
-// Sections is the debug information of one file. Those of a .dwo or .dwp
-// file are given without the ".dwo" that ends their names.
+// Sections holds the debug information of a file. For a .dwo or .dwp file, the suffix
+// ".dwo" of section names is omitted.
 type Sections struct {
-	// Name is the file's name, for errors.
+	// Name is the file name for errors.
 	Name string
 
 	Info       Section // .debug_info
@@ -30,14 +30,14 @@ type Sections struct {
 	Addr       Section // .debug_addr
 	Ranges     Section // .debug_ranges
 	RngLists   Section // .debug_rnglists
-	CUIndex    Section // .debug_cu_index, which makes it a package (.dwp)
+	CUIndex    Section // .debug_cu_index, which only packages (.dwp) have
 
-	// Alt is the file that dwz moved shared entries to, as named by
-	// .gnu_debugaltlink or .debug_sup; nil if there is none.
+	// Alt is the file to which dwz moved shared entries, named by .gnu_debugaltlink or
+	// .debug_sup. It is nil if there is none.
 	Alt *Sections
 }
 
-// size is the number of bytes in all sections.
+// size returns the total size of the sections in bytes.
 func (s *Sections) size() int64 {
 	n := int64(0)
 	for _, sec := range [...]Section{
@@ -51,15 +51,15 @@ func (s *Sections) size() int64 {
 	return n
 }
 
-// A FormatError reports bytes that DWARF does not allow.
+// FormatError reports bytes that violate the DWARF format.
 type FormatError struct {
 	// File is the name of the file, as in [Sections].
 	File string
 	// Section is the name of the section.
 	Section string
-	// Offset is where in the section the faulty structure begins, in bytes.
+	// Offset is the start of the malformed structure in the section, in bytes.
 	Offset uint64
-	// Problem says what is wrong there.
+	// Problem describes the error.
 	Problem string
 }
 
@@ -68,11 +68,11 @@ func (e *FormatError) Error() string {
 	return fmt.Sprintf("%s: %s: %s at offset %#x", e.File, e.Section, e.Problem, e.Offset)
 }
 
-// maxErrors is the number of errors that one call reports: a broken file has
+// maxErrors is the maximum number of errors that a call returns. A broken file may have
 // one for every unit.
 const maxErrors = 8
 
-// problems collects the errors of one call.
+// problems collects the errors of a call.
 type problems struct {
 	errs []error
 	more int

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// segments maps addresses to ids. Segment i is the code from lo[i] up to
-// lo[i+1]; the last one begins where all code ends.
+// segments maps addresses to ids. Segment i is the code from lo[i] up to lo[i+1]. The
+// last one begins at the end of all code.
 type segments struct {
 	lo []uint64
 	id []int32 // -1 where there is no code
@@ -18,9 +18,9 @@ func (s *segments) find(addr uint64) int32 {
 	return id
 }
 
-// segment returns where the segment of an address begins, and its id.
+// segment returns the start and id of the segment that contains an address.
 func (s *segments) segment(addr uint64) (lo uint64, id int32) {
-	i, j := 0, len(s.lo) // the first segment above addr is in between
+	i, j := 0, len(s.lo) // the first segment above addr is between them
 	for i < j {
 		if mid := int(uint(i+j) / 2); s.lo[mid] <= addr {
 			i = mid + 1
@@ -34,7 +34,7 @@ func (s *segments) segment(addr uint64) (lo uint64, id int32) {
 	return s.lo[i-1], s.id[i-1]
 }
 
-// bytes is the memory that s takes.
+// bytes returns the memory size of s.
 func (s *segments) bytes() int { return 12 * cap(s.lo) }
 
 func (s *segments) add(lo uint64, id int32) {
@@ -45,13 +45,13 @@ func (s *segments) add(lo uint64, id int32) {
 	s.id = append(s.id, id)
 }
 
-// paint makes segments of spans, which it reorders. Where spans overlap, the
-// one with the greatest id is on top.
+// paint converts spans, which it reorders, into segments. Where spans overlap, the
+// greatest id wins.
 func paint(spans []span) segments {
 	slices.SortFunc(spans, func(a, b span) int { return cmp.Compare(a.lo, b.lo) })
 	s := segments{lo: make([]uint64, 0, len(spans)+1), id: make([]int32, 0, len(spans)+1)}
-	// Those that cover pos, as a heap with the greatest id first; some may
-	// have ended below it.
+	// The spans that cover pos, as a heap with the greatest id first. Some below the top
+	// may have ended.
 	var open spanHeap
 	pos := uint64(0)
 	for i := 0; i < len(spans) || len(open) > 0; {
@@ -77,7 +77,7 @@ func paint(spans []span) segments {
 	return segments{slices.Clip(s.lo), slices.Clip(s.id)}
 }
 
-// spanHeap is a binary heap; container/heap would allocate for every element.
+// spanHeap is a binary heap. container/heap would allocate for every element.
 type spanHeap []span
 
 func (h *spanHeap) push(s span) {

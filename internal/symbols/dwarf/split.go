@@ -5,21 +5,19 @@ import (
 	"sync/atomic"
 )
 
-// SplitUnit says what a unit left in another file (7.3.2): its entries are
-// there, its addresses and lines are here.
+// SplitUnit identifies the part of a unit in another file (7.3.2). Its entries are there,
+// its addresses and lines here.
 type SplitUnit struct {
-	// DwoName is the path of the .dwo file, relative to CompDir unless it is
-	// absolute.
+	// DwoName is the path of the .dwo file, relative to CompDir unless it is absolute.
 	DwoName string
-	// CompDir is the directory in which the compiler ran.
+	// CompDir is the working directory of the compiler.
 	CompDir string
-	// DwoID is the identifier that the unit has in both files.
+	// DwoID is the unit's ID in both files.
 	DwoID uint64
 }
 
-// splitFile returns the file with a unit's entries; nil if there is none. The
-// caller names one package for many units, so files are kept by their
-// sections.
+// splitFile returns the file with a unit's entries, or nil if there is none. The caller
+// may return the same package for many units, so files are cached by their sections.
 func (d *Data) splitFile(s SplitUnit) (*file, error) {
 	if d.split == nil {
 		return nil, fmt.Errorf("%s: its debug information is in %s", d.main.name, s.DwoName)
@@ -50,8 +48,8 @@ func (d *Data) splitFile(s SplitUnit) (*file, error) {
 	return f, nil
 }
 
-// splitUnit finds the unit that completes a skeleton, and ties it to it. It is
-// nil if its file is missing.
+// splitUnit finds the unit that completes a skeleton, and connects them. It returns nil
+// if its file is missing.
 func (d *Data) splitUnit(skeleton *unit) (*unit, error) {
 	s := SplitUnit{
 		DwoName: skeleton.root.dwoName,
@@ -99,8 +97,8 @@ func (d *Data) splitUnit(skeleton *unit) (*unit, error) {
 	return nil, fmt.Errorf("%s: no unit with ID %#016x: rebuilt since %s was linked", f.name, s.DwoID, d.main.name)
 }
 
-// join lends a split unit what it takes from its skeleton, and moves its
-// bases to its contributions to a package.
+// join sets what a split unit inherits from its skeleton, and adds the offsets of its
+// contributions to a package to its bases.
 func (u *unit) join(skeleton *unit, parts contributions) error {
 	u.abbrevOff += parts[sectAbbrev].off
 	var err error

@@ -2,39 +2,39 @@ package dwarf
 
 import "sync"
 
-// state is what look-ups have learnt about a unit.
+// state is the parsed state of a unit.
 type state struct {
-	unit *unit // that the index of addresses names
+	unit *unit // the unit in the address index
 	// Guarded by cache.mu.
 	users      int
-	size       int // bytes, as of the last use
+	size       int // in bytes, as of the last use
 	prev, next *state
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	opened bool
-	body   *unit // where the entries are: unit, or another file's
+	body   *unit // the unit with the entries: unit, or one in another file
 	whole  bool  // functions were searched for everywhere
 	funcs  []function
 	index  segments // address to function
 	names  map[ref]*Function
 	lines  *lineTable
-	err    error // of opening
-	bytes  int   // that the above takes
+	err    error // error from opening
+	bytes  int   // memory size of the above
 }
 
-// Memory of what a state holds, in bytes, with its share of maps.
+// Memory sizes in bytes, including the share of maps.
 const (
 	stateSize    = 1024
 	functionSize = 16
 	nameSize     = 128
 )
 
-// cache keeps the states used last within a budget of memory.
+// cache keeps the most recently used states within a memory budget.
 type cache struct {
 	budget int
 	mu     sync.Mutex
 	total  int
-	ring   state // of the states without users, least recently used first
+	ring   state // states without users, least recently used first
 }
 
 func newCache(budget int) *cache {
@@ -43,7 +43,7 @@ func newCache(budget int) *cache {
 	return c
 }
 
-// get returns the state of a unit, locked, and keeps it until put.
+// get returns the locked state of a unit, and keeps it until put.
 func (c *cache) get(u *unit) *state {
 	c.mu.Lock()
 	s := u.state
@@ -61,7 +61,7 @@ func (c *cache) get(u *unit) *state {
 	return s
 }
 
-// put unlocks a state and forgets others if all together are too large.
+// put unlocks a state and evicts others if the total is too large.
 func (c *cache) put(s *state) {
 	size := s.bytes
 	s.mu.Unlock()

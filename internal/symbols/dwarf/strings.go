@@ -5,12 +5,12 @@ import (
 	"sync"
 )
 
-// maxInterned is the number of bytes of names that a table keeps.
+// maxInterned bounds the names cached by a table, in bytes.
 const maxInterned = 1 << 20
 
-// stringTable reads a string section. It returns one string for one offset as
-// long as it remembers it: linkers merge equal strings, and many units name
-// the same functions and files.
+// stringTable reads a string section. It returns the same string for the same offset as
+// long as it is cached: linkers merge equal strings, and many units refer to the same
+// functions and files.
 type stringTable struct {
 	*pages
 	mu    sync.Mutex
@@ -40,12 +40,12 @@ func (s *stringTable) at(off uint64) (string, error) {
 		s.known, s.used = map[uint64]string{}, 0
 	}
 	s.known[off] = text
-	s.used += len(text) + 48 // and about that in the map
+	s.used += len(text) + 48 // approximately, including the map
 	return text, nil
 }
 
-// maxShort is the size of the first attempt at a string. Names are shorter,
-// mostly, and too scattered for pages.
+// maxShort is the size of the first attempt to read a string. Most names are shorter, and
+// too scattered for pages.
 const maxShort = 512
 
 var shortBuffers = sync.Pool{New: func() any { return new([maxShort]byte) }}

@@ -7,38 +7,37 @@ import (
 	"fulgur/internal/symbols/dwarfdata"
 )
 
-// maxUnit bounds the bytes of one unit, which are read at once. Units of whole
-// programs, optimized at link time, reach a tenth of it.
+// maxUnit bounds the size of a unit in bytes, since it is read at once. Units of whole
+// programs optimized at link time reach a tenth of it.
 const maxUnit = 1 << 30
 
-// header is what is known of every unit of .debug_info (7.5.1). A file may have
-// a million of them, so it is small.
+// header is the header of a unit in .debug_info (7.5.1). A file may have a million units,
+// so it is small.
 type header struct {
 	off       uint64
-	end       uint64 // behind the last entry
+	end       uint64 // after the last entry
 	abbrevOff uint64
 	format
 	kind uint8 // DW_UT_*
 	size uint8 // of the header, in bytes
 }
 
-// unit is a unit that was asked for, of which little is read before an address
-// asks for it.
+// unit is a unit that was looked up. It is parsed on demand.
 type unit struct {
 	file *file
 	header
-	first uint64 // of the root entry
+	first uint64 // offset of the root entry
 
 	rootOnce sync.Once
 	root     root
 	rootErr  error
 
-	// state is what look-ups have learnt, guarded by cache.mu.
+	// state is the parsed state, guarded by cache.mu.
 	state *state
 }
 
-// root is what the root entry says and what the sections that it names hold
-// for the unit: offsets are those of sections, not of contributions.
+// root holds the attributes of the root entry and the unit's bases. Offsets are relative
+// to sections rather than contributions.
 type root struct {
 	name, compDir string
 	dwoName       string
@@ -46,14 +45,14 @@ type root struct {
 	hasLine       bool
 	lineOff       uint64
 	extent        extent
-	lowPC         uint64 // the base of addresses in range lists
+	lowPC         uint64 // base of addresses in range lists
 
-	addrFile       *file // holds .debug_addr, and .debug_ranges of version 4
+	addrFile       *file // file with .debug_addr, and .debug_ranges for version 4
 	addrBase       uint64
 	strOffsetsBase uint64
 	rnglistsBase   uint64 // of the offsets array
-	rnglistsStart  uint64 // of offsets into .debug_rnglists
-	rangesBase     uint64 // of offsets into .debug_ranges
+	rnglistsStart  uint64 // base of offsets into .debug_rnglists
+	rangesBase     uint64 // base of offsets into .debug_ranges
 }
 
 func newUnit(f *file, h header) *unit {
@@ -64,21 +63,21 @@ func (u *unit) errorf(format string, args ...any) error {
 	return u.file.info.errorf(u.off, "unit with %s", fmt.Sprintf(format, args...))
 }
 
-// code reports whether the unit can hold functions with addresses.
+// code reports whether the unit can contain functions with addresses.
 func (h *header) code() bool {
 	return h.kind == unitCompile || h.kind == unitSkeleton
 }
 
-// types reports whether the unit is one of types, to which nothing here refers.
+// types reports whether this is a type unit. This package ignores references to those.
 func (h *header) types() bool {
 	return h.kind == unitType || h.kind == unitSplitType
 }
 
-// maxUnitHeader is the size of the longest header.
+// maxUnitHeader is the maximum size of a header.
 const maxUnitHeader = 12 + 2 + 1 + 1 + 8 + 8 + 8
 
-// readHeader reads the header of the unit at off, and the offset of the next
-// one, 0 if that is unknown. A header without a version is padding.
+// readHeader reads the header of the unit at off, and the offset of the next one, or 0 if
+// that is unknown. A header without a version is padding.
 func (f *file) readHeader(off uint64) (h header, next uint64, err error) {
 	b, err := f.info.window(off, maxUnitHeader)
 	if err != nil {
@@ -124,11 +123,10 @@ func (f *file) readHeader(off uint64) (h header, next uint64, err error) {
 	return h, next, nil
 }
 
-// dwoIDSize is the size of the identifier that ends the header of skeletons and
-// split units.
+// dwoIDSize is the size of the ID at the end of the headers of skeleton and split units.
 const dwoIDSize = 8
 
-// readDwoID reads that identifier. In version 4 it is an attribute.
+// readDwoID reads the unit's DWO ID. In version 4 it is an attribute.
 func (u *unit) readDwoID() (err error) {
 	if u.kind == unitSkeleton || u.kind == unitSplitCompile {
 		u.root.dwoID, err = u.file.info.word(u.first-dwoIDSize, dwoIDSize)
@@ -136,7 +134,7 @@ func (u *unit) readDwoID() (err error) {
 	return err
 }
 
-// load reads all bytes of the unit into b, growing it if it must.
+// load reads all bytes of the unit into b, growing it if necessary.
 func (u *unit) load(b []byte) ([]byte, error) {
 	size := u.end - u.off
 	if size > maxUnit {
@@ -154,7 +152,7 @@ func (u *unit) readRoot() error {
 	return u.readRootOf(nil)
 }
 
-// readRootOf reads the root entry once: from b if the unit's bytes are at hand.
+// readRootOf reads the root entry once, from b if it is not nil.
 func (u *unit) readRootOf(b *body) error {
 	u.rootOnce.Do(func() {
 		u.root.addrFile = u.file
@@ -198,8 +196,7 @@ func (u *unit) parseRoot(b *body) error {
 	return u.file.info.errorf(u.first, "entry with an unknown abbreviation")
 }
 
-// rootAttrs reads the attributes of the root; it returns false if its
-// abbreviation is unknown.
+// rootAttrs reads the attributes of the root. ok is false if its abbreviation is unknown.
 func (u *unit) rootAttrs(t *abbrevs, r *dwarfdata.Reader) (attrs []rootAttr, ok bool) {
 	code := r.ULEB()
 	a := t.get(code)
@@ -217,7 +214,7 @@ type rootAttr struct {
 	value
 }
 
-// setRoot interprets the attributes: bases first, since the others need them.
+// setRoot interprets the attributes, bases first because the others depend on them.
 func (u *unit) setRoot(attrs []rootAttr) error {
 	for _, at := range attrs {
 		u.setBase(at)
@@ -244,13 +241,13 @@ func (u *unit) setRoot(attrs []rootAttr) error {
 	return probs.err()
 }
 
-// defaultBases sets the bases of units that name none. In version 5 the base
-// is behind a contribution's header, in a .dwo file of the only contribution.
+// defaultBases sets the bases that a unit does not specify. In version 5 a base is after
+// the header of a contribution, the only one in a .dwo file.
 func (u *unit) defaultBases() {
 	if u.version < 5 {
 		return
 	}
-	header := uint64(8) // length, version, two more
+	header := uint64(8) // length, version, two more fields
 	if u.offsetSize == 8 {
 		header = 16
 	}
@@ -274,8 +271,7 @@ func (u *unit) setBase(at rootAttr) {
 	}
 }
 
-// highPC returns the end of a range: DW_AT_high_pc is an address, or the
-// distance from low.
+// highPC returns the end of a range. DW_AT_high_pc is an address, or an offset from low.
 func (u *unit) highPC(low uint64, v value) (uint64, error) {
 	if v.isConstant() {
 		return low + v.u, nil

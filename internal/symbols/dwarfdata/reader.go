@@ -1,5 +1,5 @@
-// Package dwarfdata reads the encodings that DWARF and call frame information are made of
-// (DWARF 5, 7.4 to 7.6), from bytes that may be anything.
+// Package dwarfdata reads the encodings used by DWARF and call frame information (DWARF
+// 5, 7.4 to 7.6) from untrusted bytes.
 package dwarfdata
 
 import (
@@ -7,20 +7,20 @@ import (
 	"encoding/binary"
 )
 
-// Reader reads little-endian data. Reading past its end makes it bad and returns
-// zeros from then on, so that a sequence of reads needs one check at its end.
+// Reader reads little-endian data. Reading past the end sets Bad and returns zeros from
+// then on, so a sequence of reads needs only one check at its end.
 type Reader struct {
-	// Data is what is read, from Pos on.
+	// Data is the input. Pos is the offset of the next read.
 	Data []byte
 	Pos  int
-	// Bad says that something was read past the end, or was what it cannot be.
+	// Bad reports whether a read exceeded the input, or a value was invalid.
 	Bad bool
 }
 
-// Left returns how many bytes are left.
+// Left returns the number of remaining bytes.
 func (r *Reader) Left() int { return len(r.Data) - r.Pos }
 
-// Fail makes the rest bad.
+// Fail sets Bad and skips the rest.
 func (r *Reader) Fail() {
 	r.Bad = true
 	r.Pos = len(r.Data)
@@ -37,7 +37,7 @@ func (r *Reader) Take(n uint64) []byte {
 	return b
 }
 
-// Skip passes the next n bytes over.
+// Skip skips the next n bytes.
 func (r *Reader) Skip(n uint64) { r.Take(n) }
 
 // U8 reads a byte.
@@ -51,7 +51,7 @@ func (r *Reader) U8() uint8 {
 	return v
 }
 
-// U16 reads a number of 2 bytes.
+// U16 reads a 2-byte number.
 func (r *Reader) U16() uint16 {
 	if b := r.Take(2); b != nil {
 		return binary.LittleEndian.Uint16(b)
@@ -59,7 +59,7 @@ func (r *Reader) U16() uint16 {
 	return 0
 }
 
-// U24 reads a number of 3 bytes.
+// U24 reads a 3-byte number.
 func (r *Reader) U24() uint32 {
 	if b := r.Take(3); b != nil {
 		return uint32(b[0]) | uint32(b[1])<<8 | uint32(b[2])<<16
@@ -67,7 +67,7 @@ func (r *Reader) U24() uint32 {
 	return 0
 }
 
-// U32 reads a number of 4 bytes.
+// U32 reads a 4-byte number.
 func (r *Reader) U32() uint32 {
 	if b := r.Take(4); b != nil {
 		return binary.LittleEndian.Uint32(b)
@@ -75,7 +75,7 @@ func (r *Reader) U32() uint32 {
 	return 0
 }
 
-// U64 reads a number of 8 bytes.
+// U64 reads an 8-byte number.
 func (r *Reader) U64() uint64 {
 	if b := r.Take(8); b != nil {
 		return binary.LittleEndian.Uint64(b)
@@ -99,7 +99,7 @@ func (r *Reader) Word(size uint8) uint64 {
 	return 0
 }
 
-// ULEB reads an unsigned LEB128 number; bits beyond the 64th are dropped.
+// ULEB reads an unsigned LEB128 number and drops bits beyond the 64th.
 func (r *Reader) ULEB() uint64 {
 	if r.Pos < len(r.Data) && r.Data[r.Pos] < 0x80 {
 		r.Pos++
@@ -118,7 +118,7 @@ func (r *Reader) ULEB() uint64 {
 	return 0
 }
 
-// SLEB reads a signed LEB128 number; bits beyond the 64th are dropped.
+// SLEB reads a signed LEB128 number and drops bits beyond the 64th.
 func (r *Reader) SLEB() int64 {
 	var v int64
 	for shift := uint(0); r.Pos < len(r.Data); {
@@ -137,7 +137,7 @@ func (r *Reader) SLEB() int64 {
 	return 0
 }
 
-// CString reads up to a zero byte and returns what precedes it.
+// CString reads a string up to a zero byte and returns it without the zero.
 func (r *Reader) CString() []byte {
 	n := bytes.IndexByte(r.Data[r.Pos:], 0)
 	if n < 0 {
@@ -149,8 +149,7 @@ func (r *Reader) CString() []byte {
 	return s
 }
 
-// UnitLength reads an initial length (7.4) and the size of offsets that it
-// implies.
+// UnitLength reads an initial length (7.4) and the implied size of offsets.
 func (r *Reader) UnitLength() (length uint64, offsetSize uint8) {
 	length = uint64(r.U32())
 	switch {

@@ -13,53 +13,50 @@ import (
 )
 
 const (
-	// oldCompressedPrefix begins the names of sections that binutils
-	// compressed before the gABI had SHF_COMPRESSED.
+	// oldCompressedPrefix is the prefix of sections compressed by binutils before the
+	// gABI defined SHF_COMPRESSED.
 	oldCompressedPrefix = ".zdebug_"
 
-	// maxDecompressed bounds a section that is decompressed, in bytes. The
-	// largest of browsers and databases have a few GiB.
+	// maxDecompressed bounds a decompressed section, in bytes. The largest browsers and
+	// databases have a few GiB.
 	maxDecompressed = 8 << 30
-	// maxRatio bounds how much larger than its compressed form a section of
-	// more than maxInMemory may claim to be: zlib cannot do better than
-	// 1032, and what compilers write shrinks to a fifth.
+	// maxRatio bounds the compression ratio of a section larger than maxInMemory. zlib
+	// cannot exceed 1032, and compiler output shrinks to about a fifth.
 	maxRatio = 1100
-	// maxInMemory is the size in bytes up to which decompressed data stays
-	// in memory.
+	// maxInMemory is the maximum size of decompressed data in memory, in bytes. Larger
+	// data goes to a file.
 	maxInMemory = 1 << 20
-	// maxWindow bounds the memory of the zstd decoder, in bytes. The level
-	// that compilers and linkers use needs 2 MiB, the highest usual one 8.
+	// maxWindow bounds the memory of the zstd decoder, in bytes. The level used by
+	// compilers and linkers needs 2 MiB, the highest usual level 8.
 	maxWindow = 32 << 20
 )
 
-// ErrNoContents is wrapped by the error of [Section.Open] for a section that
-// occupies memory, but no bytes of this file: .bss, and code and data in a
-// separate debug file.
+// ErrNoContents is wrapped by the error of [Section.Open] for a section that occupies
+// memory but no bytes of this file: .bss, and code and data in a separate debug file.
 var ErrNoContents = errors.New("section has no contents in this file")
 
 // Open returns the section's contents for random access, and their size.
 //
-// A section that is compressed (SHF_COMPRESSED with zlib or zstd, or the old
-// .zdebug_ form) is decompressed whole when it is first opened, since neither
-// format allows to start in the middle. Up to 1 MiB of it stays in memory; more
-// goes into a temporary file without a name below $TMPDIR or else /var/tmp, so
-// that the memory a section costs does not grow with it. [File.Close] gives
-// both back. A section that claims to be larger than 8 GiB, or than its
-// compressed form can sensibly hold, is an error. So is one that would have the
-// temporary files of the process, together, take more than half of what is free
-// there without them, or more than 16 GiB; and the end of the file's context
-// ([File.SetContext]) while it is decompressed.
+// The first call decompresses a compressed section (SHF_COMPRESSED with zlib or zstd, or
+// the old .zdebug_ form) completely, since neither format supports random access. Up to 1
+// MiB stays in memory. Larger contents go to an unnamed temporary file in $TMPDIR, or
+// else in /var/tmp, so that memory does not grow with the size of the section.
+// [File.Close] releases both.
+//
+// It is an error if a section is larger than 8 GiB, or larger than its compressed form
+// can reasonably hold; if the temporary files of the process would together take more
+// than half of the disk space that is free without them, or more than 16 GiB; and if the
+// file's context ([File.SetContext]) is done during decompression.
 func (s *Section) Open() (*io.SectionReader, error) {
 	data, err := s.open()
 	if err != nil {
 		return nil, err
 	}
-	return io.NewSectionReader(data, 0, data.Size()), nil // with a position of its own
+	return io.NewSectionReader(data, 0, data.Size()), nil // with its own position
 }
 
-// Lazy returns the section's contents as [Section.Open] does, but decompresses
-// them only when some of them are read. What is wrong with compressed data then
-// shows in reading.
+// Lazy is like [Section.Open] but decompresses the contents when they are first read.
+// Errors in compressed data then occur on reading.
 func (s *Section) Lazy() (*Lazy, error) {
 	stored, err := s.stored()
 	if err != nil {
@@ -68,14 +65,14 @@ func (s *Section) Lazy() (*Lazy, error) {
 	return &Lazy{s, int64(stored.size)}, nil
 }
 
-// Lazy is the contents of a section, decompressed when first read. Several
-// goroutines may read it.
+// Lazy is the contents of a section, decompressed on first use. It is safe for concurrent
+// use.
 type Lazy struct {
 	s    *Section
 	size int64
 }
 
-// Size returns the number of bytes in the section, decompressed.
+// Size returns the decompressed size of the section, in bytes.
 func (l *Lazy) Size() int64 { return l.size }
 
 // ReadAt implements [io.ReaderAt]. Its errors include those of [Section.Open].
@@ -87,17 +84,17 @@ func (l *Lazy) ReadAt(b []byte, off int64) (int, error) {
 	return data.ReadAt(b, off)
 }
 
-// stored is how a file holds a section's contents.
+// stored describes how the file stores a section's contents.
 type stored struct {
-	data *io.SectionReader // what is left to read of it are the contents
+	data *io.SectionReader // the rest of it is the contents
 	by   elf.CompressionType
-	size uint64 // of the contents, as the file claims
+	size uint64 // size of the contents according to the file
 }
 
-// plain is the type of what is not compressed.
+// plain is the type of uncompressed data.
 const plain elf.CompressionType = 0
 
-// openOnce opens the section, and decompresses it if it is compressed.
+// openOnce opens the section, decompressing it if necessary.
 func (s *Section) openOnce() (*io.SectionReader, error) {
 	stored, err := s.stored()
 	if err != nil {
@@ -121,8 +118,8 @@ func (s *Section) openOnce() (*io.SectionReader, error) {
 	return stored.data, nil
 }
 
-// stored finds how the file holds the section's contents. The size of those is
-// one that they can have.
+// stored finds out how the file stores the section's contents, and checks that their size
+// is plausible.
 func (s *Section) stored() (stored, error) {
 	if s.Type == elf.SHT_NOBITS {
 		return stored{}, fmt.Errorf("%s: %s: %w", s.file.name, s.Name, ErrNoContents)
@@ -147,8 +144,7 @@ func (s *Section) stored() (stored, error) {
 	return c, nil
 }
 
-// readHeader reads the gABI's compression header (Elf64_Chdr), which stands
-// before the data.
+// readHeader reads the gABI's compression header (Elf64_Chdr), which precedes the data.
 func (s *Section) readHeader(c *stored) error {
 	header := make([]byte, s.file.pick(12, 24))
 	if _, err := io.ReadFull(c.data, header); err != nil {
@@ -162,9 +158,8 @@ func (s *Section) readHeader(c *stored) error {
 	return nil
 }
 
-// readOldHeader reads the form before the gABI's: "ZLIB" and the size in eight
-// bytes, big-endian, stand before the data. A section without them is not
-// compressed.
+// readOldHeader reads the header of the older format: "ZLIB" and the size in eight bytes,
+// big-endian, before the data. Without it the section is not compressed.
 func (s *Section) readOldHeader(c *stored) error {
 	var header [12]byte
 	if n, _ := c.data.ReadAt(header[:], 0); n < len(header) || string(header[:4]) != "ZLIB" {
@@ -175,7 +170,8 @@ func (s *Section) readOldHeader(c *stored) error {
 	return err
 }
 
-// spool stores what r decompresses, which must be from least to most bytes.
+// spool stores the decompressed data of r, which must have at least least and at most
+// most bytes.
 func (s *Section) spool(r io.Reader, least, most uint64) (*io.SectionReader, error) {
 	data, err := s.file.spool(r, least, most)
 	switch {

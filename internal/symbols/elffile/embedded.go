@@ -1,14 +1,12 @@
 package elffile
 
-// maxEmbedded bounds an embedded symbol table, in bytes; that of a browser has
-// some 30 MiB.
+// maxEmbedded bounds an embedded symbol table, in bytes. A browser's has about 30 MiB.
 const maxEmbedded = 256 << 20
 
-// Embedded returns the ELF file in .gnu_debugdata, nil if there is none. Fedora
-// and its kin leave there, compressed by xz, the function symbols that strip
-// takes and that .dynsym does not have ("MiniDebugInfo" in GDB's manual). It is
-// decompressed at the first call, as [Section.Open] does with sections, and
-// lives until f is closed.
+// Embedded returns the ELF file in .gnu_debugdata, or nil if there is none. Fedora and
+// related distributions store there the function symbols that strip removes and .dynsym
+// lacks, compressed with xz ("MiniDebugInfo" in GDB's manual). The first call
+// decompresses it, as [Section.Open] does with sections. It is valid until f is closed.
 func (f *File) Embedded() (*File, error) { return f.embedded() }
 
 func (f *File) openEmbedded() (*File, error) {

@@ -2,8 +2,8 @@ package elffile
 
 import "encoding/binary"
 
-// fields reads the fields of a structure that exists in both classes. Each
-// method takes the field's offset in the 32-bit and in the 64-bit structure.
+// fields reads the fields of a structure that exists in both ELF classes. Each method
+// takes the field's offset in the 32-bit and in the 64-bit structure.
 type fields struct {
 	b    []byte
 	is64 bool
@@ -26,7 +26,7 @@ func (f fields) uint32(class32, class64 int) uint32 {
 	return binary.LittleEndian.Uint32(f.at(class32, class64))
 }
 
-// word reads a field as wide as an address.
+// word reads an address-sized field.
 func (f fields) word(class32, class64 int) uint64 {
 	if f.is64 {
 		return binary.LittleEndian.Uint64(f.b[class64:])

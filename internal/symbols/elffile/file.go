@@ -1,13 +1,11 @@
-// Package elffile reads ELF files as they come from strangers: everything a
-// header asks for is checked against the file before it is read or allocated,
-// and what a file claims in error is reported as a [FormatError] that names
-// the file and the offset.
+// Package elffile reads untrusted ELF files. It checks every size in a header against the
+// file before it reads or allocates anything, and reports malformed files as a
+// [FormatError] with the file's name and the offset.
 //
-// The format is that of the System V gABI with the extensions of GNU and LLVM
-// for notes, debug links and compressed sections. Both classes are read,
-// little-endian only, since no other code runs on the machines that fulgur
-// supports. Relocatable files (ET_REL) can be opened, but nothing in them is
-// relocated.
+// The format is the System V gABI with the extensions of GNU and LLVM for notes, debug
+// links and compressed sections. The package reads both classes, but only little-endian
+// files, because the machines that fulgur supports run no other code. Relocatable files
+// (ET_REL) can be opened, but are not relocated.
 package elffile
 
 import (
@@ -23,25 +21,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Limits on what the headers of a file may ask for. Real files stay far
-// below.
+// Limits on the sizes in headers. Real files stay far below.
 const (
 	maxSegments    = 1 << 12
 	maxSections    = 1 << 16
 	maxSectionName = 256
 )
 
-// File is an ELF file: an executable, a shared library, a separate debug file,
-// a vdso. It keeps the segments and, once asked for one, the section headers;
-// contents are read when asked for, so that its reader must stay open for as
-// long as the File is used. Its methods may be called from several goroutines.
+// File is an ELF file: an executable, a shared library, a separate debug file or a vDSO.
+// It keeps the segments and, once requested, the section headers in memory. It reads
+// contents on demand, so its reader must stay open while the File is in use. Its methods
+// are safe for concurrent use.
 type File struct {
 	r    io.ReaderAt
 	size int64
-	// stored is how many bytes of the file are on disk.
+	// stored is the number of bytes of the file on disk.
 	stored int64
 	name   string
-	owned  io.Closer // closed with the File, nil if it is another's
+	owned  io.Closer // closed with the File; nil if the caller owns it
 
 	is64     bool
 	typ      elf.Type
@@ -53,22 +50,22 @@ type File struct {
 	buildID  func() string
 	embedded func() (*File, error)
 
-	limit  uint64  // of a decompressed section, in bytes
-	budget *budget // of all temporary files
+	limit  uint64  // maximum size of a decompressed section, in bytes
+	budget *budget // shared by all temporary files
 
 	mu        sync.Mutex
 	ctx       context.Context
-	temporary []io.Closer // what holds decompressed sections
+	temporary []io.Closer // holds decompressed sections
 	closed    bool
 }
 
-// FormatError reports bytes that a file's format does not allow.
+// FormatError reports bytes that violate a file's format.
 type FormatError struct {
-	// File is the name of the file as given by the caller.
+	// File is the file's name as given by the caller.
 	File string
-	// Offset is where in the file the faulty structure begins, in bytes.
+	// Offset is the start of the malformed structure in the file, in bytes.
 	Offset int64
-	// Problem says what is wrong there.
+	// Problem describes the error.
 	Problem string
 }
 
@@ -79,7 +76,7 @@ func (e *FormatError) Error() string {
 
 // Open opens the ELF file at path. [File.Close] closes it.
 func Open(path string) (*File, error) {
-	// Opening a pipe must not wait for its writer.
+	// O_NONBLOCK: do not wait for the writer of a pipe.
 	file, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
@@ -95,8 +92,8 @@ type Opened interface {
 	Stat() (os.FileInfo, error)
 }
 
-// FromFile reads the headers of an open file. [File.Close] closes it, and if it
-// is no ELF file it is closed at once.
+// FromFile reads the headers of an open file, and takes ownership: [File.Close] closes
+// it. If it is not an ELF file, FromFile closes it.
 func FromFile(file Opened) (*File, error) {
 	info, err := file.Stat()
 	if err == nil && !info.Mode().IsRegular() {
@@ -117,8 +114,8 @@ func FromFile(file Opened) (*File, error) {
 	return f, nil
 }
 
-// New reads the headers of the ELF file r, which is size bytes long; name is
-// used in errors.
+// New reads the headers of the ELF file r, which is size bytes long. name is used in
+// errors.
 func New(r io.ReaderAt, size int64, name string) (*File, error) {
 	f := &File{r: r, size: size, stored: size, name: name, limit: maxDecompressed, budget: &temporaryBudget, ctx: context.Background()}
 	f.buildID = sync.OnceValue(f.findBuildID)
@@ -159,9 +156,9 @@ func New(r io.ReaderAt, size int64, name string) (*File, error) {
 	return f, nil
 }
 
-// Close releases the temporary files that hold decompressed sections, and the
-// file itself if [Open] or [FromFile] made f. Readers of its sections fail afterwards. A
-// File made by [New] whose compressed sections were not opened needs no Close.
+// Close releases the temporary files of decompressed sections, and closes the file itself
+// if f was made by [Open] or [FromFile]. Readers of sections fail afterwards. A File made
+// by [New] needs no Close unless compressed sections were opened.
 func (f *File) Close() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -178,8 +175,8 @@ func (f *File) Close() error {
 	return errors.Join(errs...)
 }
 
-// SetContext has the end of ctx end the decompression of sections, which may take
-// minutes: an error that wraps its cause is then all that there is of a section.
+// SetContext makes the decompression of sections, which may take minutes, stop when ctx
+// is done. Opening a section then fails with an error that wraps the context's cause.
 func (f *File) SetContext(ctx context.Context) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -192,39 +189,39 @@ func (f *File) context() context.Context {
 	return f.ctx
 }
 
-// Name returns the file's name as given to [New] or [Open].
+// Name returns the file name given to [New] or [Open].
 func (f *File) Name() string { return f.name }
 
 // Size returns the file's length in bytes.
 func (f *File) Size() int64 { return f.size }
 
-// Stored returns how many bytes the file occupies where it is kept: fewer than
-// [File.Size] if it is sparse, or if its file system compresses or inlines it.
+// Stored returns the number of bytes that the file occupies on disk. It is less than
+// [File.Size] if the file is sparse, or compressed or inlined by its file system.
 func (f *File) Stored() int64 { return f.stored }
 
 // Reader returns a reader of the whole file.
 func (f *File) Reader() *io.SectionReader { return io.NewSectionReader(f.r, 0, f.size) }
 
-// Type returns whether the file is an executable, a shared object (which
-// position-independent executables are too), or something else.
+// Type returns the type of the file: an executable, a shared object (including
+// position-independent executables), or another type.
 func (f *File) Type() elf.Type { return f.typ }
 
-// Machine returns the architecture that the file's code is for.
+// Machine returns the architecture of the file's code.
 func (f *File) Machine() elf.Machine { return f.machine }
 
-// Entry returns the link-time virtual address at which the program begins.
+// Entry returns the link-time virtual address of the entry point.
 func (f *File) Entry() uint64 { return f.entry }
 
-// WordSize returns the width of an address, in bytes: 4 or 8.
+// WordSize returns the size of an address, in bytes: 4 or 8.
 func (f *File) WordSize() int { return f.pick(4, 8) }
 
-// Word returns the little-endian address at the start of b, which is at least
-// [File.WordSize] bytes long.
+// Word returns the little-endian address at the start of b, which must have at least
+// [File.WordSize] bytes.
 func (f *File) Word(b []byte) uint64 { return fields{b, f.is64}.word(0, 0) }
 
-// Bytes returns n bytes from offset off. Nothing is allocated for what lies
-// outside of the file, whatever a header asks for; the caller bounds n by what
-// the structure can sensibly need. what names the structure in errors.
+// Bytes returns n bytes at offset off. It allocates nothing for a range outside the file;
+// the caller must bound n by the maximum size of the structure. what names the structure
+// in errors.
 func (f *File) Bytes(off int64, n uint64, what string) ([]byte, error) {
 	if err := f.check(off, n, what); err != nil {
 		return nil, err
@@ -244,7 +241,7 @@ func (f *File) ReadFull(buf []byte, off int64, what string) error {
 	return nil
 }
 
-// check returns an error unless n bytes at off lie within the file.
+// check returns an error unless the n bytes at off are within the file.
 func (f *File) check(off int64, n uint64, what string) error {
 	if off < 0 || off > f.size || n > uint64(f.size-off) {
 		return f.Errorf(off, "%s lies outside of the file", what)
@@ -252,13 +249,12 @@ func (f *File) check(off int64, n uint64, what string) error {
 	return nil
 }
 
-// Errorf returns a [FormatError] about what stands at offset off.
+// Errorf returns a [FormatError] for offset off.
 func (f *File) Errorf(off int64, format string, args ...any) error {
 	return &FormatError{File: f.name, Offset: off, Problem: fmt.Sprintf(format, args...)}
 }
 
-// pick returns the one of two sizes or offsets that belongs to the class of
-// the file.
+// pick returns the size or offset for the class of the file.
 func (f *File) pick(class32, class64 int) int {
 	if f.is64 {
 		return class64

@@ -5,8 +5,8 @@ import (
 	"io"
 )
 
-// Interruptible returns a reader of r that fails with the cause of the end of ctx
-// from then on, for reading what is large.
+// Interruptible returns a reader of r that fails with the context's cause once ctx is
+// done. Use it to read large files.
 func Interruptible(ctx context.Context, r io.Reader) io.Reader {
 	return interruptible{func() error { return context.Cause(ctx) }, r}
 }

@@ -6,20 +6,19 @@ import (
 	"encoding/hex"
 )
 
-// maxPath bounds the paths that links to other files hold, in bytes.
+// maxPath bounds the paths in links to other files, in bytes.
 const maxPath = 4096
 
-// DebugLink names the separate file with a binary's debug info.
+// DebugLink refers to the separate file with a binary's debug info.
 type DebugLink struct {
 	// Name is a file name without a directory.
 	Name string
-	// CRC is the CRC-32 (IEEE) of that file.
+	// CRC is the file's CRC-32 (IEEE).
 	CRC uint32
 }
 
-// DebugLink returns the contents of .gnu_debuglink: a name, padded to four
-// bytes, and a checksum (GDB's manual, "Separate Debug Files"). It is nil if
-// there is none.
+// DebugLink returns the contents of .gnu_debuglink: a name, padded to four bytes, and a
+// checksum (GDB's manual, "Separate Debug Files"). It returns nil if there is none.
 func (f *File) DebugLink() (*DebugLink, error) {
 	s := f.Section(".gnu_debuglink")
 	if s == nil {
@@ -37,19 +36,17 @@ func (f *File) DebugLink() (*DebugLink, error) {
 	return &DebugLink{Name: string(name), CRC: binary.LittleEndian.Uint32(b[crc:])}, nil
 }
 
-// AltLink names the file that dwz moved debug info to which several files
-// share.
+// AltLink refers to the file to which dwz moved debug info shared by several files.
 type AltLink struct {
-	// Path is absolute, or relative to the directory of the file that has
-	// the link.
+	// Path is absolute, or relative to the directory of the file with the link.
 	Path string
-	// ID is what [File.AltID] returns of the file at Path.
+	// ID is the [File.AltID] of the file at Path.
 	ID string
 }
 
-// AltLink returns where the debug info is that the file shares with others: the
-// contents of .gnu_debugaltlink, a path and a build ID (dwz(1)), or those of
-// .debug_sup (DWARF 5, 7.3.6). It is nil if there is neither.
+// AltLink returns the link to shared debug info: the contents of .gnu_debugaltlink, a
+// path and a build ID (dwz(1)), or of .debug_sup (DWARF 5, 7.3.6). It returns nil if
+// there is neither.
 func (f *File) AltLink() (*AltLink, error) {
 	if s := f.Section(".gnu_debugaltlink"); s != nil {
 		b, err := s.bytes(maxPath + 1 + maxBuildID)
@@ -69,9 +66,8 @@ func (f *File) AltLink() (*AltLink, error) {
 	return &AltLink{Path: path, ID: id}, nil
 }
 
-// AltID returns the ID by which an [AltLink] names this file, in lower-case
-// hex: the checksum in its .debug_sup if it is a file of shared debug info that
-// has one, or else its build ID.
+// AltID returns the ID used for this file in an [AltLink], in lowercase hex: the checksum
+// in .debug_sup if the file has shared debug info and a checksum, otherwise its build ID.
 func (f *File) AltID() string {
 	if _, id, shared, err := f.debugSup(); err == nil && shared {
 		return id
@@ -79,9 +75,9 @@ func (f *File) AltID() string {
 	return f.BuildID()
 }
 
-// debugSup reads .debug_sup: a version, whether this file is the one that
-// others share, the path of that, and the length and bytes of its checksum. id
-// is empty if there is none.
+// debugSup reads .debug_sup: a version, whether this file is the shared one, the shared
+// file's path, and the length and bytes of its checksum. id is empty if there is no
+// checksum.
 func (f *File) debugSup() (path, id string, shared bool, err error) {
 	const version = 5
 	s := f.Section(".debug_sup")
@@ -104,9 +100,8 @@ func (f *File) debugSup() (path, id string, shared bool, err error) {
 	return string(name), hex.EncodeToString(rest[n:][:size]), shared, nil
 }
 
-// bytes returns the contents of a section that has at most limit bytes, or its
-// first limit bytes. One that has more decompressed is an error: what links to
-// other files is small, and all of it would have to be decompressed.
+// bytes returns the contents of a section, up to limit bytes. A larger compressed section
+// is an error: links are small, and it would have to be decompressed completely.
 func (s *Section) bytes(limit int64) ([]byte, error) {
 	stored, err := s.stored()
 	if err != nil {

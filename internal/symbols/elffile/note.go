@@ -6,19 +6,18 @@ import (
 	"encoding/hex"
 )
 
-// Limits on notes: core files have long ones, code does not.
+// Limits on notes. Core files have long notes; files with code do not.
 const (
 	maxNotes   = 64 << 10
 	maxBuildID = 64
 )
 
-// BuildID returns the GNU build ID in lower-case hex, or "" if the file has
-// none that can be read.
+// BuildID returns the GNU build ID in lowercase hex, or "" if the file has none that is
+// readable.
 func (f *File) BuildID() string { return f.buildID() }
 
-// findBuildID looks for the build ID in the note segments, which every mapped
-// file has, then in the note sections, which are all that a separate debug
-// file has.
+// findBuildID looks for the build ID in the note segments, which every mapped file has,
+// then in the note sections, which are all that a separate debug file has.
 func (f *File) findBuildID() string {
 	for _, s := range f.segments {
 		if s.Type == elf.PT_NOTE {
@@ -41,8 +40,8 @@ func (f *File) findBuildID() string {
 	return ""
 }
 
-// noteBuildID reads the build ID among size bytes of notes at off. A file
-// without a readable one is still worth its symbols, hence no error.
+// noteBuildID looks for the build ID in size bytes of notes at off. It returns no error,
+// because symbols are useful without a build ID.
 func (f *File) noteBuildID(off, size, align uint64) string {
 	if size > maxNotes {
 		return ""
@@ -54,10 +53,9 @@ func (f *File) noteBuildID(off, size, align uint64) string {
 	return NoteBuildID(notes, align)
 }
 
-// NoteBuildID returns the GNU build ID among ELF notes in lower-case hex, or
-// "" if there is none. The parts of each note are aligned to align bytes, 4
-// unless it is 8. Beside the notes of files it reads those that the kernel
-// shows of itself and its modules below /sys.
+// NoteBuildID returns the GNU build ID in a sequence of ELF notes in lowercase hex, or ""
+// if there is none. The parts of a note are aligned to align bytes: 8, or else 4. The
+// notes may come from a file, or from /sys for the kernel and its modules.
 func NoteBuildID(notes []byte, align uint64) string {
 	const headerSize, ntGNUBuildID = 12, 3
 	if align != 8 {

@@ -8,37 +8,36 @@ import (
 	"slices"
 )
 
-// Limits on what the stubs of a file may cost, in bytes: their code (half a
-// million functions) and their names.
+// Limits on the stubs of a file, in bytes: their code (half a million functions) and
+// their names.
 const (
 	maxPLT      = 8 << 20
 	maxPLTNames = 64 << 20
 )
 
-// PLTEntry is a stub of the procedure linkage table, by which a function of
-// another file is called.
+// PLTEntry is a stub of the procedure linkage table, which calls a function in another
+// file.
 type PLTEntry struct {
-	// Addr is the link-time virtual address, Size the number of bytes there.
+	// Addr is the link-time virtual address, and Size the number of bytes there.
 	Addr, Size uint64
-	// Name is the name of the function that the stub leads to, cut at 8 KiB.
-	// It is empty if a resolver chooses the function.
+	// Name is the name of the called function, truncated to 8 KiB. It is empty if a
+	// resolver chooses the function.
 	Name string
-	// Resolver is the link-time virtual address of the function that chooses
-	// the one to call (an IFUNC of this file), if Name is empty.
+	// Resolver is the link-time virtual address of the resolver (an IFUNC of this file),
+	// if Name is empty.
 	Resolver uint64
 }
 
-// IsPLT reports whether the section has stubs of the procedure linkage table.
+// IsPLT reports whether the section contains stubs of the procedure linkage table.
 func (s *Section) IsPLT() bool {
 	return s.Type == elf.SHT_PROGBITS && (s.Name == ".plt" || s.Name == ".plt.sec" || s.Name == ".plt.got" || s.Name == ".iplt")
 }
 
-// PLT returns the stubs of the procedure linkage table, sorted by address, of
-// files for x86-64 and arm64; of others none. The stubs' code tells which word
-// of the global offset table each jumps through, the relocations whose address
-// is put there: so it works with the layouts of all linkers, with lazy binding
-// and without, and with stubs for IBT and BTI. Stubs that belong to no
-// relocation are left out, as is the one that all lazy ones share.
+// PLT returns the stubs of the procedure linkage table sorted by address, for files of
+// x86-64 and arm64, and none for others. It decodes the stubs to find the slot of the
+// global offset table that each uses, and looks up the relocation of that slot. So it
+// works with the layouts of all linkers, with and without lazy binding, and with IBT and
+// BTI. It omits stubs without a relocation, such as the one that all lazy stubs share.
 func (f *File) PLT() ([]PLTEntry, error) {
 	var decode func(code []byte, addr uint64) []stub
 	switch f.machine {
@@ -71,12 +70,10 @@ func (f *File) PLT() ([]PLTEntry, error) {
 	return f.nameStubs(stubs)
 }
 
-// stub is a piece of code that jumps to the address in a slot of the global
-// offset table.
+// stub is code that jumps to the address in a slot of the global offset table.
 type stub struct{ addr, size, slot uint64 }
 
-// nameStubs finds the relocations of the slots of stubs, which are sorted by
-// slot.
+// nameStubs finds the relocations for the slots of stubs, which are sorted by slot.
 func (f *File) nameStubs(stubs []stub) ([]PLTEntry, error) {
 	var jumpSlot, globDat, irelative uint32
 	switch f.machine {
@@ -107,22 +104,22 @@ func (f *File) nameStubs(stubs []stub) ([]PLTEntry, error) {
 		return nil, err
 	}
 	slices.SortFunc(entries, func(a, b PLTEntry) int { return cmp.Compare(a.Addr, b.Addr) })
-	// More than one relocation of a slot is against the rules.
+	// A slot should not have more than one relocation.
 	return slices.CompactFunc(entries, func(a, b PLTEntry) bool { return a.Addr == b.Addr }), nil
 }
 
-// relocationNamer reads the names of the symbols that relocations refer to.
+// relocationNamer reads the names of the symbols of relocations.
 type relocationNamer struct {
 	f       *File
-	table   *Section // the relocations that symbols and names are for
+	table   *Section // the relocation table to which symbols and names belong
 	symbols *Section // nil if there are none
 	names   *StringTable
-	size    int   // of all names, in bytes
+	size    int   // total size of the names, in bytes
 	err     error // the first
 }
 
-// name returns the name of the symbol with the given number, as a relocation in
-// table has it, or "".
+// name returns the name of the symbol with the given index in the symbol table of the
+// relocation table, or "".
 func (n *relocationNamer) name(table *Section, symbol uint32) string {
 	if n.table != table {
 		n.table, n.symbols, n.names = table, nil, nil
@@ -148,9 +145,9 @@ func (n *relocationNamer) name(table *Section, symbol uint32) string {
 	return name
 }
 
-// decodeX86Stubs finds the stubs in x86-64 code that lies at addr. Each has a
-// jump through a slot relative to the program counter; a linker puts in front
-// of it an endbr64, a bnd prefix, or (mold) the load of an index.
+// decodeX86Stubs finds the stubs in x86-64 code at addr. Each has a jump through a slot
+// relative to the program counter. Linkers put before it an endbr64, a bnd prefix, or
+// (mold) the load of an index.
 func decodeX86Stubs(code []byte, addr uint64) []stub {
 	const maxSize, align = 16, 8
 	var stubs []stub
@@ -172,7 +169,7 @@ func decodeX86Stubs(code []byte, addr uint64) []stub {
 		}
 		back(0xf3, 0x0f, 0x1e, 0xfa) // endbr64
 		if start%align != 0 {
-			i += at + 1 // the bytes stand for something else
+			i += at + 1 // the bytes mean something else
 			continue
 		}
 		offset := int32(binary.LittleEndian.Uint32(code[jump+2:]))
@@ -182,9 +179,8 @@ func decodeX86Stubs(code []byte, addr uint64) []stub {
 	}
 }
 
-// decodeARM64Stubs finds the stubs in arm64 code that lies at addr. Each loads
-// x17 from a slot in the page that an adrp put into x16; a BTI landing pad may
-// stand in front.
+// decodeARM64Stubs finds the stubs in arm64 code at addr. Each loads x17 from a slot in
+// the page that an adrp puts into x16. A BTI landing pad may precede it.
 func decodeARM64Stubs(code []byte, addr uint64) []stub {
 	const (
 		maxSize    = 24
@@ -214,8 +210,8 @@ func decodeARM64Stubs(code []byte, addr uint64) []stub {
 	return endStubs(stubs, addr+uint64(len(code)), maxSize)
 }
 
-// endStubs sets the sizes of stubs, which are sorted by address: each reaches
-// to the next one, the last one to end, and none further than maxSize.
+// endStubs sets the sizes of stubs, which are sorted by address: each extends to the next
+// one, and the last one to end, but by at most maxSize.
 func endStubs(stubs []stub, end, maxSize uint64) []stub {
 	for i := range stubs {
 		next := end

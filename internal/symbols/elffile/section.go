@@ -12,26 +12,24 @@ type Section struct {
 	Name  string
 	Type  elf.SectionType
 	Flags elf.SectionFlag
-	// Addr is the link-time virtual address, 0 for what is not mapped.
+	// Addr is the link-time virtual address, or 0 if the section is not mapped.
 	Addr uint64
-	// Offset and Size are the section's bytes in the file, compressed ones
-	// if it is compressed. Of a section without contents (SHT_NOBITS), Size
-	// is that in memory.
+	// Offset and Size are the section's bytes in the file, compressed if the section is.
+	// For a section without contents (SHT_NOBITS), Size is the size in memory.
 	Offset, Size uint64
-	// Link and Info are the gABI's sh_link and sh_info, of a meaning that
-	// depends on Type.
+	// Link and Info are sh_link and sh_info of the gABI. Their meaning depends on Type.
 	Link, Info int
-	// Align is the alignment of Addr, EntSize the size of a table's entries.
+	// Align is the alignment of Addr, and EntSize the size of a table's entries.
 	Align, EntSize uint64
 
 	file *File
 	open func() (*io.SectionReader, error)
 }
 
-// Holds reports whether addr lies in the section in memory.
+// Holds reports whether the section in memory contains addr.
 func (s *Section) Holds(addr uint64) bool { return addr >= s.Addr && addr-s.Addr < s.Size }
 
-// sectionTable is where the section headers are, and what was read of them.
+// sectionTable is the location of the section headers, and those read so far.
 type sectionTable struct {
 	off                 int64
 	entsize, num, names int
@@ -41,17 +39,16 @@ type sectionTable struct {
 	err      error
 }
 
-// Sections returns the section headers in the file's order, none if the file
-// has none. The caller must not change them.
+// Sections returns the section headers in file order, or none if the file has none. The
+// caller must not modify them.
 func (f *File) Sections() ([]*Section, error) {
 	f.sections.once.Do(func() { f.sections.sections, f.sections.err = f.readSections() })
 	return f.sections.sections, f.sections.err
 }
 
-// Section returns the first section with the given name that has contents, or
-// nil if there is none, or if [File.Sections] fails. Debug sections are found
-// under their common names if they were compressed in the old way that renames
-// them: ".debug_info" also finds ".zdebug_info".
+// Section returns the first section with the given name that has contents. It returns nil
+// if there is none, or if [File.Sections] fails. Debug sections compressed in the older
+// format are found by their usual names: ".debug_info" also finds ".zdebug_info".
 func (f *File) Section(name string) *Section {
 	sections, err := f.Sections()
 	if err != nil {
@@ -94,17 +91,15 @@ func (f *File) readSections() ([]*Section, error) {
 	}
 	strs := f.stringsAt(sections[names])
 	for i, s := range sections {
-		// A section without a readable name is none that anybody asks
-		// for by name.
+		// A section with an unreadable name is never looked up by name.
 		name := strs.At(uint64(fields{table[i*t.entsize:], f.is64}.uint32(0, 0)))
 		s.Name = string(name[:min(len(name), maxSectionName)])
 	}
 	return sections, nil
 }
 
-// sectionNumbers returns how many sections there are and which has their
-// names. Numbers that do not fit the ELF header stand in the first section
-// header.
+// sectionNumbers returns the number of sections and the index of the one with their
+// names. Numbers that do not fit into the ELF header are in the first section header.
 func (f *File) sectionNumbers() (num, names int, err error) {
 	t := &f.sections
 	num, names = t.num, t.names

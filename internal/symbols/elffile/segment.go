@@ -2,22 +2,21 @@ package elffile
 
 import "debug/elf"
 
-// Segment is a program header: a part of the file and where it is mapped.
+// Segment is a program header, which maps a part of the file.
 type Segment struct {
 	Type  elf.ProgType
 	Flags elf.ProgFlag
-	// Offset and FileSize are the part of the file, in bytes. In a separate
-	// debug file they may lie outside of it.
+	// Offset and FileSize are the part of the file, in bytes. In a separate debug file
+	// they may be outside the file.
 	Offset, FileSize uint64
-	// Addr is the link-time virtual address, MemSize the size there: what
-	// exceeds FileSize is zero.
+	// Addr is the link-time virtual address, and MemSize the size in memory. Bytes beyond
+	// FileSize are zero.
 	Addr, MemSize uint64
-	// Align is what Addr and Offset are congruent to modulo.
+	// Align is the modulus under which Addr and Offset are congruent.
 	Align uint64
 }
 
-// Segments returns the program headers in the file's order. The caller must
-// not change them.
+// Segments returns the program headers in file order. The caller must not modify them.
 func (f *File) Segments() []Segment { return f.segments }
 
 func (f *File) readSegments(off int64, entsize, num int) ([]Segment, error) {
@@ -47,8 +46,8 @@ func (f *File) readSegments(off int64, entsize, num int) ([]Segment, error) {
 	return segments, nil
 }
 
-// Base returns the link-time virtual address of the lowest loaded segment, from
-// which symbol servers count addresses, or 0 if nothing is loaded.
+// Base returns the link-time virtual address of the lowest loaded segment, or 0 if
+// nothing is loaded. Symbol servers use addresses relative to it.
 func (f *File) Base() uint64 {
 	base, found := uint64(0), false
 	for _, s := range f.segments {
@@ -59,9 +58,8 @@ func (f *File) Base() uint64 {
 	return base
 }
 
-// Address returns the link-time virtual address of the byte at fileOffset, as
-// the executable segments place it. It reports false for an offset that no
-// executable segment holds.
+// Address returns the link-time virtual address of the byte at fileOffset, according to
+// the executable segments. ok is false if no executable segment contains the offset.
 func (f *File) Address(fileOffset uint64) (addr uint64, ok bool) {
 	for _, s := range f.segments {
 		if s.Type == elf.PT_LOAD && s.Flags&elf.PF_X != 0 && fileOffset >= s.Offset && fileOffset-s.Offset < s.FileSize {
@@ -71,8 +69,8 @@ func (f *File) Address(fileOffset uint64) (addr uint64, ok bool) {
 	return 0, false
 }
 
-// Offset returns where in the file the byte at a link-time virtual address is.
-// It reports false for an address that the file holds no bytes for.
+// Offset returns the file offset of the byte at a link-time virtual address. ok is false
+// if the file has no byte for it.
 func (f *File) Offset(addr uint64) (fileOffset uint64, ok bool) {
 	for _, s := range f.segments {
 		if s.Type == elf.PT_LOAD && addr >= s.Addr && addr-s.Addr < s.FileSize {

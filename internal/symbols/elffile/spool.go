@@ -7,11 +7,10 @@ import (
 	"os"
 )
 
-// spool stores what r yields until its end, which must be from least to most
-// bytes: in memory, or what is larger in a temporary file that lives until f is
-// closed.
+// spool stores all data of r, which must have at least least and at most most bytes: in
+// memory, or if it is larger in a temporary file that exists until f is closed.
 func (f *File) spool(r io.Reader, least, most uint64) (*io.SectionReader, error) {
-	// One byte more shows data that exceeds the limit.
+	// One extra byte detects data above the limit.
 	r = io.LimitReader(Interruptible(f.context(), r), int64(most)+1)
 	var head bytes.Buffer
 	n, err := head.ReadFrom(io.LimitReader(r, maxInMemory+1))
@@ -36,7 +35,7 @@ func (f *File) spool(r io.Reader, least, most uint64) (*io.SectionReader, error)
 		err = f.keep(t)
 	}
 	if err != nil {
-		_ = t.Close() // nobody will read it
+		_ = t.Close() // it will not be read
 		return nil, err
 	}
 	return io.NewSectionReader(t.file, 0, n), nil
@@ -52,7 +51,7 @@ func checkSize(n int64, least, most uint64) error {
 	return nil
 }
 
-// keep closes c with the file.
+// keep closes c when the file is closed.
 func (f *File) keep(c io.Closer) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -63,8 +62,7 @@ func (f *File) keep(c io.Closer) error {
 	return nil
 }
 
-// storeError is a failure to store decompressed data, which is no fault of the
-// data.
+// storeError is a failure to store decompressed data, rather than an error in the data.
 type storeError struct{ err error }
 
 func (e *storeError) Error() string { return e.err.Error() + " (TMPDIR chooses another place)" }

@@ -5,24 +5,24 @@ import (
 	"debug/elf"
 )
 
-// maxString bounds the names that are read, in bytes. Longer ones, which only
-// templates gone wild or hostile files have, are cut.
+// maxString bounds names, in bytes. Longer names, which occur only with excessive
+// templates and in crafted files, are truncated.
 const maxString = 8 << 10
 
-// StringTable reads names from a table of NUL-terminated strings by way of a
-// window: names that lie together, as those of neighbouring symbols do, cost
-// one read. It serves one goroutine. A name that cannot be read is nil, and the
-// first reason is kept: one bad name must not cost all others.
+// StringTable reads names from a table of NUL-terminated strings through a window, so
+// that adjacent names, such as those of neighboring symbols, cost one read. It is not
+// safe for concurrent use. A name that cannot be read is nil, and the first error is
+// kept: one bad name must not cost the others.
 type StringTable struct {
 	f         *File
-	off, size uint64 // of the table in the file
+	off, size uint64 // of the table, in the file
 	window    []byte
-	start     uint64 // of the window in the table
+	start     uint64 // of the window, in the table
 	err       error
 }
 
-// Strings returns the size bytes at file offset off as a string table; what
-// lies beyond the end of the file is left out.
+// Strings returns the string table of size bytes at file offset off. The part beyond the
+// end of the file is ignored.
 func (f *File) Strings(off, size uint64) *StringTable {
 	t := &StringTable{f: f, off: off}
 	if off < uint64(f.size) {
@@ -39,8 +39,8 @@ func (f *File) stringsAt(s *Section) *StringTable {
 	return f.Strings(s.Offset, s.Size)
 }
 
-// At returns the string at offset i of the table, cut at 8 KiB. It is valid
-// until the next call.
+// At returns the string at offset i of the table, truncated to 8 KiB. It is valid until
+// the next call.
 func (t *StringTable) At(i uint64) []byte {
 	if i >= t.size {
 		return t.fail(t.f.Errorf(int64(t.off), "name lies outside of its string table"))
@@ -64,8 +64,7 @@ func (t *StringTable) At(i uint64) []byte {
 	return t.window
 }
 
-// Err returns why the first unreadable name could not be read, or nil if all
-// could.
+// Err returns the error of the first unreadable name, or nil.
 func (t *StringTable) Err() error { return t.err }
 
 func (t *StringTable) fail(err error) []byte {

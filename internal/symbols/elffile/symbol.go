@@ -2,7 +2,7 @@ package elffile
 
 import "debug/elf"
 
-// tableChunk is how many entries of a table are read at once.
+// tableChunk is the number of table entries to read at once.
 const tableChunk = 2048
 
 // Symbol is an entry of a symbol table.
@@ -11,18 +11,17 @@ type Symbol struct {
 	Name    uint32
 	Binding elf.SymBind
 	Type    elf.SymType
-	// Visibility says who sees a symbol that is not local.
+	// Visibility is the visibility of a symbol that is not local.
 	Visibility elf.SymVis
-	// Section is the number of the section that holds the symbol, or one of
-	// the special ones, such as [elf.SHN_UNDEF].
+	// Section is the index of the symbol's section, or a special value such as
+	// [elf.SHN_UNDEF].
 	Section elf.SectionIndex
-	// Value is a link-time virtual address, Size the number of bytes there.
+	// Value is a link-time virtual address, and Size the number of bytes there.
 	Value, Size uint64
 }
 
 // EachSymbol calls yield with every entry of the symbol table s (SHT_SYMTAB or
-// SHT_DYNSYM) in order, until yield returns false. The table is streamed, not
-// kept.
+// SHT_DYNSYM) in order, until yield returns false. It streams the table.
 func (f *File) EachSymbol(s *Section, yield func(Symbol) bool) error {
 	return f.eachEntry(s, f.pick(elf.Sym32Size, elf.Sym64Size), "symbol table", func(b []byte) bool {
 		return yield(f.symbol(b))
@@ -65,19 +64,19 @@ func (f *File) symbolAt(s *Section, i uint64) (Symbol, error) {
 	return f.symbol(b), nil
 }
 
-// Rela is a relocation with an addend, of a 64-bit file.
+// Rela is a relocation with an addend in a 64-bit file.
 type Rela struct {
-	Offset uint64 // the link-time virtual address of what is relocated
-	Type   uint32 // of the file's machine
-	Symbol uint32 // in the linked symbol table
+	Offset uint64 // link-time virtual address to relocate
+	Type   uint32 // specific to the machine
+	Symbol uint32 // index in the linked symbol table
 	Addend int64
 }
 
-// EachRela calls yield with every relocation that the loader of a 64-bit file
-// applies, and the table (SHT_RELA) that it is in, in order, until yield returns
-// false. What the linker kept for tools (--emit-relocs) is left out. The tables
-// are streamed, not kept. Tables that overlap, so that they are larger than the
-// file together, are an error: reading them could take forever.
+// EachRela calls yield with every relocation that the loader applies to a 64-bit file,
+// and the table (SHT_RELA) that contains it, in order, until yield returns false. It
+// skips relocations that the linker kept for tools (--emit-relocs). It streams the
+// tables. Overlapping tables whose total size exceeds the file's are an error, because
+// reading them could take forever.
 func (f *File) EachRela(yield func(*Section, Rela) bool) error {
 	const entsize = 24
 	sections, err := f.Sections()
@@ -107,8 +106,8 @@ func (f *File) EachRela(yield func(*Section, Rela) bool) error {
 	return nil
 }
 
-// eachEntry calls yield with every whole entry of the table s in order, until
-// yield returns false.
+// eachEntry calls yield with every complete entry of the table s in order, until yield
+// returns false.
 func (f *File) eachEntry(s *Section, entsize int, what string, yield func([]byte) bool) error {
 	if s.Type == elf.SHT_NOBITS {
 		return nil

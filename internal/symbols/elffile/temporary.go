@@ -10,26 +10,26 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxTemporary bounds what all temporary files of the process hold together, in
-// bytes: as much as the debug info of the largest programs has, twice.
+// maxTemporary bounds the total size of the process's temporary files, in bytes: twice
+// the debug info of the largest programs.
 const maxTemporary = 16 << 30
 
-// temporaryBudget is what all files of the process share. A bound for each would
-// be none: whoever can have one file read can have a thousand read.
+// temporaryBudget is shared by all files of the process. A limit for each file would be
+// ineffective: anyone who can have one file read can have a thousand files read.
 var temporaryBudget = budget{most: maxTemporary, free: freeSpace}
 
-// budget bounds the bytes in temporary files: they hold at most a number of them,
-// and leave others at least half of what would be free without them.
+// budget bounds the bytes in temporary files, and leaves at least half of the disk space
+// that is free without them.
 type budget struct {
 	most uint64
-	// free returns how many bytes are free where a file is.
+	// free returns the free disk space at a file, in bytes.
 	free func(*os.File) (uint64, error)
 
 	mu   sync.Mutex
 	used uint64
 }
 
-// take takes n bytes for file, or none if that is too many.
+// take reserves n bytes for file, or fails if that is too many.
 func (b *budget) take(file *os.File, n uint64) error {
 	free, err := b.free(file)
 	if err != nil {
@@ -47,14 +47,15 @@ func (b *budget) take(file *os.File, n uint64) error {
 	return nil
 }
 
-// giveBack gives back n bytes that were taken.
+// giveBack releases n bytes.
 func (b *budget) giveBack(n uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.used -= n
 }
 
-// freeSpace returns how many bytes anybody may still write to file's file system.
+// freeSpace returns how many bytes unprivileged users can still write to the file's file
+// system.
 func freeSpace(file *os.File) (uint64, error) {
 	var st unix.Statfs_t
 	if err := unix.Fstatfs(int(file.Fd()), &st); err != nil {
@@ -63,8 +64,8 @@ func freeSpace(file *os.File) (uint64, error) {
 	return st.Bavail * uint64(st.Bsize), nil
 }
 
-// temporary is a file within a budget. Its errors are marked as a [storeError],
-// so that they can be told from those of decompressing.
+// temporary is a file within a budget. It wraps its errors in [storeError], to
+// distinguish them from decompression errors.
 type temporary struct {
 	file   *os.File
 	budget *budget
@@ -100,8 +101,8 @@ func (t *temporary) Close() error {
 	return err
 }
 
-// createTemporary creates a file that nobody can see and that disappears when
-// it is closed. /var/tmp is the place for large ones: /tmp is often memory.
+// createTemporary creates an unnamed file that vanishes when it is closed. It prefers
+// /var/tmp, since /tmp is often in memory.
 func createTemporary() (*os.File, error) {
 	dir := cmp.Or(os.Getenv("TMPDIR"), "/var/tmp")
 	if f, err := os.OpenFile(dir, os.O_RDWR|unix.O_TMPFILE, 0o600); err == nil {

@@ -16,24 +16,24 @@ import (
 	"github.com/ulikunitz/xz/lzma"
 )
 
-// maxDictionary bounds the memory of the LZMA2 decoder, in bytes: that of
-// xz -9, the largest preset.
+// maxDictionary bounds the memory of the LZMA2 decoder, in bytes: the dictionary of xz
+// -9, the largest preset.
 const maxDictionary = 64 << 20
 
-// xzReader decompresses one .xz stream (the .xz file format 1.2.1). It reads
-// the container itself, because a file may ask for a dictionary of 4 GiB and
-// the library would allocate it. The index at the end of the stream, which only
-// repeats the sizes of the blocks, is not read.
+// xzReader decompresses a single .xz stream (the .xz file format 1.2.1). It parses the
+// container itself, because a file may request a dictionary of 4 GiB and the library
+// would allocate it. It ignores the index at the end of the stream, which only repeats
+// the sizes of the blocks.
 type xzReader struct {
 	r      *countingReader
-	check  func() hash.Hash // of a block's data, nil if the stream has none
+	check  func() hash.Hash // checksum of a block's data; nil if the stream has none
 	block  io.Reader        // nil between blocks
 	sum    hash.Hash        // of the block
-	header bool             // the stream's header was read
+	header bool             // whether the stream's header was read
 	done   bool
 }
 
-// newXZReader returns a reader of what r holds compressed.
+// newXZReader returns a reader of the decompressed data of r.
 func newXZReader(r io.Reader) io.Reader {
 	return &xzReader{r: &countingReader{r: bufio.NewReader(r)}}
 }
@@ -55,7 +55,7 @@ func (x *xzReader) Read(p []byte) (int, error) {
 		}
 		n, err := x.block.Read(p)
 		if x.sum != nil {
-			_, _ = x.sum.Write(p[:n]) // a hash never fails
+			_, _ = x.sum.Write(p[:n]) // Write of a hash never fails
 		}
 		switch {
 		case errors.Is(err, io.EOF):
@@ -72,7 +72,7 @@ func (x *xzReader) Read(p []byte) (int, error) {
 	return 0, io.EOF
 }
 
-// readHeader reads the stream's header, which says how blocks are checked.
+// readHeader reads the stream's header, which selects the checksum of blocks.
 func (x *xzReader) readHeader() error {
 	var h [12]byte
 	if _, err := io.ReadFull(x.r, h[:]); err != nil {
@@ -95,7 +95,7 @@ func (x *xzReader) readHeader() error {
 	return nil
 }
 
-// nextBlock reads the header of a block, or finds that the index follows.
+// nextBlock reads the header of a block, or detects the index.
 func (x *xzReader) nextBlock() error {
 	var size [1]byte
 	if _, err := io.ReadFull(x.r, size[:]); err != nil {
@@ -128,8 +128,8 @@ func (x *xzReader) nextBlock() error {
 	return err
 }
 
-// dictionarySize returns the size in bytes of the dictionary that the block
-// header h, without its size and checksum, asks for.
+// dictionarySize returns the dictionary size in bytes from the block header h, which
+// comes without its size and checksum.
 func dictionarySize(h []byte) (uint64, error) {
 	const (
 		filterCount, compressedSize, uncompressedSize = 0x03, 0x40, 0x80
@@ -158,10 +158,10 @@ func dictionarySize(h []byte) (uint64, error) {
 	return uint64(2|bits&1) << (bits/2 + 11), nil
 }
 
-// endBlock reads the padding and the check behind a block's data.
+// endBlock reads the padding and checksum after a block's data.
 func (x *xzReader) endBlock() error {
 	x.block = nil
-	// Everything before the block is a multiple of four bytes long.
+	// The size of everything before the block is a multiple of four bytes.
 	var tail [3]byte
 	if _, err := io.ReadFull(x.r, tail[:-x.r.n&3]); err != nil {
 		return err
@@ -170,7 +170,7 @@ func (x *xzReader) endBlock() error {
 		return nil
 	}
 	want := x.sum.Sum(nil)
-	if x.sum.Size() < sha256.Size { // CRCs stand in little-endian order
+	if x.sum.Size() < sha256.Size { // CRCs are little-endian
 		slices.Reverse(want)
 	}
 	got := make([]byte, len(want))
@@ -183,7 +183,7 @@ func (x *xzReader) endBlock() error {
 	return nil
 }
 
-// noEOF turns an end of the input that comes too early into an error.
+// noEOF converts a premature end of the input into an error.
 func noEOF(err error) error {
 	if errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF

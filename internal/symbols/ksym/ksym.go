@@ -1,7 +1,6 @@
-// Package ksym names addresses of the running kernel by asking the kernel for
-// these alone, through a BPF program. Reading /proc/kallsyms, which
-// [symbolize.Kernel] does, takes tens of milliseconds whatever is asked,
-// because the kernel writes out all of its symbols.
+// Package ksym symbolizes kernel addresses by asking the running kernel for just these,
+// through a BPF program. Reading /proc/kallsyms, as [symbolize.Kernel] does, takes tens
+// of milliseconds for any request, because the kernel writes out all of its symbols.
 package ksym
 
 import (
@@ -18,15 +17,15 @@ import (
 	"fulgur/internal/symbols/symbolize"
 )
 
-// Table is a [symbolize.Table] on running addresses. The names are those that
-// the kernel prints in a stack trace. It is not safe for concurrent use.
+// Table is a [symbolize.Table] on runtime addresses. The names are those in the kernel's
+// own stack traces. It is not safe for concurrent use.
 type Table struct {
 	objects bpf.KSymObjects
 	opts    symbolize.Options
 }
 
-// Open loads the program that asks. It needs CAP_BPF and CAP_PERFMON, and
-// Linux 5.17; errors are the kernel's, as cilium/ebpf returns them.
+// Open loads the BPF program. It needs CAP_BPF and CAP_PERFMON, and Linux 5.17. Errors
+// come from the kernel, as returned by cilium/ebpf.
 func Open(opts symbolize.Options) (*Table, error) {
 	memlock.Lift()
 	t := &Table{opts: opts}
@@ -58,7 +57,7 @@ func (t *Table) LookupBatch(addrs []uint64) ([][]symbolize.Frame, error) {
 	return frames, nil
 }
 
-// ask has the kernel fill in the texts of symbols.
+// ask makes the kernel fill in the texts of symbols.
 func (t *Table) ask(keys []uint32, symbols []bpf.KSymSymbol) error {
 	if _, err := t.objects.Ksyms.BatchUpdate(keys, symbols, nil); err != nil {
 		return fmt.Errorf("name kernel addresses: %w", err)
@@ -87,9 +86,8 @@ func (t *Table) frames(s bpf.KSymSymbol) []symbolize.Frame {
 	return []symbolize.Frame{f}
 }
 
-// parse takes apart what the kernel's %pS prints (lib/vsprintf.c,
-// kernel/kallsyms.c): "name+0x1/0x20 [module]", or the bare address if no
-// symbol holds it.
+// parse parses the output of the kernel's %pS (lib/vsprintf.c, kernel/kallsyms.c):
+// "name+0x1/0x20 [module]", or the bare address if no symbol contains it.
 func parse(text []byte) (name, module []byte, offset uint64, ok bool) {
 	if symbol, rest, inModule := bytes.Cut(text, []byte(" [")); inModule {
 		// A module's build ID may follow its name.

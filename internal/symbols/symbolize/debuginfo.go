@@ -10,40 +10,38 @@ import (
 	"fulgur/internal/symbols/elffile"
 )
 
-// unitBudget bounds the memory for what is kept of a file's debug information,
-// in bytes. It is small: a batch comes to each unit once, so that keeping units
-// for the next one would save nothing, and cost while names are demangled.
+// unitBudget bounds the memory for cached units of a file's debug information, in bytes.
+// It is small because a batch visits each unit once. Keeping units for the next batch
+// would save nothing, and cost memory while names are demangled.
 const unitBudget = 1 << 20
 
-// debugInfo is what describes the code of a file, from the file itself and from
-// those that belong to it.
+// debugInfo is the debug information of a file, from the file itself and from separate
+// files.
 type debugInfo struct {
-	// file is the separate debug file, nil if there is none or none was
-	// needed.
+	// file is the separate debug file, or nil if there is none or none was needed.
 	file *debugfile.File
-	data *dwarf.Data // nil if there is none, or none is wanted
-	// problems say why debug files were not used.
+	data *dwarf.Data // nil if there is none or it is not wanted
+	// problems holds the reasons why debug files were rejected.
 	problems []error
 
-	ctx    context.Context // its end ends the decompression of sections
+	ctx    context.Context // stops the decompression of sections
 	binary *debugfile.File
-	finder *debugfile.Finder      // nil to use what is in the binary alone
-	pack   func() *dwarf.Sections // nil if there is none
+	finder *debugfile.Finder      // nil to use only the binary
+	pack   func() *dwarf.Sections // its result is nil if there is none
 
 	mu     sync.Mutex
-	open   []*debugfile.File // to be closed
+	open   []*debugfile.File // to close
 	splits splitFiles
 }
 
-// openDebugInfo finds and opens the debug information of binary. What is
-// returned beside an error has what could be read. That there is none is no
-// error.
+// openDebugInfo finds and opens the debug information of binary. The result is usable
+// even on error. Missing debug information is not an error.
 func openDebugInfo(ctx context.Context, finder *debugfile.Finder, binary *debugfile.File, opts Options) (*debugInfo, error) {
 	return openRelocated(ctx, finder, binary, nil, opts)
 }
 
-// openRelocated is [openDebugInfo] of a file whose own debug information is to
-// be relocated, unless by is nil.
+// openRelocated is like [openDebugInfo], but relocates the file's own debug information
+// if by is not nil.
 func openRelocated(ctx context.Context, finder *debugfile.Finder, binary *debugfile.File, by *relocator, opts Options) (*debugInfo, error) {
 	d := &debugInfo{ctx: ctx, binary: binary, finder: finder}
 	binary.SetContext(ctx)
@@ -82,7 +80,7 @@ func (d *debugInfo) openDWARF(ctx context.Context, file *debugfile.File, by *rel
 	return errors.Join(append(errs, err)...)
 }
 
-// keep has file closed with all others.
+// keep closes file along with the others.
 func (d *debugInfo) keep(file *debugfile.File) *debugfile.File {
 	file.SetContext(d.ctx)
 	d.mu.Lock()
@@ -91,7 +89,7 @@ func (d *debugInfo) keep(file *debugfile.File) *debugfile.File {
 	return file
 }
 
-// close closes all files but the binary.
+// close closes all files except the binary.
 func (d *debugInfo) close() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -103,9 +101,8 @@ func (d *debugInfo) close() error {
 	return errors.Join(errs...)
 }
 
-// dwarfSections opens the sections of f whose names end in suffix where split
-// DWARF gives them one, relocated unless by is nil. Those that cannot be read are
-// left out.
+// dwarfSections opens the sections of f, relocated if by is not nil. suffix is the suffix
+// of section names in split DWARF. It skips unreadable sections.
 func dwarfSections(f *elffile.File, suffix string, by *relocator) (*dwarf.Sections, error) {
 	s := &dwarf.Sections{Name: f.Name()}
 	var errs []error
@@ -139,7 +136,7 @@ func dwarfSections(f *elffile.File, suffix string, by *relocator) (*dwarf.Sectio
 	return s, errors.Join(errs...)
 }
 
-// openSection opens a section, relocated unless by is nil.
+// openSection opens a section, relocated if by is not nil.
 func openSection(s *elffile.Section, by *relocator) (dwarf.Section, error) {
 	contents, err := s.Lazy()
 	if err != nil {
@@ -151,9 +148,9 @@ func openSection(s *elffile.Section, by *relocator) (dwarf.Section, error) {
 	return by.section(s, contents)
 }
 
-// describe adds to frames, which hold the function of the symbol at each of
-// addrs if there is one, what the debug information knows: the functions
-// inlined there, files and lines. Some will have the linker's name alone.
+// describe adds debug information to frames: inlined functions, files and lines. frames
+// holds the symbol at each of addrs, if there is one. Some frames will only have a linker
+// name.
 func (d *debugInfo) describe(addrs []uint64, frames [][]Frame) error {
 	if d.data == nil {
 		return nil
@@ -167,12 +164,12 @@ func (d *debugInfo) describe(addrs []uint64, frames [][]Frame) error {
 	return errors.Join(err, d.splitProblems())
 }
 
-// describe returns chain as frames. The symbol, if there is one, tells where the
-// outermost function begins and names it: of a function with several names,
-// symbol tables have the one that readers know, debug information only the one
-// that it was compiled under; and for C, that in the source, without what the
-// compiler appended to a part of it. So a function has the same name with debug
-// information and without. (llvm-symbolizer does so too.)
+// describe returns chain as frames. The symbol, if any, provides the start and name of
+// the outermost function. If a function has several names, symbol tables have the
+// well-known one, and debug information only the one used in compilation. For C, the name
+// is the one in the source, without the compiler's suffix for a part of a function. So a
+// function has the same name with and without debug information. (llvm-symbolizer does
+// the same.)
 func describe(chain []dwarf.Frame, symbol []Frame) []Frame {
 	frames := make([]Frame, len(chain))
 	last := len(chain) - 1
@@ -197,7 +194,7 @@ func describe(chain []dwarf.Frame, symbol []Frame) []Frame {
 		}
 	}
 	if last == 0 && frames[0].SystemName == "" {
-		return nil // a line alone names nothing
+		return nil // only a line, without a name
 	}
 	return frames
 }

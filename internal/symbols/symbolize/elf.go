@@ -11,27 +11,27 @@ import (
 	"fulgur/internal/symbols/elffile"
 )
 
-// ELF names the code of an ELF file: an executable, a shared library, a vdso.
-// It implements [Table] on link-time virtual addresses, see [ELF.Address]. The
-// files that it reads from must stay open for as long as names are asked for.
+// ELF symbolizes the code of an ELF file: an executable, a shared library or a vDSO. It
+// implements [Table] on link-time virtual addresses, see [ELF.Address]. The file's reader
+// must stay open as long as it is used.
 type ELF struct {
 	file *elffile.File
 	opts Options
-	// debugInfo returns what describes the file, reading it the first time.
-	// It is never nil, and knows nothing if there is nothing.
+	// debugInfo returns the debug information of the file, reading it on the first call.
+	// It is never nil, but may be empty.
 	debugInfo func() (*debugInfo, error)
-	opened    *debugInfo // nil if debugInfo was not called
+	opened    *debugInfo // nil before the first call of debugInfo
 }
 
-// NewELF returns the names of file's code, as file alone tells them.
+// NewELF returns a table of file's code that uses only file itself.
 func NewELF(file *elffile.File, opts Options) *ELF {
 	e := &ELF{file: file, opts: opts}
 	e.openDebugInfo(context.Background(), nil, &debugfile.File{File: file})
 	return e
 }
 
-// OpenELF reads the headers of the ELF file r, which is size bytes long; name
-// is used in errors. Symbols are read when they are first asked for.
+// OpenELF reads the headers of the ELF file r, which is size bytes long. name is used in
+// errors. Symbols are read on first use.
 func OpenELF(r io.ReaderAt, size int64, name string, opts Options) (*ELF, error) {
 	file, err := elffile.New(r, size, name)
 	if err != nil {
@@ -40,13 +40,12 @@ func OpenELF(r io.ReaderAt, size int64, name string, opts Options) (*ELF, error)
 	return NewELF(file, opts), nil
 }
 
-// Search makes what finder finds for the file part of the table: separate debug
-// files, those that dwz made, split DWARF. It is looked for when the first
-// address needs it; the end of ctx ends downloads, and reading debug information.
-// The directory root stands for "/" where the file is, path is its path there;
-// see [debugfile.File].
+// Search adds the files that finder finds for this one: separate debug files, those made
+// by dwz, and split DWARF. The search starts when an address first needs it. When ctx is
+// done, downloads and reading of debug information stop. root is the directory that
+// serves as "/" for the file, and path is its path there; see [debugfile.File].
 //
-// It must be called before names are asked for.
+// Search must be called before the first lookup.
 func (e *ELF) Search(ctx context.Context, finder *debugfile.Finder, root, path string) {
 	e.openDebugInfo(ctx, finder, &debugfile.File{File: e.file, Root: root, Path: path})
 }
@@ -59,8 +58,8 @@ func (e *ELF) openDebugInfo(ctx context.Context, finder *debugfile.Finder, binar
 	})
 }
 
-// Close closes what belongs to the file and gives back temporary files; the
-// reader that the file was opened with stays as it is.
+// Close closes the files found for this one and releases temporary files. It does not
+// close the reader of the file itself.
 func (e *ELF) Close() error {
 	err := e.file.Close()
 	if e.opened != nil {
@@ -69,36 +68,33 @@ func (e *ELF) Close() error {
 	return err
 }
 
-// File returns the file whose code is named.
+// File returns the file.
 func (e *ELF) File() *elffile.File { return e.file }
 
-// BuildID returns the GNU build ID in lower-case hex, or "" if the file has
-// none.
+// BuildID returns the GNU build ID in lowercase hex, or "" if the file has none.
 func (e *ELF) BuildID() string { return e.file.BuildID() }
 
-// Address returns the link-time virtual address of the byte at fileOffset, as
-// the executable segments place it. It reports false for an offset that no
-// executable segment holds.
+// Address returns the link-time virtual address of the byte at fileOffset, according to
+// the executable segments. ok is false if no executable segment contains the offset.
 func (e *ELF) Address(fileOffset uint64) (vaddr uint64, ok bool) {
 	return e.file.Address(fileOffset)
 }
 
-// HasSymbols reports whether there is a table that can be expected to name all
-// functions: .symtab, .gnu_debugdata or DWARF, in the file or in one that
-// belongs to it, or Go's pclntab, but not .dynsym, which names only what is
-// exported.
+// HasSymbols reports whether there is a table that should have all functions: .symtab,
+// .gnu_debugdata or DWARF, in the file or one found for it, or Go's pclntab. .dynsym does
+// not count, because it has only exported functions.
 func (e *ELF) HasSymbols() bool {
 	if hasSymbols(e.file) || goTableSection(e.file) != nil {
 		return true
 	}
-	d, _ := e.debugInfo() // what it has counts
+	d, _ := e.debugInfo() // use what was read despite an error
 	return d.file != nil || d.data != nil
 }
 
-// SearchProblems returns why debug files were not used that might belong to the
-// file, and which servers failed.
+// SearchProblems returns the reasons why candidate debug files were rejected, and the
+// errors of servers.
 func (e *ELF) SearchProblems() []error {
-	d, _ := e.debugInfo() // its error was returned with names
+	d, _ := e.debugInfo() // lookups return its error
 	return d.problems
 }
 
@@ -107,9 +103,9 @@ func hasSymbols(f *elffile.File) bool {
 	return openTable(f, elf.SHT_SYMTAB) != nil || f.Section(".gnu_debugdata") != nil
 }
 
-// LookupBatch implements [Table] on link-time virtual addresses. Go's own
-// table is asked first, since it is exact, then the procedure linkage table,
-// then all symbol tables together with the debug information.
+// LookupBatch implements [Table] on link-time virtual addresses. It uses Go's own table
+// first, since it is exact, then the procedure linkage table, then all symbol tables
+// together with the debug information.
 func (e *ELF) LookupBatch(addrs []uint64) ([][]Frame, error) {
 	frames := make([][]Frame, len(addrs))
 	if _, err := e.file.Sections(); err != nil {
@@ -138,8 +134,8 @@ func (e *ELF) LookupBatch(addrs []uint64) ([][]Frame, error) {
 	return frames, errors.Join(errs...)
 }
 
-// lookupFunctions names addrs from the symbol tables, and describes them from
-// the debug information.
+// lookupFunctions finds the functions at addrs in the symbol tables, and adds debug
+// information.
 func (e *ELF) lookupFunctions(addrs []uint64, frames [][]Frame) error {
 	err := e.lookupSymbols(addrs, frames)
 	d, debugErr := e.debugInfo()

@@ -5,30 +5,29 @@ import (
 	"strings"
 )
 
-// The functions that the compiler inlined into one form a tree, as the runtime
-// reads it (runtime/symtabinl.go: inlinedCall, inlineUnwinder). A table by pc
-// leads to the innermost call; the position of the call itself is that of an
-// instruction of the function that made it, its parentPc, which leads to the
-// next call outwards.
+// The functions inlined into a function form a tree, which the runtime reads in the same
+// way (runtime/symtabinl.go: inlinedCall, inlineUnwinder). A table by pc provides the
+// innermost call. The position of a call is that of an instruction in the calling
+// function, its parentPc, which leads to the next outer call.
 
-// maxGoInlines bounds the calls at one address. The compiler's budget ends far
+// maxGoInlines bounds the calls at an address. The compiler's inlining budget ends far
 // below.
 const maxGoInlines = 128
 
-// The tables of a function that matter (internal/abi/symtab.go).
+// The relevant tables of a function (internal/abi/symtab.go).
 const (
 	pcdataInlTreeIndex = 2
 	funcdataInlTree    = 3
 )
 
-// readInlineTree finds the inlined calls of fn, whose record is followed at
-// off by the numbers of its tables by pc and the places of its data.
+// readInlineTree finds the inlined calls of fn. At off, its record is followed by the
+// offsets of its tables by pc and of its data.
 func (t *goTable) readInlineTree(fn *goFunction, off uint64, numPCData uint32, numFuncData uint8) error {
 	if numPCData <= pcdataInlTreeIndex || numFuncData <= funcdataInlTree {
 		return nil
 	}
-	// What a wrong count leads to is outside of the file, or found to be
-	// nonsense when it is used.
+	// A wrong count leads outside the file, or to values that are rejected when they are
+	// used.
 	const none = 1<<32 - 1
 	data, err := t.r.uint32(off+4*(uint64(numPCData)+funcdataInlTree), "Go function data")
 	if err != nil || data == none {
@@ -44,9 +43,9 @@ func (t *goTable) readInlineTree(fn *goFunction, off uint64, numPCData uint32, n
 	return t.readValues(&fn.calls, table, fn.end-fn.entry)
 }
 
-// frames returns the functions at pc of fn, innermost first. Where the inlined
-// calls cannot be read, the ones found are followed by fn without a line: which
-// of its lines leads to them is unknown.
+// frames returns the functions at pc of fn, innermost first. If the inlined calls are
+// unreadable, the frames found so far are followed by fn without a line, since the
+// calling line is unknown.
 func (t *goTable) frames(fn *goFunction, pc uint32) ([]Frame, error) {
 	name, err := t.name(fn.name)
 	if err != nil {
@@ -77,10 +76,10 @@ func (t *goTable) frames(fn *goFunction, pc uint32) ([]Frame, error) {
 	}
 }
 
-// goInlinedCall is a call that was inlined.
+// goInlinedCall is an inlined call.
 type goInlinedCall struct {
 	name      goName
-	parent    uint32 // an instruction of the caller, from the function's entry
+	parent    uint32 // pc in the caller, relative to the function's entry
 	startLine int
 }
 
@@ -109,10 +108,10 @@ func (t *goTable) inlinedCall(fn *goFunction, i uint32) (call goInlinedCall, err
 	return call, err
 }
 
-// goName is a function's name as shown and as the linker knows it.
+// goName is a function's displayed name and its linker name.
 type goName struct{ shown, system string }
 
-// name returns the name at offset i of the table's names.
+// name returns the name at offset i of the name table.
 func (t *goTable) name(i uint32) (goName, error) {
 	if name, ok := t.shown[i]; ok {
 		return name, nil
@@ -133,9 +132,9 @@ func (t *goTable) name(i uint32) (goName, error) {
 	return name, nil
 }
 
-// shortTypeArguments returns name with [...] for all type arguments, as the
-// runtime prints it (runtime/traceback.go: funcNameForPrint): instances that
-// share their code are named after its shape, which says nothing to a reader.
+// shortTypeArguments replaces the type arguments in name by [...], as the runtime does
+// (runtime/traceback.go: funcNameForPrint). Instances that share code are named after
+// their shape, which is meaningless to a reader.
 func shortTypeArguments(name string) string {
 	i, j := strings.IndexByte(name, '['), strings.LastIndexByte(name, ']')
 	if i < 0 || j <= i {

@@ -5,13 +5,12 @@ import (
 	"strings"
 )
 
-// maxPCValues bounds the runs of a function's table. The largest functions,
-// initializers that were generated, have some 100 000.
+// maxPCValues bounds the runs in a function's table. The largest functions, generated
+// initializers, have about 100 000.
 const maxPCValues = 1 << 20
 
-// pcValues maps the code of a function to values, in runs: each ends before
-// its end, which counts from the function's entry, and begins where the one
-// before it ends.
+// pcValues maps the code of a function to values in runs. A run begins where the previous
+// one ends; its end, exclusive, is relative to the function's entry.
 type pcValues []pcRun
 
 type pcRun struct {
@@ -19,8 +18,7 @@ type pcRun struct {
 	value int32
 }
 
-// at returns the value at pc, counted from the function's entry, or -1 if
-// there is none.
+// at returns the value at pc, relative to the function's entry, or -1 if there is none.
 func (v pcValues) at(pc uint32) int32 {
 	i := sort.Search(len(v), func(i int) bool { return v[i].end > pc })
 	if i == len(v) {
@@ -29,11 +27,10 @@ func (v pcValues) at(pc uint32) int32 {
 	return v[i].value
 }
 
-// readValues appends the table at offset i of the values to v, for a function
-// of size bytes. It is a sequence of pairs: by how much the value changes, from
-// -1 at first, zigzag-encoded, and how long it holds. The sequence ends with a
-// change of 0, unless it is the first (runtime/symtab.go: step). Offset 0
-// stands for no table.
+// readValues appends the table at offset i of the values to v, for a function of size
+// bytes. The table is a sequence of pairs: the change of the value, initially -1, in
+// zigzag encoding, and the length of its run. A change of 0 ends the sequence unless it
+// is the first (runtime/symtab.go: step). Offset 0 means no table.
 func (t *goTable) readValues(v *pcValues, i, size uint32) error {
 	if i == 0 {
 		return nil
@@ -68,13 +65,13 @@ func (t *goTable) readValues(v *pcValues, i, size uint32) error {
 // byteCursor reads a sequence of bytes.
 type byteCursor struct {
 	r        *pageReader
-	b        []byte // what was read of the sequence
-	next     int    // the place in b
-	off, end uint64 // what is left of the sequence after b, in the file
+	b        []byte // the bytes read so far
+	next     int    // index in b
+	off, end uint64 // the unread part of the sequence in the file
 }
 
-// uvarint returns the next number of seven bits per byte, the lowest first. As
-// in the runtime, bits above 32 are lost.
+// uvarint returns the next varint: seven bits per byte, lowest first. As in the runtime,
+// bits above 32 are dropped.
 func (c *byteCursor) uvarint() (v uint32, err error) {
 	for shift := 0; ; shift += 7 {
 		if c.next == len(c.b) {
@@ -96,8 +93,8 @@ func (c *byteCursor) uvarint() (v uint32, err error) {
 	}
 }
 
-// position sets the file and line of f to those at pc of fn. They stay unknown
-// where the table has none, as in the padding between functions.
+// position sets the file and line of f to those at pc of fn. They remain unknown if the
+// table has none, as in the padding between functions.
 func (t *goTable) position(f *Frame, fn *goFunction, pc uint32) error {
 	file, line := fn.files.at(pc), fn.lines.at(pc)
 	if file < 0 || line < 0 {

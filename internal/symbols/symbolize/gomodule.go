@@ -8,11 +8,11 @@ import (
 	"fulgur/internal/symbols/elffile"
 )
 
-// The module data (runtime/symtab.go: moduledata) says where the code and the
-// inlined calls of a pclntab are. Nothing points to it in a stripped file, but
-// it begins with a pointer to the pclntab, and enough of what follows is known
-// to tell it from other pointers. The layout of the fields below has been the
-// same from Go 1.18 to 1.26, that of gofunc, which comes later, since 1.20.
+// The module data (runtime/symtab.go: moduledata) locates the code and the inlined calls
+// of a pclntab. Nothing in a stripped file points to it. But it begins with a pointer to
+// the pclntab, and enough of the fields that follow are known to distinguish it from
+// other such pointers. The layout of the fields below has been the same from Go 1.18 to
+// 1.26; gofunc, which comes later in the structure, since 1.20.
 
 // Fields of moduledata, in words.
 const (
@@ -22,11 +22,11 @@ const (
 	moduleMinPC  = 20
 	moduleMaxPC  = 21
 	moduleText   = 22
-	moduleWords  = 41 // that are read
+	moduleWords  = 41 // number of words to read
 )
 
-// maxModules bounds the pointers to a pclntab that are tried. There is one for
-// the module data, and the runtime keeps no other.
+// maxModules bounds the pointers to a pclntab that are tried. The module data has one,
+// and the runtime keeps no other.
 const maxModules = 16
 
 // goTableSection returns the section with Go's function table, or nil.
@@ -36,9 +36,8 @@ func goTableSection(f *elffile.File) *elffile.Section {
 			return s
 		}
 	}
-	// Where the system's linker makes a position-independent file from Go and
-	// C, as of Go 1.25 and before, it merges the table with other read-only
-	// data.
+	// When the system's linker creates a position-independent file from Go and C, it
+	// merges the table with other read-only data, up to Go 1.25.
 	if f.Section(".go.buildinfo") == nil {
 		return nil
 	}
@@ -48,7 +47,7 @@ func goTableSection(f *elffile.File) *elffile.Section {
 	return nil
 }
 
-// searchGoTable returns the part of s from a pclntab on, or nil if there is
+// searchGoTable returns the part of s that starts with a pclntab, or nil if there is
 // none.
 func searchGoTable(f *elffile.File, s *elffile.Section) (found *elffile.Section) {
 	const align = 32 // of a pclntab
@@ -69,8 +68,8 @@ func searchGoTable(f *elffile.File, s *elffile.Section) (found *elffile.Section)
 	return found
 }
 
-// eachChunk calls yield with the contents of s, in chunks that begin at
-// addresses which are multiples of align, until it returns false.
+// eachChunk calls yield with the contents of s, in chunks that begin at multiples of
+// align, until yield returns false.
 func eachChunk(f *elffile.File, s *elffile.Section, align uint64, yield func(addr uint64, b []byte) bool) error {
 	buf := make([]byte, 64<<10)
 	for skip := -s.Addr % align; skip < s.Size; skip += uint64(len(buf)) {
@@ -85,8 +84,8 @@ func eachChunk(f *elffile.File, s *elffile.Section, align uint64, yield func(add
 	return nil
 }
 
-// findModule finds the module data. Without it, the header tells the start of
-// the text, up to Go 1.25: only the inlined calls are out of reach then.
+// findModule finds the module data. Without it, up to Go 1.25, the header provides the
+// start of the text, and only the inlined calls are unavailable.
 func (t *goTable) findModule(headerText uint64) error {
 	relocated, err := t.relocatedPointers()
 	if err != nil {
@@ -99,7 +98,7 @@ func (t *goTable) findModule(headerText uint64) error {
 	if err != nil {
 		return err
 	}
-	left := uint64(t.f.Size()) // sections of hostile files overlap
+	left := uint64(t.f.Size()) // sections of crafted files may overlap
 	for _, s := range moduleSections(sections) {
 		if s.Size > left {
 			break
@@ -120,8 +119,8 @@ func (t *goTable) findModule(headerText uint64) error {
 	return nil
 }
 
-// moduleSections returns the sections that may hold module data, the likely
-// ones first: its own of Go 1.26, and where it was before.
+// moduleSections returns the sections that may contain module data, likely ones first:
+// its own section since Go 1.26, then where it was before.
 func moduleSections(sections []*elffile.Section) []*elffile.Section {
 	var likely, others []*elffile.Section
 	for _, s := range sections {
@@ -136,8 +135,8 @@ func moduleSections(sections []*elffile.Section) []*elffile.Section {
 	return append(likely, others...)
 }
 
-// relativeRelocation returns the type of the relocations that add the load
-// address to an addend. It reports false for files that have none with one.
+// relativeRelocation returns the type of relocations that add the load address to an
+// addend. It reports false if the file has none.
 func (t *goTable) relativeRelocation() (uint32, bool) {
 	if t.f.Type() == elf.ET_DYN {
 		switch t.f.Machine() {
@@ -150,8 +149,8 @@ func (t *goTable) relativeRelocation() (uint32, bool) {
 	return 0, false
 }
 
-// relocatedPointers returns the addresses of the pointers to the table that
-// the loader writes.
+// relocatedPointers returns the addresses of pointers to the table that the loader
+// writes.
 func (t *goTable) relocatedPointers() ([]uint64, error) {
 	relative, ok := t.relativeRelocation()
 	if !ok {
@@ -167,9 +166,8 @@ func (t *goTable) relocatedPointers() ([]uint64, error) {
 	return found, err
 }
 
-// pointers returns the addresses of the words in s that point to the table, as
-// far as s can be read: what is missing from the file need not be the module
-// data.
+// pointers returns the addresses of the words in s that point to the table, as far as s
+// is readable. Missing parts need not be the module data.
 func (t *goTable) pointers(s *elffile.Section) (found []uint64) {
 	width := t.f.WordSize()
 	_ = eachChunk(t.f, s, uint64(width), func(addr uint64, b []byte) bool {
@@ -183,14 +181,14 @@ func (t *goTable) pointers(s *elffile.Section) (found []uint64) {
 	return found
 }
 
-// moduleCandidate is what may be module data.
+// moduleCandidate is a candidate for module data.
 type moduleCandidate struct {
 	addr  uint64
 	words []uint64
 }
 
-// tryModules takes the text and the inlined calls from the first of addrs that
-// holds the module data of the table.
+// tryModules reads the text and the inlined calls from the first of addrs that is the
+// table's module data.
 func (t *goTable) tryModules(addrs []uint64) (found bool, err error) {
 	width := uint64(t.f.WordSize())
 	var candidates []moduleCandidate
@@ -201,7 +199,7 @@ func (t *goTable) tryModules(addrs []uint64) (found bool, err error) {
 		}
 		b, err := t.f.Bytes(int64(off), moduleWords*width, "Go module data")
 		if err != nil {
-			continue // it ends too early to be one
+			continue // too short
 		}
 		c := moduleCandidate{addr, make([]uint64, moduleWords)}
 		for i := range c.words {
@@ -235,7 +233,7 @@ func (t *goTable) tryModules(addrs []uint64) (found bool, err error) {
 	return true, nil
 }
 
-// relocate gives words the values that the loader gives them.
+// relocate sets words to the values that the loader computes.
 func (t *goTable) relocate(words []moduleCandidate) error {
 	relative, ok := t.relativeRelocation()
 	if !ok {

@@ -7,27 +7,25 @@ import (
 	"fulgur/internal/symbols/elffile"
 )
 
-// span is a part of a file, in bytes.
+// span is a range of bytes in a file.
 type span struct{ off, size uint64 }
 
-// pageReader reads small pieces of a file in any order through a small cache,
-// for tables that refer to each other and are too large to be kept. It serves
-// one goroutine.
+// pageReader reads small parts of a file in any order through a small cache, for tables
+// that refer to each other and are too large for memory. It is not safe for concurrent
+// use.
 type pageReader struct {
 	f *elffile.File
-	// slots maps a page to one place, by its number.
+	// slots is a direct-mapped cache, indexed by page number.
 	slots [pageSlots]page
 }
 
-// A cache of 1 MiB holds what the neighbouring functions of a sorted batch
-// need.
+// A cache of 1 MiB holds the data for neighboring functions of a sorted batch.
 const (
 	pageSize  = 8 << 10
 	pageSlots = 128
 )
 
-// page is a part of the file that begins at a multiple of pageSize; data is nil
-// until it is read.
+// page is a part of the file at a multiple of pageSize. data is nil until it is read.
 type page struct {
 	number uint64
 	data   []byte
@@ -35,8 +33,8 @@ type page struct {
 
 func newPageReader(f *elffile.File) *pageReader { return &pageReader{f: f} }
 
-// at returns what is in the cache from off on, at least one byte. It is valid
-// until the next call. what names the structure in errors.
+// at returns the cached bytes at off, at least one. They are valid until the next call.
+// what names the structure in errors.
 func (r *pageReader) at(off uint64, what string) ([]byte, error) {
 	number := off / pageSize
 	p := &r.slots[number%pageSlots]
@@ -51,7 +49,7 @@ func (r *pageReader) at(off uint64, what string) ([]byte, error) {
 			data = make([]byte, pageSize)
 		}
 		data = data[:min(pageSize, size-start)]
-		p.data = nil // until it is whole
+		p.data = nil // until it is complete
 		if err := r.f.ReadFull(data, int64(start), what); err != nil {
 			return nil, err
 		}
@@ -63,7 +61,7 @@ func (r *pageReader) at(off uint64, what string) ([]byte, error) {
 	return nil, r.f.Errorf(int64(off), "%s lies outside of the file", what)
 }
 
-// read fills b from off.
+// read fills b from offset off.
 func (r *pageReader) read(b []byte, off uint64, what string) error {
 	for len(b) > 0 {
 		data, err := r.at(off, what)
@@ -76,7 +74,7 @@ func (r *pageReader) read(b []byte, off uint64, what string) error {
 	return nil
 }
 
-// uint32 returns the number at off.
+// uint32 returns the number at offset off.
 func (r *pageReader) uint32(off uint64, what string) (uint32, error) {
 	b, err := r.at(off, what)
 	if err != nil {
@@ -91,7 +89,7 @@ func (r *pageReader) uint32(off uint64, what string) (uint32, error) {
 	return binary.LittleEndian.Uint32(b), nil
 }
 
-// cstring returns the NUL-terminated string at offset i of s, cut at maxName.
+// cstring returns the NUL-terminated string at offset i of s, truncated to maxName.
 func (r *pageReader) cstring(s span, i uint64, what string) ([]byte, error) {
 	if i >= s.size {
 		return nil, r.f.Errorf(int64(s.off), "%s at %#x of a table of %#x bytes", what, i, s.size)

@@ -8,65 +8,65 @@ import (
 	"fulgur/internal/symbols/elffile"
 )
 
-// Go's function table, .gopclntab, as the runtime of Go 1.18 and newer reads
-// it (runtime/symtab.go: pcHeader, moduledata; runtime/runtime2.go: _func). It
-// survives strip and -ldflags="-s -w", is sorted, and covers exactly the code
-// that the Go linker laid out; code from C is left to the symbol tables.
+// Go's function table, .gopclntab, as read by the runtime of Go 1.18 and newer
+// (runtime/symtab.go: pcHeader, moduledata; runtime/runtime2.go: _func). It survives
+// strip and -ldflags="-s -w", is sorted, and covers exactly the code laid out by the Go
+// linker. C code is left to the symbol tables.
 //
-// The table says for each function its name, first line, and by code ranges
-// the file, the line and the function that was inlined there.
+// The table has the name and first line of each function and, by ranges of code, the
+// file, the line and the inlined function.
 
-// The magic numbers of the table, by the version that introduced them.
+// The magic numbers of the table, with the version that introduced each.
 const (
 	goMagic118 = 0xfffffff0
 	goMagic120 = 0xfffffff1
 )
 
-// goTable is an open pclntab. It serves one goroutine.
+// goTable is an open pclntab. It is not safe for concurrent use.
 type goTable struct {
 	f       *elffile.File
 	r       *pageReader
 	layout  *goLayout
 	addr    uint64 // of the table in memory
 	off     uint64 // of the table in the file
-	num     uint64 // of functions
-	quantum uint32 // bytes, which all pc differences are multiples of
+	num     uint64 // number of functions
+	quantum uint32 // in bytes; all pc differences are multiples of it
 
 	// The parts of the table. Offsets in one part never lead to another.
 	names, units, files, values, funcs span
 
-	// From the module data: the address that all others are relative to,
-	// and that of the functions' inlined calls, 0 if it was not found.
+	// From the module data: the address to which all others are relative, and the address
+	// of the inlined calls, or 0 if not found.
 	text, gofunc uint64
 
-	// What was read of names and files, by offset, and how long it is. Whole
-	// names cannot be longer than their table together; names that overlap
-	// could fill any memory.
+	// Caches of names and files by offset, and their total size. Without overlaps the
+	// names would not be larger than their table, but overlapping names could fill any
+	// memory.
 	shown                map[uint32]goName
 	paths                map[uint32]string
 	nameBytes, pathBytes uint64
 }
 
-// goLayout is what differs between the versions of the table.
+// goLayout describes the differences between versions of the table.
 type goLayout struct {
-	// recordSize is the size of _func, startLine the place of that field, 0
-	// if there is none.
+	// recordSize is the size of _func, and startLine the offset of that field, or 0 if
+	// there is none.
 	recordSize, startLine uint64
-	// gofunc is the place of that field in moduledata, in words.
+	// gofunc is the offset of that field in moduledata, in words.
 	gofunc int
-	// callSize is the size of inlinedCall, callName, callParent and
-	// callStart are the places of nameOff (once func_), parentPc and
-	// startLine; callStart is 0 if there is none.
+	// callSize is the size of inlinedCall. callName, callParent and callStart are the
+	// offsets of nameOff (formerly func_), parentPc and startLine; callStart is 0 if
+	// there is none.
 	callSize, callName, callParent, callStart uint64
 }
 
-// goLayouts are the known versions by their magic number.
+// goLayouts maps magic numbers to the known versions.
 var goLayouts = map[uint32]*goLayout{
 	goMagic118: {recordSize: 40, gofunc: 38, callSize: 20, callName: 12, callParent: 16},
 	goMagic120: {recordSize: 44, startLine: 36, gofunc: 40, callSize: 16, callName: 4, callParent: 8, callStart: 12},
 }
 
-// lookupGo names addrs from Go's function table, if the file has one.
+// lookupGo looks up addrs in Go's function table, if the file has one.
 func (e *ELF) lookupGo(addrs []uint64, frames [][]Frame) error {
 	s := goTableSection(e.file)
 	if s == nil {
@@ -79,8 +79,7 @@ func (e *ELF) lookupGo(addrs []uint64, frames [][]Frame) error {
 	return t.lookup(addrs, frames)
 }
 
-// openGoTable reads the header of the table in s and finds the module data
-// that belongs to it.
+// openGoTable reads the header of the table in s and finds its module data.
 func openGoTable(f *elffile.File, s *elffile.Section) (*goTable, error) {
 	const maxHeader = 8 + 8*8
 	var header [maxHeader]byte
@@ -124,15 +123,15 @@ func openGoTable(f *elffile.File, s *elffile.Section) (*goTable, error) {
 	return t, nil
 }
 
-// entry returns where the i-th function begins, relative to the text; entry
-// num is where the last one ends.
+// entry returns the start of the i-th function relative to the text. Entry num is the end
+// of the last function.
 func (t *goTable) entry(i uint64) (uint32, error) {
 	return t.r.uint32(t.funcs.off+8*i, "Go function index")
 }
 
-// find returns the function that holds pc, which is relative to the text and
-// not before function low. It tries the functions after low first, since
-// addresses are sorted. It reports false if pc is before the first function.
+// find returns the function that contains pc, which is relative to the text and not
+// before function low. It tries the functions after low first, since addresses are
+// sorted. ok is false if pc is before the first function.
 func (t *goTable) find(low uint64, pc uint32) (i uint64, ok bool, err error) {
 	above := func(i uint64) bool {
 		var start uint32
@@ -150,7 +149,7 @@ func (t *goTable) find(low uint64, pc uint32) (i uint64, ok bool, err error) {
 	return low + uint64(n) - 1, n > 0, err
 }
 
-// lookup names sorted addrs. A faulty record costs its own function only.
+// lookup looks up sorted addrs. A malformed record affects only its own function.
 func (t *goTable) lookup(addrs []uint64, frames [][]Frame) error {
 	end, err := t.entry(t.num)
 	if err != nil {
@@ -158,7 +157,7 @@ func (t *goTable) lookup(addrs []uint64, frames [][]Frame) error {
 	}
 	var faulty error
 	var fn goFunction
-	low := uint64(0) // no address from here on lies in a function below low
+	low := uint64(0) // no remaining address is in a function below low
 	for i, addr := range addrs {
 		if addr < t.text || addr-t.text >= uint64(end) {
 			continue
@@ -178,7 +177,7 @@ func (t *goTable) lookup(addrs []uint64, frames [][]Frame) error {
 			}
 		}
 		if fn.off == 0 {
-			continue // its record is faulty
+			continue // its record is malformed
 		}
 		if frames[i], err = t.frames(&fn, pc-fn.entry); err != nil {
 			faulty = err
@@ -187,20 +186,19 @@ func (t *goTable) lookup(addrs []uint64, frames [][]Frame) error {
 	return faulty
 }
 
-// goFunction is a function of the table. Code is counted from its entry.
+// goFunction is a function of the table. Code offsets are relative to its entry.
 type goFunction struct {
-	off        uint64 // of its record in the file, 0 if that is faulty
+	off        uint64 // of its record in the file; 0 if that is malformed
 	entry, end uint32 // relative to the text
-	name       uint32 // in the table's names
+	name       uint32 // offset in the names
 	startLine  int    // 0 if unknown
-	unit       uint32 // the first of its files' entries in the table of units
+	unit       uint32 // first of its files' entries in the unit table
 
 	files, lines, calls pcValues
-	tree                uint64 // address of the inlined calls that calls leads to
+	tree                uint64 // address of the inlined calls to which calls refers
 }
 
-// readFunction reads function i and the tables of its code into fn, whose
-// memory it reuses.
+// readFunction reads function i and its tables into fn, whose memory it reuses.
 func (t *goTable) readFunction(fn *goFunction, i uint64) (err error) {
 	*fn = goFunction{files: fn.files[:0], lines: fn.lines[:0], calls: fn.calls[:0]}
 	entry, err := t.entry(i)
@@ -227,7 +225,7 @@ func (t *goTable) readFunction(fn *goFunction, i uint64) (err error) {
 	if err := t.r.read(record[:t.layout.recordSize], off, "Go function"); err != nil {
 		return err
 	}
-	// Of _func, in bytes.
+	// Offsets in _func, in bytes.
 	const nameField, fileField, lineField, pcdataField, unitField = 4, 20, 24, 28, 32
 	field := func(at uint64) uint32 { return binary.LittleEndian.Uint32(record[at:]) }
 	fn.name, fn.unit = field(nameField), field(unitField)
@@ -249,8 +247,7 @@ func (t *goTable) readFunction(fn *goFunction, i uint64) (err error) {
 	return nil
 }
 
-// part returns the place in the file of n bytes at offset i of a part of the
-// table.
+// part returns the file offset of n bytes at offset i of a part of the table.
 func (t *goTable) part(s span, i, n uint64, what string) (uint64, error) {
 	if n > s.size || i > s.size-n {
 		return 0, t.f.Errorf(int64(s.off), "%s at %#x of a table of %#x bytes", what, i, s.size)

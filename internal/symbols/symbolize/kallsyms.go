@@ -7,27 +7,27 @@ import (
 	"os"
 )
 
-// ErrKernelHidden is returned when /proc/kallsyms shows no addresses.
+// ErrKernelHidden means that /proc/kallsyms shows no addresses.
 var ErrKernelHidden = errors.New("the kernel hides its addresses: " +
 	"run as root or with CAP_SYSLOG, with the sysctl kernel.kptr_restrict at 0 or 1")
 
-// Kernel is a [Table] of the running kernel, its modules and BPF programs, on
-// running addresses. The kernel writes /proc/kallsyms anew for every look-up,
-// and that takes longer than reading it: ask once, for all addresses, before
-// the programs and modules of interest are unloaded.
+// Kernel is a [Table] of the running kernel, its modules and BPF programs, with runtime
+// addresses. The kernel generates /proc/kallsyms for every lookup, which takes longer
+// than reading it. So look up all addresses at once, before the programs and modules of
+// interest are unloaded.
 type Kernel struct {
 	path string
 	opts Options
 }
 
-// OpenKernel returns the table at path, usually /proc/kallsyms. The error
-// wraps [ErrKernelHidden] if this process is not shown the addresses, and
-// [os.ErrNotExist] if the kernel was built without the table.
+// OpenKernel returns the table at path, usually /proc/kallsyms. The error wraps
+// [ErrKernelHidden] if this process may not see the addresses, and [os.ErrNotExist] if
+// the kernel was built without the table.
 func OpenKernel(path string, opts Options) (*Kernel, error) {
 	k := &Kernel{path: path, opts: opts}
 	hidden := true
-	// The first function tells; absolute and per-CPU symbols before it may
-	// be 0 on any machine.
+	// The first function decides; absolute and per-CPU symbols before it may be 0 on any
+	// machine.
 	if err := k.each(func(s kernelSymbol) bool {
 		hidden = s.addr == 0
 		return !s.text
@@ -40,26 +40,24 @@ func OpenKernel(path string, opts Options) (*Kernel, error) {
 	return k, nil
 }
 
-// kernelSymbol is a line of kallsyms. Its name and module are valid only
-// until the next line.
+// kernelSymbol is a line of kallsyms. Its name and module are valid until the next line.
 type kernelSymbol struct {
 	found        bool
-	text         bool // a function, not data
+	text         bool // a function rather than data
 	weak, global bool
 	addr         uint64
 	name, module []byte
 }
 
-// keep makes s a copy of t that outlives its line, reusing the memory of s.
+// keep makes s a copy of t that remains valid after its line, reusing the memory of s.
 func (s *kernelSymbol) keep(t kernelSymbol) {
 	t.name = append(s.name[:0], t.name...)
 	t.module = append(s.module[:0], t.module...)
 	*s = t
 }
 
-// better reports whether s, of two symbols, is the nearer one to the addresses
-// that follow both, or the better alias: a function, not weak, global, better
-// named.
+// better reports whether s is preferable to old for the addresses that follow both: it is
+// nearer, or the better alias: a function, not weak, global, with a better name.
 func (s *kernelSymbol) better(old *kernelSymbol) bool {
 	switch {
 	case !old.found:
@@ -76,13 +74,12 @@ func (s *kernelSymbol) better(old *kernelSymbol) bool {
 	return preferName(s.name, old.name)
 }
 
-// LookupBatch implements [Table] on running addresses. A symbol reaches to the
-// next one, as kallsyms tells no sizes; the last one of a module reaches at
-// most to the end of the page after the one it starts in, as in perf.
+// LookupBatch implements [Table] on runtime addresses. A symbol extends to the next one,
+// since kallsyms has no sizes. A module's last symbol extends at most to the end of the
+// page after the one in which it starts, as in perf.
 func (k *Kernel) LookupBatch(addrs []uint64) ([][]Frame, error) {
-	// What one address needs to know: the last symbol at or below it but
-	// above the address before, and the first one above it but not above
-	// the next.
+	// For each address: the last symbol at or below it but above the previous address,
+	// and the first symbol above it but not above the next address.
 	type place struct{ below, above kernelSymbol }
 	places := make([]place, len(addrs))
 	g := gaps{addrs: addrs}
@@ -99,8 +96,7 @@ func (k *Kernel) LookupBatch(addrs []uint64) ([][]Frame, error) {
 		return true
 	})
 
-	// A symbol was noted at one address; hand it on to the neighbours that
-	// have none of their own.
+	// Each symbol was stored for one address; copy it to neighbors that have none.
 	for i := len(places) - 2; i >= 0; i-- {
 		if !places[i].above.found {
 			places[i].above = places[i+1].above
@@ -127,8 +123,8 @@ func (k *Kernel) LookupBatch(addrs []uint64) ([][]Frame, error) {
 	return frames, err
 }
 
-// each calls f with every symbol until f returns false. Lines that are no
-// symbols are passed over.
+// each calls f with every symbol until f returns false. It skips lines that are not
+// symbols.
 func (k *Kernel) each(f func(kernelSymbol) bool) error {
 	file, err := os.Open(k.path)
 	if err != nil {
@@ -145,9 +141,8 @@ func (k *Kernel) each(f func(kernelSymbol) bool) error {
 	return nil
 }
 
-// parseKernelSymbol parses a line of kallsyms: address, type as nm shows it,
-// name, and for modules a tab and the module in brackets (kernel/kallsyms.c,
-// s_show).
+// parseKernelSymbol parses a line of kallsyms: address, type as in nm, name, and for
+// modules a tab and the module in brackets (kernel/kallsyms.c, s_show).
 func parseKernelSymbol(line []byte) (s kernelSymbol, ok bool) {
 	addr, rest, ok := cutHex(line)
 	if !ok || len(rest) < 3 || rest[1] != ' ' {

@@ -12,25 +12,25 @@ import (
 	"fulgur/internal/symbols/elffile"
 )
 
-// bpfModule is the name of the module that BPF programs are shown in.
+// bpfModule is the module shown for BPF programs.
 const bpfModule = "bpf"
 
-// DebugKernel is a [Table] of the running kernel on running addresses: names
-// come from another table, files, lines and inlined functions from the debug
-// information of the kernel and its modules, as far as that is found.
+// DebugKernel is a [Table] of the running kernel, with runtime addresses. Names come from
+// another table, and files, lines and inlined functions from the debug information of the
+// kernel and its modules, where available.
 type DebugKernel struct {
 	names Table
 	opts  Options
-	// open returns the debug information of a module, of the kernel itself
-	// if it has no name, and how far it runs from where it was linked. It is
-	// nil where there is none, as on most machines.
+	// open returns the debug information of a module, or of the kernel if the name is
+	// empty, and its runtime offset from the link-time addresses. It returns nil if there
+	// is none, as on most machines.
 	open func(module string) (*debugInfo, uint64, error)
 }
 
-// NewDebugKernel returns the table that adds to names, which knows functions
-// and modules, what finder finds. The symbols in kallsyms, usually
-// /proc/kallsyms, tell where the kernel runs. The end of ctx ends downloads,
-// and reading debug information.
+// NewDebugKernel returns a table that adds debug information found by finder to names, a
+// table of functions and modules. The symbols in kallsyms, usually /proc/kallsyms,
+// provide the kernel's location. When ctx is done, downloads and reading of debug
+// information stop.
 func NewDebugKernel(ctx context.Context, names Table, finder *debugfile.Finder, kallsyms string, opts Options) *DebugKernel {
 	return &DebugKernel{names: names, opts: opts, open: func(module string) (*debugInfo, uint64, error) {
 		if module == "" {
@@ -47,7 +47,7 @@ func (k *DebugKernel) LookupBatch(addrs []uint64) ([][]Frame, error) {
 	if k.opts.NoInlines {
 		return frames, err
 	}
-	modules := map[string][]int{} // what lies in each
+	modules := map[string][]int{} // addresses in each module
 	for i, f := range frames {
 		if len(f) == 1 && f[0].Module != bpfModule {
 			modules[f[0].Module] = append(modules[f[0].Module], i)
@@ -61,7 +61,7 @@ func (k *DebugKernel) LookupBatch(addrs []uint64) ([][]Frame, error) {
 	return frames, errors.Join(errs...)
 }
 
-// describe describes those of the frames that lie in a module.
+// describe describes the frames that belong to a module.
 func (k *DebugKernel) describe(module string, which []int, addrs []uint64, frames [][]Frame) error {
 	d, bias, err := k.open(module)
 	if d == nil {
@@ -96,8 +96,8 @@ func openVmlinux(ctx context.Context, finder *debugfile.Finder, kallsyms string,
 	return d, bias, err
 }
 
-// openModule opens the debug information of a kernel module. It is put to where
-// the module runs.
+// openModule opens the debug information of a kernel module, relocated to its runtime
+// address.
 func openModule(ctx context.Context, finder *debugfile.Finder, name string, opts Options) (*debugInfo, error) {
 	module, err := finder.Module(ctx, name)
 	if err != nil {
@@ -112,11 +112,11 @@ func openModule(ctx context.Context, finder *debugfile.Finder, name string, opts
 	return d, err
 }
 
-// textSymbol begins the kernel's code, first among the functions of kallsyms.
+// textSymbol is the start of the kernel's code, the first function in kallsyms.
 const textSymbol = "_text"
 
-// kernelBias returns how far the kernel runs from where vmlinux was linked to:
-// it moves itself to an unforeseeable place (KASLR).
+// kernelBias returns the runtime offset of the kernel from the addresses of vmlinux. The
+// kernel moves itself to a random address (KASLR).
 func kernelBias(vmlinux *elffile.File, kallsyms string) (uint64, error) {
 	table := openTable(vmlinux, elf.SHT_SYMTAB)
 	if table == nil {
@@ -140,7 +140,7 @@ func kernelBias(vmlinux *elffile.File, kallsyms string) (uint64, error) {
 		return 0, err
 	}
 	var running uint64
-	// The kernel writes symbols as they are read: this is about the first.
+	// The kernel generates symbols while they are read, and this is about the first.
 	if err := kernel.each(func(s kernelSymbol) bool {
 		if string(s.name) == textSymbol {
 			running = s.addr

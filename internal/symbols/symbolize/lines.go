@@ -7,8 +7,8 @@ import (
 	"io"
 )
 
-// eachLine calls f with every line of r, without its end, until f returns
-// false. A line is valid until f returns; what exceeds 64 KiB of it is cut.
+// eachLine calls f with every line of r, without its newline, until f returns false. The
+// line is valid until f returns, and truncated to 64 KiB.
 func eachLine(r io.Reader, f func(line []byte) bool) error {
 	br := bufio.NewReaderSize(r, 64<<10)
 	for {
@@ -28,8 +28,8 @@ func eachLine(r io.Reader, f func(line []byte) bool) error {
 	}
 }
 
-// cutHex parses the hexadecimal number at the start of b, at most 64 bits
-// wide, and returns what follows it and a space.
+// cutHex parses the hexadecimal number of at most 64 bits at the start of b. It returns
+// the rest after the number and a space.
 func cutHex(b []byte) (v uint64, rest []byte, ok bool) {
 	for i, c := range b {
 		switch {

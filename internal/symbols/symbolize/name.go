@@ -9,31 +9,30 @@ import (
 	"github.com/ianlancetaylor/demangle"
 )
 
-// maxName bounds the names that are read, in bytes. Longer ones, which only
-// templates gone wild or hostile files have, are cut.
+// maxName bounds names, in bytes. Longer names, which occur only with excessive templates
+// and in crafted files, are truncated.
 const maxName = 8 << 10
 
-// demangleOptions leave out parameters and clone suffixes, as perf does: a
-// function and its cold part are one function to the reader of a profile. The
-// length is bounded because mangling can compress a name exponentially; it is
-// the power of two nearest to maxName.
+// demangleOptions omit parameters and clone suffixes, as perf does: to the reader of a
+// profile, a function and its cold part are one function. The length is bounded because
+// mangling can compress a name exponentially. The limit is the power of two nearest to
+// maxName.
 var demangleOptions = []demangle.Option{demangle.NoParams, demangle.MaxLength(13)}
 
-// NewFrame returns the frame of the function with the given linker name,
-// offset bytes after its start. The name may be any bytes.
+// NewFrame returns the frame of the function with the given linker name, offset bytes
+// after its start. The name may contain arbitrary bytes.
 func NewFrame(name []byte, offset uint64, opts Options) Frame {
 	n := newNames(string(name), opts)
 	return Frame{Name: n.shown, SystemName: n.system, Offset: offset}
 }
 
-// valid returns a name in UTF-8: names are foreign bytes, and outputs such as
-// pprof must be valid.
+// valid converts a name to valid UTF-8, which outputs such as pprof require.
 func valid(name string) string { return strings.ToValidUTF8(name, "\uFFFD") }
 
-// names are what a function is called.
+// names holds the names of a function.
 type names struct{ shown, system string }
 
-// newNames returns the names of the function that the linker calls so.
+// newNames returns the names of the function with the given linker name.
 func newNames(linkage string, opts Options) names {
 	system := valid(linkage)
 	n := names{shown: system, system: system}
@@ -46,12 +45,12 @@ func newNames(linkage string, opts Options) names {
 	return n
 }
 
-// demangleAtOnce is how many names make one goroutine more worth its start.
+// demangleAtOnce is the number of names for which another goroutine pays off.
 const demangleAtOnce = 64
 
-// nameFrames names those frames that have only the linker's name. Demangling
-// costs more than all else, and frames share their functions: so each name is
-// demangled once, on all CPUs.
+// nameFrames demangles the names of frames that have only a linker name. Demangling is
+// the most expensive step, and frames share functions, so each name is demangled once, on
+// all CPUs.
 func nameFrames(frames [][]Frame, opts Options) {
 	known := map[string]*names{}
 	var distinct []*names
@@ -87,10 +86,10 @@ func nameFrames(frames [][]Frame, opts Options) {
 	})
 }
 
-// preferName reports whether of two aliases a is the better name: the one
-// with fewer leading underscores, then the longer one, then, to make the
-// choice independent of the tables' order, the first in the alphabet. The
-// rule is that of perf, so that profiles can be compared.
+// preferName reports whether alias a is a better name than b: it has fewer leading
+// underscores, or is longer, or comes first in alphabetical order, which makes the choice
+// independent of the order in tables. perf uses the same rule, so profiles can be
+// compared.
 func preferName(a, b []byte) bool {
 	if ua, ub := underscores(a), underscores(b); ua != ub {
 		return ua < ub
@@ -101,7 +100,7 @@ func preferName(a, b []byte) bool {
 	return string(a) < string(b)
 }
 
-// underscores returns the number of underscores that name begins with.
+// underscores returns the number of leading underscores in name.
 func underscores(name []byte) int {
 	n := 0
 	for n < len(name) && name[n] == '_' {

@@ -5,27 +5,24 @@ import (
 	"io"
 )
 
-// PerfMap is a [Table] of code that a JIT compiler made, on running addresses
-// of its process. It reads /tmp/perf-PID.map (Linux,
-// tools/perf/Documentation/jit-interface.txt): a line for each function with
-// its start and size in hexadecimal and its name, which may contain spaces. The
-// numbers may begin with 0x, as in maps of the JDK; perf reads those too.
+// PerfMap is a [Table] of JIT-compiled code, with addresses of its process. It reads
+// /tmp/perf-PID.map (Linux, tools/perf/Documentation/jit-interface.txt): a line for each
+// function with its start and size in hexadecimal and its name, which may contain spaces.
+// The numbers may begin with 0x, as in maps of the JDK; perf accepts those too.
 type PerfMap struct {
 	r     io.ReaderAt
 	limit int64
 }
 
-// OpenPerfMap returns the table in r, of which at most limit bytes are read.
-// The map is read when names are asked for, so that functions which the
-// process adds until then are found.
+// OpenPerfMap returns the table in r, and reads at most limit bytes of it. Every lookup
+// reads the map again, so functions added by then are found.
 func OpenPerfMap(r io.ReaderAt, limit int64) *PerfMap { return &PerfMap{r, limit} }
 
-// PerfMapError says that a perf map could be read only in part.
+// PerfMapError reports that a perf map was only partially usable.
 type PerfMapError struct {
-	// Malformed counts the lines that are none of a perf map.
+	// Malformed is the number of malformed lines.
 	Malformed int
-	// Truncated is the number of bytes after which reading stopped because
-	// of the limit, or 0.
+	// Truncated is the number of bytes after which the limit stopped reading, or 0.
 	Truncated int64
 }
 
@@ -40,15 +37,15 @@ func (e *PerfMapError) Error() string {
 	return fmt.Sprintf("perf map is too large: only its first %d bytes were read, with %d malformed lines", e.Truncated, e.Malformed)
 }
 
-// LookupBatch implements [Table]. Of functions that overlap, the one written
-// last is taken: the compiler put it where older code had been freed. The
-// error is a [*PerfMapError] if only part of the map could be used.
+// LookupBatch implements [Table]. If functions overlap, the last one in the map wins: the
+// compiler reused the memory of older code. The error is a [*PerfMapError] if only part
+// of the map could be used.
 func (m *PerfMap) LookupBatch(addrs []uint64) ([][]Frame, error) {
 	frames := make([][]Frame, len(addrs))
 	g := gaps{addrs: addrs}
 	var problems PerfMapError
 	r := &tail{r: io.NewSectionReader(m.r, 0, m.limit)}
-	good := true // the last line
+	good := true // whether the last line is well-formed
 	err := eachLine(r, func(line []byte) bool {
 		start, rest, ok := cutHex(withoutPrefix(line))
 		var size uint64
@@ -63,7 +60,7 @@ func (m *PerfMap) LookupBatch(addrs []uint64) ([][]Frame, error) {
 		var f Frame
 		for i := g.after(start); i < len(addrs) && addrs[i]-start < size; i++ {
 			if f.Name == "" {
-				// The compiler writes names as it wants them shown.
+				// The compiler writes names in the form to be shown.
 				f = NewFrame(name[:min(len(name), maxName)], 0, Options{NoDemangle: true})
 			}
 			f.Offset = addrs[i] - start
@@ -75,7 +72,7 @@ func (m *PerfMap) LookupBatch(addrs []uint64) ([][]Frame, error) {
 		return frames, fmt.Errorf("reading perf map: %w", err)
 	}
 	if !good && r.last != '\n' {
-		problems.Malformed-- // it is being written
+		problems.Malformed-- // the line is still being written
 	}
 	if n, _ := m.r.ReadAt(make([]byte, 1), m.limit); n > 0 {
 		problems.Truncated = m.limit
@@ -86,7 +83,7 @@ func (m *PerfMap) LookupBatch(addrs []uint64) ([][]Frame, error) {
 	return frames, nil
 }
 
-// withoutPrefix returns line, which starts with a number, without the number's 0x.
+// withoutPrefix removes the 0x from the number at the start of line.
 func withoutPrefix(line []byte) []byte {
 	if len(line) > 2 && line[0] == '0' && (line[1] == 'x' || line[1] == 'X') && line[2] != ' ' {
 		return line[2:]
@@ -94,7 +91,7 @@ func withoutPrefix(line []byte) []byte {
 	return line
 }
 
-// tail is a reader that knows the last byte that it read.
+// tail is a reader that remembers the last byte read.
 type tail struct {
 	r    io.Reader
 	last byte

@@ -8,14 +8,12 @@ import (
 	"fulgur/internal/symbols/elffile"
 )
 
-// pltSuffix marks the name of a stub that leads to a function of another file,
-// as all tools write it.
+// pltSuffix is appended to the name of the function that a stub calls, as in other tools.
 const pltSuffix = "@plt"
 
-// lookupPLT names addrs that lie in the procedure linkage table. A stub whose
-// function a resolver chooses is named after the resolver's symbol, which is
-// that of the function; without one after the resolver's address, as objdump
-// does.
+// lookupPLT names addrs in the procedure linkage table. A stub whose function is chosen
+// by a resolver gets the name of the resolver's symbol, which is the function's name.
+// Without a symbol it is named after the resolver's address, as in objdump.
 func (e *ELF) lookupPLT(addrs []uint64, frames [][]Frame) error {
 	if !e.inPLT(addrs) {
 		return nil
@@ -59,15 +57,15 @@ func (e *ELF) lookupPLT(addrs []uint64, frames [][]Frame) error {
 	return err
 }
 
-// newStubFrame returns the frame of a stub that leads to the function in f.
+// newStubFrame returns the frame of a stub that calls the function in f.
 func newStubFrame(f Frame) Frame {
 	f.Name += pltSuffix
 	f.SystemName += pltSuffix
 	return f
 }
 
-// inPLT reports whether any of the sorted addrs lies in a procedure linkage
-// table: most batches need not read it.
+// inPLT reports whether any of the sorted addrs is in a procedure linkage table. Most
+// batches need not read it.
 func (e *ELF) inPLT(addrs []uint64) bool {
 	sections, err := e.file.Sections()
 	if err != nil {
@@ -84,8 +82,7 @@ func (e *ELF) inPLT(addrs []uint64) bool {
 	return false
 }
 
-// pltEntry returns the one of entries, which are sorted, that holds addr, or
-// nil.
+// pltEntry returns the entry that contains addr, or nil. entries must be sorted.
 func pltEntry(entries []elffile.PLTEntry, addr uint64) *elffile.PLTEntry {
 	i, found := slices.BinarySearchFunc(entries, addr, func(e elffile.PLTEntry, addr uint64) int { return cmp.Compare(e.Addr, addr) })
 	if !found {

@@ -11,19 +11,18 @@ import (
 	"fulgur/internal/symbols/elffile"
 )
 
-// relocator puts the debug sections of a relocatable file (ET_REL) in order, as
-// if it had been linked: their references to code and to each other are zero
-// there, and stand in relocations (gABI, "Relocation"; x86-64 psABI 4.4;
-// AArch64 ELF 5.7). Sections of debug information lie at 0, others where the
-// caller says.
+// relocator relocates the debug sections of a relocatable file (ET_REL) as a linker does.
+// Their references to code and to each other are zero in the file, and the relocations
+// contain the values (gABI, "Relocation"; x86-64 psABI 4.4; AArch64 ELF 5.7). Sections of
+// debug information are at 0, others at the addresses given by the caller.
 type relocator struct {
 	file     *elffile.File
 	sections []*elffile.Section
-	symbols  []uint64 // their addresses
+	symbols  []uint64 // by symbol index
 }
 
-// newRelocator returns the relocator of file, whose sections were loaded to the
-// given addresses by name. For a file that needs none it returns nil.
+// newRelocator returns the relocator of file, whose sections were loaded at the given
+// addresses by name. It returns nil for a file that needs no relocation.
 func newRelocator(file *elffile.File, loaded map[string]uint64) (*relocator, error) {
 	if file.Type() != elf.ET_REL {
 		return nil, nil
@@ -51,21 +50,21 @@ func newRelocator(file *elffile.File, loaded map[string]uint64) (*relocator, err
 // relaSize is the size of an Elf64_Rela: offset, type and symbol, addend.
 const relaSize = 24
 
-// relaStride is how many relocations stand between two whose offsets are kept.
+// relaStride is the number of relocations between two whose offsets are kept.
 const relaStride = 512
 
-// relocated is a section with its relocations applied as it is read. They are
-// not kept, since those of a module can be larger than what they relocate.
+// relocated is a section that is relocated while it is read. Its relocations are not kept
+// in memory, because a module's can be larger than its sections.
 type relocated struct {
 	dwarf.Section
 	by    *relocator
 	relas *io.SectionReader
 	count int
-	// starts are the offsets that every relaStride-th of them applies to.
+	// starts holds the offset of every relaStride-th relocation's target.
 	starts []uint64
 }
 
-// section returns the contents of s as if it had been linked.
+// section returns the relocated contents of s.
 func (r *relocator) section(s *elffile.Section, contents dwarf.Section) (dwarf.Section, error) {
 	for _, table := range r.sections {
 		if table.Type != elf.SHT_RELA || table.Info <= 0 || table.Info >= len(r.sections) || r.sections[table.Info] != s {
@@ -82,8 +81,8 @@ func (r *relocator) section(s *elffile.Section, contents dwarf.Section) (dwarf.S
 	return contents, nil
 }
 
-// index notes where relocations are. Assemblers and linkers write them in the
-// order of what they apply to.
+// index records the places of relocations. Assemblers and linkers write them in the order
+// of their targets.
 func (t *relocated) index(table *elffile.Section) error {
 	buf := make([]byte, relaStride*relaSize)
 	last := uint64(0)
@@ -104,7 +103,7 @@ func (t *relocated) index(table *elffile.Section) error {
 	return nil
 }
 
-// read reads relocations from the i-th on.
+// read reads relocations, starting with the i-th.
 func (t *relocated) read(b []byte, i int) error {
 	if _, err := t.relas.ReadAt(b, int64(i)*relaSize); err != nil {
 		return fmt.Errorf("%s: read relocations: %w", t.by.file.Name(), err)
@@ -119,7 +118,7 @@ func (t *relocated) ReadAt(b []byte, off int64) (int, error) {
 		return n, err
 	}
 	start, end := uint64(off), uint64(off)+uint64(n)
-	// One that applies to bytes before may reach into ours.
+	// A relocation of earlier bytes may extend into ours.
 	const reach = 7
 	i := relaStride * max(0, sort.Search(len(t.starts), func(i int) bool { return t.starts[i]+reach >= start })-1)
 	buf := make([]byte, relaStride*relaSize)
@@ -141,8 +140,7 @@ func (t *relocated) ReadAt(b []byte, off int64) (int, error) {
 	return n, err
 }
 
-// apply applies a relocation to those of its bytes that are in b, which begins
-// at start.
+// apply applies a relocation to the part of its target within b, which begins at start.
 func (t *relocated) apply(b []byte, start, offset, info, addend uint64) {
 	size := relocationSize(t.by.file.Machine(), uint32(info))
 	symbol := info >> 32
@@ -158,8 +156,8 @@ func (t *relocated) apply(b []byte, start, offset, info, addend uint64) {
 	}
 }
 
-// relocationSize returns how many bytes of an address a relocation stores, 0
-// for one that debug sections do not have.
+// relocationSize returns the number of bytes that a relocation stores, or 0 for a type
+// that does not occur in debug sections.
 func relocationSize(machine elf.Machine, typ uint32) int {
 	switch machine {
 	case elf.EM_X86_64:

@@ -2,12 +2,12 @@ package symbolize
 
 import "strings"
 
-// shortened stands for the arguments of a template.
+// shortened replaces the arguments of a template.
 const shortened = "<...>"
 
-// shorten returns a demangled name of C++ or Rust with "<...>" for the
-// arguments of its templates and generics. What an angle bracket means is not
-// always decidable in a name; from one without a counterpart on, all is left.
+// shorten replaces the template and generic arguments in a demangled C++ or Rust name by
+// "<...>". The meaning of an angle bracket is not always decidable from a name. If one
+// has no counterpart, the rest of the name remains unchanged.
 func shorten(name string) string {
 	if !strings.Contains(name, "<") {
 		return name
@@ -18,7 +18,7 @@ func shorten(name string) string {
 		switch {
 		case isOperator(name, i):
 			end = operatorEnd(name, i)
-			if strings.HasPrefix(name[end:], " <") { // the demangler parts the two
+			if strings.HasPrefix(name[end:], " <") { // the demangler separates them with a space
 				end++
 				arguments = true
 			}
@@ -41,18 +41,18 @@ func shorten(name string) string {
 	return b.String()
 }
 
-// opensArguments reports whether a "<" after before begins the arguments of a
-// template. In Rust's "<T as Trait>::method" it begins the name itself, and
-// nothing but what is in it tells which one is meant.
+// opensArguments reports whether a "<" after before opens the arguments of a template. In
+// Rust's "<T as Trait>::method" it begins the name itself, and only its contents identify
+// the method.
 func opensArguments(before string) bool {
 	return before != "" && !strings.ContainsRune("<(,&*[ ", rune(before[len(before)-1]))
 }
 
-// argumentsEnd returns where the template arguments end that begin with the
-// "<" at i, or 0 if they do not end.
+// argumentsEnd returns the end of the template arguments that begin with the "<" at i, or
+// 0 if they do not end.
 func argumentsEnd(name string, i int) int {
-	// What stands in parentheses is an expression or a function's
-	// parameters: there, an angle bracket can be a comparison.
+	// Parentheses contain expressions or parameters, where an angle bracket can be a
+	// comparison.
 	angles, others := 0, 0
 	for i < len(name) {
 		if isOperator(name, i) {
@@ -67,7 +67,7 @@ func argumentsEnd(name string, i int) int {
 		case others > 0:
 		case c == '<':
 			angles++
-		case c == '>' && name[i-1] != '-': // "->" leads to a type
+		case c == '>' && name[i-1] != '-': // "->" precedes a type
 			if angles--; angles == 0 {
 				return i + 1
 			}
@@ -79,7 +79,7 @@ func argumentsEnd(name string, i int) int {
 	return 0
 }
 
-// isOperator reports whether the word "operator" stands at i.
+// isOperator reports whether the word "operator" is at i.
 func isOperator(name string, i int) bool {
 	const word = "operator"
 	if i < 0 || !strings.HasPrefix(name[i:], word) || i > 0 && isWord(name[i-1]) {
@@ -88,8 +88,8 @@ func isOperator(name string, i int) bool {
 	return len(name) == i+len(word) || !isWord(name[i+len(word)])
 }
 
-// operatorEnd returns where the operator ends whose word stands at i, with its
-// symbol if that has angle brackets.
+// operatorEnd returns the end of the operator whose keyword is at i, including its symbol
+// if that has angle brackets.
 func operatorEnd(name string, i int) int {
 	end := i + len("operator")
 	for _, symbol := range []string{"<=>", "<<=", ">>=", "->*", "<<", ">>", "<=", ">=", "->", "<", ">"} {

@@ -10,25 +10,25 @@ import (
 	"fulgur/internal/symbols/elffile"
 )
 
-// maxSplitProblems bounds the files that exist but are of no use which are told
-// of: all of them are, if one is.
+// maxSplitProblems bounds the reported files that exist but are unusable. If one is,
+// usually all are.
 const maxSplitProblems = 3
 
-// splitFiles are the files of split DWARF that were wanted. That they are
-// missing is common, as on every machine but the one that compiled them, and
-// all of them are then: they are counted, not told of one by one.
+// splitFiles tracks the requested files of split DWARF. Usually they are all missing,
+// except on the machine that compiled them. So missing files are counted rather than
+// reported one by one.
 type splitFiles struct {
-	missing  map[string]bool // by path, for all that were wanted
-	problems []error         // of the first files that exist but are of no use
+	missing  map[string]bool // by path, for all requested files
+	problems []error         // the first files that exist but are unusable
 }
 
-// add remembers problems, if not too many are known.
+// add records problems, up to a limit.
 func (s *splitFiles) add(problems []error) {
 	s.problems = append(s.problems, problems[:min(len(problems), maxSplitProblems-len(s.problems))]...)
 }
 
-// err returns one error for all files of binary that are missing, and one for
-// each problem that was kept.
+// err returns one error for all missing files of binary, and one for each recorded
+// problem.
 func (s *splitFiles) err(binary string) error {
 	first, missing := "", 0
 	for name, is := range s.missing {
@@ -47,15 +47,15 @@ func (s *splitFiles) err(binary string) error {
 		binary, missing, len(s.missing), first)}, s.problems...)...)
 }
 
-// splitProblems returns what [splitFiles.err] says of the binary's.
+// splitProblems returns [splitFiles.err] of the binary.
 func (d *debugInfo) splitProblems() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.splits.err(d.binary.Name())
 }
 
-// noteSplit remembers whether the file called name is missing, and why one that
-// exists was not taken.
+// noteSplit records whether the named file is missing, and why an existing file was
+// rejected.
 func (d *debugInfo) noteSplit(name string, missing bool, problems ...error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -66,8 +66,8 @@ func (d *debugInfo) noteSplit(name string, missing bool, problems ...error) {
 	d.splits.add(problems)
 }
 
-// split returns the sections of the file with the rest of a unit: a package of
-// all, or one of its own; nil if there is neither.
+// split returns the sections of the file with the rest of a unit: a package of all units,
+// or a file of its own. It returns nil if there is neither.
 func (d *debugInfo) split(u dwarf.SplitUnit) (*dwarf.Sections, error) {
 	name := u.DwoName
 	if !path.IsAbs(name) {
@@ -97,8 +97,8 @@ func (d *debugInfo) split(u dwarf.SplitUnit) (*dwarf.Sections, error) {
 	return dwarfSections(d.keep(file).File, ".dwo", nil)
 }
 
-// openPackage opens the package of split DWARF, nil if there is none that can
-// be read.
+// openPackage opens the package of split DWARF. It returns nil if there is none that is
+// readable.
 func (d *debugInfo) openPackage() *dwarf.Sections {
 	file, err := d.finder.DWP(d.binary, d.file)
 	if err == nil {

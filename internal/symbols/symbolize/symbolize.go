@@ -1,48 +1,42 @@
-// Package symbolize turns addresses into functions. It reads the symbol tables
-// of ELF files, their procedure linkage tables, DWARF, Go's pclntab,
-// /proc/kallsyms, the vdso and the perf maps of JIT compilers.
+// Package symbolize converts addresses into functions. It reads the symbol tables of ELF
+// files, their procedure linkage tables, DWARF, Go's pclntab, /proc/kallsyms, the vDSO
+// and the perf maps of JIT compilers.
 //
-// A profile knows all addresses of a file before it needs the first name, so
-// every table is asked once, with a sorted batch of addresses, and answers in
-// one streaming pass over the file: no table is kept in memory, and what a
-// look-up holds grows with the number of addresses, not with the number of
-// symbols.
+// A profile knows all addresses of a file before it needs the first name. So every table
+// is queried once, with a sorted batch of addresses, and answers in a single streaming
+// pass over the file. No table is kept in memory, and the memory of a lookup grows with
+// the number of addresses rather than symbols.
 package symbolize
 
 import "sort"
 
-// Frame is one function at an address.
+// Frame is a function at an address.
 type Frame struct {
-	// Name is the name to show: demangled, as the source language writes it,
-	// without the parameters of C++. It is empty for a function that debug
-	// information describes but does not name.
+	// Name is the name to show: demangled, in the syntax of the source language, without
+	// C++ parameters. It is empty for a function that has debug information but no name.
 	Name string
-	// SystemName is the linker's name, equal to Name if nothing was mangled.
+	// SystemName is the linker name. It equals Name if nothing was mangled.
 	SystemName string
-	// Module is the kernel module that holds the function ("ext4"; "bpf" for
-	// BPF programs), and empty for vmlinux and for everything that is not the
-	// kernel.
+	// Module is the kernel module that contains the function ("ext4"; "bpf" for BPF
+	// programs). It is empty for vmlinux and for user space.
 	Module string
-	// File is the source file, empty if unknown.
+	// File is the source file, or empty if unknown.
 	File string
-	// StartLine is the 1-based line at which the function begins, Line that
-	// of the address; 0 if unknown.
+	// StartLine is the line where the function begins, and Line the line of the address.
+	// Both are 1-based, or 0 if unknown.
 	StartLine, Line int
-	// Offset is the address less the start of the symbol that holds it, in
-	// bytes. Functions that were inlined have no symbol of their own.
+	// Offset is the address relative to the start of its symbol, in bytes. Inlined
+	// functions have no symbol of their own.
 	Offset uint64
-	// Inlined is set for a function that was inlined into the frame that
-	// follows it.
+	// Inlined is set for a function that was inlined into the next frame.
 	Inlined bool
 }
 
-// Table answers which functions hold addresses. Implementations are safe for
-// concurrent use.
+// Table looks up the functions at addresses. Implementations are safe for concurrent use.
 type Table interface {
-	// LookupBatch names addrs, which must be sorted in ascending order. The
-	// result has one element per address: the functions there, innermost
-	// first, or nil if the address could not be resolved. On an error the
-	// result is still usable and holds what could be read.
+	// LookupBatch looks up addrs, which must be sorted in ascending order. The result has
+	// one element per address: the functions there, innermost first, or nil if unknown.
+	// If there is an error, the result is still usable and holds what could be read.
 	LookupBatch(addrs []uint64) ([][]Frame, error)
 }
 
@@ -52,27 +46,27 @@ var (
 	_ Table = (*PerfMap)(nil)
 )
 
-// Options tunes how names are read. The zero value is the usual.
+// Options configures how names are read. The zero value has the defaults.
 type Options struct {
-	// NoDemangle leaves the names of C++ and Rust as the linker knows them.
+	// NoDemangle keeps the linker names of C++ and Rust functions.
 	NoDemangle bool
-	// ShortNames shows "<...>" for the arguments of templates and generics in
-	// demangled names.
+	// ShortNames replaces the arguments of templates and generics in demangled names by
+	// "<...>".
 	ShortNames bool
-	// NoInlines reads names only, no debug information: neither inlined
-	// functions nor files and lines, for less time and memory.
+	// NoInlines ignores debug information: no inlined functions, files or lines, but less
+	// time and memory.
 	NoInlines bool
 }
 
-// gaps finds where a symbol's start falls between sorted addresses. Symbol
-// tables are sorted in long runs, hence the last answer is tried first.
+// gaps finds the place of a symbol's start among sorted addresses. Symbol tables have
+// long sorted runs, so it tries the last answer first.
 type gaps struct {
 	addrs []uint64
 	last  int
 }
 
-// after returns the index of the first address that is not below start, or
-// len(addrs) if all are.
+// after returns the index of the first address that is not below start, or len(addrs) if
+// there is none.
 func (g *gaps) after(start uint64) int {
 	if g.last < len(g.addrs) && start <= g.addrs[g.last] && (g.last == 0 || g.addrs[g.last-1] < start) {
 		return g.last

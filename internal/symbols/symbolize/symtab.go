@@ -8,47 +8,44 @@ import (
 	"fulgur/internal/symbols/elffile"
 )
 
-// symbolTable is a symbol table while it is read.
+// symbolTable is a symbol table that is being read.
 type symbolTable struct {
 	file     *elffile.File
 	section  *elffile.Section
-	sections []*elffile.Section // of the file
+	sections []*elffile.Section // sections of the file
 	names    *elffile.StringTable
-	// complete is set for a table that has all functions, so that what
-	// follows a symbol without a size up to the next one belongs to it. In
-	// .dynsym that would be a guess, since it leaves out what is not
-	// exported.
+	// complete is set for a table with all functions. Then the code after a symbol
+	// without a size belongs to it, up to the next symbol. In .dynsym that would be a
+	// guess, since it lacks functions that are not exported.
 	complete bool
 }
 
-// symbol is a function symbol while it competes for an address.
+// symbol is a candidate for the function at an address.
 type symbol struct {
-	table       *symbolTable // nil for no symbol
+	table       *symbolTable // nil means no symbol
 	in          *elffile.Section
 	start, size uint64
-	name        uint32 // offset in the table's names
+	name        uint32 // offset in the table's strings
 	binding     elf.SymBind
-	resolver    bool // an IFUNC, named after the function that it chooses
+	resolver    bool // an IFUNC, with the name of the function that it chooses
 }
 
-// covers reports whether the symbol's size reaches addr, which is not below
-// its start.
+// covers reports whether addr, which is not below the symbol's start, is within its size.
 func (s symbol) covers(addr uint64) bool { return addr-s.start < s.size }
 
-// lookupSymbols finds the linker's names for addrs in the file's symbol tables,
-// in one pass over each.
+// lookupSymbols finds the linker names for addrs in the file's symbol tables, in one pass
+// over each.
 //
-// A symbol that has a size and covers an address wins, the innermost one if
-// they nest. Assembly often leaves the size out; such a symbol reaches to the
-// next one, at most to the end of its section, and of the function that it
-// stands in.
+// The innermost symbol whose size covers an address wins. Symbols from assembly often
+// have no size. Such a symbol extends to the next one, but not beyond the end of its
+// section or of an enclosing function.
 func (e *ELF) lookupSymbols(addrs []uint64, frames [][]Frame) error {
 	tables, err := e.symbolTables()
 	p := newSymbolPass(addrs)
 	errs := []error{err, p.run(tables)}
 	stretched := p.resolve(frames)
 
-	// A label inside a function must not reach beyond its end.
+	// A label in a function must not extend beyond the function's end.
 	if len(stretched) > 0 {
 		starts := make([]uint64, len(stretched))
 		for i, s := range stretched {
@@ -68,9 +65,9 @@ func (e *ELF) lookupSymbols(addrs []uint64, frames [][]Frame) error {
 	return errors.Join(errs...)
 }
 
-// symbolTables returns the tables that name the file's functions: the first
-// that has all of them, and .dynsym, which is all that some files have and
-// which .gnu_debugdata does not repeat.
+// symbolTables returns the tables with the file's functions: the first complete one, and
+// .dynsym, which some files have as their only table and which .gnu_debugdata does not
+// repeat.
 func (e *ELF) symbolTables() ([]*symbolTable, error) {
 	all := openTable(e.file, elf.SHT_SYMTAB)
 	var err error
@@ -98,8 +95,8 @@ func (e *ELF) symbolTables() ([]*symbolTable, error) {
 	return tables, err
 }
 
-// openTable returns f's symbol table of the given type, of which the gABI
-// allows one, or nil if it has none.
+// openTable returns f's symbol table of the given type, or nil if it has none. The gABI
+// allows only one.
 func openTable(f *elffile.File, typ elf.SectionType) *symbolTable {
 	sections, err := f.Sections()
 	if err != nil {
@@ -116,14 +113,14 @@ func openTable(f *elffile.File, typ elf.SectionType) *symbolTable {
 	return nil
 }
 
-// symbolPass is one pass over symbol tables.
+// symbolPass is a pass over symbol tables.
 type symbolPass struct {
 	gaps gaps
 	// covers holds for each address the best symbol whose size covers it.
 	covers []symbol
-	// nearest holds for each address the last symbol that starts at or
-	// below it, but above the address before: a symbol is noted in one
-	// place, however many addresses follow it.
+	// nearest holds for each address the last symbol that starts at or below it but above
+	// the previous address. So a symbol is stored in one place, however many addresses
+	// follow it.
 	nearest []symbol
 }
 
@@ -147,7 +144,7 @@ func (p *symbolPass) run(tables []*symbolTable) error {
 	return errors.Join(errs...)
 }
 
-// add enters one symbol table entry into the competition.
+// add considers a symbol table entry.
 func (p *symbolPass) add(t *symbolTable, s elffile.Symbol) {
 	if s.Type != elf.STT_FUNC && s.Type != elf.STT_GNU_IFUNC && s.Type != elf.STT_NOTYPE {
 		return
@@ -160,7 +157,7 @@ func (p *symbolPass) add(t *symbolTable, s elffile.Symbol) {
 	}
 	in := t.sections[s.Section]
 	if in.Flags&elf.SHF_EXECINSTR == 0 || !in.Holds(s.Value) {
-		return // undefined, data, or the mark of a section's end
+		return // undefined, data, or a section's end marker
 	}
 	sym := symbol{table: t, in: in, start: s.Value, name: s.Name, binding: s.Binding, resolver: s.Type == elf.STT_GNU_IFUNC}
 	sym.size = min(s.Size, in.Size-(s.Value-in.Addr))
@@ -179,26 +176,24 @@ func (p *symbolPass) add(t *symbolTable, s elffile.Symbol) {
 	}
 }
 
-// isLabel reports whether a local symbol without a type is no function: a
-// mapping symbol of ARM or RISC-V ("$x", "$d.1"), or a label that a compiler or
-// assembler made, as BFD knows them. (Hidden ones are the marks that GCC's
-// annobin plugin leaves.)
+// isLabel reports whether a local symbol without a type is not a function: a mapping
+// symbol of ARM or RISC-V ("$x", "$d.1"), or a label made by a compiler or assembler, by
+// the rules of BFD. (Hidden ones are markers of GCC's annobin plugin.)
 func isLabel(name []byte) bool {
 	for _, prefix := range []string{"$", ".L", "..", "_.L_"} {
 		if bytes.HasPrefix(name, []byte(prefix)) {
 			return true
 		}
 	}
-	// The assembler's own: "L0\x01", "L12\x02" and a number.
+	// Labels of the assembler: "L0\x01", "L12\x02" plus a number.
 	return len(name) == 0 || name[0] == 'L' && bytes.ContainsAny(name, "\x01\x02")
 }
 
-// offer puts sym into place if it is better than what is there: the innermost
-// one, then one with a size. Of aliases it takes the one that readers know: a
-// global one over a weak one, a weak one over a local one, one that stubs are
-// named after, then the better name. perf prefers a local one to a weak one;
-// but in C libraries those are the internal names of what programs call by the
-// weak ones.
+// offer stores sym in place if it is better than the present one: an inner symbol beats
+// an outer one, then one with a size beats one without. Among aliases the best known
+// wins: global before weak before local, then one for which stubs are named, then the
+// better name. perf prefers local to weak, but in C libraries local aliases are internal
+// names of functions that programs call by their weak names.
 func (p *symbolPass) offer(place *symbol, sym symbol) {
 	var better bool
 	switch old := *place; {
@@ -223,7 +218,7 @@ func (p *symbolPass) offer(place *symbol, sym symbol) {
 	}
 }
 
-// rank orders bindings from the best to the worst.
+// rank orders bindings from best to worst.
 func rank(b elf.SymBind) int {
 	switch b {
 	case elf.STB_WEAK:
@@ -234,14 +229,14 @@ func rank(b elf.SymBind) int {
 	return 0 // global, or unique, which is global to all namespaces
 }
 
-// systemName returns the symbol's name, valid until another is read from the
-// same table.
+// systemName returns the symbol's name. It is valid until the next name is read from the
+// table.
 func (s symbol) systemName() []byte {
 	return cutVersion(s.table.names.At(uint64(s.name)))
 }
 
-// cutVersion cuts the version off a name: .symtab has "memcpy@@GLIBC_2.14" for
-// what .dynsym names "memcpy".
+// cutVersion removes the version from a name: "memcpy@@GLIBC_2.14" in .symtab is "memcpy"
+// in .dynsym.
 func cutVersion(name []byte) []byte {
 	if i := bytes.IndexByte(name, '@'); i > 0 && !bytes.EqualFold(name[i:], []byte(pltSuffix)) {
 		return name[:i]
@@ -249,14 +244,14 @@ func cutVersion(name []byte) []byte {
 	return name
 }
 
-// stretched is an address that was named by a symbol without a size.
+// stretched is an address found in a symbol without a size.
 type stretched struct {
-	addr  int // its index
+	addr  int // index of the address
 	start uint64
 }
 
-// resolve names the addresses that a symbol was found for, and returns those
-// that a symbol without a size was taken for, by ascending start.
+// resolve sets the names of the addresses with a symbol. It returns those whose symbol
+// has no size, by ascending start.
 func (p *symbolPass) resolve(frames [][]Frame) []stretched {
 	var unsized []stretched
 	var below symbol // the last symbol at or below the address

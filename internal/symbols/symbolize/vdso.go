@@ -9,9 +9,8 @@ import (
 	"fulgur/internal/linux/procfs"
 )
 
-// OpenVDSO returns the vdso of this process, which is that of every 64-bit
-// process on the machine: the kernel maps one image, at an address of each
-// process's own.
+// OpenVDSO returns the vDSO of this process. It is the same in every 64-bit process of
+// the machine: the kernel maps one image, at a different address in each process.
 func OpenVDSO(opts Options) (*ELF, error) {
 	image, err := readVDSO()
 	if err != nil {
@@ -20,7 +19,7 @@ func OpenVDSO(opts Options) (*ELF, error) {
 	return OpenELF(bytes.NewReader(image), int64(len(image)), "[vdso]", opts)
 }
 
-// readVDSO copies the vdso out of this process's memory.
+// readVDSO copies the vDSO from this process's memory.
 func readVDSO() ([]byte, error) {
 	const maxVDSO = 1 << 20
 	maps, err := os.Open("/proc/self/maps")

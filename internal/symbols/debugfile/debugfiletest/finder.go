@@ -7,7 +7,7 @@ import (
 	"fulgur/internal/symbols/debugfile"
 )
 
-// NewFinder returns a finder of this machine's debug files, which downloads none.
+// NewFinder returns a finder for the debug files of this machine. It does not download.
 func NewFinder(t testing.TB) *debugfile.Finder {
 	t.Helper()
 	f, err := debugfile.New(debugfile.Config{Getenv: func(string) string { return "" }})

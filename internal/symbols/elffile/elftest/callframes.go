@@ -5,10 +5,10 @@ import (
 	"slices"
 )
 
-// FrameRule says how the caller of the code from Addr on is found on amd64: the
-// CFA is the stack pointer, or the frame pointer if ByFP is set, plus CFA; the
-// return address is below the CFA. SavedFP is how many bytes below the CFA the
-// caller's frame pointer is, 0 if it is still in its register.
+// FrameRule describes how to find the caller of the code from Addr on, on amd64. The CFA
+// is the stack pointer, or the frame pointer if ByFP is set, plus CFA. The return address
+// is just below the CFA. SavedFP is how many bytes below the CFA the caller's frame
+// pointer is, or 0 if it is still in its register.
 type FrameRule struct {
 	Addr    uint64
 	ByFP    bool
@@ -16,8 +16,8 @@ type FrameRule struct {
 	SavedFP int
 }
 
-// Registers of amd64 in DWARF, and the instructions of call frame information
-// that are written (DWARF 5, section 6.4.2).
+// Registers of amd64 in DWARF, and the call frame instructions used (DWARF 5, section
+// 6.4.2).
 const (
 	dwarfRBP, dwarfRSP, dwarfRA = 6, 7, 16
 
@@ -46,7 +46,7 @@ func newCallFrames(choices *Choices, addr uint64) *callFrames {
 	return c
 }
 
-// pad ends the entry that begins at at.
+// pad pads the entry that begins at at to its end.
 func (c *callFrames) pad(at int) {
 	for len(c.b)%8 != 0 {
 		c.b = append(c.b, 0)
@@ -109,7 +109,7 @@ func (c *callFrames) function(low, end uint64) {
 	c.pad(at)
 }
 
-// section returns the section with what was added.
+// section returns the section.
 func (c *callFrames) section() Section {
 	return Section{Name: ".eh_frame", Addr: c.addr, Content: append(slices.Clone(c.b), 0, 0, 0, 0)}
 }

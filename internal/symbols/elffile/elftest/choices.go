@@ -1,16 +1,16 @@
 package elftest
 
-// Choices turns the bytes of a fuzz test into decisions, so that a mutated input
-// is a different decision instead of a different byte. When the bytes run out,
-// every decision is the first alternative.
+// Choices converts the bytes of a fuzz test into decisions, so that a mutated input is a
+// different decision rather than a different byte. When the bytes run out, every decision
+// is the first alternative.
 type Choices struct {
 	data []byte
 }
 
-// NewChoices returns the decisions that data encodes.
+// NewChoices returns the decisions encoded in data.
 func NewChoices(data []byte) *Choices { return &Choices{data} }
 
-// Below returns a number from 0 to n-1; n must be positive.
+// Below returns a number from 0 to n-1. n must be positive.
 func (c *Choices) Below(n int) int {
 	v := 0
 	for left := n - 1; left > 0 && len(c.data) > 0; left >>= 8 {
@@ -20,8 +20,8 @@ func (c *Choices) Below(n int) int {
 	return v % n
 }
 
-// Flag returns a yes or no.
+// Flag returns a boolean.
 func (c *Choices) Flag() bool { return c.Below(2) == 1 }
 
-// Done reports whether the bytes ran out.
+// Done reports whether the bytes have run out.
 func (c *Choices) Done() bool { return len(c.data) == 0 }

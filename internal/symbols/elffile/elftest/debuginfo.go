@@ -8,21 +8,21 @@ import (
 // SourceFile is the source file of all code that [DebugInfo] describes.
 const SourceFile = "/src/code.c"
 
-// Place is one function at an address, and the line there.
+// Place is a function at an address, and the line.
 type Place struct {
 	Name string
 	Line int
 }
 
-// code is a function or an inlined call and the calls inlined into it.
+// code is a function or an inlined call, with the calls inlined into it.
 type code struct {
 	name     string
 	low, end uint64
-	line     int // of the call, if the code is inlined
+	line     int // of the call, if inlined
 	calls    []*code
 }
 
-// lineRow says that the code from addr on comes from a line.
+// lineRow is the line of the code from addr on.
 type lineRow struct {
 	addr uint64
 	line int
@@ -32,12 +32,12 @@ type lineRow struct {
 type debugInfo struct {
 	choices *Choices
 	version int
-	count   int // of functions named so far
+	count   int // number of functions named so far
 
 	info, abbrev, line, ranges, aranges []byte
 
 	functions []*code
-	rows      []lineRow // in order of address
+	rows      []lineRow // by address
 }
 
 // Abbreviation codes that [debugInfo] uses.
@@ -75,8 +75,8 @@ func newDebugInfo(choices *Choices) *debugInfo {
 	return d
 }
 
-// unit adds a unit with the functions whose code begins at starts and ends
-// before the next one; the last start is the end of the unit.
+// unit adds a unit with the functions that begin at starts. Each ends where the next
+// begins; the last start is the end of the unit.
 func (d *debugInfo) unit(starts []uint64) {
 	at := len(d.info)
 	low, end := starts[0], starts[len(starts)-1]
@@ -118,7 +118,7 @@ func (d *debugInfo) unit(starts []uint64) {
 	}
 }
 
-// code decides what is inlined into the code from low to end.
+// code chooses what is inlined into the code from low to end.
 func (d *debugInfo) code(low, end uint64, depth int) *code {
 	c := &code{name: fmt.Sprintf("function%d", d.count), low: low, end: end, line: 1 + d.choices.Below(1000)}
 	d.count++
@@ -131,8 +131,8 @@ func (d *debugInfo) code(low, end uint64, depth int) *code {
 	return c
 }
 
-// declare writes the abstract entries of what is inlined below c, which the unit
-// that begins at offset at refers to.
+// declare writes the abstract entries of the functions inlined below c, for references
+// from the unit that begins at offset at.
 func (d *debugInfo) declare(at int, c *code, abstract map[string]uint32) {
 	for _, call := range c.calls {
 		abstract[call.name] = uint32(len(d.info) - at)
@@ -142,7 +142,7 @@ func (d *debugInfo) declare(at int, c *code, abstract map[string]uint32) {
 	}
 }
 
-// define writes the entry of c and those below it.
+// define writes the entry of c and its children.
 func (d *debugInfo) define(c *code, abstract map[string]uint32, outermost bool) {
 	blocks := 0
 	switch {
@@ -200,7 +200,7 @@ func (d *debugInfo) rangeList(low, end uint64) {
 		d.ranges = append(d.ranges, 0)
 		return
 	}
-	// The base is absolute, so that the unit's address does not matter.
+	// The base is absolute, so the unit's address does not matter.
 	for _, v := range []uint64{1<<64 - 1, 0, low, middle, middle, end, 0, 0} {
 		d.ranges = binary.LittleEndian.AppendUint64(d.ranges, v)
 	}
@@ -246,7 +246,7 @@ func (d *debugInfo) lines(functions []*code) {
 	setLength(d.line, at)
 }
 
-// sections returns the sections of what was added.
+// sections returns the sections.
 func (d *debugInfo) sections() []Section {
 	ranges := ".debug_ranges"
 	if d.version == 5 {
@@ -286,8 +286,7 @@ func (d *debugInfo) at(addr uint64) []Place {
 	return places
 }
 
-// setLength writes the length of the unit of 32-bit DWARF that begins at and
-// ends with b.
+// setLength writes the length of the 32-bit DWARF unit from at to the end of b.
 func setLength(b []byte, at int) {
 	binary.LittleEndian.PutUint32(b[at:], uint32(len(b)-at-4))
 }

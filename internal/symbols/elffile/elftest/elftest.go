@@ -1,4 +1,4 @@
-// Package elftest makes ELF files for tests.
+// Package elftest creates ELF files for tests.
 package elftest
 
 import (
@@ -7,30 +7,30 @@ import (
 	"encoding/binary"
 )
 
-// Section is a section of a made-up file. Its number is its place in
-// [File.Sections] plus 1, since section 0 stands for none.
+// Section is a section of a generated file. Its index is its place in [File.Sections]
+// plus 1, since section 0 means none.
 type Section struct {
 	Name    string
 	Type    elf.SectionType // SHT_PROGBITS if 0
 	Flags   elf.SectionFlag
 	Addr    uint64
 	Content []byte
-	// Size is that of a section of type SHT_NOBITS.
+	// Size is the size of a section of type SHT_NOBITS.
 	Size       uint64
 	Link, Info uint32
 	EntSize    uint64
 }
 
-// Segment is a program header of a made-up file.
+// Segment is a program header of a generated file.
 type Segment struct {
 	Type elf.ProgType
-	// Section is the number of the section whose content the segment maps
-	// at its address; 0 takes Prog64 as it is.
+	// Section is the index of the section whose contents the segment maps at its address.
+	// 0 uses Prog64 as it is.
 	Section int
 	elf.Prog64
 }
 
-// File describes a made-up 64-bit ELF file.
+// File describes a generated 64-bit ELF file.
 type File struct {
 	Type     elf.Type    // ET_DYN if 0
 	Machine  elf.Machine // EM_X86_64 if 0
@@ -104,11 +104,11 @@ func (f File) Bytes() []byte {
 	return body
 }
 
-// Struct returns v, a structure of fixed size, as it stands in a file.
+// Struct returns the encoding of v, a structure of fixed size.
 func Struct(v any) []byte {
 	var b bytes.Buffer
 	if err := binary.Write(&b, binary.LittleEndian, v); err != nil {
-		panic(err) // v is none
+		panic(err) // v does not have a fixed size
 	}
 	return b.Bytes()
 }
@@ -122,7 +122,7 @@ func BuildID(id []byte) Section {
 	return Section{Name: ".note.gnu.build-id", Type: elf.SHT_NOTE, Flags: elf.SHF_ALLOC, Content: append(note, id...)}
 }
 
-// Symbol is an entry of a made-up symbol table.
+// Symbol is an entry of a generated symbol table.
 type Symbol struct {
 	Name    string
 	Value   uint64
@@ -133,8 +133,8 @@ type Symbol struct {
 	Other   byte
 }
 
-// Symbols returns a symbol table of the given type, whose names are in section
-// number names, and the content of that.
+// Symbols returns a symbol table of the given type, whose names are in the section with
+// index names, and the contents of that section.
 func Symbols(typ elf.SectionType, names uint32, symbols ...Symbol) (table, strings Section) {
 	table = Section{Name: ".symtab", Type: typ, Link: names, EntSize: elf.Sym64Size, Content: make([]byte, elf.Sym64Size)}
 	strings = Section{Name: ".strtab", Type: elf.SHT_STRTAB, Content: []byte{0}}

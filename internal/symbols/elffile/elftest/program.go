@@ -5,36 +5,35 @@ import (
 	"slices"
 )
 
-// Where the sections of a generated [Program] are.
+// The addresses of the sections of a generated [Program].
 const (
 	ProgramCode   = 0x401000
 	programFrames = 0x600000
 )
 
-// Program is a generated program of amd64 with DWARF and .eh_frame.
+// Program is a generated amd64 program with DWARF and .eh_frame.
 type Program struct {
-	// Bytes is the file.
+	// Bytes is the contents of the file.
 	Bytes []byte
-	// Damaged says that the file was damaged after it was written, so that it
-	// may say anything.
+	// Damaged reports whether the file was damaged after it was written, so that its
+	// contents may be wrong.
 	Damaged bool
-	// CodeEnd is the address after the last byte of code; [ProgramCode] is the
-	// first.
+	// CodeEnd is one past the last address of the code, which begins at [ProgramCode].
 	CodeEnd uint64
-	// Rules are the rules of .eh_frame in order of address.
+	// Rules holds the rules of .eh_frame by address.
 	Rules []FrameRule
 
 	info *debugInfo
 }
 
-// At returns the functions that the DWARF names at addr, innermost first, or
-// nil if there are none.
+// At returns the functions at addr according to the DWARF, innermost first, or nil if
+// there are none.
 func (p *Program) At(addr uint64) []Place { return p.info.at(addr) }
 
-// NewProgram returns the program that choices make. The structure is what
-// compilers write: units, functions, inlined calls, ranges, line programs,
-// CIE and FDEs. Choices that are left at the end damage it: bytes are set,
-// runs are repeated, inserted or cut, and headers lie.
+// NewProgram returns the program encoded by choices. It has the structure of compiler
+// output: units, functions, inlined calls, ranges, line programs, CIEs and FDEs.
+// Remaining choices damage it: bytes are set, runs are repeated, inserted or cut, and
+// headers get wrong values.
 func NewProgram(choices *Choices) *Program {
 	p := &Program{info: newDebugInfo(choices)}
 	frames := newCallFrames(choices, programFrames)
@@ -86,7 +85,7 @@ func damage(choices *Choices, b []byte) []byte {
 	switch choices.Below(6) {
 	case 0:
 		b[at] = byte(choices.Below(256))
-	case 1: // the largest LEB128, and all ones in every other form
+	case 1: // the maximum LEB128, and all ones in every other form
 		for i := at; i < end; i++ {
 			b[i] = 0xff
 		}
