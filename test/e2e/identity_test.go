@@ -27,6 +27,14 @@ func buildImages(t *testing.T, alpha, beta string) images {
 	}
 }
 
+// programs is how many programs run in turn: fewer where each takes seconds to emulate.
+func programs() string {
+	if testenv.InVM() {
+		return "40"
+	}
+	return "200"
+}
+
 // check wants each of the two, which took turns, seen in its own function for
 // its share of the time, and never in the other's.
 func (i images) check(t *testing.T, stacks map[string]int) {
@@ -59,7 +67,7 @@ func TestExecNeverMixesStacks(t *testing.T) {
 	for _, names := range [][2]string{{"alpha", "beta"}, {"same", "same"}} {
 		t.Run(strings.Join(names[:], " and "), func(t *testing.T) {
 			i := buildImages(t, names[0], names[1])
-			i.check(t, profile(t, []string{"-F", "4999"}, i.alpha, "200", i.beta))
+			i.check(t, profile(t, []string{"-F", "4999"}, i.alpha, programs(), i.beta))
 		})
 	}
 }
@@ -71,7 +79,7 @@ func TestPIDReuseNeverMixesStacks(t *testing.T) {
 	for _, names := range [][2]string{{"alpha", "beta"}, {"same", "same"}} {
 		t.Run(strings.Join(names[:], " and "), func(t *testing.T) {
 			i := buildImages(t, names[0], names[1])
-			i.check(t, profile(t, []string{"-F", "4999"}, reuse, "200", i.alpha, i.beta))
+			i.check(t, profile(t, []string{"-F", "4999"}, reuse, programs(), i.alpha, i.beta))
 		})
 	}
 }
