@@ -183,6 +183,7 @@ func TestManyProcesses(t *testing.T) {
 // though nothing knew its program before.
 func TestBriefProcess(t *testing.T) {
 	testenv.Root(t)
+	testenv.AnyKernel(t)
 	self, err := os.ReadFile(os.Args[0])
 	if err != nil {
 		t.Fatal(err)
