@@ -12,16 +12,16 @@ import (
 func capabilityCheck(c capability.Capability, lack fault) check {
 	matters := lack.when
 	lack.when = func(f *Facts) bool {
-		return !f.Can(c.In(f.State)) && (matters == nil || matters(f))
+		return !f.Can(f.Known(c)) && (matters == nil || matters(f))
 	}
-	lack.what = func(f *Facts) string { return c.In(f.State).String() + " is not in effect" }
+	lack.what = func(f *Facts) string { return f.Known(c).String() + " is not in effect" }
 	lack.plain = true
 	lack.missing, lack.denies = c, capability.SetOf(c)
 	lack.remedy = capabilityRemedy(c)
 	return check{
 		id: strings.ToLower(c.String()), group: groupProcess, title: c.String(),
 		value: func(f *Facts) string {
-			switch known := c.In(f.State); {
+			switch known := f.Known(c); {
 			case f.Effective.Has(known):
 				return "in effect"
 			case f.Can(known):
@@ -44,7 +44,7 @@ var useful = []capability.Capability{
 func capabilityRemedy(c capability.Capability) func(*Facts) Remedy {
 	return func(f *Facts) Remedy {
 		switch {
-		case !f.Bounding.Has(c.In(f.State)):
+		case !f.Bounding.Has(f.Known(c)):
 			return Remedy{
 				Do:    "neither sudo nor setcap helps here, since the bounding set is without it: start fulgur outside (of a systemd service with CapabilityBoundingSet=), or the container as",
 				Paste: dockerRun,
@@ -63,8 +63,8 @@ func capabilityRemedy(c capability.Capability) func(*Facts) Remedy {
 func setcap(f *Facts) string {
 	var names []string
 	for _, c := range useful {
-		name := strings.ToLower(c.In(f.State).String())
-		if f.Bounding.Has(c.In(f.State)) && !slices.Contains(names, name) {
+		name := strings.ToLower(f.Known(c).String())
+		if f.Bounding.Has(f.Known(c)) && !slices.Contains(names, name) {
 			names = append(names, name)
 		}
 	}

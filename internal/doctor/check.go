@@ -120,7 +120,7 @@ func (c *check) judge(f *Facts) *Problem {
 			plain: fault.plain, minor: fault.minor, denies: fault.denies,
 		}
 		if fault.missing != 0 {
-			p.missing = fault.missing.In(f.State)
+			p.missing = f.Known(fault.missing)
 		}
 		if fault.causes != nil {
 			for _, cause := range fault.causes(f) {

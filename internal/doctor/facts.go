@@ -12,14 +12,13 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"fulgur/internal/linux/capability"
 	"fulgur/internal/linux/perfevent"
+	"fulgur/internal/linux/procfs"
 )
 
 // Facts are what is known of a machine and of this process on it.
 type Facts struct {
-	// State has the rights of the process.
-	capability.State
+	Rights
 	// Release and Machine are those of uname(2): "6.1.0-44-amd64", "x86_64".
 	Release, Machine string
 	// CPUs is how many are online, PageSize that of memory, in bytes.
@@ -114,7 +113,7 @@ var sysctls = []string{
 
 // Read gathers what files tell, and tries nothing.
 func Read() (Facts, error) {
-	state, err := capability.Read()
+	rights, err := readRights()
 	if err != nil {
 		return Facts{}, err
 	}
@@ -122,7 +121,7 @@ func Read() (Facts, error) {
 	if err != nil {
 		return Facts{}, err
 	}
-	f := Facts{State: state, CPUs: len(cpus), PageSize: os.Getpagesize(), Container: container(), Sysctls: map[string]int{}}
+	f := Facts{Rights: rights, CPUs: len(cpus), PageSize: os.Getpagesize(), Container: container(), Sysctls: map[string]int{}}
 	var uname unix.Utsname
 	if err := unix.Uname(&uname); err != nil {
 		return Facts{}, os.NewSyscallError("uname", err)
@@ -148,7 +147,8 @@ func Read() (Facts, error) {
 	if err := f.readSysctls("/proc/sys"); err != nil {
 		return Facts{}, err
 	}
-	f.parseMounts(readText("/proc/self/mountinfo"))
+	mounts, _ := procfs.Mounts()
+	f.readMounts(mounts)
 	return f, nil
 }
 
@@ -182,30 +182,19 @@ func (f *Facts) readSysctls(dir string) error {
 	return nil
 }
 
-// parseMounts reads /proc/self/mountinfo, see proc_pid_mountinfo(5). Of two
-// file systems of a sort the first counts.
-func (f *Facts) parseMounts(mountinfo string) {
-	for line := range strings.Lines(mountinfo) {
-		mount, source, ok := strings.Cut(strings.TrimSuffix(line, "\n"), " - ")
-		// Paths may hold what Unicode calls a space; the kernel escapes ASCII's.
-		fields, tail := strings.Split(mount, " "), strings.Split(source, " ")
-		if !ok || len(fields) < 6 || len(tail) < 3 {
-			continue
-		}
-		at := unescape.Replace(fields[4])
-		switch fsType, options := tail[0], tail[2]; {
-		case fsType == "cgroup2" && f.Cgroup2 == "":
-			f.Cgroup2 = at
-		case fsType == "tracefs" && f.TraceFS == "":
-			f.TraceFS = at
-		case fsType == "proc" && at == "/proc":
-			f.HidePID = hidesPIDs(options)
+// readMounts takes note of file systems. Of two of a type the first counts.
+func (f *Facts) readMounts(mounts []*procfs.Mount) {
+	for _, m := range mounts {
+		switch {
+		case m.FSType == "cgroup2" && f.Cgroup2 == "":
+			f.Cgroup2 = m.Mountpoint
+		case m.FSType == "tracefs" && f.TraceFS == "":
+			f.TraceFS = m.Mountpoint
+		case m.FSType == "proc" && m.Mountpoint == "/proc":
+			f.HidePID = hidesPIDs(m.VFSOptions)
 		}
 	}
 }
-
-// unescape undoes what mountinfo does to paths.
-var unescape = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
 
 // hidesPIDs reports whether the mount options of /proc hide the processes of
 // other users.

@@ -3,10 +3,11 @@ package doctor
 import (
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"fulgur/internal/linux/procfs"
 )
 
 func TestParseLockdown(t *testing.T) {
@@ -23,7 +24,7 @@ func TestParseLockdown(t *testing.T) {
 	}
 }
 
-func TestParseMounts(t *testing.T) {
+func TestReadMounts(t *testing.T) {
 	tests := map[string]struct {
 		mountinfo string
 		want      Facts
@@ -48,34 +49,12 @@ func TestParseMounts(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			var got Facts
-			got.parseMounts(test.mountinfo)
+			got.readMounts(procfs.ParseMounts([]byte(test.mountinfo)))
 			if d := cmp.Diff(test.want, got); d != "" {
 				t.Error("(-want +got):\n" + d)
 			}
 		})
 	}
-}
-
-// FuzzParseMounts looks for a mount behind foreign lines, at a path that holds
-// anything.
-func FuzzParseMounts(f *testing.F) {
-	f.Add("22 27 0:21 / /proc rw,relatime shared:1 - proc proc rw,hidepid=2\n", "/sys/kernel/my tracing")
-	f.Fuzz(func(t *testing.T, others, point string) {
-		at := "/" + point
-		var facts Facts
-		facts.parseMounts(others)
-		known := facts.TraceFS
-		escaped := strings.NewReplacer(`\`, `\134`, " ", `\040`, "\t", `\011`, "\n", `\012`).Replace(at)
-		facts = Facts{}
-		facts.parseMounts(others + "\n30 23 0:26 / " + escaped + " rw - tracefs none rw\n")
-		want := at
-		if known != "" {
-			want = known // the first one counts
-		}
-		if facts.TraceFS != want {
-			t.Errorf("tracefs at %q, want %q", facts.TraceFS, want)
-		}
-	})
 }
 
 func TestReadSysctls(t *testing.T) {

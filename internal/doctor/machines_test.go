@@ -18,7 +18,7 @@ func without(caps ...capability.Capability) capability.Set { return all &^ capab
 // healthy returns the facts of a machine with a PMU where root lacks nothing.
 func healthy() Facts {
 	f := Facts{
-		State:      capability.State{Effective: all, Bounding: all, Last: capability.CheckpointRestore},
+		Rights:     Rights{Effective: all, Bounding: all, Last: capability.CheckpointRestore},
 		Release:    "6.12.0-1-amd64",
 		Machine:    "x86_64",
 		CPUs:       4,

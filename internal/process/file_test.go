@@ -20,7 +20,7 @@ import (
 
 // mapped writes a file and maps it into this process, executable, until the
 // test's end. It returns the mapping as /proc shows it.
-func mapped(t *testing.T, path, content string) Map {
+func mapped(t *testing.T, path, content string) procfs.Map {
 	t.Helper()
 	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
 		t.Fatal(err)
@@ -45,10 +45,10 @@ func mapped(t *testing.T, path, content string) Map {
 		}
 	}
 	t.Fatalf("%s is not among the mappings", path)
-	return Map{}
+	return procfs.Map{}
 }
 
-func (m Map) key() FileKey { return FileKey{Maj: m.Maj, Min: m.Min, Ino: m.Ino} }
+func keyOf(m procfs.Map) FileKey { return FileKey{Maj: m.Maj, Min: m.Min, Ino: m.Ino} }
 
 // contents reads a file through its ReaderAt.
 func contents(f *File) (string, error) {
@@ -70,7 +70,7 @@ func TestFileOpen(t *testing.T) {
 	// Each step leaves one way fewer to the file.
 	check := func(step string, src source, want error) {
 		t.Helper()
-		got, err := contents(newFiles(10).intern(m.key(), m.Name, src))
+		got, err := contents(newFiles(10).intern(keyOf(m), m.Name, src))
 		if !errors.Is(err, want) || want == nil && got != "the right one" {
 			t.Errorf("%s: %q, %v, want error %v", step, got, err, want)
 		}
@@ -116,14 +116,14 @@ func TestFileGeneration(t *testing.T) {
 	if !ok {
 		testenv.Unsupported(t, "the file system has no generations of inodes")
 	}
-	key := m.key()
+	key := keyOf(m)
 	key.Gen = gen + 1
 	if _, err := contents(newFiles(10).intern(key, path, source{pid: pidA})); !errors.Is(err, ErrFileReplaced) {
 		t.Errorf("another generation: error %v", err)
 	}
 	c := newFiles(10)
 	key.Gen = gen
-	byRecord, byMaps := c.intern(key, path, source{pid: pidA}), c.intern(m.key(), path, source{pid: pidA})
+	byRecord, byMaps := c.intern(key, path, source{pid: pidA}), c.intern(keyOf(m), path, source{pid: pidA})
 	if byRecord != byMaps {
 		t.Error("a mapping without a generation is another file")
 	}
@@ -139,7 +139,7 @@ func TestFileRewritten(t *testing.T) {
 	m := mapped(t, path, "the first contents")
 	c := newFiles(10)
 	intern := func() *File {
-		f := c.intern(m.key(), path, source{pid: os.Getpid(), start: m.Start, limit: m.Limit})
+		f := c.intern(keyOf(m), path, source{pid: os.Getpid(), start: m.Start, limit: m.Limit})
 		c.openQueued()
 		return f
 	}
@@ -201,7 +201,7 @@ func TestFileLimit(t *testing.T) {
 	var all []*File
 	for _, name := range strings.Split("abcdefgh", "") {
 		m := mapped(t, filepath.Join(dir, name), name)
-		f := c.intern(m.key(), m.Name, source{pid: os.Getpid(), start: m.Start, limit: m.Limit})
+		f := c.intern(keyOf(m), m.Name, source{pid: os.Getpid(), start: m.Start, limit: m.Limit})
 		c.openQueued()
 		if name == "b" {
 			f.met.Store(1) // a stack met it
@@ -310,7 +310,7 @@ func TestFilesNoAnswer(t *testing.T) {
 		stop()
 		dead = append(dead, c.intern(FileKey{Maj: 8, Min: 1, Ino: uint64(i + 1)}, over, self))
 		m := mapped(t, filepath.Join(dir, fmt.Sprint(i)), "alive")
-		alive = append(alive, c.intern(m.key(), m.Name, source{pid: os.Getpid(), start: m.Start, limit: m.Limit}))
+		alive = append(alive, c.intern(keyOf(m), m.Name, source{pid: os.Getpid(), start: m.Start, limit: m.Limit}))
 	}
 	c.openQueued()
 	for i := range dead {
@@ -355,7 +355,7 @@ func TestFileRoot(t *testing.T) {
 	const nobody = 1 << 30 // above all process numbers
 	path := filepath.Join(t.TempDir(), "code")
 	m := mapped(t, path, "code")
-	other := m.key()
+	other := keyOf(m)
 	other.Ino++
 	own := procfs.Path(os.Getpid(), "root")
 	for _, test := range []struct {
@@ -364,9 +364,9 @@ func TestFileRoot(t *testing.T) {
 		key  FileKey
 		want string
 	}{
-		{"alive", source{pid: os.Getpid(), parent: nobody}, m.key(), own},
-		{"parent alive", source{pid: nobody, parent: os.Getpid()}, m.key(), own},
-		{"gone", source{pid: nobody, parent: nobody}, m.key(), "/"},
+		{"alive", source{pid: os.Getpid(), parent: nobody}, keyOf(m), own},
+		{"parent alive", source{pid: nobody, parent: os.Getpid()}, keyOf(m), own},
+		{"gone", source{pid: nobody, parent: nobody}, keyOf(m), "/"},
 		{"gone and replaced", source{pid: nobody}, other, ""},
 	} {
 		f := &File{Key: test.key, Path: path, src: test.src, cache: newFiles(1)}

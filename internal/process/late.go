@@ -1,6 +1,10 @@
 package process
 
-import "sync"
+import (
+	"sync"
+
+	"fulgur/internal/linux/procfs"
+)
 
 // maxLate is the maximum number of late answers to keep. Each belongs to a process that
 // is about to be asked about again.
@@ -10,21 +14,21 @@ const maxLate = 64
 // many mappings may exceed the table's time limit every time.
 type lateMaps struct {
 	mu   sync.Mutex
-	maps map[*base][]Map
+	maps map[*base][]procfs.Map
 }
 
 // put stores the mappings of a base.
-func (l *lateMaps) put(b *base, maps []Map) {
+func (l *lateMaps) put(b *base, maps []procfs.Map) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.maps == nil || len(l.maps) >= maxLate {
-		l.maps = map[*base][]Map{}
+		l.maps = map[*base][]procfs.Map{}
 	}
 	l.maps[b] = maps
 }
 
 // take removes and returns the mappings of a base.
-func (l *lateMaps) take(b *base) (maps []Map, ok bool) {
+func (l *lateMaps) take(b *base) (maps []procfs.Map, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	maps, ok = l.maps[b]

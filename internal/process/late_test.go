@@ -3,6 +3,8 @@ package process
 import (
 	"os"
 	"testing"
+
+	"fulgur/internal/linux/procfs"
 )
 
 // A process whose mappings came too late has them when it is asked for again; one
@@ -12,9 +14,9 @@ func TestLateMaps(t *testing.T) {
 	t.Cleanup(func() { _ = table.Close() })
 	self := os.Getpid()
 	i := table.image(self)
-	late := []Map{{Start: 1 << 20, Limit: 2 << 20, Name: "[late]"}}
+	late := []procfs.Map{{Start: 1 << 20, Limit: 2 << 20, Name: "[late]"}}
 	table.late.put(i.base, late)
-	table.late.put(&base{pid: self}, []Map{{Start: 3 << 20, Limit: 4 << 20}})
+	table.late.put(&base{pid: self}, []procfs.Map{{Start: 3 << 20, Limit: 4 << 20}})
 	if !table.Unread(self) {
 		t.Error("nothing was read, and all is known")
 	}

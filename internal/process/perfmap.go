@@ -1,7 +1,7 @@
 package process
 
 import (
-	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -65,11 +65,7 @@ type perfMapPlace struct {
 // findPerfMapPlace returns the place of process pid, which must be alive. The caller
 // closes it.
 func findPerfMapPlace(pid int) (*perfMapPlace, error) {
-	status, err := procfs.ReadFile(pid, "status")
-	if err != nil {
-		return nil, err
-	}
-	uid, nspid, err := parseStatus(status)
+	status, err := procfs.Process(pid).Status()
 	if err != nil {
 		return nil, err
 	}
@@ -77,7 +73,8 @@ func findPerfMapPlace(pid int) (*perfMapPlace, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &perfMapPlace{pid, nspid, uid, os.NewFile(uintptr(root), "/")}, nil
+	// A file that the process creates belongs to its file system user.
+	return &perfMapPlace{pid, cmp.Or(status.NSPID, pid), status.UIDs[3], os.NewFile(uintptr(root), "/")}, nil
 }
 
 // close releases the place.
@@ -145,30 +142,4 @@ func rightsOfPerfMap(st *unix.Stat_t, uid uint32) capability.Set {
 		return toRead
 	}
 	return safeopen.AsUser
-}
-
-// parseStatus parses a /proc/PID/status, see proc_pid_status(5). It returns the user that
-// owns the files a process creates, and the process's pid in its innermost pid namespace.
-func parseStatus(status []byte) (uid uint32, nspid int, err error) {
-	// Uid: real, effective, saved, file system. NSpid: outermost to innermost.
-	uids, pids := statusFields(status, "Uid:"), statusFields(status, "NSpid:")
-	if len(uids) != 4 || len(pids) == 0 {
-		return 0, 0, errors.New("status file without Uid and NSpid")
-	}
-	u, err := strconv.ParseUint(string(uids[3]), 10, 32)
-	if err != nil {
-		return 0, 0, err
-	}
-	nspid, err = strconv.Atoi(string(pids[len(pids)-1]))
-	return uint32(u), nspid, err
-}
-
-// statusFields returns the fields of the line with the given key.
-func statusFields(status []byte, key string) [][]byte {
-	for line := range bytes.Lines(status) {
-		if rest, ok := bytes.CutPrefix(line, []byte(key)); ok {
-			return bytes.Fields(rest)
-		}
-	}
-	return nil
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"fulgur/internal/linux/procfs"
@@ -71,8 +70,7 @@ func (t *Table) skip(pid int, time uint64) bool {
 		return false
 	}
 	if !s.skipping && s.Comm == "" {
-		comm, _ := procfs.ReadFile(pid, "comm") // the process may be gone
-		s.Comm = strings.TrimSuffix(string(comm), "\n")
+		s.Comm, _ = procfs.Process(pid).Comm() // the process may be gone
 	}
 	s.skipping = true
 	s.Skipped++

@@ -1,10 +1,6 @@
 package process
 
-import (
-	"bytes"
-
-	"fulgur/internal/linux/procfs"
-)
+import "fulgur/internal/linux/procfs"
 
 // survivor returns a thread of process pid that has not ended: the first thread, whose ID
 // is pid, or else one of the others. It returns 0 if the process is gone. /proc does not
@@ -13,7 +9,7 @@ func survivor(pid int) (tid int) {
 	if lives(pid) {
 		return pid
 	}
-	threads, err := procfs.Numbers(pid, "task")
+	threads, err := procfs.Threads(pid)
 	if err != nil {
 		return 0
 	}
@@ -28,10 +24,6 @@ func survivor(pid int) (tid int) {
 // lives reports whether thread tid has not ended. The first thread of a process stays in
 // /proc, as a zombie, until the others have ended too.
 func lives(tid int) bool {
-	stat, err := procfs.ReadFile(tid, "stat")
-	if err != nil {
-		return false
-	}
-	state := bytes.TrimLeft(stat[bytes.LastIndexByte(stat, ')')+1:], " ")
-	return len(state) > 0 && state[0] != 'Z' && state[0] != 'X'
+	stat, err := procfs.Process(tid).Stat()
+	return err == nil && !stat.Exited()
 }

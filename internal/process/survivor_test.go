@@ -90,7 +90,7 @@ func TestSurvivor(t *testing.T) {
 			t.Fatal(err)
 		}
 		nowhere := source{pid: pid, start: maps[0].Start, limit: maps[0].Limit}
-		if got, err := contents(newFiles(1).intern(maps[0].key(), "/nowhere", nowhere)); err != nil || got == "" {
+		if got, err := contents(newFiles(1).intern(keyOf(maps[0]), "/nowhere", nowhere)); err != nil || got == "" {
 			t.Errorf("by its mapping: %d bytes, %v", len(got), err)
 		}
 	}

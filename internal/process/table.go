@@ -146,7 +146,7 @@ func (t *Table) mmap(r perfevent.Mmap2) {
 		return
 	}
 	i := t.image(r.PID)
-	m := Map{Start: r.Addr, Limit: limit, Offset: r.Pgoff, Maj: r.Maj, Min: r.Min, Ino: r.Ino, Name: r.Filename}
+	m := procfs.Map{Start: r.Addr, Limit: limit, Offset: r.Pgoff, Maj: r.Maj, Min: r.Min, Ino: r.Ino, Name: r.Filename}
 	mapped := t.mapping(m, r.InoGen, r.PID, i.parent)
 	mapped.from = r.Time
 	if i.has(mapped) {
@@ -160,7 +160,7 @@ func (t *Table) mmap(r perfevent.Mmap2) {
 }
 
 // mapping converts m and queues its file for opening.
-func (t *Table) mapping(m Map, gen uint64, pid, parent int) mapping {
+func (t *Table) mapping(m procfs.Map, gen uint64, pid, parent int) mapping {
 	mapped := mapping{start: m.Start, limit: m.Limit, off: m.Offset, kind: classify(m.Name, m.Ino)}
 	if mapped.kind != KindFile {
 		return mapped
@@ -275,19 +275,19 @@ var errNoMaps = errors.New("no executable mappings")
 // Maps returns the current executable mappings of process pid from /proc. Reading them
 // may block on threads that change them, which in turn may wait for a file system that
 // does not respond. The error then wraps [answer.ErrNone].
-func (t *Table) Maps(pid int) ([]Map, error) {
-	return answer.AskPatiently(t.files.patience, near(pid), func(*answer.Visit) ([]Map, error) { return readMaps(pid) },
-		func([]Map, error) {}) // a late result may be stale
+func (t *Table) Maps(pid int) ([]procfs.Map, error) {
+	return answer.AskPatiently(t.files.patience, near(pid), func(*answer.Visit) ([]procfs.Map, error) { return readMaps(pid) },
+		func([]procfs.Map, error) {}) // a late result may be stale
 }
 
 // baseMaps is like [Table.Maps] for the image of b. A late answer remains valid while the
 // process runs the same image, since records report later mappings.
-func (t *Table) baseMaps(pid int, b *base) ([]Map, error) {
+func (t *Table) baseMaps(pid int, b *base) ([]procfs.Map, error) {
 	if maps, ok := t.late.take(b); ok {
 		return maps, nil
 	}
-	return answer.AskPatiently(t.files.patience, near(pid), func(*answer.Visit) ([]Map, error) { return readMaps(pid) },
-		func(maps []Map, err error) {
+	return answer.AskPatiently(t.files.patience, near(pid), func(*answer.Visit) ([]procfs.Map, error) { return readMaps(pid) },
+		func(maps []procfs.Map, err error) {
 			if err == nil {
 				t.late.put(b, maps)
 			}
@@ -302,19 +302,13 @@ func (t *Table) Unread(pid int) bool {
 }
 
 // readMaps is like [Table.Maps] but may block.
-func readMaps(pid int) ([]Map, error) {
-	b, err := procfs.ReadFile(pid, "maps")
-	if err != nil {
-		return nil, err
-	}
-	if len(b) == 0 {
+func readMaps(pid int) ([]procfs.Map, error) {
+	maps, err := procfs.Process(pid).Maps()
+	if err == nil && len(maps) == 0 {
 		if tid := survivor(pid); tid != 0 && tid != pid {
-			if b, err = procfs.ReadFile(tid, "maps"); err != nil {
-				return nil, err
-			}
+			maps, err = procfs.Process(tid).Maps()
 		}
 	}
-	maps, err := ParseMaps(b)
 	if err == nil && len(maps) == 0 {
 		err = errNoMaps
 	}

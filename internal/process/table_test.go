@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"fulgur/internal/linux/perfevent"
+	"fulgur/internal/linux/procfs"
 )
 
 // Pids of synthetic processes, above what pid_max can be.
@@ -278,7 +279,7 @@ func TestTable(t *testing.T) {
 }
 
 // codeAddress returns an address in a file mapped by this process.
-func codeAddress(t *testing.T) Map {
+func codeAddress(t *testing.T) procfs.Map {
 	t.Helper()
 	maps, err := readMaps(os.Getpid())
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 	"fulgur/internal/capture/probe"
 	"fulgur/internal/capture/stacks"
 	"fulgur/internal/doctor"
+	"fulgur/internal/linux/procfs"
 	"fulgur/internal/message/plain"
 	"fulgur/internal/message/usage"
 	"fulgur/internal/profile"
@@ -53,7 +54,7 @@ func (m *blockIO) complete() error {
 }
 
 func (m *blockIO) choose() (err error) {
-	m.mounts, err = mounts.Read()
+	m.mounts, err = procfs.Mounts()
 	m.cgroups = mounts.NewCgroups(m.mounts)
 	return err
 }

@@ -16,6 +16,7 @@ import (
 	"fulgur/internal/capture/threads"
 	"fulgur/internal/capture/waits"
 	"fulgur/internal/linux/perfevent"
+	"fulgur/internal/linux/procfs"
 	"fulgur/internal/linux/ringbuf"
 	"fulgur/internal/profile"
 	"fulgur/internal/profile/timeline"
@@ -84,7 +85,7 @@ type late struct {
 const isLate = profile.StackID(1 << 31)
 
 func newEvents(what timelineSpec, userOnly bool) (*events, error) {
-	mounted, err := mounts.Read()
+	mounted, err := procfs.Mounts()
 	return &events{
 		timelineSpec: what,
 		userOnly:     userOnly,

@@ -11,6 +11,7 @@ import (
 	"fulgur/internal/capture/probe"
 	"fulgur/internal/capture/stacks"
 	"fulgur/internal/doctor"
+	"fulgur/internal/linux/procfs"
 	"fulgur/internal/message/plain"
 	"fulgur/internal/profile"
 )
@@ -31,7 +32,7 @@ func (m *pageFaults) complete() error {
 }
 
 func (m *pageFaults) choose() (err error) {
-	m.mounts, err = mounts.Read()
+	m.mounts, err = procfs.Mounts()
 	return err
 }
 

@@ -1,11 +1,7 @@
 package session
 
 import (
-	"bytes"
-	"errors"
 	"fmt"
-	"os"
-	"strconv"
 	"strings"
 	"time"
 
@@ -13,6 +9,7 @@ import (
 
 	"fulgur/internal/capture/naming"
 	"fulgur/internal/doctor"
+	"fulgur/internal/linux/procfs"
 	"fulgur/internal/message/plain"
 	"fulgur/internal/process"
 	"fulgur/internal/profile"
@@ -113,11 +110,8 @@ func (r *run) mapMemory() (sum uint64) {
 // cost describes what a run took of the machine: its resident memory at most,
 // the memory of its BPF maps in bytes, and its CPU time.
 func cost(maps uint64) (string, error) {
-	status, err := os.ReadFile("/proc/self/status")
-	if err != nil {
-		return "", fmt.Errorf("fulgur's own cost: %w", err)
-	}
-	resident, err := peakResident(status)
+	// The maximum of getrusage(2) includes that of the program which executed ours.
+	status, err := procfs.Self.Status()
 	if err != nil {
 		return "", fmt.Errorf("fulgur's own cost: %w", err)
 	}
@@ -127,23 +121,5 @@ func cost(maps uint64) (string, error) {
 	}
 	cpu := time.Duration(used.Utime.Nano() + used.Stime.Nano())
 	return fmt.Sprintf("fulgur itself: %.1f MB resident, %.1f MB of BPF maps, %.2f s CPU",
-		float64(resident)/1e6, float64(maps)/1e6, cpu.Seconds()), nil
-}
-
-// peakResident returns VmHWM of a /proc/PID/status, see proc(5), in bytes. The
-// maximum of getrusage(2) includes that of the program which executed ours.
-func peakResident(status []byte) (uint64, error) {
-	for line := range bytes.Lines(status) {
-		value, ok := bytes.CutPrefix(line, []byte("VmHWM:"))
-		if !ok {
-			continue
-		}
-		kib, ok := bytes.CutSuffix(bytes.TrimSpace(value), []byte(" kB"))
-		n, err := strconv.ParseUint(string(kib), 10, 53)
-		if !ok || err != nil {
-			return 0, fmt.Errorf("malformed line %q of /proc/self/status", line)
-		}
-		return n << 10, nil
-	}
-	return 0, errors.New("no VmHWM in /proc/self/status")
+		float64(status.PeakResident)/1e6, float64(maps)/1e6, cpu.Seconds()), nil
 }

@@ -1,9 +1,6 @@
 package session
 
 import (
-	"bytes"
-	"fmt"
-	"os"
 	"slices"
 	"testing"
 
@@ -64,45 +61,4 @@ func TestWhyNothing(t *testing.T) {
 			t.Errorf("%s, %+v:\n got %s\nwant %s", test.event, test.options.Target, got, test.want)
 		}
 	}
-}
-
-func TestPeakResident(t *testing.T) {
-	for status, want := range map[string]uint64{
-		"Name:\tfulgur\nVmHWM:\t   17432 kB\nVmRSS:\t 9 kB\n": 17432 << 10,
-		"VmHWM:\t0 kB": 0,
-	} {
-		if got, err := peakResident([]byte(status)); got != want || err != nil {
-			t.Errorf("%q: %d, %v; want %d", status, got, err, want)
-		}
-	}
-	for _, status := range []string{"", "VmRSS:\t9 kB\n", "VmHWM:\n", "VmHWM:\t9 MB\n", "VmHWM:\t-9 kB\n", "VmHWM:\t99999999999999999999 kB\n"} {
-		if n, err := peakResident([]byte(status)); err == nil {
-			t.Errorf("%q: %d, want an error", status, n)
-		}
-	}
-	own, err := os.ReadFile("/proc/self/status")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if n, err := peakResident(own); err != nil || n < 1<<20 {
-		t.Errorf("our own: %d, %v", n, err)
-	}
-}
-
-// FuzzPeakResident finds the number behind foreign lines.
-func FuzzPeakResident(f *testing.F) {
-	f.Add([]byte("Name:\tfulgur\nVmPeak:\t 99 kB"), uint32(17432))
-	f.Add([]byte("VmHWM:\t   17432 kB\n"), uint32(1))
-	f.Fuzz(func(t *testing.T, others []byte, kib uint32) {
-		if n, err := peakResident(others); err == nil && (n%1024 != 0 || !bytes.Contains(others, []byte("VmHWM:"))) {
-			t.Errorf("%d bytes of %q", n, others)
-		}
-		if bytes.Contains(others, []byte("VmHWM:")) {
-			return // the first one counts
-		}
-		got, err := peakResident(fmt.Appendf(others, "\nVmHWM:\t%8d kB\n", kib))
-		if err != nil || got != uint64(kib)<<10 {
-			t.Errorf("%d (%v), want %d KiB", got, err, kib)
-		}
-	})
 }

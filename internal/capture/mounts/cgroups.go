@@ -24,8 +24,8 @@ type Cgroups struct {
 func NewCgroups(m List) *Cgroups {
 	c := &Cgroups{names: map[uint64]string{}}
 	for _, at := range m {
-		if at.kind == "cgroup2" && at.root == "/" {
-			c.mount = at.point
+		if at.FSType == "cgroup2" && at.Root == "/" {
+			c.mount = at.Mountpoint
 			break
 		}
 	}

@@ -6,12 +6,13 @@ import (
 	"syscall"
 	"testing"
 
+	"fulgur/internal/linux/procfs"
 	"fulgur/internal/testenv"
 )
 
 func TestCgroups(t *testing.T) {
 	testenv.Root(t)
-	m, err := Read()
+	m, err := procfs.Mounts()
 	if err != nil {
 		t.Fatal(err)
 	}

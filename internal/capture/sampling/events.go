@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"fulgur/internal/linux/perfevent"
+	"fulgur/internal/linux/procfs"
 )
 
 // throttlePages is the size of the ring that shows when the kernel pauses
@@ -206,7 +207,7 @@ func (e *Events) CPUs() int { return len(e.perCPU) }
 // Enable starts sampling.
 func (e *Events) Enable() error {
 	e.enabled = true
-	e.idleBefore = idleTimes()
+	e.idleBefore, _ = procfs.IdleTimes() // without, no CPU counts as idle
 	for event := range e.all() {
 		if err := event.Enable(); err != nil {
 			return err
@@ -262,7 +263,7 @@ func (e *Events) Skipped(runs, periods, idlePeriods []uint64) (uint64, error) {
 	}
 	var idle map[int]uint64
 	if idlePeriods != nil {
-		idle = idleTimes()
+		idle, _ = procfs.IdleTimes()
 	}
 	var skipped uint64
 	for cpu, count := range counted {

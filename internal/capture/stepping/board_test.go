@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"fulgur/internal/linux/procfs"
 	"fulgur/internal/testenv"
 )
 
@@ -85,9 +86,9 @@ func hasEnded(t *testing.T, pid int) bool {
 // tracerOf returns the process that traces another, 0 if none does.
 func tracerOf(t *testing.T, pid int) int {
 	t.Helper()
-	status, err := readStatus(pid, pid)
+	status, err := procfs.Process(pid).Status()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return statusNumber(status, "TracerPid")
+	return status.TracerPID
 }

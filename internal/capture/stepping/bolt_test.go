@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"fulgur/internal/bolt"
-	"fulgur/internal/process"
+	"fulgur/internal/linux/procfs"
 	"fulgur/internal/symbols/elffile"
 	"fulgur/internal/testenv"
 )
@@ -235,13 +235,9 @@ func layoutOf(t *testing.T, c *bolt.Collector, bin string, pid int) bolt.Layout 
 }
 
 // mapsOf returns what process pid has mapped to execute.
-func mapsOf(t *testing.T, pid int) []process.Map {
+func mapsOf(t *testing.T, pid int) []procfs.Map {
 	t.Helper()
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", pid))
-	if err != nil {
-		t.Fatal(err)
-	}
-	maps, err := process.ParseMaps(text)
+	maps, err := procfs.Process(pid).Maps()
 	if err != nil {
 		t.Fatal(err)
 	}

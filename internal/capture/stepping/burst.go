@@ -9,6 +9,7 @@ import (
 
 	"fulgur/internal/bolt"
 	"fulgur/internal/linux/monotonic"
+	"fulgur/internal/linux/procfs"
 )
 
 // maxRepeats is the maximum number of iterations of a string instruction to step through.
@@ -124,11 +125,11 @@ func (t *tracer) whileStopped(j *job, stop status, deadline time.Time) (refused 
 	case stop.pid != j.tid:
 		return nil // it has executed a program
 	}
-	now, err := readSignals(j.pid, j.tid)
+	now, err := procfs.Thread(j.pid, j.tid).Status()
 	if err != nil {
 		return nil //nolint:nilerr // it is dying
 	}
-	if now.ignored&trapSignal != 0 {
+	if now.SigIgn&trapSignal != 0 {
 		return errIgnoring
 	}
 	r, err := readRegisters(j.tid)
@@ -153,8 +154,8 @@ func (t *tracer) whileStopped(j *job, stop status, deadline time.Time) (refused 
 	// SIGTRAP kills the program. So the signal is unblocked during the burst. There is no
 	// burst if one is pending already, for the thread to unblock it or for another thread
 	// to take it.
-	if now.blocked&trapSignal != 0 &&
-		((now.own|now.shared)&trapSignal != 0 || decode(readText(j.tid, r.pc, t.text[:]), r.pc).kind == sensitive) {
+	if now.SigBlk&trapSignal != 0 &&
+		((now.SigPnd|now.ShdPnd)&trapSignal != 0 || decode(readText(j.tid, r.pc, t.text[:]), r.pc).kind == sensitive) {
 		t.out.stats.Sensitive++
 		return nil
 	}
@@ -289,16 +290,16 @@ func (t *tracer) release() (request int) {
 func (t *tracer) wakeTaker(pid int) {
 	stepped := t.tid
 	t.tid = 0
-	tids, err := threads(pid)
+	tids, err := procfs.Threads(pid)
 	if err != nil {
 		return // the thread has ended
 	}
 	for _, tid := range tids {
-		now, err := readSignals(pid, tid)
-		if err == nil && now.shared&trapSignal == 0 {
+		now, err := procfs.Thread(pid, tid).Status()
+		if err == nil && now.ShdPnd&trapSignal == 0 {
 			return // the signal was taken
 		}
-		if err != nil || tid == stepped || now.blocked&trapSignal != 0 || seize(tid) != nil {
+		if err != nil || tid == stepped || now.SigBlk&trapSignal != 0 || seize(tid) != nil {
 			continue
 		}
 		_ = ptrace(unix.PTRACE_INTERRUPT, tid, 0)

@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"fulgur/internal/linux/procfs"
 	"fulgur/internal/testenv"
 )
 
@@ -156,13 +157,13 @@ func testSetUserID(t *testing.T, bin string) {
 		}
 		pid := target.Process.Pid
 		got := refusalOf(t, bin, pid, testenv.Patience(10*time.Second))
-		status, err := readStatus(pid, pid)
+		status, err := procfs.Process(pid).Status()
 		target.Process.Kill()
 		target.Wait()
 		if err != nil {
 			t.Fatal(err)
 		}
-		if users := strings.Fields(statusField(status, "Uid")); len(users) < 2 || users[1] != "0" {
+		if status.UIDs[1] != 0 {
 			continue // it was attached to just then, and so has not become root
 		}
 		if !strings.Contains(got, "run fulgur as root") {

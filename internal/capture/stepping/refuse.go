@@ -1,17 +1,15 @@
 package stepping
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
-	"strconv"
 	"time"
 
 	"golang.org/x/sys/unix"
 
-	"fulgur/internal/capture/target"
+	"fulgur/internal/linux/procfs"
 )
 
 // Reasons why a process or thread cannot be stepped.
@@ -58,17 +56,18 @@ func admit(pid int, patience time.Duration) error {
 	if pid == initPID {
 		return errInit
 	}
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	status, err := procfs.Process(pid).Status()
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) {
 		return errGone
 	}
 	if err != nil {
 		return err
 	}
-	switch {
-	case statusNumber(status, "Tgid") != pid:
-		return fmt.Errorf("is a thread of process %d, give that", statusNumber(status, "Tgid"))
-	case target.IsKernelThread(pid): // not all kernels report this in status
+	if status.TGID != pid {
+		return fmt.Errorf("is a thread of process %d, give that", status.TGID)
+	}
+	// Not all kernels report this in status.
+	if stat, err := procfs.Process(pid).Stat(); err == nil && stat.KernelThread {
 		return errKernel
 	}
 	// A debugger stays attached, another stepper does not.
@@ -78,7 +77,7 @@ func admit(pid int, patience time.Duration) error {
 			return traced(status)
 		}
 		sleep(pause)
-		if status, err = os.ReadFile(fmt.Sprintf("/proc/%d/status", pid)); err != nil {
+		if status, err = procfs.Process(pid).Status(); err != nil {
 			return errGone
 		}
 	}
@@ -89,7 +88,7 @@ func admit(pid int, patience time.Duration) error {
 		}
 		// The first thread has ended. The others are checked one by one. If there are
 		// none, one of them may just have executed a program.
-		if tids, _ := threads(pid); len(tids) > 1 {
+		if tids, _ := procfs.Threads(pid); len(tids) > 1 {
 			return nil
 		}
 	}
@@ -112,7 +111,7 @@ func traceable(tid int) error {
 // seizeError explains why attaching to thread tid failed. It is errGone if the thread has
 // exited.
 func seizeError(tid int, err error) error {
-	status, statusErr := os.ReadFile(fmt.Sprintf("/proc/%d/status", tid))
+	status, statusErr := procfs.Process(tid).Status()
 	if statusErr != nil || errors.Is(err, unix.ESRCH) {
 		return errGone
 	}
@@ -127,17 +126,17 @@ func seizeError(tid int, err error) error {
 	return errGone
 }
 
-// traced reports which process traces the task with the given /proc/TID/status.
-func traced(status []byte) error {
-	tracer := statusNumber(status, "TracerPid")
+// traced reports which process traces the task with the given status.
+func traced(status procfs.Status) error {
+	tracer := status.TracerPID
 	if tracer == 0 {
 		return nil
 	}
-	name, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", tracer))
+	name, err := procfs.Process(tracer).Comm()
 	if err != nil {
-		name = []byte("?")
+		name = "?"
 	}
-	return fmt.Errorf("%w by process %d (%s), and only one can: end that first", errTraced, tracer, bytes.TrimSpace(name))
+	return fmt.Errorf("%w by process %d (%s), and only one can: end that first", errTraced, tracer, name)
 }
 
 // permission explains a permission error of the kernel.
@@ -155,63 +154,4 @@ func permission(err error) error {
 		}
 	}
 	return fmt.Errorf("%w: %s (in a container also a seccomp profile that allows ptrace; fulgur doctor tells what is in the way)", err, remedy)
-}
-
-// signals holds the signal sets of /proc/TID/status: those ignored by the program, those
-// blocked by the thread (except those it waits for), and those pending for the thread and
-// for the process.
-type signals struct{ ignored, blocked, own, shared uint64 }
-
-// readSignals returns the signal sets of thread tid of process pid.
-func readSignals(pid, tid int) (signals, error) {
-	status, err := readStatus(pid, tid)
-	if err != nil {
-		return signals{}, err
-	}
-	set := func(name string) uint64 {
-		n, e := strconv.ParseUint(statusField(status, name), 16, 64)
-		if e != nil && err == nil {
-			err = fmt.Errorf("signals of thread %d: %s: %w", tid, name, e)
-		}
-		return n
-	}
-	s := signals{ignored: set("SigIgn"), blocked: set("SigBlk"), own: set("SigPnd"), shared: set("ShdPnd")}
-	return s, err
-}
-
-// readStatus returns /proc/PID/task/TID/status.
-func readStatus(pid, tid int) ([]byte, error) {
-	return os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/status", pid, tid))
-}
-
-// threads returns the thread IDs of process pid.
-func threads(pid int) ([]int, error) {
-	tasks, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
-	var tids []int
-	for _, task := range tasks {
-		if tid, err := strconv.Atoi(task.Name()); err == nil {
-			tids = append(tids, tid)
-		}
-	}
-	return tids, err
-}
-
-// statusNumber returns the number in the named line of /proc/TID/status, or 0 if there is
-// none.
-func statusNumber(status []byte, name string) int {
-	n, err := strconv.Atoi(statusField(status, name))
-	if err != nil {
-		return 0
-	}
-	return n
-}
-
-// statusField returns the named line of /proc/TID/status, or "" if there is none.
-func statusField(status []byte, name string) string {
-	for line := range bytes.Lines(status) {
-		if v, ok := bytes.CutPrefix(line, []byte(name+":")); ok {
-			return string(bytes.TrimSpace(v))
-		}
-	}
-	return ""
 }

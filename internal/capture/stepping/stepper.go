@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"fulgur/internal/linux/capability"
+	"fulgur/internal/linux/procfs"
 )
 
 // The stepper's timing.
@@ -247,7 +248,7 @@ func (s *stepper) scan() {
 	seen := map[int]bool{}
 	for pid, root := range s.roots {
 		now, err := readState(pid, pid)
-		tids, tasksErr := threads(pid)
+		tids, tasksErr := procfs.Threads(pid)
 		if err != nil || tasksErr != nil || now.start != root.start {
 			delete(s.roots, pid)
 			continue

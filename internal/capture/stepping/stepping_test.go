@@ -23,6 +23,7 @@ import (
 
 	"fulgur/internal/bolt"
 	"fulgur/internal/capture/target"
+	"fulgur/internal/linux/procfs"
 	"fulgur/internal/testenv"
 )
 
@@ -314,8 +315,8 @@ func TestIgnoresTrap(t *testing.T) {
 }
 
 func ignoresTrap(pid int) bool {
-	s, err := readSignals(pid, pid)
-	return err == nil && s.ignored&trapSignal != 0
+	s, err := procfs.Process(pid).Status()
+	return err == nil && s.SigIgn&trapSignal != 0
 }
 
 // eventually waits until something is.

@@ -1,12 +1,10 @@
 package stepping
 
 import (
-	"bytes"
-	"fmt"
 	"math/rand/v2"
-	"os"
-	"strconv"
 	"time"
+
+	"fulgur/internal/linux/procfs"
 )
 
 // thread is a thread of the target and its budget.
@@ -32,53 +30,19 @@ type state struct {
 	ran     time.Duration
 }
 
-// tick is the unit of CPU time in /proc/TID/stat, USER_HZ, which is 100 per second on all
-// of Linux.
-const tick = 10 * time.Millisecond
-
 // readState returns the state of thread tid of process pid.
 func readState(pid, tid int) (state, error) {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/stat", pid, tid))
+	stat, err := procfs.Thread(pid, tid).Stat()
 	if err != nil {
 		return state{}, err
 	}
-	s, err := parseState(b)
-	if err != nil || !s.running {
-		return s, err
-	}
-	if b, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/schedstat", pid, tid)); err == nil {
-		// Time on the CPU in ns, time waiting for it, and time slices. Some kernels lack
-		// the file; use ticks then.
-		first, _, _ := bytes.Cut(b, []byte{' '})
-		if ns, err := strconv.ParseInt(string(first), 10, 64); err == nil && ns > 0 {
-			s.ran = time.Duration(ns)
+	s := state{running: stat.State == 'R', start: stat.Start, ran: time.Duration(stat.CPU) * procfs.Tick}
+	if s.running {
+		if ran, err := procfs.Thread(pid, tid).SchedCPU(); err == nil && ran > 0 {
+			s.ran = ran // more precise; some kernels lack it
 		}
 	}
 	return s, nil
-}
-
-// parseState parses the line of /proc/TID/stat, see proc_pid_stat(5). The name in it may
-// contain anything, so the other fields are counted from its end.
-func parseState(stat []byte) (state, error) {
-	const afterName = 3 // number of the field after the name
-	const utime, stime, start = 14 - afterName, 15 - afterName, 22 - afterName
-	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
-	if len(fields) <= start || len(fields[0]) != 1 {
-		return state{}, fmt.Errorf("malformed stat line %q", stat)
-	}
-	var n [3]uint64
-	for i, field := range []int{utime, stime, start} {
-		v, err := strconv.ParseUint(string(fields[field]), 10, 62)
-		if err != nil {
-			return state{}, fmt.Errorf("field %d of stat line: %w", field+afterName, err)
-		}
-		n[i] = v
-	}
-	return state{
-		running: fields[0][0] == 'R',
-		start:   n[2],
-		ran:     time.Duration(n[0]+n[1]) * tick,
-	}, nil
 }
 
 // slowdown returns the time of the thread's bursts relative to its own.

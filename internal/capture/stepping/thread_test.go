@@ -1,49 +1,9 @@
 package stepping
 
 import (
-	"fmt"
 	"testing"
 	"time"
 )
-
-func TestParseState(t *testing.T) {
-	const tail = " 1 7 7 0 -1 4194560 9 0 0 0 12 30 0 0 20 0 3 0 2200 1 2 3"
-	tests := map[string]struct {
-		line string
-		want state
-		bad  bool
-	}{
-		"runs":        {line: "7 (cat) R" + tail, want: state{running: true, start: 2200, ran: 420 * time.Millisecond}},
-		"sleeps":      {line: "7 (cat) S" + tail, want: state{start: 2200, ran: 420 * time.Millisecond}},
-		"forged":      {line: "7 (a) R 1) S" + tail, want: state{start: 2200, ran: 420 * time.Millisecond}},
-		"empty":       {bad: true},
-		"short":       {line: "7 (cat) R 1 7", bad: true},
-		"not numbers": {line: "7 (cat) R 1 7 7 0 -1 4194560 9 0 0 0 x 30 0 0 20 0 3 0 2200 1", bad: true},
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			got, err := parseState([]byte(test.line))
-			if (err != nil) != test.bad || got != test.want {
-				t.Errorf("got %+v, %v; want %+v, error: %v", got, err, test.want, test.bad)
-			}
-		})
-	}
-}
-
-// FuzzParseState reads foreign bytes, and a valid line whose name they are.
-func FuzzParseState(f *testing.F) {
-	f.Add([]byte("7 (cat) R 1 7 7 0 -1 4194560 9 0 0 0 12 30 0 0 20 0 3 0 2200 1 2 3"), uint32(12), uint32(30), uint32(2200))
-	f.Fuzz(func(t *testing.T, b []byte, user, system, start uint32) {
-		if s, err := parseState(b); err == nil && s.ran < 0 {
-			t.Errorf("%q: ran for %v", b, s.ran)
-		}
-		line := fmt.Appendf(nil, "7 (%s) R 1 7 7 0 -1 4194560 9 0 0 0 %d %d 0 0 20 0 3 0 %d 1", b, user, system, start)
-		want := state{running: true, start: uint64(start), ran: time.Duration(uint64(user)+uint64(system)) * tick}
-		if got, err := parseState(line); err != nil || got != want {
-			t.Errorf("%+v (%v), want %+v", got, err, want)
-		}
-	})
-}
 
 func TestBudget(t *testing.T) {
 	th := thread{ran: time.Second, wait: 150 * time.Millisecond}

@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strconv"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -60,14 +59,14 @@ func checkProcess(pid int) error {
 	if err := checkTask("process", pid); err != nil {
 		return err
 	}
-	tgid, err := threadGroup(pid)
+	status, err := procfs.Process(pid).Status()
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
 		return notFound("process", pid)
 	}
 	if err != nil {
 		return fmt.Errorf("check process %d: %w", pid, err)
 	}
-	if tgid != pid {
+	if tgid := status.TGID; tgid != pid {
 		return fmt.Errorf("%d %w: profile its process with -p %d, or the thread alone with fulgur profile -L %d", pid, ErrThread, tgid, pid)
 	}
 	return nil
@@ -76,16 +75,16 @@ func checkProcess(pid int) error {
 // checkTask checks what processes and threads share: /proc/ID/stat exists for
 // both, although a directory listing shows only processes.
 func checkTask(noun string, id int) error {
-	s, err := readStat(id)
+	s, err := procfs.Process(id).Stat()
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ESRCH):
 		return notFound(noun, id)
 	case err != nil:
 		return fmt.Errorf("check %s %d: %w", noun, id, err)
-	case s.ended() || s.exited() && noun == "thread":
-		return fmt.Errorf("%s %d (%q) has exited: %w", noun, id, s.comm, ErrNotFound)
-	case s.kernelThread():
-		return fmt.Errorf("%s %d (%q) %w: profile the whole system to see it", noun, id, s.comm, ErrKernelThread)
+	case s.Ended() || s.Exited() && noun == "thread":
+		return fmt.Errorf("%s %d (%q) has exited: %w", noun, id, s.Comm, ErrNotFound)
+	case s.KernelThread:
+		return fmt.Errorf("%s %d (%q) %w: profile the whole system to see it", noun, id, s.Comm, ErrKernelThread)
 	}
 	return nil
 }
@@ -98,26 +97,6 @@ func notFound(noun string, id int) error {
 		}
 	}
 	return fmt.Errorf("%s %d: %w", noun, id, ErrNotFound)
-}
-
-// threadGroup returns the ID of the process that task id belongs to.
-func threadGroup(id int) (int, error) {
-	b, err := procfs.ReadFile(id, "status")
-	if err != nil {
-		return 0, err
-	}
-	return parseTgid(b)
-}
-
-// parseTgid finds the line "Tgid:" of /proc/pid/status, see proc(5). The
-// "Name:" line above it is escaped by the kernel and cannot forge one.
-func parseTgid(status []byte) (int, error) {
-	for line := range bytes.Lines(status) {
-		if v, ok := bytes.CutPrefix(line, []byte("Tgid:")); ok {
-			return strconv.Atoi(string(bytes.TrimSpace(v)))
-		}
-	}
-	return 0, errors.New("no Tgid in status")
 }
 
 func checkCPU(cpu int) error {

@@ -1,9 +1,7 @@
 package target
 
 import (
-	"bytes"
 	"errors"
-	"fmt"
 	"os"
 	"os/exec"
 	"strconv"
@@ -11,73 +9,9 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
+	"fulgur/internal/linux/procfs"
 	"fulgur/internal/testenv"
 )
-
-func TestParseStat(t *testing.T) {
-	tail := " S 1 7 7 0 -1 4194560 9 0 0 0 1 2 0 0 20 0 3 0 22 1 2 3"
-	tests := map[string]struct {
-		line string
-		want stat
-		bad  bool
-	}{
-		"plain":         {line: "7 (cat)" + tail, want: stat{"cat", 'S', 1, 4194560, 3, 3, 22}},
-		"forged comm":   {line: "7 (a) Z 1 (b)" + tail, want: stat{"a) Z 1 (b", 'S', 1, 4194560, 3, 3, 22}},
-		"empty comm":    {line: "7 ()" + tail, want: stat{"", 'S', 1, 4194560, 3, 3, 22}},
-		"kernel thread": {line: "2 (kthreadd) S 0 0 0 0 -1 2129984 0 0 0 0 0 0 0 0 20 0 1 0 1 0", want: stat{"kthreadd", 'S', 0, 2129984, 1, 0, 1}},
-		"empty":         {bad: true},
-		"no comm":       {line: "7 S 1 7", bad: true},
-		"reversed":      {line: ")(" + tail, bad: true},
-		"short":         {line: "7 (cat) S 1 7", bad: true},
-		"wrong parent":  {line: "7 (cat) S x 7 7 0 -1 0 9 0 0 0 1 2 0 0 20 0 3 0 22", bad: true},
-		"wrong flags":   {line: "7 (cat) S 1 7 7 0 -1 x 9 0 0 0 1 2 0 0 20 0 3 0 22", bad: true},
-		"wrong start":   {line: "7 (cat) S 1 7 7 0 -1 0 9 0 0 0 1 2 0 0 20 0 3 0 x", bad: true},
-		"wrong threads": {line: "7 (cat) S 1 7 7 0 -1 0 9 0 0 0 1 2 0 0 20 0 x 0 22", bad: true},
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			got, err := parseStat([]byte(test.line))
-			if (err != nil) != test.bad {
-				t.Fatalf("error %v, want one: %v", err, test.bad)
-			}
-			if d := cmp.Diff(test.want, got, cmp.AllowUnexported(stat{})); d != "" {
-				t.Error("(-want +got):\n" + d)
-			}
-		})
-	}
-}
-
-func FuzzParseStat(f *testing.F) {
-	f.Add([]byte("7 (cat) S 1 7 7 0 -1 4194560 9 0 0 0 1 2 0 0 20 0 3 0 22"))
-	f.Add([]byte(")("))
-	f.Fuzz(func(t *testing.T, b []byte) {
-		s, err := parseStat(b)
-		if err == nil && !bytes.Contains(b, []byte("("+s.comm+")")) {
-			t.Errorf("comm %q is not in %q", s.comm, b)
-		}
-	})
-}
-
-// FuzzParseTgid finds the number behind foreign lines.
-func FuzzParseTgid(f *testing.F) {
-	f.Add([]byte("Name:\tcat\nUmask:\t0022"), uint16(42))
-	f.Add([]byte("Tgid:\t42\n"), uint16(7))
-	f.Fuzz(func(t *testing.T, others []byte, tgid uint16) {
-		if first, err := parseTgid(others); err == nil && !bytes.Contains(others, strconv.AppendInt(nil, int64(first), 10)) &&
-			!bytes.ContainsAny(others, "+0") { // other ways to write a number
-			t.Errorf("%d is not in %q", first, others)
-		}
-		if bytes.Contains(others, []byte("Tgid:")) {
-			return // the first one counts
-		}
-		got, err := parseTgid(fmt.Appendf(others, "\nTgid:\t%d\n", tgid))
-		if err != nil || got != int(tgid) {
-			t.Errorf("%d (%v), want %d", got, err, tgid)
-		}
-	})
-}
 
 // zombie returns the pid of a process that has exited and was not reaped.
 func zombie(t *testing.T) int {
@@ -93,11 +27,11 @@ func zombie(t *testing.T) int {
 	// The end of its output comes before its exit: look until it is there.
 	_, _ = out.Read(make([]byte, 1))
 	for {
-		s, err := readStat(cmd.Process.Pid)
+		s, err := procfs.Process(cmd.Process.Pid).Stat()
 		if err != nil {
 			t.Fatal(err)
 		}
-		if s.exited() {
+		if s.Exited() {
 			return cmd.Process.Pid
 		}
 	}
@@ -156,7 +90,7 @@ func TestCheck(t *testing.T) {
 
 func TestCheckKernelThread(t *testing.T) {
 	const kthreadd = 2
-	if s, err := readStat(kthreadd); err != nil || !s.kernelThread() {
+	if s, err := procfs.Process(kthreadd).Stat(); err != nil || !s.KernelThread {
 		testenv.Skip(t, "needs the initial pid namespace: pid 2 is not a kernel thread")
 	}
 	for _, target := range []Target{{PIDs: []int{kthreadd}}, {TIDs: []int{kthreadd}}} {

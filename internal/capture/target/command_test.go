@@ -21,6 +21,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"fulgur/internal/linux/capability"
+	"fulgur/internal/linux/procfs"
 	"fulgur/internal/testenv"
 )
 
@@ -107,12 +108,12 @@ func TestCommandStartsStopped(t *testing.T) {
 	if filepath.Base(exe) == filepath.Base(os.Args[0]) {
 		t.Errorf("stopped in %s, before its execve", exe)
 	}
-	s, err := readStat(c.PID())
+	s, err := procfs.Process(c.PID()).Stat()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s.state != 't' {
-		t.Errorf("state %c, want t (tracing stop)", s.state)
+	if s.State != 't' {
+		t.Errorf("state %c, want t (tracing stop)", s.State)
 	}
 	maps, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", c.PID()))
 	if err != nil {

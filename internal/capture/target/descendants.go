@@ -19,8 +19,8 @@ func Descendants(pids []int) ([]int, error) {
 	children := map[int][]int{}
 	for _, pid := range all {
 		// One that is gone by now has no place in the list.
-		if s, err := readStat(pid); err == nil && !s.ended() {
-			children[s.parent] = append(children[s.parent], pid)
+		if s, err := procfs.Process(pid).Stat(); err == nil && !s.Ended() {
+			children[s.Parent] = append(children[s.Parent], pid)
 		}
 	}
 	var found []int
@@ -38,7 +38,7 @@ func Descendants(pids []int) ([]int, error) {
 // AnyAlive reports whether one of the processes has not ended.
 func AnyAlive(pids []int) bool {
 	return slices.ContainsFunc(pids, func(pid int) bool {
-		s, err := readStat(pid)
-		return err == nil && !s.ended()
+		s, err := procfs.Process(pid).Stat()
+		return err == nil && !s.Ended()
 	})
 }

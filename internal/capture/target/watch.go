@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"fulgur/internal/linux/procfs"
 )
 
 // Watch returns a channel that is closed when all tasks of ids, which may be
@@ -73,7 +75,7 @@ func pollExit(ctx context.Context, tid int) {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		if s, err := readStat(tid); err != nil || s.exited() {
+		if s, err := procfs.Process(tid).Stat(); err != nil || s.Exited() {
 			return
 		}
 		select {

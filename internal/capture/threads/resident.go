@@ -1,10 +1,7 @@
 package threads
 
 import (
-	"os"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"fulgur/internal/linux/procfs"
@@ -29,7 +26,7 @@ func (l *Tracker) LookAtMemory(now int64) {
 			return true
 		case p.ran:
 			p.ran = false
-			if bytes, ok := residentMemory(p.id); ok {
+			if bytes, err := procfs.Process(p.id).ResidentMemory(); err == nil {
 				l.setResident(p, now, bytes)
 			}
 		}
@@ -42,19 +39,4 @@ func (l *Tracker) setResident(p *life, at, bytes int64) {
 		l.Recorder.Count(profile.ProcessID(p.number), profile.CounterRSS, at, change)
 		p.resident = bytes
 	}
-}
-
-// residentMemory returns the resident memory of a process in bytes, and false if
-// it has none any more. See proc_pid_statm(5).
-func residentMemory(pid int) (bytes int64, ok bool) {
-	b, err := procfs.ReadFile(pid, "statm")
-	if err != nil {
-		return 0, false
-	}
-	fields := strings.Fields(string(b))
-	if len(fields) < 2 {
-		return 0, false
-	}
-	pages, err := strconv.ParseInt(fields[1], 10, 64)
-	return pages * int64(os.Getpagesize()), err == nil
 }

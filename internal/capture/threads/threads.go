@@ -6,8 +6,6 @@ package threads
 import (
 	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 
 	"fulgur/internal/linux/perfevent"
 	"fulgur/internal/linux/procfs"
@@ -183,7 +181,7 @@ func (l *Tracker) Meet(pids []int) error {
 		}
 	}
 	for _, pid := range pids {
-		tids, err := procfs.Numbers(pid, "task")
+		tids, err := procfs.Threads(pid)
 		if err != nil {
 			continue // it is gone
 		}
@@ -267,11 +265,11 @@ const unknownName = "[unknown]"
 
 // threadName returns what the kernel calls a thread now, or that this is not known.
 func threadName(pid, tid int) string {
-	b, err := procfs.ReadFile(pid, "task", strconv.Itoa(tid), "comm")
+	comm, err := procfs.Thread(pid, tid).Comm()
 	if err != nil {
 		return unknownName
 	}
-	return strings.TrimSuffix(string(b), "\n")
+	return comm
 }
 
 // Forget ends those that exited before a time, of which nothing comes any more.

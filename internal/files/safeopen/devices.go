@@ -1,12 +1,10 @@
 package safeopen
 
 import (
-	"bytes"
 	"encoding/binary"
 	"errors"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -14,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"fulgur/internal/files/answer"
+	"fulgur/internal/linux/procfs"
 )
 
 // devices caches the standing of file systems by device number.
@@ -117,8 +116,9 @@ func (t *deviceTable) isFUSE(device uint64) (isFUSE, mounted bool) {
 		}
 	}
 	t.mounted = map[uint64]bool{}
-	if b, err := os.ReadFile("/proc/self/mountinfo"); err == nil {
-		t.mounted = fuseByDevice(b)
+	mounts, _ := procfs.Mounts() // without, helpers are asked
+	for _, m := range mounts {
+		t.mounted[unix.Mkdev(uint32(m.Major), uint32(m.Minor))] = fuseType(m.FSType)
 	}
 	if t.memory != 0 {
 		t.mounted[t.memory] = false
@@ -143,26 +143,8 @@ func memoryDevice() uint64 {
 	return st.Dev
 }
 
-// fuseByDevice parses /proc/PID/mountinfo, see proc_pid_mountinfo(5), and maps each
-// device number to whether it is FUSE.
-func fuseByDevice(mountinfo []byte) map[uint64]bool {
-	fuse := map[uint64]bool{}
-	for line := range bytes.Lines(mountinfo) {
-		before, after, ok := strings.Cut(string(line), " - ")
-		fields := strings.Fields(before)
-		if !ok || len(fields) < 3 {
-			continue
-		}
-		major, minor, ok := strings.Cut(fields[2], ":")
-		ma, errMajor := strconv.ParseUint(major, 10, 32)
-		mi, errMinor := strconv.ParseUint(minor, 10, 32)
-		if !ok || errMajor != nil || errMinor != nil {
-			continue
-		}
-		device := unix.Mkdev(uint32(ma), uint32(mi))
-		kind, _, _ := strings.Cut(after, " ")
-		fuse[device] = kind == "fuse" || kind == "fuseblk" || kind == "virtiofs" ||
-			strings.HasPrefix(kind, "fuse.") || strings.HasPrefix(kind, "fuseblk.")
-	}
-	return fuse
+// fuseType reports whether file systems of a type, as mountinfo shows it, are of FUSE.
+func fuseType(fsType string) bool {
+	name, _, _ := strings.Cut(fsType, ".") // the file system's own name follows
+	return name == "fuse" || name == "fuseblk" || fsType == "virtiofs"
 }

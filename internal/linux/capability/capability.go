@@ -1,3 +1,7 @@
+// Package capability raises and drops the capabilities of this process. An executable file
+// lends its capabilities to everyone who may run it. So this package keeps those that open
+// files out of the effective set, except while fulgur opens the files that it needs them
+// for.
 package capability
 
 import (

@@ -89,6 +89,9 @@ func With[T any](set Set, fn func() (T, error)) (T, error) {
 	return fn()
 }
 
+// Withheld returns the capabilities that [Withhold] removed from the effective set.
+func Withheld() Set { return withheld }
+
 // Available reports whether c is in effect or [With] can put it into effect.
 func Available(c Capability) bool {
 	now, err := current()

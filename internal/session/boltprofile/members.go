@@ -1,19 +1,13 @@
 package boltprofile
 
 import (
-	"bytes"
-	"errors"
-	"fmt"
-	"io/fs"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
-	"strconv"
 	"time"
 
 	"fulgur/internal/capture/target"
 	"fulgur/internal/linux/perfevent"
+	"fulgur/internal/linux/procfs"
 )
 
 // The members' pace.
@@ -146,9 +140,9 @@ func (c *members) find() ([]int, error) {
 	var err error
 	switch t := c.target; t.Scope {
 	case target.System:
-		pids, err = listed(os.ReadDir("/proc"))
+		pids, err = procfs.Processes()
 	case target.Cgroup:
-		pids, err = cgroupProcesses(t.CgroupPath)
+		pids, err = procfs.CgroupProcesses(t.CgroupPath)
 	default:
 		if t.Children {
 			// The children of one that has ended descend from none of the
@@ -162,51 +156,3 @@ func (c *members) find() ([]int, error) {
 
 // pids returns the processes of the target, as far as they were seen.
 func (c *members) pids() []int { return slices.Collect(maps.Keys(c.members)) }
-
-// listed returns the processes in a listing of /proc.
-func listed(entries []os.DirEntry, err error) ([]int, error) {
-	if err != nil {
-		return nil, fmt.Errorf("list processes: %w", err)
-	}
-	var pids []int
-	for _, e := range entries {
-		if pid, err := strconv.Atoi(e.Name()); err == nil {
-			pids = append(pids, pid)
-		}
-	}
-	return pids, nil
-}
-
-// cgroupProcesses returns the processes in a cgroup and in those below it, see
-// cgroup.procs in the kernel's Documentation/admin-guide/cgroup-v2.rst.
-func cgroupProcesses(root string) ([]int, error) {
-	var pids []int
-	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
-		if errors.Is(err, fs.ErrNotExist) && path != root {
-			return nil // removed meanwhile
-		}
-		if err != nil || !d.IsDir() {
-			return err
-		}
-		b, err := os.ReadFile(filepath.Join(path, "cgroup.procs"))
-		if err != nil && path == root {
-			return err
-		}
-		// A threaded cgroup does not list processes (EOPNOTSUPP): the root of
-		// its domain does.
-		for field := range bytes.FieldsSeq(b) {
-			pid, err := strconv.Atoi(string(field))
-			if err != nil {
-				return fmt.Errorf("%s/cgroup.procs: %w", path, err)
-			}
-			if pid > 0 { // 0 is one outside of our pid namespace
-				pids = append(pids, pid)
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		return nil, fmt.Errorf("list the processes of the cgroup: %w", err)
-	}
-	return pids, nil
-}

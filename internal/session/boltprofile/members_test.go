@@ -3,7 +3,6 @@ package boltprofile
 import (
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -109,34 +108,6 @@ func TestMembersFind(t *testing.T) {
 		}
 		if got := slices.Contains(pids, self); got != test.want {
 			t.Errorf("%+v: found %v, want %v", c, got, test.want)
-		}
-	}
-}
-
-func TestCgroupProcesses(t *testing.T) {
-	root := t.TempDir()
-	for dir, procs := range map[string]string{".": "1\n0\n", "a": "2\n", "a/b": "3\n4\n", "threaded": ""} {
-		if err := os.MkdirAll(filepath.Join(root, dir), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if dir == "threaded" {
-			continue // cannot be read
-		}
-		if err := os.WriteFile(filepath.Join(root, dir, "cgroup.procs"), []byte(procs), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	pids, err := cgroupProcesses(root)
-	slices.Sort(pids)
-	if err != nil || !slices.Equal(pids, []int{1, 2, 3, 4}) {
-		t.Errorf("%v, %v", pids, err)
-	}
-	if err := os.WriteFile(filepath.Join(root, "a", "cgroup.procs"), []byte("x\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	for _, path := range []string{root, filepath.Join(root, "none")} {
-		if pids, err := cgroupProcesses(path); err == nil {
-			t.Errorf("%s: no error, but %v", path, pids)
 		}
 	}
 }

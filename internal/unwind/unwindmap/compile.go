@@ -8,9 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"os"
 	"runtime"
-	"slices"
 	"time"
 
 	"fulgur/internal/linux/procfs"
@@ -93,30 +91,11 @@ func vsyscallTable() *unwind.Table {
 	}
 }
 
-// readVDSO copies the vDSO, which is the same in every 64-bit process, from this
-// process's memory.
+// readVDSO returns the vDSO, which is the same in every 64-bit process.
 func readVDSO() (source, error) {
-	const most = 1 << 20
-	content, err := os.ReadFile("/proc/self/maps")
+	image, err := procfs.VDSO()
 	if err != nil {
-		return source{}, fmt.Errorf("read the vdso: %w", err)
-	}
-	maps, err := process.ParseMaps(content)
-	if err != nil {
-		return source{}, fmt.Errorf("read the vdso: %w", err)
-	}
-	i := slices.IndexFunc(maps, func(m process.Map) bool { return m.Name == "[vdso]" && m.Limit-m.Start <= most })
-	if i < 0 {
-		return source{}, errors.New("no vdso is mapped")
-	}
-	mem, err := procfs.OwnMemory()
-	if err != nil {
-		return source{}, fmt.Errorf("read the vdso: %w", err)
-	}
-	defer mem.Close()
-	image := make([]byte, maps[i].Limit-maps[i].Start)
-	if _, err := mem.ReadAt(image, int64(maps[i].Start)); err != nil {
-		return source{}, fmt.Errorf("read the vdso: %w", err)
+		return source{}, err
 	}
 	return source{r: bytes.NewReader(image), size: int64(len(image)), name: "[vdso]"}, nil
 }

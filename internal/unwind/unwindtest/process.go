@@ -3,16 +3,13 @@
 package unwindtest
 
 import (
-	"bufio"
 	"bytes"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"path/filepath"
 	"runtime"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -20,6 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"fulgur/internal/linux/procfs"
 	"fulgur/internal/symbols/elffile"
 	"fulgur/internal/testenv"
 	"fulgur/internal/unwind"
@@ -67,23 +65,16 @@ func Open(ts Tables, pid int) (*Stopped, error) {
 		return nil, err
 	}
 	p := &Stopped{mem: mem}
-	maps, err := os.Open(fmt.Sprintf("/proc/%d/maps", pid))
+	maps, err := procfs.Process(pid).Maps()
 	if err != nil {
 		return nil, err
 	}
-	defer maps.Close()
-	for lines := bufio.NewScanner(maps); lines.Scan(); {
-		var m mapping
-		var perm, dev, path string
-		var inode uint64
-		_, _ = fmt.Sscanf(lines.Text(), "%x-%x %s %x %s %d %s", &m.start, &m.end, &perm, &m.offset, &dev, &inode, &path)
-		if !strings.Contains(perm, "x") {
-			continue
-		}
-		if path == "[vdso]" {
+	for _, of := range maps {
+		m := mapping{start: of.Start, end: of.Limit, offset: of.Offset}
+		if of.Name == "[vdso]" {
 			m.file = p.vdso(&m)
-		} else if strings.HasPrefix(path, "/") {
-			m.file = ts.open(path)
+		} else if strings.HasPrefix(of.Name, "/") {
+			m.file = ts.open(of.Name)
 		}
 		p.maps = append(p.maps, m)
 	}
@@ -198,9 +189,7 @@ func Stop(pid int) error {
 // stands reports whether a thread is stopped and off its CPU. Its state becomes "stopped"
 // slightly earlier, but /proc/TID/syscall waits.
 func stands(tid int) bool {
-	stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", tid))
-	_, state, _ := bytes.Cut(stat, []byte(") "))
-	if !bytes.HasPrefix(state, []byte("T")) {
+	if stat, err := procfs.Process(tid).Stat(); err != nil || stat.State != 'T' {
 		return false
 	}
 	at, err := os.ReadFile(fmt.Sprintf("/proc/%d/syscall", tid))
@@ -209,11 +198,6 @@ func stands(tid int) bool {
 
 // Threads returns the threads of a process.
 func Threads(pid int) []int {
-	var tids []int
-	tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*", pid))
-	for _, task := range tasks {
-		tid, _ := strconv.Atoi(filepath.Base(task))
-		tids = append(tids, tid)
-	}
+	tids, _ := procfs.Threads(pid) // none if it is gone
 	return tids
 }

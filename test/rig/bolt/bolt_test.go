@@ -23,7 +23,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"fulgur/internal/bolt"
-	"fulgur/internal/process"
+	"fulgur/internal/linux/procfs"
 	"fulgur/internal/symbols/elffile"
 	"fulgur/internal/testenv"
 	"fulgur/test/rig/pmu"
@@ -184,13 +184,9 @@ func newOracle(t *testing.T, path string, strict bool) oracle {
 func (o oracle) prepare(t *testing.T, pid, windows, window int) {
 	t.Helper()
 	var layout bolt.Layout
-	var code process.Map
+	var code procfs.Map
 	until(t, "a process that maps "+o.binary.Name, func() bool {
-		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", pid))
-		if err != nil {
-			t.Fatal(err)
-		}
-		maps, err := process.ParseMaps(text)
+		maps, err := procfs.Process(pid).Maps()
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,4 +1,4 @@
-package process
+package procfs
 
 import (
 	"bytes"
@@ -18,6 +18,10 @@ type Map struct {
 	// Name is the path or pseudo name, or empty for anonymous memory.
 	Name string
 }
+
+// Maps returns the executable mappings of a process by ascending address. A process whose
+// first thread has exited has none, its other threads do.
+func (t Task) Maps() ([]Map, error) { return read(t, "maps", ParseMaps) }
 
 // ParseMaps parses /proc/PID/maps, see proc_pid_maps(5), and returns the executable
 // mappings by ascending address.

@@ -1,28 +1,23 @@
-package sampling
+package procfs
 
 import (
 	"os"
 	"strconv"
 	"strings"
-	"time"
 )
 
-// userTick is the unit of /proc/stat, whatever the kernel's own is: USER_HZ is 100 on
-// all that we run on.
-const userTick = uint64(10 * time.Millisecond)
-
-// idleTimes returns for how long each online CPU had nothing to run since it was
-// booted, in ns; nothing where the kernel does not tell.
-func idleTimes() map[int]uint64 {
+// IdleTimes returns for how long each online CPU has had nothing to run since boot, in
+// ns. A CPU whose tasks all wait for I/O counts as idle.
+func IdleTimes() (map[int]uint64, error) {
 	b, err := os.ReadFile("/proc/stat")
 	if err != nil {
-		return nil
+		return nil, err
 	}
-	return parseIdleTimes(string(b))
+	return parseIdleTimes(string(b)), nil
 }
 
-// parseIdleTimes reads the lines "cpu0 USER NICE SYSTEM IDLE IOWAIT ..." of proc(5). A
-// CPU whose tasks all wait for I/O is as idle as another.
+// parseIdleTimes parses the lines "cpu0 USER NICE SYSTEM IDLE IOWAIT ..." of /proc/stat,
+// see proc_stat(5).
 func parseIdleTimes(stat string) map[int]uint64 {
 	times := map[int]uint64{}
 	for line := range strings.Lines(stat) {
@@ -37,7 +32,7 @@ func parseIdleTimes(stat string) map[int]uint64 {
 		}
 		for _, field := range fields[4:6] {
 			ticks, _ := strconv.ParseUint(field, 10, 64) // the kernel writes numbers
-			times[cpu] += ticks * userTick
+			times[cpu] += ticks * uint64(Tick)
 		}
 	}
 	return times

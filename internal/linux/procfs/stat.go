@@ -1,0 +1,77 @@
+package procfs
+
+import (
+	"bytes"
+	"fmt"
+	"strconv"
+	"time"
+)
+
+// Tick is the unit of CPU times in /proc, whatever the kernel's own is: USER_HZ is 100 on
+// all architectures that fulgur runs on.
+const Tick = 10 * time.Millisecond
+
+// Stat has fields of /proc/PID/stat, see proc_pid_stat(5).
+type Stat struct {
+	// Comm is the name of the thread.
+	Comm string
+	// State is its state, as "R".
+	State byte
+	// Parent is the ID of the parent process.
+	Parent int
+	// KernelThread is set for threads of the kernel.
+	KernelThread bool
+	// Threads is how many threads the process has, including a first thread that
+	// has exited.
+	Threads int
+	// CPU is the CPU time used in user and kernel mode, in units of [Tick]: of all
+	// threads for [Process], of one thread for [Thread].
+	CPU uint64
+	// Start is the time of the start after the boot, in units of [Tick].
+	Start uint64
+}
+
+// Stat reads the task's stat file.
+func (t Task) Stat() (Stat, error) { return read(t, "stat", ParseStat) }
+
+// Exited reports whether the thread is a zombie or past it. A process whose first
+// thread has exited goes on in the others, see [Stat.Ended].
+func (s Stat) Exited() bool { return s.State == 'Z' || s.State == 'X' }
+
+// Ended reports whether the process has exited, if s is of its first thread.
+func (s Stat) Ended() bool { return s.Exited() && s.Threads <= 1 }
+
+// kthread is PF_KTHREAD of the kernel's include/linux/sched.h.
+const kthread = 0x00200000
+
+// ParseStat parses a /proc/PID/stat file. A program chooses its comm, which may hold
+// spaces and parentheses: it ends at the last ")".
+func ParseStat(b []byte) (Stat, error) {
+	open, end := bytes.IndexByte(b, '('), bytes.LastIndexByte(b, ')')
+	if open < 0 || end < open {
+		return Stat{}, fmt.Errorf("malformed stat line %q", b)
+	}
+	const state, parent, flags, user, system, threads, start = 3, 4, 9, 14, 15, 20, 22 // of proc_pid_stat(5)
+	const first = state
+	fields := bytes.Fields(b[end+1:])
+	if len(fields) <= start-first || len(fields[0]) != 1 {
+		return Stat{}, fmt.Errorf("malformed stat line %q", b)
+	}
+	var err error
+	number := func(field int) uint64 {
+		n, e := strconv.ParseUint(string(fields[field-first]), 10, 62)
+		if e != nil && err == nil {
+			err = fmt.Errorf("field %d of stat line: %w", field, e)
+		}
+		return n
+	}
+	s := Stat{
+		Comm: string(b[open+1 : end]), State: fields[0][0], Parent: int(number(parent)),
+		KernelThread: number(flags)&kthread != 0, Threads: int(number(threads)),
+		CPU: number(user) + number(system), Start: number(start),
+	}
+	if err != nil {
+		return Stat{}, err
+	}
+	return s, nil
+}
