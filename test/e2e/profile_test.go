@@ -148,7 +148,6 @@ func TestProfileShares(t *testing.T) {
 func TestProfileCommand(t *testing.T) {
 	testenv.EveryKernel(t)
 	testenv.Root(t)
-	testenv.AnyKernel(t)
 	out := filepath.Join(t.TempDir(), "out.folded")
 	cmd := command(t, "profile", "-F", "997", "-o", out, "--", testenv.Tool(t, "sh"), "-c", os.Args[0]+"; exit 7")
 	cmd.Env = append(os.Environ(), "E2E_WORKLOAD=500ms") // of CPU time
