@@ -9,6 +9,8 @@ import (
 	"math"
 	"os"
 	"slices"
+
+	"fulgur/internal/files/tempfile"
 )
 
 // Input is a profile to merge.
@@ -217,7 +219,7 @@ func (m *merger) addSource(s source[Line]) error {
 
 // spool adds the output of write as a run.
 func (m *merger) spool(write func(io.Writer) error) error {
-	f, err := createTemporary()
+	f, err := tempfile.Create()
 	if err != nil {
 		return spillError(err)
 	}

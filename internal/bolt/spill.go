@@ -9,6 +9,8 @@ import (
 	"iter"
 	"math"
 	"os"
+
+	"fulgur/internal/files/tempfile"
 )
 
 // counter counts records within a memory budget: in a table and, whenever that is full,
@@ -120,7 +122,7 @@ func (c *counter) runSources() ([]source[record], error) {
 // writeRun writes sorted records to an unnamed temporary file, adding up neighbors with
 // the same key.
 func writeRun(records iter.Seq2[record, error]) (*os.File, error) {
-	f, err := createTemporary()
+	f, err := tempfile.Create()
 	if err != nil {
 		return nil, spillError(err)
 	}
@@ -151,19 +153,6 @@ func writeRun(records iter.Seq2[record, error]) (*os.File, error) {
 	if err := w.Flush(); err != nil {
 		_ = f.Close()
 		return nil, spillError(err)
-	}
-	return f, nil
-}
-
-// createTemporary returns a file that vanishes when it is closed.
-func createTemporary() (*os.File, error) {
-	f, err := os.CreateTemp("", "fulgur-bolt-*")
-	if err != nil {
-		return nil, err
-	}
-	if err := os.Remove(f.Name()); err != nil {
-		_ = f.Close()
-		return nil, err
 	}
 	return f, nil
 }

@@ -7,6 +7,8 @@ import (
 	"io"
 	"os"
 	"slices"
+
+	"fulgur/internal/files/tempfile"
 )
 
 // spool keeps copies of files that others may truncate at any time, in one unnamed
@@ -23,10 +25,7 @@ const spoolLimit = 256 << 20
 // the spool's limit ends.
 func (s *spool) append(r io.ReaderAt, off, n int64) (copied int64, err error) {
 	if s.file == nil {
-		if s.file, err = os.CreateTemp("", "fulgur-perfmaps-"); err != nil {
-			return 0, fmt.Errorf("keep a copy of a perf map: %w", err)
-		}
-		if err := os.Remove(s.file.Name()); err != nil {
+		if s.file, err = tempfile.Create(); err != nil {
 			return 0, fmt.Errorf("keep a copy of a perf map: %w", err)
 		}
 	}

@@ -438,7 +438,7 @@ func awaitTemporary(t *testing.T, cmd *exec.Cmd) {
 		}
 		for _, file := range files {
 			// A descriptor may be closed by now.
-			if to, err := os.Readlink(file); err == nil && strings.Contains(to, "fulgur-perfdata-") {
+			if to, err := os.Readlink(file); err == nil && strings.HasSuffix(to, " (deleted)") && !strings.HasPrefix(to, "/memfd:") {
 				return
 			}
 		}

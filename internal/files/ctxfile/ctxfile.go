@@ -11,6 +11,8 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"fulgur/internal/files/tempfile"
 )
 
 // pollMillis is how long a read may block before it checks the context again.
@@ -62,27 +64,18 @@ func open(ctx context.Context, path string) (*os.File, error) {
 	}
 }
 
-// Temporary creates an empty file for reading and writing that vanishes when it is
-// closed. pattern is as for [os.CreateTemp]; TMPDIR sets the directory.
-func Temporary(ctx context.Context, pattern string) (*File, error) {
-	f, err := os.CreateTemp("", pattern)
-	if err != nil {
-		return nil, err
-	}
-	if err := os.Remove(f.Name()); err != nil {
-		return nil, errors.Join(err, f.Close())
-	}
-	return newFile(ctx, f, "temporary file")
-}
-
 // Regular returns f if it is a regular file and so can be read again and at any offset.
 // Otherwise it returns a temporary copy and closes f. On error, f stays open.
-func Regular(ctx context.Context, f *File, pattern string) (*File, error) {
+func Regular(ctx context.Context, f *File) (*File, error) {
 	info, err := f.Stat()
 	if err != nil || info.Mode().IsRegular() {
 		return f, err
 	}
-	tmp, err := Temporary(ctx, pattern)
+	file, err := tempfile.Create()
+	if err != nil {
+		return nil, err
+	}
+	tmp, err := newFile(ctx, file, f.name)
 	if err != nil {
 		return nil, err
 	}
@@ -93,7 +86,6 @@ func Regular(ctx context.Context, f *File, pattern string) (*File, error) {
 	if _, err := tmp.Seek(0, io.SeekStart); err != nil {
 		return nil, errors.Join(err, tmp.Close())
 	}
-	tmp.name = f.name
 	return tmp, nil
 }
 

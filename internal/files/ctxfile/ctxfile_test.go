@@ -86,25 +86,6 @@ func TestPipeEnds(t *testing.T) {
 	}
 }
 
-func TestTemporary(t *testing.T) {
-	t.Setenv("TMPDIR", t.TempDir())
-	f, err := Temporary(t.Context(), "test-*")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	if _, err := io.WriteString(f, "text"); err != nil {
-		t.Fatal(err)
-	}
-	b := make([]byte, 4)
-	if _, err := f.ReadAt(b, 0); err != nil || string(b) != "text" {
-		t.Errorf("%q, %v", b, err)
-	}
-	if left, err := os.ReadDir(os.TempDir()); err != nil || len(left) > 0 {
-		t.Errorf("left behind: %v, %v", left, err)
-	}
-}
-
 func TestMissing(t *testing.T) {
 	if _, err := Open(t.Context(), filepath.Join(t.TempDir(), "missing")); !os.IsNotExist(err) {
 		t.Errorf("error %v", err)

@@ -44,7 +44,7 @@ func (in *Input) prepare(ctx context.Context) error {
 	if info.IsDir() {
 		return fmt.Errorf("%s: is a directory (of perf record --threads): send it through perf script", in.name)
 	}
-	regular, err := ctxfile.Regular(ctx, in.file, "fulgur-perfdata-*")
+	regular, err := ctxfile.Regular(ctx, in.file)
 	if err != nil {
 		return err
 	}

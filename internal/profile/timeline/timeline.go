@@ -5,10 +5,9 @@
 package timeline
 
 import (
-	"errors"
 	"fmt"
-	"os"
 
+	"fulgur/internal/files/tempfile"
 	"fulgur/internal/profile"
 )
 
@@ -57,12 +56,9 @@ type thread struct {
 // CLOCK_MONOTONIC. Its Close must be called. TMPDIR chooses the place of the
 // temporary file.
 func NewRecorder(start int64) (*Recorder, error) {
-	file, err := os.CreateTemp("", "fulgur-timeline-")
+	file, err := tempfile.Create()
 	if err != nil {
 		return nil, fmt.Errorf("keep events: %w", err)
-	}
-	if err := os.Remove(file.Name()); err != nil {
-		return nil, errors.Join(fmt.Errorf("keep events: %w", err), file.Close())
 	}
 	return &Recorder{
 		start:    start,

@@ -72,7 +72,7 @@ func openInput(ctx context.Context, path string) (*ctxfile.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	f, err := ctxfile.Regular(ctx, opened, "fulgur-input-*")
+	f, err := ctxfile.Regular(ctx, opened)
 	if err != nil {
 		return nil, errors.Join(err, opened.Close())
 	}

@@ -1,13 +1,14 @@
 package elffile
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"os"
 	"sync"
 
 	"golang.org/x/sys/unix"
+
+	"fulgur/internal/files/tempfile"
 )
 
 // maxTemporary bounds the total size of the process's temporary files, in bytes: twice
@@ -73,7 +74,7 @@ type temporary struct {
 }
 
 func newTemporary(b *budget) (*temporary, error) {
-	file, err := createTemporary()
+	file, err := tempfile.Create()
 	if err != nil {
 		return nil, &storeError{err}
 	}
@@ -99,18 +100,4 @@ func (t *temporary) Close() error {
 	t.budget.giveBack(t.taken)
 	t.taken = 0
 	return err
-}
-
-// createTemporary creates an unnamed file that vanishes when it is closed. It prefers
-// /var/tmp, since /tmp is often in memory.
-func createTemporary() (*os.File, error) {
-	dir := cmp.Or(os.Getenv("TMPDIR"), "/var/tmp")
-	if f, err := os.OpenFile(dir, os.O_RDWR|unix.O_TMPFILE, 0o600); err == nil {
-		return f, nil
-	}
-	f, err := os.CreateTemp(os.TempDir(), "fulgur-")
-	if err != nil {
-		return nil, err
-	}
-	return f, os.Remove(f.Name())
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"fulgur/internal/files/tempfile"
 	"fulgur/internal/symbols/elffile/elftest"
 )
 
@@ -90,7 +91,7 @@ func TestLargeLink(t *testing.T) {
 
 // TestFreeSpace asks a real file system.
 func TestFreeSpace(t *testing.T) {
-	file, err := createTemporary()
+	file, err := tempfile.Create()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,11 +1,10 @@
 package unwindmap
 
 import (
-	"cmp"
 	"fmt"
 	"os"
 
-	"golang.org/x/sys/unix"
+	"fulgur/internal/files/tempfile"
 )
 
 // spoolPages bounds the pages in a spool: a gigabyte of disk.
@@ -23,7 +22,7 @@ func (s *spool) write(page uint32, content []byte) error {
 		return fmt.Errorf("keep unwind tables on disk: more than %d bytes of them", spoolPages*pageBytes)
 	}
 	if s.file == nil {
-		file, err := createTemporary()
+		file, err := tempfile.Create()
 		if err != nil {
 			return fmt.Errorf("keep unwind tables on disk: %w", err)
 		}
@@ -34,20 +33,6 @@ func (s *spool) write(page uint32, content []byte) error {
 	}
 	s.held[page] = true
 	return nil
-}
-
-// createTemporary creates an unnamed file that vanishes when it is closed. It avoids /tmp
-// if possible, which is often in memory.
-func createTemporary() (*os.File, error) {
-	dir := cmp.Or(os.Getenv("TMPDIR"), "/var/tmp")
-	if f, err := os.OpenFile(dir, os.O_RDWR|unix.O_TMPFILE, 0o600); err == nil {
-		return f, nil
-	}
-	f, err := os.CreateTemp("", "fulgur-unwind-")
-	if err != nil {
-		return nil, err
-	}
-	return f, os.Remove(f.Name())
 }
 
 func (s *spool) read(page uint32, content []byte) error {

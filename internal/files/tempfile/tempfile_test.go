@@ -1,0 +1,39 @@
+package tempfile
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"testing"
+)
+
+func TestCreate(t *testing.T) {
+	dir := t.TempDir()
+	for name, tmpdir := range map[string]string{
+		"TMPDIR":  dir,
+		"default": "",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv("TMPDIR", tmpdir)
+			f, err := Create()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer f.Close()
+			if _, err := f.WriteAt([]byte("text"), 1<<20); err != nil {
+				t.Fatal(err)
+			}
+			b := make([]byte, 4)
+			if _, err := f.ReadAt(b, 1<<20); err != nil || string(b) != "text" {
+				t.Errorf("%q, %v", b, err)
+			}
+			if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+				t.Errorf("left behind: %v, %v", left, err)
+			}
+		})
+	}
+	t.Setenv("TMPDIR", dir+"/missing")
+	if f, err := Create(); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("in a missing directory: %v, %v", f, err)
+	}
+}
