@@ -58,7 +58,7 @@ type events struct {
 	placed    []profile.StackID          // by trace
 	reasons   map[profile.StackID]string // of waiting
 	writeback map[profile.StackID]bool   // the kernel writes back there what was written before
-	devices   map[blockio.Device]string
+	devices   map[stacks.Device]string
 	files     map[uint64]string
 }
 
@@ -96,7 +96,7 @@ func newEvents(what timelineSpec, userOnly bool) (*events, error) {
 		pending:      map[stacks.Key]int{},
 		reasons:      map[profile.StackID]string{},
 		writeback:    map[profile.StackID]bool{},
-		devices:      map[blockio.Device]string{},
+		devices:      map[stacks.Device]string{},
 		files:        map[uint64]string{},
 	}, err
 }

@@ -185,7 +185,7 @@ func (*Source) FollowCPUs([]int) error { return nil }
 
 // Histogram says how long the requests of a kind took.
 type Histogram struct {
-	Device    Device
+	Device    stacks.Device
 	Operation Operation // without flags
 	// Slots count by powers of two of microseconds: slot i those from 2^i to
 	// 2^(i+1)-1, slot 0 also those of less.

@@ -21,7 +21,7 @@ const (
 func asWrite(t *testing.T, key stacks.Key) {
 	t.Helper()
 	got := ParseDetail(key.Detail)
-	if want := (Request{Device{254, 3}, Operation(write)}); got != want || key.Source != stacks.BlockIO {
+	if want := (Request{stacks.Device{Major: 254, Minor: 3}, Operation(write)}); got != want || key.Source != stacks.BlockIO {
 		t.Errorf("%+v of source %d, want %+v", got, key.Source, want)
 	}
 	if got.Operation.Op() != profile.BlockWrite || got.Operation.Flags() != profile.FlagSync {

@@ -2,30 +2,15 @@ package blockio
 
 import (
 	"fmt"
-	"os"
-	"path"
 	"strings"
 
 	"fulgur/bpf"
+	"fulgur/internal/capture/stacks"
 	"fulgur/internal/profile"
 )
 
-// Device is the number of a disk.
-type Device struct{ Major, Minor uint32 }
-
 // device reads the kernel side's form.
-func device(n uint32) Device { return Device{n >> 20, n & (1<<20 - 1)} }
-
-// String returns the name that the kernel has for the disk, as "vda", or its
-// numbers.
-func (d Device) String() string {
-	numbers := fmt.Sprintf("%d:%d", d.Major, d.Minor)
-	link, err := os.Readlink("/sys/dev/block/" + numbers)
-	if err != nil {
-		return numbers
-	}
-	return path.Base(link)
-}
+func device(n uint32) stacks.Device { return stacks.Device{Major: n >> 20, Minor: n & (1<<20 - 1)} }
 
 // Operation is what a request asks of a device, with the flags of
 // bpf/blockio.bpf.c.
@@ -105,7 +90,7 @@ func (o Operation) Flags() (set profile.BlockFlags) {
 
 // Request is what a sample's detail stands for.
 type Request struct {
-	Device    Device
+	Device    stacks.Device
 	Operation Operation
 }
 

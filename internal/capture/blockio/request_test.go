@@ -1,6 +1,10 @@
 package blockio
 
-import "testing"
+import (
+	"testing"
+
+	"fulgur/internal/capture/stacks"
+)
 
 func TestOperation(t *testing.T) {
 	for operation, want := range map[Operation]string{
@@ -21,11 +25,11 @@ func TestOperation(t *testing.T) {
 }
 
 func TestDetail(t *testing.T) {
-	want := Request{Device{254, 1<<20 - 1}, 1 | 1<<8}
+	want := Request{stacks.Device{Major: 254, Minor: 1<<20 - 1}, 1 | 1<<8}
 	if got := ParseDetail(want.detail()); got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
-	if got := (Device{4095, 12345}).String(); got != "4095:12345" {
+	if got := (stacks.Device{Major: 4095, Minor: 12345}).String(); got != "4095:12345" {
 		t.Errorf("a disk that there is not: %s", got)
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"path"
 	"strings"
 
-	"fulgur/internal/capture/blockio"
 	"fulgur/internal/capture/stacks"
 	"fulgur/internal/linux/procfs"
 )
@@ -29,7 +28,7 @@ func (m List) Name(store *stacks.Store, id uint64) string {
 // system is mounted nowhere, its path in there. A file without one is told by its
 // number.
 func (m List) Path(f stacks.File) string {
-	device := blockio.Device{Major: f.Major, Minor: f.Minor}
+	device := stacks.Device{Major: f.Major, Minor: f.Minor}
 	switch {
 	case f.Device:
 		return "/dev/" + device.String()

@@ -1,0 +1,21 @@
+package stacks
+
+import (
+	"fmt"
+	"os"
+	"path"
+)
+
+// Device is the number of a block device or file system.
+type Device struct{ Major, Minor uint32 }
+
+// String returns the kernel's name for the disk, such as "vda", or the numbers if it is no
+// disk.
+func (d Device) String() string {
+	numbers := fmt.Sprintf("%d:%d", d.Major, d.Minor)
+	link, err := os.Readlink("/sys/dev/block/" + numbers)
+	if err != nil {
+		return numbers
+	}
+	return path.Base(link)
+}
