@@ -91,7 +91,7 @@ func (d differ) comparable(p *Profile, id FrameID) Frame {
 		made.Mapping = d.Mapping(Mapping{Path: p.Mappings[f.Mapping].Path})
 	}
 	if f.Function == 0 {
-		made.Address = f.Address
+		made.Address = f.Call() // formats differ in what they show
 		return made
 	}
 	fn := p.Functions[f.Function]

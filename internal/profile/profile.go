@@ -98,8 +98,12 @@ type Frame struct {
 	Mapping  MappingID
 	// Address is the instruction's address in the mapping's file: the
 	// link-time virtual address for files, the running address for kernel,
-	// JIT and unmapped code. For callers it is the return address.
+	// JIT and unmapped code.
 	Address uint64
+	// Return reports that Address is a return address: the call is the
+	// instruction before it; see [Frame.Call]. Leaves, and frames that the kernel
+	// or a signal interrupted, are exact.
+	Return bool
 	// Offset is the address less the start of the function's symbol, in
 	// bytes; 0 if unresolved.
 	Offset uint64
@@ -107,6 +111,15 @@ type Frame struct {
 	Line    int
 	Kind    Kind
 	Inlined bool
+}
+
+// Call returns an address within the instruction that the frame is at, which is what
+// to look up names, lines and instructions with.
+func (f Frame) Call() uint64 {
+	if f.Return && f.Address > 0 {
+		return f.Address - 1
+	}
+	return f.Address
 }
 
 // Stack is a node of the prefix tree of stacks: a frame and the stack that

@@ -48,7 +48,7 @@ type knownFrame struct {
 // knownNames are what [Names] has of a frame.
 type knownNames struct {
 	found   []symbolize.Frame
-	address uint64
+	shown   shownFrame
 	buildID string
 	base    uint64
 	lacks   *stripped // nil if the file has symbols
@@ -84,7 +84,7 @@ func (k *SymbolCache) recall(n *Names, id stacks.FrameID) bool {
 		k.young[key] = is
 	}
 	code := n.store.Frames[id].Code
-	n.found[id], n.addresses[id] = is.found, is.address
+	n.found[id], n.shown[id] = is.found, is.shown
 	n.buildIDs[code], n.bases[code], n.stripped[code] = is.buildID, is.base, is.lacks
 	return true
 }
@@ -100,7 +100,7 @@ func (k *SymbolCache) remember(n *Names, frames []stacks.FrameID) {
 		if n.problems[code] != nil {
 			continue
 		}
-		k.young[k.key(n, id)] = knownNames{n.found[id], n.addresses[id], n.buildIDs[code], n.bases[code], n.stripped[code]}
+		k.young[k.key(n, id)] = knownNames{n.found[id], n.shown[id], n.buildIDs[code], n.bases[code], n.stripped[code]}
 	}
 	if len(k.young) > maxKnown {
 		k.young, k.old = map[knownFrame]knownNames{}, k.young

@@ -11,7 +11,7 @@ import (
 func Given(store *stacks.Store, finder *debugfile.Finder, found map[uint64][]symbolize.Frame) *Names {
 	n := New(store, finder, symbolize.Options{})
 	for i, f := range store.Frames {
-		n.found[i], n.addresses[i] = found[f.Address], f.Address
+		n.found[i], n.shown[i] = found[f.Address], shownFrame{f.Address, f.Return}
 		if len(n.found[i]) == 0 {
 			n.Unresolved++
 		}

@@ -45,11 +45,11 @@ type Names struct {
 	// found has for each frame of the store its functions, innermost first;
 	// none if it could not be resolved.
 	found [][]symbolize.Frame
-	// addresses are the frames' addresses as outputs show them: link-time
-	// addresses for files.
-	addresses []uint64
-	buildIDs  []string // for each code of the store
-	bases     []uint64 // likewise, the lowest addresses of ELF files
+	// shown are the frames as outputs show them: with link-time addresses for
+	// files.
+	shown    []shownFrame
+	buildIDs []string // for each code of the store
+	bases    []uint64 // likewise, the lowest addresses of ELF files
 	// stripped has for each code of the store the file if it lacks symbols.
 	stripped []*stripped
 	// problems are errors by code, nil where all went well.
@@ -74,6 +74,12 @@ type Names struct {
 	busy []stacks.CodeID // what is being read, the longest one first
 }
 
+// shownFrame is what [profile.Frame] has of the same names.
+type shownFrame struct {
+	address  uint64
+	isReturn bool
+}
+
 // New returns the names of store's frames, none of which is known yet, and
 // will be with the debug files that finder finds.
 func New(store *stacks.Store, finder *debugfile.Finder, o symbolize.Options) *Names {
@@ -84,7 +90,7 @@ func New(store *stacks.Store, finder *debugfile.Finder, o symbolize.Options) *Na
 		stripped:  make([]*stripped, len(store.Codes)),
 		kernelIDs: map[string]string{},
 		found:     make([][]symbolize.Frame, len(store.Frames)),
-		addresses: make([]uint64, len(store.Frames)),
+		shown:     make([]shownFrame, len(store.Frames)),
 		buildIDs:  make([]string, len(store.Codes)),
 		bases:     make([]uint64, len(store.Codes)),
 		problems:  make([]error, len(store.Codes)),
@@ -96,7 +102,7 @@ func New(store *stacks.Store, finder *debugfile.Finder, o symbolize.Options) *Na
 func (n *Names) Symbolize(ctx context.Context) {
 	byCode := make([][]stacks.FrameID, len(n.store.Codes))
 	for i, f := range n.store.Frames {
-		n.addresses[i] = f.Address
+		n.shown[i] = shownFrame{f.Address, f.Return}
 		if !n.Cache.recall(n, stacks.FrameID(i)) {
 			byCode[f.Code] = append(byCode[f.Code], stacks.FrameID(i))
 		}
@@ -333,47 +339,46 @@ func (n *Names) lookUpJIT(m *process.PerfMap, frames []stacks.FrameID) error {
 // lookUpELF asks an ELF file, which is what code id is.
 func (n *Names) lookUpELF(id stacks.CodeID, e *symbolize.ELF, frames []stacks.FrameID) error {
 	n.buildIDs[id], n.bases[id] = e.BuildID(), e.File().Base()
-	return n.lookUp(e, frames, func(f stacks.Frame) (ask, show uint64, ok bool) { return inELF(e, f) })
+	return n.lookUp(e, frames, func(f stacks.Frame) (call uint64, shown shownFrame, ok bool) { return inELF(e, f) })
 }
 
 // placeInELF says which file code id is, and where frames are in it.
 func (n *Names) placeInELF(id stacks.CodeID, e *symbolize.ELF, frames []stacks.FrameID) {
 	n.buildIDs[id], n.bases[id] = e.BuildID(), e.File().Base()
 	for _, frame := range frames {
-		if _, show, ok := inELF(e, n.store.Frames[frame]); ok {
-			n.addresses[frame] = show
+		if _, shown, ok := inELF(e, n.store.Frames[frame]); ok {
+			n.shown[frame] = shown
 		}
 	}
 }
 
 // inELF places a frame by the addresses that a file was linked for.
-func inELF(e *symbolize.ELF, f stacks.Frame) (ask, show uint64, ok bool) {
-	call := f.Call()
-	if f.Return && e.SignalReturn(f.Address) {
-		call = f.Address // nobody called it
-	}
-	ask, ok = e.Address(call)
-	return ask, ask + (f.Address - call), ok
+func inELF(e *symbolize.ELF, f stacks.Frame) (call uint64, shown shownFrame, ok bool) {
+	f.Return = f.Return && !e.SignalReturn(f.Address) // nothing called it
+	call, ok = e.Address(f.Call())
+	return call, shownFrame{call + (f.Address - f.Call()), f.Return}, ok
 }
 
 // running places a frame by its running address.
-func running(f stacks.Frame) (ask, show uint64, ok bool) { return f.Call(), f.Address, true }
+func running(f stacks.Frame) (call uint64, shown shownFrame, ok bool) {
+	return f.Call(), shownFrame{f.Address, f.Return}, true
+}
 
-// lookUp asks t for all frames at once. Of each frame, place tells the address
-// by which t knows it, and the one to show.
-func (n *Names) lookUp(t symbolize.Table, frames []stacks.FrameID, place func(stacks.Frame) (ask, show uint64, ok bool)) error {
+// lookUp asks t for all frames at once. place returns the address of a frame's call
+// by which t knows it, and the frame as outputs show it.
+func (n *Names) lookUp(t symbolize.Table, frames []stacks.FrameID, place func(stacks.Frame) (call uint64, shown shownFrame, ok bool)) error {
 	type asked struct {
 		frame stacks.FrameID
 		call  uint64
 	}
 	batch := make([]asked, 0, len(frames))
 	for _, id := range frames {
-		ask, show, ok := place(n.store.Frames[id])
+		call, shown, ok := place(n.store.Frames[id])
 		if !ok {
 			continue
 		}
-		n.addresses[id] = show
-		batch = append(batch, asked{id, ask})
+		n.shown[id] = shown
+		batch = append(batch, asked{id, call})
 	}
 	slices.SortFunc(batch, func(a, b asked) int { return cmp.Compare(a.call, b.call) })
 	addrs := make([]uint64, len(batch))
@@ -394,7 +399,7 @@ func (n *Names) lookUp(t symbolize.Table, frames []stacks.FrameID, place func(st
 func (n *Names) place(b *profile.Builder, id stacks.FrameID) []profile.FrameID {
 	f := n.store.Frames[id]
 	code, found := n.store.Codes[f.Code], n.found[id]
-	frame := profile.Frame{Address: n.addresses[id], Kind: frameKind(code.Kind)}
+	frame := profile.Frame{Address: n.shown[id].address, Return: n.shown[id].isReturn, Kind: frameKind(code.Kind)}
 	if frame.Kind != profile.KindMarker {
 		frame.Mapping = b.Mapping(n.mapping(f.Code, found))
 	}

@@ -27,7 +27,7 @@ func TestPlace(t *testing.T) {
 	}})
 	leaf := store.Nodes[store.Traces[0].Leaf].Frame
 	names.buildIDs[store.Frames[leaf].Code] = "c0ffee"
-	names.addresses[leaf] = 0x1234
+	names.shown[leaf].address = 0x1234
 	b := profile.NewBuilder()
 	placed := names.place(b, leaf)
 	p := b.Profile(profile.Meta{}, profile.Losses{})

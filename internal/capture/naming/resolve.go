@@ -30,59 +30,60 @@ type Resolver struct {
 	// Kernel says that the kernel which runs is the one that ran.
 	Kernel bool
 
-	out *profile.Collector
-	// exact and callers hold what each stack became, where it was interrupted
-	// and where it called; -1 is nothing yet.
-	exact, callers []int64
-	found          map[place][]profile.FrameID
-	problems       []error
-	path           []step
-}
-
-// step is a stack that calls or was interrupted.
-type step struct {
-	stack  profile.StackID
-	caller bool
-}
-
-// place is a frame that calls or was interrupted, which decides on where its
-// instruction is.
-type place struct {
-	frame  profile.FrameID
-	caller bool
+	out      *profile.Collector
+	frames   [][]profile.FrameID // by frame of Profile: what it became, the outermost first
+	stacks   []profile.StackID   // by stack of Profile: what it became
+	problems []error
 }
 
 // Resolve returns p with names.
 func (r *Resolver) Resolve(ctx context.Context) (*profile.Profile, error) {
-	r.found = map[place][]profile.FrameID{}
-	r.out = profile.NewCollector(r.Profile.ValueTypes...)
-	byMapping := make([][]place, len(r.Profile.Mappings))
-	for _, at := range r.places() {
-		m := r.Profile.Frames[at.frame].Mapping
-		byMapping[m] = append(byMapping[m], at)
+	p := r.Profile
+	r.out = profile.NewCollector(p.ValueTypes...)
+	r.frames = make([][]profile.FrameID, len(p.Frames))
+	byMapping := make([][]profile.FrameID, len(p.Mappings))
+	for id, f := range p.Frames {
+		if f.Function == 0 && f.Mapping != 0 {
+			byMapping[f.Mapping] = append(byMapping[f.Mapping], profile.FrameID(id))
+		}
 	}
-	for m, places := range byMapping {
-		if m == 0 || len(places) == 0 {
+	for m, frames := range byMapping {
+		if len(frames) == 0 {
 			continue
 		}
-		if err := r.look(ctx, profile.MappingID(m), places); err != nil {
+		if err := r.look(ctx, profile.MappingID(m), frames); err != nil {
 			if ctx.Err() != nil {
 				return nil, ctx.Err()
 			}
 			r.problems = append(r.problems, err)
 		}
 	}
-	r.exact, r.callers = r.unknownRows(), r.unknownRows()
-	for _, s := range r.Profile.Samples {
+	for id, f := range p.Frames {
+		if id > 0 && r.frames[id] == nil {
+			r.frames[id] = []profile.FrameID{r.copy(f)}
+		}
+	}
+	r.stacks = make([]profile.StackID, len(p.Stacks))
+	for id := 1; id < len(p.Stacks); id++ { // a stack's parent has a lower identifier
+		at := r.stacks[p.Stacks[id].Parent]
+		for _, f := range r.frames[p.Stacks[id].Frame] {
+			at = r.out.Push(at, f)
+		}
+		r.stacks[id] = at
+	}
+	for _, s := range p.Samples {
 		at := s
-		at.Stack = r.Stack(s.Stack, false)
-		at.Task = r.out.Task(r.Profile.Tasks[s.Task])
+		at.Stack = r.stacks[s.Stack]
+		at.Task = r.out.Task(p.Tasks[s.Task])
 		for v, n := range s.Values {
 			r.out.Count(at, v, n)
 		}
 	}
-	return r.out.Profile(r.Profile.Meta, r.Profile.Losses), nil
+	return r.out.Profile(p.Meta, p.Losses), nil
 }
+
+// Stack returns what stack s of the profile without names became.
+func (r *Resolver) Stack(s profile.StackID) profile.StackID { return r.stacks[s] }
 
 // Warn tells of what could not be read.
 func (r *Resolver) Warn(warn func(error)) {
@@ -91,87 +92,8 @@ func (r *Resolver) Warn(warn func(error)) {
 	}
 }
 
-func (r *Resolver) unknownRows() []int64 { return slices.Repeat([]int64{-1}, len(r.Profile.Stacks)) }
-
-// places returns the frames of all samples, each once.
-func (r *Resolver) places() []place {
-	seen := [2][]bool{make([]bool, len(r.Profile.Stacks)), make([]bool, len(r.Profile.Stacks))}
-	known := map[place]bool{}
-	var list []place
-	for _, s := range r.Profile.Samples {
-		caller := false
-		for at := s.Stack; at != 0; {
-			which := 0
-			if caller {
-				which = 1
-			}
-			if seen[which][at] {
-				break
-			}
-			seen[which][at] = true
-			where := place{r.Profile.Stacks[at].Frame, caller}
-			if f := r.Profile.Frames[where.frame]; !known[where] && f.Function == 0 && f.Mapping != 0 {
-				known[where] = true
-				list = append(list, where)
-			}
-			caller = r.callerCalls(at)
-			at = r.Profile.Stacks[at].Parent
-		}
-	}
-	return list
-}
-
-// callerCalls reports whether the frame below stack s stands at a call: not
-// where the kernel was entered. Frames without names are none that are inlined.
-func (r *Resolver) callerCalls(s profile.StackID) bool {
-	f := r.Profile.Frames[r.Profile.Stacks[s].Frame]
-	parent := r.Profile.Frames[r.Profile.Stacks[r.Profile.Stacks[s].Parent].Frame]
-	return f.Kind != profile.KindKernel || parent.Kind == profile.KindKernel
-}
-
-// Stack returns what stack s became, which calls or was interrupted.
-func (r *Resolver) Stack(s profile.StackID, caller bool) profile.StackID {
-	r.path = r.path[:0]
-	made := profile.StackID(0)
-	for s != 0 {
-		if known := r.rows(caller)[s]; known >= 0 {
-			made = profile.StackID(known)
-			break
-		}
-		r.path = append(r.path, step{s, caller})
-		caller = r.callerCalls(s)
-		s = r.Profile.Stacks[s].Parent
-	}
-	for _, at := range slices.Backward(r.path) {
-		for _, f := range r.frameOf(place{r.Profile.Stacks[at.stack].Frame, at.caller}) {
-			made = r.out.Push(made, f)
-		}
-		r.rows(at.caller)[at.stack] = int64(made)
-	}
-	return made
-}
-
-// rows returns what is known of stacks that call, or that were interrupted.
-func (r *Resolver) rows(caller bool) []int64 {
-	if caller {
-		return r.callers
-	}
-	return r.exact
-}
-
-// frameOf returns the frames that a frame became, the outermost first.
-func (r *Resolver) frameOf(at place) []profile.FrameID {
-	frames, ok := r.found[at]
-	if !ok {
-		frames = []profile.FrameID{r.copy(at.frame)}
-		r.found[at] = frames
-	}
-	return frames
-}
-
 // copy returns a frame as it is.
-func (r *Resolver) copy(id profile.FrameID) profile.FrameID {
-	f := r.Profile.Frames[id]
+func (r *Resolver) copy(f profile.Frame) profile.FrameID {
 	if f.Mapping != 0 {
 		f.Mapping = r.out.Mapping(r.Profile.Mappings[f.Mapping])
 	}
@@ -182,7 +104,7 @@ func (r *Resolver) copy(id profile.FrameID) profile.FrameID {
 }
 
 // look names the frames of a mapping.
-func (r *Resolver) look(ctx context.Context, id profile.MappingID, places []place) error {
+func (r *Resolver) look(ctx context.Context, id profile.MappingID, frames []profile.FrameID) error {
 	m := r.Profile.Mappings[id]
 	switch {
 	case m.Path == kernelMapping && r.Kernel:
@@ -190,25 +112,25 @@ func (r *Resolver) look(ctx context.Context, id profile.MappingID, places []plac
 		if err != nil {
 			return err
 		}
-		return r.name(symbolize.NewDebugKernel(ctx, kernel, r.Finder, kallsyms, r.options), m, places, func(address uint64) (uint64, bool) { return address, true })
+		return r.name(symbolize.NewDebugKernel(ctx, kernel, r.Finder, kallsyms, r.options), m, frames, func(address uint64) (uint64, bool) { return address, true })
 	case !path.IsAbs(m.Path):
 		return nil
 	}
-	return r.lookInFile(ctx, m, places)
+	return r.lookInFile(ctx, m, frames)
 }
 
 // kernelMapping is the mapping of the kernel's own code.
 const kernelMapping = "[kernel.kallsyms]"
 
 // lookInFile names the frames of a file, if it is the one that ran.
-func (r *Resolver) lookInFile(ctx context.Context, m profile.Mapping, places []place) (err error) {
+func (r *Resolver) lookInFile(ctx context.Context, m profile.Mapping, frames []profile.FrameID) (err error) {
 	file, err := code.Open(ctx, r.Finder, m.Path, m.BuildID, r.options)
 	if err != nil {
 		return fmt.Errorf("no names: %w", err)
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
 	m.BuildID, m.Base = file.BuildID(), file.Base()
-	return r.name(file, m, places, func(address uint64) (uint64, bool) {
+	return r.name(file, m, frames, func(address uint64) (uint64, bool) {
 		if r.Offsets {
 			return file.Address(address)
 		}
@@ -218,20 +140,16 @@ func (r *Resolver) lookInFile(ctx context.Context, m profile.Mapping, places []p
 
 // name asks t for the functions of frames in m. vaddr tells the address by which
 // t knows an instruction.
-func (r *Resolver) name(t symbolize.Table, m profile.Mapping, places []place, vaddr func(uint64) (uint64, bool)) error {
+func (r *Resolver) name(t symbolize.Table, m profile.Mapping, frames []profile.FrameID, vaddr func(uint64) (uint64, bool)) error {
 	type asked struct {
-		place
+		frame         profile.FrameID
 		call, address uint64 // within the instruction, and to be shown
 	}
 	var batch []asked
-	for _, at := range places {
-		address := r.Profile.Frames[at.frame].Address
-		call := address
-		if at.caller && call > 0 {
-			call--
-		}
-		if found, ok := vaddr(call); ok {
-			batch = append(batch, asked{at, found, found + (address - call)})
+	for _, id := range frames {
+		f := r.Profile.Frames[id]
+		if found, ok := vaddr(f.Call()); ok {
+			batch = append(batch, asked{id, found, found + (f.Address - f.Call())})
 		}
 	}
 	slices.SortFunc(batch, func(a, b asked) int { return cmp.Compare(a.call, b.call) })
@@ -244,18 +162,18 @@ func (r *Resolver) name(t symbolize.Table, m profile.Mapping, places []place, va
 		f := r.Profile.Frames[a.frame]
 		f.Address = a.address
 		if i < len(found) && len(found[i]) > 0 {
-			r.found[a.place] = r.frames(f, m, found[i])
+			r.frames[a.frame] = r.functions(f, m, found[i])
 			continue
 		}
 		f.Mapping = r.out.Mapping(m)
-		r.found[a.place] = []profile.FrameID{r.out.Frame(f)}
+		r.frames[a.frame] = []profile.FrameID{r.out.Frame(f)}
 	}
 	return err
 }
 
-// frames returns frame f as the functions that were found for it, the outermost
+// functions returns frame f as the functions that were found for it, the outermost
 // first.
-func (r *Resolver) frames(f profile.Frame, m profile.Mapping, found []symbolize.Frame) []profile.FrameID {
+func (r *Resolver) functions(f profile.Frame, m profile.Mapping, found []symbolize.Frame) []profile.FrameID {
 	if module := found[0].Module; module != "" {
 		m.Path, m.BuildID = "["+module+"]", ""
 	}

@@ -21,8 +21,7 @@ type Line struct {
 // Place is an instruction.
 type Place struct {
 	Mapping profile.MappingID
-	// Address is within the instruction, as [profile.Frame.Address] counts: of a
-	// call it is the last byte.
+	// Address is within the instruction; see [profile.Frame.Call].
 	Address uint64
 }
 
@@ -91,32 +90,18 @@ func (c *counter) add(s *profile.Sample) {
 	c.path = c.p.AppendFrames(c.path[:0], s.Stack)
 	c.sample++
 	c.Total += n
-	leaf, caller := true, false // of the instruction that the frames below share
+	leaf := true // the frame is at the instruction that was sampled
 	for i, id := range c.path {
 		f := c.p.Frames[id]
 		if c.is[id] {
 			c.addLine(Line{c.p.Functions[f.Function].File, f.Line}, n, i == 0)
-			c.addPlace(placeOf(f, caller), n, leaf)
+			c.addPlace(Place{f.Mapping, f.Call()}, n, leaf)
 		}
-		if f.Inlined || i+1 == len(c.path) {
-			continue
-		}
-		outer := c.p.Frames[c.path[i+1]]
-		// Where the kernel was entered no call stands.
-		leaf, caller = false, f.Kind != profile.KindKernel || outer.Kind == profile.KindKernel
+		leaf = leaf && f.Inlined
 	}
 	if c.is[c.path[0]] {
 		c.Self += n
 	}
-}
-
-// placeOf returns the instruction of a frame, which calls or was interrupted.
-func placeOf(f profile.Frame, caller bool) Place {
-	at := Place{f.Mapping, f.Address}
-	if caller && at.Address > 0 {
-		at.Address--
-	}
-	return at
 }
 
 func (c *counter) addLine(l Line, n int64, self bool) {

@@ -322,7 +322,7 @@ func TestSources(t *testing.T) {
 		b.Add(profile.Sample{Stack: b.Push(0, b.Frame(profile.Frame{
 			Mapping:  b.Mapping(profile.Mapping{Path: path}),
 			Function: b.Function(profile.Function{Name: "f", File: file}),
-			Address:  p.work.Value + p.work.Size,
+			Address:  p.work.Value + p.work.Size, Return: true,
 		})), CPU: -1, Values: []int64{1}, Task: b.Task(profile.Task{PID: 1, Comm: "work"})})
 	}
 	add(p.path, work)

@@ -61,9 +61,7 @@ func (l *Library) Named(p *profile.Profile) (named map[string]bool, problems []e
 			continue
 		}
 		missing[file] = true
-		// A frame does not tell whether it calls: its address is then past the
-		// call.
-		byMapping[f.Mapping] = append(byMapping[f.Mapping], proof{f.Address, file}, proof{max(f.Address, 1) - 1, file})
+		byMapping[f.Mapping] = append(byMapping[f.Mapping], proof{f.Call(), file})
 	}
 	for _, id := range slices.Sorted(maps.Keys(byMapping)) {
 		proofs := byMapping[id]

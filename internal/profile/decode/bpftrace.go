@@ -151,7 +151,7 @@ func (c *collector) bpftrace(e *bpftraceEntry, n int64) {
 			kind = profile.KindKernel
 		}
 		for j := len(e.stacks[i]) - 1; j >= 0; j-- {
-			if at.Stack = c.Push(at.Stack, c.bpftraceFrame(e.stacks[i][j], kind)); c.IsCut(at.Stack) {
+			if at.Stack = c.Push(at.Stack, c.bpftraceFrame(e.stacks[i][j], kind, j > 0)); c.IsCut(at.Stack) {
 				break
 			}
 		}
@@ -167,13 +167,15 @@ func (c *collector) bpftrace(e *bpftraceEntry, n int64) {
 }
 
 // bpftraceFrame interns a frame: "name+offset", an address, or a line as perf
-// script prints it.
-func (c *collector) bpftraceFrame(text string, kind profile.Kind) profile.FrameID {
+// script prints it. All but the innermost of a stack have return addresses.
+func (c *collector) bpftraceFrame(text string, kind profile.Kind, isReturn bool) profile.FrameID {
 	if f, ok := parseFrame("\t" + text); ok {
-		return c.Frame(c.madeFrame(f))
+		made := c.madeFrame(f)
+		made.Return = isReturn
+		return c.Frame(made)
 	}
 	if addr, err := strconv.ParseUint(text, 0, 64); err == nil {
-		return c.Frame(profile.Frame{Address: addr, Kind: kind})
+		return c.Frame(profile.Frame{Address: addr, Return: isReturn, Kind: kind})
 	}
 	name, _ := cutOffset(text)
 	return c.named(name, kind, false)

@@ -32,7 +32,7 @@ func readFirefox(ctx context.Context, r *bufio.Reader) (*profile.Profile, error)
 	}
 	c := &firefoxReader{
 		collector: newCollector(), ctx: ctx, in: f,
-		called: make([]bool, len(f.frames.function)), frames: make([]profile.FrameID, len(f.frames.function)),
+		frames: make([]profile.FrameID, len(f.frames.function)),
 	}
 	for i := range f.threads {
 		t := f.threads[i].task()
@@ -52,15 +52,12 @@ func readFirefox(ctx context.Context, r *bufio.Reader) (*profile.Profile, error)
 // firefoxReader makes a profile of a Firefox profile.
 type firefoxReader struct {
 	*collector
-	ctx    context.Context
-	in     *firefoxProfile
-	rows   []profile.StackID // by row of the stack table
-	idle   []bool            // likewise
-	frames []profile.FrameID // by row of the frame table; 0 is not made yet
-	libs   []profile.MappingID
-	// called holds by row of the frame table whether another frame was called
-	// there: its address is then within the call.
-	called  []bool
+	ctx     context.Context
+	in      *firefoxProfile
+	rows    []profile.StackID // by row of the stack table
+	idle    []bool            // likewise
+	frames  []profile.FrameID // by row of the frame table; 0 is not made yet
+	libs    []profile.MappingID
 	threads bool // threads are told apart
 }
 
@@ -104,7 +101,6 @@ func (c *firefoxReader) stacks() error {
 	if len(table.frame) != len(table.prefix) {
 		return fmt.Errorf("stackTable has %d frames and %d prefixes", len(table.frame), len(table.prefix))
 	}
-	c.findCalls()
 	c.rows, c.idle = make([]profile.StackID, len(table.frame)), make([]bool, len(table.frame))
 	for i, row := range table.frame {
 		if err := c.interrupted(i); err != nil {
@@ -137,31 +133,6 @@ func (c *firefoxReader) interrupted(i int) error {
 		return c.ctx.Err()
 	}
 	return nil
-}
-
-// findCalls finds the frames that call others: those under a frame that is not
-// inlined, with what they are inlined into, unless that is where the kernel was
-// entered.
-func (c *firefoxReader) findCalls() {
-	table, frames := c.in.stacks, c.in.frames
-	for i, row := range table.frame {
-		depth, err := at(frames.depth, row, "")
-		for up := int(table.prefix[i]); err == nil && depth <= 0 && up > 0 && up <= i; {
-			caller := table.frame[i-up]
-			if caller < 0 || int(caller) >= len(c.called) || c.called[caller] || c.kind(row, 0) == profile.KindKernel && c.kind(caller, 0) != profile.KindKernel {
-				break
-			}
-			c.called[caller] = true
-			if outer, err := at(frames.depth, caller, ""); err != nil || outer <= 0 {
-				break
-			}
-			next := int(table.prefix[i-up])
-			if next <= 0 {
-				break
-			}
-			up += next
-		}
-	}
 }
 
 // frame returns the frame of a row of the frame table.
@@ -204,10 +175,7 @@ func (c *firefoxReader) makeFrame(row int32) (f profile.Frame, err error) {
 		}
 	}
 	if address >= 0 {
-		f.Address = uint64(address)
-		if c.called[row] {
-			f.Address++
-		}
+		f.Address = uint64(address) // within the instruction
 	}
 	if depth, err := at(t.depth, row, "frameTable.inlineDepth"); err == nil {
 		f.Inlined = depth > 0
@@ -217,7 +185,9 @@ func (c *firefoxReader) makeFrame(row int32) (f profile.Frame, err error) {
 	}
 	f.Kind = c.kind(row, lib)
 	if at := unresolved.FindStringSubmatch(name); at != nil {
-		f.Address, _ = strconv.ParseUint(at[1], 16, 64) // at most 16 digits
+		shown, _ := strconv.ParseUint(at[1], 16, 64) // at most 16 digits
+		// The library's base, between the two, is even.
+		f.Address, f.Return = shown, address >= 0 && (shown-f.Address)%2 == 1
 	} else {
 		made := profile.Function{Name: name, SystemName: name}
 		if made.File, made.StartLine, err = c.source(fn); err != nil {

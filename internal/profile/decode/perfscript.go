@@ -85,7 +85,9 @@ type perfSample struct {
 	cpu    int
 	event  string
 	period int64
-	frames []readFrame // the innermost first
+	frames []readFrame  // the innermost first
+	callee profile.Kind // of the last instruction in frames, if there is one
+	calls  bool         // there is one
 }
 
 // readFrame is a frame that was read. One that is inlined has no file of its own,
@@ -131,7 +133,13 @@ func (c *collector) add(s *perfSample, f perfScriptFrame) {
 	if len(s.frames) == 2*kept {
 		s.frames = append(s.frames[:0], s.frames[kept:]...)
 	}
-	s.frames = append(s.frames, readFrame{c.madeFrame(f), f.file != ""})
+	made := c.madeFrame(f)
+	// perf prints return addresses. User code that entered the kernel did not call it.
+	made.Return = s.calls && (s.callee != profile.KindKernel || made.Kind == profile.KindKernel)
+	if !made.Inlined {
+		s.callee, s.calls = made.Kind, true
+	}
+	s.frames = append(s.frames, readFrame{made, f.file != ""})
 }
 
 // parseFrame reads a line of a call chain.
@@ -178,7 +186,7 @@ func (c *collector) perfSample(s *perfSample) {
 			outer = f
 		}
 		if f.Inlined {
-			f.Mapping, f.Kind, f.Address = outer.Mapping, outer.Kind, outer.Address
+			f.Mapping, f.Kind, f.Address, f.Return = outer.Mapping, outer.Kind, outer.Address, outer.Return
 		}
 		at.Stack = c.Push(at.Stack, c.Frame(f.Frame))
 	}

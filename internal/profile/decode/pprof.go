@@ -26,7 +26,7 @@ func readPprof(ctx context.Context, r io.Reader) (*model.Profile, error) {
 	}
 	c := &pprofReader{
 		collector: newCollector(types...), left: model.MaxFrames,
-		mappings: map[*profile.Mapping]model.MappingID{}, known: map[pprofPlace][]model.FrameID{},
+		mappings: map[*profile.Mapping]model.MappingID{}, known: map[*profile.Location][]model.FrameID{},
 	}
 	if len(in.Mapping) > 0 && isPath(in.Mapping[0].File) {
 		c.program = path.Base(in.Mapping[0].File)
@@ -47,15 +47,9 @@ func readPprof(ctx context.Context, r io.Reader) (*model.Profile, error) {
 type pprofReader struct {
 	*collector
 	mappings map[*profile.Mapping]model.MappingID
-	known    map[pprofPlace][]model.FrameID // the outermost first
-	left     int                            // how many frames may still be read
-	program  string                         // the profiled program's name, for samples that tell none
-}
-
-// pprofPlace is a location that calls, or where a thread was interrupted.
-type pprofPlace struct {
-	location *profile.Location
-	caller   bool
+	known    map[*profile.Location][]model.FrameID // the outermost first
+	left     int                                   // how many frames may still be read
+	program  string                                // the profiled program's name, for samples that tell none
 }
 
 // isPath reports whether a mapping's name is that of a file.
@@ -93,15 +87,7 @@ func (c *pprofReader) place(s *profile.Sample) model.Sample {
 	at.Task = c.Task(task)
 	at.CPU = int(number(s, "cpu", -1))
 	for i := len(s.Location) - 1; i >= 0 && !c.IsCut(at.Stack); i-- {
-		l := s.Location[i]
-		callee := model.KindMarker
-		if i > 0 {
-			callee = c.kind(s.Location[i-1])
-		}
-		// Where a thread was interrupted is exact; elsewhere pprof's addresses
-		// are within the call, and ours after it.
-		entry := callee == model.KindKernel && c.kind(l) != model.KindKernel
-		frames := c.frames(pprofPlace{l, i > 0 && !entry})
+		frames := c.frames(s.Location[i])
 		// A location may have any number of frames, and take a single byte in any
 		// number of samples.
 		if c.left -= len(frames); c.left < 0 {
@@ -117,28 +103,26 @@ func (c *pprofReader) place(s *profile.Sample) model.Sample {
 }
 
 // frames interns the frames of a location.
-func (c *pprofReader) frames(at pprofPlace) []model.FrameID {
-	ids, ok := c.known[at]
+func (c *pprofReader) frames(l *profile.Location) []model.FrameID {
+	ids, ok := c.known[l]
 	if !ok {
-		for _, f := range c.makeFrames(at.location, at.caller) {
+		for _, f := range c.makeFrames(l) {
 			ids = append(ids, c.Frame(f))
 		}
-		c.known[at] = ids
+		c.known[l] = ids
 	}
 	return ids
 }
 
-// makeFrames returns the frames of a location, the outermost first.
-func (c *pprofReader) makeFrames(l *profile.Location, caller bool) []model.Frame {
+// makeFrames returns the frames of a location, the outermost first. Its address is
+// within the instruction, as proto/profile.proto says: none is a return address.
+func (c *pprofReader) makeFrames(l *profile.Location) []model.Frame {
 	f := model.Frame{Kind: c.kind(l), Address: l.Address}
 	if m := l.Mapping; m != nil {
 		f.Mapping = c.mapping(m)
 		if isPath(m.File) && m.Start != 0 && l.Address >= m.Start {
 			f.Address = l.Address - m.Start + m.Offset
 		}
-	}
-	if caller && f.Address != 0 {
-		f.Address++
 	}
 	if len(l.Line) == 0 {
 		return []model.Frame{f}

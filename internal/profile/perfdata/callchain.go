@@ -207,10 +207,10 @@ func (c *chains) stack(s chainSample, misc uint16) (stack profile.StackID) {
 		case modeKernel:
 			c.frames = append(c.frames, c.out.Frame(profile.Frame{
 				Mapping: c.out.Mapping(profile.Mapping{Path: kernelPath, BuildID: c.file.buildIDs[kernelPath]}),
-				Address: ip, Kind: profile.KindKernel,
+				Address: ip, Return: !first, Kind: profile.KindKernel,
 			}))
 		case modeUser:
-			c.frames = append(c.frames, c.user(layout, ip, first))
+			c.frames = append(c.frames, c.user(layout, profile.Frame{Address: ip, Return: !first}))
 		}
 		first = false
 	}
@@ -220,21 +220,13 @@ func (c *chains) stack(s chainSample, misc uint16) (stack profile.StackID) {
 	return stack
 }
 
-// user returns the frame at an address of user space, a return address unless it
-// is exact.
-func (c *chains) user(layout bolt.Layout, ip uint64, exact bool) profile.FrameID {
-	at := ip
-	if !exact && at > 0 {
-		at--
+// user returns the frame of user space that has the address of f in memory.
+func (c *chains) user(layout bolt.Layout, f profile.Frame) profile.FrameID {
+	if region, ok := layout.Find(f.Call()); ok {
+		f.Mapping = c.out.Mapping(profile.Mapping{Path: region.Binary.Name, BuildID: region.Binary.BuildID})
+		f.Address = region.Address(f.Address)
 	}
-	region, ok := layout.Find(at)
-	if !ok {
-		return c.out.Frame(profile.Frame{Address: ip})
-	}
-	return c.out.Frame(profile.Frame{
-		Mapping: c.out.Mapping(profile.Mapping{Path: region.Binary.Name, BuildID: region.Binary.BuildID}),
-		Address: region.Address(ip),
-	})
+	return c.out.Frame(f)
 }
 
 // chainSample is what matters of a PERF_RECORD_SAMPLE for its call chain.

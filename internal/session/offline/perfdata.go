@@ -81,7 +81,7 @@ func (t *perfTimes) add(s perfdata.ChainSample) error {
 
 // timeline returns the recording, whose stacks r has resolved into those of p.
 func (t *perfTimes) timeline(p *profile.Profile, r *naming.Resolver) (*profile.Timeline, error) {
-	line, err := t.recorder.Timeline(p, t.last, func(s profile.StackID) profile.StackID { return r.Stack(s, false) })
+	line, err := t.recorder.Timeline(p, t.last, r.Stack)
 	if err != nil {
 		return nil, err
 	}

@@ -62,6 +62,13 @@ func (b builder) stack(frames ...profile.FrameID) profile.StackID {
 	return s
 }
 
+// profile returns the profile, in which the frames below others have return
+// addresses.
+func (b builder) profile(m profile.Meta) *profile.Profile {
+	p, _ := calls(b.Profile(m, profile.Losses{}))
+	return p
+}
+
 // add counts n samples of stack s in task t, threads and CPUs not told apart.
 func (b builder) add(t profile.Task, s profile.StackID, end profile.End, n int64) {
 	b.Add(profile.Sample{
@@ -75,6 +82,14 @@ func (b builder) add(t profile.Task, s profile.StackID, end profile.End, n int64
 // names, unresolved frames, stacks cut for each reason, one stack in two
 // processes, and losses. It holds 100 samples.
 func Typical() *profile.Profile {
+	p, _ := TypicalStacks()
+	return p
+}
+
+// TypicalStacks returns [Typical], and in the order of their making its stacks and
+// those of the callers, as they are where a thread is interrupted. The first one is
+// empty.
+func TypicalStacks() (*profile.Profile, []profile.StackID) {
 	b := newBuilder()
 
 	server := b.Mapping(profile.Mapping{
@@ -168,12 +183,12 @@ func Typical() *profile.Profile {
 	lost := b.Frame(profile.Frame{Function: b.function("[stack lost]"), Kind: profile.KindMarker})
 	b.add(task, b.stack(lost), profile.EndLost, 4)
 
-	return b.Profile(meta, profile.Losses{
+	return calls(b.Profile(meta, profile.Losses{
 		Samples: 3, Traces: 4, Retries: 6, Overflows: 17,
 		TruncatedUser: 3, TruncatedKernel: 1, UserFaults: 6,
 		Throttled: 2, Sideband: 5,
 		Unresolved: 13, UnresolvedFrames: 4, ProcessesGone: 1,
-	})
+	}))
 }
 
 // Threads returns a profile in which threads and CPUs are told apart: the
@@ -191,7 +206,7 @@ func Threads() *profile.Profile {
 			CPU: seen.cpu, End: profile.EndFramePointer, Values: []int64{seen.n, seen.n * period},
 		})
 	}
-	return b.Profile(meta, profile.Losses{})
+	return b.profile(meta)
 }
 
 // HostileNames are names that break encoders which trust them: markup,
@@ -234,7 +249,7 @@ func Hostile() *profile.Profile {
 	b.add(profile.Task{PID: 1, Comm: "all"}, b.stack(all...), profile.EndFramePointer, 1000)
 	m := meta
 	m.Command, m.Host, m.Scope = HostileNames[0], HostileNames[8], HostileNames[4]
-	return b.Profile(m, profile.Losses{})
+	return b.profile(m)
 }
 
 // Empty returns a profile without samples.
@@ -257,13 +272,18 @@ func Large(n int) *profile.Profile {
 			Start: i << 24, Limit: (i + 1) << 24,
 		}))
 	}
-	var user, kern []profile.FrameID
+	var user, kern [2][]profile.FrameID // that call, and leaves
 	for i := range uint64(functions) {
 		name := fmt.Sprintf("example::component%d::Handler<int>::operation%d(int, char const*)", i%97, i)
 		file := i % files
-		user = append(user, b.user(mappings[file], name, file<<24+0x10*i))
-		if i%8 == 0 {
-			kern = append(kern, b.kernel(kernel, fmt.Sprintf("subsystem_operation_%d", i), 0xffffffff81000000+0x10*i))
+		for leaf := range 2 {
+			f := profile.Frame{Function: b.function(name), Mapping: mappings[file], Address: file<<24 + 0x10*i, Offset: 0x10, Return: leaf == 0}
+			user[leaf] = append(user[leaf], b.Frame(f))
+			if i%8 == 0 {
+				f.Function, f.Mapping = b.function(fmt.Sprintf("subsystem_operation_%d", i)), kernel
+				f.Address, f.Kind = 0xffffffff81000000+0x10*i, profile.KindKernel
+				kern[leaf] = append(kern[leaf], b.Frame(f))
+			}
 		}
 	}
 	for i := range n {
@@ -273,11 +293,11 @@ func Large(n int) *profile.Profile {
 		depth := 10 + i>>8%41
 		for level := range depth {
 			branch := i >> min(14, depth-1-level)
-			s = b.Push(s, user[(level*131+branch*7919)%functions])
+			s = b.Push(s, user[level/(depth-1)][(level*131+branch*7919)%functions])
 		}
 		if i%3 == 0 {
 			for level := range 12 {
-				s = b.Push(s, kern[(level*17+i%(1+level))%len(kern)])
+				s = b.Push(s, kern[level/11][(level*17+i%(1+level))%len(kern[0])])
 			}
 		}
 		b.add(profile.Task{PID: 1000 + i%processes, Comm: fmt.Sprintf("process%d", i%processes)},

@@ -63,7 +63,7 @@ func Symbols() *profile.Profile {
 	memchr := source("memchr::memmem::find::{{closure}}", "_ZN6memchr", "/cargo/registry/memchr-2.7.1/src/memmem/mod.rs", 90)
 	b.add(profile.Task{PID: 30, Comm: "rg"},
 		at(0, profile.Frame{Mapping: rust, Address: 0x51000, Offset: 0x100}, search, memchr), profile.EndFramePointer, 30)
-	return b.Profile(meta, profile.Losses{})
+	return b.profile(meta)
 }
 
 // LongName returns the name of a function as C++ makes them: each level of

@@ -38,11 +38,9 @@ type tables struct {
 	frameIDs map[frameKey]int32
 
 	stacks []stack
-	// exact and callers hold for each stack of the profile its row plus one,
-	// where it was interrupted and where it called; 0 is none yet.
-	exact, callers []int32
-	notes          map[stack]int32 // by itself, the row of a stack with a note on top
-	path           []step
+	rows   []int32         // by profile.StackID: its row plus one; 0 is none yet
+	notes  map[stack]int32 // by itself, the row of a stack with a note on top
+	path   []profile.StackID
 }
 
 // libKey is what tells libraries apart.
@@ -87,22 +85,14 @@ type frame struct {
 	line     int
 }
 
-// frameKey is what tells frames apart: an address may belong to an instruction
-// that was interrupted, or be where a call returns to.
+// frameKey is what tells frames apart.
 type frameKey struct {
-	frame  profile.FrameID
-	outer  int32 // row of the frame that this one is inlined into
-	caller bool
+	frame profile.FrameID
+	outer int32 // row of the frame that this one is inlined into
 }
 
 // stack is a row of stackTable.
 type stack struct{ frame, parent int32 }
-
-// step is a stack whose row is to be made.
-type step struct {
-	stack  profile.StackID
-	caller bool
-}
 
 func newTables(p *profile.Profile, o Options) *tables {
 	t := &tables{
@@ -111,7 +101,7 @@ func newTables(p *profile.Profile, o Options) *tables {
 		ofMapping: make([]int32, len(p.Mappings)), bases: bases(p),
 		functionIDs: map[functionKey]int32{}, nativeIDs: map[native]int32{}, sourceIDs: map[string]int32{},
 		frameIDs: map[frameKey]int32{},
-		exact:    make([]int32, len(p.Stacks)), callers: make([]int32, len(p.Stacks)), notes: map[stack]int32{},
+		rows:     make([]int32, len(p.Stacks)), notes: map[stack]int32{},
 	}
 	for i := range t.ofMapping {
 		t.ofMapping[i] = none
@@ -129,8 +119,9 @@ func bases(p *profile.Profile) []uint64 {
 		bases[i] = m.Base
 	}
 	for _, f := range p.Frames {
-		if m := f.Mapping; m != 0 && p.Mappings[m].Base == 0 && f.Address >= exactLimit && (bases[m] == 0 || f.Address < bases[m]) {
-			bases[m] = f.Address &^ (alignment - 1)
+		m, call := f.Mapping, f.Call()
+		if m != 0 && p.Mappings[m].Base == 0 && call >= exactLimit && (bases[m] == 0 || call < bases[m]) {
+			bases[m] = call &^ (alignment - 1)
 		}
 	}
 	return bases
@@ -147,61 +138,31 @@ func (t *tables) string(s string) int32 {
 	return id
 }
 
-// stack returns the row of stack s, as it is where a thread was interrupted.
-func (t *tables) stack(s profile.StackID) int32 {
-	if s == 0 {
-		return none
-	}
-	return t.stackAt(s, false)
-}
-
 // row returns the row of a point's stack.
 func (t *tables) row(p point) int32 { return t.stack(p.stack) }
 
-// stackAt returns the row of stack s, which calls or was interrupted. Its
-// callers' rows are made before it, as the format demands.
-func (t *tables) stackAt(s profile.StackID, caller bool) int32 {
+// stack returns the row of stack s. It makes the rows of its callers first, as the
+// format demands.
+func (t *tables) stack(s profile.StackID) int32 {
 	t.path = t.path[:0]
-	row := none
-	for s != 0 {
-		if known := t.rows(caller)[s]; known != 0 {
-			row = known - 1
-			break
-		}
-		t.path = append(t.path, step{s, caller})
-		caller = t.callerCalls(s, caller)
+	for s != 0 && t.rows[s] == 0 {
+		t.path = append(t.path, s)
 		s = t.p.Stacks[s].Parent
 	}
-	for _, at := range slices.Backward(t.path) {
+	row := none
+	if s != 0 {
+		row = t.rows[s] - 1
+	}
+	for _, s := range slices.Backward(t.path) {
 		outer := none
 		if row != none {
 			outer = t.stacks[row].frame
 		}
-		t.stacks = append(t.stacks, stack{t.frame(t.p.Stacks[at.stack].Frame, outer, at.caller), row})
+		t.stacks = append(t.stacks, stack{t.frame(t.p.Stacks[s].Frame, outer), row})
 		row = int32(len(t.stacks) - 1)
-		t.rows(at.caller)[at.stack] = row + 1
+		t.rows[s] = row + 1
 	}
 	return row
-}
-
-// rows returns the rows known of stacks that call, or not.
-func (t *tables) rows(caller bool) []int32 {
-	if caller {
-		return t.callers
-	}
-	return t.exact
-}
-
-// callerCalls reports whether the frame below s stands at a call, given whether
-// s does. What s is inlined into stands where s does; the outermost user frame
-// under the kernel's was interrupted.
-func (t *tables) callerCalls(s profile.StackID, calls bool) bool {
-	f := t.p.Frames[t.p.Stacks[s].Frame]
-	if f.Inlined {
-		return calls
-	}
-	parent := t.p.Frames[t.p.Stacks[t.p.Stacks[s].Parent].Frame]
-	return f.Kind != profile.KindKernel || parent.Kind == profile.KindKernel
 }
 
 // label returns the row of a frame that is no code but a note.
@@ -236,14 +197,14 @@ func (t *tables) subcategory(category int, name string) int {
 	return max(i, 0)
 }
 
-// frame returns the row of a frame that is inlined into that of row outer, if
-// it is inlined, and calls or does not.
-func (t *tables) frame(id profile.FrameID, outer int32, caller bool) int32 {
+// frame returns the row of a frame. If it is inlined, it is inlined into that of
+// row outer.
+func (t *tables) frame(id profile.FrameID, outer int32) int32 {
 	f := t.p.Frames[id]
 	if !f.Inlined {
 		outer = none
 	}
-	key := frameKey{id, outer, caller}
+	key := frameKey{id, outer}
 	row, ok := t.frameIDs[key]
 	if ok {
 		return row
@@ -253,11 +214,8 @@ func (t *tables) frame(id profile.FrameID, outer int32, caller bool) int32 {
 	made := frame{address: -1, lib: t.lib(f.Mapping), native: none, category: uint8(categoryOf(f)), line: f.Line}
 	made.function = t.function(id, f, made.lib)
 	base := t.bases[f.Mapping]
-	if a := f.Address - base; made.lib != none && f.Address >= base && a < exactLimit {
-		made.address = int64(a)
-		if caller && a > 0 {
-			made.address-- // within the call, not after it
-		}
+	if call := f.Call(); made.lib != none && call >= base && call-base < exactLimit {
+		made.address = int64(call - base)
 	}
 	switch start := f.Address - f.Offset; {
 	case outer != none:

@@ -119,18 +119,14 @@ func (e *encoder) writeSamples() {
 
 // writeLocations writes the locations that samples referred to.
 func (e *encoder) writeLocations() {
-	for i, at := range e.locations.places {
+	for i, run := range e.locations.written {
 		runs := e.locations.runs
-		f := e.p.Frames[runs[at.run].frame]
-		address := f.Address
-		if at.caller && address > 0 {
-			address--
-		}
+		f := e.p.Frames[runs[run].frame]
 		e.body.int(locationID, int64(i+1))
 		e.body.uint(locationMappingID, uint64(f.Mapping))
-		e.body.uint(locationAddress, address)
+		e.body.uint(locationAddress, f.Call())
 		lines := 0
-		for r := at.run; r != 0; r = runs[r].outer {
+		for r := run; r != 0; r = runs[r].outer {
 			f := e.p.Frames[runs[r].frame]
 			if f.Function == 0 {
 				continue

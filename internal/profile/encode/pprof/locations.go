@@ -8,12 +8,10 @@ type locations struct {
 	// ofStack holds for each stack the run of frames that ends in it.
 	ofStack []runID
 	runs    []run
-	// ids holds the identifiers of the locations by run, as it is where a
-	// stack was sampled or interrupted and where it was called from; 0 is
-	// none yet.
-	ids [][2]uint32
-	// places are the locations in the order of their identifiers, from 1.
-	places []place
+	// ids holds the identifiers of the locations by run; 0 is none yet.
+	ids []uint32
+	// written are the runs in the order of their locations' identifiers, from 1.
+	written []runID
 	// path is what stack returned last.
 	path []uint32
 }
@@ -29,12 +27,6 @@ type run struct {
 
 // runID indexes locations.runs; 0 is no run.
 type runID uint32
-
-// place is what makes a location.
-type place struct {
-	run    runID
-	caller bool
-}
 
 // newLocations relies on a stack's identifier being larger than its parent's.
 func newLocations(p *profile.Profile) *locations {
@@ -54,7 +46,7 @@ func newLocations(p *profile.Profile) *locations {
 		}
 		l.ofStack[i] = id
 	}
-	l.ids = make([][2]uint32, len(l.runs))
+	l.ids = make([]uint32, len(l.runs))
 	return l
 }
 
@@ -62,33 +54,16 @@ func newLocations(p *profile.Profile) *locations {
 // valid until the next call.
 func (l *locations) stack(s profile.StackID) []uint32 {
 	l.path = l.path[:0]
-	callee := profile.KindMarker
 	for s != 0 {
-		id := l.ofStack[s]
-		kind := l.p.Frames[l.p.Stacks[s].Frame].Kind
-		// The outermost user frame under kernel frames is where the thread
-		// was interrupted, no call.
-		entry := callee == profile.KindKernel && kind != profile.KindKernel
-		l.path = append(l.path, l.id(place{id, len(l.path) > 0 && !entry}))
-		// Pass the frames of the run; all are of one kind.
-		for r := id; r != 0; r = l.runs[r].outer {
+		run := l.ofStack[s]
+		if l.ids[run] == 0 {
+			l.written = append(l.written, run)
+			l.ids[run] = uint32(len(l.written))
+		}
+		l.path = append(l.path, l.ids[run])
+		for ; run != 0; run = l.runs[run].outer {
 			s = l.p.Stacks[s].Parent
 		}
-		callee = kind
 	}
 	return l.path
-}
-
-// id returns the identifier of the location at a place.
-func (l *locations) id(at place) uint32 {
-	which := 0
-	if at.caller {
-		which = 1
-	}
-	id := &l.ids[at.run][which]
-	if *id == 0 {
-		l.places = append(l.places, at)
-		*id = uint32(len(l.places))
-	}
-	return *id
 }

@@ -46,7 +46,7 @@ func random(r *rand.Rand) *profile.Profile {
 	for range r.IntN(50) {
 		var s profile.StackID
 		for range r.IntN(12) {
-			f := profile.Frame{Address: number(), Offset: number(), Kind: profile.Kind(r.IntN(4))}
+			f := profile.Frame{Address: number(), Return: r.IntN(2) > 0, Offset: number(), Kind: profile.Kind(r.IntN(4))}
 			if m := r.IntN(4); m > 0 {
 				f.Mapping = b.Mapping(profile.Mapping{Path: fmt.Sprintf("/lib/%d", m), BuildID: fmt.Sprint(m)})
 			}

@@ -19,7 +19,7 @@ const Start = int64(5_000_000_000)
 // disk, and for 0.3 ms, preempted. It reads 4096 bytes and writes 512.
 func Recording(t testing.TB) *profile.Timeline {
 	t.Helper()
-	p := encodetest.Typical()
+	p, stacks := encodetest.TypicalStacks()
 	p.Tasks, p.Samples = nil, nil
 	r, err := timeline.NewRecorder(Start)
 	if err != nil {
@@ -46,7 +46,7 @@ func Recording(t testing.TB) *profile.Timeline {
 	r.NameProcess(again, Start+60*ms, "cat")
 	r.NameThread(quiet, Start+60*ms, "cat")
 
-	stack := func(n int) profile.StackID { return profile.StackID(n % len(p.Stacks)) }
+	stack := func(n int) profile.StackID { return stacks[n%len(stacks)] }
 	for i := range 5 {
 		must(r.AddOnCPU(main, profile.OnCPU{Time: Start + int64(i+1)*ms, Stack: stack(3 + i), Weight: ms}))
 	}
