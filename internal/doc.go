@@ -7,7 +7,7 @@
 //	message   text for users that is safe to print, and usage errors
 //	symbols   from a file and an address to functions and lines
 //	process   which processes run, and what they map
-//	unwind    unwind tables, and how they get into the kernel
+//	unwind    tables for unwinding stacks, and their way into the kernel
 //	bolt      branch records, and profiles for llvm-bolt
 //	profile   the model of a profile; its encoders and decoders
 //	doctor    what fulgur needs from a machine

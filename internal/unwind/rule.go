@@ -57,19 +57,19 @@ func (k Kind) String() string { return name(kindNames[:], int(k)) }
 type Slot uint8
 
 const (
-	// SlotSame: in its usual register. For a return address that is the link register,
+	// SlotSame is its usual register. For a return address that is the link register,
 	// which is known only in an interrupted frame.
 	SlotSame Slot = iota
-	// SlotCFA: in memory at the CFA plus the offset.
+	// SlotCFA is memory at the CFA plus the offset.
 	SlotCFA
-	// SlotSP: in memory at this frame's stack pointer plus the offset.
+	// SlotSP is memory at this frame's stack pointer plus the offset.
 	SlotSP
-	// SlotFP: in memory at this frame's frame pointer plus the offset.
+	// SlotFP is memory at this frame's frame pointer plus the offset.
 	SlotFP
-	// SlotRegister: in the register whose number is the offset. It is known only in an
+	// SlotRegister is the register whose number is the offset. It is known only in an
 	// interrupted frame.
 	SlotRegister
-	// SlotUnknown: lost, or in a place that a rule cannot express.
+	// SlotUnknown is a lost value, or a place that a rule cannot express.
 	SlotUnknown
 )
 

@@ -10,22 +10,22 @@ import (
 type End uint8
 
 const (
-	// EndComplete: the outermost function of the thread was reached.
+	// EndComplete means that the outermost function of the thread was reached.
 	EndComplete End = iota
-	// EndDepth: there are more frames than requested.
+	// EndDepth means that there are more frames than requested.
 	EndDepth
-	// EndNoFile: no file is mapped at the last frame's code.
+	// EndNoFile means that no file is mapped at the last frame's code.
 	EndNoFile
-	// EndNoTable: the last frame's code has no unwind information.
+	// EndNoTable means that the last frame's code has no unwind information.
 	EndNoTable
-	// EndUnsupported: it has, but no rule can express it.
+	// EndUnsupported means that no rule can express its unwind information.
 	EndUnsupported
-	// EndRegister: its rule needs a register whose value is no longer known.
+	// EndRegister means that its rule needs a register whose value is no longer known.
 	EndRegister
-	// EndMemory: stack memory could not be read.
+	// EndMemory means that stack memory could not be read.
 	EndMemory
-	// EndNotGrowing: the caller's frame would not be above its callee's. The stack or the
-	// table is broken.
+	// EndNotGrowing means that the caller's frame would not be above its callee's: the
+	// stack or the table is broken.
 	EndNotGrowing
 )
 

@@ -169,7 +169,7 @@ func (t *tracer) whileStopped(j *job, stop status, deadline time.Time) (refused 
 	return nil
 }
 
-// steps steps the thread until the end of the burst, and leaves it stopped or ended.
+// steps single-steps the thread until the end of the burst, and leaves it stopped or ended.
 func (t *tracer) steps(tid int, pc uint64, deadline time.Time) {
 	stats := &t.out.stats
 	for repeats := 0; ; {

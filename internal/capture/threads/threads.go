@@ -13,10 +13,10 @@ import (
 	"fulgur/internal/profile/timeline"
 )
 
-// Lives are the lives of the machine's threads, as far as they were seen: those of
-// which something happens become part of a recording, with their names from their
-// beginning on. It is fed by the same records as the table of processes, and like
-// that one is asked about what happened before the last of them.
+// Tracker follows the machine's threads. A thread becomes part of a recording with the first
+// event in it, with all names that it has had. The tracker handles the same records as
+// the table of processes, and like that one answers questions about the time before the last of
+// them.
 type Tracker struct {
 	// Recorder gets what is told. It is to be set before something happens in a
 	// thread.

@@ -170,8 +170,8 @@ func (s *Section) readOldHeader(c *stored) error {
 	return err
 }
 
-// spool stores the decompressed data of r, which must have at least least and at most
-// most bytes.
+// spool stores the decompressed data of r. Its size in bytes must be in the range from
+// least to most.
 func (s *Section) spool(r io.Reader, least, most uint64) (*io.SectionReader, error) {
 	data, err := s.file.spool(r, least, most)
 	switch {

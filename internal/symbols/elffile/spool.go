@@ -7,8 +7,8 @@ import (
 	"os"
 )
 
-// spool stores all data of r, which must have at least least and at most most bytes: in
-// memory, or if it is larger in a temporary file that exists until f is closed.
+// spool stores all data of r, whose size in bytes must be in the range from least to most:
+// in memory, or if it is larger, in a temporary file that exists until f is closed.
 func (f *File) spool(r io.Reader, least, most uint64) (*io.SectionReader, error) {
 	// One extra byte detects data above the limit.
 	r = io.LimitReader(Interruptible(f.context(), r), int64(most)+1)

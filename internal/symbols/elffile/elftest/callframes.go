@@ -46,7 +46,7 @@ func newCallFrames(choices *Choices, addr uint64) *callFrames {
 	return c
 }
 
-// pad pads the entry that begins at at to its end.
+// pad pads the entry at the given offset to its end.
 func (c *callFrames) pad(at int) {
 	for len(c.b)%8 != 0 {
 		c.b = append(c.b, 0)
