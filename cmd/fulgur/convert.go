@@ -53,7 +53,7 @@ The output goes to standard output or FILE, which appears complete or not at all
 
 Examples:
 
-    # a flame graph of stacks from bpftrace
+    # a flame graph of the stacks that bpftrace counted
     bpftrace -e 'profile:hz:99 { @[kstack, ustack, comm] = count(); }' > stacks.txt
     fulgur convert -o flame.html stacks.txt
 
