@@ -267,7 +267,7 @@ func report(stderr io.Writer, args []string, code int, err error) int {
 	if errors.Is(err, syscall.EPIPE) {
 		return exitFailed // the reader of our output left: it knows
 	}
-	_, _ = fmt.Fprintf(stderr, "fulgur: %s\n", plain.Error(err))
+	_, _ = fmt.Fprintf(stderr, "fulgur: %s%s\n", plain.Error(err), remedy(err))
 	var notStarted *target.CommandError
 	switch {
 	case errors.As(err, new(usageError)), errors.Is(err, usage.Err):

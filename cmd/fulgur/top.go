@@ -8,7 +8,6 @@ import (
 	"os"
 	"time"
 
-	"fulgur/internal/capture/target"
 	"fulgur/internal/profile"
 	"fulgur/internal/session"
 	"fulgur/internal/ui/terminal"
@@ -100,7 +99,7 @@ func (c *topCommand) options() (session.ProfileOptions, error) {
 // show measures, and shows it on a terminal. What is said beside comes when the
 // screen is given back.
 func (c *topCommand) show(ctx context.Context, o session.ProfileOptions, out *os.File, shown top.Options) (exitCode int, err error) {
-	if err := target.Check(o.Target); err != nil {
+	if err := session.CheckTarget(o.Target); err != nil {
 		return exitFailed, err // before a screen hides it
 	}
 	var said bytes.Buffer

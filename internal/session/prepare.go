@@ -35,7 +35,7 @@ func prepare(what subject, o *Options) (_ *debugfile.Finder, exitCode int, err e
 	if err := what.choose(); err != nil {
 		return nil, 1, err
 	}
-	if err := target.Check(o.Target); err != nil {
+	if err := CheckTarget(o.Target); err != nil {
 		return nil, 1, err
 	}
 	return finder, 0, nil

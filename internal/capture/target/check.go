@@ -11,25 +11,34 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"fulgur/internal/doctor"
 	"fulgur/internal/linux/procfs"
 )
 
-// Why a target cannot be measured. [Check] wraps them with what was asked for
-// and what to do instead.
+// Why a target cannot be measured. [Check] wraps them with the name of the target. See also
+// [ThreadError].
 var (
 	// ErrNotFound means that no such process, thread, CPU or cgroup exists
 	// (any more).
 	ErrNotFound = errors.New("not found")
+	// ErrNoTask and ErrNoCgroup are ErrNotFound for a process or thread that /proc
+	// does not show, and for a cgroup.
+	ErrNoTask   = fmt.Errorf("%w", ErrNotFound)
+	ErrNoCgroup = fmt.Errorf("%w", ErrNotFound)
 	// ErrKernelThread means that the task is a thread of the kernel.
 	ErrKernelThread = errors.New("is a kernel thread")
-	// ErrThread means that a process ID was expected and a thread's given.
-	ErrThread = errors.New("is a thread, not a process")
 	// ErrOffline means that the CPU is not running.
 	ErrOffline = errors.New("is offline")
 	// ErrNotCgroup means that the path is no directory of cgroup v2.
 	ErrNotCgroup = errors.New("is not a cgroup v2 directory")
 )
+
+// ThreadError means that a process ID was expected and a thread's was given.
+type ThreadError struct{ TID, PID int }
+
+// Error implements error.
+func (e ThreadError) Error() string {
+	return fmt.Sprintf("%d is a thread of process %d, not a process", e.TID, e.PID)
+}
 
 // Check reports whether t can be measured now: whether what it names exists
 // and is of the right sort. What it found may still exit a moment later.
@@ -61,13 +70,13 @@ func checkProcess(pid int) error {
 	}
 	status, err := procfs.Process(pid).Status()
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
-		return notFound("process", pid)
+		return fmt.Errorf("process %d: %w", pid, ErrNoTask)
 	}
 	if err != nil {
 		return fmt.Errorf("check process %d: %w", pid, err)
 	}
 	if tgid := status.TGID; tgid != pid {
-		return fmt.Errorf("%d %w: profile its process with -p %d, or the thread alone with fulgur profile -L %d", pid, ErrThread, tgid, pid)
+		return ThreadError{TID: pid, PID: tgid}
 	}
 	return nil
 }
@@ -78,7 +87,7 @@ func checkTask(noun string, id int) error {
 	s, err := procfs.Process(id).Stat()
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ESRCH):
-		return notFound(noun, id)
+		return fmt.Errorf("%s %d: %w", noun, id, ErrNoTask)
 	case err != nil:
 		return fmt.Errorf("check %s %d: %w", noun, id, err)
 	case s.Ended() || s.Exited() && noun == "thread":
@@ -87,16 +96,6 @@ func checkTask(noun string, id int) error {
 		return fmt.Errorf("%s %d (%q) %w: profile the whole system to see it", noun, id, s.Comm, ErrKernelThread)
 	}
 	return nil
-}
-
-// notFound says that a task is not there, or where /proc keeps it from us, why.
-func notFound(noun string, id int) error {
-	if facts, err := doctor.Read(); err == nil {
-		if p := facts.Judge(doctor.CheckProc); p != nil {
-			return fmt.Errorf("%s %d: %w: %s", noun, id, ErrNotFound, p)
-		}
-	}
-	return fmt.Errorf("%s %d: %w", noun, id, ErrNotFound)
 }
 
 func checkCPU(cpu int) error {
@@ -116,7 +115,7 @@ func checkCgroup(path string) error {
 	var fs unix.Statfs_t
 	if err := unix.Statfs(path, &fs); err != nil {
 		if err == unix.ENOENT {
-			return fmt.Errorf("cgroup %s: %w: %s", path, ErrNotFound, whereCgroups())
+			return fmt.Errorf("cgroup %s: %w", path, ErrNoCgroup)
 		}
 		return fmt.Errorf("cgroup %s: %w", path, err)
 	}
@@ -125,19 +124,7 @@ func checkCgroup(path string) error {
 		return fmt.Errorf("cgroup: %w", err)
 	}
 	if fs.Type != unix.CGROUP2_SUPER_MAGIC || !dir.IsDir() {
-		return fmt.Errorf("%s %w: %s", path, ErrNotCgroup, whereCgroups())
+		return fmt.Errorf("%s %w", path, ErrNotCgroup)
 	}
 	return nil
-}
-
-// whereCgroups says where to look for cgroups, or how to get them.
-func whereCgroups() string {
-	facts, err := doctor.Read()
-	if err != nil {
-		return "give a directory of cgroup v2"
-	}
-	if p := facts.Judge(doctor.CheckCgroup); p != nil {
-		return p.String()
-	}
-	return "give a directory below " + facts.Cgroup2
 }

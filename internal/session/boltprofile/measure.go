@@ -178,7 +178,7 @@ func prepare(ctx context.Context, o *Options) (_ *job, err error) {
 	if err := doctor.CheckPrivileges(o.command(), o.Stderr, o.Quiet); err != nil {
 		return nil, err
 	}
-	if err := target.Check(o.Target); err != nil {
+	if err := session.CheckTarget(o.Target); err != nil {
 		return nil, err
 	}
 	if o.Basic {

@@ -1,0 +1,34 @@
+package session
+
+import (
+	"errors"
+	"fmt"
+
+	"fulgur/internal/capture/target"
+	"fulgur/internal/doctor"
+)
+
+// CheckTarget is [target.Check], whose error it completes with what the machine lacks, or
+// with where to look for a target.
+func CheckTarget(t target.Target) error {
+	err := target.Check(t)
+	isTask := errors.Is(err, target.ErrNoTask)
+	if !isTask && !errors.Is(err, target.ErrNoCgroup) && !errors.Is(err, target.ErrNotCgroup) {
+		return err
+	}
+	facts, readErr := doctor.Read()
+	if readErr != nil {
+		return err
+	}
+	check := doctor.CheckCgroup
+	if isTask {
+		check = doctor.CheckProc
+	}
+	if p := facts.Judge(check); p != nil {
+		return fmt.Errorf("%w: %s", err, p)
+	}
+	if isTask {
+		return err
+	}
+	return fmt.Errorf("%w: give a directory below %s", err, facts.Cgroup2)
+}
