@@ -367,31 +367,16 @@ func running(f stacks.Frame) (call uint64, shown shownFrame, ok bool) {
 // lookUp asks t for all frames at once. place returns the address of a frame's call
 // by which t knows it, and the frame as outputs show it.
 func (n *Names) lookUp(t symbolize.Table, frames []stacks.FrameID, place func(stacks.Frame) (call uint64, shown shownFrame, ok bool)) error {
-	type asked struct {
-		frame stacks.FrameID
-		call  uint64
-	}
-	batch := make([]asked, 0, len(frames))
+	queries := make([]query[stacks.FrameID], 0, len(frames))
 	for _, id := range frames {
 		call, shown, ok := place(n.store.Frames[id])
 		if !ok {
 			continue
 		}
 		n.shown[id] = shown
-		batch = append(batch, asked{id, call})
+		queries = append(queries, query[stacks.FrameID]{id, call})
 	}
-	slices.SortFunc(batch, func(a, b asked) int { return cmp.Compare(a.call, b.call) })
-	addrs := make([]uint64, len(batch))
-	for i, a := range batch {
-		addrs[i] = a.call
-	}
-	found, err := t.LookupBatch(addrs)
-	for i, a := range batch {
-		if i < len(found) {
-			n.found[a.frame] = found[i]
-		}
-	}
-	return err
+	return lookUp(t, queries, func(q query[stacks.FrameID], functions []symbolize.Frame) { n.found[q.frame] = functions })
 }
 
 // place adds a frame to the profile and returns what it became, outermost
@@ -403,21 +388,7 @@ func (n *Names) place(b *profile.Builder, id stacks.FrameID) []profile.FrameID {
 	if frame.Kind != profile.KindMarker {
 		frame.Mapping = b.Mapping(n.mapping(f.Code, found))
 	}
-	if len(found) == 0 {
-		return []profile.FrameID{b.Frame(frame)}
-	}
-	placed := make([]profile.FrameID, 0, len(found))
-	for i, fn := range slices.Backward(found) {
-		frame.Function = 0
-		if fn.Name != "" {
-			frame.Function = b.Function(profile.Function{
-				Name: fn.Name, SystemName: fn.SystemName, File: fn.File, StartLine: fn.StartLine,
-			})
-		}
-		frame.Offset, frame.Line, frame.Inlined = fn.Offset, fn.Line, i < len(found)-1
-		placed = append(placed, b.Frame(frame))
-	}
-	return placed
+	return addFrames(b, frame, found)
 }
 
 func frameKind(k stacks.CodeKind) profile.Kind {

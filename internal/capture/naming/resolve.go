@@ -2,13 +2,11 @@ package naming
 
 import (
 	"bufio"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -141,53 +139,21 @@ func (r *Resolver) lookInFile(ctx context.Context, m profile.Mapping, frames []p
 // name asks t for the functions of frames in m. vaddr tells the address by which
 // t knows an instruction.
 func (r *Resolver) name(t symbolize.Table, m profile.Mapping, frames []profile.FrameID, vaddr func(uint64) (uint64, bool)) error {
-	type asked struct {
-		frame         profile.FrameID
-		call, address uint64 // within the instruction, and to be shown
-	}
-	var batch []asked
+	var queries []query[profile.FrameID]
 	for _, id := range frames {
-		f := r.Profile.Frames[id]
-		if found, ok := vaddr(f.Call()); ok {
-			batch = append(batch, asked{id, found, found + (f.Address - f.Call())})
+		if call, ok := vaddr(r.Profile.Frames[id].Call()); ok {
+			queries = append(queries, query[profile.FrameID]{id, call})
 		}
 	}
-	slices.SortFunc(batch, func(a, b asked) int { return cmp.Compare(a.call, b.call) })
-	addresses := make([]uint64, len(batch))
-	for i, a := range batch {
-		addresses[i] = a.call
-	}
-	found, err := t.LookupBatch(addresses)
-	for i, a := range batch {
-		f := r.Profile.Frames[a.frame]
-		f.Address = a.address
-		if i < len(found) && len(found[i]) > 0 {
-			r.frames[a.frame] = r.functions(f, m, found[i])
-			continue
+	return lookUp(t, queries, func(q query[profile.FrameID], functions []symbolize.Frame) {
+		f, m := r.Profile.Frames[q.frame], m
+		f.Address = q.call + (f.Address - f.Call())
+		if len(functions) > 0 && functions[0].Module != "" {
+			m.Path, m.BuildID = "["+functions[0].Module+"]", ""
 		}
 		f.Mapping = r.out.Mapping(m)
-		r.frames[a.frame] = []profile.FrameID{r.out.Frame(f)}
-	}
-	return err
-}
-
-// functions returns frame f as the functions that were found for it, the outermost
-// first.
-func (r *Resolver) functions(f profile.Frame, m profile.Mapping, found []symbolize.Frame) []profile.FrameID {
-	if module := found[0].Module; module != "" {
-		m.Path, m.BuildID = "["+module+"]", ""
-	}
-	f.Mapping = r.out.Mapping(m)
-	frames := make([]profile.FrameID, 0, len(found))
-	for i, fn := range slices.Backward(found) {
-		f.Function = 0
-		if fn.Name != "" {
-			f.Function = r.out.Function(profile.Function{Name: fn.Name, SystemName: fn.SystemName, File: fn.File, StartLine: fn.StartLine})
-		}
-		f.Offset, f.Line, f.Inlined = fn.Offset, fn.Line, i < len(found)-1
-		frames = append(frames, r.out.Frame(f))
-	}
-	return frames
+		r.frames[q.frame] = addFrames(r.out.Builder, f, functions)
+	})
 }
 
 // Unnamed reports whether p was taken without names: it has code of files, and
