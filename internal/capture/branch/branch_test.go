@@ -2,6 +2,7 @@ package branch
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -105,7 +106,7 @@ func start(t *testing.T, o Options, tg target.Target, e Event, processes ...proc
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
+		if err := errors.Join(s.Close(), s.Close()); err != nil {
 			t.Error(err)
 		}
 	})

@@ -172,7 +172,7 @@ func (k *SymbolCache) Trim() error {
 	return errors.Join(errs...)
 }
 
-// Close closes all tables.
+// Close closes all tables. Further calls do nothing.
 func (k *SymbolCache) Close() error {
 	var errs []error
 	for _, t := range k.tables {
@@ -182,5 +182,6 @@ func (k *SymbolCache) Close() error {
 	if kernel, ok := k.kernel.(io.Closer); ok {
 		errs = append(errs, kernel.Close())
 	}
+	k.kernel = nil
 	return errors.Join(errs...)
 }

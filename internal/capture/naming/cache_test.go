@@ -2,6 +2,7 @@ package naming
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"testing"
 
@@ -23,7 +24,7 @@ func TestSymbolCache(t *testing.T) {
 	}
 	k := NewSymbolCache()
 	t.Cleanup(func() {
-		if err := k.Close(); err != nil {
+		if err := errors.Join(k.Close(), k.Close()); err != nil {
 			t.Error(err)
 		}
 	})

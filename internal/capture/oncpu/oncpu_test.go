@@ -1,6 +1,7 @@
 package oncpu
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"syscall"
@@ -85,7 +86,7 @@ func start(t *testing.T, o Options, tg target.Target, rate Rate) *harness {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
+		if err := errors.Join(s.Close(), s.Close()); err != nil {
 			t.Error(err)
 		}
 	})

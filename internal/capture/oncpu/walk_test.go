@@ -3,6 +3,7 @@ package oncpu
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -44,7 +45,7 @@ func sampleSwitches(t *testing.T, pid int, by probe.Unwind, snapshots bool) *swi
 	}
 	processes := process.NewTable(process.Options{})
 	t.Cleanup(func() {
-		if err := tables.Close(); err != nil {
+		if err := errors.Join(tables.Close(), tables.Close()); err != nil {
 			t.Error(err)
 		}
 		_ = processes.Close()

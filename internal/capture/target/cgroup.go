@@ -32,9 +32,10 @@ func OpenCgroup(t Target) (OpenedCgroup, error) {
 	return OpenedCgroup{FD: fd, ID: st.Ino}, nil
 }
 
-// Close closes it. It may be called if there is none.
-func (c OpenedCgroup) Close() {
+// Close closes the cgroup, if there is one. Further calls do nothing.
+func (c *OpenedCgroup) Close() {
 	if c.FD >= 0 {
 		_ = unix.Close(c.FD) // read-only
+		c.FD = -1
 	}
 }

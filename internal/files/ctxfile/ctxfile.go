@@ -141,5 +141,10 @@ func (f *File) Seek(offset int64, whence int) (int64, error) { return f.f.Seek(o
 // Write implements io.Writer.
 func (f *File) Write(b []byte) (int, error) { return f.f.Write(b) }
 
-// Close closes the file.
-func (f *File) Close() error { return f.f.Close() }
+// Close closes the file. Further calls do nothing.
+func (f *File) Close() error {
+	if err := f.f.Close(); !errors.Is(err, fs.ErrClosed) {
+		return err
+	}
+	return nil
+}

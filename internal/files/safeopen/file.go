@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"math"
 	"os"
 	"path"
@@ -268,8 +269,13 @@ func (f *File) Names(most int) ([]string, error) {
 	return names, err
 }
 
-// Close closes the file. It does not access the file system.
-func (f *File) Close() error { return f.file.Close() }
+// Close closes the file. It does not access the file system. Further calls do nothing.
+func (f *File) Close() error {
+	if err := f.file.Close(); !errors.Is(err, fs.ErrClosed) {
+		return err
+	}
+	return nil
+}
 
 // ask runs question, the operation op on the file's file system, with a time limit.
 func ask[T any](f *File, op string, question func() (T, error)) (T, error) {

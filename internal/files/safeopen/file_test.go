@@ -52,7 +52,7 @@ func TestNoAnswer(t *testing.T) {
 	if info, err := f.Stat(); err != nil || info.Size() != 4<<20 {
 		t.Errorf("%v, %v", info, err)
 	}
-	if err := f.Close(); err != nil {
+	if err := errors.Join(f.Close(), f.Close()); err != nil {
 		t.Error(err)
 	}
 	if _, err := Open("/", content, Regular); err != nil {

@@ -94,13 +94,18 @@ func (e *Event) Stalled() bool {
 	return stalled
 }
 
-// Close stops the event and releases it and its ring.
+// Close stops the event and releases it and its ring. Further calls do nothing.
 func (e *Event) Close() error {
+	if e.fd < 0 {
+		return nil
+	}
 	var ringErr error
 	if e.ring != nil {
 		ringErr = e.ring.unmap()
 	}
-	if err := unix.Close(e.fd); err != nil {
+	fd := e.fd
+	e.fd, e.ring = -1, nil
+	if err := unix.Close(fd); err != nil {
 		return os.NewSyscallError("close perf event", err)
 	}
 	return ringErr

@@ -26,7 +26,7 @@ func open(t *testing.T, a Attr, pid, cpu int) *Event {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := e.Close(); err != nil {
+		if err := errors.Join(e.Close(), e.Close()); err != nil {
 			t.Error(err)
 		}
 	})

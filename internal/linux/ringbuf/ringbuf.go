@@ -59,9 +59,15 @@ func NewReader(m *ebpf.Map) (*Reader, error) {
 	}, nil
 }
 
-// Close unmaps the ring. Records handed out must not be used afterwards.
+// Close unmaps the ring. Records handed out must not be used afterwards. Further calls do
+// nothing.
 func (r *Reader) Close() error {
-	return errors.Join(unix.Munmap(r.consumer), unix.Munmap(r.producer))
+	if r.consumer == nil {
+		return nil
+	}
+	err := errors.Join(unix.Munmap(r.consumer), unix.Munmap(r.producer))
+	r.consumer, r.producer, r.data = nil, nil, nil
+	return err
 }
 
 // FD returns the map's descriptor, which polls as readable when a producer requested a

@@ -139,7 +139,7 @@ func (l *Loader) join(p *proc, next *layout) {
 }
 
 // settle waits for running programs, and frees the layouts that were retired before the
-// given time.
+// given time. It locks l.mu.
 func (l *Loader) settle(until uint64) {
 	err := l.kernel.wait()
 	l.mu.Lock()

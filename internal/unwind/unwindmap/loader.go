@@ -24,6 +24,9 @@ type Loader struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 
+	// mu guards the fields from rules to stats. Exported methods lock it. Unexported
+	// methods need it held, unless their comment says that they lock it. pages has a
+	// lock of its own, which nothing holds while it locks mu.
 	mu        sync.Mutex
 	idle      sync.Cond // signals that nothing is queued, compiled or reloaded
 	working   sync.WaitGroup
@@ -378,7 +381,7 @@ func (l *Loader) WithFrozenTables(f func() error) error {
 	return f()
 }
 
-// Close stops all work.
+// Close stops all work. Further calls do nothing.
 func (l *Loader) Close() error {
 	l.cancel()
 	l.working.Wait()

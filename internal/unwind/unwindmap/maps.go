@@ -131,6 +131,7 @@ func (k *kernelMaps) close() error {
 	for _, b := range k.mapped {
 		errs = append(errs, unix.Munmap(b))
 	}
+	k.mapped = nil
 	for _, m := range k.attached {
 		errs = append(errs, m.Close())
 	}

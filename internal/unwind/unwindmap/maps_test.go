@@ -23,7 +23,7 @@ func open(t testing.TB, o Options) *Loader {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := l.Close(); err != nil {
+		if err := errors.Join(l.Close(), l.Close()); err != nil {
 			t.Error(err)
 		}
 	})

@@ -46,5 +46,7 @@ func (s *spool) close() error {
 	if s.file == nil {
 		return nil
 	}
-	return s.file.Close()
+	err := s.file.Close()
+	s.file, s.held = nil, nil
+	return err
 }

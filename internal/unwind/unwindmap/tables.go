@@ -41,7 +41,7 @@ func (l *Loader) hire(most int) {
 	}
 }
 
-// work compiles tables until the queue is empty.
+// work compiles tables until the queue is empty. It locks l.mu.
 func (l *Loader) work() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -73,7 +73,7 @@ type compiled struct {
 	damage    error // what could not be read
 }
 
-// compile makes a table and places it.
+// compile makes a table and places it. It locks l.mu.
 func (l *Loader) compile(key fileKey, workers int) (compiled, error) {
 	table, code, err := compileKey(l.ctx, key, l.config.finder, workers)
 	c := compiled{code: code}
@@ -147,7 +147,7 @@ func (l *Loader) add(f *file, c compiled, err error) {
 	l.made(f)
 }
 
-// reload brings back evicted pages until none is wanted.
+// reload brings back evicted pages until none is wanted. It locks l.mu.
 func (l *Loader) reload() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
