@@ -42,13 +42,13 @@ func (*blockIO) command() doctor.Command { return doctor.BlockIO }
 func (m *blockIO) complete() error {
 	o := m.options
 	if len(o.Target.CPUs) > 0 {
-		return usage.Errorf("a request is made on one CPU and completed on another: leave -C out")
+		return usage.Errorf("-C does not work with blockio: a request starts on one CPU and completes on another")
 	}
 	if o.Weight == "" {
 		o.Weight = blockIOValues[len(blockIOValues)-1].Type
 	}
 	if m.shown() < 0 {
-		return usage.Errorf("%q is nothing that requests have: choose requests, bytes, queued, in-device or latency", o.Weight)
+		return usage.Errorf("%q is not a value of disk requests: choose requests, bytes, queued, in-device or latency", o.Weight)
 	}
 	return completeSize("--pending-entries", &o.PendingEntries, blockio.DefaultPendingEntries, 1, maxEntries)
 }
@@ -109,7 +109,7 @@ func (m *blockIO) describe(meta *profile.Meta) {
 }
 
 func (*blockIO) whyNothing() string {
-	return "the target asked no disk for anything: what it read was in memory, and what it wrote may be written later, by the kernel"
+	return "the target made no disk requests: its reads came from the page cache, and the kernel may write its data back later"
 }
 
 // notes are a table of files, how many requests were not what they seem, and
@@ -123,10 +123,10 @@ func (m *blockIO) notes(store *stacks.Store) []string {
 		return append(lines, plain.Error(err))
 	}
 	if merged > 0 {
-		lines = append(lines, fmt.Sprintf("%d requests became part of others, whose bytes include theirs", merged))
+		lines = append(lines, fmt.Sprintf("%d requests were merged into others, whose bytes include theirs", merged))
 	}
 	if unfinished > 0 {
-		lines = append(lines, fmt.Sprintf("%d requests were not seen to be completed, and count without their time in the device", unfinished))
+		lines = append(lines, fmt.Sprintf("%d requests did not complete in time; they count without their time in the device", unfinished))
 	}
 	what := "in the device"
 	if m.options.QueueInLatency {

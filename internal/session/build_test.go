@@ -132,7 +132,7 @@ func TestNamingIsInterruptible(t *testing.T) {
 		r.symbolize(test.ctx)
 		want := []string(nil)
 		if test.cut {
-			want = []string{"interrupted: names are incomplete in 1 module; addresses shown as module+offset: 2"}
+			want = []string{"interrupted: incomplete names in 1 module; 2 addresses shown as module+offset"}
 		}
 		if got := r.names.Warnings(); !slices.Equal(got, want) {
 			t.Errorf("%s: warnings %q, want %q", test.name, got, want)

@@ -11,7 +11,7 @@ const busiestFiles = 10
 
 // noFile stands in the table for what has to do with no file, or with one that the
 // kernel does not tell: the rows add up to all.
-const noFile = "(no file, or not known)"
+const noFile = "(no file, or unknown)"
 
 // byFile returns the lines of a table of what a source measured by file, and an
 // empty one after them; none if no sample of its has to do with a file.

@@ -31,7 +31,7 @@ const (
 // profiles of all kinds.
 func (o *Options) complete() error {
 	if o.UserOnly && o.KernelOnly {
-		return usage.Errorf("user stacks only and kernel stacks only exclude each other")
+		return usage.Errorf("user stacks only and kernel stacks only cannot be combined")
 	}
 	if err := o.checkSymfs(); err != nil {
 		return err
@@ -81,7 +81,7 @@ func completeSize(flag string, size *uint32, preset, least, most uint32) error {
 		*size = preset
 	}
 	if *size < least || *size > most {
-		return usage.Errorf("%s %d is out of range: it goes from %d to %d", flag, *size, least, most)
+		return usage.Errorf("%s %d is out of range: give %d to %d", flag, *size, least, most)
 	}
 	return nil
 }
@@ -110,9 +110,9 @@ func (o *Options) completeDepth() error {
 	}
 	switch {
 	case o.MaxDepth > limit:
-		return usage.Errorf("depth %d is above the %d frames that the kernel walks (sysctl kernel.perf_event_max_stack)", o.MaxDepth, limit)
+		return usage.Errorf("depth %d is above the kernel's limit of %d frames (sysctl kernel.perf_event_max_stack)", o.MaxDepth, limit)
 	case o.MaxDepth > hardMaxDepth:
-		return usage.Errorf("depth %d is above the %d frames that a stack record holds", o.MaxDepth, hardMaxDepth)
+		return usage.Errorf("depth %d is above the maximum of %d frames", o.MaxDepth, hardMaxDepth)
 	case o.MaxDepth < 0:
 		return usage.Errorf("depth %d is negative", o.MaxDepth)
 	case o.MaxDepth == 0:

@@ -61,11 +61,11 @@ func TestCompleteRefuses(t *testing.T) {
 		options ProfileOptions
 		want    string
 	}{
-		{"both halves left out", ProfileOptions{Options: Options{UserOnly: true, KernelOnly: true}}, "exclude each other"},
-		{"frequency and period", ProfileOptions{Frequency: 99, Period: 1000}, "exclude each other"},
+		{"both halves left out", ProfileOptions{Options: Options{UserOnly: true, KernelOnly: true}}, "cannot be combined"},
+		{"frequency and period", ProfileOptions{Frequency: 99, Period: 1000}, "cannot be combined"},
 		{"frequency too high", ProfileOptions{Frequency: rate + 1}, "sysctl kernel.perf_event_max_sample_rate"},
 		{"depth above the kernel's", ProfileOptions{Options: Options{MaxDepth: depth + 1}}, "sysctl kernel.perf_event_max_stack"},
-		{"depth above a record's", ProfileOptions{Options: Options{MaxDepth: max(depth, hardMaxDepth) + 1}}, "frames that"},
+		{"depth above a record's", ProfileOptions{Options: Options{MaxDepth: max(depth, hardMaxDepth) + 1}}, "frames"},
 		{"negative depth", ProfileOptions{Options: Options{MaxDepth: -1}}, "negative"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

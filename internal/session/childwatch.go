@@ -47,5 +47,5 @@ func (o *childWatch) hint() string {
 	if !o.seen {
 		return ""
 	}
-	return "; it has child processes, which --children adds"
+	return "; it has child processes: add --children to include them"
 }

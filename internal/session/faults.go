@@ -96,7 +96,7 @@ func (m *pageFaults) describe(meta *profile.Meta) {
 	meta.Event, meta.Period = "page-faults", m.options.Period
 }
 
-func (*pageFaults) whyNothing() string { return "the target touched no page that was not there" }
+func (*pageFaults) whyNothing() string { return "the target had no page faults" }
 
 // notes are a table of files, and why times are unknown.
 func (m *pageFaults) notes(store *stacks.Store) []string {
@@ -106,7 +106,7 @@ func (m *pageFaults) notes(store *stacks.Store) []string {
 		if errors.As(err, &errno) {
 			err = errno
 		}
-		lines = append(lines, fmt.Sprintf("how long faults took is unknown: the kernel does not let handle_mm_fault be traced (%s)", plain.Error(err)))
+		lines = append(lines, fmt.Sprintf("no fault latency: the kernel does not allow tracing of handle_mm_fault (%s)", plain.Error(err)))
 	}
 	return lines
 }

@@ -24,7 +24,7 @@ import (
 // fails with a [usage.Err].
 func Files(o *Options, keep int) (func(Window) error, error) {
 	if output.IsStream(o.Output) {
-		return nil, usage.Errorf("--interval writes a file for each window: name them with -o, as name.pb.gz")
+		return nil, usage.Errorf("--interval writes a file for each window: name them with -o, for example -o name.pb.gz")
 	}
 	f, err := o.format()
 	if err != nil {

@@ -23,10 +23,10 @@ func (*offCPU) command() doctor.Command { return doctor.OffCPU }
 func (m *offCPU) complete() error {
 	o := m.options
 	if o.Longest > 0 && o.Longest < o.Shortest {
-		return usage.Errorf("no time is at least %s and at most %s", o.Shortest, o.Longest)
+		return usage.Errorf("no wait is both at least %s and at most %s", o.Shortest, o.Longest)
 	}
 	if len(o.Target.CPUs) > 0 {
-		return usage.Errorf("a thread that is off the CPU is on none: leave -C out")
+		return usage.Errorf("-C does not work with offcpu: a waiting thread is on no CPU")
 	}
 	if o.States == 0 {
 		o.States = offcpu.AllStates
@@ -104,7 +104,7 @@ func (*offCPU) notes(*stacks.Store) []string { return nil }
 
 func (m *offCPU) whyNothing() string {
 	if m.options.Shortest > 0 || m.options.Longest > 0 || m.options.States != offcpu.AllStates {
-		return "no thread of the target was off the CPU for a time, or in a state, of those asked for"
+		return "no thread of the target had a wait with the requested times and states"
 	}
 	return "no thread of the target was off the CPU"
 }
@@ -121,14 +121,14 @@ func (m *wall) complete() error {
 		o.Event = "cpu-clock" // cycles are not time
 	}
 	if o.Idle {
-		return usage.Errorf("idle CPUs are not what the time of a thread goes to: leave -I out")
+		return usage.Errorf("--wall and -I cannot be combined: --wall measures time of threads")
 	}
 	m.offCPU.options = &OffCPUOptions{Options: o.Options}
 	if err := errors.Join(m.onCPU.complete(), m.offCPU.complete()); err != nil {
 		return err
 	}
 	if !m.specs[0].IsTime() {
-		return usage.Errorf("--wall adds times: %s is no clock; use cpu-clock or task-clock", m.specs[0].Name)
+		return usage.Errorf("--wall needs a clock, but %s is not one: use cpu-clock or task-clock", m.specs[0].Name)
 	}
 	return nil
 }
@@ -173,7 +173,7 @@ func (m *wall) timelineSpec() (timelineSpec, bool) {
 	return what, ok
 }
 
-func (*wall) whyNothing() string { return "no thread of the target ran or waited: it ended at once" }
+func (*wall) whyNothing() string { return "no thread of the target ran or waited: it exited at once" }
 
 func (m *wall) describe(meta *profile.Meta) {
 	m.onCPU.describe(meta)

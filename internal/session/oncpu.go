@@ -38,13 +38,13 @@ func (*onCPU) command() doctor.Command { return doctor.Profile }
 func (m *onCPU) complete() error {
 	o := m.options
 	if o.Frequency > 0 && o.Period > 0 {
-		return usage.Errorf("a frequency and a period exclude each other")
+		return usage.Errorf("a frequency and a period cannot be combined")
 	}
 	if o.Frequency == 0 && o.Period == 0 {
 		o.Frequency = DefaultFrequency
 	}
 	if limit, err := perfevent.MaxSampleRate(); err == nil && o.Frequency > limit {
-		return usage.Errorf("frequency %d Hz is above the %d Hz that the kernel allows; lower it, or raise sysctl kernel.perf_event_max_sample_rate", o.Frequency, limit)
+		return usage.Errorf("frequency %d Hz is above the kernel's limit of %d Hz; lower it, or raise sysctl kernel.perf_event_max_sample_rate", o.Frequency, limit)
 	}
 	if o.Event == "" {
 		return nil
@@ -77,10 +77,10 @@ func (o *ProfileOptions) checkClock(spec perfevent.Spec) error {
 		return nil
 	}
 	if o.Period > 0 && o.Period < minClockPeriod {
-		return usage.Errorf("period %d is below the %d ns that the kernel's timers keep: %s counts nanoseconds", o.Period, minClockPeriod, spec.Name)
+		return usage.Errorf("period %d is below the minimum of %d ns for kernel timers: %s counts nanoseconds", o.Period, minClockPeriod, spec.Name)
 	}
 	if o.Frequency > 1e9/minClockPeriod {
-		return usage.Errorf("frequency %d Hz is above the %d Hz that the kernel's timers keep for %s", o.Frequency, uint64(1e9/minClockPeriod), spec.Name)
+		return usage.Errorf("frequency %d Hz is above the maximum of %d Hz for kernel timers (%s)", o.Frequency, uint64(1e9/minClockPeriod), spec.Name)
 	}
 	return nil
 }
@@ -180,13 +180,13 @@ func (m *onCPU) whyNothing() string {
 	}
 	switch {
 	case event.Type == unix.PERF_TYPE_SOFTWARE && !event.IsTime():
-		return fmt.Sprintf("%s did not happen%s, or too seldom for a sample", event.Name, where)
+		return fmt.Sprintf("%s did not occur%s, or too rarely for a sample", event.Name, where)
 	case o.Target.Scope == target.System && o.Idle:
 		return "the measurement was shorter than " + m.interval()
 	case o.Target.Scope == target.System:
-		return fmt.Sprintf("nothing ran%s, or for less than %s; idle CPUs are left out (-I includes them)", where, m.interval())
+		return fmt.Sprintf("nothing ran%s, or for less than %s; samples of idle CPUs are left out (-I includes them)", where, m.interval())
 	}
-	return fmt.Sprintf("the target did not run%s: it waited all the time, or ran for less than %s", where, m.interval())
+	return fmt.Sprintf("the target did not run%s: it only waited, or ran for less than %s", where, m.interval())
 }
 
 // interval is the time between two samples, as far as it is known.

@@ -349,7 +349,7 @@ func (r *run) symbolize(ctx context.Context) {
 	case <-time.After(loop.WaitUnsaid):
 	}
 	if what := r.names.Reading(); what != "" && !r.options.Quiet {
-		fmt.Fprintf(r.options.Stderr, "fulgur: reading debug information of %s (Ctrl-C goes on without)\n", plain.Terminal(what))
+		fmt.Fprintf(r.options.Stderr, "fulgur: reading debug information of %s (Ctrl-C skips it)\n", plain.Terminal(what))
 	}
 	<-done
 }

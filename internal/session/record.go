@@ -99,10 +99,10 @@ func (m *recording) complete() error {
 		}
 	}
 	if len(m.parts) == 0 {
-		return usage.Errorf("nothing is left to be recorded")
+		return usage.Errorf("nothing left to record")
 	}
 	if m.shown() < 0 {
-		return usage.Errorf("there is no value %q; the recording has %s", o.Value, m.typeNames())
+		return usage.Errorf("no value %q; the recording has %s", o.Value, m.typeNames())
 	}
 	return m.each(subject.complete)
 }
@@ -205,4 +205,4 @@ func (m *recording) notes(store *stacks.Store) (lines []string) {
 	return lines
 }
 
-func (*recording) whyNothing() string { return "the target did nothing, and no thread of it waited" }
+func (*recording) whyNothing() string { return "the target neither ran nor waited" }

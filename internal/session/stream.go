@@ -46,7 +46,7 @@ const StreamFormats = "text, jsonl"
 // many. The exit code is that of [Profile].
 func Stream(ctx context.Context, o ProfileOptions) (exitCode int, err error) {
 	if o.Wall {
-		return 2, usage.Errorf("--stream writes samples as they are taken, and how long a wait is shows at its end: take --interval or --serve for windows with --wall, or fulgur record for every wait in time")
+		return 2, usage.Errorf("--stream and --wall cannot be combined: use --interval or --serve with --wall, or fulgur record for each single wait")
 	}
 	write, err := streamFormat(&o.Options)
 	if err != nil {
@@ -81,7 +81,7 @@ func streamFormat(o *Options) (func(io.Writer, samples.Batch) error, error) {
 	case "jsonl":
 		return samples.WriteJSON, nil
 	}
-	return nil, usage.Errorf("--stream has no format %q; it has %s", o.Format, StreamFormats)
+	return nil, usage.Errorf("--stream does not support format %q: choose %s", o.Format, StreamFormats)
 }
 
 // streamed is the subject of samples on the CPU that are written as they are taken.
@@ -294,7 +294,7 @@ func (s *streaming) conclude() error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s of %s\n", plain.Count(s.written, "sample"), plain.Terminal(s.options.Target.String()))
 	if s.dropped > 0 {
-		fmt.Fprintf(&b, "  %s dropped: the reader of the output, or the search for names, was too slow\n", plain.Count(s.dropped, "sample"))
+		fmt.Fprintf(&b, "  %s dropped: the reader of the output, or symbolization, was too slow\n", plain.Count(s.dropped, "sample"))
 	}
 	b.WriteString(text.Losses(losses))
 	if s.written == 0 && s.dropped == 0 && losses.Uncounted() == 0 {

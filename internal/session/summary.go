@@ -33,9 +33,9 @@ func (r *run) summarize(p *profile.Profile) error {
 		fmt.Fprintf(&b, "  nothing was sampled: %s\n", r.whyNothing())
 	}
 	if v := r.subject.shown(); p.Total(0) > 0 && p.Total(v) == 0 && !r.options.allValues() {
-		fmt.Fprintf(&b, "  the output is empty, as there is no %s", p.ValueTypes[v].Type)
+		fmt.Fprintf(&b, "  the output is empty: the profile has no %s", p.ValueTypes[v].Type)
 		if r.subject.command() == doctor.Record {
-			b.WriteString(": choose what it shows with --value")
+			b.WriteString("; choose another value with --value")
 		}
 		b.WriteByte('\n')
 	}
@@ -83,11 +83,11 @@ func stormLines(storms []process.Storm) (lines []string) {
 		if s.Comm != "" {
 			name = " (" + plain.Terminal(s.Comm) + ")"
 		}
-		lines = append(lines, fmt.Sprintf("process %d%s mapped code up to %d times a second: %s not followed; its stacks may lack names",
+		lines = append(lines, fmt.Sprintf("process %d%s mapped code up to %d times a second: %s ignored; its stacks may lack names",
 			s.PID, name, s.PerSecond, plain.Count(s.Skipped, "record")))
 	}
 	if more := len(storms) - maxStorms; more > 0 {
-		lines = append(lines, fmt.Sprintf("%d other processes did so too", more))
+		lines = append(lines, fmt.Sprintf("%d other processes did the same", more))
 	}
 	return lines
 }
@@ -95,7 +95,7 @@ func stormLines(storms []process.Storm) (lines []string) {
 // whyNothing returns the likely causes of a run without samples.
 func (r *run) whyNothing() string {
 	if r.Missed {
-		return "the target ended during the delay"
+		return "the target exited during the delay"
 	}
 	return r.subject.whyNothing() + r.children.hint()
 }

@@ -17,10 +17,10 @@ func TestStormLines(t *testing.T) {
 	}
 	lines := stormLines(storms)
 	want := []string{
-		"process 4 (jit\\x1b[2J) mapped code up to 70000 times a second: 90000 records not followed; its stacks may lack names",
-		"process 3 mapped code up to 10001 times a second: 1 record not followed; its stacks may lack names",
+		"process 4 (jit\\x1b[2J) mapped code up to 70000 times a second: 90000 records ignored; its stacks may lack names",
+		"process 3 mapped code up to 10001 times a second: 1 record ignored; its stacks may lack names",
 	}
-	if len(lines) != maxStorms+1 || !slices.Equal(lines[:2], want) || lines[maxStorms] != "2 other processes did so too" {
+	if len(lines) != maxStorms+1 || !slices.Equal(lines[:2], want) || lines[maxStorms] != "2 other processes did the same" {
 		t.Errorf("%q", lines)
 	}
 	if lines := stormLines(nil); len(lines) > 0 {
@@ -38,19 +38,19 @@ func TestWhyNothing(t *testing.T) {
 		want    string
 	}{
 		{"cpu-clock", ProfileOptions{Options: Options{Target: processes}, Frequency: 49},
-			"the target did not run: it waited all the time, or ran for less than the 20.41ms between two samples"},
+			"the target did not run: it only waited, or ran for less than the 20.41ms between two samples"},
 		{"cpu-clock", ProfileOptions{Options: Options{Target: on1}, Period: 1e6},
-			"the target did not run on the chosen CPUs: it waited all the time, or ran for less than the 1ms between two samples"},
+			"the target did not run on the chosen CPUs: it only waited, or ran for less than the 1ms between two samples"},
 		{"instructions", ProfileOptions{Options: Options{Target: processes}, Period: 1000003},
-			"the target did not run: it waited all the time, or ran for less than the 1000003 instructions between two samples"},
+			"the target did not run: it only waited, or ran for less than the 1000003 instructions between two samples"},
 		{"cpu-clock", ProfileOptions{Frequency: 99},
-			"nothing ran, or for less than the 10.1ms between two samples; idle CPUs are left out (-I includes them)"},
+			"nothing ran, or for less than the 10.1ms between two samples; samples of idle CPUs are left out (-I includes them)"},
 		{"cpu-clock", ProfileOptions{Frequency: 99, Idle: true},
 			"the measurement was shorter than the 10.1ms between two samples"},
 		{"page-faults", ProfileOptions{Options: Options{Target: processes}, Frequency: 99},
-			"page-faults did not happen, or too seldom for a sample"},
+			"page-faults did not occur, or too rarely for a sample"},
 		{"major-faults", ProfileOptions{Options: Options{Target: target.Target{CPUs: []int{0}}}, Period: 1},
-			"major-faults did not happen on the chosen CPUs, or too seldom for a sample"},
+			"major-faults did not occur on the chosen CPUs, or too rarely for a sample"},
 	} {
 		spec, err := perfevent.ParseEvent(test.event)
 		if err != nil {

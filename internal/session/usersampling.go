@@ -57,7 +57,7 @@ func (s *UserSampling) Sample(ctx context.Context, launched *target.Launched) (*
 // Duration is for how long it sampled.
 func (s *UserSampling) Duration() time.Duration { return s.run.Duration }
 
-// Missed says that the target ended before sampling began.
+// Missed says that the target exited before sampling began.
 func (s *UserSampling) Missed() bool { return s.run.Missed }
 
 // Losses are what is missing.

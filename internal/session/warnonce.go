@@ -23,7 +23,7 @@ func (t *warnOnce) tell(lines []string) {
 		}
 		t.told[line] = true
 		if len(t.told) > maxTold {
-			line = "further warnings like these are left out"
+			line = "more warnings like these are not shown"
 		}
 		fmt.Fprintln(t.options.Stderr, "fulgur:", line)
 	}

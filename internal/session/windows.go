@@ -70,7 +70,7 @@ type lasting interface {
 // What is kept is what three windows have: memory does not grow with time.
 func ProfileWindows(ctx context.Context, o ProfileOptions, to Windows) (exitCode int, err error) {
 	if to.Every < MinWindow {
-		return 2, usage.Errorf("windows of %s are too short: take %s or more", to.Every, MinWindow)
+		return 2, usage.Errorf("windows of %s are too short: the minimum is %s", to.Every, MinWindow)
 	}
 	what := untimed{profiled(&o)}
 	if code, err := complete(what, &o.Options); err != nil {

@@ -146,7 +146,7 @@ func TestBoltOptimize(t *testing.T) {
 	if len(s.Binaries) != 1 || s.Binaries[0].Optimized != optimized || !strings.Contains(strings.Join(s.Binaries[0].Findings, "\n"), "taken branches") {
 		t.Errorf("%+v", s)
 	}
-	if s.Stepping.Bursts > 0 && !strings.Contains(r.stderr, "no branch recording hardware here: the command is stepped through") {
+	if s.Stepping.Bursts > 0 && !strings.Contains(r.stderr, "no branch recording hardware: single-stepping the command") {
 		t.Errorf("it does not say that it steps: %s", r.stderr)
 	}
 	again, err := exec.Command(optimized, rounds).Output()
@@ -171,7 +171,7 @@ func TestBoltOptimizeRefused(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "out")
 	for name, test := range map[string]struct{ program, out, want string }{
 		"no relocations": {plain, out, "link it with -Wl,--emit-relocs"},
-		"no symbols":     {stripped, out, "is stripped of its symbol table"},
+		"no symbols":     {stripped, out, "is stripped, but llvm-bolt needs its symbol table"},
 		"itself":         {good, good, "that is the binary itself"},
 		"directory":      {good, t.TempDir(), "is a directory"},
 		"nowhere":        {good, "/no/such/dir/out", "/no/such/dir"},
@@ -205,7 +205,7 @@ func TestBoltReplaced(t *testing.T) {
 		t.Errorf("what was optimised does not run: %v", err)
 	}
 	s = bolt(t, 0, append([]string{"-p", pid, "-o", filepath.Join(t.TempDir(), "out"), "0.5"}, stepFast...)...)
-	if len(s.Binaries) != 1 || !strings.Contains(strings.Join(s.Binaries[0].Warnings, "\n"), "another file has this path here") {
+	if len(s.Binaries) != 1 || !strings.Contains(strings.Join(s.Binaries[0].Warnings, "\n"), "the file at this path is not the one that ran") {
 		t.Errorf("it does not say which file to optimise: %+v", s)
 	}
 }
@@ -339,7 +339,7 @@ func TestBoltNoHardware(t *testing.T) {
 		"--branches hardware":                "no branch recording hardware",
 		"--event cycles":                     "no branch recording hardware",
 		"--branches stepping --llvm 22":      "", // it sleeps, which is no error
-		"--branches stepping --event cycles": "--event is about sampling",
+		"--branches stepping --event cycles": "--event is only for sampling",
 	} {
 		r := fulgur(t, append([]string{"bolt", "-p", pid, "0.1"}, strings.Fields(line)...)...)
 		if want == "" && r.code == 0 && strings.Contains(r.stderr, "nothing was sampled: the target did not run") {

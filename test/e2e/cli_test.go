@@ -44,7 +44,7 @@ func TestTargetEndsDuringDelay(t *testing.T) {
 		if r.code != code {
 			t.Errorf("exit code %d, want %d: %s", r.code, code, r.stderr)
 		}
-		if !strings.Contains(r.stderr, "nothing was sampled: the target ended during the delay") {
+		if !strings.Contains(r.stderr, "nothing was sampled: the target exited during the delay") {
 			t.Errorf("it says %q", r.stderr)
 		}
 		if st, err := os.Stat(out); err != nil || st.Size() == 0 {
@@ -111,7 +111,7 @@ func TestNothingSampled(t *testing.T) {
 	}
 	for _, want := range []string{
 		`^0 samples \(pid ` + pid,
-		`\n  nothing was sampled: the target did not run: it waited`,
+		`\n  nothing was sampled: the target did not run: it only waited`,
 		`\n\nfulgur itself: \d+\.\d MB resident, \d+\.\d MB of BPF maps, \d+\.\d\d s CPU\n$`,
 	} {
 		if !regexp.MustCompile(want).MatchString(r.stderr) {
@@ -162,7 +162,7 @@ func TestCommandOutlivesFailure(t *testing.T) {
 		t.Fatal(err)
 	}
 	const failure = "fulgur: write /dev/full: no space left on device"
-	if s := await(t, said, "fulgur: waiting for the command, process "); !strings.Contains(s, failure) {
+	if s := await(t, said, "fulgur: waiting for the command (pid "); !strings.Contains(s, failure) {
 		t.Errorf("it says %q", s)
 	}
 	if err := os.WriteFile(end, nil, 0o600); err != nil {

@@ -160,7 +160,7 @@ func TestConvertAllBinaries(t *testing.T) {
 	r.input = writeTo(t, filepath.Join(t.TempDir(), "text"), strings.ReplaceAll(read(t, r.input), recordedPath, r.binary))
 	dir := filepath.Join(t.TempDir(), "new", "profiles")
 	got := fulgur(t, "convert", "--all-binaries", "-o", dir, r.input)
-	if got.code != 0 || !strings.Contains(got.stderr, "not all files get a profile; ") {
+	if got.code != 0 || !strings.Contains(got.stderr, "some files have no profile; ") {
 		t.Fatalf("exit code %d: %s", got.code, got.stderr)
 	}
 	if d := cmp.Diff(read(t, convert(t, r)), read(t, filepath.Join(dir, "a.out.preagg"))); d != "" {
@@ -173,8 +173,8 @@ func TestConvertChoosesLLVM(t *testing.T) {
 	r := recordings(t)["text without mappings"]
 	for _, tc := range []struct{ says, format, stderr string }{
 		{"LLVM version 23.0.0git", "22", ""},
-		{"Debian LLVM version 19.1.7", "16", "the llvm-bolt here is 19.1.7"},
-		{"hello", "", "which is no version of LLVM; say with --llvm"},
+		{"Debian LLVM version 19.1.7", "16", "the installed llvm-bolt is 19.1.7"},
+		{"hello", "", "which is not an LLVM version; choose the version with --llvm"},
 	} {
 		t.Run(tc.says, func(t *testing.T) {
 			dir := t.TempDir()
@@ -285,11 +285,11 @@ func TestConvertErrors(t *testing.T) {
 		recorded
 		want string
 	}{
-		"another binary":  {recorded{program(t), r.input}, "no process had mapped " + program(t)},
+		"another binary":  {recorded{program(t), r.input}, "no process mapped " + program(t)},
 		"no binary":       {recorded{dir + "/none", r.input}, "none: no such file"},
 		"no ELF file":     {recorded{all["text"].input, r.input}, "not an ELF file"},
 		"no input":        {recorded{r.binary, dir + "/none"}, "none: no such file"},
-		"empty":           {recorded{r.binary, writeTo(t, dir+"/empty", "")}, "empty: no samples: text must be that of perf script -F"},
+		"empty":           {recorded{r.binary, writeTo(t, dir+"/empty", "")}, "empty: no samples: text input must come from perf script -F"},
 		"program":         {recorded{r.binary, r.binary}, "neither a perf.data file nor text"},
 		"directory":       {recorded{r.binary, dir}, "send it through perf script"},
 		"cut":             {recorded{r.binary, writeTo(t, dir+"/cut", whole[:len(whole)/2])}, "at offset 0x"},
@@ -355,7 +355,7 @@ func TestConvertSummary(t *testing.T) {
 	}
 	text := run("--llvm", "22").stderr
 	for _, want := range []string{
-		"3732 samples, 119424 branch records\n", "  left out: 966 records repeated by the processor\n",
+		"3732 samples, 119424 branch records\n", "  left out: 966 duplicate branch records\n",
 		"build ID 572ac72487ae1966", "taken branches for each byte of machine code", "\nnext:\n", "'p q.preagg'",
 	} {
 		if !strings.Contains(text, want) {

@@ -289,7 +289,7 @@ func TestLentRecordingShown(t *testing.T) {
 	testenv.AnyKernel(t)
 	workload := duplicate(t, os.Args[0], filepath.Dir(l.own))
 	c := startOn(t, 100, 30, l.command("record", "-o", "r.json.gz", "--no-faults", "--", workload))
-	for end := time.Now().Add(time.Minute); !strings.Contains(c.written(), "Ctrl-C ends this."); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); !strings.Contains(c.written(), "Press Ctrl-C to stop."); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("nothing is shown: %s", c.written())
 		}

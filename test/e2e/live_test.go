@@ -272,7 +272,7 @@ func TestIntervalUnwritable(t *testing.T) {
 func TestLiveUsage(t *testing.T) {
 	testenv.AnyKernel(t)
 	for _, test := range []struct{ args, want string }{
-		{"--stream --interval 1", "exclude"},
+		{"--stream --interval 1", "cannot be combined"},
 		{"--stream --format pprof", "jsonl"},
 		{"--stream --wall", "--interval or --serve"},
 		{"--serve --wall -I", "-I"},

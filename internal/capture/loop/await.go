@@ -39,12 +39,12 @@ func Await(ctx context.Context, launched *target.Launched, err error, stderr io.
 			if err != nil {
 				fmt.Fprintln(stderr, "fulgur:", plain.Error(err))
 			}
-			hint := "Ctrl-C asks it to"
+			hint := "Ctrl-C asks it to exit"
 			if ctx.Err() != nil {
-				hint = "asked to; Ctrl-C leaves it"
+				hint = "asked to exit; Ctrl-C leaves it running"
 			}
 			if err != nil || !quiet {
-				fmt.Fprintf(stderr, "fulgur: waiting for the command, process %d, to end (%s)\n", launched.PID(), hint)
+				fmt.Fprintf(stderr, "fulgur: waiting for the command (pid %d) to exit (%s)\n", launched.PID(), hint)
 			}
 		}
 	}

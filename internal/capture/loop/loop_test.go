@@ -412,10 +412,10 @@ func TestAwaitLong(t *testing.T) {
 		ended bool // by the user, before
 		want  []string
 	}{
-		"told":                  {want: []string{"waiting for the command, process ", "(Ctrl-C asks it to)"}},
+		"told":                  {want: []string{"waiting for the command (pid ", "(Ctrl-C asks it to exit)"}},
 		"quiet":                 {quiet: true},
 		"quiet, with an error":  {quiet: true, err: errors.New("no\x1broom"), want: []string{`fulgur: no\x1broom`, "waiting for the command"}},
-		"the user has asked it": {ended: true, want: []string{"(asked to; Ctrl-C leaves it)"}},
+		"the user has asked it": {ended: true, want: []string{"(asked to exit; Ctrl-C leaves it running)"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

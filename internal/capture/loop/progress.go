@@ -46,7 +46,7 @@ func (l *Loop) Describe(counts string) string {
 	}
 	line += ", " + counts
 	if l.Limit == 0 {
-		line += " (Ctrl-C ends)"
+		line += " (Ctrl-C to stop)"
 	}
 	return line
 }

@@ -44,7 +44,7 @@ func TestProgressLine(t *testing.T) {
 
 func TestDescribe(t *testing.T) {
 	l := &Loop{Target: target.Target{Scope: target.Processes, PIDs: []int{7}}, Start: time.Now().Add(-3 * time.Second)}
-	if got := l.Describe("9 samples"); !regexp.MustCompile(`^pid 7: [1-9][0-9]*\.[0-9] s, 9 samples \(Ctrl-C ends\)$`).MatchString(got) {
+	if got := l.Describe("9 samples"); !regexp.MustCompile(`^pid 7: [1-9][0-9]*\.[0-9] s, 9 samples \(Ctrl-C to stop\)$`).MatchString(got) {
 		t.Errorf("without a limit: %q", got)
 	}
 	l.Limit = 10 * time.Second

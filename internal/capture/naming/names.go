@@ -487,7 +487,7 @@ func (n *Names) Warnings() []string {
 	}
 	lines = append(lines, denied...)
 	if cut > 0 {
-		lines = append(lines, fmt.Sprintf("interrupted: names are incomplete in %s; addresses shown as module+offset: %d",
+		lines = append(lines, fmt.Sprintf("interrupted: incomplete names in %s; %d addresses shown as module+offset",
 			plain.Count(cut, "module"), addresses))
 	}
 	return lines

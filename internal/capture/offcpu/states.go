@@ -40,7 +40,7 @@ func ParseStates(s string) (States, error) {
 				return States(l.state), nil
 			}
 		}
-		return 0, fmt.Errorf("%s is no state of the kernel's: give letters, as SD", s)
+		return 0, fmt.Errorf("%s is not a thread state of the kernel: give letters, for example SD", s)
 	}
 	var states States
 	for _, c := range strings.ReplaceAll(s, ",", "") {
@@ -51,7 +51,7 @@ func ParseStates(s string) (States, error) {
 			}
 		}
 		if !found {
-			return 0, fmt.Errorf("%q is no thread state: give letters of ps(1): R (preempted), S (sleeping), D (disk sleep), T (stopped), t (traced), P (parked), I (idle)", c)
+			return 0, fmt.Errorf("%q is not a thread state: give letters of ps(1): R (preempted), S (sleeping), D (disk sleep), T (stopped), t (traced), P (parked), I (idle)", c)
 		}
 	}
 	if states == 0 {

@@ -77,7 +77,7 @@ func (u *Unwinder) Load(o Options, finder *debugfile.Finder, types *btf.Cache) (
 	case unwindFP:
 		return nil
 	default:
-		return usage.Errorf("unwinding method %q: neither auto nor fp nor dwarf", o.Mode)
+		return usage.Errorf("unwinding method %q: choose auto, dwarf or fp", o.Mode)
 	}
 	if o.KernelOnly {
 		return nil

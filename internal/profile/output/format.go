@@ -81,7 +81,7 @@ func (f Format) AllValues() bool {
 // Allow returns an error of usage if o asks for what cannot be done in the format.
 func (f Format) Allow(o Options) error {
 	if o.Inverted && f.Name != "html" && f.Name != "svg" {
-		return usage.Errorf("only flame graphs can be inverted: let the name of the output end in .html or .svg, or add --format html")
+		return usage.Errorf("only flame graphs can be inverted: use an output name ending in .html or .svg, or add --format html")
 	}
 	return nil
 }
@@ -103,9 +103,9 @@ func Choose(path, name string) (Format, error) {
 		return formats[0], nil
 	}
 	if name != "" {
-		return Format{}, usage.Errorf("unknown format %q; known are %s", name, Names())
+		return Format{}, usage.Errorf("unknown format %q: choose %s", name, Names())
 	}
-	return Format{}, usage.Errorf("the ending of %q names no format; known are %s; or name one with --format", path, endings())
+	return Format{}, usage.Errorf("unknown ending of %q: use one of %s, or choose a format with --format", path, endings())
 }
 
 // Names lists the formats by name, for help texts.

@@ -32,10 +32,10 @@ func TestChoose(t *testing.T) {
 		{"out.prof", "", "pprof"},
 		{"out.svg", "folded", "folded"},
 		{"out.png", "text", "text"},
-		{"out.png", "", `"out.png" names no format`},
+		{"out.png", "", `unknown ending of "out.png"`},
 		{"out", "", ".folded .html"},
-		{"out.SVG", "", "names no format"},
-		{"out.gz", "", "names no format"},
+		{"out.SVG", "", "unknown ending"},
+		{"out.gz", "", "unknown ending"},
 		{"out.svg", "png", `unknown format "png"`},
 		{"", "SVG", "text, folded, html, svg, pprof"},
 	} {

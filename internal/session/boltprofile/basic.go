@@ -102,16 +102,16 @@ func (b *basicRun) describeTo(report *report) error {
 	}
 	report.lost("samples", l.Samples)
 	if !b.Event().IsTime() { // a clock goes on in the kernel
-		report.lost("samples, of whatever process, that the kernel skipped", l.Skipped)
+		report.lost("samples that the kernel skipped, of any process", l.Skipped)
 	}
-	report.lost("times that the kernel paused sampling, as it took too long (-f lowers the rate)", l.Throttled)
-	report.lost("children that were too many to follow", l.Untracked)
-	report.lost("records of what processes mapped", l.Sideband)
-	report.lost("processes that were gone before their mappings could be read", l.ProcessesGone)
+	report.lost("sampling pauses: the kernel throttled sampling (lower the rate with -f)", l.Throttled)
+	report.lost("child processes not followed: too many", l.Untracked)
+	report.lost("mapping records", l.Sideband)
+	report.lost("processes that exited before their mappings were read", l.ProcessesGone)
 	switch {
 	case report.Samples > 0:
 	case b.Missed():
-		report.warn("nothing was sampled: the target ended before sampling began")
+		report.warn("nothing was sampled: the target exited before sampling began")
 	default:
 		report.warn("nothing was sampled: %s", b.WhyNothing())
 	}

@@ -63,7 +63,7 @@ func (bs *binaries) choose(path string, pids []int) error {
 			return fmt.Errorf("look at the program of process %d: %w", pid, err)
 		}
 		if !bs.isChosen(info) {
-			return usage.Errorf("process %d runs %s, but process %d %s: choose one with --binary, or take --all-binaries",
+			return usage.Errorf("process %d runs %s, but process %d runs %s: choose one with --binary, or use --all-binaries",
 				pids[0], plain.Terminal(bs.only.Name), pid, plain.Terminal(name))
 		}
 	}

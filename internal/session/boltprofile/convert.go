@@ -81,11 +81,11 @@ func isDirectory(path string) bool {
 func (o *ConvertOptions) complete(ctx context.Context) (llvm, error) {
 	switch {
 	case o.AllBinaries && o.Binary != "":
-		return llvm{}, usage.Errorf("one binary and all of them exclude each other")
+		return llvm{}, usage.Errorf("one binary and all binaries cannot be combined")
 	case o.AllBinaries && (o.Output == "" || o.Output == "-"):
-		return llvm{}, usage.Errorf("the profiles of all binaries need a directory to go to: -o DIR")
+		return llvm{}, usage.Errorf("--all-binaries needs a directory for the profiles: -o DIR")
 	case !o.AllBinaries && o.Binary == "":
-		return llvm{}, usage.Errorf("which binary to make the profile of? --binary FILE, or --all-binaries")
+		return llvm{}, usage.Errorf("no binary given: use --binary FILE, or --all-binaries")
 	}
 	l, err := chooseLLVM(ctx, o.LLVM)
 	if err == nil && o.Basic && l.version < tracesLLVM {
@@ -201,29 +201,29 @@ func (cv *conversion) findAny(m perfdata.Mapped) *bolt.Binary {
 // whyNothing returns the cause of an empty profile and what to do about it.
 func (cv *conversion) whyNothing(in *perfdata.Input) string {
 	const record = "record with perf record -b (or -j any,u), where the CPU can"
-	what := "any file that is here"
+	what := "any file that exists here"
 	if cv.binary != nil {
 		what = describeBinary(cv.binary)
 	}
 	switch {
 	case cv.stats.Samples == 0 && in.Text():
-		return "no samples: text must be that of perf script -F pid,ip,brstack --show-mmap-events"
+		return "no samples: text input must come from perf script -F pid,ip,brstack --show-mmap-events"
 	case cv.stats.Samples == 0:
 		return "no samples"
 	case cv.other != "" && cv.stats.Mappings == 0:
-		return fmt.Sprintf("wrong binary: %s was recorded with build ID %s, but %s is another build; give the one that ran", path.Base(cv.binary.Name), cv.other, what)
+		return fmt.Sprintf("wrong binary: %s was recorded with build ID %s, but %s is another build; give the build that ran", path.Base(cv.binary.Name), cv.other, what)
 	case cv.mapped == 0 && in.Text() && cv.stats.Ignored == cv.stats.Samples:
-		return "does not tell where files were mapped: add --show-mmap-events to perf script's options"
+		return "has no mappings: add --show-mmap-events to the options of perf script"
 	case cv.stats.Mappings == 0 && cv.stats.Ignored == cv.stats.Samples:
-		return fmt.Sprintf("no process had mapped %s%s", what, cv.library.leftOut())
+		return fmt.Sprintf("no process mapped %s%s", what, cv.library.leftOut())
 	case cv.collector.Stats().Samples == 0 && cv.stats.NoStack > 0:
-		return "no branch stacks in the file: " + record + ", or take the samples alone with --basic"
+		return "no branch stacks in the file: " + record + ", or use only the samples with --basic"
 	case cv.stats.Ignored == cv.stats.Samples:
-		return fmt.Sprintf("no sample is of a process that had mapped %s%s", what, cv.library.leftOut())
+		return fmt.Sprintf("no sample is from a process that mapped %s%s", what, cv.library.leftOut())
 	case cv.options.Basic:
-		return "no sample was in " + what
+		return "no samples in " + what
 	}
-	return "no branch was in " + what
+	return "no branches in " + what
 }
 
 // report sums up.
@@ -233,13 +233,13 @@ func (cv *conversion) report(w *preaggWriter, paths map[*bolt.Binary]string) *re
 	r.leftOut("samples of other processes", cv.stats.Ignored)
 	r.leftOut("samples without branch records", cv.stats.NoStack)
 	if cv.byName {
-		r.warn("%s was known by its name alone, as the input tells no build ID of it: make sure that it is what ran", plain.Terminal(cv.binary.Name))
+		r.warn("%s was identified by name only, since the input has no build ID for it: make sure that it is the build that ran", plain.Terminal(cv.binary.Name))
 	}
 	if cv.binary != nil && cv.stats.Mappings == 0 {
-		r.warn("the input does not tell what ran %s: all samples were taken to be of it", plain.Terminal(cv.binary.Name))
+		r.warn("the input does not say which processes ran %s: all samples were counted for it", plain.Terminal(cv.binary.Name))
 	}
 	if left := cv.library.leftOut(); left != "" {
-		r.warn("not all files get a profile%s", left)
+		r.warn("some files have no profile%s", left)
 	}
 	return r
 }

@@ -59,10 +59,10 @@ func openMapped(m perfdata.Mapped) (*bolt.Binary, error) {
 		return nil, err
 	case m.BuildID != "" && b.BuildID != "":
 		if perfdata.Match(b)(m) == nil {
-			return nil, fmt.Errorf("%s: another build: build ID %s was recorded, the file has %s", name, m.BuildID, b.BuildID)
+			return nil, fmt.Errorf("%s: another build: recorded build ID %s, the file has %s", name, m.BuildID, b.BuildID)
 		}
 	case deleted:
-		return nil, fmt.Errorf("%s: was deleted, and no build ID tells whether the file of its name is the same", name)
+		return nil, fmt.Errorf("%s: deleted, and without a build ID the file of that name may be another one", name)
 	}
 	return b, nil
 }

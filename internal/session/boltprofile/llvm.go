@@ -74,7 +74,7 @@ var llvmVersionText = regexp.MustCompile(`LLVM version ((\d+)\.[0-9.]+)`)
 
 // llvmVersion asks the llvm-bolt at path for its version.
 func llvmVersion(ctx context.Context, path string) (major int, full string, err error) {
-	const remedy = "say with --llvm which version the profile is for"
+	const remedy = "choose the version with --llvm"
 	out, err := exec.CommandContext(ctx, path, "--version").Output()
 	if err != nil {
 		return 0, "", fmt.Errorf("%s --version: %w; %s", path, err, remedy)
@@ -82,7 +82,7 @@ func llvmVersion(ctx context.Context, path string) (major int, full string, err 
 	m := llvmVersionText.FindSubmatch(out)
 	if m == nil {
 		line, _, _ := bytes.Cut(out, []byte("\n"))
-		return 0, "", fmt.Errorf("%s --version says %q, which is no version of LLVM; %s", path, line, remedy)
+		return 0, "", fmt.Errorf("%s --version prints %q, which is not an LLVM version; %s", path, line, remedy)
 	}
 	major, err = strconv.Atoi(string(m[2]))
 	return major, string(m[1]), err
@@ -93,7 +93,7 @@ func (l llvm) program(name string) string { return filepath.Join(l.dir, name) }
 
 // errBasicLLVM is why samples without branches are not written for an older
 // LLVM.
-var errBasicLLVM = usage.Errorf("only perf2bolt of LLVM %d and newer reads samples without branches from such a file; --llvm %d makes a profile for that", tracesLLVM, tracesLLVM)
+var errBasicLLVM = usage.Errorf("only perf2bolt of LLVM %d and newer reads samples without branches; use --llvm %d", tracesLLVM, tracesLLVM)
 
 // installedLLVM returns an LLVM whose llvm-bolt and perf2bolt are installed,
 // the newest of those that read what asked stands for; see [chooseLLVM].
@@ -131,7 +131,7 @@ func installedLLVM(ctx context.Context, asked string) (llvm, error) {
 		}
 	}
 	if major == 0 {
-		return llvm{}, fmt.Errorf("--optimize needs llvm-bolt and perf2bolt of LLVM %d or newer, and neither PATH nor %s has them: install them (Debian's package bolt-%d, or a newer one of https://apt.llvm.org), or take the profile without --optimize and optimise elsewhere", chosen.version, filepath.Dir(everywhere), chosen.version)
+		return llvm{}, fmt.Errorf("--optimize needs llvm-bolt and perf2bolt of LLVM %d or newer, and neither PATH nor %s has them: install them (Debian's package bolt-%d, or a newer one of https://apt.llvm.org), or make the profile without --optimize and optimize elsewhere", chosen.version, filepath.Dir(everywhere), chosen.version)
 	}
 	return newest, nil
 }

@@ -130,21 +130,21 @@ func (o *Options) command() doctor.Command {
 func (o *Options) check() error {
 	switch {
 	case o.AllBinaries && o.Binary != "":
-		return usage.Errorf("one binary and all of them exclude each other")
+		return usage.Errorf("one binary and all binaries cannot be combined")
 	case o.AllBinaries && o.Optimize != "":
-		return usage.Errorf("one binary is optimised at a time: --optimize and --all-binaries exclude each other")
+		return usage.Errorf("--optimize and --all-binaries cannot be combined: fulgur optimizes one binary at a time")
 	case o.AllBinaries && (o.Output == "" || o.Output == "-"):
-		return usage.Errorf("the profiles of all binaries need a directory to go to: -o DIR")
+		return usage.Errorf("--all-binaries needs a directory for the profiles: -o DIR")
 	case !o.AllBinaries && o.Binary == "" && len(o.Target.PIDs) == 0 && len(o.Command) == 0:
-		return usage.Errorf("which binary to profile? -p PID for the program of a process, --binary FILE, or --all-binaries")
+		return usage.Errorf("no binary given: use -p PID for the program of a process, --binary FILE, or --all-binaries")
 	case o.Basic && (o.Branches == branchesHardware || o.Branches == branchesStepping):
-		return usage.Errorf("--basic takes samples without branches: it and --branches %s exclude each other", o.Branches)
+		return usage.Errorf("--basic and --branches %s cannot be combined: --basic samples without branches", o.Branches)
 	case o.Branches == branchesStepping && o.forHardware() != "":
-		return usage.Errorf("%s is about sampling, which stepping does not do; --max-overhead and --burst bound it", o.forHardware())
+		return usage.Errorf("%s is only for sampling; for stepping use --max-overhead and --burst", o.forHardware())
 	case o.Branches == branchesHardware && (o.MaxOverhead != 0 || o.BurstMax != 0), o.Basic && (o.MaxOverhead != 0 || o.BurstMax != 0):
-		return usage.Errorf("--max-overhead and --burst are about stepping, which this does not do")
+		return usage.Errorf("--max-overhead and --burst are only for stepping")
 	case o.Optimize != "" && o.Output == "-":
-		return usage.Errorf("llvm-bolt reads the profile from a file: with --optimize give -o FILE to keep it, or no -o")
+		return usage.Errorf("-o - does not work with --optimize: llvm-bolt reads the profile from a file")
 	}
 	return nil
 }
@@ -244,7 +244,7 @@ func (j *job) noteScript(bs *binaries) {
 	}
 	info, err := os.Stat(command)
 	if err == nil && !bs.isChosen(info) && !j.options.Quiet {
-		fmt.Fprintf(j.options.Stderr, "fulgur: %s is a script, and the profile is of %s, which runs it; --binary chooses another program\n", plain.Terminal(command), plain.Terminal(bs.only.Name))
+		fmt.Fprintf(j.options.Stderr, "fulgur: %s is a script; profiling its interpreter %s (choose another program with --binary)\n", plain.Terminal(command), plain.Terminal(bs.only.Name))
 	}
 }
 
@@ -316,7 +316,7 @@ func (j *job) finish(ctx context.Context, bs *binaries, m measurement) error {
 		err = j.optimizer.optimize(ctx, bs, j.out.path, report)
 	case bs.only != nil && !bs.inPlace():
 		r := report.of(bs.only)
-		r.Warnings = append(r.Warnings, "another file has this path here, or none: give llvm-bolt the one that ran, which /proc/PID/exe still is")
+		r.Warnings = append(r.Warnings, "the file at this path is not the one that ran: give llvm-bolt the file that ran, for example /proc/PID/exe")
 	}
 	if j.options.Quiet {
 		return err

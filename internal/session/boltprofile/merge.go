@@ -87,7 +87,7 @@ func (o *MergeOptions) warn(inputs []bolt.Input) {
 		}
 	}
 	if unknown > 0 && len(inputs) > 1 && !o.Force && !o.Quiet {
-		fmt.Fprintf(o.Stderr, "fulgur: %s of %d without a build ID in the name (NAME.BUILDID.%s): whether they are of the same binary was not checked\n",
+		fmt.Fprintf(o.Stderr, "fulgur: %s of %d without a build ID in the name (NAME.BUILDID.%s): cannot check whether they are of the same binary\n",
 			plain.Count(unknown, "profile"), len(inputs), Format)
 	}
 }

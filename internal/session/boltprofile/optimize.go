@@ -80,11 +80,11 @@ func (z *optimizer) check(bs *binaries) error {
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return err
 	case b.Optimized:
-		return fmt.Errorf("%s was optimised by llvm-bolt already, which it does not do twice: run, and give, the one that the linker made", name)
+		return fmt.Errorf("%s was already optimized by llvm-bolt, which cannot optimize it again: run and give the original file", name)
 	case !b.Symbols:
-		return fmt.Errorf("%s is stripped of its symbol table, which llvm-bolt needs: run the file as it was linked with -Wl,--emit-relocs, or give that with --binary if it has the same build ID", name)
+		return fmt.Errorf("%s is stripped, but llvm-bolt needs its symbol table: run the unstripped file, linked with -Wl,--emit-relocs, or give it with --binary if it has the same build ID", name)
 	case !b.Relocations:
-		return fmt.Errorf("%s has no relocations of its code (.rela.text), without which llvm-bolt cannot move functions: link it with -Wl,--emit-relocs (and do not strip it), and run that", name)
+		return fmt.Errorf("%s has no code relocations (.rela.text), which llvm-bolt needs to move functions: link it with -Wl,--emit-relocs (and do not strip it), and run that", name)
 	}
 	return nil
 }
@@ -98,7 +98,7 @@ func (z *optimizer) optimize(ctx context.Context, bs *binaries, path string, rep
 		r.Profile = "" // does not last
 	}
 	if r.Branches+r.Samples == 0 {
-		return fmt.Errorf("nothing was sampled in %s, so that there is nothing to optimise it by", plain.Terminal(r.Binary))
+		return fmt.Errorf("nothing was sampled in %s: it cannot be optimized", plain.Terminal(r.Binary))
 	}
 	binary := bs.path()
 	fdata, optimized := z.path("profile.fdata"), z.path("optimized")

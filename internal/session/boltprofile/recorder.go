@@ -60,10 +60,10 @@ func (o *Options) chooseRecorder(stderr io.Writer) (recorder, error) {
 		return nil, err
 	}
 	if flag := o.forHardware(); flag != "" {
-		return nil, fmt.Errorf("%w; or take --branches stepping in place of %s: it needs no such hardware, see fulgur bolt --help", err, flag)
+		return nil, fmt.Errorf("%w; or use --branches stepping instead of %s: it works without such hardware, see fulgur bolt --help", err, flag)
 	}
 	if len(o.Command) == 0 {
-		return nil, fmt.Errorf("%w; or add --branches stepping, which needs none: it holds the target's threads for some milliseconds at a time and has them execute one instruction after the other, see fulgur bolt --help", err)
+		return nil, fmt.Errorf("%w; or add --branches stepping, which works without: it single-steps the target's threads for some milliseconds at a time, see fulgur bolt --help", err)
 	}
 	// What is lost has been said.
 	if err := doctor.CheckPrivileges(doctor.BoltStepping, stderr, true); err != nil {
@@ -71,7 +71,7 @@ func (o *Options) chooseRecorder(stderr io.Writer) (recorder, error) {
 	}
 	s := newStepped(o)
 	if !o.Quiet {
-		fmt.Fprintf(stderr, "fulgur: no branch recording hardware here: the command is stepped through in bursts, which take it %s more time at most (--branches stepping, --max-overhead)\n", s.overhead())
+		fmt.Fprintf(stderr, "fulgur: no branch recording hardware: single-stepping the command in bursts, which slows it down by at most %s (--branches stepping, --max-overhead)\n", s.overhead())
 	}
 	return s, nil
 }
@@ -101,7 +101,7 @@ func (o *Options) event() (branch.Event, error) {
 		frequency = limit
 	}
 	if frequency > limit {
-		return branch.Event{}, usage.Errorf("frequency %d Hz is above the %d Hz that the kernel allows; lower it, or raise sysctl kernel.perf_event_max_sample_rate", frequency, limit)
+		return branch.Event{}, usage.Errorf("frequency %d Hz is above the kernel's limit of %d Hz; lower it, or raise sysctl kernel.perf_event_max_sample_rate", frequency, limit)
 	}
 	if o.Event == "" {
 		return branch.Choose(frequency)
@@ -156,13 +156,13 @@ func (h *recorded) report(report *report) error {
 	if err != nil {
 		return err
 	}
-	report.lost("samples that met a full ring (--ring-size raises it, -f lowers the rate)", kernel.Lost)
-	report.lost("samples, of whatever process, that the kernel skipped", kernel.Skipped)
-	report.lost("times that the kernel paused sampling, as it took too long (-f lowers the rate)", kernel.Throttled)
-	report.lost("children that were too many to follow", kernel.Untracked)
+	report.lost("samples: the ring was full (raise --ring-size, or lower the rate with -f)", kernel.Lost)
+	report.lost("samples that the kernel skipped, of any process", kernel.Skipped)
+	report.lost("sampling pauses: the kernel throttled sampling (lower the rate with -f)", kernel.Throttled)
+	report.lost("child processes not followed: too many", kernel.Untracked)
 	report.leftOut("samples without branch records", kernel.Empty)
 	if report.Samples == 0 && kernel.Empty > 0 {
-		report.nothing = "no sample came with branch records: this hardware may not record them for " + h.event.Specs[0].Name + "; choose another event with --event"
+		report.nothing = "no sample has branch records: this hardware may not record them for " + h.event.Specs[0].Name + "; choose another event with --event"
 	}
 	return nil
 }

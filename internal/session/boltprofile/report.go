@@ -99,11 +99,11 @@ func newReport(c *bolt.Collector, w *preaggWriter, paths map[*bolt.Binary]string
 		Warnings:          []string{},
 		basic:             w.basic,
 	}
-	r.leftOut("records of the kernel", s.Kernel)
-	r.leftOut("empty records", s.Empty)
-	r.leftOut("records of branches on a wrong path", s.WrongPath)
-	r.leftOut("records of aborted transactions", s.Aborted)
-	r.leftOut("records repeated by the processor", s.Duplicate)
+	r.leftOut("kernel branch records", s.Kernel)
+	r.leftOut("empty branch records", s.Empty)
+	r.leftOut("branch records of mispredicted paths", s.WrongPath)
+	r.leftOut("branch records of aborted transactions", s.Aborted)
+	r.leftOut("duplicate branch records", s.Duplicate)
 	for _, b := range c.Binaries() {
 		if path, ok := paths[b]; ok {
 			r.Binaries = append(r.Binaries, newBinaryReport(b, w, path, took))
@@ -113,10 +113,10 @@ func newReport(c *bolt.Collector, w *preaggWriter, paths map[*bolt.Binary]string
 		return cmp.Compare(b.Branches+b.Samples, a.Branches+a.Samples)
 	})
 	if w.basic {
-		r.warn("samples without branches tell BOLT what runs, but not where it jumps: expect less of them; record branches where the CPU can")
+		r.warn("without branches, BOLT knows which code runs, but not where it jumps: expect less improvement; record branches if a CPU can")
 	}
 	if w.llvm.found != "" && w.llvm.version < tracesLLVM {
-		r.warn("in the format for LLVM before %d, since the llvm-bolt here is %s", tracesLLVM, w.llvm.found)
+		r.warn("written in the format for LLVM before %d, since the installed llvm-bolt is %s", tracesLLVM, w.llvm.found)
 	}
 	return r
 }
@@ -140,13 +140,13 @@ func newBinaryReport(b *bolt.Binary, w *preaggWriter, path string, took time.Dur
 		r.Next = w.llvm.next(b, profileArgument(path), w.basic)
 	}
 	if !w.basic && r.Branches > 0 && r.TakenByExecutable < sufficient {
-		r.Warnings = append(r.Warnings, "too few for a good profile: "+r.remedy())
+		r.Warnings = append(r.Warnings, "not sufficient for a good profile: "+r.remedy())
 	}
 	switch {
 	case !b.Symbols:
-		r.Warnings = append(r.Warnings, "stripped of its symbol table: llvm-bolt needs the file as it was linked")
+		r.Warnings = append(r.Warnings, "stripped: llvm-bolt needs the unstripped file")
 	case !b.Relocations:
-		r.Warnings = append(r.Warnings, "no relocations: llvm-bolt can reorder blocks, but not functions; link with -Wl,--emit-relocs for the full gain")
+		r.Warnings = append(r.Warnings, "no relocations: llvm-bolt can reorder blocks, but not functions; link with -Wl,--emit-relocs for the full improvement")
 	}
 	return r
 }
@@ -260,11 +260,11 @@ func (r *binaryReport) text(b *strings.Builder, basic bool) {
 		fmt.Fprintf(b, "  %s at %s\n", plain.Count(r.Samples, "sample"), plain.Count(r.Traces, "different place"))
 	default:
 		fmt.Fprintf(b, "  %s of %s\n", plain.Count(r.Branches, "branch record"), plain.Count(r.Traces, "different trace"))
-		fmt.Fprintf(b, "  %s taken branches for each byte of machine code (%d or more is enough)\n", twoDigits(r.TakenByExecutable), sufficient)
-		fmt.Fprintf(b, "  about %s %% of what it does next is not in the profile yet\n", twoDigits(100*r.UnseenShare))
+		fmt.Fprintf(b, "  %s taken branches for each byte of machine code (%d or more is sufficient)\n", twoDigits(r.TakenByExecutable), sufficient)
+		fmt.Fprintf(b, "  the profile has not seen about %s %% of the execution yet\n", twoDigits(100*r.UnseenShare))
 	}
 	if r.Optimized != "" {
-		fmt.Fprintf(b, "  optimised: %s\n", plain.Terminal(r.Optimized))
+		fmt.Fprintf(b, "  optimized: %s\n", plain.Terminal(r.Optimized))
 		for _, line := range r.Findings {
 			fmt.Fprintf(b, "    %s\n", plain.Terminal(line))
 		}
@@ -285,7 +285,7 @@ func (r *binaryReport) remedy() string {
 	}
 	// Rounded to 1 it would ask for nothing.
 	times := max(sufficient/r.TakenByExecutable, 1.1)
-	return fmt.Sprintf("measure %s times as long%s, or merge as many such profiles", twoDigits(times), long)
+	return fmt.Sprintf("measure %s times as long%s, or merge as many profiles", twoDigits(times), long)
 }
 
 // timeLeft says how much longer it takes to a sufficient profile, if elapsed

@@ -15,7 +15,7 @@ func TestReportText(t *testing.T) {
 	r := &report{
 		Samples: 2, Records: 64, InsideShare: 0.75, MispredictedShare: 0.0125,
 		Lost:    []cause{{"records that the kernel could not deliver", 7}},
-		LeftOut: []cause{{"records of the kernel", 3}},
+		LeftOut: []cause{{"kernel branch records", 3}},
 		Binaries: []binaryReport{
 			{
 				Binary: "bin/app", BuildID: "0123", Profile: "my app.preagg", Branches: 48, Traces: 1, Taken: 40,
@@ -28,20 +28,20 @@ func TestReportText(t *testing.T) {
 	}
 	const want = `2 samples, 64 branch records
   lost: 7 records that the kernel could not deliver
-  left out: 3 records of the kernel
+  left out: 3 kernel branch records
   75.0 % of the branches inside, 1.25 % of these mispredicted
 
 bin/app (build ID 0123)
   profile: my app.preagg
   48 branch records of 1 different trace
-  0.1 taken branches for each byte of machine code (1 or more is enough)
-  about 1.2 % of what it does next is not in the profile yet
+  0.1 taken branches for each byte of machine code (1 or more is sufficient)
+  the profile has not seen about 1.2 % of the execution yet
   warning: too few
 
 new\nline (no build ID)
   2 branch records of 2 different traces
-  123 taken branches for each byte of machine code (1 or more is enough)
-  about 0 % of what it does next is not in the profile yet
+  123 taken branches for each byte of machine code (1 or more is sufficient)
+  the profile has not seen about 0 % of the execution yet
 
 warning: beware
 
@@ -69,9 +69,9 @@ func TestReportStepped(t *testing.T) {
 	}
 	const want = `3 samples, 96 branch records
   50.0 % of the branches inside
-  stepped 1 thread through 1000 instructions, in 4 bursts of 12.3ms at most, waits for a processor included; no thread was slowed down by more than 9.9 %
-  bursts ended: 3 with all their branches, 1 at a signal
-  1 system call of the target returned EINTR for it
+  stepped 1 thread through 1000 instructions, in 4 bursts of at most 12.3ms, including waits for a CPU; maximum slowdown of a thread: 9.9 %
+  bursts ended: 3 complete, 1 at a signal
+  1 system call of the target returned EINTR because of stepping
   cannot step process 5: is traced
   cannot step process 5: is traced
   cannot step process 5: is traced
@@ -81,9 +81,9 @@ func TestReportStepped(t *testing.T) {
 
 app (build ID 0123)
   48 branch records of 9 different traces
-  2 taken branches for each byte of machine code (1 or more is enough)
-  about 0 % of what it does next is not in the profile yet
-  optimised: app.bolt
+  2 taken branches for each byte of machine code (1 or more is sufficient)
+  the profile has not seen about 0 % of the execution yet
+  optimized: app.bolt
     taken branches -10.0%
 `
 	if got := r.text(); got != want {

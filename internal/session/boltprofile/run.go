@@ -111,7 +111,7 @@ func (r *branchRun) Progress() (string, error) {
 	if b := r.binaries.only; b != nil {
 		counts += fmt.Sprintf(", %s taken branches for each byte of code", twoDigits(b.Sufficiency()))
 		if left := timeLeft(b.Sufficiency(), time.Since(r.Start)); left != "" {
-			counts += ", enough in about " + left
+			counts += ", sufficient in about " + left
 		}
 	}
 	return r.Describe(counts), nil
@@ -152,13 +152,13 @@ func (r *branchRun) describeTo(report *report) error {
 	if err := r.recorder.report(report); err != nil {
 		return err
 	}
-	report.lost("records of what processes mapped", r.Lost)
+	report.lost("mapping records", r.Lost)
 	for _, s := range r.Processes.Storms() {
-		report.lost(fmt.Sprintf("records of what process %d (%s) mapped, up to %d times a second", s.PID, plain.Terminal(s.Comm), s.PerSecond), s.Skipped)
+		report.lost(fmt.Sprintf("mapping records of process %d (%s), which maps code up to %d times a second", s.PID, plain.Terminal(s.Comm), s.PerSecond), s.Skipped)
 	}
-	report.lost("processes that were gone before their mappings could be read", r.Processes.Gone()-r.spaces.past)
+	report.lost("processes that exited before their mappings were read", r.Processes.Gone()-r.spaces.past)
 	if only := r.binaries.only; only != nil && only.Stats().Branches == 0 && len(r.turnedTo) > 0 {
-		report.nothing = fmt.Sprintf("%s, but the target turned to %s: choose the program with --binary", plain.Terminal(only.Name), plain.Terminal(strings.Join(r.turnedTo, ", ")))
+		report.nothing = fmt.Sprintf("%s, but the target executed %s: choose the program with --binary", plain.Terminal(only.Name), plain.Terminal(strings.Join(r.turnedTo, ", ")))
 		report.warn("the profile is of %s", report.nothing)
 		return nil
 	}
@@ -167,7 +167,7 @@ func (r *branchRun) describeTo(report *report) error {
 	}
 	switch {
 	case r.Missed:
-		report.nothing = "the target ended before sampling began"
+		report.nothing = "the target exited before sampling began"
 	case report.nothing == "":
 		report.nothing = "the target did not run"
 	}

@@ -44,7 +44,7 @@ func newStepped(o *Options) *stepped {
 }
 
 func (s *stepped) String() string {
-	return fmt.Sprintf("stepping each thread, for %v at most at a time, which takes them %s more time at most", s.options.BurstMax, s.overhead())
+	return fmt.Sprintf("stepping each thread for at most %v at a time, with at most %s slowdown", s.options.BurstMax, s.overhead())
 }
 
 // overhead writes what bursts may cost at most.
@@ -133,7 +133,7 @@ func (s *stepped) report(report *report) error {
 		report.Refused = append(report.Refused, r.Error())
 	}
 	if report.Samples == 0 && stats.Threads == 0 {
-		report.nothing = "no process that runs the binary was found in time (stepping begins some milliseconds after a program)"
+		report.nothing = "no process with the binary was found in time (stepping begins some milliseconds after a program starts)"
 	}
 	return nil
 }

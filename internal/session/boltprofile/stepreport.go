@@ -32,12 +32,12 @@ func newSteppingReport(s stepping.Stats) *steppingReport {
 		HeldSeconds: s.Held.Seconds(), LongestHoldSeconds: s.LongestHold.Seconds(), MaxSlowdown: s.MaxSlowdown,
 	}
 	for _, c := range []cause{
-		{"with all their branches", s.Full},
-		{"before a system call or another instruction that cannot be stepped over", s.Sensitive},
+		{"complete", s.Full},
+		{"before a system call or other instruction that cannot be stepped", s.Sensitive},
 		{"at a signal", s.Signal},
 		{"out of time", s.Deadline},
 		{"in a long string instruction", s.Repeated},
-		{"as the kernel moved the thread", s.Moved},
+		{"because the kernel moved the thread", s.Moved},
 	} {
 		r.Ends = addCause(r.Ends, c.Cause, c.Count)
 	}
@@ -52,9 +52,9 @@ func (r *steppingReport) text(b *strings.Builder) {
 	}
 	fmt.Fprintf(b, "  stepped %s through %s, in %s", plain.Count(r.Threads, "thread"), plain.Count(r.Steps, "instruction"), plain.Count(r.Bursts, "burst"))
 	longest := time.Duration(r.LongestHoldSeconds * float64(time.Second))
-	fmt.Fprintf(b, " of %v at most, waits for a processor included", longest.Round(100*time.Microsecond))
+	fmt.Fprintf(b, " of at most %v, including waits for a CPU", longest.Round(100*time.Microsecond))
 	if r.MaxSlowdown > 0 {
-		fmt.Fprintf(b, "; no thread was slowed down by more than %.1f %%", 100*r.MaxSlowdown)
+		fmt.Fprintf(b, "; maximum slowdown of a thread: %.1f %%", 100*r.MaxSlowdown)
 	}
 	b.WriteByte('\n')
 	for i, end := range r.Ends {
@@ -69,6 +69,6 @@ func (r *steppingReport) text(b *strings.Builder) {
 		b.WriteByte('\n')
 	}
 	if r.Interrupted > 0 {
-		fmt.Fprintf(b, "  %s of the target returned EINTR for it\n", plain.Count(r.Interrupted, "system call"))
+		fmt.Fprintf(b, "  %s of the target returned EINTR because of stepping\n", plain.Count(r.Interrupted, "system call"))
 	}
 }

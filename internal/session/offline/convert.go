@@ -73,7 +73,7 @@ func Convert(ctx context.Context, o ConvertOptions) (exitCode int, err error) {
 // convertBranches makes profiles for llvm-bolt.
 func (o *ConvertOptions) convertBranches(ctx context.Context) (exitCode int, err error) {
 	if o.Value != "" || o.Annotate || o.Inverted || o.EmbedSources {
-		return 2, usage.Errorf("a profile for BOLT has no values to choose, no names to annotate, no graph to turn over and no room for sources")
+		return 2, usage.Errorf("a profile for BOLT cannot have a chosen value, annotations, an inverted graph or sources")
 	}
 	return boltprofile.Convert(ctx, boltprofile.ConvertOptions{
 		Input: o.Input, Output: o.Output,
@@ -124,13 +124,13 @@ func (o *ConvertOptions) convertProfile(ctx context.Context) (exitCode int, err 
 func (o *ConvertOptions) profileFormat() (output.Format, error) {
 	switch {
 	case o.Binary != "" || o.Basic || o.Strict:
-		return output.Format{}, usage.Errorf("the output is no profile for BOLT: let its name end in .%s, or add --format %s", boltprofile.Format, boltprofile.Format)
+		return output.Format{}, usage.Errorf("the output is not a profile for BOLT: use a name ending in .%s, or add --format %s", boltprofile.Format, boltprofile.Format)
 	case o.Format == "" && (o.Output == "" || o.Output == "-"):
-		return output.Format{}, usage.Errorf("which format to write? -o FILE, whose ending names it, or --format: %s or %s", output.Names(), boltprofile.Format)
+		return output.Format{}, usage.Errorf("no output format: give -o FILE with a known ending, or --format: %s or %s", output.Names(), boltprofile.Format)
 	}
 	f, err := output.Choose(o.Output, o.Format)
 	if err == nil && o.EmbedSources && f.Name != "firefox" {
-		return output.Format{}, usage.Errorf("only a profile for the Firefox Profiler has room for sources: let its name end in .json.gz, or add --format firefox")
+		return output.Format{}, usage.Errorf("only a profile for the Firefox Profiler can contain sources: use a name ending in .json.gz, or add --format firefox")
 	}
 	if err != nil {
 		return f, err

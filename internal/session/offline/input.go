@@ -142,7 +142,7 @@ func chooseValue(p *profile.Profile, name string) (int, error) {
 		}
 		known[i] = plain.Terminal(v.Type)
 	}
-	return 0, usage.Errorf("there is no value %q; the profile has %s", name, strings.Join(known, ", "))
+	return 0, usage.Errorf("no value %q; the profile has %s", name, strings.Join(known, ", "))
 }
 
 // commonValue returns the index in p of a value that all of the others have, too,

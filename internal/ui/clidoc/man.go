@@ -23,15 +23,15 @@ func (p *Program) WriteManual(w io.Writer) error {
 	fmt.Fprint(&b, `.SH EXIT STATUS
 .TP
 0
-All went well.
+Success.
 .TP
 1
 The run failed.
 .TP
 2
-The command line is wrong.
+Usage error.
 .PP
-Where a command is launched, the exit status is that command's.
+If fulgur runs a command, it exits with the command's exit status.
 `)
 	manExamples(&b, examples)
 	fmt.Fprint(&b, ".SH SEE ALSO\n")

@@ -114,7 +114,7 @@ func (p *Page) state() (first, last int, ended bool, news <-chan struct{}) {
 func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		w.Header().Set("Allow", "GET, HEAD")
-		http.Error(w, "nothing can be sent here", http.StatusMethodNotAllowed)
+		http.Error(w, "method not allowed", http.StatusMethodNotAllowed)
 		return
 	}
 	number, isWindow := strings.CutPrefix(r.URL.Path, "/window/")

@@ -26,7 +26,7 @@ func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	setHeader(w.Header())
 	if !g.isOurs(r.Host) {
 		w.Header().Set("Connection", "close")
-		http.Error(w, "another host's name: use the address that fulgur printed", http.StatusForbidden)
+		http.Error(w, "wrong host name: use the address that fulgur printed", http.StatusForbidden)
 		return
 	}
 	first, rest, isBelow := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
@@ -97,7 +97,7 @@ func (g *guard) allow(w http.ResponseWriter, r *http.Request) bool {
 	case origin == "" || origin == "http://"+r.Host:
 		return true
 	case origin != g.options.Origin:
-		http.Error(w, "not for pages of other origins", http.StatusForbidden)
+		http.Error(w, "request from another origin refused", http.StatusForbidden)
 		return false
 	}
 	h := w.Header()

@@ -79,7 +79,7 @@ func New(o Options) (*Server, error) {
 	}
 	listener, err := net.Listen("tcp", net.JoinHostPort(o.Host, fmt.Sprint(o.Port)))
 	if err != nil {
-		return nil, fmt.Errorf("no page can be served: %w", err)
+		return nil, fmt.Errorf("cannot serve pages: %w", err)
 	}
 	if o.MaxBody == 0 {
 		o.MaxBody = defaultBody

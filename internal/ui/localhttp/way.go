@@ -21,7 +21,7 @@ func tellWay(w io.Writer, address string, getenv func(string) string) {
 	if err != nil || !at.Addr().IsLoopback() {
 		return
 	}
-	fmt.Fprintf(w, "There is no display here. To open the pages on another machine, run there:\n\n    ssh -L %d:%s %s\n\n", at.Port(), at, sshTarget(getenv))
+	fmt.Fprintf(w, "No display. To open the pages on another machine, run this there:\n\n    ssh -L %d:%s %s\n\n", at.Port(), at, sshTarget(getenv))
 }
 
 // sshTarget returns what ssh calls this machine: by the address under which the

@@ -25,7 +25,7 @@ type column struct {
 var columns = map[view][]column{
 	functionsView: {{"SELF", 7, false}, {"TOTAL", 7, false}, {"FUNCTION", 0, false}, {"MODULE", -24, false}},
 	processesView: {{"SAMPLES", 9, false}, {"SHARE", 7, false}, {"PID", 8, false}, {"COMMAND", 0, false}},
-	stacksView:    {{"SHARE", 7, false}, {"STACK, FROM ITS LEAF", 0, false}},
+	stacksView:    {{"SHARE", 7, false}, {"STACK, LEAF FIRST", 0, false}},
 	stackView:     {{"FUNCTION", 0, false}, {"MODULE", -20, false}, {"SOURCE", -36, true}},
 }
 
@@ -197,9 +197,9 @@ func (s *state) subject() string {
 // help names the keys.
 func (s *state) help() string {
 	if s.typing {
-		return "enter keep  esc forget"
+		return "enter keep  esc clear"
 	}
-	return "q quit  enter/esc in/out  s/t by self/total  p processes  / filter  space pause"
+	return "q quit  enter/esc open/back  s/t by self/total  p processes  / filter  space pause"
 }
 
 func headings(of []column) []string {

@@ -46,7 +46,7 @@ func announce(ctx context.Context, server *localhttp.Server, o Options) {
 	case !localhttp.HasDisplay(os.Getenv):
 		server.TellWay(o.Stderr, os.Getenv)
 	}
-	fmt.Fprintln(o.Stderr, "Ctrl-C ends this.")
+	fmt.Fprintln(o.Stderr, "Press Ctrl-C to stop.")
 }
 
 // browser returns the program that opens pages, or "". No browser is started as
@@ -67,7 +67,7 @@ func browser(getenv func(string) string) string {
 func open(ctx context.Context, program, url string, stderr io.Writer) {
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), program, url)
 	if err := cmd.Start(); err != nil {
-		fmt.Fprintln(stderr, "No browser was opened:", plain.Error(err))
+		fmt.Fprintln(stderr, "Could not open a browser:", plain.Error(err))
 		return
 	}
 	go func() { _ = cmd.Wait() }() // it says itself what went wrong

@@ -198,7 +198,7 @@ func (l *listings) hosts(places map[annotate.Place]annotate.Weight) []host {
 func (l *listings) file(id profile.MappingID) (*code.File, error) {
 	m := l.input.Mappings[id]
 	if strings.HasPrefix(m.Path, "[") {
-		return nil, fmt.Errorf("%s is no file whose code could be read", m.Path)
+		return nil, fmt.Errorf("cannot read code of %s", m.Path)
 	}
 	return l.library.File(m.Path, m.BuildID)
 }
@@ -224,7 +224,7 @@ func disassemble(ctx context.Context, a *assembly, h host) error {
 	a.Function, a.Arch = plain.Terminal(fn.Name), file.Arch()
 	problems := []error{h.problem, err}
 	if fn.Size > maxCode {
-		problems = append(problems, fmt.Errorf("only the first %d of %d bytes are shown", maxCode, fn.Size))
+		problems = append(problems, fmt.Errorf("showing only the first %d of %d bytes", maxCode, fn.Size))
 	}
 	list, err := file.Disassemble(ctx, fn.Start, min(fn.Size, maxCode))
 	problems = append(problems, err)
@@ -290,7 +290,7 @@ func (l *listings) source(file string, lines map[int]annotate.Weight, places map
 		errs = append(errs, err)
 	}
 	if len(addresses) == 0 {
-		errs = append(errs, errors.New("the profile does not tell the addresses of code, by which debug information could name the file"))
+		errs = append(errs, errors.New("the profile has no code addresses to look up the source file"))
 	}
 	s.Problem = plain.Error(errors.Join(errs...))
 	return s

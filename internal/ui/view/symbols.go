@@ -96,7 +96,7 @@ func (n *hexNumber) UnmarshalText(text []byte) error {
 	digits, ok := strings.CutPrefix(string(text), "0x")
 	v, err := strconv.ParseUint(digits, 16, 64)
 	if !ok || err != nil {
-		return fmt.Errorf("%q is no number like 0x1f", text)
+		return fmt.Errorf("%q is not a number like 0x1f", text)
 	}
 	*n = hexNumber(v)
 	return nil

@@ -393,7 +393,7 @@ func TestLost(t *testing.T) {
 	rep := begin(t, []workload{w}, "-p", strconv.Itoa(w.pid), "--ring-size", "4096", "600").end(t)
 	var lost uint64
 	for _, l := range rep.Lost {
-		if strings.Contains(l.Cause, "full ring") {
+		if strings.Contains(l.Cause, "ring was full") {
 			lost = l.Count
 		}
 	}
