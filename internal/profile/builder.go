@@ -5,14 +5,12 @@ import (
 	"strings"
 )
 
-// Builder builds a [Profile], interning everything it is given: equal
-// mappings, functions, frames, stacks and tasks get one identifier, and
-// samples that agree in all but their values are summed. It is not safe for
-// concurrent use.
+// Builder builds a [Profile]. It interns everything: equal mappings, functions, frames,
+// stacks and tasks get one ID, and samples that differ only in their values are added up.
+// It is not safe for concurrent use.
 //
-// A profile stays within the limits of this package, whatever is added: stacks
-// that exceed them end in a marker, [Truncated], and the values of samples are
-// always added.
+// A profile stays within the limits of this package whatever is added: stacks that exceed
+// them end in a marker, [Truncated], but the values of samples are always added.
 type Builder struct {
 	p         Profile
 	mappings  map[Mapping]MappingID
@@ -24,9 +22,9 @@ type Builder struct {
 
 	left      budget
 	depths    []uint16 // by StackID
-	longNames uint64   // that were cut
-	// What stands for rows that have no room, 0 if there was always room. The
-	// frame is equal to none that was read, though it may look the same.
+	longNames uint64   // number of truncated names
+	// Replacements for rows without room, 0 if there was always room. The frame differs
+	// from every frame that was read, even if it looks the same.
 	noFunction FunctionID
 	noFrame    FrameID
 	noTask     TaskID // plus one
@@ -39,8 +37,7 @@ type sampleKey struct {
 	end   End
 }
 
-// NewBuilder returns a builder of profiles whose samples have the given
-// values.
+// NewBuilder returns a builder of profiles whose samples have values of the given types.
 func NewBuilder(types ...ValueType) *Builder {
 	return &Builder{
 		p: Profile{
@@ -61,13 +58,13 @@ func NewBuilder(types ...ValueType) *Builder {
 	}
 }
 
-// add appends v to table and returns its identifier.
+// add appends v to table and returns its ID.
 func add[ID ~uint32, V any](table *[]V, v V) ID {
 	*table = append(*table, v)
 	return ID(len(*table) - 1)
 }
 
-// Mapping returns the identifier of m, or 0 if there is no room for another one.
+// Mapping returns the ID of m, or 0 if there is no room for another one.
 func (b *Builder) Mapping(m Mapping) MappingID {
 	b.names(&m.Path, &m.BuildID)
 	id, ok := b.mappings[m]
@@ -82,8 +79,8 @@ func (b *Builder) Mapping(m Mapping) MappingID {
 	return id
 }
 
-// Function returns the identifier of f. If there is no room for another one, it
-// is that of a function called [Truncated].
+// Function returns the ID of f. If there is no room, it is the ID of a function called
+// [Truncated].
 func (b *Builder) Function(f Function) FunctionID {
 	b.names(&f.Name, &f.SystemName, &f.File)
 	id, ok := b.functions[f]
@@ -98,8 +95,7 @@ func (b *Builder) Function(f Function) FunctionID {
 	return id
 }
 
-// Frame returns the identifier of f. If there is no room for another one, it is
-// that of a marker.
+// Frame returns the ID of f. If there is no room, it is the ID of a marker.
 func (b *Builder) Frame(f Frame) FrameID {
 	id, ok := b.frames[f]
 	if !ok {
@@ -112,8 +108,8 @@ func (b *Builder) Frame(f Frame) FrameID {
 	return id
 }
 
-// Push returns the stack that is frame called from parent; the empty stack
-// is parent 0. What is called from a cut stack is that stack.
+// Push returns the stack of frame called from parent. Parent 0 is the empty stack. If
+// parent is truncated, Push returns parent.
 func (b *Builder) Push(parent StackID, frame FrameID) StackID {
 	if b.IsCut(parent) {
 		return parent
@@ -123,8 +119,8 @@ func (b *Builder) Push(parent StackID, frame FrameID) StackID {
 		return id
 	}
 	if b.depths[parent] == MaxDepth {
-		// The marker replaces the last frame, so that the profile may be read
-		// and written again without another cut.
+		// The marker replaces the last frame, so that reading and writing the profile
+		// again does not truncate it again.
 		return b.Push(b.p.Stacks[parent].Parent, b.marker())
 	}
 	if !b.left.take(sizeStack) {
@@ -133,7 +129,7 @@ func (b *Builder) Push(parent StackID, frame FrameID) StackID {
 	return b.push(parent, frame)
 }
 
-// push makes a new stack.
+// push adds a stack.
 func (b *Builder) push(parent StackID, frame FrameID) StackID {
 	s := Stack{Parent: parent, Frame: frame}
 	id := add[StackID](&b.p.Stacks, s)
@@ -142,13 +138,13 @@ func (b *Builder) push(parent StackID, frame FrameID) StackID {
 	return id
 }
 
-// IsCut reports whether s ends in a marker for what was cut. Whatever is pushed
-// onto it changes nothing.
+// IsCut reports whether s ends in a truncation marker. Pushing onto such a stack has no
+// effect.
 func (b *Builder) IsCut(s StackID) bool {
 	return b.noFrame != 0 && b.p.Stacks[s].Frame == b.noFrame
 }
 
-// Cut returns a stack that is nothing but the marker for what was cut.
+// Cut returns a stack that consists only of the truncation marker.
 func (b *Builder) Cut() StackID {
 	marker := b.marker()
 	if id, ok := b.stacks[Stack{Frame: marker}]; ok {
@@ -157,7 +153,7 @@ func (b *Builder) Cut() StackID {
 	return b.push(0, marker)
 }
 
-// marker returns the frame in place of what was cut.
+// marker returns the frame that replaces truncated ones.
 func (b *Builder) marker() FrameID {
 	if b.noFrame == 0 {
 		b.noFrame = add[FrameID](&b.p.Frames, Frame{Function: b.markerFunction(), Kind: KindMarker})
@@ -172,8 +168,8 @@ func (b *Builder) markerFunction() FunctionID {
 	return b.noFunction
 }
 
-// Task returns the identifier of t. If there is no room for another one, it is
-// that of a task called [Truncated].
+// Task returns the ID of t. If there is no room, it is the ID of a task called
+// [Truncated].
 func (b *Builder) Task(t Task) TaskID {
 	b.names(&t.Comm)
 	id, ok := b.tasks[t]
@@ -195,7 +191,7 @@ func (b *Builder) markerTask() TaskID {
 	return b.noTask - 1
 }
 
-// names cuts names that are too long.
+// names truncates names that are too long.
 func (b *Builder) names(list ...*string) {
 	for _, name := range list {
 		if len(*name) > MaxName {
@@ -205,17 +201,16 @@ func (b *Builder) names(list ...*string) {
 	}
 }
 
-// own makes names independent of the text that they are parts of, which would
-// otherwise stay in memory as a whole.
+// own copies names, which would otherwise keep the whole text that contains them in
+// memory.
 func own(list ...*string) {
 	for _, name := range list {
 		*name = strings.Clone(*name)
 	}
 }
 
-// Add adds s, summing its values into an earlier sample of the same stack,
-// task, CPU and end. It panics if the number of values is not that of the
-// builder's value types.
+// Add adds s. It adds the values to an existing sample with the same stack, task, CPU and
+// end, if any. It panics if the number of values differs from the builder's value types.
 func (b *Builder) Add(s Sample) {
 	if len(s.Values) != len(b.p.ValueTypes) {
 		panic("profile: sample does not have one value for each value type")
@@ -230,9 +225,8 @@ func (b *Builder) Add(s Sample) {
 	}
 }
 
-// sample returns the index of the sample of s's stack, task, CPU and end. A new
-// one has no values. If there is no room for another one, it is one with a cut
-// stack.
+// sample returns the index of the sample with s's stack, task, CPU and end. A new one has
+// no values. If there is no room, it is a sample with a truncated stack.
 func (b *Builder) sample(s Sample) int {
 	i, ok := b.samples[sampleKey{s.Stack, s.Task, s.CPU, s.End}]
 	if ok {
@@ -258,8 +252,8 @@ func (b *Builder) sample(s Sample) int {
 	return i
 }
 
-// Profile returns the profile built so far, with the given description and
-// losses, to which it adds what was cut. The builder must not be used afterwards.
+// Profile returns the profile built so far, with the given metadata and losses, to which
+// it adds what was truncated. The builder must not be used afterwards.
 func (b *Builder) Profile(m Meta, l Losses) *Profile {
 	p := b.p
 	p.Meta, p.Losses = m, l
@@ -269,7 +263,7 @@ func (b *Builder) Profile(m Meta, l Losses) *Profile {
 	return &p
 }
 
-// countCut adds the samples of p whose stacks were cut to its losses.
+// countCut adds the samples of p with truncated stacks to its losses.
 func (b *Builder) countCut(p *Profile) {
 	if b.noFrame == 0 {
 		return

@@ -2,22 +2,20 @@ package profile
 
 import "math"
 
-// Collector builds a [Profile] whose value types become known as samples come.
-// It is not safe for concurrent use.
+// Collector builds a [Profile] whose value types are not known in advance. It is not safe
+// for concurrent use.
 type Collector struct {
 	*Builder
 	index map[ValueType]int
-	// sums are those of the magnitudes of each value: some sum of samples may be
-	// as large.
+	// sums holds the sum of magnitudes of each value, which bounds every sum of samples.
 	sums []uint64
 	err  error
 }
 
-// NewCollector returns a collector of values of the given types, and of others
-// that are met.
+// NewCollector returns a collector for values of the given types. More types can follow.
 func NewCollector(types ...ValueType) *Collector {
 	c := &Collector{Builder: NewBuilder(), index: map[ValueType]int{}}
-	for _, v := range types { // of a type that is there twice, each is a column
+	for _, v := range types { // a type that occurs twice has two columns
 		if i := c.addValue(v); c.err == nil {
 			if _, ok := c.index[v]; !ok {
 				c.index[v] = i
@@ -27,7 +25,7 @@ func NewCollector(types ...ValueType) *Collector {
 	return c
 }
 
-// Value returns the index of a value type, which is new the first time.
+// Value returns the index of a value type, adding it if it is new.
 func (c *Collector) Value(v ValueType) int {
 	i, ok := c.index[v]
 	if !ok {
@@ -39,7 +37,7 @@ func (c *Collector) Value(v ValueType) int {
 	return i
 }
 
-// addValue adds a value type, which every sample gets a place for.
+// addValue adds a value type, and a value to every sample.
 func (c *Collector) addValue(v ValueType) int {
 	b := c.Builder
 	if n := len(b.p.ValueTypes); n >= MaxValues || !b.left.take(8*len(b.p.Samples)) {
@@ -53,8 +51,8 @@ func (c *Collector) addValue(v ValueType) int {
 	return len(b.p.ValueTypes) - 1
 }
 
-// Count adds n to value v of the sample of at's stack, task, CPU and end; at's
-// values are not looked at. After an error it does nothing.
+// Count adds n to value v of the sample with at's stack, task, CPU and end. It ignores
+// at's values. After an error it has no effect.
 func (c *Collector) Count(at Sample, v int, n int64) {
 	if c.err != nil {
 		return
@@ -75,12 +73,11 @@ func (c *Collector) Count(at Sample, v int, n int64) {
 	s.Values[v] += n
 }
 
-// Err returns why the samples cannot be counted: values that add up to more than
-// an int64 holds, or too many types of them.
+// Err returns the error of a value that overflowed an int64, or of too many value types.
 func (c *Collector) Err() error { return c.err }
 
-// Profile returns the profile collected so far, with the given description and
-// losses. The collector must not be used afterwards.
+// Profile returns the profile collected so far, with the given metadata and losses. The
+// collector must not be used afterwards.
 func (c *Collector) Profile(m Meta, l Losses) *Profile {
 	for i := range c.p.Samples {
 		s := &c.p.Samples[i]

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Only returns p with value v alone, and without the samples that have none of
-// it. The tables are shared.
+// Only returns p with only value v, and without samples in which it is 0. It shares the
+// tables.
 func (p *Profile) Only(v int) *Profile {
 	only := *p
 	only.ValueTypes = p.ValueTypes[v : v+1 : v+1]
@@ -20,21 +20,20 @@ func (p *Profile) Only(v int) *Profile {
 	return &only
 }
 
-// Diff returns a profile of two values, "base" and "new", that are the first
-// values of base and of changed: of each stack both amounts. If normalize is
-// set, those of base are scaled so that both sum up to the same.
+// Diff compares two profiles. The result has two values, "base" and "new": for each stack
+// the first values of base and of changed. If normalize is set, base is scaled so that
+// both have the same total.
 //
-// Stacks are the same if their functions and modules are, and the tasks have one
-// name: addresses, lines and numbers of processes differ from one build or run
-// to the next. If one of the two does not know modules, names alone have to do.
-// The description is that of changed.
+// Stacks are equal if their functions, modules and task names are, since addresses, lines
+// and process IDs differ between builds and runs. If either profile lacks modules, the
+// names decide. The metadata is that of changed.
 func Diff(base, changed *Profile, normalize bool) *Profile {
 	unit := changed.ValueTypes[0].Unit
 	d := differ{
 		Builder: NewBuilder(ValueType{Type: "base", Unit: unit}, ValueType{Type: "new", Unit: unit}),
 		modules: base.knowsModules() && changed.knowsModules(),
 	}
-	before := func(n int64) int64 { return n } // exact, as large as it may be
+	before := func(n int64) int64 { return n } // exact for any value
 	if total := base.Total(0); normalize && total != 0 {
 		scale := float64(changed.Total(0)) / float64(total)
 		before = func(n int64) int64 { return rounded(float64(n) * scale) }
@@ -44,13 +43,13 @@ func Diff(base, changed *Profile, normalize bool) *Profile {
 	return d.Profile(changed.Meta, changed.Losses)
 }
 
-// rounded returns the whole number next to v, or the largest there is.
+// rounded returns the nearest integer, limited to the maximum.
 func rounded(v float64) int64 {
 	const limit = 1 << 62
 	return int64(math.Round(max(-limit, min(v, limit))))
 }
 
-// knowsModules reports whether p tells the modules of user code.
+// knowsModules reports whether p has modules of user code.
 func (p *Profile) knowsModules() bool {
 	return slices.ContainsFunc(p.Frames, func(f Frame) bool { return f.Kind == KindUser && f.Mapping != 0 })
 }
@@ -58,10 +57,10 @@ func (p *Profile) knowsModules() bool {
 // differ builds the profile of a comparison.
 type differ struct {
 	*Builder
-	modules bool // both profiles know modules and kinds of code
+	modules bool // both profiles have modules and kinds of code
 }
 
-// add adds the samples of p, with the values that are made of their first ones.
+// add adds the samples of p, converting their first values with values.
 func (d differ) add(p *Profile, values func(int64) []int64) {
 	frames := make([]FrameID, len(p.Frames))
 	for i := 1; i < len(p.Frames); i++ {
@@ -78,8 +77,8 @@ func (d differ) add(p *Profile, values func(int64) []int64) {
 	}
 }
 
-// comparable returns frame id without what differs between builds and runs. One
-// without a name keeps its address, which is all it has.
+// comparable returns frame id without what differs between builds and runs. A frame
+// without a name keeps its address, since it has nothing else.
 func (d differ) comparable(p *Profile, id FrameID) Frame {
 	if !d.modules {
 		name := p.FrameName(id)

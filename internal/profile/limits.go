@@ -8,54 +8,53 @@ import (
 	"unicode/utf8"
 )
 
-// Limits on profiles that are read from files. A file is not trusted: one of some
-// kilobytes can describe terabytes. Each limit is far beyond what profilers
-// write, and low enough for a machine with a few gigabytes of free memory. What
-// exceeds MaxDepth, MaxTables, MaxFrames or MaxName is cut, and [Losses] counts
-// it; what exceeds the others is an error.
+// Limits of profiles read from files. Files are untrusted: a few kilobytes can describe
+// terabytes. Each limit is far above what profilers write, and low enough for a machine
+// with a few gigabytes of free memory. What exceeds MaxDepth, MaxTables, MaxFrames or
+// MaxName is truncated and counted in [Losses]. Exceeding another limit is an error.
 const (
-	// MaxDepth is the number of frames in a stack. The kernel records 127 unless
-	// a sysctl raises that, Go 128, the JVM 1024; only endless recursion is deeper.
+	// MaxDepth is the maximum number of frames in a stack. The kernel records 127 unless
+	// a sysctl raises that, Go 128, the JVM 1024. Only endless recursion is deeper.
 	MaxDepth = 1 << 14
-	// MaxTables is the memory, in bytes, that the tables of a profile take. It is
-	// room for some 10 million distinct samples.
+	// MaxTables is the maximum memory size of a profile's tables, in bytes. It allows
+	// about 10 million distinct samples.
 	MaxTables = 2 << 30
-	// MaxFrames is the number of frames that all distinct samples have together.
-	// Formats that share the beginnings of stacks need a few bytes for a stack of
-	// MaxDepth frames, and what writes it takes time and space for each frame: at
-	// this limit, seconds and gigabytes.
+	// MaxFrames is the maximum total number of frames in all distinct samples. Formats
+	// that share the beginnings of stacks need only a few bytes for a stack of MaxDepth
+	// frames, whereas writing takes time and space for each frame: at this limit, seconds
+	// and gigabytes.
 	MaxFrames = 1 << 28
-	// MaxName is the length of a name in bytes. The longest names are those of C++
-	// templates, which compilers cut or hash at some thousand characters.
+	// MaxName is the maximum length of a name, in bytes. The longest names are those of
+	// C++ templates, which compilers truncate or hash at several thousand characters.
 	MaxName = 16 << 10
-	// MaxValues is the number of value types. perf record can count all
-	// tracepoints of the system calls at once, some 700.
+	// MaxValues is the maximum number of value types. perf record can count all system
+	// call tracepoints at once, about 700.
 	MaxValues = 1 << 10
-	// MaxUnpacked is the length, in bytes, of what is read of one compressed input.
-	// What compresses well could keep a CPU busy for days.
+	// MaxUnpacked is the maximum uncompressed size of an input, in bytes. Highly
+	// compressed data could keep a CPU busy for days.
 	MaxUnpacked = 64 << 30
-	// MaxHeld is the length, in bytes, of an input that must be in memory as a
+	// MaxHeld is the maximum size, in bytes, of an input that must be in memory as a
 	// whole.
 	MaxHeld = 512 << 20
-	// MaxLine is the length of a line of text in bytes: MaxDepth frames with names
-	// of a kilobyte.
+	// MaxLine is the maximum length of a line of text, in bytes: MaxDepth frames with
+	// names of a kilobyte.
 	MaxLine = 16 << 20
 )
 
-// Errors of inputs beyond what can be counted.
+// Errors of inputs with too much to count.
 var (
 	errSum    = fmt.Errorf("its values add up to more than %d", int64(math.MaxInt64))
 	errValues = fmt.Errorf("more than %d types of values, or too many for the number of samples", MaxValues)
 )
 
-// ErrUnpacked is the error of an input that is longer than MaxUnpacked.
+// ErrUnpacked is the error of an input larger than MaxUnpacked.
 var ErrUnpacked = errors.New("longer than 64 GiB unpacked")
 
-// Truncated is the name of the marker in place of what was cut: the frames of a
-// stack beyond MaxDepth, or the whole stack where the tables have no more room.
+// Truncated is the name of the marker that replaces what was truncated: the frames of a
+// stack beyond MaxDepth, or the whole stack if the tables are full.
 const Truncated = "[truncated]"
 
-// Approximate memory for a row of a table with its entry in the index, in bytes.
+// Approximate memory of a table row with its index entry, in bytes.
 const (
 	sizeMapping  = 200
 	sizeFunction = 200
@@ -65,13 +64,13 @@ const (
 	sizeSample   = 200
 )
 
-// budget is what the tables of a profile may still take.
+// budget is the remaining room in the tables of a profile.
 type budget struct {
-	bytes  int64 // of memory
-	frames int64 // of distinct samples
+	bytes  int64 // memory
+	frames int64 // frames of distinct samples
 }
 
-// take reports whether there is room for n bytes, and takes it.
+// take reserves n bytes, and reports whether there was room.
 func (b *budget) take(n int) bool {
 	if int64(n) > b.bytes {
 		return false
@@ -80,7 +79,7 @@ func (b *budget) take(n int) bool {
 	return true
 }
 
-// cutName returns the beginning of a name that is longer than MaxName.
+// cutName truncates a name to MaxName.
 func cutName(s string) string {
 	const mark = "…"
 	end := MaxName - len(mark)

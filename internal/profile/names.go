@@ -5,9 +5,8 @@ import (
 	"path"
 )
 
-// FrameName returns the name under which outputs show frame id: the
-// function's name, or for an unresolved frame its module and address,
-// "[libfoo.so+0x1234]".
+// FrameName returns the displayed name of frame id: the function's name, or for an
+// unresolved frame its module and address, "[libfoo.so+0x1234]".
 func (p *Profile) FrameName(id FrameID) string {
 	f := p.Frames[id]
 	if f.Function != 0 {

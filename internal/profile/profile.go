@@ -1,17 +1,21 @@
-// Package profile is the model every mode of fulgur fills and every encoder
-// reads: tasks, mappings, functions, frames, stacks as a prefix tree, samples
-// and what was lost. It imports nothing of fulgur's and knows neither the
-// kernel nor a file format. How much a profile holds at most is here, too, since
-// every reader and every writer relies on it.
+// Package profile is the model that every mode of fulgur fills and every encoder reads:
+// tasks, mappings, functions, frames, stacks as a prefix tree, samples and losses. It
+// imports nothing from fulgur and knows neither the kernel nor a file format. It also
+// defines the limits of profiles, on which all readers and writers rely.
 //
-// All tables are slices indexed by small integer identifiers; index 0 of each
-// table that has a "none" is that none. A Profile is built by a [Builder],
-// which interns, and is read-only afterwards.
+// All tables are slices indexed by small integer IDs. Index 0 means "none" in each table
+// that has a none. A Profile is built by a [Builder], which interns, and is read-only
+// afterwards.
+//
+// The subpackages encode and decode formats (encode, decode, perfdata), write outputs
+// (output), store recordings (timeline) and relate a profile to its binaries (code,
+// annotate). None of them measures anything. Read this file first, then builder.go, and
+// encode/folded for the simplest encoder.
 package profile
 
 import "time"
 
-// Kind tells which sort of code a frame belongs to.
+// Kind is the kind of code of a frame.
 type Kind uint8
 
 // The kinds of frames.
@@ -20,15 +24,13 @@ const (
 	KindUser Kind = iota
 	// KindKernel is code of the kernel, a module or a BPF program.
 	KindKernel
-	// KindJIT is user code that no file holds, named by a perf map or not
-	// at all.
+	// KindJIT is user code without a file, named by a perf map or not at all.
 	KindJIT
-	// KindMarker is no code: a note in the stack's place, such as
-	// "[stack lost]".
+	// KindMarker is not code but a note in the stack, such as "[stack lost]".
 	KindMarker
 )
 
-// String returns the kind's lower-case name as outputs show it.
+// String returns the kind's lowercase name as shown in outputs.
 func (k Kind) String() string {
 	switch k {
 	case KindUser:
@@ -43,57 +45,56 @@ func (k Kind) String() string {
 	return "unknown"
 }
 
-// Identifiers into a [Profile]'s tables.
+// IDs: indexes into a [Profile]'s tables.
 type (
-	// MappingID indexes [Profile.Mappings]; 0 is no mapping.
+	// MappingID indexes [Profile.Mappings]; 0 means none.
 	MappingID uint32
 	// FunctionID indexes [Profile.Functions]; 0 is an unresolved function.
 	FunctionID uint32
-	// FrameID indexes [Profile.Frames]; 0 is no frame.
+	// FrameID indexes [Profile.Frames]; 0 means none.
 	FrameID uint32
-	// StackID indexes [Profile.Stacks]; 0 is the empty stack, root of all.
+	// StackID indexes [Profile.Stacks]; 0 is the empty stack, the root of all.
 	StackID uint32
 	// TaskID indexes [Profile.Tasks].
 	TaskID uint32
 )
 
-// Mapping is a file, or a region without one, that holds code.
+// Mapping is a file, or a region without one, that contains code.
 type Mapping struct {
-	// Path is the file's name as the profiled process saw it, or a name in
-	// brackets: "[kernel.kallsyms]", "[vdso]", "[anon]", "[module]".
+	// Path is the file's name as seen by the profiled process, or a name in brackets:
+	// "[kernel.kallsyms]", "[vdso]", "[anon]", "[module]".
 	Path string
-	// BuildID is the GNU build ID in lower-case hex, empty if there is none
-	// or the file could not be opened.
+	// BuildID is the GNU build ID in lowercase hex, or empty if there is none or the file
+	// could not be opened.
 	BuildID string
-	// Start and Limit are the lowest and one past the highest virtual
-	// address at which the mapping was seen, Offset the file offset of
-	// Start. Profiles of several processes may show one of several places.
+	// Start is the lowest virtual address of the mapping, Limit one past the highest, and
+	// Offset the file offset of Start. If several processes map the file, this may be any
+	// one of their mappings.
 	Start, Limit, Offset uint64
-	// Base is the link-time virtual address of the file's lowest loaded
-	// segment, from which other tools count addresses: 0 for libraries and
-	// position-independent programs.
+	// Base is the link-time virtual address of the file's lowest loaded segment, to which
+	// addresses in other tools are relative: 0 for libraries and position-independent
+	// programs.
 	Base uint64
 }
 
 // Function is a named piece of code.
 type Function struct {
-	// Name is the name shown: demangled, as the source language writes it.
+	// Name is the name to show: demangled, in the syntax of the source language.
 	Name string
-	// SystemName is the linker's name, equal to Name if nothing was mangled.
+	// SystemName is the linker name. It equals Name if nothing was mangled.
 	SystemName string
-	// File is the source file, empty where no debug information told.
+	// File is the source file, or empty without debug information.
 	File string
 	// StartLine is the 1-based line at which the function begins, or 0.
 	StartLine int
 }
 
-// Frame is one function activation in a stack. Functions that the compiler
-// inlined are frames of their own: they share Address and Mapping with the
-// frame they are inlined into, and follow it towards the leaf with Inlined
-// set.
+// Frame is a function activation in a stack. Inlined functions are separate frames: they
+// share Address and Mapping with the frame that contains them, and follow it towards the
+// leaf with Inlined set.
 type Frame struct {
-	// Function is 0 if the address could not be resolved; the frame is then
-	// shown as its module and offset, see [Profile.FrameName].
+	// Function is 0 if the address could not be resolved. The frame is then shown as its
+	// module and offset, see [Profile.FrameName].
 	Function FunctionID
 	Mapping  MappingID
 	// Address is the instruction's address in the mapping's file: the
@@ -104,8 +105,8 @@ type Frame struct {
 	// instruction before it; see [Frame.Call]. Leaves, and frames that the kernel
 	// or a signal interrupted, are exact.
 	Return bool
-	// Offset is the address less the start of the function's symbol, in
-	// bytes; 0 if unresolved.
+	// Offset is the address relative to the start of the function's symbol, in bytes, or
+	// 0 if unresolved.
 	Offset uint64
 	// Line is the 1-based source line, 0 if unknown.
 	Line    int
@@ -122,26 +123,24 @@ func (f Frame) Call() uint64 {
 	return f.Address
 }
 
-// Stack is a node of the prefix tree of stacks: a frame and the stack that
-// called it. The kernel part of a stack stands on top of (is a descendant of)
-// its user part.
+// Stack is a node of the prefix tree of stacks: a frame and the stack that called it. The
+// kernel part of a stack is on top of (a descendant of) its user part.
 type Stack struct {
 	Parent StackID
 	Frame  FrameID
 }
 
-// Task is a thread, or a process where threads were not told apart.
+// Task is a thread, or a process in profiles not by thread.
 type Task struct {
 	// PID is the process (thread group) ID in the initial pid namespace.
 	PID int
-	// TID is the thread ID, 0 where threads were not told apart.
+	// TID is the thread ID, or 0 in profiles not by thread.
 	TID int
-	// Comm is the task's name when it was sampled, at most 15 bytes. It is
-	// untrusted text.
+	// Comm is the task's name when it was sampled, at most 15 bytes. It is untrusted.
 	Comm string
 }
 
-// ValueType names what a sample's value counts, in pprof's terms.
+// ValueType names the quantity of a sample's value, in pprof's terms.
 type ValueType struct {
 	// Type is "samples", "cpu", "cycles"…
 	Type string
@@ -149,64 +148,62 @@ type ValueType struct {
 	Unit string
 }
 
-// Sample is a stack that a task was seen in, with its values.
+// Sample is the stack of a task, with its values.
 type Sample struct {
 	Stack StackID
 	Task  TaskID
-	// CPU is the processor the samples were taken on, -1 where they were
-	// not told apart.
+	// CPU is the CPU of the samples, or -1 in profiles not by CPU.
 	CPU int
-	// End tells why the user part of the stack ends where it does.
+	// End is the reason why the user part of the stack ends.
 	End End
 	// Values has one value for each of [Profile.ValueTypes].
 	Values []int64
 }
 
-// End is the reason why a user stack ended: it separates whole stacks from
-// cut ones.
+// End is the reason why a user stack ended. It distinguishes complete stacks from
+// truncated ones.
 type End uint8
 
 // The reasons why a user stack ends.
 const (
 	// EndNone: there is no user part (a kernel thread, an io worker, idle).
 	EndNone End = iota
-	// EndFramePointer: the chain of frame pointers ended. Whether that was
-	// the root cannot be known from frame pointers alone.
+	// EndFramePointer: the chain of frame pointers ended. Frame pointers alone cannot
+	// tell whether that was the root.
 	EndFramePointer
 	// EndDepth: the limit on frames was reached.
 	EndDepth
 	// EndFault: the stack could not be read.
 	EndFault
-	// EndBroken: the chain of callers led out of all code. The outermost
-	// frame is the marker "[broken stack]".
+	// EndBroken: the chain of callers left all known code. The outermost frame is the
+	// marker "[broken stack]".
 	EndBroken
-	// EndLost: the stack's body did not reach user space.
+	// EndLost: the stack did not reach user space.
 	EndLost
 	// EndComplete: the outermost function of the thread was reached.
 	EndComplete
-	// EndNoMapping: no code was known to be mapped at the last frame's address.
+	// EndNoMapping: no known mapping contains the last frame's address.
 	EndNoMapping
 	// EndNoTable: the last frame's code has no unwind information.
 	EndNoTable
-	// EndUnsupported: it has, but such that cannot be expressed, or that needs a
-	// register whose value is not known any more.
+	// EndUnsupported: its unwind information cannot be expressed, or needs a register
+	// whose value is no longer known.
 	EndUnsupported
 	// EndNotGrowing: the caller's frame would not be above its callee's.
 	EndNotGrowing
-	// EndNotReady: the process's unwind tables were not loaded yet, so that the
-	// chain of frame pointers was followed.
+	// EndNotReady: the process's unwind tables were not loaded yet, so frame pointers
+	// were used.
 	EndNotReady
-	// EndEvicted: the unwind table of the last frame's code was not loaded any
-	// more.
+	// EndEvicted: the unwind table of the last frame's code was no longer loaded.
 	EndEvicted
-	// EndUnseen: the thread slept before the measurement, and the kernel cannot
-	// read the stack of a thread that does not run. The outermost frame is the
+	// EndUnseen: the thread was off the CPU before the measurement began, and the kernel
+	// cannot read the stack of a thread that is not running. The outermost frame is the
 	// marker "[before measurement]".
 	EndUnseen
 )
 
-// Cut reports whether a stack that ends so lacks its root, or may lack it for a
-// known reason.
+// Cut reports whether a stack with this end lacks its root, or may lack it for a known
+// reason.
 func (e End) Cut() bool {
 	switch e {
 	case EndNone, EndFramePointer, EndComplete:
@@ -215,7 +212,7 @@ func (e End) Cut() bool {
 	return true
 }
 
-// String returns the reason as outputs show it.
+// String returns the reason as shown in outputs.
 func (e End) String() string {
 	switch e {
 	case EndNone:
@@ -252,40 +249,39 @@ func (e End) String() string {
 
 // Meta describes the run that a profile comes from.
 type Meta struct {
-	// Converted says that the profile was read from a file of another format, which
-	// need not tell what was lost.
+	// Converted is set if the profile was read from a file in another format, which may
+	// not contain the losses.
 	Converted bool
-	// Command is the command line that was profiled or that profiled.
+	// Command is the command line of the profiled program or of the profiler.
 	Command string
-	// Host, Kernel and Arch name the machine: node name, release (uname -r)
-	// and machine (uname -m).
+	// Host, Kernel and Arch describe the machine: node name, release (uname -r) and
+	// machine (uname -m).
 	Host, Kernel, Arch string
-	// CPUs is the number of processors that were online, CPUName what their
-	// maker calls them and Memory the machine's, in bytes; 0 or empty if not
-	// known.
+	// CPUs is the number of online CPUs, CPUName their model name, and Memory the
+	// machine's memory in bytes. They are 0 or empty if unknown.
 	CPUs    int
 	CPUName string
 	Memory  uint64
 	// Start is the wall-clock time at which sampling began.
 	Start time.Time
-	// Duration is how long sampling lasted.
+	// Duration is how long sampling took.
 	Duration time.Duration
 	// Event is the sampled event's name: "cycles", "cpu-clock"…
 	Event string
-	// Frequency is the asked rate in Hz, 0 if Period was asked.
+	// Frequency is the requested rate in Hz, or 0 if Period was requested.
 	Frequency uint64
-	// Period is the number of events between samples, 0 if Frequency was
-	// asked.
+	// Period is the requested number of events between samples, or 0 if Frequency was
+	// requested.
 	Period uint64
-	// Value is the type of the value to show first, empty if none was named.
+	// Value is the type of the value to show first, or empty if none was selected.
 	Value string
-	// PerCPU says that samples tell CPUs apart.
+	// PerCPU is set in profiles by CPU.
 	PerCPU bool
-	// Scope says what was measured: "whole system", "pid 42"…
+	// Scope is what was measured: "whole system", "pid 42".
 	Scope string
 }
 
-// Profile is what was seen. Its tables are read-only once built.
+// Profile is the result of a measurement. Its tables are read-only once built.
 type Profile struct {
 	Meta       Meta
 	ValueTypes []ValueType

@@ -5,8 +5,8 @@ import (
 	"iter"
 )
 
-// Sorted yields what is in seq in order of the time at, as far as nothing comes
-// more than window places too late in it. It keeps as many elements.
+// Sorted yields the elements of seq in order of the time at, as long as none is more than
+// window elements late. It keeps that many elements in memory.
 func Sorted[E any](at func(E) int64, window int, seq iter.Seq2[E, error]) iter.Seq2[E, error] {
 	return func(yield func(E, error) bool) {
 		var kept waiting[E]
@@ -30,15 +30,14 @@ func Sorted[E any](at func(E) int64, window int, seq iter.Seq2[E, error]) iter.S
 	}
 }
 
-// pending is an element that earlier ones may still come for. Of those of one
-// time, order tells the first.
+// pending is an element that earlier ones may still precede. order breaks ties.
 type pending[E any] struct {
 	at    int64
 	order int
 	event E
 }
 
-// waiting is a heap of them.
+// waiting is a heap of pending elements.
 type waiting[E any] []pending[E]
 
 func (w waiting[E]) Len() int { return len(w) }

@@ -2,20 +2,19 @@ package profile
 
 import "iter"
 
-// Timeline is a recording: what each thread of the profiled processes did, in
-// time. The events themselves, of which a long run has tens of millions, are
-// not part of it but read from where they are kept, see [Events].
+// Timeline is a recording: what each thread of the profiled processes did over time. A
+// long run has tens of millions of events, so they are not part of it but read from where
+// they are stored, see [Events].
 //
 // All times are in nanoseconds of CLOCK_MONOTONIC.
 type Timeline struct {
-	// Profile holds the tables that events refer to by [StackID], and the
-	// description of the run; it has neither tasks nor samples. Its
-	// Meta.Start is the wall-clock time of Start.
+	// Profile holds the tables to which events refer by [StackID], and the metadata of
+	// the run. It has neither tasks nor samples. Its Meta.Start is the wall-clock time of
+	// Start.
 	Profile *Profile
-	// Start and End are the first and last instant of the recording.
+	// Start and End are the start and end of the recording.
 	Start, End int64
-	// Interval is the time between two samples of a running thread, in
-	// nanoseconds.
+	// Interval is the sampling interval of a running thread, in nanoseconds.
 	Interval int64
 
 	Processes []Process
@@ -23,15 +22,15 @@ type Timeline struct {
 	Counters  []Counter
 	Events    Events
 
-	// Reasons says what a thread waits for that blocks in a stack: "futex",
-	// "disk read". A stack that is not in it waits for what is not known.
+	// Reasons maps a stack to what a thread blocked in it waits for: "futex", "disk
+	// read". For other stacks the reason is unknown.
 	Reasons map[StackID]string
-	// OffCPUWhole says that every time off the CPU is among the events, the
-	// shortest included, so that a thread ran whenever it was not off it.
+	// OffCPUWhole is set if the events include every period off the CPU, even the
+	// shortest, so that a thread was running at all other times.
 	OffCPUWhole bool
 }
 
-// Identifiers into a [Timeline]'s tables.
+// IDs: indexes into a [Timeline]'s tables.
 type (
 	// ProcessID indexes [Timeline.Processes].
 	ProcessID uint32
@@ -41,36 +40,33 @@ type (
 	CounterID uint32
 )
 
-// Process is a process that was seen. A PID that was used again is another one.
+// Process is a process. Another process that reuses its PID is a different one.
 type Process struct {
 	PID int
-	// Names are what it was called, the first first: that of the program is
-	// another after each exec.
+	// Names holds its names in order of time. Each exec adds one.
 	Names []Name
-	// Start and End are when it was created and when it exited, 0 if that was
-	// before the recording began or after its end.
+	// Start is when it was created, or 0 if that was before the recording. End is when it
+	// exited, or 0 if it outlived the recording.
 	Start, End int64
 }
 
-// Thread is a thread that was seen.
+// Thread is a thread.
 type Thread struct {
 	Process ProcessID
 	TID     int
-	// Names are what it was called, the first first.
+	// Names holds its names in order of time.
 	Names []Name
 	// Start and End are as in [Process].
 	Start, End int64
 }
 
-// Name is a name that a process or thread had from a time on. It is untrusted
-// text.
+// Name is the name of a process or thread from a time on. It is untrusted.
 type Name struct {
 	At   int64
 	Name string
 }
 
-// LastName returns the last of names, which is what a thing is called that
-// renamed itself, or "" if there is none.
+// LastName returns the last of names, or "" if there is none.
 func LastName(names []Name) string {
 	if len(names) == 0 {
 		return ""
@@ -82,94 +78,91 @@ func LastName(names []Name) string {
 type Counter struct {
 	Process ProcessID
 	Kind    CounterKind
-	// Times are sorted. Changes has for each the amount by which the quantity
-	// changed since the time before, in the unit of Kind.
+	// Times is sorted. Changes holds the change of the quantity since the previous time,
+	// in the unit of Kind.
 	Times, Changes []int64
 }
 
-// CounterKind tells what a counter counts.
+// CounterKind is the quantity of a counter.
 type CounterKind uint8
 
-// The quantities that are counted.
+// The quantities of counters.
 const (
-	// CounterRead and CounterWritten are bytes that block devices transferred
-	// for the process.
+	// CounterRead and CounterWritten are the bytes that block devices transferred for the
+	// process.
 	CounterRead CounterKind = iota
 	CounterWritten
 	// CounterFaults are page faults.
 	CounterFaults
-	// CounterRSS is resident memory in bytes, which also shrinks.
+	// CounterRSS is resident memory in bytes. It may also shrink.
 	CounterRSS
-	// CounterCPU is time on a CPU, in nanoseconds, of all threads together.
+	// CounterCPU is the CPU time of all threads together, in nanoseconds.
 	CounterCPU
 )
 
-// Events are the events of a [Timeline]. The sequences of one thread are in
-// order of time; each may be read many times, and several at once. A sequence
-// ends with an error, which then has no event beside it.
+// Events provides the events of a [Timeline]. The sequences of each thread are sorted by
+// time. They can be read repeatedly and concurrently. A sequence ends at an error, which
+// comes without an event.
 type Events interface {
 	// OnCPU yields the samples of a running thread.
 	OnCPU(ThreadID) iter.Seq2[OnCPU, error]
-	// OffCPU yields the times that a thread was off the CPU, which do not
-	// overlap.
+	// OffCPU yields the periods of a thread off the CPU, which do not overlap.
 	OffCPU(ThreadID) iter.Seq2[OffCPU, error]
-	// BlockIO yields the requests that a thread submitted, in the order of
-	// their completion.
+	// BlockIO yields the requests submitted by a thread, in order of completion.
 	BlockIO(ThreadID) iter.Seq2[BlockIO, error]
 	// Faults yields a thread's page faults.
 	Faults(ThreadID) iter.Seq2[Fault, error]
 }
 
-// OnCPU is a sample of a thread that ran.
+// OnCPU is a sample of a running thread.
 type OnCPU struct {
 	Time  int64
 	Stack StackID
-	// Weight is the time that the sample stands for, in nanoseconds.
+	// Weight is the time that the sample represents, in nanoseconds.
 	Weight int64
 	CPU    int
 }
 
-// OffCPU is a time that a thread was off the CPU: it slept, waited, or could
-// have run but did not.
+// OffCPU is a period of a thread off the CPU: it slept, waited, or was runnable but did
+// not run.
 type OffCPU struct {
-	// Start is when the thread was switched out, or when the recording began
-	// if that was before. Duration is how long until it ran again or the
-	// recording ended, Runnable the part of that after it was woken, both in
-	// nanoseconds.
+	// Start is when the thread was switched out, or the start of the recording if that is
+	// later. Duration is the time in nanoseconds until it ran again or the recording
+	// ended. Runnable is the part of Duration after it was woken.
 	Start, Duration, Runnable int64
 	State                     TaskState
 	// Stack is where it was switched out.
 	Stack StackID
-	// Waker woke it; its PID is 0 if that is not known.
+	// Waker is the task that woke it; its PID is 0 if unknown.
 	Waker Task
-	// WakerStack is where the waker was, 0 unless that was asked for.
+	// WakerStack is the stack of the waker, or 0 unless requested.
 	WakerStack StackID
 }
 
-// TaskState is the state that a thread was switched out in.
+// TaskState is the state in which a thread was switched out.
 type TaskState uint8
 
 // The states of threads off the CPU.
 const (
-	// StateRunnable: it was preempted or gave the CPU up.
+	// StateRunnable: it was preempted or yielded the CPU.
 	StateRunnable TaskState = iota
 	// StateSleeping: it sleeps until an event or a signal.
 	StateSleeping
-	// StateUninterruptible: it waits, mostly for a disk, and no signal ends it.
+	// StateUninterruptible: it waits, usually for a disk, and ignores signals.
 	StateUninterruptible
 	// StateStopped: a signal stopped it.
 	StateStopped
 	// StateDead: it has exited.
 	StateDead
-	// StateIdle: it is a kernel thread without work.
+	// StateIdle: an idle kernel thread.
 	StateIdle
 	// StateTraced: a debugger stopped it.
 	StateTraced
-	// StateParked: it is a kernel thread that was put aside.
+	// StateParked: a parked kernel thread.
 	StateParked
 )
 
-// String returns the state as ps names it, and what that means.
+// String returns the state's letter in ps and its meaning.
 func (s TaskState) String() string {
 	switch s {
 	case StateRunnable:
@@ -194,22 +187,22 @@ func (s TaskState) String() string {
 
 // BlockIO is a request to a block device.
 type BlockIO struct {
-	// Queued is when the request was born, Issued when the device got it and
+	// Queued is when the request was created, Issued when it was sent to the device and
 	// Completed when it was done.
 	Queued, Issued, Completed int64
 	// Device is the device's name, or "major:minor" in decimal.
 	Device string
-	// Sector is the first one, in units of 512 bytes, Bytes the length.
+	// Sector is the first sector, in units of 512 bytes, and Bytes the length.
 	Sector, Bytes uint64
 	Op            BlockOp
 	Flags         BlockFlags
-	// Stack is where it was submitted.
+	// Stack is the stack that submitted it.
 	Stack StackID
-	// File is the path of the file that it is for, empty if not known.
+	// File is the path of the file, or empty if unknown.
 	File string
 }
 
-// BlockOp is what a request to a block device does.
+// BlockOp is the operation of a request to a block device.
 type BlockOp uint8
 
 // The operations on block devices.
@@ -236,20 +229,20 @@ func (o BlockOp) String() string {
 	return "other"
 }
 
-// BlockFlags are a set of what is special about a request.
+// BlockFlags is a set of properties of a request.
 type BlockFlags uint8
 
 // The flags of requests to block devices.
 const (
-	// FlagSync: somebody waits for it.
+	// FlagSync: a process waits for it.
 	FlagSync BlockFlags = 1 << iota
-	// FlagMetadata: it is for the file system's own data.
+	// FlagMetadata: it is for file system metadata.
 	FlagMetadata
-	// FlagReadAhead: nobody asked for it yet.
+	// FlagReadAhead: no process has requested it yet.
 	FlagReadAhead
-	// FlagFUA: it must reach the medium before it is done.
+	// FlagFUA: it completes only when it is on the medium (forced unit access).
 	FlagFUA
-	// FlagWriteback: the kernel writes what processes wrote earlier.
+	// FlagWriteback: the kernel writes back data written earlier.
 	FlagWriteback
 )
 
@@ -267,19 +260,19 @@ func (f BlockFlags) String() string {
 // Fault is a page fault.
 type Fault struct {
 	Time int64
-	// Address is the one that was touched.
+	// Address is the accessed address.
 	Address uint64
-	// File and Offset are what is mapped there, in bytes from the file's
-	// start; File is empty for memory without one, or if it is not known.
+	// File and Offset are what is mapped there, with the offset in bytes. File is empty
+	// for anonymous memory, or if unknown.
 	File   string
 	Offset uint64
-	// Major: something had to be read from a disk.
+	// Major: it had to read from a disk.
 	Major bool
-	// Latency is how long handling it took, in nanoseconds, 0 if that was not
+	// Latency is the time taken to handle it, in nanoseconds, or 0 if it was not
 	// measured.
 	Latency int64
-	// Count is how many faults it stands for, 1 where all are recorded.
+	// Count is the number of faults that it represents, 1 if all are recorded.
 	Count int64
-	// Stack is where the memory was touched.
+	// Stack is the stack that accessed the memory.
 	Stack StackID
 }

@@ -1,18 +1,18 @@
-// Package annotate counts how often samples were at the lines and instructions
-// of a function. It is a function of a profile alone.
+// Package annotate attributes samples to the lines and instructions of a function. It
+// uses only the profile.
 package annotate
 
 import "fulgur/internal/profile"
 
-// Weight is how much of a value belongs to a place.
+// Weight is the part of a value attributed to a place.
 type Weight struct {
-	// Self is what was sampled there, Total what was sampled there and in
-	// whatever was called from there.
+	// Self is the part sampled at the place, and Total the part sampled there or in code
+	// called from there.
 	Self, Total int64
 }
 
-// Line is a line of a source file. Number is 1-based, 0 if only the file is
-// known; File is empty if not even that is.
+// Line is a line of a source file. Number is 1-based, or 0 if only the file is known.
+// File is empty if that is unknown too.
 type Line struct {
 	File   string
 	Number int
@@ -25,28 +25,28 @@ type Place struct {
 	Address uint64
 }
 
-// Counts are what belongs to a function.
+// Counts holds the samples attributed to a function.
 type Counts struct {
 	Weight
-	// Lines are those at which the function was, or called. A line counts once
-	// for a sample, however often a recursive function is at it.
+	// Lines are the lines at which the function was executing or calling. A line counts
+	// once for each sample, even in a recursive function.
 	Lines map[Line]Weight
-	// Places are the instructions, in whatever function the compiler inlined
-	// this one into, likewise. Self has the samples taken at an instruction also
-	// where it belongs to what is inlined into this function.
+	// Places are the instructions, in whichever function this one was inlined. They count
+	// once for each sample, too. Self includes samples of an instruction that belongs to
+	// code inlined into this function.
 	Places map[Place]Weight
 }
 
-// Options say what to count.
+// Options selects what to count.
 type Options struct {
 	// Value indexes [profile.Profile.ValueTypes].
 	Value int
-	// Task tells which tasks count; nil is all.
+	// Task reports whether to count a task; nil means all tasks.
 	Task func(profile.TaskID) bool
 }
 
-// Function counts the samples of p that were in a function, which is all frames
-// that is tells.
+// Function counts the samples of p in a function, whose frames are those for which is
+// returns true.
 func Function(p *profile.Profile, is func(profile.FrameID) bool, o Options) Counts {
 	c := counter{
 		p: p, value: o.Value, is: make([]bool, len(p.Frames)),
@@ -56,7 +56,7 @@ func Function(p *profile.Profile, is func(profile.FrameID) bool, o Options) Coun
 	for id := range p.Frames {
 		c.is[id] = id != 0 && is(profile.FrameID(id))
 	}
-	// A stack's parent has a lower identifier.
+	// A stack's parent has a lower ID.
 	has := make([]bool, len(p.Stacks))
 	for id := 1; id < len(has); id++ {
 		has[id] = c.is[p.Stacks[id].Frame] || has[p.Stacks[id].Parent]
@@ -75,16 +75,16 @@ type counter struct {
 	Counts
 	p     *profile.Profile
 	value int
-	is    []bool // by frame: whether it is of the function
+	is    []bool // by frame: whether it belongs to the function
 
 	path   []profile.FrameID
-	sample int // the number of the one that is counted, from 1
-	// lines and places hold the last sample that was counted there.
+	sample int // number of the current sample, from 1
+	// lines and places hold the last sample counted there.
 	lines  map[Line]int
 	places map[Place]int
 }
 
-// add counts one sample.
+// add counts a sample.
 func (c *counter) add(s *profile.Sample) {
 	n := s.Values[c.value]
 	c.path = c.p.AppendFrames(c.path[:0], s.Stack)
@@ -127,8 +127,8 @@ func (c *counter) addPlace(at Place, n int64, self bool) {
 	c.Places[at] = w
 }
 
-// isNew reports whether a sample was not yet counted at e, and notes that it is.
-// The stack of a recursive function may be at thousands of places.
+// isNew reports whether the sample was not yet counted at e, and marks it as counted. The
+// stack of a recursive function may have thousands of places.
 func isNew[E comparable](counted map[E]int, e E, sample int) bool {
 	if counted[e] == sample {
 		return false

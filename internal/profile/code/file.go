@@ -1,9 +1,9 @@
-// Package code opens the files whose code is in a profile, to show what ran:
-// the functions, lines of source and instructions at addresses in them.
+// Package code opens the binaries of a profile to show the code that ran: functions,
+// source lines and instructions at addresses.
 //
-// A profile is foreign data. So a file is used only if it is the one that was
-// profiled, by its build ID, and a source file is read only if the debug
-// information of that file names it at the address that is asked for.
+// Profiles are untrusted. So a binary is used only if its build ID proves that it is the
+// profiled one, and a source file is read only if the debug information of that binary
+// mentions it at the given address.
 package code
 
 import (
@@ -23,23 +23,20 @@ import (
 	"fulgur/internal/symbols/symbolize"
 )
 
-// ErrNoFunction is wrapped by the errors for addresses that no function is known
-// at.
+// ErrNoFunction is wrapped by errors for addresses without a known function.
 var ErrNoFunction = errors.New("no function is known there")
 
-// File is a file with code, or the debug file of one that is not here. Its
-// methods may be called from several goroutines.
+// File is a binary, or only its debug file. Its methods are safe for concurrent use.
 type File struct {
-	binary *safeopen.File // nil if only the debug file is here
+	binary *safeopen.File // nil if only the debug file is available
 	debug  *debugfile.File
-	names  *symbolize.ELF // names of functions alone
-	all    *symbolize.ELF // with lines and what is inlined
+	names  *symbolize.ELF // function names only
+	all    *symbolize.ELF // with lines and inlined functions
 }
 
-// Open opens the file at path, as the profiled process saw it, if it has the
-// given build ID, which may be unknown. If it is not here, its debug file is
-// opened instead, where that is found by build ID, and may be downloaded until
-// ctx ends.
+// Open opens the file at path, as seen by the profiled process, if it has the given build
+// ID. The build ID may be unknown. If the file is not available, Open looks for its debug
+// file by build ID. It may download that until ctx is done.
 func Open(ctx context.Context, finder *debugfile.Finder, name, buildID string, o symbolize.Options) (*File, error) {
 	f := &File{}
 	err := f.openBinary(name, buildID, o)
@@ -101,7 +98,7 @@ func (f *File) openBinary(name, buildID string, o symbolize.Options) (err error)
 	return nil
 }
 
-// Close closes the file and all that belongs to it.
+// Close closes the file and its debug files.
 func (f *File) Close() error {
 	err := errors.Join(f.all.Close(), f.names.Close())
 	if f.binary != nil {
@@ -113,11 +110,11 @@ func (f *File) Close() error {
 	return err
 }
 
-// BuildID returns the file's GNU build ID in lower-case hex, or "".
+// BuildID returns the file's GNU build ID in lowercase hex, or "".
 func (f *File) BuildID() string { return f.all.BuildID() }
 
-// Modified returns when the file last changed, which is not before it was built;
-// zero if that is not known.
+// Modified returns the time of the file's last change, which is no earlier than its
+// build, or zero if unknown.
 func (f *File) Modified() time.Time {
 	if f.binary == nil {
 		return time.Time{}
@@ -133,9 +130,9 @@ func (f *File) Modified() time.Time {
 // segment.
 func (f *File) Base() uint64 { return f.all.File().Base() }
 
-// Address returns the link-time virtual address of the code at an offset in the
-// file. It reports false for an offset that has no code, and for all if only
-// the debug file is here, whose offsets are others.
+// Address returns the link-time virtual address of the code at a file offset. ok is false
+// if there is no code, and always if only the debug file is available, because its
+// offsets differ.
 func (f *File) Address(fileOffset uint64) (address uint64, ok bool) {
 	if f.binary == nil {
 		return 0, false
@@ -148,11 +145,10 @@ func (f *File) LookupBatch(addrs []uint64) ([][]symbolize.Frame, error) {
 	return f.all.LookupBatch(addrs)
 }
 
-// Function is a function's place in a file, inlined ones apart.
+// Function is a function's location in a file, ignoring inlined functions.
 type Function struct {
 	Name string
-	// Start and Size are its link-time virtual address and the number of its
-	// bytes.
+	// Start is its link-time virtual address, and Size its size in bytes.
 	Start, Size uint64
 }
 
@@ -160,7 +156,7 @@ type Function struct {
 const maxFunction = 1 << 20
 
 // Function returns the function at a link-time virtual address. The error wraps
-// [ErrNoFunction] if none is known.
+// [ErrNoFunction] if there is none.
 func (f *File) Function(address uint64) (Function, error) {
 	at, err := f.Functions([]uint64{address})
 	if at[0] == nil {
@@ -172,8 +168,8 @@ func (f *File) Function(address uint64) (Function, error) {
 	return fn, err
 }
 
-// Functions returns the functions at link-time virtual addresses in ascending
-// order, without their sizes; nil where none is known.
+// Functions returns the functions at link-time virtual addresses in ascending order,
+// without their sizes. Entries without a known function are nil.
 func (f *File) Functions(addresses []uint64) ([]*Function, error) {
 	list := make([]*Function, len(addresses))
 	found, err := f.names.LookupBatch(addresses)
@@ -186,9 +182,9 @@ func (f *File) Functions(addresses []uint64) ([]*Function, error) {
 	return list, err
 }
 
-// end returns where a function ends that has code at inside. No table says it in
-// one way for all sorts of symbols, so that it is asked for addresses which come
-// closer and closer to the end from both sides.
+// end returns the end of the function that has code at inside. Tables specify it
+// differently for different kinds of symbols, so it is found by lookups that approach it
+// from both sides.
 func (f *File) end(fn Function, inside uint64) (uint64, error) {
 	const asked = 64
 	outside := f.codeEnd(inside)
@@ -215,8 +211,8 @@ func (f *File) end(fn Function, inside uint64) (uint64, error) {
 	return outside, nil
 }
 
-// codeEnd returns where the segment of an address ends, or how far a function
-// may reach.
+// codeEnd returns the end of the segment that contains an address, or the maximum extent
+// of a function.
 func (f *File) codeEnd(address uint64) uint64 {
 	end := address + 1
 	for _, s := range f.all.File().Segments() {
@@ -227,9 +223,8 @@ func (f *File) codeEnd(address uint64) uint64 {
 	return min(end, address+maxFunction)
 }
 
-// Executable returns the part of the addresses from start up to end that is
-// code: that in the first segment of code which has any of them. It is empty if
-// none has.
+// Executable returns the part of the addresses from start up to end that is code, in the
+// first code segment that has any of them. It is empty if there is none.
 func (f *File) Executable(start, end uint64) (from, to uint64) {
 	for _, s := range f.all.File().Segments() {
 		if s.Type != elf.PT_LOAD || s.Flags&elf.PF_X == 0 {
@@ -242,8 +237,8 @@ func (f *File) Executable(start, end uint64) (from, to uint64) {
 	return 0, 0
 }
 
-// Arch names the machine that the code is for as the Firefox Profiler does:
-// "x86_64", "arm64".
+// Arch returns the architecture of the code as named by the Firefox Profiler: "x86_64",
+// "arm64".
 func (f *File) Arch() string {
 	switch m := f.all.File().Machine(); m {
 	case elf.EM_X86_64:
@@ -255,8 +250,8 @@ func (f *File) Arch() string {
 	}
 }
 
-// Disassemble returns the instructions of size bytes from a link-time virtual
-// address on. It fails if only the debug file is here, which has no code.
+// Disassemble returns the instructions in size bytes at a link-time virtual address. It
+// fails if only the debug file is available, which has no code.
 func (f *File) Disassemble(ctx context.Context, start, size uint64) ([]disasm.Instruction, error) {
 	name := f.all.File().Name()
 	if f.binary == nil {
@@ -286,7 +281,7 @@ func (f *File) Disassemble(ctx context.Context, start, size uint64) ([]disasm.In
 	return decoded.Instructions(names), err
 }
 
-// targets returns the names of where branches lead to.
+// targets returns the names of branch targets.
 func (f *File) targets(c *disasm.Code) (map[uint64]disasm.Symbol, error) {
 	targets := c.Targets()
 	slices.Sort(targets)

@@ -9,8 +9,8 @@ import (
 	"fulgur/internal/symbols/symbolize"
 )
 
-// Library holds the files of a profile, each opened when it is first asked for.
-// Its methods may be called from several goroutines.
+// Library holds the files of a profile, and opens each on first use. Its methods are safe
+// for concurrent use.
 type Library struct {
 	ctx     context.Context
 	finder  *debugfile.Finder
@@ -20,17 +20,16 @@ type Library struct {
 	files map[key]func() (*File, error)
 }
 
-// key is what a file is known by.
+// key identifies a file.
 type key struct{ path, buildID string }
 
-// NewLibrary returns a library of files, and of debug files that finder finds.
-// The end of ctx ends downloads, and reading debug information.
+// NewLibrary returns a library that finds debug files with finder. When ctx is done,
+// downloads and reading of debug information stop.
 func NewLibrary(ctx context.Context, finder *debugfile.Finder, o symbolize.Options) *Library {
 	return &Library{ctx: ctx, finder: finder, options: o, files: map[key]func() (*File, error){}}
 }
 
-// File returns the file that was mapped as path, as [Open] does. The library
-// closes it.
+// File returns the file that was mapped as path, like [Open]. The library closes it.
 func (l *Library) File(path, buildID string) (*File, error) {
 	l.mu.Lock()
 	open, ok := l.files[key{path, buildID}]
@@ -42,7 +41,7 @@ func (l *Library) File(path, buildID string) (*File, error) {
 	return open()
 }
 
-// Close closes all files, which nobody may use any more.
+// Close closes all files. They must not be used afterwards.
 func (l *Library) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -14,28 +14,27 @@ import (
 	"fulgur/internal/symbols/symbolize"
 )
 
-// maxSource is the size up to which source files are shown, in bytes.
+// maxSource is the maximum size of source files to show, in bytes.
 const maxSource = 16 << 20
 
 var (
-	// ErrNotNamed is wrapped by the error for a source file that the debug
-	// information does not name at the address asked for.
+	// ErrNotNamed is wrapped by the error for a source file that the debug information
+	// does not mention at the given address.
 	ErrNotNamed = errors.New("the debug information does not name it there")
-	// ErrNoText is wrapped by the error for a source file that is none.
+	// ErrNoText is wrapped by the error for a source file that is not text.
 	ErrNoText = errors.New("not a text file")
 )
 
 // Source is the text of a source file.
 type Source struct {
 	Text string
-	// Modified is when the file last changed.
+	// Modified is the time of the file's last change.
 	Modified time.Time
 }
 
-// Source returns the text of a source file, called as the debug information
-// calls it, which must name it at one of the link-time virtual addresses at
-// (those of inlined functions there included); else the error wraps
-// [ErrNotNamed].
+// Source returns the text of a source file. file is its name in the debug information,
+// which must mention it at one of the link-time virtual addresses at (including functions
+// inlined there). Otherwise the error wraps [ErrNotNamed].
 func (f *File) Source(file string, at ...uint64) (Source, error) {
 	at = slices.Sorted(slices.Values(at))
 	found, err := f.all.LookupBatch(at)
@@ -45,12 +44,12 @@ func (f *File) Source(file string, at ...uint64) (Source, error) {
 	return Source{}, errors.Join(fmt.Errorf("%s: %w", file, ErrNotNamed), err)
 }
 
-// names reports whether one of the functions at an address is in a source file.
+// names reports whether one of the functions at an address is from the source file.
 func names(frames []symbolize.Frame, file string) bool {
 	return file != "" && slices.ContainsFunc(frames, func(f symbolize.Frame) bool { return f.File == file })
 }
 
-// readSource reads a file that debug information names.
+// readSource reads a file mentioned in debug information.
 func readSource(name string) (s Source, err error) {
 	if !path.IsAbs(name) {
 		return Source{}, fmt.Errorf("%s: where the compiler ran is not known", name)

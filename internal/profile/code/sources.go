@@ -10,15 +10,15 @@ import (
 	"fulgur/internal/profile"
 )
 
-// maxSources bounds the source files that are read for one profile, in bytes.
+// maxSources bounds the total size of the source files read for a profile, in bytes.
 const maxSources = 256 << 20
 
-// maxProofs is at how many addresses of a mapping a source file is looked for.
+// maxProofs is the number of addresses of a mapping at which to look for a source file.
 const maxProofs = 16
 
-// Sources returns the texts of the source files that the functions of p are in,
-// by the names that the debug information has for them: those that [Library.Named]
-// returns. What could not be read is told, each file once.
+// Sources returns the texts of the source files of p's functions, by their names in the
+// debug information: the files returned by [Library.Named]. problems has one error for
+// each unreadable file.
 func (l *Library) Sources(p *profile.Profile) (texts map[string]string, problems []error) {
 	named, problems := l.Named(p)
 	texts = map[string]string{}
@@ -37,9 +37,9 @@ func (l *Library) Sources(p *profile.Profile) (texts map[string]string, problems
 	return texts, problems
 }
 
-// Named returns the source files that the functions of p are in, as far as debug
-// information names them at the addresses where p has them. It tells of the other
-// ones, each once, and of what could not be read.
+// Named returns the source files of p's functions that the debug information mentions at
+// their addresses in p. problems has one error for each of the others, and for what could
+// not be read.
 func (l *Library) Named(p *profile.Profile) (named map[string]bool, problems []error) {
 	type proof struct {
 		address uint64

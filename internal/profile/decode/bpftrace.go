@@ -9,7 +9,7 @@ import (
 	"fulgur/internal/profile"
 )
 
-// readBpftrace reads what bpftrace prints of maps with stacks as keys:
+// readBpftrace reads bpftrace's output of maps with stacks as keys:
 //
 //	@[
 //	    do_syscall_64+92
@@ -18,10 +18,10 @@ import (
 //	    write+20
 //	, tar]: 42
 //
-// Stacks are leaf first. Of two, the first is the kernel's, as in all of
-// bpftrace's own tools. The last text that is no stack is the task's name, a number
-// the process's; other keys are frames under all others. Values that are no number (histograms)
-// and lines outside of maps are left out.
+// Stacks are leaf first. If a key has two, the first is the kernel's, as in bpftrace's
+// own tools. The last string that is not a stack is the task's name, and a number the
+// process ID. Other keys become frames at the root. Values that are not numbers
+// (histograms) and lines outside maps are ignored.
 func readBpftrace(r *bufio.Reader) (*profile.Profile, error) {
 	c := newCollector()
 	in := lines{r: r, most: maxEventLine}
@@ -60,19 +60,19 @@ var (
 	bpftraceEnd = regexp.MustCompile(`^(.*)\]: (.*)$`)
 )
 
-// bpftraceEntry is an entry of a map of which some was read.
+// bpftraceEntry is a partially read entry of a map.
 type bpftraceEntry struct {
 	name   string // of the map
 	stacks [][]string
 	texts  []string
-	open   bool // the last of stacks goes on
-	size   int  // of all of it, in bytes
+	open   bool // the last stack is incomplete
+	size   int  // of the entry so far, in bytes
 }
 
-// isTooLong reports whether an entry is longer than is kept in memory.
+// isTooLong reports whether an entry is too long to keep in memory.
 func (e *bpftraceEntry) isTooLong() bool { return e.size > profile.MaxLine }
 
-// line takes a line in. At the entry's end it returns its value, if it has one.
+// line processes a line. At the end of the entry it returns its value, if it has one.
 func (e *bpftraceEntry) line(line string) (done bool, n int64, ok bool) {
 	e.size += len(line) + 1
 	rest, isKey := strings.CutPrefix(line, ",")
@@ -111,8 +111,8 @@ func (e *bpftraceEntry) frame(line string) {
 	e.stacks[last] = append(e.stacks[last], line)
 }
 
-// keys takes the keys on a line in. One without a text is a stack without
-// frames, unless it is the last, whose frames are on the lines that follow.
+// keys processes the keys on a line. An empty one is a stack without frames, or if it is
+// the last, a stack whose frames follow on the next lines.
 func (e *bpftraceEntry) keys(text string, last bool) {
 	if e.isTooLong() {
 		return

@@ -14,10 +14,10 @@ func newCollector(types ...profile.ValueType) *collector {
 	return &collector{profile.NewCollector(types...)}
 }
 
-// errEmpty is what an input without samples gives.
+// errEmpty is the error of an input without samples.
 var errEmpty = errors.New("no stacks in it")
 
-// profile returns what was collected.
+// profile returns the collected profile.
 func (c *collector) profile(m profile.Meta) (*profile.Profile, error) {
 	if err := c.Err(); err != nil {
 		return nil, err
@@ -32,15 +32,14 @@ func (c *collector) profile(m profile.Meta) (*profile.Profile, error) {
 // named returns a frame without an address.
 func (c *collector) named(name string, kind profile.Kind, inlined bool) profile.FrameID {
 	f := profile.Frame{Function: c.Function(profile.Function{Name: name, SystemName: name}), Kind: kind, Inlined: inlined}
-	if kind == profile.KindKernel { // or it may be that of a module
+	if kind == profile.KindKernel { // otherwise it may be a module's
 		f.Mapping = c.Mapping(profile.Mapping{Path: "[kernel.kallsyms]"})
 	}
 	return c.Frame(f)
 }
 
-// isKernelFile reports whether a mapping of this name holds code of the kernel:
-// "[kernel.kallsyms]", or "[nf_tables]" and "/lib/modules/6.1/nf_tables.ko" for
-// modules.
+// isKernelFile reports whether a mapping with this name holds kernel code:
+// "[kernel.kallsyms]", or "[nf_tables]" and "/lib/modules/6.1/nf_tables.ko" for modules.
 func isKernelFile(path string) bool {
 	switch {
 	case strings.HasPrefix(path, "[kernel"), strings.HasPrefix(path, "[guest.kernel"):

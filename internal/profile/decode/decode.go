@@ -1,8 +1,8 @@
-// Package decode reads profiles that fulgur or other tools wrote: folded stacks,
-// the text of perf script, bpftrace's maps of stacks, pprof's profiles and those
-// of the Firefox Profiler. It knows them by what they begin with.
+// Package decode reads profiles written by fulgur or other tools: folded stacks, the
+// output of perf script, bpftrace's maps of stacks, pprof profiles and profiles of the
+// Firefox Profiler. It detects the format from the beginning of the input.
 //
-// All are untrusted: what does not fit a format is an error that says where.
+// All input is untrusted. Input that violates its format is an error with its position.
 package decode
 
 import (
@@ -17,10 +17,10 @@ import (
 	"fulgur/internal/profile"
 )
 
-// Format is a format that is read.
+// Format is a supported format.
 type Format string
 
-// The formats that are read.
+// The supported formats.
 const (
 	Folded     Format = "folded"
 	PerfScript Format = "perf script"
@@ -29,9 +29,8 @@ const (
 	Firefox    Format = "firefox"
 )
 
-// Read reads a profile until ctx ends. name is used in errors. What exceeds the
-// limits of package profile is cut and counted in the profile's losses, or an
-// error.
+// Read reads a profile until ctx is done. name is used in errors. What exceeds the limits
+// of package profile is truncated and counted in the profile's losses, or is an error.
 func Read(ctx context.Context, r io.Reader, name string) (*profile.Profile, Format, error) {
 	in, err := unpack(ctx, r)
 	if err != nil {
@@ -64,7 +63,7 @@ func read(ctx context.Context, r *bufio.Reader, format Format) (*profile.Profile
 	return readFolded(r)
 }
 
-// sniff tells the format of what begins with head.
+// sniff detects the format of an input that begins with head.
 func sniff(head []byte) Format {
 	text := bytes.TrimLeft(head, " \t\r\n")
 	switch {
@@ -73,7 +72,7 @@ func sniff(head []byte) Format {
 	case bytes.ContainsFunc(head, isBinary):
 		return Pprof
 	}
-	if bpftraceMap.Match(head) { // perhaps after messages
+	if bpftraceMap.Match(head) { // possibly after messages
 		return Bpftrace
 	}
 	for line := range bytes.Lines(head) {
@@ -89,19 +88,19 @@ func sniff(head []byte) Format {
 	return Folded
 }
 
-// isBinary reports whether a character is one that no text has.
+// isBinary reports whether a character does not occur in text.
 func isBinary(r rune) bool { return r < ' ' && !strings.ContainsRune("\t\r\n\f\x1b", r) }
 
 // lines reads text line by line.
 type lines struct {
 	r      *bufio.Reader
-	most   int // bytes of a line
+	most   int // maximum length of a line
 	number int
 	buf    []byte
 }
 
-// next returns the next line without its end, which is valid until the one
-// after; ok is false at the end of the text.
+// next returns the next line without its newline, which is valid until the next call. ok
+// is false at the end of the text.
 func (l *lines) next() (line string, ok bool, err error) {
 	l.buf = l.buf[:0]
 	for {

@@ -14,13 +14,13 @@ import (
 	"fulgur/internal/profile"
 )
 
-// firefoxVersion is the version of the processed format that is read, which
+// firefoxVersion is the supported version of the processed format, which is the one that
 // fulgur writes.
 const firefoxVersion = 70
 
-// readFirefox reads a profile of the Firefox Profiler: what its samples add up
-// to, without their times. Samples in time are "cpu" or "off-cpu"; the
-// pseudo-threads that weigh stacks by something else are values of their own.
+// readFirefox reads a profile of the Firefox Profiler and adds up its samples, without
+// their times. Samples in time are "cpu" or "off-cpu". The pseudo-threads that weight
+// stacks by another quantity become values.
 func readFirefox(ctx context.Context, r *bufio.Reader) (*profile.Profile, error) {
 	parser := firefoxParser{jsonReader: jsonReader{r: r}, left: profile.MaxHeld}
 	if err := parser.parse(); err != nil {
@@ -49,22 +49,22 @@ func readFirefox(ctx context.Context, r *bufio.Reader) (*profile.Profile, error)
 	return c.profile(c.meta())
 }
 
-// firefoxReader makes a profile of a Firefox profile.
+// firefoxReader converts a Firefox profile.
 type firefoxReader struct {
 	*collector
 	ctx     context.Context
 	in      *firefoxProfile
 	rows    []profile.StackID // by row of the stack table
 	idle    []bool            // likewise
-	frames  []profile.FrameID // by row of the frame table; 0 is not made yet
+	frames  []profile.FrameID // by row of the frame table; 0 means not made yet
 	libs    []profile.MappingID
-	threads bool // threads are told apart
+	threads bool // profile by thread
 }
 
 func (c *firefoxReader) meta() profile.Meta {
 	m := c.in
 	meta := profile.Meta{Command: m.product, Kernel: strings.TrimPrefix(m.oscpu, "Linux "), CPUs: max(m.cpus, 0)}
-	const limit = 1 << 50 // in ms: far beyond all clocks, and no overflow
+	const limit = 1 << 50 // in ms: far beyond all clocks, and without overflow
 	if m.startTime > 0 && m.startTime < limit {
 		meta.Start = time.UnixMicro(int64(m.startTime * 1000))
 	}
@@ -77,7 +77,7 @@ func (c *firefoxReader) meta() profile.Meta {
 	return meta
 }
 
-// at returns an element of a column, or an error for a row that is not there.
+// at returns an element of a column, or an error if there is no such row.
 func at[T any](column []T, row int32, name string) (T, error) {
 	if row < 0 || int(row) >= len(column) {
 		var none T
@@ -86,7 +86,7 @@ func at[T any](column []T, row int32, name string) (T, error) {
 	return column[row], nil
 }
 
-// stacks interns the table of stacks.
+// stacks interns the stack table.
 func (c *firefoxReader) stacks() error {
 	for _, l := range c.in.libs {
 		c.libs = append(c.libs, c.Mapping(profile.Mapping{Path: l.path, BuildID: l.codeID}))
@@ -127,7 +127,7 @@ func (c *firefoxReader) stacks() error {
 	return nil
 }
 
-// interrupted returns the error of the context, now and then.
+// interrupted returns the context's error, checking it at intervals.
 func (c *firefoxReader) interrupted(i int) error {
 	if i%(1<<16) == 0 {
 		return c.ctx.Err()
@@ -198,16 +198,16 @@ func (c *firefoxReader) makeFrame(row int32) (f profile.Frame, err error) {
 	return f, nil
 }
 
-// unresolved are names that stand for an address: "[libfoo.so+0x12]".
+// unresolved matches names that stand for an address: "[libfoo.so+0x12]".
 var unresolved = regexp.MustCompile(`^\[.*\+0x([0-9a-f]{1,16})\]$`)
 
-// source returns where function fn is.
+// source returns the source position of function fn.
 func (c *firefoxReader) source(fn int32) (file string, line int, err error) {
 	t := c.in.functions
 	if n, err := at(t.line, fn, ""); err == nil {
 		line = int(max(n, 0))
 	}
-	if fn < 0 || int(fn) >= len(t.source) || t.source[fn] == null { // older versions have no sources
+	if fn < 0 || int(fn) >= len(t.source) || t.source[fn] == null { // older versions have no source table
 		return "", line, nil
 	}
 	source := t.source[fn]
@@ -219,7 +219,7 @@ func (c *firefoxReader) source(fn int32) (file string, line int, err error) {
 	return file, line, err
 }
 
-// kind tells what sort of code a frame is, by the category that fulgur gives it.
+// kind returns the kind of code of a frame, by fulgur's category for it.
 func (c *firefoxReader) kind(row, lib int32) profile.Kind {
 	name := ""
 	if k, err := at(c.in.frames.category, row, ""); err == nil {
@@ -243,7 +243,7 @@ func (t *firefoxThread) task() profile.Task {
 	return profile.Task{Comm: t.name, PID: leadingNumber(t.pid), TID: cmp.Or(leadingNumber(t.tid), number32(t.tidNumber))}
 }
 
-// leadingNumber returns the number that a text begins with, 0 if that is none.
+// leadingNumber returns the number at the start of text, or 0 if there is none.
 func leadingNumber(text string) int {
 	end := 0
 	for end < len(text) && '0' <= text[end] && text[end] <= '9' {
@@ -256,7 +256,7 @@ func leadingNumber(text string) int {
 	return int(n)
 }
 
-// number32 returns a number of a process or thread, 0 if it is none.
+// number32 returns a process or thread ID, or 0 if it is not one.
 func number32(v float64) int {
 	if v < 0 || v > math.MaxInt32 {
 		return 0
@@ -264,8 +264,8 @@ func number32(v float64) int {
 	return int(v)
 }
 
-// pseudo returns what a thread weighs stacks by that is none, as fulgur names it,
-// or "".
+// pseudo returns the name of the quantity by which a pseudo-thread weights stacks, or ""
+// for a real thread.
 func (t *firefoxThread) pseudo() string {
 	kind, ok := strings.CutPrefix(t.tid, t.pid+"-")
 	if !ok {
@@ -296,7 +296,7 @@ func (c *firefoxReader) thread(t *firefoxThread) error {
 		off = value
 	}
 	id := c.Task(task)
-	on, idle := c.Value(value), -1 // on the CPU comes first
+	on, idle := c.Value(value), -1 // on-CPU comes first
 	for i, row := range t.stack {
 		if err := c.interrupted(i); err != nil {
 			return err

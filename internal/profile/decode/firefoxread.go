@@ -7,12 +7,11 @@ import (
 	"fulgur/internal/profile"
 )
 
-// null is the absence of a number in a column of them. No column has rows or
-// lines with such a number.
+// null is a missing number in a column. No column has rows or lines with this number.
 const null = math.MinInt32
 
-// firefoxProfile is what is read of a profile of the Firefox Profiler. Numbers of
-// rows and lines are beyond those that exist if they do not fit into 32 bits.
+// firefoxProfile is the part of a Firefox Profiler profile that is read. Row and line
+// numbers that do not fit into 32 bits become invalid ones.
 type firefoxProfile struct {
 	startTime, profilingStart, profilingEnd float64
 	interval                                float64
@@ -30,7 +29,7 @@ type firefoxProfile struct {
 		lib, depth, function, category, line []int32
 	}
 	functions struct{ name, source, line []int32 }
-	sources   []int32 // their names
+	sources   []int32 // indexes of their names
 
 	threads []firefoxThread
 }
@@ -39,11 +38,11 @@ type firefoxLib struct{ path, codeID string }
 
 type firefoxThread struct {
 	name, processName, pid string
-	tid                    string  // if that is a text
-	tidNumber              float64 // else
+	tid                    string  // if it is a string
+	tidNumber              float64 // otherwise
 	stack                  []int32
 	weight                 []float64
-	weighs                 bool // weight is there
+	weighs                 bool // weight is present
 	weightType             string
 }
 
@@ -51,10 +50,10 @@ type firefoxThread struct {
 type firefoxParser struct {
 	jsonReader
 	profile firefoxProfile
-	left    int64 // how much more may be kept, in bytes
+	left    int64 // memory that may still be used, in bytes
 }
 
-// keep takes n bytes of memory.
+// keep reserves n bytes of memory.
 func (p *firefoxParser) keep(n int) error {
 	if p.left -= int64(n); p.left < 0 {
 		return fmt.Errorf("its tables take more than %d MiB", profile.MaxHeld>>20)
@@ -62,8 +61,7 @@ func (p *firefoxParser) keep(n int) error {
 	return nil
 }
 
-// members reads an object whose members have readers of their own; others are
-// skipped.
+// members reads an object with a reader for each known member. It skips others.
 func (p *firefoxParser) members(readers map[string]func() error) error {
 	return p.object(func(key string) error {
 		if read := readers[key]; read != nil {
@@ -150,18 +148,18 @@ func (p *firefoxParser) thread() error {
 	return p.keep(size)
 }
 
-// text reads a text into s.
+// text reads a string into s.
 func (p *firefoxParser) text(s *string) func() error {
 	return func() (err error) {
 		if *s, err = p.string(); err != nil {
 			return err
 		}
-		const size = 100 // with what it is a part of
+		const size = 100 // including its share of the structure that holds it
 		return p.keep(size + len(*s))
 	}
 }
 
-// texts reads an array of texts.
+// texts reads an array of strings.
 func (p *firefoxParser) texts(list *[]string) error {
 	*list = nil
 	return p.array(func() error {
@@ -187,7 +185,7 @@ func (p *firefoxParser) int(v *int) func() error {
 	}
 }
 
-// int32 reads a whole number, or null.
+// int32 reads an integer, or null.
 func (p *firefoxParser) int32() (int32, error) {
 	v, isNull, err := p.number()
 	switch {
@@ -199,7 +197,7 @@ func (p *firefoxParser) int32() (int32, error) {
 	return int32(min(max(v, null+1), math.MaxInt32)), nil
 }
 
-// column reads an array of whole numbers.
+// column reads an array of integers.
 func (p *firefoxParser) column(list *[]int32) func() error {
 	return func() error {
 		*list = nil
@@ -214,7 +212,7 @@ func (p *firefoxParser) column(list *[]int32) func() error {
 	}
 }
 
-// addresses reads the column of addresses, of which negative ones are none.
+// addresses reads the column of addresses. Negative ones mean none.
 func (p *firefoxParser) addresses() error {
 	list := &p.profile.frames.address
 	*list = nil

@@ -9,11 +9,11 @@ import (
 	"fulgur/internal/profile"
 )
 
-// readFolded reads folded stacks: frames separated by ";", the root first, a
-// space and a number. The first frame is the task's name, as the tools that fold
-// have it: "comm", or "comm-pid/tid"; a frame "[CPU n]" may stand before it.
-// "_[k]", "_[i]" and "_[j]" after a name say that it is the kernel's, inlined or
-// a JIT's, and what follows a frame "-" is the kernel's.
+// readFolded reads folded stacks: frames separated by ";", root first, then a space and a
+// number. The first frame is the task's name, as in the output of stackcollapse tools:
+// "comm", or "comm-pid/tid". A frame "[CPU n]" may precede it. The suffixes "_[k]",
+// "_[i]" and "_[j]" mark kernel, inlined and JIT frames, and frames after a frame "-" are
+// kernel frames.
 func readFolded(r *bufio.Reader) (*profile.Profile, error) {
 	c := newCollector(profile.ValueType{Type: "samples", Unit: "count"})
 	in := lines{r: r, most: profile.MaxLine}
@@ -36,13 +36,13 @@ func readFolded(r *bufio.Reader) (*profile.Profile, error) {
 	}
 }
 
-// isFolded reports whether a line looks like folded stacks.
+// isFolded reports whether a line looks like a folded stack.
 func isFolded(line string) bool {
 	_, _, ok := cutValue(line)
 	return ok
 }
 
-// cutValue cuts the number off the end of a line.
+// cutValue splits the number off the end of a line.
 func cutValue(line string) (stack string, n int64, ok bool) {
 	line = strings.TrimRight(line, " \t")
 	i := strings.LastIndexAny(line, " \t")
@@ -90,7 +90,7 @@ func (c *collector) folded(stack string) profile.Sample {
 	return at
 }
 
-// cpuFrame reads the frame under all that ran on a CPU.
+// cpuFrame parses the frame of a CPU.
 func cpuFrame(name string) (cpu int, ok bool) {
 	number, ok := strings.CutPrefix(name, "[CPU ")
 	number, end := strings.CutSuffix(number, "]")
@@ -98,16 +98,16 @@ func cpuFrame(name string) (cpu int, ok bool) {
 	return cpu, ok && end && err == nil && cpu >= 0
 }
 
-// thread is the name of a task where threads are told apart.
+// thread is the name of a task in profiles by thread.
 var thread = regexp.MustCompile(`^(.*)-([0-9]+|\?)/([0-9]+)$`)
 
-// foldedTask reads the name of a task.
+// foldedTask parses the name of a task.
 func foldedTask(name string) profile.Task {
 	m := thread.FindStringSubmatch(name)
 	if m == nil {
 		return profile.Task{Comm: name}
 	}
-	pid, _ := strconv.Atoi(m[2]) // "?" is not known
+	pid, _ := strconv.Atoi(m[2]) // "?" means unknown
 	tid, err := strconv.Atoi(m[3])
 	if err != nil {
 		return profile.Task{Comm: name}

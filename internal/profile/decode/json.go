@@ -12,16 +12,15 @@ import (
 	"fulgur/internal/profile"
 )
 
-// jsonReader reads JSON value by value. Unlike [json.Decoder] it never has more
-// of a value in memory than its caller keeps: columns of a profile have millions
-// of rows.
+// jsonReader reads JSON value by value. Unlike [json.Decoder] it holds no more of a value
+// in memory than its caller keeps: columns of a profile have millions of rows.
 type jsonReader struct {
 	r      *bufio.Reader
 	offset int64
 	buf    []byte
 }
 
-// maxNested is how deep values may be nested in a value that is skipped.
+// maxNested is the maximum nesting depth of skipped values.
 const maxNested = 256
 
 var errJSONEnd = errors.New("the text ends within a value")
@@ -43,13 +42,13 @@ func (j *jsonReader) byte() (byte, error) {
 	return c, nil
 }
 
-// back returns the last byte to the text.
+// back unreads the last byte.
 func (j *jsonReader) back() {
-	_ = j.r.UnreadByte() // after a byte that was read
+	_ = j.r.UnreadByte() // cannot fail after a read
 	j.offset--
 }
 
-// token returns the next byte that is no space.
+// token returns the next byte that is not white space.
 func (j *jsonReader) token() (byte, error) {
 	for {
 		c, err := j.byte()
@@ -59,8 +58,8 @@ func (j *jsonReader) token() (byte, error) {
 	}
 }
 
-// begin reads the first byte of a value that must begin with it. It returns false
-// if the value is null.
+// begin reads the first byte of a value, which must be want. It returns false if the
+// value is null.
 func (j *jsonReader) begin(want byte) (bool, error) {
 	c, err := j.token()
 	switch {
@@ -86,8 +85,8 @@ func (j *jsonReader) rest(word string) error {
 	return nil
 }
 
-// more reads what comes before an element: nothing before the first, and a comma
-// before others. It returns false at the end.
+// more reads up to the next element: a comma unless it is the first. It returns false at
+// the end.
 func (j *jsonReader) more(first bool, end byte) (bool, error) {
 	c, err := j.token()
 	switch {
@@ -104,7 +103,7 @@ func (j *jsonReader) more(first bool, end byte) (bool, error) {
 	return false, j.errorf("%q where ',' or %q was expected", c, end)
 }
 
-// object reads an object: member reads the value of each key.
+// object reads an object. member reads the value of each key.
 func (j *jsonReader) object(member func(key string) error) error {
 	ok, err := j.begin('{')
 	if !ok {
@@ -129,7 +128,7 @@ func (j *jsonReader) object(member func(key string) error) error {
 	}
 }
 
-// array reads an array: element reads each of its values.
+// array reads an array. element reads each value.
 func (j *jsonReader) array(element func() error) error {
 	ok, err := j.begin('[')
 	if !ok {
@@ -145,8 +144,7 @@ func (j *jsonReader) array(element func() error) error {
 	}
 }
 
-// string reads a text, "" if it is null, or the beginning of one that is longer
-// than names may be.
+// string reads a string, truncated to the maximum length of names. null is read as "".
 func (j *jsonReader) string() (string, error) {
 	ok, err := j.begin('"')
 	if !ok {
@@ -155,13 +153,13 @@ func (j *jsonReader) string() (string, error) {
 	return j.quoted()
 }
 
-// quoted reads the rest of a text after its quotation mark.
+// quoted reads the rest of a string after its quotation mark.
 func (j *jsonReader) quoted() (string, error) {
-	const most = profile.MaxName + 64 // so that it is seen to be too long
+	const most = profile.MaxName + 64 // so that it is recognized as too long
 	j.buf = append(j.buf[:0], '"')
 	simple := true
 	for {
-		// Characters and escapes are kept or left out as a whole.
+		// Keep or drop characters and escapes as a whole.
 		c, err := j.byte()
 		if err != nil {
 			return "", err
@@ -189,7 +187,7 @@ func (j *jsonReader) quoted() (string, error) {
 				unit = append(unit, c)
 			}
 		case c >= 0x80:
-			simple = false // may not be UTF-8
+			simple = false // may be invalid UTF-8
 		}
 		if len(j.buf) < most {
 			j.buf = append(j.buf, unit...)
@@ -206,7 +204,7 @@ func (j *jsonReader) quoted() (string, error) {
 	return s, nil
 }
 
-// number reads a number. null reports that there is none.
+// number reads a number. null reports whether it is null.
 func (j *jsonReader) number() (v float64, null bool, err error) {
 	c, err := j.token()
 	if err != nil {
@@ -215,7 +213,7 @@ func (j *jsonReader) number() (v float64, null bool, err error) {
 	if c == 'n' {
 		return 0, true, j.rest("ull")
 	}
-	// Most are short and whole.
+	// Most are short integers.
 	negative := c == '-'
 	var n int64
 	digits := 0
@@ -259,7 +257,7 @@ func isNumber(c byte) bool {
 	return '0' <= c && c <= '9' || c == '-' || c == '+' || c == '.' || c == 'e' || c == 'E'
 }
 
-// textOrNumber reads a value that is a text or a number.
+// textOrNumber reads a value that is a string or a number.
 func (j *jsonReader) textOrNumber() (text string, number float64, err error) {
 	c, err := j.token()
 	if err != nil {
@@ -274,7 +272,7 @@ func (j *jsonReader) textOrNumber() (text string, number float64, err error) {
 	return "", number, err
 }
 
-// skip reads a value of any kind and keeps nothing.
+// skip skips a value of any kind.
 func (j *jsonReader) skip() error {
 	depth := 0
 	for {
@@ -311,7 +309,7 @@ func (j *jsonReader) skip() error {
 	}
 }
 
-// skipText skips the rest of a text after its quotation mark.
+// skipText skips the rest of a string after its quotation mark.
 func (j *jsonReader) skipText() error {
 	for {
 		c, err := j.byte()

@@ -9,16 +9,16 @@ import (
 	"fulgur/internal/profile"
 )
 
-// readPerfScript reads the text of perf script, without telling threads apart as
-// stackcollapse-perf.pl does not: for each sample a line with the
-// task and the event, lines with the frames, the innermost first, and an empty
-// one. Without call chains the one frame is on the first line.
+// readPerfScript reads the output of perf script. Like stackcollapse-perf.pl, it does not
+// distinguish threads. Each sample is a line with the task and the event, lines with the
+// frames, innermost first, and an empty line. Without call chains, the only frame is on
+// the first line.
 //
 //	tar 4242/4243 [001] 24082.558395:    2004008 cpu-clock:
 //	        ffffffff81355977 copy_process+0x1107 ([kernel.kallsyms])
 //	                    113c leaf+0x13 (/usr/bin/tar)
 //
-// The first value counts samples; each event has another, the sum of periods.
+// The first value counts samples. Each event adds another value, the sum of its periods.
 func readPerfScript(r *bufio.Reader) (*profile.Profile, error) {
 	c := newCollector(profile.ValueType{Type: "samples", Unit: "count"})
 	in := lines{r: r, most: maxEventLine}
@@ -50,20 +50,19 @@ func readPerfScript(r *bufio.Reader) (*profile.Profile, error) {
 	}
 }
 
-// maxEventLine is the longest line of perf script and bpftrace that is read, in
-// bytes: one frame, or the head of a sample.
+// maxEventLine is the maximum length of a line of perf script or bpftrace, in bytes: a
+// frame, or the head of a sample.
 const maxEventLine = 1 << 20
 
-// Lines of perf script. The task's name may contain spaces, so that what
-// follows it decides: numbers of process and thread, perhaps a CPU, and a time
-// or an event.
+// Lines of perf script. The task's name may contain spaces, so they are recognized by
+// what follows: process and thread IDs, an optional CPU, and a time or an event.
 var (
 	perfHeader = regexp.MustCompile(`^\s*(\S.*?)\s+(-?\d+)(?:/(\d+))?\s+(?:\[(\d+)\]\s+)?(?:[.\w]{4,}\s+)?(?:(\d+\.\d+):\s*)?(?:(\d+)\s+)?(\S+?):(?:\s+(.*))?$`)
-	// perfFrame is an address, a symbol with its offset and the file, if they
-	// are shown. perf script indents it by a tab, and a task's name by spaces.
+	// perfFrame matches an address, a symbol with its offset, and the file if shown. perf
+	// script indents frames by a tab, and tasks by spaces.
 	perfFrame = regexp.MustCompile(`^\s+([0-9a-f]{1,16}) (.+?)(?: \(([^()]*(?:\([^()]*\))?[^()]*)\))?$`)
-	// symbolOffset is what comes after a function's name: perf prints hexadecimal
-	// numbers, bpftrace decimal ones.
+	// symbolOffset matches the offset after a function's name, hexadecimal in perf and
+	// decimal in bpftrace.
 	symbolOffset = regexp.MustCompile(`\+(0x[0-9a-f]+|[0-9]+)$`)
 )
 
@@ -73,46 +72,46 @@ func isHeader(line string) bool {
 	if len(m) == 0 || strings.HasPrefix(m[7], "PERF_RECORD_") {
 		return false
 	}
-	return m[4] != "" || m[5] != "" || m[6] != "" // a CPU, a time or a period
+	return m[4] != "" || m[5] != "" || m[6] != "" // a CPU, time or period
 }
 
 // isFrame reports whether a line is a frame.
 func isFrame(line string) bool { return perfFrame.MatchString(line) }
 
-// perfSample is a sample of which some was read.
+// perfSample is a partially read sample.
 type perfSample struct {
 	task   profile.Task
 	cpu    int
 	event  string
 	period int64
-	frames []readFrame  // the innermost first
+	frames []readFrame  // innermost first
 	callee profile.Kind // of the last instruction in frames, if there is one
 	calls  bool         // there is one
 }
 
-// readFrame is a frame that was read. One that is inlined has no file of its own,
-// and no place.
+// readFrame is a frame that was read. An inlined one has neither a file nor a place of
+// its own.
 type readFrame struct {
 	profile.Frame
 	hasFile bool
 }
 
-// perfScriptFrame is a frame as perf script prints it.
+// perfScriptFrame is a frame in the output of perf script.
 type perfScriptFrame struct {
 	address uint64
-	name    string // empty if not known
+	name    string // empty if unknown
 	offset  uint64
 	file    string
 	inlined bool
 }
 
-// parseHeader reads a line for which isHeader holds.
+// parseHeader parses a line accepted by isHeader.
 func (c *collector) parseHeader(line string) *perfSample {
 	m := perfHeader.FindStringSubmatch(line)
 	s := &perfSample{cpu: -1, event: m[7], period: 1}
 	s.task.Comm = m[1]
-	if m[3] != "" { // one number alone is the thread's
-		s.task.PID, _ = strconv.Atoi(m[2]) // one too large is none
+	if m[3] != "" { // a single ID is the thread's
+		s.task.PID, _ = strconv.Atoi(m[2]) // 0 if it is too large
 	}
 	if n, err := strconv.ParseInt(m[6], 10, 64); err == nil {
 		s.period = n
@@ -125,10 +124,9 @@ func (c *collector) parseHeader(line string) *perfSample {
 	return s
 }
 
-// add adds the next frame of a sample, towards the root.
+// add adds the next outer frame of a sample.
 func (c *collector) add(s *perfSample, f perfScriptFrame) {
-	// Those next to the root are kept: the others make no difference to a stack
-	// that is cut.
+	// Keep the frames next to the root. The others do not matter in a truncated stack.
 	const kept = profile.MaxDepth + 1
 	if len(s.frames) == 2*kept {
 		s.frames = append(s.frames[:0], s.frames[kept:]...)
@@ -142,7 +140,7 @@ func (c *collector) add(s *perfSample, f perfScriptFrame) {
 	s.frames = append(s.frames, readFrame{made, f.file != ""})
 }
 
-// parseFrame reads a line of a call chain.
+// parseFrame parses a line of a call chain.
 func parseFrame(line string) (f perfScriptFrame, ok bool) {
 	m := perfFrame.FindStringSubmatch(line)
 	if m == nil {
@@ -160,7 +158,7 @@ func parseFrame(line string) (f perfScriptFrame, ok bool) {
 	return f, true
 }
 
-// cutOffset cuts the offset off the name of a symbol.
+// cutOffset splits the offset off a symbol.
 func cutOffset(symbol string) (name string, offset uint64) {
 	digits := symbolOffset.FindString(symbol)
 	if digits == "" || digits == symbol {
@@ -179,7 +177,7 @@ func (c *collector) perfSample(s *perfSample) {
 		return
 	}
 	at := profile.Sample{CPU: s.cpu, Task: c.Task(s.task)}
-	var outer readFrame // the one that an inlined frame is part of
+	var outer readFrame // the frame that contains an inlined one
 	for i := len(s.frames) - 1; i >= 0 && !c.IsCut(at.Stack); i-- {
 		f := s.frames[i]
 		if f.hasFile || i == len(s.frames)-1 {
@@ -200,7 +198,7 @@ func (c *collector) perfSample(s *perfSample) {
 	}
 }
 
-// eventName returns an event without perf's modifiers: "cycles" of "cycles:Pu".
+// eventName returns an event without perf's modifiers: "cycles" for "cycles:Pu".
 func eventName(event string) string {
 	if name, _, ok := strings.Cut(event, ":"); ok && !strings.Contains(name, "/") && len(event)-len(name) <= 5 {
 		return name
@@ -208,7 +206,7 @@ func eventName(event string) string {
 	return event
 }
 
-// madeFrame returns a frame as profiles have it.
+// madeFrame converts a frame to the profile's form.
 func (c *collector) madeFrame(f perfScriptFrame) profile.Frame {
 	made := profile.Frame{Address: f.address, Offset: f.offset, Inlined: f.inlined}
 	if isKernelFile(f.file) || f.address >= 1<<63 {

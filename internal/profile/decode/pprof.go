@@ -12,9 +12,8 @@ import (
 	model "fulgur/internal/profile"
 )
 
-// readPprof reads a profile of github.com/google/pprof, in any of the formats
-// that it reads. What fulgur itself wrote in one comes back, but for what the
-// format has no place for.
+// readPprof reads a profile of github.com/google/pprof in any format that pprof supports.
+// Profiles written by fulgur are restored, except for what the format cannot represent.
 func readPprof(ctx context.Context, r io.Reader) (*model.Profile, error) {
 	in, err := parsePprof(ctx, r)
 	if err != nil {
@@ -43,22 +42,22 @@ func readPprof(ctx context.Context, r io.Reader) (*model.Profile, error) {
 	return c.profile(pprofMeta(in))
 }
 
-// pprofReader makes a profile of pprof's.
+// pprofReader converts a profile from pprof's model.
 type pprofReader struct {
 	*collector
 	mappings map[*profile.Mapping]model.MappingID
-	known    map[*profile.Location][]model.FrameID // the outermost first
-	left     int                                   // how many frames may still be read
-	program  string                                // the profiled program's name, for samples that tell none
+	known    map[*profile.Location][]model.FrameID // outermost first
+	left     int                                   // number of frames that may still be read
+	program  string                                // the profiled program's name, for samples without one
 }
 
-// isPath reports whether a mapping's name is that of a file.
+// isPath reports whether a mapping's name is a file name.
 func isPath(name string) bool { return name != "" && name[0] != '[' }
 
-// pprofMeta returns what a profile says of its run.
+// pprofMeta returns the metadata of a profile.
 func pprofMeta(in *profile.Profile) model.Meta {
 	m := model.Meta{Duration: time.Duration(in.DurationNanos)}
-	// Of most interest is the last value, unless it is said otherwise.
+	// The default is the last value.
 	if n := len(in.SampleType); n > 0 && in.DefaultSampleType != in.SampleType[n-1].Type {
 		m.Value = in.DefaultSampleType
 	}
@@ -88,8 +87,8 @@ func (c *pprofReader) place(s *profile.Sample) model.Sample {
 	at.CPU = int(number(s, "cpu", -1))
 	for i := len(s.Location) - 1; i >= 0 && !c.IsCut(at.Stack); i-- {
 		frames := c.frames(s.Location[i])
-		// A location may have any number of frames, and take a single byte in any
-		// number of samples.
+		// A location may have any number of frames, and take a single byte in any number
+		// of samples.
 		if c.left -= len(frames); c.left < 0 {
 			at.Stack = c.Cut()
 		}
@@ -141,7 +140,7 @@ func (c *pprofReader) makeFrames(l *profile.Location) []model.Frame {
 	return frames
 }
 
-// kind tells what sort of code a location is.
+// kind returns the kind of code of a location.
 func (c *pprofReader) kind(l *profile.Location) model.Kind {
 	name := ""
 	if l.Mapping != nil {
@@ -167,7 +166,7 @@ func (c *pprofReader) mapping(m *profile.Mapping) model.MappingID {
 	return id
 }
 
-// text and number return a sample's label.
+// text and number return a label of a sample.
 func text(s *profile.Sample, key string) string {
 	if values := s.Label[key]; len(values) > 0 {
 		return values[0]
@@ -182,7 +181,7 @@ func number(s *profile.Sample, key string, missing int64) int64 {
 	return missing
 }
 
-// stackEnd reads what the label says of why a stack ends.
+// stackEnd parses the label with the reason for a stack's end.
 func stackEnd(label string) model.End {
 	for end := model.EndNone; end <= model.EndLost; end++ {
 		if end.String() == label {

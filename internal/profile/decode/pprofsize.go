@@ -10,8 +10,8 @@ import (
 	model "fulgur/internal/profile"
 )
 
-// ParsePprof reads a profile of github.com/google/pprof, compressed or not, until
-// ctx ends, in memory that does not depend on what the profile says.
+// ParsePprof reads a profile of github.com/google/pprof, compressed or not, until ctx is
+// done. Its memory is bounded whatever the profile contains.
 func ParsePprof(ctx context.Context, r io.Reader) (*profile.Profile, error) {
 	in, err := unpack(ctx, r)
 	if err != nil {
@@ -20,12 +20,12 @@ func ParsePprof(ctx context.Context, r io.Reader) (*profile.Profile, error) {
 	return parsePprof(ctx, in)
 }
 
-// maxLegacy is the length, in bytes, of a profile in one of pprof's older
-// formats, whose size in memory is not known before. The parser takes some twenty
-// times as much.
+// maxLegacy is the maximum size, in bytes, of a profile in one of pprof's legacy formats.
+// Their size in memory is not known in advance; the parser takes about twenty times as
+// much.
 const maxLegacy = 64 << 20
 
-// parsePprof reads a profile that is not compressed.
+// parsePprof reads an uncompressed profile.
 func parsePprof(ctx context.Context, r io.Reader) (*profile.Profile, error) {
 	data, err := readAll(ctx, r)
 	if err != nil {
@@ -43,12 +43,11 @@ func parsePprof(ctx context.Context, r io.Reader) (*profile.Profile, error) {
 		case len(data) > maxLegacy:
 			return nil, err
 		}
-		return profile.ParseData(data) // which unpacks what is compressed, but this is not
+		return profile.ParseData(data) // it decompresses if necessary, but this is not compressed
 	})
 }
 
-// Numbers of fields in pprof's proto/profile.proto whose messages or values
-// repeat.
+// Numbers of repeated fields in pprof's proto/profile.proto.
 const (
 	profileSample   = 2
 	profileLocation = 4
@@ -63,13 +62,12 @@ const (
 	locationLine = 4
 )
 
-// What pprof's parser takes for each element, in bytes, with the indexes that it
-// makes and the slices that grow. An element of any other kind takes no more than
-// a mapping.
+// Memory that pprof's parser takes for each element, in bytes, including its indexes and
+// growing slices. An element of any other kind takes no more than a mapping.
 const (
 	pprofSampleSize   = 256
 	pprofNumberSize   = 32
-	pprofLabelSize    = 1024 // a sample's first one makes three maps
+	pprofLabelSize    = 1024 // the first label of a sample makes three maps
 	pprofLocationSize = 256
 	pprofLineSize     = 80
 	pprofFunctionSize = 256
@@ -77,8 +75,8 @@ const (
 	pprofStringSize   = 64
 )
 
-// pprofSize returns how much memory pprof's parser takes for data, at most. It
-// sees as much of malformed data as the parser does.
+// pprofSize returns the maximum memory that pprof's parser takes for data. It reads
+// malformed data as far as the parser does.
 func pprofSize(data []byte) (size int64) {
 	eachField(data, func(f protoField) {
 		switch f.number {
@@ -112,14 +110,14 @@ func pprofSize(data []byte) (size int64) {
 	return size
 }
 
-// protoField is a field of a message of protocol buffers.
+// protoField is a field of a protocol buffer message.
 type protoField struct {
 	number uint64
-	packed bool   // several numbers, a text or a message
-	data   []byte // of it
+	packed bool   // packed numbers, a string or a message
+	data   []byte // its contents
 }
 
-// numbers returns how many numbers a field has.
+// numbers returns the number of numbers in a field.
 func (f protoField) numbers() (n int64) {
 	if !f.packed {
 		return 1
@@ -132,8 +130,7 @@ func (f protoField) numbers() (n int64) {
 	return n + 1
 }
 
-// eachField calls yield with the fields of a message, up to the first that is
-// malformed.
+// eachField calls yield with the fields of a message, up to the first malformed one.
 func eachField(data []byte, yield func(protoField)) {
 	for len(data) > 0 {
 		key, n := uvarint(data)
@@ -172,8 +169,8 @@ func eachField(data []byte, yield func(protoField)) {
 	}
 }
 
-// uvarint reads a number as pprof's parser does, which accepts ten bytes whatever
-// the last one is. It returns its length, 0 if it is cut short.
+// uvarint reads a varint like pprof's parser, which accepts ten bytes regardless of the
+// last one. It returns the value and its length, 0 if truncated.
 func uvarint(data []byte) (v uint64, n int) {
 	for i, b := range data[:min(len(data), 10)] {
 		v |= uint64(b&0x7f) << (7 * i)

@@ -12,15 +12,15 @@ import (
 	"fulgur/internal/profile"
 )
 
-// sniffed is how much of an input its format is known by, in bytes.
+// sniffed is the number of bytes from which the format is detected.
 const sniffed = 64 << 10
 
-// limited reads at most left bytes of r, and nothing after ctx has ended.
+// limited reads at most left bytes of r, and nothing after ctx is done.
 type limited struct {
 	ctx  context.Context
 	r    io.Reader
 	left int64
-	err  error // of a longer input
+	err  error // the error for a longer input
 }
 
 // Read implements io.Reader.
@@ -38,11 +38,11 @@ func (l *limited) Read(b []byte) (int, error) {
 
 var gzipMagic = []byte{0x1f, 0x8b}
 
-// unpack returns a reader of what r contains, which may be compressed, until ctx
-// ends.
+// unpack returns a reader of the contents of r, which may be compressed, until ctx is
+// done.
 func unpack(ctx context.Context, r io.Reader) (*bufio.Reader, error) {
 	in := bufio.NewReaderSize(&limited{ctx, r, profile.MaxUnpacked, profile.ErrUnpacked}, sniffed)
-	if b, _ := in.Peek(len(gzipMagic)); !bytes.Equal(b, gzipMagic) { // too short is not gzip
+	if b, _ := in.Peek(len(gzipMagic)); !bytes.Equal(b, gzipMagic) { // a short input is not gzip
 		return in, nil
 	}
 	z, err := gzip.NewReader(in)
@@ -62,8 +62,8 @@ func readAll(ctx context.Context, r io.Reader) ([]byte, error) {
 	return io.ReadAll(&limited{ctx, r, profile.MaxHeld, tooLong})
 }
 
-// until returns what f returns, or the error of ctx when that ends first; f then
-// goes on in the background.
+// until returns the result of f, or the error of ctx if it is done first. f then
+// continues in the background.
 func until[T any](ctx context.Context, f func() (T, error)) (T, error) {
 	type result struct {
 		value T

@@ -1,5 +1,5 @@
-// Package output has the formats that a profile can be written in, and the places
-// where it can go: a file, which appears whole or not at all, or a stream.
+// Package output writes profiles in the supported formats, to a file, which appears
+// complete or not at all, or to a stream.
 package output
 
 import (
@@ -17,28 +17,29 @@ import (
 	"fulgur/internal/profile/encode/text"
 )
 
-// Options say what is written beside names and values, where a format has room for
+// Options selects what to write in addition to names and values, if the format supports
 // it.
 type Options struct {
 	// Annotate marks kernel frames with "_[k]" and inlined ones with "_[i]";
 	// Delimited separates kernel and user frames.
 	Annotate, Delimited bool
-	// Inverted lets callees hang below their callers in flame graphs.
+	// Inverted puts callees below their callers in flame graphs.
 	Inverted bool
-	// System says that the profile is of all processes, which are then told apart.
+	// System is set if all processes were profiled. They are then shown separately.
 	System bool
-	// Source returns the text of a source file; nil if none is wanted.
+	// Source returns the text of a source file; nil means none.
 	Source func(file string) (text string, ok bool)
 }
 
-// A Format is one way to write a profile.
+// Format is an output format.
 type Format struct {
-	// Name is what users call it, and Endings those of its files.
+	// Name is the name for users, and Endings the file name endings.
 	Name    string
 	Endings []string
-	// write writes the value of that index, where it does not write all.
+	// write writes the profile. value is the index of the value to write in formats with
+	// a single value.
 	write func(w io.Writer, p *profile.Profile, o Options, value int) error
-	// inTime writes a recording with its times; nil for formats that have none.
+	// inTime writes a recording with its times; nil for formats without times.
 	inTime func(io.Writer, *profile.Timeline, Options) error
 }
 
@@ -68,8 +69,8 @@ var formats = []Format{
 	}},
 }
 
-// AllValues reports whether the format has room for all values of a profile;
-// others have one.
+// AllValues reports whether the format supports all values of a profile, rather than a
+// single one.
 func (f Format) AllValues() bool {
 	switch f.Name {
 	case "html", "pprof", "firefox", "speedscope":
@@ -78,7 +79,7 @@ func (f Format) AllValues() bool {
 	return false
 }
 
-// Allow returns an error of usage if o asks for what cannot be done in the format.
+// Allow returns a usage error if the format does not support o.
 func (f Format) Allow(o Options) error {
 	if o.Inverted && f.Name != "html" && f.Name != "svg" {
 		return usage.Errorf("only flame graphs can be inverted: use an output name ending in .html or .svg, or add --format html")
@@ -86,11 +87,11 @@ func (f Format) Allow(o Options) error {
 	return nil
 }
 
-// HasTimes reports whether the format has room for when things happened.
+// HasTimes reports whether the format supports times of events.
 func (f Format) HasTimes() bool { return f.inTime != nil }
 
-// Choose returns the format for what is written to path: by name if that is given,
-// else by the path's ending, which a stream need not have: that gets text. Errors are those of usage.
+// Choose returns the format for path: by name if it is not empty, otherwise by the path's
+// ending. A stream without an ending gets text. Errors are usage errors.
 func Choose(path, name string) (Format, error) {
 	for _, f := range formats {
 		if name == f.Name || name == "" && slices.ContainsFunc(f.Endings, func(e string) bool {
@@ -125,8 +126,8 @@ func endings() string {
 	return strings.Join(all, " ")
 }
 
-// Write writes a profile, with its times if line has them, which takes a format
-// that [Format.HasTimes]. Formats with room for one value write that of an index.
+// Write writes a profile, with its times if line has any, which requires
+// [Format.HasTimes]. Formats with a single value write the one with index value.
 func (f Format) Write(w io.Writer, p *profile.Profile, line *profile.Timeline, o Options, value int) error {
 	if line != nil {
 		return f.inTime(w, line, o)

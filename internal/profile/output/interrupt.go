@@ -6,11 +6,11 @@ import (
 	"io"
 )
 
-// errInterrupted is what a run is told that writes whole files or none, when
-// the user ends it.
+// errInterrupted is the error of a run that writes complete files only, when the user
+// interrupts it.
 var errInterrupted = errors.New("interrupted: what was not complete was not written")
 
-// OrInterrupted returns err, or what it comes from if ctx has ended.
+// OrInterrupted returns err, or errInterrupted if ctx is done and caused it.
 func OrInterrupted(ctx context.Context, err error) error {
 	if err != nil && ctx.Err() != nil {
 		return errInterrupted
@@ -18,7 +18,7 @@ func OrInterrupted(ctx context.Context, err error) error {
 	return err
 }
 
-// Until returns a writer that fails once ctx has ended.
+// Until returns a writer that fails once ctx is done.
 func Until(ctx context.Context, w io.Writer) io.Writer { return untilWriter{ctx, w} }
 
 type untilWriter struct {

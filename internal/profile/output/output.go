@@ -9,17 +9,16 @@ import (
 	"fulgur/internal/files/atomicfile"
 )
 
-// Output is where a profile goes; see [atomicfile.File].
+// Output is the destination of a profile, see [atomicfile.File].
 type Output interface {
 	io.Writer
-	// Commit makes what was written appear, and Abort gives it up unless it was
-	// committed.
+	// Commit makes the output appear. Abort discards it unless it was committed.
 	Commit() error
 	Abort() error
 }
 
-// IsStream reports whether what is written to path cannot be taken back: it is a
-// standard stream, or there is something that is no regular file.
+// IsStream reports whether output to path cannot be undone: path is a standard stream, or
+// exists and is not a regular file.
 func IsStream(path string) bool {
 	if path == "" || path == "-" || path == "/dev/stdout" || path == "/dev/stderr" || strings.HasPrefix(path, "/dev/fd/") {
 		return true
@@ -28,21 +27,20 @@ func IsStream(path string) bool {
 	return err == nil && !info.Mode().IsRegular() && !info.IsDir()
 }
 
-// Create opens the output at path, "-" or none being stdout. It is called before
-// anything is measured or read, so that an output that cannot be written fails at
-// once.
+// Create opens the output at path, where "-" or "" means stdout. Call it before measuring
+// or reading anything, so that an output that is not writable fails at once.
 func Create(path string, stdout io.Writer) (Output, error) {
 	if path == "" || path == "-" {
 		return stream{w: stdout}, nil
 	}
 	f, err := atomicfile.Create(path)
 	if err != nil {
-		return nil, err // and not a nil *File, which were an output
+		return nil, err // rather than a nil *File, which would be a non-nil Output
 	}
 	return f, nil
 }
 
-// stream is an output that cannot be taken back.
+// stream is an output that cannot be undone.
 type stream struct{ w io.Writer }
 
 func (s stream) Write(b []byte) (int, error) {

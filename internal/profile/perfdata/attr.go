@@ -2,22 +2,21 @@ package perfdata
 
 import "golang.org/x/sys/unix"
 
-// attr is what of a perf_event_attr decides on the layout of records.
+// attr is the part of a perf_event_attr that determines the layout of records.
 type attr struct {
 	sampleType, readFormat, branchType uint64
 	sampleIDAll                        bool
 
-	// What is sampled, and how many of it make a sample, or how many samples
-	// there are to be a second; the other is 0.
+	// The sampled event, and its period or frequency; the other is 0.
 	typ                       uint32
 	config, period, frequency uint64
 }
 
-// Bits of perf_event_attr that x/sys/unix does not name.
+// Bits of perf_event_attr without a name in x/sys/unix.
 const (
 	attrSampleIDAll  = 1 << 18 // in the flags
 	leastAttr        = 64      // PERF_ATTR_SIZE_VER0
-	attrFreq         = 1 << 10 // likewise
+	attrFreq         = 1 << 10 // in the flags
 	offsetConfig     = 8
 	offsetPeriod     = 16
 	offsetSampleType = 24
@@ -26,7 +25,7 @@ const (
 	offsetBranchType = 72
 )
 
-// parseAttr reads a perf_event_attr, b, which may be of any version.
+// parseAttr parses b, a perf_event_attr of any version.
 func parseAttr(b []byte) (attr, bool) {
 	if len(b) < leastAttr {
 		return attr{}, false
@@ -46,21 +45,20 @@ func parseAttr(b []byte) (attr, bool) {
 	}, true
 }
 
-// attrs are the events of a file.
+// attrs holds the events of a file.
 type attrs struct {
 	all  []attr
-	byID map[uint64]int // event id → index in all
-	ids  int            // how many were added, the same ones again included
+	byID map[uint64]int // event ID to index in all
+	ids  int            // total number added, including duplicates
 }
 
-// Limits on what headers may ask for. A file of 1000 events on 1000 CPUs stays
-// within.
+// Limits on headers. A file with 1000 events on 1000 CPUs is within.
 const (
 	maxAttrs = 1 << 14
 	maxIDs   = 1 << 21
 )
 
-// add takes an event and its ids in, and reports whether there is room.
+// add adds an event and its IDs, and reports whether there is room.
 func (as *attrs) add(a attr, ids []byte) bool {
 	if len(as.all) >= maxAttrs || as.ids+len(ids)/8 > maxIDs {
 		return false
@@ -76,7 +74,7 @@ func (as *attrs) add(a attr, ids []byte) bool {
 	return true
 }
 
-// sample returns the event that a sample with this body is of.
+// sample returns the event of a sample with this body.
 func (as *attrs) sample(body []byte) (attr, bool) {
 	if len(as.all) == 0 {
 		return attr{}, false
@@ -88,7 +86,7 @@ func (as *attrs) sample(body []byte) (attr, bool) {
 	f := fields{b: body}
 	t := first.sampleType
 	if t&unix.PERF_SAMPLE_IDENTIFIER == 0 {
-		// Then perf gives all events the same layout up to the id.
+		// perf then uses the same layout for all events up to the ID.
 		if t&unix.PERF_SAMPLE_ID == 0 {
 			return first, true
 		}
@@ -105,8 +103,8 @@ func (as *attrs) sample(body []byte) (attr, bool) {
 	return first, !f.short
 }
 
-// trailer is the length of the sample_id at the end of records that are not
-// samples, and where in it the time is, -1 if nowhere.
+// trailer returns the size of the sample_id at the end of records other than samples, and
+// the offset of the time within it, or -1.
 func (a attr) trailer() (size, time int) {
 	time = -1
 	if !a.sampleIDAll {
@@ -127,8 +125,8 @@ func (a attr) trailer() (size, time int) {
 	return size, time
 }
 
-// other returns the event that a record which is no sample is of. Its id is at
-// the end, or right before the end's CPU and identifier.
+// other returns the event of a record other than a sample. Its ID is at the end, or
+// before the CPU and identifier at the end.
 func (as *attrs) other(body []byte) (attr, bool) {
 	if len(as.all) == 0 {
 		return attr{}, false
@@ -141,5 +139,5 @@ func (as *attrs) other(body []byte) (attr, bool) {
 	if i, ok := as.byID[f.u64()]; ok {
 		return as.all[i], true
 	}
-	return first, true // made up by perf: no event's
+	return first, true // synthesized by perf, without an event
 }

@@ -13,40 +13,40 @@ import (
 	"fulgur/internal/profile"
 )
 
-// CallChains are the samples of a perf.data file with their call chains.
+// CallChains holds the samples of a perf.data file with their call chains.
 type CallChains struct {
-	// Profile has no names: the addresses of frames in files are offsets
-	// there, those of the kernel the running ones. Its first value counts
-	// samples; each event has another, the sum of periods.
+	// Profile has no names. The addresses of frames are file offsets, or runtime
+	// addresses for the kernel. Its first value counts samples; each event adds another,
+	// the sum of its periods.
 	Profile *profile.Profile
-	// KernelBuildID is the build ID of the kernel that ran, KernelText the
-	// address of its first byte, "_text"; empty and 0 if the file does not tell.
+	// KernelBuildID is the build ID of the running kernel, and KernelText the address of
+	// its first byte, "_text". They are empty and 0 if the file does not contain them.
 	KernelBuildID string
 	KernelText    uint64
-	// Lost is the number of records that the kernel could not deliver.
+	// Lost is the number of records that the kernel dropped.
 	Lost uint64
 }
 
-// ChainSample is a sample of a task that ran.
+// ChainSample is a sample of a running task.
 type ChainSample struct {
 	PID, TID int
-	// Comm is the thread's name then.
+	// Comm is the thread's name at the time.
 	Comm string
-	// Time is in nanoseconds of the clock that perf used, by default the
-	// kernel's own, which is near CLOCK_MONOTONIC.
+	// Time is in nanoseconds on perf's clock, by default the kernel's scheduler clock,
+	// which is close to CLOCK_MONOTONIC.
 	Time int64
-	// Stack is one of the profile's.
+	// Stack is a stack of the profile.
 	Stack profile.StackID
-	// Weight is the time in nanoseconds that the sample stands for.
+	// Weight is the time in nanoseconds that the sample represents.
 	Weight int64
 }
 
-// kernelPath is what perf and fulgur call the kernel's code.
+// kernelPath is perf's and fulgur's name for kernel code.
 const kernelPath = "[kernel.kallsyms]"
 
-// ReadCallChains reads the samples of a perf.data file of size bytes until ctx
-// ends. Errors mention name. The profile does not tell threads apart. If each is not nil,
-// it is called with every sample, in the order of the file.
+// ReadCallChains reads the samples of a perf.data file of size bytes until ctx is done.
+// Errors contain name. The profile is not by thread. If each is not nil, it is called
+// with every sample, in file order.
 func ReadCallChains(ctx context.Context, r io.ReaderAt, size int64, name string, each func(ChainSample) error) (*CallChains, error) {
 	f, err := openFile(r, size, name)
 	if err != nil {
@@ -58,7 +58,7 @@ func ReadCallChains(ctx context.Context, r io.ReaderAt, size int64, name string,
 		out:        profile.NewCollector(profile.ValueType{Type: "samples", Unit: "count"}),
 	}
 	c.watch = c.note
-	// As for branches, all mappings are known before the first sample is read.
+	// As for branches, all mappings must be known before the first sample is read.
 	if err := c.pass(c.sideband); err != nil {
 		return nil, err
 	}
@@ -87,7 +87,7 @@ type chains struct {
 	frames     []profile.FrameID
 }
 
-// note takes names of tasks, and where the kernel is, from records.
+// note records the names of tasks and the location of the kernel.
 func (c *chains) note(rec record, f fields, when uint64) {
 	switch rec.typ {
 	case unix.PERF_RECORD_COMM:
@@ -111,7 +111,7 @@ func (c *chains) note(rec record, f fields, when uint64) {
 	}
 }
 
-// chain reads a sample.
+// chain processes a sample.
 func (c *chains) chain(rec record) error {
 	if rec.typ != unix.PERF_RECORD_SAMPLE {
 		return nil
@@ -166,16 +166,14 @@ func (c *chains) chain(rec record) error {
 	})
 }
 
-// maxTime is the largest time and the largest number of events that are believed:
-// as nanoseconds, some 146 years.
+// maxTime is the largest accepted time and number of events: about 146 years in
+// nanoseconds.
 const maxTime = 1 << 62
 
-// unknownWeight is the time that a sample stands for where nothing tells it, a
-// millisecond.
+// unknownWeight is the weight of a sample if unknown: a millisecond.
 const unknownWeight = 1e6
 
-// Modes of the CPU in a record's misc, and the marks in call chains that what
-// follows is of one.
+// CPU modes in a record's misc field, and the markers of modes in call chains.
 const (
 	modeMask   = 7
 	modeKernel = 1
@@ -200,7 +198,7 @@ func (c *chains) stack(s chainSample, misc uint16) (stack profile.StackID) {
 			mode, first = modeUser, true
 			continue
 		case ip >= leastContext:
-			mode = 0 // a hypervisor's or guest's, of which nothing is known
+			mode = 0 // a hypervisor's or guest's, which is unknown
 			continue
 		}
 		switch mode {
@@ -229,25 +227,25 @@ func (c *chains) user(layout bolt.Layout, f profile.Frame) profile.FrameID {
 	return c.out.Frame(f)
 }
 
-// chainSample is what matters of a PERF_RECORD_SAMPLE for its call chain.
+// chainSample is the part of a PERF_RECORD_SAMPLE that is relevant to its call chain.
 type chainSample struct {
 	pid, tid     int32
 	time, period uint64
-	chain        []uint64 // the innermost first, with marks of the mode
+	chain        []uint64 // innermost first, with mode markers
 }
 
-// maxChain is the longest call chain that is believed; the kernel's limit, a
-// sysctl, is 127 unless raised.
+// maxChain is the longest accepted call chain. The kernel's limit, a sysctl, is 127 by
+// default.
 const maxChain = 1 << 14
 
-// parseChain reads the body of a sample of event a. The chain is kept in chain.
-// It reports what is wrong, "" if nothing is.
+// parseChain parses the body of a sample of event a. The chain is stored in chain.
+// problem describes an error, or is "".
 func parseChain(a attr, body []byte, chain []uint64) (s chainSample, problem string) {
 	f := fields{b: body}
 	t := a.sampleType
 	has := func(bit uint64) bool { return t&bit != 0 }
 	skip := func(mask uint64) { f.take(uint64(8 * bits.OnesCount64(t&mask))) }
-	// The order of fields is that of perf_output_sample in the kernel.
+	// The fields are in the order of perf_output_sample in the kernel.
 	skip(unix.PERF_SAMPLE_IDENTIFIER)
 	var ip uint64
 	if has(unix.PERF_SAMPLE_IP) {

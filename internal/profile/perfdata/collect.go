@@ -13,40 +13,36 @@ import (
 	"fulgur/internal/bolt"
 )
 
-// Stats says what was read, beside what the [bolt.Collector] counted.
+// Stats counts the input, in addition to the counts of the [bolt.Collector].
 type Stats struct {
 	// Samples is the number of samples of all processes.
 	Samples uint64
-	// Ignored is the number of samples of processes that have not mapped
-	// any of the binaries, NoStack that of samples of the others that have
-	// no branch records.
+	// Ignored is the number of samples of processes that map none of the binaries, and
+	// NoStack the number of other samples without branch records.
 	Ignored, NoStack uint64
-	// Lost is the number of records that the kernel could not deliver; text
-	// does not tell.
+	// Lost is the number of records that the kernel dropped. It is unknown for text.
 	Lost uint64
-	// Mappings is the number of times that any of the binaries was seen
-	// mapped. If it is 0, text was made without --show-mmap-events, or the
-	// binary is another.
+	// Mappings is the number of times that a binary was mapped. If it is 0, the text was
+	// made without --show-mmap-events, or the binary is a different one.
 	Mappings uint64
 }
 
-// Options say what to take of the input.
+// Options selects what to read.
 type Options struct {
-	// Find returns the binary, registered with the collector, that a mapped
-	// file is, or nil to leave it out. It is called once for each file.
+	// Find returns the registered binary for a mapped file, or nil to ignore it. It is
+	// called once for each file.
 	Find func(Mapped) *bolt.Binary
-	// Addresses counts the samples' own addresses in place of their branches
+	// Addresses counts the samples' own addresses instead of their branches
 	// (bolt.Collector.AddAddress).
 	Addresses bool
-	// Default is the layout for text that tells neither of mappings nor of
-	// processes. It is good for a binary that is linked for one address
-	// (bolt.Binary.FixedLayout); without it such samples are ignored.
+	// Default is the layout for text without mappings and processes. It suits a binary
+	// linked at a fixed address (bolt.Binary.FixedLayout). Without it, such samples are
+	// ignored.
 	Default bolt.Layout
 }
 
-// Match returns a Find function for one binary. A file with a known build ID
-// is it if the build IDs are the same; another, or if the binary has no build
-// ID, if the last part of the path is the same as the binary's name's.
+// Match returns a Find function for a single binary. If both build IDs are known, they
+// must be equal. Otherwise, the last elements of the paths must be equal.
 func Match(b *bolt.Binary) func(Mapped) *bolt.Binary {
 	return func(m Mapped) *bolt.Binary {
 		same := path.Base(strings.TrimSuffix(m.Path, " (deleted)")) == path.Base(b.Name)
@@ -60,15 +56,15 @@ func Match(b *bolt.Binary) func(Mapped) *bolt.Binary {
 	}
 }
 
-// SameBuildID reports whether a build ID that perf recorded is that of a file:
-// perf cuts long ones at 20 bytes and fills short ones up.
+// SameBuildID reports whether a build ID recorded by perf is that of a file: perf
+// truncates long ones to 20 bytes and pads short ones.
 func SameBuildID(recorded, id string) bool {
 	n := min(len(recorded), len(id))
 	return recorded[:n] == id[:n] && strings.Trim(recorded[n:], "0") == ""
 }
 
-// Collect reads a perf.data file of size bytes until ctx ends and adds its samples
-// to c. name is used in errors.
+// Collect reads a perf.data file of size bytes until ctx is done and adds its samples to
+// c. name is used in errors.
 func Collect(ctx context.Context, r io.ReaderAt, size int64, name string, c *bolt.Collector, opts Options) (Stats, error) {
 	f, err := openFile(r, size, name)
 	if err != nil {
@@ -86,7 +82,7 @@ func Collect(ctx context.Context, r io.ReaderAt, size int64, name string, c *bol
 	return cl.stats, err
 }
 
-// collection is one file being read.
+// collection is a file that is being read.
 type collection struct {
 	ctx       context.Context
 	file      *file
@@ -95,10 +91,10 @@ type collection struct {
 	collector *bolt.Collector
 	stats     Stats
 
-	// watch, if not nil, is told of all records that are no samples.
+	// watch, if not nil, is called with all records other than samples.
 	watch func(rec record, f fields, when uint64)
 
-	number uint64 // of the record in the file, its time if there are no times
+	number uint64 // index of the record in the file, used as its time if there are no times
 	stack  []bolt.Entry
 }
 
@@ -107,8 +103,8 @@ func (cl *collection) pass(each func(record) error) error {
 	rs := cl.file.records()
 	defer rs.close()
 	for cl.number = 1; ; cl.number++ {
-		// Most records are read without the file: of what is compressed, a few
-		// bytes there make millions.
+		// Check ctx here, since most records are not read from the file: a few compressed
+		// bytes may expand to millions.
 		if cl.number%4096 == 1 {
 			if err := cl.ctx.Err(); err != nil {
 				return err
@@ -127,7 +123,7 @@ func (cl *collection) pass(each func(record) error) error {
 	}
 }
 
-// sideband reads all records that are no samples.
+// sideband processes all records other than samples.
 func (cl *collection) sideband(rec record) error {
 	switch rec.typ {
 	case recordHeaderAttr:
@@ -165,7 +161,7 @@ func (cl *collection) sideband(rec record) error {
 	return nil
 }
 
-// check says where an error of cl.procs arose.
+// check adds the position to an error of cl.procs.
 func (cl *collection) check(rec record, err error) error {
 	if err == nil {
 		return nil
@@ -173,8 +169,8 @@ func (cl *collection) check(rec record, err error) error {
 	return cl.file.errorf(rec.offset, "%v", err)
 }
 
-// headerAttr reads an event's description in what perf wrote to a pipe: the
-// attr, as long as it says, and the ids.
+// headerAttr processes an event's description in the pipe format: the attr, with its own
+// length, and the IDs.
 func (cl *collection) headerAttr(rec record) error {
 	if !cl.file.pipe {
 		return nil
@@ -196,7 +192,7 @@ func (cl *collection) headerAttr(rec record) error {
 	return nil
 }
 
-// event reads the body of a record that tells what a process did.
+// event processes the body of a record about a process.
 func (cl *collection) event(rec record, f *fields, when uint64) error {
 	switch rec.typ {
 	case unix.PERF_RECORD_MMAP, unix.PERF_RECORD_MMAP2:
@@ -208,8 +204,8 @@ func (cl *collection) event(rec record, f *fields, when uint64) error {
 	case unix.PERF_RECORD_FORK:
 		pid, parent := int32(f.u32()), int32(f.u32())
 		f.take(8)
-		// perf makes up forks without a time for what ran before it began:
-		// those processes are described by their own mappings.
+		// perf synthesizes forks without a time for processes that existed before. Their
+		// own mappings describe them.
 		if t := f.u64(); t != 0 && pid != parent {
 			return cl.procs.add(event{when: when, kind: eventFork, pid: pid, parent: parent})
 		}
@@ -222,7 +218,7 @@ func (cl *collection) event(rec record, f *fields, when uint64) error {
 	return nil
 }
 
-// mmap reads a mapping. Those of data and of what is no file are left out.
+// mmap processes a mapping. It ignores data and mappings without a file.
 func (cl *collection) mmap(rec record, f *fields, when uint64) error {
 	pid := int32(f.u32())
 	f.u32()
@@ -230,7 +226,7 @@ func (cl *collection) mmap(rec record, f *fields, when uint64) error {
 	executable := rec.misc&unix.PERF_RECORD_MISC_MMAP_DATA == 0
 	var id string
 	if rec.typ == unix.PERF_RECORD_MMAP2 {
-		file := f.take(24) // numbers of the device and inode, or the build ID
+		file := f.take(24) // device and inode, or the build ID
 		if rec.misc&unix.PERF_RECORD_MISC_MMAP_BUILD_ID != 0 && file != nil {
 			id = hex.EncodeToString(file[4 : 4+min(20, int(file[0]))])
 		}
@@ -252,7 +248,7 @@ func (cl *collection) mmap(rec record, f *fields, when uint64) error {
 	return cl.procs.add(e)
 }
 
-// sample reads a sample.
+// sample processes a sample.
 func (cl *collection) sample(rec record) error {
 	if rec.typ != unix.PERF_RECORD_SAMPLE {
 		return nil

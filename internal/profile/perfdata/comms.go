@@ -5,29 +5,29 @@ import (
 	"slices"
 )
 
-// comms are the names that tasks had, by time.
+// comms holds the names of tasks over time.
 type comms struct {
 	pending []naming
 	byTID   map[int32][]naming // sorted by time
-	left    uint64             // namings that were left out
+	left    uint64             // number of dropped namings
 }
 
-// naming is a task that gets a name, or another's if it has none of its own.
+// naming gives a task a name: a new one, or its parent's if it has none.
 type naming struct {
 	when        uint64
 	tid, parent int32
 	name        string
 }
 
-// maxNamings bounds how many names are kept, some 40 bytes each, and maxComm how
-// much of one: the kernel has 15 bytes for it.
+// maxNamings bounds the number of names, about 40 bytes each, and maxComm their length:
+// the kernel's limit is 15 bytes.
 const (
 	maxNamings = 1 << 22
 	maxComm    = 64
 )
 
-// add takes in a naming that may be out of order. Of too many the last are left
-// out and counted.
+// add adds a naming, in any order. If there are too many, it drops and counts the last
+// ones.
 func (c *comms) add(n naming) {
 	if len(c.pending) >= maxNamings {
 		c.left++
@@ -36,7 +36,7 @@ func (c *comms) add(n naming) {
 	c.pending = append(c.pending, n)
 }
 
-// finish makes the names known.
+// finish prepares for calls of at.
 func (c *comms) finish() {
 	slices.SortStableFunc(c.pending, func(a, b naming) int { return cmp.Compare(a.when, b.when) })
 	c.byTID = map[int32][]naming{}
@@ -53,8 +53,7 @@ func (c *comms) finish() {
 	c.pending = nil
 }
 
-// at returns the name that a task had at a time: the first it is known to have
-// had if that is later.
+// at returns the name of a task at a time, or its first known name if that is later.
 func (c *comms) at(tid int32, when uint64) string {
 	names := c.byTID[tid]
 	i, found := slices.BinarySearchFunc(names, when, func(n naming, t uint64) int { return cmp.Compare(n.when, t) })

@@ -2,14 +2,14 @@ package perfdata
 
 import "fmt"
 
-// FormatError reports bytes that the format of perf.data does not allow.
+// FormatError reports bytes that violate the perf.data format.
 type FormatError struct {
-	// File is the name of the file as given by the caller.
+	// File is the file's name as given by the caller.
 	File string
-	// Offset is where in the file the faulty structure begins, in bytes. Of
-	// what was compressed, it is that of the compressed record.
+	// Offset is the start of the malformed structure in the file, in bytes. In compressed
+	// data, it is the offset of the compressed record.
 	Offset int64
-	// Problem says what is wrong there.
+	// Problem describes the error.
 	Problem string
 }
 
@@ -18,14 +18,14 @@ func (e *FormatError) Error() string {
 	return fmt.Sprintf("%s: %s at offset %#x", e.File, e.Problem, e.Offset)
 }
 
-// SyntaxError reports a line of text that is not perf script's.
+// SyntaxError reports a line that is not output of perf script.
 type SyntaxError struct {
-	// File is the name of the file as given by the caller, Line the number
-	// of the line from 1 on, Offset where in the file it begins, in bytes.
+	// File is the file's name as given by the caller, Line the line number, starting at
+	// 1, and Offset the start of the line in the file, in bytes.
 	File   string
 	Line   int
 	Offset int64
-	// Problem says what is wrong there.
+	// Problem describes the error.
 	Problem string
 }
 

@@ -5,14 +5,14 @@ import (
 	"encoding/binary"
 )
 
-// fields reads a structure from its start. Reading beyond its end yields zeros
-// and is remembered.
+// fields reads a structure from its start. Reading beyond its end returns zeros and is
+// recorded.
 type fields struct {
 	b     []byte
 	short bool
 }
 
-// take returns the next n bytes, or nil if there are not as many.
+// take returns the next n bytes, or nil if there are fewer.
 func (f *fields) take(n uint64) []byte {
 	if uint64(len(f.b)) < n {
 		f.b, f.short = nil, true
@@ -37,13 +37,13 @@ func (f *fields) u64() uint64 {
 	return 0
 }
 
-// sized returns a text that its length, filled up with NULs, stands before.
+// sized returns a string that follows its length and is padded with NULs.
 func (f *fields) sized() string {
 	text := fields{b: f.take(uint64(f.u32()))}
 	return text.cstring()
 }
 
-// cstring returns the text up to the first NUL of what is left.
+// cstring returns the remaining text up to the first NUL.
 func (f *fields) cstring() string {
 	b := f.b
 	if i := bytes.IndexByte(b, 0); i >= 0 {

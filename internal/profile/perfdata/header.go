@@ -12,17 +12,17 @@ import (
 	"fulgur/internal/profile"
 )
 
-// What a perf.data file begins with, as this machine reads it.
+// The magic numbers of perf.data files, as read on this machine.
 const (
 	magicFile  = "PERFILE2"
-	magicOther = "2ELIFREP" // of the other byte order
+	magicOther = "2ELIFREP" // in the other byte order
 	magicOld   = "PERFFILE" // perf before 3.2
 
 	fileHeaderSize = 104
 	pipeHeaderSize = 16
 )
 
-// Numbers of the sections that follow the data (HEADER_ in perf).
+// Numbers of the sections after the data (HEADER_ in perf).
 const (
 	featureBuildID  = 2
 	featureHostname = 3
@@ -35,12 +35,12 @@ const (
 	featureBits     = 256
 )
 
-// wantedFeatures are the sections that are read.
+// wantedFeatures are the sections to read.
 var wantedFeatures = [...]int{
 	featureBuildID, featureHostname, featureRelease, featureArch, featureCPUs, featureCPUName, featureMemory, featureCommand,
 }
 
-// maxDescription bounds the sections that describe the recording, in bytes.
+// maxDescription bounds each section that describes the recording, in bytes.
 const maxDescription = 1 << 16
 
 // maxBuildIDs bounds the table of build IDs, in bytes.
@@ -52,18 +52,18 @@ type file struct {
 	size int64
 	name string
 
-	pipe     bool // events are described by records
+	pipe     bool // pipe format: records describe the events
 	attrs    attrs
 	data     section
 	buildIDs map[string]string // file → build ID, hexadecimal
-	meta     profile.Meta      // what the file says of the run
+	meta     profile.Meta      // metadata from the file
 }
 
 // section is a part of the file, in bytes.
 type section struct{ offset, size int64 }
 
-// IsPerfData reports whether a file that begins with b, 8 bytes or more, is
-// perf.data, readable or not.
+// IsPerfData reports whether a file that begins with b, at least 8 bytes, is perf.data,
+// in a supported version or not.
 func IsPerfData(b []byte) bool {
 	if len(b) < len(magicFile) {
 		return false
@@ -119,7 +119,7 @@ func openFile(r io.ReaderAt, size int64, name string) (*file, error) {
 	if f.data, problem = f.section(offset, length); problem != "" {
 		return nil, f.errorf(40, "data: %s", problem)
 	}
-	h.take(16) // event types, long since unused
+	h.take(16) // event types, obsolete
 	features := h.take(featureBits / 8)
 	if err := f.readAttrs(attrTable, entry); err != nil {
 		return nil, err
@@ -132,7 +132,7 @@ func openFile(r io.ReaderAt, size int64, name string) (*file, error) {
 	return f, nil
 }
 
-// section checks that a part lies in the file.
+// section checks that a section is within the file.
 func (f *file) section(offset, size uint64) (s section, problem string) {
 	if offset > uint64(f.size) || size > uint64(f.size)-offset {
 		return section{}, fmt.Sprintf("%d bytes at %#x lie outside of the file of %d bytes: it is cut short", size, offset, f.size)
@@ -153,8 +153,8 @@ func (f *file) errorf(offset int64, format string, args ...any) error {
 	return &FormatError{File: f.name, Offset: offset, Problem: fmt.Sprintf(format, args...)}
 }
 
-// readAttrs reads the table of events, each entry bytes long: the attr, and
-// the place of its ids.
+// readAttrs reads the table of events with entries of the given size: the attr, and the
+// section of its IDs.
 func (f *file) readAttrs(table section, entry uint64) error {
 	const place = 16
 	if entry < leastAttr+place || entry > 1<<12 || table.size/int64(entry) > maxAttrs {
@@ -189,8 +189,8 @@ func (f *file) readAttrs(table section, entry uint64) error {
 	return nil
 }
 
-// readFeatures reads the sections after the data that are wanted. Their places
-// follow the data, in the order of the bits set in features.
+// readFeatures reads the wanted sections after the data. Their table follows the data, in
+// the order of the bits in features.
 func (f *file) readFeatures(features []byte) error {
 	at := f.data.offset + f.data.size
 	for bit := range featureBits {
@@ -226,8 +226,8 @@ func (f *file) readFeatures(features []byte) error {
 	return nil
 }
 
-// readDescription reads a section that describes the recording. Those that are
-// too large to be one are left out.
+// readDescription reads a section that describes the recording. It ignores implausibly
+// large ones.
 func (f *file) readDescription(bit int, where section) error {
 	if where.size > maxDescription {
 		return nil
@@ -245,7 +245,7 @@ func (f *file) readDescription(bit int, where section) error {
 	case featureArch:
 		f.meta.Arch = s.sized()
 	case featureCPUs:
-		s.u32() // there are, not all of them online
+		s.u32() // number of CPUs, online or not
 		f.meta.CPUs = int(s.u32())
 	case featureCPUName:
 		f.meta.CPUName = s.sized()
@@ -274,8 +274,7 @@ func (f *file) readBuildIDs(where section) error {
 	return f.eachBuildID(rs, func(record) bool { return true })
 }
 
-// readPipeBuildIDs finds the build IDs in what perf wrote to a pipe, where
-// they may stand anywhere.
+// readPipeBuildIDs finds the build IDs in the pipe format, where they may be anywhere.
 func (f *file) readPipeBuildIDs() error {
 	rs := f.records()
 	defer rs.close()
@@ -289,7 +288,7 @@ func (f *file) readPipeBuildIDs() error {
 	return err
 }
 
-// eachBuildID reads those records of rs that wanted accepts as build IDs.
+// eachBuildID parses the records of rs that wanted accepts as build IDs.
 func (f *file) eachBuildID(rs *records, wanted func(record) bool) error {
 	for {
 		rec, err := rs.raw()
@@ -310,8 +309,8 @@ func (f *file) eachBuildID(rs *records, wanted func(record) bool) error {
 	}
 }
 
-// parseBuildID reads a build ID record: a process number, 24 bytes with the
-// ID, and the file's name.
+// parseBuildID parses a build ID record: a process ID, 24 bytes with the build ID, and
+// the file's name.
 func parseBuildID(rec record) (path, id string) {
 	const miscSize = 1 << 15 // PERF_RECORD_MISC_BUILD_ID_SIZE: byte 20 is the length
 	b := fields{b: rec.body}

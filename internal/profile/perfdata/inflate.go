@@ -7,15 +7,14 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// maxWindow is the largest window of a zstd stream that is believed, in bytes:
-// that of the highest level that perf record offers (-z 22).
+// maxWindow is the largest accepted window of a zstd stream, in bytes: that of the
+// highest level of perf record (-z 22).
 const maxWindow = 128 << 20
 
-// inflater decompresses the one zstd stream that the compressed records of a
-// file are pieces of. perf flushes the stream at the end of each record, but
-// never ends it, so that the decompressor must be asked after each piece for
-// all that it can give, and no more: it runs as a coroutine that asks for
-// input by handing out nothing.
+// inflater decompresses the zstd stream that is split over the compressed records of a
+// file. perf flushes the stream at the end of each record but never ends it. So after
+// each record, all available output must be read, but no more: the decompressor runs as a
+// coroutine that requests input by yielding nothing.
 type inflater struct {
 	in   []byte
 	next func() ([]byte, bool)
@@ -28,7 +27,7 @@ type inflater struct {
 
 func newInflater() (*inflater, error) {
 	z := &inflater{}
-	// Without concurrency the decoder reads on the coroutine itself.
+	// Without concurrency, the decoder reads in the coroutine itself.
 	dec, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(maxWindow))
 	if err != nil {
 		return nil, err
@@ -41,12 +40,11 @@ func newInflater() (*inflater, error) {
 	return z, nil
 }
 
-// feed hands the next piece of the stream in. It must stay valid until read
-// returns nil.
+// feed sets the next part of the stream. It must stay valid until read returns nil.
 func (z *inflater) feed(b []byte) { z.in = b }
 
-// read returns some more decompressed bytes, valid until it is called again,
-// or nil when it needs another piece.
+// read returns more decompressed bytes, valid until the next call, or nil if it needs
+// more input.
 func (z *inflater) read() ([]byte, error) {
 	b, ok := z.next()
 	if !ok {
@@ -77,13 +75,13 @@ func (z *inflater) run(dec *zstd.Decoder) error {
 	}
 }
 
-// hand passes b to the consumer and reports whether it goes on.
+// hand passes b to the consumer and reports whether to continue.
 func (z *inflater) hand(b []byte) bool {
 	z.closed = z.closed || !z.yield(b)
 	return !z.closed
 }
 
-// inflaterInput is what the decoder reads: the pieces one after the other.
+// inflaterInput is the decoder's input: the parts one after the other.
 type inflaterInput struct{ z *inflater }
 
 func (r inflaterInput) Read(p []byte) (int, error) {

@@ -11,7 +11,7 @@ import (
 	"fulgur/internal/files/ctxfile"
 )
 
-// Input is an opened perf.data file or text of perf script.
+// Input is an opened perf.data file or output of perf script.
 type Input struct {
 	file     *ctxfile.File
 	name     string
@@ -19,9 +19,9 @@ type Input struct {
 	perfData bool
 }
 
-// Open opens the input at path; "-" is standard input. What comes through a
-// pipe is copied to a temporary file first, since perf.data is read twice.
-// When ctx ends, so does reading, with its error.
+// Open opens the input at path; "-" means standard input. A pipe is first copied to a
+// temporary file, since perf.data is read twice. When ctx is done, reading fails with its
+// error.
 func Open(ctx context.Context, path string) (*Input, error) {
 	file, err := ctxfile.Open(ctx, path)
 	if err != nil {
@@ -35,7 +35,7 @@ func Open(ctx context.Context, path string) (*Input, error) {
 	return in, nil
 }
 
-// prepare makes sure that the file can be read twice, and finds out what it is.
+// prepare makes sure that the file can be read twice, and detects its format.
 func (in *Input) prepare(ctx context.Context) error {
 	info, err := in.file.Stat()
 	if err != nil {
@@ -65,14 +65,14 @@ func (in *Input) prepare(ctx context.Context) error {
 	return nil
 }
 
-// Name returns what errors call the input.
+// Name returns the name of the input for errors.
 func (in *Input) Name() string { return in.name }
 
-// Text reports whether the input is no perf.data file, and so is read as text
-// of perf script.
+// Text reports whether the input is not perf.data, and so is read as output of perf
+// script.
 func (in *Input) Text() bool { return !in.perfData }
 
-// Collect adds the samples to c until ctx ends.
+// Collect adds the samples to c until ctx is done.
 func (in *Input) Collect(ctx context.Context, c *bolt.Collector, opts Options) (Stats, error) {
 	if in.perfData {
 		return Collect(ctx, in.file, in.size, in.name, c, opts)

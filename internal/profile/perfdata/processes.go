@@ -12,43 +12,43 @@ import (
 
 // Mapped is a file that a process mapped.
 type Mapped struct {
-	// Path is the file's path as the process saw it; untrusted text.
+	// Path is the file's path as seen by the process. It is untrusted.
 	Path string
-	// BuildID is its build ID in hexadecimal, "" if that was not recorded.
+	// BuildID is its build ID in hexadecimal, or "" if it was not recorded.
 	BuildID string
 }
 
-// Limits on what a file may have kept of it.
+// Limits on what is kept of a file.
 const (
-	maxLayout  = 1 << 14 // regions of one process
-	maxHistory = 1 << 22 // regions and epochs in all, some 40 bytes each
-	maxFiles   = 1 << 18 // different mapped files
-	maxPaths   = 1 << 28 // bytes of their names
+	maxLayout  = 1 << 14 // regions of a process
+	maxHistory = 1 << 22 // total regions and epochs, about 40 bytes each
+	maxFiles   = 1 << 18 // distinct mapped files
+	maxPaths   = 1 << 28 // total bytes of their names
 	maxPending = 1 << 18 // events waiting to be sorted
 )
 
-// errHistory is a limit reached.
+// errHistory is the error of a reached limit.
 var errHistory = errors.New("more mappings than can be kept: choose one binary")
 
-// processes is what each process had mapped at what time.
+// processes holds the mappings of each process over time.
 type processes struct {
 	find  func(Mapped) *bolt.Binary
 	files map[Mapped]*bolt.Binary
-	paths int // of maxPaths
+	paths int // up to maxPaths
 	byPID map[int32][]epoch
-	kept  int // of maxHistory
+	kept  int // up to maxHistory
 
-	// Events of perf.data are nearly sorted: pending holds those that
-	// earlier ones may still come for. round is the time of the latest
-	// event of the round that ended last, latest that of the latest at all.
+	// Events of perf.data are nearly sorted. pending holds those that earlier ones may
+	// still precede. round is the time of the latest event in the last completed round,
+	// and latest the time of the latest event.
 	pending       events
-	added         uint64 // to pending, ever
+	added         uint64 // total number added to pending
 	round, latest uint64
 }
 
-// epoch is what a process had mapped from a time on. A mapping that replaces
-// none is added to the epoch, so that it is there for samples before its time
-// too: they cannot be in it.
+// epoch is the layout of a process from a time on. A mapping that replaces none is added
+// to the current epoch. It then also applies to earlier samples, but these cannot be in
+// it.
 type epoch struct {
 	since  uint64
 	layout bolt.Layout
@@ -58,7 +58,7 @@ type epoch struct {
 // event is a change to a process.
 type event struct {
 	when uint64
-	// order is its place among all events.
+	// order is its index among all events.
 	order uint64
 	kind  eventKind
 	pid   int32
@@ -80,7 +80,7 @@ func newProcesses(find func(Mapped) *bolt.Binary) *processes {
 	return &processes{find: find, files: make(map[Mapped]*bolt.Binary), byPID: make(map[int32][]epoch)}
 }
 
-// binary returns the binary that m is, or nil if it is none of interest.
+// binary returns the binary for m, or nil if it is not relevant.
 func (ps *processes) binary(m Mapped) (*bolt.Binary, error) {
 	b, ok := ps.files[m]
 	if ok {
@@ -90,14 +90,14 @@ func (ps *processes) binary(m Mapped) (*bolt.Binary, error) {
 	if len(ps.files) >= maxFiles || ps.paths > maxPaths {
 		return nil, errors.New("more different mapped files than can be kept")
 	}
-	// The line of text that they are parts of must not be kept.
+	// Do not keep the line of text that contains them.
 	m = Mapped{Path: strings.Clone(m.Path), BuildID: strings.Clone(m.BuildID)}
 	b = ps.find(m)
 	ps.files[m] = b
 	return b, nil
 }
 
-// add takes in an event that may be out of order.
+// add adds an event, which may be out of order.
 func (ps *processes) add(e event) error {
 	e.order = ps.added
 	ps.added++
@@ -106,7 +106,7 @@ func (ps *processes) add(e event) error {
 	if len(ps.pending) < maxPending {
 		return nil
 	}
-	// No round has ended for long: the older half will have to do.
+	// No round has ended for long, so apply the older half.
 	for len(ps.pending) > maxPending/2 {
 		if err := ps.applyNext(); err != nil {
 			return err
@@ -115,8 +115,8 @@ func (ps *processes) add(e event) error {
 	return nil
 }
 
-// finishRound tells that no event is to come that is older than the latest
-// one of the round before (see perf's FINISHED_ROUND).
+// finishRound reports that no more events are older than the latest one of the previous
+// round (see perf's FINISHED_ROUND).
 func (ps *processes) finishRound() error {
 	for len(ps.pending) > 0 && ps.pending[0].when <= ps.round {
 		if err := ps.applyNext(); err != nil {
@@ -140,9 +140,8 @@ func (ps *processes) finish() error {
 // applyNext applies the oldest pending event.
 func (ps *processes) applyNext() error { return ps.applyOne(heap.Pop(&ps.pending).(event)) }
 
-// events are a heap by time, and of the same time in the order of the file. A file
-// may end a round after each of its records: what has to wait must not be looked at
-// every time.
+// events is a heap by time, then by file order. A file may end a round after each record,
+// so pending events must not be scanned every time.
 type events []event
 
 func (es events) Len() int { return len(es) }
@@ -170,7 +169,7 @@ func (ps *processes) applyOne(e event) error {
 			if len(ps.byPID[e.pid]) == 0 {
 				return nil
 			}
-			return ps.begin(e, epoch{}) // the number is used again
+			return ps.begin(e, epoch{}) // the ID is reused
 		}
 		parent := &parents[len(parents)-1]
 		parent.shared = true
@@ -183,7 +182,7 @@ func (ps *processes) applyOne(e event) error {
 	}
 }
 
-// mapRegion adds a region to what the process has mapped.
+// mapRegion adds a region to the layout of the process.
 func (ps *processes) mapRegion(e event, region bolt.Region) error {
 	epochs := ps.byPID[e.pid]
 	if len(epochs) == 0 {
@@ -226,13 +225,13 @@ func (ps *processes) checkKept() error {
 	return nil
 }
 
-// layout returns what a process had mapped at a time.
+// layout returns the layout of a process at a time.
 func (ps *processes) layout(pid int32, when uint64) bolt.Layout {
 	epochs := ps.byPID[pid]
 	i, found := slices.BinarySearchFunc(epochs, when, func(e epoch, t uint64) int { return cmp.Compare(e.since, t) })
 	switch {
 	case found:
-		// Of several at the same time the last.
+		// Of several at the same time, use the last.
 		for i+1 < len(epochs) && epochs[i+1].since == when {
 			i++
 		}
@@ -245,8 +244,7 @@ func (ps *processes) layout(pid int32, when uint64) bolt.Layout {
 	return epochs[i-1].layout
 }
 
-// only returns the process that has mapped anything, and whether there is one
-// and no other.
+// only returns the only process with mappings. ok is false if there are none or several.
 func (ps *processes) only() (pid int32, ok bool) {
 	if len(ps.byPID) != 1 {
 		return 0, false

@@ -10,7 +10,7 @@ import (
 	"fulgur/internal/profile"
 )
 
-// Types of records that perf adds to the kernel's PERF_RECORD_ (see
+// Record types that perf adds to the kernel's PERF_RECORD_ (see
 // perf.data-file-format.txt).
 const (
 	recordHeaderAttr        = 64
@@ -22,35 +22,34 @@ const (
 	recordCompressed2       = 83
 )
 
-// headerSize is the length of struct perf_event_header.
+// headerSize is the size of struct perf_event_header.
 const headerSize = 8
 
-// record is a record of perf.data. Its body is valid until the next is read.
+// record is a record of perf.data. Its body is valid until the next one is read.
 type record struct {
 	typ    uint32
 	misc   uint16
-	body   []byte // without the header
-	offset int64  // in the file; of the compressed record if it was in one
+	body   []byte // without its header
+	offset int64  // in the file; for a compressed record, of its container
 }
 
-// records reads the records of the data section one after the other, and those
-// inside of compressed records in their place.
+// records reads the records of the data section, expanding compressed records in place.
 type records struct {
 	name string
 	r    *bufio.Reader
-	pos  int64 // offset in the file of what r reads next
-	held int   // bytes of the record returned last, still in r
+	pos  int64 // offset in the file of r's next byte
+	held int   // bytes of the last returned record that are still in r
 
 	inflate *inflater // nil before the first compressed record
-	active  bool      // inflate may have more
-	total   int64     // bytes that it gave
-	from    int64     // offset of the compressed record that it was fed
-	buf     []byte    // decompressed
-	plain   []byte    // the end of buf that was not returned yet
+	active  bool      // inflate may have more output
+	total   int64     // bytes of its output so far
+	from    int64     // offset of its current compressed record
+	buf     []byte    // decompressed data
+	plain   []byte    // the unread part of buf
 }
 
-// newRecords reads from r, which begins at offset start of the file called
-// name. Its close must be called.
+// newRecords reads from r, which begins at offset start of the named file. The caller
+// must call close.
 func newRecords(r io.Reader, name string, start int64) *records {
 	return &records{name: name, r: bufio.NewReaderSize(r, 1<<18), pos: start}
 }
@@ -61,7 +60,7 @@ func (rs *records) close() {
 	}
 }
 
-// next returns the next record that is not compressed, or io.EOF.
+// next returns the next uncompressed record, or io.EOF.
 func (rs *records) next() (record, error) {
 	for {
 		rec, ok, err := rs.split()
@@ -105,12 +104,12 @@ func (rs *records) next() (record, error) {
 	}
 }
 
-// compressed returns the compressed bytes of rec, if it is such a record.
+// compressed returns the compressed bytes of rec, if it is a compressed record.
 func (rs *records) compressed(rec record) (payload []byte, ok bool, err error) {
 	switch rec.typ {
 	case recordCompressed:
 		return rec.body, true, nil
-	case recordCompressed2: // padded to 8 bytes, and so with its length
+	case recordCompressed2: // padded to 8 bytes, so it has its length
 		f := fields{b: rec.body}
 		payload = f.take(f.u64())
 		if f.short {
@@ -121,7 +120,7 @@ func (rs *records) compressed(rec record) (payload []byte, ok bool, err error) {
 	return nil, false, nil
 }
 
-// split cuts the next record off the decompressed bytes.
+// split splits the next record off the decompressed data.
 func (rs *records) split() (rec record, ok bool, err error) {
 	if len(rs.plain) < headerSize {
 		return record{}, false, nil
@@ -135,7 +134,7 @@ func (rs *records) split() (rec record, ok bool, err error) {
 	return rec, true, nil
 }
 
-// raw returns the next record as it stands in the file.
+// raw returns the next record as stored in the file.
 func (rs *records) raw() (record, error) {
 	if _, err := rs.r.Discard(rs.held); err != nil {
 		return record{}, rs.readError(err)
@@ -163,7 +162,7 @@ func (rs *records) raw() (record, error) {
 	rs.pos += int64(size)
 	rs.held = size
 	if extra > 0 {
-		// What follows the record is not wanted, nor is its body.
+		// Skip the body and the bytes after the record.
 		rs.held, rec.body = 0, nil
 		if _, err := io.CopyN(io.Discard, rs.r, int64(size)+extra); err != nil {
 			return record{}, rs.readError(err)
@@ -173,7 +172,7 @@ func (rs *records) raw() (record, error) {
 	return rec, nil
 }
 
-// trailing returns how many bytes follow a record without belonging to it.
+// trailing returns the number of bytes after a record that do not belong to it.
 func (rs *records) trailing(rec record) (int64, error) {
 	f := fields{b: rec.body}
 	var n uint64
@@ -189,7 +188,7 @@ func (rs *records) trailing(rec record) (int64, error) {
 	return int64(n), nil
 }
 
-// header reads a record's header from b, which holds one at least.
+// header parses a record's header from b, which holds at least one.
 func (rs *records) header(b []byte, offset int64) (rec record, size int, err error) {
 	rec = record{
 		typ:    binary.NativeEndian.Uint32(b),

@@ -8,26 +8,26 @@ import (
 	"fulgur/internal/bolt"
 )
 
-// sample is what matters of a PERF_RECORD_SAMPLE.
+// sample is the relevant part of a PERF_RECORD_SAMPLE.
 type sample struct {
 	pid      int32
 	hasPID   bool
 	time     uint64
 	ip       uint64
-	hasStack bool // of branches
+	hasStack bool // a branch stack
 	branches []bolt.Entry
 }
 
-// maxBranches is the largest branch stack that is believed; the deepest
-// hardware keeps 64 entries.
+// maxBranches is the largest accepted branch stack. The largest hardware buffers have 64
+// entries.
 const maxBranches = 1024
 
-// parseSample reads the body of a sample of event a. The branches are kept in
-// stack. It reports what is wrong, "" if nothing is.
+// parseSample parses the body of a sample of event a. The branches are stored in stack.
+// problem describes an error, or is "".
 func parseSample(a attr, body []byte, stack []bolt.Entry) (s sample, problem string) {
 	f := fields{b: body}
 	t := a.sampleType
-	// The order of fields is that of perf_output_sample in the kernel.
+	// The fields are in the order of perf_output_sample in the kernel.
 	if t&unix.PERF_SAMPLE_IDENTIFIER != 0 {
 		f.u64()
 	}

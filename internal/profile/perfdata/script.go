@@ -11,19 +11,17 @@ import (
 	"fulgur/internal/bolt"
 )
 
-// maxScriptLine is the longest line of text that is read, in bytes. 64
-// branches take some 4000.
+// maxScriptLine is the maximum length of a line, in bytes. 64 branches take about 4000.
 const maxScriptLine = 1 << 20
 
-// pidColumns is how many columns perf script gives to process numbers, at
-// most. Addresses are right-aligned in 16, after a space or tab.
+// pidColumns is the maximum width of process IDs in perf script. Addresses are
+// right-aligned in 16 columns, after a space or tab.
 const pidColumns = 12
 
-// CollectScript reads the text of `perf script -F pid,ip,brstack
-// --show-mmap-events` and adds its samples to c. Call chains between address
-// and branches are skipped; with --show-task-events, forks and execs are
-// followed. Without process numbers (-F ip,brstack) all samples belong to the
-// one process that mapped a binary. name is used in errors.
+// CollectScript reads the output of `perf script -F pid,ip,brstack --show-mmap-events`
+// and adds its samples to c. It skips call chains between address and branches. With
+// --show-task-events, it follows forks and execs. Without process IDs (-F ip,brstack),
+// all samples belong to the only process that mapped a binary. name is used in errors.
 func CollectScript(r io.Reader, name string, c *bolt.Collector, opts Options) (Stats, error) {
 	s := &script{
 		lines:     bufio.NewReaderSize(r, maxScriptLine),
@@ -36,12 +34,12 @@ func CollectScript(r io.Reader, name string, c *bolt.Collector, opts Options) (S
 	return s.stats, err
 }
 
-// script is a text being read.
+// script is a text that is being read.
 type script struct {
 	lines     *bufio.Reader
 	name      string
-	number    int   // of the line
-	offset    int64 // where it begins
+	number    int   // line number
+	offset    int64 // start of the line
 	procs     *processes
 	opts      Options
 	collector *bolt.Collector
@@ -51,9 +49,9 @@ type script struct {
 	stack  []bolt.Entry
 }
 
-// scriptSample is a sample of which some was read.
+// scriptSample is a partially read sample.
 type scriptSample struct {
-	begun, done bool // done: its branches were counted
+	begun, done bool // done: its branches have been counted
 	pid         int32
 	hasPID      bool
 	ip          uint64
@@ -83,8 +81,8 @@ func (s *script) errorf(format string, args ...any) error {
 	return &SyntaxError{File: s.name, Line: s.number, Offset: s.offset, Problem: fmt.Sprintf(format, args...)}
 }
 
-// line reads one line: an event, part of a sample, or the empty line after a
-// sample. Others are perf's comments, and messages of what ran it.
+// line processes a line: an event, part of a sample, or the empty line after a sample.
+// Other lines are perf's comments, and messages of scripts that ran it.
 func (s *script) line(text string) error {
 	if i := strings.Index(text, "PERF_RECORD_"); i >= 0 {
 		if err := s.finishSample(); err != nil {
@@ -105,11 +103,11 @@ func (s *script) line(text string) error {
 	return nil
 }
 
-// isBranch tells branches from numbers, and from the names of symbols and
-// files that stand behind addresses.
+// isBranch distinguishes branches from numbers, and from the symbol and file names after
+// addresses.
 func isBranch(word string) bool { return strings.HasPrefix(word, "0x") && strings.Contains(word, "/") }
 
-// word cuts the first word off text.
+// word splits the first word off text.
 func word(text string) (first, rest string) {
 	text = strings.TrimLeft(text, " \t")
 	if i := strings.IndexAny(text, " \t"); i >= 0 {
@@ -123,8 +121,8 @@ func hexNumber(s string) (uint64, bool) {
 	return n, err == nil
 }
 
-// samplePart reads a line of a sample. It begins with the process number,
-// which begins a sample, or not; addresses follow, and branches, which end it.
+// samplePart processes a line of a sample. A process ID, which is optional, begins a
+// sample; addresses follow, and branches, which end it.
 func (s *script) samplePart(text string) error {
 	first, rest := word(text)
 	pid, err := strconv.ParseInt(first, 10, 32)
@@ -154,8 +152,7 @@ func (s *script) samplePart(text string) error {
 	}
 }
 
-// finishSample counts a sample that had no branches, and makes ready for the
-// next.
+// finishSample counts a sample without branches, and prepares for the next.
 func (s *script) finishSample() error {
 	last := s.sample
 	s.sample = scriptSample{}
@@ -173,8 +170,7 @@ func (s *script) finishSample() error {
 	return nil
 }
 
-// layout returns what the sample's process has mapped, nil if none of the
-// binaries.
+// layout returns the layout of the sample's process, or nil if it maps no binary.
 func (s *script) layout(of scriptSample) (bolt.Layout, error) {
 	s.stats.Samples++
 	layout := s.opts.Default
@@ -193,8 +189,7 @@ func (s *script) layout(of scriptSample) (bolt.Layout, error) {
 	return layout, nil
 }
 
-// branches reads the branches of the sample, the newest first, up to the end
-// of the line.
+// branches parses the branches of the sample, newest first, up to the end of the line.
 func (s *script) branches(text string) error {
 	if s.opts.Addresses {
 		return nil
@@ -223,8 +218,8 @@ func (s *script) branches(text string) error {
 	return s.collector.Add(layout, s.stack)
 }
 
-// parseBranch reads FROM/TO/PREDICTED/IN_TX/ABORT and, from newer versions of
-// perf, /CYCLES/TYPE/SPEC.
+// parseBranch parses FROM/TO/PREDICTED/IN_TX/ABORT and, from newer versions of perf,
+// /CYCLES/TYPE/SPEC.
 func parseBranch(text string) (e bolt.Entry, ok bool) {
 	var parts [8]string
 	n := 0

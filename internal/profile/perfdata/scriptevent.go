@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// event reads what perf script --show-mmap-events and --show-task-events
-// write; text begins at PERF_RECORD_, before is what the line has before it:
+// event parses the output of perf script --show-mmap-events and --show-task-events. text
+// begins at PERF_RECORD_, and before is the part of the line before it:
 //
 //	PERF_RECORD_MMAP2 PID/TID: [0xSTART(0xSIZE) @ OFFSET MAJ:MIN INO GEN]: r-xp PATH
 //	PERF_RECORD_MMAP2 PID/TID: [0xSTART(0xSIZE) @ OFFSET <BUILDID>]: r-xp PATH
@@ -21,7 +21,7 @@ func (s *script) event(before, text string) error {
 		return s.mmap(rest)
 	case strings.HasPrefix(kind, "PERF_RECORD_FORK("):
 		if strings.HasSuffix(strings.TrimRight(before, " "), " 0.000000:") {
-			return nil // made up by perf, see collection.event
+			return nil // synthesized by perf, see collection.event
 		}
 		return s.fork(kind)
 	case kind == "PERF_RECORD_COMM" && strings.HasPrefix(rest, "exec"):
@@ -30,7 +30,7 @@ func (s *script) event(before, text string) error {
 	return nil
 }
 
-// mmap reads a mapping after its name.
+// mmap parses a mapping after its name.
 func (s *script) mmap(text string) error {
 	who, rest, ok1 := strings.Cut(text, "/")
 	_, rest, ok2 := strings.Cut(rest, ": [")
@@ -66,7 +66,7 @@ func (s *script) mmap(text string) error {
 	return s.procs.applyOne(e)
 }
 
-// fork reads PERF_RECORD_FORK(PID:TID):(PARENT:TID).
+// fork parses PERF_RECORD_FORK(PID:TID):(PARENT:TID).
 func (s *script) fork(text string) error {
 	_, rest, _ := strings.Cut(text, "(")
 	child, rest, _ := strings.Cut(rest, ":")
@@ -83,7 +83,7 @@ func (s *script) fork(text string) error {
 	return s.procs.applyOne(event{when: uint64(s.number), kind: eventFork, pid: int32(pid), parent: int32(ppid)})
 }
 
-// exec reads "exec: NAME:PID/TID", where the name may hold anything.
+// exec parses "exec: NAME:PID/TID", where the name may contain anything.
 func (s *script) exec(text string) error {
 	who, _, _ := strings.Cut(text[strings.LastIndexByte(text, ':')+1:], "/")
 	pid, err := strconv.ParseInt(who, 10, 32)

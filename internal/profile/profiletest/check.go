@@ -1,4 +1,4 @@
-// Package profiletest checks that a profile is one.
+// Package profiletest checks the consistency of profiles.
 package profiletest
 
 import (
@@ -7,8 +7,8 @@ import (
 	"fulgur/internal/profile"
 )
 
-// Check fails the test if p's tables refer to rows that are not there, a stack's
-// caller does not come before it, or p exceeds the limits of package profile.
+// Check fails the test if p's tables refer to missing rows, a stack's caller does not
+// come before it, or p exceeds the limits of package profile.
 func Check(t testing.TB, p *profile.Profile) {
 	t.Helper()
 	if len(p.Mappings) == 0 || len(p.Functions) == 0 || len(p.Frames) == 0 || len(p.Stacks) == 0 {

@@ -14,12 +14,11 @@ type counterKey struct {
 	kind    profile.CounterKind
 }
 
-// counter is one being counted. The last of its times is the end of the step
-// that is counted in.
+// counter is a counter in progress. Its last time is the end of the current step.
 type counter struct{ times, changes []int64 }
 
-// Count tells that a quantity of a process changed at a time. What events tell
-// is counted as they are added.
+// Count records the change of a quantity of a process at a time. Quantities derived from
+// events are counted when these are added.
 func (r *Recorder) Count(p profile.ProcessID, kind profile.CounterKind, at, change int64) {
 	k := counterKey{p, kind}
 	c := r.counters[k]
@@ -30,7 +29,7 @@ func (r *Recorder) Count(p profile.ProcessID, kind profile.CounterKind, at, chan
 	}
 	last := len(c.times) - 1
 	if at <= c.times[last] && last > 0 {
-		c.changes[last] += change // of this step, or of another thread and a little late
+		c.changes[last] += change // of this step, or slightly late from another thread
 		return
 	}
 	begin := r.start + max(0, at-r.start)/counterStep*counterStep
@@ -38,8 +37,8 @@ func (r *Recorder) Count(p profile.ProcessID, kind profile.CounterKind, at, chan
 	c.add(begin+counterStep, change)
 }
 
-// rest notes that nothing changed until at, so that a rate which is drawn from
-// one time to the next falls at once.
+// rest records that nothing changed until at, so that a rate drawn between two times
+// drops at once.
 func (c *counter) rest(at int64) {
 	if last := c.times[len(c.times)-1]; last+counterStep < at {
 		c.add(last+counterStep, 0)

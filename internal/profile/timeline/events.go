@@ -6,8 +6,8 @@ import (
 	"fulgur/internal/profile"
 )
 
-// The kinds of events, each of which has a stream of its own: their sources
-// deliver them at different times.
+// The kinds of events. Each has its own stream, since their sources deliver them at
+// different times.
 const (
 	kindOnCPU = iota
 	kindOffCPU
@@ -26,26 +26,26 @@ func (r *Recorder) add(t profile.ThreadID, kind int, time int64, fields ...uint6
 	return s.add(&r.spool, time, fields...)
 }
 
-// see notes that a thread was there at a time.
+// see records that a thread existed at a time.
 func (r *Recorder) see(t profile.ThreadID, at int64) {
 	r.threads[t].seen = max(r.threads[t].seen, at)
 }
 
-// AddOnCPU keeps a sample of a thread that ran, and counts the time.
+// AddOnCPU adds a sample of a running thread, and counts its time.
 func (r *Recorder) AddOnCPU(t profile.ThreadID, e profile.OnCPU) error {
 	r.Count(r.threads[t].process, profile.CounterCPU, e.Time, e.Weight)
 	r.see(t, e.Time)
 	return r.add(t, kindOnCPU, e.Time, uint64(e.Stack), uint64(e.Weight), uint64(e.CPU))
 }
 
-// AddOffCPU keeps a time off the CPU.
+// AddOffCPU adds a period off the CPU.
 func (r *Recorder) AddOffCPU(t profile.ThreadID, e profile.OffCPU) error {
 	r.see(t, e.Start+e.Duration)
 	return r.add(t, kindOffCPU, e.Start, uint64(e.Duration), uint64(e.Runnable), uint64(e.State), uint64(e.Stack),
 		uint64(e.Waker.PID), uint64(e.Waker.TID), r.name(e.Waker.Comm), uint64(e.WakerStack))
 }
 
-// AddBlockIO keeps a request to a block device, and counts its bytes.
+// AddBlockIO adds a request to a block device, and counts its bytes.
 func (r *Recorder) AddBlockIO(t profile.ThreadID, e profile.BlockIO) error {
 	switch e.Op {
 	case profile.BlockRead:
@@ -57,7 +57,7 @@ func (r *Recorder) AddBlockIO(t profile.ThreadID, e profile.BlockIO) error {
 		e.Sector, e.Bytes, uint64(e.Op), uint64(e.Flags), uint64(e.Stack), r.name(e.File))
 }
 
-// AddFault keeps a page fault, and counts those that it stands for.
+// AddFault adds a page fault, and counts the faults that it represents.
 func (r *Recorder) AddFault(t profile.ThreadID, e profile.Fault) error {
 	r.Count(r.threads[t].process, profile.CounterFaults, e.Time, e.Count)
 	major := uint64(0)
@@ -113,7 +113,7 @@ func (es *events) Faults(t profile.ThreadID) iter.Seq2[profile.Fault, error] {
 
 func (es *events) stackOf(n uint64) profile.StackID { return es.stack(profile.StackID(n)) }
 
-// read yields a thread's events of a kind, which parse makes of their n fields.
+// read yields a thread's events of a kind. parse converts their n fields.
 func read[E any](es *events, t profile.ThreadID, kind, n int, parse func(time int64, fields []uint64) E) iter.Seq2[E, error] {
 	return func(yield func(E, error) bool) {
 		s := es.r.threads[t].streams[kind]

@@ -6,15 +6,15 @@ import (
 	"fulgur/internal/profile"
 )
 
-// Sorted returns events with the samples of each thread in the order of their times,
-// in which those of one thread need not come: perf has them in the buffers of all
-// CPUs that it ran on, and a sample that waits for unwind tables comes after others.
+// Sorted returns events with the samples of each thread sorted by time. The input may be
+// out of order: perf keeps a thread's samples in the buffers of all CPUs on which it ran,
+// and a sample that waits for unwind tables arrives late.
 func Sorted(events profile.Events) profile.Events { return sortedEvents{events} }
 
 type sortedEvents struct{ profile.Events }
 
-// sortedWindow is how many samples of one thread are sorted at once: those of a
-// minute at 1000 Hz, far more than perf keeps in its buffers.
+// sortedWindow is the number of samples of a thread to sort at once: a minute at 1000 Hz,
+// much more than perf buffers.
 const sortedWindow = 60_000
 
 // OnCPU implements [profile.Events].

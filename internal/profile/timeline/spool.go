@@ -7,17 +7,17 @@ import (
 	"os"
 )
 
-// spool is a file that chunks are appended to.
+// spool is a file to which chunks are appended.
 type spool struct {
 	file    *os.File
 	written int64
-	pending []byte // appended, but not written yet
+	pending []byte // appended but not yet written
 }
 
-// spoolWrites is how much is written at once, in bytes.
+// spoolWrites is the size of a write, in bytes.
 const spoolWrites = 1 << 20
 
-// append takes b and returns where in the file it begins.
+// append appends b and returns its offset in the file.
 func (s *spool) append(b []byte) (at int64, err error) {
 	at = s.written + int64(len(s.pending))
 	s.pending = append(s.pending, b...)
@@ -27,7 +27,7 @@ func (s *spool) append(b []byte) (at int64, err error) {
 	return at, err
 }
 
-// flush writes what is pending.
+// flush writes pending data.
 func (s *spool) flush() error {
 	n, err := s.file.WriteAt(s.pending, s.written)
 	s.written += int64(n)
@@ -38,13 +38,13 @@ func (s *spool) flush() error {
 	return nil
 }
 
-// A stream is the events of one kind of one thread: numbers, as variable-length
-// integers, of which the first of each event is its time less that of the event
-// before it. What a thread does repeats: most numbers take one byte or two.
+// stream holds the events of one kind of one thread as varints. The first of each event
+// is its time relative to the previous event. Threads repeat what they do, so most
+// numbers take one or two bytes.
 type stream struct {
 	buf    []byte
 	chunks []chunk
-	last   int64 // time of the last event added
+	last   int64 // time of the last event
 }
 
 // chunk is a part of a stream in the spool.
@@ -53,8 +53,8 @@ type chunk struct {
 	size int
 }
 
-// Most threads have few events, and few have most: buffers grow with what
-// their thread does.
+// Most threads have few events, and a few have most. Buffers grow with the events of
+// their thread.
 const (
 	leastBuffer = 256
 	maxBuffer   = 8 << 10
@@ -84,16 +84,16 @@ func (s *stream) flush(to *spool) error {
 	return err
 }
 
-// reader reads a stream that was flushed, event by event.
+// reader reads the events of a flushed stream.
 type reader struct {
 	file   io.ReaderAt
-	chunks []chunk // those not read yet
-	buf    []byte  // what is left of the current one
+	chunks []chunk // not read yet
+	buf    []byte  // rest of the current chunk
 	store  []byte
 	last   int64
 }
 
-// next reads an event's time and fields, and reports whether there was one.
+// next reads an event's time and fields. ok is false at the end.
 func (r *reader) next(fields []uint64) (time int64, ok bool, err error) {
 	for len(r.buf) == 0 {
 		if len(r.chunks) == 0 {

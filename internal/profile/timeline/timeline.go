@@ -1,7 +1,6 @@
-// Package timeline keeps the events of a recording as they come, in a temporary
-// file, and gives them back thread by thread. Memory holds what is known of
-// processes and threads, and a buffer for each thread with events: not the
-// events.
+// Package timeline stores the events of a recording in a temporary file as they arrive,
+// and returns them thread by thread. It keeps processes, threads and a buffer for each
+// thread with events in memory, but not the events.
 package timeline
 
 import (
@@ -11,10 +10,10 @@ import (
 	"fulgur/internal/profile"
 )
 
-// A Recorder keeps events. In those given to it, stacks are numbers of the
-// caller's, which [Recorder.Timeline] translates once their frames have names.
-// Events of one kind must come in the order of their time for each thread:
-// a sample's time, the start of a time off the CPU, the completion of a request.
+// Recorder stores events. Their stacks are numbers chosen by the caller, which
+// [Recorder.Timeline] translates once frames have names. Events of one kind must be
+// ordered for each thread: by a sample's time, the start of a period off the CPU, the
+// completion of a request.
 //
 // It is not safe for concurrent use.
 type Recorder struct {
@@ -26,12 +25,12 @@ type Recorder struct {
 	names     []string
 	nameIDs   map[string]uint64
 	counters  map[counterKey]*counter
-	order     []counterKey // of the counters, as they were first used
+	order     []counterKey // of the counters, by first use
 
 	spool spool
 }
 
-// key names a process or thread: numbers are used again.
+// key identifies a process or thread, since IDs are reused.
 type key struct {
 	id    int
 	start int64
@@ -48,12 +47,12 @@ type thread struct {
 	names      []profile.Name
 	tid        int
 	start, end int64
-	seen       int64          // when it was last seen to run or to wait
-	streams    [kinds]*stream // nil if without events
+	seen       int64          // when it was last seen running or waiting
+	streams    [kinds]*stream // nil without events
 }
 
 // NewRecorder returns a recorder for events from start on, in nanoseconds of
-// CLOCK_MONOTONIC. Its Close must be called. TMPDIR chooses the place of the
+// CLOCK_MONOTONIC. The caller must call Close. TMPDIR selects the directory of the
 // temporary file.
 func NewRecorder(start int64) (*Recorder, error) {
 	file, err := tempfile.Create()
@@ -71,15 +70,14 @@ func NewRecorder(start int64) (*Recorder, error) {
 	}, nil
 }
 
-// Start is when the recording began, in nanoseconds of CLOCK_MONOTONIC.
+// Start returns the start of the recording, in nanoseconds of CLOCK_MONOTONIC.
 func (r *Recorder) Start() int64 { return r.start }
 
-// Close gives the events up, also those of the [profile.Timeline].
+// Close discards the events, including those of the [profile.Timeline].
 func (r *Recorder) Close() error { return r.spool.file.Close() }
 
-// Process returns the identifier of the process pid that was created at start,
-// which need only tell it from others of that number. One that the recorder
-// does not know yet is new.
+// Process returns the ID of the process pid created at start, adding it if it is new.
+// start only distinguishes processes with the same pid.
 func (r *Recorder) Process(pid int, start int64) profile.ProcessID {
 	k := key{pid, start}
 	id, ok := r.byPID[k]
@@ -91,7 +89,7 @@ func (r *Recorder) Process(pid int, start int64) profile.ProcessID {
 	return id
 }
 
-// Thread returns the identifier of a thread as [Recorder.Process] does.
+// Thread returns the ID of a thread, like [Recorder.Process].
 func (r *Recorder) Thread(of profile.ProcessID, tid int, start int64) profile.ThreadID {
 	k := key{tid, start}
 	id, ok := r.byTID[k]
@@ -103,19 +101,19 @@ func (r *Recorder) Thread(of profile.ProcessID, tid int, start int64) profile.Th
 	return id
 }
 
-// NameProcess tells that a process has had a name since at.
+// NameProcess records the name of a process since at.
 func (r *Recorder) NameProcess(id profile.ProcessID, at int64, name string) {
 	p := &r.processes[id]
 	p.names = r.rename(p.names, at, name)
 }
 
-// NameThread tells that a thread has had a name since at.
+// NameThread records the name of a thread since at.
 func (r *Recorder) NameThread(id profile.ThreadID, at int64, name string) {
 	t := &r.threads[id]
 	t.names = r.rename(t.names, at, name)
 }
 
-// rename appends name to names unless it is the last already.
+// rename appends name to names unless it equals the last.
 func (r *Recorder) rename(names []profile.Name, at int64, name string) []profile.Name {
 	if len(names) > 0 && profile.LastName(names) == name {
 		return names
@@ -123,7 +121,7 @@ func (r *Recorder) rename(names []profile.Name, at int64, name string) []profile
 	return append(names, profile.Name{At: at, Name: r.names[r.name(name)]})
 }
 
-// name returns the number of a name.
+// name returns the index of a name.
 func (r *Recorder) name(s string) uint64 {
 	id, ok := r.nameIDs[s]
 	if !ok {
@@ -134,12 +132,12 @@ func (r *Recorder) name(s string) uint64 {
 	return id
 }
 
-// EndProcess tells that a process exited at a time.
+// EndProcess records that a process exited at a time.
 func (r *Recorder) EndProcess(id profile.ProcessID, at int64) { r.processes[id].end = at }
 
-// EndThread tells that a thread exited at a time. Its events may still come,
-// but few. The kernel may tell of an exit before it takes the address space apart,
-// which can take long: a thread that is seen later than that ends then.
+// EndThread records that a thread exited at a time. A few of its events may still follow.
+// The kernel may report an exit long before it tears down the address space; a thread
+// that is seen later ends then.
 func (r *Recorder) EndThread(id profile.ThreadID, at int64) error {
 	t := &r.threads[id]
 	t.end = at
@@ -155,9 +153,9 @@ func (r *Recorder) EndThread(id profile.ThreadID, at int64) error {
 	return nil
 }
 
-// Timeline ends the recording at end and returns it, with p as the tables of
-// its stacks; stack translates the caller's numbers. No more events can be
-// added. The timeline reads its events from the recorder, which must stay open.
+// Timeline ends the recording at end and returns it. p holds the tables of its stacks,
+// and stack translates the caller's numbers. No more events can be added. The timeline
+// reads its events from the recorder, which must stay open.
 func (r *Recorder) Timeline(p *profile.Profile, end int64, stack func(profile.StackID) profile.StackID) (*profile.Timeline, error) {
 	t := &profile.Timeline{
 		Profile: p, Start: r.start, End: end,
@@ -193,7 +191,7 @@ func (r *Recorder) Timeline(p *profile.Profile, end int64, stack func(profile.St
 	return t, r.spool.flush()
 }
 
-// since returns at, or 0 if that is before the recording began.
+// since returns at, or 0 if that is before the start of the recording.
 func (r *Recorder) since(at int64) int64 {
 	if at <= r.start {
 		return 0

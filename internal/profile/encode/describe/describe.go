@@ -1,6 +1,5 @@
-// Package describe says in words what a profile is of and what it lacks, for
-// the outputs that have room for it. Its texts are plain in the sense of
-// package plain.
+// Package describe describes in words what a profile contains and lacks. Its texts are
+// safe to print in the sense of package plain.
 package describe
 
 import (
@@ -12,9 +11,8 @@ import (
 	"fulgur/internal/profile"
 )
 
-// Run returns one line that says what was sampled, how and for how long:
-// "whole system, cpu-clock at 99 Hz, 10s". It leaves out what m does not
-// tell.
+// Run returns a line about what was sampled, how and for how long: "whole system,
+// cpu-clock at 99 Hz, 10s". It omits what m does not contain.
 func Run(m profile.Meta) string {
 	var parts []string
 	if m.Scope != "" {
@@ -36,8 +34,8 @@ func Run(m profile.Meta) string {
 	return strings.Join(parts, ", ")
 }
 
-// Machine returns one line that says where the profile was taken: "example,
-// Linux 6.12.0 x86_64, 4 CPUs". It leaves out what m does not tell.
+// Machine returns a line about the profiled machine: "example, Linux 6.12.0 x86_64, 4
+// CPUs". It omits what m does not contain.
 func Machine(m profile.Meta) string {
 	var parts []string
 	if m.Host != "" {
@@ -52,8 +50,7 @@ func Machine(m profile.Meta) string {
 	return strings.Join(parts, ", ")
 }
 
-// Amount returns n of what v counts, in words: "17 samples", "1.5s off-cpu",
-// "4096 bytes".
+// Amount returns n of value v in words: "17 samples", "1.5s off-cpu", "4096 bytes".
 func Amount(n int64, v profile.ValueType) string {
 	kind := plain.Terminal(v.Type)
 	switch v.Unit {

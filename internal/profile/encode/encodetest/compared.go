@@ -2,15 +2,15 @@ package encodetest
 
 import "fulgur/internal/profile"
 
-// Compared returns a comparison of two small profiles: of two functions that
-// share a caller, one takes less, and one comes and one goes.
+// Compared returns a comparison of two small profiles: two functions share a caller, one
+// function takes less, one is new and one is gone.
 func Compared() *profile.Profile {
 	return profile.Diff(handling(map[string]int64{"parse": 40, "sort": 30, "log": 20}),
 		handling(map[string]int64{"parse": 10, "sort": 30, "cache": 20}), false)
 }
 
-// handling returns a profile of a server whose handler calls functions, with the
-// samples in each, and has ten itself.
+// handling returns a profile of a server whose handler calls functions, with the given
+// samples in each and ten in itself.
 func handling(callees map[string]int64) *profile.Profile {
 	b := newBuilder()
 	server := b.Mapping(profile.Mapping{Path: "/usr/bin/server", BuildID: "0123456789abcdef0123456789abcdef01234567"})

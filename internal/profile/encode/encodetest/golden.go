@@ -1,5 +1,5 @@
-// Package encodetest holds what the tests of all encoders share: profiles to
-// encode and the comparison with golden files.
+// Package encodetest provides profiles to encode and a comparison with golden files for
+// tests of the encoders.
 package encodetest
 
 import (
@@ -13,9 +13,8 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files instead of comparing with them")
 
-// Golden compares got with the file testdata/name of the package under test,
-// and fails the test on a difference. With the flag -update it writes the
-// file instead.
+// Golden compares got with the file testdata/name of the package under test, and fails
+// the test if they differ. With the flag -update it writes the file instead.
 func Golden(t testing.TB, name string, got []byte) {
 	t.Helper()
 	path := filepath.Join("testdata", name)

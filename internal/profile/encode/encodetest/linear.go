@@ -8,9 +8,9 @@ import (
 	"fulgur/internal/profile"
 )
 
-// Linear fails the test if write allocates more than its share for a profile
-// with more functions inlined and long names: what copies all that came before
-// shows so, on a machine of any speed.
+// Linear fails the test if allocations of write grow faster than the profile with its
+// inlined functions and long names. This detects quadratic copying on a machine of any
+// speed.
 func Linear(t *testing.T, write func(io.Writer, *profile.Profile) error) {
 	t.Helper()
 	cost := func(p *profile.Profile) (perFrame float64) {

@@ -7,16 +7,16 @@ import (
 	"fulgur/internal/profile"
 )
 
-// period is the time between two samples at 99 Hz, in nanoseconds.
+// period is the time between samples at 99 Hz, in nanoseconds.
 const period = 10_101_010
 
-// valueTypes are those of an on-CPU profile.
+// valueTypes are the values of an on-CPU profile.
 var valueTypes = []profile.ValueType{
 	{Type: "samples", Unit: "count"},
 	{Type: "cpu", Unit: "nanoseconds"},
 }
 
-// meta describes the run that all profiles of this package pretend to be.
+// meta is the metadata of all profiles in this package.
 var meta = profile.Meta{
 	Command:   "fulgur profile -F 99 10",
 	Host:      "example",
@@ -30,13 +30,12 @@ var meta = profile.Meta{
 	Scope:     "whole system",
 }
 
-// builder adds to a profile by names what tests would otherwise spell out
-// in identifiers.
+// builder adds to a profile by name.
 type builder struct{ *profile.Builder }
 
 func newBuilder() builder { return builder{profile.NewBuilder(valueTypes...)} }
 
-// function returns the identifier of a function with one name.
+// function returns the ID of a function.
 func (b builder) function(name string) profile.FunctionID {
 	return b.Function(profile.Function{Name: name, SystemName: name})
 }
@@ -69,18 +68,17 @@ func (b builder) profile(m profile.Meta) *profile.Profile {
 	return p
 }
 
-// add counts n samples of stack s in task t, threads and CPUs not told apart.
+// add counts n samples of stack s in task t, without threads or CPUs.
 func (b builder) add(t profile.Task, s profile.StackID, end profile.End, n int64) {
 	b.Add(profile.Sample{
 		Stack: s, Task: b.Task(t), CPU: -1, End: end, Values: []int64{n, n * period},
 	})
 }
 
-// Typical returns a small profile of a whole system that has one of
-// everything: inlined frames with lines, recursion, C++ names, kernel stacks
-// with and without a user part, a kernel module, JIT code with and without
-// names, unresolved frames, stacks cut for each reason, one stack in two
-// processes, and losses. It holds 100 samples.
+// Typical returns a small whole-system profile with one of everything: inlined frames
+// with lines, recursion, C++ names, kernel stacks with and without a user part, a kernel
+// module, JIT code with and without names, unresolved frames, stacks truncated for each
+// reason, the same stack in two processes, and losses. It has 100 samples.
 func Typical() *profile.Profile {
 	p, _ := TypicalStacks()
 	return p
@@ -109,8 +107,7 @@ func TypicalStacks() (*profile.Profile, []profile.StackID) {
 	})
 	module := b.Mapping(profile.Mapping{Path: "[nf_tables]", Start: 0xffffffffc0000000, Limit: 0xffffffffc0010000})
 
-	// The server: main calls handle, in which parse is inlined, in which
-	// peek is inlined.
+	// The server: main calls handle. parse is inlined into handle, and peek into parse.
 	source := func(name, system, file string, line int) profile.FunctionID {
 		return b.Function(profile.Function{Name: name, SystemName: system, File: file, StartLine: line})
 	}
@@ -191,8 +188,8 @@ func TypicalStacks() (*profile.Profile, []profile.StackID) {
 	}))
 }
 
-// Threads returns a profile in which threads and CPUs are told apart: the
-// same stack in two threads of one process on two CPUs, one of them on both.
+// Threads returns a profile by thread and CPU: the same stack in two threads of a process
+// on two CPUs, one thread on both.
 func Threads() *profile.Profile {
 	b := newBuilder()
 	m := b.Mapping(profile.Mapping{Path: "/usr/bin/server", Start: 0x1000, Limit: 0x9000, Offset: 0x1000})
@@ -209,8 +206,8 @@ func Threads() *profile.Profile {
 	return b.profile(meta)
 }
 
-// HostileNames are names that break encoders which trust them: markup,
-// separators, terminal escapes, text direction, invalid UTF-8.
+// HostileNames break encoders that trust names: markup, separators, terminal escapes,
+// text direction, invalid UTF-8.
 var HostileNames = []string{
 	`<script>alert("x")</script>`,
 	`a & b's "c" \ ]]> --> ${d}`,
@@ -229,9 +226,8 @@ var HostileNames = []string{
 	"日本語 ünïcode",
 }
 
-// Hostile returns a profile in which commands, functions and mappings have
-// the names of [HostileNames], each with a sample of its own, and all
-// functions meet in one stack more.
+// Hostile returns a profile whose commands, functions and mappings have the names of
+// [HostileNames]. Each has its own sample, and another stack contains all functions.
 func Hostile() *profile.Profile {
 	b := newBuilder()
 	var all []profile.FrameID
@@ -255,10 +251,9 @@ func Hostile() *profile.Profile {
 // Empty returns a profile without samples.
 func Empty() *profile.Profile { return newBuilder().Profile(meta, profile.Losses{}) }
 
-// Large returns a profile of n distinct stacks, shaped as a busy machine's:
-// stacks of 10 to 50 frames that share their roots, a few thousand
-// functions, a third of the stacks with a kernel part, a hundred processes.
-// It is the same on every call.
+// Large returns a profile of n distinct stacks in the shape of a busy machine: 10 to 50
+// frames with common roots, a few thousand functions, a third of the stacks with a kernel
+// part, a hundred processes. It is the same on every call.
 func Large(n int) *profile.Profile {
 	const functions, files, processes = 4000, 40, 100
 	b := newBuilder()
@@ -288,8 +283,8 @@ func Large(n int) *profile.Profile {
 	}
 	for i := range n {
 		s := profile.StackID(0)
-		// Neighbouring stacks are equally deep and call the same functions
-		// but for the last levels: a binary tree at the leaves.
+		// Neighboring stacks have the same depth and differ only in the last levels,
+		// which form a binary tree.
 		depth := 10 + i>>8%41
 		for level := range depth {
 			branch := i >> min(14, depth-1-level)

@@ -7,17 +7,16 @@ import (
 	"fulgur/internal/profile"
 )
 
-// Symbols returns a small profile with what debug information brings: a
-// function both called and inlined by one caller, one inlined where another
-// is called, inlined functions of the kernel, Go's names of methods,
-// instances and closures, Rust's, and names of C++ templates that take
-// hundreds of characters. It holds 100 samples.
+// Symbols returns a small profile with features of debug information: a function both
+// called and inlined by the same caller, one inlined where another is called, inlined
+// kernel functions, names of Go methods, instances and closures, Rust names, and C++
+// template names of hundreds of characters. It has 100 samples.
 func Symbols() *profile.Profile {
 	b := newBuilder()
 	source := func(name, system, file string, start int) profile.Function {
 		return profile.Function{Name: name, SystemName: system, File: file, StartLine: start}
 	}
-	// at pushes the functions at one address, the outermost first.
+	// at pushes the functions at an address, outermost first.
 	at := func(s profile.StackID, f profile.Frame, functions ...profile.Function) profile.StackID {
 		for i, function := range functions {
 			f.Function, f.Line, f.Inlined = b.Function(function), function.StartLine+3, i > 0
@@ -66,9 +65,8 @@ func Symbols() *profile.Profile {
 	return b.profile(meta)
 }
 
-// LongName returns the name of a function as C++ makes them: each level of
-// templates more than doubles it, from 31 characters of its class at depth 1
-// to 1767 at 6.
+// LongName returns a C++ function name. Each level of templates more than doubles its
+// length, from 31 characters of its class at depth 1 to 1767 at depth 6.
 func LongName(function string, depth int) string {
 	t := "int"
 	for range depth {
@@ -77,10 +75,9 @@ func LongName(function string, depth int) string {
 	return t + "::" + function
 }
 
-// Inlines returns a profile of n stacks of up to four addresses, each of which
-// has eight functions inlined into each other whose names are of some hundred
-// characters: what takes more than its share with the number of frames shows
-// with it.
+// Inlines returns a profile of n stacks of up to four addresses, each with eight
+// functions inlined into each other and names of about a hundred characters. It reveals
+// costs that grow faster than the number of frames.
 func Inlines(n int) *profile.Profile {
 	const inlined = 8
 	b := newBuilder()

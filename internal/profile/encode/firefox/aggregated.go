@@ -10,12 +10,11 @@ import (
 	"fulgur/internal/profile"
 )
 
-// aggregate is a profile being written that does not know times.
+// aggregate is a profile without times that is being written.
 type aggregate struct {
 	p      *profile.Profile
 	tables *tables
-	// order holds the samples by task, and stacks in the order of their
-	// identifiers, so that what is called together is together.
+	// order holds the samples by task and stack ID, which groups similar stacks.
 	order []int
 }
 
@@ -36,13 +35,13 @@ func writeProfile(j *jsonWriter, p *profile.Profile, o Options) error {
 		notes: []string{"aggregated: times in the timeline are shares, in no order"},
 	}
 	tracks := a.tracks()
-	// The front end leaves out what is at the very end.
+	// The front end drops samples at the very end.
 	d.end = max(int64(p.Meta.Duration), a.longest()+d.interval)
 	return write(j, a.tables, d, tracks, nil)
 }
 
-// interval returns the time between two samples, which is a millisecond if it
-// is not known: the front end wants one.
+// interval returns the sampling interval, or a millisecond if it is unknown, since the
+// front end requires one.
 func interval(m profile.Meta) int64 {
 	if m.Frequency > 0 {
 		return int64(1e9 / m.Frequency)
@@ -50,10 +49,9 @@ func interval(m profile.Meta) int64 {
 	return 1e6
 }
 
-// tracks returns a thread for each task, which weighs its stacks by the value
-// that is shown first, and a pseudo-thread for each other value. That first
-// one is the time, or else the first of all. A count of samples beside it tells
-// nothing more.
+// tracks returns a thread for each task, weighted by the value to show first, and a
+// pseudo-thread for each other value. The first value to show is the time or, without
+// one, the first value. A sample count beside it is omitted as redundant.
 func (a *aggregate) tracks() []*track {
 	first := max(0, a.time())
 	var tracks []*track
@@ -84,7 +82,7 @@ func (a *aggregate) tracks() []*track {
 	return tracks
 }
 
-// unique returns name, with a number if it was seen before.
+// unique returns name, with a number appended if it was seen before.
 func unique(name string, seen map[string]int) string {
 	seen[name]++
 	if n := seen[name]; n > 1 {
@@ -93,12 +91,11 @@ func unique(name string, seen map[string]int) string {
 	return name
 }
 
-// cpuTimes are the names of values that are time on the CPU: fulgur's, which is also
-// that of Go's profiles, and perf's.
+// cpuTimes are the names of CPU time values: fulgur's and Go's, and perf's.
 var cpuTimes = []string{"cpu", "cpu-clock", "task-clock"}
 
-// cpu returns how long a sample was on the CPU, if the profile tells: not even
-// what it takes is then CPU time, in a profile of waits.
+// cpu returns a sample's CPU time, if the profile has it. In a profile of waits, the time
+// is not CPU time.
 func (a *aggregate) cpu(s profile.Sample) int64 {
 	if a.time() < 0 {
 		return a.length(s)
@@ -111,11 +108,11 @@ func (a *aggregate) cpu(s profile.Sample) int64 {
 	return 0
 }
 
-// track describes a task, whose samples weigh value v.
+// track describes a task whose samples are weighted by value v.
 func (a *aggregate) track(t profile.Task, tid string, samples []int, v int) *track {
 	pid := strconv.Itoa(t.PID)
 	if t.PID == 0 {
-		pid = t.Comm // not known: those of one name are taken for one
+		pid = t.Comm // unknown, so tasks with the same name are combined
 	}
 	k := &track{
 		name: t.Comm, processName: t.Comm, pid: pid, tid: tid,
@@ -130,8 +127,8 @@ func (a *aggregate) track(t profile.Task, tid string, samples []int, v int) *tra
 	return k
 }
 
-// points yields samples one after the other: each takes the time that it weighs,
-// or where that is none, a share of the whole.
+// points yields samples one after the other. Each lasts for its weight in time or,
+// without one, for a share of the whole.
 func (a *aggregate) points(samples []int, v int) iter.Seq2[point, error] {
 	return func(yield func(point, error) bool) {
 		now := int64(0)
@@ -146,8 +143,8 @@ func (a *aggregate) points(samples []int, v int) iter.Seq2[point, error] {
 	}
 }
 
-// time returns the index of the last value in nanoseconds, which is the sum of
-// those before it where there are several; -1 if there is none.
+// time returns the index of the last value in nanoseconds, which is the sum of any before
+// it, or -1 if there is none.
 func (a *aggregate) time() int {
 	for v, typ := range slices.Backward(a.p.ValueTypes) {
 		if typ.Unit == "nanoseconds" {
@@ -157,8 +154,8 @@ func (a *aggregate) time() int {
 	return -1
 }
 
-// length returns the time that a sample takes: what it weighs in nanoseconds,
-// or a sampling interval each.
+// length returns a sample's duration: its weight in nanoseconds, or a sampling interval
+// for each count.
 func (a *aggregate) length(s profile.Sample) int64 {
 	if v := a.time(); v >= 0 {
 		return s.Values[v]
@@ -166,7 +163,7 @@ func (a *aggregate) length(s profile.Sample) int64 {
 	return s.Values[0] * interval(a.p.Meta)
 }
 
-// longest returns the time that the busiest task takes.
+// longest returns the duration of the busiest task.
 func (a *aggregate) longest() int64 {
 	took := make([]int64, len(a.p.Tasks))
 	for _, s := range a.p.Samples {

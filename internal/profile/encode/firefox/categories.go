@@ -2,7 +2,7 @@ package firefox
 
 import "fulgur/internal/profile"
 
-// The categories, by their index in meta.categories.
+// The categories by index in meta.categories.
 const (
 	categoryOther = iota
 	categoryIdle
@@ -14,17 +14,15 @@ const (
 	categoryMemory
 )
 
-// category is an entry of meta.categories. The first subcategory is always
-// "Other".
+// category is an entry of meta.categories. The first subcategory is always "Other".
 type category struct {
 	Name          string   `json:"name"`
 	Color         string   `json:"color"`
 	Subcategories []string `json:"subcategories"`
 }
 
-// newCategories returns the categories. The front end knows two of them: the
-// first grey one is the default, and the one named "Idle" can be left out of
-// all that it shows.
+// newCategories returns the categories. The front end treats two of them specially: the
+// first gray one is the default, and the one named "Idle" can be hidden everywhere.
 func newCategories() []category {
 	all := []category{
 		categoryOther:   {Name: "Other", Color: "grey"},

@@ -2,15 +2,15 @@ package firefox
 
 import "fulgur/internal/profile"
 
-// counter is one of the profile's counters.
+// counter is a counter of the profile.
 type counter struct {
 	*profile.Counter
 	pid   string
-	main  int   // index of the thread that heads the process
+	main  int   // index of the process's main thread
 	start int64 // of the profile
 }
 
-// counterKinds describe the counters.
+// counterKinds describes the counters.
 var counterKinds = map[profile.CounterKind]struct {
 	name, category, description string
 	display                     display
@@ -43,7 +43,7 @@ const (
 	unitNumber = "number"
 )
 
-// display says how a counter is drawn.
+// display configures how a counter is drawn.
 type display struct {
 	GraphType   string       `json:"graphType"`
 	Unit        string       `json:"unit"`
@@ -54,10 +54,10 @@ type display struct {
 	TooltipRows []tooltipRow `json:"tooltipRows"`
 }
 
-// location is where a counter's markers are shown, null if nowhere.
+// location is where a counter's markers are shown, or null.
 type location string
 
-// MarshalJSON implements json.Marshaler.
+// MarshalJSON implements [json.Marshaler].
 func (l location) MarshalJSON() ([]byte, error) {
 	if l == "" {
 		return []byte("null"), nil
@@ -81,7 +81,7 @@ func row(source, unit, label string) tooltipRow {
 	return r
 }
 
-// rates are the lines for what is counted as it happens.
+// rates returns the tooltip lines for a rate.
 func rates(what, unit string) []tooltipRow {
 	rows := []tooltipRow{row("count", unit, what+" in this step")}
 	if unit == unitBytes {

@@ -3,24 +3,22 @@
 // gzipped JSON, which src/types/profile.ts of github.com/firefox-devtools/profiler
 // describes.
 //
-// What the format leaves open is filled in so:
+// It fills in what the format leaves open as follows:
 //
-//   - A thread's samples weigh as much time as they stand for. A time off the
-//     CPU is a sample where it begins and another where it ends, which together
-//     weigh as much as it was long. Both are of the category "Idle", and so the
-//     front end can leave them out: with them the call tree is of wall-clock
-//     time, without them of time on the CPU.
-//   - Over them all lies the use of the CPU between one sample and the next.
-//   - Times off the CPU, requests to block devices and page faults are markers
-//     with the stack that caused them, on the thread that did. That of a time off
-//     the CPU is whoever ended it, if it is known where that was.
-//   - What else stacks can be weighed by, such as bytes, are pseudo-threads of
-//     the process, not shown at first.
-//   - Inlined frames share the address of what they are inlined into.
-//   - An address is counted from the library's lowest one, and lies within the
-//     instruction: for callers that is the return address less one.
-//   - A process or thread is called what it was called last; a marker tells of
-//     each change.
+//   - A sample's weight is the time that it represents. A period off the CPU has a sample
+//     at its start and another at its end, whose weights add up to its duration. Both
+//     have the category "Idle", which the front end can hide: with them the call tree is
+//     of wall-clock time, without them of CPU time.
+//   - Each sample also has the CPU usage since the previous one.
+//   - Periods off the CPU, block device requests and page faults are markers with the
+//     stack that caused them, on the thread that did. The stack of a period off the CPU
+//     is its waker's, if known.
+//   - Other weights of stacks, such as bytes, are pseudo-threads of the process,
+//     initially hidden.
+//   - Inlined frames share the address of the function that contains them.
+//   - Addresses are relative to the library's lowest address and within the instruction:
+//     for callers, the return address minus one.
+//   - A process or thread has its last name; a marker records each change.
 package firefox
 
 import (
@@ -32,41 +30,39 @@ import (
 	"fulgur/internal/profile"
 )
 
-// The versions written, see src/app-logic/constants.ts of the front end. Of the
-// processed format it upgrades older versions and refuses newer ones.
+// The versions written, see src/app-logic/constants.ts of the front end. It upgrades
+// older versions of the processed format and rejects newer ones.
 const (
 	processedVersion = 70
 	geckoVersion     = 36
 )
 
-// Options say how to write.
+// Options configures the output.
 type Options struct {
-	// Source, if not nil, returns the text of a source file, to be part of the
-	// profile: the front end then shows it without asking anybody.
+	// Source, if not nil, returns the text of a source file to include in the profile.
+	// The front end can then show it without a server.
 	Source func(file string) (text string, ok bool)
-	// OffCPUMarker is the shortest time off the CPU that gets a marker; all are
+	// OffCPUMarker is the minimum duration off the CPU for a marker; all periods are
 	// samples. 0 means a millisecond.
 	OffCPUMarker time.Duration
-	// Version is that of the program that recorded, for the profile's
-	// description.
+	// Version is the version of the recording program, for the profile's metadata.
 	Version string
 }
 
-// Write writes a recording. Memory is that of its tables: events are read again
-// for each column that they are part of.
+// Write writes a recording. It keeps only the tables in memory, and reads the events
+// again for each of their columns.
 func Write(w io.Writer, t *profile.Timeline, o Options) error {
 	return compress(w, func(j *jsonWriter) error { return writeTimeline(j, t, o) })
 }
 
-// WriteProfile writes a profile that does not know when its samples were taken.
-// Each task is a thread, and its samples follow one another as if it had first
-// done all of the one thing and then all of the other: the call tree and the
-// flame graph are right, the timeline shows shares and no order.
+// WriteProfile writes a profile without sample times. Each task is a thread whose samples
+// follow one another, grouped by stack. The call tree and the flame graph are correct;
+// the timeline shows shares but no order.
 func WriteProfile(w io.Writer, p *profile.Profile, o Options) error {
 	return compress(w, func(j *jsonWriter) error { return writeProfile(j, p, o) })
 }
 
-// compress writes what body writes through gzip.
+// compress writes the output of body through gzip.
 func compress(w io.Writer, body func(*jsonWriter) error) error {
 	z, err := gzip.NewWriterLevel(w, gzip.BestSpeed)
 	if err != nil {
@@ -85,8 +81,8 @@ func compress(w io.Writer, body func(*jsonWriter) error) error {
 	return nil
 }
 
-// write writes a profile of threads and counters. The description comes last,
-// when all is known; readers do not care.
+// write writes a profile of threads and counters. The metadata comes last, when
+// everything is known. The order does not matter to readers.
 func write(j *jsonWriter, t *tables, d description, tracks []*track, counters []counter) error {
 	if len(tracks) == 0 {
 		tracks = []*track{newEmptyTrack()}

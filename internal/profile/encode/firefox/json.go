@@ -7,11 +7,11 @@ import (
 	"strconv"
 )
 
-// jsonWriter writes JSON without holding it in memory. It puts the commas
-// itself. Errors stick to the buffer and are returned by flush.
+// jsonWriter streams JSON. It inserts commas. Errors stick to the buffer and are returned
+// by flush.
 type jsonWriter struct {
 	w     *bufio.Writer
-	comma bool // a value was written before in the array or object at hand
+	comma bool // the current array or object already has a value
 	buf   []byte
 }
 
@@ -21,7 +21,7 @@ func newJSONWriter(w io.Writer) *jsonWriter {
 
 func (j *jsonWriter) flush() error { return j.w.Flush() }
 
-// separate writes the comma before a value, if there is one before it.
+// separate writes the comma before a value, if necessary.
 func (j *jsonWriter) separate() {
 	if j.comma {
 		j.w.WriteByte(',')
@@ -29,7 +29,7 @@ func (j *jsonWriter) separate() {
 	j.comma = true
 }
 
-// begin opens an array or object, and end closes it.
+// begin opens an array or object; end closes it.
 func (j *jsonWriter) begin(bracket byte) {
 	j.separate()
 	j.w.WriteByte(bracket)
@@ -41,7 +41,7 @@ func (j *jsonWriter) end(bracket byte) {
 	j.comma = true
 }
 
-// object and array write what body writes as an object or array.
+// object and array write the output of body as an object or array.
 func (j *jsonWriter) object(body func()) {
 	j.begin('{')
 	body()
@@ -54,7 +54,7 @@ func (j *jsonWriter) array(body func()) {
 	j.end(']')
 }
 
-// key begins a member of an object. Its value follows.
+// key begins a member of an object. Its value must follow.
 func (j *jsonWriter) key(name string) {
 	j.separate()
 	j.w.WriteByte('"')
@@ -63,7 +63,7 @@ func (j *jsonWriter) key(name string) {
 	j.comma = false
 }
 
-// raw writes a value that is JSON already.
+// raw writes a value that is already JSON.
 func (j *jsonWriter) raw(value string) {
 	j.separate()
 	j.w.WriteString(value)
@@ -71,10 +71,10 @@ func (j *jsonWriter) raw(value string) {
 
 func (j *jsonWriter) null() { j.raw("null") }
 
-// string writes text. What is not UTF-8 in it is replaced.
+// string writes a string. It replaces invalid UTF-8.
 func (j *jsonWriter) string(s string) {
 	j.separate()
-	b, _ := json.Marshal(s) // a string has no way to fail
+	b, _ := json.Marshal(s) // cannot fail
 	j.w.Write(b)
 }
 
@@ -94,7 +94,7 @@ func (j *jsonWriter) orNull(n int64) {
 
 func (j *jsonWriter) bool(b bool) { j.raw(strconv.FormatBool(b)) }
 
-// ms writes nanoseconds as milliseconds, without rounding.
+// ms writes nanoseconds as milliseconds without rounding.
 func (j *jsonWriter) ms(ns int64) {
 	j.separate()
 	j.w.Write(appendMillis(j.buf[:0], ns))
@@ -120,21 +120,20 @@ func appendMillis(b []byte, ns int64) []byte {
 	return b
 }
 
-// value writes what encoding/json makes of v, which must be able to.
+// value writes the encoding/json form of v, which must not fail.
 func (j *jsonWriter) value(v any) {
 	j.separate()
-	b, _ := json.Marshal(v) // of plain structures: has no way to fail
+	b, _ := json.Marshal(v) // cannot fail for plain structures
 	j.w.Write(b)
 }
 
-// member writes a member of an object whose value is small.
+// member writes a member with a small value.
 func (j *jsonWriter) member(name string, v any) {
 	j.key(name)
 	j.value(v)
 }
 
-// column writes n values as a member that is an array; at writes the value of
-// row i.
+// column writes a member that is an array of n values. at writes the value of row i.
 func (j *jsonWriter) column(name string, n int, at func(i int)) {
 	j.key(name)
 	j.begin('[')

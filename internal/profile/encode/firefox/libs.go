@@ -19,7 +19,7 @@ type lib struct {
 	CodeID     *string `json:"codeId"`
 }
 
-// lib returns the index of a mapping's library, none for mapping 0.
+// lib returns the index of a mapping's library, or none for mapping 0.
 func (t *tables) lib(id profile.MappingID) int32 {
 	if id == 0 {
 		return none
@@ -47,10 +47,9 @@ func (t *tables) lib(id profile.MappingID) int32 {
 	return index
 }
 
-// BreakpadID returns the identifier by which symbol servers know the file with a
-// build ID, in hex: its first 16 bytes as a GUID, in which the first three
-// numbers are those of a little-endian machine, and the age 0. Without a build
-// ID all is zero.
+// BreakpadID returns the ID by which symbol servers know the file with a hexadecimal
+// build ID: its first 16 bytes as a GUID, with the first three numbers in little-endian
+// order, and the age 0. Without a build ID it is all zeros.
 func BreakpadID(buildID string) string {
 	raw, err := hex.DecodeString(buildID)
 	if err != nil {

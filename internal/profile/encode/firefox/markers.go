@@ -14,15 +14,15 @@ import (
 //go:embed schema.json
 var schema json.RawMessage
 
-// Phases of markers, MarkerPhase in the front end.
+// Phases of markers: MarkerPhase in the front end.
 const (
 	phaseInstant  = 0
 	phaseInterval = 1
 )
 
-// marker is a row of a thread's markers: one of the events that are not nil.
+// marker is a row of a thread's markers. Exactly one of its events is not nil.
 type marker struct {
-	start, end int64 // in nanoseconds since the profile began
+	start, end int64 // in nanoseconds since the start of the profile
 	tid        any   // of the thread
 	kind       markerKind
 
@@ -42,7 +42,7 @@ const (
 	markerName
 )
 
-// name is what the marker is called, also the type of its data.
+// name returns the marker's name, which is also the type of its data.
 func (m *marker) name() string {
 	return [...]string{markerOffCPU: "OffCpu", markerBlockIO: "BlockIO", markerFault: "PageFault", markerName: "Renamed"}[m.kind]
 }
@@ -53,7 +53,7 @@ func (m *marker) category() int {
 	}[m.kind]
 }
 
-// phase tells instants from intervals.
+// phase distinguishes instants from intervals.
 func (m *marker) phase() int64 {
 	if m.kind == markerName || m.kind == markerFault && m.fault.Latency == 0 {
 		return phaseInstant
@@ -61,7 +61,7 @@ func (m *marker) phase() int64 {
 	return phaseInterval
 }
 
-// writeMarkers writes the table of markers, reading them for each column.
+// writeMarkers writes the table of markers. It reads them once for each column.
 func writeMarkers(j *jsonWriter, t *tables, markers iter.Seq2[marker, error]) error {
 	j.begin('{')
 	n := 0
@@ -97,7 +97,7 @@ func writeMarkers(j *jsonWriter, t *tables, markers iter.Seq2[marker, error]) er
 	return nil
 }
 
-// writeData writes what there is to say of a marker.
+// writeData writes the data of a marker.
 func (m *marker) writeData(j *jsonWriter, t *tables) {
 	text := func(key, value string) {
 		j.key(key)
@@ -158,7 +158,7 @@ func (m *marker) writeData(j *jsonWriter, t *tables) {
 	j.end('}')
 }
 
-// waker says who ended a time off the CPU.
+// waker describes the thread that ended a period off the CPU.
 func (m *marker) waker() string {
 	switch w := m.off.Waker; {
 	case w.PID != 0:
@@ -169,7 +169,7 @@ func (m *marker) waker() string {
 	return "unknown"
 }
 
-// writeCause writes the stack that a marker comes from, if there is one.
+// writeCause writes the stack of a marker, if there is one.
 func (m *marker) writeCause(j *jsonWriter, stack int32, tid any, time int64) {
 	if stack == none {
 		return
@@ -183,6 +183,6 @@ func (m *marker) writeCause(j *jsonWriter, stack int32, tid any, time int64) {
 	j.end('}')
 }
 
-// address writes a number of 64 bits. It is text, since the front end shows only
-// 32 bits of numbers in its format "hexadecimal".
+// address writes a 64-bit number as a string, since the front end shows only 32 bits of
+// numbers in its format "hexadecimal".
 func (j *jsonWriter) address(a uint64) { j.string(fmt.Sprintf("%#x", a)) }

@@ -5,15 +5,15 @@ import (
 	"iter"
 )
 
-// head is a sequence and what comes next of it.
+// head is a sequence and its next element.
 type head[E any] struct {
 	at    int64
 	event E
-	order int // of the sequence among all, which decides between equal times
+	order int // index of the sequence; breaks ties
 	next  func() (E, error, bool)
 }
 
-// heads is a heap of sequences by the time of what comes next.
+// heads is a heap of sequences by the time of their next element.
 type heads[E any] []head[E]
 
 func (h heads[E]) Len() int { return len(h) }
@@ -28,8 +28,7 @@ func (h *heads[E]) Pop() any {
 	return last
 }
 
-// merge yields what is in several sequences, each in order of the time at, in
-// that order. An error ends it.
+// merge merges sequences that are sorted by the time at. It stops at the first error.
 func merge[E any](at func(E) int64, all ...iter.Seq2[E, error]) iter.Seq2[E, error] {
 	if len(all) == 1 {
 		return all[0]
@@ -75,7 +74,7 @@ func merge[E any](at func(E) int64, all ...iter.Seq2[E, error]) iter.Seq2[E, err
 	}
 }
 
-// transform yields what f makes of each element of seq.
+// transform applies f to each element of seq.
 func transform[A, B any](seq iter.Seq2[A, error], f func(A) B) iter.Seq2[B, error] {
 	return func(yield func(B, error) bool) {
 		for a, err := range seq {
@@ -91,7 +90,7 @@ func transform[A, B any](seq iter.Seq2[A, error], f func(A) B) iter.Seq2[B, erro
 	}
 }
 
-// isEmpty reports whether there is nothing in seq, not even an error.
+// isEmpty reports whether seq yields nothing, not even an error.
 func isEmpty[E any](seq iter.Seq2[E, error]) bool {
 	empty := true
 	seq(func(E, error) bool {

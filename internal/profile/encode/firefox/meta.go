@@ -7,13 +7,12 @@ import (
 	"fulgur/internal/profile/encode/describe"
 )
 
-// description is what there is to say of the profile as a whole. Times are in
-// nanoseconds.
+// description describes the profile as a whole. Times are in nanoseconds.
 type description struct {
 	p         *profile.Profile
 	interval  int64
-	end       int64 // since the beginning
-	monotonic int64 // when it began, 0 if not known
+	end       int64 // since the start
+	monotonic int64 // start time, 0 if unknown
 	version   string
 	notes     []string
 }
@@ -39,7 +38,7 @@ func (d *description) write(j *jsonWriter, t *tables, tracks []*track) {
 		j.member("categories", t.categories)
 		j.member("symbolicated", t.symbolicated())
 		j.member("sampleUnits", map[string]string{"time": "ms", "eventDelay": "ms", "threadCPUDelta": "ns"})
-		if d.monotonic != 0 && !m.Start.IsZero() { // perf's clock may be another
+		if d.monotonic != 0 && !m.Start.IsZero() { // perf's clock may be a different one
 			j.member("startTimeAsClockMonotonicNanosecondsSinceBoot", d.monotonic)
 		}
 		j.key("profilingStartTime")
@@ -75,7 +74,7 @@ func (d *description) write(j *jsonWriter, t *tables, tracks []*track) {
 	})
 }
 
-// orEmpty returns a slice that is [] in JSON if it is empty, not null.
+// orEmpty returns a slice that is encoded as [] rather than null if it is empty.
 func orEmpty(list []int) []int {
 	if list == nil {
 		return []int{}
@@ -83,7 +82,7 @@ func orEmpty(list []int) []int {
 	return list
 }
 
-// product is what the front end calls the profiled program.
+// product returns the front end's name for the profiled program.
 func (d *description) product() string {
 	for _, s := range []string{d.p.Meta.Command, d.p.Meta.Scope} {
 		if s != "" {
@@ -93,8 +92,7 @@ func (d *description) product() string {
 	return "profile"
 }
 
-// section is a part of what the front end shows of a profile beside what it
-// knows itself.
+// section is a section of additional information in the front end.
 type section struct {
 	Label   string  `json:"label"`
 	Entries []entry `json:"entries"`
@@ -106,7 +104,7 @@ type entry struct {
 	Value  string `json:"value"`
 }
 
-// extra tells what was measured, and what was lost.
+// extra returns what was measured and what was lost.
 func (d *description) extra() []section {
 	measured := section{Label: "Measurement", Entries: []entry{}}
 	for _, e := range []entry{
@@ -127,14 +125,14 @@ func (d *description) extra() []section {
 	return []section{measured, lost}
 }
 
-// symbolicated reports whether names were looked for: if there is none of code
-// in a file, they were not, and the front end may ask a symbol server.
+// symbolicated reports whether names were looked up. If no code in a file has a name,
+// they were not, and the front end may ask a symbol server.
 func (t *tables) symbolicated() bool {
 	asked := false
 	for _, f := range t.p.Frames {
 		m := t.p.Mappings[f.Mapping]
 		if f.Kind != profile.KindUser || m.BuildID == "" || !path.IsAbs(m.Path) {
-			continue // the vdso, for one, always has names
+			continue // the vDSO, for example, always has names
 		}
 		if f.Function != 0 {
 			return true

@@ -1,7 +1,7 @@
 package firefox
 
-// writeShared writes the tables. All of their columns are there, empty or not:
-// the front end does not load a profile that lacks one.
+// writeShared writes the tables. All columns must be present, even if empty, or the front
+// end does not load the profile.
 func (t *tables) writeShared(j *jsonWriter) {
 	j.object(func() {
 		j.key("stackTable")
@@ -48,7 +48,7 @@ func (t *tables) writeShared(j *jsonWriter) {
 	})
 }
 
-// resourceLibrary is the front end's ResourceType.Library.
+// resourceLibrary is ResourceType.Library of the front end.
 const resourceLibrary = 1
 
 func (t *tables) writeStacks(j *jsonWriter) {
@@ -93,7 +93,7 @@ func (t *tables) writeFunctions(j *jsonWriter) {
 	})
 }
 
-// table writes a table of n rows, whose columns the caller writes.
+// table writes a table of n rows. columns writes its columns.
 func (j *jsonWriter) table(n int, columns func(n int)) {
 	j.object(func() {
 		columns(n)
@@ -101,10 +101,10 @@ func (j *jsonWriter) table(n int, columns func(n int)) {
 	})
 }
 
-// nulls writes a column of nothing.
+// nulls writes a column of nulls.
 func (j *jsonWriter) nulls(name string, n int) { j.column(name, n, func(int) { j.null() }) }
 
-// line writes a number of a source line, null for 0.
+// line writes a line number, or null for 0.
 func (j *jsonWriter) line(n int) {
 	if n <= 0 {
 		j.null()

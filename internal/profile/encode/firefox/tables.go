@@ -6,14 +6,14 @@ import (
 	"fulgur/internal/profile"
 )
 
-// none stands for the absence of a row in columns of indexes.
+// none is a missing row in columns of indexes.
 const none = int32(-1)
 
-// exactLimit is where numbers of JSON's readers begin to lose precision.
+// exactLimit is the limit of exact integers in JSON readers.
 const exactLimit = 1 << 53
 
-// tables are those that all threads share. Rows are made as samples and
-// markers ask for them, and written at the end.
+// tables holds the tables shared by all threads. Rows are added on demand by samples and
+// markers, and written at the end.
 type tables struct {
 	p          *profile.Profile
 	source     func(file string) (text string, ok bool)
@@ -24,7 +24,7 @@ type tables struct {
 
 	libs      []lib
 	libIDs    map[libKey]int32
-	ofMapping []int32 // by profile.MappingID: its library
+	ofMapping []int32 // library by profile.MappingID
 	bases     []uint64
 
 	functions   []function
@@ -39,11 +39,11 @@ type tables struct {
 
 	stacks []stack
 	rows   []int32         // by profile.StackID: its row plus one; 0 is none yet
-	notes  map[stack]int32 // by itself, the row of a stack with a note on top
+	notes  map[stack]int32 // the row of a stack with a note on top
 	path   []profile.StackID
 }
 
-// libKey is what tells libraries apart.
+// libKey identifies a library.
 type libKey struct{ path, buildID string }
 
 // function is a row of funcTable.
@@ -52,10 +52,10 @@ type function struct {
 	line                   int
 }
 
-// functionKey is what tells functions apart.
+// functionKey identifies a function.
 type functionKey struct {
 	function profile.FunctionID
-	name     string // of a frame without a function, or a label
+	name     string // for a frame without a function, or a label
 	lib      int32
 }
 
@@ -75,7 +75,7 @@ type sourceFile struct {
 
 // frame is a row of frameTable.
 type frame struct {
-	address  int64 // -1 for none
+	address  int64 // -1 means none
 	lib      int32
 	depth    uint8
 	category uint8
@@ -88,7 +88,7 @@ type frame struct {
 // frameKey is what tells frames apart.
 type frameKey struct {
 	frame profile.FrameID
-	outer int32 // row of the frame that this one is inlined into
+	outer int32 // row of the frame into which this one is inlined
 }
 
 // stack is a row of stackTable.
@@ -109,9 +109,9 @@ func newTables(p *profile.Profile, o Options) *tables {
 	return t
 }
 
-// bases returns the addresses that those of each mapping are counted from: the
-// lowest of the file where that is known. Kernel addresses, which are too large
-// for numbers in JSON, are counted from below the lowest one in the profile.
+// bases returns the base address of each mapping: the lowest address of the file, if
+// known. Kernel addresses, which are too large for JSON numbers, are relative to the
+// lowest one in the profile.
 func bases(p *profile.Profile) []uint64 {
 	const alignment = 2 << 20
 	bases := make([]uint64, len(p.Mappings))
@@ -165,7 +165,7 @@ func (t *tables) stack(s profile.StackID) int32 {
 	return row
 }
 
-// label returns the row of a frame that is no code but a note.
+// label returns the row of a frame that is a note rather than code.
 func (t *tables) label(name string, category, sub int) int32 {
 	t.frames = append(t.frames, frame{
 		address: -1, lib: none, native: none, category: uint8(category), sub: uint8(sub),
@@ -174,7 +174,7 @@ func (t *tables) label(name string, category, sub int) int32 {
 	return int32(len(t.frames) - 1)
 }
 
-// labelled returns the row of a stack that is a frame on top of another.
+// labelled returns the row of a stack with a frame on top.
 func (t *tables) labelled(s stack) int32 {
 	row, ok := t.notes[s]
 	if !ok {
@@ -185,8 +185,8 @@ func (t *tables) labelled(s stack) int32 {
 	return row
 }
 
-// subcategory returns the index of a subcategory, which is new the first time.
-// There is room for 255.
+// subcategory returns the index of a subcategory, adding it if it is new. There is room
+// for 255.
 func (t *tables) subcategory(category int, name string) int {
 	c := &t.categories[category]
 	i := slices.Index(c.Subcategories, name)

@@ -10,26 +10,26 @@ import (
 	"fulgur/internal/profile"
 )
 
-// requestWindow is how many requests to block devices may complete, out of
-// those that one thread submitted, between the completion of one and that of
-// another which was submitted earlier, for both to be shown in order.
+// requestWindow bounds how far the block device requests of a thread may complete out of
+// order: the number of completions between two requests that complete in reverse order of
+// submission.
 const requestWindow = 4096
 
-// recording is a timeline being written.
+// recording is a timeline that is being written.
 type recording struct {
 	t      *profile.Timeline
 	tables *tables
-	marker int64 // the shortest time off the CPU that gets one
+	marker int64 // minimum duration off the CPU for a marker
 
 	pids    []string  // by process, unique
 	tids    []any     // by thread, unique
-	threads [][]int   // by process, its threads that are shown, the main one first
-	heads   []trackID // by process, the track that heads it
+	threads [][]int   // by process, its visible threads, main thread first
+	heads   []trackID // by process, its main track
 	tracks  []*track
-	notes   map[string]int32 // by reason, the frame on top of stacks off the CPU
+	notes   map[string]int32 // by reason, the frame on top of off-CPU stacks
 }
 
-// trackID is the index of a track plus one, 0 for none.
+// trackID is the index of a track plus one; 0 means none.
 type trackID int
 
 func writeTimeline(j *jsonWriter, t *profile.Timeline, o Options) error {
@@ -57,8 +57,7 @@ func writeTimeline(j *jsonWriter, t *profile.Timeline, o Options) error {
 	return write(j, r.tables, d, r.tracks, r.counters())
 }
 
-// number gives processes and threads identifiers: their numbers, unless those
-// were used again.
+// number assigns IDs to processes and threads: their own, made unique if reused.
 func (r *recording) number() {
 	seen := map[int]int{}
 	for _, p := range r.t.Processes {
@@ -75,7 +74,7 @@ func (r *recording) number() {
 	}
 }
 
-// again returns n, and how often it was seen before if it was.
+// again returns n, followed by the number of earlier occurrences, if any.
 func again(n int, seen map[int]int) string {
 	name := strconv.Itoa(n)
 	if seen[n] > 0 {
@@ -85,8 +84,8 @@ func again(n int, seen map[int]int) string {
 	return name
 }
 
-// choose finds the threads that have events, and one at least of processes that
-// have counters.
+// choose selects the threads that have events, and at least one of processes that have
+// counters.
 func (r *recording) choose() {
 	all := make([][]int, len(r.t.Processes))
 	for i, t := range r.t.Threads {
@@ -98,7 +97,7 @@ func (r *recording) choose() {
 	}
 	r.threads = make([][]int, len(all))
 	for p, threads := range all {
-		// The main thread has the number of the process.
+		// The main thread has the process's ID.
 		slices.SortStableFunc(threads, func(a, b int) int { return cmp.Compare(r.rank(p, a), r.rank(p, b)) })
 		var shown []int
 		for _, id := range threads {
@@ -113,7 +112,7 @@ func (r *recording) choose() {
 	}
 }
 
-// rank sorts the main thread of a process before all others.
+// rank sorts the main thread of a process before the others.
 func (r *recording) rank(process, thread int) int {
 	if r.t.Threads[thread].TID == r.t.Processes[process].PID {
 		return 0
@@ -126,8 +125,7 @@ func (r *recording) hasEvents(id profile.ThreadID) bool {
 	return !isEmpty(e.OnCPU(id)) || !isEmpty(e.OffCPU(id)) || !isEmpty(e.BlockIO(id)) || !isEmpty(e.Faults(id))
 }
 
-// since returns a time from the beginning of the recording, negative if it is
-// not known.
+// since returns a time relative to the start of the recording, negative if unknown.
 func (r *recording) since(at int64) int64 {
 	if at == 0 {
 		return -1
@@ -149,7 +147,7 @@ func (r *recording) track(id profile.ThreadID, main bool) *track {
 	}
 }
 
-// points yields the samples of a thread, on and off the CPU.
+// points yields the on-CPU and off-CPU samples of a thread.
 func (r *recording) points(id profile.ThreadID) iter.Seq2[point, error] {
 	on := transform(r.t.Events.OnCPU(id), func(e profile.OnCPU) point {
 		return point{time: e.Time - r.t.Start, stack: e.Stack, weight: e.Weight, cpu: e.Weight}
@@ -158,9 +156,9 @@ func (r *recording) points(id profile.ThreadID) iter.Seq2[point, error] {
 	return r.used(monotonic(all))
 }
 
-// offPoints yields two samples for each time off the CPU: where it begins, which
-// weighs as much as one on the CPU or all of it, and where it ends, with the
-// rest. Their cpu is negative.
+// offPoints yields two samples for each period off the CPU: one at its start, which
+// weighs at most as much as an on-CPU sample, and one at its end with the rest. Their cpu
+// is negative.
 func (r *recording) offPoints(id profile.ThreadID) iter.Seq2[point, error] {
 	return func(yield func(point, error) bool) {
 		for e, err := range r.t.Events.OffCPU(id) {
@@ -182,8 +180,7 @@ func (r *recording) offPoints(id profile.ThreadID) iter.Seq2[point, error] {
 	}
 }
 
-// row returns the row of a point's stack, with a note on top if it is off the
-// CPU.
+// row returns the row of a point's stack, with a note on top if it is off the CPU.
 func (r *recording) row(p point) int32 {
 	row := r.tables.stack(p.stack)
 	if !p.off {
@@ -198,23 +195,22 @@ func (r *recording) row(p point) int32 {
 	return r.tables.labelled(stack{note, row})
 }
 
-// What stands for the use of the CPU in points off it, until [recording.used]
-// knows it.
+// Placeholders for the CPU usage in off-CPU points, until [recording.used] computes it.
 const (
-	switchedOut = -1 // ran until now
-	asleep      = -2 // has not run since the point before
+	switchedOut = -1 // it ran until now
+	asleep      = -2 // it has not run since the previous point
 )
 
-// used yields points with the CPU time between each and the one before. If all
-// times off the CPU are known, that is the rest; otherwise it is what samples
-// weigh, and at most the time that passed.
+// used yields points with the CPU time since the previous one. If all periods off the CPU
+// are known, that is the remaining time. Otherwise it is the weight of samples, limited
+// to the elapsed time.
 func (r *recording) used(seq iter.Seq2[point, error]) iter.Seq2[point, error] {
 	return func(yield func(point, error) bool) {
 		first, last := true, int64(0)
 		for p, err := range seq {
 			passed := p.time - last
 			if first {
-				first, passed = false, 0 // is not looked at
+				first, passed = false, 0 // the first one is ignored
 			}
 			last = p.time
 			switch {
@@ -232,10 +228,9 @@ func (r *recording) used(seq iter.Seq2[point, error]) iter.Seq2[point, error] {
 	}
 }
 
-// reason says why a thread is off the CPU that was switched out in a stack and a
-// state.
+// reason returns why a thread with the given stack and state is off the CPU.
 func (r *recording) reason(s profile.StackID, state profile.TaskState) string {
-	// The same stack may be where others sleep, or this thread at other times.
+	// Threads may sleep in the same stack at other times.
 	if state == profile.StateRunnable {
 		return "preempted"
 	}
@@ -253,7 +248,7 @@ func (r *recording) reason(s profile.StackID, state profile.TaskState) string {
 	return "waiting"
 }
 
-// markers yields what happened to a thread, in order of the beginning.
+// markers yields the events of a thread by start time.
 func (r *recording) markers(id profile.ThreadID) iter.Seq2[marker, error] {
 	e, tid := r.t.Events, r.tids[id]
 	off := transform(e.OffCPU(id), func(e profile.OffCPU) marker {
@@ -271,7 +266,7 @@ func (r *recording) markers(id profile.ThreadID) iter.Seq2[marker, error] {
 	return merge(start, r.renamed(id), long(off, r.marker), profile.Sorted(start, requestWindow, requests), faults)
 }
 
-// long yields the markers that are least nanoseconds long, or longer.
+// long yields the markers that last at least least nanoseconds.
 func long(seq iter.Seq2[marker, error], least int64) iter.Seq2[marker, error] {
 	return func(yield func(marker, error) bool) {
 		for m, err := range seq {
@@ -285,7 +280,7 @@ func long(seq iter.Seq2[marker, error], least int64) iter.Seq2[marker, error] {
 	}
 }
 
-// renamed yields the changes of a thread's name.
+// renamed yields the name changes of a thread.
 func (r *recording) renamed(id profile.ThreadID) iter.Seq2[marker, error] {
 	names := r.t.Threads[id].Names
 	return func(yield func(marker, error) bool) {
@@ -297,9 +292,8 @@ func (r *recording) renamed(id profile.ThreadID) iter.Seq2[marker, error] {
 	}
 }
 
-// pseudo returns tracks for what stacks of a process can be weighed by beside
-// time: the bytes and the latency of its requests to block devices, and its
-// page faults.
+// pseudo returns pseudo-threads for further weights of a process's stacks: the bytes and
+// latency of its block device requests, and its page faults.
 func (r *recording) pseudo(id profile.ProcessID) []*track {
 	var tracks []*track
 	add := func(suffix, name, weightType string, seqs []iter.Seq2[point, error]) {
@@ -333,17 +327,17 @@ func (r *recording) pseudo(id profile.ProcessID) []*track {
 	return tracks
 }
 
-// requests yields a sample for each request, of a weight.
+// requests yields a weighted sample for each request.
 func (r *recording) requests(seq iter.Seq2[profile.BlockIO, error], weight func(profile.BlockIO) int64) iter.Seq2[point, error] {
 	return transform(seq, func(e profile.BlockIO) point {
 		return point{time: e.Completed - r.t.Start, stack: e.Stack, weight: weight(e)}
 	})
 }
 
-// nothing is the markers of a track that has none.
+// nothing yields no markers.
 func nothing(func(marker, error) bool) {}
 
-// counters returns the counters of processes that have a thread.
+// counters returns the counters of processes with a visible thread.
 func (r *recording) counters() []counter {
 	var all []counter
 	for i := range r.t.Counters {

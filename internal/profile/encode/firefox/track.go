@@ -9,38 +9,38 @@ import (
 	"fulgur/internal/profile"
 )
 
-// The types of weights.
+// Types of weights.
 const (
 	weightSamples = "samples"
 	weightTime    = "tracing-ms"
 	weightBytes   = "bytes"
 )
 
-// track is a thread of the profile, real or not.
+// track is a thread of the profile, real or pseudo.
 type track struct {
 	name, processName string
 	pid               string
-	tid               any // number or text, unique in the profile
+	tid               any // number or string, unique in the profile
 	main              bool
-	pseudo            bool // not a thread, and not shown at first
-	// The lives of thread and process, in nanoseconds since the profile began;
-	// ends are negative if they were not seen.
+	pseudo            bool // a pseudo-thread, initially hidden
+	// The lifetimes of thread and process, in nanoseconds since the start of the profile.
+	// An unknown end is negative.
 	start, end               int64
 	processStart, processEnd int64
 
 	points iter.Seq2[point, error]
-	// row returns the row of the stack of a point. It is asked once for each:
-	// not for every column.
+	// row returns the row of a point's stack. It is called once for each point rather
+	// than for every column.
 	row        func(point) int32
 	weightType string
-	cpu        bool // points tell of the use of the CPU
+	cpu        bool // points include CPU usage
 	markers    iter.Seq2[marker, error]
 
-	activity, weight int64 // how busy it was and what it weighs, known once it was written
+	activity, weight int64 // CPU usage and total weight, known after writing
 }
 
-// newEmptyTrack returns a thread for a profile without one, which the front end
-// does not load.
+// newEmptyTrack returns a thread for a profile without threads, which the front end would
+// not load.
 func newEmptyTrack() *track {
 	return &track{
 		name: "no samples", processName: "no samples", pid: "0", tid: 0, main: true, end: -1, processEnd: -1,
@@ -50,12 +50,12 @@ func newEmptyTrack() *track {
 
 // point is a row of a thread's samples.
 type point struct {
-	time   int64 // in nanoseconds since the profile began
+	time   int64 // in nanoseconds since the start of the profile
 	stack  profile.StackID
 	off    bool              // off the CPU
 	state  profile.TaskState // if off
 	weight int64             // in nanoseconds for weightTime
-	cpu    int64             // used since the point before, in nanoseconds
+	cpu    int64             // CPU time since the previous point, in nanoseconds
 }
 
 func (k *track) write(j *jsonWriter, t *tables) error {
@@ -89,7 +89,7 @@ func (k *track) write(j *jsonWriter, t *tables) error {
 	return nil
 }
 
-// msOrNull writes nanoseconds as milliseconds, or null if they are negative.
+// msOrNull writes nanoseconds as milliseconds, or null if negative.
 func (j *jsonWriter) msOrNull(ns int64) {
 	if ns < 0 {
 		j.null()
@@ -98,7 +98,7 @@ func (j *jsonWriter) msOrNull(ns int64) {
 	j.ms(ns)
 }
 
-// writeSamples writes the table of samples, reading them for each column.
+// writeSamples writes the table of samples. It reads them once for each column.
 func (k *track) writeSamples(j *jsonWriter) error {
 	j.begin('{')
 	n := 0
@@ -140,7 +140,7 @@ func (k *track) writeSamples(j *jsonWriter) error {
 	return nil
 }
 
-// streamColumn writes a column of what is in seq.
+// streamColumn writes a column with the elements of seq.
 func streamColumn[E any](j *jsonWriter, name string, seq iter.Seq2[E, error], value func(E)) error {
 	j.key(name)
 	j.begin('[')
@@ -154,8 +154,8 @@ func streamColumn[E any](j *jsonWriter, name string, seq iter.Seq2[E, error], va
 	return nil
 }
 
-// monotonic yields points with no time before that of the point before it, as
-// the format demands: clocks are read a little before an event is sent.
+// monotonic yields points with nondecreasing times, as the format requires: clocks are
+// read slightly before an event is sent.
 func monotonic(seq iter.Seq2[point, error]) iter.Seq2[point, error] {
 	return func(yield func(point, error) bool) {
 		last := int64(math.MinInt64)
@@ -169,11 +169,11 @@ func monotonic(seq iter.Seq2[point, error]) iter.Seq2[point, error] {
 	}
 }
 
-// maxVisible is how many threads are shown at first.
+// maxVisible is the number of threads that are initially visible.
 const maxVisible = 30
 
-// visible returns the threads that are worth a look at first: the busiest, or where
-// none is busy those with most weight, and the one of them that is most so.
+// visible returns the threads to show initially: the busiest or, if none is busy, those
+// with the largest weights. selected are the first of them.
 func visible(tracks []*track) (shown, selected []int) {
 	for i, k := range tracks {
 		if !k.pseudo {

@@ -5,16 +5,16 @@ import (
 	"slices"
 )
 
-// chain is a row of the table of chains that [writeData] describes.
+// chain is a row of the table of chains described at [writeData].
 type chain struct{ length, up, samples uint32 }
 
-// chains returns the chains of t, whose samples are rows.
+// chains returns the chains of t. rows are its samples.
 func (t *tree) chains(rows []sampleRow) []chain {
-	last := make([]bool, len(t.boxes)) // which boxes end their chain
+	last := make([]bool, len(t.boxes)) // boxes that end their chain
 	for _, r := range rows {
 		last[r.node] = true
 	}
-	var path []uint32 // the boxes from the root to the one before
+	var path []uint32 // the boxes from the root to the previous one
 	for i, b := range t.boxes {
 		if int(b.depth) < len(path) { // not the first callee of its caller
 			last[path[b.depth-1]], last[i-1] = true, true
@@ -23,7 +23,7 @@ func (t *tree) chains(rows []sampleRow) []chain {
 	}
 	last[len(last)-1] = true
 	var chains []chain
-	var above []int32 // the depths at which the chains from the root end
+	var above []int32 // depths of the chain ends on the path from the root
 	start, row := 0, 0
 	for i, b := range t.boxes {
 		if !last[i] {
@@ -45,8 +45,8 @@ func (t *tree) chains(rows []sampleRow) []chain {
 	return chains
 }
 
-// numberCalls returns by frame those that it calls, the most frequent first, and
-// by box which of them it is, or the frame of the first box.
+// numberCalls returns the callees of each frame, most frequent first, and for each box
+// its index among them, or the frame itself for the first box.
 func numberCalls(t *tree) (callees [][]uint32, calls []uint32) {
 	type call struct{ caller, callee uint32 }
 	type total struct {
@@ -54,9 +54,9 @@ func numberCalls(t *tree) (callees [][]uint32, calls []uint32) {
 		id, count uint32
 	}
 	var totals []total
-	ids := map[call]uint32{} // of totals
+	ids := map[call]uint32{} // indexes of totals
 	calls = make([]uint32, 0, len(t.boxes))
-	var stack []uint32 // the frames from the root to the box
+	var stack []uint32 // frames from the root to the box
 	for _, b := range t.boxes {
 		f := t.nodes[b.node].frame
 		stack = append(stack[:b.depth], f)

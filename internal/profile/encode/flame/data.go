@@ -9,9 +9,8 @@ import (
 	"slices"
 )
 
-// writeData writes the page's data: the length of the header as four bytes,
-// little endian, the header as JSON, and the columns of four tables, one after
-// the other:
+// writeData writes the page's data: the length of the header as four bytes, little
+// endian, the header as JSON, and the columns of four tables one after the other:
 //
 //	calls    count: for each of the header's frames, how many frames it calls;
 //	         callee: the frames that these are, of each caller the most
@@ -29,14 +28,14 @@ import (
 //	         divided by the scale that the header has for the column, and
 //	         "zigzag": 0, -1, 1, -2… are 0, 1, 2, 3…
 //
-// A chain is a run of nodes of which each is the only callee of the one before,
-// and no sample ends on any but the last: its nodes have all their samples in
-// common, and nearly all the nodes of a large profile are in a chain with
-// others. Nodes are in preorder, so that chains are too.
+// A chain is a run of nodes in which each is the only callee of the previous one and
+// samples end only on the last. Its nodes have all their samples in common, and in a
+// large profile nearly all nodes are in chains of several nodes. Nodes are in preorder,
+// and so are chains.
 //
-// All entries are varints as in [binary.AppendUvarint]. Columns of one sort of
-// number are what makes them short when compressed; a function calls few
-// others, and some of them nearly always, which makes calls small.
+// All entries are varints as in [binary.AppendUvarint]. Columns of similar numbers
+// compress well, and calls are small because a function calls few others, some of them
+// nearly always.
 func writeData(w io.Writer, h header, t *tree) error {
 	rows := sampleRows(t)
 	chains := t.chains(rows)
@@ -84,13 +83,13 @@ func writeData(w io.Writer, h header, t *tree) error {
 	return out.w.Flush()
 }
 
-// sampleRow is the samples of one task that end at one node.
+// sampleRow combines the samples of a task with the same leaf node.
 type sampleRow struct {
 	node, task uint32
 	values     []int64
 }
 
-// sampleRows returns the samples of t ordered by node and task.
+// sampleRows returns the samples of t by node and task.
 func sampleRows(t *tree) []sampleRow {
 	type place struct{ node, task, profile, sample uint32 }
 	var places []place
@@ -124,8 +123,8 @@ func sampleRows(t *tree) []sampleRow {
 	return rows
 }
 
-// scale returns the greatest number that divides all of column c, so that
-// samples weighted by their period take no more than samples that are counted.
+// scale returns the greatest common divisor of column c, so that samples weighted by
+// their period take no more space than counts.
 func scale(rows []sampleRow, c int) int64 {
 	var divisor int64
 	for _, r := range rows {

@@ -1,11 +1,11 @@
-// Package flame draws a profile as a flame graph: an interactive page or a
-// picture, each one self-contained file.
+// Package flame draws a profile as a flame graph: an interactive page or a picture, each
+// in a single self-contained file.
 //
-// Process names are the first level, as in folded stacks, or threads,
-// "comm-pid/tid", and CPUs below them, where these are told apart; user frames
-// stand on them, kernel frames on top. Frames of one function are one box, whatever
-// their addresses. All names come from foreign programs: they are data in the
-// page, never markup, and what does not print in them is shown by its escape.
+// The first level has process names, as in folded stacks, or threads, "comm-pid/tid", and
+// CPUs below them, in profiles by thread and CPU. User frames are on top of these, then
+// kernel frames. Frames of a function are one box, whatever their addresses. All names
+// are untrusted: they are data of the page, never markup, and characters that do not
+// print are escaped.
 package flame
 
 import (
@@ -17,25 +17,23 @@ import (
 	"fulgur/internal/profile"
 )
 
-// Options says how to draw.
+// Options configures the drawing.
 type Options struct {
-	// Title heads the graph; if empty, the profile's command or else its
-	// scope does.
+	// Title is the heading; empty means the profile's command or else its scope.
 	Title string
-	// Value indexes [profile.Profile.ValueTypes]: what the width of a box
-	// stands for. The page offers the others too.
+	// Value is the index in [profile.Profile.ValueTypes] of the value for the width of
+	// boxes. The page also offers the others.
 	Value int
-	// Inverted hangs callees below their callers, an icicle graph, where
-	// they otherwise stand on them. The page can be turned over.
+	// Inverted draws callees below their callers, as an icicle graph. The page has a
+	// switch for it.
 	Inverted bool
-	// Base, if not nil, is an earlier profile with the same value types that
-	// is compared with, function by function. In the page colours tell
-	// whether the share of a box in its profile grew or shrank, in pictures
-	// whether its amount did.
+	// Base, if not nil, is an earlier profile with the same value types to compare with,
+	// function by function. On the page, colors show whether the share of a box grew or
+	// shrank; in pictures, whether its amount did.
 	Base *profile.Profile
-	// Listings, if not empty, is the address, relative to the page's, of what
-	// answers with the source and the instructions of functions (package view).
-	// The page then shows them; it may ask that server and no other.
+	// Listings, if not empty, is the address, relative to the page's, of a server of
+	// source code and instructions (package view). The page then shows these, and may
+	// access only that server.
 	Listings string
 }
 
@@ -48,11 +46,10 @@ func (o Options) title(p *profile.Profile) string {
 	return "profile"
 }
 
-// WriteHTML writes p to w as an interactive page in one file. The page works
-// without a network and from the file system; its content security policy
-// allows it nothing but its own script and style. Equal profiles give equal
-// pages. It fails if o.Value is out of range, o.Base has other value types or w
-// fails.
+// WriteHTML writes p to w as an interactive page in a single file. The page works offline
+// and from the file system. Its content security policy allows only its own script and
+// style. Equal profiles produce equal pages. WriteHTML fails if o.Value is out of range,
+// o.Base has other value types or w fails.
 func WriteHTML(w io.Writer, p *profile.Profile, o Options) error {
 	t, err := o.tree(p)
 	if err != nil {
@@ -61,7 +58,7 @@ func WriteHTML(w io.Writer, p *profile.Profile, o Options) error {
 	return writePage(w, newHeader(p, o, t), t)
 }
 
-// tree returns p, and what it is compared with, as one tree.
+// tree returns p and the base profile as a tree.
 func (o Options) tree(p *profile.Profile) (*tree, error) {
 	if o.Base == nil {
 		return newTree(o.Value, maxNodes, p)
@@ -72,9 +69,9 @@ func (o Options) tree(p *profile.Profile) (*tree, error) {
 	return newTree(o.Value, maxNodes, p, o.Base)
 }
 
-// WriteSVG writes p to w as a picture. Boxes too narrow to see are left out;
-// pointing at one shows its name and share. Equal profiles give equal
-// pictures. It fails as [WriteHTML] does.
+// WriteSVG writes p to w as a picture. It omits boxes too narrow to see. Pointing at a
+// box shows its name and share. Equal profiles produce equal pictures. It fails like
+// [WriteHTML].
 func WriteSVG(w io.Writer, p *profile.Profile, o Options) error {
 	t, err := o.tree(p)
 	if err != nil {

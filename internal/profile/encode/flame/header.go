@@ -11,17 +11,16 @@ import (
 	"fulgur/internal/profile/encode/describe"
 )
 
-// header is the part of the page's data that is JSON: everything but the
-// long tables.
+// header is the JSON part of the page's data: everything except the long tables.
 type header struct {
 	Title  string      `json:"title"`
 	Meta   meta        `json:"meta"`
 	Losses []loss      `json:"losses"`
 	Values []valueType `json:"values"`
-	// Value is the index of the value type that is shown at first.
+	// Value is the index of the value to show first.
 	Value    int  `json:"value"`
 	Inverted bool `json:"inverted"`
-	// Compared tells that the samples have columns of the base profile too.
+	// Compared reports whether the samples also have columns of the base profile.
 	Compared bool `json:"compared"`
 	// Listings is [Options.Listings].
 	Listings string   `json:"listings,omitempty"`
@@ -29,17 +28,15 @@ type header struct {
 	Strings  []string `json:"strings"`
 	Frames   frames   `json:"frames"`
 	Tasks    tasks    `json:"tasks"`
-	// Nodes, Chains and Samples are the numbers of rows of the tables that
-	// follow.
+	// Nodes, Chains and Samples are the numbers of rows of the following tables.
 	Nodes   int `json:"nodes"`
 	Chains  int `json:"chains"`
 	Samples int `json:"samples"`
-	// Scales has for each column of values the number that its entries are
-	// divided by.
+	// Scales holds the divisor of each column of values.
 	Scales []int64 `json:"scales"`
 }
 
-// meta is [profile.Meta] as the page reads it.
+// meta is [profile.Meta] in the page's form.
 type meta struct {
 	Converted bool    `json:"converted,omitempty"`
 	Command   string  `json:"command"`
@@ -48,7 +45,7 @@ type meta struct {
 	Kernel    string  `json:"kernel"`
 	Arch      string  `json:"arch"`
 	CPUs      int     `json:"cpus"`
-	Start     string  `json:"start"` // RFC 3339 in UTC, empty if unknown
+	Start     string  `json:"start"` // RFC 3339 in UTC; empty if unknown
 	Seconds   float64 `json:"seconds"`
 	Event     string  `json:"event"`
 	Frequency uint64  `json:"frequency"`
@@ -67,29 +64,29 @@ type loss struct {
 	Remedy string `json:"remedy"`
 }
 
-// frames is a table of frames, an array for each column.
+// frames is a table of frames with an array for each column.
 type frames struct {
 	Name   []int `json:"name"`   // indexes of strings
 	Module []int `json:"module"` // indexes of strings
 	File   []int `json:"file"`   // indexes of strings
-	Line   []int `json:"line"`   // where the function begins, or 0
+	Line   []int `json:"line"`   // first line of the function, or 0
 	Kind   []int `json:"kind"`   // indexes of kinds
 	// Inlined is 0 or 1.
 	Inlined []int `json:"inlined"`
-	// Address is in hex, as a string because the numbers of JavaScript are
-	// too short for kernel addresses; "0" where there is none.
+	// Address is in hex. It is a string because JavaScript numbers are too small for
+	// kernel addresses. "0" means none.
 	Address []string `json:"address"`
 }
 
-// tasks is a table of those who were sampled, an array for each column.
+// tasks is a table of tasks with an array for each column.
 type tasks struct {
 	Comm []int `json:"comm"` // indexes of strings
 	PID  []int `json:"pid"`
-	TID  []int `json:"tid"` // 0 where threads were not told apart
+	TID  []int `json:"tid"` // 0 if not by thread
 }
 
-// newHeader returns the header of a page of p, without its samples. Empty
-// tables are empty arrays, not null.
+// newHeader returns the header of a page of p, without its samples. Empty tables are
+// empty arrays rather than null.
 func newHeader(p *profile.Profile, o Options, t *tree) header {
 	m := p.Meta
 	h := header{
@@ -142,8 +139,8 @@ func newHeader(p *profile.Profile, o Options, t *tree) header {
 	return h
 }
 
-// losses lists what is missing or incomplete in a profile, the gravest first,
-// and leaves out what was merely delayed.
+// losses returns what is missing or incomplete in a profile, most severe first, without
+// what was only delayed.
 func losses(l profile.Losses) []loss {
 	l.Overflows, l.Retries = 0, 0
 	all := []loss{}
@@ -153,7 +150,7 @@ func losses(l profile.Losses) []loss {
 	return all
 }
 
-// stringTable numbers strings.
+// stringTable interns strings.
 type stringTable struct {
 	list []string
 	ids  map[string]int
@@ -169,8 +166,7 @@ func (t *stringTable) index(s string) int {
 	return id
 }
 
-// sortedTasks returns the tasks of profiles in an order that does not depend on
-// which was sampled first.
+// sortedTasks returns the tasks of profiles in an order independent of sampling order.
 func sortedTasks(profiles []*profile.Profile) []profile.Task {
 	var all []profile.Task
 	for _, p := range profiles {

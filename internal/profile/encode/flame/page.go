@@ -21,8 +21,8 @@ var pageCSS string
 //go:embed page/*.js
 var pageScripts embed.FS
 
-// pageJS is the page's script: the files of folder page in one scope of their
-// own, those first that others use while they are being loaded.
+// pageJS is the page's script: the files of directory page in a common scope, starting
+// with those that others use while loading.
 var pageJS = func() string {
 	var b strings.Builder
 	b.WriteString("'use strict';\n(() => {\n")
@@ -32,7 +32,7 @@ var pageJS = func() string {
 	} {
 		text, err := pageScripts.ReadFile("page/" + name + ".js")
 		if err != nil {
-			panic(err) // the file is part of the program
+			panic(err) // the file is embedded
 		}
 		b.Write(text)
 	}
@@ -40,9 +40,8 @@ var pageJS = func() string {
 	return b.String()
 }()
 
-// writePage fills page.html, whose variable parts are written "{{name}}". As
-// everywhere in this package, errors stick to the buffer and Flush returns
-// them.
+// writePage fills page.html, whose variable parts are written "{{name}}". Errors stick to
+// the buffer and are returned by Flush, as everywhere in this package.
 func writePage(w io.Writer, h header, t *tree) error {
 	out := bufio.NewWriterSize(w, 64<<10)
 	rest := pageHTML
@@ -56,7 +55,7 @@ func writePage(w io.Writer, h header, t *tree) error {
 		rest = after
 		switch name {
 		case "policy":
-			// Of trusted types there are none: nothing can make markup of text.
+			// No trusted types are allowed, so text cannot become markup.
 			fmt.Fprintf(out, "default-src 'none'; script-src %s; style-src %s; base-uri 'none'; form-action 'none'; "+
 				"require-trusted-types-for 'script'; trusted-types 'none'",
 				sourceHash(pageJS), sourceHash(pageCSS))
@@ -83,8 +82,8 @@ func sourceHash(s string) string {
 	return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
 }
 
-// embedData writes the page's data compressed and in base64, whose alphabet
-// has nothing that could be taken for markup.
+// embedData writes the page's data compressed and in base64, whose alphabet cannot be
+// mistaken for markup.
 func embedData(out *bufio.Writer, h header, t *tree) error {
 	text := base64.NewEncoder(base64.StdEncoding, out)
 	packed := gzip.NewWriter(text)

@@ -16,20 +16,19 @@ import (
 	"fulgur/internal/profile/encode/describe"
 )
 
-// Measures of the picture in pixels.
+// Dimensions of the picture in pixels.
 const (
 	svgWidth     = 1200.0
 	svgMargin    = 12.0
 	svgTop       = 44.0
 	svgRow       = 18.0
 	svgLine      = 16.0 // of the text below the graph
-	svgCharWidth = 6.65 // of a monospaced character at the font size used
-	svgMinWidth  = 0.5  // narrower boxes are left out with all they carry
-	svgMinChars  = 3    // a label shorter than this tells nothing
+	svgCharWidth = 6.65 // width of a monospaced character at the font size used
+	svgMinWidth  = 0.5  // narrower boxes are omitted with their callees
+	svgMinChars  = 3    // shorter labels are useless
 )
 
-// svgStyle colours boxes by kind as page.css does, in a notation that every
-// reader of SVG knows.
+// svgStyle colors boxes by kind like page.css, in notation supported by all SVG readers.
 const svgStyle = `text{font:11px ui-monospace,Menlo,Consolas,"DejaVu Sans Mono",monospace;fill:#262b33}
 .title{font:600 15px system-ui,sans-serif}
 .note{font:12px system-ui,sans-serif;fill:#5f6877}.warn{fill:#a34a00}.i{font-style:italic}
@@ -40,18 +39,18 @@ const svgStyle = `text{font:11px ui-monospace,Menlo,Consolas,"DejaVu Sans Mono",
 .kernel{fill:#3a6188}.jit{fill:#356d59}.unresolved{fill:#494745}.marker{fill:#6b4a72}}
 `
 
-// svgChangeStyle colours boxes by what became of them, so that colour-blind readers
-// too tell less, which is blue, from more, which is orange.
+// svgChangeStyle colors boxes by change: blue for less and orange for more, which
+// color-blind readers can distinguish.
 const svgChangeStyle = `.same{fill:#e4e5e7}.less1{fill:#cbdaea}.less2{fill:#b0cfee}.less3{fill:#94c3f2}.less4{fill:#76b7f6}
 .more1{fill:#eed8c4}.more2{fill:#f3c9a3}.more3{fill:#f6ba81}.more4{fill:#f8aa5c}
 @media (prefers-color-scheme:dark){.same{fill:#3c3f45}.less1{fill:#3b4a5c}.less2{fill:#385474}.less3{fill:#325f8d}.less4{fill:#2a6aa7}
 .more1{fill:#57483a}.more2{fill:#735138}.more3{fill:#905a33}.more4{fill:#ae632b}}
 `
 
-// svgKind is a class of boxes that the legend explains.
+// svgKind is a class of boxes in the legend.
 type svgKind struct{ class, label string }
 
-// svgKinds are those of kinds.
+// svgKinds holds the classes of kinds.
 var svgKinds = []svgKind{
 	{"cpu", "CPU"}, {"process", "Process"}, {"user", "User"}, {"inlined", "Inlined"}, {"kernel", "Kernel"}, {"jit", "JIT"},
 	{"unresolved", "No symbol"}, {"marker", "Note"},
@@ -65,11 +64,10 @@ func svgClass(f frame) string {
 	return kindNames[f.kind]
 }
 
-// changeSteps is how many colours there are from the same to gone or new.
+// changeSteps is the number of colors from unchanged to gone or new.
 const changeSteps = 4
 
-// changeClass returns the class of boxes that changed, from -1 for what is gone to
-// 1 for what is new.
+// changeClass returns the class for a change, from -1 (gone) to 1 (new).
 func changeClass(change float64) string {
 	switch step := int(math.Round(change * changeSteps)); {
 	case step < 0:
@@ -80,8 +78,7 @@ func changeClass(change float64) string {
 	return "same"
 }
 
-// drawSVG writes t as a picture. The root is at the bottom, or if inverted at
-// the top.
+// drawSVG draws t. The root is at the bottom, or at the top if inverted.
 func drawSVG(w io.Writer, p *profile.Profile, o Options, t *tree) error {
 	rects, rows := layout(t)
 	notes := svgNotes(p, o, t)
@@ -127,8 +124,8 @@ func drawSVG(w io.Writer, p *profile.Profile, o Options, t *tree) error {
 	return out.Flush()
 }
 
-// legend returns the classes of the boxes that are shown, or in a comparison
-// those of the ends of the scale and of its middle.
+// legend returns the classes of the visible boxes, or in a comparison the ends and the
+// middle of the scale.
 func legend(t *tree, rects []rect) []svgKind {
 	if len(t.profiles) > 1 {
 		return []svgKind{{changeClass(-1), "Gone"}, {changeClass(-0.5), "Less"}, {changeClass(0), "Same"}, {changeClass(0.5), "More"}, {changeClass(1), "New"}}
@@ -140,8 +137,8 @@ func legend(t *tree, rects []rect) []svgKind {
 	return slices.DeleteFunc(slices.Clone(svgKinds), func(k svgKind) bool { return !shown[k.class] })
 }
 
-// drawLegend explains the colours of classes at the upper right. It returns the
-// width that it leaves.
+// drawLegend draws the legend of classes at the upper right. It returns the remaining
+// width.
 func drawLegend(out *bufio.Writer, classes []svgKind) (room float64) {
 	x := svgWidth - svgMargin
 	for _, k := range slices.Backward(classes) {
@@ -155,7 +152,7 @@ func drawLegend(out *bufio.Writer, classes []svgKind) (room float64) {
 // note is a line of text below the graph.
 type note struct{ class, text string }
 
-// svgNotes says what was measured, where, and what was lost.
+// svgNotes describes what was measured, where, and what was lost.
 func svgNotes(p *profile.Profile, o Options, t *tree) []note {
 	var notes []note
 	join := func(class, separator string, parts ...string) {
@@ -177,20 +174,19 @@ func svgNotes(p *profile.Profile, o Options, t *tree) []note {
 	return notes
 }
 
-// rect is where a box stands in the picture.
+// rect is the position of a box in the picture.
 type rect struct {
 	box
 	x, width float64
 }
 
-// layout places the boxes that are wide enough to see and returns the number
-// of rows they take.
+// layout places the visible boxes and returns the number of rows.
 func layout(t *tree) (rects []rect, rows int) {
 	if t.total() <= 0 {
 		return nil, 0
 	}
 	scale := (svgWidth - 2*svgMargin) / float64(t.total())
-	var next []int64 // by depth, where the next box begins
+	var next []int64 // by depth, the start of the next box
 	for _, b := range t.boxes {
 		d := int(b.depth)
 		if d == len(next) {
@@ -198,10 +194,10 @@ func layout(t *tree) (rects []rect, rows int) {
 		}
 		start, total := next[d], t.nodes[b.node].total
 		next[d] += total
-		// The callees begin where their caller does.
+		// Callees begin where their caller does.
 		next = append(next[:d+1], start)
-		// A box is no wider than its caller, so that leaving out a narrow
-		// one leaves out all it carries.
+		// A box is no wider than its caller, so the callees of an omitted box are narrow
+		// too.
 		if width := float64(total) * scale; width >= svgMinWidth {
 			rects = append(rects, rect{b, svgMargin + float64(start)*scale, width})
 			rows = max(rows, d+1)
@@ -240,8 +236,7 @@ func amount(n int64, v profile.ValueType) string {
 	return strconv.FormatInt(n, 10) + " " + plainText(v.Unit)
 }
 
-// fit returns as much of name as width pixels hold, or nothing if that would
-// be too little to read.
+// fit truncates name to width pixels, or returns "" if that would be too short to read.
 func fit(name string, width float64) string {
 	room := int(width / svgCharWidth)
 	switch {
@@ -253,9 +248,9 @@ func fit(name string, width float64) string {
 	return string([]rune(name)[:room-1]) + "…"
 }
 
-// escapeXML returns s as character data; what XML cannot carry is replaced.
+// escapeXML escapes s as character data, and replaces what XML cannot represent.
 func escapeXML(s string) string {
 	var b strings.Builder
-	_ = xml.EscapeText(&b, []byte(s)) // a Builder does not fail
+	_ = xml.EscapeText(&b, []byte(s)) // a Builder cannot fail
 	return b.String()
 }

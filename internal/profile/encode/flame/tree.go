@@ -10,27 +10,26 @@ import (
 	"fulgur/internal/profile/encode/label"
 )
 
-// kind tells how a frame is drawn. It refines [profile.Kind] by what only a
-// picture distinguishes.
+// kind determines how a frame is drawn. It refines [profile.Kind].
 type kind uint8
 
 const (
-	kindRoot       kind = iota // the box under everything
-	kindCPU                    // a CPU, the first level where they are told apart
-	kindProcess                // a process or thread, the next level
+	kindRoot       kind = iota // the box below everything
+	kindCPU                    // a CPU: the first level in profiles by CPU
+	kindProcess                // a process or thread: the next level
 	kindUser                   // a function of a mapped file
 	kindKernel                 // a function of the kernel
-	kindJIT                    // a function that no file holds
+	kindJIT                    // a function without a file
 	kindUnresolved             // an address without a name, of any origin
-	kindMarker                 // a note in the stack's place
+	kindMarker                 // a note in place of a stack
 )
 
-// kindNames are the names of the kinds in the page's data and its style
-// sheet, in the order of the constants.
+// kindNames are the names of the kinds in the page's data and style sheet, in the order
+// of the constants.
 var kindNames = [...]string{"root", "cpu", "process", "user", "kernel", "jit", "unresolved", "marker"}
 
-// frameKey is what makes two frames one box: unlike a [profile.Frame] it
-// leaves out where in the function the stack passed.
+// frameKey identifies a box. Unlike a [profile.Frame] it omits the position within the
+// function.
 type frameKey struct {
 	name    string
 	module  string // path of the mapping
@@ -38,22 +37,22 @@ type frameKey struct {
 	inlined bool
 }
 
-// frame is a frameKey with what the page tells about it.
+// frame is a frameKey with further information for the page.
 type frame struct {
 	frameKey
-	// address is the lowest start of the function's symbol, or the
-	// unresolved address. Inlined functions have none.
+	// address is the lowest start of the function's symbol, or the unresolved address.
+	// Inlined functions have none.
 	address uint64
 	file    string
-	line    int // where the function begins
+	line    int // first line of the function
 }
 
-// compareOrigins orders equal frames by where they come from.
+// compareOrigins orders equal frames by their origin.
 func compareOrigins(a, b frame) int {
 	return cmp.Or(cmp.Compare(a.address, b.address), cmp.Compare(a.file, b.file), cmp.Compare(a.line, b.line))
 }
 
-// source returns where the function begins, as far as is known.
+// source returns the start of the function in the source, as far as known.
 func (f frame) source() string {
 	if f.file == "" || f.line == 0 {
 		return f.file
@@ -61,7 +60,7 @@ func (f frame) source() string {
 	return fmt.Sprintf("%s:%d", f.file, f.line)
 }
 
-// compareFrames orders frames by what identifies them.
+// compareFrames orders frames by identity.
 func compareFrames(a, b frame) int {
 	inlined := func(f frame) int {
 		if f.inlined {
@@ -77,25 +76,24 @@ func compareFrames(a, b frame) int {
 	)
 }
 
-// node is a frame on its caller. Nodes are first made for each stack of each
-// process; those that then turn out to show the same frame on the same caller
-// are merged into one box.
+// node is a frame on top of its caller. Nodes are first made for each stack of each
+// process. Nodes that show the same frame on the same caller are then merged into one
+// box.
 type node struct {
 	parent, frame uint32
-	// child and sibling link the nodes that have one parent; 0 ends the
-	// list, since node 0 is the root.
+	// child and sibling link the nodes with the same parent. 0 ends the list, since node
+	// 0 is the root.
 	child, sibling uint32
-	// into is the node that this one was merged into, or 0.
+	// into is the node into which this one was merged, or 0.
 	into uint32
 	// row is the node's index in tree.boxes, unless it was merged.
 	row uint32
-	// total is the chosen value of the node with all its descendants, before
-	// that of the profile that is compared with.
+	// total is the selected value of the node with all its descendants. before is that
+	// value in the base profile.
 	total, before int64
 }
 
-// change returns how much more or less a node has than before, from -1 for what
-// is gone to 1 for what is new.
+// change returns the relative change of a node, from -1 (gone) to 1 (new).
 func (n node) change() float64 {
 	most := max(n.total, n.before)
 	if most <= 0 {
@@ -104,46 +102,44 @@ func (n node) change() float64 {
 	return max(-1, min((float64(n.total)-float64(n.before))/float64(most), 1)) // values may be negative
 }
 
-// box is a node's place in the tree.
+// box is the position of a node in the tree.
 type box struct {
 	node  uint32
 	depth int32
 }
 
-// tree is a profile as a flame graph draws it: a prefix tree of merged frames
-// under one root, with process names as the first level, or the second above
-// CPUs.
+// tree is a profile in the form of a flame graph: a prefix tree of merged frames under a
+// single root, with process names as the first level, or the second above CPUs.
 type tree struct {
 	frames []frame // sorted by compareFrames
-	nodes  []node  // a parent has a lower index than its children
-	// boxes are the nodes left after merging, in preorder, heaviest sibling
-	// first.
+	nodes  []node  // a parent's index is lower than its children's
+	// boxes holds the remaining nodes after merging, in preorder, heaviest sibling first.
 	boxes []box
-	// profiles are those that the tree was made of: the one shown, and
-	// perhaps one that it is compared with, whose samples are in no total.
+	// profiles holds the displayed profile and optionally the base profile, whose samples
+	// are not part of totals.
 	profiles []*profile.Profile
-	// ends holds, by profile and its sample, the node that it ends at.
+	// ends holds, by profile and sample, the node of the sample's leaf.
 	ends [][]uint32
-	// tasks are those of all profiles.
+	// tasks holds the tasks of all profiles.
 	tasks []profile.Task
-	// crowded is how many samples are shown without their innermost functions,
-	// because there were maxNodes.
+	// crowded is the number of samples shown without their innermost functions because of
+	// maxNodes.
 	crowded uint64
-	most    int // nodes
+	most    int // maximum number of nodes
 }
 
-// total returns the chosen value of the whole profile.
+// total returns the selected value of the whole profile.
 func (t *tree) total() int64 { return t.nodes[0].total }
 
-// losses returns those of p, with what the graph itself has no room for.
+// losses returns the losses of p, including what the graph has no room for.
 func (t *tree) losses(p *profile.Profile) profile.Losses {
 	l := p.Losses
 	l.TooMany += t.crowded
 	return l
 }
 
-// newTree merges the samples of profiles, of which the first is the one shown.
-// Boxes are as wide as its value type value. Stacks make no more nodes than most.
+// newTree merges the samples of profiles. The first one is displayed, and its value type
+// value determines the width of boxes. Stacks make at most most nodes.
 func newTree(value, most int, profiles ...*profile.Profile) (*tree, error) {
 	if n := len(profiles[0].ValueTypes); value < 0 || value >= n {
 		return nil, fmt.Errorf("flame graph: value type %d of a profile that has %d", value, n)
@@ -175,19 +171,18 @@ func newTree(value, most int, profiles ...*profile.Profile) (*tree, error) {
 type merger struct {
 	tree     *tree
 	frameIDs map[frameKey]uint32
-	// Of the profile that is being added:
+	// For the profile that is being added:
 	p       *profile.Profile
-	ofFrame []uint32 // by profile.FrameID; 0 is not met yet
-	known   []uint32 // by profile.StackID, the node it was last given
+	ofFrame []uint32 // by profile.FrameID; 0 means none yet
+	known   []uint32 // by profile.StackID, its latest node
 	path    []profile.StackID
 }
 
-// maxNodes is the number of nodes that stacks make. Each process has nodes of its
-// own, so that a small file may describe any number; no browser shows a page of
-// that many.
+// maxNodes bounds the nodes made by stacks. Each process has its own nodes, so a small
+// file may describe any number. No browser can show a page with more.
 const maxNodes = 1 << 23
 
-// add makes the nodes of p and returns those that its samples end at.
+// add makes the nodes of p and returns the nodes of its samples' leaves.
 func (m *merger) add(p *profile.Profile) (ends []uint32) {
 	m.p = p
 	m.ofFrame = make([]uint32, len(p.Frames))
@@ -196,8 +191,8 @@ func (m *merger) add(p *profile.Profile) (ends []uint32) {
 	for i, task := range p.Tasks {
 		names[i] = plain.Terminal(label.Task(task))
 	}
-	// Samples of one CPU and process name together: the nodes of their stacks
-	// are known as long as their number is above the process's.
+	// Group samples by CPU and process name: a known node belongs to the current process
+	// if its index is above that of the process.
 	byProcess := make([]uint32, len(p.Samples))
 	for i := range byProcess {
 		byProcess[i] = uint32(i)
@@ -222,8 +217,7 @@ func (m *merger) add(p *profile.Profile) (ends []uint32) {
 	return ends
 }
 
-// cpu makes the node under all that ran on a CPU, which is the root where they
-// are not told apart.
+// cpu makes the node of a CPU, or returns the root in profiles not by CPU.
 func (m *merger) cpu(cpu int) uint32 {
 	name, ok := label.CPU(cpu)
 	if !ok {
@@ -232,7 +226,7 @@ func (m *merger) cpu(cpu int) uint32 {
 	return m.push(0, m.frame(frame{frameKey: frameKey{name: name, kind: kindCPU}}))
 }
 
-// frame returns the identifier of f, keeping the first origin of equal frames.
+// frame returns the ID of f, keeping the first origin of equal frames.
 func (m *merger) frame(f frame) uint32 {
 	id, ok := m.frameIDs[f.frameKey]
 	if !ok {
@@ -245,8 +239,7 @@ func (m *merger) frame(f frame) uint32 {
 	return id
 }
 
-// profileFrame returns the identifier of the box frame that profile frame id
-// is drawn as.
+// profileFrame returns the ID of the box frame for profile frame id.
 func (m *merger) profileFrame(id profile.FrameID) uint32 {
 	if m.ofFrame[id] == 0 {
 		m.ofFrame[id] = m.frame(boxFrame(m.p, id))
@@ -254,12 +247,12 @@ func (m *merger) profileFrame(id profile.FrameID) uint32 {
 	return m.ofFrame[id]
 }
 
-// Name returns the names of a frame's function and module as the page shows them.
+// Name returns the names of a frame's function and module as shown on the page.
 func Name(p *profile.Profile, id profile.FrameID) (function, module string) {
 	return plain.Terminal(p.FrameName(id)), plainText(p.Mappings[p.Frames[id].Mapping].Path)
 }
 
-// boxFrame describes profile frame id as a box.
+// boxFrame converts profile frame id into a box frame.
 func boxFrame(p *profile.Profile, id profile.FrameID) frame {
 	pf := p.Frames[id]
 	fn := p.Functions[pf.Function]
@@ -275,7 +268,7 @@ func boxFrame(p *profile.Profile, id profile.FrameID) frame {
 	return f
 }
 
-// plainText is [plain.Terminal] for what may be unknown, which stays empty.
+// plainText is [plain.Terminal], except that an empty string stays empty.
 func plainText(s string) string {
 	if s == "" {
 		return ""
@@ -297,7 +290,7 @@ func boxKind(f profile.Frame) kind {
 	return kindUser
 }
 
-// push makes a node of frame on parent.
+// push makes a node for frame on parent.
 func (m *merger) push(parent, frame uint32) uint32 {
 	t := m.tree
 	id := uint32(len(t.nodes))
@@ -306,10 +299,9 @@ func (m *merger) push(parent, frame uint32) uint32 {
 	return id
 }
 
-// stack returns the node of stack s under a process's node, which must be the
-// last one made. It makes those of the stack's callers that the process does not
-// have yet; where the graph has no more room, the node stands for all that is
-// above it.
+// stack returns the node of stack s on a process's node, which must be the last one made.
+// It makes missing nodes of the stack's callers. If there is no room, the node represents
+// everything above it.
 func (m *merger) stack(process uint32, s profile.StackID) uint32 {
 	m.path = m.path[:0]
 	for s != 0 && m.known[s] < process {
@@ -331,8 +323,8 @@ func (m *merger) stack(process uint32, s profile.StackID) uint32 {
 	return node
 }
 
-// sortFrames renumbers the frames in their order, so that the output does not
-// depend on which sample came first.
+// sortFrames renumbers the frames in order, which makes the output independent of
+// sampling order.
 func (t *tree) sortFrames() {
 	ids := make([]uint32, len(t.frames))
 	for i := range ids {
@@ -351,7 +343,7 @@ func (t *tree) sortFrames() {
 	}
 }
 
-// sum adds each node's total to its callers'.
+// sum adds each node's total to its ancestors.
 func (t *tree) sum() {
 	for n := len(t.nodes) - 1; n > 0; n-- {
 		parent := &t.nodes[t.nodes[n].parent]
@@ -360,7 +352,7 @@ func (t *tree) sum() {
 	}
 }
 
-// place merges siblings of one frame and computes boxes.
+// place merges siblings with the same frame and computes boxes.
 func (t *tree) place() {
 	t.boxes = make([]box, 0, len(t.nodes))
 	pending := []box{{}}
@@ -371,7 +363,7 @@ func (t *tree) place() {
 		t.nodes[b.node].row = uint32(len(t.boxes))
 		t.boxes = append(t.boxes, b)
 		siblings = t.mergedChildren(siblings[:0], b.node)
-		// The heaviest goes last onto pending, to be taken first.
+		// Push the heaviest last, so that it is popped first.
 		slices.SortFunc(siblings, func(a, b uint32) int {
 			return cmp.Or(
 				cmp.Compare(t.nodes[a].total, t.nodes[b].total),
@@ -384,8 +376,8 @@ func (t *tree) place() {
 	}
 }
 
-// mergedChildren returns the children of n, in the empty slice dst, after
-// merging those of one frame.
+// mergedChildren returns the children of n in the empty slice dst, after merging those
+// with the same frame.
 func (t *tree) mergedChildren(dst []uint32, n uint32) []uint32 {
 	for c := t.nodes[n].child; c != 0; c = t.nodes[c].sibling {
 		dst = append(dst, c)
@@ -404,7 +396,7 @@ func (t *tree) mergedChildren(dst []uint32, n uint32) []uint32 {
 	return kept
 }
 
-// merge makes b a part of a.
+// merge merges b into a.
 func (t *tree) merge(a, b uint32) {
 	na, nb := &t.nodes[a], &t.nodes[b]
 	nb.into = a
@@ -421,7 +413,7 @@ func (t *tree) merge(a, b uint32) {
 	na.child = nb.child
 }
 
-// row returns the row of the box that node n is in.
+// row returns the row of node n's box.
 func (t *tree) row(n uint32) uint32 {
 	if into := t.nodes[n].into; into != 0 {
 		n = into

@@ -1,17 +1,15 @@
-// Package folded writes profiles in the folded format: a line for each stack,
-// frames separated by ";" with the root first, a space and the stack's value.
-// It is what flamegraph.pl, inferno, speedscope and a grep read.
+// Package folded writes profiles in the folded format: a line for each stack, with frames
+// separated by ";", root first, then a space and the stack's value. flamegraph.pl,
+// inferno, speedscope and grep read it.
 //
 // The lines are those of `profile -f` of the BPF Compiler Collection
-// (github.com/iovisor/bcc, tools/profile.py and tools/profile_example.txt):
-// the first frame is the task's name, "_[k]" after a name marks the kernel's
-// and a frame "-" stands between user and kernel frames, each if asked for.
-// Inlined functions are frames as all others, told apart by "_[i]" if asked
-// for, as in stackcollapse-perf.pl. There are no files and lines: they would
-// split functions.
-// Where threads were told apart the task is "comm-pid/tid", as that of
-// `stackcollapse-perf.pl --tid` of the FlameGraph tools, and where CPUs were,
-// a frame "[CPU n]" comes first.
+// (github.com/iovisor/bcc, tools/profile.py and tools/profile_example.txt). The first
+// frame is the task's name. Optionally, the suffix "_[k]" marks kernel frames, and a
+// frame "-" separates user and kernel frames. Inlined functions are ordinary frames,
+// optionally marked by "_[i]" as in stackcollapse-perf.pl. Files and lines are omitted,
+// because they would split functions. In profiles by thread the task is "comm-pid/tid",
+// as in `stackcollapse-perf.pl --tid` of the FlameGraph tools. In profiles by CPU a frame
+// "[CPU n]" comes first.
 package folded
 
 import (
@@ -28,8 +26,7 @@ import (
 	"fulgur/internal/profile/encode/label"
 )
 
-// Options choose what the lines contain. The zero value is what bcc's
-// `profile -f` prints.
+// Options configures the lines. The zero value is the format of bcc's `profile -f`.
 type Options struct {
 	// Annotate adds "_[k]" to the names of kernel frames and "_[i]" to those
 	// of other frames that were inlined (-a).
@@ -37,15 +34,14 @@ type Options struct {
 	// Delimited puts a frame "-" between user and kernel frames, in stacks
 	// that have both (-d).
 	Delimited bool
-	// Value is the index of the value to print in [profile.Profile]'s
-	// ValueTypes.
+	// Value is the index of the value to print in [profile.Profile.ValueTypes].
 	Value int
-	// Compare prints the first two values, those of a base and of what became
-	// of it, in two columns: what flamegraph.pl draws the difference of.
+	// Compare prints the first two values, base and new, in two columns, which
+	// flamegraph.pl draws as a differential flame graph.
 	Compare bool
 }
 
-// values are the indexes of the values to print.
+// values returns the indexes of the values to print.
 func (o Options) values() []int {
 	if o.Compare {
 		return []int{0, 1}
@@ -53,12 +49,11 @@ func (o Options) values() []int {
 	return []int{o.Value}
 }
 
-// Write writes p to w. Stacks that look alike, of tasks with the same name, share
-// one line; the lines are in order of their frames from the root, so
-// that equal profiles give equal bytes.
+// Write writes p to w. Stacks of tasks with the same name that look alike share a line.
+// Lines are sorted by their frames from the root, so equal profiles produce equal bytes.
 //
-// Names are untrusted. Control characters and invalid UTF-8 appear as escapes
-// (`\n`, `\x1b`), and ";" as ":"; see [plain.FoldedFrame].
+// Names are untrusted. Control characters and invalid UTF-8 are escaped (`\n`, `\x1b`),
+// and ";" becomes ":"; see [plain.FoldedFrame].
 func Write(w io.Writer, p *profile.Profile, o Options) error {
 	values := o.values()
 	for _, v := range values {
@@ -100,23 +95,23 @@ func Write(w io.Writer, p *profile.Profile, o Options) error {
 // entry is a line to write.
 type entry struct {
 	lineKey
-	values [2]int64 // of those to print
+	values [2]int64 // the values to print
 }
 
-// lineKey is what tells lines apart.
+// lineKey identifies a line.
 type lineKey struct {
-	cpu  string // empty if CPUs are not told apart
+	cpu  string // empty if not by CPU
 	task string
 	node nodeID
 }
 
-// entries returns the lines of p in order, with values summed.
+// entries returns the lines of p in order, with values added up.
 func (t *tree) entries(p *profile.Profile, values []int) []entry {
 	tasks := make([]string, len(p.Tasks))
 	for i, task := range p.Tasks {
 		tasks[i] = plain.FoldedFrame(label.Task(task))
 		if name, ok := strings.CutPrefix(tasks[i], "#"); ok {
-			tasks[i] = `\x23` + name // at a line's beginning it would make a comment of it
+			tasks[i] = `\x23` + name // at the start of a line it would begin a comment
 		}
 	}
 	index := map[lineKey]int{}

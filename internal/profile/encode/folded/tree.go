@@ -9,12 +9,11 @@ import (
 	"fulgur/internal/profile/encode/label"
 )
 
-// tree is a profile's prefix tree of stacks with its nodes merged by what is
-// printed of them: two addresses in one function are two stacks of the
-// profile, and one here. Lines are kept as nodes instead of text, which for
-// a whole system would take tens of megabytes.
+// tree is a profile's prefix tree of stacks, with nodes merged by their printed labels:
+// two addresses in a function are two stacks of the profile, but one here. It stores
+// lines as nodes rather than text, which would take tens of megabytes for a whole system.
 type tree struct {
-	// labels are the frames as printed.
+	// labels holds the printed frames.
 	labels []string
 	// nodes[0] is the root.
 	nodes []node
@@ -32,8 +31,8 @@ type node struct {
 	label  labelID
 }
 
-// newTree merges the stacks of p. It relies on a stack's identifier being
-// larger than its parent's.
+// newTree merges the stacks of p. It relies on a stack's ID being larger than its
+// parent's.
 func newTree(p *profile.Profile, o Options) *tree {
 	t := &tree{nodes: make([]node, 1), stacks: make([]nodeID, len(p.Stacks))}
 
@@ -78,16 +77,15 @@ func newTree(p *profile.Profile, o Options) *tree {
 	return t
 }
 
-// entersKernel reports whether s is the first kernel frame of a stack.
+// entersKernel reports whether s is the outermost kernel frame of a stack.
 func entersKernel(p *profile.Profile, s profile.Stack) bool {
 	caller := p.Stacks[s.Parent].Frame
 	return p.Frames[s.Frame].Kind == profile.KindKernel && p.Frames[caller].Kind != profile.KindKernel
 }
 
-// order returns the rank of each node among all, sorted by their labels from
-// the root.
+// order returns the rank of each node, sorted by their labels from the root.
 func (t *tree) order() []int {
-	// Sorted by parent and label, the children of a node are neighbours.
+	// Sorting by parent and label makes the children of a node adjacent.
 	sorted := make([]nodeID, 0, len(t.nodes)-1)
 	for i := 1; i < len(t.nodes); i++ {
 		sorted = append(sorted, nodeID(i))
@@ -98,7 +96,7 @@ func (t *tree) order() []int {
 	}
 	slices.SortFunc(sorted, func(a, b nodeID) int {
 		na, nb := t.nodes[a], t.nodes[b]
-		// Descending by label: a node's children are taken from a stack.
+		// Descending by label, since the children are popped from a stack.
 		return cmp.Or(cmp.Compare(na.parent, nb.parent), cmp.Compare(rank[nb.label], rank[na.label]))
 	})
 	first := make([]int, len(t.nodes)+1)
@@ -118,7 +116,7 @@ func (t *tree) order() []int {
 	return order
 }
 
-// sortedLabels returns the labels in order of their text.
+// sortedLabels returns the labels sorted by text.
 func sortedLabels(labels []string) []labelID {
 	sorted := make([]labelID, len(labels))
 	for i := range sorted {

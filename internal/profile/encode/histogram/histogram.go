@@ -1,5 +1,5 @@
-// Package histogram draws distributions over powers of two as the tools of the
-// BPF Compiler Collection do (github.com/iovisor/bcc, libbpf-tools/trace_helpers.c).
+// Package histogram formats power-of-two histograms like the tools of the BPF Compiler
+// Collection (github.com/iovisor/bcc, libbpf-tools/trace_helpers.c).
 package histogram
 
 import (
@@ -10,8 +10,9 @@ import (
 // width is the length of the longest bar.
 const width = 40
 
-// Lines returns a line with the unit, and one for each slot up to the last that is
-// not empty; none if all are. Slot i counts from 2^i to 2^(i+1)-1, slot 0 also 0.
+// Lines returns a line with the unit, and a line for each slot up to the last that is not
+// empty, or none if all are empty. Slot i counts from 2^i to 2^(i+1)-1; slot 0 includes
+// 0.
 func Lines(unit string, slots []uint64) []string {
 	last, most := -1, uint64(0)
 	for i, n := range slots {

@@ -8,8 +8,7 @@ import (
 )
 
 // Task returns the name of t: its comm, or for a single thread "comm-pid/tid", as in
-// `stackcollapse-perf.pl --tid`, with "?" for an unknown process. The comm is
-// untrusted text.
+// `stackcollapse-perf.pl --tid`, with "?" for an unknown process. The comm is untrusted.
 func Task(t profile.Task) string {
 	switch {
 	case t.TID == 0:
@@ -20,8 +19,8 @@ func Task(t profile.Task) string {
 	return fmt.Sprintf("%s-%d/%d", t.Comm, t.PID, t.TID)
 }
 
-// CPU returns the name of the root frame of a CPU, "[CPU 3]". It returns false for -1,
-// which stands for all CPUs.
+// CPU returns the name of the root frame of a CPU, "[CPU 3]". ok is false for -1, which
+// means all CPUs.
 func CPU(cpu int) (name string, ok bool) {
 	if cpu < 0 {
 		return "", false
@@ -30,8 +29,8 @@ func CPU(cpu int) (name string, ok bool) {
 }
 
 // Suffix returns the suffix by which flamegraph.pl colors a frame: "_[k]" for kernel
-// frames, inlined or not, as in bcc's `profile -a`, "_[i]" for inlined user frames, as
-// in stackcollapse-perf.pl, and none for others.
+// frames, inlined or not, as in bcc's `profile -a`, "_[i]" for inlined user frames, as in
+// stackcollapse-perf.pl, and none for others.
 func Suffix(f profile.Frame) string {
 	switch {
 	case f.Kind == profile.KindKernel:

@@ -9,24 +9,22 @@ import (
 	"fulgur/internal/profile/encode/describe"
 )
 
-// encoder writes the messages of a profile one after the other. The format
-// leaves their order open; as in the profiles of Go's runtime the texts, which
-// all others refer to, come last. Only the message being made and the tables
-// for references are in memory: for a whole system all messages as objects
-// would take more than everything else.
+// encoder writes the messages of a profile one after the other. The format does not
+// prescribe their order. As in Go's runtime, the strings, to which all others refer, come
+// last. Only the current message and the tables for references are in memory: for a whole
+// system, all messages as objects would need more than everything else.
 type encoder struct {
 	p         *profile.Profile
-	w         *bufio.Writer // its first error stays in it until Flush
+	w         *bufio.Writer // keeps its first error until Flush
 	strings   *stringTable
 	locations *locations
-	// known holds by mapping what its locations tell.
+	// known holds by mapping what its locations contain.
 	known []knowledge
-	// body is the message being made, part one that goes into it, head what
-	// announces it.
+	// body is the current message, part a message within it, and head its prefix.
 	body, part, head message
 }
 
-// knowledge is what pprof need not look up again in a mapping's file.
+// knowledge is what pprof need not look up in a mapping's file.
 type knowledge struct{ functions, filenames, lineNumbers, inlineFrames bool }
 
 func newEncoder(w io.Writer, p *profile.Profile) *encoder {
@@ -37,7 +35,7 @@ func newEncoder(w io.Writer, p *profile.Profile) *encoder {
 	}
 }
 
-// write writes the profile, with main as its first mapping unless that is 0.
+// write writes the profile, with main as its first mapping if it is not 0.
 func (e *encoder) write(main profile.MappingID) error {
 	e.writeRun()
 	e.writeSamples()
@@ -58,8 +56,7 @@ func (e *encoder) write(main profile.MappingID) error {
 	return e.w.Flush()
 }
 
-// end writes the message being made as a field of the profile and begins
-// the next.
+// end writes the current message as a field of the profile and begins the next.
 func (e *encoder) end(field int) {
 	e.head = e.head[:0]
 	e.head.announce(field, len(e.body))
@@ -68,7 +65,7 @@ func (e *encoder) end(field int) {
 	e.body = e.body[:0]
 }
 
-// writeRun writes what is said once.
+// writeRun writes the fields that occur once.
 func (e *encoder) writeRun() {
 	for _, v := range e.p.ValueTypes {
 		e.body = e.appendValueType(e.body, v)
@@ -81,8 +78,8 @@ func (e *encoder) writeRun() {
 	}
 	run.int(profileDurationNanos, m.Duration.Nanoseconds())
 	if n := len(e.p.ValueTypes); n > 0 {
-		// By tradition the last value is the one of most interest. A period
-		// counts the same: what the samples' weights sum up.
+		// By convention the last value is the default. The period has the same unit as
+		// the weights of samples.
 		weight := e.p.ValueTypes[n-1]
 		for _, v := range e.p.ValueTypes {
 			if v.Type == m.Value {
@@ -117,7 +114,7 @@ func (e *encoder) writeSamples() {
 	}
 }
 
-// writeLocations writes the locations that samples referred to.
+// writeLocations writes the locations used by samples.
 func (e *encoder) writeLocations() {
 	for i, run := range e.locations.written {
 		runs := e.locations.runs
@@ -142,8 +139,8 @@ func (e *encoder) writeLocations() {
 	}
 }
 
-// note records what is known of the mapping of f, the line with the given
-// index of a location.
+// note records what is known about the mapping of f, the line with the given index in a
+// location.
 func (e *encoder) note(f profile.Frame, index int) {
 	k := &e.known[f.Mapping]
 	k.functions = true
@@ -152,9 +149,9 @@ func (e *encoder) note(f profile.Frame, index int) {
 	k.lineNumbers = k.lineNumbers || f.Line != 0
 }
 
-// writeMapping writes a mapping, whose locations must have been written. That
-// of a file is all of the address space, as pprof knows it from other tools whose
-// addresses are the file's own.
+// writeMapping writes a mapping. Its locations must have been written before. The mapping
+// of a file covers the whole address space, which tells pprof that addresses are the
+// file's own.
 func (e *encoder) writeMapping(id profile.MappingID) {
 	m, known := e.p.Mappings[id], e.known[id]
 	e.body.uint(mappingID, uint64(id))
@@ -186,8 +183,7 @@ func (e *encoder) writeFunctions() {
 	}
 }
 
-// period returns how much of weight there is between two samples, 0 if that
-// varies.
+// period returns the amount of weight between two samples, or 0 if it varies.
 func period(m profile.Meta, weight profile.ValueType) int64 {
 	switch {
 	case m.Period > 0:
@@ -198,7 +194,7 @@ func period(m profile.Meta, weight profile.ValueType) int64 {
 	return 0
 }
 
-// comments returns what a reader may want to know of the run.
+// comments returns information about the run for readers.
 func comments(p *profile.Profile) []string {
 	var lines []string
 	for _, line := range []string{p.Meta.Command, describe.Run(p.Meta), describe.Machine(p.Meta)} {

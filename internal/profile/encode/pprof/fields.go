@@ -1,7 +1,6 @@
 package pprof
 
-// The numbers of the fields in github.com/google/pprof's
-// proto/profile.proto, by message.
+// Field numbers from github.com/google/pprof's proto/profile.proto, by message.
 const (
 	profileSampleType        = 1
 	profileSample            = 2

@@ -2,21 +2,21 @@ package pprof
 
 import "fulgur/internal/profile"
 
-// labelKey is what the labels of a sample, pprof's tags, are made of.
+// labelKey holds the inputs of a sample's labels, which are pprof's tags.
 type labelKey struct {
 	task profile.TaskID
 	cpu  int
 	end  profile.End
 }
 
-// labeler encodes labels, once for samples that agree in what they tell.
+// labeler encodes labels once for all samples with the same labelKey.
 type labeler struct {
 	tasks   []profile.Task
 	strings *stringTable
 	seen    map[labelKey]message
 }
 
-// of returns the labels of s as they stand in its message.
+// of returns the encoded labels of s.
 func (l labeler) of(s profile.Sample) message {
 	key := labelKey{s.Task, s.CPU, s.End}
 	made, ok := l.seen[key]
@@ -24,7 +24,7 @@ func (l labeler) of(s profile.Sample) message {
 		return made
 	}
 	task := l.tasks[s.Task]
-	if task.Comm != "" { // An empty text would be read as no label.
+	if task.Comm != "" { // An empty string would mean no label.
 		l.text(&made, "comm", task.Comm)
 	}
 	l.number(&made, "pid", task.PID)
@@ -48,8 +48,8 @@ func (l labeler) text(m *message, key, value string) {
 	m.message(sampleLabel, label)
 }
 
-// number appends a label that is a number. A 0 without a unit would be read as
-// no label; the key is the unit that pprof gives to numbers without one.
+// number appends a numeric label. Without a unit, 0 would mean no label; pprof uses the
+// key as the unit of numbers without one.
 func (l labeler) number(m *message, key string, value int) {
 	var label message
 	label.int(labelKeyField, l.strings.id(key))

@@ -2,7 +2,7 @@ package pprof
 
 import "fulgur/internal/profile"
 
-// locations gives the frames of a profile what pprof calls locations.
+// locations converts the frames of a profile into pprof's locations.
 type locations struct {
 	p *profile.Profile
 	// ofStack holds for each stack the run of frames that ends in it.
@@ -12,23 +12,23 @@ type locations struct {
 	ids []uint32
 	// written are the runs in the order of their locations' identifiers, from 1.
 	written []runID
-	// path is what stack returned last.
+	// path is the last result of stack.
 	path []uint32
 }
 
-// A run is a frame and, towards the root, the frames that it is inlined into:
-// a location's lines.
+// run is a frame and, towards the root, the frames into which it is inlined: the lines of
+// a location.
 type run struct {
-	// outer is the run that ends in the frame that this one is inlined into,
-	// 0 if frame is not inlined.
+	// outer is the run of the frame into which this one is inlined, or 0 if it is not
+	// inlined.
 	outer runID
 	frame profile.FrameID
 }
 
-// runID indexes locations.runs; 0 is no run.
+// runID indexes locations.runs; 0 means none.
 type runID uint32
 
-// newLocations relies on a stack's identifier being larger than its parent's.
+// newLocations relies on a stack's ID being larger than its parent's.
 func newLocations(p *profile.Profile) *locations {
 	l := &locations{p: p, ofStack: make([]runID, len(p.Stacks)), runs: make([]run, 1)}
 	known := make(map[run]runID, len(p.Frames))
@@ -50,8 +50,7 @@ func newLocations(p *profile.Profile) *locations {
 	return l
 }
 
-// stack returns the identifiers of the locations of s, leaf first, which are
-// valid until the next call.
+// stack returns the location IDs of s, leaf first. They are valid until the next call.
 func (l *locations) stack(s profile.StackID) []uint32 {
 	l.path = l.path[:0]
 	for s != 0 {

@@ -7,9 +7,9 @@ import (
 	"fulgur/internal/profile"
 )
 
-// mainMapping returns the mapping that stands for the whole profile: on a whole
-// system the one whose code ran most, else the program of the process with the
-// most samples. It is 0 if there is none.
+// mainMapping returns the mapping that represents the profile: for a whole system, the
+// one whose code ran most, otherwise the program of the process with the most samples. It
+// is 0 if there is none.
 func mainMapping(p *profile.Profile, system bool) profile.MappingID {
 	if system {
 		ran := make([]int64, len(p.Mappings))
@@ -27,9 +27,9 @@ func mainMapping(p *profile.Profile, system bool) profile.MappingID {
 			main = pid
 		}
 	}
-	// The program is in most stacks, but is seldom what runs.
+	// The program is in most stacks, but is seldom their leaf.
 	within := make([]int64, len(p.Mappings))
-	counted := make([]int, len(p.Mappings)) // the last sample, from 1, that within has
+	counted := make([]int, len(p.Mappings)) // the last sample, from 1, counted in within
 	for i, s := range p.Samples {
 		if p.Tasks[s.Task].PID != main {
 			continue
@@ -47,8 +47,8 @@ func mainMapping(p *profile.Profile, system bool) profile.MappingID {
 	return heaviest(p, within, isFile)
 }
 
-// heaviest returns the mapping with the highest weight of those whose path is
-// accepted, 0 if none has any.
+// heaviest returns the mapping with the highest weight among the accepted paths, or 0 if
+// none has any.
 func heaviest(p *profile.Profile, weights []int64, accept func(path string) bool) profile.MappingID {
 	var best profile.MappingID
 	var weight int64
@@ -60,11 +60,10 @@ func heaviest(p *profile.Profile, weights []int64, accept func(path string) bool
 	return best
 }
 
-// isFile reports whether a mapping is of a file and not of a region that has
-// none.
+// isFile reports whether a mapping is of a file.
 func isFile(name string) bool { return !strings.HasPrefix(name, "[") }
 
-// isProgram reports whether a file is no shared library, by its name.
+// isProgram reports whether a file is not a shared library, by its name.
 func isProgram(name string) bool {
 	base := path.Base(name)
 	return isFile(name) && !strings.HasSuffix(base, ".so") && !strings.Contains(base, ".so.")

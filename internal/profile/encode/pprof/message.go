@@ -2,9 +2,8 @@ package pprof
 
 import "encoding/binary"
 
-// message is the encoding of a message of protocol buffers, without its
-// length. Fields that are 0 may be left out: that is what a reader takes a
-// missing one for.
+// message is an encoded protocol buffer message, without its length. Fields that are 0
+// may be omitted, since 0 is the default.
 type message []byte
 
 // The wire types used.
@@ -13,7 +12,7 @@ const (
 	wireBytes  = 2
 )
 
-// key appends what announces a field.
+// key appends the key of a field.
 func (m *message) key(field, wire int) {
 	*m = binary.AppendUvarint(*m, uint64(field<<3|wire))
 }
@@ -26,7 +25,7 @@ func (m *message) uint(field int, v uint64) {
 	}
 }
 
-// int appends a number unless it is 0; a negative one takes ten bytes.
+// int appends a number unless it is 0. A negative one takes ten bytes.
 func (m *message) int(field int, v int64) { m.uint(field, uint64(v)) }
 
 // bool appends v unless it is false.
@@ -36,7 +35,7 @@ func (m *message) bool(field int, v bool) {
 	}
 }
 
-// announce appends what comes before size bytes of text or of a message.
+// announce appends the prefix of size bytes of a string or message.
 func (m *message) announce(field, size int) {
 	m.key(field, wireBytes)
 	*m = binary.AppendUvarint(*m, uint64(size))
@@ -48,7 +47,7 @@ func (m *message) message(field int, v message) {
 	*m = append(*m, v...)
 }
 
-// packed appends a list of numbers, those that are 0 too.
+// packed appends a list of numbers, including zeros.
 func packed[T ~uint32 | ~int64](m *message, field int, list []T) {
 	if len(list) == 0 {
 		return

@@ -2,8 +2,8 @@ package pprof
 
 import "strings"
 
-// stringTable holds all texts of a profile: its messages refer to them by
-// index. The first is the empty one.
+// stringTable holds the strings of a profile, to which its messages refer by index. The
+// first is empty.
 type stringTable struct {
 	list []string
 	ids  map[string]int64
@@ -13,7 +13,7 @@ func newStringTable() *stringTable {
 	return &stringTable{list: []string{""}, ids: map[string]int64{"": 0}}
 }
 
-// id returns the index of s, with U+FFFD for what is not UTF-8.
+// id returns the index of s, with invalid UTF-8 replaced by U+FFFD.
 func (t *stringTable) id(s string) int64 {
 	s = strings.ToValidUTF8(s, "\uFFFD")
 	id, ok := t.ids[s]

@@ -12,7 +12,7 @@ import (
 	"fulgur/internal/profile"
 )
 
-// line is a sample as a line of JSON.
+// line is a sample in the form of a JSON line.
 type line struct {
 	// Time is in RFC 3339, in UTC.
 	Time string `json:"time"`
@@ -20,23 +20,23 @@ type line struct {
 	PID  int    `json:"pid"`
 	TID  int    `json:"tid"`
 	CPU  int    `json:"cpu"`
-	// Weight is what the sample stands for, in units of the event.
+	// Weight is what the sample represents, in units of the event.
 	Weight int64 `json:"weight"`
-	// Kernel and User are leaf first; functions that are inlined come before
-	// the one they are inlined into.
+	// Kernel and User are leaf first. Inlined functions come before the function that
+	// contains them.
 	Kernel []frame `json:"kernel"`
 	User   []frame `json:"user"`
-	// End tells why the user stack ends.
+	// End is the reason why the user stack ends.
 	End string `json:"end"`
 }
 
 // frame is a function in a stack.
 type frame struct {
-	// Address is that in the module's file, in hex, for kernel and JIT code the
-	// running one. It is no number, because those of JavaScript are too short.
+	// Address is the address in the module's file in hex, or the runtime address of
+	// kernel and JIT code. It is a string because JavaScript numbers are too small.
 	Address string `json:"address"`
-	// Function is left out if it has no name, Offset is the address less the
-	// begin of the function's symbol.
+	// Function is omitted if unknown. Offset is the address relative to the start of the
+	// function's symbol.
 	Function string `json:"function,omitempty"`
 	Offset   uint64 `json:"offset,omitempty"`
 	Module   string `json:"module,omitempty"`
@@ -46,15 +46,14 @@ type frame struct {
 	Inlined  bool   `json:"inlined,omitempty"`
 }
 
-// dropped is the line in the place of samples that are left out.
+// dropped is the line in place of dropped samples.
 type dropped struct {
 	Dropped uint64 `json:"dropped"`
 }
 
-// WriteJSON writes each sample of b as a line of JSON, as docs/live.md describes
-// it. Samples that were dropped are a line {"dropped":N}. What does not print is
-// escaped, so that a terminal can show the lines; bytes that are not UTF-8 become
-// U+FFFD.
+// WriteJSON writes each sample of b as a line of JSON, as described in docs/live.md.
+// Dropped samples are a line {"dropped":N}. Characters that do not print are escaped, so
+// a terminal can show the lines; invalid UTF-8 becomes U+FFFD.
 func WriteJSON(w io.Writer, b Batch) error {
 	out := bufio.NewWriter(w)
 	lines := json.NewEncoder(printable{out})
@@ -82,8 +81,7 @@ func WriteJSON(w io.Writer, b Batch) error {
 	return nil
 }
 
-// printable escapes in JSON what does not print, all of which can stand in strings
-// only.
+// printable escapes characters in JSON that do not print. They occur only in strings.
 type printable struct{ w *bufio.Writer }
 
 func (p printable) Write(text []byte) (int, error) {
@@ -102,7 +100,7 @@ func (p printable) Write(text []byte) (int, error) {
 }
 
 func jsonFrames(p *profile.Profile, half []activation) []frame {
-	frames := []frame{} // an empty array, not null
+	frames := []frame{} // an empty array rather than null
 	for _, at := range half {
 		for _, id := range at {
 			f := p.Frames[id]

@@ -1,5 +1,5 @@
-// Package samples writes samples one by one, as they were taken: for people who
-// watch, and as lines of JSON for programs.
+// Package samples writes individual samples as they are taken: as text for people, and as
+// lines of JSON for programs.
 package samples
 
 import (
@@ -8,35 +8,34 @@ import (
 	"fulgur/internal/profile"
 )
 
-// Sample is one time that a thread was met. Its identifiers are those of a
-// [profile.Profile].
+// Sample is a single sample. Its IDs refer to a [profile.Profile].
 type Sample struct {
 	Time  time.Time
 	Stack profile.StackID
 	Task  profile.TaskID
 	CPU   int
-	// Weight is the period of the sample: the time or the number of events that
-	// it stands for.
+	// Weight is the period of the sample: the time or number of events that it
+	// represents.
 	Weight int64
 	End    profile.End
 }
 
-// Batch is some samples in the order in which they were taken.
+// Batch is a number of samples in the order in which they were taken.
 type Batch struct {
-	// Profile has the tables that the samples refer to, and no samples.
+	// Profile has the tables to which the samples refer, and no samples.
 	Profile *profile.Profile
 	Samples []Sample
-	// Dropped is how many samples between the last batch and this one are left
-	// out, because whoever reads is too slow.
+	// Dropped is the number of samples dropped since the last batch because the reader is
+	// too slow.
 	Dropped uint64
 }
 
-// activation is an instruction that was executed or called from, with the
-// functions that are inlined there: frames of the profile, the innermost first.
+// activation is an executed or calling instruction with the functions inlined there:
+// frames of the profile, innermost first.
 type activation []profile.FrameID
 
-// halves parts the frames of a stack, leaf first, by instruction and into those of
-// the kernel and those of user space, of which markers are.
+// halves splits the frames of a stack, leaf first, by instruction into kernel and user
+// frames. Markers count as user frames.
 func halves(p *profile.Profile, frames []profile.FrameID) (kernel, user []activation) {
 	for begin := 0; begin < len(frames); {
 		end := begin + 1

@@ -9,12 +9,11 @@ import (
 	"fulgur/internal/profile"
 )
 
-// WriteText writes the samples of b for people, in the manner of libbpf-bootstrap's
-// profile (github.com/libbpf/libbpf-bootstrap, examples/c/profile.c): a line on who
-// was met where, the stack of the kernel and that of user space, each leaf first,
-// and an empty line. Each instruction has a number and its address in its file;
-// functions that are inlined there stand above the one they are inlined into.
-// What does not print in names appears as escapes; see [plain.Terminal].
+// WriteText writes the samples of b for people, in the style of libbpf-bootstrap's
+// profile (github.com/libbpf/libbpf-bootstrap, examples/c/profile.c): a line about the
+// sample, the kernel stack and the user stack, each leaf first, and an empty line. Each
+// instruction has a number and its address in its file. Inlined functions are above the
+// function that contains them. Names are escaped; see [plain.Terminal].
 func WriteText(w io.Writer, b Batch) error {
 	out := bufio.NewWriter(w)
 	if b.Dropped > 0 {
@@ -40,8 +39,8 @@ func WriteText(w io.Writer, b Batch) error {
 	return nil
 }
 
-// isMarked reports whether the root of a stack, given leaf first, is a marker that
-// says why it ends there.
+// isMarked reports whether the root of a stack, given leaf first, is a marker with the
+// reason for its end.
 func isMarked(p *profile.Profile, frames []profile.FrameID) bool {
 	return len(frames) > 0 && p.Frames[frames[len(frames)-1]].Kind == profile.KindMarker
 }

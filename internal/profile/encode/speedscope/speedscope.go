@@ -1,10 +1,10 @@
 // Package speedscope writes profiles in the format of speedscope
-// (https://www.speedscope.app), JSON as its file-format-spec.ts describes it:
-// a "sampled" profile for each value, whose weights it sums up.
+// (https://www.speedscope.app), JSON as specified by its file-format-spec.ts: a "sampled"
+// profile for each value, with the value as weight.
 //
-// The first frame of each stack is the task's name, as in folded stacks, under a
-// frame "[CPU n]" where CPUs were told apart. Stacks are in the order of their
-// identifiers: speedscope's "Time Order" shows shares and no order.
+// The first frame of each stack is the task's name, as in folded stacks, below a frame
+// "[CPU n]" in profiles by CPU. Stacks are ordered by ID, so speedscope's "Time Order"
+// shows shares but no order.
 package speedscope
 
 import (
@@ -20,7 +20,7 @@ import (
 	"fulgur/internal/profile/encode/label"
 )
 
-// schema is what tells the format.
+// schema identifies the format.
 const schema = "https://www.speedscope.app/file-format-schema.json"
 
 // Write writes p to w. Equal profiles give equal bytes.
@@ -33,7 +33,7 @@ func Write(w io.Writer, p *profile.Profile) error {
 	return nil
 }
 
-// frame is an entry of the table of frames. Those of one function are one.
+// frame is an entry of the frame table, shared by all frames of a function.
 type frame struct {
 	Name string `json:"name"`
 	File string `json:"file,omitempty"`
@@ -46,7 +46,7 @@ type encoder struct {
 	out     *bufio.Writer
 	frames  []frame
 	ids     map[frame]int
-	ofFrame []int // by profile.FrameID, its frame plus one; 0 is none yet
+	ofFrame []int // by profile.FrameID, its index plus one; 0 means none yet
 	path    []profile.FrameID
 	number  []byte
 }
@@ -65,15 +65,15 @@ func (e *encoder) write() {
 		if i > 0 {
 			e.out.WriteString(",\n")
 		}
-		b, _ := json.Marshal(f) // texts and a number have no way to fail
+		b, _ := json.Marshal(f) // cannot fail for strings and a number
 		e.out.Write(b)
 	}
 	e.out.WriteString("]}}\n")
 }
 
-// text returns s as JSON.
+// text returns s as a JSON string.
 func text(s string) []byte {
-	b, _ := json.Marshal(s) // a string has no way to fail
+	b, _ := json.Marshal(s) // cannot fail
 	return b
 }
 
@@ -94,7 +94,7 @@ func (e *encoder) order() []int {
 	return order
 }
 
-// units are speedscope's names of units.
+// units maps units to speedscope's names.
 var units = map[string]string{
 	"nanoseconds": "nanoseconds", "microseconds": "microseconds", "milliseconds": "milliseconds", "seconds": "seconds", "bytes": "bytes",
 }
@@ -131,7 +131,7 @@ func (e *encoder) profile(v int, typ profile.ValueType, order []int) {
 	e.out.WriteString("]}")
 }
 
-// stack writes the frames of a sample, the root first.
+// stack writes the frames of a sample, root first.
 func (e *encoder) stack(s profile.Sample) {
 	e.out.WriteByte('[')
 	if cpu, ok := label.CPU(s.CPU); ok {

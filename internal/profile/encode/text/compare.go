@@ -12,18 +12,17 @@ import (
 	"fulgur/internal/profile"
 )
 
-// CompareOptions choose what a comparison shows.
+// CompareOptions configures a comparison.
 type CompareOptions struct {
-	// Functions is how many functions there are at most, 0 for all.
+	// Functions is the maximum number of functions; 0 means all.
 	Functions int
-	// Shares shows parts of either profile in percent in place of amounts.
+	// Shares shows percentages of either profile instead of amounts.
 	Shares bool
 }
 
-// Compare writes a table of the functions of p, a comparison (see
-// [profile.Diff]), whose own value changed most, those that changed most first.
-// Self is the value of the stacks whose leaf is the function, total that of the
-// stacks that have it anywhere.
+// Compare writes a table of the functions of p, a comparison (see [profile.Diff]), by
+// change of their self value, largest first. Self is the value of the stacks whose leaf
+// is the function, and total the value of the stacks that contain it.
 func Compare(w io.Writer, p *profile.Profile, o CompareOptions) error {
 	if len(p.ValueTypes) < 2 {
 		return fmt.Errorf("write comparison: a profile with %d values", len(p.ValueTypes))
@@ -46,7 +45,7 @@ func Compare(w io.Writer, p *profile.Profile, o CompareOptions) error {
 	return nil
 }
 
-// scale says how values are shown.
+// scale determines the display of values.
 type scale struct {
 	factor   float64
 	unit     string
@@ -64,7 +63,7 @@ func amountsOf(unit string) scale {
 	return scale{1, unit, 0}
 }
 
-// sharesOf returns the scale for parts of a total in percent.
+// sharesOf returns the scale for percentages of a total.
 func sharesOf(total int64) scale {
 	if total == 0 {
 		return scale{0, "%", 1}
@@ -74,7 +73,7 @@ func sharesOf(total int64) scale {
 
 func (s scale) of(n int64) float64 { return float64(n) * s.factor }
 
-// text shows an amount with its unit, where it has one.
+// text formats an amount with its unit, if it has one.
 func (s scale) text(n int64) string {
 	if s.unit == "count" {
 		return fmt.Sprint(n)
@@ -82,7 +81,7 @@ func (s scale) text(n int64) string {
 	return fmt.Sprintf("%.*f %s", s.decimals, s.of(n), s.unit)
 }
 
-// columns is what the columns of a table in this scale are of.
+// columns returns the heading of columns in this scale.
 func (s scale) columns(what string) string {
 	if s.unit == "count" {
 		return what
@@ -90,7 +89,7 @@ func (s scale) columns(what string) string {
 	return what + ", in " + s.unit
 }
 
-// change is a function with what it had and has.
+// change is a function with its values before and after.
 type change struct {
 	name, module string
 	self, total  pair
@@ -100,7 +99,7 @@ type pair struct{ before, after float64 }
 
 func (p pair) change() float64 { return p.after - p.before }
 
-// changes returns the functions that changed in the scales of both profiles.
+// changes returns the functions that changed, in the scales of both profiles.
 func changes(p *profile.Profile, shown [2]scale) []change {
 	before, after := tally(p, 0), tally(p, 1)
 	var list []change
@@ -124,7 +123,7 @@ func changes(p *profile.Profile, shown [2]scale) []change {
 	return list
 }
 
-// writeChanges writes the table, in which numbers are in the unit of s.
+// writeChanges writes the table with numbers in the unit of s.
 func writeChanges(w *strings.Builder, list []change, s scale) {
 	if len(list) == 0 {
 		fmt.Fprintln(w, "nothing changed")

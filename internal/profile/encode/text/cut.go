@@ -7,9 +7,8 @@ import (
 	"fulgur/internal/message/plain"
 )
 
-// cut returns s made plain and shortened to width characters, the last of
-// which then is "…". What can be said of a function without the arguments of
-// its templates is not cut for them.
+// cut returns s made plain and truncated to width characters, the last of which is then
+// "…". It shortens template arguments first.
 func cut(s string, width int) string {
 	s = plain.Terminal(s)
 	if utf8.RuneCountInString(s) <= width {
@@ -22,10 +21,9 @@ func cut(s string, width int) string {
 	return string([]rune(s)[:width-1]) + "…"
 }
 
-// contract replaces the arguments of templates in the name of a C++ function by
-// "…": "map<…>::find(int)". Other angle brackets stay: operators, and types at
-// the beginning of names as Rust has them. A name whose brackets do not match
-// is returned as it is.
+// contract replaces template arguments in the name of a C++ function by "…":
+// "map<…>::find(int)". Other angle brackets stay: operators, and types at the beginning
+// of Rust names. A name with unbalanced brackets is returned unchanged.
 func contract(s string) string {
 	var b strings.Builder
 	depth := 0
@@ -50,7 +48,7 @@ func contract(s string) string {
 	return b.String()
 }
 
-// isTemplate reports whether a "<" after s begins arguments.
+// isTemplate reports whether a "<" after s begins template arguments.
 func isTemplate(s string) bool {
 	s = strings.TrimSuffix(s, "<") // operator<<
 	return s != "" && !strings.HasSuffix(s, "operator") && !strings.ContainsRune(" (<,", rune(s[len(s)-1]))

@@ -9,25 +9,24 @@ import (
 	"fulgur/internal/profile"
 )
 
-// Group is what has something in common: what that is, and the sums of its values.
+// Group is a group of samples: what they have in common and the sums of their values.
 type Group struct {
 	Name   string
 	Values []int64
 }
 
-// GroupOptions choose what a table of groups shows.
+// GroupOptions configures a table of groups.
 type GroupOptions struct {
-	// By is the heading of what groups have in common.
+	// By is the heading of the column with the groups' names.
 	By string
-	// Value is the index of the value by which groups are sorted, the largest
-	// first.
+	// Value is the index of the value to sort by, largest first.
 	Value int
-	// Rows is how many groups there are at most. The others become one row.
+	// Rows is the maximum number of groups. The others become one row.
 	Rows int
 }
 
-// Groups returns the lines of a table of groups, with a column for each value; none
-// if there is no group.
+// Groups returns the lines of a table of groups with a column for each value, or none if
+// there are no groups.
 func Groups(types []profile.ValueType, groups []Group, o GroupOptions) []string {
 	if len(groups) == 0 {
 		return nil
@@ -75,5 +74,5 @@ func Groups(types []profile.ValueType, groups []Group, o GroupOptions) []string 
 	return lines
 }
 
-// groupWidth is how much of a group's name is shown: paths are long.
+// groupWidth is the maximum displayed length of a group's name, since paths can be long.
 const groupWidth = 100

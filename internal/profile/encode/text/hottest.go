@@ -7,17 +7,16 @@ import (
 	"fulgur/internal/profile"
 )
 
-// row is a function, or the frames of a module that have no name, with the
-// sums of a value in it and with it. Functions of the same names are one:
-// parts of a function may come from other source files, where these were
-// inlined, and part of its addresses may have no source file at all.
+// row is a function, or the unnamed frames of a module, with its self and total sums of a
+// value. Functions with the same name are one row: inlining may give parts of a function
+// different source files, or none.
 type row struct {
 	name, module string
 	self, total  int64
 }
 
-// hottest returns the at most n rows of p with the highest sum of a value in the
-// function itself, the hottest first; only rows that have some.
+// hottest returns up to n rows of p with the highest self value, hottest first, without
+// rows whose self value is 0.
 func hottest(p *profile.Profile, n, value int) []row {
 	rows := slices.DeleteFunc(tally(p, value), func(r row) bool { return r.self == 0 })
 	slices.SortFunc(rows, func(a, b row) int {
@@ -27,12 +26,11 @@ func hottest(p *profile.Profile, n, value int) []row {
 	return rows[:min(n, len(rows))]
 }
 
-// tally returns all rows of p with what they have of a value, in an order that
-// does not depend on it.
+// tally returns all rows of p with their sums of a value, in an order independent of the
+// value.
 func tally(p *profile.Profile, value int) []row {
 	rows, rowOf := newRows(p)
-	// counted holds the last sample, counted from 1, that each row's total
-	// contains.
+	// counted holds the last sample, numbered from 1, that each row's total includes.
 	counted := make([]int, len(rows))
 	var frames []profile.FrameID
 	for i, s := range p.Samples {
@@ -51,8 +49,8 @@ func tally(p *profile.Profile, value int) []row {
 	return rows
 }
 
-// newRows returns an empty row for each function of each module, and the
-// index of each frame's row.
+// newRows returns an empty row for each function of each module, and the index of each
+// frame's row.
 func newRows(p *profile.Profile) (rows []row, rowOf []int) {
 	type key struct{ name, system, module string }
 	index := map[key]int{}

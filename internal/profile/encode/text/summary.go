@@ -10,31 +10,30 @@ import (
 	"fulgur/internal/profile/encode/describe"
 )
 
-// Widths beyond which the summary cuts names, in characters. A line of the
-// table, percentages and gaps included, then has at most 100.
+// Maximum widths of names in the summary, in characters. A line of the table, including
+// percentages and gaps, then has at most 100.
 const (
 	functionWidth = 58
 	moduleWidth   = 24
 )
 
-// SummaryOptions choose what a summary is of.
+// SummaryOptions configures a summary.
 type SummaryOptions struct {
-	// Functions is how many functions are named at most.
+	// Functions is the maximum number of functions.
 	Functions int
-	// Value is the index of the value that ranks them, in [profile.Profile]'s
-	// ValueTypes.
+	// Value is the index of the value to rank by, in [profile.Profile.ValueTypes].
 	Value int
-	// All tells the amounts of all values, not of the first and that one alone.
+	// All shows the totals of all values, rather than of the first and the ranking value.
 	All bool
 }
 
-// Summary writes a few lines on p to w, meant for the end of a run: how much there
-// is and of what, what was lost by cause with the remedy, and the functions that
-// have most of it. The profile's first value must count occurrences.
+// Summary writes a few lines about p to w for the end of a run: the totals, the losses by
+// cause with their remedies, and the hottest functions. The profile's first value must
+// count occurrences.
 //
-// In the table, self is the share of stacks whose leaf is the function,
-// total that of stacks with the function anywhere in them, counted once
-// if it recurs. Frames without a name are taken together by module.
+// In the table, self is the share of stacks whose leaf is the function, and total the
+// share of stacks that contain it, counted once if it recurs. Unnamed frames are grouped
+// by module.
 func Summary(w io.Writer, p *profile.Profile, o SummaryOptions) error {
 	if o.Value < 0 || o.Value >= len(p.ValueTypes) {
 		return fmt.Errorf("write summary: no value %d in a profile of %d", o.Value, len(p.ValueTypes))
@@ -58,8 +57,8 @@ func Summary(w io.Writer, p *profile.Profile, o SummaryOptions) error {
 	return nil
 }
 
-// Losses returns a line for each cause of a loss: what is lost, in a column, its
-// effect and the remedy.
+// Losses returns a line for each cause of losses: what is lost, in a column, its effect
+// and the remedy.
 func Losses(l profile.Losses) string {
 	var w strings.Builder
 	losses := describe.Losses(l)
@@ -96,5 +95,5 @@ func writeTable(w *strings.Builder, rows []row, total int64) {
 	}
 }
 
-// percent returns how many hundredths of whole part is; whole is not 0.
+// percent returns part in percent of whole, which is not 0.
 func percent(part, whole int64) float64 { return 100 * float64(part) / float64(whole) }

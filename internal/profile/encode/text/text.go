@@ -1,5 +1,5 @@
-// Package text writes profiles for people to read: all stacks with their
-// counts, and a summary of a few lines.
+// Package text writes profiles for people: all stacks with their counts, and a short
+// summary.
 package text
 
 import (
@@ -16,8 +16,7 @@ import (
 	"fulgur/internal/profile/encode/label"
 )
 
-// Options choose what the stacks contain. The zero value is what bcc's
-// `profile` prints.
+// Options configures the output. The zero value is the format of bcc's `profile`.
 type Options struct {
 	// Annotate adds "_[k]" to the names of kernel frames and "_[i]" to those
 	// of other frames that were inlined (-a).
@@ -25,23 +24,20 @@ type Options struct {
 	// Delimited puts a line "--" between kernel and user frames, in stacks
 	// that have both (-d).
 	Delimited bool
-	// Value is the index of the value to print in [profile.Profile]'s
-	// ValueTypes.
+	// Value is the index of the value to print in [profile.Profile.ValueTypes].
 	Value int
 }
 
-// Write writes the stacks of p to w as `profile` of the BPF Compiler
-// Collection prints them (github.com/iovisor/bcc, tools/profile.py and
-// tools/profile_example.txt): the frames with the leaf first, a dash with the
-// task's name and process ID, and the value; the largest value last, where it
-// is seen when the output scrolls by. A frame's file and line, where they are
-// known, follow its name, and "(inlined)" that of an inlined function, both as
-// in perf: "parse http.cc:52 (inlined)".
+// Write writes the stacks of p to w in the format of `profile` of the BPF Compiler
+// Collection (github.com/iovisor/bcc, tools/profile.py and tools/profile_example.txt):
+// the frames with the leaf first, a dash with the task's name and process ID, and the
+// value. The largest value comes last, where it is visible when the output scrolls. The
+// file and line of a frame follow its name, if known, and "(inlined)" marks an inlined
+// function, both as in perf: "parse http.cc:52 (inlined)".
 //
-// A line in brackets after the root tells when the user stack was cut and its
-// root is missing. The thread and the CPU follow the process ID where they
-// were told apart. Control characters in names appear as escapes; see
-// [plain.Terminal].
+// A line in brackets after the root tells if the user stack was truncated and its root is
+// missing. The thread and the CPU follow the process ID in profiles by thread and CPU.
+// Control characters in names are escaped; see [plain.Terminal].
 func Write(w io.Writer, p *profile.Profile, o Options) error {
 	if o.Value < 0 || o.Value >= len(p.ValueTypes) {
 		return fmt.Errorf("write stacks as text: no value %d in a profile of %d", o.Value, len(p.ValueTypes))
@@ -79,7 +75,7 @@ func Write(w io.Writer, p *profile.Profile, o Options) error {
 	return nil
 }
 
-// frameNames returns what is printed of each frame.
+// frameNames returns the displayed name of each frame.
 func frameNames(p *profile.Profile, o Options) []string {
 	names := make([]string, len(p.Frames))
 	for i := 1; i < len(p.Frames); i++ {
@@ -99,15 +95,15 @@ func frameNames(p *profile.Profile, o Options) []string {
 	return names
 }
 
-// isCut reports whether it is to be said that a user stack with that end may lack
-// its root: not if a marker among its frames, given leaf first, says so already.
+// isCut reports whether to mention that a user stack with the given end may lack its
+// root. It is not mentioned if a marker among its frames, given leaf first, already says
+// so.
 func isCut(p *profile.Profile, e profile.End, frames []profile.FrameID) bool {
 	marked := len(frames) > 0 && p.Frames[frames[len(frames)-1]].Kind == profile.KindMarker
 	return e.Cut() && (!marked || e == profile.EndNotReady)
 }
 
-// place returns what identifies t, and the CPU unless that is -1:
-// "42, thread 43, CPU 1".
+// place identifies t, and the CPU unless that is -1: "42, thread 43, CPU 1".
 func place(t profile.Task, cpu int) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d", t.PID)

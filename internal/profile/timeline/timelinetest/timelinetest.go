@@ -1,4 +1,4 @@
-// Package timelinetest has a recording for tests of what is done with one.
+// Package timelinetest provides a recording for tests.
 package timelinetest
 
 import (
@@ -10,13 +10,13 @@ import (
 	"fulgur/internal/profile/timeline"
 )
 
-// Start is when the recording begins, in nanoseconds of CLOCK_MONOTONIC.
+// Start is the start of the recording, in nanoseconds of CLOCK_MONOTONIC.
 const Start = int64(5_000_000_000)
 
-// Recording returns a recording of 100 ms of two processes with the same number,
-// with one of every event. Its stacks are those of [encodetest.Typical]. The
-// process 42 is on the CPU for 6 ms and off it for 20.000001 ms, reading from a
-// disk, and for 0.3 ms, preempted. It reads 4096 bytes and writes 512.
+// Recording returns a recording of 100 ms with two processes of the same ID and one event
+// of every kind. Its stacks are those of [encodetest.Typical]. Process 42 is on the CPU
+// for 6 ms, and off it for 20.000001 ms, reading from a disk, and for 0.3 ms, preempted.
+// It reads 4096 bytes and writes 512.
 func Recording(t testing.TB) *profile.Timeline {
 	t.Helper()
 	p, stacks := encodetest.TypicalStacks()
@@ -41,7 +41,7 @@ func Recording(t testing.TB) *profile.Timeline {
 	r.NameThread(main, Start, "sh")
 	r.NameThread(main, Start+2*ms, "tar")
 	r.NameThread(worker, Start+3*ms, "worker")
-	again := r.Process(42, Start+60*ms) // the number is used again
+	again := r.Process(42, Start+60*ms) // the ID is reused
 	quiet := r.Thread(again, 42, Start+60*ms)
 	r.NameProcess(again, Start+60*ms, "cat")
 	r.NameThread(quiet, Start+60*ms, "cat")

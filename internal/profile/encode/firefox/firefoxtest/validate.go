@@ -1,6 +1,5 @@
-// Package firefoxtest checks profiles of the Firefox Profiler's processed
-// format. The front end shows a profile with an index out of range without a
-// word; only a check finds it.
+// Package firefoxtest checks profiles in the Firefox Profiler's processed format. The
+// front end silently accepts an index out of range, so only a check finds it.
 package firefoxtest
 
 import (
@@ -14,11 +13,11 @@ import (
 	"testing"
 )
 
-// Version is the version of the processed format that is checked for.
+// Version is the supported version of the processed format.
 const Version = 70
 
-// Check fails the test if data, gzipped or not, is no whole profile, and
-// returns it.
+// Check fails the test if data, gzipped or not, is not a valid profile. It returns the
+// profile.
 func Check(t testing.TB, data []byte) *Profile {
 	t.Helper()
 	p, err := Parse(data)
@@ -31,7 +30,7 @@ func Check(t testing.TB, data []byte) *Profile {
 	return p
 }
 
-// Profile is what is checked, and what tests look at.
+// Profile holds the fields for checks and tests.
 type Profile struct {
 	Meta struct {
 		Interval, StartTime                 *float64
@@ -80,7 +79,7 @@ type Lib struct {
 	CodeID                                             *string
 }
 
-// Table is a table of columns, each as JSON.
+// Shared holds the tables shared by all threads.
 type Table map[string]json.RawMessage
 
 // Shared are the tables of all threads.
@@ -122,7 +121,7 @@ func Parse(data []byte) (*Profile, error) {
 	return &p, json.Unmarshal(data, &p)
 }
 
-// Numbers returns a column of numbers; null is NaN's stand-in, missing.
+// Numbers returns a column of numbers, with missing in place of null.
 func (t Table) Numbers(name string, missing float64) ([]float64, error) {
 	raw, ok := t[name]
 	if !ok {
@@ -142,13 +141,13 @@ func (t Table) Numbers(name string, missing float64) ([]float64, error) {
 	return numbers, nil
 }
 
-// checker collects what is wrong.
+// checker collects problems.
 type checker struct {
 	p    *Profile
 	errs []error
 }
 
-// maxErrors is how many problems are reported.
+// maxErrors is the maximum number of reported problems.
 const maxErrors = 20
 
 func (c *checker) errorf(format string, args ...any) {
@@ -157,9 +156,8 @@ func (c *checker) errorf(format string, args ...any) {
 	}
 }
 
-// Validate returns what is wrong with the structure: columns that are missing
-// or too short, indexes out of range, stacks before their callers, times that
-// are not sorted, names that are not unique.
+// Validate returns structural errors: missing or short columns, indexes out of range,
+// stacks before their callers, unsorted times, names that are not unique.
 func (p *Profile) Validate() error {
 	c := &checker{p: p}
 	c.meta()
@@ -170,7 +168,7 @@ func (p *Profile) Validate() error {
 	return errors.Join(c.errs...)
 }
 
-// colors are those that the front end has for categories.
+// colors are the front end's colors for categories.
 var colors = []string{
 	"transparent", "purple", "green", "orange", "yellow", "lightblue", "blue", "brown", "magenta", "red", "lightred", "darkgrey", "grey",
 }
@@ -218,7 +216,7 @@ func (c *checker) libs() {
 	}
 }
 
-// column returns a column that must have n numbers.
+// column returns a column, which must have n numbers.
 func (c *checker) column(where string, t Table, name string, n int) []float64 {
 	const missing = -1
 	column, err := t.Numbers(name, missing)
@@ -233,8 +231,8 @@ func (c *checker) column(where string, t Table, name string, n int) []float64 {
 	return column
 }
 
-// index checks a column of indexes into a table of limit rows. With optional,
-// there may be none, as null or -1.
+// index checks a column of indexes into a table of limit rows. If optional, null and -1
+// are allowed.
 func (c *checker) index(where string, t Table, name string, n, limit int, optional bool) []float64 {
 	column := c.column(where, t, name, n)
 	for i, v := range column {
@@ -249,7 +247,7 @@ func (c *checker) index(where string, t Table, name string, n, limit int, option
 	return column
 }
 
-// length returns how many rows a table says it has.
+// length returns the declared number of rows of a table.
 func (c *checker) length(where string, t Table) int {
 	n := -1
 	if err := json.Unmarshal(t["length"], &n); err != nil || n < 0 {
@@ -259,7 +257,7 @@ func (c *checker) length(where string, t Table) int {
 	return n
 }
 
-// present checks columns whose values may be anything.
+// present checks columns with arbitrary values.
 func (c *checker) present(where string, t Table, n int, names ...string) {
 	for _, name := range names {
 		var column []json.RawMessage
@@ -329,8 +327,8 @@ func (c *checker) shared() {
 	c.present("sourceLocationTable", s.SourceLocationTable, c.length("sourceLocationTable", s.SourceLocationTable), "source", "line", "column")
 }
 
-// inlined checks that the stack of an inlined frame continues with what it is
-// inlined into.
+// inlined checks that the stack of an inlined frame continues with the frame that
+// contains it.
 func (c *checker) inlined(addresses, libs, depths, symbols []float64) {
 	s := c.p.Shared.StackTable
 	frames, _ := s.Numbers("frame", -1)
@@ -348,7 +346,7 @@ func (c *checker) inlined(addresses, libs, depths, symbols []float64) {
 	}
 }
 
-// times checks a column of times, or of the differences between them.
+// times checks a column of times or time differences.
 func (c *checker) times(where string, t Table, n int) {
 	if _, ok := t["timeDeltas"]; ok {
 		for i, delta := range c.column(where, t, "timeDeltas", n) {
@@ -436,7 +434,7 @@ func (c *checker) markers(where string, t Table) {
 // payload checks the data of a marker against its schema.
 func (c *checker) payload(where string, d map[string]json.RawMessage, texts int) {
 	var name string
-	_ = json.Unmarshal(d["type"], &name) // none has no schema
+	_ = json.Unmarshal(d["type"], &name) // a missing type has no schema
 	i := slices.IndexFunc(c.p.Meta.MarkerSchema, func(s Schema) bool { return s.Name == name })
 	if i < 0 {
 		c.errorf("%s: no schema for type %q", where, name)
@@ -481,7 +479,7 @@ func (c *checker) counters() {
 	}
 }
 
-// heads reports whether thread i is one of process pid.
+// heads reports whether thread i is a main thread of process pid.
 func (c *checker) heads(i int, pid string) bool {
 	return i >= 0 && i < len(c.p.Threads) && c.p.Threads[i].PID != nil && *c.p.Threads[i].PID == pid
 }
