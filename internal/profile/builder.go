@@ -257,7 +257,7 @@ func (b *Builder) sample(s Sample) int {
 func (b *Builder) Profile(m Meta, l Losses) *Profile {
 	p := b.p
 	p.Meta, p.Losses = m, l
-	p.Losses.LongNames += b.longNames
+	p.Losses[LossLongNames] += b.longNames
 	b.countCut(&p)
 	*b = Builder{} // the interning maps are larger than the profile
 	return &p
@@ -278,9 +278,9 @@ func (b *Builder) countCut(p *Profile) {
 			n = uint64(s.Values[counts])
 		}
 		if p.Stacks[s.Stack].Parent == 0 {
-			p.Losses.TooMany += n
+			p.Losses[LossTooMany] += n
 		} else {
-			p.Losses.TooDeep += n
+			p.Losses[LossTooDeep] += n
 		}
 	}
 }

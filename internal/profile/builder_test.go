@@ -70,7 +70,7 @@ func TestBuilderSumsSamples(t *testing.T) {
 	}
 	values[0] = 1000 // The builder keeps no caller's slice.
 
-	p := b.Profile(Meta{Duration: time.Second}, Losses{Samples: 7})
+	p := b.Profile(Meta{Duration: time.Second}, Losses{LossSamples: 7})
 	want := []Sample{
 		{stack, one, -1, EndNone, []int64{3, 30}},
 		{stack, two, -1, EndNone, []int64{1, 10}},
@@ -84,7 +84,7 @@ func TestBuilderSumsSamples(t *testing.T) {
 	if got := []int64{p.Total(0), p.Total(1)}; !slices.Equal(got, []int64{7, 70}) {
 		t.Errorf("totals %v, want [7 70]", got)
 	}
-	if p.Meta.Duration != time.Second || p.Losses.Samples != 7 {
+	if p.Meta.Duration != time.Second || p.Losses[LossSamples] != 7 {
 		t.Errorf("description %+v and losses %+v are not those given", p.Meta, p.Losses)
 	}
 }

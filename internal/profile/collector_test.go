@@ -15,7 +15,7 @@ func TestCollector(t *testing.T) {
 	c.Count(Sample{Stack: one, Task: task, CPU: -1, Values: []int64{9}}, c.Value(cycles), 100)
 	c.Count(Sample{Stack: one, Task: task, CPU: -1}, c.Value(samples), 1)
 	c.Count(Sample{Stack: one, Task: task, CPU: -1}, c.Value(cycles), 50)
-	p := c.Profile(Meta{Command: "x"}, Losses{Samples: 2})
+	p := c.Profile(Meta{Command: "x"}, Losses{LossSamples: 2})
 	if diff := cmp.Diff([]ValueType{samples, cycles}, p.ValueTypes); diff != "" {
 		t.Errorf("value types (-want +got):\n%s", diff)
 	}
@@ -26,7 +26,7 @@ func TestCollector(t *testing.T) {
 	if diff := cmp.Diff(want, p.Samples); diff != "" {
 		t.Errorf("samples (-want +got):\n%s", diff)
 	}
-	if p.Meta.Command != "x" || p.Losses.Samples != 2 {
+	if p.Meta.Command != "x" || p.Losses[LossSamples] != 2 {
 		t.Errorf("description %+v and losses %+v are not those given", p.Meta, p.Losses)
 	}
 }

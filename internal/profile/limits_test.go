@@ -17,8 +17,8 @@ func total(t *testing.T, p *Profile, want int64, deep, many uint64) {
 	if got := p.Total(0); got != want {
 		t.Errorf("samples add up to %d, want %d", got, want)
 	}
-	if p.Losses.TooDeep != deep || p.Losses.TooMany != many {
-		t.Errorf("%d samples are too deep and %d too many, want %d and %d", p.Losses.TooDeep, p.Losses.TooMany, deep, many)
+	if p.Losses[LossTooDeep] != deep || p.Losses[LossTooMany] != many {
+		t.Errorf("%d samples are too deep and %d too many, want %d and %d", p.Losses[LossTooDeep], p.Losses[LossTooMany], deep, many)
 	}
 }
 
@@ -57,7 +57,7 @@ func TestMaxDepth(t *testing.T) {
 		}
 		// What was cut is not cut again.
 		d := Diff(p.Only(0), p.Only(0), false)
-		if d.Total(1) != 3 || d.Losses.TooDeep != deep {
+		if d.Total(1) != 3 || d.Losses[LossTooDeep] != deep {
 			t.Errorf("compared with itself: %d, %+v", d.Total(1), d.Losses)
 		}
 	}
@@ -87,10 +87,10 @@ func TestMaxTables(t *testing.T) {
 		if most := int(room)/sizeStack + 20; rows > most {
 			t.Errorf("room of %d: %d rows", room, rows)
 		}
-		if p.Losses.TooMany == 0 || p.Losses.TooMany > samples {
-			t.Errorf("room of %d: %d samples are counted as too many", room, p.Losses.TooMany)
+		if p.Losses[LossTooMany] == 0 || p.Losses[LossTooMany] > samples {
+			t.Errorf("room of %d: %d samples are counted as too many", room, p.Losses[LossTooMany])
 		}
-		total(t, p, samples, 0, p.Losses.TooMany)
+		total(t, p, samples, 0, p.Losses[LossTooMany])
 	}
 }
 
@@ -115,8 +115,8 @@ func TestMaxName(t *testing.T) {
 	if name := b.p.Tasks[task].Comm; len(name) > MaxName {
 		t.Errorf("a task's name has %d bytes", len(name))
 	}
-	if l := b.Profile(Meta{}, Losses{}).Losses; l.LongNames != 2 {
-		t.Errorf("%d names were cut, want 2", l.LongNames)
+	if l := b.Profile(Meta{}, Losses{}).Losses; l[LossLongNames] != 2 {
+		t.Errorf("%d names were cut, want 2", l[LossLongNames])
 	}
 }
 

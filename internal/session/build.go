@@ -7,6 +7,7 @@ import (
 	"fulgur/internal/capture/naming"
 	"fulgur/internal/capture/stacks"
 	"fulgur/internal/profile"
+	"fulgur/internal/profile/encode/describe"
 )
 
 // stackLost stands for a stack whose trace never arrived.
@@ -18,7 +19,7 @@ const stackLost = "[stack lost]"
 func buildProfile(what subject, store *stacks.Store, lost map[stacks.Key]stacks.Value, names *naming.Names, meta profile.Meta, losses profile.Losses, recorded *events) *profile.Profile {
 	b := profile.NewBuilder(what.valueTypes()...)
 	p := naming.NewStackBuilder(b, store, names)
-	losses.UnresolvedFrames = names.Unresolved
+	losses[profile.LossUnresolvedFrames] = names.Unresolved
 	cpu := func(n uint32) int {
 		if meta.PerCPU {
 			return int(n)
@@ -32,7 +33,7 @@ func buildProfile(what subject, store *stacks.Store, lost map[stacks.Key]stacks.
 	for counted, value := range samples {
 		trace := store.Traces[counted.Trace]
 		if p.Unresolved[trace.Leaf] {
-			losses.Unresolved += value.Samples
+			losses[profile.LossUnresolved] += value.Samples
 		}
 		b.Add(profile.Sample{
 			Stack:  what.place(p, counted),
@@ -43,7 +44,7 @@ func buildProfile(what subject, store *stacks.Store, lost map[stacks.Key]stacks.
 		})
 	}
 	for key, value := range lost {
-		losses.Traces += value.Samples
+		losses[profile.LossTraces] += value.Samples
 		b.Add(profile.Sample{
 			Stack:  p.Mark(0, stackLost),
 			Task:   b.Task(profile.Task{TID: int(key.TID), Comm: "[unknown]"}),
@@ -61,19 +62,19 @@ func buildProfile(what subject, store *stacks.Store, lost map[stacks.Key]stacks.
 // end translates why a stack ended and counts samples of cut stacks.
 func end(trace stacks.Trace, samples uint64, losses *profile.Losses) profile.End {
 	if trace.Cut {
-		losses.Crowded += samples
+		losses[profile.LossCrowded] += samples
 	}
 	if trace.KernelEnd == bpf.OnCPUStackEndEND_DEPTH {
-		losses.TruncatedKernel += samples
+		losses[profile.LossTruncatedKernel] += samples
 	}
 	// Without tables, it is no wonder that the chain of frame pointers is broken.
 	if trace.Broken && trace.UserEnd != bpf.OnCPUStackEndEND_NOT_READY {
-		losses.BrokenUser += samples
+		losses[profile.LossBrokenUser] += samples
 		return profile.EndBroken
 	}
 	end := ends[trace.UserEnd]
-	if count := cutBy(losses, end); count != nil {
-		*count += samples
+	if cause, ok := describe.OfEnd(end); ok {
+		losses[cause] += samples
 	}
 	return end
 }
@@ -93,30 +94,4 @@ var ends = map[bpf.OnCPUStackEnd]profile.End{
 	bpf.OnCPUStackEndEND_PAGE:          profile.EndEvicted,
 	bpf.OnCPUStackEndEND_NO_CHAIN:      profile.EndBroken,
 	bpf.OnCPUStackEndEND_UNSEEN:        profile.EndUnseen,
-}
-
-// cutBy returns the count of samples whose user stack ends so, nil if such an end
-// is no loss.
-func cutBy(losses *profile.Losses, e profile.End) *uint64 {
-	switch e {
-	case profile.EndBroken:
-		return &losses.BrokenUser
-	case profile.EndDepth:
-		return &losses.TruncatedUser
-	case profile.EndFault:
-		return &losses.UserFaults
-	case profile.EndNoMapping:
-		return &losses.NoMapping
-	case profile.EndNoTable:
-		return &losses.NoTable
-	case profile.EndUnsupported:
-		return &losses.Unsupported
-	case profile.EndNotGrowing:
-		return &losses.NotGrowing
-	case profile.EndNotReady:
-		return &losses.NotReady
-	case profile.EndEvicted:
-		return &losses.Evicted
-	}
-	return nil
 }

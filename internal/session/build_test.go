@@ -73,7 +73,7 @@ func TestBuildProfile(t *testing.T) {
 		0:                     {{Name: "[broken stack]"}},
 	})
 	store.Count(counts)
-	p := buildProfile(clock(t), store, counts, names, profile.Meta{Scope: "test"}, profile.Losses{Samples: 3}, nil)
+	p := buildProfile(clock(t), store, counts, names, profile.Meta{Scope: "test"}, profile.Losses{profile.LossSamples: 3}, nil)
 
 	want := map[string][]int64{
 		"app;main;outer;inner;ext4_read;read, end of frame pointers":  {1, 10},
@@ -87,7 +87,7 @@ func TestBuildProfile(t *testing.T) {
 		t.Errorf("samples (-want +got):\n%s", diff)
 	}
 	losses := profile.Losses{
-		Samples: 3, Traces: 16, TruncatedUser: 2, TruncatedKernel: 8, UserFaults: 4, BrokenUser: 96, Unresolved: 100, UnresolvedFrames: 4,
+		profile.LossSamples: 3, profile.LossTraces: 16, profile.LossTruncatedUser: 2, profile.LossTruncatedKernel: 8, profile.LossUserFaults: 4, profile.LossBrokenUser: 96, profile.LossUnresolved: 100, profile.LossUnresolvedFrames: 4,
 	}
 	if diff := cmp.Diff(losses, p.Losses); diff != "" {
 		t.Errorf("losses (-want +got):\n%s", diff)
@@ -143,8 +143,8 @@ func TestNamingIsInterruptible(t *testing.T) {
 		if test.cut {
 			unnamed = 2
 		}
-		if p.Losses.UnresolvedFrames != unnamed {
-			t.Errorf("%s: %d frames without names, want %d", test.name, p.Losses.UnresolvedFrames, unnamed)
+		if p.Losses[profile.LossUnresolvedFrames] != unnamed {
+			t.Errorf("%s: %d frames without names, want %d", test.name, p.Losses[profile.LossUnresolvedFrames], unnamed)
 		}
 	}
 }
@@ -161,7 +161,7 @@ func TestSymbolize(t *testing.T) {
 	if got := lines(p); len(got) != 1 || got[want] == nil {
 		t.Errorf("%v, want %s", got, want)
 	}
-	if want := (profile.Losses{BrokenUser: 1}); p.Losses != want {
+	if want := (profile.Losses{profile.LossBrokenUser: 1}); p.Losses != want {
 		t.Errorf("losses %+v, want %+v", p.Losses, want)
 	}
 	if warnings := names.Warnings(); len(warnings) > 0 {

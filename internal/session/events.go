@@ -378,7 +378,7 @@ func (e *events) timeline(p *profile.Profile, end uint64) (*profile.Timeline, er
 		return nil, err
 	}
 	line.Interval, line.Reasons = e.interval, e.reasons
-	line.OffCPUWhole = e.everyWait && p.Losses.Uncounted() == 0 && p.Losses.Unfollowed == 0 && p.Losses.Missed == 0
+	line.OffCPUWhole = e.everyWait && p.Losses.Uncounted() == 0 && p.Losses[profile.LossUnfollowed] == 0 && p.Losses[profile.LossMissed] == 0
 	line.Events = withWriteback{timeline.Sorted(line.Events), e.writeback}
 	return line, nil
 }

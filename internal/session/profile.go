@@ -380,8 +380,8 @@ func (r *run) stats() (sum probe.Stats, err error) {
 
 func (r *run) losses() (profile.Losses, error) {
 	stats, err := r.stats()
-	stats.Losses.Sideband = r.Lost
-	stats.Losses.ProcessesGone = r.Processes.Gone()
+	stats.Losses[profile.LossSideband] = r.Lost
+	stats.Losses[profile.LossProcessesGone] = r.Processes.Gone()
 	r.unwinder.Losses(&stats.Losses)
 	return stats.Losses, err
 }

@@ -290,7 +290,7 @@ func (s *streaming) conclude() error {
 	if err != nil {
 		return err
 	}
-	losses.Traces = s.lost
+	losses[profile.LossTraces] = s.lost
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s of %s\n", plain.Count(s.written, "sample"), plain.Terminal(s.options.Target.String()))
 	if s.dropped > 0 {

@@ -305,7 +305,7 @@ func (w *windows) write(ctx context.Context) {
 		}
 		w.samples += window.Profile.Total(0)
 		w.lost = w.lost.Plus(window.Profile.Losses)
-		w.lost.UnresolvedFrames = 0 // windows have the same ones
+		w.lost[profile.LossUnresolvedFrames] = 0 // windows have the same ones
 		w.lacks.Add(p.names)
 		if err := errors.Join(w.Deliver(window), w.known.Trim()); err != nil {
 			w.failed <- err

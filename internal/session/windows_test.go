@@ -20,6 +20,7 @@ import (
 	"fulgur/internal/capture/stacks/stackstest"
 	"fulgur/internal/capture/target"
 	"fulgur/internal/process"
+	"fulgur/internal/profile"
 	"fulgur/internal/symbols/debugfile/debugfiletest"
 )
 
@@ -97,7 +98,7 @@ func TestWindowsContents(t *testing.T) {
 	for i, want := range parts {
 		p := got[i].Profile
 		if got[i].Number != i+1 || uint64(p.Total(0)) != want.samples || uint64(p.Total(1)) != 10*want.samples ||
-			p.Losses.Sideband != want.lost || p.Losses.Traces != want.traces || p.Meta.Duration != want.length {
+			p.Losses[profile.LossSideband] != want.lost || p.Losses[profile.LossTraces] != want.traces || p.Meta.Duration != want.length {
 			t.Errorf("window %d has number %d, %d and %d, losses %+v, lasts %s; want %+v", i+1, got[i].Number, p.Total(0), p.Total(1), p.Losses, p.Meta.Duration, want)
 		}
 		if i > 0 {
@@ -110,7 +111,7 @@ func TestWindowsContents(t *testing.T) {
 			t.Errorf("window %d has the stack that counts in others, or not its own: %v", i+1, lines(p))
 		}
 	}
-	if w.samples != 14 || w.lost.Sideband != 4 || w.lost.Traces != 2 || w.number != len(parts) || w.waiting.Load() != 0 {
+	if w.samples != 14 || w.lost[profile.LossSideband] != 4 || w.lost[profile.LossTraces] != 2 || w.number != len(parts) || w.waiting.Load() != 0 {
 		t.Errorf("all windows: %d samples, lost %+v, %d, %d waiting", w.samples, w.lost, w.number, w.waiting.Load())
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"fulgur/internal/capture/stacks"
 	"fulgur/internal/capture/target"
 	"fulgur/internal/linux/perfevent"
+	"fulgur/internal/profile"
 )
 
 // Options configure the kernel side.
@@ -231,8 +232,8 @@ func (s *Source) Stats() (probe.Stats, error) {
 		if err != nil {
 			return st, fmt.Errorf("count page faults: %w", err)
 		}
-		st.Losses.Skipped += skipped
-		st.Losses.Throttled += of.events.Throttled()
+		st.Losses[profile.LossSkipped] += skipped
+		st.Losses[profile.LossThrottled] += of.events.Throttled()
 	}
 	return st, nil
 }

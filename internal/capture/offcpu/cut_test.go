@@ -18,6 +18,7 @@ import (
 	"fulgur/internal/capture/target"
 	"fulgur/internal/linux/monotonic"
 	"fulgur/internal/linux/ringbuf"
+	"fulgur/internal/profile"
 	"fulgur/internal/testenv"
 )
 
@@ -105,10 +106,10 @@ func TestCutWhileThreadsReturn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if l := stats.Losses; l.Unsent != 0 || l.Unfollowed != 0 {
-		t.Fatalf("%d events lost, %d threads not followed: the ring or the table is too small", l.Unsent, l.Unfollowed)
+	if l := stats.Losses; l[profile.LossUnsent] != 0 || l[profile.LossUnfollowed] != 0 {
+		t.Fatalf("%d events lost, %d threads not followed: the ring or the table is too small", l[profile.LossUnsent], l[profile.LossUnfollowed])
 	}
-	missed := int(stats.Losses.Missed + stats.Losses.Skipped)
+	missed := int(stats.Losses[profile.LossMissed] + stats.Losses[profile.LossSkipped])
 	for i, tid := range tids {
 		all := told[tid]
 		slices.SortFunc(all, func(a, b interval) int { return cmp.Compare(a.begin, b.begin) })

@@ -12,6 +12,7 @@ import (
 	"fulgur/internal/capture/stacks"
 	"fulgur/internal/capture/target"
 	"fulgur/internal/linux/perfevent"
+	"fulgur/internal/profile"
 )
 
 // Default sizes of the kernel side's maps.
@@ -85,8 +86,8 @@ func (s *Source) Stats() (probe.Stats, error) {
 	if err != nil {
 		return st, err
 	}
-	st.Losses.Throttled = s.events.Throttled()
-	st.Losses.Skipped, err = s.skipped()
+	st.Losses[profile.LossThrottled] = s.events.Throttled()
+	st.Losses[profile.LossSkipped], err = s.skipped()
 	return st, err
 }
 

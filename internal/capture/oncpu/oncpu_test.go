@@ -14,6 +14,7 @@ import (
 	"fulgur/internal/capture/target"
 	"fulgur/internal/linux/perfevent"
 	"fulgur/internal/process"
+	"fulgur/internal/profile"
 	"fulgur/internal/testenv"
 	"fulgur/internal/testenv/stat"
 	"fulgur/internal/unwind/unwindtest"
@@ -179,14 +180,14 @@ func TestFlipLosesAndDoublesNothing(t *testing.T) {
 			if stats.Samples == 0 {
 				t.Fatal("no samples")
 			}
-			if all+stats.Losses.Samples != stats.Samples {
-				t.Errorf("%d counted and %d lost of %d samples", all, stats.Losses.Samples, stats.Samples)
+			if all+stats.Losses[profile.LossSamples] != stats.Samples {
+				t.Errorf("%d counted and %d lost of %d samples", all, stats.Losses[profile.LossSamples], stats.Samples)
 			}
 			// On a busy machine the reader may come too late, which is counted.
-			if test.options.RingSize == DefaultRingSize && stats.Losses.Retries == 0 && (stats.Losses.Samples > 0 || known != all) {
-				t.Errorf("with default sizes %d samples and %d traces were lost", stats.Losses.Samples, all-known)
+			if test.options.RingSize == DefaultRingSize && stats.Losses[profile.LossRetries] == 0 && (stats.Losses[profile.LossSamples] > 0 || known != all) {
+				t.Errorf("with default sizes %d samples and %d traces were lost", stats.Losses[profile.LossSamples], all-known)
 			}
-			if test.options.CountEntries < 64 && stats.Losses.Overflows+stats.Losses.Samples == 0 {
+			if test.options.CountEntries < 64 && stats.Losses[profile.LossOverflows]+stats.Losses[profile.LossSamples] == 0 {
 				t.Error("count maps of 4 entries never overflowed: the test tests nothing")
 			}
 		})
@@ -233,8 +234,8 @@ func TestProcessThreads(t *testing.T) {
 			// Interrupts, and what a hypervisor takes, count for the sampling clock and
 			// not, or not always, for the process's.
 			want.High += want.High / 20
-			want.Low -= want.Low/20 + int(stats.Losses.Skipped)
-			t.Logf("%d samples and %d skipped, want %s of %v", all, stats.Losses.Skipped, want, used)
+			want.Low -= want.Low/20 + int(stats.Losses[profile.LossSkipped])
+			t.Logf("%d samples and %d skipped, want %s of %v", all, stats.Losses[profile.LossSkipped], want, used)
 			want.Check(t, "samples", int(all))
 			for key := range h.Counts().Total() {
 				if trace, ok := h.store.Trace(key.ID); ok && int(trace.PID) != pid {

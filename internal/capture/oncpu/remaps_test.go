@@ -7,6 +7,7 @@ import (
 
 	"fulgur/bpf"
 	"fulgur/internal/capture/target"
+	"fulgur/internal/profile"
 	"fulgur/internal/testenv"
 )
 
@@ -39,7 +40,7 @@ func TestRemapsFull(t *testing.T) {
 		}
 	}
 	stats, err := h.Stats()
-	if time.Since(swept) < time.Second && stats.Losses.Remaps != 1 || err != nil {
-		t.Errorf("%d remaps lost, want 1: %v", stats.Losses.Remaps, err)
+	if time.Since(swept) < time.Second && stats.Losses[profile.LossRemaps] != 1 || err != nil {
+		t.Errorf("%d remaps lost, want 1: %v", stats.Losses[profile.LossRemaps], err)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/cilium/ebpf"
 
 	"fulgur/internal/capture/target"
+	"fulgur/internal/profile"
 	"fulgur/internal/testenv"
 )
 
@@ -29,10 +30,10 @@ func TestSkippedSamples(t *testing.T) {
 		t.Fatal(err)
 	}
 	least, most := h.ended[0].Sub(h.began[1]).Seconds()*rate, h.ended[1].Sub(h.began[0]).Seconds()*rate
-	t.Logf("%d samples and %d skipped of %.0f to %.0f", stats.Samples, stats.Losses.Skipped, least, most)
-	sum := float64(stats.Samples + stats.Losses.Skipped)
+	t.Logf("%d samples and %d skipped of %.0f to %.0f", stats.Samples, stats.Losses[profile.LossSkipped], least, most)
+	sum := float64(stats.Samples + stats.Losses[profile.LossSkipped])
 	if slack := 0.02*most + 10*float64(testenv.Patience(1)); sum < least-slack || sum > most+slack {
-		t.Errorf("%d samples and %d skipped, want %.0f to %.0f", stats.Samples, stats.Losses.Skipped, least, most)
+		t.Errorf("%d samples and %d skipped, want %.0f to %.0f", stats.Samples, stats.Losses[profile.LossSkipped], least, most)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"fulgur/internal/capture/target"
+	"fulgur/internal/profile"
 	"fulgur/internal/testenv"
 )
 
@@ -52,7 +53,7 @@ func TestTargetSet(t *testing.T) {
 	h.await(t, "nothing but perhaps a child", func(ids []int) bool {
 		return len(ids) <= 1 && !slices.Contains(ids, pid)
 	})
-	if stats, err := h.Stats(); err != nil || stats.Samples == 0 || stats.Losses.Untracked > 0 {
+	if stats, err := h.Stats(); err != nil || stats.Samples == 0 || stats.Losses[profile.LossUntracked] > 0 {
 		t.Errorf("%+v, %v", stats, err)
 	}
 }

@@ -233,18 +233,18 @@ type Stats struct {
 func (p *Probe) Stats() (Stats, error) {
 	var st Stats
 	var errs []error
-	lost := &st.Losses.Samples
+	lost := &st.Losses[profile.LossSamples]
 	if p.timeline {
-		lost = &st.Losses.Unsent
+		lost = &st.Losses[profile.LossUnsent]
 	}
 	for stat, to := range map[bpf.OnCPUStat]*uint64{
 		bpf.OnCPUStatSTAT_SAMPLES:    &st.Samples,
 		bpf.OnCPUStatSTAT_LOST:       lost,
-		bpf.OnCPUStatSTAT_RETRY:      &st.Losses.Retries,
-		bpf.OnCPUStatSTAT_EVENT:      &st.Losses.Overflows,
-		bpf.OnCPUStatSTAT_UNTRACKED:  &st.Losses.Untracked,
-		bpf.OnCPUStatSTAT_UNFOLLOWED: &st.Losses.Unfollowed,
-		bpf.OnCPUStatSTAT_MISSED:     &st.Losses.Missed,
+		bpf.OnCPUStatSTAT_RETRY:      &st.Losses[profile.LossRetries],
+		bpf.OnCPUStatSTAT_EVENT:      &st.Losses[profile.LossOverflows],
+		bpf.OnCPUStatSTAT_UNTRACKED:  &st.Losses[profile.LossUntracked],
+		bpf.OnCPUStatSTAT_UNFOLLOWED: &st.Losses[profile.LossUnfollowed],
+		bpf.OnCPUStatSTAT_MISSED:     &st.Losses[profile.LossMissed],
 	} {
 		perCPU, err := p.StatPerCPU(stat)
 		for _, n := range perCPU {
@@ -254,11 +254,11 @@ func (p *Probe) Stats() (Stats, error) {
 	}
 	for _, program := range p.traced {
 		missed, err := missedRuns(program)
-		st.Losses.Skipped += missed
+		st.Losses[profile.LossSkipped] += missed
 		errs = append(errs, err)
 	}
-	st.Losses.Untracked += p.targets.Untracked()
-	st.Losses.Remaps = p.remaps.lost
+	st.Losses[profile.LossUntracked] += p.targets.Untracked()
+	st.Losses[profile.LossRemaps] = p.remaps.lost
 	return st, errors.Join(errs...)
 }
 

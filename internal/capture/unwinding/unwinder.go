@@ -291,9 +291,9 @@ func (u *Unwinder) Losses(l *profile.Losses) {
 		return
 	}
 	stats := u.loader.Stats()
-	l.UnwindFiles = uint64(stats.Files)
-	l.UnwindMemory = uint64(stats.NoRoom)
-	l.UnwindProcesses = stats.Processes + stats.Cut
+	l[profile.LossUnwindFiles] = uint64(stats.Files)
+	l[profile.LossUnwindMemory] = uint64(stats.NoRoom)
+	l[profile.LossUnwindProcesses] = stats.Processes + stats.Cut
 }
 
 // Problem returns the first reason why something was left out, nil if nothing was.

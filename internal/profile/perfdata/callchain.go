@@ -69,7 +69,7 @@ func ReadCallChains(ctx context.Context, r io.ReaderAt, size int64, name string,
 	if err := c.pass(c.chain); err != nil {
 		return nil, err
 	}
-	p := c.out.Profile(f.meta, profile.Losses{Samples: c.stats.Lost, Unnamed: c.names.left})
+	p := c.out.Profile(f.meta, profile.Losses{profile.LossSamples: c.stats.Lost, profile.LossUnnamed: c.names.left})
 	if len(p.Samples) == 0 {
 		return nil, f.errorf(f.data.offset, "no samples")
 	}

@@ -7,6 +7,7 @@ import (
 	"fulgur/internal/bolt"
 	"fulgur/internal/capture/stacks"
 	"fulgur/internal/capture/target"
+	"fulgur/internal/profile"
 	"fulgur/internal/session"
 )
 
@@ -100,14 +101,14 @@ func (b *basicRun) describeTo(report *report) error {
 	if err != nil {
 		return err
 	}
-	report.lost("samples", l.Samples)
+	report.lost("samples", l[profile.LossSamples])
 	if !b.Event().IsTime() { // a clock goes on in the kernel
-		report.lost("samples that the kernel skipped, of any process", l.Skipped)
+		report.lost("samples that the kernel skipped, of any process", l[profile.LossSkipped])
 	}
-	report.lost("sampling pauses: the kernel throttled sampling (lower the rate with -f)", l.Throttled)
-	report.lost("child processes not followed: too many", l.Untracked)
-	report.lost("mapping records", l.Sideband)
-	report.lost("processes that exited before their mappings were read", l.ProcessesGone)
+	report.lost("sampling pauses: the kernel throttled sampling (lower the rate with -f)", l[profile.LossThrottled])
+	report.lost("child processes not followed: too many", l[profile.LossUntracked])
+	report.lost("mapping records", l[profile.LossSideband])
+	report.lost("processes that exited before their mappings were read", l[profile.LossProcessesGone])
 	switch {
 	case report.Samples > 0:
 	case b.Missed():

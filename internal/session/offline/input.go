@@ -91,7 +91,7 @@ func readFile(ctx context.Context, f *ctxfile.File, finder *debugfile.Finder, in
 // warnCut tells what of a file was cut because it exceeds the limits of package
 // profile.
 func warnCut(name string, l profile.Losses, warn func(error)) {
-	cut := profile.Losses{TooDeep: l.TooDeep, TooMany: l.TooMany, LongNames: l.LongNames, Unnamed: l.Unnamed}
+	cut := profile.Losses{profile.LossTooDeep: l[profile.LossTooDeep], profile.LossTooMany: l[profile.LossTooMany], profile.LossLongNames: l[profile.LossLongNames], profile.LossUnnamed: l[profile.LossUnnamed]}
 	for _, loss := range describe.Losses(cut) {
 		warn(fmt.Errorf("%s: %s: %s", name, loss.What, loss.Effect))
 	}

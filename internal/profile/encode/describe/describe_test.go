@@ -1,7 +1,6 @@
 package describe
 
 import (
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -65,30 +64,28 @@ func TestMachine(t *testing.T) {
 
 // TestLossesNamesEveryCause sets each count in turn: none may go unsaid.
 func TestLossesNamesEveryCause(t *testing.T) {
-	fields := reflect.TypeFor[profile.Losses]()
-	for i := range fields.NumField() {
-		name := fields.Field(i).Name
-		if name == "UnresolvedFrames" {
-			continue // Told along with Unresolved.
+	for cause := range profile.Loss(profile.NumLosses) {
+		if cause == profile.LossUnresolvedFrames {
+			continue // Told along with LossUnresolved.
 		}
 		var l profile.Losses
-		reflect.ValueOf(&l).Elem().Field(i).SetUint(7)
+		l[cause] = 7
 		got := Losses(l)
 		if len(got) != 1 || !strings.HasPrefix(got[0].What, "7 ") || got[0].Effect == "" {
-			t.Errorf("7 %s are described as %+v", name, got)
+			t.Errorf("cause %d is described as %+v", cause, got)
 		}
 	}
-	if got := Brief(profile.Losses{Retries: 1, Overflows: 2}); len(got) != 0 {
+	if got := Brief(profile.Losses{profile.LossRetries: 1, profile.LossOverflows: 2}); len(got) != 0 {
 		t.Errorf("what was late is described as %q", got)
 	}
-	brief := Brief(profile.Losses{TruncatedUser: 1, NoTable: 2, Samples: 1, Unsent: 1, Missed: 1, Retries: 9})
+	brief := Brief(profile.Losses{profile.LossTruncatedUser: 1, profile.LossNoTable: 2, profile.LossSamples: 1, profile.LossUnsent: 1, profile.LossMissed: 1, profile.LossRetries: 9})
 	if want := []string{"2 samples lost", "3 user stacks truncated", "1 wait missed"}; !slices.Equal(brief, want) {
 		t.Errorf("in brief %q, want %q", brief, want)
 	}
 	if got := Losses(profile.Losses{}); len(got) != 0 {
 		t.Errorf("no losses are described as %+v", got)
 	}
-	if got := Losses(profile.Losses{Samples: 1})[0].What; got != "1 sample lost" {
+	if got := Losses(profile.Losses{profile.LossSamples: 1})[0].What; got != "1 sample lost" {
 		t.Errorf("one sample is described as %q", got)
 	}
 }

@@ -2,6 +2,7 @@ package describe
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"fulgur/internal/profile"
@@ -23,7 +24,7 @@ type Loss struct {
 // little: causes of which the same can be said are taken together, and what came
 // late but is there is left out.
 func Brief(l profile.Losses) []string {
-	l.Overflows, l.Retries = 0, 0
+	l[profile.LossOverflows], l[profile.LossRetries] = 0, 0
 	var whats []string
 	sums := map[string]uint64{}
 	all := Losses(l)
@@ -46,80 +47,100 @@ const maxDepth = "raise --max-depth and sysctl kernel.perf_event_max_stack"
 // Losses returns the causes whose count in l is not zero, the gravest first.
 func Losses(l profile.Losses) []Loss {
 	var losses []Loss
-	add := func(n uint64, one, many, effect, remedy string) {
-		if n > 0 {
-			losses = append(losses, Loss{counted(n, one, many), effect, remedy, n, one, many})
+	for cause, n := range l {
+		c := causes[cause]
+		if n == 0 || c.many == "" {
+			continue
 		}
+		if frames := l[profile.LossUnresolvedFrames]; profile.Loss(cause) == profile.LossUnresolved && frames > 0 {
+			c.effect = "at " + counted(frames, "place", "places")
+		}
+		losses = append(losses, Loss{counted(n, c.one, c.many), c.effect, c.remedy, n, c.one, c.many})
 	}
-	add(l.Samples, "sample lost", "samples lost",
-		"not counted: no room", "raise --count-entries and --ring-size")
-	add(l.Unsent, "sample lost", "samples lost",
-		"not counted: the ring was full", "raise --ring-size")
-	add(l.Skipped, "sample skipped", "samples skipped",
-		"by the kernel, on any CPU: a late timer or another BPF program", "if many, lower the rate")
-	add(l.Throttled, "sampling pause", "sampling pauses",
-		"throttled by the kernel", "lower the rate or raise sysctl kernel.perf_event_max_sample_rate")
-	add(l.Traces, "sample without stack", "samples without stack",
-		"shown as [stack lost]", "raise --ring-size")
-	add(l.TruncatedUser, "user stack truncated", "user stacks truncated",
-		"at the depth limit", maxDepth)
-	add(l.TruncatedKernel, "kernel stack truncated", "kernel stacks truncated",
-		"at the depth limit", maxDepth)
-	add(l.Crowded, "stack truncated", "stacks truncated",
-		"too many distinct stacks", "raise --stack-nodes, or record fewer processes")
-	add(l.TooDeep, "stack truncated", "stacks truncated",
-		fmt.Sprintf("after %d frames", profile.MaxDepth), "")
-	add(l.TooMany, "sample with an incomplete stack", "samples with incomplete stacks",
-		"too many distinct stacks in the input", "convert a part of it")
-	add(l.LongNames, "name truncated", "names truncated",
-		fmt.Sprintf("after %d bytes", profile.MaxName), "")
-	add(l.Unnamed, "task name change ignored", "task name changes ignored",
-		"too many in the input: samples may have older names", "convert a part of it")
-	add(l.UserFaults, "unreadable user stack", "unreadable user stacks",
-		"paged out, process exiting, or no frame pointers", "")
-	add(l.BrokenUser, "broken user stack", "broken user stacks",
-		"frame pointers lead to no code", "build with -fno-omit-frame-pointer")
-	add(l.NotReady, "user stack by frame pointers", "user stacks by frame pointers",
-		"unwind tables were not loaded yet", "")
-	add(l.Evicted, "user stack truncated", "user stacks truncated",
-		"unwind table was evicted", "raise --unwind-memory")
-	add(l.NoTable, "user stack truncated", "user stacks truncated",
-		"code without an unwind table", "use --unwind auto")
-	add(l.Unsupported, "user stack truncated", "user stacks truncated",
-		"unsupported unwind rule", "")
-	add(l.NoMapping, "user stack truncated", "user stacks truncated",
-		"no known code at the address", "")
-	add(l.NotGrowing, "user stack truncated", "user stacks truncated",
-		"the stack contradicts the unwind table", "")
-	add(l.UnwindFiles, "file with unreadable unwind information", "files with unreadable unwind information",
-		"stacks may end in them", "")
-	add(l.UnwindMemory, "file without unwind table", "files without unwind table",
-		"no room", "raise --unwind-memory")
-	add(l.UnwindProcesses, "process not fully unwound by tables", "processes not fully unwound by tables",
-		"too many mappings", "profile fewer processes at once")
-	add(l.Sideband, "mapping record lost", "mapping records lost",
-		"names may be missing", "")
-	add(l.Untracked, "child process not followed", "child processes not followed",
-		"the target set was full", "profile a --cgroup")
-	add(l.Missed, "wait missed", "waits missed",
-		"not counted: the kernel did not report the end", "")
-	add(l.Unfollowed, "wait or request not tracked", "waits or requests not tracked",
-		"too many at once", "measure less at once, or raise --pending-entries of offcpu and blockio")
-	add(l.Remaps, "replaced mapping not marked", "replaced mappings not marked",
-		"stacks may show names of older code", "profile fewer processes at once")
-	add(l.ProcessesGone, "process exited early", "processes exited early",
-		"before its mappings were read", "")
-	places := "shown by address" // if the places were not counted
-	if l.UnresolvedFrames > 0 {
-		places = "at " + counted(l.UnresolvedFrames, "place", "places")
-	}
-	add(l.Unresolved, "sample with unnamed code", "samples with unnamed code",
-		places, "install debug symbols or write perf maps")
-	add(l.Overflows, "sample sent through the ring", "samples sent through the ring",
-		"nothing is missing", "raise --count-entries")
-	add(l.Retries, "stack sent again", "stacks sent again",
-		"nothing is missing", "raise --ring-size")
 	return losses
+}
+
+// OfEnd returns the cause of losing the callers in a user stack that ends so, and false
+// if such an end is no loss.
+func OfEnd(e profile.End) (profile.Loss, bool) {
+	i := slices.IndexFunc(causes[:], func(c cause) bool { return c.end == e && e != profile.EndNone })
+	return profile.Loss(max(i, 0)), i >= 0
+}
+
+// cause describes a [profile.Loss].
+type cause struct {
+	one, many      string      // what is counted
+	effect, remedy string      // see [Loss]
+	end            profile.End // of the user stacks that are counted, if all end so
+}
+
+// causes are the descriptions of all causes but LossUnresolvedFrames, which is a part
+// of LossUnresolved's.
+var causes = [profile.NumLosses]cause{
+	profile.LossSamples: {"sample lost", "samples lost",
+		"not counted: no room", "raise --count-entries and --ring-size", profile.EndNone},
+	profile.LossUnsent: {"sample lost", "samples lost",
+		"not counted: the ring was full", "raise --ring-size", profile.EndNone},
+	profile.LossSkipped: {"sample skipped", "samples skipped",
+		"by the kernel, on any CPU: a late timer or another BPF program", "if many, lower the rate", profile.EndNone},
+	profile.LossThrottled: {"sampling pause", "sampling pauses",
+		"throttled by the kernel", "lower the rate or raise sysctl kernel.perf_event_max_sample_rate", profile.EndNone},
+	profile.LossTraces: {"sample without stack", "samples without stack",
+		"shown as [stack lost]", "raise --ring-size", profile.EndNone},
+	profile.LossTruncatedUser: {"user stack truncated", "user stacks truncated",
+		"at the depth limit", maxDepth, profile.EndDepth},
+	profile.LossTruncatedKernel: {"kernel stack truncated", "kernel stacks truncated",
+		"at the depth limit", maxDepth, profile.EndNone},
+	profile.LossCrowded: {"stack truncated", "stacks truncated",
+		"too many distinct stacks", "raise --stack-nodes, or record fewer processes", profile.EndNone},
+	profile.LossTooDeep: {"stack truncated", "stacks truncated",
+		fmt.Sprintf("after %d frames", profile.MaxDepth), "", profile.EndNone},
+	profile.LossTooMany: {"sample with an incomplete stack", "samples with incomplete stacks",
+		"too many distinct stacks in the input", "convert a part of it", profile.EndNone},
+	profile.LossLongNames: {"name truncated", "names truncated",
+		fmt.Sprintf("after %d bytes", profile.MaxName), "", profile.EndNone},
+	profile.LossUnnamed: {"task name change ignored", "task name changes ignored",
+		"too many in the input: samples may have older names", "convert a part of it", profile.EndNone},
+	profile.LossUserFaults: {"unreadable user stack", "unreadable user stacks",
+		"paged out, process exiting, or no frame pointers", "", profile.EndFault},
+	profile.LossBrokenUser: {"broken user stack", "broken user stacks",
+		"frame pointers lead to no code", "build with -fno-omit-frame-pointer", profile.EndBroken},
+	profile.LossNotReady: {"user stack by frame pointers", "user stacks by frame pointers",
+		"unwind tables were not loaded yet", "", profile.EndNotReady},
+	profile.LossEvicted: {"user stack truncated", "user stacks truncated",
+		"unwind table was evicted", "raise --unwind-memory", profile.EndEvicted},
+	profile.LossNoTable: {"user stack truncated", "user stacks truncated",
+		"code without an unwind table", "use --unwind auto", profile.EndNoTable},
+	profile.LossUnsupported: {"user stack truncated", "user stacks truncated",
+		"unsupported unwind rule", "", profile.EndUnsupported},
+	profile.LossNoMapping: {"user stack truncated", "user stacks truncated",
+		"no known code at the address", "", profile.EndNoMapping},
+	profile.LossNotGrowing: {"user stack truncated", "user stacks truncated",
+		"the stack contradicts the unwind table", "", profile.EndNotGrowing},
+	profile.LossUnwindFiles: {"file with unreadable unwind information", "files with unreadable unwind information",
+		"stacks may end in them", "", profile.EndNone},
+	profile.LossUnwindMemory: {"file without unwind table", "files without unwind table",
+		"no room", "raise --unwind-memory", profile.EndNone},
+	profile.LossUnwindProcesses: {"process not fully unwound by tables", "processes not fully unwound by tables",
+		"too many mappings", "profile fewer processes at once", profile.EndNone},
+	profile.LossSideband: {"mapping record lost", "mapping records lost",
+		"names may be missing", "", profile.EndNone},
+	profile.LossUntracked: {"child process not followed", "child processes not followed",
+		"the target set was full", "profile a --cgroup", profile.EndNone},
+	profile.LossMissed: {"wait missed", "waits missed",
+		"not counted: the kernel did not report the end", "", profile.EndNone},
+	profile.LossUnfollowed: {"wait or request not tracked", "waits or requests not tracked",
+		"too many at once", "measure less at once, or raise --pending-entries of offcpu and blockio", profile.EndNone},
+	profile.LossRemaps: {"replaced mapping not marked", "replaced mappings not marked",
+		"stacks may show names of older code", "profile fewer processes at once", profile.EndNone},
+	profile.LossProcessesGone: {"process exited early", "processes exited early",
+		"before its mappings were read", "", profile.EndNone},
+	profile.LossUnresolved: {"sample with unnamed code", "samples with unnamed code",
+		"shown by address", "install debug symbols or write perf maps", profile.EndNone},
+	profile.LossOverflows: {"sample sent through the ring", "samples sent through the ring",
+		"nothing is missing", "raise --count-entries", profile.EndNone},
+	profile.LossRetries: {"stack sent again", "stacks sent again",
+		"nothing is missing", "raise --ring-size", profile.EndNone},
 }
 
 // counted returns n and the noun in its number.

@@ -181,10 +181,10 @@ func TypicalStacks() (*profile.Profile, []profile.StackID) {
 	b.add(task, b.stack(lost), profile.EndLost, 4)
 
 	return calls(b.Profile(meta, profile.Losses{
-		Samples: 3, Traces: 4, Retries: 6, Overflows: 17,
-		TruncatedUser: 3, TruncatedKernel: 1, UserFaults: 6,
-		Throttled: 2, Sideband: 5,
-		Unresolved: 13, UnresolvedFrames: 4, ProcessesGone: 1,
+		profile.LossSamples: 3, profile.LossTraces: 4, profile.LossRetries: 6, profile.LossOverflows: 17,
+		profile.LossTruncatedUser: 3, profile.LossTruncatedKernel: 1, profile.LossUserFaults: 6,
+		profile.LossThrottled: 2, profile.LossSideband: 5,
+		profile.LossUnresolved: 13, profile.LossUnresolvedFrames: 4, profile.LossProcessesGone: 1,
 	}))
 }
 

@@ -478,7 +478,7 @@ func TestMaxNodes(t *testing.T) {
 		if tree.total() != tasks || len(tree.nodes) > most+tasks {
 			t.Errorf("%d nodes with a total of %d", len(tree.nodes), tree.total())
 		}
-		if got := tree.losses(p).TooMany; got != crowded {
+		if got := tree.losses(p)[profile.LossTooMany]; got != crowded {
 			t.Errorf("with room for %d nodes, %d samples are too many, want %d", most, got, crowded)
 		}
 	}

@@ -142,7 +142,7 @@ func newHeader(p *profile.Profile, o Options, t *tree) header {
 // losses returns what is missing or incomplete in a profile, most severe first, without
 // what was only delayed.
 func losses(l profile.Losses) []loss {
-	l.Overflows, l.Retries = 0, 0
+	l[profile.LossOverflows], l[profile.LossRetries] = 0, 0
 	all := []loss{}
 	for _, d := range describe.Losses(l) {
 		all = append(all, loss{d.What, d.Effect, d.Remedy})

@@ -134,7 +134,7 @@ func (t *tree) total() int64 { return t.nodes[0].total }
 // losses returns the losses of p, including what the graph has no room for.
 func (t *tree) losses(p *profile.Profile) profile.Losses {
 	l := p.Losses
-	l.TooMany += t.crowded
+	l[profile.LossTooMany] += t.crowded
 	return l
 }
 
