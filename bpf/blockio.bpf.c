@@ -2,33 +2,33 @@
 
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Requests to block devices, by the stack and the task that made them. These are
- * taken where a request is born, in the submitter's context; what hands it to the
- * device is often a kernel worker, and what completes it an interrupt.
+ * Requests to block devices, by the stack and the task that made them. Both are
+ * recorded when a request is created, in the submitter's context. Often a
+ * kernel worker issues it to the device, and an interrupt completes it.
  *
- * Where the kernel tells of a new request (block_io_start, since 6.5), that is its
- * birth. Before, it tells of the first bio of a request (block_getrq), and the two
- * are brought together when the request is queued or issued. A request that is
- * met for the first time there, as flushes are, is born there.
+ * Kernels since 6.5 report new requests (block_io_start). Older ones report the
+ * first bio of a request (block_getrq), and the two are matched when the
+ * request is queued or issued. A request that is first seen there, such as a
+ * flush, counts as created there.
  *
- * What a request is for is told by its first page where that is cached, or by the
- * call that it was made for where file systems read and write past the cache. The
- * bytes of requests and bios that became part of it are its own.
+ * The file of a request is found by its first page if that is cached, or by the
+ * call that made it for file systems that bypass the cache. The bytes of merged
+ * requests and bios belong to the request.
  *
- * A request is inserted, issued and completed in this order, but on any CPU, and
- * the last often in an interrupt. Only births walk stacks; each program that does
- * has scratch of its own, since the kernel runs no program twice at a time on a
- * CPU.
+ * A request is inserted, issued and completed in this order, but on any CPU,
+ * and completion is often in an interrupt. Only creation walks stacks. Each
+ * program that does so has its own scratch, since the kernel never runs a
+ * program twice at the same time on a CPU.
  */
 
 #include "kernel.h"
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_helpers.h>
 
-/* What counts are kept for. */
+/* The key of a count. */
 struct count_key {
 	u64 id;
-	u64 file; /* that it reads or writes; 0 if that is not known */
+	u64 file; /* that it reads or writes; 0 if unknown */
 	u64 cgroup; /* that wrote what is written back; 0 if the kernel keeps none */
 	u32 device; /* major << 20 | minor */
 	u32 operation; /* number of the operation, and enum request_flag */
@@ -101,7 +101,7 @@ enum req_flag_bits {
 	__REQ_SWAP,
 };
 
-/* A request under way. */
+/* A request in flight. */
 struct request_state {
 	u64 id; /* of the stack that made it; 0 if it is the kernel's own */
 	u64 file;
@@ -119,7 +119,7 @@ struct request_state {
 
 const struct request_state *unused_request_state __attribute__((unused));
 
-/* A request that is complete, where a timeline is asked for. */
+/* A completed request, for timelines. */
 struct timeline_event {
 	u32 type;
 	u32 cpu; /* that it was born on */
@@ -138,7 +138,7 @@ struct timeline_event {
 
 const struct timeline_event *unused_timeline_event __attribute__((unused));
 
-/* By the address of the request, or before it is known of its first bio. */
+/* Keyed by the request, or before it is known by its first bio. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 8192);
@@ -146,7 +146,7 @@ struct {
 	__type(value, struct request_state);
 } requests SEC(".maps");
 
-/* How long requests took: by powers of two of microseconds. */
+/* Latency histograms, in powers of two of microseconds. */
 #define LATENCY_SLOTS 32
 
 struct latency_key {
@@ -168,15 +168,15 @@ struct {
 	__type(value, struct latency);
 } latencies SEC(".maps");
 
-/* What completes the bios of file systems that read and write past the cache. */
+/* Completes the bios of file systems that bypass the page cache. */
 extern void iomap_dio_bio_end_io __ksym __weak;
-/* What completes a part that was split off a bio; the private word is that bio. */
+/* Completes a part split off a bio; the private word is that bio. */
 extern void bio_chain_endio __ksym __weak;
 
-/* How many times a bio is looked for that another was split off. */
+/* How many levels of split bios to follow. */
 #define MAX_SPLITS 3
 
-/* The file that a bio reads or writes past the cache, if that can be told. */
+/* The file of a bio that bypasses the page cache, if known. */
 static __always_inline struct file *direct_file(struct bio *bio)
 {
 	struct iomap_dio *dio;
@@ -221,7 +221,7 @@ static __always_inline void *page_head(struct page *page)
 	return (void *)info;
 }
 
-/* The mapping of a folio, by its head. */
+/* The mapping of a folio, given its head. */
 static __always_inline struct address_space *page_mapping(void *head)
 {
 	struct page___head *page = head;
@@ -249,7 +249,7 @@ static __always_inline struct inode *cached_inode(struct bio *bio)
 	return BPF_CORE_READ(inode, i_mapping) == mapping ? inode : NULL;
 }
 
-/* One of the names of an inode that is in use. */
+/* A name of an inode that is in use. */
 static __always_inline struct dentry *inode_name(struct inode *inode)
 {
 	struct hlist_node *alias = BPF_CORE_READ(inode, i_dentry.first);
@@ -263,7 +263,7 @@ static __always_inline struct dentry *inode_name(struct inode *inode)
 	return NULL;
 }
 
-/* Names the file that a bio reads or writes, or returns 0. */
+/* Returns the ID of the file that a bio reads or writes, or 0. */
 static __always_inline u64 bio_file(struct bio *bio, u32 program)
 {
 	struct file *file = direct_file(bio);
@@ -296,7 +296,7 @@ static __always_inline u64 bio_cgroup(struct bio *bio)
 	return BPF_CORE_READ(cgroup, kn, id);
 }
 
-/* Says what a request is for whose first bio is given. */
+/* Sets the file and cgroup of a request, given its first bio. */
 static __always_inline void describe(struct request_state *state, struct task_struct *task,
 				     struct bio *bio, u32 program)
 {
@@ -313,7 +313,7 @@ static __always_inline void describe(struct request_state *state, struct task_st
 		state->cgroup = bio_cgroup(bio);
 }
 
-/* The state of a request that is born now, in this task, with its first bio. */
+/* The state of a new request of this task, given its first bio. */
 static __always_inline bool born(void *ctx, u32 program, struct bio *bio,
 				 struct request_state *state)
 {
@@ -480,7 +480,7 @@ static __always_inline struct request_state *find(void *ctx, u32 program, struct
 	return bpf_map_lookup_elem(&requests, &key);
 }
 
-/* A request became part of another one, and is never completed itself. */
+/* A request was merged into another one, and is never completed itself. */
 SEC("tp_btf/block_rq_merge")
 int BPF_PROG(request_merge, struct request *rq)
 {

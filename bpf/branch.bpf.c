@@ -2,14 +2,14 @@
 
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Branch records: each perf event's overflow hands the branches before it to
- * user space, as the PMU recorded them. Which branches those are, user space
- * asked the event for (branch_sample_type); what is dropped here are the
- * samples of others than the target.
+ * Branch records: each overflow of a perf event sends the branches before it
+ * to user space, as recorded by the PMU. User space selects the branches in
+ * the event (branch_sample_type); this program only drops samples of tasks
+ * outside the target.
  *
- * PMUs interrupt by NMI, where a ring buffer gives up if its lock is held: by
- * what the NMI interrupted, or by another CPU. So every CPU has a ring of its
- * own.
+ * PMUs interrupt by NMI, where reserving ring space fails if the ring's lock
+ * is held, by the interrupted code or another CPU. So every CPU has its own
+ * ring.
  */
 
 #include "kernel.h"
@@ -19,7 +19,7 @@
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
-/* Records of a sample: no PMU has more. */
+/* The maximum number of records in a sample of any PMU. */
 #define MAX_BRANCHES 64
 
 /* struct perf_branch_entry, with its bit fields as a word. */
@@ -37,7 +37,7 @@ struct branch_record {
 	struct branch_entry entries[MAX_BRANCHES];
 };
 
-/* bpf2go makes Go types of what these name. */
+/* Makes bpf2go generate Go types. */
 const struct branch_record *unused_branch_record __attribute__((unused));
 const enum stat *unused_stat __attribute__((unused));
 
@@ -46,7 +46,7 @@ struct ring {
 	__uint(max_entries, 256 * 1024);
 };
 
-/* One for each CPU that was online at the start; others share these. */
+/* One for each CPU online at the start; later CPUs share them. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
 	__uint(max_entries, 1);
@@ -56,7 +56,7 @@ struct {
 
 const volatile u32 ring_count = 1; /* entries of rings */
 
-/* Half of a ring's size in bytes: the fill at which the reader is woken. */
+/* Half of a ring's size in bytes: the fill level that wakes the reader. */
 const volatile u64 ring_wakeup = 128 * 1024;
 
 struct {

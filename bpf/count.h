@@ -1,28 +1,28 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Counts of interned stacks. There are two maps: programs write the active
- * one while user space drains the other, after waiting for the programs that
- * still ran when the index flipped. Nothing is ever deleted from a map that
- * programs write: a recycled element would take another key's increments.
+ * Counts of interned stacks. There are two maps: programs write to the active
+ * one while user space drains the other, after waiting for programs that were
+ * running when the index flipped. Nothing is deleted from a map while programs
+ * write to it: a recycled element would receive the increments of another key.
  *
- * An update in NMI context may fail with -EBUSY, any update with -E2BIG; the
- * sample then crosses the ring as a record of its own.
+ * An update may fail with -EBUSY in NMI context, and with -E2BIG in any
+ * context. The sample then crosses the ring as a separate record.
  *
- * What is counted, and apart by what, is the family's: before it includes this
- * header it defines struct count_key, struct count_value and count_add(), which
- * adds one value to another that other CPUs add to at the same time.
+ * The probe family defines what is counted, and by which key. Before including
+ * this header it defines struct count_key, struct count_value and count_add(),
+ * which adds a value to another that other CPUs update concurrently.
  */
 #ifndef FULGUR_COUNT_H
 #define FULGUR_COUNT_H
 
 #include "stack.h"
 
-/* Whether threads and CPUs are told apart. */
+/* Whether to count threads and CPUs separately. */
 const volatile bool by_thread;
 const volatile bool by_cpu;
 
 volatile u32 active; /* index of the map that programs write */
-u64 inserted[2]; /* insertions into each map so far, for user space to flip in time */
+u64 inserted[2]; /* insertions into each map, so that user space can flip in time */
 
 struct counts {
 	__uint(type, BPF_MAP_TYPE_HASH);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Images of processes (task.h) whose addresses changed their meaning. */
+/* Epochs of process images (task.h) whose addresses changed meaning. */
 #ifndef FULGUR_EPOCH_H
 #define FULGUR_EPOCH_H
 
@@ -7,9 +7,9 @@
 #include <bpf/bpf_helpers.h>
 
 /*
- * User space raises a process's entry here when something that the kernel
- * does not count as a new image changed the meaning of its addresses: an
- * executable mapping was replaced (dlclose and dlopen).
+ * User space increments a process's entry when its addresses change meaning
+ * without a new image in the kernel's view: when an executable mapping is
+ * replaced (dlclose and dlopen).
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -18,10 +18,10 @@ struct {
 	__type(value, u32);
 } remaps SEC(".maps");
 
-/* Spares every sample the look-up while no process was remapped. */
+/* Avoids the lookup in every sample while no process was remapped. */
 volatile u32 any_remaps;
 
-/* Names what the process's addresses mean. */
+/* Identifies the meaning of the process's addresses. */
 static __always_inline u64 task_epoch(struct task_struct *task)
 {
 	u64 epoch = task_image(task);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Events of a timeline. Where one is asked for, each thing that happens crosses
- * the ring by itself, with its time, and nothing is counted in the kernel. What an
- * event tells is the family's struct timeline_event, whose first word is its type
- * as with all records.
+ * Events of a timeline. In timeline mode, each event crosses the ring as a
+ * separate record with its time, and the kernel counts nothing. The probe
+ * family defines the contents as struct timeline_event, whose first word is its
+ * type, as in all records.
  */
 #ifndef FULGUR_EVENT_H
 #define FULGUR_EVENT_H
@@ -12,7 +12,7 @@
 
 const volatile bool timeline;
 
-/* An event that the ring has no room for is lost, and counted. */
+/* An event that does not fit into the ring is lost, and counted. */
 static __always_inline void event_send(void *event, u64 size)
 {
 	if (ring_send(event, size))

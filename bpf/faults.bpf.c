@@ -2,26 +2,26 @@
 
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Page faults: the software events of minor and of major ones, each counted by
- * the stack that touched the page and by the file that the page is of. They run
- * in the context of the task, after the fault was handled and before it goes on.
- * How long that took is known where handle_mm_fault can be traced.
+ * Page faults: the software events of minor and major faults, counted by the
+ * stack that accessed the page and by the page's file. The programs run in the
+ * context of the task, after the fault was handled and before the task
+ * continues. The latency is known if handle_mm_fault can be traced.
  */
 
 #include "kernel.h"
 #include <bpf/bpf_helpers.h>
 
-/* What a page is of. */
+/* What a page belongs to. */
 enum page_kind {
 	PAGE_UNKNOWN = 0, /* the mapping could not be looked up */
 	PAGE_ANONYMOUS = 1,
 	PAGE_FILE = 2,
 };
 
-/* What counts are kept for. */
+/* The key of a count. */
 struct count_key {
 	u64 id;
-	u64 file; /* 0 if the page is of none */
+	u64 file; /* 0 if the page has no file */
 	u64 page; /* of the file, counted from its start; 0 unless asked for */
 	u32 tid;
 	u16 cpu;
@@ -57,7 +57,7 @@ const enum page_kind *unused_page_kind __attribute__((unused));
 const struct file_record *unused_file_record __attribute__((unused));
 const enum path_end *unused_path_end __attribute__((unused));
 
-/* A fault, where a timeline is asked for. */
+/* A fault, for timelines. */
 struct timeline_event {
 	u32 type;
 	u16 kind; /* enum page_kind */
@@ -68,7 +68,7 @@ struct timeline_event {
 	u64 file; /* as in count_key */
 	u64 offset; /* of the address in the file, in bytes */
 	u64 latency; /* ns; 0 where unknown */
-	u64 period; /* how many faults it stands for */
+	u64 period; /* number of faults that it represents */
 	u32 pid; /* thread group */
 	u32 tid;
 	u32 major;
@@ -78,7 +78,7 @@ struct timeline_event {
 const struct timeline_event *unused_timeline_event __attribute__((unused));
 
 const volatile bool skip_kernel_stack;
-const volatile bool by_page; /* whether pages of a file are told apart */
+const volatile bool by_page; /* whether to count pages of a file separately */
 const volatile u32 page_shift = 12; /* the kernel's pages have 1 << page_shift bytes */
 
 /* A fault that is being handled, by thread. */
@@ -87,7 +87,7 @@ struct fault {
 	u64 since;
 };
 
-/* LRU: a fault that fails is never counted, and its entry never asked for. */
+/* LRU, since a fault that fails is never counted and its entry never used. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 4096);
@@ -96,8 +96,8 @@ struct {
 } faults SEC(".maps");
 
 /*
- * A fault that waits for a page is handled again, and has begun before. One without
- * registers is the kernel's, which wants a page and does not count it as a fault.
+ * A fault that waits for a page is handled again, and keeps its start. Without
+ * registers it is the kernel's own request, which is not counted.
  */
 SEC("fentry/handle_mm_fault")
 int BPF_PROG(fault_begin, struct vm_area_struct *vma, unsigned long address, unsigned int flags,
@@ -118,7 +118,7 @@ int BPF_PROG(fault_begin, struct vm_area_struct *vma, unsigned long address, uns
 	return 0;
 }
 
-/* How long the fault of this thread has been handled for, in ns; 0 if unknown. */
+/* How long this thread's fault has been handled, in ns; 0 if unknown. */
 static __always_inline u64 fault_latency(u32 tid, u64 address)
 {
 	struct fault *begun = bpf_map_lookup_elem(&faults, &tid);
@@ -148,7 +148,7 @@ struct known_mapping {
 };
 
 #define KNOWN_MAPPINGS 256
-/* Pages near each other share an entry. */
+/* Nearby pages share an entry. */
 #define KNOWN_SHIFT 21
 
 struct {
@@ -158,7 +158,7 @@ struct {
 	__type(value, struct known_mapping);
 } known_mappings SEC(".maps");
 
-/* Tells how often the mappings of mm changed; false if that is unknown. */
+/* Reads the change counter of mm's mappings; false if there is none. */
 static __always_inline bool mm_sequence(struct mm_struct *mm, u32 *sequence)
 {
 	struct mm_struct___int *older = (void *)mm;
@@ -187,7 +187,7 @@ static long page_of(struct task_struct *task, struct vm_area_struct *vma, struct
 	return 0;
 }
 
-/* How mappings are found. */
+/* How to find mappings. */
 enum find_by {
 	FIND_BY_HELPER, /* bpf_find_vma() */
 	/*
@@ -198,7 +198,7 @@ enum find_by {
 	FIND_BY_TREE,
 };
 
-/* A balanced tree of so many levels has more entries than a process may have mappings. */
+/* A balanced tree of this depth exceeds a process's limit of mappings. */
 #define MAX_TREE_DEPTH 40
 
 static __always_inline bool find_in_tree(struct task_struct *task, u64 address,
@@ -220,7 +220,7 @@ static __always_inline bool find_in_tree(struct task_struct *task, u64 address,
 	return false;
 }
 
-/* Says the same of a mapping that was found, and where in its file an address is. */
+/* Describes a page by its mapping, and the file offset of an address. */
 static __always_inline void found_page(const struct known_mapping *at, u64 address,
 				       struct count_key *key, u64 *offset)
 {
@@ -232,8 +232,8 @@ static __always_inline void found_page(const struct known_mapping *at, u64 addre
 }
 
 /*
- * Says what the page at an address of task, which is current, is of, and where in
- * its file the address is.
+ * Describes the page at an address of task, which is current, and finds the
+ * file offset of the address.
  */
 static __always_inline void find_page(struct task_struct *task, u64 epoch, u64 address,
 				      enum find_by by, struct count_key *key, u64 *offset)
@@ -276,7 +276,7 @@ static __always_inline int fault(struct bpf_perf_event_data *ctx, bool major, en
 		return 0;
 	latency = fault_latency(tid, ctx->addr);
 	value.latency = latency * period;
-	/* For both programs: a CPU runs one program of an event at a time. */
+	/* A CPU runs one program of an event at a time, so both share it. */
 	scratch = stack_scratch(0);
 	if (!scratch)
 		return 0;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Names of files. A file is told by device and inode where it is met, and its
- * path crosses the ring once, or again if the table has forgotten it. Several
- * CPUs may send it at the same time.
+ * Names of files. A file is identified by device and inode, and its path
+ * crosses the ring once, or again if the table has dropped it. Several CPUs may
+ * send it at the same time.
  */
 #ifndef FULGUR_FILE_H
 #define FULGUR_FILE_H
@@ -10,18 +10,18 @@
 #include "stack.h"
 #include <bpf/bpf_core_read.h>
 
-/* Elements of a path, and bytes of each with its final 0, that are sent. */
+/* Maximum elements of a path, and bytes of each with its final 0. */
 #define FILE_DEPTH 12
 #define FILE_NAME 64
 
-/* How the path ends that was sent. */
+/* How a path ends. */
 enum path_end {
 	PATH_WHOLE = 0,
 	PATH_CUT = 1, /* there are more elements */
-	PATH_DEVICE = 2, /* there is none: it is the block device itself */
+	PATH_DEVICE = 2, /* there are none: it is the block device itself */
 };
 
-/* The path of a file in its file system, the last element first. */
+/* The path of a file in its file system, last element first. */
 struct file_record {
 	u32 type;
 	u32 elements; /* 0 if no path is known */
@@ -32,7 +32,7 @@ struct file_record {
 	char names[FILE_DEPTH][FILE_NAME];
 };
 
-/* Ids of files that were sent: direct-mapped, with racy stores. */
+/* IDs of files that were sent: direct-mapped, with racy stores. */
 #define FILES_SEEN 4096
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -41,7 +41,7 @@ struct {
 	__type(value, u64);
 } files_seen SEC(".maps");
 
-/* Room for a record, for each program of a family that may interrupt another. */
+/* A record for each program of a family that may interrupt another. */
 #define FILE_PROGRAMS 3
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -74,8 +74,8 @@ static __always_inline bool file_send(struct file_record *rec, struct dentry *at
 }
 
 /*
- * The id of a file. Its path by one of its names is sent before the id is marked as
- * seen; if the ring is full, whoever meets the file next tries again.
+ * The ID of a file. One of its paths is sent before the ID is marked as seen.
+ * If the ring is full, the next event on the file tries again.
  */
 static __always_inline u64 file_id(struct inode *inode, struct dentry *dentry, u32 program)
 {

@@ -2,9 +2,9 @@
 
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Names of kernel addresses, by the kernel itself. /proc/kallsyms would have it
- * write out all of its symbols, a hundred thousand and more, for the few
- * hundred that a profile has.
+ * Names of kernel addresses, from the kernel itself. Reading /proc/kallsyms
+ * would make it write out all of its symbols, a hundred thousand and more, for
+ * the few hundred in a profile.
  */
 
 #include "kernel.h"
@@ -28,7 +28,7 @@ struct {
 	__type(value, struct symbol);
 } ksyms SEC(".maps");
 
-/* What user space hands to a run. */
+/* The input of a run, from user space. */
 struct context {
 	u32 entries; /* of ksyms, from the first on */
 };

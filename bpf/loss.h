@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Counters of what was seen and what was lost. They are per CPU, and still
- * added to atomically: an NMI between a plain load and store would have its
- * own increment overwritten.
+ * Counters of samples and losses. They are per CPU, but still updated
+ * atomically: an NMI between a plain load and store would lose its own
+ * increment.
  */
 #ifndef FULGUR_LOSS_H
 #define FULGUR_LOSS_H

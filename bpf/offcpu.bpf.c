@@ -3,30 +3,30 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
  * Off-CPU time: what threads wait for, and for how long. A thread's user stack
- * is walked when it leaves its CPU, in its own context; its kernel stack when
- * it comes back, as that has stood still, and only if the time is one to count.
- * The two halves are interned apart: many processes wait in few places of the
- * kernel. The time in between is split where somebody woke the thread: it slept
+ * is walked when it leaves its CPU, in its own context. Its kernel stack is
+ * walked when it comes back, since it has not changed, and only if the time
+ * counts. The halves are interned separately: many processes wait in few places
+ * of the kernel. The time is split at the wakeup, if any: the thread slept
  * before, and waited for a CPU after.
  *
- * Threads that are off already when the measurement begins are found by an
- * iterator, and what is still off when it ends is counted for its part by
- * another; so a thread that sleeps all the time is seen. The same one divides
- * what goes on when a window ends and the next begins.
+ * An iterator finds threads that are off the CPU when the measurement begins,
+ * and another counts the partial time of those that are off at its end. So
+ * threads that always sleep are seen. The latter also splits times at the
+ * boundaries of windows.
  *
- * sched_switch runs with interrupts disabled, sched_waking under the woken
- * thread's lock, and neither while the other runs on the same CPU: they share
- * scratch. A thread's entry is written by its own CPU when it leaves and by
- * that of whoever wakes it; the scheduler orders both before it comes back.
+ * sched_switch runs with interrupts disabled, and sched_waking under the woken
+ * thread's lock. Neither interrupts the other, so they share scratch. A
+ * thread's entry is written by its own CPU when it leaves, and by its waker's;
+ * the scheduler orders both before it comes back.
  *
- * An iterator that counts a part of a time off the CPU may meet the thread's return
- * on another CPU. They agree by a ticket, an element of a map; see time_cut().
+ * An iterator that counts a partial time may race with the thread's return on
+ * another CPU. They use a ticket, an element of a map; see time_cut().
  */
 
 #include "kernel.h"
 #include <bpf/bpf_helpers.h>
 
-/* What counts are kept for. tid and cpu are 0 where not told apart. */
+/* The key of a count. tid and cpu are 0 if not counted separately. */
 struct count_key {
 	u64 id; /* of the user half of the stack */
 	u64 kernel; /* of the kernel half */
@@ -55,7 +55,7 @@ static __always_inline void count_add(struct count_value *to, const struct count
  */
 #define UNWIND_BLOCK_BYTES 4096
 
-/* Iterators may sleep, and others switch on their CPU meanwhile. */
+/* Iterators may sleep, and other programs run on their CPU meanwhile. */
 enum scratch {
 	SCRATCH_SWITCH,
 	SCRATCH_ITERATOR,
@@ -71,7 +71,7 @@ enum scratch {
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
-/* bpf2go makes Go types of what these name. */
+/* Makes bpf2go generate Go types. */
 const enum thread_kind *unused_thread_kind __attribute__((unused));
 
 enum thread_kind {
@@ -82,11 +82,11 @@ enum thread_kind {
 
 const volatile u32 kind; /* enum thread_kind */
 const volatile u32 states = ~0U; /* bits of state_class() that are measured */
-const volatile u64 shortest; /* ns off CPU that are counted at least */
-const volatile u64 longest = ~0ULL; /* and at most */
+const volatile u64 shortest; /* minimum time off the CPU to count, in ns */
+const volatile u64 longest = ~0ULL; /* and maximum */
 const volatile bool by_waker;
 
-/* Whether sched_switch has the state of the previous thread for an argument. */
+/* Whether sched_switch passes the state of the previous thread. */
 const volatile bool switch_has_state;
 
 /*
@@ -97,19 +97,19 @@ volatile u64 began;
 volatile u64 ended;
 volatile u64 cut;
 
-/* Whether an iterator may be counting parts of times off the CPU. */
+/* Whether an iterator may be counting partial times. */
 volatile bool cutting;
 
-/* Instead of a time: it is not known when the thread came back. */
+/* In place of a time: it is unknown when the thread came back. */
 #define UNKNOWN_TIME (~0ULL)
 
-/* What is known of a thread. It stays for as long as the thread lives. */
+/* The state of a thread. It exists as long as the thread. */
 struct thread {
 	u64 owner; /* start_boottime: a tid may have its next owner */
 	u64 since; /* when it left its CPU; 0 while it runs or is of no interest */
 	/*
-	 * Written by iterators alone: the time off the CPU that began at cut_since is
-	 * counted up to cut_at.
+	 * Written only by iterators: of the time off the CPU that began at
+	 * cut_since, the part up to cut_at is counted.
 	 */
 	u64 cut_since;
 	u64 cut_at;
@@ -129,13 +129,13 @@ struct {
 	__type(value, struct thread);
 } threads SEC(".maps");
 
-/* Names a time off the CPU. */
+/* Identifies a period off the CPU. */
 struct ticket {
 	u64 since;
 	u64 tid;
 };
 
-/* The ticket of the time that an iterator is at; see time_cut(). */
+/* The ticket of the period that an iterator processes; see time_cut(). */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 16);
@@ -146,7 +146,7 @@ struct {
 #define COPY_PART 4096
 #define COPY_PARTS 16
 
-/* Copy of a user stack that the iterator walks. */
+/* Copy of a user stack, for the iterator to walk. */
 struct stack_copy {
 	u8 parts[COPY_PARTS][COPY_PART];
 };
@@ -158,7 +158,7 @@ struct {
 	__type(value, struct stack_copy);
 } offcpu_copy SEC(".maps");
 
-/* The letters under which ps(1) and others know states, as bits. */
+/* States as bits, with their letters in ps(1). */
 enum state_class {
 	STATE_RUNNABLE = 1 << 0, /* R */
 	STATE_SLEEPING = 1 << 1, /* S */
@@ -203,7 +203,7 @@ static __always_inline u32 state_class(u32 state)
 	return STATE_OTHER;
 }
 
-/* A time off the CPU, where a timeline is asked for. */
+/* A period off the CPU, for timelines. */
 struct timeline_event {
 	u32 type;
 	u16 state; /* enum state_class */
@@ -222,7 +222,7 @@ struct timeline_event {
 
 const struct timeline_event *unused_timeline_event __attribute__((unused));
 
-/* Whether a thread of that state is one to measure, leaving the target aside. */
+/* Whether to measure a thread in that state, ignoring the target. */
 static __always_inline bool thread_wanted(struct task_struct *task, u32 state)
 {
 	bool kernel = task_flags(task) & PF_KTHREAD;
@@ -242,15 +242,15 @@ static __always_inline struct thread *thread_find(struct task_struct *task)
 }
 
 /*
- * When that part of a time off the CPU began that is yet to be counted. UNKNOWN_TIME
- * if the rest is not to be counted at all.
+ * The start of the part of a period off the CPU that is not counted yet, or
+ * UNKNOWN_TIME if none of it is to be counted.
  */
 static __always_inline u64 rest_since(const struct thread *t, u64 since)
 {
 	return t->cut_since == since ? t->cut_at : since;
 }
 
-/* Whether the thread left its CPU, as far as we know, and is yet to come back. */
+/* Whether the thread has left its CPU and not come back, as far as known. */
 static __always_inline bool thread_is_off(const struct thread *t)
 {
 	return t->since && rest_since(t, t->since) != UNKNOWN_TIME;
@@ -305,7 +305,7 @@ static __always_inline u64 current_stack(void *ctx, struct task_struct *task, bo
 }
 
 /*
- * The id of the kernel half of the stack of task, which does not run. It is
+ * The ID of the kernel half of the stack of task, which is not running. It is
  * the same for all threads that wait in the same place.
  */
 static __always_inline u64 kernel_half(struct task_struct *task, struct stack_scratch *scratch)
@@ -329,7 +329,7 @@ static __always_inline void thread_forget_waker(struct thread *t)
 	t->waker_pid = t->waker_tid = 0;
 }
 
-/* Whether task, which is off its CPU, was not woken. */
+/* Whether task, which is off its CPU, has not been woken. */
 static __always_inline bool task_sleeps(struct task_struct *task)
 {
 	u32 state = state_class(task_state(task));
@@ -337,7 +337,7 @@ static __always_inline bool task_sleeps(struct task_struct *task)
 	return state != STATE_RUNNABLE && state != STATE_OTHER; /* TASK_WAKING */
 }
 
-/* Whether a time off the CPU is one to count. */
+/* Whether to count a period off the CPU. */
 static __always_inline bool time_wanted(u64 since, u64 until)
 {
 	u64 off = until > since ? until - since : 0;
@@ -409,8 +409,8 @@ static __always_inline void thread_count(struct thread *t, struct task_struct *t
 }
 
 /*
- * Ends the time off the CPU of thread t, and returns when that part of it began that
- * no iterator counts.
+ * Ends the period off the CPU of thread t, and returns the start of the part
+ * that no iterator counts.
  */
 static __always_inline u64 time_end(struct thread *t, u32 tid)
 {
@@ -447,7 +447,7 @@ static __always_inline bool time_cut(struct thread *t, u32 tid, u64 since, u64 a
 	return true;
 }
 
-/* Counts the time off the CPU of task, if it has begun, as it ends. */
+/* Counts the period off the CPU of task, if it has begun, at its end. */
 static __always_inline void thread_back(struct task_struct *task, u64 now)
 {
 	struct thread *t = thread_find(task);
@@ -513,7 +513,7 @@ int BPF_PROG(offcpu_waking, struct task_struct *task)
 	return 0;
 }
 
-/* Makes room. Its last time off CPU, as a zombie, is nobody's waiting. */
+/* Frees the entry. The last period, as a zombie, is not counted. */
 SEC("tp_btf/sched_process_free")
 int BPF_PROG(offcpu_free, struct task_struct *task)
 {

@@ -1,12 +1,12 @@
 //go:build ignore
 
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* On-CPU sampling: each perf event's overflow counts the stack it met. */
+/* On-CPU sampling: each overflow of a perf event counts the current stack. */
 
 #include "kernel.h"
 #include <bpf/bpf_helpers.h>
 
-/* What counts are kept for. tid and cpu are 0 where not told apart. */
+/* The key of a count. tid and cpu are 0 if not counted separately. */
 struct count_key {
 	u64 id;
 	u32 tid;
@@ -40,7 +40,7 @@ enum scratch {
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
-/* bpf2go makes Go types of what these name. */
+/* Makes bpf2go generate Go types. */
 const struct stack_record *unused_stack_record __attribute__((unused));
 const enum stack_end *unused_stack_end __attribute__((unused));
 const enum record_type *unused_record_type __attribute__((unused));
@@ -51,7 +51,7 @@ const enum unwind_mode *unused_unwind_mode __attribute__((unused));
 const volatile bool include_idle;
 const volatile bool skip_kernel_stack;
 
-/* A sample, where a timeline is asked for. */
+/* A sample, for timelines. */
 struct timeline_event {
 	u32 type;
 	u32 cpu;
@@ -127,7 +127,7 @@ int oncpu(struct bpf_perf_event_data *ctx)
 	return 0;
 }
 
-/* Takes a sample again. It is run by user space, on whatever CPU. */
+/* Processes a snapshot. User space runs it, on any CPU. */
 SEC("raw_tp")
 int oncpu_again(void *ctx)
 {

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Kernel stacks of threads that do not run, walked by the kernel's own unwind
- * tables (ORC, on x86), as arch/x86/kernel/unwind_orc.c does it. The kernel's
- * walker looks every frame up anew and takes 200 ns for one; waiting threads stand
- * in the same places again and again, so here what the tables say of a place is
- * kept, and the stack is copied at once.
+ * Kernel stacks of threads that are not running, walked with the kernel's own
+ * unwind tables (ORC, on x86), like arch/x86/kernel/unwind_orc.c. The kernel's
+ * walker looks up every frame, which takes 200 ns each. Waiting threads are
+ * often in the same places, so this walker caches table entries by place, and
+ * copies the stack in a single read.
  *
- * Where this does not reach the stack's end - the code of a module, a stack that is
- * deeper than what is copied, a register that is not known - the kernel's walker
- * is asked. It leaves out the functions of the scheduler; here they are in.
+ * If it does not reach the end of the stack, because of module code, a stack
+ * deeper than the copy or an unknown register, the kernel's walker is used
+ * instead. That one omits the scheduler's functions; this one includes them.
  *
- * A walk has the tables' entry of the scratch that it walks in.
+ * A walk uses the entry of orc_tables for its scratch.
  */
 #ifndef FULGUR_ORC_H
 #define FULGUR_ORC_H
@@ -21,20 +21,20 @@
 
 #if defined(__TARGET_ARCH_x86)
 
-/* Words of a stack that are copied. */
+/* Maximum words of a stack to copy. */
 #define ORC_WORDS 512
-/* Places whose entry is kept; a power of two. */
+/* Number of places to cache, log2. */
 #define ORC_PLACES_BITS 10
 #define ORC_PLACES (1 << ORC_PLACES_BITS)
 
-/* What is to be done at a place to find the caller's registers. */
+/* How to compute the caller's registers at a place. */
 struct orc_rule {
 	s16 sp_offset;
 	s16 bp_offset;
 	u8 sp_reg; /* ORC_REG_* */
 	u8 bp_reg;
 	u8 type; /* enum orc_type */
-	u8 signal; /* the caller was interrupted: its address is no return address */
+	u8 signal; /* the caller was interrupted: its address is not a return address */
 };
 
 enum orc_type {
@@ -64,7 +64,7 @@ struct orc_place {
 	struct orc_rule rule;
 };
 
-/* A walk: where it is, and how it goes. */
+/* The state of a walk. */
 struct orc_walk {
 	u64 bottom, size; /* of the stack that was copied */
 	u64 ip, sp, bp;
@@ -93,16 +93,16 @@ extern void __start_orc_unwind_ip __ksym __weak;
 extern void __stop_orc_unwind_ip __ksym __weak;
 extern void __start_orc_unwind __ksym __weak;
 
-/* The code that these tables are of; modules have tables of their own. */
+/* The code covered by these tables; modules have tables of their own. */
 extern void _stext __ksym __weak;
 extern void _etext __ksym __weak;
 
-/* Only for the form of the entries: before 6.4 they had no such field. */
+/* For the layout of the entries: the field is absent before 6.4. */
 struct orc_entry {
 	u8 signal : 1;
 } __attribute__((preserve_access_index));
 
-/* What switch_to leaves on the stack of a thread that it takes off the CPU. */
+/* What switch_to leaves on the stack of a thread that it switches out. */
 struct inactive_task_frame {
 	u64 bp;
 	u64 ret_addr;
@@ -114,7 +114,7 @@ struct inactive_task_frame {
  */
 volatile u64 orc_nothing;
 
-/* The entry of a place in the kernel's tables, which are in order of addresses. */
+/* Finds a place's entry in the kernel's tables, sorted by address. */
 static __noinline u64 orc_find(u64 pc)
 {
 	u64 ips = (u64)&__start_orc_unwind_ip, low = orc_nothing, i;
@@ -191,7 +191,7 @@ static __always_inline struct orc_rule orc_rule(struct orc_table *table, u64 pc)
 	return place->rule;
 }
 
-/* Goes one frame up in an entry of scratches and of orc_tables; 1 ends the walk. */
+/* Steps to the caller, for an index of scratches and orc_tables; 1 ends. */
 __noinline int orc_step(u32 scratch)
 {
 	struct stack_scratch *s = bpf_map_lookup_elem(&scratches, &scratch);
@@ -246,7 +246,7 @@ __noinline int orc_step(u32 scratch)
 	} else {
 		u64 regs = rule.type == ORC_REGS ? at : at - REGS_AT_IP;
 
-		/* The registers of user space are above what was copied. */
+		/* The user registers are above the copied part. */
 		if (regs + REGS_AT_CS >= walk->bottom + walk->size) {
 			walk->ended = true;
 			return 1;
@@ -280,8 +280,8 @@ __noinline int orc_step(u32 scratch)
 }
 
 /*
- * Walks the kernel's half of the stack of task, which does not run, into the record
- * in s. It fails where only the kernel's own walker helps.
+ * Walks the kernel half of the stack of task, which is not running, into the
+ * record in s. Returns false if only the kernel's walker can.
  */
 static __always_inline bool orc_walk(struct task_struct *task, struct stack_scratch *s)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* What the kernel side hands to user space. Go's copies are made from these. */
+/* Records for user space. The Go types are generated from these. */
 #ifndef FULGUR_RECORD_H
 #define FULGUR_RECORD_H
 
@@ -15,13 +15,13 @@
 /* The first word of every record in the ring. */
 enum record_type {
 	RECORD_STACK = 1,
-	RECORD_EVENT = 2, /* a count on its own; count.h */
+	RECORD_EVENT = 2, /* a single count; count.h */
 	RECORD_FILE = 3, /* file.h */
 	RECORD_TIMELINE = 4, /* event.h */
-	RECORD_SNAPSHOT = 5, /* a stack that is yet to be walked; snapshot.h */
+	RECORD_SNAPSHOT = 5, /* a stack to be walked later; snapshot.h */
 };
 
-/* Why a half of a stack ends where it does. It is part of the stack's id. */
+/* Why a half of a stack ends. It is part of the stack's ID. */
 enum stack_end {
 	END_NONE = 0, /* there is no such half */
 	END_FRAME_POINTER = 1, /* the chain of frame pointers ended */
@@ -31,23 +31,23 @@ enum stack_end {
 	END_NO_MAPPING = 5, /* no code is mapped at the last frame's address */
 	END_NO_TABLE = 6, /* the last frame's code has no unwind information */
 	END_UNSUPPORTED = 7, /* it has, but no rule can express it */
-	END_REGISTER = 8, /* its rule needs a register that is not known any more */
+	END_REGISTER = 8, /* its rule needs a register that is no longer known */
 	END_NOT_GROWING = 9, /* the caller's frame would not be above it */
 	END_NOT_READY = 10, /* by frame pointers: the process had no tables yet */
 	END_PAGE = 11, /* that part of the tables was not loaded */
-	END_NO_CHAIN = 12, /* by frame pointers, and what should be one is none */
-	END_UNSEEN = 13, /* the thread slept before the measurement, and cannot be walked */
+	END_NO_CHAIN = 12, /* by frame pointers, and the chain is implausible */
+	END_UNSEEN = 13, /* the thread slept since before the measurement, and cannot be walked */
 };
 
 /*
  * Set in a user frame that is exact though it is not the leaf: a signal
- * interrupted it, so that it is no return address.
+ * interrupted it, so it is not a return address.
  */
 #define FRAME_EXACT (1ULL << 63)
 
 /*
- * A stack's body, sent once per id: kernel frames, then user frames, each
- * leaf first. Only the used prefix of frames crosses the ring.
+ * The frames of a stack, sent once per ID: kernel frames, then user frames,
+ * each leaf first. Only the used prefix of frames crosses the ring.
  */
 struct stack_record {
 	u32 type;
@@ -67,20 +67,20 @@ struct stack_record {
 
 /* Indexes of the per-CPU statistics. */
 enum stat {
-	STAT_SAMPLES = 0, /* samples that belong to the target */
+	STAT_SAMPLES = 0, /* samples of the target */
 	STAT_LOST = 1, /* neither count map nor ring took the sample */
-	STAT_RETRY = 2, /* a body met a full ring */
+	STAT_RETRY = 2, /* a stack did not fit into the ring */
 	STAT_EVENT = 3, /* samples sent as event records */
-	STAT_UNTRACKED = 4, /* children that found the target set full */
-	STAT_RUNS = 5, /* samples of any task, the target's or not */
+	STAT_UNTRACKED = 4, /* children that did not fit into the target set */
+	STAT_RUNS = 5, /* samples of all tasks, in the target or not */
 	STAT_PERIODS = 6, /* sum of their periods */
 	STAT_EMPTY = 7, /* samples without branch records */
-	STAT_UNFOLLOWED = 8, /* what the table of things under way had no room for */
+	STAT_UNFOLLOWED = 8, /* what did not fit into the table of things in progress */
 	STAT_MAJOR_RUNS = 9, /* as STAT_RUNS, of major page faults */
 	STAT_MAJOR_PERIODS = 10, /* as STAT_PERIODS */
-	STAT_MERGED = 11, /* requests that became part of others */
+	STAT_MERGED = 11, /* requests merged into others */
 	STAT_UNFINISHED = 12, /* requests whose completion was not seen */
-	STAT_MISSED = 13, /* changes that the kernel did not tell of, as a later one shows */
+	STAT_MISSED = 13, /* changes that the kernel did not report, revealed by later ones */
 	STAT_IDLE_PERIODS = 14, /* as STAT_PERIODS, of the idle task */
 	STAT_MAX = 15,
 };

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Per-CPU memory that stacks are walked in, too large for a BPF stack. A family
- * has an entry for each of its programs that may interrupt another on the same
- * CPU; before it includes this header it defines SCRATCHES, if they are several.
+ * Per-CPU memory for walking stacks, too large for a BPF stack. A family has an
+ * entry for each of its programs that may interrupt another on the same CPU. If
+ * there are several, it defines SCRATCHES before including this.
  *
- * Global functions take scalars only: Linux 5.10 knows no other arguments. They get
- * an entry's index and look the entry up again.
+ * Global functions take only scalars, since Linux 5.10 supports no others. They
+ * get an entry's index and look it up again.
  */
 #ifndef FULGUR_SCRATCH_H
 #define FULGUR_SCRATCH_H

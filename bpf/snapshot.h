@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Samples of processes that user space has yet to lay out. What a walk needs, the
- * registers and the top of the stack, crosses the ring. When the process is laid out,
- * which it may not live to see, user space hands it back, and it is walked and counted
- * as if it had just been taken.
+ * Samples of processes whose layout user space has not made yet. What a walk
+ * needs, the registers and the top of the stack, crosses the ring. Once the
+ * layout is made, possibly after the process ended, user space hands the
+ * snapshot back, to be walked and counted like a new sample.
  */
 #ifndef FULGUR_SNAPSHOT_H
 #define FULGUR_SNAPSHOT_H
@@ -19,19 +19,19 @@ struct snapshot {
 	u32 cpu;
 	u64 weight; /* the sample's period */
 	u64 image;
-	u64 layout; /* set by user space, 0 if there is none to be had */
+	u64 layout; /* set by user space; 0 if there is none */
 	u64 copy_of; /* address of copy */
-	u32 copied; /* bytes of copy that count */
+	u32 copied; /* valid bytes of copy */
 	u32 pad;
 	struct bpf_user_regs regs;
-	struct stack_record record; /* its user frames count for nothing */
+	struct stack_record record; /* its user frames are unused */
 	u8 copy[SNAPSHOT_PARTS][SNAPSHOT_PART];
 };
 
 /* Whether user space hands snapshots back. */
 const volatile bool snapshots;
 
-/* What user space handed back. */
+/* The snapshots from user space. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -39,7 +39,7 @@ struct {
 	__type(value, struct snapshot);
 } snapshot_back SEC(".maps");
 
-/* Fills in all but the part of the copy that is beyond the given number of parts. */
+/* Fills in everything but the part of the copy beyond the given parts. */
 static __always_inline void snapshot_fill(struct snapshot *s, struct task_struct *task,
 					  const struct stack_record *rec, u64 weight, u32 parts)
 {
@@ -63,8 +63,8 @@ static __always_inline void snapshot_fill(struct snapshot *s, struct task_struct
 }
 
 /*
- * Sends what it takes to walk the stack of task, which is current, later. It leaves
- * half of the ring to others.
+ * Sends a snapshot of the stack of task, which is current. It leaves half of
+ * the ring to other records.
  */
 static __always_inline bool snapshot_send(struct task_struct *task, const struct stack_record *rec,
 					  u64 weight)

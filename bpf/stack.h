@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Interned stacks. A stack is walked into scratch and named by a hash over the
- * process epoch, the task's name, its frames and why they end. Its body
- * crosses the ring once; afterwards only counts change.
+ * Interned stacks. A stack is walked into scratch and identified by a hash of
+ * the process epoch, the task's name, its frames and the reasons for their
+ * ends. Its frames cross the ring once; afterwards only counts change.
  *
- * Everything here may be interrupted on the same CPU by the same program
- * family in NMI context only if that family samples by NMI and then not by
- * itself (the kernel refuses recursion of perf_event programs); other families
- * have scratch of their own. Other CPUs run it at the same time.
+ * Everything here may be interrupted in NMI context on the same CPU, but not by
+ * the same family: if that samples by NMI, it is not interrupted by itself (the
+ * kernel rejects recursion of perf_event programs). Other families have their
+ * own scratch. Other CPUs run it concurrently.
  */
 #ifndef FULGUR_STACK_H
 #define FULGUR_STACK_H
@@ -18,12 +18,12 @@
 #include "scratch.h"
 #include <bpf/bpf_helpers.h>
 
-/* Frames of each half that are kept; user space never sets it above MAX_DEPTH. */
+/* Maximum frames of each half. User space never sets it above MAX_DEPTH. */
 const volatile u32 max_depth = MAX_DEPTH;
 
 const volatile bool skip_user_stack;
 
-/* Half of the ring's size in bytes: the fill at which the reader is woken. */
+/* Half of the ring's size in bytes: the fill level that wakes the reader. */
 const volatile u64 ring_wakeup = 512 * 1024;
 
 struct {
@@ -32,9 +32,9 @@ struct {
 } ring SEC(".maps");
 
 /*
- * Ids whose body was sent: a set-associative table with racy stores, because
- * an LRU map takes a lock that an NMI on the same CPU would wait for for ever.
- * A lost store only sends a body again.
+ * IDs of stacks that were sent: a set-associative table with racy stores,
+ * because an LRU map takes a lock that an NMI on the same CPU could wait for
+ * forever. A lost store only sends a stack again.
  */
 #define SEEN_WAYS 4
 struct seen_set {
@@ -49,15 +49,15 @@ struct {
 } seen SEC(".maps");
 
 /*
- * Part of every id. User space raises it when it has forgotten the bodies it
- * got: what is seen then has another id, and its body crosses once more.
+ * Part of every ID. User space increments it after forgetting the stacks that
+ * it received, so that each gets a new ID and is sent again.
  */
 volatile u32 generation;
 
-/* The number of sets less one; the number is a power of two. */
+/* The number of sets minus one. The number is a power of two. */
 const volatile u32 seen_mask = 16384 - 1;
 
-/* Small records are worth a copy, not a wake-up: the reader comes by itself. */
+/* Below half full, small records do not wake the reader, which polls. */
 static __always_inline u64 ring_flags(void)
 {
 	if (bpf_ringbuf_query(&ring, BPF_RB_AVAIL_DATA) > ring_wakeup)
@@ -70,7 +70,7 @@ static __always_inline long ring_send(void *record, u64 size)
 	return bpf_ringbuf_output(&ring, record, size, ring_flags());
 }
 
-/* Begins the record of a stack of task, or with NULL, of no task's in particular. */
+/* Begins the record of a stack of task, or of no particular task if NULL. */
 static __always_inline void stack_begin(struct stack_record *rec, struct task_struct *task)
 {
 	rec->pid = task ? task_tgid(task) : 0;
@@ -95,7 +95,7 @@ static __always_inline bool regs_in_user(struct bpf_perf_event_data *ctx)
 #endif
 }
 
-/* Turns what bpf_get_stack returned into a number of frames and an end. */
+/* Converts the result of bpf_get_stack into a number of frames and an end. */
 static __always_inline u16 stack_frames(long bytes, u8 *end)
 {
 	u64 n = (u64)bytes / 8;
@@ -116,8 +116,8 @@ static __always_inline void walk_kernel(void *ctx, struct stack_record *rec)
 }
 
 /*
- * A function of its own, which the verifier looks at once and not on every
- * path that leads to it: loading takes a fraction of the time.
+ * A global function, which the verifier checks once rather than on every path
+ * to it. This loads several times faster.
  */
 __noinline u64 stack_id(u32 scratch)
 {
@@ -142,13 +142,13 @@ __noinline u64 stack_id(u32 scratch)
 	return hash ? hash : 1; /* 0 is an empty entry of seen */
 }
 
-/* All bits of a stack record's size, which is less than what scratch has room for. */
+/* The bits of a stack record's size, which is less than the room in scratch. */
 #define MAX_STACK_RECORD 0xfff
 
 /*
- * Names the stack in s and sees to it that its body reaches user space
- * before the id is marked as seen, and the id is marked before it is counted.
- * If the ring is full the id stays unmarked and the next sample tries again.
+ * Identifies the stack in s. Its frames reach user space before the ID is
+ * marked as seen, and the ID is marked before it is counted. If the ring is
+ * full the ID stays unmarked and the next sample tries again.
  */
 static __always_inline u64 stack_intern(struct stack_scratch *s)
 {

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The target set: which tasks a probe is for. It is kept here, not in the
- * probes' attachments, so that threads and processes belong to it from their
- * first instruction to their last, however short they live, and for every kind
- * of probe.
+ * The target set: the tasks to measure. It is kept here rather than in the
+ * attachments of the probes, so that threads and processes belong to it from
+ * their first instruction to their last, however short-lived, and for every
+ * kind of probe.
  *
- * The fork program runs in the context of the parent and the free program
- * after an RCU grace period, while probes look the set up on any CPU and in
- * any context, NMI included. A task is freed later than its pid, which may
- * have its next owner by then, so the set holds when the owner started.
+ * The fork program runs in the context of the parent, and the free program
+ * after an RCU grace period. Probes look up the set on any CPU and in any
+ * context, including NMI. A task is freed later than its pid, which may have
+ * been reused by then. So the set holds the start time of the owner.
  */
 #ifndef FULGUR_TARGET_H
 #define FULGUR_TARGET_H
@@ -38,10 +38,10 @@ struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 8192);
 	__type(key, u32);
-	__type(value, u64); /* the owner's start_boottime; 0: the one who is first seen */
+	__type(value, u64); /* the owner's start_boottime; 0: the first task seen */
 } target_ids SEC(".maps");
 
-/* Whether the task or thread group of that id and start is in the set. */
+/* Whether the task or thread group with this ID and start is in the set. */
 static __always_inline bool target_owns(u32 id, u64 start)
 {
 	u64 *owner = bpf_map_lookup_elem(&target_ids, &id);
@@ -78,10 +78,10 @@ static __always_inline bool target_has(struct task_struct *task)
 	return target_lists(task);
 }
 
-/* The id of the group that target_cgroup holds. */
+/* The ID of the cgroup in target_cgroup. */
 const volatile u64 target_cgroup_id;
 
-/* How far up from a task's group that one is looked for. */
+/* How many ancestors of a task's cgroup to check. */
 #define MAX_CGROUP_DEPTH 64
 
 static __always_inline bool target_has_in_cgroup(struct task_struct *task)
@@ -98,8 +98,8 @@ static __always_inline bool target_has_in_cgroup(struct task_struct *task)
 }
 
 /*
- * Whether task, which need not be current, belongs to the target. It takes
- * longer than target_has(), and programs that sleep can call it.
+ * Whether task, which need not be current, belongs to the target. Unlike
+ * target_has(), it is slow, and sleepable programs can call it.
  */
 static __always_inline bool target_has_other(struct task_struct *task)
 {
@@ -108,7 +108,7 @@ static __always_inline bool target_has_other(struct task_struct *task)
 	return target_lists(task);
 }
 
-/* Attached only if children belong to the target, too. */
+/* Attached only if children belong to the target too. */
 SEC("tp_btf/sched_process_fork")
 int BPF_PROG(target_fork, struct task_struct *parent, struct task_struct *child)
 {
@@ -122,8 +122,8 @@ int BPF_PROG(target_fork, struct task_struct *parent, struct task_struct *child)
 }
 
 /*
- * Makes room. Not at the exit, which since Linux 6.16 is announced before the
- * address space is torn down: that may be a tenth of a short life.
+ * Frees the entry. Not at the exit, which since Linux 6.16 is reported before
+ * the address space is torn down: that may be a tenth of a short life.
  */
 SEC("tp_btf/sched_process_free")
 int BPF_PROG(target_free, struct task_struct *task)

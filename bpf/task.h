@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Tasks: the running one, and what is read of one, on every kernel. Before 5.11 the
- * verifier does not know the type of the running task, so that its fields are copied
- * and not loaded.
+ * Tasks: the current one, and the fields of a task, on every kernel. Before
+ * 5.11 the verifier does not know the type of the current task, so its fields
+ * are copied rather than loaded.
  *
- * A pid names nothing for long: the epoch tells one process image from the next, so
- * that equal addresses after exec or after the pid was reused never meet an old
- * stack.
+ * A pid is reused. The epoch distinguishes process images, so that equal
+ * addresses after an exec or in another process with the same pid are never
+ * mixed with an old stack.
  */
 #ifndef FULGUR_TASK_H
 #define FULGUR_TASK_H
@@ -23,15 +23,15 @@ static __always_inline u64 hash_step(u64 hash, u64 word)
 	return hash ^ (hash >> 29);
 }
 
-/* Whether the kernel has a helper function. The loader knows. */
+/* Whether the kernel has a helper function, which the loader resolves. */
 #define has_helper(name) bpf_core_enum_value_exists(enum bpf_func_id, BPF_FUNC_##name)
 
-/* A number of a task, of whatever size it is. */
+/* A number in a task, of any size. */
 #define task_number(task, field)                                                                   \
 	(has_helper(get_current_task_btf) ? BPF_CORE_READ_BITFIELD(task, field)                    \
 					  : BPF_CORE_READ_BITFIELD_PROBED(task, field))
 
-/* What a task points to. */
+/* A pointer in a task. */
 #define task_pointer(task, field)                                                                  \
 	(has_helper(get_current_task_btf) ? (task)->field : BPF_CORE_READ(task, field))
 
@@ -47,7 +47,7 @@ static __always_inline u32 task_pid(struct task_struct *task)
 	return task_number(task, pid);
 }
 
-/* Its thread group. */
+/* The ID of its thread group. */
 static __always_inline u32 task_tgid(struct task_struct *task)
 {
 	return task_number(task, tgid);
@@ -58,7 +58,7 @@ static __always_inline struct task_struct *task_leader(struct task_struct *task)
 	return task_pointer(task, group_leader);
 }
 
-/* When it began: with its pid or tgid, this names it for ever. */
+/* Its start time. Together with its pid or tgid, this is unique. */
 static __always_inline u64 task_start(struct task_struct *task)
 {
 	return task_number(task, start_boottime);
@@ -69,7 +69,7 @@ static __always_inline u32 task_flags(struct task_struct *task)
 	return task_number(task, flags);
 }
 
-/* Bits of include/linux/sched.h; 0 while it runs or could. */
+/* Bits of include/linux/sched.h; 0 while it is running or runnable. */
 static __always_inline u32 task_state(struct task_struct *task)
 {
 	struct task_struct___state *old = (void *)task;
@@ -79,7 +79,7 @@ static __always_inline u32 task_state(struct task_struct *task)
 	return bpf_core_field_exists(old->state) ? task_number(old, state) : 0;
 }
 
-/* Whether task runs, or is being switched to or from. */
+/* Whether task is running, or being switched to or from. */
 static __always_inline bool task_on_cpu(struct task_struct *task)
 {
 	return task_number(task, on_cpu);
@@ -101,7 +101,7 @@ static __always_inline struct pt_regs *task_regs(struct task_struct *task)
 	return (struct pt_regs *)bpf_task_pt_regs(task);
 }
 
-/* What one of them holds. */
+/* The value of a register. */
 #define regs_read(regs, name) (has_helper(task_pt_regs) ? (regs)->name : BPF_CORE_READ(regs, name))
 
 static __always_inline void task_comm(struct task_struct *task, u8 comm[16])
@@ -115,7 +115,7 @@ static __always_inline void task_comm(struct task_struct *task, u8 comm[16])
 	}
 }
 
-/* Names a process from one exec to the next. */
+/* Identifies a process from one exec to the next. */
 static __always_inline u64 task_image(struct task_struct *task)
 {
 	struct task_struct *leader = task_leader(task);
@@ -125,8 +125,8 @@ static __always_inline u64 task_image(struct task_struct *task)
 }
 
 /*
- * Kernel threads have no user stack, and io workers never ran the user code
- * that the registers saved at their creation point to.
+ * Kernel threads have no user stack. I/O workers never ran the user code to
+ * which the registers saved at their creation point.
  */
 static __always_inline bool task_has_user_stack(struct task_struct *task)
 {

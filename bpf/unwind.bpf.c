@@ -2,9 +2,9 @@
 
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * No probe: the maps that all probes' walkers read, and what keeps their
- * processes. Images are what these programs say they are; user space never
- * makes one up.
+ * Not a probe: the maps that all walkers share, and the programs that
+ * update their processes. Only these programs compute images; user space
+ * does not.
  */
 
 #include "kernel.h"
@@ -15,7 +15,7 @@
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
-/* bpf2go makes Go types of what these name. */
+/* Makes bpf2go generate Go types. */
 const struct unwind_rule *unused_unwind_rule __attribute__((unused));
 const struct unwind_mapping *unused_unwind_mapping __attribute__((unused));
 const struct unwind_process *unused_unwind_process __attribute__((unused));
@@ -30,7 +30,7 @@ const enum unwind_request_type *unused_unwind_request_type __attribute__((unused
 
 /*
  * A child starts with its parent's address space, or a copy of it. Runs in the
- * context of the parent, before the child does.
+ * context of the parent, before the child runs.
  */
 SEC("tp_btf/sched_process_fork")
 int BPF_PROG(unwind_fork, struct task_struct *parent, struct task_struct *child)
@@ -54,7 +54,7 @@ int BPF_PROG(unwind_fork, struct task_struct *parent, struct task_struct *child)
 }
 
 /*
- * Makes room. The pid may have its next owner by now, whose entry it is then.
+ * Frees the entry, unless it belongs to the pid's next owner by now.
  */
 SEC("tp_btf/sched_process_free")
 int BPF_PROG(unwind_free, struct task_struct *task)

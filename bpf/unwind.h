@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * The walker of user stacks (unwind_walk.h) in the kernel. It runs in any
- * context, NMI included: it takes no locks and changes no hash, and what it
- * lacks it asks user space for through a ring.
+ * context, including NMI: it takes no locks, changes no hash maps, and requests
+ * what is missing from user space through a ring.
  */
 #ifndef FULGUR_UNWIND_H
 #define FULGUR_UNWIND_H
@@ -25,7 +25,7 @@ static __always_inline bool unwind_read(struct unwind_walk *w, void *to, u32 siz
 }
 
 #if defined(__TARGET_ARCH_x86)
-/* Where DWARF's registers are, in words, in struct pt_regs and in signal frames. */
+/* Positions of DWARF's registers, in words, in pt_regs and signal frames. */
 static const u8 pt_regs_words[16] = { 10, 12, 11, 5, 13, 14, 4, 19, 9, 8, 7, 6, 3, 2, 1, 0 };
 static const u8 signal_words[16] = { 13, 12, 14, 11, 9, 8, 10, 15, 0, 1, 2, 3, 4, 5, 6, 7 };
 #endif
@@ -76,7 +76,7 @@ static __always_inline enum unwind_mode unwind_by(void)
 	return unwind;
 }
 
-/* User space waits for requests: they are rare and each delays stacks. */
+/* Wakes user space, since requests are rare and each delays stacks. */
 static __always_inline bool unwind_ask(u32 type, u32 id, u64 image)
 {
 	struct unwind_request request = {
@@ -116,8 +116,8 @@ static __always_inline const u32 *unwind_page_at(u32 page)
 #define UNWIND_TELLS (30 * 1000 * 1000)
 
 /*
- * Asks for the layout of a process, once for each key. Returns whether an answer is
- * still to be expected.
+ * Requests the layout of a process, once for each key. Returns whether an
+ * answer can still be expected.
  */
 static __always_inline bool unwind_want(u32 tgid, u64 image, u64 key, u64 patience)
 {
@@ -136,7 +136,7 @@ static __always_inline bool unwind_want(u32 tgid, u64 image, u64 key, u64 patien
 	return true;
 }
 
-/* The layout of a process, or false if user space has yet to lay it out. */
+/* The layout of a process, or false if user space has not made it yet. */
 static __always_inline bool unwind_layout(u32 tgid, u64 image, u64 *layout)
 {
 	struct unwind_process *known = bpf_map_lookup_elem(&unwind_processes, &tgid);
@@ -165,12 +165,12 @@ static __always_inline bool regs_are_32_bit(struct pt_regs *regs)
 #endif
 }
 
-/* Where a walk begins. */
+/* The start of a walk. */
 struct unwind_start {
 	u64 pc, sp, fp;
 };
 
-/* One step of the walk in an entry of scratches; see unwind_by_tables(). */
+/* A step of the walk in an entry of scratches; see unwind_by_tables(). */
 UNWIND_GLOBAL int unwind_step_by_tables(u32 scratch, u32 i)
 {
 	struct stack_scratch *s = bpf_map_lookup_elem(&scratches, &scratch);
@@ -190,8 +190,8 @@ UNWIND_GLOBAL int unwind_step_by_chain(u32 scratch, u32 i)
 }
 
 /*
- * Takes steps until the last, and returns how many. A step is a global function,
- * which the verifier looks at once and not in each turn of the loop.
+ * Steps to the end and returns the number of steps. A step is a global
+ * function, which the verifier checks once rather than in each iteration.
  */
 static __always_inline u16 unwind_loop(u32 scratch, bool by_layout)
 {
@@ -229,8 +229,8 @@ static __always_inline void walk_from(const struct unwind_start *at, struct stac
 }
 
 /*
- * Appends the user frames of task, whose registers are regs, to the record in s. A
- * task that is not current is in the walk's copy.
+ * Appends the user frames of task, whose registers are regs, to the record in
+ * s. For a task that is not current, the walk's copy has the stack.
  */
 static __always_inline void walk_user_regs(struct task_struct *task, struct pt_regs *regs,
 					   struct stack_scratch *s)

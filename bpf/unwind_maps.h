@@ -23,7 +23,7 @@
 #define UNWIND_CACHE_SHIFT 12 /* entries, log2; 32 KiB is the most of a per-CPU value */
 #define UNWIND_ASKED 1024
 
-/* How the caller's frame is found: the values of Kind in internal/unwind/rule.go. */
+/* How to find the caller's frame: Kind in internal/unwind/rule.go. */
 enum unwind_kind {
 	UNWIND_NONE = 0,
 	UNWIND_UNSUPPORTED = 1,
@@ -40,7 +40,7 @@ enum unwind_kind {
 	UNWIND_CHAIN = 10,
 };
 
-/* Where a register of the caller is: the values of Slot in rule.go. */
+/* Where the caller's register is saved: the values of Slot in rule.go. */
 enum unwind_slot {
 	UNWIND_SAME = 0,
 	UNWIND_AT_CFA = 1,
@@ -52,7 +52,7 @@ enum unwind_slot {
 
 #define UNWIND_BASE_LOST 255 /* BaseLost in rule.go */
 
-/* Rule in rule.go, byte for byte. */
+/* Rule in rule.go, with the same layout. */
 struct unwind_rule {
 	s32 cfa, fp, ra;
 	u8 kind; /* enum unwind_kind */
@@ -60,7 +60,7 @@ struct unwind_rule {
 	u8 fp_slot, ra_slot; /* enum unwind_slot */
 };
 
-/* The first of unwind_rules are these. */
+/* The first of unwind_rules. */
 enum unwind_rule_index {
 	UNWIND_RULE_NONE = 0, /* the zero rule */
 	UNWIND_RULE_CHAIN = 1, /* UNWIND_CHAIN */
@@ -78,7 +78,7 @@ struct unwind_mapping {
 	u64 start, end;
 	u64 bias; /* address less link-time address */
 	u32 blocks;
-	u32 rows; /* UNWIND_NO_TABLE: fallback holds for all of it */
+	u32 rows; /* UNWIND_NO_TABLE: fallback applies to all of it */
 	u32 fallback; /* rule where the table has the zero rule */
 	u32 pad;
 };
@@ -99,24 +99,24 @@ struct unwind_process {
 	u64 layout;
 };
 
-/* What clock and walker know of a page, each flag a word so that stores never meet. */
+/* A page's state for clock and walker; separate words avoid lost stores. */
 struct unwind_page_state {
 	u32 used; /* set by the walker, cleared by user space */
 	u32 asked; /* set by the walker when it sent a request, cleared by user space */
 };
 
 enum unwind_request_type {
-	UNWIND_WANT_PROCESS = 1, /* no layout for process id, or one of another image */
-	UNWIND_WANT_PAGE = 2, /* no page id */
+	UNWIND_WANT_PROCESS = 1, /* process id has no layout, or one of another image */
+	UNWIND_WANT_PAGE = 2, /* page id is missing */
 };
 
-/* What was asked for last, by hash. */
+/* The last request, by hash. */
 struct unwind_asking {
 	u64 key;
 	u64 time; /* CLOCK_MONOTONIC, ns */
 };
 
-/* What the walker would need, in unwind_requests. */
+/* A request of the walker, in unwind_requests. */
 struct unwind_request {
 	u32 type; /* enum unwind_request_type */
 	u32 id; /* thread group or page */
@@ -124,14 +124,14 @@ struct unwind_request {
 	u64 time; /* CLOCK_MONOTONIC, ns */
 };
 
-/* What the task iterator yields, of every process that has a user stack. */
+/* A result of the task iterator, for a process that has a user stack. */
 struct unwind_task {
 	u32 tgid;
 	u32 pad;
 	u64 image;
 };
 
-/* Rules of addresses met before: a tag of 40 bits, the index of the rule in 24. */
+/* Cached rules of addresses: a tag of 40 bits, the index of the rule in 24. */
 struct unwind_cache {
 	u64 entries[1 << UNWIND_CACHE_SHIFT];
 };
@@ -141,9 +141,9 @@ struct unwind_cache {
 #include "task.h"
 
 /*
- * Binds a layout to the image that it is for; of either two makes the third. The
- * kernel writes an entry in any order, and another process's into its place while
- * it is being read: half of one and half of another make no image.
+ * Binds a layout to its image: from either two it computes the third. The
+ * kernel writes an entry in any order, and may write another process's entry in
+ * its place during a read. A mix of two entries does not match any image.
  */
 static __always_inline u64 unwind_seal(u64 image_or_seal, u64 layout)
 {

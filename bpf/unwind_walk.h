@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * Walks user stacks by unwind tables or frame pointers. Walker in
- * internal/unwind says the same at leisure; tests compare the two.
+ * internal/unwind is the readable reference; tests compare the two.
  *
- * Nothing here knows where it runs: whoever includes it (unwind.h for the kernel,
- * the tests a C program over recorded stacks) defines how memory, registers and
- * tables are read.
+ * This header does not depend on its environment. Its includer (unwind.h for
+ * the kernel, a C program over recorded stacks for the tests) defines how to
+ * read memory, registers and tables.
  *
- * What a walk costs are its reads of memory and its searches in tables. So
- * memory is read in aligned blocks, which never cross a page, and a cache knows
- * the rules of addresses that were met before, most of them in full. Measured on
- * a virtual machine with Linux 6.18 that is busy with other things, medians of a
- * walk: 31 frames without frame pointers take 0.9 us at 4999 Hz (100 ns to begin,
- * 80 ns a block, 16 ns a frame, 100 ns more if its rule is searched), 29 frames by
- * frame pointers 0.7 us, and the same ones by bpf_get_stack 1.9 us, half of that
- * for the read that faults at their end. At 99 Hz, with all caches cold, they take
- * 6.4, 3.0 and 7.0 us.
+ * The cost of a walk is in its reads of memory and searches in tables. So
+ * memory is read in aligned blocks, which never cross a page, and a cache holds
+ * the rules of recent addresses, most of them completely. Measured on a busy
+ * virtual machine with Linux 6.18, the medians of a walk are: 31 frames without
+ * frame pointers take 0.9 us at 4999 Hz (100 ns to begin, 80 ns a block, 16 ns
+ * a frame, 100 ns more if its rule is searched), 29 frames by frame pointers
+ * 0.7 us, and the same ones by bpf_get_stack 1.9 us, half of that for the read
+ * that faults at their end. At 99 Hz, with all caches cold, they take 6.4, 3.0
+ * and 7.0 us.
  */
 #ifndef FULGUR_UNWIND_WALK_H
 #define FULGUR_UNWIND_WALK_H
@@ -23,27 +23,27 @@
 #include "record.h"
 #include "unwind_maps.h"
 
-/* By what stacks are walked. */
+/* How stacks are walked. */
 enum unwind_mode {
 	UNWIND_BY_FRAME_POINTERS = 0,
 	UNWIND_BY_TABLES = 1,
-	UNWIND_BY_BOTH = 2, /* each mapping says by which */
+	UNWIND_BY_BOTH = 2, /* each mapping selects one */
 };
 
-/* A function that the verifier looks at once, whoever calls it. */
+/* A function that the verifier checks once, for all callers. */
 #ifndef UNWIND_GLOBAL
 #define UNWIND_GLOBAL __attribute__((noinline))
 #endif
 
-/* Bytes of memory that are read at once; a power of two, and no more than a page. */
+/* Bytes of memory to read at once; a power of two, and at most a page. */
 #ifndef UNWIND_BLOCK_BYTES
 #define UNWIND_BLOCK_BYTES 2048
 #endif
 #define UNWIND_NO_BLOCK 8 /* no block begins there */
 
 /*
- * The base register of amd64 is kept from frame to frame only where the CFA was
- * found to be above it: few stacks go through the dynamic loader's stubs for lazy
+ * amd64's base register is kept from frame to frame only if the CFA was found
+ * to be above it. Few stacks go through the dynamic loader's stubs for lazy
  * binding, and those are walked again.
  */
 enum unwind_base {
@@ -53,31 +53,31 @@ enum unwind_base {
 };
 #define UNWIND_LOWEST 4096 /* no memory is mapped below, whatever mmap_min_addr is */
 
-/* A walk's state. */
+/* The state of a walk. */
 struct unwind_walk {
 	u64 pc, sp, fp;
 	u64 layout;
 	/*
-	 * Whether all registers are known, and pc is the instruction that is
-	 * next: of the interrupted frame and one that a signal interrupted. Else
+	 * Whether all registers are known, and pc is the next instruction: in
+	 * the interrupted frame and in one that a signal interrupted. Otherwise
 	 * pc is a return address.
 	 */
 	u32 exact;
 	u32 end; /* enum stack_end */
 	u32 first; /* index in the record's frames of the walk's first */
 	u32 by_signal; /* registers are those of the signal frame at regs */
-	u32 early; /* the walk would get further a little later */
+	u32 early; /* the walk would get further slightly later */
 	u32 pad;
 	u64 regs; /* address of the registers of an exact frame */
-	u64 copy; /* of a task that is not current: where its stack was copied to, or 0 */
-	u64 copy_of, copied; /* address that it was at, and how many bytes */
-	u64 base; /* the base register, if it is known */
+	u64 copy; /* copy of the stack of a task that is not current, or 0 */
+	u64 copy_of, copied; /* original address, and number of bytes */
+	u64 base; /* the base register, if known */
 	u64 base_state; /* enum unwind_base */
 	u64 block_at; /* address of what is in block, or UNWIND_NO_BLOCK */
 	u64 block[UNWIND_BLOCK_BYTES / 8];
 };
 
-/* Defined by whoever includes this. */
+/* Defined by the includer. */
 static __always_inline bool unwind_read(struct unwind_walk *w, void *to, u32 size, u64 addr);
 static __always_inline bool unwind_register(struct unwind_walk *w, u32 number, u64 *value);
 static __always_inline const struct unwind_mapping *unwind_mapping_at(u32 index);
@@ -116,7 +116,7 @@ static __always_inline void unwind_begin(struct unwind_walk *w, u64 pc, u64 sp, 
 	w->block_at = UNWIND_NO_BLOCK;
 }
 
-/* Whether the walk that ended is worth another with the base register. */
+/* Whether to repeat a walk that ended, with the base register. */
 static __always_inline bool unwind_lacks_base(struct unwind_walk *w)
 {
 	return UNWIND_BASE < 32 && w->end == END_REGISTER && w->base_state == UNWIND_BASE_IGNORED;
@@ -129,7 +129,7 @@ static __always_inline void unwind_begin_with_base(struct unwind_walk *w, u64 pc
 	w->base_state = UNWIND_BASE_UNKNOWN;
 }
 
-/* Reads the word at addr; a misaligned one not through the block. */
+/* Reads the word at addr. A misaligned one bypasses the block. */
 static __always_inline bool unwind_load(struct unwind_walk *w, u64 addr, u64 *value)
 {
 	if ((addr & ~(u64)(UNWIND_BLOCK_BYTES - 8)) != w->block_at) {
@@ -146,13 +146,13 @@ static __always_inline bool unwind_load(struct unwind_walk *w, u64 addr, u64 *va
 	return true;
 }
 
-/* A rule's index, or why there is none in the upper half: an enum stack_end. */
+/* A rule's index, or in the upper half an enum stack_end if none. */
 static __always_inline u64 unwind_no_rule(enum stack_end end)
 {
 	return (u64)end << 32;
 }
 
-/* Searches the rule for addr in a table. */
+/* Searches for addr's rule in a table. */
 static __always_inline u64 unwind_search_table(const struct unwind_mapping *m, u64 addr)
 {
 	u64 link = addr - m->bias;
@@ -196,7 +196,7 @@ static __always_inline u64 unwind_search_table(const struct unwind_mapping *m, u
 	return words[lo % UNWIND_PAGE_WORDS] & ((1U << UNWIND_RULE_BITS) - 1);
 }
 
-/* Searches the rule for addr in a layout. */
+/* Searches for addr's rule in a layout. */
 UNWIND_GLOBAL u64 unwind_search(u64 addr, u64 layout)
 {
 	u32 first = layout & ((1U << UNWIND_LAYOUT_FIRST_BITS) - 1);
@@ -271,9 +271,9 @@ static __always_inline u32 unwind_shorten(u32 index)
 }
 
 /*
- * Finds the rule for addr in a layout, perhaps in its short form, which says nothing
- * of the base register. Neither what is not there nor what is not loaded is kept in
- * the cache, so that it can come.
+ * Finds the rule for addr in a layout, possibly in its short form, which lacks
+ * the base register. What is missing or not loaded is not cached, since it may
+ * appear later.
  */
 static __always_inline u64 unwind_find(struct unwind_cache *cache, u64 layout, u64 addr)
 {
@@ -301,8 +301,8 @@ static __always_inline bool unwind_stop(struct unwind_walk *w, enum stack_end en
 }
 
 /*
- * Goes to the code that a signal interrupted. The stack may be another then
- * (sigaltstack), so nothing is asked of its address.
+ * Steps to the code that a signal interrupted. It may run on another stack
+ * (sigaltstack), so its stack address is not checked.
  */
 static __always_inline bool unwind_signal(struct unwind_walk *w, s32 cfa)
 {
@@ -323,14 +323,14 @@ static __always_inline bool unwind_signal(struct unwind_walk *w, s32 cfa)
 	return true;
 }
 
-/* Takes the base register of an exact frame. */
+/* Reads the base register of an exact frame. */
 static __always_inline void unwind_take_base(struct unwind_walk *w)
 {
 	w->base_state =
 		unwind_register(w, UNWIND_BASE, &w->base) ? UNWIND_BASE_KNOWN : UNWIND_BASE_UNKNOWN;
 }
 
-/* Gives the base register the value that it has in the caller. */
+/* Sets the base register to its value in the caller. */
 static __always_inline void unwind_restore_base(struct unwind_walk *w, const struct unwind_rule *r,
 						u64 cfa)
 {
@@ -343,7 +343,7 @@ static __always_inline void unwind_restore_base(struct unwind_walk *w, const str
 									   : UNWIND_BASE_UNKNOWN;
 }
 
-/* Goes to the caller by a rule. */
+/* Steps to the caller by a rule. */
 static __always_inline bool unwind_step(struct unwind_walk *w, const struct unwind_rule *r)
 {
 	u64 sp = w->sp, fp = w->fp, cfa, at, ra = 0;
@@ -439,7 +439,7 @@ static __always_inline bool unwind_step(struct unwind_walk *w, const struct unwi
 	return unwind_stop(w, r->kind == UNWIND_CHAIN ? END_FRAME_POINTER : END_COMPLETE);
 }
 
-/* Goes to the caller by a rule in its short form. */
+/* Steps to the caller by a rule in its short form. */
 static __always_inline bool unwind_step_short(struct unwind_walk *w, u32 rule)
 {
 	u64 sp = w->sp, cfa = rule & UNWIND_SHORT_FP ? w->fp : sp, ra;
@@ -462,7 +462,7 @@ static __always_inline bool unwind_step_short(struct unwind_walk *w, u32 rule)
 	return w->pc ? true : unwind_stop(w, END_COMPLETE);
 }
 
-/* Keeps the frame that the walk is at. */
+/* Stores the current frame. */
 static __always_inline bool unwind_keep(const struct unwind_walk *w, struct stack_record *rec,
 					u32 i)
 {
@@ -474,7 +474,7 @@ static __always_inline bool unwind_keep(const struct unwind_walk *w, struct stac
 	return true;
 }
 
-/* Keeps a frame and goes to the next by tables. It returns 1 after the last. */
+/* Stores a frame and steps to the next by tables. Returns 1 after the last. */
 static __always_inline int unwind_by_tables(u32 i, struct unwind_walk *w, struct stack_record *rec,
 					    struct unwind_cache *cache)
 {
