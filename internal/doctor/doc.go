@@ -1,5 +1,5 @@
-// Package doctor knows what fulgur needs of a machine: what keeps it from
-// working, what it will lose, and what to do about each.
+// Package doctor checks what fulgur needs from a machine: what keeps it from working,
+// what it will lose, and the remedy for each. It measures nothing. Read checks.go first.
 //
 // The knowledge is one table, checks.go: data that judge [Facts] and nothing
 // else, so that they can be tried on any machine's. [Read] gathers what files
