@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 
+	"fulgur/internal/capture/blockio"
 	"fulgur/internal/session"
 )
 
@@ -53,11 +54,17 @@ func (c *blockIOCommand) run(ctx context.Context, env environment) (int, error) 
 		return exitUsage, usageError{err}
 	}
 	env.complete(&o.Options)
-	return session.BlockIO(ctx, o)
+	return session.Measure(ctx, o.Options, blockio.New(o.Config))
+}
+
+// blockIOOptions are what the flags ask for.
+type blockIOOptions struct {
+	session.Options
+	blockio.Config
 }
 
 // options translates the flags.
-func (c *blockIOCommand) options() (session.BlockIOOptions, error) {
+func (c *blockIOCommand) options() (blockIOOptions, error) {
 	common, err := recording{
 		duration: c.Duration,
 		delay:    c.Delay,
@@ -69,10 +76,9 @@ func (c *blockIOCommand) options() (session.BlockIOOptions, error) {
 		output:   c.outputFlags,
 		limits:   c.limitFlags,
 	}.options()
-	return session.BlockIOOptions{
-		Options:        common,
+	return blockIOOptions{common, blockio.Config{
 		Weight:         c.Weight,
 		QueueInLatency: c.Queued,
 		PendingEntries: uint32(orZero(c.PendingEntries)),
-	}, err
+	}}, err
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 
+	"fulgur/internal/capture/faults"
 	"fulgur/internal/session"
 )
 
@@ -53,11 +54,17 @@ func (c *faultsCommand) run(ctx context.Context, env environment) (int, error) {
 		return exitUsage, usageError{err}
 	}
 	env.complete(&o.Options)
-	return session.Faults(ctx, o)
+	return session.Measure(ctx, o.Options, faults.New(o.Config))
+}
+
+// faultsOptions are what the flags ask for.
+type faultsOptions struct {
+	session.Options
+	faults.Config
 }
 
 // options translates the flags.
-func (c *faultsCommand) options() (session.FaultOptions, error) {
+func (c *faultsCommand) options() (faultsOptions, error) {
 	common, err := recording{
 		duration: c.Duration,
 		delay:    c.Delay,
@@ -70,5 +77,5 @@ func (c *faultsCommand) options() (session.FaultOptions, error) {
 		output:   c.outputFlags,
 		limits:   c.limitFlags,
 	}.options()
-	return session.FaultOptions{Options: common, Period: uint64(orZero(c.Count)), Offsets: c.Offsets}, err
+	return faultsOptions{common, faults.Config{Period: uint64(orZero(c.Count)), Offsets: c.Offsets}}, err
 }

@@ -16,7 +16,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"fulgur/internal/capture/blockio"
 	"fulgur/internal/capture/branch"
+	"fulgur/internal/capture/faults"
 	"fulgur/internal/capture/offcpu"
 	"fulgur/internal/capture/target"
 	"fulgur/internal/message/usage"
@@ -90,51 +92,52 @@ func optionsOf(line string) (session.ProfileOptions, error) {
 }
 
 func TestOffCPUOptions(t *testing.T) {
-	for line, want := range map[string]session.OffCPUOptions{
+	for line, want := range map[string]offCPUOptions{
 		"offcpu": {},
 		"offcpu -p 1 -m 1000 -M 2000000 5": {
 			Options: session.Options{
 				Target: target.Target{Scope: target.Processes, PIDs: []int{1}}, Duration: 5 * time.Second,
 			},
-			Shortest: time.Millisecond, Longest: 2 * time.Second,
+			Config: offcpu.Config{Shortest: time.Millisecond, Longest: 2 * time.Second},
 		},
 		"offcpu -u --state D --waker-stacks --pending-entries 64": {
-			Threads: offcpu.UserThreads, States: 4, WakerStacks: true, PendingEntries: 64,
+			Config: offcpu.Config{Threads: offcpu.UserThreads, States: 4, WakerStacks: true, PendingEntries: 64},
 		},
-		"offcpu -k --state 2":    {Threads: offcpu.KernelThreads, States: 4},
-		"offcpu -fU --state S,D": {Options: session.Options{Format: "folded", UserOnly: true}, States: 6},
+		"offcpu -k --state 2":    {Config: offcpu.Config{Threads: offcpu.KernelThreads, States: 4}},
+		"offcpu -fU --state S,D": {Options: session.Options{Format: "folded", UserOnly: true}, Config: offcpu.Config{States: 6}},
 		"offcpu -- ls -m": {
 			Options: session.Options{Target: target.Target{Scope: target.Command}, Command: []string{"ls", "-m"}},
 		},
 	} {
 		want.Unwind = "auto"
-		checkOptions(t, line, want, func(c command) (session.OffCPUOptions, error) { return c.(*offCPUCommand).options() })
+		checkOptions(t, line, want, func(c command) (offCPUOptions, error) { return c.(*offCPUCommand).options() })
 	}
 }
 
 func TestBlockIOOptions(t *testing.T) {
-	for line, want := range map[string]session.BlockIOOptions{
+	for line, want := range map[string]blockIOOptions{
 		"blockio": {},
 		"blockio -Q --weight bytes --pending-entries 9 -o b.svg 1": {
 			Options: session.Options{Output: "b.svg", Duration: time.Second},
-			Weight:  "bytes", QueueInLatency: true, PendingEntries: 9,
+			Config:  blockio.Config{Weight: "bytes", QueueInLatency: true, PendingEntries: 9},
 		},
 	} {
 		want.Unwind = "auto"
-		checkOptions(t, line, want, func(c command) (session.BlockIOOptions, error) { return c.(*blockIOCommand).options() })
+		checkOptions(t, line, want, func(c command) (blockIOOptions, error) { return c.(*blockIOCommand).options() })
 	}
 }
 
 func TestFaultsOptions(t *testing.T) {
-	for line, want := range map[string]session.FaultOptions{
+	for line, want := range map[string]faultsOptions{
 		"faults":           {},
-		"faults --offsets": {Offsets: true},
+		"faults --offsets": {Config: faults.Config{Offsets: true}},
 		"faults -c 100 -C 0 -L 7": {
-			Options: session.Options{Target: target.Target{Scope: target.Threads, TIDs: []int{7}, CPUs: []int{0}}}, Period: 100,
+			Options: session.Options{Target: target.Target{Scope: target.Threads, TIDs: []int{7}, CPUs: []int{0}}},
+			Config:  faults.Config{Period: 100},
 		},
 	} {
 		want.Unwind = "auto"
-		checkOptions(t, line, want, func(c command) (session.FaultOptions, error) { return c.(*faultsCommand).options() })
+		checkOptions(t, line, want, func(c command) (faultsOptions, error) { return c.(*faultsCommand).options() })
 	}
 }
 

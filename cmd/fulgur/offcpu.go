@@ -63,11 +63,17 @@ func (c *offCPUCommand) run(ctx context.Context, env environment) (int, error) {
 		return exitUsage, usageError{err}
 	}
 	env.complete(&o.Options)
-	return session.OffCPU(ctx, o)
+	return session.Measure(ctx, o.Options, offcpu.New(o.Config))
+}
+
+// offCPUOptions are what the flags ask for.
+type offCPUOptions struct {
+	session.Options
+	offcpu.Config
 }
 
 // options translates the flags.
-func (c *offCPUCommand) options() (session.OffCPUOptions, error) {
+func (c *offCPUCommand) options() (offCPUOptions, error) {
 	common, err := recording{
 		duration: c.Duration,
 		delay:    c.Delay,
@@ -86,15 +92,14 @@ func (c *offCPUCommand) options() (session.OffCPUOptions, error) {
 	case c.KernelThreads:
 		threads = offcpu.KernelThreads
 	}
-	return session.OffCPUOptions{
-		Options:        common,
+	return offCPUOptions{common, offcpu.Config{
 		Threads:        threads,
 		States:         offcpu.States(orZero(c.State)),
 		Shortest:       time.Duration(c.MinBlock),
 		Longest:        time.Duration(c.MaxBlock),
 		WakerStacks:    c.WakerStacks,
 		PendingEntries: uint32(orZero(c.PendingEntries)),
-	}, err
+	}}, err
 }
 
 // micros is a length of time, written as a number of microseconds, as bcc's tools

@@ -9,6 +9,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"fulgur/internal/capture/oncpu"
 	"fulgur/internal/capture/target"
 	"fulgur/internal/profile/output"
 	"fulgur/internal/session"
@@ -42,7 +43,7 @@ type profileCommand struct {
 // profileVars are what the help text takes from elsewhere.
 func profileVars() kong.Vars {
 	return kong.Vars{
-		"frequency":    strconv.Itoa(session.DefaultFrequency),
+		"frequency":    strconv.Itoa(oncpu.DefaultFrequency),
 		"formats":      output.Names(),
 		"topFrequency": strconv.Itoa(topFrequency),
 	}

@@ -5,6 +5,7 @@ import (
 
 	"fulgur/bpf"
 	"fulgur/internal/capture/naming"
+	"fulgur/internal/capture/source"
 	"fulgur/internal/capture/stacks"
 	"fulgur/internal/profile"
 	"fulgur/internal/profile/encode/describe"
@@ -16,8 +17,16 @@ const stackLost = "[stack lost]"
 // buildProfile turns traces and counts into a profile with names. lost are the
 // counts whose trace never arrived. The stacks of recorded, which may be nil, become
 // part of it.
-func buildProfile(what subject, store *stacks.Store, lost map[stacks.Key]stacks.Value, names *naming.Names, meta profile.Meta, losses profile.Losses, recorded *events) *profile.Profile {
-	b := profile.NewBuilder(what.valueTypes()...)
+func buildProfile(what source.Subject, store *stacks.Store, lost map[stacks.Key]stacks.Values, names *naming.Names, meta profile.Meta, losses profile.Losses, recorded *events) *profile.Profile {
+	values := what.Values()
+	sums := func(source uint8, counted stacks.Values) []int64 {
+		all := make([]int64, len(values))
+		for i, v := range values {
+			all[i] = v.Sum(source, counted)
+		}
+		return all
+	}
+	b := profile.NewBuilder(source.Types(values)...)
 	p := naming.NewStackBuilder(b, store, names)
 	losses[profile.LossUnresolvedFrames] = names.Unresolved
 	cpu := func(n uint32) int {
@@ -33,24 +42,24 @@ func buildProfile(what subject, store *stacks.Store, lost map[stacks.Key]stacks.
 	for counted, value := range samples {
 		trace := store.Traces[counted.Trace]
 		if p.Unresolved[trace.Leaf] {
-			losses[profile.LossUnresolved] += value.Samples
+			losses[profile.LossUnresolved] += value.Samples()
 		}
 		b.Add(profile.Sample{
-			Stack:  what.place(p, counted),
+			Stack:  what.Place(p, counted),
 			Task:   b.Task(profile.Task{PID: int(trace.PID), TID: int(counted.TID), Comm: trace.Name()}),
 			CPU:    cpu(counted.CPU),
-			End:    end(trace, value.Samples, &losses),
-			Values: what.values(counted.Source, value),
+			End:    end(trace, value.Samples(), &losses),
+			Values: sums(counted.Source, value),
 		})
 	}
 	for key, value := range lost {
-		losses[profile.LossTraces] += value.Samples
+		losses[profile.LossTraces] += value.Samples()
 		b.Add(profile.Sample{
 			Stack:  p.Mark(0, stackLost),
 			Task:   b.Task(profile.Task{TID: int(key.TID), Comm: "[unknown]"}),
 			CPU:    cpu(key.CPU),
 			End:    profile.EndLost,
-			Values: what.values(key.Source, value),
+			Values: sums(key.Source, value),
 		})
 	}
 	if recorded != nil {

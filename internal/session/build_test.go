@@ -11,8 +11,11 @@ import (
 
 	"fulgur/internal/capture/loop"
 	"fulgur/internal/capture/naming"
+	"fulgur/internal/capture/oncpu"
+	"fulgur/internal/capture/source"
 	"fulgur/internal/capture/stacks"
 	"fulgur/internal/capture/stacks/stackstest"
+	"fulgur/internal/capture/target"
 	"fulgur/internal/process"
 	"fulgur/internal/profile"
 	"fulgur/internal/symbols/debugfile/debugfiletest"
@@ -20,10 +23,10 @@ import (
 )
 
 // clock returns the subject of a profile by time.
-func clock(t *testing.T) *onCPU {
+func clock(t *testing.T) source.Subject {
 	t.Helper()
-	m := &onCPU{options: &ProfileOptions{Event: "cpu-clock"}}
-	if err := m.complete(); err != nil {
+	m := oncpu.New(oncpu.Config{Event: "cpu-clock"})
+	if err := m.Complete(source.Common{Target: new(target.Target)}); err != nil {
 		t.Fatal(err)
 	}
 	return m
@@ -54,14 +57,14 @@ func TestBuildProfile(t *testing.T) {
 		stackstest.Trace{ID: 6, PID: 9, Comm: "jit", User: []uint64{stackstest.JitAt, stackstest.VoidAt + 9, stackstest.FileAt + 1}, End: stackstest.Ended},
 		stackstest.Trace{ID: 4, PID: 2, Comm: "kworker/0:1-evt", Kernel: []uint64{0xffff10}, KernelEnd: stackstest.Cut},
 	)
-	counts := map[stacks.Key]stacks.Value{
-		{ID: 1}:  {Samples: 1, Weights: stacks.Weights{10}},
-		{ID: 2}:  {Samples: 2, Weights: stacks.Weights{20}},
-		{ID: 3}:  {Samples: 4, Weights: stacks.Weights{40}},
-		{ID: 4}:  {Samples: 8, Weights: stacks.Weights{80}},
-		{ID: 5}:  {Samples: 32, Weights: stacks.Weights{320}},
-		{ID: 6}:  {Samples: 64, Weights: stacks.Weights{640}},
-		{ID: 99}: {Samples: 16, Weights: stacks.Weights{160}},
+	counts := map[stacks.Key]stacks.Values{
+		{ID: 1}:  {1, 10},
+		{ID: 2}:  {2, 20},
+		{ID: 3}:  {4, 40},
+		{ID: 4}:  {8, 80},
+		{ID: 5}:  {32, 320},
+		{ID: 6}:  {64, 640},
+		{ID: 99}: {16, 160},
 	}
 	names := naming.Given(store, debugfiletest.NewFinder(t), map[uint64][]symbolize.Frame{
 		0xffff10:              {{Name: "read"}},
@@ -137,7 +140,7 @@ func TestNamingIsInterruptible(t *testing.T) {
 		if got := r.names.Warnings(); !slices.Equal(got, want) {
 			t.Errorf("%s: warnings %q, want %q", test.name, got, want)
 		}
-		store.Count(map[stacks.Key]stacks.Value{{ID: 1}: {Samples: 1}})
+		store.Count(map[stacks.Key]stacks.Values{{ID: 1}: {1}})
 		p := buildProfile(clock(t), store, nil, r.names, profile.Meta{}, profile.Losses{}, nil)
 		unnamed := uint64(0)
 		if test.cut {
@@ -154,7 +157,7 @@ func TestSymbolize(t *testing.T) {
 	store := stackstest.Own(t)
 	names := naming.New(store, debugfiletest.NewFinder(t), symbolize.Options{})
 	names.Symbolize(t.Context())
-	store.Count(map[stacks.Key]stacks.Value{{ID: 1}: {Samples: 1}})
+	store.Count(map[stacks.Key]stacks.Values{{ID: 1}: {1}})
 	p := buildProfile(clock(t), store, nil, names, profile.Meta{}, profile.Losses{}, nil)
 	const function = "fulgur/internal/capture/stacks/stackstest.NewStore"
 	want := "test;[broken stack];" + function + ";" + function + ", broken stack"

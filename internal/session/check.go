@@ -20,12 +20,8 @@ const hardMaxDepth = 127
 // thousand while the machine keeps fulgur waiting for a second.
 const timesRingSize = 8 << 20
 
-// The largest maps: a ring of 1 GiB, and as many entries as take about as much
-// in each of the count maps.
-const (
-	maxRingSize = 1 << 30 // bytes
-	maxEntries  = 1 << 24
-)
+// maxRingSize is the largest ring, in bytes.
+const maxRingSize = 1 << 30
 
 // complete checks o against this machine's limits and fills in defaults, for
 // profiles of all kinds.
@@ -65,23 +61,12 @@ func (o *Options) completeSizes() error {
 		preset, least, most uint32
 	}{
 		{"--ring-size", &o.RingSize, o.ringPreset(), uint32(os.Getpagesize()), maxRingSize},
-		{"--count-entries", &o.CountEntries, probe.DefaultCountEntries, 1, maxEntries},
-		{"--seen-entries", &o.SeenEntries, probe.DefaultSeenEntries, 1, maxEntries},
+		{"--count-entries", &o.CountEntries, probe.DefaultCountEntries, 1, probe.MaxEntries},
+		{"--seen-entries", &o.SeenEntries, probe.DefaultSeenEntries, 1, probe.MaxEntries},
 	} {
-		if err := completeSize(s.flag, s.size, s.preset, s.least, s.most); err != nil {
+		if err := probe.CompleteSize(s.flag, s.size, s.preset, s.least, s.most); err != nil {
 			return err
 		}
-	}
-	return nil
-}
-
-// completeSize fills in a size that was not given and refuses one out of range.
-func completeSize(flag string, size *uint32, preset, least, most uint32) error {
-	if *size == 0 {
-		*size = preset
-	}
-	if *size < least || *size > most {
-		return usage.Errorf("%s %d is out of range: give %d to %d", flag, *size, least, most)
 	}
 	return nil
 }

@@ -10,10 +10,10 @@ import (
 	"fulgur/internal/message/usage"
 )
 
-// completeProfile completes the options of a profile, as [measure] does.
+// completeProfile completes the options of a profile, as [Measure] does.
 func completeProfile(o *ProfileOptions) error {
-	common := &o.Options
-	return errors.Join((&onCPU{options: o}).complete(), common.complete())
+	_, err := complete(profiled(o), &o.Options)
+	return err
 }
 
 func TestCompleteDefaults(t *testing.T) {
@@ -25,9 +25,6 @@ func TestCompleteDefaults(t *testing.T) {
 	if err := completeProfile(&o); err != nil {
 		t.Fatal(err)
 	}
-	if o.Frequency != DefaultFrequency || o.Period != 0 {
-		t.Errorf("frequency %d and period %d, want %d and 0", o.Frequency, o.Period, DefaultFrequency)
-	}
 	if want := min(limit, hardMaxDepth); o.MaxDepth != want {
 		t.Errorf("depth %d, want %d", o.MaxDepth, want)
 	}
@@ -37,12 +34,12 @@ func TestCompleteDefaults(t *testing.T) {
 }
 
 func TestCompleteKeepsWhatIsAskedFor(t *testing.T) {
-	asked := ProfileOptions{Period: 1000003, Options: Options{MaxDepth: 1, RingSize: 4096, CountEntries: 64, SeenEntries: 4}}
+	asked := ProfileOptions{Options: Options{MaxDepth: 1, RingSize: 4096, CountEntries: 64, SeenEntries: 4}}
 	o := asked
 	if err := completeProfile(&o); err != nil {
 		t.Fatal(err)
 	}
-	if o.Period != asked.Period || o.Frequency != 0 || o.MaxDepth != 1 || o.RingSize != 4096 || o.CountEntries != 64 || o.SeenEntries != 4 {
+	if o.MaxDepth != 1 || o.RingSize != 4096 || o.CountEntries != 64 || o.SeenEntries != 4 {
 		t.Errorf("%+v of %+v", o, asked)
 	}
 }
@@ -74,16 +71,5 @@ func TestCompleteRefuses(t *testing.T) {
 				t.Errorf("%v, want a usage error that says %q", err, test.want)
 			}
 		})
-	}
-}
-
-func TestSpecs(t *testing.T) {
-	m := &onCPU{options: &ProfileOptions{Event: "cpu-clock"}}
-	if err := m.complete(); err != nil || len(m.specs) != 1 || m.specs[0].Name != "cpu-clock" || !m.specs[0].IsTime() {
-		t.Errorf("cpu-clock: %+v, %v", m.specs, err)
-	}
-	m = &onCPU{options: &ProfileOptions{Event: "no-such-event"}}
-	if err := m.complete(); !errors.Is(err, usage.Err) || !strings.Contains(err.Error(), "no-such-event") {
-		t.Errorf("no-such-event: %v; want a usage error that names it", err)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"fulgur/internal/capture/naming"
 	"fulgur/internal/capture/offcpu"
 	"fulgur/internal/capture/oncpu"
+	"fulgur/internal/capture/source"
 	"fulgur/internal/capture/stacks"
 	"fulgur/internal/capture/stacks/stackstest"
 	"fulgur/internal/linux/perfevent"
@@ -33,7 +34,7 @@ const (
 // What the sources tell of is in the recording, at its time, on its thread, in its
 // stack, though a stack arrives late or never; and it adds up to the same.
 func TestEvents(t *testing.T) {
-	e, err := newEvents(timelineSpec{interval: 1e6, everyWait: true}, false)
+	e, err := newEvents(source.Timeline{Interval: 1e6, EveryWait: true}, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +48,8 @@ func TestEvents(t *testing.T) {
 	})
 	file := &process.File{Path: "/usr/bin/app"}
 	store := stacks.NewStore(stackstest.Layout{File: file})
-	e.follow(store, 0)
+	const onCPU, offCPU, blockIO, pageFaults = 0, 1, 2, 3
+	e.follow([]source.Source{new(oncpu.Source), new(offcpu.Source), new(blockio.Source), new(faults.Source)}, store, 0)
 	add := func(b stackstest.Trace) {
 		t.Helper()
 		if err := store.Add(b.Record(t)); err != nil {
@@ -70,41 +72,41 @@ func TestEvents(t *testing.T) {
 	}
 	fault := faults.Event{Time: 2500, Id: 1, Address: 0x1000, Latency: 100, Period: 10, Major: 1, Pid: sampledThread, Tid: sampledThread}
 	for _, one := range []struct {
-		from   source
+		from   int
 		record []byte
 	}{
-		{sampled{}, bytesOf(&sampledEvent)},
-		{&offcpu.Source{}, bytesOf(&wait)[:offcpu.EventSize]},
-		{sampled{}, bytesOf(&late)},
-		{sampled{}, bytesOf(&never)},
-		{&blockio.Source{}, bytesOf(&request)},
-		{&faults.Source{}, bytesOf(&fault)},
+		{onCPU, bytesOf(&sampledEvent)},
+		{offCPU, bytesOf(&wait)[:offcpu.EventSize]},
+		{onCPU, bytesOf(&late)},
+		{onCPU, bytesOf(&never)},
+		{blockIO, bytesOf(&request)},
+		{pageFaults, bytesOf(&fault)},
 	} {
 		if err := e.take(one.from, one.record); err != nil {
 			t.Fatal(err)
 		}
 		if err := e.take(one.from, one.record[:24]); err == nil {
-			t.Errorf("a part of an event of %T is taken for one", one.from)
+			t.Errorf("a part of an event of source %d is taken for one", one.from)
 		}
 	}
 	add(stackstest.Trace{ID: 3, PID: sampledThread, User: []uint64{stackstest.FileAt + 0x11}, End: stackstest.Ended})
 	e.threads.HandleRecord(perfevent.Exit{Stamp: perfevent.Stamp{Time: 4500}, PID: sampledThread, TID: sampledThread})
 
 	lost := e.count()
-	if len(lost) != 1 || lost[stacks.Key{Source: stacks.OnCPU, ID: 4}].Samples != 1 {
+	if len(lost) != 1 || lost[stacks.Key{Source: onCPU, ID: 4}].Samples() != 1 {
 		t.Errorf("%v is lost, want stack 4", lost)
 	}
-	sums := map[stacks.Source]stacks.Value{}
+	sums := map[uint8]stacks.Values{}
 	for at, value := range e.samples() {
 		sum := sums[at.Source]
 		sum.Add(value)
 		sums[at.Source] = sum
 	}
-	for from, want := range map[stacks.Source]stacks.Value{
-		stacks.OnCPU:   {Samples: 2, Weights: stacks.Weights{2e6}},
-		stacks.OffCPU:  {Samples: 1, Weights: stacks.Weights{0, 2050, 50}},
-		stacks.BlockIO: {Samples: 1, Weights: stacks.Weights{4096, 100, 200}},
-		stacks.Faults:  {Samples: 1, Weights: stacks.Weights{0, 10, 1000}},
+	for from, want := range map[uint8]stacks.Values{
+		onCPU:      {2, 2e6},
+		offCPU:     {1, 2050, 50, 2100},
+		blockIO:    {1, 4096, 100, 200, 300},
+		pageFaults: {1, 0, 10, 1000, 10},
 	} {
 		if sums[from] != want {
 			t.Errorf("source %d adds up to %+v, want %+v", from, sums[from], want)
@@ -117,7 +119,7 @@ func TestEvents(t *testing.T) {
 	b := profile.NewBuilder()
 	e.place(naming.NewStackBuilder(b, store, names))
 	p := b.Profile(profile.Meta{}, profile.Losses{})
-	line, err := e.timeline(p, 5000)
+	line, err := e.finish(p, 5000)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,7 +20,7 @@ func (r *run) meta(start time.Time, duration time.Duration) profile.Meta {
 		PerCPU:   r.options.PerCPU,
 		Scope:    r.options.Target.String(),
 	}
-	r.subject.describe(&m)
+	r.subject.Describe(&m)
 	if cpus, err := perfevent.OnlineCPUs(); err == nil {
 		m.CPUs = len(cpus)
 	}

@@ -8,7 +8,6 @@ import (
 	"io"
 	"time"
 
-	"fulgur/internal/capture/offcpu"
 	"fulgur/internal/capture/target"
 	"fulgur/internal/capture/unwinding"
 	"fulgur/internal/profile/output"
@@ -103,41 +102,6 @@ type ProfileOptions struct {
 	Idle bool
 	// Wall adds the time that threads spend off the CPU.
 	Wall bool
-}
-
-// OffCPUOptions describe one profile of what threads wait for.
-type OffCPUOptions struct {
-	Options
-	// Threads and States choose the threads that count.
-	Threads offcpu.Threads
-	States  offcpu.States // 0 is all
-	// Shortest and Longest bound the times that count; a Longest of 0 does not.
-	Shortest, Longest time.Duration
-	// WakerStacks shows who ended each wait, and where.
-	WakerStacks bool
-	// PendingEntries is how many threads are remembered; 0 takes the default.
-	PendingEntries uint32
-}
-
-// FaultOptions describe one profile of page faults.
-type FaultOptions struct {
-	Options
-	// Period counts every Nth fault; 0 counts each.
-	Period uint64
-	// Offsets tells the pages of files apart.
-	Offsets bool
-}
-
-// BlockIOOptions describe one profile of requests to disks.
-type BlockIOOptions struct {
-	Options
-	// Weight names the value that outputs show; empty takes latency.
-	Weight string
-	// QueueInLatency makes histograms include the time before a device gets a
-	// request.
-	QueueInLatency bool
-	// PendingEntries is how many requests are remembered; 0 takes the default.
-	PendingEntries uint32
 }
 
 // format returns the format that o asks for.

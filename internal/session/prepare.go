@@ -6,6 +6,7 @@ import (
 	"runtime/debug"
 
 	"fulgur/internal/capture/loop"
+	"fulgur/internal/capture/source"
 	"fulgur/internal/capture/target"
 	"fulgur/internal/doctor"
 	"fulgur/internal/message/usage"
@@ -14,9 +15,9 @@ import (
 
 // complete checks what was asked for and fills in defaults. The exit code is
 // that of an error.
-func complete(what subject, o *Options) (exitCode int, err error) {
+func complete(what source.Subject, o *Options) (exitCode int, err error) {
 	debug.SetGCPercent(loop.GCPercent)
-	if err := errors.Join(what.complete(), o.complete()); err != nil {
+	if err := errors.Join(what.Complete(source.Common{Target: &o.Target, UserOnly: o.UserOnly}), o.complete()); err != nil {
 		return 2, err
 	}
 	return 0, nil
@@ -24,15 +25,15 @@ func complete(what subject, o *Options) (exitCode int, err error) {
 
 // prepare finds out whether the machine can do what was asked for. The exit code
 // is that of an error.
-func prepare(what subject, o *Options) (_ *debugfile.Finder, exitCode int, err error) {
+func prepare(what source.Subject, o *Options) (_ *debugfile.Finder, exitCode int, err error) {
 	finder, err := debugfile.New(debugfile.Config{Root: o.Symfs})
 	if err != nil {
 		return nil, 2, usage.Errorf("%v", err)
 	}
-	if err := doctor.CheckPrivileges(what.command(), o.Stderr, o.Quiet); err != nil {
+	if err := doctor.CheckPrivileges(what.Command(), o.Stderr, o.Quiet); err != nil {
 		return nil, 1, err
 	}
-	if err := what.choose(); err != nil {
+	if err := what.Choose(); err != nil {
 		return nil, 1, err
 	}
 	if err := CheckTarget(o.Target); err != nil {

@@ -13,13 +13,14 @@ import (
 
 	"fulgur/internal/capture/loop"
 	"fulgur/internal/capture/naming"
+	"fulgur/internal/capture/oncpu"
 	"fulgur/internal/capture/probe"
+	"fulgur/internal/capture/source"
 	"fulgur/internal/capture/stacks"
 	"fulgur/internal/capture/target"
 	"fulgur/internal/capture/unwinding"
 	"fulgur/internal/doctor"
 	"fulgur/internal/linux/perfevent"
-	"fulgur/internal/linux/ringbuf"
 	"fulgur/internal/message/plain"
 	"fulgur/internal/process"
 	"fulgur/internal/profile"
@@ -28,97 +29,30 @@ import (
 	"fulgur/internal/symbols/symbolize"
 )
 
-// subject is what a run measures, and what that means for its profile.
-type subject interface {
-	// command is its name for the doctor.
-	command() doctor.Command
-	// complete checks what was asked for and fills in defaults. An error is
-	// one of usage.
-	complete() error
-	// choose finds out what this machine can do of it, which takes privileges.
-	choose() error
-	// load loads the kernel side of each source, with the options that all have
-	// in common.
-	load(common probe.Options) ([]source, error)
-	// valueTypes names the values of a sample, the first of which is a number of
-	// occurrences, and shown is the index of the one that outputs show.
-	valueTypes() []profile.ValueType
-	shown() int
-	// values are those of a sample that came from a source.
-	values(stacks.Source, stacks.Value) []int64
-	// timelineSpec says what the samples are in a recording, and false if they have no
-	// place in one.
-	timelineSpec() (timelineSpec, bool)
-	// place puts the stack of a sample into the profile.
-	place(*naming.StackBuilder, stacks.Sample) profile.StackID
-	// describe completes the description of the run.
-	describe(*profile.Meta)
-	// whyNothing returns the likely causes of a profile without samples.
-	whyNothing() string
-	// notes are what else is to be said about the run, a line each.
-	notes(*stacks.Store) []string
-}
-
-// source is a family of probes in the kernel.
-type source interface {
-	Attach(target.Target) error
-	Enable() error
-	// Disable stops the measurement. A program that runs at that moment may
-	// run on for a little.
-	Disable() error
-	// Check looks after what needs it from time to time.
-	Check() error
-	FollowCPUs(online []int) error
-	// Remap makes the kernel side name the stacks of a process anew, whose
-	// addresses changed their meaning.
-	Remap(pid int) error
-	// Renew makes the kernel side name all stacks anew and send their traces
-	// once more.
-	Renew() error
-	Targets() ([]int, error)
-	Ring() *ringbuf.Reader
-	Counts() *stacks.Counts
-	Stats() (probe.Stats, error)
-	MapMemory() uint64
-	Close() error
-}
-
 // Profile samples what runs on the processors and writes what it saw, as
-// [measure] does.
+// [Measure] does.
 func Profile(ctx context.Context, o ProfileOptions) (exitCode int, err error) {
-	return measure(ctx, profiled(&o), &o.Options)
+	return Measure(ctx, o.Options, profiled(&o))
 }
 
 // profiled is the subject that o asks for.
-func profiled(o *ProfileOptions) subject {
-	on := onCPU{options: o}
+func profiled(o *ProfileOptions) source.Subject {
 	if o.Wall {
-		return &wall{onCPU: on}
+		return newWall(o.config())
 	}
-	return &on
+	return oncpu.New(o.config())
 }
 
-// OffCPU measures what threads wait for and writes what it saw, as [measure]
-// does.
-func OffCPU(ctx context.Context, o OffCPUOptions) (exitCode int, err error) {
-	return measure(ctx, &offCPU{options: &o}, &o.Options)
+func (o *ProfileOptions) config() oncpu.Config {
+	return oncpu.Config{Event: o.Event, Frequency: o.Frequency, Period: o.Period, Idle: o.Idle}
 }
 
-// Faults measures page faults and writes what it saw, as [measure] does.
-func Faults(ctx context.Context, o FaultOptions) (exitCode int, err error) {
-	return measure(ctx, &pageFaults{options: &o}, &o.Options)
-}
-
-// BlockIO measures requests to disks and writes what it saw, as [measure] does.
-func BlockIO(ctx context.Context, o BlockIOOptions) (exitCode int, err error) {
-	return measure(ctx, &blockIO{options: &o}, &o.Options)
-}
-
-// measure takes a profile of a subject and writes it. It ends at the duration's
+// Measure takes a profile of a subject and writes it. It ends at the duration's
 // end, with ctx, or with the target; what was seen is written in each case. The
 // exit code is that of o.Command where one was launched and ran, else 0, or 1
 // with an error.
-func measure(ctx context.Context, what subject, o *Options) (exitCode int, err error) {
+func Measure(ctx context.Context, options Options, what source.Subject) (exitCode int, err error) {
+	o := &options
 	if code, err := complete(what, o); err != nil {
 		return code, err
 	}
@@ -141,7 +75,7 @@ func measure(ctx context.Context, what subject, o *Options) (exitCode int, err e
 		return 1, err
 	}
 	err = take(ctx, what, o, finder, launched, func(p *profile.Profile, line *profile.Timeline) error {
-		if err := format.Write(out, p, line, o.output(), what.shown()); err != nil {
+		if err := format.Write(out, p, line, o.output(), what.Shown()); err != nil {
 			return err
 		}
 		return out.Commit()
@@ -151,7 +85,7 @@ func measure(ctx context.Context, what subject, o *Options) (exitCode int, err e
 
 // take measures, writes the profile, with its times if they were recorded, and sums
 // it up.
-func take(ctx context.Context, what subject, o *Options, finder *debugfile.Finder, launched *target.Launched, write func(*profile.Profile, *profile.Timeline) error) (err error) {
+func take(ctx context.Context, what source.Subject, o *Options, finder *debugfile.Finder, launched *target.Launched, write func(*profile.Profile, *profile.Timeline) error) (err error) {
 	r, err := attach(what, o, finder)
 	if err != nil {
 		return doctor.Explain(err, "profile "+o.Target.String())
@@ -166,7 +100,7 @@ func take(ctx context.Context, what subject, o *Options, finder *debugfile.Finde
 	}
 	var line *profile.Timeline
 	if r.events != nil {
-		if line, err = r.events.timeline(p, r.end); err != nil {
+		if line, err = r.events.finish(p, r.end); err != nil {
 			return err
 		}
 	}
@@ -178,10 +112,10 @@ func take(ctx context.Context, what subject, o *Options, finder *debugfile.Finde
 
 // run is a profile being taken.
 type run struct {
-	subject subject
+	subject source.Subject
 	options *Options
 	finder  *debugfile.Finder
-	sources []source
+	sources []source.Source
 	store   *stacks.Store
 	events  *events // nil unless times are recorded
 	end     uint64  // when sampling ended, of CLOCK_MONOTONIC in ns
@@ -192,7 +126,7 @@ type run struct {
 	children  *childWatch
 
 	// event takes samples that come on their own, nil where none do.
-	event    func(s source, record []byte) error
+	event    func(source int, record []byte) error
 	remapped map[int]bool  // processes whose addresses changed their meaning
 	names    *naming.Names // nil before code was named
 }
@@ -200,7 +134,7 @@ type run struct {
 // attach loads the kernel side and opens everything, with sampling not yet
 // enabled. The sideband comes before the events, so that no mapping is missed.
 // Times are recorded if the format has room for them and the subject has them.
-func attach(what subject, o *Options, finder *debugfile.Finder) (_ *run, err error) {
+func attach(what source.Subject, o *Options, finder *debugfile.Finder) (_ *run, err error) {
 	r := &run{subject: what, options: o, finder: finder, remapped: map[int]bool{}}
 	r.Loop = loop.Loop{Target: o.Target, Limit: o.Duration, Delay: o.Delay, Rest: loop.PollAtMost}
 	defer func() {
@@ -225,7 +159,7 @@ func attach(what subject, o *Options, finder *debugfile.Finder) (_ *run, err err
 		r.events.handleRecord(record)
 	}
 	common := o.probe(cgroup, &r.unwinder, types)
-	if as, ok := what.timelineSpec(); ok && o.hasTimes() {
+	if as, ok := what.Timeline(); ok && o.hasTimes() {
 		if r.events, err = newEvents(as, o.UserOnly); err != nil {
 			return nil, err
 		}
@@ -239,16 +173,16 @@ func attach(what subject, o *Options, finder *debugfile.Finder) (_ *run, err err
 	if err := r.expect(nil); err != nil {
 		return nil, err
 	}
-	if r.sources, err = what.load(common); err != nil {
+	if r.sources, err = what.Load(common); err != nil {
 		return nil, fmt.Errorf("load the BPF programs: %w", err)
 	}
 	r.Processes.OnReplaced(func(pid int) { r.remapped[pid] = true })
 	r.store = stacks.NewStore(r.Processes)
 	if r.events != nil {
-		r.events.follow(r.store, int(cmp.Or(o.StackNodes, DefaultStackNodes)))
+		r.events.follow(r.sources, r.store, int(cmp.Or(o.StackNodes, DefaultStackNodes)))
 		r.event = r.events.take
 	}
-	if err := r.each(func(s source) error { return s.Attach(o.Target) }); err != nil {
+	if err := r.each(func(s source.Source) error { return s.Attach(o.Target) }); err != nil {
 		return nil, err
 	}
 	if err := r.expect(r.Targets); err != nil {
@@ -282,7 +216,7 @@ func (r *run) expect(members func() ([]int, error)) error {
 }
 
 // each calls f for every source.
-func (r *run) each(f func(source) error) error {
+func (r *run) each(f func(source.Source) error) error {
 	var errs []error
 	for _, s := range r.sources {
 		errs = append(errs, f(s))
@@ -291,7 +225,7 @@ func (r *run) each(f func(source) error) error {
 }
 
 func (r *run) close() error {
-	return errors.Join(r.StopListening(), r.unwinder.Close(), r.each(source.Close), r.events.close())
+	return errors.Join(r.StopListening(), r.unwinder.Close(), r.each(source.Source.Close), r.events.close())
 }
 
 // profile names everything and builds the profile.
@@ -314,6 +248,26 @@ func (r *run) profile(ctx context.Context) (*profile.Profile, error) {
 	return buildProfile(r.subject, r.store, lost, r.names, r.meta(r.Start, r.Duration), losses, r.events), nil
 }
 
+// probe are the options of a family of probes. c is the open cgroup that is the
+// target, if it is one, and u has the unwind tables.
+func (o *Options) probe(c target.OpenedCgroup, u *unwinding.Unwinder, types *btf.Cache) probe.Options {
+	return probe.Options{
+		Unwind:       u.By,
+		Tables:       u.Replacements(),
+		Types:        types,
+		MaxDepth:     o.MaxDepth,
+		SkipUser:     o.KernelOnly,
+		ByThread:     o.PerThread,
+		ByCPU:        o.PerCPU,
+		Scope:        o.Target.Scope,
+		Cgroup:       c.FD,
+		CgroupID:     c.ID,
+		RingSize:     o.RingSize,
+		CountEntries: o.CountEntries,
+		SeenEntries:  o.SeenEntries,
+	}
+}
+
 // symbolize says how names are read.
 func (o *Options) symbolize() symbolize.Options {
 	return symbolize.Options{NoDemangle: o.NoDemangle, ShortNames: o.ShortNames, NoInlines: o.NoInlines}
@@ -321,8 +275,8 @@ func (o *Options) symbolize() symbolize.Options {
 
 // count moves what was drained into the store, and returns what has no trace
 // there.
-func (r *run) count() map[stacks.Key]stacks.Value {
-	lost := map[stacks.Key]stacks.Value{}
+func (r *run) count() map[stacks.Key]stacks.Values {
+	lost := map[stacks.Key]stacks.Values{}
 	for _, s := range r.sources {
 		total := s.Counts().Take()
 		r.store.Count(total)
@@ -369,7 +323,7 @@ func (r *run) naming(ctx context.Context) (naming context.Context, stop func()) 
 
 // stats are the sums of the kernel side's counters.
 func (r *run) stats() (sum probe.Stats, err error) {
-	err = r.each(func(s source) error {
+	err = r.each(func(s source.Source) error {
 		one, err := s.Stats()
 		sum.Samples += one.Samples
 		sum.Losses = sum.Losses.Plus(one.Losses)

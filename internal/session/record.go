@@ -3,13 +3,16 @@ package session
 import (
 	"cmp"
 	"context"
-	"errors"
 	"slices"
 	"strings"
 	"time"
 
-	"fulgur/internal/capture/naming"
+	"fulgur/internal/capture/blockio"
+	"fulgur/internal/capture/faults"
+	"fulgur/internal/capture/offcpu"
+	"fulgur/internal/capture/oncpu"
 	"fulgur/internal/capture/probe"
+	"fulgur/internal/capture/source"
 	"fulgur/internal/capture/stacks"
 	"fulgur/internal/doctor"
 	"fulgur/internal/message/usage"
@@ -38,93 +41,91 @@ type RecordOptions struct {
 }
 
 // Record records what threads do and what they wait for, and writes what it saw, as
-// [measure] does.
+// [Measure] does.
 func Record(ctx context.Context, o RecordOptions) (exitCode int, err error) {
-	return measure(ctx, &recording{options: &o}, &o.Options)
+	return Measure(ctx, o.Options, &recording{options: &o})
 }
 
 // recording is the subject of all that threads do.
 type recording struct {
+	joint
 	options *RecordOptions
 	parts   []part
 }
 
 // part is a subject as a part of a recording.
 type part struct {
-	subject
-	source stacks.Source
-	// types are the values that it adds to those of a recording, and of returns
-	// them.
-	types []profile.ValueType
-	of    func(stacks.Value) []int64
+	source.Subject
+	// values are those that a recording has of its source; Of has their indexes there.
+	values []partValue
+	// sparse says that its events need little room in a ring.
+	sparse bool
+	// noteless leaves out its notes, which are for a report of their own.
+	noteless bool
 }
 
-func (*recording) command() doctor.Command { return doctor.Record }
+// partValue is one of a source's [stacks.Values] under its name in a recording.
+type partValue struct {
+	profile.ValueType
+	of int
+}
 
-func (m *recording) complete() error {
+func (*recording) Command() doctor.Command { return doctor.Record }
+
+// choose sets the parts that are asked for.
+func (m *recording) choose() {
 	o := m.options
 	for _, p := range []struct {
-		part
 		leftOut bool
+		part
 	}{
-		{part{
-			&onCPU{options: &ProfileOptions{Options: o.Options, Event: "cpu-clock", Frequency: cmp.Or(o.Frequency, DefaultRecordFrequency)}},
-			stacks.OnCPU,
-			[]profile.ValueType{{Type: "cpu", Unit: "nanoseconds"}},
-			func(v stacks.Value) []int64 { return []int64{int64(v.Weights[0])} },
-		}, o.NoCPU},
-		{part{
-			&offCPU{options: &OffCPUOptions{Options: o.Options, Shortest: o.Shortest, WakerStacks: o.WakerStacks}},
-			stacks.OffCPU,
-			[]profile.ValueType{{Type: "off-cpu", Unit: "nanoseconds"}},
-			func(v stacks.Value) []int64 { return []int64{int64(v.Weights[1] + v.Weights[2])} },
-		}, o.NoOffCPU},
-		{part{
-			&blockIO{options: &BlockIOOptions{Options: o.Options}},
-			stacks.BlockIO,
-			[]profile.ValueType{{Type: "block-io", Unit: "bytes"}, {Type: "block-io-time", Unit: "nanoseconds"}},
-			func(v stacks.Value) []int64 {
-				return []int64{int64(v.Weights[0]), int64(v.Weights[1] + v.Weights[2])}
+		{o.NoCPU, part{
+			Subject: oncpu.New(oncpu.Config{Event: "cpu-clock", Frequency: cmp.Or(o.Frequency, DefaultRecordFrequency)}),
+			values:  []partValue{{profile.ValueType{Type: "cpu", Unit: "nanoseconds"}, oncpu.Weight}},
+			sparse:  true,
+		}},
+		{o.NoOffCPU, part{
+			Subject: offcpu.New(offcpu.Config{Shortest: o.Shortest, WakerStacks: o.WakerStacks}),
+			values:  []partValue{{profile.ValueType{Type: "off-cpu", Unit: "nanoseconds"}, offcpu.OffCPU}},
+		}},
+		{o.NoBlockIO, part{
+			Subject: blockio.New(blockio.Config{}),
+			values: []partValue{
+				{profile.ValueType{Type: "block-io", Unit: "bytes"}, blockio.Bytes},
+				{profile.ValueType{Type: "block-io-time", Unit: "nanoseconds"}, blockio.Latency},
 			},
-		}, o.NoBlockIO},
-		{part{
-			&pageFaults{options: &FaultOptions{Options: o.Options, Period: o.FaultPeriod}},
-			stacks.Faults,
-			[]profile.ValueType{{Type: "faults", Unit: "count"}},
-			func(v stacks.Value) []int64 { return []int64{int64(v.Weights[0] + v.Weights[1])} },
-		}, o.NoFaults},
+			sparse: true, noteless: true,
+		}},
+		{o.NoFaults, part{
+			Subject: faults.New(faults.Config{Period: o.FaultPeriod}),
+			values:  []partValue{{profile.ValueType{Type: "faults", Unit: "count"}, faults.Faults}},
+		}},
 	} {
 		if !p.leftOut {
 			m.parts = append(m.parts, p.part)
+			m.joint = append(m.joint, p.Subject)
 		}
 	}
-	if len(m.parts) == 0 {
+}
+
+func (m *recording) Complete(c source.Common) error {
+	if m.choose(); len(m.parts) == 0 {
 		return usage.Errorf("nothing left to record")
 	}
-	if m.shown() < 0 {
-		return usage.Errorf("no value %q; the recording has %s", o.Value, m.typeNames())
+	if m.Shown() < 0 {
+		return usage.Errorf("no value %q; the recording has %s", m.options.Value, m.valueNames())
 	}
-	return m.each(subject.complete)
+	return m.joint.Complete(c)
 }
 
-// each calls f for all parts.
-func (m *recording) each(f func(subject) error) error {
-	var errs []error
-	for _, p := range m.parts {
-		errs = append(errs, f(p.subject))
-	}
-	return errors.Join(errs...)
-}
-
-func (m *recording) choose() error { return m.each(subject.choose) }
-
-func (m *recording) load(common probe.Options) (all []source, err error) {
-	for _, p := range m.parts {
+func (m *recording) Load(common probe.Options) (all []source.Source, err error) {
+	for i, p := range m.parts {
 		own := common
-		if m.options.hasTimes() && (p.source == stacks.OnCPU || p.source == stacks.BlockIO) {
-			own.RingSize /= 8 // what comes of these is little
+		own.Source = uint8(i)
+		if p.sparse && m.options.hasTimes() {
+			own.RingSize /= 8
 		}
-		sources, err := p.load(own)
+		sources, err := p.Load(own)
 		all = append(all, sources...)
 		if err != nil {
 			return all, err
@@ -133,76 +134,65 @@ func (m *recording) load(common probe.Options) (all []source, err error) {
 	return all, nil
 }
 
-// valueTypes are how many samples, waits, requests and faults there were, and the
-// values of each part.
-func (m *recording) valueTypes() []profile.ValueType {
-	types := []profile.ValueType{{Type: "samples", Unit: "count"}}
-	for _, p := range m.parts {
-		types = append(types, p.types...)
+// Values are how many samples, waits, requests and faults there were, and the values
+// of each part.
+func (m *recording) Values() []source.Value {
+	all := source.Value{ValueType: profile.ValueType{Type: "samples", Unit: "count"}}
+	var values []source.Value
+	for i, p := range m.parts {
+		all.Of = append(all.Of, []int{0})
+		for _, v := range p.values {
+			of := make([][]int, i+1)
+			of[i] = []int{v.of}
+			values = append(values, source.Value{ValueType: v.ValueType, Of: of})
+		}
 	}
-	return types
+	return append([]source.Value{all}, values...)
 }
 
-func (m *recording) typeNames() string {
+func (m *recording) valueNames() string {
 	var names []string
-	for _, v := range m.valueTypes() {
+	for _, v := range m.Values() {
 		names = append(names, v.Type)
 	}
 	return strings.Join(names, ", ")
 }
 
-func (m *recording) shown() int {
+func (m *recording) Shown() int {
 	if m.options.Value == "" {
 		return 1
 	}
-	return slices.IndexFunc(m.valueTypes(), func(v profile.ValueType) bool { return v.Type == m.options.Value })
+	return slices.IndexFunc(m.Values(), func(v source.Value) bool { return v.Type == m.options.Value })
 }
 
-func (m *recording) values(from stacks.Source, v stacks.Value) []int64 {
-	values := []int64{int64(v.Samples)}
-	for _, p := range m.parts {
-		if p.source == from {
-			values = append(values, p.of(v)...)
-		} else {
-			values = append(values, make([]int64, len(p.types))...)
-		}
-	}
-	return values
-}
-
-func (m *recording) timelineSpec() (all timelineSpec, ok bool) {
-	for _, p := range m.parts {
-		one, _ := p.timelineSpec() // all parts have a place in time
-		all.interval = max(all.interval, one.interval)
-		all.everyWait = all.everyWait || one.everyWait
+func (m *recording) Timeline() (all source.Timeline, ok bool) {
+	for _, s := range m.joint {
+		one, _ := s.Timeline() // all parts have a place in time
+		all.Interval = max(all.Interval, one.Interval)
+		all.EveryWait = all.EveryWait || one.EveryWait
 	}
 	return all, true
 }
 
-func (m *recording) place(p *naming.StackBuilder, s stacks.Sample) profile.StackID {
-	i := slices.IndexFunc(m.parts, func(p part) bool { return p.source == s.Source })
-	return m.parts[i].place(p, s)
-}
-
-func (m *recording) describe(meta *profile.Meta) {
+func (m *recording) Describe(meta *profile.Meta) {
 	var events []string
-	for _, p := range m.parts {
+	for _, s := range m.joint {
 		var one profile.Meta
-		p.describe(&one)
+		s.Describe(&one)
 		events = append(events, one.Event)
 		meta.Frequency = max(meta.Frequency, one.Frequency)
 	}
 	meta.Event = strings.Join(events, ", ")
-	meta.Value = m.valueTypes()[m.shown()].Type
+	meta.Value = m.Values()[m.Shown()].Type
 }
 
-func (m *recording) notes(store *stacks.Store) (lines []string) {
+func (m *recording) Notes(store *stacks.Store) (lines []string) {
 	for _, p := range m.parts {
-		if p.source != stacks.BlockIO { // its histograms are for a report of their own
-			lines = append(lines, p.notes(store)...)
+		if !p.noteless {
+			lines = append(lines, p.Notes(store)...)
 		}
 	}
 	return lines
 }
 
-func (*recording) whyNothing() string { return "the target neither ran nor waited" }
+func (*recording) WhyNothing() string { return "the target neither ran nor waited" }

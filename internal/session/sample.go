@@ -8,6 +8,7 @@ import (
 
 	"fulgur/bpf"
 	"fulgur/internal/capture/loop"
+	"fulgur/internal/capture/source"
 	"fulgur/internal/capture/stacks"
 	"fulgur/internal/capture/target"
 	"fulgur/internal/capture/unwinding"
@@ -22,14 +23,14 @@ func (r *run) sample(ctx context.Context, m loop.Measurement, launched *target.L
 		r.Alert = unwinding.AlertAtLaunch
 	}
 	line := &loop.ProgressLine{Wanted: r.options.Progress, Out: r.options.Stderr}
-	err := errors.Join(r.Measure(ctx, m, line, launched), r.each(source.Disable), rcu.Wait())
+	err := errors.Join(r.Measure(ctx, m, line, launched), r.each(source.Source.Disable), rcu.Wait())
 	r.end = monotonic.Now()
 	slog.Debug("sampling ended", "lasted", r.Duration, "interrupted", r.Interrupted, "error", err)
 	_, pollErr := r.Poll()
 	if r.snapshots.Waiting() {
-		pollErr = errors.Join(pollErr, r.snapshots.Finish(), r.each(r.takeRecords))
+		pollErr = errors.Join(pollErr, r.snapshots.Finish(), r.takeRecords())
 	}
-	return errors.Join(err, pollErr, r.each(func(s source) error { return s.Counts().Finish() }), loop.EndCommand(ctx, launched))
+	return errors.Join(err, pollErr, r.each(func(s source.Source) error { return s.Counts().Finish() }), loop.EndCommand(ctx, launched))
 }
 
 // Enable starts all sources. Some look at all threads that there are by programs
@@ -40,7 +41,7 @@ func (r *run) Enable() error {
 			return err
 		}
 	}
-	return r.unwinder.WithFrozenTables(func() error { return r.each(source.Enable) })
+	return r.unwinder.WithFrozenTables(func() error { return r.each(source.Source.Enable) })
 }
 
 // Targets are the same in all sources.
@@ -57,7 +58,7 @@ func (r *run) PollFDs() []int {
 func (r *run) UrgentFDs() []int { return r.unwinder.FDs() }
 
 func (r *run) FollowCPUs(online []int) error {
-	return errors.Join(r.Sideband.FollowCPUs(online), r.each(func(s source) error { return s.FollowCPUs(online) }))
+	return errors.Join(r.Sideband.FollowCPUs(online), r.each(func(s source.Source) error { return s.FollowCPUs(online) }))
 }
 
 // Poll takes what the kernel side has for us. Stacks and sideband records come
@@ -77,13 +78,13 @@ func (r *run) Poll() (busy bool, err error) {
 	}
 	r.Processes.FollowPerfMaps()
 	for pid := range r.remapped {
-		if err := r.each(func(s source) error { return s.Remap(pid) }); err != nil {
+		if err := r.each(func(s source.Source) error { return s.Remap(pid) }); err != nil {
 			return r.Busy, err
 		}
 	}
 	clear(r.remapped)
-	for i, s := range r.sources {
-		if err := r.readTo(s, positions[i]); err != nil {
+	for i, position := range positions {
+		if err := r.readTo(i, position); err != nil {
 			return r.Busy, err
 		}
 	}
@@ -96,11 +97,11 @@ func (r *run) Poll() (busy bool, err error) {
 			return r.Busy, err
 		}
 	}
-	return r.Busy, errors.Join(r.each(r.relieve), r.each(source.Check), r.DrainErr)
+	return r.Busy, errors.Join(r.each(r.relieve), r.each(source.Source.Check), r.DrainErr)
 }
 
 // relieve empties a count map that is nearly full.
-func (r *run) relieve(s source) error {
+func (r *run) relieve(s source.Source) error {
 	full, err := s.Counts().NearlyFull()
 	if err != nil || !full {
 		return err
@@ -109,15 +110,23 @@ func (r *run) relieve(s source) error {
 	return s.Counts().Flip()
 }
 
-func (r *run) readTo(s source, position uint64) error {
-	return s.Ring().ReadTo(position, func(record []byte) error { return r.record(s, record) })
+// readTo takes the records that a source's ring has before a position.
+func (r *run) readTo(i int, position uint64) error {
+	return r.sources[i].Ring().ReadTo(position, func(record []byte) error { return r.record(i, record) })
 }
 
-// takeRecords takes all records that a source's ring has.
-func (r *run) takeRecords(s source) error { return r.readTo(s, s.Ring().Position()) }
+// takeRecords takes all records that the rings have.
+func (r *run) takeRecords() error {
+	var errs []error
+	for i, s := range r.sources {
+		errs = append(errs, r.readTo(i, s.Ring().Position()))
+	}
+	return errors.Join(errs...)
+}
 
-// record takes one record of a source's ring.
-func (r *run) record(s source, record []byte) error {
+// record takes one record of the ring of a source.
+func (r *run) record(i int, record []byte) error {
+	s := r.sources[i]
 	kind, err := stacks.RecordType(record)
 	if err != nil {
 		return err
@@ -132,7 +141,7 @@ func (r *run) record(s source, record []byte) error {
 	case bpf.OnCPURecordTypeRECORD_SNAPSHOT:
 		return r.snapshots.Add(s, record, r.Processes)
 	case bpf.OnCPURecordTypeRECORD_TIMELINE:
-		return r.event(s, record)
+		return r.event(i, record)
 	}
 	return fmt.Errorf("%w: type %d", stacks.ErrRecord, kind)
 }
@@ -143,7 +152,7 @@ func (r *run) Progress() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	counts := fmt.Sprintf("%d %s, %d stacks", stats.Samples, r.subject.valueTypes()[0].Type, len(r.store.Traces))
+	counts := fmt.Sprintf("%d %s, %d stacks", stats.Samples, r.subject.Values()[0].Type, len(r.store.Traces))
 	if lost := stats.Losses.Uncounted() + r.Lost; lost > 0 {
 		counts += fmt.Sprintf(", %d lost", lost)
 	}

@@ -8,16 +8,15 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
-	"unsafe"
 
 	"fulgur/internal/capture/naming"
 	"fulgur/internal/capture/oncpu"
 	"fulgur/internal/capture/probe"
+	"fulgur/internal/capture/source"
 	"fulgur/internal/capture/stacks"
 	"fulgur/internal/capture/target"
 	"fulgur/internal/doctor"
 	"fulgur/internal/linux/monotonic"
-	"fulgur/internal/linux/ringbuf"
 	"fulgur/internal/message/plain"
 	"fulgur/internal/message/usage"
 	"fulgur/internal/process"
@@ -87,13 +86,14 @@ func streamFormat(o *Options) (func(io.Writer, samples.Batch) error, error) {
 // streamed is the subject of samples on the CPU that are written as they are taken.
 type streamed struct{ untimed }
 
-func (m streamed) load(common probe.Options) ([]source, error) {
+// Load implements [source.Subject].
+func (m streamed) Load(common probe.Options) ([]source.Source, error) {
 	common.Timeline = true
-	return m.subject.load(common)
+	return m.Subject.Load(common)
 }
 
 // takeStream measures and writes.
-func takeStream(ctx context.Context, what subject, o *Options, finder *debugfile.Finder, launched *target.Launched, write func(samples.Batch) error) (err error) {
+func takeStream(ctx context.Context, what source.Subject, o *Options, finder *debugfile.Finder, launched *target.Launched, write func(samples.Batch) error) (err error) {
 	r, err := attach(what, o, finder)
 	if err != nil {
 		return doctor.Explain(err, "profile "+o.Target.String())
@@ -149,8 +149,8 @@ type streamEvent struct {
 func newBatch() *batch { return &batch{store: stacks.NewStore(nil)} }
 
 // take takes the record of a sample.
-func (s *streaming) take(_ source, record []byte) error {
-	event, err := ringbuf.As[oncpu.Event](record, unsafe.Sizeof(oncpu.Event{}))
+func (s *streaming) take(_ int, record []byte) error {
+	event, err := oncpu.ParseEvent(record)
 	if err != nil {
 		return err
 	}
@@ -206,7 +206,7 @@ func (s *streaming) forget() error {
 	}
 	s.store = s.store.Next()
 	s.Processes.NextPeriod()
-	return s.each(source.Renew)
+	return s.each(source.Source.Renew)
 }
 
 // measureAndWrite samples until something ends it, and writes what is left then.

@@ -55,7 +55,7 @@ func TestStreamWrites(t *testing.T) {
 	var out bytes.Buffer
 	s := newStreaming(t, stackstest.Own(t), &out)
 	for _, id := range []uint64{1, 99, 1} {
-		if err := s.take(nil, event(id)); err != nil {
+		if err := s.take(0, event(id)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -78,7 +78,7 @@ func TestStreamWrites(t *testing.T) {
 	if s.written != 3 || s.lost != 1 || s.dropped != 0 {
 		t.Errorf("%d written, %d lost, %d dropped", s.written, s.lost, s.dropped)
 	}
-	if err := s.take(nil, event(1)[:20]); err == nil {
+	if err := s.take(0, event(1)[:20]); err == nil {
 		t.Error("no error for half a record")
 	}
 }
@@ -91,7 +91,7 @@ func TestStreamDrops(t *testing.T) {
 	poll := func(n int) {
 		t.Helper()
 		for range n {
-			if err := s.take(nil, event(1)); err != nil {
+			if err := s.take(0, event(1)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -120,7 +120,7 @@ func TestStreamFails(t *testing.T) {
 	broken := errors.New("broken")
 	s.write = func(samples.Batch) error { return broken }
 	for range 10 {
-		if err := s.take(nil, event(1)); err != nil {
+		if err := s.take(0, event(1)); err != nil {
 			t.Fatal(err)
 		}
 		s.hand()
@@ -143,7 +143,7 @@ func BenchmarkStream(b *testing.B) {
 	}()
 	for b.Loop() {
 		for range 100 {
-			if err := s.take(nil, event(1)); err != nil {
+			if err := s.take(0, event(1)); err != nil {
 				b.Fatal(err)
 			}
 		}

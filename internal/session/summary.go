@@ -26,15 +26,15 @@ func (r *run) summarize(p *profile.Profile) error {
 		return nil
 	}
 	var b strings.Builder
-	if err := text.Summary(&b, p, text.SummaryOptions{Functions: hottestFunctions, Value: r.subject.shown(), All: r.subject.command() == doctor.Record}); err != nil {
+	if err := text.Summary(&b, p, text.SummaryOptions{Functions: hottestFunctions, Value: r.subject.Shown(), All: r.subject.Command() == doctor.Record}); err != nil {
 		return err
 	}
 	if p.Total(0) == 0 && p.Losses.Uncounted() == 0 {
 		fmt.Fprintf(&b, "  nothing was sampled: %s\n", r.whyNothing())
 	}
-	if v := r.subject.shown(); p.Total(0) > 0 && p.Total(v) == 0 && !r.options.allValues() {
+	if v := r.subject.Shown(); p.Total(0) > 0 && p.Total(v) == 0 && !r.options.allValues() {
 		fmt.Fprintf(&b, "  the output is empty: the profile has no %s", p.ValueTypes[v].Type)
-		if r.subject.command() == doctor.Record {
+		if r.subject.Command() == doctor.Record {
 			b.WriteString("; choose another value with --value")
 		}
 		b.WriteByte('\n')
@@ -42,7 +42,7 @@ func (r *run) summarize(p *profile.Profile) error {
 	// Only now, as finding the packages can take longer than all names did.
 	lacks := naming.Lacking{}
 	lacks.Add(r.names)
-	return r.conclude(b.String(), append(r.subject.notes(r.store), lacks.Remedies(r.finder)...), r.options.Output)
+	return r.conclude(b.String(), append(r.subject.Notes(r.store), lacks.Remedies(r.finder)...), r.options.Output)
 }
 
 // conclude ends the run's standard error with what is to be said, lines of hints,
@@ -97,7 +97,7 @@ func (r *run) whyNothing() string {
 	if r.Missed {
 		return "the target exited during the delay"
 	}
-	return r.subject.whyNothing() + r.children.hint()
+	return r.subject.WhyNothing() + r.children.hint()
 }
 
 func (r *run) mapMemory() (sum uint64) {

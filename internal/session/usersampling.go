@@ -2,9 +2,9 @@ package session
 
 import (
 	"context"
-	"errors"
 	"time"
 
+	"fulgur/internal/capture/oncpu"
 	"fulgur/internal/capture/stacks"
 	"fulgur/internal/capture/target"
 	"fulgur/internal/linux/perfevent"
@@ -14,32 +14,33 @@ import (
 // UserSampling samples where code of user space runs, for who wants the addresses
 // and no profile.
 type UserSampling struct {
-	what *onCPU
-	run  *run
+	what    *oncpu.Subject
+	options *Options
+	run     *run
 }
 
 // NewUserSampling checks o, fills in defaults and chooses the event.
 func NewUserSampling(o *ProfileOptions) (*UserSampling, error) {
-	m := &onCPU{options: o}
-	if err := errors.Join(m.complete(), o.complete()); err != nil {
+	m := oncpu.New(o.config())
+	if _, err := complete(m, &o.Options); err != nil {
 		return nil, err
 	}
-	if err := m.choose(); err != nil {
+	if err := m.Choose(); err != nil {
 		return nil, err
 	}
-	for i := range m.specs {
-		m.specs[i].ExcludeKernel = true
+	for i := range m.Specs {
+		m.Specs[i].ExcludeKernel = true
 	}
-	return &UserSampling{what: m}, nil
+	return &UserSampling{what: m, options: &o.Options}, nil
 }
 
 // Event is what is sampled.
-func (s *UserSampling) Event() perfevent.Spec { return s.what.specs[0] }
+func (s *UserSampling) Event() perfevent.Spec { return s.what.Specs[0] }
 
 // Attach opens everything, with sampling not yet enabled. It is to be closed.
 func (s *UserSampling) Attach(t target.Target) (err error) {
-	s.what.options.Target = t
-	s.run, err = attach(s.what, &s.what.options.Options, nil)
+	s.options.Target = t
+	s.run, err = attach(s.what, s.options, nil)
 	return err
 }
 
@@ -64,7 +65,7 @@ func (s *UserSampling) Missed() bool { return s.run.Missed }
 func (s *UserSampling) Losses() (profile.Losses, error) { return s.run.losses() }
 
 // WhyNothing returns the likely causes of no samples.
-func (s *UserSampling) WhyNothing() string { return s.what.whyNothing() }
+func (s *UserSampling) WhyNothing() string { return s.what.WhyNothing() }
 
 // Close ends what Attach began.
 func (s *UserSampling) Close() error { return s.run.close() }

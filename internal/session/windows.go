@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"fulgur/internal/capture/naming"
+	"fulgur/internal/capture/source"
 	"fulgur/internal/capture/stacks"
 	"fulgur/internal/capture/target"
 	"fulgur/internal/doctor"
@@ -50,17 +51,6 @@ type Windows struct {
 	Ready func()
 }
 
-// lasting is a source of what may go on when a window ends.
-type lasting interface {
-	// BeginCut makes ready for Cut, which may take a while.
-	BeginCut() error
-	// Cut counts what goes on for its time up to one of CLOCK_MONOTONIC, in ns. The
-	// rest is for later windows.
-	Cut(at uint64) error
-	// Pending returns the names of the stacks of what goes on.
-	Pending() ([]uint64, error)
-}
-
 // ProfileWindows samples what runs on the processors for as long as [Profile]
 // does, and delivers a profile of every window, while sampling goes on. A window ends
 // early when it has met so many different stacks that they would take much memory. The
@@ -88,14 +78,8 @@ func ProfileWindows(ctx context.Context, o ProfileOptions, to Windows) (exitCode
 	return exitCodeOf(ctx, launched, err, &o.Options)
 }
 
-// untimed is a subject whose times no recording keeps, in whatever format it is
-// written.
-type untimed struct{ subject }
-
-func (untimed) timelineSpec() (timelineSpec, bool) { return timelineSpec{}, false }
-
 // takeWindows measures and delivers all windows.
-func takeWindows(ctx context.Context, what subject, o *Options, finder *debugfile.Finder, launched *target.Launched, to Windows) (err error) {
+func takeWindows(ctx context.Context, what source.Subject, o *Options, finder *debugfile.Finder, launched *target.Launched, to Windows) (err error) {
 	r, err := attach(what, o, finder)
 	if err != nil {
 		return doctor.Explain(err, "profile "+o.Target.String())
@@ -142,7 +126,7 @@ type windows struct {
 // closedWindow is what was seen in a window, without names.
 type closedWindow struct {
 	store  *stacks.Store
-	lost   map[stacks.Key]stacks.Value
+	lost   map[stacks.Key]stacks.Values
 	names  *naming.Names
 	meta   profile.Meta
 	losses profile.Losses
@@ -216,15 +200,15 @@ func (w *windows) nearlyOver(now time.Time) bool {
 // before has its trace in the ring when the counts were drained, and what is
 // counted later is named anew.
 func (w *windows) turn() error {
-	if err := w.each(beginCut); err != nil {
+	if err := w.each(source.Source.BeginCut); err != nil {
 		return err
 	}
 	now, at := time.Now(), monotonic.Now()
 	// All of them at once, as to renew one takes the kernel a while.
-	if err := w.each(func(s source) error { return cutAt(s, at) }); err != nil {
+	if err := w.each(func(s source.Source) error { return s.Cut(at) }); err != nil {
 		return err
 	}
-	if err := w.each(func(s source) error { return errors.Join(s.Renew(), s.Counts().Flip()) }); err != nil {
+	if err := w.each(func(s source.Source) error { return errors.Join(s.Renew(), s.Counts().Flip()) }); err != nil {
 		return err
 	}
 	if _, err := w.run.Poll(); err != nil {
@@ -236,30 +220,10 @@ func (w *windows) turn() error {
 	return w.cut(now)
 }
 
-// beginCut makes a source ready to divide what goes on, which takes a while.
-func beginCut(s source) error {
-	if l, ok := s.(lasting); ok {
-		return l.BeginCut()
-	}
-	return nil
-}
-
-// cutAt divides what goes on between two windows, at a time of CLOCK_MONOTONIC in ns.
-func cutAt(s source, at uint64) error {
-	if l, ok := s.(lasting); ok {
-		return l.Cut(at)
-	}
-	return nil
-}
-
 // pending returns the names of the stacks of what goes on.
 func (w *windows) pending() (all []uint64, err error) {
-	err = w.each(func(s source) error {
-		l, ok := s.(lasting)
-		if !ok {
-			return nil
-		}
-		ids, err := l.Pending()
+	err = w.each(func(s source.Source) error {
+		ids, err := s.Pending()
 		all = append(all, ids...)
 		return err
 	})
@@ -301,7 +265,7 @@ func (w *windows) write(ctx context.Context) {
 		window := Window{
 			Number:  w.number,
 			Profile: buildProfile(w.subject, p.store, p.lost, p.names, p.meta, p.losses, nil),
-			Value:   w.subject.shown(),
+			Value:   w.subject.Shown(),
 		}
 		w.samples += window.Profile.Total(0)
 		w.lost = w.lost.Plus(window.Profile.Losses)

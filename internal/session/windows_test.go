@@ -16,6 +16,7 @@ import (
 	"fulgur/internal/capture/loop"
 	"fulgur/internal/capture/naming"
 	"fulgur/internal/capture/probe"
+	"fulgur/internal/capture/source"
 	"fulgur/internal/capture/stacks"
 	"fulgur/internal/capture/stacks/stackstest"
 	"fulgur/internal/capture/target"
@@ -82,7 +83,7 @@ func TestWindowsContents(t *testing.T) {
 	begin := time.Now()
 	w.begin = begin
 	for _, of := range parts {
-		w.sources = []source{newCounting(of.id, of.samples)}
+		w.sources = []source.Source{newCounting(of.id, of.samples)}
 		w.Lost += of.lost
 		begin = begin.Add(of.length)
 		if err := w.cut(begin); err != nil {
@@ -118,7 +119,7 @@ func TestWindowsContents(t *testing.T) {
 
 // counting is a source that has counted a stack.
 type counting struct {
-	source
+	source.Source
 	counts stacks.Counts
 }
 
@@ -126,12 +127,13 @@ func newCounting(id, samples uint64) *counting {
 	c := new(counting)
 	c.counts.Take() // begins
 	if samples > 0 {
-		c.counts.Add(stacks.Key{ID: id}, stacks.Value{Samples: samples, Weights: stacks.Weights{10 * samples}})
+		c.counts.Add(stacks.Key{ID: id}, stacks.Values{samples, 10 * samples})
 	}
 	return c
 }
 
 func (c *counting) Counts() *stacks.Counts      { return &c.counts }
+func (c *counting) Pending() ([]uint64, error)  { return nil, nil }
 func (c *counting) Stats() (probe.Stats, error) { return probe.Stats{}, nil }
 
 // When a window cannot be delivered, the measurement ends with the error, and nobody
@@ -288,53 +290,24 @@ func TestWindowsKeepBeat(t *testing.T) {
 
 // held is a source of what goes on when a window ends.
 type held struct {
-	source
-	began bool
-	at    uint64
-	ids   []uint64
-	err   error
-}
-
-func (h *held) BeginCut() error {
-	h.began = true
-	return h.err
-}
-
-func (h *held) Cut(at uint64) error {
-	h.at = at
-	return h.err
+	source.Source
+	ids []uint64
+	err error
 }
 
 func (h *held) Pending() ([]uint64, error) { return h.ids, h.err }
 
-// What goes on when a window ends is divided there, and keeps its stacks.
-func TestWindowsDivide(t *testing.T) {
+// What goes on when a window ends keeps its stacks, whichever source it is of.
+func TestWindowsPending(t *testing.T) {
 	a, b := &held{ids: []uint64{1, 2}}, &held{ids: []uint64{3}}
 	w := newWindows(t, stackstest.Own(t), nil)
-	w.sources = []source{a, struct{ source }{}, b}
+	w.sources = []source.Source{a, b}
 	defer func() { w.sources = nil }()
 	if ids, err := w.pending(); err != nil || !slices.Equal(ids, []uint64{1, 2, 3}) {
 		t.Errorf("pending %v, %v", ids, err)
 	}
-	for _, s := range w.sources {
-		if err := errors.Join(beginCut(s), cutAt(s, 42)); err != nil {
-			t.Error(err)
-		}
-	}
-	if !a.began || !b.began {
-		t.Errorf("made ready: %t and %t", a.began, b.began)
-	}
-	if a.at != 42 || b.at != 42 {
-		t.Errorf("divided at %d and %d", a.at, b.at)
-	}
 	b.err = errors.New("gone")
 	if _, err := w.pending(); !errors.Is(err, b.err) {
-		t.Errorf("error %v", err)
-	}
-	if err := beginCut(b); !errors.Is(err, b.err) {
-		t.Errorf("error %v", err)
-	}
-	if err := cutAt(b, 1); !errors.Is(err, b.err) {
 		t.Errorf("error %v", err)
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"fulgur/bpf"
 	"fulgur/internal/capture/probe"
+	"fulgur/internal/capture/source"
 	"fulgur/internal/capture/stacks"
 	"fulgur/internal/capture/target"
 	"fulgur/internal/linux/rcu"
@@ -31,11 +32,12 @@ type Options struct {
 
 // Source is the loaded kernel side.
 type Source struct {
-	*probe.Probe
+	source.Base
 	programs []string // that are to be attached
 	links    probe.Links
 	options  probe.Options
 	pending  uint64 // requests that were under way at the end
+	devices  map[stacks.Device]string
 }
 
 // Load loads the programs and their maps. Errors are the kernel's, as
@@ -67,7 +69,7 @@ func Load(o Options) (*Source, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Source{Probe: p, options: o.Options, programs: []string{
+	return &Source{Base: source.Base{Probe: p}, options: o.Options, programs: []string{
 		bpf.BlockIOProgRequestComplete, bpf.BlockIOProgRequestIssue, bpf.BlockIOProgRequestMerge, bpf.BlockIOProgRequestInsert, birth,
 	}}, nil
 }
@@ -94,28 +96,13 @@ func birth(kernel probe.Kernel) (string, error) {
 	return bpf.BlockIOProgBioStartQueue, nil
 }
 
-// counted says what an entry of a count map stands for. The weights are bytes, the
-// time from a request's making to its issue, and from there to its completion, in
-// ns. The detail is a [Request].
-func counted(k bpf.BlockIOCountKey, v bpf.BlockIOCountValue) (stacks.Key, stacks.Value) {
+// counted says what an entry of a count map stands for. The detail is a [Request].
+func counted(k bpf.BlockIOCountKey, v bpf.BlockIOCountValue) (stacks.Key, stacks.Values) {
 	return stacks.Key{
-			Source: stacks.BlockIO, ID: k.Id, File: k.File, Cgroup: k.Cgroup, TID: k.Tid, CPU: k.Cpu,
+			ID: k.Id, File: k.File, Cgroup: k.Cgroup, TID: k.Tid, CPU: k.Cpu,
 			Detail: Request{device(k.Device), Operation(k.Operation)}.detail(),
 		},
-		stacks.Value{Samples: v.Requests, Weights: stacks.Weights{v.Bytes, v.Queued, v.InDevice}}
-}
-
-// Event is a request in a timeline: what bpf/blockio.bpf.c sends of each where one
-// is asked for.
-type Event = bpf.BlockIOTimelineEvent
-
-// Counted says what an event adds to the counts, as if it were an entry of a count
-// map.
-func Counted(e *Event) (stacks.Key, stacks.Value) {
-	return counted(
-		bpf.BlockIOCountKey{Id: e.Id, File: e.File, Device: e.Device, Operation: e.Operation},
-		bpf.BlockIOCountValue{Requests: 1, Bytes: e.Bytes, Queued: e.Issued - e.Born, InDevice: e.Completed - e.Issued},
-	)
+		stacks.Values{Requests: v.Requests, Bytes: v.Bytes, Queued: v.Queued, InDevice: v.InDevice, Latency: v.Queued + v.InDevice}
 }
 
 // Attach makes the target known; what is attached begins to count.
@@ -148,6 +135,7 @@ func (s *Source) countPending() error {
 		}
 		s.pending++
 		if !s.options.Timeline { // where it has no end to be shown
+			key.Source = s.options.Source
 			s.Counts().Add(key, value)
 		}
 	}
@@ -159,7 +147,7 @@ func (s *Source) countPending() error {
 
 // unfinished says what a request that is under way counts as. It reports false for one
 // that was not made for the target, or that no device has been given yet.
-func unfinished(state *bpf.BlockIORequestState, o *probe.Options) (key stacks.Key, value stacks.Value, given bool) {
+func unfinished(state *bpf.BlockIORequestState, o *probe.Options) (key stacks.Key, value stacks.Values, given bool) {
 	if state.Id == 0 || state.Issued == 0 {
 		return key, value, false
 	}
@@ -176,12 +164,6 @@ func unfinished(state *bpf.BlockIORequestState, o *probe.Options) (key stacks.Ke
 	key, value = counted(k, bpf.BlockIOCountValue{Requests: 1, Bytes: state.Bytes, Queued: state.Issued - state.Born})
 	return key, value, true
 }
-
-// Check has nothing to look after.
-func (*Source) Check() error { return nil }
-
-// FollowCPUs has nothing to do: the tracepoints are of all CPUs.
-func (*Source) FollowCPUs([]int) error { return nil }
 
 // Histogram says how long the requests of a kind took.
 type Histogram struct {

@@ -21,8 +21,8 @@ const (
 func asWrite(t *testing.T, key stacks.Key) {
 	t.Helper()
 	got := ParseDetail(key.Detail)
-	if want := (Request{stacks.Device{Major: 254, Minor: 3}, Operation(write)}); got != want || key.Source != stacks.BlockIO {
-		t.Errorf("%+v of source %d, want %+v", got, key.Source, want)
+	if want := (Request{stacks.Device{Major: 254, Minor: 3}, Operation(write)}); got != want {
+		t.Errorf("%+v, want %+v", got, want)
 	}
 	if got.Operation.Op() != profile.BlockWrite || got.Operation.Flags() != profile.FlagSync {
 		t.Errorf("operation %v with flags %v", got.Operation.Op(), got.Operation.Flags())
@@ -36,11 +36,11 @@ func TestCounted(t *testing.T) {
 		bpf.BlockIOCountValue{Requests: 1, Bytes: 4096, Queued: 30, InDevice: 700},
 	)
 	asWrite(t, key)
-	want := stacks.Key{Source: stacks.BlockIO, ID: 1, File: 2, Cgroup: 3, TID: 4, CPU: 5, Detail: key.Detail}
+	want := stacks.Key{ID: 1, File: 2, Cgroup: 3, TID: 4, CPU: 5, Detail: key.Detail}
 	if d := cmp.Diff(want, key); d != "" {
 		t.Error("key (-want +got):\n" + d)
 	}
-	if want := (stacks.Value{Samples: 1, Weights: stacks.Weights{4096, 30, 700}}); value != want {
+	if want := (stacks.Values{1, 4096, 30, 700, 730}); value != want {
 		t.Errorf("value %+v, want %+v", value, want)
 	}
 	event, one := Counted(&Event{Id: 1, File: 2, Device: disk, Operation: write, Bytes: 4096, Born: 1000, Issued: 1030, Completed: 1730})
@@ -60,7 +60,7 @@ func TestUnfinished(t *testing.T) {
 	for _, o := range []probe.Options{{}, {ByThread: true}, {ByCPU: true}, {ByThread: true, ByCPU: true}} {
 		key, value, given := unfinished(&state, &o)
 		asWrite(t, key)
-		want := stacks.Key{Source: stacks.BlockIO, ID: 1, File: 2, Cgroup: 3, Detail: key.Detail}
+		want := stacks.Key{ID: 1, File: 2, Cgroup: 3, Detail: key.Detail}
 		if o.ByThread {
 			want.TID = 4
 		}
@@ -70,7 +70,7 @@ func TestUnfinished(t *testing.T) {
 		if d := cmp.Diff(want, key); d != "" || !given {
 			t.Errorf("given: %v; key (-want +got):\n%s", given, d)
 		}
-		if want := (stacks.Value{Samples: 1, Weights: stacks.Weights{4096, 30, 0}}); value != want {
+		if want := (stacks.Values{1, 4096, 30, 0, 30}); value != want {
 			t.Errorf("value %+v, want %+v", value, want)
 		}
 	}

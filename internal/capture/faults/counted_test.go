@@ -18,10 +18,10 @@ func TestCounted(t *testing.T) {
 	if want := (Page{File, 3 * uint64(os.Getpagesize())}); ParseDetail(key.Detail) != want {
 		t.Errorf("page %+v, want %+v", ParseDetail(key.Detail), want)
 	}
-	if want := (stacks.Key{Source: stacks.Faults, ID: 1, File: 2, TID: 4, CPU: 5, Detail: key.Detail}); key != want {
+	if want := (stacks.Key{ID: 1, File: 2, TID: 4, CPU: 5, Detail: key.Detail}); key != want {
 		t.Errorf("key %+v, want %+v", key, want)
 	}
-	if want := (stacks.Value{Samples: 10, Weights: stacks.Weights{70, 30, 9000}}); value != want {
+	if want := (stacks.Values{10, 70, 30, 9000, 100}); value != want {
 		t.Errorf("value %+v, want %+v", value, want)
 	}
 }
@@ -31,18 +31,18 @@ func TestCounted(t *testing.T) {
 func TestCountedEvent(t *testing.T) {
 	for name, test := range map[string]struct {
 		event Event
-		want  stacks.Value
+		want  stacks.Values
 	}{
-		"minor":           {Event{Period: 1, Latency: 500}, stacks.Value{Samples: 1, Weights: stacks.Weights{1, 0, 500}}},
-		"major":           {Event{Period: 1, Latency: 500, Major: 1}, stacks.Value{Samples: 1, Weights: stacks.Weights{0, 1, 500}}},
-		"every tenth":     {Event{Period: 10, Latency: 500}, stacks.Value{Samples: 1, Weights: stacks.Weights{10, 0, 5000}}},
-		"of unknown time": {Event{Period: 10, Major: 1}, stacks.Value{Samples: 1, Weights: stacks.Weights{0, 10, 0}}},
+		"minor":           {Event{Period: 1, Latency: 500}, stacks.Values{1, 1, 0, 500, 1}},
+		"major":           {Event{Period: 1, Latency: 500, Major: 1}, stacks.Values{1, 0, 1, 500, 1}},
+		"every tenth":     {Event{Period: 10, Latency: 500}, stacks.Values{1, 10, 0, 5000, 10}},
+		"of unknown time": {Event{Period: 10, Major: 1}, stacks.Values{1, 0, 10, 0, 10}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			test.event.Id, test.event.File, test.event.Kind = 1, 2, uint16(Anonymous)
 			test.event.Tid, test.event.Cpu = 4, 5 // a timeline has these of its own
 			key, value := Counted(&test.event)
-			if want := (stacks.Key{Source: stacks.Faults, ID: 1, File: 2, Detail: Page{Kind: Anonymous}.detail()}); key != want {
+			if want := (stacks.Key{ID: 1, File: 2, Detail: Page{Kind: Anonymous}.detail()}); key != want {
 				t.Errorf("key %+v, want %+v", key, want)
 			}
 			if value != test.want {

@@ -15,6 +15,7 @@ import (
 	"fulgur/bpf"
 	"fulgur/internal/capture/probe"
 	"fulgur/internal/capture/sampling"
+	"fulgur/internal/capture/source"
 	"fulgur/internal/capture/stacks"
 	"fulgur/internal/capture/target"
 	"fulgur/internal/linux/perfevent"
@@ -35,7 +36,7 @@ type Options struct {
 
 // Source is the loaded kernel side and the events attached to it.
 type Source struct {
-	*probe.Probe
+	source.Base
 	period       uint64
 	minor, major *sampling.Events
 	programs     programs
@@ -103,7 +104,7 @@ func load(o Options, timed bool) (*Source, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Source{Probe: p, period: max(o.Period, 1), programs: use}, nil
+	return &Source{Base: source.Base{Probe: p}, period: max(o.Period, 1), programs: use}, nil
 }
 
 // Kind says whose a page is.
@@ -135,25 +136,10 @@ func ParseDetail(detail uint64) Page {
 
 func (p Page) detail() uint64 { return p.Offset | uint64(p.Kind) }
 
-// counted says what an entry of a count map stands for. The weights are minor
-// faults, major ones, and the time of their handling in ns.
-func counted(k bpf.FaultsCountKey, v bpf.FaultsCountValue) (stacks.Key, stacks.Value) {
-	return stacks.Key{Source: stacks.Faults, ID: k.Id, File: k.File, TID: k.Tid, CPU: uint32(k.Cpu), Detail: Page{Kind(k.Kind), k.Page * uint64(os.Getpagesize())}.detail()},
-		stacks.Value{Samples: v.Samples, Weights: stacks.Weights{v.Minor, v.Major, v.Latency}}
-}
-
-// Event is a fault in a timeline: what bpf/faults.bpf.c sends of each where one is
-// asked for.
-type Event = bpf.FaultsTimelineEvent
-
-// Counted says what an event adds to the counts, as if it were an entry of a count
-// map.
-func Counted(e *Event) (stacks.Key, stacks.Value) {
-	v := bpf.FaultsCountValue{Samples: 1, Minor: e.Period, Latency: e.Latency * e.Period}
-	if e.Major != 0 {
-		v.Minor, v.Major = 0, e.Period
-	}
-	return counted(bpf.FaultsCountKey{Id: e.Id, File: e.File, Kind: e.Kind}, v)
+// counted says what an entry of a count map stands for.
+func counted(k bpf.FaultsCountKey, v bpf.FaultsCountValue) (stacks.Key, stacks.Values) {
+	return stacks.Key{ID: k.Id, File: k.File, TID: k.Tid, CPU: uint32(k.Cpu), Detail: Page{Kind(k.Kind), k.Page * uint64(os.Getpagesize())}.detail()},
+		stacks.Values{Samples: v.Samples, Minor: v.Minor, Major: v.Major, Handling: v.Latency, Faults: v.Minor + v.Major}
 }
 
 // Attach opens disabled events on the target's CPUs and attaches the programs.

@@ -119,7 +119,7 @@ func (n *Names) unnamedSamples() map[stacks.CodeID]uint64 {
 	samples := map[stacks.CodeID]uint64{}
 	for sample, value := range n.store.Samples {
 		for _, code := range below[n.store.Traces[sample.Trace].Leaf] {
-			samples[code] += value.Samples
+			samples[code] += value.Samples()
 		}
 	}
 	return samples

@@ -33,11 +33,11 @@ func TestRemedies(t *testing.T) {
 	at := func(file, offset uint64) uint64 { return file<<16 + offset }
 	const unnamed, hasName = 0x10, 0x20
 	var traces []stackstest.Trace
-	counts := map[stacks.Key]stacks.Value{}
+	counts := map[stacks.Key]stacks.Values{}
 	sample := func(samples uint64, user ...uint64) {
 		id := uint64(len(traces) + 1)
 		traces = append(traces, stackstest.Trace{ID: id, PID: 1, User: user, End: stackstest.Ended})
-		counts[stacks.Key{ID: id}] = stacks.Value{Samples: samples}
+		counts[stacks.Key{ID: id}] = stacks.Values{samples}
 	}
 	for file := uint64(1); file < 8; file++ {
 		sample(10*file, at(file, unnamed))

@@ -8,7 +8,6 @@ import (
 	"io"
 	"math"
 	"time"
-	"unsafe"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
@@ -17,6 +16,7 @@ import (
 
 	"fulgur/bpf"
 	"fulgur/internal/capture/probe"
+	"fulgur/internal/capture/source"
 	"fulgur/internal/capture/stacks"
 	"fulgur/internal/capture/target"
 	"fulgur/internal/linux/monotonic"
@@ -62,7 +62,7 @@ type Options struct {
 
 // Source is the loaded kernel side.
 type Source struct {
-	*probe.Probe
+	source.Base
 	links probe.Links
 }
 
@@ -102,7 +102,7 @@ func Load(o Options) (*Source, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Source{Probe: p}, nil
+	return &Source{Base: source.Base{Probe: p}}, nil
 }
 
 // adapt makes the programs what the running kernel can load, and reports whether its
@@ -140,34 +140,14 @@ func switchHasState(kernel probe.Kernel) (bool, error) {
 	return isNumber, nil
 }
 
-// counted says what an entry of a count map stands for. The first weight is left
-// to on-CPU time, the second is the time asleep and the third that of waiting for
-// a CPU, in ns.
-func counted(k bpf.OffCPUCountKey, v bpf.OffCPUCountValue) (stacks.Key, stacks.Value) {
+// counted says what an entry of a count map stands for.
+func counted(k bpf.OffCPUCountKey, v bpf.OffCPUCountValue) (stacks.Key, stacks.Values) {
 	detail := uint64(Slept)
 	if k.Runnable != 0 {
 		detail = Preempted
 	}
-	return stacks.Key{Source: stacks.OffCPU, ID: k.Id, Kernel: k.Kernel, Waker: k.Waker, TID: k.Tid, CPU: uint32(k.Cpu), Detail: detail},
-		stacks.Value{Samples: v.Times, Weights: stacks.Weights{1: v.Sleeping, 2: v.Waiting}}
-}
-
-// Event is a time off the CPU in a timeline: what bpf/offcpu.bpf.c sends of each
-// where one is asked for. Its State is a [States] of one.
-type Event = bpf.OffCPUTimelineEvent
-
-// EventSize is the size of an event without the stack of the waker, which is last
-// and sent only if that was asked for.
-const EventSize = unsafe.Offsetof(Event{}.Waker)
-
-// Counted says what an event adds to the counts, as if it were an entry of a count
-// map.
-func Counted(e *Event) (stacks.Key, stacks.Value) {
-	k := bpf.OffCPUCountKey{Id: e.Id, Kernel: e.Kernel}
-	if bpf.OffCPUStateClass(e.State) == bpf.OffCPUStateClassSTATE_RUNNABLE {
-		k.Runnable = 1
-	}
-	return counted(k, bpf.OffCPUCountValue{Times: 1, Sleeping: e.Duration - e.Waiting, Waiting: e.Waiting})
+	return stacks.Key{ID: k.Id, Kernel: k.Kernel, Waker: k.Waker, TID: k.Tid, CPU: uint32(k.Cpu), Detail: detail},
+		stacks.Values{Waits: v.Times, Sleeping: v.Sleeping, Runnable: v.Waiting, OffCPU: v.Sleeping + v.Waiting}
 }
 
 // Attach attaches the programs, which do nothing yet.
@@ -273,12 +253,6 @@ func (s *Source) iterate(program string) (err error) {
 	}
 	return nil
 }
-
-// Check has nothing to look after.
-func (*Source) Check() error { return nil }
-
-// FollowCPUs has nothing to do: the tracepoints are of all CPUs.
-func (*Source) FollowCPUs([]int) error { return nil }
 
 // Close detaches the programs and unloads the kernel side.
 func (s *Source) Close() error { return errors.Join(s.links.Close(), s.Probe.Close()) }

@@ -34,7 +34,7 @@ func TestHotplug(t *testing.T) {
 		}
 		for key, v := range h.Counts().Total() {
 			if key.CPU == 1 {
-				n += v.Samples
+				n += v.Samples()
 			}
 		}
 		return n

@@ -4,11 +4,15 @@ package oncpu
 
 import (
 	"errors"
+	"fmt"
 	"slices"
+
+	"github.com/cilium/ebpf"
 
 	"fulgur/bpf"
 	"fulgur/internal/capture/probe"
 	"fulgur/internal/capture/sampling"
+	"fulgur/internal/capture/source"
 	"fulgur/internal/capture/stacks"
 	"fulgur/internal/capture/target"
 	"fulgur/internal/linux/perfevent"
@@ -30,16 +34,20 @@ type Options struct {
 	// Idle includes the idle task.
 	Idle bool
 	// Snapshots has samples of processes without unwind tables sent as such; see
-	// [Snapshot].
+	// [stacks.Snapshot].
 	Snapshots bool
+	// Specs are the events to sample, several where a hybrid machine has a PMU for
+	// each kind of core.
+	Specs []perfevent.Spec
+	Rate  Rate
 }
 
 // Source is the loaded kernel side and the events attached to it.
 type Source struct {
-	*probe.Probe
-	events *sampling.Events
-	idle   bool // whether samples of the idle task are wanted
-	clocks bool // whether the events count time
+	source.Base
+	options Options
+	events  *sampling.Events
+	clocks  bool // whether the events count time
 }
 
 // Rate is how often to sample.
@@ -60,24 +68,13 @@ func Load(o Options) (*Source, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Source{Probe: p, idle: o.Idle}, nil
+	return &Source{Base: source.Base{Probe: p}, options: o}, nil
 }
 
-// counted says what an entry of a count map stands for. The first weight is the
-// sum of the periods.
-func counted(k bpf.OnCPUCountKey, v bpf.OnCPUCountValue) (stacks.Key, stacks.Value) {
-	return stacks.Key{Source: stacks.OnCPU, ID: k.Id, TID: k.Tid, CPU: k.Cpu},
-		stacks.Value{Samples: v.Samples, Weights: stacks.Weights{v.Weight}}
-}
-
-// Event is a sample of a timeline: what bpf/oncpu.bpf.c sends of each where one is
-// asked for.
-type Event = bpf.OnCPUTimelineEvent
-
-// Counted says what an event adds to the counts, as if it were an entry of a count
-// map.
-func Counted(e *Event) (stacks.Key, stacks.Value) {
-	return counted(bpf.OnCPUCountKey{Id: e.Id}, bpf.OnCPUCountValue{Samples: 1, Weight: e.Weight})
+// counted says what an entry of a count map stands for.
+func counted(k bpf.OnCPUCountKey, v bpf.OnCPUCountValue) (stacks.Key, stacks.Values) {
+	return stacks.Key{ID: k.Id, TID: k.Tid, CPU: k.Cpu},
+		stacks.Values{Samples: v.Samples, Weight: v.Weight}
 }
 
 // Stats reads the kernel side's counters.
@@ -101,7 +98,7 @@ func (s *Source) skipped() (uint64, error) {
 		return 0, err
 	}
 	var idle []uint64
-	if s.clocks && !s.idle {
+	if s.clocks && !s.options.Idle {
 		if idle, err = s.StatPerCPU(bpf.OnCPUStatSTAT_IDLE_PERIODS); err != nil {
 			return 0, err
 		}
@@ -110,14 +107,12 @@ func (s *Source) skipped() (uint64, error) {
 }
 
 // Attach opens disabled events on the target's CPUs and attaches the program.
-// specs are the events to sample, several where a hybrid machine has a PMU for
-// each kind of core.
-func (s *Source) Attach(t target.Target, specs []perfevent.Spec, rate Rate) (err error) {
+func (s *Source) Attach(t target.Target) (err error) {
 	if err := s.FillTargets(t); err != nil {
 		return err
 	}
-	s.clocks = !slices.ContainsFunc(specs, func(of perfevent.Spec) bool { return !of.IsTime() })
-	s.events, err = sampling.Open(sampling.Config{Specs: specs, Rate: rate, CPUs: t.CPUs, Program: s.Programs[bpf.OnCPUProgOncpu].FD()})
+	s.clocks = !slices.ContainsFunc(s.options.Specs, func(of perfevent.Spec) bool { return !of.IsTime() })
+	s.events, err = sampling.Open(sampling.Config{Specs: s.options.Specs, Rate: s.options.Rate, CPUs: t.CPUs, Program: s.Programs[bpf.OnCPUProgOncpu].FD()})
 	return err
 }
 
@@ -126,6 +121,17 @@ func (s *Source) Enable() error { return s.events.Enable() }
 
 // Disable stops sampling. When it returns no program runs any more.
 func (s *Source) Disable() error { return s.events.Disable() }
+
+// Rewalk implements [source.Source].
+func (s *Source) Rewalk(sn stacks.Snapshot, layout uint64) error {
+	if err := s.Maps[bpf.OnCPUMapSnapshotBack].Put(uint32(0), sn.Bytes(layout)); err != nil {
+		return fmt.Errorf("hand a snapshot back to the kernel: %w", err)
+	}
+	if _, err := s.Programs[bpf.OnCPUProgOncpuAgain].Run(&ebpf.RunOptions{}); err != nil {
+		return fmt.Errorf("walk the stack of a snapshot: %w", err)
+	}
+	return nil
+}
 
 // Check counts how often the kernel paused sampling since the last call.
 func (s *Source) Check() error { return s.events.CheckThrottling() }

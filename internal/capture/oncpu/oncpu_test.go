@@ -81,7 +81,12 @@ func during(f func() error) (s span, err error) {
 func start(t *testing.T, o Options, tg target.Target, rate Rate) *harness {
 	t.Helper()
 	testenv.Root(t)
+	spec, err := perfevent.ParseEvent("cpu-clock")
+	if err != nil {
+		t.Fatal(err)
+	}
 	o.MaxDepth, o.Scope = 127, tg.Scope
+	o.Specs, o.Rate = []perfevent.Spec{spec}, rate
 	s, err := Load(o)
 	if err != nil {
 		t.Fatal(err)
@@ -91,11 +96,7 @@ func start(t *testing.T, o Options, tg target.Target, rate Rate) *harness {
 			t.Error(err)
 		}
 	})
-	spec, err := perfevent.ParseEvent("cpu-clock")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Attach(tg, []perfevent.Spec{spec}, rate); err != nil {
+	if err := s.Attach(tg); err != nil {
 		t.Fatal(err)
 	}
 	table := process.NewTable(process.Options{})
@@ -145,9 +146,9 @@ func (h *harness) run(t *testing.T, d, every time.Duration) {
 // counted sums samples, and those whose trace is known.
 func (h *harness) counted() (all, known uint64) {
 	for key, v := range h.Counts().Total() {
-		all += v.Samples
+		all += v.Samples()
 		if _, ok := h.store.Trace(key.ID); ok {
-			known += v.Samples
+			known += v.Samples()
 		}
 	}
 	return all, known

@@ -59,8 +59,12 @@ func sampleSwitches(t *testing.T, pid int, by probe.Unwind, snapshots bool) *swi
 	}
 	tables.Wait(context.Background())
 
+	spec, err := perfevent.ParseEvent("context-switches")
+	if err != nil {
+		t.Fatal(err)
+	}
 	tg := target.Target{Scope: target.Processes, PIDs: []int{pid}}
-	s, err := Load(Options{SkipKernel: true, Options: probe.Options{
+	s, err := Load(Options{SkipKernel: true, Specs: []perfevent.Spec{spec}, Rate: Rate{Period: 1}, Options: probe.Options{
 		MaxDepth: unwindtest.MaxDepth, Scope: tg.Scope, ByThread: true,
 		Unwind: by, Tables: tables.Replacements(),
 		RingSize: 32 << 20, CountEntries: DefaultCountEntries, SeenEntries: 1,
@@ -73,11 +77,7 @@ func sampleSwitches(t *testing.T, pid int, by probe.Unwind, snapshots bool) *swi
 			t.Error(err)
 		}
 	})
-	spec, err := perfevent.ParseEvent("context-switches")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Attach(tg, []perfevent.Spec{spec}, Rate{Period: 1}); err != nil {
+	if err := s.Attach(tg); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Enable(); err != nil {

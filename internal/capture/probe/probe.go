@@ -44,6 +44,8 @@ const (
 
 // Options configure what all families have.
 type Options struct {
+	// Source is the index of the source in its run; see [stacks.Key].
+	Source uint8
 	// MaxDepth is the most frames of each half of a stack, 1 to 127.
 	MaxDepth int
 	// SkipUser leaves out the user half of each stack.
@@ -88,7 +90,7 @@ type Probe struct {
 // families have and those given by name. Count maps have keys and values of the
 // types K and V; convert makes what they stand for of them. Errors are the
 // kernel's, as cilium/ebpf returns them.
-func Load[K, V any](spec *ebpf.CollectionSpec, o Options, variables map[string]any, convert func(K, V) (stacks.Key, stacks.Value)) (*Probe, error) {
+func Load[K, V any](spec *ebpf.CollectionSpec, o Options, variables map[string]any, convert func(K, V) (stacks.Key, stacks.Values)) (*Probe, error) {
 	spec.Maps[bpf.OnCPUMapRing].MaxEntries = ceilPower(max(o.RingSize, 4096))
 	spec.Maps[bpf.OnCPUMapSeen].MaxEntries = seenSets(o)
 	spec.Maps[bpf.OnCPUMapCounts0].MaxEntries = max(o.CountEntries, 1)
@@ -114,7 +116,11 @@ func Load[K, V any](spec *ebpf.CollectionSpec, o Options, variables map[string]a
 		Second:   p.Maps[bpf.OnCPUMapCounts1],
 		Active:   p.Variables[bpf.OnCPUVarActive],
 		Inserted: p.Variables[bpf.OnCPUVarInserted],
-	}, convert)
+	}, func(k K, v V) (stacks.Key, stacks.Values) {
+		key, values := convert(k, v)
+		key.Source = o.Source
+		return key, values
+	})
 	if p.ring, err = ringbuf.NewReader(p.Maps[bpf.OnCPUMapRing]); err == nil && o.Scope == target.Cgroup {
 		if err = p.Maps[bpf.OnCPUMapTargetCgroup].Put(uint32(0), uint32(o.Cgroup)); err != nil {
 			err = fmt.Errorf("target the cgroup: %w", err)

@@ -10,21 +10,11 @@ import (
 	"fulgur/internal/linux/rcu"
 )
 
-// Source is a family of probes. Several may share a [Store].
-type Source uint8
-
-// The families.
-const (
-	OnCPU Source = iota
-	OffCPU
-	BlockIO
-	Faults
-)
-
 // Key is what counts are kept for, in every family of probes; each uses the
 // fields that it needs and leaves the others 0.
 type Key struct {
-	Source Source
+	// Source is the index of the source in its run.
+	Source uint8
 	// ID names a stack, or its user half where the halves are named apart;
 	// Kernel is then the other.
 	ID, Kernel uint64
@@ -41,21 +31,20 @@ type Key struct {
 	Detail uint64
 }
 
-// Value is what is counted: samples, or whatever a source counts, and sums.
-type Value struct {
-	Samples uint64
-	Weights Weights
-}
+// MaxValues is how many values a source counts at most.
+const MaxValues = 5
 
-// Weights are the sums that a source keeps beside the number of samples. It gives
-// them their meaning.
-type Weights [3]uint64
+// Values are what a source counts for a key: first how many samples there were, then
+// sums that the source gives their meaning.
+type Values [MaxValues]uint64
+
+// Samples returns the number of samples.
+func (v Values) Samples() uint64 { return v[0] }
 
 // Add adds w to v.
-func (v *Value) Add(w Value) {
-	v.Samples += w.Samples
-	for i, n := range w.Weights {
-		v.Weights[i] += n
+func (v *Values) Add(w Values) {
+	for i, n := range w {
+		v[i] += n
 	}
 }
 
@@ -69,7 +58,7 @@ type Counts struct {
 	drained  [2]uint64 // insertions up to each map's last drain
 	current  int
 	rows     rows
-	total    map[Key]Value
+	total    map[Key]Values
 }
 
 // Maps are the parts of bpf/count.h in a loaded collection.
@@ -80,19 +69,19 @@ type Maps struct {
 
 // NewCounts returns the counts of a loaded probe, whose maps have keys and values
 // of the types K and V; convert makes what they stand for of them.
-func NewCounts[K, V any](m Maps, convert func(K, V) (Key, Value)) *Counts {
+func NewCounts[K, V any](m Maps, convert func(K, V) (Key, Values)) *Counts {
 	return &Counts{
 		maps:     [2]*ebpf.Map{m.First, m.Second},
 		active:   m.Active,
 		inserted: m.Inserted,
 		rows:     &rowsOf[K, V]{keys: make([]K, drainBatch), values: make([]V, drainBatch), convert: convert},
-		total:    map[Key]Value{},
+		total:    map[Key]Values{},
 	}
 }
 
 // Total returns what has been drained and added and not been taken from the
 // map by [Store.Count] since. The map stays Counts' own.
-func (c *Counts) Total() map[Key]Value { return c.total }
+func (c *Counts) Total() map[Key]Values { return c.total }
 
 // AddRecord adds a count that came through the ring on its own, as an event
 // record.
@@ -106,14 +95,14 @@ func (c *Counts) AddRecord(record []byte) error {
 }
 
 // Take returns what [Counts.Total] does, and begins anew.
-func (c *Counts) Take() map[Key]Value {
+func (c *Counts) Take() map[Key]Values {
 	total := c.total
-	c.total = map[Key]Value{}
+	c.total = map[Key]Values{}
 	return total
 }
 
 // Add adds a count that did not come from the maps.
-func (c *Counts) Add(k Key, v Value) {
+func (c *Counts) Add(k Key, v Values) {
 	sum := c.total[k]
 	sum.Add(v)
 	c.total[k] = sum

@@ -16,12 +16,12 @@ func TestJointHalves(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	counts := map[Key]Value{
-		{ID: 1, Kernel: 2, Waker: 3}:  {Samples: 1, Weights: Weights{10, 20, 30}},
-		{ID: 1, Kernel: 2, Detail: 7}: {Samples: 2},
-		{ID: 1, Kernel: 9}:            {Samples: 4},
-		{ID: 9, Kernel: 2}:            {Samples: 8},
-		{ID: 1, Kernel: 2, Waker: 9}:  {Samples: 16},
+	counts := map[Key]Values{
+		{ID: 1, Kernel: 2, Waker: 3}:  {1, 10, 20, 30},
+		{ID: 1, Kernel: 2, Detail: 7}: {2},
+		{ID: 1, Kernel: 9}:            {4},
+		{ID: 9, Kernel: 2}:            {8},
+		{ID: 1, Kernel: 2, Waker: 9}:  {16},
 	}
 	s.Count(counts)
 	if len(counts) != 3 {

@@ -43,7 +43,7 @@ func TestNext(t *testing.T) {
 		t.Fatalf("begins with the traces %v", second.Traces)
 	}
 	add(t, second, record(3, nil, []uint64{0x500}))
-	counts := map[Key]Value{{ID: 1}: {Samples: 5}, {ID: 3}: {Samples: 7}, {ID: 4}: {Samples: 9}}
+	counts := map[Key]Values{{ID: 1}: {5}, {ID: 3}: {7}, {ID: 4}: {9}}
 	second.Count(counts)
 	if len(counts) != 1 || len(second.Samples) != 2 || len(second.Traces) != 2 {
 		t.Errorf("%v remain, samples %v of traces %v", counts, second.Samples, second.Traces)

@@ -19,15 +19,15 @@ type rows interface {
 	// than for limit.
 	grow(limit int) bool
 	// at returns entry i of those that take took.
-	at(i int) (Key, Value)
+	at(i int) (Key, Values)
 	// parse reads an event record, bpf/count.h.
-	parse(record []byte) (Key, Value, error)
+	parse(record []byte) (Key, Values, error)
 }
 
 type rowsOf[K, V any] struct {
 	keys    []K
 	values  []V
-	convert func(K, V) (Key, Value)
+	convert func(K, V) (Key, Values)
 }
 
 func (r *rowsOf[K, V]) take(m *ebpf.Map, cursor *ebpf.MapBatchCursor) (int, error) {
@@ -43,21 +43,21 @@ func (r *rowsOf[K, V]) grow(limit int) bool {
 	return true
 }
 
-func (r *rowsOf[K, V]) at(i int) (Key, Value) { return r.convert(r.keys[i], r.values[i]) }
+func (r *rowsOf[K, V]) at(i int) (Key, Values) { return r.convert(r.keys[i], r.values[i]) }
 
 // eventHeader is the size of what is before the key in an event record.
 const eventHeader = 8
 
-func (r *rowsOf[K, V]) parse(record []byte) (Key, Value, error) {
+func (r *rowsOf[K, V]) parse(record []byte) (Key, Values, error) {
 	var event struct {
 		Key   K
 		Value V
 	}
 	if len(record) < eventHeader {
-		return Key{}, Value{}, fmt.Errorf("%w: event of %d bytes", ErrRecord, len(record))
+		return Key{}, Values{}, fmt.Errorf("%w: event of %d bytes", ErrRecord, len(record))
 	}
 	if _, err := binary.Decode(record[eventHeader:], binary.NativeEndian, &event); err != nil {
-		return Key{}, Value{}, fmt.Errorf("%w: event of %d bytes: %w", ErrRecord, len(record), err)
+		return Key{}, Values{}, fmt.Errorf("%w: event of %d bytes: %w", ErrRecord, len(record), err)
 	}
 	k, v := r.convert(event.Key, event.Value)
 	return k, v, nil

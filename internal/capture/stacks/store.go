@@ -118,7 +118,7 @@ func (b Trace) Name() string {
 // Sample is what counts are summed for: a trace, and what else the source tells
 // apart; see [Key].
 type Sample struct {
-	Source Source
+	Source uint8 // as in [Key]
 	Trace  TraceID
 	// Waker is the trace of who ended a wait, counted from 1; 0 is none.
 	Waker    TraceID
@@ -145,7 +145,7 @@ type Store struct {
 	Nodes  []Node
 	Traces []Trace
 	// Samples are what [Store.Count] took.
-	Samples map[Sample]Value
+	Samples map[Sample]Values
 	// Files are those that the kernel side met, by its ids of them.
 	Files map[uint64]File
 	// Anonymous has traces tell neither the process nor its name, so that those
@@ -185,7 +185,7 @@ func NewStore(r Resolver) *Store {
 		Codes:    []Code{{Kind: CodeKernel}},
 		Ranges:   []Range{{}},
 		Nodes:    make([]Node, 1),
-		Samples:  map[Sample]Value{},
+		Samples:  map[Sample]Values{},
 		Files:    map[uint64]File{},
 		resolver: r,
 		ids:      map[uint64]TraceID{},
@@ -214,7 +214,7 @@ func (s *Store) Trace(id uint64) (Trace, bool) {
 }
 
 // Count moves those counts whose traces are here into [Store.Samples].
-func (s *Store) Count(counts map[Key]Value) {
+func (s *Store) Count(counts map[Key]Values) {
 	for key, value := range counts {
 		sample, ok := s.Sample(key)
 		if !ok {
@@ -226,7 +226,7 @@ func (s *Store) Count(counts map[Key]Value) {
 }
 
 // CountSample adds a value to [Store.Samples].
-func (s *Store) CountSample(sample Sample, value Value) {
+func (s *Store) CountSample(sample Sample, value Values) {
 	sum := s.Samples[sample]
 	sum.Add(value)
 	s.Samples[sample] = sum

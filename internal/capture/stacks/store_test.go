@@ -148,16 +148,16 @@ func TestStoreCount(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	counts := map[Key]Value{
-		{ID: 0}: {Samples: 1, Weights: Weights{10}}, {ID: 1}: {Samples: 2, Weights: Weights{20}}, {ID: 2}: {Samples: 4, Weights: Weights{40}}, {ID: 2, TID: 5}: {Samples: 8, Weights: Weights{80}}, {ID: 9}: {Samples: 16, Weights: Weights{160}},
+	counts := map[Key]Values{
+		{ID: 0}: {1, 10}, {ID: 1}: {2, 20}, {ID: 2}: {4, 40}, {ID: 2, TID: 5}: {8, 80}, {ID: 9}: {16, 160},
 	}
 	s.Count(counts)
-	s.Count(map[Key]Value{{ID: 1}: {Samples: 32, Weights: Weights{320}}})
-	want := map[Sample]Value{{Trace: 0}: {Samples: 39, Weights: Weights{390}}, {Trace: 0, TID: 5}: {Samples: 8, Weights: Weights{80}}}
+	s.Count(map[Key]Values{{ID: 1}: {32, 320}})
+	want := map[Sample]Values{{Trace: 0}: {39, 390}, {Trace: 0, TID: 5}: {8, 80}}
 	if !maps.Equal(s.Samples, want) {
 		t.Errorf("samples %v, want %v", s.Samples, want)
 	}
-	if len(counts) != 1 || counts[Key{ID: 9}].Samples != 16 {
+	if len(counts) != 1 || counts[Key{ID: 9}].Samples() != 16 {
 		t.Errorf("left %v, want those of 9", counts)
 	}
 }
@@ -227,7 +227,7 @@ func FuzzStoreAdd(f *testing.F) {
 	f.Add(record(2, nil, nil))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		s := NewStore(fixed{&process.File{}})
-		events := &rowsOf[Key, Value]{convert: func(k Key, v Value) (Key, Value) { return k, v }}
+		events := &rowsOf[Key, Values]{convert: func(k Key, v Values) (Key, Values) { return k, v }}
 		if err := s.Add(b); err != nil && !errors.Is(err, ErrRecord) {
 			t.Fatalf("error of another kind: %v", err)
 		}

@@ -1,12 +1,11 @@
 package unwinding
 
 import (
-	"fmt"
 	"slices"
 	"time"
 
 	"fulgur/internal/capture/loop"
-	"fulgur/internal/capture/oncpu"
+	"fulgur/internal/capture/stacks"
 	"fulgur/internal/linux/monotonic"
 	"fulgur/internal/process"
 	"fulgur/internal/unwind/unwindmap"
@@ -21,9 +20,9 @@ const (
 	snapshotMemory = 16 << 20
 )
 
-// snapshotter is a source that sends snapshots.
-type snapshotter interface {
-	Rewalk(s oncpu.Snapshot, layout uint64) error
+// rewalker is a source.
+type rewalker interface {
+	Rewalk(s stacks.Snapshot, layout uint64) error
 }
 
 // Snapshots are samples of processes that run for a shorter time than it takes to
@@ -47,17 +46,13 @@ type snapshotProcess struct {
 }
 
 type waitingSnapshot struct {
-	oncpu.Snapshot
-	source snapshotter
+	stacks.Snapshot
+	source rewalker
 }
 
 // Add has a snapshot wait for the tables of what its process has mapped.
-func (s *Snapshots) Add(from any, record []byte, processes *process.Table) error {
-	source, ok := from.(snapshotter)
-	if !ok {
-		return fmt.Errorf("%T sends snapshots", from)
-	}
-	taken, err := oncpu.ParseSnapshot(record)
+func (s *Snapshots) Add(source rewalker, record []byte, processes *process.Table) error {
+	taken, err := stacks.ParseSnapshot(record)
 	if err != nil {
 		return err
 	}

@@ -72,7 +72,7 @@ func (b *basicRun) sample(ctx context.Context, launched *target.Launched) error 
 		}
 		frame := store.Frames[store.Nodes[leaf].Frame]
 		layout := b.layout(store.Codes[frame.Code], frame.Address)
-		if err := b.binaries.collector.AddAddress(layout, frame.Address, value.Samples); err != nil {
+		if err := b.binaries.collector.AddAddress(layout, frame.Address, value.Samples()); err != nil {
 			return err
 		}
 	}

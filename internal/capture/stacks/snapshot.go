@@ -1,4 +1,4 @@
-package oncpu
+package stacks
 
 import (
 	"bytes"
@@ -6,14 +6,11 @@ import (
 	"fmt"
 	"unsafe"
 
-	"github.com/cilium/ebpf"
-
 	"fulgur/bpf"
-	"fulgur/internal/capture/stacks"
 )
 
 // Snapshot is a sample of a process that had no unwind tables yet: its registers and
-// the top of its stack. [Source.Again] takes it when they are there.
+// the top of its stack. It is walked when they are there.
 type Snapshot struct {
 	PID int
 	// Image names what the process runs, as unwindmap does.
@@ -42,12 +39,12 @@ const (
 // ParseSnapshot reads a record of the ring. It copies what it keeps.
 func ParseSnapshot(record []byte) (Snapshot, error) {
 	if len(record) < snapshotCopy {
-		return Snapshot{}, fmt.Errorf("%w: snapshot of %d bytes", stacks.ErrRecord, len(record))
+		return Snapshot{}, fmt.Errorf("%w: snapshot of %d bytes", ErrRecord, len(record))
 	}
 	native := binary.NativeEndian
 	copied := int(native.Uint32(record[snapshotCopied:]))
 	if copied > min(len(record), snapshotSize)-snapshotCopy {
-		return Snapshot{}, fmt.Errorf("%w: snapshot of %d bytes with %d bytes of stack", stacks.ErrRecord, len(record), copied)
+		return Snapshot{}, fmt.Errorf("%w: snapshot of %d bytes with %d bytes of stack", ErrRecord, len(record), copied)
 	}
 	return Snapshot{
 		PID:   int(native.Uint32(record[snapshotPID:])),
@@ -57,17 +54,11 @@ func ParseSnapshot(record []byte) (Snapshot, error) {
 	}, nil
 }
 
-// Rewalk takes the sample of a snapshot: it is walked by a layout of its process, or
-// by frame pointers if that is 0, and counted as all others.
-func (s *Source) Rewalk(sn Snapshot, layout uint64) error {
+// Bytes returns the record that the kernel side walks by a layout of the process, or by
+// frame pointers if that is 0.
+func (s Snapshot) Bytes(layout uint64) []byte {
 	whole := make([]byte, snapshotSize)
-	copy(whole, sn.raw)
+	copy(whole, s.raw)
 	binary.NativeEndian.PutUint64(whole[snapshotLayout:], layout)
-	if err := s.Maps[bpf.OnCPUMapSnapshotBack].Put(uint32(0), whole); err != nil {
-		return fmt.Errorf("hand a snapshot back to the kernel: %w", err)
-	}
-	if _, err := s.Programs[bpf.OnCPUProgOncpuAgain].Run(&ebpf.RunOptions{}); err != nil {
-		return fmt.Errorf("walk the stack of a snapshot: %w", err)
-	}
-	return nil
+	return whole
 }

@@ -1,0 +1,168 @@
+package blockio
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"fulgur/internal/capture/mounts"
+	"fulgur/internal/capture/naming"
+	"fulgur/internal/capture/probe"
+	"fulgur/internal/capture/source"
+	"fulgur/internal/capture/stacks"
+	"fulgur/internal/doctor"
+	"fulgur/internal/linux/procfs"
+	"fulgur/internal/message/plain"
+	"fulgur/internal/message/usage"
+	"fulgur/internal/profile"
+	"fulgur/internal/profile/encode/histogram"
+)
+
+// Config is what is asked of [Subject].
+type Config struct {
+	// Weight names the value that outputs show; empty takes latency.
+	Weight string
+	// QueueInLatency makes histograms include the time before a device gets a
+	// request.
+	QueueInLatency bool
+	// PendingEntries is how many requests are remembered; 0 takes the default.
+	PendingEntries uint32
+}
+
+// Subject is the code that makes requests to disks. It implements [source.Subject].
+type Subject struct {
+	Config
+	common  source.Common
+	source  *Source
+	index   uint8 // of the source in the run
+	mounts  mounts.List
+	cgroups *mounts.Cgroups
+}
+
+// New returns the subject that c asks for.
+func New(c Config) *Subject { return &Subject{Config: c} }
+
+// Command implements [source.Subject].
+func (*Subject) Command() doctor.Command { return doctor.BlockIO }
+
+// Complete implements [source.Subject].
+func (m *Subject) Complete(c source.Common) error {
+	m.common = c
+	if len(c.Target.CPUs) > 0 {
+		return usage.Errorf("-C does not work with blockio: a request starts on one CPU and completes on another")
+	}
+	if m.Weight == "" {
+		m.Weight = m.Values()[Latency].Type
+	}
+	if m.Shown() < 0 {
+		return usage.Errorf("%q is not a value of disk requests: choose requests, bytes, queued, in-device or latency", m.Weight)
+	}
+	return probe.CompleteSize("--pending-entries", &m.PendingEntries, DefaultPendingEntries, 1, probe.MaxEntries)
+}
+
+// Choose implements [source.Subject].
+func (m *Subject) Choose() (err error) {
+	m.mounts, err = procfs.Mounts()
+	m.cgroups = mounts.NewCgroups(m.mounts)
+	return err
+}
+
+// Timeline implements [source.Subject].
+func (*Subject) Timeline() (source.Timeline, bool) { return source.Timeline{}, true }
+
+// Load implements [source.Subject].
+func (m *Subject) Load(common probe.Options) (_ []source.Source, err error) {
+	m.index = common.Source
+	if m.source, err = Load(Options{
+		Options:        common,
+		QueueInLatency: m.QueueInLatency,
+		PendingEntries: m.PendingEntries,
+	}); err != nil {
+		return nil, err
+	}
+	return []source.Source{m.source}, nil
+}
+
+// The indexes of this source's [stacks.Values].
+const (
+	Requests = iota
+	Bytes
+	Queued   // ns until the device got the request
+	InDevice // ns from then until it was completed
+	Latency  // the sum of the two
+)
+
+// Values implements [source.Subject].
+func (*Subject) Values() []source.Value {
+	return source.Own(
+		profile.ValueType{Type: "requests", Unit: "count"},
+		profile.ValueType{Type: "bytes", Unit: "bytes"},
+		profile.ValueType{Type: "queued", Unit: "nanoseconds"},
+		profile.ValueType{Type: "in-device", Unit: "nanoseconds"},
+		profile.ValueType{Type: "latency", Unit: "nanoseconds"},
+	)
+}
+
+// Shown implements [source.Subject].
+func (m *Subject) Shown() int {
+	return slices.IndexFunc(m.Values(), func(v source.Value) bool { return v.Type == m.Weight })
+}
+
+// Place puts the stack of a request into the profile, with the file if that is known,
+// and the disk and the operation on top. Data that the kernel writes back later is
+// marked, with the control group where the kernel keeps that: the thread that made the
+// data is not the one that writes it.
+func (m *Subject) Place(p *naming.StackBuilder, s stacks.Sample) profile.StackID {
+	stack := p.PlaceFrom(p.WithoutProbe(p.Store.Traces[s.Trace].Leaf), m.common.UserOnly)
+	if p.IsWriteback(s.Trace) {
+		note := "[writeback]"
+		if name := m.cgroups.Name(s.Cgroup); name != "" {
+			note = "[writeback for " + name + "]"
+		}
+		stack = p.Mark(stack, note)
+	}
+	if s.File != 0 {
+		stack = p.Mark(stack, "["+m.mounts.Name(p.Store, s.File)+"]")
+	}
+	request := ParseDetail(s.Detail)
+	return p.Mark(stack, fmt.Sprintf("[%s %s]", request.Device, request.Operation))
+}
+
+// Describe implements [source.Subject].
+func (m *Subject) Describe(meta *profile.Meta) {
+	meta.Event, meta.Value = "block I/O", m.Weight
+}
+
+// WhyNothing implements [source.Subject].
+func (*Subject) WhyNothing() string {
+	return "the target made no disk requests: its reads came from the page cache, and the kernel may write its data back later"
+}
+
+// Notes are a table of files, the numbers of merged and of unfinished requests, and
+// histograms of how long requests took, for each device and operation.
+func (m *Subject) Notes(store *stacks.Store) []string {
+	lines := source.ByFile(m, m.index, store, m.mounts)
+	merged, errMerged := m.source.Merged()
+	unfinished, errUnfinished := m.source.Unfinished()
+	histograms, err := m.source.Histograms()
+	if err := errors.Join(err, errMerged, errUnfinished); err != nil {
+		return append(lines, plain.Error(err))
+	}
+	if merged > 0 {
+		lines = append(lines, fmt.Sprintf("%d requests were merged into others, whose bytes include theirs", merged))
+	}
+	if unfinished > 0 {
+		lines = append(lines, fmt.Sprintf("%d requests did not complete in time; they count without their time in the device", unfinished))
+	}
+	what := "in the device"
+	if m.QueueInLatency {
+		what = "in the queue and the device"
+	}
+	for _, h := range histograms {
+		if drawn := histogram.Lines("usecs", h.Slots); len(drawn) > 0 {
+			lines = append(lines, fmt.Sprintf("%s %s, time %s", h.Device, h.Operation, what))
+			lines = append(lines, drawn...)
+		}
+	}
+	return lines
+}

@@ -1,0 +1,132 @@
+package faults
+
+import (
+	"errors"
+	"fmt"
+	"syscall"
+
+	"fulgur/internal/capture/mounts"
+	"fulgur/internal/capture/naming"
+	"fulgur/internal/capture/probe"
+	"fulgur/internal/capture/source"
+	"fulgur/internal/capture/stacks"
+	"fulgur/internal/doctor"
+	"fulgur/internal/linux/procfs"
+	"fulgur/internal/message/plain"
+	"fulgur/internal/profile"
+)
+
+// Config is what is asked of [Subject].
+type Config struct {
+	// Period counts every Nth fault; 0 counts each.
+	Period uint64
+	// Offsets counts the pages of files apart.
+	Offsets bool
+}
+
+// Subject is the code that touches pages which are not there. It implements
+// [source.Subject].
+type Subject struct {
+	Config
+	common source.Common
+	source *Source
+	index  uint8 // of the source in the run
+	mounts mounts.List
+}
+
+// New returns the subject that c asks for.
+func New(c Config) *Subject { return &Subject{Config: c} }
+
+// Command implements [source.Subject].
+func (*Subject) Command() doctor.Command { return doctor.Faults }
+
+// Complete implements [source.Subject].
+func (m *Subject) Complete(c source.Common) error {
+	m.common, m.Period = c, max(m.Period, 1)
+	return nil
+}
+
+// Choose implements [source.Subject].
+func (m *Subject) Choose() (err error) {
+	m.mounts, err = procfs.Mounts()
+	return err
+}
+
+// Timeline implements [source.Subject].
+func (*Subject) Timeline() (source.Timeline, bool) { return source.Timeline{}, true }
+
+// Load implements [source.Subject].
+func (m *Subject) Load(common probe.Options) (_ []source.Source, err error) {
+	// Events of a timeline have offsets anyhow.
+	m.Offsets = m.Offsets && !common.Timeline
+	m.index = common.Source
+	if m.source, err = Load(Options{Options: common, SkipKernel: m.common.UserOnly, Period: m.Period, ByPage: m.Offsets}); err != nil {
+		return nil, err
+	}
+	return []source.Source{m.source}, nil
+}
+
+// The indexes of this source's [stacks.Values].
+const (
+	Samples  = iota
+	Minor    // faults
+	Major    // faults
+	Handling // ns; 0 where it is not measured
+	Faults   // minor and major ones
+)
+
+// Values implements [source.Subject]. The time of handling is left out where it is
+// not measured.
+func (m *Subject) Values() []source.Value {
+	values := source.Own(
+		profile.ValueType{Type: "samples", Unit: "count"},
+		profile.ValueType{Type: "minor-faults", Unit: "count"},
+		profile.ValueType{Type: "major-faults", Unit: "count"},
+		profile.ValueType{Type: "handling", Unit: "nanoseconds"},
+		profile.ValueType{Type: "faults", Unit: "count"},
+	)
+	if m.source.Untimed() != nil {
+		return append(values[:Handling], values[Faults])
+	}
+	return values
+}
+
+// Shown implements [source.Subject].
+func (m *Subject) Shown() int { return len(m.Values()) - 1 }
+
+// Place puts the stack into the profile, with the file of the page on top.
+func (m *Subject) Place(p *naming.StackBuilder, s stacks.Sample) profile.StackID {
+	note := "unmapped"
+	page := ParseDetail(s.Detail)
+	switch page.Kind {
+	case Anonymous:
+		note = "anonymous memory"
+	case File:
+		note = m.mounts.Name(p.Store, s.File)
+		if m.Offsets {
+			note += fmt.Sprintf("+%#x", page.Offset)
+		}
+	}
+	return p.Mark(p.Trace(s.Trace), "["+note+"]")
+}
+
+// Describe implements [source.Subject].
+func (m *Subject) Describe(meta *profile.Meta) {
+	meta.Event, meta.Period = "page-faults", m.Period
+}
+
+// WhyNothing implements [source.Subject].
+func (*Subject) WhyNothing() string { return "the target had no page faults" }
+
+// Notes are a table of files, and why times are unknown.
+func (m *Subject) Notes(store *stacks.Store) []string {
+	lines := source.ByFile(m, m.index, store, m.mounts)
+	if err := m.source.Untimed(); err != nil {
+		var errno syscall.Errno
+		if errors.As(err, &errno) {
+			err = errno
+		}
+		lines = append(lines, fmt.Sprintf("no fault latency: the kernel does not allow tracing of handle_mm_fault (%s)", plain.Error(err)))
+	}
+	return lines
+}

@@ -1,0 +1,135 @@
+package offcpu
+
+import (
+	"time"
+
+	"fulgur/internal/capture/naming"
+	"fulgur/internal/capture/probe"
+	"fulgur/internal/capture/source"
+	"fulgur/internal/capture/stacks"
+	"fulgur/internal/capture/waits"
+	"fulgur/internal/doctor"
+	"fulgur/internal/message/usage"
+	"fulgur/internal/profile"
+)
+
+// Config is what is asked of [Subject].
+type Config struct {
+	// Threads and States choose the threads that count.
+	Threads Threads
+	States  States // 0 is all
+	// Shortest and Longest bound the times that count; a Longest of 0 does not.
+	Shortest, Longest time.Duration
+	// WakerStacks shows who ended each wait, and where.
+	WakerStacks bool
+	// PendingEntries is how many threads are remembered; 0 takes the default.
+	PendingEntries uint32
+}
+
+// Subject is what threads wait for. It implements [source.Subject].
+type Subject struct {
+	Config
+	common source.Common
+}
+
+// New returns the subject that c asks for.
+func New(c Config) *Subject { return &Subject{Config: c} }
+
+// Command implements [source.Subject].
+func (*Subject) Command() doctor.Command { return doctor.OffCPU }
+
+// Complete implements [source.Subject].
+func (m *Subject) Complete(c source.Common) error {
+	m.common = c
+	if m.Longest > 0 && m.Longest < m.Shortest {
+		return usage.Errorf("no wait is both at least %s and at most %s", m.Shortest, m.Longest)
+	}
+	if len(c.Target.CPUs) > 0 {
+		return usage.Errorf("-C does not work with offcpu: a waiting thread is on no CPU")
+	}
+	if m.States == 0 {
+		m.States = AllStates
+	}
+	return probe.CompleteSize("--pending-entries", &m.PendingEntries, DefaultPendingEntries, 1, probe.MaxEntries)
+}
+
+// Choose implements [source.Subject].
+func (*Subject) Choose() error { return nil }
+
+// Timeline implements [source.Subject].
+func (m *Subject) Timeline() (source.Timeline, bool) {
+	return source.Timeline{EveryWait: !m.chooses()}, true
+}
+
+// chooses reports whether not all times are asked for.
+func (m *Subject) chooses() bool {
+	return m.Shortest > 0 || m.Longest > 0 || m.States != AllStates
+}
+
+// Load implements [source.Subject].
+func (m *Subject) Load(common probe.Options) ([]source.Source, error) {
+	s, err := Load(Options{
+		Options:        common,
+		Threads:        m.Threads,
+		States:         m.States,
+		Shortest:       m.Shortest,
+		Longest:        m.Longest,
+		ByWaker:        m.WakerStacks,
+		PendingEntries: m.PendingEntries,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return []source.Source{s}, nil
+}
+
+// The indexes of this source's [stacks.Values]; all but the first are ns.
+const (
+	Waits    = iota // how often threads left the CPU
+	Sleeping        // until they were woken
+	Runnable        // from then until they ran
+	OffCPU          // the sum of the two
+)
+
+// Values implements [source.Subject].
+func (*Subject) Values() []source.Value {
+	return source.Own(
+		profile.ValueType{Type: "waits", Unit: "count"},
+		profile.ValueType{Type: "sleeping", Unit: "nanoseconds"},
+		profile.ValueType{Type: "runnable", Unit: "nanoseconds"},
+		profile.ValueType{Type: "off-cpu", Unit: "nanoseconds"},
+	)
+}
+
+// Shown implements [source.Subject].
+func (*Subject) Shown() int { return OffCPU }
+
+// Place puts the stack of a wait into the profile: the stack, without the kernel's
+// frames if they are not wanted; the reason of the wait, as a frame of its own; and
+// with wakers, the stack of the thread that ended the wait, upside down.
+func (m *Subject) Place(p *naming.StackBuilder, s stacks.Sample) profile.StackID {
+	stack := p.PlaceFrom(p.Store.Traces[s.Trace].Leaf, m.common.UserOnly)
+	reason := waits.Of
+	if s.Detail == Preempted {
+		reason = waits.OfRunnable
+	}
+	stack = p.Mark(stack, "["+string(reason(p.KernelFunctions(s.Trace)))+"]")
+	if s.Waker == 0 {
+		return stack
+	}
+	return p.UpsideDown(p.Mark(stack, "[woken by]"), s.Waker-1, m.common.UserOnly)
+}
+
+// Describe implements [source.Subject].
+func (*Subject) Describe(meta *profile.Meta) { meta.Event = "off-cpu" }
+
+// Notes implements [source.Subject].
+func (*Subject) Notes(*stacks.Store) []string { return nil }
+
+// WhyNothing implements [source.Subject].
+func (m *Subject) WhyNothing() string {
+	if m.chooses() {
+		return "no thread of the target had a wait with the requested times and states"
+	}
+	return "no thread of the target was off the CPU"
+}

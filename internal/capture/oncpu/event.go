@@ -1,0 +1,42 @@
+package oncpu
+
+import (
+	"unsafe"
+
+	"fulgur/bpf"
+	"fulgur/internal/capture/source"
+	"fulgur/internal/capture/stacks"
+	"fulgur/internal/linux/ringbuf"
+	"fulgur/internal/profile"
+)
+
+// Event is a sample of a timeline: what bpf/oncpu.bpf.c sends of each where one is
+// asked for.
+type Event = bpf.OnCPUTimelineEvent
+
+// ParseEvent returns the event in a record.
+func ParseEvent(record []byte) (*Event, error) {
+	return ringbuf.As[Event](record, unsafe.Sizeof(Event{}))
+}
+
+// Counted says what an event adds to the counts, as if it were an entry of a count
+// map.
+func Counted(e *Event) (stacks.Key, stacks.Values) {
+	return counted(bpf.OnCPUCountKey{Id: e.Id}, bpf.OnCPUCountValue{Samples: 1, Weight: e.Weight})
+}
+
+// Event implements [source.Source].
+func (s *Source) Event(record []byte, to source.Recorder) error {
+	e, err := ParseEvent(record)
+	if err != nil {
+		return err
+	}
+	n := to.Stack(Counted(e))
+	weight := int64(e.Weight)
+	if own := to.Timeline().Weight; own > 0 {
+		weight = own
+	}
+	return to.AddOnCPU(to.Thread(e.Pid, e.Tid, e.Time), profile.OnCPU{
+		Time: to.Since(e.Time), Stack: n, Weight: weight, CPU: int(e.Cpu),
+	})
+}

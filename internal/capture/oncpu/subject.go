@@ -1,0 +1,200 @@
+package oncpu
+
+import (
+	"fmt"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"fulgur/internal/capture/naming"
+	"fulgur/internal/capture/probe"
+	"fulgur/internal/capture/source"
+	"fulgur/internal/capture/stacks"
+	"fulgur/internal/capture/target"
+	"fulgur/internal/doctor"
+	"fulgur/internal/linux/perfevent"
+	"fulgur/internal/message/usage"
+	"fulgur/internal/profile"
+)
+
+// DefaultFrequency is bcc's: low, and odd so that it does not march in step
+// with timers that fire at round rates.
+const DefaultFrequency = 49
+
+// minClockPeriod is the shortest period of a clock, in ns: perf_swevent_start_hrtimer
+// of the kernel's kernel/events/core.c takes it for all that are shorter.
+const minClockPeriod = 10_000
+
+// Config is what is asked of [Subject].
+type Config struct {
+	// Event names the sampled event; empty takes hardware cycles where there
+	// is a PMU, else cpu-clock.
+	Event string
+	// Frequency is in samples a second for each CPU, Period in events between
+	// samples. One of them is 0; if both are, the default frequency is taken.
+	Frequency, Period uint64
+	// Idle includes samples of idle CPUs.
+	Idle bool
+}
+
+// Subject is the code that runs on the processors. It implements [source.Subject].
+type Subject struct {
+	Config
+	// Specs are the sampled events, once chosen: several where a hybrid machine has
+	// a PMU for each kind of core.
+	Specs  []perfevent.Spec
+	common source.Common
+}
+
+// New returns the subject that c asks for.
+func New(c Config) *Subject { return &Subject{Config: c} }
+
+// Command implements [source.Subject].
+func (*Subject) Command() doctor.Command { return doctor.Profile }
+
+// Complete implements [source.Subject].
+func (m *Subject) Complete(c source.Common) error {
+	m.common = c
+	if m.Frequency > 0 && m.Period > 0 {
+		return usage.Errorf("a frequency and a period cannot be combined")
+	}
+	if m.Frequency == 0 && m.Period == 0 {
+		m.Frequency = DefaultFrequency
+	}
+	if limit, err := perfevent.MaxSampleRate(); err == nil && m.Frequency > limit {
+		return usage.Errorf("frequency %d Hz is above the kernel's limit of %d Hz; lower it, or raise sysctl kernel.perf_event_max_sample_rate", m.Frequency, limit)
+	}
+	if m.Event == "" {
+		return nil
+	}
+	spec, err := perfevent.ParseEvent(m.Event)
+	if err != nil {
+		return usage.Errorf("%v", err)
+	}
+	m.Specs = []perfevent.Spec{spec}
+	return m.checkClock(spec)
+}
+
+// Choose takes the machine's best event where none was asked for.
+func (m *Subject) Choose() error {
+	if len(m.Specs) > 0 {
+		return nil
+	}
+	specs, err := perfevent.DefaultEvents()
+	if err != nil {
+		return doctor.Explain(err, "choose an event")
+	}
+	m.Specs = specs
+	return m.checkClock(specs[0])
+}
+
+// checkClock refuses periods that a clock would not keep: its samples would
+// still weigh what was asked for.
+func (m *Subject) checkClock(spec perfevent.Spec) error {
+	if !spec.IsTime() {
+		return nil
+	}
+	if m.Period > 0 && m.Period < minClockPeriod {
+		return usage.Errorf("period %d is below the minimum of %d ns for kernel timers: %s counts nanoseconds", m.Period, minClockPeriod, spec.Name)
+	}
+	if m.Frequency > 1e9/minClockPeriod {
+		return usage.Errorf("frequency %d Hz is above the maximum of %d Hz for kernel timers (%s)", m.Frequency, uint64(1e9/minClockPeriod), spec.Name)
+	}
+	return nil
+}
+
+// Timeline returns false if samples stand for no time: those of a fixed number of
+// events.
+func (m *Subject) Timeline() (source.Timeline, bool) {
+	var line source.Timeline
+	switch period := int64(m.Period); {
+	case m.Frequency > 0:
+		line.Interval = int64(time.Second) / int64(m.Frequency)
+	case m.Specs[0].IsTime():
+		line.Interval = period
+	default:
+		return line, false
+	}
+	if !m.Specs[0].IsTime() {
+		line.Weight = line.Interval
+	}
+	return line, true
+}
+
+// Load implements [source.Subject].
+func (m *Subject) Load(common probe.Options) ([]source.Source, error) {
+	s, err := Load(Options{
+		Options:    common,
+		SkipKernel: m.common.UserOnly,
+		Idle:       m.Idle,
+		Snapshots:  common.Tables != nil,
+		Specs:      m.Specs,
+		Rate:       Rate{Frequency: m.Frequency, Period: m.Period},
+	})
+	if err != nil {
+		return nil, err
+	}
+	return []source.Source{s}, nil
+}
+
+// The indexes of this source's [stacks.Values].
+const (
+	Samples = iota
+	Weight  // sum of the samples' periods: ns of clocks, else events
+)
+
+// Values implements [source.Subject].
+func (m *Subject) Values() []source.Value {
+	weight := profile.ValueType{Type: m.Specs[0].Name, Unit: "count"}
+	if m.Specs[0].IsTime() {
+		weight = profile.ValueType{Type: "cpu", Unit: "nanoseconds"}
+	}
+	return source.Own(profile.ValueType{Type: "samples", Unit: "count"}, weight)
+}
+
+// Shown implements [source.Subject].
+func (*Subject) Shown() int { return Samples }
+
+// Place implements [source.Subject].
+func (*Subject) Place(p *naming.StackBuilder, s stacks.Sample) profile.StackID {
+	return p.Trace(s.Trace)
+}
+
+// Describe implements [source.Subject].
+func (m *Subject) Describe(meta *profile.Meta) {
+	meta.Event, meta.Frequency, meta.Period = m.Specs[0].Name, m.Frequency, m.Period
+}
+
+// Notes implements [source.Subject].
+func (*Subject) Notes(*stacks.Store) []string { return nil }
+
+// WhyNothing implements [source.Subject].
+func (m *Subject) WhyNothing() string {
+	of, event := m.common.Target, m.Specs[0]
+	where := ""
+	if len(of.CPUs) > 0 {
+		where = " on the chosen CPUs"
+	}
+	switch {
+	case event.Type == unix.PERF_TYPE_SOFTWARE && !event.IsTime():
+		return fmt.Sprintf("%s did not occur%s, or too rarely for a sample", event.Name, where)
+	case of.Scope == target.System && m.Idle:
+		return "the measurement was shorter than " + m.interval()
+	case of.Scope == target.System:
+		return fmt.Sprintf("nothing ran%s, or for less than %s; samples of idle CPUs are left out (-I includes them)", where, m.interval())
+	}
+	return fmt.Sprintf("the target did not run%s: it only waited, or ran for less than %s", where, m.interval())
+}
+
+// interval is the time between two samples, as far as it is known.
+func (m *Subject) interval() string {
+	event := m.Specs[0]
+	if m.Period > 0 && !event.IsTime() {
+		return fmt.Sprintf("the %d %s between two samples", m.Period, event.Name)
+	}
+	between := time.Duration(m.Period)
+	if m.Frequency > 0 {
+		between = time.Second / time.Duration(m.Frequency)
+	}
+	return fmt.Sprintf("the %s between two samples", between.Round(10*time.Microsecond))
+}

@@ -1,0 +1,53 @@
+package session
+
+import (
+	"errors"
+
+	"fulgur/internal/capture/naming"
+	"fulgur/internal/capture/probe"
+	"fulgur/internal/capture/source"
+	"fulgur/internal/capture/stacks"
+	"fulgur/internal/profile"
+)
+
+// joint are several subjects that are measured together. The index of a subject is
+// that of its source.
+type joint []source.Subject
+
+// each calls f for all subjects.
+func (j joint) each(f func(source.Subject) error) error {
+	var errs []error
+	for _, s := range j {
+		errs = append(errs, f(s))
+	}
+	return errors.Join(errs...)
+}
+
+func (j joint) Complete(c source.Common) error {
+	return j.each(func(s source.Subject) error { return s.Complete(c) })
+}
+
+func (j joint) Choose() error { return j.each(source.Subject.Choose) }
+
+func (j joint) Load(common probe.Options) (all []source.Source, err error) {
+	for i, s := range j {
+		common.Source = uint8(i)
+		sources, err := s.Load(common)
+		all = append(all, sources...)
+		if err != nil {
+			return all, err
+		}
+	}
+	return all, nil
+}
+
+func (j joint) Place(p *naming.StackBuilder, s stacks.Sample) profile.StackID {
+	return j[s.Source].Place(p, s)
+}
+
+// untimed is a subject whose times no recording keeps, in whatever format it is
+// written.
+type untimed struct{ source.Subject }
+
+// Timeline implements [source.Subject].
+func (untimed) Timeline() (source.Timeline, bool) { return source.Timeline{}, false }

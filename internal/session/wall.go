@@ -1,0 +1,69 @@
+package session
+
+import (
+	"fulgur/internal/capture/offcpu"
+	"fulgur/internal/capture/oncpu"
+	"fulgur/internal/capture/source"
+	"fulgur/internal/capture/stacks"
+	"fulgur/internal/doctor"
+	"fulgur/internal/message/usage"
+	"fulgur/internal/profile"
+)
+
+// wall is the subject of where time goes, on and off the CPU, in one unit.
+type wall struct {
+	joint
+	on *oncpu.Subject
+}
+
+func newWall(c oncpu.Config) *wall {
+	if c.Event == "" {
+		c.Event = "cpu-clock" // cycles are not time
+	}
+	on := oncpu.New(c)
+	return &wall{joint: joint{on, offcpu.New(offcpu.Config{})}, on: on}
+}
+
+func (*wall) Command() doctor.Command { return doctor.Profile }
+
+func (m *wall) Complete(c source.Common) error {
+	if m.on.Idle {
+		return usage.Errorf("--wall and -I cannot be combined: --wall measures time of threads")
+	}
+	if err := m.joint.Complete(c); err != nil {
+		return err
+	}
+	if !m.on.Specs[0].IsTime() {
+		return usage.Errorf("--wall needs a clock, but %s is not one: use cpu-clock or task-clock", m.on.Specs[0].Name)
+	}
+	return nil
+}
+
+// Values are how many samples and waits there were, the time on the CPU, off it, and
+// both.
+func (*wall) Values() []source.Value {
+	on, off := []int{oncpu.Weight}, []int{offcpu.OffCPU}
+	return []source.Value{
+		{ValueType: profile.ValueType{Type: "samples", Unit: "count"}, Of: [][]int{{oncpu.Samples}, {offcpu.Waits}}},
+		{ValueType: profile.ValueType{Type: "cpu", Unit: "nanoseconds"}, Of: [][]int{on}},
+		{ValueType: profile.ValueType{Type: "off-cpu", Unit: "nanoseconds"}, Of: [][]int{nil, off}},
+		{ValueType: profile.ValueType{Type: "wall", Unit: "nanoseconds"}, Of: [][]int{on, off}},
+	}
+}
+
+func (*wall) Shown() int { return 3 }
+
+func (m *wall) Timeline() (source.Timeline, bool) {
+	line, ok := m.on.Timeline()
+	line.EveryWait = true
+	return line, ok
+}
+
+func (*wall) Notes(*stacks.Store) []string { return nil }
+
+func (*wall) WhyNothing() string { return "no thread of the target ran or waited: it exited at once" }
+
+func (m *wall) Describe(meta *profile.Meta) {
+	m.on.Describe(meta)
+	meta.Event += " and waits"
+}
