@@ -15,6 +15,7 @@ import (
 	"fulgur/internal/capture/blockio"
 	"fulgur/internal/capture/offcpu"
 	"fulgur/internal/capture/probe"
+	"fulgur/internal/capture/softirq"
 	"fulgur/internal/linux/memlock"
 	"fulgur/internal/testenv"
 )
@@ -66,6 +67,17 @@ func TestLoadBlockIO(t *testing.T) {
 	testenv.EveryKernel(t)
 	testLoadSource(t, bpf.BlockIOProgRequestIssue, func(o probe.Options) (*probe.Probe, error) {
 		s, err := blockio.Load(blockio.Options{Options: o})
+		if err != nil {
+			return nil, err
+		}
+		return s.Probe, nil
+	})
+}
+
+func TestLoadSoftIRQ(t *testing.T) {
+	testenv.EveryKernel(t)
+	testLoadSource(t, bpf.SoftIRQProgSoftirqExit, func(o probe.Options) (*probe.Probe, error) {
+		s, err := softirq.Load(o)
 		if err != nil {
 			return nil, err
 		}

@@ -41,6 +41,8 @@ type commands struct {
 	OffCPU  offCPUCommand  `cmd:"" name:"offcpu" group:"measure" help:"Measure off-CPU time by stack."`
 	BlockIO blockIOCommand `cmd:"" name:"blockio" group:"measure" help:"Measure disk requests by stack."`
 	Faults  faultsCommand  `cmd:"" group:"measure" help:"Count page faults by stack."`
+	SoftIRQ softIRQCommand `cmd:"" name:"softirq" group:"measure" help:"Measure time in soft interrupts by stack."`
+	RunQ    runQCommand    `cmd:"" name:"runq" group:"measure" help:"Measure run-queue latency by stack."`
 	Record  recordCommand  `cmd:"" group:"measure" help:"Record CPU time, waits, disk requests and page faults on one timeline."`
 	Bolt    boltCommand    `cmd:"" group:"measure" help:"Sample branches, and write a profile for llvm-bolt."`
 
@@ -139,7 +141,7 @@ func runLogged(ctx context.Context, c command, env environment) (code int, err e
 // are for. All others do without them.
 func usesCapabilities(c command) bool {
 	switch c.(type) {
-	case *profileCommand, *topCommand, *offCPUCommand, *blockIOCommand, *faultsCommand, *recordCommand, *boltCommand, *doctorCommand:
+	case *profileCommand, *topCommand, *offCPUCommand, *blockIOCommand, *faultsCommand, *softIRQCommand, *runQCommand, *recordCommand, *boltCommand, *doctorCommand:
 		return true
 	}
 	return false

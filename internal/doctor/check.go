@@ -15,13 +15,15 @@ const (
 	OffCPU       Command = "offcpu"
 	BlockIO      Command = "blockio"
 	Faults       Command = "faults"
+	SoftIRQ      Command = "softirq"
+	RunQ         Command = "runq"
 	Record       Command = "record"
 	Bolt         Command = "bolt"
 	BoltStepping Command = "bolt --branches stepping"
 )
 
 // Commands are all of them, in the order in which they are shown.
-var Commands = []Command{Profile, OffCPU, BlockIO, Faults, Record, Bolt, BoltStepping}
+var Commands = []Command{Profile, OffCPU, BlockIO, Faults, SoftIRQ, RunQ, Record, Bolt, BoltStepping}
 
 // check looks at one thing of the machine.
 type check struct {

@@ -37,7 +37,7 @@ const (
 )
 
 // withStacks are the commands that show stacks.
-var withStacks = []Command{Profile, OffCPU, BlockIO, Faults, Record}
+var withStacks = []Command{Profile, OffCPU, BlockIO, Faults, SoftIRQ, RunQ, Record}
 
 // allCapabilities are denied where none has an effect.
 const allCapabilities = ^capability.Set(0)

@@ -91,6 +91,7 @@ const (
 	ProbeOffCPU  Probe = "fulgur offcpu's programs"
 	ProbeBlockIO Probe = "fulgur blockio's programs"
 	ProbeFaults  Probe = "fulgur faults' programs"
+	ProbeSoftIRQ Probe = "fulgur softirq's programs"
 	ProbeBranch  Probe = "fulgur bolt's programs"
 	// ProbeCycles finds what fulgur profile samples unless told otherwise,
 	// ProbeBranchRecords what fulgur bolt does.

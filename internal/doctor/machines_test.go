@@ -39,7 +39,7 @@ func healthy() Facts {
 	}
 	for _, p := range []Probe{
 		ProbePerfEvent, ProbeRing, ProbeTracing, ProbeRawTracepoint, ProbeIterator, ProbeFentry, ProbeKprobe,
-		ProbeKernelNames, ProbeSleepers, ProbeOnCPU, ProbeOffCPU, ProbeBlockIO, ProbeFaults, ProbeBranch,
+		ProbeKernelNames, ProbeSleepers, ProbeOnCPU, ProbeOffCPU, ProbeBlockIO, ProbeFaults, ProbeSoftIRQ, ProbeBranch,
 	} {
 		f.Tried[p] = Outcome{}
 	}

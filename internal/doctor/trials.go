@@ -43,13 +43,14 @@ var trials = []check{
 		lost:  "kernel functions are named from /proc/kallsyms, which takes longer and needs CAP_SYSLOG",
 	}),
 	trial(ProbeSleepers, "sleeping_stacks", fault{
-		costs: []Command{Profile, OffCPU, Record},
+		costs: []Command{Profile, OffCPU, RunQ, Record},
 		lost:  "threads that sleep when offcpu, record or profile --wall begins have the user stack [before measurement] until they wake",
 	}),
 	trial(ProbeOnCPU, "profile_programs", fault{stops: []Command{Profile, Record}}),
-	trial(ProbeOffCPU, "offcpu_programs", fault{stops: []Command{OffCPU, Record}}),
+	trial(ProbeOffCPU, "offcpu_programs", fault{stops: []Command{OffCPU, RunQ, Record}}),
 	trial(ProbeBlockIO, "blockio_programs", fault{stops: []Command{BlockIO, Record}}),
 	trial(ProbeFaults, "faults_programs", fault{stops: []Command{Faults, Record}}),
+	trial(ProbeSoftIRQ, "softirq_programs", fault{stops: []Command{SoftIRQ}}),
 	trial(ProbeBranch, "bolt_programs", fault{stops: []Command{Bolt}}),
 	trial(ProbeCycles, "pmu", fault{
 		costs:  []Command{Profile, Record},
@@ -111,7 +112,7 @@ func failed(err error) string {
 
 // typed are the probes of what the kernel's type information is for.
 var typed = []Probe{
-	ProbeTracing, ProbeIterator, ProbeFentry, ProbeKernelNames, ProbeSleepers, ProbeOnCPU, ProbeOffCPU, ProbeBlockIO, ProbeFaults, ProbeBranch,
+	ProbeTracing, ProbeIterator, ProbeFentry, ProbeKernelNames, ProbeSleepers, ProbeOnCPU, ProbeOffCPU, ProbeBlockIO, ProbeFaults, ProbeSoftIRQ, ProbeBranch,
 }
 
 // causesOf returns what explains the failure of p, nothing if it is one of its own.

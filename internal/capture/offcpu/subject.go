@@ -20,6 +20,9 @@ type Config struct {
 	States  States // 0 is all
 	// Shortest and Longest bound the times that count; a Longest of 0 does not.
 	Shortest, Longest time.Duration
+	// RunQueue shows the time in which threads could run and waited for a CPU, and
+	// leaves out the time in which they slept.
+	RunQueue bool
 	// WakerStacks shows who ended each wait, and where.
 	WakerStacks bool
 	// PendingEntries is how many threads are remembered; 0 takes the default.
@@ -36,7 +39,12 @@ type Subject struct {
 func New(c Config) *Subject { return &Subject{Config: c} }
 
 // Command implements [source.Subject].
-func (*Subject) Command() doctor.Command { return doctor.OffCPU }
+func (m *Subject) Command() doctor.Command {
+	if m.RunQueue {
+		return doctor.RunQ
+	}
+	return doctor.OffCPU
+}
 
 // Complete implements [source.Subject].
 func (m *Subject) Complete(c source.Common) error {
@@ -58,7 +66,8 @@ func (*Subject) Choose() error { return nil }
 
 // Timeline implements [source.Subject].
 func (m *Subject) Timeline() (source.Timeline, bool) {
-	return source.Timeline{EveryWait: !m.chooses()}, true
+	// A recording shows sleep, too.
+	return source.Timeline{EveryWait: !m.chooses()}, !m.RunQueue
 }
 
 // chooses reports whether not all times are asked for.
@@ -92,17 +101,21 @@ const (
 )
 
 // Values implements [source.Subject].
-func (*Subject) Values() []source.Value {
-	return source.Own(
+func (m *Subject) Values() []source.Value {
+	values := source.Own(
 		profile.ValueType{Type: "waits", Unit: "count"},
 		profile.ValueType{Type: "sleeping", Unit: "nanoseconds"},
 		profile.ValueType{Type: "runnable", Unit: "nanoseconds"},
 		profile.ValueType{Type: "off-cpu", Unit: "nanoseconds"},
 	)
+	if m.RunQueue {
+		return []source.Value{values[Waits], values[Runnable]}
+	}
+	return values
 }
 
 // Shown implements [source.Subject].
-func (*Subject) Shown() int { return OffCPU }
+func (m *Subject) Shown() int { return len(m.Values()) - 1 }
 
 // Place puts the stack of a wait into the profile: the stack, without the kernel's
 // frames if they are not wanted; the reason of the wait, as a frame of its own; and
@@ -121,7 +134,12 @@ func (m *Subject) Place(p *naming.StackBuilder, s stacks.Sample) profile.StackID
 }
 
 // Describe implements [source.Subject].
-func (*Subject) Describe(meta *profile.Meta) { meta.Event = "off-cpu" }
+func (m *Subject) Describe(meta *profile.Meta) {
+	meta.Event = "off-cpu"
+	if m.RunQueue {
+		meta.Event = "run queue"
+	}
+}
 
 // Notes implements [source.Subject].
 func (*Subject) Notes(*stacks.Store) []string { return nil }

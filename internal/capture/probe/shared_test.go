@@ -1,14 +1,10 @@
 package probe_test
 
 import (
-	"io"
 	"testing"
 
-	"fulgur/internal/capture/blockio"
-	"fulgur/internal/capture/faults"
-	"fulgur/internal/capture/offcpu"
-	"fulgur/internal/capture/oncpu"
 	"fulgur/internal/capture/probe"
+	"fulgur/internal/capture/sources"
 	"fulgur/internal/testenv"
 	"fulgur/internal/unwind/unwindmap"
 )
@@ -27,22 +23,14 @@ func TestSharedTables(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	type source interface {
-		io.Closer
-		MapMemory() uint64
-	}
-	for name, load := range map[string]func(probe.Options) (source, error){
-		"oncpu":   func(o probe.Options) (source, error) { return oncpu.Load(oncpu.Options{Options: o}) },
-		"offcpu":  func(o probe.Options) (source, error) { return offcpu.Load(offcpu.Options{Options: o}) },
-		"faults":  func(o probe.Options) (source, error) { return faults.Load(faults.Options{Options: o}) },
-		"blockio": func(o probe.Options) (source, error) { return blockio.Load(blockio.Options{Options: o}) },
-	} {
-		t.Run(name, func(t *testing.T) {
+	for name, subject := range sources.All() {
+		t.Run(string(name), func(t *testing.T) {
 			o := probe.Options{MaxDepth: 127, CountEntries: 1, Unwind: probe.ByBoth, Tables: tables.Replacements()}
-			s, err := load(o)
+			loaded, err := subject.Load(o)
 			if err != nil {
 				t.Fatal(err)
 			}
+			s := loaded[0]
 			defer s.Close()
 			if most := uint64(16 << 20); s.MapMemory() == 0 || s.MapMemory() > most {
 				t.Errorf("maps of %d bytes, want some, and at most %d", s.MapMemory(), most)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"sync"
 
@@ -15,12 +16,11 @@ import (
 	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
 
-	"fulgur/internal/capture/blockio"
 	"fulgur/internal/capture/branch"
-	"fulgur/internal/capture/faults"
 	"fulgur/internal/capture/offcpu"
-	"fulgur/internal/capture/oncpu"
 	"fulgur/internal/capture/probe"
+	"fulgur/internal/capture/source"
+	"fulgur/internal/capture/sources"
 	"fulgur/internal/doctor"
 	"fulgur/internal/linux/memlock"
 	"fulgur/internal/linux/perfevent"
@@ -39,10 +39,6 @@ var probes = map[doctor.Probe]func() (found string, err error){
 	doctor.ProbeKprobe:        quietly(kprobe),
 	doctor.ProbeKernelNames:   quietly(kernelNames),
 	doctor.ProbeSleepers:      quietly(sleepers),
-	doctor.ProbeOnCPU:         quietly(loaded(func() (io.Closer, error) { return oncpu.Load(oncpu.Options{Options: least}) })),
-	doctor.ProbeOffCPU:        quietly(loaded(func() (io.Closer, error) { return offcpu.Load(offcpu.Options{Options: least}) })),
-	doctor.ProbeBlockIO:       quietly(loaded(func() (io.Closer, error) { return blockio.Load(blockio.Options{Options: least}) })),
-	doctor.ProbeFaults:        quietly(loaded(func() (io.Closer, error) { return faults.Load(faults.Options{Options: least}) })),
 	doctor.ProbeBranch:        quietly(loaded(func() (io.Closer, error) { return branch.Load(branch.Options{}) })),
 	doctor.ProbeCycles:        cycles,
 	doctor.ProbeBranchRecords: branchRecords,
@@ -52,10 +48,14 @@ var probes = map[doctor.Probe]func() (found string, err error){
 // taken programs away. It takes some tenths of a second.
 func All() map[doctor.Probe]doctor.Outcome {
 	memlock.Lift()
-	outcomes := make(map[doctor.Probe]doctor.Outcome, len(probes))
+	outcomes := make(map[doctor.Probe]doctor.Outcome, len(probes)+len(sources.All()))
 	var mutex sync.Mutex
 	var running sync.WaitGroup
-	for p, try := range probes {
+	tries := maps.Clone(probes)
+	for p, subject := range sources.All() {
+		tries[p] = quietly(func() error { return loadSource(subject) })
+	}
+	for p, try := range tries {
 		running.Go(func() {
 			found, err := try()
 			mutex.Lock()
@@ -190,6 +190,15 @@ func sleepers() error {
 
 // least are the options of a source that measures nothing.
 var least = probe.Options{MaxDepth: 1, CountEntries: 1}
+
+// loadSource loads the programs of a source.
+func loadSource(subject source.Subject) error {
+	loaded, err := subject.Load(least)
+	for _, s := range loaded {
+		err = errors.Join(err, s.Close())
+	}
+	return err
+}
 
 // loaded is a trial that loads a source's programs.
 func loaded(load func() (io.Closer, error)) func() error {

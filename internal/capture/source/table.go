@@ -18,31 +18,47 @@ const noFile = "(no file, or unknown)"
 // after them; none if no sample has a file. index is the index of the subject's source
 // in the run.
 func ByFile(what Subject, index uint8, store *stacks.Store, m mounts.List) []string {
+	known := false
+	for sample := range store.Samples {
+		known = known || sample.Source == index && sample.File != 0
+	}
+	if !known {
+		return nil
+	}
+	return Table(what, index, store, "file", busiestFiles, func(s stacks.Sample) string {
+		if s.File == 0 {
+			return noFile
+		}
+		return m.Name(store, s.File)
+	})
+}
+
+// Table returns the lines of a table of a subject's samples by what name calls them, of
+// at most so many rows, and an empty line after them; none if there are no samples. index
+// is the index of the subject's source in the run.
+func Table(what Subject, index uint8, store *stacks.Store, by string, rows int, name func(stacks.Sample) string) []string {
 	values := what.Values()
-	files := map[uint64][]int64{}
+	sums := map[string][]int64{}
 	for sample, counted := range store.Samples {
 		if sample.Source != index {
 			continue
 		}
-		if files[sample.File] == nil {
-			files[sample.File] = make([]int64, len(values))
+		n := name(sample)
+		if sums[n] == nil {
+			sums[n] = make([]int64, len(values))
 		}
 		for i, v := range values {
-			files[sample.File][i] += v.Sum(0, counted)
+			sums[n][i] += v.Sum(0, counted)
 		}
 	}
-	if _, ok := files[0]; len(files) == 0 || ok && len(files) == 1 {
+	if len(sums) == 0 {
 		return nil
 	}
 	var groups []text.Group
-	for id, values := range files {
-		name := noFile
-		if id != 0 {
-			name = m.Name(store, id)
-		}
-		groups = append(groups, text.Group{Name: name, Values: values})
+	for n, values := range sums {
+		groups = append(groups, text.Group{Name: n, Values: values})
 	}
-	return append(text.Groups(Types(values), groups, text.GroupOptions{By: "file", Value: what.Shown(), Rows: busiestFiles}), "")
+	return append(text.Groups(Types(values), groups, text.GroupOptions{By: by, Value: what.Shown(), Rows: rows}), "")
 }
 
 // Types returns the types of values.

@@ -1,0 +1,75 @@
+// Package softirq measures soft interrupts: how often the handler of each vector ran
+// and for how long, by the stack that it ran on, by bpf/softirq.bpf.c.
+package softirq
+
+import (
+	"errors"
+	"fmt"
+
+	"fulgur/bpf"
+	"fulgur/internal/capture/probe"
+	"fulgur/internal/capture/source"
+	"fulgur/internal/capture/stacks"
+	"fulgur/internal/capture/target"
+	"fulgur/internal/linux/rcu"
+)
+
+// Vector is the number of a soft interrupt.
+type Vector uint32
+
+// vectors are the names of the numbers in the kernel's include/linux/interrupt.h, as
+// /proc/softirqs has them.
+var vectors = [...]string{"HI", "TIMER", "NET_TX", "NET_RX", "BLOCK", "IRQ_POLL", "TASKLET", "SCHED", "HRTIMER", "RCU"}
+
+// String returns the name in /proc/softirqs, as "NET_RX".
+func (v Vector) String() string {
+	if int(v) < len(vectors) {
+		return vectors[v]
+	}
+	return fmt.Sprintf("vector %d", uint32(v))
+}
+
+// Source is the loaded kernel side.
+type Source struct {
+	source.Base
+	links probe.Links
+}
+
+// Load loads the programs and their maps. Errors are the kernel's, as cilium/ebpf
+// returns them.
+func Load(o probe.Options) (*Source, error) {
+	spec, err := bpf.LoadSoftIRQ()
+	if err != nil {
+		return nil, err
+	}
+	p, err := probe.Load(spec, o, nil, counted)
+	if err != nil {
+		return nil, err
+	}
+	return &Source{Base: source.Base{Probe: p}}, nil
+}
+
+// counted says what an entry of a count map stands for. The detail is the [Vector].
+func counted(k bpf.SoftIRQCountKey, v bpf.SoftIRQCountValue) (stacks.Key, stacks.Values) {
+	return stacks.Key{ID: k.Id, TID: k.Tid, CPU: k.Cpu, Detail: uint64(k.Vector)},
+		stacks.Values{Times: v.Times, Duration: v.Duration}
+}
+
+// Attach implements [source.Source].
+func (s *Source) Attach(t target.Target) error { return s.FillTargets(t) }
+
+// Enable starts measuring. Soft interrupts that are being handled are not counted.
+func (s *Source) Enable() (err error) {
+	s.links, err = s.AttachTracing(bpf.SoftIRQProgSoftirqExit, bpf.SoftIRQProgSoftirqEntry)
+	return err
+}
+
+// Disable stops measuring. Soft interrupts that are being handled are not counted.
+func (s *Source) Disable() error {
+	err := errors.Join(s.links.Close(), rcu.Wait())
+	s.links = nil
+	return err
+}
+
+// Close detaches the programs and unloads the kernel side.
+func (s *Source) Close() error { return errors.Join(s.links.Close(), s.Probe.Close()) }

@@ -1,0 +1,146 @@
+package softirq
+
+import (
+	"bufio"
+	"bytes"
+	"net"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+
+	"fulgur/internal/capture/probe"
+	"fulgur/internal/capture/target"
+	"fulgur/internal/testenv"
+)
+
+// readCounts returns how often the handler of each vector ran since the boot, by
+// /proc/softirqs.
+func readCounts(t *testing.T) map[string]uint64 {
+	t.Helper()
+	text, err := os.ReadFile("/proc/softirqs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	counts := map[string]uint64{}
+	for line := range bytes.Lines(text) {
+		name, numbers, ok := strings.Cut(string(line), ":")
+		if !ok {
+			continue // the CPUs
+		}
+		for _, number := range strings.Fields(numbers) {
+			n, err := strconv.ParseUint(number, 10, 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			counts[strings.TrimSpace(name)] += n
+		}
+	}
+	return counts
+}
+
+// sendPackets makes the kernel handle packets in soft interrupts.
+func sendPackets(t *testing.T, n int) {
+	t.Helper()
+	server, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	client, err := net.Dial("udp", server.LocalAddr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	for range n {
+		if _, err := client.Write([]byte("packet")); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// The kernel counts each soft interrupt just before it calls the handler. So what is
+// measured is at most what it counts from before the measurement to after it, and at
+// least what it counts within; but for one on each CPU that is counted and not yet
+// traced, or handled still.
+func TestAgainstProc(t *testing.T) {
+	testenv.EveryKernel(t)
+	testenv.Root(t)
+	s, err := Load(probe.Options{MaxDepth: 127, CountEntries: 1 << 14})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := s.Attach(target.Target{}); err != nil {
+		t.Fatal(err)
+	}
+	before := readCounts(t)
+	if err := s.Enable(); err != nil {
+		t.Fatal(err)
+	}
+	begin := readCounts(t)
+	const packets = 1000
+	sendPackets(t, packets)
+	end := readCounts(t)
+	if err := s.Disable(); err != nil {
+		t.Fatal(err)
+	}
+	after := readCounts(t)
+
+	if err := s.Counts().Finish(); err != nil {
+		t.Fatal(err)
+	}
+	stats, err := s.Stats()
+	if err != nil {
+		t.Fatal(err)
+	}
+	lost := stats.Losses.Samples + stats.Losses.Skipped
+	got := map[string]uint64{}
+	var sum uint64
+	for key, values := range s.Counts().Total() {
+		got[Vector(key.Detail).String()] += values[Times]
+		sum += values[Times]
+	}
+	if sum+stats.Losses.Samples+stats.Losses.Overflows != stats.Samples {
+		t.Errorf("%d counted, %+v lost, of %d", sum, stats.Losses, stats.Samples)
+	}
+	margin := uint64(runtime.NumCPU())
+	if got["NET_RX"] == 0 {
+		t.Error("no NET_RX, though packets were sent")
+	}
+	for name := range after {
+		least, most := end[name]-begin[name], after[name]-before[name]+margin
+		t.Logf("%s: %d, by the kernel %d to %d", name, got[name], least, most-margin)
+		// What came through the ring, for want of room in the map, may be of any vector.
+		if n := got[name]; n > most || n+lost+stats.Losses.Overflows+margin < least {
+			t.Errorf("%s: %d, want %d to %d", name, n, least, most)
+		}
+	}
+}
+
+// The names are those of the kernel, in the order of its numbers.
+func TestVectorNames(t *testing.T) {
+	text, err := os.ReadFile("/proc/softirqs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(bytes.NewReader(text))
+	lines.Scan() // the CPUs
+	var v Vector
+	for ; lines.Scan(); v++ {
+		if name, _, _ := strings.Cut(lines.Text(), ":"); strings.TrimSpace(name) != v.String() {
+			t.Errorf("vector %d is %s, want %s", v, v, strings.TrimSpace(name))
+		}
+	}
+	if int(v) != len(vectors) {
+		t.Errorf("the kernel has %d vectors, want %d", v, len(vectors))
+	}
+	if name := v.String(); name != "vector 10" {
+		t.Errorf("a vector that there is not: %s", name)
+	}
+}

@@ -1,0 +1,85 @@
+package softirq
+
+import (
+	"fulgur/internal/capture/naming"
+	"fulgur/internal/capture/probe"
+	"fulgur/internal/capture/source"
+	"fulgur/internal/capture/stacks"
+	"fulgur/internal/doctor"
+	"fulgur/internal/message/usage"
+	"fulgur/internal/profile"
+)
+
+// Subject is the time that CPUs spend in soft interrupts. It implements
+// [source.Subject].
+type Subject struct {
+	common source.Common
+	index  uint8 // of the source in the run
+}
+
+// New returns the subject.
+func New() *Subject { return new(Subject) }
+
+// Command implements [source.Subject].
+func (*Subject) Command() doctor.Command { return doctor.SoftIRQ }
+
+// Complete implements [source.Subject].
+func (m *Subject) Complete(c source.Common) error {
+	m.common = c
+	if len(c.Target.CPUs) > 0 {
+		return usage.Errorf("soft interrupts are counted on all CPUs: use --per-cpu to tell them apart")
+	}
+	return nil
+}
+
+// Choose implements [source.Subject].
+func (*Subject) Choose() error { return nil }
+
+// Timeline returns false, as recordings have no soft interrupts.
+func (*Subject) Timeline() (source.Timeline, bool) { return source.Timeline{}, false }
+
+// Load implements [source.Subject].
+func (m *Subject) Load(common probe.Options) ([]source.Source, error) {
+	m.index = common.Source
+	s, err := Load(common)
+	if err != nil {
+		return nil, err
+	}
+	return []source.Source{s}, nil
+}
+
+// The indexes of this source's [stacks.Values].
+const (
+	Times    = iota // how often a handler ran
+	Duration        // for how long, in ns
+)
+
+// Values implements [source.Subject].
+func (*Subject) Values() []source.Value {
+	return source.Own(
+		profile.ValueType{Type: "softirqs", Unit: "count"},
+		profile.ValueType{Type: "softirq-time", Unit: "nanoseconds"},
+	)
+}
+
+// Shown implements [source.Subject].
+func (*Subject) Shown() int { return Duration }
+
+// Place puts the stack into the profile, with the vector on top, as [NET_RX].
+func (m *Subject) Place(p *naming.StackBuilder, s stacks.Sample) profile.StackID {
+	stack := p.PlaceFrom(p.WithoutProbe(p.Store.Traces[s.Trace].Leaf), m.common.UserOnly)
+	return p.Mark(stack, "["+Vector(s.Detail).String()+"]")
+}
+
+// Describe implements [source.Subject].
+func (*Subject) Describe(meta *profile.Meta) { meta.Event = "soft interrupts" }
+
+// WhyNothing implements [source.Subject].
+func (*Subject) WhyNothing() string { return "no soft interrupt ran while the target was on a CPU" }
+
+// Notes are a table of the vectors.
+func (m *Subject) Notes(store *stacks.Store) []string {
+	return source.Table(m, m.index, store, "vector", len(vectors), func(s stacks.Sample) string {
+		return Vector(s.Detail).String()
+	})
+}

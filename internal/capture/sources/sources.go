@@ -1,0 +1,24 @@
+// Package sources lists the sources.
+package sources
+
+import (
+	"fulgur/internal/capture/blockio"
+	"fulgur/internal/capture/faults"
+	"fulgur/internal/capture/offcpu"
+	"fulgur/internal/capture/oncpu"
+	"fulgur/internal/capture/softirq"
+	"fulgur/internal/capture/source"
+	"fulgur/internal/doctor"
+)
+
+// All returns a subject of every source, by the doctor's name of its programs. They ask
+// for nothing in particular, and need not be completed to be loaded.
+func All() map[doctor.Probe]source.Subject {
+	return map[doctor.Probe]source.Subject{
+		doctor.ProbeOnCPU:   oncpu.New(oncpu.Config{}),
+		doctor.ProbeOffCPU:  offcpu.New(offcpu.Config{States: offcpu.AllStates, WakerStacks: true}),
+		doctor.ProbeBlockIO: blockio.New(blockio.Config{}),
+		doctor.ProbeFaults:  faults.New(faults.Config{}),
+		doctor.ProbeSoftIRQ: softirq.New(),
+	}
+}
