@@ -12,6 +12,7 @@ import (
 
 	"fulgur/internal/capture/probe"
 	"fulgur/internal/capture/target"
+	"fulgur/internal/profile"
 	"fulgur/internal/testenv"
 )
 
@@ -99,14 +100,14 @@ func TestAgainstProc(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	lost := stats.Losses.Samples + stats.Losses.Skipped
+	lost := stats.Losses[profile.LossSamples] + stats.Losses[profile.LossSkipped]
 	got := map[string]uint64{}
 	var sum uint64
 	for key, values := range s.Counts().Total() {
 		got[Vector(key.Detail).String()] += values[Times]
 		sum += values[Times]
 	}
-	if sum+stats.Losses.Samples+stats.Losses.Overflows != stats.Samples {
+	if sum+stats.Losses[profile.LossSamples]+stats.Losses[profile.LossOverflows] != stats.Samples {
 		t.Errorf("%d counted, %+v lost, of %d", sum, stats.Losses, stats.Samples)
 	}
 	margin := uint64(runtime.NumCPU())
@@ -117,7 +118,7 @@ func TestAgainstProc(t *testing.T) {
 		least, most := end[name]-begin[name], after[name]-before[name]+margin
 		t.Logf("%s: %d, by the kernel %d to %d", name, got[name], least, most-margin)
 		// What came through the ring, for want of room in the map, may be of any vector.
-		if n := got[name]; n > most || n+lost+stats.Losses.Overflows+margin < least {
+		if n := got[name]; n > most || n+lost+stats.Losses[profile.LossOverflows]+margin < least {
 			t.Errorf("%s: %d, want %d to %d", name, n, least, most)
 		}
 	}
