@@ -105,7 +105,7 @@ func (e *events) close() error {
 	if e == nil || e.Recorder == nil {
 		return nil
 	}
-	return e.Recorder.Close()
+	return e.Close()
 }
 
 // handleRecord takes note of a record. It may be called on nil.

@@ -244,7 +244,7 @@ func (r *run) profile(ctx context.Context) (*profile.Profile, error) {
 		fmt.Fprintln(r.options.Stderr, "fulgur: unwind tables:", plain.Error(err))
 	}
 	warnings := warnOnce{options: r.options}
-	warnings.tell(r.names.Warnings())
+	warnings.warn(r.names.Warnings())
 	return buildProfile(r.subject, r.store, lost, r.names, r.meta(r.Start, r.Duration), losses, r.events), nil
 }
 

@@ -243,7 +243,7 @@ func (s *streaming) writeAll(ctx context.Context) {
 		names := naming.New(b.store, s.finder, s.options.symbolize())
 		names.Cache, names.Snapshots, names.Later = s.known, b.perfMaps, s.options.NoSymbols
 		names.Symbolize(ctx)
-		s.warnings.tell(names.Warnings())
+		s.warnings.warn(names.Warnings())
 		if err := errors.Join(s.write(s.name(b, names)), s.known.Trim()); err != nil {
 			s.failed <- err
 			for range s.batches { // let nobody wait

@@ -2,18 +2,16 @@ package session
 
 import "fmt"
 
-// maxTold is how many warnings are told at most: a machine of broken files has as
-// many as files.
+// maxTold is the number of warnings to print. A machine may have thousands of broken files.
 const maxTold = 10
 
-// warnOnce says each warning once, however often there is reason for it, until there
-// are many.
+// warnOnce prints each warning once, up to a limit.
 type warnOnce struct {
 	options *Options
 	told    map[string]bool
 }
 
-func (t *warnOnce) tell(lines []string) {
+func (t *warnOnce) warn(lines []string) {
 	if t.told == nil {
 		t.told = map[string]bool{}
 	}

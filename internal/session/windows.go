@@ -261,7 +261,7 @@ func (w *windows) write(ctx context.Context) {
 	for p := range w.closed {
 		w.number++
 		p.names.Symbolize(ctx)
-		w.warnings.tell(p.names.Warnings())
+		w.warnings.warn(p.names.Warnings())
 		window := Window{
 			Number:  w.number,
 			Profile: buildProfile(w.subject, p.store, p.lost, p.names, p.meta, p.losses, nil),

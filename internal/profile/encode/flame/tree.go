@@ -139,7 +139,7 @@ func (t *tree) losses(p *profile.Profile) profile.Losses {
 }
 
 // newTree merges the samples of profiles. The first one is displayed, and its value type
-// value determines the width of boxes. Stacks make at most most nodes.
+// value determines the width of boxes. The parameter most limits the nodes of stacks.
 func newTree(value, most int, profiles ...*profile.Profile) (*tree, error) {
 	if n := len(profiles[0].ValueTypes); value < 0 || value >= n {
 		return nil, fmt.Errorf("flame graph: value type %d of a profile that has %d", value, n)

@@ -79,10 +79,10 @@ type Lib struct {
 	CodeID                                             *string
 }
 
-// Shared holds the tables shared by all threads.
+// Table is a table by columns.
 type Table map[string]json.RawMessage
 
-// Shared are the tables of all threads.
+// Shared holds the tables shared by all threads.
 type Shared struct {
 	StringArray                                                                                   []string
 	StackTable, FrameTable, FuncTable, ResourceTable, NativeSymbols, Sources, SourceLocationTable Table
