@@ -4,9 +4,9 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/cilium/ebpf"
@@ -54,11 +54,14 @@ func TestLookupBatch(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer table.Close()
-	var addrs []uint64
-	for range 1000 { // more than one chunk
-		addrs = append(addrs, functions[rand.IntN(len(functions))])
+	step := 1
+	if testenv.InVM() {
+		step = 100 // emulated
 	}
-	addrs = append(addrs, 1, ^uint64(0))
+	addrs := []uint64{1, ^uint64(0)}
+	for i := 0; i < len(functions); i += step {
+		addrs = append(addrs, functions[i])
+	}
 	slices.Sort(addrs)
 	frames, err := table.LookupBatch(addrs)
 	if err != nil {
@@ -99,7 +102,9 @@ func kernelFunctions(t *testing.T) (addrs []uint64, names map[uint64][]string) {
 		if _, err := fmt.Sscanf(lines.Text(), "%x %s %s", &addr, &kind, &name); err != nil {
 			t.Fatal(err)
 		}
-		if kind == "t" || kind == "T" {
+		// The kernel's is_ksym_addr does not cover the ends of its code, nor the
+		// trampolines that it lists as built in.
+		if (kind == "t" || kind == "T") && name != "_etext" && name != "_einittext" && !strings.HasSuffix(lines.Text(), "[__builtin__ftrace]") {
 			addrs = append(addrs, addr)
 		}
 		names[addr] = append(names[addr], name)
