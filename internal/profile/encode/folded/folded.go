@@ -129,6 +129,8 @@ func (t *tree) entries(p *profile.Profile, values []int) []entry {
 			entries[i].values[j] += s.Values[v]
 		}
 	}
+	// A stack may lack this value, such as one of threads that did not wait for a CPU.
+	entries = slices.DeleteFunc(entries, func(e entry) bool { return e.values == [2]int64{} })
 	order := t.order()
 	slices.SortFunc(entries, func(a, b entry) int {
 		return cmp.Or(cmp.Compare(a.cpu, b.cpu), cmp.Compare(a.task, b.task), cmp.Compare(order[a.node], order[b.node]))

@@ -31,8 +31,8 @@ type Options struct {
 // Write writes the stacks of p to w in the format of `profile` of the BPF Compiler
 // Collection (github.com/iovisor/bcc, tools/profile.py and tools/profile_example.txt):
 // the frames with the leaf first, a dash with the task's name and process ID, and the
-// value. The largest value comes last, where it is visible when the output scrolls. The
-// file and line of a frame follow its name, if known, and "(inlined)" marks an inlined
+// value. Stacks whose value is 0 are left out. The largest value comes last, where it is
+// visible when the output scrolls. The file and line of a frame follow its name, if known, and "(inlined)" marks an inlined
 // function, both as in perf: "parse http.cc:52 (inlined)".
 //
 // A line in brackets after the root tells if the user stack was truncated and its root is
@@ -42,7 +42,7 @@ func Write(w io.Writer, p *profile.Profile, o Options) error {
 	if o.Value < 0 || o.Value >= len(p.ValueTypes) {
 		return fmt.Errorf("write stacks as text: no value %d in a profile of %d", o.Value, len(p.ValueTypes))
 	}
-	samples := slices.Clone(p.Samples)
+	samples := slices.DeleteFunc(slices.Clone(p.Samples), func(s profile.Sample) bool { return s.Values[o.Value] == 0 })
 	slices.SortStableFunc(samples, func(a, b profile.Sample) int {
 		return cmp.Compare(a.Values[o.Value], b.Values[o.Value])
 	})
