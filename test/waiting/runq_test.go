@@ -1,0 +1,90 @@
+package waiting
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"fulgur/bpf"
+	"fulgur/internal/testenv"
+)
+
+// TestRunQueue compares the run-queue latency of two programs that share a CPU with the
+// kernel's own account of it, in /proc/PID/schedstat. The measurement contains the time
+// between two readings, and lies between two others.
+func TestRunQueue(t *testing.T) {
+	testenv.Root(t)
+	var pids []int
+	for range 2 {
+		cmd := exec.Command(testenv.Tool(t, "yes"))
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			_ = cmd.Process.Kill()
+			_ = cmd.Wait() // killed
+		})
+		pids = append(pids, cmd.Process.Pid)
+	}
+	var all, first unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &all); err != nil {
+		t.Fatal(err)
+	}
+	for cpu := range 1024 {
+		if all.IsSet(cpu) {
+			first.Set(cpu)
+			break
+		}
+	}
+	for _, pid := range pids {
+		if err := unix.SchedSetaffinity(pid, &first); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var inside int64
+	before := runDelay(t, pids)
+	m := watch(t, []string{bpf.OffCPUProgOffcpuSwitch}, func() truth {
+		begin := runDelay(t, pids)
+		for end := time.Now().Add(time.Minute); inside < int64(300*time.Millisecond); time.Sleep(10 * time.Millisecond) {
+			if inside = runDelay(t, pids) - begin; time.Now().After(end) {
+				t.Fatalf("two programs on one CPU waited for %d ns", inside)
+			}
+		}
+		return truth{}
+	}, "runq", "-p", fmt.Sprintf("%d,%d", pids[0], pids[1]))
+	outside := runDelay(t, pids) - before
+	// Half and twice allow for waits that go on when the measurement begins or ends.
+	if got := m.sum(t, "runnable", "yes"); got < inside/2 || got > 2*outside {
+		t.Errorf("%d ns in the run queue, the kernel says from %d to %d\n%s", got, inside, outside, m.stderr)
+	}
+	for _, s := range m.profile.Sample {
+		if !slices.Contains(functions(s), "[preempted]") {
+			t.Errorf("a program that never waits: %v", functions(s))
+		}
+	}
+}
+
+// runDelay returns how long processes of one thread have waited for a CPU, in ns: the
+// second number of /proc/PID/schedstat.
+func runDelay(t *testing.T, pids []int) (sum int64) {
+	t.Helper()
+	for _, pid := range pids {
+		b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/schedstat")
+		if errors.Is(err, os.ErrNotExist) {
+			testenv.Unsupported(t, "the kernel has no schedstat")
+		}
+		var ran, waited int64
+		if _, err := fmt.Sscan(string(b), &ran, &waited); err != nil {
+			t.Fatal(err)
+		}
+		sum += waited
+	}
+	return sum
+}
