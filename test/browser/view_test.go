@@ -112,7 +112,7 @@ func startView(t *testing.T, fulgur string, args ...string) (page, profiler stri
 				profiler = m[2]
 			}
 		}
-		if strings.HasPrefix(lines.Text(), "Ctrl-C") {
+		if strings.Contains(lines.Text(), "Ctrl-C") {
 			break
 		}
 	}
