@@ -55,7 +55,7 @@ RACE := $(if $(shell command -v gcc),-race)
 # The packages whose tests measure the machine have it for themselves, one after
 # the other: the kernel leaves out tracepoints while somebody else begins or ends
 # to listen to them.
-ALONE = $(filter $(patsubst %,internal/capture/%/,branch offcpu oncpu probe) test/e2e/ test/waiting/,$(VM_PACKAGES))
+ALONE = $(filter $(patsubst %,internal/capture/%/,branch offcpu oncpu probe softirq) test/e2e/ test/waiting/,$(VM_PACKAGES))
 
 # The packages with tests that bound what a program may need, which the race detector
 # multiplies: they run without it, too.
