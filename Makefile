@@ -73,7 +73,7 @@ NMIS ?= 100000
 EVERY ?= 5.10,6.12,7.2
 
 # How long the tests of a machine may take.
-VM_TIMEOUT ?= 30m
+VM_TIMEOUT ?= 45m
 
 # What the machines have beside busybox, if it is here.
 VM_TOOLS := perf sleep biolatency offcputime taskset unshare setcap strip objcopy
