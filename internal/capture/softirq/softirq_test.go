@@ -12,6 +12,7 @@ import (
 
 	"fulgur/internal/capture/probe"
 	"fulgur/internal/capture/target"
+	"fulgur/internal/linux/monotonic"
 	"fulgur/internal/profile"
 	"fulgur/internal/testenv"
 )
@@ -80,7 +81,7 @@ func TestAgainstProc(t *testing.T) {
 	if err := s.Attach(target.Target{}); err != nil {
 		t.Fatal(err)
 	}
-	before := readCounts(t)
+	before, began := readCounts(t), monotonic.Now()
 	if err := s.Enable(); err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +92,7 @@ func TestAgainstProc(t *testing.T) {
 	if err := s.Disable(); err != nil {
 		t.Fatal(err)
 	}
-	after := readCounts(t)
+	after, ended := readCounts(t), monotonic.Now()
 
 	if err := s.Counts().Finish(); err != nil {
 		t.Fatal(err)
@@ -102,10 +103,15 @@ func TestAgainstProc(t *testing.T) {
 	}
 	lost := stats.Losses[profile.LossSamples] + stats.Losses[profile.LossSkipped]
 	got := map[string]uint64{}
-	var sum uint64
+	var sum, time uint64
 	for key, values := range s.Counts().Total() {
 		got[Vector(key.Detail).String()] += values[Times]
 		sum += values[Times]
+		time += values[Duration]
+	}
+	// Each CPU handles one at a time.
+	if limit := uint64(runtime.NumCPU()) * (ended - began); time == 0 || time > limit {
+		t.Errorf("%d ns in soft interrupts, of %d at most", time, limit)
 	}
 	if sum+stats.Losses[profile.LossSamples]+stats.Losses[profile.LossOverflows] != stats.Samples {
 		t.Errorf("%d counted, %+v lost, of %d", sum, stats.Losses, stats.Samples)
