@@ -11,12 +11,11 @@ import (
 	"fulgur/internal/profile/encode/describe"
 )
 
-// stackLost stands for a stack whose trace never arrived.
+// stackLost is the frame of a stack whose trace was lost.
 const stackLost = "[stack lost]"
 
-// buildProfile turns traces and counts into a profile with names. lost are the
-// counts whose trace never arrived. The stacks of recorded, which may be nil, become
-// part of it.
+// buildProfile makes a profile with names from traces and counts. lost are the
+// counts without a trace. recorded, if not nil, adds its stacks to the profile.
 func buildProfile(what source.Subject, store *stacks.Store, lost map[stacks.Key]stacks.Values, names *naming.Names, meta profile.Meta, losses profile.Losses, recorded *events) *profile.Profile {
 	values := what.Values()
 	sums := func(source uint8, counted stacks.Values) []int64 {
@@ -68,7 +67,8 @@ func buildProfile(what source.Subject, store *stacks.Store, lost map[stacks.Key]
 	return b.Profile(meta, losses)
 }
 
-// end translates why a stack ended and counts samples of cut stacks.
+// end converts the reason why a stack ended, and counts the samples of
+// truncated stacks.
 func end(trace stacks.Trace, samples uint64, losses *profile.Losses) profile.End {
 	if trace.Cut {
 		losses[profile.LossCrowded] += samples
@@ -76,7 +76,7 @@ func end(trace stacks.Trace, samples uint64, losses *profile.Losses) profile.End
 	if trace.KernelEnd == bpf.OnCPUStackEndEND_DEPTH {
 		losses[profile.LossTruncatedKernel] += samples
 	}
-	// Without tables, it is no wonder that the chain of frame pointers is broken.
+	// Without tables, a broken chain of frame pointers is expected.
 	if trace.Broken && trace.UserEnd != bpf.OnCPUStackEndEND_NOT_READY {
 		losses[profile.LossBrokenUser] += samples
 		return profile.EndBroken
@@ -88,7 +88,7 @@ func end(trace stacks.Trace, samples uint64, losses *profile.Losses) profile.End
 	return end
 }
 
-// ends are the profile's words for the kernel side's.
+// ends maps the kernel side's reasons to the profile's.
 var ends = map[bpf.OnCPUStackEnd]profile.End{
 	bpf.OnCPUStackEndEND_FRAME_POINTER: profile.EndFramePointer,
 	bpf.OnCPUStackEndEND_DEPTH:         profile.EndDepth,

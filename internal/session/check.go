@@ -11,20 +11,19 @@ import (
 	"fulgur/internal/message/usage"
 )
 
-// hardMaxDepth is the room for frames in the kernel side's records,
-// bpf/record.h.
+// hardMaxDepth is the maximum number of frames in a record; see bpf/record.h.
 const hardMaxDepth = 127
 
-// timesRingSize is the size in bytes of the ring where each event comes through it:
-// what a million events a second leave there between two polls, or a hundred
-// thousand while the machine keeps fulgur waiting for a second.
+// timesRingSize is the ring's size in bytes if each event passes through it. It
+// holds the events between two polls at a million events per second, or of one
+// second without a poll at a hundred thousand.
 const timesRingSize = 8 << 20
 
 // maxRingSize is the largest ring, in bytes.
 const maxRingSize = 1 << 30
 
-// complete checks o against this machine's limits and fills in defaults, for
-// profiles of all kinds.
+// complete checks o against the machine's limits and fills in defaults, for all
+// kinds of profiles.
 func (o *Options) complete() error {
 	if o.UserOnly && o.KernelOnly {
 		return usage.Errorf("user stacks only and kernel stacks only cannot be combined")
@@ -38,9 +37,10 @@ func (o *Options) complete() error {
 	return o.completeSizes()
 }
 
-// ringPreset is the size of the ring unless another is asked for. It is resident
-// memory, twice, because it is mapped twice in a row; what a few processes
-// show anew between two polls needs less of it than a machine does.
+// ringPreset returns the default size of the ring. It counts twice as resident
+// memory, because a ring is mapped twice in a row. A few processes send fewer
+// new stacks between two polls than a whole machine, so they get a smaller
+// ring.
 func (o *Options) ringPreset() uint32 {
 	if o.hasTimes() {
 		return timesRingSize
@@ -52,8 +52,8 @@ func (o *Options) ringPreset() uint32 {
 	return probe.DefaultRingSize
 }
 
-// completeSizes limits the maps to what the kernel creates and a machine may
-// have: beyond, a size is a slip.
+// completeSizes limits map sizes to what the kernel accepts and a machine has.
+// Larger sizes are probably typos.
 func (o *Options) completeSizes() error {
 	for _, s := range []struct {
 		flag                string
@@ -71,7 +71,7 @@ func (o *Options) completeSizes() error {
 	return nil
 }
 
-// checkSymfs refuses what cannot hold debug files.
+// checkSymfs rejects paths that are not directories.
 func (o *Options) checkSymfs() error {
 	if o.Symfs == "" {
 		return nil
@@ -86,8 +86,8 @@ func (o *Options) checkSymfs() error {
 	return nil
 }
 
-// completeDepth limits the depth to what the kernel walks, so that a stack cut
-// there is known to be cut.
+// completeDepth limits the depth to the kernel's own limit, so that truncated
+// stacks are recognized as truncated.
 func (o *Options) completeDepth() error {
 	limit, err := perfevent.MaxStack()
 	if err != nil {
@@ -106,7 +106,7 @@ func (o *Options) completeDepth() error {
 	return nil
 }
 
-// withoutProc returns err, which came of reading /proc, with what is wrong with that.
+// withoutProc adds to err, an error of reading /proc, what is wrong with /proc.
 func withoutProc(err error) error {
 	facts, readErr := doctor.Read()
 	if readErr != nil {

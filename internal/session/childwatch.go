@@ -7,14 +7,15 @@ import (
 	"fulgur/internal/linux/perfevent"
 )
 
-// childWatch tells whether processes that are measured without their children have
-// any: a shell waits while what it started runs.
+// childWatch notices children of processes that are measured without them: a
+// shell, for example, waits while its child runs.
 type childWatch struct {
 	of   []int // the processes
 	seen bool
 }
 
-// newChildWatch returns that of a target, nil if there is none that it leaves out.
+// newChildWatch returns a childWatch for a target, nil if children are
+// measured, too.
 func newChildWatch(t target.Target) *childWatch {
 	if t.Scope != target.Processes || t.Children {
 		return nil
@@ -22,7 +23,7 @@ func newChildWatch(t target.Target) *childWatch {
 	return &childWatch{of: t.PIDs}
 }
 
-// handleRecord takes note of a record.
+// handleRecord notes forks in a sideband record.
 func (o *childWatch) handleRecord(r perfevent.Record) {
 	if o == nil || o.seen {
 		return
@@ -35,8 +36,8 @@ func (o *childWatch) handleRecord(r perfevent.Record) {
 	}
 }
 
-// hint returns what is to be said if nothing happened in the processes themselves,
-// nothing if they had no children.
+// hint returns a hint for the case that the processes themselves have no
+// samples, "" if they had no children.
 func (o *childWatch) hint() string {
 	if o == nil {
 		return ""

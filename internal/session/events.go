@@ -14,47 +14,47 @@ import (
 	"fulgur/internal/profile/timeline"
 )
 
-// events takes what the sources tell of into a recording, and adds it up.
+// events records the sources' events on a timeline, and adds up their values.
 //
-// In the recording, a stack is the number of its trace plus one. Traces are
-// anonymous: which thread something happened to is known without them, and a long
-// recording of a busy machine has many of the same stack.
+// A stack's number in the recording is the number of its trace plus one. Traces
+// do not include the thread, which the event itself names: a long recording of
+// a busy machine has the same stack in many threads.
 //
-// It implements [source.Recorder].
+// events implements [source.Recorder].
 type events struct {
-	*timeline.Recorder // nil before the measurement began
+	*timeline.Recorder // nil before the measurement begins
 	line               source.Timeline
 	userOnly           bool
 	sources            []source.Source
-	from               uint8 // index of the source whose event is taken
+	from               uint8 // index of the current event's source
 	threads            *threads.Tracker
 	store              *stacks.Store
 	mounts             mounts.List
 
 	sums  map[sum]stacks.Values
-	kinds map[kind]uint32 // the index of each in list
+	kinds map[kind]uint32 // index of each in list
 	list  []kind
 
-	// late are the keys of stacks that had not arrived when something happened in
-	// them, and what that was; pending is the index of each.
+	// late holds the events of stacks that had not arrived yet, with the
+	// stack's key. pending maps a key to its index.
 	late    []late
 	pending map[stacks.Key]int
 
 	placed    []profile.StackID          // by trace
-	reasons   map[profile.StackID]string // of waiting
-	writeback map[profile.StackID]bool   // the kernel writes back there what was written before
+	reasons   map[profile.StackID]string // wait reasons
+	writeback map[profile.StackID]bool   // whether the kernel writes back dirty pages in the stack
 	files     map[uint64]string
 }
 
-// sum is what is added up apart: something of a kind that happened in a stack.
+// sum is the key of a total: events of one kind in one stack.
 type sum struct {
 	trace stacks.TraceID
 	kind  uint32
 }
 
-// kind is what is said of something beside its stack; see [stacks.Key].
+// kind holds an event's properties other than its stack; see [stacks.Key].
 type kind struct {
-	source       uint8 // its index
+	source       uint8 // index of the source
 	file, detail uint64
 }
 
@@ -65,7 +65,7 @@ type late struct {
 	stack profile.StackID // in the profile
 }
 
-// isLate marks the numbers of stacks that are indexes of late ones.
+// isLate marks stack numbers that are indexes into late.
 const isLate = profile.StackID(1 << 31)
 
 func newEvents(line source.Timeline, userOnly bool) (*events, error) {
@@ -84,8 +84,8 @@ func newEvents(line source.Timeline, userOnly bool) (*events, error) {
 	}, err
 }
 
-// follow makes the recording's stacks those of a store, of which most places are
-// kept, and its events those of sources.
+// follow connects the recording to a store, which limits its nodes of stacks,
+// and to its sources.
 func (e *events) follow(sources []source.Source, store *stacks.Store, most int) {
 	e.sources, e.store = sources, store
 	store.Anonymous, store.MaxNodes = true, most
@@ -100,7 +100,7 @@ func (e *events) begin(now uint64) (err error) {
 	return nil
 }
 
-// close gives the recording up. It may be called on nil.
+// close discards the recording. e may be nil.
 func (e *events) close() error {
 	if e == nil || e.Recorder == nil {
 		return nil
@@ -108,15 +108,15 @@ func (e *events) close() error {
 	return e.Close()
 }
 
-// handleRecord takes note of a record. It may be called on nil.
+// handleRecord handles a sideband record. e may be nil.
 func (e *events) handleRecord(r perfevent.Record) {
 	if e != nil {
 		e.threads.HandleRecord(r)
 	}
 }
 
-// poll does what is to be done from time to time. Nothing comes any more of what
-// ended before a time.
+// poll does periodic work. No more events arrive that ended earlier than
+// before.
 func (e *events) poll(now, before uint64) error {
 	if e.Recorder == nil {
 		return nil
@@ -125,7 +125,7 @@ func (e *events) poll(now, before uint64) error {
 	return e.threads.Forget(int64(before))
 }
 
-// take takes an event record of a source.
+// take handles a source's event record.
 func (e *events) take(i int, record []byte) error {
 	e.from = uint8(i)
 	return e.sources[i].Event(record, e)
@@ -152,7 +152,8 @@ func (e *events) Stack(key stacks.Key, value stacks.Values) profile.StackID {
 	return isLate | profile.StackID(i)
 }
 
-// add adds a value to what happened in a stack. Of a waker's nothing did.
+// add adds a value to the total of a kind and stack. The waker's part of a
+// stack gets no value.
 func (e *events) add(at stacks.Sample, value stacks.Values) {
 	if value.Samples() == 0 {
 		return
@@ -195,7 +196,7 @@ func (e *events) File(id uint64) string {
 	return path
 }
 
-// samples yields what happened in each stack.
+// samples yields the total of each stack.
 func (e *events) samples() iter.Seq2[stacks.Sample, stacks.Values] {
 	return func(yield func(stacks.Sample, stacks.Values) bool) {
 		for at, value := range e.sums {
@@ -207,8 +208,8 @@ func (e *events) samples() iter.Seq2[stacks.Sample, stacks.Values] {
 	}
 }
 
-// count takes the late stacks in that have arrived, and returns what happened in
-// those that have not.
+// count resolves late stacks that have arrived meanwhile, and returns the
+// values of those still missing.
 func (e *events) count() map[stacks.Key]stacks.Values {
 	lost := map[stacks.Key]stacks.Values{}
 	for i := range e.late {
@@ -223,7 +224,7 @@ func (e *events) count() map[stacks.Key]stacks.Values {
 	return lost
 }
 
-// place puts the stacks into the profile.
+// place adds the stacks to the profile.
 func (e *events) place(p *naming.StackBuilder) {
 	e.placed = make([]profile.StackID, len(e.store.Traces))
 	measured := make([]uint64, len(e.placed)) // a bit for each source with events there
@@ -259,7 +260,7 @@ func (e *events) place(p *naming.StackBuilder) {
 	}
 }
 
-// stack returns the place in the profile of a stack of the recording.
+// stack returns the profile's stack for a stack of the recording.
 func (e *events) stack(number profile.StackID) profile.StackID {
 	switch {
 	case number == 0:
@@ -270,7 +271,7 @@ func (e *events) stack(number profile.StackID) profile.StackID {
 	return e.placed[number-1]
 }
 
-// finish ends the recording at end, with p as its tables.
+// finish ends the recording at time end, with p as its tables.
 func (e *events) finish(p *profile.Profile, end uint64) (*profile.Timeline, error) {
 	if err := e.threads.Forget(int64(end) + 1); err != nil {
 		return nil, err
@@ -287,8 +288,9 @@ func (e *events) finish(p *profile.Profile, end uint64) (*profile.Timeline, erro
 	return line, nil
 }
 
-// withWriteback tells of requests by which the kernel writes back what processes
-// wrote earlier: the names of functions say which these are.
+// withWriteback marks the requests by which the kernel writes back data that
+// processes wrote earlier. It recognizes them by function names in their
+// stacks.
 type withWriteback struct {
 	profile.Events
 	stacks map[profile.StackID]bool

@@ -16,12 +16,12 @@ import (
 	"fulgur/internal/profile/output"
 )
 
-// Files returns what writes windows into files of their own, for [ProfileWindows]:
-// "name-0001.pb.gz" and so on for an output of "name.pb.gz". Numbers go on after
-// those of files that are there, and those that come meanwhile are passed over. If
-// keep is not 0, that many files are kept: the oldest of those that were written by
-// then are removed, and no other ones. It says what was written on o.Stderr, and
-// fails with a [usage.Err].
+// Files returns a function that writes each window to a file of its own, for
+// [ProfileWindows]: "name-0001.pb.gz" and so on for the output "name.pb.gz".
+// Numbers continue after existing files and skip files that appear meanwhile.
+// If keep is not 0, only the newest keep files remain: the function removes
+// older ones that it wrote itself, and no others. It reports each file on
+// o.Stderr. Files fails with a [usage.Err].
 func Files(o *Options, keep int) (func(Window) error, error) {
 	if output.IsStream(o.Output) {
 		return nil, usage.Errorf("--interval writes a file for each window: name them with -o, for example -o name.pb.gz")
@@ -38,7 +38,7 @@ func Files(o *Options, keep int) (func(Window) error, error) {
 	return files.write, nil
 }
 
-// numbered are the files of windows.
+// numbered writes the files of windows.
 type numbered struct {
 	options      *Options
 	format       output.Format
@@ -48,14 +48,14 @@ type numbered struct {
 	written      []writtenFile
 }
 
-// writtenFile is a file as it was when we had written it.
+// writtenFile describes a file just after it was written.
 type writtenFile struct {
 	path string
 	info fs.FileInfo
 }
 
-// splitEnding parts a path before the ending that names its format, or else before
-// its last one.
+// splitEnding splits a path before the ending that names its format, or else
+// before its last extension.
 func splitEnding(path string, f output.Format) (stem, ending string) {
 	for _, e := range f.Endings {
 		if stem, ok := strings.CutSuffix(path, e); ok && filepath.Base(path) != e {
@@ -68,7 +68,7 @@ func splitEnding(path string, f output.Format) (stem, ending string) {
 
 func (n *numbered) path(number int) string { return fmt.Sprintf("%s-%04d%s", n.stem, number, n.ending) }
 
-// highest returns the highest number of a file that is there, 0 if there is none.
+// highest returns the highest number of an existing file, 0 if there is none.
 func (n *numbered) highest() (int, error) {
 	entries, err := os.ReadDir(filepath.Dir(n.stem))
 	if err != nil {
@@ -78,7 +78,7 @@ func (n *numbered) highest() (int, error) {
 	for _, e := range entries {
 		digits, isOurs := strings.CutPrefix(e.Name(), filepath.Base(n.stem)+"-")
 		digits, ends := strings.CutSuffix(digits, n.ending)
-		// A number that leads nowhere is not ours.
+		// Ignore names that are not generated from a number.
 		if number, err := strconv.ParseInt(digits, 10, 32); err == nil && isOurs && ends {
 			highest = max(highest, int(number))
 		}
@@ -86,12 +86,12 @@ func (n *numbered) highest() (int, error) {
 	return highest, nil
 }
 
-// write writes a window and removes the files that are too many.
+// write writes a window and removes surplus files.
 func (n *numbered) write(w Window) error {
 	n.last++
 	path := n.path(n.last)
 	err := n.create(path, w)
-	for errors.Is(err, fs.ErrExist) { // another run counts on, too
+	for errors.Is(err, fs.ErrExist) { // another run may be counting, too
 		n.last++
 		path = n.path(n.last)
 		err = n.create(path, w)
@@ -102,14 +102,14 @@ func (n *numbered) write(w Window) error {
 	switch info, err := os.Lstat(path); {
 	case err == nil:
 		n.written = append(n.written, writtenFile{path, info})
-	case !errors.Is(err, fs.ErrNotExist): // who waited for it may have taken it away
+	case !errors.Is(err, fs.ErrNotExist): // the reader may have removed it already
 		return fmt.Errorf("look at what was written: %w", err)
 	}
 	n.report(w, path)
 	return n.remove()
 }
 
-// create writes a file that is not there.
+// create writes a new file. It fails with [fs.ErrExist] if the file exists.
 func (n *numbered) create(path string, w Window) error {
 	out, err := atomicfile.CreateNew(path)
 	if err != nil {
@@ -121,8 +121,8 @@ func (n *numbered) create(path string, w Window) error {
 	return out.Commit()
 }
 
-// remove removes the oldest files. One that is gone, or is another by now, is left
-// to who did that.
+// remove removes the oldest files. It leaves a file that was removed or
+// replaced meanwhile.
 func (n *numbered) remove() error {
 	for n.keep > 0 && len(n.written) > n.keep {
 		oldest := n.written[0]
@@ -141,7 +141,7 @@ func (n *numbered) remove() error {
 	return nil
 }
 
-// report tells of a window in a line.
+// report prints a line about a window.
 func (n *numbered) report(w Window, path string) {
 	if n.options.Quiet {
 		return
@@ -157,7 +157,7 @@ func (n *numbered) report(w Window, path string) {
 	}
 	begin := ""
 	if n.options.Progress {
-		begin = "\r\x1b[K" // in the place of the progress line
+		begin = "\r\x1b[K" // overwrites the progress line
 	}
 	fmt.Fprintf(n.options.Stderr, "%s%s: %s in %.1f s, %s\n", begin, plain.Terminal(path), amount, p.Meta.Duration.Seconds(), lost)
 }

@@ -10,8 +10,8 @@ import (
 	"fulgur/internal/profile"
 )
 
-// joint are several subjects that are measured together. The index of a subject is
-// that of its source.
+// joint measures several subjects together. A subject's index is also its
+// source's.
 type joint []source.Subject
 
 // each calls f for all subjects.
@@ -45,8 +45,7 @@ func (j joint) Place(p *naming.StackBuilder, s stacks.Sample) profile.StackID {
 	return j[s.Source].Place(p, s)
 }
 
-// untimed is a subject whose times no recording keeps, in whatever format it is
-// written.
+// untimed is a subject without times, whatever the output's format.
 type untimed struct{ source.Subject }
 
 // Timeline implements [source.Subject].

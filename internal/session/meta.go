@@ -11,7 +11,7 @@ import (
 	"fulgur/internal/profile"
 )
 
-// meta describes a part of the run and the machine.
+// meta describes the machine and a part of the run.
 func (r *run) meta(start time.Time, duration time.Duration) profile.Meta {
 	m := profile.Meta{
 		Command:  strings.Join(r.options.Args, " "),
@@ -34,10 +34,10 @@ func (r *run) meta(start time.Time, duration time.Duration) profile.Meta {
 	return m
 }
 
-// cpuName returns the name of the first CPU that the kernel describes by one, as
-// it does not on all architectures.
+// cpuName returns the name of the first CPU that has one in /proc/cpuinfo. Not
+// all architectures report names.
 func cpuName() string {
-	text, _ := os.ReadFile("/proc/cpuinfo") // none says that it is not known
+	text, _ := os.ReadFile("/proc/cpuinfo") // the name stays empty on error
 	for line := range strings.Lines(string(text)) {
 		if key, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(key) == "model name" {
 			return strings.TrimSpace(value)
@@ -46,8 +46,7 @@ func cpuName() string {
 	return ""
 }
 
-// memory returns the size of the machine's memory in bytes, 0 if that is not
-// known.
+// memory returns the size of the machine's memory in bytes, 0 if unknown.
 func memory() uint64 {
 	var info unix.Sysinfo_t
 	if unix.Sysinfo(&info) != nil {

@@ -13,8 +13,8 @@ import (
 	"fulgur/internal/symbols/debugfile"
 )
 
-// complete checks what was asked for and fills in defaults. The exit code is
-// that of an error.
+// complete checks the options and fills in defaults. It returns the exit code
+// for an error.
 func complete(what source.Subject, o *Options) (exitCode int, err error) {
 	debug.SetGCPercent(loop.GCPercent)
 	if err := errors.Join(what.Complete(source.Common{Target: &o.Target, UserOnly: o.UserOnly}), o.complete()); err != nil {
@@ -23,8 +23,8 @@ func complete(what source.Subject, o *Options) (exitCode int, err error) {
 	return 0, nil
 }
 
-// prepare finds out whether the machine can do what was asked for. The exit code
-// is that of an error.
+// prepare checks whether the machine supports the measurement. It returns the
+// exit code for an error.
 func prepare(what source.Subject, o *Options) (_ *debugfile.Finder, exitCode int, err error) {
 	finder, err := debugfile.New(debugfile.Config{Root: o.Symfs})
 	if err != nil {
@@ -42,8 +42,8 @@ func prepare(what source.Subject, o *Options) (_ *debugfile.Finder, exitCode int
 	return finder, 0, nil
 }
 
-// exitCodeOf returns that of a run which ended with err: the command's, which is
-// waited for, where one was launched.
+// exitCodeOf returns the exit code of a run that ended with err. If a command
+// was launched, it waits for it and returns the command's.
 func exitCodeOf(ctx context.Context, launched *target.Launched, err error, o *Options) (int, error) {
 	switch {
 	case launched != nil:

@@ -29,13 +29,12 @@ import (
 	"fulgur/internal/symbols/symbolize"
 )
 
-// Profile samples what runs on the processors and writes what it saw, as
-// [Measure] does.
+// Profile samples code on the CPUs and writes the profile, as [Measure] does.
 func Profile(ctx context.Context, o ProfileOptions) (exitCode int, err error) {
 	return Measure(ctx, o.Options, profiled(&o))
 }
 
-// profiled is the subject that o asks for.
+// profiled returns the subject for o.
 func profiled(o *ProfileOptions) source.Subject {
 	if o.Wall {
 		return newWall(o.config())
@@ -47,10 +46,10 @@ func (o *ProfileOptions) config() oncpu.Config {
 	return oncpu.Config{Event: o.Event, Frequency: o.Frequency, Period: o.Period, Idle: o.Idle}
 }
 
-// Measure takes a profile of a subject and writes it. It ends at the duration's
-// end, with ctx, or with the target; what was seen is written in each case. The
-// exit code is that of o.Command where one was launched and ran, else 0, or 1
-// with an error.
+// Measure takes a profile of a subject and writes it. It ends after the
+// duration, with ctx, or with the target, and writes the profile in each case.
+// The exit code is o.Command's if it was launched and ran, else 0, or 1 with an
+// error.
 func Measure(ctx context.Context, options Options, what source.Subject) (exitCode int, err error) {
 	o := &options
 	if code, err := complete(what, o); err != nil {
@@ -83,8 +82,8 @@ func Measure(ctx context.Context, options Options, what source.Subject) (exitCod
 	return exitCodeOf(ctx, launched, err, o)
 }
 
-// take measures, writes the profile, with its times if they were recorded, and sums
-// it up.
+// take measures, writes the profile, with times if recorded, and prints the
+// summary.
 func take(ctx context.Context, what source.Subject, o *Options, finder *debugfile.Finder, launched *target.Launched, write func(*profile.Profile, *profile.Timeline) error) (err error) {
 	r, err := attach(what, o, finder)
 	if err != nil {
@@ -110,7 +109,7 @@ func take(ctx context.Context, what source.Subject, o *Options, finder *debugfil
 	return r.summarize(p)
 }
 
-// run is a profile being taken.
+// run is a measurement in progress.
 type run struct {
 	subject source.Subject
 	options *Options
@@ -118,22 +117,22 @@ type run struct {
 	sources []source.Source
 	store   *stacks.Store
 	events  *events // nil unless times are recorded
-	end     uint64  // when sampling ended, of CLOCK_MONOTONIC in ns
+	end     uint64  // end of sampling, CLOCK_MONOTONIC in ns
 	process.Tracker
 	loop.Loop
 	unwinder  unwinding.Unwinder
 	snapshots unwinding.Snapshots
 	children  *childWatch
 
-	// event takes samples that come on their own, nil where none do.
+	// event handles event records, nil if there are none.
 	event    func(source int, record []byte) error
-	remapped map[int]bool  // processes whose addresses changed their meaning
-	names    *naming.Names // nil before code was named
+	remapped map[int]bool  // processes whose address space changed
+	names    *naming.Names // nil before symbolization
 }
 
 // attach loads the kernel side and opens everything, with sampling not yet
-// enabled. The sideband comes before the events, so that no mapping is missed.
-// Times are recorded if the format has room for them and the subject has them.
+// enabled. The sideband starts before the events, so that no mapping is missed.
+// Times are recorded if both the format and the subject support them.
 func attach(what source.Subject, o *Options, finder *debugfile.Finder) (_ *run, err error) {
 	r := &run{subject: what, options: o, finder: finder, remapped: map[int]bool{}}
 	r.Loop = loop.Loop{Target: o.Target, Limit: o.Duration, Delay: o.Delay, Rest: loop.PollAtMost}
@@ -147,7 +146,7 @@ func attach(what source.Subject, o *Options, finder *debugfile.Finder) (_ *run, 
 		return nil, err
 	}
 	defer cgroup.Close()
-	types := btf.NewCache() // one, because decoding the kernel's takes long
+	types := btf.NewCache() // shared, because parsing the kernel's BTF is slow
 	if err := r.unwinder.Load(o.unwind(), finder, types); err != nil {
 		return nil, err
 	}
@@ -169,7 +168,7 @@ func attach(what source.Subject, o *Options, finder *debugfile.Finder) (_ *run, 
 		return nil, err
 	}
 	r.Processes.OnMapped(r.unwinder.Mapped)
-	// Early, since tables are made while the programs are loaded.
+	// Start early: tables are built while the programs load.
 	if err := r.expect(nil); err != nil {
 		return nil, err
 	}
@@ -202,8 +201,8 @@ func attach(what source.Subject, o *Options, finder *debugfile.Finder) (_ *run, 
 	return r, nil
 }
 
-// expect has unwind tables made of what is known to be measured; members are those
-// of the target set, if there is one yet.
+// expect starts building unwind tables for the known targets. members lists the
+// target set's processes; nil if there is no set yet.
 func (r *run) expect(members func() ([]int, error)) error {
 	if !r.unwinder.HasTables() {
 		return nil
@@ -228,7 +227,7 @@ func (r *run) close() error {
 	return errors.Join(r.StopListening(), r.unwinder.Close(), r.each(source.Source.Close), r.events.close())
 }
 
-// profile names everything and builds the profile.
+// profile symbolizes and builds the profile.
 func (r *run) profile(ctx context.Context) (*profile.Profile, error) {
 	losses, err := r.losses()
 	if err != nil {
@@ -248,8 +247,8 @@ func (r *run) profile(ctx context.Context) (*profile.Profile, error) {
 	return buildProfile(r.subject, r.store, lost, r.names, r.meta(r.Start, r.Duration), losses, r.events), nil
 }
 
-// probe are the options of a family of probes. c is the open cgroup that is the
-// target, if it is one, and u has the unwind tables.
+// probe returns the options of a family of probes. c is the open cgroup if the
+// target is one; u has the unwind tables.
 func (o *Options) probe(c target.OpenedCgroup, u *unwinding.Unwinder, types *btf.Cache) probe.Options {
 	return probe.Options{
 		Unwind:       u.By,
@@ -268,13 +267,13 @@ func (o *Options) probe(c target.OpenedCgroup, u *unwinding.Unwinder, types *btf
 	}
 }
 
-// symbolize says how names are read.
+// symbolize returns the options of symbolization.
 func (o *Options) symbolize() symbolize.Options {
 	return symbolize.Options{NoDemangle: o.NoDemangle, ShortNames: o.ShortNames, NoInlines: o.NoInlines}
 }
 
-// count moves what was drained into the store, and returns what has no trace
-// there.
+// count moves the drained counts into the store, and returns the counts without
+// a trace.
 func (r *run) count() map[stacks.Key]stacks.Values {
 	lost := map[stacks.Key]stacks.Values{}
 	for _, s := range r.sources {
@@ -288,7 +287,7 @@ func (r *run) count() map[stacks.Key]stacks.Values {
 	return lost
 }
 
-// symbolize finds the names, and tells what is waited for if that takes long.
+// symbolize finds the names, and shows progress if that takes long.
 func (r *run) symbolize(ctx context.Context) {
 	ctx, stop := r.naming(ctx)
 	defer stop()
@@ -308,8 +307,9 @@ func (r *run) symbolize(ctx context.Context) {
 	<-done
 }
 
-// naming returns the context of the search for names. The first signal after
-// sampling ends it: that is ctx's, unless a signal ended sampling.
+// naming returns the context of symbolization. The first signal after sampling
+// cancels it: through ctx, or if a signal has already ended sampling, through
+// the next one.
 func (r *run) naming(ctx context.Context) (naming context.Context, stop func()) {
 	if !r.Interrupted {
 		return ctx, func() {}
@@ -321,7 +321,7 @@ func (r *run) naming(ctx context.Context) (naming context.Context, stop func()) 
 	return r.options.Interruptible(ctx)
 }
 
-// stats are the sums of the kernel side's counters.
+// stats sums the kernel side's counters.
 func (r *run) stats() (sum probe.Stats, err error) {
 	err = r.each(func(s source.Source) error {
 		one, err := s.Stats()

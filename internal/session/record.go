@@ -19,34 +19,34 @@ import (
 	"fulgur/internal/profile"
 )
 
-// DefaultRecordFrequency is about that of samply, and odd.
+// DefaultRecordFrequency is close to samply's default, and odd.
 const DefaultRecordFrequency = 999
 
-// RecordOptions describe one recording of what threads do and wait for.
+// RecordOptions describe a recording of threads' activity and waits.
 type RecordOptions struct {
 	Options
-	// Frequency is in samples a second for each CPU; 0 takes the default.
+	// Frequency is in samples per second and CPU; 0 means the default.
 	Frequency uint64
-	// NoCPU, NoOffCPU, NoBlockIO and NoFaults leave something out.
+	// NoCPU, NoOffCPU, NoBlockIO and NoFaults each leave out a part.
 	NoCPU, NoOffCPU, NoBlockIO, NoFaults bool
-	// Shortest is the least time off the CPU that counts.
+	// Shortest is the minimum time off the CPU to record.
 	Shortest time.Duration
-	// WakerStacks keeps where whoever ended a wait was.
+	// WakerStacks also records the stack of the waker of each wait.
 	WakerStacks bool
 	// FaultPeriod records every Nth page fault; 0 records each.
 	FaultPeriod uint64
-	// Value names the value that outputs show which have room for one; empty takes
+	// Value names the value to output in formats that hold one; empty means
 	// the first.
 	Value string
 }
 
-// Record records what threads do and what they wait for, and writes what it saw, as
+// Record records the activity and waits of threads, and writes them as
 // [Measure] does.
 func Record(ctx context.Context, o RecordOptions) (exitCode int, err error) {
 	return Measure(ctx, o.Options, &recording{options: &o})
 }
 
-// recording is the subject of all that threads do.
+// recording is the subject of [Record].
 type recording struct {
 	joint
 	options *RecordOptions
@@ -56,15 +56,17 @@ type recording struct {
 // part is a subject as a part of a recording.
 type part struct {
 	source.Subject
-	// values are those that a recording has of its source; Of has their indexes there.
+	// values are the source's values in the recording. Of is an index into
+	// the source's values.
 	values []partValue
-	// sparse says that its events need little room in a ring.
+	// sparse means that its events need little room in a ring.
 	sparse bool
-	// noteless leaves out its notes, which are for a report of their own.
+	// noteless suppresses its notes, which are meant for its own report.
 	noteless bool
 }
 
-// partValue is one of a source's [stacks.Values] under its name in a recording.
+// partValue is one of a source's [stacks.Values], with its name in the
+// recording.
 type partValue struct {
 	profile.ValueType
 	of int
@@ -72,7 +74,7 @@ type partValue struct {
 
 func (*recording) Command() doctor.Command { return doctor.Record }
 
-// choose sets the parts that are asked for.
+// choose selects the requested parts.
 func (m *recording) choose() {
 	o := m.options
 	for _, p := range []struct {
@@ -134,8 +136,8 @@ func (m *recording) Load(common probe.Options) (all []source.Source, err error) 
 	return all, nil
 }
 
-// Values are how many samples, waits, requests and faults there were, and the values
-// of each part.
+// Values returns the numbers of samples, waits, requests and faults, and the
+// values of each part.
 func (m *recording) Values() []source.Value {
 	all := source.Value{ValueType: profile.ValueType{Type: "samples", Unit: "count"}}
 	var values []source.Value
@@ -167,7 +169,7 @@ func (m *recording) Shown() int {
 
 func (m *recording) Timeline() (all source.Timeline, ok bool) {
 	for _, s := range m.joint {
-		one, _ := s.Timeline() // all parts have a place in time
+		one, _ := s.Timeline() // all parts have times
 		all.Interval = max(all.Interval, one.Interval)
 		all.EveryWait = all.EveryWait || one.EveryWait
 	}

@@ -16,8 +16,8 @@ import (
 	"fulgur/internal/linux/rcu"
 )
 
-// sample collects until something ends it, stops sampling and takes all that
-// is left. m is the run or one that goes beyond it.
+// sample measures until the end, stops sampling and reads the remaining data. m
+// is the run, or a wrapper around it.
 func (r *run) sample(ctx context.Context, m loop.Measurement, launched *target.Launched) error {
 	if launched != nil && r.unwinder.HasTables() {
 		r.Alert = unwinding.AlertAtLaunch
@@ -33,8 +33,8 @@ func (r *run) sample(ctx context.Context, m loop.Measurement, launched *target.L
 	return errors.Join(err, pollErr, r.each(func(s source.Source) error { return s.Counts().Finish() }), loop.EndCommand(ctx, launched))
 }
 
-// Enable starts all sources. Some look at all threads that there are by programs
-// that sleep.
+// Enable starts all sources. Some list all existing threads with sleepable
+// programs.
 func (r *run) Enable() error {
 	if r.events != nil {
 		if err := r.events.begin(monotonic.Now()); err != nil {
@@ -44,7 +44,7 @@ func (r *run) Enable() error {
 	return r.unwinder.WithFrozenTables(func() error { return r.each(source.Source.Enable) })
 }
 
-// Targets are the same in all sources.
+// Targets returns the target's processes, which are the same for all sources.
 func (r *run) Targets() ([]int, error) { return r.sources[0].Targets() }
 
 func (r *run) PollFDs() []int {
@@ -61,10 +61,10 @@ func (r *run) FollowCPUs(online []int) error {
 	return errors.Join(r.Sideband.FollowCPUs(online), r.each(func(s source.Source) error { return s.FollowCPUs(online) }))
 }
 
-// Poll takes what the kernel side has for us. Stacks and sideband records come
-// through channels without a common order: the rings' positions are noted, then
-// the sideband is drained, so that every stack before its position meets the
-// mappings of its time.
+// Poll reads the kernel side's data. Stacks and sideband records come through
+// channels without a common order. So Poll notes the positions of the rings
+// first and drains the sideband next: then every stack before its ring's
+// position meets the mappings of its time.
 func (r *run) Poll() (busy bool, err error) {
 	now, positions := monotonic.Now(), make([]uint64, len(r.sources))
 	requests := r.unwinder.Position()
@@ -100,22 +100,22 @@ func (r *run) Poll() (busy bool, err error) {
 	return r.Busy, errors.Join(r.each(r.relieve), r.each(source.Source.Check), r.DrainErr)
 }
 
-// relieve empties a count map that is nearly full.
+// relieve drains a count map that is nearly full.
 func (r *run) relieve(s source.Source) error {
 	full, err := s.Counts().NearlyFull()
 	if err != nil || !full {
 		return err
 	}
-	r.store.Count(s.Counts().Total()) // what was drained last time
+	r.store.Count(s.Counts().Total()) // drained last time
 	return s.Counts().Flip()
 }
 
-// readTo takes the records that a source's ring has before a position.
+// readTo handles the records of a source's ring up to a position.
 func (r *run) readTo(i int, position uint64) error {
 	return r.sources[i].Ring().ReadTo(position, func(record []byte) error { return r.record(i, record) })
 }
 
-// takeRecords takes all records that the rings have.
+// takeRecords handles all records in the rings.
 func (r *run) takeRecords() error {
 	var errs []error
 	for i, s := range r.sources {
@@ -124,7 +124,7 @@ func (r *run) takeRecords() error {
 	return errors.Join(errs...)
 }
 
-// record takes one record of the ring of a source.
+// record handles one record of a source's ring.
 func (r *run) record(i int, record []byte) error {
 	s := r.sources[i]
 	kind, err := stacks.RecordType(record)
@@ -146,7 +146,7 @@ func (r *run) record(i int, record []byte) error {
 	return fmt.Errorf("%w: type %d", stacks.ErrRecord, kind)
 }
 
-// Progress describes what was sampled so far.
+// Progress describes the samples so far.
 func (r *run) Progress() (string, error) {
 	stats, err := r.stats()
 	if err != nil {

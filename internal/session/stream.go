@@ -28,21 +28,21 @@ import (
 )
 
 const (
-	// maxWaiting is how many samples wait to be written before others are
-	// dropped: some seconds at 1000 a second.
+	// maxWaiting limits the samples that wait to be written; more are
+	// dropped. It is a few seconds' worth at 1000 samples per second.
 	maxWaiting = 1 << 13
-	// maxStreamed is how many stacks are remembered before all are forgotten
-	// and begun anew with those that still come.
+	// maxStreamed limits the remembered stacks. Beyond, all are forgotten,
+	// and stacks that recur are sent again.
 	maxStreamed = 1 << 16
 )
 
-// StreamFormats are the names of the formats of [Stream], for help texts.
+// StreamFormats names the formats of [Stream], for help texts.
 const StreamFormats = "text, jsonl"
 
-// Stream samples what runs on the processors for as long as [Profile] does, and
-// writes every sample with its stack as it is taken. Where names cannot be found or
-// be written as fast as samples come, some are dropped, and the output says how
-// many. The exit code is that of [Profile].
+// Stream samples code on the CPUs for as long as [Profile] does, and writes
+// each sample with its stack as it is taken. If naming or writing cannot keep
+// up, it drops samples, and the output says how many. The exit code is the same
+// as from [Profile].
 func Stream(ctx context.Context, o ProfileOptions) (exitCode int, err error) {
 	if o.Wall {
 		return 2, usage.Errorf("--stream and --wall cannot be combined: use --interval or --serve with --wall, or fulgur record for each single wait")
@@ -72,7 +72,7 @@ func Stream(ctx context.Context, o ProfileOptions) (exitCode int, err error) {
 	return exitCodeOf(ctx, launched, errors.Join(err, out.Commit()), &o.Options)
 }
 
-// streamFormat returns what writes samples in the format that is asked for.
+// streamFormat returns the encoder of the requested format.
 func streamFormat(o *Options) (func(io.Writer, samples.Batch) error, error) {
 	switch o.Format {
 	case "", "text":
@@ -83,7 +83,7 @@ func streamFormat(o *Options) (func(io.Writer, samples.Batch) error, error) {
 	return nil, usage.Errorf("--stream does not support format %q: choose %s", o.Format, StreamFormats)
 }
 
-// streamed is the subject of samples on the CPU that are written as they are taken.
+// streamed is the subject of on-CPU samples that are written as they are taken.
 type streamed struct{ untimed }
 
 // Load implements [source.Subject].
@@ -120,26 +120,26 @@ type streaming struct {
 	// sinceBoot is the wall-clock time at which the samples' clock was 0.
 	sinceBoot time.Time
 
-	batch *batch // what the poll that is under way has met
-	// batches are on their way to the one goroutine that names and writes them.
+	batch *batch // filled by the current poll
+	// batches passes samples to the goroutine that names and writes them.
 	batches chan *batch
-	waiting atomic.Int64 // samples in them
+	waiting atomic.Int64 // samples in batches
 	failed  chan error
 
-	// What became of samples: written is the writer's.
+	// Numbers of samples. written belongs to the writer.
 	written, dropped, lost uint64
 }
 
-// batch is the samples of one poll with a store of their own, so that they can be
-// named while the next ones come.
+// batch holds the samples of one poll, with a store of its own, so that they
+// can be named while the next samples arrive.
 type batch struct {
 	store    *stacks.Store
 	events   []streamEvent
 	perfMaps map[*process.PerfMap]*process.PerfMap // see [naming.PerfMapsOf]
-	dropped  uint64                                // samples between the batch before and this one
+	dropped  uint64                                // samples between the previous batch and this one
 }
 
-// streamEvent is a sample whose stack is a trace of the batch, or not known.
+// streamEvent is a sample. Its stack is a trace of the batch, or unknown.
 type streamEvent struct {
 	oncpu.Event
 	trace stacks.TraceID
@@ -148,7 +148,7 @@ type streamEvent struct {
 
 func newBatch() *batch { return &batch{store: stacks.NewStore(nil)} }
 
-// take takes the record of a sample.
+// take handles a sample record.
 func (s *streaming) take(_ int, record []byte) error {
 	event, err := oncpu.ParseEvent(record)
 	if err != nil {
@@ -165,7 +165,7 @@ func (s *streaming) take(_ int, record []byte) error {
 	return nil
 }
 
-// Poll takes what the kernel side has, and hands it to the writer.
+// Poll reads the kernel side's data and hands it to the writer.
 func (s *streaming) Poll() (busy bool, err error) {
 	busy, err = s.run.Poll()
 	select {
@@ -180,7 +180,7 @@ func (s *streaming) Poll() (busy bool, err error) {
 	return busy, s.forget()
 }
 
-// hand gives the writer what the poll has met, unless it has too much already.
+// hand passes the poll's samples to the writer, or drops them if too many wait.
 func (s *streaming) hand() {
 	n := len(s.batch.events)
 	if n == 0 {
@@ -198,8 +198,8 @@ func (s *streaming) hand() {
 	s.batches <- full
 }
 
-// forget drops the stacks that were met so far if there are many: those that are
-// met again come once more.
+// forget drops the known stacks if there are many. Stacks that recur are sent
+// again.
 func (s *streaming) forget() error {
 	if s.store.Names() < maxStreamed {
 		return nil
@@ -209,10 +209,10 @@ func (s *streaming) forget() error {
 	return s.each(source.Source.Renew)
 }
 
-// measureAndWrite samples until something ends it, and writes what is left then.
+// measureAndWrite samples until the measurement ends, and writes the rest.
 func (s *streaming) measureAndWrite(ctx context.Context, launched *target.Launched) error {
-	// Names are looked for until all is written, unless the user asks a second
-	// time.
+	// Symbolization goes on until all samples are written, unless the user
+	// interrupts again.
 	naming, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	written := make(chan struct{})
@@ -237,7 +237,7 @@ func (s *streaming) measureAndWrite(ctx context.Context, launched *target.Launch
 	}
 }
 
-// writeAll names and writes batches until there are no more.
+// writeAll names and writes batches until the channel is closed.
 func (s *streaming) writeAll(ctx context.Context) {
 	for b := range s.batches {
 		names := naming.New(b.store, s.finder, s.options.symbolize())
@@ -246,7 +246,7 @@ func (s *streaming) writeAll(ctx context.Context) {
 		s.warnings.warn(names.Warnings())
 		if err := errors.Join(s.write(s.name(b, names)), s.known.Trim()); err != nil {
 			s.failed <- err
-			for range s.batches { // let nobody wait
+			for range s.batches { // unblock the sender
 			}
 			return
 		}
@@ -255,7 +255,7 @@ func (s *streaming) writeAll(ctx context.Context) {
 	}
 }
 
-// name returns a batch with names.
+// name symbolizes a batch.
 func (s *streaming) name(b *batch, names *naming.Names) samples.Batch {
 	builder := profile.NewBuilder()
 	placed := naming.NewStackBuilder(builder, b.store, names)
@@ -281,7 +281,7 @@ func (s *streaming) name(b *batch, names *naming.Names) samples.Batch {
 	return made
 }
 
-// conclude ends the run's standard error.
+// conclude prints the run's closing summary.
 func (s *streaming) conclude() error {
 	if s.options.Quiet {
 		return nil

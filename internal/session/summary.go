@@ -16,11 +16,11 @@ import (
 	"fulgur/internal/profile/encode/text"
 )
 
-// hottestFunctions is how many functions the summary names.
+// hottestFunctions is the number of functions in the summary.
 const hottestFunctions = 10
 
-// summarize ends the run's standard error: what was seen, and if that is
-// nothing why, and what it cost.
+// summarize prints the run's closing summary: samples, or why there are none,
+// hottest functions, losses and cost.
 func (r *run) summarize(p *profile.Profile) error {
 	if r.options.Quiet {
 		return nil
@@ -39,14 +39,15 @@ func (r *run) summarize(p *profile.Profile) error {
 		}
 		b.WriteByte('\n')
 	}
-	// Only now, as finding the packages can take longer than all names did.
+	// This comes last because finding packages can take longer than
+	// symbolization.
 	lacks := naming.Lacking{}
 	lacks.Add(r.names)
 	return r.conclude(b.String(), append(r.subject.Notes(r.store), lacks.Remedies(r.finder)...), r.options.Output)
 }
 
-// conclude ends the run's standard error with what is to be said, lines of hints,
-// what the run cost, and which file was written: none if that is empty or "-".
+// conclude prints the end of the summary: text, hints, the run's cost, and the
+// written file unless it is empty or "-".
 func (r *run) conclude(said string, hints []string, written string) error {
 	var b strings.Builder
 	b.WriteString(said)
@@ -73,10 +74,11 @@ func (r *run) conclude(said string, hints []string, written string) error {
 	return nil
 }
 
-// maxStorms is how many processes the summary names that mapped too much.
+// maxStorms limits the processes in the summary that mapped code too often.
 const maxStorms = 3
 
-// stormLines name the processes that mapped code more often than could be followed.
+// stormLines names the processes that mapped code faster than fulgur could
+// follow.
 func stormLines(storms []process.Storm) (lines []string) {
 	for _, s := range storms[:min(len(storms), maxStorms)] {
 		name := ""
@@ -107,10 +109,11 @@ func (r *run) mapMemory() (sum uint64) {
 	return sum
 }
 
-// cost describes what a run took of the machine: its resident memory at most,
-// the memory of its BPF maps in bytes, and its CPU time.
+// cost describes the run's cost: peak resident memory, memory of BPF maps
+// (given in bytes), and CPU time.
 func cost(maps uint64) (string, error) {
-	// The maximum of getrusage(2) includes that of the program which executed ours.
+	// getrusage(2) does not work here: its maximum includes the program
+	// that executed fulgur.
 	status, err := procfs.Self.Status()
 	if err != nil {
 		return "", fmt.Errorf("fulgur's own cost: %w", err)

@@ -8,8 +8,8 @@ import (
 	"fulgur/internal/doctor"
 )
 
-// CheckTarget is [target.Check], whose error it completes with what the machine lacks, or
-// with where to look for a target.
+// CheckTarget calls [target.Check] and completes its error with missing
+// privileges, or with hints for finding a target.
 func CheckTarget(t target.Target) error {
 	err := target.Check(t)
 	isTask := errors.Is(err, target.ErrNoTask)

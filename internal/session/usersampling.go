@@ -11,8 +11,8 @@ import (
 	"fulgur/internal/profile"
 )
 
-// UserSampling samples where code of user space runs, for who wants the addresses
-// and no profile.
+// UserSampling samples user-space code for callers that need addresses instead
+// of a profile.
 type UserSampling struct {
 	what    *oncpu.Subject
 	options *Options
@@ -34,18 +34,19 @@ func NewUserSampling(o *ProfileOptions) (*UserSampling, error) {
 	return &UserSampling{what: m, options: &o.Options}, nil
 }
 
-// Event is what is sampled.
+// Event returns the sampled event.
 func (s *UserSampling) Event() perfevent.Spec { return s.what.Specs[0] }
 
-// Attach opens everything, with sampling not yet enabled. It is to be closed.
+// Attach opens everything, with sampling not yet enabled. The caller must call
+// Close, also after an error.
 func (s *UserSampling) Attach(t target.Target) (err error) {
 	s.options.Target = t
 	s.run, err = attach(s.what, s.options, nil)
 	return err
 }
 
-// Sample samples until something ends it, and returns the stacks that it met with how
-// often.
+// Sample samples until the measurement ends, and returns the stacks with their
+// counts.
 func (s *UserSampling) Sample(ctx context.Context, launched *target.Launched) (*stacks.Store, error) {
 	if err := s.run.sample(ctx, s.run, launched); err != nil {
 		return nil, err
@@ -55,17 +56,17 @@ func (s *UserSampling) Sample(ctx context.Context, launched *target.Launched) (*
 	return s.run.store, nil
 }
 
-// Duration is for how long it sampled.
+// Duration returns how long it sampled.
 func (s *UserSampling) Duration() time.Duration { return s.run.Duration }
 
-// Missed says that the target exited before sampling began.
+// Missed reports whether the target exited before sampling began.
 func (s *UserSampling) Missed() bool { return s.run.Missed }
 
-// Losses are what is missing.
+// Losses returns what could not be recorded.
 func (s *UserSampling) Losses() (profile.Losses, error) { return s.run.losses() }
 
-// WhyNothing returns the likely causes of no samples.
+// WhyNothing returns the likely causes if there are no samples.
 func (s *UserSampling) WhyNothing() string { return s.what.WhyNothing() }
 
-// Close ends what Attach began.
+// Close releases everything that Attach opened.
 func (s *UserSampling) Close() error { return s.run.close() }

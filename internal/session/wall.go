@@ -10,7 +10,7 @@ import (
 	"fulgur/internal/profile"
 )
 
-// wall is the subject of where time goes, on and off the CPU, in one unit.
+// wall is the subject of wall-clock time: on and off the CPU, in one unit.
 type wall struct {
 	joint
 	on *oncpu.Subject
@@ -39,8 +39,8 @@ func (m *wall) Complete(c source.Common) error {
 	return nil
 }
 
-// Values are how many samples and waits there were, the time on the CPU, off it, and
-// both.
+// Values returns the numbers of samples and waits, the time on CPU, the time
+// off CPU, and their sum.
 func (*wall) Values() []source.Value {
 	on, off := []int{oncpu.Weight}, []int{offcpu.OffCPU}
 	return []source.Value{

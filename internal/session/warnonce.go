@@ -2,7 +2,8 @@ package session
 
 import "fmt"
 
-// maxTold is the number of warnings to print. A machine may have thousands of broken files.
+// maxTold limits the printed warnings. A machine may have thousands of broken
+// files.
 const maxTold = 10
 
 // warnOnce prints each warning once, up to a limit.

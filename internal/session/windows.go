@@ -21,43 +21,43 @@ import (
 	"fulgur/internal/symbols/debugfile"
 )
 
-// MinWindow is the shortest window: what each costs does not depend on how long
+// MinWindow is the shortest window. Each window has a fixed cost, however short
 // it is.
 const MinWindow = 100 * time.Millisecond
 
-// maxStacks is how many different stacks a window has at most. They take some hundred
-// bytes each.
+// maxStacks limits the distinct stacks of a window. Each takes a few hundred
+// bytes.
 const maxStacks = 1 << 17
 
-// Window is the profile of one of the windows that follow each other without a
-// gap.
+// Window is the profile of one window. Windows follow each other without gaps.
 type Window struct {
-	// Number counts them from 1.
+	// Number is the window's number, from 1.
 	Number  int
 	Profile *profile.Profile
-	// Value is the index of the value that outputs show.
+	// Value is the index of the value to output.
 	Value int
 }
 
-// Windows say how a measurement is cut into windows, and what becomes of them.
+// Windows describe how a measurement is cut into windows, and where they go.
 type Windows struct {
-	// Every is how long each is.
+	// Every is the length of a window.
 	Every time.Duration
-	// Deliver takes them, one at a time. If that takes longer than a window, the next
-	// one is longer. An error ends the measurement.
+	// Deliver is called with one window at a time. If it takes longer than
+	// a window, the next window is longer. An error ends the measurement.
 	Deliver func(Window) error
-	// Ready is called before the first sample, once nothing stands in its way any
-	// more; nil for nobody.
+	// Ready, if not nil, is called before the first sample, once the
+	// measurement is sure to start.
 	Ready func()
 }
 
-// ProfileWindows samples what runs on the processors for as long as [Profile]
-// does, and delivers a profile of every window, while sampling goes on. A window ends
-// early when it has met so many different stacks that they would take much memory. The
-// exit code is that of [Profile]. A time off the CPU that goes on when a window ends is
-// one of each of its windows, for its part.
+// ProfileWindows samples code on the CPUs for as long as [Profile] does, and
+// delivers a profile of each window while sampling goes on. A window ends early
+// when its distinct stacks reach a limit. The exit code is the same as from
+// [Profile]. A wait that spans several windows counts in each of them, for its
+// share.
 //
-// What is kept is what three windows have: memory does not grow with time.
+// At most three windows are in memory at a time: memory does not grow with
+// time.
 func ProfileWindows(ctx context.Context, o ProfileOptions, to Windows) (exitCode int, err error) {
 	if to.Every < MinWindow {
 		return 2, usage.Errorf("windows of %s are too short: the minimum is %s", to.Every, MinWindow)
@@ -78,7 +78,6 @@ func ProfileWindows(ctx context.Context, o ProfileOptions, to Windows) (exitCode
 	return exitCodeOf(ctx, launched, err, &o.Options)
 }
 
-// takeWindows measures and delivers all windows.
 func takeWindows(ctx context.Context, what source.Subject, o *Options, finder *debugfile.Finder, launched *target.Launched, to Windows) (err error) {
 	r, err := attach(what, o, finder)
 	if err != nil {
@@ -100,30 +99,30 @@ func takeWindows(ctx context.Context, what source.Subject, o *Options, finder *d
 	return w.conclude()
 }
 
-// windows is a run that is cut into windows.
+// windows is a run cut into windows.
 type windows struct {
 	*run
 	Windows
 	known    *naming.SymbolCache
 	warnings warnOnce
 
-	begin, end time.Time      // of the window that is open
-	number     int            // of windows that were closed
-	before     profile.Losses // up to the begin of the window
+	begin, end time.Time      // the open window's
+	number     int            // closed windows
+	before     profile.Losses // up to the start of the window
 
-	// What those that were delivered have together.
+	// Totals of the delivered windows.
 	samples int64
 	lost    profile.Losses
 	lacks   naming.Lacking
 
-	// closed are windows on their way to the one goroutine that names and
-	// delivers them, and waiting is how many it has not delivered.
+	// closed passes windows to the goroutine that names and delivers them.
+	// waiting is the number that it has not delivered.
 	closed  chan closedWindow
 	waiting atomic.Int64
 	failed  chan error
 }
 
-// closedWindow is what was seen in a window, without names.
+// closedWindow holds a window's data, before symbolization.
 type closedWindow struct {
 	store  *stacks.Store
 	lost   map[stacks.Key]stacks.Values
@@ -132,10 +131,9 @@ type closedWindow struct {
 	losses profile.Losses
 }
 
-// take measures and delivers.
 func (w *windows) take(ctx context.Context, launched *target.Launched) error {
-	// Names are looked for until all are delivered, unless the user asks a
-	// second time.
+	// Symbolization goes on until all windows are delivered, unless the
+	// user interrupts again.
 	names, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	delivered := make(chan struct{})
@@ -166,7 +164,7 @@ func (w *windows) Enable() error {
 	return w.run.Enable()
 }
 
-// Poll takes what the kernel side has, and closes the window when it is over.
+// Poll reads the kernel side's data, and closes the window when it is due.
 func (w *windows) Poll() (busy bool, err error) {
 	busy, err = w.run.Poll()
 	select {
@@ -180,31 +178,31 @@ func (w *windows) Poll() (busy bool, err error) {
 	return busy, w.turn()
 }
 
-// due reports whether the window is to be closed: when its time is over, the one before
-// it has been delivered, and enough is left of the run for another; or when it is full.
+// due reports whether to close the window: its time is over, the previous
+// window has been delivered, and enough of the run is left for another; or the
+// window is full.
 func (w *windows) due(now time.Time) bool {
 	return w.full() || !now.Before(w.end) && w.waiting.Load() == 0 && !w.nearlyOver(now)
 }
 
-// full reports whether the window has as many stacks as it may. Then it is closed even
-// while another is being written, which may mean to wait.
+// full reports whether the window has reached its limit of stacks. It is then
+// closed even while the previous one is being written, which may block.
 func (w *windows) full() bool { return w.store.Names() >= maxStacks }
 
-// nearlyOver reports whether there is too little left of the run for a window of
+// nearlyOver reports whether the rest of the run is too short for a window of
 // its own.
 func (w *windows) nearlyOver(now time.Time) bool {
 	return w.Limit > 0 && w.Limit-now.Sub(w.Start) < w.Every/10
 }
 
-// turn closes the window that is open and opens the next. All that is counted
-// before has its trace in the ring when the counts were drained, and what is
-// counted later is named anew.
+// turn closes the open window and opens the next. The traces of all counts
+// drained here are already in the rings; later counts send their traces again.
 func (w *windows) turn() error {
 	if err := w.each(source.Source.BeginCut); err != nil {
 		return err
 	}
 	now, at := time.Now(), monotonic.Now()
-	// All of them at once, as to renew one takes the kernel a while.
+	// Cut all sources together: each cut takes the kernel a while.
 	if err := w.each(func(s source.Source) error { return s.Cut(at) }); err != nil {
 		return err
 	}
@@ -220,7 +218,7 @@ func (w *windows) turn() error {
 	return w.cut(now)
 }
 
-// pending returns the names of the stacks of what goes on.
+// pending returns the IDs of the stacks of waits in progress.
 func (w *windows) pending() (all []uint64, err error) {
 	err = w.each(func(s source.Source) error {
 		ids, err := s.Pending()
@@ -256,7 +254,7 @@ func (w *windows) cut(end time.Time) error {
 	return nil
 }
 
-// write names and delivers windows until there are no more.
+// write names and delivers windows until the channel is closed.
 func (w *windows) write(ctx context.Context) {
 	for p := range w.closed {
 		w.number++
@@ -269,11 +267,11 @@ func (w *windows) write(ctx context.Context) {
 		}
 		w.samples += window.Profile.Total(0)
 		w.lost = w.lost.Plus(window.Profile.Losses)
-		w.lost[profile.LossUnresolvedFrames] = 0 // windows have the same ones
+		w.lost[profile.LossUnresolvedFrames] = 0 // counted once for the run
 		w.lacks.Add(p.names)
 		if err := errors.Join(w.Deliver(window), w.known.Trim()); err != nil {
 			w.failed <- err
-			for range w.closed { // let nobody wait
+			for range w.closed { // unblock the sender
 			}
 			return
 		}
@@ -281,8 +279,7 @@ func (w *windows) write(ctx context.Context) {
 	}
 }
 
-// conclude ends the run's standard error: what there was, what was lost, and what could
-// be done about it.
+// conclude prints the run's closing summary: samples, losses and hints.
 func (w *windows) conclude() error {
 	if w.options.Quiet {
 		return nil
@@ -296,5 +293,5 @@ func (w *windows) conclude() error {
 	if problem := w.unwinder.Problem(); problem != nil {
 		fmt.Fprintln(&b, "fulgur: unwind tables:", plain.Error(problem))
 	}
-	return w.run.conclude(b.String(), w.lacks.Remedies(w.finder), "") // who wrote the windows named their files
+	return w.run.conclude(b.String(), w.lacks.Remedies(w.finder), "") // the caller has named the files
 }

@@ -10,9 +10,9 @@ import (
 	"fulgur/internal/symbols/symbolize"
 )
 
-// linkAddresses makes the addresses in files, which formats count in ways of
-// their own, those that the files were linked for, as [profile.Frame] has them.
-// It takes the file to know: where that is not here, they stay.
+// linkAddresses converts addresses in files, which each format counts in its
+// own way, to link-time addresses as in [profile.Frame]. It needs the file for
+// that: addresses in missing files stay unchanged.
 func linkAddresses(ctx context.Context, p *profile.Profile, format decode.Format) {
 	for id := 1; id < len(p.Mappings); id++ {
 		m := &p.Mappings[id]
@@ -22,7 +22,7 @@ func linkAddresses(ctx context.Context, p *profile.Profile, format decode.Format
 		}
 		file, err := code.Open(ctx, nil, m.Path, m.BuildID, symbolize.Options{})
 		if err != nil {
-			continue // who looks for names tells why there are none
+			continue // symbolization reports the reason
 		}
 		m.Base = file.Base()
 		for i := range p.Frames {

@@ -1,6 +1,5 @@
-// Package offline works on profiles that were written earlier, by fulgur or by another
-// profiler: it shows them, compares them and writes them in other formats, with the
-// names that they lack.
+// Package offline works on stored profiles of fulgur and other profilers: it
+// shows, compares and converts them, and adds missing names.
 package offline
 
 import (
@@ -19,50 +18,50 @@ import (
 	"fulgur/internal/symbols/symbolize"
 )
 
-// ConvertOptions describe one conversion: of a profile to another format, or of
+// ConvertOptions describe a conversion: of a profile to another format, or of
 // recorded branches to profiles for llvm-bolt.
 type ConvertOptions struct {
-	// Input is the file to read, "-" standard input. Its format is known by what
-	// it begins with.
+	// Input is the file to read, "-" for standard input. Its format is
+	// detected by its beginning.
 	Input string
-	// Output is the file to write, "-" or empty for Stdout, or a directory
-	// for files named by binary and build ID, which AllBinaries needs and
-	// creates. Format is its format, "preagg" for llvm-bolt's; empty takes it
-	// from Output's ending.
+	// Output is the file to write; "-" or empty means Stdout. AllBinaries
+	// needs a directory, which is created, for files named by binary and
+	// build ID. Format is the output's format, "preagg" for llvm-bolt's;
+	// empty derives it from Output's ending.
 	Output, Format string
-	// Value is the type of the one value to write; empty writes all that the
-	// format has room for, or the one to show first, or the first that is not 0.
+	// Value is the type of the one value to write. Empty means all that the
+	// format can hold, or the default one, or the first that is not 0.
 	Value string
 	// Annotate marks kernel frames with "_[k]" and inlined ones with "_[i]" in
 	// text.
 	Annotate bool
-	// Inverted lets callees hang below their callers in flame graphs.
+	// Inverted draws callees below their callers in flame graphs.
 	Inverted bool
-	// EmbedSources puts the source files that are here into a profile for the
-	// Firefox Profiler.
+	// EmbedSources embeds the source files found on this machine in a
+	// profile for the Firefox Profiler.
 	EmbedSources bool
 
-	// Binary is the ELF file whose profile is made. AllBinaries makes those
-	// of all files that were mapped and are found here.
+	// Binary is the ELF file to make a profile of. AllBinaries makes
+	// profiles of all mapped files that exist on this machine.
 	Binary      string
 	AllBinaries bool
 
-	// LLVM is the version that the profile is for: "16", "22", or "auto" or
-	// empty for that of the llvm-bolt in PATH.
+	// LLVM is the version to write for: "16", "22", or "auto" or empty for
+	// the version of llvm-bolt in PATH.
 	LLVM string
-	// Strict leaves out fall-throughs across entries of the kernel. Basic
-	// counts the addresses of samples in place of branches.
+	// Strict omits fall-throughs across kernel entries. Basic counts the
+	// addresses of samples instead of branches.
 	Strict, Basic bool
 
 	// Stdout receives data, Stderr everything else.
 	Stdout, Stderr io.Writer
-	// StatsJSON writes the summary as JSON; Quiet leaves it out.
+	// StatsJSON writes the summary as JSON; Quiet suppresses it.
 	StatsJSON, Quiet bool
 }
 
-// Convert writes a profile in another format, or makes profiles for llvm-bolt of
-// recorded branches. The exit code is 0, 2 with an error of usage, or 1 with
-// another one. When ctx ends before it is done, nothing is written.
+// Convert writes a profile in another format, or makes profiles for llvm-bolt
+// from recorded branches. The exit code is 0, 2 with a usage error, or 1 with
+// another one. If ctx ends early, nothing is written.
 func Convert(ctx context.Context, o ConvertOptions) (exitCode int, err error) {
 	if o.AllBinaries && o.Format == "" || boltprofile.NamesProfile(o.Output, o.Format) {
 		return o.convertBranches(ctx)
@@ -120,7 +119,7 @@ func (o *ConvertOptions) convertProfile(ctx context.Context) (exitCode int, err 
 	return 0, out.Commit()
 }
 
-// profileFormat checks o and returns the format to write.
+// profileFormat checks o and returns the output's format.
 func (o *ConvertOptions) profileFormat() (output.Format, error) {
 	switch {
 	case o.Binary != "" || o.Basic || o.Strict:
@@ -138,10 +137,11 @@ func (o *ConvertOptions) profileFormat() (output.Format, error) {
 	return f, f.Allow(output.Options{Inverted: o.Inverted})
 }
 
-// maxUnembedded is how many source files that are missing are told of one by one.
+// maxUnembedded limits the missing source files that are reported one by one.
 const maxUnembedded = 5
 
-// sourcesOf returns the source files of p that are here, and tells of others.
+// sourcesOf returns p's source files that exist on this machine, and reports
+// the others.
 func sourcesOf(ctx context.Context, p *profile.Profile, warn func(error)) (source func(string) (string, bool), err error) {
 	finder, err := debugfile.New(debugfile.Config{})
 	if err != nil {

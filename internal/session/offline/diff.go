@@ -16,32 +16,32 @@ import (
 
 // DiffOptions describe a comparison of two profiles.
 type DiffOptions struct {
-	// Base and New are the files to read, one of which may be "-", standard
-	// input, in any format that [Convert] reads.
+	// Base and New are the files to read, in any format that [Convert]
+	// reads. One of them may be "-", standard input.
 	Base, New string
-	// Value is the type of the value to compare; empty takes the first that both have
-	// and one has some of.
+	// Value is the type of the value to compare; empty means the first that
+	// both have and that is not 0 in both.
 	Value string
-	// Normalize scales the base so that both sum up to the same.
+	// Normalize scales the base so that both have the same total.
 	Normalize bool
-	// Functions is how many functions the table has, 0 for all.
+	// Functions is the number of functions in the table, 0 for all.
 	Functions int
-	// Inverted lets callees hang below their callers in flame graphs.
+	// Inverted draws callees below their callers in flame graphs.
 	Inverted bool
 
-	// Output is the file to write, "-" or empty for Stdout. Format is its
-	// format ("text", "folded", "html", "svg"); empty takes it from Output's
-	// ending, or text.
+	// Output is the file to write; "-" or empty means Stdout. Format is its
+	// format ("text", "folded", "html", "svg"); empty derives it from
+	// Output's ending, or means text.
 	Output, Format string
 	// Stdout receives data, Stderr everything else.
 	Stdout, Stderr io.Writer
-	// Quiet leaves out warnings.
+	// Quiet suppresses warnings.
 	Quiet bool
 
-	types []profile.ValueType // the one that is compared
+	types []profile.ValueType // the compared one
 }
 
-// diffFormats are the formats that a comparison can have.
+// diffFormats are the formats of a comparison.
 var diffFormats = map[string]func(io.Writer, *profile.Profile, *DiffOptions) error{
 	"text": func(w io.Writer, p *profile.Profile, o *DiffOptions) error {
 		return text.Compare(w, p, text.CompareOptions{Functions: o.Functions, Shares: o.Normalize})
@@ -60,8 +60,8 @@ func (o *DiffOptions) draw(w io.Writer, p *profile.Profile, write func(io.Writer
 	return write(w, changed, flame.Options{Title: o.Base + " → " + o.New, Base: base, Inverted: o.Inverted})
 }
 
-// Diff writes how one profile differs from another. The exit code is 0, 2 with
-// an error of usage, or 1 with another one.
+// Diff writes how two profiles differ. The exit code is 0, 2 with a usage
+// error, or 1 with another one.
 func Diff(ctx context.Context, o DiffOptions) (exitCode int, err error) {
 	f, err := output.Choose(o.Output, o.Format)
 	if err != nil {

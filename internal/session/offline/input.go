@@ -20,19 +20,20 @@ import (
 	"fulgur/internal/symbols/debugfile"
 )
 
-// input is a profile that was read.
+// input is a profile read from a file.
 type input struct {
 	profile *profile.Profile
-	// line is the same in time, nil if that was not asked for or is not known.
+	// line is the profile's timeline, nil if not requested or not in the
+	// file.
 	line     *profile.Timeline
-	recorder *timeline.Recorder // of line
-	// format is that of the file, empty for perf.data; named tells that the
-	// names are not in it.
+	recorder *timeline.Recorder // line's recorder
+	// format is the file's format, empty for perf.data. named means that
+	// fulgur looked up the names, because the file has none.
 	format decode.Format
 	named  bool
 }
 
-// Close gives the timeline up.
+// Close releases the timeline.
 func (in *input) Close() error {
 	if in.recorder == nil {
 		return nil
@@ -40,9 +41,9 @@ func (in *input) Close() error {
 	return in.recorder.Close()
 }
 
-// readProfile reads the profile at path, "-" being standard input, in any format
-// that is known. One that was taken without names gets them from the files of
-// this machine; warn is told what could not be read.
+// readProfile reads the profile at path, or standard input for "-", in any
+// known format. It symbolizes profiles without names from the files of this
+// machine, and calls warn for files that it cannot read.
 func readProfile(ctx context.Context, path string, warn func(error)) (*profile.Profile, error) {
 	in, err := readInput(ctx, path, false, warn)
 	if err != nil {
@@ -51,8 +52,8 @@ func readProfile(ctx context.Context, path string, warn func(error)) (*profile.P
 	return in.profile, in.Close()
 }
 
-// readInput is readProfile, with the times if inTime is set and the input tells
-// them. The input must be closed.
+// readInput is readProfile, with the times if inTime is set and the input has
+// them. The caller must close the input.
 func readInput(ctx context.Context, path string, inTime bool, warn func(error)) (in *input, err error) {
 	f, err := openInput(ctx, path)
 	if err != nil {
@@ -66,7 +67,8 @@ func readInput(ctx context.Context, path string, inTime bool, warn func(error)) 
 	return readFile(ctx, f, finder, inTime, warn)
 }
 
-// openInput opens the file at path, "-" being standard input, for random access.
+// openInput opens the file at path, or standard input for "-", for random
+// access.
 func openInput(ctx context.Context, path string) (*ctxfile.File, error) {
 	opened, err := ctxfile.Open(ctx, path)
 	if err != nil {
@@ -79,7 +81,7 @@ func openInput(ctx context.Context, path string) (*ctxfile.File, error) {
 	return f, nil
 }
 
-// readFile is readInput of an open file, with debug files that finder finds.
+// readFile is readInput of an open file, with debug files from finder.
 func readFile(ctx context.Context, f *ctxfile.File, finder *debugfile.Finder, inTime bool, warn func(error)) (*input, error) {
 	in, err := readFormat(ctx, f, finder, inTime, warn)
 	if err == nil {
@@ -88,7 +90,7 @@ func readFile(ctx context.Context, f *ctxfile.File, finder *debugfile.Finder, in
 	return in, err
 }
 
-// warnCut tells what of a file was cut because it exceeds the limits of package
+// warnCut warns about parts of a file that exceed the limits of package
 // profile.
 func warnCut(name string, l profile.Losses, warn func(error)) {
 	cut := profile.Losses{profile.LossTooDeep: l[profile.LossTooDeep], profile.LossTooMany: l[profile.LossTooMany], profile.LossLongNames: l[profile.LossLongNames], profile.LossUnnamed: l[profile.LossUnnamed]}
@@ -97,10 +99,10 @@ func warnCut(name string, l profile.Losses, warn func(error)) {
 	}
 }
 
-// readFormat reads a file in the format that it begins with.
+// readFormat detects a file's format by its beginning, and reads it.
 func readFormat(ctx context.Context, f *ctxfile.File, finder *debugfile.Finder, inTime bool, warn func(error)) (*input, error) {
 	var head [8]byte
-	if n, _ := f.ReadAt(head[:], 0); perfdata.IsPerfData(head[:n]) { // the other formats' readers tell of errors
+	if n, _ := f.ReadAt(head[:], 0); perfdata.IsPerfData(head[:n]) { // the other formats' readers report errors
 		return readPerfData(ctx, f, finder, inTime, warn)
 	}
 	p, format, err := decode.Read(ctx, f, f.Name())
@@ -119,7 +121,7 @@ func readFormat(ctx context.Context, f *ctxfile.File, finder *debugfile.Finder, 
 	return in, err
 }
 
-// warnOn returns what tells of problems on w, unless quiet.
+// warnOn returns a function that prints problems to w, unless quiet.
 func warnOn(w io.Writer, quiet bool) func(error) {
 	return func(err error) {
 		if !quiet {
@@ -128,9 +130,9 @@ func warnOn(w io.Writer, quiet bool) func(error) {
 	}
 }
 
-// chooseValue returns the index of the value of p whose type is name. If that is
-// empty, it is the value to show first, or else the first, of those that p has some
-// of: a recording of what waits may have no time on the CPU.
+// chooseValue returns the index of the value of p with the type name. If name
+// is empty, it returns the default value or else the first one, skipping values
+// that are 0 throughout: a recording of waits may have no time on the CPU.
 func chooseValue(p *profile.Profile, name string) (int, error) {
 	if name == "" {
 		return max(0, commonValue(p)), nil
@@ -145,8 +147,8 @@ func chooseValue(p *profile.Profile, name string) (int, error) {
 	return 0, usage.Errorf("no value %q; the profile has %s", name, strings.Join(known, ", "))
 }
 
-// commonValue returns the index in p of a value that all of the others have, too,
-// and of which any has some; -1 if there is none.
+// commonValue returns the index in p of a value that all others have, too, and
+// that is not 0 in all of them; -1 if there is none.
 func commonValue(p *profile.Profile, others ...*profile.Profile) int {
 	best := -1
 	for i, v := range p.ValueTypes {
@@ -166,8 +168,8 @@ func commonValue(p *profile.Profile, others ...*profile.Profile) int {
 	return best
 }
 
-// comparedValue returns the type of the value to compare of two profiles: name, or
-// what both have, empty if there is none.
+// comparedValue returns the type of the value to compare in two profiles: name,
+// or a common one, or "" if there is none.
 func comparedValue(name string, base, changed *profile.Profile) string {
 	if name == "" {
 		if v := commonValue(changed, base); v >= 0 {

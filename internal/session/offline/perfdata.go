@@ -13,7 +13,7 @@ import (
 	"fulgur/internal/symbols/debugfile"
 )
 
-// readPerfData reads the call chains of perf.data, and names them.
+// readPerfData reads the call chains of perf.data and symbolizes them.
 func readPerfData(ctx context.Context, f *ctxfile.File, finder *debugfile.Finder, inTime bool, warn func(error)) (in *input, err error) {
 	info, err := f.Stat()
 	if err != nil {
@@ -54,18 +54,18 @@ func readPerfData(ctx context.Context, f *ctxfile.File, finder *debugfile.Finder
 type perfTimes struct {
 	recorder    *timeline.Recorder
 	first, last int64
-	weights     int64 // the sum of all, and how many there are
+	weights     int64 // their sum and number
 	samples     int64
 }
 
 func newPerfTimes() (*perfTimes, error) {
-	// When the recording begins is not known before its end: samples are not
-	// sorted in the file.
+	// The start is known only at the end: samples are not sorted in the
+	// file.
 	recorder, err := timeline.NewRecorder(0)
 	return &perfTimes{recorder: recorder, first: math.MaxInt64}, err
 }
 
-// add keeps a sample.
+// add records a sample.
 func (t *perfTimes) add(s perfdata.ChainSample) error {
 	t.first, t.last = min(t.first, s.Time), max(t.last, s.Time)
 	t.weights += min(s.Weight, math.MaxInt64-t.weights)
@@ -79,25 +79,25 @@ func (t *perfTimes) add(s perfdata.ChainSample) error {
 	return t.recorder.AddOnCPU(thread, profile.OnCPU{Time: s.Time, Stack: s.Stack, Weight: s.Weight})
 }
 
-// timeline returns the recording, whose stacks r has resolved into those of p.
+// timeline returns the recording with the stacks that r has resolved into p's.
 func (t *perfTimes) timeline(p *profile.Profile, r *naming.Resolver) (*profile.Timeline, error) {
 	line, err := t.recorder.Timeline(p, t.last, r.Stack)
 	if err != nil {
 		return nil, err
 	}
 	line.Start, line.Interval = t.first, t.weights/t.samples
-	line.Counters = nil // they begin at the clock's beginning
+	line.Counters = nil // they start at the clock's 0
 	line.Events = timeline.Sorted(line.Events)
 	for _, thread := range line.Threads {
-		if p := &line.Processes[thread.Process]; len(p.Names) == 0 { // its first thread was not seen
+		if p := &line.Processes[thread.Process]; len(p.Names) == 0 { // the first thread was not recorded
 			p.Names = thread.Names
 		}
 	}
 	return line, nil
 }
 
-// sameKernel reports whether the kernel that runs is the one that c was recorded
-// under, at the same addresses.
+// sameKernel reports whether the running kernel is the one that c was recorded
+// on, at the same addresses.
 func sameKernel(c *perfdata.CallChains, finder *debugfile.Finder) bool {
 	id, err := finder.KernelBuildID("")
 	if err != nil || c.KernelBuildID == "" || !perfdata.SameBuildID(c.KernelBuildID, id) {

@@ -14,29 +14,28 @@ import (
 	"fulgur/internal/ui/view"
 )
 
-// ViewOptions describe how a profile is shown in a browser.
+// ViewOptions describe how to show a profile in a browser.
 type ViewOptions struct {
-	// Input is the file to show, "-" standard input, in any format that
-	// [Convert] reads. Base, if not empty, is one to compare with.
+	// Input is the file to show, "-" for standard input, in any format that
+	// [Convert] reads. Base, if not empty, is the file to compare with.
 	Input, Base string
-	// Value is the type of the value to compare, if there is a base, and else of the
-	// one that the flame graph shows at first; empty takes the one that is meant to be
-	// shown.
+	// Value is the type of the value to compare or, without Base, to show
+	// first in the flame graph. Empty means the profile's default.
 	Value string
 
-	// Listen is the address to listen on, 127.0.0.1 if empty; Port the port, any
-	// that is free if 0. NoOpen opens no browser.
+	// Listen is the address to listen on, 127.0.0.1 if empty; Port the
+	// port, any free one if 0. NoOpen opens no browser.
 	Listen string
 	Port   int
 	NoOpen bool
 
-	// Stderr receives the pages' addresses, and warnings unless Quiet.
+	// Stderr receives the pages' URLs, and warnings unless Quiet is set.
 	Stderr io.Writer
 	Quiet  bool
 }
 
 // View shows a profile in a browser until ctx ends. The exit code is 0, 2 with
-// an error of usage, or 1 with another one.
+// a usage error, or 1 with another one.
 func View(ctx context.Context, o ViewOptions) (exitCode int, err error) {
 	if o.Input == "-" && o.Base == "-" {
 		return 2, usage.Errorf("only one of the two profiles can be standard input")
@@ -76,13 +75,12 @@ func View(ctx context.Context, o ViewOptions) (exitCode int, err error) {
 	return 0, nil
 }
 
-// shownInput is a profile to be shown, whose file stays open.
+// shownInput is a profile to show. Its file stays open.
 type shownInput struct {
 	view.Input
 	file *ctxfile.File
 }
 
-// readShown reads a profile.
 func readShown(ctx context.Context, path string, finder *debugfile.Finder, warn func(error)) (*shownInput, error) {
 	f, err := openInput(ctx, path)
 	if err != nil {
@@ -105,14 +103,14 @@ func (s *shownInput) read(ctx context.Context, finder *debugfile.Finder, warn fu
 		return err
 	}
 	s.Input = view.Input{Name: filepath.Base(s.file.Name()), Profile: in.profile, Format: in.format}
-	// The Firefox Profiler asks for names that are missing, pprof does not.
+	// The Firefox Profiler requests missing names, pprof does not.
 	if in.format == decode.Firefox || in.format == decode.Pprof && !in.named {
 		s.Content = io.NewSectionReader(s.file, 0, info.Size())
 	}
 	return nil
 }
 
-// choose leaves one value of two profiles that are compared, the same of both.
+// choose reduces two profiles to compare to one common value.
 func (o *ViewOptions) choose(shown *view.Options) error {
 	value := comparedValue(o.Value, shown.Base.Profile, shown.Input.Profile)
 	for _, in := range []*view.Input{&shown.Input, shown.Base} {
