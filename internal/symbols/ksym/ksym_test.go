@@ -3,9 +3,9 @@ package ksym
 import (
 	"bufio"
 	"errors"
-	"fmt"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -97,11 +97,15 @@ func kernelFunctions(t *testing.T) (addrs []uint64, names map[uint64][]string) {
 	defer f.Close()
 	names = map[uint64][]string{}
 	for lines := bufio.NewScanner(f); lines.Scan(); {
-		var addr uint64
-		var kind, name string
-		if _, err := fmt.Sscanf(lines.Text(), "%x %s %s", &addr, &kind, &name); err != nil {
+		fields := strings.Fields(lines.Text())
+		if len(fields) < 3 {
+			t.Fatalf("line %q", lines.Text())
+		}
+		addr, err := strconv.ParseUint(fields[0], 16, 64)
+		if err != nil {
 			t.Fatal(err)
 		}
+		kind, name := fields[1], fields[2]
 		// The kernel's is_ksym_addr does not cover the ends of its code, nor the
 		// trampolines that it lists as built in.
 		if (kind == "t" || kind == "T") && name != "_etext" && name != "_einittext" && !strings.HasSuffix(lines.Text(), "[__builtin__ftrace]") {
