@@ -3,6 +3,7 @@ package unwind
 import (
 	"math"
 
+	"fulgur/internal/symbols/callframe"
 	"fulgur/internal/symbols/dwarfdata"
 )
 
@@ -121,22 +122,22 @@ func (m *machine) run(r *dwarfdata.Reader, base, start uint64) bool {
 // the difference. ok is false for other instructions.
 func (m *machine) advance(op byte, r *dwarfdata.Reader, base, pc uint64) (delta uint64, ok bool) {
 	if op&0xc0 == cfaAdvanceLoc {
-		return uint64(op&0x3f) * m.cie.codeAlign, true
+		return uint64(op&0x3f) * m.cie.CodeAlign, true
 	}
 	switch op {
 	case cfaSetLoc:
-		to := readPointer(r, m.cie.enc, m.cie.addrSize, base, 0)
+		to := callframe.ReadPointer(r, m.cie.Enc, m.cie.AddrSize, base, 0)
 		if to < pc {
 			r.Fail() // locations must increase
 			return 0, true
 		}
 		return to - pc, true
 	case cfaAdvanceLoc1:
-		return r.Word(1) * m.cie.codeAlign, true
+		return r.Word(1) * m.cie.CodeAlign, true
 	case cfaAdvanceLoc2:
-		return r.Word(2) * m.cie.codeAlign, true
+		return r.Word(2) * m.cie.CodeAlign, true
 	case cfaAdvanceLoc4:
-		return r.Word(4) * m.cie.codeAlign, true
+		return r.Word(4) * m.cie.CodeAlign, true
 	case cfaMIPSAdvanceLoc8:
 		return r.Word(8), true
 	}
@@ -235,12 +236,12 @@ func (m *machine) setCFA(reg uint64, off int64) {
 	m.cfa, m.isPLT = m.offset, false
 }
 
-func (m *machine) factored(n int64) int64 { return n * m.cie.dataAlign }
+func (m *machine) factored(n int64) int64 { return n * m.cie.DataAlign }
 
 // column returns the state's column for a register, or nil.
 func (s *state) column(c *cie, a *arch, reg uint64) *column {
 	switch reg {
-	case c.ra:
+	case c.RA:
 		return &s.ra
 	case a.fp:
 		return &s.fp
@@ -283,7 +284,7 @@ func (m *machine) rule() Rule {
 	if m.ra.how == columnUndefined {
 		return Rule{Kind: KindEnd}
 	}
-	if m.cie.signal {
+	if m.cie.Signal {
 		return m.signalRule()
 	}
 	if m.sp.how != columnUnspecified && m.sp.how != columnSame {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime"
 
+	"fulgur/internal/symbols/callframe"
 	"fulgur/internal/symbols/elffile"
 )
 
@@ -50,7 +51,7 @@ func Compile(f *elffile.File, opt Options) (*Table, error) {
 	if b.workers <= 0 {
 		b.workers = runtime.GOMAXPROCS(0)
 	}
-	eh, err := openEH(f, a)
+	eh, err := callframe.OpenEH(f)
 	if err != nil {
 		return nil, err
 	}
@@ -80,11 +81,11 @@ type builder struct {
 }
 
 // add reads a section, which may be nil, for code that has no rows yet.
-func (b *builder) add(s *source) error {
+func (b *builder) add(s *callframe.Section) error {
 	if s == nil {
 		return nil
 	}
-	chunks, err := s.read(b.workers, b.maxRows, b.code)
+	chunks, err := readSection(s, b.arch, b.workers, b.maxRows, b.code)
 	if err != nil {
 		return err
 	}
@@ -93,7 +94,7 @@ func (b *builder) add(s *source) error {
 		b.stats.Damaged += c.damaged
 		b.stats.Damage = cmp.Or(b.stats.Damage, c.damage)
 	}
-	b.stats.Source += int64(s.size)
+	b.stats.Source += int64(s.Size)
 	b.spans = fill(b.spans, layer(chunks))
 	return nil
 }
@@ -108,14 +109,14 @@ func (b *builder) addDebug(opt Options) (bool, error) {
 	if opt.Go {
 		return false, nil
 	}
-	s, err := openSection(b.file, b.arch, ".debug_frame")
+	s, err := callframe.OpenDebug(b.file)
 	if s != nil || err != nil {
 		return s != nil, errors.Join(err, b.add(s))
 	}
 	if opt.Debug == nil || !b.lacks(alignment) {
 		return false, nil
 	}
-	s, err = openSeparate(opt.Debug, b.arch)
+	s, err = openSeparate(opt.Debug)
 	if err == nil {
 		err = b.add(s)
 	}
@@ -128,12 +129,12 @@ func (b *builder) addDebug(opt Options) (bool, error) {
 
 // openSeparate returns the .debug_frame of the file that open opens, or nil if there is
 // none.
-func openSeparate(open func() (*elffile.File, error), a *arch) (*source, error) {
+func openSeparate(open func() (*elffile.File, error)) (*callframe.Section, error) {
 	f, err := open()
 	if f == nil || err != nil {
 		return nil, err
 	}
-	return openSection(f, a, ".debug_frame")
+	return callframe.OpenDebug(f)
 }
 
 // lacks reports whether more than n consecutive bytes of code have no rows.

@@ -539,7 +539,8 @@ func TestNoSections(t *testing.T) {
 	f.cie(elf.EM_X86_64, "", defaultCIE(elf.EM_X86_64)...)
 	f.fde(codeAddr, 64, false)
 	const headerAddr, frameAddr = 0x600000, 0x700000
-	header := program(1, pePCRel|peSdata4, 0, 0, binary.LittleEndian.AppendUint32(nil, frameAddr-headerAddr-4), 0, 0, 0, 0)
+	// Encodings: 0x1b is relative to the place and signed, 4 bytes; 0xff is none.
+	header := program(1, 0x1b, 0, 0, binary.LittleEndian.AppendUint32(nil, frameAddr-headerAddr-4), 0, 0, 0, 0)
 	file := func(header []byte) []byte {
 		load := func(section int, flags elf.ProgFlag) elftest.Segment {
 			return elftest.Segment{Type: elf.PT_LOAD, Section: section, Prog64: elf.Prog64{Flags: uint32(flags)}}
@@ -566,10 +567,10 @@ func TestNoSections(t *testing.T) {
 		t.Error(diff)
 	}
 	for _, bad := range [][]byte{
-		{2, pePCRel | peSdata4, 0, 0, 0, 0, 0, 0},
-		{1, peOmit, 0, 0, 0, 0, 0, 0},
-		{1, pePCRel | peUdata4, 0, 0, 1, 0, 0, 0x70},
-		{1, peUdata2},
+		{2, 0x1b, 0, 0, 0, 0, 0, 0},
+		{1, 0xff, 0, 0, 0, 0, 0, 0},
+		{1, 0x13, 0, 0, 1, 0, 0, 0x70},
+		{1, 0x02},
 	} {
 		if _, err := compileBytes(t, file(bad), Options{}); err == nil {
 			t.Errorf("no error for header % x", bad)

@@ -9,6 +9,7 @@ import (
 
 	gocmp "github.com/google/go-cmp/cmp"
 
+	"fulgur/internal/symbols/callframe"
 	"fulgur/internal/symbols/dwarfdata"
 	"fulgur/internal/symbols/elffile/elftest"
 )
@@ -99,12 +100,12 @@ func FuzzProgram(f *testing.F) {
 	f.Add(defaultCIE(elf.EM_AARCH64), program(
 		cfaAArch64NegateRAState, cfaAdvanceLoc|1, cfaOffset|arm64RA, 1, cfaRegister, arm64FP, 3, cfaSetLoc, 9), byte(3))
 	f.Fuzz(func(t *testing.T, initial, function []byte, flags byte) {
-		s := &source{arch: amd64, eh: true, addrSize: 8}
+		arch := amd64
 		if flags&1 != 0 {
-			s.arch = arm64
+			arch = arm64
 		}
-		c := &cie{codeAlign: 4, dataAlign: -8, ra: s.arch.ra, addrSize: 8, signal: flags&2 != 0}
-		m := machine{arch: s.arch, cie: c, size: 1, emit: func(uint64, Rule) {}}
+		c := &cie{CIE: &callframe.CIE{CodeAlign: 4, DataAlign: -8, RA: arch.ra, AddrSize: 8, Signal: flags&2 != 0}}
+		m := machine{arch: arch, cie: c, size: 1, emit: func(uint64, Rule) {}}
 		if !m.run(&dwarfdata.Reader{Data: initial}, 0, 0) {
 			return
 		}

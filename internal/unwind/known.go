@@ -100,11 +100,14 @@ const (
 	maxGoScan = 128 << 20
 )
 
+// scanSize is the number of bytes of code that are read at once.
+const scanSize = 256 << 10
+
 // addSigreturn finds signal trampolines by their code, as debuggers and compiler runtimes
 // do. It reports whether there are any.
 func (b *builder) addSigreturn(s *synthetic) (found bool) {
 	left := uint64(maxScan)
-	room := make([]byte, chunkSize)
+	room := make([]byte, scanSize)
 	b.code.gaps(b.spans, func(start, end uint64) {
 		if end-start < uint64(len(b.arch.sigreturn)) || left < end-start {
 			return
@@ -189,7 +192,7 @@ func (b *builder) addCrosscall(s *synthetic) {
 	}
 	leaf := Rule{Kind: KindSP, CFA: 8, RASlot: SlotCFA, RA: -8}
 	left := uint64(maxGoScan)
-	room := make([]byte, chunkSize)
+	room := make([]byte, scanSize)
 	b.code.gaps(b.spans, func(start, end uint64) {
 		end = min(end, start+left)
 		left -= end - start

@@ -2,25 +2,13 @@ package unwind
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"sync"
 	"sync/atomic"
 
+	"fulgur/internal/symbols/callframe"
 	"fulgur/internal/symbols/dwarfdata"
-)
-
-const (
-	// chunkSize is the number of bytes of a section that a worker takes at once.
-	chunkSize = 256 << 10
-	// maxEntry bounds the size of an FDE in bytes. The longest programs of real functions
-	// have about ten thousand.
-	maxEntry = 1 << 20
-	// maxCIEs bounds the CIEs that a worker caches. Linkers emit a few in .eh_frame;
-	// .debug_frame has one or two per compilation unit.
-	maxCIEs = 4096
 )
 
 // span is a range of addresses with its rows: rows first to first+n of a chunk, with
@@ -39,11 +27,8 @@ func (s *span) rows() []localRow { return s.chunk.rows[s.first : s.first+s.n] }
 // the index of a rule in its worker.
 type localRow struct{ off, rule uint32 }
 
-// chunk is a run of whole entries and their results.
+// chunk is the results of a run of whole entries.
 type chunk struct {
-	off  uint64
-	data []byte // nil after it was read
-
 	spans   []span
 	rows    []localRow
 	rules   *ruleSet
@@ -80,23 +65,27 @@ func (s *ruleSet) add(r Rule) uint32 {
 	return i
 }
 
-// read executes all programs of the section with the given number of workers, and returns
-// the chunks in order. Only a few chunks of the section are in memory at a time. It fails
-// if there are more than maxRows rows.
-func (s *source) read(workers, maxRows int, code *codeRanges) ([]*chunk, error) {
+// readSection executes all programs of a section with the given number of workers, and
+// returns the chunks in order. Only a few chunks of the section are in memory at a time. It
+// fails if there are more than maxRows rows.
+func readSection(s *callframe.Section, a *arch, workers, maxRows int, code *codeRanges) ([]*chunk, error) {
+	type job struct {
+		entries callframe.Chunk
+		result  *chunk
+	}
 	var all []*chunk
 	var rows atomic.Int64
-	work := make(chan *chunk)
+	work := make(chan job)
 	var wait sync.WaitGroup
 	// More workers than chunks plus one would only wait.
-	for range min(workers, int(s.size/chunkSize)+1) {
+	for range min(workers, int(s.Size/callframe.ChunkSize)+1) {
 		wait.Go(func() {
-			w := worker{src: s, code: code, rules: newRuleSet(), cies: map[uint64]*cie{}}
-			w.vm = machine{arch: s.arch, emit: w.row}
-			for c := range work {
-				w.chunk = c
-				w.read()
-				rows.Add(int64(len(c.rows)))
+			w := worker{src: s, code: code, rules: newRuleSet()}
+			w.vm = machine{arch: a, emit: w.row}
+			for j := range work {
+				w.chunk = j.result
+				w.read(j.entries)
+				rows.Add(int64(len(j.result.rows)))
 			}
 		})
 	}
@@ -104,11 +93,12 @@ func (s *source) read(workers, maxRows int, code *codeRanges) ([]*chunk, error) 
 		if rows.Load() <= int64(maxRows) {
 			return nil
 		}
-		return fmt.Errorf("%s: more than %d rows in %s, and than any program has", s.file.Name(), maxRows, s.name)
+		return fmt.Errorf("%s: more than %d rows in %s, and than any program has", s.File().Name(), maxRows, s.Name())
 	}
-	err := s.cut(func(c *chunk) error {
+	err := s.Chunks(func(entries callframe.Chunk) error {
+		c := &chunk{}
 		all = append(all, c)
-		work <- c
+		work <- job{entries, c}
 		return tooMany()
 	})
 	close(work)
@@ -116,71 +106,9 @@ func (s *source) read(workers, maxRows int, code *codeRanges) ([]*chunk, error) 
 	return all, cmp.Or(err, tooMany())
 }
 
-// cut reads the section and calls yield with chunks of whole entries until yield fails.
-// If the boundaries of entries are lost, it reports the rest as damaged.
-func (s *source) cut(yield func(*chunk) error) error {
-	for off := uint64(0); off < s.size; {
-		data := make([]byte, min(chunkSize, s.size-off))
-		if err := s.fill(data, off); err != nil {
-			return err
-		}
-		n, next := wholeEntries(data)
-		if n == 0 && next <= maxEntry && next <= s.size-off {
-			data = make([]byte, next)
-			if err := s.fill(data, off); err != nil {
-				return err
-			}
-			n = int(next)
-		}
-		c := &chunk{off: off, data: data[:n]}
-		if n == 0 {
-			// Too long to be real, or beyond the section's end.
-			c.damaged, c.damage = 1, s.errorf(off, "entry of %d bytes", next)
-			if next > s.size-off {
-				next = s.size - off
-			}
-			n = int(next)
-		}
-		if err := yield(c); err != nil {
-			return err
-		}
-		off += uint64(n)
-	}
-	return nil
-}
-
-func (s *source) fill(data []byte, off uint64) error {
-	n, err := s.r.ReadAt(data, int64(off))
-	if n == len(data) {
-		return nil
-	}
-	if err == nil || errors.Is(err, io.EOF) {
-		err = io.ErrUnexpectedEOF
-	}
-	return fmt.Errorf("%s: read %s at offset %#x: %w", s.file.Name(), s.name, off, err)
-}
-
-// wholeEntries returns the number of bytes of the whole entries at the start of data. If
-// there is none, first is the number of bytes that the first one needs.
-func wholeEntries(data []byte) (n int, first uint64) {
-	for {
-		lengthSize, length, ok := header(data[n:])
-		if !ok {
-			return n, uint64(len(data)) + 1 // the section ends in it
-		}
-		if length > uint64(len(data)-n)-lengthSize {
-			if length += lengthSize; length < lengthSize {
-				length = 1<<64 - 1
-			}
-			return n, length
-		}
-		n += int(lengthSize + length)
-	}
-}
-
 // worker converts chunks into rows.
 type worker struct {
-	src   *source
+	src   *callframe.Section
 	vm    machine
 	code  *codeRanges
 	rules *ruleSet
@@ -189,9 +117,8 @@ type worker struct {
 	spans []span
 	rows  []localRow
 
-	cies    map[uint64]*cie
-	lastOff uint64 // offset of the CIE in vm, if any
-	lastRow Rule   // the rule of the function's last row
+	cies    callframe.CIEs[*cie]
+	lastRow Rule // the rule of the function's last row
 	hasRow  bool
 }
 
@@ -203,75 +130,44 @@ func (w *worker) damage(err error) {
 }
 
 // read executes the programs of the chunk's FDEs.
-func (w *worker) read() {
+func (w *worker) read(entries callframe.Chunk) {
 	c := w.chunk
 	c.rules = w.rules
 	w.spans, w.rows = w.spans[:0], w.rows[:0]
-	for pos := uint64(0); pos < uint64(len(c.data)); {
-		lengthSize, length, _ := header(c.data[pos:])
-		whole := c.data[pos:][:lengthSize+length]
-		off := c.off + pos
-		pos += uint64(len(whole))
-		if length == 0 {
-			continue // a terminator between the linked tables
-		}
-		e, ok := w.src.entry(whole, off)
-		switch {
-		case !ok:
-			w.damage(w.src.errorf(off, "entry without an ID"))
-		case !e.isCIE:
-			w.fde(&e)
-		}
+	if entries.Damage != nil {
+		w.damage(entries.Damage)
 	}
-	c.data = nil
+	w.src.Entries(entries, func(e *callframe.Entry, err error) {
+		switch {
+		case err != nil:
+			w.damage(err)
+		case !e.IsCIE:
+			w.fde(e)
+		}
+	})
 	c.spans, c.rows = slices.Clone(w.spans), slices.Clone(w.rows)
 }
 
-// useCIE makes the CIE at offset off current.
-func (w *worker) useCIE(off uint64) {
-	if w.vm.cie != nil && w.lastOff == off {
-		return
-	}
-	w.lastOff = off
-	if w.vm.cie = w.cies[off]; w.vm.cie != nil {
-		return
-	}
-	if len(w.cies) == maxCIEs {
-		clear(w.cies)
-	}
-	w.vm.cie = w.src.readCIE(off)
-	w.cies[off] = w.vm.cie
-}
-
 // fde executes the program of an FDE.
-func (w *worker) fde(e *entry) {
-	w.useCIE(w.src.cieOffset(e))
-	c := w.vm.cie
-	if c.err != nil {
-		w.damage(c.err)
-		return
-	}
-	r := &e.buf
-	start := readPointer(r, c.enc, c.addrSize, e.base, w.src.data)
-	size := readEncoded(r, c.enc, c.addrSize)
-	if c.augmented {
-		r.Block()
-	}
-	if r.Bad {
-		w.damage(w.src.errorf(e.off, "FDE ends too early"))
+func (w *worker) fde(e *callframe.Entry) {
+	c := w.cies.Get(w.src.CIE(e), func(off uint64) *cie { return readCIE(w.src, w.vm.arch, off) })
+	f, err := w.src.FDE(e, c.CIE)
+	if err != nil {
+		w.damage(err)
 		return
 	}
 	// For functions that it dropped, the linker leaves a size or an address of 0.
+	start, size := f.Start, f.Size
 	limit, ok := w.code.end(start)
 	if !ok || start == 0 || size == 0 {
 		return
 	}
 	size = min(size, limit-start)
 	first := len(w.rows)
+	w.vm.cie = c
 	w.vm.state, w.vm.size, w.vm.remembered, w.hasRow = c.initial, size, w.vm.remembered[:0], false
-	program := dwarfdata.Reader{Data: r.Data[r.Pos:]}
-	if !w.vm.run(&program, e.base+uint64(r.Pos), start) {
-		w.damage(w.src.errorf(e.off, "FDE of %#x with a damaged program", start))
+	if !w.vm.run(&dwarfdata.Reader{Data: f.Program.Data}, f.Program.Addr, start) {
+		w.damage(w.src.Errorf(e.Off, "FDE of %#x with a damaged program", start))
 	}
 	w.spans = append(w.spans, span{
 		start: start, end: start + size, origin: start,

@@ -1,4 +1,4 @@
-package unwind
+package callframe
 
 import "fulgur/internal/symbols/dwarfdata"
 
@@ -22,9 +22,9 @@ const (
 	peOmit     = 0xff
 )
 
-// readPointer reads an encoded pointer. base is the address of r's first byte, and data
+// ReadPointer reads an encoded pointer. base is the address of r's first byte, and data
 // the base of data-relative pointers. Other bases make r bad.
-func readPointer(r *dwarfdata.Reader, enc, addrSize uint8, base, data uint64) uint64 {
+func ReadPointer(r *dwarfdata.Reader, enc, addrSize uint8, base, data uint64) uint64 {
 	at := base + uint64(r.Pos)
 	v := readEncoded(r, enc, addrSize)
 	switch enc & (peRelative | peIndirect) {
