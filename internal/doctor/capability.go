@@ -8,13 +8,14 @@ import (
 	"fulgur/internal/linux/capability"
 )
 
-// capability checks that c is in effect. What its lack means is in lack.
+// capabilityCheck returns a check that c is in effect. lack describes the
+// consequences if it is not.
 func capabilityCheck(c capability.Capability, lack fault) check {
 	matters := lack.when
 	lack.when = func(f *Facts) bool {
 		return !f.Can(f.Known(c)) && (matters == nil || matters(f))
 	}
-	lack.what = func(f *Facts) string { return f.Known(c).String() + " is not in effect" }
+	lack.what = func(f *Facts) string { return f.Known(c).String() + " is missing" }
 	lack.plain = true
 	lack.missing, lack.denies = c, capability.SetOf(c)
 	lack.remedy = capabilityRemedy(c)
@@ -25,9 +26,9 @@ func capabilityCheck(c capability.Capability, lack fault) check {
 			case f.Effective.Has(known):
 				return "in effect"
 			case f.Can(known):
-				return "in effect, by CAP_SYS_ADMIN"
+				return "in effect, through CAP_SYS_ADMIN"
 			case !f.Bounding.Has(known):
-				return "missing, and not to be gained here"
+				return "missing, and cannot be gained here"
 			}
 			return "missing"
 		},
@@ -35,31 +36,32 @@ func capabilityCheck(c capability.Capability, lack fault) check {
 	}
 }
 
-// useful are the capabilities that fulgur makes use of.
+// useful lists the capabilities that fulgur can use.
 var useful = []capability.Capability{
 	capability.BPF, capability.Perfmon, capability.SysPtrace, capability.CheckpointRestore, capability.DACReadSearch, capability.Syslog,
 }
 
-// capabilityRemedy returns how to get c, and with it the others that are useful.
+// capabilityRemedy returns how to get c together with the other useful capabilities.
 func capabilityRemedy(c capability.Capability) func(*Facts) Remedy {
 	return func(f *Facts) Remedy {
 		switch {
 		case !f.Bounding.Has(f.Known(c)):
 			return Remedy{
-				Do:    "neither sudo nor setcap helps here, since the bounding set is without it: start fulgur outside (of a systemd service with CapabilityBoundingSet=), or the container as",
+				Do:    "neither sudo nor setcap helps here, because the capability bounding set is limited: run fulgur outside the systemd service (CapabilityBoundingSet=), or start the container with",
 				Paste: dockerRun,
 			}
 		case f.NoNewPrivs:
-			return Remedy{Do: "neither sudo nor setcap helps here, since no_new_privs is set: start fulgur outside (of a systemd service with NoNewPrivileges=, of a container with --security-opt no-new-privileges)"}
+			return Remedy{Do: "neither sudo nor setcap helps here, because no_new_privs is set: run fulgur outside the systemd service (NoNewPrivileges=) or the container (--security-opt no-new-privileges)"}
 		case f.NoSetuid:
-			return Remedy{Do: "run fulgur with sudo; setcap has no effect here, since its file system is mounted nosuid"}
+			return Remedy{Do: "run fulgur with sudo; setcap has no effect here, because fulgur's file system is mounted nosuid"}
 		}
-		return Remedy{Do: "run fulgur with sudo, or once", Paste: setcap(f)}
+		return Remedy{Do: "run fulgur with sudo, or run once", Paste: setcap(f)}
 	}
 }
 
-// setcap returns the line that gives fulgur what it can use. More than the
-// bounding set has cannot be asked for: the kernel would not execute it.
+// setcap returns the shell command that gives fulgur's file the useful capabilities.
+// It leaves out capabilities that the bounding set lacks: with them, the kernel
+// would refuse to execute the file.
 func setcap(f *Facts) string {
 	var names []string
 	for _, c := range useful {
@@ -71,7 +73,7 @@ func setcap(f *Facts) string {
 	return fmt.Sprintf("sudo setcap %s=ep %s", strings.Join(names, ","), quote(f.Executable))
 }
 
-// quote makes one word of s for a shell.
+// quote quotes s as one word for a shell.
 func quote(s string) string {
 	if !strings.ContainsAny(s, " \t\n'\"\\$`&;|<>()*?[]{}~#!") {
 		return s

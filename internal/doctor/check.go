@@ -6,7 +6,7 @@ import (
 	"fulgur/internal/linux/capability"
 )
 
-// Command is a way to use fulgur that has needs of its own.
+// Command is a way to use fulgur with its own requirements.
 type Command string
 
 // The commands that measure.
@@ -22,54 +22,56 @@ const (
 	BoltStepping Command = "bolt --branches stepping"
 )
 
-// Commands are all of them, in the order in which they are shown.
+// Commands lists all commands in the order of the report.
 var Commands = []Command{Profile, OffCPU, BlockIO, Faults, SoftIRQ, RunQ, Record, Bolt, BoltStepping}
 
-// check looks at one thing of the machine.
+// check examines one property of the machine.
 type check struct {
-	id    string // for programs that read the report; never changes
+	id    string // stable, for programs that read the report
 	group string
 	title string
-	// value says what was found, in a word or two.
+	// value describes the property in a word or two.
 	value func(*Facts) string
-	// faults are what can be wrong, the worst first: the first that is there
-	// counts.
+	// faults are the possible problems, the worst first. Only the first that
+	// occurs is reported.
 	faults []fault
 }
 
-// fault is something that can be wrong.
+// fault is a possible problem of a check.
 type fault struct {
 	when func(*Facts) bool
-	// what says what is wrong. It can be followed by a colon and a remedy.
+	// what describes the problem. A colon and a remedy can follow.
 	what func(*Facts) string
-	// stops are the commands that cannot work, costs those that lose what lost
-	// says. With neither it is only worth knowing.
+	// stops lists the commands that cannot work. costs lists the commands that
+	// work with a loss, which lost describes. A fault with neither is only a
+	// note.
 	stops, costs []Command
 	lost         string
-	// plain is set if the check's value says what is wrong already.
+	// plain is set if the check's value already shows the problem.
 	plain bool
-	// minor is set if the loss is not worth a warning before every run.
+	// minor suppresses the warning before every run.
 	minor bool
-	// missing is the capability whose lack it is, if it is one's.
+	// missing is the missing capability, if that is the problem.
 	missing capability.Capability
-	// denies are the capabilities that have no effect where it is wrong: what
-	// the kernel refuses to somebody who has them is explained by it.
+	// denies are the capabilities that this fault makes ineffective. The fault
+	// then explains why the kernel refuses an operation to a process that has
+	// them.
 	denies capability.Set
-	// causes returns the problems that it follows from; nil for none. Their
-	// remedies mend it.
+	// causes returns the problems that cause this one. Their remedies apply to
+	// it, too. nil means no causes.
 	causes func(*Facts) []Problem
 	remedy func(*Facts) Remedy
 }
 
-// Remedy is what to do about a problem.
+// Remedy tells the user how to solve a problem.
 type Remedy struct {
-	// Do says it in words.
+	// Do describes it in words.
 	Do string `json:"do,omitempty"`
-	// Paste is a line for a shell that does it, if there is one.
+	// Paste is a shell command, if one solves the problem.
 	Paste string `json:"paste,omitempty"`
 }
 
-// String returns the words and the line.
+// String returns Do and Paste, separated by a colon.
 func (r Remedy) String() string {
 	switch {
 	case r.Do == "":
@@ -80,21 +82,21 @@ func (r Remedy) String() string {
 	return r.Do + ": " + r.Paste
 }
 
-// Problem is what a check found wrong.
+// Problem is a problem found by a check.
 type Problem struct {
 	// Check is the ID of the check.
 	Check string `json:"-"`
-	// What says what is wrong.
+	// What describes the problem.
 	What string `json:"what"`
-	// FollowsFrom are the checks whose problems are the cause. Their remedies
-	// mend it, and it has none.
+	// FollowsFrom holds the IDs of the checks whose problems are the cause. If
+	// it is not empty, their remedies apply, and Remedy is empty.
 	FollowsFrom []string `json:"follows_from,omitempty"`
-	// Stops are the commands that cannot work, Costs those that work without
-	// what Lost says.
+	// Stops lists the commands that cannot work. Costs lists the commands that
+	// work with the loss that Lost describes.
 	Stops []Command `json:"stops,omitempty"`
 	Costs []Command `json:"costs,omitempty"`
 	Lost  string    `json:"lost,omitempty"`
-	// Remedy is what to do about it; empty if nothing can be done.
+	// Remedy is empty if nothing can be done.
 	Remedy Remedy `json:"remedy,omitzero"`
 
 	plain   bool
@@ -103,7 +105,7 @@ type Problem struct {
 	denies  capability.Set
 }
 
-// String says what is wrong and what to do.
+// String returns the problem and its remedy.
 func (p *Problem) String() string {
 	if remedy := p.Remedy.String(); remedy != "" {
 		return p.What + ": " + remedy
@@ -111,7 +113,7 @@ func (p *Problem) String() string {
 	return p.What
 }
 
-// judge returns what c finds wrong, nil if nothing.
+// judge returns the problem that c finds, nil if none.
 func (c *check) judge(f *Facts) *Problem {
 	for _, fault := range c.faults {
 		if !fault.when(f) {
@@ -137,7 +139,7 @@ func (c *check) judge(f *Facts) *Problem {
 	return nil
 }
 
-// The checks that others ask for by name.
+// IDs of checks for [Facts.Judge].
 const (
 	CheckProc   = "proc"
 	CheckCgroup = "cgroup"
@@ -145,7 +147,7 @@ const (
 	checkBTF = "btf"
 )
 
-// Judge returns what the check with the given ID finds wrong, nil if nothing.
+// Judge returns the problem that the check with the given ID finds, nil if none.
 func (f *Facts) Judge(id string) *Problem {
 	for i := range grounds {
 		if grounds[i].id == id {
@@ -155,7 +157,7 @@ func (f *Facts) Judge(id string) *Problem {
 	return nil
 }
 
-// problems returns what checks find wrong, in their order.
+// problems returns the problems that checks find, in order.
 func problems(checks []check, f *Facts) []Problem {
 	var found []Problem
 	for i := range checks {
@@ -166,7 +168,7 @@ func problems(checks []check, f *Facts) []Problem {
 	return found
 }
 
-// origins returns the IDs of the checks that p comes from.
+// origins returns the IDs of the checks whose remedies solve p.
 func (p *Problem) origins() []string {
 	if p.FollowsFrom != nil {
 		return p.FollowsFrom
@@ -174,18 +176,18 @@ func (p *Problem) origins() []string {
 	return []string{p.Check}
 }
 
-// harmless reports whether p is of no consequence.
+// harmless reports whether p has no consequences.
 func (p *Problem) harmless() bool { return len(p.Stops)+len(p.Costs) == 0 && p.denies == 0 }
 
-// hits reports whether p stops or costs a command.
+// hits reports whether p stops c or costs it something.
 func (p *Problem) hits(c Command) (stops, costs bool) {
 	return slices.Contains(p.Stops, c), slices.Contains(p.Costs, c)
 }
 
-// always is what does not depend on the facts.
+// always returns a function that ignores the facts and returns v.
 func always[T any](v T) func(*Facts) T { return func(*Facts) T { return v } }
 
-// do and paste are remedies that are the same everywhere.
+// do and paste return remedies that are the same on every machine.
 func do(words string) func(*Facts) Remedy { return always(Remedy{Do: words}) }
 func paste(line string) func(*Facts) Remedy {
 	return always(Remedy{Paste: line})

@@ -8,23 +8,23 @@ import (
 	"fulgur/internal/linux/capability"
 )
 
-// What fulgur asks of a kernel.
+// fulgur's requirements on the kernel.
 const (
-	wantedStack   = 127      // frames: bpf/record.h has room for as many
-	wantedRate    = 1000     // Hz: more is rarely asked for
-	sidebandPages = 129      // locked for each CPU: a ring of internal/process/tracker.go and its header
-	mapMemory     = 64 << 20 // bytes: BPF maps of a large measurement
+	wantedStack   = 127      // frames, the maximum of bpf/record.h
+	wantedRate    = 1000     // Hz; higher frequencies are rare
+	sidebandPages = 129      // locked per CPU: a ring of internal/process/tracker.go and its header
+	mapMemory     = 64 << 20 // bytes, for the BPF maps of a large measurement
 )
 
-// The groups of checks, which are the headings of a report.
+// Groups of checks, used as headings in the report.
 const (
 	groupProcess = "This process"
 	groupKernel  = "Kernel"
-	groupAround  = "Surroundings"
+	groupAround  = "Environment"
 	groupTried   = "Trials"
 )
 
-// Sysctls that several checks look at.
+// Sysctls that several checks read.
 const (
 	sysctlParanoid = "kernel.perf_event_paranoid"
 	sysctlKptr     = "kernel.kptr_restrict"
@@ -36,41 +36,41 @@ const (
 	sysctlWatchdog = "kernel.nmi_watchdog"
 )
 
-// withStacks are the commands that show stacks.
+// withStacks lists the commands that show stacks.
 var withStacks = []Command{Profile, OffCPU, BlockIO, Faults, SoftIRQ, RunQ, Record}
 
-// allCapabilities are denied where none has an effect.
+// allCapabilities is for problems that can deny the effect of any capability.
 const allCapabilities = ^capability.Set(0)
 
-// Lines to paste and losses that several checks share.
+// Shell commands and losses that several checks share.
 const (
 	dockerRun      = "docker run --pid=host --privileged …"
-	noKernelSource = "inlined functions, files and lines of the kernel are not shown, even where its debug information is installed"
+	noKernelSource = "the kernel's inlined functions, files and lines are not shown, even if its debug symbols are installed"
 )
 
-// grounds are the checks of what need not be tried out. Those that explain
-// refusals stand from the surest ground to the vaguest.
+// grounds are the checks that need no trial. Checks that explain refusals are ordered
+// from the most certain cause to the least.
 var grounds = []check{
 	{
 		id: "user_namespace", group: groupProcess, title: "user namespace",
-		value: either(inUserNamespace, "one of its own", "the machine's"),
+		value: either(inUserNamespace, "not the host's", "the host's"),
 		faults: []fault{{
 			when:   inUserNamespace,
-			what:   always("this is a user namespace (a rootless container?), whose capabilities do not hold for the machine"),
+			what:   always("fulgur runs in a user namespace (a rootless container?), where capabilities do not apply to the host"),
 			stops:  Commands,
 			denies: allCapabilities,
-			remedy: do("run fulgur outside of it"),
+			remedy: do("run fulgur on the host"),
 		}},
 	},
 	{
 		id: "pid_namespace", group: groupProcess, title: "pid namespace",
-		value: either(inPIDNamespace, "one of its own", "the machine's"),
+		value: either(inPIDNamespace, "not the host's", "the host's"),
 		faults: []fault{{
 			when:  inPIDNamespace,
-			what:  always("this is a pid namespace (a container?), in which process IDs are not the machine's"),
+			what:  always("fulgur runs in a pid namespace (a container?), where process IDs differ from the host's"),
 			stops: Commands,
 			remedy: always(Remedy{
-				Do:    "run fulgur outside of it, or start the container with the machine's",
+				Do:    "run fulgur on the host, or start the container with the host's pid namespace",
 				Paste: dockerRun,
 			}),
 		}},
@@ -80,16 +80,16 @@ var grounds = []check{
 		value: func(f *Facts) string {
 			switch {
 			case f.ForeignProc:
-				return "not ours"
+				return "not mounted, or of another pid namespace"
 			case f.HidePID:
-				return "hides processes of other users"
+				return "hides other users' processes"
 			}
 			return "shows all processes"
 		},
 		faults: []fault{
 			{
 				when:   func(f *Facts) bool { return f.ForeignProc },
-				what:   always("/proc is not mounted or shows another pid namespace, not the machine's processes"),
+				what:   always("/proc is not mounted, or belongs to another pid namespace"),
 				stops:  Commands,
 				remedy: paste("sudo mount -t proc none /proc"),
 			},
@@ -98,7 +98,7 @@ var grounds = []check{
 				what:   always("/proc is mounted with hidepid"),
 				plain:  true,
 				costs:  Commands,
-				lost:   "functions of other users' processes have no names",
+				lost:   "functions in other users' processes have no names",
 				remedy: paste("sudo mount -o remount,hidepid=0 /proc"),
 			},
 		},
@@ -107,18 +107,19 @@ var grounds = []check{
 	capabilityCheck(capability.Perfmon, fault{stops: Commands}),
 	capabilityCheck(capability.SysPtrace, fault{
 		costs: Commands,
-		lost:  "functions of other users' and of more privileged processes may have no names: their mappings and the files of their containers stay hidden",
+		lost:  "functions in processes of other users, and in more privileged processes, may have no names: their mappings and their containers' files cannot be read",
 	}),
 	capabilityCheck(capability.CheckpointRestore, fault{
 		costs: Commands,
-		lost:  "functions of files that were deleted or replaced while a process maps them, or that this user may not read, have no names",
+		lost:  "functions in files that this user cannot read, or that were deleted or replaced while mapped, have no names",
 	}),
 	capabilityCheck(capability.DACReadSearch, fault{
 		costs: Commands,
-		lost:  "functions of files that this user may not read have no names",
+		lost:  "functions in files that this user cannot read have no names",
 	}),
 	capabilityCheck(capability.Syslog, fault{
-		// The kernel shows its addresses to those who may profile it, too.
+		// Without CAP_SYSLOG, the kernel still shows its addresses to users who may
+		// profile it.
 		when:  func(f *Facts) bool { return f.sysctl(sysctlKptr, 0) != 0 || f.sysctl(sysctlParanoid, 2) > 1 },
 		costs: withStacks,
 		lost:  noKernelSource,
@@ -130,11 +131,11 @@ var grounds = []check{
 			if f.Can(capability.IPCLock) {
 				return "no limit"
 			}
-			return fmt.Sprintf("%d kB for each CPU, %s besides", f.sysctl(sysctlMlock, 0), limit(f.Memlock))
+			return fmt.Sprintf("%d kB per CPU, plus %s", f.sysctl(sysctlMlock, 0), limit(f.Memlock))
 		},
 		faults: []fault{{
 			when:  lacksLockedMemory,
-			what:  always("less memory may be locked than the rings of perf events take"),
+			what:  always("the ring buffers of perf events exceed the limit on locked memory"),
 			stops: Commands,
 			remedy: func(f *Facts) Remedy {
 				return Remedy{Paste: fmt.Sprintf("sudo sysctl %s=%d", sysctlMlock, sidebandPages*f.PageSize>>10)}
@@ -144,11 +145,11 @@ var grounds = []check{
 				return f.isBefore(5, 11) && !f.Can(capability.SysResource) && f.MemlockMax < mapMemory
 			},
 			what: func(f *Facts) string {
-				return fmt.Sprintf("before Linux 5.11, BPF maps count against the limit on locked memory, RLIMIT_MEMLOCK, which is %s here, and only CAP_SYS_RESOURCE can raise it", limit(f.MemlockMax))
+				return fmt.Sprintf("before Linux 5.11, BPF maps count against RLIMIT_MEMLOCK, which is %s here and cannot be raised without CAP_SYS_RESOURCE", limit(f.MemlockMax))
 			},
 			stops: Commands,
 			remedy: func(*Facts) Remedy {
-				return Remedy{Do: "run fulgur with sudo, or raise the limit of this shell", Paste: "sudo prlimit --pid $$ --memlock=unlimited"}
+				return Remedy{Do: "run fulgur with sudo, or raise this shell's limit", Paste: "sudo prlimit --pid $$ --memlock=unlimited"}
 			},
 		}},
 	},
@@ -161,7 +162,7 @@ var grounds = []check{
 			what: func(f *Facts) string {
 				return "the kernel is older than " + f.oldest() + ", the oldest that fulgur is tested with"
 			},
-			lost:   "the kernel may refuse programs; the trials below show which",
+			lost:   "it may reject some BPF programs (see the trials below)",
 			remedy: do("upgrade the kernel"),
 		}},
 	},
@@ -169,16 +170,16 @@ var grounds = []check{
 		id: "lockdown", group: groupKernel, title: "lockdown",
 		value: func(f *Facts) string {
 			if f.Lockdown == LockdownUnknown && f.LSMs == "" {
-				return "not known, without /sys/kernel/security"
+				return "unknown: /sys/kernel/security is unreadable"
 			}
 			return f.Lockdown.String()
 		},
 		faults: []fault{{
 			when:   func(f *Facts) bool { return f.Lockdown == LockdownConfidentiality },
-			what:   always("the kernel is locked down in confidentiality mode, which keeps BPF programs from reading its memory"),
+			what:   always("the kernel is locked down in confidentiality mode, so BPF programs cannot read its memory"),
 			stops:  Commands,
 			denies: capability.SetOf(capability.BPF, capability.Perfmon),
-			remedy: do("boot with lockdown=integrity, or turn Secure Boot's lockdown off"),
+			remedy: do("boot with lockdown=integrity, or disable the lockdown that Secure Boot enables"),
 		}},
 	},
 	{
@@ -187,29 +188,29 @@ var grounds = []check{
 		faults: []fault{{
 			when: func(f *Facts) bool { return f.sysctl(sysctlParanoid, 2) > 2 && !f.Effective.Has(capability.SysAdmin) },
 			what: func(f *Facts) string {
-				return fmt.Sprintf("sysctl %s is %d, and above 2 the kernels of Debian and Ubuntu demand CAP_SYS_ADMIN", sysctlParanoid, f.Sysctls[sysctlParanoid])
+				return fmt.Sprintf("sysctl %s is %d, and kernels of Debian and Ubuntu require CAP_SYS_ADMIN above 2", sysctlParanoid, f.Sysctls[sysctlParanoid])
 			},
-			lost:   "the kernel may refuse perf events; the trials below show which",
+			lost:   "the kernel may refuse perf events (see the trials below)",
 			denies: capability.SetOf(capability.Perfmon),
 			remedy: always(Remedy{Do: "run fulgur with sudo, or", Paste: "sudo sysctl " + sysctlParanoid + "=2"}),
 		}},
 	},
 	{
-		id: checkBTF, group: groupKernel, title: "type information",
+		id: checkBTF, group: groupKernel, title: "BTF",
 		value: either(func(f *Facts) bool { return f.BTF }, "/sys/kernel/btf/vmlinux", "none"),
 		faults: []fault{{
 			when:   func(f *Facts) bool { return !f.BTF },
-			what:   always("the kernel has no type information, /sys/kernel/btf/vmlinux"),
+			what:   always("the kernel has no BTF (/sys/kernel/btf/vmlinux)"),
 			stops:  Commands,
-			remedy: do("use one built with CONFIG_DEBUG_INFO_BTF=y"),
+			remedy: do("use a kernel built with CONFIG_DEBUG_INFO_BTF=y"),
 		}},
 	},
 	{
-		id: "bpf_jit", group: groupKernel, title: "BPF compiler",
+		id: "bpf_jit", group: groupKernel, title: "BPF JIT",
 		value: func(f *Facts) string {
 			switch f.sysctl(sysctlJIT, -1) {
 			case -1:
-				return "not known"
+				return "unknown"
 			case 0:
 				return "off"
 			}
@@ -217,9 +218,9 @@ var grounds = []check{
 		},
 		faults: []fault{{
 			when:   func(f *Facts) bool { return f.sysctl(sysctlJIT, 1) == 0 },
-			what:   always("BPF programs are interpreted, not compiled"),
+			what:   always("the BPF JIT compiler is off"),
 			costs:  Commands,
-			lost:   "a sample costs the target several times as much",
+			lost:   "the overhead per sample is several times higher",
 			remedy: paste("sudo sysctl " + sysctlJIT + "=1"),
 		}},
 	},
@@ -228,7 +229,7 @@ var grounds = []check{
 		value: sysctlValue(sysctlKptr),
 		faults: []fault{{
 			when:   func(f *Facts) bool { return f.sysctl(sysctlKptr, 0) > 1 },
-			what:   always("sysctl " + sysctlKptr + " hides the kernel's addresses from everyone"),
+			what:   always("sysctl " + sysctlKptr + " hides kernel addresses from all users"),
 			costs:  withStacks,
 			lost:   noKernelSource,
 			minor:  true,
@@ -245,21 +246,21 @@ var grounds = []check{
 			},
 			costs:  withStacks,
 			plain:  true,
-			lost:   "deeper stacks are cut",
-			minor:  true, // what was cut is counted
+			lost:   "deeper stacks are truncated",
+			minor:  true, // truncated stacks are counted
 			remedy: paste(fmt.Sprintf("sudo sysctl %s=%d", sysctlStack, wantedStack)),
 		}},
 	},
 	{
-		id: "perf_event_max_sample_rate", group: groupKernel, title: "highest sample rate",
+		id: "perf_event_max_sample_rate", group: groupKernel, title: "perf_event_max_sample_rate",
 		value: sysctlValue(sysctlRate),
 		faults: []fault{{
 			when: func(f *Facts) bool { return f.sysctl(sysctlRate, wantedRate) < wantedRate },
 			what: func(f *Facts) string {
-				return fmt.Sprintf("sysctl %s is %d: the kernel lowers it when sampling takes too long", sysctlRate, f.Sysctls[sysctlRate])
+				return fmt.Sprintf("sysctl %s is %d (the kernel lowers it when sampling takes too long)", sysctlRate, f.Sysctls[sysctlRate])
 			},
 			costs:  []Command{Profile, Record, Bolt},
-			lost:   "higher rates are refused",
+			lost:   "higher sampling frequencies are rejected",
 			minor:  true,
 			remedy: paste("sudo sysctl " + sysctlRate + "=100000"),
 		}},
@@ -273,8 +274,8 @@ var grounds = []check{
 			when: func(f *Facts) bool {
 				return f.sysctl(sysctlWatchdog, 0) != 0 && f.Tried[ProbeCycles].Found == FoundCycles
 			},
-			what:   always("the NMI watchdog holds a hardware counter of each CPU"),
-			lost:   "one event fewer can be counted at a time",
+			what:   always("the NMI watchdog occupies a hardware counter on each CPU"),
+			lost:   "one fewer hardware event can be counted at a time",
 			remedy: paste("sudo sysctl " + sysctlWatchdog + "=0"),
 		}},
 	},
@@ -284,22 +285,22 @@ var grounds = []check{
 		faults: []fault{
 			{
 				when:   func(f *Facts) bool { return f.sysctl(sysctlPtrace, 0) == 3 },
-				what:   always("sysctl " + sysctlPtrace + " is 3: nobody may trace until the next boot"),
+				what:   always("sysctl " + sysctlPtrace + " is 3, which forbids ptrace until the next boot"),
 				stops:  []Command{BoltStepping},
 				denies: capability.SetOf(capability.SysPtrace),
-				remedy: do("set it lower in /etc/sysctl.d and boot anew"),
+				remedy: do("set a lower value in /etc/sysctl.d and reboot"),
 			},
 			{
-				// What fulgur's file lends does not count, see package stepping.
+				// Capabilities of fulgur's file do not count; see package stepping.
 				when: func(f *Facts) bool {
 					return f.sysctl(sysctlPtrace, 0) > 0 && (!f.Can(capability.SysPtrace) || f.Lent.Has(capability.SysPtrace))
 				},
 				what: func(f *Facts) string {
-					return fmt.Sprintf("sysctl %s is %d, and this user has no CAP_SYS_PTRACE", sysctlPtrace, f.Sysctls[sysctlPtrace])
+					return fmt.Sprintf("sysctl %s is %d, and the user lacks CAP_SYS_PTRACE", sysctlPtrace, f.Sysctls[sysctlPtrace])
 				},
 				stops:  []Command{BoltStepping},
 				denies: capability.SetOf(capability.SysPtrace),
-				remedy: do("run fulgur with sudo, or once: `sudo sysctl " + sysctlPtrace + "=0`"),
+				remedy: do("run fulgur with sudo, or run once: `sudo sysctl " + sysctlPtrace + "=0`"),
 			},
 		},
 	},
@@ -308,38 +309,38 @@ var grounds = []check{
 		id: "container", group: groupAround, title: "container",
 		value: func(f *Facts) string {
 			if f.Container == "" {
-				return "none known"
+				return "none detected"
 			}
 			return f.Container
 		},
 	},
 	{
 		id: "seccomp", group: groupAround, title: "seccomp",
-		value: either(hasSeccomp, "a filter", "no filter"),
+		value: either(hasSeccomp, "filtered", "no filter"),
 		faults: []fault{{
 			when:   hasSeccomp,
-			what:   always("a seccomp filter (a container's?) judges system calls"),
-			lost:   "some may be refused; the trials below show which",
+			what:   always("a seccomp filter (of a container?) is active"),
+			lost:   "some system calls may be refused (see the trials below)",
 			denies: allCapabilities,
-			remedy: do("let it allow bpf, perf_event_open and ptrace (docker run --security-opt seccomp=unconfined), or run fulgur outside"),
+			remedy: do("allow bpf, perf_event_open and ptrace in the filter (docker run --security-opt seccomp=unconfined), or run fulgur on the host"),
 		}},
 	},
 	{
 		id: "security_modules", group: groupAround, title: "security modules",
 		value: func(f *Facts) string {
 			if f.LSMs == "" {
-				return "not known"
+				return "unknown"
 			}
 			return f.LSMs
 		},
 		faults: []fault{{
 			when: isConfined,
 			what: func(f *Facts) string {
-				return "a security module knows fulgur as " + f.Label + " and may confine it"
+				return "a security module may confine fulgur, whose label is " + f.Label
 			},
-			lost:   "some may be refused; the trials below show which",
+			lost:   "some system calls may be refused (see the trials below)",
 			denies: allCapabilities,
-			remedy: do("let its policy allow bpf, perf_event_open and ptrace, or run fulgur unconfined; dmesg and the audit log tell what was refused"),
+			remedy: do("allow bpf, perf_event_open and ptrace in its policy, or run fulgur unconfined; dmesg and the audit log show what was refused"),
 		}},
 	},
 	{
@@ -362,7 +363,7 @@ var grounds = []check{
 			when:   func(f *Facts) bool { return f.TraceFS == "" },
 			what:   always("tracefs is not mounted"),
 			plain:  true,
-			lost:   "kprobes cannot be named; fulgur does without them",
+			lost:   "kprobes cannot be created through it; fulgur does not need them",
 			remedy: paste("sudo mount -t tracefs none /sys/kernel/tracing"),
 		}},
 	},
@@ -386,11 +387,11 @@ func (f *Facts) oldest() string {
 	return fmt.Sprintf("Linux %d.%d", major, minor)
 }
 
-// isOld reports whether the kernel is older than that.
+// isOld reports whether the kernel is older than [Facts.oldestKernel].
 func isOld(f *Facts) bool { return f.isBefore(f.oldestKernel()) }
 
-// isBefore reports whether the kernel is older than a release. One whose own
-// release is not understood is not.
+// isBefore reports whether the kernel is older than a release. It returns false if the
+// kernel's release string has an unknown format.
 func (f *Facts) isBefore(major, minor int) bool {
 	var is [2]int
 	if _, err := fmt.Sscanf(f.Release, "%d.%d", &is[0], &is[1]); err != nil {
@@ -405,8 +406,8 @@ func isConfined(f *Facts) bool {
 	return f.Label != "" && f.Label != "kernel" && !strings.Contains(f.Label, "unconfined")
 }
 
-// lacksLockedMemory reports whether the rings of the sideband are more than
-// perf_mmap of the kernel's kernel/events/core.c lets this user lock.
+// lacksLockedMemory reports whether the sideband's rings exceed the limit that
+// perf_mmap in the kernel's kernel/events/core.c sets for this user.
 func lacksLockedMemory(f *Facts) bool {
 	perCPU, known := f.Sysctls[sysctlMlock]
 	if !known || f.Can(capability.IPCLock) || f.sysctl(sysctlParanoid, 2) < 0 {
@@ -416,7 +417,7 @@ func lacksLockedMemory(f *Facts) bool {
 	return beyond > 0 && uint64(beyond) > f.Memlock
 }
 
-// either returns the first value where the condition holds, else the second.
+// either returns a function that returns yes if the condition holds, else no.
 func either(holds func(*Facts) bool, yes, no string) func(*Facts) string {
 	return func(f *Facts) string {
 		if holds(f) {
@@ -432,11 +433,11 @@ func sysctlValue(name string) func(*Facts) string {
 		if v, ok := f.Sysctls[name]; ok {
 			return strconv.Itoa(v)
 		}
-		return "not known"
+		return "unknown"
 	}
 }
 
-// mounted returns where a file system is mounted.
+// mounted returns the mount point of a file system.
 func mounted(at func(*Facts) string) func(*Facts) string {
 	return func(f *Facts) string {
 		if at(f) == "" {
@@ -446,7 +447,7 @@ func mounted(at func(*Facts) string) func(*Facts) string {
 	}
 }
 
-// limit writes a limit in bytes.
+// limit formats a limit in bytes.
 func limit(bytes uint64) string {
 	if bytes == ^uint64(0) {
 		return "no limit"

@@ -1,12 +1,14 @@
-// Package doctor checks what fulgur needs from a machine: what keeps it from working,
-// what it will lose, and the remedy for each. It measures nothing. Read checks.go first.
+// Package doctor checks whether a machine meets fulgur's requirements. It reports
+// what stops fulgur from working, what it will lose, and the remedy for each. It
+// measures nothing. Read checks.go first.
 //
-// The knowledge is one table, checks.go: data that judge [Facts] and nothing
-// else, so that they can be tried on any machine's. [Read] gathers what files
-// tell, in a millisecond; [fulgur/internal/capture/trial] tries the rest out.
+// The checks are tables, in checks.go and trials.go. They depend on [Facts] only, so
+// tests can apply them to the facts of any machine. [Read] gathers facts from files,
+// in about a millisecond. [fulgur/internal/capture/trial] finds out the rest by
+// trying.
 //
-// The vocabulary: a check looks at one thing of the machine. What it finds
-// wrong is a [Problem], which stops commands or costs them something.
-// [Examine] applies all checks, for fulgur doctor. [Preflight] applies them
-// before a run, and [Explain] finds the one that is behind an error.
+// A check examines one property of the machine. It finds a [Problem], which stops
+// commands or costs them something. [Examine] applies all checks, for fulgur doctor.
+// [Preflight] applies them before a run. [Explain] finds the check that explains an
+// error.
 package doctor

@@ -36,7 +36,7 @@ func golden(t *testing.T, name, got string) {
 	}
 }
 
-// What is of no consequence gives nobody anything to do.
+// Harmless problems have no remedies in the report.
 func TestHarmless(t *testing.T) {
 	report := Examine(machine("no cgroup v2, no tracefs"), "v1.2.3")
 	var b strings.Builder
@@ -48,7 +48,7 @@ func TestHarmless(t *testing.T) {
 	}
 }
 
-// What follows for commands on each machine, and what is said before a run.
+// TestMachines checks the verdicts and the warnings before a run on each machine.
 func TestMachines(t *testing.T) {
 	var b strings.Builder
 	for _, name := range machineNames() {
@@ -69,7 +69,7 @@ func TestMachines(t *testing.T) {
 	golden(t, "machines.txt", b.String())
 }
 
-// What is reported of some machines, to people and to programs.
+// TestReport checks the report of some machines, as text and as JSON.
 func TestReport(t *testing.T) {
 	for file, name := range map[string]string{"root": "root", "container": "a container", "vm": "a virtual machine", "user": "CAP_BPF and CAP_PERFMON"} {
 		report := Examine(machine(name), "v1.0.0")
@@ -79,12 +79,12 @@ func TestReport(t *testing.T) {
 		}
 		golden(t, file+".txt", text.String())
 
-		var coloured bytes.Buffer
-		if err := report.WriteText(&coloured, true); err != nil {
+		var colored bytes.Buffer
+		if err := report.WriteText(&colored, true); err != nil {
 			t.Fatal(err)
 		}
-		if plain := regexp.MustCompile("\x1b\\[[0-9]*m").ReplaceAllString(coloured.String(), ""); plain != text.String() || plain == coloured.String() {
-			t.Errorf("%s: colour changes more than the colour: %s", name, &coloured)
+		if plain := regexp.MustCompile("\x1b\\[[0-9]*m").ReplaceAllString(colored.String(), ""); plain != text.String() || plain == colored.String() {
+			t.Errorf("%s: color changes more than the color: %s", name, &colored)
 		}
 	}
 	b, err := json.MarshalIndent(Examine(machine("a container"), "v1.0.0"), "", "  ")
@@ -94,7 +94,7 @@ func TestReport(t *testing.T) {
 	golden(t, "container.json", string(b)+"\n")
 }
 
-// What a security module calls us is somebody else's text.
+// Labels of security modules are untrusted text.
 func TestReportIsPlain(t *testing.T) {
 	f := machine("root")
 	f.Label, f.Container = "evil\x1b]0;title\a", "\x1b[2J"
@@ -108,8 +108,8 @@ func TestReportIsPlain(t *testing.T) {
 	}
 }
 
-// The table itself: what stops something says what to do, and no two checks
-// share an ID.
+// TestChecks checks the table: each problem that stops something has a remedy, and no two
+// checks share an ID.
 func TestChecks(t *testing.T) {
 	seen := map[string]bool{}
 	for _, c := range slices.Concat(grounds, trials) {
@@ -122,7 +122,7 @@ func TestChecks(t *testing.T) {
 		}
 		for _, f := range c.faults {
 			if len(f.costs) > 0 && f.lost == "" {
-				t.Errorf("%s costs something and does not say what", c.id)
+				t.Errorf("%s costs something without a loss", c.id)
 			}
 			if len(f.stops) > 0 && f.remedy == nil {
 				t.Errorf("%s stops something and has no remedy", c.id)
@@ -141,8 +141,7 @@ func TestChecks(t *testing.T) {
 	}
 }
 
-// No machine of the table is one where a problem has no remedy, but for what
-// cannot be helped.
+// Each check with problems fails on some machine of the tests.
 func TestEveryMachineIsMeant(t *testing.T) {
 	hit := map[string]bool{}
 	for _, name := range machineNames() {
@@ -157,7 +156,7 @@ func TestEveryMachineIsMeant(t *testing.T) {
 	}
 }
 
-// This machine can be examined, and its own files agree with the table's types.
+// TestRead examines this machine.
 func TestRead(t *testing.T) {
 	f, err := Read()
 	if err != nil {

@@ -13,20 +13,20 @@ import (
 	"fulgur/internal/linux/perfevent"
 )
 
-// Error is what keeps fulgur from doing something, with the remedy.
+// Error reports why an operation cannot work, and the remedy.
 type Error struct {
-	// Doing is what it wanted to do: "load BPF programs".
+	// Doing is the operation, such as "load BPF programs".
 	Doing string
-	// Problems are the causes: several only if capabilities are missing,
-	// since one remedy gets them all.
+	// Problems are the causes. There are several only if capabilities are missing,
+	// because one remedy grants all of them.
 	Problems []Problem
-	// Err is what was refused; nil if it was not tried.
+	// Err is the error of the operation, nil if it was not tried.
 	Err error
 }
 
-// Error says what is wrong and what to do. It leaves out what the kernel said,
-// which misleads: a refusal of bpf() looks like a limit on locked memory, which
-// was one of its causes before Linux 5.11.
+// Error returns the problem and its remedy. It omits e.Err, which can mislead: the
+// error of bpf() suggests the limit on locked memory, which is a cause only before
+// Linux 5.11.
 func (e *Error) Error() string {
 	first := e.Problems[0]
 	if first.missing == 0 {
@@ -35,10 +35,10 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("%s needs %s: %s", e.Doing, capabilities(e.Problems), first.Remedy)
 }
 
-// Unwrap returns what was refused.
+// Unwrap returns e.Err.
 func (e *Error) Unwrap() error { return e.Err }
 
-// capabilities lists those that are missing as a sentence does.
+// capabilities returns the missing capabilities as part of a sentence.
 func capabilities(problems []Problem) string {
 	var names []string
 	for _, p := range problems {
@@ -49,8 +49,8 @@ func capabilities(problems []Problem) string {
 	return strings.Join(names, " and ")
 }
 
-// together returns the first problem, and if it is a missing capability the
-// others that are.
+// together returns the first problem. If that is a missing capability, it returns
+// all missing capabilities.
 func together(problems []Problem) []Problem {
 	if len(problems) == 0 || problems[0].missing == 0 {
 		return problems[:min(len(problems), 1)]
@@ -58,8 +58,8 @@ func together(problems []Problem) []Problem {
 	return slices.DeleteFunc(problems, func(p Problem) bool { return p.missing == 0 })
 }
 
-// Preflight returns what keeps a command from working, before anything is
-// tried, as an [*Error], and what it will have to do without, a line each.
+// Preflight checks whether a command can work, without trying anything. It returns
+// an [*Error] if it cannot, and otherwise a warning for each loss.
 func Preflight(f *Facts, c Command) (warnings []string, err error) {
 	var stops []Problem
 	var remedies []string
@@ -79,13 +79,13 @@ func Preflight(f *Facts, c Command) (warnings []string, err error) {
 		return nil, &Error{Doing: "profiling", Problems: together(stops)}
 	}
 	for _, r := range remedies {
-		warnings = append(warnings, "to lose none of that: "+r)
+		warnings = append(warnings, "to avoid these losses: "+r)
 	}
 	return warnings, nil
 }
 
-// CheckPrivileges fails as [Preflight] does where a command cannot work on this
-// machine, and writes what it will lose to stderr, unless quiet.
+// CheckPrivileges runs [Preflight] on this machine and returns its error. It writes
+// the warnings to stderr unless quiet is set.
 func CheckPrivileges(c Command, stderr io.Writer, quiet bool) error {
 	facts, err := Read()
 	if err != nil {
@@ -104,19 +104,19 @@ func CheckPrivileges(c Command, stderr io.Writer, quiet bool) error {
 	return nil
 }
 
-// warning says what is lost, and why.
+// warning returns what is lost, and why.
 func (p *Problem) warning() string {
 	if p.missing != 0 {
-		return fmt.Sprintf("without %s %s", p.missing, p.Lost)
+		return fmt.Sprintf("without %s, %s", p.missing, p.Lost)
 	}
 	return p.What + ": " + p.Lost
 }
 
-// Explain returns err with, if it is a refusal (EPERM or EACCES), its likely
-// cause and the remedy, as an [*Error]. An error of another kind is only
-// wrapped with what we were doing: "load BPF programs". The capabilities needed
-// are those of bpf() and perf_event_open() unless others are given. The result
-// wraps err; that of nil is nil.
+// Explain adds the likely cause and its remedy to err if it is EPERM or EACCES, as
+// an [*Error]. It wraps any other error with doing, the operation that failed, such
+// as "load BPF programs". needed are the capabilities that the operation needs; none
+// means the capabilities for bpf() and perf_event_open(). Explain returns nil if err
+// is nil.
 func Explain(err error, doing string, needed ...capability.Capability) error {
 	if err == nil {
 		return nil
@@ -145,13 +145,13 @@ func (f *Facts) explain(err error, doing string, needed ...capability.Capability
 	return &Error{Doing: doing, Problems: causes, Err: err}
 }
 
-// unknownCause is what to do about a refusal that no check explains.
-var unknownCause = Remedy{Do: "a security module (SELinux, AppArmor) may forbid it, see dmesg and the audit log"}
+// unknownCause is the remedy for a refusal that no check explains.
+var unknownCause = Remedy{Do: "a security module (SELinux, AppArmor) may forbid it; see dmesg and the audit log"}
 
-// refused reports whether err is a refusal for lack of rights.
+// refused reports whether err means that privileges are missing.
 func refused(err error) bool {
 	if errors.Is(err, perfevent.ErrLockedMemory) {
-		return false // says itself what to do
+		return false // the error itself names the remedy
 	}
 	return errors.Is(err, syscall.EPERM) || errors.Is(err, syscall.EACCES)
 }

@@ -24,7 +24,7 @@ func TestExplain(t *testing.T) {
 	}{
 		"capabilities": {
 			machine: "a user", err: refused,
-			want: "load BPF programs needs CAP_BPF and CAP_PERFMON: run fulgur with sudo, or once: sudo setcap cap_bpf,",
+			want: "load BPF programs needs CAP_BPF and CAP_PERFMON: run fulgur with sudo, or run once: sudo setcap cap_bpf,",
 		},
 		"one of them": {
 			machine: "CAP_BPF", err: refused,
@@ -36,18 +36,18 @@ func TestExplain(t *testing.T) {
 		},
 		"tracing is forbidden": {
 			machine: "yama, nobody", err: syscall.EPERM, needed: []capability.Capability{capability.SysPtrace},
-			want: "load BPF programs: sysctl kernel.yama.ptrace_scope is 3",
+			want: "load BPF programs: sysctl kernel.yama.ptrace_scope is 3, which forbids ptrace",
 		},
 		"before CAP_BPF": {
 			machine: "before CAP_BPF", err: refused,
-			want: "load BPF programs needs CAP_SYS_ADMIN: run fulgur with sudo, or once: sudo setcap cap_sys_admin,",
+			want: "load BPF programs needs CAP_SYS_ADMIN: run fulgur with sudo, or run once: sudo setcap cap_sys_admin,",
 		},
-		"user namespace":  {machine: "a rootless container", err: refused, want: "load BPF programs: this is a user namespace"},
+		"user namespace":  {machine: "a rootless container", err: refused, want: "load BPF programs: fulgur runs in a user namespace"},
 		"bounding set":    {machine: "a container", err: refused, want: "needs CAP_BPF and CAP_PERFMON: neither sudo nor setcap helps here"},
 		"lockdown":        {machine: "confidentiality", err: refused, want: "locked down in confidentiality mode"},
-		"paranoia":        {machine: "Debian's paranoia", err: refused, want: "kernel.perf_event_paranoid is 3, and above 2 the kernels of Debian and Ubuntu demand CAP_SYS_ADMIN: run fulgur with sudo, or: sudo sysctl kernel.perf_event_paranoid=2"},
+		"paranoia":        {machine: "Debian's paranoia", err: refused, want: "kernel.perf_event_paranoid is 3, and kernels of Debian and Ubuntu require CAP_SYS_ADMIN above 2: run fulgur with sudo, or: sudo sysctl kernel.perf_event_paranoid=2"},
 		"above paranoia":  {machine: "Ubuntu's paranoia, root", err: refused, want: "refused (program on_sample: operation not permitted (MEMLOCK may be too low)) although CAP_BPF and CAP_PERFMON are in effect: a security module"},
-		"security module": {machine: "a security module", err: refused, want: "a security module knows fulgur as system_u:system_r:container_t:s0"},
+		"security module": {machine: "a security module", err: refused, want: "a security module may confine fulgur, whose label is system_u:system_r:container_t:s0"},
 		"locked memory":   {machine: "CAP_BPF and CAP_PERFMON", err: fmt.Errorf("map: %w: %w", syscall.EPERM, perfevent.ErrLockedMemory), want: "load BPF programs: map: operation not permitted: more memory than may be locked: raise"},
 		"no refusal":      {machine: "a user", err: syscall.EINVAL, want: "load BPF programs: invalid argument"},
 	}
@@ -70,7 +70,7 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-// TestMain lets the test binary print what it finds out about itself, to be
+// TestMain lets the test binary print the result of its own preflight, so that it can be
 // started with fewer rights.
 func TestMain(m *testing.M) {
 	if os.Getenv("DOCTOR_TEST_PREFLIGHT") != "" {
@@ -82,19 +82,19 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// preflight runs this test binary by a command that takes rights away.
+// preflight runs this test binary with a tool that drops privileges.
 func preflight(t *testing.T, tool string, options ...string) string {
 	t.Helper()
 	cmd := exec.Command(testenv.Tool(t, tool), append(options, os.Args[0])...)
 	cmd.Env = append(os.Environ(), "DOCTOR_TEST_PREFLIGHT=1")
 	out, err := cmd.CombinedOutput()
 	if err != nil {
-		testenv.Skip(t, "needs to take rights away: %v: %s", err, out)
+		testenv.Skip(t, "needs to drop privileges: %v: %s", err, out)
 	}
 	return string(out)
 }
 
-// The real kernel's account of a process that has dropped a capability.
+// A process that has dropped a capability, under the real kernel.
 func TestPreflightDropped(t *testing.T) {
 	f, err := Read()
 	if err != nil {
@@ -108,21 +108,21 @@ func TestPreflightDropped(t *testing.T) {
 		t.Errorf("bounding set: said %q", out)
 	}
 	out = preflight(t, "setpriv", "--no-new-privs", "--reuid=65534", "--clear-groups", "--inh-caps=-all,+bpf", "--ambient-caps=-all,+bpf")
-	if !strings.HasPrefix(out, "profiling needs CAP_PERFMON: neither sudo nor setcap helps here, since no_new_privs is set") {
+	if !strings.HasPrefix(out, "profiling needs CAP_PERFMON: neither sudo nor setcap helps here, because no_new_privs is set") {
 		t.Errorf("no_new_privs: said %q", out)
 	}
 }
 
-// A user namespace has capabilities that do not count, a pid namespace other
-// IDs, whichever of them /proc shows.
+// Capabilities of a user namespace do not count, and a pid namespace has different
+// process IDs, even if /proc is the host's.
 func TestPreflightNamespaces(t *testing.T) {
 	tests := map[string]struct {
 		options []string
 		want    string
 	}{
-		"user":                 {[]string{"--user", "--map-root-user"}, "profiling: this is a user namespace"},
-		"pid":                  {[]string{"--pid", "--fork", "--mount-proc"}, "profiling: this is a pid namespace"},
-		"pid, machine's /proc": {[]string{"--pid", "--fork"}, "profiling: this is a pid namespace"},
+		"user":                 {[]string{"--user", "--map-root-user"}, "profiling: fulgur runs in a user namespace"},
+		"pid":                  {[]string{"--pid", "--fork", "--mount-proc"}, "profiling: fulgur runs in a pid namespace"},
+		"pid, machine's /proc": {[]string{"--pid", "--fork"}, "profiling: fulgur runs in a pid namespace"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -16,64 +16,66 @@ import (
 	"fulgur/internal/linux/procfs"
 )
 
-// Facts are what is known of a machine and of this process on it.
+// Facts describe a machine, and this process on it.
 type Facts struct {
 	Rights
-	// Release and Machine are those of uname(2): "6.1.0-44-amd64", "x86_64".
+	// Release and Machine are from uname(2), such as "6.1.0-44-amd64" and
+	// "x86_64".
 	Release, Machine string
-	// CPUs is how many are online, PageSize that of memory, in bytes.
+	// CPUs is the number of online CPUs. PageSize is in bytes.
 	CPUs, PageSize int
-	// Executable is the path of fulgur. NoSetuid is set where it gains no
-	// capabilities from its file, as it is mounted nosuid.
+	// Executable is the path of fulgur's file. NoSetuid is set if the file
+	// grants no capabilities because its file system is mounted nosuid.
 	Executable string
 	NoSetuid   bool
-	// Memlock is the soft limit RLIMIT_MEMLOCK in bytes, MemlockMax the hard one.
+	// Memlock is the soft limit of RLIMIT_MEMLOCK in bytes, MemlockMax the hard
+	// limit.
 	Memlock, MemlockMax uint64
 
-	// BTF is set if the kernel describes its types in /sys/kernel/btf.
+	// BTF is set if /sys/kernel/btf/vmlinux exists.
 	BTF bool
 	// Lockdown is the mode of kernel_lockdown(7).
 	Lockdown Lockdown
-	// LSMs are the security modules in force, as the kernel lists them, empty
-	// if it does not say. Label is what they know this process by.
+	// LSMs are the active security modules, as listed by the kernel, empty if
+	// unknown. Label is their label of this process.
 	LSMs, Label string
-	// Sysctls are the values of those of sysctls that this kernel has and
-	// lets us read, by name: "kernel.kptr_restrict".
+	// Sysctls holds the values of the sysctls that exist and that this process
+	// can read. Keys are names such as "kernel.kptr_restrict".
 	Sysctls map[string]int
 
-	// Cgroup2 and TraceFS are where these file systems are mounted, empty if
-	// nowhere. HidePID is set if /proc hides the processes of others.
+	// Cgroup2 and TraceFS are the mount points of these file systems, empty if
+	// they are not mounted. HidePID is set if /proc hides other users'
+	// processes.
 	Cgroup2, TraceFS string
 	HidePID          bool
-	// Container is the sort of container that the process runs in, "docker",
-	// empty if in none that is known.
+	// Container is the kind of container that the process runs in, such as
+	// "docker", empty if none was detected.
 	Container string
 
-	// Tried has the outcomes of what package probe tried out. What is absent
-	// was not tried.
+	// Tried holds the outcomes of the probes that package trial has run.
 	Tried map[Probe]Outcome
 }
 
-// Outcome is what came of trying something out.
+// Outcome is the outcome of a probe.
 type Outcome struct {
-	// Err is why it failed, nil if it did not.
+	// Err is nil on success.
 	Err error
-	// Found says what was found: "cycles".
+	// Found describes what the probe found, such as "cycles".
 	Found string
 }
 
-// Probe names something to try out.
+// Probe names a trial.
 type Probe string
 
-// What package probe tries out.
+// The probes of package trial.
 const (
 	// ProbePerfEvent loads a program of type perf_event and attaches it to
 	// cpu-clock.
 	ProbePerfEvent Probe = "perf_event program"
 	// ProbeRing creates a ring buffer.
 	ProbeRing Probe = "ring buffer"
-	// ProbeTracing loads and attaches a program tp_btf, ProbeRawTracepoint
-	// one of type raw_tp.
+	// ProbeTracing and ProbeRawTracepoint load and attach a program of type
+	// tp_btf and raw_tp.
 	ProbeTracing       Probe = "tp_btf program"
 	ProbeRawTracepoint Probe = "raw_tp program"
 	// ProbeIterator runs an iterator of tasks.
@@ -84,22 +86,23 @@ const (
 	ProbeKprobe Probe = "kprobe program"
 	// ProbeKernelNames loads the program that names kernel functions.
 	ProbeKernelNames Probe = "kernel names"
-	// ProbeSleepers looks for what reads the stacks of threads that do not run.
+	// ProbeSleepers checks whether a program can read the stacks of threads that
+	// do not run.
 	ProbeSleepers Probe = "stacks of sleeping threads"
-	// ProbeOnCPU and those after it load what the commands do.
+	// ProbeOnCPU and the following probes load the commands' programs.
 	ProbeOnCPU   Probe = "fulgur profile's programs"
 	ProbeOffCPU  Probe = "fulgur offcpu's programs"
 	ProbeBlockIO Probe = "fulgur blockio's programs"
 	ProbeFaults  Probe = "fulgur faults' programs"
 	ProbeSoftIRQ Probe = "fulgur softirq's programs"
 	ProbeBranch  Probe = "fulgur bolt's programs"
-	// ProbeCycles finds what fulgur profile samples unless told otherwise,
-	// ProbeBranchRecords what fulgur bolt does.
+	// ProbeCycles finds the default event of fulgur profile, ProbeBranchRecords
+	// the default event of fulgur bolt.
 	ProbeCycles        Probe = "cycle counter"
 	ProbeBranchRecords Probe = "branch records"
 )
 
-// sysctl returns the value of a sysctl, or otherwise if it is not known.
+// sysctl returns the value of a sysctl, or otherwise if it is unknown.
 func (f *Facts) sysctl(name string, otherwise int) int {
 	if v, ok := f.Sysctls[name]; ok {
 		return v
@@ -107,12 +110,12 @@ func (f *Facts) sysctl(name string, otherwise int) int {
 	return otherwise
 }
 
-// sysctls are what the checks look at.
+// sysctls lists the sysctls that checks read.
 var sysctls = []string{
 	sysctlParanoid, sysctlKptr, sysctlMlock, sysctlStack, sysctlRate, sysctlPtrace, sysctlJIT, sysctlWatchdog,
 }
 
-// Read gathers what files tell, and tries nothing.
+// Read reads the facts from files. It tries nothing, so Tried is empty.
 func Read() (Facts, error) {
 	rights, err := readRights()
 	if err != nil {
@@ -141,7 +144,7 @@ func Read() (Facts, error) {
 	f.NoSetuid = unix.Statfs(f.Executable, &fs) == nil && fs.Flags&unix.ST_NOSUID != 0
 	_, err = os.Stat("/sys/kernel/btf/vmlinux")
 	f.BTF = err == nil
-	// What cannot be read is not known: a refusal will show.
+	// An unreadable file counts as unknown. If it matters, a trial fails.
 	f.Lockdown = parseLockdown(readText("/sys/kernel/security/lockdown"))
 	f.LSMs = readText("/sys/kernel/security/lsm")
 	f.Label = readText("/proc/self/attr/current")
@@ -153,8 +156,8 @@ func Read() (Facts, error) {
 	return f, nil
 }
 
-// readText returns what is in a file, without space and the NUL that ends some,
-// or nothing.
+// readText returns the content of a file without surrounding space and NUL bytes, or
+// "" if it cannot be read.
 func readText(path string) string {
 	b, err := os.ReadFile(path)
 	if err != nil {
@@ -163,7 +166,7 @@ func readText(path string) string {
 	return string(bytes.Trim(b, "\x00 \n"))
 }
 
-// readSysctls reads the sysctls below dir. Some are for root alone.
+// readSysctls reads the sysctls below dir. Only root can read some of them.
 func (f *Facts) readSysctls(dir string) error {
 	for _, name := range sysctls {
 		path := filepath.Join(dir, strings.ReplaceAll(name, ".", "/"))
@@ -183,7 +186,7 @@ func (f *Facts) readSysctls(dir string) error {
 	return nil
 }
 
-// readMounts takes note of file systems. Of two of a type the first counts.
+// readMounts finds the mounted file systems. The first mount of each type counts.
 func (f *Facts) readMounts(mounts []*procfs.Mount) {
 	for _, m := range mounts {
 		switch {
@@ -208,8 +211,8 @@ func hidesPIDs(options string) bool {
 	return false
 }
 
-// container names the container that this is by the marks that its manager
-// leaves, the word container if only a hint.
+// container returns the kind of container that the process runs in, detected by
+// files of container managers, or "".
 func container() string {
 	for _, mark := range []struct{ file, kind string }{
 		{"/.dockerenv", "docker"},
@@ -223,13 +226,13 @@ func container() string {
 	return readText("/run/systemd/container") // systemd-nspawn, lxc, …
 }
 
-// Lockdown is a mode of kernel_lockdown(7): each forbids more than the one
+// Lockdown is a mode of kernel_lockdown(7). Each mode forbids more than the one
 // before.
 type Lockdown uint8
 
-// The modes of lockdown. Integrity leaves a profiler all it needs;
-// confidentiality keeps it from reading the kernel's memory. Unknown is that of
-// kernels without lockdown, too.
+// The modes of lockdown. A profiler works fully in integrity mode, but cannot read
+// kernel memory in confidentiality mode. LockdownUnknown includes kernels without
+// lockdown.
 const (
 	LockdownUnknown Lockdown = iota
 	LockdownNone
@@ -239,11 +242,11 @@ const (
 
 // String returns the kernel's name of the mode.
 func (l Lockdown) String() string {
-	return [...]string{"not known", "none", "integrity", "confidentiality"}[l]
+	return [...]string{"unknown", "none", "integrity", "confidentiality"}[l]
 }
 
-// parseLockdown reads /sys/kernel/security/lockdown, which lists the modes and
-// puts the one in force in brackets: "none [integrity] confidentiality".
+// parseLockdown parses /sys/kernel/security/lockdown, which lists the modes with the
+// active one in brackets: "none [integrity] confidentiality".
 func parseLockdown(s string) Lockdown {
 	for _, mode := range []Lockdown{LockdownNone, LockdownIntegrity, LockdownConfidentiality} {
 		if strings.Contains(s, "["+mode.String()+"]") {

@@ -80,6 +80,6 @@ func TestReadSysctls(t *testing.T) {
 	}
 	write("kernel/kptr_restrict", "often\n")
 	if err := f.readSysctls(dir); err == nil {
-		t.Error("no error of what is no number")
+		t.Error("no error for a value that is not a number")
 	}
 }

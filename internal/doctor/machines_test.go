@@ -9,13 +9,13 @@ import (
 	"fulgur/internal/linux/capability"
 )
 
-// all is every capability that Linux 6.18 knows.
+// all holds every capability of Linux 6.18.
 const all capability.Set = 1<<41 - 1
 
-// without returns all less caps.
+// without returns all capabilities except caps.
 func without(caps ...capability.Capability) capability.Set { return all &^ capability.SetOf(caps...) }
 
-// healthy returns the facts of a machine with a PMU where root lacks nothing.
+// healthy returns the facts for root on a machine with a PMU.
 func healthy() Facts {
 	f := Facts{
 		Rights:     Rights{Effective: all, Bounding: all, Last: capability.CheckpointRestore},
@@ -44,19 +44,18 @@ func healthy() Facts {
 		f.Tried[p] = Outcome{}
 	}
 	f.Tried[ProbeCycles] = Outcome{Found: FoundCycles}
-	f.Tried[ProbeBranchRecords] = Outcome{Found: "of cycles"}
+	f.Tried[ProbeBranchRecords] = Outcome{Found: "with cycles"}
 	return f
 }
 
-// refuse has the kernel refuse everything that takes capabilities.
+// refuse makes all probes fail for lack of privileges.
 func refuse(f *Facts) {
 	for p := range f.Tried {
 		f.Tried[p] = Outcome{Err: syscall.EPERM}
 	}
 }
 
-// machines are places that fulgur meets, each by what differs from a healthy
-// one.
+// machines are the machines of the tests, each as its differences from a healthy one.
 var machines = map[string]func(*Facts){
 	"root": func(*Facts) {},
 	"a user": func(f *Facts) {
@@ -174,14 +173,14 @@ var machines = map[string]func(*Facts){
 	},
 }
 
-// machine returns the facts of one.
+// machine returns the facts of a machine.
 func machine(name string) *Facts {
 	f := healthy()
 	machines[name](&f)
 	return &f
 }
 
-// machineNames returns all of them in order.
+// machineNames returns the sorted names of all machines.
 func machineNames() []string {
 	var names []string
 	for name := range machines {

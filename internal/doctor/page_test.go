@@ -8,15 +8,14 @@ import (
 	"testing"
 )
 
-// The page for people who look for what fulgur needs is made of the table, and
-// of the machines that fail it.
+// TestPage writes docs/machine.md from the checks and the problems of the test machines.
 func TestPage(t *testing.T) {
 	var b strings.Builder
-	fmt.Fprint(&b, `# What fulgur needs of a machine
+	fmt.Fprint(&b, `# What fulgur needs from a machine
 
-`+"`fulgur doctor`"+` looks at all of this and says what is wrong where it is run; with
-`+"`--json`"+` a problem is that of the check with the ID given here. Values are
-examples. This page is written by `+"`go test ./internal/doctor -update`"+`.
+`+"`fulgur doctor`"+` runs these checks and reports the problems of the machine; with `+"`--json`"+`,
+it identifies checks by the IDs in parentheses. Values in the texts below are examples.
+`+"`go test ./internal/doctor -update`"+` writes this page.
 `)
 	group := ""
 	for _, c := range slices.Concat(grounds, trials) {
@@ -28,35 +27,39 @@ examples. This page is written by `+"`go test ./internal/doctor -update`"+`.
 			if i == 0 {
 				fmt.Fprintf(&b, "\n### %s (`%s`)\n", c.title, c.id)
 			}
-			fmt.Fprintf(&b, "\n%s%s.\n\n", strings.ToUpper(p.What[:1]), p.What[1:])
+			what := p.What
+			if group != groupTried { // trials begin with their titles
+				what = strings.ToUpper(what[:1]) + what[1:]
+			}
+			fmt.Fprintf(&b, "\n%s.\n\n", what)
 			section(&b, &p)
 		}
 	}
 	golden(t, filepath.Join("..", "..", "..", "docs", "machine.md"), b.String())
 }
 
-// section writes what follows from a problem, and what to do.
+// section writes the consequences of a problem, and its remedy.
 func section(b *strings.Builder, p *Problem) {
 	switch {
 	case len(p.Stops) > 0:
-		fmt.Fprintf(b, "- stops %s\n", sentence(p.Stops))
+		fmt.Fprintf(b, "- stops: %s\n", sentence(p.Stops))
 	case len(p.Costs) > 0:
-		fmt.Fprintf(b, "- costs %s: %s\n", sentence(p.Costs), p.Lost)
+		fmt.Fprintf(b, "- affects %s: %s\n", sentence(p.Costs), p.Lost)
 	default:
 		fmt.Fprintf(b, "- %s\n", p.Lost)
 	}
 	switch r := p.Remedy; {
 	case r.Paste != "" && r.Do != "":
-		fmt.Fprintf(b, "- to do: %s: `%s`\n", r.Do, r.Paste)
+		fmt.Fprintf(b, "- remedy: %s: `%s`\n", r.Do, r.Paste)
 	case r.Paste != "":
-		fmt.Fprintf(b, "- to do: `%s`\n", r.Paste)
+		fmt.Fprintf(b, "- remedy: `%s`\n", r.Paste)
 	case r.Do != "":
-		fmt.Fprintf(b, "- to do: %s\n", r.Do)
+		fmt.Fprintf(b, "- remedy: %s\n", r.Do)
 	}
 }
 
-// possible returns the problems that a check finds on the machines of the
-// tests, one for each of its faults.
+// possible returns the problems that a check finds on the test machines, one for each of
+// its faults.
 func possible(c *check) []Problem {
 	var found []Problem
 	for i := range c.faults {
@@ -72,13 +75,13 @@ func possible(c *check) []Problem {
 	return found
 }
 
-// pageMachines are all machines, those first on which nothing but rights are
-// missing, so that the remedies are those for most people.
+// pageMachines returns all machines. Machines that lack only privileges come first,
+// because their remedies are the most common.
 func pageMachines() []string {
 	return append([]string{"a user", "CAP_BPF and CAP_PERFMON", "kptr_restrict", "nothing works"}, machineNames()...)
 }
 
-// sentence lists commands.
+// sentence formats a list of commands.
 func sentence(list []Command) string {
 	if len(list) == len(Commands) {
 		return "all commands"

@@ -2,19 +2,19 @@ package doctor
 
 import "slices"
 
-// Works says how well a command works.
+// Works is how well a command works.
 type Works string
 
-// How well a command works.
+// Values of [Works].
 const (
 	Yes    Works = "yes"
-	Partly Works = "partly" // some things are lost
+	Partly Works = "partly" // with losses
 	No     Works = "no"
 )
 
-// Report is what all checks found.
+// Report holds the results of all checks.
 type Report struct {
-	// Version is fulgur's.
+	// Version is fulgur's version.
 	Version  string    `json:"fulgur"`
 	Release  string    `json:"kernel"`
 	Machine  string    `json:"machine"`
@@ -22,27 +22,27 @@ type Report struct {
 	Commands []Verdict `json:"commands"`
 }
 
-// Result is what one check found.
+// Result is the result of one check.
 type Result struct {
 	ID    string `json:"id"`
 	Group string `json:"group"`
 	Title string `json:"title"`
-	// Value is what was found, in a word or two.
+	// Value describes the machine in a word or two.
 	Value string `json:"value"`
-	// Problem is what is wrong, nil if nothing is.
+	// Problem is nil if nothing is wrong.
 	Problem *Problem `json:"problem,omitempty"`
 }
 
-// Verdict is what follows for a command.
+// Verdict is how well a command works on the machine.
 type Verdict struct {
 	Command Command `json:"command"`
 	Works   Works   `json:"works"`
-	// Because are the IDs of the checks that found what stops it or costs it
+	// Because holds the IDs of the checks whose problems stop the command or cost it
 	// something.
 	Because []string `json:"because,omitempty"`
 }
 
-// Examine applies all checks, for the given version of fulgur.
+// Examine applies all checks. version is fulgur's.
 func Examine(f *Facts, version string) Report {
 	r := Report{Version: version, Release: f.Release, Machine: f.Machine}
 	for _, c := range slices.Concat(grounds, trials) {
@@ -54,7 +54,7 @@ func Examine(f *Facts, version string) Report {
 	return r
 }
 
-// verdict says how well c works: where something stops it, what it would lose
+// verdict returns how well c works. If something stops it, its losses do not matter.
 // does not matter.
 func (r *Report) verdict(c Command) Verdict {
 	var stops, costs []string
@@ -79,7 +79,7 @@ func (r *Report) verdict(c Command) Verdict {
 	return Verdict{Command: c, Works: Yes}
 }
 
-// add adds what is new to a list.
+// add appends the strings of more that list lacks.
 func add(list, more []string) []string {
 	for _, s := range more {
 		if !slices.Contains(list, s) {
@@ -89,5 +89,5 @@ func add(list, more []string) []string {
 	return list
 }
 
-// Works says how well c works.
+// Works returns how well c works.
 func (r *Report) Works(c Command) Works { return r.verdict(c).Works }

@@ -10,14 +10,14 @@ import (
 	"fulgur/internal/message/plain"
 )
 
-// Columns of the text: the state, the title, what was found.
+// Widths of columns.
 const (
 	stateWidth = 6
 	titleWidth = 26
 	nameWidth  = 31 // of a command
 )
 
-// The colours of a terminal, by the SGR parameters of ECMA-48.
+// Colors of a terminal, as SGR parameters of ECMA-48.
 const (
 	green  = "32"
 	yellow = "33"
@@ -29,13 +29,13 @@ const (
 type text struct {
 	*bufio.Writer
 	checks []Result
-	colour bool
+	color  bool
 }
 
-// WriteText writes r for people, in colour if it is for a terminal. Lines to
-// paste stand alone and whole, whatever their length.
-func (r *Report) WriteText(w io.Writer, colour bool) error {
-	t := text{bufio.NewWriter(w), r.Checks, colour}
+// WriteText writes r as text, colored if color is set. Shell commands are on lines
+// of their own, and are not wrapped.
+func (r *Report) WriteText(w io.Writer, color bool) error {
+	t := text{bufio.NewWriter(w), r.Checks, color}
 	fmt.Fprintf(t, "fulgur %s on Linux %s %s\n", r.Version, r.Release, r.Machine)
 	group := ""
 	for _, result := range r.Checks {
@@ -53,7 +53,7 @@ func (r *Report) WriteText(w io.Writer, colour bool) error {
 	return t.Flush()
 }
 
-// titles returns those of the checks with the given IDs.
+// titles returns the titles of the checks with the given IDs.
 func (t *text) titles(ids []string) []string {
 	var titles []string
 	for _, c := range t.checks {
@@ -64,42 +64,42 @@ func (t *text) titles(ids []string) []string {
 	return titles
 }
 
-// in returns s in a colour.
-func (t *text) in(colour, s string) string {
-	if !t.colour {
+// in returns s in a color.
+func (t *text) in(color, s string) string {
+	if !t.color {
 		return s
 	}
-	return "\x1b[" + colour + "m" + s + "\x1b[m"
+	return "\x1b[" + color + "m" + s + "\x1b[m"
 }
 
-// heading begins a part.
+// heading writes a group's heading.
 func (t *text) heading(s string) { fmt.Fprintf(t, "\n%s\n", t.in(bold, s)) }
 
-// result writes a check's line, and below what it found wrong.
+// result writes a check's line, and its problem below.
 func (t *text) result(r Result) {
-	state, colour := "ok", green
+	state, color := "ok", green
 	if p := r.Problem; p != nil {
 		switch {
 		case len(p.Stops) > 0:
-			state, colour = "bad", red
+			state, color = "bad", red
 		case len(p.Costs) > 0:
-			state, colour = "loss", yellow
+			state, color = "loss", yellow
 		default:
-			state, colour = "note", yellow
+			state, color = "note", yellow
 		}
 	}
 	value := r.Value
 	if p := r.Problem; p != nil && p.FollowsFrom != nil {
 		value += ", see " + strings.Join(t.titles(p.FollowsFrom), ", ")
 	}
-	t.line(state, colour, r.Title, value)
+	t.line(state, color, r.Title, value)
 	if p := r.Problem; p != nil && p.about() != "" {
 		t.wrapped(p.about())
 	}
 }
 
-// about says what the line of the check does not: what is wrong and what is
-// lost. Where it follows from another problem that one tells.
+// about returns what the check's line does not show: the problem and the loss. It
+// returns "" if the problem follows from another one, which describes it.
 func (p *Problem) about() string {
 	switch {
 	case p.FollowsFrom != nil:
@@ -113,15 +113,15 @@ func (p *Problem) about() string {
 }
 
 // line writes a line of three columns.
-func (t *text) line(state, colour, title, value string) {
-	fmt.Fprintf(t, "  %s%-*s %s\n", t.state(colour, state, stateWidth), titleWidth, title, plain.Terminal(value))
+func (t *text) line(state, color, title, value string) {
+	fmt.Fprintf(t, "  %s%-*s %s\n", t.state(color, state, stateWidth), titleWidth, title, plain.Terminal(value))
 }
 
 // wrapped writes a sentence below the second column.
 func (t *text) wrapped(s string) { t.hanging(strings.Repeat(" ", 2+stateWidth+2), 2+stateWidth+2, s) }
 
-// hanging writes a sentence after what begins its line, and goes on below it
-// from a column on.
+// hanging writes line followed by s, wrapped with continuation lines indented to a
+// column.
 func (t *text) hanging(line string, column int, s string) {
 	const width = 100
 	used := column
@@ -137,30 +137,30 @@ func (t *text) hanging(line string, column int, s string) {
 	fmt.Fprintln(t, strings.TrimRight(line, " "))
 }
 
-// verdict writes how well a command works, and which checks say so.
+// verdict writes how well a command works, and the checks that limit it.
 func (t *text) verdict(v Verdict) {
-	state, colour := string(v.Works), green
+	state, color := string(v.Works), green
 	switch v.Works {
 	case Partly:
-		colour = yellow
+		color = yellow
 	case No:
-		colour = red
+		color = red
 	}
 	reason := ""
 	if len(v.Because) > 0 {
 		reason = map[Works]string{Partly: "with losses: ", No: "stopped by: "}[v.Works] + strings.Join(t.titles(v.Because), ", ")
 	}
-	begin := fmt.Sprintf("  %s%-*s", t.state(colour, state, stateWidth+2), nameWidth+2, "fulgur "+v.Command)
+	begin := fmt.Sprintf("  %s%-*s", t.state(color, state, stateWidth+2), nameWidth+2, "fulgur "+v.Command)
 	t.hanging(begin, 2+stateWidth+2+nameWidth+2, reason)
 }
 
-// state returns a word in a colour, filled up to a width.
-func (t *text) state(colour, word string, width int) string {
-	return t.in(colour, word) + strings.Repeat(" ", width-len(word))
+// state returns a word in a color, padded to a width.
+func (t *text) state(color, word string, width int) string {
+	return t.in(color, word) + strings.Repeat(" ", width-len(word))
 }
 
-// remedies writes each remedy once, with what it mends. What neither stops nor costs
-// anything, and refuses nothing, needs none.
+// remedies writes each remedy once, with the checks that it is for. It leaves out
+// harmless problems.
 func (t *text) remedies() {
 	type cure struct {
 		Remedy

@@ -9,38 +9,38 @@ import (
 	"fulgur/internal/message/plain"
 )
 
-// FoundCycles is what [ProbeCycles] finds where there is a PMU.
+// FoundCycles is the outcome of [ProbeCycles] on a machine with a PMU.
 const FoundCycles = "cycles"
 
-// Errors of probes that mean that the machine lacks something.
+// Errors of probes for features that the machine lacks.
 var (
-	// ErrNoPMU means that no cycles can be counted.
-	ErrNoPMU = errors.New("none: the CPU has no PMU, or its hypervisor does not show it")
-	// ErrNoBranchRecords means that no branches can be recorded.
-	ErrNoBranchRecords = errors.New("none: the CPU shows no Intel LBR, AMD BRS or LBRv2, or Arm BRBE")
+	// ErrNoPMU means that the machine cannot count cycles.
+	ErrNoPMU = errors.New("none: the CPU has no PMU, or the hypervisor hides it")
+	// ErrNoBranchRecords means that the machine cannot record branches.
+	ErrNoBranchRecords = errors.New("none: the CPU has no Intel LBR, AMD BRS or LBRv2, or Arm BRBE, or the hypervisor hides it")
 	// ErrNoSleepers means that no program can read the stack of a thread that
 	// does not run.
 	ErrNoSleepers = errors.New("none: the kernel is older than Linux 5.18")
-	// ErrNoKprobes means that the kernel has none.
-	ErrNoKprobes = errors.New("none: the kernel was built without")
+	// ErrNoKprobes means that the kernel has no kprobes.
+	ErrNoKprobes = errors.New("none: the kernel was built without kprobes")
 )
 
-// trials are the checks of what was tried out.
+// trials are the checks of the probes' outcomes.
 var trials = []check{
 	trial(ProbePerfEvent, "perf_event", fault{stops: Commands}),
 	trial(ProbeRing, "ring_buffer", fault{stops: Commands}),
 	trial(ProbeTracing, "tp_btf", fault{stops: Commands}),
 	trial(ProbeIterator, "iterator", fault{stops: withStacks}),
-	trial(ProbeRawTracepoint, "raw_tp", fault{lost: "fulgur does without"}),
+	trial(ProbeRawTracepoint, "raw_tp", fault{lost: "fulgur does not need it"}),
 	trial(ProbeFentry, "fentry", fault{
 		costs:  []Command{Faults, Record},
-		lost:   "page faults are shown without their latency",
-		remedy: do("kernels with CONFIG_FUNCTION_TRACER and CONFIG_DYNAMIC_FTRACE_WITH_DIRECT_CALLS have it, on arm64 from 6.4 on"),
+		lost:   "page faults are shown without latency",
+		remedy: do("use a kernel with CONFIG_FUNCTION_TRACER and CONFIG_DYNAMIC_FTRACE_WITH_DIRECT_CALLS, on arm64 Linux 6.4 or newer"),
 	}),
-	trial(ProbeKprobe, "kprobe", fault{lost: "fulgur does without"}),
+	trial(ProbeKprobe, "kprobe", fault{lost: "fulgur does not need it"}),
 	trial(ProbeKernelNames, "kernel_names", fault{
 		costs: withStacks,
-		lost:  "kernel functions are named from /proc/kallsyms, which takes longer and needs CAP_SYSLOG",
+		lost:  "kernel functions are named from /proc/kallsyms, which is slower and needs CAP_SYSLOG",
 	}),
 	trial(ProbeSleepers, "sleeping_stacks", fault{
 		costs: []Command{Profile, OffCPU, RunQ, Record},
@@ -54,17 +54,17 @@ var trials = []check{
 	trial(ProbeBranch, "bolt_programs", fault{stops: []Command{Bolt}}),
 	trial(ProbeCycles, "pmu", fault{
 		costs:  []Command{Profile, Record},
-		lost:   "cpu-clock is sampled, which sees code that runs with interrupts off at its end only",
+		lost:   "fulgur samples cpu-clock, which shows code that runs with interrupts disabled only where it enables them",
 		remedy: do("give the virtual machine a PMU (QEMU: -cpu host,pmu=on), or profile on its host"),
 	}),
 	trial(ProbeBranchRecords, "branch_records", fault{
 		stops:  []Command{Bolt},
-		remedy: do("run fulgur on the host of the virtual machine or on another machine, or record branches by fulgur bolt --branches stepping"),
+		remedy: do("run fulgur on the virtual machine's host or on another machine, or use fulgur bolt --branches stepping"),
 	}),
 }
 
-// trial checks that p was tried with success. What its failure means is in
-// failure, whose remedy is for machines that lack it.
+// trial returns a check that p succeeds. failure describes the consequences if it
+// fails; its remedy is for machines that lack the feature.
 func trial(p Probe, id string, failure fault) check {
 	lacking := failure.remedy
 	failure.when = func(f *Facts) bool { return f.Tried[p].Err != nil }
@@ -78,7 +78,7 @@ func trial(p Probe, id string, failure fault) check {
 		case refused(f.Tried[p].Err):
 			return unknownCause
 		case len(failure.stops) > 0:
-			return Remedy{Do: "on " + f.oldest() + " or newer this is a bug: report it with the output of fulgur doctor --json"}
+			return Remedy{Do: "on " + f.oldest() + " or newer, this is a bug: report it with the output of fulgur doctor --json"}
 		}
 		return Remedy{}
 	}
@@ -102,7 +102,7 @@ func trial(p Probe, id string, failure fault) check {
 	}
 }
 
-// failed says what came of a probe in vain.
+// failed describes the failure of a probe.
 func failed(err error) string {
 	if refused(err) {
 		return "refused"
@@ -110,12 +110,12 @@ func failed(err error) string {
 	return plain.Error(err)
 }
 
-// typed are the probes of what the kernel's type information is for.
+// typed lists the probes that need the kernel's BTF.
 var typed = []Probe{
 	ProbeTracing, ProbeIterator, ProbeFentry, ProbeKernelNames, ProbeSleepers, ProbeOnCPU, ProbeOffCPU, ProbeBlockIO, ProbeFaults, ProbeSoftIRQ, ProbeBranch,
 }
 
-// causesOf returns what explains the failure of p, nothing if it is one of its own.
+// causesOf returns the problems that explain the failure of p, nil if none does.
 func (f *Facts) causesOf(p Probe) []Problem {
 	err, cause := f.Tried[p].Err, (*Problem)(nil)
 	switch {
@@ -132,10 +132,10 @@ func (f *Facts) causesOf(p Probe) []Problem {
 	return []Problem{*cause}
 }
 
-// needs are the capabilities that probes take.
+// needs are the capabilities that probes need.
 var needs = capability.SetOf(capability.BPF, capability.Perfmon)
 
-// causes guesses why the kernel refuses what takes capabilities.
+// causes guesses why the kernel refuses an operation that needs capabilities.
 func (f *Facts) causes(needed capability.Set) []Problem {
 	found := problems(grounds, f)
 	return together(slices.DeleteFunc(found, func(p Problem) bool { return p.denies&needed == 0 }))

@@ -123,9 +123,9 @@ func TestTwoCapabilities(t *testing.T) {
 		t.Errorf("%.2f of the samples are in the command's function:\n%s", s, r.stdout)
 	}
 	for _, want := range []string{
-		"without CAP_SYS_PTRACE functions of other users'",
-		"without CAP_CHECKPOINT_RESTORE functions of files that were deleted",
-		"without CAP_DAC_READ_SEARCH functions of files that this user may not read",
+		"without CAP_SYS_PTRACE, functions in processes of other users",
+		"without CAP_CHECKPOINT_RESTORE, functions in files that this user cannot read, or that were deleted",
+		"without CAP_DAC_READ_SEARCH, functions in files that this user cannot read",
 		"sudo setcap cap_bpf,cap_perfmon,cap_sys_ptrace,cap_checkpoint_restore,cap_dac_read_search,cap_syslog=ep ",
 	} {
 		if !strings.Contains(r.stderr, want) {
@@ -209,7 +209,7 @@ func TestTwoCapabilitiesCommands(t *testing.T) {
 			if r.code != 0 || !strings.Contains("\n"+r.stdout, test.want) {
 				t.Errorf("exit code %d, no %q in:\n%s\n%s", r.code, test.want, r.stdout, r.stderr)
 			}
-			once(t, r.stderr, "to lose none of that: run fulgur with sudo, or once: sudo setcap cap_bpf,cap_perfmon,")
+			once(t, r.stderr, "to avoid these losses: run fulgur with sudo, or run once: sudo setcap cap_bpf,cap_perfmon,")
 		})
 	}
 }
@@ -220,7 +220,7 @@ func TestTooFewCapabilitiesCommands(t *testing.T) {
 	for _, test := range rightsCommands {
 		t.Run(test.name, func(t *testing.T) {
 			r := run([]uintptr{unix.CAP_PERFMON}, append(test.args, "--", testenv.Tool(t, "sh"), "-c", "echo started")...)
-			if r.code != 1 || r.stdout != "" || !strings.HasPrefix(r.stderr, "fulgur: profiling needs CAP_BPF: run fulgur with sudo, or once: sudo setcap cap_bpf,") {
+			if r.code != 1 || r.stdout != "" || !strings.HasPrefix(r.stderr, "fulgur: profiling needs CAP_BPF: run fulgur with sudo, or run once: sudo setcap cap_bpf,") {
 				t.Errorf("exit code %d, standard output %q, said %q", r.code, r.stdout, r.stderr)
 			}
 		})
@@ -240,7 +240,7 @@ func TestTooFewCapabilities(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := run(test.capabilities, "profile", "-f", "--", workload)
-			want := "fulgur: profiling needs " + test.missing + ": run fulgur with sudo, or once: sudo setcap cap_bpf,cap_perfmon,"
+			want := "fulgur: profiling needs " + test.missing + ": run fulgur with sudo, or run once: sudo setcap cap_bpf,cap_perfmon,"
 			if r.code != 1 || r.stdout != "" || !strings.HasPrefix(r.stderr, want) {
 				t.Errorf("exit code %d, standard output %q, said %q; want %q", r.code, r.stdout, r.stderr, want)
 			}

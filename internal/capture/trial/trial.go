@@ -231,5 +231,5 @@ func branchRecords() (string, error) {
 	case err != nil:
 		return "", err
 	}
-	return "of " + event.Specs[0].Name, nil
+	return "with " + event.Specs[0].Name, nil
 }
