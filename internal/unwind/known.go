@@ -2,8 +2,6 @@ package unwind
 
 import (
 	"bytes"
-	"errors"
-	"io"
 	"slices"
 )
 
@@ -100,20 +98,17 @@ const (
 	maxGoScan = 128 << 20
 )
 
-// scanSize is the number of bytes of code that are read at once.
-const scanSize = 256 << 10
-
 // addSigreturn finds signal trampolines by their code, as debuggers and compiler runtimes
 // do. It reports whether there are any.
 func (b *builder) addSigreturn(s *synthetic) (found bool) {
 	left := uint64(maxScan)
-	room := make([]byte, scanSize)
+	window := newCodeWindow(b.file, b.code)
 	b.code.gaps(b.spans, func(start, end uint64) {
 		if end-start < uint64(len(b.arch.sigreturn)) || left < end-start {
 			return
 		}
 		left -= end - start
-		b.scan(start, end, b.arch.sigreturn, room, func(at uint64) {
+		window.find(start, end, b.arch.sigreturn, func(at uint64) {
 			// The return address of a handler is the trampoline's first byte, and the
 			// lookup uses the byte before it.
 			first := max(at-1, start)
@@ -122,31 +117,6 @@ func (b *builder) addSigreturn(s *synthetic) (found bool) {
 		})
 	})
 	return found
-}
-
-// scan calls yield with the addresses from start to end at which the code what is found.
-// room is scratch space, larger than what.
-func (b *builder) scan(start, end uint64, what, room []byte, yield func(addr uint64)) {
-	overlap := uint64(len(what)) - 1
-	for at := start; at+overlap < end; at += uint64(len(room)) - overlap {
-		off, ok := b.file.Offset(at)
-		if !ok {
-			return
-		}
-		code := room[:min(uint64(len(room)), end-at)]
-		n, err := b.file.Reader().ReadAt(code, int64(off))
-		for from := 0; ; {
-			i := bytes.Index(code[from:n], what)
-			if i < 0 {
-				break
-			}
-			yield(at + uint64(from+i))
-			from += i + len(what)
-		}
-		if err != nil && !errors.Is(err, io.EOF) {
-			return
-		}
-	}
 }
 
 // crosscall is the start of crosscall2 in Go's runtime/cgo/asm_amd64.s, through which C
@@ -192,11 +162,11 @@ func (b *builder) addCrosscall(s *synthetic) {
 	}
 	leaf := Rule{Kind: KindSP, CFA: 8, RASlot: SlotCFA, RA: -8}
 	left := uint64(maxGoScan)
-	room := make([]byte, scanSize)
+	window := newCodeWindow(b.file, b.code)
 	b.code.gaps(b.spans, func(start, end uint64) {
 		end = min(end, start+left)
 		left -= end - start
-		b.scan(start, end, crosscall, room, func(at uint64) {
+		window.find(start, end, crosscall, func(at uint64) {
 			if !b.has(at+crosscallReturns, crosscallReturn) {
 				return // from another version of Go
 			}

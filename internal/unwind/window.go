@@ -1,0 +1,66 @@
+package unwind
+
+import (
+	"bytes"
+
+	"fulgur/internal/symbols/elffile"
+)
+
+// windowSize is the number of bytes of code that are read at once.
+const windowSize = 64 << 10
+
+// codeWindow searches code, by ascending addresses. Most parts to be searched are the
+// padding between two functions: reading each one alone took a third of the time of a
+// table.
+type codeWindow struct {
+	file *elffile.File
+	code *codeRanges
+	room []byte
+	// read is the code from address addr on, in room.
+	read []byte
+	addr uint64
+}
+
+func newCodeWindow(f *elffile.File, code *codeRanges) *codeWindow {
+	return &codeWindow{file: f, code: code, room: make([]byte, windowSize)}
+}
+
+// at returns the code from start to end, but no more than fits into the window, nor than
+// the file has.
+func (w *codeWindow) at(start, end uint64) []byte {
+	end = min(end, start+windowSize)
+	if start < w.addr || end > w.addr+uint64(len(w.read)) {
+		w.read, w.addr = nil, start
+		limit, ok := w.code.end(start)
+		off, mapped := w.file.Offset(start)
+		if !ok || !mapped {
+			return nil
+		}
+		// What cannot be read is not found.
+		n, _ := w.file.Reader().ReadAt(w.room[:min(windowSize, limit-start)], int64(off))
+		w.read = w.room[:n]
+	}
+	have := w.addr + uint64(len(w.read))
+	return w.read[min(start, have)-w.addr : min(end, have)-w.addr]
+}
+
+// find calls yield with the addresses from start to end at which the code what is found.
+func (w *codeWindow) find(start, end uint64, what []byte, yield func(addr uint64)) {
+	for start+uint64(len(what)) <= end {
+		code := w.at(start, end)
+		if len(code) < len(what) {
+			return
+		}
+		from := 0
+		for {
+			i := bytes.Index(code[from:], what)
+			if i < 0 {
+				break
+			}
+			yield(start + uint64(from+i))
+			from += i + len(what)
+		}
+		// What the window's end cuts in two begins in its last bytes.
+		start += uint64(max(from, len(code)-len(what)+1))
+	}
+}

@@ -1,0 +1,62 @@
+package unwind
+
+import (
+	"bytes"
+	"os"
+	"slices"
+	"testing"
+
+	"fulgur/internal/symbols/elffile"
+)
+
+// A window finds what a search of the whole code finds, wherever the parts that are
+// searched begin, and however they are cut by the window.
+func TestCodeWindow(t *testing.T) {
+	file, err := os.Open("/proc/self/exe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := elffile.New(file, info.Size(), "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	code := newCodeRanges(f)
+	s := code.segments[0]
+	size := min(s.Size, 3*windowSize+windowSize/2)
+	whole := make([]byte, size)
+	off, _ := f.Offset(s.Addr)
+	if _, err := file.ReadAt(whole, int64(off)); err != nil {
+		t.Fatal(err)
+	}
+	// Two bytes that the window's end cuts, and many others.
+	what := whole[windowSize-1 : windowSize+1]
+	for _, step := range []uint64{size, windowSize - 1, 4099, 61} {
+		w := newCodeWindow(f, code)
+		var got, want []uint64
+		for start := uint64(0); start < size; start += step {
+			end := min(start+step, size)
+			w.find(s.Addr+start, s.Addr+end, what, func(at uint64) { got = append(got, at-s.Addr) })
+			for from := start; ; {
+				i := bytes.Index(whole[from:end], what)
+				if i < 0 {
+					break
+				}
+				want = append(want, from+uint64(i))
+				from += uint64(i + len(what))
+			}
+		}
+		if len(want) == 0 || !slices.Equal(got, want) {
+			t.Errorf("parts of %d bytes: found at %d places, want %d", step, len(got), len(want))
+		}
+	}
+	// What the file does not have is not found.
+	w := newCodeWindow(f, code)
+	if got := w.at(0, 100); len(got) > 0 && s.Addr > 100 {
+		t.Errorf("%d bytes at an address without code", len(got))
+	}
+}
