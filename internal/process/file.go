@@ -51,9 +51,12 @@ type File struct {
 
 	// asking is held by a reader while it opens the file.
 	asking sync.Mutex
-	// queued is whether the file is about to be opened by the cache. It belongs to the
-	// table's goroutine.
-	queued bool
+	// queued is whether the file is about to be opened by the cache. changed is whether
+	// the file was rewritten, as of round checked of the cache. They belong to the table's
+	// goroutine.
+	queued  bool
+	changed bool
+	checked uint64
 
 	mu  sync.RWMutex
 	src source
@@ -74,8 +77,18 @@ type version struct {
 const rewriteRest = time.Second
 
 // rewritten reports whether the contents of the file, which is open, have changed since
-// it was first opened. New mappings then map the new contents.
+// it was first opened. New mappings then map the new contents. Records are read in
+// rounds, long after the kernel wrote them, so one look a round tells as much as a look
+// for each record.
 func (f *File) rewritten() bool {
+	if f.checked != f.cache.round {
+		f.checked, f.changed = f.cache.round, f.differs()
+	}
+	return f.changed
+}
+
+// differs compares the open file with the state in which it was first opened.
+func (f *File) differs() bool {
 	f.mu.RLock()
 	file, was := f.file, f.was
 	f.mu.RUnlock()

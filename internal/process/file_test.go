@@ -139,6 +139,7 @@ func TestFileRewritten(t *testing.T) {
 	m := mapped(t, path, "the first contents")
 	c := newFiles(10)
 	intern := func() *File {
+		c.nextRound()
 		f := c.intern(keyOf(m), path, source{pid: os.Getpid(), start: m.Start, limit: m.Limit})
 		c.openQueued()
 		return f
@@ -170,6 +171,14 @@ func TestFileRewritten(t *testing.T) {
 	}
 	if c.count != 3 {
 		t.Errorf("%d files are counted, want 3", c.count)
+	}
+
+	// The records of one round are all of what is there now.
+	third := intern()
+	third.was.since = third.was.since.Add(-rewriteRest)
+	rewrite("more contents", 3)
+	if again := c.intern(keyOf(m), path, source{pid: os.Getpid()}); again != third {
+		t.Error("the file is looked at for each record of a round")
 	}
 }
 

@@ -27,6 +27,8 @@ type files struct {
 	// patience is the time limit of the goroutine that interns files.
 	patience *answer.Patience
 	queue    []queued
+	// round counts the rounds of records; see [File.rewritten].
+	round uint64
 
 	mu   sync.Mutex
 	open []*File // in the order in which they were opened
@@ -48,8 +50,12 @@ func newFiles(limit int) *files {
 	}
 	c := &files{limit: limit, byInode: map[FileKey][]*File{}, sweptAt: time.Now(), patience: answer.NewPatience()}
 	c.period.Store(1)
+	c.nextRound()
 	return c
 }
+
+// nextRound begins a new round of records.
+func (c *files) nextRound() { c.round++ }
 
 // used reports whether a stack of this period or the two before it refers to f.
 func (c *files) used(f *File) bool {

@@ -95,7 +95,7 @@ func (s *Sideband) FollowCPUs(online []int) error {
 	return nil
 }
 
-// FDs returns descriptors, in no particular order, that poll as readable when a ring is
+// FDs returns descriptors, in ascending order, that poll as readable when a ring is
 // half full. A wake-up for every record would cost an interrupt each, on a machine that
 // may fork a thousand times a second. To see records sooner, call Drain regularly.
 func (s *Sideband) FDs() []int {
@@ -103,6 +103,7 @@ func (s *Sideband) FDs() []int {
 	for _, l := range s.cpus {
 		fds = append(fds, l.event.FD())
 	}
+	slices.Sort(fds) // the same each time, so that a set of them need not be changed
 	return fds
 }
 

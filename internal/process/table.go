@@ -113,6 +113,7 @@ func (t *Table) Apply(r perfevent.Record) {
 func (t *Table) Applied() {
 	t.calmAll(monotonic.Now())
 	t.files.openQueued()
+	t.files.nextRound()
 }
 
 // image returns the newest image of a pid. A pid not seen before is assumed to have been

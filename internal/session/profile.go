@@ -118,6 +118,7 @@ type run struct {
 	store   *stacks.Store
 	events  *events // nil unless times are recorded
 	end     uint64  // end of sampling, CLOCK_MONOTONIC in ns
+	tidied  uint64  // when it was last tidied up, likewise
 	process.Tracker
 	loop.Loop
 	unwinder  unwinding.Unwinder

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"time"
 
 	"fulgur/bpf"
 	"fulgur/internal/capture/loop"
@@ -61,6 +62,10 @@ func (r *run) FollowCPUs(online []int) error {
 	return errors.Join(r.Sideband.FollowCPUs(online), r.each(func(s source.Source) error { return s.FollowCPUs(online) }))
 }
 
+// tidyEvery is how often the work is done that no sample waits for: letting go of
+// processes that ended, and following perf maps.
+const tidyEvery = 100 * time.Millisecond
+
 // Poll reads the kernel side's data. Stacks and sideband records come through
 // channels without a common order. So Poll notes the positions of the rings
 // first and drains the sideband next: then every stack before its ring's
@@ -73,10 +78,15 @@ func (r *run) Poll() (busy bool, err error) {
 	}
 	r.Busy = false
 	r.Drain()
-	if err := r.unwinder.Update(r.Processes, requests, now); err != nil {
+	if err := r.unwinder.Update(r.Processes, requests); err != nil {
 		return r.Busy, err
 	}
-	r.Processes.FollowPerfMaps()
+	tidy := now >= r.tidied+uint64(tidyEvery)
+	if tidy {
+		r.tidied = now
+		r.unwinder.Tidy(now)
+		r.Processes.FollowPerfMaps()
+	}
 	for pid := range r.remapped {
 		if err := r.each(func(s source.Source) error { return s.Remap(pid) }); err != nil {
 			return r.Busy, err
@@ -91,7 +101,9 @@ func (r *run) Poll() (busy bool, err error) {
 	if err := r.snapshots.Rewalk(now); err != nil {
 		return r.Busy, err
 	}
-	r.Processes.Forget(now - loop.GraceForStacks)
+	if tidy {
+		r.Processes.Forget(now - loop.GraceForStacks)
+	}
 	if r.events != nil {
 		if err := r.events.poll(now, now-loop.GraceForStacks); err != nil {
 			return r.Busy, err

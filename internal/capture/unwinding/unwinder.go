@@ -231,7 +231,7 @@ func (d *doubt) due(now time.Time) bool {
 
 // Update answers the requests before the given position, and tells the kernel side
 // what changed. The table of processes knows all that happened until now.
-func (u *Unwinder) Update(processes *process.Table, requests, now uint64) error {
+func (u *Unwinder) Update(processes *process.Table, requests uint64) error {
 	if u.loader == nil {
 		return nil
 	}
@@ -253,6 +253,15 @@ func (u *Unwinder) Update(processes *process.Table, requests, now uint64) error 
 		u.loader.Reset()
 	}
 	u.layOut(processes)
+	return nil
+}
+
+// Tidy lets go of what processes had that ended by now, and no longer waits for tables
+// that take too long. The records of all forks until now were handled.
+func (u *Unwinder) Tidy(now uint64) {
+	if u.loader == nil {
+		return
+	}
 	for pid := range u.exited {
 		if u.loader.Gone(pid) {
 			delete(u.exited, pid)
@@ -264,7 +273,6 @@ func (u *Unwinder) Update(processes *process.Table, requests, now uint64) error 
 	} else {
 		u.loader.Settled(now)
 	}
-	return nil
 }
 
 // layOut tells the kernel side of the processes that it asked for, and of those that

@@ -45,7 +45,8 @@ type Loader struct {
 	starving  []*wait            // waiting for room
 	retired   []retired
 	settling  bool
-	salts     uint32 // number of salts handed out
+	settled   time.Time // when settling last began
+	salts     uint32    // number of salts handed out
 	stats     Stats
 
 	maps     *kernelMaps // nil in tests with a stand-in
@@ -127,6 +128,9 @@ type retired struct {
 // config holds the settings of a loader.
 type config struct {
 	mode Mode
+	// rest is the least time between two releases of what no process has anymore, unless
+	// a process waits for room. Each waits for all running programs.
+	rest time.Duration
 	// memory bounds the tables in kernel memory, in bytes.
 	memory int64
 	sizes
@@ -298,7 +302,7 @@ func (l *Loader) Gone(pid int) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	p := l.processes[pid]
-	if p == nil && len(l.unborn) == 0 {
+	if p == nil && !slices.ContainsFunc(l.unborn, func(u unborn) bool { return u.child == pid }) {
 		return true
 	}
 	if _, ok, err := l.kernel.process(pid); ok || err != nil {
@@ -351,7 +355,10 @@ func (l *Loader) Settled(until uint64) {
 	if n == 0 || l.settling || l.ctx.Err() != nil {
 		return
 	}
-	l.settling = true
+	if time.Since(l.settled) < l.config.rest && len(l.starving) == 0 {
+		return
+	}
+	l.settling, l.settled = true, time.Now()
 	l.working.Go(func() { l.settle(until) })
 }
 

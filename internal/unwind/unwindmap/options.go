@@ -3,6 +3,7 @@ package unwindmap
 import (
 	"errors"
 	"fmt"
+	"time"
 	"unsafe"
 
 	"github.com/cilium/ebpf"
@@ -42,10 +43,14 @@ var (
 
 const mappingsEach = 1 << 13
 
+// settleRest is the time between two releases of space. Churning processes leave a few
+// hundred mappings in it.
+const settleRest = time.Second
+
 // New loads the maps, and follows forks and exits of all processes. Errors come from the
 // kernel, as returned by cilium/ebpf.
 func New(o Options) (*Loader, error) {
-	c := config{mode: o.Mode, memory: o.Memory, sizes: systemSizes, mappingsEach: mappingsEach, finder: o.Finder}
+	c := config{mode: o.Mode, rest: settleRest, memory: o.Memory, sizes: systemSizes, mappingsEach: mappingsEach, finder: o.Finder}
 	if o.Few {
 		c.sizes = fewSizes
 	}
