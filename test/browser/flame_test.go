@@ -362,11 +362,11 @@ func TestFlamePage(t *testing.T) {
 		choose(c, "#value", "0")
 	})
 
-	t.Run("colours", func(t *testing.T) {
-		choose(c, "#colour", "module")
+	t.Run("colors", func(t *testing.T) {
+		choose(c, "#color", "module")
 		expectContains(c, "#legend", "server", "libc.so.6", "[kernel.kallsyms]", "[nf_tables]")
 		c.screenshot("modules")
-		choose(c, "#colour", "kind")
+		choose(c, "#color", "kind")
 	})
 
 	t.Run("address", func(t *testing.T) {
@@ -397,7 +397,7 @@ func TestFlamePage(t *testing.T) {
 		c.press("f")
 		choose(c, "#value", "1")
 		choose(c, "#task", "p.4243")
-		choose(c, "#colour", "module")
+		choose(c, "#color", "module")
 		choose(c, "#theme", "dark")
 		c.clickOn("#merge")
 		c.click(boxAt(c, 0.2, 2))
@@ -411,7 +411,7 @@ func TestFlamePage(t *testing.T) {
 			t.Errorf("the address %q became %q when loaded", state, again)
 		}
 		var chosen []string
-		c.eval(`["value", "task", "colour", "theme", "search"].map((id) => document.getElementById(id).value)
+		c.eval(`["value", "task", "color", "theme", "search"].map((id) => document.getElementById(id).value)
 			.concat(String(document.getElementById("merge").checked))`, &chosen)
 		if want := []string{"1", "p.4243", "module", "dark", "file:main", "true"}; !slices.Equal(chosen, want) {
 			t.Errorf("the page chose %q, want %q", chosen, want)
@@ -426,9 +426,9 @@ func TestFlamePage(t *testing.T) {
 
 	t.Run("address of what there is not", func(t *testing.T) {
 		legend := c.text("#legend")
-		c.eval(`(location.hash = "colour=change&theme=x&view=y&value=7", 0)`, new(int))
+		c.eval(`(location.hash = "color=change&theme=x&view=y&value=7", 0)`, new(int))
 		var chosen []string
-		c.eval(`["colour", "theme", "value"].map((id) => document.getElementById(id).value)`, &chosen)
+		c.eval(`["color", "theme", "value"].map((id) => document.getElementById(id).value)`, &chosen)
 		if want := []string{"kind", "auto", "0"}; !slices.Equal(chosen, want) {
 			t.Errorf("the page chose %q, want %q", chosen, want)
 		}
@@ -437,16 +437,16 @@ func TestFlamePage(t *testing.T) {
 	})
 
 	t.Run("dark", func(t *testing.T) {
-		ground := func() (colour string) {
-			c.eval("getComputedStyle(document.body).backgroundColor", &colour)
-			return colour
+		ground := func() (color string) {
+			c.eval("getComputedStyle(document.body).backgroundColor", &color)
+			return color
 		}
 		light := ground()
 		c.call("Emulation.setEmulatedMedia", map[string]any{
 			"features": []map[string]string{{"name": "prefers-color-scheme", "value": "dark"}},
 		}, nil)
 		if dark := ground(); dark == light {
-			t.Errorf("the background is %s with either colour scheme", dark)
+			t.Errorf("the background is %s with either color scheme", dark)
 		}
 		c.click(boxAt(c, 0.2, 4))
 		c.screenshot("dark")
@@ -583,7 +583,7 @@ func TestHostileNames(t *testing.T) {
 	c.press("t")
 	expectContains(c, "#rows", attack, shown, "très::long")
 	c.screenshot("hostile-table")
-	choose(c, "#colour", "module")
+	choose(c, "#color", "module")
 	expectContains(c, "#legend", "script><img src=x")
 	choose(c, "#value", "1")
 	c.press("f", "/")
@@ -594,7 +594,7 @@ func TestHostileNames(t *testing.T) {
 	// The address is foreign too: it may come with a link.
 	for _, hash := range []string{
 		"q=" + attack, "view=" + attack, "zoom=..%2F.&up=" + attack, "value=__proto__&task=t.constructor",
-		"fn=toString&view=sandwich", "sort=constructor&view=table", "value=length", "task=p.nobody", "colour=__proto__&theme=" + attack, "%", "q=%E0%A4%A",
+		"fn=toString&view=sandwich", "sort=constructor&view=table", "value=length", "task=p.nobody", "color=__proto__&theme=" + attack, "%", "q=%E0%A4%A",
 	} {
 		c.eval(fmt.Sprintf(`(location.hash = %q, 0)`, hash), new(int))
 		c.call("Page.reload", nil, nil)
@@ -770,7 +770,7 @@ func TestManyProcesses(t *testing.T) {
 	expectClean(c)
 }
 
-// A comparison colours what grew and what shrank.
+// A comparison colors what grew and what shrank.
 func TestCompare(t *testing.T) {
 	build := func(slow, fast int64) *profile.Profile {
 		b := profile.NewBuilder(profile.ValueType{Type: "samples", Unit: "count"})

@@ -390,7 +390,7 @@ func limitLocked(t *testing.T, bytes uint64) {
 	})
 }
 
-// Root's report is for people, without colours where nobody looks.
+// Root's report is for people, without colors where nobody looks.
 func TestDoctorText(t *testing.T) {
 	testenv.Root(t)
 	r := fulgur(t, "doctor")
@@ -403,6 +403,6 @@ func TestDoctorText(t *testing.T) {
 		}
 	}
 	if strings.Contains(r.stdout, "\x1b") {
-		t.Errorf("colours:\n%q", r.stdout)
+		t.Errorf("colors:\n%q", r.stdout)
 	}
 }

@@ -70,11 +70,11 @@ complete -F _%[1]s %[1]s
 	return err
 }
 
-// bashCommand writes the case of a command: the values of its flags, its flags,
-// its arguments.
+// bashCommand writes the case of a command: the values of its flags, then its flags
+// and arguments.
 func (p *Program) bashCommand(b *strings.Builder, c *Command) {
 	fmt.Fprintf(b, "\t%s)\n\t\tcase $prev in\n", c.Name)
-	var free []string // with values that cannot be completed
+	var free []string // flags whose values cannot be completed
 	for i := range c.flags {
 		f := &c.flags[i]
 		complete := p.bashValue(f.kind, f.choices)
@@ -100,7 +100,7 @@ func (p *Program) bashCommand(b *strings.Builder, c *Command) {
 	fmt.Fprint(b, "\t\tfi\n\t\t;;\n")
 }
 
-// bashValue returns the call that completes a value, empty if nothing can.
+// bashValue returns the shell command that completes a value, "" if there is none.
 func (p *Program) bashValue(k kind, choices []string) string {
 	call, ok := map[kind]string{file: "files", directory: "directories", process: "processes"}[k]
 	switch {
@@ -112,10 +112,10 @@ func (p *Program) bashValue(k kind, choices []string) string {
 	return ""
 }
 
-// bashWords writes words of a shell, none of which needs quotes.
+// bashWords joins words for a shell. No word needs quoting.
 func bashWords(words []string) string { return strings.Join(words, " ") }
 
-// names are the long names of flags.
+// names returns the long names of flags.
 func names(flags []option) []string {
 	var list []string
 	for _, f := range flags {

@@ -18,7 +18,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-// measure has one flag of every sort.
+// measure has a flag of every kind.
 type measure struct {
 	Duration string   `arg:"" optional:"" help:"How long."`
 	PID      []string `short:"p" name:"pid" placeholder:"PID" group:"what" help:"These processes: all their [threads]."`
@@ -46,7 +46,7 @@ Examples:
 `
 }
 
-// merge has an argument of each sort.
+// merge has an argument of each kind.
 type merge struct {
 	Inputs []string `arg:"" name:"in" complete:"file" help:"What to add."`
 }
@@ -64,7 +64,7 @@ type tool struct {
 
 func (*tool) Help() string { return "Example:\n\n    # all\n    tool measure\n" }
 
-// program describes the tool.
+// program returns the model of the test tool.
 func program(t *testing.T) *Program {
 	t.Helper()
 	parser, err := kong.New(new(tool), kong.Name("tool"), kong.Description("A tool for tests."),
@@ -76,7 +76,7 @@ func program(t *testing.T) *Program {
 	return &p
 }
 
-// golden compares what write writes with a file of testdata and returns it.
+// golden compares the output of write with a file in testdata, and returns it.
 func golden(t *testing.T, name string, write func(io.Writer) error) string {
 	t.Helper()
 	var b bytes.Buffer
@@ -99,7 +99,7 @@ func golden(t *testing.T, name string, write func(io.Writer) error) string {
 	return path
 }
 
-// command runs a program and returns what it writes.
+// command runs a program and returns its output.
 func command(t *testing.T, name string, args ...string) string {
 	t.Helper()
 	out, err := exec.Command(testenv.Tool(t, name), args...).CombinedOutput()
@@ -124,10 +124,10 @@ func TestManual(t *testing.T) {
 	}
 }
 
-// What is typed, and what a shell makes of it.
+// typed lists command lines and their expected completions.
 var typed = []struct {
 	line string
-	want []string // the words that it may be
+	want []string // possible words
 }{
 	{"tool me", []string{"measure", "merge"}},
 	{"tool Hid", nil},
@@ -154,7 +154,7 @@ func TestBash(t *testing.T) {
 		out := command(t, "bash", append([]string{"--norc", "-c", `source "$0"; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _tool; printf '%s\n' "${COMPREPLY[@]}"`, script}, words...)...)
 		check(t, test.line, strings.Fields(out), test.want)
 	}
-	// The word that = makes.
+	// bash makes "=" a word of its own.
 	out := command(t, "bash", "--norc", "-c", `source "$0"; COMP_WORDS=(tool measure --stats = j); COMP_CWORD=4; _tool; printf '%s\n' "${COMPREPLY[@]}"`, script)
 	check(t, "--stats=j", strings.Fields(out), []string{"json"})
 }
@@ -172,7 +172,7 @@ func TestFish(t *testing.T) {
 	}
 }
 
-// zsh tells what it completes in its editor alone: there it has a terminal.
+// zsh shows completions only in its line editor, which needs a terminal.
 func TestZsh(t *testing.T) {
 	script, err := filepath.Abs(golden(t, "tool.zsh", program(t).WriteZsh))
 	if err != nil {
@@ -180,7 +180,7 @@ func TestZsh(t *testing.T) {
 	}
 	var lines, wants []string
 	for _, test := range typed {
-		// The editor shows the line with what is common to all that it may be.
+		// The editor completes the common prefix of all candidates.
 		common := test.line
 		if len(test.want) == 1 {
 			common = strings.TrimSpace(common[:strings.LastIndex(common, " ")] + " " + test.want[0])
@@ -197,8 +197,8 @@ func TestZsh(t *testing.T) {
 	}
 }
 
-// check compares completions, and accepts more of what must at least be there:
-// machines have more commands and files than tests know.
+// check compares completions. Where the machine provides them, it accepts additional
+// commands and files.
 func check(t *testing.T, line string, got, want []string) {
 	t.Helper()
 	for _, w := range want {

@@ -43,7 +43,7 @@ complete -c %[1]s -n __%[1]s_launches -a '(__%[1]s_launched)'
 	return err
 }
 
-// fishCommand writes how a command, its flags and its arguments are completed.
+// fishCommand writes the completion of a command, its flags and its arguments.
 func (p *Program) fishCommand(b *strings.Builder, c *Command) {
 	fmt.Fprintf(b, "\ncomplete -c %s -n __fish_use_subcommand -a %s -d %s\n", p.Name, c.Name, fishQuote(brief(c.Help)))
 	condition := fishQuote(fmt.Sprintf("__%s_command %s", p.Name, c.Name))
@@ -57,7 +57,7 @@ func (p *Program) fishCommand(b *strings.Builder, c *Command) {
 	}
 }
 
-// fishFlag writes how a flag is completed.
+// fishFlag writes the completion of a flag.
 func (p *Program) fishFlag(b *strings.Builder, f *option, condition string) {
 	fmt.Fprintf(b, "complete -c %s -n %s", p.Name, condition)
 	if f.short != 0 {
@@ -70,7 +70,7 @@ func (p *Program) fishFlag(b *strings.Builder, f *option, condition string) {
 	fmt.Fprintf(b, " -d %s\n", fishQuote(brief(f.help)))
 }
 
-// fishValues returns the options of complete that offer values.
+// fishValues returns the options of fish's complete that offer values.
 func fishValues(k kind, choices []string) string {
 	if len(choices) > 0 {
 		return " -f -a " + fishQuote(strings.Join(choices, " "))
@@ -80,7 +80,7 @@ func fishValues(k kind, choices []string) string {
 	}[k]
 }
 
-// fishQuote makes one word of s.
+// fishQuote quotes s as one word.
 func fishQuote(s string) string {
 	return "'" + strings.NewReplacer(`\`, `\\`, "'", `\'`).Replace(s) + "'"
 }

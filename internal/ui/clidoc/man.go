@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// WriteManual writes the page of the program itself for section 1, in the man
-// macros of groff_man(7). It bears no date and no version, so that it changes
-// with what it says alone.
+// WriteManual writes the program's own page for section 1, in the macros of
+// groff_man(7). The page has no date and no version, so it changes only with its
+// content.
 func (p *Program) WriteManual(w io.Writer) error {
 	var b strings.Builder
 	manHead(&b, p.Name, p.Help)
@@ -46,7 +46,7 @@ If fulgur runs a command, it exits with the command's exit status.
 	return err
 }
 
-// WriteCommandManual writes the page of a command.
+// WriteCommandManual writes a command's page.
 func (p *Program) WriteCommandManual(w io.Writer, c *Command) error {
 	var b strings.Builder
 	manHead(&b, p.Name+"-"+c.Name, c.Help)
@@ -71,16 +71,16 @@ func (p *Program) WriteCommandManual(w io.Writer, c *Command) error {
 	return err
 }
 
-// manHead writes the title and the line that whatis(1) shows.
+// manHead writes the title, and the line that whatis(1) shows.
 func manHead(b *strings.Builder, name, help string) {
 	fmt.Fprintf(b, ".TH %s 1 \"\" %s\n.SH NAME\n%s \\- %s\n", roff(strings.ToUpper(name)), roff(name), roff(name), roff(strings.TrimSuffix(lower(help), ".")))
 }
 
-// lower begins a sentence with a small letter.
+// lower returns s with its first letter in lower case.
 func lower(s string) string { return strings.ToLower(s[:min(len(s), 1)]) + s[min(len(s), 1):] }
 
-// manDescription writes what a help page says beside flags and commands, and
-// returns its examples.
+// manDescription writes the help text without flags and commands, and returns its
+// examples.
 func manDescription(b *strings.Builder, help, detail string) (examples string) {
 	text, examples := split(detail)
 	fmt.Fprintf(b, ".SH DESCRIPTION\n%s\n", roff(help))
@@ -92,21 +92,21 @@ func manDescription(b *strings.Builder, help, detail string) (examples string) {
 	return examples
 }
 
-// manExamples writes examples as they are, if there are any.
+// manExamples writes examples verbatim, if there are any.
 func manExamples(b *strings.Builder, examples string) {
 	if examples != "" {
 		fmt.Fprintf(b, ".SH EXAMPLES\n.EX\n%s\n.EE\n", roff(examples))
 	}
 }
 
-// manFlags writes flags, group by group.
+// manFlags writes flags by group.
 func manFlags(b *strings.Builder, flags []option) {
 	fmt.Fprint(b, ".SH OPTIONS\n")
 	grouped(b, flags, func(f *option) string { return f.group }, func(f *option) { manFlag(b, f) })
 }
 
-// grouped calls write for every item, group by group under their headings.
-// Those without one come first.
+// grouped calls write for every item, by group with headings. Items without a group
+// come first.
 func grouped[T any](b *strings.Builder, items []T, group func(*T) string, write func(*T)) {
 	headings := []string{""}
 	for i := range items {
@@ -126,7 +126,7 @@ func grouped[T any](b *strings.Builder, items []T, group func(*T) string, write 
 	}
 }
 
-// manFlag writes a flag and what it does.
+// manFlag writes a flag and its help.
 func manFlag(b *strings.Builder, f *option) {
 	names := f.names()
 	for i := range names {
@@ -139,8 +139,8 @@ func manFlag(b *strings.Builder, f *option) {
 	fmt.Fprintf(b, "\n%s\n", roff(f.help))
 }
 
-// split parts the text of a help page from its examples, which are indented and
-// stand last. Their indentation is taken away.
+// split separates the text of a help page from its examples, which are the indented
+// lines at its end. It removes their indentation.
 func split(detail string) (text, examples string) {
 	for _, heading := range []string{"Examples:\n", "Example:\n"} {
 		if before, after, ok := strings.Cut(detail, heading); ok {
@@ -150,8 +150,8 @@ func split(detail string) (text, examples string) {
 	return detail, ""
 }
 
-// roff escapes text: hyphens that are to be copied, backslashes, and what at
-// the beginning of a line would be a request.
+// roff escapes text: hyphens, so that they can be copied, backslashes, and
+// characters that would be a request at the beginning of a line.
 func roff(s string) string {
 	s = strings.NewReplacer(`\`, `\e`, "-", `\-`).Replace(s)
 	lines := strings.Split(s, "\n")

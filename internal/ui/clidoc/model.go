@@ -1,6 +1,6 @@
-// Package clidoc makes of a command line, as kong knows it, what a shell and
-// man(1) want to know: completion scripts and manual pages. They are made of
-// the same model as the help text and cannot contradict it.
+// Package clidoc writes shell completion scripts and manual pages for a command line
+// of kong. They come from the same model as the help text, so they cannot contradict
+// it.
 package clidoc
 
 import (
@@ -16,41 +16,41 @@ type Program struct {
 	Commands   []Command
 
 	detail string
-	flags  []option // of the program itself
+	flags  []option // the program's own flags
 }
 
 // Command is a subcommand.
 type Command struct {
 	Name, Help string
 
-	group     string // heading, empty if it has none
+	group     string // heading, "" if none
 	detail    string
 	launches  bool
 	flags     []option
 	arguments []argument
 }
 
-// option is a flag, with a value or without.
+// option is a flag.
 type option struct {
 	long        string
-	short       rune // 0 if it has none
+	short       rune // 0 if none
 	help        string
-	group       string // heading, empty if it has none
-	value       string // what stands for its value, empty if it takes none
+	group       string // heading, "" if none
+	value       string // placeholder for its value, "" if it takes none
 	choices     []string
 	kind        kind
 	repeated    bool
-	placeholder string // as the help shows it
+	placeholder string // as in the help text
 }
 
-// argument is a positional one.
+// argument is a positional argument.
 type argument struct {
 	name, summary, help string
 	kind                kind
 	choices             []string
 }
 
-// kind says what can be completed.
+// kind is the kind of a value, for completion.
 type kind uint8
 
 const (
@@ -61,11 +61,11 @@ const (
 	commandName
 )
 
-// kinds are what the placeholders of the help text stand for.
+// kinds maps placeholders of the help text to kinds.
 var kinds = map[string]kind{"FILE": file, "PATH": file, "DIR": directory, "PID": process, "PID,...": process, "COMMAND": commandName}
 
-// New takes what it needs of a kong model. Launches reports whether a command
-// runs a program that follows "--".
+// New converts a kong model. launches reports whether a command runs the program
+// that follows "--".
 func New(app *kong.Application, launches func(*kong.Node) bool) Program {
 	p := Program{Name: app.Name, Help: app.Help, detail: app.Detail, flags: flags(app.Node)}
 	for _, node := range app.Children {
@@ -78,7 +78,8 @@ func New(app *kong.Application, launches func(*kong.Node) bool) Program {
 		for _, arg := range node.Positional {
 			c.arguments = append(c.arguments, argument{
 				name: arg.Name, summary: arg.Summary(), help: arg.Help,
-				// Arguments have no placeholder, but this tag of their own.
+				// Arguments have no placeholder, so they use a tag
+				// of their own.
 				kind: kinds[strings.ToUpper(arg.Tag.Get("complete"))], choices: choices(arg),
 			})
 		}
@@ -94,7 +95,7 @@ func New(app *kong.Application, launches func(*kong.Node) bool) Program {
 	return p
 }
 
-// commandNames are the names of the commands.
+// commandNames returns the names of the commands.
 func (p *Program) commandNames() []string {
 	var list []string
 	for _, c := range p.Commands {
@@ -103,7 +104,7 @@ func (p *Program) commandNames() []string {
 	return list
 }
 
-// flags returns the options of a node that are not hidden.
+// flags returns the visible flags of a node.
 func flags(node *kong.Node) []option {
 	var list []option
 	for _, f := range node.Flags {
@@ -121,7 +122,7 @@ func flags(node *kong.Node) []option {
 	return list
 }
 
-// title returns the heading of a group, which may be none.
+// title returns the heading of a group, "" if g is nil.
 func title(g *kong.Group) string {
 	if g == nil {
 		return ""
@@ -129,8 +130,8 @@ func title(g *kong.Group) string {
 	return g.Title
 }
 
-// choices are the values that a flag or an argument can have, nil if they are
-// not to be counted.
+// choices returns the possible values of a flag or an argument, nil if they cannot
+// be listed.
 func choices(v *kong.Value) []string {
 	if v.Enum == "" {
 		return nil
@@ -138,10 +139,10 @@ func choices(v *kong.Value) []string {
 	return v.EnumSlice()
 }
 
-// takesValue reports whether something follows the flag.
+// takesValue reports whether the flag takes a value.
 func (f *option) takesValue() bool { return f.value != "" }
 
-// names are the ways to write the flag.
+// names returns the ways to write the flag.
 func (f *option) names() []string {
 	if f.short == 0 {
 		return []string{"--" + f.long}
@@ -149,7 +150,7 @@ func (f *option) names() []string {
 	return []string{"-" + string(f.short), "--" + f.long}
 }
 
-// brief is the first sentence of a help text, for a line of a menu.
+// brief returns the first sentence of a help text, for completion menus.
 func brief(help string) string {
 	sentence, _, _ := strings.Cut(help, ". ")
 	sentence, _, _ = strings.Cut(sentence, ": ")

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// WriteZsh writes a completion script for zsh, to be sourced or put into a
-// folder of $fpath as _NAME.
+// WriteZsh writes a completion script for zsh, to source or to install as _NAME in a
+// directory of $fpath.
 func (p *Program) WriteZsh(w io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, `#compdef %[1]s
@@ -52,13 +52,13 @@ fi
 	return err
 }
 
-// zshCommand writes the case of a command: a call of _arguments.
+// zshCommand writes the case of a command as a call of _arguments.
 func zshCommand(b *strings.Builder, c *Command) {
 	fmt.Fprintf(b, "\t%s)\n\t\t_arguments -s -S", c.Name)
 	spec := func(s string) { fmt.Fprintf(b, " \\\n\t\t\t%s", zshQuote(s)) }
 	for i := range c.flags {
 		f := &c.flags[i]
-		// A flag given once is not offered again, by either name.
+		// A flag that was given is not offered again, by either name.
 		before := "(" + strings.Join(f.names(), " ") + ")"
 		if f.repeated {
 			before = "*"
@@ -77,7 +77,7 @@ func zshCommand(b *strings.Builder, c *Command) {
 	}
 	for _, a := range c.arguments {
 		if a.kind == other && len(a.choices) == 0 {
-			continue // to say that nothing can be completed would keep flags from it, too
+			continue // an explicit "no completion" would also suppress the flags
 		}
 		which := ""
 		if strings.Contains(a.summary, "...") {
@@ -88,7 +88,8 @@ func zshCommand(b *strings.Builder, c *Command) {
 	fmt.Fprint(b, "\n\t\t;;\n")
 }
 
-// zshAction is what _arguments completes a value with; a blank for nothing.
+// zshAction returns the action of _arguments that completes a value, a blank for
+// none.
 func zshAction(k kind, choices []string) string {
 	if len(choices) > 0 {
 		return "(" + strings.Join(choices, " ") + ")"
@@ -96,10 +97,10 @@ func zshAction(k kind, choices []string) string {
 	return map[kind]string{other: " ", file: "_files", directory: "_files -/", process: "_pids"}[k]
 }
 
-// zshEscape escapes what ends a part of a specification of _arguments.
+// zshEscape escapes the separators in a specification of _arguments.
 func zshEscape(s string) string {
 	return strings.NewReplacer(`\`, `\\`, "[", `\[`, "]", `\]`, ":", `\:`).Replace(s)
 }
 
-// zshQuote makes one word of s.
+// zshQuote quotes s as one word.
 func zshQuote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }

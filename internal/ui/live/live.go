@@ -1,12 +1,12 @@
-// Package live shows the flame graphs of a measurement that goes on: a page that
-// holds the newest window's page and puts the next one in its place, with the
-// zoom, search and choices that its reader made.
+// Package live shows the flame graphs of a running measurement. Its page displays the
+// newest window, and replaces it by the next one while keeping the zoom, search and
+// choices of the user.
 //
 // It is an [http.Handler] for [fulgur/internal/ui/localhttp], with these paths:
 //
 //	/           the page
-//	/events     server-sent events: {"first":3,"last":14} whenever there is
-//	            another window, and "end" when there will be no more
+//	/events     server-sent events: {"first":3,"last":14} for each new
+//	            window, and "end" after the last
 //	/window/14  the flame page of a window
 package live
 
@@ -35,14 +35,13 @@ var pageCSS string
 //go:embed page/live.js
 var pageJS string
 
-// keep is how many windows can be gone back to.
+// keep is the number of windows that the user can go back to.
 const keep = 20
 
-// beat is how often a word is sent to those who wait for windows, so that it is
-// noticed when they have left.
+// beat is the interval of keep-alive messages, which reveal browsers that have left.
 const beat = 15 * time.Second
 
-// patience is how long a browser may take to read one event.
+// patience is the timeout for writing one event.
 const patience = time.Minute
 
 // Page is the page of one measurement. It is safe for concurrent use.
@@ -51,13 +50,13 @@ type Page struct {
 	policy string
 
 	mu    sync.Mutex
-	pages map[int][]byte // of the last windows, by number
+	pages map[int][]byte // recent windows, by number
 	last  int
 	ended bool
-	news  chan struct{} // closed when anything of this changes
+	news  chan struct{} // closed on every change
 }
 
-// New returns a page that has no window yet.
+// New returns a page without windows.
 func New() *Page {
 	return &Page{
 		html: strings.NewReplacer("{{style}}", pageCSS, "{{script}}", pageJS).Replace(pageHTML),
@@ -69,14 +68,14 @@ func New() *Page {
 	}
 }
 
-// sourceHash returns s as a source expression of a content security policy.
+// sourceHash returns s as a hash source of a content security policy.
 func sourceHash(s string) string {
 	sum := sha256.Sum256([]byte(s))
 	return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
 }
 
-// Add shows the profile of another window, of which there are not many more than
-// one a second, drawn as o says.
+// Add shows the profile of another window, drawn according to o. Windows arrive
+// about once a second or less often.
 func (p *Page) Add(window *profile.Profile, o flame.Options) error {
 	var page bytes.Buffer
 	if err := flame.WriteHTML(&page, window, o); err != nil {
@@ -90,10 +89,10 @@ func (p *Page) Add(window *profile.Profile, o flame.Options) error {
 	return nil
 }
 
-// End says that there will be no more windows.
+// End announces that no more windows follow.
 func (p *Page) End() { p.change(func() { p.ended = true }) }
 
-// change changes the state and tells all who wait.
+// change changes the state and wakes all waiters.
 func (p *Page) change(what func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -102,8 +101,8 @@ func (p *Page) change(what func()) {
 	p.news = make(chan struct{})
 }
 
-// state returns the first and the last window that can be shown, whether there will
-// be others, and what is closed when that changes.
+// state returns the first and the last available window, whether the measurement has
+// ended, and a channel that is closed on the next change.
 func (p *Page) state() (first, last int, ended bool, news <-chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -142,12 +141,12 @@ func (p *Page) serveWindow(w http.ResponseWriter, r *http.Request, number string
 		return
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	w.Header().Set("Content-Security-Policy", "frame-ancestors 'self'") // beside the page's own
+	w.Header().Set("Content-Security-Policy", "frame-ancestors 'self'") // in addition to the page's own policy
 	w.Header().Set("X-Frame-Options", "SAMEORIGIN")
 	_, _ = w.Write(page) // the browser may have left
 }
 
-// serveEvents tells of windows until there are no more or the browser leaves.
+// serveEvents sends events until the measurement ends or the browser leaves.
 func (p *Page) serveEvents(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	control := http.NewResponseController(w)
@@ -161,7 +160,7 @@ func (p *Page) serveEvents(w http.ResponseWriter, r *http.Request) {
 		if ended {
 			text += "event: end\ndata: {}\n\n"
 		}
-		_ = control.SetWriteDeadline(time.Now().Add(patience)) // not for all events together
+		_ = control.SetWriteDeadline(time.Now().Add(patience)) // per event, not for the whole stream
 		if _, err := w.Write([]byte(text)); err != nil || control.Flush() != nil || ended {
 			return
 		}

@@ -42,7 +42,7 @@ func TestPaths(t *testing.T) {
 		{"POST", "/", 405},
 		{"GET", "/window/3", 200},
 		{"GET", "/window/22", 200},
-		{"GET", "/window/2", 404}, // not kept
+		{"GET", "/window/2", 404}, // no longer kept
 		{"GET", "/window/23", 404},
 		{"GET", "/window/", 404},
 		{"GET", "/window/x", 404},
@@ -124,11 +124,11 @@ func TestEvents(t *testing.T) {
 	want(`data: {"first":0,"last":0}`)
 	add(t, p, 1)
 	want(`data: {"first":1,"last":1}`)
-	// Who reads slowly is told of the last ones.
+	// A slow reader gets the newest window.
 	add(t, p, keep+1)
 	for e.next(t) != `data: {"first":3,"last":22}` {
 		if e.Err() != nil {
-			t.Fatal("it is not told of the last window")
+			t.Fatal("no event for the newest window")
 		}
 	}
 	p.End()

@@ -7,20 +7,21 @@ import (
 	"sync"
 )
 
-// connections bounds how many connections are held. Every user of the machine can
-// connect, but only who knows the token sends requests that are answered. So one that
-// has not shown it yields to a new one: whoever opens many drives out their own.
+// connections limits the number of open connections. Every user of the machine can
+// connect, but only users with the token get answers. A connection that has not sent
+// the token yet gives way to a new one, so a user who opens many connections loses
+// only their own.
 type connections struct {
 	mu   sync.Mutex
 	most int
-	last uint64 // number of the newest
+	last uint64 // number of the newest connection
 	held map[net.Conn]*connection
 }
 
-// connection is what is known of a connection.
+// connection is the state of a connection.
 type connection struct {
 	number uint64
-	// known is set once a request has had the token.
+	// known is set once a request contained the token.
 	known bool
 	// idle is set between requests.
 	idle bool
@@ -30,8 +31,8 @@ func newConnections(most int) *connections {
 	return &connections{most: most, held: map[net.Conn]*connection{}}
 }
 
-// note follows a connection's state, see [http.Server.ConnState]. For a new one beyond
-// the most it closes another, or the new one if all others are in use.
+// note follows a connection's state; see [http.Server.ConnState]. If there are too
+// many connections, it closes another one, or the new one if all others are in use.
 func (c *connections) note(conn net.Conn, state http.ConnState) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -53,8 +54,8 @@ func (c *connections) note(conn net.Conn, state http.ConnState) {
 	}
 }
 
-// yielding returns the connection that is closed for a new one: the oldest of those that
-// have not shown the token, else the oldest idle one, else the new one.
+// yielding returns the connection to close in favor of a new one: the oldest
+// connection without the token, else the oldest idle one, else the new one.
 func (c *connections) yielding(fresh net.Conn) net.Conn {
 	best, yields := *c.held[fresh], fresh
 	rank := func(of connection) int {
@@ -79,12 +80,12 @@ func (c *connections) yielding(fresh net.Conn) net.Conn {
 // connectionKey is the key of a request's connection in its context.
 type connectionKey struct{}
 
-// context is for [http.Server.ConnContext].
+// context implements [http.Server.ConnContext].
 func (c *connections) context(ctx context.Context, conn net.Conn) context.Context {
 	return context.WithValue(ctx, connectionKey{}, conn)
 }
 
-// know notes that a request of a connection has had the token.
+// know marks the connection of a request as one with the token.
 func (c *connections) know(ctx context.Context) {
 	conn, ok := ctx.Value(connectionKey{}).(net.Conn)
 	if !ok {

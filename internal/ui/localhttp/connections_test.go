@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// dial connects to a server, and closes the connection with the test.
+// dial connects to a server. The connection is closed at the end of the test.
 func dial(t *testing.T, s *Server) net.Conn {
 	t.Helper()
 	c, err := net.Dial("tcp", s.listener.Addr().String())
@@ -23,8 +23,8 @@ func dial(t *testing.T, s *Server) net.Conn {
 	return c
 }
 
-// Whoever holds many connections without the token, in whatever state, keeps nobody out
-// who has it, and cuts nobody off.
+// Many connections without the token, in whatever state, neither block nor cut off
+// users with the token.
 func TestStrangersConnections(t *testing.T) {
 	events := make(chan string)
 	s := listen(t, Options{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -72,7 +72,7 @@ func TestStrangersConnections(t *testing.T) {
 			for range maxConnections + 10 {
 				stranger(dial(t, s))
 			}
-			// A connection of its own, as that of a browser that comes now.
+			// A connection of its own, like a new browser's.
 			client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 20 * time.Second}
 			response, err := client.Get(s.URL() + "page")
 			if err != nil {
@@ -117,7 +117,7 @@ func TestDeniedConnectionCloses(t *testing.T) {
 	}
 }
 
-// Which connection yields to a new one.
+// TestYielding tests which connection gives way to a new one.
 func TestYielding(t *testing.T) {
 	const (
 		stranger = iota
@@ -126,7 +126,7 @@ func TestYielding(t *testing.T) {
 	)
 	for name, test := range map[string]struct {
 		held []int
-		want int // the index, that of the new one if all others are in use
+		want int // index, or the new connection's if all others are in use
 	}{
 		"the oldest stranger": {[]int{known, knownIdle, stranger, stranger}, 2},
 		"the oldest idle one": {[]int{known, knownIdle, knownIdle, known}, 1},

@@ -13,12 +13,12 @@ import (
 	"time"
 )
 
-// guard turns away who is not meant, and hands all other requests to the handler.
+// guard rejects unauthorized requests and passes all others to the handler.
 type guard struct {
 	options Options
 	token   string
-	slots   chan struct{}         // a place for each request that is being answered
-	know    func(context.Context) // notes that the connection of a request is of who knows the token
+	slots   chan struct{}         // one slot per request in progress
+	know    func(context.Context) // marks a request's connection as one with the token
 }
 
 // ServeHTTP implements [http.Handler].
@@ -45,7 +45,7 @@ func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	rest = "/" + rest
 	if rest != path.Clean(rest) && rest != path.Clean(rest)+"/" {
-		http.NotFound(w, r) // a multiplexer would lead to the clean path, without the token
+		http.NotFound(w, r) // http.ServeMux would redirect to the clean path, without the token
 		return
 	}
 	select {
@@ -61,21 +61,19 @@ func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	g.options.Handler.ServeHTTP(w, below)
 }
 
-// setHeader sets what browsers are told with every answer, unless the handler
-// knows better.
+// setHeader sets the default headers of all answers.
 func setHeader(h http.Header) {
 	h.Set("Cache-Control", "no-store")
 	h.Set("Cross-Origin-Opener-Policy", "same-origin")
 	h.Set("Cross-Origin-Resource-Policy", "same-origin")
-	h.Set("Referrer-Policy", "no-referrer") // or links would tell the token
+	h.Set("Referrer-Policy", "no-referrer") // keeps the token out of other servers' logs
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("X-Frame-Options", "DENY")
 }
 
-// isOurs reports whether the Host of a request can be this server. By DNS
-// rebinding a stranger's page reaches it under the stranger's name. An address,
-// though, and localhost cannot be made to mean another host. The port says
-// nothing: it is another one behind ssh -L.
+// isOurs reports whether a request's Host can be this server. With DNS rebinding, a
+// page of another site reaches the server under that site's name, but it cannot use
+// an IP address or localhost. The port is not checked, because ssh -L may change it.
 func (g *guard) isOurs(host string) bool {
 	name, _, err := net.SplitHostPort(host)
 	if err != nil {
@@ -88,9 +86,8 @@ func (g *guard) isOurs(host string) bool {
 	return err == nil
 }
 
-// allow refuses what pages of other origins ask for, but for the one that may,
-// which it lets read the answers. It reports whether the request is to be
-// answered any further.
+// allow rejects requests from pages of other origins, except the one allowed origin,
+// which may also read the answers. It reports whether to answer the request.
 func (g *guard) allow(w http.ResponseWriter, r *http.Request) bool {
 	origin := r.Header.Get("Origin")
 	switch {
@@ -119,15 +116,15 @@ func (g *guard) allow(w http.ResponseWriter, r *http.Request) bool {
 	return false
 }
 
-// body is that of a request. When it was read it lifts the deadline for that:
-// net/http goes on reading, to notice that the client left, and would take the
-// deadline's end for it, which cancels a request that takes long to answer.
+// body is the body of a request. At its end, it removes the read deadline: net/http
+// keeps reading to notice when the client leaves, and would treat the deadline as
+// such, which cancels requests that take long to answer.
 type body struct {
 	io.ReadCloser
 	control *http.ResponseController
 }
 
-// newBody returns the body of r, of limit bytes at most.
+// newBody returns the body of r, limited to limit bytes.
 func newBody(w http.ResponseWriter, r *http.Request, limit int64) *body {
 	b := &body{http.MaxBytesReader(w, r.Body, limit), http.NewResponseController(w)}
 	if r.ContentLength == 0 {
@@ -146,5 +143,5 @@ func (b *body) Read(p []byte) (n int, err error) {
 }
 
 func (b *body) lift() {
-	_ = b.control.SetReadDeadline(time.Time{}) // there is none where it is not supported
+	_ = b.control.SetReadDeadline(time.Time{}) // fails only if deadlines are not supported
 }

@@ -7,10 +7,10 @@ import (
 	"testing"
 )
 
-// friend is the origin that may ask.
+// friend is the allowed origin.
 const friend = "https://friend.example"
 
-// Who does not know the token learns nothing, and below it there is no way out.
+// Without the token, a request learns nothing and cannot leave the token's path.
 func TestToken(t *testing.T) {
 	s := listen(t, Options{Handler: echo, Origin: friend})
 	defer s.Close()
@@ -38,14 +38,14 @@ func TestToken(t *testing.T) {
 		case w.Code != http.StatusNotFound || strings.Contains(w.Body.String(), s.guard.token):
 			t.Errorf("%s: %d %q", path, w.Code, w.Body)
 		}
-		// Not even whether there could be something for another origin.
+		// Other origins do not even learn whether the path exists.
 		if shared := w.Header().Get("Access-Control-Allow-Origin"); shared != "" && !strings.HasPrefix(path, token) {
 			t.Errorf("%s is shared with %s", path, shared)
 		}
 	}
 }
 
-// By DNS rebinding a page of another site reaches the server under that site's
+// With DNS rebinding, a page of another site reaches the server under that site's
 // name.
 func TestHost(t *testing.T) {
 	s := listen(t, Options{Handler: echo, Host: "localhost"})
@@ -67,7 +67,7 @@ func TestHost(t *testing.T) {
 	}
 }
 
-// Of other origins one may ask at most.
+// At most one other origin is allowed.
 func TestOrigin(t *testing.T) {
 	for _, allowed := range []string{"", friend} {
 		s := listen(t, Options{Handler: echo, Origin: allowed})

@@ -437,7 +437,7 @@ func TestIsLinear(t *testing.T) {
 	encodetest.Linear(t, func(w io.Writer, p *profile.Profile) error { return WriteSVG(w, p, Options{}) })
 }
 
-// A comparison is coloured by what became of each box.
+// A comparison is colored by what became of each box.
 func TestCompare(t *testing.T) {
 	p := encodetest.Compared()
 	base, changed := p.Only(0), p.Only(1)

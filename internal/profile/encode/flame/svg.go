@@ -101,12 +101,12 @@ func drawSVG(w io.Writer, p *profile.Profile, o Options, t *tree) error {
 		if o.Inverted {
 			y = svgTop + svgRow*float64(b.depth)
 		}
-		colour := svgClass(f)
+		color := svgClass(f)
 		if o.Base != nil {
-			colour = changeClass(t.nodes[b.node].change())
+			color = changeClass(t.nodes[b.node].change())
 		}
 		fmt.Fprintf(out, `<g><title>%s</title><rect class="%s" x="%.2f" y="%g" width="%.2f" height="%g"/>`,
-			escapeXML(tooltip(f, t, b.node, p.ValueTypes[o.Value])), colour, b.x, y, max(b.width-0.5, 0.5), svgRow-1)
+			escapeXML(tooltip(f, t, b.node, p.ValueTypes[o.Value])), color, b.x, y, max(b.width-0.5, 0.5), svgRow-1)
 		if label := fit(f.name, b.width-6); label != "" {
 			class := ""
 			if f.inlined {

@@ -1,19 +1,19 @@
 'use strict';
 (() => {
   const byId = (id) => document.getElementById(id);
-  const has = { first: 0, last: 0 }; // the windows that the server has
+  const has = { first: 0, last: 0 }; // windows on the server
   let live = true;
   let ended = ''; // why there will be no more windows
-  let shown = 0; // the window that is seen
-  let coming = 0; // the one that is being loaded behind it, 0 if none
-  let wanted = 0; // the one to be seen: shown, coming, or what follows them
+  let shown = 0; // number of the visible window
+  let coming = 0; // number of the window that is loading, 0 if none
+  let wanted = 0; // number of the requested window
   let frame = null;
 
-  // hashOf returns what the reader chose in a window's page, which keeps it in its
-  // address.
+  // hashOf returns the state that the user chose in a window's page, which the page
+  // keeps in its address.
   const hashOf = (f) => f ? f.contentWindow.location.hash : '';
 
-  // show brings a window to the front once it is drawn, so that nothing flickers.
+  // show shows a window once it is drawn, which avoids flicker.
   function show(n) {
     wanted = n;
     if (n === 0 || coming !== 0 || n === shown) return;
@@ -35,8 +35,8 @@
     byId('frames').append(next);
   }
 
-  // whenReady calls act when a window's page has drawn itself, or cannot be had:
-  // it is too old by now.
+  // whenReady calls act once a window's page has drawn itself, or has failed to load
+  // because the server no longer keeps it.
   function whenReady(f, act) {
     const state = f.contentDocument?.documentElement.dataset.ready;
     if (state !== undefined) act(state === 'true');
@@ -47,7 +47,7 @@
   function swap(next, n) {
     const focused = document.activeElement === frame;
     const hash = hashOf(frame);
-    // The reader may have gone on meanwhile.
+    // The user may have changed the view meanwhile.
     if (frame && hash !== hashOf(next)) next.contentWindow.location.replace(`${next.contentWindow.location.pathname}${hash || '#'}`);
     next.className = '';
     if (focused) takeFocus(next);
@@ -58,13 +58,13 @@
     showControls();
   }
 
-  // takeFocus puts the focus and the caret where they are in the window's page
-  // that is seen, so that who is typing there can go on.
+  // takeFocus moves the focus and the caret from the visible page to the next one,
+  // so that the user can go on typing.
   function takeFocus(next) {
     const there = frame.contentDocument.activeElement;
     const { selectionStart, selectionEnd, selectionDirection } = there;
     const focusVisible = there.matches(':focus-visible');
-    next.focus(); // which takes it from there
+    next.focus(); // moves the focus away from the visible page
     const here = there.id ? next.contentDocument.getElementById(there.id) : null;
     here?.focus({ preventScroll: true, focusVisible });
     if (here && typeof selectionStart === 'number') here.setSelectionRange(selectionStart, selectionEnd, selectionDirection);
@@ -88,7 +88,7 @@
   }
   function step(by) {
     if (has.last === 0) return;
-    const from = live ? shown : wanted; // halted, wanted is what was stepped to
+    const from = live ? shown : wanted; // while paused, wanted is the target of the previous step
     live = false;
     show(Math.min(Math.max(from + by, has.first), has.last));
     showControls();

@@ -1,13 +1,13 @@
-// ---- A chart draws a view: rows of boxes, each as wide as its value.
+// ---- A chart draws a view as rows of boxes, each as wide as its value.
 
 const ROW = 20;          // height of a row in CSS pixels
-const MIN_WIDTH = 0.5;   // narrower boxes, with all they carry, are drawn as one thin line
+const MIN_WIDTH = 0.5;   // narrower boxes and everything above them become one thin line
 const PAD = 5;           // between a box's edge and its label
 
 class Chart {
-  // host is the element that scrolls; name tells readers of screens what the
-  // chart shows. The page answers names(frame), colours, matches and weights,
-  // and hears of hovered(box, x, y), selected(chart, box) and zoomed(chart).
+  // host is the scrolling element. name is the chart's accessible name. page
+  // provides names(frame), colors, matches and weights, and receives hovered(box, x,
+  // y), selected(chart, box) and zoomed(chart).
   constructor(host, page) {
     this.host = host;
     this.page = page;
@@ -24,15 +24,15 @@ class Chart {
     this.hover = null;
     this.selection = null;
     this.hanging = false;
-    this.isWhole = false; // on paper all rows show, on screens those scrolled to
+    this.isWhole = false; // print shows all rows, the screen only visible ones
     this.scheduled = 0;
     this.listen();
   }
 
   set name(text) { this.canvas.setAttribute('aria-label', text); }
 
-  // show draws another view; children hang below their parents, or stand on
-  // them.
+  // show draws another view. If hanging is set, children are drawn below their
+  // parents, else above.
   show(view, hanging) {
     this.view = view;
     this.hanging = hanging;
@@ -40,7 +40,7 @@ class Chart {
     this.hover = this.selection = null;
   }
 
-  // ---- where boxes are
+  // ---- layout
 
   isBelowZoom(box) { return box.depth < this.zoom.depth; }
 
@@ -48,7 +48,7 @@ class Chart {
     const { space, host, canvas, marks } = this;
     this.width = Math.max(1, host.clientWidth - parseFloat(getComputedStyle(host).paddingLeft) * 2);
     this.rows = [];
-    this.rests = []; // what is left out, by depth and place
+    this.rests = []; // merged narrow boxes, by depth and x
     if (this.view && this.zoom.total > 0) this.place();
     const needed = this.rows.length * ROW + PAD * 2;
     this.height = this.isWhole ? needed : host.clientHeight;
@@ -94,7 +94,7 @@ class Chart {
   }
   isShown(box) { return Boolean(box) && this.rows[box.depth]?.[box.place] === box; }
 
-  // rowTop is the distance of a row from the canvas's top edge.
+  // rowTop returns the distance of a row from the canvas's top edge.
   rowTop(d) {
     return (this.hanging ? PAD + d * ROW : this.full - PAD - (d + 1) * ROW) - this.scrolled;
   }
@@ -133,10 +133,10 @@ class Chart {
   paint() {
     cancelAnimationFrame(this.scheduled);
     this.scheduled = 0;
-    const { page: { colours, names, matches, weights } } = this;
+    const { page: { colors, names, matches, weights } } = this;
     const ctx = this.canvas.getContext('2d');
     ctx.clearRect(0, 0, this.width, this.height);
-    const upright = `11.5px ${colours.mono}`;
+    const upright = `11.5px ${colors.mono}`;
     const italic = `italic ${upright}`; // inlined functions
     ctx.font = upright;
     const charWidth = ctx.measureText('m').width;
@@ -149,7 +149,7 @@ class Chart {
         const w = box.width;
         const gap = w > 3 ? 1 : w > 1.5 ? 0.5 : 0;
         ctx.globalAlpha = faded ? 0.45 : 1;
-        ctx.fillStyle = matched ? colours.match : colours.of(box, weights);
+        ctx.fillStyle = matched ? colors.match : colors.of(box, weights);
         if (w > 8) {
           ctx.beginPath();
           ctx.roundRect(box.x, top, w - gap, ROW - 1, 2.5);
@@ -161,36 +161,36 @@ class Chart {
         const text = room > 0 ? fit(names.of(box.frame), Math.floor(room / charWidth)) : '';
         if (text) {
           ctx.globalAlpha = faded ? 0.75 : 1;
-          ctx.fillStyle = colours.label;
+          ctx.fillStyle = colors.label;
           ctx.font = names.inlined(box.frame) ? italic : upright;
           ctx.fillText(text, box.x + PAD, top + ROW / 2, room);
         }
       }
     });
     ctx.globalAlpha = 0.5;
-    ctx.fillStyle = colours.rest;
+    ctx.fillStyle = colors.rest;
     for (const { depth, x, width } of this.rests) ctx.fillRect(x, this.rowTop(depth) + (this.hanging ? 0 : ROW - 4), width, 3);
     ctx.globalAlpha = 1;
     this.mark();
   }
-  // mark outlines what the pointer and the keys are at.
+  // mark outlines the boxes under the pointer and at the keyboard focus.
   mark() {
     const ctx = this.marks.getContext('2d');
     ctx.clearRect(0, 0, this.width, this.height);
-    const { hover, selection, page: { colours } } = this;
-    const outline = (box, colour, lineWidth) => {
-      ctx.strokeStyle = colour;
+    const { hover, selection, page: { colors } } = this;
+    const outline = (box, color, lineWidth) => {
+      ctx.strokeStyle = color;
       ctx.lineWidth = lineWidth;
       ctx.beginPath();
       ctx.roundRect(box.x + 0.5, this.rowTop(box.depth) + 0.5, Math.max(box.width - 2, 1), ROW - 2, 2.5);
       ctx.stroke();
     };
-    if (hover && hover !== selection) outline(hover, colours.text, 1);
-    if (selection) outline(selection, colours.accent, 2);
+    if (hover && hover !== selection) outline(hover, colors.text, 1);
+    if (selection) outline(selection, colors.accent, 2);
     this.canvas.classList.toggle('at', Boolean(selection)); // the outline shows the focus
   }
 
-  // ---- what the reader does
+  // ---- input
 
   zoomTo(box) {
     this.zoom = box;
@@ -212,8 +212,8 @@ class Chart {
     this.selection = null;
     this.mark();
   }
-  // say makes the box the tree's item that has the focus, for who cannot see
-  // it: each item is a new element, because readers announce those.
+  // say makes box the focused tree item for screen readers. It creates a new element
+  // each time, because screen readers announce new elements.
   say(box) {
     const row = box.parent ? this.view.children(box.parent).filter((b) => this.isShown(b)) : [box];
     const item = element('span', this.page.spoken(box));
@@ -227,7 +227,7 @@ class Chart {
     this.canvas.setAttribute('aria-activedescendant', item.id);
   }
 
-  // press acts on a key and tells whether it did.
+  // press handles a key and reports whether it did.
   press(key) {
     const at = this.isShown(this.selection) ? this.selection : null;
     if (key.startsWith('Arrow') && !at) {
@@ -281,24 +281,24 @@ class Chart {
     });
     new ResizeObserver(() => {
       if (!this.view || this.host.clientHeight === 0) return;
-      // A window that grew may have scrolled by itself, no further than the end.
+      // When the window grows, the browser may have scrolled already, to the end at
+      // most.
       const rest = this.full - this.host.scrollTop;
       const fromEnd = rest <= this.host.clientHeight ? 0 : rest - this.height;
       this.layout();
-      // Callers stay where they are when the window's height changes.
+      // Keep callers in place when the window's height changes.
       if (!this.hanging) this.host.scrollTop = this.full - this.height - fromEnd;
       this.paint();
     }).observe(this.host);
   }
 }
 
-// fit returns as much of a name as room characters hold. Labels are
-// monospaced, so that counting suffices; fillText squeezes the wide characters
-// of other scripts.
+// fit returns as much of a name as room characters can hold. Labels are monospaced,
+// so counting is enough; fillText squeezes the wide characters of other scripts.
 function fit(name, room) {
   if (name.length <= room) return name;
   if (room < 3) return '';
-  const half = /[\ud800-\udbff]$/; // of a character that takes two
+  const half = /[\ud800-\udbff]$/; // half of a surrogate pair
   return `${name.slice(0, room - 1).replace(half, '')}…`;
 }
 

@@ -1,5 +1,5 @@
-// ---- The source and the instructions of a function: what the page cannot know
-// itself, and asks the server that it comes from, if there is one.
+// ---- The source and instructions of a function. The page does not contain them,
+// but requests them from the server, if it came from one.
 
 const SOURCE_COLUMNS = [['Self', 'number'], ['Total', 'number'], ['Line', 'number'], ['Source']];
 const CODE_COLUMNS = [['Self', 'number'], ['Total', 'number'], ['Address', 'number'], ['Instruction'], ['From']];
@@ -41,8 +41,8 @@ class Listing {
 
   fill(sources, assembly, notice) {
     this.rows = new Map(); // by file and line: of the source, and of its instructions
-    this.sources.replaceChildren(...this.sections(sources, notice || 'No debug information tells the source.', (s) => this.source(s)));
-    this.assembly.replaceChildren(...this.sections(assembly, notice || 'The profile does not tell instructions.', (a) => this.code(a)));
+    this.sources.replaceChildren(...this.sections(sources, notice || 'No source: the debug information lacks lines.', (s) => this.source(s)));
+    this.assembly.replaceChildren(...this.sections(assembly, notice || 'No instructions: the profile lacks addresses.', (a) => this.code(a)));
     for (const side of [this.sources, this.assembly]) {
       const rows = [...side.querySelectorAll('tr[data-total]')];
       const hottest = rows.reduce((a, b) => (a && Number(a.dataset.total) >= Number(b.dataset.total) ? a : b), null);
@@ -51,7 +51,7 @@ class Listing {
     byId('code').dataset.state = notice ? 'waiting' : 'ready';
   }
 
-  // center scrolls a side up or down, and not sideways as scrollIntoView would.
+  // center scrolls a side vertically only, unlike scrollIntoView.
   center(side, row) {
     side.scrollTop += row.getBoundingClientRect().top - side.getBoundingClientRect().top - side.clientHeight / 2;
   }
@@ -65,7 +65,7 @@ class Listing {
     const counts = new Map(source.counts.map(([line, self, total]) => [line, [self, total]]));
     const heading = element('h3', source.file);
     const notes = [];
-    if (source.newer) notes.push(element('p', 'This file changed after the program was built: lines may be others.', 'problem'));
+    if (source.newer) notes.push(element('p', 'This file changed after the program was built: lines may not match.', 'problem'));
     if (source.problem) {
       notes.push(element('p', source.problem, 'problem'));
       return [heading, ...notes, this.table(SOURCE_COLUMNS, source.counts.map(([line, self, total]) =>
@@ -104,8 +104,8 @@ class Listing {
     return table;
   }
 
-  // row makes the row of a line or an instruction; a click shows what belongs to
-  // it on the other side.
+  // row makes the row of a line or an instruction. A click marks the matching rows
+  // of the other side.
   row(self, total, number, text, file, line) {
     const { page: { weights, valueType } } = this;
     const row = element('tr');
@@ -126,7 +126,7 @@ class Listing {
     return row;
   }
 
-  // link marks the rows that come from one line, and shows the first on the
+  // link marks the rows of the same source line, and scrolls to the first one on the
   // other side.
   link(clicked, rows) {
     for (const row of byId('code').querySelectorAll('.linked')) row.classList.remove('linked');

@@ -1,4 +1,4 @@
-// ---- The data of the page; data.go describes how it is written.
+// ---- Decodes the page's data; data.go describes the encoding.
 
 async function load() {
   const bytes = await inflate(decodeBase64(byId('data').textContent));
@@ -29,8 +29,7 @@ class Reader {
     this.bytes = bytes;
     this.at = at;
   }
-  // uints fills a column. Numbers have more bits than the bit operators of the
-  // language.
+  // uints reads a column. It avoids bit operators, which are limited to 32 bits.
   uints(column) {
     const { bytes } = this;
     let { at } = this;
@@ -48,7 +47,7 @@ class Reader {
     this.at = at;
     return column;
   }
-  // ints fills a column of numbers with signs, in units of scale.
+  // ints reads a column of signed numbers, in units of scale.
   ints(column, scale) {
     this.uints(column);
     for (let i = 0; i < column.length; i++) {
@@ -57,8 +56,8 @@ class Reader {
     }
     return column;
   }
-  // starts reads a column of counts and returns where, one after the other,
-  // what they count begins, and at last where it ends.
+  // starts reads a column of counts and returns the running sums: the start index of
+  // each group, and finally the end of the last one.
   starts(count) {
     const column = new Uint32Array(count + 1);
     this.uints(column.subarray(1));
@@ -67,11 +66,11 @@ class Reader {
   }
 }
 
-// readTree returns the frames of nodes, which are in preorder, and columns by
-// chain. The nodes first[k] to first[k+1]-1 are chain k: they have all their
-// samples in common. parent[k] is the chain below it, of the first one itself,
-// and k+1 to end[k]-1 are the chains above it. The samples from[k] to
-// from[k+1]-1 end on its last node.
+// readTree returns the frames of nodes in preorder, and columns by chain. The nodes
+// first[k] to first[k+1]-1 are chain k: they have all their samples in common.
+// parent[k] is the chain below chain k; the first chain is its own parent. Chains
+// k+1 to end[k]-1 are above chain k. Samples from[k] to from[k+1]-1 end on its last
+// node.
 function readTree(reader, header) {
   const frames = header.frames.name.length;
   const calls = reader.starts(frames);
@@ -80,7 +79,7 @@ function readTree(reader, header) {
   const count = header.chains;
   const first = reader.starts(count);
   const parent = new Uint32Array(count);
-  const end = reader.uints(new Uint32Array(count)); // how far up each chain stands at first
+  const end = reader.uints(new Uint32Array(count)); // at first, the number of chains above each chain
   const ancestors = []; // by depth
   let depth = 0;
   for (let k = 0; k < count; k++) {
@@ -92,7 +91,7 @@ function readTree(reader, header) {
   const from = reader.starts(count);
 
   const Frames = frames <= 0x10000 ? Uint16Array : Uint32Array;
-  const frame = reader.uints(new Frames(header.nodes)); // numbers of callees at first
+  const frame = reader.uints(new Frames(header.nodes)); // at first, callee numbers
   for (let k = 0, n = 1; k < count; k++) {
     let f = frame[k === 0 ? 0 : first[parent[k] + 1] - 1];
     for (; n < first[k + 1]; n++) {

@@ -1,13 +1,13 @@
-// ---- Elements of the page. Whatever is shown reaches them as textContent and
-// the canvas by fillText: foreign names are never markup.
+// ---- DOM helpers. Text reaches the page as textContent, and the canvas by
+// fillText, so untrusted names are never markup.
 
 const byId = (id) => document.getElementById(id);
 
-// A longer text is cut: to break the longest names there are into lines takes
-// browsers seconds.
-const MOST_TEXT = 4000;
-const shortened = (text) => text.length <= MOST_TEXT ? text
-  : `${text.slice(0, MOST_TEXT)}… (${digits.format(text.length)} characters)`;
+// Longer texts are truncated: browsers need seconds to break the longest possible
+// names into lines.
+const MAX_TEXT = 4000;
+const shortened = (text) => text.length <= MAX_TEXT ? text
+  : `${text.slice(0, MAX_TEXT)}… (${digits.format(text.length)} characters)`;
 
 function element(tag, text, className) {
   const e = document.createElement(tag);
@@ -23,7 +23,7 @@ function button(text, onClick, className) {
   return b;
 }
 
-// definitions fills a dl with [term, text, class name of the text].
+// definitions fills a dl from [term, text, class name of the text].
 function definitions(list, facts) {
   list.replaceChildren(...facts.map(([term, text, className]) => {
     const pair = element('div');
@@ -33,8 +33,8 @@ function definitions(list, facts) {
   return list;
 }
 
-// choices fills a select with [value, text], null for what cannot be chosen,
-// and hides it if it offers no choice.
+// choices fills a select from [value, text]; a null value cannot be selected. It
+// hides a select without a choice.
 function choices(select, options, chosen) {
   select.replaceChildren(...options.map(([value, text]) => {
     const option = element('option', text);

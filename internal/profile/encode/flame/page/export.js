@@ -1,4 +1,4 @@
-// ---- Saving what is shown.
+// ---- Saving the current view.
 
 function save(name, type, parts) {
   const link = element('a');
@@ -8,8 +8,8 @@ function save(name, type, parts) {
   setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
 }
 
-// folded returns the samples that weights count as lines "caller;callee 42".
-// The format has no escape for ";", which tools replace by ":".
+// folded returns the samples in weights as lines "caller;callee 42". The format
+// cannot escape ";", so it becomes ":", as in other tools.
 function folded({ tree: { count, first, parent, frame }, frames, strings }, weights) {
   const names = frames.name.map((id) => strings[id].replaceAll(';', ':'));
   const lines = [];
@@ -30,9 +30,9 @@ function folded({ tree: { count, first, parent, frame }, frames, strings }, weig
   return lines;
 }
 
-// picture returns the boxes of a chart, all rows, as an SVG document.
+// picture returns all rows of a chart as an SVG document.
 function picture(chart, title) {
-  const { page: { colours, names, weights, matches }, rows, width } = chart;
+  const { page: { colors, names, weights, matches }, rows, width } = chart;
   const top = 40;
   const height = top + rows.length * ROW + PAD;
   const svg = document.implementation.createDocument('http://www.w3.org/2000/svg', 'svg');
@@ -47,18 +47,18 @@ function picture(chart, title) {
   for (const [key, value] of Object.entries({ width, height, viewBox: `0 0 ${width} ${height}` })) {
     root.setAttribute(key, String(value));
   }
-  add(root, 'rect', { width, height, fill: colours.ground });
-  add(root, 'text', { x: 4, y: 24, fill: colours.text, 'font-family': 'sans-serif', 'font-size': 15 }, title);
+  add(root, 'rect', { width, height, fill: colors.ground });
+  add(root, 'text', { x: 4, y: 24, fill: colors.text, 'font-family': 'sans-serif', 'font-size': 15 }, title);
   rows.forEach((row, d) => {
     const y = chart.hanging ? top + d * ROW : height - PAD - (d + 1) * ROW;
     for (const box of row) {
       const group = add(root, 'g', {});
       add(group, 'title', {}, chart.page.spoken(box));
-      const fill = matches && matches[box.frame] ? colours.match : colours.of(box, weights);
+      const fill = matches && matches[box.frame] ? colors.match : colors.of(box, weights);
       add(group, 'rect', { x: box.x, y, width: Math.max(box.width - 0.5, 0.5), height: ROW - 1, fill });
       const text = fit(names.of(box.frame), Math.floor((box.width - 2 * PAD) / 7));
       if (text) {
-        add(group, 'text', { x: box.x + PAD, y: y + 14, fill: colours.label, 'font-family': 'monospace', 'font-size': 11 }, text);
+        add(group, 'text', { x: box.x + PAD, y: y + 14, fill: colors.label, 'font-family': 'monospace', 'font-size': 11 }, text);
       }
     }
   });

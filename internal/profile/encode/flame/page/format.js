@@ -1,9 +1,9 @@
-// ---- Numbers as text.
+// ---- Formatting of numbers.
 
 const digits = new Intl.NumberFormat('en');
 const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 
-// scaled writes v in the first of steps, [size, unit], that it reaches.
+// scaled formats v in the first of steps, [size, unit], that it reaches.
 function scaled(v, steps) {
   for (const [size, unit] of steps) {
     if (Math.abs(v) >= size) return `${Number((v / size).toPrecision(3)).toLocaleString('en')} ${unit}`;
@@ -17,13 +17,13 @@ const UNITS = {
   bytes: [[2 ** 40, 'TiB'], [2 ** 30, 'GiB'], [2 ** 20, 'MiB'], [2 ** 10, 'KiB'], [1, 'B']],
 };
 
-// amount writes a value of a value type.
+// amount formats a value of a value type.
 function amount(v, { unit }) {
   if (Object.hasOwn(UNITS, unit)) return scaled(v, UNITS[unit]);
   return unit === 'count' ? digits.format(v) : `${digits.format(v)} ${unit}`;
 }
 
-// spokenAmount is amount with the name of what is counted.
+// spokenAmount is amount with the name of the counted things.
 function spokenAmount(v, { type, unit }) {
   const text = amount(v, { unit });
   return unit === 'count' ? `${text} ${v === 1 ? type.replace(/s$/, '') : type}` : text;
@@ -35,13 +35,13 @@ function percent(part, whole) {
   return `${p.toFixed(size === 0 || size >= 99.95 ? 0 : size >= 10 ? 1 : 2)}%`;
 }
 
-// valueName names a value type for people.
+// valueName returns the display name of a value type.
 function valueName({ type, unit }) {
   const what = { __proto__: null, nanoseconds: 'time', microseconds: 'time' }[unit] ?? unit;
   return capital(unit === 'count' || type === what ? type : `${type} ${what}`);
 }
 
-// pointsChange writes by how many hundredths of the whole a share grew.
+// pointsChange formats the change of a share in percentage points.
 function pointsChange(share, before) {
   const points = 100 * (share - before);
   return `${points < 0 ? '−' : '+'}${Math.abs(points).toFixed(2)} points`;

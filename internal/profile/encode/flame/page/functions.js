@@ -1,7 +1,7 @@
-// ---- Functions: what a name and a module tell apart, wherever it stands and
-// whether it is called or inlined.
+// ---- Functions. A function is a name and a module, at any place in a stack, called
+// or inlined.
 
-// NOT_CODE are the kinds of the levels below all functions.
+// NOT_CODE lists the kinds of the levels below all functions.
 const NOT_CODE = ['root', 'cpu', 'process'];
 
 class Functions {
@@ -9,7 +9,7 @@ class Functions {
     this.data = data;
     const { name, module, kind } = data.frames;
     const ids = new Map();
-    this.frames = []; // by function, one frame of it
+    this.frames = []; // by function, one of its frames
     this.ofFrame = Uint32Array.from(name, (_, f) => {
       const key = `${name[f]} ${module[f]} ${kind[f]}`;
       if (!ids.has(key)) ids.set(key, this.frames.push(f) - 1);
@@ -17,23 +17,23 @@ class Functions {
     });
   }
 
-  // isCode tells whether f is a function indeed, and not such a level.
+  // isCode reports whether f is a function rather than a process, CPU or the root.
   isCode(f) { return !NOT_CODE.includes(this.data.kinds[this.data.frames.kind[this.frames[f]]]); }
 
-  // selfSums returns by function the value in which it is the leaf.
+  // selfSums returns the self value by function.
   selfSums(weights) {
     const { tree: { count, first, frame } } = this.data;
     const sums = new Float64Array(this.frames.length);
     for (let k = 0; k < count; k++) sums[this.ofFrame[frame[first[k + 1] - 1]]] += weights.self(k);
     return sums;
   }
-  // totalSums returns the values, in the profile and in the one it is compared
-  // with, in which it is anywhere in the stack: once, however often.
+  // totalSums returns the total values by function, in the profile and in the base.
+  // A stack counts once per function, also with recursion.
   totalSums(weights) {
     const { ofFrame, data: { tree: { count, first, end, frame } } } = this;
     const columns = () => new Float64Array(this.frames.length);
     const sums = { values: columns(), base: columns() };
-    const until = new Uint32Array(this.frames.length); // the end of the outermost activation
+    const until = new Uint32Array(this.frames.length); // end of the outermost activation
     for (let k = 0; k < count; k++) {
       const total = weights.total(k);
       const base = weights.baseTotal(k);
@@ -49,16 +49,16 @@ class Functions {
     return sums;
   }
 
-  // outermost returns the nodes of function f that have none of it below, with
-  // their chains.
+  // outermost returns the nodes of function f that have no node of f below them,
+  // with their chains.
   outermost(f) {
     if (this.last?.f !== f) this.last = { f, ...nodesWhere(this.data.tree, this.ofFrame.map((g) => g === f ? 1 : 0)) };
     return this.last;
   }
 }
 
-// hash is FNV-1a: it names functions in the page's address, so that the
-// address fits another profile of the same program, and chooses shades.
+// hash is FNV-1a. It identifies functions in the page's address, so that the address
+// also works for another profile of the same program, and selects shades.
 function hash(text) {
   let h = 0x811c9dc5;
   for (let i = 0; i < text.length; i++) h = Math.imul(h ^ text.charCodeAt(i), 0x01000193);

@@ -1,6 +1,6 @@
-// ---- The page: it owns the state and tells the parts what to show.
+// ---- The page: owns the state and updates the parts.
 
-const MOST_VIEWS = 24; // kept in memory, beside those that are seen
+const MAX_VIEWS = 24; // cached, besides those that are shown
 
 class Page {
   constructor(data) {
@@ -10,13 +10,13 @@ class Page {
     this.names = {
       of: (frame) => strings[frames.name[frame]],
       inlined: (frame) => frames.inlined[frame] === 1,
-      // key names a frame in the page's address.
+      // key identifies a frame in the page's address.
       key: (frame) => keys[frame] ??= hash([
         strings[frames.name[frame]], strings[frames.module[frame]], kinds[frames.kind[frame]], frames.inlined[frame],
       ].join('\n')).toString(36),
     };
     this.functions = new Functions(data);
-    this.colours = new Colours(data);
+    this.colors = new Colors(data);
     this.tip = new Tip();
     this.panel = new Panel(this);
     this.search = new Search(this);
@@ -27,7 +27,7 @@ class Page {
     this.listing = new Listing(this);
     this.state = new State({
       view: 'flame', invert: data.inverted ? '1' : '0', value: String(data.value), task: '', merge: '0',
-      colour: data.compared ? 'change' : 'kind', q: '', fn: '', zoom: '', up: '', theme: 'auto', sort: 'self',
+      color: data.compared ? 'change' : 'kind', q: '', fn: '', zoom: '', up: '', theme: 'auto', sort: 'self',
     }, (before) => this.update(before));
     this.listen();
     for (const part of [byId('views').querySelector('[value=code]'), byId('code-key')]) part.hidden = !data.listings;
@@ -43,27 +43,27 @@ class Page {
     const views = ['flame', 'callers', 'sandwich', 'table', ...(this.data.listings ? ['code'] : [])];
     return views.includes(this.now.view) ? this.now.view : 'flame';
   }
-  get colour() { return this.offered('colour'); }
+  get color() { return this.offered('color'); }
   get theme() { return this.offered('theme'); }
-  // offered returns what was chosen of a select's options, or if it is none of
-  // them the one that is chosen at first.
+  // offered returns the chosen value of a select, or its default if the value is not
+  // among its options.
   offered(key) {
     const isOffered = [...byId(key).options].some((option) => option.value === this.now[key]);
     return isOffered ? this.now[key] : this.state.defaults[key];
   }
   get hasChart() { return this.view !== 'table' && this.view !== 'code'; }
 
-  // update shows the state; before is what was shown, or null.
+  // update shows the state; before is the previous state, or null.
   update(before) {
     const { now } = this;
     const differs = (...keys) => !before || keys.some((key) => before[key] !== now[key]);
     if (differs('value', 'task')) this.weigh();
     if (differs('theme')) this.setScheme(this.theme);
-    if (differs('theme', 'colour')) this.readColours();
+    if (differs('theme', 'color')) this.readColors();
     if (differs('q')) this.search.parse(now.q);
     if (differs('view', 'fn', 'merge', 'invert', 'value', 'task')) this.showView();
     else if (differs('zoom', 'up')) this.showZoom();
-    else if (differs('theme', 'colour')) this.eachChart((chart) => chart.repaint());
+    else if (differs('theme', 'color')) this.eachChart((chart) => chart.repaint());
     if (differs('q', 'value', 'task', 'view', 'fn', 'merge', 'invert', 'zoom', 'up')) {
       this.tip.hide();
       this.search.show(this.hasChart ? this.chart : null);
@@ -85,11 +85,10 @@ class Page {
     byId('notice').hidden = this.weights.whole > 0;
     byId('notice').textContent = this.now.task ? 'No samples of this process or thread.' : 'No samples were taken.';
   }
-  // The sums by function are made when they are first needed: the graph comes
-  // first.
+  // The sums by function are computed on first use, so that the graph appears first.
   get selfSums() { return this.self ??= this.functions.selfSums(this.weights); }
   get totalSums() { return this.total ??= this.functions.totalSums(this.weights); }
-  // hottest returns the functions by the weight of their own code.
+  // hottest returns the functions with the largest self values.
   hottest(count) {
     const { functions, selfSums: self } = this;
     return [...self.keys()].filter((f) => self[f] > 0 && functions.isCode(f))
@@ -97,11 +96,10 @@ class Page {
   }
 
   setScheme(theme) { document.documentElement.style.colorScheme = theme === 'auto' ? '' : theme; }
-  // print makes the page one for paper, light and with all rows, or takes that
-  // back.
+  // print switches the page to paper mode, light and with all rows, or back.
   print(isOnPaper) {
     this.setScheme(isOnPaper ? 'light' : this.theme);
-    this.readColours();
+    this.readColors();
     this.eachChart((chart) => {
       chart.isWhole = isOnPaper;
       chart.layout();
@@ -109,15 +107,15 @@ class Page {
     });
   }
 
-  readColours() {
-    if (this.colour === 'module' && this.colours.modules.length === 0) {
-      this.colours.rankModules(this.functions, this.selfSums);
+  readColors() {
+    if (this.color === 'module' && this.colors.modules.length === 0) {
+      this.colors.rankModules(this.functions, this.selfSums);
     }
-    this.colours.read(this.colour);
-    byId('legend').replaceChildren(...this.colours.legend().map(([text, colour]) => {
+    this.colors.read(this.color);
+    byId('legend').replaceChildren(...this.colors.legend().map(([text, color]) => {
       const item = element('li');
       const swatch = element('i');
-      swatch.style.background = colour;
+      swatch.style.background = color;
       item.append(swatch, text);
       return item;
     }));
@@ -125,22 +123,22 @@ class Page {
 
   // ---- views
 
-  // functionChosen is the function of the sandwich, and of the listing: of a
-  // profile without functions the root, which stands for everything.
+  // functionChosen returns the function of the sandwich and the listing. In a
+  // profile without functions, it is the root.
   functionChosen() {
     const root = this.data.tree.frame[0];
     const f = this.functions.frames.findIndex((frame) => frame !== root && this.names.key(frame) === this.now.fn);
     return f >= 0 ? f : this.hottest(1)[0] ?? this.functions.ofFrame[root];
   }
-  // viewOf returns a view, made anew if it was not among the last that were used.
+  // viewOf returns a view, from the cache if possible.
   viewOf(kind, f = 0) {
     const key = `${kind} ${this.now.merge} ${f}`;
     const view = this.views.get(key) ?? makeView(kind, f, this.now.merge === '1', this);
     this.views.delete(key);
-    this.views.set(key, view); // behind all others
+    this.views.set(key, view); // move to the end, as the most recently used
     const seen = [this.chart.view, this.callers.view];
     const unseen = [...this.views.keys()].filter((k) => !seen.includes(this.views.get(k)));
-    if (unseen.length > MOST_VIEWS) this.views.delete(unseen[0]);
+    if (unseen.length > MAX_VIEWS) this.views.delete(unseen[0]);
     return view;
   }
   showView() {
@@ -187,7 +185,7 @@ class Page {
     const { chart } = this;
     const boxes = [];
     for (let b = chart.zoom; b; b = b.parent) boxes.unshift(b);
-    // The way is told by its beginning and its end.
+    // A long path shows its beginning and its end.
     const hidden = boxes.length > 6 ? boxes.splice(2, boxes.length - 5).length : 0;
     const parts = boxes.map((box) => {
       const name = this.names.of(box.frame);
@@ -213,12 +211,12 @@ class Page {
     byId('reset').disabled = !this.hasChart || !now.zoom && !now.up;
     byId('value').value = String(this.valueIndex);
     byId('task').value = now.task;
-    byId('colour').value = this.colour;
+    byId('color').value = this.color;
     byId('theme').value = this.theme;
     if (byId('search').value !== now.q) byId('search').value = now.q;
   }
 
-  // ---- what is told of boxes
+  // ---- descriptions of boxes
 
   spoken(box) {
     return `${this.names.of(box.frame)}: ${spokenAmount(box.total, this.valueType)}, ${percent(box.total, this.weights.whole)}`;
@@ -230,7 +228,7 @@ class Page {
     const facts = [[valueName(this.valueType), part(box.total)]];
     if (self > 0 && chart.view instanceof CalleeView) facts.push(['Self', part(self)]);
     if (chart.zoom.parent && box.depth >= chart.zoom.depth) {
-      facts.push(['Of zoomed', percent(box.total, chart.zoom.total)]);
+      facts.push(['Of zoomed box', percent(box.total, chart.zoom.total)]);
     }
     if (weights.base) {
       facts.push(['Before', percent(box.base, weights.baseWhole)]);
@@ -239,14 +237,14 @@ class Page {
     return [...facts, ...describe(this.data, box.frame)];
   }
 
-  // ---- what charts and table report
+  // ---- events of charts and the table
 
   hovered(chart, box, x, y) {
     if (box) this.tip.show(this.names.of(box.frame), this.facts(chart, box), x, y);
     else this.tip.hide();
   }
   selected(chart, box) { this.showPanel(chart, box); }
-  // step selects the next box that matches.
+  // step selects the next matching box.
   step(by) {
     const box = this.search.step(by);
     if (!box) return;
@@ -276,7 +274,7 @@ class Page {
     return this.view === 'sandwich' && document.activeElement === this.callers.canvas ? this.callers : this.chart;
   }
 
-  // ---- events
+  // ---- events of the page
 
   listen() {
     const search = byId('search');
@@ -287,7 +285,7 @@ class Page {
       event.stopPropagation();
     });
     for (const tab of byId('views').children) tab.addEventListener('click', () => this.turnTo(tab.value));
-    for (const key of ['value', 'task', 'colour', 'theme']) {
+    for (const key of ['value', 'task', 'color', 'theme']) {
       byId(key).addEventListener('change', () => this.state.set({ [key]: byId(key).value }, key === 'task'));
     }
     byId('merge').addEventListener('change', () => this.state.set({ merge: byId('merge').checked ? '1' : '0', zoom: '', up: '' }));
@@ -308,12 +306,12 @@ class Page {
     window.addEventListener('beforeprint', () => this.print(true));
     window.addEventListener('afterprint', () => this.print(false));
     matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => {
-      this.readColours();
+      this.readColors();
       this.eachChart((chart) => chart.repaint());
     });
   }
 
-  // press acts on a key and tells whether it did.
+  // press handles a key and reports whether it did.
   press(key, target) {
     const typing = ['INPUT', 'SELECT'].includes(target.tagName) && target.type !== 'checkbox';
     if (key === 'Escape') { this.leave(); return true; }
@@ -341,7 +339,7 @@ class Page {
     const canvas = chart.canvas.getBoundingClientRect();
     this.hovered(chart, box, canvas.left + box.x, canvas.top + chart.rowTop(box.depth) + ROW);
   }
-  // leave takes back the innermost thing: search, selection, zoom.
+  // leave leaves the innermost mode: search, selection, zoom.
   leave() {
     const { now } = this;
     const selecting = [this.chart, this.callers].filter((chart) => chart.selection);

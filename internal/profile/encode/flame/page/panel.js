@@ -1,6 +1,6 @@
 // ---- The tooltip, and the panel beside the graph.
 
-// describe returns what is known of a frame, as terms and texts.
+// describe returns the properties of a frame, as terms and texts.
 function describe(data, frame) {
   const { frames, strings } = data;
   const kind = data.kinds[frames.kind[frame]];
@@ -14,7 +14,7 @@ function describe(data, frame) {
   return facts;
 }
 
-// sourceOf returns where the function of a frame begins, as far as is known.
+// sourceOf returns the file and start line of a frame's function, as far as known.
 function sourceOf({ frames, strings }, frame) {
   const file = strings[frames.file[frame]];
   return file && frames.line[frame] ? `${file}:${frames.line[frame]}` : file;
@@ -35,8 +35,8 @@ class Tip {
   }
 }
 
-// shares returns a list of [text, value, onClick], with a bar for the part of
-// whole that each value is.
+// shares returns a list of [text, value, onClick], with bars for the values' shares
+// of whole.
 function shares(heading, entries, whole, valueType) {
   const section = element('section');
   const list = element('ol');
@@ -57,8 +57,8 @@ function shares(heading, entries, whole, valueType) {
   return section;
 }
 
-// A Panel tells of a box and of its function wherever it is, or else which
-// functions are the hottest.
+// A Panel describes a box and the totals of its function, or else lists the hottest
+// functions.
 class Panel {
   constructor(page) {
     this.page = page;
@@ -89,7 +89,7 @@ class Panel {
     };
     this.panel.replaceChildren(
       element('h2', name), definitions(element('dl'), page.facts(chart, box)), tools,
-      element('h3', 'Wherever it is called'), definitions(element('dl'), [['Total', part(callees.root.total)], ['Self', part(page.selfSums[f])]]),
+      element('h3', 'All calls'), definitions(element('dl'), [['Total', part(callees.root.total)], ['Self', part(page.selfSums[f])]]),
       ...near('Called from', page.viewOf('callers of', f)), ...near('Calls', callees));
   }
 }

@@ -1,4 +1,4 @@
-// ---- What does not change: what was measured, and what there is to choose.
+// ---- The static parts: facts of the measurement, and the options of menus.
 
 function showRun(data) {
   const { meta: m, samples, values, losses } = data;
@@ -23,14 +23,14 @@ function showRun(data) {
     ['Event', [m.event, rate].filter(Boolean).join(', ')],
     ['Samples', counted < 0 ? '' : digits.format(sum(samples.values[counted]))],
   ].filter(([, text]) => text));
-  // What was converted need not tell of losses.
+  // Conversions need not report losses.
   byId('lost').textContent = losses.map((l) => l.what).join(', ') || (m.converted ? '' : 'nothing lost');
   byId('losses').classList.toggle('warn', losses.length > 0);
   definitions(byId('remedies'), losses.map((l) => [l.what, [l.effect, l.remedy].filter(Boolean).join('; ')]));
   choices(byId('value'), values.map((type, i) => [String(i), valueName(type)]), String(data.value));
   choices(byId('task'), taskChoices(data, data.value), '');
   byId('task').closest('label').hidden = data.tasks.pid.length < 2;
-  choices(byId('colour'), [...(data.compared ? [['change', 'Change']] : []),
+  choices(byId('color'), [...(data.compared ? [['change', 'Change']] : []),
     ['kind', 'Kind'], ['module', 'Module'], ['name', 'Name']], 'kind');
 }
 

@@ -1,13 +1,14 @@
 // ---- Search.
 
-// parseSearch returns a test of frames for a regular expression, of names or,
-// after "module:" or "file:", of those. It fails if the expression is wrong.
+// parseSearch returns a predicate on frames for a regular expression. It applies to
+// names or, after "module:" or "file:", to these. It throws on an invalid
+// expression.
 function parseSearch(text, { frames, strings, kinds }) {
   const [, field, source] = text.match(/^(?:(module|file):)?([^]*)$/);
-  // Only a search with capitals tells them apart.
+  // Only a pattern with capitals is case-sensitive.
   const pattern = new RegExp(source, /[A-Z]/.test(source.replace(/\\./g, '')) ? '' : 'i');
   const column = frames[field ?? 'name'];
-  const known = new Map(); // by string
+  const known = new Map(); // results by string
   return Uint8Array.from(column, (id, f) => {
     if (kinds[frames.kind[f]] === 'root') return 0;
     if (!known.has(id)) known.set(id, pattern.test(strings[id]) ? 1 : 0);
@@ -15,19 +16,19 @@ function parseSearch(text, { frames, strings, kinds }) {
   });
 }
 
-// matchedTotal sums what has a match in its stack, each stack once.
+// matchedTotal sums the stacks that contain a match, each stack once.
 function matchedTotal(tree, weights, matches) {
   return nodesWhere(tree, matches).chains.reduce((sum, chain) => sum + weights.total(chain), 0);
 }
 
-// A Search holds which frames match, null while nothing is searched for, and
-// goes from box to box that does.
+// A Search holds the matching frames, null without a search, and moves between the
+// matching boxes.
 class Search {
   constructor(page) {
     this.page = page;
     this.matches = null;
     this.hits = [];
-    this.at = -1; // in hits
+    this.at = -1; // index in hits
   }
 
   parse(text) {
@@ -40,8 +41,8 @@ class Search {
     }
   }
 
-  // show tells how much matches, and finds the boxes of a chart that do, the
-  // widest first; chart is null where none is shown.
+  // show shows the share of matches, and collects the matching boxes of a chart, the
+  // widest first. chart is null if none is shown.
   show(chart) {
     const { matches, page: { data, weights } } = this;
     this.at = -1;
@@ -49,12 +50,12 @@ class Search {
       .filter((box) => matches[box.frame] && box.depth >= chart.zoom.depth)
       .sort((a, b) => b.total - a.total || a.depth - b.depth || a.x - b.x);
     byId('matched').className = this.isWrong ? 'bad' : '';
-    byId('matched').textContent = this.isWrong ? 'not a valid expression'
+    byId('matched').textContent = this.isWrong ? 'invalid regular expression'
       : matches ? `${percent(matchedTotal(data.tree, weights, matches), weights.whole)} matched` : '';
     byId('next').disabled = byId('previous').disabled = this.hits.length === 0;
   }
 
-  // step returns the next hit, or with -1 the previous one, or null.
+  // step returns the next hit, the previous one if by is -1, or null.
   step(by) {
     const count = this.hits.length;
     if (count === 0) return null;

@@ -1,5 +1,5 @@
-// ---- What the reader chose, which stands in the page's address: the back
-// button undoes it and a link shows the same.
+// ---- The user's choices. They are kept in the page's address, so that the back
+// button undoes them and a link restores them.
 
 class State {
   constructor(defaults, changed) {
@@ -20,7 +20,8 @@ class State {
     }
     return state;
   }
-  // set changes some of the state; a step is something to go back from.
+  // set changes parts of the state. If isStep is set, the back button undoes the
+  // change.
   set(change, isStep = false) {
     const before = this.now;
     this.now = { ...before, ...change };
@@ -36,8 +37,8 @@ class State {
   }
 }
 
-// wayTo writes the way from a view's root to a box, wayFrom finds it again in
-// a view, or as much of it as there is.
+// wayTo encodes the path from a view's root to a box. wayFrom finds the box again,
+// or the deepest existing box on its path.
 function wayTo(box, names) {
   const steps = [];
   for (let b = box; b.parent; b = b.parent) steps.push(names.key(b.frame));

@@ -1,10 +1,10 @@
-// ---- The table of functions: what the graph shows, for sorting and for
-// readers of screens.
+// ---- The table of functions: the content of the graph, sortable and accessible to
+// screen readers.
 
 const PAGE_ROWS = 200;
 
 class Table {
-  // The page hears of sorted(column) and chosen(function).
+  // The page receives sorted(column) and chosen(function).
   constructor(data, functions, page) {
     this.data = data;
     this.functions = functions;
@@ -12,7 +12,7 @@ class Table {
     this.body = byId('rows');
     const { frames, strings } = data;
     this.texts = {
-      __proto__: null, // orders are looked up in it, and come from the address
+      __proto__: null, // keys come from the address
       name: (f) => strings[frames.name[functions.frames[f]]],
       module: (f) => strings[frames.module[functions.frames[f]]],
       source: (f) => sourceOf(data, functions.frames[f]),
@@ -28,8 +28,8 @@ class Table {
     });
   }
 
-  // show lists the functions that keeps tells to, with the sums that Functions
-  // makes. order is a column, with a "-" before it from last to first.
+  // show lists the functions for which keeps returns true, with the sums from
+  // Functions. order is a column, with a leading "-" for descending order.
   show(self, total, weights, keeps, order) {
     const share = (f) => total.values[f] / (weights.whole || 1);
     const before = (f) => total.base[f] / (weights.baseWhole || 1);

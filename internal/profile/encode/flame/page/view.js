@@ -1,15 +1,17 @@
-// ---- Trees of boxes. A box stands for all nodes that have one frame and one
-// way to it. Its children are made when they are first asked for, because of
-// millions only thousands are wide enough to be seen.
+// ---- Trees of boxes. A box stands for all nodes with the same frame and the same
+// path to the root. Its children are created on demand: of millions of boxes, only
+// thousands are wide enough to be seen.
 //
-// A box: frame; parent, a box or null; depth, 0 for a tree's root; total and
-// base, its values in the profile and in the one it is compared with; children,
-// heaviest first, or null if not made. Of trees of callees it has the nodes that
+// A box has: frame; parent, a box or null; depth, 0 for a tree's root; total and
+// base, its values in the profile and in the base of a comparison; children,
+// heaviest first, or null if not created yet. A box of a callee tree also has its
+// nodes and their chains. A box of a caller tree has the range of places, from and
+// to, whose path leads to it.
 // it stands for, and their chains; of trees of callers the range of places, from
 // and to, whose way leads to it.
 
 class View {
-  // grow makes the children of a box, in any order.
+  // grow creates the children of a box, in any order.
   constructor(data, weights) {
     this.tree = data.tree;
     this.weights = weights;
@@ -20,7 +22,7 @@ class View {
     return {
       frame, parent, depth: parent ? parent.depth + 1 : 0, total: 0, base: 0, children: null,
       nodes: [], chains: [], from: 0, to: 0,
-      x: 0, width: 0, place: -1, // set by the chart that shows it
+      x: 0, width: 0, place: -1, // set by the chart that shows the box
     };
   }
 
@@ -32,19 +34,19 @@ class View {
     box.children = made.sort((a, b) => b.total - a.total || b.base - a.base || a.frame - b.frame);
     return made;
   }
-  // child returns the child of a frame, of those that were made.
+  // child returns the child of box for a frame, among those created so far.
   child(box, made, frame) {
     if (this.slots[frame] === 0) this.slots[frame] = made.push(this.box(box, frame));
     return made[this.slots[frame] - 1];
   }
 
-  // self is the part of a box's value that no child has.
+  // self returns the value of a box minus its children's.
   self(box) {
     return this.children(box).reduce((rest, child) => rest - child.total, box.total);
   }
 }
 
-// CalleeView shows what nodes call: merged if it begins with several.
+// CalleeView shows the callees of nodes, merged if there are several nodes.
 class CalleeView extends View {
   constructor(data, weights, frame, { nodes, chains }) {
     super(data, weights);
@@ -71,23 +73,22 @@ class CalleeView extends View {
   }
 }
 
-// CallerView shows from where nodes are called. Each has a share of the whole
-// that goes with it all the way to the root: a place, with the node and chain
-// that the way has come to. A box has a range of places, which its children
-// divide.
+// CallerView shows the callers of nodes. Each node with its share of the whole is a
+// place, which moves towards the root as the tree grows: it holds the node and chain
+// reached so far. A box has a range of places, which its children divide.
 class CallerView extends View {
-  // The root stands for the given nodes with all they call, if isRoot; else its
-  // children stand for what ends on them. The ways end at frames that ends
-  // tells of, which are not shown.
+  // If isRoot is set, the root stands for the given nodes and everything they call,
+  // else its children stand for the samples that end on them. Paths end before
+  // frames for which ends returns true.
   constructor(data, weights, frame, { nodes, chains }, isRoot, ends) {
     super(data, weights);
     this.isRoot = isRoot;
     this.ends = ends;
-    this.node = new Uint32Array(nodes); // by place, as are the next three
+    this.node = new Uint32Array(nodes); // by place, like the next three
     this.chain = new Uint32Array(chains);
     this.total = new Float64Array(chains.length);
     this.base = new Float64Array(chains.length);
-    this.order = new Uint32Array(chains.length); // places, those of a box together
+    this.order = new Uint32Array(chains.length); // places, grouped by box
     this.root = this.box(null, frame);
     chains.forEach((chain, place) => {
       this.total[place] = isRoot ? weights.total(chain) : weights.self(chain);
@@ -127,8 +128,8 @@ class CallerView extends View {
       if (!ends[f]) order[made[this.slots[f] - 1].to++] = place;
     }
   }
-  // climb moves a place to its caller. The root has none, and stays: all ways end
-  // at its frame.
+  // climb moves a place to its caller. The root has no caller and stays: all paths
+  // end at its frame.
   climb(place) {
     const { node, chain, tree: { first, parent } } = this;
     if (node[place] === 0) return;
@@ -141,9 +142,9 @@ class CallerView extends View {
   }
 }
 
-// makeView returns the view of a kind: "flame" and "callers" of everything,
-// "callees of" and "callers of" function f. Merged, processes and CPUs are left
-// out.
+// makeView returns the view of a kind: "flame" and "callers" show everything,
+// "callees of" and "callers of" one function f. If merged is set, process and CPU
+// levels are left out.
 function makeView(kind, f, merged, { data, weights, functions }) {
   const { tree, frames, kinds } = data;
   const isKind = (...names) => Uint8Array.from(frames.kind, (k) => names.includes(kinds[k]) ? 1 : 0);
@@ -160,8 +161,8 @@ function makeView(kind, f, merged, { data, weights, functions }) {
   }
 }
 
-// nodesWhere returns the nodes of frames that a test holds for, with their chains,
-// but none above another.
+// nodesWhere returns the lowest nodes whose frames satisfy test, with their chains:
+// no returned node is above another.
 function nodesWhere({ count, first, end, frame }, test) {
   const found = { nodes: [], chains: [] };
   for (let k = 0; k < count;) {
@@ -178,7 +179,7 @@ function nodesWhere({ count, first, end, frame }, test) {
   return found;
 }
 
-// leaves returns the nodes that samples end on, with their chains.
+// leaves returns the nodes on which samples end, with their chains.
 function leaves({ count, first, from }) {
   const found = { nodes: [], chains: [] };
   for (let k = 0; k < count; k++) {

@@ -1,11 +1,11 @@
-// ---- What boxes weigh: one value type, of the tasks that the reader chose.
+// ---- The weights of boxes: one value type of the chosen tasks.
 
-// Sums hold a column of samples so that a sum of any run of them, and so of any
-// chain, takes one subtraction.
+// Sums holds prefix sums over samples, so that the sum of a run of samples, and thus
+// of a chain, is one subtraction.
 class Sums {
   constructor({ tree, samples }, column, keeps) {
     this.tree = tree;
-    this.before = new Float64Array(samples.count + 1); // by sample, the sum of those before it
+    this.before = new Float64Array(samples.count + 1); // by sample, the sum of all samples before it
     let sum = 0;
     for (let i = 0; i < samples.count; i++) {
       if (keeps[samples.task[i]]) sum += column[i];
@@ -13,8 +13,8 @@ class Sums {
     }
     this.whole = sum;
   }
-  // total is the value of the nodes of a chain with all above them, self that of
-  // the last one alone.
+  // total is the value of a chain's nodes with everything above them, self the value
+  // of its last node alone.
   total(chain) { return this.between(chain, this.tree.end[chain]); }
   self(chain) { return this.between(chain, chain + 1); }
   between(chain, end) {
@@ -23,14 +23,14 @@ class Sums {
   }
 }
 
-// Weights are the sums of what is shown and, if profiles are compared, of the
-// base.
+// Weights holds the sums of the shown profile and, in a comparison, of its base.
 class Weights {
-  // type is the index of a value type, keeps tells by task which samples count.
+  // type is the index of a value type. keeps tells for each task whether its samples
+  // count.
   constructor(data, type, keeps) {
     const { samples: { values } } = data;
     this.sums = new Sums(data, values[type], keeps);
-    // Of the profile that this one is compared with, else null.
+    // of the base in a comparison, else null
     this.base = data.compared ? new Sums(data, values[data.values.length + type], keeps) : null;
     this.whole = this.sums.whole;
     this.baseWhole = this.base ? this.base.whole : 0;
@@ -41,7 +41,7 @@ class Weights {
   baseSelf(chain) { return this.base ? this.base.self(chain) : 0; }
 }
 
-// taskFilter returns by task whether it is among those that choice names:
+// taskFilter returns an array by task: whether choice selects it. choice is
 // "c.<comm>", "p.<pid>", "t.<tid>", or "" for all.
 function taskFilter({ tasks, strings }, choice) {
   const wanted = choice.slice(2);
@@ -53,12 +53,12 @@ function taskFilter({ tasks, strings }, choice) {
   }
 }
 
-const MOST_CHOICES = 100; // of one level
+const MAX_CHOICES = 100; // per level
 
-// taskChoices returns what taskFilter takes as [choice, text], each name
-// followed by its processes and those by their threads, heaviest first. Of
-// more than a list is good for only the heaviest are in it, and [null, text]
-// tells so.
+// taskChoices returns choices for taskFilter as [choice, text]: each name followed
+// by its processes, and each process by its threads, heaviest first. Beyond
+// MAX_CHOICES per level, it lists only the heaviest, and a [null, text] with the
+// number of the rest.
 function taskChoices({ tasks, strings, samples }, column) {
   const weights = tasks.comm.map(() => 0);
   const { count, task, values: { [column]: values } } = samples;
@@ -66,18 +66,19 @@ function taskChoices({ tasks, strings, samples }, column) {
   const whole = weights.reduce((sum, w) => sum + w, 0);
   const all = tasks.comm.map((_, i) => i);
   const list = [['', 'All processes']];
-  // group adds an entry for each value of key, then what inner adds for it.
+  // group adds an entry for each value of key, each followed by the entries of
+  // inner.
   const group = (members, indent, entry, inner) => {
     const groups = Map.groupBy(members, (i) => entry(i)[0]);
     const weigh = (g) => g.reduce((sum, i) => sum + weights[i], 0);
     const sorted = [...groups.values()].map((g) => [weigh(g), g]).sort((a, b) => b[0] - a[0]);
     const space = '\u2003'.repeat(indent);
-    for (const [weight, g] of sorted.slice(0, MOST_CHOICES)) {
+    for (const [weight, g] of sorted.slice(0, MAX_CHOICES)) {
       const [choice, text] = entry(g[0]);
       if (choice) list.push([choice, `${space}${text} · ${percent(weight, whole)}`]);
       if (inner) inner(g, choice ? indent + 1 : indent);
     }
-    if (sorted.length > MOST_CHOICES) list.push([null, `${space}… ${digits.format(sorted.length - MOST_CHOICES)} more`]);
+    if (sorted.length > MAX_CHOICES) list.push([null, `${space}… ${digits.format(sorted.length - MAX_CHOICES)} more`]);
   };
   const threads = (members, indent) =>
     group(members, indent, (i) => tasks.tid[i] ? [`t.${tasks.tid[i]}`, `thread ${tasks.tid[i]}`] : ['', '']);

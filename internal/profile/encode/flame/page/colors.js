@@ -1,6 +1,5 @@
-// ---- Colours. page.css has them, for light and dark; boxes vary their
-// lightness a little from name to name, so that a function can be followed
-// through the graph.
+// ---- Colors. page.css defines them for light and dark. The lightness of boxes
+// varies a little by name, so that a function can be followed through the graph.
 
 const SHADES = 5;
 const CHANGES = 4; // steps from "as before" to "only now" or "only before"
@@ -10,7 +9,7 @@ const KIND_LABELS = {
 };
 const MODULE_HUES = 12; // modules with a hue of their own
 
-class Colours {
+class Colors {
   constructor(data) {
     this.data = data;
     const { frames, strings, kinds } = data;
@@ -20,7 +19,7 @@ class Colours {
     this.modules = [];
   }
 
-  // rankModules gives hues to the modules whose own code weighs most.
+  // rankModules assigns hues to the modules with the largest self values.
   rankModules(functions, self) {
     const { module } = this.data.frames;
     const sums = new Map();
@@ -30,8 +29,8 @@ class Colours {
     this.modules = [...sums].sort((a, b) => b[1] - a[1]).slice(0, MODULE_HUES).map(([id]) => id);
   }
 
-  // read looks up the colours that hold now, for boxes coloured by mode: kind,
-  // module, name or change.
+  // read reads the current colors from the style sheet, for boxes colored by mode:
+  // kind, module, name or change.
   read(mode) {
     this.mode = mode;
     const probe = element('i');
@@ -45,11 +44,12 @@ class Colours {
       const step = i - (SHADES - 1) / 2;
       return `oklch(${(l + step * 0.014).toFixed(3)} ${c} ${(h + step * swing).toFixed(1)})`;
     };
-    const shades = (colour, swing) => Array.from({ length: SHADES }, (_, i) => shade(colour, i, swing));
+    const shades = (color, swing) => Array.from({ length: SHADES }, (_, i) => shade(color, i, swing));
 
     this.byKind = Object.fromEntries(Object.keys(KIND_LABELS).concat('root').map((k) => [k, shades(oklch(k), 3)]));
     const [l, c] = oklch('user');
-    // The golden angle keeps neighbours in the ranking apart.
+    // The golden angle separates the hues of modules that are neighbors in the
+    // ranking.
     this.byModule = new Map(this.modules.map((id, i) => [id, shades([l, c, (40 + i * 137.5) % 360], 1)]));
     this.byName = shades(oklch('user'), 14);
     const same = oklch('same');
@@ -75,7 +75,7 @@ class Colours {
     });
   }
 
-  // of returns the colour of a box.
+  // of returns the color of a box.
   of(box, weights) {
     if (this.mode !== 'change') return this.ofFrame[box.frame];
     const share = box.total / (weights.whole || 1);
@@ -84,13 +84,13 @@ class Colours {
     return this.byChange[CHANGES + (most > 0 ? Math.round(CHANGES * (share - before) / most) : 0)];
   }
 
-  // legend returns [text, colour] for what the mode tells apart.
+  // legend returns [text, color] for each color of the mode.
   legend() {
     const middle = (SHADES - 1) / 2;
     if (this.mode === 'name') return [];
     if (this.mode === 'change') {
-      return this.byChange.map((colour, i) =>
-        [{ 0: 'only before', [CHANGES]: 'same share', [2 * CHANGES]: 'only now' }[i] ?? '', colour]);
+      return this.byChange.map((color, i) =>
+        [{ 0: 'only before', [CHANGES]: 'same share', [2 * CHANGES]: 'only now' }[i] ?? '', color]);
     }
     if (this.mode === 'module') {
       const named = this.modules.map((id) => [moduleName(this.data.strings[id]), this.byModule.get(id)[middle]]);
