@@ -211,7 +211,7 @@ func TestFlamePage(t *testing.T) {
 		expect(c, spoken, "walk: 6 samples, 6.00%")
 		c.press("/")
 		c.write("(")
-		expect(c, "#matched", "not a valid expression")
+		expect(c, "#matched", "invalid regular expression")
 		c.press("Escape")
 		expect(c, "#matched", "")
 		c.press("/")
@@ -766,7 +766,7 @@ func TestManyProcesses(t *testing.T) {
 	expectList(c, "#details li .name")
 	c.press("s")
 	expect(c, "#of", "all")
-	expectList(c, "#details h3", "Wherever it is called", "Calls")
+	expectList(c, "#details h3", "All occurrences", "Calls")
 	expectClean(c)
 }
 

@@ -17,7 +17,7 @@ type shownBox struct {
 	InFront, Plain bool // it is what the pointer meets in its middle; it holds text alone
 }
 
-// openPicture opens the SVG document at path, with scripts switched off, and
+// openPicture opens the SVG document at path, with scripts disabled, and
 // returns its boxes in the order of the document.
 func openPicture(c *tab, path string) (boxes []shownBox) {
 	c.t.Helper()

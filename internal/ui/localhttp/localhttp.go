@@ -1,14 +1,12 @@
-// Package localhttp serves pages to the browser of the user who started
-// fulgur, and to nobody else on the machine or beyond it.
+// Package localhttp serves pages only to the browser of the user who started fulgur.
 //
-// What is served is what root saw of a machine. Whatever runs in a browser can
-// ask a server on its machine, and any user of the machine can connect to it.
-// Four things guard it: the server listens on the loopback interface alone
-// unless told otherwise; every path begins with a random token, which other
-// users cannot guess and which no page of the web knows; requests must address
-// the server by an IP address or as localhost, so that no name of the web can
-// be made to lead here (DNS rebinding); and of pages of other origins those of
-// one may ask at most, to which the answers are shared (CORS).
+// The pages contain data that root collected. Any program in a browser can send
+// requests to a server on its machine, and any user of the machine can connect to
+// it. Four things protect the server: it listens on the loopback interface unless
+// configured otherwise. Every path begins with a random token, unknown to other
+// users and web pages. Requests must address the server by an IP address or as
+// localhost, which prevents DNS rebinding. And pages of at most one other origin may
+// send requests and read the answers (CORS).
 package localhttp
 
 import (
@@ -24,47 +22,47 @@ import (
 )
 
 const (
-	// maxConnections is how many connections are held, so that whoever opens many
-	// does not take the files that a profiler needs.
+	// maxConnections limits open connections, so that a user who opens many does
+	// not use up the file descriptors that a profiler needs.
 	maxConnections = 256
-	// maxRequests is how many requests are answered at a time. A browser opens
-	// six connections, and each open page may hold one for events.
+	// maxRequests limits concurrent requests. A browser opens six connections,
+	// and each open page may use one for events.
 	maxRequests = 64
-	// maxHeader and defaultBody bound what a request may send, in bytes.
+	// maxHeader and defaultBody limit the size of a request, in bytes.
 	maxHeader   = 32 << 10
 	defaultBody = 1 << 20
 
 	headerTimeout = 10 * time.Second
 	bodyTimeout   = time.Minute
-	answerTimeout = 10 * time.Minute // which may take downloads
+	answerTimeout = 10 * time.Minute // may include downloads
 	idleTimeout   = 2 * time.Minute
-	// grace is how long requests may take to end with the server.
+	// grace is the time that requests get to finish when the server ends.
 	grace = 2 * time.Second
 )
 
-// loopback is the address that only this machine can connect to.
+// loopback is reachable from this machine only.
 const loopback = "127.0.0.1"
 
 // Options configure a server.
 type Options struct {
-	// Host is the address or the name of the interface to listen on; empty is
-	// 127.0.0.1, which other machines do not reach. Port is the port, one that is
-	// free if 0.
+	// Host is the address or name of the interface to listen on; empty means
+	// 127.0.0.1, which other machines cannot reach. Port is the port; 0 means
+	// any free port.
 	Host string
 	Port int
-	// MaxBody bounds the body of a request in bytes; 0 is 1 MiB.
+	// MaxBody limits the body of a request in bytes; 0 means 1 MiB.
 	MaxBody int64
-	// Origin, if not empty, is the only origin beside the server's own whose pages
-	// may ask, such as "https://profiler.firefox.com".
+	// Origin, if not empty, is the only other origin whose pages may send
+	// requests, such as "https://profiler.firefox.com".
 	Origin string
-	// Handler answers the requests that are allowed. The paths that it sees
-	// begin with "/", without the token. The context of a request ends with the
-	// server, too. Who answers for longer than 10 minutes sets deadlines of its
-	// own ([http.ResponseController.SetWriteDeadline]).
+	// Handler answers the allowed requests. Their paths begin with "/", without
+	// the token. A request's context ends with the server, too. Answers that
+	// take longer than 10 minutes set their own deadlines
+	// ([http.ResponseController.SetWriteDeadline]).
 	Handler http.Handler
 }
 
-// Server is a server that listens.
+// Server is a listening server.
 type Server struct {
 	listener    net.Listener
 	http        http.Server
@@ -72,7 +70,7 @@ type Server struct {
 	guard       guard
 }
 
-// New listens. It fails if o.Host and o.Port cannot be listened on.
+// New returns a server that listens on o.Host and o.Port.
 func New(o Options) (*Server, error) {
 	if o.Host == "" {
 		o.Host = loopback
@@ -103,18 +101,18 @@ func New(o Options) (*Server, error) {
 	return s, nil
 }
 
-// newToken returns a text that nobody can guess, of 130 random bits.
+// newToken returns an unguessable text of 130 random bits.
 func newToken() string { return strings.ToLower(rand.Text()) }
 
-// URL returns the address of the handler's "/", with the token: whoever knows it
-// is let in. A server on all addresses is named by one that other machines reach, if
-// there is any.
+// URL returns the address of the handler's "/", including the token, which grants
+// access. For a server on all interfaces, it prefers an address that other machines
+// can reach.
 func (s *Server) URL() string {
 	return "http://" + reachable(s.listener.Addr(), net.InterfaceAddrs) + "/" + s.guard.token + "/"
 }
 
-// reachable returns host and port by which a listener is reached. own are the
-// machine's addresses.
+// reachable returns the host and port of a listener. own returns the machine's
+// addresses.
 func reachable(addr net.Addr, own func() ([]net.Addr, error)) string {
 	at, err := netip.ParseAddrPort(addr.String())
 	if err != nil {
@@ -126,10 +124,10 @@ func reachable(addr net.Addr, own func() ([]net.Addr, error)) string {
 	return at.String()
 }
 
-// reachableOf returns the first address that other machines reach, or that of the
-// loopback interface. A listener on the IPv4 address for all has none of IPv6.
+// reachableOf returns the first address that other machines can reach, or else the
+// loopback address. If all is the IPv4 wildcard, it considers IPv4 addresses only.
 func reachableOf(own func() ([]net.Addr, error), all netip.Addr) netip.Addr {
-	addresses, _ := own() // none if they cannot be known
+	addresses, _ := own() // empty on error
 	for _, a := range addresses {
 		prefix, err := netip.ParsePrefix(a.String())
 		if at := prefix.Addr(); err == nil && at.IsGlobalUnicast() && (at.Is4() || all.Is6()) {
@@ -139,8 +137,7 @@ func reachableOf(own func() ([]net.Addr, error), all netip.Addr) netip.Addr {
 	return netip.MustParseAddr(loopback)
 }
 
-// Close stops listening, for a server that is not served. It does nothing after
-// [Server.Serve].
+// Close stops a server that was never served. It does nothing after [Server.Serve].
 func (s *Server) Close() error {
 	if err := s.listener.Close(); !errors.Is(err, net.ErrClosed) {
 		return err
@@ -148,7 +145,7 @@ func (s *Server) Close() error {
 	return nil
 }
 
-// Serve answers requests until ctx ends, which is no error.
+// Serve answers requests until ctx ends, which is not an error.
 func (s *Server) Serve(ctx context.Context) error {
 	s.http.BaseContext = func(net.Listener) context.Context { return ctx }
 	failed := make(chan error, 1)
@@ -158,7 +155,7 @@ func (s *Server) Serve(ctx context.Context) error {
 		return fmt.Errorf("serve pages: %w", err)
 	case <-ctx.Done():
 	}
-	// Requests know of ctx; those that do not heed it are cut off.
+	// Requests see the end of ctx. After the grace period, they are cut off.
 	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
 	defer cancel()
 	err := s.http.Shutdown(end)

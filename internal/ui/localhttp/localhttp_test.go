@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// echo answers with the path that it sees.
+// echo answers with the path of the request.
 var echo = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, "path "+r.URL.Path)
 })
@@ -87,8 +87,7 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// What a client may take its time for does not end with the deadline for reading its
-// request.
+// The deadline for reading a request does not limit the time to answer it.
 func TestDeadline(t *testing.T) {
 	for _, test := range []struct{ method, body string }{{http.MethodGet, ""}, {http.MethodPost, "body"}} {
 		w := &deadlined{ResponseRecorder: httptest.NewRecorder()}
@@ -108,7 +107,7 @@ func TestDeadline(t *testing.T) {
 	}
 }
 
-// deadlined notes that the deadline for reading is lifted.
+// deadlined records whether the read deadline is removed.
 type deadlined struct {
 	*httptest.ResponseRecorder
 	lifted bool
@@ -119,8 +118,8 @@ func (d *deadlined) SetReadDeadline(at time.Time) error {
 	return nil
 }
 
-// Serve answers over a connection, and ends with its context though a request is
-// still under way.
+// Serve answers over a connection, and ends with its context despite a pending
+// request.
 func TestServe(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	begun := make(chan struct{})

@@ -10,8 +10,9 @@ import (
 	"fulgur/internal/message/plain"
 )
 
-// TellWay says on w how to see the pages of a machine that has no display. It says
-// nothing of a server that is reachable from elsewhere. getenv is [os.Getenv].
+// TellWay prints on w how to open the pages from another machine, if this machine
+// has no display. It prints nothing if the server is reachable from other machines.
+// getenv is [os.Getenv].
 func (s *Server) TellWay(w io.Writer, getenv func(string) string) {
 	tellWay(w, s.listener.Addr().String(), getenv)
 }
@@ -24,14 +25,14 @@ func tellWay(w io.Writer, address string, getenv func(string) string) {
 	fmt.Fprintf(w, "No display. To open the pages on another machine, run this there:\n\n    ssh -L %d:%s %s\n\n", at.Port(), at, sshTarget(getenv))
 }
 
-// sshTarget returns what ssh calls this machine: by the address under which the
-// user reached it, if that is known.
+// sshTarget returns the ssh target for this machine, with the address that the user
+// connected to if known.
 func sshTarget(getenv func(string) string) string {
 	name, err := os.Hostname()
 	if err != nil {
 		name = "HOST"
 	}
-	// Client address and port, server address and port.
+	// Client address and port, then server address and port.
 	if way := strings.Fields(getenv("SSH_CONNECTION")); len(way) == 4 {
 		name = way[2]
 	}
@@ -44,8 +45,8 @@ func sshTarget(getenv func(string) string) string {
 	return plain.Terminal(name)
 }
 
-// HasDisplay reports whether there is something that a browser could show pages
-// on. getenv is [os.Getenv].
+// HasDisplay reports whether a browser can show pages on this machine. getenv is
+// [os.Getenv].
 func HasDisplay(getenv func(string) string) bool {
 	return getenv("DISPLAY") != "" || getenv("WAYLAND_DISPLAY") != ""
 }

@@ -5,14 +5,14 @@ import (
 	"unicode"
 )
 
-// wide are characters that take two columns: those of East Asian scripts, and
-// pictures (Unicode Standard Annex 11, as far as terminals agree on it).
+// wide holds characters that take two columns: East Asian scripts and pictographs
+// (Unicode Standard Annex 11, as far as terminals agree on it).
 var wide = []*unicode.RangeTable{unicode.Han, unicode.Hiragana, unicode.Katakana, unicode.Hangul, {
 	R16: []unicode.Range16{{Lo: 0x3000, Hi: 0x303e, Stride: 1}, {Lo: 0xff01, Hi: 0xff60, Stride: 1}, {Lo: 0xffe0, Hi: 0xffe6, Stride: 1}},
 	R32: []unicode.Range32{{Lo: 0x1f300, Hi: 0x1f64f, Stride: 1}, {Lo: 0x1f900, Hi: 0x1f9ff, Stride: 1}},
 }}
 
-// columns returns how many columns a character takes.
+// columns returns the number of columns of a character.
 func columns(r rune) int {
 	switch {
 	case unicode.In(r, unicode.Mn, unicode.Me, unicode.Cf):
@@ -23,7 +23,7 @@ func columns(r rune) int {
 	return 1
 }
 
-// Width returns how many columns a printable text takes.
+// Width returns the number of columns of a printable text.
 func Width(s string) (width int) {
 	for _, r := range s {
 		width += columns(r)
@@ -31,8 +31,8 @@ func Width(s string) (width int) {
 	return width
 }
 
-// Fit returns a printable text in exactly that many columns: filled up with
-// spaces, or cut, with "…" at its end.
+// Fit fits a printable text into exactly width columns: it pads with spaces, or
+// truncates and appends "…".
 func Fit(s string, width int) string {
 	have := Width(s)
 	if have <= width {
@@ -54,7 +54,8 @@ func Fit(s string, width int) string {
 	return b.String() + strings.Repeat(" ", width-1-have)
 }
 
-// FitEnd is [Fit] for texts whose end says most, as paths: "…" is at the beginning.
+// FitEnd is like [Fit], but keeps the end of the text, such as a path, and puts "…"
+// at its beginning.
 func FitEnd(s string, width int) string {
 	if Width(s) <= width {
 		return Fit(s, width)

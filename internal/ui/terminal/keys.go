@@ -6,10 +6,10 @@ import (
 	"unicode/utf8"
 )
 
-// Key is a key that was pressed: a printable character, or one of the following.
+// Key is a pressed key: a printable character, or one of the constants below.
 type Key rune
 
-// Keys that are no character. They have numbers that no character has.
+// Keys that are not characters. Their values are not valid characters.
 const (
 	Up Key = unicode.MaxRune + 1 + iota
 	Down
@@ -23,8 +23,8 @@ const (
 	Clear // Ctrl-U
 )
 
-// sequences are what terminals send for keys (ctlseqs of xterm, and what others
-// send for Home and End).
+// sequences lists what terminals send for keys: xterm's control sequences, and other
+// terminals' variants of Home and End.
 var sequences = []struct {
 	text string
 	key  Key
@@ -39,8 +39,8 @@ var sequences = []struct {
 	{"\x15", Clear},
 }
 
-// ParseKeys returns the keys in what a terminal sent at once. What is no key known
-// here is left out.
+// ParseKeys returns the keys in sent, which the terminal sent at once. It skips
+// unknown sequences.
 func ParseKeys(sent []byte) []Key {
 	var keys []Key
 	for len(sent) > 0 {
@@ -53,7 +53,7 @@ func ParseKeys(sent []byte) []Key {
 	return keys
 }
 
-// parseKey returns the first key, 0 if it is none, and how many bytes it has.
+// parseKey returns the first key in sent, 0 if unknown, and its length in bytes.
 func parseKey(sent []byte) (key Key, size int) {
 	for _, s := range sequences {
 		if bytes.HasPrefix(sent, []byte(s.text)) {

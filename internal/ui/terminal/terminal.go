@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Escape sequences of ECMA-48 and xterm that all terminals of today understand.
+// Escape sequences of ECMA-48 and xterm that all current terminals support.
 const (
 	enterScreen = "\x1b[?1049h\x1b[?25l" // the alternate screen, without the cursor
 	leaveScreen = "\x1b[?25h\x1b[?1049l"
@@ -24,7 +24,7 @@ const (
 	plainText   = "\x1b[0m"
 )
 
-// Style is how a line looks.
+// Style is the appearance of a line.
 type Style uint8
 
 // The styles of lines.
@@ -35,13 +35,13 @@ const (
 )
 
 // Line is a line of the screen. Its text must be safe to print and not wider than
-// the screen: see [Fit].
+// the screen; see [Fit].
 type Line struct {
 	Text  string
 	Style Style
 }
 
-// Terminal is a terminal that shows a screen of ours in the place of its lines.
+// Terminal is a terminal in full-screen mode.
 type Terminal struct {
 	in, out *os.File
 	before  unix.Termios
@@ -54,9 +54,9 @@ func Is(f *os.File) bool {
 	return err == nil
 }
 
-// Open begins to show a screen on the terminal out and to read keys from the
-// terminal in, one by one and without showing them. Ctrl-C still is a signal.
-// Whoever opens a terminal must close it.
+// Open switches the terminal out to full-screen mode, and reads keys from the
+// terminal in one by one, without echo. Ctrl-C still sends a signal. The caller must
+// call [Terminal.Close].
 func Open(in, out *os.File) (*Terminal, error) {
 	before, err := unix.IoctlGetTermios(int(in.Fd()), unix.TCGETS)
 	if err != nil {
@@ -67,7 +67,7 @@ func Open(in, out *os.File) (*Terminal, error) {
 	keys.Lflag &^= unix.ICANON | unix.ECHO
 	keys.Iflag &^= unix.ICRNL | unix.IXON
 	keys.Cc[unix.VMIN], keys.Cc[unix.VTIME] = 1, 0
-	keys.Cc[unix.VSUSP] = 0 // who stops us would be left with our screen
+	keys.Cc[unix.VSUSP] = 0 // Ctrl-Z would leave the shell on our screen
 	if err := unix.IoctlSetTermios(int(in.Fd()), unix.TCSETS, &keys); err != nil {
 		return nil, fmt.Errorf("read keys of the terminal: %w", err)
 	}
@@ -78,15 +78,14 @@ func Open(in, out *os.File) (*Terminal, error) {
 	return t, nil
 }
 
-// Close gives the terminal back as it was.
+// Close restores the terminal.
 func (t *Terminal) Close() error {
 	signal.Stop(t.resized)
 	_, err := t.out.WriteString(leaveScreen)
 	return errors.Join(err, unix.IoctlSetTermios(int(t.in.Fd()), unix.TCSETS, &t.before))
 }
 
-// Size returns the number of columns and lines, 80 and 24 where the terminal does not
-// know.
+// Size returns the number of columns and lines, 80 and 24 if unknown.
 func (t *Terminal) Size() (columns, lines int) {
 	size, err := unix.IoctlGetWinsize(int(t.out.Fd()), unix.TIOCGWINSZ)
 	if err != nil || size.Col == 0 || size.Row == 0 {
@@ -95,11 +94,11 @@ func (t *Terminal) Size() (columns, lines int) {
 	return int(size.Col), int(size.Row)
 }
 
-// Resized has something whenever the size may have changed.
+// Resized returns a channel that receives when the size may have changed.
 func (t *Terminal) Resized() <-chan os.Signal { return t.resized }
 
-// Show shows lines in the place of what is shown. There may be as many as the
-// screen has.
+// Show replaces the content of the screen. lines must not be more than the screen
+// has.
 func (t *Terminal) Show(lines []Line) error {
 	out := bufio.NewWriter(t.out)
 	out.WriteString(home)
@@ -124,15 +123,15 @@ func (t *Terminal) Show(lines []Line) error {
 	return nil
 }
 
-// Keys sends what is pressed until ctx ends or the terminal does, and then closes the
-// channel.
+// Keys returns a channel of pressed keys. It is closed when ctx or the terminal
+// ends.
 func (t *Terminal) Keys(ctx context.Context) <-chan Key {
 	keys := make(chan Key)
 	go func() {
 		defer close(keys)
 		buf := make([]byte, 256)
 		for {
-			// To wait for a key must not outlast ctx.
+			// Poll, so that waiting for a key ends with ctx.
 			fds := []unix.PollFd{{Fd: int32(t.in.Fd()), Events: unix.POLLIN}}
 			if _, err := unix.Poll(fds, 100); err != nil && !errors.Is(err, unix.EINTR) || ctx.Err() != nil {
 				return

@@ -17,7 +17,7 @@ func TestParseKeys(t *testing.T) {
 		{"\x1b[A\x1b[B\x1bOA", []Key{Up, Down, Up}},
 		{"\x1b[5~\x1b[6~\x1b[H\x1b[4~", []Key{PageUp, PageDown, Home, End}},
 		{"\r\n\x7f\b\x15", []Key{Enter, Enter, Backspace, Backspace, Clear}},
-		{"\x1b[1;5Cx", []Key{'x'}}, // Ctrl-Right is nothing here
+		{"\x1b[1;5Cx", []Key{'x'}}, // Ctrl-Right has no meaning here
 		{"\x1b[999", nil},
 		{"\x1bq", []Key{Escape, 'q'}},
 		{"\x01\xff\xfe", nil},

@@ -12,16 +12,16 @@ import (
 	"fulgur/internal/ui/terminal"
 )
 
-// column is a column of a list: its heading, and its width, negative for text that
-// stands at its left edge; 0 is as wide as there is room for. isPath says that the
-// ends of its texts say most.
+// column is a column of a list: its heading, and its width. Negative widths mean
+// left-aligned text, 0 means all remaining space. isPath means that the ends of its
+// texts matter most.
 type column struct {
 	heading string
 	width   int
 	isPath  bool
 }
 
-// columns are those of each view.
+// columns holds the columns of each view.
 var columns = map[view][]column{
 	functionsView: {{"SELF", 7, false}, {"TOTAL", 7, false}, {"FUNCTION", 0, false}, {"MODULE", -24, false}},
 	processesView: {{"SAMPLES", 9, false}, {"SHARE", 7, false}, {"PID", 8, false}, {"COMMAND", 0, false}},
@@ -84,7 +84,7 @@ func (s *state) all(t tables) []item {
 	return items
 }
 
-// percent returns how much of whole n is; of nothing it is nothing.
+// percent formats the share of n in whole, "-" if whole is 0.
 func percent(n, whole int64) string {
 	if whole == 0 {
 		return "-"
@@ -92,11 +92,11 @@ func percent(n, whole int64) string {
 	return fmt.Sprintf("%.1f%%", 100*float64(n)/float64(whole))
 }
 
-// render returns the lines of a screen of that size.
+// render returns the lines of a screen of the given size.
 func (s *state) render(width, height int) []terminal.Line {
-	const around = 4 // lines that are no items
+	const around = 4 // lines besides the items
 	s.page = max(height-around, 1)
-	// The chosen item is on the screen.
+	// Scroll to the selected item.
 	s.first = min(s.first, s.cursor, max(len(s.items)-s.page, 0))
 	s.first = max(s.first, s.cursor-s.page+1)
 	lines := []terminal.Line{
@@ -124,7 +124,7 @@ func (s *state) render(width, height int) []terminal.Line {
 	return lines
 }
 
-// heading tells what is measured, and what is shown of it.
+// heading describes the measurement and the shown part of it.
 func (s *state) heading() string {
 	var duration time.Duration
 	var samples int64
@@ -135,7 +135,7 @@ func (s *state) heading() string {
 		losses = losses.Plus(p.Losses)
 	}
 	var parts []string
-	// First, as it must not be cut off.
+	// First, so that it is not truncated.
 	switch {
 	case s.ended:
 		parts = append(parts, "the measurement has ended")
@@ -151,7 +151,7 @@ func (s *state) heading() string {
 	return "fulgur top: " + strings.Join(parts, ", ")
 }
 
-// lost describes the gravest loss.
+// lost describes the most serious loss.
 func lost(l profile.Losses) string {
 	all := describe.Brief(l)
 	switch len(all) {
@@ -165,10 +165,10 @@ func lost(l profile.Losses) string {
 	return fmt.Sprintf("%s and %d more kinds of loss", all[0], len(all)-1)
 }
 
-// subject tells what is chosen.
+// subject describes the selection.
 func (s *state) subject() string {
 	var parts []string
-	// First, so that it can be seen while it is typed.
+	// First, so that the user sees it while typing.
 	if s.typing {
 		parts = append(parts, "filter: "+plain.Terminal(s.filter+"_"))
 	} else if s.filter != "" {
@@ -194,7 +194,7 @@ func (s *state) subject() string {
 	return strings.Join(parts, ", ")
 }
 
-// help names the keys.
+// help lists the keys.
 func (s *state) help() string {
 	if s.typing {
 		return "enter keep  esc clear"
@@ -210,10 +210,10 @@ func headings(of []column) []string {
 	return names
 }
 
-// cells returns a line of a list. Columns of text at the right edge take a quarter of
-// the screen at most, and give way where it is narrow.
+// cells returns a line of a list. A left-aligned column takes at most a quarter of the
+// screen. On narrow screens, the rightmost of them are left out.
 func cells(of []column, text []string, width int) string {
-	const least = 20 // of the column that is as wide as there is room for
+	const least = 20 // minimum width of the column with width 0
 	shown := len(of)
 	fixed := func(c column) int {
 		if c.width < 0 {

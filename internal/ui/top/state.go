@@ -9,70 +9,70 @@ import (
 	"fulgur/internal/ui/terminal"
 )
 
-// view is what the screen shows.
+// view is the kind of screen.
 type view uint8
 
 const (
 	functionsView view = iota
 	processesView
-	stacksView // of the chosen function
-	stackView  // the chosen one, whole
+	stacksView // of the selected function
+	stackView  // the selected stack
 )
 
-// state is what is shown, and what the user chose. All that happens to it is
-// [state.add] and [state.press].
+// state is the content of the screen and the user's choices. Only [state.add] and
+// [state.press] change it.
 type state struct {
 	title string
-	last  int // how many windows are shown
+	last  int // number of windows shown together
 
-	windows []*window // the last ones, the newest at the end
-	shown   []*window // those that are on the screen
+	windows []*window // recent windows, the newest last
+	shown   []*window // windows on the screen
 	paused  bool
-	ended   bool // the measurement has
+	ended   bool // whether the measurement has ended
 
 	view    view
 	byTotal bool
 	filter  string
-	typing  bool // keys go to the filter
+	typing  bool // whether keys go to the filter
 	only    process
 	of      function
 	stack   stackRow
 
 	items  []item
-	whole  int64 // samples that count
-	cursor int   // the chosen item
-	first  int   // the first one on the screen
-	page   int   // how many there are on the screen
+	whole  int64 // total number of samples shown
+	cursor int   // index of the selected item
+	first  int   // index of the first visible item
+	page   int   // number of visible items
 	quit   bool
 }
 
-// item is a line of a list that can be chosen.
+// item is a selectable line of a list.
 type item struct {
-	key   string // what it is, from one window to the next
-	text  string // what a filter looks at
-	enter func() // what happens when it is chosen; nil if nothing does
+	key   string // identifies the item across windows
+	text  string // text for the filter
+	enter func() // action of Enter, nil if none
 	cells []string
 }
 
-// add takes a window's profile.
+// add adds a window's profile.
 func (s *state) add(p *profile.Profile) {
 	s.windows = append(s.windows, newWindow(p))
 	if excess := len(s.windows) - s.last; excess > 0 {
-		s.windows = slices.Clone(s.windows[excess:]) // or the old ones would stay
+		s.windows = slices.Clone(s.windows[excess:]) // clone, so that old windows can be freed
 	}
 	if !s.paused {
 		s.refresh()
 	}
 }
 
-// refresh shows the last windows. What was chosen stays chosen, unless it is the
-// first item of a list.
+// refresh shows the recent windows. The selected item stays selected, unless it is
+// the first item of a list.
 func (s *state) refresh() {
 	s.shown = s.windows
 	s.list()
 }
 
-// list makes the items of the view anew.
+// list rebuilds the items of the view.
 func (s *state) list() {
 	chosen := ""
 	if s.cursor > 0 && s.cursor < len(s.items) {
@@ -92,8 +92,7 @@ func (s *state) list() {
 	}
 }
 
-// matching returns the items that the filter leaves: those that contain it, in
-// whatever case.
+// matching returns the items that contain the filter, ignoring case.
 func (s *state) matching(all []item) []item {
 	if s.filter == "" {
 		return all
@@ -108,13 +107,13 @@ func (s *state) matching(all []item) []item {
 	return kept
 }
 
-// turnTo shows another view from its beginning.
+// turnTo switches to another view.
 func (s *state) turnTo(v view) {
 	s.view, s.cursor, s.first, s.filter, s.items = v, 0, 0, "", nil
 	s.list()
 }
 
-// press acts on a key.
+// press handles a key.
 func (s *state) press(k terminal.Key) {
 	if s.typing {
 		s.typed(k)
@@ -159,7 +158,7 @@ func (s *state) press(k terminal.Key) {
 	}
 }
 
-// typed acts on a key while the filter is written.
+// typed handles a key while the user types the filter.
 func (s *state) typed(k terminal.Key) {
 	switch k {
 	case terminal.Enter:
@@ -183,7 +182,7 @@ func (s *state) move(by int) {
 	s.cursor = min(max(s.cursor+by, 0), max(len(s.items)-1, 0))
 }
 
-// back leaves what was entered last.
+// back returns to the previous view.
 func (s *state) back() {
 	switch {
 	case s.filter != "":

@@ -10,20 +10,19 @@ import (
 	"fulgur/internal/profile"
 )
 
-// value is the index of the value that is shown: the number of samples.
+// value is the index of the shown value, the number of samples.
 const value = 0
 
-// function is what samples are summed for: code of one name in one module.
+// function identifies a function by name and module.
 type function struct{ name, module string }
 
-// row is a function with the samples in itself and those that have it anywhere in
-// their stacks.
+// row is a function with its samples, self and total.
 type row struct {
 	function
 	self, total int64
 }
 
-// process is what samples are summed for, too.
+// process identifies a process.
 type process struct {
 	pid  int
 	comm string
@@ -35,20 +34,20 @@ type processRow struct {
 	samples int64
 }
 
-// stackRow is a stack with its samples, leaf first. Equal functions at other
-// addresses are the same.
+// stackRow is a stack with its samples, leaf first. Functions count as equal
+// regardless of their addresses.
 type stackRow struct {
 	frames  []frame
 	samples int64
 }
 
-// frame is a function in a stack, with what is to be said of where in it.
+// frame is a function in a stack, with a description of the place in it.
 type frame struct {
 	function
-	source string // "file:line", empty if not known
+	source string // "file:line", "" if unknown
 }
 
-// window is a profile with what its frames are summed for.
+// window is a profile with the functions of its frames.
 type window struct {
 	*profile.Profile
 	functions []function // by frame
@@ -62,13 +61,13 @@ func newWindow(p *profile.Profile) *window {
 	return w
 }
 
-// tables are what windows have together, whose identifiers have nothing in common.
+// tables compute totals over several windows, which do not share identifiers.
 type tables struct {
 	windows []*window
-	only    int // of this process, 0 for all
+	only    int // PID to include, 0 for all
 }
 
-// samples calls visit for every sample that counts, with its frames, leaf first.
+// samples calls visit for every included sample, with its frames, leaf first.
 func (t tables) samples(visit func(w *window, s profile.Sample, frames []profile.FrameID)) {
 	var frames []profile.FrameID
 	for _, w := range t.windows {
@@ -81,14 +80,14 @@ func (t tables) samples(visit func(w *window, s profile.Sample, frames []profile
 	}
 }
 
-// whole returns the number of all samples that count.
+// whole returns the number of included samples.
 func (t tables) whole() (n int64) {
 	t.samples(func(_ *window, s profile.Sample, _ []profile.FrameID) { n += s.Values[value] })
 	return n
 }
 
-// functionOf returns what a frame is summed for. Frames without a name are taken
-// together by module.
+// functionOf returns the function of a frame. Frames without a name share one
+// function per module.
 func functionOf(p *profile.Profile, id profile.FrameID) function {
 	f := p.Frames[id]
 	made := function{name: "[no name]", module: "-"}
@@ -101,12 +100,11 @@ func functionOf(p *profile.Profile, id profile.FrameID) function {
 	return made
 }
 
-// functions returns all functions, those with the most samples first: in themselves,
-// or in total.
+// functions returns all functions, sorted by descending self or total samples.
 func (t tables) functions(byTotal bool) []row {
 	var rows []row
 	index := map[function]int{}
-	var last []int // the sample, counted from 1, that each row's total has
+	var last []int // for each row, the last sample counted in total, from 1
 	ofFrames := map[*window][]int{}
 	for _, w := range t.windows {
 		rowOf := make([]int, len(w.Frames))
@@ -147,7 +145,7 @@ func (t tables) functions(byTotal bool) []row {
 	return rows
 }
 
-// processes returns all processes, those with the most samples first.
+// processes returns all processes, sorted by descending samples.
 func (t tables) processes() []processRow {
 	index := map[int]int{}
 	var rows []processRow
@@ -167,8 +165,7 @@ func (t tables) processes() []processRow {
 	return rows
 }
 
-// stacks returns the stacks that a function is in, those with the most samples
-// first.
+// stacks returns the stacks that contain a function, sorted by descending samples.
 func (t tables) stacks(of function) []stackRow {
 	index := map[string]int{}
 	var rows []stackRow
@@ -195,7 +192,7 @@ func (t tables) stacks(of function) []stackRow {
 	return rows
 }
 
-// ofStack returns the samples of a stack that a function is in.
+// ofStack returns the number of samples of a stack that contains the function of.
 func (t tables) ofStack(of function, frames []frame) int64 {
 	key := keyOf(frames)
 	for _, r := range t.stacks(of) {
@@ -206,19 +203,19 @@ func (t tables) ofStack(of function, frames []frame) int64 {
 	return 0
 }
 
-// keyOf names a stack by its functions.
+// keyOf returns a key for a stack, made of its functions.
 func keyOf(frames []frame) string {
 	var b strings.Builder
 	for _, f := range frames {
 		b.WriteString(f.name)
-		b.WriteByte(0) // which is in no name that is safe to print
+		b.WriteByte(0) // does not occur in printable names
 		b.WriteString(f.module)
 		b.WriteByte(0)
 	}
 	return b.String()
 }
 
-// source returns the file and line of a frame, empty if they are not known.
+// source returns the file and line of a frame, "" if unknown.
 func source(p *profile.Profile, id profile.FrameID) string {
 	f := p.Frames[id]
 	file := p.Functions[f.Function].File

@@ -1,6 +1,5 @@
-// Package top shows where time goes now: the functions and stacks with the most
-// samples of the last windows, on a terminal that can be worked in, or as plain text
-// for each window.
+// Package top shows the functions and stacks with the most samples in recent
+// windows, on an interactive terminal or as plain text for each window.
 package top
 
 import (
@@ -14,17 +13,17 @@ import (
 	"fulgur/internal/ui/terminal"
 )
 
-// Options say what is shown.
+// Options configure the display.
 type Options struct {
-	// Title names what is measured.
+	// Title describes the measurement.
 	Title string
-	// Windows is how many of the last windows are shown together.
+	// Windows is the number of recent windows to show together.
 	Windows int
 }
 
-// Run shows the profiles that come on windows until the user quits or ctx ends,
-// neither of which is an error. When windows is closed the measurement has ended, and
-// what was seen can still be looked at.
+// Run shows the profiles from windows until the user quits or ctx ends; neither is
+// an error. When windows is closed, the measurement has ended, but the user can
+// still explore the last data.
 func Run(ctx context.Context, t *terminal.Terminal, o Options, windows <-chan *profile.Profile) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -43,7 +42,7 @@ func Run(ctx context.Context, t *terminal.Terminal, o Options, windows <-chan *p
 			s.add(p)
 		case k, ok := <-keys:
 			if !ok {
-				return nil // the terminal is gone
+				return nil // the terminal has closed
 			}
 			s.press(k)
 		case <-t.Resized():
@@ -54,9 +53,8 @@ func Run(ctx context.Context, t *terminal.Terminal, o Options, windows <-chan *p
 	return nil
 }
 
-// WriteText writes what the screen would show of a window, for who has no terminal:
-// a line on the window, and the functions with the most samples in themselves, as
-// many as rows. An empty line ends it.
+// WriteText writes a window as plain text: a heading and at most rows functions with
+// the most self samples, followed by an empty line.
 func WriteText(w io.Writer, title string, p *profile.Profile, rows int) error {
 	const width = 100
 	s := &state{title: plain.Terminal(title), last: 1}

@@ -20,7 +20,7 @@ func newState(windows ...*profile.Profile) *state {
 	return s
 }
 
-// screen returns what a screen shows, the lines that stand out marked.
+// screen returns the text of a screen, with highlighted lines marked.
 func screen(s *state, width, height int) string {
 	var b strings.Builder
 	for _, l := range s.render(width, height) {
@@ -69,8 +69,8 @@ func TestScreens(t *testing.T) {
 	encodetest.Golden(t, "empty.txt", []byte(screen(newState(encodetest.Empty()), 100, 6)))
 }
 
-// A screen has the lines and columns that it has, whatever is on it, and nothing
-// that does not print.
+// A screen has exactly the given number of lines and columns, and contains only
+// printable characters.
 func TestSizes(t *testing.T) {
 	for _, p := range []*profile.Profile{encodetest.Hostile(), encodetest.Typical(), encodetest.Empty()} {
 		for _, keys := range [][]terminal.Key{
@@ -98,7 +98,7 @@ func TestSizes(t *testing.T) {
 	}
 }
 
-// Only so many windows are kept, and what is shown adds up.
+// Only a limited number of windows is kept, and totals match them.
 func TestWindows(t *testing.T) {
 	s := newState()
 	for range 10 {
@@ -120,7 +120,7 @@ func TestWindows(t *testing.T) {
 	}
 }
 
-// What is chosen stays chosen when its place changes.
+// The selected item stays selected when it moves.
 func TestChosenStays(t *testing.T) {
 	s := newState(encodetest.Typical())
 	press(s, terminal.Down, terminal.Down, terminal.Down)
@@ -135,14 +135,14 @@ func TestChosenStays(t *testing.T) {
 	}
 }
 
-// A stack that is shown has the share that it has in the windows that are shown.
+// The share of a shown stack refers to the shown windows.
 func TestStackShare(t *testing.T) {
 	s := newState(encodetest.Typical())
 	press(s, terminal.Enter, terminal.Enter)
 	if s.view != stackView || s.stack.samples == 0 {
 		t.Fatalf("view %d with %d samples", s.view, s.stack.samples)
 	}
-	for range 3 { // the first window is no more shown
+	for range 3 { // the first window is no longer shown
 		s.add(encodetest.Threads())
 	}
 	if !strings.HasSuffix(s.subject(), ", 0.0%") {
@@ -150,7 +150,7 @@ func TestStackShare(t *testing.T) {
 	}
 }
 
-// Escape leads back to where everything began.
+// Escape leads back to the first view.
 func TestBack(t *testing.T) {
 	s := newState(encodetest.Typical())
 	begin := screen(s, 100, 24)

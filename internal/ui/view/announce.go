@@ -15,8 +15,8 @@ import (
 // link is a page and its address.
 type link struct{ what, url string }
 
-// links returns the pages that are served below base, with the address of the one
-// that shows the profile best first.
+// links returns the pages served below base. The first is the best for the profile's
+// format.
 func links(base string, in Input) []link {
 	page, pages := link{"Flame graph, source and assembly", base}, link{"pprof", base + "pprof/"}
 	switch {
@@ -28,14 +28,15 @@ func links(base string, in Input) []link {
 	return []link{page, pages}
 }
 
-// announce tells of the pages, and opens the first one if there is a display.
+// announce prints the pages' addresses, and opens the first page if there is a
+// display.
 func announce(ctx context.Context, server *localhttp.Server, o Options) {
 	pages := links(server.URL(), o.Input)
 	table := tabwriter.NewWriter(o.Stderr, 0, 0, 2, ' ', 0)
 	for _, l := range pages {
 		fmt.Fprintf(table, "%s\t%s\n", l.what, l.url)
 	}
-	_ = table.Flush() // nobody to tell
+	_ = table.Flush() // stderr: nobody to report to
 	opener := ""
 	if !o.NoOpen {
 		opener = browser(os.Getenv)
@@ -49,8 +50,8 @@ func announce(ctx context.Context, server *localhttp.Server, o Options) {
 	fmt.Fprintln(o.Stderr, "Press Ctrl-C to stop.")
 }
 
-// browser returns the program that opens pages, or "". No browser is started as
-// root: pages would have its rights.
+// browser returns the program that opens pages, or "". A browser is never started as
+// root: it would run with root's privileges.
 func browser(getenv func(string) string) string {
 	if !localhttp.HasDisplay(getenv) || os.Geteuid() == 0 {
 		return ""
@@ -62,13 +63,13 @@ func browser(getenv func(string) string) string {
 	return path
 }
 
-// open has a program open a page. The program lives on when ctx ends, with the
-// browser that it may have become.
+// open starts a program to open a page. The program, which may become the browser,
+// keeps running when ctx ends.
 func open(ctx context.Context, program, url string, stderr io.Writer) {
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), program, url)
 	if err := cmd.Start(); err != nil {
 		fmt.Fprintln(stderr, "Could not open a browser:", plain.Error(err))
 		return
 	}
-	go func() { _ = cmd.Wait() }() // it says itself what went wrong
+	go func() { _ = cmd.Wait() }() // the program reports its own errors
 }

@@ -13,7 +13,7 @@ func environment(vars map[string]string) func(string) string {
 	return func(key string) string { return vars[key] }
 }
 
-// The page that shows a profile best is the first.
+// The first page is the best for the profile's format.
 func TestLinks(t *testing.T) {
 	p := build(t)
 	for format, want := range map[decode.Format]string{

@@ -9,7 +9,7 @@ import (
 	"fulgur/internal/profile/encode/flame"
 )
 
-// flamePage is our own page, made when it is first asked for.
+// flamePage is fulgur's flame page, created on the first request.
 type flamePage struct {
 	write func() ([]byte, error)
 }
@@ -34,5 +34,5 @@ func (p *flamePage) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	_, _ = w.Write(text) // who asked is gone
+	_, _ = w.Write(text) // the client may have disconnected
 }

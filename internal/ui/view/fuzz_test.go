@@ -31,8 +31,8 @@ func FuzzSymbolServer(f *testing.F) {
 	})
 }
 
-// fuzzed returns a symbol server of this program, called "work" and without a
-// build ID.
+// fuzzed returns a symbol server for this program, named "work" and without a build
+// ID.
 func fuzzed(f *testing.F) http.Handler {
 	exe, err := os.Executable()
 	if err != nil {

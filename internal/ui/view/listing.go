@@ -19,25 +19,25 @@ import (
 	"fulgur/internal/symbols/symbolize"
 )
 
-// What a listing has at most.
+// Limits of a listing.
 const (
 	maxCode    = 128 << 10 // bytes of instructions
-	maxLines   = 4000      // of a source file, around those with samples
-	maxHosts   = 8         // functions that an inlined one is part of
+	maxLines   = 4000      // per source file, around the lines with samples
+	maxHosts   = 8         // functions into which one function is inlined
 	maxSources = 8         // files
-	// context is how many lines are shown before the first and after the last
-	// with samples, if the source is longer than maxLines.
+	// contextLines is the number of lines shown before and after lines with
+	// samples, if the source is longer than maxLines.
 	contextLines = 100
 )
 
-// listings shows the source and the instructions of functions.
+// listings serves the source and the instructions of functions.
 type listings struct {
 	input   *profile.Profile
 	library *code.Library
 }
 
-// listing is a function's source and instructions, with what was sampled at
-// each. The page reads it.
+// listing is a function's source and instructions, with the samples at each. It is
+// encoded for the page.
 type listing struct {
 	Self     int64      `json:"self"`
 	Total    int64      `json:"total"`
@@ -48,28 +48,28 @@ type listing struct {
 // source is a part of a source file.
 type source struct {
 	File string `json:"file"`
-	// First is the number of the first of Lines.
+	// First is the line number of Lines[0].
 	First  int        `json:"first"`
 	Lines  []string   `json:"lines"`
-	Counts [][3]int64 `json:"counts"` // number, self, total
-	// Newer tells that the file changed after the program was built.
+	Counts [][3]int64 `json:"counts"` // line number, self, total
+	// Newer is set if the file changed after the program was built.
 	Newer bool `json:"newer"`
-	// Problem says why there are no lines.
+	// Problem says why Lines is empty.
 	Problem string `json:"problem,omitempty"`
 	total   int64
 }
 
-// assembly is a function's code.
+// assembly is the machine code of a function.
 type assembly struct {
 	Function     string        `json:"function"`
 	Module       string        `json:"module"`
 	Arch         string        `json:"arch"`
 	Instructions []instruction `json:"instructions"`
-	// Problem says why there are no instructions, or not all.
+	// Problem says why instructions are missing.
 	Problem string `json:"problem,omitempty"`
 }
 
-// instruction is an instruction, and the place in the source that it comes from.
+// instruction is an instruction with its source location.
 type instruction struct {
 	Address hexNumber `json:"address"`
 	Text    string    `json:"text"`
@@ -81,9 +81,9 @@ type instruction struct {
 	Inlined string `json:"inlined,omitempty"`
 }
 
-// ServeHTTP answers with the listing of the function that the parameters name:
-// function and module as the page shows them, value, an index, and task, as the
-// page writes its choice.
+// ServeHTTP answers with the listing of a function. The parameters are function and
+// module, with the names on the page, value, an index, and task, a choice as encoded
+// by the page.
 func (l *listings) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	query := r.URL.Query()
 	value, err := strconv.Atoi(query.Get("value"))
@@ -99,8 +99,8 @@ func (l *listings) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, l.list(r.Context(), counts))
 }
 
-// tasks tells which tasks the page's choice stands for: "c." and a name, "p." and
-// a process, "t." and a thread, or all.
+// tasks returns a predicate for the page's choice of tasks: "c." and a name, "p."
+// and a process ID, "t." and a thread ID, or "" for all.
 func (l *listings) tasks(choice string) func(profile.TaskID) bool {
 	kind, wanted, ok := strings.Cut(choice, ".")
 	if !ok {
@@ -120,7 +120,7 @@ func (l *listings) tasks(choice string) func(profile.TaskID) bool {
 	}
 }
 
-// list makes a listing of counts.
+// list creates a listing from counts.
 func (l *listings) list(ctx context.Context, counts annotate.Counts) listing {
 	r := listing{Self: counts.Self, Total: counts.Total, Sources: []source{}, Assembly: []assembly{}}
 	for _, h := range l.hosts(counts.Places) {
@@ -144,18 +144,18 @@ func (l *listings) list(ctx context.Context, counts annotate.Counts) listing {
 	return r
 }
 
-// host is a function as the linker knows it, and the instructions of it that
-// have samples.
+// host is a function of the symbol table, with those of its instructions that have
+// samples.
 type host struct {
 	mapping profile.MappingID
-	file    *code.File // nil if it cannot be read, as problem says
+	file    *code.File // nil if unreadable; problem says why
 	problem error
 	start   uint64
 	places  map[uint64]annotate.Weight // by address
 	total   int64
 }
 
-// hosts returns the functions that hold places, heaviest first.
+// hosts returns the functions that contain places, heaviest first.
 func (l *listings) hosts(places map[annotate.Place]annotate.Weight) []host {
 	byMapping := map[profile.MappingID][]uint64{}
 	for at := range places {
@@ -250,7 +250,7 @@ func disassemble(ctx context.Context, a *assembly, h host) error {
 	return errors.Join(problems...)
 }
 
-// describe adds the place in the source, that of the innermost function.
+// describe adds the source location of the innermost function to in.
 func describe(in *instruction, found []symbolize.Frame) {
 	if len(found) == 0 {
 		return
@@ -262,8 +262,8 @@ func describe(in *instruction, found []symbolize.Frame) {
 	}
 }
 
-// source returns the part of a source file where lines have samples. One of the
-// places must be known to come from it.
+// source returns the parts of a source file around lines with samples. The debug
+// information of at least one of the places must name the file.
 func (l *listings) source(file string, lines map[int]annotate.Weight, places map[annotate.Place]annotate.Weight) source {
 	s := source{File: file, Lines: []string{}}
 	for _, number := range slices.Sorted(maps.Keys(lines)) {
@@ -296,7 +296,7 @@ func (l *listings) source(file string, lines map[int]annotate.Weight, places map
 	return s
 }
 
-// cut keeps the lines around those with samples.
+// cut keeps only the lines around lines with samples.
 func (s *source) cut(lines []string) {
 	s.First = 1
 	if len(lines) > maxLines {

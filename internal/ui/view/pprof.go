@@ -22,24 +22,22 @@ import (
 	"fulgur/internal/symbols/symbolize"
 )
 
-// pprofPolicy lets pprof's pages run the scripts and styles that stand in them,
-// and ask for nothing elsewhere.
+// pprofPolicy lets pprof's pages run their inline scripts and styles, and forbids requests
+// to other origins.
 const pprofPolicy = "default-src 'none'; script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'; " +
 	"img-src 'self' data:; connect-src 'self'; frame-ancestors 'none'; base-uri 'none'"
 
-// sourcePage is the page of pprof's that reads source files.
+// sourcePage is the page of pprof that reads source files.
 const sourcePage = "/source"
 
-// pprofPages are the pages of github.com/google/pprof, made when one is first
-// asked for.
+// pprofPages are the pages of github.com/google/pprof, created on the first request.
 type pprofPages struct {
-	// all are the pages but for sourcePage, which is of a profile that names no
-	// files but those that may be read.
+	// all returns the pages except sourcePage. source returns that page, for a
+	// copy of the profile without the names of files that must not be read.
 	all, source func() (map[string]http.Handler, error)
 }
 
-// newPprofPages returns the pages of o's profile, which ctx's end keeps from being
-// made.
+// newPprofPages returns the pages of o's profile. If ctx ends, they are not created.
 func newPprofPages(ctx context.Context, o Options, library *code.Library) *pprofPages {
 	return &pprofPages{
 		all: sync.OnceValues(func() (map[string]http.Handler, error) {
@@ -57,12 +55,12 @@ func newPprofPages(ctx context.Context, o Options, library *code.Library) *pprof
 	}
 }
 
-// withheld is what source files are called that pprof is not to read. It leads
-// nowhere.
+// withheld replaces the names of source files that pprof must not read. It is not a
+// valid path.
 const withheld = "(a file that the debug information does not name)"
 
-// withhold takes from p, which is in as pprof has it, the names of files that the
-// debug information of the profiled programs does not name: pprof opens whatever a
+// withhold removes the file names from p, the pprof form of in, that the debug
+// information of the profiled programs does not name. pprof opens any file that a
 // profile names.
 func withhold(p *profile.Profile, in *Input, library *code.Library) {
 	named, _ := library.Named(in.Profile)
@@ -73,13 +71,14 @@ func withhold(p *profile.Profile, in *Input, library *code.Library) {
 	}
 }
 
-// pprofHandlers returns pprof's pages of what read makes of o's profiles, by path.
+// pprofHandlers returns pprof's handlers by path, for the profiles that read makes
+// from o's inputs.
 func pprofHandlers(o Options, library *code.Library, read func(*Input) (*profile.Profile, error)) (handlers map[string]http.Handler, err error) {
 	shown, err := read(&o.Input)
 	if err != nil {
 		return nil, err
 	}
-	// pprof changes the profile that it is given.
+	// pprof modifies the profile.
 	objects := &pprofObjects{library: library, profile: shown.Copy(), found: map[*code.File]map[uint64][]symbolize.Frame{}}
 	f := pprofFetcher{shown, func() (*profile.Profile, error) { return read(o.Base) }}
 	args := []string{"-http=127.0.0.1:0", "-no_browser", "-symbolize=none"}
@@ -105,8 +104,7 @@ func pprofHandlers(o Options, library *code.Library, read func(*Input) (*profile
 	return handlers, err
 }
 
-// ServeHTTP implements [http.Handler] for paths without what they are mounted
-// at.
+// ServeHTTP implements [http.Handler] for paths below the mount point.
 func (p *pprofPages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	pages := p.all
 	if r.URL.Path == sourcePage {
@@ -126,17 +124,17 @@ func (p *pprofPages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.ServeHTTP(w, r)
 }
 
-// What the profiles are called towards pprof.
+// Names of the profiles for pprof.
 const newSource, baseSource = "new", "base"
 
-// pprofFetcher gives pprof the profiles that it asks for by name.
+// pprofFetcher gives pprof profiles by name.
 type pprofFetcher struct {
 	shown *profile.Profile
 	base  func() (*profile.Profile, error)
 }
 
-// Fetch implements [driver.Fetcher]. It does not say where profiles come from:
-// pprof would take the place for a remote one, and keep a copy.
+// Fetch implements [driver.Fetcher]. It returns no origin: pprof would treat the
+// profile as remote, and store a copy.
 func (f pprofFetcher) Fetch(source string, _, _ time.Duration) (p *profile.Profile, from string, err error) {
 	if source == newSource {
 		return f.shown, "", nil
@@ -145,7 +143,7 @@ func (f pprofFetcher) Fetch(source string, _, _ time.Duration) (p *profile.Profi
 	return p, "", err
 }
 
-// pprof returns the input as pprof has it.
+// pprof returns the input in pprof's form.
 func (in *Input) pprof(ctx context.Context) (p *profile.Profile, err error) {
 	if in.Format == decode.Pprof && in.Content != nil {
 		p, err = decode.ParsePprof(ctx, io.NewSectionReader(in.Content, 0, in.Content.Size()))
@@ -160,8 +158,8 @@ func (in *Input) pprof(ctx context.Context) (p *profile.Profile, err error) {
 		return nil, err
 	}
 	for _, m := range p.Mapping {
-		// A file that fulgur wrote addresses of is mapped everywhere, which
-		// pprof's arithmetic takes for more than it is.
+		// Mappings by fulgur with file addresses cover the whole address
+		// space, which overflows pprof's arithmetic.
 		if m.Start == 0 && (m.Limit == 0 || m.Limit == math.MaxUint64) {
 			m.Limit = math.MaxInt64
 		}
@@ -169,7 +167,7 @@ func (in *Input) pprof(ctx context.Context) (p *profile.Profile, err error) {
 	return p, nil
 }
 
-// pprofFlags is a command line for pprof.
+// pprofFlags is the command line for pprof.
 type pprofFlags struct {
 	*flag.FlagSet
 	args []string
@@ -181,7 +179,7 @@ func newPprofFlags(args []string) *pprofFlags {
 	return &pprofFlags{set, args}
 }
 
-// StringList implements [driver.FlagSet]: a flag of several texts.
+// StringList implements [driver.FlagSet].
 func (f *pprofFlags) StringList(name, value, usage string) *[]*string {
 	list := &[]*string{}
 	f.Func(name, usage, func(s string) error {
@@ -194,7 +192,7 @@ func (f *pprofFlags) StringList(name, value, usage string) *[]*string {
 	return list
 }
 
-// ExtraUsage implements [driver.FlagSet]; nobody reads a usage here.
+// ExtraUsage implements [driver.FlagSet]. Usage is never printed.
 func (*pprofFlags) ExtraUsage() string { return "" }
 
 // AddExtraUsage implements [driver.FlagSet].
@@ -208,13 +206,13 @@ func (f *pprofFlags) Parse(usage func()) []string {
 	return f.Args()
 }
 
-// pprofUI is what pprof tells the user by.
+// pprofUI is pprof's user interface.
 type pprofUI struct{ stderr io.Writer }
 
-// ReadLine implements [driver.UI]: there is nobody to type.
+// ReadLine implements [driver.UI]. There is no interactive input.
 func (pprofUI) ReadLine(string) (string, error) { return "", io.EOF }
 
-// Print implements [driver.UI]: what it says is told already.
+// Print implements [driver.UI]. It discards messages that are not errors.
 func (pprofUI) Print(...any) {}
 
 // PrintErr implements [driver.UI].

@@ -16,22 +16,22 @@ import (
 	"fulgur/internal/symbols/symbolize"
 )
 
-// pprofObjects is what pprof sees files with code by: those of the library, where
-// it would otherwise run objdump, nm and addr2line.
+// pprofObjects gives pprof access to the code files of the library, where it would
+// otherwise run objdump, nm and addr2line.
 type pprofObjects struct {
 	library *code.Library
-	// profile is the one that is shown; its addresses are what symbols are
-	// looked for at.
+	// profile is the shown profile. Symbols are looked up at its addresses.
 	profile *profile.Profile
 
 	mu sync.Mutex
-	// found holds by file what is at each instruction that was disassembled:
-	// pprof asks for one at a time, and a look-up costs the same for all.
+	// found caches, by file, the frames at each instruction of a disassembled
+	// range. pprof asks for one at a time, but a look-up of the whole range
+	// costs the same.
 	found map[*code.File]map[uint64][]symbolize.Frame
 }
 
-// Open implements [driver.ObjTool] for the files of the profile, and no others:
-// pprof looks for them in places of its own, too.
+// Open implements [driver.ObjTool] for the files of the profile only: pprof also
+// searches places of its own.
 func (o *pprofObjects) Open(file string, start, limit, offset uint64, _ string) (driver.ObjFile, error) {
 	found, err := o.file(file)
 	if err != nil {
@@ -40,7 +40,7 @@ func (o *pprofObjects) Open(file string, start, limit, offset uint64, _ string) 
 	return &pprofObject{objects: o, name: file, file: found, start: start, limit: limit, offset: offset}, nil
 }
 
-// file returns the file of a mapping of the profile.
+// file returns the file of a mapping in the profile.
 func (o *pprofObjects) file(name string) (*code.File, error) {
 	for _, m := range o.profile.Mapping {
 		if m.File == name {
@@ -50,14 +50,14 @@ func (o *pprofObjects) file(name string) (*code.File, error) {
 	return nil, fmt.Errorf("%s is not in the profile", name)
 }
 
-// Disasm implements [driver.ObjTool] on link-time virtual addresses.
+// Disasm implements [driver.ObjTool] for link-time virtual addresses.
 func (o *pprofObjects) Disasm(name string, start, end uint64, _ bool) ([]driver.Inst, error) {
 	file, err := o.file(name)
 	if err != nil {
 		return nil, err
 	}
-	// What pprof asks for begins and ends anywhere, also within instructions and
-	// beyond all code.
+	// The range may begin and end anywhere, even inside an instruction or
+	// outside of all code.
 	start, end = file.Executable(start, min(end, start+maxCode))
 	if start == end {
 		return nil, fmt.Errorf("%s: no code there", name)
@@ -104,7 +104,7 @@ func (o *pprofObjects) remember(file *code.File, addresses []uint64, found [][]s
 	}
 }
 
-// recall returns what was remembered of an address.
+// recall returns the cached frames at an address.
 func (o *pprofObjects) recall(file *code.File, address uint64) ([]symbolize.Frame, bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -112,7 +112,7 @@ func (o *pprofObjects) recall(file *code.File, address uint64) ([]symbolize.Fram
 	return frames, ok
 }
 
-// pprofObject is a file as it was mapped.
+// pprofObject is a mapped file.
 type pprofObject struct {
 	objects              *pprofObjects
 	name                 string
@@ -123,21 +123,21 @@ type pprofObject struct {
 // Name implements [driver.ObjFile].
 func (o *pprofObject) Name() string { return o.name }
 
-// Close implements [driver.ObjFile]; the library closes files.
+// Close implements [driver.ObjFile]. The library closes files.
 func (*pprofObject) Close() error { return nil }
 
 // BuildID implements [driver.ObjFile].
 func (o *pprofObject) BuildID() string { return o.file.BuildID() }
 
-// ObjAddr implements [driver.ObjFile]: of an address in the profile it returns
-// the link-time virtual one. fulgur writes those into profiles, with mappings
-// that begin at 0.
+// ObjAddr implements [driver.ObjFile]: it converts an address in the profile to a
+// link-time virtual address. fulgur writes such addresses into profiles, with
+// mappings that begin at 0.
 func (o *pprofObject) ObjAddr(address uint64) (uint64, error) {
 	if o.start == 0 {
 		return address, nil
 	}
 	if address < o.start || address >= o.limit {
-		return 0, fmt.Errorf("%s: address %#x is outside of the mapping", o.name, address)
+		return 0, fmt.Errorf("%s: address %#x is outside the mapping", o.name, address)
 	}
 	linked, ok := o.file.Address(address - o.start + o.offset)
 	if !ok {
@@ -167,8 +167,8 @@ func (o *pprofObject) SourceLine(address uint64) ([]driver.Frame, error) {
 	return frames, nil
 }
 
-// Symbols implements [driver.ObjFile]: it returns the functions that the profile
-// has samples in, since no others are shown.
+// Symbols implements [driver.ObjFile]. It returns only functions with samples in the
+// profile, because no others are shown.
 func (o *pprofObject) Symbols(matching *regexp.Regexp, at uint64) ([]*driver.Sym, error) {
 	var addresses []uint64
 	for _, l := range o.objects.profile.Location {

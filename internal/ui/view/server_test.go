@@ -33,7 +33,7 @@ import (
 	"fulgur/internal/testenv"
 )
 
-// text is the program that the profiles of these tests are of.
+// text is the source of the profiled program.
 const text = `static inline int twice(volatile int *p) { return *p * 2; }
 __attribute__((noinline)) int work(volatile int *p) {
 	int sum = 0;
@@ -44,15 +44,15 @@ __attribute__((noinline)) int work(volatile int *p) {
 int main(void) { int n = 1; return work(&n) == 200 ? 0 : 1; }
 `
 
-// program is a compiled program, and a profile of it.
+// program is a compiled program with a profile of it.
 type program struct {
 	dir, path, source string
 	profile           *profile.Profile
-	base, work, size  uint64 // the file's lowest address, and where function work is
+	base, work, size  uint64 // the file's lowest address, and the address and size of function work
 }
 
-// build compiles the program, and makes a profile in which 7 samples are at the
-// first instruction of work, called from main, and 1 is in main.
+// build compiles the program, and makes a profile with 7 samples at the first
+// instruction of work, called from main, and 1 sample in main.
 func build(t *testing.T) *program {
 	t.Helper()
 	cc := testenv.Tool(t, "gcc")
@@ -112,10 +112,10 @@ func (p *program) symbol(t *testing.T, name string) elffile.Symbol {
 	return found
 }
 
-// moduleID is what the Firefox Profiler calls the program.
+// moduleID returns the Firefox Profiler's ID of the program.
 func (p *program) moduleID() string { return firefox.BreakpadID(p.profile.Mappings[1].BuildID) }
 
-// serve serves a profile in one of the formats, or in none.
+// serve serves a profile in a format, or without content if format is empty.
 func (p *program) serve(t *testing.T, format decode.Format) *site {
 	t.Helper()
 	return serve(t, Options{Input: p.input(t, format), Stderr: io.Discard})
@@ -168,11 +168,11 @@ func serve(t *testing.T, o Options) *site {
 	return &site{origin: "http://" + at.Host, below: strings.TrimSuffix(at.Path, "/")}
 }
 
-// site is a server: its origin, and the path with the token that all pages are
-// below.
+// site is a server: its origin, and the path with the token, below which all pages
+// are.
 type site struct{ origin, below string }
 
-// request is a request and what is to become of it.
+// request is a request and its expected result.
 type request struct {
 	method, path string
 	header       http.Header
@@ -190,7 +190,7 @@ func (r request) do(t *testing.T, server *site) (*http.Response, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	asked.URL.RawPath, asked.URL.RawQuery, _ = strings.Cut(server.below+r.path, "?") // as they are
+	asked.URL.RawPath, asked.URL.RawQuery, _ = strings.Cut(server.below+r.path, "?") // without normalization
 	if asked.URL.Path, err = url.PathUnescape(asked.URL.RawPath); err != nil {
 		t.Fatal(err)
 	}
@@ -212,9 +212,8 @@ func (r request) do(t *testing.T, server *site) (*http.Response, string) {
 	return response, string(body)
 }
 
-// Nobody is let in but who knows the token and calls the server by its address;
-// of other origins the Firefox Profiler alone, and only if there is something for
-// it.
+// Only requests with the token and the server's address are answered. Among other
+// origins, only the Firefox Profiler's is allowed, and only for its resources.
 func TestGuarded(t *testing.T) {
 	p := build(t)
 	for _, format := range []decode.Format{decode.Firefox, decode.Pprof, decode.Folded} {
@@ -253,7 +252,8 @@ func TestTooLarge(t *testing.T) {
 	}
 }
 
-// ask has one of the symbol server's resources answer.
+// ask sends a request to one of the symbol server's resources, and returns the
+// answer.
 func ask(t *testing.T, server *site, resource, body string) any {
 	t.Helper()
 	r, text := request{method: http.MethodPost, path: resource, body: body}.do(t, server)
@@ -279,7 +279,7 @@ func TestSymbolicate(t *testing.T) {
 	p := build(t)
 	server := p.serve(t, decode.Firefox)
 	offset := p.work - p.base
-	// Where twice is inlined is told by the line of an address.
+	// An address's line shows that twice is inlined there.
 	inlined := uint64(0)
 	library := code.NewLibrary(t.Context(), nil, symbolize.Options{})
 	defer library.Close()
@@ -338,7 +338,7 @@ func TestSource(t *testing.T) {
 		question("work", p.moduleID(), offset, p.source+"/../../../../../../etc/passwd"),
 		question("work", p.moduleID(), offset, "../../../../../../../../etc/passwd"),
 		question("work", p.moduleID(), offset, p.path),
-		question("work", p.moduleID(), 0, p.source),          // no code of it
+		question("work", p.moduleID(), 0, p.source),          // no code of this module
 		question("work", p.moduleID(), 1<<40, p.source),      // no code
 		question("work", "1"+p.moduleID(), offset, p.source), // another build
 		question("other", p.moduleID(), offset, p.source),
@@ -439,7 +439,7 @@ func TestListing(t *testing.T) {
 	}
 }
 
-// A profile decides what it calls its files: the debug information must agree.
+// A profile controls its file names: the debug information must confirm them.
 func TestListingOfForeignSource(t *testing.T) {
 	p := build(t)
 	for i := range p.profile.Functions {
@@ -467,7 +467,7 @@ func TestPprof(t *testing.T) {
 				t.Errorf("%s, %s: %s without %q", format, page, r.Status, want)
 			}
 		}
-		// Instructions are ours, whether objdump is installed or not.
+		// Disassembly is built in, whether or not objdump is installed.
 		_, body := request{path: "/pprof/disasm?f=work"}.do(t, server)
 		if !strings.Contains(body, "ret") || !strings.Contains(body, fmt.Sprintf("%x", p.work)) {
 			t.Errorf("%s: no instructions in %s", format, body)
@@ -486,7 +486,7 @@ func TestPprof(t *testing.T) {
 	}
 }
 
-// pprof's source page reads no file that a profile alone names.
+// pprof's source page reads no file that is named by the profile only.
 func TestPprofOfForeignSource(t *testing.T) {
 	p := build(t)
 	secret := filepath.Join(p.dir, "secret")
@@ -503,7 +503,7 @@ func TestPprofOfForeignSource(t *testing.T) {
 			p.profile.Frames[i].Line = 1
 		}
 		base := p.input(t, decode.Pprof)
-		p.profile.Samples[0].Values[0] += 50 // what does not differ is not shown
+		p.profile.Samples[0].Values[0] += 50 // frames without a difference are not shown
 		for kind, o := range map[string]Options{
 			"alone": {Input: p.input(t, decode.Pprof)}, "with a base": {Input: p.input(t, decode.Pprof), Base: &base},
 		} {
@@ -519,7 +519,7 @@ func TestPprofOfForeignSource(t *testing.T) {
 	}
 }
 
-// buffer is written to while it is read.
+// buffer can be written and read concurrently.
 type buffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -537,7 +537,7 @@ func (b *buffer) String() string {
 	return b.b.String()
 }
 
-// The flame graph shows the chosen value at first.
+// The flame graph initially shows the chosen value.
 func TestFlameOfValue(t *testing.T) {
 	p := build(t)
 	for value := range p.profile.ValueTypes {
@@ -581,7 +581,7 @@ func TestServe(t *testing.T) {
 	if err != nil || !strings.HasPrefix(at.Host, "127.0.0.1:") || address != symbols+"/profile.json.gz" || len(strings.Split(at.Path, "/")[1]) < 26 {
 		t.Errorf("profile at %s, symbols at %s", address, symbols)
 	}
-	// Nobody but this machine can connect.
+	// Only this machine can connect.
 	host, _, err := net.SplitHostPort(at.Host)
 	if ip := net.ParseIP(host); err != nil || !ip.IsLoopback() {
 		t.Errorf("listens on %s", at.Host)

@@ -18,16 +18,16 @@ import (
 	"fulgur/internal/symbols/symbolize"
 )
 
-// symbolServer answers what the Firefox Profiler asks of a symbol server, in the
-// requests that https://github.com/mstange/samply/blob/main/API.md describes.
-// Addresses in them are counted from the lowest one of the file.
+// symbolServer implements the symbol server API of the Firefox Profiler, as
+// described in https://github.com/mstange/samply/blob/main/API.md. Addresses in
+// requests are relative to the lowest address of the file.
 type symbolServer struct {
 	library *code.Library
 	files   map[module]profile.Mapping
 }
 
-// module is how the Firefox Profiler calls a file: by its name and its
-// Breakpad identifier.
+// module identifies a file for the Firefox Profiler: by its name and its Breakpad
+// ID.
 type module struct{ name, id string }
 
 // newSymbolServer returns a symbol server for the files of p, and no others.
@@ -51,12 +51,12 @@ func (s *symbolServer) register(mux *http.ServeMux) {
 	mux.Handle("POST /asm/v1", answer(s.assembly))
 }
 
-// failure is the answer that something is wrong, in any request.
+// failure is the error response of any request.
 type failure struct {
 	Error string `json:"error"`
 }
 
-// answer returns a handler of requests in JSON, whose answers are, too.
+// answer returns a handler for JSON requests and responses.
 func answer[Request, Response any](handle func(context.Context, Request) (Response, error)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var asked Request
@@ -70,7 +70,8 @@ func answer[Request, Response any](handle func(context.Context, Request) (Respon
 		}
 		response, err := handle(r.Context(), asked)
 		if err != nil {
-			// The front end shows the message of an answer that it got well.
+			// The front end shows the message only for responses with
+			// status OK.
 			writeJSON(w, http.StatusOK, failure{plain.Error(err)})
 			return
 		}
@@ -78,14 +79,14 @@ func answer[Request, Response any](handle func(context.Context, Request) (Respon
 	})
 }
 
-// writeJSON answers.
+// writeJSON writes a response.
 func writeJSON(w http.ResponseWriter, status int, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(v) // who asked is gone
+	_ = json.NewEncoder(w).Encode(v) // the client may have disconnected
 }
 
-// hexNumber is a number that is written as "0x12".
+// hexNumber is a number encoded as "0x12".
 type hexNumber uint64
 
 // MarshalText implements [encoding.TextMarshaler].
@@ -119,8 +120,8 @@ type symbolicateRequest struct {
 }
 
 type symbolicateJob struct {
-	// MemoryMap has pairs of a name and an ID, Stacks pairs of an index of it
-	// and an address.
+	// MemoryMap holds pairs of name and ID, Stacks pairs of an index into it and
+	// an address.
 	MemoryMap [][2]string   `json:"memoryMap"`
 	Stacks    [][][2]uint64 `json:"stacks"`
 }
@@ -196,7 +197,7 @@ func (s *symbolServer) symbolicateJob(job symbolicateJob) (symbolicateResult, er
 	return r, nil
 }
 
-// lookup returns the functions at addresses of a file, as far as they are known.
+// lookup returns the functions at addresses of a file, as far as known.
 func lookup(file *code.File, addresses []uint64) map[uint64][]symbolize.Frame {
 	slices.Sort(addresses)
 	addresses = slices.Compact(addresses)
@@ -204,7 +205,7 @@ func lookup(file *code.File, addresses []uint64) map[uint64][]symbolize.Frame {
 	for i, a := range addresses {
 		linked[i] = a + file.Base()
 	}
-	frames, _ := file.LookupBatch(linked) // what could not be read has no names
+	frames, _ := file.LookupBatch(linked) // unreadable parts have no names
 	found := make(map[uint64][]symbolize.Frame, len(addresses))
 	for i, f := range frames {
 		found[addresses[i]] = f
@@ -260,7 +261,7 @@ type assemblyRequest struct {
 	DebugID      string    `json:"debugId"`
 	StartAddress hexNumber `json:"startAddress"`
 	Size         hexNumber `json:"size"`
-	// ContinueUntilFunctionEnd asks for the rest of the function, too.
+	// ContinueUntilFunctionEnd requests the rest of the function, too.
 	ContinueUntilFunctionEnd bool `json:"continueUntilFunctionEnd"`
 }
 

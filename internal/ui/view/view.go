@@ -1,11 +1,11 @@
-// Package view shows profiles in a browser, by a web server on this machine: as
-// a flame graph with the source and the instructions of each function, in
-// github.com/google/pprof's pages, and in the Firefox Profiler, which it serves
-// with symbols, sources and instructions.
+// Package view shows profiles in a browser, with a web server on this machine: as a
+// flame graph with the source and instructions of each function, in
+// github.com/google/pprof's pages, and in the Firefox Profiler, which it serves with
+// symbols, sources and instructions.
 //
-// Package localhttp lets nobody in but who was told the address, and of pages of
-// other origins the Firefox Profiler's alone, while a profile of its format is
-// shown. The files that are read are those that package code allows.
+// Package localhttp restricts access to users who know the address. The only other
+// allowed origin is the Firefox Profiler's, while view shows a profile in its
+// format. Package code decides which source files may be read.
 package view
 
 import (
@@ -22,47 +22,47 @@ import (
 	"fulgur/internal/ui/localhttp"
 )
 
-// Input is a profile that was read.
+// Input is a profile to show.
 type Input struct {
-	// Name is what the profile is called, usually its file's name.
+	// Name is the profile's name, usually its file's.
 	Name    string
 	Profile *profile.Profile
-	// Format is that of Content, the profile as it is, if that can be shown as
-	// it is; nil for what is shown as Profile alone.
+	// Content is the unmodified profile, with Format as its format, if it can be
+	// shown unmodified; otherwise Content is nil, and Profile is shown.
 	Format  decode.Format
 	Content *io.SectionReader
 }
 
-// isFirefox reports whether the profile is one of the Firefox Profiler's, which
-// can be shown as it is.
+// isFirefox reports whether the profile has the Firefox Profiler's format and can be
+// shown unmodified.
 func (in Input) isFirefox() bool { return in.Format == decode.Firefox && in.Content != nil }
 
-// Options say what to show, and where.
+// Options configure [Serve].
 type Options struct {
 	Input Input
-	// Base, if not nil, is a profile to compare with, which must have the same
+	// Base, if not nil, is a profile to compare with. It must have the same
 	// value types.
 	Base *Input
-	// Value is the index of the value that the flame graph shows at first.
+	// Value is the index of the value that the flame graph initially shows.
 	Value int
 	// Finder finds debug files.
 	Finder *debugfile.Finder
 
 	// Listen is the address of the interface to listen on, 127.0.0.1 if empty.
-	// Port is the port, any that is free if 0.
+	// Port is the port, any free port if 0.
 	Listen string
 	Port   int
-	// NoOpen opens no browser.
+	// NoOpen suppresses opening a browser.
 	NoOpen bool
 	// Stderr receives the addresses of the pages.
 	Stderr io.Writer
 }
 
-// maxRequest is the largest body of a request, in bytes: the Firefox Profiler
-// asks for all addresses of a file at once.
+// maxRequest limits the body of a request, in bytes. The Firefox Profiler requests
+// all addresses of a file at once.
 const maxRequest = 32 << 20
 
-// Serve shows a profile until ctx ends, which is no error.
+// Serve shows a profile until ctx ends, which is not an error.
 func Serve(ctx context.Context, o Options) error {
 	library := code.NewLibrary(ctx, o.Finder, symbolize.Options{})
 	server, err := listen(ctx, o, library)
@@ -73,7 +73,7 @@ func Serve(ctx context.Context, o Options) error {
 	return errors.Join(err, library.Close())
 }
 
-// listen returns a server of the pages, which listens.
+// listen returns a listening server for the pages.
 func listen(ctx context.Context, o Options, library *code.Library) (*localhttp.Server, error) {
 	served := localhttp.Options{
 		Host: o.Listen, Port: o.Port,
@@ -85,7 +85,7 @@ func listen(ctx context.Context, o Options, library *code.Library) (*localhttp.S
 	return localhttp.New(served)
 }
 
-// pages returns all that is served, by path.
+// pages returns the handlers of all pages, by path.
 func pages(ctx context.Context, o Options, library *code.Library) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /{$}", newFlamePage(o))
