@@ -7,11 +7,11 @@ import (
 	"fulgur/internal/session"
 )
 
-// blockIOCommand has the flags of the commands that take profiles, and -Q of
-// bcc's biolatency.
+// blockIOCommand has the flags of the commands that write profiles, and -Q of bcc's
+// biolatency.
 type blockIOCommand struct {
 	Duration *seconds `arg:"" optional:"" help:"How long to measure: seconds, or 1m30s. Default: until Ctrl-C or the target exits."`
-	Command  []string `kong:"-"` // what follows "--"
+	Command  []string `kong:"-"` // the arguments after "--"
 
 	targetFlags
 	User   bool `short:"U" name:"user-stacks-only" xor:"side" group:"what" help:"Show user stacks only."`
@@ -27,7 +27,7 @@ type blockIOCommand struct {
 	PendingEntries *count `placeholder:"N" group:"limit" help:"Maximum number of requests in flight to track."`
 }
 
-// Help is what fulgur blockio --help says beside the flags.
+// Help returns the text of fulgur blockio --help besides the flags.
 func (*blockIOCommand) Help() string {
 	return `Measures disk requests by the stack that made them, with the file (if known), the disk
 and the operation on top: [/var/log/syslog];[sda write sync]. At the end it lists the
@@ -57,7 +57,7 @@ func (c *blockIOCommand) run(ctx context.Context, env environment) (int, error) 
 	return session.Measure(ctx, o.Options, blockio.New(o.Config))
 }
 
-// blockIOOptions are what the flags ask for.
+// blockIOOptions are the options that the flags select.
 type blockIOOptions struct {
 	session.Options
 	blockio.Config

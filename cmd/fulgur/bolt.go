@@ -14,7 +14,7 @@ import (
 // boltCommand has the flags of ebpf-bolt, and more.
 type boltCommand struct {
 	Duration *seconds `arg:"" optional:"" help:"How long to sample: seconds, or 1m30s. Default: 10 seconds; with --branches stepping, until the profile is sufficient, at most 5 minutes; with a command, until it exits."`
-	Command  []string `kong:"-"` // what follows "--"
+	Command  []string `kong:"-"` // the arguments after "--"
 
 	PID         ids    `short:"p" name:"pid" placeholder:"PID,..." xor:"target" group:"what" help:"Sample these processes, including threads that start later."`
 	Cgroup      string `placeholder:"PATH" xor:"target" group:"what" help:"Sample this cgroup (v2) and its descendants, including tasks that join later."`
@@ -43,7 +43,7 @@ type boltCommand struct {
 	Version kong.VersionFlag `short:"V" help:"Print the version."`
 }
 
-// Help is what fulgur bolt --help says beside the flags.
+// Help returns the text of fulgur bolt --help besides the flags.
 func (*boltCommand) Help() string {
 	return `Samples the branches that the CPU records (Intel LBR, AMD BRS and LBRv2, Arm BRBE), or
 single-steps the code if the CPU records none, and writes BOLT's pre-aggregated
@@ -133,7 +133,8 @@ func (c *boltCommand) options() (boltprofile.Options, error) {
 	}, nil
 }
 
-// target is what the flags choose; kong has seen to it that they choose once.
+// target returns the target that the flags select. kong has checked that there is
+// only one.
 func (c *boltCommand) target() (target.Target, error) {
 	return chooseTarget(target.Target{PIDs: c.PID, CgroupPath: c.Cgroup, Children: c.Children}, c.Command)
 }

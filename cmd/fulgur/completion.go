@@ -9,12 +9,12 @@ import (
 	"fulgur/internal/ui/clidoc"
 )
 
-// completionCommand writes what teaches a shell fulgur's command line.
+// completionCommand writes a shell completion script.
 type completionCommand struct {
 	Shell string `arg:"" enum:"bash,zsh,fish" help:"The shell: bash, zsh or fish."`
 }
 
-// Help is what fulgur completion --help says beside the arguments.
+// Help returns the text of fulgur completion --help besides the arguments.
 func (*completionCommand) Help() string {
 	return `The script completes commands, flags and their values, and the command after "--".
 Packages of fulgur install it.

@@ -14,10 +14,10 @@ import (
 	"fulgur/internal/testenv"
 )
 
-// manuals is where the manual pages are for those who make packages.
+// manuals is the directory of the manual pages, which packages contain.
 var manuals = filepath.Join("..", "..", "docs", "man")
 
-// The manual pages are those of the command line as it is.
+// The manual pages match the command line.
 func TestManuals(t *testing.T) {
 	p, err := commandLine()
 	if err != nil {
@@ -52,12 +52,12 @@ func TestManuals(t *testing.T) {
 	}
 	for _, e := range entries {
 		if pages[e.Name()] == nil {
-			t.Errorf("%s is of no command", filepath.Join(manuals, e.Name()))
+			t.Errorf("%s belongs to no command", filepath.Join(manuals, e.Name()))
 		}
 	}
 }
 
-// The scripts are ones that their shells accept.
+// Shells accept their scripts.
 func TestCompletion(t *testing.T) {
 	for shell, check := range map[string][]string{"bash": {"shellcheck"}, "zsh": {"zsh", "-n"}, "fish": {"fish", "-n"}} {
 		t.Run(shell, func(t *testing.T) {

@@ -8,8 +8,8 @@ import (
 	"fulgur/internal/session/offline"
 )
 
-// convertCommand writes profiles in other formats, and makes profiles of what
-// other tools recorded.
+// convertCommand converts profiles to other formats, including the records of other
+// tools.
 type convertCommand struct {
 	Input string `arg:"" name:"in" complete:"file" help:"The file to read; - is standard input."`
 
@@ -31,12 +31,13 @@ type convertCommand struct {
 	logFlag
 }
 
-// convertGroups are the headings of the help text besides fulgur profile's.
+// convertGroups returns the headings of the help text, in addition to fulgur
+// profile's.
 func convertGroups() []kong.Group {
 	return []kong.Group{{Key: "contents", Title: "What to include"}, {Key: "server", Title: "Server"}}
 }
 
-// Help is what fulgur convert --help says beside the flags.
+// Help returns the text of fulgur convert --help besides the flags.
 func (*convertCommand) Help() string {
 	return `Reads a profile in any known format, and writes it in another. It reads folded stacks,
 pprof and Firefox Profiler files of fulgur and other tools, perf.data with call chains,

@@ -21,15 +21,15 @@ type diffCommand struct {
 	Top      *count `placeholder:"N" group:"output" help:"Show the N functions that changed most. Default: 40."`
 }
 
-// topChanges is how many functions the table has unless told otherwise.
+// topChanges is the default number of functions in the table.
 const topChanges = 40
 
-// Help is what fulgur diff --help says beside the flags.
+// Help returns the text of fulgur diff --help besides the flags.
 func (*diffCommand) Help() string {
 	return `Compares two profiles. The table lists the functions whose self values changed most: in
 amounts, or with --normalize in shares of each profile. In flame graphs, boxes are as
 wide as in the new profile, orange for more and blue for less; the page always compares
-shares. To see functions that are gone, swap the two profiles. Folded stacks have two
+shares. To see functions that disappeared, swap the profiles. Folded stacks have two
 columns, as flamegraph.pl reads them.
 
 Stacks are matched by names of functions and modules, so different builds and runs can

@@ -9,14 +9,14 @@ import (
 	"fulgur/internal/doctor"
 )
 
-// doctorCommand says what works on this machine.
+// doctorCommand shows what works on this machine.
 type doctorCommand struct {
 	JSON bool `name:"json" help:"Print the result as JSON."`
 }
 
-// Help is what fulgur doctor --help says beside the flags.
+// Help returns the text of fulgur doctor --help besides the flags.
 func (*doctorCommand) Help() string {
-	return `Checks what fulgur needs of the machine and of its own privileges. Where only a trial
+	return `Checks the machine and fulgur's privileges. Where only a trial
 can tell, it loads and attaches programs that do nothing. It shows for each command
 whether it works, what it loses, and how to fix it. Run it as you will run fulgur: with
 sudo, or as the user with the capabilities. The exit code is 0 if fulgur profile works,

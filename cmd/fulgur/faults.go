@@ -7,10 +7,10 @@ import (
 	"fulgur/internal/session"
 )
 
-// faultsCommand has the flags of the commands that take profiles.
+// faultsCommand has the flags of the commands that write profiles.
 type faultsCommand struct {
 	Duration *seconds `arg:"" optional:"" help:"How long to measure: seconds, or 1m30s. Default: until Ctrl-C or the target exits."`
-	Command  []string `kong:"-"` // what follows "--"
+	Command  []string `kong:"-"` // the arguments after "--"
 
 	targetFlags
 	CPU    cpus `short:"C" name:"cpu" placeholder:"CPU,..." group:"what" help:"Measure only on these CPUs, for example 0,2-3."`
@@ -26,7 +26,7 @@ type faultsCommand struct {
 	limitFlags
 }
 
-// Help is what fulgur faults --help says beside the flags.
+// Help returns the text of fulgur faults --help besides the flags.
 func (*faultsCommand) Help() string {
 	return `Counts page faults by the stack that touched the page, with the mapped file on top,
 such as [/usr/lib/libc.so.6], or [anonymous memory]. At the end it lists the files with
@@ -57,7 +57,7 @@ func (c *faultsCommand) run(ctx context.Context, env environment) (int, error) {
 	return session.Measure(ctx, o.Options, faults.New(o.Config))
 }
 
-// faultsOptions are what the flags ask for.
+// faultsOptions are the options that the flags select.
 type faultsOptions struct {
 	session.Options
 	faults.Config

@@ -9,7 +9,7 @@ import (
 	"fulgur/internal/session"
 )
 
-// targetFlags choose what to measure, in the commands that take profiles.
+// targetFlags select what to measure, in the commands that write profiles.
 type targetFlags struct {
 	PID      ids    `short:"p" name:"pid" placeholder:"PID,..." xor:"target" group:"what" help:"Measure these processes, including threads that start later."`
 	TID      ids    `short:"L" name:"tid" placeholder:"TID,..." xor:"target" group:"what" help:"Measure only these threads."`
@@ -17,13 +17,13 @@ type targetFlags struct {
 	Children bool   `group:"what" help:"With -p, include existing and future descendants. A command's descendants are always included."`
 }
 
-// walkFlags say how stacks are walked.
+// walkFlags select how to unwind stacks.
 type walkFlags struct {
 	Unwind   string `enum:"auto,dwarf,fp" default:"auto" placeholder:"METHOD" group:"how" help:"Unwind user stacks with unwind tables, and with frame pointers where there are none (auto, the default); with tables only (dwarf); or with frame pointers only (fp), which most distributions' code lacks."`
 	MaxDepth *count `placeholder:"N" group:"how" help:"Keep at most N kernel frames and N user frames of each stack. Default: 127."`
 }
 
-// outputFlags say what becomes of what was measured.
+// outputFlags select the output.
 type outputFlags struct {
 	Output     string `short:"o" placeholder:"FILE" group:"output" help:"Write to FILE, in the format of its ending: .folded, .txt, .svg, .html, .pb.gz, .pprof, .json.gz (Firefox Profiler) or .speedscope.json. - is standard output, the default."`
 	Format     string `placeholder:"NAME" group:"output" help:"Output format: ${formats}. Default: by the ending of FILE, or text."`
@@ -42,7 +42,7 @@ type outputFlags struct {
 	logFlag
 }
 
-// limitFlags size what the kernel side keeps.
+// limitFlags set the sizes of buffers and maps.
 type limitFlags struct {
 	RingSize     *size  `placeholder:"BYTES" group:"limit" help:"Size of the ring buffer for new stacks, for example 1M; rounded up to a power of 2."`
 	CountEntries *count `placeholder:"N" group:"limit" help:"Maximum number of distinct stacks to count at a time."`
@@ -50,7 +50,7 @@ type limitFlags struct {
 	UnwindMemory *size  `placeholder:"BYTES" group:"limit" help:"Memory for unwind tables in the kernel, for example 64M. Default: 256M. Tables beyond this are loaded on demand."`
 }
 
-// recording is what the commands that take profiles share.
+// recording holds the flags that all commands that write profiles share.
 type recording struct {
 	duration     *seconds
 	delay        seconds
@@ -107,14 +107,14 @@ func (r recording) options() (session.Options, error) {
 	}, nil
 }
 
-// complete completes options by the process that they are carried out in.
+// complete fills in the options that come from the process's environment.
 func (e environment) complete(o *session.Options) {
 	o.Stdout, o.Stderr, o.Args = e.stdout, e.stderr, append([]string{"fulgur"}, e.args...)
 	o.Interruptible = interruptible
 	o.Progress = !o.Quiet && isScreen(e.stderr)
 }
 
-// format is the format asked for by name, empty if by none.
+// format returns the chosen format, "" if none.
 func (f outputFlags) format() (string, error) {
 	const folded = "folded"
 	if !f.Folded {

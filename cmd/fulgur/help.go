@@ -9,12 +9,12 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// helpCommand is for those who ask as they ask git and go.
+// helpCommand implements "fulgur help", as in git and go.
 type helpCommand struct {
 	Command string `arg:"" optional:"" complete:"command" help:"The command to explain. Default: list all commands."`
 }
 
-// Help is what fulgur help --help says beside the arguments.
+// Help returns the text of fulgur help --help besides the arguments.
 func (*helpCommand) Help() string {
 	return `The same as fulgur COMMAND --help.
 
@@ -34,8 +34,8 @@ func (c *helpCommand) run(_ context.Context, env environment) (int, error) {
 	return 0, err
 }
 
-// whereHelpIs is the line that follows an error in the command line args. Who asked
-// for help of what is no command wants the list of those that are.
+// whereHelpIs returns the line that follows an error in the command line args. If
+// the user asked for help on an unknown command, it names the list of commands.
 func whereHelpIs(args []string) string {
 	parser, err := newParser(new(commands), io.Discard, io.Discard, func() {})
 	if err == nil && len(args) > 0 && args[0] != "help" && slices.ContainsFunc(parser.Model.Children, func(n *kong.Node) bool { return n.Name == args[0] }) {

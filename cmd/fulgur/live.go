@@ -14,11 +14,11 @@ import (
 	"fulgur/internal/ui/localhttp"
 )
 
-// servedInterval is how long the windows of a served flame graph are, if no length is
-// asked for: long enough for shares to be steady at the usual rate.
+// servedInterval is the default length of the windows of a served flame graph: long
+// enough for steady shares at the default frequency.
 const servedInterval = 5 * time.Second
 
-// liveFlags ask for something to see while it is measured.
+// liveFlags select live output.
 type liveFlags struct {
 	Stream   bool    `group:"live" help:"Write every sample with its stack as it is taken; --format jsonl writes JSON lines."`
 	Interval seconds `placeholder:"TIME" group:"live" help:"Write a profile every TIME; -o name.pb.gz writes name-0001.pb.gz and so on."`
@@ -27,10 +27,10 @@ type liveFlags struct {
 	Port     *port   `placeholder:"PORT" group:"live" help:"With --serve, listen on this port. Default: any free port."`
 }
 
-// isWindows reports whether profiles of windows are asked for.
+// isWindows reports whether the output is a profile per window.
 func (f liveFlags) isWindows() bool { return f.Interval > 0 || f.Serve }
 
-// check returns what is wrong with the flags.
+// check returns an error for invalid combinations of flags.
 func (f liveFlags) check(output string) error {
 	switch {
 	case f.Stream && f.isWindows():
@@ -43,7 +43,7 @@ func (f liveFlags) check(output string) error {
 	return nil
 }
 
-// windows takes a profile of every interval, and writes and shows it as asked for.
+// windows takes a profile of every interval, and writes or serves it.
 func (c *profileCommand) windows(ctx context.Context, o session.ProfileOptions) (exitCode int, err error) {
 	var deliver []func(session.Window) error
 	to := session.Windows{Every: time.Duration(c.Interval)}
@@ -84,7 +84,7 @@ func (c *profileCommand) windows(ctx context.Context, o session.ProfileOptions) 
 	return session.ProfileWindows(ctx, o, to)
 }
 
-// tell says where a page is shown.
+// tell prints the address of a page.
 func tell(server *localhttp.Server, out io.Writer) {
 	fmt.Fprintf(out, "Live flame graph: %s\n", server.URL())
 	if !localhttp.HasDisplay(os.Getenv) {
@@ -92,7 +92,7 @@ func tell(server *localhttp.Server, out io.Writer) {
 	}
 }
 
-// serve shows a page until stop is called.
+// serve serves a page until stop is called.
 func serve(page *live.Page, port int) (server *localhttp.Server, stop func() error, err error) {
 	server, err = localhttp.New(localhttp.Options{Port: port, Handler: page})
 	if err != nil {

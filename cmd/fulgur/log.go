@@ -17,8 +17,8 @@ type logFlag struct {
 // logFile returns the path of the debug log, "" for none.
 func (l logFlag) logFile() string { return l.Log }
 
-// startLog has slog write to the file that c names, if it does. The caller calls stop at
-// the end.
+// startLog directs slog to the file that c names, if any. The caller must call stop
+// at the end.
 func startLog(c command, args []string) (stop func() error, err error) {
 	l, ok := c.(interface{ logFile() string })
 	if !ok || l.logFile() == "" {
@@ -42,9 +42,10 @@ func startLog(c command, args []string) (stop func() error, err error) {
 	}, nil
 }
 
-// createLog creates the file at path, or empties the user's own: in a directory such as
-// /tmp, another user may have put a file or a link there. Unlike a profile, a log shows
-// how far a run came that was killed, so it grows in place.
+// createLog creates the file at path, or truncates it if it is a regular file of the
+// user: in a directory such as /tmp, another user may have created a file or a link
+// there. Unlike a profile, a log is written in place, so that it survives if fulgur
+// is killed.
 func createLog(path string) (*os.File, error) {
 	fd, err := unix.Open(path, unix.O_WRONLY|unix.O_CREAT|unix.O_APPEND|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0o600)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 // TestLog runs a command that fails. The log has its command line and its error.
 func TestLog(t *testing.T) {
 	log := filepath.Join(t.TempDir(), "log")
-	for range 2 { // the second run empties the first one's
+	for range 2 { // the second run truncates the first one's
 		var stdout, stderr bytes.Buffer
 		if code := run(t.Context(), []string{"convert", "--format", "text", "--log", log, "/no/such\nfile"}, &stdout, &stderr); code == 0 {
 			t.Fatal("exit code 0")
@@ -33,7 +33,8 @@ func TestLog(t *testing.T) {
 	}
 }
 
-// TestLogPlace refuses what another user may have put where the log is to be.
+// TestLogPlace tests that fulgur rejects files and links that another user may have
+// created.
 func TestLogPlace(t *testing.T) {
 	dir := t.TempDir()
 	victim := filepath.Join(dir, "victim")

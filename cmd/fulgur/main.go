@@ -1,7 +1,8 @@
-// Command fulgur is a profiler for Linux: it shows what the processors, or the
-// processes that wait, spend their time on.
+// Command fulgur is a profiler for Linux: it shows where processes spend their time,
+// on the CPU and waiting.
 //
-// The exit code is 0 if all went well, 1 if the run failed and 2 if the
+// The exit code is 0 for success, 1 for a failed run and 2 for a usage error. If
+// fulgur launches a command, it is the command's.
 // command line is wrong; where fulgur launches a command, it is that command's.
 package main
 
@@ -27,14 +28,14 @@ import (
 	"fulgur/internal/message/usage"
 )
 
-// Exit codes of fulgur's own.
+// Exit codes of fulgur itself.
 const (
 	exitFailed = 1
 	exitUsage  = 2
 )
 
-// commands are fulgur's subcommands. A new one is a field here and a file of
-// its own.
+// commands lists fulgur's subcommands. A new one is a field here and a file of its
+// own.
 type commands struct {
 	Profile profileCommand `cmd:"" group:"measure" help:"Sample CPU time by stack."`
 	Top     topCommand     `cmd:"" group:"measure" help:"Show the hottest functions now, in a terminal."`
@@ -59,7 +60,7 @@ type commands struct {
 	Stepper stepperCommand `cmd:"" hidden:"" name:"branch-stepper"` // stepping.Subcommand
 }
 
-// commandGroups are the headings of the commands.
+// commandGroups returns the headings of the commands.
 func commandGroups() []kong.Group {
 	return []kong.Group{
 		{Key: "measure", Title: "Measure"},
@@ -68,7 +69,7 @@ func commandGroups() []kong.Group {
 	}
 }
 
-// Help is what fulgur --help says beside the commands.
+// Help returns the text of fulgur --help besides the commands.
 func (*commands) Help() string {
 	return `Examples:
 
@@ -87,7 +88,8 @@ func (*commands) Help() string {
 }
 
 func main() {
-	// First of all, so that the command line, too, is read with the user's own rights.
+	// Do this first, so that even the command line is parsed with the user's own
+	// privileges.
 	if err := capability.Withhold(); err != nil {
 		os.Exit(report(os.Stderr, os.Args[1:], exitFailed, err))
 	}
@@ -97,8 +99,8 @@ func main() {
 	os.Exit(code)
 }
 
-// run carries out one command line and returns the exit code. It writes
-// fulgur's errors to stderr, and for an empty line the help.
+// run runs one command line and returns the exit code. It writes errors to stderr,
+// and help if the line is empty.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) (code int) {
 	defer func() {
 		if bug := recover(); bug != nil {
@@ -107,7 +109,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (code int
 		}
 	}()
 	switch {
-	case len(args) == 1 && args[0] == "--version": // as others are asked; no flag, since all commands would list it
+	case len(args) == 1 && args[0] == "--version": // not a flag, because the help of all commands would list it
 		args = []string{"version"}
 	case len(args) == 0:
 		_, err := parse([]string{"--help"}, stderr, stderr)
@@ -115,7 +117,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (code int
 	}
 	selected, err := parse(args, stdout, stderr)
 	if selected == nil && err == nil {
-		return 0 // help was asked for
+		return 0 // help was printed
 	}
 	if err == nil && !usesCapabilities(selected) {
 		code, err = exitFailed, capability.Drop()
@@ -137,8 +139,8 @@ func runLogged(ctx context.Context, c command, env environment) (code int, err e
 	return code, errors.Join(err, stop())
 }
 
-// usesCapabilities reports whether a command does what the capabilities of fulgur's file
-// are for. All others do without them.
+// usesCapabilities reports whether a command needs the capabilities of fulgur's
+// file.
 func usesCapabilities(c command) bool {
 	switch c.(type) {
 	case *profileCommand, *topCommand, *offCPUCommand, *blockIOCommand, *faultsCommand, *softIRQCommand, *runQCommand, *recordCommand, *boltCommand, *doctorCommand:
@@ -147,9 +149,9 @@ func usesCapabilities(c command) bool {
 	return false
 }
 
-// environment is what a command sees of the process it runs in.
+// environment is a command's view of its process.
 type environment struct {
-	args           []string // the whole command line, without the program
+	args           []string // the command line without the program's name
 	stdout, stderr io.Writer
 }
 
@@ -158,13 +160,13 @@ type command interface {
 	run(context.Context, environment) (exitCode int, err error)
 }
 
-// launcher is a command that runs a program, named after "--".
+// launcher is a command that runs a program, given after "--".
 type launcher interface {
 	launch(argv []string)
 }
 
-// newParser returns the command line's parser. It calls helped after it has
-// written help to stdout.
+// newParser returns the parser of the command line. It calls helped after it has
+// printed help to stdout.
 func newParser(c *commands, stdout, stderr io.Writer, helped func()) (*kong.Kong, error) {
 	return kong.New(c,
 		kong.Name("fulgur"),
@@ -172,7 +174,7 @@ func newParser(c *commands, stdout, stderr io.Writer, helped func()) (*kong.Kong
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 100}),
 		kong.Writers(stdout, stderr),
 		kong.Exit(func(int) { helped() }),
-		kong.WithHyphenPrefixedParameters(true), // "-p -1": the value's own error says more
+		kong.WithHyphenPrefixedParameters(true), // "-p -1": the value's own error is more helpful
 		profileVars(),
 		recordVars(),
 		kong.Vars{"version": versionLine()},
@@ -180,15 +182,15 @@ func newParser(c *commands, stdout, stderr io.Writer, helped func()) (*kong.Kong
 	)
 }
 
-// parse returns the subcommand that args choose, with its flags. It is nil if
-// they ask for help, which is then on stdout. Every error is one of usage.
+// parse returns the chosen subcommand with its flags, nil if args ask for help,
+// which is then on stdout. Every error is a usage error.
 func parse(args []string, stdout, stderr io.Writer) (command, error) {
 	helped := false
 	parser, err := newParser(new(commands), stdout, stderr, func() { helped = true })
 	if err != nil {
 		return nil, err
 	}
-	// Split here, since kong would take what follows for arguments of ours.
+	// Split at "--" here: kong would parse the rest as arguments of fulgur.
 	own, argv, launch := args, []string(nil), false
 	if i := slices.Index(args, "--"); i >= 0 {
 		own, argv, launch = args[:i], args[i+1:], true
@@ -200,7 +202,7 @@ func parse(args []string, stdout, stderr io.Writer) (command, error) {
 	if failed := new(kong.ParseError); errors.As(err, &failed) {
 		parsed = failed.Context
 	}
-	// First, as kong takes an empty text for the value, which not all flags refuse.
+	// Check this first: kong accepts an empty value, which not all flags reject.
 	if parsed != nil {
 		if flag := withoutValue(parsed.Flags(), own); flag != "" {
 			return nil, usageError{fmt.Errorf("%s: a value is missing", flag)}
@@ -227,8 +229,7 @@ func parse(args []string, stdout, stderr io.Writer) (command, error) {
 	return selected, nil
 }
 
-// withoutValue returns the flag at the end of args that wants a value, "" if there
-// is none.
+// withoutValue returns the flag at the end of args if it lacks its value, else "".
 func withoutValue(flags []*kong.Flag, args []string) string {
 	if len(args) == 0 {
 		return ""
@@ -242,11 +243,11 @@ func withoutValue(flags []*kong.Flag, args []string) string {
 	return ""
 }
 
-// unknownLetter is what kong says of an unknown flag of one letter.
+// unknownLetter matches kong's error for an unknown flag of one letter.
 var unknownLetter = regexp.MustCompile(`^(unknown flag -[^-]), did you mean`)
 
-// withoutGuesses takes away what kong thinks was meant by an unknown flag of
-// one letter: every other letter is as near to it.
+// withoutGuesses removes kong's suggestions for an unknown flag of one letter: every
+// other letter is equally similar.
 func withoutGuesses(err error) error {
 	if m := unknownLetter.FindStringSubmatch(err.Error()); m != nil {
 		return errors.New(m[1])
@@ -260,14 +261,14 @@ type usageError struct{ err error }
 func (e usageError) Error() string { return e.err.Error() }
 func (e usageError) Unwrap() error { return e.err }
 
-// report tells of err, if there is one, which came of args, and returns the exit
-// code: that of the run, unless the kind of error decides.
+// report prints err, if not nil, which resulted from args. It returns the exit code:
+// code, unless the kind of error determines it.
 func report(stderr io.Writer, args []string, code int, err error) int {
 	if err == nil {
 		return code
 	}
 	if errors.Is(err, syscall.EPIPE) {
-		return exitFailed // the reader of our output left: it knows
+		return exitFailed // nothing reads our output any more
 	}
 	_, _ = fmt.Fprintf(stderr, "fulgur: %s%s\n", plain.Error(err), remedy(err))
 	var notStarted *target.CommandError

@@ -30,7 +30,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-// words splits a command line as typed; no test needs quotes.
+// words splits a command line. No test needs quotes.
 func words(line string) []string { return strings.Fields(line) }
 
 func TestProfileOptions(t *testing.T) {
@@ -166,7 +166,7 @@ func TestRecordOptions(t *testing.T) {
 	}
 }
 
-// checkOptions compares the options that a command line stands for.
+// checkOptions compares the options of a command line.
 func checkOptions[O any](t *testing.T, line string, want O, options func(command) (O, error)) {
 	t.Run(line, func(t *testing.T) {
 		selected, err := parse(words(line), &bytes.Buffer{}, &bytes.Buffer{})
@@ -205,7 +205,7 @@ func TestConvertOptions(t *testing.T) {
 	}
 }
 
-// A recording is shown to who sits at a terminal and did not say otherwise.
+// On a terminal, a recording is shown unless flags prevent it.
 func TestRecordShows(t *testing.T) {
 	for line, want := range map[string]bool{
 		"record 1": true, "record -o a.json.gz -- ls": true, "record -o a --format firefox 1": true,
@@ -323,7 +323,7 @@ func TestFrequencyMax(t *testing.T) {
 	}
 }
 
-// What is wrong with a command line is said, and the exit code is 2.
+// Wrong command lines print an error, and the exit code is 2.
 func TestUsageErrors(t *testing.T) {
 	tests := map[string]string{
 		"help proflie":                           `did you mean "profile"`,
@@ -478,7 +478,7 @@ func TestHelp(t *testing.T) {
 	}
 }
 
-// An empty command line is an error that shows what there is.
+// An empty command line is an error, and prints the commands.
 func TestNoCommand(t *testing.T) {
 	var stdout, stderr bytes.Buffer
 	code := run(t.Context(), nil, &stdout, &stderr)
@@ -487,7 +487,7 @@ func TestNoCommand(t *testing.T) {
 	}
 }
 
-// Who asks for help as of a command gets what the flag shows.
+// "fulgur help" prints the same as --help.
 func TestHelpCommand(t *testing.T) {
 	for asked, same := range map[string]string{"help": "--help", "help offcpu": "offcpu --help"} {
 		var got, want, stderr bytes.Buffer
@@ -557,7 +557,7 @@ func TestReport(t *testing.T) {
 	}
 }
 
-// panicking is a stream whose use is a bug.
+// panicking is a stream that panics when used.
 type panicking struct{}
 
 func (panicking) Write([]byte) (int, error) { panic("unforeseen") }

@@ -6,7 +6,7 @@ import (
 	"fulgur/internal/session/boltprofile"
 )
 
-// mergeCommand adds profiles for BOLT up.
+// mergeCommand merges profiles for BOLT.
 type mergeCommand struct {
 	Inputs []string `arg:"" name:"profile" complete:"file" help:"Pre-aggregated profiles for BOLT; - is standard input."`
 
@@ -15,11 +15,11 @@ type mergeCommand struct {
 	Quiet  bool   `short:"q" group:"output" help:"Do not print warnings to standard error."`
 }
 
-// Help is what fulgur merge --help says beside the flags.
+// Help returns the text of fulgur merge --help besides the flags.
 func (*mergeCommand) Help() string {
 	return `Adds up the counts of many hosts and runs of one binary. The format has no field for a
 build ID, so fulgur uses the build ID in file names like NAME.BUILDID.preagg, and
-refuses to merge different ones. It reads all versions of the format, also from other
+refuses to merge files whose build IDs differ. It reads all versions of the format, also from other
 tools. Its memory does not depend on the size of the profiles.
 
 Example:

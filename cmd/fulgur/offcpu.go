@@ -11,10 +11,10 @@ import (
 	"fulgur/internal/session"
 )
 
-// offCPUCommand has the flags of bcc's offcputime, by their names.
+// offCPUCommand has the flags of bcc's offcputime, by name.
 type offCPUCommand struct {
 	Duration *seconds `arg:"" optional:"" help:"How long to measure: seconds, or 1m30s. Default: until Ctrl-C or the target exits."`
-	Command  []string `kong:"-"` // what follows "--"
+	Command  []string `kong:"-"` // the arguments after "--"
 
 	targetFlags
 	UserThreads   bool `short:"u" name:"user-threads-only" xor:"threads" group:"what" help:"Measure user threads only."`
@@ -34,7 +34,7 @@ type offCPUCommand struct {
 	PendingEntries *count `placeholder:"N" group:"limit" help:"Maximum number of waiting threads to track."`
 }
 
-// Help is what fulgur offcpu --help says beside the flags.
+// Help returns the text of fulgur offcpu --help besides the flags.
 func (*offCPUCommand) Help() string {
 	return `Measures off-CPU time: from the moment when a thread leaves the CPU until it runs
 again, by the stack in which it left, with the reason on top, such as [futex] or [disk
@@ -66,7 +66,7 @@ func (c *offCPUCommand) run(ctx context.Context, env environment) (int, error) {
 	return session.Measure(ctx, o.Options, offcpu.New(o.Config))
 }
 
-// offCPUOptions are what the flags ask for.
+// offCPUOptions are the options that the flags select.
 type offCPUOptions struct {
 	session.Options
 	offcpu.Config
@@ -102,8 +102,7 @@ func (c *offCPUCommand) options() (offCPUOptions, error) {
 	}}, err
 }
 
-// micros is a length of time, written as a number of microseconds, as bcc's tools
-// take it.
+// micros is a duration, given in microseconds as in bcc's tools.
 type micros time.Duration
 
 // UnmarshalText implements encoding.TextUnmarshaler.
@@ -116,7 +115,7 @@ func (m *micros) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// states are those that a thread leaves its CPU in.
+// states are the thread states in which waits count.
 type states offcpu.States
 
 // UnmarshalText implements encoding.TextUnmarshaler.

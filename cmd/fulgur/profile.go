@@ -16,11 +16,10 @@ import (
 	"fulgur/internal/ui/terminal"
 )
 
-// profileCommand has the flags of bcc's profile, by their names, and some of
-// perf record's.
+// profileCommand has the flags of bcc's profile, by name, and some of perf record's.
 type profileCommand struct {
 	Duration *seconds `arg:"" optional:"" help:"How long to sample: seconds, or 1m30s. Default: until Ctrl-C or the target exits."`
-	Command  []string `kong:"-"` // what follows "--"
+	Command  []string `kong:"-"` // the arguments after "--"
 
 	targetFlags
 	CPU    cpus `short:"C" name:"cpu" placeholder:"CPU,..." group:"what" help:"Sample only on these CPUs, for example 0,2-3."`
@@ -40,7 +39,7 @@ type profileCommand struct {
 	limitFlags
 }
 
-// profileVars are what the help text takes from elsewhere.
+// profileVars returns values that the help text contains.
 func profileVars() kong.Vars {
 	return kong.Vars{
 		"frequency":    strconv.Itoa(oncpu.DefaultFrequency),
@@ -49,18 +48,18 @@ func profileVars() kong.Vars {
 	}
 }
 
-// profileGroups are the headings of the help text.
+// profileGroups returns the headings of the help text.
 func profileGroups() []kong.Group {
 	return []kong.Group{
 		{Key: "what", Title: "What to sample"},
 		{Key: "how", Title: "How to sample"},
 		{Key: "output", Title: "Output"},
 		{Key: "live", Title: "Live output"},
-		{Key: "limit", Title: "Limits (the summary reports when one was hit)"},
+		{Key: "limit", Title: "Limits (the summary reports when one is reached)"},
 	}
 }
 
-// Help is what fulgur profile --help says beside the flags.
+// Help returns the text of fulgur profile --help besides the flags.
 func (*profileCommand) Help() string {
 	return `Samples the CPUs of the whole system, unless a flag chooses a target. With "-- COMMAND
 ARG..." at the end, it runs COMMAND, samples it, and exits with its exit code. Data
@@ -132,8 +131,8 @@ func (c *profileCommand) options() (session.ProfileOptions, error) {
 	}, err
 }
 
-// chooseTarget completes t by its scope, which is the sort of what it names, or
-// a command.
+// chooseTarget completes t, which already has the IDs or the cgroup, by its scope,
+// or by a command.
 func chooseTarget(t target.Target, command []string) (target.Target, error) {
 	switch {
 	case len(t.PIDs) > 0:
@@ -155,7 +154,7 @@ func chooseTarget(t target.Target, command []string) (target.Target, error) {
 	return t, nil
 }
 
-// orZero returns the value of a flag that may not have been given.
+// orZero returns the value of a flag, or the zero value if the flag is absent.
 func orZero[T any](v *T) T {
 	if v == nil {
 		var zero T
@@ -170,5 +169,5 @@ func isTerminal(w io.Writer) bool {
 	return ok && terminal.Is(f)
 }
 
-// isScreen reports whether w is a terminal on which a line can be written anew.
+// isScreen reports whether w is a terminal that can overwrite a line.
 func isScreen(w io.Writer) bool { return os.Getenv("TERM") != "dumb" && isTerminal(w) }

@@ -19,14 +19,14 @@ import (
 	"fulgur/internal/session"
 )
 
-// recordingName is the file that recordings are written to unless told otherwise.
+// recordingName is the default name of recordings.
 const recordingName = "fulgur.json.gz"
 
-// recordCommand has the flags of the commands that take profiles, and some of
+// recordCommand has the flags of the commands that write profiles, and some of
 // samply record's.
 type recordCommand struct {
 	Duration *seconds `arg:"" optional:"" help:"How long to record: seconds, or 1m30s. Default: until Ctrl-C or the target exits."`
-	Command  []string `kong:"-"` // what follows "--"
+	Command  []string `kong:"-"` // the arguments after "--"
 
 	targetFlags
 	NoCPU     bool `name:"no-cpu" group:"what" help:"Do not record CPU samples."`
@@ -47,10 +47,10 @@ type recordCommand struct {
 	Value    string `placeholder:"TYPE" group:"output" help:"Weigh stacks by this value, in formats with one value or at first: samples, cpu (the default), off-cpu, block-io (bytes), block-io-time or faults."`
 	outputFlags
 	limitFlags
-	StackNodes *count `placeholder:"N" group:"limit" help:"Maximum number of stack nodes to keep; a node is a frame with its callers. Stacks that need more are cut. Default: ${stackNodes}, a few hundred megabytes."`
+	StackNodes *count `placeholder:"N" group:"limit" help:"Maximum number of stack nodes to keep; a node is a frame with its callers. Stacks that need more are truncated. Default: ${stackNodes}, a few hundred megabytes."`
 }
 
-// recordVars are what the help text takes from elsewhere.
+// recordVars returns values that the help text contains.
 func recordVars() kong.Vars {
 	return kong.Vars{
 		"recordRate": strconv.Itoa(session.DefaultRecordFrequency),
@@ -58,10 +58,10 @@ func recordVars() kong.Vars {
 	}
 }
 
-// Help is what fulgur record --help says beside the flags.
+// Help returns the text of fulgur record --help besides the flags.
 func (*recordCommand) Help() string {
 	return `Records CPU samples, waits, disk requests and page faults on one timeline, to show why
-a program is slow that does not keep the CPUs busy. The recording is a file for the
+a program is slow although it does not keep the CPUs busy. The recording is a file for the
 Firefox Profiler, ` + recordingName + ` by default. On a terminal, fulgur then shows
 the recording in a browser, like fulgur view, until Ctrl-C. Other formats have totals
 instead of a timeline: pprof files and pages have all values; text, folded stacks and
@@ -101,7 +101,7 @@ func (c *recordCommand) run(ctx context.Context, env environment) (int, error) {
 	if !c.shows(o, isTerminal(env.stderr)) {
 		return code, nil
 	}
-	// What ended the recording is not to end this.
+	// The interrupt that ended the recording must not end the view.
 	ctx, stop := interruptible(context.WithoutCancel(ctx))
 	defer stop()
 	if err := show(ctx, o.Output, env.stderr); err != nil {
@@ -110,20 +110,22 @@ func (c *recordCommand) run(ctx context.Context, env environment) (int, error) {
 	return code, nil
 }
 
-// show shows a recording as fulgur view does, until ctx ends: in a process of its own,
-// which drops its capabilities before it opens anything. This process cannot drop its
-// own on a thread that waits for a file system that does not answer.
+// show shows a recording, like fulgur view, until ctx ends. It runs a process of its
+// own, which drops its capabilities before it opens any file. This process cannot
+// drop them, because one of its threads may be blocked on a file system that does
+// not respond.
 func show(ctx context.Context, path string, stderr io.Writer) error {
 	if !filepath.IsAbs(path) {
-		path = "./" + path // no flag
+		path = "./" + path // not a flag
 	}
-	// The process ends with the thread that started it.
+	// Pdeathsig kills the process when the thread that started it ends.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	cmd := exec.CommandContext(ctx, "/proc/self/exe", "view", path)
 	cmd.Args[0] = os.Args[0]
 	cmd.Stderr = stderr
-	// Ctrl-C is for us, who pass it on once: a second signal would cut answers off.
+	// Only this process handles Ctrl-C, and passes it on once: a second signal
+	// would cut off responses.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	err := cmd.Run()
@@ -133,14 +135,14 @@ func show(ctx context.Context, path string, stderr io.Writer) error {
 	return nil
 }
 
-// shows reports whether the recording is shown when it is done: to who sits at a
-// terminal, if it is a file for the Firefox Profiler.
+// shows reports whether to show the recording at its end: on a terminal, if it is a
+// file for the Firefox Profiler.
 func (c *recordCommand) shows(o session.RecordOptions, terminal bool) bool {
 	forFirefox := o.Format == "firefox" || o.Format == "" && strings.HasSuffix(o.Output, ".json.gz")
 	return terminal && forFirefox && !c.SaveOnly && !o.Quiet && o.Output != "" && o.Output != "-" && !strings.HasPrefix(o.Output, "/dev/")
 }
 
-// said tells where a recording is whose name nobody chose.
+// said prints the path of a recording with the default name.
 func said(stderr io.Writer, path string) {
 	_, _ = fmt.Fprintf(stderr, "fulgur: wrote %s, for https://profiler.firefox.com\n", plain.Terminal(path))
 }

@@ -7,10 +7,10 @@ import (
 	"fulgur/internal/session"
 )
 
-// runQCommand has the flags of the commands that take profiles.
+// runQCommand has the flags of the commands that write profiles.
 type runQCommand struct {
 	Duration *seconds `arg:"" optional:"" help:"How long to measure: seconds, or 1m30s. Default: until Ctrl-C or the target exits."`
-	Command  []string `kong:"-"` // what follows "--"
+	Command  []string `kong:"-"` // the arguments after "--"
 
 	targetFlags
 	User   bool `short:"U" name:"user-stacks-only" xor:"side" group:"what" help:"Show user stacks only, and the wait reason."`
@@ -22,10 +22,10 @@ type runQCommand struct {
 
 	outputFlags
 	limitFlags
-	PendingEntries *count `placeholder:"N" group:"limit" help:"How many threads are remembered."`
+	PendingEntries *count `placeholder:"N" group:"limit" help:"Maximum number of waiting threads to track."`
 }
 
-// Help is what fulgur runq --help says beside the flags.
+// Help returns the text of fulgur runq --help besides the flags.
 func (*runQCommand) Help() string {
 	return `Measures run-queue latency: the time from when a thread is woken, or preempted, until
 it runs, by the stack in which it left the CPU, with the reason on top: [preempted],
@@ -37,7 +37,7 @@ Examples:
     # which threads wait for a CPU, as a flame graph
     sudo fulgur runq -o runq.html 10
 
-    # one process, with the threads apart
+    # one process, with separate threads
     sudo fulgur runq -p 1234 --per-thread 10
 `
 }

@@ -8,13 +8,14 @@ import (
 )
 
 // interruptible returns a context that ends with the first SIGINT, SIGTERM or
-// SIGHUP, so that what was measured until then is written. From then on the
-// signals do what they do by default: a second one ends us at once, as the
-// shell can tell, unless it ends another such context, as that of the search for
-// names. An output that is being written has no name yet.
+// SIGHUP, so that fulgur writes what it has measured so far. After that, the signals
+// have their default effect again: a second one kills fulgur, with the usual exit
+// status, unless it ends another interruptible context, such as the search for
+// names. An output file that is incomplete has no name yet.
 //
-// SIGHUP stays ignored under nohup. SIGINT does not, although shells without
-// job control start background jobs with it ignored: "fulgur profile & …;
+// SIGHUP stays ignored under nohup. An ignored SIGINT does not stay ignored: shells
+// without job control start background jobs that way, and scripts end a measurement
+// with "fulgur profile & …; kill -INT $!".
 // kill -INT $!" is how scripts end a measurement.
 func interruptible(parent context.Context) (ctx context.Context, stop func()) {
 	signals := []os.Signal{syscall.SIGINT, syscall.SIGTERM}

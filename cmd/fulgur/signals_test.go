@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// TestMain lets the test binary play a fulgur that measures: it says when it
-// has begun and when it was told to end, and then takes its time.
+// TestMain lets the test binary act as a fulgur that measures: it prints when it has
+// begun and when it receives a signal, and then keeps running.
 func TestMain(m *testing.M) {
 	if os.Getenv("FULGUR_TEST_MEASURE") != "" {
 		ctx, _ := interruptible(context.Background())
@@ -28,8 +28,8 @@ func TestMain(m *testing.M) {
 func TestSignals(t *testing.T) {
 	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
 		t.Run(sig.String(), func(t *testing.T) {
-			// If we were told to ignore it, as under nohup, our child would
-			// be, too; what we handle is the child's to handle.
+			// Children inherit ignored signals, as under nohup, but not
+			// handled ones.
 			handled := make(chan os.Signal, 1)
 			signal.Notify(handled, sig)
 			defer signal.Stop(handled)
@@ -50,8 +50,8 @@ func TestSignals(t *testing.T) {
 	}
 }
 
-// Under nohup SIGHUP does nothing; with SIGINT ignored, as in the background
-// of a script, SIGINT still ends the measurement.
+// Under nohup, SIGHUP has no effect. If SIGINT is ignored, as in a script's
+// background jobs, it still ends the measurement.
 func TestIgnoredSignals(t *testing.T) {
 	lines, cmd := measure(t, "sh", "-c", `trap "" HUP INT; exec "$0"`, os.Args[0])
 	wantLine(t, lines, "measuring")
@@ -61,7 +61,7 @@ func TestIgnoredSignals(t *testing.T) {
 		}
 	}
 	wantLine(t, lines, "writing")
-	// Had SIGHUP counted, SIGINT would have been the second signal.
+	// If SIGHUP had counted, SIGINT would have been the second signal.
 	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
@@ -89,6 +89,6 @@ func wantLine(t *testing.T, lines *bufio.Scanner, want string) {
 	t.Helper()
 	lines.Scan()
 	if got := lines.Text(); got != want {
-		t.Fatalf("it says %q, want %q", got, want)
+		t.Fatalf("printed %q, want %q", got, want)
 	}
 }

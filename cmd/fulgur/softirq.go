@@ -7,10 +7,10 @@ import (
 	"fulgur/internal/session"
 )
 
-// softIRQCommand has the flags of the commands that take profiles.
+// softIRQCommand has the flags of the commands that write profiles.
 type softIRQCommand struct {
 	Duration *seconds `arg:"" optional:"" help:"How long to measure: seconds, or 1m30s. Default: until Ctrl-C or the target exits."`
-	Command  []string `kong:"-"` // what follows "--"
+	Command  []string `kong:"-"` // the arguments after "--"
 
 	targetFlags
 	User   bool `short:"U" name:"user-stacks-only" xor:"side" group:"what" help:"Show user stacks only."`
@@ -23,14 +23,14 @@ type softIRQCommand struct {
 	limitFlags
 }
 
-// Help is what fulgur softirq --help says beside the flags.
+// Help returns the text of fulgur softirq --help besides the flags.
 func (*softIRQCommand) Help() string {
 	return `Measures the time that CPUs spend in soft interrupts, by the stack on which the
-handler ran: that of the interrupted code, of the system call that raised the
+handler ran: the stack of the interrupted code, of the system call that raised the
 interrupt, or of ksoftirqd. The vector is on top: [NET_RX], [TIMER], [SCHED]. The
-summary has a table of the vectors. With -p, -L, --cgroup or a command, only soft
-interrupts that ran on the target's threads are measured. pprof files also have how
-often handlers ran.
+summary has a table of the vectors. With -p, -L, --cgroup or a command, it measures
+only soft interrupts that ran on the target's threads. pprof files also have the
+number of handler runs.
 
 Examples:
 

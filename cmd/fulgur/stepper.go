@@ -7,8 +7,8 @@ import (
 	"fulgur/internal/capture/stepping"
 )
 
-// stepperCommand is the process that steps for "fulgur bolt"; see
-// [stepping.Start], which runs it.
+// stepperCommand is the process that single-steps for "fulgur bolt".
+// [stepping.Start] runs it.
 type stepperCommand struct{}
 
 func (stepperCommand) run(_ context.Context, env environment) (exitCode int, err error) {

@@ -14,7 +14,7 @@ import (
 	"fulgur/internal/ui/top"
 )
 
-// topCommand has the flags of profile that make sense on a screen.
+// topCommand has the flags of profile that apply to a screen.
 type topCommand struct {
 	Duration *seconds `arg:"" optional:"" help:"How long to sample: seconds, or 1m30s. Default: until q, Ctrl-C or the target exits."`
 
@@ -33,10 +33,10 @@ type topCommand struct {
 	Quiet bool  `short:"q" group:"output" help:"Do not print warnings and the summary to standard error."`
 }
 
-// topFrequency is odd, as all are that should not march in step with timers.
+// topFrequency is odd, to avoid lockstep with timers.
 const topFrequency = 199
 
-// Help is what fulgur top --help says beside the flags.
+// Help returns the text of fulgur top --help besides the flags.
 func (*topCommand) Help() string {
 	return `Samples the whole system, unless a flag chooses a target, and shows the functions with
 the most samples in the last seconds. If standard input or output is not a terminal, it
@@ -96,8 +96,8 @@ func (c *topCommand) options() (session.ProfileOptions, error) {
 	return session.ProfileOptions{Options: common, Event: c.Event, Frequency: uint64(rate)}, err
 }
 
-// show measures, and shows it on a terminal. What is said beside comes when the
-// screen is given back.
+// show measures and shows the result on a terminal. It prints messages after
+// restoring the screen.
 func (c *topCommand) show(ctx context.Context, o session.ProfileOptions, out *os.File, shown top.Options) (exitCode int, err error) {
 	if err := session.CheckTarget(o.Target); err != nil {
 		return exitFailed, err // before a screen hides it
@@ -125,7 +125,7 @@ func (c *topCommand) show(ctx context.Context, o session.ProfileOptions, out *os
 		code, err := session.ProfileWindows(measuring, o, session.Windows{Every: time.Duration(c.Interval), Deliver: func(w session.Window) error {
 			select {
 			case windows <- w.Profile:
-			case <-measuring.Done(): // nobody looks any more
+			case <-measuring.Done(): // nobody is looking any more
 			}
 			return nil
 		}})

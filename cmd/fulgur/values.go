@@ -11,19 +11,19 @@ import (
 	"fulgur/internal/linux/perfevent"
 )
 
-// longest is the longest time that can be asked for. More is a slip: to go on
-// until Ctrl-C no duration is given.
+// longest is the maximum duration. Longer ones are probably typos: without a
+// duration, a measurement runs until Ctrl-C.
 const longest = 365 * 24 * time.Hour
 
-// seconds is a length of time, written as a number of seconds, 10 or 0.5, or
-// as Go writes one, 1m30s.
+// seconds is a duration, given as a number of seconds, such as 10 or 0.5, or in Go's
+// format, such as 1m30s.
 type seconds time.Duration
 
 // UnmarshalText implements encoding.TextUnmarshaler.
 func (s *seconds) UnmarshalText(text []byte) error {
 	t := string(text)
 	if _, err := strconv.ParseFloat(t, 64); err == nil {
-		t += "s" // which rejects hexadecimal, exponents, inf and nan below
+		t += "s" // makes ParseDuration reject hexadecimal, exponents, inf and nan
 	}
 	d, err := time.ParseDuration(t)
 	switch {
@@ -104,7 +104,7 @@ func (s *size) UnmarshalText(text []byte) error {
 // percent is a share, written in percent with or without the sign.
 type percent float64
 
-// maxPercent is the largest share that can be asked for: more is a slip.
+// maxPercent is the maximum percentage. Larger ones are probably typos.
 const maxPercent = 1000
 
 // UnmarshalText implements encoding.TextUnmarshaler.
@@ -117,11 +117,11 @@ func (p *percent) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// hold is how long a thread may be held: some milliseconds.
+// hold is how long stepping may hold a thread, some milliseconds.
 type hold time.Duration
 
-// The shortest and the longest hold: it takes a millisecond to take some
-// branches, and what is held for a second seems to hang.
+// The limits of hold: within less than a millisecond, a thread takes few branches,
+// and after a second it seems to hang.
 const minHold, maxHold = time.Millisecond, time.Second
 
 // UnmarshalText implements encoding.TextUnmarshaler.
@@ -134,7 +134,7 @@ func (h *hold) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// cpus are processors, as the kernel lists them: "0,2-3".
+// cpus is a list of CPUs in the kernel's format, such as "0,2-3".
 type cpus []int
 
 // UnmarshalText implements encoding.TextUnmarshaler.
@@ -147,7 +147,7 @@ func (c *cpus) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// ids are those of processes or threads: "17,42".
+// ids is a list of process or thread IDs, such as "17,42".
 type ids []int
 
 // UnmarshalText implements encoding.TextUnmarshaler.
@@ -163,8 +163,7 @@ func (i *ids) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// unique sorts numbers and drops repetitions: what is named twice must not be
-// sampled twice.
+// unique sorts numbers and removes duplicates, which must not be sampled twice.
 func unique[S ~[]int](numbers S) S {
 	slices.Sort(numbers)
 	return slices.Compact(numbers)

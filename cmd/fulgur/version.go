@@ -14,16 +14,16 @@ func (*versionCommand) run(_ context.Context, env environment) (int, error) {
 	return 0, err
 }
 
-// versionLine names the program and what it was built for and with.
+// versionLine returns the version, the platform and the Go version.
 func versionLine() string {
 	return fmt.Sprintf("fulgur %s %s/%s %s", buildVersion(), runtime.GOOS, runtime.GOARCH, runtime.Version())
 }
 
-// described is what git describe said of the commit. The linker sets it in make
-// build, since Go itself notes no commit in a work tree of git worktree.
+// described is the output of git describe. make build sets it with the linker,
+// because Go records no commit in a linked work tree.
 var described string
 
-// buildVersion names this build.
+// buildVersion returns the version of this build.
 func buildVersion() string {
 	if described != "" {
 		return described
@@ -35,8 +35,8 @@ func buildVersion() string {
 	return version(info)
 }
 
-// version names the build: the module's version, or for one made in a checkout
-// its commit, with "+dirty" if files differ from it.
+// version returns the module's version, or the commit for a build in a checkout,
+// with "+dirty" if files differ from it.
 func version(info *debug.BuildInfo) string {
 	if v := info.Main.Version; v != "" && v != "(devel)" {
 		return v

@@ -19,7 +19,7 @@ type viewCommand struct {
 	Quiet  bool   `short:"q" group:"server" help:"Do not print warnings to standard error."`
 }
 
-// Help is what fulgur view --help says beside the flags.
+// Help returns the text of fulgur view --help besides the flags.
 func (*viewCommand) Help() string {
 	return `Serves a profile to browsers until Ctrl-C, and opens one if there is a display. It
 serves a flame graph, with the source and assembly of each function and the samples at
