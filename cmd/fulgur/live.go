@@ -45,43 +45,35 @@ func (f liveFlags) check(output string) error {
 
 // windows takes a profile of every interval, and writes or serves it.
 func (c *profileCommand) windows(ctx context.Context, o session.ProfileOptions) (exitCode int, err error) {
-	var deliver []func(session.Window) error
-	to := session.Windows{Every: time.Duration(c.Interval)}
+	o.Every = time.Duration(c.Interval)
+	var to session.Sinks
 	if !c.Serve || o.Output != "" {
-		write, err := session.Files(&o.Options, int(orZero(c.Keep)))
+		files, err := session.Files(&o.Options, int(orZero(c.Keep)))
 		if err != nil {
 			return exitFailed, err
 		}
-		deliver = append(deliver, write)
+		to = append(to, files)
 	}
 	if c.Serve {
-		if to.Every == 0 {
-			to.Every = servedInterval
+		if o.Every == 0 {
+			o.Every = servedInterval
 		}
 		page := live.New()
 		server, stop, failed := serve(page, int(orZero(c.Port)))
 		if failed != nil {
 			return exitFailed, failed
 		}
-		to.Ready = func() { tell(server, o.Stderr) }
+		o.Ready = func() { tell(server, o.Stderr) }
 		defer func() {
 			if failed := stop(); failed != nil {
 				exitCode, err = exitFailed, errors.Join(err, failed)
 			}
 		}()
-		deliver = append(deliver, func(w session.Window) error {
+		to = append(to, session.SinkFunc(func(w session.Window) error {
 			return page.Add(w.Profile, flame.Options{Value: w.Value, Inverted: o.Inverted})
-		})
+		}))
 	}
-	to.Deliver = func(w session.Window) error {
-		for _, take := range deliver {
-			if err := take(w); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	return session.ProfileWindows(ctx, o, to)
+	return session.Run(ctx, &o.Options, o.Subject(), to)
 }
 
 // tell prints the address of a page.

@@ -104,7 +104,7 @@ func (c *profileCommand) run(ctx context.Context, env environment) (int, error) 
 	case c.isWindows():
 		return c.windows(ctx, o)
 	}
-	return session.Profile(ctx, o)
+	return session.Measure(ctx, o.Options, o.Subject())
 }
 
 // options translates the flags.

@@ -91,7 +91,7 @@ func (c *recordCommand) run(ctx context.Context, env environment) (int, error) {
 		return exitUsage, usageError{err}
 	}
 	env.complete(&o.Options)
-	code, err := session.Record(ctx, o)
+	code, err := session.Measure(ctx, o.Options, o.Subject())
 	if err != nil {
 		return code, err
 	}

@@ -69,9 +69,9 @@ func (c *topCommand) run(ctx context.Context, env environment) (int, error) {
 	title := o.Target.String()
 	out, ok := env.stdout.(*os.File)
 	if !ok || !isScreen(out) || !isTerminal(os.Stdin) {
-		return session.ProfileWindows(ctx, o, session.Windows{Every: time.Duration(c.Interval), Deliver: func(w session.Window) error {
+		return session.Run(ctx, &o.Options, o.Subject(), session.SinkFunc(func(w session.Window) error {
 			return top.WriteText(env.stdout, title, w.Profile, int(c.Rows))
-		}})
+		}))
 	}
 	windows := max(int(c.Last/c.Interval), 1)
 	return c.show(ctx, o, out, top.Options{Title: title, Windows: windows})
@@ -93,6 +93,7 @@ func (c *topCommand) options() (session.ProfileOptions, error) {
 	if rate == 0 {
 		rate = topFrequency
 	}
+	common.Every = time.Duration(c.Interval)
 	return session.ProfileOptions{Options: common, Event: c.Event, Frequency: uint64(rate)}, err
 }
 
@@ -122,13 +123,13 @@ func (c *topCommand) show(ctx context.Context, o session.ProfileOptions, out *os
 	}
 	measured := make(chan outcome, 1)
 	go func() {
-		code, err := session.ProfileWindows(measuring, o, session.Windows{Every: time.Duration(c.Interval), Deliver: func(w session.Window) error {
+		code, err := session.Run(measuring, &o.Options, o.Subject(), session.SinkFunc(func(w session.Window) error {
 			select {
 			case windows <- w.Profile:
 			case <-measuring.Done(): // nobody is looking any more
 			}
 			return nil
-		}})
+		}))
 		measured <- outcome{code, err}
 		if err != nil {
 			stop() // there is nothing to look at

@@ -1,7 +1,6 @@
 package session
 
 import (
-	"bytes"
 	"context"
 	"slices"
 	"strings"
@@ -126,22 +125,23 @@ func TestNamingIsInterruptible(t *testing.T) {
 		{"one that ended sampling and one after", ended, true, again, true},
 	} {
 		store := stackstest.Own(t)
-		var stderr bytes.Buffer
 		r := &run{
-			options: &Options{Stderr: &stderr, Interruptible: test.interruptible},
-			names:   naming.New(store, debugfiletest.NewFinder(t), symbolize.Options{}),
+			options: &Options{Interruptible: test.interruptible},
 			Loop:    loop.Loop{Interrupted: test.interrupted},
 		}
-		r.symbolize(test.ctx)
+		names := naming.New(store, debugfiletest.NewFinder(t), symbolize.Options{})
+		ctx, stop := r.naming(test.ctx)
+		names.Symbolize(ctx)
+		stop()
 		want := []string(nil)
 		if test.cut {
 			want = []string{"interrupted: incomplete names in 1 module; 2 addresses shown as module+offset"}
 		}
-		if got := r.names.Warnings(); !slices.Equal(got, want) {
+		if got := names.Warnings(); !slices.Equal(got, want) {
 			t.Errorf("%s: warnings %q, want %q", test.name, got, want)
 		}
 		store.Count(map[stacks.Key]stacks.Values{{ID: 1}: {1}})
-		p := buildProfile(clock(t), store, nil, r.names, profile.Meta{}, profile.Losses{}, nil)
+		p := buildProfile(clock(t), store, nil, names, profile.Meta{}, profile.Losses{}, nil)
 		unnamed := uint64(0)
 		if test.cut {
 			unnamed = 2

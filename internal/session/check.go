@@ -1,9 +1,11 @@
 package session
 
 import (
+	"errors"
 	"os"
 
 	"fulgur/internal/capture/probe"
+	"fulgur/internal/capture/source"
 	"fulgur/internal/capture/target"
 	"fulgur/internal/doctor"
 	"fulgur/internal/files/safeopen"
@@ -22,9 +24,18 @@ const timesRingSize = 8 << 20
 // maxRingSize is the largest ring, in bytes.
 const maxRingSize = 1 << 30
 
-// complete checks o against the machine's limits and fills in defaults, for all
+// complete checks the options and fills in defaults. Errors are usage errors,
+// except if /proc cannot be read.
+func (o *Options) complete(what source.Subject) error {
+	return errors.Join(what.Complete(source.Common{Target: &o.Target, UserOnly: o.UserOnly}), o.check())
+}
+
+// check checks o against the machine's limits and fills in defaults, for all
 // kinds of profiles.
-func (o *Options) complete() error {
+func (o *Options) check() error {
+	if o.Every != 0 && o.Every < MinWindow {
+		return usage.Errorf("windows of %s are too short: the minimum is %s", o.Every, MinWindow)
+	}
 	if o.UserOnly && o.KernelOnly {
 		return usage.Errorf("user stacks only and kernel stacks only cannot be combined")
 	}

@@ -12,8 +12,7 @@ import (
 
 // completeProfile completes the options of a profile, as [Measure] does.
 func completeProfile(o *ProfileOptions) error {
-	_, err := complete(profiled(o), &o.Options)
-	return err
+	return o.complete(o.Subject())
 }
 
 func TestCompleteDefaults(t *testing.T) {

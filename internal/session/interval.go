@@ -16,13 +16,13 @@ import (
 	"fulgur/internal/profile/output"
 )
 
-// Files returns a function that writes each window to a file of its own, for
-// [ProfileWindows]: "name-0001.pb.gz" and so on for the output "name.pb.gz".
-// Numbers continue after existing files and skip files that appear meanwhile.
-// If keep is not 0, only the newest keep files remain: the function removes
-// older ones that it wrote itself, and no others. It reports each file on
-// o.Stderr. Files fails with a [usage.Err].
-func Files(o *Options, keep int) (func(Window) error, error) {
+// Files returns a [Sink] that writes each window to a file of its own:
+// "name-0001.pb.gz" and so on for the output "name.pb.gz". Numbers continue after
+// existing files and skip files that appear meanwhile. If keep is not 0, only
+// the newest keep files remain: the sink removes older ones that it wrote
+// itself, and no others. It reports each file on o.Stderr. If o names no file
+// or an unknown format, Files fails with a [usage.Err].
+func Files(o *Options, keep int) (Sink, error) {
 	if output.IsStream(o.Output) {
 		return nil, usage.Errorf("--interval writes a file for each window: name them with -o, for example -o name.pb.gz")
 	}
@@ -35,7 +35,7 @@ func Files(o *Options, keep int) (func(Window) error, error) {
 	if files.last, err = files.highest(); err != nil {
 		return nil, err
 	}
-	return files.write, nil
+	return SinkFunc(files.write), nil
 }
 
 // numbered writes the files of windows.

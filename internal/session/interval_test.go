@@ -64,13 +64,13 @@ func TestKeep(t *testing.T) {
 	}
 	var said bytes.Buffer
 	o := &Options{Output: filepath.Join(dir, "name.folded"), Stderr: &said}
-	write, err := Files(o, 2)
+	files, err := Files(o, 2)
 	if err != nil {
 		t.Fatal(err)
 	}
 	window := func(n int) {
 		t.Helper()
-		if err := write(Window{Number: n, Profile: encodetest.Typical()}); err != nil {
+		if err := files.Write(Window{Number: n, Profile: encodetest.Typical()}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -107,17 +107,17 @@ func TestTwoRuns(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "name-9223372036854775807.folded"), nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	var runs []func(Window) error
+	var runs []Sink
 	for range 2 {
-		write, err := Files(o, 1)
+		files, err := Files(o, 1)
 		if err != nil {
 			t.Fatal(err)
 		}
-		runs = append(runs, write)
+		runs = append(runs, files)
 	}
 	for n := range 3 {
-		for _, write := range runs {
-			if err := write(Window{Number: n + 1, Profile: encodetest.Typical()}); err != nil {
+		for _, files := range runs {
+			if err := files.Write(Window{Number: n + 1, Profile: encodetest.Typical()}); err != nil {
 				t.Fatal(err)
 			}
 		}

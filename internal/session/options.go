@@ -8,6 +8,8 @@ import (
 	"io"
 	"time"
 
+	"fulgur/internal/capture/oncpu"
+	"fulgur/internal/capture/source"
 	"fulgur/internal/capture/target"
 	"fulgur/internal/capture/unwinding"
 	"fulgur/internal/profile/output"
@@ -29,6 +31,12 @@ type Options struct {
 	// Duration is how long to measure; 0 means until the context is
 	// canceled or the target exits. Delay is the time to wait before.
 	Duration, Delay time.Duration
+	// Every is the length of a window, at least [MinWindow]; 0 makes the
+	// whole run one window.
+	Every time.Duration
+	// Ready, if not nil, is called before the first sample, once the
+	// measurement is sure to start.
+	Ready func()
 
 	// UserOnly and KernelOnly leave out the other half of the stacks; all
 	// samples still count.
@@ -103,6 +111,18 @@ type ProfileOptions struct {
 	Idle bool
 	// Wall adds the time that threads spend off the CPU.
 	Wall bool
+}
+
+// Subject returns the subject of on-CPU samples.
+func (o *ProfileOptions) Subject() source.Subject {
+	if o.Wall {
+		return newWall(o.config())
+	}
+	return oncpu.New(o.config())
+}
+
+func (o *ProfileOptions) config() oncpu.Config {
+	return oncpu.Config{Event: o.Event, Frequency: o.Frequency, Period: o.Period, Idle: o.Idle}
 }
 
 // format returns the output's format.

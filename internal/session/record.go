@@ -2,7 +2,6 @@ package session
 
 import (
 	"cmp"
-	"context"
 	"slices"
 	"strings"
 	"time"
@@ -40,13 +39,10 @@ type RecordOptions struct {
 	Value string
 }
 
-// Record records the activity and waits of threads, and writes them as
-// [Measure] does.
-func Record(ctx context.Context, o RecordOptions) (exitCode int, err error) {
-	return Measure(ctx, o.Options, &recording{options: &o})
-}
+// Subject returns the subject of activity and waits of threads.
+func (o *RecordOptions) Subject() source.Subject { return &recording{options: o} }
 
-// recording is the subject of [Record].
+// recording is the subject of [RecordOptions].
 type recording struct {
 	joint
 	options *RecordOptions

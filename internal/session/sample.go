@@ -18,14 +18,14 @@ import (
 )
 
 // sample measures until the end, stops sampling and reads the remaining data. m
-// is the run, or a wrapper around it.
+// is the run, or a course around it.
 func (r *run) sample(ctx context.Context, m loop.Measurement, launched *target.Launched) error {
 	if launched != nil && r.unwinder.HasTables() {
 		r.Alert = unwinding.AlertAtLaunch
 	}
 	line := &loop.ProgressLine{Wanted: r.options.Progress, Out: r.options.Stderr}
 	err := errors.Join(r.Measure(ctx, m, line, launched), r.each(source.Source.Disable), rcu.Wait())
-	r.end = monotonic.Now()
+	r.ended = monotonic.Now()
 	slog.Debug("sampling ended", "lasted", r.Duration, "interrupted", r.Interrupted, "error", err)
 	_, pollErr := r.Poll()
 	if r.snapshots.Waiting() {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"fulgur/internal/capture/naming"
@@ -14,8 +13,6 @@ import (
 	"fulgur/internal/capture/probe"
 	"fulgur/internal/capture/source"
 	"fulgur/internal/capture/stacks"
-	"fulgur/internal/capture/target"
-	"fulgur/internal/doctor"
 	"fulgur/internal/linux/monotonic"
 	"fulgur/internal/message/plain"
 	"fulgur/internal/message/usage"
@@ -24,7 +21,6 @@ import (
 	"fulgur/internal/profile/encode/samples"
 	"fulgur/internal/profile/encode/text"
 	"fulgur/internal/profile/output"
-	"fulgur/internal/symbols/debugfile"
 )
 
 const (
@@ -51,25 +47,10 @@ func Stream(ctx context.Context, o ProfileOptions) (exitCode int, err error) {
 	if err != nil {
 		return 2, err
 	}
-	what := streamed{untimed{profiled(&o)}}
-	if code, err := complete(what, &o.Options); err != nil {
-		return code, err
-	}
-	finder, code, err := prepare(what, &o.Options)
-	if err != nil {
-		return code, err
-	}
-	out, err := output.Create(o.Output, o.Stdout)
-	if err != nil {
-		return 1, err
-	}
-	defer func() { err = errors.Join(err, out.Abort()) }()
-	launched, err := target.Launch(o.Command, &o.Target)
-	if err != nil {
-		return 1, err
-	}
-	err = takeStream(ctx, what, &o.Options, finder, launched, func(b samples.Batch) error { return write(out, b) })
-	return exitCodeOf(ctx, launched, errors.Join(err, out.Commit()), &o.Options)
+	out := &outputFile{options: &o.Options}
+	return drive(ctx, &o.Options, streamed{untimed{o.Subject()}}, out, func(r *run) course {
+		return newStreaming(r, out, write)
+	})
 }
 
 // streamFormat returns the encoder of the requested format.
@@ -92,42 +73,36 @@ func (m streamed) Load(common probe.Options) ([]source.Source, error) {
 	return m.Subject.Load(common)
 }
 
-// takeStream measures and writes.
-func takeStream(ctx context.Context, what source.Subject, o *Options, finder *debugfile.Finder, launched *target.Launched, write func(samples.Batch) error) (err error) {
-	r, err := attach(what, o, finder)
-	if err != nil {
-		return doctor.Explain(err, "profile "+o.Target.String())
-	}
-	s := &streaming{
-		run: r, write: write, known: naming.NewSymbolCache(), warnings: warnOnce{options: o},
-		batch: newBatch(), batches: make(chan *batch, maxWaiting), failed: make(chan error, 1),
-		sinceBoot: time.Now().Add(-time.Duration(monotonic.Now())),
-	}
-	r.event = s.take
-	defer func() { err = errors.Join(err, s.known.Close(), r.close()) }()
-	if err := s.measureAndWrite(ctx, launched); err != nil {
-		return err
-	}
-	return s.conclude()
-}
-
-// streaming is a run whose samples are written one by one.
+// streaming is the [course] of a run whose samples are written one by one.
 type streaming struct {
 	*run
-	write    func(samples.Batch) error
+	*queue[*batch]
+	out      output.Output
+	encode   func(io.Writer, samples.Batch) error
 	known    *naming.SymbolCache
 	warnings warnOnce
 	// sinceBoot is the wall-clock time at which the samples' clock was 0.
 	sinceBoot time.Time
 
 	batch *batch // filled by the current poll
-	// batches passes samples to the goroutine that names and writes them.
-	batches chan *batch
-	waiting atomic.Int64 // samples in batches
-	failed  chan error
 
 	// Numbers of samples. written belongs to the writer.
 	written, dropped, lost uint64
+}
+
+func newStreaming(r *run, out output.Output, encode func(io.Writer, samples.Batch) error) *streaming {
+	s := &streaming{
+		run: r, queue: newQueue[*batch](maxWaiting), out: out, encode: encode,
+		known: naming.NewSymbolCache(), warnings: warnOnce{options: r.options},
+		sinceBoot: time.Now().Add(-time.Duration(monotonic.Now())), batch: newBatch(),
+	}
+	r.event = s.take
+	return s
+}
+
+// close also commits the output: what was written before an error counts.
+func (s *streaming) close() error {
+	return errors.Join(s.known.Close(), s.run.close(), s.out.Commit())
 }
 
 // batch holds the samples of one poll, with a store of its own, so that they
@@ -168,12 +143,7 @@ func (s *streaming) take(_ int, record []byte) error {
 // Poll reads the kernel side's data and hands it to the writer.
 func (s *streaming) Poll() (busy bool, err error) {
 	busy, err = s.run.Poll()
-	select {
-	case failed := <-s.failed:
-		return busy, errors.Join(err, failed)
-	default:
-	}
-	if err != nil {
+	if err := errors.Join(err, s.failed()); err != nil {
 		return busy, err
 	}
 	s.hand()
@@ -193,9 +163,8 @@ func (s *streaming) hand() {
 		s.batch.dropped = full.dropped + uint64(n)
 		return
 	}
-	s.waiting.Add(int64(n))
 	full.perfMaps = naming.PerfMapsOf(full.store)
-	s.batches <- full
+	s.put(full, n)
 }
 
 // forget drops the known stacks if there are many. Stacks that recur are sent
@@ -209,50 +178,28 @@ func (s *streaming) forget() error {
 	return s.each(source.Source.Renew)
 }
 
-// measureAndWrite samples until the measurement ends, and writes the rest.
-func (s *streaming) measureAndWrite(ctx context.Context, launched *target.Launched) error {
-	// Symbolization goes on until all samples are written, unless the user
-	// interrupts again.
-	naming, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	defer cancel()
-	written := make(chan struct{})
-	go func() {
-		defer close(written)
-		s.writeAll(naming)
-	}()
-	err := s.sample(ctx, s, launched)
-	if err == nil {
-		_, err = s.Poll()
-	}
-	close(s.batches)
-	again, stop := s.naming(ctx)
-	defer stop()
-	defer context.AfterFunc(again, cancel)()
-	<-written
-	select {
-	case failed := <-s.failed:
-		return errors.Join(err, failed)
-	default:
-		return err
-	}
+// finish hands over the last samples.
+func (s *streaming) finish() error {
+	_, err := s.Poll()
+	return err
 }
 
-// writeAll names and writes batches until the channel is closed.
-func (s *streaming) writeAll(ctx context.Context) {
-	for b := range s.batches {
-		names := naming.New(b.store, s.finder, s.options.symbolize())
-		names.Cache, names.Snapshots, names.Later = s.known, b.perfMaps, s.options.NoSymbols
-		names.Symbolize(ctx)
-		s.warnings.warn(names.Warnings())
-		if err := errors.Join(s.write(s.name(b, names)), s.known.Trim()); err != nil {
-			s.failed <- err
-			for range s.batches { // unblock the sender
-			}
-			return
-		}
-		s.written += uint64(len(b.events))
-		s.waiting.Add(-int64(len(b.events)))
+// write implements [course].
+func (s *streaming) write(ctx context.Context) {
+	s.queue.write(func(b *batch) error { return s.writeBatch(ctx, b) })
+}
+
+// writeBatch names and writes a batch.
+func (s *streaming) writeBatch(ctx context.Context, b *batch) error {
+	names := naming.New(b.store, s.finder, s.options.symbolize())
+	names.Cache, names.Snapshots, names.Later = s.known, b.perfMaps, s.options.NoSymbols
+	names.Symbolize(ctx)
+	s.warnings.warn(names.Warnings())
+	if err := errors.Join(s.encode(s.out, s.name(b, names)), s.known.Trim()); err != nil {
+		return err
 	}
+	s.written += uint64(len(b.events))
+	return nil
 }
 
 // name symbolizes a batch.

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"fulgur/bpf"
-	"fulgur/internal/capture/naming"
 	"fulgur/internal/capture/oncpu"
 	"fulgur/internal/capture/stacks"
 	"fulgur/internal/capture/stacks/stackstest"
@@ -19,17 +18,12 @@ import (
 	"fulgur/internal/symbols/debugfile/debugfiletest"
 )
 
-// newStreaming returns a stream that has met the stacks of a store, and writes to w.
-func newStreaming(t testing.TB, store *stacks.Store, w io.Writer) *streaming {
+// newTestStreaming returns a stream that has met the stacks of a store, and writes to w.
+func newTestStreaming(t testing.TB, store *stacks.Store, w io.Writer) *streaming {
 	t.Helper()
 	o := &Options{Stderr: io.Discard}
-	s := &streaming{
-		run:   &run{options: o, finder: debugfiletest.NewFinder(t), store: store},
-		write: func(b samples.Batch) error { return samples.WriteText(w, b) },
-		known: naming.NewSymbolCache(), warnings: warnOnce{options: o},
-		batch: newBatch(), batches: make(chan *batch, maxWaiting), failed: make(chan error, 1),
-		sinceBoot: time.Date(2026, 1, 2, 3, 0, 0, 0, time.Local),
-	}
+	s := newStreaming(&run{options: o, finder: debugfiletest.NewFinder(t), store: store}, uncommitted{w}, samples.WriteText)
+	s.sinceBoot = time.Date(2026, 1, 2, 3, 0, 0, 0, time.Local)
 	t.Cleanup(func() {
 		if err := s.known.Close(); err != nil {
 			t.Error(err)
@@ -37,6 +31,12 @@ func newStreaming(t testing.TB, store *stacks.Store, w io.Writer) *streaming {
 	})
 	return s
 }
+
+// uncommitted is an output that is there at once.
+type uncommitted struct{ io.Writer }
+
+func (uncommitted) Commit() error { return nil }
+func (uncommitted) Abort() error  { return nil }
 
 // event returns the record of a sample.
 func event(id uint64) []byte {
@@ -53,7 +53,7 @@ func event(id uint64) []byte {
 
 func TestStreamWrites(t *testing.T) {
 	var out bytes.Buffer
-	s := newStreaming(t, stackstest.Own(t), &out)
+	s := newTestStreaming(t, stackstest.Own(t), &out)
 	for _, id := range []uint64{1, 99, 1} {
 		if err := s.take(0, event(id)); err != nil {
 			t.Fatal(err)
@@ -61,8 +61,8 @@ func TestStreamWrites(t *testing.T) {
 	}
 	s.hand()
 	s.hand() // nothing more
-	close(s.batches)
-	s.writeAll(t.Context())
+	s.end()
+	s.write(t.Context())
 	got := out.String()
 	for text, want := range map[string]int{
 		"COMM: test (pid=7, tid=8) @ CPU 3, 03:01:30.000000\n":      2,
@@ -87,7 +87,7 @@ func TestStreamWrites(t *testing.T) {
 // where it is.
 func TestStreamDrops(t *testing.T) {
 	var out bytes.Buffer
-	s := newStreaming(t, stackstest.Own(t), &out)
+	s := newTestStreaming(t, stackstest.Own(t), &out)
 	poll := func(n int) {
 		t.Helper()
 		for range n {
@@ -103,8 +103,8 @@ func TestStreamDrops(t *testing.T) {
 	poll(4) // still
 	s.waiting.Store(0)
 	poll(2)
-	close(s.batches)
-	s.writeAll(t.Context())
+	s.end()
+	s.write(t.Context())
 	if s.dropped != 7 || s.written != 5 {
 		t.Errorf("%d dropped and %d written, want 7 and 5", s.dropped, s.written)
 	}
@@ -116,18 +116,18 @@ func TestStreamDrops(t *testing.T) {
 
 // An output that fails ends the stream, and nobody waits for it.
 func TestStreamFails(t *testing.T) {
-	s := newStreaming(t, stackstest.Own(t), io.Discard)
+	s := newTestStreaming(t, stackstest.Own(t), io.Discard)
 	broken := errors.New("broken")
-	s.write = func(samples.Batch) error { return broken }
+	s.encode = func(io.Writer, samples.Batch) error { return broken }
 	for range 10 {
 		if err := s.take(0, event(1)); err != nil {
 			t.Fatal(err)
 		}
 		s.hand()
 	}
-	close(s.batches)
-	s.writeAll(t.Context())
-	if err := <-s.failed; !errors.Is(err, broken) || s.written != 0 {
+	s.end()
+	s.write(t.Context())
+	if err := s.failed(); !errors.Is(err, broken) || s.written != 0 {
 		t.Errorf("error %v, %d written", err, s.written)
 	}
 }
@@ -135,11 +135,11 @@ func TestStreamFails(t *testing.T) {
 // BenchmarkStream names and writes samples of known stacks of 3 frames, a batch of
 // 100 at a time, as they come at 1000 a second.
 func BenchmarkStream(b *testing.B) {
-	s := newStreaming(b, stackstest.Own(b), io.Discard)
+	s := newTestStreaming(b, stackstest.Own(b), io.Discard)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		s.writeAll(context.Background())
+		s.write(context.Background())
 	}()
 	for b.Loop() {
 		for range 100 {
@@ -152,7 +152,7 @@ func BenchmarkStream(b *testing.B) {
 		}
 		s.hand()
 	}
-	close(s.batches)
+	s.end()
 	<-done
 	b.ReportMetric(float64(100*b.N)/b.Elapsed().Seconds(), "samples/s")
 	if s.dropped > 0 {

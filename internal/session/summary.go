@@ -7,43 +7,35 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"fulgur/internal/capture/naming"
 	"fulgur/internal/doctor"
 	"fulgur/internal/linux/procfs"
 	"fulgur/internal/message/plain"
 	"fulgur/internal/process"
-	"fulgur/internal/profile"
 	"fulgur/internal/profile/encode/text"
 )
 
 // hottestFunctions is the number of functions in the summary.
 const hottestFunctions = 10
 
-// summarize prints the run's closing summary: samples, or why there are none,
-// hottest functions, losses and cost.
-func (r *run) summarize(p *profile.Profile) error {
-	if r.options.Quiet {
-		return nil
-	}
+// summary returns the closing summary of a whole run: samples, or why there are
+// none, hottest functions and losses.
+func (r *run) summary(w Window) (string, error) {
 	var b strings.Builder
-	if err := text.Summary(&b, p, text.SummaryOptions{Functions: hottestFunctions, Value: r.subject.Shown(), All: r.subject.Command() == doctor.Record}); err != nil {
-		return err
+	p := w.Profile
+	if err := text.Summary(&b, p, text.SummaryOptions{Functions: hottestFunctions, Value: w.Value, All: r.subject.Command() == doctor.Record}); err != nil {
+		return "", err
 	}
 	if p.Total(0) == 0 && p.Losses.Uncounted() == 0 {
 		fmt.Fprintf(&b, "  nothing was sampled: %s\n", r.whyNothing())
 	}
-	if v := r.subject.Shown(); p.Total(0) > 0 && p.Total(v) == 0 && !r.options.allValues() {
-		fmt.Fprintf(&b, "  the output is empty: the profile has no %s", p.ValueTypes[v].Type)
+	if p.Total(0) > 0 && p.Total(w.Value) == 0 && !r.options.allValues() {
+		fmt.Fprintf(&b, "  the output is empty: the profile has no %s", p.ValueTypes[w.Value].Type)
 		if r.subject.Command() == doctor.Record {
 			b.WriteString("; choose another value with --value")
 		}
 		b.WriteByte('\n')
 	}
-	// This comes last because finding packages can take longer than
-	// symbolization.
-	lacks := naming.Lacking{}
-	lacks.Add(r.names)
-	return r.conclude(b.String(), append(r.subject.Notes(r.store), lacks.Remedies(r.finder)...), r.options.Output)
+	return b.String(), nil
 }
 
 // conclude prints the end of the summary: text, hints, the run's cost, and the

@@ -2,11 +2,13 @@ package session
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"fulgur/internal/capture/oncpu"
 	"fulgur/internal/capture/stacks"
 	"fulgur/internal/capture/target"
+	"fulgur/internal/doctor"
 	"fulgur/internal/linux/perfevent"
 	"fulgur/internal/profile"
 )
@@ -16,13 +18,21 @@ import (
 type UserSampling struct {
 	what    *oncpu.Subject
 	options *Options
-	run     *run
+}
+
+// UserSamples is what a [UserSampling] sampled.
+type UserSamples struct {
+	Store    *stacks.Store
+	Duration time.Duration
+	Losses   profile.Losses
+	// Missed reports whether the target exited before sampling began.
+	Missed bool
 }
 
 // NewUserSampling checks o, fills in defaults and chooses the event.
 func NewUserSampling(o *ProfileOptions) (*UserSampling, error) {
 	m := oncpu.New(o.config())
-	if _, err := complete(m, &o.Options); err != nil {
+	if err := o.complete(m); err != nil {
 		return nil, err
 	}
 	if err := m.Choose(); err != nil {
@@ -37,36 +47,26 @@ func NewUserSampling(o *ProfileOptions) (*UserSampling, error) {
 // Event returns the sampled event.
 func (s *UserSampling) Event() perfevent.Spec { return s.what.Specs[0] }
 
-// Attach opens everything, with sampling not yet enabled. The caller must call
-// Close, also after an error.
-func (s *UserSampling) Attach(t target.Target) (err error) {
+// Sample samples t until the measurement ends, and calls add with the result,
+// while the files of its store are open.
+func (s *UserSampling) Sample(ctx context.Context, t target.Target, launched *target.Launched, add func(UserSamples) error) (err error) {
 	s.options.Target = t
-	s.run, err = attach(s.what, s.options, nil)
-	return err
-}
-
-// Sample samples until the measurement ends, and returns the stacks with their
-// counts.
-func (s *UserSampling) Sample(ctx context.Context, launched *target.Launched) (*stacks.Store, error) {
-	if err := s.run.sample(ctx, s.run, launched); err != nil {
-		return nil, err
+	r, err := attach(s.what, s.options, nil)
+	if err != nil {
+		return doctor.Explain(err, "sample "+t.String())
 	}
-	s.run.count()
-	s.run.store.Seal()
-	return s.run.store, nil
+	defer func() { err = errors.Join(err, r.close()) }()
+	if err := r.sample(ctx, r, launched); err != nil {
+		return err
+	}
+	r.count()
+	r.store.Seal()
+	losses, err := r.losses()
+	if err != nil {
+		return err
+	}
+	return add(UserSamples{Store: r.store, Duration: r.Duration, Losses: losses, Missed: r.Missed})
 }
-
-// Duration returns how long it sampled.
-func (s *UserSampling) Duration() time.Duration { return s.run.Duration }
-
-// Missed reports whether the target exited before sampling began.
-func (s *UserSampling) Missed() bool { return s.run.Missed }
-
-// Losses returns what could not be recorded.
-func (s *UserSampling) Losses() (profile.Losses, error) { return s.run.losses() }
 
 // WhyNothing returns the likely causes if there are no samples.
 func (s *UserSampling) WhyNothing() string { return s.what.WhyNothing() }
-
-// Close releases everything that Attach opened.
-func (s *UserSampling) Close() error { return s.run.close() }

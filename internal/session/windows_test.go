@@ -14,7 +14,6 @@ import (
 
 	"fulgur/bpf"
 	"fulgur/internal/capture/loop"
-	"fulgur/internal/capture/naming"
 	"fulgur/internal/capture/probe"
 	"fulgur/internal/capture/source"
 	"fulgur/internal/capture/stacks"
@@ -25,24 +24,18 @@ import (
 	"fulgur/internal/symbols/debugfile/debugfiletest"
 )
 
-// newWindows returns a run without a kernel side that has met the stacks of a store and
-// delivers its windows.
-func newWindows(t *testing.T, store *stacks.Store, deliver func(Window) error) *windows {
+// newTestWindows returns a run without a kernel side that has met the stacks of a store and
+// writes its windows.
+func newTestWindows(t *testing.T, every time.Duration, store *stacks.Store, write func(Window) error) *windows {
 	t.Helper()
-	o := &Options{Stderr: io.Discard}
-	w := &windows{
-		run: &run{
-			subject: clock(t), options: o, finder: debugfiletest.NewFinder(t), store: store,
-			Tracker: process.Tracker{Sideband: new(process.Sideband), Processes: process.NewTable(process.Options{})},
-			Loop:    loop.Loop{Target: target.Target{Scope: target.System}, Rest: loop.PollAtMost},
-		},
-		Windows: Windows{Every: time.Second, Deliver: deliver},
-		known:   naming.NewSymbolCache(), warnings: warnOnce{options: o}, lacks: naming.Lacking{},
-		closed: make(chan closedWindow, 1), failed: make(chan error, 1),
-	}
-	w.Due = func() time.Time { return w.end }
+	o := &Options{Every: every, Stderr: io.Discard}
+	w := newWindows(&run{
+		subject: clock(t), options: o, finder: debugfiletest.NewFinder(t), store: store,
+		Tracker: process.Tracker{Sideband: new(process.Sideband), Processes: process.NewTable(process.Options{})},
+		Loop:    loop.Loop{Target: target.Target{Scope: target.System}, Rest: loop.PollAtMost},
+	}, SinkFunc(write))
 	t.Cleanup(func() {
-		if err := errors.Join(w.known.Close(), w.close()); err != nil {
+		if err := w.close(); err != nil {
 			t.Error(err)
 		}
 	})
@@ -61,7 +54,7 @@ func (c *collected) take(w Window) error {
 // together have everything.
 func TestWindowsContents(t *testing.T) {
 	var got collected
-	w := newWindows(t, stackstest.Own(t), got.take)
+	w := newTestWindows(t, time.Second, stackstest.Own(t), got.take)
 	written := make(chan struct{})
 	go func() {
 		defer close(written)
@@ -86,11 +79,11 @@ func TestWindowsContents(t *testing.T) {
 		w.sources = []source.Source{newCounting(of.id, of.samples)}
 		w.Lost += of.lost
 		begin = begin.Add(of.length)
-		if err := w.cut(begin); err != nil {
+		if err := w.turnAt(begin); err != nil {
 			t.Fatal(err)
 		}
 	}
-	close(w.closed)
+	w.end()
 	<-written
 	w.sources = nil
 	if len(got) != len(parts) {
@@ -141,12 +134,12 @@ func (c *counting) Stats() (probe.Stats, error) { return probe.Stats{}, nil }
 func TestWindowsDeliveryFails(t *testing.T) {
 	failure := errors.New("no room")
 	delivered := 0
-	w := newWindows(t, stackstest.Own(t), func(Window) error {
+	w := newTestWindows(t, time.Second, stackstest.Own(t), func(Window) error {
 		delivered++
 		return failure
 	})
-	w.Every = MinWindow
-	err := w.take(t.Context(), nil)
+	w.every = MinWindow
+	err := w.take(t.Context(), w, nil)
 	if !errors.Is(err, failure) || delivered != 1 {
 		t.Errorf("error %v after %d windows, want %v after the first", err, delivered, failure)
 	}
@@ -154,15 +147,15 @@ func TestWindowsDeliveryFails(t *testing.T) {
 
 // What is closed after that is let go.
 func TestWindowsAfterFailure(t *testing.T) {
-	w := newWindows(t, stackstest.Own(t), func(Window) error { return errors.New("no room") })
+	w := newTestWindows(t, time.Second, stackstest.Own(t), func(Window) error { return errors.New("no room") })
 	go w.write(t.Context())
 	done := make(chan error)
 	go func() {
 		var errs []error
 		for range 4 { // more than wait in line
-			errs = append(errs, w.cut(time.Now()))
+			errs = append(errs, w.turnAt(time.Now()))
 		}
-		close(w.closed)
+		w.end()
 		done <- errors.Join(errs...)
 	}()
 	select {
@@ -190,14 +183,14 @@ func TestWindowsCoverRun(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			var got collected
-			w := newWindows(t, stackstest.Own(t), func(w Window) error {
+			w := newTestWindows(t, time.Second, stackstest.Own(t), func(w Window) error {
 				if test.end && len(got) == 1 {
 					cancel()
 				}
 				return got.take(w)
 			})
-			w.Every, w.Limit = MinWindow, test.limit
-			if err := w.take(ctx, nil); err != nil {
+			w.every, w.Limit = MinWindow, test.limit
+			if err := w.take(ctx, w, nil); err != nil {
 				t.Fatal(err)
 			}
 			if len(got) == 0 || test.end && len(got) < 2 {
@@ -211,7 +204,7 @@ func TestWindowsCoverRun(t *testing.T) {
 				}
 				at = m.Start.Add(m.Duration)
 				// Each ends at the next beat that it can, or later.
-				if beat := got[0].Profile.Meta.Start.Add(time.Duration(i+1) * w.Every); i < len(got)-1 && at.Before(beat) {
+				if beat := got[0].Profile.Meta.Start.Add(time.Duration(i+1) * w.every); i < len(got)-1 && at.Before(beat) {
 					t.Errorf("window %d ends %s too early", i+1, beat.Sub(at))
 				}
 			}
@@ -243,8 +236,8 @@ func TestWindowDue(t *testing.T) {
 		"nearly full":                             {at: -time.Minute, names: maxStacks - 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWindows(t, storeOfNames(t, test.names), nil)
-			w.end = end
+			w := newTestWindows(t, time.Second, storeOfNames(t, test.names), nil)
+			w.next = end
 			now := end.Add(test.at)
 			w.waiting.Store(test.waiting)
 			if test.left > 0 {
@@ -273,17 +266,17 @@ func storeOfNames(t *testing.T, n int) *stacks.Store {
 
 // A window that was closed late does not shift those after it.
 func TestWindowsKeepBeat(t *testing.T) {
-	w := newWindows(t, stackstest.Own(t), nil)
-	w.Every = time.Hour
+	w := newTestWindows(t, time.Second, stackstest.Own(t), nil)
+	w.every = time.Hour
 	first := time.Now().Add(-150 * time.Minute)
-	w.begin, w.end = first.Add(-w.Every), first
+	w.begin, w.next = first.Add(-w.every), first
 	if err := w.turn(); err != nil {
 		t.Fatal(err)
 	}
-	if want := first.Add(3 * time.Hour); !w.end.Equal(want) {
-		t.Errorf("the next window ends %s after the beat", w.end.Sub(want))
+	if want := first.Add(3 * time.Hour); !w.next.Equal(want) {
+		t.Errorf("the next window ends %s after the beat", w.next.Sub(want))
 	}
-	if p := <-w.closed; w.begin.Before(first) || p.meta.Duration < 3*time.Hour {
+	if p := (<-w.items).item; w.begin.Before(first) || p.meta.Duration < 3*time.Hour {
 		t.Errorf("the window that was closed lasts %s, and the next begins at %s", p.meta.Duration, w.begin)
 	}
 }
@@ -300,7 +293,7 @@ func (h *held) Pending() ([]uint64, error) { return h.ids, h.err }
 // What goes on when a window ends keeps its stacks, whichever source it is of.
 func TestWindowsPending(t *testing.T) {
 	a, b := &held{ids: []uint64{1, 2}}, &held{ids: []uint64{3}}
-	w := newWindows(t, stackstest.Own(t), nil)
+	w := newTestWindows(t, time.Second, stackstest.Own(t), nil)
 	w.sources = []source.Source{a, b}
 	defer func() { w.sources = nil }()
 	if ids, err := w.pending(); err != nil || !slices.Equal(ids, []uint64{1, 2, 3}) {
@@ -309,5 +302,34 @@ func TestWindowsPending(t *testing.T) {
 	b.err = errors.New("gone")
 	if _, err := w.pending(); !errors.Is(err, b.err) {
 		t.Errorf("error %v", err)
+	}
+}
+
+// Without windows, the whole run is one, however many stacks it has.
+func TestWholeRun(t *testing.T) {
+	var got collected
+	w := newTestWindows(t, 0, storeOfNames(t, maxStacks), got.take)
+	w.Limit = 30 * time.Millisecond
+	w.sources = []source.Source{newCounting(1, 5)}
+	defer func() { w.sources = nil }()
+	if w.due(time.Now().Add(time.Hour)) {
+		t.Error("a window ends before the run")
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		w.write(t.Context())
+	}()
+	w.begin, w.Start = w.Start, time.Now()
+	if err := w.finish(); err != nil {
+		t.Fatal(err)
+	}
+	w.end()
+	<-done
+	if len(got) != 1 || got[0].Number != 1 || got[0].Profile.Total(0) != 5 || got[0].Timeline != nil {
+		t.Errorf("windows %+v", got)
+	}
+	if w.Due != nil || w.known != nil {
+		t.Error("what only windows need is there")
 	}
 }

@@ -174,6 +174,9 @@ func (k *SymbolCache) Trim() error {
 
 // Close closes all tables. Further calls do nothing.
 func (k *SymbolCache) Close() error {
+	if k == nil {
+		return nil
+	}
 	var errs []error
 	for _, t := range k.tables {
 		errs = append(errs, t.elf.Close())

@@ -18,8 +18,10 @@ const basicFrequency = 3989
 // basicRun is a profile of samples without branches being taken: an on-CPU
 // profile whose stacks are the interrupted instruction alone.
 type basicRun struct {
-	*session.UserSampling
+	options  *Options
+	sampling *session.UserSampling
 	binaries *binaries
+	samples  session.UserSamples
 }
 
 // samplingOptions returns the options of the samples with Basic: code of user space
@@ -48,23 +50,19 @@ func (o *Options) samplingOptions() *session.ProfileOptions {
 	return p
 }
 
-func attachBasic(o *Options, samples *session.UserSampling, bs *binaries) (*basicRun, error) {
-	// A command has been launched since the options were made.
-	if err := samples.Attach(o.Target); err != nil {
-		return nil, err
-	}
-	return &basicRun{UserSampling: samples, binaries: bs}, nil
-}
-
-func (b *basicRun) took() time.Duration { return b.Duration() }
-func (b *basicRun) close() error        { return b.Close() }
+func (b *basicRun) took() time.Duration { return b.samples.Duration }
+func (b *basicRun) close() error        { return nil }
 
 // sample measures and hands the collector what was sampled.
 func (b *basicRun) sample(ctx context.Context, launched *target.Launched) error {
-	store, err := b.Sample(ctx, launched)
-	if err != nil {
-		return err
-	}
+	// A command has been launched since the sampling was prepared.
+	return b.sampling.Sample(ctx, b.options.Target, launched, b.add)
+}
+
+// add adds samples to the collector.
+func (b *basicRun) add(samples session.UserSamples) error {
+	b.samples = samples
+	store := samples.Store
 	for sample, value := range store.Samples {
 		leaf := store.Traces[sample.Trace].Leaf
 		if leaf == 0 {
@@ -97,12 +95,9 @@ func (b *basicRun) layout(code stacks.Code, offset uint64) bolt.Layout {
 }
 
 func (b *basicRun) describeTo(report *report) error {
-	l, err := b.Losses()
-	if err != nil {
-		return err
-	}
+	l := b.samples.Losses
 	report.lost("samples", l[profile.LossSamples])
-	if !b.Event().IsTime() { // a clock goes on in the kernel
+	if !b.sampling.Event().IsTime() { // a clock goes on in the kernel
 		report.lost("samples that the kernel skipped, of any process", l[profile.LossSkipped])
 	}
 	report.lost("sampling pauses: the kernel throttled sampling (lower the rate with -f)", l[profile.LossThrottled])
@@ -111,10 +106,10 @@ func (b *basicRun) describeTo(report *report) error {
 	report.lost("processes that exited before their mappings were read", l[profile.LossProcessesGone])
 	switch {
 	case report.Samples > 0:
-	case b.Missed():
+	case b.samples.Missed:
 		report.warn("nothing was sampled: the target exited before sampling began")
 	default:
-		report.warn("nothing was sampled: %s", b.WhyNothing())
+		report.warn("nothing was sampled: %s", b.sampling.WhyNothing())
 	}
 	return nil
 }

@@ -12,11 +12,9 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"runtime/debug"
 	"time"
 
 	"fulgur/internal/bolt"
-	"fulgur/internal/capture/loop"
 	"fulgur/internal/capture/sampling"
 	"fulgur/internal/capture/stepping"
 	"fulgur/internal/capture/target"
@@ -87,34 +85,9 @@ type Options struct {
 const defaultDuration = 10 * time.Second
 
 // Measure samples branch records and writes profiles in the pre-aggregated format
-// of perf2bolt. It ends, and the exit code is, as those of [fulgur/internal/session.Profile].
+// of perf2bolt. It ends as [session.Run] does, with the same exit codes.
 func Measure(ctx context.Context, o Options) (exitCode int, err error) {
-	debug.SetGCPercent(loop.GCPercent)
-	j, err := prepare(ctx, &o)
-	if err != nil {
-		return failure(err), err
-	}
-	defer func() { err = errors.Join(err, j.abort()) }()
-	launched, err := target.Launch(o.Command, &o.Target)
-	if err != nil {
-		return 1, err
-	}
-	err = j.take(ctx, launched)
-	if launched != nil {
-		return loop.Await(ctx, launched, err, o.Stderr, o.Quiet)
-	}
-	return failure(err), err
-}
-
-// failure returns the exit code for an error.
-func failure(err error) int {
-	switch {
-	case errors.Is(err, usage.Err):
-		return 2
-	case err != nil:
-		return 1
-	}
-	return 0
+	return session.Driver{Command: o.Command, Target: &o.Target, Stderr: o.Stderr, Quiet: o.Quiet}.Run(ctx, &job{options: &o})
 }
 
 // command names to the doctor what o asks for, as far as it is known before the
@@ -149,7 +122,7 @@ func (o *Options) check() error {
 	return nil
 }
 
-// job is what a profile is made with.
+// job is the [session.Job] of a profile.
 type job struct {
 	options   *Options
 	recorder  recorder              // nil with Basic
@@ -158,28 +131,27 @@ type job struct {
 	out       *preaggWriter
 }
 
-// prepare makes sure of all that can be known before anything is launched
-// or measured.
-func prepare(ctx context.Context, o *Options) (_ *job, err error) {
+// Prepare implements [session.Job].
+func (j *job) Prepare(ctx context.Context) (err error) {
+	o := j.options
 	if err := o.check(); err != nil {
-		return nil, err
+		return err
 	}
-	j := &job{options: o}
 	l, err := chooseLLVM(ctx, o.LLVM)
 	if o.Optimize != "" {
 		l, err = installedLLVM(ctx, o.LLVM)
 	}
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if o.Basic && l.version < tracesLLVM {
-		return nil, errBasicLLVM
+		return errBasicLLVM
 	}
 	if err := doctor.CheckPrivileges(o.command(), o.Stderr, o.Quiet); err != nil {
-		return nil, err
+		return err
 	}
 	if err := session.CheckTarget(o.Target); err != nil {
-		return nil, err
+		return err
 	}
 	if o.Basic {
 		j.basic, err = session.NewUserSampling(o.samplingOptions())
@@ -187,24 +159,21 @@ func prepare(ctx context.Context, o *Options) (_ *job, err error) {
 		j.recorder, err = o.chooseRecorder(o.Stderr)
 	}
 	if err != nil {
-		return nil, doctor.Explain(err, "sample branches")
+		return doctor.Explain(err, "sample branches")
 	}
 	path := o.Output
 	if o.Optimize != "" {
 		if j.optimizer, err = newOptimizer(ctx, l, o.Optimize); err != nil {
-			return nil, err
+			return err
 		}
 		path = cmp.Or(o.Output, j.optimizer.path("profile."+Format))
 	}
 	j.out, err = openPreagg(l, o.Basic, o.AllBinaries, path, o.Stdout)
-	if err != nil {
-		return nil, errors.Join(err, j.abort())
-	}
-	return j, nil
+	return err
 }
 
-// abort gives up what was not completed.
-func (j *job) abort() error {
+// Close implements [session.Job].
+func (j *job) Close() error {
 	var err error
 	if j.out != nil {
 		err = j.out.abort()
@@ -248,8 +217,8 @@ func (j *job) noteScript(bs *binaries) {
 	}
 }
 
-// take takes the profile of the job.
-func (j *job) take(ctx context.Context, launched *target.Launched) (err error) {
+// Take implements [session.Job].
+func (j *job) Take(ctx context.Context, launched *target.Launched) (err error) {
 	collector := bolt.NewCollector(bolt.Options{Strict: j.options.Strict})
 	defer collector.Close()
 	bs, err := j.choose(collector)
@@ -262,7 +231,7 @@ func (j *job) take(ctx context.Context, launched *target.Launched) (err error) {
 	}
 	m, err := j.attach(bs)
 	if err != nil {
-		return doctor.Explain(err, "sample "+j.options.Target.String())
+		return err
 	}
 	defer func() { err = errors.Join(err, m.close()) }()
 	err = m.sample(ctx, launched)
@@ -294,9 +263,10 @@ type measurement interface {
 // attach opens everything, with sampling not yet enabled.
 func (j *job) attach(bs *binaries) (measurement, error) {
 	if j.options.Basic {
-		return attachBasic(j.options, j.basic, bs)
+		return &basicRun{options: j.options, sampling: j.basic, binaries: bs}, nil
 	}
-	return attachBranches(j.options, j.recorder, bs)
+	r, err := attachBranches(j.options, j.recorder, bs)
+	return r, doctor.Explain(err, "sample "+j.options.Target.String())
 }
 
 // finish writes what was measured, optimises and sums up.

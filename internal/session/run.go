@@ -7,107 +7,21 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"time"
 
 	"github.com/cilium/ebpf/btf"
 
 	"fulgur/internal/capture/loop"
-	"fulgur/internal/capture/naming"
-	"fulgur/internal/capture/oncpu"
 	"fulgur/internal/capture/probe"
 	"fulgur/internal/capture/source"
 	"fulgur/internal/capture/stacks"
 	"fulgur/internal/capture/target"
 	"fulgur/internal/capture/unwinding"
-	"fulgur/internal/doctor"
 	"fulgur/internal/linux/perfevent"
-	"fulgur/internal/message/plain"
 	"fulgur/internal/process"
 	"fulgur/internal/profile"
-	"fulgur/internal/profile/output"
 	"fulgur/internal/symbols/debugfile"
 	"fulgur/internal/symbols/symbolize"
 )
-
-// Profile samples code on the CPUs and writes the profile, as [Measure] does.
-func Profile(ctx context.Context, o ProfileOptions) (exitCode int, err error) {
-	return Measure(ctx, o.Options, profiled(&o))
-}
-
-// profiled returns the subject for o.
-func profiled(o *ProfileOptions) source.Subject {
-	if o.Wall {
-		return newWall(o.config())
-	}
-	return oncpu.New(o.config())
-}
-
-func (o *ProfileOptions) config() oncpu.Config {
-	return oncpu.Config{Event: o.Event, Frequency: o.Frequency, Period: o.Period, Idle: o.Idle}
-}
-
-// Measure takes a profile of a subject and writes it. It ends after the
-// duration, with ctx, or with the target, and writes the profile in each case.
-// The exit code is o.Command's if it was launched and ran, else 0, or 1 with an
-// error.
-func Measure(ctx context.Context, options Options, what source.Subject) (exitCode int, err error) {
-	o := &options
-	if code, err := complete(what, o); err != nil {
-		return code, err
-	}
-	format, err := o.format()
-	if err != nil {
-		return 2, err
-	}
-	finder, code, err := prepare(what, o)
-	if err != nil {
-		return code, err
-	}
-	out, err := output.Create(o.Output, o.Stdout)
-	if err != nil {
-		return 1, err
-	}
-	defer func() { err = errors.Join(err, out.Abort()) }()
-
-	launched, err := target.Launch(o.Command, &o.Target)
-	if err != nil {
-		return 1, err
-	}
-	err = take(ctx, what, o, finder, launched, func(p *profile.Profile, line *profile.Timeline) error {
-		if err := format.Write(out, p, line, o.output(), what.Shown()); err != nil {
-			return err
-		}
-		return out.Commit()
-	})
-	return exitCodeOf(ctx, launched, err, o)
-}
-
-// take measures, writes the profile, with times if recorded, and prints the
-// summary.
-func take(ctx context.Context, what source.Subject, o *Options, finder *debugfile.Finder, launched *target.Launched, write func(*profile.Profile, *profile.Timeline) error) (err error) {
-	r, err := attach(what, o, finder)
-	if err != nil {
-		return doctor.Explain(err, "profile "+o.Target.String())
-	}
-	defer func() { err = errors.Join(err, r.close()) }()
-	if err := r.sample(ctx, r, launched); err != nil {
-		return err
-	}
-	p, err := r.profile(ctx)
-	if err != nil {
-		return err
-	}
-	var line *profile.Timeline
-	if r.events != nil {
-		if line, err = r.events.finish(p, r.end); err != nil {
-			return err
-		}
-	}
-	if err := write(p, line); err != nil {
-		return err
-	}
-	return r.summarize(p)
-}
 
 // run is a measurement in progress.
 type run struct {
@@ -117,7 +31,7 @@ type run struct {
 	sources []source.Source
 	store   *stacks.Store
 	events  *events // nil unless times are recorded
-	end     uint64  // end of sampling, CLOCK_MONOTONIC in ns
+	ended   uint64  // end of sampling, CLOCK_MONOTONIC in ns
 	tidied  uint64  // when it was last tidied up, likewise
 	process.Tracker
 	loop.Loop
@@ -127,8 +41,7 @@ type run struct {
 
 	// event handles event records, nil if there are none.
 	event    func(source int, record []byte) error
-	remapped map[int]bool  // processes whose address space changed
-	names    *naming.Names // nil before symbolization
+	remapped map[int]bool // processes whose address space changed
 }
 
 // attach loads the kernel side and opens everything, with sampling not yet
@@ -228,26 +141,6 @@ func (r *run) close() error {
 	return errors.Join(r.StopListening(), r.unwinder.Close(), r.each(source.Source.Close), r.events.close())
 }
 
-// profile symbolizes and builds the profile.
-func (r *run) profile(ctx context.Context) (*profile.Profile, error) {
-	losses, err := r.losses()
-	if err != nil {
-		return nil, err
-	}
-	lost := r.count()
-	r.store.Seal()
-	r.Processes.FinishPerfMaps()
-	r.names = naming.New(r.store, r.finder, r.options.symbolize())
-	r.names.Later = r.options.NoSymbols
-	r.symbolize(ctx)
-	if err := r.unwinder.Problem(); err != nil && !r.options.Quiet && !r.names.TellOf(err) {
-		fmt.Fprintln(r.options.Stderr, "fulgur: unwind tables:", plain.Error(err))
-	}
-	warnings := warnOnce{options: r.options}
-	warnings.warn(r.names.Warnings())
-	return buildProfile(r.subject, r.store, lost, r.names, r.meta(r.Start, r.Duration), losses, r.events), nil
-}
-
 // probe returns the options of a family of probes. c is the open cgroup if the
 // target is one; u has the unwind tables.
 func (o *Options) probe(c target.OpenedCgroup, u *unwinding.Unwinder, types *btf.Cache) probe.Options {
@@ -286,26 +179,6 @@ func (r *run) count() map[stacks.Key]stacks.Values {
 		maps.Copy(lost, r.events.count())
 	}
 	return lost
-}
-
-// symbolize finds the names, and shows progress if that takes long.
-func (r *run) symbolize(ctx context.Context) {
-	ctx, stop := r.naming(ctx)
-	defer stop()
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		r.names.Symbolize(ctx)
-	}()
-	select {
-	case <-done:
-		return
-	case <-time.After(loop.WaitUnsaid):
-	}
-	if what := r.names.Reading(); what != "" && !r.options.Quiet {
-		fmt.Fprintf(r.options.Stderr, "fulgur: reading debug information of %s (Ctrl-C skips it)\n", plain.Terminal(what))
-	}
-	<-done
 }
 
 // naming returns the context of symbolization. The first signal after sampling

@@ -1,0 +1,59 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"io"
+	"runtime/debug"
+
+	"fulgur/internal/capture/loop"
+	"fulgur/internal/capture/target"
+)
+
+// Job is a measurement from its options to its result. A [Driver] calls the
+// methods in the order in which they stand here.
+type Job interface {
+	// Prepare checks everything that can be checked before a command is
+	// launched, and opens the output.
+	Prepare(context.Context) error
+	// Take measures and writes the result. launched is the command, nil if
+	// there is none.
+	Take(ctx context.Context, launched *target.Launched) error
+	// Close releases everything and discards an incomplete output. It is
+	// called whether or not the others fail.
+	Close() error
+}
+
+// Driver runs jobs.
+type Driver struct {
+	// Command, if not empty, is launched between Prepare and Take, and
+	// becomes the Target.
+	Command []string
+	Target  *target.Target
+	// Stderr receives messages about a command that outlives the
+	// measurement; Quiet suppresses them.
+	Stderr io.Writer
+	Quiet  bool
+}
+
+// Run runs a job. The exit code is the command's if it ran, 0 without a
+// command, or 1 with an error.
+func (d Driver) Run(ctx context.Context, j Job) (exitCode int, err error) {
+	debug.SetGCPercent(loop.GCPercent)
+	defer func() { err = errors.Join(err, j.Close()) }()
+	if err := j.Prepare(ctx); err != nil {
+		return 1, err
+	}
+	launched, err := target.Launch(d.Command, d.Target)
+	if err != nil {
+		return 1, err
+	}
+	err = j.Take(ctx, launched)
+	if launched != nil {
+		return loop.Await(ctx, launched, err, d.Stderr, d.Quiet)
+	}
+	if err != nil {
+		return 1, err
+	}
+	return 0, nil
+}

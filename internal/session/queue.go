@@ -1,0 +1,53 @@
+package session
+
+import "sync/atomic"
+
+// queue passes what a run measures to a goroutine that names and writes it.
+type queue[T any] struct {
+	items   chan queued[T]
+	waiting atomic.Int64 // sum of the sizes of items that are not written
+	failure chan error   // why write ended early
+}
+
+type queued[T any] struct {
+	item T
+	size int64
+}
+
+// newQueue returns a queue that holds n items before put blocks.
+func newQueue[T any](n int) *queue[T] {
+	return &queue[T]{items: make(chan queued[T], n), failure: make(chan error, 1)}
+}
+
+// put adds an item.
+func (q *queue[T]) put(item T, size int) {
+	q.waiting.Add(int64(size))
+	q.items <- queued[T]{item, int64(size)}
+}
+
+// end ends the queue: no more items follow.
+func (q *queue[T]) end() { close(q.items) }
+
+// write calls f for each item until the queue ends. After an error of f it only
+// discards items, so that put does not block.
+func (q *queue[T]) write(f func(T) error) {
+	for next := range q.items {
+		if err := f(next.item); err != nil {
+			q.failure <- err
+			for range q.items {
+			}
+			return
+		}
+		q.waiting.Add(-next.size)
+	}
+}
+
+// failed returns the error of write, once.
+func (q *queue[T]) failed() error {
+	select {
+	case err := <-q.failure:
+		return err
+	default:
+		return nil
+	}
+}

@@ -1,0 +1,137 @@
+package session
+
+import (
+	"context"
+	"errors"
+
+	"fulgur/internal/capture/loop"
+	"fulgur/internal/capture/source"
+	"fulgur/internal/capture/target"
+	"fulgur/internal/doctor"
+	"fulgur/internal/message/usage"
+	"fulgur/internal/symbols/debugfile"
+)
+
+// Run measures a subject, until the duration is over, ctx ends or the target
+// exits, and writes the profile of each window to a sink, while sampling goes
+// on. Without windows it writes the profile of the whole run, with times if the
+// output's format and the subject support them. A window ends early when its
+// distinct stacks reach a limit. A wait that spans several windows counts in
+// each of them, for its share.
+//
+// Run fills in defaults in o. The exit code is o.Command's if it was launched and
+// ran, else 0, or 1 with an error.
+func Run(ctx context.Context, o *Options, what source.Subject, to Sink) (exitCode int, err error) {
+	if o.Every > 0 {
+		what = untimed{what}
+	}
+	return drive(ctx, o, what, to, func(r *run) course { return newWindows(r, to) })
+}
+
+// Measure writes the profile of a whole run to the file that o names; see [Run].
+func Measure(ctx context.Context, o Options, what source.Subject) (exitCode int, err error) {
+	to, err := newProfileFile(&o)
+	if err != nil {
+		return 1, err
+	}
+	return Run(ctx, &o, what, to)
+}
+
+// job is the [Job] of a session.
+type job struct {
+	options *Options
+	subject source.Subject
+	finder  *debugfile.Finder
+	output  destination
+	begin   func(*run) course
+}
+
+// destination is what courses write to.
+type destination interface {
+	Open() error
+	Close() error
+}
+
+// course takes what a run measures to its destination.
+type course interface {
+	loop.Measurement
+	// write names and writes what is handed to it until end is called.
+	write(context.Context)
+	// finish hands over the rest, after sampling. end ends write, and failed
+	// returns its error.
+	finish() error
+	end()
+	failed() error
+	// conclude prints the closing summary.
+	conclude() error
+	close() error
+}
+
+// drive measures what for a destination, by the course that begin returns for
+// an attached run.
+func drive(ctx context.Context, o *Options, what source.Subject, to destination, begin func(*run) course) (exitCode int, err error) {
+	return Driver{o.Command, &o.Target, o.Stderr, o.Quiet}.Run(ctx, &job{options: o, subject: what, output: to, begin: begin})
+}
+
+// Prepare implements [Job].
+func (j *job) Prepare(context.Context) (err error) {
+	if err := j.options.complete(j.subject); err != nil {
+		return err
+	}
+	if j.finder, err = debugfile.New(debugfile.Config{Root: j.options.Symfs}); err != nil {
+		return usage.Errorf("%v", err)
+	}
+	if err := doctor.CheckPrivileges(j.subject.Command(), j.options.Stderr, j.options.Quiet); err != nil {
+		return err
+	}
+	if err := j.subject.Choose(); err != nil {
+		return err
+	}
+	if err := CheckTarget(j.options.Target); err != nil {
+		return err
+	}
+	return j.output.Open()
+}
+
+// Take implements [Job].
+func (j *job) Take(ctx context.Context, launched *target.Launched) (err error) {
+	r, err := attach(j.subject, j.options, j.finder)
+	if err != nil {
+		return doctor.Explain(err, "profile "+j.options.Target.String())
+	}
+	c := j.begin(r)
+	defer func() { err = errors.Join(err, c.close()) }()
+	if j.options.Ready != nil {
+		j.options.Ready()
+	}
+	if err := r.take(ctx, c, launched); err != nil {
+		return err
+	}
+	return c.conclude()
+}
+
+// Close implements [Job].
+func (j *job) Close() error { return j.output.Close() }
+
+// take samples until the measurement ends, and writes everything.
+func (r *run) take(ctx context.Context, c course, launched *target.Launched) error {
+	// Symbolization goes on until everything is written, unless the user
+	// interrupts again.
+	names, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	written := make(chan struct{})
+	go func() {
+		defer close(written)
+		c.write(names)
+	}()
+	err := r.sample(ctx, c, launched)
+	if err == nil {
+		err = c.finish()
+	}
+	c.end()
+	again, stop := r.naming(ctx)
+	defer stop()
+	defer context.AfterFunc(again, cancel)()
+	<-written
+	return errors.Join(err, c.failed())
+}

@@ -1,0 +1,114 @@
+package session
+
+import (
+	"errors"
+
+	"fulgur/internal/profile"
+	"fulgur/internal/profile/output"
+)
+
+// Window is the profile of a part of a run, or of the whole run. Windows follow
+// each other without gaps.
+type Window struct {
+	// Number is the window's number, from 1.
+	Number  int
+	Profile *profile.Profile
+	// Timeline has the times of events, nil if they were not recorded.
+	Timeline *profile.Timeline
+	// Value is the index of the value to output.
+	Value int
+}
+
+// Sink receives the profiles of a session: a file, a page, a terminal.
+type Sink interface {
+	// Open is called before a command is launched, so that an output that
+	// is not writable fails at once.
+	Open() error
+	// Write writes a window. If it takes longer than a window lasts, the
+	// next window is longer. An error ends the measurement.
+	Write(Window) error
+	// Close releases everything and discards what is incomplete. It is
+	// called whether or not Open fails.
+	Close() error
+}
+
+// SinkFunc is a [Sink] that only writes.
+type SinkFunc func(Window) error
+
+// Open does nothing.
+func (SinkFunc) Open() error { return nil }
+
+// Write calls f.
+func (f SinkFunc) Write(w Window) error { return f(w) }
+
+// Close does nothing.
+func (SinkFunc) Close() error { return nil }
+
+// outputFile is the file, or stream, that options name.
+type outputFile struct {
+	options *Options
+	output.Output
+}
+
+// Open creates the file, which appears when it is committed.
+func (f *outputFile) Open() (err error) {
+	f.Output, err = output.Create(f.options.Output, f.options.Stdout)
+	return err
+}
+
+// Close discards the file unless it was committed.
+func (f *outputFile) Close() error {
+	if f.Output == nil {
+		return nil
+	}
+	return f.Abort()
+}
+
+// profileFile is a [Sink] that writes the profile of a whole run.
+type profileFile struct {
+	outputFile
+	format output.Format
+}
+
+// newProfileFile returns a [usage.Err] if the file's format does not support o.
+func newProfileFile(o *Options) (*profileFile, error) {
+	f, err := o.format()
+	return &profileFile{outputFile{options: o}, f}, err
+}
+
+// Write writes the profile, with times if they were recorded.
+func (f *profileFile) Write(w Window) error {
+	if err := f.format.Write(f.Output, w.Profile, w.Timeline, f.options.output(), w.Value); err != nil {
+		return err
+	}
+	return f.Commit()
+}
+
+// Sinks is a [Sink] that writes each window to several.
+type Sinks []Sink
+
+// Open opens all.
+func (s Sinks) Open() error { return s.each(Sink.Open) }
+
+// Write writes to one after the other, until an error.
+func (s Sinks) Write(w Window) error {
+	return s.each(func(to Sink) error { return to.Write(w) })
+}
+
+// Close closes all.
+func (s Sinks) Close() error {
+	var errs []error
+	for _, to := range s {
+		errs = append(errs, to.Close())
+	}
+	return errors.Join(errs...)
+}
+
+func (s Sinks) each(f func(Sink) error) error {
+	for _, to := range s {
+		if err := f(to); err != nil {
+			return err
+		}
+	}
+	return nil
+}
