@@ -48,6 +48,8 @@ type Source struct {
 	options Options
 	events  *sampling.Events
 	clocks  bool // whether the events count time
+	// spec has the program that walks the stacks of snapshots, until the first one comes.
+	spec *ebpf.CollectionSpec
 }
 
 // Rate is how often to sample.
@@ -60,6 +62,9 @@ func Load(o Options) (*Source, error) {
 	if err != nil {
 		return nil, err
 	}
+	// The kernel takes as long to verify the walk of snapshots as all the rest.
+	again := spec.Programs[bpf.OnCPUProgOncpuAgain]
+	delete(spec.Programs, bpf.OnCPUProgOncpuAgain)
 	p, err := probe.Load(spec, o.Options, map[string]any{
 		bpf.OnCPUVarIncludeIdle:     o.Idle,
 		bpf.OnCPUVarSkipKernelStack: o.SkipKernel,
@@ -68,7 +73,12 @@ func Load(o Options) (*Source, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Source{Base: source.Base{Probe: p}, options: o}, nil
+	s := &Source{Base: source.Base{Probe: p}, options: o}
+	if o.Snapshots {
+		s.spec = spec
+		s.spec.Programs = map[string]*ebpf.ProgramSpec{bpf.OnCPUProgOncpuAgain: again}
+	}
+	return s, nil
 }
 
 // counted says what an entry of a count map stands for.
@@ -124,6 +134,12 @@ func (s *Source) Disable() error { return s.events.Disable() }
 
 // Rewalk implements [source.Source].
 func (s *Source) Rewalk(sn stacks.Snapshot, layout uint64) error {
+	if s.spec != nil {
+		if err := s.LoadLater(s.spec); err != nil {
+			return err
+		}
+		s.spec = nil
+	}
 	if err := s.Maps[bpf.OnCPUMapSnapshotBack].Put(uint32(0), sn.Bytes(layout)); err != nil {
 		return fmt.Errorf("hand a snapshot back to the kernel: %w", err)
 	}

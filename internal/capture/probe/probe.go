@@ -105,6 +105,11 @@ func Load[K, V any](spec *ebpf.CollectionSpec, o Options, variables map[string]a
 			}
 		}
 	}
+	if o.Scope == target.System || o.Scope == target.Cgroup {
+		// No set of targets is to be followed.
+		delete(spec.Programs, bpf.OnCPUProgTargetFork)
+		delete(spec.Programs, bpf.OnCPUProgTargetFree)
+	}
 	memlock.Lift()
 	loaded, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{MapReplacements: o.Tables, Cache: o.Types})
 	if err != nil {
@@ -130,6 +135,21 @@ func Load[K, V any](spec *ebpf.CollectionSpec, o Options, variables map[string]a
 		return nil, errors.Join(err, p.Close())
 	}
 	return p, nil
+}
+
+// LoadLater loads the programs of a spec that were taken out of it before [Load] got it.
+// They share the maps and variables of the others, and are closed with them.
+func (p *Probe) LoadLater(spec *ebpf.CollectionSpec) error {
+	memlock.Lift()
+	later, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{MapReplacements: p.Maps})
+	if err != nil {
+		return fmt.Errorf("load more BPF programs: %w", err)
+	}
+	defer later.Close()
+	for name := range spec.Programs {
+		p.Programs[name] = later.DetachProgram(name)
+	}
+	return nil
 }
 
 // common are the variables that all families have, and their values.
