@@ -3,10 +3,13 @@ package profile
 import (
 	"fmt"
 	"path"
+	"strconv"
+	"strings"
 )
 
 // FrameName returns the displayed name of frame id: the function's name, or for an
-// unresolved frame its module and address, "[libfoo.so+0x1234]".
+// unresolved frame its module and address, "[libfoo.so+0x1234]". A function without a
+// symbol is named after its module and the address where it begins, "libfoo.so+0x1200".
 func (p *Profile) FrameName(id FrameID) string {
 	f := p.Frames[id]
 	if f.Function != 0 {
@@ -16,6 +19,21 @@ func (p *Profile) FrameName(id FrameID) string {
 		return fmt.Sprintf("[unknown+%#x]", f.Address)
 	}
 	return fmt.Sprintf("[%s+%#x]", p.ModuleName(f.Mapping), f.Address)
+}
+
+// Named reports whether the function of frame id has a name: it is known, and not named
+// after the place where it begins. That is told from the name, which all formats keep.
+func (p *Profile) Named(id FrameID) bool {
+	f := p.Frames[id]
+	if f.Function == 0 {
+		return false
+	}
+	start, ok := strings.CutPrefix(p.Functions[f.Function].Name, strings.TrimSuffix(p.ModuleName(f.Mapping), " (deleted)")+"+0x")
+	if !ok || f.Mapping == 0 {
+		return true
+	}
+	_, err := strconv.ParseUint(start, 16, 64)
+	return err != nil
 }
 
 // ModuleName returns the short name of mapping id: the last element of its

@@ -94,7 +94,8 @@ type Function struct {
 // leaf with Inlined set.
 type Frame struct {
 	// Function is 0 if the address could not be resolved. The frame is then shown as its
-	// module and offset, see [Profile.FrameName].
+	// module and offset, see [Profile.FrameName]. A function without a symbol, see
+	// [Profile.Named], may be resolved later by the mapping and the address.
 	Function FunctionID
 	Mapping  MappingID
 	// Address is the instruction's address in the mapping's file: the
@@ -105,8 +106,8 @@ type Frame struct {
 	// instruction before it; see [Frame.Call]. Leaves, and frames that the kernel
 	// or a signal interrupted, are exact.
 	Return bool
-	// Offset is the address relative to the start of the function's symbol, in bytes, or
-	// 0 if unresolved.
+	// Offset is the address relative to the start of the function, in bytes, or 0 if
+	// unresolved.
 	Offset uint64
 	// Line is the 1-based source line, 0 if unknown.
 	Line    int

@@ -30,6 +30,12 @@ func lookUp[ID any](t symbolize.Table, queries []query[ID], found func(q query[I
 	return err
 }
 
+// named reports whether the functions of a frame, innermost first, have names: the
+// function with the code has a symbol or debug information.
+func named(functions []symbolize.Frame) bool {
+	return len(functions) > 0 && !functions[len(functions)-1].NoSymbol
+}
+
 // addFrames adds a frame to the profile, once for each of its functions, and returns the
 // new frames, outermost first. functions has the innermost function first, and may be
 // empty.

@@ -125,7 +125,7 @@ func (n *Names) Symbolize(ctx context.Context) {
 		n.Cache.remember(n, frames)
 	}
 	for i, found := range n.found {
-		if len(found) == 0 && !n.left(stacks.FrameID(i)) {
+		if !named(found) && !n.left(stacks.FrameID(i)) {
 			n.Unresolved++
 		}
 	}
@@ -451,10 +451,10 @@ func (n *Names) TellOf(err error) bool {
 // was interrupted is one, and so are all files that may not be read, which for a
 // user without rights are most.
 func (n *Names) Warnings() []string {
-	named, unnamed := make([]bool, len(n.store.Codes)), make([]uint64, len(n.store.Codes))
+	isNamed, unnamed := make([]bool, len(n.store.Codes)), make([]uint64, len(n.store.Codes))
 	for i, found := range n.found {
-		if code := n.store.Frames[i].Code; len(found) > 0 {
-			named[code] = true
+		if code := n.store.Frames[i].Code; named(found) {
+			isNamed[code] = true
 		} else {
 			unnamed[code]++
 		}
@@ -472,7 +472,7 @@ func (n *Names) Warnings() []string {
 			continue
 		}
 		heading := "no names"
-		if named[id] {
+		if isNamed[id] {
 			heading = "incomplete names"
 		}
 		line := heading + ": " + plain.Error(err)

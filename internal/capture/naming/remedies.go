@@ -111,7 +111,7 @@ func (n *Names) unnamedSamples() map[stacks.CodeID]uint64 {
 	below := make([][]stacks.CodeID, len(n.store.Nodes))
 	for i, node := range n.store.Nodes[1:] {
 		codes := below[node.Parent]
-		if code := n.store.Frames[node.Frame].Code; len(n.found[node.Frame]) == 0 && !slices.Contains(codes, code) {
+		if code := n.store.Frames[node.Frame].Code; !named(n.found[node.Frame]) && !slices.Contains(codes, code) {
 			codes = append(codes[:len(codes):len(codes)], code)
 		}
 		below[i+1] = codes

@@ -40,7 +40,7 @@ func NewStackBuilder(b *profile.Builder, store *stacks.Store, names *Names) *Sta
 	// A parent's identifier is lower than its children's.
 	for i, node := range store.Nodes[1:] {
 		p.stacks[i+1] = p.push(p.stacks[node.Parent], node.Frame)
-		p.Unresolved[i+1] = p.Unresolved[node.Parent] || len(names.found[node.Frame]) == 0 && !names.left(node.Frame)
+		p.Unresolved[i+1] = p.Unresolved[node.Parent] || !named(names.found[node.Frame]) && !names.left(node.Frame)
 	}
 	return p
 }

@@ -34,8 +34,9 @@ type Program struct {
 	Addr uint64
 }
 
-// maxCIE bounds the size of a CIE in bytes. Real ones have about twenty.
-const maxCIE = 64 << 10
+// maxCIE bounds the size of a CIE in bytes. Real ones have about twenty. Hostile ones may overlap, so
+// that every FDE has its own.
+const maxCIE = 4 << 10
 
 // ReadCIE reads the CIE at offset off.
 func (s *Section) ReadCIE(off uint64) *CIE {

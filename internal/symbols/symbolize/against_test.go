@@ -109,6 +109,11 @@ func compareTools(t *testing.T, path string, n int) {
 	if err != nil {
 		t.Error(err)
 	}
+	for i, found := range got {
+		if len(found) > 0 && found[0].NoSymbol {
+			got[i] = nil // the tools do not know such functions
+		}
+	}
 	// The tools would take the symbols from the binary and only the rest from
 	// its debug file.
 	files := []string{path}

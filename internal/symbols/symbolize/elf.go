@@ -105,14 +105,15 @@ func hasSymbols(f *elffile.File) bool {
 
 // LookupBatch implements [Table] on link-time virtual addresses. It uses Go's own table
 // first, since it is exact, then the procedure linkage table, then all symbol tables
-// together with the debug information.
+// together with the debug information. A function that none of them knows is named after the
+// place where it begins, if the call frame information tells that; see [Frame.NoSymbol].
 func (e *ELF) LookupBatch(addrs []uint64) ([][]Frame, error) {
 	frames := make([][]Frame, len(addrs))
 	if _, err := e.file.Sections(); err != nil {
 		return frames, err
 	}
 	var errs []error
-	for _, lookup := range []func([]uint64, [][]Frame) error{e.lookupGo, e.lookupPLT, e.lookupFunctions} {
+	for _, lookup := range []func([]uint64, [][]Frame) error{e.lookupGo, e.lookupPLT, e.lookupFunctions, e.lookupBounds} {
 		var todo []int
 		var open []uint64
 		for i, f := range frames {

@@ -25,9 +25,12 @@ type Frame struct {
 	// StartLine is the line where the function begins, and Line the line of the address.
 	// Both are 1-based, or 0 if unknown.
 	StartLine, Line int
-	// Offset is the address relative to the start of its symbol, in bytes. Inlined
-	// functions have no symbol of their own.
+	// Offset is the address relative to the start of the function, in bytes.
+	// Inlined functions have no symbol of their own.
 	Offset uint64
+	// NoSymbol is set for a function without a symbol. Its name is the file's and the
+	// link-time virtual address where it begins: "git+0x148eb0".
+	NoSymbol bool
 	// Inlined is set for a function that was inlined into the next frame.
 	Inlined bool
 }

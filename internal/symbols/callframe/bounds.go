@@ -1,0 +1,158 @@
+package callframe
+
+import (
+	"cmp"
+	"debug/elf"
+	"errors"
+	"slices"
+
+	"fulgur/internal/symbols/elffile"
+)
+
+// Bounds is what call frame information knows of the function at an address. All are
+// link-time virtual addresses, or 0 if there is none.
+type Bounds struct {
+	// Start is where the FDE that covers the address begins. If several do, it is the one
+	// that begins last, which exceptions would use.
+	Start uint64
+	// Below is the end of the last FDE before the address, and Above the start of the
+	// first one after it, if none covers the address.
+	Below, Above uint64
+}
+
+// Find returns the bounds at each of addrs, which must be sorted in ascending order. It
+// uses .eh_frame and, for addresses that no FDE there covers, .debug_frame. With the search
+// table of .eh_frame_hdr it reads only what it needs, else it streams the section. If there
+// is an error, the result is still usable and has what could be read.
+func Find(f *elffile.File, addrs []uint64) ([]Bounds, error) {
+	bounds := make([]Bounds, len(addrs))
+	eh, err := OpenEH(f)
+	errs := []error{err}
+	if eh != nil {
+		n, err := neighborsEH(eh, addrs)
+		errs = append(errs, err)
+		for i := range bounds {
+			bounds[i].add(n[i], addrs[i])
+		}
+	}
+	var rest []int
+	for i, b := range bounds {
+		if b.Start == 0 {
+			rest = append(rest, i)
+		}
+	}
+	if len(rest) == 0 {
+		return bounds, errors.Join(errs...)
+	}
+	debug, err := OpenDebug(f)
+	errs = append(errs, err)
+	if debug != nil {
+		open := make([]uint64, len(rest))
+		for i, at := range rest {
+			open[i] = addrs[at]
+		}
+		n, err := debug.scan(open)
+		errs = append(errs, err)
+		for i, at := range rest {
+			bounds[at].add(n[i], addrs[at])
+		}
+	}
+	return bounds, errors.Join(errs...)
+}
+
+// add adds the neighbors that a section has for addr, unless a function covers it already.
+func (b *Bounds) add(n neighbors, addr uint64) {
+	switch {
+	case b.Start != 0:
+	case n.last.Start != 0 && addr-n.last.Start < n.last.Size:
+		*b = Bounds{Start: n.last.Start}
+	default:
+		if n.last.Start != 0 {
+			b.Below = max(b.Below, n.last.Start+n.last.Size)
+		}
+		if b.Above == 0 || n.next != 0 && n.next < b.Above {
+			b.Above = n.next
+		}
+	}
+}
+
+// neighbors are the functions around an address.
+type neighbors struct {
+	// last is the function that begins last at or below the address, or zero. Its end does
+	// not overflow.
+	last FDE
+	// next is the start of the first function above the address, or 0.
+	next uint64
+}
+
+func neighborsEH(eh *Section, addrs []uint64) ([]neighbors, error) {
+	// Without a header that can be used, .eh_frame itself is complete.
+	if h, _ := openHeader(eh.file); h != nil && h.entries > 0 && h.frames == eh.addr {
+		return h.search(eh, addrs)
+	}
+	return eh.scan(addrs)
+}
+
+// scan reads the whole section for the neighbors of addrs, which must be sorted.
+func (s *Section) scan(addrs []uint64) ([]neighbors, error) {
+	// found has the functions that begin above addrs[i-1], and at or below addrs[i]: the
+	// last one, and the start of the first one.
+	type slot struct {
+		last  FDE
+		first uint64
+	}
+	found := make([]slot, len(addrs)+1)
+	var cies CIEs[*CIE]
+	var damage error
+	err := s.Chunks(func(c Chunk) error {
+		damage = cmp.Or(damage, c.Damage)
+		s.Entries(c, func(e *Entry, err error) {
+			if err == nil && e.IsCIE {
+				return
+			}
+			var f FDE
+			if err == nil {
+				f, err = s.FDE(e, cies.Get(s.CIE(e), s.ReadCIE))
+			}
+			damage = cmp.Or(damage, err)
+			if err != nil || !s.real(f) {
+				return
+			}
+			i, _ := slices.BinarySearch(addrs, f.Start)
+			if f.Program = (Program{}); f.Start > found[i].last.Start {
+				found[i].last = f
+			}
+			if found[i].first == 0 || f.Start < found[i].first {
+				found[i].first = f.Start
+			}
+		})
+		return nil
+	})
+	around := make([]neighbors, len(addrs))
+	var last FDE
+	for i := range around {
+		if found[i].last.Start != 0 {
+			last = found[i].last
+		}
+		around[i].last = last
+	}
+	next := found[len(addrs)].first
+	for i := range slices.Backward(around) {
+		around[i].next = next
+		if found[i].first != 0 {
+			next = found[i].first
+		}
+	}
+	return around, errors.Join(err, damage)
+}
+
+// real reports whether f describes code of the file, rather than a function that the linker
+// dropped.
+func (s *Section) real(f FDE) bool {
+	if f.Start == 0 || f.Size == 0 || f.Start+f.Size < f.Start {
+		return false
+	}
+	return slices.ContainsFunc(s.file.Segments(), func(seg elffile.Segment) bool {
+		return seg.Type == elf.PT_LOAD && seg.Flags&elf.PF_X != 0 && f.Start-seg.Addr < seg.MemSize
+	})
+}

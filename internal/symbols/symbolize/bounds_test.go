@@ -1,0 +1,71 @@
+package symbolize
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"fulgur/internal/symbols/callframe/callframetest"
+	"fulgur/internal/symbols/elffile"
+)
+
+// TestWholeFunctions names addresses all over the functions of stripped files. A function
+// has one name, and one without a symbol has the name of the place where readelf's FDE
+// begins.
+func TestWholeFunctions(t *testing.T) {
+	for _, path := range callframetest.Installed(t) {
+		t.Run(filepath.Base(path), func(t *testing.T) {
+			t.Parallel()
+			e := openFile(t, path, Options{NoDemangle: true})
+			sections, err := e.File().Sections()
+			if err != nil {
+				t.Fatal(err)
+			}
+			var fdes []callframetest.FDE
+			for _, f := range callframetest.FDEs(t, path) {
+				inPLT := slices.ContainsFunc(sections, func(s *elffile.Section) bool { return s.IsPLT() && s.Holds(f.Start) })
+				if f.EH && !inPLT { // a FDE for all stubs
+					fdes = append(fdes, f)
+				}
+			}
+			slices.SortFunc(fdes, func(a, b callframetest.FDE) int { return int(int64(a.Start - b.Start)) })
+			var addrs []uint64
+			for _, f := range fdes {
+				addrs = append(addrs, f.Addresses(8)...)
+			}
+			if !slices.IsSorted(addrs) {
+				t.Fatal("FDEs overlap")
+			}
+			found, err := e.LookupBatch(addrs)
+			if err != nil {
+				t.Error(err)
+			}
+			pieces, unnamed := 0, 0
+			for _, f := range fdes {
+				n := len(f.Addresses(8))
+				names := make([]string, n)
+				for i, frames := range found[:n] {
+					if len(frames) != 1 || addrs[i]-frames[0].Offset != f.Start && frames[0].NoSymbol {
+						t.Fatalf("%#x: %+v", addrs[i], frames)
+					}
+					names[i] = frames[0].Name
+				}
+				if found[0][0].NoSymbol {
+					unnamed++
+					if want := fmt.Sprintf("%s+%#x", filepath.Base(path), f.Start); names[0] != want {
+						t.Errorf("%#x is %q, want %q", f.Start, names[0], want)
+					}
+				}
+				found, addrs = found[n:], addrs[n:]
+				if names = slices.Compact(names); len(names) > 1 {
+					if pieces++; pieces <= 10 {
+						t.Errorf("%#x to %#x has the names %s", f.Start, f.End, strings.Join(names, ", "))
+					}
+				}
+			}
+			t.Logf("%d FDEs, %d without a symbol, %d in pieces", len(fdes), unnamed, pieces)
+		})
+	}
+}
