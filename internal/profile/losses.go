@@ -84,9 +84,12 @@ const (
 	// LossProcessesGone: processes whose mappings could not be read because they had
 	// exited.
 	LossProcessesGone
-	// LossUnresolved: samples with at least one frame that has no name.
+	// LossUnresolved: samples whose own function, the leaf of the stack, has no name.
 	LossUnresolved
-	// LossUnresolvedFrames: distinct frames without a name.
+	// LossUnresolvedCallers: other samples, of which at least one caller has no name.
+	LossUnresolvedCallers
+	// LossUnresolvedFrames: distinct functions without a name, and addresses at which no
+	// function is known.
 	LossUnresolvedFrames
 	// LossOverflows: samples that went through the ring because the count map was full
 	// or busy; nothing is missing for them.

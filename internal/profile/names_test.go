@@ -64,3 +64,35 @@ func TestStrings(t *testing.T) {
 		}
 	}
 }
+
+// A function named after the place where it begins has no name of its own, in whatever
+// format it was.
+func TestNamed(t *testing.T) {
+	b := newTestBuilder()
+	for _, c := range []struct {
+		mapping, function string
+		want              bool
+	}{
+		{"/usr/bin/git", "main", true},
+		{"/usr/bin/git", "git+0x148eb0", false},
+		{"/usr/bin/git (deleted)", "git+0x148eb0", false},
+		{"[vdso]", "vdso+0x10", false},
+		{"/usr/bin/git", "git+0x", true},
+		{"/usr/bin/git", "git+0x10+0x1", true},
+		{"/usr/bin/other", "git+0x148eb0", true},
+		{"", "unknown+0x10", true},
+		{"/usr/bin/git", "", false},
+	} {
+		f := Frame{Address: 0x149000}
+		if c.mapping != "" {
+			f.Mapping = b.Mapping(Mapping{Path: c.mapping})
+		}
+		if c.function != "" {
+			f.Function = b.Function(Function{Name: c.function})
+		}
+		id := b.Frame(f)
+		if got := b.Profile(Meta{}, Losses{}).Named(id); got != c.want {
+			t.Errorf("%q in %q is named: %v", c.function, c.mapping, got)
+		}
+	}
+}

@@ -40,8 +40,8 @@ func buildProfile(what source.Subject, store *stacks.Store, lost map[stacks.Key]
 	}
 	for counted, value := range samples {
 		trace := store.Traces[counted.Trace]
-		if p.Unresolved[trace.Leaf] {
-			losses[profile.LossUnresolved] += value.Samples()
+		if cause, ok := p.Unresolved(trace.Leaf); ok {
+			losses[cause] += value.Samples()
 		}
 		b.Add(profile.Sample{
 			Stack:  what.Place(p, counted),

@@ -102,8 +102,8 @@ func TestHostileELF(t *testing.T) {
 	}{
 		{"DWARF", garbleSections(".debug_"), "incomplete names: "},
 		{"unwind tables", garbleSections(".eh_frame"), "unwind tables: "},
-		{"symbols", garbleSections(".symtab"), "samples with unnamed code"},
-		{"section headers", func(t *testing.T, path string) { garble(t, path, sectionHeaders(t, path), 30*64) }, "samples with unnamed code"},
+		{"symbols", garbleSections(".symtab"), "samples in unnamed functions"},
+		{"section headers", func(t *testing.T, path string) { garble(t, path, sectionHeaders(t, path), 30*64) }, "samples in unnamed functions"},
 		{"place of section headers", func(t *testing.T, path string) { garble(t, path, 0x28, 8) }, "no names: "},
 		{"end", func(t *testing.T, path string) {
 			if err := os.Truncate(path, int64(sectionHeaders(t, path))); err != nil {

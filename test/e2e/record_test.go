@@ -99,7 +99,7 @@ func TestNamesLater(t *testing.T) {
 	pid := victim(t, compile(t, "endless.c", "endless"))
 	for _, ending := range []string{"pb.gz", "json.gz"} {
 		bare, named := filepath.Join(dir, "bare."+ending), filepath.Join(dir, "named.folded")
-		if r := fulgur(t, "profile", "--no-symbols", "-e", "cpu-clock", "-F", "499", "-o", bare, "-p", pid, "1"); r.code != 0 || strings.Contains(r.stderr, "unnamed code") {
+		if r := fulgur(t, "profile", "--no-symbols", "-e", "cpu-clock", "-F", "499", "-o", bare, "-p", pid, "1"); r.code != 0 || strings.Contains(r.stderr, "unnamed") {
 			t.Fatalf("exit code %d: %s", r.code, r.stderr)
 		}
 		if b := gunzip(t, bare); bytes.Contains(b, []byte("works")) || !bytes.Contains(b, []byte("endless")) {

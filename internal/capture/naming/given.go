@@ -12,9 +12,7 @@ func Given(store *stacks.Store, finder *debugfile.Finder, found map[uint64][]sym
 	n := New(store, finder, symbolize.Options{})
 	for i, f := range store.Frames {
 		n.found[i], n.shown[i] = found[f.Address], shownFrame{f.Address, f.Return}
-		if !named(n.found[i]) {
-			n.Unresolved++
-		}
 	}
+	n.countUnresolved()
 	return n
 }

@@ -54,7 +54,8 @@ type Names struct {
 	stripped []*stripped
 	// problems are errors by code, nil where all went well.
 	problems []error
-	// Unresolved is how many frames have no name, though one was looked for.
+	// Unresolved is how many functions have no name, though one was looked for, and
+	// addresses where no function is known.
 	Unresolved uint64
 	// Later says that code of files is left without names, which others find by
 	// build IDs and addresses.
@@ -124,12 +125,31 @@ func (n *Names) Symbolize(ctx context.Context) {
 	for _, frames := range byCode {
 		n.Cache.remember(n, frames)
 	}
-	for i, found := range n.found {
-		if !named(found) && !n.left(stacks.FrameID(i)) {
-			n.Unresolved++
+	n.countUnresolved()
+}
+
+// countUnresolved sets Unresolved.
+func (n *Names) countUnresolved() {
+	type place struct {
+		code     stacks.CodeID
+		function string // of one without a symbol
+		address  uint64 // where no function is known
+	}
+	places := map[place]bool{}
+	for i, f := range n.store.Frames {
+		switch found := n.found[i]; {
+		case !n.lacks(stacks.FrameID(i)):
+		case len(found) > 0:
+			places[place{code: f.Code, function: found[len(found)-1].Name}] = true
+		default:
+			places[place{code: f.Code, address: f.Address}] = true
 		}
 	}
+	n.Unresolved = uint64(len(places))
 }
+
+// lacks reports whether a frame has no name, though one was looked for.
+func (n *Names) lacks(f stacks.FrameID) bool { return !named(n.found[f]) && !n.left(f) }
 
 // left reports whether a frame is without a name because none was looked for.
 func (n *Names) left(f stacks.FrameID) bool {

@@ -19,9 +19,9 @@ type StackBuilder struct {
 
 	frames [][]profile.FrameID // by the store's frames; see [Names.place]
 	stacks []profile.StackID   // by the store's nodes
-	// Unresolved says of each of the store's nodes whether a frame of its stack has
+	// unresolved says of each of the store's nodes whether a frame of its stack has
 	// no name, though one was looked for.
-	Unresolved []bool
+	unresolved []bool
 }
 
 // NewStackBuilder puts the stacks of a store, with their names, into what b builds.
@@ -32,7 +32,7 @@ func NewStackBuilder(b *profile.Builder, store *stacks.Store, names *Names) *Sta
 		names:      names,
 		frames:     make([][]profile.FrameID, len(store.Frames)),
 		stacks:     make([]profile.StackID, len(store.Nodes)),
-		Unresolved: make([]bool, len(store.Nodes)),
+		unresolved: make([]bool, len(store.Nodes)),
 	}
 	for i := range store.Frames {
 		p.frames[i] = names.place(b, stacks.FrameID(i))
@@ -40,7 +40,7 @@ func NewStackBuilder(b *profile.Builder, store *stacks.Store, names *Names) *Sta
 	// A parent's identifier is lower than its children's.
 	for i, node := range store.Nodes[1:] {
 		p.stacks[i+1] = p.push(p.stacks[node.Parent], node.Frame)
-		p.Unresolved[i+1] = p.Unresolved[node.Parent] || !named(names.found[node.Frame]) && !names.left(node.Frame)
+		p.unresolved[i+1] = p.unresolved[node.Parent] || names.lacks(node.Frame)
 	}
 	return p
 }
@@ -51,6 +51,15 @@ func (p *StackBuilder) push(at profile.StackID, frame stacks.FrameID) profile.St
 		at = p.builder.Push(at, f)
 	}
 	return at
+}
+
+// Unresolved returns what is lost in the stack of a node because frames have no name,
+// though one was looked for; ok is false if all have one.
+func (p *StackBuilder) Unresolved(node stacks.NodeID) (cause profile.Loss, ok bool) {
+	if p.unresolved[node] && p.names.lacks(p.Store.Nodes[node].Frame) {
+		return profile.LossUnresolved, true
+	}
+	return profile.LossUnresolvedCallers, p.unresolved[node]
 }
 
 // Trace returns the stack of a trace.

@@ -74,8 +74,8 @@ type cause struct {
 	end            profile.End // of the user stacks that are counted, if all end so
 }
 
-// causes are the descriptions of all causes but LossUnresolvedFrames, which is a part
-// of LossUnresolved's.
+// causes are the descriptions of all causes but LossUnresolvedFrames, which is the effect
+// of LossUnresolved.
 var causes = [profile.NumLosses]cause{
 	profile.LossSamples: {"sample lost", "samples lost",
 		"not counted: no room", "raise --count-entries and --ring-size", profile.EndNone},
@@ -135,8 +135,10 @@ var causes = [profile.NumLosses]cause{
 		"stacks may show names of older code", "profile fewer processes at once", profile.EndNone},
 	profile.LossProcessesGone: {"process exited early", "processes exited early",
 		"before its mappings were read", "", profile.EndNone},
-	profile.LossUnresolved: {"sample with unnamed code", "samples with unnamed code",
+	profile.LossUnresolved: {"sample in an unnamed function", "samples in unnamed functions",
 		"shown by address", "install debug symbols or write perf maps", profile.EndNone},
+	profile.LossUnresolvedCallers: {"sample with unnamed callers", "samples with unnamed callers",
+		"their own functions have names", "", profile.EndNone},
 	profile.LossOverflows: {"sample sent through the ring", "samples sent through the ring",
 		"nothing is missing", "raise --count-entries", profile.EndNone},
 	profile.LossRetries: {"stack sent again", "stacks sent again",

@@ -184,7 +184,8 @@ func TypicalStacks() (*profile.Profile, []profile.StackID) {
 		profile.LossSamples: 3, profile.LossTraces: 4, profile.LossRetries: 6, profile.LossOverflows: 17,
 		profile.LossTruncatedUser: 3, profile.LossTruncatedKernel: 1, profile.LossUserFaults: 6,
 		profile.LossThrottled: 2, profile.LossSideband: 5,
-		profile.LossUnresolved: 13, profile.LossUnresolvedFrames: 4, profile.LossProcessesGone: 1,
+		profile.LossUnresolved: 13, profile.LossUnresolvedCallers: 7, profile.LossUnresolvedFrames: 4,
+		profile.LossProcessesGone: 1,
 	}))
 }
 

@@ -20,7 +20,7 @@ const (
 	kindUser                   // a function of a mapped file
 	kindKernel                 // a function of the kernel
 	kindJIT                    // a function without a file
-	kindUnresolved             // an address without a name, of any origin
+	kindUnresolved             // code without a name, of any origin
 	kindMarker                 // a note in place of a stack
 )
 
@@ -258,7 +258,7 @@ func boxFrame(p *profile.Profile, id profile.FrameID) frame {
 	fn := p.Functions[pf.Function]
 	name, module := Name(p, id)
 	f := frame{
-		frameKey: frameKey{name: name, module: module, kind: boxKind(pf), inlined: pf.Inlined},
+		frameKey: frameKey{name: name, module: module, kind: boxKind(p, id), inlined: pf.Inlined},
 		file:     plainText(fn.File),
 		line:     fn.StartLine,
 	}
@@ -276,11 +276,12 @@ func plainText(s string) string {
 	return plain.Terminal(s)
 }
 
-func boxKind(f profile.Frame) kind {
+func boxKind(p *profile.Profile, id profile.FrameID) kind {
+	f := p.Frames[id]
 	switch {
 	case f.Kind == profile.KindMarker:
 		return kindMarker
-	case f.Function == 0:
+	case !p.Named(id):
 		return kindUnresolved
 	case f.Kind == profile.KindKernel:
 		return kindKernel

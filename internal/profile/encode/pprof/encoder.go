@@ -132,18 +132,19 @@ func (e *encoder) writeLocations() {
 			e.part.uint(lineFunctionID, uint64(f.Function))
 			e.part.int(lineLine, int64(f.Line))
 			e.body.message(locationLine, e.part)
-			e.note(f, lines)
+			e.note(runs[r].frame, lines)
 			lines++
 		}
 		e.end(profileLocation)
 	}
 }
 
-// note records what is known about the mapping of f, the line with the given index in a
-// location.
-func (e *encoder) note(f profile.Frame, index int) {
+// note records what is known about the mapping of frame id, the line with the given index
+// in a location.
+func (e *encoder) note(id profile.FrameID, index int) {
+	f := e.p.Frames[id]
 	k := &e.known[f.Mapping]
-	k.functions = true
+	k.functions = k.functions || e.p.Named(id)
 	k.inlineFrames = k.inlineFrames || index > 0
 	k.filenames = k.filenames || e.p.Functions[f.Function].File != ""
 	k.lineNumbers = k.lineNumbers || f.Line != 0

@@ -32,7 +32,9 @@ type Options struct {
 //     sampled most.
 //   - The period is set if it is the same for all samples: for clocks, and if a period
 //     was requested.
-//   - A frame without a name is a location without lines.
+//   - A frame without a function is a location without lines, which pprof leaves out of
+//     flame graphs. A function without a symbol is one like others, but does not count as
+//     a known one of its mapping, so that pprof looks up its name.
 //   - Each sample has the labels "comm", "pid" and, if known, "tid" and "cpu". If the
 //     user part of a stack was truncated, "stack_end" has the reason.
 //   - Comments contain the command line, what was measured where, and what was lost.
