@@ -69,7 +69,7 @@ func TestStrings(t *testing.T) {
 // format it was.
 func TestNamed(t *testing.T) {
 	b := newTestBuilder()
-	for _, c := range []struct {
+	cases := []struct {
 		mapping, function string
 		want              bool
 	}{
@@ -82,7 +82,9 @@ func TestNamed(t *testing.T) {
 		{"/usr/bin/other", "git+0x148eb0", true},
 		{"", "unknown+0x10", true},
 		{"/usr/bin/git", "", false},
-	} {
+	}
+	var ids []FrameID
+	for _, c := range cases {
 		f := Frame{Address: 0x149000}
 		if c.mapping != "" {
 			f.Mapping = b.Mapping(Mapping{Path: c.mapping})
@@ -90,8 +92,11 @@ func TestNamed(t *testing.T) {
 		if c.function != "" {
 			f.Function = b.Function(Function{Name: c.function})
 		}
-		id := b.Frame(f)
-		if got := b.Profile(Meta{}, Losses{}).Named(id); got != c.want {
+		ids = append(ids, b.Frame(f))
+	}
+	p := b.Profile(Meta{}, Losses{})
+	for i, c := range cases {
+		if got := p.Named(ids[i]); got != c.want {
 			t.Errorf("%q in %q is named: %v", c.function, c.mapping, got)
 		}
 	}
