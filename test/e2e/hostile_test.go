@@ -102,7 +102,7 @@ func TestHostileELF(t *testing.T) {
 	}{
 		{"DWARF", garbleSections(".debug_"), "incomplete names: "},
 		{"unwind tables", garbleSections(".eh_frame"), "unwind tables: "},
-		{"symbols", garbleSections(".symtab"), "samples in unnamed functions"},
+		{"symbols", garbleSections(".symtab"), "samples with unnamed callers"},
 		{"section headers", func(t *testing.T, path string) { garble(t, path, sectionHeaders(t, path), 30*64) }, "samples in unnamed functions"},
 		{"place of section headers", func(t *testing.T, path string) { garble(t, path, 0x28, 8) }, "no names: "},
 		{"end", func(t *testing.T, path string) {
