@@ -70,7 +70,6 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
 const volatile bool queue_in_latency; /* histograms count from birth, not issue */
 
-#define OPERATION_MASK 0xff /* REQ_OP_MASK */
 #define OPERATION_READ 0
 #define OPERATION_WRITE 1
 #define OPERATION_FLUSH 2
@@ -78,6 +77,7 @@ const volatile bool queue_in_latency; /* histograms count from birth, not issue 
 
 /* Flags of a request, by numbers that are the same on every kernel. */
 enum request_flag {
+	OPERATION_MASK = 0xff, /* REQ_OP_MASK: these bits are no flags */
 	FLAG_SYNC = 1 << 8,
 	FLAG_META = 1 << 9,
 	FLAG_FUA = 1 << 10,

@@ -46,6 +46,7 @@ type BlockIOLatencyKey struct {
 type BlockIORequestFlag uint32
 
 const (
+	BlockIORequestFlagOPERATION_MASK  BlockIORequestFlag = 255
 	BlockIORequestFlagFLAG_SYNC       BlockIORequestFlag = 256
 	BlockIORequestFlagFLAG_META       BlockIORequestFlag = 512
 	BlockIORequestFlagFLAG_FUA        BlockIORequestFlag = 1024

@@ -39,7 +39,6 @@ struct branch_record {
 
 /* Makes bpf2go generate Go types. */
 const struct branch_record *unused_branch_record __attribute__((unused));
-const enum stat *unused_stat __attribute__((unused));
 
 struct ring {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);

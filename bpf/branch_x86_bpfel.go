@@ -26,27 +26,6 @@ type BranchBranchRecord struct {
 	}
 }
 
-type BranchStat uint32
-
-const (
-	BranchStatSTAT_SAMPLES       BranchStat = 0
-	BranchStatSTAT_LOST          BranchStat = 1
-	BranchStatSTAT_RETRY         BranchStat = 2
-	BranchStatSTAT_EVENT         BranchStat = 3
-	BranchStatSTAT_UNTRACKED     BranchStat = 4
-	BranchStatSTAT_RUNS          BranchStat = 5
-	BranchStatSTAT_PERIODS       BranchStat = 6
-	BranchStatSTAT_EMPTY         BranchStat = 7
-	BranchStatSTAT_UNFOLLOWED    BranchStat = 8
-	BranchStatSTAT_MAJOR_RUNS    BranchStat = 9
-	BranchStatSTAT_MAJOR_PERIODS BranchStat = 10
-	BranchStatSTAT_MERGED        BranchStat = 11
-	BranchStatSTAT_UNFINISHED    BranchStat = 12
-	BranchStatSTAT_MISSED        BranchStat = 13
-	BranchStatSTAT_IDLE_PERIODS  BranchStat = 14
-	BranchStatSTAT_MAX           BranchStat = 15
-)
-
 // Names of all BPF objects in the ELF.
 //
 // Used for safe lookups in a Collection or CollectionSpec.
@@ -64,7 +43,6 @@ const (
 	BranchVarTarget             = "target"
 	BranchVarTargetCgroupId     = "target_cgroup_id"
 	BranchVarUnusedBranchRecord = "unused_branch_record"
-	BranchVarUnusedStat         = "unused_stat"
 )
 
 // LoadBranch returns the embedded CollectionSpec for Branch.
@@ -134,7 +112,6 @@ type BranchVariableSpecs struct {
 	Target             *ebpf.VariableSpec `ebpf:"target"`
 	TargetCgroupId     *ebpf.VariableSpec `ebpf:"target_cgroup_id"`
 	UnusedBranchRecord *ebpf.VariableSpec `ebpf:"unused_branch_record"`
-	UnusedStat         *ebpf.VariableSpec `ebpf:"unused_stat"`
 }
 
 // BranchObjects contains all objects after they have been loaded into the kernel.
@@ -183,7 +160,6 @@ type BranchVariables struct {
 	Target             *ebpf.Variable `ebpf:"target"`
 	TargetCgroupId     *ebpf.Variable `ebpf:"target_cgroup_id"`
 	UnusedBranchRecord *ebpf.Variable `ebpf:"unused_branch_record"`
-	UnusedStat         *ebpf.Variable `ebpf:"unused_stat"`
 }
 
 // BranchPrograms contains all programs after they have been loaded into the kernel.

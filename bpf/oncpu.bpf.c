@@ -44,6 +44,7 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 const struct stack_record *unused_stack_record __attribute__((unused));
 const enum stack_end *unused_stack_end __attribute__((unused));
 const enum record_type *unused_record_type __attribute__((unused));
+const enum frame_bit *unused_frame_bit __attribute__((unused));
 const enum stat *unused_stat __attribute__((unused));
 const enum target_mode *unused_target_mode __attribute__((unused));
 const enum unwind_mode *unused_unwind_mode __attribute__((unused));

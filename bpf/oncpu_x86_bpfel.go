@@ -26,6 +26,12 @@ type OnCPUCountValue struct {
 	Weight  uint64
 }
 
+type OnCPUFrameBit uint32
+
+const (
+	OnCPUFrameBitFRAME_EXACT_BIT OnCPUFrameBit = 63
+)
+
 type OnCPURecordType uint32
 
 const (
@@ -35,6 +41,11 @@ const (
 	OnCPURecordTypeRECORD_TIMELINE OnCPURecordType = 4
 	OnCPURecordTypeRECORD_SNAPSHOT OnCPURecordType = 5
 )
+
+type OnCPUSeenSet struct {
+	_   structs.HostLayout
+	Ids [4]uint64
+}
 
 type OnCPUSnapshot struct {
 	_      structs.HostLayout
@@ -201,6 +212,7 @@ const (
 	OnCPUVarTarget              = "target"
 	OnCPUVarTargetCgroupId      = "target_cgroup_id"
 	OnCPUVarTimeline            = "timeline"
+	OnCPUVarUnusedFrameBit      = "unused_frame_bit"
 	OnCPUVarUnusedRecordType    = "unused_record_type"
 	OnCPUVarUnusedSnapshot      = "unused_snapshot"
 	OnCPUVarUnusedStackEnd      = "unused_stack_end"
@@ -304,6 +316,7 @@ type OnCPUVariableSpecs struct {
 	Target              *ebpf.VariableSpec `ebpf:"target"`
 	TargetCgroupId      *ebpf.VariableSpec `ebpf:"target_cgroup_id"`
 	Timeline            *ebpf.VariableSpec `ebpf:"timeline"`
+	UnusedFrameBit      *ebpf.VariableSpec `ebpf:"unused_frame_bit"`
 	UnusedRecordType    *ebpf.VariableSpec `ebpf:"unused_record_type"`
 	UnusedSnapshot      *ebpf.VariableSpec `ebpf:"unused_snapshot"`
 	UnusedStackEnd      *ebpf.VariableSpec `ebpf:"unused_stack_end"`
@@ -398,6 +411,7 @@ type OnCPUVariables struct {
 	Target              *ebpf.Variable `ebpf:"target"`
 	TargetCgroupId      *ebpf.Variable `ebpf:"target_cgroup_id"`
 	Timeline            *ebpf.Variable `ebpf:"timeline"`
+	UnusedFrameBit      *ebpf.Variable `ebpf:"unused_frame_bit"`
 	UnusedRecordType    *ebpf.Variable `ebpf:"unused_record_type"`
 	UnusedSnapshot      *ebpf.Variable `ebpf:"unused_snapshot"`
 	UnusedStackEnd      *ebpf.Variable `ebpf:"unused_stack_end"`

@@ -43,7 +43,10 @@ enum stack_end {
  * Set in a user frame that is exact though it is not the leaf: a signal
  * interrupted it, so it is not a return address.
  */
-#define FRAME_EXACT (1ULL << 63)
+enum frame_bit {
+	FRAME_EXACT_BIT = 63,
+};
+#define FRAME_EXACT (1ULL << FRAME_EXACT_BIT)
 
 /*
  * The frames of a stack, sent once per ID: kernel frames, then user frames,

@@ -26,6 +26,9 @@ const struct unwind_task *unused_unwind_task __attribute__((unused));
 const enum unwind_kind *unused_unwind_kind __attribute__((unused));
 const enum unwind_slot *unused_unwind_slot __attribute__((unused));
 const enum unwind_rule_index *unused_unwind_rule_index __attribute__((unused));
+const enum unwind_shift *unused_unwind_shift __attribute__((unused));
+const enum unwind_rows *unused_unwind_rows __attribute__((unused));
+const enum unwind_layout_bits *unused_unwind_layout_bits __attribute__((unused));
 const enum unwind_request_type *unused_unwind_request_type __attribute__((unused));
 
 /*

@@ -35,6 +35,14 @@ const (
 	UnwindUnwindKindUNWIND_CHAIN       UnwindUnwindKind = 10
 )
 
+type UnwindUnwindLayoutBits uint32
+
+const (
+	UnwindUnwindLayoutBitsUNWIND_LAYOUT_FIRST_BITS UnwindUnwindLayoutBits = 24
+	UnwindUnwindLayoutBitsUNWIND_LAYOUT_COUNT_BITS UnwindUnwindLayoutBits = 16
+	UnwindUnwindLayoutBitsUNWIND_LAYOUT_SALT_BITS  UnwindUnwindLayoutBits = 24
+)
+
 type UnwindUnwindMapping struct {
 	_        structs.HostLayout
 	Start    uint64
@@ -73,6 +81,12 @@ const (
 	UnwindUnwindRequestTypeUNWIND_WANT_PAGE    UnwindUnwindRequestType = 2
 )
 
+type UnwindUnwindRows uint32
+
+const (
+	UnwindUnwindRowsUNWIND_NO_TABLE UnwindUnwindRows = 4294967295
+)
+
 type UnwindUnwindRule struct {
 	_      structs.HostLayout
 	Cfa    int32
@@ -91,6 +105,13 @@ const (
 	UnwindUnwindRuleIndexUNWIND_RULE_CHAIN    UnwindUnwindRuleIndex = 1
 	UnwindUnwindRuleIndexUNWIND_RULE_CHAIN_GO UnwindUnwindRuleIndex = 2
 	UnwindUnwindRuleIndexUNWIND_RULE_FIRST    UnwindUnwindRuleIndex = 3
+)
+
+type UnwindUnwindShift uint32
+
+const (
+	UnwindUnwindShiftUNWIND_BLOCK_SHIFT UnwindUnwindShift = 10
+	UnwindUnwindShiftUNWIND_PAGE_SHIFT  UnwindUnwindShift = 14
 )
 
 type UnwindUnwindSlot uint32
@@ -128,13 +149,16 @@ const (
 	UnwindProgUnwindTasks            = "unwind_tasks"
 	UnwindVarUnusedUnwindAsking      = "unused_unwind_asking"
 	UnwindVarUnusedUnwindKind        = "unused_unwind_kind"
+	UnwindVarUnusedUnwindLayoutBits  = "unused_unwind_layout_bits"
 	UnwindVarUnusedUnwindMapping     = "unused_unwind_mapping"
 	UnwindVarUnusedUnwindPageState   = "unused_unwind_page_state"
 	UnwindVarUnusedUnwindProcess     = "unused_unwind_process"
 	UnwindVarUnusedUnwindRequest     = "unused_unwind_request"
 	UnwindVarUnusedUnwindRequestType = "unused_unwind_request_type"
+	UnwindVarUnusedUnwindRows        = "unused_unwind_rows"
 	UnwindVarUnusedUnwindRule        = "unused_unwind_rule"
 	UnwindVarUnusedUnwindRuleIndex   = "unused_unwind_rule_index"
+	UnwindVarUnusedUnwindShift       = "unused_unwind_shift"
 	UnwindVarUnusedUnwindSlot        = "unused_unwind_slot"
 	UnwindVarUnusedUnwindTask        = "unused_unwind_task"
 )
@@ -206,13 +230,16 @@ type UnwindMapSpecs struct {
 type UnwindVariableSpecs struct {
 	UnusedUnwindAsking      *ebpf.VariableSpec `ebpf:"unused_unwind_asking"`
 	UnusedUnwindKind        *ebpf.VariableSpec `ebpf:"unused_unwind_kind"`
+	UnusedUnwindLayoutBits  *ebpf.VariableSpec `ebpf:"unused_unwind_layout_bits"`
 	UnusedUnwindMapping     *ebpf.VariableSpec `ebpf:"unused_unwind_mapping"`
 	UnusedUnwindPageState   *ebpf.VariableSpec `ebpf:"unused_unwind_page_state"`
 	UnusedUnwindProcess     *ebpf.VariableSpec `ebpf:"unused_unwind_process"`
 	UnusedUnwindRequest     *ebpf.VariableSpec `ebpf:"unused_unwind_request"`
 	UnusedUnwindRequestType *ebpf.VariableSpec `ebpf:"unused_unwind_request_type"`
+	UnusedUnwindRows        *ebpf.VariableSpec `ebpf:"unused_unwind_rows"`
 	UnusedUnwindRule        *ebpf.VariableSpec `ebpf:"unused_unwind_rule"`
 	UnusedUnwindRuleIndex   *ebpf.VariableSpec `ebpf:"unused_unwind_rule_index"`
+	UnusedUnwindShift       *ebpf.VariableSpec `ebpf:"unused_unwind_shift"`
 	UnusedUnwindSlot        *ebpf.VariableSpec `ebpf:"unused_unwind_slot"`
 	UnusedUnwindTask        *ebpf.VariableSpec `ebpf:"unused_unwind_task"`
 }
@@ -266,13 +293,16 @@ func (m *UnwindMaps) Close() error {
 type UnwindVariables struct {
 	UnusedUnwindAsking      *ebpf.Variable `ebpf:"unused_unwind_asking"`
 	UnusedUnwindKind        *ebpf.Variable `ebpf:"unused_unwind_kind"`
+	UnusedUnwindLayoutBits  *ebpf.Variable `ebpf:"unused_unwind_layout_bits"`
 	UnusedUnwindMapping     *ebpf.Variable `ebpf:"unused_unwind_mapping"`
 	UnusedUnwindPageState   *ebpf.Variable `ebpf:"unused_unwind_page_state"`
 	UnusedUnwindProcess     *ebpf.Variable `ebpf:"unused_unwind_process"`
 	UnusedUnwindRequest     *ebpf.Variable `ebpf:"unused_unwind_request"`
 	UnusedUnwindRequestType *ebpf.Variable `ebpf:"unused_unwind_request_type"`
+	UnusedUnwindRows        *ebpf.Variable `ebpf:"unused_unwind_rows"`
 	UnusedUnwindRule        *ebpf.Variable `ebpf:"unused_unwind_rule"`
 	UnusedUnwindRuleIndex   *ebpf.Variable `ebpf:"unused_unwind_rule_index"`
+	UnusedUnwindShift       *ebpf.Variable `ebpf:"unused_unwind_shift"`
 	UnusedUnwindSlot        *ebpf.Variable `ebpf:"unused_unwind_slot"`
 	UnusedUnwindTask        *ebpf.Variable `ebpf:"unused_unwind_task"`
 }

@@ -16,8 +16,10 @@
 
 #include "kernel.h"
 
-#define UNWIND_BLOCK_SHIFT 10 /* code per block, log2 of bytes */
-#define UNWIND_PAGE_SHIFT 14 /* words per page, log2 */
+enum unwind_shift {
+	UNWIND_BLOCK_SHIFT = 10, /* code per block, log2 of bytes */
+	UNWIND_PAGE_SHIFT = 14, /* words per page, log2 */
+};
 #define UNWIND_PAGE_WORDS (1 << UNWIND_PAGE_SHIFT)
 #define UNWIND_RULE_BITS (32 - UNWIND_BLOCK_SHIFT)
 #define UNWIND_CACHE_SHIFT 12 /* entries, log2; 32 KiB is the most of a per-CPU value */
@@ -78,11 +80,15 @@ struct unwind_mapping {
 	u64 start, end;
 	u64 bias; /* address less link-time address */
 	u32 blocks;
-	u32 rows; /* UNWIND_NO_TABLE: fallback applies to all of it */
+	u32 rows; /* or UNWIND_NO_TABLE */
 	u32 fallback; /* rule where the table has the zero rule */
 	u32 pad;
 };
-#define UNWIND_NO_TABLE 0xffffffffU
+
+/* In place of rows: the fallback applies to all of the mapping. */
+enum unwind_rows {
+	UNWIND_NO_TABLE = 0xffffffffU,
+};
 
 /*
  * The mappings of a process, in unwind_mappings, sorted and without overlaps.
@@ -90,9 +96,11 @@ struct unwind_mapping {
  * makes the addresses of layouts different to the cache: layouts may share it
  * only if no address means different code in them.
  */
-#define UNWIND_LAYOUT_FIRST_BITS 24 /* index of the first mapping; the lowest bits */
-#define UNWIND_LAYOUT_COUNT_BITS 16 /* how many; the next bits */
-#define UNWIND_LAYOUT_SALT_BITS 24 /* the highest bits */
+enum unwind_layout_bits {
+	UNWIND_LAYOUT_FIRST_BITS = 24, /* index of the first mapping; the lowest bits */
+	UNWIND_LAYOUT_COUNT_BITS = 16, /* how many; the next bits */
+	UNWIND_LAYOUT_SALT_BITS = 24, /* the highest bits */
+};
 
 struct unwind_process {
 	u64 seal; /* unwind_seal */

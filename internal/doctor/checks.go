@@ -5,15 +5,16 @@ import (
 	"strconv"
 	"strings"
 
+	"fulgur/bpf"
 	"fulgur/internal/linux/capability"
 )
 
 // fulgur's requirements on the kernel.
 const (
-	wantedStack   = 127      // frames, the maximum of bpf/record.h
-	wantedRate    = 1000     // Hz; higher frequencies are rare
-	sidebandPages = 129      // locked per CPU: a ring of internal/process/tracker.go and its header
-	mapMemory     = 64 << 20 // bytes, for the BPF maps of a large measurement
+	wantedStack   = bpf.MaxDepth // frames
+	wantedRate    = 1000         // Hz; higher frequencies are rare
+	sidebandPages = 129          // locked per CPU: a ring of internal/process/tracker.go and its header
+	mapMemory     = 64 << 20     // bytes, for the BPF maps of a large measurement
 )
 
 // Groups of checks, used as headings in the report.

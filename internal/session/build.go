@@ -73,11 +73,11 @@ func end(trace stacks.Trace, samples uint64, losses *profile.Losses) profile.End
 	if trace.Cut {
 		losses[profile.LossCrowded] += samples
 	}
-	if trace.KernelEnd == bpf.OnCPUStackEndEND_DEPTH {
+	if trace.KernelEnd == bpf.EndDepth {
 		losses[profile.LossTruncatedKernel] += samples
 	}
 	// Without tables, a broken chain of frame pointers is expected.
-	if trace.Broken && trace.UserEnd != bpf.OnCPUStackEndEND_NOT_READY {
+	if trace.Broken && trace.UserEnd != bpf.EndNotReady {
 		losses[profile.LossBrokenUser] += samples
 		return profile.EndBroken
 	}
@@ -89,18 +89,18 @@ func end(trace stacks.Trace, samples uint64, losses *profile.Losses) profile.End
 }
 
 // ends maps the kernel side's reasons to the profile's.
-var ends = map[bpf.OnCPUStackEnd]profile.End{
-	bpf.OnCPUStackEndEND_FRAME_POINTER: profile.EndFramePointer,
-	bpf.OnCPUStackEndEND_DEPTH:         profile.EndDepth,
-	bpf.OnCPUStackEndEND_FAULT:         profile.EndFault,
-	bpf.OnCPUStackEndEND_COMPLETE:      profile.EndComplete,
-	bpf.OnCPUStackEndEND_NO_MAPPING:    profile.EndNoMapping,
-	bpf.OnCPUStackEndEND_NO_TABLE:      profile.EndNoTable,
-	bpf.OnCPUStackEndEND_UNSUPPORTED:   profile.EndUnsupported,
-	bpf.OnCPUStackEndEND_REGISTER:      profile.EndUnsupported,
-	bpf.OnCPUStackEndEND_NOT_GROWING:   profile.EndNotGrowing,
-	bpf.OnCPUStackEndEND_NOT_READY:     profile.EndNotReady,
-	bpf.OnCPUStackEndEND_PAGE:          profile.EndEvicted,
-	bpf.OnCPUStackEndEND_NO_CHAIN:      profile.EndBroken,
-	bpf.OnCPUStackEndEND_UNSEEN:        profile.EndUnseen,
+var ends = map[bpf.StackEnd]profile.End{
+	bpf.EndFramePointer: profile.EndFramePointer,
+	bpf.EndDepth:        profile.EndDepth,
+	bpf.EndFault:        profile.EndFault,
+	bpf.EndComplete:     profile.EndComplete,
+	bpf.EndNoMapping:    profile.EndNoMapping,
+	bpf.EndNoTable:      profile.EndNoTable,
+	bpf.EndUnsupported:  profile.EndUnsupported,
+	bpf.EndRegister:     profile.EndUnsupported,
+	bpf.EndNotGrowing:   profile.EndNotGrowing,
+	bpf.EndNotReady:     profile.EndNotReady,
+	bpf.EndPage:         profile.EndEvicted,
+	bpf.EndNoChain:      profile.EndBroken,
+	bpf.EndUnseen:       profile.EndUnseen,
 }

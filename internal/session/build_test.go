@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"fulgur/bpf"
 	"fulgur/internal/capture/loop"
 	"fulgur/internal/capture/naming"
 	"fulgur/internal/capture/oncpu"
@@ -169,5 +170,14 @@ func TestSymbolize(t *testing.T) {
 	}
 	if warnings := names.Warnings(); len(warnings) > 0 {
 		t.Errorf("warnings %v", warnings)
+	}
+}
+
+// Each reason why the kernel side ends a stack has one in the profile.
+func TestEnds(t *testing.T) {
+	for e := bpf.EndNone + 1; e <= bpf.EndUnseen; e++ {
+		if _, ok := ends[e]; !ok {
+			t.Errorf("no end of a profile's stack for %d", e)
+		}
 	}
 }

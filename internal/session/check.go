@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 
+	"fulgur/bpf"
 	"fulgur/internal/capture/probe"
 	"fulgur/internal/capture/source"
 	"fulgur/internal/capture/target"
@@ -12,9 +13,6 @@ import (
 	"fulgur/internal/linux/perfevent"
 	"fulgur/internal/message/usage"
 )
-
-// hardMaxDepth is the maximum number of frames in a record; see bpf/record.h.
-const hardMaxDepth = 127
 
 // timesRingSize is the ring's size in bytes if each event passes through it. It
 // holds the events between two polls at a million events per second, or of one
@@ -107,12 +105,12 @@ func (o *Options) completeDepth() error {
 	switch {
 	case o.MaxDepth > limit:
 		return usage.Errorf("depth %d is above the kernel's limit of %d frames (sysctl kernel.perf_event_max_stack)", o.MaxDepth, limit)
-	case o.MaxDepth > hardMaxDepth:
-		return usage.Errorf("depth %d is above the maximum of %d frames", o.MaxDepth, hardMaxDepth)
+	case o.MaxDepth > bpf.MaxDepth:
+		return usage.Errorf("depth %d is above the maximum of %d frames", o.MaxDepth, bpf.MaxDepth)
 	case o.MaxDepth < 0:
 		return usage.Errorf("depth %d is negative", o.MaxDepth)
 	case o.MaxDepth == 0:
-		o.MaxDepth = min(limit, hardMaxDepth)
+		o.MaxDepth = min(limit, bpf.MaxDepth)
 	}
 	return nil
 }

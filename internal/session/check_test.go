@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"fulgur/bpf"
 	"fulgur/internal/capture/oncpu"
 	"fulgur/internal/linux/perfevent"
 	"fulgur/internal/message/usage"
@@ -24,7 +25,7 @@ func TestCompleteDefaults(t *testing.T) {
 	if err := completeProfile(&o); err != nil {
 		t.Fatal(err)
 	}
-	if want := min(limit, hardMaxDepth); o.MaxDepth != want {
+	if want := min(limit, bpf.MaxDepth); o.MaxDepth != want {
 		t.Errorf("depth %d, want %d", o.MaxDepth, want)
 	}
 	if o.RingSize != oncpu.DefaultRingSize || o.CountEntries != oncpu.DefaultCountEntries || o.SeenEntries != oncpu.DefaultSeenEntries {
@@ -61,7 +62,7 @@ func TestCompleteRefuses(t *testing.T) {
 		{"frequency and period", ProfileOptions{Frequency: 99, Period: 1000}, "cannot be combined"},
 		{"frequency too high", ProfileOptions{Frequency: rate + 1}, "sysctl kernel.perf_event_max_sample_rate"},
 		{"depth above the kernel's", ProfileOptions{Options: Options{MaxDepth: depth + 1}}, "sysctl kernel.perf_event_max_stack"},
-		{"depth above a record's", ProfileOptions{Options: Options{MaxDepth: max(depth, hardMaxDepth) + 1}}, "frames"},
+		{"depth above a record's", ProfileOptions{Options: Options{MaxDepth: max(depth, bpf.MaxDepth) + 1}}, "frames"},
 		{"negative depth", ProfileOptions{Options: Options{MaxDepth: -1}}, "negative"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

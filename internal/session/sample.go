@@ -144,15 +144,15 @@ func (r *run) record(i int, record []byte) error {
 		return err
 	}
 	switch kind {
-	case bpf.OnCPURecordTypeRECORD_STACK:
+	case bpf.RecordStack:
 		return r.store.Add(record)
-	case bpf.OnCPURecordTypeRECORD_EVENT:
+	case bpf.RecordEvent:
 		return s.Counts().AddRecord(record)
-	case bpf.OnCPURecordTypeRECORD_FILE:
+	case bpf.RecordFile:
 		return r.store.AddFile(record)
-	case bpf.OnCPURecordTypeRECORD_SNAPSHOT:
+	case bpf.RecordSnapshot:
 		return r.snapshots.Add(s, record, r.Processes)
-	case bpf.OnCPURecordTypeRECORD_TIMELINE:
+	case bpf.RecordTimeline:
 		return r.event(i, record)
 	}
 	return fmt.Errorf("%w: type %d", stacks.ErrRecord, kind)

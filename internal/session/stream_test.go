@@ -41,7 +41,7 @@ func (uncommitted) Abort() error  { return nil }
 // event returns the record of a sample.
 func event(id uint64) []byte {
 	e := oncpu.Event{
-		Type: uint32(bpf.OnCPURecordTypeRECORD_TIMELINE), Cpu: 3, Time: uint64(90 * time.Second),
+		Type: uint32(bpf.RecordTimeline), Cpu: 3, Time: uint64(90 * time.Second),
 		Id: id, Weight: 10, Pid: 7, Tid: 8,
 	}
 	record, err := binary.Append(nil, binary.NativeEndian, &e)

@@ -256,7 +256,7 @@ func storeOfNames(t *testing.T, n int) *stacks.Store {
 	store := stacks.NewStore(stackstest.Layout{})
 	record := stackstest.Trace{PID: 1, Kernel: []uint64{0xffff0000}, KernelEnd: stackstest.Ended}.Record(t)
 	for id := range n {
-		binary.NativeEndian.PutUint64(record[unsafe.Offsetof(bpf.OnCPUStackRecord{}.Id):], uint64(id))
+		binary.NativeEndian.PutUint64(record[unsafe.Offsetof(bpf.StackRecord{}.Id):], uint64(id))
 		if err := store.Add(record); err != nil {
 			t.Fatal(err)
 		}

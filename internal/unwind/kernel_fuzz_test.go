@@ -22,7 +22,7 @@ type machine struct {
 }
 
 var machines = map[elf.Machine]machine{
-	elf.EM_X86_64:  {7, 6, 3, 15, false, unwindtest.FrameExact - 1},
+	elf.EM_X86_64:  {7, 6, 3, 15, false, bpf.FrameExact - 1},
 	elf.EM_AARCH64: {31, 29, -1, 30, true, 1<<48 - 1},
 }
 
@@ -207,17 +207,17 @@ func FuzzKernelWalker(f *testing.F) {
 			},
 			Read: memory.Read,
 		}
-		want, wantEnd := w.Walk(regs, nil, unwindtest.MaxDepth)
+		want, wantEnd := w.Walk(regs, nil, bpf.MaxDepth)
 		for i := range want {
-			want[i].PC &^= unwindtest.FrameExact // which the kernel's walker has another use for
+			want[i].PC &^= bpf.FrameExact // which the kernel's walker has another use for
 		}
 		for range 2 { // with its cache cold and warm
-			got, end := k.Walk(t, regs, layout, m.pcMask, bpf.OnCPUUnwindModeUNWIND_BY_BOTH)
+			got, end := k.Walk(t, regs, layout, m.pcMask, bpf.UnwindByBoth)
 			if !slices.Equal(got, want) || end != unwindtest.Ends[wantEnd] {
 				t.Fatalf("the kernel's walker:\n got %v (end %d)\nwant %v (%v)", got, end, want, wantEnd)
 			}
 		}
-		_, _ = k.Walk(t, regs, layout, m.pcMask, bpf.OnCPUUnwindModeUNWIND_BY_FRAME_POINTERS)
+		_, _ = k.Walk(t, regs, layout, m.pcMask, bpf.UnwindByFramePointers)
 
 		// A table that is none must do no harm.
 		for i := range table.Blocks {
@@ -228,6 +228,6 @@ func FuzzKernelWalker(f *testing.F) {
 		}
 		k.Forget(int(c.byte()))
 		layout = k.LayOut([]unwindtest.Mapped{{Start: start, End: start + seg.Size, Table: table}})
-		_, _ = k.Walk(t, regs, layout, m.pcMask, bpf.OnCPUUnwindModeUNWIND_BY_BOTH)
+		_, _ = k.Walk(t, regs, layout, m.pcMask, bpf.UnwindByBoth)
 	})
 }

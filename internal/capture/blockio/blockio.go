@@ -194,17 +194,17 @@ func (s *Source) Histograms() ([]Histogram, error) {
 }
 
 // Merged returns how many requests became part of others, which have their bytes.
-func (s *Source) Merged() (uint64, error) { return s.stat(bpf.OnCPUStatSTAT_MERGED) }
+func (s *Source) Merged() (uint64, error) { return s.stat(bpf.StatMerged) }
 
 // Unfinished returns how many requests were given to a device and not seen to be
 // completed. They count without the time that it had them.
 func (s *Source) Unfinished() (uint64, error) {
-	n, err := s.stat(bpf.OnCPUStatSTAT_UNFINISHED)
+	n, err := s.stat(bpf.StatUnfinished)
 	return n + s.pending, err
 }
 
 // stat returns one of the kernel side's counters.
-func (s *Source) stat(i bpf.OnCPUStat) (n uint64, err error) {
+func (s *Source) stat(i bpf.Stat) (n uint64, err error) {
 	perCPU, err := s.StatPerCPU(i)
 	for _, on := range perCPU {
 		n += on

@@ -16,9 +16,6 @@ func device(n uint32) stacks.Device { return stacks.Device{Major: n >> 20, Minor
 // bpf/blockio.bpf.c.
 type Operation uint32
 
-// operationMask covers what is no flag.
-const operationMask = 0xff
-
 // operations have the numbers that all kernels agree on, REQ_OP_READ and so on.
 var operations = map[Operation]string{
 	0: "read",
@@ -45,9 +42,9 @@ var flags = []struct {
 
 // String returns the operation's name and those of its flags, as "write sync".
 func (o Operation) String() string {
-	name, ok := operations[o&operationMask]
+	name, ok := operations[o&Operation(bpf.BlockIORequestFlagOPERATION_MASK)]
 	if !ok {
-		name = fmt.Sprintf("operation %d", uint32(o&operationMask))
+		name = fmt.Sprintf("operation %d", uint32(o&Operation(bpf.BlockIORequestFlagOPERATION_MASK)))
 	}
 	words := []string{name}
 	for _, f := range flags {
@@ -60,7 +57,7 @@ func (o Operation) String() string {
 
 // Op returns the operation without its flags, as recordings have it.
 func (o Operation) Op() profile.BlockOp {
-	switch o & operationMask {
+	switch o & Operation(bpf.BlockIORequestFlagOPERATION_MASK) {
 	case 0:
 		return profile.BlockRead
 	case 1:

@@ -85,9 +85,9 @@ func Load(o Options) (*Source, error) {
 	rings.MaxEntries = uint32(len(cpus))
 	rings.InnerMap.MaxEntries = size
 	for name, value := range map[string]any{
-		bpf.BranchVarTarget:     sampling.TargetMode(o.Scope),
-		bpf.BranchVarRingCount:  rings.MaxEntries,
-		bpf.BranchVarRingWakeup: uint64(size) / 2,
+		bpf.VarTarget:          sampling.TargetMode(o.Scope),
+		bpf.BranchVarRingCount: rings.MaxEntries,
+		bpf.VarRingWakeup:      uint64(size) / 2,
 	} {
 		if err := spec.Variables[name].Set(value); err != nil {
 			return nil, fmt.Errorf("set %s of the branch program: %w", name, err)
@@ -237,11 +237,11 @@ type Stats struct {
 // Stats reads the kernel side's counters.
 func (s *Source) Stats() (Stats, error) {
 	var st Stats
-	for i, sum := range map[bpf.BranchStat]*uint64{
-		bpf.BranchStatSTAT_SAMPLES:   &st.Samples,
-		bpf.BranchStatSTAT_EMPTY:     &st.Empty,
-		bpf.BranchStatSTAT_LOST:      &st.Lost,
-		bpf.BranchStatSTAT_UNTRACKED: &st.Untracked,
+	for i, sum := range map[bpf.Stat]*uint64{
+		bpf.StatSamples:   &st.Samples,
+		bpf.StatEmpty:     &st.Empty,
+		bpf.StatLost:      &st.Lost,
+		bpf.StatUntracked: &st.Untracked,
 	} {
 		perCPU, err := s.statPerCPU(i)
 		if err != nil {
@@ -251,11 +251,11 @@ func (s *Source) Stats() (Stats, error) {
 			*sum += n
 		}
 	}
-	runs, err := s.statPerCPU(bpf.BranchStatSTAT_RUNS)
+	runs, err := s.statPerCPU(bpf.StatRuns)
 	if err != nil {
 		return st, err
 	}
-	periods, err := s.statPerCPU(bpf.BranchStatSTAT_PERIODS)
+	periods, err := s.statPerCPU(bpf.StatPeriods)
 	if err != nil {
 		return st, err
 	}
@@ -266,7 +266,7 @@ func (s *Source) Stats() (Stats, error) {
 }
 
 // statPerCPU reads one of the kernel side's counters, by CPU.
-func (s *Source) statPerCPU(i bpf.BranchStat) ([]uint64, error) {
+func (s *Source) statPerCPU(i bpf.Stat) ([]uint64, error) {
 	var perCPU []uint64
 	if err := s.objects.Stats.Lookup(uint32(i), &perCPU); err != nil {
 		return nil, fmt.Errorf("read the branch program's counters: %w", err)

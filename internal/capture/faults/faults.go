@@ -201,10 +201,10 @@ func (s *Source) Stats() (probe.Stats, error) {
 	}
 	for _, of := range []struct {
 		events        *sampling.Events
-		runs, periods bpf.OnCPUStat
+		runs, periods bpf.Stat
 	}{
-		{s.minor, bpf.OnCPUStatSTAT_RUNS, bpf.OnCPUStatSTAT_PERIODS},
-		{s.major, bpf.OnCPUStatSTAT_MAJOR_RUNS, bpf.OnCPUStatSTAT_MAJOR_PERIODS},
+		{s.minor, bpf.StatRuns, bpf.StatPeriods},
+		{s.major, bpf.StatMajorRuns, bpf.StatMajorPeriods},
 	} {
 		runs, err := s.StatPerCPU(of.runs)
 		if err != nil {

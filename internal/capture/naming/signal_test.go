@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"fulgur/bpf"
 	"fulgur/internal/capture/stacks/stackstest"
 	"fulgur/internal/process"
 	"fulgur/internal/profile"
@@ -19,7 +20,7 @@ import (
 // A frame that a signal interrupted has no call: all that follows uses its exact
 // address, and that of the call for its callers.
 func TestInterruptedBySignal(t *testing.T) {
-	const exact = 1 << 63 // FRAME_EXACT of bpf/record.h
+	const exact = bpf.FrameExact
 	store := stackstest.NewStore(t, stackstest.Layout{File: &process.File{Path: "/usr/bin/app"}}, stackstest.Trace{
 		ID: 1, Comm: "app", End: stackstest.Ended,
 		User: []uint64{stackstest.FileAt + 0x100, exact | (stackstest.FileAt + 0x200), stackstest.FileAt + 0x300},

@@ -75,7 +75,7 @@ func TestCutWhileThreadsReturn(t *testing.T) {
 	read := func() error {
 		return s.Ring().ReadTo(s.Ring().Position(), func(record []byte) error {
 			kind, err := stacks.RecordType(record)
-			if err != nil || kind != bpf.OnCPURecordTypeRECORD_TIMELINE {
+			if err != nil || kind != bpf.RecordTimeline {
 				return err
 			}
 			e, err := ringbuf.As[Event](record, EventSize)

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"fulgur/internal/capture/probe"
+	"fulgur/bpf"
 	"fulgur/internal/process"
 	"fulgur/internal/testenv"
 	"fulgur/internal/unwind/unwindmap"
@@ -44,7 +44,7 @@ func TestAskAgain(t *testing.T) {
 	}
 	turn()
 	pid := cat.Process.Pid
-	s := sampleSwitches(t, pid, probe.ByBoth, true)
+	s := sampleSwitches(t, pid, bpf.UnwindByBoth, true)
 	for i := range uint64(4) {
 		elsewhere := process.Mapping{Start: (i + 1) << 16, Limit: (i + 1) << 17, Kind: process.KindAnon}
 		s.tables.Remap(pid, []process.Mapping{elsewhere})

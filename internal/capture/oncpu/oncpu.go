@@ -99,17 +99,17 @@ func (s *Source) Stats() (probe.Stats, error) {
 }
 
 func (s *Source) skipped() (uint64, error) {
-	runs, err := s.StatPerCPU(bpf.OnCPUStatSTAT_RUNS)
+	runs, err := s.StatPerCPU(bpf.StatRuns)
 	if err != nil {
 		return 0, err
 	}
-	periods, err := s.StatPerCPU(bpf.OnCPUStatSTAT_PERIODS)
+	periods, err := s.StatPerCPU(bpf.StatPeriods)
 	if err != nil {
 		return 0, err
 	}
 	var idle []uint64
 	if s.clocks && !s.options.Idle {
-		if idle, err = s.StatPerCPU(bpf.OnCPUStatSTAT_IDLE_PERIODS); err != nil {
+		if idle, err = s.StatPerCPU(bpf.StatIdlePeriods); err != nil {
 			return 0, err
 		}
 	}

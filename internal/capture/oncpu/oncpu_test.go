@@ -113,7 +113,7 @@ func (h *harness) poll(t *testing.T) {
 	err := h.Ring().ReadTo(h.Ring().Position(), func(r []byte) error {
 		if kind, err := stacks.RecordType(r); err != nil {
 			return err
-		} else if kind == bpf.OnCPURecordTypeRECORD_EVENT {
+		} else if kind == bpf.RecordEvent {
 			return h.Counts().AddRecord(r)
 		}
 		return h.store.Add(r)

@@ -18,7 +18,7 @@ func TestRemapsFull(t *testing.T) {
 	h := start(t, Options{Options: roomy},
 		target.Target{CPUs: []int{0}}, Rate{Frequency: 1})
 	const noProcess = 1 << 23 // above the highest pid there can be
-	room := int(h.Maps[bpf.OnCPUMapRemaps].MaxEntries())
+	room := int(h.Maps[bpf.MapRemaps].MaxEntries())
 	for i := range room {
 		if err := h.Remap(noProcess + i); err != nil {
 			t.Fatal(err)
@@ -31,7 +31,7 @@ func TestRemapsFull(t *testing.T) {
 		}
 	}
 	var n uint32
-	if err := h.Maps[bpf.OnCPUMapRemaps].Lookup(uint32(os.Getpid()), &n); err != nil || n != 2 {
+	if err := h.Maps[bpf.MapRemaps].Lookup(uint32(os.Getpid()), &n); err != nil || n != 2 {
 		t.Errorf("the epoch was raised %d times, %v", n, err)
 	}
 	for i := range room { // no sweep so soon after the last

@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"fulgur/bpf"
-	"fulgur/internal/capture/probe"
 	"fulgur/internal/capture/stacks"
 	"fulgur/internal/testenv"
 	"fulgur/internal/unwind/unwindtest"
@@ -17,7 +16,7 @@ import (
 func (s *switches) snapshots(t *testing.T) (all []stacks.Snapshot) {
 	t.Helper()
 	if err := s.Ring().ReadTo(s.Ring().Position(), func(r []byte) error {
-		if bpf.OnCPURecordType(r[0]) != bpf.OnCPURecordTypeRECORD_SNAPSHOT {
+		if bpf.RecordType(r[0]) != bpf.RecordSnapshot {
 			return nil
 		}
 		sn, err := stacks.ParseSnapshot(r)
@@ -39,7 +38,7 @@ func TestSnapshots(t *testing.T) {
 		}
 		t.Run(p.Name, func(t *testing.T) {
 			pid := unwindtest.Start(t, p.Command(t))
-			s := sampleSwitches(t, pid, probe.ByBoth, true)
+			s := sampleSwitches(t, pid, bpf.UnwindByBoth, true)
 			files, compared, beyond := unwindtest.Tables{}, 0, 0
 			for range 5 {
 				s.tables.Reset()
@@ -73,11 +72,11 @@ func TestSnapshots(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					want, end := stopped.Walker().Walk(regs, nil, unwindtest.MaxDepth)
+					want, end := stopped.Walker().Walk(regs, nil, bpf.MaxDepth)
 					equal := func(w walked) bool { return strings.HasPrefix(w.compare(want, end), "equal") }
 					// Of stacks with large frames a snapshot has the innermost ones alone.
 					begins := func(w walked) bool {
-						return w.end == bpf.OnCPUStackEndEND_FAULT && len(w.frames) < len(want) && slices.Equal(w.frames, want[:len(w.frames)])
+						return w.end == bpf.EndFault && len(w.frames) < len(want) && slices.Equal(w.frames, want[:len(w.frames)])
 					}
 					switch {
 					case slices.ContainsFunc(got[tid], equal):
@@ -105,7 +104,7 @@ func TestSnapshots(t *testing.T) {
 func TestSnapshotWithoutLayout(t *testing.T) {
 	testenv.Root(t)
 	pid := unwindtest.Start(t, unwindtest.FramePointers.Command(t))
-	s := sampleSwitches(t, pid, probe.ByBoth, true)
+	s := sampleSwitches(t, pid, bpf.UnwindByBoth, true)
 	s.tables.Reset()
 	s.forget(t)
 	unwindtest.Resume(t, pid)
@@ -131,7 +130,7 @@ func TestSnapshotWithoutLayout(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := chain(regs, stopped.Walker().Read)
-	if len(got) != 1 || !slices.Equal(got[0].frames, want) || got[0].end != bpf.OnCPUStackEndEND_NOT_READY {
+	if len(got) != 1 || !slices.Equal(got[0].frames, want) || got[0].end != bpf.EndNotReady {
 		t.Errorf("got %v, want %v", got, want)
 	}
 	stats, err := s.Stats()

@@ -25,7 +25,7 @@ import (
 // walked is a user stack that the kernel side walked.
 type walked struct {
 	frames []unwind.Frame
-	end    bpf.OnCPUStackEnd
+	end    bpf.StackEnd
 }
 
 // switches samples a process's threads whenever they leave their CPU.
@@ -37,7 +37,7 @@ type switches struct {
 
 // sampleSwitches samples those of process pid. Stacks that may lack tables are sent as
 // snapshots if these are wanted.
-func sampleSwitches(t *testing.T, pid int, by probe.Unwind, snapshots bool) *switches {
+func sampleSwitches(t *testing.T, pid int, by bpf.UnwindMode, snapshots bool) *switches {
 	t.Helper()
 	tables, err := unwindmap.New(unwindmap.Options{Few: true})
 	if err != nil {
@@ -65,7 +65,7 @@ func sampleSwitches(t *testing.T, pid int, by probe.Unwind, snapshots bool) *swi
 	}
 	tg := target.Target{Scope: target.Processes, PIDs: []int{pid}}
 	s, err := Load(Options{SkipKernel: true, Specs: []perfevent.Spec{spec}, Rate: Rate{Period: 1}, Options: probe.Options{
-		MaxDepth: unwindtest.MaxDepth, Scope: tg.Scope, ByThread: true,
+		MaxDepth: bpf.MaxDepth, Scope: tg.Scope, ByThread: true,
 		Unwind: by, Tables: tables.Replacements(),
 		RingSize: 32 << 20, CountEntries: DefaultCountEntries, SeenEntries: 1,
 	}, Snapshots: snapshots})
@@ -89,7 +89,7 @@ func sampleSwitches(t *testing.T, pid int, by probe.Unwind, snapshots bool) *swi
 // forget has the kernel side send all stacks again.
 func (s *switches) forget(t *testing.T) {
 	t.Helper()
-	seen := s.Maps[bpf.OnCPUMapSeen]
+	seen := s.Maps[bpf.MapSeen]
 	if err := seen.Put(uint32(0), make([]byte, seen.ValueSize())); err != nil {
 		t.Fatal(err)
 	}
@@ -101,15 +101,15 @@ func (s *switches) take(t *testing.T) map[int][]walked {
 	t.Helper()
 	taken := map[int][]walked{}
 	if err := s.Ring().ReadTo(s.Ring().Position(), func(r []byte) error {
-		if bpf.OnCPURecordType(r[0]) != bpf.OnCPURecordTypeRECORD_STACK {
+		if bpf.RecordType(r[0]) != bpf.RecordStack {
 			return nil
 		}
 		tid := int(binary.NativeEndian.Uint32(r[36:]))
-		w := walked{end: bpf.OnCPUStackEnd(r[41])}
+		w := walked{end: bpf.StackEnd(r[41])}
 		for b := r[64:]; len(b) >= 8; b = b[8:] {
 			pc := binary.NativeEndian.Uint64(b)
-			exact := len(w.frames) == 0 || pc&unwindtest.FrameExact != 0
-			w.frames = append(w.frames, unwind.Frame{PC: pc &^ unwindtest.FrameExact, Exact: exact})
+			exact := len(w.frames) == 0 || pc&bpf.FrameExact != 0
+			w.frames = append(w.frames, unwind.Frame{PC: pc &^ bpf.FrameExact, Exact: exact})
 		}
 		taken[tid] = append(taken[tid], w)
 		return nil
@@ -124,7 +124,7 @@ func (s *switches) take(t *testing.T) map[int][]walked {
 // the CPU, or was interrupted there.
 func (s *switches) unsampled(t *testing.T, pid int) (n int) {
 	t.Helper()
-	samples, err := s.StatPerCPU(bpf.OnCPUStatSTAT_SAMPLES)
+	samples, err := s.StatPerCPU(bpf.StatSamples)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -181,7 +181,7 @@ func TestWalkStopped(t *testing.T) {
 func checkStopped(t *testing.T, command []string, moments int, sure knowledge) (sum unwindtest.Tally) {
 	pid := unwindtest.Start(t, command)
 	debuggers := unwindtest.Debuggers(t)
-	s := sampleSwitches(t, pid, probe.ByBoth, false)
+	s := sampleSwitches(t, pid, bpf.UnwindByBoth, false)
 	files := unwindtest.Tables{}
 	outcomes, examples := map[string]int{}, map[string]int{}
 	for range moments {
@@ -208,7 +208,7 @@ func checkStopped(t *testing.T, command []string, moments int, sure knowledge) (
 			if err != nil {
 				testenv.Skip(t, "needs the right to trace processes: %v", err)
 			}
-			frames, end := w.Walk(regs, nil, unwindtest.MaxDepth)
+			frames, end := w.Walk(regs, nil, bpf.MaxDepth)
 			threads[tid] = &stopped{regs, frames, end, map[string][]uint64{}}
 		}
 		if err := p.Close(); err != nil {
@@ -292,7 +292,7 @@ func TestWalkChain(t *testing.T) {
 	testenv.Root(t)
 	p := unwindtest.FramePointers
 	pid := unwindtest.Start(t, p.Command(t))
-	s := sampleSwitches(t, pid, probe.ByFramePointers, false)
+	s := sampleSwitches(t, pid, bpf.UnwindByFramePointers, false)
 	for range 20 {
 		s.forget(t)
 		unwindtest.Resume(t, pid)
@@ -310,7 +310,7 @@ func TestWalkChain(t *testing.T) {
 		}
 		want := chain(regs, stopped.Walker().Read)
 		if !slices.ContainsFunc(got, func(w walked) bool {
-			return slices.Equal(w.frames, want) && w.end == bpf.OnCPUStackEndEND_FRAME_POINTER
+			return slices.Equal(w.frames, want) && w.end == bpf.EndFramePointer
 		}) {
 			t.Errorf("got %v, want %v", got, want)
 		}
@@ -324,7 +324,7 @@ func TestWalkChain(t *testing.T) {
 func chain(regs unwind.Registers, read func(addr uint64, buf []byte) bool) []unwind.Frame {
 	frames := []unwind.Frame{{PC: regs.PC, Exact: true}}
 	fp := unwindtest.FramePointer(regs)
-	for fp >= 4096 && fp%8 == 0 && len(frames) < unwindtest.MaxDepth {
+	for fp >= 4096 && fp%8 == 0 && len(frames) < bpf.MaxDepth {
 		var frame [16]byte
 		if !read(fp, frame[:]) {
 			break
@@ -333,7 +333,7 @@ func chain(regs unwind.Registers, read func(addr uint64, buf []byte) bool) []unw
 		if pc == 0 {
 			break
 		}
-		frames = append(frames, unwind.Frame{PC: pc &^ unwindtest.FrameExact})
+		frames = append(frames, unwind.Frame{PC: pc &^ bpf.FrameExact})
 		fp = binary.LittleEndian.Uint64(frame[:])
 	}
 	return frames
@@ -356,9 +356,9 @@ func (w walked) compare(want []unwind.Frame, end unwind.End) string {
 		return "different"
 	case end == unwind.EndNoTable && len(w.frames) > len(want):
 		return "equal, then by frame pointers"
-	case end == unwind.EndNoTable && (w.end == bpf.OnCPUStackEndEND_FRAME_POINTER || w.end == bpf.OnCPUStackEndEND_NO_CHAIN):
+	case end == unwind.EndNoTable && (w.end == bpf.EndFramePointer || w.end == bpf.EndNoChain):
 		return "equal, without a frame pointer"
-	case end == unwind.EndNoTable && w.end == bpf.OnCPUStackEndEND_NO_MAPPING:
+	case end == unwind.EndNoTable && w.end == bpf.EndNoMapping:
 		return "equal, then code that is too new"
 	}
 	return "different"

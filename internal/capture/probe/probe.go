@@ -30,17 +30,8 @@ const (
 	DefaultSeenEntries  = 1 << 16 // stack ids
 )
 
-const seenWays = 4 // bpf/stack.h
-
-// Unwind says what user stacks are walked by.
-type Unwind = bpf.OnCPUUnwindMode
-
-// What user stacks are walked by.
-const (
-	ByFramePointers = bpf.OnCPUUnwindModeUNWIND_BY_FRAME_POINTERS
-	ByTables        = bpf.OnCPUUnwindModeUNWIND_BY_TABLES
-	ByBoth          = bpf.OnCPUUnwindModeUNWIND_BY_BOTH
-)
+// seenWays is the number of IDs in an entry of the table of sent stacks.
+const seenWays = uint32(len(bpf.SeenSet{}.Ids))
 
 // Options configure what all families have.
 type Options struct {
@@ -52,7 +43,7 @@ type Options struct {
 	SkipUser bool
 	// Unwind is what user stacks are walked by. If not by frame pointers
 	// alone, Tables has the maps of unwind tables.
-	Unwind Unwind
+	Unwind bpf.UnwindMode
 	Tables map[string]*ebpf.Map
 	// Types has the kernel's types, if they were decoded before.
 	Types *btf.Cache
@@ -91,10 +82,10 @@ type Probe struct {
 // types K and V; convert makes what they stand for of them. Errors are the
 // kernel's, as cilium/ebpf returns them.
 func Load[K, V any](spec *ebpf.CollectionSpec, o Options, variables map[string]any, convert func(K, V) (stacks.Key, stacks.Values)) (*Probe, error) {
-	spec.Maps[bpf.OnCPUMapRing].MaxEntries = ceilPower(max(o.RingSize, 4096))
-	spec.Maps[bpf.OnCPUMapSeen].MaxEntries = seenSets(o)
-	spec.Maps[bpf.OnCPUMapCounts0].MaxEntries = max(o.CountEntries, 1)
-	spec.Maps[bpf.OnCPUMapCounts1].MaxEntries = max(o.CountEntries, 1)
+	spec.Maps[bpf.MapRing].MaxEntries = ceilPower(max(o.RingSize, 4096))
+	spec.Maps[bpf.MapSeen].MaxEntries = seenSets(o)
+	spec.Maps[bpf.MapCounts0].MaxEntries = max(o.CountEntries, 1)
+	spec.Maps[bpf.MapCounts1].MaxEntries = max(o.CountEntries, 1)
 	for name, m := range o.Tables {
 		spec.Maps[name].MaxEntries = m.MaxEntries()
 	}
@@ -117,17 +108,17 @@ func Load[K, V any](spec *ebpf.CollectionSpec, o Options, variables map[string]a
 	}
 	p := &Probe{Collection: loaded, timeline: o.Timeline, memory: mapMemory(loaded.Maps, o.Tables)}
 	p.counts = stacks.NewCounts(stacks.Maps{
-		First:    p.Maps[bpf.OnCPUMapCounts0],
-		Second:   p.Maps[bpf.OnCPUMapCounts1],
-		Active:   p.Variables[bpf.OnCPUVarActive],
-		Inserted: p.Variables[bpf.OnCPUVarInserted],
+		First:    p.Maps[bpf.MapCounts0],
+		Second:   p.Maps[bpf.MapCounts1],
+		Active:   p.Variables[bpf.VarActive],
+		Inserted: p.Variables[bpf.VarInserted],
 	}, func(k K, v V) (stacks.Key, stacks.Values) {
 		key, values := convert(k, v)
 		key.Source = o.Source
 		return key, values
 	})
-	if p.ring, err = ringbuf.NewReader(p.Maps[bpf.OnCPUMapRing]); err == nil && o.Scope == target.Cgroup {
-		if err = p.Maps[bpf.OnCPUMapTargetCgroup].Put(uint32(0), uint32(o.Cgroup)); err != nil {
+	if p.ring, err = ringbuf.NewReader(p.Maps[bpf.MapRing]); err == nil && o.Scope == target.Cgroup {
+		if err = p.Maps[bpf.MapTargetCgroup].Put(uint32(0), uint32(o.Cgroup)); err != nil {
 			err = fmt.Errorf("target the cgroup: %w", err)
 		}
 	}
@@ -155,16 +146,16 @@ func (p *Probe) LoadLater(spec *ebpf.CollectionSpec) error {
 // common are the variables that all families have, and their values.
 func common(spec *ebpf.CollectionSpec, o Options) map[string]any {
 	return map[string]any{
-		bpf.OnCPUVarTarget:         sampling.TargetMode(o.Scope),
-		bpf.OnCPUVarTargetCgroupId: o.CgroupID,
-		bpf.OnCPUVarUnwind:         uint32(o.Unwind),
-		bpf.OnCPUVarMaxDepth:       uint32(o.MaxDepth),
-		bpf.OnCPUVarRingWakeup:     uint64(spec.Maps[bpf.OnCPUMapRing].MaxEntries) / 2,
-		bpf.OnCPUVarSeenMask:       seenSets(o) - 1,
-		bpf.OnCPUVarSkipUserStack:  o.SkipUser,
-		bpf.OnCPUVarTimeline:       o.Timeline,
-		bpf.OnCPUVarByThread:       o.ByThread,
-		bpf.OnCPUVarByCpu:          o.ByCPU,
+		bpf.VarTarget:         sampling.TargetMode(o.Scope),
+		bpf.VarTargetCgroupId: o.CgroupID,
+		bpf.VarUnwind:         uint32(o.Unwind),
+		bpf.VarMaxDepth:       uint32(o.MaxDepth),
+		bpf.VarRingWakeup:     uint64(spec.Maps[bpf.MapRing].MaxEntries) / 2,
+		bpf.VarSeenMask:       seenSets(o) - 1,
+		bpf.VarSkipUserStack:  o.SkipUser,
+		bpf.VarTimeline:       o.Timeline,
+		bpf.VarByThread:       o.ByThread,
+		bpf.VarByCpu:          o.ByCPU,
 	}
 }
 
@@ -177,7 +168,7 @@ func ceilPower(n uint32) uint32 { return 1 << bits.Len32(n-1) }
 // bytes; 0 where it does not say.
 func mapMemory(maps, shared map[string]*ebpf.Map) (sum uint64) {
 	for name, m := range maps {
-		if shared[name] != nil || name == bpf.OnCPUMapTargetCgroup || m.Type() == ebpf.Array && m.Flags() != 0 {
+		if shared[name] != nil || name == bpf.MapTargetCgroup || m.Type() == ebpf.Array && m.Flags() != 0 {
 			continue // no memory to speak of, or a program's variables
 		}
 		info, err := m.Info()
@@ -206,7 +197,7 @@ func (p *Probe) Counts() *stacks.Counts { return p.counts }
 // may still use an old name.
 func (p *Probe) Renew() error {
 	p.generation++
-	if err := p.Variables[bpf.OnCPUVarGeneration].Set(p.generation); err != nil {
+	if err := p.Variables[bpf.VarGeneration].Set(p.generation); err != nil {
 		return fmt.Errorf("have stacks named anew: %w", err)
 	}
 	return nil
@@ -215,7 +206,7 @@ func (p *Probe) Renew() error {
 // FillTargets puts the target into the kernel side's set, and follows its forks
 // and ends.
 func (p *Probe) FillTargets(t target.Target) (err error) {
-	p.targets, err = sampling.FillTargets(t, p.Maps[bpf.OnCPUMapTargetIds], p.Programs[bpf.OnCPUProgTargetFork], p.Programs[bpf.OnCPUProgTargetFree])
+	p.targets, err = sampling.FillTargets(t, p.Maps[bpf.MapTargetIds], p.Programs[bpf.ProgTargetFork], p.Programs[bpf.ProgTargetFree])
 	return err
 }
 
@@ -263,14 +254,14 @@ func (p *Probe) Stats() (Stats, error) {
 	if p.timeline {
 		lost = &st.Losses[profile.LossUnsent]
 	}
-	for stat, to := range map[bpf.OnCPUStat]*uint64{
-		bpf.OnCPUStatSTAT_SAMPLES:    &st.Samples,
-		bpf.OnCPUStatSTAT_LOST:       lost,
-		bpf.OnCPUStatSTAT_RETRY:      &st.Losses[profile.LossRetries],
-		bpf.OnCPUStatSTAT_EVENT:      &st.Losses[profile.LossOverflows],
-		bpf.OnCPUStatSTAT_UNTRACKED:  &st.Losses[profile.LossUntracked],
-		bpf.OnCPUStatSTAT_UNFOLLOWED: &st.Losses[profile.LossUnfollowed],
-		bpf.OnCPUStatSTAT_MISSED:     &st.Losses[profile.LossMissed],
+	for stat, to := range map[bpf.Stat]*uint64{
+		bpf.StatSamples:    &st.Samples,
+		bpf.StatLost:       lost,
+		bpf.StatRetry:      &st.Losses[profile.LossRetries],
+		bpf.StatEvent:      &st.Losses[profile.LossOverflows],
+		bpf.StatUntracked:  &st.Losses[profile.LossUntracked],
+		bpf.StatUnfollowed: &st.Losses[profile.LossUnfollowed],
+		bpf.StatMissed:     &st.Losses[profile.LossMissed],
 	} {
 		perCPU, err := p.StatPerCPU(stat)
 		for _, n := range perCPU {
@@ -299,9 +290,9 @@ func missedRuns(program *ebpf.Program) (uint64, error) {
 }
 
 // StatPerCPU reads one of the kernel side's counters, by CPU.
-func (p *Probe) StatPerCPU(i bpf.OnCPUStat) ([]uint64, error) {
+func (p *Probe) StatPerCPU(i bpf.Stat) ([]uint64, error) {
 	var perCPU []uint64
-	if err := p.Maps[bpf.OnCPUMapStats].Lookup(uint32(i), &perCPU); err != nil {
+	if err := p.Maps[bpf.MapStats].Lookup(uint32(i), &perCPU); err != nil {
 		return nil, fmt.Errorf("read the counters of a BPF program: %w", err)
 	}
 	return perCPU, nil

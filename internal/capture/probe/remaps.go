@@ -31,11 +31,11 @@ func (p *Probe) Remap(pid int) error {
 		p.remaps.raised = map[int]uint32{}
 	}
 	n := p.remaps.raised[pid] + 1
-	err := p.Maps[bpf.OnCPUMapRemaps].Put(uint32(pid), n)
+	err := p.Maps[bpf.MapRemaps].Put(uint32(pid), n)
 	if errors.Is(err, unix.E2BIG) && time.Since(p.remaps.swept) > sweepEvery {
 		p.remaps.swept = time.Now()
 		p.sweepRemaps()
-		err = p.Maps[bpf.OnCPUMapRemaps].Put(uint32(pid), n)
+		err = p.Maps[bpf.MapRemaps].Put(uint32(pid), n)
 	}
 	if errors.Is(err, unix.E2BIG) {
 		p.remaps.lost++
@@ -45,12 +45,12 @@ func (p *Probe) Remap(pid int) error {
 		return fmt.Errorf("raise the epoch of process %d: %w", pid, err)
 	}
 	p.remaps.raised[pid] = n
-	return p.Variables[bpf.OnCPUVarAnyRemaps].Set(uint32(1))
+	return p.Variables[bpf.VarAnyRemaps].Set(uint32(1))
 }
 
 // sweepRemaps forgets processes that have ended.
 func (p *Probe) sweepRemaps() {
 	maps.DeleteFunc(p.remaps.raised, func(pid int, _ uint32) bool {
-		return !target.AnyAlive([]int{pid}) && p.Maps[bpf.OnCPUMapRemaps].Delete(uint32(pid)) == nil
+		return !target.AnyAlive([]int{pid}) && p.Maps[bpf.MapRemaps].Delete(uint32(pid)) == nil
 	})
 }

@@ -3,6 +3,7 @@ package probe_test
 import (
 	"testing"
 
+	"fulgur/bpf"
 	"fulgur/internal/capture/probe"
 	"fulgur/internal/capture/sources"
 	"fulgur/internal/testenv"
@@ -25,7 +26,7 @@ func TestSharedTables(t *testing.T) {
 	})
 	for name, subject := range sources.All() {
 		t.Run(string(name), func(t *testing.T) {
-			o := probe.Options{MaxDepth: 127, CountEntries: 1, Unwind: probe.ByBoth, Tables: tables.Replacements()}
+			o := probe.Options{MaxDepth: 127, CountEntries: 1, Unwind: bpf.UnwindByBoth, Tables: tables.Replacements()}
 			loaded, err := subject.Load(o)
 			if err != nil {
 				t.Fatal(err)

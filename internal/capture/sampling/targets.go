@@ -17,13 +17,13 @@ import (
 func TargetMode(s target.Scope) uint32 {
 	switch s {
 	case target.Cgroup:
-		return uint32(bpf.OnCPUTargetModeTARGET_CGROUP)
+		return uint32(bpf.TargetCgroup)
 	case target.Processes, target.Command:
-		return uint32(bpf.OnCPUTargetModeTARGET_PROCESSES)
+		return uint32(bpf.TargetProcesses)
 	case target.Threads:
-		return uint32(bpf.OnCPUTargetModeTARGET_THREADS)
+		return uint32(bpf.TargetThreads)
 	}
-	return uint32(bpf.OnCPUTargetModeTARGET_ALL)
+	return uint32(bpf.TargetAll)
 }
 
 // TargetSet is the kernel side's set of targets, bpf/target.h.

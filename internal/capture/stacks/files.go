@@ -38,15 +38,15 @@ func (s *Store) AddFile(record []byte) error {
 		return fmt.Errorf("%w: path of %d elements in %d bytes", ErrRecord, elements, len(record))
 	}
 	file := File{Inode: native.Uint64(record[16:])}
-	device, end := native.Uint32(record[24:]), bpf.FaultsPathEnd(native.Uint32(record[28:]))
+	device, end := native.Uint32(record[24:]), bpf.PathEnd(native.Uint32(record[28:]))
 	file.Major, file.Minor = device>>20, device&(1<<20-1)
-	file.Device = end == bpf.FaultsPathEndPATH_DEVICE
+	file.Device = end == bpf.PathDevice
 	var path []string
 	for i := range elements {
 		name, _, _ := bytes.Cut(names[i*fileName:(i+1)*fileName], []byte{0})
 		path = append(path, string(name))
 	}
-	if end == bpf.FaultsPathEndPATH_CUT {
+	if end == bpf.PathCut {
 		path = append(path, "…")
 	}
 	if elements > 0 {

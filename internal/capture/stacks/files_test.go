@@ -10,9 +10,9 @@ import (
 
 // fileRecord returns a record as the kernel side sends it, with the names of a path,
 // the last element first.
-func fileRecord(id, inode uint64, device uint32, end bpf.FaultsPathEnd, names ...string) []byte {
+func fileRecord(id, inode uint64, device uint32, end bpf.PathEnd, names ...string) []byte {
 	native := binary.NativeEndian
-	b := native.AppendUint32(nil, uint32(bpf.OnCPURecordTypeRECORD_FILE))
+	b := native.AppendUint32(nil, uint32(bpf.RecordFile))
 	b = native.AppendUint32(b, uint32(len(names)))
 	b = native.AppendUint64(b, id)
 	b = native.AppendUint64(b, inode)
@@ -32,11 +32,11 @@ func TestAddFile(t *testing.T) {
 		record []byte
 		want   File
 	}{
-		"path":          {fileRecord(1, 7, device, bpf.FaultsPathEndPATH_WHOLE, "b", "a"), File{Major: 8, Minor: 1, Inode: 7, Path: "/a/b"}},
-		"cut path":      {fileRecord(1, 7, device, bpf.FaultsPathEndPATH_CUT, "b", "a"), File{Major: 8, Minor: 1, Inode: 7, Path: "/…/a/b"}},
-		"no path":       {fileRecord(1, 7, device, bpf.FaultsPathEndPATH_WHOLE), File{Major: 8, Minor: 1, Inode: 7}},
-		"block device":  {fileRecord(1, 9, device, bpf.FaultsPathEndPATH_DEVICE), File{Major: 8, Minor: 1, Inode: 9, Device: true}},
-		"not in a tree": {fileRecord(1, 7, 1, bpf.FaultsPathEndPATH_WHOLE, "memfd:x"), File{Minor: 1, Inode: 7, Path: "/memfd:x"}},
+		"path":          {fileRecord(1, 7, device, bpf.PathWhole, "b", "a"), File{Major: 8, Minor: 1, Inode: 7, Path: "/a/b"}},
+		"cut path":      {fileRecord(1, 7, device, bpf.PathCut, "b", "a"), File{Major: 8, Minor: 1, Inode: 7, Path: "/…/a/b"}},
+		"no path":       {fileRecord(1, 7, device, bpf.PathWhole), File{Major: 8, Minor: 1, Inode: 7}},
+		"block device":  {fileRecord(1, 9, device, bpf.PathDevice), File{Major: 8, Minor: 1, Inode: 9, Device: true}},
+		"not in a tree": {fileRecord(1, 7, 1, bpf.PathWhole, "memfd:x"), File{Minor: 1, Inode: 7, Path: "/memfd:x"}},
 	} {
 		s := NewStore(fixed{})
 		if err := s.AddFile(test.record); err != nil {
@@ -49,7 +49,7 @@ func TestAddFile(t *testing.T) {
 }
 
 func TestAddMalformedFile(t *testing.T) {
-	whole := fileRecord(1, 7, 1, bpf.FaultsPathEndPATH_WHOLE, "b", "a")
+	whole := fileRecord(1, 7, 1, bpf.PathWhole, "b", "a")
 	for _, size := range []int{0, fileHeader - 1, fileHeader, len(whole) - 1} {
 		if err := NewStore(fixed{}).AddFile(whole[:size]); !errors.Is(err, ErrRecord) {
 			t.Errorf("%d bytes: %v, want %v", size, err, ErrRecord)
@@ -58,7 +58,7 @@ func TestAddMalformedFile(t *testing.T) {
 }
 
 func FuzzAddFile(f *testing.F) {
-	f.Add(fileRecord(1, 7, 8<<20, bpf.FaultsPathEndPATH_CUT, "b", "a"))
+	f.Add(fileRecord(1, 7, 8<<20, bpf.PathCut, "b", "a"))
 	f.Fuzz(func(t *testing.T, record []byte) {
 		if err := NewStore(fixed{}).AddFile(record); err != nil && !errors.Is(err, ErrRecord) {
 			t.Fatalf("error of another kind: %v", err)

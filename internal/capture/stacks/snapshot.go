@@ -26,14 +26,14 @@ func (s Snapshot) Size() int { return len(s.raw) }
 
 // What is where in a struct snapshot of bpf/snapshot.h.
 const (
-	snapshotSize   = int(unsafe.Sizeof(bpf.OnCPUSnapshot{}))
-	snapshotImage  = int(unsafe.Offsetof(bpf.OnCPUSnapshot{}.Image))
-	snapshotLayout = int(unsafe.Offsetof(bpf.OnCPUSnapshot{}.Layout))
-	snapshotCopied = int(unsafe.Offsetof(bpf.OnCPUSnapshot{}.Copied))
-	snapshotCopy   = int(unsafe.Offsetof(bpf.OnCPUSnapshot{}.Copy))
-	snapshotRecord = int(unsafe.Offsetof(bpf.OnCPUSnapshot{}.Record))
-	snapshotTime   = snapshotRecord + int(unsafe.Offsetof(bpf.OnCPUSnapshot{}.Record.Time))
-	snapshotPID    = snapshotRecord + int(unsafe.Offsetof(bpf.OnCPUSnapshot{}.Record.Pid))
+	snapshotSize   = int(unsafe.Sizeof(bpf.Snapshot{}))
+	snapshotImage  = int(unsafe.Offsetof(bpf.Snapshot{}.Image))
+	snapshotLayout = int(unsafe.Offsetof(bpf.Snapshot{}.Layout))
+	snapshotCopied = int(unsafe.Offsetof(bpf.Snapshot{}.Copied))
+	snapshotCopy   = int(unsafe.Offsetof(bpf.Snapshot{}.Copy))
+	snapshotRecord = int(unsafe.Offsetof(bpf.Snapshot{}.Record))
+	snapshotTime   = snapshotRecord + int(unsafe.Offsetof(bpf.Snapshot{}.Record.Time))
+	snapshotPID    = snapshotRecord + int(unsafe.Offsetof(bpf.Snapshot{}.Record.Pid))
 )
 
 // ParseSnapshot reads a record of the ring. It copies what it keeps.

@@ -99,7 +99,7 @@ type Trace struct {
 	Comm [16]byte
 	Leaf NodeID
 	// KernelEnd and UserEnd say why each half ends.
-	KernelEnd, UserEnd bpf.OnCPUStackEnd
+	KernelEnd, UserEnd bpf.StackEnd
 	// Broken says that the chain of callers led out of all code: a register
 	// that was taken for the frame pointer held something else. What lies
 	// beyond is left out.
@@ -298,11 +298,11 @@ const recordHeader = 64
 var ErrRecord = errors.New("malformed record in the ring buffer")
 
 // RecordType returns the type of a ring record.
-func RecordType(record []byte) (bpf.OnCPURecordType, error) {
+func RecordType(record []byte) (bpf.RecordType, error) {
 	if len(record) < 4 {
 		return 0, fmt.Errorf("%w: %d bytes", ErrRecord, len(record))
 	}
-	return bpf.OnCPURecordType(binary.NativeEndian.Uint32(record)), nil
+	return bpf.RecordType(binary.NativeEndian.Uint32(record)), nil
 }
 
 // Add keeps the trace in a stack record. A trace that is known already (the
@@ -322,8 +322,8 @@ func (s *Store) Add(record []byte) error {
 	}
 	trace := Trace{
 		PID:       native.Uint32(record[32:]),
-		KernelEnd: bpf.OnCPUStackEnd(record[40]),
-		UserEnd:   bpf.OnCPUStackEnd(record[41]),
+		KernelEnd: bpf.StackEnd(record[40]),
+		UserEnd:   bpf.StackEnd(record[41]),
 		Comm:      [16]byte(record[48:64]),
 	}
 	pid := int(trace.PID)
@@ -339,7 +339,7 @@ func (s *Store) Add(record []byte) error {
 		leaf, _ := userAddress(frame(kernel))
 		mapped = s.resolver.Resolve(pid, leaf, time).Kind != process.KindUnknown
 	}
-	if trace.UserEnd == bpf.OnCPUStackEndEND_UNSEEN {
+	if trace.UserEnd == bpf.EndUnseen {
 		trace.Leaf = s.push(0, Frame{Code: s.code(Code{Kind: CodeUnseen}, Range{})})
 	}
 	for i := kernel + user - 1; i >= kernel && !trace.Cut; i-- {
@@ -356,7 +356,7 @@ func (s *Store) Add(record []byte) error {
 		trace.Broken = trace.Broken || trace.Leaf == s.broken
 		trace.Cut = trace.Leaf == below && below != s.broken
 	}
-	if trace.UserEnd == bpf.OnCPUStackEndEND_NO_MAPPING {
+	if trace.UserEnd == bpf.EndNoMapping {
 		trace.Broken = false // the walk saw it, and says so
 	}
 	for i := kernel - 1; i >= 0 && !trace.Cut; i-- {
@@ -370,15 +370,12 @@ func (s *Store) Add(record []byte) error {
 	return nil
 }
 
-// frameExact is FRAME_EXACT of bpf/record.h.
-const frameExact = 1 << 63
-
 // userAddress takes apart a user frame of a record: its address, and whether that
 // is exact though it is not the leaf.
 func userAddress(frame uint64) (addr uint64, exact bool) {
-	addr, exact = frame&^frameExact, frame&frameExact != 0
+	addr, exact = frame&^bpf.FrameExact, frame&bpf.FrameExact != 0
 	if addr>>62 != 0 {
-		addr |= frameExact // the page of legacy system calls, in the kernel's half
+		addr |= bpf.FrameExact // the page of legacy system calls, in the kernel's half
 	}
 	return addr, exact
 }

@@ -24,14 +24,14 @@ func (f fixed) Resolve(_ int, addr, _ uint64) process.Location {
 
 // record returns the used prefix of a stack record.
 func record(id uint64, kernel, user []uint64) []byte {
-	r := bpf.OnCPUStackRecord{
-		Type:         uint32(bpf.OnCPURecordTypeRECORD_STACK),
+	r := bpf.StackRecord{
+		Type:         uint32(bpf.RecordStack),
 		KernelFrames: uint16(len(kernel)),
 		UserFrames:   uint16(len(user)),
 		Id:           id,
 		Pid:          7,
 		Tid:          8,
-		UserEnd:      uint8(bpf.OnCPUStackEndEND_FRAME_POINTER),
+		UserEnd:      uint8(bpf.EndFramePointer),
 	}
 	copy(r.Comm[:], "worker")
 	copy(r.Frames[:], kernel)
@@ -85,8 +85,8 @@ func TestStoreAdd(t *testing.T) {
 // code is not broken.
 func TestStoreAddEnds(t *testing.T) {
 	s := NewStore(fixed{&process.File{}})
-	r := record(1, nil, []uint64{0x100, frameExact | 0x200, 0x300, 0x99999})
-	r[41] = uint8(bpf.OnCPUStackEndEND_NO_MAPPING)
+	r := record(1, nil, []uint64{0x100, bpf.FrameExact | 0x200, 0x300, 0x99999})
+	r[41] = uint8(bpf.EndNoMapping)
 	if err := s.Add(r); err != nil {
 		t.Fatal(err)
 	}
@@ -98,7 +98,7 @@ func TestStoreAddEnds(t *testing.T) {
 	if len(got) != 4 || got[1].Address != 0x200 || got[1].Return || !got[2].Return || s.Codes[got[3].Code].Kind != CodeBroken {
 		t.Errorf("frames %+v", got)
 	}
-	if trace.Broken || trace.UserEnd != bpf.OnCPUStackEndEND_NO_MAPPING {
+	if trace.Broken || trace.UserEnd != bpf.EndNoMapping {
 		t.Errorf("trace %+v", trace)
 	}
 }
@@ -108,7 +108,7 @@ func TestStoreAddEnds(t *testing.T) {
 func TestStoreAddUnseen(t *testing.T) {
 	s := NewStore(fixed{&process.File{}})
 	r := record(1, []uint64{0xffff1}, nil)
-	r[41] = uint8(bpf.OnCPUStackEndEND_UNSEEN)
+	r[41] = uint8(bpf.EndUnseen)
 	if err := s.Add(r); err != nil {
 		t.Fatal(err)
 	}

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"testing"
 
-	"fulgur/internal/capture/probe"
+	"fulgur/bpf"
 	"fulgur/internal/capture/target"
 	"fulgur/internal/linux/perfevent"
 	"fulgur/internal/message/usage"
@@ -23,7 +23,7 @@ func TestWithoutTables(t *testing.T) {
 			if err := u.Load(o, debugfiletest.NewFinder(t), nil); err != nil {
 				t.Fatal(err)
 			}
-			if u.HasTables() || u.By != probe.ByFramePointers {
+			if u.HasTables() || u.By != bpf.UnwindByFramePointers {
 				t.Errorf("tables: %v, by %v", u.HasTables(), u.By)
 			}
 			u.HandleRecord(perfevent.Fork{PID: 2, PPID: 1})

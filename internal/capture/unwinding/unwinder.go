@@ -13,7 +13,7 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
 
-	"fulgur/internal/capture/probe"
+	"fulgur/bpf"
 	"fulgur/internal/capture/target"
 	"fulgur/internal/linux/perfevent"
 	"fulgur/internal/message/usage"
@@ -59,7 +59,7 @@ const AlertAtLaunch = 100 * time.Millisecond
 type Unwinder struct {
 	loader *unwindmap.Loader
 	// By says what the kernel side is to walk by.
-	By      probe.Unwind
+	By      bpf.UnwindMode
 	backlog backlog
 	// exited are the processes whose first thread ended.
 	exited map[int]bool
@@ -69,11 +69,11 @@ type Unwinder struct {
 // Load loads the maps for tables, unless frame pointers are all that is asked for.
 // finder finds debug files, types has the kernel's types.
 func (u *Unwinder) Load(o Options, finder *debugfile.Finder, types *btf.Cache) (err error) {
-	mode, by := unwindmap.Auto, probe.ByBoth
+	mode, by := unwindmap.Auto, bpf.UnwindByBoth
 	switch o.Mode {
 	case "", unwindAuto:
 	case unwindDwarf:
-		mode, by = unwindmap.Tables, probe.ByTables
+		mode, by = unwindmap.Tables, bpf.UnwindByTables
 	case unwindFP:
 		return nil
 	default:

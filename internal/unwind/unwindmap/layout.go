@@ -1,6 +1,7 @@
 package unwindmap
 
 import (
+	"fulgur/bpf"
 	"fulgur/internal/process"
 	"fulgur/internal/unwind"
 )
@@ -31,11 +32,11 @@ func (e entry) seal() sealed {
 // unseal is the inverse of seal.
 func unseal(s sealed) entry { return entry{s.Seal ^ s.Layout*hashMultiplier, s.Layout} }
 
-// Bit widths of the fields of an [entry]'s layout (UNWIND_LAYOUT_*_BITS).
+// Bit widths of the fields of an [entry]'s layout.
 const (
-	firstBits = 24
-	countBits = 16
-	saltBits  = 24
+	firstBits = bpf.UnwindUnwindLayoutBitsUNWIND_LAYOUT_FIRST_BITS
+	countBits = bpf.UnwindUnwindLayoutBitsUNWIND_LAYOUT_COUNT_BITS
+	saltBits  = bpf.UnwindUnwindLayoutBitsUNWIND_LAYOUT_SALT_BITS
 )
 
 // packLayout returns the word that identifies a layout to programs: the run of its

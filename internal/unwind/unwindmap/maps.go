@@ -32,8 +32,7 @@ const (
 	ruleChain   = uint32(bpf.UnwindUnwindRuleIndexUNWIND_RULE_CHAIN)
 	ruleChainGo = uint32(bpf.UnwindUnwindRuleIndexUNWIND_RULE_CHAIN_GO)
 	ruleFirst   = uint32(bpf.UnwindUnwindRuleIndexUNWIND_RULE_FIRST)
-	// noTable is UNWIND_NO_TABLE.
-	noTable = 0xffffffff
+	noTable     = uint32(bpf.UnwindUnwindRowsUNWIND_NO_TABLE)
 )
 
 // attachers is the number of threads that attach pages in parallel. Before Linux 6.8,

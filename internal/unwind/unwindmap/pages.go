@@ -7,11 +7,12 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+
+	"fulgur/bpf"
 )
 
-// Sizes from bpf/unwind.h.
 const (
-	pageShift = 14 // in words
+	pageShift = bpf.UnwindUnwindShiftUNWIND_PAGE_SHIFT // in words
 	pageWords = 1 << pageShift
 	pageBytes = 4 * pageWords
 	// pageCost is the kernel memory taken by a page: its contents plus one page of

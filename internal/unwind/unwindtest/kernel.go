@@ -26,17 +26,13 @@ const (
 
 const (
 	// PageWords is the number of words of a page of tables.
-	PageWords = 1 << 14
+	PageWords = 1 << bpf.UnwindUnwindShiftUNWIND_PAGE_SHIFT
 	// PageSize is the size of a memory page, in bytes.
 	PageSize = 4096
-	// MaxDepth is the maximum number of frames of a stack.
-	MaxDepth = 127
-	// FrameExact is FRAME_EXACT of bpf/record.h.
-	FrameExact = 1 << 63
 
-	noTable         = 1<<32 - 1 // UNWIND_NO_TABLE
-	layoutCountFrom = 24        // bits below the number of mappings
-	layoutSaltFrom  = 40
+	noTable         = uint32(bpf.UnwindUnwindRowsUNWIND_NO_TABLE)
+	layoutCountFrom = bpf.UnwindUnwindLayoutBitsUNWIND_LAYOUT_FIRST_BITS // bits below the number of mappings
+	layoutSaltFrom  = layoutCountFrom + bpf.UnwindUnwindLayoutBitsUNWIND_LAYOUT_COUNT_BITS
 )
 
 // Kernel is the kernel's walker, compiled for user space.
@@ -208,9 +204,9 @@ func (k *Kernel) SetMemory(pages map[uint64][]byte) {
 
 // Walk returns the stack of a thread with a layout. pcMask holds the bits that addresses
 // can have.
-func (k *Kernel) Walk(t testing.TB, regs unwind.Registers, layout, pcMask uint64, mode bpf.OnCPUUnwindMode) ([]unwind.Frame, bpf.OnCPUStackEnd) {
+func (k *Kernel) Walk(t testing.TB, regs unwind.Registers, layout, pcMask uint64, mode bpf.UnwindMode) ([]unwind.Frame, bpf.StackEnd) {
 	t.Helper()
-	k.command(commandWalk, 1, regs.R, regs.PC, regs.R[k.sp], regs.R[k.fp], layout, pcMask, mode, uint32(MaxDepth))
+	k.command(commandWalk, 1, regs.R, regs.PC, regs.R[k.sp], regs.R[k.fp], layout, pcMask, mode, uint32(bpf.MaxDepth))
 	if _, err := k.pipe.Write(k.in.Bytes()); err != nil {
 		t.Fatalf("the kernel's walker: %v\n%s", err, &k.stderr)
 	}
@@ -225,35 +221,35 @@ func (k *Kernel) Walk(t testing.TB, regs unwind.Registers, layout, pcMask uint64
 	}
 	frames := make([]unwind.Frame, len(pcs))
 	for i, pc := range pcs {
-		frames[i] = unwind.Frame{PC: pc &^ FrameExact, Exact: i == 0 || pc&FrameExact != 0}
+		frames[i] = unwind.Frame{PC: pc &^ bpf.FrameExact, Exact: i == 0 || pc&bpf.FrameExact != 0}
 	}
-	return frames, bpf.OnCPUStackEnd(head.End)
+	return frames, bpf.StackEnd(head.End)
 }
 
 // Check walks a stack with the given memory and compares it with the result of
 // [unwind.Walker], up to the kernel's limits.
 func (k *Kernel) Check(t *testing.T, regs unwind.Registers, layout uint64, memory map[uint64][]byte, want []unwind.Frame, wantEnd unwind.End) {
 	t.Helper()
-	if len(want) > MaxDepth {
-		want, wantEnd = want[:MaxDepth], unwind.EndDepth
+	if len(want) > bpf.MaxDepth {
+		want, wantEnd = want[:bpf.MaxDepth], unwind.EndDepth
 	}
 	k.SetMemory(memory)
-	got, end := k.Walk(t, regs, layout, FrameExact-1, bpf.OnCPUUnwindModeUNWIND_BY_BOTH)
+	got, end := k.Walk(t, regs, layout, bpf.FrameExact-1, bpf.UnwindByBoth)
 	if !slices.Equal(got, want) || end != Ends[wantEnd] {
 		t.Errorf("the kernel's walker:\n got %v (end %d)\nwant %v (%v)", got, end, want, wantEnd)
 	}
 }
 
 // Ends maps to the kernel's constants.
-var Ends = map[unwind.End]bpf.OnCPUStackEnd{
-	unwind.EndComplete:    bpf.OnCPUStackEndEND_COMPLETE,
-	unwind.EndDepth:       bpf.OnCPUStackEndEND_DEPTH,
-	unwind.EndNoFile:      bpf.OnCPUStackEndEND_NO_MAPPING,
-	unwind.EndNoTable:     bpf.OnCPUStackEndEND_NO_TABLE,
-	unwind.EndUnsupported: bpf.OnCPUStackEndEND_UNSUPPORTED,
-	unwind.EndRegister:    bpf.OnCPUStackEndEND_REGISTER,
-	unwind.EndMemory:      bpf.OnCPUStackEndEND_FAULT,
-	unwind.EndNotGrowing:  bpf.OnCPUStackEndEND_NOT_GROWING,
+var Ends = map[unwind.End]bpf.StackEnd{
+	unwind.EndComplete:    bpf.EndComplete,
+	unwind.EndDepth:       bpf.EndDepth,
+	unwind.EndNoFile:      bpf.EndNoMapping,
+	unwind.EndNoTable:     bpf.EndNoTable,
+	unwind.EndUnsupported: bpf.EndUnsupported,
+	unwind.EndRegister:    bpf.EndRegister,
+	unwind.EndMemory:      bpf.EndFault,
+	unwind.EndNotGrowing:  bpf.EndNotGrowing,
 }
 
 // Recorder records the memory pages that a walker reads.

@@ -22,14 +22,14 @@ type Trace struct {
 	Time     uint64 // CLOCK_MONOTONIC, ns
 	// Kernel and User are addresses, and KernelEnd and End why each half ends.
 	Kernel, User   []uint64
-	KernelEnd, End bpf.OnCPUStackEnd
+	KernelEnd, End bpf.StackEnd
 }
 
 // Record returns the bytes that cross the ring for b.
 func (b Trace) Record(t testing.TB) []byte {
 	t.Helper()
-	r := bpf.OnCPUStackRecord{
-		Type:         uint32(bpf.OnCPURecordTypeRECORD_STACK),
+	r := bpf.StackRecord{
+		Type:         uint32(bpf.RecordStack),
 		KernelFrames: uint16(len(b.Kernel)),
 		UserFrames:   uint16(len(b.User)),
 		Id:           b.ID,
@@ -92,9 +92,9 @@ func NewStore(t testing.TB, r stacks.Resolver, traces ...Trace) *stacks.Store {
 
 // How stacks end: where there is no more, at the depth limit, at a fault.
 const (
-	Ended   = bpf.OnCPUStackEndEND_FRAME_POINTER
-	Cut     = bpf.OnCPUStackEndEND_DEPTH
-	Faulted = bpf.OnCPUStackEndEND_FAULT
+	Ended   = bpf.EndFramePointer
+	Cut     = bpf.EndDepth
+	Faulted = bpf.EndFault
 )
 
 // Own returns a store with a stack of this very process: NewStore twice,

@@ -1,0 +1,147 @@
+package bpf
+
+// What several families of probes share has one name here. bpf2go generates it
+// for one of them.
+
+// Records that cross into user space, and what programs keep of them.
+type (
+	// StackRecord is struct stack_record of record.h.
+	StackRecord = OnCPUStackRecord
+	// FileRecord is struct file_record of file.h.
+	FileRecord = FaultsFileRecord
+	// Snapshot is struct snapshot of snapshot.h.
+	Snapshot = OnCPUSnapshot
+	// SeenSet is struct seen_set of stack.h.
+	SeenSet = OnCPUSeenSet
+)
+
+const (
+	// MaxDepth is the maximum number of frames of each half of a stack.
+	MaxDepth = len(StackRecord{}.Frames) / 2
+	// FrameExact is set in a user frame that is exact though it is not the
+	// leaf: a signal interrupted it, so it is not a return address.
+	FrameExact = 1 << OnCPUFrameBitFRAME_EXACT_BIT
+)
+
+// RecordType is the first word of every record in the ring.
+type RecordType = OnCPURecordType
+
+// The types of records.
+const (
+	RecordStack    = OnCPURecordTypeRECORD_STACK
+	RecordEvent    = OnCPURecordTypeRECORD_EVENT // a single count, see count.h
+	RecordFile     = OnCPURecordTypeRECORD_FILE
+	RecordTimeline = OnCPURecordTypeRECORD_TIMELINE // see event.h
+	RecordSnapshot = OnCPURecordTypeRECORD_SNAPSHOT
+)
+
+// StackEnd is why a half of a stack ends.
+type StackEnd = OnCPUStackEnd
+
+// The ends of stacks; see enum stack_end of record.h.
+const (
+	EndNone         = OnCPUStackEndEND_NONE
+	EndFramePointer = OnCPUStackEndEND_FRAME_POINTER
+	EndDepth        = OnCPUStackEndEND_DEPTH
+	EndFault        = OnCPUStackEndEND_FAULT
+	EndComplete     = OnCPUStackEndEND_COMPLETE
+	EndNoMapping    = OnCPUStackEndEND_NO_MAPPING
+	EndNoTable      = OnCPUStackEndEND_NO_TABLE
+	EndUnsupported  = OnCPUStackEndEND_UNSUPPORTED
+	EndRegister     = OnCPUStackEndEND_REGISTER
+	EndNotGrowing   = OnCPUStackEndEND_NOT_GROWING
+	EndNotReady     = OnCPUStackEndEND_NOT_READY
+	EndPage         = OnCPUStackEndEND_PAGE
+	EndNoChain      = OnCPUStackEndEND_NO_CHAIN
+	EndUnseen       = OnCPUStackEndEND_UNSEEN
+)
+
+// PathEnd is how the path of a file ends.
+type PathEnd = FaultsPathEnd
+
+// The ends of paths; see enum path_end of file.h.
+const (
+	PathWhole  = FaultsPathEndPATH_WHOLE
+	PathCut    = FaultsPathEndPATH_CUT
+	PathDevice = FaultsPathEndPATH_DEVICE
+)
+
+// UnwindMode is how stacks are walked.
+type UnwindMode = OnCPUUnwindMode
+
+// The ways to walk stacks; see enum unwind_mode of unwind_walk.h.
+const (
+	UnwindByFramePointers = OnCPUUnwindModeUNWIND_BY_FRAME_POINTERS
+	UnwindByTables        = OnCPUUnwindModeUNWIND_BY_TABLES
+	UnwindByBoth          = OnCPUUnwindModeUNWIND_BY_BOTH
+)
+
+// TargetMode is which tasks are measured.
+type TargetMode = OnCPUTargetMode
+
+// The kinds of targets; see enum target_mode of target.h.
+const (
+	TargetAll       = OnCPUTargetModeTARGET_ALL
+	TargetCgroup    = OnCPUTargetModeTARGET_CGROUP
+	TargetProcesses = OnCPUTargetModeTARGET_PROCESSES
+	TargetThreads   = OnCPUTargetModeTARGET_THREADS
+)
+
+// Stat is an index of the per-CPU statistics.
+type Stat = OnCPUStat
+
+// The statistics; see enum stat of record.h.
+const (
+	StatSamples      = OnCPUStatSTAT_SAMPLES
+	StatLost         = OnCPUStatSTAT_LOST
+	StatRetry        = OnCPUStatSTAT_RETRY
+	StatEvent        = OnCPUStatSTAT_EVENT
+	StatUntracked    = OnCPUStatSTAT_UNTRACKED
+	StatRuns         = OnCPUStatSTAT_RUNS
+	StatPeriods      = OnCPUStatSTAT_PERIODS
+	StatEmpty        = OnCPUStatSTAT_EMPTY
+	StatUnfollowed   = OnCPUStatSTAT_UNFOLLOWED
+	StatMajorRuns    = OnCPUStatSTAT_MAJOR_RUNS
+	StatMajorPeriods = OnCPUStatSTAT_MAJOR_PERIODS
+	StatMerged       = OnCPUStatSTAT_MERGED
+	StatUnfinished   = OnCPUStatSTAT_UNFINISHED
+	StatMissed       = OnCPUStatSTAT_MISSED
+	StatIdlePeriods  = OnCPUStatSTAT_IDLE_PERIODS
+)
+
+// The maps that all families have, except that branch.bpf.c neither interns nor
+// counts stacks.
+const (
+	MapRing         = OnCPUMapRing
+	MapStats        = OnCPUMapStats
+	MapSeen         = OnCPUMapSeen
+	MapCounts0      = OnCPUMapCounts0
+	MapCounts1      = OnCPUMapCounts1
+	MapRemaps       = OnCPUMapRemaps
+	MapTargetIds    = OnCPUMapTargetIds
+	MapTargetCgroup = OnCPUMapTargetCgroup
+)
+
+// The variables that all families have, likewise.
+const (
+	VarActive         = OnCPUVarActive
+	VarAnyRemaps      = OnCPUVarAnyRemaps
+	VarByCpu          = OnCPUVarByCpu
+	VarByThread       = OnCPUVarByThread
+	VarGeneration     = OnCPUVarGeneration
+	VarInserted       = OnCPUVarInserted
+	VarMaxDepth       = OnCPUVarMaxDepth
+	VarRingWakeup     = OnCPUVarRingWakeup
+	VarSeenMask       = OnCPUVarSeenMask
+	VarSkipUserStack  = OnCPUVarSkipUserStack
+	VarTarget         = OnCPUVarTarget
+	VarTargetCgroupId = OnCPUVarTargetCgroupId
+	VarTimeline       = OnCPUVarTimeline
+	VarUnwind         = OnCPUVarUnwind
+)
+
+// The programs that maintain the target set, which all families have.
+const (
+	ProgTargetFork = OnCPUProgTargetFork
+	ProgTargetFree = OnCPUProgTargetFree
+)
