@@ -39,7 +39,7 @@ type Driver struct {
 // Run runs a job. The exit code is the command's if it ran, 0 without a
 // command, or 1 with an error.
 func (d Driver) Run(ctx context.Context, j Job) (exitCode int, err error) {
-	debug.SetGCPercent(loop.GCPercent)
+	debug.SetGCPercent(loop.GCPercentAtStart)
 	defer func() { err = errors.Join(err, j.Close()) }()
 	if err := j.Prepare(ctx); err != nil {
 		return 1, err

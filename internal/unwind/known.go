@@ -103,6 +103,7 @@ const (
 func (b *builder) addSigreturn(s *synthetic) (found bool) {
 	left := uint64(maxScan)
 	window := newCodeWindow(b.file, b.code)
+	defer window.close()
 	b.code.gaps(b.spans, func(start, end uint64) {
 		if end-start < uint64(len(b.arch.sigreturn)) || left < end-start {
 			return
@@ -163,6 +164,7 @@ func (b *builder) addCrosscall(s *synthetic) {
 	leaf := Rule{Kind: KindSP, CFA: 8, RASlot: SlotCFA, RA: -8}
 	left := uint64(maxGoScan)
 	window := newCodeWindow(b.file, b.code)
+	defer window.close()
 	b.code.gaps(b.spans, func(start, end uint64) {
 		end = min(end, start+left)
 		left -= end - start

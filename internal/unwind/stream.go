@@ -80,7 +80,8 @@ func readSection(s *callframe.Section, a *arch, workers, maxRows int, code *code
 	// More workers than chunks plus one would only wait.
 	for range min(workers, int(s.Size/callframe.ChunkSize)+1) {
 		wait.Go(func() {
-			w := worker{src: s, code: code, rules: newRuleSet()}
+			w := worker{src: s, code: code, rules: newRuleSet(), room: rooms.Get().(*room)}
+			defer w.room.free()
 			w.vm = machine{arch: a, emit: w.row}
 			for j := range work {
 				w.chunk = j.result
@@ -106,6 +107,22 @@ func readSection(s *callframe.Section, a *arch, workers, maxRows int, code *code
 	return all, cmp.Or(err, tooMany())
 }
 
+// room holds a chunk's results, in memory that all chunks share.
+type room struct {
+	spans []span
+	rows  []localRow
+}
+
+// rooms are those of workers that ended. The files that a process maps are compiled one
+// after the other.
+var rooms = sync.Pool{New: func() any { return new(room) }}
+
+// free leaves the room to the next worker.
+func (r *room) free() {
+	clear(r.spans[:cap(r.spans)]) // they refer to chunks
+	rooms.Put(r)
+}
+
 // worker converts chunks into rows.
 type worker struct {
 	src   *callframe.Section
@@ -113,9 +130,7 @@ type worker struct {
 	code  *codeRanges
 	rules *ruleSet
 	chunk *chunk
-	// spans and rows hold the chunk's results, in memory that all chunks share.
-	spans []span
-	rows  []localRow
+	*room
 
 	cies    callframe.CIEs[*cie]
 	lastRow Rule // the rule of the function's last row

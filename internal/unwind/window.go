@@ -2,6 +2,7 @@ package unwind
 
 import (
 	"bytes"
+	"sync"
 
 	"fulgur/internal/symbols/elffile"
 )
@@ -15,15 +16,21 @@ const windowSize = 64 << 10
 type codeWindow struct {
 	file *elffile.File
 	code *codeRanges
-	room []byte
+	room *[windowSize]byte
 	// read is the code from address addr on, in room.
 	read []byte
 	addr uint64
 }
 
+// windowRooms are those of windows that were closed.
+var windowRooms = sync.Pool{New: func() any { return new([windowSize]byte) }}
+
 func newCodeWindow(f *elffile.File, code *codeRanges) *codeWindow {
-	return &codeWindow{file: f, code: code, room: make([]byte, windowSize)}
+	return &codeWindow{file: f, code: code, room: windowRooms.Get().(*[windowSize]byte)}
 }
+
+// close leaves the window's memory to the next one.
+func (w *codeWindow) close() { windowRooms.Put(w.room) }
 
 // at returns the code from start to end, but no more than fits into the window, nor than
 // the file has.
