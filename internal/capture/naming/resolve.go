@@ -27,6 +27,8 @@ type Resolver struct {
 	Offsets bool
 	// Kernel says that the kernel which runs is the one that ran.
 	Kernel bool
+	// Proven says to use only files that have the build ID of the profile.
+	Proven bool
 
 	out      *profile.Collector
 	frames   [][]profile.FrameID // by frame of Profile: what it became, the outermost first
@@ -41,7 +43,7 @@ func (r *Resolver) Resolve(ctx context.Context) (*profile.Profile, error) {
 	r.frames = make([][]profile.FrameID, len(p.Frames))
 	byMapping := make([][]profile.FrameID, len(p.Mappings))
 	for id, f := range p.Frames {
-		if f.Function == 0 && f.Mapping != 0 {
+		if r.wants(profile.FrameID(id)) {
 			byMapping[f.Mapping] = append(byMapping[f.Mapping], profile.FrameID(id))
 		}
 	}
@@ -78,6 +80,12 @@ func (r *Resolver) Resolve(ctx context.Context) (*profile.Profile, error) {
 		}
 	}
 	return r.out.Profile(p.Meta, p.Losses), nil
+}
+
+// wants reports whether the frame of the profile without names is to be looked up.
+func (r *Resolver) wants(id profile.FrameID) bool {
+	m := r.Profile.Frames[id].Mapping
+	return m != 0 && !r.Profile.Named(id) && (!r.Proven || r.Profile.Mappings[m].BuildID != "")
 }
 
 // Stack returns what stack s of the profile without names became.
@@ -147,6 +155,9 @@ func (r *Resolver) name(t symbolize.Table, m profile.Mapping, frames []profile.F
 	}
 	return lookUp(t, queries, func(q query[profile.FrameID], functions []symbolize.Frame) {
 		f, m := r.Profile.Frames[q.frame], m
+		if len(functions) == 0 && f.Function != 0 {
+			return // a debug file does not have the bounds of a function without a symbol
+		}
 		f.Address = q.call + (f.Address - f.Call())
 		if len(functions) > 0 && functions[0].Module != "" {
 			m.Path, m.BuildID = "["+functions[0].Module+"]", ""
@@ -160,16 +171,28 @@ func (r *Resolver) name(t symbolize.Table, m profile.Mapping, frames []profile.F
 // no name of any.
 func Unnamed(p *profile.Profile) bool {
 	code := false
-	for _, f := range p.Frames {
+	for id, f := range p.Frames {
 		if f.Kind != profile.KindUser || !path.IsAbs(p.Mappings[f.Mapping].Path) {
 			continue // the vdso, for one, has names
 		}
-		if f.Function != 0 {
+		if p.Named(profile.FrameID(id)) {
 			return false
 		}
 		code = true
 	}
 	return code
+}
+
+// HasUnnamed reports whether code of a file in p has no name, and a build ID tells which file
+// may have it.
+func HasUnnamed(p *profile.Profile) bool {
+	r := Resolver{Profile: p, Proven: true}
+	for id, f := range p.Frames {
+		if f.Kind == profile.KindUser && r.wants(profile.FrameID(id)) {
+			return true
+		}
+	}
+	return false
 }
 
 // KernelText returns the address of the running kernel's first byte.

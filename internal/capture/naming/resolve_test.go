@@ -2,6 +2,7 @@ package naming
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -100,5 +101,53 @@ func TestResolveOthers(t *testing.T) {
 				t.Errorf("problems %v, want %q", problems, want)
 			}
 		})
+	}
+}
+
+// A function without a symbol in a profile with names gets its name where a build ID tells
+// that the file is the one that ran, and else keeps its own.
+func TestResolveFunctionWithoutSymbol(t *testing.T) {
+	bare := unresolved(t, func(*profile.Mapping) {})
+	m, at := bare.Mappings[1], bare.Frames[1].Address
+	start := fmt.Sprintf("%s+%#x", bare.ModuleName(1), at-1)
+	partly := func(m profile.Mapping) *profile.Profile {
+		b := profile.NewBuilder(bare.ValueTypes...)
+		name := func(name string) profile.FunctionID { return b.Function(profile.Function{Name: name, SystemName: name}) }
+		mapping := b.Mapping(m)
+		stack := b.Push(0, b.Frame(profile.Frame{Function: name("main"), Mapping: mapping, Address: at}))
+		stack = b.Push(stack, b.Frame(profile.Frame{Function: name(start), Mapping: mapping, Address: at, Offset: 1}))
+		b.Add(profile.Sample{Stack: stack, Task: b.Task(profile.Task{PID: 1, Comm: "test"}), CPU: -1, Values: []int64{7}})
+		return b.Profile(profile.Meta{Command: "test"}, profile.Losses{})
+	}
+	unproven, other := m, m
+	unproven.BuildID, other.BuildID = "", "00112233"
+	if m.BuildID == "" {
+		testenv.Unsupported(t, "this program has no build ID")
+	}
+	for _, test := range []struct {
+		mapping profile.Mapping
+		want    string
+		has     bool
+	}{
+		{m, "fulgur/internal/capture/naming.landmark", true},
+		{unproven, start, false},
+		{other, start, true},
+	} {
+		p := partly(test.mapping)
+		if Unnamed(p) || HasUnnamed(p) != test.has {
+			t.Errorf("build ID %q: taken without names: %v, has unnamed code: %v", test.mapping.BuildID, Unnamed(p), HasUnnamed(p))
+		}
+		r := Resolver{Profile: p, Finder: debugfiletest.NewFinder(t), Proven: true}
+		p, err := r.Resolve(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var names []string
+		for _, f := range p.AppendFrames(nil, p.Samples[0].Stack) {
+			names = append(names, p.FrameName(f))
+		}
+		if !slices.Equal(names, []string{test.want, "main"}) {
+			t.Errorf("build ID %q: names %q, want %q called by main", test.mapping.BuildID, names, test.want)
+		}
 	}
 }

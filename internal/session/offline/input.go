@@ -111,13 +111,17 @@ func readFormat(ctx context.Context, f *ctxfile.File, finder *debugfile.Finder, 
 	}
 	in := &input{profile: p, format: format}
 	linkAddresses(ctx, p, format)
-	if !naming.Unnamed(p) {
+	unnamed := naming.Unnamed(p)
+	if !unnamed && !naming.HasUnnamed(p) {
 		return in, nil
 	}
-	r := naming.Resolver{Profile: p, Finder: finder}
+	// Names that were missing where the profile was taken may be here.
+	r := naming.Resolver{Profile: p, Finder: finder, Proven: !unnamed}
 	in.named = true
 	in.profile, err = r.Resolve(ctx)
-	r.Warn(warn)
+	if unnamed {
+		r.Warn(warn)
+	}
 	return in, err
 }
 
