@@ -112,7 +112,9 @@ func TestResolveFunctionWithoutSymbol(t *testing.T) {
 	start := fmt.Sprintf("%s+%#x", bare.ModuleName(1), at-1)
 	partly := func(m profile.Mapping) *profile.Profile {
 		b := profile.NewBuilder(bare.ValueTypes...)
-		name := func(name string) profile.FunctionID { return b.Function(profile.Function{Name: name, SystemName: name}) }
+		name := func(name string) profile.FunctionID {
+			return b.Function(profile.Function{Name: name, SystemName: name})
+		}
 		mapping := b.Mapping(m)
 		stack := b.Push(0, b.Frame(profile.Frame{Function: name("main"), Mapping: mapping, Address: at}))
 		stack = b.Push(stack, b.Frame(profile.Frame{Function: name(start), Mapping: mapping, Address: at, Offset: 1}))
