@@ -29,16 +29,21 @@ struct branch_entry {
 	u64 flags;
 };
 
-/* A sample. Only the used prefix of entries, newest first, crosses the ring. */
-struct branch_record {
+/* A sample without its entries. */
+struct branch_head {
 	u64 time; /* CLOCK_MONOTONIC, ns */
 	u32 pid; /* thread group */
 	u32 pad;
+};
+
+/* Only the used prefix of entries, newest first, crosses the ring. */
+struct branch_record {
+	struct branch_head head;
 	struct branch_entry entries[MAX_BRANCHES];
 };
 
 /* Makes bpf2go generate Go types. */
-const struct branch_record *unused_branch_record __attribute__((unused));
+const struct branch_head *unused_branch_head __attribute__((unused));
 
 struct ring {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
@@ -104,8 +109,8 @@ int branch(struct bpf_perf_event_data *ctx)
 		stat_add(STAT_EMPTY, 1);
 		return 0;
 	}
-	rec->time = bpf_ktime_get_ns();
-	rec->pid = task_tgid(task);
+	rec->head.time = bpf_ktime_get_ns();
+	rec->head.pid = task_tgid(task);
 	size += bytes;
 	barrier_var(size); /* or 6.1's verifier does not see what bounds it */
 	if (size > sizeof(*rec) || send(rec, size))

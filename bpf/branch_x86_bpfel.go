@@ -13,36 +13,30 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-type BranchBranchRecord struct {
-	_       structs.HostLayout
-	Time    uint64
-	Pid     uint32
-	Pad     uint32
-	Entries [64]struct {
-		_     structs.HostLayout
-		From  uint64
-		To    uint64
-		Flags uint64
-	}
+type BranchBranchHead struct {
+	_    structs.HostLayout
+	Time uint64
+	Pid  uint32
+	Pad  uint32
 }
 
 // Names of all BPF objects in the ELF.
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	BranchMapBranchScratch      = "branch_scratch"
-	BranchMapRings              = "rings"
-	BranchMapStats              = "stats"
-	BranchMapTargetCgroup       = "target_cgroup"
-	BranchMapTargetIds          = "target_ids"
-	BranchProgBranch            = "branch"
-	BranchProgTargetFork        = "target_fork"
-	BranchProgTargetFree        = "target_free"
-	BranchVarRingCount          = "ring_count"
-	BranchVarRingWakeup         = "ring_wakeup"
-	BranchVarTarget             = "target"
-	BranchVarTargetCgroupId     = "target_cgroup_id"
-	BranchVarUnusedBranchRecord = "unused_branch_record"
+	BranchMapBranchScratch    = "branch_scratch"
+	BranchMapRings            = "rings"
+	BranchMapStats            = "stats"
+	BranchMapTargetCgroup     = "target_cgroup"
+	BranchMapTargetIds        = "target_ids"
+	BranchProgBranch          = "branch"
+	BranchProgTargetFork      = "target_fork"
+	BranchProgTargetFree      = "target_free"
+	BranchVarRingCount        = "ring_count"
+	BranchVarRingWakeup       = "ring_wakeup"
+	BranchVarTarget           = "target"
+	BranchVarTargetCgroupId   = "target_cgroup_id"
+	BranchVarUnusedBranchHead = "unused_branch_head"
 )
 
 // LoadBranch returns the embedded CollectionSpec for Branch.
@@ -107,11 +101,11 @@ type BranchMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type BranchVariableSpecs struct {
-	RingCount          *ebpf.VariableSpec `ebpf:"ring_count"`
-	RingWakeup         *ebpf.VariableSpec `ebpf:"ring_wakeup"`
-	Target             *ebpf.VariableSpec `ebpf:"target"`
-	TargetCgroupId     *ebpf.VariableSpec `ebpf:"target_cgroup_id"`
-	UnusedBranchRecord *ebpf.VariableSpec `ebpf:"unused_branch_record"`
+	RingCount        *ebpf.VariableSpec `ebpf:"ring_count"`
+	RingWakeup       *ebpf.VariableSpec `ebpf:"ring_wakeup"`
+	Target           *ebpf.VariableSpec `ebpf:"target"`
+	TargetCgroupId   *ebpf.VariableSpec `ebpf:"target_cgroup_id"`
+	UnusedBranchHead *ebpf.VariableSpec `ebpf:"unused_branch_head"`
 }
 
 // BranchObjects contains all objects after they have been loaded into the kernel.
@@ -155,11 +149,11 @@ func (m *BranchMaps) Close() error {
 //
 // It can be passed to LoadBranchObjects or ebpf.CollectionSpec.LoadAndAssign.
 type BranchVariables struct {
-	RingCount          *ebpf.Variable `ebpf:"ring_count"`
-	RingWakeup         *ebpf.Variable `ebpf:"ring_wakeup"`
-	Target             *ebpf.Variable `ebpf:"target"`
-	TargetCgroupId     *ebpf.Variable `ebpf:"target_cgroup_id"`
-	UnusedBranchRecord *ebpf.Variable `ebpf:"unused_branch_record"`
+	RingCount        *ebpf.Variable `ebpf:"ring_count"`
+	RingWakeup       *ebpf.Variable `ebpf:"ring_wakeup"`
+	Target           *ebpf.Variable `ebpf:"target"`
+	TargetCgroupId   *ebpf.Variable `ebpf:"target_cgroup_id"`
+	UnusedBranchHead *ebpf.Variable `ebpf:"unused_branch_head"`
 }
 
 // BranchPrograms contains all programs after they have been loaded into the kernel.

@@ -39,7 +39,7 @@ type FaultsFileRecord struct {
 	Inode    uint64
 	Device   uint32
 	End      uint32
-	Names    [12][64]int8
+	Names    [12][64]uint8
 }
 
 type FaultsPageKind uint32

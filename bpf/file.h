@@ -29,7 +29,7 @@ struct file_record {
 	u64 inode;
 	u32 device; /* major << 20 | minor */
 	u32 end; /* enum path_end */
-	char names[FILE_DEPTH][FILE_NAME];
+	u8 names[FILE_DEPTH][FILE_NAME];
 };
 
 /* IDs of files that were sent: direct-mapped, with racy stores. */

@@ -15,6 +15,7 @@ import (
 	"fulgur/internal/capture/unwinding"
 	"fulgur/internal/linux/monotonic"
 	"fulgur/internal/linux/rcu"
+	"fulgur/internal/linux/ringbuf"
 )
 
 // sample measures until the end, stops sampling and reads the remaining data. m
@@ -155,7 +156,7 @@ func (r *run) record(i int, record []byte) error {
 	case bpf.RecordTimeline:
 		return r.event(i, record)
 	}
-	return fmt.Errorf("%w: type %d", stacks.ErrRecord, kind)
+	return fmt.Errorf("%w: type %d", ringbuf.ErrRecord, kind)
 }
 
 // Progress describes the samples so far.

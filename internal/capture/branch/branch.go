@@ -12,7 +12,6 @@
 package branch
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"math/bits"
@@ -195,24 +194,18 @@ func (s *Source) Mark() (fill float64) {
 	return fill
 }
 
-// errRecord is what cannot come from our own program.
-var errRecord = errors.New("malformed branch record")
-
 // Read calls fn with the samples that were there at the last [Source.Mark].
 // Those of a CPU come in their order. It stops at fn's first error.
 func (s *Source) Read(fn func(Sample) error) error {
-	const head = int(unsafe.Offsetof(bpf.BranchBranchRecord{}.Entries))
+	const head = unsafe.Sizeof(bpf.BranchBranchHead{})
 	for _, r := range s.rings {
-		err := r.reader.ReadTo(r.until, func(b []byte) error {
-			if len(b) < head {
-				return fmt.Errorf("%w of %d bytes", errRecord, len(b))
+		err := r.reader.ReadTo(r.until, func(record []byte) error {
+			h, err := ringbuf.As[bpf.BranchBranchHead](record, head)
+			if err != nil {
+				return err
 			}
-			s.entries = bolt.AppendEntries(s.entries[:0], b[head:])
-			return fn(Sample{
-				Time:    binary.NativeEndian.Uint64(b),
-				PID:     int(binary.NativeEndian.Uint32(b[8:])),
-				Entries: s.entries,
-			})
+			s.entries = bolt.AppendEntries(s.entries[:0], record[head:])
+			return fn(Sample{Time: h.Time, PID: int(h.Pid), Entries: s.entries})
 		})
 		if err != nil {
 			return err

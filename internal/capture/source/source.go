@@ -190,7 +190,7 @@ func (Base) Pending() ([]uint64, error) { return nil, nil }
 
 // Event fails, as the programs send no events.
 func (Base) Event([]byte, Recorder) error {
-	return fmt.Errorf("%w: an event of a source without events", stacks.ErrRecord)
+	return fmt.Errorf("%w: an event of a source without events", ringbuf.ErrRecord)
 }
 
 // PlaceEvents does nothing.
@@ -198,5 +198,5 @@ func (Base) PlaceEvents(*naming.StackBuilder, stacks.TraceID, *EventStack) {}
 
 // Rewalk fails, as the programs send no snapshots.
 func (Base) Rewalk(stacks.Snapshot, uint64) error {
-	return fmt.Errorf("%w: a snapshot of a source without snapshots", stacks.ErrRecord)
+	return fmt.Errorf("%w: a snapshot of a source without snapshots", ringbuf.ErrRecord)
 }

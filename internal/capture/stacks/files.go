@@ -1,13 +1,15 @@
 package stacks
 
 import (
-	"bytes"
-	"encoding/binary"
 	"fmt"
 	"slices"
 	"strings"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
 
 	"fulgur/bpf"
+	"fulgur/internal/linux/ringbuf"
 )
 
 // File is a file that the kernel side met.
@@ -21,39 +23,31 @@ type File struct {
 	Device bool
 }
 
-// Sizes of struct file_record, bpf/file.h.
-const (
-	fileHeader = 32
-	fileName   = 64
-)
-
 // AddFile keeps the file in a file record.
 func (s *Store) AddFile(record []byte) error {
-	if len(record) < fileHeader {
-		return fmt.Errorf("%w: file of %d bytes", ErrRecord, len(record))
+	const head = unsafe.Offsetof(bpf.FileRecord{}.Names)
+	r, err := ringbuf.As[bpf.FileRecord](record, head)
+	if err != nil {
+		return err
 	}
-	native := binary.NativeEndian
-	elements, names := int(native.Uint32(record[4:])), record[fileHeader:]
-	if elements > len(names)/fileName {
-		return fmt.Errorf("%w: path of %d elements in %d bytes", ErrRecord, elements, len(record))
+	names := r.Names[:min(len(r.Names), (len(record)-int(head))/len(r.Names[0]))]
+	if int(r.Elements) > len(names) {
+		return fmt.Errorf("%w: path of %d elements in %d bytes", ringbuf.ErrRecord, r.Elements, len(record))
 	}
-	file := File{Inode: native.Uint64(record[16:])}
-	device, end := native.Uint32(record[24:]), bpf.PathEnd(native.Uint32(record[28:]))
-	file.Major, file.Minor = device>>20, device&(1<<20-1)
-	file.Device = end == bpf.PathDevice
+	end := bpf.PathEnd(r.End)
+	file := File{Major: r.Device >> 20, Minor: r.Device & (1<<20 - 1), Inode: r.Inode, Device: end == bpf.PathDevice}
 	var path []string
-	for i := range elements {
-		name, _, _ := bytes.Cut(names[i*fileName:(i+1)*fileName], []byte{0})
-		path = append(path, string(name))
+	for i := range names[:r.Elements] {
+		path = append(path, unix.ByteSliceToString(names[i][:]))
 	}
 	if end == bpf.PathCut {
 		path = append(path, "…")
 	}
-	if elements > 0 {
+	if r.Elements > 0 {
 		path = append(path, "") // for the first slash
 		slices.Reverse(path)
 		file.Path = strings.Join(path, "/")
 	}
-	s.Files[native.Uint64(record[8:])] = file
+	s.Files[r.Id] = file
 	return nil
 }

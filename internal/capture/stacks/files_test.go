@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"fulgur/bpf"
+	"fulgur/internal/linux/ringbuf"
 )
 
 // fileRecord returns a record as the kernel side sends it, with the names of a path,
@@ -19,7 +20,7 @@ func fileRecord(id, inode uint64, device uint32, end bpf.PathEnd, names ...strin
 	b = native.AppendUint32(b, device)
 	b = native.AppendUint32(b, uint32(end))
 	for _, name := range names {
-		element := make([]byte, fileName)
+		element := make([]byte, len(bpf.FileRecord{}.Names[0]))
 		copy(element, name)
 		b = append(b, element...)
 	}
@@ -50,9 +51,9 @@ func TestAddFile(t *testing.T) {
 
 func TestAddMalformedFile(t *testing.T) {
 	whole := fileRecord(1, 7, 1, bpf.PathWhole, "b", "a")
-	for _, size := range []int{0, fileHeader - 1, fileHeader, len(whole) - 1} {
-		if err := NewStore(fixed{}).AddFile(whole[:size]); !errors.Is(err, ErrRecord) {
-			t.Errorf("%d bytes: %v, want %v", size, err, ErrRecord)
+	for _, size := range []int{0, 31, 32, len(whole) - 1} {
+		if err := NewStore(fixed{}).AddFile(whole[:size]); !errors.Is(err, ringbuf.ErrRecord) {
+			t.Errorf("%d bytes: %v, want %v", size, err, ringbuf.ErrRecord)
 		}
 	}
 }
@@ -60,7 +61,7 @@ func TestAddMalformedFile(t *testing.T) {
 func FuzzAddFile(f *testing.F) {
 	f.Add(fileRecord(1, 7, 8<<20, bpf.PathCut, "b", "a"))
 	f.Fuzz(func(t *testing.T, record []byte) {
-		if err := NewStore(fixed{}).AddFile(record); err != nil && !errors.Is(err, ErrRecord) {
+		if err := NewStore(fixed{}).AddFile(record); err != nil && !errors.Is(err, ringbuf.ErrRecord) {
 			t.Fatalf("error of another kind: %v", err)
 		}
 	})

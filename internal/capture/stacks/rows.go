@@ -1,10 +1,11 @@
 package stacks
 
 import (
-	"encoding/binary"
-	"fmt"
+	"unsafe"
 
 	"github.com/cilium/ebpf"
+
+	"fulgur/internal/linux/ringbuf"
 )
 
 // drainBatch is how many entries one system call reads; its buffers stay.
@@ -45,20 +46,16 @@ func (r *rowsOf[K, V]) grow(limit int) bool {
 
 func (r *rowsOf[K, V]) at(i int) (Key, Values) { return r.convert(r.keys[i], r.values[i]) }
 
-// eventHeader is the size of what is before the key in an event record.
-const eventHeader = 8
-
 func (r *rowsOf[K, V]) parse(record []byte) (Key, Values, error) {
-	var event struct {
-		Key   K
-		Value V
+	type event struct {
+		Type, _ uint32
+		Key     K
+		Value   V
 	}
-	if len(record) < eventHeader {
-		return Key{}, Values{}, fmt.Errorf("%w: event of %d bytes", ErrRecord, len(record))
+	e, err := ringbuf.As[event](record, unsafe.Sizeof(event{}))
+	if err != nil {
+		return Key{}, Values{}, err
 	}
-	if _, err := binary.Decode(record[eventHeader:], binary.NativeEndian, &event); err != nil {
-		return Key{}, Values{}, fmt.Errorf("%w: event of %d bytes: %w", ErrRecord, len(record), err)
-	}
-	k, v := r.convert(event.Key, event.Value)
+	k, v := r.convert(e.Key, e.Value)
 	return k, v, nil
 }

@@ -2,11 +2,11 @@ package stacks
 
 import (
 	"bytes"
-	"encoding/binary"
 	"fmt"
 	"unsafe"
 
 	"fulgur/bpf"
+	"fulgur/internal/linux/ringbuf"
 )
 
 // Snapshot is a sample of a process that had no unwind tables yet: its registers and
@@ -24,41 +24,28 @@ type Snapshot struct {
 // Size returns how many bytes it takes.
 func (s Snapshot) Size() int { return len(s.raw) }
 
-// What is where in a struct snapshot of bpf/snapshot.h.
-const (
-	snapshotSize   = int(unsafe.Sizeof(bpf.Snapshot{}))
-	snapshotImage  = int(unsafe.Offsetof(bpf.Snapshot{}.Image))
-	snapshotLayout = int(unsafe.Offsetof(bpf.Snapshot{}.Layout))
-	snapshotCopied = int(unsafe.Offsetof(bpf.Snapshot{}.Copied))
-	snapshotCopy   = int(unsafe.Offsetof(bpf.Snapshot{}.Copy))
-	snapshotRecord = int(unsafe.Offsetof(bpf.Snapshot{}.Record))
-	snapshotTime   = snapshotRecord + int(unsafe.Offsetof(bpf.Snapshot{}.Record.Time))
-	snapshotPID    = snapshotRecord + int(unsafe.Offsetof(bpf.Snapshot{}.Record.Pid))
-)
+// snapshotCopy is the offset of the copy of the stack in a snapshot.
+const snapshotCopy = unsafe.Offsetof(bpf.Snapshot{}.Copy)
 
 // ParseSnapshot reads a record of the ring. It copies what it keeps.
 func ParseSnapshot(record []byte) (Snapshot, error) {
-	if len(record) < snapshotCopy {
-		return Snapshot{}, fmt.Errorf("%w: snapshot of %d bytes", ErrRecord, len(record))
+	r, err := ringbuf.As[bpf.Snapshot](record, snapshotCopy)
+	if err != nil {
+		return Snapshot{}, err
 	}
-	native := binary.NativeEndian
-	copied := int(native.Uint32(record[snapshotCopied:]))
-	if copied > min(len(record), snapshotSize)-snapshotCopy {
-		return Snapshot{}, fmt.Errorf("%w: snapshot of %d bytes with %d bytes of stack", ErrRecord, len(record), copied)
+	size := snapshotCopy + uintptr(r.Copied)
+	if size > min(uintptr(len(record)), unsafe.Sizeof(*r)) {
+		return Snapshot{}, fmt.Errorf("%w: snapshot of %d bytes with %d bytes of stack", ringbuf.ErrRecord, len(record), r.Copied)
 	}
-	return Snapshot{
-		PID:   int(native.Uint32(record[snapshotPID:])),
-		Image: native.Uint64(record[snapshotImage:]),
-		Time:  native.Uint64(record[snapshotTime:]),
-		raw:   bytes.Clone(record[:snapshotCopy+copied]),
-	}, nil
+	return Snapshot{PID: int(r.Record.Pid), Image: r.Image, Time: r.Record.Time, raw: bytes.Clone(record[:size])}, nil
 }
 
 // Bytes returns the record that the kernel side walks by a layout of the process, or by
 // frame pointers if that is 0.
 func (s Snapshot) Bytes(layout uint64) []byte {
-	whole := make([]byte, snapshotSize)
-	copy(whole, s.raw)
-	binary.NativeEndian.PutUint64(whole[snapshotLayout:], layout)
-	return whole
+	whole := new(bpf.Snapshot)
+	b := unsafe.Slice((*byte)(unsafe.Pointer(whole)), unsafe.Sizeof(*whole))
+	copy(b, s.raw)
+	whole.Layout = layout
+	return b
 }

@@ -11,11 +11,11 @@ package stacks
 
 import (
 	"bytes"
-	"encoding/binary"
-	"errors"
 	"fmt"
+	"unsafe"
 
 	"fulgur/bpf"
+	"fulgur/internal/linux/ringbuf"
 	"fulgur/internal/process"
 )
 
@@ -164,7 +164,8 @@ type Store struct {
 	codes    map[Code]CodeID
 	frames   map[Frame]FrameID
 	nodes    map[Node]NodeID
-	recent   []step // nil before the first
+	recent   []step           // nil before the first
+	record   *bpf.StackRecord // a copy of the current record, nil before the first
 }
 
 // step is a way from a stack to the one that an address makes of it, in one
@@ -290,64 +291,57 @@ func (s *Store) stack(lower, upper NodeID) (at NodeID, cut bool) {
 	return at, at == below
 }
 
-// recordHeader is the offset of the frames in struct stack_record, bpf/record.h.
-const recordHeader = 64
-
-// ErrRecord is returned for a ring record that does not have the form that
-// the kernel side writes.
-var ErrRecord = errors.New("malformed record in the ring buffer")
-
 // RecordType returns the type of a ring record.
 func RecordType(record []byte) (bpf.RecordType, error) {
-	if len(record) < 4 {
-		return 0, fmt.Errorf("%w: %d bytes", ErrRecord, len(record))
+	t, err := ringbuf.As[bpf.RecordType](record, unsafe.Sizeof(bpf.RecordType(0)))
+	if err != nil {
+		return 0, err
 	}
-	return bpf.RecordType(binary.NativeEndian.Uint32(record)), nil
+	return *t, nil
 }
+
+// recordHeader is the size of a stack record without frames.
+const recordHeader = unsafe.Offsetof(bpf.StackRecord{}.Frames)
 
 // Add keeps the trace in a stack record. A trace that is known already (the
 // kernel side forgets what it sent) is left as it is.
 func (s *Store) Add(record []byte) error {
-	if len(record) < recordHeader {
-		return fmt.Errorf("%w: stack of %d bytes", ErrRecord, len(record))
+	if s.record == nil {
+		s.record = new(bpf.StackRecord)
 	}
-	native := binary.NativeEndian
-	kernel, user := int(native.Uint16(record[4:])), int(native.Uint16(record[6:]))
-	if len(record) < recordHeader+8*(kernel+user) {
-		return fmt.Errorf("%w: %d frames in %d bytes", ErrRecord, kernel+user, len(record))
+	r := s.record
+	if err := ringbuf.Copy(r, record, recordHeader); err != nil {
+		return err
 	}
-	id, time, epoch := native.Uint64(record[8:]), native.Uint64(record[16:]), native.Uint64(record[24:])
-	if _, known := s.ids[id]; known {
+	kernel, user := int(r.KernelFrames), int(r.UserFrames)
+	if n := (len(record) - int(recordHeader)) / 8; kernel+user > min(n, len(r.Frames)) {
+		return fmt.Errorf("%w: %d frames in %d bytes", ringbuf.ErrRecord, kernel+user, len(record))
+	}
+	if _, known := s.ids[r.Id]; known {
 		return nil
 	}
-	trace := Trace{
-		PID:       native.Uint32(record[32:]),
-		KernelEnd: bpf.StackEnd(record[40]),
-		UserEnd:   bpf.StackEnd(record[41]),
-		Comm:      [16]byte(record[48:64]),
-	}
+	trace := Trace{PID: r.Pid, KernelEnd: bpf.StackEnd(r.KernelEnd), UserEnd: bpf.StackEnd(r.UserEnd), Comm: r.Comm}
 	pid := int(trace.PID)
 	if s.Anonymous {
 		trace.PID, trace.Comm = 0, [16]byte{}
 	}
 	// From the root: the last user frame comes first, the kernel's leaf last.
-	frame := func(i int) uint64 { return native.Uint64(record[recordHeader+8*i:]) }
 	// Where not even the interrupted instruction is in known code, it is the
 	// mappings that are unknown, not the stack that is broken.
 	mapped := false
 	if user > 1 {
-		leaf, _ := userAddress(frame(kernel))
-		mapped = s.resolver.Resolve(pid, leaf, time).Kind != process.KindUnknown
+		leaf, _ := userAddress(r.Frames[kernel])
+		mapped = s.resolver.Resolve(pid, leaf, r.Time).Kind != process.KindUnknown
 	}
 	if trace.UserEnd == bpf.EndUnseen {
 		trace.Leaf = s.push(0, Frame{Code: s.code(Code{Kind: CodeUnseen}, Range{})})
 	}
 	for i := kernel + user - 1; i >= kernel && !trace.Cut; i-- {
 		below := trace.Leaf
-		addr, exact := userAddress(frame(i))
-		trace.Leaf = s.step(step{epoch: epoch, addr: addr, parent: trace.Leaf, isReturn: i > kernel && !exact}, func(f step) NodeID {
+		addr, exact := userAddress(r.Frames[i])
+		trace.Leaf = s.step(step{epoch: r.Epoch, addr: addr, parent: trace.Leaf, isReturn: i > kernel && !exact}, func(f step) NodeID {
 			frame := Frame{Address: f.addr, Return: f.isReturn}
-			at := s.resolver.Resolve(pid, frame.Call(), time)
+			at := s.resolver.Resolve(pid, frame.Call(), r.Time)
 			if mapped && at.Kind == process.KindUnknown {
 				return s.broken
 			}
@@ -361,12 +355,12 @@ func (s *Store) Add(record []byte) error {
 	}
 	for i := kernel - 1; i >= 0 && !trace.Cut; i-- {
 		below := trace.Leaf
-		trace.Leaf = s.step(step{addr: frame(i), parent: trace.Leaf, isReturn: i > 0}, func(f step) NodeID {
+		trace.Leaf = s.step(step{addr: r.Frames[i], parent: trace.Leaf, isReturn: i > 0}, func(f step) NodeID {
 			return s.push(f.parent, Frame{Address: f.addr, Return: f.isReturn})
 		})
 		trace.Cut = trace.Leaf == below
 	}
-	s.ids[id] = s.trace(trace)
+	s.ids[r.Id] = s.trace(trace)
 	return nil
 }
 

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"fulgur/bpf"
+	"fulgur/internal/linux/ringbuf"
 	"fulgur/internal/process"
 )
 
@@ -40,7 +41,7 @@ func record(id uint64, kernel, user []uint64) []byte {
 	if err := binary.Write(&b, binary.NativeEndian, &r); err != nil {
 		panic(err)
 	}
-	return b.Bytes()[:recordHeader+8*(len(kernel)+len(user))]
+	return b.Bytes()[:int(recordHeader)+8*(len(kernel)+len(user))]
 }
 
 func TestStoreAdd(t *testing.T) {
@@ -228,10 +229,10 @@ func FuzzStoreAdd(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		s := NewStore(fixed{&process.File{}})
 		events := &rowsOf[Key, Values]{convert: func(k Key, v Values) (Key, Values) { return k, v }}
-		if err := s.Add(b); err != nil && !errors.Is(err, ErrRecord) {
+		if err := s.Add(b); err != nil && !errors.Is(err, ringbuf.ErrRecord) {
 			t.Fatalf("error of another kind: %v", err)
 		}
-		if _, _, err := events.parse(b); err != nil && !errors.Is(err, ErrRecord) {
+		if _, _, err := events.parse(b); err != nil && !errors.Is(err, ringbuf.ErrRecord) {
 			t.Fatalf("error of another kind: %v", err)
 		}
 	})

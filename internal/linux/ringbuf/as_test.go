@@ -25,10 +25,10 @@ func TestAs(t *testing.T) {
 	if err != nil || *part != (form{A: 7, B: 8}) {
 		t.Errorf("%+v, %v, want what is there", part, err)
 	}
-	if _, err := As[form](record[:15], unsafe.Offsetof(form{}.Last)); !errors.Is(err, ErrSize) {
-		t.Errorf("error %v, want ErrSize", err)
+	if _, err := As[form](record[:15], unsafe.Offsetof(form{}.Last)); !errors.Is(err, ErrRecord) {
+		t.Errorf("error %v, want ErrRecord", err)
 	}
-	if _, err := As[form](nil, 8); !errors.Is(err, ErrSize) {
-		t.Errorf("error %v, want ErrSize", err)
+	if _, err := As[form](nil, 8); !errors.Is(err, ErrRecord) {
+		t.Errorf("error %v, want ErrRecord", err)
 	}
 }

@@ -111,21 +111,28 @@ func (r *Reader) ReadTo(to uint64, fn func(record []byte) error) error {
 	return nil
 }
 
-// ErrSize is returned for a record that is shorter than its type.
-var ErrSize = errors.New("truncated record in the ring buffer")
+// ErrRecord matches errors for records that do not have the form that the programs
+// write.
+var ErrRecord = errors.New("malformed record in the ring buffer")
 
-// As returns a record as a T. The record must have at least size bytes; fields beyond its
-// end are zero. Records are aligned as in the ring.
+// As returns a record as a T. Records with fewer than size bytes are an [ErrRecord]. Fields
+// beyond the end of the record are zero. Records are aligned as in the ring.
 func As[T any](record []byte, size uintptr) (*T, error) {
-	if uintptr(len(record)) < size {
-		return nil, fmt.Errorf("%w: %d bytes, not %d", ErrSize, len(record), size)
-	}
-	if uintptr(len(record)) >= unsafe.Sizeof(*new(T)) {
+	if uintptr(len(record)) >= max(size, unsafe.Sizeof(*new(T))) {
 		return (*T)(unsafe.Pointer(&record[0])), nil
 	}
 	whole := new(T)
-	copy(unsafe.Slice((*byte)(unsafe.Pointer(whole)), unsafe.Sizeof(*whole)), record)
-	return whole, nil
+	return whole, Copy(whole, record, size)
+}
+
+// Copy copies a record to a T, like [As].
+func Copy[T any](to *T, record []byte, size uintptr) error {
+	if uintptr(len(record)) < size {
+		return fmt.Errorf("%w: %d bytes, want at least %d", ErrRecord, len(record), size)
+	}
+	b := unsafe.Slice((*byte)(unsafe.Pointer(to)), unsafe.Sizeof(*to))
+	clear(b[copy(b, record):])
+	return nil
 }
 
 func word(b []byte) *uint64 { return (*uint64)(unsafe.Pointer(&b[0])) }

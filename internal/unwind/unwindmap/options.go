@@ -101,17 +101,17 @@ type Want struct {
 
 // ParseRequest parses a record of [Loader.Requests].
 func ParseRequest(record []byte) (Want, error) {
-	if len(record) < int(unsafe.Sizeof(bpf.UnwindUnwindRequest{})) {
-		return Want{}, fmt.Errorf("malformed request of %d bytes for unwind tables", len(record))
+	r, err := ringbuf.As[bpf.UnwindUnwindRequest](record, unsafe.Sizeof(bpf.UnwindUnwindRequest{}))
+	if err != nil {
+		return Want{}, fmt.Errorf("request for unwind tables: %w", err)
 	}
-	r := (*bpf.UnwindUnwindRequest)(unsafe.Pointer(unsafe.SliceData(record)))
 	switch bpf.UnwindUnwindRequestType(r.Type) {
 	case bpf.UnwindUnwindRequestTypeUNWIND_WANT_PROCESS:
 		return Want{PID: int(r.Id), Image: r.Image}, nil
 	case bpf.UnwindUnwindRequestTypeUNWIND_WANT_PAGE:
 		return Want{Page: r.Id}, nil
 	}
-	return Want{}, fmt.Errorf("malformed request of type %d for unwind tables", r.Type)
+	return Want{}, fmt.Errorf("%w: request of type %d for unwind tables", ringbuf.ErrRecord, r.Type)
 }
 
 // Tasks calls yield with every process of the machine that runs user code, and its image.
