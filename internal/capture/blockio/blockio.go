@@ -1,5 +1,5 @@
-// Package blockio measures requests to block devices, by the stack that made
-// them, by bpf/blockio.bpf.c.
+// Package blockio measures requests to block devices by stack, with
+// bpf/blockio.bpf.c.
 package blockio
 
 import (
@@ -16,38 +16,38 @@ import (
 	"fulgur/internal/linux/rcu"
 )
 
-// DefaultPendingEntries is how many requests that are under way are remembered
-// unless told otherwise.
+// DefaultPendingEntries is the default limit of requests in flight to track.
 const DefaultPendingEntries = 1 << 13
 
 // Options configure the kernel side.
 type Options struct {
 	probe.Options
-	// QueueInLatency makes histograms of the time from the making of a request
-	// to its completion; otherwise they begin when the device gets it.
+	// QueueInLatency includes the queue time in the histograms. Otherwise they
+	// begin when the device gets a request.
 	QueueInLatency bool
-	// PendingEntries is how many requests are remembered; see the default.
+	// PendingEntries limits the requests in flight to track; see
+	// [DefaultPendingEntries].
 	PendingEntries uint32
 }
 
 // Source is the loaded kernel side.
 type Source struct {
 	source.Base
-	programs []string // that are to be attached
+	programs []string // programs to attach
 	links    probe.Links
 	options  probe.Options
-	pending  uint64 // requests that were under way at the end
+	pending  uint64 // requests in flight at the end
 	devices  map[stacks.Device]string
 }
 
-// Load loads the programs and their maps. Errors are the kernel's, as
-// cilium/ebpf returns them.
+// Load loads the programs and their maps. It returns the kernel's errors as
+// cilium/ebpf does.
 func Load(o Options) (*Source, error) {
 	spec, err := bpf.LoadBlockIO()
 	if err != nil {
 		return nil, err
 	}
-	// Without them direct requests have no file.
+	// Without these addresses, direct requests have no file.
 	if err := probe.HideAddresses(spec, "iomap_dio_bio_end_io", "bio_chain_endio"); err != nil {
 		return nil, err
 	}
@@ -74,11 +74,10 @@ func Load(o Options) (*Source, error) {
 	}}, nil
 }
 
-// births are the programs that see requests where they are made, each on other
-// kernels.
+// births are the programs that see new requests. Each is for different kernels.
 var births = []string{bpf.BlockIOProgRequestStart, bpf.BlockIOProgBioStart, bpf.BlockIOProgBioStartQueue}
 
-// birth returns the one of births for a kernel.
+// birth returns the name of the program in births for a kernel.
 func birth(kernel probe.Kernel) (string, error) {
 	_, has, err := kernel.Tracepoint("block_io_start")
 	if err != nil || has {
@@ -96,7 +95,7 @@ func birth(kernel probe.Kernel) (string, error) {
 	return bpf.BlockIOProgBioStartQueue, nil
 }
 
-// counted says what an entry of a count map stands for. The detail is a [Request].
+// counted converts an entry of a count map. The detail is a [Request].
 func counted(k bpf.BlockIOCountKey, v bpf.BlockIOCountValue) (stacks.Key, stacks.Values) {
 	return stacks.Key{
 			ID: k.Id, File: k.File, Cgroup: k.Cgroup, TID: k.Tid, CPU: k.Cpu,
@@ -105,25 +104,25 @@ func counted(k bpf.BlockIOCountKey, v bpf.BlockIOCountValue) (stacks.Key, stacks
 		stacks.Values{Requests: v.Requests, Bytes: v.Bytes, Queued: v.Queued, InDevice: v.InDevice, Latency: v.Queued + v.InDevice}
 }
 
-// Attach makes the target known; what is attached begins to count.
+// Attach fills in the target. Attached programs begin to count.
 func (s *Source) Attach(t target.Target) error { return s.FillTargets(t) }
 
-// Enable starts measuring. Requests that are under way are not counted.
+// Enable starts measuring. It ignores requests already in flight.
 func (s *Source) Enable() (err error) {
 	s.links, err = s.AttachTracing(s.programs...)
 	return err
 }
 
-// Disable stops measuring. Requests that a device has then are counted without the
-// time that it has had them.
+// Disable stops measuring. Requests that are then in a device count without the time
+// that they spent there.
 func (s *Source) Disable() error {
 	err := errors.Join(s.links.Close(), rcu.Wait())
 	s.links = nil
 	return errors.Join(err, s.countPending())
 }
 
-// countPending counts the requests that a device was given and that were not seen
-// to be completed.
+// countPending counts the requests that a device has and whose completion was not
+// seen.
 func (s *Source) countPending() error {
 	var address uint64
 	var state bpf.BlockIORequestState
@@ -134,7 +133,7 @@ func (s *Source) countPending() error {
 			continue
 		}
 		s.pending++
-		if !s.options.Timeline { // where it has no end to be shown
+		if !s.options.Timeline { // a timeline could not show their end
 			key.Source = s.options.Source
 			s.Counts().Add(key, value)
 		}
@@ -145,8 +144,8 @@ func (s *Source) countPending() error {
 	return nil
 }
 
-// unfinished says what a request that is under way counts as. It reports false for one
-// that was not made for the target, or that no device has been given yet.
+// unfinished returns the key and values for a request in flight. It returns false
+// for a request outside the target, or one that no device has yet.
 func unfinished(state *bpf.BlockIORequestState, o *probe.Options) (key stacks.Key, value stacks.Values, given bool) {
 	if state.Id == 0 || state.Issued == 0 {
 		return key, value, false
@@ -165,17 +164,17 @@ func unfinished(state *bpf.BlockIORequestState, o *probe.Options) (key stacks.Ke
 	return key, value, true
 }
 
-// Histogram says how long the requests of a kind took.
+// Histogram is the latency distribution of one kind of requests.
 type Histogram struct {
 	Device    stacks.Device
 	Operation Operation // without flags
-	// Slots count by powers of two of microseconds: slot i those from 2^i to
-	// 2^(i+1)-1, slot 0 also those of less.
+	// Slots holds counts by powers of two of microseconds: slot i counts 2^i to
+	// 2^(i+1)-1, and slot 0 also shorter times.
 	Slots []uint64
 }
 
-// Histograms returns a histogram for each operation of each device, in the order
-// of their numbers.
+// Histograms returns a histogram for each device and operation, in the order of
+// their numbers.
 func (s *Source) Histograms() ([]Histogram, error) {
 	var list []Histogram
 	var key bpf.BlockIOLatencyKey
@@ -193,17 +192,18 @@ func (s *Source) Histograms() ([]Histogram, error) {
 	return list, nil
 }
 
-// Merged returns how many requests became part of others, which have their bytes.
+// Merged returns the number of requests merged into others, which include their
+// bytes.
 func (s *Source) Merged() (uint64, error) { return s.stat(bpf.StatMerged) }
 
-// Unfinished returns how many requests were given to a device and not seen to be
-// completed. They count without the time that it had them.
+// Unfinished returns the number of requests that a device had, but whose completion
+// was not seen. They count without their time in the device.
 func (s *Source) Unfinished() (uint64, error) {
 	n, err := s.stat(bpf.StatUnfinished)
 	return n + s.pending, err
 }
 
-// stat returns one of the kernel side's counters.
+// stat returns a counter of the kernel side.
 func (s *Source) stat(i bpf.Stat) (n uint64, err error) {
 	perCPU, err := s.StatPerCPU(i)
 	for _, on := range perCPU {

@@ -11,12 +11,11 @@ import (
 	"fulgur/internal/profile"
 )
 
-// Event is a request in a timeline: what bpf/blockio.bpf.c sends of each where one
-// is asked for.
+// Event is a request on a timeline, which bpf/blockio.bpf.c sends if a timeline is
+// requested.
 type Event = bpf.BlockIOTimelineEvent
 
-// Counted says what an event adds to the counts, as if it were an entry of a count
-// map.
+// Counted converts an event to what an entry of a count map would hold for it.
 func Counted(e *Event) (stacks.Key, stacks.Values) {
 	return counted(
 		bpf.BlockIOCountKey{Id: e.Id, File: e.File, Device: e.Device, Operation: e.Operation},
@@ -39,7 +38,7 @@ func (s *Source) Event(record []byte, to source.Recorder) error {
 	})
 }
 
-// deviceName returns the name of a device, which it looks up once.
+// deviceName returns the name of a device. It caches names.
 func (s *Source) deviceName(d stacks.Device) string {
 	name, ok := s.devices[d]
 	if !ok {

@@ -9,11 +9,10 @@ import (
 	"fulgur/internal/profile"
 )
 
-// device reads the kernel side's form.
+// device decodes a device number of the kernel side.
 func device(n uint32) stacks.Device { return stacks.Device{Major: n >> 20, Minor: n & (1<<20 - 1)} }
 
-// Operation is what a request asks of a device, with the flags of
-// bpf/blockio.bpf.c.
+// Operation is the operation of a request, with the flags of bpf/blockio.bpf.c.
 type Operation uint32
 
 // operations have the numbers that all kernels agree on, REQ_OP_READ and so on.
@@ -40,7 +39,7 @@ var flags = []struct {
 	{bpf.BlockIORequestFlagFLAG_FAILED, "failed"},
 }
 
-// String returns the operation's name and those of its flags, as "write sync".
+// String returns the names of the operation and its flags, such as "write sync".
 func (o Operation) String() string {
 	name, ok := operations[o&Operation(bpf.BlockIORequestFlagOPERATION_MASK)]
 	if !ok {
@@ -55,7 +54,7 @@ func (o Operation) String() string {
 	return strings.Join(words, " ")
 }
 
-// Op returns the operation without its flags, as recordings have it.
+// Op returns the operation without its flags, as used in recordings.
 func (o Operation) Op() profile.BlockOp {
 	switch o & Operation(bpf.BlockIORequestFlagOPERATION_MASK) {
 	case 0:
@@ -70,7 +69,7 @@ func (o Operation) Op() profile.BlockOp {
 	return profile.BlockOther
 }
 
-// Flags returns the flags that recordings have, too.
+// Flags returns those flags that recordings support.
 func (o Operation) Flags() (set profile.BlockFlags) {
 	for flag, has := range map[bpf.BlockIORequestFlag]profile.BlockFlags{
 		bpf.BlockIORequestFlagFLAG_SYNC:   profile.FlagSync,
@@ -85,13 +84,13 @@ func (o Operation) Flags() (set profile.BlockFlags) {
 	return set
 }
 
-// Request is what a sample's detail stands for.
+// Request is the decoded detail of a sample.
 type Request struct {
 	Device    stacks.Device
 	Operation Operation
 }
 
-// ParseDetail reads the detail of a sample of this source.
+// ParseDetail decodes the detail of a sample of this source.
 func ParseDetail(detail uint64) Request {
 	return Request{device(uint32(detail >> 32)), Operation(uint32(detail))}
 }

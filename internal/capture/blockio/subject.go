@@ -18,28 +18,29 @@ import (
 	"fulgur/internal/profile/encode/histogram"
 )
 
-// Config is what is asked of [Subject].
+// Config configures [Subject].
 type Config struct {
-	// Weight names the value that outputs show; empty takes latency.
+	// Weight names the value that outputs show; empty means latency.
 	Weight string
-	// QueueInLatency makes histograms include the time before a device gets a
-	// request.
+	// QueueInLatency includes the time before the device gets a request in the
+	// histograms.
 	QueueInLatency bool
-	// PendingEntries is how many requests are remembered; 0 takes the default.
+	// PendingEntries limits the requests in flight to track; 0 means the
+	// default.
 	PendingEntries uint32
 }
 
-// Subject is the code that makes requests to disks. It implements [source.Subject].
+// Subject is disk requests. It implements [source.Subject].
 type Subject struct {
 	Config
 	common  source.Common
 	source  *Source
-	index   uint8 // of the source in the run
+	index   uint8 // index of the source in the run
 	mounts  mounts.List
 	cgroups *mounts.Cgroups
 }
 
-// New returns the subject that c asks for.
+// New returns the subject for c.
 func New(c Config) *Subject { return &Subject{Config: c} }
 
 // Command implements [source.Subject].
@@ -83,13 +84,13 @@ func (m *Subject) Load(common probe.Options) (_ []source.Source, err error) {
 	return []source.Source{m.source}, nil
 }
 
-// The indexes of this source's [stacks.Values].
+// Indexes of this source's [stacks.Values].
 const (
 	Requests = iota
 	Bytes
-	Queued   // ns until the device got the request
-	InDevice // ns from then until it was completed
-	Latency  // the sum of the two
+	Queued   // ns until the device gets the request
+	InDevice // ns from then until completion
+	Latency  // sum of the two
 )
 
 // Values implements [source.Subject].
@@ -108,10 +109,10 @@ func (m *Subject) Shown() int {
 	return slices.IndexFunc(m.Values(), func(v source.Value) bool { return v.Type == m.Weight })
 }
 
-// Place puts the stack of a request into the profile, with the file if that is known,
-// and the disk and the operation on top. Data that the kernel writes back later is
-// marked, with the control group where the kernel keeps that: the thread that made the
-// data is not the one that writes it.
+// Place adds the stack of a request to the profile, with the file if known, the disk
+// and the operation on top. Writeback is marked, because the thread that writes the
+// data is not the thread that made it. The mark has the control group if the kernel
+// knows it.
 func (m *Subject) Place(p *naming.StackBuilder, s stacks.Sample) profile.StackID {
 	stack := p.PlaceFrom(p.WithoutProbe(p.Store.Traces[s.Trace].Leaf), m.common.UserOnly)
 	if p.IsWriteback(s.Trace) {
@@ -138,8 +139,8 @@ func (*Subject) WhyNothing() string {
 	return "the target made no disk requests: its reads came from the page cache, and the kernel may write its data back later"
 }
 
-// Notes are a table of files, the numbers of merged and of unfinished requests, and
-// histograms of how long requests took, for each device and operation.
+// Notes returns a table of files, the numbers of merged and unfinished requests, and
+// latency histograms for each device and operation.
 func (m *Subject) Notes(store *stacks.Store) []string {
 	lines := source.ByFile(m, m.index, store, m.mounts)
 	merged, errMerged := m.source.Merged()

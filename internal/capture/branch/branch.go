@@ -1,14 +1,15 @@
-// Package branch samples branch records: perf events on a PMU that keeps the
-// last branches taken, handed over by bpf/branch.bpf.c.
+// Package branch samples branch records: the most recent branches, as recorded by a
+// PMU, which bpf/branch.bpf.c passes on with each perf event.
 //
-// Samples cross to user space whole and are counted there. Counting traces in a
-// hash map of the kernel side, as stacks are, was measured and costs more,
-// within the interrupt: a sample of 32 records is 32 look-ups in a map that no
-// cache holds, 1.4 µs for 1000 different traces, 3.8 µs for 20 000 and 6 µs for
-// 100 000, besides the draining. To copy it into a ring takes 0.15 µs, and to
-// count it from there 1.2 µs for 20 000 traces (BenchmarkSample in
-// internal/session/boltprofile), in a smaller table, outside of the interrupt, with the
-// mappings of the sample's time at hand (AMD EPYC, Linux 6.18).
+// Whole samples go to user space and are counted there. Counting traces in a hash
+// map of the kernel side, as for stacks, turned out to be more expensive, and runs
+// in the interrupt: a sample of 32 records takes 32 look-ups in a map that exceeds
+// all caches, 1.4 µs for 1000 different traces, 3.8 µs for 20 000 and 6 µs for 100
+// 000, plus the draining. Copying a sample to a ring takes 0.15 µs, and counting it
+// from there 1.2 µs for 20 000 traces (BenchmarkSample in
+// internal/session/boltprofile). User space uses a smaller table, outside of the
+// interrupt, and has the mappings of the sample's time at hand. Measured on an AMD
+// EPYC with Linux 6.18.
 package branch
 
 import (
@@ -31,12 +32,12 @@ import (
 
 // Options configure the kernel side.
 type Options struct {
-	// Scope is which tasks to sample. Cgroup is a descriptor of an open
-	// cgroup v2 directory for that scope.
+	// Scope selects the tasks to sample. For a cgroup, Cgroup is a descriptor of
+	// the open cgroup v2 directory.
 	Scope  target.Scope
 	Cgroup int
-	// RingSize is the size in bytes of the ring that each CPU has, rounded up
-	// to a power of two; 0 chooses one.
+	// RingSize is the size in bytes of each CPU's ring, rounded up to a power of
+	// two; 0 means the default.
 	RingSize uint32
 }
 
@@ -47,26 +48,26 @@ type Source struct {
 	rings   []ring
 	events  *sampling.Events
 	targets *sampling.TargetSet
-	entries []bolt.Entry // of the sample being read
+	entries []bolt.Entry // of the current sample
 }
 
-// ring is what the samples of a CPU come through.
+// ring receives the samples of a CPU.
 type ring struct {
 	samples *ebpf.Map
 	reader  *ringbuf.Reader
-	until   uint64 // the position that Mark noted
+	until   uint64 // position noted by Mark
 }
 
-// The sizes that rings are given: for a sample of 32 records, 784 bytes, at
-// the highest rate that kernels allow, 100 kHz, the most holds some 13 ms.
+// Limits of ring sizes. At the highest rate that kernels allow, 100 kHz, the maximum
+// holds samples of about 13 ms. A sample of 32 records takes 784 bytes.
 const (
 	minRing  = 128 << 10 // bytes
 	maxRing  = 1 << 20
 	allRings = 16 << 20
 )
 
-// Load loads the program and its maps. Errors are the kernel's, as
-// cilium/ebpf returns them.
+// Load loads the program and its maps. It returns the kernel's errors as cilium/ebpf
+// does.
 func Load(o Options) (*Source, error) {
 	spec, err := bpf.LoadBranch()
 	if err != nil {
@@ -143,28 +144,27 @@ func (s *Source) Attach(t target.Target, e Event) (err error) {
 	return err
 }
 
-// sampleType asks for all sorts of branches of user code.
+// sampleType selects all kinds of branches in user code.
 const sampleType = unix.PERF_SAMPLE_BRANCH_USER | unix.PERF_SAMPLE_BRANCH_ANY
 
 // Enable starts sampling.
 func (s *Source) Enable() error { return s.events.Enable() }
 
-// Disable stops sampling. When it returns no program runs any more.
+// Disable stops sampling. When it returns, no program runs any more.
 func (s *Source) Disable() error { return s.events.Disable() }
 
-// CheckThrottling counts how often the kernel paused sampling since the last
+// CheckThrottling counts how often the kernel has paused sampling since the last
 // call.
 func (s *Source) CheckThrottling() error { return s.events.CheckThrottling() }
 
-// FollowCPUs takes CPUs in that came online, also those that were offline for
-// a moment only, and lets go of those that went offline. It is for a source
-// that is enabled.
+// FollowCPUs adds CPUs that came online, including those that were offline only for
+// a moment, and removes those that went offline. The source must be enabled.
 func (s *Source) FollowCPUs(online []int) error { return s.events.Follow(online) }
 
-// Targets returns the processes or threads that are in the target set now.
+// Targets returns the processes or threads that are currently in the target set.
 func (s *Source) Targets() ([]int, error) { return s.targets.Members() }
 
-// FDs returns the descriptors that poll as readable when a ring is half full.
+// FDs returns descriptors that become readable when a ring is half full.
 func (s *Source) FDs() []int {
 	fds := make([]int, len(s.rings))
 	for i, r := range s.rings {
@@ -175,16 +175,17 @@ func (s *Source) FDs() []int {
 
 // Sample is a branch stack.
 type Sample struct {
-	// Time is the time of CLOCK_MONOTONIC at which it was taken, in ns.
+	// Time is when the sample was taken, in CLOCK_MONOTONIC ns.
 	Time uint64
-	// PID is the process.
+	// PID is the process ID.
 	PID int
-	// Entries are the branches, newest first, valid until the next sample.
+	// Entries are the branches, newest first. They are valid until the next
+	// sample.
 	Entries []bolt.Entry
 }
 
-// Mark notes which samples there are by now, for [Source.Read]. It returns how
-// full the fullest ring is, from 0 to 1.
+// Mark notes the current end of the rings for [Source.Read]. It returns the fill
+// level of the fullest ring, from 0 to 1.
 func (s *Source) Mark() (fill float64) {
 	for i := range s.rings {
 		r := &s.rings[i]
@@ -214,16 +215,15 @@ func (s *Source) Read(fn func(Sample) error) error {
 	return nil
 }
 
-// Stats are the kernel side's own counts, summed over CPUs.
+// Stats holds the kernel side's counters, summed over CPUs.
 type Stats struct {
-	// Samples belong to the target. Empty are those of them that came without
-	// branch records, and Lost those that met a full ring.
+	// Samples is the number of samples of the target. Empty of them had no
+	// branch records, and Lost of them met a full ring.
 	Samples, Empty, Lost uint64
-	// Skipped is the number of samples, of whatever process, that the kernel
-	// did not take, and Throttled how often it is known to have paused.
+	// Skipped is the number of samples of all processes that the kernel did not
+	// take. Throttled is how often it is known to have paused sampling.
 	Skipped, Throttled uint64
-	// Untracked is the number of children that the target set had no room
-	// for.
+	// Untracked is the number of children for which the target set had no room.
 	Untracked uint64
 }
 
@@ -258,7 +258,7 @@ func (s *Source) Stats() (Stats, error) {
 	return st, err
 }
 
-// statPerCPU reads one of the kernel side's counters, by CPU.
+// statPerCPU reads a counter of the kernel side, by CPU.
 func (s *Source) statPerCPU(i bpf.Stat) ([]uint64, error) {
 	var perCPU []uint64
 	if err := s.objects.Stats.Lookup(uint32(i), &perCPU); err != nil {

@@ -13,22 +13,22 @@ import (
 	"fulgur/internal/linux/perfevent"
 )
 
-// Event is what to sample for its branch records.
+// Event is an event to sample for its branch records.
 type Event struct {
-	// Specs are the event on each kind of core, with one name.
+	// Specs holds the event on each kind of core, all with one name.
 	Specs []perfevent.Spec
 	Rate  sampling.Rate
 }
 
-// ErrNoHardware means that no PMU of this machine records branches, or not for
-// the event that was asked for.
+// ErrNoHardware means that no PMU of this machine can record branches, or not with
+// the requested event.
 var ErrNoHardware = errors.New("no branch recording hardware")
 
-// Choose returns the best event that this machine has for branch records, at
-// about the given frequency in Hz. It opens events to find out.
+// Choose returns the best event for branch records on this machine, at about the
+// given frequency in Hz. It opens events to find out.
 //
-// Best is one that counts taken branches, since then each has the same chance
-// to be recorded; cycles favour those in slow code.
+// The best event counts taken branches, because then each branch has the same chance
+// to be recorded. Cycles favor branches in slow code.
 func Choose(frequency uint64) (Event, error) {
 	events, err := candidates(devices, frequency)
 	if err != nil {
@@ -46,7 +46,7 @@ func Choose(frequency uint64) (Event, error) {
 	return Event{}, fmt.Errorf("%w that fulgur can use here: the CPU's last branch records (Intel LBR, AMD BRS and LBRv2, Arm BRBE) need kernel support, and virtual machines seldom get to see them; run fulgur on the host, or on another machine", ErrNoHardware)
 }
 
-// Named returns the event of that name, for branch records at the given rate.
+// Named returns the event with a name, for branch records at the given rate.
 func Named(name string, rate sampling.Rate) (Event, error) {
 	spec, err := perfevent.ParseEvent(name)
 	if err != nil {
@@ -60,10 +60,10 @@ func Named(name string, rate sampling.Rate) (Event, error) {
 	return e, err
 }
 
-// devices is where the kernel describes its PMUs.
+// devices is the directory in which the kernel describes its PMUs.
 const devices = "/sys/bus/event_source/devices"
 
-// candidates are the events to try, the best one first.
+// candidates returns the events to try, the best first.
 func candidates(devices string, frequency uint64) ([]Event, error) {
 	var events []Event
 	add := func(rate sampling.Rate, names ...string) error {
@@ -86,9 +86,9 @@ func candidates(devices string, frequency uint64) ([]Event, error) {
 		}
 	}
 	if terms := nearTaken(pmuName(devices)); terms != "" {
-		// Precise, so that the branches are those before the one that was
-		// sampled, not before its late interrupt. Where PEBS is not to be
-		// had, late is better than cycles.
+		// With a precise event, the records end at the sampled branch and
+		// not at the late interrupt. Without PEBS, even late records are
+		// better than cycles.
 		for _, modifiers := range []string{"pp", ""} {
 			if err := add(byFrequency, "cpu/"+terms+"/"+modifiers); err != nil {
 				return nil, err
@@ -99,8 +99,8 @@ func candidates(devices string, frequency uint64) ([]Event, error) {
 	return append(events, Event{Specs: cycles, Rate: byFrequency}), err
 }
 
-// pmuName is the microarchitecture that the kernel knows the CPU's PMU by, ""
-// if it does not say.
+// pmuName returns the kernel's name of the CPU's microarchitecture, "" if it has
+// none.
 func pmuName(devices string) string {
 	b, err := os.ReadFile(filepath.Join(devices, "cpu", "caps", "pmu_name"))
 	if err != nil {
@@ -109,10 +109,10 @@ func pmuName(devices string) string {
 	return strings.TrimSpace(string(b))
 }
 
-// nearTaken returns the terms of Intel's event for branches taken,
-// BR_INST_RETIRED.NEAR_TAKEN, where its code is known: elsewhere the same code
-// may count something else, or nothing. The names are those that the kernel
-// gives in arch/x86/events/intel/core.c.
+// nearTaken returns the terms of Intel's event for taken branches,
+// BR_INST_RETIRED.NEAR_TAKEN, for microarchitectures whose code is known: on others
+// the same code may count something else, or nothing. The names are from the
+// kernel's arch/x86/events/intel/core.c.
 func nearTaken(pmu string) string {
 	switch pmu {
 	case "haswell", "broadwell", "skylake", "icelake", "sapphire_rapids", "granite_rapids":
@@ -121,17 +121,16 @@ func nearTaken(pmu string) string {
 	return ""
 }
 
-// brsPeriod returns the period of AMD Zen 3's branch sampling, which the kernel
-// does not sample by frequency, and which counts taken branches. A busy core
-// takes about a billion of them in 2 s; the period must be longer than the 16
-// records of a sample.
+// brsPeriod returns the period for branch sampling on AMD Zen 3, which counts taken
+// branches, and which the kernel samples only by period. A busy core takes about a
+// billion branches in 2 s. The period must exceed the 16 records of a sample.
 func brsPeriod(frequency uint64) uint64 {
 	const perSecond = 500_000_000
 	return max(perSecond/max(frequency, 1), 1009) | 1
 }
 
-// probe opens the event with branch records on the calling thread, and closes
-// it, to see whether the machine has them.
+// probe checks whether the machine supports the event with branch records, by
+// opening it on the calling thread.
 func (e Event) probe() error {
 	for _, spec := range e.Specs {
 		a := spec.Attr()
@@ -149,8 +148,8 @@ func (e Event) probe() error {
 	return nil
 }
 
-// unsupported reports whether err says that the machine lacks the event, or
-// branch records for it.
+// unsupported reports whether err means that the machine lacks the event, or branch
+// records for it.
 func unsupported(err error) bool {
 	for _, errno := range []error{unix.ENOENT, unix.EOPNOTSUPP, unix.EINVAL, unix.ENODEV} {
 		if errors.Is(err, errno) {

@@ -10,12 +10,11 @@ import (
 	"fulgur/internal/profile"
 )
 
-// Event is a fault in a timeline: what bpf/faults.bpf.c sends of each where one is
-// asked for.
+// Event is a fault on a timeline, which bpf/faults.bpf.c sends if a timeline is
+// requested.
 type Event = bpf.FaultsTimelineEvent
 
-// Counted says what an event adds to the counts, as if it were an entry of a count
-// map.
+// Counted converts an event to what an entry of a count map would hold for it.
 func Counted(e *Event) (stacks.Key, stacks.Values) {
 	v := bpf.FaultsCountValue{Samples: 1, Minor: e.Period, Latency: e.Latency * e.Period}
 	if e.Major != 0 {

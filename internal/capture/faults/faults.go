@@ -1,5 +1,5 @@
-// Package faults measures page faults: each minor and each major one, or every
-// Nth, counted by stack and file by bpf/faults.bpf.c.
+// Package faults measures page faults, minor and major, all or every Nth, by stack
+// and file, with bpf/faults.bpf.c.
 package faults
 
 import (
@@ -25,12 +25,12 @@ import (
 // Options configure the kernel side.
 type Options struct {
 	probe.Options
-	// SkipKernel leaves out the kernel half of each stack.
+	// SkipKernel omits the kernel part of each stack.
 	SkipKernel bool
-	// Period counts every Nth fault of each kind on each CPU, with N times the
-	// weight.
+	// Period counts only every Nth fault of each kind on each CPU, with weight
+	// N.
 	Period uint64
-	// ByPage counts the pages of a file apart.
+	// ByPage distinguishes the pages of a file.
 	ByPage bool
 }
 
@@ -41,12 +41,12 @@ type Source struct {
 	minor, major *sampling.Events
 	programs     programs
 	links        probe.Links
-	latency      error // why the handling of faults is not timed
+	latency      error // why handling times are unknown
 }
 
-// Load loads the programs and their maps, without the one that times the
-// handling of faults where the kernel refuses it. Errors are the kernel's, as
-// cilium/ebpf returns them.
+// Load loads the programs and their maps. If the kernel rejects the program that
+// times the handling of faults, it goes without. It returns the kernel's errors as
+// cilium/ebpf does.
 func Load(o Options) (*Source, error) {
 	s, timed := load(o, true)
 	if timed == nil {
@@ -60,17 +60,17 @@ func Load(o Options) (*Source, error) {
 	return s, nil
 }
 
-// programs are the names of the programs that count faults.
+// programs holds the names of the programs that count faults.
 type programs struct{ minor, major string }
 
-// By what the programs find mappings; see bpf/faults.bpf.c.
+// Programs by the way they find mappings; see bpf/faults.bpf.c.
 var (
 	byHelper = programs{bpf.FaultsProgMinorFault, bpf.FaultsProgMajorFault}
 	byTree   = programs{bpf.FaultsProgMinorFaultByTree, bpf.FaultsProgMajorFaultByTree}
 )
 
-// choosePrograms returns the programs that the kernel has the helpers for, and
-// those that it has not.
+// choosePrograms returns the programs that the kernel's helpers support, and the
+// others.
 func choosePrograms() (use, drop programs, err error) {
 	err = features.HaveProgramHelper(ebpf.PerfEvent, asm.FnFindVma)
 	switch {
@@ -107,36 +107,36 @@ func load(o Options, timed bool) (*Source, error) {
 	return &Source{Base: source.Base{Probe: p}, period: max(o.Period, 1), programs: use}, nil
 }
 
-// Kind says whose a page is.
+// Kind is the kind of a page.
 type Kind uint8
 
-// The kinds of pages.
+// Kinds of pages.
 const (
 	Unknown   = Kind(bpf.FaultsPageKindPAGE_UNKNOWN)
 	Anonymous = Kind(bpf.FaultsPageKindPAGE_ANONYMOUS)
 	File      = Kind(bpf.FaultsPageKindPAGE_FILE)
 )
 
-// Page is what a sample's detail stands for.
+// Page is the decoded detail of a sample.
 type Page struct {
 	Kind Kind
-	// Offset is where it begins in its file, in bytes; 0 unless pages are told
-	// apart.
+	// Offset is the page's offset in its file, in bytes; 0 unless pages are
+	// distinguished.
 	Offset uint64
 }
 
-// A page's offset is a multiple of what the kernel's pages have at least, so that
-// its kind fits into the bits below.
+// kindMask masks the kind, which is in the low bits of a page's offset. Pages have
+// at least 4 KiB, so these bits are free.
 const kindMask = 1<<12 - 1
 
-// ParseDetail reads the detail of a sample of this source.
+// ParseDetail decodes the detail of a sample of this source.
 func ParseDetail(detail uint64) Page {
 	return Page{Kind(detail & kindMask), detail &^ kindMask}
 }
 
 func (p Page) detail() uint64 { return p.Offset | uint64(p.Kind) }
 
-// counted says what an entry of a count map stands for.
+// counted converts an entry of a count map.
 func counted(k bpf.FaultsCountKey, v bpf.FaultsCountValue) (stacks.Key, stacks.Values) {
 	return stacks.Key{ID: k.Id, File: k.File, TID: k.Tid, CPU: uint32(k.Cpu), Detail: Page{Kind(k.Kind), k.Page * uint64(os.Getpagesize())}.detail()},
 		stacks.Values{Samples: v.Samples, Minor: v.Minor, Major: v.Major, Handling: v.Latency, Faults: v.Minor + v.Major}
@@ -167,28 +167,28 @@ func (s *Source) Attach(t target.Target) error {
 		return err
 	}
 	if s.latency == nil {
-		// It loads on kernels that then refuse to attach it.
+		// Some kernels load the program but reject its attachment.
 		s.links, s.latency = s.AttachTracing(bpf.FaultsProgFaultBegin)
 	}
 	return nil
 }
 
-// Untimed says why it is unknown how long faults took, and is nil if it is known.
+// Untimed returns why the handling times of faults are unknown, nil if they are
+// known.
 func (s *Source) Untimed() error { return s.latency }
 
 // Enable starts measuring.
 func (s *Source) Enable() error { return errors.Join(s.minor.Enable(), s.major.Enable()) }
 
-// Disable stops measuring. When it returns no program runs any more.
+// Disable stops measuring. When it returns, no program runs any more.
 func (s *Source) Disable() error { return errors.Join(s.minor.Disable(), s.major.Disable()) }
 
-// Check counts how often the kernel paused sampling since the last call.
+// Check counts how often the kernel has paused sampling since the last call.
 func (s *Source) Check() error {
 	return errors.Join(s.minor.CheckThrottling(), s.major.CheckThrottling())
 }
 
-// FollowCPUs takes CPUs in that came online and lets go of those that went
-// offline.
+// FollowCPUs adds CPUs that came online, and removes those that went offline.
 func (s *Source) FollowCPUs(online []int) error {
 	return errors.Join(s.minor.Follow(online), s.major.Follow(online))
 }

@@ -16,25 +16,24 @@ import (
 	"fulgur/internal/profile"
 )
 
-// Config is what is asked of [Subject].
+// Config configures [Subject].
 type Config struct {
-	// Period counts every Nth fault; 0 counts each.
+	// Period counts every Nth fault; 0 counts all.
 	Period uint64
-	// Offsets counts the pages of files apart.
+	// Offsets distinguishes the pages of files.
 	Offsets bool
 }
 
-// Subject is the code that touches pages which are not there. It implements
-// [source.Subject].
+// Subject is page faults. It implements [source.Subject].
 type Subject struct {
 	Config
 	common source.Common
 	source *Source
-	index  uint8 // of the source in the run
+	index  uint8 // index of the source in the run
 	mounts mounts.List
 }
 
-// New returns the subject that c asks for.
+// New returns the subject for c.
 func New(c Config) *Subject { return &Subject{Config: c} }
 
 // Command implements [source.Subject].
@@ -57,7 +56,7 @@ func (*Subject) Timeline() (source.Timeline, bool) { return source.Timeline{}, t
 
 // Load implements [source.Subject].
 func (m *Subject) Load(common probe.Options) (_ []source.Source, err error) {
-	// Events of a timeline have offsets anyhow.
+	// Timeline events have offsets anyway.
 	m.Offsets = m.Offsets && !common.Timeline
 	m.index = common.Source
 	if m.source, err = Load(Options{Options: common, SkipKernel: m.common.UserOnly, Period: m.Period, ByPage: m.Offsets}); err != nil {
@@ -66,17 +65,17 @@ func (m *Subject) Load(common probe.Options) (_ []source.Source, err error) {
 	return []source.Source{m.source}, nil
 }
 
-// The indexes of this source's [stacks.Values].
+// Indexes of this source's [stacks.Values].
 const (
 	Samples  = iota
 	Minor    // faults
 	Major    // faults
-	Handling // ns; 0 where it is not measured
-	Faults   // minor and major ones
+	Handling // ns; 0 if not measured
+	Faults   // minor plus major
 )
 
-// Values implements [source.Subject]. The time of handling is left out where it is
-// not measured.
+// Values implements [source.Subject]. It omits the handling time if that is not
+// measured.
 func (m *Subject) Values() []source.Value {
 	values := source.Own(
 		profile.ValueType{Type: "samples", Unit: "count"},
@@ -94,7 +93,7 @@ func (m *Subject) Values() []source.Value {
 // Shown implements [source.Subject].
 func (m *Subject) Shown() int { return len(m.Values()) - 1 }
 
-// Place puts the stack into the profile, with the file of the page on top.
+// Place adds the stack to the profile, with the file of the page on top.
 func (m *Subject) Place(p *naming.StackBuilder, s stacks.Sample) profile.StackID {
 	note := "unmapped"
 	page := ParseDetail(s.Detail)
@@ -118,7 +117,7 @@ func (m *Subject) Describe(meta *profile.Meta) {
 // WhyNothing implements [source.Subject].
 func (*Subject) WhyNothing() string { return "the target had no page faults" }
 
-// Notes are a table of files, and why times are unknown.
+// Notes returns a table of files, and why times are unknown.
 func (m *Subject) Notes(store *stacks.Store) []string {
 	lines := source.ByFile(m, m.index, store, m.mounts)
 	if err := m.source.Untimed(); err != nil {

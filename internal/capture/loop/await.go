@@ -11,14 +11,14 @@ import (
 	"fulgur/internal/message/plain"
 )
 
-// WaitUnsaid is how long a command may take to end after the measurement
-// before the user is told what is waited for.
+// WaitUnsaid is how long a command may take to exit after the measurement before the
+// user is told about the wait.
 const WaitUnsaid = 500 * time.Millisecond
 
-// Await waits for a command that has outlived the measurement, which ended
-// with err, and returns the run's exit code: 1 if the measurement failed, else
-// the command's. When ctx ends, the command is asked to end; one that was never
-// let go is ended.
+// Await waits for a command that is still running after the measurement, which ended
+// with err. It returns the run's exit code: 1 if err is not nil, else the command's.
+// When ctx ends, it asks the command to exit. It kills a command that was never
+// released.
 func Await(ctx context.Context, launched *target.Launched, err error, stderr io.Writer, quiet bool) (exitCode int, _ error) {
 	err = errors.Join(err, launched.Close())
 	told, unsaid := ctx.Done(), time.After(WaitUnsaid)

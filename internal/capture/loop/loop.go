@@ -1,6 +1,6 @@
-// Package loop is the course of a measurement: a command is let go, the kernel side
-// is polled until the time is over, the target has ended or the user asks to end,
-// and meanwhile a line on the terminal tells how far that is.
+// Package loop runs a measurement: it releases a launched command, polls the kernel
+// side until the time is over, the target has ended or the user interrupts, and
+// meanwhile shows a progress line on the terminal.
 package loop
 
 import (
@@ -23,74 +23,73 @@ const (
 	gcPercentAtEnd   = 100
 )
 
-// PollAtMost is how long the kernel side is left alone at least, unless a
-// measurement says otherwise. While processes come, go or map files it is also the
-// rhythm of polls, so that a file is opened while it is there: each record on its own
-// would cost those processes an interrupt.
+// PollAtMost is the minimum time between polls, unless a measurement sets another.
+// While processes start, exit or map files, it is also the interval of polls, so
+// that files are opened while they exist. A wakeup for each record would cost those
+// processes an interrupt each.
 const PollAtMost = 10 * time.Millisecond
 
-// GraceForStacks is how much older than the last poll a sample may be that still
-// comes, in ns: it takes microseconds from clock to ring, but a virtual CPU may be
-// stopped in between.
+// GraceForStacks is how much older than the last poll a late sample may be, in ns.
+// From the clock to the ring it takes microseconds, but a virtual CPU may be stopped
+// in between.
 const GraceForStacks = uint64(time.Second)
 
 const (
-	// pollEvery is how long the kernel side is left alone at most.
+	// pollEvery is the maximum time between polls.
 	pollEvery = 100 * time.Millisecond
-	// restUrgent is how long the kernel side is left alone even if it asks for
-	// something.
+	// restUrgent is the minimum time between polls if a descriptor is urgent.
 	restUrgent = time.Millisecond
-	// followEvery is how often CPUs that came or went are looked for.
+	// followEvery is the interval of checks for CPUs that came or went.
 	followEvery = time.Second
 )
 
-// Measurement is what a loop runs.
+// Measurement is a measurement that a [Loop] runs.
 type Measurement interface {
 	// Enable starts sampling.
 	Enable() error
-	// Poll takes what the kernel side has, and reports whether processes
-	// come, go or map files.
+	// Poll reads the kernel side's data. It reports whether processes start,
+	// exit or map files.
 	Poll() (busy bool, err error)
-	// PollFDs are the descriptors whose readiness is worth a poll.
+	// PollFDs returns descriptors that request a poll by being readable.
 	PollFDs() []int
-	// UrgentFDs are others that are worth one at once.
+	// UrgentFDs returns descriptors that request an immediate poll.
 	UrgentFDs() []int
-	// Targets are the processes that are in the target set now.
+	// Targets returns the processes that are currently in the target set.
 	Targets() ([]int, error)
-	// FollowCPUs goes along with CPUs that came online or went offline.
+	// FollowCPUs adjusts to CPUs that came online or went offline.
 	FollowCPUs(online []int) error
-	// Progress describes how far the measurement is, for a terminal.
+	// Progress describes the state of the measurement, for a terminal.
 	Progress() (string, error)
 }
 
-// Loop is the course of a measurement: it ends with its time, with its target
-// or when it is told to.
+// Loop runs a measurement until its time is over, its target ends or the context
+// ends.
 type Loop struct {
-	// Target is what is measured, for Limit, 0 if there is none, after a Delay.
+	// Target is measured for Limit, after Delay. A Limit of 0 means no limit.
 	Target       target.Target
 	Limit, Delay time.Duration
-	// Rest is how long the kernel side is left alone at least.
+	// Rest is the minimum time between polls.
 	Rest time.Duration
-	// ReleaseFirst lets a command go before sampling is enabled.
+	// ReleaseFirst releases a command before sampling is enabled.
 	ReleaseFirst bool
-	// Enough, if not nil, ends the measurement when it reports true.
+	// Enough, if not nil, ends the measurement when it returns true.
 	Enough func() bool
-	// Due, if not nil, returns when the next poll is wanted at the latest.
+	// Due, if not nil, returns the latest time for the next poll.
 	Due func() time.Time
-	// Alert is for how long after the start the kernel side is polled as often
-	// as it may be.
+	// Alert is the time after the start during which polls are as frequent as
+	// possible.
 	Alert time.Duration
 
-	// Start is when sampling began, and Duration how long it went on.
+	// Start is when sampling began, and Duration how long it ran.
 	Start    time.Time
 	Duration time.Duration
-	// Missed says that the target ended before sampling began, Interrupted that
+	// Missed means that the target ended before sampling began, Interrupted that
 	// the context ended before sampling did.
 	Missed, Interrupted bool
 }
 
-// Measure enables the events and collects until something ends it. What there is
-// left to take is for the caller to poll.
+// Measure enables the events and polls until the measurement ends. The caller must
+// poll once more for the remaining data.
 func (l *Loop) Measure(ctx context.Context, m Measurement, line *ProgressLine, launched *target.Launched) error {
 	debug.SetGCPercent(gcPercent)
 	defer debug.SetGCPercent(gcPercentAtEnd)
@@ -108,8 +107,8 @@ func (l *Loop) Measure(ctx context.Context, m Measurement, line *ProgressLine, l
 	return err
 }
 
-// watch returns a channel that is closed when the target is gone, nil for
-// targets that never are.
+// watch returns a channel that is closed when the target has ended, nil for targets
+// that do not end.
 func (l *Loop) watch(ctx context.Context, launched *target.Launched) <-chan struct{} {
 	if launched != nil {
 		return launched.Done()
@@ -123,9 +122,9 @@ func (l *Loop) watch(ctx context.Context, launched *target.Launched) <-chan stru
 	return nil
 }
 
-// begin lets a launched command run and enables the events: in this order
-// only if it has to be or there is a delay, so that otherwise the command's
-// first instruction is sampled.
+// begin releases a launched command and enables the events, in this order only if
+// ReleaseFirst is set or there is a delay. Otherwise the command's first instruction
+// is sampled.
 func (l *Loop) begin(ctx context.Context, m Measurement, launched *target.Launched, gone <-chan struct{}) error {
 	release := func() error {
 		if launched == nil {
@@ -143,7 +142,7 @@ func (l *Loop) begin(ctx context.Context, m Measurement, launched *target.Launch
 		case <-time.After(l.Delay):
 		case <-ctx.Done():
 		case <-gone:
-			l.Missed = true // there will be nothing to see
+			l.Missed = true // nothing to measure
 		}
 	}
 	l.Start = time.Now()
@@ -153,7 +152,7 @@ func (l *Loop) begin(ctx context.Context, m Measurement, launched *target.Launch
 	return release()
 }
 
-// collect polls until the duration, ctx or the target ends.
+// collect polls until the end of the duration, ctx or the target.
 func (l *Loop) collect(ctx context.Context, m Measurement, line *ProgressLine, gone <-chan struct{}) error {
 	ready, err := epoll.New()
 	if err != nil {
@@ -165,7 +164,7 @@ func (l *Loop) collect(ctx context.Context, m Measurement, line *ProgressLine, g
 		return err
 	}
 	defer urgent.Close()
-	// The end of all is not waited for until the next poll.
+	// Wake up at the end of the duration, not at the next poll.
 	over := make(chan struct{})
 	defer close(over)
 	go func() {
@@ -204,7 +203,7 @@ func (l *Loop) collect(ctx context.Context, m Measurement, line *ProgressLine, g
 			}
 		default:
 		}
-		// What ended the waits does not matter.
+		// It does not matter what ended the wait.
 		if err := ready.Wait(append(m.PollFDs(), m.UrgentFDs()...), wait); err != nil {
 			return err
 		}
@@ -233,8 +232,8 @@ func (l *Loop) collect(ctx context.Context, m Measurement, line *ProgressLine, g
 	}
 }
 
-// outlived reports whether children of the target run on after the processes
-// that were named.
+// outlived reports whether children of the target are running after the given
+// processes have ended.
 func (l *Loop) outlived(m Measurement) (bool, error) {
 	if t := l.Target; t.Scope != target.Processes || !t.Children {
 		return false, nil
@@ -243,8 +242,8 @@ func (l *Loop) outlived(m Measurement) (bool, error) {
 	return target.AnyAlive(pids), err
 }
 
-// EndCommand asks a command that outlives the sampling to end if we were told
-// to end ourselves; otherwise it runs on.
+// EndCommand asks a command that is still running after the measurement to exit if
+// ctx has ended. Otherwise the command runs on.
 func EndCommand(ctx context.Context, launched *target.Launched) error {
 	if launched == nil || ctx.Err() == nil {
 		return nil

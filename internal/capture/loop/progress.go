@@ -8,16 +8,16 @@ import (
 	"fulgur/internal/message/plain"
 )
 
-// ProgressLine is the line on the terminal while sampling.
+// ProgressLine is the progress line on the terminal.
 type ProgressLine struct {
-	// Wanted says whether there is one, on Out.
+	// Wanted enables the line, on Out.
 	Wanted bool
 	Out    io.Writer
 
 	shown time.Time
 }
 
-// show renews the line twice a second, if progress is wanted.
+// show updates the line twice a second, if it is wanted.
 func (p *ProgressLine) show(m Measurement) {
 	if !p.Wanted || time.Since(p.shown) < 500*time.Millisecond {
 		return
@@ -25,7 +25,7 @@ func (p *ProgressLine) show(m Measurement) {
 	p.shown = time.Now()
 	line, err := m.Progress()
 	if err != nil {
-		return // the run itself will meet the error where it matters
+		return // the run reports the error
 	}
 	fmt.Fprintf(p.Out, "\r%s\x1b[K", line)
 }
@@ -37,7 +37,8 @@ func (p *ProgressLine) clear() {
 	}
 }
 
-// Describe puts counts between what is measured, for how long, and how to end.
+// Describe returns the progress line: the target, the counts, the time, and how to
+// end.
 func (l *Loop) Describe(counts string) string {
 	elapsed := time.Since(l.Start).Truncate(100 * time.Millisecond)
 	line := fmt.Sprintf("%s: %.1f s", plain.Terminal(l.Target.String()), elapsed.Seconds())

@@ -13,14 +13,13 @@ import (
 	"fulgur/internal/linux/capability"
 )
 
-// Cgroups names control groups by their number.
+// Cgroups maps IDs of control groups to paths.
 type Cgroups struct {
-	mount string // where their hierarchy is seen, empty if nowhere
+	mount string // mount point of the hierarchy, "" if not mounted
 	names map[uint64]string
 }
 
-// NewCgroups returns what names the groups of the hierarchy of version 2 that is
-// among m.
+// NewCgroups returns the names of the version 2 hierarchy that is mounted in m.
 func NewCgroups(m List) *Cgroups {
 	c := &Cgroups{names: map[uint64]string{}}
 	for _, at := range m {
@@ -32,15 +31,15 @@ func NewCgroups(m List) *Cgroups {
 	return c
 }
 
-// Name returns the path of a group in its hierarchy, "/" for the root, and "" if
-// it is gone or cannot be told.
+// Name returns the path of a group in its hierarchy, "/" for the root. It returns ""
+// if the group is gone or its path is unknown.
 func (c *Cgroups) Name(id uint64) string {
 	if name, ok := c.names[id]; ok || c.mount == "" {
 		return name
 	}
-	// Something else may be mounted over it by now.
+	// Something else may be mounted there by now.
 	path, err := answer.Ask(answer.Place{Near: c.mount}, func(*answer.Visit) (string, error) { return pathByHandle(c.mount, id) },
-		func(string, error) {}) // was only asked for its name
+		func(string, error) {}) // the result is only a name
 	if err == nil {
 		path = "/" + strings.TrimPrefix(strings.TrimPrefix(path, c.mount), "/")
 	}
@@ -48,12 +47,12 @@ func (c *Cgroups) Name(id uint64) string {
 	return path
 }
 
-// kernfsHandle is the type of file handles that are the numbers of groups:
+// kernfsHandle is the type of file handles that contain the ID of a group:
 // FILEID_KERNFS in the kernel.
 const kernfsHandle = 0xfe
 
-// pathByHandle returns the path of the directory with that number in a file system
-// of groups, see open_by_handle_at(2).
+// pathByHandle returns the path of the directory with an ID in a cgroup file system;
+// see open_by_handle_at(2).
 func pathByHandle(mount string, id uint64) (path string, err error) {
 	root, err := unix.Open(mount, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package mounts names the files and control groups that the kernel side tells of
-// by numbers, by where this process sees them.
+// Package mounts maps the numbers of files and control groups from the kernel side
+// to paths, as seen by this process.
 package mounts
 
 import (
@@ -11,10 +11,10 @@ import (
 	"fulgur/internal/linux/procfs"
 )
 
-// List are where file systems are mounted, as this process sees it.
+// List holds the mounted file systems, as seen by this process.
 type List []*procfs.Mount
 
-// Name returns what a file that the kernel side met is called, "file" if that was
+// Name returns the name of a file from the kernel side, "file" if its record was
 // lost.
 func (m List) Name(store *stacks.Store, id uint64) string {
 	f, ok := store.Files[id]
@@ -24,9 +24,9 @@ func (m List) Name(store *stacks.Store, id uint64) string {
 	return m.Path(f)
 }
 
-// Path returns the path of a file as this process would open it; where the file
-// system is mounted nowhere, its path in there. A file without one is told by its
-// number.
+// Path returns the path at which this process would open a file. If the file system
+// is not mounted, it is the path within the file system. A file without a path is
+// identified by its inode number.
 func (m List) Path(f stacks.File) string {
 	device := stacks.Device{Major: f.Major, Minor: f.Minor}
 	switch {
