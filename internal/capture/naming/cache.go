@@ -13,39 +13,39 @@ import (
 )
 
 const (
-	// maxKnown is how many frames' names are kept, twice: those that were
-	// asked for since the last time that so many had come together, and those
-	// of the time before.
+	// maxKnown is the number of frame names per generation. The cache keeps two:
+	// the names used since the last change of generations, and those used
+	// before.
 	maxKnown = 1 << 15
-	// maxTables is how many files stay open with what was read of their
-	// symbols and debug information.
+	// maxTables is the number of files that stay open, with their parsed symbols
+	// and debug information.
 	maxTables = 32
 )
 
-// SymbolCache has the names of frames that earlier windows had, and the tables they are
-// in: most of a window's stacks lead through frames of the window before, and to
-// open a file costs more than to look one more frame up in it. Of nil nothing is
-// known. Only one [Names] may use it at a time.
+// SymbolCache keeps the names of frames from earlier windows, and the symbol tables
+// of their files: most frames of a window were also in the window before, and
+// opening a file costs more than looking up one more frame in it. A nil cache is
+// empty. Only one [Names] may use it at a time.
 type SymbolCache struct {
 	young, old map[knownFrame]knownNames
 
 	mu     sync.Mutex // files are read in parallel
 	tables map[*process.File]*knownTable
-	kernel symbolize.Table // nil before it was asked
+	kernel symbolize.Table // nil before first use
 	round  uint64
 }
 
-// knownFrame is a frame by what it is in every store.
+// knownFrame identifies a frame across stores.
 type knownFrame struct {
 	code     stacks.Code
 	address  uint64
 	isReturn bool
-	// perfMap is the size of the map that names JIT's code: what is added may
-	// be about the same address.
+	// perfMap is the size of the perf map, for JIT code: later entries may cover
+	// the same address.
 	perfMap int64
 }
 
-// knownNames are what [Names] has of a frame.
+// knownNames is the cached result for a frame.
 type knownNames struct {
 	found   []symbolize.Frame
 	shown   shownFrame
@@ -54,14 +54,14 @@ type knownNames struct {
 	lacks   *stripped // nil if the file has symbols
 }
 
-// knownTable is a table that is open.
+// knownTable is an open table.
 type knownTable struct {
 	elf   *symbolize.ELF
 	lacks *stripped // nil if it has symbols
-	round uint64    // when it was last used
+	round uint64    // round of the last use
 }
 
-// NewSymbolCache returns what knows nothing yet, to be closed.
+// NewSymbolCache returns an empty cache. The caller must close it.
 func NewSymbolCache() *SymbolCache {
 	return &SymbolCache{
 		young:  map[knownFrame]knownNames{},
@@ -70,7 +70,7 @@ func NewSymbolCache() *SymbolCache {
 	}
 }
 
-// recall names a frame of n, if it is known.
+// recall names a frame of n from the cache, if possible.
 func (k *SymbolCache) recall(n *Names, id stacks.FrameID) bool {
 	if k == nil {
 		return false
@@ -89,8 +89,8 @@ func (k *SymbolCache) recall(n *Names, id stacks.FrameID) bool {
 	return true
 }
 
-// remember keeps the names of frames that were asked for, those of a code. That a
-// frame has no name is worth keeping too, unless it may get one.
+// remember caches the names of frames, all of the same code. It also caches that a
+// frame has no name, unless it may get one later.
 func (k *SymbolCache) remember(n *Names, frames []stacks.FrameID) {
 	if k == nil {
 		return
@@ -111,14 +111,14 @@ func (k *SymbolCache) key(n *Names, id stacks.FrameID) knownFrame {
 	f := n.store.Frames[id]
 	key := knownFrame{code: n.store.Codes[f.Code], address: f.Address, isReturn: f.Return}
 	for m := n.perfMap(key.code.PerfMap); m != nil; m = m.Next() {
-		_, size, _ := m.ReaderAt() // one that cannot be read says nothing
+		_, size, _ := m.ReaderAt() // 0 if unreadable
 		key.perfMap += size
 	}
 	return key
 }
 
-// table returns the open table of a file, nil if there is none, and what the file
-// lacks.
+// table returns the open table of a file, nil if there is none, and the missing
+// symbols of the file.
 func (k *SymbolCache) table(file *process.File) (*symbolize.ELF, *stripped) {
 	if k == nil {
 		return nil, nil
@@ -132,8 +132,8 @@ func (k *SymbolCache) table(file *process.File) (*symbolize.ELF, *stripped) {
 	return nil, nil
 }
 
-// keep takes a file's table, which is closed at once if nothing is known, and what
-// the file lacks.
+// keep caches a file's table and its missing symbols. It closes the table at once if
+// k is nil.
 func (k *SymbolCache) keep(file *process.File, elf *symbolize.ELF, lacks *stripped) error {
 	if k == nil {
 		return elf.Close()
@@ -144,8 +144,7 @@ func (k *SymbolCache) keep(file *process.File, elf *symbolize.ELF, lacks *stripp
 	return nil
 }
 
-// Trim closes the tables that were not used for longest, when no names are being
-// looked for.
+// Trim closes the least recently used tables. No symbolization may be in progress.
 func (k *SymbolCache) Trim() error {
 	if k == nil {
 		return nil

@@ -6,8 +6,8 @@ import (
 	"fulgur/internal/symbols/symbolize"
 )
 
-// Given returns the names of store's frames that found has by their addresses,
-// as if [Names.Symbolize] had found them: for tests of what is made with names.
+// Given returns names for store's frames from a map by address, as if
+// [Names.Symbolize] had found them, for tests.
 func Given(store *stacks.Store, finder *debugfile.Finder, found map[uint64][]symbolize.Frame) *Names {
 	n := New(store, finder, symbolize.Options{})
 	for i, f := range store.Frames {

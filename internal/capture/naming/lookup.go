@@ -8,7 +8,7 @@ import (
 	"fulgur/internal/symbols/symbolize"
 )
 
-// query is a frame to look up by call, the address of its call as a table knows it.
+// query is a frame to look up at call, the address of its call in the table.
 type query[ID any] struct {
 	frame ID
 	call  uint64
@@ -23,7 +23,7 @@ func lookUp[ID any](t symbolize.Table, queries []query[ID], found func(q query[I
 		calls[i] = q.call
 	}
 	functions, err := t.LookupBatch(calls)
-	functions = append(functions, make([][]symbolize.Frame, len(queries)-len(functions))...) // an error may cut it short
+	functions = append(functions, make([][]symbolize.Frame, len(queries)-len(functions))...) // shorter after an error
 	for i, q := range queries {
 		found(q, functions[i])
 	}

@@ -1,6 +1,6 @@
-// Package naming gives names to what was sampled. [Names] are those of a measurement,
-// looked for while its processes run, and a [StackBuilder] puts its stacks with them into a
-// profile; a [Resolver] names the frames of a profile that was taken without.
+// Package naming symbolizes samples. [Names] finds the names for a measurement while
+// its processes run, and a [StackBuilder] adds stacks with these names to a profile.
+// A [Resolver] adds names to a profile that was taken without them.
 package naming
 
 import (
@@ -26,63 +26,60 @@ import (
 	"fulgur/internal/symbols/symbolize"
 )
 
-// brokenStack stands for the callers that a broken chain of frame pointers does
-// not lead to.
+// brokenStack stands for the missing callers of a broken chain of frame pointers.
 const brokenStack = "[broken stack]"
 
 // unseenStack stands for the user stack of a thread that slept before the
-// measurement, where the kernel cannot read it.
+// measurement, on kernels that cannot read it.
 const unseenStack = "[before measurement]"
 
-// kallsyms has the symbols of the running kernel.
+// kallsyms lists the symbols of the running kernel.
 const kallsyms = "/proc/kallsyms"
 
-// Names are the functions of a store's frames.
+// Names holds the functions of a store's frames.
 type Names struct {
 	store   *stacks.Store
 	finder  *debugfile.Finder
 	options symbolize.Options
-	// found has for each frame of the store its functions, innermost first;
-	// none if it could not be resolved.
+	// found holds, for each frame of the store, its functions, innermost first;
+	// none if it was not resolved.
 	found [][]symbolize.Frame
-	// shown are the frames as outputs show them: with link-time addresses for
-	// files.
+	// shown holds the frames as in outputs: with link-time addresses for files.
 	shown    []shownFrame
-	buildIDs []string // for each code of the store
+	buildIDs []string // by code of the store
 	bases    []uint64 // likewise, the lowest addresses of ELF files
-	// stripped has for each code of the store the file if it lacks symbols.
+	// stripped holds, by code of the store, the file if it lacks symbols.
 	stripped []*stripped
-	// problems are errors by code, nil where all went well.
+	// problems holds errors by code, nil on success.
 	problems []error
-	// Unresolved is how many functions have no name, though one was looked for, and
-	// addresses where no function is known.
+	// Unresolved counts the functions for which no name was found, and the
+	// addresses without a known function.
 	Unresolved uint64
-	// Later says that code of files is left without names, which others find by
+	// Later leaves the code of files without names. Tools can find them later by
 	// build IDs and addresses.
 	Later bool
-	// kernelIDs are the build IDs of kernel modules by name, the kernel's own
-	// by none.
+	// kernelIDs holds the build IDs of kernel modules by name, the kernel's
+	// under "".
 	kernelIDs map[string]string
 
-	// Cache has names that need not be looked for; nil for a profile that is the
-	// only one.
+	// Cache holds names from earlier profiles; nil for a single profile.
 	Cache *SymbolCache
-	// Snapshots are perf maps as they were when the store was complete, for a
-	// profile that is made while they grow; nil for one that is made afterwards.
+	// Snapshots holds copies of perf maps from when the store was complete, for
+	// a profile that is built while they grow; nil for a profile that is built
+	// afterwards.
 	Snapshots map[*process.PerfMap]*process.PerfMap
 
 	mu   sync.Mutex
-	busy []stacks.CodeID // what is being read, the longest one first
+	busy []stacks.CodeID // codes in progress, the oldest first
 }
 
-// shownFrame is what [profile.Frame] has of the same names.
+// shownFrame holds the properties of a [profile.Frame] that its names share.
 type shownFrame struct {
 	address  uint64
 	isReturn bool
 }
 
-// New returns the names of store's frames, none of which is known yet, and
-// will be with the debug files that finder finds.
+// New returns Names for store, without any names yet. finder finds debug files.
 func New(store *stacks.Store, finder *debugfile.Finder, o symbolize.Options) *Names {
 	return &Names{
 		store:     store,
@@ -98,8 +95,8 @@ func New(store *stacks.Store, finder *debugfile.Finder, o symbolize.Options) *Na
 	}
 }
 
-// Symbolize names every frame of the store, file by file and files in parallel.
-// The end of ctx ends it; frames that have no name by then keep none.
+// Symbolize names every frame of the store, files in parallel. It stops when ctx
+// ends; the remaining frames stay without names.
 func (n *Names) Symbolize(ctx context.Context) {
 	byCode := make([][]stacks.FrameID, len(n.store.Codes))
 	for i, f := range n.store.Frames {
@@ -148,15 +145,15 @@ func (n *Names) countUnresolved() {
 	n.Unresolved = uint64(len(places))
 }
 
-// lacks reports whether a frame has no name, though one was looked for.
+// lacks reports whether a frame has no name although it was looked up.
 func (n *Names) lacks(f stacks.FrameID) bool { return !named(n.found[f]) && !n.left(f) }
 
-// left reports whether a frame is without a name because none was looked for.
+// left reports whether a frame has no name because it was not looked up.
 func (n *Names) left(f stacks.FrameID) bool {
 	return n.Later && n.store.Codes[n.store.Frames[f].Code].Kind == stacks.CodeFile
 }
 
-// Reading describes what is being read since the longest time, or is empty.
+// Reading describes the code that has been in progress longest, "" if there is none.
 func (n *Names) Reading() string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -174,7 +171,7 @@ func (n *Names) Reading() string {
 	return "the vdso"
 }
 
-// begin and end enclose the reading of a code.
+// begin and end mark the time during which a code is in progress.
 func (n *Names) begin(id stacks.CodeID) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -187,8 +184,8 @@ func (n *Names) end(id stacks.CodeID) {
 	n.busy = slices.DeleteFunc(n.busy, func(b stacks.CodeID) bool { return b == id })
 }
 
-// largestFirst returns the codes that have frames, those with most of them
-// first: the last one to be named should not be one that takes long.
+// largestFirst returns the codes that have frames, sorted by descending number of
+// frames, so that the last one is quick.
 func largestFirst(byCode [][]stacks.FrameID) []stacks.CodeID {
 	var codes []stacks.CodeID
 	for code, frames := range byCode {
@@ -200,8 +197,8 @@ func largestFirst(byCode [][]stacks.FrameID) []stacks.CodeID {
 	return codes
 }
 
-// resolve names the frames of one code. The error wraps that of ctx if it ended
-// before all was read.
+// resolve names the frames of one code. The error wraps ctx's if it ended before the
+// end.
 func (n *Names) resolve(ctx context.Context, id stacks.CodeID, frames []stacks.FrameID) error {
 	switch code := n.store.Codes[id]; code.Kind {
 	case stacks.CodeBroken, stacks.CodeUnseen:
@@ -224,7 +221,7 @@ func (n *Names) resolve(ctx context.Context, id stacks.CodeID, frames []stacks.F
 	return errors.Join(n.read(ctx, id, frames), ctx.Err())
 }
 
-// read names the frames of a code that has something to be read.
+// read names the frames of a code by reading its symbols.
 func (n *Names) read(ctx context.Context, id stacks.CodeID, frames []stacks.FrameID) error {
 	code := n.store.Codes[id]
 	switch code.Kind {
@@ -278,8 +275,8 @@ func (n *Names) readFile(ctx context.Context, id stacks.CodeID, frames []stacks.
 	return errors.Join(err, n.Cache.keep(file, elf, n.stripped[id]))
 }
 
-// resolveKernel names frames of the kernel, and describes them from its debug
-// information where that is installed.
+// resolveKernel names frames of the kernel, with files and lines if its debug
+// information is installed.
 func (n *Names) resolveKernel(ctx context.Context, frames []stacks.FrameID) error {
 	kernel, err := n.openKernel()
 	if err != nil {
@@ -294,8 +291,8 @@ func (n *Names) resolveKernel(ctx context.Context, frames []stacks.FrameID) erro
 	return err
 }
 
-// openKernel returns what names the kernel's functions: the kernel that is asked
-// for these alone, or else all of its symbols.
+// openKernel returns the symbols of the kernel: a BPF program that looks up single
+// addresses, or else all symbols in /proc/kallsyms.
 func (n *Names) openKernel() (symbolize.Table, error) {
 	if n.Cache != nil && n.Cache.kernel != nil {
 		return n.Cache.kernel, nil
@@ -310,13 +307,13 @@ func (n *Names) openKernel() (symbolize.Table, error) {
 	return kernel, nil
 }
 
-// debugKernel adds to names what debug information knows.
+// debugKernel adds debug information to names, if possible.
 func (n *Names) debugKernel(ctx context.Context, names symbolize.Table) symbolize.Table {
 	return symbolize.NewDebugKernel(ctx, names, n.finder, kallsyms, n.options)
 }
 
-// PerfMapsOf returns the perf maps of a store as they are, so that names can be
-// looked for while they grow.
+// PerfMapsOf returns copies of a store's perf maps, so that they can be read while
+// the originals grow.
 func PerfMapsOf(store *stacks.Store) map[*process.PerfMap]*process.PerfMap {
 	taken := map[*process.PerfMap]*process.PerfMap{}
 	for _, code := range store.Codes {
@@ -327,7 +324,7 @@ func PerfMapsOf(store *stacks.Store) map[*process.PerfMap]*process.PerfMap {
 	return taken
 }
 
-// perfMap returns what stands for m.
+// perfMap returns the copy of m, or m if there is none.
 func (n *Names) perfMap(m *process.PerfMap) *process.PerfMap {
 	if n.Snapshots == nil {
 		return m
@@ -335,15 +332,15 @@ func (n *Names) perfMap(m *process.PerfMap) *process.PerfMap {
 	return n.Snapshots[m]
 }
 
-// lookUpJIT asks a JIT's perf map, and for frames that it does not know, the
-// one that was written after it.
+// lookUpJIT looks up frames in a perf map, and the frames that it lacks in the map
+// that the process wrote later.
 func (n *Names) lookUpJIT(m *process.PerfMap, frames []stacks.FrameID) error {
 	var errs []error
 	for ; m != nil && len(frames) > 0; m = m.Next() {
 		r, size, err := m.ReaderAt()
 		switch {
 		case errors.Is(err, fs.ErrNotExist), errors.Is(err, process.ErrFileGone):
-			err = nil // few programs with a JIT write one
+			err = nil // few programs with a JIT compiler write one
 		case err == nil:
 			err = errors.Join(n.lookUp(symbolize.OpenPerfMap(r, size), frames, running), m.Incomplete())
 			if err != nil {
@@ -356,13 +353,13 @@ func (n *Names) lookUpJIT(m *process.PerfMap, frames []stacks.FrameID) error {
 	return errors.Join(errs...)
 }
 
-// lookUpELF asks an ELF file, which is what code id is.
+// lookUpELF looks up frames in e, the ELF file of code id.
 func (n *Names) lookUpELF(id stacks.CodeID, e *symbolize.ELF, frames []stacks.FrameID) error {
 	n.buildIDs[id], n.bases[id] = e.BuildID(), e.File().Base()
 	return n.lookUp(e, frames, func(f stacks.Frame) (call uint64, shown shownFrame, ok bool) { return inELF(e, f) })
 }
 
-// placeInELF says which file code id is, and where frames are in it.
+// placeInELF records the file of code id, and the addresses of frames in it.
 func (n *Names) placeInELF(id stacks.CodeID, e *symbolize.ELF, frames []stacks.FrameID) {
 	n.buildIDs[id], n.bases[id] = e.BuildID(), e.File().Base()
 	for _, frame := range frames {
@@ -372,20 +369,20 @@ func (n *Names) placeInELF(id stacks.CodeID, e *symbolize.ELF, frames []stacks.F
 	}
 }
 
-// inELF places a frame by the addresses that a file was linked for.
+// inELF returns a frame's link-time addresses.
 func inELF(e *symbolize.ELF, f stacks.Frame) (call uint64, shown shownFrame, ok bool) {
-	f.Return = f.Return && !e.SignalReturn(f.Address) // nothing called it
+	f.Return = f.Return && !e.SignalReturn(f.Address) // a signal return trampoline has no call
 	call, ok = e.Address(f.Call())
 	return call, shownFrame{call + (f.Address - f.Call()), f.Return}, ok
 }
 
-// running places a frame by its running address.
+// running returns a frame's run-time addresses.
 func running(f stacks.Frame) (call uint64, shown shownFrame, ok bool) {
 	return f.Call(), shownFrame{f.Address, f.Return}, true
 }
 
-// lookUp asks t for all frames at once. place returns the address of a frame's call
-// by which t knows it, and the frame as outputs show it.
+// lookUp looks up all frames in t at once. place returns the address of a frame's
+// call in t, and the frame as in outputs.
 func (n *Names) lookUp(t symbolize.Table, frames []stacks.FrameID, place func(stacks.Frame) (call uint64, shown shownFrame, ok bool)) error {
 	queries := make([]query[stacks.FrameID], 0, len(frames))
 	for _, id := range frames {
@@ -399,7 +396,7 @@ func (n *Names) lookUp(t symbolize.Table, frames []stacks.FrameID, place func(st
 	return lookUp(t, queries, func(q query[stacks.FrameID], functions []symbolize.Frame) { n.found[q.frame] = functions })
 }
 
-// place adds a frame to the profile and returns what it became, outermost
+// place adds a frame to the profile and returns the profile's frames, outermost
 // function first.
 func (n *Names) place(b *profile.Builder, id stacks.FrameID) []profile.FrameID {
 	f := n.store.Frames[id]
@@ -448,28 +445,27 @@ func (n *Names) mapping(id stacks.CodeID, found []symbolize.Frame) profile.Mappi
 	return m
 }
 
-// kernelBuildID returns the build ID of a kernel module, or of the kernel if
-// module is empty; "" for what has none, as BPF programs.
+// kernelBuildID returns the build ID of a kernel module, or of the kernel if module
+// is "". It returns "" if there is none, as for BPF programs.
 func (n *Names) kernelBuildID(module string) string {
 	id, known := n.kernelIDs[module]
 	if !known {
-		id, _ = n.finder.KernelBuildID(module) // none is all that can be said
+		id, _ = n.finder.KernelBuildID(module) // empty on error
 		n.kernelIDs[module] = id
 	}
 	return id
 }
 
-// TellOf reports whether the warnings tell of a problem with a file that has
-// another consequence, too.
+// TellOf reports whether [Names.Warnings] should include err, a problem with a file
+// that also has another consequence.
 func (n *Names) TellOf(err error) bool {
 	return errors.Is(err, answer.ErrNone) &&
 		slices.ContainsFunc(n.problems, func(err error) bool { return errors.Is(err, answer.ErrNone) })
 }
 
-// Warnings are the problems worth a line each: not those of code that has no
-// file to complain about. That names are missing because the search for them
-// was interrupted is one, and so are all files that may not be read, which for a
-// user without rights are most.
+// Warnings returns one line per problem. It omits code without a file. All
+// unreadable files share a line, because for users without privileges most files are
+// unreadable. So do all names that are missing because of an interrupt.
 func (n *Names) Warnings() []string {
 	isNamed, unnamed := make([]bool, len(n.store.Codes)), make([]uint64, len(n.store.Codes))
 	for i, found := range n.found {
@@ -513,7 +509,7 @@ func (n *Names) Warnings() []string {
 	return lines
 }
 
-// withoutCanceled returns err without what says that a context ended.
+// withoutCanceled returns err without the errors of a canceled context.
 func withoutCanceled(err error) error {
 	if !errors.Is(err, context.Canceled) {
 		return err

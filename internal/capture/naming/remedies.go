@@ -14,20 +14,20 @@ import (
 	"fulgur/internal/symbols/debugfile"
 )
 
-// maxRemedies is how many files without symbols are told of one by one.
+// maxRemedies limits the files without symbols that are listed.
 const maxRemedies = 5
 
-// maxLacking bounds how many files without symbols are remembered.
+// maxLacking limits the files without symbols that are counted.
 const maxLacking = 1000
 
 // stripped is a file that lacks symbols.
 type stripped struct {
 	debugfile.Stripped
-	problems []error // why debug files were not used
+	problems []error // errors of rejected debug files
 }
 
-// Lacking are the files that lack symbols for code in samples, and how many samples
-// each hurts, by what they are known as.
+// Lacking holds the files without symbols, with the number of samples that they
+// affect.
 type Lacking map[debugfile.Stripped]*hurt
 
 type hurt struct {
@@ -35,8 +35,8 @@ type hurt struct {
 	samples uint64
 }
 
-// Add adds the files and samples of n. Where there are very many files already, those
-// that are new are left out.
+// Add adds the files and samples of n. If there are already maxLacking files, it
+// ignores new ones.
 func (l Lacking) Add(n *Names) {
 	for code, samples := range n.unnamedSamples() {
 		by := n.stripped[code]
@@ -49,7 +49,7 @@ func (l Lacking) Add(n *Names) {
 		case known != nil:
 			known.samples += samples
 			if by.Root == "/" {
-				known.by = by // its packages can be looked at
+				known.by = by // so that its packages can be searched
 			}
 		case len(l) < maxLacking:
 			l[key] = &hurt{by, samples}
@@ -57,8 +57,7 @@ func (l Lacking) Add(n *Names) {
 	}
 }
 
-// known returns what a file is known as: a build is the same in whatever container it
-// is.
+// known returns the identity of a file: a build is the same in all containers.
 func (s *stripped) known() debugfile.Stripped {
 	if s.BuildID == "" {
 		return s.Stripped
@@ -66,7 +65,8 @@ func (s *stripped) known() debugfile.Stripped {
 	return debugfile.Stripped{Path: path.Base(s.Path), BuildID: s.BuildID}
 }
 
-// Remedies tells of the files, those of most samples first, and what to do about each.
+// Remedies describes the files with a remedy for each, in descending order of
+// samples.
 func (l Lacking) Remedies(finder *debugfile.Finder) []string {
 	all := slices.SortedFunc(maps.Values(l), func(a, b *hurt) int {
 		return cmp.Or(cmp.Compare(b.samples, a.samples), cmp.Compare(a.by.Path, b.by.Path), cmp.Compare(a.by.Root, b.by.Root), cmp.Compare(a.by.BuildID, b.by.BuildID))
@@ -87,7 +87,7 @@ func (l Lacking) Remedies(finder *debugfile.Finder) []string {
 	return lines
 }
 
-// describe tells how many samples the file hurts and what to do about it.
+// describe returns a line with the number of affected samples and the remedy.
 func (h *hurt) describe(remedy string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: no symbols", plain.Terminal(path.Base(h.by.Path)))
@@ -104,10 +104,10 @@ func (h *hurt) describe(remedy string) string {
 	return b.String()
 }
 
-// unnamedSamples returns for each code how many samples have a frame in it
-// that has no name.
+// unnamedSamples returns, for each code, the number of samples with an unnamed frame
+// in it.
 func (n *Names) unnamedSamples() map[stacks.CodeID]uint64 {
-	// Stacks share what is below: each is looked at once.
+	// Stacks share their lower parts, which are visited once.
 	below := make([][]stacks.CodeID, len(n.store.Nodes))
 	for i, node := range n.store.Nodes[1:] {
 		codes := below[node.Parent]

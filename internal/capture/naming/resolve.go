@@ -16,23 +16,23 @@ import (
 	"fulgur/internal/symbols/symbolize"
 )
 
-// Resolver gives names to the frames of a profile that was taken without, with
-// the files of this machine.
+// Resolver names the frames of a profile that was taken without names, using the
+// files of this machine.
 type Resolver struct {
-	// Profile is the one without names, and Finder finds debug files.
+	// Profile is the profile to symbolize. Finder finds debug files.
 	Profile *profile.Profile
 	Finder  *debugfile.Finder
 	options symbolize.Options
-	// Offsets says that addresses in files are offsets there.
+	// Offsets means that addresses in files are file offsets.
 	Offsets bool
-	// Kernel says that the kernel which runs is the one that ran.
+	// Kernel means that the profile is of the running kernel.
 	Kernel bool
 	// Proven says to use only files that have the build ID of the profile.
 	Proven bool
 
 	out      *profile.Collector
-	frames   [][]profile.FrameID // by frame of Profile: what it became, the outermost first
-	stacks   []profile.StackID   // by stack of Profile: what it became
+	frames   [][]profile.FrameID // by frame of Profile: the new frames, outermost first
+	stacks   []profile.StackID   // by stack of Profile: the new stack
 	problems []error
 }
 
@@ -91,14 +91,14 @@ func (r *Resolver) wants(id profile.FrameID) bool {
 // Stack returns what stack s of the profile without names became.
 func (r *Resolver) Stack(s profile.StackID) profile.StackID { return r.stacks[s] }
 
-// Warn tells of what could not be read.
+// Warn calls warn for each file that could not be read.
 func (r *Resolver) Warn(warn func(error)) {
 	for _, problem := range r.problems {
 		warn(problem)
 	}
 }
 
-// copy returns a frame as it is.
+// copy returns a frame unchanged.
 func (r *Resolver) copy(f profile.Frame) profile.FrameID {
 	if f.Mapping != 0 {
 		f.Mapping = r.out.Mapping(r.Profile.Mappings[f.Mapping])
@@ -128,7 +128,7 @@ func (r *Resolver) look(ctx context.Context, id profile.MappingID, frames []prof
 // kernelMapping is the mapping of the kernel's own code.
 const kernelMapping = "[kernel.kallsyms]"
 
-// lookInFile names the frames of a file, if it is the one that ran.
+// lookInFile names the frames of a file, if it is the same build.
 func (r *Resolver) lookInFile(ctx context.Context, m profile.Mapping, frames []profile.FrameID) (err error) {
 	file, err := code.Open(ctx, r.Finder, m.Path, m.BuildID, r.options)
 	if err != nil {
@@ -144,8 +144,7 @@ func (r *Resolver) lookInFile(ctx context.Context, m profile.Mapping, frames []p
 	})
 }
 
-// name asks t for the functions of frames in m. vaddr tells the address by which
-// t knows an instruction.
+// name looks up frames of m in t. vaddr converts an address to t's.
 func (r *Resolver) name(t symbolize.Table, m profile.Mapping, frames []profile.FrameID, vaddr func(uint64) (uint64, bool)) error {
 	var queries []query[profile.FrameID]
 	for _, id := range frames {
@@ -167,13 +166,13 @@ func (r *Resolver) name(t symbolize.Table, m profile.Mapping, frames []profile.F
 	})
 }
 
-// Unnamed reports whether p was taken without names: it has code of files, and
-// no name of any.
+// Unnamed reports whether p was taken without names: it has code of files, but none
+// of it has a name.
 func Unnamed(p *profile.Profile) bool {
 	code := false
 	for id, f := range p.Frames {
 		if f.Kind != profile.KindUser || !path.IsAbs(p.Mappings[f.Mapping].Path) {
-			continue // the vdso, for one, has names
+			continue // code without a file, such as the vdso, may have names
 		}
 		if p.Named(profile.FrameID(id)) {
 			return false

@@ -10,21 +10,21 @@ import (
 	"fulgur/internal/profile"
 )
 
-// StackBuilder puts a store's stacks into a profile.
+// StackBuilder adds a store's stacks to a profile.
 type StackBuilder struct {
 	builder *profile.Builder
-	// Store has the stacks.
+	// Store holds the stacks.
 	Store *stacks.Store
 	names *Names
 
 	frames [][]profile.FrameID // by the store's frames; see [Names.place]
 	stacks []profile.StackID   // by the store's nodes
-	// unresolved says of each of the store's nodes whether a frame of its stack has
-	// no name, though one was looked for.
+	// unresolved tells for each of the store's nodes whether a frame of its
+	// stack has no name although it was looked up.
 	unresolved []bool
 }
 
-// NewStackBuilder puts the stacks of a store, with their names, into what b builds.
+// NewStackBuilder adds the stacks of a store, with their names, to b.
 func NewStackBuilder(b *profile.Builder, store *stacks.Store, names *Names) *StackBuilder {
 	p := &StackBuilder{
 		builder:    b,
@@ -45,7 +45,7 @@ func NewStackBuilder(b *profile.Builder, store *stacks.Store, names *Names) *Sta
 	return p
 }
 
-// push returns the stack that is a frame of the store called from at.
+// push returns the stack at with a frame of the store on top.
 func (p *StackBuilder) push(at profile.StackID, frame stacks.FrameID) profile.StackID {
 	for _, f := range p.frames[frame] {
 		at = p.builder.Push(at, f)
@@ -67,8 +67,7 @@ func (p *StackBuilder) Trace(id stacks.TraceID) profile.StackID {
 	return p.stacks[p.Store.Traces[id].Leaf]
 }
 
-// PlaceFrom returns the stack of a node, without the kernel's frames if they are
-// not wanted.
+// PlaceFrom returns the stack of a node, without kernel frames if userOnly is set.
 func (p *StackBuilder) PlaceFrom(node stacks.NodeID, userOnly bool) profile.StackID {
 	for userOnly && node != 0 && p.inKernel(node) {
 		node = p.Store.Nodes[node].Parent
@@ -80,8 +79,8 @@ func (p *StackBuilder) inKernel(node stacks.NodeID) bool {
 	return p.Store.Codes[p.Store.Frames[p.Store.Nodes[node].Frame].Code].Kind == stacks.CodeKernel
 }
 
-// KernelFunctions returns the names of the kernel functions of a trace, leaf
-// first; an empty one for what has none.
+// KernelFunctions returns the names of the kernel functions of a trace, leaf first;
+// "" for frames without a name.
 func (p *StackBuilder) KernelFunctions(id stacks.TraceID) []string {
 	var functions []string
 	for node := p.Store.Traces[id].Leaf; node != 0 && p.inKernel(node); {
@@ -92,8 +91,7 @@ func (p *StackBuilder) KernelFunctions(id stacks.TraceID) []string {
 	return functions
 }
 
-// IsWriteback reports whether the kernel writes back in a trace what processes wrote
-// before.
+// IsWriteback reports whether the kernel writes back dirty pages in a trace.
 func (p *StackBuilder) IsWriteback(id stacks.TraceID) bool {
 	return slices.ContainsFunc(p.KernelFunctions(id), func(f string) bool { return f == "wb_workfn" || f == "wb_do_writeback" })
 }
@@ -106,9 +104,10 @@ func (p *StackBuilder) Mark(at profile.StackID, note string) profile.StackID {
 	}))
 }
 
-// UpsideDown returns at with the stack of a trace on top, leaf first, without
-// the kernel's frames if they are not wanted, and a note of whose stack it is. A
-// stack that was interrupted ends where it was: what ran before is not the cause.
+// UpsideDown returns the stack at with the stack of a trace on top, leaf first,
+// without kernel frames if userOnly is set, and with a note that names the trace's
+// thread. If the trace was interrupted, only the interrupt's part is shown: the code
+// below is not the cause.
 func (p *StackBuilder) UpsideDown(at profile.StackID, id stacks.TraceID, userOnly bool) profile.StackID {
 	for node := p.WithoutProbe(p.Store.Traces[id].Leaf); node != 0; {
 		n := p.Store.Nodes[node]
@@ -124,7 +123,7 @@ func (p *StackBuilder) UpsideDown(at profile.StackID, id stacks.TraceID, userOnl
 	return p.Mark(at, p.task(id))
 }
 
-// WithoutProbe returns a stack without the frames of the probe that took it.
+// WithoutProbe returns a stack without the frames of the probe that recorded it.
 func (p *StackBuilder) WithoutProbe(node stacks.NodeID) stacks.NodeID {
 	for node != 0 && p.inKernel(node) && waits.IsProbe(p.functionName(p.Store.Nodes[node].Frame)) {
 		node = p.Store.Nodes[node].Parent
@@ -132,7 +131,7 @@ func (p *StackBuilder) WithoutProbe(node stacks.NodeID) stacks.NodeID {
 	return node
 }
 
-// functionName returns the name of the function that holds a frame, or "".
+// functionName returns the name of the function of a frame, or "".
 func (p *StackBuilder) functionName(frame stacks.FrameID) string {
 	found := p.names.found[frame]
 	if len(found) == 0 {
@@ -141,7 +140,7 @@ func (p *StackBuilder) functionName(frame stacks.FrameID) string {
 	return found[len(found)-1].Name
 }
 
-// task describes whose stack a trace is: "comm-pid".
+// task returns the task of a trace as "comm-pid".
 func (p *StackBuilder) task(id stacks.TraceID) string {
 	trace := p.Store.Traces[id]
 	return fmt.Sprintf("%s-%d", plain.Terminal(trace.Name()), trace.PID)

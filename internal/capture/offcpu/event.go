@@ -12,16 +12,15 @@ import (
 	"fulgur/internal/profile"
 )
 
-// Event is a time off the CPU in a timeline: what bpf/offcpu.bpf.c sends of each
-// where one is asked for. Its State is a [States] of one.
+// Event is a wait on a timeline, which bpf/offcpu.bpf.c sends if a timeline is
+// requested. Its State is a [States] with one element.
 type Event = bpf.OffCPUTimelineEvent
 
-// EventSize is the size of an event without the stack of the waker, which is last
-// and sent only if that was asked for.
+// EventSize is the size of an event without the waker's stack, which is last and
+// optional.
 const EventSize = unsafe.Offsetof(Event{}.Waker)
 
-// Counted says what an event adds to the counts, as if it were an entry of a count
-// map.
+// Counted converts an event to what an entry of a count map would hold for it.
 func Counted(e *Event) (stacks.Key, stacks.Values) {
 	k := bpf.OffCPUCountKey{Id: e.Id, Kernel: e.Kernel}
 	if bpf.OffCPUStateClass(e.State) == bpf.OffCPUStateClassSTATE_RUNNABLE {
@@ -60,7 +59,7 @@ func (*Source) PlaceEvents(p *naming.StackBuilder, id stacks.TraceID, at *source
 	}
 }
 
-// taskStates are the profile's words for the kernel side's.
+// taskStates maps the kernel side's states to the profile's.
 var taskStates = map[bpf.OffCPUStateClass]profile.TaskState{
 	bpf.OffCPUStateClassSTATE_RUNNABLE:   profile.StateRunnable,
 	bpf.OffCPUStateClassSTATE_SLEEPING:   profile.StateSleeping,

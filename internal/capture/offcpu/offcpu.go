@@ -1,5 +1,5 @@
-// Package offcpu measures what threads wait for: from when they leave their CPU
-// until they are back, by the stack they left it in, by bpf/offcpu.bpf.c.
+// Package offcpu measures waits of threads: the time from leaving a CPU to running
+// again, by the stack at which the thread left, with bpf/offcpu.bpf.c.
 package offcpu
 
 import (
@@ -23,22 +23,22 @@ import (
 	"fulgur/internal/linux/rcu"
 )
 
-// DefaultPendingEntries is how many threads are remembered unless told
-// otherwise.
+// DefaultPendingEntries is the default limit of waiting threads to track.
 const DefaultPendingEntries = 1 << 14
 
-// The keys of this source have one of these as their detail.
+// Details of this source's keys.
 const (
-	// Slept: the thread gave its CPU away.
+	// Slept means that the thread gave up its CPU.
 	Slept = 1
-	// Preempted: another took its CPU, and it waited for one.
+	// Preempted means that another thread took the CPU, and the thread waited
+	// for one.
 	Preempted = 2
 )
 
-// Threads says which sort of threads to measure.
+// Threads selects the kind of threads to measure.
 type Threads uint32
 
-// The sorts of threads.
+// Kinds of threads.
 const (
 	AllThreads    = Threads(bpf.OffCPUThreadKindTHREADS_ALL)
 	UserThreads   = Threads(bpf.OffCPUThreadKindTHREADS_USER)
@@ -49,14 +49,15 @@ const (
 type Options struct {
 	probe.Options
 	Threads Threads
-	// States are those that threads leave their CPU in.
+	// States selects the states in which threads leave their CPU.
 	States States
-	// Shortest and Longest bound the times off CPU that are counted. A Longest
-	// of 0 is no bound.
+	// Shortest and Longest limit the waits that count. A Longest of 0 means no
+	// limit.
 	Shortest, Longest time.Duration
-	// ByWaker counts apart who ended a wait.
+	// ByWaker distinguishes wakers.
 	ByWaker bool
-	// PendingEntries is how many threads are remembered; see the default.
+	// PendingEntries limits the waiting threads to track; see
+	// [DefaultPendingEntries].
 	PendingEntries uint32
 }
 
@@ -66,18 +67,18 @@ type Source struct {
 	links probe.Links
 }
 
-// orcSymbols are what bpf/orc.h asks the addresses of: the kernel's unwind tables
-// and the code that they are of.
+// orcSymbols are the symbols whose addresses bpf/orc.h needs: the kernel's unwind
+// tables and the code that they cover.
 var orcSymbols = []string{"__start_orc_unwind_ip", "__stop_orc_unwind_ip", "__start_orc_unwind", "_stext", "_etext"}
 
-// Load loads the programs and their maps. Errors are the kernel's, as
-// cilium/ebpf returns them.
+// Load loads the programs and their maps. It returns the kernel's errors as
+// cilium/ebpf does.
 func Load(o Options) (*Source, error) {
 	spec, err := bpf.LoadOffCPU()
 	if err != nil {
 		return nil, err
 	}
-	// Without its unwind tables the kernel's own walker is asked for stacks.
+	// Without access to its unwind tables, use the kernel's own stack walker.
 	if err := probe.HideAddresses(spec, orcSymbols...); err != nil {
 		return nil, err
 	}
@@ -105,8 +106,8 @@ func Load(o Options) (*Source, error) {
 	return &Source{Base: source.Base{Probe: p}}, nil
 }
 
-// adapt makes the programs what the running kernel can load, and reports whether its
-// sched_switch has the state of the thread. types may be nil.
+// adapt adapts the programs to the running kernel. It reports whether the kernel's
+// sched_switch has the thread's state. types may be nil.
 func adapt(spec *ebpf.CollectionSpec, types *btf.Cache) (bool, error) {
 	kernel, err := probe.NewKernel(types)
 	if err != nil {
@@ -122,15 +123,15 @@ func adapt(spec *ebpf.CollectionSpec, types *btf.Cache) (bool, error) {
 	return switchHasState(kernel)
 }
 
-// ReadsSleepers reports whether the user stacks of threads can be read that sleep
-// already when the measurement begins: by an iterator that may sleep, too, and a helper
-// that came together with these.
+// ReadsSleepers reports whether the kernel can read the user stacks of threads that
+// are already asleep when the measurement begins. This needs a sleepable iterator,
+// and a helper that was added in the same release.
 func ReadsSleepers(kernel probe.Kernel) (bool, error) {
 	return kernel.HasHelper("bpf_copy_from_user_task")
 }
 
-// switchHasState reports whether the last argument of sched_switch is the state that
-// the thread left its CPU in.
+// switchHasState reports whether the last argument of sched_switch is the state of
+// the thread that leaves the CPU.
 func switchHasState(kernel probe.Kernel) (bool, error) {
 	arguments, _, err := kernel.Tracepoint("sched_switch")
 	if err != nil || len(arguments) != 4 {
@@ -140,7 +141,7 @@ func switchHasState(kernel probe.Kernel) (bool, error) {
 	return isNumber, nil
 }
 
-// counted says what an entry of a count map stands for.
+// counted converts an entry of a count map.
 func counted(k bpf.OffCPUCountKey, v bpf.OffCPUCountValue) (stacks.Key, stacks.Values) {
 	detail := uint64(Slept)
 	if k.Runnable != 0 {
@@ -150,7 +151,7 @@ func counted(k bpf.OffCPUCountKey, v bpf.OffCPUCountValue) (stacks.Key, stacks.V
 		stacks.Values{Waits: v.Times, Sleeping: v.Sleeping, Runnable: v.Waiting, OffCPU: v.Sleeping + v.Waiting}
 }
 
-// Attach attaches the programs, which do nothing yet.
+// Attach attaches the programs. They do nothing yet.
 func (s *Source) Attach(t target.Target) (err error) {
 	if err := s.FillTargets(t); err != nil {
 		return err
@@ -159,7 +160,7 @@ func (s *Source) Attach(t target.Target) (err error) {
 	return err
 }
 
-// Enable starts measuring. Threads that are off their CPU are from now on.
+// Enable starts measuring. Waits in progress count from now on.
 func (s *Source) Enable() error {
 	if err := s.mark(bpf.OffCPUVarBegan, monotonic.Now()); err != nil {
 		return err
@@ -167,7 +168,7 @@ func (s *Source) Enable() error {
 	return s.iterate(bpf.OffCPUProgOffcpuBegin)
 }
 
-// Disable stops measuring. Threads that are off their CPU were until now.
+// Disable stops measuring. Waits in progress count until now.
 func (s *Source) Disable() error {
 	err := s.mark(bpf.OffCPUVarEnded, monotonic.Now())
 	if err == nil {
@@ -181,18 +182,18 @@ func (s *Source) Disable() error {
 	return err
 }
 
-// BeginCut makes ready for a [Source.Cut], which can then be at once.
+// BeginCut prepares for a [Source.Cut].
 func (s *Source) BeginCut() error {
 	if err := s.Variables[bpf.OffCPUVarCutting].Set(true); err != nil {
-		return fmt.Errorf("divide the times of threads that wait: %w", err)
+		return fmt.Errorf("divide the waits in progress: %w", err)
 	}
-	// Programs that run now may not have seen it: they count whole times.
+	// Wait for running programs that may not have seen the change.
 	return rcu.Wait()
 }
 
-// Cut counts the times off the CPU that go on, up to a time of CLOCK_MONOTONIC in ns:
-// what comes after that is a time of its own in each. Bounds of what is counted, where
-// there are any, are then those of the parts.
+// Cut counts the waits in progress up to at, in CLOCK_MONOTONIC ns. The rest of each
+// counts as a wait of its own. Limits on the length of waits then apply to the
+// parts.
 func (s *Source) Cut(at uint64) error {
 	if err := s.mark(bpf.OffCPUVarCut, at); err != nil {
 		return err
@@ -203,11 +204,11 @@ func (s *Source) Cut(at uint64) error {
 // unknownTime is UNKNOWN_TIME of bpf/offcpu.bpf.c.
 const unknownTime = math.MaxUint64
 
-// pendingBatch is how many threads one system call reads.
+// pendingBatch is the number of threads that one system call reads.
 const pendingBatch = 1 << 12
 
-// Pending returns the names of the stacks, the users' halves, that threads which are
-// off their CPU left it in: they will be counted though their traces came before.
+// Pending returns the IDs of the user stacks at which waiting threads left their
+// CPU. These waits will be counted, although their traces have already arrived.
 func (s *Source) Pending() (ids []uint64, err error) {
 	tids, threads := make([]uint32, pendingBatch), make([]bpf.OffCPUThread, pendingBatch)
 	var cursor ebpf.MapBatchCursor
@@ -215,7 +216,7 @@ func (s *Source) Pending() (ids []uint64, err error) {
 		n, err := s.Maps[bpf.OffCPUMapThreads].BatchLookup(&cursor, tids, threads, nil)
 		end := errors.Is(err, ebpf.ErrKeyNotExist)
 		if err != nil && !end {
-			return nil, fmt.Errorf("list the threads that wait: %w", err)
+			return nil, fmt.Errorf("list the waiting threads: %w", err)
 		}
 		for _, t := range threads[:n] {
 			if t.Since != 0 && (t.CutSince != t.Since || t.CutAt != unknownTime) {
@@ -228,7 +229,7 @@ func (s *Source) Pending() (ids []uint64, err error) {
 	}
 }
 
-// mark stores a time of CLOCK_MONOTONIC, in ns, in a variable.
+// mark stores a time in CLOCK_MONOTONIC ns in a variable.
 func (s *Source) mark(variable string, at uint64) error {
 	if err := s.Variables[variable].Set(at); err != nil {
 		return fmt.Errorf("mark the time %s: %w", variable, err)
@@ -236,20 +237,20 @@ func (s *Source) mark(variable string, at uint64) error {
 	return nil
 }
 
-// iterate runs a program for every thread there is.
+// iterate runs a program for every existing thread.
 func (s *Source) iterate(program string) (err error) {
 	iter, err := link.AttachIter(link.IterOptions{Program: s.Programs[program]})
 	if err != nil {
-		return fmt.Errorf("look at the threads that wait: %w", err)
+		return fmt.Errorf("iterate over waiting threads: %w", err)
 	}
 	defer func() { err = errors.Join(err, iter.Close()) }()
 	r, err := iter.Open()
 	if err != nil {
-		return fmt.Errorf("look at the threads that wait: %w", err)
+		return fmt.Errorf("iterate over waiting threads: %w", err)
 	}
 	defer func() { err = errors.Join(err, r.Close()) }()
 	if _, err := io.Copy(io.Discard, r); err != nil {
-		return fmt.Errorf("look at the threads that wait: %w", err)
+		return fmt.Errorf("iterate over waiting threads: %w", err)
 	}
 	return nil
 }

@@ -8,18 +8,18 @@ import (
 	"fulgur/bpf"
 )
 
-// States is a set of the states that a thread leaves its CPU in.
+// States is a set of states in which a thread leaves its CPU.
 type States uint32
 
-// AllStates are all but that of a thread which has ended.
+// AllStates contains all states except that of an exited thread.
 const AllStates States = ^States(bpf.OffCPUStateClassSTATE_DEAD)
 
-// letters are the states by their letters in ps(1), in the order of their bits.
+// letters maps letters of ps(1) to states, in the order of their bits.
 var letters = []struct {
 	letter byte
 	state  bpf.OffCPUStateClass
-	// bit is that of the kernel's, include/linux/sched.h, for those that bcc's
-	// offcputime tells apart.
+	// bit is the kernel's bit in include/linux/sched.h, for the states that
+	// bcc's offcputime distinguishes.
 	bit uint64
 }{
 	{'R', bpf.OffCPUStateClassSTATE_RUNNABLE, 0},
@@ -31,8 +31,8 @@ var letters = []struct {
 	{'I', bpf.OffCPUStateClassSTATE_IDLE, 0x402},
 }
 
-// ParseStates reads letters of ps(1), as "D" or "SD", or the number that the
-// kernel has for a state, as bcc's offcputime takes it: 0, 1, 2…
+// ParseStates parses letters of ps(1), such as "D" or "SD", or the kernel's number
+// of a state as in bcc's offcputime: 0, 1, 2…
 func ParseStates(s string) (States, error) {
 	if n, err := strconv.ParseUint(s, 0, 32); err == nil {
 		for _, l := range letters {

@@ -13,29 +13,30 @@ import (
 	"fulgur/internal/profile"
 )
 
-// Config is what is asked of [Subject].
+// Config configures [Subject].
 type Config struct {
-	// Threads and States choose the threads that count.
+	// Threads and States select the threads that count.
 	Threads Threads
-	States  States // 0 is all
-	// Shortest and Longest bound the times that count; a Longest of 0 does not.
+	States  States // 0 means all
+	// Shortest and Longest limit the waits that count; a Longest of 0 means no
+	// limit.
 	Shortest, Longest time.Duration
-	// RunQueue shows the time in which threads could run and waited for a CPU, and
-	// leaves out the time in which they slept.
+	// RunQueue shows the time during which runnable threads waited for a CPU,
+	// without the time that they slept.
 	RunQueue bool
-	// WakerStacks shows who ended each wait, and where.
+	// WakerStacks shows the waker of each wait and its stack.
 	WakerStacks bool
-	// PendingEntries is how many threads are remembered; 0 takes the default.
+	// PendingEntries limits the waiting threads to track; 0 means the default.
 	PendingEntries uint32
 }
 
-// Subject is what threads wait for. It implements [source.Subject].
+// Subject is the waits of threads. It implements [source.Subject].
 type Subject struct {
 	Config
 	common source.Common
 }
 
-// New returns the subject that c asks for.
+// New returns the subject for c.
 func New(c Config) *Subject { return &Subject{Config: c} }
 
 // Command implements [source.Subject].
@@ -66,11 +67,11 @@ func (*Subject) Choose() error { return nil }
 
 // Timeline implements [source.Subject].
 func (m *Subject) Timeline() (source.Timeline, bool) {
-	// A recording shows sleep, too.
+	// A recording also shows sleep.
 	return source.Timeline{EveryWait: !m.chooses()}, !m.RunQueue
 }
 
-// chooses reports whether not all times are asked for.
+// chooses reports whether the options exclude some waits.
 func (m *Subject) chooses() bool {
 	return m.Shortest > 0 || m.Longest > 0 || m.States != AllStates
 }
@@ -92,12 +93,12 @@ func (m *Subject) Load(common probe.Options) ([]source.Source, error) {
 	return []source.Source{s}, nil
 }
 
-// The indexes of this source's [stacks.Values]; all but the first are ns.
+// Indexes of this source's [stacks.Values]. All but the first are in ns.
 const (
-	Waits    = iota // how often threads left the CPU
-	Sleeping        // until they were woken
-	Runnable        // from then until they ran
-	OffCPU          // the sum of the two
+	Waits    = iota // number of waits
+	Sleeping        // until the wake-up
+	Runnable        // from the wake-up until the thread ran
+	OffCPU          // sum of the two
 )
 
 // Values implements [source.Subject].
