@@ -118,9 +118,9 @@ func (m *Subject) Values() []source.Value {
 // Shown implements [source.Subject].
 func (m *Subject) Shown() int { return len(m.Values()) - 1 }
 
-// Place puts the stack of a wait into the profile: the stack, without the kernel's
-// frames if they are not wanted; the reason of the wait, as a frame of its own; and
-// with wakers, the stack of the thread that ended the wait, upside down.
+// Place adds the stack of a wait to the profile: the stack, without kernel frames if they
+// are not wanted, the wait reason as a frame of its own and, with wakers, the waker's stack
+// upside down.
 func (m *Subject) Place(p *naming.StackBuilder, s stacks.Sample) profile.StackID {
 	stack := p.PlaceFrom(p.Store.Traces[s.Trace].Leaf, m.common.UserOnly)
 	reason := waits.Of

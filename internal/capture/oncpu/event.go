@@ -10,8 +10,8 @@ import (
 	"fulgur/internal/profile"
 )
 
-// Event is a sample of a timeline: what bpf/oncpu.bpf.c sends of each where one is
-// asked for.
+// Event is a sample on a timeline, which bpf/oncpu.bpf.c sends if a timeline is
+// requested.
 type Event = bpf.OnCPUTimelineEvent
 
 // ParseEvent returns the event in a record.
@@ -19,8 +19,7 @@ func ParseEvent(record []byte) (*Event, error) {
 	return ringbuf.As[Event](record, unsafe.Sizeof(Event{}))
 }
 
-// Counted says what an event adds to the counts, as if it were an entry of a count
-// map.
+// Counted converts an event to what an entry of a count map would hold for it.
 func Counted(e *Event) (stacks.Key, stacks.Values) {
 	return counted(bpf.OnCPUCountKey{Id: e.Id}, bpf.OnCPUCountValue{Samples: 1, Weight: e.Weight})
 }

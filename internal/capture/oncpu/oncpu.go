@@ -1,5 +1,5 @@
-// Package oncpu samples what runs on the processors: perf events on a
-// hardware or timer event, each overflow counted by bpf/oncpu.bpf.c.
+// Package oncpu samples code on the CPUs: bpf/oncpu.bpf.c counts each overflow of a
+// hardware or timer perf event.
 package oncpu
 
 import (
@@ -29,15 +29,15 @@ const (
 // Options configure the kernel side.
 type Options struct {
 	probe.Options
-	// SkipKernel leaves out the kernel half of each stack.
+	// SkipKernel omits the kernel part of each stack.
 	SkipKernel bool
 	// Idle includes the idle task.
 	Idle bool
-	// Snapshots has samples of processes without unwind tables sent as such; see
+	// Snapshots sends samples of processes without unwind tables as a
 	// [stacks.Snapshot].
 	Snapshots bool
-	// Specs are the events to sample, several where a hybrid machine has a PMU for
-	// each kind of core.
+	// Specs are the events to sample. A hybrid machine has several, one per kind
+	// of core.
 	Specs []perfevent.Spec
 	Rate  Rate
 }
@@ -52,11 +52,11 @@ type Source struct {
 	spec *ebpf.CollectionSpec
 }
 
-// Rate is how often to sample.
+// Rate is the sampling rate.
 type Rate = sampling.Rate
 
-// Load loads the program and its maps. Errors are the kernel's, as
-// cilium/ebpf returns them.
+// Load loads the program and its maps. It returns the kernel's errors as cilium/ebpf
+// does.
 func Load(o Options) (*Source, error) {
 	spec, err := bpf.LoadOnCPU()
 	if err != nil {
@@ -81,7 +81,7 @@ func Load(o Options) (*Source, error) {
 	return s, nil
 }
 
-// counted says what an entry of a count map stands for.
+// counted converts an entry of a count map.
 func counted(k bpf.OnCPUCountKey, v bpf.OnCPUCountValue) (stacks.Key, stacks.Values) {
 	return stacks.Key{ID: k.Id, TID: k.Tid, CPU: k.Cpu},
 		stacks.Values{Samples: v.Samples, Weight: v.Weight}
@@ -129,7 +129,7 @@ func (s *Source) Attach(t target.Target) (err error) {
 // Enable starts sampling.
 func (s *Source) Enable() error { return s.events.Enable() }
 
-// Disable stops sampling. When it returns no program runs any more.
+// Disable stops sampling. When it returns, no program runs any more.
 func (s *Source) Disable() error { return s.events.Disable() }
 
 // Rewalk implements [source.Source].
@@ -149,12 +149,11 @@ func (s *Source) Rewalk(sn stacks.Snapshot, layout uint64) error {
 	return nil
 }
 
-// Check counts how often the kernel paused sampling since the last call.
+// Check counts how often the kernel has paused sampling since the last call.
 func (s *Source) Check() error { return s.events.CheckThrottling() }
 
-// FollowCPUs takes CPUs in that came online, also those that were offline for
-// a moment only, and lets go of those that went offline. It is for a source
-// that is enabled.
+// FollowCPUs adds CPUs that came online, including those that were offline only for
+// a moment, and removes those that went offline. The source must be enabled.
 func (s *Source) FollowCPUs(online []int) error { return s.events.Follow(online) }
 
 // Close detaches the events and unloads the kernel side.

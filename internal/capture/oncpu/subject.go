@@ -17,36 +17,38 @@ import (
 	"fulgur/internal/profile"
 )
 
-// DefaultFrequency is bcc's: low, and odd so that it does not march in step
-// with timers that fire at round rates.
+// DefaultFrequency is bcc's default. It is low, and odd to avoid lockstep with
+// timers of round rates.
 const DefaultFrequency = 49
 
-// minClockPeriod is the shortest period of a clock, in ns: perf_swevent_start_hrtimer
-// of the kernel's kernel/events/core.c takes it for all that are shorter.
+// minClockPeriod is the shortest period of a clock, in ns.
+// perf_swevent_start_hrtimer in the kernel's kernel/events/core.c raises shorter
+// periods to it.
 const minClockPeriod = 10_000
 
-// Config is what is asked of [Subject].
+// Config configures [Subject].
 type Config struct {
-	// Event names the sampled event; empty takes hardware cycles where there
-	// is a PMU, else cpu-clock.
+	// Event names the sampled event; empty means hardware cycles if there is a
+	// PMU, else cpu-clock.
 	Event string
-	// Frequency is in samples a second for each CPU, Period in events between
-	// samples. One of them is 0; if both are, the default frequency is taken.
+	// Frequency is in samples per second and CPU, Period in events between
+	// samples. At least one of them is 0. If both are, the default frequency
+	// applies.
 	Frequency, Period uint64
 	// Idle includes samples of idle CPUs.
 	Idle bool
 }
 
-// Subject is the code that runs on the processors. It implements [source.Subject].
+// Subject is code on the CPUs. It implements [source.Subject].
 type Subject struct {
 	Config
-	// Specs are the sampled events, once chosen: several where a hybrid machine has
-	// a PMU for each kind of core.
+	// Specs are the sampled events, set by [Subject.Choose]. A hybrid machine
+	// has several, one per kind of core.
 	Specs  []perfevent.Spec
 	common source.Common
 }
 
-// New returns the subject that c asks for.
+// New returns the subject for c.
 func New(c Config) *Subject { return &Subject{Config: c} }
 
 // Command implements [source.Subject].
@@ -75,7 +77,7 @@ func (m *Subject) Complete(c source.Common) error {
 	return m.checkClock(spec)
 }
 
-// Choose takes the machine's best event where none was asked for.
+// Choose selects the machine's best event if none was requested.
 func (m *Subject) Choose() error {
 	if len(m.Specs) > 0 {
 		return nil
@@ -88,8 +90,8 @@ func (m *Subject) Choose() error {
 	return m.checkClock(specs[0])
 }
 
-// checkClock refuses periods that a clock would not keep: its samples would
-// still weigh what was asked for.
+// checkClock rejects periods shorter than the clock's minimum: each sample would
+// still count with the requested period.
 func (m *Subject) checkClock(spec perfevent.Spec) error {
 	if !spec.IsTime() {
 		return nil
@@ -103,8 +105,8 @@ func (m *Subject) checkClock(spec perfevent.Spec) error {
 	return nil
 }
 
-// Timeline returns false if samples stand for no time: those of a fixed number of
-// events.
+// Timeline returns false for samples that do not represent time, but a fixed number
+// of events.
 func (m *Subject) Timeline() (source.Timeline, bool) {
 	var line source.Timeline
 	switch period := int64(m.Period); {
@@ -137,10 +139,10 @@ func (m *Subject) Load(common probe.Options) ([]source.Source, error) {
 	return []source.Source{s}, nil
 }
 
-// The indexes of this source's [stacks.Values].
+// Indexes of this source's [stacks.Values].
 const (
 	Samples = iota
-	Weight  // sum of the samples' periods: ns of clocks, else events
+	Weight  // sum of the samples' periods: ns for clocks, else events
 )
 
 // Values implements [source.Subject].
@@ -186,7 +188,7 @@ func (m *Subject) WhyNothing() string {
 	return fmt.Sprintf("the target did not run%s: it only waited, or ran for less than %s", where, m.interval())
 }
 
-// interval is the time between two samples, as far as it is known.
+// interval describes the time between two samples, as far as known.
 func (m *Subject) interval() string {
 	event := m.Specs[0]
 	if m.Period > 0 && !event.IsTime() {

@@ -10,12 +10,11 @@ import (
 	"github.com/cilium/ebpf/asm"
 )
 
-// kallsyms has the kernel's symbols and, for those who may see them, their
-// addresses.
+// kallsyms lists the kernel's symbols, with addresses for privileged users.
 const kallsyms = "/proc/kallsyms"
 
-// addressesHidden reports whether the kernel hides its addresses from this
-// process, for want of CAP_SYSLOG or by kptr_restrict: they read as 0.
+// addressesHidden reports whether the kernel hides its addresses from this process,
+// because of a missing CAP_SYSLOG or kptr_restrict. They then read as 0.
 func addressesHidden() (bool, error) {
 	f, err := os.Open(kallsyms)
 	if err != nil {
@@ -29,9 +28,9 @@ func addressesHidden() (bool, error) {
 	return bytes.Equal(first, bytes.Repeat([]byte("0"), len(first))), nil
 }
 
-// HideAddresses has the programs do without the addresses of symbols where the
-// kernel hides them, as on a kernel that does not have those: they are 0. The
-// loader would refuse to look them up.
+// HideAddresses sets the addresses of symbols to 0 in the programs if the kernel
+// hides them, as for symbols that the kernel does not have. Otherwise the loader
+// would fail to look them up.
 func HideAddresses(spec *ebpf.CollectionSpec, symbols ...string) error {
 	hidden, err := addressesHidden()
 	if hidden {
@@ -40,7 +39,7 @@ func HideAddresses(spec *ebpf.CollectionSpec, symbols ...string) error {
 	return err
 }
 
-// WithoutAddresses makes the addresses of symbols 0 in the programs.
+// WithoutAddresses sets the addresses of symbols to 0 in the programs.
 func WithoutAddresses(spec *ebpf.CollectionSpec, symbols ...string) {
 	for _, program := range spec.Programs {
 		for i, ins := range program.Instructions {

@@ -10,11 +10,11 @@ import (
 	"github.com/cilium/ebpf/btf"
 )
 
-// Kernel answers what the running kernel has, by its types.
+// Kernel describes the features of the running kernel, according to its BTF.
 type Kernel struct{ types *btf.Spec }
 
-// NewKernel returns the running kernel. The cache has its types if they were decoded
-// before, and may be nil.
+// NewKernel returns the running kernel. cache provides its BTF if already parsed. It
+// may be nil.
 func NewKernel(cache *btf.Cache) (Kernel, error) {
 	if cache == nil {
 		cache = btf.NewCache()
@@ -26,8 +26,8 @@ func NewKernel(cache *btf.Cache) (Kernel, error) {
 	return Kernel{types}, nil
 }
 
-// Tracepoint returns the types of a tracepoint's arguments, and false if there is no
-// such tracepoint.
+// Tracepoint returns the types of a tracepoint's arguments, or false if the
+// tracepoint does not exist.
 func (k Kernel) Tracepoint(name string) ([]btf.Type, bool, error) {
 	var t *btf.Typedef
 	switch err := k.types.TypeByName("btf_trace_"+name, &t); {
@@ -52,7 +52,7 @@ func (k Kernel) Tracepoint(name string) ([]btf.Type, bool, error) {
 	return arguments, true, nil
 }
 
-// HasHelper reports whether BPF programs can call a function, as in "bpf_loop".
+// HasHelper reports whether BPF programs can call a helper, such as "bpf_loop".
 func (k Kernel) HasHelper(name string) (bool, error) {
 	var ids *btf.Enum
 	if err := k.types.TypeByName("bpf_func_id", &ids); err != nil {

@@ -1,6 +1,6 @@
-// Package probe is what the sources have in common that count interned stacks:
-// the kernel side's maps and variables that bpf/stack.h, count.h, target.h,
-// epoch.h, unwind.h and loss.h bring into each family of programs.
+// Package probe contains the common parts of sources that count stacks by ID: the
+// maps and variables that each family of programs gets from bpf/stack.h, count.h,
+// target.h, epoch.h, unwind.h and loss.h.
 package probe
 
 import (
@@ -21,9 +21,9 @@ import (
 	"fulgur/internal/profile"
 )
 
-// Default sizes of the kernel side's maps. At 4999 Hz on a busy machine the
-// ring holds the new stacks of more than a second, and a count map is drained
-// long before it is full.
+// Default sizes of the kernel side's maps. At 4999 Hz on a busy machine, the ring
+// holds the new stacks of more than a second, and count maps are drained long before
+// they are full.
 const (
 	DefaultRingSize     = 1 << 20 // bytes
 	DefaultCountEntries = 1 << 14 // per count map
@@ -33,31 +33,32 @@ const (
 // seenWays is the number of IDs in an entry of the table of sent stacks.
 const seenWays = uint32(len(bpf.SeenSet{}.Ids))
 
-// Options configure what all families have.
+// Options are the options of all families.
 type Options struct {
 	// Source is the index of the source in its run; see [stacks.Key].
 	Source uint8
-	// MaxDepth is the most frames of each half of a stack, 1 to 127.
+	// MaxDepth limits the frames of each half of a stack, from 1 to 127.
 	MaxDepth int
-	// SkipUser leaves out the user half of each stack.
+	// SkipUser omits the user part of each stack.
 	SkipUser bool
-	// Unwind is what user stacks are walked by. If not by frame pointers
-	// alone, Tables has the maps of unwind tables.
+	// Unwind is the method for user stacks. Unless it uses frame pointers only,
+	// Tables holds the maps of unwind tables.
 	Unwind bpf.UnwindMode
 	Tables map[string]*ebpf.Map
-	// Types has the kernel's types, if they were decoded before.
+	// Types caches the kernel's BTF; may be nil.
 	Types *btf.Cache
-	// Timeline has each event sent with its time, and none counted in the kernel.
+	// Timeline sends each event with its time, instead of counting in the
+	// kernel.
 	Timeline bool
-	// ByThread and ByCPU count threads and CPUs apart.
+	// ByThread and ByCPU distinguish threads and CPUs.
 	ByThread, ByCPU bool
-	// Scope is which tasks to measure. Cgroup is a descriptor of an open
-	// cgroup v2 directory for that scope, and CgroupID its inode number.
+	// Scope selects the tasks to measure. For a cgroup, Cgroup is a descriptor
+	// of the open cgroup v2 directory, and CgroupID its inode number.
 	Scope    target.Scope
 	Cgroup   int
 	CgroupID uint64
-	// RingSize, CountEntries and SeenEntries size the maps; see the
-	// defaults. RingSize and SeenEntries are rounded up to powers of two.
+	// RingSize, CountEntries and SeenEntries are map sizes; see the defaults.
+	// RingSize and SeenEntries are rounded up to powers of two.
 	RingSize, CountEntries, SeenEntries uint32
 }
 
@@ -70,17 +71,17 @@ type Probe struct {
 	counts  *stacks.Counts
 	targets *sampling.TargetSet
 	remaps  remaps
-	traced  []*ebpf.Program // those that were attached to tracepoints
+	traced  []*ebpf.Program // attached to tracepoints
 	memory  uint64
 
 	timeline   bool   // see [Options]
-	generation uint32 // of the names of stacks
+	generation uint32 // of stack IDs
 }
 
-// Load loads the programs and maps of spec, after setting the variables that all
-// families have and those given by name. Count maps have keys and values of the
-// types K and V; convert makes what they stand for of them. Errors are the
-// kernel's, as cilium/ebpf returns them.
+// Load loads the programs and maps of spec. Before, it sets the variables common to
+// all families, and those in variables. K and V are the types of keys and values in
+// count maps, which convert decodes. Load returns the kernel's errors as cilium/ebpf
+// does.
 func Load[K, V any](spec *ebpf.CollectionSpec, o Options, variables map[string]any, convert func(K, V) (stacks.Key, stacks.Values)) (*Probe, error) {
 	spec.Maps[bpf.MapRing].MaxEntries = ceilPower(max(o.RingSize, 4096))
 	spec.Maps[bpf.MapSeen].MaxEntries = seenSets(o)
@@ -128,8 +129,8 @@ func Load[K, V any](spec *ebpf.CollectionSpec, o Options, variables map[string]a
 	return p, nil
 }
 
-// LoadLater loads the programs of a spec that were taken out of it before [Load] got it.
-// They share the maps and variables of the others, and are closed with them.
+// LoadLater loads programs of a spec that were removed from it before [Load]. They share
+// the maps and variables of the other programs, and are closed with them.
 func (p *Probe) LoadLater(spec *ebpf.CollectionSpec) error {
 	memlock.Lift()
 	later, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{MapReplacements: p.Maps})
@@ -143,7 +144,7 @@ func (p *Probe) LoadLater(spec *ebpf.CollectionSpec) error {
 	return nil
 }
 
-// common are the variables that all families have, and their values.
+// common returns the variables common to all families, with their values.
 func common(spec *ebpf.CollectionSpec, o Options) map[string]any {
 	return map[string]any{
 		bpf.VarTarget:         sampling.TargetMode(o.Scope),
@@ -164,8 +165,8 @@ func seenSets(o Options) uint32 { return ceilPower(max(o.SeenEntries, seenWays))
 // ceilPower returns the smallest power of two that is at least n.
 func ceilPower(n uint32) uint32 { return 1 << bits.Len32(n-1) }
 
-// mapMemory sums what the kernel accounts for the maps but the shared ones, in
-// bytes; 0 where it does not say.
+// mapMemory returns the kernel's accounting of the maps except shared ones, in
+// bytes; 0 if the kernel reports none.
 func mapMemory(maps, shared map[string]*ebpf.Map) (sum uint64) {
 	for name, m := range maps {
 		if shared[name] != nil || name == bpf.MapTargetCgroup || m.Type() == ebpf.Array && m.Flags() != 0 {
@@ -182,19 +183,19 @@ func mapMemory(maps, shared map[string]*ebpf.Map) (sum uint64) {
 	return sum
 }
 
-// MapMemory returns the memory of the BPF maps in bytes, as the kernel accounts
-// it, without those of unwind tables.
+// MapMemory returns the memory of the BPF maps in bytes, as the kernel accounts it,
+// without unwind tables.
 func (p *Probe) MapMemory() uint64 { return p.memory }
 
-// Ring returns the ring that traces and single samples come through.
+// Ring returns the ring for traces and single samples.
 func (p *Probe) Ring() *ringbuf.Reader { return p.ring }
 
 // Counts returns the counts by stack.
 func (p *Probe) Counts() *stacks.Counts { return p.counts }
 
-// Renew makes the kernel side name all stacks anew and send their traces once
-// more: for who forgets those that came so far. Programs that run at that moment
-// may still use an old name.
+// Renew makes the kernel side assign new IDs to all stacks and send their traces
+// again, for callers that discard the traces so far. Running programs may still use
+// an old ID.
 func (p *Probe) Renew() error {
 	p.generation++
 	if err := p.Variables[bpf.VarGeneration].Set(p.generation); err != nil {
@@ -203,17 +204,17 @@ func (p *Probe) Renew() error {
 	return nil
 }
 
-// FillTargets puts the target into the kernel side's set, and follows its forks
-// and ends.
+// FillTargets adds the target to the kernel side's set, and tracks its forks and
+// exits.
 func (p *Probe) FillTargets(t target.Target) (err error) {
 	p.targets, err = sampling.FillTargets(t, p.Maps[bpf.MapTargetIds], p.Programs[bpf.ProgTargetFork], p.Programs[bpf.ProgTargetFree])
 	return err
 }
 
-// Targets returns the processes or threads that are in the target set now.
+// Targets returns the processes or threads that are currently in the target set.
 func (p *Probe) Targets() ([]int, error) { return p.targets.Members() }
 
-// AttachTracing attaches the programs of those names to their tracepoints.
+// AttachTracing attaches the named programs to their tracepoints.
 func (p *Probe) AttachTracing(names ...string) (links Links, err error) {
 	for _, name := range names {
 		l, err := link.AttachTracing(link.TracingOptions{Program: p.Programs[name]})
@@ -229,7 +230,7 @@ func (p *Probe) AttachTracing(names ...string) (links Links, err error) {
 // Links are attached programs.
 type Links []link.Link
 
-// Close detaches them. Programs that run at that moment may run on for a little.
+// Close detaches the programs. Running ones may still run for a moment.
 func (l Links) Close() error {
 	var errs []error
 	for _, l := range l {
@@ -238,11 +239,11 @@ func (l Links) Close() error {
 	return errors.Join(errs...)
 }
 
-// Stats are the kernel side's own counts, summed over CPUs.
+// Stats holds the kernel side's counters, summed over CPUs.
 type Stats struct {
-	// Samples belong to the target, lost or not.
+	// Samples is the number of samples of the target, lost or not.
 	Samples uint64
-	// Losses has the causes that only the kernel side knows.
+	// Losses holds the losses that only the kernel side can count.
 	Losses profile.Losses
 }
 
@@ -279,17 +280,17 @@ func (p *Probe) Stats() (Stats, error) {
 	return st, errors.Join(errs...)
 }
 
-// missedRuns returns how often the kernel did not run a program, as it ran on that
-// CPU already.
+// missedRuns returns how often the kernel skipped a program because it was already
+// running on the CPU.
 func missedRuns(program *ebpf.Program) (uint64, error) {
 	stats, err := program.Stats()
 	if err != nil {
-		return 0, fmt.Errorf("ask for the missed runs of a BPF program: %w", err)
+		return 0, fmt.Errorf("read the missed runs of a BPF program: %w", err)
 	}
 	return stats.RecursionMisses, nil
 }
 
-// StatPerCPU reads one of the kernel side's counters, by CPU.
+// StatPerCPU reads a counter of the kernel side, by CPU.
 func (p *Probe) StatPerCPU(i bpf.Stat) ([]uint64, error) {
 	var perCPU []uint64
 	if err := p.Maps[bpf.MapStats].Lookup(uint32(i), &perCPU); err != nil {

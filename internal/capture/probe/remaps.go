@@ -12,20 +12,20 @@ import (
 	"fulgur/internal/capture/target"
 )
 
-// remaps is what the kernel side was told of processes whose addresses changed
-// their meaning.
+// remaps tracks the processes whose address space changed, as sent to the kernel
+// side.
 type remaps struct {
-	raised map[int]uint32 // how often, by process
-	lost   uint64         // that the kernel side had no room for
+	raised map[int]uint32 // number of changes, by process
+	lost   uint64         // no room in the kernel side's map
 	swept  time.Time
 }
 
-// sweepEvery is how often at most ended processes are looked for, to make
+// sweepEvery is the minimum time between searches for exited processes, to free
 // room.
 const sweepEvery = time.Second
 
-// Remap makes the kernel side name the stacks of process pid anew: its
-// addresses mean something else than before.
+// Remap makes the kernel side assign new stack IDs to process pid, because its
+// addresses have a new meaning.
 func (p *Probe) Remap(pid int) error {
 	if p.remaps.raised == nil {
 		p.remaps.raised = map[int]uint32{}
@@ -48,7 +48,7 @@ func (p *Probe) Remap(pid int) error {
 	return p.Variables[bpf.VarAnyRemaps].Set(uint32(1))
 }
 
-// sweepRemaps forgets processes that have ended.
+// sweepRemaps removes exited processes.
 func (p *Probe) sweepRemaps() {
 	maps.DeleteFunc(p.remaps.raised, func(pid int, _ uint32) bool {
 		return !target.AnyAlive([]int{pid}) && p.Maps[bpf.MapRemaps].Delete(uint32(pid)) == nil

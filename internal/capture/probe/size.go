@@ -2,8 +2,8 @@ package probe
 
 import "fulgur/internal/message/usage"
 
-// MaxEntries is the most entries of a map that users may ask for: those of a count map
-// take about 1 GiB.
+// MaxEntries is the maximum number of entries of a map that users may request. A
+// count map of this size takes about 1 GiB.
 const MaxEntries = 1 << 24
 
 // CompleteSize sets a size that was not given to preset. It fails with a [usage.Err] on

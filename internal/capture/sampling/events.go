@@ -1,4 +1,4 @@
-// Package sampling is what the sources that sample perf events share: the
+// Package sampling contains the common parts of sources that sample perf events: the
 // events of every CPU, and the kernel side's set of targets.
 package sampling
 
@@ -15,16 +15,15 @@ import (
 	"fulgur/internal/linux/procfs"
 )
 
-// throttlePages is the size of the ring that shows when the kernel pauses
-// sampling: it holds nothing but THROTTLE records, because samples end in the
-// BPF program.
+// throttlePages is the size of the ring that shows when the kernel pauses sampling.
+// It contains only THROTTLE records, because samples end in the BPF program.
 const throttlePages = 1
 
-// Rate is how often to sample: a frequency in Hz for each CPU, or a period in
-// events. One of them is 0.
+// Rate is the sampling rate: a frequency in Hz per CPU, or a period in events. One
+// of them is 0.
 type Rate struct{ Frequency, Period uint64 }
 
-// String describes the rate: "99 Hz on each CPU", "every 1000 events".
+// String describes the rate, such as "99 Hz on each CPU" or "every 1000 events".
 func (r Rate) String() string {
 	if r.Frequency > 0 {
 		return fmt.Sprintf("%d Hz on each CPU", r.Frequency)
@@ -32,17 +31,17 @@ func (r Rate) String() string {
 	return fmt.Sprintf("every %d events", r.Period)
 }
 
-// Config says which events to open.
+// Config selects the events to open.
 type Config struct {
-	// Specs are the events to sample, several where a hybrid machine has a
-	// PMU for each kind of core.
+	// Specs are the events to sample. A hybrid machine has several, one per kind
+	// of core.
 	Specs []perfevent.Spec
 	Rate  Rate
-	// CPUs are those asked for; empty means all that are online.
+	// CPUs are the CPUs to sample; empty means all online CPUs.
 	CPUs []int
-	// BranchSampleType asks for branch records; see [perfevent.Attr].
+	// BranchSampleType requests branch records; see [perfevent.Attr].
 	BranchSampleType uint64
-	// Program is the descriptor of the BPF program that gets the samples.
+	// Program is the descriptor of the BPF program that receives the samples.
 	Program int
 }
 
@@ -54,9 +53,9 @@ type Events struct {
 	enabled bool
 
 	throttled uint64
-	counted   map[int]uint64 // by CPU, of events that are closed again
+	counted   map[int]uint64 // by CPU, counts of closed events
 
-	idleBefore map[int]uint64 // the idle times when the events were enabled
+	idleBefore map[int]uint64 // idle times when the events were enabled
 }
 
 // cpuEvents are a CPU's events and the rings that show their throttling.
@@ -67,9 +66,9 @@ type cpuEvents struct {
 
 // Open opens disabled events on the CPUs and attaches the program.
 //
-// Events are bound to CPUs even for a single process, and the kernel side picks
-// its samples: events that follow a task begin anew with each thread and child,
-// so those that live for less than a period would never be sampled.
+// Events are bound to CPUs even for a single process, and the kernel side selects
+// its samples. Events that follow a task restart with each thread and child, so
+// tasks that live for less than a period would never be sampled.
 func Open(c Config) (*Events, error) {
 	e := &Events{config: c, perCPU: map[int]*cpuEvents{}, counted: map[int]uint64{}}
 	online, err := perfevent.OnlineCPUs()
@@ -90,9 +89,9 @@ func (e *Events) attr(spec perfevent.Spec) perfevent.Attr {
 	return attr
 }
 
-// Follow opens events on CPUs that have none, closes those of CPUs that went
-// offline, and replaces those that stand still because their CPU was away for
-// a moment. It is for events that are enabled, or new.
+// Follow opens events on CPUs that have none, closes the events of CPUs that went
+// offline, and replaces events that stopped because their CPU was offline for a
+// moment. The events must be enabled or new.
 func (e *Events) Follow(online []int) error {
 	for cpu, on := range e.perCPU {
 		if !slices.Contains(online, cpu) || slices.ContainsFunc(on.open, (*perfevent.Event).Stalled) {
@@ -114,7 +113,7 @@ func (e *Events) Follow(online []int) error {
 	return nil
 }
 
-// openCPU opens cpu's events; none if it just went offline.
+// openCPU opens cpu's events. It returns nil if the CPU just went offline.
 func (e *Events) openCPU(cpu int) (*cpuEvents, error) {
 	on := &cpuEvents{}
 	for _, spec := range e.config.Specs {
@@ -133,7 +132,7 @@ func (e *Events) openCPU(cpu int) (*cpuEvents, error) {
 			return on, err
 		}
 		if ring, err := event.Map(throttlePages); err == nil {
-			on.rings = append(on.rings, ring) // without it throttling goes unseen, no more
+			on.rings = append(on.rings, ring) // without a ring, only throttling goes unnoticed
 		}
 		if e.enabled {
 			if err := event.Enable(); err != nil {
@@ -144,17 +143,17 @@ func (e *Events) openCPU(cpu int) (*cpuEvents, error) {
 	return on, nil
 }
 
-// drop closes cpu's events and keeps what they counted.
+// drop closes cpu's events and keeps their counts.
 func (e *Events) drop(cpu int) {
 	on := e.perCPU[cpu]
 	if count, err := on.count(); err == nil {
 		e.counted[cpu] += count
 	}
-	_ = on.close() // its CPU is gone; there is nothing left to fail
+	_ = on.close() // the CPU is gone, so errors do not matter
 	delete(e.perCPU, cpu)
 }
 
-// count sums what the CPU's events counted.
+// count returns the sum of the CPU's counts.
 func (on *cpuEvents) count() (sum uint64, err error) {
 	for _, event := range on.open {
 		r, err := event.Read()
@@ -174,8 +173,7 @@ func (on *cpuEvents) close() error {
 	return errors.Join(errs...)
 }
 
-// countedByCPU returns how many events were counted on each CPU, in ns for
-// clocks.
+// countedByCPU returns the number of events on each CPU, in ns for clocks.
 func (e *Events) countedByCPU() (map[int]uint64, error) {
 	counted := maps.Clone(e.counted)
 	for cpu, on := range e.perCPU {
@@ -201,13 +199,13 @@ func (e *Events) all() iter.Seq[*perfevent.Event] {
 	}
 }
 
-// CPUs returns on how many CPUs events are open.
+// CPUs returns the number of CPUs with open events.
 func (e *Events) CPUs() int { return len(e.perCPU) }
 
 // Enable starts sampling.
 func (e *Events) Enable() error {
 	e.enabled = true
-	e.idleBefore, _ = procfs.IdleTimes() // without, no CPU counts as idle
+	e.idleBefore, _ = procfs.IdleTimes() // on error, no CPU counts as idle
 	for event := range e.all() {
 		if err := event.Enable(); err != nil {
 			return err
@@ -216,7 +214,7 @@ func (e *Events) Enable() error {
 	return nil
 }
 
-// Disable stops sampling. When it returns no program runs any more.
+// Disable stops sampling. When it returns, no program runs any more.
 func (e *Events) Disable() error {
 	e.enabled = false
 	var errs []error
@@ -226,7 +224,7 @@ func (e *Events) Disable() error {
 	return errors.Join(errs...)
 }
 
-// CheckThrottling counts how often the kernel paused sampling since the last
+// CheckThrottling counts how often the kernel has paused sampling since the last
 // call.
 func (e *Events) CheckThrottling() error {
 	var errs []error
@@ -246,16 +244,16 @@ func (e *Events) CheckThrottling() error {
 // Throttled returns how often the kernel is known to have paused sampling.
 func (e *Events) Throttled() uint64 { return e.throttled }
 
-// Skipped returns how many samples the kernel did not take, by what it counted
-// and did not hand to the program: it skips samples while another BPF program
-// or an operation on a map runs on the CPU, and those that its timer is too
-// late for. runs and periods are what the program counted on each CPU: its runs
-// and the sum of their periods.
+// Skipped returns the number of samples that the kernel did not take: the difference
+// between what it counted and what it passed to the program. The kernel skips
+// samples while another BPF program or a map operation runs on the CPU, and when its
+// timer is late. runs and periods are, by CPU, the runs of the program and the sum
+// of their periods.
 //
-// The timers of an idle CPU of a virtual machine may be late all the time. Where
-// nothing is wanted of those, and the events are clocks, idlePeriods are the periods of
-// the idle task among periods, and what else the kernel counts as idle is not skipped;
-// nil elsewhere.
+// On an idle CPU of a virtual machine, timers may always be late. If idle samples
+// are not wanted and the events are clocks, idlePeriods is the idle task's part of
+// periods, and the rest of the idle time does not count as skipped; otherwise
+// idlePeriods is nil.
 func (e *Events) Skipped(runs, periods, idlePeriods []uint64) (uint64, error) {
 	counted, err := e.countedByCPU()
 	if err != nil {
@@ -279,13 +277,12 @@ func (e *Events) Skipped(runs, periods, idlePeriods []uint64) (uint64, error) {
 	return skipped, nil
 }
 
-// unseen returns for how much of the time that a CPU was idle no sample of the idle
-// task stands, in ns.
+// unseen returns the idle time of a CPU that has no samples of the idle task, in ns.
 func unseen(idle, sampled uint64) uint64 { return idle - min(idle, sampled) }
 
-// missing returns how many samples of a mean period lack, where count events were
-// counted and known of them are accounted for. The last period has begun and not
-// ended, so one never lacks.
+// missing returns the number of missing samples with the given mean period, if count
+// events occurred and known of them are accounted for. The last period has not
+// ended, so one sample is never missing.
 func missing(count, known, mean uint64) uint64 {
 	if mean == 0 || count <= known+mean {
 		return 0
@@ -293,7 +290,7 @@ func missing(count, known, mean uint64) uint64 {
 	return (count - known) / mean
 }
 
-// Close closes the events. It may be called on nil.
+// Close closes the events. e may be nil.
 func (e *Events) Close() error {
 	if e == nil {
 		return nil

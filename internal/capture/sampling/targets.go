@@ -13,7 +13,7 @@ import (
 	"fulgur/internal/capture/target"
 )
 
-// TargetMode returns the mode of bpf/target.h that stands for s.
+// TargetMode returns the mode of bpf/target.h for s.
 func TargetMode(s target.Scope) uint32 {
 	switch s {
 	case target.Cgroup:
@@ -26,16 +26,16 @@ func TargetMode(s target.Scope) uint32 {
 	return uint32(bpf.TargetAll)
 }
 
-// TargetSet is the kernel side's set of targets, bpf/target.h.
+// TargetSet is the kernel side's set of targets; see bpf/target.h.
 type TargetSet struct {
 	ids       *ebpf.Map
 	links     []link.Link
-	untracked uint64 // targets that the set had no room for
+	untracked uint64 // targets for which the set had no room
 }
 
-// FillTargets puts the processes or threads of t into the set ids. The programs
-// fork and free follow their ends and, where children belong to the target,
-// their forks; those that forked before are looked for.
+// FillTargets adds the processes or threads of t to the set ids. The programs fork
+// and free track their exits and, if children belong to the target, their forks.
+// FillTargets also searches for existing children.
 func FillTargets(t target.Target, ids *ebpf.Map, fork, free *ebpf.Program) (*TargetSet, error) {
 	s := &TargetSet{ids: ids}
 	if err := s.fill(t, fork, free); err != nil {
@@ -59,7 +59,7 @@ func (s *TargetSet) fill(t target.Target, fork, free *ebpf.Program) error {
 	for _, p := range programs {
 		l, err := link.AttachTracing(link.TracingOptions{Program: p})
 		if err != nil {
-			return fmt.Errorf("follow the target's forks and ends: %w", err)
+			return fmt.Errorf("track the target's forks and exits: %w", err)
 		}
 		s.links = append(s.links, l)
 	}
@@ -67,7 +67,8 @@ func (s *TargetSet) fill(t target.Target, fork, free *ebpf.Program) error {
 		return err
 	}
 	for known := slices.Clone(ids); ; {
-		// Until none is new: one may have forked before it was in the set.
+		// Repeat until no child is new: one may have forked before it was in
+		// the set.
 		descendants, err := target.Descendants(ids)
 		if err != nil {
 			return err
@@ -83,11 +84,10 @@ func (s *TargetSet) fill(t target.Target, fork, free *ebpf.Program) error {
 	}
 }
 
-// add puts ids into the target set, and counts those that it has no
-// room for.
+// add adds ids to the target set, and counts those for which it has no room.
 func (s *TargetSet) add(ids []int) error {
 	for _, id := range ids {
-		// 0 stands for whoever has the id: /proc tells start times in ticks.
+		// 0 matches any start time: /proc has start times in ticks only.
 		err := s.ids.Put(uint32(id), uint64(0))
 		if errors.Is(err, unix.E2BIG) {
 			s.untracked++
@@ -98,7 +98,7 @@ func (s *TargetSet) add(ids []int) error {
 	return nil
 }
 
-// Members returns the processes or threads that are in the set now.
+// Members returns the processes or threads that are currently in the set.
 func (s *TargetSet) Members() ([]int, error) {
 	for {
 		var ids []int
@@ -110,17 +110,17 @@ func (s *TargetSet) Members() ([]int, error) {
 		}
 		if err := all.Err(); err == nil {
 			return ids, nil
-		} else if !errors.Is(err, ebpf.ErrIterationAborted) { // by a change meanwhile
+		} else if !errors.Is(err, ebpf.ErrIterationAborted) { // the set changed meanwhile
 			return nil, fmt.Errorf("read the target set: %w", err)
 		}
 	}
 }
 
-// Untracked is the number of targets that the set had no room for, beside those
-// that the kernel side counted.
+// Untracked returns the number of targets for which the set had no room, without
+// those that the kernel side counted.
 func (s *TargetSet) Untracked() uint64 { return s.untracked }
 
-// Close ends the following of forks and ends. It may be called on nil.
+// Close stops tracking forks and exits. s may be nil.
 func (s *TargetSet) Close() error {
 	if s == nil {
 		return nil

@@ -1,5 +1,5 @@
-// Package softirq measures soft interrupts: how often the handler of each vector ran
-// and for how long, by the stack that it ran on, by bpf/softirq.bpf.c.
+// Package softirq measures soft interrupts: the number and duration of handler runs
+// by vector and stack, with bpf/softirq.bpf.c.
 package softirq
 
 import (
@@ -17,11 +17,11 @@ import (
 // Vector is the number of a soft interrupt.
 type Vector uint32
 
-// vectors are the names of the numbers in the kernel's include/linux/interrupt.h, as
-// /proc/softirqs has them.
+// vectors holds the names of the numbers in the kernel's include/linux/interrupt.h,
+// as in /proc/softirqs.
 var vectors = [...]string{"HI", "TIMER", "NET_TX", "NET_RX", "BLOCK", "IRQ_POLL", "TASKLET", "SCHED", "HRTIMER", "RCU"}
 
-// String returns the name in /proc/softirqs, as "NET_RX".
+// String returns the name in /proc/softirqs, such as "NET_RX".
 func (v Vector) String() string {
 	if int(v) < len(vectors) {
 		return vectors[v]
@@ -35,8 +35,8 @@ type Source struct {
 	links probe.Links
 }
 
-// Load loads the programs and their maps. Errors are the kernel's, as cilium/ebpf
-// returns them.
+// Load loads the programs and their maps. It returns the kernel's errors as
+// cilium/ebpf does.
 func Load(o probe.Options) (*Source, error) {
 	spec, err := bpf.LoadSoftIRQ()
 	if err != nil {
@@ -49,7 +49,7 @@ func Load(o probe.Options) (*Source, error) {
 	return &Source{Base: source.Base{Probe: p}}, nil
 }
 
-// counted says what an entry of a count map stands for. The detail is the [Vector].
+// counted converts an entry of a count map. The detail is the [Vector].
 func counted(k bpf.SoftIRQCountKey, v bpf.SoftIRQCountValue) (stacks.Key, stacks.Values) {
 	return stacks.Key{ID: k.Id, TID: k.Tid, CPU: k.Cpu, Detail: uint64(k.Vector)},
 		stacks.Values{Times: v.Times, Duration: v.Duration}
@@ -58,13 +58,13 @@ func counted(k bpf.SoftIRQCountKey, v bpf.SoftIRQCountValue) (stacks.Key, stacks
 // Attach implements [source.Source].
 func (s *Source) Attach(t target.Target) error { return s.FillTargets(t) }
 
-// Enable starts measuring. Soft interrupts that are being handled are not counted.
+// Enable starts measuring. Handlers that are running do not count.
 func (s *Source) Enable() (err error) {
 	s.links, err = s.AttachTracing(bpf.SoftIRQProgSoftirqExit, bpf.SoftIRQProgSoftirqEntry)
 	return err
 }
 
-// Disable stops measuring. Soft interrupts that are being handled are not counted.
+// Disable stops measuring. Handlers that are running do not count.
 func (s *Source) Disable() error {
 	err := errors.Join(s.links.Close(), rcu.Wait())
 	s.links = nil

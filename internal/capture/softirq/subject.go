@@ -10,11 +10,10 @@ import (
 	"fulgur/internal/profile"
 )
 
-// Subject is the time that CPUs spend in soft interrupts. It implements
-// [source.Subject].
+// Subject is the time in soft interrupts. It implements [source.Subject].
 type Subject struct {
 	common source.Common
-	index  uint8 // of the source in the run
+	index  uint8 // index of the source in the run
 }
 
 // New returns the subject.
@@ -35,7 +34,7 @@ func (m *Subject) Complete(c source.Common) error {
 // Choose implements [source.Subject].
 func (*Subject) Choose() error { return nil }
 
-// Timeline returns false, as recordings have no soft interrupts.
+// Timeline returns false, because recordings do not support soft interrupts.
 func (*Subject) Timeline() (source.Timeline, bool) { return source.Timeline{}, false }
 
 // Load implements [source.Subject].
@@ -48,10 +47,10 @@ func (m *Subject) Load(common probe.Options) ([]source.Source, error) {
 	return []source.Source{s}, nil
 }
 
-// The indexes of this source's [stacks.Values].
+// Indexes of this source's [stacks.Values].
 const (
-	Times    = iota // how often a handler ran
-	Duration        // for how long, in ns
+	Times    = iota // number of handler runs
+	Duration        // total duration in ns
 )
 
 // Values implements [source.Subject].
@@ -65,7 +64,7 @@ func (*Subject) Values() []source.Value {
 // Shown implements [source.Subject].
 func (*Subject) Shown() int { return Duration }
 
-// Place puts the stack into the profile, with the vector on top, as [NET_RX].
+// Place adds the stack to the profile, with the vector on top, such as [NET_RX].
 func (m *Subject) Place(p *naming.StackBuilder, s stacks.Sample) profile.StackID {
 	stack := p.PlaceFrom(p.WithoutProbe(p.Store.Traces[s.Trace].Leaf), m.common.UserOnly)
 	return p.Mark(stack, "["+Vector(s.Detail).String()+"]")
@@ -77,7 +76,7 @@ func (*Subject) Describe(meta *profile.Meta) { meta.Event = "soft interrupts" }
 // WhyNothing implements [source.Subject].
 func (*Subject) WhyNothing() string { return "no soft interrupt ran while the target was on a CPU" }
 
-// Notes are a table of the vectors.
+// Notes returns a table of the vectors.
 func (m *Subject) Notes(store *stacks.Store) []string {
 	return source.Table(m, m.index, store, "vector", len(vectors), func(s stacks.Sample) string {
 		return Vector(s.Detail).String()

@@ -1,7 +1,7 @@
-// Package source defines what a source of samples is. Each source is a package beside
-// this one, with a [Subject], which says what is measured and what the measured values
-// mean, and a [Source], its programs in the kernel. docs/adding-a-probe.md shows how
-// to write one.
+// Package source defines sources of samples. Each source is a package beside this
+// one. It has a [Subject], which defines what is measured and the meaning of the
+// values, and a [Source], its programs in the kernel. docs/adding-a-probe.md shows
+// how to write one.
 package source
 
 import (
@@ -16,54 +16,54 @@ import (
 	"fulgur/internal/profile"
 )
 
-// Subject is what a session measures. Its methods are called in the order in which
-// they stand here.
+// Subject is what a session measures. The session calls its methods in the order of
+// this list.
 type Subject interface {
 	// Command is the name for the doctor.
 	Command() doctor.Command
-	// Complete checks what was asked for and fills in defaults. An error is one of
-	// usage.
+	// Complete checks the options and fills in defaults. Its errors are usage
+	// errors.
 	Complete(Common) error
-	// Choose finds out what this machine can do, which takes privileges.
+	// Choose adapts to the machine, which needs privileges.
 	Choose() error
-	// Timeline describes the events in a recording. It returns false if the samples
-	// have no place in one.
+	// Timeline describes the events in a recording. It returns false if
+	// recordings do not support the samples.
 	Timeline() (Timeline, bool)
 	// Load loads the programs.
 	Load(probe.Options) ([]Source, error)
 
-	// Values names the values of a sample, once the sources are attached. The first
-	// is a number of occurrences.
+	// Values returns the values of a sample, after the sources are attached. The
+	// first is a number of occurrences.
 	Values() []Value
-	// Shown is the index of the value that outputs show.
+	// Shown returns the index of the value that outputs show.
 	Shown() int
-	// Place puts the stack of a sample into the profile.
+	// Place adds the stack of a sample to the profile.
 	Place(*naming.StackBuilder, stacks.Sample) profile.StackID
 	// Describe completes the description of the run.
 	Describe(*profile.Meta)
 	// WhyNothing returns the likely causes of a profile without samples.
 	WhyNothing() string
-	// Notes are further lines for the summary.
+	// Notes returns additional lines for the summary.
 	Notes(*stacks.Store) []string
 }
 
 // Common is the part of a session's options that subjects depend on.
 type Common struct {
-	// Target is the target. A command's process is filled in when it is launched.
+	// Target is the target. A command's process is added when it is launched.
 	Target *target.Target
-	// UserOnly leaves out the kernel half of stacks.
+	// UserOnly omits the kernel part of stacks.
 	UserOnly bool
 }
 
 // Value is one of the values of a sample.
 type Value struct {
 	profile.ValueType
-	// Of has, for each source by its index, the indexes of those of its
-	// [stacks.Values] that are added up.
+	// Of holds, by index of the source, the indexes of the [stacks.Values] to
+	// add up.
 	Of [][]int
 }
 
-// Sum returns the value of what a source counted.
+// Sum returns the value for the counts of a source.
 func (v Value) Sum(source uint8, counted stacks.Values) (sum int64) {
 	if int(source) < len(v.Of) {
 		for _, i := range v.Of[source] {
@@ -73,7 +73,7 @@ func (v Value) Sum(source uint8, counted stacks.Values) (sum int64) {
 	return sum
 }
 
-// Own returns values that are the [stacks.Values] of the only source, in their order.
+// Own returns values for a single source's [stacks.Values], in their order.
 func Own(types ...profile.ValueType) []Value {
 	values := make([]Value, len(types))
 	for i, t := range types {
@@ -84,12 +84,12 @@ func Own(types ...profile.ValueType) []Value {
 
 // Timeline describes the events of a subject in a recording.
 type Timeline struct {
-	// Interval is the time between two samples of a thread that runs, in ns; 0 if
-	// none are taken.
+	// Interval is the time between two samples of a running thread, in ns; 0 if
+	// there are no samples.
 	Interval int64
-	// Weight is the time that a sample stands for, in ns; 0 for its period.
+	// Weight is the time that a sample represents, in ns; 0 means its period.
 	Weight int64
-	// EveryWait says that no time off the CPU is left out.
+	// EveryWait means that the recording has every wait.
 	EveryWait bool
 }
 
@@ -97,17 +97,18 @@ type Timeline struct {
 type Source interface {
 	Attach(target.Target) error
 	Enable() error
-	// Disable stops the measurement. A program that runs at that moment may run on
-	// for a little.
+	// Disable stops the measurement. Running programs may still run for a
+	// moment.
 	Disable() error
-	// Check is called from time to time.
+	// Check is called periodically.
 	Check() error
-	// FollowCPUs is called when CPUs came online or went offline.
+	// FollowCPUs is called when CPUs come online or go offline.
 	FollowCPUs(online []int) error
-	// Remap makes the kernel side name the stacks of a process anew, whose addresses
-	// changed their meaning.
+	// Remap makes the kernel side assign new stack IDs to a process whose
+	// address space changed.
 	Remap(pid int) error
-	// Renew makes the kernel side name all stacks anew and send their traces once more.
+	// Renew makes the kernel side assign new IDs to all stacks and send their
+	// traces again.
 	Renew() error
 	Targets() ([]int, error)
 	Ring() *ringbuf.Reader
@@ -116,38 +117,38 @@ type Source interface {
 	MapMemory() uint64
 	Close() error
 
-	// BeginCut prepares for Cut, which may take a while.
+	// BeginCut prepares for Cut. It may take a while.
 	BeginCut() error
-	// Cut divides what goes on, at a time of CLOCK_MONOTONIC in ns: the part before it
-	// is counted at once, the rest when it ends.
+	// Cut splits everything in progress at a time in CLOCK_MONOTONIC ns. The
+	// part before counts at once, the rest when it ends.
 	Cut(at uint64) error
-	// Pending returns the IDs of the stacks of what goes on.
+	// Pending returns the IDs of the stacks of everything in progress.
 	Pending() ([]uint64, error)
 
 	// Event adds an event record to a recording.
 	Event(record []byte, to Recorder) error
 	// PlaceEvents completes the stack of events in a recording.
 	PlaceEvents(*naming.StackBuilder, stacks.TraceID, *EventStack)
-	// Rewalk counts the sample of a snapshot, whose stack it walks by a layout of its
-	// process, or by frame pointers if that is 0.
+	// Rewalk counts the sample of a snapshot. It unwinds the stack by a layout
+	// of the process, or by frame pointers if layout is 0.
 	Rewalk(s stacks.Snapshot, layout uint64) error
 }
 
-// Recorder is a recording that sources add events to. Times are of CLOCK_MONOTONIC, in
+// Recorder is a recording that sources add events to. Times are in CLOCK_MONOTONIC
 // ns.
 type Recorder interface {
-	// Timeline describes the events that are asked for.
+	// Timeline describes the requested events.
 	Timeline() Timeline
-	// Stack returns the recording's number of the stack of a key, and counts values for
-	// it. Key.Source need not be set.
+	// Stack returns the recording's number of a key's stack, and counts values
+	// for it. Key.Source need not be set.
 	Stack(stacks.Key, stacks.Values) profile.StackID
 	// Thread returns the recording's number of a thread.
 	Thread(pid, tid uint32, at uint64) profile.ThreadID
-	// ThreadName returns the name of a thread at a time.
+	// ThreadName returns the name that a thread had at a time.
 	ThreadName(pid, tid uint32, at uint64) string
-	// Since returns a time, or when the recording began if it is before.
+	// Since returns at, or the start of the recording if that is later.
 	Since(at uint64) int64
-	// File returns the path of a file that the kernel side met, "" if it is not known.
+	// File returns the path of a file from the kernel side, "" if unknown.
 	File(id uint64) string
 
 	AddOnCPU(profile.ThreadID, profile.OnCPU) error
@@ -158,28 +159,27 @@ type Recorder interface {
 
 // EventStack is the stack of events in a recording.
 type EventStack struct {
-	// Leaf is the innermost node that is shown.
+	// Leaf is the innermost shown node.
 	Leaf stacks.NodeID
-	// Mark is a frame on top, where user stacks only are shown.
+	// Mark is a frame on top, if only user stacks are shown.
 	Mark string
-	// Reason is what threads wait for in the stack, if that is known.
+	// Reason is the wait reason of the stack, "" if unknown.
 	Reason string
-	// Writeback says that in the stack the kernel writes back what processes wrote
-	// before.
+	// Writeback means that the kernel writes back dirty pages in the stack.
 	Writeback bool
 }
 
-// Base is a [Source] that counts in the kernel by programs on tracepoints. Sources that
-// do more have methods of their own.
+// Base implements [Source] for tracepoint programs that count in the kernel. Sources
+// that do more override its methods.
 type Base struct{ *probe.Probe }
 
 // Check does nothing.
 func (Base) Check() error { return nil }
 
-// FollowCPUs does nothing, as tracepoints are of all CPUs.
+// FollowCPUs does nothing, because tracepoints fire on all CPUs.
 func (Base) FollowCPUs([]int) error { return nil }
 
-// BeginCut does nothing, as nothing that is measured lasts.
+// BeginCut does nothing, because samples have no duration.
 func (Base) BeginCut() error { return nil }
 
 // Cut does nothing.
@@ -188,7 +188,7 @@ func (Base) Cut(uint64) error { return nil }
 // Pending returns none.
 func (Base) Pending() ([]uint64, error) { return nil, nil }
 
-// Event fails, as the programs send no events.
+// Event fails, because the programs send no events.
 func (Base) Event([]byte, Recorder) error {
 	return fmt.Errorf("%w: an event of a source without events", ringbuf.ErrRecord)
 }
@@ -196,7 +196,7 @@ func (Base) Event([]byte, Recorder) error {
 // PlaceEvents does nothing.
 func (Base) PlaceEvents(*naming.StackBuilder, stacks.TraceID, *EventStack) {}
 
-// Rewalk fails, as the programs send no snapshots.
+// Rewalk fails, because the programs send no snapshots.
 func (Base) Rewalk(stacks.Snapshot, uint64) error {
 	return fmt.Errorf("%w: a snapshot of a source without snapshots", ringbuf.ErrRecord)
 }

@@ -7,16 +7,16 @@ import (
 	"fulgur/internal/profile/encode/text"
 )
 
-// busiestFiles is how many files the table of them has.
+// busiestFiles is the number of files in the table.
 const busiestFiles = 10
 
-// noFile stands in the table for samples without a file, or with one that the kernel
-// does not name: the rows add up to all.
+// noFile stands in the table for samples without a file, or whose file the kernel
+// does not name, so that the rows add up to the total.
 const noFile = "(no file, or unknown)"
 
-// ByFile returns the lines of a table of a subject's samples by file, and an empty line
-// after them; none if no sample has a file. index is the index of the subject's source
-// in the run.
+// ByFile returns the lines of a table of a subject's samples by file, followed by an
+// empty line; nil if no sample has a file. index is the index of the subject's
+// source in the run.
 func ByFile(what Subject, index uint8, store *stacks.Store, m mounts.List) []string {
 	known := false
 	for sample := range store.Samples {
@@ -33,9 +33,9 @@ func ByFile(what Subject, index uint8, store *stacks.Store, m mounts.List) []str
 	})
 }
 
-// Table returns the lines of a table of a subject's samples by what name calls them, of
-// at most so many rows, and an empty line after them; none if there are no samples. index
-// is the index of the subject's source in the run.
+// Table returns the lines of a table of a subject's samples by name, with at most
+// the given number of rows, followed by an empty line; nil if there are no samples.
+// index is the index of the subject's source in the run.
 func Table(what Subject, index uint8, store *stacks.Store, by string, rows int, name func(stacks.Sample) string) []string {
 	values := what.Values()
 	sums := map[string][]int64{}

@@ -11,8 +11,8 @@ import (
 	"fulgur/internal/doctor"
 )
 
-// All returns a subject of every source, by the doctor's name of its programs. They ask
-// for nothing in particular, and need not be completed to be loaded.
+// All returns a subject of every source with default options, by the doctor's name
+// of its programs. They can be loaded without [source.Subject.Complete].
 func All() map[doctor.Probe]source.Subject {
 	return map[doctor.Probe]source.Subject{
 		doctor.ProbeOnCPU:   oncpu.New(oncpu.Config{}),

@@ -10,32 +10,31 @@ import (
 	"fulgur/internal/linux/rcu"
 )
 
-// Key is what counts are kept for, in every family of probes; each uses the
-// fields that it needs and leaves the others 0.
+// Key is the key of counts for every family of probes. Each family uses the fields
+// that it needs and leaves the others 0.
 type Key struct {
 	// Source is the index of the source in its run.
 	Source uint8
-	// ID names a stack, or its user half where the halves are named apart;
-	// Kernel is then the other.
+	// ID identifies a stack. If user and kernel stacks have separate IDs, ID is
+	// the user stack's, and Kernel the kernel stack's.
 	ID, Kernel uint64
-	// Waker names the stack of who ended a wait.
+	// Waker identifies the stack of a wait's waker.
 	Waker uint64
-	// File names what the sample has to do with beside its stack; see
-	// [Store.Files].
+	// File identifies a file related to the sample; see [Store.Files].
 	File uint64
-	// Cgroup is the inode number of a control group that has to do with it.
+	// Cgroup is the inode number of a control group related to the sample.
 	Cgroup uint64
-	// TID and CPU are the thread and the CPU where those are told apart.
+	// TID and CPU are the thread and the CPU, if these are distinguished.
 	TID, CPU uint32
-	// Detail is what else the source tells apart.
+	// Detail holds other properties that the source distinguishes.
 	Detail uint64
 }
 
-// MaxValues is how many values a source counts at most.
+// MaxValues is the maximum number of values of a source.
 const MaxValues = 5
 
-// Values are what a source counts for a key: first how many samples there were, then
-// sums that the source gives their meaning.
+// Values are the values that a source counts for a key: first the number of samples,
+// then sums defined by the source.
 type Values [MaxValues]uint64
 
 // Samples returns the number of samples.
@@ -48,9 +47,9 @@ func (v *Values) Add(w Values) {
 	}
 }
 
-// Counts are the two count maps of a probe and the sum of what was drained
-// from them. Programs write one map while the other is drained; see
-// bpf/count.h for why.
+// Counts manages the two count maps of a probe, and the sum of their drained
+// entries. Programs write one map while the other is drained; see bpf/count.h for
+// the reason.
 type Counts struct {
 	maps     [2]*ebpf.Map
 	active   *ebpf.Variable
@@ -61,14 +60,14 @@ type Counts struct {
 	total    map[Key]Values
 }
 
-// Maps are the parts of bpf/count.h in a loaded collection.
+// Maps holds the parts of bpf/count.h in a loaded collection.
 type Maps struct {
 	First, Second    *ebpf.Map
 	Active, Inserted *ebpf.Variable
 }
 
-// NewCounts returns the counts of a loaded probe, whose maps have keys and values
-// of the types K and V; convert makes what they stand for of them.
+// NewCounts returns the counts of a loaded probe. K and V are the types of keys and
+// values in its maps, which convert decodes.
 func NewCounts[K, V any](m Maps, convert func(K, V) (Key, Values)) *Counts {
 	return &Counts{
 		maps:     [2]*ebpf.Map{m.First, m.Second},
@@ -79,12 +78,11 @@ func NewCounts[K, V any](m Maps, convert func(K, V) (Key, Values)) *Counts {
 	}
 }
 
-// Total returns what has been drained and added and not been taken from the
-// map by [Store.Count] since. The map stays Counts' own.
+// Total returns the counts that were drained or added, minus those that
+// [Store.Count] has removed since. Counts keeps ownership of the map.
 func (c *Counts) Total() map[Key]Values { return c.total }
 
-// AddRecord adds a count that came through the ring on its own, as an event
-// record.
+// AddRecord adds a count from an event record, which came through the ring.
 func (c *Counts) AddRecord(record []byte) error {
 	k, v, err := c.rows.parse(record)
 	if err != nil {
@@ -94,7 +92,7 @@ func (c *Counts) AddRecord(record []byte) error {
 	return nil
 }
 
-// Take returns what [Counts.Total] does, and begins anew.
+// Take returns [Counts.Total] and starts over.
 func (c *Counts) Take() map[Key]Values {
 	total := c.total
 	c.total = map[Key]Values{}
@@ -118,9 +116,9 @@ func (c *Counts) NearlyFull() (bool, error) {
 	return filled >= uint64(c.maps[0].MaxEntries())*7/10, nil
 }
 
-// Flip makes the other map the active one, waits for programs that may still
-// write the old one, and drains it. The other map is empty before, because
-// every flip leaves the map it drained empty.
+// Flip activates the other map, waits for programs that may still write to the old
+// one, and drains the old one. The other map is empty, because every flip empties
+// the old map.
 func (c *Counts) Flip() error {
 	old := c.current
 	c.current = 1 - old
@@ -133,19 +131,19 @@ func (c *Counts) Flip() error {
 	return c.drain(old)
 }
 
-// Finish drains both maps. Programs must not run any more.
+// Finish drains both maps. No programs may run any more.
 func (c *Counts) Finish() error {
 	return errors.Join(c.drain(0), c.drain(1))
 }
 
-// drain moves all entries of map i, which nothing writes, to the total.
+// drain moves all entries of map i, which no program writes to, to the total.
 func (c *Counts) drain(i int) error {
 	var cursor ebpf.MapBatchCursor
 	for {
 		n, err := c.rows.take(c.maps[i], &cursor)
 		end := errors.Is(err, ebpf.ErrKeyNotExist)
 		if errors.Is(err, unix.ENOSPC) && c.rows.grow(int(c.maps[i].MaxEntries())) {
-			continue // a hash bucket is returned whole or not at all
+			continue // the kernel returns a hash bucket completely or not at all
 		}
 		if err != nil && !end {
 			return fmt.Errorf("drain a count map: %w", err)

@@ -12,14 +12,14 @@ import (
 	"fulgur/internal/linux/ringbuf"
 )
 
-// File is a file that the kernel side met.
+// File is a file from the kernel side.
 type File struct {
-	// Major and Minor are those of its file system's device.
+	// Major and Minor are the device number of its file system.
 	Major, Minor uint32
 	Inode        uint64
-	// Path is its path in that file system, empty where the kernel knows none.
+	// Path is its path in that file system, "" if the kernel knows none.
 	Path string
-	// Device says that it is a block device itself, whose numbers these are.
+	// Device means that the file is a block device with this device number.
 	Device bool
 }
 

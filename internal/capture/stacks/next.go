@@ -1,13 +1,14 @@
 package stacks
 
-// Next returns the empty store of the time after s, when the kernel side names
-// stacks anew ([fulgur/internal/capture/probe.Probe.Renew]). What a program
-// counted that still ran then has an old name: its trace is taken over from s when
-// it is asked for. So are those of the names in pending at once, which will be
-// counted whenever what has them ends. What else s had from an earlier store is let go.
+// Next returns an empty store for the time after s, when the kernel side assigns new
+// stack IDs ([fulgur/internal/capture/probe.Probe.Renew]). Programs that were still
+// running may have counted under an old ID: its trace is copied from s on demand.
+// The traces of pending IDs are copied at once, because they will be counted
+// whenever they end. Everything else that s took over from earlier stores is
+// dropped.
 //
-// From then on s is not changed any more, and may be read by another goroutine.
-// [Store.Files] are not taken over.
+// After that, s no longer changes, and another goroutine may read it. [Store.Files]
+// are not copied.
 func (s *Store) Next(pending ...uint64) *Store {
 	for _, id := range pending {
 		s.Find(id)
@@ -22,12 +23,11 @@ func (s *Store) Next(pending ...uint64) *Store {
 	return next
 }
 
-// Names returns how many names of stacks the kernel side has told, of which several
-// may mean the same: memory grows with them.
+// Names returns the number of stack IDs from the kernel side. Several IDs may share
+// a trace. Memory grows with their number.
 func (s *Store) Names() int { return len(s.ids) }
 
-// Find returns the trace that the kernel side calls id, and false if it has not
-// arrived.
+// Find returns the trace of a stack ID, or false if it has not arrived.
 func (s *Store) Find(id uint64) (TraceID, bool) {
 	if i, ok := s.ids[id]; ok || s.previous == nil {
 		return i, ok
@@ -39,7 +39,7 @@ func (s *Store) Find(id uint64) (TraceID, bool) {
 	return s.ids[id], ok
 }
 
-// Adopt takes over a trace of another store.
+// Adopt copies a trace from another store.
 func (s *Store) Adopt(from *Store, id TraceID) TraceID {
 	trace := from.Traces[id]
 	leaf, cut := s.adopt(from, trace.Leaf)
@@ -47,7 +47,8 @@ func (s *Store) Adopt(from *Store, id TraceID) TraceID {
 	return s.trace(trace)
 }
 
-// adopt returns the stack that is node n in the store from, and whether it was cut.
+// adopt copies the stack of node n in the store from. It reports whether the copy is
+// truncated.
 func (s *Store) adopt(from *Store, n NodeID) (at NodeID, cut bool) {
 	if n == 0 {
 		return 0, false

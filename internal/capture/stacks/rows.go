@@ -8,20 +8,20 @@ import (
 	"fulgur/internal/linux/ringbuf"
 )
 
-// drainBatch is how many entries one system call reads; its buffers stay.
+// drainBatch is the number of entries per system call. Buffers are reused.
 const drainBatch = 1024
 
-// rows are entries of a count map, as many as one system call reads, whatever
-// the types that the map has.
+// rows holds the entries of a count map that one system call reads, for any types of
+// keys and values.
 type rows interface {
-	// take moves entries out of m and returns how many there were.
+	// take moves entries out of m and returns their number.
 	take(m *ebpf.Map, cursor *ebpf.MapBatchCursor) (int, error)
-	// grow makes room for more entries, and reports whether there was less
-	// than for limit.
+	// grow makes room for more entries. It reports whether there was room for
+	// fewer than limit.
 	grow(limit int) bool
-	// at returns entry i of those that take took.
+	// at returns entry i of the last take.
 	at(i int) (Key, Values)
-	// parse reads an event record, bpf/count.h.
+	// parse parses an event record; see bpf/count.h.
 	parse(record []byte) (Key, Values, error)
 }
 

@@ -9,25 +9,25 @@ import (
 	"fulgur/internal/linux/ringbuf"
 )
 
-// Snapshot is a sample of a process that had no unwind tables yet: its registers and
-// the top of its stack. It is walked when they are there.
+// Snapshot is a sample of a process without unwind tables: its registers and the top
+// of its stack. It is unwound once the tables are loaded.
 type Snapshot struct {
 	PID int
-	// Image names what the process runs, as unwindmap does.
+	// Image identifies the process's image, as in package unwindmap.
 	Image uint64
-	// Time is that of the sample, CLOCK_MONOTONIC in ns.
+	// Time is when the sample was taken, in CLOCK_MONOTONIC ns.
 	Time uint64
-	// raw is the record without the part of the copy that does not count.
+	// raw is the record without the unused part of the copy.
 	raw []byte
 }
 
-// Size returns how many bytes it takes.
+// Size returns its size in bytes.
 func (s Snapshot) Size() int { return len(s.raw) }
 
 // snapshotCopy is the offset of the copy of the stack in a snapshot.
 const snapshotCopy = unsafe.Offsetof(bpf.Snapshot{}.Copy)
 
-// ParseSnapshot reads a record of the ring. It copies what it keeps.
+// ParseSnapshot parses a record of the ring. It copies the data.
 func ParseSnapshot(record []byte) (Snapshot, error) {
 	r, err := ringbuf.As[bpf.Snapshot](record, snapshotCopy)
 	if err != nil {
@@ -40,8 +40,8 @@ func ParseSnapshot(record []byte) (Snapshot, error) {
 	return Snapshot{PID: int(r.Record.Pid), Image: r.Image, Time: r.Record.Time, raw: bytes.Clone(record[:size])}, nil
 }
 
-// Bytes returns the record that the kernel side walks by a layout of the process, or by
-// frame pointers if that is 0.
+// Bytes returns the record for the kernel side, which unwinds it by a layout of the
+// process, or by frame pointers if layout is 0.
 func (s Snapshot) Bytes(layout uint64) []byte {
 	whole := new(bpf.Snapshot)
 	b := unsafe.Slice((*byte)(unsafe.Pointer(whole)), unsafe.Sizeof(*whole))

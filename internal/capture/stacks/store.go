@@ -1,12 +1,11 @@
-// Package stacks is the user-space half of interning: it keeps the trace of
-// every stack the kernel side named, with each frame already tied to the file
-// that held its code while the process lived, and the counts by id.
+// Package stacks is the user-space part of stack interning. It keeps the trace of
+// every stack ID from the kernel side, and the counts by ID. Frames are resolved to
+// the file that contains their code while the process lives.
 //
-// Traces are kept as a prefix tree of frames, so that thousands of stacks with
-// a common root cost little more than their differences. Ids that turn out to
-// mean the same, such as those of stacks that differ only where they are
-// broken, share a trace and its counts: what a long run keeps of an id is a few
-// bytes.
+// Traces are stored in a prefix tree of frames, so thousands of stacks with a common
+// root take little more memory than their differences. IDs with the same meaning,
+// such as those of stacks that differ only where they are broken, share a trace and
+// its counts: each takes only a few bytes.
 package stacks
 
 import (
@@ -31,39 +30,39 @@ type (
 	TraceID uint32
 )
 
-// Code is what holds the instructions of frames.
+// Code is a piece of code that contains frames.
 type Code struct {
-	// Kind tells which of the other fields count.
+	// Kind determines which of the other fields are used.
 	Kind CodeKind
 	// File is the mapped file of CodeFile.
 	File *process.File
 	// PID is the process of CodeJIT and CodeUnknown.
 	PID int
-	// PerfMap is what may name the code of CodeJIT. A process has another
-	// for other code that it had at the same addresses.
+	// PerfMap may name the code of CodeJIT. A process has several if it had
+	// different code at the same addresses.
 	PerfMap *process.PerfMap
 }
 
-// CodeKind tells where code lies.
+// CodeKind is the kind of a piece of code.
 type CodeKind uint8
 
-// The places where code lies, and what a frame's address means there.
+// Kinds of code, and the meaning of frames' addresses in it.
 const (
 	// CodeKernel: the kernel's address space; addresses are absolute.
 	CodeKernel CodeKind = iota
 	// CodeFile: a mapped file; addresses are file offsets.
 	CodeFile
-	// CodeVDSO: the vdso; addresses count from its start.
+	// CodeVDSO: the vdso; addresses are relative to its start.
 	CodeVDSO
 	// CodeJIT: executable memory without a file; addresses are absolute.
 	CodeJIT
-	// CodeUnknown: no executable mapping was known; addresses are absolute.
+	// CodeUnknown: no known executable mapping; addresses are absolute.
 	CodeUnknown
-	// CodeBroken: no code, but the mark of where a stack is broken, its
-	// outermost frame.
+	// CodeBroken: not code, but a marker for a broken stack, as its outermost
+	// frame.
 	CodeBroken
-	// CodeUnseen: no code, but the mark that stands for the user stack of a
-	// thread that slept before the measurement and that the kernel cannot read.
+	// CodeUnseen: not code, but a marker that stands for the user stack of a
+	// thread that slept before the measurement, if the kernel cannot read it.
 	CodeUnseen
 )
 
@@ -71,15 +70,14 @@ const (
 type Frame struct {
 	Code    CodeID
 	Address uint64
-	// Return says that Address is a return address: the call is in the bytes
+	// Return means that Address is a return address: the call is in the bytes
 	// before it, perhaps in another function or even another mapping. The
-	// innermost frame of each half of a stack is where that half was
-	// interrupted, and exact.
+	// innermost frame of each half of a stack is the exact address of the
+	// interrupted instruction.
 	Return bool
 }
 
-// Call returns an address inside the instruction that the frame stands at:
-// what to look names up with.
+// Call returns an address inside the frame's instruction, for looking up names.
 func (f Frame) Call() uint64 {
 	if f.Return && f.Address > 0 {
 		return f.Address - 1
@@ -93,7 +91,7 @@ type Node struct {
 	Frame  FrameID
 }
 
-// Trace is a stack that the kernel side named.
+// Trace is the stack of a stack ID.
 type Trace struct {
 	PID  uint32
 	Comm [16]byte
@@ -104,8 +102,8 @@ type Trace struct {
 	// that was taken for the frame pointer held something else. What lies
 	// beyond is left out.
 	Broken bool
-	// Cut says that it is not kept from where on it differs from all others: there
-	// was no room; see [Store.MaxNodes].
+	// Cut means that the frames from the first one that was not stored yet are
+	// missing: there was no room; see [Store.MaxNodes].
 	Cut bool
 }
 
@@ -115,12 +113,12 @@ func (b Trace) Name() string {
 	return string(name)
 }
 
-// Sample is what counts are summed for: a trace, and what else the source tells
-// apart; see [Key].
+// Sample is the key of sums: a trace with the other properties that the source
+// distinguishes; see [Key].
 type Sample struct {
 	Source uint8 // as in [Key]
 	Trace  TraceID
-	// Waker is the trace of who ended a wait, counted from 1; 0 is none.
+	// Waker is the index of the waker's trace, counted from 1; 0 means none.
 	Waker    TraceID
 	File     uint64
 	Cgroup   uint64
@@ -128,36 +126,36 @@ type Sample struct {
 	Detail   uint64
 }
 
-// Range is where a file was mapped, the first time a frame in it was seen.
+// Range is the mapping of a file when a frame in it was first seen.
 type Range struct{ Start, Limit, Offset uint64 }
 
-// Resolver tells what code a process had at an address at a time
-// (CLOCK_MONOTONIC, ns).
+// Resolver returns the code of a process at an address and time (CLOCK_MONOTONIC
+// ns).
 type Resolver interface {
 	Resolve(pid int, addr, time uint64) process.Location
 }
 
-// Store keeps traces. It is not safe for concurrent use.
+// Store holds traces. It is not safe for concurrent use.
 type Store struct {
 	Codes  []Code
 	Ranges []Range // parallel to Codes
 	Frames []Frame
 	Nodes  []Node
 	Traces []Trace
-	// Samples are what [Store.Count] took.
+	// Samples holds the counts that [Store.Count] moved here.
 	Samples map[Sample]Values
-	// Files are those that the kernel side met, by its ids of them.
+	// Files holds the files from the kernel side, by its IDs.
 	Files map[uint64]File
-	// Anonymous has traces tell neither the process nor its name, so that those
-	// of equal stacks are one.
+	// Anonymous omits the process and its name from traces, so that equal stacks
+	// share a trace.
 	Anonymous bool
-	// MaxNodes bounds Nodes, and with them memory; 0 does not. Of further stacks is
-	// kept what they have in common with others.
+	// MaxNodes limits Nodes, and thus memory; 0 means no limit. Of further
+	// stacks, only the part that they share with others is kept.
 	MaxNodes int
 
 	resolver Resolver
-	previous *Store             // see [Store.Next]; nil if there is none
-	ids      map[uint64]TraceID // by the kernel side's id
+	previous *Store             // see [Store.Next]; nil if none
+	ids      map[uint64]TraceID // by the kernel side's ID
 	broken   NodeID
 	traces   map[Trace]TraceID
 	joints   map[[2]TraceID]TraceID // by user and kernel half
@@ -168,19 +166,19 @@ type Store struct {
 	record   *bpf.StackRecord // a copy of the current record, nil before the first
 }
 
-// step is a way from a stack to the one that an address makes of it, in one
-// process image. Most stacks differ from earlier ones near the leaf only; a
-// step that was gone before costs neither resolving nor interning.
+// step is the step from a stack to its extension by an address, in one process
+// image. Most stacks differ from earlier ones near the leaf only. Known steps need
+// neither resolving nor interning.
 type step struct {
 	epoch, addr  uint64
-	parent, node NodeID // node is 0 where nothing is kept
+	parent, node NodeID // node is 0 if nothing is stored
 	isReturn     bool
 }
 
 // recentSteps is the size of the direct-mapped table of steps, a power of two.
 const recentSteps = 1 << 13
 
-// NewStore returns an empty store that asks r where user frames lie.
+// NewStore returns an empty store that resolves user frames with r.
 func NewStore(r Resolver) *Store {
 	s := &Store{
 		Codes:    []Code{{Kind: CodeKernel}},
@@ -200,12 +198,12 @@ func NewStore(r Resolver) *Store {
 	return s
 }
 
-// Seal frees what only further traces would need.
+// Seal frees memory that only further traces need.
 func (s *Store) Seal() {
 	s.ids, s.traces, s.joints, s.codes, s.frames, s.nodes, s.recent = nil, nil, nil, nil, nil, nil, nil
 }
 
-// Trace returns the trace of id, and false if it has not arrived.
+// Trace returns the trace of id, or false if it has not arrived.
 func (s *Store) Trace(id uint64) (Trace, bool) {
 	i, ok := s.Find(id)
 	if !ok {
@@ -214,7 +212,7 @@ func (s *Store) Trace(id uint64) (Trace, bool) {
 	return s.Traces[i], true
 }
 
-// Count moves those counts whose traces are here into [Store.Samples].
+// Count moves the counts whose traces have arrived to [Store.Samples].
 func (s *Store) Count(counts map[Key]Values) {
 	for key, value := range counts {
 		sample, ok := s.Sample(key)
@@ -233,8 +231,7 @@ func (s *Store) CountSample(sample Sample, value Values) {
 	s.Samples[sample] = sum
 }
 
-// Sample returns what a key's counts are summed for, and false if a trace of it
-// has not arrived.
+// Sample returns the sample of a key, or false if one of its traces has not arrived.
 func (s *Store) Sample(key Key) (Sample, bool) {
 	sample := Sample{Source: key.Source, File: key.File, Cgroup: key.Cgroup, TID: key.TID, CPU: key.CPU, Detail: key.Detail}
 	var ok bool
@@ -258,8 +255,7 @@ func (s *Store) Sample(key Key) (Sample, bool) {
 	return sample, true
 }
 
-// join returns the trace whose user half is that of user and whose kernel half is
-// that of kernel.
+// join returns a trace with the user half of user and the kernel half of kernel.
 func (s *Store) join(user, kernel TraceID) TraceID {
 	halves := [2]TraceID{user, kernel}
 	if joint, ok := s.joints[halves]; ok {
@@ -276,8 +272,8 @@ func (s *Store) join(user, kernel TraceID) TraceID {
 	return joint
 }
 
-// stack returns the stack of the frames of upper, called from lower, and whether it
-// was cut.
+// stack returns the stack of upper's frames called from lower. It reports whether it
+// is truncated.
 func (s *Store) stack(lower, upper NodeID) (at NodeID, cut bool) {
 	if upper == 0 {
 		return lower, false
@@ -384,8 +380,7 @@ func (s *Store) trace(b Trace) TraceID {
 	return id
 }
 
-// step returns the stack that key leads to, as node finds it if the step is
-// not a recent one.
+// step returns the stack for key. If the step is not cached, node finds it.
 func (s *Store) step(key step, node func(step) NodeID) NodeID {
 	if s.recent == nil {
 		s.recent = make([]step, recentSteps)
@@ -400,7 +395,7 @@ func (s *Store) step(key step, node func(step) NodeID) NodeID {
 	return key.node
 }
 
-// userFrame ties f, of process pid, to the code at its place.
+// userFrame resolves f, of process pid, to the code at its location.
 func (s *Store) userFrame(pid int, f Frame, at process.Location) Frame {
 	var code Code
 	switch at.Kind {
@@ -430,8 +425,8 @@ func (s *Store) code(c Code, r Range) CodeID {
 	return id
 }
 
-// push returns the stack that is a frame called from parent, or parent if there is
-// no room for it.
+// push returns the stack of a frame called from parent, or parent if there is no
+// room.
 func (s *Store) push(parent NodeID, f Frame) NodeID {
 	frame, ok := s.frames[f]
 	if !ok && s.full() {
@@ -447,7 +442,7 @@ func (s *Store) push(parent NodeID, f Frame) NodeID {
 
 func (s *Store) full() bool { return s.MaxNodes > 0 && len(s.Nodes) >= s.MaxNodes }
 
-// node returns the identifier of a node, or its parent's if there is no room for it.
+// node returns the ID of a node, or its parent's if there is no room for it.
 func (s *Store) node(n Node) NodeID {
 	id, ok := s.nodes[n]
 	if !ok && s.full() {

@@ -9,13 +9,13 @@ import (
 
 // OpenedCgroup is the directory of a cgroup that is a target.
 type OpenedCgroup struct {
-	// FD is its descriptor, -1 if the target is no cgroup.
+	// FD is its descriptor, -1 if the target is not a cgroup.
 	FD int
-	// ID is its inode number, by which the kernel side knows it.
+	// ID is its inode number, which identifies it on the kernel side.
 	ID uint64
 }
 
-// OpenCgroup opens the cgroup that t is, if it is one.
+// OpenCgroup opens t's cgroup, if t is one.
 func OpenCgroup(t Target) (OpenedCgroup, error) {
 	none := OpenedCgroup{FD: -1}
 	if t.Scope != Cgroup {

@@ -14,25 +14,25 @@ import (
 	"fulgur/internal/linux/procfs"
 )
 
-// Why a target cannot be measured. [Check] wraps them with the name of the target. See also
-// [ThreadError].
+// Reasons why a target cannot be measured. [Check] wraps them with the target's
+// name. See also [ThreadError].
 var (
-	// ErrNotFound means that no such process, thread, CPU or cgroup exists
-	// (any more).
+	// ErrNotFound means that the process, thread, CPU or cgroup does not exist,
+	// or has exited.
 	ErrNotFound = errors.New("not found")
-	// ErrNoTask and ErrNoCgroup are ErrNotFound for a process or thread that /proc
-	// does not show, and for a cgroup.
+	// ErrNoTask and ErrNoCgroup are ErrNotFound for a process or thread that is
+	// not in /proc, and for a cgroup.
 	ErrNoTask   = fmt.Errorf("%w", ErrNotFound)
 	ErrNoCgroup = fmt.Errorf("%w", ErrNotFound)
-	// ErrKernelThread means that the task is a thread of the kernel.
+	// ErrKernelThread means that the task is a kernel thread.
 	ErrKernelThread = errors.New("is a kernel thread")
-	// ErrOffline means that the CPU is not running.
+	// ErrOffline means that the CPU is offline.
 	ErrOffline = errors.New("is offline")
-	// ErrNotCgroup means that the path is no directory of cgroup v2.
+	// ErrNotCgroup means that the path is not a cgroup v2 directory.
 	ErrNotCgroup = errors.New("is not a cgroup v2 directory")
 )
 
-// ThreadError means that a process ID was expected and a thread's was given.
+// ThreadError means that a thread ID was given instead of a process ID.
 type ThreadError struct{ TID, PID int }
 
 // Error implements error.
@@ -40,8 +40,8 @@ func (e ThreadError) Error() string {
 	return fmt.Sprintf("%d is a thread of process %d, not a process", e.TID, e.PID)
 }
 
-// Check reports whether t can be measured now: whether what it names exists
-// and is of the right sort. What it found may still exit a moment later.
+// Check reports whether t can be measured: whether it exists and is of the right
+// kind. It may still exit a moment later.
 func Check(t Target) error {
 	for _, pid := range t.PIDs {
 		if err := checkProcess(pid); err != nil {
@@ -81,8 +81,8 @@ func checkProcess(pid int) error {
 	return nil
 }
 
-// checkTask checks what processes and threads share: /proc/ID/stat exists for
-// both, although a directory listing shows only processes.
+// checkTask checks properties that processes and threads share: /proc/ID/stat exists
+// for both, although a directory listing shows only processes.
 func checkTask(noun string, id int) error {
 	s, err := procfs.Process(id).Stat()
 	switch {
@@ -101,9 +101,9 @@ func checkTask(noun string, id int) error {
 func checkCPU(cpu int) error {
 	dir := fmt.Sprintf("/sys/devices/system/cpu/cpu%d", cpu)
 	if _, err := os.Stat(dir); err != nil {
-		return fmt.Errorf("CPU %d: %w: /sys/devices/system/cpu/online lists those there are", cpu, ErrNotFound)
+		return fmt.Errorf("CPU %d: %w: /sys/devices/system/cpu/online lists the existing ones", cpu, ErrNotFound)
 	}
-	// A CPU that cannot be taken offline has no such file.
+	// CPUs that cannot go offline lack this file.
 	online, err := os.ReadFile(filepath.Join(dir, "online"))
 	if err == nil && string(bytes.TrimSpace(online)) == "0" {
 		return fmt.Errorf("CPU %d %w", cpu, ErrOffline)

@@ -1,4 +1,4 @@
-// Package stackstest makes stacks for tests, as the kernel side sends them.
+// Package stackstest creates stacks for tests in the kernel side's format.
 package stackstest
 
 import (
@@ -14,18 +14,18 @@ import (
 	"fulgur/internal/process"
 )
 
-// Trace is a stack as the kernel side sends it; frames are leaf first.
+// Trace is a stack in the kernel side's format. Frames are leaf first.
 type Trace struct {
 	ID       uint64
 	PID, TID uint32
 	Comm     string
 	Time     uint64 // CLOCK_MONOTONIC, ns
-	// Kernel and User are addresses, and KernelEnd and End why each half ends.
+	// Kernel and User are addresses. KernelEnd and End tell why each half ends.
 	Kernel, User   []uint64
 	KernelEnd, End bpf.StackEnd
 }
 
-// Record returns the bytes that cross the ring for b.
+// Record returns the ring record of b.
 func (b Trace) Record(t testing.TB) []byte {
 	t.Helper()
 	r := bpf.StackRecord{
@@ -48,11 +48,11 @@ func (b Trace) Record(t testing.TB) []byte {
 	return out.Bytes()
 }
 
-// Layout is a [stacks.Resolver] that has the same code at the same addresses in every
-// process: a file, the vdso, a JIT's code, and nothing above.
+// Layout is a [stacks.Resolver] with the same code at the same addresses in every
+// process: a file, the vdso, JIT code, and nothing above.
 type Layout struct{ File *process.File }
 
-// Where the code of a [Layout] begins; at VoidAt there is none.
+// Start addresses of the code of a [Layout]. There is no code at VoidAt.
 const (
 	FileAt = 0x400000
 	VdsoAt = 0x500000
@@ -90,16 +90,16 @@ func NewStore(t testing.TB, r stacks.Resolver, traces ...Trace) *stacks.Store {
 	return s
 }
 
-// How stacks end: where there is no more, at the depth limit, at a fault.
+// Reasons why stacks end: at the outermost frame, at the depth limit, at a fault.
 const (
 	Ended   = bpf.EndFramePointer
 	Cut     = bpf.EndDepth
 	Faulted = bpf.EndFault
 )
 
-// Own returns a store with a stack of this very process: NewStore twice,
-// as the leaf its first instruction, as a caller its second one's return
-// address; and nothing that is mapped.
+// Own returns a store with a stack of this process. Its frames are in NewStore: the
+// leaf at its first instruction, and a caller with the second one as its return
+// address. Nothing is mapped.
 func Own(t testing.TB) *stacks.Store {
 	t.Helper()
 	table := process.NewTable(process.Options{})
