@@ -14,30 +14,30 @@ import (
 	"fulgur/internal/linux/memlock"
 )
 
-// Launched is a command that [Start] has launched: it stands in its new image,
-// before its first instruction, until [Launched.Release].
+// Launched is a command launched by [Start]. It is stopped in its new image before
+// its first instruction, until [Launched.Release].
 //
-// ptrace holds it. The kernel accepts a tracer's requests only from the thread
-// that started the tracee, so one goroutine, locked to its thread, starts it
-// and lets it go.
+// It is stopped by ptrace. The kernel accepts ptrace requests only from the thread
+// that started the tracee, so one goroutine, locked to its thread, starts and
+// releases it.
 type Launched struct {
-	process *os.Process // for its pidfd: a signal never meets a reused pid
+	process *os.Process // has a pidfd, so a signal cannot reach a reused PID
 
 	terminate sync.Once // sends SIGTERM
 
-	release  chan struct{} // closed to ask the tracer to let go
+	release  chan struct{} // closed to request the release
 	once     sync.Once     // closes release
-	released chan struct{} // closed when the tracer has answered in detached
+	released chan struct{} // closed when the tracer has set detached
 	detached error
 
 	done   chan struct{} // closed when the process has ended
-	ended  bool          // status holds
+	ended  bool          // whether status is valid
 	status unix.WaitStatus
-	err    error // why status could not be had
+	err    error // why status is unknown
 }
 
-// Launch starts the command, if there is one, as [Start] does, and makes it the
-// target t. It returns nil if there is none.
+// Launch launches the command, as [Start] does, and makes it the target t. It
+// returns nil if argv is empty.
 func Launch(argv []string, t *Target) (*Launched, error) {
 	if len(argv) == 0 {
 		return nil, nil
@@ -52,13 +52,13 @@ func Launch(argv []string, t *Target) (*Launched, error) {
 	return launched, nil
 }
 
-// Start launches argv, whose first element is looked up in PATH if it has no
-// slash, and returns once it stands before its first instruction. The process
-// gets files as its standard input, output and error, or those of this process
-// if none are given; it belongs to our process group, so Ctrl-C on a terminal
-// reaches it too. Should we die before it is released, it is killed.
+// Start launches argv and returns once it is stopped before its first instruction.
+// The first element of argv is looked up in PATH if it has no slash. The process
+// gets files as its standard input, output and error, or those of this process if
+// there are none. It stays in our process group, so Ctrl-C on a terminal reaches it,
+// too. If we die before it is released, the kernel kills it.
 //
-// The error of a command that cannot be run is a [*CommandError].
+// If the command cannot be run, the error is a [*CommandError].
 func Start(argv []string, files ...*os.File) (*Launched, error) {
 	if len(argv) == 0 {
 		return nil, errors.New("start command: no command given")
@@ -84,8 +84,8 @@ func Start(argv []string, files ...*os.File) (*Launched, error) {
 	return c, nil
 }
 
-// trace is the tracer's life: start the process, report, hold it until asked
-// to let go.
+// trace is the body of the tracer's goroutine: it starts the process, reports, and
+// holds it until the release.
 func (c *Launched) trace(path string, argv []string, files []*os.File, started chan<- error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -106,12 +106,13 @@ func (c *Launched) trace(path string, argv []string, files []*os.File, started c
 	close(c.released)
 }
 
-// exec starts the process as a tracee of this thread, which stops once it has
+// exec starts the process as a tracee of this thread. The process stops once it has
 // executed path.
 func (c *Launched) exec(path string, argv []string, files []*os.File) error {
 	attr := &os.ProcAttr{Files: files, Sys: &syscall.SysProcAttr{Ptrace: true}}
-	// The kernel notes whether a tracer has this capability when it begins to trace: only
-	// then may a command gain privileges by its execution, as it does without a tracer.
+	// The kernel records whether a tracer has this capability when tracing
+	// begins. Only then may the command gain privileges when executed, as it
+	// would without a tracer.
 	start := func(path string, argv []string) (*os.Process, error) {
 		return capability.With(capability.SetOf(capability.SysPtrace), func() (*os.Process, error) {
 			return os.StartProcess(path, argv, attr)
@@ -120,7 +121,7 @@ func (c *Launched) exec(path string, argv []string, files []*os.File) error {
 	var err error
 	c.process, err = start(path, argv)
 	if errors.Is(err, syscall.ENOEXEC) {
-		// A script without "#!": a shell runs it, as execvp(3) has it.
+		// A script without "#!" is run by a shell, as by execvp(3).
 		const shell = "/bin/sh"
 		c.process, err = start(shell, append([]string{shell, path}, argv[1:]...))
 	}
@@ -130,9 +131,9 @@ func (c *Launched) exec(path string, argv []string, files []*os.File) error {
 	return nil
 }
 
-// awaitExec returns when the process has stopped after its execve, or exited
-// before. If we die before we have asked for it to be killed with us, the
-// kernel lets it go: at no moment could it stay stopped for ever.
+// awaitExec returns when the process has stopped after its execve, or exited before.
+// If we die before PTRACE_O_EXITKILL is set, the kernel resumes it: it never stays
+// stopped forever.
 func (c *Launched) awaitExec() error {
 	pid := c.PID()
 	for {
@@ -145,7 +146,8 @@ func (c *Launched) awaitExec() error {
 			return nil
 		}
 		if stop := status.StopSignal(); stop != unix.SIGTRAP {
-			// A signal came during the execve, and goes first: hand it on.
+			// A signal arrived during the execve, and stopped it first:
+			// deliver it.
 			err = unix.PtraceCont(pid, int(stop))
 		} else if err = unix.PtraceSetOptions(pid, unix.PTRACE_O_EXITKILL); err == nil {
 			return memlock.Restore(pid)
@@ -183,8 +185,8 @@ func wait(pid int) (unix.WaitStatus, error) {
 // PID returns the process's ID.
 func (c *Launched) PID() int { return c.process.Pid }
 
-// Release lets the command run. Further calls do nothing. That it was killed
-// before is no error: Wait tells.
+// Release lets the command run. Further calls do nothing. It is not an error if the
+// command was killed before; Wait reports that.
 func (c *Launched) Release() error {
 	c.once.Do(func() { close(c.release) })
 	<-c.released
@@ -194,9 +196,8 @@ func (c *Launched) Release() error {
 // Done returns a channel that is closed when the command has exited.
 func (c *Launched) Done() <-chan struct{} { return c.done }
 
-// Wait waits for the command to exit and returns its exit code, or, as shells
-// do, 128 and the number of the signal that killed it. It may be called more
-// than once.
+// Wait waits for the command to exit. It returns the exit code or, as shells do, 128
+// plus the number of the signal that killed it. It may be called more than once.
 func (c *Launched) Wait() (exitCode int, err error) {
 	<-c.done
 	if c.err != nil {
@@ -208,7 +209,7 @@ func (c *Launched) Wait() (exitCode int, err error) {
 	return c.status.ExitStatus(), nil
 }
 
-// Signal sends sig to the command. One that has exited is left in peace.
+// Signal sends sig to the command. It does nothing if the command has exited.
 func (c *Launched) Signal(sig os.Signal) error {
 	err := c.process.Signal(sig)
 	if err != nil && !errors.Is(err, os.ErrProcessDone) {
@@ -217,15 +218,15 @@ func (c *Launched) Signal(sig os.Signal) error {
 	return nil
 }
 
-// Terminate asks the command to end, with SIGTERM. Further calls do nothing, so
-// that a command which takes its time to end in order is not pressed.
+// Terminate asks the command to exit with SIGTERM. Further calls do nothing, so that
+// a command gets the time for an orderly exit.
 func (c *Launched) Terminate() (err error) {
 	c.terminate.Do(func() { err = c.Signal(unix.SIGTERM) })
 	return err
 }
 
-// Close ends a command that was never released, for a run that fails before
-// it began; one that was released is left to run.
+// Close kills a command that was never released, for runs that fail before they
+// begin. It leaves a released command running.
 func (c *Launched) Close() error {
 	var err error
 	c.once.Do(func() {

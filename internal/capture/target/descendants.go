@@ -7,10 +7,10 @@ import (
 	"fulgur/internal/linux/procfs"
 )
 
-// Descendants returns the living processes that descend from pids, without
-// pids themselves. A process whose parent has exited is init's child and no
-// descendant any more. A caller that must miss none asks again, after it has
-// taken hold of those it knows, until no new ones appear.
+// Descendants returns the running descendants of pids, without pids. A process whose
+// parent has exited is a child of init and no longer a descendant. A caller that
+// must not miss any calls it repeatedly, each time after it has taken hold of the
+// known ones, until there are no new ones.
 func Descendants(pids []int) ([]int, error) {
 	all, err := procfs.Processes()
 	if err != nil {
@@ -18,7 +18,7 @@ func Descendants(pids []int) ([]int, error) {
 	}
 	children := map[int][]int{}
 	for _, pid := range all {
-		// One that is gone by now has no place in the list.
+		// Leave out processes that have exited meanwhile.
 		if s, err := procfs.Process(pid).Stat(); err == nil && !s.Ended() {
 			children[s.Parent] = append(children[s.Parent], pid)
 		}
@@ -26,7 +26,7 @@ func Descendants(pids []int) ([]int, error) {
 	var found []int
 	for todo := slices.Clone(pids); len(todo) > 0; todo = todo[1:] {
 		for _, child := range children[todo[0]] {
-			// A pid that was reused meanwhile could close a circle.
+			// A PID that was reused meanwhile could create a cycle.
 			if !slices.Contains(pids, child) && !slices.Contains(found, child) {
 				found, todo = append(found, child), append(todo, child)
 			}
@@ -35,7 +35,7 @@ func Descendants(pids []int) ([]int, error) {
 	return found, nil
 }
 
-// AnyAlive reports whether one of the processes has not ended.
+// AnyAlive reports whether any of the processes is running.
 func AnyAlive(pids []int) bool {
 	return slices.ContainsFunc(pids, func(pid int) bool {
 		s, err := procfs.Process(pid).Stat()

@@ -6,8 +6,8 @@ import (
 	"fulgur/internal/linux/procfs"
 )
 
-// Load returns how many CPUs process pid kept busy on average since it began, 0 if
-// it is gone.
+// Load returns the average number of CPUs that process pid has kept busy since it
+// started, 0 if it has exited.
 func Load(pid int) float64 {
 	s, err := procfs.Process(pid).Stat()
 	var now unix.Timespec

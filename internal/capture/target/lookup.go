@@ -12,15 +12,15 @@ import (
 	"fulgur/internal/linux/capability"
 )
 
-// Exit codes that shells give to a command that cannot be started.
+// Exit codes of shells for a command that cannot be started.
 const (
 	exitNotExecutable = 126
 	exitNotFound      = 127
 )
 
-// CommandError means that a command cannot be started.
+// CommandError means that a command could not be started.
 type CommandError struct {
-	// Name is the command as it was given.
+	// Name is the command as given.
 	Name string
 	// Err is the cause.
 	Err  error
@@ -35,29 +35,29 @@ func (e *CommandError) Error() string {
 	return fmt.Sprintf("%s: cannot run it: %v", e.Name, e.Err)
 }
 
-// Unwrap returns the cause.
+// Unwrap returns e.Err.
 func (e *CommandError) Unwrap() error { return e.Err }
 
-// ExitCode returns what a shell would exit with: 127 if there is no such
-// command, 126 if it cannot be executed.
+// ExitCode returns a shell's exit code: 127 if the command was not found, 126 if it
+// cannot be executed.
 func (e *CommandError) ExitCode() int { return e.code }
 
-// ErrPrivileged means that executing a command gives it privileges, which the
-// kernel withholds while a tracer without CAP_SYS_PTRACE holds it. Measured
-// like that, it would not do what it does otherwise.
+// ErrPrivileged means that a command gains privileges when executed. The kernel
+// withholds them while a tracer without CAP_SYS_PTRACE traces it, so it would behave
+// differently.
 var ErrPrivileged = errors.New("it gains privileges when executed, which fulgur can only keep with CAP_SYS_PTRACE: run fulgur with sudo")
 
-// lookPath returns the file that command name stands for.
+// lookPath returns the path of a command.
 func lookPath(name string) (string, error) {
 	path, err := exec.LookPath(name)
 	if errors.Is(err, exec.ErrDot) {
-		err = nil // PATH names ".": the user's choice
+		err = nil // PATH contains ".": the user's choice
 	}
 	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
 		return "", &CommandError{Name: name, Err: err, code: exitNotFound}
 	}
 	if lookup := (*exec.Error)(nil); errors.As(err, &lookup) {
-		err = lookup.Err // without the name, which we give
+		err = lookup.Err // without the name, which we add
 	}
 	if err == nil && gainsPrivileges(path) && !capability.Available(capability.SysPtrace) {
 		err = ErrPrivileged
@@ -68,7 +68,7 @@ func lookPath(name string) (string, error) {
 	return path, nil
 }
 
-// startError describes a failed execve of a file that is there.
+// startError describes a failed execve of an existing file.
 func startError(name string, err error) error {
 	if path := (*fs.PathError)(nil); errors.As(err, &path) {
 		err = path.Err // without "fork/exec"

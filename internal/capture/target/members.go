@@ -10,8 +10,7 @@ import (
 	"fulgur/internal/linux/procfs"
 )
 
-// ProcessesOf returns the processes that the threads tids belong to, without those
-// of threads that are gone.
+// ProcessesOf returns the processes of threads. It omits threads that have exited.
 func ProcessesOf(tids []int) []int {
 	pids := []int{}
 	for _, tid := range tids {
@@ -22,8 +21,8 @@ func ProcessesOf(tids []int) []int {
 	return pids
 }
 
-// Measured returns the processes that t is now, nil for all of the system. members
-// returns those of a set of targets, nil if there is none yet.
+// Measured returns the current processes of t, nil for the whole system. members
+// returns the members of a target set, and is nil if there is no set yet.
 func Measured(t Target, members func() ([]int, error)) ([]int, error) {
 	switch t.Scope {
 	case System:
@@ -31,7 +30,7 @@ func Measured(t Target, members func() ([]int, error)) ([]int, error) {
 	case Cgroup:
 		pids, err := procfs.CgroupProcesses(t.CgroupPath)
 		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENODEV) || errors.Is(err, unix.EOPNOTSUPP) {
-			return []int{}, nil // it has ended, or has threads only
+			return []int{}, nil // the cgroup is gone, or threaded
 		}
 		return pids, err
 	case Threads:

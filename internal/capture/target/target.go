@@ -1,6 +1,6 @@
-// Package target is what a run measures: the whole system, processes,
-// threads, a cgroup, or a command that it launches stopped, so that not one
-// of its instructions is missed.
+// Package target defines what a run measures: the whole system, processes, threads,
+// a cgroup, or a command. It launches commands stopped, so that not one of their
+// instructions is missed.
 package target
 
 import (
@@ -9,21 +9,21 @@ import (
 	"strings"
 )
 
-// Scope is the sort of a target.
+// Scope is the kind of a target.
 type Scope uint8
 
-// The sorts of targets.
+// Kinds of targets.
 const (
 	// System is everything that runs on the machine.
 	System Scope = iota
-	// Processes are all threads, also later ones, of [Target.PIDs].
+	// Processes is all threads of [Target.PIDs], including later ones.
 	Processes
-	// Threads are the threads of [Target.TIDs] and no others.
+	// Threads is the threads of [Target.TIDs] only.
 	Threads
-	// Cgroup is every task in [Target.CgroupPath] and the groups below it.
+	// Cgroup is every task in [Target.CgroupPath] and its descendants.
 	Cgroup
-	// Command is a process launched with [Start]. [Target.PIDs] holds its
-	// pid once it has been launched.
+	// Command is a process launched by [Start]. [Target.PIDs] holds its PID
+	// after the launch.
 	Command
 )
 
@@ -37,15 +37,14 @@ type Target struct {
 	// CgroupPath is a directory in a mounted cgroup v2 hierarchy, for
 	// Cgroup.
 	CgroupPath string
-	// CPUs restricts the measurement to these processors, in any scope;
-	// empty means all of them.
+	// CPUs restricts the measurement to these CPUs, in any scope; empty means
+	// all CPUs.
 	CPUs []int
-	// Children includes the processes that descend from the PIDs, those
-	// that there are and those to come.
+	// Children includes existing and future descendants of the PIDs.
 	Children bool
 }
 
-// String describes the target as the head of an output does: "whole system",
+// String describes the target for the head of an output, such as "whole system" or
 // "pid 42 on CPU 0".
 func (t Target) String() string {
 	var s string
@@ -70,7 +69,7 @@ func (t Target) String() string {
 	return s
 }
 
-// list names ids: "pid 1" or "pids 1, 2".
+// list formats ids as "pid 1" or "pids 1, 2".
 func list(noun string, ids []int) string {
 	if len(ids) != 1 {
 		noun += "s"

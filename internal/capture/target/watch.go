@@ -13,14 +13,13 @@ import (
 )
 
 // Watch returns a channel that is closed when all tasks of ids, which may be
-// processes or threads, have exited; one that is already gone counts as
-// exited. When ctx ends first the channel stays open. A process has exited
-// when its last thread has.
+// processes or threads, have exited. A process exits with its last thread. If ctx
+// ends first, the channel stays open.
 func Watch(ctx context.Context, ids []int) <-chan struct{} {
 	var running sync.WaitGroup
 	for _, id := range ids {
-		// Opened before Watch returns: from here on a reuse of the id is
-		// not mistaken for the task.
+		// Opened before Watch returns: from here on, a reused ID is not
+		// mistaken for the task.
 		wait := exitWaiter(id)
 		running.Go(func() { wait(ctx) })
 	}
@@ -39,7 +38,7 @@ func Watch(ctx context.Context, ids []int) <-chan struct{} {
 func exitWaiter(id int) func(context.Context) {
 	fd, err := unix.PidfdOpen(id, unix.PIDFD_NONBLOCK)
 	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOENT) {
-		// Not a process; threads have pidfds since Linux 6.9.
+		// Not a process. Threads have pidfds since Linux 6.9.
 		fd, err = unix.PidfdOpen(id, unix.PIDFD_NONBLOCK|unix.PIDFD_THREAD)
 	}
 	if errors.Is(err, unix.ESRCH) {
@@ -48,8 +47,8 @@ func exitWaiter(id int) func(context.Context) {
 	if err != nil {
 		return func(ctx context.Context) { pollExit(ctx, id) }
 	}
-	// Non-blocking, so that the runtime's poller waits on it: no thread is
-	// held up, and Close wakes the waiter.
+	// Non-blocking, so that the runtime's poller waits for it, without blocking
+	// a thread, and Close wakes the waiter.
 	f := os.NewFile(uintptr(fd), "pidfd")
 	return func(ctx context.Context) {
 		defer f.Close()
@@ -70,7 +69,7 @@ func readable(fd uintptr) bool {
 	return err == nil && n > 0
 }
 
-// pollExit is for what has no pidfd: threads before Linux 6.9.
+// pollExit is for threads before Linux 6.9, which have no pidfd.
 func pollExit(ctx context.Context, tid int) {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()

@@ -8,12 +8,13 @@ import (
 	"fulgur/internal/profile"
 )
 
-// lookAtMemoryEvery is how often the resident memory of processes is looked at, in
-// ns: of those to which something happened since. It takes microseconds for each.
+// lookAtMemoryEvery is the interval at which the resident memory of processes is
+// read, in ns. Only processes with events since the last time are read; each takes
+// microseconds.
 const lookAtMemoryEvery = int64(100 * time.Millisecond)
 
-// LookAtMemory records the resident memory of the processes of the recording, and
-// lets go of those that ended.
+// LookAtMemory records the resident memory of the recording's processes, and drops
+// processes that have exited.
 func (l *Tracker) LookAtMemory(now int64) {
 	if now-l.looked < lookAtMemoryEvery {
 		return

@@ -1,6 +1,5 @@
-// Package threads knows when the machine's threads and processes began and ended, what
-// they were called meanwhile, and how much memory processes had, for a recording in
-// time.
+// Package threads tracks the lifetimes and names of the machine's threads and
+// processes, and the memory of processes, for recordings.
 package threads
 
 import (
@@ -13,53 +12,52 @@ import (
 	"fulgur/internal/profile/timeline"
 )
 
-// Tracker follows the machine's threads. A thread becomes part of a recording with the first
-// event in it, with all names that it has had. The tracker handles the same records as
-// the table of processes, and like that one answers questions about the time before the last of
-// them.
+// Tracker tracks the machine's threads. A thread is added to the recording with its
+// first event, together with all its names. The tracker handles the same records as
+// the table of processes and, like that table, answers queries about times before
+// the last record.
 type Tracker struct {
-	// Recorder gets what is told. It is to be set before something happens in a
-	// thread.
+	// Recorder receives the threads. It must be set before the first event.
 	Recorder *timeline.Recorder
 
-	threads, processes map[int]*life // the newest of each number
-	ended              []*life       // in the order of their ends, until they are forgotten
-	// recorded are the processes that are part of the recording and run.
+	threads, processes map[int]*life // newest of each ID
+	ended              []*life       // in order of exit, until forgotten
+	// recorded holds the running processes that are part of the recording.
 	recorded []*life
-	looked   int64 // when their memory was looked at
+	looked   int64 // time of the last look at memory
 }
 
-// life is that of a thread, or of a process. All times are in ns.
+// life is the lifetime of a thread or process. All times are in ns.
 type life struct {
 	id         int
 	process    *life          // of a thread; nil for a process
-	start, end int64          // 0 if they were not seen
-	names      []profile.Name // in the order of their times
-	told       int            // how many of them are recorded
-	prev       *life          // what had the number before
+	start, end int64          // 0 if not observed
+	names      []profile.Name // in chronological order
+	told       int            // how many names are recorded
+	prev       *life          // previous life with the same ID
 	recorded   bool
-	// number is the recording's: a ThreadID, or a ProcessID of a process.
+	// number is the recording's ThreadID, or ProcessID for a process.
 	number uint32
-	// Of a process: whether something happened to it since its resident memory
-	// was looked at, and how much that was, in bytes.
+	// For a process: whether it had events since its resident memory was read,
+	// and the last result in bytes.
 	ran      bool
 	resident int64
 }
 
-// New returns lives of which none was seen yet.
+// New returns an empty Tracker.
 func New() *Tracker { return &Tracker{threads: map[int]*life{}, processes: map[int]*life{}} }
 
-// HandleRecord takes note of a record.
+// HandleRecord handles a sideband record.
 func (l *Tracker) HandleRecord(r perfevent.Record) {
 	at := int64(r.When())
 	switch r := r.(type) {
 	case perfevent.Fork:
 		if r.PID <= 0 || r.TID <= 0 {
-			return // foreign to our pid namespace
+			return // outside of our pid namespace
 		}
 		var names []profile.Name
 		if parent := l.newest(r.PPID, r.PTID, at); parent != nil {
-			if len(parent.names) == 0 { // it got its name before anybody listened
+			if len(parent.names) == 0 { // named before the tracker started
 				parent.begin(threadName(r.PPID, r.PTID))
 			}
 			if name := profile.LastName(parent.names); name != unknownName {
@@ -81,7 +79,7 @@ func (l *Tracker) HandleRecord(r perfevent.Record) {
 		if r.TID == r.PID {
 			l.rename(t.process, at, r.Comm)
 		}
-		if r.Exec { // perhaps by another thread, after the first one's end
+		if r.Exec { // perhaps by another thread, after the first one's exit
 			t.end, t.process.end = 0, 0
 			if p := t.process; p.recorded && !slices.Contains(l.recorded, p) {
 				l.recorded = append(l.recorded, p)
@@ -94,8 +92,8 @@ func (l *Tracker) HandleRecord(r perfevent.Record) {
 		}
 		t.end = at
 		l.ended = append(l.ended, t)
-		// What ends after the first thread are the others; who is last, no record
-		// tells.
+		// The other threads may exit after the first one. No record marks
+		// the last exit.
 		if r.TID == r.PID {
 			t.process.end = at
 			l.ended = append(l.ended, t.process)
@@ -105,8 +103,8 @@ func (l *Tracker) HandleRecord(r perfevent.Record) {
 	}
 }
 
-// newest returns the life of a thread that a record is of, nil if the thread is
-// foreign to our pid namespace.
+// newest returns the life of a record's thread, nil if the thread is outside of our
+// pid namespace.
 func (l *Tracker) newest(pid, tid int, at int64) *life {
 	if pid <= 0 || tid <= 0 {
 		return nil
@@ -124,7 +122,7 @@ func (l *Tracker) rename(of *life, at int64, name string) {
 	}
 }
 
-// record hands new names on to the recording.
+// record passes new names to the recording.
 func (l *Tracker) record(of *life) {
 	for _, n := range of.names[of.told:] {
 		if of.process != nil {
@@ -136,7 +134,7 @@ func (l *Tracker) record(of *life) {
 	of.told = len(of.names)
 }
 
-// at returns the life that a number stood for at a time, nil if none was seen.
+// at returns the life of an ID at a time, nil if unknown.
 func (of *life) at(at int64) *life {
 	for of != nil && of.start > at {
 		of = of.prev
@@ -144,8 +142,7 @@ func (of *life) at(at int64) *life {
 	return of
 }
 
-// Thread returns the recording's number of a thread to which something happened
-// at a time.
+// Thread returns the recording's number of a thread that has an event at a time.
 func (l *Tracker) Thread(pid, tid int, at int64) profile.ThreadID {
 	t := l.threads[tid].at(at)
 	if t == nil || t.process.id != pid {
@@ -171,8 +168,8 @@ func (l *Tracker) Thread(pid, tid int, at int64) profile.ThreadID {
 	return profile.ThreadID(t.number)
 }
 
-// Meet takes note of the threads that processes have now, nil for all processes, with
-// their names: when something is told of them, it may have been the last.
+// Meet adds the current threads of processes, nil for all processes, with their
+// names. Later, when an event refers to them, they may have exited.
 func (l *Tracker) Meet(pids []int) error {
 	if pids == nil {
 		var err error
@@ -203,8 +200,8 @@ func (l *Tracker) Meet(pids []int) error {
 	return nil
 }
 
-// unseen returns a new life of a thread whose beginning was not seen: it was there
-// before, or a record was lost.
+// unseen returns a new life of a thread whose start was not observed, because it was
+// earlier or its record was lost.
 func (l *Tracker) unseen(pid, tid int, at int64) *life {
 	p := l.processes[pid].at(at)
 	if p == nil {
@@ -213,13 +210,13 @@ func (l *Tracker) unseen(pid, tid int, at int64) *life {
 	}
 	t := &life{id: tid, process: p}
 	if l.threads[tid].at(at) != nil {
-		t.start = at // another's number is its own by now
+		t.start = at // another life with this ID has ended
 	}
 	l.threads[tid] = l.before(l.threads[tid], t)
 	return t
 }
 
-// before puts a life among those of its number, and returns the newest.
+// before inserts a life among those of its ID, and returns the newest.
 func (l *Tracker) before(newest, of *life) *life {
 	if newest == nil || newest.start <= of.start {
 		of.prev = newest
@@ -233,17 +230,15 @@ func (l *Tracker) before(newest, of *life) *life {
 	return newest
 }
 
-// unnamed reports whether it is not known what the thread or process was called at
-// a time.
+// unnamed reports whether the name of the thread or process at a time is unknown.
 func (of *life) unnamed(at int64) bool { return len(of.names) == 0 || of.names[0].At > at }
 
-// begin tells the name that it had at first.
+// begin sets the first name.
 func (of *life) begin(name string) {
 	of.names = append([]profile.Name{{At: of.start, Name: name}}, of.names...)
 }
 
-// Name returns what a thread was called at a time, if it is not known otherwise as
-// the kernel tells now.
+// Name returns the name of a thread at a time, or else its current name.
 func (l *Tracker) Name(pid, tid int, at int64) string {
 	t := l.threads[tid].at(at)
 	if t == nil || t.process.id != pid {
@@ -260,10 +255,10 @@ func (l *Tracker) Name(pid, tid int, at int64) string {
 	return t.names[0].Name
 }
 
-// unknownName is the name of a thread that is gone.
+// unknownName is the name of a thread that has exited unobserved.
 const unknownName = "[unknown]"
 
-// threadName returns what the kernel calls a thread now, or that this is not known.
+// threadName returns the current name of a thread, or unknownName.
 func threadName(pid, tid int) string {
 	comm, err := procfs.Thread(pid, tid).Comm()
 	if err != nil {
@@ -272,13 +267,14 @@ func threadName(pid, tid int) string {
 	return comm
 }
 
-// Forget ends those that exited before a time, of which nothing comes any more.
+// Forget removes the threads and processes that exited before a time. No more events
+// of them may follow.
 func (l *Tracker) Forget(before int64) error {
 	n := 0
 	for ; n < len(l.ended) && l.ended[n].end < before; n++ {
 		of := l.ended[n]
 		if of.end == 0 {
-			continue // it went on
+			continue // still running
 		}
 		if of.process == nil {
 			drop(l.processes, of)
@@ -299,7 +295,7 @@ func (l *Tracker) Forget(before int64) error {
 	return nil
 }
 
-// drop takes a life out of those of its number.
+// drop removes a life from those of its ID.
 func drop(newest map[int]*life, of *life) {
 	later := newest[of.id]
 	if later == of {

@@ -1,5 +1,5 @@
-// Package trial tries out what package doctor judges: it loads and attaches
-// programs that do nothing and opens events that count nothing.
+// Package trial runs the trials for package doctor: it loads and attaches programs
+// that do nothing, and opens events that count nothing.
 package trial
 
 import (
@@ -28,7 +28,7 @@ import (
 	"fulgur/internal/symbols/symbolize"
 )
 
-// probes are the trials, each of which leaves nothing behind.
+// probes holds the trials. Each undoes everything that it does.
 var probes = map[doctor.Probe]func() (found string, err error){
 	doctor.ProbePerfEvent:     quietly(perfEvent),
 	doctor.ProbeRing:          quietly(ring),
@@ -44,8 +44,8 @@ var probes = map[doctor.Probe]func() (found string, err error){
 	doctor.ProbeBranchRecords: branchRecords,
 }
 
-// All tries everything out, at once: most of it is waiting until the kernel has
-// taken programs away. It takes some tenths of a second.
+// All runs all trials in parallel, because most of their time is waiting for the
+// kernel to remove programs. It takes a few tenths of a second.
 func All() map[doctor.Probe]doctor.Outcome {
 	memlock.Lift()
 	outcomes := make(map[doctor.Probe]doctor.Outcome, len(probes)+len(sources.All()))
@@ -67,16 +67,16 @@ func All() map[doctor.Probe]doctor.Outcome {
 	return outcomes
 }
 
-// quietly is a trial that finds nothing but that it succeeds.
+// quietly converts a trial without a finding.
 func quietly(try func() error) func() (string, error) {
 	return func() (string, error) { return "", try() }
 }
 
-// function is one of the kernel that every kernel has, that can be traced, and
-// that runs seldom: the clone of a task.
+// function is a kernel function that every kernel has, that can be traced, and that
+// rarely runs: it clones a task.
 const function = "kernel_clone"
 
-// attach loads a program that does nothing, attaches it and takes it away.
+// attach loads a program that does nothing, attaches it and removes it.
 func attach(spec ebpf.ProgramSpec, to func(*ebpf.Program) (io.Closer, error)) error {
 	spec.Instructions = asm.Instructions{asm.Mov.Imm(asm.R0, 0), asm.Return()}
 	spec.License = "GPL"
@@ -100,7 +100,7 @@ func perfEvent() error {
 		}
 		attr := clock.Attr()
 		attr.Disabled, attr.Frequency = true, 1
-		// On a CPU, which takes more than on our own thread.
+		// On a CPU, which needs more privileges than on our own thread.
 		event, err := perfevent.Open(attr, -1, 0, -1, 0)
 		if err != nil {
 			return nil, err
@@ -175,7 +175,7 @@ func kernelNames() error {
 	return names.Close()
 }
 
-// sleepers looks for what reads the stacks of threads that do not run.
+// sleepers checks whether the stacks of threads that do not run can be read.
 func sleepers() error {
 	kernel, err := probe.NewKernel(nil)
 	if err != nil {
@@ -188,7 +188,7 @@ func sleepers() error {
 	return err
 }
 
-// least are the options of a source that measures nothing.
+// least are minimal options of a source.
 var least = probe.Options{MaxDepth: 1, CountEntries: 1}
 
 // loadSource loads the programs of a source.
@@ -200,7 +200,7 @@ func loadSource(subject source.Subject) error {
 	return err
 }
 
-// loaded is a trial that loads a source's programs.
+// loaded converts the loading of a source's programs to a trial.
 func loaded(load func() (io.Closer, error)) func() error {
 	return func() error {
 		source, err := load()
@@ -222,7 +222,7 @@ func cycles() (string, error) {
 	return doctor.FoundCycles, nil
 }
 
-// branchRecords asks for a rate that every kernel allows.
+// branchRecords uses a rate that every kernel allows.
 func branchRecords() (string, error) {
 	event, err := branch.Choose(1)
 	switch {

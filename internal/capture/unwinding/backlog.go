@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// backlog is which processes are to be laid out.
+// backlog holds the processes whose layouts must be updated.
 type backlog struct {
-	// dirty are those that mapped code since they were last laid out.
+	// dirty are the processes that have mapped code since their last layout.
 	dirty map[int]bool
-	// wanted are those that the kernel side asks for, and their images.
+	// wanted are the processes that the kernel side requests, with their images.
 	wanted map[int]uint64
 	pace   pace
 }
@@ -18,39 +18,40 @@ func newBacklog() backlog {
 	return backlog{dirty: map[int]bool{}, wanted: map[int]uint64{}, pace: pace{}}
 }
 
-// task is a process to be laid out.
+// task is a process whose layout must be updated.
 type task struct {
 	pid int
-	// asked says that the kernel side asks for the process, which runs image; else the
-	// process has changed.
+	// asked means that the kernel side requests the process, which runs image.
+	// Otherwise the process has changed.
 	asked bool
 	image uint64
 }
 
-// mapped notes that a process mapped code.
+// mapped notes that a process has mapped code.
 func (b *backlog) mapped(pid int) { b.dirty[pid] = true }
 
-// asked notes that the kernel side asks for a process.
+// asked notes that the kernel side requests a process.
 func (b *backlog) asked(pid int, image uint64) { b.wanted[pid] = image }
 
-// forked notes that a process has a child, which maps what it does.
+// forked notes that a process has a child, which starts with the same mappings.
 func (b *backlog) forked(parent, child int) {
 	if b.dirty[parent] {
 		b.dirty[child] = true
 	}
 }
 
-// forget forgets what is to be done about a process.
+// forget drops the tasks of a process.
 func (b *backlog) forget(pid int) {
 	delete(b.dirty, pid)
 	delete(b.wanted, pid)
 	delete(b.pace, pid)
 }
 
-// retryEvery is how long a process rests whose mappings could not be read.
+// retryEvery is the delay before a process is retried whose mappings could not be
+// read.
 const retryEvery = 20 * time.Millisecond
 
-// postpone notes again what was taken out, for a later time.
+// postpone puts a task back.
 func (b *backlog) postpone(t task, now time.Time) {
 	if t.asked {
 		b.wanted[t.pid] = t.image
@@ -60,8 +61,8 @@ func (b *backlog) postpone(t task, now time.Time) {
 	b.pace[t.pid] = now.Add(retryEvery)
 }
 
-// due takes those out that may be laid out now: first those that are asked for. What is
-// noted about one that was taken out is for the next time.
+// due removes the tasks that are due, requested processes first. Tasks that are
+// added during the iteration remain for the next one.
 func (b *backlog) due(now time.Time) iter.Seq[task] {
 	return func(yield func(task) bool) {
 		for pid, image := range b.wanted {
@@ -86,21 +87,20 @@ func (b *backlog) due(now time.Time) iter.Seq[task] {
 	}
 }
 
-// manyMappings is the number from which on a process's mappings are not told to
-// the kernel side as often as they change, or are asked for, but every
-// restPerMapping for each.
+// Above manyMappings mappings, updates of a process are rate-limited: the minimum
+// time between two is restPerMapping for each mapping.
 const (
 	manyMappings   = 512
 	restPerMapping = 20 * time.Microsecond
 )
 
-// pace is when a process with many mappings may be laid out again.
+// pace holds the time of the next update of processes with many mappings.
 type pace map[int]time.Time
 
-// rests reports whether it is too early for that.
+// rests reports whether it is too early for an update.
 func (p pace) rests(pid int, now time.Time) bool { return now.Before(p[pid]) }
 
-// took notes that a process of n mappings was laid out.
+// took notes the update of a process with n mappings.
 func (p pace) took(pid, n int, now time.Time) {
 	if n > manyMappings {
 		p[pid] = now.Add(time.Duration(n) * restPerMapping)

@@ -12,12 +12,12 @@ import (
 	"fulgur/internal/process"
 )
 
-// maxLibraries bounds the libraries that are looked for.
+// maxLibraries limits the libraries that are searched.
 const maxLibraries = 256
 
 // libraries returns the files that the dynamic loader will map for process pid,
-// which has just begun. What it finds in other ways than ordinary programs do is
-// missing: this is only to have unwind tables ready.
+// which has just started. It is only used to prepare unwind tables, so it ignores
+// unusual ways of finding libraries.
 func libraries(processes *process.Table, pid int) []*process.File {
 	var files []*process.File
 	for _, m := range processes.Mappings(pid) {
@@ -45,8 +45,8 @@ func libraries(processes *process.Table, pid int) []*process.File {
 	return files[known:]
 }
 
-// imports returns the names of the libraries that a file needs, and the
-// directories where they may be, see ld.so(8).
+// imports returns the names of the libraries that a file needs, and the directories
+// to search; see ld.so(8).
 func imports(f *process.File) (names, dirs []string) {
 	r, size, err := f.ReaderAt()
 	if err != nil {

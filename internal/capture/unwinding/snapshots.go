@@ -12,11 +12,11 @@ import (
 )
 
 const (
-	// patienceForTables is how long a snapshot waits at most, in ns. What it shows
-	// must still be known when it is walked.
+	// patienceForTables is the maximum age of a snapshot, in ns. The mappings of
+	// its time must still be known when it is unwound.
 	patienceForTables = loop.GraceForStacks * 7 / 10
-	// snapshotMemory bounds what waits, in bytes: most of a second of 2000 samples
-	// of programs that nobody ever saw.
+	// snapshotMemory limits the waiting snapshots, in bytes. It holds most of a
+	// second of 2000 samples of new programs.
 	snapshotMemory = 16 << 20
 )
 
@@ -25,12 +25,12 @@ type rewalker interface {
 	Rewalk(s stacks.Snapshot, layout uint64) error
 }
 
-// Snapshots are samples of processes that run for a shorter time than it takes to
-// make their unwind tables, or for not as long yet.
+// Snapshots holds samples of processes whose unwind tables are still being built,
+// because the processes have just started.
 type Snapshots struct {
 	loader *unwindmap.Loader
 	of     map[snapshotKey]*snapshotProcess
-	memory int // of all, in bytes
+	memory int // total, in bytes
 }
 
 type snapshotKey struct {
@@ -38,7 +38,7 @@ type snapshotKey struct {
 	image uint64
 }
 
-// snapshotProcess is a process as it was at its last snapshot.
+// snapshotProcess is a process at the time of its last snapshot.
 type snapshotProcess struct {
 	maps    []process.Mapping
 	past    *unwindmap.Past
@@ -50,7 +50,7 @@ type waitingSnapshot struct {
 	source rewalker
 }
 
-// Add has a snapshot wait for the tables of what its process has mapped.
+// Add adds a snapshot that waits for the tables of its process's mappings.
 func (s *Snapshots) Add(source rewalker, record []byte, processes *process.Table) error {
 	taken, err := stacks.ParseSnapshot(record)
 	if err != nil {
@@ -75,11 +75,11 @@ func (s *Snapshots) Add(source rewalker, record []byte, processes *process.Table
 	return nil
 }
 
-// Waiting reports whether any snapshot waits.
+// Waiting reports whether any snapshot is waiting.
 func (s *Snapshots) Waiting() bool { return len(s.of) > 0 }
 
-// Rewalk takes the snapshots again whose tables are there, and those that have
-// waited for too long by now, or, if there are too many, all.
+// Rewalk unwinds the snapshots whose tables are ready and those that have waited too
+// long, or all if there are too many.
 func (s *Snapshots) Rewalk(now uint64) error {
 	tooMany, before := s.memory > snapshotMemory, now-patienceForTables
 	for key, p := range s.of {
@@ -110,10 +110,10 @@ func (s *Snapshots) Rewalk(now uint64) error {
 	return nil
 }
 
-// restForTables is how long the end of sampling sleeps between two looks at the tables.
+// restForTables is the interval of checks for tables at the end of sampling.
 const restForTables = time.Millisecond
 
-// Finish waits for the tables that are still being made.
+// Finish waits for the tables that are still being built.
 func (s *Snapshots) Finish() error {
 	for {
 		if err := s.Rewalk(monotonic.Now()); err != nil || !s.Waiting() {

@@ -1,6 +1,5 @@
-// Package unwinding keeps the unwind tables of the kernel side up to date while it
-// samples: with what processes map, execute and leave, and for those that are new or
-// end soon.
+// Package unwinding keeps the kernel side's unwind tables up to date while it
+// samples, as processes start, map files, execute programs and exit.
 package unwinding
 
 import (
@@ -23,51 +22,52 @@ import (
 	"fulgur/internal/unwind/unwindmap"
 )
 
-// Options say how user stacks are walked.
+// Options select how to unwind user stacks.
 type Options struct {
-	// Mode is "auto" or empty for the unwind tables of files, and frame pointers
-	// where there are none; "dwarf" for tables alone; "fp" for frame pointers alone.
+	// Mode is "auto" or "" for unwind tables, with frame pointers for files
+	// without tables; "dwarf" for tables only; "fp" for frame pointers only.
 	Mode string
-	// Memory bounds the tables in kernel memory, in bytes; 0 takes the default.
+	// Memory limits the kernel memory for tables, in bytes; 0 means the default.
 	Memory int64
-	// Scope is what is measured. KernelOnly says that no user stack is walked.
+	// Scope is the kind of the target. KernelOnly means that no user stacks are
+	// unwound.
 	Scope      target.Scope
 	KernelOnly bool
 }
 
-// The values of Mode.
+// Values of Mode.
 const (
 	unwindAuto  = "auto"
 	unwindDwarf = "dwarf"
 	unwindFP    = "fp"
 )
 
-// How long sampling waits for unwind tables at most: those of all that runs, or of
-// what the user named. Those that take longer are made while it samples.
+// Maximum times to wait for unwind tables before sampling: for the whole system, or
+// for the given targets. Remaining tables are built while sampling.
 const (
 	waitForMany = 2 * time.Second
 	waitForFew  = 10 * time.Second
 )
 
-// AlertAtLaunch is how long a command takes at most to map its libraries. What is
-// sampled in one is not unwound before that is known.
+// AlertAtLaunch is the maximum time that a command takes to map its libraries.
+// Samples in a library cannot be unwound before its mapping is known.
 const AlertAtLaunch = 100 * time.Millisecond
 
-// Unwinder keeps the kernel side's unwind tables up to date. It belongs to no
-// source: any probe that walks stacks can be loaded with its tables. The zero
-// value is that of frame pointers, and does nothing.
+// Unwinder keeps the kernel side's unwind tables up to date. It is independent of
+// sources: any probe that unwinds stacks can use its tables. The zero value is for
+// frame pointers only, and does nothing.
 type Unwinder struct {
 	loader *unwindmap.Loader
-	// By says what the kernel side is to walk by.
+	// By is the method for the kernel side.
 	By      bpf.UnwindMode
 	backlog backlog
-	// exited are the processes whose first thread ended.
+	// exited holds the processes whose first thread has exited.
 	exited map[int]bool
 	doubt  doubt
 }
 
-// Load loads the maps for tables, unless frame pointers are all that is asked for.
-// finder finds debug files, types has the kernel's types.
+// Load loads the maps for tables, unless the mode is frame pointers only. finder
+// finds debug files, types caches the kernel's BTF.
 func (u *Unwinder) Load(o Options, finder *debugfile.Finder, types *btf.Cache) (err error) {
 	mode, by := unwindmap.Auto, bpf.UnwindByBoth
 	switch o.Mode {
@@ -94,13 +94,13 @@ func (u *Unwinder) Load(o Options, finder *debugfile.Finder, types *btf.Cache) (
 	return err
 }
 
-// HasTables reports whether there are tables to be kept up to date.
+// HasTables reports whether there are tables to keep up to date.
 func (u *Unwinder) HasTables() bool { return u.loader != nil }
 
-// Snapshots returns what takes samples again when their tables are there.
+// Snapshots returns an empty set of snapshots that wait for u's tables.
 func (u *Unwinder) Snapshots() Snapshots { return Snapshots{loader: u.loader} }
 
-// Replacements are the maps that a probe is to be loaded with.
+// Replacements returns the maps to load a probe with.
 func (u *Unwinder) Replacements() map[string]*ebpf.Map {
 	if u.loader == nil {
 		return nil
@@ -108,8 +108,8 @@ func (u *Unwinder) Replacements() map[string]*ebpf.Map {
 	return u.loader.Replacements()
 }
 
-// HandleRecord takes note of what a process did. It is called before the table of
-// processes knows.
+// HandleRecord handles a sideband record. Call it before the table of processes
+// handles the record.
 func (u *Unwinder) HandleRecord(r perfevent.Record) {
 	if u.loader == nil {
 		return
@@ -134,16 +134,17 @@ func (u *Unwinder) HandleRecord(r perfevent.Record) {
 	}
 }
 
-// Mapped notes that a process mapped code.
+// Mapped notes that a process has mapped code.
 func (u *Unwinder) Mapped(pid int) {
 	if u.loader != nil && u.loader.Known(pid) {
 		u.backlog.mapped(pid)
 	}
 }
 
-// Expect has the tables made of processes that run, all if pids is nil: first of
-// those that keep CPUs busy. Those that have not begun yet will need libraries,
-// too.
+// Expect starts building the tables of running processes, all if pids is nil,
+// beginning with those that use the most CPU time. If beginning is set, the
+// processes are about to start, so Expect includes the libraries that they will
+// need.
 func (u *Unwinder) Expect(processes *process.Table, pids []int, beginning bool) error {
 	wanted := map[int]bool{}
 	for _, pid := range pids {
@@ -169,7 +170,7 @@ func (u *Unwinder) Expect(processes *process.Table, pids []int, beginning bool) 
 	return nil
 }
 
-// Wait waits for the tables that are being made.
+// Wait waits for the tables that are being built, for a limited time.
 func (u *Unwinder) Wait(s target.Scope) {
 	if u.loader == nil {
 		return
@@ -183,7 +184,7 @@ func (u *Unwinder) Wait(s target.Scope) {
 	u.loader.Wait(ctx)
 }
 
-// WithFrozenTables calls f while the tables stay as they are.
+// WithFrozenTables calls f while the tables do not change.
 func (u *Unwinder) WithFrozenTables(f func() error) error {
 	if u.loader == nil {
 		return f()
@@ -191,8 +192,8 @@ func (u *Unwinder) WithFrozenTables(f func() error) error {
 	return u.loader.WithFrozenTables(f)
 }
 
-// FDs are the descriptors that become readable when the kernel side lacks
-// something.
+// FDs returns descriptors that become readable when the kernel side requests a
+// layout.
 func (u *Unwinder) FDs() []int {
 	if u.loader == nil {
 		return nil
@@ -200,7 +201,7 @@ func (u *Unwinder) FDs() []int {
 	return []int{u.loader.Requests().FD()}
 }
 
-// Position returns up to where there are requests now.
+// Position returns the current end of the requests.
 func (u *Unwinder) Position() uint64 {
 	if u.loader == nil {
 		return 0
@@ -208,19 +209,19 @@ func (u *Unwinder) Position() uint64 {
 	return u.loader.Requests().Position()
 }
 
-// restOfDoubt is how often all processes are laid out anew at most. Where one process
+// restOfDoubt is the minimum time between updates of all layouts. If one process
 // floods the rings, records are lost all the time.
 const restOfDoubt = time.Second
 
-// doubt is that records were lost, which makes the layouts of all processes doubtful:
-// they may have other mappings, and children that nobody told of. Until they are laid
-// out anew, theirs hold, and none is used again.
+// doubt notes that records were lost, so that all layouts are doubtful: processes
+// may have other mappings, and unknown children. Until they are updated, the layouts
+// remain in use, but no layout ID is used again.
 type doubt struct {
 	wanted bool
-	last   time.Time // that it was done
+	last   time.Time // time of the last update
 }
 
-// due reports whether to lay all processes out anew now.
+// due reports whether to update all layouts now.
 func (d *doubt) due(now time.Time) bool {
 	if !d.wanted || now.Sub(d.last) < restOfDoubt {
 		return false
@@ -229,8 +230,8 @@ func (d *doubt) due(now time.Time) bool {
 	return true
 }
 
-// Update answers the requests before the given position, and tells the kernel side
-// what changed. The table of processes knows all that happened until now.
+// Update handles the requests before the given position, and sends changes to the
+// kernel side. The table of processes must be up to date.
 func (u *Unwinder) Update(processes *process.Table, requests uint64) error {
 	if u.loader == nil {
 		return nil
@@ -256,8 +257,8 @@ func (u *Unwinder) Update(processes *process.Table, requests uint64) error {
 	return nil
 }
 
-// Tidy lets go of what processes had that ended by now, and no longer waits for tables
-// that take too long. The records of all forks until now were handled.
+// Tidy frees the layouts of exited processes, and stops waiting for tables that take
+// too long. All forks until now must have been handled.
 func (u *Unwinder) Tidy(now uint64) {
 	if u.loader == nil {
 		return
@@ -275,13 +276,13 @@ func (u *Unwinder) Tidy(now uint64) {
 	}
 }
 
-// layOut tells the kernel side of the processes that it asked for, and of those that
-// changed.
+// layOut updates the layouts of processes that the kernel side requested or that
+// have changed.
 func (u *Unwinder) layOut(processes *process.Table) {
 	for todo := range u.backlog.due(time.Now()) {
 		maps := processes.Mappings(todo.pid)
 		if processes.Unread(todo.pid) {
-			u.backlog.postpone(todo, time.Now()) // a layout without mappings would stay
+			u.backlog.postpone(todo, time.Now()) // otherwise, an empty layout would stay
 			continue
 		}
 		if todo.asked {
@@ -293,7 +294,7 @@ func (u *Unwinder) layOut(processes *process.Table) {
 	}
 }
 
-// Losses adds what was left out.
+// Losses adds u's losses to l.
 func (u *Unwinder) Losses(l *profile.Losses) {
 	if u.loader == nil {
 		return
@@ -304,7 +305,7 @@ func (u *Unwinder) Losses(l *profile.Losses) {
 	l[profile.LossUnwindProcesses] = stats.Processes + stats.Cut
 }
 
-// Problem returns the first reason why something was left out, nil if nothing was.
+// Problem returns the first error that caused a loss, nil if there is none.
 func (u *Unwinder) Problem() error {
 	if u.loader == nil {
 		return nil
@@ -312,7 +313,7 @@ func (u *Unwinder) Problem() error {
 	return u.loader.Stats().Failure
 }
 
-// Memory returns the most memory of the kernel side's tables, in bytes.
+// Memory returns the peak memory of the kernel side's tables, in bytes.
 func (u *Unwinder) Memory() uint64 {
 	if u.loader == nil {
 		return 0
@@ -320,7 +321,7 @@ func (u *Unwinder) Memory() uint64 {
 	return u.loader.MapMemory()
 }
 
-// Close gives the tables up.
+// Close frees the tables.
 func (u *Unwinder) Close() error {
 	if u.loader == nil {
 		return nil

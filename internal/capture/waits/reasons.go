@@ -1,19 +1,19 @@
 package waits
 
-// rule names the stacks in which one of some functions appears.
+// rule assigns a reason to stacks that contain one of the functions.
 type rule struct {
 	reason Reason
-	// functions are names, with a "*" at the end of those that only begin so.
+	// functions are names, or prefixes that end with "*".
 	functions []string
 }
 
-// rules are in the order of their precedence: the first that any function of a
-// stack matches names it. What is specific comes first: a page fault that reads
-// a disk is a page fault. The names are those of Linux 6.1 to 6.18.
+// rules are in order of precedence: the first rule that matches any function of a
+// stack applies. Specific rules come first: a page fault that reads a disk is a page
+// fault. The names are from Linux 6.1 to 6.18.
 var rules = []rule{
 	{Yield, []string{"do_sched_yield", "__do_sys_sched_yield", "__x64_sys_sched_yield", "__arm64_sys_sched_yield"}},
 
-	// Stopped by another.
+	// Stopped by a tracer or a signal.
 	{"traced", []string{"ptrace_stop", "ptrace_do_notify"}},
 	{"stopped", []string{"do_signal_stop", "do_jobctl_trap", "do_freezer_trap", "__refrigerator"}},
 
@@ -39,7 +39,7 @@ var rules = []rule{
 	{"asynchronous I/O", []string{"read_events", "do_io_getevents"}},
 	{"file lock", []string{"locks_lock_inode_wait", "posix_lock_inode_wait", "flock_lock_inode_wait", "fcntl_setlk", "do_lock_file_wait"}},
 
-	// Pipes, sockets and what is polled; they come through reads and writes, too.
+	// Pipes, sockets and polling, which reads and writes also pass through.
 	{"pipe", []string{"pipe_read", "pipe_write", "anon_pipe_read", "anon_pipe_write", "fifo_pipe_read", "fifo_pipe_write", "pipe_wait*", "wait_for_partner", "fifo_open"}},
 	{"epoll", []string{"ep_poll", "do_epoll_wait", "do_epoll_pwait"}},
 	{"poll", []string{"do_sys_poll", "do_poll", "__do_sys_poll", "__do_sys_ppoll"}},
@@ -72,7 +72,7 @@ var rules = []rule{
 	{"idle worker", []string{"worker_thread", "rescuer_thread", "smpboot_thread_fn", "io_wq_worker", "kthread_worker_fn"}},
 	{"journal", []string{"kjournald2", "xfsaild", "jbd2_*", "transaction_kthread"}},
 
-	// What is left of reads, locks and the rest.
+	// The remaining reads, locks and so on.
 	{"kernel lock", []string{
 		"__mutex_lock*", "mutex_lock*", "rwsem_down_read_slowpath", "rwsem_down_write_slowpath", "down_read*", "down_write*", "__down*", "down",
 		"down_interruptible", "down_killable", "rt_mutex_slowlock*", "percpu_rwsem_wait", "__percpu_down_read", "wait_on_inode", "bit_wait",

@@ -1,26 +1,25 @@
-// Package waits names what a thread waits for, by the functions of the kernel
-// that it waits in. It is pure; what it knows is the table in reasons.go.
+// Package waits names the reason why a thread waits, by the kernel functions in its
+// stack. It is a pure function of the table in reasons.go.
 package waits
 
 import "strings"
 
-// Reason is what a thread waits for, in a word or two: "futex", "disk read".
+// Reason is a wait reason, such as "futex" or "disk read".
 type Reason string
 
-// Reasons that no function of the kernel tells, and one that callers know.
+// Reasons that do not come from rules.
 const (
 	// Preempted: another thread got the CPU.
 	Preempted Reason = "preempted"
-	// Yield: the thread let others have the CPU, but did not sleep.
+	// Yield: the thread yielded the CPU, but did not sleep.
 	Yield Reason = "yield"
-	// Other is that of stacks that no rule matches.
+	// Other: no rule matches the stack.
 	Other Reason = "other"
-	// Unknown is that of stacks without a named function.
+	// Unknown: the stack has no named function.
 	Unknown Reason = "unknown"
 )
 
-// OfRunnable returns the reason of a thread that did not sleep, as [Of] does of
-// one that did.
+// OfRunnable returns the reason for a thread that did not sleep.
 func OfRunnable(functions []string) Reason {
 	if Of(functions) == Yield {
 		return Yield
@@ -28,9 +27,9 @@ func OfRunnable(functions []string) Reason {
 	return Preempted
 }
 
-// Of returns the reason of a kernel stack, which is the names of its functions,
-// leaf first. The functions that switch threads, and what compilers append to
-// names (".isra.0"), make no difference.
+// Of returns the reason for a kernel stack, given as function names, leaf first. It
+// ignores functions of the scheduler, and suffixes that compilers add to names
+// (".isra.0").
 func Of(functions []string) Reason {
 	best, named := len(rules), false
 	for _, name := range functions {
@@ -51,7 +50,7 @@ func Of(functions []string) Reason {
 }
 
 // match returns the index of the first rule that a function matches, or a number
-// beyond all if none does.
+// larger than all indexes.
 func match(name string) int {
 	first, ok := byName[name]
 	if !ok {
@@ -68,8 +67,8 @@ func match(name string) int {
 	return first
 }
 
-// byName are the first rules of whole names, byPrefix those of prefixes, in the order
-// of the rules: every wait's every function is looked up.
+// byName and byPrefix map names and prefixes to their first rule. They are indexes
+// because every function of every wait is looked up.
 var byName, byPrefix = indexRules()
 
 type prefixRule struct {
@@ -102,8 +101,8 @@ func IsProbe(function string) bool {
 	return false
 }
 
-// IsInterrupt reports whether a function of the kernel is the entry of an
-// interrupt, below which a stack is of whatever was interrupted.
+// IsInterrupt reports whether a kernel function is the entry of an interrupt. The frames
+// below it are the interrupted code.
 func IsInterrupt(function string) bool {
 	for _, prefix := range []string{"asm_common_interrupt", "asm_sysvec_", "asm_exc_nmi", "el1_interrupt", "el0_interrupt"} {
 		if strings.HasPrefix(function, prefix) {
@@ -113,8 +112,8 @@ func IsInterrupt(function string) bool {
 	return false
 }
 
-// switching are the functions through which every thread leaves its CPU, and
-// those of the probe that saw it.
+// switching holds the functions through which every thread leaves its CPU, and the
+// functions of the probe.
 var switching = map[string]bool{
 	"__schedule":                     true,
 	"schedule":                       true,
