@@ -15,7 +15,8 @@ func device(n uint32) stacks.Device { return stacks.Device{Major: n >> 20, Minor
 // Operation is the operation of a request, with the flags of bpf/blockio.bpf.c.
 type Operation uint32
 
-// operations have the numbers that all kernels agree on, REQ_OP_READ and so on.
+// operations maps the kernel's numbers, REQ_OP_READ and so on, which are the same in
+// all kernels.
 var operations = map[Operation]string{
 	0: "read",
 	1: "write",

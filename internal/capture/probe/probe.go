@@ -170,7 +170,7 @@ func ceilPower(n uint32) uint32 { return 1 << bits.Len32(n-1) }
 func mapMemory(maps, shared map[string]*ebpf.Map) (sum uint64) {
 	for name, m := range maps {
 		if shared[name] != nil || name == bpf.MapTargetCgroup || m.Type() == ebpf.Array && m.Flags() != 0 {
-			continue // no memory to speak of, or a program's variables
+			continue // tiny, or a program's variables
 		}
 		info, err := m.Info()
 		if err != nil {
@@ -199,7 +199,7 @@ func (p *Probe) Counts() *stacks.Counts { return p.counts }
 func (p *Probe) Renew() error {
 	p.generation++
 	if err := p.Variables[bpf.VarGeneration].Set(p.generation); err != nil {
-		return fmt.Errorf("have stacks named anew: %w", err)
+		return fmt.Errorf("renew stack IDs: %w", err)
 	}
 	return nil
 }

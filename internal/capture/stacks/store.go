@@ -96,11 +96,11 @@ type Trace struct {
 	PID  uint32
 	Comm [16]byte
 	Leaf NodeID
-	// KernelEnd and UserEnd say why each half ends.
+	// KernelEnd and UserEnd tell why each half ends.
 	KernelEnd, UserEnd bpf.StackEnd
-	// Broken says that the chain of callers led out of all code: a register
-	// that was taken for the frame pointer held something else. What lies
-	// beyond is left out.
+	// Broken means that the chain of callers left all known code, because a
+	// register that should have been the frame pointer held something else. The
+	// callers from there on are left out.
 	Broken bool
 	// Cut means that the frames from the first one that was not stored yet are
 	// missing: there was no room; see [Store.MaxNodes].
@@ -347,7 +347,7 @@ func (s *Store) Add(record []byte) error {
 		trace.Cut = trace.Leaf == below && below != s.broken
 	}
 	if trace.UserEnd == bpf.EndNoMapping {
-		trace.Broken = false // the walk saw it, and says so
+		trace.Broken = false // the kernel's walk detects this itself
 	}
 	for i := kernel - 1; i >= 0 && !trace.Cut; i-- {
 		below := trace.Leaf
@@ -360,12 +360,12 @@ func (s *Store) Add(record []byte) error {
 	return nil
 }
 
-// userAddress takes apart a user frame of a record: its address, and whether that
-// is exact though it is not the leaf.
+// userAddress splits a user frame of a record into its address, and whether the
+// address is exact although the frame is not the leaf.
 func userAddress(frame uint64) (addr uint64, exact bool) {
 	addr, exact = frame&^bpf.FrameExact, frame&bpf.FrameExact != 0
 	if addr>>62 != 0 {
-		addr |= bpf.FrameExact // the page of legacy system calls, in the kernel's half
+		addr |= bpf.FrameExact // the vsyscall page, in the kernel's half
 	}
 	return addr, exact
 }
