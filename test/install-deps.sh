@@ -26,6 +26,7 @@ test      objcopy                         binutils
 test      dwz                             dwz
 test      npm                             npm
 test      llvm-symbolizer-19              llvm-19
+test      git                             git
 test      xz                              xz-utils
 test      mold                            mold
 test      ld.lld                          lld

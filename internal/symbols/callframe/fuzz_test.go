@@ -129,8 +129,8 @@ func TestDamage(t *testing.T) {
 func TestUnknownHeader(t *testing.T) {
 	for name, damage := range map[string]func([]byte){
 		"version":  func(h []byte) { h[0] = 2 },
-		"encoding": func(h []byte) { h[3] = peSdata4 },
-		"no table": func(h []byte) { h[2], h[3] = peOmit, peOmit },
+		"encoding": func(h []byte) { h[3] = peSdata4; h[12]++ },
+		"no table": func(h []byte) { h[2], h[3] = peOmit, peOmit; h[12]++ },
 		"count":    func(h []byte) { h[8] = 2 },
 		"pointer":  func(h []byte) { h[4]++ },
 	} {

@@ -250,7 +250,7 @@ func (s *Section) Entries(c Chunk, yield func(*Entry, error)) {
 		if length == 0 {
 			continue // a terminator between the linked tables
 		}
-		ok := false
+		var ok bool
 		if e, ok = s.entry(whole, off); ok {
 			yield(&e, nil)
 		} else {
