@@ -195,8 +195,8 @@ func (s *Source) Mark() (fill float64) {
 	return fill
 }
 
-// Read calls fn with the samples that were there at the last [Source.Mark].
-// Those of a CPU come in their order. It stops at fn's first error.
+// Read calls fn with the samples before the last [Source.Mark], in order for each
+// CPU. It stops at fn's first error.
 func (s *Source) Read(fn func(Sample) error) error {
 	const head = unsafe.Sizeof(bpf.BranchBranchHead{})
 	for _, r := range s.rings {

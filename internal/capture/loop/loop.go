@@ -13,10 +13,10 @@ import (
 	"fulgur/internal/linux/perfevent"
 )
 
-// What [debug.SetGCPercent] is set to. Before and after sampling, most of what is
-// allocated is garbage at once: collecting it 22 times at the start took a quarter of the
-// start. What a run keeps while it samples, stacks and counts, grows slowly, so
-// collecting early costs little then, and keeps memory low.
+// Values for [debug.SetGCPercent]. Before and after sampling, most allocations are
+// short-lived: 22 collections took a quarter of the startup time. While sampling, the
+// live data, stacks and counts, grow slowly, so frequent collections are cheap and keep
+// memory low.
 const (
 	GCPercentAtStart = 200
 	gcPercent        = 40
@@ -93,7 +93,7 @@ type Loop struct {
 func (l *Loop) Measure(ctx context.Context, m Measurement, line *ProgressLine, launched *target.Launched) error {
 	debug.SetGCPercent(gcPercent)
 	defer debug.SetGCPercent(gcPercentAtEnd)
-	// Watching ends with sampling, not with ctx alone.
+	// Watching ends with sampling, even if ctx does not end.
 	watch, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	gone := l.watch(watch, launched)

@@ -82,13 +82,13 @@ func (r *Resolver) Resolve(ctx context.Context) (*profile.Profile, error) {
 	return r.out.Profile(p.Meta, p.Losses), nil
 }
 
-// wants reports whether the frame of the profile without names is to be looked up.
+// wants reports whether to look up a frame of Profile.
 func (r *Resolver) wants(id profile.FrameID) bool {
 	m := r.Profile.Frames[id].Mapping
 	return m != 0 && !r.Profile.Named(id) && (!r.Proven || r.Profile.Mappings[m].BuildID != "")
 }
 
-// Stack returns what stack s of the profile without names became.
+// Stack returns the new stack for stack s of Profile.
 func (r *Resolver) Stack(s profile.StackID) profile.StackID { return r.stacks[s] }
 
 // Warn calls warn for each file that could not be read.

@@ -23,7 +23,7 @@ type File struct {
 	Device bool
 }
 
-// AddFile keeps the file in a file record.
+// AddFile adds the file of a file record.
 func (s *Store) AddFile(record []byte) error {
 	const head = unsafe.Offsetof(bpf.FileRecord{}.Names)
 	r, err := ringbuf.As[bpf.FileRecord](record, head)
@@ -44,7 +44,7 @@ func (s *Store) AddFile(record []byte) error {
 		path = append(path, "…")
 	}
 	if r.Elements > 0 {
-		path = append(path, "") // for the first slash
+		path = append(path, "") // adds the leading slash
 		slices.Reverse(path)
 		file.Path = strings.Join(path, "/")
 	}

@@ -299,8 +299,8 @@ func RecordType(record []byte) (bpf.RecordType, error) {
 // recordHeader is the size of a stack record without frames.
 const recordHeader = unsafe.Offsetof(bpf.StackRecord{}.Frames)
 
-// Add keeps the trace in a stack record. A trace that is known already (the
-// kernel side forgets what it sent) is left as it is.
+// Add adds the trace of a stack record. It ignores a trace that is already known:
+// the kernel side forgets what it has sent.
 func (s *Store) Add(record []byte) error {
 	if s.record == nil {
 		s.record = new(bpf.StackRecord)
@@ -322,8 +322,8 @@ func (s *Store) Add(record []byte) error {
 		trace.PID, trace.Comm = 0, [16]byte{}
 	}
 	// From the root: the last user frame comes first, the kernel's leaf last.
-	// Where not even the interrupted instruction is in known code, it is the
-	// mappings that are unknown, not the stack that is broken.
+	// If not even the interrupted instruction is in known code, the mappings are
+	// unknown, and the stack is not broken.
 	mapped := false
 	if user > 1 {
 		leaf, _ := userAddress(r.Frames[kernel])

@@ -90,8 +90,8 @@ func indexRules() (names map[string]int, prefixes []prefixRule) {
 	return names, prefixes
 }
 
-// IsProbe reports whether a function of the kernel is there because of the BPF
-// program on a tracepoint that looked at the stack.
+// IsProbe reports whether a kernel function is on the stack because a BPF program on a
+// tracepoint recorded the stack.
 func IsProbe(function string) bool {
 	for _, prefix := range []string{"bpf_prog_", "bpf_trace_run", "__bpf_trace_", "__traceiter_", "trace_call_bpf", "bpf_get_stack"} {
 		if strings.HasPrefix(function, prefix) {
