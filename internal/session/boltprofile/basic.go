@@ -11,12 +11,12 @@ import (
 	"fulgur/internal/session"
 )
 
-// basicFrequency is about perf record's default, and odd so that it does not
-// march in step with timers that fire at round rates.
+// basicFrequency is close to perf record's default, and odd to avoid lockstep with
+// timers of round rates.
 const basicFrequency = 3989
 
-// basicRun is a profile of samples without branches being taken: an on-CPU
-// profile whose stacks are the interrupted instruction alone.
+// basicRun is a measurement without branches: an on-CPU profile whose stacks consist
+// of the interrupted instruction.
 type basicRun struct {
 	options  *Options
 	sampling *session.UserSampling
@@ -24,8 +24,7 @@ type basicRun struct {
 	samples  session.UserSamples
 }
 
-// samplingOptions returns the options of the samples with Basic: code of user space
-// alone.
+// samplingOptions returns the sampling options for Basic: user code only.
 func (o *Options) samplingOptions() *session.ProfileOptions {
 	p := &session.ProfileOptions{
 		Options: session.Options{
@@ -53,9 +52,9 @@ func (o *Options) samplingOptions() *session.ProfileOptions {
 func (b *basicRun) took() time.Duration { return b.samples.Duration }
 func (b *basicRun) close() error        { return nil }
 
-// sample measures and hands the collector what was sampled.
+// sample measures and adds the samples to the collector.
 func (b *basicRun) sample(ctx context.Context, launched *target.Launched) error {
-	// A command has been launched since the sampling was prepared.
+	// The command was launched after sampling was prepared.
 	return b.sampling.Sample(ctx, b.options.Target, launched, b.add)
 }
 
@@ -66,7 +65,7 @@ func (b *basicRun) add(samples session.UserSamples) error {
 	for sample, value := range store.Samples {
 		leaf := store.Traces[sample.Trace].Leaf
 		if leaf == 0 {
-			continue // a process without a user half, about to end
+			continue // no user stack: the process is about to exit
 		}
 		frame := store.Frames[store.Nodes[leaf].Frame]
 		layout := b.layout(store.Codes[frame.Code], frame.Address)
@@ -77,8 +76,7 @@ func (b *basicRun) add(samples session.UserSamples) error {
 	return nil
 }
 
-// layout returns one in which code that stands at an offset in its file is at
-// that address.
+// layout returns a layout that maps code to addresses equal to its file offsets.
 func (b *basicRun) layout(code stacks.Code, offset uint64) bolt.Layout {
 	if code.Kind != stacks.CodeFile {
 		return nil
@@ -97,7 +95,7 @@ func (b *basicRun) layout(code stacks.Code, offset uint64) bolt.Layout {
 func (b *basicRun) describeTo(report *report) error {
 	l := b.samples.Losses
 	report.lost("samples", l[profile.LossSamples])
-	if !b.sampling.Event().IsTime() { // a clock goes on in the kernel
+	if !b.sampling.Event().IsTime() { // a clock also runs in the kernel
 		report.lost("samples that the kernel skipped, of any process", l[profile.LossSkipped])
 	}
 	report.lost("sampling pauses: the kernel throttled sampling (lower the rate with -f)", l[profile.LossThrottled])

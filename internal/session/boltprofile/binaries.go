@@ -18,29 +18,28 @@ import (
 	"fulgur/internal/symbols/elffile"
 )
 
-// binaries are the files whose profiles are taken: one that was chosen, or all
-// that are met. A file is known by its build ID, so that its copies, as
-// containers have them, are one; without one, by its place.
+// binaries are the files to profile: one chosen file, or all mapped files. A file is
+// identified by its build ID, so copies in containers count as one; without a build
+// ID, by its device and inode.
 type binaries struct {
 	collector *bolt.Collector
-	// only is the one that was chosen, nil if all are wanted.
+	// only is the chosen binary, nil if all are wanted.
 	only *bolt.Binary
-	// chosen is its file.
+	// chosen is the file of only.
 	chosen *safeopen.File
 
-	byFile map[*process.File]*bolt.Binary // nil is for those that are not wanted
+	byFile map[*process.File]*bolt.Binary // nil for unwanted files
 	byID   map[string]*bolt.Binary
 	source map[*bolt.Binary]contents
 }
 
-// contents are where a binary can be read.
+// contents is a way to read a binary.
 type contents struct {
 	io.ReaderAt
 	size int64
 }
 
-// choose takes the file at path, or the one program that all of pids run, to be
-// the only one.
+// choose chooses the file at path, or the one program that all of pids run.
 func (bs *binaries) choose(path string, pids []int) error {
 	if path != "" {
 		return bs.chooseFile(path, path, safeopen.AsUser)
@@ -70,11 +69,12 @@ func (bs *binaries) choose(path string, pids []int) error {
 	return nil
 }
 
-// toReadProgram is what it takes to read the program that another user's process runs.
+// toReadProgram are the capabilities for reading the program of another user's
+// process.
 var toReadProgram = capability.SetOf(capability.SysPtrace, capability.DACReadSearch)
 
-// chooseFile takes the file at path, opened with the given capabilities, which goes by
-// name.
+// chooseFile chooses the file at path, opened with the given capabilities. name is
+// its name in outputs.
 func (bs *binaries) chooseFile(path, name string, rights capability.Set) error {
 	f, err := safeopen.OpenTrusted(path, rights, safeopen.Regular)
 	if err != nil {
@@ -94,7 +94,7 @@ func (bs *binaries) chooseFile(path, name string, rights capability.Set) error {
 	return nil
 }
 
-// describe describes the ELF file that c holds.
+// describe describes the ELF file in c.
 func (bs *binaries) describe(c contents, name string) (*bolt.Binary, error) {
 	e, err := elffile.New(c, c.size, name)
 	if err != nil {
@@ -111,8 +111,8 @@ func (bs *binaries) describe(c contents, name string) (*bolt.Binary, error) {
 	return b, nil
 }
 
-// of returns the binary that a mapped file is, nil if it is not wanted or
-// cannot be read. One whose file system has yet to answer is read again.
+// of returns the binary of a mapped file, nil if it is unwanted or unreadable. If
+// its file system has not responded yet, of reads it again the next time.
 func (bs *binaries) of(f *process.File) *bolt.Binary {
 	b, met := bs.byFile[f]
 	if met {
@@ -129,13 +129,13 @@ func (bs *binaries) of(f *process.File) *bolt.Binary {
 	return b
 }
 
-// isKnown reports whether [binaries.of] has an answer for f that stays the same.
+// isKnown reports whether the result of [binaries.of] for f is final.
 func (bs *binaries) isKnown(f *process.File) bool {
 	_, met := bs.byFile[f]
 	return met
 }
 
-// find returns the binary that f is, nil if it is not wanted.
+// find returns the binary of f, nil if it is unwanted.
 func (bs *binaries) find(f *process.File) (*bolt.Binary, error) {
 	r, size, err := f.ReaderAt()
 	if err != nil {
@@ -143,7 +143,7 @@ func (bs *binaries) find(f *process.File) (*bolt.Binary, error) {
 	}
 	b, err := bs.describe(contents{r, size}, f.Path)
 	if err != nil {
-		return nil, err // a JIT's file, or a library of another machine
+		return nil, err // a JIT's file, or a library for another architecture
 	}
 	if bs.only != nil {
 		if !bs.isOnly(b, f) {
@@ -166,7 +166,7 @@ func (bs *binaries) find(f *process.File) (*bolt.Binary, error) {
 	return b, nil
 }
 
-// isOnly reports whether b, mapped from f, is the binary that was chosen.
+// isOnly reports whether b, mapped from f, is the chosen binary.
 func (bs *binaries) isOnly(b *bolt.Binary, f *process.File) bool {
 	if bs.only.BuildID != "" || b.BuildID != "" {
 		return bs.only.BuildID == b.BuildID
@@ -174,21 +174,21 @@ func (bs *binaries) isOnly(b *bolt.Binary, f *process.File) bool {
 	return f.Is(bs.chosen)
 }
 
-// isChosen reports whether info is of the file that was chosen.
+// isChosen reports whether info describes the chosen file.
 func (bs *binaries) isChosen(info os.FileInfo) bool {
 	chosen, err := bs.chosen.Stat()
 	return err == nil && safeopen.Same(chosen, info)
 }
 
-// inPlace reports whether the path of the file that was chosen leads to it: it
-// may have been replaced, or be one of a container.
+// inPlace reports whether the chosen file's path leads to it. The file may have been
+// replaced, or be in a container.
 func (bs *binaries) inPlace() bool {
 	info, err := safeopen.Stat(bs.only.Name)
 	return err == nil && bs.isChosen(info)
 }
 
-// path returns one of the file that was chosen, for other programs: its own if
-// that leads there.
+// path returns a path of the chosen file for other programs: its own path if that
+// leads to it.
 func (bs *binaries) path() string {
 	if bs.inPlace() {
 		return bs.only.Name
@@ -196,7 +196,7 @@ func (bs *binaries) path() string {
 	return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), bs.chosen.OS().Fd())
 }
 
-// open opens the file of a binary that was described.
+// open opens the file of a described binary.
 func (bs *binaries) open(b *bolt.Binary) (*elffile.File, error) {
 	c := bs.source[b]
 	return elffile.New(c, c.size, b.Name)

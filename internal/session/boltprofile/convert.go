@@ -17,37 +17,37 @@ import (
 	"fulgur/internal/profile/perfdata"
 )
 
-// ConvertOptions describe one conversion of recorded branches to profiles for
+// ConvertOptions describe a conversion of recorded branches to profiles for
 // llvm-bolt.
 type ConvertOptions struct {
-	// Input is the file to read, "-" standard input: perf.data, or what perf script
-	// writes of it.
+	// Input is the file to read, perf.data or the output of perf script; "-"
+	// means standard input.
 	Input string
-	// Output is the file to write, "-" or empty for Stdout, or a directory for
-	// files named by binary and build ID, which AllBinaries needs and creates.
+	// Output is the file to write; "-" or empty means Stdout. With AllBinaries,
+	// it is a directory, created if needed, for files named by binary and build
+	// ID.
 	Output string
 
-	// Binary is the ELF file whose profile is made. AllBinaries makes those
-	// of all files that were mapped and are found here.
+	// Binary is the ELF file to profile. AllBinaries profiles all mapped files
+	// that exist on this machine.
 	Binary      string
 	AllBinaries bool
 
-	// LLVM is the version that the profile is for: "16", "22", or "auto" or
-	// empty for that of the llvm-bolt in PATH.
+	// LLVM is the version that reads the profile: "16", "22", or "auto" or empty
+	// for the version of the llvm-bolt in PATH.
 	LLVM string
-	// Strict leaves out fall-throughs across entries of the kernel. Basic
-	// counts the addresses of samples in place of branches.
+	// Strict leaves out fall-throughs across kernel entries. Basic counts the
+	// addresses of samples instead of branches.
 	Strict, Basic bool
 
 	// Stdout receives data, Stderr everything else.
 	Stdout, Stderr io.Writer
-	// StatsJSON writes the summary as JSON; Quiet leaves it out.
+	// StatsJSON writes the summary as JSON; Quiet suppresses it.
 	StatsJSON, Quiet bool
 }
 
-// Convert makes profiles of recorded branches. The exit code is 0, 2 with an
-// error of usage, or 1 with another one. When ctx ends before it is done, nothing is
-// written.
+// Convert writes profiles of recorded branches. The exit code is 0, 2 for a usage
+// error, or 1 for another error. If ctx ends early, Convert writes nothing.
 func Convert(ctx context.Context, o ConvertOptions) (exitCode int, err error) {
 	l, err := o.complete(ctx)
 	if errors.Is(err, usage.Err) {
@@ -62,8 +62,8 @@ func Convert(ctx context.Context, o ConvertOptions) (exitCode int, err error) {
 	return 0, nil
 }
 
-// NamesProfile reports whether a format, or if that is empty the path of an output,
-// names profiles for BOLT: by its ending, or as a directory for them.
+// NamesProfile reports whether an output is a profile for BOLT, given its format or,
+// if that is empty, its path: by the path's ending, or because it is a directory.
 func NamesProfile(path, format string) bool {
 	if format != "" {
 		return format == Format
@@ -94,7 +94,7 @@ func (o *ConvertOptions) complete(ctx context.Context) (llvm, error) {
 	return l, err
 }
 
-// convert reads the input, writes the profiles and sums up.
+// convert reads the input, writes the profiles and prints the summary.
 func (o *ConvertOptions) convert(ctx context.Context, l llvm) (err error) {
 	collector := bolt.NewCollector(bolt.Options{Strict: o.Strict})
 	defer collector.Close()
@@ -123,22 +123,22 @@ func (o *ConvertOptions) convert(ctx context.Context, l llvm) (err error) {
 	return cv.report(w, paths).write(o.Stderr, o.StatsJSON)
 }
 
-// conversion is an input being read.
+// conversion is a conversion in progress.
 type conversion struct {
 	options   *ConvertOptions
 	collector *bolt.Collector
 
-	binary  *bolt.Binary // the one asked for, nil if all are
-	byName  bool         // it was known by its name alone
-	other   string       // build ID of another file of its name
-	mapped  int          // different files that were mapped
+	binary  *bolt.Binary // the chosen binary, nil for all
+	byName  bool         // binary was identified by name only
+	other   string       // build ID of another file with the same name
+	mapped  int          // number of different mapped files
 	library library      // all binaries
 
 	stats perfdata.Stats
 }
 
-// choose opens the binary asked for, and names its profile if a directory is
-// to have it.
+// choose opens the chosen binary. If the output is a directory, it also chooses the
+// profile's name.
 func (cv *conversion) choose() error {
 	if cv.options.AllBinaries {
 		return nil
@@ -154,8 +154,7 @@ func (cv *conversion) choose() error {
 	return nil
 }
 
-// collect counts the input's samples, and fails if there is nothing to make a
-// profile of.
+// collect counts the input's samples. It fails if no profile can be made.
 func (cv *conversion) collect(ctx context.Context, in *perfdata.Input) error {
 	opts := perfdata.Options{Find: cv.findAny, Addresses: cv.options.Basic}
 	if cv.binary != nil {
@@ -171,7 +170,7 @@ func (cv *conversion) collect(ctx context.Context, in *perfdata.Input) error {
 	return nil
 }
 
-// findOne looks for the binary asked for among the mapped files.
+// findOne returns a function that recognizes the chosen binary among mapped files.
 func (cv *conversion) findOne() func(perfdata.Mapped) *bolt.Binary {
 	match := perfdata.Match(cv.binary)
 	return func(m perfdata.Mapped) *bolt.Binary {
@@ -188,7 +187,7 @@ func (cv *conversion) findOne() func(perfdata.Mapped) *bolt.Binary {
 	}
 }
 
-// findAny looks for a mapped file on this machine.
+// findAny finds a mapped file on this machine.
 func (cv *conversion) findAny(m perfdata.Mapped) *bolt.Binary {
 	cv.mapped++
 	b := cv.library.find(m)
@@ -226,7 +225,7 @@ func (cv *conversion) whyNothing(in *perfdata.Input) string {
 	return "no branches in " + what
 }
 
-// report sums up.
+// report returns the summary.
 func (cv *conversion) report(w *preaggWriter, paths map[*bolt.Binary]string) *report {
 	r := newReport(cv.collector, w, paths, 0)
 	r.lost("records that the kernel could not deliver", cv.stats.Lost)

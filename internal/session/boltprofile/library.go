@@ -10,19 +10,18 @@ import (
 	"fulgur/internal/profile/perfdata"
 )
 
-// library finds the files that processes had mapped, on this machine. The zero
-// value is ready for use.
+// library finds mapped files on this machine. The zero value is ready for use.
 type library struct {
-	byID    map[string]*bolt.Binary // by build ID, or path without one
-	missing []error                 // the first few files that are not here
-	more    int                     // how many besides
+	byID    map[string]*bolt.Binary // by build ID, or by path without one
+	missing []error                 // errors of the first missing files
+	more    int                     // number of further missing files
 }
 
-// maxMissing is how many files that are missing are told of one by one.
+// maxMissing limits the missing files that are listed.
 const maxMissing = 5
 
-// find returns the binary that a mapped file is, nil if it is not here. Files
-// of the same contents are one.
+// find returns the binary of a mapped file, nil if it is not found. Files with the
+// same contents share a binary.
 func (l *library) find(m perfdata.Mapped) *bolt.Binary {
 	b, err := openMapped(m)
 	if err != nil {
@@ -47,7 +46,7 @@ func (l *library) find(m perfdata.Mapped) *bolt.Binary {
 	return b
 }
 
-// openMapped opens a mapped file and makes sure that it is the same.
+// openMapped opens a mapped file and checks that it is the same build.
 func openMapped(m perfdata.Mapped) (*bolt.Binary, error) {
 	name, deleted := strings.CutSuffix(m.Path, " (deleted)")
 	if !path.IsAbs(name) {
@@ -67,7 +66,7 @@ func openMapped(m perfdata.Mapped) (*bolt.Binary, error) {
 	return b, nil
 }
 
-// leftOut tells of the files that were not found, to go on a sentence.
+// leftOut lists the files that were not found, as the end of a sentence.
 func (l *library) leftOut() string {
 	if len(l.missing) == 0 {
 		return ""

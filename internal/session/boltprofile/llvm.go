@@ -13,26 +13,26 @@ import (
 	"fulgur/internal/message/usage"
 )
 
-// Versions of LLVM whose perf2bolt reads something that older ones do not.
+// Versions of LLVM whose perf2bolt supports a new format.
 const (
-	// branchesLLVM is the oldest that is written for: B, F and f lines.
+	// branchesLLVM is the oldest supported version: B, F and f lines.
 	branchesLLVM = 16
-	// tracesLLVM reads T lines and samples without branches, too.
+	// tracesLLVM adds T lines, and samples without branches.
 	tracesLLVM = 22
 )
 
-// llvmAuto asks for the version of the llvm-bolt that is here.
+// llvmAuto selects the version of the installed llvm-bolt.
 const llvmAuto = "auto"
 
-// llvm is the BOLT that a profile is for.
+// llvm is the BOLT that reads a profile.
 type llvm struct {
 	version int    // branchesLLVM or tracesLLVM
-	found   string // the version that made the choice, "" if it was asked for
-	dir     string // where its programs are, "" if PATH has them
+	found   string // the installed version that was detected, "" if the user chose
+	dir     string // directory of its programs, "" for PATH
 }
 
-// chooseLLVM returns what asked stands for: "16", "22", or "auto" for the
-// llvm-bolt in PATH, and the newest if there is none.
+// chooseLLVM returns the version for asked: "16", "22", or "auto" for the llvm-bolt
+// in PATH, or the newest if there is none.
 func chooseLLVM(ctx context.Context, asked string) (llvm, error) {
 	program, err := exec.LookPath("llvm-bolt")
 	inPath := err == nil
@@ -62,7 +62,7 @@ func chooseLLVM(ctx context.Context, asked string) (llvm, error) {
 	return chosen, nil
 }
 
-// formatFor returns the version whose format a perf2bolt of LLVM major reads.
+// formatFor returns the version of the format for perf2bolt of LLVM major.
 func formatFor(major int) int {
 	if major < tracesLLVM {
 		return branchesLLVM
@@ -72,7 +72,7 @@ func formatFor(major int) int {
 
 var llvmVersionText = regexp.MustCompile(`LLVM version ((\d+)\.[0-9.]+)`)
 
-// llvmVersion asks the llvm-bolt at path for its version.
+// llvmVersion returns the version of the llvm-bolt at path.
 func llvmVersion(ctx context.Context, path string) (major int, full string, err error) {
 	const remedy = "choose the version with --llvm"
 	out, err := exec.CommandContext(ctx, path, "--version").Output()
@@ -88,15 +88,14 @@ func llvmVersion(ctx context.Context, path string) (major int, full string, err 
 	return major, string(m[1]), err
 }
 
-// program returns how a program of BOLT is called.
+// program returns the path of a BOLT program.
 func (l llvm) program(name string) string { return filepath.Join(l.dir, name) }
 
-// errBasicLLVM is why samples without branches are not written for an older
-// LLVM.
+// errBasicLLVM rejects samples without branches for older LLVM.
 var errBasicLLVM = usage.Errorf("only perf2bolt of LLVM %d and newer reads samples without branches; use --llvm %d", tracesLLVM, tracesLLVM)
 
-// installedLLVM returns an LLVM whose llvm-bolt and perf2bolt are installed,
-// the newest of those that read what asked stands for; see [chooseLLVM].
+// installedLLVM returns the newest LLVM with llvm-bolt and perf2bolt installed that
+// can read the format for asked; see [chooseLLVM].
 func installedLLVM(ctx context.Context, asked string) (llvm, error) {
 	chosen, err := chooseLLVM(ctx, asked)
 	if err != nil {
@@ -136,31 +135,31 @@ func installedLLVM(ctx context.Context, asked string) (llvm, error) {
 	return newest, nil
 }
 
-// next returns the command lines that optimise b by its profile at path.
+// next returns the command lines that optimize b with its profile at path.
 func (l llvm) next(b *bolt.Binary, path string, basic bool) [][]string {
 	fdata, optimized := filepath.Base(b.Name)+".fdata", filepath.Base(b.Name)+".bolt"
 	flags := l.layoutFlags(b.Relocations)
 	return [][]string{l.convert(path, fdata, b.Name, basic), l.optimize(b.Name, optimized, fdata, flags)}
 }
 
-// convert is the command line that makes BOLT's own profile, fdata, of the one
-// at path.
+// convert returns the command line that converts the profile at path to BOLT's own
+// format, fdata.
 func (l llvm) convert(path, fdata, binary string, basic bool) []string {
 	argv := []string{l.program("perf2bolt"), "--pa"}
 	if basic {
-		argv = append(argv, "--basic-events") // -nl before LLVM 22, which does not read such profiles
+		argv = append(argv, "--basic-events") // instead of -nl, which is from before LLVM 22
 	}
 	return append(argv, "-p", path, "-o", fdata, binary)
 }
 
-// optimize is the command line that makes optimized of binary.
+// optimize returns the command line that optimizes binary.
 func (l llvm) optimize(binary, optimized, fdata string, flags []string) []string {
 	return append([]string{l.program("llvm-bolt"), binary, "-o", optimized, "-data=" + fdata}, flags...)
 }
 
-// layoutFlags are the optimisations that BOLT's documentation recommends. With
-// relocations functions can be reordered: of the algorithms for that LLVM 16
-// does not have the newer one.
+// layoutFlags returns the optimizations that BOLT's documentation recommends.
+// Functions can be reordered only with relocations. Of the algorithms for that, LLVM
+// 16 lacks the newer one.
 func (l llvm) layoutFlags(relocations bool) []string {
 	flags := []string{"-reorder-blocks=ext-tsp"}
 	switch {

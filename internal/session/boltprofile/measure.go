@@ -1,7 +1,7 @@
-// Package boltprofile makes profiles for llvm-bolt: of the branches that are taken
-// while it measures, recorded by the processor or by stepping, of those that perf has
-// recorded, and of several such profiles; and has the installed llvm-bolt optimise
-// by them. What is counted, and how it is written, [fulgur/internal/bolt] knows.
+// Package boltprofile makes profiles for llvm-bolt: from branches that the CPU or
+// stepping records while it measures, from perf's branch records, and by merging
+// such profiles. It also runs the installed llvm-bolt to optimize binaries. Package
+// [fulgur/internal/bolt] defines the counting and the format.
 package boltprofile
 
 import (
@@ -24,64 +24,65 @@ import (
 	"fulgur/internal/session"
 )
 
-// Options describe one profile for llvm-bolt.
+// Options describe a profile for llvm-bolt.
 type Options struct {
-	// Target is what to measure. With Command it is filled in from the
-	// process that is launched.
+	// Target is what to measure. For Command, its process is added at launch.
 	Target target.Target
-	// Command, if not empty, is launched stopped, sampled from its first
-	// instruction, and its exit ends the profile.
+	// Command, if not empty, is launched stopped and sampled from its first
+	// instruction. The profile ends when it exits.
 	Command []string
-	// Binary is the path of the file to profile; empty for the program that
-	// the target's processes run. AllBinaries takes the profiles of all files
-	// that they map, into the directory Output.
+	// Binary is the path of the file to profile; empty means the program of the
+	// target's processes. AllBinaries profiles all files that they map, into the
+	// directory Output.
 	Binary      string
 	AllBinaries bool
 
-	// Branches is what records branches: "hardware", "stepping", or "auto" or
-	// empty for hardware where there is some, else for a command stepping.
+	// Branches selects how to record branches: "hardware", "stepping", or "auto"
+	// or empty for hardware if available, else stepping if there is a command.
 	Branches string
-	// Event names the sampled event; empty chooses the best that there is.
+	// Event names the sampled event; empty selects the best.
 	Event string
-	// Frequency is in samples a second for each CPU; 0 stands for as many as
-	// the kernel allows, with Basic for a default.
+	// Frequency is in samples per second and CPU; 0 means the maximum that the
+	// kernel allows, or a default with Basic.
 	Frequency uint64
-	// MaxOverhead bounds what stepping costs a thread, as a share of its own
-	// time, and BurstMax is how long it holds a thread at most at a time. 0
-	// takes the default of each.
+	// MaxOverhead limits the slowdown of a thread by stepping, as a share of its
+	// own time. BurstMax limits the time that stepping holds a thread. 0 means
+	// the default.
 	MaxOverhead float64
 	BurstMax    time.Duration
-	// Basic takes samples without branches.
+	// Basic samples without branches.
 	Basic bool
-	// Duration is how long to sample. 0 takes the default: with a command
-	// until it exits, with stepping until the profile is sufficient, but for
-	// 5 minutes at most, otherwise 10 s, as ebpf-bolt does.
+	// Duration is the time to measure. 0 means the default: until the command
+	// exits; with stepping, until the profile is sufficient, at most 5 minutes;
+	// otherwise 10 s, as in ebpf-bolt.
 	Duration time.Duration
 
-	// LLVM is the version that the profile is for: "16", "22", or "auto" or
-	// empty for that of the llvm-bolt in PATH.
+	// LLVM is the version that reads the profile: "16", "22", or "auto" or empty
+	// for the version of the llvm-bolt in PATH.
 	LLVM string
-	// Strict leaves out fall-throughs across entries of the kernel, which
-	// perf2bolt makes up.
+	// Strict leaves out fall-throughs across kernel entries, which perf2bolt
+	// infers.
 	Strict bool
 
-	// RingSize is the size in bytes of each CPU's ring; 0 takes the default.
+	// RingSize is the size of each CPU's ring in bytes; 0 means the default.
 	RingSize uint32
 
-	// Output is the file to write, "-" or empty for Stdout; with AllBinaries
-	// a directory, and with Optimize empty for none.
+	// Output is the file to write; "-" or empty means Stdout. With AllBinaries
+	// it is a directory. With Optimize, empty means that the profile is not
+	// kept.
 	Output string
-	// Optimize, if not empty, is where llvm-bolt is to put the binary after it
-	// was optimised by the profile.
+	// Optimize, if not empty, is the path for the binary that llvm-bolt
+	// optimizes with the profile.
 	Optimize string
 	// Stdout receives data, Stderr everything else.
 	Stdout, Stderr io.Writer
-	// StatsJSON writes the summary as JSON, Quiet leaves it out, Verbose tells
-	// what is about to be done; Progress shows a progress line on Stderr.
+	// StatsJSON writes the summary as JSON, Quiet suppresses it, Verbose
+	// describes the measurement at its start, Progress shows a progress line on
+	// Stderr.
 	StatsJSON, Quiet, Verbose, Progress bool
 }
 
-// defaultDuration is how long is sampled unless told otherwise, as in ebpf-bolt.
+// defaultDuration is the default duration, as in ebpf-bolt.
 const defaultDuration = 10 * time.Second
 
 // Measure samples branch records and writes profiles in the pre-aggregated format
@@ -90,8 +91,8 @@ func Measure(ctx context.Context, o Options) (exitCode int, err error) {
 	return session.Driver{Command: o.Command, Target: &o.Target, Stderr: o.Stderr, Quiet: o.Quiet}.Run(ctx, &job{options: &o})
 }
 
-// command names to the doctor what o asks for, as far as it is known before the
-// machine is.
+// command returns the doctor's command for o, as far as known before the machine is
+// examined.
 func (o *Options) command() doctor.Command {
 	if o.Branches == branchesStepping {
 		return doctor.BoltStepping
@@ -99,7 +100,7 @@ func (o *Options) command() doctor.Command {
 	return doctor.Bolt
 }
 
-// check refuses what contradicts itself.
+// check rejects contradictory options.
 func (o *Options) check() error {
 	switch {
 	case o.AllBinaries && o.Binary != "":
@@ -127,7 +128,7 @@ type job struct {
 	options   *Options
 	recorder  recorder              // nil with Basic
 	basic     *session.UserSampling // with Basic, else nil
-	optimizer *optimizer            // nil if there is nothing to optimise
+	optimizer *optimizer            // nil if there is nothing to optimize
 	out       *preaggWriter
 }
 
@@ -184,8 +185,8 @@ func (j *job) Close() error {
 	return err
 }
 
-// choose finds out which binaries to take the profiles of, and whether they
-// can be optimised.
+// choose determines the binaries to profile, and checks whether they can be
+// optimized.
 func (j *job) choose(collector *bolt.Collector) (*binaries, error) {
 	bs := &binaries{collector: collector}
 	if j.options.AllBinaries {
@@ -204,8 +205,8 @@ func (j *job) choose(collector *bolt.Collector) (*binaries, error) {
 	return bs, nil
 }
 
-// noteScript tells the user if the command is a script, since the profile is of
-// the program that runs it.
+// noteScript notes that the command is a script, because the profile is of its
+// interpreter.
 func (j *job) noteScript(bs *binaries) {
 	command, err := exec.LookPath(j.options.Command[0])
 	if err != nil {
@@ -238,10 +239,10 @@ func (j *job) Take(ctx context.Context, launched *target.Launched) (err error) {
 	if err != nil && !errors.Is(err, stepping.ErrKilled) {
 		return err
 	}
-	return errors.Join(err, j.finish(ctx, bs, m)) // there is what came before
+	return errors.Join(err, j.finish(ctx, bs, m)) // finish also after an error
 }
 
-// how says what is done to the target.
+// how describes the measurement.
 func (j *job) how() string {
 	if j.recorder != nil {
 		return j.recorder.String()
@@ -249,13 +250,13 @@ func (j *job) how() string {
 	return fmt.Sprintf("sampling %s, %s, without branches", j.basic.Event().Name, sampling.Rate{Frequency: j.options.samplingOptions().Frequency})
 }
 
-// measurement is what fills a collector.
+// measurement fills a collector.
 type measurement interface {
-	// sample measures until something ends it.
+	// sample measures until the end.
 	sample(ctx context.Context, launched *target.Launched) error
-	// took is how long that was.
+	// took returns the duration of the measurement.
 	took() time.Duration
-	// describeTo adds to the report what is known beside the counts.
+	// describeTo adds the measurement's own data to the report.
 	describeTo(report *report) error
 	close() error
 }
@@ -269,9 +270,9 @@ func (j *job) attach(bs *binaries) (measurement, error) {
 	return r, doctor.Explain(err, "sample "+j.options.Target.String())
 }
 
-// finish writes what was measured, optimises and sums up.
+// finish writes the profiles, optimizes, and prints the summary.
 func (j *job) finish(ctx context.Context, bs *binaries, m measurement) error {
-	ctx = context.WithoutCancel(ctx) // what ended the measurement does not end this
+	ctx = context.WithoutCancel(ctx) // an interrupt of the measurement does not cancel this
 	j.out.open = bs.open
 	paths, err := j.out.write(ctx, bs.collector)
 	if err != nil {

@@ -10,45 +10,45 @@ import (
 	"fulgur/internal/linux/procfs"
 )
 
-// The members' pace.
+// Intervals of looking at the members.
 const (
-	// lookAgain is how soon the processes are looked at again when one was
-	// born, or turned to other code, and lookAnyway how soon in any case: one
+	// lookAgain is the interval after a process was started, or executed another
+	// program; lookAnyway is the interval without such events, because a process
 	// may have joined a cgroup.
 	lookAgain  = 100 * time.Millisecond
 	lookAnyway = time.Second
 )
 
-// initPID is the process that the machine goes down with: it is never stepped,
-// and refused if it is asked for by its number.
+// initPID is the init process. It is never stepped, because the machine depends on
+// it. As a target it is rejected.
 const initPID = 1
 
-// members keeps the stepper at those of the target's processes that run code
-// whose profile is taken, and only at those: a build has many others.
+// members makes the stepper step those of the target's processes that run profiled
+// code, and no others: a build has many others.
 type members struct {
 	target target.Target
-	// wanted reports whether a process has mapped code whose profile is taken, and
-	// whether that is known by now.
+	// wanted reports whether a process has mapped profiled code, and whether
+	// that is already known.
 	wanted    func(pid int) (wanted, known bool)
-	add, drop func(pid int) error // what has the stepper step a process, or not
-	excluded  []int               // never found, only named
+	add, drop func(pid int) error // start and stop stepping a process
+	excluded  []int               // ignored unless named by the user
 
 	members map[int]standing
-	stale   bool // something changed since the last look
+	stale   bool // something has changed since the last look
 	looked  time.Time
 }
 
-// standing is what is known of a process of the target.
+// standing is the state of a process of the target.
 type standing uint8
 
 const (
-	isNew     standing = iota // or it may have changed
-	isIdle                    // it has mapped nothing that is wanted
-	isStepped                 // by the stepper
-	isLeaving                 // stepped, but it has turned to another program
+	isNew     standing = iota // or changed
+	isIdle                    // has not mapped profiled code
+	isStepped                 // stepped by the stepper
+	isLeaving                 // stepped, but executed another program
 )
 
-// handleRecord takes note of what a record says of processes.
+// handleRecord handles a sideband record.
 func (c *members) handleRecord(r perfevent.Record) {
 	switch r := r.(type) {
 	case perfevent.Fork:
@@ -71,7 +71,7 @@ func (c *members) handleRecord(r perfevent.Record) {
 	}
 }
 
-// turn has the process stand elsewhere, if it stands at from.
+// turn changes the state of a process that is in state from.
 func (c *members) turn(pid int, from, to standing) {
 	if s, known := c.members[pid]; known && s == from {
 		c.members[pid] = to
@@ -79,7 +79,7 @@ func (c *members) turn(pid int, from, to standing) {
 	}
 }
 
-// follow looks at the processes when it is time.
+// follow looks at the processes if it is time.
 func (c *members) follow() error {
 	since := time.Since(c.looked)
 	if c.stale && since >= lookAgain || since >= lookAnyway {
@@ -88,8 +88,8 @@ func (c *members) follow() error {
 	return nil
 }
 
-// look finds the processes of the target and has those stepped that are to be.
-// Looking at one may bring records of others, which are for the next look.
+// look finds the processes of the target and starts stepping where needed. Looking
+// at one process may bring records of others, which the next look handles.
 func (c *members) look() error {
 	c.stale, c.looked = false, time.Now()
 	pids, err := c.find()
@@ -109,7 +109,7 @@ func (c *members) look() error {
 	return nil
 }
 
-// place brings the stepper up to date with a process.
+// place updates the stepper for a process.
 func (c *members) place(pid int) error {
 	was, found := c.members[pid]
 	if !found || was == isIdle || was == isStepped {
@@ -120,7 +120,7 @@ func (c *members) place(pid int) error {
 			return err
 		}
 	}
-	// Before it is looked at, so that what it maps meanwhile shows.
+	// Set the state first, so that new mappings during the look change it.
 	c.members[pid] = isIdle
 	wanted, known := c.wanted(pid)
 	if !known {
@@ -134,7 +134,7 @@ func (c *members) place(pid int) error {
 	return c.add(pid)
 }
 
-// find returns the processes of the target that there are.
+// find returns the current processes of the target.
 func (c *members) find() ([]int, error) {
 	var pids []int
 	var err error
@@ -145,8 +145,8 @@ func (c *members) find() ([]int, error) {
 		pids, err = procfs.CgroupProcesses(t.CgroupPath)
 	default:
 		if t.Children {
-			// The children of one that has ended descend from none of the
-			// named.
+			// Children of an exited process are no longer descendants of
+			// the named processes.
 			pids, err = target.Descendants(slices.Concat(t.PIDs, c.pids()))
 		}
 	}
@@ -154,5 +154,5 @@ func (c *members) find() ([]int, error) {
 	return append(pids, c.target.PIDs...), err
 }
 
-// pids returns the processes of the target, as far as they were seen.
+// pids returns the known processes of the target.
 func (c *members) pids() []int { return slices.Collect(maps.Keys(c.members)) }

@@ -12,24 +12,23 @@ import (
 	"fulgur/internal/profile/output"
 )
 
-// MergeOptions describe how profiles become one.
+// MergeOptions describe a merge of profiles.
 type MergeOptions struct {
-	// Inputs are pre-aggregated profiles, "-" standard input.
+	// Inputs are pre-aggregated profiles; "-" means standard input.
 	Inputs []string
-	// Output is the file to write, "-" or empty for Stdout.
+	// Output is the file to write; "-" or empty means Stdout.
 	Output string
-	// Force merges profiles whose names tell of different build IDs.
+	// Force merges profiles whose names contain different build IDs.
 	Force bool
 
 	// Stdout receives data, Stderr everything else.
 	Stdout, Stderr io.Writer
-	// Quiet leaves out warnings.
+	// Quiet suppresses warnings.
 	Quiet bool
 }
 
-// Merge writes the sum of profiles, in memory that does not depend on their
-// size. The exit code is 0, or 1 with an error. When ctx ends before it is
-// done, nothing is written.
+// Merge writes the sum of profiles. Its memory does not depend on their size. The
+// exit code is 0, or 1 with an error. If ctx ends early, Merge writes nothing.
 func Merge(ctx context.Context, o MergeOptions) (exitCode int, err error) {
 	if err := o.merge(ctx); err != nil {
 		return 1, output.OrInterrupted(ctx, err)
@@ -58,8 +57,8 @@ func (o *MergeOptions) merge(ctx context.Context) (err error) {
 	return nil
 }
 
-// openProfiles opens profiles to merge. What was opened is to be closed also
-// after an error.
+// openProfiles opens profiles to merge. The caller must call closeAll even after an
+// error.
 func openProfiles(ctx context.Context, paths []string) (inputs []bolt.Input, closeAll func(), err error) {
 	var files []*ctxfile.File
 	closeAll = func() {
@@ -78,7 +77,7 @@ func openProfiles(ctx context.Context, paths []string) (inputs []bolt.Input, clo
 	return inputs, closeAll, nil
 }
 
-// warn tells that build IDs could not be compared.
+// warn prints that build IDs could not be compared.
 func (o *MergeOptions) warn(inputs []bolt.Input) {
 	unknown := uint64(0)
 	for _, in := range inputs {

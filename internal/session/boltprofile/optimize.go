@@ -20,12 +20,12 @@ import (
 	"fulgur/internal/message/usage"
 )
 
-// optimizer has the installed llvm-bolt optimise a binary.
+// optimizer optimizes a binary with the installed llvm-bolt.
 type optimizer struct {
 	llvm  llvm
-	flags []string // that this llvm-bolt knows
-	// output is the file to write, and dir a directory next to it, for what
-	// is not complete.
+	flags []string // supported by this llvm-bolt
+	// output is the file to write. dir is a directory next to it for incomplete
+	// files.
 	output, dir string
 }
 
@@ -46,8 +46,8 @@ func newOptimizer(ctx context.Context, l llvm, output string) (*optimizer, error
 	return z, nil
 }
 
-// knownFlags returns those of llvm-bolt's flags that its help, from
-// --help-hidden, lists with their values.
+// knownFlags returns those of flags that help, the output of llvm-bolt
+// --help-hidden, lists.
 func knownFlags(flags []string, help []byte) []string {
 	var known []string
 	for _, flag := range flags {
@@ -64,13 +64,13 @@ func knownFlags(flags []string, help []byte) []string {
 	return known
 }
 
-// path is that of a file for what is not complete.
+// path returns the path of an incomplete file.
 func (z *optimizer) path(name string) string { return filepath.Join(z.dir, name) }
 
 func (z *optimizer) close() error { return os.RemoveAll(z.dir) }
 
-// check refuses what llvm-bolt cannot optimise, or not well, before it is
-// measured.
+// check rejects binaries that llvm-bolt cannot optimize, or not well, before
+// measuring.
 func (z *optimizer) check(bs *binaries) error {
 	b := bs.only
 	name := plain.Terminal(b.Name)
@@ -89,13 +89,13 @@ func (z *optimizer) check(bs *binaries) error {
 	return nil
 }
 
-// optimize has the binary optimised by the profile at path, and puts the
-// results into the report.
+// optimize optimizes the binary with the profile at path, and adds the results to
+// the report.
 func (z *optimizer) optimize(ctx context.Context, bs *binaries, path string, report *report) error {
 	r := report.of(bs.only)
 	r.Next = [][]string{}
 	if filepath.Dir(path) == filepath.Clean(z.dir) {
-		r.Profile = "" // does not last
+		r.Profile = "" // the profile is temporary
 	}
 	if r.Branches+r.Samples == 0 {
 		return fmt.Errorf("nothing was sampled in %s: it cannot be optimized", plain.Terminal(r.Binary))
@@ -117,10 +117,10 @@ func (z *optimizer) optimize(ctx context.Context, bs *binaries, path string, rep
 	return nil
 }
 
-// call runs a program of BOLT and returns what it says.
+// call runs a BOLT program and returns its output.
 func (z *optimizer) call(ctx context.Context, argv []string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
-	// Ctrl-C ends the measurement, and not this.
+	// Ctrl-C ends the measurement only.
 	cmd.SysProcAttr = &unix.SysProcAttr{Setpgid: true, Pdeathsig: unix.SIGKILL}
 	said, err := cmd.CombinedOutput()
 	if err != nil {
@@ -129,8 +129,7 @@ func (z *optimizer) call(ctx context.Context, argv []string) ([]byte, error) {
 	return said, nil
 }
 
-// complaint returns the lines in which BOLT says what is wrong, or its last
-// ones.
+// complaint returns the error messages in BOLT's output, or else its last lines.
 func complaint(said []byte) string {
 	const most = 4
 	lines := strings.Split(strings.TrimSpace(string(said)), "\n")
@@ -146,14 +145,14 @@ func complaint(said []byte) string {
 	return strings.Join(errs[:min(len(errs), most)], "\n")
 }
 
-// What BOLT says that its user should know: how much of the profile it takes
-// and refuses, and, in the table of -dyno-stats, what changed.
+// Messages of BOLT for the user: how much of the profile it accepts and rejects and,
+// in the table of -dyno-stats, what changed.
 var (
 	boltSays = regexp.MustCompile(`(?m)^(?:BOLT-INFO|PERF2BOLT): (.*(?:have non-empty execution profile|could not be optimized|traces mismatching .*: [1-9]|out of range traces .*: [1-9]).*)$`)
 	dynoStat = regexp.MustCompile(`(?m)^\s*\d+ : (executed instructions|total branches|taken branches) \(([-+]\d+\.\d+%|=)\)$`)
 )
 
-// findings returns what BOLT says that its user should know.
+// findings returns the messages in BOLT's output for the user.
 func findings(said []byte) []string {
 	var found []string
 	for _, m := range boltSays.FindAllSubmatch(said, -1) {

@@ -21,24 +21,24 @@ import (
 // Format is the name of the pre-aggregated format, and the ending of its files.
 const Format = "preagg"
 
-// basicEvent names what samples without branches are of; BOLT only repeats it.
+// basicEvent is the event name of samples without branches. BOLT only repeats it.
 const basicEvent = "samples"
 
 // preaggWriter writes the profiles of a collector.
 type preaggWriter struct {
 	llvm  llvm
 	basic bool
-	// dir, if not empty, gets a file for each binary.
+	// dir, if not empty, receives a file for each binary.
 	dir string
-	// path is the one binary's profile otherwise, and out where it goes.
+	// Otherwise path is the path of the only profile, and out its output.
 	path string
 	out  output.Output
-	// open opens the file of a binary, to be closed after; nil opens the one
-	// of its name.
+	// open opens the file of a binary, which the caller closes. nil means by
+	// name.
 	open func(*bolt.Binary) (*elffile.File, error)
 }
 
-// openPreagg opens the outputs for what is collected.
+// openPreagg opens the outputs.
 func openPreagg(l llvm, basic, all bool, path string, stdout io.Writer) (*preaggWriter, error) {
 	w := &preaggWriter{llvm: l, basic: basic}
 	if all {
@@ -51,7 +51,7 @@ func openPreagg(l llvm, basic, all bool, path string, stdout io.Writer) (*preagg
 	return w, err
 }
 
-// abort gives up what was not committed.
+// abort removes uncommitted outputs.
 func (w *preaggWriter) abort() error {
 	if w.out == nil {
 		return nil
@@ -59,8 +59,8 @@ func (w *preaggWriter) abort() error {
 	return w.out.Abort()
 }
 
-// write writes the profiles and returns where that of each binary is. Binaries
-// without any branch or sample get none where there are several.
+// write writes the profiles and returns their paths by binary. If there are several
+// binaries, those without branches or samples get no profile.
 func (w *preaggWriter) write(ctx context.Context, c *bolt.Collector) (map[*bolt.Binary]string, error) {
 	paths := map[*bolt.Binary]string{}
 	taken := map[string]bool{}
@@ -83,8 +83,8 @@ func (w *preaggWriter) write(ctx context.Context, c *bolt.Collector) (map[*bolt.
 	return paths, err
 }
 
-// unusedName returns name, or if that is taken already, as by another file of
-// the same name without a build ID, one with a number.
+// unusedName returns name, or name with a number if it is already taken by another
+// file without a build ID.
 func unusedName(name string, taken map[string]bool) string {
 	unused := name
 	for n := 2; taken[unused]; n++ {

@@ -13,41 +13,39 @@ import (
 	"fulgur/internal/message/usage"
 )
 
-// recorder is what records branches: the processor, or the stepping of the
-// target.
+// recorder records branches, with the CPU or by stepping.
 type recorder interface {
-	fmt.Stringer // what is done
-	// attach opens what it takes. The tracker listens by now.
+	fmt.Stringer // describes what it does
+	// attach opens everything it needs. The tracker is already running.
 	attach(r *branchRun) error
 	enable() error
-	// disable stops recording. What there is by then is still to be read.
+	// disable stops recording. Samples recorded so far can still be read.
 	disable() error
-	// targets are the processes that are in the target now.
+	// targets returns the current processes of the target.
 	targets() ([]int, error)
-	// fds are the descriptors whose readiness is worth a poll.
+	// fds returns descriptors that request a poll by being readable.
 	fds() []int
 	followCPUs(online []int) error
-	// mark notes which samples there are by now, and returns how full the
-	// place where they wait is, from 0 to 1.
+	// mark notes the current end of the samples. It returns the fill level of
+	// their buffer, from 0 to 1.
 	mark() (fill float64)
-	// read calls add with those samples.
+	// read calls add with the samples up to the mark.
 	read(add func(branch.Sample) error) error
 	// tend is called after each poll.
 	tend() error
-	// report adds what only the recorder knows.
+	// report adds the recorder's own data.
 	report(report *report) error
 	close() error
 }
 
-// What [Options.Branches] can ask for.
+// Values of [Options.Branches].
 const (
 	branchesAuto     = "auto"
 	branchesHardware = "hardware"
 	branchesStepping = "stepping"
 )
 
-// chooseRecorder returns what records branches on this machine, as o asks.
-// Finding out takes privileges.
+// chooseRecorder returns a recorder for o on this machine. It needs privileges.
 func (o *Options) chooseRecorder(stderr io.Writer) (recorder, error) {
 	if o.Branches == branchesStepping {
 		return newStepped(o), nil
@@ -65,7 +63,7 @@ func (o *Options) chooseRecorder(stderr io.Writer) (recorder, error) {
 	if len(o.Command) == 0 {
 		return nil, fmt.Errorf("%w; or add --branches stepping, which works without: it single-steps the target's threads for some milliseconds at a time, see fulgur bolt --help", err)
 	}
-	// What is lost has been said.
+	// Losses were reported before.
 	if err := doctor.CheckPrivileges(doctor.BoltStepping, stderr, true); err != nil {
 		return nil, err
 	}
@@ -76,8 +74,8 @@ func (o *Options) chooseRecorder(stderr io.Writer) (recorder, error) {
 	return s, nil
 }
 
-// forHardware names an option of o that nothing but hardware can handleRecord, "" if
-// there is none.
+// forHardware returns an option of o that only hardware supports, "" if there is
+// none.
 func (o *Options) forHardware() string {
 	switch {
 	case o.Event != "":
@@ -90,7 +88,7 @@ func (o *Options) forHardware() string {
 	return ""
 }
 
-// event returns what to sample.
+// event returns the event to sample.
 func (o *Options) event() (branch.Event, error) {
 	limit, err := perfevent.MaxSampleRate()
 	if err != nil {
@@ -112,7 +110,7 @@ func (o *Options) event() (branch.Event, error) {
 	return branch.Named(o.Event, sampling.Rate{Frequency: frequency})
 }
 
-// recorded is what the processor records.
+// recorded records with the CPU.
 type recorded struct {
 	event  branch.Event
 	source *branch.Source

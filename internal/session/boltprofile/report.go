@@ -14,35 +14,35 @@ import (
 	"fulgur/internal/message/plain"
 )
 
-// report is the summary of profiles for BOLT: what was counted, what not
-// and why, whether it is enough, and what to do next. Shares go from 0 to 1.
+// report is the summary of profiles for BOLT: what was counted, what not and why,
+// whether it is sufficient, and what to do next. Shares are from 0 to 1.
 type report struct {
-	// Samples is the number of samples of processes that had mapped one of
-	// the binaries, Records that of their branch records.
+	// Samples is the number of samples of processes that had mapped one of the
+	// binaries, Records the number of their branch records.
 	Samples uint64 `json:"samples"`
 	Records uint64 `json:"records"`
-	// Lost are samples and records that are missing, LeftOut those that were
-	// there and do not count; by cause.
+	// Lost counts missing samples and records, LeftOut existing ones that do not
+	// count; by cause.
 	Lost    []cause `json:"lost"`
 	LeftOut []cause `json:"left_out"`
-	// InsideShare is the share of records (samples, if these have no
-	// branches) that were in one of the binaries, MispredictedShare that of
-	// mispredicted branches among them.
+	// InsideShare is the share of records (of samples, without branches) in one
+	// of the binaries, MispredictedShare the share of mispredicted branches
+	// among these.
 	InsideShare       float64 `json:"inside_share"`
 	MispredictedShare float64 `json:"mispredicted_share"`
-	// Stepping says what stepping did, Refused which processes and threads it
-	// could not step and why. They are absent with hardware.
+	// Stepping describes the stepping. Refused lists the processes and threads
+	// that could not be stepped, with the reason. They are absent with hardware.
 	Stepping *steppingReport `json:"stepping,omitempty"`
 	Refused  []string        `json:"refused,omitempty"`
-	// Binaries are those that got a profile, those with most branches first.
+	// Binaries lists the profiled binaries, by descending number of branches.
 	Binaries []binaryReport `json:"binaries"`
 	Warnings []string       `json:"warnings"`
 
 	basic   bool
-	nothing string // why there are no samples, if that is known
+	nothing string // why there are no samples, if known
 }
 
-// cause is why samples or records do not count, and how many.
+// cause is a reason why samples or records do not count, with their number.
 type cause struct {
 	Cause string `json:"cause"`
 	Count uint64 `json:"count"`
@@ -53,40 +53,40 @@ type binaryReport struct {
 	Binary            string  `json:"binary"`
 	BuildID           string  `json:"build_id"`
 	Profile           string  `json:"profile"` // its file, "-" for standard output
-	Samples           uint64  `json:"samples"` // those without branches
+	Samples           uint64  `json:"samples"` // samples without branches
 	Branches          uint64  `json:"branches"`
 	Taken             uint64  `json:"taken"`
 	Mispredicted      uint64  `json:"mispredicted"`
 	Traces            uint64  `json:"traces"`
 	ExecutableBytes   uint64  `json:"executable_bytes"`
 	TakenByExecutable float64 `json:"taken_by_executable_bytes"`
-	// SufficientAfter is how many seconds of such a measurement make a
-	// sufficient profile, 0 if that is not known.
+	// SufficientAfter is the duration of a sufficient measurement, in seconds; 0
+	// if unknown.
 	SufficientAfter float64 `json:"sufficient_after_seconds"`
-	// UnseenShare estimates how much of what the code does next is not in the
+	// UnseenShare estimates the share of future execution that is not in the
 	// profile.
 	UnseenShare float64 `json:"unseen_share"`
-	// Optimized is the file that llvm-bolt has written, and Findings what it
-	// says of that.
+	// Optimized is the file that llvm-bolt has written, and Findings its
+	// messages.
 	Optimized string   `json:"optimized,omitempty"`
 	Findings  []string `json:"findings,omitempty"`
-	// Next are the commands that optimise the binary by its profile.
+	// Next are the commands that optimize the binary with its profile.
 	Next     [][]string `json:"next"`
 	Warnings []string   `json:"warnings"`
 }
 
-// sufficient is how many branches must have been taken for each byte of
-// machine code for a good profile; perforator's measure. All of the file's
-// machine code counts, whether it ever runs or not, so that it asks too much of
-// a large program of which little runs.
+// sufficient is the number of taken branches per byte of machine code that make a
+// good profile, according to perforator. It counts all machine code of the file,
+// whether it runs or not, and so asks too much of a large program that runs little
+// of its code.
 const sufficient = 1
 
-// maxBinaries is how many binaries the text tells of, maxRefused how many
-// processes that could not be stepped.
+// maxBinaries limits the binaries in the text, maxRefused the processes that could
+// not be stepped.
 const maxBinaries, maxRefused = 10, 5
 
-// newReport sums up what c counted, in the time that it took (0 if that is
-// not known), and w wrote to paths.
+// newReport returns the report of c's counts, measured in the time took (0 if
+// unknown), which w wrote to paths.
 func newReport(c *bolt.Collector, w *preaggWriter, paths map[*bolt.Binary]string, took time.Duration) *report {
 	s := c.Stats()
 	r := &report{
@@ -121,7 +121,7 @@ func newReport(c *bolt.Collector, w *preaggWriter, paths map[*bolt.Binary]string
 	return r
 }
 
-// newBinaryReport sums up the profile of b that w wrote to path.
+// newBinaryReport returns the report of b's profile, which w wrote to path.
 func newBinaryReport(b *bolt.Binary, w *preaggWriter, path string, took time.Duration) binaryReport {
 	stats := b.Stats()
 	r := binaryReport{
@@ -151,7 +151,7 @@ func newBinaryReport(b *bolt.Binary, w *preaggWriter, path string, took time.Dur
 	return r
 }
 
-// profileArgument is how commands name the profile at path.
+// profileArgument returns the profile at path as an argument of commands.
 func profileArgument(path string) string {
 	if path == "" || path == "-" {
 		return "PROFILE." + Format
@@ -205,7 +205,7 @@ func (r *report) text() string {
 		fmt.Fprintf(&b, "  left out: %d %s\n", c.Count, c.Cause)
 	}
 	fmt.Fprintf(&b, "  %.1f %% of the %s inside", 100*r.InsideShare, what)
-	if !r.basic && r.Stepping == nil { // which does not tell
+	if !r.basic && r.Stepping == nil { // stepping cannot tell
 		fmt.Fprintf(&b, ", %.2f %% of these mispredicted", 100*r.MispredictedShare)
 	}
 	b.WriteByte('\n')
@@ -243,7 +243,7 @@ func (r *report) text() string {
 	return b.String()
 }
 
-// text tells of one binary.
+// text writes the report of one binary.
 func (r *binaryReport) text(b *strings.Builder, basic bool) {
 	id := "no build ID"
 	if r.BuildID != "" {
@@ -274,7 +274,7 @@ func (r *binaryReport) text(b *strings.Builder, basic bool) {
 	}
 }
 
-// remedy says how much longer to measure.
+// remedy returns how much longer to measure.
 func (r *binaryReport) remedy() string {
 	if r.Taken == 0 {
 		return "no branch was taken in it"
@@ -283,13 +283,13 @@ func (r *binaryReport) remedy() string {
 	if r.SufficientAfter > 0 {
 		long = fmt.Sprintf(" (%s)", roughly(r.SufficientAfter))
 	}
-	// Rounded to 1 it would ask for nothing.
+	// "1 times as long" would be pointless.
 	times := max(sufficient/r.TakenByExecutable, 1.1)
 	return fmt.Sprintf("measure %s times as long%s, or merge as many profiles", twoDigits(times), long)
 }
 
-// timeLeft says how much longer it takes to a sufficient profile, if elapsed
-// brought it to sufficiency; "" if it is there, or nothing is known.
+// timeLeft returns the remaining time to a sufficient profile, if elapsed led to
+// sufficiency; "" if it is reached, or nothing is known.
 func timeLeft(sufficiency float64, elapsed time.Duration) string {
 	if sufficiency <= 0 || sufficiency >= sufficient {
 		return ""
@@ -297,7 +297,7 @@ func timeLeft(sufficiency float64, elapsed time.Duration) string {
 	return roughly(elapsed.Seconds() * (sufficient/sufficiency - 1))
 }
 
-// roughly writes a time in a unit that suits it.
+// roughly formats a time in a suitable unit.
 func roughly(seconds float64) string {
 	for _, unit := range []struct {
 		name    string
@@ -310,20 +310,20 @@ func roughly(seconds float64) string {
 	return fmt.Sprintf("%.0f s", max(seconds, 1))
 }
 
-// twoDigits writes a positive number with two digits that count, or more
-// before the decimal point, and never with an exponent.
+// twoDigits formats a positive number with two significant digits, or more before
+// the decimal point, and never with an exponent.
 func twoDigits(x float64) string {
 	if x >= 10 {
 		return fmt.Sprintf("%.0f", x)
 	}
 	rounded, err := strconv.ParseFloat(fmt.Sprintf("%.2g", x), 64)
 	if err != nil {
-		return fmt.Sprint(x) // infinite, or no number
+		return fmt.Sprint(x) // infinity or NaN
 	}
 	return strconv.FormatFloat(rounded, 'f', -1, 64)
 }
 
-// shellCommand returns argv as a shell takes it.
+// shellCommand quotes argv for a shell.
 func shellCommand(argv []string) string {
 	words := make([]string, len(argv))
 	for i, arg := range argv {

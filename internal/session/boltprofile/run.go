@@ -18,19 +18,19 @@ import (
 	"fulgur/internal/process"
 )
 
-// branchRun is a profile of branches being taken.
+// branchRun is a measurement of branches.
 type branchRun struct {
 	options  *Options
 	recorder recorder
 	binaries *binaries
 	spaces   spaces
-	turnedTo []string // programs that the target executed
+	turnedTo []string // programs that the target has executed
 	process.Tracker
 	loop.Loop
 }
 
 // attachBranches opens everything, with sampling not yet enabled. The sideband
-// comes before the recorder, so that no mapping is missed.
+// starts before the recorder, so that no mapping is missed.
 func attachBranches(o *Options, recorder recorder, bs *binaries) (_ *branchRun, err error) {
 	r := &branchRun{options: o, recorder: recorder, binaries: bs}
 	r.Loop = loop.Loop{Target: o.Target, Rest: loop.PollAtMost}
@@ -52,8 +52,7 @@ func attachBranches(o *Options, recorder recorder, bs *binaries) (_ *branchRun, 
 	return r, recorder.attach(r)
 }
 
-// noteExec takes note of the programs that the named processes, or the command,
-// turn to.
+// noteExec notes the programs that the named processes, or the command, execute.
 func (r *branchRun) noteExec(record perfevent.Record) {
 	comm, ok := record.(perfevent.Comm)
 	if !ok || !comm.Exec || !slices.Contains(r.Target.PIDs, comm.PID) {
@@ -61,14 +60,14 @@ func (r *branchRun) noteExec(record perfevent.Record) {
 	}
 	name, err := procfs.Readlink(comm.PID, "exe")
 	if err != nil {
-		name = comm.Comm // gone meanwhile
+		name = comm.Comm // the process has exited
 	}
 	if len(r.turnedTo) < maxBinaries && !slices.Contains(r.turnedTo, name) {
 		r.turnedTo = append(r.turnedTo, name)
 	}
 }
 
-// end has the measurement end when it is asked to, or by default.
+// end sets when the measurement ends.
 func (r *branchRun) end(stepped bool) {
 	switch only := r.binaries.only; {
 	case r.options.Duration > 0:
@@ -80,15 +79,14 @@ func (r *branchRun) end(stepped bool) {
 		r.Limit = steppedAtMost
 		r.Enough = func() bool { return only != nil && only.Sufficiency() >= sufficient }
 	}
-	r.ReleaseFirst = stepped // who traces a command to hold it excludes others
+	r.ReleaseFirst = stepped // the launcher must stop tracing the command before stepping
 }
 
 func (r *branchRun) close() error {
 	return errors.Join(r.recorder.close(), r.StopListening())
 }
 
-// sample collects until something ends it, stops sampling and takes all that
-// is left.
+// sample measures until the end, stops sampling and reads the remaining samples.
 func (r *branchRun) sample(ctx context.Context, launched *target.Launched) error {
 	line := &loop.ProgressLine{Wanted: r.options.Progress, Out: r.options.Stderr}
 	err := errors.Join(r.Measure(ctx, r, line, launched), r.recorder.disable())
@@ -117,8 +115,8 @@ func (r *branchRun) Progress() (string, error) {
 	return r.Describe(counts), nil
 }
 
-// Poll takes what was recorded. The samples are marked before the sideband is
-// drained, so that every sample meets the mappings of its time.
+// Poll reads the recorded samples. It marks the samples before it drains the
+// sideband, so that every sample meets the mappings of its time.
 func (r *branchRun) Poll() (busy bool, err error) {
 	now := monotonic.Now()
 	r.adapt(r.recorder.mark())
@@ -135,7 +133,7 @@ func (r *branchRun) Poll() (busy bool, err error) {
 	return r.Busy, errors.Join(r.recorder.tend(), r.DrainErr)
 }
 
-// adapt chooses when to poll again: at the highest rate that kernels allow,
+// adapt chooses the time of the next poll: at the highest rate that kernels allow,
 // 100 kHz, a ring fills within milliseconds.
 func (r *branchRun) adapt(fill float64) {
 	const least, most = loop.PollAtMost / 16, loop.PollAtMost
@@ -147,7 +145,7 @@ func (r *branchRun) adapt(fill float64) {
 	}
 }
 
-// describeTo adds to the report what the run knows beside the counts.
+// describeTo adds the run's own data to the report.
 func (r *branchRun) describeTo(report *report) error {
 	if err := r.recorder.report(report); err != nil {
 		return err

@@ -14,28 +14,27 @@ import (
 	"fulgur/internal/process"
 )
 
-// spaces are the address spaces of the processes that were sampled, as far as
-// their branches led: a branch stack is 64 addresses, and they are nearly all
-// in mappings that were met before.
+// spaces caches the address spaces of sampled processes, as far as their branches
+// need them. A sample has 64 addresses, and nearly all are in known mappings.
 type spaces struct {
 	processes *process.Table
 	binaries  *binaries
 
 	known map[int]bolt.Layout
-	// changed is when a process last changed what it has mapped: samples from
-	// before it do not find that in known.
+	// changed is the time of a process's last change of mappings. Samples from
+	// before it cannot use the cached mappings.
 	changed map[int]uint64
 	// all is the same for all processes.
 	all uint64
-	// past is how many processes were gone when it was asked what they map,
-	// without a sample of them.
+	// past is the number of processes that had exited when their mappings were
+	// read, without a sample.
 	past uint64
 }
 
-// foreign stands for all code that no profile is taken of.
+// foreign stands for all code that is not profiled.
 var foreign = new(bolt.Binary)
 
-// layout returns a layout that has all that the sample's branches touch.
+// layout returns a layout that contains all addresses of the sample's branches.
 func (s *spaces) layout(sample branch.Sample) bolt.Layout {
 	current := sample.Time > max(s.changed[sample.PID], s.all)
 	var known bolt.Layout
@@ -46,7 +45,7 @@ func (s *spaces) layout(sample branch.Sample) bolt.Layout {
 	for _, e := range sample.Entries {
 		for _, addr := range [2]uint64{e.To, e.From} {
 			if at < len(known) && addr-known[at].Start < known[at].End-known[at].Start {
-				continue // where the last one was
+				continue // same region as before
 			}
 			i, ok := search(known, addr)
 			if !ok {
@@ -61,7 +60,7 @@ func (s *spaces) layout(sample branch.Sample) bolt.Layout {
 			at = i
 		}
 	}
-	// Looking mappings up may have drained the sideband.
+	// Looking up mappings may have drained the sideband.
 	if grown && current && sample.Time > max(s.changed[sample.PID], s.all) {
 		if s.known == nil {
 			s.known = map[int]bolt.Layout{}
@@ -71,7 +70,7 @@ func (s *spaces) layout(sample branch.Sample) bolt.Layout {
 	return known
 }
 
-// search returns the region that holds addr.
+// search returns the region that contains addr.
 func search(l bolt.Layout, addr uint64) (int, bool) {
 	return slices.BinarySearchFunc(l, addr, func(r bolt.Region, addr uint64) int {
 		switch {
@@ -87,7 +86,7 @@ func search(l bolt.Layout, addr uint64) (int, bool) {
 // userLimit is above all addresses of user space.
 const userLimit = 1 << 57
 
-// resolve returns the region that a sample's process had at addr.
+// resolve returns the region at addr in a sample's process.
 func (s *spaces) resolve(sample branch.Sample, addr uint64) (bolt.Region, bool) {
 	if addr >= userLimit {
 		return bolt.Region{}, false
@@ -106,12 +105,12 @@ func (s *spaces) resolve(sample branch.Sample, addr uint64) (bolt.Region, bool) 
 	return bolt.Region{Start: at.MapStart, End: at.MapLimit, Binary: foreign}, true
 }
 
-// maps reports whether a process has mapped code whose profile is taken, by now. It is
-// not known while /proc or a file system has yet to answer.
+// maps reports whether a process has mapped profiled code. known is false while
+// /proc or a file system has not responded yet.
 func (s *spaces) maps(pid int) (mapped, known bool) {
 	list, err := s.processes.Maps(pid)
 	if err != nil {
-		return false, !errors.Is(err, answer.ErrNone) // it has ended
+		return false, !errors.Is(err, answer.ErrNone) // it has exited
 	}
 	now, gone := monotonic.Now(), s.processes.Gone()
 	defer func() { s.past += s.processes.Gone() - gone }()
@@ -130,7 +129,7 @@ func (s *spaces) maps(pid int) (mapped, known bool) {
 	return false, known
 }
 
-// handleRecord forgets what a record makes untrue.
+// handleRecord drops cached data that a sideband record invalidates.
 func (s *spaces) handleRecord(r perfevent.Record) {
 	switch r := r.(type) {
 	case perfevent.Mmap2:
@@ -165,7 +164,7 @@ func (s *spaces) change(pid int, time uint64) {
 	delete(s.known, pid)
 }
 
-// forget drops what samples later than before do not need.
+// forget drops data that samples later than before do not need.
 func (s *spaces) forget(before uint64) {
 	maps.DeleteFunc(s.changed, func(_ int, time uint64) bool { return time < before })
 }

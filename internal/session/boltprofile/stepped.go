@@ -14,19 +14,19 @@ import (
 	"fulgur/internal/linux/perfevent"
 )
 
-// steppedAtMost is how long is stepped unless told otherwise: some 100 000
-// branches of a busy thread at the default overhead.
+// steppedAtMost is the default maximum duration of stepping: about 100 000 branches
+// of a busy thread at the default overhead.
 const steppedAtMost = 5 * time.Minute
 
-// stepped is what stepping records.
+// stepped records by stepping.
 type stepped struct {
 	options stepping.Options
 	stepper *stepping.Stepper
 	members members
 
-	told   bool              // why stepping has ended before its time
-	marked int               // samples that wait
-	rest   []stepping.Sample // what there was at the end
+	told   bool              // whether an early end of stepping was reported
+	marked int               // number of samples up to the mark
+	rest   []stepping.Sample // samples left at the end
 }
 
 func newStepped(o *Options) *stepped {
@@ -47,20 +47,20 @@ func (s *stepped) String() string {
 	return fmt.Sprintf("stepping each thread for at most %v at a time, with at most %s slowdown", s.options.BurstMax, s.overhead())
 }
 
-// overhead writes what bursts may cost at most.
+// overhead formats the maximum slowdown.
 func (s *stepped) overhead() string {
 	return strconv.FormatFloat(math.Round(1e4*s.options.MaxOverhead)/1e2, 'f', -1, 64) + " %"
 }
 
-// attach starts the process that steps. Processes that were named are stepped
-// from now on, so that one which cannot be is refused at once; a command is
-// traced by its launcher and has to wait.
+// attach starts the stepper process. Named processes are stepped from now on, so
+// that it fails at once if one cannot be stepped. A command is still traced by its
+// launcher and has to wait.
 func (s *stepped) attach(r *branchRun) error {
 	var named []int
 	if r.Target.Scope == target.Processes {
 		named = r.Target.PIDs
 	}
-	// It is disable that ends it, in good order, and not a context.
+	// disable ends it in an orderly way, not a context.
 	stepper, err := stepping.Start(context.Background(), named, s.options)
 	if err != nil {
 		return err

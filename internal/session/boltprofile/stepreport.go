@@ -9,18 +9,19 @@ import (
 	"fulgur/internal/message/plain"
 )
 
-// steppingReport is what stepping did and what it cost; see [stepping.Stats].
+// steppingReport describes the stepping and its cost; see [stepping.Stats].
 type steppingReport struct {
 	Threads uint64 `json:"threads"`
 	Bursts  uint64 `json:"bursts"`
 	Steps   uint64 `json:"steps"`
-	// Ends are the bursts by how they ended.
+	// Ends counts bursts by the way they ended.
 	Ends []cause `json:"burst_ends"`
-	// Interrupted is the number of system calls that returned EINTR for it.
+	// Interrupted is the number of system calls that returned EINTR because of
+	// stepping.
 	Interrupted uint64 `json:"interrupted_system_calls"`
-	// HeldSeconds is how long threads were held in all, LongestHoldSeconds how
-	// long at most at a time. MaxSlowdown is the share of its own time that it
-	// took a thread at most, of those that ran for a second.
+	// HeldSeconds is the total time that threads were held, LongestHoldSeconds
+	// the longest single time. MaxSlowdown is the maximum slowdown of a thread,
+	// as a share of its own time, among threads that ran for at least a second.
 	HeldSeconds        float64 `json:"held_seconds"`
 	LongestHoldSeconds float64 `json:"longest_hold_seconds"`
 	MaxSlowdown        float64 `json:"max_slowdown"`
@@ -44,7 +45,7 @@ func newSteppingReport(s stepping.Stats) *steppingReport {
 	return r
 }
 
-// text tells of the stepping.
+// text writes the description of the stepping.
 func (r *steppingReport) text(b *strings.Builder) {
 	if r.Bursts == 0 {
 		fmt.Fprintf(b, "  of %s, none was stepped\n", plain.Count(r.Threads, "thread"))
