@@ -29,6 +29,7 @@ func linkAddresses(ctx context.Context, p *profile.Profile, format decode.Format
 			f := &p.Frames[i]
 			switch {
 			case f.Mapping != profile.MappingID(id):
+			case fromBase && f.Function == 0: // its name has the whole address
 			case fromBase:
 				f.Address += m.Base
 			default:

@@ -50,7 +50,8 @@ func TestLinkAddresses(t *testing.T) {
 	mapping := b.Mapping(profile.Mapping{Path: file.Name(), BuildID: file.BuildID(), Base: file.Base()})
 	name := b.Function(profile.Function{Name: "landmark"})
 	frame := b.Frame(profile.Frame{Mapping: mapping, Function: name, Address: address})
-	b.Add(profile.Sample{Stack: b.Push(0, frame), Task: b.Task(profile.Task{PID: 1, Comm: "test"}), CPU: -1, Values: []int64{1}})
+	unnamed := b.Frame(profile.Frame{Mapping: mapping, Address: address + 1, Return: true})
+	b.Add(profile.Sample{Stack: b.Push(b.Push(0, unnamed), frame), Task: b.Task(profile.Task{PID: 1, Comm: "test"}), CPU: -1, Values: []int64{1}})
 	var written bytes.Buffer
 	if err := firefox.WriteProfile(&written, b.Profile(profile.Meta{}, profile.Losses{}), firefox.Options{}); err != nil {
 		t.Fatal(err)
@@ -78,6 +79,11 @@ func TestLinkAddresses(t *testing.T) {
 		leaf := p.Frames[p.Stacks[p.Samples[0].Stack].Frame]
 		if leaf.Address != address || p.Mappings[leaf.Mapping].Base != file.Base() {
 			t.Errorf("%s: address %#x, base %#x; want %#x, %#x", format, leaf.Address, p.Mappings[leaf.Mapping].Base, address, file.Base())
+		}
+		for _, f := range p.Frames[1:] {
+			if f.Function == 0 && (f.Address != address+1 || !f.Return) {
+				t.Errorf("%s: the frame without a name is %+v, want address %#x", format, f, address+1)
+			}
 		}
 	}
 }
