@@ -49,7 +49,19 @@ func Read(ctx context.Context, r io.Reader, name string) (*profile.Profile, Form
 	return p, format, nil
 }
 
+// read reads a profile and checks it. A [profile.ErrInvalid] is a bug of the decoder.
 func read(ctx context.Context, r *bufio.Reader, format Format) (*profile.Profile, error) {
+	p, err := readFormat(ctx, r, format)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.Check(); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+func readFormat(ctx context.Context, r *bufio.Reader, format Format) (*profile.Profile, error) {
 	switch format {
 	case Firefox:
 		return readFirefox(ctx, r)

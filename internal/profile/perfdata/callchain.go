@@ -2,6 +2,7 @@ package perfdata
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"math/bits"
 	"strings"
@@ -72,6 +73,9 @@ func ReadCallChains(ctx context.Context, r io.ReaderAt, size int64, name string,
 	p := c.out.Profile(f.meta, profile.Losses{profile.LossSamples: c.stats.Lost, profile.LossUnnamed: c.names.left})
 	if len(p.Samples) == 0 {
 		return nil, f.errorf(f.data.offset, "no samples")
+	}
+	if err := p.Check(); err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	return &CallChains{Profile: p, KernelBuildID: f.buildIDs[kernelPath], KernelText: c.kernelText, Lost: c.stats.Lost}, nil
 }

@@ -13,7 +13,6 @@ import (
 	"fulgur/internal/bolt"
 	"fulgur/internal/profile"
 	"fulgur/internal/profile/encode/folded"
-	"fulgur/internal/profile/profiletest"
 )
 
 // ended returns a context that has ended.
@@ -40,7 +39,6 @@ func fuzzChains(t *testing.T, data []byte) (*profile.Profile, error) {
 		checkFormat(t, err)
 		return nil, err
 	}
-	profiletest.Check(t, c.Profile)
 	if got := c.Profile.Total(0); got != samples {
 		t.Fatalf("%d samples are read as %d", samples, got)
 	}
