@@ -169,6 +169,10 @@ bench: deps-test ## Compare cost and completeness with perf, bpftrace and bcc
 	$(GO) run ./bench/requests
 	$(GO) run ./bench/faults
 
+.PHONY: bench-quick
+bench-quick: deps-test ## Measure the aims of docs/cost.md once, in three minutes
+	$(GO) run ./bench -rounds 1 -seconds 4 -growth 0 -tools fulgur,fulgur-auto,perf,bcc -scenarios system-4999,pid-99,pid-4999,churn-19,churn-999
+
 .PHONY: bench-bolt
 bench-bolt: deps-test deps-bench ## Show how much faster llvm-bolt makes sqlite by each sort of profile
 	$(GO) run ./bench/bolt

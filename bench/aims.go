@@ -3,6 +3,8 @@ package main
 import (
 	"fmt"
 	"math"
+	"slices"
+	"strings"
 )
 
 // verdict is whether an aim is met.
@@ -22,7 +24,7 @@ func (v verdict) String() string {
 	return "✗ " + v.figure
 }
 
-// aim is something that fulgur is to reach in a scenario.
+// aim is something that fulgur is to reach in some scenarios.
 type aim struct {
 	what  string
 	judge func(medians, scenario) verdict
@@ -31,51 +33,145 @@ type aim struct {
 // medians are those of the tools by name, for one scenario.
 type medians map[string]cost
 
-// Limits of the aims.
+// Limits of the aims, of one process and of the whole system: CPU time in seconds, the
+// time to the result likewise, memory in bytes.
 const (
-	samplesWithin = 0.01     // of perf's number of samples
-	startLimit    = 0.1      // seconds
-	rssOnePID     = 16 << 20 // bytes
-	rssSystem     = 40 << 20 // bytes
-	growthWithin  = 0.1      // of the short run's memory
+	samplesWithin   = 0.01 // of perf's number of samples
+	startOnePID     = 0.10
+	startSystem     = 0.25
+	resultSystem    = 0.15
+	memoryOnePID    = 16 << 20
+	memorySystem    = 28 << 20
+	growthWithin    = 0.1 // of the short run's memory
+	churnEnd        = 0.15
+	churnSteadySlow = 0.01 // of a CPU, at 19 Hz
+	churnSteadyFP   = 0.03 // at 999 Hz
+	churnSteadyAuto = 0.05
 )
 
-// aims are those of the project.
-var aims = []aim{
-	{"samples within 1 % of perf record's", func(m medians, _ scenario) verdict {
-		of, known := ratio(m, namePerf, func(c cost) float64 { return float64(c.Samples) })
-		return verdict{known, math.Abs(of-1) <= samplesWithin, fmt.Sprintf("%+.2f %%", 100*(of-1))}
-	}},
-	{"no sample lost, none without its stack", func(m medians, _ scenario) verdict {
-		c, known := m[nameFulgur]
-		lost := c.Lost + c.Stackless
-		return verdict{known, lost == 0, fmt.Sprint(lost)}
-	}},
-	{"BPF time a sample at most bcc's", func(m medians, s scenario) verdict {
-		of, known := ratio(m, nameBCC, func(c cost) float64 { return c.perSample(s) })
-		return verdict{known, of <= 1, times(of)}
-	}},
-	{"CPU below perf record -g's", func(m medians, _ scenario) verdict {
-		// perf script's is not counted, though fulgur's includes names.
-		of, known := ratio(m, namePerf, func(c cost) float64 { return c.CPU })
-		return verdict{known, of < 1, times(of)}
-	}},
-	{"end to result below bcc's", func(m medians, _ scenario) verdict {
-		of, known := ratio(m, nameBCC, func(c cost) float64 { return c.Result })
-		return verdict{known, of < 1, times(of)}
-	}},
-	{"start to first sample below 0.1 s", func(m medians, s scenario) verdict {
-		c, known := m[nameFulgur]
-		return verdict{known && s.OnePID, c.Start < startLimit, fmt.Sprintf("%.3f s", c.Start)}
-	}},
-	{"resident memory below 16 MB (one process), 40 MB (system)", func(m medians, s scenario) verdict {
-		c, known := m[nameFulgur]
-		limit := uint64(rssSystem)
-		if s.OnePID {
-			limit = rssOnePID
-		}
-		return verdict{known, c.RSS < limit, megabytes(c.RSS) + " MB"}
-	}},
+// aims are those of the project, for each way to unwind.
+var aims = slices.Concat(
+	aimsOf(nameFulgur),
+	aimsOf(nameTables),
+)
+
+// aimsOf returns the aims of one of fulgur's two tools.
+func aimsOf(name string) []aim {
+	tables := name == nameTables
+	list := []aim{
+		{"samples within 1 % of perf record's", func(m medians, s scenario) verdict {
+			of, known := ratio(m, name, namePerf, func(c cost) float64 { return float64(c.Samples) })
+			return verdict{known && !s.Churn, math.Abs(of-1) <= samplesWithin, fmt.Sprintf("%+.2f %%", 100*(of-1))}
+		}},
+		{"no sample lost, none without its stack", func(m medians, _ scenario) verdict {
+			c, known := m[name]
+			lost := c.Lost + c.Stackless
+			return verdict{known, lost == 0, fmt.Sprint(lost)}
+		}},
+		{"BPF time a sample, of bcc's: " + bpfAim(tables), func(m medians, s scenario) verdict {
+			of, known := ratio(m, name, nameBCC, func(c cost) float64 { return c.perSample(s) })
+			return verdict{known && !s.Churn, of <= bpfLimit(tables, s), times(of)}
+		}},
+		{"CPU at most perf record's" + withScript(tables), func(m medians, s scenario) verdict {
+			// perf script's makes names, and fulgur's time includes them.
+			of, known := ratioOf(m, name, namePerf,
+				func(c cost) float64 { return c.CPU },
+				func(c cost) float64 { return c.script(tables || s.Churn) })
+			return verdict{known && (!s.Churn || s.Frequency == 99), of <= 1, times(of)}
+		}},
+		{"CPU to the first sample at most 0.10 s (one process), 0.25 s (system)", func(m medians, s scenario) verdict {
+			c, known := m[name]
+			limit := startSystem
+			if s.OnePID {
+				limit = startOnePID
+			}
+			return verdict{known, c.StartCPU <= limit, fmt.Sprintf("%.2f s", c.StartCPU)}
+		}},
+		{"end to result at most 0.15 s (system)", func(m medians, s scenario) verdict {
+			c, known := m[name]
+			return verdict{known && !s.OnePID && !s.Churn, c.Result <= resultSystem, fmt.Sprintf("%.3f s", c.Result)}
+		}},
+		{"anonymous memory and BPF maps at most 16 MB (one process), 28 MB (system)", func(m medians, s scenario) verdict {
+			c, known := m[name]
+			limit := uint64(memorySystem)
+			if s.OnePID {
+				limit = memoryOnePID
+			}
+			return verdict{known && !s.Churn, c.Anonymous+c.Maps <= limit, megabytes(c.Anonymous) + " + " + megabytes(c.Maps) + " MB"}
+		}},
+		{"short processes, steady state: at most 1 % of a CPU at 19 Hz, " + churnAim(tables) + " at 999 Hz", func(m medians, s scenario) verdict {
+			c, known := m[name]
+			limit, judged := churnLimit(tables, s.Frequency)
+			return verdict{known && s.Churn && judged && c.Steady > 0, c.Steady <= limit, fmt.Sprintf("%.1f %%", 100*c.Steady)}
+		}},
+		{"short processes, steady state at most perf record's", func(m medians, s scenario) verdict {
+			of, known := ratio(m, name, namePerf, func(c cost) float64 { return c.Steady })
+			return verdict{known && s.Churn && s.Frequency == 19, of <= 1, times(of)}
+		}},
+		{"short processes, CPU after the last sample at most 0.15 s", func(m medians, s scenario) verdict {
+			c, known := m[name]
+			return verdict{known && s.Churn && s.Frequency == 19, c.EndCPU <= churnEnd, fmt.Sprintf("%.2f s", c.EndCPU)}
+		}},
+	}
+	for i := range list {
+		list[i].what = strings.TrimPrefix(name, "fulgur ") + ": " + list[i].what
+	}
+	return list
+}
+
+// bpfLimit is the most BPF time a sample, as a multiple of bcc's. Only unwind tables show
+// the callers of code without frame pointers, so they may cost more.
+func bpfLimit(tables bool, s scenario) float64 {
+	switch {
+	case !tables:
+		return 0.7
+	case s.Frequency >= 4999:
+		return 0.8
+	}
+	return 1
+}
+
+// bpfAim describes bpfLimit.
+func bpfAim(tables bool) string {
+	if tables {
+		return "at most 0.8 at 4999 Hz, else 1"
+	}
+	return "at most 0.7"
+}
+
+// churnLimit is the most of a CPU in the steady state, and false if there is no such aim.
+func churnLimit(tables bool, frequency int) (limit float64, ok bool) {
+	switch {
+	case frequency == 19:
+		return churnSteadySlow, true
+	case frequency != 999:
+		return 0, false
+	case tables:
+		return churnSteadyAuto, true
+	}
+	return churnSteadyFP, true
+}
+
+// churnAim describes churnLimit at 999 Hz.
+func churnAim(tables bool) string {
+	limit, _ := churnLimit(tables, 999)
+	return fmt.Sprintf("%.0f %%", 100*limit)
+}
+
+// script returns the CPU time, with that of the second program or without.
+func (c cost) script(with bool) float64 {
+	if with {
+		return c.CPU + c.CPUAfter
+	}
+	return c.CPU
+}
+
+// withScript describes what script adds.
+func withScript(with bool) string {
+	if with {
+		return " and perf script's"
+	}
+	return ""
 }
 
 // growth tells whether memory stayed within growthWithin of what it was
@@ -87,14 +183,19 @@ func growth(short, long cost) verdict {
 			megabytes(short.RSS), megabytes(long.RSS), megabytes(short.Maps), megabytes(long.Maps))}
 }
 
-// ratio returns fulgur's figure as a multiple of the peer's.
-func ratio(m medians, peer string, figure func(cost) float64) (of float64, known bool) {
-	ours, haveOurs := m[nameFulgur]
+// ratio returns the figure of a tool as a multiple of the peer's.
+func ratio(m medians, name, peer string, figure func(cost) float64) (of float64, known bool) {
+	return ratioOf(m, name, peer, figure, figure)
+}
+
+// ratioOf is like ratio with another figure of the peer.
+func ratioOf(m medians, name, peer string, figure, peers func(cost) float64) (of float64, known bool) {
+	ours, haveOurs := m[name]
 	theirs, haveTheirs := m[peer]
-	if !haveOurs || !haveTheirs || figure(theirs) <= 0 {
+	if !haveOurs || !haveTheirs || peers(theirs) <= 0 {
 		return 0, false
 	}
-	return figure(ours) / figure(theirs), true
+	return figure(ours) / peers(theirs), true
 }
 
 // perSample returns the BPF run time in nanoseconds that a sample cost.

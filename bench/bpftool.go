@@ -85,7 +85,7 @@ func runBPF(ctx context.Context, j job, argv []string, sum sumFunc) (c cost, err
 	if o.firstRun == 0 {
 		return cost{}, fmt.Errorf("%s: no BPF program of it was seen to run\n%s", argv[0], o.stderr)
 	}
-	c = o.cost()
+	c = o.cost(j.seconds)
 	c.Start = (o.firstRun - o.started).Seconds()
 	// All these tools sleep for the time they sample; what they take longer
 	// is the way to the result. The first sample of cpu-clock comes an

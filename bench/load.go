@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-//go:embed workload/recurse.cpp workload/objects.py
+//go:embed workload/recurse.cpp workload/objects.py workload/churn.sh
 var sources embed.FS
 
 // load is a program that keeps one CPU busy for as many seconds as its last
@@ -24,12 +24,23 @@ var sources embed.FS
 type load struct {
 	name string
 	argv []string
+	// churn: it is the load of scenarios with Churn, and of no other.
+	churn bool
+}
+
+// of returns those of the loads that a scenario has.
+func (s scenario) of(loads []load) []load {
+	own := slices.DeleteFunc(slices.Clone(loads), func(l load) bool { return l.churn != s.Churn })
+	if s.OnePID {
+		return own[:1]
+	}
+	return own
 }
 
 // buildLoads builds the loads into dir and names those that this machine
 // cannot run. The first is the one that is profiled alone.
 func buildLoads(ctx context.Context, dir string) (loads []load, missing []string, err error) {
-	for _, name := range []string{"recurse.cpp", "objects.py"} {
+	for _, name := range []string{"recurse.cpp", "objects.py", "churn.sh"} {
 		text, err := fs.ReadFile(sources, "workload/"+name)
 		if err != nil {
 			return nil, nil, err
@@ -47,17 +58,18 @@ func buildLoads(ctx context.Context, dir string) (loads []load, missing []string
 		if err := build(ctx, "g++", "-O2", b.compiler, "-o", b.program, in("recurse.cpp")); err != nil {
 			return nil, nil, err
 		}
-		loads = append(loads, load{b.name, []string{b.program}})
+		loads = append(loads, load{name: b.name, argv: []string{b.program}})
 	}
+	loads = append(loads, load{name: "short processes", argv: []string{"sh", in("churn.sh")}, churn: true})
 	if err := build(ctx, "go", "build", "-o", in("goload"), "fulgur/bench/workload/goload"); err != nil {
 		return nil, nil, err
 	}
-	loads = append(loads, load{"Go", []string{in("goload")}})
+	loads = append(loads, load{name: "Go", argv: []string{in("goload")}})
 	// The distribution's interpreter, if there is one: wrappers of version
 	// managers cost time and change the process.
 	for _, name := range []string{"/usr/bin/python3", "python3"} {
 		if python, err := exec.LookPath(name); err == nil {
-			return append(loads, load{"CPython", []string{python, in("objects.py")}}), nil, nil
+			return append(loads, load{name: "CPython", argv: []string{python, in("objects.py")}}), nil, nil
 		}
 	}
 	return loads, []string{"python3 is missing: the load has no CPython"}, nil

@@ -8,7 +8,8 @@
 // in PATH is named and left out. bpftrace, which needs longer to name its
 // stacks than all others together, runs in the first round only.
 //
-// It needs root, Go and g++, and takes less than six minutes. Times are only
+// Short processes are a load of its own, for three times as long. It needs root, Go and g++,
+// and takes less than fifteen minutes. Times are only
 // worth something on a machine that does nothing else.
 //
 // Usage, at the root of the repository:

@@ -42,10 +42,7 @@ func (c *comparison) measure(ctx context.Context, o options, tools []tool, loads
 // measureScenario runs all tools in one scenario, in turn in every round, so
 // that a machine which gets slower or faster does so for all of them.
 func (c *comparison) measureScenario(ctx context.Context, o options, s scenario, tools []tool, loads []load, dir string) (err error) {
-	if s.OnePID {
-		loads = loads[:1]
-	}
-	started, err := start(ctx, loads)
+	started, err := start(ctx, s.of(loads))
 	if err != nil {
 		return err
 	}
@@ -55,7 +52,7 @@ func (c *comparison) measureScenario(ctx context.Context, o options, s scenario,
 			return err
 		}
 	}
-	j := job{scenario: s, seconds: o.seconds, pid: started[0].Process.Pid, dir: dir}
+	j := job{scenario: s, seconds: s.seconds(o.seconds), pid: started[0].Process.Pid, dir: dir}
 
 	results := make([]result, len(tools))
 	for i, t := range tools {

@@ -2,11 +2,14 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -30,16 +33,52 @@ const runLimit = 3 * time.Minute
 type observed struct {
 	started, firstRun, ended time.Duration // firstRun: 0 if it ran no BPF program
 	cpu                      time.Duration // user and system
-	rss                      uint64        // peak, bytes
+	rss, anonymous           uint64        // peaks, bytes
 	maps                     uint64        // bytes
 	bpf                      time.Duration // run time of its BPF programs
 	runs                     uint64        // of its perf_event programs
 	stderr                   string
+	used                     []used
 }
 
-// cost returns the figures that need no interpretation.
-func (o observed) cost() cost {
-	return cost{CPU: o.cpu.Seconds(), RSS: o.rss, Maps: o.maps, BPF: o.bpf.Seconds(), Runs: o.runs}
+// used is how much CPU time a program had used at a point in time.
+type used struct{ at, cpu time.Duration }
+
+// usedBy returns the CPU time that the program had used at a point in time.
+func (o observed) usedBy(at time.Duration) time.Duration {
+	i, _ := slices.BinarySearchFunc(o.used, at, func(u used, at time.Duration) int { return cmp.Compare(u.at, at) })
+	if i == len(o.used) {
+		return o.cpu
+	}
+	return o.used[i].cpu
+}
+
+// settled is how long after its start a program is in its steady state.
+const settled = 2 * time.Second
+
+// steady returns the share of a CPU that the program took in its steady state, which ends
+// some time after its start; 0 if that is too short.
+func (o observed) steady(end time.Duration) float64 {
+	from, to := o.started+settled, o.started+end
+	if to-from < time.Second {
+		return 0
+	}
+	return (o.usedBy(to) - o.usedBy(from)).Seconds() / (to - from).Seconds()
+}
+
+// cost returns the figures that need no interpretation, of a program that sampled for so
+// many seconds.
+func (o observed) cost(seconds int) cost {
+	sampled := time.Duration(seconds) * time.Second
+	c := cost{
+		CPU: o.cpu.Seconds(), RSS: o.rss, Anonymous: o.anonymous, Maps: o.maps, BPF: o.bpf.Seconds(), Runs: o.runs,
+		Steady: o.steady(sampled),
+	}
+	if o.firstRun != 0 {
+		c.StartCPU = o.usedBy(o.firstRun).Seconds()
+		c.EndCPU = (o.cpu - o.usedBy(o.firstRun+sampled)).Seconds()
+	}
+	return c
 }
 
 // observe runs argv, standard output to out, until it ends. newWatch makes the
@@ -103,7 +142,11 @@ func poll(pid int, watch *bpfWatch, o *observed, exited <-chan error) error {
 			return err
 		case <-ticker.C:
 		}
-		o.rss = max(o.rss, peakRSS(pid))
+		rss, anonymous := memory(pid)
+		o.rss, o.anonymous = max(o.rss, rss), max(o.anonymous, anonymous)
+		if cpu := cpuTime(pid); cpu > 0 {
+			o.used = append(o.used, used{monotonic(), cpu})
+		}
 		if watch == nil || monotonic() < nextScan {
 			continue
 		}
@@ -117,23 +160,44 @@ func poll(pid int, watch *bpfWatch, o *observed, exited <-chan error) error {
 	}
 }
 
-// peakRSS returns the most resident memory that process pid has had since its
-// exec, in bytes, and 0 when it is gone.
-func peakRSS(pid int) uint64 {
-	status, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
+// memory returns the most resident memory that process pid has had since its exec, and the
+// anonymous part of what it has now, in bytes; 0 when it is gone.
+func memory(pid int) (peak, anonymous uint64) {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0, 0
+	}
+	field := func(name string) uint64 {
+		_, value, _ := strings.Cut(string(status), "\n"+name+":")
+		fields := strings.Fields(value)
+		if len(fields) == 0 {
+			return 0 // a process without memory: it has just ended
+		}
+		kilobytes, _ := strconv.ParseUint(fields[0], 10, 64) // 0 is not a peak
+		return kilobytes << 10
+	}
+	return field("VmHWM"), field("RssAnon")
+}
+
+// cpuTime returns the CPU time of the threads that process pid has, 0 when it is gone. The
+// tools end no thread before they end.
+func cpuTime(pid int) (sum time.Duration) {
+	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid))
 	if err != nil {
 		return 0
 	}
-	_, value, _ := strings.Cut(string(status), "\nVmHWM:")
-	fields := strings.Fields(value)
-	if len(fields) == 0 {
-		return 0 // a process without memory: it has just ended
+	for _, name := range tasks {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			continue
+		}
+		first, _, _ := strings.Cut(string(text), " ")
+		ns, err := strconv.ParseInt(first, 10, 64)
+		if err == nil {
+			sum += time.Duration(ns)
+		}
 	}
-	kilobytes, err := strconv.ParseUint(fields[0], 10, 64)
-	if err != nil {
-		return 0
-	}
-	return kilobytes << 10
+	return sum
 }
 
 // monotonic returns the time of CLOCK_MONOTONIC, the one that perf is told to

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"math"
 	"os/exec"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"fulgur/internal/testenv"
 )
@@ -18,6 +20,23 @@ func TestObserve(t *testing.T) {
 	}
 	if got, err := observe(t.Context(), []string{"sh", "-c", "echo why >&2; exit 3"}, nil, nil); err == nil {
 		t.Errorf("a failed program: got %+v, want an error", got)
+	}
+}
+
+// The CPU time is that of the three parts of a run: its start, its steady state, its end.
+func TestObservedCost(t *testing.T) {
+	at := func(seconds float64, ms int) used {
+		return used{time.Duration(seconds * float64(time.Second)), time.Duration(ms) * time.Millisecond}
+	}
+	o := observed{
+		started: 10 * time.Second, firstRun: 11 * time.Second, cpu: 1000 * time.Millisecond,
+		used: []used{at(10.5, 100), at(11, 200), at(12, 300), at(14, 350), at(15, 400), at(16, 410), at(16.5, 900)},
+	}
+	if got := o.cost(5); got.StartCPU != 0.2 || got.EndCPU != 0.59 || math.Abs(got.Steady-0.1/3) > 1e-9 {
+		t.Errorf("got %+v, want 0.2 s for the start, 0.59 s for the end and a thirtieth of a CPU between", got)
+	}
+	if got := o.cost(2); got.Steady != 0 {
+		t.Errorf("a run of 2 s has a steady state: %+v", got)
 	}
 }
 

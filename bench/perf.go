@@ -34,13 +34,14 @@ func perf() (tool, error) {
 		if err != nil {
 			return cost{}, err
 		}
-		return perfScript(ctx, program, data, record, filepath.Join(j.dir, "stacks"))
+		return perfScript(ctx, program, data, record, j)
 	}}, nil
 }
 
-// perfScript makes folded stacks of data at path out, and returns the cost of
-// that and of its recording.
-func perfScript(ctx context.Context, program, data string, record observed, out string) (c cost, err error) {
+// perfScript makes folded stacks of a job's data, and returns the cost of that and of its
+// recording.
+func perfScript(ctx context.Context, program, data string, record observed, j job) (c cost, err error) {
+	out := filepath.Join(j.dir, "stacks")
 	r, w, err := os.Pipe()
 	if err != nil {
 		return cost{}, err
@@ -68,9 +69,9 @@ func perfScript(ctx context.Context, program, data string, record observed, out 
 	if f.stacks.samples == 0 {
 		return cost{}, errors.New("perf record took no sample")
 	}
-	c = record.cost()
+	c = record.cost(j.seconds)
 	c.CPUAfter = script.cpu.Seconds()
-	c.RSS = max(record.rss, script.rss)
+	c.RSS, c.Anonymous = max(record.rss, script.rss), max(record.anonymous, script.anonymous)
 	c.Start = (f.stacks.first - record.started).Seconds()
 	c.Result = (monotonic() - f.stacks.last).Seconds()
 	c.Samples, c.Lost = f.stacks.samples, f.stacks.lost

@@ -25,8 +25,8 @@ func (c *comparison) write(w io.Writer) error {
 
 // writeCosts writes the table of what was measured.
 func (c *comparison) writeCosts(w io.Writer) {
-	writeRow(w, "scenario", "tool", "samples", "lost", "no stack", "CPU s", "start s", "end to result s", "peak RSS MB", "BPF maps MB", "BPF ns a sample")
-	writeRule(w, 2, 9)
+	writeRow(w, "scenario", "tool", "samples", "lost", "no stack", "CPU s", "of it to the first sample", "of it after the last", "steady %", "start s", "end to result s", "peak RSS MB", "peak anonymous MB", "BPF maps MB", "BPF ns a sample")
+	writeRule(w, 2, 13)
 	for _, r := range c.Results {
 		if len(r.Runs) == 0 {
 			continue
@@ -36,12 +36,14 @@ func (c *comparison) writeCosts(w io.Writer) {
 		if m.CPUAfter > 0 {
 			cpu += fmt.Sprintf(" + %.2f", m.CPUAfter)
 		}
-		maps, perSample := "–", "–"
+		maps, perSample, startCPU, endCPU := "–", "–", "–", "–"
 		if m.Runs > 0 {
+			startCPU, endCPU = fmt.Sprintf("%.2f", m.StartCPU), fmt.Sprintf("%.2f", m.EndCPU)
 			maps, perSample = megabytes(m.Maps), fmt.Sprintf("%.0f", m.perSample(r.Scenario))
 		}
 		writeRow(w, r.Scenario.title(), r.Tool, fmt.Sprint(m.Samples), fmt.Sprint(m.Lost), fmt.Sprint(m.Stackless),
-			cpu, fmt.Sprintf("%.3f", m.Start), fmt.Sprintf("%.3f", m.Result), megabytes(m.RSS), maps, perSample)
+			cpu, startCPU, endCPU, fmt.Sprintf("%.1f", 100*m.Steady), fmt.Sprintf("%.3f", m.Start), fmt.Sprintf("%.3f", m.Result),
+			megabytes(m.RSS), megabytes(m.Anonymous), maps, perSample)
 	}
 }
 
@@ -66,7 +68,7 @@ func (c *comparison) writeRatios(w io.Writer) {
 			func(c cost) float64 { return c.perSample(r.Scenario) },
 		} {
 			cell := "–"
-			if of, known := ratio(m, r.Tool, figure); known {
+			if of, known := ratio(m, nameFulgur, r.Tool, figure); known {
 				cell = times(of)
 			}
 			row = append(row, cell)
@@ -85,11 +87,14 @@ func (c *comparison) writeAims(w io.Writer) {
 	writeRow(w, row...)
 	writeRule(w, 1+len(scenarios), 0)
 	for _, a := range aims {
-		row := []string{a.what}
+		row, judged := []string{a.what}, false
 		for _, s := range scenarios {
-			row = append(row, a.judge(c.medians(s), s).String())
+			v := a.judge(c.medians(s), s)
+			row, judged = append(row, v.String()), judged || v.known
 		}
-		writeRow(w, row...)
+		if judged {
+			writeRow(w, row...)
+		}
 	}
 	if c.Long == nil {
 		return

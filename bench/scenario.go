@@ -6,50 +6,64 @@ import "fmt"
 type scenario struct {
 	// OnePID: one process, which is the machine's whole load, so that all
 	// tools find it as busy. Otherwise the whole system.
-	OnePID    bool
+	OnePID bool
+	// Churn: the load is short processes, one after the other.
+	Churn     bool
 	Frequency int // samples a second on each CPU
 }
 
-// allScenarios are those of the table: the rate of the tutorials, and one at
-// which every loss shows.
+// allScenarios are those of the table: the rate of the tutorials, one at
+// which every loss shows, and short processes at the rates of agents and of people.
 var allScenarios = []scenario{
 	{OnePID: false, Frequency: 99},
 	{OnePID: false, Frequency: 4999},
 	{OnePID: true, Frequency: 99},
 	{OnePID: true, Frequency: 4999},
+	{Churn: true, Frequency: 19},
+	{Churn: true, Frequency: 99},
+	{Churn: true, Frequency: 999},
+}
+
+// load returns the names of the scenario's load on the command line and in the table.
+func (s scenario) load() (name, title string) {
+	switch {
+	case s.Churn:
+		return "churn", "short processes"
+	case s.OnePID:
+		return "pid", "one process"
+	}
+	return "system", "system"
 }
 
 // String returns the scenario's name on the command line.
 func (s scenario) String() string {
-	if s.OnePID {
-		return fmt.Sprintf("pid-%d", s.Frequency)
-	}
-	return fmt.Sprintf("system-%d", s.Frequency)
+	name, _ := s.load()
+	return fmt.Sprintf("%s-%d", name, s.Frequency)
 }
 
 // title returns the scenario's name in the table.
 func (s scenario) title() string {
-	if s.OnePID {
-		return fmt.Sprintf("one process, %d Hz", s.Frequency)
+	_, title := s.load()
+	return fmt.Sprintf("%s, %d Hz", title, s.Frequency)
+}
+
+// seconds returns how long a run samples: of short processes longer than of others, as it
+// is the steady state that counts there.
+func (s scenario) seconds(others int) int {
+	if s.Churn {
+		return 3 * others
 	}
-	return fmt.Sprintf("system, %d Hz", s.Frequency)
+	return others
 }
 
 // parseScenario reads a name as String makes it, with any frequency.
 func parseScenario(name string) (scenario, error) {
-	var s scenario
-	for _, onePID := range []bool{false, true} {
-		format := "system-%d"
-		if onePID {
-			format = "pid-%d"
-		}
-		if _, err := fmt.Sscanf(name, format, &s.Frequency); err != nil {
-			continue
-		}
-		s.OnePID = onePID
-		if s.Frequency > 0 && s.String() == name {
+	for _, s := range []scenario{{}, {OnePID: true}, {Churn: true}} {
+		load, _ := s.load()
+		_, err := fmt.Sscanf(name, load+"-%d", &s.Frequency)
+		if err == nil && s.Frequency > 0 && s.String() == name {
 			return s, nil
 		}
 	}
-	return scenario{}, fmt.Errorf("scenario %q is not system-HZ or pid-HZ", name)
+	return scenario{}, fmt.Errorf("scenario %q is not system-HZ, pid-HZ or churn-HZ", name)
 }
