@@ -68,16 +68,16 @@ enum scratch {
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
-const volatile bool queue_in_latency; /* histograms count from birth, not issue */
+const volatile bool queue_in_latency; /* histograms count from creation, not issue */
 
 #define OPERATION_READ 0
 #define OPERATION_WRITE 1
 #define OPERATION_FLUSH 2
 #define OPERATION_ZONE_APPEND 7
 
-/* Flags of a request, by numbers that are the same on every kernel. */
+/* Flags of a request. The numbers are the same on every kernel. */
 enum request_flag {
-	OPERATION_MASK = 0xff, /* REQ_OP_MASK: these bits are no flags */
+	OPERATION_MASK = 0xff, /* REQ_OP_MASK: bits that are not flags */
 	FLAG_SYNC = 1 << 8,
 	FLAG_META = 1 << 9,
 	FLAG_FUA = 1 << 10,
@@ -85,12 +85,12 @@ enum request_flag {
 	FLAG_RAHEAD = 1 << 12,
 	FLAG_BACKGROUND = 1 << 13,
 	FLAG_SWAP = 1 << 14,
-	FLAG_FAILED = 1 << 15, /* the device said so */
+	FLAG_FAILED = 1 << 15, /* the device reported an error */
 };
 
 const enum request_flag *unused_request_flag __attribute__((unused));
 
-/* The kernel's, whose numbers change; only the names count here. */
+/* The kernel's flags. Their numbers change; only the names count here. */
 enum req_flag_bits {
 	__REQ_SYNC,
 	__REQ_META,
@@ -107,7 +107,7 @@ struct request_state {
 	u64 file;
 	u64 cgroup;
 	u64 born;
-	u64 issued; /* 0 while it is not */
+	u64 issued; /* 0 if not issued */
 	u64 bytes;
 	u64 sector;
 	u32 pid; /* thread group */
@@ -138,7 +138,7 @@ struct timeline_event {
 
 const struct timeline_event *unused_timeline_event __attribute__((unused));
 
-/* Keyed by the request, or before it is known by its first bio. */
+/* Keyed by the request, or by its first bio before the request is known. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 8192);
@@ -192,16 +192,16 @@ static __always_inline struct file *direct_file(struct bio *bio)
 	return BPF_CORE_READ(dio, iocb, ki_filp);
 }
 
-#define MAPPING_FLAGS 3 /* of memory that is no file's */
+#define MAPPING_FLAGS 3 /* of memory that does not belong to a file */
 
-/* Address bits that the struct pages of the largest folio take at most. */
+/* Maximum number of address bits for the struct pages of the largest folio. */
 #define FOLIO_ADDRESS_BITS 40
 
 /*
- * The head of the folio that page is in, which is page itself unless bit 0 is set.
- * compound_head then is the head's address. compound_info may be a mask instead that
- * makes the head's address out of the page's own; no struct page is at an address
- * that has the form of such a mask.
+ * The head of page's folio, which is page itself unless bit 0 is set. compound_head
+ * then contains the head's address. compound_info may contain a mask instead, to be
+ * applied to the page's own address; no struct page has an address of the form of
+ * such a mask.
  */
 static __always_inline void *page_head(struct page *page)
 {
@@ -233,8 +233,8 @@ static __always_inline struct address_space *page_mapping(void *head)
 }
 
 /*
- * The inode whose cached page is the first of a bio's. Not all pages have a mapping
- * where those of files have theirs, so what is found there has to point back.
+ * The inode whose cached page is a bio's first page. Pages without a mapping may
+ * have other data in the field, so the result must point back.
  */
 static __always_inline struct inode *cached_inode(struct bio *bio)
 {
@@ -249,7 +249,7 @@ static __always_inline struct inode *cached_inode(struct bio *bio)
 	return BPF_CORE_READ(inode, i_mapping) == mapping ? inode : NULL;
 }
 
-/* A name of an inode that is in use. */
+/* A name of an inode in use. */
 static __always_inline struct dentry *inode_name(struct inode *inode)
 {
 	struct hlist_node *alias = BPF_CORE_READ(inode, i_dentry.first);
@@ -281,8 +281,8 @@ static __always_inline u64 bio_file(struct bio *bio, u32 program)
 }
 
 /*
- * The control group (v2) that a bio is charged to, or 0. It is that of the task or,
- * for what is written back, of those who made it dirty.
+ * The control group (v2) to which a bio is charged, or 0. It is the group of the
+ * task or, for writeback, of the tasks that dirtied the pages.
  */
 static __always_inline u64 bio_cgroup(struct bio *bio)
 {
@@ -363,8 +363,8 @@ static __always_inline void send_event(const struct request_state *state, u64 co
 }
 
 /*
- * Counts a request that the device had for that long, in ns. A function of its own,
- * whose variables are not on the stack while another walks one.
+ * Counts a request that the device had for in_device ns. This is a separate
+ * function, so that its variables are not on the stack during a stack walk.
  */
 static __noinline void count_request(const struct request_state *state, u64 in_device)
 {
@@ -392,9 +392,9 @@ static __noinline void count_request(const struct request_state *state, u64 in_d
 }
 
 /*
- * What has the address of a request is a new one: if it is still known as another,
- * that was completed without a word. Tracepoints may miss events while someone else
- * begins or ends to listen.
+ * A request at a known address is new. If the address still has an entry, the
+ * completion of the old request was missed: tracepoints may miss events while
+ * another program attaches or detaches.
  */
 static __always_inline void count_abandoned(u64 key)
 {
@@ -449,11 +449,11 @@ int BPF_PROG(bio_start_queue, struct request_queue *queue, struct bio *bio)
 }
 
 /*
- * The state of a request that is queued or issued: known of its first bio, by its
- * address, or unknown so far. What is then taken as its birth is not in the
- * submitter's context for sure, so it counts where everybody is the target. A flush
- * that comes so is the kernel's own, for one or more that it was asked for: it has
- * no stack, and counts for the histograms alone.
+ * The state of a request that is queued or issued: known by its first bio or its
+ * address, or unknown so far. The time and context of an unknown request's creation
+ * are lost, so it counts only if everything is the target. An unknown flush is the
+ * kernel's own, for one or more requested flushes: it has no stack, and counts only
+ * for the histograms.
  */
 static __always_inline struct request_state *find(void *ctx, u32 program, struct request *rq)
 {
@@ -498,7 +498,7 @@ int BPF_PROG(request_insert, struct request *rq)
 	return 0;
 }
 
-/* The bit of a flag; 0 where the kernel has no such flag. */
+/* The bit of a flag; 0 if the kernel does not have the flag. */
 #define req_flag(name)                                                                             \
 	(bpf_core_enum_value_exists(enum req_flag_bits, name)                                      \
 		 ? 1U << bpf_core_enum_value(enum req_flag_bits, name)                             \
@@ -509,7 +509,7 @@ static __always_inline u32 operation(struct request *rq)
 	u32 preflush = req_flag(__REQ_PREFLUSH);
 	u32 flags = rq->cmd_flags, operation = flags & OPERATION_MASK;
 
-	/* A write of nothing with a flush before it is how a flush is asked for. */
+	/* An empty write with a preflush is a request for a flush. */
 	if (operation == OPERATION_WRITE && flags & preflush && !rq->__data_len) {
 		operation = OPERATION_FLUSH;
 		flags &= ~preflush;
@@ -556,7 +556,7 @@ int BPF_PROG(request_issue, struct request *rq)
 {
 	struct request_state *state = find(ctx, SCRATCH_ISSUE, rq);
 
-	/* Perhaps it is issued again, as the device had no room. */
+	/* It may be issued again if the device had no room. */
 	if (state && !state->issued)
 		issued(state, rq, bpf_ktime_get_ns());
 	return 0;
@@ -595,11 +595,11 @@ int BPF_PROG(request_complete, struct request *rq, int error, unsigned int bytes
 	if (!state)
 		return 0;
 	if (bytes < rq->__data_len)
-		return 0; /* a part of it */
+		return 0; /* a part of the request */
 	if (state->issued)
 		add_latency(state, now);
 	else
-		/* A flush that was asked for; the device got the kernel's own. */
+		/* A requested flush; the device received the kernel's own. */
 		issued(state, rq, state->born);
 	if (error)
 		state->operation |= FLAG_FAILED;

@@ -94,7 +94,7 @@ int branch(struct bpf_perf_event_data *ctx)
 
 	stat_add(STAT_RUNS, 1);
 	stat_add(STAT_PERIODS, ctx->sample_period);
-	/* What is left of other tasks' branches would be taken for theirs. */
+	/* Leftover branches of other tasks would be attributed to this one. */
 	if (task_flags(task) & PF_KTHREAD)
 		return 0;
 	if (!target_has(task))
@@ -112,7 +112,7 @@ int branch(struct bpf_perf_event_data *ctx)
 	rec->head.time = bpf_ktime_get_ns();
 	rec->head.pid = task_tgid(task);
 	size += bytes;
-	barrier_var(size); /* or 6.1's verifier does not see what bounds it */
+	barrier_var(size); /* without this, the verifier of 6.1 loses the bound */
 	if (size > sizeof(*rec) || send(rec, size))
 		stat_add(STAT_LOST, 1);
 	return 0;

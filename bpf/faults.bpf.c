@@ -96,8 +96,8 @@ struct {
 } faults SEC(".maps");
 
 /*
- * A fault that waits for a page is handled again, and keeps its start. Without
- * registers it is the kernel's own request, which is not counted.
+ * A fault that waits for a page is handled again, and keeps its start time. A fault
+ * without registers is the kernel's own, and is not counted.
  */
 SEC("fentry/handle_mm_fault")
 int BPF_PROG(fault_begin, struct vm_area_struct *vma, unsigned long address, unsigned int flags,
@@ -118,7 +118,7 @@ int BPF_PROG(fault_begin, struct vm_area_struct *vma, unsigned long address, uns
 	return 0;
 }
 
-/* How long this thread's fault has been handled, in ns; 0 if unknown. */
+/* How long the thread's fault has been in progress, in ns; 0 if unknown. */
 static __always_inline u64 fault_latency(u32 tid, u64 address)
 {
 	struct fault *begun = bpf_map_lookup_elem(&faults, &tid);
@@ -132,11 +132,11 @@ static __always_inline u64 fault_latency(u32 tid, u64 address)
 }
 
 /*
- * Mappings that were looked up. A look-up takes the address space's lock, and
- * where interrupts are disabled an interrupt to give it back, ten microseconds in
- * a virtual machine; so it is done anew only if the address space has changed: the
- * kernel then raises the number that its locks of single mappings go by. Kernels
- * before 6.4 have none, and look up every time.
+ * Cached mappings. A look-up takes the lock of the address space. If interrupts are
+ * disabled, releasing it needs an interrupt, which takes ten microseconds in a
+ * virtual machine. So look-ups are repeated only if the address space has changed:
+ * the kernel then increments the sequence count of its per-mapping locks. Kernels
+ * before 6.4 have no such count, and look up every time.
  */
 struct known_mapping {
 	u64 epoch;
@@ -191,9 +191,9 @@ static long page_of(struct task_struct *task, struct vm_area_struct *vma, struct
 enum find_by {
 	FIND_BY_HELPER, /* bpf_find_vma() */
 	/*
-	 * In the tree that kernels before 6.1 keep them in, for those without the
-	 * helper. A fault is counted before the lock of its address space is given
-	 * back, so that the tree holds still.
+	 * In the tree of mappings of kernels before 6.1, for those without the
+	 * helper. A fault is counted before the lock of its address space is
+	 * released, so the tree does not change.
 	 */
 	FIND_BY_TREE,
 };
@@ -336,8 +336,8 @@ int major_fault(struct bpf_perf_event_data *ctx)
 }
 
 /*
- * Programs of their own: where the helper is missing, its callback is refused, even
- * in a branch that is never taken.
+ * Separate programs: if the helper is missing, the verifier rejects its callback,
+ * even in a branch that is never taken.
  */
 SEC("perf_event")
 int minor_fault_by_tree(struct bpf_perf_event_data *ctx)

@@ -59,7 +59,7 @@ static __always_inline bool file_send(struct file_record *rec, struct dentry *at
 	rec->elements = 0;
 	for (i = 0; i < FILE_DEPTH && at; i++) {
 		parent = BPF_CORE_READ(at, d_parent);
-		/* What has no place in a tree, as a memfd, is its own parent. */
+		/* An inode outside of any tree, such as a memfd, is its own parent. */
 		if (!parent || (parent == at && i > 0))
 			break;
 		bpf_probe_read_kernel_str(rec->names[i], FILE_NAME, BPF_CORE_READ(at, d_name.name));
@@ -69,7 +69,7 @@ static __always_inline bool file_send(struct file_record *rec, struct dentry *at
 	}
 	if (i == FILE_DEPTH)
 		rec->end = PATH_CUT;
-	barrier_var(size); /* or 6.1's verifier does not see what bounds it */
+	barrier_var(size); /* without this, the verifier of 6.1 loses the bound */
 	return size <= sizeof(*rec) && !ring_send(rec, size);
 }
 
@@ -86,7 +86,7 @@ static __always_inline u64 file_id(struct inode *inode, struct dentry *dentry, u
 	struct file_record *rec;
 	u64 *known;
 
-	/* Numbers of devices and of inodes are small: their bits must not meet. */
+	/* Device and inode numbers are small: their bits must not overlap. */
 	id = hash_step(hash_step(0, (u64)device << 1 | is_device), number);
 	index = id % FILES_SEEN;
 	known = bpf_map_lookup_elem(&files_seen, &index);

@@ -257,7 +257,7 @@ struct mm_struct {
 	struct seqcount mm_lock_seq;
 };
 
-/* What it was from Linux 6.4 on, before it became a sequence counter. */
+/* Its form since Linux 6.4, before it became a sequence counter. */
 struct mm_struct___int {
 	int mm_lock_seq;
 };
@@ -315,7 +315,7 @@ struct request {
 	struct bio *bio;
 };
 
-/* Where request_queue has no disk. */
+/* For kernels whose request_queue has no disk. */
 struct request___rq_disk {
 	struct gendisk *rq_disk;
 };
@@ -354,5 +354,5 @@ struct bpf_iter__task {
 
 #pragma clang attribute pop
 
-#endif /* __bpf__: tests compile what needs no kernel for user space */
+#endif /* __bpf__: tests also compile kernel-independent parts for user space */
 #endif

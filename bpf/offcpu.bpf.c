@@ -30,10 +30,10 @@
 struct count_key {
 	u64 id; /* of the user half of the stack */
 	u64 kernel; /* of the kernel half */
-	u64 waker; /* of the stack that woke it; 0 where not told apart */
+	u64 waker; /* of the waker's stack; 0 if not distinguished */
 	u32 tid;
 	u16 cpu; /* that it left */
-	u16 runnable; /* it never slept: another took its CPU */
+	u16 runnable; /* it never slept: another thread took its CPU */
 };
 
 struct count_value {
@@ -50,8 +50,8 @@ static __always_inline void count_add(struct count_value *to, const struct count
 }
 
 /*
- * What a thread touched just before is in the processor's caches: that there are
- * more reads of its stack costs more than that they are larger.
+ * Recently used parts of a stack are in the CPU's caches, so the cost depends on the
+ * number of reads of a stack more than on their size.
  */
 #define UNWIND_BLOCK_BYTES 4096
 
@@ -90,8 +90,8 @@ const volatile bool by_waker;
 const volatile bool switch_has_state;
 
 /*
- * When the measurement began and ended and the last window did, CLOCK_MONOTONIC in
- * ns; 0: not yet.
+ * When the measurement began and ended, and when the last window ended, in
+ * CLOCK_MONOTONIC ns; 0 if not yet.
  */
 volatile u64 began;
 volatile u64 ended;
@@ -100,25 +100,25 @@ volatile u64 cut;
 /* Whether an iterator may be counting partial times. */
 volatile bool cutting;
 
-/* In place of a time: it is unknown when the thread came back. */
+/* In place of a time: the thread came back at an unknown time. */
 #define UNKNOWN_TIME (~0ULL)
 
 /* The state of a thread. It exists as long as the thread. */
 struct thread {
-	u64 owner; /* start_boottime: a tid may have its next owner */
-	u64 since; /* when it left its CPU; 0 while it runs or is of no interest */
+	u64 owner; /* start_boottime, because a TID may be reused */
+	u64 since; /* when it left its CPU; 0 while it runs or is not measured */
 	/*
-	 * Written only by iterators: of the time off the CPU that began at
-	 * cut_since, the part up to cut_at is counted.
+	 * Written only by iterators: of the period that began at cut_since, the
+	 * part up to cut_at is counted.
 	 */
 	u64 cut_since;
 	u64 cut_at;
-	u64 woken; /* when it was woken; 0 if nobody did */
+	u64 woken; /* when it was woken; 0 if it was not */
 	u64 id; /* the user half of its stack */
-	u64 waker; /* the stack that woke it */
+	u64 waker; /* the waker's stack */
 	u32 cpu;
-	u32 state; /* enum state_class, that it left its CPU in */
-	u32 waker_pid; /* who woke it, where a timeline is asked for */
+	u32 state; /* enum state_class, the state in which it left its CPU */
+	u32 waker_pid; /* the waker, for timelines */
 	u32 waker_tid;
 };
 
@@ -210,14 +210,14 @@ struct timeline_event {
 	u16 cpu; /* that it left */
 	u64 time; /* when it left its CPU, or the measurement began; CLOCK_MONOTONIC, ns */
 	u64 duration; /* ns */
-	u64 waiting; /* of it for a CPU */
+	u64 waiting; /* part of it spent waiting for a CPU */
 	u64 id; /* of the user half of the stack */
 	u64 kernel; /* of the kernel half */
 	u32 pid; /* thread group */
 	u32 tid;
-	u32 waker_pid; /* 0 where nobody is known to have woken it */
+	u32 waker_pid; /* 0 if unknown */
 	u32 waker_tid;
-	u64 waker; /* the stack that woke it; sent only with by_waker */
+	u64 waker; /* the waker's stack; sent only with by_waker */
 };
 
 const struct timeline_event *unused_timeline_event __attribute__((unused));
@@ -232,7 +232,7 @@ static __always_inline bool thread_wanted(struct task_struct *task, u32 state)
 	return kind == THREADS_ALL || (kind == THREADS_KERNEL) == kernel;
 }
 
-/* The entry of a thread, or NULL if there is none or it is another's. */
+/* The entry of a thread, or NULL if there is none or it belongs to another thread. */
 static __always_inline struct thread *thread_find(struct task_struct *task)
 {
 	u32 tid = task_pid(task);
@@ -242,8 +242,8 @@ static __always_inline struct thread *thread_find(struct task_struct *task)
 }
 
 /*
- * The start of the part of a period off the CPU that is not counted yet, or
- * UNKNOWN_TIME if none of it is to be counted.
+ * The start of the uncounted part of a period off the CPU, or UNKNOWN_TIME if none
+ * of it is to be counted.
  */
 static __always_inline u64 rest_since(const struct thread *t, u64 since)
 {
@@ -257,9 +257,9 @@ static __always_inline bool thread_is_off(const struct thread *t)
 }
 
 /*
- * The entry of a thread that leaves its CPU. NULL if there is no room. One that is
- * off already came back without a word: on busy virtual machines one switch in
- * thousands is not told.
+ * The entry of a thread that leaves its CPU, or NULL if there is no room. If the
+ * entry says that the thread is off its CPU, its return was not reported: on busy
+ * virtual machines, one in thousands of switches is missing.
  */
 static __always_inline struct thread *thread_enter(struct task_struct *task)
 {
@@ -284,8 +284,8 @@ static __always_inline struct thread *thread_enter(struct task_struct *task)
 }
 
 /*
- * The id of the stack of task, which is current, with or without the kernel's
- * half; 0 if there is no scratch.
+ * The ID of the stack of task, which is current, with or without the kernel half; 0
+ * if there is no scratch memory.
  */
 static __always_inline u64 current_stack(void *ctx, struct task_struct *task, bool kernel)
 {
@@ -329,7 +329,7 @@ static __always_inline void thread_forget_waker(struct thread *t)
 	t->waker_pid = t->waker_tid = 0;
 }
 
-/* Whether task, which is off its CPU, has not been woken. */
+/* Whether task, which is off its CPU, was not woken. */
 static __always_inline bool task_sleeps(struct task_struct *task)
 {
 	u32 state = state_class(task_state(task));
@@ -346,9 +346,9 @@ static __always_inline bool time_wanted(u64 since, u64 until)
 }
 
 /*
- * Counts what thread t of task, which left its CPU at since and did not run
- * again, did until now. kernel is the kernel half of its stack; in_switch tells
- * sched_switch from the iterator.
+ * Counts the period of thread t of task, which left its CPU at since and has not run
+ * since then, until now. kernel is the kernel half of its stack; in_switch
+ * distinguishes sched_switch from the iterator.
  */
 static __always_inline void thread_count(struct thread *t, struct task_struct *task, u64 kernel,
 					 u64 since, u64 now, bool in_switch)
@@ -360,8 +360,9 @@ static __always_inline void thread_count(struct thread *t, struct task_struct *t
 
 	key.runnable = t->state == STATE_RUNNABLE;
 	/*
-	 * A wake of a thread that was about to sleep and then did not is not of
-	 * this time: nobody woke who sleeps still, or who never slept.
+	 * If a thread was woken when it was about to sleep, and then did not
+	 * sleep, the wakeup does not belong to this period: the thread is still
+	 * asleep without a wakeup, or it never slept.
 	 */
 	if (key.runnable || (!in_switch && task_sleeps(task)))
 		thread_forget_waker(t);
@@ -373,8 +374,8 @@ static __always_inline void thread_count(struct thread *t, struct task_struct *t
 	else if (woken > since)
 		value.sleeping = woken - since;
 	/*
-	 * Else it was woken in the window before, or in the moment before it left,
-	 * when it did not run any more but sched_switch had not told of it yet.
+	 * Otherwise it was woken in the previous window, or just before it left:
+	 * it no longer ran, but sched_switch had not reported that yet.
 	 */
 	value.waiting = off - value.sleeping;
 	stat_add(STAT_SAMPLES, 1);
@@ -409,26 +410,27 @@ static __always_inline void thread_count(struct thread *t, struct task_struct *t
 }
 
 /*
- * Ends the period off the CPU of thread t, and returns the start of the part
- * that no iterator counts.
+ * Ends the period off the CPU of thread t, and returns the start of the part that no
+ * iterator counts.
  */
 static __always_inline u64 time_end(struct thread *t, u32 tid)
 {
 	struct ticket ticket = { .since = t->since, .tid = tid };
 
 	*(volatile u64 *)&t->since = 0;
-	/* An iterator is at it, and counts it up to the cut. */
+	/* An iterator is processing it, and counts it up to the cut. */
 	if (cutting && !bpf_map_delete_elem(&tickets, &ticket))
 		return ended ?: cut;
 	return rest_since(t, ticket.since);
 }
 
 /*
- * Takes the time off the CPU of thread t that began at since, up to a cut, for the
- * iterator that calls this; false if the thread came back before, so that all of it is
- * counted already. It may come back right now. What is left of its time begins at the
- * cut if time_end() finds the ticket here, or comes so late that it finds the cut. If
- * it came before the ticket, the lock of the map's bucket lets us see t->since change.
+ * Claims the period off the CPU of thread t that began at since, up to a cut, for
+ * the calling iterator. Returns false if the thread came back before, so that all of
+ * it is already counted. The thread may come back at any moment: the rest of its
+ * period begins at the cut if time_end() finds the ticket here, or runs so late that
+ * it finds the cut. If time_end() ran before the ticket existed, the lock of the
+ * map's bucket makes its change of t->since visible.
  */
 static __always_inline bool time_cut(struct thread *t, u32 tid, u64 since, u64 at)
 {
@@ -440,7 +442,7 @@ static __always_inline bool time_cut(struct thread *t, u32 tid, u64 since, u64 a
 		return false;
 	}
 	if (*(volatile u64 *)&t->since != since)
-		return bpf_map_delete_elem(&tickets, &ticket); /* an error: it was found */
+		return bpf_map_delete_elem(&tickets, &ticket); /* an error: time_end() found it */
 	*(volatile u64 *)&t->cut_at = at;
 	*(volatile u64 *)&t->cut_since = since;
 	bpf_map_delete_elem(&tickets, &ticket);
@@ -479,7 +481,7 @@ int BPF_PROG(offcpu_switch, bool preempt, struct task_struct *prev, struct task_
 		state = STATE_RUNNABLE;
 	else if (switch_has_state)
 		state = state_class(ctx[3]);
-	else /* perhaps it is being woken already: STATE_OTHER */
+	else /* perhaps it is already being woken: STATE_OTHER */
 		state = state_class(task_state(prev));
 	if (!end && thread_wanted(prev, state) && target_has(prev) && (t = thread_enter(prev))) {
 		t->id = current_stack(ctx, prev, false);
@@ -504,7 +506,7 @@ int BPF_PROG(offcpu_waking, struct task_struct *task)
 		return 0;
 	t->woken = bpf_ktime_get_ns();
 	if (timeline) {
-		/* An interrupt of an idle CPU is nobody's, and their numbers are 0. */
+		/* An interrupt of an idle CPU has no waker; idle tasks have PID 0. */
 		t->waker_pid = task_tgid(waker);
 		t->waker_tid = task_pid(waker);
 	}
@@ -529,9 +531,9 @@ int BPF_PROG(offcpu_free, struct task_struct *task)
 }
 
 /*
- * Walks the user stack of a task that is not current. Only a program that sleeps can
- * read its memory; it copies the stack from its pointer on, as far as there is room
- * for. A frame beyond that ends the walk, as one that cannot be read.
+ * Walks the user stack of a task that is not current. Only a sleepable program can
+ * read its memory. It copies the stack from the stack pointer on, as much as fits. A
+ * frame beyond the copy ends the walk as unreadable.
  */
 static __always_inline void walk_other_user(struct task_struct *task, struct stack_scratch *scratch,
 					    struct stack_copy *copy)
@@ -559,9 +561,9 @@ static __always_inline void walk_other_user(struct task_struct *task, struct sta
 }
 
 /*
- * Finds the threads that are off their CPU when the measurement begins. As it
- * sleeps, nobody waits for it before he changes unwind tables: user space changes
- * none while it runs.
+ * Finds the threads that are off their CPU when the measurement begins. Because it
+ * sleeps, changes of unwind tables do not wait for it; user space makes none while
+ * it runs.
  */
 SEC("iter.s/task")
 int offcpu_begin(struct bpf_iter__task *ctx)
@@ -581,7 +583,7 @@ int offcpu_begin(struct bpf_iter__task *ctx)
 	state = state_class(task_state(task));
 	if (!thread_wanted(task, state) || !target_has_other(task) || thread_find(task))
 		return 0;
-	/* A command stands before its first instruction until we let it go. */
+	/* A command is stopped before its first instruction until its release. */
 	if (state == STATE_TRACED && task_tgid(task->parent) == bpf_get_current_pid_tgid() >> 32)
 		return 0;
 	scratch = stack_scratch(SCRATCH_ITERATOR);
@@ -605,7 +607,7 @@ int offcpu_begin(struct bpf_iter__task *ctx)
 	err = bpf_map_update_elem(&threads, &tid, &first, BPF_NOEXIST);
 	if (err && err != -EEXIST)
 		stat_add(STAT_UNFOLLOWED, 1);
-	/* If it came back before the entry was there, nobody ends its time. */
+	/* If it came back before the entry existed, nothing ends its period. */
 	if (!err && task_on_cpu(task) && (t = thread_find(task))) {
 		t->cut_at = UNKNOWN_TIME;
 		t->cut_since = first.since;
@@ -613,12 +615,12 @@ int offcpu_begin(struct bpf_iter__task *ctx)
 	return 0;
 }
 
-/* A switch from a thread is over long before, in ns. */
+/* A switch from a thread takes far less, in ns. */
 #define SWITCH_TIME 1000000
 
 /*
- * Counts the threads that are off their CPU for their time until the measurement
- * ended, or else a window did: what comes after that is a time of its own.
+ * Counts the periods of threads that are off their CPU, until the end of the
+ * measurement or of a window. The time after a window's end is a separate period.
  */
 SEC("iter/task")
 int offcpu_cut(struct bpf_iter__task *ctx)
@@ -638,7 +640,8 @@ int offcpu_cut(struct bpf_iter__task *ctx)
 	rest = rest_since(t, since);
 	if (!since || rest >= until || !time_wanted(rest, until))
 		return 0;
-	/* It runs, and nobody told that it came back: for how long is not known. */
+	/* It is running, and its return was not reported: the length of the period
+	 * is unknown. */
 	if (task_on_cpu(task) && until - rest > SWITCH_TIME) {
 		if (*(volatile u64 *)&t->since == since) {
 			t->cut_at = UNKNOWN_TIME;
@@ -649,7 +652,7 @@ int offcpu_cut(struct bpf_iter__task *ctx)
 	}
 	part = *t;
 	kernel = kernel_half(task, scratch);
-	/* All that holds if it did not come back meanwhile. */
+	/* All of this is valid only if it has not come back meanwhile. */
 	if (time_cut(t, task_pid(task), since, until))
 		thread_count(&part, task, kernel, rest, until, false);
 	return 0;

@@ -42,7 +42,7 @@ enum orc_type {
 	ORC_END = 1, /* of the stack */
 	ORC_CALL = 2,
 	ORC_REGS = 3, /* a whole struct pt_regs */
-	ORC_REGS_PARTIAL = 4, /* what the processor saves of one */
+	ORC_REGS_PARTIAL = 4, /* the part of one that the processor saves */
 };
 
 /* arch/x86/include/asm/orc_types.h */
@@ -70,7 +70,7 @@ struct orc_walk {
 	u64 ip, sp, bp;
 	u32 frames;
 	u8 signal;
-	u8 ended; /* it reached the stack's end, or the limit on frames */
+	u8 ended; /* the walk reached the stack's end, or the limit on frames */
 	u8 pad[2];
 };
 
@@ -88,7 +88,7 @@ struct {
 	__type(value, struct orc_table);
 } orc_tables SEC(".maps");
 
-/* The kernel's tables; not there where it has none. */
+/* The kernel's tables, if it has any. */
 extern void __start_orc_unwind_ip __ksym __weak;
 extern void __stop_orc_unwind_ip __ksym __weak;
 extern void __start_orc_unwind __ksym __weak;
@@ -102,15 +102,15 @@ struct orc_entry {
 	u8 signal : 1;
 } __attribute__((preserve_access_index));
 
-/* What switch_to leaves on the stack of a thread that it switches out. */
+/* The frame that switch_to leaves on the stack of a thread that it switches out. */
 struct inactive_task_frame {
 	u64 bp;
 	u64 ret_addr;
 } __attribute__((preserve_access_index));
 
 /*
- * Always 0, which the verifier does not know: it would follow every way through a
- * search whose limits it knows.
+ * Always 0, but unknown to the verifier, which would otherwise follow every path
+ * through a search with known limits.
  */
 volatile u64 orc_nothing;
 
@@ -294,7 +294,8 @@ static __always_inline bool orc_walk(struct task_struct *task, struct stack_scra
 	if (!table)
 		return false;
 	walk = &table->walk;
-	/* Through memory, as no arithmetic is allowed on a pointer to registers. */
+	/* Through memory, because arithmetic on a pointer to registers is not
+	 * allowed. */
 	((volatile u64 *)table->words)[0] = (u64)task_regs(task);
 	size = ((volatile u64 *)table->words)[0] - bottom;
 	if (size > sizeof(table->words) ||

@@ -78,7 +78,7 @@ enum stat {
 	STAT_RUNS = 5, /* samples of all tasks, in the target or not */
 	STAT_PERIODS = 6, /* sum of their periods */
 	STAT_EMPTY = 7, /* samples without branch records */
-	STAT_UNFOLLOWED = 8, /* what did not fit into the table of things in progress */
+	STAT_UNFOLLOWED = 8, /* entries that did not fit into the table of events in progress */
 	STAT_MAJOR_RUNS = 9, /* as STAT_RUNS, of major page faults */
 	STAT_MAJOR_PERIODS = 10, /* as STAT_PERIODS */
 	STAT_MERGED = 11, /* requests merged into others */

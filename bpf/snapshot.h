@@ -12,7 +12,7 @@
 
 #define SNAPSHOT_PART 4096
 #define SNAPSHOT_PARTS 8
-#define SNAPSHOT_FEW_PARTS 3 /* enough for a program that has just begun */
+#define SNAPSHOT_FEW_PARTS 3 /* enough for a program that has just started */
 
 struct snapshot {
 	u32 type;

@@ -2,20 +2,19 @@
 
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Soft interrupts: how often each vector's handler ran and for how long, by the
- * stack that it ran on: that of the interrupted code, of the system call that raised
- * it, or of ksoftirqd.
+ * Soft interrupts: the number and duration of handler runs by vector and stack. The
+ * stack is the stack of the interrupted code, of the system call that raised the
+ * interrupt, or of ksoftirqd.
  *
- * A CPU handles one soft interrupt at a time, so what began is remembered by CPU,
- * and the programs share scratch. The stack is the same when the handler begins
- * and when it has returned; it is walked after the end was noted, so that the walk
- * is no part of the time.
+ * A CPU handles one soft interrupt at a time, so the start is stored per CPU, and
+ * the programs share scratch memory. The stack is the same before and after the
+ * handler. It is walked after the end is noted, so that the walk does not count.
  */
 
 #include "kernel.h"
 #include <bpf/bpf_helpers.h>
 
-/* What counts are kept for. tid and cpu are 0 where not told apart. */
+/* The key of a count. tid and cpu are 0 if not distinguished. */
 struct count_key {
 	u64 id;
 	u32 vector;
@@ -43,7 +42,7 @@ static __always_inline void count_add(struct count_value *to, const struct count
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
-/* When the soft interrupt that this CPU handles began, CLOCK_MONOTONIC in ns; 0: none. */
+/* When the current soft interrupt of this CPU began, CLOCK_MONOTONIC in ns; 0: none. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);

@@ -171,8 +171,8 @@ static __always_inline u64 stack_intern(struct stack_scratch *s)
 	size += 8 * (rec->kernel_frames + rec->user_frames);
 	flags = ring_flags();
 	/*
-	 * Looked at after all other calls, so that it is not kept in memory between
-	 * here and its use, or 6.1's verifier does not see what bounds it.
+	 * Called after all other functions, so that the result is not spilled
+	 * before its use. Otherwise the verifier of 6.1 loses its bound.
 	 */
 	barrier_var(size);
 	size &= MAX_STACK_RECORD;

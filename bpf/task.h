@@ -86,7 +86,7 @@ static __always_inline bool task_on_cpu(struct task_struct *task)
 }
 
 #if defined(__TARGET_ARCH_x86)
-/* Of kernels without bpf_task_pt_regs(), and without KASAN, which doubles it. */
+/* For kernels without bpf_task_pt_regs(), and without KASAN, which doubles the size. */
 #define THREAD_SIZE (16 * 1024)
 #endif
 

@@ -56,9 +56,7 @@ int BPF_PROG(unwind_fork, struct task_struct *parent, struct task_struct *child)
 	return 0;
 }
 
-/*
- * Frees the entry, unless it belongs to the pid's next owner by now.
- */
+/* Frees the entry, unless the PID already has a new owner. */
 SEC("tp_btf/sched_process_free")
 int BPF_PROG(unwind_free, struct task_struct *task)
 {

@@ -59,8 +59,9 @@ static __always_inline const struct unwind_rule *unwind_rule_at(u32 index)
 }
 
 /*
- * The bits that a code address can have. The others may sign a return address
- * on arm64; code is above 48 bits only for who asks for that.
+ * The address bits of a code pointer. On arm64, the other bits may contain the
+ * signature of a return address; code is above 48 bits only in programs that request
+ * it.
  */
 static __always_inline u64 unwind_pc_bits(void)
 {
@@ -76,7 +77,7 @@ static __always_inline enum unwind_mode unwind_by(void)
 	return unwind;
 }
 
-/* Wakes user space, since requests are rare and each delays stacks. */
+/* Wakes user space at once: requests are rare, and each delays stacks. */
 static __always_inline bool unwind_ask(u32 type, u32 id, u64 image)
 {
 	struct unwind_request request = {
@@ -109,8 +110,8 @@ static __always_inline const u32 *unwind_page_at(u32 page)
 }
 
 /*
- * How long user space may take to answer, in ns: to compile tables, or to tell of code
- * that was just mapped. An address that is no code's is never answered.
+ * The maximum time for user space to answer, in ns: to compile tables, or to add new
+ * mappings. An address outside of all code never gets an answer.
  */
 #define UNWIND_COMPILES (1000 * 1000 * 1000)
 #define UNWIND_TELLS (30 * 1000 * 1000)
@@ -206,9 +207,9 @@ static __always_inline u16 unwind_loop(u32 scratch, bool by_layout)
 }
 
 /*
- * Appends to the record in s the user frames from there on. by_layout says that the
- * walk's layout is the process's; else frame pointers are followed. All registers are
- * at the walk's regs.
+ * Appends the user frames from the walk's position to the record in s. If by_layout
+ * is set, the walk uses the process's layout; otherwise it follows frame pointers.
+ * All registers are at the walk's regs.
  */
 static __always_inline void walk_from(const struct unwind_start *at, struct stack_scratch *s,
 				      bool by_layout)
@@ -263,8 +264,8 @@ static __always_inline void walk_user_regs(struct task_struct *task, struct pt_r
 }
 
 /*
- * Appends the user frames of task, which is current, to the record in s, whose kernel
- * frames are there already.
+ * Appends the user frames of task, which is current, to the record in s, which
+ * already contains the kernel frames.
  */
 static __always_inline void walk_user(void *ctx, struct task_struct *task, struct stack_scratch *s)
 {

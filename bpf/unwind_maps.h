@@ -62,7 +62,7 @@ struct unwind_rule {
 	u8 fp_slot, ra_slot; /* enum unwind_slot */
 };
 
-/* The first of unwind_rules. */
+/* The first entries of unwind_rules. */
 enum unwind_rule_index {
 	UNWIND_RULE_NONE = 0, /* the zero rule */
 	UNWIND_RULE_CHAIN = 1, /* UNWIND_CHAIN */
@@ -206,9 +206,9 @@ struct {
 } unwind_processes SEC(".maps");
 
 /*
- * What was asked for, by hash: images without a layout, and pages of addresses
- * that no mapping of a process's layout has. Zero one to be asked for it again.
- * Each is told but once as long as no other displaces it.
+ * Recent requests, by hash: images without a layout, and pages of addresses outside
+ * of a layout's mappings. Set an entry to zero to allow the request again. A request
+ * is not repeated unless another one displaces it.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);

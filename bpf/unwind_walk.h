@@ -39,7 +39,7 @@ enum unwind_mode {
 #ifndef UNWIND_BLOCK_BYTES
 #define UNWIND_BLOCK_BYTES 2048
 #endif
-#define UNWIND_NO_BLOCK 8 /* no block begins there */
+#define UNWIND_NO_BLOCK 8 /* no block begins at this address */
 
 /*
  * amd64's base register is kept from frame to frame only if the CFA was found
@@ -116,7 +116,7 @@ static __always_inline void unwind_begin(struct unwind_walk *w, u64 pc, u64 sp, 
 	w->block_at = UNWIND_NO_BLOCK;
 }
 
-/* Whether to repeat a walk that ended, with the base register. */
+/* Whether to repeat a finished walk, with the base register. */
 static __always_inline bool unwind_lacks_base(struct unwind_walk *w)
 {
 	return UNWIND_BASE < 32 && w->end == END_REGISTER && w->base_state == UNWIND_BASE_IGNORED;
@@ -172,7 +172,8 @@ static __always_inline u64 unwind_search_table(const struct unwind_mapping *m, u
 			return unwind_no_rule(END_PAGE);
 	}
 	hi = rows + words[block % UNWIND_PAGE_WORDS];
-	/* What is sought is the last row at or below, one before the first above. */
+	/* Search the last row at or below the address: one before the first row
+	 * above. */
 	for (int i = 0; i <= UNWIND_BLOCK_SHIFT && lo < hi; i++) {
 		u32 mid = lo + (hi - lo) / 2;
 
@@ -229,9 +230,9 @@ UNWIND_GLOBAL u64 unwind_search(u64 addr, u64 layout)
 }
 
 /*
- * Most rules fit in the place that the cache has for a rule's index, and spare the
- * walk a look at the rule: the CFA is some words above the stack or frame
- * pointer; the frame pointer, if it is saved, and the return address are below it.
+ * Most rules fit into the bits of the cache for a rule's index, which saves the walk
+ * a look-up of the rule: the CFA is some words above the stack or frame pointer, and
+ * the return address and the frame pointer, if saved, are just below the CFA.
  */
 #define UNWIND_SHORT (1U << 23) /* no index */
 #define UNWIND_SHORT_FP (1U << 22) /* the CFA is above the frame pointer */
@@ -281,7 +282,8 @@ static __always_inline u64 unwind_find(struct unwind_cache *cache, u64 layout, u
 	u64 hash = (addr ^ salt) * 0x9e3779b97f4a7c15ULL;
 	u64 *entry = &cache->entries[hash >> (64 - UNWIND_CACHE_SHIFT)];
 	u64 tag = hash << UNWIND_CACHE_SHIFT >> 24 << 24;
-	/* A single word, so that who interrupts us changes all of it or nothing. */
+	/* A single word, so that an interrupting program replaces all of it or
+	 * nothing. */
 	u64 known = *(volatile u64 *)entry, found;
 
 	if ((known >> 24 << 24) == tag)
@@ -308,7 +310,7 @@ static __always_inline bool unwind_signal(struct unwind_walk *w, s32 cfa)
 {
 	u64 at = w->sp + (s64)cfa, first, fp, sp, pc;
 
-	/* The first and the last: what is between them is there, too. */
+	/* Check the first and the last word: the words in between are readable, too. */
 	if (!unwind_load(w, at + UNWIND_SIGNAL_FIRST, &first) ||
 	    !unwind_load(w, at + UNWIND_SIGNAL_FP, &fp) ||
 	    !unwind_load(w, at + UNWIND_SIGNAL_SP, &sp) ||
@@ -335,7 +337,7 @@ static __always_inline void unwind_restore_base(struct unwind_walk *w, const str
 						u64 cfa)
 {
 	if (r->kind == UNWIND_PLT)
-		return; /* does not touch it */
+		return; /* the function does not change it */
 	if ((r->kind != UNWIND_SP && r->kind != UNWIND_FP) || r->arg == UNWIND_BASE_LOST)
 		w->base_state = UNWIND_BASE_UNKNOWN;
 	else if (r->arg)
@@ -394,20 +396,20 @@ static __always_inline bool unwind_step(struct unwind_walk *w, const struct unwi
 		return unwind_stop(w, END_NO_TABLE);
 	}
 	/*
-	 * The caller's frame is above this one. Only of a function that has not
-	 * touched the stack, and that no call on it interrupted, is it the same.
+	 * The caller's frame is above this one. It may be the same only for an
+	 * interrupted function that has not changed the stack.
 	 */
 	if ((cfa < sp || (cfa == sp && !w->exact)) && !(r->kind == UNWIND_CHAIN && r->arg))
 		return unwind_stop(w, END_NOT_GROWING);
 
-	/* The frame pointer first: it lies below, so that blocks are read in order. */
+	/* The frame pointer first: it is below, so that blocks are read in order. */
 	slot = r->fp_slot;
 	if (slot == UNWIND_AT_CFA || slot == UNWIND_AT_SP || slot == UNWIND_AT_FP) {
 		at = (slot == UNWIND_AT_CFA ? cfa : slot == UNWIND_AT_SP ? sp : fp) + (s64)r->fp;
 		if (!unwind_load(w, at, &w->fp))
 			return unwind_stop(w, fault);
 	} else if (slot == UNWIND_UNKNOWN) {
-		w->fp = 0; /* no frame is there, should it be asked for */
+		w->fp = 0; /* no frame is there, if something asks for it */
 	} else if (slot == UNWIND_IN_REGISTER) {
 		if (!w->exact || !unwind_register(w, r->fp, &w->fp))
 			return unwind_stop(w, END_REGISTER);
@@ -423,7 +425,7 @@ static __always_inline bool unwind_step(struct unwind_walk *w, const struct unwi
 			return unwind_stop(w, END_REGISTER);
 	} else if (slot == UNWIND_SAME) {
 #if defined(UNWIND_LINK)
-		/* Only of an interrupted frame is it known what a call left there. */
+		/* What a call left there is known only for an interrupted frame. */
 		if (!w->exact || !unwind_register(w, UNWIND_LINK, &ra))
 #endif
 			return unwind_stop(w, END_REGISTER);
@@ -435,7 +437,7 @@ static __always_inline bool unwind_step(struct unwind_walk *w, const struct unwi
 	w->exact = 0;
 	if (w->pc)
 		return true;
-	/* Threads are started with 0; but who says that it was a frame pointer? */
+	/* Threads start with 0, but it may not have been a frame pointer. */
 	return unwind_stop(w, r->kind == UNWIND_CHAIN ? END_FRAME_POINTER : END_COMPLETE);
 }
 
@@ -506,8 +508,8 @@ static __always_inline int unwind_by_tables(u32 i, struct unwind_walk *w, struct
 }
 
 /*
- * The same by the chain of frame pointers. It asks nothing of the addresses of
- * frames: it does not know which programs change stacks.
+ * The same by the chain of frame pointers. It does not restrict the frames'
+ * addresses, because it does not know which programs switch stacks.
  */
 static __always_inline int unwind_by_chain(u32 i, struct unwind_walk *w, struct stack_record *rec)
 {
