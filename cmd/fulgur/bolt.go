@@ -111,23 +111,20 @@ func (c *boltCommand) options() (boltprofile.Options, error) {
 		return boltprofile.Options{}, errors.New("a duration of 0 measures nothing")
 	}
 	return boltprofile.Options{
-		Target:      measured,
-		Command:     c.Command,
-		Binary:      c.Binary,
-		AllBinaries: c.AllBinaries,
+		Target:  measured,
+		Command: c.Command,
+		ProfileOptions: boltprofile.ProfileOptions{
+			Binary: c.Binary, AllBinaries: c.AllBinaries, LLVM: c.LLVM, Strict: c.Strict, Basic: c.Basic, StatsJSON: c.Stats == "json",
+		},
 		Branches:    c.Branches,
 		Event:       c.Event,
 		Frequency:   uint64(orZero(c.Frequency)),
 		MaxOverhead: float64(orZero(c.MaxOverhead)),
 		BurstMax:    time.Duration(orZero(c.Burst)),
-		Basic:       c.Basic,
 		Duration:    time.Duration(orZero(c.Duration)),
-		LLVM:        c.LLVM,
-		Strict:      c.Strict,
 		RingSize:    uint32(orZero(c.RingSize)),
 		Output:      c.Output,
 		Optimize:    c.Optimize,
-		StatsJSON:   c.Stats == "json",
 		Verbose:     c.Verbose,
 		Quiet:       c.Quiet,
 	}, nil

@@ -5,6 +5,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"fulgur/internal/session/boltprofile"
 	"fulgur/internal/session/offline"
 )
 
@@ -99,12 +100,9 @@ func (c *convertCommand) options() offline.ConvertOptions {
 		Inverted:     c.Inverted,
 		EmbedSources: c.Embed,
 		Format:       c.Format,
-		Binary:       c.Binary,
-		AllBinaries:  c.AllBinaries,
-		LLVM:         c.LLVM,
-		Strict:       c.Strict,
-		Basic:        c.Basic,
-		StatsJSON:    c.Stats == "json",
-		Quiet:        c.Quiet,
+		ProfileOptions: boltprofile.ProfileOptions{
+			Binary: c.Binary, AllBinaries: c.AllBinaries, LLVM: c.LLVM, Strict: c.Strict, Basic: c.Basic, StatsJSON: c.Stats == "json",
+		},
+		Quiet: c.Quiet,
 	}
 }

@@ -185,11 +185,11 @@ func checkOptions[O any](t *testing.T, line string, want O, options func(command
 
 func TestConvertOptions(t *testing.T) {
 	tests := map[string]offline.ConvertOptions{
-		"convert --binary b -o a.preagg in":       {Input: "in", Binary: "b", Output: "a.preagg", LLVM: "auto"},
-		"convert --embed-sources -o a.json.gz in": {Input: "in", Output: "a.json.gz", EmbedSources: true, LLVM: "auto"},
-		"convert --format preagg --binary b -":    {Input: "-", Binary: "b", Format: "preagg", LLVM: "auto"},
+		"convert --binary b -o a.preagg in":       {Input: "in", ProfileOptions: boltprofile.ProfileOptions{Binary: "b", LLVM: "auto"}, Output: "a.preagg"},
+		"convert --embed-sources -o a.json.gz in": {Input: "in", Output: "a.json.gz", EmbedSources: true, ProfileOptions: boltprofile.ProfileOptions{LLVM: "auto"}},
+		"convert --format preagg --binary b -":    {Input: "-", ProfileOptions: boltprofile.ProfileOptions{Binary: "b", LLVM: "auto"}, Format: "preagg"},
 		"convert --all-binaries -o d --llvm 16 --strict --basic --stats json -q in": {
-			Input: "in", AllBinaries: true, Output: "d", LLVM: "16", Strict: true, Basic: true, StatsJSON: true, Quiet: true,
+			Input: "in", ProfileOptions: boltprofile.ProfileOptions{AllBinaries: true, LLVM: "16", Strict: true, Basic: true, StatsJSON: true}, Output: "d", Quiet: true,
 		},
 	}
 	for line, want := range tests {
@@ -264,23 +264,23 @@ func TestBoltOptions(t *testing.T) {
 			Frequency: 99, Verbose: true,
 		},
 		"bolt -p 1,2 --children --strict -o x.preagg --llvm 16 --stats json": {
-			Target: target.Target{Scope: target.Processes, PIDs: []int{1, 2}, Children: true},
-			Strict: true, Output: "x.preagg", LLVM: "16", StatsJSON: true,
+			Target:         target.Target{Scope: target.Processes, PIDs: []int{1, 2}, Children: true},
+			ProfileOptions: boltprofile.ProfileOptions{Strict: true, LLVM: "16", StatsJSON: true}, Output: "x.preagg",
 		},
 		"bolt --binary /bin/sh --event r1a8 1m": {
-			Binary: "/bin/sh", Event: "r1a8", Duration: time.Minute,
+			ProfileOptions: boltprofile.ProfileOptions{Binary: "/bin/sh"}, Event: "r1a8", Duration: time.Minute,
 		},
 		"bolt --cgroup /sys/fs/cgroup/a --all-binaries -o dir --ring-size 1M": {
-			Target:      target.Target{Scope: target.Cgroup, CgroupPath: "/sys/fs/cgroup/a"},
-			AllBinaries: true, Output: "dir", RingSize: 1 << 20,
+			Target:         target.Target{Scope: target.Cgroup, CgroupPath: "/sys/fs/cgroup/a"},
+			ProfileOptions: boltprofile.ProfileOptions{AllBinaries: true}, Output: "dir", RingSize: 1 << 20,
 		},
 		"bolt -p 1 --branches stepping --max-overhead 2.5% --burst 5ms": {
 			Target:   target.Target{Scope: target.Processes, PIDs: []int{1}},
 			Branches: "stepping", MaxOverhead: 0.025, BurstMax: 5 * time.Millisecond,
 		},
 		"bolt -p 1 --basic --optimize a.bolt": {
-			Target: target.Target{Scope: target.Processes, PIDs: []int{1}},
-			Basic:  true, Optimize: "a.bolt",
+			Target:         target.Target{Scope: target.Processes, PIDs: []int{1}},
+			ProfileOptions: boltprofile.ProfileOptions{Basic: true}, Optimize: "a.bolt",
 		},
 		"bolt -q -- ls -l": {
 			Target: target.Target{Scope: target.Command}, Command: []string{"ls", "-l"}, Quiet: true,

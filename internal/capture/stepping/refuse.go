@@ -44,8 +44,9 @@ func (r RefusalError) Error() string {
 	return fmt.Sprintf("cannot step thread %d of process %d: %s", r.TID, r.PID, r.Reason)
 }
 
-// initPID is the init process of the machine or container, which cannot do without it.
-const initPID = 1
+// InitPID is the init process of the machine or container, which cannot do without it:
+// it is never stepped.
+const InitPID = 1
 
 // admit checks whether process pid can be stepped. It waits up to patience while the
 // process is traced.
@@ -53,7 +54,7 @@ func admit(pid int, patience time.Duration) error {
 	if pid == os.Getpid() || pid == os.Getppid() {
 		return errSelf
 	}
-	if pid == initPID {
+	if pid == InitPID {
 		return errInit
 	}
 	status, err := procfs.Process(pid).Status()

@@ -23,27 +23,14 @@ type ConvertOptions struct {
 	// Input is the file to read, perf.data or the output of perf script; "-"
 	// means standard input.
 	Input string
-	// Output is the file to write; "-" or empty means Stdout. With AllBinaries,
-	// it is a directory, created if needed, for files named by binary and build
-	// ID.
+	// Output is the file to write, or a directory; "-" or empty means Stdout.
 	Output string
-
-	// Binary is the ELF file to profile. AllBinaries profiles all mapped files
-	// that exist on this machine.
-	Binary      string
-	AllBinaries bool
-
-	// LLVM is the version that reads the profile: "16", "22", or "auto" or empty
-	// for the version of the llvm-bolt in PATH.
-	LLVM string
-	// Strict leaves out fall-throughs across kernel entries. Basic counts the
-	// addresses of samples instead of branches.
-	Strict, Basic bool
+	ProfileOptions
 
 	// Stdout receives data, Stderr everything else.
 	Stdout, Stderr io.Writer
-	// StatsJSON writes the summary as JSON; Quiet suppresses it.
-	StatsJSON, Quiet bool
+	// Quiet suppresses the summary.
+	Quiet bool
 }
 
 // Convert writes profiles of recorded branches. The exit code is 0, 2 for a usage
@@ -79,19 +66,13 @@ func isDirectory(path string) bool {
 
 // complete checks o and chooses the version of LLVM.
 func (o *ConvertOptions) complete(ctx context.Context) (llvm, error) {
-	switch {
-	case o.AllBinaries && o.Binary != "":
-		return llvm{}, usage.Errorf("one binary and all binaries cannot be combined")
-	case o.AllBinaries && (o.Output == "" || o.Output == "-"):
-		return llvm{}, usage.Errorf("--all-binaries needs a directory for the profiles: -o DIR")
-	case !o.AllBinaries && o.Binary == "":
+	if err := o.check(o.Output); err != nil {
+		return llvm{}, err
+	}
+	if !o.AllBinaries && o.Binary == "" {
 		return llvm{}, usage.Errorf("no binary given: use --binary FILE, or --all-binaries")
 	}
-	l, err := chooseLLVM(ctx, o.LLVM)
-	if err == nil && o.Basic && l.version < tracesLLVM {
-		return llvm{}, errBasicLLVM
-	}
-	return l, err
+	return o.chooseLLVM(ctx, chooseLLVM)
 }
 
 // convert reads the input, writes the profiles and prints the summary.

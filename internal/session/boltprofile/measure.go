@@ -31,11 +31,7 @@ type Options struct {
 	// Command, if not empty, is launched stopped and sampled from its first
 	// instruction. The profile ends when it exits.
 	Command []string
-	// Binary is the path of the file to profile; empty means the program of the
-	// target's processes. AllBinaries profiles all files that they map, into the
-	// directory Output.
-	Binary      string
-	AllBinaries bool
+	ProfileOptions
 
 	// Branches selects how to record branches: "hardware", "stepping", or "auto"
 	// or empty for hardware if available, else stepping if there is a command.
@@ -50,19 +46,10 @@ type Options struct {
 	// the default.
 	MaxOverhead float64
 	BurstMax    time.Duration
-	// Basic samples without branches.
-	Basic bool
 	// Duration is the time to measure. 0 means the default: until the command
 	// exits; with stepping, until the profile is sufficient, at most 5 minutes;
 	// otherwise 10 s, as in ebpf-bolt.
 	Duration time.Duration
-
-	// LLVM is the version that reads the profile: "16", "22", or "auto" or empty
-	// for the version of the llvm-bolt in PATH.
-	LLVM string
-	// Strict leaves out fall-throughs across kernel entries, which perf2bolt
-	// infers.
-	Strict bool
 
 	// RingSize is the size of each CPU's ring in bytes; 0 means the default.
 	RingSize uint32
@@ -76,10 +63,9 @@ type Options struct {
 	Optimize string
 	// Stdout receives data, Stderr everything else.
 	Stdout, Stderr io.Writer
-	// StatsJSON writes the summary as JSON, Quiet suppresses it, Verbose
-	// describes the measurement at its start, Progress shows a progress line on
-	// Stderr.
-	StatsJSON, Quiet, Verbose, Progress bool
+	// Quiet suppresses the summary, Verbose describes the measurement at its
+	// start, Progress shows a progress line on Stderr.
+	Quiet, Verbose, Progress bool
 }
 
 // defaultDuration is the default duration, as in ebpf-bolt.
@@ -102,13 +88,12 @@ func (o *Options) command() doctor.Command {
 
 // check rejects contradictory options.
 func (o *Options) check() error {
+	if err := o.ProfileOptions.check(o.Output); err != nil {
+		return err
+	}
 	switch {
-	case o.AllBinaries && o.Binary != "":
-		return usage.Errorf("one binary and all binaries cannot be combined")
 	case o.AllBinaries && o.Optimize != "":
 		return usage.Errorf("--optimize and --all-binaries cannot be combined: fulgur optimizes one binary at a time")
-	case o.AllBinaries && (o.Output == "" || o.Output == "-"):
-		return usage.Errorf("--all-binaries needs a directory for the profiles: -o DIR")
 	case !o.AllBinaries && o.Binary == "" && len(o.Target.PIDs) == 0 && len(o.Command) == 0:
 		return usage.Errorf("no binary given: use -p PID for the program of a process, --binary FILE, or --all-binaries")
 	case o.Basic && (o.Branches == branchesHardware || o.Branches == branchesStepping):
@@ -138,15 +123,13 @@ func (j *job) Prepare(ctx context.Context) (err error) {
 	if err := o.check(); err != nil {
 		return err
 	}
-	l, err := chooseLLVM(ctx, o.LLVM)
+	choose := chooseLLVM
 	if o.Optimize != "" {
-		l, err = installedLLVM(ctx, o.LLVM)
+		choose = installedLLVM
 	}
+	l, err := o.chooseLLVM(ctx, choose)
 	if err != nil {
 		return err
-	}
-	if o.Basic && l.version < tracesLLVM {
-		return errBasicLLVM
 	}
 	if err := doctor.CheckPrivileges(o.command(), o.Stderr, o.Quiet); err != nil {
 		return err

@@ -19,10 +19,6 @@ const (
 	lookAnyway = time.Second
 )
 
-// initPID is the init process. It is never stepped, because the machine depends on
-// it. As a target it is rejected.
-const initPID = 1
-
 // members makes the stepper step those of the target's processes that run profiled
 // code, and no others: a build has many others.
 type members struct {

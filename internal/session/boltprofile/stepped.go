@@ -68,7 +68,7 @@ func (s *stepped) attach(r *branchRun) error {
 	s.stepper = stepper
 	s.members = members{
 		target: r.Target, wanted: r.spaces.maps, add: stepper.Add, drop: stepper.Drop,
-		members: map[int]standing{}, excluded: []int{os.Getpid(), stepper.PID(), initPID},
+		members: map[int]standing{}, excluded: []int{os.Getpid(), stepper.PID(), stepping.InitPID},
 	}
 	for _, pid := range named {
 		s.members.members[pid] = isStepped

@@ -24,9 +24,7 @@ type ConvertOptions struct {
 	// Input is the file to read, "-" for standard input. Its format is
 	// detected by its beginning.
 	Input string
-	// Output is the file to write; "-" or empty means Stdout. AllBinaries
-	// needs a directory, which is created, for files named by binary and
-	// build ID. Format is the output's format, "preagg" for llvm-bolt's;
+	// Output is the file to write; "-" or empty means Stdout. Format is the output's format, "preagg" for llvm-bolt's;
 	// empty derives it from Output's ending.
 	Output, Format string
 	// Value is the type of the one value to write. Empty means all that the
@@ -41,22 +39,13 @@ type ConvertOptions struct {
 	// profile for the Firefox Profiler.
 	EmbedSources bool
 
-	// Binary is the ELF file to make a profile of. AllBinaries makes
-	// profiles of all mapped files that exist on this machine.
-	Binary      string
-	AllBinaries bool
-
-	// LLVM is the version to write for: "16", "22", or "auto" or empty for
-	// the version of llvm-bolt in PATH.
-	LLVM string
-	// Strict omits fall-throughs across kernel entries. Basic counts the
-	// addresses of samples instead of branches.
-	Strict, Basic bool
+	// ProfileOptions are those of profiles for llvm-bolt.
+	boltprofile.ProfileOptions
 
 	// Stdout receives data, Stderr everything else.
 	Stdout, Stderr io.Writer
-	// StatsJSON writes the summary as JSON; Quiet suppresses it.
-	StatsJSON, Quiet bool
+	// Quiet suppresses the summary.
+	Quiet bool
 }
 
 // Convert writes a profile in another format, or makes profiles for llvm-bolt
@@ -75,10 +64,8 @@ func (o *ConvertOptions) convertBranches(ctx context.Context) (exitCode int, err
 		return 2, usage.Errorf("a profile for BOLT cannot have a chosen value, annotations, an inverted graph or sources")
 	}
 	return boltprofile.Convert(ctx, boltprofile.ConvertOptions{
-		Input: o.Input, Output: o.Output,
-		Binary: o.Binary, AllBinaries: o.AllBinaries,
-		LLVM: o.LLVM, Strict: o.Strict, Basic: o.Basic,
-		Stdout: o.Stdout, Stderr: o.Stderr, StatsJSON: o.StatsJSON, Quiet: o.Quiet,
+		Input: o.Input, Output: o.Output, ProfileOptions: o.ProfileOptions,
+		Stdout: o.Stdout, Stderr: o.Stderr, Quiet: o.Quiet,
 	})
 }
 
