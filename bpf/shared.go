@@ -118,7 +118,7 @@ const (
 	MapCounts0      = OnCPUMapCounts0
 	MapCounts1      = OnCPUMapCounts1
 	MapRemaps       = OnCPUMapRemaps
-	MapTargetIds    = OnCPUMapTargetIds
+	MapTargetIDs    = OnCPUMapTargetIds
 	MapTargetCgroup = OnCPUMapTargetCgroup
 )
 
@@ -126,7 +126,7 @@ const (
 const (
 	VarActive         = OnCPUVarActive
 	VarAnyRemaps      = OnCPUVarAnyRemaps
-	VarByCpu          = OnCPUVarByCpu
+	VarByCPU          = OnCPUVarByCpu
 	VarByThread       = OnCPUVarByThread
 	VarGeneration     = OnCPUVarGeneration
 	VarInserted       = OnCPUVarInserted
@@ -135,7 +135,7 @@ const (
 	VarSeenMask       = OnCPUVarSeenMask
 	VarSkipUserStack  = OnCPUVarSkipUserStack
 	VarTarget         = OnCPUVarTarget
-	VarTargetCgroupId = OnCPUVarTargetCgroupId
+	VarTargetCgroupID = OnCPUVarTargetCgroupId
 	VarTimeline       = OnCPUVarTimeline
 	VarUnwind         = OnCPUVarUnwind
 )

@@ -148,7 +148,7 @@ func (p *Probe) LoadLater(spec *ebpf.CollectionSpec) error {
 func common(spec *ebpf.CollectionSpec, o Options) map[string]any {
 	return map[string]any{
 		bpf.VarTarget:         sampling.TargetMode(o.Scope),
-		bpf.VarTargetCgroupId: o.CgroupID,
+		bpf.VarTargetCgroupID: o.CgroupID,
 		bpf.VarUnwind:         uint32(o.Unwind),
 		bpf.VarMaxDepth:       uint32(o.MaxDepth),
 		bpf.VarRingWakeup:     uint64(spec.Maps[bpf.MapRing].MaxEntries) / 2,
@@ -156,7 +156,7 @@ func common(spec *ebpf.CollectionSpec, o Options) map[string]any {
 		bpf.VarSkipUserStack:  o.SkipUser,
 		bpf.VarTimeline:       o.Timeline,
 		bpf.VarByThread:       o.ByThread,
-		bpf.VarByCpu:          o.ByCPU,
+		bpf.VarByCPU:          o.ByCPU,
 	}
 }
 
@@ -207,7 +207,7 @@ func (p *Probe) Renew() error {
 // FillTargets adds the target to the kernel side's set, and tracks its forks and
 // exits.
 func (p *Probe) FillTargets(t target.Target) (err error) {
-	p.targets, err = sampling.FillTargets(t, p.Maps[bpf.MapTargetIds], p.Programs[bpf.ProgTargetFork], p.Programs[bpf.ProgTargetFree])
+	p.targets, err = sampling.FillTargets(t, p.Maps[bpf.MapTargetIDs], p.Programs[bpf.ProgTargetFork], p.Programs[bpf.ProgTargetFree])
 	return err
 }
 
