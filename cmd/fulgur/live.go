@@ -31,13 +31,17 @@ type liveFlags struct {
 func (f liveFlags) isWindows() bool { return f.Interval > 0 || f.Serve }
 
 // check returns an error for invalid combinations of flags.
-func (f liveFlags) check(output string) error {
+func (c *profileCommand) check(output string) error {
 	switch {
-	case f.Stream && f.isWindows():
+	case c.Wall && c.Idle:
+		return errors.New("--wall and -I cannot be combined: --wall measures time of threads")
+	case c.Stream && c.Wall:
+		return errors.New("--stream and --wall cannot be combined: use --interval or --serve with --wall, or fulgur record for each single wait")
+	case c.Stream && c.isWindows():
 		return errors.New("--stream cannot be combined with --interval or --serve")
-	case f.Keep != nil && (f.Interval == 0 || output == "" && f.Serve):
+	case c.Keep != nil && (c.Interval == 0 || output == "" && c.Serve):
 		return errors.New("--keep needs --interval and -o")
-	case f.Port != nil && !f.Serve:
+	case c.Port != nil && !c.Serve:
 		return errors.New("--port needs --serve")
 	}
 	return nil

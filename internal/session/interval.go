@@ -24,7 +24,7 @@ import (
 // or an unknown format, Files fails with a [usage.Err].
 func Files(o *Options, keep int) (Sink, error) {
 	if output.IsStream(o.Output) {
-		return nil, usage.Errorf("--interval writes a file for each window: name them with -o, for example -o name.pb.gz")
+		return nil, usage.OptionErrorf(usage.Output, "each window is written to a file")
 	}
 	f, err := o.format()
 	if err != nil {

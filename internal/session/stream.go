@@ -35,13 +35,13 @@ const (
 // StreamFormats names the formats of [Stream], for help texts.
 const StreamFormats = "text, jsonl"
 
-// Stream samples code on the CPUs for as long as [Profile] does, and writes
-// each sample with its stack as it is taken. If naming or writing cannot keep
-// up, it drops samples, and the output says how many. The exit code is the same
-// as from [Profile].
+// Stream samples code on the CPUs for as long as [Run] does, and writes each
+// sample with its stack as it is taken. If naming or writing cannot keep up, it
+// drops samples, and the output says how many. The exit code is the same as from
+// [Run].
 func Stream(ctx context.Context, o ProfileOptions) (exitCode int, err error) {
 	if o.Wall {
-		return 2, usage.Errorf("--stream and --wall cannot be combined: use --interval or --serve with --wall, or fulgur record for each single wait")
+		return 2, usage.Errorf("a stream of samples cannot have waits")
 	}
 	write, err := streamFormat(&o.Options)
 	if err != nil {
@@ -61,7 +61,7 @@ func streamFormat(o *Options) (func(io.Writer, samples.Batch) error, error) {
 	case "jsonl":
 		return samples.WriteJSON, nil
 	}
-	return nil, usage.Errorf("--stream does not support format %q: choose %s", o.Format, StreamFormats)
+	return nil, usage.Errorf("a stream of samples cannot have format %q: choose %s", o.Format, StreamFormats)
 }
 
 // streamed is the subject of on-CPU samples that are written as they are taken.

@@ -28,13 +28,13 @@ func (*wall) Command() doctor.Command { return doctor.Profile }
 
 func (m *wall) Complete(c source.Common) error {
 	if m.on.Idle {
-		return usage.Errorf("--wall and -I cannot be combined: --wall measures time of threads")
+		return usage.Errorf("wall-clock time and idle CPUs cannot be combined: wall-clock time is measured for threads")
 	}
 	if err := m.joint.Complete(c); err != nil {
 		return err
 	}
 	if !m.on.Specs[0].IsTime() {
-		return usage.Errorf("--wall needs a clock, but %s is not one: use cpu-clock or task-clock", m.on.Specs[0].Name)
+		return usage.Errorf("wall-clock time needs a clock, but %s is not one: use cpu-clock or task-clock", m.on.Specs[0].Name)
 	}
 	return nil
 }
