@@ -13,11 +13,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// apt downloads packages of one architecture from some of Debian's suites, and
-// installs none. It has sources, lists and a cache of its own, so that this
-// machine's stay as they are; it trusts the keys that the machine's apt trusts.
+// apt downloads packages of one architecture from some of Debian's suites, without
+// installing them. It has its own sources, lists and cache, so the machine's stay
+// unchanged. It trusts the same keys as the machine's apt.
 type apt struct {
-	dir    string // where it unpacks packages
+	dir    string // directory for unpacked packages
 	config string // path of its configuration
 	lists  string // folder of its package lists
 }
@@ -25,9 +25,8 @@ type apt struct {
 // listsAge is the age at which package lists are fetched again.
 const listsAge = 12 * time.Hour
 
-// newAPT returns an apt for the suites, with its files in dir. It takes the lists
-// that an earlier run left while they are new, or while there are no others to be
-// had.
+// newAPT returns an apt for the suites, with its files in dir. It uses package lists
+// of an earlier run if they are recent, or if new ones cannot be fetched.
 func newAPT(ctx context.Context, dir string, m mirror, arch string, suites []string) (*apt, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -90,7 +89,7 @@ func (a *apt) refresh(ctx context.Context) error {
 	}
 	if err2 := a.run(ctx, "", "apt-get", "update", "-qq"); err2 != nil {
 		if err == nil {
-			fmt.Printf("no new package lists, those of %s are used: %v\n", last.ModTime().Format(time.DateOnly), err2)
+			fmt.Printf("cannot fetch package lists, using those of %s: %v\n", last.ModTime().Format(time.DateOnly), err2)
 			return nil
 		}
 		return fmt.Errorf("fetch package lists: %w", err2)
@@ -126,7 +125,7 @@ func (a *apt) search(ctx context.Context, pattern string) ([]string, error) {
 	return names, nil
 }
 
-// depends returns the names of the packages that pkg needs to be installed.
+// depends returns the names of the packages that must be installed for pkg.
 func (a *apt) depends(ctx context.Context, pkg string) ([]string, error) {
 	lines, err := a.output(ctx, "apt-cache", "depends", pkg)
 	if err != nil {
@@ -135,7 +134,7 @@ func (a *apt) depends(ctx context.Context, pkg string) ([]string, error) {
 	return dependsOn(lines), nil
 }
 
-// dependsOn returns the packages in what apt-cache depends prints.
+// dependsOn parses the output of apt-cache depends.
 func dependsOn(lines string) []string {
 	var pkgs []string
 	for line := range strings.Lines(lines) {
@@ -146,14 +145,14 @@ func dependsOn(lines string) []string {
 	return pkgs
 }
 
-// download fetches packages into the empty folder dir and returns the paths of
-// their files, in no particular order. apt compares them with the checksums in the
-// package lists, and those with the archive's signature.
+// download fetches packages into the empty directory dir and returns the paths of
+// their files, unordered. apt verifies them by the checksums in the package lists,
+// and the lists by the archive's signature.
 func (a *apt) download(ctx context.Context, dir string, pkgs ...string) ([]string, error) {
 	names := strings.Join(pkgs, " ")
 	fmt.Println("downloading", names)
 	if err := a.run(ctx, dir, "apt-get", append([]string{"download", "-qq"}, pkgs...)...); err != nil {
-		// The archive may have moved on from our lists.
+		// The archive may be newer than the lists.
 		_ = os.Remove(filepath.Join(a.lists, "fetched"))
 		return nil, fmt.Errorf("download %s (try again for new package lists): %w", names, err)
 	}
@@ -164,8 +163,8 @@ func (a *apt) download(ctx context.Context, dir string, pkgs ...string) ([]strin
 	return debs, err
 }
 
-// unpack returns the absolute path of a folder with what is in the packages, which
-// is a.dir's folder called name, and downloads them unless it is there.
+// unpack returns the absolute path of the directory name in a.dir, which contains
+// the unpacked packages. It downloads them if the directory does not exist.
 func (a *apt) unpack(ctx context.Context, name string, pkgs ...string) (string, error) {
 	return a.fetch(ctx, name, pkgs, func(debs []string, root string) error { return extractAll(ctx, debs, root) })
 }
@@ -180,9 +179,9 @@ func extractAll(ctx context.Context, debs []string, root string) error {
 	return nil
 }
 
-// fetch returns the path of a.dir's folder called name. Unless it is there, it
-// downloads packages and has extract write what is wanted of them into the folder,
-// which appears whole or not at all.
+// fetch returns the path of the directory name in a.dir. If it does not exist, fetch
+// downloads packages and calls extract to fill it; it appears complete or not at
+// all.
 func (a *apt) fetch(ctx context.Context, name string, pkgs []string, extract func(debs []string, root string) error) (string, error) {
 	unlock, err := lock(a.dir)
 	if err != nil {
@@ -212,8 +211,8 @@ func (a *apt) fetch(ctx context.Context, name string, pkgs []string, extract fun
 	return root, os.Rename(unpacked, root)
 }
 
-// lock waits until no other rig downloads into dir, which several may share. The lock
-// goes with unlock, or with the process.
+// lock waits until no other rig downloads into dir, which several rigs may share.
+// unlock, or the end of the process, releases it.
 func lock(dir string) (unlock func(), err error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
@@ -235,7 +234,7 @@ func lock(dir string) (unlock func(), err error) {
 	return func() { f.Close() }, nil
 }
 
-// apts are the apts of a run, one for each set of suites.
+// apts holds the apts of a run, one for each set of suites.
 type apts struct {
 	dir    string
 	arch   string

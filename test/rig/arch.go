@@ -5,22 +5,21 @@ import (
 	"slices"
 )
 
-// arch is an architecture of machines that the rig boots.
+// arch is an architecture of the rig's machines.
 type arch struct {
-	name string // as Go and Debian call it
-	// qemu is the emulator, machine its arguments for the machine and its CPU.
-	// It runs without KVM: that works wherever the rig runs, nested or not.
+	name string // in Go's and Debian's notation
+	// qemu is the emulator, and machine its arguments for the machine type and
+	// CPU. It runs without KVM, so it works on any machine, nested or not.
 	qemu    string
 	machine []string
-	// kernel is what the kernel's command line says beside what all have.
+	// kernel is added to the common kernel command line.
 	kernel []string
-	// serial returns QEMU's arguments for the two serial ports: the first that
-	// the kernel knows as ttyS0 on our standard output, and the one that is its
-	// console into a file.
+	// serial returns QEMU's arguments for two serial ports: the kernel's ttyS0
+	// on our standard output, and the console into a file.
 	serial func(console string) []string
-	// compilers is the format of the names that its compilers have on other machines.
+	// compilers is the format of cross compilers' names.
 	compilers string
-	// pmu is whether test/rig/pmu's module is for it.
+	// pmu reports whether the module of test/rig/pmu supports it.
 	pmu bool
 }
 
@@ -29,7 +28,7 @@ var arches = []arch{
 		name:    "amd64",
 		qemu:    "qemu-system-x86_64",
 		machine: []string{"-cpu", "max"},
-		// Emulation is slow enough without mitigations, and its clock is good.
+		// Mitigations slow the emulation down, and its clock is good.
 		kernel: []string{"console=ttyS1", "mitigations=off", "tsc=reliable", "no_timer_check"},
 		serial: func(console string) []string {
 			return []string{"-serial", "stdio", "-serial", "file:" + console}
@@ -40,7 +39,7 @@ var arches = []arch{
 	{
 		name: "arm64",
 		qemu: "qemu-system-aarch64",
-		// Return addresses are signed in a way that does not take long to emulate.
+		// A signing algorithm for return addresses that is fast to emulate.
 		machine: []string{"-machine", "virt", "-cpu", "max,pauth-impdef=on"},
 		kernel:  []string{"console=ttyAMA0", "mitigations=off"},
 		serial: func(console string) []string {

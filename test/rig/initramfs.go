@@ -20,9 +20,9 @@ import (
 
 // testPackage is a Go package, as go list describes it.
 type testPackage struct {
-	rel   string // path below the module's root
+	rel   string // path relative to the module's root
 	dir   string
-	files []string // of its tests
+	files []string // test files
 }
 
 // buildInitramfs builds everything that runs in the machines and returns the
@@ -37,7 +37,7 @@ type testPackage struct {
 //	                which matches the tests that run under every kernel
 func buildInitramfs(ctx context.Context, apts *apts, kernels []kernel, opt options) (string, error) {
 	bin := filepath.Join(opt.dir, "bin")
-	// What an earlier run left must not be tested again.
+	// Do not test leftovers of an earlier run.
 	if err := os.RemoveAll(bin); err != nil {
 		return "", err
 	}
@@ -169,8 +169,7 @@ func callsEveryKernel(fn *ast.FuncDecl) (calls bool) {
 	return calls
 }
 
-// goBuild has the go tool make out of a package, static, for the machines that the rig
-// boots.
+// goBuild builds a static binary of a package for the rig's machines.
 func goBuild(ctx context.Context, arch, out, pkg string, verb ...string) error {
 	cmd := command(ctx, "", "go", append(verb, "-o", out, pkg)...)
 	cmd.Env = buildEnv(arch)
@@ -185,7 +184,7 @@ func buildEnv(arch string) []string {
 	return append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+arch)
 }
 
-// addBusybox adds busybox, from which init makes all other commands: the host's, or
+// addBusybox adds busybox, which provides all other commands: the host's, or
 // Debian's for another architecture.
 func addBusybox(ctx context.Context, apts *apts, c *cpioWriter, machines arch) error {
 	if machines.name != runtime.GOARCH {

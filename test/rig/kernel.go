@@ -25,7 +25,7 @@ type kernel struct {
 	series
 	release string            // as uname -r prints it
 	image   string            // path of its image
-	modules map[string]string // paths of its modules, by name; those built in are missing
+	modules map[string]string // paths of its modules, by name, without built-in ones
 }
 
 // modules are the modules that tests use: loop devices, which stand in for disks,
@@ -33,8 +33,8 @@ type kernel struct {
 var modules = []string{"loop", "fuse"}
 
 // fetchKernel returns the newest cloud kernel of a series that apt offers,
-// downloading it unless it is there. The cloud flavour boots fastest and needs no
-// other module to run the tests.
+// downloading it if needed. The cloud flavor boots fastest, and needs no other
+// modules for the tests.
 func fetchKernel(ctx context.Context, a *apt, s series) (kernel, error) {
 	pkg, err := newestPackage(ctx, a, s)
 	if err != nil {
@@ -77,15 +77,15 @@ func fetchKernel(ctx context.Context, a *apt, s series) (kernel, error) {
 
 const imagePrefix = "linux-image-"
 
-// imageParts matches the packages that hold what the image's package itself held
-// up to Linux 6.
+// imageParts matches the packages into which the image's package was split after
+// Linux 6.
 var imageParts = regexp.MustCompile(`^linux-(binary|modules)-`)
 
-// errNoKernel is returned where Debian has no kernel of a series.
+// errNoKernel means that Debian has no kernel of a series.
 var errNoKernel = errors.New("no such kernel in Debian")
 
-// newestPackage returns the name of the newest image package of a series, or, if
-// the suite has moved on, of a later series.
+// newestPackage returns the name of the newest image package of a series. If the
+// suite has a later series instead, it returns that one's.
 func newestPackage(ctx context.Context, a *apt, s series) (string, error) {
 	// The anchors leave out the -unsigned and -dbg variants.
 	names, err := a.search(ctx, "^"+imagePrefix+`[0-9.]+.*-cloud-`+s.arch+"$")
@@ -98,8 +98,8 @@ func newestPackage(ctx context.Context, a *apt, s series) (string, error) {
 	return "", fmt.Errorf("%w in %s (looked for %s%s.*-cloud-%s)", errNoKernel, strings.Join(s.suites, ", "), imagePrefix, s.name, s.arch)
 }
 
-// newest returns the image package with the highest version in its name of a
-// series, or, where there is none and later is set, of a later series, or "".
+// newest returns the series' image package with the highest version in its name. If
+// there is none and later is set, it returns one of a later series, or "".
 func newest(names []string, series string, later bool) string {
 	var best, other string
 	for _, name := range names {
@@ -118,8 +118,8 @@ func newest(names []string, series string, later bool) string {
 	return cmp.Or(best, other)
 }
 
-// compareNatural compares strings with the runs of digits in them taken as
-// numbers, so that 6.1.0-9 comes before 6.1.0-56.
+// compareNatural compares strings, with runs of digits as numbers, so that 6.1.0-9
+// comes before 6.1.0-56.
 func compareNatural(a, b string) int {
 	return slices.CompareFunc(fields(a), fields(b), func(x, y string) int {
 		m, errX := strconv.ParseUint(x, 10, 64)
@@ -192,7 +192,7 @@ func extractKernel(ctx context.Context, deb, dir string) error {
 	}
 }
 
-// writeFile writes what r holds to the file path, which appears whole or not
+// writeFile writes the content of r to the file path, which appears complete or not
 // at all.
 func writeFile(path string, r io.Reader) error {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-")

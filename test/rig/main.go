@@ -1,19 +1,19 @@
-// Command rig runs test binaries under kernels other than this machine's:
-// Debian's stock cloud kernels for amd64 or arm64, booted by QEMU without KVM, from
-// an initramfs that holds the tests, busybox and, on amd64, a kernel module, which
-// is a PMU for those tests that load it (test/rig/pmu).
+// Command rig runs test binaries under other kernels than this machine's: Debian's
+// stock cloud kernels for amd64 or arm64, booted by QEMU without KVM. Their
+// initramfs contains the tests, busybox and, on amd64, a kernel module that provides
+// a PMU for tests that request it (test/rig/pmu).
 //
 //	go run ./test/rig [flags] PACKAGE...
 //
-// Each package's tests are built statically and run, with their testdata, as
-// root under every kernel of -kernels. The rig fails when a test fails, when
-// the kernel warns, and when a machine does not reach its end. Full logs stay
-// in the folder given by -dir.
+// Each package's tests are built statically and run as root, with their testdata,
+// under every kernel of -kernels. The rig fails if a test fails, if the kernel
+// warns, or if a machine does not reach its end. Full logs are in the directory
+// given by -dir.
 //
-// Kernels come from several of Debian's suites (kernels.txt), by package lists of the
-// rig's own. What cannot be had there, or fails under a release newer than those seen
-// green, does not fail the rig: a line that begins with NOT RUN or BROKEN, at the end
-// of the output, says so.
+// Kernels come from several of Debian's suites (kernels.txt), through package lists
+// of the rig's own. Kernels that are unavailable there, and failures under a release
+// newer than those seen green, do not fail the rig: lines that begin with NOT RUN or
+// BROKEN, at the end of the output, report them.
 package main
 
 import (
@@ -35,7 +35,7 @@ import (
 	"fulgur/test/rig/pmu"
 )
 
-// options is what the command line says.
+// options are the command line's options.
 type options struct {
 	arch     arch          // of the machines
 	kernels  []string      // series, as in 6.1
@@ -49,13 +49,13 @@ type options struct {
 	env      []string      // NAME=VALUE, of the tests
 	run      string        // -test.run of the tests
 	args     []string      // more arguments of the tests
-	every    []string      // series under which only those tests run that call testenv.EveryKernel
-	get      []string      // globs of files that are copied out of the machine
-	cover    bool          // count what the tests cover
-	machines int           // that run side by side
+	every    []string      // series that run only tests that call testenv.EveryKernel
+	get      []string      // globs of files to copy out of the machine
+	cover    bool          // measure test coverage
+	machines int           // number that run side by side
 	timeout  time.Duration // of one machine
 	icount   bool          // time is the number of instructions
-	verbose  bool          // show all that go test -v prints
+	verbose  bool          // show all output of go test -v
 }
 
 // cacheVar names the environment variable with the default of -cache.
@@ -72,7 +72,7 @@ func main() {
 	}
 }
 
-// parse reads the command line and exits with a usage message if it is wrong.
+// parse parses the command line. It exits with a usage message on an error.
 func parse(args []string) options {
 	var opt options
 	fs := flag.NewFlagSet("rig", flag.ExitOnError)
@@ -127,8 +127,7 @@ func commas(list string) []string {
 	return strings.FieldsFunc(list, func(r rune) bool { return r == ',' })
 }
 
-// run tests under every kernel and returns an error that names those that
-// failed.
+// run tests under every kernel. The returned error names the kernels that failed.
 func run(ctx context.Context, opt options) error {
 	if err := os.MkdirAll(opt.dir, 0o755); err != nil {
 		return err
@@ -165,12 +164,12 @@ func run(ctx context.Context, opt options) error {
 		reports[i].print(os.Stdout)
 		switch green := k.seenGreen(k.release); {
 		case reports[i].ok() && !green:
-			fmt.Printf("%s is newer than what kernels.txt says was seen green\n", k.release)
+			fmt.Printf("%s is newer than the last green release in kernels.txt\n", k.release)
 		case reports[i].ok():
 		case green:
 			failed = append(failed, k.release)
 		default:
-			notes.add("BROKEN kernel %s: %s, and it is newer than what was seen green (%s)",
+			notes.add("BROKEN kernel %s: %s, and it is newer than the last green release (%s)",
 				k.release, reports[i].failures(), cmp.Or(k.green, "no release of this series"))
 		}
 	}
@@ -180,7 +179,7 @@ func run(ctx context.Context, opt options) error {
 	return err
 }
 
-// output writes the lines of machines that run side by side.
+// output writes the lines of machines that run in parallel.
 type output struct {
 	several bool // machines
 	mu      sync.Mutex
@@ -196,8 +195,8 @@ func (o *output) line(k kernel, text string) {
 	}
 }
 
-// notes are what is said at the end of the output: what did not run or is broken
-// without a failure of the rig.
+// notes are printed at the end of the output: tests that did not run, and failures
+// that do not count.
 type notes []string
 
 func (n *notes) add(format string, args ...any) { *n = append(*n, fmt.Sprintf(format, args...)) }
@@ -238,8 +237,8 @@ func prepare(ctx context.Context, opt options, notes *notes) ([]kernel, string, 
 	return kernels, initramfs, nil
 }
 
-// fetchKernels returns the kernels to run tests under, each with its modules, and
-// notes those that cannot be had.
+// fetchKernels returns the kernels to run tests under, with their modules. It notes
+// the ones that are unavailable.
 func fetchKernels(ctx context.Context, apts *apts, list []series, opt options, notes *notes) ([]kernel, error) {
 	var kernels []kernel
 	for _, s := range list {
@@ -268,8 +267,8 @@ func fetchKernels(ctx context.Context, apts *apts, list []series, opt options, n
 	return kernels, nil
 }
 
-// addPMU builds the PMU's module for kernel k. What it lacks for that is noted, and
-// so is a failure under a release that was not seen green.
+// addPMU builds the PMU's module for kernel k. It notes missing packages, and
+// failures under a release that was not seen green.
 func addPMU(ctx context.Context, a *apt, k kernel, dir string, notes *notes) error {
 	h, err := fetchHeaders(ctx, a, k)
 	if err != nil {

@@ -13,12 +13,12 @@ import (
 	"strings"
 )
 
-// mirror is where this machine's apt takes Debian from.
+// mirror is the Debian mirror of this machine's apt.
 type mirror struct {
 	codename string // of this machine's release
 	main     string // URI of the archive
 	security string // URI of the archive of security updates, or ""
-	keyring  string // path of the keys that sign the archives; "" stands for all that apt trusts
+	keyring  string // path of the keys that sign the archives; "" means all that apt trusts
 }
 
 var errNoMirror = errors.New("the apt of this machine has no Debian mirror")
@@ -70,10 +70,10 @@ func codename(release string) string {
 	return ""
 }
 
-// read takes the archives from what apt-get indextargets prints: release,
-// component, URI and source. Other archives than Debian's may have a release of
-// the same name, so that one whose path ends in debian comes first. It returns
-// the path of the source file that names the archive.
+// read parses the output of apt-get indextargets: release, component, URI and
+// source. Other archives may have a release of the same name, so an archive whose
+// path ends in debian is preferred. It returns the path of the source file that
+// contains the archive.
 func (m *mirror) read(targets string) (source string) {
 	for line := range strings.Lines(targets) {
 		f := strings.Fields(line)

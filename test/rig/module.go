@@ -16,8 +16,8 @@ import (
 	"fulgur/test/rig/pmu"
 )
 
-// fetchHeaders returns a folder with what modules for kernel k are built with.
-// Debian's headers are downloaded unless they are there, and installed nowhere.
+// fetchHeaders returns a directory with the headers for building modules for kernel
+// k. It downloads Debian's headers if needed, and installs nothing.
 func fetchHeaders(ctx context.Context, a *apt, k kernel) (string, error) {
 	pkgs, err := headerPackages(ctx, a, k)
 	if err != nil {
@@ -34,7 +34,7 @@ func fetchHeaders(ctx context.Context, a *apt, k kernel) (string, error) {
 // buildModule builds the PMU of test/rig/pmu for kernel k in dir, with the headers
 // in root, and returns the module's path.
 func buildModule(ctx context.Context, k kernel, root, dir string) (string, error) {
-	// kbuild writes next to the source, so that is copied.
+	// kbuild writes next to the source, so copy the source.
 	work, err := filepath.Abs(filepath.Join(dir, "module-"+k.release))
 	if err != nil {
 		return "", err
@@ -48,7 +48,7 @@ func buildModule(ctx context.Context, k kernel, root, dir string) (string, error
 		return "", err
 	}
 	for name, content := range map[string][]byte{source: text, "Makefile": []byte("obj-m := " + pmu.Module + ".o\n")} {
-		// A file that is written anew is compiled anew.
+		// Rewriting an unchanged file would cause a rebuild.
 		if old, err := os.ReadFile(filepath.Join(work, name)); err == nil && bytes.Equal(old, content) {
 			continue
 		}
@@ -65,18 +65,18 @@ func buildModule(ctx context.Context, k kernel, root, dir string) (string, error
 		// both by their installed paths.
 		"KBUILD_OUTPUT="+headers, "-f", filepath.Join(common, "Makefile"),
 		"M="+work, "CC=gcc-12",
-		// The compiler that the kernel was built with may be newer. The module
-		// aligns functions in another way, and arrays without their counts'
-		// names are the same arrays.
+		// The kernel's compiler may be newer. The module aligns functions
+		// differently, and ignores attributes that name the counts of
+		// arrays.
 		"CONFIG_CC_HAS_MIN_FUNCTION_ALIGNMENT=", "KCFLAGS=-falign-functions=16 -Wno-attributes",
-		// BTF of modules takes pahole, and nobody here reads it.
+		// BTF of modules needs pahole, and nothing here uses it.
 		"CONFIG_DEBUG_INFO_BTF_MODULES=",
 		"modules").Run()
 	return filepath.Join(work, pmu.Module+".ko"), err
 }
 
-// headerDirs returns the folders of the headers that are k's own and of those
-// that it shares with the other flavours, unpacked below root.
+// headerDirs returns the directories of k's own headers, and of the headers shared
+// with other flavors, unpacked below root.
 func headerDirs(root string, k kernel) (headers, common string, err error) {
 	src := filepath.Join(root, "usr", "src")
 	found, err := filepath.Glob(filepath.Join(src, "linux-headers-*-common"))
@@ -86,18 +86,18 @@ func headerDirs(root string, k kernel) (headers, common string, err error) {
 	return filepath.Join(src, "linux-headers-"+k.release), found[0], nil
 }
 
-// needed matches the packages, beside k's headers, that building a module
-// takes: headers common to all flavours, and kbuild.
+// needed matches the packages that building a module needs besides k's headers:
+// common headers, and kbuild.
 var needed = regexp.MustCompile(`^(linux-headers-.*-common|linux-kbuild-.*)$`)
 
 // kbuildName matches the name of kbuild's package, and of its folder.
 var kbuildName = regexp.MustCompile(`linux-kbuild-\S+`)
 
-// libraries matches the packages of what kbuild's programs load.
+// libraries matches the packages of libraries that kbuild's programs need.
 var libraries = regexp.MustCompile(`^(libc6|libelf1\S*|zlib1g|libzstd1)$`)
 
-// headerPackages returns the names of the packages to build modules with. The
-// libraries are among them, which may be newer than this machine's.
+// headerPackages returns the names of the packages for building modules, including
+// libraries, which may be newer than this machine's.
 func headerPackages(ctx context.Context, a *apt, k kernel) ([]string, error) {
 	pkgs := []string{"linux-headers-" + k.release}
 	for i := 0; i < len(pkgs); i++ { // pkgs grows
@@ -114,8 +114,8 @@ func headerPackages(ctx context.Context, a *apt, k kernel) ([]string, error) {
 	return pkgs, nil
 }
 
-// wrapPrograms has the programs below dir that cannot run with this machine's
-// libraries run with those below root.
+// wrapPrograms wraps the programs below dir that cannot run with this machine's
+// libraries, so that they use those below root.
 func wrapPrograms(ctx context.Context, root, dir string) error {
 	loader := filepath.Join(root, "usr", "lib", "x86_64-linux-gnu", "ld-linux-x86-64.so.2")
 	if _, err := os.Stat(loader); err != nil {
@@ -130,7 +130,7 @@ func wrapPrograms(ctx context.Context, root, dir string) error {
 		} else if err := f.Close(); err != nil {
 			return err
 		}
-		// ldd fails for what is no program.
+		// ldd fails for files that are not programs.
 		out, err := exec.CommandContext(ctx, "ldd", program).CombinedOutput()
 		if err != nil || !strings.Contains(string(out), "not found") {
 			return ctx.Err()

@@ -14,8 +14,9 @@ import (
 	"fulgur/internal/testenv"
 )
 
-// addPrograms compiles what the tests of a package have compiled (testenv.ProgramsFile)
-// and adds it to the archive, with the libraries that it loads. Programs are kept in dir.
+// addPrograms compiles the programs of a package's tests (testenv.ProgramsFile) and
+// adds them to the archive, with the libraries that they need. Compiled programs
+// stay in dir.
 func addPrograms(ctx context.Context, c *cpioWriter, p testPackage, machines arch, dir string) error {
 	text, err := os.ReadFile(filepath.Join(p.dir, filepath.FromSlash(testenv.ProgramsFile)))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -37,13 +38,13 @@ func addPrograms(ctx context.Context, c *cpioWriter, p testPackage, machines arc
 			if os.Getenv(testenv.RequireVar) == "1" {
 				return fmt.Errorf("compile %s for %s: %w", r.Name, p.rel, err)
 			}
-			fmt.Printf("no %s here: what needs %s is skipped\n", compiler, r.Name)
+			fmt.Printf("no %s here: skipping tests that need %s\n", compiler, r.Name)
 			continue
 		}
 		err := addProgram(ctx, c, p, r, compiler, machines, dir)
 		if err != nil && machines.name != runtime.GOARCH && ctx.Err() == nil {
 			// Some have flags of this machine's architecture.
-			fmt.Printf("what needs %q is skipped: %v\n", r, err)
+			fmt.Printf("skipping tests that need %q: %v\n", r, err)
 			continue
 		}
 		if err != nil {
@@ -53,7 +54,7 @@ func addPrograms(ctx context.Context, c *cpioWriter, p testPackage, machines arc
 	return nil
 }
 
-// addProgram compiles one program, unless it is in dir, and adds it.
+// addProgram compiles one program, unless dir contains it, and adds it.
 func addProgram(ctx context.Context, c *cpioWriter, p testPackage, r testenv.CompileRequest, compiler string, machines arch, dir string) error {
 	key, err := r.Key(p.dir)
 	if err != nil {
@@ -80,14 +81,14 @@ func addProgram(ctx context.Context, c *cpioWriter, p testPackage, r testenv.Com
 	if err := c.file(path.Join(testenv.ProgramsDir[1:], key), out); err != nil {
 		return err
 	}
-	// The key is made of the sources there, too.
+	// The key includes the sources in that directory.
 	for _, source := range r.Sources() {
 		if err := c.file(path.Join("src", p.rel, source), filepath.Join(p.dir, source)); err != nil {
 			return err
 		}
 	}
 	if machines.name != runtime.GOARCH {
-		return nil // -package brings the libraries
+		return nil // -package provides the libraries
 	}
 	return addLibraries(ctx, c, out)
 }

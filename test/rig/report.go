@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// What init prints around the tests.
+// Markers in init's output.
 const (
 	markBegin = "rig: begin " // followed by the package
 	markEnd   = "rig: end "   // followed by the package and how it ended
@@ -21,7 +21,7 @@ const (
 	markFileEnd = "rig: end of file"
 )
 
-// report is how a machine's tests ended.
+// report is the result of a machine's tests.
 type report struct {
 	elapsed  time.Duration
 	passed   int // packages
@@ -30,9 +30,9 @@ type report struct {
 	problems []string // everything that makes the run fail
 	done     bool     // init came to its end
 
-	pkg  string            // that is running
-	test string            // that the next lines are of
-	last map[string]string // each test's last line, where a skip's reason stands
+	pkg  string            // running package
+	test string            // test that the next lines belong to
+	last map[string]string // each test's last line, which has the reason of a skip
 }
 
 // skip is a test that was skipped.
@@ -42,10 +42,10 @@ func (r *report) problem(format string, args ...any) {
 	r.problems = append(r.problems, fmt.Sprintf(format, args...))
 }
 
-// position matches what the log of a test puts before a line.
+// position matches the position at the beginning of a test's log line.
 var position = regexp.MustCompile(`^[^ :]+\.go:\d+: `)
 
-// line takes in one line of the tests' output, which is that of -test.v.
+// line handles a line of the tests' output, in the format of -test.v.
 func (r *report) line(s string) {
 	text := strings.TrimLeft(s, " ")
 	switch {
@@ -56,7 +56,7 @@ func (r *report) line(s string) {
 	case s == markDone:
 		r.done = true
 	case strings.HasPrefix(s, "=== "):
-		// Of whatever sort, it says whose the next lines are.
+		// Any kind of line names the test of the next lines.
 		if f := strings.Fields(s); len(f) == 3 {
 			r.test = f[2]
 		}
@@ -88,16 +88,15 @@ func testName(s string) string {
 	return strings.Fields(s)[2]
 }
 
-// complaint matches the lines by which the kernel says that something is wrong
-// with it.
+// complaint matches the kernel's messages about its own errors.
 var complaint = regexp.MustCompile(`WARNING:|BUG:|Oops:|Kernel panic|general protection fault|UBSAN:|blocked for more than`)
 
-// emulated matches a debug exception that only an emulator makes: its flags of the
-// processor have bits from 22 on, which are always 0 (Intel SDM, vol. 1, 3.4.3). QEMU
-// 7.2 was seen to mistake a pointer for them. The kernel goes on.
+// emulated matches a debug exception that only an emulator raises: in its flags,
+// bits from 22 on are set, which are always 0 (Intel SDM, vol. 1, 3.4.3). QEMU 7.2
+// sometimes mistakes a pointer for the flags. The kernel continues.
 var emulated = regexp.MustCompile(`(?m)^.*WARNING:.* exc_debug_kernel.*\n(?:.*\n){0,12}?.* EFLAGS: 0*(?:[4-9a-f]|[1-9a-f][0-9a-f]+)[0-9a-f]{5}\r?$`)
 
-// kernelLog takes in what the kernel wrote to its console.
+// kernelLog handles the kernel's console output.
 func (r *report) kernelLog(log string) {
 	for line := range strings.Lines(emulated.ReplaceAllString(log, "")) {
 		if complaint.MatchString(line) {
@@ -106,12 +105,12 @@ func (r *report) kernelLog(log string) {
 	}
 }
 
-// ok reports whether everything ran and nothing went wrong.
+// ok reports whether everything ran and succeeded.
 func (r *report) ok() bool {
 	return r.done && r.passed > 0 && len(r.problems) == 0
 }
 
-// failures says how many things went wrong.
+// failures describes the number of failures.
 func (r *report) failures() string {
 	if !r.done {
 		return "the machine did not reach its end"

@@ -1,7 +1,6 @@
-// Command init is process 1 of the rig's machines. It mounts what tests look
-// at, runs every test binary below /src in its own folder with the arguments
-// that it was given itself, and powers the machine off. Its output, on the
-// first serial port, is read by test/rig.
+// Command init is process 1 of the rig's machines. It mounts file systems, runs
+// every test binary below /src in its own directory with init's own arguments, and
+// powers the machine off. test/rig reads its output from the first serial port.
 package main
 
 import (
@@ -21,7 +20,7 @@ import (
 
 func main() {
 	if err := run(); err != nil {
-		// Before the port is open this goes to the kernel's console.
+		// Before the port is open, output goes to the kernel's console.
 		fmt.Println("rig: init:", err)
 	}
 	unix.Sync()
@@ -30,7 +29,7 @@ func main() {
 	}
 }
 
-// run sets the machine up, runs the tests and says that it came to its end.
+// run sets the machine up, runs the tests and prints that it reached the end.
 func run() error {
 	if err := setUp(); err != nil {
 		return err
@@ -80,8 +79,8 @@ func run() error {
 	return <-copied
 }
 
-// arguments returns the arguments of a test binary. It is not ok if only tests that run
-// under every kernel are to run, and the binary has none of them.
+// arguments returns the arguments of a test binary. ok is false if only tests for
+// every kernel should run, and the binary has none.
 func arguments(test string) (args []string, ok bool, err error) {
 	args = slices.Clone(os.Args[1:])
 	if os.Getenv("FULGUR_RIG_EVERY") == "1" {
@@ -124,7 +123,7 @@ func sendFiles(w io.Writer, globs string) error {
 	return nil
 }
 
-// mounts are the file systems that tests and the programs under test use.
+// mounts are the file systems for tests and programs under test.
 var mounts = []struct{ fstype, dir string }{
 	{"devtmpfs", "/dev"},
 	{"devpts", "/dev/pts"},
@@ -138,7 +137,7 @@ var mounts = []struct{ fstype, dir string }{
 	{"tmpfs", "/out"},
 }
 
-// setUp makes the machine what a program expects to run on.
+// setUp sets up the environment that programs expect.
 func setUp() error {
 	for _, m := range mounts {
 		if err := os.MkdirAll(m.dir, 0o755); err != nil {
@@ -193,9 +192,9 @@ func findTests(dir string) ([]string, error) {
 	return tests, err
 }
 
-// runTest runs a test binary in its own folder and waits for it. It reaps the
-// orphans that the kernel hands to process 1 meanwhile, and ends those that
-// the test leaves behind, so that they do not disturb the next one.
+// runTest runs a test binary in its own directory and waits for it. Meanwhile it
+// reaps orphaned processes. In the end it kills the processes that the test left, so
+// that they do not disturb the next one.
 func runTest(path string, args []string, out *os.File) error {
 	null, err := os.Open(os.DevNull)
 	if err != nil {
@@ -213,7 +212,7 @@ func runTest(path string, args []string, out *os.File) error {
 	if err != nil {
 		return err
 	}
-	// Everything but process 1; ESRCH says that there is nothing.
+	// Everything but process 1; ESRCH means that there are no processes.
 	if err := unix.Kill(-1, unix.SIGKILL); err == nil {
 		if _, err := reapUntil(-1); !errors.Is(err, unix.ECHILD) {
 			return err

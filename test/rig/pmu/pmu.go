@@ -1,7 +1,6 @@
-// Package pmu drives the PMU of the rig's machines: a kernel module (in
-// module/) that records branches, namely those that a test prepared. It is
-// there while a test runs that asked for it; otherwise the machines have no
-// PMU.
+// Package pmu drives the PMU of the rig's machines: a kernel module (in module/)
+// that delivers prepared branch records. It is loaded only while a test runs that
+// requests it; otherwise the machines have no PMU.
 package pmu
 
 import (
@@ -29,29 +28,29 @@ const Module = "branchpmu"
 
 const device = "/dev/" + Module
 
-// The names that the PMU goes by. As CPU it gets the kernel's generic hardware
-// events too.
+// Names of the PMU. With the name CPU, it also gets the kernel's generic hardware
+// events.
 const (
 	CPU = "cpu"
 	Own = Module
 )
 
-// Options are what the PMU is like.
+// Options configure the PMU.
 type Options struct {
-	// NMI has it interrupt by NMI, as real PMUs do, not by a timer's
+	// NMI makes it interrupt by NMI, like real PMUs, instead of a timer's
 	// interrupt.
 	NMI bool
-	// Depth is the number of records that the hardware claims to have, 32
-	// where it is 0; None means that it has no branch recording.
+	// Depth is the number of records that the hardware claims to have; 0 means
+	// 32, None means no branch recording.
 	Depth int
 	None  bool
-	// Period is the shortest time between two samples of an event, 50 µs
-	// where it is 0.
+	// Period is the minimum time between two samples of an event; 0 means 50 µs.
 	Period time.Duration
 }
 
-// Load gives the machine a PMU until the test ends, with nothing prepared. It
-// skips the test outside of the rig, and on machines that the module is not for.
+// Load gives the machine a PMU until the test ends, without prepared records. It
+// skips the test outside of the rig, and on machines that the module does not
+// support.
 func Load(t testing.TB, o Options) {
 	t.Helper()
 	testenv.VM(t)
@@ -78,7 +77,7 @@ func Load(t testing.TB, o Options) {
 	})
 }
 
-// load loads the module unless it is there.
+// load loads the module if needed.
 func load() error {
 	var uts unix.Utsname
 	if err := unix.Uname(&uts); err != nil {
@@ -96,8 +95,8 @@ func load() error {
 	return nil
 }
 
-// reset forgets what was prepared. It waits for the last events to go: the
-// kernel frees them a while after they were closed.
+// reset discards prepared records. It waits for the last events to be freed, which
+// the kernel does a while after they are closed.
 func reset() error {
 	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
 		f, err := os.OpenFile(device, os.O_WRONLY|os.O_TRUNC, 0)
@@ -110,7 +109,7 @@ func reset() error {
 	}
 }
 
-// set writes the module's parameters, the one that admits events last.
+// set writes the module's parameters. The parameter that admits events comes last.
 func (o Options) set() error {
 	depth := cmp.Or(o.Depth, 32)
 	if o.None {
@@ -146,17 +145,17 @@ func setParameter(name string, value any) error {
 // Record is a branch record: struct perf_branch_entry of <linux/perf_event.h>.
 type Record struct{ From, To, Flags uint64 }
 
-// Queue is what a process's samples are given.
+// Queue holds the records for the samples of a process.
 type Queue struct {
-	// PID is the process; 0 stands for all of them.
+	// PID is the process ID; 0 means all processes.
 	PID int
-	// Window is the number of records of a sample, up to 64.
+	// Window is the number of records per sample, up to 64.
 	Window int
-	// Records are handed out a window at a time, the last of which may be
-	// shorter. The newest record of a window comes first.
+	// Records are delivered one window at a time, the newest record of a window
+	// first. The last window may be shorter.
 	Records []Record
-	// Repeat begins again after the last window; otherwise later samples have
-	// no records.
+	// Repeat starts over after the last window; otherwise later samples have no
+	// records.
 	Repeat bool
 }
 
@@ -183,28 +182,29 @@ func Add(q Queue) error {
 	return errors.Join(err, f.Close())
 }
 
-// Status is what the PMU has done since [Load].
+// Status counts the PMU's activity since [Load].
 type Status struct {
-	// Samples were taken, of events of all sorts, and NMIs handled.
+	// Samples is the number of samples of all kinds of events, NMIs the number
+	// of NMIs.
 	Samples, NMIs uint64
-	// Events are open.
+	// Events is the number of open events.
 	Events int
-	// Queues are those prepared, in that order.
+	// Queues are the prepared queues, in order.
 	Queues []QueueStatus
 }
 
-// QueueStatus is how far a queue has been used.
+// QueueStatus is the progress of a queue.
 type QueueStatus struct {
 	PID int
-	// Windows is the number of windows that there are, Taken that of samples,
-	// also those that came too late for a window.
+	// Windows is the number of windows. Taken is the number of samples,
+	// including those after the last window.
 	Windows, Taken int
 }
 
-// Left is the number of windows that no sample has taken yet.
+// Left returns the number of windows that no sample has used yet.
 func (q QueueStatus) Left() int { return max(0, q.Windows-q.Taken) }
 
-// ReadStatus asks the PMU.
+// ReadStatus reads the PMU's status.
 func ReadStatus() (Status, error) {
 	f, err := os.Open(device)
 	if err != nil {
@@ -231,7 +231,7 @@ func ReadStatus() (Status, error) {
 	return s, nil
 }
 
-// Left reports whether there are windows that no sample has taken yet.
+// Left reports whether there are windows that no sample has used yet.
 func (s Status) Left() bool {
 	return slices.ContainsFunc(s.Queues, func(q QueueStatus) bool { return q.Left() > 0 })
 }
