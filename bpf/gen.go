@@ -8,7 +8,7 @@
 // (interned stacks), scratch.h (where they are walked), count.h (their counts), event.h (events of a timeline),
 // task.h (identity), target.h (which tasks), file.h (names of files), orc.h
 // (kernel stacks of threads that wait), snapshot.h (stacks to walk later), loss.h (what was lost). ksym.bpf.c is no
-// probe: it answers questions.
+// probe: it answers questions. shared.go names what the bindings of families share.
 package bpf
 
 //go:generate go tool bpf2go -cc clang-19 -strip llvm-strip-19 -no-global-types -type stack_record -type snapshot -type count_key -type count_value -type timeline_event -type stat -type stack_end -type frame_bit -type seen_set -type record_type -type target_mode -type unwind_mode -target amd64,arm64 -go-package bpf OnCPU oncpu.bpf.c -- -O2 -g -Wall -Wextra -Wno-unused-parameter -Werror -mcpu=v3 -fdebug-prefix-map=.=bpf

@@ -1,9 +1,13 @@
 package session
 
-import "sync/atomic"
+import (
+	"context"
+	"sync/atomic"
+)
 
 // queue passes what a run measures to a goroutine that names and writes it.
 type queue[T any] struct {
+	handle  func(context.Context, T) error // names and writes an item
 	items   chan queued[T]
 	waiting atomic.Int64 // sum of the sizes of items that are not written
 	failure chan error   // why write ended early
@@ -15,8 +19,8 @@ type queued[T any] struct {
 }
 
 // newQueue returns a queue that holds n items before put blocks.
-func newQueue[T any](n int) *queue[T] {
-	return &queue[T]{items: make(chan queued[T], n), failure: make(chan error, 1)}
+func newQueue[T any](n int, handle func(context.Context, T) error) *queue[T] {
+	return &queue[T]{handle: handle, items: make(chan queued[T], n), failure: make(chan error, 1)}
 }
 
 // put adds an item.
@@ -28,11 +32,11 @@ func (q *queue[T]) put(item T, size int) {
 // end ends the queue: no more items follow.
 func (q *queue[T]) end() { close(q.items) }
 
-// write calls f for each item until the queue ends. After an error of f it only
-// discards items, so that put does not block.
-func (q *queue[T]) write(f func(T) error) {
+// write handles items until the queue ends. After an error it only discards
+// them, so that put does not block.
+func (q *queue[T]) write(ctx context.Context) {
 	for next := range q.items {
-		if err := f(next.item); err != nil {
+		if err := q.handle(ctx, next.item); err != nil {
 			q.failure <- err
 			for range q.items {
 			}

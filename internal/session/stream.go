@@ -92,10 +92,11 @@ type streaming struct {
 
 func newStreaming(r *run, out output.Output, encode func(io.Writer, samples.Batch) error) *streaming {
 	s := &streaming{
-		run: r, queue: newQueue[*batch](maxWaiting), out: out, encode: encode,
+		run: r, out: out, encode: encode,
 		known: naming.NewSymbolCache(), warnings: warnOnce{options: r.options},
 		sinceBoot: time.Now().Add(-time.Duration(monotonic.Now())), batch: newBatch(),
 	}
+	s.queue = newQueue(maxWaiting, s.writeBatch)
 	r.event = s.take
 	return s
 }
@@ -182,11 +183,6 @@ func (s *streaming) forget() error {
 func (s *streaming) finish() error {
 	_, err := s.Poll()
 	return err
-}
-
-// write implements [course].
-func (s *streaming) write(ctx context.Context) {
-	s.queue.write(func(b *batch) error { return s.writeBatch(ctx, b) })
 }
 
 // writeBatch names and writes a batch.

@@ -60,9 +60,10 @@ type closedWindow struct {
 
 func newWindows(r *run, to Sink) *windows {
 	w := &windows{
-		run: r, queue: newQueue[closedWindow](1), every: r.options.Every, sink: to,
+		run: r, every: r.options.Every, sink: to,
 		warnings: warnOnce{options: r.options}, lacks: naming.Lacking{},
 	}
+	w.queue = newQueue(1, w.writeWindow)
 	if w.every > 0 {
 		w.known = naming.NewSymbolCache()
 		w.Due = func() time.Time { return w.next }
@@ -184,11 +185,6 @@ func (w *windows) cut(end time.Time) (c closedWindow, losses profile.Losses, err
 	c.names = naming.New(w.store, w.finder, w.options.symbolize())
 	c.names.Cache, c.names.Later = w.known, w.options.NoSymbols
 	return c, losses, nil
-}
-
-// write implements [course].
-func (w *windows) write(ctx context.Context) {
-	w.queue.write(func(c closedWindow) error { return w.writeWindow(ctx, c) })
 }
 
 // writeWindow names a window and writes it to the sink.
