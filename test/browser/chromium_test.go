@@ -117,7 +117,7 @@ func start(path string) (*browser, error) {
 // stop ends the browser, which closing its pipe does, and removes its files.
 func (b *browser) stop() {
 	b.out.Close()
-	_ = b.cmd.Wait() // its exit code tells nothing of the pages
+	_ = b.cmd.Wait() // its exit code does not depend on the pages
 	os.RemoveAll(b.dir)
 }
 
@@ -146,7 +146,7 @@ func newTab(t testing.TB) *tab {
 	return c
 }
 
-// read hands on what the browser says until it closes its end.
+// read delivers the browser's messages until the browser closes its end.
 func (b *browser) read(in io.ReadCloser) {
 	defer in.Close()
 	messages := bufio.NewReader(in)

@@ -30,7 +30,7 @@ type frontEnd struct {
 	env []string
 }
 
-// session is what the front end calls the profile that it has loaded.
+// session is the front end's name for the loaded profile.
 const session = "test"
 
 // load checks a profile and loads it into the front end, which is to ask nobody
@@ -74,9 +74,9 @@ func openFrontEnd(t *testing.T, profile string, env ...string) *frontEnd {
 		_ = server.Process.Kill() // may be gone
 		<-gone
 	})
-	// The process says in a file that it listens. Whoever asks before, and finds
-	// no such file, takes what there is for remains and removes it: the socket,
-	// perhaps, that has just been made.
+	// The process writes a file when it listens. A request before that finds no
+	// such file, and removes leftovers, perhaps the socket that was just
+	// created.
 	listens := filepath.Join(sessions, session+".json")
 	for deadline := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
 		_, err := os.Stat(listens)
@@ -97,7 +97,7 @@ func openFrontEnd(t *testing.T, profile string, env ...string) *frontEnd {
 	}
 }
 
-// run runs a command of the front end and returns what it prints.
+// run runs a command of the front end and returns its output.
 func (f *frontEnd) run(args ...string) ([]byte, error) {
 	cmd := exec.Command(f.cli, append(args, "--session", session)...)
 	cmd.Env = f.env
@@ -150,7 +150,7 @@ type samples struct {
 	}
 }
 
-// What the front end shows of a recording is what was recorded.
+// The front end shows the recorded data.
 func TestFirefoxRecording(t *testing.T) {
 	line := timelinetest.Recording(t)
 	f := load(t, func(w io.Writer) error { return firefox.Write(w, line, firefox.Options{}) })

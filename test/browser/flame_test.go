@@ -62,7 +62,7 @@ func boxIn(c *tab, selector string, hanging bool, share float64, depth int) (x, 
 	return x, chart.Top + chart.Height - fromEdge
 }
 
-// choose chooses a value of a select element as a person does who tabs to it.
+// choose selects a value of a select element, like a user with a keyboard.
 func choose(c *tab, selector, value string) {
 	c.t.Helper()
 	var ok bool
@@ -108,7 +108,7 @@ func expectList(c *tab, selector string, want ...string) {
 	}
 }
 
-// address returns what the page wrote into its address.
+// address returns the fragment of the page's address.
 func address(c *tab) (hash string) {
 	c.t.Helper()
 	c.eval("location.hash", &hash)
@@ -459,7 +459,7 @@ func TestFlamePage(t *testing.T) {
 	expectClean(c)
 }
 
-// What a page is saved as holds what it showed, with names that stay text.
+// Saved files contain the view, with names as text.
 func TestSave(t *testing.T) {
 	c := newTab(t)
 	openFlame(c, encodetest.Hostile(), flame.Options{})
@@ -493,7 +493,7 @@ func TestSave(t *testing.T) {
 	expectClean(c)
 }
 
-// The tree that readers of screens meet is that of the boxes.
+// The tree for screen readers matches the boxes.
 func TestAccessibility(t *testing.T) {
 	c := newTab(t)
 	openFlame(c, encodetest.Typical(), flame.Options{})
@@ -620,8 +620,8 @@ func expectInert(c *tab) {
 	}
 }
 
-// The content security policy holds even if markup got into the page: what is
-// not the page's own script and style does not run or load.
+// The content security policy also holds if markup got into the page: only the
+// page's own script and style run or load.
 func TestPolicy(t *testing.T) {
 	c := newTab(t)
 	openFlame(c, encodetest.Threads(), flame.Options{})
@@ -662,7 +662,7 @@ func TestPolicy(t *testing.T) {
 	}
 }
 
-// Threads and CPUs are told apart, and the page can begin as an icicle.
+// Threads and CPUs are separate, and the page can begin as an icicle.
 func TestThreads(t *testing.T) {
 	c := newTab(t)
 	openFlame(c, encodetest.Threads(), flame.Options{Inverted: true, Value: 1})
@@ -684,7 +684,7 @@ func TestThreads(t *testing.T) {
 	expectClean(c)
 }
 
-// Functions are told apart from processes of their name, wherever one is chosen.
+// Functions and processes of the same name are separate, in every view.
 func TestNamesakes(t *testing.T) {
 	b := profile.NewBuilder(profile.ValueType{Type: "samples", Unit: "count"})
 	var stack profile.StackID
@@ -714,8 +714,8 @@ func TestNamesakes(t *testing.T) {
 	expectClean(c)
 }
 
-// What was searched for can be gone through however much was looked at meanwhile:
-// what is seen is not made anew.
+// Search results remain available after many selections: existing views are not
+// rebuilt.
 func TestManySelections(t *testing.T) {
 	b := profile.NewBuilder(profile.ValueType{Type: "samples", Unit: "count"})
 	var stack profile.StackID
@@ -827,7 +827,7 @@ func TestNarrowPage(t *testing.T) {
 		t.Error("the page is wider than its window")
 	}
 	c.screenshot("narrow")
-	// It follows its window, and keeps what was chosen.
+	// The page follows the window's size, and keeps the selection.
 	c.call("Emulation.setDeviceMetricsOverride", map[string]any{
 		"width": 1100, "height": 700, "deviceScaleFactor": 1, "mobile": false,
 	}, nil)
@@ -899,7 +899,7 @@ func TestEmptyPage(t *testing.T) {
 	expectClean(c)
 }
 
-// Data that is cut, as by a full disk, is said to be.
+// The page reports truncated data, as from a full disk.
 func TestDamagedPage(t *testing.T) {
 	c := newTab(t)
 	var page bytes.Buffer

@@ -64,7 +64,7 @@ func TestLivePage(t *testing.T) {
 		c.eval(fmt.Sprintf(`%q.split(",").every((key) => document.dispatchEvent(new KeyboardEvent("keydown", { key })))`,
 			strings.Join(keys, ",")), &ok)
 	}
-	// There is nothing to go back to yet. Who halts it sees the first window.
+	// There is no earlier window yet. A pause shows the first window.
 	hit("[", "]")
 	c.until(`document.querySelector("#live").ariaPressed === "true"`)
 	hit(" ")
@@ -76,7 +76,7 @@ func TestLivePage(t *testing.T) {
 	expect(c, "#status", "Window 1 of 1, live")
 	inFrame(`document.querySelector("#title").textContent`, "fulgur profile -F 99 10")
 
-	// What is typed and chosen in a window's page is in the next one.
+	// Input and choices in a window's page carry over to the next window.
 	c.clickOn("iframe")
 	c.press("t", "/")
 	c.write("mn")
@@ -91,7 +91,7 @@ func TestLivePage(t *testing.T) {
 	inFrame(`document.defaultView.location.hash`, "#view=table&q=main")
 	c.screenshot("live")
 
-	// Halted, it stays at what is seen, and goes back and forth.
+	// A pause keeps the visible window; keys go back and forth.
 	c.clickOn("#live")
 	add(encodetest.Typical())
 	c.until(`document.querySelector("#status").textContent === "Window 2 of 3, paused"`)
@@ -102,7 +102,7 @@ func TestLivePage(t *testing.T) {
 	c.clickOn("#live")
 	shown("3")
 	expect(c, "#status", "Window 3 of 3, live")
-	hit("[", "[") // from what is seen, and on from what was asked for
+	hit("[", "[") // from the visible window, then from the requested one
 	shown("1")
 	c.clickOn("#live")
 	shown("3")

@@ -14,7 +14,7 @@ import (
 type shownBox struct {
 	Title, Label   string
 	Top, Width     float64
-	InFront, Plain bool // it is what the pointer meets in its middle; it holds text alone
+	InFront, Plain bool // it is hit by the pointer at its center; it contains only text
 }
 
 // openPicture opens the SVG document at path, with scripts disabled, and
@@ -97,7 +97,7 @@ func TestPicture(t *testing.T) {
 	}
 }
 
-// What prints is the whole graph, light and without what there is to press.
+// Printing shows the whole graph, in light colors and without controls.
 func TestPrint(t *testing.T) {
 	c := newTab(t)
 	// Of this window a part of the graph is out of sight.
@@ -134,13 +134,13 @@ func TestPrint(t *testing.T) {
 	c.call("Emulation.setEmulatedMedia", map[string]any{"media": "print"}, nil)
 	var style look
 	c.eval(now, &style)
-	if before.Buttons == 0 || style.Buttons > 1 { // one opens what is known of losses
+	if before.Buttons == 0 || style.Buttons > 1 { // one opens the list of losses
 		t.Errorf("paper shows %d controls, the screen %d", style.Buttons, before.Buttons)
 	}
 	expectClean(c)
 }
 
-// Nothing moves by itself, for readers who asked for that and for all others.
+// Nothing is animated, with or without the preference for reduced motion.
 func TestNoMotion(t *testing.T) {
 	c := newTab(t)
 	c.call("Emulation.setEmulatedMedia", map[string]any{

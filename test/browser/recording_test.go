@@ -11,8 +11,8 @@ import (
 	"fulgur/internal/testenv"
 )
 
-// What the front end shows of the recording of a command is what the command did:
-// it loads, names the command, and tells its time on the CPU from its waits.
+// The front end shows the recording of a command: it loads, names the command, and
+// distinguishes CPU time from waits.
 func TestFirefoxRecordedCommand(t *testing.T) {
 	testenv.Root(t)
 	testenv.AnyKernel(t)

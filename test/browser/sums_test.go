@@ -50,13 +50,13 @@ func profileOf(stacks []stackOf) *profile.Profile {
 	return b.Profile(profile.Meta{Command: "x"}, profile.Losses{})
 }
 
-// sums are what a page tells of a choice of processes: of each function, of each
-// process and of the root the value of its own code and of all that it calls,
-// and of each way through a graph, whose kind comes first, the value of the box
-// it leads to. All are of the profile and of the one that it is compared with.
+// sums are the values on a page for a choice of processes: self and total of each
+// function, each process and the root, and the values of boxes by the path to them,
+// which begins with the kind of graph. Each has a value for the profile and one for
+// the base.
 type sums struct{ Self, Total, Ways map[string][2]int64 }
 
-// sumOf makes the sums of stacks that keep tells to, one by one.
+// sumOf computes the sums of stacks for which keep returns true, one by one.
 func sumOf(profiles [2][]stackOf, value int, keep func(profile.Task) bool) sums {
 	s := sums{Self: map[string][2]int64{}, Total: map[string][2]int64{}, Ways: map[string][2]int64{}}
 	for i, stacks := range profiles {
@@ -146,8 +146,8 @@ const pageSums = `load().then((data) => {
 	return result;
 })`
 
-// pageScript returns what makes of an expression one that can name what the page's
-// script declares in its scope.
+// pageScript returns a function that evaluates expressions in the scope of the
+// page's script.
 func pageScript(c *tab) func(expression string) string {
 	c.t.Helper()
 	var source string

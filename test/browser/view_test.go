@@ -81,8 +81,8 @@ func recordHot(t *testing.T, dir string) (fulgur, profile string) {
 	return fulgur, profile
 }
 
-// startView runs fulgur view until the test ends, which it must survive, and
-// returns the address of its page and that of the Firefox Profiler's.
+// startView runs fulgur view until the test ends, and checks that it runs that long.
+// It returns the addresses of its page and of the Firefox Profiler's.
 func startView(t *testing.T, fulgur string, args ...string) (page, profiler string) {
 	t.Helper()
 	cmd := exec.Command(fulgur, append([]string{"view", "--no-open"}, args...)...)
@@ -135,8 +135,8 @@ func listed(c *tab, side string) (rows []counted) {
 	return rows
 }
 
-// A function that is clicked shows its source with what was sampled at each
-// line, and its instructions.
+// A click on a function shows its source with the samples at each line, and its
+// instructions.
 func TestView(t *testing.T) {
 	c := newTab(t)
 	fulgur, profile := recordHot(t, t.TempDir())
@@ -201,8 +201,8 @@ func TestView(t *testing.T) {
 	expectOwnRequests(c, page)
 }
 
-// expectOwnRequests checks that nothing was logged or thrown, and that the page
-// asked for nothing but what is below its own address.
+// expectOwnRequests checks that nothing was logged or thrown, and that the page sent
+// requests only below its own address.
 func expectOwnRequests(c *tab, page string) {
 	c.t.Helper()
 	for _, method := range []string{"Runtime.exceptionThrown", "Runtime.consoleAPICalled", "Log.entryAdded"} {
@@ -299,7 +299,7 @@ func TestViewSymbolicates(t *testing.T) {
 	}
 	b := model.NewBuilder(model.ValueType{Type: "cpu", Unit: "nanoseconds"})
 	mapping := b.Mapping(model.Mapping{Path: hot, BuildID: hex.EncodeToString(note[16:])})
-	for _, name := range []string{"churn", "main"} { // the front end leaves out what is at the very end
+	for _, name := range []string{"churn", "main"} { // the front end omits the very end
 		for _, s := range symbols {
 			if s.Name != name {
 				continue

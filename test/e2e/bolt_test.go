@@ -58,7 +58,7 @@ type boltSummary struct {
 	Warnings []string
 }
 
-// stepFast are flags for a quick profile of what is not one's own.
+// stepFast are flags for a quick profile of processes that the test owns.
 var stepFast = []string{"--branches", "stepping", "--max-overhead", "300", "--stats", "json"}
 
 // bolt runs fulgur bolt, which exits with the code, and returns its summary,
@@ -83,7 +83,8 @@ func summaryOf(t *testing.T, code int, r result) boltSummary {
 
 var misfits = regexp.MustCompile(`(?:traces mismatching disassembled function contents|out of range traces involving unknown regions): [1-9].*`)
 
-// accepted has perf2bolt read a profile, all of which must fit the binary.
+// accepted converts a profile with perf2bolt, which must accept all of it for the
+// binary.
 func accepted(t *testing.T, version int, binary, profile string, flags ...string) {
 	t.Helper()
 	perf2bolt := testenv.Tool(t, fmt.Sprintf("/usr/lib/llvm-%d/bin/perf2bolt", version))
@@ -134,7 +135,7 @@ func TestBoltStepping(t *testing.T) {
 }
 
 // A command is stepped through where no branches are recorded, keeps its exit
-// code, and its program is optimised.
+// code, and its program is optimized.
 func TestBoltOptimize(t *testing.T) {
 	testenv.Root(t)
 	testenv.Tool(t, "/usr/lib/llvm-22/bin/llvm-bolt")
@@ -151,14 +152,14 @@ func TestBoltOptimize(t *testing.T) {
 	}
 	again, err := exec.Command(optimized, rounds).Output()
 	if string(again) != r.stdout || err == nil {
-		t.Errorf("optimised: %q, %v; before: %q", again, err, r.stdout)
+		t.Errorf("optimized: %q, %v; before: %q", again, err, r.stdout)
 	}
 	if files, err := os.ReadDir(dir); err != nil || len(files) != 1 {
 		t.Errorf("beside the output: %v, %v", files, err)
 	}
 }
 
-// What cannot be optimised is refused before anything is measured.
+// Binaries that cannot be optimized are rejected before the measurement.
 func TestBoltOptimizeRefused(t *testing.T) {
 	testenv.Root(t)
 	testenv.Tool(t, "/usr/lib/llvm-22/bin/llvm-bolt")
@@ -185,7 +186,7 @@ func TestBoltOptimizeRefused(t *testing.T) {
 	}
 }
 
-// A program that was replaced while it runs is profiled, and optimised, as it
+// A program that was replaced while it runs is profiled, and optimized, as it
 // runs.
 func TestBoltReplaced(t *testing.T) {
 	testenv.Root(t)
@@ -202,7 +203,7 @@ func TestBoltReplaced(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 	if out, err := exec.Command(optimized, "1000").Output(); len(out) == 0 {
-		t.Errorf("what was optimised does not run: %v", err)
+		t.Errorf("what was optimized does not run: %v", err)
 	}
 	s = bolt(t, 0, append([]string{"-p", pid, "-o", filepath.Join(t.TempDir(), "out"), "0.5"}, stepFast...)...)
 	if len(s.Binaries) != 1 || !strings.Contains(strings.Join(s.Binaries[0].Warnings, "\n"), "the file at this path is not the one that ran") {
@@ -210,8 +211,8 @@ func TestBoltReplaced(t *testing.T) {
 	}
 }
 
-// Children are stepped, several processes add up, and whoever runs a binary is
-// found, also later and in a cgroup.
+// Children are stepped, several processes add up, and every process that runs a
+// binary is found, also later and in a cgroup.
 func TestBoltProcesses(t *testing.T) {
 	testenv.Root(t)
 	testenv.AnyKernel(t)
@@ -371,7 +372,7 @@ func TestBoltKilled(t *testing.T) {
 	}
 }
 
-// When the stepper is killed, what was recorded is written, and the user is told.
+// If the stepper is killed, the records so far are written, and the user is told.
 func TestBoltStepperKilled(t *testing.T) {
 	testenv.Root(t)
 	testenv.AnyKernel(t)

@@ -17,8 +17,8 @@ import (
 	"fulgur/internal/testenv"
 )
 
-// await returns what is in the file, which a process writes that was started,
-// once that contains text.
+// await returns the content of a file, written by a started process, once it
+// contains text.
 func await(t *testing.T, path, text string) string {
 	t.Helper()
 	var last []byte
@@ -143,8 +143,8 @@ func TestCommandOutlivesDuration(t *testing.T) {
 	}
 }
 
-// A profile that cannot be written is a failure, said when it happens, and the
-// command still ends as it would have.
+// If a profile cannot be written, fulgur reports that at once, and the command still
+// ends normally.
 func TestCommandOutlivesFailure(t *testing.T) {
 	testenv.Root(t)
 	testenv.AnyKernel(t)
@@ -179,9 +179,8 @@ func TestCommandOutlivesFailure(t *testing.T) {
 	}
 }
 
-// With no more than CAP_BPF and CAP_PERFMON a run works, and says at the start
-// what it will lack; with less, or where the kernel wants more, it says what is
-// missing.
+// With only CAP_BPF and CAP_PERFMON, a run works, and reports at its start what it
+// will lack. With less, or if the kernel requires more, it reports what is missing.
 func TestReducedCapabilities(t *testing.T) {
 	testenv.Root(t)
 	const nobody = 65534

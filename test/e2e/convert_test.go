@@ -18,8 +18,8 @@ import (
 	"fulgur/internal/testenv"
 )
 
-// branchData writes a file of real branch records to dir, as name, and returns
-// its path. internal/profile/perfdata/testdata/README.md says what they are.
+// branchData writes a file of real branch records to dir under a name, and returns
+// its path. internal/profile/perfdata/testdata/README.md describes the files.
 func branchData(t *testing.T, dir, data, name string) string {
 	t.Helper()
 	f, err := os.Open(filepath.Join("..", "..", "internal", "profile", "perfdata", "testdata", data+".gz"))
@@ -82,8 +82,8 @@ func convert(t *testing.T, of recorded, flags ...string) string {
 	return out
 }
 
-// fdata returns what the perf2bolt of a version of LLVM makes of a profile,
-// its lines sorted.
+// fdata returns the output of perf2bolt of a version of LLVM for a profile, its
+// lines sorted.
 func fdata(t *testing.T, version int, binary, profile string) []string {
 	t.Helper()
 	perf2bolt := fmt.Sprintf("/usr/lib/llvm-%d/bin/perf2bolt", version)
@@ -128,7 +128,7 @@ func TestConvertForBOLT(t *testing.T) {
 	}
 }
 
-// A pipe gives what a file gives, and standard output what a file gets.
+// Pipes work like files, as input and as output.
 func TestConvertPipe(t *testing.T) {
 	for name, r := range recordings(t) {
 		t.Run(name, func(t *testing.T) {
@@ -196,7 +196,7 @@ func TestConvertChoosesLLVM(t *testing.T) {
 	}
 }
 
-// The profiles of a text's halves add up to that of the whole.
+// The profiles of a text's halves add up to the whole text's.
 func TestMergeHalves(t *testing.T) {
 	r := recordings(t)["text"]
 	head, samples, _ := strings.Cut(read(t, r.input), "\n\n")
@@ -225,8 +225,8 @@ func TestMergeHalves(t *testing.T) {
 	}
 }
 
-// What another program wrote, unsorted and through a pipe, is merged too;
-// different binaries only if that is forced.
+// Output of other programs, unsorted and through a pipe, is merged, too; different
+// binaries only with --force.
 func TestMerge(t *testing.T) {
 	testenv.AnyKernel(t)
 	dir := t.TempDir()
@@ -275,7 +275,7 @@ func TestMerge(t *testing.T) {
 	})
 }
 
-// What cannot be converted is said, with what to do, and nothing is written.
+// Unsuitable inputs are rejected with a remedy, and nothing is written.
 func TestConvertErrors(t *testing.T) {
 	all := recordings(t)
 	r := all["perf.data"]
@@ -344,7 +344,7 @@ func TestConvertWrongBuild(t *testing.T) {
 	}
 }
 
-// The summary says what was counted and what to run next, which works.
+// The summary shows the counts and the next commands, which work.
 func TestConvertSummary(t *testing.T) {
 	r := recordings(t)["perf.data"]
 	dir := t.TempDir()

@@ -11,7 +11,7 @@ import (
 	"fulgur/internal/testenv/stat"
 )
 
-// paths are those of testdata/paths.c, from main on.
+// paths are the call paths in testdata/paths.c, from main on.
 var paths = []string{
 	"main;step_sort;step_compare;step_leaf",
 	"main;step_search;step_probe;step_leaf",

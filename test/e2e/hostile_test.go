@@ -23,9 +23,9 @@ import (
 	"fulgur/internal/testenv/fusetest"
 )
 
-// These tests have fulgur look at programs that nothing is as it should be of:
-// by accident, or because somebody wants to harm who looks. A profile goes on,
-// ends, and says once what was left out.
+// These tests profile programs that are malformed, by accident or with intent to
+// harm the user of fulgur. The profile continues to its end, and fulgur reports
+// losses once.
 
 // victim starts a program that is profiled and ends with the test, and returns
 // its PID.
@@ -37,7 +37,7 @@ func victim(t *testing.T, path string, env ...string) string {
 	return strconv.Itoa(cmd.Process.Pid)
 }
 
-// once wants a run to have said text, once.
+// once checks that a run printed text exactly once.
 func once(t *testing.T, said, text string) {
 	t.Helper()
 	if n := strings.Count(said, text); n != 1 {
@@ -80,7 +80,7 @@ func garbleSections(prefix string) func(*testing.T, string) {
 	}
 }
 
-// sectionHeaders returns where those of an ELF file begin.
+// sectionHeaders returns the offset of an ELF file's section headers.
 func sectionHeaders(t *testing.T, path string) uint64 {
 	t.Helper()
 	b, err := os.ReadFile(path)
@@ -229,8 +229,8 @@ func TestHostileMount(t *testing.T) {
 	once(t, r.stderr, "does not answer")
 }
 
-// Who holds a file of a file system that ceases to answer comes to an end
-// nevertheless: the kernel asks it nothing when it closes what a process leaves.
+// A process with an open file on a file system that stops responding still exits:
+// the kernel closes its files without a request to the file system.
 func TestHostileMountHeld(t *testing.T) {
 	testenv.Root(t)
 	testenv.AnyKernel(t)
@@ -255,7 +255,7 @@ func TestHostileMountHeld(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 	}
-	// What is open for a moment only, for reading, is not what this is about.
+	// Ignore files that are open only for a moment, for reading.
 	held, looks := "", 0
 	wait("holds the program for long", func() bool {
 		fds, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", cmd.Process.Pid))

@@ -17,8 +17,8 @@ import (
 // three times as long.
 type images struct{ alpha, beta string }
 
-// buildImages names the two files, and with them the processes. Equal names
-// leave nothing but the process's identity to tell their stacks apart.
+// buildImages names the two files, and thus the processes. With equal names, only
+// the identity of the process distinguishes their stacks.
 func buildImages(t *testing.T, alpha, beta string) images {
 	t.Helper()
 	return images{
@@ -60,8 +60,8 @@ func (i images) check(t *testing.T, stacks map[string]int) {
 	stat.Binomial(alpha+beta, 0.75).Check(t, "samples in alpha_works", alpha)
 }
 
-// A process that becomes another program, with other names at the same
-// addresses, again and again, is never seen in the names of what it was.
+// A process that repeatedly executes another program, with other names at the same
+// addresses, never appears with the previous program's names.
 func TestExecNeverMixesStacks(t *testing.T) {
 	testenv.Root(t)
 	for _, names := range [][2]string{{"alpha", "beta"}, {"same", "same"}} {
@@ -72,7 +72,7 @@ func TestExecNeverMixesStacks(t *testing.T) {
 	}
 }
 
-// Processes that have the same pid one after the other are told apart.
+// Successive processes with the same PID are distinguished.
 func TestPIDReuseNeverMixesStacks(t *testing.T) {
 	testenv.Root(t)
 	reuse := compile(t, "reuse.c", "reuse")

@@ -74,8 +74,8 @@ func jit(steps []string) (err error) {
 	return nil
 }
 
-// TestProfileJIT has other code come to lie where a JIT had some before: the
-// names of one are not those of the other.
+// TestProfileJIT maps new code where a JIT had other code before: their names are
+// not mixed.
 func TestProfileJIT(t *testing.T) {
 	testenv.Root(t)
 	testenv.AnyKernel(t)

@@ -24,8 +24,8 @@ import (
 // setcapLine are the capabilities of the line that the README gives to paste.
 const setcapLine = "cap_bpf,cap_perfmon,cap_sys_ptrace,cap_checkpoint_restore,cap_dac_read_search,cap_syslog=ep"
 
-// lent is a fulgur whose file has capabilities, and a user who may run it and has a
-// folder of its own. Beside that folder lies one of root's.
+// lent is a fulgur whose file has capabilities, and a user who may run it. The user
+// has a directory, and root has one beside it.
 type lent struct {
 	t              *testing.T
 	program        string
@@ -72,8 +72,8 @@ func (l *lent) secret(name, content string) string {
 	return path
 }
 
-// private fails the test if a run, which was to be refused, told anything of a secret
-// file: to the terminal or to a file of the user's.
+// private fails the test if a run, which should be rejected, revealed any part of a
+// secret file on the terminal or in a file of the user.
 func (l *lent) private(r result, secret string) {
 	l.t.Helper()
 	if r.code == 0 || !strings.Contains(r.stderr, "permission denied") {
@@ -82,7 +82,7 @@ func (l *lent) private(r result, secret string) {
 	l.silent(r, secret)
 }
 
-// silent fails the test if a run told a secret.
+// silent fails the test if a run revealed a secret.
 func (l *lent) silent(r result, secret string) {
 	l.t.Helper()
 	if strings.Contains(r.stdout+r.stderr, secret) {
@@ -187,8 +187,8 @@ func TestLentSources(t *testing.T) {
 	}
 }
 
-// capabilities are those lines of /proc/PID/status that say what a thread has, or could
-// put into effect.
+// capabilities matches the lines of /proc/PID/status with the capabilities that a
+// thread has, or can put into effect.
 var capabilities = regexp.MustCompile(`(?m)^Cap(Inh|Prm|Eff|Amb):\s*([0-9a-f]+)$`)
 
 // hasNone fails the test if a thread of a process has a capability.
@@ -309,8 +309,9 @@ func TestLentRecordingShown(t *testing.T) {
 	}
 }
 
-// What the capabilities are for works: names of a program that the user may not read,
-// in a folder that the user may not enter, and of a JIT whose map is its user's alone.
+// The capabilities serve their purpose: names of a program that the user cannot
+// read, in a directory that the user cannot enter, and of a JIT whose map only its
+// user can read.
 func TestLentMeasures(t *testing.T) {
 	l := lend(t)
 	hidden := duplicate(t, os.Args[0], l.forbidden)

@@ -118,8 +118,8 @@ func TestStreamReaderLeaves(t *testing.T) {
 	}
 }
 
-// Windows have together what is counted, each with its own stacks, and as many of the
-// last ones are kept as asked for.
+// Windows together contain all counts, each with its own stacks, and the requested
+// number of files is kept.
 func TestInterval(t *testing.T) {
 	testenv.Root(t)
 	testenv.AnyKernel(t)
@@ -177,8 +177,8 @@ func TestInterval(t *testing.T) {
 	}
 }
 
-// The flame graphs of windows are served to who knows the address, and are written as
-// well where that is asked for; Ctrl-C ends both.
+// The flame graphs of windows are served to users who know the address, and written
+// to files if requested. Ctrl-C ends both.
 func TestServe(t *testing.T) {
 	testenv.Root(t)
 	testenv.AnyKernel(t)
@@ -268,7 +268,7 @@ func TestIntervalUnwritable(t *testing.T) {
 	}
 }
 
-// What cannot be is refused before anything is measured.
+// Impossible combinations are rejected before the measurement.
 func TestLiveUsage(t *testing.T) {
 	testenv.AnyKernel(t)
 	for _, test := range []struct{ args, want string }{
@@ -288,8 +288,8 @@ func TestLiveUsage(t *testing.T) {
 	}
 }
 
-// Windows end as one profile does: with what was lost, what to do about files without
-// symbols, and if there is nothing, why.
+// Windows end like a single profile: with the losses, the remedies for files without
+// symbols and, if there are no samples, the reason.
 func TestWindowsEnd(t *testing.T) {
 	testenv.Root(t)
 	testenv.AnyKernel(t)

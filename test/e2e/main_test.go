@@ -53,8 +53,8 @@ func compile(t *testing.T, source, name string, flags ...string) string {
 	return testenv.Compile(t, name, "gcc", args...)
 }
 
-// awaitSampling returns when fulgur, which was started, samples: it has epoll
-// instances for what the kernel side has then, besides that of Go's runtime.
+// awaitSampling returns when the started fulgur samples: it then has epoll instances
+// for the kernel side, in addition to the one of Go's runtime.
 func awaitSampling(t *testing.T, fulgur *exec.Cmd) {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(time.Millisecond) {
@@ -85,8 +85,8 @@ func interrupt(t *testing.T, fulgur *exec.Cmd) result {
 	return finish(t, fulgur)
 }
 
-// profile runs a command that succeeds under fulgur, with flags, and returns
-// its folded stacks. What the command writes is not among them.
+// profile runs a command that succeeds under fulgur, with flags, and returns its
+// folded stacks, without the command's own output.
 func profile(t *testing.T, flags []string, argv ...string) map[string]int {
 	t.Helper()
 	out := filepath.Join(t.TempDir(), "out.folded")

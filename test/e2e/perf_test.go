@@ -23,7 +23,7 @@ func (l leaves) total() (sum int) {
 	return sum
 }
 
-// foldedLeaves are those of comm in folded stacks.
+// foldedLeaves returns the leaves of comm in folded stacks.
 func foldedLeaves(stacks map[string]int, comm string) leaves {
 	l := leaves{}
 	for stack, n := range stacks {
@@ -34,9 +34,9 @@ func foldedLeaves(stacks map[string]int, comm string) leaves {
 	return l
 }
 
-// scriptLeaves are those of comm in what perf script writes: for each sample a
-// line with the command's name, then a line for each frame, innermost first,
-// then an empty one.
+// scriptLeaves returns the leaves of comm in the output of perf script: for each
+// sample, a line with the command's name, a line for each frame, innermost first,
+// and an empty line.
 func scriptLeaves(s, comm string) leaves {
 	l := leaves{}
 	for sample := range strings.SplitSeq(s, "\n\n") {
@@ -51,9 +51,8 @@ func scriptLeaves(s, comm string) leaves {
 	return l
 }
 
-// sampleWithBoth has fulgur and perf sample the same run of a program, from
-// its first instruction to its last. It returns the leaves of both and what
-// fulgur says.
+// sampleWithBoth samples the same run of a program with fulgur and perf, from its
+// first instruction to its last. It returns the leaves of both and fulgur's summary.
 func sampleWithBoth(t *testing.T, frequency int, argv ...string) (ours, theirs leaves, summary string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -72,8 +71,8 @@ func sampleWithBoth(t *testing.T, frequency int, argv ...string) (ours, theirs l
 	return foldedLeaves(readFolded(t, out), comm), scriptLeaves(string(script), comm), r.stderr
 }
 
-// Of a program that divides its time in known shares fulgur counts what perf
-// counts, and what the time that the program took demands.
+// For a program that divides its time in known shares, fulgur's counts match perf's,
+// and the program's CPU time.
 func TestCountsAsPerf(t *testing.T) {
 	testenv.Root(t)
 	testenv.Tool(t, "perf")

@@ -18,7 +18,7 @@ import (
 	"fulgur/internal/testenv/stat"
 )
 
-// result is what a run of fulgur left behind.
+// result is the outcome of a run of fulgur.
 type result struct {
 	stdout, stderr string
 	code           int
@@ -174,7 +174,7 @@ func TestProfileCommand(t *testing.T) {
 	}
 }
 
-// Ctrl-C ends the measurement and writes what there is.
+// Ctrl-C ends the measurement and writes the result so far.
 func TestProfileInterrupted(t *testing.T) {
 	testenv.Root(t)
 	testenv.AnyKernel(t)
@@ -262,7 +262,7 @@ func TestProfileBadInput(t *testing.T) {
 	}
 }
 
-// A full disk and a directory that is not there are said, and nothing is left.
+// A full disk and a missing directory are reported, and no file is left.
 func TestProfileUnwritable(t *testing.T) {
 	testenv.Root(t)
 	testenv.AnyKernel(t)

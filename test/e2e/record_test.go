@@ -29,9 +29,8 @@ func readRecording(t *testing.T, path string) *firefoxtest.Profile {
 	return firefoxtest.Check(t, b)
 }
 
-// The extraction of an archive that is not in memory is seen from its first
-// instruction to its end: its disk requests, its page faults, what it waits for and
-// what it does.
+// The recording of an extraction of an uncached archive is complete from the first
+// instruction to the end: its disk requests, page faults, waits and CPU time.
 func TestRecordTar(t *testing.T) {
 	testenv.EveryKernel(t)
 	testenv.Root(t)
@@ -90,8 +89,8 @@ func TestRecordTar(t *testing.T) {
 	}
 }
 
-// Names that were not looked for are found later, by what the profile knows of the
-// files; until then it has none of them.
+// Missing names are found later, from the files that the profile identifies; until
+// then, it has none of them.
 func TestNamesLater(t *testing.T) {
 	testenv.Root(t)
 	testenv.AnyKernel(t)
@@ -136,7 +135,7 @@ func gunzip(t *testing.T, path string) []byte {
 	return b
 }
 
-// forgetFile takes what there is of a file in memory away.
+// forgetFile drops a file from the page cache.
 func forgetFile(t *testing.T, path string) {
 	t.Helper()
 	f, err := os.OpenFile(path, os.O_RDWR, 0)

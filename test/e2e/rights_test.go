@@ -20,10 +20,10 @@ import (
 	"fulgur/internal/testenv"
 )
 
-// nobody is a user who owns nothing.
+// nobody is a user without files.
 const nobody = 65534
 
-// public is a folder that everybody can enter, unlike those of testing.T.
+// public is a directory that everyone can enter, unlike testing.T's.
 func public(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "fulgur-e2e-public-") //nolint:usetesting // t.TempDir is below a folder for its owner alone
@@ -111,8 +111,8 @@ func unprivileged(t *testing.T) (run func(capabilities []uintptr, args ...string
 // twoCapabilities are what profiling takes.
 var twoCapabilities = []uintptr{unix.CAP_BPF, unix.CAP_PERFMON}
 
-// With CAP_BPF and CAP_PERFMON alone, what is one's own is profiled as by
-// root, and what cannot be seen of the rest is said.
+// With only CAP_BPF and CAP_PERFMON, the user's own processes are profiled as by
+// root, and the limits for other processes are reported.
 func TestTwoCapabilities(t *testing.T) {
 	run, workload := unprivileged(t)
 	r := run(twoCapabilities, "profile", "-F", "997", "-f", "--", workload)
@@ -134,9 +134,9 @@ func TestTwoCapabilities(t *testing.T) {
 	}
 }
 
-// With the two capabilities another user's process is sampled, and its kernel
-// functions are named; those of files that cannot be opened are not, and it is
-// said.
+// With the two capabilities, another user's process is sampled and its kernel
+// functions are named; functions in files that cannot be opened are not, which is
+// reported.
 func TestTwoCapabilitiesOtherUser(t *testing.T) {
 	run, _ := unprivileged(t)
 	closed := t.TempDir()
@@ -178,7 +178,7 @@ func TestTwoCapabilitiesOtherUser(t *testing.T) {
 var rightsCommands = []struct {
 	name string
 	args []string
-	want string // in what is written
+	want string // part of the output
 }{
 	{"profile", []string{"profile", "-F", "997", "-f"}, "sh;"},
 	{"wall", []string{"profile", "--wall", "-f"}, "[wait for child]"},
@@ -199,7 +199,7 @@ func shellWork() string {
 	return fmt.Sprintf(`i=0; while [ $i -lt %d ]; do i=$((i + 1)); done; sleep 0.1; :`, rounds)
 }
 
-// Each command works with the two capabilities, and says what it lacks.
+// Each command works with the two capabilities, and reports what it lacks.
 func TestTwoCapabilitiesCommands(t *testing.T) {
 	run, _ := unprivileged(t)
 	shell := testenv.Tool(t, "sh")
@@ -227,7 +227,7 @@ func TestTooFewCapabilitiesCommands(t *testing.T) {
 	}
 }
 
-// With less nothing is sampled, and it is said what is missing.
+// With fewer capabilities, nothing is sampled, and the missing ones are reported.
 func TestTooFewCapabilities(t *testing.T) {
 	run, workload := unprivileged(t)
 	for name, test := range map[string]struct {
@@ -270,8 +270,8 @@ func TestParanoid(t *testing.T) {
 	}
 }
 
-// Where /proc hides other users' processes, one that cannot be found may be
-// there: that is said, and what helps.
+// If /proc hides other users' processes, a missing process may be hidden: fulgur
+// says so, and names the remedy.
 func TestHidePID(t *testing.T) {
 	unshare := testenv.Tool(t, "unshare")
 	_, workload := unprivileged(t)
@@ -291,7 +291,7 @@ func TestHidePID(t *testing.T) {
 	}
 }
 
-// The line that fulgur gives to paste does what it says.
+// The command that fulgur suggests works.
 func TestSetcapLine(t *testing.T) {
 	setcap := testenv.Tool(t, "setcap")
 	run, workload := unprivileged(t)

@@ -66,7 +66,7 @@ func separate(t *testing.T, program string) {
 	tool(t, "objcopy", "--strip-all", "--add-gnu-debuglink="+program+".debug", program)
 }
 
-// tool runs a tool that prepares a test, and returns what it wrote.
+// tool runs a tool that prepares a test, and returns its output.
 func tool(t *testing.T, name string, args ...string) string {
 	t.Helper()
 	out, err := exec.Command(testenv.Tool(t, name), args...).CombinedOutput()
@@ -173,7 +173,7 @@ func TestInlinesPprof(t *testing.T) {
 	}
 }
 
-// A file without symbols is told of, with what to do.
+// A file without symbols is reported with a remedy.
 func TestNoSymbols(t *testing.T) {
 	testenv.Root(t)
 	testenv.AnyKernel(t)
@@ -186,8 +186,8 @@ func TestNoSymbols(t *testing.T) {
 	}
 }
 
-// The return address of a signal handler belongs to what it returns to, not to
-// the function before.
+// The return address of a signal handler belongs to the trampoline, not to the
+// preceding function.
 func TestSignalHandler(t *testing.T) {
 	testenv.Root(t)
 	trampoline := map[string]string{"amd64": "__restore_rt", "arm64": "__kernel_rt_sigreturn"}[runtime.GOARCH]

@@ -56,7 +56,7 @@ func TestProfileChildrenThatThereAre(t *testing.T) {
 	}
 }
 
-// What the kernel does to take a process apart is the process's time, too.
+// The time in which the kernel tears down a process belongs to the process.
 func TestProfileExit(t *testing.T) {
 	testenv.Root(t)
 	cmd := command(t, "profile", "-F", "4999", "-f", "--", os.Args[0])

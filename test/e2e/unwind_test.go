@@ -29,10 +29,10 @@ func buildDeep(t *testing.T) string {
 	return testenv.Compile(t, "deep", "g++", "-O2", "-fomit-frame-pointer", "-Wall", "-Wextra", "-Werror", "-pthread", "testdata/deep.cc")
 }
 
-// notReady is said of stacks that were taken before there were tables for them.
+// notReady marks stacks that were walked before their tables were loaded.
 const notReady = "[truncated: unwind tables not loaded yet]"
 
-// What is said of others that end too early.
+// Marks of other stacks that end too early.
 const (
 	noMapping  = "[truncated: no code mapped]"
 	unreadable = "[truncated: unreadable stack]"
@@ -52,7 +52,7 @@ func (e ends) total() (sum int) {
 // whole is the share of samples that have their root.
 func (e ends) whole() float64 { return float64(e[""]) / float64(max(e.total(), 1)) }
 
-// sample is a sample of a text profile: its frames, what is said of its end, its
+// sample matches a sample of a text profile: its frames, the mark at its end, its
 // command and count.
 var sample = regexp.MustCompile(`(?m)^((?:    .*\n)*?)((?:    \[truncated: .*\]\n)?)    - +(\S+) \((\d+)[^)]*\)\n +(\d+)$`)
 
@@ -77,8 +77,8 @@ func endsOf(t *testing.T, text string) map[string]ends {
 	return by
 }
 
-// rooted counts a command's samples whose outermost functions are those that begin
-// threads, as far as names tell.
+// rooted counts a command's samples whose outermost functions begin threads, as far
+// as their names show.
 func rooted(text, comm string) (with, all int) {
 	roots := regexp.MustCompile(`(?m)^    (_start|__libc_start_main|__libc_start_call_main|start_thread|__?clone3?|_dl_start_user|runtime\.(goexit|mstart|rt0_go|main)\b)`)
 	for _, m := range sample.FindAllStringSubmatch(text, -1) {
@@ -106,8 +106,8 @@ func run(t *testing.T, name string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// mixedLoad starts what is there of programs of many makes, each of which works
-// for ever. It returns their processes by the name of the command.
+// mixedLoad starts the available programs of many kinds, each of which runs until it
+// is killed. It returns their processes by command name.
 func mixedLoad(t *testing.T) map[string]string {
 	t.Helper()
 	pids := map[string]string{}
@@ -180,8 +180,7 @@ func checkWhole(t *testing.T, e ends, want float64) {
 	}
 }
 
-// Nothing of a command that is launched is missed but what it does while it is
-// being loaded.
+// A launched command is sampled completely, except while it is being loaded.
 func TestUnwindCommand(t *testing.T) {
 	testenv.Root(t)
 	testenv.AnyKernel(t)

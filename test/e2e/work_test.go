@@ -72,8 +72,8 @@ func checkTicks(t *testing.T, what string, samples int, used time.Duration, freq
 	t.Helper()
 	skipped := skipped(summary)
 	r := stat.Ticks(used, time.Second/time.Duration(frequency), slices)
-	// Interrupts, and what a hypervisor takes, count for the sampling clock and
-	// not, or not always, for the program's.
+	// Interrupts, and time taken by a hypervisor, count for the sampling clock,
+	// but not, or not always, for the program's clock.
 	r.High += r.High / 20
 	r.Low -= r.Low/20 + skipped
 	t.Logf("%s: %d samples and %d skipped, %v in %d slices are %s", what, samples, skipped, used, slices, r)

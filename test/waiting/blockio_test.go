@@ -18,8 +18,8 @@ import (
 	"fulgur/internal/testenv"
 )
 
-// disk returns the name of a disk for the workloads: that of temporary files, or
-// where they are on none, as in the rig, a loop device.
+// disk returns the name of a disk for the workloads: the one with temporary files
+// or, if they are on none, as in the rig, a loop device.
 func disk(t *testing.T) string {
 	t.Helper()
 	var st unix.Stat_t
@@ -133,8 +133,8 @@ func TestDirect(t *testing.T) {
 			if n := m.sum(t, "requests", "direct", "fulgur/test/waiting.direct.func1"); n != m.truth.Times {
 				t.Errorf("%d requests come from the function that makes them, want %d", n, m.truth.Times)
 			}
-			// File systems know what they read and write past the cache; of a
-			// disk itself there is no more to be known.
+			// File systems know the file of requests past the cache. For
+			// a disk itself, only the disk is known.
 			if n := m.sum(t, "requests", "direct", "["+m.truth.File+"]"); !onDevice() && n != m.truth.Times {
 				t.Errorf("%d requests are for the file, want %d\n%s", n, m.truth.Times, m.stderr)
 			}
@@ -156,7 +156,7 @@ func (m measured) direct(t *testing.T, value, disk, mode string) int64 {
 	return sum
 }
 
-// What is too large for one request is of the file in all its parts.
+// The file is known for all parts of a request that had to be split.
 func TestDirectSplit(t *testing.T) {
 	name := disk(t)
 	t.Setenv("WAITING_SIZE", strconv.Itoa(2*largestRequest(t, name)))
@@ -197,8 +197,8 @@ func largestRequest(t *testing.T, name string) int {
 	return kib << 10
 }
 
-// What is read through the cache is told by its file, and is as much as the kernel
-// counts for the thread.
+// Reads through the cache have their file, and match the kernel's count for the
+// thread.
 func TestCached(t *testing.T) {
 	testenv.EveryKernel(t)
 	disk(t)
@@ -227,9 +227,9 @@ func TestMapped(t *testing.T) {
 	}
 }
 
-// What the kernel writes back is said to be so, and of which file. Some of it may be
-// written by whoever waits for it, all of it where there is no file system, as is
-// what was written before.
+// Writeback is marked, with its file. Waiting threads may write some of the data
+// themselves: all of it if there is no file system, and all data that was written
+// earlier.
 func TestWriteback(t *testing.T) {
 	disk(t)
 	m := watch(t, births, func() truth { return alone(t, "dirty") }, "blockio", "--weight", "bytes")
@@ -253,7 +253,7 @@ func TestWriteback(t *testing.T) {
 	}
 }
 
-// isWriteback reports whether a note says so, whoever it is for.
+// isWriteback reports whether a note marks writeback, for any cgroup.
 func isWriteback(function string) bool { return strings.HasPrefix(function, "[writeback") }
 
 // libbpf-tools' biolatency, which runs at the same time, counts the same requests of

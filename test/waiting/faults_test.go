@@ -15,8 +15,8 @@ import (
 	"fulgur/internal/testenv/stat"
 )
 
-// Each page that is touched first is one fault, of the memory or the file that
-// it is of, and major as often as the kernel tells the thread.
+// The first access to each page is one fault, of its memory or file, and major as
+// often as the kernel counts for the thread.
 func TestTouch(t *testing.T) {
 	testenv.EveryKernel(t)
 	// An odd period: pages of the two kinds are touched in turn.
@@ -49,7 +49,8 @@ func TestTouch(t *testing.T) {
 	}
 }
 
-// A fault takes no longer for what the kernel did with the same page before.
+// The latency of a fault does not include the kernel's earlier work on the same
+// page.
 func TestFaultAfterKernels(t *testing.T) {
 	m := measure(t, "pinned", "faults")
 	if n := m.sum(t, "faults", "pinned", "[anonymous memory]", "fulgur/test/waiting.pinned.func1"); n > 1 || n+m.skipped() < 1 {

@@ -13,9 +13,8 @@ import (
 	"fulgur/internal/testenv"
 )
 
-// The kernel's halves of the stacks of threads that wait all the time are those
-// that the kernel itself tells of in /proc, which leaves the scheduler's functions
-// out.
+// For threads that wait all the time, the kernel halves of stacks match those in
+// /proc, which omit the scheduler's functions.
 func TestKernelStacks(t *testing.T) {
 	testenv.Root(t)
 	file := filepath.Join(t.TempDir(), "out.pb.gz")

@@ -1,5 +1,5 @@
-// Package waiting compares what fulgur says of waiting, disk requests and page
-// faults with what programs know of themselves, whose behaviour is known.
+// Package waiting compares fulgur's results on waiting, disk requests and page
+// faults with the counts of programs whose behavior is known.
 package waiting
 
 import (
@@ -57,10 +57,10 @@ func program(t *testing.T) string {
 	return fulgurPath
 }
 
-// measured is what a run of fulgur on a workload gave.
+// measured is the result of running fulgur on a workload.
 type measured struct {
 	profile *pprof.Profile
-	truth   truth // what the workload counted itself
+	truth   truth // the workload's own counts
 	stderr  string
 }
 
@@ -108,7 +108,8 @@ func parseTruth(t *testing.T, b []byte) (known truth) {
 	return known
 }
 
-// environment is that of a workload, whose threads Go's runtime leaves alone.
+// environment returns the environment of a workload, which keeps Go's runtime from
+// disturbing its threads.
 func environment(t *testing.T, mode string) []string {
 	// The race detector's runtime would sleep for a second at the end.
 	return append(os.Environ(), "GORACE=atexit_sleep_ms=0", "GODEBUG=asyncpreemptoff=1", "GOMAXPROCS=16", "WAITING_WORKLOAD="+mode, "WAITING_DIR="+t.TempDir())
@@ -142,7 +143,7 @@ func (m measured) sum(t *testing.T, value, comm string, functions ...string) (su
 	return sum
 }
 
-// index returns the place of a value among those of samples.
+// index returns the index of a value among the samples' values.
 func (m measured) index(t *testing.T, value string) int {
 	t.Helper()
 	index := slices.IndexFunc(m.profile.SampleType, func(v *pprof.ValueType) bool { return v.Type == value })
@@ -169,15 +170,15 @@ var (
 	skippedSamples = regexp.MustCompile(`(?m)^ +(\d+) samples? skipped`)
 )
 
-// missed is how many waits the kernel did not tell the end of, of whatever thread:
-// those of a busy machine's do not always.
+// missed returns the number of waits of any thread whose end the kernel did not
+// report, which happens on busy machines.
 func (m measured) missed() int64 { return m.said(missedWaits) }
 
 // skipped is how many samples and page faults the kernel ran no program for, as
 // another was under way on that CPU.
 func (m measured) skipped() int64 { return m.said(skippedSamples) }
 
-// said is the number in what fulgur says of losses, 0 if it says nothing of the sort.
+// said returns the number in a loss that fulgur reports, 0 if there is none.
 func (m measured) said(of *regexp.Regexp) int64 {
 	said := of.FindStringSubmatch(m.stderr)
 	if said == nil {
@@ -187,8 +188,7 @@ func (m measured) said(of *regexp.Regexp) int64 {
 	return n
 }
 
-// slack is what may lie between a time that is measured and what the program counts,
-// in ns.
+// slack is the tolerance between a measured time and the program's own, in ns.
 func (m measured) slack() int64 { return slack + m.missed()*int64(2*napTime) }
 
 // tolerance is by how much a time that is measured twice may differ: slack and

@@ -20,13 +20,13 @@ import (
 	"fulgur/internal/testenv"
 )
 
-// slack is what a machine may add to a time that is measured twice, in ns.
+// slack is the difference that a machine may cause between two measurements of a
+// time, in ns.
 const slack = int64(5 * time.Millisecond)
 
-// check compares the time that a thread waits with what the program knows: how
-// long the calls took that wait. Whatever else the machine does, what the thread
-// waits for in them is no longer, and what is missing from their time the thread
-// spent on its CPU, or because another thread had it.
+// check compares a thread's waiting time with the program's data: the duration of
+// the calls that wait. Whatever else the machine does, the waits in a call are not
+// longer than the call. The rest of the call was spent on the CPU, or preempted.
 func (m measured) check(t *testing.T, value, comm string, want int64, functions ...string) {
 	t.Helper()
 	got := m.sum(t, value, comm, functions...)
@@ -49,8 +49,8 @@ func (m measured) preempted(t *testing.T, value, comm string, functions ...strin
 	return sum
 }
 
-// The time asleep is what the program says, how often too, and its reason is
-// named.
+// The time asleep and the number of sleeps match the program's data, and the reason
+// is named.
 func TestSleeps(t *testing.T) {
 	testenv.EveryKernel(t)
 	commands := [][]string{{"offcpu"}, {"profile", "--wall"}}
@@ -93,7 +93,7 @@ func TestNotHeldBack(t *testing.T) {
 	}
 }
 
-// What is too short, too long or in another state does not count.
+// Waits that are too short, too long or in another state do not count.
 func TestFilters(t *testing.T) {
 	for _, flags := range [][]string{{"-m", "60000000"}, {"-M", "10000"}, {"--state", "D"}, {"-k"}} {
 		m := measure(t, "sleeps", append([]string{"offcpu"}, flags...)...)
@@ -103,8 +103,9 @@ func TestFilters(t *testing.T) {
 	}
 }
 
-// Who waits for a turn waits for as long as the others take theirs, and they are
-// those who end the wait. Waits for what Go's scheduler does are in other functions.
+// A thread that waits for its turn waits as long as the other threads' turns take,
+// and the other threads end the wait. Waits caused by Go's scheduler are in other
+// functions.
 func TestConvoy(t *testing.T) {
 	testenv.EveryKernel(t)
 	const wait = "fulgur/test/waiting.(*lock).wait"
@@ -113,7 +114,7 @@ func TestConvoy(t *testing.T) {
 	m.check(t, "off-cpu", "convoy", m.truth.Waited, wait)
 	m.check(t, "off-cpu", "convoy", m.truth.Waited, wait, "[futex]")
 	futex := m.sum(t, "off-cpu", "convoy", wait, "[futex]")
-	// The function of the waker is in no stack but those of wakers.
+	// The waker's function occurs only in stacks of wakers.
 	if woken := m.sum(t, "off-cpu", "convoy", wait, "[futex]", "futex_wake", "fulgur/test/waiting.(*lock).handOver"); woken > futex || woken < futex-tolerance(futex, m.slack()) {
 		t.Errorf("%d ns ended by who hands the lock over, of %d", woken, futex)
 	}
@@ -123,7 +124,7 @@ func TestConvoy(t *testing.T) {
 func TestPingPong(t *testing.T) {
 	const turns = "fulgur/test/waiting.turns"
 	m := measure(t, "pingpong", "offcpu")
-	// The kernel takes a thread to run, or not to, a little before it tells us.
+	// The scheduler decides a moment before the tracepoint reports it.
 	const untold = int64(3 * time.Microsecond)
 	got, preempted := m.sum(t, "off-cpu", "ping", turns), m.preempted(t, "off-cpu", "ping")
 	slack := tolerance(m.truth.Waited, m.slack()+untold*m.truth.Times)
@@ -221,8 +222,8 @@ func TestAsleepAllTheTime(t *testing.T) {
 	}
 }
 
-// Its stack is whole even if its code keeps no frame pointers, as that of the
-// machine's C library.
+// Its stack is complete even if its code has no frame pointers, like the machine's C
+// library.
 func TestAsleepWithoutFramePointers(t *testing.T) {
 	testenv.Root(t)
 	sleeper := exec.Command(testenv.Tool(t, "sleep"), "1000")

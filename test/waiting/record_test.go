@@ -15,7 +15,7 @@ import (
 	"fulgur/internal/testenv"
 )
 
-// recorded is a recording of a workload: what it adds up to, and itself.
+// recorded is a recording of a workload, with its totals.
 type recorded struct {
 	measured
 	*firefoxtest.Profile
@@ -68,7 +68,7 @@ func (r recorded) ofThread(t *testing.T, value string, k firefoxtest.Thread) (su
 	return sum
 }
 
-// marker is what is said of a marker; names are indexes.
+// marker describes a marker. Names are indexes.
 type marker struct {
 	Type       string
 	Bytes      int64
@@ -85,8 +85,8 @@ func (r recorded) markers(t *testing.T, k firefoxtest.Thread, kind string) (all 
 	return slices.DeleteFunc(all, func(m marker) bool { return m.Type != kind })
 }
 
-// What a thread waits for is on its timeline for as long as it did, and no time on
-// the CPU; what it was called before is there, too.
+// A thread's waits are on its timeline, with their duration and without CPU time; so
+// are its earlier names.
 func TestRecordedSleeps(t *testing.T) {
 	testenv.EveryKernel(t)
 	for _, command := range [][]string{{"record"}, {"offcpu"}, {"profile", "--wall", "-F", "999"}} {
@@ -106,8 +106,9 @@ func TestRecordedSleeps(t *testing.T) {
 	}
 }
 
-// most reports whether got is want or less, and at least half of it: while others
-// begin or end to listen, the kernel leaves tracepoints out, and tells nobody.
+// most reports whether got is at most want, and at least half of it: while other
+// programs attach or detach, the kernel drops events of tracepoints without a
+// report.
 func most(got, want int64) bool { return got <= want && got >= want/2 }
 
 // A request is a marker on the thread that made it.
@@ -142,8 +143,9 @@ func TestRecordedRequests(t *testing.T) {
 	}
 }
 
-// ownFaults is how many faults the function that touches pages may have beside those:
-// of its code, of which the kernel maps as much around a page as is in memory.
+// ownFaults is the maximum number of faults of the function that touches pages, in
+// addition to those: faults of its code, around which the kernel maps only cached
+// pages.
 const ownFaults = 100
 
 // A page fault is a marker on the thread that touched the page.
@@ -223,7 +225,7 @@ func TestInterruptedRecording(t *testing.T) {
 	if err := cmd.Process.Signal(os.Interrupt); err != nil {
 		t.Fatal(err)
 	}
-	_ = cmd.Wait() // with the code of what it ended
+	_ = cmd.Wait() // including the code of the command that it ended
 	b, err := os.ReadFile(out)
 	if err != nil {
 		t.Fatal(err)

@@ -18,7 +18,7 @@ import (
 
 // A way is one of waiting in the kernel for a while.
 type way struct {
-	// name is that of the thread and of what fulgur calls it.
+	// name is the thread's name, and fulgur's reason.
 	name string
 	// prepare returns what waits once and says for how long, in ns. It is called in
 	// the thread that will.
@@ -145,14 +145,14 @@ func duration() *unix.Timespec {
 	return &ts
 }
 
-// pointer is for what is in memory that does not move: Go moves only stacks, and
-// what is passed on to here is on none.
+// pointer is for memory that does not move: Go moves only stacks, and its arguments
+// are not on a stack.
 func pointer[T any](p *T) uintptr {
 	kept = append(kept, p)
 	return uintptr(unsafe.Pointer(p))
 }
 
-// kept holds what the kernel was told of.
+// kept holds memory that the kernel uses.
 var kept []any
 
 func readByte(fd int) int64 { return raw(unix.SYS_READ, uintptr(fd), pointer(new(byte)), 1) }
@@ -212,7 +212,7 @@ func ioUring() (func() int64, error) {
 	}, nil
 }
 
-// What a thread waits for is named, and for as long as its calls take.
+// Reasons of waits are named, with the duration of their calls.
 func TestWays(t *testing.T) {
 	testenv.EveryKernel(t)
 	m := measure(t, "ways", "offcpu")
@@ -223,7 +223,7 @@ func TestWays(t *testing.T) {
 			continue
 		}
 		m.check(t, "off-cpu", w.name, waited, "fulgur/test/waiting.raw", "["+w.name+"]")
-		// While it is preempted, what it is about to wait for may happen.
+		// During a preemption, the awaited event may already happen.
 		got, preempted := m.sum(t, "waits", w.name, "fulgur/test/waiting.raw", "["+w.name+"]"), m.preempted(t, "waits", w.name)
 		if got > wayRounds || got+preempted+m.missed() < wayRounds {
 			t.Errorf("%d waits in %s, want %d, and %d preempted\n%s", got, w.name, wayRounds, preempted, m.stderr)
@@ -238,8 +238,8 @@ func TestWays(t *testing.T) {
 	}
 }
 
-// Each of many children that do nothing but sleep is seen, and for how long, or it is
-// said that the kernel did not tell of all.
+// Each of many children that only sleep is seen, with its time; otherwise fulgur
+// reports that the kernel missed some.
 func TestForkStorm(t *testing.T) {
 	const child = "fulgur/test/waiting.child"
 	m := measure(t, "storm", "offcpu", "--per-thread")
@@ -255,7 +255,7 @@ func TestForkStorm(t *testing.T) {
 	m.check(t, "off-cpu", "storm", m.truth.Slept, child, "[sleep]")
 }
 
-// storm forks children as fast as it can, each of which sleeps and ends.
+// storm forks children as fast as possible. Each sleeps and exits.
 func storm(t *truth) error {
 	const children = 300
 	memory, err := unix.Mmap(-1, 0, 8*children, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_ANONYMOUS)

@@ -44,8 +44,8 @@ func TestSleepsInWindows(t *testing.T) {
 	}
 }
 
-// A thread that sleeps all the time sleeps for the whole of each window, and all of
-// them know where, though it told so once.
+// A thread that sleeps all the time sleeps for the whole of each window, and each
+// window has its stack, although the kernel side sent the stack only once.
 func TestAsleepInEveryWindow(t *testing.T) {
 	testenv.Root(t)
 	sleeper := asleep(t)

@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// truth is what a workload knows of what it did: times in ns.
+// truth is a workload's own record of its work. Times are in ns.
 type truth struct {
 	Slept   int64 // in nanosleep
 	Waited  int64 // for others
@@ -27,17 +27,17 @@ type truth struct {
 	// among these, all as the kernel counts them for the thread.
 	Anonymous, Mapped, Major int64
 	File                     string
-	// Bytes that were read from a disk or written to one, and what the kernel
-	// counts of that in /proc.
+	// Bytes read from a disk or written to it, and the kernel's count of these
+	// in /proc.
 	Bytes, Counted int64
-	// Ways is how long calls took that wait, by what they wait for.
+	// Ways is the duration of waiting calls, by reason.
 	Ways map[string]int64
 	// CPU is how long threads were on a CPU, by their name.
 	CPU map[string]int64
 }
 
-// workload does what is known, and writes what it counted. Its threads have
-// names, by which they are told from those of Go's runtime.
+// workload does known work, and writes its counts. Its threads have names that
+// distinguish them from the threads of Go's runtime.
 func workload(mode string) error {
 	var t truth
 	begin := time.Now()
@@ -342,7 +342,7 @@ func pinned(t *truth) error {
 	}), failed)
 }
 
-// uncached returns a new file of size bytes, none of which are in memory.
+// uncached returns a new file of size bytes that is not in the page cache.
 func uncached(size int) (*os.File, error) {
 	name := filepath.Join(os.Getenv("WAITING_DIR"), "file")
 	if device := os.Getenv("WAITING_DEVICE"); device != "" {
