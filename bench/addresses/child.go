@@ -61,7 +61,7 @@ func readAddresses(in io.Reader) ([]uint64, error) {
 	return addrs, lines.Err()
 }
 
-// writeFrames writes what was found as llvm-symbolizer does.
+// writeFrames writes frames in llvm-symbolizer's format.
 func writeFrames(w io.Writer, found [][]symbolize.Frame) error {
 	out := bufio.NewWriter(w) // its first error stays in it until Flush
 	for _, chain := range found {

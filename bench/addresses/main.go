@@ -71,7 +71,7 @@ func run(ctx context.Context, args []string) error {
 	return compare(ctx, o)
 }
 
-// compare builds the program, runs the tools and writes what they took.
+// compare builds the program, runs the tools and writes their costs.
 func compare(ctx context.Context, o options) (err error) {
 	dir, err := os.MkdirTemp("", "fulgur-bench-")
 	if err != nil {

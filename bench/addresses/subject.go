@@ -17,7 +17,7 @@ import (
 	"sync"
 )
 
-// subject is a file and what is asked about it.
+// subject is a file with addresses to look up.
 type subject struct {
 	path  string
 	input string // addresses, one a line

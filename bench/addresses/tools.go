@@ -40,7 +40,7 @@ func findTools() ([]tool, error) {
 	return tools, nil
 }
 
-// cost is what a tool took.
+// cost is the cost of a tool.
 type cost struct {
 	wall, cpu time.Duration
 	rss       int64 // at its peak, in bytes
@@ -82,7 +82,7 @@ func median[T cmp.Ordered](runs []cost, figure func(cost) T) T {
 func (t tool) run(ctx context.Context, s *subject) (cost, error) {
 	argv := append(slices.Clone(t.argv), s.path)
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
-	cmd.Env = append(os.Environ(), "GOGC=40") // what fulgur sets for itself
+	cmd.Env = append(os.Environ(), "GOGC=40") // fulgur's own setting
 	cmd.Stdin = strings.NewReader(s.input)
 	var stderr strings.Builder
 	cmd.Stderr = &stderr

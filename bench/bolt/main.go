@@ -109,7 +109,7 @@ func parse(args []string) (options, error) {
 type bench struct {
 	options
 	fulgur   string // program
-	sqlite   string // the binary to optimise
+	sqlite   string // the binary to optimize
 	training string // scripts
 	measured string
 }
@@ -135,8 +135,8 @@ func prepare(ctx context.Context, o options) (*bench, error) {
 	return b, errors.Join(writeScript(b.training, 1), writeScript(b.measured, 2))
 }
 
-// execute runs a program to its end and returns what it wrote, to standard
-// output and standard error alike.
+// execute runs a program to its end and returns its output, standard output and
+// standard error.
 func execute(ctx context.Context, argv ...string) (string, error) {
 	out, err := exec.CommandContext(ctx, argv[0], argv[1:]...).CombinedOutput()
 	if err != nil {
@@ -145,7 +145,7 @@ func execute(ctx context.Context, argv ...string) (string, error) {
 	return string(out), nil
 }
 
-// progress tells what is going on.
+// progress prints the current step.
 func progress(format string, args ...any) {
 	fmt.Fprintf(os.Stderr, format+"\n", args...)
 }

@@ -21,12 +21,12 @@ var layout = []string{"-reorder-blocks=ext-tsp", "-reorder-functions=cdsort", "-
 type way struct {
 	name string
 	file string // what its files are called
-	// take takes a profile of sqlite's and returns it as llvm-bolt reads it,
-	// and what is to be told of it. Without it nothing is optimised.
+	// take takes a profile of sqlite. It returns it in llvm-bolt's format, with
+	// a note for the report. nil means no optimization.
 	take func(ctx context.Context, base string) (fdata, note string, err error)
 }
 
-// variant is sqlite optimised in one way.
+// variant is sqlite optimized in one way.
 type variant struct {
 	way
 	binary string
@@ -34,7 +34,7 @@ type variant struct {
 	times  []time.Duration
 }
 
-// ways returns all ways, that of no profile first.
+// ways returns all ways, beginning with no profile.
 func (b *bench) ways() []way {
 	minute := strconv.Itoa(b.seconds)
 	return []way{
@@ -46,7 +46,7 @@ func (b *bench) ways() []way {
 	}
 }
 
-// build takes a profile and has llvm-bolt optimise sqlite by it.
+// build takes a profile and has llvm-bolt optimize sqlite by it.
 func (b *bench) build(ctx context.Context, w way) (variant, error) {
 	v := variant{way: w, binary: b.sqlite}
 	if w.take == nil {
@@ -72,8 +72,8 @@ func (b *bench) instrument(ctx context.Context, base string) (fdata, note string
 	return fdata, fmt.Sprintf("every branch counted, %.1f s of CPU time for the script", r.cpu.Seconds()), err
 }
 
-// sample returns what has fulgur bolt profile a process that runs the training
-// script over and over, and perf2bolt convert that.
+// sample returns a function that profiles a process with fulgur bolt while it
+// repeats the training script, and converts the profile with perf2bolt.
 func (b *bench) sample(perf2bolt []string, args ...string) func(ctx context.Context, base string) (fdata, note string, err error) {
 	return func(ctx context.Context, base string) (fdata, note string, err error) {
 		target, err := startTarget(ctx, b.sqlite)
@@ -101,7 +101,7 @@ func (b *bench) sample(perf2bolt []string, args ...string) func(ctx context.Cont
 	}
 }
 
-// summary is what fulgur bolt --stats json writes, as far as it matters here.
+// summary is the used part of the output of fulgur bolt --stats json.
 type summary struct {
 	Samples  uint64
 	Records  uint64
@@ -126,7 +126,7 @@ func readSummary(stderr []byte) (s summary, err error) {
 	return s, nil
 }
 
-// note tells what there was.
+// note describes the profile.
 func (s summary) note() string {
 	if s.Records == 0 || len(s.Binaries) == 0 {
 		return fmt.Sprintf("%d samples", s.Samples)

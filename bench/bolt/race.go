@@ -59,8 +59,9 @@ func (b *bench) slowdown(ctx context.Context, rounds int) (s slowdown, err error
 	return s, nil
 }
 
-// lifetime returns how long a process takes to run the script a few times,
-// stepped if reported is there, which is then what fulgur says of the slowdown.
+// lifetime returns the time of a process that runs the script a few times. If
+// reported is not nil, the process is stepped, and *reported is set to fulgur's
+// figure for the slowdown.
 func (b *bench) lifetime(ctx context.Context, reported *float64) (time.Duration, error) {
 	const times = 4
 	t, err := startTarget(ctx, b.sqlite)

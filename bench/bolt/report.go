@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// report is what was measured. Its first variant is the one without a profile.
+// report holds the results. Its first variant is the one without a profile.
 type report struct {
 	machine  string
 	rounds   int

@@ -11,9 +11,9 @@ import (
 // transactions is how many a script has: it runs for about a second.
 const transactions = 60_000
 
-// writeScript writes what sqlite is given to do: accounts, transfers between
-// them, and queries of who has what. Scripts of different seeds differ in their
-// numbers. A script can be run again and again.
+// writeScript writes the script for sqlite: accounts, transfers between them, and
+// queries of balances. Scripts of different seeds have different numbers. A script
+// can be repeated.
 func writeScript(path string, seed uint64) (err error) {
 	f, err := os.Create(path)
 	if err != nil {

@@ -39,9 +39,9 @@ func buildSQLite(ctx context.Context, dir, out string) error {
 	return os.Rename(out+".new", out)
 }
 
-// fetchSource downloads and unpacks a source package of Debian's in dir and
-// returns the folder. Of the machine's package sources those of Debian's
-// binaries are taken, by lists of our own: the machine's stay as they are.
+// fetchSource downloads and unpacks a Debian source package in dir and returns its
+// directory. It uses the machine's Debian mirrors with package lists of its own, and
+// leaves the machine's lists unchanged.
 func fetchSource(ctx context.Context, dir, pkg string) (string, error) {
 	progress("downloading the source of %s", pkg)
 	sources, err := execute(ctx, "apt-get", "indextargets",

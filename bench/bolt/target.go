@@ -47,7 +47,7 @@ func runScript(ctx context.Context, binary, script string) (r runOf, err error) 
 	return r, nil
 }
 
-// target is a process of sqlite's that runs scripts when it is told to.
+// target is a sqlite process that runs scripts on request.
 type target struct {
 	cmd   *exec.Cmd
 	stdin io.WriteCloser

@@ -41,7 +41,7 @@ func init() {
 
 var sink int
 
-// What is sampled: so many windows of 32 records.
+// The amount of samples: windows of 32 records.
 const (
 	windows   = 20_000
 	window    = 32
@@ -86,7 +86,7 @@ func tools(t *testing.T) []tool {
 	}
 }
 
-// summary reads what fulgur --stats json writes.
+// summary parses the output of fulgur --stats json.
 func summary(t *testing.T, stderr []byte) (samples, lost uint64) {
 	var s struct {
 		Samples uint64
@@ -107,7 +107,7 @@ func summary(t *testing.T, stderr []byte) (samples, lost uint64) {
 	return s.Samples, lost
 }
 
-// cost is what a tool took.
+// cost is the cost of a tool.
 type cost struct {
 	samples, lost  uint64
 	start          time.Duration // CPU time, user and system, until it samples
@@ -163,8 +163,8 @@ func TestCost(t *testing.T) {
 	fmt.Print(b.String())
 }
 
-// branches makes up the records: walks through a program of 3000 branches, some
-// of which go two ways and some of which are run more often.
+// branches generates the records: walks through a program of 3000 branches, some of
+// which have two targets, and some of which run more often.
 func branches() []pmu.Record {
 	const blocks, size = 3000, 64
 	base := uint64(0x401000) // where Go links code to

@@ -74,7 +74,7 @@ func execute(ctx context.Context, argv ...string) error {
 	return nil
 }
 
-// unzip writes what the file src has compressed to dst.
+// unzip decompresses the file src to dst.
 func unzip(src, dst string) (err error) {
 	f, err := os.Open(src)
 	if err != nil {

@@ -49,7 +49,7 @@ func main() {
 	}.Main()
 }
 
-// script counts what fulgur counts, for bpftrace.
+// script counts the same as fulgur, for bpftrace.
 const script = `software:page-faults:1 { @[kstack, ustack, comm] = count(); } END { clear(@); }`
 
 func tools(fulgur, dir string) []storm.Tool {

@@ -38,7 +38,7 @@ func main() {
 	}.Main()
 }
 
-// histogram is what biolatency does, for bpftrace, and stacks what fulgur does.
+// histogram is biolatency's measurement, for bpftrace; stacks is fulgur's.
 const (
 	histogram = `tracepoint:block:block_rq_issue { @start[args->dev, args->sector] = nsecs; }
 tracepoint:block:block_rq_complete /@start[args->dev, args->sector]/ {
@@ -73,7 +73,7 @@ func tools(fulgur, _ string) []storm.Tool {
 	}
 }
 
-// diskSize is that of the disk in memory, in bytes.
+// diskSize is the size of the disk in memory, in bytes.
 const diskSize = 256 << 20
 
 // randomReads reads from a new disk in memory.

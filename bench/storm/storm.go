@@ -1,6 +1,6 @@
-// Package storm measures what tools cost a load that does what they watch as often
-// as a machine can: how often it does so alone, and under each of them. They run in
-// turn, round after round, and medians are shown.
+// Package storm measures how much tools slow down a load that does what they watch
+// as often as a machine can. It measures the load's rate alone and under each tool,
+// in turn, round after round, and shows medians.
 package storm
 
 import (
@@ -28,20 +28,20 @@ type Tool struct {
 	Argv []string
 }
 
-// Storm is a load and those who watch it.
+// Storm is a load with the tools that watch it.
 type Storm struct {
-	// Operation is what the load counts, and Event what tools watch, PerOperation
-	// times in each operation.
+	// Operation is what the load counts. Event is what the tools watch; each
+	// operation has PerOperation events.
 	Operation, Event string
 	PerOperation     float64
 	// Flags, if it is not nil, declares the load's flags.
 	Flags func(*flag.FlagSet)
-	// Tools are those that watch; fulgur is the path of ours, and dir a directory
-	// for what they write. One that is not installed, or ends at once, is left
+	// Tools returns the tools. fulgur is fulgur's path, and dir a directory for
+	// the tools' output. A tool that is not installed, or ends at once, is left
 	// out.
 	Tools func(fulgur, dir string) []Tool
-	// Load runs the load and returns its operations a second. dir is a directory
-	// for what it needs.
+	// Load runs the load and returns its operations per second. dir is a
+	// directory for its files.
 	Load func(ctx context.Context, dir string) (float64, error)
 }
 
@@ -133,7 +133,7 @@ func (s Storm) find(ctx context.Context, dir string) ([]Tool, error) {
 	return tools, nil
 }
 
-// endedError is what a tool said that did not wait to be interrupted.
+// endedError is the output of a tool that ended before it was interrupted.
 type endedError string
 
 func (e endedError) Error() string { return string(e) }

@@ -153,9 +153,9 @@ func middle[T cmp.Ordered](runs []cost, figure func(cost) T) T {
 // loads are running programs.
 type loads []*exec.Cmd
 
-// startLoads builds the programs of ./bench into dir, with debug information,
-// and starts those that this machine can run. What it returns is to be stopped
-// even if there is an error.
+// startLoads builds the programs of ./bench into dir, with debug information, and
+// starts those that this machine can run. The caller must stop the loads even after
+// an error.
 func startLoads(ctx context.Context, dir string) (l loads, err error) {
 	in := func(name string) string { return filepath.Join(dir, name) }
 	for _, argv := range [][]string{

@@ -16,7 +16,7 @@ import (
 // runLimit is when a program is given up: perf may ask addr2line for hours.
 const runLimit = 10 * time.Minute
 
-// cost is what a tool took.
+// cost is the cost of a tool.
 type cost struct {
 	result time.Duration // from the end of sampling to the flame graph
 	cpu    time.Duration // user and system, with children

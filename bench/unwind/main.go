@@ -103,8 +103,8 @@ type tool struct {
 	name string
 	bpf  bool // it has BPF programs
 	argv func(frequency, seconds, pid int, out string) []string
-	// samples counts those in what the tool wrote, and those of them whose
-	// stacks have main in them, -1 if nobody knows.
+	// samples counts the samples in the tool's output, and those whose stacks
+	// contain main, -1 if unknown.
 	samples func(out string) (all, whole int, err error)
 }
 
@@ -167,9 +167,9 @@ func countFolded(out string) (all, whole int, err error) {
 	return all, whole, nil
 }
 
-// figures are those of a run.
+// figures are the results of a run.
 type figures struct {
-	rate           float64 // what the load did in a CPU second
+	rate           float64 // the load's work per CPU second
 	cpu            float64 // seconds of the tool
 	bpf            float64 // ns of its programs for a run, of any process
 	samples, whole int
@@ -233,7 +233,7 @@ func median(runs []figures, of func(figures) float64) float64 {
 	return all[len(all)/2]
 }
 
-// load is the program that is profiled, and what it said when.
+// load is the profiled program with its output.
 type load struct {
 	cmd  *exec.Cmd
 	mu   sync.Mutex

@@ -16,11 +16,11 @@ import (
 	"fulgur/internal/unwind"
 )
 
-// compileVar names the variable by which this program is told to make the table of
-// one file, so that it alone is what its memory is measured of.
+// compileVar names the environment variable that makes this program compile the
+// table of one file, so that its memory can be measured alone.
 const compileVar = "BENCH_UNWIND_COMPILE"
 
-// largeFiles returns those of some well-known files that are here.
+// largeFiles returns the existing ones of some well-known files.
 func largeFiles() []string {
 	var files []string
 	for _, pattern := range []string{
@@ -41,10 +41,10 @@ type table struct {
 	Rows, Rules  int
 	Bytes        int
 	Seconds      float64
-	Peak         uint64 // resident bytes, those of this program itself among them
+	Peak         uint64 // resident bytes, including this program's own
 }
 
-// compileOne makes the table of the file at path and writes what it took.
+// compileOne compiles the table of the file at path and writes its cost.
 func compileOne(path string) error {
 	start := time.Now()
 	f, err := elffile.Open(path)

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// The CPU time that a process is said to have used is what getrusage says.
+// CPU times of processes match getrusage.
 func TestCPUTime(t *testing.T) {
 	rusage := func() time.Duration {
 		var r syscall.Rusage

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// row is what is encoded and decoded.
+// row is encoded and decoded.
 type row struct {
 	ID   int
 	Name string

@@ -29,7 +29,7 @@ func asWrite(t *testing.T, key stacks.Key) {
 	}
 }
 
-// A request counts the same whether the kernel side added it up or told of it alone.
+// A request has the same values as a count and as an event.
 func TestCounted(t *testing.T) {
 	key, value := counted(
 		bpf.BlockIOCountKey{Id: 1, File: 2, Cgroup: 3, Device: disk, Operation: write, Tid: 4, Cpu: 5},
@@ -50,8 +50,8 @@ func TestCounted(t *testing.T) {
 	}
 }
 
-// What is under way at the end counts with the time until its device got it, and not at
-// all before that.
+// At the end, a request in a device counts with its queue time; a queued request
+// does not count.
 func TestUnfinished(t *testing.T) {
 	state := bpf.BlockIORequestState{
 		Id: 1, File: 2, Cgroup: 3, Device: disk, Operation: write, Tid: 4, Cpu: 5,

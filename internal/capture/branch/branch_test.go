@@ -89,7 +89,7 @@ func prepare(t *testing.T, pid, windows, window int) []Sample {
 	return samples
 }
 
-// harness is a source and what it collected.
+// harness is a source with the samples that it collected.
 type harness struct {
 	*Source
 	samples []Sample
@@ -177,8 +177,8 @@ func choose(t *testing.T, frequency uint64) Event {
 	return e
 }
 
-// What the PMU recorded arrives bit for bit, each sample once, of all threads
-// of the target and of nobody else.
+// The PMU's records arrive unchanged, each sample once, from all threads of the
+// target and no others.
 func TestRecords(t *testing.T) {
 	testenv.EveryKernel(t)
 	for _, test := range []struct {

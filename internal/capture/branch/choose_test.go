@@ -27,7 +27,7 @@ func TestNearTaken(t *testing.T) {
 	}
 }
 
-// A machine that tells nothing samples cycles.
+// A machine without information on its PMU samples cycles.
 func TestCandidates(t *testing.T) {
 	events, err := candidates(t.TempDir(), 999)
 	if err != nil {

@@ -26,8 +26,8 @@ func TestCounted(t *testing.T) {
 	}
 }
 
-// A fault that was told of alone stands for as many as its event counts, with the time of
-// each; it is minor or major, not both.
+// A fault event has the weight in its period, each with its latency; it is either
+// minor or major.
 func TestCountedEvent(t *testing.T) {
 	for name, test := range map[string]struct {
 		event Event

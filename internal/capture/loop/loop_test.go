@@ -16,7 +16,7 @@ import (
 	"fulgur/internal/capture/target"
 )
 
-// fake is a measurement without a kernel side. It notes what the loop has it do.
+// fake is a measurement without a kernel side. It records the loop's calls.
 type fake struct {
 	enabled, followed int
 	polls             int
@@ -102,7 +102,7 @@ func TestInterrupted(t *testing.T) {
 	}
 }
 
-// Errors end a measurement: those of its begin before it was polled.
+// Errors end a measurement: errors of the start before the first poll.
 func TestErrors(t *testing.T) {
 	failure := errors.New("no")
 	fail := func() error { return failure }
@@ -338,7 +338,7 @@ func TestCommand(t *testing.T) {
 	}
 }
 
-// Only a user who ends the measurement ends the command with it.
+// A command ends with the measurement only if the user interrupts.
 func TestEndCommand(t *testing.T) {
 	interrupted, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -404,7 +404,8 @@ func TestAwaitHeld(t *testing.T) {
 	}
 }
 
-// What takes long to end is told of, with what can be done; the run's end asks for it.
+// A command that is slow to exit causes a message with the user's options, and is
+// asked to exit.
 func TestAwaitLong(t *testing.T) {
 	for name, test := range map[string]struct {
 		quiet bool

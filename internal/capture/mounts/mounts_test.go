@@ -32,7 +32,7 @@ short line
 	}
 }
 
-// What has no path is named, too.
+// Files without a path have names, too.
 func TestPathless(t *testing.T) {
 	for want, f := range map[string]stacks.File{
 		"inode 7 of 4095:12345": {Major: 4095, Minor: 12345, Inode: 7},

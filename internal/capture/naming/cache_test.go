@@ -58,7 +58,7 @@ func TestSymbolCache(t *testing.T) {
 	if got := name(ended, next()); got != want {
 		t.Errorf("%d frames are known, want %d", got, want)
 	}
-	// What was asked for again is kept when what was not is let go.
+	// Entries that were used again survive a change of generations.
 	k.young, k.old = map[knownFrame]knownNames{}, k.young
 	if got := name(ended, next()); got != want || len(k.young) == 0 {
 		t.Errorf("%d frames are known, want %d; %d are young", got, want, len(k.young))

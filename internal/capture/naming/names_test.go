@@ -16,8 +16,8 @@ import (
 	"fulgur/internal/symbols/symbolize"
 )
 
-// A function keeps what is known of it, and inlined frames follow the one that
-// they are inlined into.
+// A function keeps its properties, and inlined frames follow the function that
+// contains them.
 func TestPlace(t *testing.T) {
 	file := &process.File{Path: "/usr/bin/app"}
 	store := stackstest.NewStore(t, stackstest.Layout{File: file}, stackstest.Trace{ID: 1, User: []uint64{stackstest.FileAt}, End: stackstest.Ended})
@@ -104,7 +104,7 @@ func TestWithoutCanceled(t *testing.T) {
 	}
 }
 
-// What is read since the longest time is what is waited for.
+// Reading describes the code that has been in progress longest.
 func TestReading(t *testing.T) {
 	store := stackstest.NewStore(t, stackstest.Layout{File: &process.File{Path: "/bin/app"}},
 		stackstest.Trace{ID: 1, Kernel: []uint64{0xffff10}, User: []uint64{stackstest.FileAt, stackstest.VdsoAt + 8, stackstest.JitAt + 8}, End: stackstest.Ended})

@@ -22,8 +22,8 @@ func (m manyFiles) Resolve(_ int, addr, _ uint64) process.Location {
 	return process.Location{Kind: process.KindFile, File: m.files[addr>>16], Offset: addr & 0xffff}
 }
 
-// Files without symbols are told of by the samples that they hurt, and not all
-// of many.
+// Files without symbols are listed in order of the samples that they affect, up to a
+// limit.
 func TestRemedies(t *testing.T) {
 	m := manyFiles{}
 	for i := range 8 {

@@ -80,7 +80,7 @@ func TestResolve(t *testing.T) {
 	}
 }
 
-// What is another build, or not here, keeps its addresses, and that is said.
+// Code of other builds and of missing files keeps its addresses, with a warning.
 func TestResolveOthers(t *testing.T) {
 	text := filepath.Join(t.TempDir(), "text")
 	if err := os.WriteFile(text, []byte("no program\n"), 0o600); err != nil {
@@ -104,8 +104,8 @@ func TestResolveOthers(t *testing.T) {
 	}
 }
 
-// A function without a symbol in a profile with names gets its name where a build ID tells
-// that the file is the one that ran, and else keeps its own.
+// In a profile with names, a function without a symbol gets a name if a build ID
+// proves that the file is the one that ran; otherwise it keeps its own.
 func TestResolveFunctionWithoutSymbol(t *testing.T) {
 	bare := unresolved(t, func(*profile.Mapping) {})
 	m, at := bare.Mappings[1], bare.Frames[1].Address

@@ -17,8 +17,8 @@ import (
 	"fulgur/internal/symbols/symbolize"
 )
 
-// A frame that a signal interrupted has no call: all that follows uses its exact
-// address, and that of the call for its callers.
+// A frame interrupted by a signal has no call: its exact address is used, and call
+// addresses for its callers.
 func TestInterruptedBySignal(t *testing.T) {
 	const exact = bpf.FrameExact
 	store := stackstest.NewStore(t, stackstest.Layout{File: &process.File{Path: "/usr/bin/app"}}, stackstest.Trace{
@@ -47,7 +47,7 @@ func TestInterruptedBySignal(t *testing.T) {
 		}
 	}
 	check("profile", p)
-	for range 2 { // what is read, and written and read again
+	for range 2 { // the profile as read, and as written and read again
 		var out bytes.Buffer
 		if err := pprof.Write(&out, p, pprof.Options{}); err != nil {
 			t.Fatal(err)

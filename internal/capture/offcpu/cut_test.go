@@ -25,9 +25,9 @@ import (
 // interval is a time of CLOCK_MONOTONIC in ns.
 type interval struct{ begin, end uint64 }
 
-// Times off the CPU are divided while the threads come back from them. What is told of
-// a thread has no moment twice, and it left its CPU as often as the kernel counts for
-// it, except for what the kernel is said to have missed.
+// Waits are split while threads return from them. No moment of a thread counts
+// twice, and its number of switches matches the kernel's, except for those reported
+// as missed.
 func TestCutWhileThreadsReturn(t *testing.T) {
 	testenv.Root(t)
 	const (

@@ -66,7 +66,7 @@ func TestAskAgain(t *testing.T) {
 	}
 }
 
-// asked returns what was asked for since.
+// asked returns the requests since the last call.
 func (s *switches) asked(t *testing.T) (all []unwindmap.Want) {
 	t.Helper()
 	r := s.tables.Requests()

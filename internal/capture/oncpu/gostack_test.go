@@ -9,11 +9,11 @@ import (
 	"fulgur/internal/unwind"
 )
 
-// knowledge returns what a walk by call frame information knows for sure, given what
-// it found and what the kernel side found.
+// knowledge returns the reliable part of a walk by call frame information, given its
+// result and the kernel side's.
 type knowledge func(frames []unwind.Frame, end unwind.End, got []unwind.Frame) ([]unwind.Frame, unwind.End)
 
-// all is that of programs whose call frame information is right.
+// all is for programs with correct call frame information.
 func all(frames []unwind.Frame, end unwind.End, _ []unwind.Frame) ([]unwind.Frame, unwind.End) {
 	return frames, end
 }
@@ -25,10 +25,10 @@ var stackSwitches = []string{
 	"runtime.mstart", "runtime.rt0_go", "runtime.systemstack",
 }
 
-// untilSwitch is that of a program of Go: what is true up to where it goes to another
-// stack, but for what the kernel side, which goes by frame pointers, cannot see of the
-// callers of a function that has no frame, or none yet: the first, and the function
-// that a signal interrupted, too, if it is a handler.
+// untilSwitch is for Go programs. Their call frame information is reliable up to a
+// switch of stacks. The kernel side follows frame pointers, so it misses the caller
+// of a function without a frame: of the innermost function and, in a signal handler,
+// of the interrupted one.
 func untilSwitch(t *testing.T, program string) knowledge {
 	t.Helper()
 	f, err := elf.Open(program)
@@ -58,7 +58,7 @@ func untilSwitch(t *testing.T, program string) knowledge {
 			callers := frames[at+1:]
 			unseen := 1
 			if i := slices.IndexFunc(callers, func(f unwind.Frame) bool { return f.Exact }); i == 1 {
-				unseen = 3 // the trampoline, what was interrupted, and its caller
+				unseen = 3 // the trampoline, the interrupted function, and its caller
 			}
 			for n := 1; n <= min(unseen, len(callers)) && !startsWith(callers, got, at+1); n++ {
 				if startsWith(callers[n:], got, at+1) {

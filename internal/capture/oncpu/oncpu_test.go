@@ -45,7 +45,7 @@ func command(t *testing.T, mode string) *exec.Cmd {
 	return cmd
 }
 
-// Sizes of maps that are large enough, alone and with what is told apart.
+// Map sizes that are large enough, without and with separate threads and CPUs.
 var (
 	roomy          = probe.Options{RingSize: DefaultRingSize, CountEntries: DefaultCountEntries, SeenEntries: DefaultSeenEntries}
 	byCPU          = with(func(o *probe.Options) { o.ByCPU = true })
@@ -58,7 +58,7 @@ func with(change func(*probe.Options)) probe.Options {
 	return o
 }
 
-// harness is a source and what it collected.
+// harness is a source with the samples that it collected.
 type harness struct {
 	*Source
 	store *stacks.Store
@@ -232,8 +232,9 @@ func TestProcessThreads(t *testing.T) {
 			}
 			all, _ := h.counted()
 			want := stat.Ticks(used, time.Second/frequency, int(switches.Nvcsw+switches.Nivcsw))
-			// Interrupts, and what a hypervisor takes, count for the sampling clock and
-			// not, or not always, for the process's.
+			// Interrupts, and time taken by a hypervisor, count for the
+			// sampling clock, but not, or not always, for the process's
+			// clock.
 			want.High += want.High / 20
 			want.Low -= want.Low/20 + int(stats.Losses[profile.LossSkipped])
 			t.Logf("%d samples and %d skipped, want %s of %v", all, stats.Losses[profile.LossSkipped], want, used)

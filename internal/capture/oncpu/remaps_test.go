@@ -11,8 +11,8 @@ import (
 	"fulgur/internal/testenv"
 )
 
-// A full map of remapped processes makes room by forgetting those that have
-// ended, and counts what it cannot take.
+// A full map of remapped processes removes exited ones to make room, and counts
+// those that it cannot take.
 func TestRemapsFull(t *testing.T) {
 	testenv.Root(t)
 	h := start(t, Options{Options: roomy},

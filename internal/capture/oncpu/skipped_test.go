@@ -11,8 +11,8 @@ import (
 	"fulgur/internal/testenv"
 )
 
-// The kernel drops the samples that meet an operation on a BPF map. Together
-// with those it took they are what the rate and the time demand.
+// The kernel drops samples during operations on BPF maps. Taken and dropped samples
+// together match the rate and the time.
 func TestSkippedSamples(t *testing.T) {
 	const rate = 999
 	h := start(t, Options{Options: roomy, Idle: true},

@@ -49,7 +49,7 @@ func TestTargetSet(t *testing.T) {
 	if _, err := syscall.Wait4(pid, nil, 0, nil); err != nil {
 		t.Fatal(err)
 	}
-	// Its last child is left to another parent, who may not wait for it.
+	// Its last child has another parent, which may not wait for it.
 	h.await(t, "nothing but perhaps a child", func(ids []int) bool {
 		return len(ids) <= 1 && !slices.Contains(ids, pid)
 	})

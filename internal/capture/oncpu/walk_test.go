@@ -35,8 +35,8 @@ type switches struct {
 	processes *process.Table
 }
 
-// sampleSwitches samples those of process pid. Stacks that may lack tables are sent as
-// snapshots if these are wanted.
+// sampleSwitches samples the switches of process pid. If snapshots is set, stacks
+// that may lack tables are sent as snapshots.
 func sampleSwitches(t *testing.T, pid int, by bpf.UnwindMode, snapshots bool) *switches {
 	t.Helper()
 	tables, err := unwindmap.New(unwindmap.Options{Few: true})
@@ -185,8 +185,8 @@ func checkStopped(t *testing.T, command []string, moments int, sure knowledge) (
 	files := unwindtest.Tables{}
 	outcomes, examples := map[string]int{}, map[string]int{}
 	for range moments {
-		// Who looked at it may have left it on its way to where it stands still, and
-		// a stack that is sent while others are forgotten would be missed.
+		// The process may still be on its way to the place where it stops,
+		// and a stack that arrives while others are dropped would be missed.
 		if err := unwindtest.Stop(pid); err != nil {
 			t.Fatal(err)
 		}
@@ -255,7 +255,7 @@ func checkStopped(t *testing.T, command []string, moments int, sure knowledge) (
 	return sum
 }
 
-// stopped is what is found of a thread that stands still.
+// stopped is the state of a stopped thread.
 type stopped struct {
 	regs   unwind.Registers
 	frames []unwind.Frame
@@ -263,8 +263,8 @@ type stopped struct {
 	theirs map[string][]uint64 // by debugger
 }
 
-// compare says how the last of the stacks that the kernel side sent compares with the
-// thread's, and returns what to compare with those of debuggers.
+// compare compares the last stack from the kernel side with the thread's. It returns
+// the result, and the frames to compare with debuggers.
 func (s *stopped) compare(got []walked, sure knowledge) (what string, frames []unwind.Frame) {
 	last := got[len(got)-1]
 	want, end := sure(s.frames, s.end, last.frames)
@@ -279,14 +279,14 @@ func (s *stopped) compare(got []walked, sure knowledge) (what string, frames []u
 		}
 	}
 	if len(want) < len(s.frames) {
-		// What they find of a program of Go is as little true.
+		// Debuggers are equally wrong about Go programs.
 		return what, s.frames
 	}
 	return what, last.frames
 }
 
-// TestWalkChain does the same by frame pointers in a program that keeps them; what
-// it runs of the C library does not.
+// TestWalkChain does the same by frame pointers in a program that has them; the C
+// library does not.
 func TestWalkChain(t *testing.T) {
 	testenv.EveryKernel(t)
 	testenv.Root(t)
@@ -339,7 +339,7 @@ func chain(regs unwind.Registers, read func(addr uint64, buf []byte) bool) []unw
 	return frames
 }
 
-// compare says how the stack compares with what is true as far as tables go.
+// compare compares the stack with want, as far as the tables are reliable.
 func (w walked) compare(want []unwind.Frame, end unwind.End) string {
 	// The look at a thread's registers may make it take a signal.
 	for i := 1; i < len(want) && len(want) > len(w.frames); i++ {

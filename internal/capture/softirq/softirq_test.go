@@ -62,10 +62,10 @@ func sendPackets(t *testing.T, n int) {
 	}
 }
 
-// The kernel counts each soft interrupt just before it calls the handler. So what is
-// measured is at most what it counts from before the measurement to after it, and at
-// least what it counts within; but for one on each CPU that is counted and not yet
-// traced, or handled still.
+// The kernel counts each soft interrupt just before it calls the handler. So the
+// measured number is at most the kernel's count around the measurement, and at least
+// its count within the measurement, except for one per CPU that is counted but not
+// traced yet, or still running.
 func TestAgainstProc(t *testing.T) {
 	testenv.EveryKernel(t)
 	testenv.Root(t)
@@ -130,7 +130,7 @@ func TestAgainstProc(t *testing.T) {
 	}
 }
 
-// The names are those of the kernel, in the order of its numbers.
+// The names match the kernel's, in the order of its numbers.
 func TestVectorNames(t *testing.T) {
 	text, err := os.ReadFile("/proc/softirqs")
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	"fulgur/internal/process"
 )
 
-// Halves of stacks that are named apart are counted as one, and only if both have
-// arrived; so is the stack of who ended the wait.
+// Halves with separate IDs are counted as one stack, once both have arrived; so is
+// the waker's stack.
 func TestJointHalves(t *testing.T) {
 	s := NewStore(fixed{&process.File{}})
 	for _, r := range [][]byte{record(1, nil, []uint64{10, 20}), record(2, []uint64{100, 200}, nil), record(3, []uint64{100, 200}, []uint64{10, 20})} {

@@ -7,7 +7,7 @@ import (
 	"fulgur/internal/process"
 )
 
-// described returns what a trace is, without the numbers that its store gave.
+// described returns a trace without the numbers of its store.
 func described(s *Store, id TraceID) (Trace, []Frame, []Code) {
 	trace := s.Traces[id]
 	var frames []Frame

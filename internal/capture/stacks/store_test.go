@@ -82,7 +82,7 @@ func TestStoreAdd(t *testing.T) {
 	}
 }
 
-// What a signal interrupted is exact, and a walk that knows where it left all
+// The frame interrupted by a signal is exact, and a walk that reports leaving all
 // code is not broken.
 func TestStoreAddEnds(t *testing.T) {
 	s := NewStore(fixed{&process.File{}})
@@ -200,8 +200,8 @@ func TestStoreVDSO(t *testing.T) {
 	}
 }
 
-// What a signal interrupted is no return address, though it is not the leaf; and
-// the page of legacy system calls lies where the mark of that is.
+// The frame interrupted by a signal is not a return address, although it is not the
+// leaf. The vsyscall page overlaps the bit that marks exact frames.
 func TestStoreExactFrames(t *testing.T) {
 	s := NewStore(fixed{&process.File{}})
 	if err := s.Add(record(1, nil, []uint64{0x100, 0x200 | 1<<63, 0x300})); err != nil {
@@ -238,8 +238,7 @@ func FuzzStoreAdd(f *testing.F) {
 	})
 }
 
-// Where there is no room for more, a stack is kept as far as it is that of others,
-// and says so.
+// Without room, a stack keeps the part that it shares with others, and is marked.
 func TestStoreFull(t *testing.T) {
 	s := NewStore(fixed{&process.File{}})
 	if err := s.Add(record(1, nil, []uint64{0x100, 0x200, 0x300})); err != nil {

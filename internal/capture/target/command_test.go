@@ -89,7 +89,7 @@ func TestCommandExitCode(t *testing.T) {
 	}
 }
 
-// A command stands in its new image, not one instruction of which has run.
+// A started command is stopped in its new image, before its first instruction.
 func TestCommandStartsStopped(t *testing.T) {
 	stdout, w, err := os.Pipe()
 	if err != nil {

@@ -46,8 +46,8 @@ const (
 	worker  = 1<<22 + 3
 )
 
-// A thread has the names that it had in its time, also those from before something
-// happened to it, and what was inherited; and it ends.
+// A thread has all names of its lifetime, including those before its first event and
+// inherited ones; and it has an end.
 func TestTracker(t *testing.T) {
 	l, end := newTestTracker(t)
 	for _, r := range []perfevent.Record{
@@ -96,8 +96,8 @@ func TestTracker(t *testing.T) {
 	}
 }
 
-// What happened before a number was used again belongs to whoever had it then, even
-// if it is told later.
+// Events from before an ID was reused belong to the previous owner, even if they
+// arrive late.
 func TestLivesReuse(t *testing.T) {
 	l, end := newTestTracker(t)
 	fork := func(when uint64, name string) {
@@ -135,8 +135,8 @@ func TestLivesExecOfAnotherThread(t *testing.T) {
 	}
 }
 
-// Those whose beginning was not seen have the name that they have, and resident
-// memory is that of the kernel.
+// Threads whose start was not observed have their current names. Resident memory is
+// the kernel's.
 func TestLivesUnseen(t *testing.T) {
 	l, end := newTestTracker(t)
 	pid := os.Getpid()
@@ -162,8 +162,8 @@ func TestLivesUnseen(t *testing.T) {
 	}
 }
 
-// A thread that was there before the recording has its name, though it is gone when
-// something is told of it; who is met has the names that were told before.
+// A thread from before the recording has its name even if it has exited when its
+// event arrives; Meet keeps names that are already known.
 func TestMeet(t *testing.T) {
 	for _, all := range []bool{false, true} {
 		l, end := newTestTracker(t)

@@ -13,8 +13,8 @@ import (
 	"fulgur/test/rig/pmu"
 )
 
-// What the design counts on works on every kernel that is promised, for root;
-// and again, since a probe leaves nothing behind.
+// All trials succeed for root on every supported kernel, also when repeated, because
+// a trial leaves nothing behind.
 func TestAll(t *testing.T) {
 	testenv.Root(t)
 	first, tried := All(), All()
@@ -31,12 +31,12 @@ func TestAll(t *testing.T) {
 			t.Errorf("%s: %v", p, outcome.Err)
 		}
 	}
-	// Kernels before 5.17 lack what it takes.
+	// Kernels before 5.17 lack the requirements.
 	asks := errors.Join(features.HaveProgramType(ebpf.Syscall), features.HaveProgramHelper(ebpf.PerfEvent, asm.FnLoop)) == nil
 	if err := tried[doctor.ProbeKernelNames].Err; (err == nil) != asks {
 		t.Errorf("kernel names: %v, though the kernel has what they take: %t", err, asks)
 	}
-	// What a machine may lack, it lacks for a known reason.
+	// A machine lacks optional features for a known reason only.
 	if err := tried[doctor.ProbeCycles].Err; err != nil && !errors.Is(err, doctor.ErrNoPMU) {
 		t.Errorf("cycles: %v", err)
 	}
@@ -48,7 +48,7 @@ func TestAll(t *testing.T) {
 	}
 }
 
-// A PMU that records branches is found, and one that does not is told apart.
+// PMUs with and without branch records are distinguished.
 func TestPMU(t *testing.T) {
 	pmu.Load(t, pmu.Options{})
 	tried := All()

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// take returns what is due, by process.
+// take returns the tasks that are due, by process.
 func take(b *backlog, now time.Time) (all []task) {
 	all = slices.Collect(b.due(now))
 	slices.SortFunc(all, func(x, y task) int { return x.pid - y.pid })

@@ -28,8 +28,8 @@ func loaded(t *testing.T, program string) []string {
 	return files
 }
 
-// The libraries of a program that has not begun are those that it will map, by name, by
-// a path beside it, and those of libraries.
+// The libraries of a program that has not started are those that it will map: by
+// name, by a path relative to it, and those of libraries.
 func TestLibraries(t *testing.T) {
 	gcc := testenv.Tool(t, "gcc")
 	dir := t.TempDir()

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// What a process with many mappings costs does not grow with how often they change
-// or are asked for.
+// The cost of a process with many mappings does not grow with the rate of its
+// changes or requests.
 func TestPace(t *testing.T) {
 	now := time.Now()
 	p := pace{}
