@@ -2,8 +2,10 @@ package debugfile
 
 import (
 	"bufio"
+	"cmp"
 	"path"
 	"runtime"
+	"slices"
 	"strings"
 
 	"fulgur/internal/files/safeopen"
@@ -78,6 +80,10 @@ func debugPackage(owner string) string {
 // packages of a foreign one.
 func packages(root string, paths []string) map[string]string {
 	owners := make(map[string]string, len(paths))
+	paths = slices.DeleteFunc(slices.Clone(paths), isLocal)
+	if len(paths) == 0 {
+		return owners
+	}
 	dir, err := safeopen.Open(root, "/var/lib/dpkg/info", safeopen.Directory)
 	if err != nil {
 		return owners
@@ -93,7 +99,7 @@ func packages(root string, paths []string) map[string]string {
 			wanted[name] = p
 		}
 	}
-	for _, name := range names {
+	for _, name := range likelyFirst(names, paths) {
 		owner, ok := strings.CutSuffix(name, ".list")
 		if !ok || len(owners) == len(paths) {
 			continue
@@ -103,6 +109,33 @@ func packages(root string, paths []string) map[string]string {
 		}
 	}
 	return owners
+}
+
+// isLocal reports whether no package may own a path, according to the Filesystem Hierarchy
+// Standard: programs built here. Looking for their packages would read the whole database.
+func isLocal(name string) bool {
+	for _, dir := range []string{"/home/", "/root/", "/run/", "/srv/", "/tmp/", "/usr/local/", "/var/tmp/"} {
+		if strings.HasPrefix(path.Clean(name), dir) {
+			return true
+		}
+	}
+	return false
+}
+
+// likelyFirst sorts the names of packages' lists: most libraries and programs are in a
+// package with a similar name, and the search ends when all are found.
+func likelyFirst(names, paths []string) []string {
+	similar := make(map[string]int, len(names))
+	for _, name := range names {
+		for _, p := range paths {
+			base, n := path.Base(p), 0
+			for n < len(base) && n < len(name) && base[n] == name[n] {
+				n++
+			}
+			similar[name] = max(similar[name], n)
+		}
+	}
+	return slices.SortedStableFunc(slices.Values(names), func(a, b string) int { return cmp.Compare(similar[b], similar[a]) })
 }
 
 // listed returns the values of wanted whose keys are lines of the named file.

@@ -64,6 +64,23 @@ func TestRemedies(t *testing.T) {
 	}
 }
 
+// What is built on the machine has no package, whatever a list says; nor is the order of
+// the lists that of the paths.
+func TestPackages(t *testing.T) {
+	root := tree{
+		"/var/lib/dpkg/info/a.list":   "/usr/local/bin/tool\n/usr/bin/zig\n",
+		"/var/lib/dpkg/info/zig.list": "/usr/bin/other\n",
+	}.write(t)
+	got := packages(root, []string{"/usr/local/bin/tool", "/usr/bin/zig"})
+	if len(got) != 1 || got["/usr/bin/zig"] != "a" {
+		t.Errorf("%v, want the package of zig alone", got)
+	}
+	names := []string{"apt.list", "bash.list", "libc6:amd64.list", "libcurl4:amd64.list", "zlib1g.list"}
+	if got := likelyFirst(names, []string{"/lib/libcurl.so.4", "/bin/bash"}); got[0] != "libcurl4:amd64.list" || got[1] != "bash.list" {
+		t.Errorf("%v are looked at in this order", got)
+	}
+}
+
 // TestDpkg asks the package database of this machine, as dpkg -S does.
 func TestDpkg(t *testing.T) {
 	dpkg := testenv.Tool(t, "dpkg")
