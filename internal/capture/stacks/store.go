@@ -163,6 +163,7 @@ type Store struct {
 	frames   map[Frame]FrameID
 	nodes    map[Node]NodeID
 	recent   []step           // nil before the first
+	shared   []sharedStep     // likewise
 	record   *bpf.StackRecord // a copy of the current record, nil before the first
 }
 
@@ -174,6 +175,18 @@ type step struct {
 	parent, node NodeID // node is 0 if nothing is stored
 	isReturn     bool
 }
+
+// sharedStep is a step into a file's code, in whatever process image: the next process that
+// runs the same program has the same, at other addresses. It saves interning.
+type sharedStep struct {
+	file         *process.File
+	offset       uint64
+	parent, node NodeID // node is 0 where nothing is kept
+	isReturn     bool
+}
+
+// sharedSteps is the size of the direct-mapped table of shared steps, a power of two.
+const sharedSteps = 1 << 12
 
 // recentSteps is the size of the direct-mapped table of steps, a power of two.
 const recentSteps = 1 << 13
@@ -200,7 +213,7 @@ func NewStore(r Resolver) *Store {
 
 // Seal frees memory that only further traces need.
 func (s *Store) Seal() {
-	s.ids, s.traces, s.joints, s.codes, s.frames, s.nodes, s.recent = nil, nil, nil, nil, nil, nil, nil
+	s.ids, s.traces, s.joints, s.codes, s.frames, s.nodes, s.recent, s.shared = nil, nil, nil, nil, nil, nil, nil, nil
 }
 
 // Trace returns the trace of id, or false if it has not arrived.
@@ -341,7 +354,7 @@ func (s *Store) Add(record []byte) error {
 			if mapped && at.Kind == process.KindUnknown {
 				return s.broken
 			}
-			return s.push(f.parent, s.userFrame(pid, frame, at))
+			return s.enter(f, at, func() Frame { return s.userFrame(pid, frame, at) })
 		})
 		trace.Broken = trace.Broken || trace.Leaf == s.broken
 		trace.Cut = trace.Leaf == below && below != s.broken
@@ -393,6 +406,25 @@ func (s *Store) step(key step, node func(step) NodeID) NodeID {
 		*kept = key
 	}
 	return key.node
+}
+
+// enter returns the stack that key leads to, whose address is at the given location. It
+// calls frame only if no process made the step lately.
+func (s *Store) enter(key step, at process.Location, frame func() Frame) NodeID {
+	if at.Kind != process.KindFile {
+		return s.push(key.parent, frame())
+	}
+	if s.shared == nil {
+		s.shared = make([]sharedStep, sharedSteps)
+	}
+	hash := (at.Offset ^ uint64(key.parent)<<32) * 0x9e3779b97f4a7c15
+	kept := &s.shared[hash>>32%sharedSteps]
+	want := sharedStep{file: at.File, offset: at.Offset, parent: key.parent, node: kept.node, isReturn: key.isReturn}
+	if kept.node == 0 || *kept != want {
+		want.node = s.push(key.parent, frame())
+		*kept = want
+	}
+	return want.node
 }
 
 // userFrame resolves f, of process pid, to the code at its location.

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"testing"
+	"unsafe"
 
 	"fulgur/bpf"
 	"fulgur/internal/linux/ringbuf"
@@ -285,5 +286,35 @@ func TestStoreAnonymous(t *testing.T) {
 	}
 	if len(s.Traces) != 1 || s.Traces[0].PID != 0 || s.Traces[0].Name() != "" {
 		t.Errorf("traces %+v, want one of nobody", s.Traces)
+	}
+}
+
+// byPID resolves every address to the file of its process.
+type byPID map[int]*process.File
+
+func (f byPID) Resolve(pid int, addr, _ uint64) process.Location {
+	return process.Location{Kind: process.KindFile, File: f[pid], Offset: addr}
+}
+
+// Processes share stacks if they run the same files, and only then.
+func TestStoreSharesFiles(t *testing.T) {
+	one, other := &process.File{}, &process.File{}
+	s := NewStore(byPID{7: one, 8: one, 9: other})
+	leaf := map[int]NodeID{}
+	for pid := 7; pid <= 9; pid++ {
+		r := record(uint64(pid), nil, []uint64{0x101, 0x200})
+		binary.NativeEndian.PutUint64(r[unsafe.Offsetof(bpf.StackRecord{}.Epoch):], uint64(pid))
+		binary.NativeEndian.PutUint32(r[unsafe.Offsetof(bpf.StackRecord{}.Pid):], uint32(pid))
+		if err := s.Add(r); err != nil {
+			t.Fatal(err)
+		}
+		trace, _ := s.Trace(uint64(pid))
+		leaf[pid] = trace.Leaf
+	}
+	if leaf[7] != leaf[8] {
+		t.Error("two processes with the same file have two stacks")
+	}
+	if leaf[7] == leaf[9] || s.Codes[s.Frames[s.Nodes[leaf[9]].Frame].Code].File != other {
+		t.Error("the stack of a process is in the file of another")
 	}
 }
