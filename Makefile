@@ -1,13 +1,12 @@
-# Everything that is done to fulgur's source. Needs Go and a Linux machine;
-# what else a target needs comes from the distribution's packages
-# (test/install-deps.sh) or, for golangci-lint, from the Go module proxy.
+# Targets for building and testing fulgur. They need Go and a Linux machine. Everything
+# else comes from the distribution's packages (test/install-deps.sh) or, for
+# golangci-lint, from the Go module proxy.
 
 GO     ?= go
 BUILD  := build
 ARCHES := amd64 arm64
 
-# What this build is called, and the time of its commit, which is that of all
-# files of a release.
+# The version of this build, and the time of its commit, used for all files of a release.
 VERSION           ?= $(shell git describe --tags --match 'v[0-9]*' --always --dirty 2>/dev/null)
 SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null)
 
@@ -45,42 +44,41 @@ dist: build ## Make tarballs and Debian packages with checksums in build/dist/
 	$(GO) run ./packaging -version '$(VERSION)' -epoch '$(SOURCE_DATE_EPOCH)' -programs $(BUILD) -o $(BUILD)/dist $(ARCHES)
 
 .PHONY: check-dist
-check-dist: dist deps-test ## Look at what dist makes with the tools of Debian
+check-dist: dist deps-test ## Check the output of dist with Debian's tools
 	FULGUR_DIST=$(CURDIR)/$(BUILD)/dist $(GO) test -count=1 ./packaging
 
 # The race detector needs a C compiler. Its runtime would sleep for a second at
 # the end of each package.
 RACE := $(if $(shell command -v gcc),-race)
 
-# The packages whose tests measure the machine have it for themselves, one after
-# the other: the kernel leaves out tracepoints while somebody else begins or ends
-# to listen to them.
+# The packages whose tests measure the machine run alone, one after the other: the kernel
+# drops events of a tracepoint while another program attaches or detaches.
 ALONE = $(filter $(patsubst %,internal/capture/%/,branch offcpu oncpu probe softirq) test/e2e/ test/waiting/,$(VM_PACKAGES))
 
-# The packages with tests that bound what a program may need, which the race detector
-# multiplies: they run without it, too.
+# The packages with tests that limit the resources of a program, which the race detector
+# multiplies: they also run without it.
 LIMITED = $(sort $(dir $(shell grep -rlE --include='*_test.go' 'testenv\.Limited\>' cmd internal)))
 
 .PHONY: test
-test: deps-test ## Run the tests that run on this machine; without root fewer do
+test: deps-test ## Run all tests that can run on this machine; fewer without root
 	GORACE=atexit_sleep_ms=0 $(GO) test -count=1 $(RACE) -timeout 20m $(filter-out $(ALONE:%/=fulgur/%),$(shell $(GO) list ./...))
 	$(GO) test -count=1 -timeout 20m -p 1 $(addprefix ./,$(ALONE) $(LIMITED))
 
-# NMIs that the branch sampler lives through in the VMs.
+# Number of NMIs in the test of the branch sampler in the VMs.
 NMIS ?= 100000
 
-# The kernels under which only the tests run that call testenv.EveryKernel.
+# The kernels that run only the tests that call testenv.EveryKernel.
 EVERY ?= 5.10,6.12,7.2
 
-# How long the tests of a machine may take.
+# Time limit for the tests of a machine.
 VM_TIMEOUT ?= 45m
 
-# What the machines have beside busybox, if it is here.
+# Programs of this machine, if installed, that the VMs have besides busybox.
 VM_TOOLS := perf sleep biolatency offcputime taskset unshare setcap strip objcopy
 
 RIG := $(GO) run ./test/rig -timeout $(VM_TIMEOUT) -env FULGUR_NMIS=$(NMIS) $(addprefix -env ,$(filter FULGUR_TEST_LONG=1,FULGUR_TEST_LONG=$(FULGUR_TEST_LONG))) $(RIG_FLAGS)
 
-# Stepping is held to deadlines, which emulation does not keep.
+# Stepping has deadlines that emulation cannot meet.
 RIG_PACKAGES = $(filter-out internal/capture/stepping/,$(VM_PACKAGES))
 
 .PHONY: test-vm
@@ -111,8 +109,8 @@ test-vm-arm64: deps-arm64 $(ARM64_C_PROGRAMS) ## Run the privileged tests in VMs
 		$(foreach program,$(ARM64_C_PROGRAMS),-file $(program)=bin/$(notdir $(program))) $(addprefix ./,$(ARM64_VM_PACKAGES))
 
 .PHONY: test-long
-# Nothing of it is left out for what fails before it: run it with make -k.
-test-long: test-long-here test-unwind test-symbols test-long-vm test-long-vm-arm64 ## Run everything: what takes long, under all kernels, a million NMIs, arm64 (hours)
+# Run it with make -k, so that a failure does not skip the rest.
+test-long: test-long-here test-unwind test-symbols test-long-vm test-long-vm-arm64 ## Run everything: long tests, under all kernels, a million NMIs, arm64 (hours)
 
 .PHONY: test-long-here
 test-long-here: deps-test
@@ -124,7 +122,7 @@ test-long-vm test-long-vm-arm64: test-long-%:
 	$(MAKE) test-$* EVERY= NMIS=1000000 FULGUR_TEST_LONG=1 VM_TIMEOUT=4h
 
 .PHONY: test-unwind
-test-unwind: deps-test ## Compare 15 000 stacks of stopped programs with those of gdb and eu-stack
+test-unwind: deps-test ## Compare 15 000 stacks of stopped programs with gdb and eu-stack
 	FULGUR_UNWIND_STACKS=300 $(GO) test -count=1 -p 1 -v -timeout 60m -run 'TestProcesses|TestWalkStopped' ./internal/unwind ./internal/capture/oncpu
 
 .PHONY: test-symbols
@@ -136,7 +134,7 @@ generate: deps-generate ## Rebuild the BPF objects and their Go bindings with cl
 	$(GO) generate ./bpf
 
 .PHONY: check-generate
-check-generate: generate ## Fail if the committed BPF objects are not what generate makes
+check-generate: generate ## Fail if the committed BPF objects differ from the output of generate
 	git diff --exit-code --stat -- bpf
 	@new=$$(git ls-files --others --exclude-standard -- bpf); \
 	if [ -n "$$new" ]; then echo "not committed: $$new" >&2; exit 1; fi
@@ -174,7 +172,7 @@ bench-quick: deps-test ## Measure the aims of docs/cost.md once, in three minute
 	$(GO) run ./bench -rounds 1 -seconds 4 -growth 0 -tools fulgur,fulgur-auto,perf,bcc -scenarios system-4999,pid-99,pid-4999,churn-19,churn-999
 
 .PHONY: bench-bolt
-bench-bolt: deps-test deps-bench ## Show how much faster llvm-bolt makes sqlite by each sort of profile
+bench-bolt: deps-test deps-bench ## Measure how much faster llvm-bolt makes sqlite with each kind of profile
 	$(GO) run ./bench/bolt
 
 .PHONY: bench-bolt-cost

@@ -1,16 +1,16 @@
-// Bench measures what fulgur costs beside its peers, perf record -g, bpftrace
-// and bcc's profile (that of libbpf-tools, or else bpfcc-tools'), on this
-// machine and under the same load, and prints the comparison as Markdown.
+// Bench compares the cost of fulgur with perf record -g, bpftrace and bcc's profile (of
+// libbpf-tools, or else bpfcc-tools) on this machine under the same load, and prints the
+// comparison as Markdown.
 //
-// All tools sample cpu-clock and walk frame pointers, as many times a second
-// and for as long, one after the other, round after round; fulgur does so by
-// unwind tables, too, which is its default, and what its peers do not do. A peer that is not
-// in PATH is named and left out. bpftrace, which needs longer to name its
-// stacks than all others together, runs in the first round only.
+// All tools sample cpu-clock and walk frame pointers, at the same frequency and for the
+// same time, in turn, round after round. fulgur also runs with unwind tables, its
+// default, which the other tools do not support. A tool that is not in PATH is named and
+// left out. bpftrace runs in the first round only, because it needs more time to name its
+// stacks than all others together.
 //
-// Short processes are a load of its own, for three times as long. It needs root, Go and g++,
-// and takes less than fifteen minutes. Times are only
-// worth something on a machine that does nothing else.
+// Short processes are a separate load, which runs three times as long. The benchmark needs
+// root, Go and g++, and takes less than fifteen minutes. Times are meaningful only on an
+// idle machine.
 //
 // Usage, at the root of the repository:
 //

@@ -81,11 +81,11 @@ say() {
 	echo "install-deps.sh: $*" >&2
 }
 
-# give_up says what cannot be installed.
+# give_up reports what cannot be installed.
 give_up() {
 	say "$*"
 	[ "$group" = test ] || exit 1
-	say "tests that need it are skipped"
+	say "skipping the tests that need it"
 	exit 0
 }
 
