@@ -144,6 +144,58 @@ func TestUnknownHeader(t *testing.T) {
 	}
 }
 
+// sparse is a file that ends in a hole.
+type sparse struct{ head []byte }
+
+func (s sparse) ReadAt(b []byte, off int64) (int, error) {
+	clear(b)
+	if off < int64(len(s.head)) {
+		copy(b, s.head[off:])
+	}
+	return len(b), nil
+}
+
+// TestTooLarge refuses sections with holes that no program has, without reading them.
+func TestTooLarge(t *testing.T) {
+	const size = 1 << 40
+	for _, name := range []string{".eh_frame", ".debug_frame"} {
+		b := elftest.File{Machine: elf.EM_X86_64, Sections: []elftest.Section{{Name: name, Content: make([]byte, 8)}}}.Bytes()
+		// Elf64_Ehdr.e_shoff, and Elf64_Shdr.sh_size of the first section.
+		binary.LittleEndian.PutUint64(b[binary.LittleEndian.Uint64(b[40:])+64+32:], MaxSize+1)
+		f, err := elffile.New(sparse{b}, size, "made-up")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Find(f, []uint64{textAddr}); err == nil || !strings.Contains(err.Error(), name+" are more than any program has") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	// Without section headers, the segment has it.
+	header, frame := sections([2]uint32{textAddr, 0x40})
+	b := elftest.File{
+		Machine: elf.EM_X86_64,
+		Segments: []elftest.Segment{
+			{Type: elf.PT_LOAD, Section: 1, Prog64: elf.Prog64{Flags: uint32(elf.PF_X)}},
+			{Type: elf.PT_LOAD, Section: 2},
+			{Type: elf.PT_GNU_EH_FRAME, Section: 1},
+		},
+		Sections: []elftest.Section{
+			{Name: ".eh_frame_hdr", Addr: headerAddr, Content: header},
+			{Name: ".eh_frame", Addr: frameAddr, Content: frame},
+		},
+	}.Bytes()
+	binary.LittleEndian.PutUint64(b[40:], 0)                                           // e_shoff
+	binary.LittleEndian.PutUint32(b[58:], 0)                                           // e_shentsize, e_shnum
+	binary.LittleEndian.PutUint64(b[binary.LittleEndian.Uint64(b[32:])+56+32:], 1<<39) // p_filesz
+	f, err := elffile.New(sparse{b}, size, "made-up")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s, err := OpenEH(f); err != nil || s.Size != MaxSize {
+		t.Errorf("%+v, %v", s, err)
+	}
+}
+
 // FuzzFind finds bounds in foreign sections. They are around their address, do not depend
 // on the other addresses that are asked for, and reading them costs no more than the file
 // is large, but for overlapping CIEs.

@@ -16,6 +16,9 @@ const (
 	// maxEntry bounds the size of an FDE in bytes. The longest programs of real functions
 	// have about ten thousand.
 	maxEntry = 1 << 20
+	// MaxSize bounds a section, in bytes. The largest browsers have a tenth of it. A larger
+	// one was crafted to waste time and memory: holes in a file cost nothing.
+	MaxSize = 256 << 20
 )
 
 // Section is a section with call frame information. It is safe for concurrent use.
@@ -46,7 +49,8 @@ func (s *Section) File() *elffile.File { return s.file }
 // Name returns the section's name.
 func (s *Section) Name() string { return s.name }
 
-// OpenDebug returns the .debug_frame of f, or nil if f has none or it is empty.
+// OpenDebug returns the .debug_frame of f, or nil if f has none or it is empty. It fails if
+// the section is larger than [MaxSize].
 func OpenDebug(f *elffile.File) (*Section, error) { return openSection(f, ".debug_frame") }
 
 func openSection(f *elffile.File, name string) (*Section, error) {
@@ -54,12 +58,15 @@ func openSection(f *elffile.File, name string) (*Section, error) {
 	if sec == nil {
 		return nil, nil
 	}
-	data, err := sec.Open()
+	data, err := sec.Lazy()
 	if errors.Is(err, elffile.ErrNoContents) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read unwind information: %w", err)
+	}
+	if data.Size() > MaxSize {
+		return nil, fmt.Errorf("%s: %d bytes of %s are more than any program has", f.Name(), data.Size(), name)
 	}
 	s := &Section{
 		r: data, Size: uint64(data.Size()), file: f, name: name, addr: sec.Addr,
@@ -73,7 +80,7 @@ func openSection(f *elffile.File, name string) (*Section, error) {
 
 // OpenEH returns the .eh_frame of f, or nil if f has none or it is empty. In a file without
 // section headers it finds it through the program header that the dynamic loader and
-// exceptions use.
+// exceptions use. It fails if the section is larger than [MaxSize].
 func OpenEH(f *elffile.File) (*Section, error) {
 	s, err := openSection(f, ".eh_frame")
 	if s != nil || err != nil {
@@ -90,7 +97,7 @@ func OpenEH(f *elffile.File) (*Section, error) {
 		if load.Type == elf.PT_LOAD && h.frames-load.Addr < load.FileSize {
 			off := load.Offset + h.frames - load.Addr
 			// The header does not contain the section's end.
-			size := min(load.FileSize-(h.frames-load.Addr), uint64(max(f.Size()-int64(off), 0)))
+			size := min(load.FileSize-(h.frames-load.Addr), uint64(max(f.Size()-int64(off), 0)), MaxSize)
 			return &Section{
 				r: io.NewSectionReader(f.Reader(), int64(off), int64(size)), Size: size,
 				file: f, name: ".eh_frame", addr: h.frames, EH: true, AddrSize: uint8(f.WordSize()),

@@ -10,10 +10,6 @@ import (
 	"fulgur/internal/symbols/elffile"
 )
 
-// maxSource bounds the call frame information read from a file, in bytes. The largest
-// browsers have a tenth of it. A file with more was crafted to waste time and memory.
-const maxSource = 256 << 20
-
 // largeSource is the size of call frame information in bytes above which only one file is
 // compiled at a time, since compiling takes several times as much memory.
 const largeSource = 1 << 20
@@ -30,8 +26,7 @@ type inputs struct {
 	large  bool            // whether oneLarge is held
 }
 
-// admit returns an error for a file with too much call frame information, and waits for
-// oneLarge if the file is large.
+// admit waits for oneLarge if f has much call frame information.
 func (in *inputs) admit(f *elffile.File) error {
 	for _, name := range []string{".eh_frame", ".debug_frame"} {
 		sec := f.Section(name)
@@ -44,9 +39,6 @@ func (in *inputs) admit(f *elffile.File) error {
 		}
 		if err != nil {
 			return fmt.Errorf("read unwind information: %w", err)
-		}
-		if data.Size() > maxSource {
-			return fmt.Errorf("%s: %d bytes of %s are more than any program has", f.Name(), data.Size(), name)
 		}
 		if data.Size() > largeSource && !in.large {
 			oneLarge.Lock()

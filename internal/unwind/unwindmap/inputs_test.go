@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"fulgur/internal/symbols/callframe"
 	"fulgur/internal/symbols/debugfile"
 	"fulgur/internal/symbols/elffile/elftest"
 	"fulgur/internal/testenv"
@@ -78,12 +79,12 @@ func TestTooLarge(t *testing.T) {
 	file := func(s elftest.Section) []byte {
 		return elftest.File{Machine: machine, Sections: []elftest.Section{s}}.Bytes()
 	}
-	header := elftest.Struct(elf.Chdr64{Type: uint32(elf.COMPRESS_ZLIB), Size: maxSource + 1, Addralign: 8})
+	header := elftest.Struct(elf.Chdr64{Type: uint32(elf.COMPRESS_ZLIB), Size: callframe.MaxSize + 1, Addralign: 8})
 	compressed := file(elftest.Section{Name: ".debug_frame", Flags: elf.SHF_COMPRESSED, Content: append(header, make([]byte, 1<<20)...)})
 	sparse := file(elftest.Section{Name: ".eh_frame", Content: make([]byte, 8)})
 	// Elf64_Ehdr.e_shoff, and Elf64_Shdr.sh_size of the first section.
 	headers := binary.LittleEndian.Uint64(sparse[40:])
-	binary.LittleEndian.PutUint64(sparse[headers+64+32:], maxSource+1)
+	binary.LittleEndian.PutUint64(sparse[headers+64+32:], callframe.MaxSize+1)
 	for name, content := range map[string][]byte{"compressed": compressed, "sparse": sparse} {
 		f, err := os.Create(filepath.Join(t.TempDir(), name))
 		if err != nil {
@@ -93,7 +94,7 @@ func TestTooLarge(t *testing.T) {
 		if _, err := f.Write(content); err != nil {
 			t.Fatal(err)
 		}
-		const size = 2 * maxSource
+		const size = 2 * callframe.MaxSize
 		if err := f.Truncate(size); err != nil {
 			t.Fatal(err)
 		}
