@@ -30,7 +30,7 @@ type aim struct {
 	judge func(medians, scenario) verdict
 }
 
-// medians are those of the tools by name, for one scenario.
+// medians holds the medians of one scenario by name of the tool.
 type medians map[string]cost
 
 // Limits of the aims, of one process and of the whole system: CPU time in seconds, the
@@ -49,7 +49,7 @@ const (
 	churnSteadyAuto = 0.05
 )
 
-// aims are those of the project, for each way to unwind.
+// aims are the project's aims, for each unwinding method.
 var aims = slices.Concat(
 	aimsOf(nameFulgur),
 	aimsOf(nameTables),
@@ -158,7 +158,7 @@ func churnAim(tables bool) string {
 	return fmt.Sprintf("%.0f %%", 100*limit)
 }
 
-// script returns the CPU time, with that of the second program or without.
+// script returns the CPU time, optionally including the second program's.
 func (c cost) script(with bool) float64 {
 	if with {
 		return c.CPU + c.CPUAfter

@@ -25,8 +25,8 @@ func fulgur(name, version, program, unwind string) tool {
 	}}
 }
 
-// bcc finds bcc's profile: that of libbpf-tools, or else Debian's name for
-// the one in Python.
+// bcc finds bcc's profile: libbpf-tools' version, or else the Python version under
+// Debian's name.
 func bcc() (tool, error) {
 	for _, name := range []string{"profile", "profile-bpfcc"} {
 		program, err := exec.LookPath(name)

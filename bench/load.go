@@ -28,7 +28,7 @@ type load struct {
 	churn bool
 }
 
-// of returns those of the loads that a scenario has.
+// of returns the loads of a scenario.
 func (s scenario) of(loads []load) []load {
 	own := slices.DeleteFunc(slices.Clone(loads), func(l load) bool { return l.churn != s.Churn })
 	if s.OnePID {

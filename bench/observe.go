@@ -200,8 +200,7 @@ func cpuTime(pid int) (sum time.Duration) {
 	return sum
 }
 
-// monotonic returns the time of CLOCK_MONOTONIC, the one that perf is told to
-// use.
+// monotonic returns the time of CLOCK_MONOTONIC, which perf is configured to use.
 func monotonic() time.Duration {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {

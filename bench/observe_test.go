@@ -23,7 +23,7 @@ func TestObserve(t *testing.T) {
 	}
 }
 
-// The CPU time is that of the three parts of a run: its start, its steady state, its end.
+// The CPU time has the three parts of a run: its start, its steady state, its end.
 func TestObservedCost(t *testing.T) {
 	at := func(seconds float64, ms int) used {
 		return used{time.Duration(seconds * float64(time.Second)), time.Duration(ms) * time.Millisecond}

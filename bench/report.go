@@ -77,7 +77,7 @@ func (c *comparison) writeRatios(w io.Writer) {
 	}
 }
 
-// writeAims writes the table of which aims are met.
+// writeAims writes the table of aims, and whether they are met.
 func (c *comparison) writeAims(w io.Writer) {
 	scenarios := c.scenarios()
 	row := []string{"aim"}
@@ -121,7 +121,7 @@ func (c *comparison) scenarios() []scenario {
 	return all
 }
 
-// medians returns those of all tools in s.
+// medians returns the medians of all tools in s.
 func (c *comparison) medians(s scenario) medians {
 	m := medians{}
 	for _, r := range c.Results {

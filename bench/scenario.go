@@ -12,8 +12,8 @@ type scenario struct {
 	Frequency int // samples a second on each CPU
 }
 
-// allScenarios are those of the table: the rate of the tutorials, one at
-// which every loss shows, and short processes at the rates of agents and of people.
+// allScenarios are the scenarios of the table: the rate of tutorials, a rate that reveals
+// every loss, and short processes at the rates of agents and of people.
 var allScenarios = []scenario{
 	{OnePID: false, Frequency: 99},
 	{OnePID: false, Frequency: 4999},

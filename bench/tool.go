@@ -20,13 +20,13 @@ type job struct {
 // cost is what a run of a tool cost and what came of it. Times are in
 // seconds, memory is in bytes.
 type cost struct {
-	// Samples that the written result holds, without those of idle CPUs.
+	// Samples is the number of samples in the result, without samples of idle CPUs.
 	Samples uint64
 	// Lost are the samples that the tool says it lost, and Stackless those
 	// in the result whose stack it lost.
 	Lost, Stackless uint64
-	// CPU is the tool's user and system time, and CPUAfter that of a second
-	// program which makes the stacks out of what the tool wrote.
+	// CPU is the tool's user and system time, and CPUAfter the time of a second
+	// program that converts the tool's output to stacks.
 	CPU, CPUAfter float64
 	// Start is the time from the tool's start to its first sample, and
 	// Result that from the last sample to the written stacks.

@@ -29,7 +29,7 @@ type storm struct {
 }
 
 // Storm is a process that mapped code more often than the table followed. Its records
-// crowd out those of other processes from the shared rings.
+// crowd out other processes' records from the shared rings.
 type Storm struct {
 	PID int
 	// Comm is the process's name, or empty if it ended before the name was read.

@@ -26,7 +26,7 @@ func (p *Profile) Only(v int) *Profile {
 //
 // Stacks are equal if their functions, modules and task names are, since addresses, lines
 // and process IDs differ between builds and runs. If either profile lacks modules, the
-// names decide. The metadata is that of changed.
+// names decide. The metadata is changed's.
 func Diff(base, changed *Profile, normalize bool) *Profile {
 	unit := changed.ValueTypes[0].Unit
 	d := differ{

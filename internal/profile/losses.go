@@ -117,8 +117,8 @@ func (l Losses) Plus(m Losses) Losses {
 	return l
 }
 
-// Minus returns the losses since m, which are those of a beginning of the run.
-// Estimates may have shrunk since; they then are 0.
+// Minus returns the losses since m, the losses at an earlier time of the run. An
+// estimate that has shrunk since then becomes 0.
 func (l Losses) Minus(m Losses) Losses {
 	for cause, n := range m {
 		l[cause] -= min(l[cause], n)

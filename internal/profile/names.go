@@ -21,8 +21,8 @@ func (p *Profile) FrameName(id FrameID) string {
 	return fmt.Sprintf("[%s+%#x]", p.ModuleName(f.Mapping), f.Address)
 }
 
-// Named reports whether the function of frame id has a name: it is known, and not named
-// after the place where it begins. That is told from the name, which all formats keep.
+// Named reports whether the function of frame id has a name other than the address where
+// it begins. It decides by the form of the name, which all formats keep.
 func (p *Profile) Named(id FrameID) bool {
 	f := p.Frames[id]
 	if f.Function == 0 {

@@ -12,7 +12,7 @@ import (
 )
 
 // WaitUnsaid is how long a command may take to exit after the measurement before the
-// user is told about the wait.
+// user sees a message about the wait.
 const WaitUnsaid = 500 * time.Millisecond
 
 // Await waits for a command that is still running after the measurement, which ended

@@ -4,7 +4,7 @@
 //
 // Traces are stored in a prefix tree of frames, so thousands of stacks with a common
 // root take little more memory than their differences. IDs with the same meaning,
-// such as those of stacks that differ only where they are broken, share a trace and
+// such as stacks that differ only where they are broken, share a trace and
 // its counts: each takes only a few bytes.
 package stacks
 

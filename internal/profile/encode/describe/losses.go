@@ -20,9 +20,8 @@ type Loss struct {
 	one, many string
 }
 
-// Brief returns what is lost in l, the gravest first, for where there is room for
-// little: causes of which the same can be said are taken together, and what came
-// late but is there is left out.
+// Brief returns a short list of the losses in l, the most serious first. It combines
+// causes with the same description, and leaves out data that arrived late.
 func Brief(l profile.Losses) []string {
 	l[profile.LossOverflows], l[profile.LossRetries] = 0, 0
 	var whats []string
