@@ -95,6 +95,9 @@ type BlockIOTimelineEvent struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
+	BlockIOMapCodeBudgets         = "code_budgets"
+	BlockIOMapCodeScratch         = "code_scratch"
+	BlockIOMapCodeSeen            = "code_seen"
 	BlockIOMapCounts0             = "counts_0"
 	BlockIOMapCounts1             = "counts_1"
 	BlockIOMapFileScratch         = "file_scratch"
@@ -103,6 +106,7 @@ const (
 	BlockIOMapRemaps              = "remaps"
 	BlockIOMapRequests            = "requests"
 	BlockIOMapRing                = "ring"
+	BlockIOMapRuntimeProcesses    = "runtime_processes"
 	BlockIOMapScratches           = "scratches"
 	BlockIOMapSeen                = "seen"
 	BlockIOMapStats               = "stats"
@@ -204,6 +208,9 @@ type BlockIOProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type BlockIOMapSpecs struct {
+	CodeBudgets      *ebpf.MapSpec `ebpf:"code_budgets"`
+	CodeScratch      *ebpf.MapSpec `ebpf:"code_scratch"`
+	CodeSeen         *ebpf.MapSpec `ebpf:"code_seen"`
 	Counts0          *ebpf.MapSpec `ebpf:"counts_0"`
 	Counts1          *ebpf.MapSpec `ebpf:"counts_1"`
 	FileScratch      *ebpf.MapSpec `ebpf:"file_scratch"`
@@ -212,6 +219,7 @@ type BlockIOMapSpecs struct {
 	Remaps           *ebpf.MapSpec `ebpf:"remaps"`
 	Requests         *ebpf.MapSpec `ebpf:"requests"`
 	Ring             *ebpf.MapSpec `ebpf:"ring"`
+	RuntimeProcesses *ebpf.MapSpec `ebpf:"runtime_processes"`
 	Scratches        *ebpf.MapSpec `ebpf:"scratches"`
 	Seen             *ebpf.MapSpec `ebpf:"seen"`
 	Stats            *ebpf.MapSpec `ebpf:"stats"`
@@ -273,6 +281,9 @@ func (o *BlockIOObjects) Close() error {
 //
 // It can be passed to LoadBlockIOObjects or ebpf.CollectionSpec.LoadAndAssign.
 type BlockIOMaps struct {
+	CodeBudgets      *ebpf.Map `ebpf:"code_budgets"`
+	CodeScratch      *ebpf.Map `ebpf:"code_scratch"`
+	CodeSeen         *ebpf.Map `ebpf:"code_seen"`
 	Counts0          *ebpf.Map `ebpf:"counts_0"`
 	Counts1          *ebpf.Map `ebpf:"counts_1"`
 	FileScratch      *ebpf.Map `ebpf:"file_scratch"`
@@ -281,6 +292,7 @@ type BlockIOMaps struct {
 	Remaps           *ebpf.Map `ebpf:"remaps"`
 	Requests         *ebpf.Map `ebpf:"requests"`
 	Ring             *ebpf.Map `ebpf:"ring"`
+	RuntimeProcesses *ebpf.Map `ebpf:"runtime_processes"`
 	Scratches        *ebpf.Map `ebpf:"scratches"`
 	Seen             *ebpf.Map `ebpf:"seen"`
 	Stats            *ebpf.Map `ebpf:"stats"`
@@ -298,6 +310,9 @@ type BlockIOMaps struct {
 
 func (m *BlockIOMaps) Close() error {
 	return _BlockIOClose(
+		m.CodeBudgets,
+		m.CodeScratch,
+		m.CodeSeen,
 		m.Counts0,
 		m.Counts1,
 		m.FileScratch,
@@ -306,6 +321,7 @@ func (m *BlockIOMaps) Close() error {
 		m.Remaps,
 		m.Requests,
 		m.Ring,
+		m.RuntimeProcesses,
 		m.Scratches,
 		m.Seen,
 		m.Stats,

@@ -80,6 +80,9 @@ type FaultsTimelineEvent struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
+	FaultsMapCodeBudgets         = "code_budgets"
+	FaultsMapCodeScratch         = "code_scratch"
+	FaultsMapCodeSeen            = "code_seen"
 	FaultsMapCounts0             = "counts_0"
 	FaultsMapCounts1             = "counts_1"
 	FaultsMapFaults              = "faults"
@@ -88,6 +91,7 @@ const (
 	FaultsMapKnownMappings       = "known_mappings"
 	FaultsMapRemaps              = "remaps"
 	FaultsMapRing                = "ring"
+	FaultsMapRuntimeProcesses    = "runtime_processes"
 	FaultsMapScratches           = "scratches"
 	FaultsMapSeen                = "seen"
 	FaultsMapStats               = "stats"
@@ -186,6 +190,9 @@ type FaultsProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type FaultsMapSpecs struct {
+	CodeBudgets      *ebpf.MapSpec `ebpf:"code_budgets"`
+	CodeScratch      *ebpf.MapSpec `ebpf:"code_scratch"`
+	CodeSeen         *ebpf.MapSpec `ebpf:"code_seen"`
 	Counts0          *ebpf.MapSpec `ebpf:"counts_0"`
 	Counts1          *ebpf.MapSpec `ebpf:"counts_1"`
 	Faults           *ebpf.MapSpec `ebpf:"faults"`
@@ -194,6 +201,7 @@ type FaultsMapSpecs struct {
 	KnownMappings    *ebpf.MapSpec `ebpf:"known_mappings"`
 	Remaps           *ebpf.MapSpec `ebpf:"remaps"`
 	Ring             *ebpf.MapSpec `ebpf:"ring"`
+	RuntimeProcesses *ebpf.MapSpec `ebpf:"runtime_processes"`
 	Scratches        *ebpf.MapSpec `ebpf:"scratches"`
 	Seen             *ebpf.MapSpec `ebpf:"seen"`
 	Stats            *ebpf.MapSpec `ebpf:"stats"`
@@ -256,6 +264,9 @@ func (o *FaultsObjects) Close() error {
 //
 // It can be passed to LoadFaultsObjects or ebpf.CollectionSpec.LoadAndAssign.
 type FaultsMaps struct {
+	CodeBudgets      *ebpf.Map `ebpf:"code_budgets"`
+	CodeScratch      *ebpf.Map `ebpf:"code_scratch"`
+	CodeSeen         *ebpf.Map `ebpf:"code_seen"`
 	Counts0          *ebpf.Map `ebpf:"counts_0"`
 	Counts1          *ebpf.Map `ebpf:"counts_1"`
 	Faults           *ebpf.Map `ebpf:"faults"`
@@ -264,6 +275,7 @@ type FaultsMaps struct {
 	KnownMappings    *ebpf.Map `ebpf:"known_mappings"`
 	Remaps           *ebpf.Map `ebpf:"remaps"`
 	Ring             *ebpf.Map `ebpf:"ring"`
+	RuntimeProcesses *ebpf.Map `ebpf:"runtime_processes"`
 	Scratches        *ebpf.Map `ebpf:"scratches"`
 	Seen             *ebpf.Map `ebpf:"seen"`
 	Stats            *ebpf.Map `ebpf:"stats"`
@@ -281,6 +293,9 @@ type FaultsMaps struct {
 
 func (m *FaultsMaps) Close() error {
 	return _FaultsClose(
+		m.CodeBudgets,
+		m.CodeScratch,
+		m.CodeSeen,
 		m.Counts0,
 		m.Counts1,
 		m.Faults,
@@ -289,6 +304,7 @@ func (m *FaultsMaps) Close() error {
 		m.KnownMappings,
 		m.Remaps,
 		m.Ring,
+		m.RuntimeProcesses,
 		m.Scratches,
 		m.Seen,
 		m.Stats,

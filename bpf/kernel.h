@@ -139,6 +139,11 @@ struct css_set {
 struct thread_struct {
 #if defined(__TARGET_ARCH_x86)
 	unsigned long sp;
+	unsigned long fsbase;
+#elif defined(__TARGET_ARCH_arm64)
+	struct {
+		unsigned long tp_value;
+	} uw;
 #endif
 };
 

@@ -88,12 +88,16 @@ type OffCPUTimelineEvent struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
+	OffCPUMapCodeBudgets         = "code_budgets"
+	OffCPUMapCodeScratch         = "code_scratch"
+	OffCPUMapCodeSeen            = "code_seen"
 	OffCPUMapCounts0             = "counts_0"
 	OffCPUMapCounts1             = "counts_1"
 	OffCPUMapOffcpuCopy          = "offcpu_copy"
 	OffCPUMapOrcTables           = "orc_tables"
 	OffCPUMapRemaps              = "remaps"
 	OffCPUMapRing                = "ring"
+	OffCPUMapRuntimeProcesses    = "runtime_processes"
 	OffCPUMapScratches           = "scratches"
 	OffCPUMapSeen                = "seen"
 	OffCPUMapStats               = "stats"
@@ -201,12 +205,16 @@ type OffCPUProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type OffCPUMapSpecs struct {
+	CodeBudgets      *ebpf.MapSpec `ebpf:"code_budgets"`
+	CodeScratch      *ebpf.MapSpec `ebpf:"code_scratch"`
+	CodeSeen         *ebpf.MapSpec `ebpf:"code_seen"`
 	Counts0          *ebpf.MapSpec `ebpf:"counts_0"`
 	Counts1          *ebpf.MapSpec `ebpf:"counts_1"`
 	OffcpuCopy       *ebpf.MapSpec `ebpf:"offcpu_copy"`
 	OrcTables        *ebpf.MapSpec `ebpf:"orc_tables"`
 	Remaps           *ebpf.MapSpec `ebpf:"remaps"`
 	Ring             *ebpf.MapSpec `ebpf:"ring"`
+	RuntimeProcesses *ebpf.MapSpec `ebpf:"runtime_processes"`
 	Scratches        *ebpf.MapSpec `ebpf:"scratches"`
 	Seen             *ebpf.MapSpec `ebpf:"seen"`
 	Stats            *ebpf.MapSpec `ebpf:"stats"`
@@ -278,12 +286,16 @@ func (o *OffCPUObjects) Close() error {
 //
 // It can be passed to LoadOffCPUObjects or ebpf.CollectionSpec.LoadAndAssign.
 type OffCPUMaps struct {
+	CodeBudgets      *ebpf.Map `ebpf:"code_budgets"`
+	CodeScratch      *ebpf.Map `ebpf:"code_scratch"`
+	CodeSeen         *ebpf.Map `ebpf:"code_seen"`
 	Counts0          *ebpf.Map `ebpf:"counts_0"`
 	Counts1          *ebpf.Map `ebpf:"counts_1"`
 	OffcpuCopy       *ebpf.Map `ebpf:"offcpu_copy"`
 	OrcTables        *ebpf.Map `ebpf:"orc_tables"`
 	Remaps           *ebpf.Map `ebpf:"remaps"`
 	Ring             *ebpf.Map `ebpf:"ring"`
+	RuntimeProcesses *ebpf.Map `ebpf:"runtime_processes"`
 	Scratches        *ebpf.Map `ebpf:"scratches"`
 	Seen             *ebpf.Map `ebpf:"seen"`
 	Stats            *ebpf.Map `ebpf:"stats"`
@@ -303,12 +315,16 @@ type OffCPUMaps struct {
 
 func (m *OffCPUMaps) Close() error {
 	return _OffCPUClose(
+		m.CodeBudgets,
+		m.CodeScratch,
+		m.CodeSeen,
 		m.Counts0,
 		m.Counts1,
 		m.OffcpuCopy,
 		m.OrcTables,
 		m.Remaps,
 		m.Ring,
+		m.RuntimeProcesses,
 		m.Scratches,
 		m.Seen,
 		m.Stats,

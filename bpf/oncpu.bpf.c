@@ -42,6 +42,7 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
 /* Makes bpf2go generate Go types. */
 const struct stack_record *unused_stack_record __attribute__((unused));
+const struct code_record *unused_code_record __attribute__((unused));
 const enum stack_end *unused_stack_end __attribute__((unused));
 const enum record_type *unused_record_type __attribute__((unused));
 const enum frame_bit *unused_frame_bit __attribute__((unused));
@@ -121,7 +122,7 @@ int oncpu(struct bpf_perf_event_data *ctx)
 		walk_kernel(ctx, rec);
 	if (!skip_user_stack && task_has_user_stack(task)) {
 		walk_user(ctx, task, scratch);
-		if (snapshots && scratch->walk.early && snapshot_send(task, rec, weight))
+		if (snapshots && scratch->walk.early && snapshot_send(task, scratch, weight))
 			return 0;
 	}
 	take(scratch, bpf_get_smp_processor_id(), weight);

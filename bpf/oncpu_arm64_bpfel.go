@@ -13,6 +13,33 @@ import (
 	"github.com/cilium/ebpf"
 )
 
+type OnCPUCodeRecord struct {
+	_         structs.HostLayout
+	Type      uint32
+	Pid       uint32
+	Epoch     uint64
+	Address   uint64
+	Check     uint32
+	Kind      uint32
+	Version   uint32
+	FirstLine uint32
+	Name      struct {
+		_      structs.HostLayout
+		Length uint32
+		Width  uint32
+	}
+	File struct {
+		_      structs.HostLayout
+		Length uint32
+		Width  uint32
+	}
+	Lines     uint32
+	Pad       uint32
+	NameText  [256]uint8
+	FileText  [256]uint8
+	LineTable [16384]uint8
+}
+
 type OnCPUCountKey struct {
 	_   structs.HostLayout
 	Id  uint64
@@ -29,7 +56,10 @@ type OnCPUCountValue struct {
 type OnCPUFrameBit uint32
 
 const (
-	OnCPUFrameBitFRAME_EXACT_BIT OnCPUFrameBit = 63
+	OnCPUFrameBitFRAME_EXACT_BIT     OnCPUFrameBit = 63
+	OnCPUFrameBitFRAME_RUNTIME_SHIFT OnCPUFrameBit = 62
+	OnCPUFrameBitFRAME_KIND_SHIFT    OnCPUFrameBit = 58
+	OnCPUFrameBitFRAME_ENTERED_BIT   OnCPUFrameBit = 31
 )
 
 type OnCPURecordType uint32
@@ -40,6 +70,7 @@ const (
 	OnCPURecordTypeRECORD_FILE     OnCPURecordType = 3
 	OnCPURecordTypeRECORD_TIMELINE OnCPURecordType = 4
 	OnCPURecordTypeRECORD_SNAPSHOT OnCPURecordType = 5
+	OnCPURecordTypeRECORD_CODE     OnCPURecordType = 6
 )
 
 type OnCPUSeenSet struct {
@@ -64,8 +95,20 @@ type OnCPUSnapshot struct {
 		Pc     uint64
 		Pstate uint64
 	}
-	Record OnCPUStackRecord
-	Copy   [8][4096]uint8
+	Record  [1080]uint8
+	Runtime struct {
+		_              structs.HostLayout
+		Groups         uint32
+		Words          uint32
+		Merged         uint32
+		Cut            uint32
+		Interpreter    uint64
+		InterpreterEnd uint64
+		Entries        [127]uint64
+		Ends           [128]uint16
+		Frames         [254]uint64
+	}
+	Copy [8][4096]uint8
 }
 
 type OnCPUStackEnd uint32
@@ -101,7 +144,7 @@ type OnCPUStackRecord struct {
 	UserEnd      uint8
 	Pad          [6]uint8
 	Comm         [16]uint8
-	Frames       [254]uint64
+	Frames       [508]uint64
 }
 
 type OnCPUStat uint32
@@ -157,10 +200,14 @@ const (
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
+	OnCPUMapCodeBudgets         = "code_budgets"
+	OnCPUMapCodeScratch         = "code_scratch"
+	OnCPUMapCodeSeen            = "code_seen"
 	OnCPUMapCounts0             = "counts_0"
 	OnCPUMapCounts1             = "counts_1"
 	OnCPUMapRemaps              = "remaps"
 	OnCPUMapRing                = "ring"
+	OnCPUMapRuntimeProcesses    = "runtime_processes"
 	OnCPUMapScratches           = "scratches"
 	OnCPUMapSeen                = "seen"
 	OnCPUMapSnapshotBack        = "snapshot_back"
@@ -195,6 +242,7 @@ const (
 	OnCPUVarTarget              = "target"
 	OnCPUVarTargetCgroupId      = "target_cgroup_id"
 	OnCPUVarTimeline            = "timeline"
+	OnCPUVarUnusedCodeRecord    = "unused_code_record"
 	OnCPUVarUnusedFrameBit      = "unused_frame_bit"
 	OnCPUVarUnusedRecordType    = "unused_record_type"
 	OnCPUVarUnusedSnapshot      = "unused_snapshot"
@@ -259,10 +307,14 @@ type OnCPUProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type OnCPUMapSpecs struct {
+	CodeBudgets      *ebpf.MapSpec `ebpf:"code_budgets"`
+	CodeScratch      *ebpf.MapSpec `ebpf:"code_scratch"`
+	CodeSeen         *ebpf.MapSpec `ebpf:"code_seen"`
 	Counts0          *ebpf.MapSpec `ebpf:"counts_0"`
 	Counts1          *ebpf.MapSpec `ebpf:"counts_1"`
 	Remaps           *ebpf.MapSpec `ebpf:"remaps"`
 	Ring             *ebpf.MapSpec `ebpf:"ring"`
+	RuntimeProcesses *ebpf.MapSpec `ebpf:"runtime_processes"`
 	Scratches        *ebpf.MapSpec `ebpf:"scratches"`
 	Seen             *ebpf.MapSpec `ebpf:"seen"`
 	SnapshotBack     *ebpf.MapSpec `ebpf:"snapshot_back"`
@@ -299,6 +351,7 @@ type OnCPUVariableSpecs struct {
 	Target              *ebpf.VariableSpec `ebpf:"target"`
 	TargetCgroupId      *ebpf.VariableSpec `ebpf:"target_cgroup_id"`
 	Timeline            *ebpf.VariableSpec `ebpf:"timeline"`
+	UnusedCodeRecord    *ebpf.VariableSpec `ebpf:"unused_code_record"`
 	UnusedFrameBit      *ebpf.VariableSpec `ebpf:"unused_frame_bit"`
 	UnusedRecordType    *ebpf.VariableSpec `ebpf:"unused_record_type"`
 	UnusedSnapshot      *ebpf.VariableSpec `ebpf:"unused_snapshot"`
@@ -331,10 +384,14 @@ func (o *OnCPUObjects) Close() error {
 //
 // It can be passed to LoadOnCPUObjects or ebpf.CollectionSpec.LoadAndAssign.
 type OnCPUMaps struct {
+	CodeBudgets      *ebpf.Map `ebpf:"code_budgets"`
+	CodeScratch      *ebpf.Map `ebpf:"code_scratch"`
+	CodeSeen         *ebpf.Map `ebpf:"code_seen"`
 	Counts0          *ebpf.Map `ebpf:"counts_0"`
 	Counts1          *ebpf.Map `ebpf:"counts_1"`
 	Remaps           *ebpf.Map `ebpf:"remaps"`
 	Ring             *ebpf.Map `ebpf:"ring"`
+	RuntimeProcesses *ebpf.Map `ebpf:"runtime_processes"`
 	Scratches        *ebpf.Map `ebpf:"scratches"`
 	Seen             *ebpf.Map `ebpf:"seen"`
 	SnapshotBack     *ebpf.Map `ebpf:"snapshot_back"`
@@ -353,10 +410,14 @@ type OnCPUMaps struct {
 
 func (m *OnCPUMaps) Close() error {
 	return _OnCPUClose(
+		m.CodeBudgets,
+		m.CodeScratch,
+		m.CodeSeen,
 		m.Counts0,
 		m.Counts1,
 		m.Remaps,
 		m.Ring,
+		m.RuntimeProcesses,
 		m.Scratches,
 		m.Seen,
 		m.SnapshotBack,
@@ -394,6 +455,7 @@ type OnCPUVariables struct {
 	Target              *ebpf.Variable `ebpf:"target"`
 	TargetCgroupId      *ebpf.Variable `ebpf:"target_cgroup_id"`
 	Timeline            *ebpf.Variable `ebpf:"timeline"`
+	UnusedCodeRecord    *ebpf.Variable `ebpf:"unused_code_record"`
 	UnusedFrameBit      *ebpf.Variable `ebpf:"unused_frame_bit"`
 	UnusedRecordType    *ebpf.Variable `ebpf:"unused_record_type"`
 	UnusedSnapshot      *ebpf.Variable `ebpf:"unused_snapshot"`

@@ -12,6 +12,11 @@
 #define MAX_DEPTH 127
 #define TASK_COMM_LEN 16
 
+/* Frames of a language runtime in a stack. */
+#define MAX_RUNTIME_FRAMES 127
+/* Words of a record's frames: a frame of a runtime takes two. */
+#define MAX_FRAME_WORDS (2 * MAX_DEPTH + 2 * MAX_RUNTIME_FRAMES)
+
 /* The first word of every record in the ring. */
 enum record_type {
 	RECORD_STACK = 1,
@@ -19,6 +24,7 @@ enum record_type {
 	RECORD_FILE = 3, /* file.h */
 	RECORD_TIMELINE = 4, /* event.h */
 	RECORD_SNAPSHOT = 5, /* a stack to be walked later; snapshot.h */
+	RECORD_CODE = 6, /* a function of a language runtime; runtime.h */
 };
 
 /* Why a half of a stack ends. It is part of the stack's ID. */
@@ -45,17 +51,42 @@ enum stack_end {
  */
 enum frame_bit {
 	FRAME_EXACT_BIT = 63,
+	/* Of frames of runtimes, see below. */
+	FRAME_RUNTIME_SHIFT = 62,
+	FRAME_KIND_SHIFT = 58,
+	FRAME_ENTERED_BIT = 31,
 };
 #define FRAME_EXACT (1ULL << FRAME_EXACT_BIT)
 
 /*
+ * A frame of a language runtime takes two words. The first has the upper two bits 01,
+ * then enum runtime_kind in 4 bits, and the address of the code. The second
+ * has in its upper half what distinguishes code that had the same address one after the
+ * other, and in its lower half FRAME_ENTERED or not, and the position in the code plus
+ * 1, or 0 if that is unknown. Of native code, that kind is FRAME_NATIVE or 0.
+ */
+#define FRAME_NATIVE (0xfULL << FRAME_KIND_SHIFT)
+/*
+ * The native frame before the two words is the runtime's interpreter, which runs the
+ * frames that follow; it has the address of the interpreter's function. Else it is not
+ * known which native frame ran them.
+ */
+#define FRAME_ENTERED (1U << FRAME_ENTERED_BIT)
+
+enum runtime_kind {
+	RUNTIME_NONE = 0,
+	RUNTIME_PYTHON = 1, /* python.h */
+};
+
+/*
  * The frames of a stack, sent once per ID: kernel frames, then user frames,
- * each leaf first. Only the used prefix of frames crosses the ring.
+ * each leaf first. Those of runtimes are after the native frames that run them. Only the
+ * used prefix of frames crosses the ring.
  */
 struct stack_record {
 	u32 type;
 	u16 kernel_frames;
-	u16 user_frames;
+	u16 user_frames; /* words */
 	u64 id;
 	u64 time; /* CLOCK_MONOTONIC, ns */
 	u64 epoch; /* identity of the process image */
@@ -65,7 +96,7 @@ struct stack_record {
 	u8 user_end; /* enum stack_end */
 	u8 pad[6];
 	u8 comm[TASK_COMM_LEN];
-	u64 frames[2 * MAX_DEPTH];
+	u64 frames[MAX_FRAME_WORDS];
 };
 
 /* Indexes of the per-CPU statistics. */

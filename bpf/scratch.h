@@ -10,6 +10,7 @@
 #ifndef FULGUR_SCRATCH_H
 #define FULGUR_SCRATCH_H
 
+#include "runtime_maps.h"
 #include "unwind_walk.h"
 #include <bpf/bpf_helpers.h>
 
@@ -21,6 +22,8 @@ struct stack_scratch {
 	u64 index; /* its own */
 	struct stack_record record;
 	struct unwind_walk walk;
+	struct runtime_stack runtime;
+	struct runtime_walk runtime_walk;
 };
 
 struct {

@@ -11,16 +11,28 @@ type (
 	FileRecord = FaultsFileRecord
 	// Snapshot is struct snapshot of snapshot.h.
 	Snapshot = OnCPUSnapshot
+	// CodeRecord is struct code_record of runtime_maps.h.
+	CodeRecord = OnCPUCodeRecord
 	// SeenSet is struct seen_set of stack.h.
 	SeenSet = OnCPUSeenSet
 )
 
 const (
-	// MaxDepth is the maximum number of frames of each half of a stack.
-	MaxDepth = len(StackRecord{}.Frames) / 2
+	// MaxDepth is the maximum number of frames of each half of a stack, and of frames of a
+	// language runtime, which take two words each.
+	MaxDepth = len(StackRecord{}.Frames) / 4
 	// FrameExact is set in a user frame that is exact though it is not the
 	// leaf: a signal interrupted it, so it is not a return address.
 	FrameExact = 1 << OnCPUFrameBitFRAME_EXACT_BIT
+	// FrameRuntimeShift is the bit that marks a frame of a language runtime, if the next
+	// one is 0; see record.h.
+	FrameRuntimeShift = OnCPUFrameBitFRAME_RUNTIME_SHIFT
+	// FrameKindShift is the lowest bit of such a frame's kind.
+	FrameKindShift = OnCPUFrameBitFRAME_KIND_SHIFT
+	// FrameKinds is the mask of the kind, and the kind of native code.
+	FrameKinds = 1<<(FrameRuntimeShift-FrameKindShift) - 1
+	// FrameEntered is the bit of such a frame's second word that is not of the position.
+	FrameEntered = 1 << OnCPUFrameBitFRAME_ENTERED_BIT
 )
 
 // RecordType is the first word of every record in the ring.
@@ -33,6 +45,7 @@ const (
 	RecordFile     = OnCPURecordTypeRECORD_FILE
 	RecordTimeline = OnCPURecordTypeRECORD_TIMELINE // see event.h
 	RecordSnapshot = OnCPURecordTypeRECORD_SNAPSHOT
+	RecordCode     = OnCPURecordTypeRECORD_CODE
 )
 
 // StackEnd is why a half of a stack ends.
@@ -55,6 +68,15 @@ const (
 	EndNoChain      = OnCPUStackEndEND_NO_CHAIN
 	EndUnseen       = OnCPUStackEndEND_UNSEEN
 )
+
+// RuntimeProcess is what the kernel side knows of the language runtime of a process.
+type RuntimeProcess = UnwindRuntimeProcess
+
+// RuntimeKind is which language runtime it is.
+type RuntimeKind = UnwindRuntimeKind
+
+// RuntimePython is CPython; see enum runtime_kind of record.h.
+const RuntimePython = UnwindRuntimeKindRUNTIME_PYTHON
 
 // PathEnd is how the path of a file ends.
 type PathEnd = FaultsPathEnd

@@ -14,6 +14,9 @@
 #define SNAPSHOT_PARTS 8
 #define SNAPSHOT_FEW_PARTS 3 /* enough for a program that has just started */
 
+/* Bytes of a stack record with kernel frames only. */
+#define SNAPSHOT_RECORD (__builtin_offsetof(struct stack_record, frames) + 8 * MAX_DEPTH)
+
 struct snapshot {
 	u32 type;
 	u32 cpu;
@@ -24,7 +27,8 @@ struct snapshot {
 	u32 copied; /* valid bytes of copy */
 	u32 pad;
 	struct bpf_user_regs regs;
-	struct stack_record record; /* its user frames are unused */
+	u8 record[SNAPSHOT_RECORD]; /* a struct stack_record without user frames */
+	struct runtime_stack runtime;
 	u8 copy[SNAPSHOT_PARTS][SNAPSHOT_PART];
 };
 
@@ -41,8 +45,10 @@ struct {
 
 /* Fills in everything but the part of the copy beyond the given parts. */
 static __always_inline void snapshot_fill(struct snapshot *s, struct task_struct *task,
-					  const struct stack_record *rec, u64 weight, u32 parts)
+					  const struct stack_scratch *scratch, u64 weight,
+					  u32 parts)
 {
+	struct stack_record *rec = (struct stack_record *)s->record;
 	struct pt_regs *regs = task_regs(task);
 	u32 i;
 
@@ -53,8 +59,9 @@ static __always_inline void snapshot_fill(struct snapshot *s, struct task_struct
 	s->layout = 0;
 	s->copy_of = REGS_SP(regs) & ~(u64)(SNAPSHOT_PART - 1);
 	bpf_probe_read_kernel(&s->regs, sizeof(s->regs), regs);
-	bpf_probe_read_kernel(&s->record, sizeof(s->record), rec);
-	s->record.time = bpf_ktime_get_ns();
+	bpf_probe_read_kernel(s->record, sizeof(s->record), &scratch->record);
+	rec->time = bpf_ktime_get_ns();
+	bpf_probe_read_kernel(&s->runtime, sizeof(s->runtime), &scratch->runtime);
 	for (i = 0; i < parts; i++)
 		if (bpf_probe_read_user(s->copy[i], SNAPSHOT_PART,
 					(void *)(s->copy_of + i * SNAPSHOT_PART)))
@@ -66,8 +73,8 @@ static __always_inline void snapshot_fill(struct snapshot *s, struct task_struct
  * Sends a snapshot of the stack of task, which is current. It leaves half of
  * the ring to other records.
  */
-static __always_inline bool snapshot_send(struct task_struct *task, const struct stack_record *rec,
-					  u64 weight)
+static __always_inline bool snapshot_send(struct task_struct *task,
+					  const struct stack_scratch *scratch, u64 weight)
 {
 	struct pt_regs *regs = task_regs(task);
 	u64 wakeup = BPF_RB_NO_WAKEUP, waiting = bpf_ringbuf_query(&ring, BPF_RB_AVAIL_DATA);
@@ -87,12 +94,12 @@ static __always_inline bool snapshot_send(struct task_struct *task, const struct
 					0);
 		if (!s)
 			return false;
-		snapshot_fill(s, task, rec, weight, SNAPSHOT_FEW_PARTS);
+		snapshot_fill(s, task, scratch, weight, SNAPSHOT_FEW_PARTS);
 	} else {
 		s = bpf_ringbuf_reserve(&ring, sizeof(*s), 0);
 		if (!s)
 			return false;
-		snapshot_fill(s, task, rec, weight, SNAPSHOT_PARTS);
+		snapshot_fill(s, task, scratch, weight, SNAPSHOT_PARTS);
 	}
 	bpf_ringbuf_submit(s, wakeup);
 	return true;
@@ -104,7 +111,8 @@ static __always_inline void snapshot_walk(struct snapshot *s, struct stack_scrat
 	struct unwind_walk *w = &scratch->walk;
 	struct unwind_start at;
 
-	bpf_probe_read_kernel(&scratch->record, sizeof(scratch->record), &s->record);
+	bpf_probe_read_kernel(&scratch->record, sizeof(s->record), s->record);
+	bpf_probe_read_kernel(&scratch->runtime, sizeof(s->runtime), &s->runtime);
 	w->copy = (u64)s->copy;
 	w->copy_of = s->copy_of;
 	w->copied = s->copied;

@@ -33,10 +33,14 @@ type SoftIRQCountValue struct {
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
 	SoftIRQMapBegun            = "begun"
+	SoftIRQMapCodeBudgets      = "code_budgets"
+	SoftIRQMapCodeScratch      = "code_scratch"
+	SoftIRQMapCodeSeen         = "code_seen"
 	SoftIRQMapCounts0          = "counts_0"
 	SoftIRQMapCounts1          = "counts_1"
 	SoftIRQMapRemaps           = "remaps"
 	SoftIRQMapRing             = "ring"
+	SoftIRQMapRuntimeProcesses = "runtime_processes"
 	SoftIRQMapScratches        = "scratches"
 	SoftIRQMapSeen             = "seen"
 	SoftIRQMapStats            = "stats"
@@ -123,10 +127,14 @@ type SoftIRQProgramSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type SoftIRQMapSpecs struct {
 	Begun            *ebpf.MapSpec `ebpf:"begun"`
+	CodeBudgets      *ebpf.MapSpec `ebpf:"code_budgets"`
+	CodeScratch      *ebpf.MapSpec `ebpf:"code_scratch"`
+	CodeSeen         *ebpf.MapSpec `ebpf:"code_seen"`
 	Counts0          *ebpf.MapSpec `ebpf:"counts_0"`
 	Counts1          *ebpf.MapSpec `ebpf:"counts_1"`
 	Remaps           *ebpf.MapSpec `ebpf:"remaps"`
 	Ring             *ebpf.MapSpec `ebpf:"ring"`
+	RuntimeProcesses *ebpf.MapSpec `ebpf:"runtime_processes"`
 	Scratches        *ebpf.MapSpec `ebpf:"scratches"`
 	Seen             *ebpf.MapSpec `ebpf:"seen"`
 	Stats            *ebpf.MapSpec `ebpf:"stats"`
@@ -183,10 +191,14 @@ func (o *SoftIRQObjects) Close() error {
 // It can be passed to LoadSoftIRQObjects or ebpf.CollectionSpec.LoadAndAssign.
 type SoftIRQMaps struct {
 	Begun            *ebpf.Map `ebpf:"begun"`
+	CodeBudgets      *ebpf.Map `ebpf:"code_budgets"`
+	CodeScratch      *ebpf.Map `ebpf:"code_scratch"`
+	CodeSeen         *ebpf.Map `ebpf:"code_seen"`
 	Counts0          *ebpf.Map `ebpf:"counts_0"`
 	Counts1          *ebpf.Map `ebpf:"counts_1"`
 	Remaps           *ebpf.Map `ebpf:"remaps"`
 	Ring             *ebpf.Map `ebpf:"ring"`
+	RuntimeProcesses *ebpf.Map `ebpf:"runtime_processes"`
 	Scratches        *ebpf.Map `ebpf:"scratches"`
 	Seen             *ebpf.Map `ebpf:"seen"`
 	Stats            *ebpf.Map `ebpf:"stats"`
@@ -205,10 +217,14 @@ type SoftIRQMaps struct {
 func (m *SoftIRQMaps) Close() error {
 	return _SoftIRQClose(
 		m.Begun,
+		m.CodeBudgets,
+		m.CodeScratch,
+		m.CodeSeen,
 		m.Counts0,
 		m.Counts1,
 		m.Remaps,
 		m.Ring,
+		m.RuntimeProcesses,
 		m.Scratches,
 		m.Seen,
 		m.Stats,

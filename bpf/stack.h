@@ -136,14 +136,14 @@ __noinline u64 stack_id(u32 scratch)
 	hash = hash_step(hash, comm[1]);
 	hash = hash_step(hash, (u64)rec->kernel_frames << 32 | rec->user_frames << 16 |
 				       rec->kernel_end << 8 | rec->user_end);
-	for (i = 0; i < 2 * MAX_DEPTH && i < frames; i++)
+	for (i = 0; i < MAX_FRAME_WORDS && i < frames; i++)
 		hash = hash_step(hash, rec->frames[i]);
 	hash ^= hash >> 32;
 	return hash ? hash : 1; /* 0 is an empty entry of seen */
 }
 
 /* The bits of a stack record's size, which is less than the room in scratch. */
-#define MAX_STACK_RECORD 0xfff
+#define MAX_STACK_RECORD 0x1fff
 
 /*
  * Identifies the stack in s. Its frames reach user space before the ID is

@@ -115,6 +115,19 @@ static __always_inline void task_comm(struct task_struct *task, u8 comm[16])
 	}
 }
 
+/*
+ * The thread pointer of task in user space, as the kernel saved it last. A thread sets it
+ * when it begins, and keeps it.
+ */
+static __always_inline u64 task_thread_pointer(struct task_struct *task)
+{
+#if defined(__TARGET_ARCH_x86)
+	return task_number(task, thread.fsbase);
+#else
+	return task_number(task, thread.uw.tp_value);
+#endif
+}
+
 /* Identifies a process from one exec to the next. */
 static __always_inline u64 task_image(struct task_struct *task)
 {

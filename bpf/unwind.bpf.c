@@ -11,6 +11,7 @@
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
 #include "task.h"
+#include "runtime_maps.h"
 #include "unwind_maps.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
@@ -23,6 +24,11 @@ const struct unwind_page_state *unused_unwind_page_state __attribute__((unused))
 const struct unwind_asking *unused_unwind_asking __attribute__((unused));
 const struct unwind_request *unused_unwind_request __attribute__((unused));
 const struct unwind_task *unused_unwind_task __attribute__((unused));
+const struct runtime_process *unused_runtime_process __attribute__((unused));
+const struct python_process *unused_python_process __attribute__((unused));
+const enum runtime_kind *unused_runtime_kind __attribute__((unused));
+const enum python_thread *unused_python_thread __attribute__((unused));
+const enum python_entry *unused_python_entry __attribute__((unused));
 const enum unwind_kind *unused_unwind_kind __attribute__((unused));
 const enum unwind_slot *unused_unwind_slot __attribute__((unused));
 const enum unwind_rule_index *unused_unwind_rule_index __attribute__((unused));
@@ -30,6 +36,20 @@ const enum unwind_shift *unused_unwind_shift __attribute__((unused));
 const enum unwind_rows *unused_unwind_rows __attribute__((unused));
 const enum unwind_layout_bits *unused_unwind_layout_bits __attribute__((unused));
 const enum unwind_request_type *unused_unwind_request_type __attribute__((unused));
+
+/* Gives a child its parent's runtime. */
+static __always_inline void runtime_fork(struct task_struct *parent, struct task_struct *child)
+{
+	u32 id = task_tgid(parent);
+	struct runtime_process *known = bpf_map_lookup_elem(&runtime_processes, &id), copy;
+
+	if (!known || known->image != task_image(parent))
+		return;
+	__builtin_memcpy(&copy, known, sizeof(copy));
+	copy.image = task_image(child);
+	id = task_tgid(child);
+	bpf_map_update_elem(&runtime_processes, &id, &copy, BPF_ANY);
+}
 
 /*
  * A child starts with its parent's address space, or a copy of it. Runs in the
@@ -43,6 +63,7 @@ int BPF_PROG(unwind_fork, struct task_struct *parent, struct task_struct *child)
 
 	if (task_pid(child) != task_tgid(child))
 		return 0;
+	runtime_fork(parent, child);
 	known = bpf_map_lookup_elem(&unwind_processes, &id);
 	if (!known)
 		return 0;
@@ -60,6 +81,7 @@ int BPF_PROG(unwind_fork, struct task_struct *parent, struct task_struct *child)
 SEC("tp_btf/sched_process_free")
 int BPF_PROG(unwind_free, struct task_struct *task)
 {
+	struct runtime_process *runtime;
 	struct unwind_process *known;
 	u32 id = task_pid(task);
 
@@ -68,6 +90,9 @@ int BPF_PROG(unwind_free, struct task_struct *task)
 	known = bpf_map_lookup_elem(&unwind_processes, &id);
 	if (known && known->seal == unwind_seal(task_image(task), known->layout))
 		bpf_map_delete_elem(&unwind_processes, &id);
+	runtime = bpf_map_lookup_elem(&runtime_processes, &id);
+	if (runtime && runtime->image == task_image(task))
+		bpf_map_delete_elem(&runtime_processes, &id);
 	return 0;
 }
 

@@ -11,6 +11,7 @@
 #include <bpf/bpf_helpers.h>
 #include "stack.h"
 #include "unwind_walk.h"
+#include "runtime.h"
 
 const volatile u32 unwind; /* enum unwind_mode */
 
@@ -177,17 +178,33 @@ UNWIND_GLOBAL int unwind_step_by_tables(u32 scratch, u32 i)
 	struct stack_scratch *s = bpf_map_lookup_elem(&scratches, &scratch);
 	u32 zero = 0;
 	struct unwind_cache *cache = bpf_map_lookup_elem(&unwind_cache, &zero);
+	u64 pc, low;
+	int end;
 
 	if (!s || !cache)
 		return 1;
-	return unwind_by_tables(i, &s->walk, &s->record, cache);
+	pc = s->walk.pc;
+	low = s->walk.sp;
+	end = unwind_by_tables(i, &s->walk, &s->record, cache);
+	if (s->runtime.merged < s->runtime.groups)
+		runtime_merge(scratch, i, pc, low, s->walk.sp);
+	return end;
 }
 
 UNWIND_GLOBAL int unwind_step_by_chain(u32 scratch, u32 i)
 {
 	struct stack_scratch *s = bpf_map_lookup_elem(&scratches, &scratch);
+	u64 pc, low;
+	int end;
 
-	return !s || unwind_by_chain(i, &s->walk, &s->record);
+	if (!s)
+		return 1;
+	pc = s->walk.pc;
+	low = s->walk.sp;
+	end = unwind_by_chain(i, &s->walk, &s->record);
+	if (s->runtime.merged < s->runtime.groups)
+		runtime_merge(scratch, i, pc, low, s->walk.sp);
+	return end;
 }
 
 /*
@@ -216,17 +233,28 @@ static __always_inline void walk_from(const struct unwind_start *at, struct stac
 {
 	struct stack_record *rec = &s->record;
 	struct unwind_walk *w = &s->walk;
+	u32 first = rec->kernel_frames, frames;
 
-	w->first = rec->kernel_frames;
-	if (w->first > MAX_DEPTH)
-		w->first = MAX_DEPTH;
+	if (first > MAX_DEPTH)
+		first = MAX_DEPTH;
+	w->first = first;
+	s->runtime.merged = 0;
 	unwind_begin(w, at->pc, at->sp, at->fp);
-	rec->user_frames = unwind_loop(s->index, by_layout);
+	frames = unwind_loop(s->index, by_layout);
 	if (by_layout && unwind_lacks_base(w)) {
+		w->first = first;
+		s->runtime.merged = 0;
 		unwind_begin_with_base(w, at->pc, at->sp, at->fp);
-		rec->user_frames = unwind_loop(s->index, true);
+		frames = unwind_loop(s->index, true);
 	}
 	rec->user_end = w->end;
+	if (s->runtime.words) {
+		runtime_rest(s->index, frames);
+		if (s->runtime.cut)
+			rec->user_end = END_DEPTH;
+	}
+	/* The walk's first has moved by the words of the runtime. */
+	rec->user_frames = w->first - first + frames;
 }
 
 /*
@@ -242,12 +270,15 @@ static __always_inline void walk_user_regs(struct task_struct *task, struct pt_r
 	u32 tgid = task_tgid(task);
 	u64 image;
 
+	runtime_reset(s);
 	w->regs = (u64)regs;
 	if (unwind == UNWIND_BY_FRAME_POINTERS) {
 		walk_from(&at, s, false);
 		return;
 	}
 	image = task_image(task);
+	if (!w->copy)
+		runtime_walk(tgid, image, s);
 	if (!unwind_layout(tgid, image, &w->layout)) {
 		walk_from(&at, s, false);
 		rec->user_end = END_NOT_READY;
@@ -276,6 +307,7 @@ static __always_inline void walk_user(void *ctx, struct task_struct *task, struc
 		u32 first = rec->kernel_frames > MAX_DEPTH ? MAX_DEPTH : rec->kernel_frames;
 		long n = bpf_get_stack(ctx, &rec->frames[first], max_depth * 8, BPF_F_USER_STACK);
 
+		runtime_reset(s); /* snapshots have it */
 		rec->user_frames = stack_frames(n, &rec->user_end);
 		return;
 	}

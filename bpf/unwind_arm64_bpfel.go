@@ -13,6 +13,74 @@ import (
 	"github.com/cilium/ebpf"
 )
 
+type UnwindPythonEntry uint32
+
+const (
+	UnwindPythonEntryPYTHON_ENTRY_FRAME    UnwindPythonEntry = 0
+	UnwindPythonEntryPYTHON_ENTRY_MARKED   UnwindPythonEntry = 1
+	UnwindPythonEntryPYTHON_ENTRY_EACH     UnwindPythonEntry = 2
+	UnwindPythonEntryPYTHON_ENTRY_FUNCTION UnwindPythonEntry = 3
+)
+
+type UnwindPythonProcess struct {
+	_              structs.HostLayout
+	Runtime        uint64
+	CodeType       uint64
+	ThreadOffset   int32
+	Key            uint16
+	Interpreters   uint16
+	Threads        uint16
+	Minor          uint8
+	Thread         uint8
+	Entry          uint8
+	ThreadNext     uint8
+	ThreadId       uint8
+	ThreadFrame    uint8
+	ThreadCframe   uint8
+	CframeFrame    uint8
+	CframePrevious uint8
+	FrameSize      uint8
+	FrameCode      uint8
+	FrameBack      uint8
+	FramePosition  uint8
+	FrameOwner     uint8
+	CodeLine       uint8
+	CodeFile       uint8
+	CodeName       uint8
+	CodeLines      uint8
+	CodeVersion    uint8
+	CodeBytes      uint8
+	StringAscii    uint8
+	StringCompact  uint8
+	Pad            [2]uint8
+	_              [6]byte
+}
+
+type UnwindPythonThread uint32
+
+const (
+	UnwindPythonThreadPYTHON_BY_LIST   UnwindPythonThread = 0
+	UnwindPythonThreadPYTHON_BY_KEY    UnwindPythonThread = 1
+	UnwindPythonThreadPYTHON_BY_OFFSET UnwindPythonThread = 2
+)
+
+type UnwindRuntimeKind uint32
+
+const (
+	UnwindRuntimeKindRUNTIME_NONE   UnwindRuntimeKind = 0
+	UnwindRuntimeKindRUNTIME_PYTHON UnwindRuntimeKind = 1
+)
+
+type UnwindRuntimeProcess struct {
+	_              structs.HostLayout
+	Image          uint64
+	Kind           uint32
+	Pad            uint32
+	Interpreter    uint64
+	InterpreterEnd uint64
+	Python         UnwindPythonProcess
+}
+
 type UnwindUnwindAsking struct {
 	_    structs.HostLayout
 	Key  uint64
@@ -136,6 +204,7 @@ type UnwindUnwindTask struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
+	UnwindMapRuntimeProcesses        = "runtime_processes"
 	UnwindMapUnwindAsked             = "unwind_asked"
 	UnwindMapUnwindCache             = "unwind_cache"
 	UnwindMapUnwindMappings          = "unwind_mappings"
@@ -147,6 +216,11 @@ const (
 	UnwindProgUnwindFork             = "unwind_fork"
 	UnwindProgUnwindFree             = "unwind_free"
 	UnwindProgUnwindTasks            = "unwind_tasks"
+	UnwindVarUnusedPythonEntry       = "unused_python_entry"
+	UnwindVarUnusedPythonProcess     = "unused_python_process"
+	UnwindVarUnusedPythonThread      = "unused_python_thread"
+	UnwindVarUnusedRuntimeKind       = "unused_runtime_kind"
+	UnwindVarUnusedRuntimeProcess    = "unused_runtime_process"
 	UnwindVarUnusedUnwindAsking      = "unused_unwind_asking"
 	UnwindVarUnusedUnwindKind        = "unused_unwind_kind"
 	UnwindVarUnusedUnwindLayoutBits  = "unused_unwind_layout_bits"
@@ -214,6 +288,7 @@ type UnwindProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type UnwindMapSpecs struct {
+	RuntimeProcesses *ebpf.MapSpec `ebpf:"runtime_processes"`
 	UnwindAsked      *ebpf.MapSpec `ebpf:"unwind_asked"`
 	UnwindCache      *ebpf.MapSpec `ebpf:"unwind_cache"`
 	UnwindMappings   *ebpf.MapSpec `ebpf:"unwind_mappings"`
@@ -228,6 +303,11 @@ type UnwindMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type UnwindVariableSpecs struct {
+	UnusedPythonEntry       *ebpf.VariableSpec `ebpf:"unused_python_entry"`
+	UnusedPythonProcess     *ebpf.VariableSpec `ebpf:"unused_python_process"`
+	UnusedPythonThread      *ebpf.VariableSpec `ebpf:"unused_python_thread"`
+	UnusedRuntimeKind       *ebpf.VariableSpec `ebpf:"unused_runtime_kind"`
+	UnusedRuntimeProcess    *ebpf.VariableSpec `ebpf:"unused_runtime_process"`
 	UnusedUnwindAsking      *ebpf.VariableSpec `ebpf:"unused_unwind_asking"`
 	UnusedUnwindKind        *ebpf.VariableSpec `ebpf:"unused_unwind_kind"`
 	UnusedUnwindLayoutBits  *ebpf.VariableSpec `ebpf:"unused_unwind_layout_bits"`
@@ -264,6 +344,7 @@ func (o *UnwindObjects) Close() error {
 //
 // It can be passed to LoadUnwindObjects or ebpf.CollectionSpec.LoadAndAssign.
 type UnwindMaps struct {
+	RuntimeProcesses *ebpf.Map `ebpf:"runtime_processes"`
 	UnwindAsked      *ebpf.Map `ebpf:"unwind_asked"`
 	UnwindCache      *ebpf.Map `ebpf:"unwind_cache"`
 	UnwindMappings   *ebpf.Map `ebpf:"unwind_mappings"`
@@ -276,6 +357,7 @@ type UnwindMaps struct {
 
 func (m *UnwindMaps) Close() error {
 	return _UnwindClose(
+		m.RuntimeProcesses,
 		m.UnwindAsked,
 		m.UnwindCache,
 		m.UnwindMappings,
@@ -291,6 +373,11 @@ func (m *UnwindMaps) Close() error {
 //
 // It can be passed to LoadUnwindObjects or ebpf.CollectionSpec.LoadAndAssign.
 type UnwindVariables struct {
+	UnusedPythonEntry       *ebpf.Variable `ebpf:"unused_python_entry"`
+	UnusedPythonProcess     *ebpf.Variable `ebpf:"unused_python_process"`
+	UnusedPythonThread      *ebpf.Variable `ebpf:"unused_python_thread"`
+	UnusedRuntimeKind       *ebpf.Variable `ebpf:"unused_runtime_kind"`
+	UnusedRuntimeProcess    *ebpf.Variable `ebpf:"unused_runtime_process"`
 	UnusedUnwindAsking      *ebpf.Variable `ebpf:"unused_unwind_asking"`
 	UnusedUnwindKind        *ebpf.Variable `ebpf:"unused_unwind_kind"`
 	UnusedUnwindLayoutBits  *ebpf.Variable `ebpf:"unused_unwind_layout_bits"`

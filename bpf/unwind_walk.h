@@ -469,10 +469,13 @@ static __always_inline bool unwind_keep(const struct unwind_walk *w, struct stac
 					u32 i)
 {
 	u32 at = w->first + i;
+	u64 pc = w->pc & ~FRAME_EXACT;
 
-	if (at >= 2 * MAX_DEPTH)
+	if (at >= MAX_FRAME_WORDS)
 		return false;
-	rec->frames[at] = (w->pc & ~FRAME_EXACT) | (w->exact && i ? FRAME_EXACT : 0);
+	if (pc >> FRAME_RUNTIME_SHIFT)
+		pc |= FRAME_NATIVE; /* no address of code, or the page of legacy system calls */
+	rec->frames[at] = pc | (w->exact && i ? FRAME_EXACT : 0);
 	return true;
 }
 
@@ -524,6 +527,7 @@ static __always_inline int unwind_by_chain(u32 i, struct unwind_walk *w, struct 
 		return 1;
 	if (!unwind_load(w, fp, &w->fp) || !unwind_load(w, fp + 8, &pc))
 		return 1;
+	w->sp = fp + 16;
 	w->pc = pc & unwind_pc_bits();
 	w->exact = 0;
 	if (!w->pc)

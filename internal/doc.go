@@ -8,6 +8,7 @@
 //	symbols   from a file and an address to functions and lines
 //	process   which processes run, and what they map
 //	unwind    tables for unwinding stacks, and their way into the kernel
+//	runtimes  the runtimes of languages: which a process has, names and lines of their functions
 //	bolt      branch records, and profiles for llvm-bolt
 //	profile   the model of a profile; its encoders and decoders
 //	doctor    what fulgur needs from a machine

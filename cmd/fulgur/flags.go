@@ -19,8 +19,9 @@ type targetFlags struct {
 
 // walkFlags select how to unwind stacks.
 type walkFlags struct {
-	Unwind   string `enum:"auto,dwarf,fp" default:"auto" placeholder:"METHOD" group:"how" help:"Unwind user stacks with unwind tables, and with frame pointers where there are none (auto, the default); with tables only (dwarf); or with frame pointers only (fp), which most distributions' code lacks."`
-	MaxDepth *count `placeholder:"N" group:"how" help:"Keep at most N kernel frames and N user frames of each stack. Default: 127."`
+	Unwind       string `enum:"auto,dwarf,fp" default:"auto" placeholder:"METHOD" group:"how" help:"Unwind user stacks with unwind tables, and with frame pointers where there are none (auto, the default); with tables only (dwarf); or with frame pointers only (fp), which most distributions' code lacks."`
+	Interpreters string `enum:"auto,off,only" default:"auto" placeholder:"WHICH" group:"how" help:"Show the functions of interpreted languages (Python) between the native ones (auto, the default); show native functions only (off); or leave out the interpreter's own functions (only). Needs unwind tables."`
+	MaxDepth     *count `placeholder:"N" group:"how" help:"Keep at most N kernel frames and N user frames of each stack. Default: 127."`
 }
 
 // outputFlags select the output.
@@ -94,6 +95,7 @@ func (r recording) options() (session.Options, error) {
 		Symfs:        r.output.Symfs,
 		MaxDepth:     int(orZero(r.walk.MaxDepth)),
 		Unwind:       r.walk.Unwind,
+		Interpreters: r.walk.Interpreters,
 		UnwindMemory: int64(orZero(r.limits.UnwindMemory)),
 		RingSize:     uint32(orZero(r.limits.RingSize)),
 		CountEntries: uint32(orZero(r.limits.CountEntries)),

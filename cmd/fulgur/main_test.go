@@ -72,6 +72,7 @@ func TestProfileOptions(t *testing.T) {
 			if want.Unwind == "" {
 				want.Unwind = "auto"
 			}
+			want.Interpreters = "auto"
 			got, err := optionsOf(line)
 			if err != nil {
 				t.Fatal(err)
@@ -109,7 +110,7 @@ func TestOffCPUOptions(t *testing.T) {
 			Options: session.Options{Target: target.Target{Scope: target.Command}, Command: []string{"ls", "-m"}},
 		},
 	} {
-		want.Unwind = "auto"
+		want.Unwind, want.Interpreters = "auto", "auto"
 		checkOptions(t, line, want, func(c command) (offCPUOptions, error) { return c.(*offCPUCommand).options() })
 	}
 }
@@ -122,7 +123,7 @@ func TestBlockIOOptions(t *testing.T) {
 			Config:  blockio.Config{Weight: "bytes", QueueInLatency: true, PendingEntries: 9},
 		},
 	} {
-		want.Unwind = "auto"
+		want.Unwind, want.Interpreters = "auto", "auto"
 		checkOptions(t, line, want, func(c command) (blockIOOptions, error) { return c.(*blockIOCommand).options() })
 	}
 }
@@ -136,7 +137,7 @@ func TestFaultsOptions(t *testing.T) {
 			Config:  faults.Config{Period: 100},
 		},
 	} {
-		want.Unwind = "auto"
+		want.Unwind, want.Interpreters = "auto", "auto"
 		checkOptions(t, line, want, func(c command) (faultsOptions, error) { return c.(*faultsCommand).options() })
 	}
 }
@@ -161,7 +162,7 @@ func TestRecordOptions(t *testing.T) {
 			Options: session.Options{Output: "a.html", Duration: time.Second}, NoFaults: true, Value: "off-cpu",
 		},
 	} {
-		want.Unwind = "auto"
+		want.Unwind, want.Interpreters = "auto", "auto"
 		checkOptions(t, line, want, func(c command) (session.RecordOptions, error) { return c.(*recordCommand).options() })
 	}
 }

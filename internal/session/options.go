@@ -15,6 +15,12 @@ import (
 	"fulgur/internal/profile/output"
 )
 
+// Values of [Options.Interpreters].
+const (
+	interpretersOff  = "off"
+	interpretersOnly = "only"
+)
+
 // DefaultStackNodes is the default of [Options.StackNodes]. A node takes about
 // 200 bytes in all.
 const DefaultStackNodes = 1_000_000
@@ -61,6 +67,10 @@ type Options struct {
 	// tables in kernel memory, in bytes; 0 means the default.
 	Unwind       string
 	UnwindMemory int64
+	// Interpreters selects the frames of language runtimes: "auto" or empty for those
+	// and native ones, "off" for native ones only, "only" to leave out those of the
+	// interpreter's own file.
+	Interpreters string
 
 	// RingSize is the ring buffer's size in bytes, CountEntries the size of
 	// each of the two count maps, SeenEntries the number of stacks
@@ -156,5 +166,5 @@ func (o *Options) output() output.Options {
 
 // unwind returns the options for unwinding user stacks.
 func (o *Options) unwind() unwinding.Options {
-	return unwinding.Options{Mode: o.Unwind, Memory: o.UnwindMemory, Scope: o.Target.Scope, KernelOnly: o.KernelOnly}
+	return unwinding.Options{Mode: o.Unwind, Memory: o.UnwindMemory, Scope: o.Target.Scope, KernelOnly: o.KernelOnly, NativeOnly: o.Interpreters == interpretersOff}
 }

@@ -91,6 +91,9 @@ func attach(what source.Subject, o *Options, finder *debugfile.Finder) (_ *run, 
 	}
 	r.Processes.OnReplaced(func(pid int) { r.remapped[pid] = true })
 	r.store = stacks.NewStore(r.Processes)
+	if o.Interpreters == interpretersOnly {
+		r.store.Hides = r.unwinder.Runtimes.Has
+	}
 	if r.events != nil {
 		r.events.follow(r.sources, r.store, int(cmp.Or(o.StackNodes, DefaultStackNodes)))
 		r.event = r.events.take

@@ -151,6 +151,8 @@ func (r *run) record(i int, record []byte) error {
 		return s.Counts().AddRecord(record)
 	case bpf.RecordFile:
 		return r.store.AddFile(record)
+	case bpf.RecordCode:
+		return r.store.AddCode(record)
 	case bpf.RecordSnapshot:
 		return r.snapshots.Add(s, record, r.Processes)
 	case bpf.RecordTimeline:

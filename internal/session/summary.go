@@ -46,6 +46,7 @@ func (r *run) conclude(said string, hints []string, written string) error {
 	if r.Processes != nil {
 		hints = append(stormLines(r.Processes.Storms()), hints...)
 	}
+	hints = append(hints, r.unwinder.Runtimes.Notes()...)
 	if len(hints) > 0 {
 		b.WriteByte('\n')
 	}

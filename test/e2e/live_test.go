@@ -33,6 +33,7 @@ func awaitFile(t *testing.T, path string) {
 // streamed is a line of --stream --format jsonl.
 type streamed struct {
 	Time, Comm   string
+	End          string
 	PID, TID     int
 	Weight       int64
 	Kernel, User []struct {

@@ -13,6 +13,7 @@ import (
 	"log/slog"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -21,6 +22,8 @@ import (
 	"fulgur/internal/message/plain"
 	"fulgur/internal/process"
 	"fulgur/internal/profile"
+	"fulgur/internal/runtimes"
+	"fulgur/internal/runtimes/known"
 	"fulgur/internal/symbols/debugfile"
 	"fulgur/internal/symbols/ksym"
 	"fulgur/internal/symbols/symbolize"
@@ -212,6 +215,9 @@ func (n *Names) resolve(ctx context.Context, id stacks.CodeID, frames []stacks.F
 		return nil
 	case stacks.CodeUnknown:
 		return fmt.Errorf("no executable mapping of process %d was known at these addresses", code.PID)
+	case stacks.CodeRuntime:
+		n.nameFunction(code.Function, frames)
+		return nil
 	}
 	if err := ctx.Err(); err != nil {
 		return err
@@ -219,6 +225,22 @@ func (n *Names) resolve(ctx context.Context, id stacks.CodeID, frames []stacks.F
 	n.begin(id)
 	defer n.end(id)
 	return errors.Join(n.read(ctx, id, frames), ctx.Err())
+}
+
+// nameFunction names the frames of a function of a language runtime, whose addresses are
+// lines. It has no name if that did not arrive.
+func (n *Names) nameFunction(f *runtimes.Code, frames []stacks.FrameID) {
+	if f.Name == "" {
+		return
+	}
+	for _, id := range frames {
+		named := symbolize.Frame{Name: f.Name, SystemName: f.Name}
+		if !n.options.NoInlines {
+			named.File, named.StartLine, named.Line = f.File, f.FirstLine, int(n.store.Frames[id].Address)
+		}
+		n.found[id] = []symbolize.Frame{named}
+		n.shown[id] = shownFrame{}
+	}
 }
 
 // read names the frames of a code by reading its symbols.
@@ -396,11 +418,24 @@ func (n *Names) lookUp(t symbolize.Table, frames []stacks.FrameID, place func(st
 	return lookUp(t, queries, func(q query[stacks.FrameID], functions []symbolize.Frame) { n.found[q.frame] = functions })
 }
 
+// trampoline is how the names of the functions begin that CPython makes for perf (-X perf),
+// one for each of its functions.
+const trampoline = "py::"
+
+// isTrampoline reports whether a frame stands for a function that has a frame itself.
+func (n *Names) isTrampoline(code stacks.Code, found []symbolize.Frame) bool {
+	return code.Kind == stacks.CodeJIT && len(found) == 1 && strings.HasPrefix(found[0].Name, trampoline) &&
+		n.store.Interpreted[code.PID]
+}
+
 // place adds a frame to the profile and returns the profile's frames, outermost
-// function first.
+// function first; nothing if the frame is left out.
 func (n *Names) place(b *profile.Builder, id stacks.FrameID) []profile.FrameID {
 	f := n.store.Frames[id]
 	code, found := n.store.Codes[f.Code], n.found[id]
+	if n.isTrampoline(code, found) {
+		return nil
+	}
 	frame := profile.Frame{Address: n.shown[id].address, Return: n.shown[id].isReturn, Kind: frameKind(code.Kind)}
 	if frame.Kind != profile.KindMarker {
 		frame.Mapping = b.Mapping(n.mapping(f.Code, found))
@@ -412,7 +447,7 @@ func frameKind(k stacks.CodeKind) profile.Kind {
 	switch k {
 	case stacks.CodeKernel:
 		return profile.KindKernel
-	case stacks.CodeJIT:
+	case stacks.CodeJIT, stacks.CodeRuntime:
 		return profile.KindJIT
 	case stacks.CodeBroken, stacks.CodeUnseen:
 		return profile.KindMarker
@@ -439,6 +474,8 @@ func (n *Names) mapping(id stacks.CodeID, found []symbolize.Frame) profile.Mappi
 		m.Path = code.File.Path
 	case stacks.CodeJIT:
 		m = profile.Mapping{Path: "[jit]"}
+	case stacks.CodeRuntime:
+		m = profile.Mapping{Path: "[" + known.Name(code.Function.Kind) + "]"}
 	default:
 		m = profile.Mapping{Path: "[unknown]"}
 	}

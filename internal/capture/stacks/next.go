@@ -1,5 +1,7 @@
 package stacks
 
+import "maps"
+
 // Next returns an empty store for the time after s, when the kernel side assigns new
 // stack IDs ([fulgur/internal/capture/probe.Probe.Renew]). Programs that were still
 // running may have counted under an old ID: its trace is copied from s on demand.
@@ -16,7 +18,9 @@ func (s *Store) Next(pending ...uint64) *Store {
 	s.previous = nil
 	next := NewStore(s.resolver)
 	next.previous = s
-	next.Anonymous, next.MaxNodes = s.Anonymous, s.MaxNodes
+	next.functions.previous = s.functions.known
+	next.Anonymous, next.MaxNodes, next.Hides = s.Anonymous, s.MaxNodes, s.Hides
+	maps.Copy(next.Interpreted, s.Interpreted)
 	for _, id := range pending {
 		next.Find(id)
 	}
@@ -42,6 +46,9 @@ func (s *Store) Find(id uint64) (TraceID, bool) {
 // Adopt copies a trace from another store.
 func (s *Store) Adopt(from *Store, id TraceID) TraceID {
 	trace := from.Traces[id]
+	if from.Interpreted[int(trace.PID)] {
+		s.Interpreted[int(trace.PID)] = true
+	}
 	leaf, cut := s.adopt(from, trace.Leaf)
 	trace.Leaf, trace.Cut = leaf, trace.Cut || cut
 	return s.trace(trace)

@@ -2,6 +2,7 @@ package stacks
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
 	"unsafe"
 
@@ -27,6 +28,12 @@ func (s Snapshot) Size() int { return len(s.raw) }
 // snapshotCopy is the offset of the copy of the stack in a snapshot.
 const snapshotCopy = unsafe.Offsetof(bpf.Snapshot{}.Copy)
 
+// Offsets in the stack record of a snapshot.
+const (
+	recordTime = unsafe.Offsetof(bpf.StackRecord{}.Time)
+	recordPID  = unsafe.Offsetof(bpf.StackRecord{}.Pid)
+)
+
 // ParseSnapshot parses a record of the ring. It copies the data.
 func ParseSnapshot(record []byte) (Snapshot, error) {
 	r, err := ringbuf.As[bpf.Snapshot](record, snapshotCopy)
@@ -37,7 +44,13 @@ func ParseSnapshot(record []byte) (Snapshot, error) {
 	if size > min(uintptr(len(record)), unsafe.Sizeof(*r)) {
 		return Snapshot{}, fmt.Errorf("%w: snapshot of %d bytes with %d bytes of stack", ringbuf.ErrRecord, len(record), r.Copied)
 	}
-	return Snapshot{PID: int(r.Record.Pid), Image: r.Image, Time: r.Record.Time, raw: bytes.Clone(record[:size])}, nil
+	native := binary.NativeEndian
+	return Snapshot{
+		PID:   int(native.Uint32(r.Record[recordPID:])),
+		Image: r.Image,
+		Time:  native.Uint64(r.Record[recordTime:]),
+		raw:   bytes.Clone(record[:size]),
+	}, nil
 }
 
 // Bytes returns the record for the kernel side, which unwinds it by a layout of the

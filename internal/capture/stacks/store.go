@@ -16,6 +16,7 @@ import (
 	"fulgur/bpf"
 	"fulgur/internal/linux/ringbuf"
 	"fulgur/internal/process"
+	"fulgur/internal/runtimes"
 )
 
 // Identifiers into a [Store]'s tables.
@@ -41,6 +42,9 @@ type Code struct {
 	// PerfMap may name the code of CodeJIT. A process has several if it had
 	// different code at the same addresses.
 	PerfMap *process.PerfMap
+	// Function is the function of CodeRuntime, with a kind alone if its name did not
+	// arrive.
+	Function *runtimes.Code
 }
 
 // CodeKind is the kind of a piece of code.
@@ -61,6 +65,8 @@ const (
 	// CodeBroken: not code, but a marker for a broken stack, as its outermost
 	// frame.
 	CodeBroken
+	// CodeRuntime: a function of a language runtime; addresses are lines.
+	CodeRuntime
 	// CodeUnseen: not code, but a marker that stands for the user stack of a
 	// thread that slept before the measurement, if the kernel cannot read it.
 	CodeUnseen
@@ -152,19 +158,26 @@ type Store struct {
 	// MaxNodes limits Nodes, and thus memory; 0 means no limit. Of further
 	// stacks, only the part that they share with others is kept.
 	MaxNodes int
+	// Hides, if not nil, reports whether the native frames of a file are left out of stacks
+	// that have frames of a language runtime.
+	Hides func(*process.File) bool
+	// Interpreted are the processes that have frames of a language runtime.
+	Interpreted map[int]bool
 
-	resolver Resolver
-	previous *Store             // see [Store.Next]; nil if none
-	ids      map[uint64]TraceID // by the kernel side's ID
-	broken   NodeID
-	traces   map[Trace]TraceID
-	joints   map[[2]TraceID]TraceID // by user and kernel half
-	codes    map[Code]CodeID
-	frames   map[Frame]FrameID
-	nodes    map[Node]NodeID
-	recent   []step           // nil before the first
-	shared   []sharedStep     // likewise
-	record   *bpf.StackRecord // a copy of the current record, nil before the first
+	resolver  Resolver
+	previous  *Store             // see [Store.Next]; nil if none
+	ids       map[uint64]TraceID // by the kernel side's ID
+	broken    NodeID
+	traces    map[Trace]TraceID
+	joints    map[[2]TraceID]TraceID // by user and kernel half
+	codes     map[Code]CodeID
+	frames    map[Frame]FrameID
+	nodes     map[Node]NodeID
+	recent    []step           // nil before the first
+	shared    []sharedStep     // likewise
+	record    *bpf.StackRecord // a copy of the current record, nil before the first
+	functions functions
+	words     []userWord // of the record that is read
 }
 
 // step is the step from a stack to its extension by an address, in one process
@@ -172,6 +185,7 @@ type Store struct {
 // neither resolving nor interning.
 type step struct {
 	epoch, addr  uint64
+	second       uint64 // second word of a frame of a runtime
 	parent, node NodeID // node is 0 if nothing is stored
 	isReturn     bool
 }
@@ -194,25 +208,28 @@ const recentSteps = 1 << 13
 // NewStore returns an empty store that resolves user frames with r.
 func NewStore(r Resolver) *Store {
 	s := &Store{
-		Codes:    []Code{{Kind: CodeKernel}},
-		Ranges:   []Range{{}},
-		Nodes:    make([]Node, 1),
-		Samples:  map[Sample]Values{},
-		Files:    map[uint64]File{},
-		resolver: r,
-		ids:      map[uint64]TraceID{},
-		traces:   map[Trace]TraceID{},
-		joints:   map[[2]TraceID]TraceID{},
-		codes:    map[Code]CodeID{{Kind: CodeKernel}: 0},
-		frames:   map[Frame]FrameID{},
-		nodes:    map[Node]NodeID{},
+		Codes:       []Code{{Kind: CodeKernel}},
+		Ranges:      []Range{{}},
+		Nodes:       make([]Node, 1),
+		Samples:     map[Sample]Values{},
+		Files:       map[uint64]File{},
+		Interpreted: map[int]bool{},
+		resolver:    r,
+		ids:         map[uint64]TraceID{},
+		traces:      map[Trace]TraceID{},
+		joints:      map[[2]TraceID]TraceID{},
+		codes:       map[Code]CodeID{{Kind: CodeKernel}: 0},
+		frames:      map[Frame]FrameID{},
+		nodes:       map[Node]NodeID{},
 	}
+	s.functions = newFunctions()
 	s.broken = s.push(0, Frame{Code: s.code(Code{Kind: CodeBroken}, Range{})})
 	return s
 }
 
 // Seal frees memory that only further traces need.
 func (s *Store) Seal() {
+	s.functions = functions{}
 	s.ids, s.traces, s.joints, s.codes, s.frames, s.nodes, s.recent, s.shared = nil, nil, nil, nil, nil, nil, nil, nil
 }
 
@@ -345,10 +362,31 @@ func (s *Store) Add(record []byte) error {
 	if trace.UserEnd == bpf.EndUnseen {
 		trace.Leaf = s.push(0, Frame{Code: s.code(Code{Kind: CodeUnseen}, Range{})})
 	}
-	for i := kernel + user - 1; i >= kernel && !trace.Cut; i-- {
-		below := trace.Leaf
-		addr, exact := userAddress(r.Frames[i])
-		trace.Leaf = s.step(step{epoch: r.Epoch, addr: addr, parent: trace.Leaf, isReturn: i > kernel && !exact}, func(f step) NodeID {
+	interpreted := false
+	s.words = s.words[:0]
+	for i := kernel; i < kernel+user; i++ {
+		word := userWord{first: r.Frames[i]}
+		if word.ofRuntime() && i+1 < kernel+user {
+			i++
+			word.second = r.Frames[i]
+			interpreted = true
+		}
+		s.words = append(s.words, word)
+	}
+	if interpreted {
+		s.Interpreted[pid] = true
+	}
+	for i := len(s.words) - 1; i >= 0 && !trace.Cut; i-- {
+		below, word := trace.Leaf, s.words[i]
+		if word.ofRuntime() {
+			trace.Leaf, trace.Cut = s.runtimeFrame(trace.Leaf, r.Epoch, word)
+			continue
+		}
+		addr, exact := userAddress(word.first)
+		if interpreted && s.hides(pid, Frame{Address: addr, Return: i > 0 && !exact}, r.Time) {
+			continue
+		}
+		trace.Leaf = s.step(step{epoch: r.Epoch, addr: addr, parent: trace.Leaf, isReturn: i > 0 && !exact}, func(f step) NodeID {
 			frame := Frame{Address: f.addr, Return: f.isReturn}
 			at := s.resolver.Resolve(pid, frame.Call(), r.Time)
 			if mapped && at.Kind == process.KindUnknown {
@@ -371,6 +409,15 @@ func (s *Store) Add(record []byte) error {
 	}
 	s.ids[r.Id] = s.trace(trace)
 	return nil
+}
+
+// hides reports whether a native frame of a stack with a language runtime is left out.
+func (s *Store) hides(pid int, f Frame, time uint64) bool {
+	if s.Hides == nil {
+		return false
+	}
+	at := s.resolver.Resolve(pid, f.Call(), time)
+	return at.Kind == process.KindFile && s.Hides(at.File)
 }
 
 // userAddress splits a user frame of a record into its address, and whether the
@@ -398,7 +445,7 @@ func (s *Store) step(key step, node func(step) NodeID) NodeID {
 	if s.recent == nil {
 		s.recent = make([]step, recentSteps)
 	}
-	hash := (key.epoch ^ key.addr ^ uint64(key.parent)<<32) * 0x9e3779b97f4a7c15
+	hash := (key.epoch ^ key.addr ^ key.second ^ uint64(key.parent)<<32) * 0x9e3779b97f4a7c15
 	kept := &s.recent[hash>>32%recentSteps]
 	key.node = kept.node
 	if kept.node == 0 || *kept != key {

@@ -18,6 +18,7 @@ import (
 	"fulgur/internal/message/usage"
 	"fulgur/internal/process"
 	"fulgur/internal/profile"
+	"fulgur/internal/runtimes/known"
 	"fulgur/internal/symbols/debugfile"
 	"fulgur/internal/unwind/unwindmap"
 )
@@ -33,6 +34,8 @@ type Options struct {
 	// unwound.
 	Scope      target.Scope
 	KernelOnly bool
+	// NativeOnly leaves out the frames of language runtimes.
+	NativeOnly bool
 }
 
 // Values of Mode.
@@ -64,6 +67,8 @@ type Unwinder struct {
 	// exited holds the processes whose first thread has exited.
 	exited map[int]bool
 	doubt  doubt
+	// Runtimes knows the language runtimes of the processes; nil if they are left out.
+	Runtimes *known.Tracker
 }
 
 // Load loads the maps for tables, unless the mode is frame pointers only. finder
@@ -91,6 +96,9 @@ func (u *Unwinder) Load(o Options, finder *debugfile.Finder, types *btf.Cache) (
 		Memory: o.Memory,
 		Few:    o.Scope != target.System && o.Scope != target.Cgroup,
 	})
+	if err == nil && !o.NativeOnly {
+		u.Runtimes = known.NewTracker(u.loader.Runtimes())
+	}
 	return err
 }
 
@@ -161,6 +169,7 @@ func (u *Unwinder) Expect(processes *process.Table, pids []int, beginning bool) 
 	busiest := slices.SortedFunc(maps.Keys(images), func(a, b int) int { return cmp.Compare(load[b], load[a]) })
 	for _, pid := range busiest {
 		if maps := processes.Mappings(pid); len(maps) > 0 {
+			u.Runtimes.Mapped(pid, images[pid], maps)
 			u.loader.Expect(pid, images[pid], maps)
 		}
 		if beginning {
@@ -285,12 +294,25 @@ func (u *Unwinder) layOut(processes *process.Table) {
 			u.backlog.postpone(todo, time.Now()) // otherwise, an empty layout would stay
 			continue
 		}
+		u.layOutRuntime(todo, maps)
 		if todo.asked {
 			u.loader.Request(todo.pid, todo.image, maps)
 		} else {
 			u.loader.Remap(todo.pid, maps)
 		}
 		u.backlog.pace.took(todo.pid, len(maps), time.Now())
+	}
+}
+
+// layOutRuntime tells the kernel side of the runtime in a process, before it has the
+// process's layout.
+func (u *Unwinder) layOutRuntime(of task, maps []process.Mapping) {
+	image, known := of.image, true
+	if !of.asked {
+		image, known = u.loader.Image(of.pid)
+	}
+	if known {
+		u.Runtimes.Mapped(of.pid, image, maps)
 	}
 }
 

@@ -219,6 +219,16 @@ func (l *Loader) Known(pid int) bool {
 	return l.processes[pid] != nil
 }
 
+// Image returns the image of a process that has a layout or waits for one.
+func (l *Loader) Image(pid int) (image uint64, ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if p := l.processes[pid]; p != nil {
+		return p.image, true
+	}
+	return 0, false
+}
+
 // Remap passes the changed mappings of a process to the kernel, if it knows the process.
 func (l *Loader) Remap(pid int, maps []process.Mapping) {
 	l.mu.Lock()

@@ -69,6 +69,7 @@ func loadMaps(s sizes, types *btf.Cache) (_ *kernelMaps, err error) {
 		bpf.UnwindMapUnwindRules:      s.rules,
 		bpf.UnwindMapUnwindMappings:   s.mappings,
 		bpf.UnwindMapUnwindProcesses:  s.processes,
+		bpf.UnwindMapRuntimeProcesses: s.processes,
 	} {
 		spec.Maps[name].MaxEntries = n
 	}
@@ -356,7 +357,7 @@ func (k *kernelMaps) memory() uint64 {
 	o := &k.objects.UnwindMaps
 	for _, m := range []*ebpf.Map{
 		o.UnwindPages, o.UnwindPageStates, o.UnwindRules, o.UnwindMappings,
-		o.UnwindProcesses, o.UnwindAsked, o.UnwindRequests, o.UnwindCache,
+		o.UnwindProcesses, o.UnwindAsked, o.UnwindRequests, o.UnwindCache, o.RuntimeProcesses,
 	} {
 		add(m)
 	}

@@ -85,8 +85,13 @@ func (l *Loader) Replacements() map[string]*ebpf.Map {
 		bpf.UnwindMapUnwindAsked:      o.UnwindAsked,
 		bpf.UnwindMapUnwindRequests:   o.UnwindRequests,
 		bpf.UnwindMapUnwindCache:      o.UnwindCache,
+		bpf.UnwindMapRuntimeProcesses: o.RuntimeProcesses,
 	}
 }
+
+// Runtimes returns the map of the processes that have a language runtime. Children inherit
+// its entries, and the kernel side removes those of processes that end.
+func (l *Loader) Runtimes() *ebpf.Map { return l.maps.objects.RuntimeProcesses }
 
 // Requests returns the ring in which programs request missing layouts and pages. It wakes
 // its reader at each request.

@@ -1,0 +1,403 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Frames of CPython 3.9 to 3.15. The interpreter keeps a chain of frames for each thread.
+ * From 3.10 on, something of each call from C to Python lies in the native frame of the
+ * interpreter's function: a frame without code (3.12), or a C frame that points to the
+ * Python frames. So its address tells which native frame runs which Python frames; symbols
+ * do not, as compilers split that function. See docs/languages.md.
+ *
+ * All that is read may be forged, or be torn as another thread changes it: code counts
+ * only if its type is PyCode_Type, and a thread's state only if the thread's pointer is in
+ * it.
+ */
+#ifndef FULGUR_PYTHON_H
+#define FULGUR_PYTHON_H
+
+/* Included by runtime.h. */
+
+#define PYTHON_THREADS 64 /* of a list that are looked at */
+#define PYTHON_TURNS (2 * MAX_RUNTIME_FRAMES + 2)
+#define PYTHON_SKIP_EACH 8
+#define PYTHON_SKIP_TURNS 128
+#define PYTHON_OWNED_BY_C 3 /* owner of the frames without code, and above */
+#define PYTHON_THREAD_STATE 4096 /* more than its size */
+
+/* The fields of a str: see PyASCIIObject in CPython's unicodeobject.h. */
+#define PYTHON_STRING_LENGTH 16
+#define PYTHON_STRING_STATE 32
+#define PYTHON_BYTES_SIZE 16
+#define PYTHON_BYTES 32
+
+#define PYTHON_AT(words, type, offset)                                                             \
+	({                                                                                         \
+		u32 at_ = (offset);                                                                \
+		at_ <= sizeof(words) - sizeof(type) ? *(type *)((u8 *)(words) + at_) : 0;          \
+	})
+
+/* Where a pthread key has its value in glibc for amd64, from 2.21 on: struct pthread. */
+#define GLIBC_KEYS 0x310 /* of the first block */
+#define GLIBC_BLOCK 32 /* keys of a block */
+
+/* The address of a pthread key's value, or 0. */
+static __always_inline u64 glibc_key_at(u64 thread_pointer, u32 key)
+{
+	u64 block = thread_pointer + GLIBC_KEYS;
+
+	if (key >= 32 * GLIBC_BLOCK)
+		return 0;
+	if (key >= GLIBC_BLOCK &&
+	    !runtime_read(&block, 8, block + 16 * GLIBC_BLOCK + 8 * (key / GLIBC_BLOCK)))
+		return 0;
+	return block ? block + 16 * (key % GLIBC_BLOCK) + 8 : 0;
+}
+
+/* The state of the thread in the interpreter's list, or 0. */
+static __always_inline u64 python_listed_thread(const struct python_process *p, u64 thread_pointer)
+{
+	u64 at = 0, id;
+	u32 i;
+
+	if (!runtime_read(&at, 8, p->runtime + p->interpreters) || !at ||
+	    !runtime_read(&at, 8, at + p->threads))
+		return 0;
+	for (i = 0; i < PYTHON_THREADS && at; i++) {
+		if (!runtime_read(&id, 8, at + p->thread_id))
+			return 0;
+		if (id == thread_pointer)
+			return at;
+		if (!runtime_read(&at, 8, at + p->thread_next))
+			return 0;
+	}
+	return 0;
+}
+
+/*
+ * The state of the current thread, or 0: that of PyGILState_GetThisThreadState(), which
+ * also a thread has that has released the lock.
+ */
+static __always_inline u64 python_thread_state(const struct python_process *p)
+{
+	u64 thread_pointer = task_thread_pointer(current_task()), at = 0, thread = 0, id;
+	struct {
+		u32 initialized, key;
+	} key;
+
+	if (p->thread == PYTHON_BY_KEY) {
+		if (!runtime_read(&key, sizeof(key), p->runtime + p->key))
+			return 0;
+		if (key.initialized == 1)
+			at = glibc_key_at(thread_pointer, key.key);
+	} else if (p->thread == PYTHON_BY_OFFSET) {
+		at = thread_pointer + (s64)p->thread_offset;
+	}
+	if (at) {
+		if (!runtime_read(&thread, 8, at) || !thread)
+			return 0; /* a thread without Python */
+		if (runtime_read(&id, 8, thread + p->thread_id) && id == thread_pointer)
+			return thread;
+	}
+	return python_listed_thread(p, thread_pointer);
+}
+
+/* Finds the innermost frame. */
+UNWIND_GLOBAL int python_begin(u32 scratch)
+{
+	struct stack_scratch *s = bpf_map_lookup_elem(&scratches, &scratch);
+	struct runtime_walk *w;
+	struct python_process *p;
+
+	if (!s)
+		return 1;
+	w = &s->runtime_walk;
+	p = &w->process.python;
+	w->frame = 0;
+	w->cframe = 0;
+	w->retried = 0;
+	w->thread = python_thread_state(p);
+	if (!w->thread)
+		return 1;
+	if (p->thread_cframe && !runtime_read(&w->cframe, 8, w->thread + p->thread_cframe))
+		return 1;
+	if (p->thread_frame)
+		return !runtime_read(&w->frame, 8, w->thread + p->thread_frame);
+	return !runtime_read(&w->frame, 8, w->cframe + p->cframe_frame);
+}
+
+/*
+ * Reads a string's length and width, its hash, or -1 if that was not computed, and the
+ * address of its text.
+ */
+static __always_inline bool python_string(const struct python_process *p, u64 at,
+					  struct code_text *text, u64 *address, u64 *hash)
+{
+	u64 words[3]; /* length, hash, state */
+	u32 state, width;
+
+	if (!runtime_read(words, sizeof(words), at + PYTHON_STRING_LENGTH))
+		return false;
+	*hash = words[1];
+	state = words[2];
+	width = state >> 2 & 7;
+	if (!(state & 1 << 5) || (width != 1 && width != 2 && width != 4))
+		return false; /* not in one piece */
+	text->length = words[0] > 0xffff ? 0xffff : words[0];
+	text->width = width;
+	*address = at + (state & 1 << 6 ? p->string_ascii : p->string_compact);
+	return true;
+}
+
+/* Mixes a string into a hash, up to a limit. */
+static __always_inline u64 python_hash_string(struct runtime_walk *w, u64 at, u64 hash)
+{
+	struct code_text text = {};
+	u64 address = 0, size, known = -1;
+	u32 i;
+
+	if (!python_string(&w->process.python, at, &text, &address, &known))
+		return hash;
+	if (known != -1ULL)
+		return hash_step(hash, known); /* of all names in compiled files */
+	size = (u64)text.length * text.width;
+	hash = hash_step(hash, size);
+	if (size > sizeof(w->text) - 8)
+		size = sizeof(w->text) - 8;
+	w->text[(size / 8) % 17] = 0;
+	barrier_var(size);
+	size &= 0xff;
+	if (size > sizeof(w->text) || bpf_probe_read_user(w->text, size, (void *)address))
+		return hash;
+	for (i = 0; i < 17 && 8 * i < size; i++)
+		hash = hash_step(hash, w->text[i]);
+	return hash;
+}
+
+/*
+ * What distinguishes code from other code that was at the same address. From 3.12 on it
+ * has a number, which is not used again.
+ */
+static __always_inline u32 python_check(struct runtime_walk *w)
+{
+	struct python_process *p = &w->process.python;
+	u64 hash;
+
+	if (p->code_version)
+		return PYTHON_AT(w->code_words, u32, p->code_version);
+	hash = hash_step(PYTHON_AT(w->code_words, u32, p->code_line),
+			 PYTHON_AT(w->code_words, u64, p->code_lines));
+	hash = python_hash_string(w, PYTHON_AT(w->code_words, u64, p->code_file), hash);
+	hash = python_hash_string(w, PYTHON_AT(w->code_words, u64, p->code_name), hash);
+	return hash >> 32;
+}
+
+/* Sends the code in w, which is at an address. */
+UNWIND_GLOBAL int python_send(u32 scratch, u64 address, u32 check)
+{
+	struct stack_scratch *s = bpf_map_lookup_elem(&scratches, &scratch);
+	struct code_record *rec = bpf_map_lookup_elem(&code_scratch, &scratch);
+	struct python_process *p;
+	struct runtime_walk *w;
+	u64 at = 0, size, lines, table, hash;
+
+	if (!s || !rec)
+		return 0;
+	w = &s->runtime_walk;
+	p = &w->process.python;
+	rec->pid = w->tgid;
+	rec->epoch = s->record.epoch;
+	rec->address = address;
+	rec->check = check;
+	rec->kind = RUNTIME_PYTHON;
+	rec->version = p->minor;
+	rec->first_line = PYTHON_AT(w->code_words, u32, p->code_line);
+
+	if (!python_string(p, PYTHON_AT(w->code_words, u64, p->code_name), &rec->name, &at, &hash))
+		return 0;
+	size = (u64)rec->name.length * rec->name.width;
+	if (size > CODE_TEXT)
+		size = CODE_TEXT;
+	barrier_var(size);
+	size &= 0x1ff;
+	if (size > CODE_TEXT || bpf_probe_read_user(rec->name_text, size, (void *)at))
+		return 0;
+
+	rec->file.length = 0;
+	if (python_string(p, PYTHON_AT(w->code_words, u64, p->code_file), &rec->file, &at, &hash)) {
+		size = (u64)rec->file.length * rec->file.width;
+		if (size > CODE_TEXT)
+			size = CODE_TEXT;
+		barrier_var(size);
+		size &= 0x1ff;
+		if (size > CODE_TEXT || bpf_probe_read_user(rec->file_text, size, (void *)at))
+			rec->file.length = 0;
+	}
+
+	lines = 0;
+	table = PYTHON_AT(w->code_words, u64, p->code_lines);
+	if (!runtime_read(&lines, 8, table + PYTHON_BYTES_SIZE))
+		lines = 0;
+	if (lines > CODE_LINES)
+		lines = CODE_LINES;
+	barrier_var(lines);
+	lines &= 0x7fff;
+	if (lines > CODE_LINES ||
+	    bpf_probe_read_user(rec->line_table, lines, (void *)(table + PYTHON_BYTES)))
+		lines = 0;
+	rec->lines = lines;
+	code_send(rec, code_key(&s->record, address, check), lines);
+	return 0;
+}
+
+/* The position of a frame in its code plus 1, in the unit of its table of lines. */
+static __always_inline u32 python_position(struct runtime_walk *w, u64 code)
+{
+	struct python_process *p = &w->process.python;
+	s64 at;
+
+	if (p->code_bytes)
+		at = (s64)(PYTHON_AT(w->frame_words, u64, p->frame_position) - code -
+			   p->code_bytes) >>
+		     1;
+	else
+		at = PYTHON_AT(w->frame_words, s32, p->frame_position);
+	return at < 0 || at >= FRAME_ENTERED - 1 ? 0 : at + 1;
+}
+
+/* Reads the frame, and takes it from the chain. */
+static __always_inline bool python_next(struct runtime_walk *w)
+{
+	struct python_process *p = &w->process.python;
+	u64 size = p->frame_size;
+
+	barrier_var(size);
+	size &= 0x7f;
+	if (!w->frame || size > sizeof(w->frame_words) ||
+	    bpf_probe_read_user(w->frame_words, size, (void *)w->frame))
+		return false;
+	return true;
+}
+
+/* Ends a group after the frame in w if it is the outermost of a call from C. */
+static __always_inline bool python_group(struct stack_scratch *s)
+{
+	struct runtime_walk *w = &s->runtime_walk;
+	struct python_process *p = &w->process.python;
+	u64 entry = w->cframe;
+
+	switch (p->entry) {
+	case PYTHON_ENTRY_MARKED:
+		/* is_entry is before owner. */
+		if (!PYTHON_AT(w->frame_words, u8, p->frame_owner - 1))
+			return true;
+		break;
+	case PYTHON_ENTRY_EACH:
+		break;
+	case PYTHON_ENTRY_FUNCTION:
+		return runtime_group(&s->runtime, 0);
+	default:
+		return true;
+	}
+	return runtime_group(&s->runtime, entry) &&
+	       runtime_read(&w->cframe, 8, entry + p->cframe_previous);
+}
+
+/* Whether the frame in w is one without code, which ends a group. */
+static __always_inline bool python_is_entry(struct runtime_walk *w)
+{
+	struct python_process *p = &w->process.python;
+
+	return p->entry == PYTHON_ENTRY_FRAME &&
+	       PYTHON_AT(w->frame_words, u8, p->frame_owner) >= PYTHON_OWNED_BY_C;
+}
+
+/* Takes a frame. Returns 1 after the last. */
+UNWIND_GLOBAL int python_frame(u32 scratch)
+{
+	struct stack_scratch *s = bpf_map_lookup_elem(&scratches, &scratch);
+	struct python_process *p;
+	struct runtime_stack *r;
+	struct runtime_walk *w;
+	u64 at, code;
+	u32 check;
+
+	if (!s)
+		return 1;
+	w = &s->runtime_walk;
+	r = &s->runtime;
+	p = &w->process.python;
+	at = w->frame;
+	if (!python_next(w))
+		goto bad;
+	if (python_is_entry(w)) {
+		w->frame = PYTHON_AT(w->frame_words, u64, p->frame_back);
+		/* The last one of 3.15 is in the thread's state, and runs nothing. */
+		return at - w->thread < PYTHON_THREAD_STATE || !runtime_group(r, at);
+	}
+	code = PYTHON_AT(w->frame_words, u64, p->frame_code) & ~7ULL;
+	if (!runtime_read(w->code_words, sizeof(w->code_words), code) ||
+	    w->code_words[1] != p->code_type)
+		goto bad;
+	if (r->words >= 2 * max_depth) {
+		r->cut = 1;
+		return 1;
+	}
+	check = python_check(w);
+	if (!runtime_frame(r, RUNTIME_PYTHON, code, (u64)check << 32 | python_position(w, code)))
+		return 1;
+	if (!code_sent(code_key(&s->record, code, check)))
+		python_send(scratch, code, check);
+	w->frame = PYTHON_AT(w->frame_words, u64, p->frame_back);
+	return !python_group(s);
+bad:
+	/* 3.11 and 3.12 link a C frame before it points to a frame. */
+	if (r->words || w->retried || !p->thread_cframe || p->thread_frame)
+		return 1;
+	w->retried = 1;
+	return !runtime_read(&w->cframe, 8, w->cframe + p->cframe_previous) ||
+	       !runtime_read(&w->frame, 8, w->cframe + p->cframe_frame);
+}
+
+/* Goes on to the end of the group of a stack that was cut, to know what runs it. */
+UNWIND_GLOBAL int python_skip(u32 scratch)
+{
+	struct stack_scratch *s = bpf_map_lookup_elem(&scratches, &scratch);
+	struct runtime_walk *w;
+	u32 i, groups;
+
+	if (!s)
+		return 1;
+	w = &s->runtime_walk;
+	groups = s->runtime.groups;
+	for (i = 0; i < PYTHON_SKIP_EACH; i++) {
+		if (!python_next(w))
+			return 1;
+		if (python_is_entry(w)) {
+			runtime_group(&s->runtime, w->frame);
+			return 1;
+		}
+		if (!python_group(s) || s->runtime.groups != groups)
+			return 1;
+		w->frame = PYTHON_AT(w->frame_words, u64, w->process.python.frame_back);
+	}
+	return 0;
+}
+
+/* Reads the Python frames of the current task. */
+static __always_inline void python_walk(u32 scratch)
+{
+	struct stack_scratch *s;
+	u32 i;
+
+	if (python_begin(scratch))
+		return;
+	for (i = 0; i < PYTHON_TURNS; i++)
+		if (python_frame(scratch))
+			break;
+	s = bpf_map_lookup_elem(&scratches, &scratch);
+	if (!s || !s->runtime.cut)
+		return;
+	for (i = 0; i < PYTHON_SKIP_TURNS; i++)
+		if (python_skip(scratch))
+			break;
+}
+
+#endif

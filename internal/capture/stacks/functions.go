@@ -1,0 +1,92 @@
+package stacks
+
+import (
+	"fulgur/bpf"
+	"fulgur/internal/runtimes"
+	"fulgur/internal/runtimes/known"
+)
+
+// maxFunctions bounds the functions of language runtimes that are kept. Real programs have
+// some ten thousand.
+const maxFunctions = 1 << 18
+
+// functions are those of language runtimes that the kernel side sent.
+type functions struct {
+	known    map[runtimes.Identity]*runtimes.Code
+	previous map[runtimes.Identity]*runtimes.Code // of the store before
+	same     map[runtimes.Code]*runtimes.Code
+}
+
+func newFunctions() functions {
+	return functions{known: map[runtimes.Identity]*runtimes.Code{}, same: map[runtimes.Code]*runtimes.Code{}}
+}
+
+// AddCode keeps the function in a record of code. Its stacks come later.
+func (s *Store) AddCode(record []byte) error {
+	id, code, err := runtimes.ParseCode(record)
+	if err != nil || len(s.functions.known) >= maxFunctions {
+		return err
+	}
+	s.functions.known[id] = s.functions.intern(code)
+	return nil
+}
+
+// intern returns the only one of equal functions.
+func (f *functions) intern(code runtimes.Code) *runtimes.Code {
+	same := f.same[code]
+	if same == nil {
+		same = &code
+		f.same[code] = same
+	}
+	return same
+}
+
+// find returns the function that the kernel side knows by id, and false if it did not
+// arrive.
+func (f *functions) find(kind runtimes.Kind, id runtimes.Identity) (*runtimes.Code, bool) {
+	if code := f.known[id]; code != nil {
+		return code, true
+	}
+	if code := f.previous[id]; code != nil {
+		code = f.intern(*code)
+		f.known[id] = code
+		return code, true
+	}
+	return f.intern(runtimes.Code{Kind: kind}), false
+}
+
+// userWord is a user frame of a record. second counts only for one of a runtime.
+type userWord struct{ first, second uint64 }
+
+// ofRuntime reports whether it is a frame of a runtime, of two words.
+func (w userWord) ofRuntime() bool {
+	kind := w.kind()
+	return w.first>>bpf.FrameRuntimeShift == 1 && kind != 0 && kind != bpf.FrameKinds
+}
+
+func (w userWord) kind() runtimes.Kind {
+	return runtimes.Kind(w.first >> bpf.FrameKindShift & bpf.FrameKinds)
+}
+
+// position returns the position in the code, -1 if it has not begun.
+func (w userWord) position() int { return int(w.second&(bpf.FrameEntered-1)) - 1 }
+
+// runtimeFrame returns the stack that is a frame of a runtime called from parent, and
+// whether the frame is left out of it because there is no room.
+func (s *Store) runtimeFrame(parent NodeID, epoch uint64, w userWord) (at NodeID, cut bool) {
+	id := runtimes.Identity{Epoch: epoch, Address: w.first & (1<<bpf.FrameKindShift - 1), Check: uint32(w.second >> 32)}
+	function, ok := s.functions.find(w.kind(), id)
+	code := s.code(Code{Kind: CodeRuntime, Function: function}, Range{})
+	if known.Internal(function) {
+		return parent, false
+	}
+	if !ok {
+		at = s.push(parent, Frame{Code: code}) // not a step: it may arrive
+		return at, at == parent
+	}
+	key := step{epoch: epoch, addr: w.first, second: w.second &^ bpf.FrameEntered, parent: parent}
+	at = s.step(key, func(step) NodeID {
+		return s.push(parent, Frame{Code: code, Address: uint64(known.Line(function, w.position()))})
+	})
+	return at, at == parent
+}

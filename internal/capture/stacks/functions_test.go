@@ -1,0 +1,129 @@
+package stacks
+
+import (
+	"bytes"
+	"slices"
+	"testing"
+	"unsafe"
+
+	"fulgur/bpf"
+	"fulgur/internal/process"
+)
+
+// code returns a record of a Python 3.9 function of process 7, with a line for each two
+// positions from line first on.
+func code(address uint64, check uint32, name string, first uint32) []byte {
+	r := new(bpf.CodeRecord)
+	r.Type, r.Address, r.Check = uint32(bpf.RecordCode), address, check
+	r.Kind, r.Version, r.FirstLine = uint32(bpf.RuntimePython), 9, first
+	r.Name.Length, r.Name.Width = uint32(copy(r.NameText[:], name)), 1
+	r.File.Length, r.File.Width = uint32(copy(r.FileText[:], "a.py")), 1
+	r.Lines = uint32(copy(r.LineTable[:], "\x02\x01\x02\x01"))
+	b := unsafe.Slice((*byte)(unsafe.Pointer(r)), unsafe.Sizeof(*r))
+	return bytes.Clone(b[:unsafe.Offsetof(r.LineTable)+uintptr(r.Lines)])
+}
+
+// python returns the words of a Python frame.
+func python(address uint64, check uint32, position int) []uint64 {
+	return []uint64{
+		1<<bpf.FrameRuntimeShift | uint64(bpf.RuntimePython)<<bpf.FrameKindShift | address,
+		uint64(check)<<32 | bpf.FrameEntered | uint64(position+1),
+	}
+}
+
+// shown is a frame of a stack: the name of a function of a runtime, or none.
+type shown struct {
+	name    string
+	address uint64
+}
+
+func (s *Store) shown(t *testing.T, id uint64) (frames []shown) {
+	t.Helper()
+	trace, ok := s.Trace(id)
+	if !ok || trace.Cut {
+		t.Fatalf("trace %+v, %v", trace, ok)
+	}
+	for at := trace.Leaf; at != 0; at = s.Nodes[at].Parent {
+		f := s.Frames[s.Nodes[at].Frame]
+		name := ""
+		if c := s.Codes[f.Code]; c.Kind == CodeRuntime {
+			name = c.Function.Name
+		}
+		frames = append(frames, shown{name, f.Address})
+	}
+	return frames
+}
+
+func give(t *testing.T, s *Store, records ...[]byte) {
+	t.Helper()
+	for _, r := range records {
+		kind, err := RecordType(r)
+		if err == nil && kind == bpf.RecordCode {
+			err = s.AddCode(r)
+		} else if err == nil {
+			err = s.Add(r)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// Frames of a runtime have the function that had their address at their time, and the line of
+// their position. Other code at the address, and code that did not arrive, has another name
+// or none.
+func TestStoreFunctions(t *testing.T) {
+	s := NewStore(fixed{&process.File{}})
+	user := slices.Concat([]uint64{0x100}, python(0x5000, 1, 2), python(0x5000, 2, -1), []uint64{0x200}, python(0x6000, 1, 0))
+	give(t, s, code(0x5000, 1, "old", 10), code(0x5000, 2, "new", 20), record(1, nil, user))
+	if want := []shown{{"", 0x100}, {"old", 11}, {"new", 20}, {"", 0x200}, {"", 0}}; !slices.Equal(s.shown(t, 1), want) {
+		t.Errorf("%+v, want %+v", s.shown(t, 1), want)
+	}
+	// It arrives, and later stacks have its name, also in the next store.
+	next := s.Next()
+	give(t, next, record(3, nil, user))
+	give(t, s, code(0x6000, 1, "late", 30), record(2, nil, user))
+	for _, got := range [][]shown{s.shown(t, 2)[3:], next.shown(t, 3)[:2]} {
+		if !slices.Equal(got, []shown{{"", 0x200}, {"late", 30}}) && !slices.Equal(got, []shown{{"", 0x100}, {"old", 11}}) {
+			t.Errorf("%+v", got)
+		}
+	}
+}
+
+// Native frames of the runtime's file are left out where that is wanted, of stacks that have
+// frames of the runtime.
+func TestStoreHides(t *testing.T) {
+	s := NewStore(fixed{&process.File{}})
+	s.Hides = func(*process.File) bool { return true }
+	user := slices.Concat([]uint64{0x100}, python(0x5000, 1, 2), []uint64{0x200})
+	give(t, s, code(0x5000, 1, "f", 10), record(1, nil, user), record(2, nil, []uint64{0x100, 0x200}))
+	if want := []shown{{"f", 11}}; !slices.Equal(s.shown(t, 1), want) {
+		t.Errorf("%+v, want %+v", s.shown(t, 1), want)
+	}
+	if want := []shown{{"", 0x100}, {"", 0x200}}; !slices.Equal(s.shown(t, 2), want) {
+		t.Errorf("%+v, want %+v", s.shown(t, 2), want)
+	}
+}
+
+// The code that CPython calls __init__ with is not shown.
+func TestStoreInternal(t *testing.T) {
+	s := NewStore(fixed{&process.File{}})
+	shim := code(0x5000, 1, "__init__", 0)
+	copy(shim[unsafe.Offsetof(bpf.CodeRecord{}.FileText):], "__init__")
+	shim[unsafe.Offsetof(bpf.CodeRecord{}.File)] = 8
+	give(t, s, shim, code(0x6000, 1, "__init__", 3), record(1, nil, slices.Concat([]uint64{0x100}, python(0x6000, 1, -1), python(0x5000, 1, 2))))
+	if want := []shown{{"", 0x100}, {"__init__", 3}}; !slices.Equal(s.shown(t, 1), want) {
+		t.Errorf("%+v, want %+v", s.shown(t, 1), want)
+	}
+}
+
+// A frame that lacks its second word is none of a runtime.
+func TestStoreHalfFrame(t *testing.T) {
+	s := NewStore(fixed{&process.File{}})
+	give(t, s, record(1, nil, append([]uint64{0x100}, python(0x5000, 1, 2)[0])))
+	for _, f := range s.shown(t, 1) {
+		if f.name != "" {
+			t.Errorf("%+v", f)
+		}
+	}
+}

@@ -1,0 +1,65 @@
+package runtimes
+
+import (
+	"bytes"
+	"errors"
+	"strings"
+	"testing"
+	"unicode/utf8"
+	"unsafe"
+
+	"fulgur/bpf"
+	"fulgur/internal/linux/ringbuf"
+)
+
+// record returns a record of code with so many bytes of lines.
+func record(fill func(r *bpf.CodeRecord), lines int) []byte {
+	r := new(bpf.CodeRecord)
+	fill(r)
+	return bytes.Clone(unsafe.Slice((*byte)(unsafe.Pointer(r)), unsafe.Sizeof(*r))[:int(codeHeader)+lines])
+}
+
+func TestParseCode(t *testing.T) {
+	b := record(func(r *bpf.CodeRecord) {
+		r.Epoch, r.Address, r.Check, r.Kind, r.Version, r.FirstLine = 1, 2, 3, 4, 5, 6
+		r.Name.Length, r.Name.Width = 5, 2
+		copy(r.NameText[:], "f\x00\xfc\x00n\x00\x00\xd8\x51\x20")
+		r.File.Length, r.File.Width = 300, 1
+		copy(r.FileText[:], strings.Repeat("\xe9", 256))
+		r.Lines = 3
+		copy(r.LineTable[:], "abcd")
+	}, 3)
+	id, code, err := ParseCode(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Code{Kind: 4, Name: "fün\ufffd\u2051", File: strings.Repeat("é", 256) + "…", FirstLine: 6, Version: 5, Lines: "abc"}
+	if (id != Identity{1, 2, 3}) || code != want {
+		t.Errorf("%+v, %+v, want %+v", id, code, want)
+	}
+	for _, b := range [][]byte{nil, b[:codeHeader-1], b[:len(b)-1]} {
+		if _, _, err := ParseCode(b); !errors.Is(err, ringbuf.ErrRecord) {
+			t.Errorf("%d bytes: error %v", len(b), err)
+		}
+	}
+}
+
+func FuzzParseCode(f *testing.F) {
+	f.Add(uint32(3), uint32(1), uint32(9), []byte("name"))
+	f.Add(uint32(1<<31), uint32(1<<31), uint32(1<<31), []byte{0xff, 0xd8, 0, 0})
+	f.Fuzz(func(t *testing.T, length, width, lines uint32, text []byte) {
+		b := record(func(r *bpf.CodeRecord) {
+			r.Name.Length, r.Name.Width, r.File.Length, r.File.Width = length, width, width, length
+			copy(r.NameText[:], text)
+			copy(r.FileText[:], text)
+			r.Lines = lines
+		}, len(text)%100)
+		_, code, err := ParseCode(b)
+		if (err == nil) != (int(lines) <= len(text)%100) {
+			t.Errorf("error %v", err)
+		}
+		if !utf8.ValidString(code.Name) || len(code.Name) > 4*len(bpf.CodeRecord{}.NameText) {
+			t.Errorf("name %q", code.Name)
+		}
+	})
+}

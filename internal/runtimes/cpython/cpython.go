@@ -1,0 +1,195 @@
+// Package cpython reads what the kernel side (bpf/python.h) has to know of CPython 3.9 to
+// 3.15, and the lines of its code objects.
+//
+// A file has CPython if it exports _PyRuntime. From 3.13 on, the offsets of fields are
+// there (struct _Py_DebugOffsets in Include/internal/pycore_debug_offsets.h); of the
+// earlier versions, they are in a table here, from the headers.
+package cpython
+
+import (
+	"debug/elf"
+	"encoding/binary"
+	"fmt"
+
+	"fulgur/bpf"
+	"fulgur/internal/runtimes"
+	"fulgur/internal/symbols/elffile"
+)
+
+// Runtime is CPython.
+type Runtime struct{}
+
+// Name implements [runtimes.Runtime].
+func (Runtime) Name() string { return "python" }
+
+// Internal implements [runtimes.Runtime]: it finds the code that calls __init__ from 3.13 on
+// (_Py_InitCleanup in Python/specialize.c), which tracebacks do not have either.
+func (Runtime) Internal(c *runtimes.Code) bool {
+	const shim = "__init__"
+	return c.Name == shim && c.File == shim && c.FirstLine == 0
+}
+
+// The versions that are known: 3.oldest to 3.newest.
+const (
+	oldest = 9
+	newest = 15
+)
+
+// Detect implements [runtimes.Runtime].
+func (Runtime) Detect(f *elffile.File) (*runtimes.Build, error) {
+	runtime, ok, err := f.DynamicSymbol("_PyRuntime")
+	if err != nil || !ok {
+		return nil, err
+	}
+	v, err := readVersion(f, runtime)
+	if err != nil {
+		return nil, err
+	}
+	b := &runtimes.Build{Version: v.String()}
+	switch {
+	case v.minor < oldest:
+		b.Unknown = "python before 3.9: its functions are not shown"
+		return b, nil
+	case v.major != 3 || v.minor > newest:
+		b.Unknown = fmt.Sprintf("python %d.%d: not known yet, its functions are not shown", v.major, v.minor)
+		return b, nil
+	case v.freeThreaded:
+		b.Unknown = fmt.Sprintf("python %d.%d, free-threaded: not known yet, its functions are not shown", v.major, v.minor)
+		return b, nil
+	}
+	layout, ok := layouts[v.minor], true
+	if v.offsets != nil {
+		layout, ok = fromDebugOffsets(v.minor, v.offsets)
+	}
+	code, hasCode, err := f.DynamicSymbol("PyCode_Type")
+	if err != nil {
+		return nil, err
+	}
+	eval, hasEval, err := f.DynamicSymbol("_PyEval_EvalFrameDefault")
+	if err != nil {
+		return nil, err
+	}
+	if !ok || !hasCode || !hasEval {
+		b.Unknown = fmt.Sprintf("python %s: its layout is not known, its functions are not shown", v)
+		return b, nil
+	}
+	layout.Runtime, layout.CodeType, layout.Minor = runtime.Value, code.Value, uint8(v.minor)
+	thread := listed
+	if f.Machine() == elf.EM_X86_64 {
+		thread = byKey
+		if v.minor >= 15 {
+			if thread, layout.ThreadOffset, err = threadOffset(f); err != nil {
+				return nil, err
+			}
+		}
+	}
+	b.Entry = bpf.RuntimeProcess{
+		Kind:           uint32(bpf.RuntimePython),
+		Interpreter:    eval.Value,
+		InterpreterEnd: eval.Value + eval.Size,
+		Python:         layout,
+	}
+	b.Place = func(e *bpf.RuntimeProcess, bias uint64, glibc bool) {
+		e.Interpreter += bias
+		e.InterpreterEnd += bias
+		e.Python.Runtime += bias
+		e.Python.CodeType += bias
+		e.Python.Thread = thread
+		if thread == byKey && !glibc {
+			e.Python.Thread = listed
+		}
+	}
+	return b, nil
+}
+
+// version is a version of CPython.
+type version struct {
+	major, minor, micro int // micro is -1 if it is not known
+	freeThreaded        bool
+	offsets             []byte // struct _Py_DebugOffsets, from 3.13 on
+}
+
+func (v version) String() string {
+	if v.micro < 0 {
+		return fmt.Sprintf("%d.%d", v.major, v.minor)
+	}
+	return fmt.Sprintf("%d.%d.%d", v.major, v.minor, v.micro)
+}
+
+// cookie is at the begin of _PyRuntime from 3.13 on.
+const cookie = "xdebugpy"
+
+// readVersion reads the version from the runtime's structure, or from Py_Version, which is
+// there from 3.11 on, or else from what a version was the first to export.
+func readVersion(f *elffile.File, runtime elffile.Symbol) (version, error) {
+	const size = 8 * maxOffsets
+	if b, err := data(f, runtime.Value, size); err == nil && string(b[:8]) == cookie {
+		v := fromHex(binary.LittleEndian.Uint64(b[8:]))
+		v.freeThreaded = binary.LittleEndian.Uint64(b[16:]) != 0
+		v.offsets = b
+		return v, nil
+	}
+	s, ok, err := f.DynamicSymbol("Py_Version")
+	if err != nil {
+		return version{}, err
+	}
+	if ok {
+		b, err := data(f, s.Value, 4)
+		if err != nil {
+			return version{}, err
+		}
+		return fromHex(uint64(binary.LittleEndian.Uint32(b))), nil
+	}
+	for _, first := range []struct {
+		symbol string
+		minor  int
+	}{{"PyIter_Send", 10}, {"PyFrame_GetCode", 9}} {
+		if _, ok, err := f.DynamicSymbol(first.symbol); err != nil || ok {
+			return version{major: 3, minor: first.minor, micro: -1}, err
+		}
+	}
+	return version{major: 3, minor: oldest - 1, micro: -1}, nil
+}
+
+// fromHex takes PY_VERSION_HEX apart.
+func fromHex(hex uint64) version {
+	return version{major: int(hex >> 24 & 0xff), minor: int(hex >> 16 & 0xff), micro: int(hex >> 8 & 0xff)}
+}
+
+// data returns n bytes at an address of the file.
+func data(f *elffile.File, addr, n uint64) ([]byte, error) {
+	at, ok := f.Offset(addr)
+	if !ok {
+		return nil, f.Errorf(0, "no contents at address %#x", addr)
+	}
+	return f.Bytes(int64(at), n, "the runtime's structure")
+}
+
+// Where a thread's state is found.
+const (
+	listed   = uint8(bpf.UnwindPythonThreadPYTHON_BY_LIST)
+	byKey    = uint8(bpf.UnwindPythonThreadPYTHON_BY_KEY)
+	byOffset = uint8(bpf.UnwindPythonThreadPYTHON_BY_OFFSET)
+)
+
+// threadOffset decodes PyGILState_GetThisThreadState of a program with CPython 3.15 for
+// amd64: it loads a thread-local variable from a constant offset, and returns it. In a
+// shared library, it does not.
+func threadOffset(f *elffile.File) (thread uint8, offset int32, err error) {
+	s, ok, err := f.DynamicSymbol("PyGILState_GetThisThreadState")
+	if err != nil || !ok {
+		return listed, 0, err
+	}
+	code, err := data(f, s.Value, 32)
+	if err != nil {
+		return listed, 0, err
+	}
+	const landing, load = "\xf3\x0f\x1e\xfa", "\x64\x48\x8b\x04\x25" // endbr64; mov %fs:imm32,%rax
+	if string(code[:4]) == landing {
+		code = code[4:]
+	}
+	if string(code[:5]) != load {
+		return listed, 0, nil
+	}
+	return byOffset, int32(binary.LittleEndian.Uint32(code[5:])), nil
+}

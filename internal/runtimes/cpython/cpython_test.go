@@ -1,0 +1,102 @@
+package cpython
+
+import (
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"fulgur/internal/symbols/elffile"
+	"fulgur/internal/testenv"
+)
+
+// mapped returns the file that has the interpreter's code in a process that runs program,
+// and the version of it.
+func mapped(t *testing.T, program string) (path, version string) {
+	t.Helper()
+	text, err := exec.Command(program, "-c", `
+import platform
+print(platform.python_version())
+print(*{l.split(None, 5)[-1].strip() for l in open("/proc/self/maps") if " r-xp " in l and "/" in l}, sep="\n")`).Output()
+	if err != nil {
+		t.Fatalf("%s: %v", program, err)
+	}
+	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+	for _, path := range lines[1:] {
+		f, err := elffile.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, ok, err := f.DynamicSymbol("_PyRuntime")
+		if err != nil || ok {
+			return path, lines[0]
+		}
+	}
+	t.Fatalf("%s: no file exports _PyRuntime", program)
+	return "", ""
+}
+
+// The version is the one that the interpreter tells.
+func TestDetect(t *testing.T) {
+	programs := append(strings.Fields(os.Getenv("FULGUR_TEST_MORE_PYTHONS")), testenv.Tool(t, "python3"))
+	for _, program := range programs {
+		path, version := mapped(t, program)
+		f, err := elffile.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = f.Close() })
+		b, err := Runtime{}.Detect(f)
+		if err != nil || b == nil {
+			t.Fatalf("%s: %v, %v", path, b, err)
+		}
+		if !strings.HasPrefix(version, b.Version) || strings.Count(b.Version, ".") < 1 || b.Unknown != "" {
+			t.Errorf("%s: version %s, %q, want %s", path, b.Version, b.Unknown, version)
+		}
+		entry := b.Entry
+		b.Place(&entry, 0x1000, false)
+		if entry.Python.Runtime != b.Entry.Python.Runtime+0x1000 || entry.Interpreter != b.Entry.Interpreter+0x1000 || entry.Python.Thread == byKey {
+			t.Errorf("%s: placed as %+v", path, entry)
+		}
+	}
+}
+
+// A file without CPython has none.
+func TestDetectNone(t *testing.T) {
+	f, err := elffile.Open(testenv.Tool(t, "readelf"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if b, err := (Runtime{}).Detect(f); b != nil || err != nil {
+		t.Errorf("%+v, %v", b, err)
+	}
+}
+
+// Offsets that the kernel side cannot use are not taken.
+func TestDebugOffsets(t *testing.T) {
+	offsets := make([]byte, 8*maxOffsets)
+	if _, ok := fromDebugOffsets(13, offsets); ok {
+		t.Error("offsets of 0 are taken")
+	}
+	if _, ok := fromDebugOffsets(99, offsets); ok {
+		t.Error("offsets of an unknown version are taken")
+	}
+	for i := range offsets {
+		offsets[i] = 0xff
+	}
+	if _, ok := fromDebugOffsets(14, offsets); ok {
+		t.Error("offsets that are too large are taken")
+	}
+}
+
+func FuzzDebugOffsets(f *testing.F) {
+	f.Add(13, []byte(cookie))
+	f.Fuzz(func(t *testing.T, minor int, b []byte) {
+		offsets := make([]byte, 8*maxOffsets)
+		copy(offsets, b)
+		if l, ok := fromDebugOffsets(minor, offsets); ok && (l.FrameSize > maxFrame || l.CodeName > maxCode) {
+			t.Errorf("%+v", l)
+		}
+	})
+}

@@ -1,0 +1,128 @@
+package cpython
+
+import (
+	"encoding/binary"
+	"math"
+
+	"fulgur/bpf"
+)
+
+// layout has the offsets of fields.
+type layout = bpf.UnwindPythonProcess
+
+// How Python frames are tied to native ones.
+const (
+	entryFrame    = uint8(bpf.UnwindPythonEntryPYTHON_ENTRY_FRAME)
+	entryMarked   = uint8(bpf.UnwindPythonEntryPYTHON_ENTRY_MARKED)
+	entryEach     = uint8(bpf.UnwindPythonEntryPYTHON_ENTRY_EACH)
+	entryFunction = uint8(bpf.UnwindPythonEntryPYTHON_ENTRY_FUNCTION)
+)
+
+// layouts are those of the versions that do not tell them, by minor version: offsetof() in
+// their headers. Within a minor version they do not change. Interpreters is that of
+// _PyRuntime.interpreters.main.
+var layouts = map[int]layout{
+	9: {
+		Key: 584, Interpreters: 40, Threads: 8, ThreadNext: 8, ThreadId: 176,
+		Entry: entryFunction, ThreadFrame: 24,
+		FrameSize: 112, FrameCode: 32, FrameBack: 24, FramePosition: 104,
+		CodeLine: 40, CodeFile: 104, CodeName: 112, CodeLines: 120,
+		StringAscii: 48, StringCompact: 72,
+	},
+	10: {
+		Key: 584, Interpreters: 40, Threads: 8, ThreadNext: 8, ThreadId: 176,
+		Entry: entryEach, ThreadFrame: 24, ThreadCframe: 48, CframePrevious: 8,
+		FrameSize: 104, FrameCode: 32, FrameBack: 24, FramePosition: 96,
+		CodeLine: 40, CodeFile: 104, CodeName: 112, CodeLines: 120,
+		StringAscii: 48, StringCompact: 72,
+	},
+	11: {
+		Key: 592, Interpreters: 48, Threads: 16, ThreadNext: 8, ThreadId: 152,
+		Entry: entryMarked, ThreadCframe: 56, CframeFrame: 8, CframePrevious: 16,
+		FrameSize: 72, FrameCode: 32, FrameBack: 48, FramePosition: 56, FrameOwner: 69,
+		CodeLine: 72, CodeFile: 112, CodeName: 128, CodeLines: 136, CodeBytes: 184,
+		StringAscii: 48, StringCompact: 72,
+	},
+	12: {
+		Key: 1544, Interpreters: 48, Threads: 72, ThreadNext: 8, ThreadId: 136,
+		Entry: entryFrame, ThreadCframe: 56, CframeFrame: 0, CframePrevious: 8,
+		FrameSize: 72, FrameCode: 0, FrameBack: 8, FramePosition: 56, FrameOwner: 70,
+		CodeLine: 68, CodeFile: 112, CodeName: 128, CodeLines: 136, CodeVersion: 92, CodeBytes: 192,
+		StringAscii: 40, StringCompact: 56,
+	},
+}
+
+// maxOffsets is how many words of struct _Py_DebugOffsets are read, with the cookie.
+const maxOffsets = 96
+
+// indexes are the places of fields in struct _Py_DebugOffsets, in words, by minor version.
+var indexes = map[int]struct {
+	interpreters, threads                     int
+	threadNext, threadFrame, threadID         int
+	frameBack, frameCode, framePosition       int
+	frameOwner                                int
+	codeFile, codeName, codeLines, codeLine   int
+	codeBytes                                 int
+	bytesSize, bytesData, strState, strLength int
+	strASCII                                  int
+}{
+	13: {5, 9, 21, 23, 24, 29, 30, 31, 33, 35, 37, 38, 39, 43, 65, 66, 68, 69, 70},
+	14: {5, 9, 24, 26, 27, 32, 33, 34, 36, 40, 42, 43, 44, 48, 75, 76, 78, 79, 80},
+	15: {5, 9, 24, 26, 30, 40, 41, 42, 44, 48, 50, 51, 52, 56, 87, 88, 90, 91, 92},
+}
+
+// keys are the offsets of the pthread key of the thread's state in _PyRuntime.
+var keys = map[int]uint16{13: 2160, 14: 2336}
+
+// What does not change, and is not in the offsets: co_version, and the part of a str that
+// is not ASCII has after the header of one that is.
+const (
+	codeVersion   = 92
+	strNotASCII   = 16
+	strLengthAt   = 16
+	strStateAt    = 32
+	bytesSizeAt   = 16
+	bytesDataAt   = 32
+	interpretersN = 8 // from head to main
+)
+
+// fromDebugOffsets returns the layout in a struct _Py_DebugOffsets of CPython 3.minor, or
+// false if it is not as expected.
+func fromDebugOffsets(minor int, offsets []byte) (layout, bool) {
+	at, ok := indexes[minor]
+	if !ok {
+		return layout{}, false
+	}
+	word := func(i int) uint64 { return binary.LittleEndian.Uint64(offsets[8*i:]) }
+	small := func(i int) uint8 {
+		w := word(i)
+		ok = ok && w <= math.MaxUint8
+		return uint8(w)
+	}
+	large := func(i int) uint16 {
+		w := word(i)
+		ok = ok && w <= math.MaxUint16-interpretersN
+		return uint16(w)
+	}
+	l := layout{
+		Key: keys[minor], Interpreters: large(at.interpreters) + interpretersN, Threads: large(at.threads),
+		ThreadNext: small(at.threadNext), ThreadFrame: small(at.threadFrame), ThreadId: small(at.threadID),
+		Entry:     entryFrame,
+		FrameCode: small(at.frameCode), FrameBack: small(at.frameBack), FramePosition: small(at.framePosition),
+		FrameOwner: small(at.frameOwner),
+		CodeFile:   small(at.codeFile), CodeName: small(at.codeName), CodeLines: small(at.codeLines),
+		CodeLine: small(at.codeLine), CodeBytes: small(at.codeBytes), CodeVersion: codeVersion,
+		StringAscii: small(at.strASCII),
+	}
+	l.StringCompact = l.StringAscii + strNotASCII
+	l.FrameSize = (max(l.FrameCode, l.FrameBack, l.FramePosition, l.FrameOwner) + 8) &^ 7
+	return l, ok && word(at.strLength) == strLengthAt && word(at.strState) == strStateAt &&
+		word(at.bytesSize) == bytesSizeAt && word(at.bytesData) == bytesDataAt && l.FrameSize <= maxFrame &&
+		max(l.CodeFile, l.CodeName, l.CodeLines, l.CodeLine) <= maxCode
+}
+
+// What the kernel side reads of a frame and of code: struct runtime_walk.
+const (
+	maxFrame = 112
+	maxCode  = 136
+)

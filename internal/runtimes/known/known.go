@@ -1,0 +1,35 @@
+// Package known lists the language runtimes whose frames fulgur reads.
+package known
+
+import (
+	"fulgur/bpf"
+	"fulgur/internal/runtimes"
+	"fulgur/internal/runtimes/cpython"
+)
+
+// All are the runtimes, by their numbers.
+var All = map[runtimes.Kind]runtimes.Runtime{
+	bpf.RuntimePython: cpython.Runtime{},
+}
+
+// Name returns the name of a runtime's language.
+func Name(kind runtimes.Kind) string {
+	if r := All[kind]; r != nil {
+		return r.Name()
+	}
+	return "unknown runtime"
+}
+
+// Internal reports whether code is no function of a program; see [runtimes.Runtime].
+func Internal(c *runtimes.Code) bool {
+	r := All[c.Kind]
+	return r != nil && r.Internal(c)
+}
+
+// Line returns the line of a position in code, or 0; see [runtimes.Runtime].
+func Line(c *runtimes.Code, position int) int {
+	if r := All[c.Kind]; r != nil {
+		return r.Line(c, position)
+	}
+	return 0
+}

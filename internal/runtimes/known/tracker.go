@@ -1,0 +1,152 @@
+package known
+
+import (
+	"debug/elf"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+
+	"fulgur/internal/process"
+	"fulgur/internal/runtimes"
+	"fulgur/internal/symbols/elffile"
+)
+
+// Tracker tells the kernel side which runtimes processes have. A nil Tracker does nothing.
+// It is not safe for concurrent use.
+type Tracker struct {
+	processes *ebpf.Map // runtime_processes, see bpf/runtime_maps.h
+	files     map[*process.File]file
+	unknown   map[string]bool
+	failure   error
+}
+
+// file is what a file has.
+type file struct {
+	build    *runtimes.Build // nil if it has no runtime
+	glibc    bool
+	segments []elffile.Segment // those with code, if it has a runtime
+}
+
+// NewTracker returns a tracker that writes to the kernel side's map.
+func NewTracker(processes *ebpf.Map) *Tracker {
+	return &Tracker{processes: processes, files: map[*process.File]file{}, unknown: map[string]bool{}}
+}
+
+// Mapped tells the kernel side of the runtime in a process, if it has one: what runs image,
+// and has these executable mappings.
+func (t *Tracker) Mapped(pid int, image uint64, maps []process.Mapping) {
+	if t == nil {
+		return
+	}
+	var found *runtimes.Build
+	var bias uint64
+	glibc := false
+	for _, m := range maps {
+		if m.Kind != process.KindFile || m.File == nil {
+			continue
+		}
+		f := t.file(m.File)
+		glibc = glibc || f.glibc
+		if f.build == nil || found != nil {
+			continue
+		}
+		if at, ok := f.bias(m); ok {
+			found, bias = f.build, at
+		}
+	}
+	if found == nil {
+		return
+	}
+	if found.Unknown != "" {
+		t.unknown[found.Unknown] = true
+		return
+	}
+	entry := found.Entry
+	entry.Image = image
+	found.Place(&entry, bias, glibc)
+	slog.Debug("runtime", "pid", pid, "kind", Name(runtimes.Kind(entry.Kind)), "version", found.Version, "glibc", glibc)
+	if err := t.processes.Put(uint32(pid), entry); err != nil && t.failure == nil {
+		t.failure = fmt.Errorf("set the runtime of process %d: %w", pid, err)
+		if errors.Is(err, unix.E2BIG) {
+			t.failure = fmt.Errorf("more than %d processes have a language runtime: those beyond show native frames only", t.processes.MaxEntries())
+		}
+	}
+}
+
+// bias returns the difference between the running and the link-time address of what m
+// maps.
+func (f *file) bias(m process.Mapping) (uint64, bool) {
+	page := uint64(os.Getpagesize())
+	for _, s := range f.segments {
+		if m.Offset >= s.Offset&^(page-1) && m.Offset < s.Offset+s.FileSize {
+			return m.Start - m.Offset - (s.Addr - s.Offset), true
+		}
+	}
+	return 0, false
+}
+
+// file returns what a mapped file has.
+func (t *Tracker) file(f *process.File) file {
+	is, ok := t.files[f]
+	if ok {
+		return is
+	}
+	is, err := look(f)
+	if err != nil {
+		slog.Debug("file not searched for runtimes", "path", f.Path, "error", err)
+	}
+	t.files[f] = is
+	return is
+}
+
+// look searches a file.
+func look(f *process.File) (is file, err error) {
+	r, size, err := f.ReaderAt()
+	if err != nil {
+		return is, err
+	}
+	e, err := elffile.New(r, size, f.Path)
+	if err != nil {
+		return is, err
+	}
+	_, is.glibc, err = e.DynamicSymbol("gnu_get_libc_version")
+	if err != nil {
+		return is, err
+	}
+	for _, runtime := range All {
+		if is.build, err = runtime.Detect(e); err != nil || is.build != nil {
+			break
+		}
+	}
+	if is.build != nil {
+		is.segments = slices.DeleteFunc(slices.Clone(e.Segments()), func(s elffile.Segment) bool {
+			return s.Type != elf.PT_LOAD || s.Flags&elf.PF_X == 0
+		})
+	}
+	return is, err
+}
+
+// Has reports whether a file has a runtime whose frames are read.
+func (t *Tracker) Has(f *process.File) bool {
+	return t != nil && t.files[f].build != nil && t.files[f].build.Unknown == ""
+}
+
+// Notes are lines for the summary: runtimes whose frames could not be read.
+func (t *Tracker) Notes() (lines []string) {
+	if t == nil {
+		return nil
+	}
+	for what := range t.unknown {
+		lines = append(lines, what)
+	}
+	slices.Sort(lines)
+	if t.failure != nil {
+		lines = append(lines, t.failure.Error())
+	}
+	return lines
+}

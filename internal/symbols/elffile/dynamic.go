@@ -1,0 +1,113 @@
+package elffile
+
+import (
+	"debug/elf"
+	"encoding/binary"
+)
+
+// maxChain bounds the symbols of one bucket of a hash table. Linkers aim at a few.
+const maxChain = 1 << 12
+
+// DynamicSymbol looks up a symbol that the file exports, in the hash table for the dynamic
+// loader (DT_GNU_HASH), and else one by one. It reports false if there is none, or if the
+// file has no dynamic symbols.
+//
+// The format of the table is described in the documentation of GNU binutils' ELF hash
+// section, and in glibc's elf/dl-lookup.c.
+func (f *File) DynamicSymbol(name string) (Symbol, bool, error) {
+	sections, err := f.Sections()
+	if err != nil {
+		return Symbol{}, false, err
+	}
+	var table, hash *Section
+	for _, s := range sections {
+		switch s.Type {
+		case elf.SHT_DYNSYM:
+			table = s
+		case elf.SHT_GNU_HASH:
+			hash = s
+		}
+	}
+	if table == nil || table.Size == 0 {
+		return Symbol{}, false, nil
+	}
+	names := f.SymbolNames(table)
+	if names == nil {
+		return Symbol{}, false, nil
+	}
+	is := func(s Symbol) bool {
+		return s.Section != elf.SHN_UNDEF && string(names.At(uint64(s.Name))) == name
+	}
+	if hash != nil && f.is64 {
+		return f.hashed(table, hash, name, is)
+	}
+	var found Symbol
+	ok := false
+	err = f.EachSymbol(table, func(s Symbol) bool {
+		if is(s) {
+			found, ok = s, true
+		}
+		return !ok
+	})
+	return found, ok, err
+}
+
+// hashed looks a symbol up in a 64-bit hash table.
+func (f *File) hashed(table, hash *Section, name string, is func(Symbol) bool) (Symbol, bool, error) {
+	h := uint32(5381)
+	for _, c := range []byte(name) {
+		h = h*33 + uint32(c)
+	}
+	le := binary.LittleEndian
+	word := func(at uint64) (uint32, error) {
+		if at > hash.Size-4 || hash.Size < 4 {
+			return 0, hash.errorf("hash table of symbols ends early")
+		}
+		b, err := f.Bytes(int64(hash.Offset+at), 4, "hash table of symbols")
+		if err != nil {
+			return 0, err
+		}
+		return le.Uint32(b), nil
+	}
+	if hash.Size < 16 {
+		return Symbol{}, false, hash.errorf("hash table of symbols ends early")
+	}
+	header, err := f.Bytes(int64(hash.Offset), 16, "hash table of symbols")
+	if err != nil {
+		return Symbol{}, false, err
+	}
+	buckets, first, blooms, shift := le.Uint32(header), le.Uint32(header[4:]), le.Uint32(header[8:]), le.Uint32(header[12:])
+	if buckets == 0 || blooms == 0 {
+		return Symbol{}, false, nil
+	}
+	bloom := 16 + 8*uint64(h/64%blooms)
+	for _, bit := range []uint32{h % 64, h >> (shift % 32) % 64} {
+		w, err := word(bloom + 4*uint64(bit/32))
+		if err != nil || w>>(bit%32)&1 == 0 {
+			return Symbol{}, false, err
+		}
+	}
+	bucket := 16 + 8*uint64(blooms)
+	i, err := word(bucket + 4*uint64(h%buckets))
+	if err != nil || i < first {
+		return Symbol{}, false, err
+	}
+	chain := bucket + 4*uint64(buckets)
+	for range maxChain {
+		w, err := word(chain + 4*uint64(i-first))
+		if err != nil {
+			return Symbol{}, false, err
+		}
+		if w|1 == h|1 {
+			s, err := f.symbolAt(table, uint64(i))
+			if err != nil || is(s) {
+				return s, err == nil, err
+			}
+		}
+		if w&1 != 0 {
+			break
+		}
+		i++
+	}
+	return Symbol{}, false, nil
+}

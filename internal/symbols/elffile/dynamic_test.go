@@ -1,0 +1,53 @@
+package elffile
+
+import (
+	"debug/elf"
+	"testing"
+
+	"fulgur/internal/testenv"
+)
+
+// All symbols that a library exports are found, where the standard library finds them, and
+// no others.
+func TestDynamicSymbol(t *testing.T) {
+	path := testenv.Library("libc.so.6")
+	f, err := Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	other, err := elf.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	symbols, err := other.DynamicSymbols()
+	if err != nil {
+		t.Fatal(err)
+	}
+	values := map[string]map[uint64]bool{} // several versions have one name
+	for _, s := range symbols {
+		if values[s.Name] == nil {
+			values[s.Name] = map[uint64]bool{}
+		}
+		if s.Section != elf.SHN_UNDEF {
+			values[s.Name][s.Value] = true
+		}
+	}
+	found := 0
+	for name, at := range values {
+		s, ok, err := f.DynamicSymbol(name)
+		if err != nil || ok != (len(at) > 0) || ok && !at[s.Value] {
+			t.Errorf("%s: %+v, %v, %v, want one of %v", name, s, ok, err, at)
+		}
+		if ok {
+			found++
+		}
+		if _, ok, err := f.DynamicSymbol(name + "_"); ok && values[name+"_"] == nil || err != nil {
+			t.Errorf("%s_ is found, %v", name, err)
+		}
+	}
+	if found < 1000 {
+		t.Errorf("%d symbols only", found)
+	}
+}
