@@ -81,7 +81,7 @@ func readSection(s *callframe.Section, a *arch, workers, maxRows int, code *code
 	for range min(workers, int(s.Size/callframe.ChunkSize)+1) {
 		wait.Go(func() {
 			w := worker{src: s, code: code, rules: newRuleSet(), room: rooms.Get().(*room)}
-			defer w.room.free()
+			defer w.free()
 			w.vm = machine{arch: a, emit: w.row}
 			for j := range work {
 				w.chunk = j.result
