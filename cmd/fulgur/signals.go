@@ -16,7 +16,6 @@ import (
 // SIGHUP stays ignored under nohup. An ignored SIGINT does not stay ignored: shells
 // without job control start background jobs that way, and scripts end a measurement
 // with "fulgur profile & …; kill -INT $!".
-// kill -INT $!" is how scripts end a measurement.
 func interruptible(parent context.Context) (ctx context.Context, stop func()) {
 	signals := []os.Signal{syscall.SIGINT, syscall.SIGTERM}
 	if !signal.Ignored(syscall.SIGHUP) {

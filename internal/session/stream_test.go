@@ -14,6 +14,7 @@ import (
 	"fulgur/internal/capture/oncpu"
 	"fulgur/internal/capture/stacks"
 	"fulgur/internal/capture/stacks/stackstest"
+	"fulgur/internal/process"
 	"fulgur/internal/profile/encode/samples"
 	"fulgur/internal/symbols/debugfile/debugfiletest"
 )
@@ -37,6 +38,27 @@ type uncommitted struct{ io.Writer }
 
 func (uncommitted) Commit() error { return nil }
 func (uncommitted) Abort() error  { return nil }
+
+// counted is an output that counts commits.
+type counted struct {
+	uncommitted
+	commits int
+}
+
+func (c *counted) Commit() error {
+	c.commits++
+	return nil
+}
+
+// What was written before an error is kept: close commits the output.
+func TestStreamCommits(t *testing.T) {
+	s := newTestStreaming(t, stackstest.Own(t), io.Discard)
+	out := &counted{uncommitted: uncommitted{io.Discard}}
+	s.out, s.Sideband = out, new(process.Sideband)
+	if err := s.close(); err != nil || out.commits != 1 {
+		t.Errorf("%d commits, error %v", out.commits, err)
+	}
+}
 
 // event returns the record of a sample.
 func event(id uint64) []byte {

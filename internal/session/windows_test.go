@@ -333,3 +333,68 @@ func TestWholeRun(t *testing.T) {
 		t.Error("what only windows need is there")
 	}
 }
+
+// The error of the last window, which is written after sampling, is not lost.
+func TestLastWriteFails(t *testing.T) {
+	failure := errors.New("no room")
+	w := newTestWindows(t, 0, stackstest.Own(t), func(Window) error { return failure })
+	w.Limit = time.Millisecond
+	if err := w.take(t.Context(), w, nil); !errors.Is(err, failure) {
+		t.Errorf("error %v, want %v", err, failure)
+	}
+}
+
+// slow is a course whose symbolization does not end by itself.
+type slow struct {
+	*windows
+	began func()
+}
+
+func (s slow) write(ctx context.Context) {
+	for range s.items {
+		s.began()
+		<-ctx.Done()
+	}
+}
+
+// A signal after the end of sampling ends symbolization. The signal that ended
+// sampling does not.
+func TestSkipNames(t *testing.T) {
+	for name, interrupted := range map[string]bool{"time is over": false, "interrupted": true} {
+		t.Run(name, func(t *testing.T) {
+			ctx, first := context.WithCancel(t.Context())
+			defer first()
+			again, second := context.WithCancel(t.Context())
+			defer second()
+			w := newTestWindows(t, 0, stackstest.Own(t), nil)
+			registered := make(chan struct{})
+			w.options.Interruptible = func(ctx context.Context) (context.Context, func()) {
+				if ctx.Err() != nil {
+					t.Error("the signal that ended sampling ends symbolization")
+				}
+				close(registered)
+				return again, func() {}
+			}
+			s := slow{w, first}
+			if interrupted {
+				first()
+				s.began = func() {
+					<-registered
+					second()
+				}
+			} else {
+				w.Limit = time.Millisecond
+			}
+			done := make(chan error, 1)
+			go func() { done <- w.take(ctx, s, nil) }()
+			select {
+			case err := <-done:
+				if err != nil {
+					t.Error(err)
+				}
+			case <-time.After(time.Minute):
+				t.Fatal("symbolization does not end")
+			}
+		})
+	}
+}
