@@ -27,7 +27,7 @@ type python struct {
 // test/pythons.sh installs.
 func pythons(t *testing.T) []python {
 	t.Helper()
-	if !testenv.IsLong() {
+	if !testenv.IsLong() || testenv.InVM() {
 		return []python{{name: "python3", program: testenv.Tool(t, "python3")}}
 	}
 	dir := os.Getenv("FULGUR_TEST_PYTHONS")
