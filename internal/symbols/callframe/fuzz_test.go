@@ -75,14 +75,14 @@ func sections(functions ...[2]uint32) (header, frame []byte) {
 	return header, append(frame, 0, 0, 0, 0)
 }
 
-// TestFind has functions with gaps between them, an inner one, and ones that the linker
-// dropped; with the search table and without.
+// TestFind has functions with gaps between them, an inner one, one whose end overflows, one
+// without code, and ones that the linker dropped; with the search table and without.
 func TestFind(t *testing.T) {
-	functions := [][2]uint32{{0, 16}, {textAddr, 0x40}, {textAddr + 0x10, 0x10}, {textAddr + 0x80, 0x20}, {textAddr + 0x200, 0}, {0x700000, 16}}
+	functions := [][2]uint32{{0, 16}, {textAddr, 0x40}, {textAddr + 0x10, 0x10}, {textAddr + 0x80, 0x20}, {textAddr + 0x200, 0}, {textAddr + 0x300, 1<<32 - 1}, {0x700000, 16}}
 	header, frame := sections(functions...)
 	for _, header := range [][]byte{header, nil} {
 		f, _ := made(t, header, frame, nil)
-		addrs := []uint64{textAddr - 1, textAddr, textAddr + 0xf, textAddr + 0x10, textAddr + 0x30, textAddr + 0x80, textAddr + 0x9f, textAddr + 0xa0}
+		addrs := []uint64{textAddr - 1, textAddr, textAddr + 0xf, textAddr + 0x10, textAddr + 0x30, textAddr + 0x80, textAddr + 0x9f, textAddr + 0xa0, textAddr + 0x301, 0x700008}
 		got, err := Find(f, addrs)
 		if err != nil {
 			t.Error(err)
@@ -90,9 +90,11 @@ func TestFind(t *testing.T) {
 		want := []Bounds{
 			{Above: textAddr}, {Start: textAddr}, {Start: textAddr}, {Start: textAddr + 0x10},
 			{Below: textAddr + 0x20, Above: textAddr + 0x80}, {Start: textAddr + 0x80}, {Start: textAddr + 0x80}, {Below: textAddr + 0xa0},
+			{Below: textAddr + 0xa0}, {Below: textAddr + 0xa0},
 		}
 		if header != nil {
 			want[7].Above = textAddr + 0x200 // the size is only in the FDE
+			want[8], want[9] = Bounds{Above: 0x700000}, Bounds{}
 		}
 		compare(t, "made-up", addrs, got, want)
 	}
@@ -131,7 +133,7 @@ func TestUnknownHeader(t *testing.T) {
 		"version":  func(h []byte) { h[0] = 2 },
 		"encoding": func(h []byte) { h[3] = peSdata4; h[12]++ },
 		"no table": func(h []byte) { h[2], h[3] = peOmit, peOmit; h[12]++ },
-		"count":    func(h []byte) { h[8] = 2 },
+		"count":    func(h []byte) { h[11] = 0x7f },
 		"pointer":  func(h []byte) { h[4]++ },
 	} {
 		header, frame := sections([2]uint32{textAddr + 8, 64})
