@@ -159,7 +159,8 @@ func (s *streaming) hand() {
 	}
 	full := s.batch
 	s.batch = newBatch()
-	if s.waiting.Load()+int64(n) > maxWaiting {
+	// A poll with more samples is no sign of a slow writer.
+	if waiting := s.waiting.Load(); waiting > 0 && waiting+int64(n) > maxWaiting {
 		s.dropped += uint64(n)
 		s.batch.dropped = full.dropped + uint64(n)
 		return

@@ -136,6 +136,22 @@ func TestStreamDrops(t *testing.T) {
 	}
 }
 
+// A poll with many samples loses none if nothing waits.
+func TestStreamLargePoll(t *testing.T) {
+	s := newTestStreaming(t, stackstest.Own(t), io.Discard)
+	for range maxWaiting + 1 {
+		if err := s.take(0, event(1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.hand()
+	s.end()
+	s.write(t.Context())
+	if s.dropped != 0 || s.written != maxWaiting+1 {
+		t.Errorf("%d dropped and %d written", s.dropped, s.written)
+	}
+}
+
 // An output that fails ends the stream, and nobody waits for it.
 func TestStreamFails(t *testing.T) {
 	s := newTestStreaming(t, stackstest.Own(t), io.Discard)
