@@ -203,9 +203,13 @@ UNWIND_GLOBAL int runtime_merge(u32 scratch, u32 i, u64 pc, u64 low, u64 high)
 		return 0;
 	r = &s->runtime;
 	merged = r->merged;
-	for (n = 0; n < 8 && merged < r->groups && merged < MAX_RUNTIME_FRAMES; n++) {
-		u64 entry = r->entries[merged];
+	for (n = 0; n < 8 && merged < r->groups; n++) {
+		u64 entry;
 
+		barrier_var(merged); /* or older verifiers do not see its bound */
+		if (merged >= MAX_RUNTIME_FRAMES)
+			break;
+		entry = r->entries[merged];
 		if (entry ? entry < low || entry >= high
 			  : n || pc < r->interpreter || pc > r->interpreter_end)
 			break;
