@@ -3,6 +3,7 @@ package elffile
 import (
 	"bytes"
 	"debug/elf"
+	"encoding/binary"
 	"errors"
 	"os"
 	"strings"
@@ -116,6 +117,35 @@ func TestSymbols(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// hole is a file that ends in a hole.
+type hole struct{ head []byte }
+
+func (h hole) ReadAt(b []byte, off int64) (int, error) {
+	clear(b)
+	if off < int64(len(h.head)) {
+		copy(b, h.head[off:])
+	}
+	return len(b), nil
+}
+
+// TestTooLarge refuses a symbol table that no program has, without reading it.
+func TestTooLarge(t *testing.T) {
+	b := elftest.File{Machine: elf.EM_X86_64, Sections: []elftest.Section{{Name: ".symtab", Type: elf.SHT_SYMTAB, Content: make([]byte, 24)}}}.Bytes()
+	// Elf64_Ehdr.e_shoff, and Elf64_Shdr.sh_size of the first section.
+	binary.LittleEndian.PutUint64(b[binary.LittleEndian.Uint64(b[40:])+64+32:], maxTable+1)
+	f, err := New(hole{b}, 1<<40, "made-up")
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = f.EachSymbol(f.Section(".symtab"), func(Symbol) bool {
+		t.Error("reads the table")
+		return false
+	})
+	if err == nil || !strings.Contains(err.Error(), "more than any program has") {
+		t.Error(err)
 	}
 }
 

@@ -2,8 +2,13 @@ package elffile
 
 import "debug/elf"
 
-// tableChunk is the number of table entries to read at once.
-const tableChunk = 2048
+const (
+	// tableChunk is the number of table entries to read at once.
+	tableChunk = 2048
+	// maxTable bounds a table, in bytes: 40 million symbols. A larger one was crafted to
+	// waste time: holes in a file cost nothing.
+	maxTable = 1 << 30
+)
 
 // Symbol is an entry of a symbol table.
 type Symbol struct {
@@ -107,13 +112,16 @@ func (f *File) EachRela(yield func(*Section, Rela) bool) error {
 }
 
 // eachEntry calls yield with every complete entry of the table s in order, until yield
-// returns false.
+// returns false. It fails if the table is larger than maxTable.
 func (f *File) eachEntry(s *Section, entsize int, what string, yield func([]byte) bool) error {
 	if s.Type == elf.SHT_NOBITS {
 		return nil
 	}
 	if err := f.check(int64(s.Offset), s.Size, what); err != nil {
 		return err
+	}
+	if s.Size > maxTable {
+		return s.errorf("%d bytes of %s are more than any program has", s.Size, what)
 	}
 	off, left := int64(s.Offset), int(s.Size)/entsize
 	buf := make([]byte, min(tableChunk, left)*entsize)
