@@ -168,24 +168,22 @@ static __always_inline void runtime_append(struct stack_scratch *s, u32 frames, 
 					   u32 entered)
 {
 	struct runtime_stack *r = &s->runtime;
-	u32 from = r->merged ? r->ends[(r->merged - 1) % (MAX_RUNTIME_FRAMES + 1)] : 0, i;
-	u32 at = s->walk.first + frames;
+	u32 from = r->merged ? r->ends[(r->merged - 1) % (MAX_RUNTIME_FRAMES + 1)] : 0;
+	u32 at = s->walk.first + frames, size;
 
-	for (i = 0; i < 2 * MAX_RUNTIME_FRAMES; i++) {
-		u64 word;
-
-		barrier_var(from); /* or pointers are computed before what bounds them */
-		barrier_var(at);
-		if (from >= end || from >= 2 * MAX_RUNTIME_FRAMES || at >= MAX_FRAME_WORDS)
-			break;
-		word = r->frames[from];
-		if (i == 1)
-			word |= entered;
-		s->record.frames[at] = word;
-		from++;
-		at++;
-	}
-	s->walk.first = at - frames;
+	barrier_var(at); /* or pointers are computed before what bounds them */
+	if (from >= end || at >= MAX_FRAME_WORDS)
+		return;
+	size = end - from;
+	if (size > MAX_FRAME_WORDS - at)
+		size = MAX_FRAME_WORDS - at;
+	s->walk.first += size;
+	size *= 8;
+	barrier_var(size);
+	size &= 0xfff;
+	/* A single copy, since the verifier would follow each turn of a loop. */
+	if (bpf_probe_read_kernel(&s->record.frames[at], size, &r->frames[from]) == 0 && size > 8)
+		s->record.frames[at + 1] |= entered;
 }
 
 /*
