@@ -28,15 +28,9 @@ func (t *Table) MappingsAt(pid int, time uint64) []Mapping {
 		return nil
 	}
 	t.files.openQueued()
-	i := t.image(pid)
-	for i != nil && time < i.from {
-		i = i.prev
-	}
+	i := t.load(pid, time, func(*image) bool { return true })
 	if i == nil {
 		return nil
-	}
-	if i.unread() {
-		t.load(pid, i)
 	}
 	return i.mappings()
 }

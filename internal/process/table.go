@@ -127,6 +127,15 @@ func (t *Table) image(pid int) *image {
 	return i
 }
 
+// imageAt returns the image that a pid had at the given time, or nil if none is known.
+func (t *Table) imageAt(pid int, time uint64) *image {
+	i := t.image(pid)
+	for i != nil && time < i.from {
+		i = i.prev
+	}
+	return i
+}
+
 // push makes i the image of the pid from i.from on.
 func (t *Table) push(pid int, i *image) {
 	if old := t.images[pid]; old != nil {
@@ -193,18 +202,12 @@ func (t *Table) Resolve(pid int, addr, time uint64) Location {
 		return Location{Kind: KindVsyscall, Offset: addr, MapStart: vsyscall, MapLimit: vsyscall + 0x1000}
 	}
 	t.files.openQueued()
-	i := t.image(pid)
-	for i != nil && time < i.from {
-		i = i.prev
-	}
-	if i == nil {
-		return Location{Offset: addr}
-	}
-	m, ok := i.lookup(addr, time)
-	if i.unread() && (!ok || i.base.before != nil) {
-		t.load(pid, i)
+	var m mapping
+	var ok bool
+	i := t.load(pid, time, func(i *image) bool {
 		m, ok = i.lookup(addr, time)
-	}
+		return !ok || i.base != nil && i.base.before != nil
+	})
 	if !ok {
 		return Location{Offset: addr}
 	}
@@ -221,11 +224,26 @@ func (t *Table) Resolve(pid int, addr, time uint64) Location {
 	return l
 }
 
-// load reads the base of i, an image of process pid, from /proc: through the process it
+// load returns the image that process pid had at the given time, or nil if none is known.
+// It reads the image's base if lacks, which it calls first and after reading, asks for it.
+// Reading handles records, which may begin a newer image, as of a child that is new.
+func (t *Table) load(pid int, time uint64, lacks func(*image) bool) *image {
+	gone := false
+	i := t.imageAt(pid, time)
+	for loaded := (*image)(nil); i != nil && lacks(i) && i != loaded && i.unread(); i = t.imageAt(pid, time) {
+		loaded, gone = i, t.read(pid, i)
+	}
+	if gone {
+		t.gone++
+	}
+	return i
+}
+
+// read reads the base of i, an image of process pid, from /proc: through the process it
 // began with or, if that is gone or runs another program by now, through pid. The order
 // matters for short-lived children, which share their parent's image only between fork
-// and exec.
-func (t *Table) load(pid int, i *image) {
+// and exec. It reports whether the process is gone.
+func (t *Table) read(pid int, i *image) (gone bool) {
 	i.asked = true
 	b := i.base
 	candidates := []int{b.pid, pid}
@@ -241,7 +259,7 @@ func (t *Table) load(pid int, i *image) {
 		maps, err := t.baseMaps(candidate, b)
 		if errors.Is(err, answer.ErrNone) {
 			i.asked = false // it may respond later
-			return
+			return false
 		}
 		if err == nil && t.sync != nil {
 			t.sync()
@@ -256,11 +274,9 @@ func (t *Table) load(pid int, i *image) {
 		}
 		t.files.openQueued()
 		b.read, b.before = true, nil
-		return
+		return false
 	}
-	if exited || i.exit != 0 {
-		t.gone++
-	}
+	return exited || i.exit != 0
 }
 
 // runs reports whether process pid still runs an image with base b.

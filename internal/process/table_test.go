@@ -307,6 +307,7 @@ func TestReadLate(t *testing.T) {
 		{"gone, with its parent", []perfevent.Record{fork(5, pidA, pidB)}, nil, pidB, false, 1},
 		{"an exec before it was read", []perfevent.Record{fork(1, self, pidA), exec(20, self), exit(20, pidA, pidA)}, nil, self, false, 1},
 		{"an exec while it was read", nil, exec(20, self), self, false, 1},
+		{"its fork while it was read", nil, fork(5, pidA, self), self, true, 0},
 		{"after a loss", []perfevent.Record{exec(1, self), perfevent.Lost{Stamp: stamp(5), N: 1}}, nil, self, true, 0},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
