@@ -150,7 +150,8 @@ func TestProfileCommand(t *testing.T) {
 	testenv.Root(t)
 	out := filepath.Join(t.TempDir(), "out.folded")
 	cmd := command(t, "profile", "-F", "997", "-o", out, "--", testenv.Tool(t, "sh"), "-c", os.Args[0]+"; exit 7")
-	cmd.Env = append(os.Environ(), "E2E_WORKLOAD=500ms") // of CPU time
+	// Of CPU time: long enough for the unwind tables of a program that is new.
+	cmd.Env = append(os.Environ(), "E2E_WORKLOAD="+testenv.Patience(time.Second).String())
 	r := finish(t, cmd)
 	if r.code != 7 {
 		t.Fatalf("exit code %d, want the command's 7: %s", r.code, r.stderr)
