@@ -71,7 +71,7 @@ NMIS ?= 100000
 EVERY ?= 5.10,6.12,7.2
 
 # Time limit for the tests of a machine.
-VM_TIMEOUT ?= 45m
+VM_TIMEOUT ?= 60m
 
 # Programs of this machine, if installed, that the VMs have besides busybox.
 VM_TOOLS := perf sleep biolatency offcputime taskset unshare setcap strip objcopy
