@@ -149,8 +149,8 @@ func TestReadRecording(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("values (-want +got):\n%s", diff)
 	}
-	if p.ValueTypes[0].Type != "cpu" {
-		t.Errorf("the first value is %v", p.ValueTypes[0])
+	if p.ValueTypes[0].Type != "cpu" || p.Meta.Value != "cpu" {
+		t.Errorf("the first value is %v, %q is shown first", p.ValueTypes[0], p.Meta.Value)
 	}
 }
 

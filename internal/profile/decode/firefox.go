@@ -46,7 +46,12 @@ func readFirefox(ctx context.Context, r *bufio.Reader) (*profile.Profile, error)
 			return nil, fmt.Errorf("thread %d: %w", i, err)
 		}
 	}
-	return c.profile(c.meta())
+	p, err := c.profile(c.meta())
+	if err == nil && len(p.ValueTypes) > 1 {
+		// The samples, as in the Firefox Profiler. Their markers come after them.
+		p.Meta.Value = p.ValueTypes[0].Type
+	}
+	return p, err
 }
 
 // firefoxReader converts a Firefox profile.
