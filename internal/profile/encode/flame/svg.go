@@ -52,7 +52,7 @@ type svgKind struct{ class, label string }
 
 // svgKinds holds the classes of kinds.
 var svgKinds = []svgKind{
-	{"cpu", "CPU"}, {"process", "Process"}, {"user", "User"}, {"inlined", "Inlined"}, {"kernel", "Kernel"}, {"jit", "JIT"},
+	{"cpu", "CPU"}, {"process", "Process"}, {"user", "User"}, {"inlined", "Inlined"}, {"kernel", "Kernel"}, {"jit", "Interpreted, JIT"},
 	{"unresolved", "No symbol"}, {"marker", "Note"},
 }
 

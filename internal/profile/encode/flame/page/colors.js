@@ -4,7 +4,7 @@
 const SHADES = 5;
 const CHANGES = 4; // steps from "as before" to "only now" or "only before"
 const KIND_LABELS = {
-  cpu: 'CPU', process: 'Process', user: 'User', inlined: 'Inlined', kernel: 'Kernel', jit: 'JIT',
+  cpu: 'CPU', process: 'Process', user: 'User', inlined: 'Inlined', kernel: 'Kernel', jit: 'Interpreted, JIT',
   unresolved: 'No symbol', marker: 'Note',
 };
 const MODULE_HUES = 12; // modules with a hue of their own
