@@ -12,21 +12,22 @@ import (
 	"fulgur/internal/linux/ringbuf"
 )
 
-// Code is a function of a runtime. It is comparable: functions that are equal have the
+// Code is a function of a runtime. It is comparable: equal functions have the
 // same names and lines.
 type Code struct {
 	Kind Kind
-	// Name is the function's qualified name, and File the file that it was compiled
-	// from, both untrusted and at most 256 bytes long with what marks that they were cut.
+	// Name is the function's qualified name, and File its source file. Both are
+	// untrusted. The kernel side sends at most 256 bytes of each; "…" marks a
+	// truncated one.
 	Name, File string
 	// FirstLine is the line where the function begins, 1-based, or 0.
 	FirstLine int
-	// Version says how to read Lines, the table of its lines.
+	// Version is the format of Lines, the line table.
 	Version uint32
 	Lines   string
 }
 
-// Identity is what the kernel side knows code by.
+// Identity identifies code in the kernel side's records.
 type Identity struct {
 	Epoch, Address uint64
 	Check          uint32
@@ -34,7 +35,7 @@ type Identity struct {
 
 const codeHeader = unsafe.Offsetof(bpf.CodeRecord{}.LineTable)
 
-// ParseCode reads a record of code.
+// ParseCode parses a bpf.CodeRecord.
 func ParseCode(record []byte) (Identity, Code, error) {
 	r, err := ringbuf.As[bpf.CodeRecord](record, codeHeader)
 	if err != nil {
@@ -53,11 +54,11 @@ func ParseCode(record []byte) (Identity, Code, error) {
 	}, nil
 }
 
-// cut marks a text that was cut.
+// cut marks a truncated text.
 const cut = "…"
 
-// text converts a text of length characters of width bytes each to UTF-8: of Latin-1, or
-// UTF-16 or UTF-32 without surrogates. b is its begin.
+// text converts a text of length characters to UTF-8. Characters have width bytes: 1 for
+// Latin-1, 2 for UCS-2, 4 for UTF-32. b is the start of the text.
 func text(b []byte, length, width uint32) string {
 	if width != 1 && width != 2 && width != 4 {
 		return ""
@@ -81,7 +82,7 @@ func text(b []byte, length, width uint32) string {
 	return s.String()
 }
 
-// one returns r, or what stands for a character that UTF-8 does not have.
+// one returns r, or the replacement character if r is not valid in UTF-8.
 func one(r rune) rune {
 	if !utf8.ValidRune(r) || utf16.IsSurrogate(r) {
 		return utf8.RuneError

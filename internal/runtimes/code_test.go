@@ -12,7 +12,7 @@ import (
 	"fulgur/internal/linux/ringbuf"
 )
 
-// record returns a record of code with so many bytes of lines.
+// record returns a record of code with the given number of bytes of lines.
 func record(fill func(r *bpf.CodeRecord), lines int) []byte {
 	r := new(bpf.CodeRecord)
 	fill(r)

@@ -1,9 +1,9 @@
-// Package cpython reads what the kernel side (bpf/python.h) has to know of CPython 3.9 to
-// 3.15, and the lines of its code objects.
+// Package cpython finds the layout of CPython 3.9 to 3.15, which the kernel side
+// (bpf/python.h) needs, and the lines of code objects.
 //
-// A file has CPython if it exports _PyRuntime. From 3.13 on, the offsets of fields are
-// there (struct _Py_DebugOffsets in Include/internal/pycore_debug_offsets.h); of the
-// earlier versions, they are in a table here, from the headers.
+// A file has CPython if it exports _PyRuntime. From 3.13 on, _PyRuntime begins with the
+// offsets of fields (struct _Py_DebugOffsets in Include/internal/pycore_debug_offsets.h).
+// For earlier versions, this package has a table, made from their headers.
 package cpython
 
 import (
@@ -22,14 +22,14 @@ type Runtime struct{}
 // Name implements [runtimes.Runtime].
 func (Runtime) Name() string { return "python" }
 
-// Internal implements [runtimes.Runtime]: it finds the code that calls __init__ from 3.13 on
-// (_Py_InitCleanup in Python/specialize.c), which tracebacks do not have either.
+// Internal implements [runtimes.Runtime]. It finds the shim that calls __init__ from 3.13 on
+// (_Py_InitCleanup in Python/specialize.c). Tracebacks leave it out, too.
 func (Runtime) Internal(c *runtimes.Code) bool {
 	const shim = "__init__"
 	return c.Name == shim && c.File == shim && c.FirstLine == 0
 }
 
-// The versions that are known: 3.oldest to 3.newest.
+// The supported versions are 3.oldest to 3.newest.
 const (
 	oldest = 9
 	newest = 15
@@ -104,7 +104,7 @@ func (Runtime) Detect(f *elffile.File) (*runtimes.Build, error) {
 
 // version is a version of CPython.
 type version struct {
-	major, minor, micro int // micro is -1 if it is not known
+	major, minor, micro int // micro is -1 if unknown
 	freeThreaded        bool
 	offsets             []byte // struct _Py_DebugOffsets, from 3.13 on
 }
@@ -116,11 +116,11 @@ func (v version) String() string {
 	return fmt.Sprintf("%d.%d.%d", v.major, v.minor, v.micro)
 }
 
-// cookie is at the begin of _PyRuntime from 3.13 on.
+// cookie is the start of _PyRuntime from 3.13 on.
 const cookie = "xdebugpy"
 
-// readVersion reads the version from the runtime's structure, or from Py_Version, which is
-// there from 3.11 on, or else from what a version was the first to export.
+// readVersion reads the version from _PyRuntime (from 3.13 on) or Py_Version (from 3.11 on).
+// It recognizes older versions by the symbols that they were the first to export.
 func readVersion(f *elffile.File, runtime elffile.Symbol) (version, error) {
 	const size = 8 * maxOffsets
 	if b, err := data(f, runtime.Value, size); err == nil && string(b[:8]) == cookie {
@@ -151,7 +151,7 @@ func readVersion(f *elffile.File, runtime elffile.Symbol) (version, error) {
 	return version{major: 3, minor: oldest - 1, micro: -1}, nil
 }
 
-// fromHex takes PY_VERSION_HEX apart.
+// fromHex decodes PY_VERSION_HEX.
 func fromHex(hex uint64) version {
 	return version{major: int(hex >> 24 & 0xff), minor: int(hex >> 16 & 0xff), micro: int(hex >> 8 & 0xff)}
 }
@@ -165,16 +165,17 @@ func data(f *elffile.File, addr, n uint64) ([]byte, error) {
 	return f.Bytes(int64(at), n, "the runtime's structure")
 }
 
-// Where a thread's state is found.
+// Ways to find a thread's state; see enum python_thread of bpf/runtime_maps.h.
 const (
 	listed   = uint8(bpf.UnwindPythonThreadPYTHON_BY_LIST)
 	byKey    = uint8(bpf.UnwindPythonThreadPYTHON_BY_KEY)
 	byOffset = uint8(bpf.UnwindPythonThreadPYTHON_BY_OFFSET)
 )
 
-// threadOffset decodes PyGILState_GetThisThreadState of a program with CPython 3.15 for
-// amd64: it loads a thread-local variable from a constant offset, and returns it. In a
-// shared library, it does not.
+// threadOffset finds the thread-local variable of the thread's state in CPython 3.15 for
+// amd64. In a program, PyGILState_GetThisThreadState loads it from a constant offset, which
+// threadOffset decodes. In a shared library, the function does not, and the result is
+// listed.
 func threadOffset(f *elffile.File) (thread uint8, offset int32, err error) {
 	s, ok, err := f.DynamicSymbol("PyGILState_GetThisThreadState")
 	if err != nil || !ok {

@@ -10,8 +10,8 @@ import (
 	"fulgur/internal/testenv"
 )
 
-// mapped returns the file that has the interpreter's code in a process that runs program,
-// and the version of it.
+// mapped returns the file with the interpreter's code in a process that runs program, and
+// the interpreter's version.
 func mapped(t *testing.T, program string) (path, version string) {
 	t.Helper()
 	text, err := exec.Command(program, "-c", `
@@ -36,7 +36,7 @@ print(*{l.split(None, 5)[-1].strip() for l in open("/proc/self/maps") if " r-xp 
 	return "", ""
 }
 
-// The version is the one that the interpreter tells.
+// The interpreter itself reports the same version.
 func TestDetect(t *testing.T) {
 	programs := append(strings.Fields(os.Getenv("FULGUR_TEST_MORE_PYTHONS")), testenv.Tool(t, "python3"))
 	for _, program := range programs {
@@ -61,7 +61,7 @@ func TestDetect(t *testing.T) {
 	}
 }
 
-// A file without CPython has none.
+// A file without CPython has no build.
 func TestDetectNone(t *testing.T) {
 	f, err := elffile.Open(testenv.Tool(t, "readelf"))
 	if err != nil {
@@ -73,20 +73,20 @@ func TestDetectNone(t *testing.T) {
 	}
 }
 
-// Offsets that the kernel side cannot use are not taken.
+// Offsets that the kernel side cannot use are rejected.
 func TestDebugOffsets(t *testing.T) {
 	offsets := make([]byte, 8*maxOffsets)
 	if _, ok := fromDebugOffsets(13, offsets); ok {
-		t.Error("offsets of 0 are taken")
+		t.Error("offsets of 0 are accepted")
 	}
 	if _, ok := fromDebugOffsets(99, offsets); ok {
-		t.Error("offsets of an unknown version are taken")
+		t.Error("offsets of an unknown version are accepted")
 	}
 	for i := range offsets {
 		offsets[i] = 0xff
 	}
 	if _, ok := fromDebugOffsets(14, offsets); ok {
-		t.Error("offsets that are too large are taken")
+		t.Error("offsets that are too large are accepted")
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 // layout has the offsets of fields.
 type layout = bpf.UnwindPythonProcess
 
-// How Python frames are tied to native ones.
+// Links from Python frames to native ones; see enum python_entry of bpf/runtime_maps.h.
 const (
 	entryFrame    = uint8(bpf.UnwindPythonEntryPYTHON_ENTRY_FRAME)
 	entryMarked   = uint8(bpf.UnwindPythonEntryPYTHON_ENTRY_MARKED)
@@ -18,9 +18,9 @@ const (
 	entryFunction = uint8(bpf.UnwindPythonEntryPYTHON_ENTRY_FUNCTION)
 )
 
-// layouts are those of the versions that do not tell them, by minor version: offsetof() in
-// their headers. Within a minor version they do not change. Interpreters is that of
-// _PyRuntime.interpreters.main.
+// layouts has the layouts of versions without struct _Py_DebugOffsets, by minor version.
+// The values are offsetof() in their headers, and do not change within a minor version.
+// Interpreters is the offset of _PyRuntime.interpreters.main.
 var layouts = map[int]layout{
 	9: {
 		Key: 584, Interpreters: 40, Threads: 8, ThreadNext: 8, ThreadId: 176,
@@ -52,10 +52,10 @@ var layouts = map[int]layout{
 	},
 }
 
-// maxOffsets is how many words of struct _Py_DebugOffsets are read, with the cookie.
+// maxOffsets is the number of words of struct _Py_DebugOffsets to read, with the cookie.
 const maxOffsets = 96
 
-// indexes are the places of fields in struct _Py_DebugOffsets, in words, by minor version.
+// indexes has the offsets of fields in struct _Py_DebugOffsets, in words, by minor version.
 var indexes = map[int]struct {
 	interpreters, threads                     int
 	threadNext, threadFrame, threadID         int
@@ -71,11 +71,12 @@ var indexes = map[int]struct {
 	15: {5, 9, 24, 26, 30, 40, 41, 42, 44, 48, 50, 51, 52, 56, 87, 88, 90, 91, 92},
 }
 
-// keys are the offsets of the pthread key of the thread's state in _PyRuntime.
+// keys has the offset in _PyRuntime of the pthread key of thread states, by minor version.
 var keys = map[int]uint16{13: 2160, 14: 2336}
 
-// What does not change, and is not in the offsets: co_version, and the part of a str that
-// is not ASCII has after the header of one that is.
+// Constants that struct _Py_DebugOffsets lacks or that the kernel side assumes: codeVersion
+// is the offset of co_version, and strNotASCII the number of bytes by which the header of a
+// non-ASCII str is longer.
 const (
 	codeVersion   = 92
 	strNotASCII   = 16
@@ -87,7 +88,7 @@ const (
 )
 
 // fromDebugOffsets returns the layout in a struct _Py_DebugOffsets of CPython 3.minor, or
-// false if it is not as expected.
+// false if the kernel side cannot use it.
 func fromDebugOffsets(minor int, offsets []byte) (layout, bool) {
 	at, ok := indexes[minor]
 	if !ok {
@@ -121,7 +122,8 @@ func fromDebugOffsets(minor int, offsets []byte) (layout, bool) {
 		max(l.CodeFile, l.CodeName, l.CodeLines, l.CodeLine) <= maxCode
 }
 
-// What the kernel side reads of a frame and of code: struct runtime_walk.
+// Limits of the kernel side: the bytes that it reads of a frame, and the largest offset of
+// a field in code; see struct runtime_walk.
 const (
 	maxFrame = 112
 	maxCode  = 136

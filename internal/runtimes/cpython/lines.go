@@ -3,8 +3,8 @@ package cpython
 import "fulgur/internal/runtimes"
 
 // Line implements [runtimes.Runtime]. A position is the index of an instruction: in bytes
-// up to 3.9, else in units of 2 bytes. That of 3.11 and 3.12 is the one before the next.
-// Instructions without a line have the first one.
+// up to 3.9, in units of 2 bytes from 3.10 on. In 3.11 and 3.12 it is the index just before
+// the next instruction. Instructions without a line get the function's first line.
 func (Runtime) Line(c *runtimes.Code, position int) int {
 	if position < 0 {
 		return c.FirstLine
@@ -18,8 +18,8 @@ func (Runtime) Line(c *runtimes.Code, position int) int {
 	return lineByLocations(c.Lines, c.FirstLine, position)
 }
 
-// lineByNumbers reads co_lnotab: pairs of a difference of byte offsets and a signed one of
-// lines, see Objects/lnotab_notes.txt of CPython 3.9.
+// lineByNumbers reads co_lnotab: pairs of an unsigned byte offset delta and a signed line
+// delta; see Objects/lnotab_notes.txt of CPython 3.9.
 func lineByNumbers(table string, line, position int) int {
 	at := 0
 	for i := 0; i+1 < len(table); i += 2 {
@@ -31,8 +31,8 @@ func lineByNumbers(table string, line, position int) int {
 	return valid(line)
 }
 
-// lineByRanges reads co_linetable of 3.10 (PEP 626): pairs of the length of a range of
-// bytes and a signed difference of lines, or -128 for a range without a line.
+// lineByRanges reads co_linetable of 3.10 (PEP 626): pairs of the length of a range in bytes
+// and a signed line delta, -128 for a range without a line.
 func lineByRanges(table string, first, position int) int {
 	line, end := first, 0
 	for i := 0; i+1 < len(table); i += 2 {
@@ -51,16 +51,16 @@ func lineByRanges(table string, first, position int) int {
 	return 0
 }
 
-// Codes of entries in the table of locations.
+// Codes of entries in the location table.
 const (
-	codeOneLine0 = 10 // the line is that of the last entry; 11 and 12: 1 and 2 more
+	codeOneLine0 = 10 // line delta 0; 11 and 12: deltas 1 and 2
 	codeNoColumn = 13
 	codeLong     = 14
 	codeNone     = 15
 )
 
-// lineByLocations reads co_linetable from 3.11 on (PEP 657), see
-// Objects/locations.md of CPython.
+// lineByLocations reads co_linetable from 3.11 on (PEP 657); see Objects/locations.md of
+// CPython.
 func lineByLocations(table string, first, position int) int {
 	line, unit := first, 0
 	varint := func(i int) (value, next int) {
@@ -92,7 +92,7 @@ func lineByLocations(table string, first, position int) int {
 			has = false
 		case code == codeLong:
 			delta, i = signed(i)
-			for range 3 { // the last line, and columns
+			for range 3 { // the end line and two columns
 				_, i = varint(i)
 			}
 		case code == codeNoColumn:
@@ -114,7 +114,7 @@ func lineByLocations(table string, first, position int) int {
 	return 0
 }
 
-// valid returns a line of a profile: 0 if there is no such line.
+// valid returns line, or 0 if it is out of range.
 func valid(line int) int {
 	if line < 0 || line > maxLine {
 		return 0

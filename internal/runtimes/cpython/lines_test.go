@@ -12,8 +12,8 @@ import (
 	"fulgur/internal/testenv"
 )
 
-// dump prints the version of the interpreter, and of all code in some modules the first
-// line, the table of lines, and the line of each instruction as the interpreter finds it.
+// dump prints the interpreter's version and, for all code in some modules, the first line,
+// the line table, and the line of each instruction by the interpreter itself.
 const dump = `
 import asyncio.base_events, argparse, dis, inspect, json, sys, textwrap, typing
 minor, out, seen = sys.version_info[1], [], set()
@@ -38,7 +38,7 @@ for module in (argparse, asyncio.base_events, dis, inspect, textwrap, typing):
 print(json.dumps([minor, out]))
 `
 
-// The lines are those that the interpreter finds itself.
+// The interpreter itself finds the same lines.
 func TestLine(t *testing.T) {
 	programs := append(strings.Fields(os.Getenv("FULGUR_TEST_MORE_PYTHONS")), testenv.Tool(t, "python3"))
 	for _, program := range programs {
@@ -93,7 +93,7 @@ func decode(t *testing.T, text []byte, to any) {
 	}
 }
 
-// A table of any bytes gives a line or none, in a time that its length bounds.
+// A table of any bytes has a line or none, and its length bounds the time to search it.
 func FuzzLine(f *testing.F) {
 	f.Add(uint8(9), []byte{2, 1, 4, 255, 0, 127}, 3)
 	f.Add(uint8(10), []byte{2, 1, 4, 128, 6, 255}, 3)

@@ -7,12 +7,12 @@ import (
 	"fulgur/internal/runtimes/cpython"
 )
 
-// All are the runtimes, by their numbers.
+// All holds the runtimes by kind.
 var All = map[runtimes.Kind]runtimes.Runtime{
 	bpf.RuntimePython: cpython.Runtime{},
 }
 
-// Name returns the name of a runtime's language.
+// Name returns the name of the language of a kind of runtime.
 func Name(kind runtimes.Kind) string {
 	if r := All[kind]; r != nil {
 		return r.Name()
@@ -20,13 +20,15 @@ func Name(kind runtimes.Kind) string {
 	return "unknown runtime"
 }
 
-// Internal reports whether code is no function of a program; see [runtimes.Runtime].
+// Internal reports whether code is part of its runtime rather than of a program; see
+// [runtimes.Runtime].
 func Internal(c *runtimes.Code) bool {
 	r := All[c.Kind]
 	return r != nil && r.Internal(c)
 }
 
-// Line returns the line of a position in code, or 0; see [runtimes.Runtime].
+// Line returns the line of a position in code, or 0 if there is none; see
+// [runtimes.Runtime].
 func Line(c *runtimes.Code, position int) int {
 	if r := All[c.Kind]; r != nil {
 		return r.Line(c, position)

@@ -16,7 +16,7 @@ import (
 	"fulgur/internal/symbols/elffile"
 )
 
-// Tracker tells the kernel side which runtimes processes have. A nil Tracker does nothing.
+// Tracker keeps the kernel side's map of processes with a runtime. A nil Tracker does nothing.
 // It is not safe for concurrent use.
 type Tracker struct {
 	processes *ebpf.Map // runtime_processes, see bpf/runtime_maps.h
@@ -25,20 +25,20 @@ type Tracker struct {
 	failure   error
 }
 
-// file is what a file has.
+// file holds the result of searching a file.
 type file struct {
 	build    *runtimes.Build // nil if it has no runtime
 	glibc    bool
-	segments []elffile.Segment // those with code, if it has a runtime
+	segments []elffile.Segment // with code; nil without a runtime
 }
 
-// NewTracker returns a tracker that writes to the kernel side's map.
+// NewTracker returns a tracker that writes to processes, the kernel side's map.
 func NewTracker(processes *ebpf.Map) *Tracker {
 	return &Tracker{processes: processes, files: map[*process.File]file{}, unknown: map[string]bool{}}
 }
 
-// Mapped tells the kernel side of the runtime in a process, if it has one: what runs image,
-// and has these executable mappings.
+// Mapped adds process pid, which runs image and has the given executable mappings, to the
+// kernel side's map if a mapped file has a runtime.
 func (t *Tracker) Mapped(pid int, image uint64, maps []process.Mapping) {
 	if t == nil {
 		return
@@ -78,8 +78,8 @@ func (t *Tracker) Mapped(pid int, image uint64, maps []process.Mapping) {
 	}
 }
 
-// bias returns the difference between the running and the link-time address of what m
-// maps.
+// bias returns the difference between running and link-time addresses in mapping m, and
+// false if m maps none of the file's segments with code.
 func (f *file) bias(m process.Mapping) (uint64, bool) {
 	page := uint64(os.Getpagesize())
 	for _, s := range f.segments {
@@ -90,7 +90,7 @@ func (f *file) bias(m process.Mapping) (uint64, bool) {
 	return 0, false
 }
 
-// file returns what a mapped file has.
+// file returns the result of searching f, from the cache if possible.
 func (t *Tracker) file(f *process.File) file {
 	is, ok := t.files[f]
 	if ok {
@@ -104,7 +104,7 @@ func (t *Tracker) file(f *process.File) file {
 	return is
 }
 
-// look searches a file.
+// look searches f for a runtime and for glibc.
 func look(f *process.File) (is file, err error) {
 	r, size, err := f.ReaderAt()
 	if err != nil {
@@ -131,12 +131,12 @@ func look(f *process.File) (is file, err error) {
 	return is, err
 }
 
-// Has reports whether a file has a runtime whose frames are read.
+// Has reports whether f has a runtime whose frames fulgur reads.
 func (t *Tracker) Has(f *process.File) bool {
 	return t != nil && t.files[f].build != nil && t.files[f].build.Unknown == ""
 }
 
-// Notes are lines for the summary: runtimes whose frames could not be read.
+// Notes returns lines for the summary about runtimes whose frames fulgur cannot read.
 func (t *Tracker) Notes() (lines []string) {
 	if t == nil {
 		return nil
