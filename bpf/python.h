@@ -1,26 +1,25 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * Frames of CPython 3.9 to 3.15. The interpreter keeps a chain of frames for each thread.
- * From 3.10 on, something of each call from C to Python lies in the native frame of the
- * interpreter's function: a frame without code (3.12), or a C frame that points to the
- * Python frames. So its address tells which native frame runs which Python frames; symbols
- * do not, as compilers split that function. See docs/languages.md.
+ * From 3.10 on, each call from C to Python leaves an object in the native frame of the
+ * interpreter's function: a frame without code (from 3.12 on), or a C frame that points to
+ * the Python frames. The object's address shows which native frame runs which Python frames.
+ * Symbols do not show it, since compilers split that function. See docs/languages.md.
  *
- * All that is read may be forged, or be torn as another thread changes it: code counts
- * only if its type is PyCode_Type, and a thread's state only if the thread's pointer is in
- * it.
+ * Data in the process may be forged, or change during the walk. So code is valid only if its
+ * type is PyCode_Type, and a thread's state only if it contains the thread's pointer.
  */
 #ifndef FULGUR_PYTHON_H
 #define FULGUR_PYTHON_H
 
 /* Included by runtime.h. */
 
-#define PYTHON_THREADS 64 /* of a list that are looked at */
+#define PYTHON_THREADS 64 /* maximum number of threads to look at in a list */
 #define PYTHON_TURNS (2 * MAX_RUNTIME_FRAMES + 2)
 #define PYTHON_SKIP_EACH 8
 #define PYTHON_SKIP_TURNS 128
-#define PYTHON_OWNED_BY_C 3 /* owner of the frames without code, and above */
-#define PYTHON_THREAD_STATE 4096 /* more than its size */
+#define PYTHON_OWNED_BY_C 3 /* owner of frames without code; larger owners, too */
+#define PYTHON_THREAD_STATE 4096 /* larger than a thread's state */
 
 /* The fields of a str: see PyASCIIObject in CPython's unicodeobject.h. */
 #define PYTHON_STRING_LENGTH 16
@@ -34,11 +33,11 @@
 		at_ <= sizeof(words) - sizeof(type) ? *(type *)((u8 *)(words) + at_) : 0;          \
 	})
 
-/* Where a pthread key has its value in glibc for amd64, from 2.21 on: struct pthread. */
-#define GLIBC_KEYS 0x310 /* of the first block */
-#define GLIBC_BLOCK 32 /* keys of a block */
+/* struct pthread of glibc for amd64, from 2.21 on: the values of pthread keys. */
+#define GLIBC_KEYS 0x310 /* offset of the first block */
+#define GLIBC_BLOCK 32 /* number of keys in a block */
 
-/* The address of a pthread key's value, or 0. */
+/* The address of the value of a pthread key, or 0. */
 static __always_inline u64 glibc_key_at(u64 thread_pointer, u32 key)
 {
 	u64 block = thread_pointer + GLIBC_KEYS;
@@ -51,7 +50,7 @@ static __always_inline u64 glibc_key_at(u64 thread_pointer, u32 key)
 	return block ? block + 16 * (key % GLIBC_BLOCK) + 8 : 0;
 }
 
-/* The state of the thread in the interpreter's list, or 0. */
+/* The state of the thread in the main interpreter's list, or 0. */
 static __always_inline u64 python_listed_thread(const struct python_process *p, u64 thread_pointer)
 {
 	u64 at = 0, id;
@@ -72,8 +71,8 @@ static __always_inline u64 python_listed_thread(const struct python_process *p, 
 }
 
 /*
- * The state of the current thread, or 0: that of PyGILState_GetThisThreadState(), which
- * also a thread has that has released the lock.
+ * The state of the current thread, or 0. Like PyGILState_GetThisThreadState(), it finds the
+ * state of a thread that has released the lock, too.
  */
 static __always_inline u64 python_thread_state(const struct python_process *p)
 {
@@ -124,8 +123,8 @@ UNWIND_GLOBAL int python_begin(u32 scratch)
 }
 
 /*
- * Reads a string's length and width, its hash, or -1 if that was not computed, and the
- * address of its text.
+ * Reads the length and width of the str at an address, its hash (-1 if not computed yet), and
+ * the address of its text.
  */
 static __always_inline bool python_string(const struct python_process *p, u64 at,
 					  struct code_text *text, u64 *address, u64 *hash)
@@ -139,14 +138,14 @@ static __always_inline bool python_string(const struct python_process *p, u64 at
 	state = words[2];
 	width = state >> 2 & 7;
 	if (!(state & 1 << 5) || (width != 1 && width != 2 && width != 4))
-		return false; /* not in one piece */
+		return false; /* its text is elsewhere */
 	text->length = words[0] > 0xffff ? 0xffff : words[0];
 	text->width = width;
 	*address = at + (state & 1 << 6 ? p->string_ascii : p->string_compact);
 	return true;
 }
 
-/* Mixes a string into a hash, up to a limit. */
+/* Mixes the str at an address into a hash, up to a limit. */
 static __always_inline u64 python_hash_string(struct runtime_walk *w, u64 at, u64 hash)
 {
 	struct code_text text = {};
@@ -156,7 +155,7 @@ static __always_inline u64 python_hash_string(struct runtime_walk *w, u64 at, u6
 	if (!python_string(&w->process.python, at, &text, &address, &known))
 		return hash;
 	if (known != -1ULL)
-		return hash_step(hash, known); /* of all names in compiled files */
+		return hash_step(hash, known); /* known for all names in compiled files */
 	size = (u64)text.length * text.width;
 	hash = hash_step(hash, size);
 	if (size > sizeof(w->text) - 8)
@@ -172,8 +171,8 @@ static __always_inline u64 python_hash_string(struct runtime_walk *w, u64 at, u6
 }
 
 /*
- * What distinguishes code from other code that was at the same address. From 3.12 on it
- * has a number, which is not used again.
+ * A check that distinguishes code from earlier code at the same address. From 3.12 on, code
+ * has a unique number for this.
  */
 static __always_inline u32 python_check(struct runtime_walk *w)
 {
@@ -189,7 +188,7 @@ static __always_inline u32 python_check(struct runtime_walk *w)
 	return hash >> 32;
 }
 
-/* Sends the code in w, which is at an address. */
+/* Sends the code in code_words, which is at an address. */
 UNWIND_GLOBAL int python_send(u32 scratch, u64 address, u32 check)
 {
 	struct stack_scratch *s = bpf_map_lookup_elem(&scratches, &scratch);
@@ -247,7 +246,7 @@ UNWIND_GLOBAL int python_send(u32 scratch, u64 address, u32 check)
 	return 0;
 }
 
-/* The position of a frame in its code plus 1, in the unit of its table of lines. */
+/* The frame's position in its code plus 1, in the line table's unit; 0 if unknown. */
 static __always_inline u32 python_position(struct runtime_walk *w, u64 code)
 {
 	struct python_process *p = &w->process.python;
@@ -262,7 +261,7 @@ static __always_inline u32 python_position(struct runtime_walk *w, u64 code)
 	return at < 0 || at >= FRAME_ENTERED - 1 ? 0 : at + 1;
 }
 
-/* Reads the frame, and takes it from the chain. */
+/* Reads the frame that comes next in the chain. */
 static __always_inline bool python_next(struct runtime_walk *w)
 {
 	struct python_process *p = &w->process.python;
@@ -276,7 +275,7 @@ static __always_inline bool python_next(struct runtime_walk *w)
 	return true;
 }
 
-/* Ends a group after the frame in w if it is the outermost of a call from C. */
+/* Ends a group after the frame in w if C called that frame. */
 static __always_inline bool python_group(struct stack_scratch *s)
 {
 	struct runtime_walk *w = &s->runtime_walk;
@@ -300,7 +299,7 @@ static __always_inline bool python_group(struct stack_scratch *s)
 	       runtime_read(&w->cframe, 8, entry + p->cframe_previous);
 }
 
-/* Whether the frame in w is one without code, which ends a group. */
+/* Whether the frame in w has no code, and thus ends a group. */
 static __always_inline bool python_is_entry(struct runtime_walk *w)
 {
 	struct python_process *p = &w->process.python;
@@ -309,7 +308,7 @@ static __always_inline bool python_is_entry(struct runtime_walk *w)
 	       PYTHON_AT(w->frame_words, u8, p->frame_owner) >= PYTHON_OWNED_BY_C;
 }
 
-/* Takes a frame. Returns 1 after the last. */
+/* Adds the next frame. Returns 1 at the end of the walk. */
 UNWIND_GLOBAL int python_frame(u32 scratch)
 {
 	struct stack_scratch *s = bpf_map_lookup_elem(&scratches, &scratch);
@@ -329,7 +328,7 @@ UNWIND_GLOBAL int python_frame(u32 scratch)
 		goto bad;
 	if (python_is_entry(w)) {
 		w->frame = PYTHON_AT(w->frame_words, u64, p->frame_back);
-		/* The last one of 3.15 is in the thread's state, and runs nothing. */
+		/* In 3.15 the last one is in the thread's state, and runs no frames. */
 		return at - w->thread < PYTHON_THREAD_STATE || !runtime_group(r, at);
 	}
 	code = PYTHON_AT(w->frame_words, u64, p->frame_code) & ~7ULL;
@@ -348,7 +347,7 @@ UNWIND_GLOBAL int python_frame(u32 scratch)
 	w->frame = PYTHON_AT(w->frame_words, u64, p->frame_back);
 	return !python_group(s);
 bad:
-	/* 3.11 and 3.12 link a C frame before it points to a frame. */
+	/* 3.11 and 3.12 link a C frame before setting its pointer to a frame. */
 	if (r->words || w->retried || !p->thread_cframe || p->thread_frame)
 		return 1;
 	w->retried = 1;
@@ -356,7 +355,7 @@ bad:
 	       !runtime_read(&w->frame, 8, w->cframe + p->cframe_frame);
 }
 
-/* Goes on to the end of the group of a stack that was cut, to know what runs it. */
+/* Skips to the end of the group of a truncated stack, to find its entry. */
 UNWIND_GLOBAL int python_skip(u32 scratch)
 {
 	struct stack_scratch *s = bpf_map_lookup_elem(&scratches, &scratch);

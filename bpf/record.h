@@ -12,9 +12,9 @@
 #define MAX_DEPTH 127
 #define TASK_COMM_LEN 16
 
-/* Frames of a language runtime in a stack. */
+/* Maximum number of frames of a language runtime in a stack. */
 #define MAX_RUNTIME_FRAMES 127
-/* Words of a record's frames: a frame of a runtime takes two. */
+/* Maximum number of words of a stack's frames. A frame of a runtime takes two. */
 #define MAX_FRAME_WORDS (2 * MAX_DEPTH + 2 * MAX_RUNTIME_FRAMES)
 
 /* The first word of every record in the ring. */
@@ -51,7 +51,7 @@ enum stack_end {
  */
 enum frame_bit {
 	FRAME_EXACT_BIT = 63,
-	/* Of frames of runtimes, see below. */
+	/* In frames of runtimes, see below. */
 	FRAME_RUNTIME_SHIFT = 62,
 	FRAME_KIND_SHIFT = 58,
 	FRAME_ENTERED_BIT = 31,
@@ -59,17 +59,17 @@ enum frame_bit {
 #define FRAME_EXACT (1ULL << FRAME_EXACT_BIT)
 
 /*
- * A frame of a language runtime takes two words. The first has the upper two bits 01,
- * then enum runtime_kind in 4 bits, and the address of the code. The second
- * has in its upper half what distinguishes code that had the same address one after the
- * other, and in its lower half FRAME_ENTERED or not, and the position in the code plus
- * 1, or 0 if that is unknown. Of native code, that kind is FRAME_NATIVE or 0.
+ * A frame of a language runtime takes two words. The first has 01 in its upper two bits,
+ * then enum runtime_kind in 4 bits, then the code's address. The second has in its upper half
+ * a check, which differs if other code was at the same address before. Its lower half has
+ * the position in the code plus 1, or 0 if unknown, and possibly FRAME_ENTERED. In a native
+ * frame, the kind bits are FRAME_NATIVE or 0.
  */
 #define FRAME_NATIVE (0xfULL << FRAME_KIND_SHIFT)
 /*
- * The native frame before the two words is the runtime's interpreter, which runs the
- * frames that follow; it has the address of the interpreter's function. Else it is not
- * known which native frame ran them.
+ * Set in the first of a native frame's runtime frames: the native frame before it runs them,
+ * and has the address of the interpreter's function. Otherwise it is unknown which native
+ * frame runs them.
  */
 #define FRAME_ENTERED (1U << FRAME_ENTERED_BIT)
 
@@ -80,7 +80,7 @@ enum runtime_kind {
 
 /*
  * The frames of a stack, sent once per ID: kernel frames, then user frames,
- * each leaf first. Those of runtimes are after the native frames that run them. Only the
+ * each leaf first. Frames of runtimes follow the native frames that run them. Only the
  * used prefix of frames crosses the ring.
  */
 struct stack_record {

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Frames of language runtimes. Before the native walk, runtime_walk() reads those of the
- * current thread into scratch, in groups: a group is run by one native frame of the
- * interpreter. While the native walk goes on, runtime_merge() puts each group after the
- * native frame that has the group's entry in its part of the stack. What is left comes
- * after the outermost native frame.
+ * Frames of language runtimes. Before the native walk, runtime_walk() reads the current
+ * thread's frames into scratch, in groups: one native frame of the interpreter runs the
+ * frames of a group. A group's entry is an address in that native frame's part of the
+ * stack. During the native walk, runtime_merge() inserts each group after the native frame
+ * that contains its entry. runtime_rest() appends the remaining groups.
  *
- * Code crosses the ring once, before the first stack that has it.
+ * Code crosses the ring once, before the first stack that contains it.
  */
 #ifndef FULGUR_RUNTIME_H
 #define FULGUR_RUNTIME_H
 
 #include "stack.h"
 
-/* Code that was sent: a set-associative table with racy stores, as seen in stack.h. */
+/* Keys of sent code: a set-associative table with racy stores, like seen in stack.h. */
 #define CODE_SETS 4096
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -22,7 +22,7 @@ struct {
 	__type(value, struct seen_set);
 } code_seen SEC(".maps");
 
-/* Where records of code are made, as in scratches. */
+/* Scratch memory for records of code, indexed like scratches. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, SCRATCHES);
@@ -31,9 +31,9 @@ struct {
 } code_scratch SEC(".maps");
 
 /*
- * What code may cross the ring in a while, so that a process that makes code all the time
- * does not crowd the others' stacks out: bytes for each process and window of time. The
- * table is by a hash of the process, with racy stores.
+ * Limits the bytes of code that each process sends in a window of time, so that a process
+ * that creates code all the time does not crowd out other processes' stacks. Processes with
+ * equal hashes share an entry. Stores are racy.
  */
 #define CODE_WINDOW_SHIFT 27 /* ns, log2 */
 #define CODE_WINDOW_BYTES (128 * 1024)
@@ -55,7 +55,7 @@ static __always_inline u64 code_key(const struct stack_record *rec, u64 address,
 	return hash_step(hash_step(rec->epoch ^ generation, address), check) | 1;
 }
 
-/* Whether code was sent. */
+/* Whether the code was sent. */
 static __always_inline bool code_sent(u64 key)
 {
 	u32 index = (key >> 32) % CODE_SETS;
@@ -65,7 +65,7 @@ static __always_inline bool code_sent(u64 key)
 	       set->ids[3] == key;
 }
 
-/* Whether a process may send code now. It leaves half of the ring to other records. */
+/* Whether a process may send code now. Half of the ring is for other records. */
 static __always_inline bool code_allowed(u32 tgid, u64 bytes)
 {
 	u64 window = bpf_ktime_get_ns() >> CODE_WINDOW_SHIFT;
@@ -84,7 +84,7 @@ static __always_inline bool code_allowed(u32 tgid, u64 bytes)
 	return true;
 }
 
-/* Sends code whose record is complete, and notes that it was sent. */
+/* Sends a complete record of code, with lines bytes of line table, and remembers its key. */
 static __always_inline bool code_send(struct code_record *rec, u64 key, u64 lines)
 {
 	u64 size = __builtin_offsetof(struct code_record, line_table) + lines;
@@ -117,7 +117,7 @@ static __always_inline void runtime_reset(struct stack_scratch *s)
 	s->runtime.cut = 0;
 }
 
-/* Ends a group of frames, whose entry is there. */
+/* Ends a group of frames with the given entry. */
 static __always_inline bool runtime_group(struct runtime_stack *r, u64 entry)
 {
 	u32 n = r->groups;
@@ -130,7 +130,7 @@ static __always_inline bool runtime_group(struct runtime_stack *r, u64 entry)
 	return true;
 }
 
-/* Adds a frame: code at an address, and the second word, see record.h. */
+/* Adds a frame: the code's address, and the second word as in record.h. */
 static __always_inline bool runtime_frame(struct runtime_stack *r, u64 kind, u64 address,
 					  u64 second)
 {
@@ -147,7 +147,7 @@ static __always_inline bool runtime_frame(struct runtime_stack *r, u64 kind, u64
 
 #include "python.h"
 
-/* Reads the frames of the runtime of the current task, if it has one. */
+/* Reads the current task's runtime frames, if it has a runtime. */
 static __always_inline void runtime_walk(u32 tgid, u64 image, struct stack_scratch *s)
 {
 	const struct runtime_process *process = bpf_map_lookup_elem(&runtime_processes, &tgid);
@@ -163,7 +163,7 @@ static __always_inline void runtime_walk(u32 tgid, u64 image, struct stack_scrat
 		python_walk(s->index);
 }
 
-/* Appends to the record, which has so many frames, the words up to end. */
+/* Appends the unmerged words before end to the record, which has frames native user frames. */
 static __always_inline void runtime_append(struct stack_scratch *s, u32 frames, u32 end,
 					   u32 entered)
 {
@@ -171,7 +171,7 @@ static __always_inline void runtime_append(struct stack_scratch *s, u32 frames, 
 	u32 from = r->merged ? r->ends[(r->merged - 1) % (MAX_RUNTIME_FRAMES + 1)] : 0;
 	u32 at = s->walk.first + frames, size;
 
-	barrier_var(at); /* or pointers are computed before what bounds them */
+	barrier_var(at); /* keeps the bounds check before the pointer arithmetic */
 	if (from >= end || at >= MAX_FRAME_WORDS)
 		return;
 	size = end - from;
@@ -181,15 +181,16 @@ static __always_inline void runtime_append(struct stack_scratch *s, u32 frames, 
 	size *= 8;
 	barrier_var(size);
 	size &= 0xfff;
-	/* A single copy, since the verifier would follow each turn of a loop. */
+	/* A single copy: the verifier would follow each iteration of a loop. */
 	if (bpf_probe_read_kernel(&s->record.frames[at], size, &r->frames[from]) == 0 && size > 8)
 		s->record.frames[at + 1] |= entered;
 }
 
 /*
- * Puts after native frame i, which is the last so far and has the part of the stack from
- * low to high, the groups that it runs. The interpreter's frame gets the address of its
- * function: the instruction in it is of no use, and makes more stacks.
+ * Appends the groups that native frame i runs. Frame i is the last native frame so far, and
+ * occupies the stack from low up to high. If it runs a group, the address of the
+ * interpreter's function replaces its address: the instruction is of no use, and would make
+ * more distinct stacks.
  */
 UNWIND_GLOBAL int runtime_merge(u32 scratch, u32 i, u64 pc, u64 low, u64 high)
 {
@@ -204,7 +205,7 @@ UNWIND_GLOBAL int runtime_merge(u32 scratch, u32 i, u64 pc, u64 low, u64 high)
 	for (n = 0; n < 8 && merged < r->groups; n++) {
 		u64 entry;
 
-		barrier_var(merged); /* or older verifiers do not see its bound */
+		barrier_var(merged); /* or older verifiers lose its bound */
 		if (merged >= MAX_RUNTIME_FRAMES)
 			break;
 		entry = r->entries[merged];
@@ -224,7 +225,7 @@ UNWIND_GLOBAL int runtime_merge(u32 scratch, u32 i, u64 pc, u64 low, u64 high)
 	return 0;
 }
 
-/* Appends what no native frame ran. */
+/* Appends the groups that no native frame ran. */
 UNWIND_GLOBAL int runtime_rest(u32 scratch, u32 frames)
 {
 	struct stack_scratch *s = bpf_map_lookup_elem(&scratches, &scratch);

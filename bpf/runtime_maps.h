@@ -1,32 +1,33 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Language runtimes: what user space (internal/runtimes) knows of those in each
- * process, and the stack of their frames that is merged with the native one. Each
- * runtime has a header of its own, which reads its frames; runtime.h calls them.
+ * Language runtimes: the layout of the runtime in each process, which user space
+ * (internal/runtimes) provides, and the stack of its frames. Each runtime has its own header,
+ * which reads its frames; runtime.h calls these headers and merges the frames with native
+ * ones.
  */
 #ifndef FULGUR_RUNTIME_MAPS_H
 #define FULGUR_RUNTIME_MAPS_H
 
 #include "record.h"
 
-/* Where a thread of CPython has the pointer to its thread state. */
+/* Where to find the state of a thread of CPython. */
 enum python_thread {
 	PYTHON_BY_LIST = 0, /* in the list of threads of the main interpreter */
-	PYTHON_BY_KEY = 1, /* under a pthread key of glibc for amd64 */
+	PYTHON_BY_KEY = 1, /* by a pthread key of glibc for amd64 */
 	PYTHON_BY_OFFSET = 2, /* at an offset from the thread pointer */
 };
 
-/* How Python frames are tied to native ones. */
+/* How to find the native frame that runs a Python frame. */
 enum python_entry {
-	PYTHON_ENTRY_FRAME = 0, /* frames of no code lie in the interpreter's native frame */
-	PYTHON_ENTRY_MARKED = 1, /* a C frame lies there for each frame that is marked */
-	PYTHON_ENTRY_EACH = 2, /* a C frame lies there for each frame */
-	PYTHON_ENTRY_FUNCTION = 3, /* one to one with frames of the interpreter's function */
+	PYTHON_ENTRY_FRAME = 0, /* the native frame contains a frame without code */
+	PYTHON_ENTRY_MARKED = 1, /* it contains a C frame for each marked frame */
+	PYTHON_ENTRY_EACH = 2, /* it contains a C frame for each frame */
+	PYTHON_ENTRY_FUNCTION = 3, /* the interpreter's function runs one frame only */
 };
 
 /*
- * CPython in a process. Offsets are in bytes, in the structures of the interpreter. It is
- * in a struct runtime_process.
+ * CPython in a process, part of struct runtime_process. Offsets are in bytes, in the
+ * interpreter's structures.
  */
 struct python_process {
 	u64 runtime; /* address of _PyRuntime */
@@ -35,42 +36,42 @@ struct python_process {
 	u16 key; /* PYTHON_BY_KEY: in _PyRuntime */
 	u16 interpreters; /* in _PyRuntime */
 	u16 threads; /* in the interpreter: the first thread state */
-	u8 minor; /* of the version */
+	u8 minor; /* 13 for CPython 3.13 */
 	u8 thread; /* enum python_thread */
 	u8 entry; /* enum python_entry */
-	/* In the thread state; cframe is 0 if there is none, frame if it is there. */
+	/* In the thread state; cframe or frame is 0 if the version lacks that field. */
 	u8 thread_next, thread_id, thread_frame, thread_cframe;
 	u8 cframe_frame, cframe_previous; /* in the C frame */
 	/* In the frame. */
 	u8 frame_size, frame_code, frame_back, frame_position, frame_owner;
-	/* In the code object; version is 0 if it has none. */
+	/* In the code object; version and bytes are 0 if CPython lacks that field. */
 	u8 code_line, code_file, code_name, code_lines, code_version, code_bytes;
-	u8 string_ascii, string_compact; /* size of a string's header, if it is ASCII or not */
+	u8 string_ascii, string_compact; /* size of the header of an ASCII or another str */
 	u8 pad[2];
 };
 
 /* The runtime of a process. */
 struct runtime_process {
-	u64 image; /* that has it */
+	u64 image; /* the process image that the entry is for */
 	u32 kind; /* enum runtime_kind */
 	u32 pad;
-	u64 interpreter; /* address of the function that interprets code, and of its end */
+	u64 interpreter; /* start and end address of the interpreter's function */
 	u64 interpreter_end;
 	struct python_process python;
 };
 
 /* The frames of a runtime in a stack, leaf first. */
 struct runtime_stack {
-	u32 groups; /* number of groups of frames; each is run by one native frame */
-	u32 words; /* number of words */
-	u32 merged; /* groups that are in the record */
+	u32 groups; /* number of groups of frames; one native frame runs each group */
+	u32 words; /* number of words in frames */
+	u32 merged; /* number of groups that are in the record */
 	u32 cut; /* the limit on frames was reached */
 	u64 interpreter; /* as in runtime_process */
 	u64 interpreter_end;
-	/* For each group an address in the native frame that runs it. If it is 0, it is run
-	 * by one of the interpreter's function. */
+	/* For each group an address in the native frame that runs it, or 0 if the next frame
+	 * of the interpreter's function does. */
 	u64 entries[MAX_RUNTIME_FRAMES];
-	u16 ends[MAX_RUNTIME_FRAMES + 1]; /* the words after each group */
+	u16 ends[MAX_RUNTIME_FRAMES + 1]; /* the number of words up to the end of each group */
 	u64 frames[2 * MAX_RUNTIME_FRAMES];
 };
 
@@ -79,8 +80,8 @@ struct runtime_walk {
 	struct runtime_process process;
 	u64 tgid;
 	u64 thread; /* address of the thread's state */
-	u64 frame; /* addresses of what comes next */
-	u64 cframe;
+	u64 frame; /* address of the next frame */
+	u64 cframe; /* address of the next C frame */
 	u64 frame_words[14];
 	u64 code_words[18];
 	u64 text[17];
@@ -88,17 +89,17 @@ struct runtime_walk {
 	u32 pad;
 };
 
-/* Most bytes of a name, and of a table of lines, that are sent. */
+/* Maximum sizes of a sent name and of a sent line table, in bytes. */
 #define CODE_TEXT 256
 #define CODE_LINES 16384
 
-/* A string of a runtime: its length, and bytes of a character. */
+/* A string of a runtime: its length in characters, and the bytes per character. */
 struct code_text {
 	u32 length;
 	u32 width;
 };
 
-/* A function of a runtime, sent before the first stack that has it. */
+/* A function of a runtime, sent before the first stack that contains it. */
 struct code_record {
 	u32 type;
 	u32 pid;
@@ -106,20 +107,20 @@ struct code_record {
 	u64 address;
 	u32 check;
 	u32 kind; /* enum runtime_kind */
-	u32 version; /* of the format of lines */
+	u32 version; /* of the line table's format */
 	u32 first_line;
-	struct code_text name, file; /* of the whole strings */
-	u32 lines; /* bytes of the table of lines */
+	struct code_text name, file; /* of the whole strings, before truncation */
+	u32 lines; /* bytes in line_table */
 	u32 pad;
 	u8 name_text[CODE_TEXT];
 	u8 file_text[CODE_TEXT];
-	u8 line_table[CODE_LINES]; /* its begin */
+	u8 line_table[CODE_LINES]; /* the first bytes */
 };
 
 #ifdef __bpf__
 #include <bpf/bpf_helpers.h>
 
-/* Processes with a runtime. Shared by all families, as are the maps in unwind_maps.h. */
+/* Processes with a runtime. All families share it, like the maps in unwind_maps.h. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 1);

@@ -116,8 +116,8 @@ static __always_inline void task_comm(struct task_struct *task, u8 comm[16])
 }
 
 /*
- * The thread pointer of task in user space, as the kernel saved it last. A thread sets it
- * when it begins, and keeps it.
+ * The user-space thread pointer of task, as the kernel last saved it. A thread sets it when
+ * it begins, and does not change it.
  */
 static __always_inline u64 task_thread_pointer(struct task_struct *task)
 {

@@ -253,7 +253,7 @@ static __always_inline void walk_from(const struct unwind_start *at, struct stac
 		if (s->runtime.cut)
 			rec->user_end = END_DEPTH;
 	}
-	/* The walk's first has moved by the words of the runtime. */
+	/* The merge advanced w->first by the words of the runtime's frames. */
 	rec->user_frames = w->first - first + frames;
 }
 
@@ -307,7 +307,7 @@ static __always_inline void walk_user(void *ctx, struct task_struct *task, struc
 		u32 first = rec->kernel_frames > MAX_DEPTH ? MAX_DEPTH : rec->kernel_frames;
 		long n = bpf_get_stack(ctx, &rec->frames[first], max_depth * 8, BPF_F_USER_STACK);
 
-		runtime_reset(s); /* snapshots have it */
+		runtime_reset(s); /* snapshots copy it */
 		rec->user_frames = stack_frames(n, &rec->user_end);
 		return;
 	}

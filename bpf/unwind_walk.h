@@ -474,7 +474,7 @@ static __always_inline bool unwind_keep(const struct unwind_walk *w, struct stac
 	if (at >= MAX_FRAME_WORDS)
 		return false;
 	if (pc >> FRAME_RUNTIME_SHIFT)
-		pc |= FRAME_NATIVE; /* no address of code, or the page of legacy system calls */
+		pc |= FRAME_NATIVE; /* not the address of code, or the vsyscall page */
 	rec->frames[at] = pc | (w->exact && i ? FRAME_EXACT : 0);
 	return true;
 }
