@@ -225,8 +225,8 @@ func (t *Table) Resolve(pid int, addr, time uint64) Location {
 }
 
 // load returns the image that process pid had at the given time, or nil if none is known.
-// It reads the image's base if lacks, which it calls first and after reading, asks for it.
-// Reading handles records, which may begin a newer image, as of a child that is new.
+// While lacks reports true for the image, load reads the image's base. Reading handles
+// records, which may begin a newer image, such as a new child's; load then tries that one.
 func (t *Table) load(pid int, time uint64, lacks func(*image) bool) *image {
 	gone := false
 	i := t.imageAt(pid, time)

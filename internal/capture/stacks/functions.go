@@ -6,14 +6,14 @@ import (
 	"fulgur/internal/runtimes/known"
 )
 
-// maxFunctions bounds the functions of language runtimes that are kept. Real programs have
-// some ten thousand.
+// maxFunctions limits the functions of language runtimes in a store. Real programs have
+// tens of thousands.
 const maxFunctions = 1 << 18
 
-// functions are those of language runtimes that the kernel side sent.
+// functions holds the functions of language runtimes that the kernel side sent.
 type functions struct {
 	known    map[runtimes.Identity]*runtimes.Code
-	previous map[runtimes.Identity]*runtimes.Code // of the store before
+	previous map[runtimes.Identity]*runtimes.Code // from the previous store
 	same     map[runtimes.Code]*runtimes.Code
 }
 
@@ -21,7 +21,7 @@ func newFunctions() functions {
 	return functions{known: map[runtimes.Identity]*runtimes.Code{}, same: map[runtimes.Code]*runtimes.Code{}}
 }
 
-// AddCode keeps the function in a record of code. Its stacks come later.
+// AddCode adds the function in a record of code. Stacks that contain it arrive later.
 func (s *Store) AddCode(record []byte) error {
 	id, code, err := runtimes.ParseCode(record)
 	if err != nil || len(s.functions.known) >= maxFunctions {
@@ -31,7 +31,7 @@ func (s *Store) AddCode(record []byte) error {
 	return nil
 }
 
-// intern returns the only one of equal functions.
+// intern returns the same pointer for equal functions.
 func (f *functions) intern(code runtimes.Code) *runtimes.Code {
 	same := f.same[code]
 	if same == nil {
@@ -41,8 +41,8 @@ func (f *functions) intern(code runtimes.Code) *runtimes.Code {
 	return same
 }
 
-// find returns the function that the kernel side knows by id, and false if it did not
-// arrive.
+// find returns the function with the given identity. If it has not arrived, find returns a
+// function without a name, and false.
 func (f *functions) find(kind runtimes.Kind, id runtimes.Identity) (*runtimes.Code, bool) {
 	if code := f.known[id]; code != nil {
 		return code, true
@@ -55,10 +55,10 @@ func (f *functions) find(kind runtimes.Kind, id runtimes.Identity) (*runtimes.Co
 	return f.intern(runtimes.Code{Kind: kind}), false
 }
 
-// userWord is a user frame of a record. second counts only for one of a runtime.
+// userWord is a user frame of a record. Only frames of a runtime have a second word.
 type userWord struct{ first, second uint64 }
 
-// ofRuntime reports whether it is a frame of a runtime, of two words.
+// ofRuntime reports whether w is a frame of a runtime.
 func (w userWord) ofRuntime() bool {
 	kind := w.kind()
 	return w.first>>bpf.FrameRuntimeShift == 1 && kind != 0 && kind != bpf.FrameKinds
@@ -68,11 +68,11 @@ func (w userWord) kind() runtimes.Kind {
 	return runtimes.Kind(w.first >> bpf.FrameKindShift & bpf.FrameKinds)
 }
 
-// position returns the position in the code, -1 if it has not begun.
+// position returns the position in the code, or -1 if the code has not begun.
 func (w userWord) position() int { return int(w.second&(bpf.FrameEntered-1)) - 1 }
 
-// runtimeFrame returns the stack that is a frame of a runtime called from parent, and
-// whether the frame is left out of it because there is no room.
+// runtimeFrame returns the stack of w, a frame of a runtime, called from parent. cut means
+// that the stack lacks the frame because there was no room.
 func (s *Store) runtimeFrame(parent NodeID, epoch uint64, w userWord) (at NodeID, cut bool) {
 	id := runtimes.Identity{Epoch: epoch, Address: w.first & (1<<bpf.FrameKindShift - 1), Check: uint32(w.second >> 32)}
 	function, ok := s.functions.find(w.kind(), id)
@@ -81,7 +81,7 @@ func (s *Store) runtimeFrame(parent NodeID, epoch uint64, w userWord) (at NodeID
 		return parent, false
 	}
 	if !ok {
-		at = s.push(parent, Frame{Code: code}) // not a step: it may arrive
+		at = s.push(parent, Frame{Code: code}) // do not cache a step: the function may still arrive
 		return at, at == parent
 	}
 	key := step{epoch: epoch, addr: w.first, second: w.second &^ bpf.FrameEntered, parent: parent}

@@ -9,21 +9,21 @@ import (
 	"fulgur/internal/symbols/elffile"
 )
 
-// Bounds is what call frame information knows of the function at an address. All are
-// link-time virtual addresses, or 0 if there is none.
+// Bounds are the bounds of the function at an address, from call frame information. They
+// are link-time virtual addresses, or 0 if unknown.
 type Bounds struct {
-	// Start is where the FDE that covers the address begins. If several do, it is the one
-	// that begins last, which exceptions would use.
+	// Start is the start of the FDE that covers the address. If several FDEs cover it,
+	// Start is of the one that begins last, as for exceptions.
 	Start uint64
-	// Below is the end of the last FDE before the address, and Above the start of the
-	// first one after it, if none covers the address.
+	// If no FDE covers the address, Below is the end of the last FDE before it, and Above
+	// the start of the first one after it.
 	Below, Above uint64
 }
 
 // Find returns the bounds at each of addrs, which must be sorted in ascending order. It
 // uses .eh_frame and, for addresses that no FDE there covers, .debug_frame. With the search
-// table of .eh_frame_hdr it reads only what it needs, else it streams the section. If there
-// is an error, the result is still usable and has what could be read.
+// table of .eh_frame_hdr it reads only what it needs, otherwise the whole section. After an
+// error, the result is usable, but may lack bounds.
 func Find(f *elffile.File, addrs []uint64) ([]Bounds, error) {
 	bounds := make([]Bounds, len(addrs))
 	eh, err := OpenEH(f)
@@ -60,7 +60,7 @@ func Find(f *elffile.File, addrs []uint64) ([]Bounds, error) {
 	return bounds, errors.Join(errs...)
 }
 
-// add adds the neighbors that a section has for addr, unless a function covers it already.
+// add adds a section's neighbors of addr, unless a function already covers addr.
 func (b *Bounds) add(n neighbors, addr uint64) {
 	switch {
 	case b.Start != 0:
@@ -76,9 +76,9 @@ func (b *Bounds) add(n neighbors, addr uint64) {
 	}
 }
 
-// neighbors are the functions around an address.
+// neighbors holds the functions around an address.
 type neighbors struct {
-	// last is the function that begins last at or below the address, or zero. Its end does
+	// last is the last function that begins at or below the address, or zero. Its end does
 	// not overflow.
 	last FDE
 	// next is the start of the first function above the address, or 0.
@@ -86,7 +86,7 @@ type neighbors struct {
 }
 
 func neighborsEH(eh *Section, addrs []uint64) ([]neighbors, error) {
-	// Without a header that can be used, .eh_frame itself is complete.
+	// Without a usable header, .eh_frame itself is complete.
 	if h, _ := openHeader(eh.file); h != nil && h.entries > 0 && h.frames == eh.addr {
 		return h.search(eh, addrs)
 	}
@@ -95,8 +95,8 @@ func neighborsEH(eh *Section, addrs []uint64) ([]neighbors, error) {
 
 // scan reads the whole section for the neighbors of addrs, which must be sorted.
 func (s *Section) scan(addrs []uint64) ([]neighbors, error) {
-	// found has the functions that begin above addrs[i-1], and at or below addrs[i]: the
-	// last one, and the start of the first one.
+	// found[i] is about the functions that begin above addrs[i-1] and at or below
+	// addrs[i]: the last one, and the start of the first one.
 	type slot struct {
 		last  FDE
 		first uint64
@@ -146,7 +146,7 @@ func (s *Section) scan(addrs []uint64) ([]neighbors, error) {
 	return around, errors.Join(err, damage)
 }
 
-// real reports whether f describes code of the file, rather than a function that the linker
+// real reports whether f describes code in the file, not a function that the linker
 // dropped.
 func (s *Section) real(f FDE) bool {
 	if f.Start == 0 || f.Size == 0 || f.Start+f.Size < f.Start {

@@ -22,7 +22,8 @@ type CIE struct {
 	Signal bool
 	// Program is the rest of the CIE.
 	Program Program
-	// Err is why FDEs with this CIE cannot be read. The fields above are then incomplete.
+	// Err is the reason why FDEs with this CIE cannot be read, or nil. If it is set, the
+	// fields above are incomplete.
 	Err error
 
 	augmented bool // FDEs have augmentation data too
@@ -34,8 +35,8 @@ type Program struct {
 	Addr uint64
 }
 
-// maxCIE bounds the size of a CIE in bytes. Real ones have about twenty. Hostile ones may overlap, so
-// that every FDE has its own.
+// maxCIE limits the size of a CIE in bytes. Real ones have about twenty. Hostile ones may
+// overlap, so that every FDE has its own.
 const maxCIE = 4 << 10
 
 // ReadCIE reads the CIE at offset off.
@@ -133,8 +134,8 @@ func (c *CIE) augment(r *dwarfdata.Reader, augmentation []byte) bool {
 
 // FDE is the description of a function.
 type FDE struct {
-	// Start is the function's link-time virtual address, and Size its size in bytes. Both
-	// are as the file has them: the linker leaves 0 for functions that it dropped.
+	// Start is the function's link-time virtual address, and Size its size in bytes. For
+	// functions that it dropped, the linker leaves 0.
 	Start, Size uint64
 	Program     Program
 }
@@ -163,12 +164,12 @@ func (s *Section) fdeRange(e *Entry, c *CIE) (FDE, *dwarfdata.Reader) {
 	return FDE{Start: start, Size: size}, r
 }
 
-// maxCIEs bounds the CIEs in a cache. Linkers emit a few in .eh_frame; .debug_frame has one
+// maxCIEs limits the CIEs in a cache. Linkers emit a few in .eh_frame; .debug_frame has one
 // or two per compilation unit.
 const maxCIEs = 4096
 
-// CIEs caches values made of a section's CIEs by their offset. FDEs that follow each other
-// mostly share one.
+// CIEs caches values derived from a section's CIEs, by the CIEs' offsets. Adjacent FDEs
+// mostly share a CIE.
 type CIEs[T any] struct {
 	known map[uint64]T
 	last  uint64
@@ -176,7 +177,7 @@ type CIEs[T any] struct {
 	has   bool
 }
 
-// Get returns the value for the CIE at offset off, which read makes if it is not cached.
+// Get returns the value for the CIE at offset off. If it is not cached, Get calls read.
 func (c *CIEs[T]) Get(off uint64, read func(off uint64) T) T {
 	if c.has && c.last == off {
 		return c.value

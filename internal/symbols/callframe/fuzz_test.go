@@ -13,13 +13,13 @@ import (
 	"fulgur/internal/symbols/elffile/elftest"
 )
 
-// Where the sections of made-up files are.
+// Addresses of the sections in synthetic files.
 const (
 	textAddr, textSize    = 0x401000, 0x1000
 	headerAddr, frameAddr = 0x500000, 0x600000
 )
 
-// countingReader counts the bytes that are read.
+// countingReader counts the bytes read.
 type countingReader struct {
 	io.ReaderAt
 	read int
@@ -75,8 +75,8 @@ func sections(functions ...[2]uint32) (header, frame []byte) {
 	return header, append(frame, 0, 0, 0, 0)
 }
 
-// TestFind has functions with gaps between them, an inner one, one whose end overflows, one
-// without code, and ones that the linker dropped; with the search table and without.
+// TestFind searches functions with gaps between them, an inner one, one whose end overflows,
+// one without code, and ones that the linker dropped, with and without a search table.
 func TestFind(t *testing.T) {
 	functions := [][2]uint32{{0, 16}, {textAddr, 0x40}, {textAddr + 0x10, 0x10}, {textAddr + 0x80, 0x20}, {textAddr + 0x200, 0}, {textAddr + 0x300, 1<<32 - 1}, {0x700000, 16}}
 	header, frame := sections(functions...)
@@ -100,8 +100,8 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// TestDamage has search tables that do not lead to the functions that they name. No
-// address gets a name from them, and the error says where.
+// TestDamage uses search tables with wrong entries. No address gets bounds from them, and the
+// error contains the offset.
 func TestDamage(t *testing.T) {
 	const entry = 12 // the first one's offset
 	for name, test := range map[string]struct {
@@ -127,7 +127,7 @@ func TestDamage(t *testing.T) {
 	}
 }
 
-// TestUnknownHeader has headers whose table cannot be used: .eh_frame itself is.
+// TestUnknownHeader uses headers without a usable table. Find then reads .eh_frame itself.
 func TestUnknownHeader(t *testing.T) {
 	for name, damage := range map[string]func([]byte){
 		"version":  func(h []byte) { h[0] = 2 },
@@ -157,7 +157,7 @@ func (s sparse) ReadAt(b []byte, off int64) (int, error) {
 	return len(b), nil
 }
 
-// TestTooLarge refuses sections with holes that no program has, without reading them.
+// TestTooLarge checks that huge sections with holes are refused without being read.
 func TestTooLarge(t *testing.T) {
 	const size = 1 << 40
 	for _, name := range []string{".eh_frame", ".debug_frame"} {
@@ -198,9 +198,9 @@ func TestTooLarge(t *testing.T) {
 	}
 }
 
-// FuzzFind finds bounds in foreign sections. They are around their address, do not depend
-// on the other addresses that are asked for, and reading them costs no more than the file
-// is large, but for overlapping CIEs.
+// FuzzFind finds bounds in arbitrary sections. The bounds are around their address and do not
+// depend on the other addresses. Find reads no more bytes than the sections have, except for
+// overlapping CIEs.
 func FuzzFind(f *testing.F) {
 	header, frame := sections([2]uint32{textAddr, 0x40}, [2]uint32{textAddr + 0x10, 0x10}, [2]uint32{textAddr + 0x80, 0x20})
 	f.Add(header, frame, []byte(nil))

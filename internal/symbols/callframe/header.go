@@ -17,7 +17,7 @@ type ehHeader struct {
 	segment elffile.Segment
 	frames  uint64 // link-time virtual address of .eh_frame
 	// table is the offset of the search table in the file, and entries the number of its
-	// entries. There is no table in an encoding that is known if entries is 0.
+	// entries. If entries is 0, there is no table in a known encoding.
 	table   int64
 	entries uint64
 }
@@ -29,7 +29,7 @@ const (
 	tableEntry    = 8
 )
 
-// openHeader reads the .eh_frame_hdr that the program headers of f lead to. It returns nil
+// openHeader reads the .eh_frame_hdr that the program headers of f point to. It returns nil
 // if there is none.
 func openHeader(f *elffile.File) (*ehHeader, error) {
 	for _, seg := range f.Segments() {
@@ -58,7 +58,7 @@ func readHeader(f *elffile.File, seg elffile.Segment) (*ehHeader, error) {
 	}
 	entries := readEncoded(&r, count, uint8(f.WordSize()))
 	if r.Bad || entries > (seg.FileSize-uint64(r.Pos))/tableEntry {
-		return h, nil // a table that is damaged: .eh_frame itself may still be used
+		return h, nil // a damaged table: .eh_frame itself may be usable
 	}
 	h.table, h.entries = int64(seg.Offset)+int64(r.Pos), entries
 	return h, nil
@@ -78,8 +78,8 @@ type table struct {
 	buf     []byte            // empty at first
 }
 
-// search finds the neighbors of addrs, which must be sorted. It trusts no entry of the
-// table: the FDE must begin where the table says.
+// search finds the neighbors of addrs, which must be sorted. It does not trust the table:
+// an FDE must begin at the address in its entry.
 func (h *ehHeader) search(s *Section, addrs []uint64) ([]neighbors, error) {
 	t := table{ehHeader: h, section: s, firsts: map[uint64]uint64{}}
 	around := make([]neighbors, len(addrs))

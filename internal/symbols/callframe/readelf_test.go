@@ -24,7 +24,7 @@ func open(t *testing.T, path string) *elffile.File {
 	return f
 }
 
-// expected returns the bounds that the FDEs of readelf have at addrs, which must be sorted.
+// expected returns the bounds at addrs by readelf's FDEs. addrs must be sorted.
 func expected(fdes []callframetest.FDE, addrs []uint64) []Bounds {
 	fdes = slices.Clone(fdes)
 	slices.SortStableFunc(fdes, func(a, b callframetest.FDE) int { return cmp.Compare(a.Start, b.Start) })
@@ -74,8 +74,8 @@ func compare(t *testing.T, way string, addrs []uint64, got, want []Bounds) {
 	}
 }
 
-// TestInstalled compares the bounds of all functions with readelf's, once by the search
-// table and once without it.
+// TestInstalled compares the bounds of all functions with readelf's, with and without the
+// search table.
 func TestInstalled(t *testing.T) {
 	for _, path := range callframetest.Installed(t) {
 		t.Run(filepath.Base(path), func(t *testing.T) {
@@ -110,7 +110,7 @@ func TestInstalled(t *testing.T) {
 	}
 }
 
-// TestBuilt does so for programs without .eh_frame_hdr, without .eh_frame, and without
+// TestBuilt is like TestInstalled for programs without .eh_frame_hdr, without .eh_frame, and without
 // section headers.
 func TestBuilt(t *testing.T) {
 	const source = "../../unwind/testdata/frames.c"

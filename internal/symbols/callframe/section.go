@@ -13,11 +13,11 @@ import (
 const (
 	// ChunkSize is the number of bytes of a section in a [Chunk], unless an entry is larger.
 	ChunkSize = 256 << 10
-	// maxEntry bounds the size of an FDE in bytes. The longest programs of real functions
-	// have about ten thousand.
+	// maxEntry limits the size of an FDE in bytes. The longest programs of real functions
+	// have about ten thousand bytes.
 	maxEntry = 1 << 20
-	// MaxSize bounds a section, in bytes. The largest browsers have a tenth of it. A larger
-	// one was crafted to waste time and memory: holes in a file cost nothing.
+	// MaxSize limits the size of a section in bytes. The largest browsers have a tenth of
+	// it. A larger section is hostile: holes make large files free.
 	MaxSize = 256 << 20
 )
 
@@ -25,7 +25,7 @@ const (
 type Section struct {
 	// Size is the size of the section in bytes.
 	Size uint64
-	// AddrSize is the size of an address in bytes, unless a CIE has another one.
+	// AddrSize is the size of an address in bytes, unless a CIE specifies another size.
 	AddrSize uint8
 	// EH is true for .eh_frame and false for .debug_frame.
 	EH bool
@@ -79,8 +79,7 @@ func openSection(f *elffile.File, name string) (*Section, error) {
 }
 
 // OpenEH returns the .eh_frame of f, or nil if f has none or it is empty. In a file without
-// section headers it finds it through the program header that the dynamic loader and
-// exceptions use. It fails if the section is larger than [MaxSize].
+// section headers, it uses the program header, as exceptions do. It fails if the section is larger than [MaxSize].
 func OpenEH(f *elffile.File) (*Section, error) {
 	s, err := openSection(f, ".eh_frame")
 	if s != nil || err != nil {
@@ -179,12 +178,12 @@ type Chunk struct {
 	// Off is the chunk's offset in the section, and Data its bytes.
 	Off  uint64
 	Data []byte
-	// Damage is set if the boundaries of entries are lost here. Data is then empty.
+	// Damage means that the boundaries of entries are lost here. Data is then empty.
 	Damage error
 }
 
 // Chunks reads the section and calls yield with each chunk in order, until yield fails.
-// The Data of a chunk is not used again.
+// yield may keep a chunk's Data.
 func (s *Section) Chunks(yield func(Chunk) error) error {
 	for off := uint64(0); off < s.Size; {
 		data := make([]byte, min(ChunkSize, s.Size-off))
@@ -228,7 +227,7 @@ func (s *Section) fill(data []byte, off uint64) error {
 }
 
 // wholeEntries returns the number of bytes of the whole entries at the start of data. If
-// there is none, first is the number of bytes that the first one needs.
+// there are none, first is the number of bytes that the first entry needs.
 func wholeEntries(data []byte) (n int, first uint64) {
 	for {
 		lengthSize, length, ok := header(data[n:])
@@ -245,8 +244,8 @@ func wholeEntries(data []byte) (n int, first uint64) {
 	}
 }
 
-// Entries calls yield with each entry of a chunk. An error describes an entry that cannot
-// be read; the next ones follow. The entry is valid until yield returns.
+// Entries calls yield with each entry of a chunk, or with an error for an entry that cannot
+// be read. The entry is valid until yield returns.
 func (s *Section) Entries(c Chunk, yield func(*Entry, error)) {
 	var e Entry
 	for pos := uint64(0); pos < uint64(len(c.Data)); {

@@ -10,13 +10,13 @@ import (
 	"fulgur/internal/symbols/callframe"
 )
 
-// maxBetween bounds code between functions that counts as one function, in bytes. Assembly
-// without call frame information is shorter; larger parts, such as nearly all of Chromium,
-// were built without it and have many functions.
+// maxBetween is the maximum size in bytes of code between two functions that counts as one
+// function. Assembly without call frame information is shorter. Larger parts, such as nearly
+// all of Chromium, were built without it and contain many functions.
 const maxBetween = 4 << 10
 
-// lookupBounds names the functions without a symbol at addrs after the place where they
-// begin, so that a function has the same name in every run of the same build.
+// lookupBounds names functions without a symbol at addrs after their start address, so that
+// a function has the same name in every run of a build.
 //
 // A function begins where its FDE does. Code without an FDE begins where the function
 // before it ends, or at the start of its section, and ends where the next function begins.
@@ -81,8 +81,8 @@ func (e *ELF) code(addr uint64) (low, high uint64, ok bool) {
 	return 0, 0, false
 }
 
-// symbolEnds returns for each of addrs, which no symbol covers, where the function with the
-// last symbol before it ends, or 0.
+// symbolEnds returns, for each of addrs, the end of the last symbol before it, or 0. No
+// symbol covers addrs.
 func (e *ELF) symbolEnds(addrs []uint64) ([]uint64, error) {
 	ends := make([]uint64, len(addrs))
 	tables, err := e.symbolTables()
