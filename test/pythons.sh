@@ -1,9 +1,9 @@
 #!/bin/bash
-# pythons.sh DIR: install in DIR the Python interpreters that tests compare with, and print
-# for each a name, the root directory to run it in, and the program, separated by tabs.
+# pythons.sh DIR: install Python interpreters for tests in DIR. For each interpreter, print
+# its name, the root directory to run it in, and the program, separated by tabs.
 #
-# They come from Debian's suites trixie and sid, by package lists of their own, and from a
-# Go module with builds of python-build-standalone. Nothing of the system changes.
+# They come from Debian's suites trixie and sid, with package lists below DIR, and from a Go
+# module with builds of python-build-standalone. The system does not change.
 set -euo pipefail
 dir=$1
 
@@ -58,7 +58,7 @@ install_module() { # VERSION-OF-PYTHON VERSION-OF-MODULE
 }
 
 printf 'system\t\t%s\n' "$(command -v /usr/bin/python3 || command -v python3)"
-# Further interpreters of a developer's machine: programs, separated by spaces.
+# Other interpreters on this machine: their programs, separated by spaces.
 for program in ${FULGUR_TEST_MORE_PYTHONS-}; do
 	printf '%s\t\t%s\n' "$(basename "$program")" "$program"
 done

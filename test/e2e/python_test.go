@@ -23,8 +23,8 @@ type python struct {
 	root, program string
 }
 
-// pythons returns the interpreters to test: Debian's, and in long tests all that
-// test/pythons.sh installs.
+// pythons returns the interpreters to test: the system's, and in long tests those that
+// test/pythons.sh lists.
 func pythons(t *testing.T) []python {
 	t.Helper()
 	if !testenv.IsLong() || testenv.InVM() {
@@ -90,7 +90,7 @@ func (p python) start(t *testing.T, mode string, account any) *exec.Cmd {
 // pythonModule is the module of Python's frames.
 const pythonModule = "[python]"
 
-// pyFrame is a frame by the account of the program.
+// pyFrame is a frame as the program itself notes it.
 type pyFrame struct {
 	name, file string
 	line       int
@@ -110,7 +110,7 @@ func (s streamed) pyFrames() (chain []pyFrame) {
 	return chain
 }
 
-// entered reports whether each run of Python frames comes after the interpreter's function.
+// entered reports whether each sequence of Python frames follows the interpreter's function.
 func (s streamed) entered() bool {
 	for i, f := range s.User {
 		if f.Module == pythonModule && (i == 0 || s.User[i-1].Module != pythonModule && s.User[i-1].Function != "_PyEval_EvalFrameDefault") {
@@ -120,7 +120,8 @@ func (s streamed) entered() bool {
 	return true
 }
 
-// sample returns the samples of process cmd while it works for so long.
+// sample samples process cmd until it has worked for the given time, and calls yield with
+// each sample and its text.
 func (p python) sample(t *testing.T, cmd *exec.Cmd, work time.Duration, yield func(text string, s streamed)) {
 	t.Helper()
 	pid := strconv.Itoa(cmd.Process.Pid)
@@ -141,11 +142,11 @@ func (p python) sample(t *testing.T, cmd *exec.Cmd, work time.Duration, yield fu
 	}
 }
 
-// maxFrames is the limit on the native frames of a stack, and on those of Python.
+// maxFrames is the maximum number of native frames of a stack, and of its Python frames.
 const maxFrames = 127
 
-// Threads that do not move have the stacks that they note themselves, with Python and
-// native frames in their order, whatever is between them.
+// Samples of threads that stay in one place have the stacks that the threads note
+// themselves, with Python and native frames in the right order.
 func TestPythonThreads(t *testing.T) {
 	testenv.Root(t)
 	for _, p := range pythons(t) {
@@ -157,19 +158,19 @@ func TestPythonThreads(t *testing.T) {
 				want, ok := account.Noted[s.TID]
 				got := s.pyFrames()
 				if !ok || len(got) == 0 {
-					t.Errorf("a sample without Python, or of another thread: %s", text)
+					t.Errorf("a sample without Python frames, or of an unknown thread: %s", text)
 					return
 				}
 				leaf := got[0]
 				if leaf.name != "burn" && leaf.name != "burn_hashing" {
 					if settled[s.TID] {
-						t.Errorf("a thread that does not move is in %+v", got)
+						t.Errorf("a thread left its place, and is in %+v", got)
 					}
-					return // it has noted its stack a moment before
+					return // it has just noted its stack
 				}
 				settled[s.TID] = true
-				// Of native frames are as many kept. Python's are all there, whatever ran
-				// the last ones.
+				// Native frames beyond the limit are cut. Python's frames are all there,
+				// even if the native frames that run them are cut.
 				cut := len(s.User)-len(got) >= maxFrames
 				deep := len(want) >= maxFrames
 				want = want[:min(len(want), maxFrames-1)]
@@ -178,13 +179,13 @@ func TestPythonThreads(t *testing.T) {
 					return
 				}
 				if !cut && !s.entered() {
-					t.Errorf("Python frames without the interpreter's: %s", text)
+					t.Errorf("Python frames do not follow the interpreter's function: %s", text)
 				}
 				matched[s.TID]++
 			})
 			for tid, chain := range account.Noted {
 				if matched[tid] < 20 {
-					t.Errorf("thread %d has %d samples; it is in %+v", tid, matched[tid], chain)
+					t.Errorf("thread %d has %d samples, want at least 20; it is in %+v", tid, matched[tid], chain)
 				}
 			}
 			t.Logf("%s: %d threads, %v samples", p.name, len(account.Noted), matched)
@@ -192,8 +193,8 @@ func TestPythonThreads(t *testing.T) {
 	}
 }
 
-// Threads that call all the time are only in stacks that exist: each line calls the function
-// that is above it. Functions that are made all the time have their own names and files.
+// Samples of a program that calls functions all the time show only calls that it makes.
+// Functions that it creates all the time have their own names and files.
 func TestPythonCalls(t *testing.T) {
 	testenv.Root(t)
 	for _, p := range pythons(t) {
@@ -201,8 +202,8 @@ func TestPythonCalls(t *testing.T) {
 			var account struct {
 				Edges [][]any
 				Lines [][]any
-				// Makers are functions that return a generator or a coroutine when they
-				// are called, which the program does not trace.
+				// Makers are functions whose calls return a generator or a coroutine. The
+				// program does not trace these calls.
 				Makers []string
 			}
 			cmd := p.start(t, "calls", &account)
@@ -217,7 +218,7 @@ func TestPythonCalls(t *testing.T) {
 			}
 			edge := func(caller pyFrame, callee pyFrame) string {
 				if strings.HasPrefix(caller.file, "<generated") {
-					caller.line = 0 // another one each time
+					caller.line = 0 // it differs each time
 				}
 				return fmt.Sprint(generated(caller.name), generated(caller.file), caller.line, generated(callee.name), generated(callee.file))
 			}
@@ -241,9 +242,9 @@ func TestPythonCalls(t *testing.T) {
 				fault := ""
 				switch {
 				case len(chain) == 0:
-					fault = "no Python"
+					fault = "no Python frames"
 				case !s.entered():
-					fault = "Python frames without the interpreter's"
+					fault = "Python frames that do not follow the interpreter's function"
 				}
 				for i, f := range chain {
 					if number, ok := strings.CutPrefix(f.file, "<generated"); ok {
@@ -264,7 +265,7 @@ func TestPythonCalls(t *testing.T) {
 					}
 				}
 				if n := len(chain); fault == "" && (chain[n-1].name != "<module>" || n > 1 && chain[n-2].name != "calls") {
-					fault = "not from the beginning"
+					fault = "the outermost frames are missing"
 				}
 				if fault == "" {
 					right++
@@ -274,10 +275,10 @@ func TestPythonCalls(t *testing.T) {
 			})
 			t.Logf("%s: %d of %d stacks are right; %d generated functions", p.name, right, samples, len(made))
 			if samples < 2000 || samples-right > samples/1000 {
-				t.Errorf("%d of %d stacks are right", right, samples)
+				t.Errorf("%d of %d stacks are right, want 99.9 %% of at least 2000", right, samples)
 			}
 			if len(made) < 10 {
-				t.Errorf("%d generated functions", len(made))
+				t.Errorf("%d generated functions, want at least 10", len(made))
 			}
 		})
 	}

@@ -143,7 +143,7 @@ def threads():
     threading.Event().wait()
 
 
-# What the calls are made of: each function returns soon.
+# The functions of the calls. Each returns soon.
 
 def count(n):
     total = 0
@@ -211,7 +211,7 @@ number = 0
 
 
 def generated():
-    # A function of a name, file and place of its own, which is gone at once.
+    # A function with its own name, file and address, which is freed at once.
     global number
     number += 1
     source = "\n" * (number % 7) + "def dyn%d():\n  return count(20)\ndyn%d()\n" % (number, number)
