@@ -24,17 +24,17 @@ func (v verdict) String() string {
 	return "✗ " + v.figure
 }
 
-// aim is something that fulgur is to reach in some scenarios.
+// aim is a goal of fulgur in some scenarios.
 type aim struct {
 	what  string
 	judge func(medians, scenario) verdict
 }
 
-// medians holds the medians of one scenario by name of the tool.
+// medians holds the medians of one scenario by tool name.
 type medians map[string]cost
 
-// Limits of the aims, of one process and of the whole system: CPU time in seconds, the
-// time to the result likewise, memory in bytes.
+// Limits of the aims, for one process and for the whole system: CPU time and time to the
+// result in seconds, memory in bytes.
 const (
 	samplesWithin   = 0.01 // of perf's number of samples
 	startOnePID     = 0.10
@@ -73,7 +73,7 @@ func aimsOf(name string) []aim {
 			return verdict{known && !s.Churn, of <= bpfLimit(tables, s), times(of)}
 		}},
 		{"CPU at most perf record's" + withScript(tables), func(m medians, s scenario) verdict {
-			// perf script's makes names, and fulgur's time includes them.
+			// perf script finds the names; fulgur's time includes that.
 			of, known := ratioOf(m, name, namePerf,
 				func(c cost) float64 { return c.CPU },
 				func(c cost) float64 { return c.script(tables || s.Churn) })
@@ -119,7 +119,7 @@ func aimsOf(name string) []aim {
 	return list
 }
 
-// bpfLimit is the most BPF time a sample, as a multiple of bcc's. Only unwind tables show
+// bpfLimit is the maximum BPF time per sample, as a multiple of bcc's. Only unwind tables show
 // the callers of code without frame pointers, so they may cost more.
 func bpfLimit(tables bool, s scenario) float64 {
 	switch {
@@ -139,7 +139,8 @@ func bpfAim(tables bool) string {
 	return "at most 0.7"
 }
 
-// churnLimit is the most of a CPU in the steady state, and false if there is no such aim.
+// churnLimit returns the maximum share of a CPU in the steady state, and false if there is
+// no such aim.
 func churnLimit(tables bool, frequency int) (limit float64, ok bool) {
 	switch {
 	case frequency == 19:

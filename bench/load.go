@@ -24,7 +24,7 @@ var sources embed.FS
 type load struct {
 	name string
 	argv []string
-	// churn: it is the load of scenarios with Churn, and of no other.
+	// churn marks the load of scenarios with Churn, which have no other load.
 	churn bool
 }
 

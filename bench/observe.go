@@ -41,7 +41,7 @@ type observed struct {
 	used                     []used
 }
 
-// used is how much CPU time a program had used at a point in time.
+// used is the CPU time that a program had used at a point in time.
 type used struct{ at, cpu time.Duration }
 
 // usedBy returns the CPU time that the program had used at a point in time.
@@ -53,11 +53,11 @@ func (o observed) usedBy(at time.Duration) time.Duration {
 	return o.used[i].cpu
 }
 
-// settled is how long after its start a program is in its steady state.
+// settled is the time from a program's start to its steady state.
 const settled = 2 * time.Second
 
-// steady returns the share of a CPU that the program took in its steady state, which ends
-// some time after its start; 0 if that is too short.
+// steady returns the share of a CPU that the program used in its steady state, or 0 if that
+// was too short. The steady state ends at the given time after the start.
 func (o observed) steady(end time.Duration) float64 {
 	from, to := o.started+settled, o.started+end
 	if to-from < time.Second {
@@ -66,8 +66,7 @@ func (o observed) steady(end time.Duration) float64 {
 	return (o.usedBy(to) - o.usedBy(from)).Seconds() / (to - from).Seconds()
 }
 
-// cost returns the figures that need no interpretation, of a program that sampled for so
-// many seconds.
+// cost returns the raw figures of a program that sampled for the given number of seconds.
 func (o observed) cost(seconds int) cost {
 	sampled := time.Duration(seconds) * time.Second
 	c := cost{
@@ -160,8 +159,8 @@ func poll(pid int, watch *bpfWatch, o *observed, exited <-chan error) error {
 	}
 }
 
-// memory returns the most resident memory that process pid has had since its exec, and the
-// anonymous part of what it has now, in bytes; 0 when it is gone.
+// memory returns the peak resident memory of process pid since its exec, and its current
+// anonymous memory, in bytes; 0 when it is gone.
 func memory(pid int) (peak, anonymous uint64) {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
@@ -171,7 +170,7 @@ func memory(pid int) (peak, anonymous uint64) {
 		_, value, _ := strings.Cut(string(status), "\n"+name+":")
 		fields := strings.Fields(value)
 		if len(fields) == 0 {
-			return 0 // a process without memory: it has just ended
+			return 0 // a process that has just ended
 		}
 		kilobytes, _ := strconv.ParseUint(fields[0], 10, 64) // 0 is not a peak
 		return kilobytes << 10
@@ -179,8 +178,8 @@ func memory(pid int) (peak, anonymous uint64) {
 	return field("VmHWM"), field("RssAnon")
 }
 
-// cpuTime returns the CPU time of the threads that process pid has, 0 when it is gone. The
-// tools end no thread before they end.
+// cpuTime returns the CPU time of the current threads of process pid, 0 when it is gone. No
+// thread of the tools ends before its process.
 func cpuTime(pid int) (sum time.Duration) {
 	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid))
 	if err != nil {

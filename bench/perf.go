@@ -38,8 +38,8 @@ func perf() (tool, error) {
 	}}, nil
 }
 
-// perfScript makes folded stacks of a job's data, and returns the cost of that and of its
-// recording.
+// perfScript converts a job's data to folded stacks, and returns the cost of recording and
+// conversion.
 func perfScript(ctx context.Context, program, data string, record observed, j job) (c cost, err error) {
 	out := filepath.Join(j.dir, "stacks")
 	r, w, err := os.Pipe()

@@ -7,13 +7,13 @@ type scenario struct {
 	// OnePID: one process, which is the machine's whole load, so that all
 	// tools find it as busy. Otherwise the whole system.
 	OnePID bool
-	// Churn: the load is short processes, one after the other.
+	// Churn means that the load is short processes, one after the other.
 	Churn     bool
 	Frequency int // samples a second on each CPU
 }
 
-// allScenarios are the scenarios of the table: the rate of tutorials, a rate that reveals
-// every loss, and short processes at the rates of agents and of people.
+// allScenarios are the scenarios of the table: a rate common in tutorials, a rate that
+// reveals every loss, and short processes at the rates of agents and of users.
 var allScenarios = []scenario{
 	{OnePID: false, Frequency: 99},
 	{OnePID: false, Frequency: 4999},
@@ -47,8 +47,8 @@ func (s scenario) title() string {
 	return fmt.Sprintf("%s, %d Hz", title, s.Frequency)
 }
 
-// seconds returns how long a run samples: of short processes longer than of others, as it
-// is the steady state that counts there.
+// seconds returns how long a run samples. Short processes need longer runs, which are
+// judged by their steady state.
 func (s scenario) seconds(others int) int {
 	if s.Churn {
 		return 3 * others

@@ -51,9 +51,8 @@ type File struct {
 
 	// asking is held by a reader while it opens the file.
 	asking sync.Mutex
-	// queued is whether the file is about to be opened by the cache. changed is whether
-	// the file was rewritten, as of round checked of the cache. They belong to the table's
-	// goroutine.
+	// queued means that the cache will open the file. changed means that the file was
+	// rewritten, as of the cache's round checked. They belong to the table's goroutine.
 	queued  bool
 	changed bool
 	checked uint64
@@ -78,8 +77,8 @@ const rewriteRest = time.Second
 
 // rewritten reports whether the contents of the file, which is open, have changed since
 // it was first opened. New mappings then map the new contents. Records are read in
-// rounds, long after the kernel wrote them, so one look a round tells as much as a look
-// for each record.
+// rounds, long after the kernel wrote them, so one check per round is as good as a check
+// per record.
 func (f *File) rewritten() bool {
 	if f.checked != f.cache.round {
 		f.checked, f.changed = f.cache.round, f.differs()

@@ -173,7 +173,7 @@ func TestFileRewritten(t *testing.T) {
 		t.Errorf("%d files are counted, want 3", c.count)
 	}
 
-	// The records of one round are all of what is there now.
+	// The records of one round are about the current file.
 	third := intern()
 	third.was.since = third.was.since.Add(-rewriteRest)
 	rewrite("more contents", 3)

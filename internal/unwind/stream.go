@@ -27,7 +27,7 @@ func (s *span) rows() []localRow { return s.chunk.rows[s.first : s.first+s.n] }
 // the index of a rule in its worker.
 type localRow struct{ off, rule uint32 }
 
-// chunk is the results of a run of whole entries.
+// chunk holds the results of a run of whole entries.
 type chunk struct {
 	spans   []span
 	rows    []localRow
@@ -113,11 +113,11 @@ type room struct {
 	rows  []localRow
 }
 
-// rooms are those of workers that ended. The files that a process maps are compiled one
-// after the other.
+// rooms holds the rooms of workers that ended. The files that a process maps are compiled
+// one after the other.
 var rooms = sync.Pool{New: func() any { return new(room) }}
 
-// free leaves the room to the next worker.
+// free releases the room for the next worker.
 func (r *room) free() {
 	clear(r.spans[:cap(r.spans)]) // they refer to chunks
 	rooms.Put(r)

@@ -7,12 +7,11 @@ import (
 	"fulgur/internal/symbols/elffile"
 )
 
-// windowSize is the number of bytes of code that are read at once.
+// windowSize is the number of bytes of code to read at once.
 const windowSize = 64 << 10
 
-// codeWindow searches code, by ascending addresses. Most parts to be searched are the
-// padding between two functions: reading each one alone took a third of the time of a
-// table.
+// codeWindow searches code, by ascending addresses. Most searched parts are the
+// padding between two functions: reading each one alone took a third of a table's time.
 type codeWindow struct {
 	file *elffile.File
 	code *codeRanges
@@ -22,18 +21,17 @@ type codeWindow struct {
 	addr uint64
 }
 
-// windowRooms are those of windows that were closed.
+// windowRooms holds the memory of closed windows.
 var windowRooms = sync.Pool{New: func() any { return new([windowSize]byte) }}
 
 func newCodeWindow(f *elffile.File, code *codeRanges) *codeWindow {
 	return &codeWindow{file: f, code: code, room: windowRooms.Get().(*[windowSize]byte)}
 }
 
-// close leaves the window's memory to the next one.
+// close releases the window's memory for the next window.
 func (w *codeWindow) close() { windowRooms.Put(w.room) }
 
-// at returns the code from start to end, but no more than fits into the window, nor than
-// the file has.
+// at returns the code from start to end, limited by the window's size and the file's end.
 func (w *codeWindow) at(start, end uint64) []byte {
 	end = min(end, start+windowSize)
 	if start < w.addr || end > w.addr+uint64(len(w.read)) {
@@ -43,7 +41,7 @@ func (w *codeWindow) at(start, end uint64) []byte {
 		if !ok || !mapped {
 			return nil
 		}
-		// What cannot be read is not found.
+		// Unreadable code contains no match.
 		n, _ := w.file.Reader().ReadAt(w.room[:min(windowSize, limit-start)], int64(off))
 		w.read = w.room[:n]
 	}
@@ -51,7 +49,7 @@ func (w *codeWindow) at(start, end uint64) []byte {
 	return w.read[min(start, have)-w.addr : min(end, have)-w.addr]
 }
 
-// find calls yield with the addresses from start to end at which the code what is found.
+// find calls yield with each address from start to end at which the code is what.
 func (w *codeWindow) find(start, end uint64, what []byte, yield func(addr uint64)) {
 	for start+uint64(len(what)) <= end {
 		code := w.at(start, end)
@@ -67,7 +65,7 @@ func (w *codeWindow) find(start, end uint64, what []byte, yield func(addr uint64
 			yield(start + uint64(from+i))
 			from += i + len(what)
 		}
-		// What the window's end cuts in two begins in its last bytes.
+		// A match across the window's end begins in its last bytes.
 		start += uint64(max(from, len(code)-len(what)+1))
 	}
 }

@@ -9,8 +9,8 @@ import (
 	"fulgur/internal/symbols/elffile"
 )
 
-// A window finds what a search of the whole code finds, wherever the parts that are
-// searched begin, and however they are cut by the window.
+// A window finds the same addresses as a search of the whole code, wherever the searched
+// parts begin, and wherever the window cuts them.
 func TestCodeWindow(t *testing.T) {
 	file, err := os.Open("/proc/self/exe")
 	if err != nil {
@@ -33,7 +33,7 @@ func TestCodeWindow(t *testing.T) {
 	if _, err := file.ReadAt(whole, int64(off)); err != nil {
 		t.Fatal(err)
 	}
-	// Two bytes that the window's end cuts, and many others.
+	// Matches across the window's end, and many others.
 	what := whole[windowSize-1 : windowSize+1]
 	for _, step := range []uint64{size, windowSize - 1, 4099, 61} {
 		w := newCodeWindow(f, code)
@@ -54,7 +54,7 @@ func TestCodeWindow(t *testing.T) {
 			t.Errorf("parts of %d bytes: found at %d places, want %d", step, len(got), len(want))
 		}
 	}
-	// What the file does not have is not found.
+	// There are no matches beyond the file's end.
 	w := newCodeWindow(f, code)
 	if got := w.at(0, 100); len(got) > 0 && s.Addr > 100 {
 		t.Errorf("%d bytes at an address without code", len(got))

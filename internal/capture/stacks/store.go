@@ -42,8 +42,8 @@ type Code struct {
 	// PerfMap may name the code of CodeJIT. A process has several if it had
 	// different code at the same addresses.
 	PerfMap *process.PerfMap
-	// Function is the function of CodeRuntime, with a kind alone if its name did not
-	// arrive.
+	// Function is the function of CodeRuntime. If its name did not arrive, only the
+	// kind is set.
 	Function *runtimes.Code
 }
 
@@ -161,7 +161,7 @@ type Store struct {
 	// Hides, if not nil, reports whether the native frames of a file are left out of stacks
 	// that have frames of a language runtime.
 	Hides func(*process.File) bool
-	// Interpreted are the processes that have frames of a language runtime.
+	// Interpreted holds the processes with frames of a language runtime.
 	Interpreted map[int]bool
 
 	resolver  Resolver
@@ -177,7 +177,7 @@ type Store struct {
 	shared    []sharedStep     // likewise
 	record    *bpf.StackRecord // a copy of the current record, nil before the first
 	functions functions
-	words     []userWord // of the record that is read
+	words     []userWord // of the current record
 }
 
 // step is the step from a stack to its extension by an address, in one process
@@ -190,8 +190,8 @@ type step struct {
 	isReturn     bool
 }
 
-// sharedStep is a step into a file's code, in whatever process image: the next process that
-// runs the same program has the same, at other addresses. It saves interning.
+// sharedStep is a step into a file's code in any process image. Processes that run the same
+// program share it, although their addresses differ. It saves interning.
 type sharedStep struct {
 	file         *process.File
 	offset       uint64
@@ -411,7 +411,7 @@ func (s *Store) Add(record []byte) error {
 	return nil
 }
 
-// hides reports whether a native frame of a stack with a language runtime is left out.
+// hides reports whether a stack with frames of a language runtime leaves out native frame f.
 func (s *Store) hides(pid int, f Frame, time uint64) bool {
 	if s.Hides == nil {
 		return false
@@ -455,8 +455,8 @@ func (s *Store) step(key step, node func(step) NodeID) NodeID {
 	return key.node
 }
 
-// enter returns the stack that key leads to, whose address is at the given location. It
-// calls frame only if no process made the step lately.
+// enter returns the stack for key, whose address is at the given location. It calls frame
+// only if no process has made the step lately.
 func (s *Store) enter(key step, at process.Location, frame func() Frame) NodeID {
 	if at.Kind != process.KindFile {
 		return s.push(key.parent, frame())

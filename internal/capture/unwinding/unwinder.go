@@ -67,7 +67,7 @@ type Unwinder struct {
 	// exited holds the processes whose first thread has exited.
 	exited map[int]bool
 	doubt  doubt
-	// Runtimes knows the language runtimes of the processes; nil if they are left out.
+	// Runtimes tracks the language runtimes of processes; nil with NativeOnly.
 	Runtimes *known.Tracker
 }
 
@@ -304,8 +304,7 @@ func (u *Unwinder) layOut(processes *process.Table) {
 	}
 }
 
-// layOutRuntime tells the kernel side of the runtime in a process, before it has the
-// process's layout.
+// layOutRuntime adds a process's runtime to the kernel side, before the process's layout.
 func (u *Unwinder) layOutRuntime(of task, maps []process.Mapping) {
 	image, known := of.image, true
 	if !of.asked {

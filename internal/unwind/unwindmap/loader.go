@@ -128,8 +128,8 @@ type retired struct {
 // config holds the settings of a loader.
 type config struct {
 	mode Mode
-	// rest is the least time between two releases of what no process has anymore, unless
-	// a process waits for room. Each waits for all running programs.
+	// rest is the minimum time between two releases of unused space, unless a process
+	// waits for room. Each release waits for all running BPF programs.
 	rest time.Duration
 	// memory bounds the tables in kernel memory, in bytes.
 	memory int64

@@ -43,8 +43,8 @@ var (
 
 const mappingsEach = 1 << 13
 
-// settleRest is the time between two releases of space. Churning processes leave a few
-// hundred mappings in it.
+// settleRest is the time between two releases of space. Short processes leave a few hundred
+// mappings in that time.
 const settleRest = time.Second
 
 // New loads the maps, and follows forks and exits of all processes. Errors come from the
@@ -89,8 +89,8 @@ func (l *Loader) Replacements() map[string]*ebpf.Map {
 	}
 }
 
-// Runtimes returns the map of the processes that have a language runtime. Children inherit
-// its entries, and the kernel side removes those of processes that end.
+// Runtimes returns the map of processes with a language runtime. Children inherit entries;
+// the kernel side removes the entry of a process that ends.
 func (l *Loader) Runtimes() *ebpf.Map { return l.maps.objects.RuntimeProcesses }
 
 // Requests returns the ring in which programs request missing layouts and pages. It wakes

@@ -1,4 +1,4 @@
-"""Says what Python stacks it has, for python_test.go to compare with those of fulgur.
+"""Prints its own Python stacks, which python_test.go compares with samples of fulgur.
 
 frames.py threads: each thread notes its own stack and then burns time in the same place
 for ever. Prints {thread ID: [[qualified name, file, line], ...]}, leaf first.
