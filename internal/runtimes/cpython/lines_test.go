@@ -86,6 +86,31 @@ func TestLine(t *testing.T) {
 	}
 }
 
+// Tables of versions that may not be installed, from the documents that define them:
+// Objects/lnotab_notes.txt of CPython 3.9, and PEP 626.
+func TestOldLines(t *testing.T) {
+	for name, test := range map[string]struct {
+		version uint32
+		table   []byte
+		lines   map[int]int // by position
+	}{
+		"3.9": {9, []byte{6, 1, 44, 5}, map[int]int{0: 1, 5: 1, 6: 2, 49: 2, 50: 7, 99: 7}},
+		// A step of more than 127 lines, and one back.
+		"3.9, far":  {9, []byte{2, 127, 0, 73, 2, 0xfe}, map[int]int{0: 1, 1: 1, 2: 201, 3: 201, 4: 199}},
+		"3.10":      {10, []byte{4, 0, 2, 1, 4, 0xff}, map[int]int{0: 1, 1: 1, 2: 2, 3: 1, 4: 1, 5: 0}},
+		"3.10, far": {10, []byte{2, 0, 0, 127, 2, 73}, map[int]int{0: 1, 1: 201, 2: 0}},
+		// An instruction without a line has the function's.
+		"3.10, none": {10, []byte{2, 5, 2, 0x80, 2, 1}, map[int]int{0: 6, 1: 1, 2: 7}},
+	} {
+		c := runtimes.Code{Version: test.version, FirstLine: 1, Lines: string(test.table)}
+		for position, want := range test.lines {
+			if got := (Runtime{}).Line(&c, position); got != want {
+				t.Errorf("%s: line %d of position %d, want %d", name, got, position, want)
+			}
+		}
+	}
+}
+
 func decode(t *testing.T, text []byte, to any) {
 	t.Helper()
 	if err := json.Unmarshal(text, to); err != nil {
