@@ -119,7 +119,10 @@ func (w *windows) turn() error {
 	if err := w.each(func(s source.Source) error { return s.Cut(at) }); err != nil {
 		return err
 	}
-	if err := w.each(func(s source.Source) error { return errors.Join(s.Renew(), s.Counts().Flip()) }); err != nil {
+	if err := w.each(source.Source.Renew); err != nil {
+		return err
+	}
+	if err := w.each(func(s source.Source) error { return s.Counts().Flip() }); err != nil {
 		return err
 	}
 	if _, err := w.run.Poll(); err != nil {
@@ -201,7 +204,7 @@ func (w *windows) writeWindow(ctx context.Context, c closedWindow) (err error) {
 	}
 	w.samples += p.Total(0)
 	w.lost = w.lost.Plus(p.Losses)
-	w.lost[profile.LossUnresolvedFrames] = 0 // counted once for the run
+	w.lost[profile.LossUnresolvedFrames] = 0 // windows share functions, so there is no sum
 	w.lacks.Add(c.names)
 	return errors.Join(w.sink.Write(w.last), w.known.Trim())
 }

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -19,6 +21,7 @@ import (
 	"fulgur/internal/capture/stacks"
 	"fulgur/internal/capture/stacks/stackstest"
 	"fulgur/internal/capture/target"
+	"fulgur/internal/linux/perfevent"
 	"fulgur/internal/process"
 	"fulgur/internal/profile"
 	"fulgur/internal/symbols/debugfile/debugfiletest"
@@ -331,6 +334,91 @@ func TestWholeRun(t *testing.T) {
 	}
 	if w.Due != nil || w.known != nil {
 		t.Error("what only windows need is there")
+	}
+}
+
+// A perf map that a program writes only when it ends is found.
+func TestWindowsFinishPerfMaps(t *testing.T) {
+	w := newTestWindows(t, 0, stackstest.Own(t), new(collected).take)
+	self := os.Getpid()
+	path := fmt.Sprintf("/tmp/perf-%d.map", self)
+	t.Cleanup(func() { _ = os.Remove(path) })
+	w.Processes.Apply(perfevent.Comm{Stamp: perfevent.Stamp{Time: 1}, PID: self, Exec: true})
+	w.Processes.Apply(perfevent.Mmap2{Stamp: perfevent.Stamp{Time: 2}, PID: self, Addr: 0x1000, Len: 0x1000, Filename: "//anon"})
+	read := func() error {
+		_, _, err := w.Processes.Resolve(self, 0x1000, 3).PerfMap.ReaderAt()
+		return err
+	}
+	if err := read(); !errors.Is(err, fs.ErrNotExist) {
+		t.Fatalf("error %v", err)
+	}
+	w.Processes.FollowPerfMaps() // looks again only after a while
+	if err := os.WriteFile(path, []byte("1000 10 compiled\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.finish(); err != nil {
+		t.Fatal(err)
+	}
+	if err := read(); err != nil {
+		t.Error(err)
+	}
+}
+
+// Functions without a name are distinct in a window. Windows share them, so that their
+// numbers have no sum.
+func TestWindowsUnresolvedFrames(t *testing.T) {
+	var got collected
+	w := newTestWindows(t, time.Second, storeOfNames(t, 1), got.take)
+	for range 2 {
+		w.sources = []source.Source{newCounting(0, 1)}
+		if err := w.turnAt(time.Now()); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.writeWindow(t.Context(), (<-w.items).item); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.sources = nil
+	for i, window := range got {
+		if n := window.Profile.Losses[profile.LossUnresolvedFrames]; n != 1 {
+			t.Errorf("window %d has %d functions without a name", i+1, n)
+		}
+	}
+	if w.lost[profile.LossUnresolvedFrames] != 0 || w.lost[profile.LossUnresolved] != 2 {
+		t.Errorf("all windows: %+v", w.lost)
+	}
+}
+
+// steps is a source that notes the steps of the turn of a window.
+type steps struct {
+	source.Source
+	name  string
+	noted *[]string
+}
+
+func (s steps) step(name string) error {
+	*s.noted = append(*s.noted, name+" "+s.name)
+	return nil
+}
+
+var errRenew = errors.New("no new IDs")
+
+func (s steps) BeginCut() error  { return s.step("begin") }
+func (s steps) Cut(uint64) error { return s.step("cut") }
+func (s steps) Renew() error     { return errors.Join(s.step("renew"), errRenew) }
+
+// When a window ends, all sources are cut together, and then begin new IDs of stacks. No
+// data is read if that fails.
+func TestWindowsTurn(t *testing.T) {
+	w := newTestWindows(t, time.Second, stackstest.Own(t), nil)
+	var noted []string
+	w.sources = []source.Source{steps{name: "a", noted: &noted}, steps{name: "b", noted: &noted}}
+	defer func() { w.sources = nil }()
+	if err := w.turn(); !errors.Is(err, errRenew) {
+		t.Errorf("error %v", err)
+	}
+	if want := []string{"begin a", "begin b", "cut a", "cut b", "renew a", "renew b"}; !slices.Equal(noted, want) {
+		t.Errorf("steps %q, want %q", noted, want)
 	}
 }
 
