@@ -7,14 +7,19 @@ import (
 )
 
 // maxFunctions limits the functions of language runtimes in a store. Real programs have
-// tens of thousands.
-const maxFunctions = 1 << 18
+// tens of thousands. maxFunctionBytes limits the bytes of their names and line tables,
+// which are up to 17 KB per function if a process makes new code all the time.
+const (
+	maxFunctions     = 1 << 18
+	maxFunctionBytes = 256 << 20
+)
 
 // functions holds the functions of language runtimes that the kernel side sent.
 type functions struct {
 	known    map[runtimes.Identity]*runtimes.Code
 	previous map[runtimes.Identity]*runtimes.Code // from the previous store
 	same     map[runtimes.Code]*runtimes.Code
+	bytes    int // names and tables in same
 }
 
 func newFunctions() functions {
@@ -24,7 +29,7 @@ func newFunctions() functions {
 // AddCode adds the function in a record of code. Stacks that contain it arrive later.
 func (s *Store) AddCode(record []byte) error {
 	id, code, err := runtimes.ParseCode(record)
-	if err != nil || len(s.functions.known) >= maxFunctions {
+	if err != nil || len(s.functions.known) >= maxFunctions || s.functions.bytes >= maxFunctionBytes {
 		return err
 	}
 	s.functions.known[id] = s.functions.intern(code)
@@ -37,6 +42,7 @@ func (f *functions) intern(code runtimes.Code) *runtimes.Code {
 	if same == nil {
 		same = &code
 		f.same[code] = same
+		f.bytes += len(code.Name) + len(code.File) + len(code.Lines)
 	}
 	return same
 }

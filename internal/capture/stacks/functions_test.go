@@ -127,3 +127,15 @@ func TestStoreHalfFrame(t *testing.T) {
 		}
 	}
 }
+
+// The bytes of functions are bounded; those beyond have no name. Equal ones count once.
+func TestFunctionBytes(t *testing.T) {
+	s := NewStore(nil)
+	s.functions.bytes = maxFunctionBytes - len("f"+"a.py"+"\x02\x01\x02\x01") - 1
+	for check, name := range []string{"f", "f", "g", "h"} {
+		give(t, s, code(0x1000, uint32(check), name, 1))
+	}
+	if n := len(s.functions.known); n != 3 || len(s.functions.same) != 2 {
+		t.Errorf("%d functions are kept, %d distinct", n, len(s.functions.same))
+	}
+}
