@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"slices"
+	"weak"
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
@@ -20,10 +22,19 @@ import (
 // It is not safe for concurrent use.
 type Tracker struct {
 	processes *ebpf.Map // runtime_processes, see bpf/runtime_maps.h
-	files     map[*process.File]file
-	unknown   map[string]bool
-	failure   error
+	// files has the files that were searched. It keeps none of them in memory.
+	files   map[weak.Pointer[process.File]]file
+	pruned  int // files after those that are gone were last removed
+	unknown map[string]bool
+	failure error
 }
+
+const (
+	// minPrune is the least number of files that are searched for ones that are gone.
+	minPrune = 1024
+	// maxUnknown bounds the runtimes that are named as unknown: files may claim any version.
+	maxUnknown = 8
+)
 
 // file holds the result of searching a file.
 type file struct {
@@ -34,19 +45,19 @@ type file struct {
 
 // NewTracker returns a tracker that writes to processes, the kernel side's map.
 func NewTracker(processes *ebpf.Map) *Tracker {
-	return &Tracker{processes: processes, files: map[*process.File]file{}, unknown: map[string]bool{}}
+	return &Tracker{processes: processes, files: map[weak.Pointer[process.File]]file{}, unknown: map[string]bool{}}
 }
 
 // Mapped adds process pid, which runs image and has the given executable mappings, to the
 // kernel side's map if a mapped file has a runtime.
-func (t *Tracker) Mapped(pid int, image uint64, maps []process.Mapping) {
+func (t *Tracker) Mapped(pid int, image uint64, mappings []process.Mapping) {
 	if t == nil {
 		return
 	}
 	var found *runtimes.Build
 	var bias uint64
 	glibc := false
-	for _, m := range maps {
+	for _, m := range mappings {
 		if m.Kind != process.KindFile || m.File == nil {
 			continue
 		}
@@ -63,7 +74,7 @@ func (t *Tracker) Mapped(pid int, image uint64, maps []process.Mapping) {
 		return
 	}
 	if found.Unknown != "" {
-		t.unknown[found.Unknown] = true
+		t.noteUnknown(found.Unknown)
 		return
 	}
 	entry := found.Entry
@@ -92,16 +103,35 @@ func (f *file) bias(m process.Mapping) (uint64, bool) {
 
 // file returns the result of searching f, from the cache if possible.
 func (t *Tracker) file(f *process.File) file {
-	is, ok := t.files[f]
+	key := weak.Make(f)
+	is, ok := t.files[key]
 	if ok {
 		return is
 	}
+	t.prune()
 	is, err := look(f)
 	if err != nil {
 		slog.Debug("file not searched for runtimes", "path", f.Path, "error", err)
 	}
-	t.files[f] = is
+	t.files[key] = is
 	return is
+}
+
+// prune removes files that are gone, once there are many more than the last time.
+func (t *Tracker) prune() {
+	if len(t.files) < 2*t.pruned+minPrune {
+		return
+	}
+	maps.DeleteFunc(t.files, func(f weak.Pointer[process.File], _ file) bool { return f.Value() == nil })
+	t.pruned = len(t.files)
+}
+
+// noteUnknown notes why the frames of a runtime cannot be read.
+func (t *Tracker) noteUnknown(why string) {
+	if len(t.unknown) >= maxUnknown && !t.unknown[why] {
+		why = "other versions of language runtimes: not known yet, their functions are not shown"
+	}
+	t.unknown[why] = true
 }
 
 // look searches f for a runtime and for glibc.
@@ -133,7 +163,11 @@ func look(f *process.File) (is file, err error) {
 
 // Has reports whether f has a runtime whose frames fulgur reads.
 func (t *Tracker) Has(f *process.File) bool {
-	return t != nil && t.files[f].build != nil && t.files[f].build.Unknown == ""
+	if t == nil {
+		return false
+	}
+	build := t.files[weak.Make(f)].build
+	return build != nil && build.Unknown == ""
 }
 
 // Notes returns lines for the summary about runtimes whose frames fulgur cannot read.
