@@ -92,10 +92,16 @@ func TestDebugOffsets(t *testing.T) {
 
 func FuzzDebugOffsets(f *testing.F) {
 	f.Add(13, []byte(cookie))
+	large := make([]byte, 8*maxOffsets) // of 3.14, with a large offset of the owner
+	for word, value := range map[int]byte{36: 250, 75: bytesSizeAt, 76: bytesDataAt, 78: strStateAt, 79: strLengthAt} {
+		large[8*word] = value
+	}
+	f.Add(14, large)
 	f.Fuzz(func(t *testing.T, minor int, b []byte) {
 		offsets := make([]byte, 8*maxOffsets)
 		copy(offsets, b)
-		if l, ok := fromDebugOffsets(minor, offsets); ok && (l.FrameSize > maxFrame || l.CodeName > maxCode) {
+		if l, ok := fromDebugOffsets(minor, offsets); ok && (l.FrameSize > maxFrame || l.FrameSize <= max(l.FrameCode, l.FrameBack, l.FramePosition, l.FrameOwner) ||
+			l.StringCompact < l.StringAscii || l.CodeName > maxCode) {
 			t.Errorf("%+v", l)
 		}
 	})

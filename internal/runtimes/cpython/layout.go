@@ -116,7 +116,10 @@ func fromDebugOffsets(minor int, offsets []byte) (layout, bool) {
 		StringAscii: small(at.strASCII),
 	}
 	l.StringCompact = l.StringAscii + strNotASCII
-	l.FrameSize = (max(l.FrameCode, l.FrameBack, l.FramePosition, l.FrameOwner) + 8) &^ 7
+	// None is so large that the size overflows.
+	last := max(l.FrameCode, l.FrameBack, l.FramePosition, l.FrameOwner)
+	ok = ok && last < maxFrame && l.StringAscii <= math.MaxUint8-strNotASCII
+	l.FrameSize = (last + 8) &^ 7
 	return l, ok && word(at.strLength) == strLengthAt && word(at.strState) == strStateAt &&
 		word(at.bytesSize) == bytesSizeAt && word(at.bytesData) == bytesDataAt && l.FrameSize <= maxFrame &&
 		max(l.CodeFile, l.CodeName, l.CodeLines, l.CodeLine) <= maxCode
