@@ -1,0 +1,113 @@
+package e2e
+
+import (
+	"encoding/json"
+	"os/exec"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"fulgur/internal/testenv"
+)
+
+// forged samples a program that pretends to be Python, see testdata/forged.c.
+func forged(t *testing.T, mode string, flags ...string) (samples []streamed, summary string) {
+	t.Helper()
+	testenv.Root(t)
+	cmd := exec.Command(compile(t, "forged.c", "forged", append(flags, "-rdynamic")...), mode)
+	start(t, cmd)
+	pid := strconv.Itoa(cmd.Process.Pid)
+	r := sampleWork(t, time.Second, []string{pid}, "profile", "-p", pid, "-F", "1999", "--stream", "--format", "jsonl")
+	if r.code != 0 {
+		t.Fatalf("exit code %d: %s", r.code, r.stderr)
+	}
+	for text := range strings.Lines(r.stdout) {
+		var s streamed
+		if err := json.Unmarshal([]byte(text), &s); err != nil {
+			t.Fatalf("%v in %s", err, text)
+		}
+		if s.End == "complete" || s.End == "depth limit" {
+			samples = append(samples, s)
+		}
+	}
+	if len(samples) == 0 {
+		t.Fatalf("no samples: %s", r.stderr)
+	}
+	return samples, r.stderr
+}
+
+// Frames that have no end are cut at the limit on frames.
+func TestForgedCycle(t *testing.T) {
+	samples, _ := forged(t, "cycle")
+	seen := 0
+	for _, s := range samples {
+		if n := len(s.pyFrames()); n == maxFrames && s.End == "depth limit" {
+			seen++
+		} else if n > 0 {
+			t.Fatalf("%d frames, end %s", n, s.End)
+		}
+	}
+	if seen == 0 {
+		t.Error("no sample has the forged frames")
+	}
+}
+
+// A list of threads without an end, and offsets that make no sense, cost the frames at most.
+func TestForgedRuntime(t *testing.T) {
+	for name, test := range map[string]struct {
+		flags   []string
+		summary string
+	}{
+		"threads": {},
+		"garbage": {[]string{"-DGARBAGE"}, "python 3.14.0: its layout is not known"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			samples, summary := forged(t, "threads", test.flags...)
+			for _, s := range samples {
+				if s.End != "complete" || len(s.pyFrames()) != 0 {
+					t.Fatalf("end %s, frames %+v", s.End, s.pyFrames())
+				}
+			}
+			if !strings.Contains(summary, test.summary) {
+				t.Errorf("summary without %q:\n%s", test.summary, summary)
+			}
+		})
+	}
+}
+
+// A process that makes code all the time sends a limited part of it, and all samples: see
+// code_allowed in bpf/runtime.h.
+func TestForgedCodes(t *testing.T) {
+	const (
+		window = 1 << 27 * time.Nanosecond
+		// The record of code with a table of lines of 16 KB is larger than that table. Two
+		// windows of the limit may overlap the time of one.
+		most = 2 * (128 << 10) / (16 << 10)
+	)
+	samples, _ := forged(t, "codes")
+	var named []time.Time
+	for _, s := range samples {
+		chain := s.pyFrames()
+		if len(chain) > 1 {
+			t.Fatalf("frames %+v", chain)
+		}
+		if len(chain) == 0 || chain[0].name != "forged" {
+			continue
+		}
+		at, err := time.Parse(time.RFC3339Nano, s.Time)
+		if err != nil {
+			t.Fatal(err)
+		}
+		named = append(named, at)
+	}
+	for i, at := range named[min(most, len(named)):] {
+		if took := at.Sub(named[i]); took < window {
+			t.Fatalf("%d functions were sent in %s", most+1, took)
+		}
+	}
+	t.Logf("%d of %d samples have their function", len(named), len(samples))
+	if len(named) == 0 {
+		t.Error("no function was sent")
+	}
+}
