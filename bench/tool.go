@@ -31,11 +31,11 @@ type cost struct {
 	// Start is the time from the tool's start to its first sample, and
 	// Result that from the last sample to the written stacks.
 	Start, Result float64
-	// StartCPU is the part of CPU up to the first sample, and EndCPU that after the last;
-	// 0 if they are not known. Steady is the share of a CPU that the tool took between.
+	// StartCPU is the part of CPU before the first sample, and EndCPU the part after the
+	// last; 0 if unknown. Steady is the share of a CPU that the tool used in between.
 	StartCPU, EndCPU, Steady float64
-	// RSS is the most memory that the tool (or its second program) held, Anonymous the
-	// most of it that was not of files, and Maps the memory of its BPF maps.
+	// RSS is the peak resident memory of the tool or its second program, Anonymous its
+	// peak anonymous memory, and Maps the memory of its BPF maps.
 	RSS, Anonymous, Maps uint64
 	// BPF is the run time of all of the tool's BPF programs, and Runs how
 	// often those ran that take samples.

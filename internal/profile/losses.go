@@ -86,7 +86,7 @@ const (
 	LossProcessesGone
 	// LossUnresolved: samples whose own function, the leaf of the stack, has no name.
 	LossUnresolved
-	// LossUnresolvedCallers: other samples, of which at least one caller has no name.
+	// LossUnresolvedCallers: other samples with at least one caller without a name.
 	LossUnresolvedCallers
 	// LossUnresolvedFrames: distinct functions without a name, and addresses at which no
 	// function is known.

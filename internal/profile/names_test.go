@@ -65,7 +65,7 @@ func TestStrings(t *testing.T) {
 	}
 }
 
-// A function named after the place where it begins has no name of its own, in whatever
+// A function named after its start address has no name of its own, in any
 // format it was.
 func TestNamed(t *testing.T) {
 	b := newTestBuilder()

@@ -115,7 +115,7 @@ func (o *Options) completeDepth() error {
 	return nil
 }
 
-// withoutProc adds to err, an error of reading /proc, what is wrong with /proc.
+// withoutProc adds the problem with /proc to err, an error of reading /proc.
 func withoutProc(err error) error {
 	facts, readErr := doctor.Read()
 	if readErr != nil {

@@ -45,7 +45,7 @@ func (j joint) Place(p *naming.StackBuilder, s stacks.Sample) profile.StackID {
 	return j[s.Source].Place(p, s)
 }
 
-// untimed is a subject without times, whatever the output's format.
+// untimed is a subject without times, for any output format.
 type untimed struct{ source.Subject }
 
 // Timeline implements [source.Subject].

@@ -27,7 +27,7 @@ type Sink interface {
 	// Write writes a window. If it takes longer than a window lasts, the
 	// next window is longer. An error ends the measurement.
 	Write(Window) error
-	// Close releases everything and discards what is incomplete. It is
+	// Close releases everything and discards incomplete output. It is
 	// called whether or not Open fails.
 	Close() error
 }

@@ -372,7 +372,7 @@ func TestBoltKilled(t *testing.T) {
 	}
 }
 
-// If the stepper is killed, the records so far are written, and the user is told.
+// If the stepper is killed, fulgur writes the records so far, and warns the user.
 func TestBoltStepperKilled(t *testing.T) {
 	testenv.Root(t)
 	testenv.AnyKernel(t)

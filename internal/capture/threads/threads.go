@@ -216,7 +216,7 @@ func (l *Tracker) unseen(pid, tid int, at int64) *life {
 	return t
 }
 
-// before inserts a life among those of its ID, and returns the newest.
+// before inserts a life among the lives of its ID, and returns the newest.
 func (l *Tracker) before(newest, of *life) *life {
 	if newest == nil || newest.start <= of.start {
 		of.prev = newest
@@ -295,7 +295,7 @@ func (l *Tracker) Forget(before int64) error {
 	return nil
 }
 
-// drop removes a life from those of its ID.
+// drop removes a life from the lives of its ID.
 func drop(newest map[int]*life, of *life) {
 	later := newest[of.id]
 	if later == of {

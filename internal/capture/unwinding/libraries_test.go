@@ -29,7 +29,7 @@ func loaded(t *testing.T, program string) []string {
 }
 
 // The libraries of a program that has not started are those that it will map: by
-// name, by a path relative to it, and those of libraries.
+// name, by a path relative to it, and the libraries of libraries.
 func TestLibraries(t *testing.T) {
 	gcc := testenv.Tool(t, "gcc")
 	dir := t.TempDir()

@@ -39,7 +39,7 @@ type ConvertOptions struct {
 	// profile for the Firefox Profiler.
 	EmbedSources bool
 
-	// ProfileOptions are those of profiles for llvm-bolt.
+	// ProfileOptions are the options of profiles for llvm-bolt.
 	boltprofile.ProfileOptions
 
 	// Stdout receives data, Stderr everything else.

@@ -64,8 +64,8 @@ func TestRemedies(t *testing.T) {
 	}
 }
 
-// What is built on the machine has no package, whatever a list says; nor is the order of
-// the lists that of the paths.
+// A file built on this machine has no package, even if a list has its path. The lists are not
+// in the order of the paths.
 func TestPackages(t *testing.T) {
 	root := tree{
 		"/var/lib/dpkg/info/a.list":   "/usr/local/bin/tool\n/usr/bin/zig\n",

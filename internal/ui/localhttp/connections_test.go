@@ -23,7 +23,7 @@ func dial(t *testing.T, s *Server) net.Conn {
 	return c
 }
 
-// Many connections without the token, in whatever state, neither block nor cut off
+// Many connections without the token, in any state, neither block nor cut off
 // users with the token.
 func TestStrangersConnections(t *testing.T) {
 	events := make(chan string)
