@@ -377,6 +377,29 @@ func TestLoaderSlowTable(t *testing.T) {
 	}
 }
 
+// TestLoaderBeforeProgram asks about a process before its program is mapped. While the
+// program's table is made, the process is walked by frame pointers.
+func TestLoaderBeforeProgram(t *testing.T) {
+	for name, before := range map[string][]process.Mapping{
+		"nothing": nil,
+		"vdso":    {{Start: 0x1000, Limit: 0x2000, Kind: process.KindAnon}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, testConfig)
+			f.Request(1, 10, before)
+			f.Remap(1, append(slices.Clone(before), f.stick(0x10000)))
+			if e, ok := f.kernel.processes[1]; ok {
+				t.Errorf("the process has a layout without its program: %+v", e)
+			}
+			f.Remap(1, f.maps)
+			f.wait(t)
+			if _, err := f.kernel.find(1, f.maps[0].Start); err != nil {
+				t.Errorf("its program is not known: %v", err)
+			}
+		})
+	}
+}
+
 // A child whose layout is not known is asked for again.
 func TestLoaderForkUnknown(t *testing.T) {
 	f := newFixture(t, testConfig)

@@ -119,9 +119,11 @@ func (l *Loader) feed() {
 	}
 }
 
-// withdraw removes a process's layout if it is wrong by now and no new one is available.
+// withdraw removes a process's layout if it is wrong or useless by now and no new one is
+// available. A process may be asked about when it has mapped nothing of its program yet,
+// in the middle of an exec: with that layout, all stacks would end at their leaf.
 func (l *Loader) withdraw(p *proc) {
-	if p.layout == nil || extends(p.sources, p.layout.sources) {
+	if p.layout == nil || hasProgram(p.layout.sources) && extends(p.sources, p.layout.sources) {
 		return
 	}
 	if !p.past {
@@ -130,6 +132,11 @@ func (l *Loader) withdraw(p *proc) {
 		}
 	}
 	l.leave(p)
+}
+
+// hasProgram reports whether any of the mappings is of a file.
+func hasProgram(maps []process.Mapping) bool {
+	return slices.ContainsFunc(maps, func(m process.Mapping) bool { return m.Kind == process.KindFile })
 }
 
 // install makes the kernel walk p's stacks with another layout.
