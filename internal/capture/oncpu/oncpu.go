@@ -48,8 +48,10 @@ type Source struct {
 	options Options
 	events  *sampling.Events
 	clocks  bool // whether the events count time
-	// spec has the program that walks the stacks of snapshots, until the first one comes.
-	spec *ebpf.CollectionSpec
+	// spec has the program that walks the stacks of snapshots, until it is loaded. later
+	// is set from the first snapshot on.
+	spec  *ebpf.CollectionSpec
+	later *probe.Later
 }
 
 // Rate is the sampling rate.
@@ -132,13 +134,21 @@ func (s *Source) Enable() error { return s.events.Enable() }
 // Disable stops sampling. When it returns, no program runs any more.
 func (s *Source) Disable() error { return s.events.Disable() }
 
+// CanRewalk implements [source.Source].
+func (s *Source) CanRewalk() bool {
+	if s.spec == nil {
+		return true
+	}
+	if s.later == nil {
+		s.later = s.LoadLater(s.spec)
+	}
+	return s.later.Done()
+}
+
 // Rewalk implements [source.Source].
 func (s *Source) Rewalk(sn stacks.Snapshot, layout uint64) error {
-	if s.spec != nil {
-		if err := s.LoadLater(s.spec); err != nil {
-			return err
-		}
-		s.spec = nil
+	if err := s.finishLoading(); err != nil {
+		return err
 	}
 	if err := s.Maps[bpf.OnCPUMapSnapshotBack].Put(uint32(0), sn.Bytes(layout)); err != nil {
 		return fmt.Errorf("hand a snapshot back to the kernel: %w", err)
@@ -149,6 +159,15 @@ func (s *Source) Rewalk(sn stacks.Snapshot, layout uint64) error {
 	return nil
 }
 
+// finishLoading waits for the program that walks the stacks of snapshots.
+func (s *Source) finishLoading() error {
+	if s.CanRewalk(); s.spec == nil {
+		return nil
+	}
+	s.spec = nil
+	return s.Add(s.later)
+}
+
 // Check counts how often the kernel has paused sampling since the last call.
 func (s *Source) Check() error { return s.events.CheckThrottling() }
 
@@ -157,4 +176,10 @@ func (s *Source) Check() error { return s.events.CheckThrottling() }
 func (s *Source) FollowCPUs(online []int) error { return s.events.Follow(online) }
 
 // Close detaches the events and unloads the kernel side.
-func (s *Source) Close() error { return errors.Join(s.events.Close(), s.Probe.Close()) }
+func (s *Source) Close() error {
+	var err error
+	if s.later != nil {
+		err = s.finishLoading()
+	}
+	return errors.Join(s.events.Close(), err, s.Probe.Close())
+}

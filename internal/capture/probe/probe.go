@@ -129,17 +129,46 @@ func Load[K, V any](spec *ebpf.CollectionSpec, o Options, variables map[string]a
 	return p, nil
 }
 
-// LoadLater loads programs of a spec that were removed from it before [Load]. They share
-// the maps and variables of the other programs, and are closed with them.
-func (p *Probe) LoadLater(spec *ebpf.CollectionSpec) error {
-	memlock.Lift()
-	later, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{MapReplacements: p.Maps})
-	if err != nil {
-		return fmt.Errorf("load more BPF programs: %w", err)
+// Later is programs that are loaded in the background.
+type Later struct {
+	done     chan struct{}
+	programs *ebpf.Collection
+	err      error
+}
+
+// LoadLater begins to load programs of a spec that were removed from it before [Load],
+// since the kernel takes long to verify them. They share the maps and variables of the
+// other programs. [Probe.Add] must follow.
+func (p *Probe) LoadLater(spec *ebpf.CollectionSpec) *Later {
+	l := &Later{done: make(chan struct{})}
+	maps := p.Maps
+	go func() {
+		defer close(l.done)
+		memlock.Lift()
+		l.programs, l.err = ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{MapReplacements: maps})
+	}()
+	return l
+}
+
+// Done reports whether the programs are loaded, or cannot be.
+func (l *Later) Done() bool {
+	select {
+	case <-l.done:
+		return true
+	default:
+		return false
 	}
-	defer later.Close()
-	for name := range spec.Programs {
-		p.Programs[name] = later.DetachProgram(name)
+}
+
+// Add waits for programs and adds them to p, which closes them with the others.
+func (p *Probe) Add(l *Later) error {
+	<-l.done
+	if l.err != nil {
+		return fmt.Errorf("load more BPF programs: %w", l.err)
+	}
+	defer l.programs.Close()
+	for name := range l.programs.Programs {
+		p.Programs[name] = l.programs.DetachProgram(name)
 	}
 	return nil
 }

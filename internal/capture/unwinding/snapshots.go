@@ -22,6 +22,7 @@ const (
 
 // rewalker is a source.
 type rewalker interface {
+	CanRewalk() bool
 	Rewalk(s stacks.Snapshot, layout uint64) error
 }
 
@@ -70,6 +71,7 @@ func (s *Snapshots) Add(source rewalker, record []byte, processes *process.Table
 		p.past.Remap(maps)
 	}
 	p.maps = maps
+	source.CanRewalk() // begins to load it
 	p.waiting = append(p.waiting, waitingSnapshot{taken, source})
 	s.memory += taken.Size()
 	return nil
@@ -83,6 +85,10 @@ func (s *Snapshots) Waiting() bool { return len(s.of) > 0 }
 func (s *Snapshots) Rewalk(now uint64) error {
 	tooMany, before := s.memory > snapshotMemory, now-patienceForTables
 	for key, p := range s.of {
+		due := tooMany || p.waiting[0].Time < before
+		if !due && slices.ContainsFunc(p.waiting, func(w waitingSnapshot) bool { return !w.source.CanRewalk() }) {
+			continue
+		}
 		take := func(layout uint64) error {
 			for _, w := range p.waiting {
 				if err := w.source.Rewalk(w.Snapshot, layout); err != nil {
@@ -92,7 +98,7 @@ func (s *Snapshots) Rewalk(now uint64) error {
 			return nil
 		}
 		done, err := p.past.Using(take)
-		if err == nil && !done && (tooMany || p.waiting[0].Time < before) {
+		if err == nil && !done && due {
 			done, err = true, take(0)
 		}
 		if err != nil {
