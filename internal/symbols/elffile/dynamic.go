@@ -5,12 +5,17 @@ import (
 	"encoding/binary"
 )
 
-// maxChain bounds the symbols of one bucket of a hash table. Linkers aim at a few.
-const maxChain = 1 << 12
+const (
+	// maxChain bounds the symbols of one bucket of a hash table. Linkers aim at a few.
+	maxChain = 1 << 12
+	// maxUnhashed bounds the symbols that are compared one by one. Files without a hash
+	// table are old or made by hand.
+	maxUnhashed = 1 << 18
+)
 
 // DynamicSymbol looks up a symbol that the file exports, in the hash table for the dynamic
-// loader (DT_GNU_HASH), and else one by one. It reports false if there is none, or if the
-// file has no dynamic symbols.
+// loader (DT_GNU_HASH), and else one by one, up to a limit. It reports false if there is
+// none, or if the file has no dynamic symbols.
 //
 // The format of the table is described in the documentation of GNU binutils' ELF hash
 // section, and in glibc's elf/dl-lookup.c.
@@ -42,12 +47,13 @@ func (f *File) DynamicSymbol(name string) (Symbol, bool, error) {
 		return f.hashed(table, hash, name, is)
 	}
 	var found Symbol
-	ok := false
+	ok, seen := false, 0
 	err = f.EachSymbol(table, func(s Symbol) bool {
+		seen++
 		if is(s) {
 			found, ok = s, true
 		}
-		return !ok
+		return !ok && seen < maxUnhashed
 	})
 	return found, ok, err
 }
