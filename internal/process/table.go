@@ -225,12 +225,12 @@ func (t *Table) Resolve(pid int, addr, time uint64) Location {
 }
 
 // load returns the image that process pid had at the given time, or nil if none is known.
-// While lacks reports true for the image, load reads the image's base. Reading handles
+// While incomplete reports true for the image, load reads the image's base. Reading handles
 // records, which may begin a newer image, such as a new child's; load then tries that one.
-func (t *Table) load(pid int, time uint64, lacks func(*image) bool) *image {
+func (t *Table) load(pid int, time uint64, incomplete func(*image) bool) *image {
 	gone := false
 	i := t.imageAt(pid, time)
-	for loaded := (*image)(nil); i != nil && lacks(i) && i != loaded && i.unread(); i = t.imageAt(pid, time) {
+	for loaded := (*image)(nil); i != nil && incomplete(i) && i != loaded && i.unread(); i = t.imageAt(pid, time) {
 		loaded, gone = i, t.read(pid, i)
 	}
 	if gone {

@@ -19,7 +19,7 @@ import (
 )
 
 // sample measures until the end, stops sampling and reads the remaining data. m
-// is the run, or a course around it.
+// is the run, or a pipeline around it.
 func (r *run) sample(ctx context.Context, m loop.Measurement, launched *target.Launched) error {
 	if launched != nil && r.unwinder.HasTables() {
 		r.Alert = unwinding.AlertAtLaunch

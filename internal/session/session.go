@@ -25,7 +25,7 @@ func Run(ctx context.Context, o *Options, what source.Subject, to Sink) (exitCod
 	if o.Every > 0 {
 		what = untimed{what}
 	}
-	return drive(ctx, o, what, to, func(r *run) course { return newWindows(r, to) })
+	return drive(ctx, o, what, to, func(r *run) pipeline { return newWindows(r, to) })
 }
 
 // Measure writes the profile of a whole run to the file that o names; see [Run].
@@ -43,17 +43,17 @@ type job struct {
 	subject source.Subject
 	finder  *debugfile.Finder
 	output  destination
-	begin   func(*run) course
+	begin   func(*run) pipeline
 }
 
-// destination is what courses write to.
+// destination is what pipelines write to.
 type destination interface {
 	Open() error
 	Close() error
 }
 
-// course takes what a run measures to its destination.
-type course interface {
+// pipeline takes what a run measures to its destination.
+type pipeline interface {
 	loop.Measurement
 	// write names and writes what is handed to it until end is called.
 	write(context.Context)
@@ -67,9 +67,9 @@ type course interface {
 	close() error
 }
 
-// drive measures what for a destination, by the course that begin returns for
+// drive measures what for a destination, by the pipeline that begin returns for
 // an attached run.
-func drive(ctx context.Context, o *Options, what source.Subject, to destination, begin func(*run) course) (exitCode int, err error) {
+func drive(ctx context.Context, o *Options, what source.Subject, to destination, begin func(*run) pipeline) (exitCode int, err error) {
 	return Driver{o.Command, &o.Target, o.Stderr, o.Quiet}.Run(ctx, &job{options: o, subject: what, output: to, begin: begin})
 }
 
@@ -114,7 +114,7 @@ func (j *job) Take(ctx context.Context, launched *target.Launched) (err error) {
 func (j *job) Close() error { return j.output.Close() }
 
 // take samples until the measurement ends, and writes everything.
-func (r *run) take(ctx context.Context, c course, launched *target.Launched) error {
+func (r *run) take(ctx context.Context, c pipeline, launched *target.Launched) error {
 	// Symbolization goes on until everything is written, unless the user
 	// interrupts again.
 	names, cancel := context.WithCancel(context.WithoutCancel(ctx))

@@ -48,7 +48,7 @@ func Stream(ctx context.Context, o ProfileOptions) (exitCode int, err error) {
 		return 2, err
 	}
 	out := &outputFile{options: &o.Options}
-	return drive(ctx, &o.Options, streamed{untimed{o.Subject()}}, out, func(r *run) course {
+	return drive(ctx, &o.Options, streamed{untimed{o.Subject()}}, out, func(r *run) pipeline {
 		return newStreaming(r, out, write)
 	})
 }
@@ -73,7 +73,7 @@ func (m streamed) Load(common probe.Options) ([]source.Source, error) {
 	return m.Subject.Load(common)
 }
 
-// streaming is the [course] of a run whose samples are written one by one.
+// streaming is the [pipeline] of a run whose samples are written one by one.
 type streaming struct {
 	*run
 	*queue[*batch]

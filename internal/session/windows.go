@@ -25,7 +25,7 @@ const MinWindow = 100 * time.Millisecond
 // bytes.
 const maxStacks = 1 << 17
 
-// windows is the [course] of a run whose profile is cut into windows, or is one
+// windows is the [pipeline] of a run whose profile is cut into windows, or is one
 // window.
 //
 // At most three windows are in memory at a time: memory does not grow with
@@ -45,7 +45,7 @@ type windows struct {
 	// Totals of the written windows, and the last one.
 	samples int64
 	lost    profile.Losses
-	lacks   naming.Lacking
+	missing   naming.Lacking
 	last    Window
 }
 
@@ -61,7 +61,7 @@ type closedWindow struct {
 func newWindows(r *run, to Sink) *windows {
 	w := &windows{
 		run: r, every: r.options.Every, sink: to,
-		warnings: warnOnce{options: r.options}, lacks: naming.Lacking{},
+		warnings: warnOnce{options: r.options}, missing: naming.Lacking{},
 	}
 	w.queue = newQueue(1, w.writeWindow)
 	if w.every > 0 {
@@ -205,7 +205,7 @@ func (w *windows) writeWindow(ctx context.Context, c closedWindow) (err error) {
 	w.samples += p.Total(0)
 	w.lost = w.lost.Plus(p.Losses)
 	w.lost[profile.LossUnresolvedFrames] = 0 // windows share functions, so there is no sum
-	w.lacks.Add(c.names)
+	w.missing.Add(c.names)
 	return errors.Join(w.sink.Write(w.last), w.known.Trim())
 }
 
@@ -223,13 +223,13 @@ func (w *windows) symbolize(ctx context.Context, names *naming.Names) {
 	}()
 	select {
 	case <-done:
-	case <-time.After(loop.WaitUnsaid):
+	case <-time.After(loop.QuietWait):
 		if what := names.Reading(); what != "" && !w.options.Quiet {
 			fmt.Fprintf(w.options.Stderr, "fulgur: reading debug information of %s (Ctrl-C skips it)\n", plain.Terminal(what))
 		}
 		<-done
 	}
-	if err := w.unwinder.Problem(); err != nil && !w.options.Quiet && !names.TellOf(err) {
+	if err := w.unwinder.Problem(); err != nil && !w.options.Quiet && !names.Reports(err) {
 		fmt.Fprintln(w.options.Stderr, "fulgur: unwind tables:", plain.Error(err))
 	}
 }
@@ -246,7 +246,7 @@ func (w *windows) conclude() error {
 		}
 		// Hints come last because finding packages can take longer than
 		// symbolization.
-		hints := append(w.subject.Notes(w.store), w.lacks.Remedies(w.finder)...)
+		hints := append(w.subject.Notes(w.store), w.missing.Remedies(w.finder)...)
 		return w.run.conclude(text, hints, w.options.Output)
 	}
 	var b strings.Builder
@@ -258,5 +258,5 @@ func (w *windows) conclude() error {
 	if problem := w.unwinder.Problem(); problem != nil {
 		fmt.Fprintln(&b, "fulgur: unwind tables:", plain.Error(problem))
 	}
-	return w.run.conclude(b.String(), w.lacks.Remedies(w.finder), "") // the sink has named the files
+	return w.run.conclude(b.String(), w.missing.Remedies(w.finder), "") // the sink has named the files
 }

@@ -432,7 +432,7 @@ func TestLastWriteFails(t *testing.T) {
 	}
 }
 
-// slow is a course whose symbolization does not end by itself.
+// slow is a pipeline whose symbolization does not end by itself.
 type slow struct {
 	*windows
 	began func()

@@ -11,9 +11,9 @@ import (
 	"fulgur/internal/message/plain"
 )
 
-// WaitUnsaid is how long a command may take to exit after the measurement before the
+// QuietWait is how long a command may take to exit after the measurement before the
 // user sees a message about the wait.
-const WaitUnsaid = 500 * time.Millisecond
+const QuietWait = 500 * time.Millisecond
 
 // Await waits for a command that is still running after the measurement, which ended
 // with err. It returns the run's exit code: 1 if err is not nil, else the command's.
@@ -21,7 +21,7 @@ const WaitUnsaid = 500 * time.Millisecond
 // released.
 func Await(ctx context.Context, launched *target.Launched, err error, stderr io.Writer, quiet bool) (exitCode int, _ error) {
 	err = errors.Join(err, launched.Close())
-	told, unsaid := ctx.Done(), time.After(WaitUnsaid)
+	told, unsaid := ctx.Done(), time.After(QuietWait)
 	for {
 		select {
 		case <-launched.Done():

@@ -436,7 +436,7 @@ func TestAwaitLong(t *testing.T) {
 			}
 			var out bytes.Buffer
 			go func() {
-				time.Sleep(3 * WaitUnsaid)
+				time.Sleep(3 * QuietWait)
 				cancel()
 				_ = os.WriteFile(leave, nil, 0o644)
 			}()

@@ -493,9 +493,9 @@ func (n *Names) kernelBuildID(module string) string {
 	return id
 }
 
-// TellOf reports whether [Names.Warnings] should include err, a problem with a file
+// Reports says whether [Names.Warnings] should include err, a problem with a file
 // that also has another consequence.
-func (n *Names) TellOf(err error) bool {
+func (n *Names) Reports(err error) bool {
 	return errors.Is(err, answer.ErrNone) &&
 		slices.ContainsFunc(n.problems, func(err error) bool { return errors.Is(err, answer.ErrNone) })
 }
