@@ -34,7 +34,7 @@ static struct {
 static struct {
 	uint64_t refs, type, size, hash;
 	char data[LINES];
-} lines = { .size = LINES };
+} lines = { .size = LINES, .data = { (char)(0x80 | 13 << 3) } }; /* all in the first line */
 
 char PyCode_Type[8];
 
@@ -86,7 +86,7 @@ __attribute__((noinline)) int _PyEval_EvalFrameDefault(const char *mode)
 	*(struct frame *volatile *)&thread.frame = &frame;
 	for (uint32_t i = 0; i % (1 << 20) || poll(&in, 1, 0) == 0; i++)
 		if (strcmp(mode, "codes") == 0)
-			*(volatile uint32_t *)&code.version = i;
+			*(volatile uint32_t *)&code.version = *(volatile uint32_t *)&code.first[0] = i;
 	return 0;
 }
 

@@ -1,12 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * image TURNS OTHER: does WORK parts of work in the function called FUNCTION,
- * then becomes the program OTHER, which does likewise, TURNS times in all.
+ * prints its name and the CPU time that it took, in ns, then becomes the program
+ * OTHER, which does likewise, TURNS times in all.
  * Programs that differ in FUNCTION and WORK alone have the same addresses.
  */
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 #include <unistd.h>
+
+#define TEXT_OF(name) #name
+#define TEXT(name) TEXT_OF(name)
 
 static volatile unsigned long sink;
 
@@ -16,12 +21,23 @@ __attribute__((noinline)) void FUNCTION(void)
 		sink = sink * 31 + i;
 }
 
+static long cpu_time(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &ts);
+	return ts.tv_sec * 1000000000L + ts.tv_nsec;
+}
+
 int main(int argc, char **argv)
 {
 	char turns[16];
 	int left = argc > 1 ? atoi(argv[1]) - 1 : 0;
+	long start = cpu_time();
 
 	FUNCTION();
+	printf("%s %ld\n", TEXT(FUNCTION), cpu_time() - start);
+	fflush(stdout); /* before the other program takes over */
 	if (left <= 0)
 		return 0;
 	snprintf(turns, sizeof(turns), "%d", left);
