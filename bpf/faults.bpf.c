@@ -263,8 +263,8 @@ static __always_inline int fault(struct bpf_perf_event_data *ctx, bool major, en
 {
 	struct task_struct *task = current_task();
 	u64 period = ctx->sample_period;
-	struct count_value value = { .samples = 1 };
 	struct count_key key = {};
+	struct count_value value;
 	struct stack_scratch *scratch;
 	struct stack_record *rec;
 	u32 tid = task_pid(task);
@@ -275,7 +275,6 @@ static __always_inline int fault(struct bpf_perf_event_data *ctx, bool major, en
 	if (!target_has(task))
 		return 0;
 	latency = fault_latency(tid, ctx->addr);
-	value.latency = latency * period;
 	/* A CPU runs one program of an event at a time, so both share it. */
 	scratch = stack_scratch(0);
 	if (!scratch)
@@ -315,10 +314,12 @@ static __always_inline int fault(struct bpf_perf_event_data *ctx, bool major, en
 		key.tid = tid;
 	if (by_cpu)
 		key.cpu = bpf_get_smp_processor_id();
-	if (major)
-		value.major = period;
-	else
-		value.minor = period;
+	value = (struct count_value){
+		.samples = 1,
+		.minor = major ? 0 : period,
+		.major = major ? period : 0,
+		.latency = latency * period,
+	};
 	count(&key, &value);
 	return 0;
 }

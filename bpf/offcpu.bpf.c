@@ -81,7 +81,7 @@ enum thread_kind {
 };
 
 const volatile u32 kind; /* enum thread_kind */
-const volatile u32 states = ~0U; /* bits of state_class() that are measured */
+const volatile u32 states = ~0U; /* bits of class_of() that are measured */
 const volatile u64 shortest; /* minimum time off the CPU to count, in ns */
 const volatile u64 longest = ~0ULL; /* and maximum */
 const volatile bool by_waker;
@@ -182,7 +182,8 @@ const enum state_class *unused_state_class __attribute__((unused));
 #define TASK_DEAD 0x0080
 #define TASK_IDLE 0x0402
 
-static __always_inline u32 state_class(u32 state)
+/* A global function, or older verifiers follow its callers for each class. */
+__noinline u32 class_of(u32 state)
 {
 	if (state == 0)
 		return STATE_RUNNABLE;
@@ -332,7 +333,7 @@ static __always_inline void thread_forget_waker(struct thread *t)
 /* Whether task, which is off its CPU, was not woken. */
 static __always_inline bool task_sleeps(struct task_struct *task)
 {
-	u32 state = state_class(task_state(task));
+	u32 state = class_of(task_state(task));
 
 	return state != STATE_RUNNABLE && state != STATE_OTHER; /* TASK_WAKING */
 }
@@ -480,9 +481,9 @@ int BPF_PROG(offcpu_switch, bool preempt, struct task_struct *prev, struct task_
 	if (preempt)
 		state = STATE_RUNNABLE;
 	else if (switch_has_state)
-		state = state_class(ctx[3]);
+		state = class_of(ctx[3]);
 	else /* perhaps it is already being woken: STATE_OTHER */
-		state = state_class(task_state(prev));
+		state = class_of(task_state(prev));
 	if (!end && thread_wanted(prev, state) && target_has(prev) && (t = thread_enter(prev))) {
 		t->id = current_stack(ctx, prev, false);
 		t->cpu = bpf_get_smp_processor_id();
@@ -551,12 +552,14 @@ static __always_inline void walk_other_user(struct task_struct *task, struct sta
 	}
 	w->copy = (u64)copy->parts;
 	w->copy_of = REGS_SP(regs) & ~(u64)(COPY_PART - 1);
+	w->copied = 0;
 	for (i = 0; i < COPY_PARTS; i++) {
 		if (bpf_copy_from_user_task(copy->parts[i], COPY_PART,
 					    (void *)(w->copy_of + i * COPY_PART), task, 0))
 			break;
+		/* In memory, or the verifier follows the rest for each number of parts. */
+		*(volatile u64 *)&w->copied += COPY_PART;
 	}
-	w->copied = i * COPY_PART;
 	walk_user_regs(task, regs, scratch);
 }
 
@@ -580,7 +583,7 @@ int offcpu_begin(struct bpf_iter__task *ctx)
 	if (!task || task_on_cpu(task))
 		return 0;
 	tid = task_pid(task);
-	state = state_class(task_state(task));
+	state = class_of(task_state(task));
 	if (!thread_wanted(task, state) || !target_has_other(task) || thread_find(task))
 		return 0;
 	/* A command is stopped before its first instruction until its release. */

@@ -209,15 +209,17 @@ UNWIND_GLOBAL int unwind_step_by_chain(u32 scratch, u32 i)
 
 /*
  * Steps to the end and returns the number of steps. A step is a global
- * function, which the verifier checks once rather than in each iteration.
+ * function, which the verifier checks once rather than in each iteration. The loop
+ * is one, too, or older verifiers follow its callers for each number of steps.
  */
-static __always_inline u16 unwind_loop(u32 scratch, bool by_layout)
+UNWIND_GLOBAL int unwind_loop(u32 scratch, bool by_layout)
 {
 	u32 i;
 
 	for (i = 0; i < MAX_DEPTH && i < max_depth; i++) {
-		if (by_layout ? unwind_step_by_tables(scratch, i)
-			      : unwind_step_by_chain(scratch, i))
+		if (by_layout && unwind != UNWIND_BY_FRAME_POINTERS
+			    ? unwind_step_by_tables(scratch, i)
+			    : unwind_step_by_chain(scratch, i))
 			return i + 1;
 	}
 	return i;
