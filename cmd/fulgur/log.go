@@ -55,7 +55,7 @@ func createLog(path string) (*os.File, error) {
 	var st unix.Stat_t
 	err = unix.Fstat(fd, &st)
 	if err == nil && (st.Mode&unix.S_IFMT != unix.S_IFREG || st.Uid != uint32(os.Geteuid()) || st.Nlink > 1) {
-		err = fmt.Errorf("is not a regular file of this user; choose another name")
+		err = fmt.Errorf("not a regular file of this user; choose another name")
 	}
 	if err == nil {
 		err = unix.Ftruncate(fd, 0)

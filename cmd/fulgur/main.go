@@ -3,7 +3,6 @@
 //
 // The exit code is 0 for success, 1 for a failed run and 2 for a usage error. If
 // fulgur launches a command, it is the command's.
-// command line is wrong; where fulgur launches a command, it is that command's.
 package main
 
 import (
@@ -102,6 +101,7 @@ func main() {
 // run runs one command line and returns the exit code. It writes errors to stderr,
 // and help if the line is empty.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) (code int) {
+	nameFlags()
 	defer func() {
 		if bug := recover(); bug != nil {
 			_, _ = fmt.Fprintf(stderr, "fulgur: internal error: %s\nPlease report this bug with the command line and this stack trace:\n%s", plain.Terminal(fmt.Sprint(bug)), debug.Stack())

@@ -95,10 +95,10 @@ func (c *recordCommand) run(ctx context.Context, env environment) (int, error) {
 	if err != nil {
 		return code, err
 	}
-	if o.Output == recordingName && !o.Quiet {
-		said(env.stderr, o.Output)
-	}
 	if !c.shows(o, isTerminal(env.stderr)) {
+		if o.Output == recordingName && !o.Quiet {
+			_, _ = fmt.Fprintf(env.stderr, "to view it: fulgur view %s\n", o.Output)
+		}
 		return code, nil
 	}
 	// The interrupt that ended the recording must not end the view.
@@ -140,11 +140,6 @@ func show(ctx context.Context, path string, stderr io.Writer) error {
 func (c *recordCommand) shows(o session.RecordOptions, terminal bool) bool {
 	forFirefox := o.Format == "firefox" || o.Format == "" && strings.HasSuffix(o.Output, ".json.gz")
 	return terminal && forFirefox && !c.SaveOnly && !o.Quiet && o.Output != "" && o.Output != "-" && !strings.HasPrefix(o.Output, "/dev/")
-}
-
-// said prints the path of a recording with the default name.
-func said(stderr io.Writer, path string) {
-	_, _ = fmt.Fprintf(stderr, "fulgur: wrote %s, for https://profiler.firefox.com\n", plain.Terminal(path))
 }
 
 // options translates the flags.

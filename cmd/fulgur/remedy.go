@@ -3,25 +3,51 @@ package main
 import (
 	"errors"
 	"fmt"
+	"sync"
 
 	"fulgur/internal/capture/target"
 	"fulgur/internal/message/usage"
 )
 
-// remedy returns the flags that solve err. The packages below do not know flags.
+// nameFlags makes the messages of all packages name options by their flags.
+var nameFlags = sync.OnceFunc(func() { usage.NameFlags(optionFlags) })
+
+// optionFlags are the flags of options. The packages below do not know flags.
+var optionFlags = [usage.NumOptions]string{
+	usage.AllBinaries:    "--all-binaries",
+	usage.Basic:          "--basic",
+	usage.Binary:         "--binary",
+	usage.Branches:       "--branches",
+	usage.Burst:          "--burst",
+	usage.CPUs:           "-C",
+	usage.Cgroup:         "--cgroup",
+	usage.Children:       "--children",
+	usage.CountEntries:   "--count-entries",
+	usage.Event:          "--event",
+	usage.Force:          "--force",
+	usage.Format:         "--format",
+	usage.Frequency:      "--frequency",
+	usage.IncludeIdle:    "-I",
+	usage.LLVM:           "--llvm",
+	usage.MaxDepth:       "--max-depth",
+	usage.MaxOverhead:    "--max-overhead",
+	usage.Optimize:       "--optimize",
+	usage.Output:         "-o",
+	usage.PendingEntries: "--pending-entries",
+	usage.PerCPU:         "--per-cpu",
+	usage.Process:        "-p",
+	usage.RingSize:       "--ring-size",
+	usage.SeenEntries:    "--seen-entries",
+	usage.StackNodes:     "--stack-nodes",
+	usage.Symfs:          "--symfs",
+	usage.UnwindMemory:   "--unwind-memory",
+	usage.Value:          "--value",
+}
+
+// remedy returns the flags that solve err, if its message does not name them.
 func remedy(err error) string {
 	if thread := (target.ThreadError{}); errors.As(err, &thread) {
 		return fmt.Sprintf(": profile its process with -p %d, or only the thread with fulgur profile -L %d", thread.PID, thread.TID)
 	}
-	if option := (usage.OptionError{}); errors.As(err, &option) {
-		return optionRemedies[option.Option]
-	}
 	return ""
-}
-
-// optionRemedies name the flags of options.
-var optionRemedies = map[usage.Option]string{
-	usage.Output: ": name them with -o, for example -o name.pb.gz",
-	usage.Format: ", or choose a format with --format",
-	usage.Value:  ": choose the value to compare with --value",
 }

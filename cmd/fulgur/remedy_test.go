@@ -2,26 +2,46 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/alecthomas/kong"
 
 	"fulgur/internal/capture/target"
 	"fulgur/internal/message/usage"
 )
 
-// An error that a flag helps against names it, also when wrapped.
+// Wrapped errors, too, name the flags that help.
 func TestRemedy(t *testing.T) {
-	for want, err := range map[string]error{
-		"-L 8":     target.ThreadError{TID: 8, PID: 7},
-		"-o name":  usage.OptionErrorf(usage.Output, "no file"),
-		"--format": usage.OptionErrorf(usage.Format, "no format"),
-		"--value":  usage.OptionErrorf(usage.Value, "no value"),
-	} {
-		if got := remedy(fmt.Errorf("wrapped: %w", err)); !strings.Contains(got, want) {
-			t.Errorf("%v: remedy %q, want %s", err, got, want)
-		}
+	err := fmt.Errorf("wrapped: %w", target.ThreadError{TID: 8, PID: 7})
+	if got, want := remedy(err), "-L 8"; !strings.Contains(got, want) {
+		t.Errorf("remedy of %v = %q, want it to contain %q", err, got, want)
 	}
 	if got := remedy(usage.Errorf("something else")); got != "" {
-		t.Errorf("remedy %q for an error without one", got)
+		t.Errorf("remedy of another error = %q, want none", got)
+	}
+}
+
+// Every option has a flag that a command has.
+func TestOptionFlags(t *testing.T) {
+	parser, err := newParser(new(commands), nil, nil, func() {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var flags []string
+	err = kong.Visit(parser.Model, func(n kong.Visitable, next kong.Next) error {
+		if f, ok := n.(*kong.Flag); ok {
+			flags = append(flags, "--"+f.Name, "-"+string(f.Short))
+		}
+		return next(nil)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for o := range usage.NumOptions {
+		if flag := optionFlags[o]; !slices.Contains(flags, flag) {
+			t.Errorf("option %s: flag %q is not a flag of any command", o, flag)
+		}
 	}
 }

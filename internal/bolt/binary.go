@@ -50,7 +50,7 @@ func NewBinary(f *elffile.File) (*Binary, error) {
 		end = max(end, s.Addr+s.FileSize)
 	}
 	if len(b.code) == 0 {
-		return nil, fmt.Errorf("%s: no executable segment, so nothing to profile", f.Name())
+		return nil, fmt.Errorf("%s: no executable segment", f.Name())
 	}
 	if end-b.base >= math.MaxUint32 {
 		return nil, fmt.Errorf("%s: machine code spread over more than 4 GiB", f.Name())

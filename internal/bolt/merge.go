@@ -11,6 +11,7 @@ import (
 	"slices"
 
 	"fulgur/internal/files/tempfile"
+	"fulgur/internal/message/usage"
 )
 
 // Input is a profile to merge.
@@ -43,8 +44,8 @@ type BuildIDError struct {
 
 // Error implements error.
 func (e *BuildIDError) Error() string {
-	return fmt.Sprintf("%s is of the binary with build ID %s, but %s of %s: profiles of different binaries do not add up (force it if you know better)",
-		e.Name, e.BuildID, e.Other, e.OtherID)
+	return fmt.Sprintf("%s is of the binary with build ID %s, but %s of %s: profiles of different binaries do not add up (%s merges them)",
+		e.Name, e.BuildID, e.Other, e.OtherID, usage.Force)
 }
 
 // Merge writes the sum of profiles to w, in memory independent of their size. Sorted

@@ -35,8 +35,8 @@ func TestReader(t *testing.T) {
 // TestReaderWrong names the line and the reason.
 func TestReaderWrong(t *testing.T) {
 	for _, tc := range []struct{ text, want string }{
-		{"B 1 2 3 4\n\n", `in:2 (offset 0xa): expected E, S, T, R, B, F, f or r, found ""`},
-		{"# comment\n", `in:1 (offset 0x0): expected E, S, T, R, B, F, f or r, found "#"`},
+		{"B 1 2 3 4\n\n", `in:2 (offset 0xa): expected a line of a BOLT profile (E, S, T, R, B, F, f or r), found ""`},
+		{"# comment\n", `in:1 (offset 0x0): expected a line of a BOLT profile (E, S, T, R, B, F, f or r), found "#"`},
 		{"B 0x1 2 3 4\n", `in:1 (offset 0x0): expected a hexadecimal address, found "0x1"`},
 		{"B 1\t2 3 4\n", `in:1 (offset 0x0): expected a hexadecimal address, found "1\t2"`},
 		{"B 1 2 3 4\r\n", `in:1 (offset 0x0): expected a count, found "4\r"`},
@@ -47,7 +47,7 @@ func TestReaderWrong(t *testing.T) {
 		{"B 1 2 9223372036854775808 4\n", `in:1 (offset 0x0): expected a count, found "9223372036854775808"`},
 		{"B 1 11111111111111111 3 4\n", `in:1 (offset 0x0): expected a hexadecimal address, found "11111111111111111"`},
 		{"B 1 -4 3 4\n", `in:1 (offset 0x0): expected a hexadecimal address, found "-4"`},
-		{"B X:1 2 3 4\n", `in:1 (offset 0x0): address of another file ("X:1"), which LLVM 22 and older take for one of this file: write it as 0`},
+		{"B X:1 2 3 4\n", `in:1 (offset 0x0): address of another file ("X:1"), which LLVM 22 and older misread as an address of this file: write it as 0`},
 		{"E\n", "in:1 (offset 0x0): expected the name of an event"},
 		{"E " + strings.Repeat("x", maxLine) + "\n", "in:1 (offset 0x0): line of more than 4096 bytes"},
 	} {

@@ -97,7 +97,7 @@ func (r *Reader) parse(text string) (Line, error) {
 	}
 	addresses, ok := l.Kind.addresses()
 	if !ok {
-		return l, r.errorf("expected E, S, T, R, B, F, f or r, found %.40q", kind)
+		return l, r.errorf("expected a line of a BOLT profile (E, S, T, R, B, F, f or r), found %.40q", kind)
 	}
 	if l.Kind == KindEvent {
 		l.Event, rest = field(rest)
@@ -163,7 +163,7 @@ func (r *Reader) address(text string) (addr uint64, rest string, err error) {
 		return 0, "", r.errorf("expected a hexadecimal address, found %.40q", f)
 	}
 	if prefixed && addr != 0 {
-		return 0, "", r.errorf("address of another file (%.40q), which LLVM 22 and older take for one of this file: write it as 0", prefix+":"+digits)
+		return 0, "", r.errorf("address of another file (%.40q), which LLVM 22 and older misread as an address of this file: write it as 0", prefix+":"+digits)
 	}
 	return addr, rest, nil
 }

@@ -352,7 +352,7 @@ var grounds = []check{
 			what:   always("cgroup v2 is not mounted"),
 			plain:  true,
 			costs:  Commands,
-			lost:   "--cgroup cannot be used",
+			lost:   "cgroups cannot be chosen as targets",
 			minor:  true,
 			remedy: paste("sudo mkdir -p /mnt/cgroup2 && sudo mount -t cgroup2 none /mnt/cgroup2"),
 		}},

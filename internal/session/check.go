@@ -65,15 +65,15 @@ func (o *Options) ringPreset() uint32 {
 // Larger sizes are probably typos.
 func (o *Options) completeSizes() error {
 	for _, s := range []struct {
-		flag                string
+		option              usage.Option
 		size                *uint32
 		preset, least, most uint32
 	}{
-		{"--ring-size", &o.RingSize, o.ringPreset(), uint32(os.Getpagesize()), maxRingSize},
-		{"--count-entries", &o.CountEntries, probe.DefaultCountEntries, 1, probe.MaxEntries},
-		{"--seen-entries", &o.SeenEntries, probe.DefaultSeenEntries, 1, probe.MaxEntries},
+		{usage.RingSize, &o.RingSize, o.ringPreset(), uint32(os.Getpagesize()), maxRingSize},
+		{usage.CountEntries, &o.CountEntries, probe.DefaultCountEntries, 1, probe.MaxEntries},
+		{usage.SeenEntries, &o.SeenEntries, probe.DefaultSeenEntries, 1, probe.MaxEntries},
 	} {
-		if err := probe.CompleteSize(s.flag, s.size, s.preset, s.least, s.most); err != nil {
+		if err := probe.CompleteSize(s.option, s.size, s.preset, s.least, s.most); err != nil {
 			return err
 		}
 	}
@@ -87,10 +87,10 @@ func (o *Options) checkSymfs() error {
 	}
 	info, err := safeopen.Stat(o.Symfs)
 	if err != nil {
-		return usage.Errorf("--symfs: %v", err)
+		return usage.Errorf("%s: %v", usage.Symfs, err)
 	}
 	if !info.IsDir() {
-		return usage.Errorf("--symfs: %s is not a directory", o.Symfs)
+		return usage.Errorf("%s: %s is not a directory", usage.Symfs, o.Symfs)
 	}
 	return nil
 }

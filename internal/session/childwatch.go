@@ -1,10 +1,12 @@
 package session
 
 import (
+	"fmt"
 	"slices"
 
 	"fulgur/internal/capture/target"
 	"fulgur/internal/linux/perfevent"
+	"fulgur/internal/message/usage"
 )
 
 // childWatch notices children of processes that are measured without them: a
@@ -48,5 +50,5 @@ func (o *childWatch) hint() string {
 	if !o.seen {
 		return ""
 	}
-	return "; it has child processes: add --children to include them"
+	return fmt.Sprintf("; it has child processes: add %s to include them", usage.Children)
 }

@@ -24,7 +24,7 @@ import (
 // or an unknown format, Files fails with a [usage.Err].
 func Files(o *Options, keep int) (Sink, error) {
 	if output.IsStream(o.Output) {
-		return nil, usage.OptionErrorf(usage.Output, "each window is written to a file")
+		return nil, usage.Errorf("each window is written to a file: name them with %s, for example %[1]s name.pb.gz", usage.Output)
 	}
 	f, err := o.format()
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"fulgur/internal/doctor"
 	"fulgur/internal/linux/procfs"
 	"fulgur/internal/message/plain"
+	"fulgur/internal/message/usage"
 	"fulgur/internal/process"
 	"fulgur/internal/profile/encode/text"
 )
@@ -31,7 +32,7 @@ func (r *run) summary(w Window) (string, error) {
 	if p.Total(0) > 0 && p.Total(w.Value) == 0 && !r.options.allValues() {
 		fmt.Fprintf(&b, "  the output is empty: the profile has no %s", p.ValueTypes[w.Value].Type)
 		if r.subject.Command() == doctor.Record {
-			b.WriteString("; choose another value with --value")
+			fmt.Fprintf(&b, "; choose another value with %s", usage.Value)
 		}
 		b.WriteByte('\n')
 	}
@@ -51,7 +52,7 @@ func (r *run) conclude(said string, hints []string, written string) error {
 		b.WriteByte('\n')
 	}
 	for _, line := range hints {
-		fmt.Fprintf(&b, "  %s\n", line)
+		fmt.Fprintf(&b, "%s\n", strings.TrimRight("  "+line, " "))
 	}
 	cost, err := cost(r.mapMemory() + r.unwinder.Memory())
 	if err != nil {
@@ -82,7 +83,7 @@ func stormLines(storms []process.Storm) (lines []string) {
 			s.PID, name, s.PerSecond, plain.Count(s.Skipped, "record")))
 	}
 	if more := len(storms) - maxStorms; more > 0 {
-		lines = append(lines, fmt.Sprintf("%d other processes did the same", more))
+		lines = append(lines, fmt.Sprintf("other processes that did the same: %d", more))
 	}
 	return lines
 }

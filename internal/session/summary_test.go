@@ -7,7 +7,8 @@ import (
 	"fulgur/internal/process"
 )
 
-// The summary names who mapped more than could be followed, whatever it calls itself.
+// The summary names processes that mapped more than fulgur could follow. Their names are
+// untrusted.
 func TestStormLines(t *testing.T) {
 	storms := []process.Storm{
 		{PID: 4, Comm: "jit\x1b[2J", Skipped: 90000, PerSecond: 70000}, {PID: 3, Skipped: 1, PerSecond: 10001},
@@ -18,10 +19,10 @@ func TestStormLines(t *testing.T) {
 		"process 4 (jit\\x1b[2J) mapped code up to 70000 times a second: 90000 records ignored; its stacks may lack names",
 		"process 3 mapped code up to 10001 times a second: 1 record ignored; its stacks may lack names",
 	}
-	if len(lines) != maxStorms+1 || !slices.Equal(lines[:2], want) || lines[maxStorms] != "2 other processes did the same" {
-		t.Errorf("%q", lines)
+	if len(lines) != maxStorms+1 || !slices.Equal(lines[:2], want) || lines[maxStorms] != "other processes that did the same: 2" {
+		t.Errorf("stormLines = %q, want %q and a count of the others", lines, want)
 	}
 	if lines := stormLines(nil); len(lines) > 0 {
-		t.Errorf("%q of none", lines)
+		t.Errorf("stormLines(nil) = %q, want none", lines)
 	}
 }

@@ -45,7 +45,7 @@ type windows struct {
 	// Totals of the written windows, and the last one.
 	samples int64
 	lost    profile.Losses
-	missing   naming.Lacking
+	missing naming.Lacking
 	last    Window
 }
 

@@ -173,7 +173,7 @@ func TestBoltOptimizeRefused(t *testing.T) {
 	for name, test := range map[string]struct{ program, out, want string }{
 		"no relocations": {plain, out, "link it with -Wl,--emit-relocs"},
 		"no symbols":     {stripped, out, "is stripped, but llvm-bolt needs its symbol table"},
-		"itself":         {good, good, "that is the binary itself"},
+		"itself":         {good, good, "is the binary itself"},
 		"directory":      {good, t.TempDir(), "is a directory"},
 		"nowhere":        {good, "/no/such/dir/out", "/no/such/dir"},
 	} {
@@ -392,7 +392,7 @@ func TestBoltStepperKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := finish(t, cmd)
-	if r.code != 1 || strings.Count(r.stderr, "the process that steps was killed") != 1 {
+	if r.code != 1 || strings.Count(r.stderr, "the stepping process was killed") != 1 {
 		t.Errorf("exit code %d: %s", r.code, r.stderr)
 	}
 	if len(read(t, out)) == 0 {

@@ -243,7 +243,7 @@ func TestMerge(t *testing.T) {
 	}{
 		"same":         {[]string{a, a}, "B 1 2 6 0\nT 30 10 20 2\n", "", 0},
 		"one":          {[]string{a}, "B 1 2 3 0\nT 30 10 20 1\n", "", 0},
-		"others":       {[]string{a, b}, "", "force it", 1},
+		"others":       {[]string{a, b}, "", "--force", 1},
 		"forced":       {[]string{"--force", a, b}, sum, "", 0},
 		"bad":          {[]string{a, bad}, "", "bad.preagg:2", 1},
 		"both kinds":   {[]string{a, basic}, "", "has branches", 1},

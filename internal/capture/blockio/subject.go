@@ -50,7 +50,7 @@ func (*Subject) Command() doctor.Command { return doctor.BlockIO }
 func (m *Subject) Complete(c source.Common) error {
 	m.common = c
 	if len(c.Target.CPUs) > 0 {
-		return usage.Errorf("-C does not work with blockio: a request starts on one CPU and completes on another")
+		return usage.Errorf("%s does not work with disk requests: a request starts on one CPU and completes on another", usage.CPUs)
 	}
 	if m.Weight == "" {
 		m.Weight = m.Values()[Latency].Type
@@ -58,7 +58,7 @@ func (m *Subject) Complete(c source.Common) error {
 	if m.Shown() < 0 {
 		return usage.Errorf("%q is not a value of disk requests: choose requests, bytes, queued, in-device or latency", m.Weight)
 	}
-	return probe.CompleteSize("--pending-entries", &m.PendingEntries, DefaultPendingEntries, 1, probe.MaxEntries)
+	return probe.CompleteSize(usage.PendingEntries, &m.PendingEntries, DefaultPendingEntries, 1, probe.MaxEntries)
 }
 
 // Choose implements [source.Subject].
@@ -150,10 +150,10 @@ func (m *Subject) Notes(store *stacks.Store) []string {
 		return append(lines, plain.Error(err))
 	}
 	if merged > 0 {
-		lines = append(lines, fmt.Sprintf("%d requests were merged into others, whose bytes include theirs", merged))
+		lines = append(lines, plain.Count(merged, "request")+" merged into others, which include the bytes")
 	}
 	if unfinished > 0 {
-		lines = append(lines, fmt.Sprintf("%d requests did not complete in time; they count without their time in the device", unfinished))
+		lines = append(lines, plain.Count(unfinished, "request")+" had not completed at the end: counted without time in the device")
 	}
 	what := "in the device"
 	if m.QueueInLatency {

@@ -43,7 +43,7 @@ func Choose(frequency uint64) (Event, error) {
 			return Event{}, err
 		}
 	}
-	return Event{}, fmt.Errorf("%w that fulgur can use here: the CPU's last branch records (Intel LBR, AMD BRS and LBRv2, Arm BRBE) need kernel support, and virtual machines seldom get to see them; run fulgur on the host, or on another machine", ErrNoHardware)
+	return Event{}, fmt.Errorf("%w that fulgur can use here: the CPU's last branch records (Intel LBR, AMD BRS and LBRv2, Arm BRBE) need kernel support, and virtual machines rarely have them; run fulgur on the host or on another machine", ErrNoHardware)
 }
 
 // Named returns the event with a name, for branch records at the given rate.

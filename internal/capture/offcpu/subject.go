@@ -54,12 +54,12 @@ func (m *Subject) Complete(c source.Common) error {
 		return usage.Errorf("no wait is both at least %s and at most %s", m.Shortest, m.Longest)
 	}
 	if len(c.Target.CPUs) > 0 {
-		return usage.Errorf("-C does not work with offcpu: a waiting thread is on no CPU")
+		return usage.Errorf("%s does not work with off-CPU time: a waiting thread is on no CPU", usage.CPUs)
 	}
 	if m.States == 0 {
 		m.States = AllStates
 	}
-	return probe.CompleteSize("--pending-entries", &m.PendingEntries, DefaultPendingEntries, 1, probe.MaxEntries)
+	return probe.CompleteSize(usage.PendingEntries, &m.PendingEntries, DefaultPendingEntries, 1, probe.MaxEntries)
 }
 
 // Choose implements [source.Subject].

@@ -26,7 +26,7 @@ func (*Subject) Command() doctor.Command { return doctor.SoftIRQ }
 func (m *Subject) Complete(c source.Common) error {
 	m.common = c
 	if len(c.Target.CPUs) > 0 {
-		return usage.Errorf("soft interrupts are counted on all CPUs: use --per-cpu to tell them apart")
+		return usage.Errorf("soft interrupts are measured on all CPUs: separate the CPUs with %s", usage.PerCPU)
 	}
 	return nil
 }

@@ -14,15 +14,15 @@ import (
 
 // Reasons why a process or thread cannot be stepped.
 var (
-	errForeign  = errors.New("runs 32-bit code, which is not understood here")
+	errForeign  = errors.New("runs 32-bit code, which fulgur cannot step")
 	errTrapping = errors.New("steps itself: its trap flag is set")
-	errIgnoring = errors.New("ignores SIGTRAP, which it would not after a step")
+	errIgnoring = errors.New("ignores SIGTRAP, and stepping would end that")
 	errKernel   = errors.New("is a kernel thread")
 	errSelf     = errors.New("is fulgur itself")
-	errInit     = errors.New("is the init process, which is never stepped: if the stepper were killed, the system would go down with it")
+	errInit     = errors.New("is the init process, which fulgur never steps: if the stepper were killed, the system would go down")
 	errGone     = errors.New("there is no such process")
 	// errTraced may be temporary, such as another stepper's burst.
-	errTraced = errors.New("is traced already")
+	errTraced = errors.New("is already being traced")
 )
 
 // someBursts is how long a process may be traced by another process before it is refused.
@@ -65,7 +65,7 @@ func admit(pid int, patience time.Duration) error {
 		return err
 	}
 	if status.TGID != pid {
-		return fmt.Errorf("is a thread of process %d, give that", status.TGID)
+		return fmt.Errorf("is a thread of process %d: give the process", status.TGID)
 	}
 	// Not all kernels report this in status.
 	if stat, err := procfs.Process(pid).Stat(); err == nil && stat.KernelThread {
@@ -137,7 +137,7 @@ func traced(status procfs.Status) error {
 	if err != nil {
 		name = "?"
 	}
-	return fmt.Errorf("%w by process %d (%s), and only one can: end that first", errTraced, tracer, name)
+	return fmt.Errorf("%w by process %d (%s): end that tracer first", errTraced, tracer, name)
 }
 
 // permission explains a permission error of the kernel.
@@ -145,14 +145,14 @@ func permission(err error) error {
 	if !errors.Is(err, fs.ErrPermission) {
 		return err
 	}
-	remedy := "run fulgur as root: other users have only their own processes stepped, and no set-user-ID programs, whatever the capabilities of fulgur's file"
+	remedy := "run fulgur as root: for other users it steps only their own processes, and no set-user-ID programs, whatever capabilities its file has"
 	if scope, e := os.ReadFile("/proc/sys/kernel/yama/ptrace_scope"); e == nil && len(scope) > 0 {
 		switch scope[0] {
 		case '1', '2':
-			remedy += "; and not even those where kernel.yama.ptrace_scope is " + string(scope[:1]) + ", as here"
+			remedy += "; and none while kernel.yama.ptrace_scope is " + string(scope[:1])
 		case '3':
-			remedy = "kernel.yama.ptrace_scope is 3: nobody may trace here until the next boot"
+			remedy = "kernel.yama.ptrace_scope is 3, which forbids ptrace until the next boot"
 		}
 	}
-	return fmt.Errorf("%w: %s (in a container also a seccomp profile that allows ptrace; fulgur doctor tells what is in the way)", err, remedy)
+	return fmt.Errorf("%w: %s (a container also needs a seccomp profile that allows ptrace; fulgur doctor shows the obstacles)", err, remedy)
 }

@@ -110,11 +110,11 @@ type Stepper struct {
 const maxRefusals = 100
 
 // ErrKilled means that the stepper process was killed.
-var ErrKilled = errors.New("the process that steps was killed; if it was stepping a thread just then, that has taken its process along")
+var ErrKilled = errors.New("the stepping process was killed; if it held a thread, the target was killed with it")
 
 // ErrHolding means that the stepper process has not ended in time. It continues on its
 // own.
-var ErrHolding = errors.New("the process branch-stepper still holds a thread that is frozen or gets no CPU; it releases the thread and exits as soon as the thread runs again: do not kill it before")
+var ErrHolding = errors.New("the process branch-stepper still holds a thread that is frozen or gets no CPU: do not kill it; it releases the thread and exits as soon as the thread runs again")
 
 // endWait is how long the stepper process may take to end. A variable for tests.
 var endWait = 10 * time.Second
@@ -213,7 +213,7 @@ func (s *Stepper) receive(reports *gob.Decoder) {
 	case err != nil:
 		s.err = fmt.Errorf("%w (%w)", ErrKilled, err)
 	case !s.closing:
-		s.err = errors.New("the process that steps has ended")
+		s.err = errors.New("the stepping process has exited")
 	}
 	s.mu.Unlock()
 	close(s.done)
@@ -248,7 +248,7 @@ func (s *Stepper) request(r request) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.requests.Encode(r); err != nil && !errors.Is(err, syscall.EPIPE) && !s.closing {
-		return fmt.Errorf("ask the process that steps: %w", err)
+		return fmt.Errorf("send to the stepping process: %w", err)
 	}
 	return nil
 }

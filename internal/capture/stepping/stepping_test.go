@@ -451,7 +451,7 @@ func TestRefused(t *testing.T) {
 		pid  int
 		want string
 	}{
-		"traced":  {held.PID(), "is traced already by process"},
+		"traced":  {held.PID(), "is already being traced by process"},
 		"unknown": {1 << 30, "no such process"},
 		"self":    {os.Getpid(), "fulgur itself"},
 	}

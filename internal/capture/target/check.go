@@ -101,7 +101,7 @@ func checkTask(noun string, id int) error {
 func checkCPU(cpu int) error {
 	dir := fmt.Sprintf("/sys/devices/system/cpu/cpu%d", cpu)
 	if _, err := os.Stat(dir); err != nil {
-		return fmt.Errorf("CPU %d: %w: /sys/devices/system/cpu/online lists the existing ones", cpu, ErrNotFound)
+		return fmt.Errorf("CPU %d %w: see /sys/devices/system/cpu/online", cpu, ErrNotFound)
 	}
 	// CPUs that cannot go offline lack this file.
 	online, err := os.ReadFile(filepath.Join(dir, "online"))

@@ -71,6 +71,9 @@ func Regular(ctx context.Context, f *File) (*File, error) {
 	if err != nil || info.Mode().IsRegular() {
 		return f, err
 	}
+	if info.IsDir() {
+		return nil, fmt.Errorf("%s: is a directory", f.name)
+	}
 	file, err := tempfile.Create()
 	if err != nil {
 		return nil, err

@@ -49,7 +49,7 @@ func (e *OpenError) hint() string {
 	errors.As(e.Err, &errno)
 	switch errno {
 	case unix.EACCES, unix.EPERM:
-		return "it takes CAP_PERFMON; fulgur doctor tells what is in the way"
+		return "it needs CAP_PERFMON; fulgur doctor shows the obstacles"
 	case unix.EMFILE:
 		return "too many open files: raise the limit with ulimit -n"
 	case unix.ENFILE:
@@ -64,16 +64,16 @@ func (e *OpenError) hint() string {
 	case unix.ENOSPC:
 		return "no hardware counter can hold this event"
 	case unix.EBUSY:
-		return "another user holds the counter exclusively"
+		return "another user of perf events holds the counter exclusively"
 	case unix.ESRCH:
-		return "no such process: it has exited, or it never was"
+		return "no such process: it has exited, or never existed"
 	case unix.EINVAL:
 		if e.Attr.Frequency != 0 {
 			if limit, err := MaxSampleRate(); err == nil && e.Attr.Frequency > limit {
 				return fmt.Sprintf("a frequency of %d Hz is above sysctl kernel.perf_event_max_sample_rate, %d", e.Attr.Frequency, limit)
 			}
 		}
-		return "the kernel refuses this combination of attributes; it may be older than they are"
+		return "the kernel refuses this combination of attributes; it may be too old for them"
 	case unix.ENOSYS:
 		return "this kernel was built without perf events"
 	}

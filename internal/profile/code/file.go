@@ -68,7 +68,7 @@ func Open(ctx context.Context, finder *debugfile.Finder, name, buildID string, o
 func (f *File) openBinary(name, buildID string, o symbolize.Options) (err error) {
 	name, deleted := strings.CutSuffix(name, " (deleted)")
 	if !path.IsAbs(name) {
-		return fmt.Errorf("%s is no file", name)
+		return fmt.Errorf("%s is not a file", name)
 	}
 	if f.binary, err = safeopen.Open("/", name, safeopen.Regular); err != nil {
 		return err
@@ -93,7 +93,7 @@ func (f *File) openBinary(name, buildID string, o symbolize.Options) (err error)
 	case buildID != "" && got != "" && !perfdata.SameBuildID(buildID, got):
 		return fmt.Errorf("%s is another build: build ID %s was recorded, the file has %s", name, buildID, got)
 	case deleted && buildID == "":
-		return fmt.Errorf("%s was deleted, and no build ID tells whether the file of its name is the same", name)
+		return fmt.Errorf("%s was deleted, and without a build ID the file that now has its name may be another one", name)
 	}
 	return nil
 }

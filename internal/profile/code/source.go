@@ -52,7 +52,7 @@ func names(frames []symbolize.Frame, file string) bool {
 // readSource reads a file mentioned in debug information.
 func readSource(name string) (s Source, err error) {
 	if !path.IsAbs(name) {
-		return Source{}, fmt.Errorf("%s: where the compiler ran is not known", name)
+		return Source{}, fmt.Errorf("%s: the directory of the compilation is not known", name)
 	}
 	file, err := safeopen.Open("/", name, safeopen.Regular)
 	if err != nil {

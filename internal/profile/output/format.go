@@ -82,7 +82,7 @@ func (f Format) AllValues() bool {
 // Allow returns a usage error if the format does not support o.
 func (f Format) Allow(o Options) error {
 	if o.Inverted && f.Name != "html" && f.Name != "svg" {
-		return usage.OptionErrorf(usage.Format, "only flame graphs can be inverted: use an output name ending in .html or .svg")
+		return usage.Errorf("only flame graphs can be inverted: use an output name ending in .html or .svg, or choose a format with %s", usage.Format)
 	}
 	return nil
 }
@@ -106,7 +106,7 @@ func Choose(path, name string) (Format, error) {
 	if name != "" {
 		return Format{}, usage.Errorf("unknown format %q: choose %s", name, Names())
 	}
-	return Format{}, usage.OptionErrorf(usage.Format, "unknown ending of %q: use one of %s", path, endings())
+	return Format{}, usage.Errorf("unknown ending of %q: use one of %s, or choose a format with %s", path, endings(), usage.Format)
 }
 
 // Names lists the formats by name, for help texts.

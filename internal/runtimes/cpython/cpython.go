@@ -51,10 +51,10 @@ func (Runtime) Detect(f *elffile.File) (*runtimes.Build, error) {
 		b.Unknown = "python before 3.9: its functions are not shown"
 		return b, nil
 	case v.major != 3 || v.minor > newest:
-		b.Unknown = fmt.Sprintf("python %d.%d: not known yet, its functions are not shown", v.major, v.minor)
+		b.Unknown = fmt.Sprintf("python %d.%d: not supported yet, its functions are not shown", v.major, v.minor)
 		return b, nil
 	case v.freeThreaded:
-		b.Unknown = fmt.Sprintf("python %d.%d, free-threaded: not known yet, its functions are not shown", v.major, v.minor)
+		b.Unknown = fmt.Sprintf("python %d.%d, free-threaded: not supported yet, its functions are not shown", v.major, v.minor)
 		return b, nil
 	}
 	layout, ok := layouts[v.minor], true

@@ -98,7 +98,7 @@ func (b *basicRun) describeTo(report *report) error {
 	if !b.sampling.Event().IsTime() { // a clock also runs in the kernel
 		report.lost("samples that the kernel skipped, of any process", l[profile.LossSkipped])
 	}
-	report.lost("sampling pauses: the kernel throttled sampling (lower the rate with -f)", l[profile.LossThrottled])
+	report.throttled(l[profile.LossThrottled])
 	report.lost("child processes not followed: too many", l[profile.LossUntracked])
 	report.lost("mapping records", l[profile.LossSideband])
 	report.lost("processes that exited before their mappings were read", l[profile.LossProcessesGone])

@@ -62,8 +62,8 @@ func (bs *binaries) choose(path string, pids []int) error {
 			return fmt.Errorf("look at the program of process %d: %w", pid, err)
 		}
 		if !bs.isChosen(info) {
-			return usage.Errorf("process %d runs %s, but process %d runs %s: choose one with --binary, or use --all-binaries",
-				pids[0], plain.Terminal(bs.only.Name), pid, plain.Terminal(name))
+			return usage.Errorf("process %d runs %s, but process %d runs %s: choose one with %s, or use %s",
+				pids[0], plain.Terminal(bs.only.Name), pid, plain.Terminal(name), usage.Binary, usage.AllBinaries)
 		}
 	}
 	return nil

@@ -70,7 +70,7 @@ func (o *ConvertOptions) complete(ctx context.Context) (llvm, error) {
 		return llvm{}, err
 	}
 	if !o.AllBinaries && o.Binary == "" {
-		return llvm{}, usage.Errorf("no binary given: use --binary FILE, or --all-binaries")
+		return llvm{}, usage.Errorf("no binary given: use %s FILE, or %s", usage.Binary, usage.AllBinaries)
 	}
 	return o.chooseLLVM(ctx, chooseLLVM)
 }
@@ -197,7 +197,7 @@ func (cv *conversion) whyNothing(in *perfdata.Input) string {
 	case cv.stats.Mappings == 0 && cv.stats.Ignored == cv.stats.Samples:
 		return fmt.Sprintf("no process mapped %s%s", what, cv.library.leftOut())
 	case cv.collector.Stats().Samples == 0 && cv.stats.NoStack > 0:
-		return "no branch stacks in the file: " + record + ", or use only the samples with --basic"
+		return "no branch stacks in the file: " + record + ", or use only the samples with " + usage.Basic.String()
 	case cv.stats.Ignored == cv.stats.Samples:
 		return fmt.Sprintf("no sample is from a process that mapped %s%s", what, cv.library.leftOut())
 	case cv.options.Basic:

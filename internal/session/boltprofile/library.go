@@ -61,7 +61,7 @@ func openMapped(m perfdata.Mapped) (*bolt.Binary, error) {
 			return nil, fmt.Errorf("%s: another build: recorded build ID %s, the file has %s", name, m.BuildID, b.BuildID)
 		}
 	case deleted:
-		return nil, fmt.Errorf("%s: deleted, and without a build ID the file of that name may be another one", name)
+		return nil, fmt.Errorf("%s: deleted, and without a build ID the file that now has its name may be another one", name)
 	}
 	return b, nil
 }

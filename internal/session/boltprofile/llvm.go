@@ -50,7 +50,7 @@ func chooseLLVM(ctx context.Context, asked string) (llvm, error) {
 		chosen.version = branchesLLVM
 	case strconv.Itoa(tracesLLVM):
 	default:
-		return llvm{}, usage.Errorf("--llvm %s: give %d for LLVM 16 to 21, %d for newer ones, or auto for the llvm-bolt in PATH", asked, branchesLLVM, tracesLLVM)
+		return llvm{}, usage.Errorf("%s %s: give %d for LLVM 16 to 21, %d for newer ones, or auto for the llvm-bolt in PATH", usage.LLVM, asked, branchesLLVM, tracesLLVM)
 	}
 	if !inPath {
 		// Debian's perf2bolt-16 and -19 in PATH behave as llvm-bolt.
@@ -74,15 +74,14 @@ var llvmVersionText = regexp.MustCompile(`LLVM version ((\d+)\.[0-9.]+)`)
 
 // llvmVersion returns the version of the llvm-bolt at path.
 func llvmVersion(ctx context.Context, path string) (major int, full string, err error) {
-	const remedy = "choose the version with --llvm"
 	out, err := exec.CommandContext(ctx, path, "--version").Output()
 	if err != nil {
-		return 0, "", fmt.Errorf("%s --version: %w; %s", path, err, remedy)
+		return 0, "", fmt.Errorf("%s --version: %w; choose the version with %s", path, err, usage.LLVM)
 	}
 	m := llvmVersionText.FindSubmatch(out)
 	if m == nil {
 		line, _, _ := bytes.Cut(out, []byte("\n"))
-		return 0, "", fmt.Errorf("%s --version prints %q, which is not an LLVM version; %s", path, line, remedy)
+		return 0, "", fmt.Errorf("%s --version prints %q, which is not an LLVM version; choose the version with %s", path, line, usage.LLVM)
 	}
 	major, err = strconv.Atoi(string(m[2]))
 	return major, string(m[1]), err
@@ -92,7 +91,9 @@ func llvmVersion(ctx context.Context, path string) (major int, full string, err 
 func (l llvm) program(name string) string { return filepath.Join(l.dir, name) }
 
 // errBasicLLVM rejects samples without branches for older LLVM.
-var errBasicLLVM = usage.Errorf("only perf2bolt of LLVM %d and newer reads samples without branches; use --llvm %d", tracesLLVM, tracesLLVM)
+func errBasicLLVM() error {
+	return usage.Errorf("only perf2bolt of LLVM %d and newer reads samples without branches: use %s %d", tracesLLVM, usage.LLVM, tracesLLVM)
+}
 
 // installedLLVM returns the newest LLVM with llvm-bolt and perf2bolt installed that
 // can read the format for asked; see [chooseLLVM].
@@ -130,7 +131,8 @@ func installedLLVM(ctx context.Context, asked string) (llvm, error) {
 		}
 	}
 	if major == 0 {
-		return llvm{}, fmt.Errorf("--optimize needs llvm-bolt and perf2bolt of LLVM %d or newer, and neither PATH nor %s has them: install them (Debian's package bolt-%d, or a newer one of https://apt.llvm.org), or make the profile without --optimize and optimize elsewhere", chosen.version, filepath.Dir(everywhere), chosen.version)
+		return llvm{}, fmt.Errorf("%s needs llvm-bolt and perf2bolt of LLVM %d or newer, and neither PATH nor %s has them: install them (Debian's package bolt-%d, or a newer one from https://apt.llvm.org), or leave out %s and run llvm-bolt on another machine",
+			usage.Optimize, chosen.version, filepath.Dir(everywhere), chosen.version, usage.Optimize)
 	}
 	return newest, nil
 }

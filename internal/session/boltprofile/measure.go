@@ -91,19 +91,20 @@ func (o *Options) check() error {
 	if err := o.ProfileOptions.check(o.Output); err != nil {
 		return err
 	}
+	option, sampling := o.forHardware()
 	switch {
 	case o.AllBinaries && o.Optimize != "":
-		return usage.Errorf("--optimize and --all-binaries cannot be combined: fulgur optimizes one binary at a time")
+		return usage.Errorf("%s and %s cannot be combined: fulgur optimizes one binary at a time", usage.Optimize, usage.AllBinaries)
 	case !o.AllBinaries && o.Binary == "" && len(o.Target.PIDs) == 0 && len(o.Command) == 0:
-		return usage.Errorf("no binary given: use -p PID for the program of a process, --binary FILE, or --all-binaries")
+		return usage.Errorf("no binary given: use %s PID for the program of a process, %s FILE, or %s", usage.Process, usage.Binary, usage.AllBinaries)
 	case o.Basic && (o.Branches == branchesHardware || o.Branches == branchesStepping):
-		return usage.Errorf("--basic and --branches %s cannot be combined: --basic samples without branches", o.Branches)
-	case o.Branches == branchesStepping && o.forHardware() != "":
-		return usage.Errorf("%s is only for sampling; for stepping use --max-overhead and --burst", o.forHardware())
+		return usage.Errorf("%s and %s %s cannot be combined: %[1]s samples without branches", usage.Basic, usage.Branches, o.Branches)
+	case o.Branches == branchesStepping && sampling:
+		return usage.Errorf("%s is only for sampling; for stepping use %s and %s", option, usage.MaxOverhead, usage.Burst)
 	case o.Branches == branchesHardware && (o.MaxOverhead != 0 || o.BurstMax != 0), o.Basic && (o.MaxOverhead != 0 || o.BurstMax != 0):
-		return usage.Errorf("--max-overhead and --burst are only for stepping")
+		return usage.Errorf("%s and %s are only for stepping", usage.MaxOverhead, usage.Burst)
 	case o.Optimize != "" && o.Output == "-":
-		return usage.Errorf("-o - does not work with --optimize: llvm-bolt reads the profile from a file")
+		return usage.Errorf("%s - does not work with %s: llvm-bolt reads the profile from a file", usage.Output, usage.Optimize)
 	}
 	return nil
 }
@@ -197,7 +198,7 @@ func (j *job) noteScript(bs *binaries) {
 	}
 	info, err := os.Stat(command)
 	if err == nil && !bs.isChosen(info) && !j.options.Quiet {
-		fmt.Fprintf(j.options.Stderr, "fulgur: %s is a script; profiling its interpreter %s (choose another program with --binary)\n", plain.Terminal(command), plain.Terminal(bs.only.Name))
+		fmt.Fprintf(j.options.Stderr, "fulgur: %s is a script; profiling its interpreter %s (choose another program with %s)\n", plain.Terminal(command), plain.Terminal(bs.only.Name), usage.Binary)
 	}
 }
 

@@ -32,7 +32,7 @@ type optimizer struct {
 // newOptimizer prepares to write output.
 func newOptimizer(ctx context.Context, l llvm, output string) (*optimizer, error) {
 	if isDirectory(output) {
-		return nil, usage.Errorf("--optimize %s: is a directory: give the name of the file to write", output)
+		return nil, usage.Errorf("%s %s is a directory: give the name of the file to write", usage.Optimize, output)
 	}
 	help, err := exec.CommandContext(ctx, l.program("llvm-bolt"), "--help-hidden").Output()
 	if err != nil {
@@ -76,13 +76,13 @@ func (z *optimizer) check(bs *binaries) error {
 	name := plain.Terminal(b.Name)
 	switch out, err := os.Stat(z.output); {
 	case err == nil && bs.isChosen(out):
-		return usage.Errorf("--optimize %s: that is the binary itself; give another file", z.output)
+		return usage.Errorf("%s %s is the binary itself: give another file", usage.Optimize, z.output)
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return err
 	case b.Optimized:
 		return fmt.Errorf("%s was already optimized by llvm-bolt, which cannot optimize it again: run and give the original file", name)
 	case !b.Symbols:
-		return fmt.Errorf("%s is stripped, but llvm-bolt needs its symbol table: run the unstripped file, linked with -Wl,--emit-relocs, or give it with --binary if it has the same build ID", name)
+		return fmt.Errorf("%s is stripped, but llvm-bolt needs its symbol table: run the unstripped file, linked with -Wl,--emit-relocs, or give it with %s if it has the same build ID", name, usage.Binary)
 	case !b.Relocations:
 		return fmt.Errorf("%s has no code relocations (.rela.text), which llvm-bolt needs to move functions: link it with -Wl,--emit-relocs (and do not strip it), and run that", name)
 	}

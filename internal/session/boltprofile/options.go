@@ -30,7 +30,7 @@ func (o *ProfileOptions) check(output string) error {
 	case o.AllBinaries && o.Binary != "":
 		return usage.Errorf("one binary and all binaries cannot be combined")
 	case o.AllBinaries && (output == "" || output == "-"):
-		return usage.Errorf("--all-binaries needs a directory for the profiles: -o DIR")
+		return usage.Errorf("%s needs a directory for the profiles: %s DIR", usage.AllBinaries, usage.Output)
 	}
 	return nil
 }
@@ -39,7 +39,7 @@ func (o *ProfileOptions) check(output string) error {
 func (o *ProfileOptions) chooseLLVM(ctx context.Context, choose func(context.Context, string) (llvm, error)) (llvm, error) {
 	l, err := choose(ctx, o.LLVM)
 	if err == nil && o.Basic && l.version < tracesLLVM {
-		return llvm{}, errBasicLLVM
+		return llvm{}, errBasicLLVM()
 	}
 	return l, err
 }

@@ -57,11 +57,11 @@ func (o *Options) chooseRecorder(stderr io.Writer) (recorder, error) {
 	if !errors.Is(err, branch.ErrNoHardware) || o.Branches == branchesHardware {
 		return nil, err
 	}
-	if flag := o.forHardware(); flag != "" {
-		return nil, fmt.Errorf("%w; or use --branches stepping instead of %s: it works without such hardware, see fulgur bolt --help", err, flag)
+	if option, ok := o.forHardware(); ok {
+		return nil, fmt.Errorf("%w; or replace %s by %s %s, which single-steps the target's threads for a few milliseconds at a time (see fulgur help bolt)", err, option, usage.Branches, branchesStepping)
 	}
 	if len(o.Command) == 0 {
-		return nil, fmt.Errorf("%w; or add --branches stepping, which works without: it single-steps the target's threads for some milliseconds at a time, see fulgur bolt --help", err)
+		return nil, fmt.Errorf("%w; or add %s %s, which single-steps the target's threads for a few milliseconds at a time (see fulgur help bolt)", err, usage.Branches, branchesStepping)
 	}
 	// Losses were reported before.
 	if err := doctor.CheckPrivileges(doctor.BoltStepping, stderr, true); err != nil {
@@ -69,23 +69,23 @@ func (o *Options) chooseRecorder(stderr io.Writer) (recorder, error) {
 	}
 	s := newStepped(o)
 	if !o.Quiet {
-		fmt.Fprintf(stderr, "fulgur: no branch recording hardware: single-stepping the command in bursts, which slows it down by at most %s (--branches stepping, --max-overhead)\n", s.overhead())
+		fmt.Fprintf(stderr, "fulgur: no branch recording hardware: single-stepping the command in bursts, which slow it down by at most %s (%s %s, %s)\n", s.overhead(), usage.Branches, branchesStepping, usage.MaxOverhead)
 	}
 	return s, nil
 }
 
-// forHardware returns an option of o that only hardware supports, "" if there is
-// none.
-func (o *Options) forHardware() string {
+// forHardware returns an option of o that only hardware supports, and whether there is
+// one.
+func (o *Options) forHardware() (usage.Option, bool) {
 	switch {
 	case o.Event != "":
-		return "--event"
+		return usage.Event, true
 	case o.Frequency != 0:
-		return "--frequency"
+		return usage.Frequency, true
 	case o.RingSize != 0:
-		return "--ring-size"
+		return usage.RingSize, true
 	}
-	return ""
+	return 0, false
 }
 
 // event returns the event to sample.
@@ -154,13 +154,13 @@ func (h *recorded) report(report *report) error {
 	if err != nil {
 		return err
 	}
-	report.lost("samples: the ring was full (raise --ring-size, or lower the rate with -f)", kernel.Lost)
+	report.lost(fmt.Sprintf("samples: the ring was full (raise %s, or lower %s)", usage.RingSize, usage.Frequency), kernel.Lost)
 	report.lost("samples that the kernel skipped, of any process", kernel.Skipped)
-	report.lost("sampling pauses: the kernel throttled sampling (lower the rate with -f)", kernel.Throttled)
+	report.throttled(kernel.Throttled)
 	report.lost("child processes not followed: too many", kernel.Untracked)
 	report.leftOut("samples without branch records", kernel.Empty)
 	if report.Samples == 0 && kernel.Empty > 0 {
-		report.nothing = "no sample has branch records: this hardware may not record them for " + h.event.Specs[0].Name + "; choose another event with --event"
+		report.nothing = "no sample has branch records: this hardware may not record them for " + h.event.Specs[0].Name + "; choose another event with " + usage.Event.String()
 	}
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 
 	"fulgur/internal/bolt"
 	"fulgur/internal/message/plain"
+	"fulgur/internal/message/usage"
 )
 
 // report is the summary of profiles for BOLT: what was counted, what not and why,
@@ -159,7 +160,13 @@ func profileArgument(path string) string {
 	return path
 }
 
-func (r *report) lost(why string, n uint64)    { r.Lost = addCause(r.Lost, why, n) }
+func (r *report) lost(why string, n uint64) { r.Lost = addCause(r.Lost, why, n) }
+
+// throttled adds n pauses of sampling to the losses.
+func (r *report) throttled(n uint64) {
+	r.lost(fmt.Sprintf("sampling pauses: the kernel throttled sampling (lower %s)", usage.Frequency), n)
+}
+
 func (r *report) leftOut(why string, n uint64) { r.LeftOut = addCause(r.LeftOut, why, n) }
 
 func addCause(causes []cause, why string, n uint64) []cause {
@@ -204,11 +211,13 @@ func (r *report) text() string {
 	for _, c := range r.LeftOut {
 		fmt.Fprintf(&b, "  left out: %d %s\n", c.Count, c.Cause)
 	}
-	fmt.Fprintf(&b, "  %.1f %% of the %s inside", 100*r.InsideShare, what)
-	if !r.basic && r.Stepping == nil { // stepping cannot tell
-		fmt.Fprintf(&b, ", %.2f %% of these mispredicted", 100*r.MispredictedShare)
+	if r.Samples+r.Records > 0 {
+		fmt.Fprintf(&b, "  %.1f %% of the %s in the profiled files", 100*r.InsideShare, what)
+		if !r.basic && r.Stepping == nil { // stepping does not record mispredictions
+			fmt.Fprintf(&b, ", %.2f %% of them mispredicted", 100*r.MispredictedShare)
+		}
+		b.WriteByte('\n')
 	}
-	b.WriteByte('\n')
 	if r.Stepping != nil {
 		r.Stepping.text(&b)
 	}
@@ -216,7 +225,7 @@ func (r *report) text() string {
 		fmt.Fprintf(&b, "  %s\n", plain.Terminal(refused))
 	}
 	if more := len(r.Refused) - maxRefused; more > 0 {
-		fmt.Fprintf(&b, "  and %s like that\n", plain.Count(uint64(more), "more refusal"))
+		fmt.Fprintf(&b, "  and %s\n", plain.Count(uint64(more), "more refusal"))
 	}
 	for i := range r.Binaries[:min(len(r.Binaries), maxBinaries)] {
 		r.Binaries[i].text(&b, r.basic)
@@ -233,7 +242,7 @@ func (r *report) text() string {
 	if len(r.Binaries) > 0 && len(r.Binaries[0].Next) > 0 {
 		next := "next:"
 		if len(r.Binaries) > 1 {
-			next = "next, for each, as:"
+			next = "next, for each binary, for example:"
 		}
 		fmt.Fprintf(&b, "\n%s\n", next)
 		for _, argv := range r.Binaries[0].Next {

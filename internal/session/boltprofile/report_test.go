@@ -29,7 +29,7 @@ func TestReportText(t *testing.T) {
 	const want = `2 samples, 64 branch records
   lost: 7 records that the kernel could not deliver
   left out: 3 kernel branch records
-  75.0 % of the branches inside, 1.25 % of these mispredicted
+  75.0 % of the branches in the profiled files, 1.25 % of them mispredicted
 
 bin/app (build ID 0123)
   profile: my app.preagg
@@ -45,7 +45,7 @@ new\nline (no build ID)
 
 warning: beware
 
-next, for each, as:
+next, for each binary, for example:
   perf2bolt -p 'my app.preagg'
 `
 	if got := r.text(); got != want {
@@ -68,7 +68,7 @@ func TestReportStepped(t *testing.T) {
 		}},
 	}
 	const want = `3 samples, 96 branch records
-  50.0 % of the branches inside
+  50.0 % of the branches in the profiled files
   stepped 1 thread through 1000 instructions, in 4 bursts of at most 12.3ms, including waits for a CPU; maximum slowdown of a thread: 9.9 %
   bursts ended: 3 complete, 1 at a signal
   1 system call of the target returned EINTR because of stepping
@@ -77,7 +77,7 @@ func TestReportStepped(t *testing.T) {
   cannot step process 5: is traced
   cannot step process 5: is traced
   cannot step process 5: is traced
-  and 2 more refusals like that
+  and 2 more refusals
 
 app (build ID 0123)
   48 branch records of 9 different traces

@@ -15,6 +15,7 @@ import (
 	"fulgur/internal/linux/perfevent"
 	"fulgur/internal/linux/procfs"
 	"fulgur/internal/message/plain"
+	"fulgur/internal/message/usage"
 	"fulgur/internal/process"
 )
 
@@ -156,7 +157,7 @@ func (r *branchRun) describeTo(report *report) error {
 	}
 	report.lost("processes that exited before their mappings were read", r.Processes.Gone()-r.spaces.past)
 	if only := r.binaries.only; only != nil && only.Stats().Branches == 0 && len(r.turnedTo) > 0 {
-		report.nothing = fmt.Sprintf("%s, but the target executed %s: choose the program with --binary", plain.Terminal(only.Name), plain.Terminal(strings.Join(r.turnedTo, ", ")))
+		report.nothing = fmt.Sprintf("%s, but the target executed %s: choose the program with %s", plain.Terminal(only.Name), plain.Terminal(strings.Join(r.turnedTo, ", ")), usage.Binary)
 		report.warn("the profile is of %s", report.nothing)
 		return nil
 	}

@@ -48,7 +48,7 @@ func newSteppingReport(s stepping.Stats) *steppingReport {
 // text writes the description of the stepping.
 func (r *steppingReport) text(b *strings.Builder) {
 	if r.Bursts == 0 {
-		fmt.Fprintf(b, "  of %s, none was stepped\n", plain.Count(r.Threads, "thread"))
+		fmt.Fprintf(b, "  stepped 0 of %s\n", plain.Count(r.Threads, "thread"))
 		return
 	}
 	fmt.Fprintf(b, "  stepped %s through %s, in %s", plain.Count(r.Threads, "thread"), plain.Count(r.Steps, "instruction"), plain.Count(r.Bursts, "burst"))

@@ -110,13 +110,13 @@ func (o *ConvertOptions) convertProfile(ctx context.Context) (exitCode int, err 
 func (o *ConvertOptions) profileFormat() (output.Format, error) {
 	switch {
 	case o.Binary != "" || o.Basic || o.Strict:
-		return output.Format{}, usage.OptionErrorf(usage.Format, "the output is not a profile for BOLT: use a name ending in .%s", boltprofile.Format)
+		return output.Format{}, usage.Errorf("the output is not a profile for BOLT: use a name ending in .%s, or choose a format with %s", boltprofile.Format, usage.Format)
 	case o.Format == "" && (o.Output == "" || o.Output == "-"):
-		return output.Format{}, usage.OptionErrorf(usage.Format, "no output format (%s or %s): name a file with a known ending", output.Names(), boltprofile.Format)
+		return output.Format{}, usage.Errorf("no output format (%s or %s): name a file with a known ending, or choose a format with %s", output.Names(), boltprofile.Format, usage.Format)
 	}
 	f, err := output.Choose(o.Output, o.Format)
 	if err == nil && o.EmbedSources && f.Name != "firefox" {
-		return output.Format{}, usage.OptionErrorf(usage.Format, "only a profile for the Firefox Profiler can contain sources: use a name ending in .json.gz")
+		return output.Format{}, usage.Errorf("only a profile for the Firefox Profiler can contain sources: use a name ending in .json.gz, or choose a format with %s", usage.Format)
 	}
 	if err != nil {
 		return f, err

@@ -91,7 +91,8 @@ func Diff(ctx context.Context, o DiffOptions) (exitCode int, err error) {
 		sides[i] = p.Only(v)
 	}
 	if a, b := sides[0].ValueTypes[0], sides[1].ValueTypes[0]; a.Unit != b.Unit {
-		return 2, usage.OptionErrorf(usage.Value, "%s has %s and %s has %s", o.Base, strings.TrimSpace(a.Type+" "+a.Unit), o.New, strings.TrimSpace(b.Type+" "+b.Unit))
+		return 2, usage.Errorf("%s has %s and %s has %s: choose the value to compare with %s",
+			o.Base, strings.TrimSpace(a.Type+" "+a.Unit), o.New, strings.TrimSpace(b.Type+" "+b.Unit), usage.Value)
 	}
 	o.types = sides[1].ValueTypes
 	out, err := output.Create(o.Output, o.Stdout)

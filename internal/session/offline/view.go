@@ -122,7 +122,7 @@ func (o *ViewOptions) choose(shown *view.Options) error {
 	}
 	a, b := shown.Base.Profile.ValueTypes[0], shown.Input.Profile.ValueTypes[0]
 	if a != b {
-		return usage.OptionErrorf(usage.Value, "the profiles have %s in %s and %s in %s", a.Type, a.Unit, b.Type, b.Unit)
+		return usage.Errorf("the profiles have %s in %s and %s in %s: choose the value to compare with %s", a.Type, a.Unit, b.Type, b.Unit, usage.Value)
 	}
 	return nil
 }

@@ -24,7 +24,7 @@ func TestChecksumSize(t *testing.T) {
 		problem string
 	}{
 		{"too large", maxChecksummed + 1, "too many for a checksum"},
-		{"sparse", maxSparse + 1, "are not worth a checksum"},
+		{"sparse", maxSparse + 1, "are too sparse for a checksum"},
 		{"sparse and small", 1 << 20, "checksum is "},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

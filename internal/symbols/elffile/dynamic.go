@@ -67,7 +67,7 @@ func (f *File) hashed(table, hash *Section, name string, is func(Symbol) bool) (
 	le := binary.LittleEndian
 	word := func(at uint64) (uint32, error) {
 		if at > hash.Size-4 || hash.Size < 4 {
-			return 0, hash.errorf("hash table of symbols ends early")
+			return 0, hash.errorf("hash table of symbols ends too early")
 		}
 		b, err := f.Bytes(int64(hash.Offset+at), 4, "hash table of symbols")
 		if err != nil {
@@ -76,7 +76,7 @@ func (f *File) hashed(table, hash *Section, name string, is func(Symbol) bool) (
 		return le.Uint32(b), nil
 	}
 	if hash.Size < 16 {
-		return Symbol{}, false, hash.errorf("hash table of symbols ends early")
+		return Symbol{}, false, hash.errorf("hash table of symbols ends too early")
 	}
 	header, err := f.Bytes(int64(hash.Offset), 16, "hash table of symbols")
 	if err != nil {

@@ -120,7 +120,7 @@ const textSymbol = "_text"
 func kernelBias(vmlinux *elffile.File, kallsyms string) (uint64, error) {
 	table := openTable(vmlinux, elf.SHT_SYMTAB)
 	if table == nil {
-		return 0, fmt.Errorf("%s: no symbols, to tell where it runs", vmlinux.Name())
+		return 0, fmt.Errorf("%s: no symbols, so its address is unknown", vmlinux.Name())
 	}
 	var linked uint64
 	found := false
@@ -133,7 +133,7 @@ func kernelBias(vmlinux *elffile.File, kallsyms string) (uint64, error) {
 		return 0, err
 	}
 	if !found {
-		return 0, fmt.Errorf("%s: no symbol %s, to tell where it runs", vmlinux.Name(), textSymbol)
+		return 0, fmt.Errorf("%s: no symbol %s, so its address is unknown", vmlinux.Name(), textSymbol)
 	}
 	kernel, err := OpenKernel(kallsyms, Options{})
 	if err != nil {
@@ -150,7 +150,7 @@ func kernelBias(vmlinux *elffile.File, kallsyms string) (uint64, error) {
 		return 0, err
 	}
 	if running == 0 {
-		return 0, fmt.Errorf("%s: no symbol %s, to tell where the kernel runs", kallsyms, textSymbol)
+		return 0, fmt.Errorf("%s: no symbol %s, so the address of the kernel is unknown", kallsyms, textSymbol)
 	}
 	return running - linked, nil
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"fulgur/internal/message/usage"
 	"fulgur/internal/profile"
 )
 
@@ -39,9 +40,21 @@ func Brief(l profile.Losses) []string {
 	return whats
 }
 
-// maxDepth is the remedy for stacks that were cut at the depth limit. The
-// kernel walks no deeper than the sysctl allows, 127 frames if unchanged.
-const maxDepth = "raise --max-depth and sysctl kernel.perf_event_max_stack"
+// remedy is what to do about a loss: a format with the options that it names.
+type remedy struct {
+	format  string
+	options []any
+}
+
+// do returns the remedy with the given format and options, of type [usage.Option].
+func do(format string, options ...any) remedy { return remedy{format, options} }
+
+// String returns the text of the remedy, "" for none.
+func (r remedy) String() string { return fmt.Sprintf(r.format, r.options...) }
+
+// maxDepth is the remedy for stacks that were truncated at the depth limit. fulgur and,
+// unless the sysctl was changed, the kernel walk at most 127 frames.
+var maxDepth = do("raise %s and sysctl kernel.perf_event_max_stack (at most 127)", usage.MaxDepth)
 
 // Losses returns the causes whose count in l is not zero, the gravest first.
 func Losses(l profile.Losses) []Loss {
@@ -54,7 +67,7 @@ func Losses(l profile.Losses) []Loss {
 		if frames := l[profile.LossUnresolvedFrames]; profile.Loss(cause) == profile.LossUnresolved && frames > 0 {
 			c.effect = "at " + counted(frames, "place", "places")
 		}
-		losses = append(losses, Loss{counted(n, c.one, c.many), c.effect, c.remedy, n, c.one, c.many})
+		losses = append(losses, Loss{counted(n, c.one, c.many), c.effect, c.remedy.String(), n, c.one, c.many})
 	}
 	return losses
 }
@@ -68,80 +81,81 @@ func OfEnd(e profile.End) (profile.Loss, bool) {
 
 // cause describes a [profile.Loss].
 type cause struct {
-	one, many      string      // what is counted
-	effect, remedy string      // see [Loss]
-	end            profile.End // of the user stacks that are counted, if all end so
+	one, many string      // what is counted
+	effect    string      // see [Loss]
+	remedy    remedy      // none if zero
+	end       profile.End // of the user stacks that are counted, if all end so
 }
 
 // causes are the descriptions of all causes but LossUnresolvedFrames, which is the effect
 // of LossUnresolved.
 var causes = [profile.NumLosses]cause{
 	profile.LossSamples: {"sample lost", "samples lost",
-		"not counted: no room", "raise --count-entries and --ring-size", profile.EndNone},
+		"not counted: no room", do("raise %s and %s", usage.CountEntries, usage.RingSize), profile.EndNone},
 	profile.LossUnsent: {"sample lost", "samples lost",
-		"not counted: the ring was full", "raise --ring-size", profile.EndNone},
+		"not counted: the ring was full", do("raise %s", usage.RingSize), profile.EndNone},
 	profile.LossSkipped: {"sample skipped", "samples skipped",
-		"by the kernel, on any CPU: a late timer or another BPF program", "if many, lower the rate", profile.EndNone},
+		"by the kernel, on any CPU: a late timer or another BPF program", do("if many, lower the rate"), profile.EndNone},
 	profile.LossThrottled: {"sampling pause", "sampling pauses",
-		"throttled by the kernel", "lower the rate or raise sysctl kernel.perf_event_max_sample_rate", profile.EndNone},
+		"throttled by the kernel", do("lower the rate or raise sysctl kernel.perf_event_max_sample_rate"), profile.EndNone},
 	profile.LossTraces: {"sample without stack", "samples without stack",
-		"shown as [stack lost]", "raise --ring-size", profile.EndNone},
+		"shown as [stack lost]", do("raise %s", usage.RingSize), profile.EndNone},
 	profile.LossTruncatedUser: {"user stack truncated", "user stacks truncated",
 		"at the depth limit", maxDepth, profile.EndDepth},
 	profile.LossTruncatedKernel: {"kernel stack truncated", "kernel stacks truncated",
 		"at the depth limit", maxDepth, profile.EndNone},
 	profile.LossCrowded: {"stack truncated", "stacks truncated",
-		"too many distinct stacks", "raise --stack-nodes, or record fewer processes", profile.EndNone},
+		"too many distinct stacks", do("raise %s, or record fewer processes", usage.StackNodes), profile.EndNone},
 	profile.LossTooDeep: {"stack truncated", "stacks truncated",
-		fmt.Sprintf("after %d frames", profile.MaxDepth), "", profile.EndNone},
+		fmt.Sprintf("after %d frames", profile.MaxDepth), remedy{}, profile.EndNone},
 	profile.LossTooMany: {"sample with an incomplete stack", "samples with incomplete stacks",
-		"too many distinct stacks in the input", "convert a part of it", profile.EndNone},
+		"too many distinct stacks in the input", do("convert a part of it"), profile.EndNone},
 	profile.LossLongNames: {"name truncated", "names truncated",
-		fmt.Sprintf("after %d bytes", profile.MaxName), "", profile.EndNone},
+		fmt.Sprintf("after %d bytes", profile.MaxName), remedy{}, profile.EndNone},
 	profile.LossUnnamed: {"task name change ignored", "task name changes ignored",
-		"too many in the input: samples may have older names", "convert a part of it", profile.EndNone},
+		"too many in the input: samples may have older names", do("convert a part of it"), profile.EndNone},
 	profile.LossUserFaults: {"unreadable user stack", "unreadable user stacks",
-		"paged out, process exiting, or no frame pointers", "", profile.EndFault},
+		"paged out, process exiting, or no frame pointers", remedy{}, profile.EndFault},
 	profile.LossBrokenUser: {"broken user stack", "broken user stacks",
-		"frame pointers lead to no code", "build with -fno-omit-frame-pointer", profile.EndBroken},
+		"frame pointers lead to no code", do("compile with frame pointers (gcc -fno-omit-frame-pointer, java -XX:+PreserveFramePointer)"), profile.EndBroken},
 	profile.LossNotReady: {"user stack by frame pointers", "user stacks by frame pointers",
-		"unwind tables were not loaded yet", "", profile.EndNotReady},
+		"unwind tables were not loaded yet", remedy{}, profile.EndNotReady},
 	profile.LossEvicted: {"user stack truncated", "user stacks truncated",
-		"unwind table was evicted", "raise --unwind-memory", profile.EndEvicted},
+		"unwind table was evicted", do("raise %s", usage.UnwindMemory), profile.EndEvicted},
 	profile.LossNoTable: {"user stack truncated", "user stacks truncated",
-		"code without an unwind table", "use --unwind auto", profile.EndNoTable},
+		"code without an unwind table", remedy{}, profile.EndNoTable},
 	profile.LossUnsupported: {"user stack truncated", "user stacks truncated",
-		"unsupported unwind rule", "", profile.EndUnsupported},
+		"unsupported unwind rule", remedy{}, profile.EndUnsupported},
 	profile.LossNoMapping: {"user stack truncated", "user stacks truncated",
-		"no known code at the address", "", profile.EndNoMapping},
+		"no known code at the address", remedy{}, profile.EndNoMapping},
 	profile.LossNotGrowing: {"user stack truncated", "user stacks truncated",
-		"the stack contradicts the unwind table", "", profile.EndNotGrowing},
+		"the stack contradicts the unwind table", remedy{}, profile.EndNotGrowing},
 	profile.LossUnwindFiles: {"file with unreadable unwind information", "files with unreadable unwind information",
-		"stacks may end in them", "", profile.EndNone},
+		"stacks may end in them", remedy{}, profile.EndNone},
 	profile.LossUnwindMemory: {"file without unwind table", "files without unwind table",
-		"no room", "raise --unwind-memory", profile.EndNone},
+		"no room", do("raise %s", usage.UnwindMemory), profile.EndNone},
 	profile.LossUnwindProcesses: {"process not fully unwound by tables", "processes not fully unwound by tables",
-		"too many mappings", "profile fewer processes at once", profile.EndNone},
+		"too many mappings", do("profile fewer processes at once"), profile.EndNone},
 	profile.LossSideband: {"mapping record lost", "mapping records lost",
-		"names may be missing", "", profile.EndNone},
+		"names may be missing", remedy{}, profile.EndNone},
 	profile.LossUntracked: {"child process not followed", "child processes not followed",
-		"the target set was full", "profile a --cgroup", profile.EndNone},
+		"the target set was full", do("profile a cgroup with %s", usage.Cgroup), profile.EndNone},
 	profile.LossMissed: {"wait missed", "waits missed",
-		"not counted: the kernel did not report the end", "", profile.EndNone},
+		"not counted: the kernel did not report the end", remedy{}, profile.EndNone},
 	profile.LossUnfollowed: {"wait or request not tracked", "waits or requests not tracked",
-		"too many at once", "measure less at once, or raise --pending-entries of offcpu and blockio", profile.EndNone},
+		"too many at once", do("measure fewer processes, or raise %s of offcpu, runq or blockio", usage.PendingEntries), profile.EndNone},
 	profile.LossRemaps: {"replaced mapping not marked", "replaced mappings not marked",
-		"stacks may show names of older code", "profile fewer processes at once", profile.EndNone},
+		"stacks may show names of older code", do("profile fewer processes at once"), profile.EndNone},
 	profile.LossProcessesGone: {"process exited early", "processes exited early",
-		"before its mappings were read", "", profile.EndNone},
+		"before its mappings were read", remedy{}, profile.EndNone},
 	profile.LossUnresolved: {"sample in an unnamed function", "samples in unnamed functions",
-		"shown by address", "install debug symbols or write perf maps", profile.EndNone},
+		"shown by address", do("install debug symbols or write perf maps"), profile.EndNone},
 	profile.LossUnresolvedCallers: {"sample with unnamed callers", "samples with unnamed callers",
-		"their own functions have names", "", profile.EndNone},
+		"their own functions have names", remedy{}, profile.EndNone},
 	profile.LossOverflows: {"sample sent through the ring", "samples sent through the ring",
-		"nothing is missing", "raise --count-entries", profile.EndNone},
+		"nothing is missing", do("raise %s", usage.CountEntries), profile.EndNone},
 	profile.LossRetries: {"stack sent again", "stacks sent again",
-		"nothing is missing", "raise --ring-size", profile.EndNone},
+		"nothing is missing", do("raise %s", usage.RingSize), profile.EndNone},
 }
 
 // counted returns n and the noun in its number.
