@@ -33,7 +33,7 @@ func TestDebVersion(t *testing.T) {
 	for _, d := range described {
 		got := debVersion(d.git, commitTime)
 		if got != d.want {
-			t.Errorf("%s: %s, want %s", d.git, got, d.want)
+			t.Errorf("%s: got %s, want %s", d.git, got, d.want)
 		}
 		if out, err := exec.Command(dpkg, "--compare-versions", before, "lt", got).CombinedOutput(); err != nil {
 			t.Errorf("%s is not newer than %s: %v: %s", got, before, err, out)

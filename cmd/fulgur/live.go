@@ -67,7 +67,7 @@ func (c *profileCommand) windows(ctx context.Context, o session.ProfileOptions) 
 		if failed != nil {
 			return exitFailed, failed
 		}
-		o.Ready = func() { tell(server, o.Stderr) }
+		o.Ready = func() { printURL(server, o.Stderr) }
 		defer func() {
 			if failed := stop(); failed != nil {
 				exitCode, err = exitFailed, errors.Join(err, failed)
@@ -80,11 +80,11 @@ func (c *profileCommand) windows(ctx context.Context, o session.ProfileOptions) 
 	return session.Run(ctx, &o.Options, o.Subject(), to)
 }
 
-// tell prints the address of a page.
-func tell(server *localhttp.Server, out io.Writer) {
+// printURL prints the address of a page.
+func printURL(server *localhttp.Server, out io.Writer) {
 	fmt.Fprintf(out, "Live flame graph: %s\n", server.URL())
 	if !localhttp.HasDisplay(os.Getenv) {
-		server.TellWay(out, os.Getenv)
+		server.PrintSSHCommand(out, os.Getenv)
 	}
 }
 

@@ -227,7 +227,7 @@ func TestRecordShows(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := c.Record.shows(o, true); got != want {
-			t.Errorf("%s on a terminal: %v, want %v", line, got, want)
+			t.Errorf("%s on a terminal: got %v, want %v", line, got, want)
 		}
 		if c.Record.shows(o, false) {
 			t.Errorf("%s without a terminal is shown", line)

@@ -103,11 +103,11 @@ func (c *topCommand) show(ctx context.Context, o session.ProfileOptions, out *os
 	if err := session.CheckTarget(o.Target); err != nil {
 		return exitFailed, err // before a screen hides it
 	}
-	var said bytes.Buffer
+	var messages bytes.Buffer
 	stderr := o.Stderr
-	o.Stderr = &said
+	o.Stderr = &messages
 	defer func() {
-		_, copyErr := io.Copy(stderr, &said)
+		_, copyErr := io.Copy(stderr, &messages)
 		err = errors.Join(err, copyErr)
 	}()
 	screen, err := terminal.Open(os.Stdin, out)

@@ -185,7 +185,7 @@ func TestDetectDuplicates(t *testing.T) {
 				c.Add(testLayout(t, app, lib), s)
 			}
 			if got := c.Stats().Duplicate > 0; got != tc.drop {
-				t.Errorf("duplicates dropped: %t, want %t (%+v)", got, tc.drop, c.Stats())
+				t.Errorf("duplicates dropped: got %t, want %t (%+v)", got, tc.drop, c.Stats())
 			}
 		})
 	}

@@ -32,7 +32,7 @@ func TestFunctions(t *testing.T) {
 		{0, 0, false},
 	} {
 		if got := fs.Same(tc.a, tc.b); got != tc.want {
-			t.Errorf("%#x and %#x in one function: %t, want %t", tc.a, tc.b, got, tc.want)
+			t.Errorf("%#x and %#x in one function: got %t, want %t", tc.a, tc.b, got, tc.want)
 		}
 	}
 }

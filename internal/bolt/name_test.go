@@ -10,7 +10,7 @@ func TestProfileName(t *testing.T) {
 	} {
 		got := ProfileName(&Binary{Name: tc.name, BuildID: tc.id})
 		if got != tc.want {
-			t.Errorf("%s: %s, want %s", tc.name, got, tc.want)
+			t.Errorf("%s: got %s, want %s", tc.name, got, tc.want)
 		}
 		if id := ProfileBuildID("/some/dir/" + got); id != tc.id {
 			t.Errorf("%s: build ID %q, want %q", got, id, tc.id)

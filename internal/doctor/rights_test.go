@@ -15,7 +15,7 @@ func TestIdentityMap(t *testing.T) {
 	}
 	for text, want := range tests {
 		if got := identityMap([]byte(text)); got != want {
-			t.Errorf("%q: %v, want %v", text, got, want)
+			t.Errorf("%q: got %v, want %v", text, got, want)
 		}
 	}
 }
@@ -27,7 +27,7 @@ func TestCan(t *testing.T) {
 		capability.SysPtrace: false, capability.Syslog: false, capability.DACReadSearch: false,
 	} {
 		if got := admin.Can(c); got != want {
-			t.Errorf("with CAP_SYS_ADMIN alone, %s: %v, want %v", c, got, want)
+			t.Errorf("with CAP_SYS_ADMIN alone, %s: got %v, want %v", c, got, want)
 		}
 	}
 }

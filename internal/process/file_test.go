@@ -380,7 +380,7 @@ func TestFileRoot(t *testing.T) {
 	} {
 		f := &File{Key: test.key, Path: path, src: test.src, cache: newFiles(1)}
 		if got := f.Root(); got != test.want {
-			t.Errorf("%s: %q, want %q", test.name, got, test.want)
+			t.Errorf("%s: got %q, want %q", test.name, got, test.want)
 		}
 	}
 }

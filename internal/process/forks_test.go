@@ -27,7 +27,7 @@ func TestForksAreNotRead(t *testing.T) {
 		last = child
 		table.Apply(fork(time, parent, child))
 		if got, want := table.Resolve(child, addr, time+1), table.Resolve(os.Getpid(), addr, time+1); got != want || got.File == nil {
-			t.Fatalf("child %d: %v, want its parent's %v", i, got, want)
+			t.Fatalf("child %d: got %v, want its parent's %v", i, got, want)
 		}
 		table.Apply(exit(time+5, child, child))
 		table.Forget(time)

@@ -136,7 +136,7 @@ func TestPerfMap(t *testing.T) {
 					continue
 				}
 				if got := said(t, maps[i]); !slices.Equal(got, want) {
-					t.Errorf("step %d: %q, want %q", i, got, want)
+					t.Errorf("step %d: got %q, want %q", i, got, want)
 				}
 				if again := table.Resolve(self, addr, times[i]).PerfMap; again != maps[i] {
 					t.Errorf("step %d: another map when asked again", i)
@@ -170,7 +170,7 @@ func TestPerfMapOfParent(t *testing.T) {
 	check := func(pid int, time uint64, want string) {
 		t.Helper()
 		if got := said(t, table.Resolve(pid, 0x1000, time).PerfMap); !slices.Equal(got, []string{want}) {
-			t.Errorf("pid A+%d: %q, want %s", pid-pidA, got, want)
+			t.Errorf("pid A+%d: got %q, want %s", pid-pidA, got, want)
 		}
 	}
 	check(pidB, 5, "a")

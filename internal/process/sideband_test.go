@@ -181,7 +181,7 @@ func checkMaps(t *testing.T, table *Table, pid int) {
 		for _, addr := range []uint64{m.Start, m.Start + 42, m.Limit - 1} {
 			l := table.Resolve(pid, addr, now)
 			if want := classify(m.Name, m.Ino); l.Kind != want {
-				t.Errorf("%+v: %v, want %v", m, l, want)
+				t.Errorf("%+v: got %v, want %v", m, l, want)
 				continue
 			}
 			if l.Kind != KindFile {
@@ -243,10 +243,10 @@ func TestSidebandLive(t *testing.T) {
 	checkMaps(t, table, w.pid)
 
 	if l := table.Resolve(w.pid, addr, mapped); l.File == nil || l.File.Path != file {
-		t.Errorf("then: %v, want %s", l, file)
+		t.Errorf("then: got %v, want %s", l, file)
 	}
 	if l := table.Resolve(w.pid, addr, anonymous); l.Kind != KindAnon {
-		t.Errorf("then: %v, want anonymous memory", l)
+		t.Errorf("then: got %v, want anonymous memory", l)
 	}
 }
 

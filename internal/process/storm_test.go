@@ -36,7 +36,7 @@ func TestStorm(t *testing.T) {
 	}
 	storms := table.Storms()
 	if len(storms) != 1 {
-		t.Fatalf("%+v, want the process", storms)
+		t.Fatalf("got %+v, want the process", storms)
 	}
 	comm, err := os.ReadFile("/proc/self/comm")
 	if err != nil {
@@ -44,7 +44,7 @@ func TestStorm(t *testing.T) {
 	}
 	s := storms[0]
 	if s.PID != self || s.Comm+"\n" != string(comm) || s.Skipped < windows*(each-maxFollowed)*9/10 || s.Skipped > windows*(each-maxFollowed) {
-		t.Errorf("%+v, want the name %q and %d records", s, comm, windows*(each-maxFollowed))
+		t.Errorf("got %+v, want the name %q and %d records", s, comm, windows*(each-maxFollowed))
 	}
 	if wantRate := uint64(each * 10); s.PerSecond < wantRate*9/10 || s.PerSecond > wantRate*11/10 {
 		t.Errorf("%d records a second, want %d", s.PerSecond, wantRate)

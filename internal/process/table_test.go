@@ -268,7 +268,7 @@ func TestTable(t *testing.T) {
 			}
 			for _, w := range tc.want {
 				if got := table.Resolve(w.pid, w.addr, w.time).String(); got != w.want {
-					t.Errorf("pid A+%d, %#x at %d: %s, want %s", w.pid-pidA, w.addr, w.time, got, w.want)
+					t.Errorf("pid A+%d, %#x at %d: got %s, want %s", w.pid-pidA, w.addr, w.time, got, w.want)
 				}
 			}
 			if !slices.Equal(replaced, tc.replaced) {

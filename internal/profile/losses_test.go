@@ -14,7 +14,7 @@ func counts(of func(i uint64) uint64) (l Losses) {
 func TestLossesPlus(t *testing.T) {
 	a, b := counts(func(i uint64) uint64 { return i + 1 }), counts(func(uint64) uint64 { return 100 })
 	if got, want := a.Plus(b), counts(func(i uint64) uint64 { return i + 101 }); got != want {
-		t.Errorf("%d, want %d", got, want)
+		t.Errorf("got %d, want %d", got, want)
 	}
 }
 
@@ -22,9 +22,9 @@ func TestLossesPlus(t *testing.T) {
 func TestLossesMinus(t *testing.T) {
 	a, b := counts(func(i uint64) uint64 { return i + 1 }), counts(func(uint64) uint64 { return 100 })
 	if got := a.Plus(b).Minus(b); got != a {
-		t.Errorf("%d, want %d", got, a)
+		t.Errorf("got %d, want %d", got, a)
 	}
 	if got := a.Minus(b); got != (Losses{}) {
-		t.Errorf("%d, want nothing", got)
+		t.Errorf("got %d, want nothing", got)
 	}
 }

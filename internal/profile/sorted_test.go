@@ -37,7 +37,7 @@ func TestSorted(t *testing.T) {
 			got = append(got, n)
 		}
 		if !slices.Equal(got, want) {
-			t.Errorf("with a window of %d: %v, want %v", window, got, want)
+			t.Errorf("with a window of %d: got %v, want %v", window, got, want)
 		}
 	}
 	for n := range Sorted(by, 3, sequence(nil, in...)) {

@@ -163,7 +163,7 @@ func TestSymbolize(t *testing.T) {
 	const function = "fulgur/internal/capture/stacks/stackstest.NewStore"
 	want := "test;[broken stack];" + function + ";" + function + ", broken stack"
 	if got := lines(p); len(got) != 1 || got[want] == nil {
-		t.Errorf("%v, want %s", got, want)
+		t.Errorf("got %v, want %s", got, want)
 	}
 	if want := (profile.Losses{profile.LossBrokenUser: 1}); p.Losses != want {
 		t.Errorf("losses %+v, want %+v", p.Losses, want)

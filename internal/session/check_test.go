@@ -68,7 +68,7 @@ func TestCompleteRefuses(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			err := completeProfile(&test.options)
 			if !errors.Is(err, usage.Err) || !strings.Contains(err.Error(), test.want) {
-				t.Errorf("%v, want a usage error that says %q", err, test.want)
+				t.Errorf("got %v, want a usage error that says %q", err, test.want)
 			}
 		})
 	}

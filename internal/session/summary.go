@@ -41,9 +41,9 @@ func (r *run) summary(w Window) (string, error) {
 
 // conclude prints the end of the summary: text, hints, the run's cost, and the
 // written file unless it is empty or "-".
-func (r *run) conclude(said string, hints []string, written string) error {
+func (r *run) conclude(text string, hints []string, written string) error {
 	var b strings.Builder
-	b.WriteString(said)
+	b.WriteString(text)
 	if r.Processes != nil {
 		hints = append(stormLines(r.Processes.Storms()), hints...)
 	}

@@ -20,7 +20,7 @@ func TestWarnOnce(t *testing.T) {
 		warnings.warn([]string{fmt.Sprint("line ", i)})
 	}
 	lines := strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
-	if last := lines[len(lines)-1]; len(lines) != maxTold+1 || !strings.Contains(last, "more warnings") || strings.Count(out.String(), "more warnings") != 1 {
+	if last := lines[len(lines)-1]; len(lines) != maxWarnings+1 || !strings.Contains(last, "more warnings") || strings.Count(out.String(), "more warnings") != 1 {
 		t.Errorf("prints %d lines:\n%s", len(lines), &out)
 	}
 	out.Reset()

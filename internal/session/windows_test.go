@@ -247,7 +247,7 @@ func TestWindowDue(t *testing.T) {
 				w.Start, w.Limit = now.Add(-time.Minute), time.Minute+test.left
 			}
 			if got := w.due(now); got != test.want {
-				t.Errorf("%v, want %v", got, test.want)
+				t.Errorf("got %v, want %v", got, test.want)
 			}
 		})
 	}

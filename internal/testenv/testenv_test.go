@@ -56,7 +56,7 @@ func TestMissingTool(t *testing.T) {
 			t.Setenv(RequireVar, tc.require)
 			got := verdict(func(tb testing.TB) { Tool(tb, "no-such-program") })
 			if got.verdict != tc.want {
-				t.Errorf("missing program: %s, want %s", got.verdict, tc.want)
+				t.Errorf("missing program: got %s, want %s", got.verdict, tc.want)
 			}
 			if !strings.Contains(got.reason, "no-such-program") {
 				t.Errorf("reason %q does not name the program", got.reason)
@@ -138,6 +138,6 @@ func TestRoot(t *testing.T) {
 		want = "pass"
 	}
 	if got := verdict(Root); got.verdict != want {
-		t.Errorf("as uid %d: %s, want %s", os.Geteuid(), got.verdict, want)
+		t.Errorf("as uid %d: got %s, want %s", os.Geteuid(), got.verdict, want)
 	}
 }

@@ -19,7 +19,7 @@ func TestOperation(t *testing.T) {
 		2 | 1<<31 | 1<<8:  "flush sync",
 	} {
 		if got := operation.String(); got != want {
-			t.Errorf("%#x is %q, want %q", uint32(operation), got, want)
+			t.Errorf("%#x: got %q, want %q", uint32(operation), got, want)
 		}
 	}
 }
@@ -27,9 +27,9 @@ func TestOperation(t *testing.T) {
 func TestDetail(t *testing.T) {
 	want := Request{stacks.Device{Major: 254, Minor: 1<<20 - 1}, 1 | 1<<8}
 	if got := ParseDetail(want.detail()); got != want {
-		t.Errorf("%+v, want %+v", got, want)
+		t.Errorf("got %+v, want %+v", got, want)
 	}
 	if got := (stacks.Device{Major: 4095, Minor: 12345}).String(); got != "4095:12345" {
-		t.Errorf("a disk that there is not: %s", got)
+		t.Errorf("device without a disk: got %s, want 4095:12345", got)
 	}
 }

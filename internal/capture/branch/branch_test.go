@@ -21,10 +21,10 @@ import (
 	"fulgur/test/rig/pmu"
 )
 
-// TestMain lets the test binary be its own workload: the rig has no compiler.
+// TestMain lets the test binary be its own workload, because the VMs have no compiler.
 func TestMain(m *testing.M) {
 	if threads, err := strconv.Atoi(os.Getenv("BRANCH_WORKLOAD")); err == nil {
-		_, _ = io.ReadAll(os.Stdin) // until it is let go
+		_, _ = io.ReadAll(os.Stdin) // until [process.release]
 		for range threads - 1 {
 			go spin()
 		}
@@ -42,13 +42,13 @@ func spin() {
 	}
 }
 
-// process is one that keeps some threads busy once it is let go.
+// process keeps some threads busy once it is released.
 type process struct {
-	pid   int
-	letGo func()
+	pid     int
+	release func()
 }
 
-// load starts a process that waits to be let go, and ends it with the test.
+// load starts a process that waits for its release, and kills it when the test ends.
 func load(t *testing.T, threads int) process {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
@@ -64,18 +64,18 @@ func load(t *testing.T, threads int) process {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	})
-	return process{pid: cmd.Process.Pid, letGo: func() { _ = stdin.Close() }}
+	return process{pid: cmd.Process.Pid, release: func() { _ = stdin.Close() }}
 }
 
-// prepare hands the PMU windows of records that name the process and their
-// own numbers, and returns the samples to be expected.
+// prepare queues windows of records in the PMU. The records hold the pid and their own
+// indexes. prepare returns the samples to expect.
 func prepare(t *testing.T, pid, windows, window int) []Sample {
 	t.Helper()
 	q := pmu.Queue{PID: pid, Window: window}
 	var samples []Sample
 	for w := range windows {
 		s := Sample{PID: pid}
-		// The last window is a short one.
+		// The last window is shorter.
 		for i := range window - w/(windows-1) {
 			r := pmu.Record{From: uint64(pid)<<24 | uint64(w), To: uint64(i), Flags: uint64(i) << 20}
 			q.Records = append(q.Records, r)
@@ -93,11 +93,11 @@ func prepare(t *testing.T, pid, windows, window int) []Sample {
 type harness struct {
 	*Source
 	samples []Sample
-	forget  bool   // only count
-	read    uint64 // samples
+	forget  bool   // count samples, but do not keep them
+	read    uint64 // the number of samples
 }
 
-// start attaches a source and lets processes go.
+// start attaches a source and releases processes.
 func start(t *testing.T, o Options, tg target.Target, e Event, processes ...process) *harness {
 	t.Helper()
 	o.Scope = tg.Scope
@@ -117,7 +117,7 @@ func start(t *testing.T, o Options, tg target.Target, e Event, processes ...proc
 		t.Fatal(err)
 	}
 	for _, p := range processes {
-		p.letGo()
+		p.release()
 	}
 	return &harness{Source: s}
 }
@@ -141,7 +141,7 @@ func (h *harness) poll(t *testing.T) {
 	}
 }
 
-// drain polls until the PMU has no windows left and stops sampling.
+// drain polls until the PMU has delivered all windows and stops sampling.
 func (h *harness) drain(t *testing.T) Stats {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
@@ -154,7 +154,7 @@ func (h *harness) drain(t *testing.T) Stats {
 			break
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("the PMU still has windows: %+v", status)
+			t.Fatalf("the PMU still has windows after a minute: %+v", status)
 		}
 	}
 	if err := h.Disable(); err != nil {
@@ -177,8 +177,8 @@ func choose(t *testing.T, frequency uint64) Event {
 	return e
 }
 
-// The PMU's records arrive unchanged, each sample once, from all threads of the
-// target and no others.
+// The source returns the PMU's records unchanged and each sample once, from all threads
+// of the target and from no others.
 func TestRecords(t *testing.T) {
 	testenv.EveryKernel(t)
 	for _, test := range []struct {
@@ -200,16 +200,16 @@ func TestRecords(t *testing.T) {
 				slices.SortFunc(list, func(a, b Sample) int { return cmp.Compare(a.Entries[0].From, b.Entries[0].From) })
 			}
 			if !reflect.DeepEqual(want, h.samples) { // cmp.Diff takes minutes here
-				t.Errorf("%d samples are not the %d prepared ones", len(h.samples), len(want))
+				t.Errorf("got %d samples, want the %d prepared ones", len(h.samples), len(want))
 			}
 			if stats.Lost != 0 || stats.Samples-stats.Empty != uint64(len(want)) {
-				t.Errorf("%+v, want %d samples with records and none lost", stats, len(want))
+				t.Errorf("got %+v, want %d samples with records and none lost", stats, len(want))
 			}
 		})
 	}
 }
 
-// A full ring loses samples, and says how many.
+// A full ring loses samples, and the source counts them.
 func TestLost(t *testing.T) {
 	pmu.Load(t, pmu.Options{Period: 100 * time.Microsecond})
 	const windows = 300
@@ -227,11 +227,11 @@ func TestLost(t *testing.T) {
 	stats := h.drain(t)
 	t.Logf("%+v", stats)
 	if stats.Lost == 0 || stats.Lost+uint64(len(h.samples)) != windows {
-		t.Errorf("%d samples arrived and %d were lost of %d", len(h.samples), stats.Lost, windows)
+		t.Errorf("got %d samples and %d lost, want %d in all", len(h.samples), stats.Lost, windows)
 	}
 }
 
-// Events by name, of any PMU, and what becomes of those without branch records.
+// Named finds events of any PMU by name, and refuses events without branch records.
 func TestNamed(t *testing.T) {
 	pmu.Load(t, pmu.Options{})
 	for _, name := range []string{"cycles", pmu.Own + "/event=1/", pmu.Own + "//u"} {
@@ -248,20 +248,19 @@ func TestNamed(t *testing.T) {
 	}
 }
 
-// Without hardware there is an error that says so.
+// Without hardware support, Load returns an error that says so.
 func TestNoHardware(t *testing.T) {
 	testenv.EveryKernel(t)
 	pmu.Load(t, pmu.Options{None: true})
 	_, err := Choose(1000)
 	t.Log(err)
 	if err == nil {
-		t.Error("no error")
+		t.Error("got no error, want one")
 	}
 }
 
-// Very many NMIs, while maps change and processes come and go: the machine
-// lives, its log stays clean (the rig looks), and every sample is accounted
-// for.
+// The machine survives very many NMIs while maps change and processes start and exit: its
+// log stays clean (the rig checks that), and every sample is read or counted as lost.
 func TestManyNMIs(t *testing.T) {
 	pmu.Load(t, pmu.Options{NMI: true, Period: 20 * time.Microsecond})
 	records := make([]pmu.Record, 64)
@@ -295,14 +294,15 @@ func TestManyNMIs(t *testing.T) {
 	stats, err := h.Stats()
 	t.Logf("%d NMIs, %d samples read, %+v, %v", status.NMIs, h.read, stats, err)
 	if status.NMIs < want || h.read == 0 {
-		t.Errorf("%d NMIs of %d", status.NMIs, want)
+		t.Errorf("got %d NMIs, want %d, and samples", status.NMIs, want)
 	}
 	if h.read+stats.Lost+stats.Empty != stats.Samples {
-		t.Errorf("%d read, %d lost and %d empty of %d samples", h.read, stats.Lost, stats.Empty, stats.Samples)
+		t.Errorf("got %d read, %d lost and %d empty, want %d samples in all", h.read, stats.Lost, stats.Empty, stats.Samples)
 	}
 }
 
-// nmis is how many NMIs a test waits for: FULGUR_NMIS, or what takes seconds.
+// nmis returns how many NMIs a test waits for: FULGUR_NMIS, or a number that takes
+// seconds.
 func nmis() uint64 {
 	if n, err := strconv.ParseUint(os.Getenv("FULGUR_NMIS"), 10, 64); err == nil {
 		return n

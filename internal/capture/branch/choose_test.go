@@ -9,7 +9,8 @@ import (
 	"fulgur/internal/capture/sampling"
 )
 
-// An event's code is used where it is known to count taken branches.
+// nearTaken returns an event's code only for PMUs where the event is known to count taken
+// branches.
 func TestNearTaken(t *testing.T) {
 	for pmu, known := range map[string]bool{"skylake": true, "sapphire_rapids": true, "westmere": false, "goldmont": false, "": false} {
 		devices := t.TempDir()
@@ -22,19 +23,19 @@ func TestNearTaken(t *testing.T) {
 			}
 		}
 		if terms := nearTaken(pmuName(devices)); terms != "" != known {
-			t.Errorf("%q: terms %q", pmu, terms)
+			t.Errorf("%q: got terms %q", pmu, terms)
 		}
 	}
 }
 
-// A machine without information on its PMU samples cycles.
+// Without information on its PMU, a machine samples cycles.
 func TestCandidates(t *testing.T) {
 	events, err := candidates(t.TempDir(), 999)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if len(events) != 1 || events[0].Specs[0].Name != "cycles" || events[0].Rate != (sampling.Rate{Frequency: 999}) {
-		t.Errorf("%+v", events)
+		t.Errorf("got %+v, want cycles at 999 Hz", events)
 	}
 }
 
@@ -42,7 +43,7 @@ func TestCandidates(t *testing.T) {
 func TestBRSPeriod(t *testing.T) {
 	for _, frequency := range []uint64{0, 1, 99, 4000, 100_000, 1 << 40} {
 		if p := brsPeriod(frequency); p <= 16 || p%2 == 0 {
-			t.Errorf("frequency %d: period %d", frequency, p)
+			t.Errorf("frequency %d: got period %d, want an odd one above 16", frequency, p)
 		}
 	}
 }
@@ -50,6 +51,6 @@ func TestBRSPeriod(t *testing.T) {
 func TestNamedUnknown(t *testing.T) {
 	_, err := Named("no-such-event", sampling.Rate{Frequency: 1})
 	if err == nil || errors.Is(err, ErrNoHardware) {
-		t.Errorf("error %v, want one of the name", err)
+		t.Errorf("got error %v, want one about the name", err)
 	}
 }

@@ -11,7 +11,7 @@ func TestDetail(t *testing.T) {
 		{Kind: File, Offset: 1<<63 - 1<<16},
 	} {
 		if got := ParseDetail(want.detail()); got != want {
-			t.Errorf("%+v, want %+v", got, want)
+			t.Errorf("got %+v, want %+v", got, want)
 		}
 	}
 }

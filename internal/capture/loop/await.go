@@ -21,7 +21,7 @@ const QuietWait = 500 * time.Millisecond
 // released.
 func Await(ctx context.Context, launched *target.Launched, err error, stderr io.Writer, quiet bool) (exitCode int, _ error) {
 	err = errors.Join(err, launched.Close())
-	told, unsaid := ctx.Done(), time.After(QuietWait)
+	interrupted, overdue := ctx.Done(), time.After(QuietWait)
 	for {
 		select {
 		case <-launched.Done():
@@ -30,12 +30,12 @@ func Await(ctx context.Context, launched *target.Launched, err error, stderr io.
 				return 1, err
 			}
 			return code, nil
-		case <-told:
-			told = nil
+		case <-interrupted:
+			interrupted = nil
 			if termErr := launched.Terminate(); termErr != nil {
 				return 1, errors.Join(err, termErr)
 			}
-		case <-unsaid:
+		case <-overdue:
 			if err != nil {
 				fmt.Fprintln(stderr, "fulgur:", plain.Error(err))
 			}

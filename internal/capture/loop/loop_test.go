@@ -20,7 +20,7 @@ import (
 type fake struct {
 	enabled, followed int
 	polls             int
-	// onEnable and onPoll are called there, if they are not nil.
+	// onEnable and onPoll are called by Enable and Poll, if they are not nil.
 	onEnable, onPoll func() error
 	targets          []int
 	fds              []int
@@ -54,10 +54,10 @@ func (f *fake) FollowCPUs(cpus []int) error {
 	return nil
 }
 
-// newLoop returns a loop of a target that never ends by itself.
+// newLoop returns a loop whose target never ends by itself.
 func newLoop() *Loop { return &Loop{Target: target.Target{Scope: target.System}, Rest: PollAtMost} }
 
-// measure runs a loop. One that does not end fails the test.
+// measure runs a loop. The test fails if the loop does not end.
 func measure(t *testing.T, ctx context.Context, l *Loop, f *fake, launched *target.Launched) error { //nolint:revive // t is first in tests
 	t.Helper()
 	done := make(chan error, 1)
@@ -66,12 +66,12 @@ func measure(t *testing.T, ctx context.Context, l *Loop, f *fake, launched *targ
 	case err := <-done:
 		return err
 	case <-time.After(time.Minute):
-		t.Fatal("the measurement does not end")
+		t.Fatal("the loop has not ended after a minute")
 		return nil
 	}
 }
 
-// A measurement ends at its limit, and not before.
+// A measurement ends at its limit, not before.
 func TestLimit(t *testing.T) {
 	l, f := newLoop(), new(fake)
 	l.Limit = 250 * time.Millisecond
@@ -80,14 +80,14 @@ func TestLimit(t *testing.T) {
 		t.Fatal(err)
 	}
 	if took := time.Since(begin); l.Duration < l.Limit || l.Duration > took || l.Start.Before(begin) {
-		t.Errorf("sampled for %s from %s on, within %s; want %s", l.Duration, l.Start.Sub(begin), took, l.Limit)
+		t.Errorf("measured for %s, from %s after the start, within %s; want %s", l.Duration, l.Start.Sub(begin), took, l.Limit)
 	}
 	if f.enabled != 1 || f.polls == 0 || l.Interrupted || l.Missed {
-		t.Errorf("enabled %d times, %d polls, interrupted: %v, missed: %v", f.enabled, f.polls, l.Interrupted, l.Missed)
+		t.Errorf("got %d calls of Enable, %d polls, interrupted: %v, missed: %v; want 1, some, false, false", f.enabled, f.polls, l.Interrupted, l.Missed)
 	}
 }
 
-// The user ends a measurement at once, and that is known afterwards.
+// An interrupt by the user ends a measurement at once, and is recorded.
 func TestInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	l, f := newLoop(), &fake{onPoll: func() error {
@@ -98,25 +98,25 @@ func TestInterrupted(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !l.Interrupted || l.Missed || f.polls != 1 {
-		t.Errorf("interrupted: %v, missed: %v, %d polls", l.Interrupted, l.Missed, f.polls)
+		t.Errorf("got interrupted: %v, missed: %v, %d polls; want true, false, 1", l.Interrupted, l.Missed, f.polls)
 	}
 }
 
-// Errors end a measurement: errors of the start before the first poll.
+// Errors end a measurement. An error of Enable ends it before the first poll.
 func TestErrors(t *testing.T) {
 	failure := errors.New("no")
 	fail := func() error { return failure }
 	f := &fake{onEnable: fail}
 	if err := measure(t, t.Context(), newLoop(), f, nil); !errors.Is(err, failure) || f.polls != 0 {
-		t.Errorf("Enable: error %v, %d polls", err, f.polls)
+		t.Errorf("Enable: got error %v, %d polls; want %v, 0", err, f.polls, failure)
 	}
 	f = &fake{onPoll: fail}
 	if err := measure(t, t.Context(), newLoop(), f, nil); !errors.Is(err, failure) || f.polls != 1 {
-		t.Errorf("Poll: error %v, %d polls", err, f.polls)
+		t.Errorf("Poll: got error %v, %d polls; want %v, 1", err, f.polls, failure)
 	}
 }
 
-// A measurement that has enough ends, before its limit.
+// A measurement ends before its limit once it has enough samples.
 func TestEnough(t *testing.T) {
 	l, f := newLoop(), new(fake)
 	l.Limit = time.Hour
@@ -125,11 +125,11 @@ func TestEnough(t *testing.T) {
 		t.Fatal(err)
 	}
 	if f.polls != 3 || l.Duration >= l.Limit {
-		t.Errorf("%d polls, %s", f.polls, l.Duration)
+		t.Errorf("got %d polls in %s, want 3 before the limit", f.polls, l.Duration)
 	}
 }
 
-// CPUs that come and go are followed while it is measured.
+// During a measurement, the loop follows CPUs that go online or offline.
 func TestFollowsCPUs(t *testing.T) {
 	l, f := newLoop(), new(fake)
 	l.Enough = func() bool { return f.followed > 0 }
@@ -137,12 +137,11 @@ func TestFollowsCPUs(t *testing.T) {
 		t.Fatal(err)
 	}
 	if l.Duration < followEvery {
-		t.Errorf("after %s", l.Duration)
+		t.Errorf("CPUs followed after %s, want %s", l.Duration, followEvery)
 	}
 }
 
-// A poll that is due is not waited with until the usual one, nor until there is
-// something to poll.
+// A poll that is due happens at once, before the usual time and without a readable ring.
 func TestDue(t *testing.T) {
 	l, f := newLoop(), new(fake)
 	l.Rest = 0
@@ -153,17 +152,17 @@ func TestDue(t *testing.T) {
 		last = time.Now()
 		return nil
 	}
-	// Any of them may be late, as the machine may be busy.
+	// Any single poll may be late on a busy machine.
 	l.Enough = func() bool { return soon || f.polls == 100 }
 	if err := measure(t, t.Context(), l, f, nil); err != nil {
 		t.Fatal(err)
 	}
 	if !soon {
-		t.Error("each poll was made at the usual time")
+		t.Error("all polls were made at the usual time, want one earlier")
 	}
 }
 
-// process starts a program that waits for ever.
+// process starts a program that sleeps until it is killed.
 func process(t *testing.T) *exec.Cmd {
 	t.Helper()
 	cmd := exec.Command("sleep", "1000")
@@ -177,17 +176,17 @@ func process(t *testing.T) *exec.Cmd {
 	return cmd
 }
 
-// end ends it.
+// end kills a process and reaps it.
 func end(cmd *exec.Cmd) error {
 	if err := cmd.Process.Kill(); err != nil {
 		return err
 	}
-	_ = cmd.Wait() // was killed
+	_ = cmd.Wait() // an error, because it was killed
 	return nil
 }
 
-// A measurement of processes ends with the last of them, but for children that are
-// measured too.
+// A measurement of processes ends when the last of them ends, unless children that are
+// measured too still run.
 func TestTargetEnds(t *testing.T) {
 	for name, scope := range map[string]target.Scope{"processes": target.Processes, "threads": target.Threads} {
 		t.Run(name, func(t *testing.T) {
@@ -213,7 +212,7 @@ func TestTargetEnds(t *testing.T) {
 				t.Fatal(err)
 			}
 			if !slices.Equal(ended, []int{1, 2}) || l.Interrupted || l.Missed {
-				t.Errorf("ended when %v had, interrupted: %v, missed: %v", ended, l.Interrupted, l.Missed)
+				t.Errorf("measurement ended after processes %v (interrupted: %v, missed: %v), want 1 and 2", ended, l.Interrupted, l.Missed)
 			}
 		})
 	}
@@ -236,12 +235,13 @@ func TestTargetEnds(t *testing.T) {
 			t.Fatal(err)
 		}
 		if ended != 1 {
-			t.Error("ended while a child ran")
+			t.Error("the measurement ended while a child ran")
 		}
 	})
 }
 
-// A target that is gone before the delay is over is missed: that is no time to wait for.
+// A target that ends during the delay is missed, and the loop does not wait for the rest
+// of the delay.
 func TestMissed(t *testing.T) {
 	cmd := process(t)
 	l, f := newLoop(), new(fake)
@@ -254,17 +254,17 @@ func TestMissed(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !l.Missed {
-		t.Error("it is not known that the target was missed")
+		t.Error("Missed is false, want true")
 	}
 }
 
-// The delay passes before sampling begins, and ends with the run.
+// Sampling begins after the delay. An interrupt ends the delay.
 func TestDelay(t *testing.T) {
 	l, begin := newLoop(), time.Now()
 	l.Delay, l.Limit = 150*time.Millisecond, time.Millisecond
 	f := &fake{onEnable: func() error {
 		if waited := time.Since(begin); waited < l.Delay {
-			t.Errorf("sampling begins after %s", waited)
+			t.Errorf("sampling began after %s, want at least the delay", waited)
 		}
 		return nil
 	}}
@@ -272,17 +272,17 @@ func TestDelay(t *testing.T) {
 		t.Fatal(err)
 	}
 	if l.Missed {
-		t.Error("a target that never ends was missed")
+		t.Error("Missed is true for a target that never ends")
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	l.Delay = time.Hour
 	if err := measure(t, ctx, l, new(fake), nil); err != nil || !l.Interrupted {
-		t.Errorf("error %v, interrupted: %v", err, l.Interrupted)
+		t.Errorf("got error %v, interrupted: %v; want none, true", err, l.Interrupted)
 	}
 }
 
-// launch starts a shell command that is held before its first instruction.
+// launch starts a shell command, stopped before its first instruction.
 func launch(t *testing.T, script string, args ...string) *target.Launched {
 	t.Helper()
 	launched, err := target.Start(append([]string{"sh", "-c", script, "sh"}, args...))
@@ -296,7 +296,7 @@ func launch(t *testing.T, script string, args ...string) *target.Launched {
 	return launched
 }
 
-// appears reports whether a file comes to be.
+// appears reports whether a file is created within a minute.
 func appears(path string) bool {
 	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
 		if _, err := os.Stat(path); err == nil {
@@ -306,8 +306,8 @@ func appears(path string) bool {
 	return false
 }
 
-// A command runs from when sampling began, so that its first instruction is sampled, or
-// if it is to be let go first, before that; and the measurement ends with it.
+// A command is released when sampling has begun, so that its first instruction is
+// sampled, or before that if the options say so. The measurement ends with the command.
 func TestCommand(t *testing.T) {
 	for name, first := range map[string]bool{"sampled from its first instruction": false, "let go first": true} {
 		t.Run(name, func(t *testing.T) {
@@ -318,13 +318,13 @@ func TestCommand(t *testing.T) {
 			f := &fake{onEnable: func() error {
 				if first {
 					if !appears(runs) {
-						t.Error("it is held when sampling begins")
+						t.Error("the command was not released before sampling began")
 					}
 					return nil
 				}
 				time.Sleep(50 * time.Millisecond)
 				if _, err := os.Stat(runs); err == nil {
-					t.Error("it runs before sampling begins")
+					t.Error("the command ran before sampling began")
 				}
 				return nil
 			}}
@@ -332,13 +332,13 @@ func TestCommand(t *testing.T) {
 				t.Fatal(err)
 			}
 			if code, err := launched.Wait(); code != 0 || err != nil || !appears(runs) {
-				t.Errorf("exit code %d, %v", code, err)
+				t.Errorf("got exit code %d, %v; want 0", code, err)
 			}
 		})
 	}
 }
 
-// A command ends with the measurement only if the user interrupts.
+// EndCommand ends the command only if the user interrupted the measurement.
 func TestEndCommand(t *testing.T) {
 	interrupted, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -351,21 +351,21 @@ func TestEndCommand(t *testing.T) {
 	}
 	select {
 	case <-launched.Done():
-		t.Fatal("a command that outlives the measurement was ended")
+		t.Fatal("EndCommand ended a command without an interrupt")
 	case <-time.After(50 * time.Millisecond):
 	}
 	if err := EndCommand(interrupted, launched); err != nil {
 		t.Fatal(err)
 	}
 	if code, err := launched.Wait(); code != 128+15 || err != nil {
-		t.Errorf("exit code %d, %v, want that of SIGTERM", code, err)
+		t.Errorf("got exit code %d, %v; want the code of SIGTERM", code, err)
 	}
 	if err := errors.Join(EndCommand(interrupted, launched), EndCommand(interrupted, nil)); err != nil {
-		t.Errorf("of one that has ended: %v", err)
+		t.Errorf("EndCommand of an ended command: %v", err)
 	}
 }
 
-// The exit code is the command's, unless the measurement failed.
+// Await returns the command's exit code, unless the measurement failed.
 func TestAwait(t *testing.T) {
 	failure := errors.New("measuring failed")
 	for name, test := range map[string]struct {
@@ -385,35 +385,35 @@ func TestAwait(t *testing.T) {
 			<-launched.Done()
 			code, err := Await(t.Context(), launched, test.err, io.Discard, true)
 			if code != test.code || !errors.Is(err, test.err) {
-				t.Errorf("exit code %d, %v, want %d, %v", code, err, test.code, test.err)
+				t.Errorf("got exit code %d, %v; want %d, %v", code, err, test.code, test.err)
 			}
 		})
 	}
 }
 
-// A command that was never let go is ended.
+// Await kills a command that was never released.
 func TestAwaitHeld(t *testing.T) {
 	runs := filepath.Join(t.TempDir(), "runs")
 	failure := errors.New("nothing can be measured")
 	code, err := Await(t.Context(), launch(t, `: > "$1"`, runs), failure, io.Discard, true)
 	if code != 1 || !errors.Is(err, failure) {
-		t.Errorf("exit code %d, %v", code, err)
+		t.Errorf("got exit code %d, %v; want 1, %v", code, err, failure)
 	}
 	if _, err := os.Stat(runs); err == nil {
-		t.Error("it ran")
+		t.Error("the command ran")
 	}
 }
 
-// A command that is slow to exit causes a message with the user's options, and is
-// asked to exit.
+// If a command is slow to exit, Await asks it to exit and prints a message, unless the
+// user wants none.
 func TestAwaitLong(t *testing.T) {
 	for name, test := range map[string]struct {
 		quiet bool
 		err   error
-		ended bool // by the user, before
+		ended bool // the user has asked the command to exit
 		want  []string
 	}{
-		"told":                  {want: []string{"waiting for the command (pid ", "(Ctrl-C asks it to exit)"}},
+		"default":               {want: []string{"waiting for the command (pid ", "(Ctrl-C asks it to exit)"}},
 		"quiet":                 {quiet: true},
 		"quiet, with an error":  {quiet: true, err: errors.New("no\x1broom"), want: []string{`fulgur: no\x1broom`, "waiting for the command"}},
 		"the user has asked it": {ended: true, want: []string{"(asked to exit; Ctrl-C leaves it running)"}},
@@ -427,7 +427,7 @@ func TestAwaitLong(t *testing.T) {
 				t.Fatal(err)
 			}
 			if !appears(ready) {
-				t.Fatal("it does not run")
+				t.Fatal("the command does not start")
 			}
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
@@ -443,18 +443,18 @@ func TestAwaitLong(t *testing.T) {
 			code, err := Await(ctx, launched, test.err, &out, test.quiet)
 			if test.err != nil {
 				if code != 1 || !errors.Is(err, test.err) {
-					t.Errorf("exit code %d, %v", code, err)
+					t.Errorf("got exit code %d, %v; want 1, %v", code, err, test.err)
 				}
 			} else if code != 3 || err != nil {
-				t.Errorf("exit code %d, %v, want that of who was asked to end", code, err)
+				t.Errorf("got exit code %d, %v; want 3, from the command's trap", code, err)
 			}
 			for _, want := range test.want {
 				if !strings.Contains(out.String(), want) {
-					t.Errorf("no %q in %q", want, out.String())
+					t.Errorf("got no %q in %q", want, out.String())
 				}
 			}
 			if len(test.want) == 0 && out.Len() > 0 {
-				t.Errorf("it says %q", out.String())
+				t.Errorf("got %q, want no output", out.String())
 			}
 		})
 	}

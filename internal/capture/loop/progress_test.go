@@ -10,45 +10,46 @@ import (
 	"fulgur/internal/capture/target"
 )
 
-// The line is written twice a second at most, in one place, and leaves nothing behind.
+// The progress line is written at most twice a second, always to the same line, and is
+// erased at the end.
 func TestProgressLine(t *testing.T) {
 	var out bytes.Buffer
 	line := &ProgressLine{Wanted: true, Out: &out}
 	line.clear()
 	if out.Len() > 0 {
-		t.Errorf("a line that was never shown is removed: %q", &out)
+		t.Errorf("got %q after removing a line that was never shown, want nothing", &out)
 	}
 	line.show(new(fake))
 	line.show(new(fake)) // too soon
 	if got := out.String(); got != "\rso far\x1b[K" {
-		t.Errorf("it shows %q", got)
+		t.Errorf("got %q, want the line once", got)
 	}
 	line.shown = line.shown.Add(-time.Second)
 	line.show(new(fake))
 	if got := out.String(); got != strings.Repeat("\rso far\x1b[K", 2) {
-		t.Errorf("a second later it shows %q", got)
+		t.Errorf("got %q after a second, want the line twice", got)
 	}
 	out.Reset()
 	line.clear()
 	if got := out.String(); got != "\r\x1b[K" {
-		t.Errorf("it is removed by %q", got)
+		t.Errorf("got %q, want the line erased", got)
 	}
 	out.Reset()
 	line = &ProgressLine{Out: &out}
 	line.show(new(fake))
 	line.clear()
 	if out.Len() > 0 {
-		t.Errorf("nobody wants it, and it shows %q", &out)
+		t.Errorf("got %q without a progress line, want nothing", &out)
 	}
 }
 
 func TestDescribe(t *testing.T) {
 	l := &Loop{Target: target.Target{Scope: target.Processes, PIDs: []int{7}}, Start: time.Now().Add(-3 * time.Second)}
 	if got := l.Describe("9 samples"); !regexp.MustCompile(`^pid 7: [1-9][0-9]*\.[0-9] s, 9 samples \(Ctrl-C to stop\)$`).MatchString(got) {
-		t.Errorf("without a limit: %q", got)
+		t.Errorf("without a limit: got %q", got)
 	}
 	l.Limit = 10 * time.Second
 	if got := l.Describe("9 samples"); !regexp.MustCompile(`^pid 7: [1-9][0-9]*\.[0-9] s of 10\.0 s, 9 samples$`).MatchString(got) {
-		t.Errorf("with a limit: %q", got)
+		t.Errorf("with a limit: got %q", got)
 	}
 }

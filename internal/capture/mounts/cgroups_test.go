@@ -34,13 +34,13 @@ func TestCgroups(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := c.Name(info.Sys().(*syscall.Stat_t).Ino); got != want {
-			t.Errorf("%s is %q, want %q", path, got, want)
+			t.Errorf("%s: got %q, want %q", path, got, want)
 		}
 	}
 	if got := c.Name(1 << 60); got != "" {
-		t.Errorf("a group that there is not is %q", got)
+		t.Errorf("unknown cgroup: got %q, want nothing", got)
 	}
 	if got := NewCgroups(nil).Name(1); got != "" {
-		t.Errorf("a group without any hierarchy is %q", got)
+		t.Errorf("without a hierarchy: got %q, want nothing", got)
 	}
 }

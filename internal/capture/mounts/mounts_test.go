@@ -27,19 +27,19 @@ short line
 		{9, 9, "/a", "/a"},
 	} {
 		if got := m.Path(stacks.File{Major: test.major, Minor: test.minor, Path: test.path}); got != test.want {
-			t.Errorf("%d:%d %s is %s, want %s", test.major, test.minor, test.path, got, test.want)
+			t.Errorf("%d:%d %s: got %s, want %s", test.major, test.minor, test.path, got, test.want)
 		}
 	}
 }
 
-// Files without a path have names, too.
+// Files without a path also have names.
 func TestPathless(t *testing.T) {
 	for want, f := range map[string]stacks.File{
 		"inode 7 of 4095:12345": {Major: 4095, Minor: 12345, Inode: 7},
 		"/dev/4095:12345":       {Major: 4095, Minor: 12345, Inode: 7, Device: true},
 	} {
 		if got := List(nil).Path(f); got != want {
-			t.Errorf("%+v is %q, want %q", f, got, want)
+			t.Errorf("%+v: got %q, want %q", f, got, want)
 		}
 	}
 }
@@ -56,6 +56,6 @@ func TestOwnMounts(t *testing.T) {
 	device := info.Sys().(*syscall.Stat_t).Dev
 	f := stacks.File{Major: unix.Major(device), Minor: unix.Minor(device), Path: "/self/mountinfo"}
 	if got := List(mounts).Path(f); got != "/proc/self/mountinfo" {
-		t.Errorf("%+v is %s", f, got)
+		t.Errorf("%+v: got %s, want /proc/self/mountinfo", f, got)
 	}
 }

@@ -13,8 +13,7 @@ import (
 	"fulgur/internal/symbols/symbolize"
 )
 
-// What an earlier window named is not looked for again, and what could not be read
-// is.
+// The cache keeps names from earlier windows. Code that could not be read is tried again.
 func TestSymbolCache(t *testing.T) {
 	first := stackstest.Own(t)
 	next := func() *stacks.Store {
@@ -30,7 +29,8 @@ func TestSymbolCache(t *testing.T) {
 	})
 	ended, end := context.WithCancel(t.Context())
 	end()
-	// name returns how many frames of code have names after they were looked for.
+	// name looks up the names of a store's code and returns how many frames then have
+	// names.
 	name := func(ctx context.Context, s *stacks.Store) (named int) {
 		n := New(s, debugfiletest.NewFinder(t), symbolize.Options{})
 		n.Cache = k
@@ -39,37 +39,37 @@ func TestSymbolCache(t *testing.T) {
 			if len(n.found[i]) > 0 && s.Codes[f.Code].Kind == stacks.CodeFile {
 				named++
 				if n.shown[i].address == 0 || n.buildIDs[f.Code] == "" && n.bases[f.Code] == 0 {
-					t.Errorf("frame %d of %s has a name, and neither place nor file", i, s.Codes[f.Code].File.Path)
+					t.Errorf("frame %d of %s has a name, but neither an address in a file nor a file", i, s.Codes[f.Code].File.Path)
 				}
 			}
 		}
 		return named
 	}
 	if got := name(ended, next()); got != 0 {
-		t.Fatalf("%d frames have names, though nothing could be read", got)
+		t.Fatalf("got %d frames with names from unreadable files, want 0", got)
 	}
 	want := name(t.Context(), first)
 	if want == 0 {
-		t.Fatal("no frame has a name")
+		t.Fatal("got no frame with a name")
 	}
 	if len(k.tables) != 1 {
-		t.Errorf("%d tables are open, want the one of this program", len(k.tables))
+		t.Errorf("got %d open tables, want only this program's", len(k.tables))
 	}
 	if got := name(ended, next()); got != want {
-		t.Errorf("%d frames are known, want %d", got, want)
+		t.Errorf("got %d cached frames, want %d", got, want)
 	}
-	// Entries that were used again survive a change of generations.
+	// Entries used since the last change of generations survive the next one.
 	k.young, k.old = map[knownFrame]knownNames{}, k.young
 	if got := name(ended, next()); got != want || len(k.young) == 0 {
-		t.Errorf("%d frames are known, want %d; %d are young", got, want, len(k.young))
+		t.Errorf("got %d cached frames, want %d; %d are in the young generation", got, want, len(k.young))
 	}
 	k.young, k.old = map[knownFrame]knownNames{}, map[knownFrame]knownNames{}
 	if got := name(ended, next()); got != 0 {
-		t.Errorf("%d frames are known, though all was forgotten", got)
+		t.Errorf("got %d cached frames after the cache was emptied, want 0", got)
 	}
 }
 
-// Of many open tables those stay open that were used last.
+// trim closes the tables that have been unused for longest.
 func TestTrim(t *testing.T) {
 	k := NewSymbolCache()
 	var files []*process.File
@@ -86,7 +86,7 @@ func TestTrim(t *testing.T) {
 		k.round++
 	}
 	if elf, lacks := k.table(files[0]); elf == nil || lacks == nil {
-		t.Fatal("a table that was kept is not there")
+		t.Fatal("a table that was kept is missing")
 	}
 	if err := k.Trim(); err != nil {
 		t.Fatal(err)
@@ -102,7 +102,7 @@ func TestTrim(t *testing.T) {
 		want = append(want, i)
 	}
 	if !slices.Equal(left, want) {
-		t.Errorf("open are %v, want %v", left, want)
+		t.Errorf("got open tables %v, want %v", left, want)
 	}
 	if err := k.Close(); err != nil {
 		t.Error(err)

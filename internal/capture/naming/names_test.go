@@ -16,8 +16,7 @@ import (
 	"fulgur/internal/symbols/symbolize"
 )
 
-// A function keeps its properties, and inlined frames follow the function that
-// contains them.
+// place keeps a function's properties and puts inlined frames before their caller.
 func TestPlace(t *testing.T) {
 	file := &process.File{Path: "/usr/bin/app"}
 	store := stackstest.NewStore(t, stackstest.Layout{File: file}, stackstest.Trace{ID: 1, User: []uint64{stackstest.FileAt}, End: stackstest.Ended})
@@ -32,7 +31,7 @@ func TestPlace(t *testing.T) {
 	placed := names.place(b, leaf)
 	p := b.Profile(profile.Meta{}, profile.Losses{})
 	if len(placed) != 2 {
-		t.Fatalf("%d frames, want 2", len(placed))
+		t.Fatalf("got %d frames, want 2", len(placed))
 	}
 	for i, want := range []struct {
 		function profile.Function
@@ -44,11 +43,11 @@ func TestPlace(t *testing.T) {
 	} {
 		f := p.Frames[placed[i]]
 		if got := p.Functions[f.Function]; got != want.function || f.Line != want.line || f.Inlined != want.inlined || f.Address != 0x1234 || f.Offset != 1 {
-			t.Errorf("frame %d: %+v of %+v, want %+v", i, f, got, want)
+			t.Errorf("frame %d: got %+v of %+v, want %+v", i, f, got, want)
 		}
 		mapping := profile.Mapping{Path: "/usr/bin/app", BuildID: "c0ffee", Start: stackstest.FileAt, Limit: stackstest.FileAt + 0x1000, Offset: 0x2000}
 		if got := p.Mappings[f.Mapping]; got != mapping {
-			t.Errorf("frame %d is in %+v, want %+v", i, got, mapping)
+			t.Errorf("frame %d: got mapping %+v, want %+v", i, got, mapping)
 		}
 	}
 }
@@ -74,19 +73,19 @@ func TestKindsAndMappings(t *testing.T) {
 				continue
 			}
 			if got := names.mapping(stacks.CodeID(id), want.found).Path; got != want.path {
-				t.Errorf("code of kind %d is in %s, want %s", kind, got, want.path)
+				t.Errorf("code of kind %d: got path %s, want %s", kind, got, want.path)
 			}
 		}
 		if got := frameKind(kind); got != want.kind {
-			t.Errorf("code of kind %d is %v, want %v", kind, got, want.kind)
+			t.Errorf("code of kind %d: got frame kind %v, want %v", kind, got, want.kind)
 		}
 	}
 	if got := names.mapping(0, nil).Path; got != "[kernel.kallsyms]" {
-		t.Errorf("a kernel frame without a name is in %s", got)
+		t.Errorf("kernel frame without a name: got path %s, want [kernel.kallsyms]", got)
 	}
 }
 
-// That a context ended is left out of what an error says, wherever it is.
+// withoutCanceled drops context.Canceled from an error, wherever it is wrapped.
 func TestWithoutCanceled(t *testing.T) {
 	other := errors.New("other")
 	canceled := fmt.Errorf("read: %w", context.Canceled)
@@ -99,12 +98,12 @@ func TestWithoutCanceled(t *testing.T) {
 	} {
 		got := withoutCanceled(test.err)
 		if (got == nil) != (test.want == nil) || got != nil && got.Error() != test.want.Error() {
-			t.Errorf("%v: %v, want %v", test.err, got, test.want)
+			t.Errorf("%v: got %v, want %v", test.err, got, test.want)
 		}
 	}
 }
 
-// Reading describes the code that has been in progress longest.
+// Reading returns the file that has been in progress longest.
 func TestReading(t *testing.T) {
 	store := stackstest.NewStore(t, stackstest.Layout{File: &process.File{Path: "/bin/app"}},
 		stackstest.Trace{ID: 1, Kernel: []uint64{0xffff10}, User: []uint64{stackstest.FileAt, stackstest.VdsoAt + 8, stackstest.JitAt + 8}, End: stackstest.Ended})
@@ -119,17 +118,17 @@ func TestReading(t *testing.T) {
 	}
 	for i, want := range []string{"/bin/app", "the kernel", "code compiled at run time", "the vdso"} {
 		if got := names.Reading(); got != want {
-			t.Errorf("reading %q, want %q", got, want)
+			t.Errorf("got %q, want %q", got, want)
 		}
 		names.end(id[order[i]])
 	}
 	if got := names.Reading(); got != "" {
-		t.Errorf("reading %q when all is read", got)
+		t.Errorf("got %q after all files were read, want nothing", got)
 	}
 }
 
-// Code that has no file is no reason to complain; the problems of each other one
-// are a line that a terminal can show.
+// Code without a file causes no warning. The problems of each other code are one warning,
+// safe to print on a terminal.
 func TestWarnings(t *testing.T) {
 	store := stackstest.NewStore(t, stackstest.Layout{File: &process.File{}}, stackstest.Trace{ID: 1, User: []uint64{stackstest.FileAt, stackstest.VdsoAt + 8, stackstest.JitAt + 8, stackstest.VoidAt + 8}, End: stackstest.Ended})
 	names := Given(store, debugfiletest.NewFinder(t), map[uint64][]symbolize.Frame{0x2000: {{Name: "main"}}})
@@ -148,11 +147,11 @@ func TestWarnings(t *testing.T) {
 		}
 	}
 	if got := names.Warnings(); !slices.Equal(got, want) {
-		t.Errorf("%q, want those of all but what is unknown: %q", got, want)
+		t.Errorf("got %q, want one for each code with a file: %q", got, want)
 	}
 }
 
-// Of files that may not be read, one stands for all.
+// One warning covers all files that may not be read.
 func TestWarningsDenied(t *testing.T) {
 	store := stackstest.NewStore(t, stackstest.Layout{File: &process.File{}}, stackstest.Trace{ID: 1, User: []uint64{stackstest.FileAt, stackstest.VdsoAt + 8, stackstest.JitAt + 8}, End: stackstest.Ended})
 	names := Given(store, debugfiletest.NewFinder(t), nil)
@@ -173,7 +172,7 @@ func TestWarningsDenied(t *testing.T) {
 			}
 		}
 		if got := names.Warnings(); i < len(test.problems) || !slices.Equal(got, test.want) {
-			t.Errorf("%q, want %q", got, test.want)
+			t.Errorf("got %q, want %q", got, test.want)
 		}
 	}
 }

@@ -15,15 +15,14 @@ import (
 	"fulgur/internal/symbols/symbolize"
 )
 
-// manyFiles has a file of its own in every 64 KiB.
+// manyFiles maps a different file in every 64 KiB.
 type manyFiles struct{ files []*process.File }
 
 func (m manyFiles) Resolve(_ int, addr, _ uint64) process.Location {
 	return process.Location{Kind: process.KindFile, File: m.files[addr>>16], Offset: addr & 0xffff}
 }
 
-// Files without symbols are listed in order of the samples that they affect, up to a
-// limit.
+// Remedies lists files without symbols by the number of affected samples, up to a limit.
 func TestRemedies(t *testing.T) {
 	m := manyFiles{}
 	for i := range 8 {
@@ -42,9 +41,9 @@ func TestRemedies(t *testing.T) {
 	for file := uint64(1); file < 8; file++ {
 		sample(10*file, at(file, unnamed))
 	}
-	// Two frames of a file in a stack, one with a name, hurt a sample once.
+	// A sample with two frames in one file, one with a name, counts once.
 	sample(1, at(7, unnamed), at(1, unnamed), at(7, unnamed+1), at(7, hasName))
-	sample(1000, at(1, hasName), at(0, unnamed)) // has symbols, for all that is known
+	sample(1000, at(1, hasName), at(0, unnamed)) // not known to lack symbols
 	store := stackstest.NewStore(t, m, traces...)
 	found := map[uint64][]symbolize.Frame{hasName: {{Name: "f"}}, hasName + 1: {{Name: "f"}}}
 	n := Given(store, debugfiletest.NewFinder(t), found)
@@ -74,9 +73,9 @@ func TestRemedies(t *testing.T) {
 		"and 2 more files without symbols",
 	}
 	if !slices.Equal(got, want) {
-		t.Errorf("%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
-	// Another window has the same files, in whatever container.
+	// A second window has the same files, perhaps in other containers.
 	for _, s := range n.stripped {
 		if s != nil {
 			s.Root = "/proc/1/root"
@@ -84,6 +83,6 @@ func TestRemedies(t *testing.T) {
 	}
 	lacks.Add(n)
 	if twice := lacks.Remedies(n.finder); len(twice) != len(want) || !strings.Contains(twice[0], "lib7.so") || !strings.Contains(twice[0], "142 samples") {
-		t.Errorf("after two windows:\n%s", strings.Join(twice, "\n"))
+		t.Errorf("after two windows: got\n%s", strings.Join(twice, "\n"))
 	}
 }

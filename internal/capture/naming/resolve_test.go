@@ -21,9 +21,9 @@ import (
 //go:noinline
 func landmark() error { return errors.New("landmark") }
 
-// unresolved returns a profile of this program without names: landmark called
-// from itself, as its first bytes and as a return address there. change changes
-// the mapping.
+// unresolved returns a profile of this program without names. Its stack has two frames in
+// landmark: one at its first bytes, called from the other, a return address. change
+// changes the mapping.
 func unresolved(t *testing.T, change func(*profile.Mapping)) *profile.Profile {
 	t.Helper()
 	exe, err := os.Executable()
@@ -50,7 +50,7 @@ func unresolved(t *testing.T, change func(*profile.Mapping)) *profile.Profile {
 	return b.Profile(profile.Meta{Command: "test"}, profile.Losses{})
 }
 
-// resolved returns the names in the one stack, the root first, and the problems.
+// resolved returns the names in the single stack, root first, and the problems.
 func resolved(t *testing.T, p *profile.Profile) (names []string, problems []error) {
 	t.Helper()
 	r := Resolver{Profile: p, Finder: debugfiletest.NewFinder(t)}
@@ -59,7 +59,7 @@ func resolved(t *testing.T, p *profile.Profile) (names []string, problems []erro
 		t.Fatal(err)
 	}
 	if len(p.Samples) != 1 || p.Samples[0].Values[0] != 7 || p.Meta.Command != "test" {
-		t.Fatalf("samples %+v of %+v", p.Samples, p.Meta)
+		t.Fatalf("got samples %+v of %+v, want one of value 7", p.Samples, p.Meta)
 	}
 	for _, f := range p.AppendFrames(nil, p.Samples[0].Stack) {
 		names = append(names, p.FrameName(f))
@@ -72,15 +72,15 @@ func TestResolve(t *testing.T) {
 	const name = "fulgur/internal/capture/naming.landmark"
 	p := unresolved(t, func(*profile.Mapping) {})
 	if !Unnamed(p) {
-		t.Error("a profile without names is not known as one")
+		t.Error("Unnamed is false for a profile without names")
 	}
 	names, problems := resolved(t, p)
 	if !slices.Equal(names, []string{name, name}) || len(problems) > 0 {
-		t.Errorf("names %q, problems %v", names, problems)
+		t.Errorf("got names %q, problems %v", names, problems)
 	}
 }
 
-// Code of other builds and of missing files keeps its addresses, with a warning.
+// Code from other builds and missing files keeps its addresses, with a warning.
 func TestResolveOthers(t *testing.T) {
 	text := filepath.Join(t.TempDir(), "text")
 	if err := os.WriteFile(text, []byte("no program\n"), 0o600); err != nil {
@@ -95,17 +95,17 @@ func TestResolveOthers(t *testing.T) {
 		t.Run(want, func(t *testing.T) {
 			names, problems := resolved(t, unresolved(t, change))
 			if len(names) != 2 || !strings.Contains(names[0], "+0x") {
-				t.Errorf("names %q", names)
+				t.Errorf("got names %q, want two addresses", names)
 			}
 			if len(problems) != 1 || !strings.Contains(problems[0].Error(), want) {
-				t.Errorf("problems %v, want %q", problems, want)
+				t.Errorf("got problems %v, want %q", problems, want)
 			}
 		})
 	}
 }
 
-// In a profile with names, a function without a symbol gets a name if a build ID
-// proves that the file is the one that ran; otherwise it keeps its own.
+// In a profile with names, a function without a symbol gets a name only if a build ID
+// proves that the file is the one that ran.
 func TestResolveFunctionWithoutSymbol(t *testing.T) {
 	bare := unresolved(t, func(*profile.Mapping) {})
 	m, at := bare.Mappings[1], bare.Frames[1].Address
@@ -137,7 +137,7 @@ func TestResolveFunctionWithoutSymbol(t *testing.T) {
 	} {
 		p := partly(test.mapping)
 		if Unnamed(p) || HasUnnamed(p) != test.has {
-			t.Errorf("build ID %q: taken without names: %v, has unnamed code: %v", test.mapping.BuildID, Unnamed(p), HasUnnamed(p))
+			t.Errorf("build ID %q: got Unnamed %v, HasUnnamed %v", test.mapping.BuildID, Unnamed(p), HasUnnamed(p))
 		}
 		r := Resolver{Profile: p, Finder: debugfiletest.NewFinder(t), Proven: true}
 		p, err := r.Resolve(t.Context())
@@ -149,7 +149,7 @@ func TestResolveFunctionWithoutSymbol(t *testing.T) {
 			names = append(names, p.FrameName(f))
 		}
 		if !slices.Equal(names, []string{test.want, "main"}) {
-			t.Errorf("build ID %q: names %q, want %q called by main", test.mapping.BuildID, names, test.want)
+			t.Errorf("build ID %q: got names %q, want %q called by main", test.mapping.BuildID, names, test.want)
 		}
 	}
 }

@@ -17,8 +17,8 @@ import (
 	"fulgur/internal/symbols/symbolize"
 )
 
-// A frame interrupted by a signal has no call: its exact address is used, and call
-// addresses for its callers.
+// A signal interrupts a frame at an exact address, which is looked up as it is. Frames of
+// callers are looked up at their call addresses.
 func TestInterruptedBySignal(t *testing.T) {
 	const exact = bpf.FrameExact
 	store := stackstest.NewStore(t, stackstest.Layout{File: &process.File{Path: "/usr/bin/app"}}, stackstest.Trace{
@@ -43,11 +43,11 @@ func TestInterruptedBySignal(t *testing.T) {
 		}
 		slices.Sort(got)
 		if !slices.Equal(got, want) {
-			t.Errorf("%s: instructions at %#x, want %#x", name, got, want)
+			t.Errorf("%s: got instructions at %#x, want %#x", name, got, want)
 		}
 	}
 	check("profile", p)
-	for range 2 { // the profile as read, and as written and read again
+	for range 2 { // the profile as decoded, and after another round trip
 		var out bytes.Buffer
 		if err := pprof.Write(&out, p, pprof.Options{}); err != nil {
 			t.Fatal(err)

@@ -22,12 +22,11 @@ import (
 	"fulgur/internal/testenv"
 )
 
-// interval is a time of CLOCK_MONOTONIC in ns.
+// interval is an interval of CLOCK_MONOTONIC in ns.
 type interval struct{ begin, end uint64 }
 
-// Waits are split while threads return from them. No moment of a thread counts
-// twice, and its number of switches matches the kernel's, except for those reported
-// as missed.
+// Waits are cut while threads return from them. The parts never overlap, and each
+// thread's number of switches matches the kernel's, except for reported losses.
 func TestCutWhileThreadsReturn(t *testing.T) {
 	testenv.Root(t)
 	const (
@@ -53,7 +52,7 @@ func TestCutWhileThreadsReturn(t *testing.T) {
 	if err := s.Enable(); err != nil {
 		t.Fatal(err)
 	}
-	var times [sleepers]interval // in which the switches are counted
+	var times [sleepers]interval // while the switches are counted
 	var switches [sleepers]int
 	var tids [sleepers]uint32
 	var stop atomic.Bool
@@ -71,7 +70,7 @@ func TestCutWhileThreadsReturn(t *testing.T) {
 			switches[i] = switchesOf(t) - before
 		})
 	}
-	told, parts := map[uint32][]interval{}, 0
+	intervals, parts := map[uint32][]interval{}, 0
 	read := func() error {
 		return s.Ring().ReadTo(s.Ring().Position(), func(record []byte) error {
 			kind, err := stacks.RecordType(record)
@@ -82,7 +81,7 @@ func TestCutWhileThreadsReturn(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			told[e.Tid] = append(told[e.Tid], interval{e.Time, e.Time + e.Duration})
+			intervals[e.Tid] = append(intervals[e.Tid], interval{e.Time, e.Time + e.Duration})
 			return nil
 		})
 	}
@@ -111,7 +110,7 @@ func TestCutWhileThreadsReturn(t *testing.T) {
 	}
 	missed := int(stats.Losses[profile.LossMissed] + stats.Losses[profile.LossSkipped])
 	for i, tid := range tids {
-		all := told[tid]
+		all := intervals[tid]
 		slices.SortFunc(all, func(a, b interval) int { return cmp.Compare(a.begin, b.begin) })
 		left, orphans := 0, 0
 		for j, now := range all {
@@ -121,7 +120,7 @@ func TestCutWhileThreadsReturn(t *testing.T) {
 			}
 			switch {
 			case now.begin < before.end:
-				t.Errorf("thread %d: %d ns are told twice, of times of %d and %d ns", tid, before.end-now.begin, before.end-before.begin, now.end-now.begin)
+				t.Errorf("thread %d: intervals overlap by %d ns, their lengths are %d and %d ns", tid, before.end-now.begin, before.end-before.begin, now.end-now.begin)
 			case now.begin == before.end:
 				parts++
 			case times[i].begin <= now.begin && now.begin < times[i].end:
@@ -131,19 +130,20 @@ func TestCutWhileThreadsReturn(t *testing.T) {
 				}
 			}
 		}
-		// At the beginning and the end, the thread may leave between two looks.
+		// At both ends, the thread may leave its CPU between reading the clock and
+		// reading the count.
 		if left > switches[i]+2 || left+missed+2 < switches[i] {
-			t.Errorf("thread %d left its CPU %d times, the kernel counts %d, and missed %d", tid, left, switches[i], missed)
+			t.Errorf("thread %d: got %d switches, want the kernel's %d except for %d missed", tid, left, switches[i], missed)
 		}
-		// A thread may leave its CPU in the very nanosecond.
+		// A thread may leave its CPU in the very nanosecond of a cut.
 		if orphans > missed+2 {
-			t.Errorf("thread %d: %d times begin where one was divided, without the part before", tid, orphans)
+			t.Errorf("thread %d: %d intervals begin at a cut and lack the part before it", tid, orphans)
 		}
 	}
 	if parts == 0 {
-		t.Error("no time was divided")
+		t.Error("got no wait that was cut")
 	}
-	t.Logf("%d times divided; the kernel missed %d", parts, missed)
+	t.Logf("%d cuts; %d switches missed", parts, missed)
 }
 
 // switchesOf returns how often the calling thread has left its CPU.

@@ -13,8 +13,8 @@ import (
 	"fulgur/internal/testenv"
 )
 
-// Without the kernel's addresses the programs ask for none, and the verifier takes
-// them as they are then.
+// Without kernel addresses, the programs do not reference the kernel's unwind tables, and
+// the verifier accepts them.
 func TestWithoutORC(t *testing.T) {
 	spec, err := bpf.LoadOffCPU()
 	if err != nil {
@@ -31,11 +31,11 @@ func TestWithoutORC(t *testing.T) {
 		return n
 	}
 	if n := references(); (n > 0) != (runtime.GOARCH == "amd64") {
-		t.Errorf("%d references to unwind tables on %s", n, runtime.GOARCH)
+		t.Errorf("got %d references to unwind tables on %s", n, runtime.GOARCH)
 	}
 	probe.WithoutAddresses(spec, orcSymbols...)
 	if n := references(); n != 0 {
-		t.Errorf("%d references to unwind tables are left", n)
+		t.Errorf("got %d references to unwind tables, want 0", n)
 	}
 	testenv.Root(t)
 	memlock.Lift()

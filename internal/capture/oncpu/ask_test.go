@@ -12,8 +12,8 @@ import (
 	"fulgur/internal/unwind/unwindmap"
 )
 
-// Code that no mapping of a layout has is asked for in each layout: where a library
-// is loaded again and again, that may be the same address each time.
+// Code outside the mappings of a layout is requested once per layout, even at the same
+// address: a library may be loaded there again and again.
 func TestAskAgain(t *testing.T) {
 	testenv.Root(t)
 	cat := exec.Command(testenv.Tool(t, "cat"))
@@ -32,7 +32,7 @@ func TestAskAgain(t *testing.T) {
 		_ = in.Close()
 		_ = cat.Wait()
 	})
-	// It waits for the next byte after each, in the same place.
+	// turn makes cat return from its read and block in the next one.
 	turn := func() {
 		t.Helper()
 		if _, err := in.Write([]byte{'.'}); err != nil {
@@ -48,25 +48,25 @@ func TestAskAgain(t *testing.T) {
 	for i := range uint64(4) {
 		elsewhere := process.Mapping{Start: (i + 1) << 16, Limit: (i + 1) << 17, Kind: process.KindAnon}
 		s.tables.Remap(pid, []process.Mapping{elsewhere})
-		turn() // by which the next one is one with that layout
+		turn() // the next switch is the first with this layout
 		s.asked(t)
 		s.tables.Remap(pid, []process.Mapping{elsewhere, {Start: 1 << 30, Limit: 1 << 31, Kind: process.KindAnon}})
 		for deadline := time.Now().Add(10 * time.Second); ; {
 			turn()
 			if asked := s.asked(t); len(asked) > 0 {
 				if asked[0].PID != pid {
-					t.Errorf("process %d was asked for, want %d", asked[0].PID, pid)
+					t.Errorf("got a request for process %d, want %d", asked[0].PID, pid)
 				}
 				break
 			}
 			if time.Now().After(deadline) {
-				t.Fatalf("layout %d has no code of the process, which nobody was asked for", 2*i+1)
+				t.Fatalf("layout %d: got no request for code that it lacks", 2*i+1)
 			}
 		}
 	}
 }
 
-// asked returns the requests since the last call.
+// asked returns the requests since the previous call.
 func (s *switches) asked(t *testing.T) (all []unwindmap.Want) {
 	t.Helper()
 	r := s.tables.Requests()

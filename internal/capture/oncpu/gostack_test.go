@@ -9,26 +9,27 @@ import (
 	"fulgur/internal/unwind"
 )
 
-// knowledge returns the reliable part of a walk by call frame information, given its
-// result and the kernel side's.
+// knowledge returns the part of a reference walk that the call frame information makes
+// reliable. Its arguments are the reference walk and the frames that the kernel side
+// found.
 type knowledge func(frames []unwind.Frame, end unwind.End, got []unwind.Frame) ([]unwind.Frame, unwind.End)
 
-// all is for programs with correct call frame information.
+// all is for programs whose call frame information is correct throughout.
 func all(frames []unwind.Frame, end unwind.End, _ []unwind.Frame) ([]unwind.Frame, unwind.End) {
 	return frames, end
 }
 
-// stackSwitches are functions of Go's runtime that go from one stack to another: its
-// call frame information does not say which.
+// stackSwitches are functions of the Go runtime that switch stacks. Their call frame
+// information does not describe the switch.
 var stackSwitches = []string{
 	"runtime.asmcgocall", "runtime.cgocallback", "runtime.mcall", "runtime.morestack",
 	"runtime.mstart", "runtime.rt0_go", "runtime.systemstack",
 }
 
-// untilSwitch is for Go programs. Their call frame information is reliable up to a
-// switch of stacks. The kernel side follows frame pointers, so it misses the caller
-// of a function without a frame: of the innermost function and, in a signal handler,
-// of the interrupted one.
+// untilSwitch is for Go programs. Their call frame information is reliable up to a switch
+// of stacks. The kernel side follows frame pointers, so it misses the caller of the
+// innermost function if that function has no frame. In a signal handler, it also misses
+// the caller of the interrupted function.
 func untilSwitch(t *testing.T, program string) knowledge {
 	t.Helper()
 	f, err := elf.Open(program)
@@ -70,8 +71,7 @@ func untilSwitch(t *testing.T, program string) knowledge {
 	}
 }
 
-// startsWith reports whether the frame of got at an index, if there is one, is the
-// first of callers, if there is one.
+// startsWith reports whether got[at] is callers[0]. It is true if callers is empty.
 func startsWith(callers, got []unwind.Frame, at int) bool {
 	return len(callers) == 0 || at < len(got) && callers[0] == got[at]
 }

@@ -10,8 +10,8 @@ import (
 	"fulgur/internal/testenv"
 )
 
-// A CPU that goes offline and comes back is sampled again, even if it was away
-// for less than the time between two looks.
+// A CPU that goes offline and comes back is sampled again, even if it was offline only
+// between two checks.
 func TestHotplug(t *testing.T) {
 	testenv.VM(t)
 	h := start(t, Options{Options: byCPU, Idle: true},
@@ -39,8 +39,7 @@ func TestHotplug(t *testing.T) {
 		}
 		return n
 	}
-	// sampled waits until CPU 1 is sampled from now on, and looks for CPUs
-	// meanwhile.
+	// sampled waits for a sample on CPU 1, and follows the online CPUs meanwhile.
 	sampled := func(when string) {
 		t.Helper()
 		before := onCPU1()
@@ -56,7 +55,7 @@ func TestHotplug(t *testing.T) {
 	setOnline(t, "0")
 	follow()
 	if n := h.events.CPUs(); n != 1 {
-		t.Errorf("events on %d CPUs, want 1", n)
+		t.Errorf("got events on %d CPUs, want 1", n)
 	}
 	setOnline(t, "1")
 	sampled("after it came back")

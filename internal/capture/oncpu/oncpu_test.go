@@ -20,7 +20,7 @@ import (
 	"fulgur/internal/unwind/unwindtest"
 )
 
-// TestMain lets the test binary be its own workload: the rig has no compiler.
+// TestMain lets the test binary be its own workload, because the VMs have no compiler.
 func TestMain(m *testing.M) {
 	if mode := os.Getenv("ONCPU_WORKLOAD"); mode != "" {
 		workload(mode)
@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// load starts a workload and ends it with the test.
+// load starts a workload and kills it when the test ends.
 func load(t *testing.T, mode string) int { return command(t, mode).Process.Pid }
 
 func command(t *testing.T, mode string) *exec.Cmd {
@@ -45,7 +45,7 @@ func command(t *testing.T, mode string) *exec.Cmd {
 	return cmd
 }
 
-// Map sizes that are large enough, without and with separate threads and CPUs.
+// Large maps, without and with separate threads and CPUs.
 var (
 	roomy          = probe.Options{RingSize: DefaultRingSize, CountEntries: DefaultCountEntries, SeenEntries: DefaultSeenEntries}
 	byCPU          = with(func(o *probe.Options) { o.ByCPU = true })
@@ -63,14 +63,14 @@ type harness struct {
 	*Source
 	store *stacks.Store
 	flips int
-	// When sampling began and ended: at some time within each.
+	// The calls that began and ended sampling. The exact times lie within them.
 	began, ended span
 }
 
-// span is from one time to another.
+// span is the time between two points.
 type span [2]time.Time
 
-// during calls f and returns how long it took.
+// during returns when f ran.
 func during(f func() error) (s span, err error) {
 	s[0] = time.Now()
 	err = f()
@@ -123,7 +123,7 @@ func (h *harness) poll(t *testing.T) {
 	}
 }
 
-// run polls and flips every interval for as long as d.
+// run polls for d and flips the maps each interval.
 func (h *harness) run(t *testing.T, d, every time.Duration) {
 	t.Helper()
 	for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(every) {
@@ -143,7 +143,7 @@ func (h *harness) run(t *testing.T, d, every time.Duration) {
 	}
 }
 
-// counted sums samples, and those whose trace is known.
+// counted returns the number of samples, and how many have a known trace.
 func (h *harness) counted() (all, known uint64) {
 	for key, v := range h.Counts().Total() {
 		all += v.Samples()
@@ -154,8 +154,8 @@ func (h *harness) counted() (all, known uint64) {
 	return all, known
 }
 
-// Every sample that the kernel side took is counted once or counted as lost,
-// while maps flip as fast as they can.
+// Each sample is counted once or counted as lost, while the maps flip as fast as
+// possible.
 func TestFlipLosesAndDoublesNothing(t *testing.T) {
 	for _, test := range []struct {
 		name    string
@@ -182,22 +182,22 @@ func TestFlipLosesAndDoublesNothing(t *testing.T) {
 				t.Fatal("no samples")
 			}
 			if all+stats.Losses[profile.LossSamples] != stats.Samples {
-				t.Errorf("%d counted and %d lost of %d samples", all, stats.Losses[profile.LossSamples], stats.Samples)
+				t.Errorf("got %d counted and %d lost, want %d in all", all, stats.Losses[profile.LossSamples], stats.Samples)
 			}
-			// On a busy machine the reader may come too late, which is counted.
+			// On a busy machine the reader may be late, which is counted as retries.
 			if test.options.RingSize == DefaultRingSize && stats.Losses[profile.LossRetries] == 0 && (stats.Losses[profile.LossSamples] > 0 || known != all) {
 				t.Errorf("with default sizes %d samples and %d traces were lost", stats.Losses[profile.LossSamples], all-known)
 			}
 			if test.options.CountEntries < 64 && stats.Losses[profile.LossOverflows]+stats.Losses[profile.LossSamples] == 0 {
-				t.Error("count maps of 4 entries never overflowed: the test tests nothing")
+				t.Error("got no overflow of count maps with 4 entries")
 			}
 		})
 	}
 }
 
-// All threads of a process are sampled, also those it creates later, and each
-// sample once: a process that burns one CPU gets no more samples than its CPU
-// time allows, whatever its threads do meanwhile.
+// All threads of a process are sampled, including those created later, and each sample
+// counts once: a process that uses one CPU gets no more samples than its CPU time allows
+// while it creates threads.
 func TestProcessThreads(t *testing.T) {
 	testenv.EveryKernel(t)
 	testenv.Root(t)
@@ -205,8 +205,8 @@ func TestProcessThreads(t *testing.T) {
 		t.Run(mode, func(t *testing.T) {
 			cmd := command(t, mode)
 			pid := cmd.Process.Pid
-			testenv.AwaitCPUTime(t, pid, 50*time.Millisecond) // it has its threads
-			// It works while it is sampled, and at no other time.
+			testenv.AwaitCPUTime(t, pid, 50*time.Millisecond) // it has created its threads
+			// The process runs only while it is sampled.
 			if err := unwindtest.Stop(pid); err != nil {
 				t.Fatal(err)
 			}
@@ -232,16 +232,15 @@ func TestProcessThreads(t *testing.T) {
 			}
 			all, _ := h.counted()
 			want := stat.Ticks(used, time.Second/frequency, int(switches.Nvcsw+switches.Nivcsw))
-			// Interrupts, and time taken by a hypervisor, count for the
-			// sampling clock, but not, or not always, for the process's
-			// clock.
+			// Interrupts and time stolen by a hypervisor count for the sampling clock,
+			// but not always for the process's clock.
 			want.High += want.High / 20
 			want.Low -= want.Low/20 + int(stats.Losses[profile.LossSkipped])
-			t.Logf("%d samples and %d skipped, want %s of %v", all, stats.Losses[profile.LossSkipped], want, used)
+			t.Logf("%d samples and %d skipped, want %s for %v of CPU time", all, stats.Losses[profile.LossSkipped], want, used)
 			want.Check(t, "samples", int(all))
 			for key := range h.Counts().Total() {
 				if trace, ok := h.store.Trace(key.ID); ok && int(trace.PID) != pid {
-					t.Errorf("stack of process %d", trace.PID)
+					t.Errorf("got a stack of process %d", trace.PID)
 				}
 			}
 		})

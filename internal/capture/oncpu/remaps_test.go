@@ -11,8 +11,8 @@ import (
 	"fulgur/internal/testenv"
 )
 
-// A full map of remapped processes removes exited ones to make room, and counts
-// those that it cannot take.
+// A full map of remapped processes drops exited ones to make room, and counts remaps for
+// which there is none.
 func TestRemapsFull(t *testing.T) {
 	testenv.Root(t)
 	h := start(t, Options{Options: roomy},
@@ -24,7 +24,7 @@ func TestRemapsFull(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	swept := time.Now() // by the first
+	swept := time.Now() // the call above
 	for range 2 {
 		if err := h.Remap(os.Getpid()); err != nil {
 			t.Fatal(err)
@@ -32,15 +32,15 @@ func TestRemapsFull(t *testing.T) {
 	}
 	var n uint32
 	if err := h.Maps[bpf.MapRemaps].Lookup(uint32(os.Getpid()), &n); err != nil || n != 2 {
-		t.Errorf("the epoch was raised %d times, %v", n, err)
+		t.Errorf("got epoch %d, %v; want 2", n, err)
 	}
-	for i := range room { // no sweep so soon after the last
+	for i := range room { // too soon for another sweep
 		if err := h.Remap(noProcess + i); err != nil {
 			t.Fatal(err)
 		}
 	}
 	stats, err := h.Stats()
 	if time.Since(swept) < time.Second && stats.Losses[profile.LossRemaps] != 1 || err != nil {
-		t.Errorf("%d remaps lost, want 1: %v", stats.Losses[profile.LossRemaps], err)
+		t.Errorf("got %d lost remaps, want 1: %v", stats.Losses[profile.LossRemaps], err)
 	}
 }

@@ -11,8 +11,8 @@ import (
 	"fulgur/internal/testenv"
 )
 
-// The kernel drops samples during operations on BPF maps. Taken and dropped samples
-// together match the rate and the time.
+// The kernel drops samples during operations on BPF maps. Samples taken plus samples
+// dropped match the rate and the time.
 func TestSkippedSamples(t *testing.T) {
 	const rate = 999
 	h := start(t, Options{Options: roomy, Idle: true},
@@ -30,10 +30,10 @@ func TestSkippedSamples(t *testing.T) {
 		t.Fatal(err)
 	}
 	least, most := h.ended[0].Sub(h.began[1]).Seconds()*rate, h.ended[1].Sub(h.began[0]).Seconds()*rate
-	t.Logf("%d samples and %d skipped of %.0f to %.0f", stats.Samples, stats.Losses[profile.LossSkipped], least, most)
+	t.Logf("%d samples and %d skipped, want %.0f to %.0f", stats.Samples, stats.Losses[profile.LossSkipped], least, most)
 	sum := float64(stats.Samples + stats.Losses[profile.LossSkipped])
 	if slack := 0.02*most + 10*float64(testenv.Patience(1)); sum < least-slack || sum > most+slack {
-		t.Errorf("%d samples and %d skipped, want %.0f to %.0f", stats.Samples, stats.Losses[profile.LossSkipped], least, most)
+		t.Errorf("got %d samples and %d skipped, want %.0f to %.0f", stats.Samples, stats.Losses[profile.LossSkipped], least, most)
 	}
 }
 
@@ -58,7 +58,7 @@ func readMap(stop <-chan struct{}) error {
 		default:
 		}
 		var cursor ebpf.MapBatchCursor
-		// The batch ends with ErrKeyNotExist, as it takes the whole map.
+		// The batch takes the whole map, so it returns ErrKeyNotExist.
 		_, _ = m.BatchLookup(&cursor, keys, values, nil)
 	}
 }

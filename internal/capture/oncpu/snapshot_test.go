@@ -12,7 +12,7 @@ import (
 	"fulgur/internal/unwind/unwindtest"
 )
 
-// snapshots returns those that were sent since.
+// snapshots returns the snapshots sent since the previous call.
 func (s *switches) snapshots(t *testing.T) (all []stacks.Snapshot) {
 	t.Helper()
 	if err := s.Ring().ReadTo(s.Ring().Position(), func(r []byte) error {
@@ -28,8 +28,8 @@ func (s *switches) snapshots(t *testing.T) (all []stacks.Snapshot) {
 	return all
 }
 
-// A process that the kernel side has no tables of is walked when it has them, as if
-// they had been there.
+// Without unwind tables for a process, the kernel side sends snapshots of its stacks.
+// Once the tables are loaded, a walk over a snapshot finds the same frames.
 func TestSnapshots(t *testing.T) {
 	testenv.Root(t)
 	for _, p := range unwindtest.Programs {
@@ -60,7 +60,7 @@ func TestSnapshots(t *testing.T) {
 					}
 					laid, err := past.Using(func(layout uint64) error { return s.Rewalk(sn, layout) })
 					if err != nil || !laid {
-						t.Fatalf("there is a layout: %t, %v", laid, err)
+						t.Fatalf("got rewalked: %t, %v; want true", laid, err)
 					}
 				}
 				got := s.take(t)
@@ -74,7 +74,8 @@ func TestSnapshots(t *testing.T) {
 					}
 					want, end := stopped.Walker().Walk(regs, nil, bpf.MaxDepth)
 					equal := func(w walked) bool { return strings.HasPrefix(w.compare(want, end), "equal") }
-					// Of stacks with large frames a snapshot has the innermost ones alone.
+					// A snapshot holds only the innermost frames of a stack with large
+					// frames.
 					begins := func(w walked) bool {
 						return w.end == bpf.EndFault && len(w.frames) < len(want) && slices.Equal(w.frames, want[:len(w.frames)])
 					}
@@ -92,15 +93,15 @@ func TestSnapshots(t *testing.T) {
 					t.Error(err)
 				}
 			}
-			t.Logf("%d whole, %d beyond the copy", compared, beyond)
+			t.Logf("%d whole stacks, %d larger than the snapshot", compared, beyond)
 			if compared+beyond == 0 {
-				t.Error("no snapshot was taken")
+				t.Error("got no snapshot")
 			}
 		})
 	}
 }
 
-// Without a layout a snapshot is walked by frame pointers, and says so.
+// Without a layout, a snapshot is walked by frame pointers, and the stack's end says so.
 func TestSnapshotWithoutLayout(t *testing.T) {
 	testenv.Root(t)
 	pid := unwindtest.Start(t, unwindtest.FramePointers.Command(t))
@@ -113,7 +114,7 @@ func TestSnapshotWithoutLayout(t *testing.T) {
 	}
 	taken := s.snapshots(t)
 	if len(taken) == 0 {
-		t.Fatal("no snapshot was taken")
+		t.Fatal("got no snapshot")
 	}
 	last := taken[len(taken)-1]
 	if err := s.Rewalk(last, 0); err != nil {
@@ -144,8 +145,8 @@ func TestSnapshotWithoutLayout(t *testing.T) {
 	for _, v := range s.Counts().Total() {
 		counted += v.Samples()
 	}
-	// The others are still with us.
+	// The other snapshots are still pending.
 	if want := stats.Samples - uint64(len(taken)-1); counted > want || counted == 0 {
-		t.Errorf("%d samples are counted, want at most %d", counted, want)
+		t.Errorf("got %d samples counted, want 1 to %d", counted, want)
 	}
 }

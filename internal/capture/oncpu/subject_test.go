@@ -14,22 +14,22 @@ import (
 func TestCompleteRate(t *testing.T) {
 	m := New(Config{})
 	if err := m.Complete(source.Common{}); err != nil || m.Frequency != DefaultFrequency || m.Period != 0 {
-		t.Errorf("frequency %d and period %d (%v), want %d and 0", m.Frequency, m.Period, err, DefaultFrequency)
+		t.Errorf("got frequency %d and period %d (%v), want %d and 0", m.Frequency, m.Period, err, DefaultFrequency)
 	}
 	m = New(Config{Period: 1000003})
 	if err := m.Complete(source.Common{}); err != nil || m.Frequency != 0 || m.Period != 1000003 {
-		t.Errorf("frequency %d and period %d (%v), want 0 and 1000003", m.Frequency, m.Period, err)
+		t.Errorf("got frequency %d and period %d (%v), want 0 and 1000003", m.Frequency, m.Period, err)
 	}
 }
 
 func TestSpecs(t *testing.T) {
 	m := New(Config{Event: "cpu-clock"})
 	if err := m.Complete(source.Common{}); err != nil || len(m.Specs) != 1 || m.Specs[0].Name != "cpu-clock" || !m.Specs[0].IsTime() {
-		t.Errorf("cpu-clock: %+v, %v", m.Specs, err)
+		t.Errorf("cpu-clock: got %+v, %v", m.Specs, err)
 	}
 	m = New(Config{Event: "no-such-event"})
 	if err := m.Complete(source.Common{}); !errors.Is(err, usage.Err) || !strings.Contains(err.Error(), "no-such-event") {
-		t.Errorf("no-such-event: %v; want a usage error that names it", err)
+		t.Errorf("no-such-event: got %v; want a usage error that names it", err)
 	}
 }
 
@@ -65,7 +65,7 @@ func TestWhyNothing(t *testing.T) {
 		m := New(test.config)
 		m.Specs, m.common.Target = []perfevent.Spec{spec}, &test.target
 		if got := m.WhyNothing(); got != test.want {
-			t.Errorf("%s, %+v:\n got %s\nwant %s", test.event, test.target, got, test.want)
+			t.Errorf("%s, %+v: got %s, want %s", test.event, test.target, got, test.want)
 		}
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"fulgur/internal/testenv"
 )
 
-// await waits until the target set is as wanted.
+// await waits until met accepts the target set.
 func (h *harness) await(t *testing.T, want string, met func([]int) bool) {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
@@ -23,13 +23,13 @@ func (h *harness) await(t *testing.T, want string, met func([]int) bool) {
 			return
 		}
 		if time.Now().After(end) {
-			t.Fatalf("the target set is %v, want %s", ids, want)
+			t.Fatalf("got target set %v, want %s", ids, want)
 		}
 	}
 }
 
-// Children enter the target set, and leave it when they end, so that it does
-// not fill up; so does the target itself.
+// Children enter the target set and leave it when they exit, so it does not fill up. The
+// target itself also leaves it.
 func TestTargetSet(t *testing.T) {
 	testenv.Root(t)
 	testenv.Tool(t, "true")
@@ -49,11 +49,11 @@ func TestTargetSet(t *testing.T) {
 	if _, err := syscall.Wait4(pid, nil, 0, nil); err != nil {
 		t.Fatal(err)
 	}
-	// Its last child has another parent, which may not wait for it.
+	// The last child has been reparented, and its new parent may not reap it.
 	h.await(t, "nothing but perhaps a child", func(ids []int) bool {
 		return len(ids) <= 1 && !slices.Contains(ids, pid)
 	})
 	if stats, err := h.Stats(); err != nil || stats.Samples == 0 || stats.Losses[profile.LossUntracked] > 0 {
-		t.Errorf("%+v, %v", stats, err)
+		t.Errorf("got %+v, %v; want samples and no untracked process", stats, err)
 	}
 }

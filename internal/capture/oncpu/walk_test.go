@@ -28,14 +28,14 @@ type walked struct {
 	end    bpf.StackEnd
 }
 
-// switches samples a process's threads whenever they leave their CPU.
+// switches samples the threads of a process whenever they leave their CPU.
 type switches struct {
 	*Source
 	tables    *unwindmap.Loader
 	processes *process.Table
 }
 
-// sampleSwitches samples the switches of process pid. If snapshots is set, stacks
+// sampleSwitches samples the context switches of process pid. If snapshots is set, stacks
 // that may lack tables are sent as snapshots.
 func sampleSwitches(t *testing.T, pid int, by bpf.UnwindMode, snapshots bool) *switches {
 	t.Helper()
@@ -86,7 +86,7 @@ func sampleSwitches(t *testing.T, pid int, by bpf.UnwindMode, snapshots bool) *s
 	return &switches{s, tables, processes}
 }
 
-// forget has the kernel side send all stacks again.
+// forget makes the kernel side send all stacks again.
 func (s *switches) forget(t *testing.T) {
 	t.Helper()
 	seen := s.Maps[bpf.MapSeen]
@@ -96,7 +96,7 @@ func (s *switches) forget(t *testing.T) {
 	s.take(t)
 }
 
-// take returns the stacks that were sent since, by thread, in order.
+// take returns the stacks sent since the previous call, by thread, in order.
 func (s *switches) take(t *testing.T) map[int][]walked {
 	t.Helper()
 	taken := map[int][]walked{}
@@ -119,9 +119,9 @@ func (s *switches) take(t *testing.T) map[int][]walked {
 	return taken
 }
 
-// unsampled grows with each switch of a process's threads that the kernel did not
-// sample: it samples none while another BPF program or an operation on a map runs on
-// the CPU, or was interrupted there.
+// unsampled grows with each switch of the process's threads that the kernel did not
+// sample. The kernel drops samples while another BPF program or an operation on a map
+// runs on the CPU, or is interrupted there.
 func (s *switches) unsampled(t *testing.T, pid int) (n int) {
 	t.Helper()
 	samples, err := s.StatPerCPU(bpf.StatSamples)
@@ -134,7 +134,7 @@ func (s *switches) unsampled(t *testing.T, pid int) (n int) {
 	for _, tid := range unwindtest.Threads(pid) {
 		status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", tid))
 		if err != nil {
-			continue // it ended
+			continue // the thread has exited
 		}
 		for line := range strings.Lines(string(status)) {
 			// voluntary_ctxt_switches and nonvoluntary_ctxt_switches
@@ -150,10 +150,10 @@ func (s *switches) unsampled(t *testing.T, pid int) (n int) {
 	return n
 }
 
-// TestWalkStopped stops programs at random moments, and compares the stacks that
-// the kernel side walked when it took their threads off their CPUs with what
-// [unwind.Walker] finds in the stopped threads and, where they are there, debuggers.
-// FULGUR_UNWIND_STACKS is how many of each, and brings in more programs.
+// TestWalkStopped stops programs at random moments. It compares the stacks that the
+// kernel side walked when the threads left their CPUs with the stacks that
+// [unwind.Walker] and the installed debuggers find in the stopped threads.
+// FULGUR_UNWIND_STACKS is the number of stacks per program, and adds programs.
 func TestWalkStopped(t *testing.T) {
 	testenv.EveryKernel(t)
 	testenv.Root(t)
@@ -185,8 +185,8 @@ func checkStopped(t *testing.T, command []string, moments int, sure knowledge) (
 	files := unwindtest.Tables{}
 	outcomes, examples := map[string]int{}, map[string]int{}
 	for range moments {
-		// The process may still be on its way to the place where it stops,
-		// and a stack that arrives while others are dropped would be missed.
+		// The process may not have stopped yet, and a stack sent while others are dropped
+		// would be missed.
 		if err := unwindtest.Stop(pid); err != nil {
 			t.Fatal(err)
 		}
@@ -227,7 +227,7 @@ func checkStopped(t *testing.T, command []string, moments int, sure knowledge) (
 			}
 			what, mine := thread.compare(got[tid], sure)
 			if what == "different" && unsampled > 0 {
-				outcomes["not sampled"]++ // or others were not
+				outcomes["not sampled"]++ // this stack or an earlier one
 				continue
 			}
 			outcomes[what]++
@@ -235,7 +235,7 @@ func checkStopped(t *testing.T, command []string, moments int, sure knowledge) (
 				t.Errorf("thread %d:\n got %v\nwant %v (%v)", tid, got[tid], thread.frames, thread.end)
 			}
 			if after, err := unwindtest.Registers(tid); err != nil || after != thread.regs {
-				outcomes["moved meanwhile"]++ // debuggers do not always leave it stopped
+				outcomes["moved meanwhile"]++ // some debuggers let the thread run
 				continue
 			}
 			for name, how := range sum.Add(mine, thread.theirs) {
@@ -248,7 +248,7 @@ func checkStopped(t *testing.T, command []string, moments int, sure knowledge) (
 	for what, n := range outcomes {
 		t.Logf("%d %s", n, what)
 		if !strings.HasPrefix(what, "equal") && n == moments {
-			t.Errorf("all are %s", what)
+			t.Errorf("got only stacks that are %s", what)
 		}
 	}
 	t.Log(&sum)
@@ -260,17 +260,17 @@ type stopped struct {
 	regs   unwind.Registers
 	frames []unwind.Frame
 	end    unwind.End
-	theirs map[string][]uint64 // by debugger
+	theirs map[string][]uint64 // by debugger name
 }
 
-// compare compares the last stack from the kernel side with the thread's. It returns
-// the result, and the frames to compare with debuggers.
+// compare compares the last stack from the kernel side with the reference walk. It
+// returns the result and the frames to compare with debuggers.
 func (s *stopped) compare(got []walked, sure knowledge) (what string, frames []unwind.Frame) {
 	last := got[len(got)-1]
 	want, end := sure(s.frames, s.end, last.frames)
 	what = last.compare(want, end)
 	if what == "different" {
-		// A stack that was sent already is not sent again.
+		// The kernel side sends each stack once.
 		for _, earlier := range got {
 			w, e := sure(s.frames, s.end, earlier.frames)
 			if strings.HasPrefix(earlier.compare(w, e), "equal") {
@@ -279,14 +279,14 @@ func (s *stopped) compare(got []walked, sure knowledge) (what string, frames []u
 		}
 	}
 	if len(want) < len(s.frames) {
-		// Debuggers are equally wrong about Go programs.
+		// Debuggers make the same errors in Go programs.
 		return what, s.frames
 	}
 	return what, last.frames
 }
 
-// TestWalkChain does the same by frame pointers in a program that has them; the C
-// library does not.
+// TestWalkChain is like TestWalkStopped with frame pointers, in a program compiled with
+// them. The C library has none.
 func TestWalkChain(t *testing.T) {
 	testenv.EveryKernel(t)
 	testenv.Root(t)
@@ -320,7 +320,7 @@ func TestWalkChain(t *testing.T) {
 	}
 }
 
-// chain follows frame pointers.
+// chain walks a stack by frame pointers.
 func chain(regs unwind.Registers, read func(addr uint64, buf []byte) bool) []unwind.Frame {
 	frames := []unwind.Frame{{PC: regs.PC, Exact: true}}
 	fp := unwindtest.FramePointer(regs)
@@ -341,7 +341,7 @@ func chain(regs unwind.Registers, read func(addr uint64, buf []byte) bool) []unw
 
 // compare compares the stack with want, as far as the tables are reliable.
 func (w walked) compare(want []unwind.Frame, end unwind.End) string {
-	// The look at a thread's registers may make it take a signal.
+	// Reading a thread's registers may make it take a signal.
 	for i := 1; i < len(want) && len(want) > len(w.frames); i++ {
 		if want[i].Exact && slices.Equal(w.frames, want[i:]) {
 			return "equal but for a signal that came since"

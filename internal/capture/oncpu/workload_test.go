@@ -24,8 +24,8 @@ func deep(n int) int {
 	return deep(n-1) + 1
 }
 
-// workload runs for ever: "deep" has one stack, "wide" as many as it has
-// depths, "threads" new threads all the time, "children" new processes.
+// workload runs until it is killed. "deep" has one stack, "wide" has one per depth,
+// "threads" keeps creating threads, and "children" processes.
 func workload(mode string) {
 	for i := 0; ; i++ {
 		switch mode {
@@ -36,9 +36,9 @@ func workload(mode string) {
 		case "threads":
 			done := make(chan struct{})
 			go func() {
-				runtime.LockOSThread() // never unlocked: the thread ends with us
+				runtime.LockOSThread() // never unlocked: the thread exits with the goroutine
 				defer close(done)
-				// Shorter than a sampling period: none may be missed.
+				// Shorter than the sampling period, yet no thread may be missed.
 				for end := time.Now().Add(time.Millisecond / 2); time.Now().Before(end); {
 					deep(10)
 				}

@@ -17,8 +17,7 @@ import (
 	"fulgur/internal/testenv"
 )
 
-// readCounts returns how often the handler of each vector ran since the boot, by
-// /proc/softirqs.
+// readCounts returns how often each vector's handler ran since boot, from /proc/softirqs.
 func readCounts(t *testing.T) map[string]uint64 {
 	t.Helper()
 	text, err := os.ReadFile("/proc/softirqs")
@@ -29,7 +28,7 @@ func readCounts(t *testing.T) map[string]uint64 {
 	for line := range bytes.Lines(text) {
 		name, numbers, ok := strings.Cut(string(line), ":")
 		if !ok {
-			continue // the CPUs
+			continue // the header
 		}
 		for _, number := range strings.Fields(numbers) {
 			n, err := strconv.ParseUint(number, 10, 64)
@@ -109,23 +108,23 @@ func TestAgainstProc(t *testing.T) {
 		sum += values[Times]
 		time += values[Duration]
 	}
-	// Each CPU handles one at a time.
+	// Each CPU handles one soft interrupt at a time.
 	if limit := uint64(runtime.NumCPU()) * (ended - began); time == 0 || time > limit {
-		t.Errorf("%d ns in soft interrupts, of %d at most", time, limit)
+		t.Errorf("got %d ns in soft interrupts, want 1 to %d", time, limit)
 	}
 	if sum+stats.Losses[profile.LossSamples]+stats.Losses[profile.LossOverflows] != stats.Samples {
-		t.Errorf("%d counted, %+v lost, of %d", sum, stats.Losses, stats.Samples)
+		t.Errorf("got %d counted and %+v lost, want %d in all", sum, stats.Losses, stats.Samples)
 	}
 	margin := uint64(runtime.NumCPU())
 	if got["NET_RX"] == 0 {
-		t.Error("no NET_RX, though packets were sent")
+		t.Error("got no NET_RX, want some after sending packets")
 	}
 	for name := range after {
 		least, most := end[name]-begin[name], after[name]-before[name]+margin
-		t.Logf("%s: %d, by the kernel %d to %d", name, got[name], least, most-margin)
-		// What came through the ring, for want of room in the map, may be of any vector.
+		t.Logf("%s: %d, the kernel counted %d to %d", name, got[name], least, most-margin)
+		// Counts sent through the ring because the map was full may be of any vector.
 		if n := got[name]; n > most || n+lost+stats.Losses[profile.LossOverflows]+margin < least {
-			t.Errorf("%s: %d, want %d to %d", name, n, least, most)
+			t.Errorf("%s: got %d, want %d to %d", name, n, least, most)
 		}
 	}
 }
@@ -137,17 +136,17 @@ func TestVectorNames(t *testing.T) {
 		t.Fatal(err)
 	}
 	lines := bufio.NewScanner(bytes.NewReader(text))
-	lines.Scan() // the CPUs
+	lines.Scan() // the header
 	var v Vector
 	for ; lines.Scan(); v++ {
 		if name, _, _ := strings.Cut(lines.Text(), ":"); strings.TrimSpace(name) != v.String() {
-			t.Errorf("vector %d is %s, want %s", v, v, strings.TrimSpace(name))
+			t.Errorf("vector %d: got %s, want %s", v, v, strings.TrimSpace(name))
 		}
 	}
 	if int(v) != len(vectors) {
-		t.Errorf("the kernel has %d vectors, want %d", v, len(vectors))
+		t.Errorf("got %d vectors from the kernel, want %d", v, len(vectors))
 	}
 	if name := v.String(); name != "vector 10" {
-		t.Errorf("a vector that there is not: %s", name)
+		t.Errorf("unknown vector: got %s, want vector 10", name)
 	}
 }

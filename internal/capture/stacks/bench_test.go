@@ -9,7 +9,7 @@ import (
 	"fulgur/internal/process"
 )
 
-// BenchmarkAdd adds stacks of processes that each run the same program.
+// BenchmarkAdd adds stacks of processes that all run the same program.
 func BenchmarkAdd(b *testing.B) {
 	s := NewStore(fixed{&process.File{}})
 	var records [][]byte

@@ -9,8 +9,8 @@ import (
 	"fulgur/internal/linux/ringbuf"
 )
 
-// fileRecord returns a record as the kernel side sends it, with the names of a path,
-// the last element first.
+// fileRecord returns a record from the kernel side, with the elements of a path, last
+// element first.
 func fileRecord(id, inode uint64, device uint32, end bpf.PathEnd, names ...string) []byte {
 	native := binary.NativeEndian
 	b := native.AppendUint32(nil, uint32(bpf.RecordFile))
@@ -44,7 +44,7 @@ func TestAddFile(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 		if got := s.Files[1]; got != test.want {
-			t.Errorf("%s is %+v, want %+v", name, got, test.want)
+			t.Errorf("%s: got %+v, want %+v", name, got, test.want)
 		}
 	}
 }
@@ -53,7 +53,7 @@ func TestAddMalformedFile(t *testing.T) {
 	whole := fileRecord(1, 7, 1, bpf.PathWhole, "b", "a")
 	for _, size := range []int{0, 31, 32, len(whole) - 1} {
 		if err := NewStore(fixed{}).AddFile(whole[:size]); !errors.Is(err, ringbuf.ErrRecord) {
-			t.Errorf("%d bytes: %v, want %v", size, err, ringbuf.ErrRecord)
+			t.Errorf("%d bytes: got %v, want %v", size, err, ringbuf.ErrRecord)
 		}
 	}
 }
@@ -62,7 +62,7 @@ func FuzzAddFile(f *testing.F) {
 	f.Add(fileRecord(1, 7, 8<<20, bpf.PathCut, "b", "a"))
 	f.Fuzz(func(t *testing.T, record []byte) {
 		if err := NewStore(fixed{}).AddFile(record); err != nil && !errors.Is(err, ringbuf.ErrRecord) {
-			t.Fatalf("error of another kind: %v", err)
+			t.Fatalf("got an error that is not ErrRecord: %v", err)
 		}
 	})
 }

@@ -10,8 +10,8 @@ import (
 	"fulgur/internal/process"
 )
 
-// code returns a record of a Python 3.9 function of process 7, with a line for each two
-// positions from line first on.
+// code returns the record of a Python 3.9 function of process 7. Each line spans two
+// positions, and the first line is first.
 func code(address uint64, check uint32, name string, first uint32) []byte {
 	r := new(bpf.CodeRecord)
 	r.Type, r.Address, r.Check = uint32(bpf.RecordCode), address, check
@@ -23,7 +23,7 @@ func code(address uint64, check uint32, name string, first uint32) []byte {
 	return bytes.Clone(b[:unsafe.Offsetof(r.LineTable)+uintptr(r.Lines)])
 }
 
-// python returns the words of a Python frame.
+// python returns the words of a Python frame in a stack record.
 func python(address uint64, check uint32, position int) []uint64 {
 	return []uint64{
 		1<<bpf.FrameRuntimeShift | uint64(bpf.RuntimePython)<<bpf.FrameKindShift | address,
@@ -31,7 +31,8 @@ func python(address uint64, check uint32, position int) []uint64 {
 	}
 }
 
-// shown is a frame of a stack: the name of a function of a runtime, or none.
+// shown is a frame of a stack: the name of a runtime's function, or "" for native code,
+// and its line or address.
 type shown struct {
 	name    string
 	address uint64
@@ -41,7 +42,7 @@ func (s *Store) shown(t *testing.T, id uint64) (frames []shown) {
 	t.Helper()
 	trace, ok := s.Trace(id)
 	if !ok || trace.Cut {
-		t.Fatalf("trace %+v, %v", trace, ok)
+		t.Fatalf("got trace %+v, %v", trace, ok)
 	}
 	for at := trace.Leaf; at != 0; at = s.Nodes[at].Parent {
 		f := s.Frames[s.Nodes[at].Frame]
@@ -69,43 +70,43 @@ func give(t *testing.T, s *Store, records ...[]byte) {
 	}
 }
 
-// Frames of a runtime have the function that had their address at their time, and the line of
-// their position. Other code at the address, and code that did not arrive, has another name
-// or none.
+// A frame of a runtime gets the function that was at its address when the stack was
+// sampled, and the line of its position. It gets no name from other code at the address,
+// or if the function has not arrived.
 func TestStoreFunctions(t *testing.T) {
 	s := NewStore(fixed{&process.File{}})
 	user := slices.Concat([]uint64{0x100}, python(0x5000, 1, 2), python(0x5000, 2, -1), []uint64{0x200}, python(0x6000, 1, 0))
 	give(t, s, code(0x5000, 1, "old", 10), code(0x5000, 2, "new", 20), record(1, nil, user))
 	if want := []shown{{"", 0x100}, {"old", 11}, {"new", 20}, {"", 0x200}, {"", 0}}; !slices.Equal(s.shown(t, 1), want) {
-		t.Errorf("%+v, want %+v", s.shown(t, 1), want)
+		t.Errorf("got %+v, want %+v", s.shown(t, 1), want)
 	}
-	// It arrives, and later stacks have its name, also in the next store.
+	// A function that arrives late names later stacks, including those of the next store.
 	next := s.Next()
 	give(t, next, record(3, nil, user))
 	give(t, s, code(0x6000, 1, "late", 30), record(2, nil, user))
 	for _, got := range [][]shown{s.shown(t, 2)[3:], next.shown(t, 3)[:2]} {
 		if !slices.Equal(got, []shown{{"", 0x200}, {"late", 30}}) && !slices.Equal(got, []shown{{"", 0x100}, {"old", 11}}) {
-			t.Errorf("%+v", got)
+			t.Errorf("got %+v", got)
 		}
 	}
 }
 
-// Native frames of the runtime's file are left out where that is wanted, of stacks that have
-// frames of the runtime.
+// If native frames of the runtime are hidden, they are left out of stacks with frames of
+// the runtime.
 func TestStoreHides(t *testing.T) {
 	s := NewStore(fixed{&process.File{}})
 	s.Hides = func(*process.File) bool { return true }
 	user := slices.Concat([]uint64{0x100}, python(0x5000, 1, 2), []uint64{0x200})
 	give(t, s, code(0x5000, 1, "f", 10), record(1, nil, user), record(2, nil, []uint64{0x100, 0x200}))
 	if want := []shown{{"f", 11}}; !slices.Equal(s.shown(t, 1), want) {
-		t.Errorf("%+v, want %+v", s.shown(t, 1), want)
+		t.Errorf("got %+v, want %+v", s.shown(t, 1), want)
 	}
 	if want := []shown{{"", 0x100}, {"", 0x200}}; !slices.Equal(s.shown(t, 2), want) {
-		t.Errorf("%+v, want %+v", s.shown(t, 2), want)
+		t.Errorf("got %+v, want %+v", s.shown(t, 2), want)
 	}
 }
 
-// The code that CPython calls __init__ with is not shown.
+// The internal code with which CPython calls __init__ is not shown.
 func TestStoreInternal(t *testing.T) {
 	s := NewStore(fixed{&process.File{}})
 	shim := code(0x5000, 1, "__init__", 0)
@@ -113,22 +114,23 @@ func TestStoreInternal(t *testing.T) {
 	shim[unsafe.Offsetof(bpf.CodeRecord{}.File)] = 8
 	give(t, s, shim, code(0x6000, 1, "__init__", 3), record(1, nil, slices.Concat([]uint64{0x100}, python(0x6000, 1, -1), python(0x5000, 1, 2))))
 	if want := []shown{{"", 0x100}, {"__init__", 3}}; !slices.Equal(s.shown(t, 1), want) {
-		t.Errorf("%+v, want %+v", s.shown(t, 1), want)
+		t.Errorf("got %+v, want %+v", s.shown(t, 1), want)
 	}
 }
 
-// A frame that lacks its second word is none of a runtime.
+// A runtime's frame that lacks its second word gets no function.
 func TestStoreHalfFrame(t *testing.T) {
 	s := NewStore(fixed{&process.File{}})
 	give(t, s, record(1, nil, append([]uint64{0x100}, python(0x5000, 1, 2)[0])))
 	for _, f := range s.shown(t, 1) {
 		if f.name != "" {
-			t.Errorf("%+v", f)
+			t.Errorf("got %+v, want no name", f)
 		}
 	}
 }
 
-// The bytes of functions are bounded; those beyond have no name. Equal ones count once.
+// The bytes of functions are bounded: functions above the limit have no name. Equal
+// functions count once.
 func TestFunctionBytes(t *testing.T) {
 	s := NewStore(nil)
 	s.functions.bytes = maxFunctionBytes - len("f"+"a.py"+"\x02\x01\x02\x01") - 1
@@ -136,6 +138,6 @@ func TestFunctionBytes(t *testing.T) {
 		give(t, s, code(0x1000, uint32(check), name, 1))
 	}
 	if n := len(s.functions.known); n != 3 || len(s.functions.same) != 2 {
-		t.Errorf("%d functions are kept, %d distinct", n, len(s.functions.same))
+		t.Errorf("got %d functions, %d distinct; want 3, 2", n, len(s.functions.same))
 	}
 }

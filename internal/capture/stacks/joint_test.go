@@ -7,8 +7,8 @@ import (
 	"fulgur/internal/process"
 )
 
-// Halves with separate IDs are counted as one stack, once both have arrived; so is
-// the waker's stack.
+// User and kernel halves with separate IDs count as one stack once both have arrived. The
+// same is true of a waker's stack.
 func TestJointHalves(t *testing.T) {
 	s := NewStore(fixed{&process.File{}})
 	for _, r := range [][]byte{record(1, nil, []uint64{10, 20}), record(2, []uint64{100, 200}, nil), record(3, []uint64{100, 200}, []uint64{10, 20})} {
@@ -25,10 +25,10 @@ func TestJointHalves(t *testing.T) {
 	}
 	s.Count(counts)
 	if len(counts) != 3 {
-		t.Errorf("%v remain, want those of stack 9", counts)
+		t.Errorf("got %v left, want the counts of stack 9", counts)
 	}
 	if len(s.Samples) != 2 {
-		t.Fatalf("samples %v, want 2", s.Samples)
+		t.Fatalf("got samples %v, want 2", s.Samples)
 	}
 	frames := func(leaf NodeID) (addresses []uint64) {
 		for ; leaf != 0; leaf = s.Nodes[leaf].Parent {
@@ -39,10 +39,10 @@ func TestJointHalves(t *testing.T) {
 	whole, _ := s.Trace(3)
 	for sample := range s.Samples {
 		if got, want := frames(s.Traces[sample.Trace].Leaf), frames(whole.Leaf); !slices.Equal(got, want) {
-			t.Errorf("the joint stack is %v, want %v", got, want)
+			t.Errorf("got joint stack %v, want %v", got, want)
 		}
 		if (sample.Waker == 0) == (sample.Detail == 0) {
-			t.Errorf("waker and detail are mixed up in %+v", sample)
+			t.Errorf("got sample %+v, want either a waker or a detail", sample)
 		}
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"fulgur/internal/process"
 )
 
-// described returns a trace without the numbers of its store.
+// described returns a trace, its frames and their code, without the store's IDs.
 func described(s *Store, id TraceID) (Trace, []Frame, []Code) {
 	trace := s.Traces[id]
 	var frames []Frame
@@ -31,8 +31,8 @@ func add(t *testing.T, s *Store, records ...[]byte) {
 	}
 }
 
-// A store has what was counted under the names of the one before it, and nothing
-// else of it; and not what was named before that.
+// A store can count stacks whose names arrived in the previous store, but takes nothing
+// else from it, and nothing from older stores.
 func TestNext(t *testing.T) {
 	first := NewStore(fixed{&process.File{}})
 	add(t, first,
@@ -40,28 +40,28 @@ func TestNext(t *testing.T) {
 		record(2, nil, []uint64{0x300, 0x400}))
 	second := first.Next()
 	if len(second.Traces) != 0 {
-		t.Fatalf("begins with the traces %v", second.Traces)
+		t.Fatalf("got traces %v at the start, want none", second.Traces)
 	}
 	add(t, second, record(3, nil, []uint64{0x500}))
 	counts := map[Key]Values{{ID: 1}: {5}, {ID: 3}: {7}, {ID: 4}: {9}}
 	second.Count(counts)
 	if len(counts) != 1 || len(second.Samples) != 2 || len(second.Traces) != 2 {
-		t.Errorf("%v remain, samples %v of traces %v", counts, second.Samples, second.Traces)
+		t.Errorf("got %v left, samples %v of traces %v", counts, second.Samples, second.Traces)
 	}
 	was, wasFrames, wasCodes := described(first, first.ids[1])
 	is, isFrames, isCodes := described(second, second.ids[1])
 	if was != is || !reflect.DeepEqual(wasFrames, isFrames) || !reflect.DeepEqual(wasCodes, isCodes) {
-		t.Errorf("trace %+v %v %v was %+v %v %v", is, isFrames, isCodes, was, wasFrames, wasCodes)
+		t.Errorf("got trace %+v %v %v, want %+v %v %v", is, isFrames, isCodes, was, wasFrames, wasCodes)
 	}
 	if third := second.Next(); second.previous != nil {
-		t.Error("the stores before are kept")
+		t.Error("the second store keeps the first")
 	} else if _, ok := third.Trace(2); ok {
 		t.Error("the third store has a trace of the first")
 	}
 }
 
-// The traces of what goes on are handed on for as long as it does, although nothing
-// was counted in them.
+// Next keeps the traces of stacks that are pending, for as long as they are, even if no
+// sample counts in them.
 func TestNextKeepsPending(t *testing.T) {
 	s := NewStore(fixed{&process.File{}})
 	add(t, s, record(1, nil, []uint64{0x100, 0x200}), record(2, nil, []uint64{0x300}))
@@ -70,14 +70,14 @@ func TestNextKeepsPending(t *testing.T) {
 	}
 	s = s.Next()
 	if _, ok := s.Trace(1); !ok {
-		t.Error("the trace of what went on is not there")
+		t.Error("got no trace of the pending stack")
 	}
 	if _, ok := s.Trace(2); ok || s.Names() != 1 {
-		t.Errorf("%d names are kept", s.Names())
+		t.Errorf("got %d names, want 1", s.Names())
 	}
 }
 
-// What is kept does not grow from one window to the next.
+// The stores of successive windows do not grow.
 func TestNextIsBounded(t *testing.T) {
 	s := NewStore(fixed{&process.File{}})
 	for window := range uint64(50) {
@@ -85,7 +85,7 @@ func TestNextIsBounded(t *testing.T) {
 			add(t, s, record(1+window*20+i, nil, []uint64{0x100 + window*40 + i, 0x10}))
 		}
 		if _, ok := s.Trace(1 + window*20 - 1); window > 0 && !ok {
-			t.Fatal("the last trace of the window before is not there")
+			t.Fatal("got no trace for the last name of the previous window")
 		}
 		if len(s.Traces) > 21 || len(s.Nodes) > 24 || s.Names() > 21 {
 			t.Fatalf("window %d has %d traces, %d nodes and %d names", window, len(s.Traces), len(s.Nodes), len(s.ids))
@@ -94,7 +94,7 @@ func TestNextIsBounded(t *testing.T) {
 	}
 }
 
-// Where there is no room, of an adopted stack is kept what others have too.
+// Without room for nodes, Adopt cuts a stack to its root.
 func TestAdoptWithoutRoom(t *testing.T) {
 	from := NewStore(fixed{&process.File{}})
 	add(t, from, record(1, nil, []uint64{0x100, 0x200, 0x300}))
@@ -103,6 +103,6 @@ func TestAdoptWithoutRoom(t *testing.T) {
 	trace := to.Traces[to.Adopt(from, from.ids[1])]
 	_, frames, _ := described(to, 0)
 	if !trace.Cut || len(frames) != 2 || frames[1].Address != 0x300 {
-		t.Errorf("%+v with frames %+v, want it cut to the two at its root", trace, frames)
+		t.Errorf("got %+v with frames %+v, want it cut to the two at its root", trace, frames)
 	}
 }

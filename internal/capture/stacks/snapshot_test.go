@@ -7,7 +7,7 @@ import (
 	"fulgur/bpf"
 )
 
-// A record that is too short, or that says of itself that it is longer, is refused.
+// ParseSnapshot refuses a record that is too short, or shorter than its size field.
 func TestParseSnapshotRefuses(t *testing.T) {
 	for _, b := range [][]byte{nil, make([]byte, snapshotCopy-1), func() []byte {
 		b := make([]byte, unsafe.Sizeof(bpf.Snapshot{}))
@@ -17,7 +17,7 @@ func TestParseSnapshotRefuses(t *testing.T) {
 		return b
 	}()} {
 		if _, err := ParseSnapshot(b); err == nil {
-			t.Errorf("no error for %d bytes", len(b))
+			t.Errorf("got no error for %d bytes", len(b))
 		}
 	}
 }

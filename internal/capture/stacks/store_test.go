@@ -14,7 +14,7 @@ import (
 	"fulgur/internal/process"
 )
 
-// fixed resolves every address below 0x10000 to one file at that offset.
+// fixed resolves each address below 0x10000 to the same offset in one file.
 type fixed struct{ file *process.File }
 
 func (f fixed) Resolve(_ int, addr, _ uint64) process.Location {
@@ -47,15 +47,15 @@ func record(id uint64, kernel, user []uint64) []byte {
 
 func TestStoreAdd(t *testing.T) {
 	s := NewStore(fixed{&process.File{}})
-	// What lies beyond the place that is no code is left out.
+	// Frames beyond an address outside all code are left out.
 	if err := s.Add(record(1, []uint64{0xffff1, 0xffff2}, []uint64{0x100, 0x200, 0x99999, 0x300})); err != nil {
 		t.Fatal(err)
 	}
 	trace, ok := s.Trace(1)
 	if !ok || trace.PID != 7 || string(bytes.TrimRight(trace.Comm[:], "\x00")) != "worker" {
-		t.Fatalf("trace %+v, %v", trace, ok)
+		t.Fatalf("got trace %+v, %v", trace, ok)
 	}
-	// Leaf first: the kernel's two, then the user's three.
+	// Leaf first: two kernel frames, then three user frames.
 	want := []struct {
 		kind     CodeKind
 		address  uint64
@@ -71,20 +71,20 @@ func TestStoreAdd(t *testing.T) {
 	for i, w := range want {
 		f := s.Frames[s.Nodes[at].Frame]
 		if s.Codes[f.Code].Kind != w.kind || f.Address != w.address || f.Return != w.isReturn {
-			t.Errorf("frame %d: %+v in %+v, want %+v", i, f, s.Codes[f.Code], w)
+			t.Errorf("frame %d: got %+v in %+v, want %+v", i, f, s.Codes[f.Code], w)
 		}
 		at = s.Nodes[at].Parent
 	}
 	if at != 0 {
-		t.Errorf("stack goes on at node %d", at)
+		t.Errorf("got node %d above the root, want 0", at)
 	}
 	if !trace.Broken {
-		t.Error("the trace does not say that it is broken")
+		t.Error("got a trace that is not broken")
 	}
 }
 
-// The frame interrupted by a signal is exact, and a walk that reports leaving all
-// code is not broken.
+// The frame interrupted by a signal is exact. A stack whose walk ended outside all
+// mappings is not broken.
 func TestStoreAddEnds(t *testing.T) {
 	s := NewStore(fixed{&process.File{}})
 	r := record(1, nil, []uint64{0x100, bpf.FrameExact | 0x200, 0x300, 0x99999})
@@ -98,15 +98,15 @@ func TestStoreAddEnds(t *testing.T) {
 		got = append(got, s.Frames[s.Nodes[at].Frame])
 	}
 	if len(got) != 4 || got[1].Address != 0x200 || got[1].Return || !got[2].Return || s.Codes[got[3].Code].Kind != CodeBroken {
-		t.Errorf("frames %+v", got)
+		t.Errorf("got frames %+v", got)
 	}
 	if trace.Broken || trace.UserEnd != bpf.EndNoMapping {
-		t.Errorf("trace %+v", trace)
+		t.Errorf("got trace %+v", trace)
 	}
 }
 
-// A mark stands for a user stack that the kernel could not read, and the kernel's
-// half is on top of it.
+// A placeholder stands for a user stack that the kernel could not read. The kernel's half
+// is above it.
 func TestStoreAddUnseen(t *testing.T) {
 	s := NewStore(fixed{&process.File{}})
 	r := record(1, []uint64{0xffff1}, nil)
@@ -118,14 +118,14 @@ func TestStoreAddUnseen(t *testing.T) {
 	leaf := s.Nodes[trace.Leaf]
 	root := s.Nodes[leaf.Parent]
 	if s.Codes[s.Frames[leaf.Frame].Code].Kind != CodeKernel || s.Codes[s.Frames[root.Frame].Code].Kind != CodeUnseen || root.Parent != 0 {
-		t.Errorf("leaf %+v, its caller %+v", s.Frames[leaf.Frame], s.Frames[root.Frame])
+		t.Errorf("got leaf %+v, caller %+v", s.Frames[leaf.Frame], s.Frames[root.Frame])
 	}
 	if trace.Broken || trace.Cut {
-		t.Errorf("trace %+v", trace)
+		t.Errorf("got trace %+v", trace)
 	}
 }
 
-// Of a process whose mappings are not known no frame is left out.
+// All frames of a process with unknown mappings are kept.
 func TestStoreAddUnmapped(t *testing.T) {
 	s := NewStore(fixed{&process.File{}})
 	if err := s.Add(record(1, nil, []uint64{0x88888, 0x99999, 0x300})); err != nil {
@@ -137,12 +137,12 @@ func TestStoreAddUnmapped(t *testing.T) {
 		frames++
 	}
 	if frames != 3 || trace.Broken {
-		t.Errorf("%d frames of 3, broken: %t", frames, trace.Broken)
+		t.Errorf("got %d frames, broken: %t; want 3, false", frames, trace.Broken)
 	}
 }
 
-// Stacks that differ only beyond where they are broken are counted as one, and
-// counts without a trace are left where they are.
+// Stacks that differ only beyond the break count as one. Counts without a trace stay in
+// the map.
 func TestStoreCount(t *testing.T) {
 	s := NewStore(fixed{&process.File{}})
 	for id := range uint64(3) {
@@ -157,14 +157,15 @@ func TestStoreCount(t *testing.T) {
 	s.Count(map[Key]Values{{ID: 1}: {32, 320}})
 	want := map[Sample]Values{{Trace: 0}: {39, 390}, {Trace: 0, TID: 5}: {8, 80}}
 	if !maps.Equal(s.Samples, want) {
-		t.Errorf("samples %v, want %v", s.Samples, want)
+		t.Errorf("got samples %v, want %v", s.Samples, want)
 	}
 	if len(counts) != 1 || counts[Key{ID: 9}].Samples() != 16 {
-		t.Errorf("left %v, want those of 9", counts)
+		t.Errorf("got %v left, want the counts of 9", counts)
 	}
 }
 
-// Stacks with a common root share its nodes, and a trace sent twice is kept once.
+// Stacks with a common root share its nodes, and a trace that is sent twice is stored
+// once.
 func TestStoreShares(t *testing.T) {
 	s := NewStore(fixed{&process.File{}})
 	for _, r := range [][]byte{
@@ -177,11 +178,11 @@ func TestStoreShares(t *testing.T) {
 		}
 	}
 	if len(s.Traces) != 2 || len(s.Nodes) != 2+4 || len(s.Frames) != 1+4 {
-		t.Errorf("%d traces, %d nodes, %d frames; want 2, 6, 5", len(s.Traces), len(s.Nodes), len(s.Frames))
+		t.Errorf("got %d traces, %d nodes, %d frames; want 2, 6, 5", len(s.Traces), len(s.Nodes), len(s.Frames))
 	}
 }
 
-// ownVDSO has the vdso of each process at another place.
+// ownVDSO maps the vdso of each process at a different address.
 type ownVDSO struct{}
 
 func (ownVDSO) Resolve(pid int, addr, _ uint64) process.Location {
@@ -189,7 +190,7 @@ func (ownVDSO) Resolve(pid int, addr, _ uint64) process.Location {
 	return process.Location{Kind: process.KindVDSO, Offset: addr, MapStart: start, MapLimit: start + 0x2000}
 }
 
-// The vdso is one file, wherever a process has it: equal places are one frame.
+// The vdso is one file, wherever a process maps it: equal offsets are the same frame.
 func TestStoreVDSO(t *testing.T) {
 	s := NewStore(ownVDSO{})
 	if err := s.Add(record(1, nil, []uint64{7<<20 + 0x123})); err != nil {
@@ -197,12 +198,12 @@ func TestStoreVDSO(t *testing.T) {
 	}
 	trace, _ := s.Trace(1)
 	if f := s.Frames[s.Nodes[trace.Leaf].Frame]; s.Codes[f.Code].Kind != CodeVDSO || f.Address != 0x123 {
-		t.Errorf("%+v in %+v, want 0x123 in the vdso", f, s.Codes[f.Code])
+		t.Errorf("got %+v in %+v, want 0x123 in the vdso", f, s.Codes[f.Code])
 	}
 }
 
-// The frame interrupted by a signal is not a return address, although it is not the
-// leaf. The vsyscall page overlaps the bit that marks exact frames.
+// The frame interrupted by a signal is not a return address, although it is not the leaf.
+// Addresses of the vsyscall page have the bit set that marks exact frames.
 func TestStoreExactFrames(t *testing.T) {
 	s := NewStore(fixed{&process.File{}})
 	if err := s.Add(record(1, nil, []uint64{0x100, 0x200 | 1<<63, 0x300})); err != nil {
@@ -217,10 +218,10 @@ func TestStoreExactFrames(t *testing.T) {
 	}
 	want := []Frame{{Address: 0x100}, {Address: 0x200}, {Address: 0x300, Return: true}}
 	if !slices.Equal(got, want) {
-		t.Errorf("frames %+v, want %+v", got, want)
+		t.Errorf("got frames %+v, want %+v", got, want)
 	}
 	if addr, _ := userAddress(0x7fffffffff600400); addr != 0xffffffffff600400 {
-		t.Errorf("address %#x, want one of the page of legacy system calls", addr)
+		t.Errorf("got address %#x, want one in the vsyscall page", addr)
 	}
 }
 
@@ -231,15 +232,16 @@ func FuzzStoreAdd(f *testing.F) {
 		s := NewStore(fixed{&process.File{}})
 		events := &rowsOf[Key, Values]{convert: func(k Key, v Values) (Key, Values) { return k, v }}
 		if err := s.Add(b); err != nil && !errors.Is(err, ringbuf.ErrRecord) {
-			t.Fatalf("error of another kind: %v", err)
+			t.Fatalf("got an error that is not ErrRecord: %v", err)
 		}
 		if _, _, err := events.parse(b); err != nil && !errors.Is(err, ringbuf.ErrRecord) {
-			t.Fatalf("error of another kind: %v", err)
+			t.Fatalf("got an error that is not ErrRecord: %v", err)
 		}
 	})
 }
 
-// Without room, a stack keeps the part that it shares with others, and is marked.
+// Without room, a stack keeps the frames that it shares with others, and is marked as
+// cut.
 func TestStoreFull(t *testing.T) {
 	s := NewStore(fixed{&process.File{}})
 	if err := s.Add(record(1, nil, []uint64{0x100, 0x200, 0x300})); err != nil {
@@ -247,7 +249,7 @@ func TestStoreFull(t *testing.T) {
 	}
 	s.MaxNodes = len(s.Nodes)
 	for id, r := range map[uint64][]byte{
-		2: record(2, nil, []uint64{0x200, 0x100, 0x300}), // no path that is not there
+		2: record(2, nil, []uint64{0x200, 0x100, 0x300}), // shares no frame at the root: 0x300 is new
 		3: record(3, []uint64{0x900}, []uint64{0x100, 0x200, 0x300}),
 		4: record(4, []uint64{0x900}, nil),
 	} {
@@ -255,24 +257,24 @@ func TestStoreFull(t *testing.T) {
 			t.Fatal(err)
 		}
 		if trace, ok := s.Trace(id); !ok || !trace.Cut {
-			t.Errorf("stack %d: %+v is not cut", id, trace)
+			t.Errorf("stack %d: got %+v, want it cut", id, trace)
 		}
 	}
 	second, _ := s.Trace(2)
 	third, _ := s.Trace(3)
 	first, _ := s.Trace(1)
 	if at := s.Nodes[second.Leaf]; at.Parent != 0 || third.Leaf != first.Leaf {
-		t.Errorf("the root alone is known of %+v, and all of %+v but the kernel's", at, third)
+		t.Errorf("got stack 2 at node %+v, stack 3 %+v; want none of 2, and 3 equal to 1", at, third)
 	}
 	if sample, ok := s.Sample(Key{ID: 1, Kernel: 4}); !ok || !s.Traces[sample.Trace].Cut {
-		t.Errorf("a kernel's half that is not kept: %+v", sample)
+		t.Errorf("got sample %+v, want one whose kernel half is cut", sample)
 	}
 	if len(s.Nodes) != s.MaxNodes || first.Cut {
-		t.Errorf("%d nodes of %d", len(s.Nodes), s.MaxNodes)
+		t.Errorf("got %d nodes, want %d, and stack 1 whole", len(s.Nodes), s.MaxNodes)
 	}
 }
 
-// Equal stacks of several processes are one, if whose they are does not matter.
+// If stacks are not kept per process, equal stacks of several processes are one.
 func TestStoreAnonymous(t *testing.T) {
 	s := NewStore(fixed{&process.File{}})
 	s.Anonymous = true
@@ -285,18 +287,18 @@ func TestStoreAnonymous(t *testing.T) {
 		}
 	}
 	if len(s.Traces) != 1 || s.Traces[0].PID != 0 || s.Traces[0].Name() != "" {
-		t.Errorf("traces %+v, want one of nobody", s.Traces)
+		t.Errorf("got traces %+v, want one without a process", s.Traces)
 	}
 }
 
-// byPID resolves every address to the file of its process.
+// byPID resolves each address to its process's file.
 type byPID map[int]*process.File
 
 func (f byPID) Resolve(pid int, addr, _ uint64) process.Location {
 	return process.Location{Kind: process.KindFile, File: f[pid], Offset: addr}
 }
 
-// Processes share stacks if they run the same files, and only then.
+// Processes share stacks only if they run the same files.
 func TestStoreSharesFiles(t *testing.T) {
 	one, other := &process.File{}, &process.File{}
 	s := NewStore(byPID{7: one, 8: one, 9: other})
@@ -312,9 +314,9 @@ func TestStoreSharesFiles(t *testing.T) {
 		leaf[pid] = trace.Leaf
 	}
 	if leaf[7] != leaf[8] {
-		t.Error("two processes with the same file have two stacks")
+		t.Error("two processes with the same file have different stacks")
 	}
 	if leaf[7] == leaf[9] || s.Codes[s.Frames[s.Nodes[leaf[9]].Frame].Code].File != other {
-		t.Error("the stack of a process is in the file of another")
+		t.Error("processes with different files share a stack")
 	}
 }

@@ -15,18 +15,18 @@ import (
 	"fulgur/internal/testenv"
 )
 
-// board is what the program steadfast, see testdata/steadfast.c, records of
-// itself in memory that it shares with the test.
+// board is the memory that the program steadfast (testdata/steadfast.c) shares with the
+// test, and where the program records its state.
 type board struct {
 	ready, turns atomic.Uint64
-	// wrong counts the checks that failed; what is the number of the last.
+	// wrong is the number of failed checks; what is the last failed check.
 	wrong, what atomic.Uint64
 	next        atomic.Uint64 // the payload that the next real-time signal must have
 	heard       [65]atomic.Uint64
 }
 
-// steadfast starts the program, compiled to bin, in the given mode, and ends it
-// with the test.
+// steadfast starts the program, compiled to bin, in the given mode, and kills it when the
+// test ends.
 func steadfast(t *testing.T, bin, mode string) (*board, *exec.Cmd) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "board")
@@ -49,31 +49,31 @@ func steadfast(t *testing.T, bin, mode string) (*board, *exec.Cmd) {
 	return b, cmd
 }
 
-// check fails the test if the program was harmed: if it has ended, found
-// something wrong, does not go on, or is still traced.
+// check fails the test if the program was harmed: if it has exited, failed a check of its
+// own, makes no progress, or is still traced.
 func (b *board) check(t *testing.T, pid int) {
 	t.Helper()
 	if hasEnded(t, pid) {
 		var status unix.WaitStatus
 		_, err := unix.Wait4(pid, &status, 0, nil)
-		t.Fatalf("the target has ended: signal %v, exit code %d, %v", status.Signal(), status.ExitStatus(), err)
+		t.Fatalf("the target exited: signal %v, exit code %d, %v", status.Signal(), status.ExitStatus(), err)
 	}
 	if n := b.wrong.Load(); n > 0 {
-		t.Errorf("the target found %d things wrong, the last by check %d", n, b.what.Load())
+		t.Errorf("%d checks of the target failed, the last one was check %d", n, b.what.Load())
 	}
 	before := b.turns.Load()
 	deadline := time.Now().Add(testenv.Patience(time.Minute))
 	for b.turns.Load() <= before+1 {
 		if time.Now().After(deadline) {
-			t.Errorf("the target does not go on: state %c, traced by %d", stateOf(t, pid), tracerOf(t, pid))
+			t.Errorf("the target makes no progress: state %c, traced by %d", stateOf(t, pid), tracerOf(t, pid))
 			return
 		}
 		time.Sleep(time.Millisecond)
 	}
 }
 
-// hasEnded reports whether a child of the test has ended. Its state does not
-// tell: the first thread has ended, too, while another executes a program.
+// hasEnded reports whether a child of the test has exited. The state in /proc does not
+// show that: the first thread is also a zombie while another thread executes a program.
 func hasEnded(t *testing.T, pid int) bool {
 	t.Helper()
 	var info unix.Siginfo
@@ -83,7 +83,7 @@ func hasEnded(t *testing.T, pid int) bool {
 	return info.Signo != 0
 }
 
-// tracerOf returns the process that traces another, 0 if none does.
+// tracerOf returns the pid of a process's tracer, 0 if there is none.
 func tracerOf(t *testing.T, pid int) int {
 	t.Helper()
 	status, err := procfs.Process(pid).Status()

@@ -28,9 +28,9 @@ var (
 	outOfRange  = regexp.MustCompile(`out of range traces involving unknown regions: (\d+)`)
 )
 
-// TestLLVMBolt steps a program and has llvm-bolt optimise it by what was seen.
+// TestLLVMBolt steps a program and has llvm-bolt optimize it with the recorded branches.
 func TestLLVMBolt(t *testing.T) {
-	const dir = "/usr/lib/llvm-22/bin/" // Debian's links in PATH go by another name
+	const dir = "/usr/lib/llvm-22/bin/" // Debian's links in PATH have other names
 	perf2bolt, llvmBolt := testenv.Tool(t, dir+"perf2bolt"), testenv.Tool(t, dir+"llvm-bolt")
 	bin := compile(t, "interpreter", "-O2", "-Wl,--emit-relocs")
 	pid := launch(t, bin).Process.Pid
@@ -54,7 +54,7 @@ func TestLLVMBolt(t *testing.T) {
 	for _, rounds := range []int{1, 1000} {
 		before, after := command(t, bin, strconv.Itoa(rounds)), command(t, optimised, strconv.Itoa(rounds))
 		if before != after {
-			t.Errorf("%d rounds: %s before, %s after", rounds, before, after)
+			t.Errorf("%d rounds: got %s from the optimized program, want %s", rounds, after, before)
 		}
 	}
 }
@@ -74,8 +74,8 @@ func write(t *testing.T, c *bolt.Collector, path string, as func(io.Writer, iter
 	}
 }
 
-// fakePerf is a perf that prints what is in files called after its input: the
-// commands are those of perf2bolt.
+// fakePerf is a perf that prints the files named after its input, for the commands that
+// perf2bolt runs.
 const fakePerf = `#!/bin/sh
 for in; do :; done
 case "$*" in
@@ -86,8 +86,8 @@ case "$*" in
 esac
 `
 
-// TestPerf2bolt gives perf2bolt the stepped branches as if perf had recorded
-// them: what it makes of our profiles of them must be the same, line by line.
+// TestPerf2bolt gives perf2bolt the stepped branches as perf would have recorded them,
+// and our profiles of the same branches. Its output must be the same, line by line.
 func TestPerf2bolt(t *testing.T) {
 	for name, flags := range map[string][]string{
 		"pie":        nil,
@@ -103,13 +103,13 @@ func TestPerf2bolt(t *testing.T) {
 			if err := s.Close(); err != nil {
 				t.Fatal(err)
 			}
-			if err := cmd.Process.Signal(unix.SIGSTOP); err != nil { // perf2bolt needs the processor
+			if err := cmd.Process.Signal(unix.SIGSTOP); err != nil { // leaves the CPU to perf2bolt
 				t.Fatal(err)
 			}
 
 			perf := record(t, bin, pid, samples)
 			traces, branches := filepath.Join(t.TempDir(), "traces"), filepath.Join(t.TempDir(), "branches")
-			// A collector can be read once.
+			// A collector can only be read once.
 			write(t, collected(t, bin, pid, samples), traces, bolt.WriteTraces)
 			c := collected(t, bin, pid, samples)
 			write(t, c, branches, func(w io.Writer, traces iter.Seq2[bolt.Trace, error]) error {
@@ -118,12 +118,12 @@ func TestPerf2bolt(t *testing.T) {
 			for version, profiles := range map[int][]string{22: {traces, branches}, 19: {branches}, 16: {branches}} {
 				want := fdata(t, version, bin, "-p", perf)
 				if len(want) < 10 {
-					t.Errorf("LLVM %d: only %d lines: %q", version, len(want), want)
+					t.Errorf("LLVM %d: got only %d lines: %q", version, len(want), want)
 				}
 				for _, profile := range profiles {
 					got := fdata(t, version, bin, "--pa", "-p", profile)
 					if diff := cmp.Diff(want, got); diff != "" {
-						t.Errorf("LLVM %d of %s (-its own reading +ours):\n%s", version, filepath.Base(profile), diff)
+						t.Errorf("LLVM %d, %s (-from perf +from fulgur):\n%s", version, filepath.Base(profile), diff)
 					}
 				}
 			}
@@ -131,7 +131,7 @@ func TestPerf2bolt(t *testing.T) {
 	}
 }
 
-// collected returns a collector that has counted the samples of the process.
+// collected returns a collector with the samples of the process.
 func collected(t *testing.T, bin string, pid int, samples []Sample) *bolt.Collector {
 	t.Helper()
 	c := bolt.NewCollector(bolt.Options{})
@@ -159,8 +159,8 @@ func functions(t *testing.T, bin string) *bolt.Functions {
 	return functions
 }
 
-// record puts a perf in PATH that has recorded the samples, and returns the
-// name of its file.
+// record puts a perf into PATH that has "recorded" the samples, and returns the name of
+// its file.
 func record(t *testing.T, bin string, pid int, samples []Sample) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -196,7 +196,8 @@ func record(t *testing.T, bin string, pid int, samples []Sample) string {
 	return filepath.Join(dir, "in")
 }
 
-// fdata returns what a perf2bolt makes of a profile, its lines sorted.
+// fdata runs a version of perf2bolt on a profile and returns the lines of its output,
+// sorted.
 func fdata(t *testing.T, version int, bin string, args ...string) []string {
 	t.Helper()
 	perf2bolt := testenv.Tool(t, fmt.Sprintf("/usr/lib/llvm-%d/bin/perf2bolt", version))
@@ -209,7 +210,7 @@ func fdata(t *testing.T, version int, bin string, args ...string) []string {
 	return slices.Sorted(strings.Lines(string(b)))
 }
 
-// layoutOf returns where process pid has mapped the program.
+// layoutOf returns where process pid maps the program.
 func layoutOf(t *testing.T, c *bolt.Collector, bin string, pid int) bolt.Layout {
 	t.Helper()
 	f, err := elffile.Open(bin)
@@ -234,7 +235,7 @@ func layoutOf(t *testing.T, c *bolt.Collector, bin string, pid int) bolt.Layout 
 	return l
 }
 
-// mapsOf returns what process pid has mapped to execute.
+// mapsOf returns the executable mappings of process pid.
 func mapsOf(t *testing.T, pid int) []procfs.Map {
 	t.Helper()
 	maps, err := procfs.Process(pid).Maps()

@@ -27,12 +27,12 @@ func floodTime() time.Duration {
 	return time.Second
 }
 
-// TestFloods does to a program that checks itself what disturbs a tracer most,
-// while the program is stepped as much as possible. It must not be harmed.
+// TestFloods disturbs a stepped program as much as possible with signals, threads and
+// execve. The program checks itself and must not be harmed.
 func TestFloods(t *testing.T) {
 	tests := []struct {
 		name, mode string
-		// act does something once, and is called over and over.
+		// act disturbs the program once, and is called repeatedly.
 		act func(t *testing.T, b *board, pid int)
 	}{
 		{"SIGCONT", "default", continues},
@@ -61,8 +61,7 @@ func TestFloods(t *testing.T) {
 			pid := cmd.Process.Pid
 			s := start(t, Options{MaxOverhead: 1000}, pid)
 			go follow(t, s, pid)
-			// Until something was stepped, for which an emulated machine takes
-			// its time.
+			// Wait for the first step, which takes long on an emulated machine.
 			stepped := func() bool {
 				stats, _ := s.Stats()
 				return stats.Steps > 0
@@ -80,11 +79,11 @@ func TestFloods(t *testing.T) {
 			stats, refused := s.Stats()
 			t.Logf("%d acts, %d turns; %+v %v", acts, b.turns.Load(), stats, refused)
 			if stats.Steps == 0 {
-				t.Error("nothing was stepped")
+				t.Error("got no steps")
 			}
 			b.check(t, pid)
 			if tracer := tracerOf(t, pid); tracer != 0 {
-				t.Errorf("the target is still traced, by process %d", tracer)
+				t.Errorf("the target is still traced by process %d", tracer)
 			}
 		})
 	}
@@ -92,8 +91,8 @@ func TestFloods(t *testing.T) {
 
 func idle(*testing.T, *board, int) { time.Sleep(time.Millisecond) }
 
-// continues sends SIGCONT: ptrace tells a tracer of it, in between. Now and then it
-// leaves time for some steps.
+// continues sends SIGCONT, which ptrace reports to the tracer. It sometimes pauses to
+// allow some steps.
 func continues(t *testing.T, _ *board, pid int) {
 	signalTo(t, pid, unix.SIGCONT)
 	pause := 200 * time.Microsecond
@@ -103,7 +102,7 @@ func continues(t *testing.T, _ *board, pid int) {
 	sleep(rand.N(pause))
 }
 
-// stopsAndContinues leaves time for a burst to begin.
+// stopsAndContinues sends SIGSTOP and SIGCONT, with enough time for a burst to begin.
 func stopsAndContinues(t *testing.T, b *board, pid int) {
 	sleep(rand.N(testenv.Patience(10 * time.Millisecond)))
 	signalTo(t, pid, unix.SIGSTOP)
@@ -128,7 +127,8 @@ func signalTo(t *testing.T, pid int, sig unix.Signal) {
 	}
 }
 
-// handshake sends a signal and waits until it has been heard, once.
+// handshake sends a signal, waits for its handler, and fails if the handler ran more than
+// once.
 func handshake(t *testing.T, b *board, pid int, sig unix.Signal) {
 	t.Helper()
 	before := b.heard[sig].Load()
@@ -136,7 +136,7 @@ func handshake(t *testing.T, b *board, pid int, sig unix.Signal) {
 	deadline := time.Now().Add(testenv.Patience(time.Minute))
 	for b.heard[sig].Load() == before {
 		if hasEnded(t, pid) {
-			return // check tells
+			return // check reports it
 		}
 		if time.Now().After(deadline) {
 			t.Fatalf("%v was lost", sig)
@@ -144,17 +144,17 @@ func handshake(t *testing.T, b *board, pid int, sig unix.Signal) {
 		sleep(20 * time.Microsecond)
 	}
 	if sig != unix.SIGCONT && b.heard[sig].Load() != before+1 {
-		t.Fatalf("%v was heard %d times", sig, b.heard[sig].Load()-before)
+		t.Fatalf("got %[2]d runs of the handler of %[1]v, want 1", sig, b.heard[sig].Load()-before)
 	}
 }
 
-// realTime sends signals that carry their number, to the process and to its
-// thread, and waits until they have been heard. The handler checks the order.
+// realTime sends numbered real-time signals to the process and to its thread, and waits
+// until all are handled. The handler checks their order.
 func realTime(t *testing.T, b *board, pid int) {
 	const many = 50
 	const queued = -1 // SI_QUEUE
 	const sig = 40
-	// siginfo_t: int si_signo, si_errno, si_code; pid, uid and value from 16 on.
+	// siginfo_t: int si_signo, si_errno, si_code; pid, uid and value at offset 16.
 	info := struct {
 		signo, errno, code, _ int32
 		pid, uid              int32
@@ -183,11 +183,11 @@ func realTime(t *testing.T, b *board, pid int) {
 	deadline := time.Now().Add(testenv.Patience(time.Minute))
 	for b.heard[sig].Load() < want && !hasEnded(t, pid) {
 		if time.Now().After(deadline) {
-			t.Fatalf("%d real-time signals were lost", want-b.heard[sig].Load())
+			t.Fatalf("got %d real-time signals too few", want-b.heard[sig].Load())
 		}
 		sleep(50 * time.Microsecond)
 	}
 	if got := b.heard[sig].Load(); got > want {
-		t.Fatalf("%d real-time signals were invented", got-want)
+		t.Fatalf("got %d real-time signals too many", got-want)
 	}
 }

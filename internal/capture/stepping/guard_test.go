@@ -20,19 +20,19 @@ import (
 	"fulgur/internal/testenv"
 )
 
-// nobody is a user that has no rights but its own.
+// nobody is an ordinary user's ID.
 const nobody = 65534
 
-// asNobody has a command run by that user.
+// asNobody makes a command run as that user.
 func asNobody(cmd *exec.Cmd) *exec.Cmd {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
 	return cmd
 }
 
-// publicDir makes a folder that everybody may read.
+// publicDir makes a folder that everyone may read.
 func publicDir(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "stepping") //nolint:usetesting // t.TempDir is below a folder for its owner alone
+	dir, err := os.MkdirTemp("", "stepping") //nolint:usetesting // the parent of t.TempDir is readable by its owner alone
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +43,7 @@ func publicDir(t *testing.T) string {
 	return dir
 }
 
-// duplicate copies a program to a folder, with the given mode.
+// duplicate copies a program to a folder with the given mode.
 func duplicate(t *testing.T, program, dir string, mode os.FileMode) string {
 	t.Helper()
 	b, err := os.ReadFile(program)
@@ -60,8 +60,8 @@ func duplicate(t *testing.T, program, dir string, mode os.FileMode) string {
 	return name
 }
 
-// lentStepper returns a copy of fulgur whose file has those capabilities of the
-// README's setcap line that matter here.
+// lentStepper returns a copy of fulgur whose file has the capabilities of the README's
+// setcap line that stepping uses.
 func lentStepper(t *testing.T) string {
 	t.Helper()
 	testenv.Root(t)
@@ -73,9 +73,8 @@ func lentStepper(t *testing.T) string {
 	return bin
 }
 
-// refusalOf has a user's stepper step a process, and returns the first refusal,
-// "" if there is none. It waits for one until patience is over, and ends the
-// stepper.
+// refusalOf makes an ordinary user's stepper step a process and returns the first
+// refusal. It returns "" if there is none until patience is over.
 func refusalOf(t *testing.T, bin string, pid int, patience time.Duration) string {
 	t.Helper()
 	stepper := asNobody(exec.Command(bin, Subcommand))
@@ -110,16 +109,16 @@ func refusalOf(t *testing.T, bin string, pid int, patience time.Duration) string
 	}
 }
 
-// What an ordinary user has stepped, that user can kill by killing the stepper:
-// others' processes are refused, whatever the capabilities of fulgur's file.
+// A user who steps a process can kill it by killing the stepper. So the stepper refuses
+// processes of other users, whatever the capabilities of fulgur's file.
 func TestOthersProcess(t *testing.T) {
 	bin := lentStepper(t)
 	tests := map[string]struct {
 		target  *exec.Cmd
 		refused bool
 	}{
-		"root's":    {exec.Command("sleep", "1000"), true},
-		"one's own": {asNobody(exec.Command("sleep", "1000")), false},
+		"root's": {exec.Command("sleep", "1000"), true},
+		"user's": {asNobody(exec.Command("sleep", "1000")), false},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -130,24 +129,24 @@ func TestOthersProcess(t *testing.T) {
 				test.target.Process.Kill()
 				test.target.Wait()
 			}()
-			patience := time.Second // with what is not refused
+			patience := time.Second // enough if it is not refused
 			if test.refused {
 				patience = time.Minute
 			}
 			got := refusalOf(t, bin, test.target.Process.Pid, patience)
 			if (got != "") != test.refused {
-				t.Errorf("refused: %q, want so: %v", got, test.refused)
+				t.Errorf("got refusal %q, want one: %v", got, test.refused)
 			}
 			if test.refused && !strings.Contains(got, "run fulgur as root") {
-				t.Errorf("refused: %q, which does not say what to do", got)
+				t.Errorf("got refusal %q, want a remedy", got)
 			}
 		})
 	}
 	t.Run("set-user-ID program", func(t *testing.T) { testSetUserID(t, bin) })
 }
 
-// A program of one's own may execute one that has the rights of root, which is
-// refused from then on. bin is a stepper of [lentStepper].
+// A user's program may execute a set-user-ID program. The stepper refuses it from then
+// on. bin is a result of [lentStepper].
 func testSetUserID(t *testing.T, bin string) {
 	cycle := duplicate(t, compile(t, "cycle", "-static", "-no-pie"), filepath.Dir(bin), 0o755|os.ModeSetuid)
 	for range 10 {
@@ -164,28 +163,28 @@ func testSetUserID(t *testing.T, bin string) {
 			t.Fatal(err)
 		}
 		if status.UIDs[1] != 0 {
-			continue // it was attached to just then, and so has not become root
+			continue // traced during the execve, which then ignores the set-user-ID bit
 		}
 		if !strings.Contains(got, "run fulgur as root") {
-			t.Errorf("the set-user-ID program was refused: %q", got)
+			t.Errorf("got refusal %q of a set-user-ID program, want a remedy", got)
 		}
 		return
 	}
-	t.Error("the set-user-ID program has never become root")
+	t.Error("the set-user-ID program never became root")
 }
 
 func TestInit(t *testing.T) {
 	s, err := Start(t.Context(), []int{1}, Options{})
 	if err == nil {
 		s.Close()
-		t.Fatal("process 1 is stepped")
+		t.Fatal("got no error for process 1")
 	}
 	if !strings.Contains(err.Error(), "init process") {
-		t.Errorf("error %q does not say why", err)
+		t.Errorf("got error %q, want the reason", err)
 	}
 }
 
-// What has been stopped before stays so.
+// A process that was stopped before it is stepped stays stopped.
 func TestStoppedBefore(t *testing.T) {
 	cmd := launch(t, compile(t, "cycle", "-static", "-no-pie"))
 	pid := cmd.Process.Pid
@@ -198,14 +197,14 @@ func TestStoppedBefore(t *testing.T) {
 	}
 	await(t, pid, 'T')
 	if tracer := tracerOf(t, pid); tracer != 0 {
-		t.Errorf("traced by process %d", tracer)
+		t.Errorf("still traced by process %d", tracer)
 	}
 	signalTo(t, pid, unix.SIGCONT)
 	await(t, pid, 'R')
 }
 
-// Signals that end a program do not end the stepper: it would take the target
-// along.
+// Signals that usually end a process do not end the stepper, because that would kill the
+// target.
 func TestStepperSignalled(t *testing.T) {
 	bin := compile(t, "steadfast")
 	b, cmd := steadfast(t, bin, "default")
@@ -227,8 +226,8 @@ func TestStepperSignalled(t *testing.T) {
 	b.check(t, cmd.Process.Pid)
 }
 
-// A target that is frozen in the middle of a burst keeps nobody waiting for
-// ever, and goes on when it is thawed.
+// A target that is frozen during a burst does not block the stepper for ever, and
+// continues when it is thawed.
 func TestFrozen(t *testing.T) {
 	testenv.Root(t)
 	before := endWait
@@ -244,7 +243,7 @@ func TestFrozen(t *testing.T) {
 	eventually(t, "frozen in a burst", func() bool {
 		time.Sleep(rand.N(20 * time.Millisecond))
 		freeze("1")
-		// A burst would be over by then.
+		// By then, a burst would be over.
 		for range 10 {
 			time.Sleep(100 * time.Millisecond)
 			if tracerOf(t, pid) == 0 {
@@ -255,7 +254,7 @@ func TestFrozen(t *testing.T) {
 		return true
 	})
 	if err := s.Close(); !errors.Is(err, ErrHolding) {
-		t.Errorf("error %v, want %v", err, ErrHolding)
+		t.Errorf("got error %v, want %v", err, ErrHolding)
 	}
 	freeze("0")
 	b.check(t, pid)
@@ -263,7 +262,7 @@ func TestFrozen(t *testing.T) {
 	b.check(t, pid)
 }
 
-// freezer makes a cgroup that can be frozen.
+// freezer makes a cgroup that can be frozen, and returns its folder.
 func freezer(t *testing.T) string {
 	t.Helper()
 	root := t.TempDir()
@@ -286,8 +285,8 @@ func writeTo(t *testing.T, file, text string) {
 	}
 }
 
-// A process whose first thread has ended is stepped by its others, as one is in
-// which another thread is just executing a program.
+// A process whose first thread has exited is stepped in its other threads. It looks like
+// a process in which another thread is executing a program.
 func TestFirstThreadEnded(t *testing.T) {
 	b, cmd := steadfast(t, compile(t, "steadfast"), "leaderless")
 	pid := cmd.Process.Pid
@@ -295,7 +294,7 @@ func TestFirstThreadEnded(t *testing.T) {
 	s := start(t, Options{MaxOverhead: 1000}, pid)
 	for _, sample := range collect(t, s, 5) {
 		if sample.PID != pid || sample.TID == pid {
-			t.Errorf("sample of process %d, thread %d; the process is %d", sample.PID, sample.TID, pid)
+			t.Errorf("got a sample of process %d, thread %d; want another thread of process %d", sample.PID, sample.TID, pid)
 		}
 	}
 	if err := s.Close(); err != nil {

@@ -12,8 +12,8 @@ import (
 	"fulgur/internal/testenv"
 )
 
-// relay is the argument that makes the test binary step the process named next
-// for ever, as fulgur would.
+// relay is the argument that makes the test binary step the process in the next argument
+// until it is killed, as fulgur would.
 const relay = "step-for-ever"
 
 func TestMain(m *testing.M) {
@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 			exitWith(stepForEver(os.Args[2]))
 		}
 	}
-	// The race detector waits for a second at the end of each process.
+	// The race detector sleeps for a second at the end of each process.
 	os.Setenv("GORACE", "atexit_sleep_ms=0 "+os.Getenv("GORACE"))
 	os.Exit(m.Run())
 }
@@ -38,8 +38,8 @@ func exitWith(err error) {
 	os.Exit(0)
 }
 
-// stepForEver steps the process as much as possible, and writes a byte to
-// standard output as soon as it does.
+// stepForEver steps the process as much as possible. It writes a byte to standard output
+// after the first step.
 func stepForEver(arg string) error {
 	pid, err := strconv.Atoi(arg)
 	if err != nil {
@@ -61,7 +61,7 @@ func compile(t testing.TB, name string, flags ...string) string {
 	return testenv.Compile(t, name, "gcc", append([]string{"-O1", "-pthread", "testdata/" + name + ".c"}, flags...)...)
 }
 
-// mayTrace skips the test where only root may trace what is not its child.
+// mayTrace skips the test unless it may trace processes that are not its children.
 func mayTrace(t testing.TB) {
 	t.Helper()
 	scope, err := os.ReadFile("/proc/sys/kernel/yama/ptrace_scope")
@@ -70,7 +70,7 @@ func mayTrace(t testing.TB) {
 	}
 }
 
-// launch starts a program to trace, which is killed when the test ends.
+// launch starts a program to trace, and kills it when the test ends.
 func launch(t testing.TB, bin string, args ...string) *exec.Cmd {
 	t.Helper()
 	mayTrace(t)
@@ -106,12 +106,12 @@ func collect(t testing.TB, s *Stepper, n int) []Sample {
 		select {
 		case sample, ok := <-s.Samples():
 			if !ok {
-				t.Fatalf("stepping ended after %d samples: %v", len(samples), s.Close())
+				t.Fatalf("got only %d samples: %v", len(samples), s.Close())
 			}
 			samples = append(samples, sample)
 		case <-timeout:
 			stats, refused := s.Stats()
-			t.Fatalf("only %d samples in a minute; %+v %v", len(samples), stats, refused)
+			t.Fatalf("got only %d samples in a minute; %+v %v", len(samples), stats, refused)
 		}
 	}
 	return samples

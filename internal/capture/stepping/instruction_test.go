@@ -103,7 +103,7 @@ func TestStep(t *testing.T) {
 	}
 }
 
-// disassembled is an instruction as objdump has it.
+// disassembled is an instruction in objdump's output.
 type disassembled struct {
 	addr     uint64
 	text     []byte
@@ -111,7 +111,7 @@ type disassembled struct {
 	operands string
 }
 
-// prefixes are objdump's names of those that branches have.
+// prefixes are objdump's names of the prefixes of branches.
 var prefixes = []string{"addr32", "bnd", "cs", "data16", "ds", "notrack", "repz", "repnz"}
 
 // disassemble returns the instructions of a program.
@@ -138,12 +138,12 @@ func disassemble(t *testing.T, objdump, bin string) []disassembled {
 		all = append(all, d)
 	}
 	if len(all) < 1000 {
-		t.Fatalf("only %d instructions", len(all))
+		t.Fatalf("got only %d instructions", len(all))
 	}
 	return all
 }
 
-// target is the address in the operands of a branch: the last of them.
+// target is the branch target: the last address in the operands.
 func (d disassembled) target() uint64 {
 	s, _, _ := strings.Cut(d.operands, " <")
 	s = s[strings.LastIndexAny(s, ", ")+1:]
@@ -168,12 +168,12 @@ func compare(t *testing.T, all []disassembled, decode func([]byte, uint64) instr
 		kinds[got.kind]++
 	}
 	if kinds[jump] < 100 || kinds[conditional] < 100 {
-		t.Errorf("too few branches to tell: %v", kinds)
+		t.Errorf("got only %v jumps and branches, want 100 of each", kinds)
 	}
 }
 
-// TestObjdumpX86 compares with objdump's reading of a static program: the
-// compiler's code and libc's hand-written.
+// TestObjdumpX86 compares with objdump's disassembly of a static program, which contains
+// compiled code and libc's assembly.
 func TestObjdumpX86(t *testing.T) {
 	t.Parallel()
 	objdump := testenv.Tool(t, "objdump")
@@ -199,13 +199,13 @@ func TestObjdumpX86(t *testing.T) {
 	})
 }
 
-// TestObjdumpA64 compares with objdump's reading of a static arm64 program.
+// TestObjdumpA64 compares with objdump's disassembly of a static arm64 program.
 func TestObjdumpA64(t *testing.T) {
 	t.Parallel()
 	bin := compileFor(t, "aarch64-linux-gnu-gcc", "-static")
 	all := disassemble(t, testenv.Tool(t, "aarch64-linux-gnu-objdump"), bin)
 	for i := range all {
-		slices.Reverse(all[i].text) // printed as a number
+		slices.Reverse(all[i].text) // objdump prints the instruction as a number
 	}
 	compare(t, all, decodeA64, func(d disassembled) instruction {
 		switch m := d.mnemonic; {
@@ -223,7 +223,7 @@ func TestObjdumpA64(t *testing.T) {
 	})
 }
 
-// compileFor builds the busy program with a compiler.
+// compileFor compiles the busy program with the given compiler.
 func compileFor(t *testing.T, compiler string, flags ...string) string {
 	t.Helper()
 	bin := filepath.Join(t.TempDir(), "busy")
@@ -239,7 +239,7 @@ func FuzzDecode(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte, addr uint64) {
 		decodeA64(text, addr)
 		if i := decodeX86(text, addr); i.kind == conditional && i.next-addr > maxX86 && len(text) <= maxX86 {
-			t.Errorf("%x is %d bytes long", text, i.next-addr)
+			t.Errorf("got a length of %[2]d for %[1]x", text, i.next-addr)
 		}
 	})
 }

@@ -28,8 +28,8 @@ const (
 	minPause, maxIdle = time.Millisecond, 20 * time.Millisecond
 	// looks is the number of threads to look at in a round.
 	looks = 32
-	// tellEvery is how often statistics are sent.
-	tellEvery = 500 * time.Millisecond
+	// statsInterval is how often statistics are sent.
+	statsInterval = 500 * time.Millisecond
 	// firstBurst is the expected length of a burst before the first one.
 	firstBurst = 5 * time.Millisecond
 )
@@ -220,7 +220,7 @@ func (s *stepper) work() {
 			s.scan()
 			scanned = now
 		}
-		if now := time.Now(); now.Sub(reported) >= tellEvery {
+		if now := time.Now(); now.Sub(reported) >= statsInterval {
 			s.measure()
 			s.send(s.status())
 			reported = now
@@ -347,10 +347,10 @@ func (s *stepper) conclude(t *thread, out outcome) {
 	case errors.Is(out.refused, errGone):
 		delete(s.threads, t.tid)
 	case out.refused != nil:
-		if !t.told {
+		if !t.reported {
 			s.refused = append(s.refused, RefusalError{PID: t.pid, TID: t.tid, Reason: out.refused.Error()})
 		}
-		t.told, t.refused = true, !errors.Is(out.refused, errTraced)
+		t.reported, t.refused = true, !errors.Is(out.refused, errTraced)
 	case len(out.entries) > 0:
 		s.send(report{Sample: &Sample{PID: t.pid, TID: t.tid, Time: out.ended, Entries: out.entries}})
 	}

@@ -27,7 +27,7 @@ import (
 	"fulgur/internal/testenv"
 )
 
-// symbols returns the addresses of a program's symbols, as nm has them.
+// symbols returns the addresses of a program's symbols, according to nm.
 func symbols(t *testing.T, bin string) map[string]uint64 {
 	t.Helper()
 	out, err := exec.Command(testenv.Tool(t, "nm"), bin).Output()
@@ -43,7 +43,7 @@ func symbols(t *testing.T, bin string) map[string]uint64 {
 	return all
 }
 
-// TestCycle steps a program whose branches are known.
+// TestCycle steps a program that repeats a known cycle of branches.
 func TestCycle(t *testing.T) {
 	if runtime.GOARCH != "amd64" {
 		testenv.Unsupported(t, "the program is in x86 assembly")
@@ -70,14 +70,14 @@ func TestCycle(t *testing.T) {
 	s := start(t, Options{MaxOverhead: 1}, pid)
 	for _, sample := range collect(t, s, 20) {
 		if sample.PID != pid || sample.TID != pid || sample.Time == 0 {
-			t.Errorf("sample of process %d, thread %d, time %d; the process is %d", sample.PID, sample.TID, sample.Time, pid)
+			t.Errorf("got a sample of process %d, thread %d, time %d; want process %d", sample.PID, sample.TID, sample.Time, pid)
 		}
 		if n := len(sample.Entries); n == 0 || n > MaxBranches {
-			t.Errorf("%d entries", n)
+			t.Errorf("got %d entries, want 1 to %d", n, MaxBranches)
 		}
 		slices.Reverse(sample.Entries)
 		if !follows(sample.Entries, cycle) {
-			t.Errorf("not part of the cycle: %x", sample.Entries)
+			t.Errorf("got entries that are not part of the cycle: %x", sample.Entries)
 		}
 	}
 	if err := s.Close(); err != nil {
@@ -86,11 +86,11 @@ func TestCycle(t *testing.T) {
 	stats, _ := s.Stats()
 	t.Logf("%+v", stats)
 	if stats.Records == 0 || stats.Full == 0 || stats.Steps < stats.Records || stats.Bursts < 20 {
-		t.Errorf("statistics: %+v", stats)
+		t.Errorf("got statistics %+v", stats)
 	}
 }
 
-// follows reports whether entries run round the cycle from anywhere in it.
+// follows reports whether entries follow the cycle, from any start.
 func follows(entries, cycle []bolt.Entry) bool {
 	for start := range cycle {
 		i := 0
@@ -106,14 +106,13 @@ func follows(entries, cycle []bolt.Entry) bool {
 
 var kills = flag.Int("kills", 10, "how often to kill the stepper's parent")
 
-// TestKilled kills the stepper's parent in the middle of everything: the
-// target must live on.
+// TestKilled kills the stepper's parent at random moments. The target must survive.
 func TestKilled(t *testing.T) {
 	pid := launch(t, compile(t, "cycle", "-static", "-no-pie")).Process.Pid
 	for i := range *kills {
 		stderr := &bytes.Buffer{}
 		cmd := exec.Command("/proc/self/exe", relay, strconv.Itoa(pid))
-		cmd.Stderr = stderr // a pipe that the stepper has, too: Wait waits for both
+		cmd.Stderr = stderr // the stepper inherits the pipe, so Wait waits for both
 		stdout, err := cmd.StdoutPipe()
 		if err != nil {
 			t.Fatal(err)
@@ -122,19 +121,19 @@ func TestKilled(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := io.ReadFull(stdout, make([]byte, 1)); err != nil {
-			t.Fatalf("no start: %v\n%s", err, stderr)
+			t.Fatalf("the stepper does not start: %v\n%s", err, stderr)
 		}
 		time.Sleep(rand.N(25 * time.Millisecond))
 		cmd.Process.Kill()
 		cmd.Wait()
 		if s := stateOf(t, pid); s != 'R' {
-			t.Fatalf("after %d kills the target is in state %c\n%s", i+1, s, stderr)
+			t.Fatalf("after %d kills: got target in state %c, want R\n%s", i+1, s, stderr)
 		}
 	}
 }
 
-// TestClosedOutput has the stepper report to a pipe that nobody reads any more, as
-// between the parent's death and the end of the stepper's input. It must go on until its
+// TestClosedOutput closes the pipe to which the stepper reports, as happens between the
+// parent's death and the end of the stepper's input. The stepper must go on until its
 // input ends.
 func TestClosedOutput(t *testing.T) {
 	mayTrace(t)
@@ -160,12 +159,12 @@ func TestClosedOutput(t *testing.T) {
 	); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(2 * tellEvery)
+	time.Sleep(2 * statsInterval)
 	if err := errors.Join(in.Close(), cmd.Wait()); err != nil {
-		t.Errorf("the stepper: %v", err)
+		t.Errorf("stepper: %v", err)
 	}
 	if s := stateOf(t, pid); s != 'R' {
-		t.Errorf("the target is in state %c", s)
+		t.Errorf("got target in state %c, want R", s)
 	}
 }
 
@@ -179,16 +178,16 @@ func stateOf(t *testing.T, pid int) byte {
 	return stat[bytes.LastIndexByte(stat, ')')+2]
 }
 
-// TestSameOutput steps a program full of signals, threads and children, which
-// must not notice. How much of it is stepped depends on what else the machine
-// does, so it runs until all sorts of bursts have been seen.
+// TestSameOutput steps a program with many signals, threads and children, whose output
+// must not change. The amount of stepping depends on the load of the machine, so the test
+// repeats until all kinds of bursts have occurred.
 func TestSameOutput(t *testing.T) {
 	bin := compile(t, "busy")
 	want, wantCode := runBusy(t, bin, nil)
 	var records, signal, sensitive, threads bool
 	for deadline := time.Now().Add(2 * time.Minute); !(records && signal && sensitive && threads); {
 		if time.Now().After(deadline) {
-			t.Fatalf("not stepped enough: records %t, signals %t, sensitive places %t, four threads %t", records, signal, sensitive, threads)
+			t.Fatalf("stepping has not met all of: records %t, signals %t, sensitive places %t, four threads %t", records, signal, sensitive, threads)
 		}
 		var s *Stepper
 		got, code := runBusy(t, bin, func(pid int) {
@@ -199,15 +198,14 @@ func TestSameOutput(t *testing.T) {
 		stats, refused := s.Stats()
 		t.Logf("%+v %v", stats, refused)
 		if got != want || code != wantCode {
-			t.Fatalf("stepped: exit code %d, output\n%s\nundisturbed: exit code %d, output\n%s", code, got, wantCode, want)
+			t.Fatalf("got exit code %d, output\n%s\nwithout stepping exit code %d, output\n%s", code, got, wantCode, want)
 		}
 		records, threads = records || stats.Records > 0, threads || stats.Threads >= 4
 		signal, sensitive = signal || stats.Signal > 0, sensitive || stats.Sensitive > 0
 	}
 }
 
-// follow drains the samples of a stepper and has it step the descendants of
-// pid, too.
+// follow drains a stepper's samples and adds the descendants of pid.
 func follow(t *testing.T, s *Stepper, pid int) {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
@@ -229,8 +227,8 @@ func follow(t *testing.T, s *Stepper, pid int) {
 	}
 }
 
-// runBusy runs a program and returns its output and exit code. started is
-// called before the program does anything but wait for its input.
+// runBusy runs a program and returns its output and exit code. It calls started while the
+// program waits for its input.
 func runBusy(t *testing.T, bin string, started func(pid int)) (output string, code int) {
 	t.Helper()
 	out, err := os.Create(filepath.Join(t.TempDir(), "out"))
@@ -269,7 +267,7 @@ func runBusy(t *testing.T, bin string, started func(pid int)) (output string, co
 	return string(b), code
 }
 
-// TestConfined steps a program that seccomp allows next to nothing.
+// TestConfined steps a program that seccomp confines to a few system calls.
 func TestConfined(t *testing.T) {
 	pid := launch(t, compile(t, "confined")).Process.Pid
 	s := start(t, Options{MaxOverhead: 1}, pid)
@@ -278,11 +276,11 @@ func TestConfined(t *testing.T) {
 		t.Error(err)
 	}
 	if s := stateOf(t, pid); s != 'R' {
-		t.Errorf("the target is in state %c", s)
+		t.Errorf("got target in state %c, want R", s)
 	}
 }
 
-// A program that blocks SIGTRAP, or ignores it, finds that so.
+// A program that blocks or ignores SIGTRAP still does so after stepping.
 func TestTraps(t *testing.T) {
 	cmd := launch(t, compile(t, "traps"))
 	pid := cmd.Process.Pid
@@ -291,9 +289,9 @@ func TestTraps(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Error(err)
 	}
-	time.Sleep(50 * time.Millisecond) // to find out
+	time.Sleep(50 * time.Millisecond) // enough for the program to check
 	if s := stateOf(t, pid); s == 'Z' {
-		t.Errorf("the target has ended: %v", cmd.Wait())
+		t.Errorf("the target exited: %v", cmd.Wait())
 	}
 }
 
@@ -307,10 +305,10 @@ func TestIgnoresTrap(t *testing.T) {
 		return len(refused) > 0
 	})
 	if !strings.Contains(refused[0].Reason, "ignores SIGTRAP") {
-		t.Errorf("refused: %v", refused)
+		t.Errorf("got refusals %v, want one of a target that ignores SIGTRAP", refused)
 	}
 	if !ignoresTrap(pid) {
-		t.Error("the target does not ignore it any more")
+		t.Error("the target no longer ignores SIGTRAP")
 	}
 }
 
@@ -319,20 +317,20 @@ func ignoresTrap(pid int) bool {
 	return err == nil && s.SigIgn&trapSignal != 0
 }
 
-// eventually waits until something is.
+// eventually waits until a condition is true.
 func eventually(t *testing.T, what string, is func() bool) {
 	t.Helper()
 	deadline := time.Now().Add(testenv.Patience(time.Minute))
 	for !is() {
 		if time.Now().After(deadline) {
-			t.Fatal("never ", what)
+			t.Fatal("timeout: never ", what)
 		}
 		time.Sleep(time.Millisecond)
 	}
 }
 
-// TestStopped stops the target by a signal while it is stepped: it stays
-// stopped until it is told to go on.
+// TestStopped stops the target by a signal while it is stepped. It stays stopped until
+// SIGCONT.
 func TestStopped(t *testing.T) {
 	cmd := launch(t, compile(t, "cycle", "-static", "-no-pie"))
 	pid := cmd.Process.Pid
@@ -341,9 +339,9 @@ func TestStopped(t *testing.T) {
 		collect(t, s, 2)
 		cmd.Process.Signal(unix.SIGSTOP)
 		await(t, pid, 'T')
-		time.Sleep(20 * time.Millisecond) // some looks at it
+		time.Sleep(20 * time.Millisecond) // the stepper checks it several times
 		if s := stateOf(t, pid); s != 'T' {
-			t.Fatalf("stopped, the target is in state %c", s)
+			t.Fatalf("got the stopped target in state %c, want T", s)
 		}
 		cmd.Process.Signal(unix.SIGCONT)
 		await(t, pid, 'R')
@@ -354,19 +352,19 @@ func TestStopped(t *testing.T) {
 	await(t, pid, 'R')
 }
 
-// await waits until a process is in a state.
+// await waits until a process is in the given state.
 func await(t *testing.T, pid int, want byte) {
 	t.Helper()
 	deadline := time.Now().Add(testenv.Patience(time.Minute))
 	for stateOf(t, pid) != want {
 		if time.Now().After(deadline) {
-			t.Fatalf("the target is in state %c, want %c", stateOf(t, pid), want)
+			t.Fatalf("got target in state %c, want %c", stateOf(t, pid), want)
 		}
 		time.Sleep(time.Millisecond)
 	}
 }
 
-// TestOverhead logs what stepping costs a thread.
+// TestOverhead logs the cost of stepping for a thread.
 func TestOverhead(t *testing.T) {
 	pid := launch(t, compile(t, "cycle", "-static", "-no-pie")).Process.Pid
 	s := start(t, Options{MaxOverhead: 0.1}, pid)
@@ -389,7 +387,7 @@ func TestAdd(t *testing.T) {
 	collect(t, s, 1)
 }
 
-// Who is traced when it is added is stepped when it is not traced any more.
+// A process that is traced by another tracer is stepped once that tracer is gone.
 func TestAddTraced(t *testing.T) {
 	held, err := target.Start([]string{compile(t, "cycle", "-static", "-no-pie")})
 	if err != nil {
@@ -403,14 +401,14 @@ func TestAddTraced(t *testing.T) {
 	if err := s.Add(held.PID()); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(3 * rescan) // a stepper that is slower than that adds it later
+	time.Sleep(3 * rescan) // a slower stepper adds it later
 	if err := held.Release(); err != nil {
 		t.Fatal(err)
 	}
 	collect(t, s, 1)
 }
 
-// A process that is dropped is left alone, until it is added again.
+// A dropped process is not stepped until it is added again.
 func TestDrop(t *testing.T) {
 	pid := launch(t, compile(t, "cycle", "-static", "-no-pie")).Process.Pid
 	s := start(t, Options{MaxOverhead: 1}, pid)
@@ -431,7 +429,7 @@ func TestDrop(t *testing.T) {
 	collect(t, s, 1)
 }
 
-// Two steppers do not shut each other out.
+// Two steppers can share a process.
 func TestTwoSteppers(t *testing.T) {
 	pid := launch(t, compile(t, "cycle", "-static", "-no-pie")).Process.Pid
 	one, other := start(t, Options{MaxOverhead: 1}, pid), start(t, Options{MaxOverhead: 1}, pid)
@@ -466,16 +464,16 @@ func TestRefused(t *testing.T) {
 			s, err := Start(t.Context(), []int{test.pid}, Options{})
 			if err == nil {
 				s.Close()
-				t.Fatal("accepted")
+				t.Fatal("got no error")
 			}
 			if !strings.Contains(err.Error(), test.want) {
-				t.Errorf("error %q does not say %q", err, test.want)
+				t.Errorf("got error %q, want it to contain %q", err, test.want)
 			}
 		})
 	}
 }
 
-// TestStepperKilled has the stepper killed while the target sleeps.
+// TestStepperKilled kills the stepper while the target sleeps.
 func TestStepperKilled(t *testing.T) {
 	cmd := exec.Command("sleep", "1000")
 	if err := cmd.Start(); err != nil {
@@ -492,7 +490,7 @@ func TestStepperKilled(t *testing.T) {
 	for range s.Samples() {
 	}
 	if err := s.Close(); err == nil || !strings.Contains(err.Error(), ErrKilled.Error()) {
-		t.Errorf("error %v, want %v", err, ErrKilled)
+		t.Errorf("got error %v, want %v", err, ErrKilled)
 	}
 }
 

@@ -18,9 +18,9 @@ type thread struct {
 	// saved is the budget of time for bursts, and wait the budget needed for the next
 	// burst.
 	saved, wait time.Duration
-	// refused is set if it cannot be stepped, and told if the parent has been notified of
-	// a refusal.
-	refused, told bool
+	// refused is set if it cannot be stepped, and reported if the parent knows of a
+	// refusal.
+	refused, reported bool
 }
 
 // state is a thread's state from /proc.

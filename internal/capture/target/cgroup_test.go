@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A cgroup that is closed twice does not close the file that has its descriptor by then.
+// Closing a cgroup twice does not close a file that reuses its descriptor.
 func TestCloseCgroupTwice(t *testing.T) {
 	c, err := OpenCgroup(Target{Scope: Cgroup, CgroupPath: t.TempDir()})
 	if err != nil {

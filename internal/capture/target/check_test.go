@@ -13,7 +13,7 @@ import (
 	"fulgur/internal/testenv"
 )
 
-// zombie returns the pid of a process that has exited and was not reaped.
+// zombie returns the pid of a process that has exited and has not been reaped.
 func zombie(t *testing.T) int {
 	cmd := exec.Command("true")
 	out, err := cmd.StdoutPipe()
@@ -24,7 +24,7 @@ func zombie(t *testing.T) int {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = cmd.Wait() })
-	// The end of its output comes before its exit: look until it is there.
+	// The output ends before the process exits, so poll its state.
 	_, _ = out.Read(make([]byte, 1))
 	for {
 		s, err := procfs.Process(cmd.Process.Pid).Stat()
@@ -37,7 +37,7 @@ func zombie(t *testing.T) int {
 	}
 }
 
-// otherThread returns a thread of this process that is not its first.
+// otherThread returns a thread of this process, not the first one.
 func otherThread(t *testing.T) int {
 	t.Helper()
 	entries, err := os.ReadDir("/proc/self/task")
@@ -49,7 +49,7 @@ func otherThread(t *testing.T) int {
 			return tid
 		}
 	}
-	t.Fatal("only one thread")
+	t.Fatal("got only one thread")
 	return 0
 }
 
@@ -82,7 +82,7 @@ func TestCheck(t *testing.T) {
 				t.Fatalf("Check(%v) = %v, want %v", test.target, err, test.want)
 			}
 			if err != nil && !strings.Contains(err.Error(), test.message) {
-				t.Errorf("message %q does not say %q", err, test.message)
+				t.Errorf("got message %q, want it to contain %q", err, test.message)
 			}
 		})
 	}
@@ -109,7 +109,7 @@ func TestCheckCgroup(t *testing.T) {
 			t.Error(err)
 		}
 		if err := Check(Target{Scope: Cgroup, CgroupPath: dir + "/cgroup.controllers"}); !errors.Is(err, ErrNotCgroup) {
-			t.Errorf("a file in a cgroup: %v, want %v", err, ErrNotCgroup)
+			t.Errorf("a file in a cgroup: got %v, want %v", err, ErrNotCgroup)
 		}
 		return
 	}
@@ -128,7 +128,7 @@ func TestString(t *testing.T) {
 	}
 	for want, target := range tests {
 		if got := target.String(); got != want {
-			t.Errorf("%+v is %q, want %q", target, got, want)
+			t.Errorf("%+v: got %q, want %q", target, got, want)
 		}
 	}
 }

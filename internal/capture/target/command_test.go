@@ -25,8 +25,8 @@ import (
 	"fulgur/internal/testenv"
 )
 
-// TestMain lets the test binary play a fulgur that dies while it holds a
-// command: it prints the command's pid and waits to be killed.
+// TestMain lets the test binary act as a fulgur that dies while it holds a command: it
+// prints the command's pid and waits until it is killed.
 func TestMain(m *testing.M) {
 	if command := os.Getenv("TARGET_TEST_HOLD"); command != "" {
 		c, err := Start([]string{command})
@@ -60,7 +60,7 @@ func TestCommandExitCode(t *testing.T) {
 		"shebang":            {[]string{script(t, "#!/bin/sh\nexit $1\n"), "7"}, 7},
 		"script without one": {[]string{script(t, "exit $1\n"), "8"}, 8},
 		"executes another":   {[]string{"sh", "-c", "exec sh -c 'exit 9'"}, 9},
-		// A Go program sets handlers; a command starts with the defaults.
+		// A Go program changes signal handlers; a command starts with the default ones.
 		"default signals": {[]string{"sh", "-c", "kill -INT $$"}, 128 + 2},
 	}
 	interrupts := make(chan os.Signal, 1)
@@ -79,11 +79,11 @@ func TestCommandExitCode(t *testing.T) {
 			}
 			for range 2 {
 				if code, err := c.Wait(); code != test.want || err != nil {
-					t.Errorf("exit code %d, %v; want %d", code, err, test.want)
+					t.Errorf("got exit code %d, %v; want %d", code, err, test.want)
 				}
 			}
 			if err := c.Signal(os.Kill); err != nil {
-				t.Errorf("signal after exit: %v", err)
+				t.Errorf("Signal after exit: %v", err)
 			}
 		})
 	}
@@ -106,21 +106,21 @@ func TestCommandStartsStopped(t *testing.T) {
 		t.Fatal(err)
 	}
 	if filepath.Base(exe) == filepath.Base(os.Args[0]) {
-		t.Errorf("stopped in %s, before its execve", exe)
+		t.Errorf("stopped in %s, before the execve", exe)
 	}
 	s, err := procfs.Process(c.PID()).Stat()
 	if err != nil {
 		t.Fatal(err)
 	}
 	if s.State != 't' {
-		t.Errorf("state %c, want t (tracing stop)", s.State)
+		t.Errorf("got state %c, want t (tracing stop)", s.State)
 	}
 	maps, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", c.PID()))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if bytes.Contains(maps, []byte("libc.so")) {
-		t.Error("its dynamic loader has run already")
+		t.Error("the dynamic loader has already run")
 	}
 	if err := Check(Target{Scope: Command, PIDs: []int{c.PID()}}); err != nil {
 		t.Error(err)
@@ -130,10 +130,10 @@ func TestCommandStartsStopped(t *testing.T) {
 	}
 	out, err := io.ReadAll(stdout)
 	if err != nil || string(out) != "ran\n" {
-		t.Errorf("output %q, %v", out, err)
+		t.Errorf("got output %q, %v; want ran", out, err)
 	}
 	if code, err := c.Wait(); code != 0 || err != nil {
-		t.Errorf("exit code %d, %v", code, err)
+		t.Errorf("got exit code %d, %v; want 0", code, err)
 	}
 }
 
@@ -159,26 +159,26 @@ func TestCommandErrors(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c, err := Start([]string{test.name}, nil, nil, nil)
 			if err == nil {
-				// A shell tried to read it, as it does for execvp.
+				// A shell runs it, as with execvp.
 				if err := c.Release(); err != nil {
 					t.Fatal(err)
 				}
 				if code, err := c.Wait(); code < 126 || err != nil {
-					t.Errorf("exit code %d, %v", code, err)
+					t.Errorf("got exit code %d, %v; want at least 126", code, err)
 				}
 				return
 			}
 			var ce *CommandError
 			if !errors.As(err, &ce) || ce.ExitCode() != test.code {
-				t.Fatalf("error %v, want exit code %d", err, test.code)
+				t.Fatalf("got error %v, want exit code %d", err, test.code)
 			}
 			if !strings.Contains(err.Error(), test.message) {
-				t.Errorf("message %q does not say %q", err, test.message)
+				t.Errorf("got message %q, want it to contain %q", err, test.message)
 			}
 		})
 	}
 	if _, err := Start(nil); err == nil {
-		t.Error("an empty command started")
+		t.Error("got no error for an empty command")
 	}
 }
 
@@ -195,11 +195,11 @@ func TestCommandKilledWhileStopped(t *testing.T) {
 		t.Error(err)
 	}
 	if code, err := c.Wait(); code != 128+9 || err != nil {
-		t.Errorf("exit code %d, %v; want 137", code, err)
+		t.Errorf("got exit code %d, %v; want 137", code, err)
 	}
 }
 
-// A signal that comes while the command stands still is not lost.
+// A signal sent while the command is stopped is not lost.
 func TestCommandSignalledWhileStopped(t *testing.T) {
 	c, err := Start([]string{"sleep", "1000"})
 	if err != nil {
@@ -212,11 +212,11 @@ func TestCommandSignalledWhileStopped(t *testing.T) {
 		t.Error(err)
 	}
 	if code, err := c.Wait(); code != 128+15 || err != nil {
-		t.Errorf("exit code %d, %v; want 143", code, err)
+		t.Errorf("got exit code %d, %v; want 143", code, err)
 	}
 }
 
-// A command that takes its time to end is not asked twice.
+// A command that is slow to exit is asked only once.
 func TestCommandTerminate(t *testing.T) {
 	dir := t.TempDir()
 	ready, asked := filepath.Join(dir, "ready"), filepath.Join(dir, "asked")
@@ -242,7 +242,7 @@ func TestCommandTerminate(t *testing.T) {
 		t.Error(err)
 	}
 	if code, err := c.Wait(); code != 1 || err != nil {
-		t.Errorf("it was asked %d times, %v; want once", code, err)
+		t.Errorf("got exit code %d (the number of SIGTERMs), %v; want 1", code, err)
 	}
 }
 
@@ -255,7 +255,7 @@ func TestCommandClose(t *testing.T) {
 		t.Fatal(err)
 	}
 	if code, err := c.Wait(); code != 128+9 || err != nil {
-		t.Errorf("exit code %d, %v; want 137", code, err)
+		t.Errorf("got exit code %d, %v; want 137", code, err)
 	}
 
 	c, err = Start([]string{"sh", "-c", "exit 5"})
@@ -269,11 +269,11 @@ func TestCommandClose(t *testing.T) {
 		t.Fatal(err)
 	}
 	if code, err := c.Wait(); code != 5 || err != nil {
-		t.Errorf("a released command: exit code %d, %v; want 5", code, err)
+		t.Errorf("released command: got exit code %d, %v; want 5", code, err)
 	}
 }
 
-// If we die while we hold a command it dies too, and does not stay stopped.
+// A held command dies with its tracer, and does not stay stopped.
 func TestCommandDiesWithTracer(t *testing.T) {
 	holder := exec.Command(os.Args[0])
 	holder.Env = append(os.Environ(), "TARGET_TEST_HOLD=cat")
@@ -301,7 +301,7 @@ func TestCommandDiesWithTracer(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = holder.Wait()
-	// Bounded so that a failure does not leave the test hanging.
+	// The timeout keeps a failing test from hanging.
 	n, err := unix.Poll([]unix.PollFd{{Fd: int32(held), Events: unix.POLLIN}}, 5000)
 	if n != 1 || err != nil {
 		_ = syscall.Kill(pid, syscall.SIGKILL)
@@ -312,18 +312,18 @@ func TestCommandDiesWithTracer(t *testing.T) {
 func TestPrivilegedCommand(t *testing.T) {
 	path := script(t, "#!/bin/sh\n")
 	if gainsPrivileges(path) {
-		t.Error("a plain file gains privileges")
+		t.Error("got true for a plain file")
 	}
 	if err := os.Chmod(path, 0o755|os.ModeSetuid); err != nil {
 		t.Fatal(err)
 	}
 	if !gainsPrivileges(path) {
-		t.Error("a set-user-ID file gains none")
+		t.Error("got false for a set-user-ID file")
 	}
 	c, err := Start([]string{path})
 	if !capability.Available(capability.SysPtrace) {
 		if !errors.Is(err, ErrPrivileged) {
-			t.Errorf("error %v, want %v", err, ErrPrivileged)
+			t.Errorf("got error %v, want %v", err, ErrPrivileged)
 		}
 		return
 	}
@@ -335,7 +335,7 @@ func TestPrivilegedCommand(t *testing.T) {
 	}
 }
 
-// A set-user-ID program keeps its privileges, for a tracer that may trace it.
+// A set-user-ID program keeps its privileges if the tracer may trace it.
 func TestSetuidCommand(t *testing.T) {
 	if os.Getuid() != 0 || !capability.Available(capability.SysPtrace) {
 		testenv.Skip(t, "needs root: gives a file another owner")
@@ -371,7 +371,7 @@ func TestSetuidCommand(t *testing.T) {
 	}
 	out, err := io.ReadAll(stdout)
 	if err != nil || strings.TrimSpace(string(out)) != strconv.Itoa(nobody) {
-		t.Errorf("effective user %q, %v; want %d", out, err, nobody)
+		t.Errorf("got effective user %q, %v; want %d", out, err, nobody)
 	}
 	<-c.Done()
 }
@@ -390,12 +390,12 @@ func TestWatch(t *testing.T) {
 	_ = a.Close()
 	select {
 	case <-done:
-		t.Fatal("closed although one still runs")
+		t.Fatal("Watch ended although a process still runs")
 	default:
 	}
 	_ = b.Close()
 	<-done
-	<-Watch(t.Context(), []int{a.PID(), b.PID()}) // gone already
+	<-Watch(t.Context(), []int{a.PID(), b.PID()}) // both have exited
 	<-Watch(t.Context(), nil)
 }
 
@@ -403,7 +403,7 @@ func TestWatchThread(t *testing.T) {
 	tid := make(chan int)
 	leave := make(chan struct{})
 	thread := func() {
-		// A goroutine that ends locked takes its thread with it.
+		// The thread of a goroutine that exits while locked to it exits too.
 		runtime.LockOSThread()
 		tid <- unix.Gettid()
 		<-leave
@@ -411,7 +411,7 @@ func TestWatchThread(t *testing.T) {
 	go thread()
 	id := <-tid
 	if id == os.Getpid() {
-		go thread() // the first thread, which never exits, is taken
+		go thread() // not on the first thread, which never exits
 		id = <-tid
 	}
 	watched := Watch(t.Context(), []int{id})
@@ -431,7 +431,7 @@ func TestWatchCancelled(t *testing.T) {
 	cancel()
 	select {
 	case <-done:
-		t.Error("closed although the process runs")
+		t.Error("Watch ended although the process runs")
 	default:
 	}
 	pollExit(ctx, os.Getpid())

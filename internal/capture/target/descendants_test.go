@@ -19,7 +19,7 @@ func TestDescendants(t *testing.T) {
 	}()
 	pid := shell.Process.Pid
 	var found []int
-	// Two sleeps and a shell; they take a moment to be there.
+	// Wait for two sleeps and a shell.
 	for len(found) < 3 {
 		time.Sleep(time.Millisecond)
 		var err error
@@ -28,10 +28,10 @@ func TestDescendants(t *testing.T) {
 		}
 	}
 	if slices.Contains(found, pid) {
-		t.Errorf("%d descends from itself: %v", pid, found)
+		t.Errorf("got %d among its own descendants %v", pid, found)
 	}
 	if !AnyAlive(found) {
-		t.Error("none of the descendants is alive")
+		t.Error("got no live process among the descendants")
 	}
 	for _, child := range found {
 		if err := syscall.Kill(child, syscall.SIGKILL); err != nil {
@@ -39,6 +39,6 @@ func TestDescendants(t *testing.T) {
 		}
 	}
 	if AnyAlive([]int{1 << 30}) {
-		t.Error("a process that never was is alive")
+		t.Error("got true for a pid that never existed")
 	}
 }

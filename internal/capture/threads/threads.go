@@ -33,7 +33,7 @@ type life struct {
 	process    *life          // of a thread; nil for a process
 	start, end int64          // 0 if not observed
 	names      []profile.Name // in chronological order
-	told       int            // how many names are recorded
+	written    int            // how many names are recorded
 	prev       *life          // previous life with the same ID
 	recorded   bool
 	// number is the recording's ThreadID, or ProcessID for a process.
@@ -124,14 +124,14 @@ func (l *Tracker) rename(of *life, at int64, name string) {
 
 // record passes new names to the recording.
 func (l *Tracker) record(of *life) {
-	for _, n := range of.names[of.told:] {
+	for _, n := range of.names[of.written:] {
 		if of.process != nil {
 			l.Recorder.NameThread(profile.ThreadID(of.number), n.At, n.Name)
 		} else {
 			l.Recorder.NameProcess(profile.ProcessID(of.number), n.At, n.Name)
 		}
 	}
-	of.told = len(of.names)
+	of.written = len(of.names)
 }
 
 // at returns the life of an ID at a time, nil if unknown.

@@ -13,10 +13,11 @@ import (
 	"fulgur/internal/testenv"
 )
 
-// at returns the time of a record.
+// at returns the stamp of a record at time n.
 func at(n uint64) perfevent.Stamp { return perfevent.Stamp{Time: n} }
 
-// newTestTracker returns lives whose recording begins at 100, and what ends it.
+// newTestTracker returns a tracker whose recording begins at 100, and a function that
+// ends the recording.
 func newTestTracker(t *testing.T) (*Tracker, func() *profile.Timeline) {
 	t.Helper()
 	r, err := timeline.NewRecorder(100)
@@ -39,15 +40,15 @@ func newTestTracker(t *testing.T) (*Tracker, func() *profile.Timeline) {
 	}
 }
 
-// No process of the machine has these numbers: 2^22 is the limit of Linux.
+// No process has these IDs: the limit of Linux is 2^22.
 const (
 	shell   = 1<<22 + 1
 	command = 1<<22 + 2
 	worker  = 1<<22 + 3
 )
 
-// A thread has all names of its lifetime, including those before its first event and
-// inherited ones; and it has an end.
+// A thread has all names of its lifetime, including names before its first event and
+// inherited ones, and it has an end.
 func TestTracker(t *testing.T) {
 	l, end := newTestTracker(t)
 	for _, r := range []perfevent.Record{
@@ -62,7 +63,7 @@ func TestTracker(t *testing.T) {
 	main := l.Thread(command, command, 115)
 	second := l.Thread(command, worker, 150)
 	if l.Thread(command, command, 160) != main || second == main {
-		t.Errorf("a thread has several numbers, or two have one")
+		t.Errorf("a thread has several IDs, or two threads share one")
 	}
 	for _, r := range []perfevent.Record{
 		perfevent.Comm{Stamp: at(170), PID: command, TID: worker, Comm: "done"},
@@ -72,7 +73,7 @@ func TestTracker(t *testing.T) {
 		l.HandleRecord(r)
 	}
 	if name := l.Name(command, worker, 165); name != "gzip" {
-		t.Errorf("who woke another was %q, want gzip", name)
+		t.Errorf("got waker %q, want gzip", name)
 	}
 	line := end()
 	names := func(all ...profile.Name) []profile.Name { return all }
@@ -92,12 +93,12 @@ func TestTracker(t *testing.T) {
 		t.Errorf("threads (-want +got):\n%s", d)
 	}
 	if len(l.threads) != 1 || len(l.processes) != 1 || len(l.ended) != 0 {
-		t.Errorf("%d threads and %d processes are remembered, want those of the shell", len(l.threads), len(l.processes))
+		t.Errorf("got %d threads and %d processes tracked, want the shell's", len(l.threads), len(l.processes))
 	}
 }
 
-// Events from before an ID was reused belong to the previous owner, even if they
-// arrive late.
+// Events from before an ID was reused belong to the previous thread, even if they arrive
+// late.
 func TestLivesReuse(t *testing.T) {
 	l, end := newTestTracker(t)
 	fork := func(when uint64, name string) {
@@ -109,21 +110,22 @@ func TestLivesReuse(t *testing.T) {
 	fork(130, "second")
 	second, first := l.Thread(command, command, 140), l.Thread(command, command, 115)
 	if first == second {
-		t.Fatal("two lives are one")
+		t.Fatal("got one thread, want two")
 	}
 	line := end()
 	for id, want := range map[profile.ThreadID]string{first: "first", second: "second"} {
 		k := line.Threads[id]
 		if got := profile.LastName(k.Names); got != want || profile.LastName(line.Processes[k.Process].Names) != want {
-			t.Errorf("thread %d is %q of %+v, want %q", id, got, line.Processes[k.Process], want)
+			t.Errorf("thread %d: got name %q of %+v, want %q", id, got, line.Processes[k.Process], want)
 		}
 	}
 	if l.threads[command].prev != nil {
-		t.Error("a life that ended is remembered")
+		t.Error("the ended thread is still tracked")
 	}
 }
 
-// A process whose first thread ended and another executes a program goes on.
+// A process continues if its first thread exits because another thread executes a
+// program.
 func TestLivesExecOfAnotherThread(t *testing.T) {
 	l, end := newTestTracker(t)
 	l.Thread(command, command, 110)
@@ -131,12 +133,12 @@ func TestLivesExecOfAnotherThread(t *testing.T) {
 	l.HandleRecord(perfevent.Comm{Stamp: at(121), PID: command, TID: command, Exec: true, Comm: "next"})
 	line := end()
 	if p, k := line.Processes[0], line.Threads[0]; p.End != 0 || k.End != 0 || profile.LastName(p.Names) != "next" {
-		t.Errorf("process %+v, thread %+v", p, k)
+		t.Errorf("got process %+v, thread %+v; want both running", p, k)
 	}
 }
 
-// Threads whose start was not observed have their current names. Resident memory is
-// the kernel's.
+// A thread whose start was not seen has its current name. Resident memory comes from the
+// kernel.
 func TestLivesUnseen(t *testing.T) {
 	l, end := newTestTracker(t)
 	pid := os.Getpid()
@@ -145,25 +147,25 @@ func TestLivesUnseen(t *testing.T) {
 	line := end()
 	want := threadName(pid, pid)
 	if got := profile.LastName(line.Threads[0].Names); got != want || got == "[unknown]" || line.Threads[0].Start != 0 {
-		t.Errorf("this thread is %+v, want %q from before", line.Threads[0], want)
+		t.Errorf("got thread %+v, want %q as the name and no start", line.Threads[0], want)
 	}
 	if len(line.Counters) != 1 || line.Counters[0].Kind != profile.CounterRSS {
-		t.Fatalf("counters %+v, want resident memory", line.Counters)
+		t.Fatalf("got counters %+v, want resident memory", line.Counters)
 	}
 	var sum int64
 	for _, n := range line.Counters[0].Changes {
 		sum += n
 	}
 	if sum < 1<<20 || sum > 1<<36 {
-		t.Errorf("%d bytes are resident", sum)
+		t.Errorf("got %d bytes resident", sum)
 	}
 	if name := l.Name(command, worker, 120); name != "[unknown]" {
-		t.Errorf("a thread that is gone is %q", name)
+		t.Errorf("got name %q for a thread that has exited, want [unknown]", name)
 	}
 }
 
-// A thread from before the recording has its name even if it has exited when its
-// event arrives; Meet keeps names that are already known.
+// A thread that started before the recording keeps its name even if it has exited when
+// its event arrives. Meet keeps known names.
 func TestMeet(t *testing.T) {
 	for _, all := range []bool{false, true} {
 		l, end := newTestTracker(t)
@@ -172,26 +174,26 @@ func TestMeet(t *testing.T) {
 			t.Fatal(err)
 		}
 		pid := sleeper.Process.Pid
-		l.HandleRecord(perfevent.Comm{Stamp: at(50), PID: os.Getpid(), TID: os.Getpid(), Comm: "told"})
+		l.HandleRecord(perfevent.Comm{Stamp: at(50), PID: os.Getpid(), TID: os.Getpid(), Comm: "renamed"})
 		pids := []int{pid, os.Getpid()}
 		if all {
 			pids = nil
 		}
 		err := l.Meet(pids)
 		_ = sleeper.Process.Kill()
-		_ = sleeper.Wait() // killed
+		_ = sleeper.Wait() // an error, because it was killed
 		if err != nil {
 			t.Fatal(err)
 		}
 		l.Thread(pid, pid, 200)
 		l.Thread(os.Getpid(), os.Getpid(), 200)
 		line := end()
-		for i, want := range []string{"sleep", "told"} {
+		for i, want := range []string{"sleep", "renamed"} {
 			if got := profile.LastName(line.Threads[i].Names); got != want {
-				t.Errorf("thread %d was called %q, want %q", i, got, want)
+				t.Errorf("thread %d: got name %q, want %q", i, got, want)
 			}
 			if got := profile.LastName(line.Processes[i].Names); got != want {
-				t.Errorf("process %d was called %q, want %q", i, got, want)
+				t.Errorf("process %d: got name %q, want %q", i, got, want)
 			}
 		}
 	}

@@ -13,7 +13,7 @@ import (
 	"fulgur/test/rig/pmu"
 )
 
-// All trials succeed for root on every supported kernel, also when repeated, because
+// All trials succeed for root on every supported kernel, and again when repeated, because
 // a trial leaves nothing behind.
 func TestAll(t *testing.T) {
 	testenv.Root(t)
@@ -31,12 +31,12 @@ func TestAll(t *testing.T) {
 			t.Errorf("%s: %v", p, outcome.Err)
 		}
 	}
-	// Kernels before 5.17 lack the requirements.
+	// Kernels before 5.17 lack them.
 	asks := errors.Join(features.HaveProgramType(ebpf.Syscall), features.HaveProgramHelper(ebpf.PerfEvent, asm.FnLoop)) == nil
 	if err := tried[doctor.ProbeKernelNames].Err; (err == nil) != asks {
-		t.Errorf("kernel names: %v, though the kernel has what they take: %t", err, asks)
+		t.Errorf("kernel names: got %v, want success: %t", err, asks)
 	}
-	// A machine lacks optional features for a known reason only.
+	// A machine may lack optional features, but only for a known reason.
 	if err := tried[doctor.ProbeCycles].Err; err != nil && !errors.Is(err, doctor.ErrNoPMU) {
 		t.Errorf("cycles: %v", err)
 	}
@@ -48,15 +48,15 @@ func TestAll(t *testing.T) {
 	}
 }
 
-// PMUs with and without branch records are distinguished.
+// Trials distinguish PMUs with branch records from those without.
 func TestPMU(t *testing.T) {
 	pmu.Load(t, pmu.Options{})
 	tried := All()
 	if o := tried[doctor.ProbeCycles]; o.Err != nil || o.Found != doctor.FoundCycles {
-		t.Errorf("cycles: %+v", o)
+		t.Errorf("cycles: got %+v", o)
 	}
 	if o := tried[doctor.ProbeBranchRecords]; o.Err != nil || o.Found == "" {
-		t.Errorf("branch records: %+v", o)
+		t.Errorf("branch records: got %+v", o)
 	}
 }
 
@@ -64,9 +64,9 @@ func TestPMUWithoutBranches(t *testing.T) {
 	pmu.Load(t, pmu.Options{None: true})
 	tried := All()
 	if o := tried[doctor.ProbeCycles]; o.Err != nil || o.Found != doctor.FoundCycles {
-		t.Errorf("cycles: %+v", o)
+		t.Errorf("cycles: got %+v", o)
 	}
 	if o := tried[doctor.ProbeBranchRecords]; !errors.Is(o.Err, doctor.ErrNoBranchRecords) {
-		t.Errorf("branch records: %+v", o)
+		t.Errorf("branch records: got %+v", o)
 	}
 }

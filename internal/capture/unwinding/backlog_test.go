@@ -27,7 +27,7 @@ func TestBacklog(t *testing.T) {
 		}, want: []task{{pid: 1}}},
 		"asked for": {note: func(b *backlog) {
 			b.asked(1, 7)
-			b.asked(1, 8) // it runs another program by now
+			b.asked(1, 8) // now it runs another program
 		}, want: []task{{1, true, 8}}},
 		"asked for and changed": {note: func(b *backlog) {
 			b.mapped(1)
@@ -63,17 +63,17 @@ func TestBacklog(t *testing.T) {
 			b := newBacklog()
 			test.note(&b)
 			if got := take(&b, now); !slices.Equal(got, test.want) {
-				t.Errorf("%+v, want %+v", got, test.want)
+				t.Errorf("got %+v, want %+v", got, test.want)
 			}
 			if got := take(&b, now.Add(time.Minute)); !slices.Equal(got, test.left) {
-				t.Errorf("later %+v, want %+v", got, test.left)
+				t.Errorf("a minute later: got %+v, want %+v", got, test.left)
 			}
 		})
 	}
 }
 
-// Those that the kernel side waits for come first, and what changes meanwhile is not
-// lost: to look at one process brings records of others.
+// Processes that the kernel side waits for come first. Changes during the work are kept,
+// because laying out one process may bring records of others.
 func TestBacklogOrder(t *testing.T) {
 	b, now := newBacklog(), time.Now()
 	for pid := range 50 {
@@ -85,7 +85,7 @@ func TestBacklogOrder(t *testing.T) {
 		if !todo.asked {
 			changed++
 		} else if changed > 0 {
-			t.Fatal("one that is asked for comes after others")
+			t.Fatal("got a requested process after others")
 		}
 		if todo.pid == 200 && !again {
 			again = true
@@ -95,14 +95,14 @@ func TestBacklogOrder(t *testing.T) {
 	}
 	left := take(&b, now)
 	if all := changed + len(left); all != 50 {
-		t.Errorf("%d processes that changed, want 49 and the one that was noted again", all)
+		t.Errorf("got %d changed processes, want 49 and the one that changed again", all)
 	}
 	if len(left) > 1 || len(left) == 1 && left[0].pid != 200 {
-		t.Errorf("left: %+v", left)
+		t.Errorf("got %+v left", left)
 	}
 }
 
-// What could not be laid out is due again after a while, as it was.
+// A process that could not be laid out is due again later, unchanged.
 func TestPostpone(t *testing.T) {
 	b, now := newBacklog(), time.Now()
 	b.asked(1, 7)
@@ -111,10 +111,10 @@ func TestPostpone(t *testing.T) {
 		b.postpone(task, now)
 	}
 	if got := take(&b, now); len(got) > 0 {
-		t.Errorf("due at once: %v", got)
+		t.Errorf("got %v due at once, want none", got)
 	}
 	want := []task{{1, true, 7}, {pid: 2}}
 	if got := take(&b, now.Add(retryEvery)); !slices.Equal(got, want) {
-		t.Errorf("due later: %v, want %v", got, want)
+		t.Errorf("due later: got %v, want %v", got, want)
 	}
 }

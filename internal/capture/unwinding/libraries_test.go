@@ -14,7 +14,7 @@ import (
 	"fulgur/internal/testenv"
 )
 
-// loaded are the files that ldd says the dynamic loader loads for a program.
+// loaded returns the files that the dynamic loader loads for a program, according to ldd.
 func loaded(t *testing.T, program string) []string {
 	t.Helper()
 	out, err := exec.Command(testenv.Tool(t, "ldd"), program).Output()
@@ -28,8 +28,8 @@ func loaded(t *testing.T, program string) []string {
 	return files
 }
 
-// The libraries of a program that has not started are those that it will map: by
-// name, by a path relative to it, and the libraries of libraries.
+// libraries finds the files that a program will map once it starts: libraries by name, by
+// a path relative to the program, and the libraries of libraries.
 func TestLibraries(t *testing.T) {
 	gcc := testenv.Tool(t, "gcc")
 	dir := t.TempDir()
@@ -53,7 +53,7 @@ func TestLibraries(t *testing.T) {
 	program := filepath.Join(dir, "program")
 	want := loaded(t, program)
 	if len(want) < 5 {
-		t.Fatalf("ldd finds %v", want)
+		t.Fatalf("got only %v from ldd", want)
 	}
 	launched, err := target.Start([]string{program})
 	if err != nil {
@@ -75,13 +75,13 @@ func TestLibraries(t *testing.T) {
 			}
 		}
 		if found != 1 {
-			t.Errorf("%s is found %d times", path, found)
+			t.Errorf("%s: found %d times, want once", path, found)
 		}
 	}
 	if len(got) != len(want) {
 		for _, f := range got {
-			t.Logf("found: %s", f.Path)
+			t.Logf("found %s", f.Path)
 		}
-		t.Errorf("%d files, want %d as ldd: %v", len(got), len(want), want)
+		t.Errorf("got %d files, want ldd's %d: %v", len(got), len(want), want)
 	}
 }

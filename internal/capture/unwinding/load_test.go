@@ -11,7 +11,7 @@ import (
 	"fulgur/internal/symbols/debugfile/debugfiletest"
 )
 
-// Where no tables are wanted none are loaded, and nothing is done about them.
+// A mode without tables loads none, and all operations on them do nothing.
 func TestWithoutTables(t *testing.T) {
 	for name, o := range map[string]Options{
 		"frame pointers":      {Mode: "fp"},
@@ -24,7 +24,7 @@ func TestWithoutTables(t *testing.T) {
 				t.Fatal(err)
 			}
 			if u.HasTables() || u.By != bpf.UnwindByFramePointers {
-				t.Errorf("tables: %v, by %v", u.HasTables(), u.By)
+				t.Errorf("got tables: %v, mode %v", u.HasTables(), u.By)
 			}
 			u.HandleRecord(perfevent.Fork{PID: 2, PPID: 1})
 			u.Mapped(1)
@@ -35,12 +35,12 @@ func TestWithoutTables(t *testing.T) {
 				return nil
 			}), u.Close())
 			if err != nil || !called || len(u.FDs()) > 0 || u.Replacements() != nil || u.Memory() != 0 || u.Position() != 0 {
-				t.Errorf("%v; called: %v", err, called)
+				t.Errorf("got %v; called: %v", err, called)
 			}
 		})
 	}
 	var u Unwinder
 	if err := u.Load(Options{Mode: "guess"}, debugfiletest.NewFinder(t), nil); !errors.Is(err, usage.Err) {
-		t.Errorf("error %v of a way that there is not", err)
+		t.Errorf("unknown mode: got error %v, want a usage error", err)
 	}
 }

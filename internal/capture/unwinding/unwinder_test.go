@@ -5,13 +5,13 @@ import (
 	"time"
 )
 
-// The cost of a process with many mappings does not grow with the rate of its
-// changes or requests.
+// The cost of a process with many mappings does not grow with the rate of its changes or
+// requests.
 func TestPace(t *testing.T) {
 	now := time.Now()
 	p := pace{}
 	if p.rests(1, now) {
-		t.Error("a process rests that was never laid out")
+		t.Error("a process rests before it is laid out")
 	}
 	p.took(1, manyMappings, now)
 	if p.rests(1, now) || len(p) > 0 {
@@ -23,21 +23,21 @@ func TestPace(t *testing.T) {
 		t.Error("a process with many mappings does not rest")
 	}
 	if p.rests(1, now.Add(many*restPerMapping)) || p.rests(2, now) {
-		t.Error("a process rests for too long, or another one does")
+		t.Error("a process rests for too long, or another process rests")
 	}
 	p.took(1, 3, now)
 	if p.rests(1, now) {
-		t.Error("a process with few mappings rests because it had many")
+		t.Error("a process with few mappings still rests, because it had many")
 	}
 }
 
-// A process that floods the rings with records does not cost the others their tables
-// each time that records are lost.
+// A process that floods the rings does not make all others be laid out again for each
+// lost record.
 func TestDoubt(t *testing.T) {
 	var d doubt
 	start := time.Now()
 	if d.due(start) {
-		t.Error("processes are laid out anew though no record was lost")
+		t.Error("got a reset without lost records")
 	}
 	resets := 0
 	const polls = 1000
@@ -48,12 +48,12 @@ func TestDoubt(t *testing.T) {
 		}
 	}
 	if want := polls / 100; resets != want {
-		t.Errorf("processes are laid out anew %d times, want %d", resets, want)
+		t.Errorf("got %d resets, want %d", resets, want)
 	}
 	if !d.wanted {
-		t.Error("the records that were lost last are forgotten")
+		t.Error("the last loss is forgotten")
 	}
 	if !d.due(start.Add(100*restOfDoubt)) || d.wanted {
-		t.Error("processes are not laid out anew after the last loss")
+		t.Error("got no reset after the last loss")
 	}
 }

@@ -37,17 +37,17 @@ func TestOf(t *testing.T) {
 		{Unknown, ""},
 	} {
 		if got := Of(strings.Fields(test.stack)); got != test.want {
-			t.Errorf("%q waits for %q, want %q", test.stack, got, test.want)
+			t.Errorf("%q: got %q, want %q", test.stack, got, test.want)
 		}
 	}
 }
 
 func TestOfRunnable(t *testing.T) {
 	if got := OfRunnable([]string{"do_sched_yield", "do_syscall_64"}); got != Yield {
-		t.Errorf("a thread that yields: %q", got)
+		t.Errorf("yielding thread: got %q", got)
 	}
 	if got := OfRunnable([]string{"anon_pipe_read", "vfs_read"}); got != Preempted {
-		t.Errorf("a thread that reads a pipe: %q", got)
+		t.Errorf("thread reading a pipe: got %q", got)
 	}
 }
 
@@ -65,18 +65,18 @@ func TestIs(t *testing.T) {
 		{"", false, false},
 	} {
 		if p, i := IsProbe(test.function), IsInterrupt(test.function); p != test.probe || i != test.interrupt {
-			t.Errorf("%s: probe %t, interrupt %t", test.function, p, i)
+			t.Errorf("%s: got probe %t, interrupt %t", test.function, p, i)
 		}
 	}
 }
 
-// A function in two rules would make the second one's entry dead.
+// A function in two rules would make the second entry unreachable.
 func TestRulesAreDistinct(t *testing.T) {
 	seen := map[string]Reason{}
 	for _, r := range rules {
 		for _, f := range r.functions {
 			if before, ok := seen[f]; ok {
-				t.Errorf("%s is in the rules of %q and %q", f, before, r.reason)
+				t.Errorf("%s is in the rules of both %q and %q", f, before, r.reason)
 			}
 			seen[f] = r.reason
 		}
@@ -87,7 +87,7 @@ func FuzzOf(f *testing.F) {
 	f.Add("futex_wait do_futex")
 	f.Fuzz(func(t *testing.T, stack string) {
 		if Of(strings.Split(stack, " ")) == "" {
-			t.Error("no reason")
+			t.Error("got no reason")
 		}
 	})
 }

@@ -106,7 +106,7 @@ func TestOpenUnwritten(t *testing.T) {
 	}()
 	cancel()
 	if err := <-opened; !errors.Is(err, context.Canceled) {
-		t.Errorf("%v, want %v", err, context.Canceled)
+		t.Errorf("got %v, want %v", err, context.Canceled)
 	}
 	// Who waits in the system call would stay there.
 	w, err := os.OpenFile(path, os.O_RDWR, 0)

@@ -145,7 +145,7 @@ func TestPlaceOf(t *testing.T) {
 		"":                                       "",
 	} {
 		if got := placeOf("/", name); got != (answer.Place{Near: path.Join("/", want)}) {
-			t.Errorf("%s: %+v, want %s", name, got, want)
+			t.Errorf("%s: got %+v, want %s", name, got, want)
 		}
 	}
 }

@@ -131,7 +131,7 @@ func TestRemotely(t *testing.T) {
 	} {
 		f, err := Open("/", tt.name, Regular)
 		if !errors.Is(err, tt.want) {
-			t.Errorf("%s: %v, want %v", tt.name, err, tt.want)
+			t.Errorf("%s: got %v, want %v", tt.name, err, tt.want)
 		}
 		if err != nil {
 			continue

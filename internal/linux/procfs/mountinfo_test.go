@@ -64,7 +64,7 @@ func FuzzParseMounts(f *testing.F) {
 			t.Fatalf("%d mounts, want %d", len(got), len(before)+1)
 		}
 		if m := got[len(got)-1]; m.Mountpoint != "/"+point || m.Major != 4095 || m.Minor != 1 || m.FSType != "xfs" {
-			t.Errorf("%+v, want one at %q", m, "/"+point)
+			t.Errorf("got %+v, want one at %q", m, "/"+point)
 		}
 	})
 }

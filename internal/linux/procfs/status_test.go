@@ -100,7 +100,7 @@ func FuzzParseStatus(f *testing.F) {
 			t.Fatalf("error %v, want %v", err, errOthers)
 		}
 		if err == nil && (got.TGID != want.TGID || got.NSPID != want.NSPID || got.UIDs != want.UIDs || got.CapEff != want.CapEff) {
-			t.Errorf("%+v, want %+v", got, want)
+			t.Errorf("got %+v, want %+v", got, want)
 		}
 	})
 }

@@ -16,7 +16,7 @@ func TestError(t *testing.T) {
 		errors.New("third"))
 	want := `open /tmp/\x1b]0;title\a\x9b: first; second; third`
 	if got := Error(err); got != want {
-		t.Errorf("%q, want %q", got, want)
+		t.Errorf("got %q, want %q", got, want)
 	}
 }
 

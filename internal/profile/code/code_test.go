@@ -246,7 +246,7 @@ func TestOtherBuild(t *testing.T) {
 			f.Close()
 			t.Errorf("%s, %s was opened", other.path, other.id)
 		} else if !strings.Contains(err.Error(), other.want) {
-			t.Errorf("%s, %s: %v, want %q", other.path, other.id, err, other.want)
+			t.Errorf("%s, %s: got %v, want %q", other.path, other.id, err, other.want)
 		}
 	}
 }

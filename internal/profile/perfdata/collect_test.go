@@ -118,7 +118,7 @@ func TestMatch(t *testing.T) {
 		{"/usr/bin/prog", "fedcba9876543210", false},
 	} {
 		if got := Match(b)(Mapped{tc.path, tc.id}) != nil; got != tc.want {
-			t.Errorf("%s with build ID %q: %t, want %t", tc.path, tc.id, got, tc.want)
+			t.Errorf("%s with build ID %q: got %t, want %t", tc.path, tc.id, got, tc.want)
 		}
 	}
 }

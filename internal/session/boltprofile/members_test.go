@@ -61,7 +61,7 @@ func TestMembers(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := strings.Join(said, " "); got != step.want {
-			t.Errorf("%s: %q, want %q", step.name, got, step.want)
+			t.Errorf("%s: got %q, want %q", step.name, got, step.want)
 		}
 	}
 	unanswered = 11
@@ -72,7 +72,7 @@ func TestMembers(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := strings.Join(said, " "); got != want || c.stale != (want != "+11") {
-			t.Errorf("/proc/11 does not answer: %q, want %q; stale %v", got, want, c.stale)
+			t.Errorf("/proc/11 does not answer: got %q, want %q; stale %v", got, want, c.stale)
 		}
 		if want == "" {
 			unanswered = 0

@@ -106,14 +106,14 @@ func (z *optimizer) optimize(ctx context.Context, bs *binaries, path string, rep
 	if err != nil {
 		return err
 	}
-	said, err := z.call(ctx, z.llvm.optimize(binary, optimized, fdata, z.flags))
+	messages, err := z.call(ctx, z.llvm.optimize(binary, optimized, fdata, z.flags))
 	if err != nil {
 		return err
 	}
 	if err := os.Rename(optimized, z.output); err != nil {
 		return fmt.Errorf("write %s: %w", z.output, err)
 	}
-	r.Optimized, r.Findings = z.output, findings(slices.Concat(converted, said))
+	r.Optimized, r.Findings = z.output, findings(slices.Concat(converted, messages))
 	return nil
 }
 
@@ -122,17 +122,17 @@ func (z *optimizer) call(ctx context.Context, argv []string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	// Ctrl-C ends the measurement only.
 	cmd.SysProcAttr = &unix.SysProcAttr{Setpgid: true, Pdeathsig: unix.SIGKILL}
-	said, err := cmd.CombinedOutput()
+	output, err := cmd.CombinedOutput()
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w: %s", shellCommand(argv), err, complaint(said))
+		return nil, fmt.Errorf("%s: %w: %s", shellCommand(argv), err, complaint(output))
 	}
-	return said, nil
+	return output, nil
 }
 
 // complaint returns the error messages in BOLT's output, or else its last lines.
-func complaint(said []byte) string {
+func complaint(output []byte) string {
 	const most = 4
-	lines := strings.Split(strings.TrimSpace(string(said)), "\n")
+	lines := strings.Split(strings.TrimSpace(string(output)), "\n")
 	var errs []string
 	for _, line := range lines {
 		if strings.Contains(line, "BOLT-ERROR") {
@@ -153,21 +153,21 @@ var (
 )
 
 // findings returns the messages in BOLT's output for the user.
-func findings(said []byte) []string {
+func findings(output []byte) []string {
 	var found []string
-	for _, m := range boltSays.FindAllSubmatch(said, -1) {
+	for _, m := range boltSays.FindAllSubmatch(output, -1) {
 		if line := string(m[1]); !slices.Contains(found, line) {
 			found = append(found, line)
 		}
 	}
 	var changes []string
-	for _, m := range dynoStat.FindAllSubmatch(said, -1) {
+	for _, m := range dynoStat.FindAllSubmatch(output, -1) {
 		changes = append(changes, fmt.Sprintf("%s %s", m[1], m[2]))
 	}
 	switch {
 	case len(changes) > 0:
 		found = append(found, strings.Join(changes, ", "))
-	case bytes.Contains(said, []byte("(no change)")):
+	case bytes.Contains(output, []byte("(no change)")):
 		found = append(found, "nothing changed")
 	}
 	return found

@@ -107,7 +107,7 @@ func TestTimeLeft(t *testing.T) {
 		{1e-5, time.Minute, "69 days"},
 	} {
 		if got := timeLeft(test.sufficiency, test.elapsed); got != test.want {
-			t.Errorf("%v after %v: %q, want %q", test.sufficiency, test.elapsed, got, test.want)
+			t.Errorf("%v after %v: got %q, want %q", test.sufficiency, test.elapsed, got, test.want)
 		}
 	}
 }
@@ -117,7 +117,7 @@ func TestTwoDigits(t *testing.T) {
 		0: "0", 0.0000943: "0.000094", 0.1: "0.1", 1: "1", 1.26: "1.3", 9.99: "10", 123.4: "123",
 	} {
 		if got := twoDigits(x); got != want {
-			t.Errorf("%g: %s, want %s", x, got, want)
+			t.Errorf("%g: got %s, want %s", x, got, want)
 		}
 	}
 }

@@ -60,7 +60,7 @@ func TestOverheadText(t *testing.T) {
 	for overhead, want := range map[float64]string{0.07: "7 %", 0.125: "12.5 %", 10: "1000 %"} {
 		s := newStepped(&Options{MaxOverhead: overhead})
 		if got := s.overhead(); got != want {
-			t.Errorf("%g: %s, want %s", overhead, got, want)
+			t.Errorf("%g: got %s, want %s", overhead, got, want)
 		}
 	}
 }

@@ -24,9 +24,9 @@ type stepped struct {
 	stepper *stepping.Stepper
 	members members
 
-	told   bool              // whether an early end of stepping was reported
-	marked int               // number of samples up to the mark
-	rest   []stepping.Sample // samples left at the end
+	reported bool              // whether an early end of stepping was reported
+	marked   int               // number of samples up to the mark
+	rest     []stepping.Sample // samples left at the end
 }
 
 func newStepped(o *Options) *stepped {
@@ -119,8 +119,8 @@ func (s *stepped) read(add func(branch.Sample) error) error {
 }
 
 func (s *stepped) tend() error {
-	if err := s.stepper.Err(); err != nil && !s.told {
-		s.told = true
+	if err := s.stepper.Err(); err != nil && !s.reported {
+		s.reported = true
 		return err
 	}
 	return s.members.follow()
@@ -143,7 +143,7 @@ func (s *stepped) close() error {
 		return nil
 	}
 	err := s.stepper.Close()
-	if s.told {
+	if s.reported {
 		return nil
 	}
 	return err

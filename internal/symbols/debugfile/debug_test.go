@@ -165,7 +165,7 @@ func TestUsrMerged(t *testing.T) {
 		"/":              {"/"},
 	} {
 		if got := usrMerged(name); !slices.Equal(got, want) {
-			t.Errorf("%s: %v, want %v", name, got, want)
+			t.Errorf("%s: got %v, want %v", name, got, want)
 		}
 	}
 }

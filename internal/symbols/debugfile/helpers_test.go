@@ -124,7 +124,7 @@ func found(t testing.TB, f *File, err error, root, want, problem string) {
 	t.Helper()
 	switch {
 	case err != nil && want != "":
-		t.Errorf("%v, want %s", err, want)
+		t.Errorf("got %v, want %s", err, want)
 	case err != nil:
 		if !strings.Contains(err.Error(), problem) {
 			t.Errorf("error %q, want one that says %q", err, problem)

@@ -73,7 +73,7 @@ func TestPackages(t *testing.T) {
 	}.write(t)
 	got := packages(root, []string{"/usr/local/bin/tool", "/usr/bin/zig"})
 	if len(got) != 1 || got["/usr/bin/zig"] != "a" {
-		t.Errorf("%v, want the package of zig alone", got)
+		t.Errorf("got %v, want the package of zig alone", got)
 	}
 	names := []string{"apt.list", "bash.list", "libc6:amd64.list", "libcurl4:amd64.list", "zlib1g.list"}
 	if got := likelyFirst(names, []string{"/lib/libcurl.so.4", "/bin/bash"}); got[0] != "libcurl4:amd64.list" || got[1] != "bash.list" {

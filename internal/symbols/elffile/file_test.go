@@ -103,7 +103,7 @@ func TestSymbols(t *testing.T) {
 						w := want[i]
 						if string(names.At(uint64(sym.Name))) != w.Name || sym.Value != w.Value || sym.Size != w.Size ||
 							sym.Section != w.Section || elf.ST_INFO(sym.Binding, sym.Type) != w.Info || byte(sym.Visibility) != w.Other&3 {
-							t.Errorf("symbol %d: %+v, want %+v", i, sym, w)
+							t.Errorf("symbol %d: got %+v, want %+v", i, sym, w)
 						}
 					}
 					i++
@@ -248,7 +248,7 @@ func TestAltID(t *testing.T) {
 			elftest.BuildID([]byte{1, 2}), {Name: ".debug_sup", Content: []byte(tt.sup)},
 		}}.Bytes())
 		if got := f.AltID(); got != tt.want {
-			t.Errorf("%q: %s, want %s", tt.sup, got, tt.want)
+			t.Errorf("%q: got %s, want %s", tt.sup, got, tt.want)
 		}
 	}
 }

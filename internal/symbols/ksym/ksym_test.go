@@ -82,7 +82,7 @@ func TestLookupBatch(t *testing.T) {
 			continue
 		}
 		if len(frames[i]) != 1 || !slices.Contains(names[addr], frames[i][0].SystemName) || frames[i][0].Offset != 0 {
-			t.Errorf("%#x: %+v, want one of %q", addr, frames[i], names[addr])
+			t.Errorf("%#x: got %+v, want one of %q", addr, frames[i], names[addr])
 		}
 	}
 }

@@ -35,21 +35,21 @@ func TestCXX(t *testing.T) {
 			const want = "app::Box<std::vector<int, std::allocator<int> > >::size"
 			f := lookup(t, e, s.addr+1)
 			if f.Name != want || f.SystemName != s.name || f.Offset != 1 {
-				t.Errorf("demangled: %+v, want %s", f, want)
+				t.Errorf("demangled: got %+v, want %s", f, want)
 			}
 			if f := lookup(t, raw, s.addr); f.Name != s.name {
-				t.Errorf("NoDemangle: %q, want %q", f.Name, s.name)
+				t.Errorf("NoDemangle: got %q, want %q", f.Name, s.name)
 			}
 		case s.name == "plain":
 			if f := lookup(t, e, s.addr); f.Name != "plain" {
-				t.Errorf("alias: %q, want the one with fewer underscores", f.Name)
+				t.Errorf("alias: got %q, want the one with fewer underscores", f.Name)
 			}
 		case s.name == "after_asm":
 			// Six bytes of unsized assembly stand before it, with a
 			// label in their midst.
 			for back := uint64(1); back <= 6; back++ {
 				if f := lookup(t, e, s.addr-back); f.Name != "unsized_asm" || f.Offset != 6-back {
-					t.Errorf("after_asm-%d: %+v, want unsized_asm+%d", back, f, 6-back)
+					t.Errorf("after_asm-%d: got %+v, want unsized_asm+%d", back, f, 6-back)
 				}
 			}
 		}
@@ -201,7 +201,7 @@ func TestVDSO(t *testing.T) {
 	}
 	for addr, want := range names {
 		if f := lookup(t, e, addr); !slices.Contains(want, f.Name) {
-			t.Errorf("%#x: %+v, want one of %v", addr, f, want)
+			t.Errorf("%#x: got %+v, want one of %v", addr, f, want)
 		}
 	}
 	if e.BuildID() == "" {

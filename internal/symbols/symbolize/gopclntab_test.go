@@ -212,7 +212,7 @@ func TestGoAddr2line(t *testing.T) {
 				}
 				if compared++; got != want {
 					if wrong++; wrong <= 5 {
-						t.Errorf("%#x: %s, want %s", addr, got, want)
+						t.Errorf("%#x: got %s, want %s", addr, got, want)
 					}
 				}
 			}

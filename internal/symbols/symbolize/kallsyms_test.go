@@ -90,7 +90,7 @@ func TestKernel(t *testing.T) {
 	}
 	for i, tt := range tests {
 		if got := show(frames[i]); got != tt.want {
-			t.Errorf("%#x: %q, want %q", tt.addr, got, tt.want)
+			t.Errorf("%#x: got %q, want %q", tt.addr, got, tt.want)
 		}
 		// Alone it must be the same as among others.
 		single, err := k.LookupBatch([]uint64{tt.addr})
@@ -149,7 +149,7 @@ func TestKernelOfThisMachine(t *testing.T) {
 			continue // one that came, after the last symbol below
 		}
 		if len(frames[i]) != 1 || frames[i][0].Offset != 0 || !slices.Contains(names[addr], frames[i][0].Name) {
-			t.Errorf("%#x: %+v, want one of %v", addr, frames[i], names[addr])
+			t.Errorf("%#x: got %+v, want one of %v", addr, frames[i], names[addr])
 		}
 	}
 	t.Logf("%d addresses", len(addrs))

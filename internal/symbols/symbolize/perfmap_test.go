@@ -32,7 +32,7 @@ zz 10 not hexadecimal
 			got = frames[i][0].Name
 		}
 		if got != want[i] {
-			t.Errorf("%#x: %q, want %q", addr, got, want[i])
+			t.Errorf("%#x: got %q, want %q", addr, got, want[i])
 		}
 	}
 	if f := frames[5][0]; f.Offset != 0xff {
@@ -87,9 +87,9 @@ func FuzzPerfMap(f *testing.F) {
 			switch {
 			case want[i] == nil && len(fs) == 0:
 			case want[i] == nil || len(fs) != 1:
-				t.Fatalf("%#x: %+v, want %+v", addrs[i], fs, want[i])
+				t.Fatalf("%#x: got %+v, want %+v", addrs[i], fs, want[i])
 			case fs[0].Name != NewFrame([]byte(want[i].name), 0, Options{NoDemangle: true}).Name || fs[0].Offset != addrs[i]-want[i].start:
-				t.Fatalf("%#x: %+v, want %+v", addrs[i], fs, want[i])
+				t.Fatalf("%#x: got %+v, want %+v", addrs[i], fs, want[i])
 			}
 		}
 	})

@@ -40,7 +40,7 @@ int start(int n, char **v) { puts(v[0]); app::far(n); return chosen(n); }
 			}
 			if stripped == "-s" && s.Resolver != 0 {
 				if want := "*ABS*+0x" + strconv.FormatUint(s.Resolver, 16) + "@plt"; f.Name != want {
-					t.Errorf("stub of a resolver without a name: %q, want %q", f.Name, want)
+					t.Errorf("stub of a resolver without a name: got %q, want %q", f.Name, want)
 				}
 			}
 		}
@@ -109,7 +109,7 @@ func TestElsewhere(t *testing.T) {
 		}
 		checkNM(t, e, wanted)
 		if f := lookup(t, e, unsized+3); f.Name != "unsized" || f.Offset != 3 {
-			t.Errorf("%s: %+v, want unsized+3", name, f)
+			t.Errorf("%s: got %+v, want unsized+3", name, f)
 		}
 	}
 }
@@ -122,7 +122,7 @@ func TestExportedBehindUnsized(t *testing.T) {
 	e := newFile(t, elftest.File{Sections: append(codeAndData(), own, ownNames, dynamic, dynamicNames)})
 	for addr, want := range map[uint64]string{0x10ff: "unsized", 0x1100: "exported", 0x110f: "exported"} {
 		if f := lookup(t, e, addr); f.Name != want {
-			t.Errorf("%#x: %s, want %s", addr, f.Name, want)
+			t.Errorf("%#x: got %s, want %s", addr, f.Name, want)
 		}
 	}
 	if frames, err := e.LookupBatch([]uint64{0x1110}); err != nil || frames[0] != nil {

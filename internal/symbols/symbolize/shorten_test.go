@@ -42,7 +42,7 @@ func TestShorten(t *testing.T) {
 		{"<", "<"},
 	} {
 		if got := shorten(test.name); got != test.want {
-			t.Errorf("%s: %s, want %s", test.name, got, test.want)
+			t.Errorf("%s: got %s, want %s", test.name, got, test.want)
 		}
 	}
 }

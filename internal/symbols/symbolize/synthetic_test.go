@@ -103,7 +103,7 @@ func TestSymbolRules(t *testing.T) {
 					got = frames[1][0].Name
 				}
 				if got != want || frames[0] != nil || frames[2] != nil {
-					t.Errorf("%s, %v, reversed %v: %q, want %q", tt.name, typ, reversed, got, want)
+					t.Errorf("%s, %v, reversed %v: got %q, want %q", tt.name, typ, reversed, got, want)
 				}
 			}
 		}

@@ -207,11 +207,11 @@ func check(t *testing.T, line string, got, want []string) {
 			found = found || g == w
 		}
 		if !found {
-			t.Errorf("%q: %q, want %q", line, got, want)
+			t.Errorf("%q: got %q, want %q", line, got, want)
 		}
 	}
 	if len(want) == 0 && len(got) > 0 {
-		t.Errorf("%q: %q, want nothing", line, got)
+		t.Errorf("%q: got %q, want nothing", line, got)
 	}
 }
 
@@ -223,7 +223,7 @@ func TestBrief(t *testing.T) {
 		"":                                   "",
 	} {
 		if got := brief(help); got != want {
-			t.Errorf("%q: %q, want %q", help, got, want)
+			t.Errorf("%q: got %q, want %q", help, got, want)
 		}
 	}
 }

@@ -150,12 +150,12 @@ func (p *Page) serveWindow(w http.ResponseWriter, r *http.Request, number string
 func (p *Page) serveEvents(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	control := http.NewResponseController(w)
-	told, text := -1, ""
+	sent, text := -1, ""
 	for {
 		first, last, ended, news := p.state()
-		if last != told {
+		if last != sent {
 			text = fmt.Sprintf("data: {\"first\":%d,\"last\":%d}\n\n", first, last)
-			told = last
+			sent = last
 		}
 		if ended {
 			text += "event: end\ndata: {}\n\n"

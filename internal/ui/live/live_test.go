@@ -51,7 +51,7 @@ func TestPaths(t *testing.T) {
 	} {
 		r := get(p, c.method, c.path)
 		if r.StatusCode != c.want {
-			t.Errorf("%s %s: %d, want %d", c.method, c.path, r.StatusCode, c.want)
+			t.Errorf("%s %s: got %d, want %d", c.method, c.path, r.StatusCode, c.want)
 		}
 		if policy := r.Header.Get("Content-Security-Policy"); r.StatusCode == http.StatusOK && !strings.Contains(policy, "frame-ancestors") {
 			t.Errorf("%s %s: policy %q", c.method, c.path, policy)

@@ -62,7 +62,7 @@ func TestHost(t *testing.T) {
 		w := httptest.NewRecorder()
 		s.guard.ServeHTTP(w, r)
 		if w.Code != want {
-			t.Errorf("%q: %d, want %d", host, w.Code, want)
+			t.Errorf("%q: got %d, want %d", host, w.Code, want)
 		}
 	}
 }
@@ -87,7 +87,7 @@ func TestOrigin(t *testing.T) {
 			s.guard.ServeHTTP(w, r)
 			shared := w.Header().Get("Access-Control-Allow-Origin")
 			if isFriend := origin == friend && allowed == friend; w.Code != want || (shared == friend) != isFriend || (shared != "") != isFriend {
-				t.Errorf("%q may ask; origin %q: %d, want %d, shared with %q", allowed, origin, w.Code, want, shared)
+				t.Errorf("%q may ask; origin %q: got %d, want %d, shared with %q", allowed, origin, w.Code, want, shared)
 			}
 		}
 	}
@@ -110,7 +110,7 @@ func TestPreflight(t *testing.T) {
 		"Access-Control-Allow-Private-Network": "true", "Access-Control-Allow-Methods": "GET, POST", "Vary": "Origin",
 	} {
 		if got := w.Header().Get(key); got != want {
-			t.Errorf("%s: %q, want %q", key, got, want)
+			t.Errorf("%s: got %q, want %q", key, got, want)
 		}
 	}
 	if w.Code != http.StatusNoContent || w.Body.Len() > 0 {
@@ -128,7 +128,7 @@ func TestHeaders(t *testing.T) {
 		"Referrer-Policy": "no-referrer", "Cross-Origin-Resource-Policy": "same-origin", "Cross-Origin-Opener-Policy": "same-origin",
 	} {
 		if got := w.Header().Get(key); got != want {
-			t.Errorf("%s: %q, want %q", key, got, want)
+			t.Errorf("%s: got %q, want %q", key, got, want)
 		}
 	}
 }

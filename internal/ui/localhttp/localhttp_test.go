@@ -56,7 +56,7 @@ func TestReachable(t *testing.T) {
 		{"::", joined, "[2001:db8::5]:4000"},
 	} {
 		if got := reachable(&net.TCPAddr{IP: net.ParseIP(test.listen), Port: 4000}, func() ([]net.Addr, error) { return test.own, nil }); got != test.want {
-			t.Errorf("listening on %s of %v: %s, want %s", test.listen, test.own, got, test.want)
+			t.Errorf("listening on %s of %v: got %s, want %s", test.listen, test.own, got, test.want)
 		}
 	}
 }

@@ -24,7 +24,7 @@ func TestParseKeys(t *testing.T) {
 		{"", nil},
 	} {
 		if got := ParseKeys([]byte(c.sent)); !slices.Equal(got, c.want) {
-			t.Errorf("%q: %v, want %v", c.sent, got, c.want)
+			t.Errorf("%q: got %v, want %v", c.sent, got, c.want)
 		}
 	}
 }

@@ -207,7 +207,7 @@ func TestLosses(t *testing.T) {
 		"3 samples lost and 2 more kinds of loss":  {profile.LossSamples: 3, profile.LossTraces: 1, profile.LossTruncatedUser: 1},
 	} {
 		if got := lost(l); got != want {
-			t.Errorf("%q, want %q", got, want)
+			t.Errorf("got %q, want %q", got, want)
 		}
 	}
 }

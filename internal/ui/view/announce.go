@@ -45,7 +45,7 @@ func announce(ctx context.Context, server *localhttp.Server, o Options) {
 	case opener != "":
 		open(ctx, opener, pages[0].url, o.Stderr)
 	case !localhttp.HasDisplay(os.Getenv):
-		server.TellWay(o.Stderr, os.Getenv)
+		server.PrintSSHCommand(o.Stderr, os.Getenv)
 	}
 	fmt.Fprintln(o.Stderr, "Press Ctrl-C to stop.")
 }

@@ -234,7 +234,7 @@ func TestGuarded(t *testing.T) {
 			{request{path: "/", header: http.Header{"Origin": {profilerOrigin}}}, profiler},
 		} {
 			if r, _ := test.do(t, server); r.StatusCode != test.want {
-				t.Errorf("%s, %+v: %s, want %d", format, test.request, r.Status, test.want)
+				t.Errorf("%s, %+v: got %s, want %d", format, test.request, r.Status, test.want)
 			}
 		}
 		server.below = "/" + strings.Repeat("a", len(server.below)-1)

@@ -159,7 +159,7 @@ func newLoader(k kernel, c config) *Loader {
 func (l *Loader) Request(pid int, image uint64, maps []process.Mapping) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.told(pid, image, maps) {
+	if l.loaded(pid, image, maps) {
 		return // the requesting address has no mapping
 	}
 	p := l.expect(pid, image, maps)
@@ -175,8 +175,8 @@ func (l *Loader) Request(pid int, image uint64, maps []process.Mapping) {
 	l.hire(2 * runtime.GOMAXPROCS(0))
 }
 
-// told reports whether the kernel already has a process's mappings.
-func (l *Loader) told(pid int, image uint64, maps []process.Mapping) bool {
+// loaded reports whether the kernel already has a process's mappings.
+func (l *Loader) loaded(pid int, image uint64, maps []process.Mapping) bool {
 	p := l.processes[pid]
 	if p == nil || p.image != image || p.layout == nil || p.wait != nil || !slices.Equal(p.sources, maps) {
 		return false

@@ -160,7 +160,7 @@ func checkMapping(t *testing.T, f *fixture, pid int, m process.Mapping, random *
 				t.Fatalf("%s+%#x: rule %d, want none", m.File.Path, link, got)
 			}
 		case f.kernel.rules[got] != want:
-			t.Fatalf("%s+%#x: %v, want %v", m.File.Path, link, f.kernel.rules[got], want)
+			t.Fatalf("%s+%#x: got %v, want %v", m.File.Path, link, f.kernel.rules[got], want)
 		}
 	}
 	if looked < 1000 {
@@ -441,7 +441,7 @@ func TestLoaderLimits(t *testing.T) {
 	f.Request(4, 40, many[:1])
 	f.Request(5, 50, many[:1]) // has none in the map of processes
 	if stats := f.Stats(); stats.Cut != 2 || stats.Processes != 2 || stats.Failure != nil {
-		t.Errorf("%+v, want 2 processes cut and 2 left out", stats)
+		t.Errorf("got %+v, want 2 processes cut and 2 left out", stats)
 	}
 	for pid := range 6 {
 		f.Ended(pid)
@@ -461,7 +461,7 @@ func TestLoaderMemory(t *testing.T) {
 	f.wait(t)
 	stats := f.Stats()
 	if stats.NoRoom == 0 || stats.Tables == 0 || stats.Failure != nil {
-		t.Errorf("%+v, want a table left out and another there", stats)
+		t.Errorf("got %+v, want a table left out and another there", stats)
 	}
 	if stats.Pages.Most > 1 {
 		t.Errorf("%d pages were attached, want 1", stats.Pages.Most)
@@ -523,7 +523,7 @@ func TestLoaderDropsUnused(t *testing.T) {
 		t.Errorf("%d files are left", len(f.files))
 	}
 	if stats := f.Stats(); stats.Tables != 0 || stats.Bytes != 0 {
-		t.Errorf("%+v, want nothing", stats)
+		t.Errorf("got %+v, want nothing", stats)
 	}
 	for index, at := range f.pages.all {
 		if at.used != 0 {

@@ -87,7 +87,7 @@ func checkWords(t *testing.T, k *fakeKernel, p *pages, held map[uint32][]uint32,
 func TestPagesTooLarge(t *testing.T) {
 	p := newPages(newFakeKernel(config{}), 64, 2*pageCost)
 	if _, err := p.place(make([]uint32, 3*pageWords)); !errors.Is(err, errMemory) {
-		t.Errorf("placing what is larger than the memory: %v, want %v", err, errMemory)
+		t.Errorf("placing what is larger than the memory: got %v, want %v", err, errMemory)
 	}
 }
 

@@ -142,7 +142,7 @@ func TestHottestIgnoresFiles(t *testing.T) {
 		{name: "parse", module: "app", self: 7, total: 7},
 	}
 	if got := hottest(b.Profile(profile.Meta{}, profile.Losses{}), 10, 0); !slices.Equal(got, want) {
-		t.Errorf("%+v, want %+v", got, want)
+		t.Errorf("got %+v, want %+v", got, want)
 	}
 }
 

@@ -26,9 +26,9 @@ func TestWay(t *testing.T) {
 		{nil, "10.0.0.1:4000", ""},
 	} {
 		var b strings.Builder
-		tellWay(&b, test.address, environment(test.env))
+		printSSHCommand(&b, test.address, environment(test.env))
 		if !strings.Contains(b.String(), test.want) || (test.want == "") != (b.Len() == 0) {
-			t.Errorf("%v, %s: %q, want %q", test.env, test.address, b.String(), test.want)
+			t.Errorf("%v, %s: got %q, want %q", test.env, test.address, b.String(), test.want)
 		}
 	}
 }

@@ -10,14 +10,14 @@ import (
 	"fulgur/internal/message/plain"
 )
 
-// TellWay prints on w how to open the pages from another machine, if this machine
+// PrintSSHCommand prints on w how to open the pages from another machine, if this machine
 // has no display. It prints nothing if the server is reachable from other machines.
 // getenv is [os.Getenv].
-func (s *Server) TellWay(w io.Writer, getenv func(string) string) {
-	tellWay(w, s.listener.Addr().String(), getenv)
+func (s *Server) PrintSSHCommand(w io.Writer, getenv func(string) string) {
+	printSSHCommand(w, s.listener.Addr().String(), getenv)
 }
 
-func tellWay(w io.Writer, address string, getenv func(string) string) {
+func printSSHCommand(w io.Writer, address string, getenv func(string) string) {
 	at, err := netip.ParseAddrPort(address)
 	if err != nil || !at.Addr().IsLoopback() {
 		return
