@@ -31,7 +31,7 @@ func (r *countingReader) ReadAt(b []byte, off int64) (int, error) {
 	return n, err
 }
 
-// made returns a file with the given sections.
+// made returns a synthetic file with the given sections.
 func made(t testing.TB, header, frame, debug []byte) (*elffile.File, *countingReader) {
 	t.Helper()
 	load := func(section int, flags elf.ProgFlag) elftest.Segment {
@@ -75,8 +75,9 @@ func sections(functions ...[2]uint32) (header, frame []byte) {
 	return header, append(frame, 0, 0, 0, 0)
 }
 
-// TestFind searches functions with gaps between them, an inner one, one whose end overflows,
-// one without code, and ones that the linker dropped, with and without a search table.
+// TestFind covers functions with gaps between them, a nested function, a function whose
+// end overflows, an empty one, and functions that the linker dropped, with and without a
+// search table.
 func TestFind(t *testing.T) {
 	functions := [][2]uint32{{0, 16}, {textAddr, 0x40}, {textAddr + 0x10, 0x10}, {textAddr + 0x80, 0x20}, {textAddr + 0x200, 0}, {textAddr + 0x300, 1<<32 - 1}, {0x700000, 16}}
 	header, frame := sections(functions...)
@@ -93,17 +94,17 @@ func TestFind(t *testing.T) {
 			{Below: textAddr + 0xa0}, {Below: textAddr + 0xa0},
 		}
 		if header != nil {
-			want[7].Above = textAddr + 0x200 // the size is only in the FDE
+			want[7].Above = textAddr + 0x200 // only the FDE has the size
 			want[8], want[9] = Bounds{Above: 0x700000}, Bounds{}
 		}
 		compare(t, "made-up", addrs, got, want)
 	}
 }
 
-// TestDamage uses search tables with wrong entries. No address gets bounds from them, and the
-// error contains the offset.
+// TestDamage uses search tables with wrong entries. Addresses get no bounds from them,
+// and the error contains the offset.
 func TestDamage(t *testing.T) {
-	const entry = 12 // the first one's offset
+	const entry = 12 // offset of the first one
 	for name, test := range map[string]struct {
 		damage func(header, frame []byte)
 		want   string
@@ -119,10 +120,10 @@ func TestDamage(t *testing.T) {
 		f, _ := made(t, header, frame, nil)
 		got, err := Find(f, []uint64{textAddr + 16})
 		if err == nil || !strings.Contains(err.Error(), test.want) {
-			t.Errorf("%s: error %v, want %q", name, err, test.want)
+			t.Errorf("%s: got error %v, want %q", name, err, test.want)
 		}
 		if got[0].Start != 0 {
-			t.Errorf("%s: function at %#x", name, got[0].Start)
+			t.Errorf("%s: got a function at %#x, want none", name, got[0].Start)
 		}
 	}
 }
@@ -141,7 +142,7 @@ func TestUnknownHeader(t *testing.T) {
 		f, _ := made(t, header, frame, nil)
 		got, err := Find(f, []uint64{textAddr + 16})
 		if err != nil || got[0].Start != textAddr+8 {
-			t.Errorf("%s: %+v, %v", name, got, err)
+			t.Errorf("%s: got %+v, %v", name, got, err)
 		}
 	}
 }
@@ -169,10 +170,10 @@ func TestTooLarge(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := Find(f, []uint64{textAddr}); err == nil || !strings.Contains(err.Error(), name+" are more than any program has") {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: got %v", name, err)
 		}
 	}
-	// Without section headers, the segment has it.
+	// Without section headers, the size comes from the segment.
 	header, frame := sections([2]uint32{textAddr, 0x40})
 	b := elftest.File{
 		Machine: elf.EM_X86_64,
@@ -198,9 +199,9 @@ func TestTooLarge(t *testing.T) {
 	}
 }
 
-// FuzzFind finds bounds in arbitrary sections. The bounds are around their address and do not
-// depend on the other addresses. Find reads no more bytes than the sections have, except for
-// overlapping CIEs.
+// FuzzFind finds bounds in arbitrary sections. Bounds enclose their address and do not
+// depend on the other addresses. Find does not read more bytes than the sections have,
+// except for overlapping CIEs.
 func FuzzFind(f *testing.F) {
 	header, frame := sections([2]uint32{textAddr, 0x40}, [2]uint32{textAddr + 0x10, 0x10}, [2]uint32{textAddr + 0x80, 0x20})
 	f.Add(header, frame, []byte(nil))
@@ -216,19 +217,19 @@ func FuzzFind(f *testing.F) {
 			addrs = append(addrs, addr)
 		}
 		all, _ := Find(file, addrs)
-		if most := (len(frame)+len(debug))*maxCIE/8 + 100*len(header) + len(addrs)*maxCIE + 1<<16; r.read > most {
-			t.Errorf("%d bytes read of sections with %d, %d and %d", r.read, len(header), len(frame), len(debug))
+		if limit := (len(frame)+len(debug))*maxCIE/8 + 100*len(header) + len(addrs)*maxCIE + 1<<16; r.read > limit {
+			t.Errorf("got %d bytes read of sections of %d, %d and %d bytes", r.read, len(header), len(frame), len(debug))
 		}
 		for i, addr := range addrs {
 			b := all[i]
 			if b.Start > addr || b.Below > addr || b.Above != 0 && b.Above <= addr || b.Start != 0 && (b.Below != 0 || b.Above != 0) {
-				t.Errorf("%#x: %#x", addr, b)
+				t.Errorf("%#x: got %#x", addr, b)
 			}
 			if i%16 != 0 {
 				continue
 			}
 			if one, _ := Find(file, addrs[i:i+1]); one[0] != b {
-				t.Errorf("%#x: %#x alone, %#x among others", addr, one[0], b)
+				t.Errorf("%#x: got %#x alone, %#x among others", addr, one[0], b)
 			}
 		}
 	})

@@ -24,7 +24,7 @@ func open(t *testing.T, path string) *elffile.File {
 	return f
 }
 
-// expected returns the bounds at addrs by readelf's FDEs. addrs must be sorted.
+// expected returns the bounds at addrs according to readelf's FDEs. addrs must be sorted.
 func expected(fdes []callframetest.FDE, addrs []uint64) []Bounds {
 	fdes = slices.Clone(fdes)
 	slices.SortStableFunc(fdes, func(a, b callframetest.FDE) int { return cmp.Compare(a.Start, b.Start) })
@@ -49,7 +49,7 @@ func expected(fdes []callframetest.FDE, addrs []uint64) []Bounds {
 	return want
 }
 
-// around returns addresses within and just outside of the FDEs, sorted.
+// around returns sorted addresses within and just outside the FDEs.
 func around(fdes []callframetest.FDE) []uint64 {
 	var addrs []uint64
 	for _, f := range fdes {
@@ -65,12 +65,12 @@ func compare(t *testing.T, way string, addrs []uint64, got, want []Bounds) {
 	for i, addr := range addrs {
 		if got[i] != want[i] {
 			if wrong++; wrong <= 5 {
-				t.Errorf("%s, %#x: %#x, readelf has %#x", way, addr, got[i], want[i])
+				t.Errorf("%s, %#x: got %#x, readelf has %#x", way, addr, got[i], want[i])
 			}
 		}
 	}
 	if wrong > 5 {
-		t.Errorf("%s: %d of %d differ", way, wrong, len(addrs))
+		t.Errorf("%s: %d of %d addresses differ", way, wrong, len(addrs))
 	}
 }
 
@@ -85,7 +85,7 @@ func TestInstalled(t *testing.T) {
 			want := expected(fdes, addrs)
 			f := open(t, path)
 			if h, err := openHeader(f); err != nil || h == nil || h.entries == 0 {
-				t.Fatalf("header %+v, %v", h, err)
+				t.Fatalf("got header %+v, %v", h, err)
 			}
 			got, err := Find(f, addrs)
 			if err != nil {
@@ -129,7 +129,7 @@ func TestBuilt(t *testing.T) {
 		name   string
 		flags  []string
 		change func(*testing.T, string)
-		debug  bool // there is .debug_frame
+		debug  bool // whether there is a .debug_frame
 	}{
 		{name: "no .eh_frame_hdr", flags: []string{"-Wl,--no-eh-frame-hdr"}},
 		{name: "no section headers", change: noSections},
@@ -145,7 +145,7 @@ func TestBuilt(t *testing.T) {
 			}
 			fdes := callframetest.FDEs(t, path)
 			if debug := slices.ContainsFunc(fdes, func(f callframetest.FDE) bool { return !f.EH }); debug != test.debug {
-				t.Fatalf("a .debug_frame: %v", debug)
+				t.Fatalf("got a .debug_frame: %v", debug)
 			}
 			addrs := around(fdes)
 			if test.change != nil {

@@ -9,14 +9,15 @@ import (
 	"testing"
 )
 
-// linkedTo returns a binary without a build ID at /usr/bin/app below root, whose
-// debug link names app.debug with a checksum that nothing has.
+// linkedTo returns a binary without a build ID at /usr/bin/app below root. Its debug link
+// names app.debug with a checksum that matches no file.
 func linkedTo(t testing.TB, root string) *File {
 	t.Helper()
 	return binaryAt(t, root, image(t, "", debugLink("app.debug", 1)))
 }
 
-// TestChecksumSize computes no checksum of what is large for nothing.
+// TestChecksumSize checks that files that are large, or large and sparse, are skipped
+// without computing their checksum.
 func TestChecksumSize(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
@@ -38,7 +39,7 @@ func TestChecksumSize(t *testing.T) {
 	}
 }
 
-// TestChecksumInterrupted ends a search whose context ended.
+// TestChecksumInterrupted checks that a search ends with its context.
 func TestChecksumInterrupted(t *testing.T) {
 	root := tree{"/usr/bin/app.debug": string(image(t, "", debugInfo("wrong")))}.write(t)
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -47,12 +48,12 @@ func TestChecksumInterrupted(t *testing.T) {
 	f, err := newFinder(t, Config{}).Debug(ctx, linkedTo(t, root))
 	found(t, f, err, root, "", "enough")
 	if !errors.Is(err, enough) {
-		t.Errorf("error %v is not the cause", err)
+		t.Errorf("got error %v, want %v", err, enough)
 	}
 }
 
-// TestSameRoots searches a directory once, by whatever names it is known: that of
-// an ordinary process's root is another than the host's.
+// TestSameRoots checks that a directory is searched once, under any of its names. An
+// ordinary process's root has another name than the host's.
 func TestSameRoots(t *testing.T) {
 	root := tree{"/usr/bin/app.debug": string(image(t, "", debugInfo("wrong")))}.write(t)
 	link := filepath.Join(t.TempDir(), "root")
@@ -61,10 +62,10 @@ func TestSameRoots(t *testing.T) {
 	}
 	_, err := newFinder(t, Config{Root: link, Host: root}).Debug(t.Context(), linkedTo(t, root))
 	if got := strings.Count(err.Error(), "checksum is "); got != 1 {
-		t.Errorf("%d checksums of one file: %v", got, err)
+		t.Errorf("got %d checksums of one file, want 1: %v", got, err)
 	}
 
 	if got := newFinder(t, Config{Host: "/"}).roots("/proc/self/root"); len(got) != 1 {
-		t.Errorf("roots %q, want the process's alone", got)
+		t.Errorf("got roots %q, want only the process's", got)
 	}
 }

@@ -16,7 +16,7 @@ import (
 
 const byID = "/usr/lib/debug/.build-id/aa/bbccdd.debug"
 
-// TestDebug looks for a debug file in a process's root.
+// TestDebug finds debug files in a process's root.
 func TestDebug(t *testing.T) {
 	debug := string(image(t, id, debugInfo("right")))
 	anonymous := string(image(t, "", debugInfo("right")))
@@ -60,14 +60,14 @@ func TestDebug(t *testing.T) {
 			f, err := newFinder(t, Config{}).Debug(t.Context(), b)
 			found(t, f, err, root, tt.want, tt.problem)
 			if err != nil && !errors.Is(err, ErrNotFound) {
-				t.Errorf("error %v is not ErrNotFound", err)
+				t.Errorf("got error %v, want ErrNotFound", err)
 			}
 		})
 	}
 }
 
-// TestLinkOutside does not follow links out of a process's root, which may be a
-// container's, to files of the host.
+// TestLinkOutside checks that links in a process's root, such as a container's, do not
+// lead to files of the host.
 func TestLinkOutside(t *testing.T) {
 	outside := tree{"file": string(image(t, id, debugInfo("outside")))}.write(t)
 	for _, link := range []string{outside + "/file", "../../../../../../../../../../../../.." + outside + "/file", "/proc/self/root" + outside + "/file"} {
@@ -77,8 +77,8 @@ func TestLinkOutside(t *testing.T) {
 	}
 }
 
-// TestUnstripped finds the binary itself below the given root, if that has more
-// to tell than the one that runs.
+// TestUnstripped finds the binary itself below the given root if it has debug info and
+// the running one has none.
 func TestUnstripped(t *testing.T) {
 	for name, copied := range map[string]struct {
 		image string
@@ -97,7 +97,7 @@ func TestUnstripped(t *testing.T) {
 	}
 }
 
-// TestRoots searches the given system, then the process's, then the host.
+// TestRoots checks the order of search: the given system, the process's root, the host.
 func TestRoots(t *testing.T) {
 	files := tree{byID: string(image(t, id, debugInfo("right")))}
 	given, process, host, none := files.write(t), files.write(t), files.write(t), t.TempDir()
@@ -114,8 +114,8 @@ func TestRoots(t *testing.T) {
 	}
 }
 
-// TestPipe does not wait for the writer of a pipe, nor let one go that waits: what
-// is no regular file is not opened at all.
+// TestPipe checks that only regular files are opened: opening a pipe may block, and
+// unblocks a process that waits in open.
 func TestPipe(t *testing.T) {
 	root := tree{filepath.Dir(byID) + "/x": ""}.write(t)
 	pipe := filepath.Join(root, byID)
@@ -129,7 +129,7 @@ func TestPipe(t *testing.T) {
 			f.Close()
 		}
 	}()
-	// The host's files are named by what is in a binary, too.
+	// A binary can also name files of the host.
 	for range 50 {
 		f, err := newFinder(t, Config{}).Debug(t.Context(), binaryAt(t, root, image(t, id)))
 		found(t, f, err, root, "", "not a regular file")
@@ -141,7 +141,7 @@ func TestPipe(t *testing.T) {
 		t.Error("the pipe was opened")
 	default:
 	}
-	f, err := os.OpenFile(pipe, os.O_RDWR, 0) // lets the writer go
+	f, err := os.OpenFile(pipe, os.O_RDWR, 0) // unblocks the writer
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -149,7 +149,7 @@ func TestPipe(t *testing.T) {
 	<-opened
 }
 
-// TestDevice opens no device that a binary names.
+// TestDevice checks that a device that a binary names is not opened.
 func TestDevice(t *testing.T) {
 	f, err := newFinder(t, Config{}).DWO(binaryAt(t, "/", image(t, id)), "/", "/dev/null", func(*elffile.File) error { return nil })
 	found(t, f, err, "/", "", "/dev/null: not a regular file")
@@ -195,7 +195,7 @@ func TestAlt(t *testing.T) {
 		})
 	}
 	if f, err := newFinder(t, Config{}).Alt(t.Context(), binaryAt(t, "/", image(t, id))); f != nil || err != nil {
-		t.Errorf("%v, %v of a file without a link", f, err)
+		t.Errorf("file without a link: got %v, %v", f, err)
 	}
 }
 
@@ -253,7 +253,7 @@ func TestSplit(t *testing.T) {
 	}
 }
 
-// openAt opens a file of this machine, or a test's, as the host's.
+// openAt opens a file of this machine or of a test, with the host's root.
 func openAt(t *testing.T, name string) *File {
 	t.Helper()
 	f, err := elffile.Open(testenv.File(t, name))
@@ -264,7 +264,7 @@ func openAt(t *testing.T, name string) *File {
 	return &File{File: f, Root: "/", Path: name}
 }
 
-// TestLibc finds what libc6-dbg installs, on the host and as a process sees it.
+// TestLibc finds the files of libc6-dbg, on the host and through a process's root.
 func TestLibc(t *testing.T) {
 	b := openAt(t, "/lib/x86_64-linux-gnu/libc.so.6")
 	want := debugDir + "/.build-id/" + b.BuildID()[:2] + "/" + b.BuildID()[2:] + ".debug"
@@ -276,7 +276,7 @@ func TestLibc(t *testing.T) {
 	found(t, f, err, b.Root, want, "")
 }
 
-// TestTools finds what binutils, dwz and GCC make.
+// TestTools finds debug files written by binutils, dwz and GCC.
 func TestTools(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "a.c"), []byte("struct a { int n; }; int f(struct a *a) { return a->n; }\nint main(void) { struct a a = {1}; return f(&a); }\n"), 0o644); err != nil {

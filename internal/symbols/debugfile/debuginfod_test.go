@@ -15,7 +15,7 @@ import (
 	"fulgur/internal/testenv"
 )
 
-// server is a debuginfod that counts its requests.
+// server is a debuginfod server that counts requests.
 type server struct {
 	*httptest.Server
 	requests atomic.Int32
@@ -36,7 +36,7 @@ func newServer(t testing.TB, handler http.HandlerFunc) *server {
 	return s
 }
 
-// serve returns a handler that has one file.
+// serve returns a handler that serves one file.
 func serve(content []byte) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/buildid/"+id+"/debuginfo" {
@@ -47,10 +47,10 @@ func serve(content []byte) http.HandlerFunc {
 	}
 }
 
-// missing returns a handler that has none.
+// missing is a handler without files.
 func missing(w http.ResponseWriter, r *http.Request) { http.NotFound(w, r) }
 
-// failing answers that the server is out of order.
+// failing is a handler that always responds with an error.
 func failing(w http.ResponseWriter, _ *http.Request) {
 	http.Error(w, "out of order", http.StatusServiceUnavailable)
 }
@@ -59,7 +59,7 @@ func TestDownload(t *testing.T) {
 	right := image(t, id, debugInfo("right"))
 	wrong := image(t, "eeff0011", debugInfo("wrong"))
 	chunked := func(w http.ResponseWriter, r *http.Request) {
-		w.(http.Flusher).Flush() // before the length is known
+		w.(http.Flusher).Flush() // hides the length
 		serve(right)(w, r)
 	}
 	for _, tt := range []struct {
@@ -68,9 +68,9 @@ func TestDownload(t *testing.T) {
 		servers []http.HandlerFunc
 		ok      bool
 		problem string
-		// again is how many requests there are in all after a second search.
+		// again is the total number of requests after a second search.
 		again int
-		// empty is whether the cache notes that no server has the file.
+		// empty is set if the cache records that no server has the file.
 		empty bool
 	}{
 		{"found", nil, []http.HandlerFunc{serve(right)}, true, "", 1, false},
@@ -115,23 +115,24 @@ func TestDownload(t *testing.T) {
 				requests += int(s.requests.Load())
 			}
 			if requests != tt.again {
-				t.Errorf("%d requests, want %d", requests, tt.again)
+				t.Errorf("got %d requests, want %d", requests, tt.again)
 			}
 			entries, _ := os.ReadDir(filepath.Dir(name))
 			info, err := os.Stat(name)
 			switch {
 			case len(entries) > 1:
-				t.Errorf("the cache has %v", entries)
+				t.Errorf("got %v in the cache", entries)
 			case (err == nil) != (tt.ok || tt.empty):
 				t.Errorf("the cache's file: %v", err)
 			case err == nil && (info.Size() == 0) != tt.empty:
-				t.Errorf("the cache's file has %d bytes", info.Size())
+				t.Errorf("got %d bytes in the cache's file", info.Size())
 			}
 		})
 	}
 }
 
-// TestStalled gives servers up that do not get on, and waits for others.
+// TestStalled checks that a server that makes no progress is given up, and a slow one is
+// not.
 func TestStalled(t *testing.T) {
 	right := image(t, id, debugInfo("right"))
 	stalled := func(w http.ResponseWriter, r *http.Request) {
@@ -160,10 +161,10 @@ func TestStalled(t *testing.T) {
 	}
 }
 
-// TestNoDownload asks nobody unless told whom.
+// TestNoDownload checks that nothing is requested without a configured server.
 func TestNoDownload(t *testing.T) {
 	client := &http.Client{Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
-		t.Errorf("request %s", r.URL)
+		t.Errorf("got request %s, want none", r.URL)
 		return nil, http.ErrNotSupported
 	})}
 	for _, urls := range []string{"", "  ", "ima:enforcing"} {
@@ -192,7 +193,7 @@ func TestEnvironment(t *testing.T) {
 		{map[string]string{"DEBUGINFOD_URLS": "http://a"}, "set DEBUGINFOD_CACHE_PATH"},
 	} {
 		if _, err := New(Config{Getenv: environment(tt.vars)}); err == nil || !strings.Contains(err.Error(), tt.problem) {
-			t.Errorf("%v: error %v, want one that says %q", tt.vars, err, tt.problem)
+			t.Errorf("%v: got error %v, want one that contains %q", tt.vars, err, tt.problem)
 		}
 	}
 
@@ -203,7 +204,7 @@ func TestEnvironment(t *testing.T) {
 		t.Fatal(err)
 	}
 	if strings.Join(d.servers, " ") != "http://a https://b/x" || d.timeout != 5*time.Second || d.maxTime != 0 || d.maxSize != maxDownload {
-		t.Errorf("%+v", d)
+		t.Errorf("got %+v", d)
 	}
 }
 
@@ -220,12 +221,12 @@ func TestCachePlace(t *testing.T) {
 		{map[string]string{"XDG_CACHE_HOME": "/x", "HOME": old}, old + "/.debuginfod_client_cache"},
 	} {
 		if c, err := newCache(environment(tt.vars)); err != nil || c.dir != tt.want {
-			t.Errorf("%v: %q, %v; want %q", tt.vars, c.dir, err, tt.want)
+			t.Errorf("%v: got %q, %v; want %q", tt.vars, c.dir, err, tt.want)
 		}
 	}
 }
 
-// TestCacheTimes ages the cache by setting its files' times.
+// TestCacheTimes ages the cache's files by their timestamps.
 func TestCacheTimes(t *testing.T) {
 	age := func(name string, by time.Duration) {
 		t.Helper()
@@ -241,14 +242,14 @@ func TestCacheTimes(t *testing.T) {
 	}.write(t)}
 
 	if _, err := c.lookup(id); err == nil {
-		t.Error("a file that no server has is looked for again")
+		t.Error("got no error, want the cached failure")
 	}
 	age(c.path(id), 101*time.Second)
 	if _, err := c.lookup(id); err != nil {
-		t.Errorf("after its time: %v", err)
+		t.Errorf("after the expiry: %v", err)
 	}
 	if _, err := os.Stat(filepath.Dir(c.path(id))); err == nil {
-		t.Error("the note is still there")
+		t.Error("the cached failure is still there")
 	}
 
 	for _, name := range []string{"bb/debuginfo", "cc/debuginfo", "cc/keep", "dd/executable", "notes/debuginfo"} {
@@ -266,10 +267,10 @@ func TestCacheTimes(t *testing.T) {
 			}
 		}
 		if got := strings.Join(all, " "); got != want {
-			t.Errorf("the cache has %s, want %s", got, want)
+			t.Errorf("got %s in the cache, want %s", got, want)
 		}
 	}
-	c.clean() // makes the file that says when to clean
+	c.clean() // creates the file with the cleanup interval
 	c.clean()
 	exist("bb/debuginfo cc/debuginfo cc/keep dd notes/debuginfo")
 	age(filepath.Join(c.dir, cleanFile), 25*time.Hour)
@@ -277,8 +278,7 @@ func TestCacheTimes(t *testing.T) {
 	exist("bb/debuginfo cc/keep notes/debuginfo")
 }
 
-// TestSharedCache lets elfutils' client find what we downloaded, and the other
-// way round.
+// TestSharedCache checks that elfutils' client and the finder use each other's downloads.
 func TestSharedCache(t *testing.T) {
 	client := testenv.Tool(t, "debuginfod-find")
 	right := image(t, id, debugInfo("right"))
@@ -298,18 +298,18 @@ func TestSharedCache(t *testing.T) {
 		cmd.Env = append(os.Environ(), "DEBUGINFOD_URLS="+s.URL, "DEBUGINFOD_CACHE_PATH="+dir)
 		out, err := cmd.Output()
 		if err != nil || strings.TrimSpace(string(out)) != want {
-			t.Errorf("debuginfod-find: %q, %v; want %s", out, err, want)
+			t.Errorf("debuginfod-find: got %q, %v; want %s", out, err, want)
 		}
 		if !oursFirst {
 			ours()
 		}
 		if n := s.requests.Load(); n != 1 {
-			t.Errorf("%d requests, want 1", n)
+			t.Errorf("got %d requests, want 1", n)
 		}
 	}
 }
 
-// TestLocal asks no server.
+// TestLocal checks that a local search requests nothing.
 func TestLocal(t *testing.T) {
 	s := newServer(t, serve(image(t, id, debugInfo("right"))))
 	vars := map[string]string{"DEBUGINFOD_URLS": s.URL, "DEBUGINFOD_CACHE_PATH": t.TempDir()}
@@ -317,6 +317,6 @@ func TestLocal(t *testing.T) {
 	f, err := finder.Local().Debug(t.Context(), binaryAt(t, "", image(t, id)))
 	found(t, f, err, "", "", "not found")
 	if n := s.requests.Load(); n != 0 {
-		t.Errorf("%d requests", n)
+		t.Errorf("got %d requests, want 0", n)
 	}
 }

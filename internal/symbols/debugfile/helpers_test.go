@@ -20,8 +20,8 @@ import (
 // id is the build ID of the binary in most tests.
 const id = "aabbccdd"
 
-// image returns a made-up ELF file with a build ID, unless that is empty, and
-// other sections.
+// image returns a synthetic ELF file with a build ID, unless id is empty, and other
+// sections.
 func image(t testing.TB, id string, sections ...elftest.Section) []byte {
 	t.Helper()
 	if id != "" {
@@ -34,13 +34,13 @@ func image(t testing.TB, id string, sections ...elftest.Section) []byte {
 	return elftest.File{Sections: sections}.Bytes()
 }
 
-// debugInfo is what makes a file one with debug info; note tells one from
-// another.
+// debugInfo returns the section that makes a file a debug file; note makes files
+// distinct.
 func debugInfo(note string) elftest.Section {
 	return elftest.Section{Name: ".debug_info", Content: []byte(note)}
 }
 
-// debugLink is a .gnu_debuglink.
+// debugLink returns a .gnu_debuglink section.
 func debugLink(name string, crc uint32) elftest.Section {
 	content := append([]byte(name), make([]byte, 4-len(name)%4)...)
 	return elftest.Section{Name: ".gnu_debuglink", Content: binary.LittleEndian.AppendUint32(content, crc)}
@@ -48,7 +48,7 @@ func debugLink(name string, crc uint32) elftest.Section {
 
 func crc(b []byte) uint32 { return crc32.ChecksumIEEE(b) }
 
-// altLink is a .gnu_debugaltlink.
+// altLink returns a .gnu_debugaltlink section.
 func altLink(t testing.TB, path, id string) elftest.Section {
 	t.Helper()
 	b, err := hex.DecodeString(id)
@@ -58,10 +58,10 @@ func altLink(t testing.TB, path, id string) elftest.Section {
 	return elftest.Section{Name: ".gnu_debugaltlink", Content: append([]byte(path+"\x00"), b...)}
 }
 
-// tree is files by path; a value that begins with "->" is a symbolic link.
+// tree maps paths to contents; a content that begins with "->" is a symbolic link.
 type tree map[string]string
 
-// write writes the files below a new directory and returns that.
+// write writes the files below a new directory and returns it.
 func (tr tree) write(t testing.TB) string {
 	t.Helper()
 	root := t.TempDir()
@@ -83,7 +83,7 @@ func (tr tree) write(t testing.TB) string {
 	return root
 }
 
-// binary opens an ELF file in memory as that at /usr/bin/app below root.
+// binaryAt opens an ELF file in memory as /usr/bin/app below root.
 func binaryAt(t testing.TB, root string, content []byte) *File {
 	t.Helper()
 	f, err := elffile.New(bytes.NewReader(content), int64(len(content)), "app")
@@ -98,8 +98,8 @@ func environment(vars map[string]string) func(string) string {
 	return func(name string) string { return vars[name] }
 }
 
-// newFinder returns a finder that sees neither this machine's files nor its
-// environment, unless c says so.
+// newFinder returns a finder that sees this machine's files and environment only if c
+// says so.
 func newFinder(t testing.TB, c Config) *Finder {
 	t.Helper()
 	if c.Host == "" {
@@ -118,8 +118,8 @@ func newFinder(t testing.TB, c Config) *Finder {
 	return f
 }
 
-// found checks the result of a search: want is the path of what is to be found
-// below root, or empty and problem what the error says.
+// found checks the result of a search: want is the expected path below root, or empty if
+// the error must contain problem.
 func found(t testing.TB, f *File, err error, root, want, problem string) {
 	t.Helper()
 	switch {
@@ -127,12 +127,12 @@ func found(t testing.TB, f *File, err error, root, want, problem string) {
 		t.Errorf("got %v, want %s", err, want)
 	case err != nil:
 		if !strings.Contains(err.Error(), problem) {
-			t.Errorf("error %q, want one that says %q", err, problem)
+			t.Errorf("got error %q, want one that contains %q", err, problem)
 		}
 	default:
 		defer f.Close()
 		if f.Path != want || f.Root != root {
-			t.Errorf("found %s below %s, want %q below %s", f.Path, f.Root, want, root)
+			t.Errorf("got %s below %s, want %q below %s", f.Path, f.Root, want, root)
 		}
 	}
 }

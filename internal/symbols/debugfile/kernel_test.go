@@ -12,7 +12,7 @@ import (
 	"fulgur/internal/symbols/elffile/elftest"
 )
 
-// notes returns what the kernel shows below /sys for a build ID.
+// notes returns the kernel's /sys file for a build ID.
 func notes(t testing.TB, id string) string {
 	t.Helper()
 	b, err := hex.DecodeString(id)
@@ -51,7 +51,7 @@ func TestKernel(t *testing.T) {
 		})
 	}
 	if _, err := newFinder(t, Config{}).Kernel(t.Context()); err == nil || !strings.Contains(err.Error(), "build ID of the running kernel") {
-		t.Errorf("without /sys: %v", err)
+		t.Errorf("without /sys: got %v", err)
 	}
 }
 
@@ -97,7 +97,7 @@ func TestModule(t *testing.T) {
 	}
 	for _, name := range []string{"", ".", "..", "../x", "a/b"} {
 		if _, err := newFinder(t, Config{}).Module(t.Context(), name); err == nil || errors.Is(err, ErrNotFound) {
-			t.Errorf("%q: %v", name, err)
+			t.Errorf("%q: got %v", name, err)
 		}
 	}
 }
@@ -106,7 +106,7 @@ func FuzzModulePath(f *testing.F) {
 	f.Add("kernel/fs/ext4/ext4.ko: kernel/fs/jbd2/jbd2.ko\nkernel/sound/snd-hda.ko.xz:", "snd_hda")
 	f.Fuzz(func(t *testing.T, dep, name string) {
 		if module, ok := modulePath(strings.NewReader(dep), name); ok && !strings.Contains(dep, module) {
-			t.Errorf("%q is not in %q", module, dep)
+			t.Errorf("got %q, which is not in %q", module, dep)
 		}
 	})
 }

@@ -59,13 +59,13 @@ func TestRemedies(t *testing.T) {
 	} {
 		finder := newFinder(t, Config{Getenv: environment(map[string]string{"DEBUGINFOD_URLS": tt.urls, "HOME": bare})})
 		if got := finder.Remedies(files); !slices.Equal(got, tt.want) {
-			t.Errorf("%q:\n%s\nwant\n%s", tt.urls, strings.Join(got, "\n"), strings.Join(tt.want, "\n"))
+			t.Errorf("%q: got\n%s\nwant\n%s", tt.urls, strings.Join(got, "\n"), strings.Join(tt.want, "\n"))
 		}
 	}
 }
 
-// A file built on this machine has no package, even if a list has its path. The lists are not
-// in the order of the paths.
+// A file built on this machine has no package, even if a package list contains its path.
+// The lists are not sorted by path.
 func TestPackages(t *testing.T) {
 	root := tree{
 		"/var/lib/dpkg/info/a.list":   "/usr/local/bin/tool\n/usr/bin/zig\n",
@@ -73,33 +73,33 @@ func TestPackages(t *testing.T) {
 	}.write(t)
 	got := packages(root, []string{"/usr/local/bin/tool", "/usr/bin/zig"})
 	if len(got) != 1 || got["/usr/bin/zig"] != "a" {
-		t.Errorf("got %v, want the package of zig alone", got)
+		t.Errorf("got %v, want only zig's package", got)
 	}
 	names := []string{"apt.list", "bash.list", "libc6:amd64.list", "libcurl4:amd64.list", "zlib1g.list"}
 	if got := likelyFirst(names, []string{"/lib/libcurl.so.4", "/bin/bash"}); got[0] != "libcurl4:amd64.list" || got[1] != "bash.list" {
-		t.Errorf("%v are looked at in this order", got)
+		t.Errorf("got the order %v", got)
 	}
 }
 
-// TestDpkg asks the package database of this machine, as dpkg -S does.
+// TestDpkg compares with dpkg -S on this machine.
 func TestDpkg(t *testing.T) {
 	dpkg := testenv.Tool(t, "dpkg")
 	owned := 0
 	for _, name := range []string{"/usr/bin/bash", "/bin/bash", "/usr/lib/x86_64-linux-gnu/libstdc++.so.6", "/lib/x86_64-linux-gnu/libc.so.6", "/lib64/ld-linux-x86-64.so.2"} {
 		out, err := exec.CommandContext(t.Context(), dpkg, "-S", name).Output()
 		if err != nil {
-			continue // its package lists it by another name
+			continue // the package list has another name of the file
 		}
 		owned++
 		want, _, _ := strings.Cut(string(out), ": ")
 		want = strings.TrimSuffix(want, ":"+runtime.GOARCH)
 		for _, alias := range usrMerged(name) {
 			if got := packages("/", []string{alias})[alias]; got != want {
-				t.Errorf("%s: %q, dpkg says %s", alias, got, want)
+				t.Errorf("%s: got %q, want dpkg's %s", alias, got, want)
 			}
 		}
 	}
 	if owned == 0 {
-		testenv.Skip(t, "needs files of packages: dpkg knows none of those asked for")
+		testenv.Skip(t, "needs files that dpkg knows: no package has any of the tested ones")
 	}
 }

@@ -67,7 +67,7 @@ func TestDecode(t *testing.T) {
 				t.Error("(-want +got):\n" + d)
 			}
 			if code.Unknown() != test.unknown {
-				t.Errorf("%d are unknown, want %d", code.Unknown(), test.unknown)
+				t.Errorf("got %d unknown instructions, want %d", code.Unknown(), test.unknown)
 			}
 		})
 	}
@@ -75,11 +75,11 @@ func TestDecode(t *testing.T) {
 
 func TestOtherMachine(t *testing.T) {
 	if _, err := disasm.Decode(elf.EM_RISCV, []byte{1}, 0); !errors.Is(err, disasm.ErrMachine) {
-		t.Errorf("code for RISC-V: %v", err)
+		t.Errorf("RISC-V: got error %v", err)
 	}
 }
 
-// Of a compiler's code, our decoder and objdump find the same instructions.
+// The decoder and objdump find the same instructions in compiled code.
 func TestAgainstObjdump(t *testing.T) {
 	testenv.Tool(t, "objdump")
 	cc := testenv.Tool(t, "gcc")
@@ -123,10 +123,10 @@ func TestAgainstObjdump(t *testing.T) {
 		return at
 	}
 	if len(theirs) < 50 {
-		t.Fatalf("objdump shows %d instructions", len(theirs))
+		t.Fatalf("got %d instructions from objdump, want at least 50", len(theirs))
 	}
 	if d := cmp.Diff(places(theirs), places(code.Instructions(nil))); d != "" {
-		t.Error("(-objdump +ours):\n" + d)
+		t.Error("(-objdump +fulgur):\n" + d)
 	}
 }
 
@@ -142,12 +142,12 @@ func FuzzDecode(f *testing.F) {
 			at := address
 			for _, i := range c.Instructions(map[uint64]disasm.Symbol{address: {Name: "f"}}) {
 				if i.Address != at || i.Size <= 0 || i.Text == "" {
-					t.Fatalf("%v: %+v at %#x", machine, i, at)
+					t.Fatalf("%v: got %+v at %#x", machine, i, at)
 				}
 				at += uint64(i.Size)
 			}
 			if at != address+uint64(len(code)) {
-				t.Fatalf("%v: ends at %#x, not %#x", machine, at, address+uint64(len(code)))
+				t.Fatalf("%v: got the end %#x, want %#x", machine, at, address+uint64(len(code)))
 			}
 		}
 	})

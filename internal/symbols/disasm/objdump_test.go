@@ -7,7 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// printed is what objdump prints.
+// printed is output of objdump.
 const printed = `
 /proc/self/fd/3:     file format elf64-x86-64
 
@@ -34,7 +34,7 @@ func TestParseObjdump(t *testing.T) {
 		t.Error("(-want +got):\n" + d)
 	}
 	if _, err := parseObjdump(strings.NewReader("2:\tnop\n1:\tnop\n"), 3); err == nil {
-		t.Error("addresses that fall are taken")
+		t.Error("got no error for descending addresses")
 	}
 }
 
@@ -48,7 +48,7 @@ func FuzzParseObjdump(f *testing.F) {
 		}
 		for i, in := range list {
 			if i > 0 && in.Address <= list[i-1].Address || in.Size < 0 || in.Size > longestX86 {
-				t.Fatalf("%+v after %+v", in, list[max(i, 1)-1])
+				t.Fatalf("got %+v after %+v", in, list[max(i, 1)-1])
 			}
 		}
 	})

@@ -16,8 +16,8 @@ import (
 	"fulgur/internal/testenv"
 )
 
-// addr2line asks addr2line about addresses: for each, lines of a function and
-// a place.
+// addr2line returns addr2line's output for each address: alternating lines of a function
+// and a place.
 func addr2line(t *testing.T, path string, addrs []uint64) [][]string {
 	t.Helper()
 	cmd := exec.Command(testenv.Tool(t, "addr2line"), "-a", "-i", "-f", "-e", path)
@@ -42,7 +42,7 @@ func addr2line(t *testing.T, path string, addrs []uint64) [][]string {
 	return all
 }
 
-// place formats a frame's place like addr2line.
+// place formats a frame's file and line like addr2line.
 func (f Frame) place() string {
 	line := "?"
 	if f.Line > 0 {
@@ -54,8 +54,8 @@ func (f Frame) place() string {
 	return f.File + ":" + line
 }
 
-// compareAddr2line compares places where there is a function. Names are not:
-// addr2line takes them from the symbol table as it sees fit.
+// compareAddr2line compares places at addresses with a function. It does not compare
+// names, for which addr2line may use the symbol table.
 func compareAddr2line(t *testing.T, path string, d *Data, addrs []uint64) {
 	t.Helper()
 	got, err := d.LookupBatch(addrs)
@@ -84,14 +84,14 @@ func compareAddr2line(t *testing.T, path string, d *Data, addrs []uint64) {
 			t.Logf("%#x:\n got %q\nwant %q", addrs[i], places, wantPlaces)
 		}
 	}
-	t.Logf("%d of %d chains differ", chains, compared)
+	t.Logf("%d of %d inline chains differ", chains, compared)
 	if chains > compared/20 {
-		t.Errorf("%d of %d chains differ", chains, compared)
+		t.Errorf("%d of %d inline chains differ", chains, compared)
 	}
 }
 
-// TestAddr2line compares with addr2line at every address of small programs.
-// Version 2.40 finds no chains in what Clang writes, hence GCC alone.
+// TestAddr2line compares with addr2line at every address of small programs from GCC.
+// Version 2.40 finds no inline chains in Clang's output.
 func TestAddr2line(t *testing.T) {
 	for _, b := range builds {
 		if b.name != "gcc 4 O2" && b.name != "gcc 5 O3" {
@@ -106,9 +106,8 @@ func TestAddr2line(t *testing.T) {
 	}
 }
 
-// TestAlternateFile moves entries and strings to a file that two programs
-// share, with dwz, and expects the same answers. (llvm-symbolizer cannot read
-// such a file.)
+// TestAlternateFile moves entries and strings to a file that two programs share, with
+// dwz, and expects the same results. (llvm-symbolizer cannot read such a file.)
 func TestAlternateFile(t *testing.T) {
 	tool := testenv.Tool(t, "dwz")
 	for _, version := range []string{"4", "5"} {
@@ -137,10 +136,10 @@ func TestAlternateFile(t *testing.T) {
 			t.Error(err)
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("DWARF %s: dwz makes a difference (-want +got):\n%s", version, diff)
+			t.Errorf("DWARF %s: (-without +with dwz):\n%s", version, diff)
 		}
 		if _, err := lookup(""); err == nil {
-			t.Errorf("DWARF %s: no error without the shared file", version)
+			t.Errorf("DWARF %s: got no error without the shared file", version)
 		}
 	}
 }

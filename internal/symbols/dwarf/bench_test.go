@@ -7,8 +7,7 @@ import (
 	"fulgur/internal/testenv"
 )
 
-// benchProgram is the program that the environment names, see
-// [TestAgainstLLVM].
+// benchProgram returns the program named by the environment, see [TestAgainstLLVM].
 func benchProgram(b *testing.B) string {
 	programs := testenv.Given(b, "FULGUR_TEST_DWARF")
 	path, _, _ := strings.Cut(programs, ":")
@@ -44,8 +43,8 @@ func BenchmarkCold(b *testing.B) {
 	b.ReportMetric(float64(len(addrs)*b.N)/b.Elapsed().Seconds(), "addrs/s")
 }
 
-// BenchmarkWarm looks up 10 000 addresses that were looked up before, within a
-// budget that holds what was learnt of them.
+// BenchmarkWarm looks up 10 000 addresses again, within a budget large enough to cache
+// all their data.
 func BenchmarkWarm(b *testing.B) {
 	path := benchProgram(b)
 	d, err := Open(openSections(b, path, ""), Options{Budget: 64 << 20})

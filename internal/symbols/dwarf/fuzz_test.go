@@ -23,7 +23,7 @@ func sectionList(s *Sections) []*Section {
 	}
 }
 
-// packSections puts sections into one file, each behind its length.
+// packSections concatenates sections, each preceded by its length.
 func packSections(s *Sections) []byte {
 	var out []byte
 	for _, sec := range sectionList(s) {
@@ -46,8 +46,8 @@ func unpackSections(b []byte) *Sections {
 	return s
 }
 
-// TestSeeds writes the seeds of fuzzing if asked to: leaf.c as compilers see
-// it.
+// TestSeeds writes the seeds of the fuzz tests if a flag asks for it: the debug info of
+// leaf.c from several compilers.
 func TestSeeds(t *testing.T) {
 	if !*update {
 		testenv.Unsupported(t, "writes files with -update only")
@@ -104,8 +104,7 @@ func content(s Section) []byte {
 	return b
 }
 
-// FuzzLookup reads units, entries, abbreviations, ranges and lines, all of them
-// foreign.
+// FuzzLookup reads arbitrary units, entries, abbreviations, ranges and lines.
 func FuzzLookup(f *testing.F) {
 	for _, s := range seeds(f) {
 		f.Add(content(s.Info), content(s.Abbrev), content(s.Aranges), content(s.Line),
@@ -143,10 +142,10 @@ func FuzzLookup(f *testing.F) {
 				addrs = append(addrs, lo+a)
 			}
 		}
-		for range 2 { // the second time whole functions are read
+		for range 2 { // the second round reads whole functions
 			got, _ := d.LookupBatch(addrs)
 			if len(got) != len(addrs) {
-				t.Fatalf("%d answers for %d addresses", len(got), len(addrs))
+				t.Fatalf("got %d results for %d addresses", len(got), len(addrs))
 			}
 			for i := range addrs {
 				addrs[i]++
@@ -155,7 +154,7 @@ func FuzzLookup(f *testing.F) {
 	})
 }
 
-// FuzzLines runs line programs. The row of an address must not be one above it.
+// FuzzLines runs line programs. The row of an address must not have a higher address.
 func FuzzLines(f *testing.F) {
 	for _, s := range seeds(f) {
 		f.Add(content(s.Line))
@@ -178,14 +177,14 @@ func FuzzLines(f *testing.F) {
 				continue
 			}
 			if r.addr > lo {
-				t.Fatalf("%#x is at %#x", lo, r.addr)
+				t.Fatalf("%#x: got a row at %#x", lo, r.addr)
 			}
 			lines.path(u, r.file)
 		}
 	})
 }
 
-// FuzzRanges decodes lists of ranges, of version 4 and 5.
+// FuzzRanges decodes range lists of versions 4 and 5.
 func FuzzRanges(f *testing.F) {
 	f.Add([]byte{rleStartLength, 0, 16, 0, 0, 0, 0, 0, 0, 8, rleOffsetPair, 4, 9, rleEndOfList}, uint64(4096))
 	f.Add(make([]byte, 32), uint64(0))

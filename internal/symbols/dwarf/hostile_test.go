@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// repeated is a section of one pattern again and again, which takes no memory.
+// repeated is a section that repeats a pattern without using memory for it.
 type repeated struct {
 	pattern []byte
 	size    int64
@@ -29,7 +29,7 @@ func (s *repeated) ReadAt(b []byte, off int64) (int, error) {
 	return len(b), nil
 }
 
-// TestHole expects a hole of 10 GB in a section to be left after a few pages.
+// TestHole checks that reading stops a few pages into a hole of 10 GB.
 func TestHole(t *testing.T) {
 	for _, section := range []string{".debug_info", ".debug_aranges"} {
 		hole := &repeated{pattern: []byte{0}, size: 10 << 30}
@@ -42,15 +42,15 @@ func TestHole(t *testing.T) {
 		_, err := Open(s, Options{})
 		var format *FormatError
 		if !errors.As(err, &format) || format.Section != section || !strings.Contains(format.Problem, "zeros") {
-			t.Errorf("%s: error %v", section, err)
+			t.Errorf("%s: got error %v", section, err)
 		}
 		if n := hole.reads.Load(); n > 16 {
-			t.Errorf("%s: read %d times", section, n)
+			t.Errorf("%s: got %d reads", section, n)
 		}
 	}
 }
 
-// TestHoleInSplit expects the same of a file with split units.
+// TestHoleInSplit is like TestHole for a file with split units.
 func TestHoleInSplit(t *testing.T) {
 	hole := &repeated{pattern: []byte{0}, size: 10 << 30}
 	d := &Data{ctx: t.Context(), split: func(SplitUnit) (*Sections, error) { return &Sections{Name: "x.dwo", Info: hole}, nil }}
@@ -58,11 +58,11 @@ func TestHoleInSplit(t *testing.T) {
 	_, err := d.splitUnit(&unit{file: d.main})
 	var format *FormatError
 	if !errors.As(err, &format) || format.File != "x.dwo" || hole.reads.Load() > 16 {
-		t.Errorf("error %v after %d reads", err, hole.reads.Load())
+		t.Errorf("got error %v after %d reads", err, hole.reads.Load())
 	}
 }
 
-// TestPadding expects units on both sides of a few zeros.
+// TestPadding finds units on both sides of a few zeros.
 func TestPadding(t *testing.T) {
 	s := seedSections(t, "gcc5")
 	info := content(s.Info)
@@ -73,18 +73,18 @@ func TestPadding(t *testing.T) {
 		t.Fatal(err)
 	}
 	if u := d.main.unitAt(uint64(len(info) + len(zeros))); u == nil || u.off != uint64(len(info)+len(zeros)) {
-		t.Errorf("unit behind the zeros: %+v", u)
+		t.Errorf("got %+v as the unit behind the zeros", u)
 	}
 }
 
-// TestTinyUnits expects little memory for half a million units.
+// TestTinyUnits checks that half a million units take little memory.
 func TestTinyUnits(t *testing.T) {
 	const size = 6 << 20
 	header := []byte{7, 0, 0, 0, 4, 0, 0, 0, 0, 0, 8}
 	entry := append([]byte{8}, append(header[1:], 0)...)
 	for name, test := range map[string]struct {
 		unit []byte
-		want int // units
+		want int // number of units
 	}{
 		"without an entry": {header, 0},
 		"with an entry":    {entry, maxUnits(size)},
@@ -94,21 +94,21 @@ func TestTinyUnits(t *testing.T) {
 		d, err := Open(&Sections{Name: "tiny", Info: info}, Options{})
 		after := heap()
 		if n := len(d.main.headers); n != test.want {
-			t.Errorf("%s: %d units, want %d", name, n, test.want)
+			t.Errorf("%s: got %d units, want %d", name, n, test.want)
 		}
 		var format *FormatError
 		if test.want > 0 && (!errors.As(err, &format) || !strings.Contains(format.Problem, "units")) {
-			t.Errorf("%s: error %v", name, err)
+			t.Errorf("%s: got error %v", name, err)
 		}
-		// Headers, and pages of the section.
+		// Limit for the headers and pages of the section.
 		if limit := uint64(test.want*48 + 4<<20); after > before+limit {
-			t.Errorf("%s: %d bytes, want at most %d", name, after-before, limit)
+			t.Errorf("%s: got %d bytes, want at most %d", name, after-before, limit)
 		}
 		runtime.KeepAlive(d)
 	}
 }
 
-// heap returns the bytes of memory in use.
+// heap returns the number of bytes in use.
 func heap() uint64 {
 	var m runtime.MemStats
 	runtime.GC()
@@ -116,7 +116,7 @@ func heap() uint64 {
 	return m.HeapAlloc
 }
 
-// TestMaxUnits expects room for the units of real files.
+// TestMaxUnits checks that the limit leaves room for the units of real files.
 func TestMaxUnits(t *testing.T) {
 	for _, test := range []struct {
 		size uint64
@@ -128,13 +128,12 @@ func TestMaxUnits(t *testing.T) {
 		{10 << 30, 1 << 20},
 	} {
 		if got := maxUnits(test.size); got != test.want {
-			t.Errorf("%d bytes: %d units, want %d", test.size, got, test.want)
+			t.Errorf("%d bytes: got %d units, want %d", test.size, got, test.want)
 		}
 	}
 }
 
-// TestContext expects the end of a context to end opening and look-ups, which
-// return what they have.
+// TestContext ends the context of Open and of a lookup, which return partial results.
 func TestContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	s := seedSections(t, "gcc5")
@@ -146,15 +145,14 @@ func TestContext(t *testing.T) {
 	cancel()
 	got, err := d.LookupBatch(addrs)
 	if len(got) != len(addrs) || !errors.Is(err, context.Canceled) {
-		t.Errorf("%d answers for %d addresses, error %v", len(got), len(addrs), err)
+		t.Errorf("got %d results for %d addresses, error %v", len(got), len(addrs), err)
 	}
 	if d, err := Open(s, Options{Context: ctx}); d == nil || !errors.Is(err, context.Canceled) {
-		t.Errorf("opened %v, error %v", d, err)
+		t.Errorf("got %v, error %v", d, err)
 	}
 }
 
-// TestContextWhileReading ends the context in the middle of sections that
-// nobody has the time to read.
+// TestContextWhileReading ends the context while huge sections are read.
 func TestContextWhileReading(t *testing.T) {
 	const size = 1 << 50
 	empty := []byte{7, 0, 0, 0, 4, 0, 0, 0, 0, 0, 8}
@@ -175,7 +173,7 @@ func TestContextWhileReading(t *testing.T) {
 			s.Alt.Info = &canceling{Section: s.Alt.Info, cancel: cancel}
 		}
 		if _, err := Open(s, Options{Context: ctx}); !errors.Is(err, context.Canceled) {
-			t.Errorf("%s: error %v", name, err)
+			t.Errorf("%s: got error %v", name, err)
 		}
 		cancel()
 	}
@@ -196,13 +194,13 @@ func (s *canceling) ReadAt(b []byte, off int64) (int, error) {
 	return s.Section.ReadAt(b, off)
 }
 
-// TestContextBetweenUnits ends the context while the first of two units is
-// looked up: it is answered, the second is not.
+// TestContextBetweenUnits ends the context during the lookup in the first of two units:
+// only the first returns frames.
 func TestContextBetweenUnits(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	s := seedSections(t, "gcc5")
-	// The second copy's code is where a set of ranges tells.
+	// The second copy of the code is at the address in .debug_aranges.
 	info, aranges := content(s.Info), content(s.Aranges)
 	moved := bytes.Clone(aranges)
 	binary.LittleEndian.PutUint32(moved[6:], uint32(len(info)))
@@ -216,7 +214,7 @@ func TestContextBetweenUnits(t *testing.T) {
 		t.Fatal(err)
 	}
 	if first, second := d.index.find(low), d.index.find(low+far); first != 0 || second != 1 {
-		t.Fatalf("units %d and %d", first, second)
+		t.Fatalf("got units %d and %d, want 0 and 1", first, second)
 	}
 	d.main.line.sec = &canceling{Section: s.Line, cancel: cancel, reads: 99}
 	got, err := d.LookupBatch([]uint64{low, low + far})

@@ -38,8 +38,8 @@ func TestPaint(t *testing.T) {
 	}
 }
 
-// TestDescending asks for an address, then for the one before, and expects
-// the answers of a batch.
+// TestDescending looks up an address, then the previous one, and expects the results of a
+// batch.
 func TestDescending(t *testing.T) {
 	for _, name := range []string{"gcc4", "gcc5", "clang4", "clang5"} {
 		s := seedSections(t, name)
@@ -52,8 +52,8 @@ func TestDescending(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// Each pair needs a file of its own: the second address that was not
-		// read has the function read whole.
+		// Each pair needs a new file: the second address outside the data read so far
+		// makes the whole function be read.
 		for i := 1; i < len(addrs); i++ {
 			d, err := Open(s, Options{})
 			if err != nil {
@@ -72,7 +72,7 @@ func TestDescending(t *testing.T) {
 	}
 }
 
-// seedSections returns the sections of leaf.c that TestSeeds wrote.
+// seedSections returns the sections of leaf.c, from TestSeeds.
 func seedSections(t *testing.T, name string) *Sections {
 	t.Helper()
 	b, err := os.ReadFile("testdata/" + name + ".sections")
@@ -82,7 +82,7 @@ func seedSections(t *testing.T, name string) *Sections {
 	return unpackSections(b)
 }
 
-// codeAddresses returns all addresses that an index knows.
+// codeAddresses returns all addresses in an index.
 func codeAddresses(d *Data) []uint64 {
 	var addrs []uint64
 	for i := range d.index.lo[:len(d.index.lo)-1] {
@@ -93,8 +93,8 @@ func codeAddresses(d *Data) []uint64 {
 	return addrs
 }
 
-// TestOrder expects the same answers whatever the order of addresses, the
-// number of askers, and the memory.
+// TestOrder expects the same results for any order of addresses, any number of goroutines
+// and any memory limit.
 func TestOrder(t *testing.T) {
 	for _, name := range []string{"gcc4", "gcc5", "clang4", "clang5"} {
 		s := seedSections(t, name)
@@ -108,7 +108,7 @@ func TestOrder(t *testing.T) {
 			t.Fatal(err)
 		}
 		if len(want) == 0 || len(want[0]) == 0 || want[0][0].Function == nil {
-			t.Fatalf("%s: no function at %#x", name, addrs[0])
+			t.Fatalf("%s: got no function at %#x", name, addrs[0])
 		}
 		d, err = Open(s, Options{Budget: 1})
 		if err != nil {
@@ -142,8 +142,7 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// TestMalformed expects an error that says where, and answers from what is
-// left.
+// TestMalformed expects an error with the position, and results from the other sections.
 func TestMalformed(t *testing.T) {
 	s := seedSections(t, "gcc5")
 	lines := content(s.Line)
@@ -156,7 +155,7 @@ func TestMalformed(t *testing.T) {
 	got, err := d.LookupBatch(addrs)
 	var format *FormatError
 	if !errors.As(err, &format) || format.File != "fuzz" || format.Section != ".debug_line" {
-		t.Errorf("error %v", err)
+		t.Errorf("got error %v", err)
 	}
 	if len(got[0]) == 0 || got[0][0].Function == nil || got[0][0].Line != 0 {
 		t.Errorf("got %+v", got[0])
@@ -166,6 +165,6 @@ func TestMalformed(t *testing.T) {
 	info := content(s.Info)
 	s.Info = bytes.NewReader(info[:len(info)-1])
 	if _, err := Open(s, Options{}); !errors.As(err, &format) || format.Section != ".debug_info" {
-		t.Errorf("error %v", err)
+		t.Errorf("got error %v", err)
 	}
 }

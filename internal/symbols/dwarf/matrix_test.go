@@ -13,12 +13,12 @@ import (
 	"fulgur/internal/testenv"
 )
 
-// build is a way to build the program of testdata.
+// build describes one way to build the program in testdata.
 type build struct {
 	name  string
 	cc    string // gcc or clang-19
 	flags string
-	link  string // more flags of the linking step
+	link  string // more flags for linking
 	after func(t *testing.T, dir string)
 }
 
@@ -52,7 +52,7 @@ var builds = []build{
 	{name: "clang gc lld", cc: "clang-19", flags: "-gdwarf-4 -O2 -ffunction-sections", link: "-fuse-ld=lld-19 -Wl,--gc-sections"},
 }
 
-// pack makes a package of the .dwo files, and removes them.
+// pack packs the .dwo files into a .dwp file and removes them.
 func pack(tool string) func(*testing.T, string) {
 	return func(t *testing.T, dir string) {
 		command(t, dir, testenv.Tool(t, tool), "-e", "program", "-o", "program.dwp")
@@ -65,14 +65,14 @@ func pack(tool string) func(*testing.T, string) {
 	}
 }
 
-// dwz moves what units share to partial units.
+// dwz moves shared parts of units to partial units.
 func dwz(t *testing.T, dir string) {
 	command(t, dir, testenv.Tool(t, "dwz"), "program")
 }
 
 func command(t *testing.T, dir, name string, args ...string) {
 	t.Helper()
-	// llvm-dwp 19 never ends on some input of GCC.
+	// llvm-dwp 19 loops forever on some output of GCC.
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, name, args...)
@@ -82,7 +82,7 @@ func command(t *testing.T, dir, name string, args ...string) {
 	}
 }
 
-// compile builds the program of testdata and returns its path.
+// compile builds the program in testdata and returns its path.
 func compile(t *testing.T, b build) string {
 	t.Helper()
 	cc := testenv.Tool(t, b.cc)
@@ -120,7 +120,8 @@ func compile(t *testing.T, b build) string {
 	return filepath.Join(dir, "program")
 }
 
-// openSplit finds split units next to a program or in its package.
+// openSplit returns a function that finds split units next to a program or in its .dwp
+// file.
 func openSplit(t *testing.T, program string) func(SplitUnit) (*Sections, error) {
 	packed := sync.OnceValue(func() *Sections { return openSections(t, program+".dwp", ".dwo") })
 	return func(s SplitUnit) (*Sections, error) {

@@ -77,7 +77,7 @@ func textAddresses(t testing.TB, path string, step uint64) []uint64 {
 	return addrs
 }
 
-// randomAddresses returns n addresses of a file's code, sorted.
+// randomAddresses returns n sorted random addresses of a file's code.
 func randomAddresses(t testing.TB, path string, n int) []uint64 {
 	t.Helper()
 	all := textAddresses(t, path, 1)
@@ -88,8 +88,7 @@ func randomAddresses(t testing.TB, path string, n int) []uint64 {
 	return all
 }
 
-// symbolNames answers which names the symbol table has for the function at an
-// address.
+// symbolNames finds the names that the symbol table has for the function at an address.
 type symbolNames struct {
 	starts []uint64
 	names  map[uint64][]string
@@ -125,13 +124,13 @@ func (s *symbolNames) at(addr uint64) []string {
 	return s.names[s.starts[i-1]]
 }
 
-// llvmFrame is a frame as llvm-symbolizer prints it.
+// llvmFrame is a frame from llvm-symbolizer.
 type llvmFrame struct {
 	Column, Line, StartLine int
 	FileName, FunctionName  string
 }
 
-// llvmSymbolize asks llvm-symbolizer about addresses.
+// llvmSymbolize returns llvm-symbolizer's frames for each address.
 func llvmSymbolize(t testing.TB, path string, addrs []uint64, args ...string) [][]llvmFrame {
 	t.Helper()
 	tool := testenv.Tool(t, "llvm-symbolizer-19")
@@ -160,9 +159,9 @@ func llvmSymbolize(t testing.TB, path string, addrs []uint64, args ...string) []
 	return all
 }
 
-// compareLLVM looks up addresses and compares all that llvm-symbolizer says of
-// them. It reports up to 10 differences and returns the number of addresses
-// with one.
+// compareLLVM looks up addresses and compares all fields of the frames with
+// llvm-symbolizer's. It reports up to 10 differences and returns the number of addresses
+// that differ.
 func compareLLVM(t testing.TB, path string, d *Data, addrs []uint64) int {
 	t.Helper()
 	got, err := d.LookupBatch(addrs)
@@ -194,11 +193,11 @@ func describe(frames []Frame) string {
 	return b.String()
 }
 
-// differs says how frames differ from those of llvm-symbolizer, which prefers
-// the symbol table's name for the outermost function.
+// differs describes how frames differ from llvm-symbolizer's, and returns "" if they do
+// not. llvm-symbolizer prefers the symbol table's name for the outermost function.
 func differs(got []Frame, want []llvmFrame, symbols []string) string {
 	if len(got) == 0 && len(want) == 1 && want[0].Line == 0 && want[0].StartLine == 0 {
-		return "" // at best a name of the symbol table
+		return "" // there may be a name from the symbol table
 	}
 	if len(got) != len(want) {
 		return "depth"
@@ -234,8 +233,8 @@ func differs(got []Frame, want []llvmFrame, symbols []string) string {
 	return ""
 }
 
-// TestAgainstLLVM compares with llvm-symbolizer on the programs that the
-// environment names: FULGUR_TEST_DWARF=program:program.
+// TestAgainstLLVM compares with llvm-symbolizer on the programs in the environment:
+// FULGUR_TEST_DWARF=program:program.
 func TestAgainstLLVM(t *testing.T) {
 	programs := testenv.Given(t, "FULGUR_TEST_DWARF")
 	for _, path := range strings.Split(programs, ":") {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// The examples are those of DWARF 5, Tables 7.7 and 7.8, and what does not fit.
+// The examples are from DWARF 5, Tables 7.7 and 7.8, plus values that do not fit.
 func TestLEB(t *testing.T) {
 	for _, tt := range []struct {
 		data     string
@@ -25,15 +25,15 @@ func TestLEB(t *testing.T) {
 	} {
 		u, s := Reader{Data: []byte(tt.data)}, Reader{Data: []byte(tt.data)}
 		if got := u.ULEB(); got != tt.unsigned || u.Bad || u.Left() != 0 {
-			t.Errorf("%x: %d unsigned, want %d; %d bytes left, bad: %t", tt.data, got, tt.unsigned, u.Left(), u.Bad)
+			t.Errorf("%x: got %d unsigned, want %d; %d bytes left, bad: %t", tt.data, got, tt.unsigned, u.Left(), u.Bad)
 		}
 		if got := s.SLEB(); got != tt.signed || s.Bad || s.Left() != 0 {
-			t.Errorf("%x: %d signed, want %d; %d bytes left, bad: %t", tt.data, got, tt.signed, s.Left(), s.Bad)
+			t.Errorf("%x: got %d signed, want %d; %d bytes left, bad: %t", tt.data, got, tt.signed, s.Left(), s.Bad)
 		}
 	}
 }
 
-// What goes past the end is nothing, and so is all that follows.
+// A read past the end returns 0, and so do all later reads.
 func TestPastEnd(t *testing.T) {
 	for name, read := range map[string]func(*Reader) uint64{
 		"U16":        func(r *Reader) uint64 { return uint64(r.U16()) },
@@ -50,15 +50,15 @@ func TestPastEnd(t *testing.T) {
 	} {
 		r := Reader{Data: []byte{0x80}}
 		if got := read(&r); got != 0 || !r.Bad || r.Left() != 0 {
-			t.Errorf("%s: %d, bad: %t, %d bytes left", name, got, r.Bad, r.Left())
+			t.Errorf("%s: got %d, bad: %t, %d bytes left", name, got, r.Bad, r.Left())
 		}
 		if got := r.U8(); got != 0 {
-			t.Errorf("after %s: %d", name, got)
+			t.Errorf("after %s: got %d", name, got)
 		}
 	}
 }
 
-// Units tell by their lengths how wide offsets are.
+// A unit's length determines the size of its offsets.
 func TestUnitLength(t *testing.T) {
 	for _, tt := range []struct {
 		data   string
@@ -72,7 +72,7 @@ func TestUnitLength(t *testing.T) {
 	} {
 		r := Reader{Data: []byte(tt.data)}
 		if length, size := r.UnitLength(); length != tt.length || size != tt.size || r.Bad != tt.bad {
-			t.Errorf("%x: %d, %d, bad: %t", tt.data, length, size, r.Bad)
+			t.Errorf("%x: got %d, %d, bad: %t", tt.data, length, size, r.Bad)
 		}
 	}
 }

@@ -20,8 +20,8 @@ import (
 	"fulgur/internal/testenv"
 )
 
-// compressed returns data as the content of a section with SHF_COMPRESSED that
-// claims to be size bytes.
+// compressed returns the content of a section with SHF_COMPRESSED: data, with a header
+// that declares size bytes.
 func compressed(t testing.TB, typ elf.CompressionType, data []byte, size uint64) []byte {
 	t.Helper()
 	header := elftest.Struct(elf.Chdr64{Type: uint32(typ), Size: size, Addralign: 1})
@@ -50,8 +50,8 @@ func deflated(t testing.TB, data []byte) []byte {
 	return b.Bytes()
 }
 
-// TestCompressed reads what was compressed in each way, of a size that stays in
-// memory and of one that does not.
+// TestCompressed reads sections in each compression format, with a size that stays in
+// memory and one that does not.
 func TestCompressed(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for _, size := range []int{0, 1, 1000, maxInMemory, maxInMemory + 1} {
@@ -73,21 +73,21 @@ func TestCompressed(t *testing.T) {
 				for range 2 {
 					readers.Go(func() {
 						if got := contents(t, f.Section(".debug_info")); !bytes.Equal(got, data) {
-							t.Errorf("%d bytes differ", len(got))
+							t.Errorf("got %d bytes that differ", len(got))
 						}
 					})
 				}
 				readers.Wait()
 				if want := size > maxInMemory && (s.Flags != 0 || bytes.HasPrefix(s.Content, []byte("ZLIB"))); len(f.temporary) > 0 != want {
-					t.Errorf("%d temporary files, want one: %v", len(f.temporary), want)
+					t.Errorf("got %d temporary files, want one: %v", len(f.temporary), want)
 				}
 			})
 		}
 	}
 }
 
-// TestCompressedWrongly checks that foreign bytes cost neither time nor memory
-// nor disk.
+// TestCompressedWrongly checks that malformed data takes little time, memory and disk
+// space.
 func TestCompressedWrongly(t *testing.T) {
 	zeros := make([]byte, 2<<20)
 	zlibZeros := compressed(t, elf.COMPRESS_ZLIB, zeros, uint64(len(zeros)))
@@ -122,7 +122,7 @@ func TestCompressedWrongly(t *testing.T) {
 		{"unknown", "", unknown, "unknown way (type 9)"},
 		{"not zlib", "", append(announce(zlibZeros[:24], 100), "something else"...), "decompressing section .debug_info"},
 		{"not zstd", "", append(announce(zstdZeros[:24], 100), "something else"...), "decompressing section .debug_info"},
-		// A window of 2 GiB.
+		// This declares a window of 2 GiB.
 		{"zstd, window", "", append(announce(zstdZeros[:24], 100), 0x28, 0xb5, 0x2f, 0xfd, 0x00, 0xa8, 0x01, 0x00, 0x00), "window"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -133,12 +133,12 @@ func TestCompressedWrongly(t *testing.T) {
 			s := sectionOf(t, section)
 			_, err := s.Open()
 			if format := (*FormatError)(nil); !errors.As(err, &format) || !strings.Contains(err.Error(), tt.problem) {
-				t.Errorf("error %v, want one that says %q", err, tt.problem)
+				t.Errorf("got error %v, want one that contains %q", err, tt.problem)
 			} else if format.File != "synthetic" || format.Offset != int64(s.Offset) {
-				t.Errorf("error about %s at %#x", format.File, format.Offset)
+				t.Errorf("got an error about %s at %#x", format.File, format.Offset)
 			}
 			if n := len(s.file.temporary); n != 0 {
-				t.Errorf("%d temporary files are left", n)
+				t.Errorf("got %d temporary files left, want 0", n)
 			}
 		})
 	}
@@ -146,16 +146,16 @@ func TestCompressedWrongly(t *testing.T) {
 
 func TestOpenSection(t *testing.T) {
 	if _, err := sectionOf(t, elftest.Section{Name: ".text", Type: elf.SHT_NOBITS, Size: 100}).Open(); !errors.Is(err, ErrNoContents) {
-		t.Errorf("error %v, want ErrNoContents", err)
+		t.Errorf("got error %v, want ErrNoContents", err)
 	}
 	outside := sectionOf(t, elftest.Section{Name: ".debug_info", Content: []byte("info")})
 	outside.Size = 1 << 40
 	if _, err := outside.Open(); err == nil || !strings.Contains(err.Error(), "outside of the file") {
-		t.Errorf("error %v", err)
+		t.Errorf("got error %v", err)
 	}
 }
 
-// TestNoPlace says what to do where nothing can be stored.
+// TestNoPlace checks that the error names TMPDIR if no temporary file can be created.
 func TestNoPlace(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir()+"/missing")
 	data := bytes.Repeat([]byte("0123456789abcdef"), maxInMemory/12)
@@ -165,11 +165,11 @@ func TestNoPlace(t *testing.T) {
 	}
 	s := sectionOf(t, elftest.Section{Name: ".debug_info", Flags: elf.SHF_COMPRESSED, Content: compressed(t, elf.COMPRESS_ZLIB, data, uint64(len(data)))})
 	if _, err := s.Open(); !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), "TMPDIR") {
-		t.Errorf("error %v", err)
+		t.Errorf("got error %v", err)
 	}
 }
 
-// TestClose gives temporary files back.
+// TestClose checks that Close removes temporary files.
 func TestClose(t *testing.T) {
 	data := make([]byte, 2<<20)
 	random := rand.New(rand.NewPCG(1, 2))
@@ -185,11 +185,11 @@ func TestClose(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := r.ReadAt(make([]byte, 1), 0); !errors.Is(err, os.ErrClosed) {
-		t.Errorf("reading after Close: %v", err)
+		t.Errorf("reading after Close: got %v", err)
 	}
 }
 
-// TestToolchain reads debug info as compilers and objcopy compress it.
+// TestToolchain reads debug info compressed by compilers and objcopy.
 func TestToolchain(t *testing.T) {
 	const source = "struct a { int n; struct a *next; char name[30]; };\nint f(struct a *a) { return a->n; }\nint main(void) { struct a a = {1}; return f(&a); }\n"
 	for _, class := range []string{"-m64", "-m32"} {
@@ -201,7 +201,7 @@ func TestToolchain(t *testing.T) {
 				run(t, "objcopy", "--compress-debug-sections="+kind, plain, path)
 				s := open(t, path).Section(".debug_info")
 				if got := contents(t, s); !bytes.Equal(got, want) {
-					t.Errorf("%d bytes of %s differ from %d", len(got), s.Name, len(want))
+					t.Errorf("got %d bytes of %s that differ from the %d expected", len(got), s.Name, len(want))
 				}
 				if s.Size >= uint64(len(want)) {
 					testenv.Skip(t, "needs an objcopy that compresses small sections")

@@ -20,8 +20,8 @@ func gnuHash(name string) uint32 {
 	return h
 }
 
-// hashTable returns a .gnu.hash section of symbols from index first of .dynsym on, which
-// it sorts by bucket.
+// hashTable returns a .gnu.hash section for the symbols from index first of .dynsym on,
+// which it sorts by bucket.
 func hashTable(symbols []elftest.Symbol, first, buckets, blooms, shift uint32) []byte {
 	slices.SortStableFunc(symbols, func(a, b elftest.Symbol) int {
 		return int(gnuHash(a.Name)%buckets) - int(gnuHash(b.Name)%buckets)
@@ -42,8 +42,8 @@ func hashTable(symbols []elftest.Symbol, first, buckets, blooms, shift uint32) [
 	return slices.Concat(b, elftest.Struct(bloom), elftest.Struct(starts), elftest.Struct(chain))
 }
 
-// FuzzDynamicSymbol looks symbols up in hash tables of all shapes, which are those that a
-// linear search finds, and in damaged ones, which yield no other symbol.
+// FuzzDynamicSymbol looks up symbols in hash tables of many shapes, which must find the
+// same symbols as a linear search, and in damaged ones, which must find no others.
 func FuzzDynamicSymbol(f *testing.F) {
 	for shape := range byte(8) { // buckets, words of the Bloom filter, its shift, symbols
 		seed := []byte{shape, shape, 26 - shape, 3, 1, 2, 3, 29}
@@ -56,7 +56,7 @@ func FuzzDynamicSymbol(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte, at uint16, damage uint32) {
 		choices := elftest.NewChoices(data)
 		buckets, blooms, shift := uint32(1+choices.Below(8)), uint32(1)<<choices.Below(4), uint32(choices.Below(32))
-		symbols := make([]elftest.Symbol, choices.Below(4)) // those of other files are not in the hash table
+		symbols := make([]elftest.Symbol, choices.Below(4)) // undefined symbols are not in the hash table
 		for i := range symbols {
 			symbols[i] = elftest.Symbol{Name: fmt.Sprint("name", choices.Below(40))}
 		}
@@ -87,7 +87,7 @@ func FuzzDynamicSymbol(f *testing.F) {
 			}
 			s, ok, err := file.DynamicSymbol(name)
 			if ok && (!values[s.Value] || err != nil) || damage == 0 && (err != nil || ok != (len(values) > 0)) {
-				t.Errorf("%s: %+v, %v, %v, want one of %v", name, s, ok, err, values)
+				t.Errorf("%s: got %+v, %v, %v, want one of %v", name, s, ok, err, values)
 			}
 		}
 	})

@@ -7,8 +7,8 @@ import (
 	"fulgur/internal/testenv"
 )
 
-// All symbols that a library exports are found, where the standard library finds them, and
-// no others.
+// A library's exported symbols are found at the addresses that the standard library
+// finds, and no others.
 func TestDynamicSymbol(t *testing.T) {
 	path := testenv.Library("libc.so.6")
 	f, err := Open(path)
@@ -25,7 +25,7 @@ func TestDynamicSymbol(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	values := map[string]map[uint64]bool{} // several versions have one name
+	values := map[string]map[uint64]bool{} // versions of a symbol share a name
 	for _, s := range symbols {
 		if values[s.Name] == nil {
 			values[s.Name] = map[uint64]bool{}
@@ -38,16 +38,16 @@ func TestDynamicSymbol(t *testing.T) {
 	for name, at := range values {
 		s, ok, err := f.DynamicSymbol(name)
 		if err != nil || ok != (len(at) > 0) || ok && !at[s.Value] {
-			t.Errorf("%s: %+v, %v, %v, want one of %v", name, s, ok, err, at)
+			t.Errorf("%s: got %+v, %v, %v, want one of %v", name, s, ok, err, at)
 		}
 		if ok {
 			found++
 		}
 		if _, ok, err := f.DynamicSymbol(name + "_"); ok && values[name+"_"] == nil || err != nil {
-			t.Errorf("%s_ is found, %v", name, err)
+			t.Errorf("%s_: got a symbol, %v", name, err)
 		}
 	}
 	if found < 1000 {
-		t.Errorf("%d symbols only", found)
+		t.Errorf("got only %d symbols", found)
 	}
 }

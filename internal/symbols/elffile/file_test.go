@@ -15,7 +15,7 @@ import (
 	"fulgur/internal/symbols/elffile/elftest"
 )
 
-// TestHeaders compares headers with those that the standard library reads.
+// TestHeaders compares headers with the standard library's.
 func TestHeaders(t *testing.T) {
 	for _, path := range distributionFiles {
 		t.Run(path, func(t *testing.T) {
@@ -26,7 +26,7 @@ func TestHeaders(t *testing.T) {
 			}
 			defer want.Close()
 			if f.Type() != want.Type || f.Machine() != want.Machine || f.Entry() != want.Entry || f.WordSize() != 8 {
-				t.Errorf("%v %v %#x, want %v %v %#x", f.Type(), f.Machine(), f.Entry(), want.Type, want.Machine, want.Entry)
+				t.Errorf("got %v %v %#x, want %v %v %#x", f.Type(), f.Machine(), f.Entry(), want.Type, want.Machine, want.Entry)
 			}
 			var segments []Segment
 			for _, p := range want.Progs {
@@ -63,14 +63,13 @@ func TestHeaders(t *testing.T) {
 			}
 			notes := run(t, "readelf", "-n", path)
 			if f.BuildID() == "" || !strings.Contains(notes, "Build ID: "+f.BuildID()+"\n") {
-				t.Errorf("build ID %q, readelf has\n%s", f.BuildID(), notes)
+				t.Errorf("got build ID %q, readelf has\n%s", f.BuildID(), notes)
 			}
 		})
 	}
 }
 
-// TestSymbols compares symbol tables with those that the standard library
-// reads.
+// TestSymbols compares symbol tables with the standard library's.
 func TestSymbols(t *testing.T) {
 	for _, path := range append(distributionFiles, "/proc/self/exe") {
 		t.Run(path, func(t *testing.T) {
@@ -97,7 +96,7 @@ func TestSymbols(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				names, i := f.SymbolNames(s), -1 // the library leaves out the first
+				names, i := f.SymbolNames(s), -1 // the standard library omits the first symbol
 				err = f.EachSymbol(s, func(sym Symbol) bool {
 					if i >= 0 {
 						w := want[i]
@@ -113,7 +112,7 @@ func TestSymbols(t *testing.T) {
 					t.Fatal(err, names.Err())
 				}
 				if i != len(want) {
-					t.Errorf("%d symbols, want %d", i, len(want))
+					t.Errorf("got %d symbols, want %d", i, len(want))
 				}
 			}
 		})
@@ -131,7 +130,7 @@ func (h hole) ReadAt(b []byte, off int64) (int, error) {
 	return len(b), nil
 }
 
-// TestTooLarge refuses a symbol table that no program has, without reading it.
+// TestTooLarge checks that a huge symbol table is refused without being read.
 func TestTooLarge(t *testing.T) {
 	b := elftest.File{Machine: elf.EM_X86_64, Sections: []elftest.Section{{Name: ".symtab", Type: elf.SHT_SYMTAB, Content: make([]byte, 24)}}}.Bytes()
 	// Elf64_Ehdr.e_shoff, and Elf64_Shdr.sh_size of the first section.
@@ -141,7 +140,7 @@ func TestTooLarge(t *testing.T) {
 		t.Fatal(err)
 	}
 	err = f.EachSymbol(f.Section(".symtab"), func(Symbol) bool {
-		t.Error("reads the table")
+		t.Error("the table was read")
 		return false
 	})
 	if err == nil || !strings.Contains(err.Error(), "more than any program has") {
@@ -157,7 +156,7 @@ func TestBase(t *testing.T) {
 		}},
 	} {
 		if got := f.Base(); got != want {
-			t.Errorf("Base() = %#x, want %#x", got, want)
+			t.Errorf("got base %#x, want %#x", got, want)
 		}
 	}
 }
@@ -232,7 +231,7 @@ func TestLinks(t *testing.T) {
 				t.Error(diff)
 			}
 			if wrong := tt.link == nil && tt.alt == nil; (linkErr != nil || altErr != nil) != wrong {
-				t.Errorf("errors %v, %v", linkErr, altErr)
+				t.Errorf("got errors %v, %v", linkErr, altErr)
 			}
 		})
 	}
@@ -241,7 +240,7 @@ func TestLinks(t *testing.T) {
 func TestAltID(t *testing.T) {
 	for _, tt := range []struct{ sup, want string }{
 		{"\x05\x00\x01\x00\x02\xab\xcd", "abcd"},
-		{"\x05\x00\x00y.debug\x00\x02\xab\xcd", "0102"}, // has a link, is not linked to
+		{"\x05\x00\x00y.debug\x00\x02\xab\xcd", "0102"}, // has a link itself
 		{"", "0102"},
 	} {
 		f := fileOf(t, elftest.File{Sections: []elftest.Section{
@@ -257,15 +256,15 @@ func TestNotELF(t *testing.T) {
 	for _, content := range []string{"", "\x7fELF", strings.Repeat("x", 100), "#!/bin/sh\n", "\x7fELF\x02\x02" + strings.Repeat("\x00", 60), "\x7fELF\x03\x01" + strings.Repeat("\x00", 60)} {
 		_, err := New(strings.NewReader(content), int64(len(content)), "file")
 		if format := (*FormatError)(nil); !errors.As(err, &format) || !strings.HasPrefix(err.Error(), "file: ") {
-			t.Errorf("%q: error %v", content, err)
+			t.Errorf("%q: got error %v", content, err)
 		}
 	}
 	if _, err := Open("/proc/self"); err == nil {
-		t.Error("a directory was opened")
+		t.Error("got no error for a directory")
 	}
 }
 
-// FuzzFile reads all that can be read of a file.
+// FuzzFile calls all methods that read a file.
 func FuzzFile(f *testing.F) {
 	table, names := elftest.Symbols(elf.SHT_DYNSYM, 3, elftest.Symbol{Name: "puts"})
 	f.Add(elftest.File{
@@ -291,7 +290,7 @@ func FuzzFile(f *testing.F) {
 			return
 		}
 		defer file.Close()
-		file.limit = 4 << 20 // the fuzzer finds bombs, which take their time
+		file.limit = 4 << 20 // keeps decompression bombs short
 		sections, _ := file.Sections()
 		for _, s := range sections {
 			data, err := s.Open()

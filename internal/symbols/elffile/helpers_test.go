@@ -12,7 +12,7 @@ import (
 	"fulgur/internal/testenv"
 )
 
-// distributionFiles are programs and libraries as Debian ships them.
+// distributionFiles are programs and libraries of Debian.
 var distributionFiles = []string{
 	"/usr/bin/bash",
 	"/usr/bin/python3",
@@ -21,7 +21,7 @@ var distributionFiles = []string{
 	"/usr/aarch64-linux-gnu/lib/libc.so.6",
 }
 
-// open opens the file at path for the length of the test.
+// open opens the file at path and closes it when the test ends.
 func open(t testing.TB, path string) *File {
 	t.Helper()
 	f, err := Open(testenv.File(t, path))
@@ -32,7 +32,7 @@ func open(t testing.TB, path string) *File {
 	return f
 }
 
-// fileOf opens a file with the given content for the length of the test.
+// fileOf opens a file with the given content and closes it when the test ends.
 func fileOf(t testing.TB, content []byte) *File {
 	t.Helper()
 	f, err := New(bytes.NewReader(content), int64(len(content)), "synthetic")
@@ -43,8 +43,8 @@ func fileOf(t testing.TB, content []byte) *File {
 	return f
 }
 
-// sectionOf opens a made-up file for the length of the test and returns its
-// only section.
+// sectionOf opens a synthetic file, closes it when the test ends, and returns its only
+// section.
 func sectionOf(t testing.TB, s elftest.Section) *Section {
 	t.Helper()
 	sections, err := fileOf(t, elftest.File{Sections: []elftest.Section{s}}.Bytes()).Sections()
@@ -54,8 +54,8 @@ func sectionOf(t testing.TB, s elftest.Section) *Section {
 	return sections[1]
 }
 
-// run runs a tool and returns what it wrote to stdout; the test is skipped if
-// the tool is not installed.
+// run runs a tool and returns its standard output. The test is skipped if the tool is not
+// installed.
 func run(t testing.TB, name string, args ...string) string {
 	t.Helper()
 	cmd := exec.Command(testenv.Tool(t, name), args...)
@@ -82,11 +82,11 @@ func compile(t testing.TB, source, compiler string, args ...string) string {
 	return out
 }
 
-// contents returns all of a section.
+// contents returns the whole content of a section.
 func contents(t testing.TB, s *Section) []byte {
 	t.Helper()
 	if s == nil {
-		t.Fatal("no such section")
+		t.Fatal("got no such section")
 	}
 	data, err := s.Open()
 	if err != nil {

@@ -24,7 +24,7 @@ int chosen(int) __attribute__((ifunc("choose")));
 int main(int argc, char **argv) { printf("%d\n", chosen(argc)); puts(argv[0]); return (int)strtol(argv[0], 0, 0) + (int)strlen(getenv("HOME")) + (int)address(); }
 `
 
-// TestPLT compares stubs with the names that objdump shows.
+// TestPLT compares the names of stubs with objdump's.
 func TestPLT(t *testing.T) {
 	for _, path := range distributionFiles {
 		t.Run(path, func(t *testing.T) { checkPLT(t, path) })
@@ -59,7 +59,7 @@ func checkPLT(t *testing.T, path string) {
 		t.Fatal(err)
 	}
 	if len(entries) == 0 {
-		t.Fatal("no stubs")
+		t.Fatal("got no stubs")
 	}
 	got := map[uint64]string{}
 	for i, e := range entries {
@@ -69,22 +69,22 @@ func checkPLT(t *testing.T, path string) {
 		}
 		got[e.Addr] = name
 		if e.Size < 8 || e.Size > 24 || i > 0 && e.Addr-entries[i-1].Addr < entries[i-1].Size {
-			t.Errorf("%#x: %+v", e.Addr, e)
+			t.Errorf("%#x: got %+v", e.Addr, e)
 		}
 	}
 	want := objdumpStubs(t, f)
 	for _, addr := range slices.Sorted(maps.Keys(want)) {
 		if got[addr] != want[addr] {
-			t.Errorf("%#x: %q, objdump has %q", addr, got[addr], want[addr])
+			t.Errorf("%#x: got %q, objdump has %q", addr, got[addr], want[addr])
 		}
 	}
 	if len(want) == 0 {
 		testenv.Unsupported(t, "objdump knows no stubs of this linker")
 	}
-	t.Logf("%d stubs, %d as objdump shows", len(got), len(want))
+	t.Logf("%d stubs, %d in objdump's output", len(got), len(want))
 }
 
-// objdumpStubs returns the names of stubs that objdump shows.
+// objdumpStubs returns the names of stubs in objdump's output.
 func objdumpStubs(t *testing.T, f *File) map[uint64]string {
 	objdump := "objdump"
 	if f.Machine() == elf.EM_AARCH64 {
@@ -111,13 +111,13 @@ func objdumpStubs(t *testing.T, f *File) map[uint64]string {
 	return names
 }
 
-// TestOverlap refuses tables that would take forever to read.
+// TestOverlap refuses tables that would take too long to read.
 func TestOverlap(t *testing.T) {
 	stubs := elftest.Section{Name: ".plt", Addr: 0x1000, Content: make([]byte, maxPLT/2+1)}
 	rela := elftest.Section{Name: ".rela.plt", Type: elf.SHT_RELA, Flags: elf.SHF_ALLOC, Content: make([]byte, 24*1000)}
 	f := fileOf(t, elftest.File{Sections: []elftest.Section{stubs, stubs}}.Bytes())
 	if _, err := f.PLT(); err == nil || !strings.Contains(err.Error(), "procedure linkage tables of more than") {
-		t.Errorf("error %v", err)
+		t.Errorf("got error %v", err)
 	}
 	f = fileOf(t, elftest.File{Sections: []elftest.Section{rela, rela}}.Bytes())
 	sections, err := f.Sections()
@@ -128,6 +128,6 @@ func TestOverlap(t *testing.T) {
 		s.Offset, s.Size = 0, uint64(f.Size())
 	}
 	if err := f.EachRela(func(*Section, Rela) bool { return true }); err == nil || !strings.Contains(err.Error(), "overlap") {
-		t.Errorf("error %v", err)
+		t.Errorf("got error %v", err)
 	}
 }

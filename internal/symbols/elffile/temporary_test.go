@@ -13,14 +13,13 @@ import (
 	"fulgur/internal/symbols/elffile/elftest"
 )
 
-// largeSize is more bytes than stay in memory.
+// largeSize is a size that does not stay in memory.
 const largeSize = 1_060_000
 
-// largeData is so many bytes, largeContent the same compressed.
+// largeData has that size, largeContent is largeData compressed.
 var largeData, largeContent []byte
 
-// large returns a compressed section whose contents, largeData, do not stay in
-// memory.
+// large returns a compressed section with the contents largeData.
 func large(t testing.TB) *Section {
 	t.Helper()
 	if largeData == nil {
@@ -30,12 +29,12 @@ func large(t testing.TB) *Section {
 	return sectionOf(t, elftest.Section{Name: ".debug_info", Flags: elf.SHF_COMPRESSED, Content: largeContent})
 }
 
-// TestBudget lets files decompress only as much as they may together.
+// TestBudget checks that files share a limit for decompressed data.
 func TestBudget(t *testing.T) {
 	for _, tt := range []struct {
 		name       string
 		most, free uint64
-		problem    string // of the second section, empty for none
+		problem    string // for the second section, empty for none
 	}{
 		{"both", 2 * largeSize, 1 << 40, ""},
 		{"too much", 2*largeSize - 1, 1 << 40, "more than 2119999 bytes"},
@@ -43,7 +42,7 @@ func TestBudget(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			b := &budget{most: tt.most}
-			// Half of what is free without what was written.
+			// The budget is half of the free space, which does not include written data.
 			b.free = func(*os.File) (uint64, error) { return tt.free - b.used, nil }
 			first := large(t)
 			second := large(t)
@@ -57,24 +56,24 @@ func TestBudget(t *testing.T) {
 					t.Error(err)
 				}
 			} else if err == nil || !strings.Contains(err.Error(), tt.problem) || errors.As(err, new(*FormatError)) {
-				t.Errorf("error %v, want one that says %q", err, tt.problem)
+				t.Errorf("got error %v, want one that contains %q", err, tt.problem)
 			}
 			if err := errors.Join(first.file.Close(), second.file.Close()); err != nil {
 				t.Error(err)
 			}
 			if b.used != 0 {
-				t.Errorf("%d bytes were not given back", b.used)
+				t.Errorf("got %d bytes in use after Close, want 0", b.used)
 			}
 			third := large(t)
 			third.file.budget = b
 			if _, err := third.Open(); err != nil {
-				t.Errorf("after others were closed: %v", err)
+				t.Errorf("after the others were closed: %v", err)
 			}
 		})
 	}
 }
 
-// TestLargeLink decompresses nothing large to read a link.
+// TestLargeLink checks that nothing large is decompressed to read a link.
 func TestLargeLink(t *testing.T) {
 	s := large(t)
 	for _, name := range []string{".gnu_debuglink", ".gnu_debugaltlink", ".debug_sup"} {
@@ -84,12 +83,12 @@ func TestLargeLink(t *testing.T) {
 			_, err = s.file.AltLink()
 		}
 		if err == nil || !strings.Contains(err.Error(), "claims to be 1060000 bytes") || len(s.file.temporary) != 0 {
-			t.Errorf("%s: %v, %d temporary files", name, err, len(s.file.temporary))
+			t.Errorf("%s: got %v, %d temporary files", name, err, len(s.file.temporary))
 		}
 	}
 }
 
-// TestFreeSpace asks a real file system.
+// TestFreeSpace reads the free space of a real file system.
 func TestFreeSpace(t *testing.T) {
 	file, err := tempfile.Create()
 	if err != nil {
@@ -97,11 +96,11 @@ func TestFreeSpace(t *testing.T) {
 	}
 	defer file.Close()
 	if free, err := freeSpace(file); err != nil || free == 0 {
-		t.Errorf("%d, %v", free, err)
+		t.Errorf("got %d, %v", free, err)
 	}
 }
 
-// TestLazy decompresses what is read, and nothing before.
+// TestLazy checks that data is decompressed when it is read, not before.
 func TestLazy(t *testing.T) {
 	s, data := large(t), largeData
 	l, err := s.Lazy()
@@ -109,14 +108,14 @@ func TestLazy(t *testing.T) {
 		t.Fatal(err)
 	}
 	if l.Size() != int64(len(data)) || len(s.file.temporary) != 0 {
-		t.Errorf("%d bytes of %d, %d temporary files before reading", l.Size(), len(data), len(s.file.temporary))
+		t.Errorf("got %d bytes of %d, %d temporary files before reading", l.Size(), len(data), len(s.file.temporary))
 	}
 	got := make([]byte, 1000)
 	if n, err := l.ReadAt(got, int64(len(data)-len(got))); n != len(got) || err != nil || !bytes.Equal(got, data[len(data)-len(got):]) {
-		t.Errorf("read %d bytes, %v", n, err)
+		t.Errorf("got %d bytes, %v", n, err)
 	}
 	if len(s.file.temporary) != 1 {
-		t.Errorf("%d temporary files, want 1", len(s.file.temporary))
+		t.Errorf("got %d temporary files, want 1", len(s.file.temporary))
 	}
 
 	corrupt := sectionOf(t, elftest.Section{Name: ".debug_info", Flags: elf.SHF_COMPRESSED, Content: compressed(t, elf.COMPRESS_ZLIB, []byte("abc"), 4)})
@@ -124,23 +123,23 @@ func TestLazy(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := l.ReadAt(got, 0); !errors.As(err, new(*FormatError)) {
-		t.Errorf("reading corrupt data: %v", err)
+		t.Errorf("reading corrupt data: got %v", err)
 	}
 	if _, err := sectionOf(t, elftest.Section{Name: ".bss", Type: elf.SHT_NOBITS, Size: 100}).Lazy(); !errors.Is(err, ErrNoContents) {
-		t.Errorf("error %v, want ErrNoContents", err)
+		t.Errorf("got error %v, want ErrNoContents", err)
 	}
 	whole := sectionOf(t, elftest.Section{Name: ".debug_info", Content: []byte("info")})
 	if l, err = whole.Lazy(); err != nil || l.Size() != 4 {
-		t.Errorf("not compressed: %v", err)
+		t.Errorf("uncompressed section: got %v", err)
 	}
 }
 
-// TestInterrupted ends decompression with the file's context.
+// TestInterrupted checks that decompression ends with the file's context.
 func TestInterrupted(t *testing.T) {
 	s := large(t)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	enough := errors.New("enough")
-	// While the temporary file is written.
+	// The temporary file is being written then.
 	s.file.budget = &budget{most: 1 << 40, free: func(*os.File) (uint64, error) {
 		cancel(enough)
 		return 1 << 40, nil
@@ -148,9 +147,9 @@ func TestInterrupted(t *testing.T) {
 	s.file.SetContext(ctx)
 	_, err := s.Open()
 	if !errors.Is(err, enough) || errors.As(err, new(*FormatError)) || strings.Contains(err.Error(), "TMPDIR") {
-		t.Errorf("error %v", err)
+		t.Errorf("got error %v, want %v", err, enough)
 	}
 	if len(s.file.temporary) != 0 || s.file.budget.used != 0 {
-		t.Errorf("%d temporary files and %d bytes are left", len(s.file.temporary), s.file.budget.used)
+		t.Errorf("got %d temporary files and %d bytes left, want 0", len(s.file.temporary), s.file.budget.used)
 	}
 }

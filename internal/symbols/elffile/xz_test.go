@@ -18,7 +18,7 @@ import (
 	"fulgur/internal/testenv"
 )
 
-// xz compresses data with the tool of that name.
+// xz compresses data with the xz program.
 func xz(t testing.TB, data []byte, args ...string) []byte {
 	t.Helper()
 	cmd := exec.Command(testenv.Tool(t, "xz"), append([]string{"-c"}, args...)...)
@@ -53,7 +53,7 @@ func TestXZWrong(t *testing.T) {
 		b[at] = to
 		return b
 	}
-	// header replaces the flags and what follows in the block's header.
+	// header replaces the block header's flags and the fields after them.
 	header := func(fields ...byte) []byte {
 		b := append(bytes.Clone(good[:13]), fields...)
 		b = append(b, make([]byte, 20-len(b))...)
@@ -78,12 +78,12 @@ func TestXZWrong(t *testing.T) {
 		{"unknown dictionary", header(0, 0x21, 1, 41), "other filters"},
 	} {
 		if _, err := io.ReadAll(newXZReader(bytes.NewReader(tt.content))); err == nil || !strings.Contains(err.Error(), tt.problem) {
-			t.Errorf("%s: error %v, want one that says %q", tt.name, err, tt.problem)
+			t.Errorf("%s: got error %v, want one that contains %q", tt.name, err, tt.problem)
 		}
 	}
 }
 
-// TestEmbedded makes a .gnu_debugdata as Fedora's find-debuginfo does.
+// TestEmbedded makes a .gnu_debugdata section as Fedora's find-debuginfo does.
 func TestEmbedded(t *testing.T) {
 	path := compile(t, "static __attribute__((noinline)) int hidden(int n) { return n * 3; }\nint main(int n, char **v) { return hidden(n); }\n", "gcc", "-O1")
 	mini := filepath.Join(t.TempDir(), "mini")
@@ -98,29 +98,29 @@ func TestEmbedded(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got, err := embedded.Bytes(0, uint64(embedded.Size()), "file"); err != nil || !bytes.Equal(got, content) {
-		t.Errorf("%d bytes, want %d; %v", len(got), len(content), err)
+		t.Errorf("got %d bytes, want %d; %v", len(got), len(content), err)
 	}
 	if s := embedded.Section(".symtab"); s == nil || s.Type != elf.SHT_SYMTAB {
-		t.Error("no .symtab")
+		t.Error("got no .symtab")
 	}
 	if none, err := embedded.Embedded(); none != nil || err != nil {
-		t.Errorf("%v, %v of a file without", none, err)
+		t.Errorf("file without .gnu_debugdata: got %v, %v", none, err)
 	}
 }
 
-// TestEmbeddedBomb bounds what is decompressed.
+// TestEmbeddedBomb checks the limit for decompressed data.
 func TestEmbeddedBomb(t *testing.T) {
 	f := fileOf(t, elftest.File{Sections: []elftest.Section{{Name: ".gnu_debugdata", Content: xz(t, make([]byte, 3<<20), "-0")}}}.Bytes())
 	f.limit = 2 << 20
 	if _, err := f.Embedded(); err == nil || !strings.Contains(err.Error(), "more than the 2097152 bytes") {
-		t.Errorf("error %v", err)
+		t.Errorf("got error %v", err)
 	}
 	if len(f.temporary) > 0 {
-		t.Error("a temporary file is left")
+		t.Error("got a temporary file left")
 	}
 }
 
-// FuzzXZ decompresses foreign bytes. How much is read at once must not matter.
+// FuzzXZ decompresses arbitrary bytes. The size of reads must not matter.
 func FuzzXZ(f *testing.F) {
 	if path, err := exec.LookPath("xz"); err == nil {
 		f.Logf("seeds made by %s", path)
@@ -133,7 +133,7 @@ func FuzzXZ(f *testing.F) {
 		whole, wholeErr := io.ReadAll(io.LimitReader(newXZReader(bytes.NewReader(content)), limit))
 		pieces, piecesErr := io.ReadAll(iotest.HalfReader(io.LimitReader(newXZReader(iotest.OneByteReader(bytes.NewReader(content))), limit)))
 		if !bytes.Equal(whole, pieces) || (wholeErr == nil) != (piecesErr == nil) {
-			t.Fatalf("%d bytes (%v) at once, %d (%v) in pieces", len(whole), wholeErr, len(pieces), piecesErr)
+			t.Fatalf("got %d bytes (%v) in one read, %d (%v) in pieces", len(whole), wholeErr, len(pieces), piecesErr)
 		}
 	})
 }

@@ -36,12 +36,12 @@ func TestParse(t *testing.T) {
 	} {
 		name, module, offset, ok := parse([]byte(test.text))
 		if ok != test.ok || ok && (string(name) != test.name || string(module) != test.module || offset != test.offset) {
-			t.Errorf("%q: %q, %q, %#x, %t", test.text, name, module, offset, ok)
+			t.Errorf("%q: got %q, %q, %#x, %t", test.text, name, module, offset, ok)
 		}
 	}
 }
 
-// The names are those of /proc/kallsyms.
+// Names match /proc/kallsyms.
 func TestLookupBatch(t *testing.T) {
 	testenv.EveryKernel(t)
 	testenv.Root(t)
@@ -56,7 +56,7 @@ func TestLookupBatch(t *testing.T) {
 	defer table.Close()
 	step := 1
 	if testenv.InVM() {
-		step = 100 // emulated
+		step = 100 // emulation is slow
 	}
 	addrs := []uint64{1, ^uint64(0)}
 	for i := 0; i < len(functions); i += step {
@@ -68,16 +68,16 @@ func TestLookupBatch(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(frames) != len(addrs) {
-		t.Fatalf("%d results for %d addresses", len(frames), len(addrs))
+		t.Fatalf("got %d results for %d addresses", len(frames), len(addrs))
 	}
 	_, still := kernelFunctions(t)
 	for i, addr := range addrs {
 		if _, ok := still[addr]; !ok && names[addr] != nil {
-			continue // trampolines and BPF programs come and go
+			continue // trampolines and BPF programs may be added or removed
 		}
 		if addr == 1 || addr == ^uint64(0) {
 			if frames[i] != nil {
-				t.Errorf("%#x has the name %v", addr, frames[i])
+				t.Errorf("%#x: got name %v, want none", addr, frames[i])
 			}
 			continue
 		}
@@ -87,7 +87,7 @@ func TestLookupBatch(t *testing.T) {
 	}
 }
 
-// kernelFunctions returns the functions of kallsyms and all their names.
+// kernelFunctions returns the functions of kallsyms with all their names.
 func kernelFunctions(t *testing.T) (addrs []uint64, names map[uint64][]string) {
 	t.Helper()
 	f, err := os.Open("/proc/kallsyms")
@@ -99,15 +99,15 @@ func kernelFunctions(t *testing.T) (addrs []uint64, names map[uint64][]string) {
 	for lines := bufio.NewScanner(f); lines.Scan(); {
 		fields := strings.Fields(lines.Text())
 		if len(fields) < 3 {
-			t.Fatalf("line %q", lines.Text())
+			t.Fatalf("got line %q", lines.Text())
 		}
 		addr, err := strconv.ParseUint(fields[0], 16, 64)
 		if err != nil {
 			t.Fatal(err)
 		}
 		kind, name := fields[1], fields[2]
-		// The kernel's is_ksym_addr does not cover the ends of its code, nor the
-		// trampolines that it lists as built in.
+		// The kernel's is_ksym_addr excludes the ends of the code and the trampolines
+		// listed as built in.
 		if (kind == "t" || kind == "T") && name != "_etext" && name != "_einittext" && !strings.HasSuffix(lines.Text(), "[__builtin__ftrace]") {
 			addrs = append(addrs, addr)
 		}

@@ -17,40 +17,39 @@ import (
 	"fulgur/internal/testenv"
 )
 
-// A difference to another symbolizer. Those that are explained are part of
-// docs/symbols.md.
+// These classify differences from other symbolizers. docs/symbols.md explains them.
 const (
 	same = "same"
-	// A stub of the procedure linkage table, which others do not name, or
-	// after what lies before.
+	// The address is in a stub of the procedure linkage table. Others show no name, or
+	// the function before it.
 	stub = "stub"
-	// The outermost function has several names, and another is shown.
+	// The outermost function has several names, and the other symbolizer shows another
+	// one.
 	alias = "alias"
-	// The address is in no function: alignment, tables among the code, the
-	// head of a procedure linkage table. Others name what lies before, or
-	// show a line.
+	// The address is in no function but in alignment, a table within the code, or the
+	// head of a procedure linkage table. Others show the function before it, or a line.
 	between = "between functions"
-	// No line is known, and the other shows the file that the symbol table
-	// tells, where there are no directories, or no file.
+	// fulgur knows no line. The other symbolizer shows the file from the symbol table,
+	// which has no directories, or no file.
 	lineless = "no line"
-	// The outermost function is a part or a copy that the compiler made, and
-	// the other shows the name in the source for "name.cold".
+	// The outermost function is a part or a copy made by the compiler. For "name.cold",
+	// the other symbolizer shows the name in the source.
 	clone = "part or copy"
-	// A label of the assembler inside a function is shown instead of it.
+	// The other symbolizer shows an assembler label inside a function instead of the
+	// function.
 	label = "label"
-	// addr2line shows the same file by another path: directories twice, or
-	// that of GCC's LTO which is none.
+	// addr2line shows another path of the same file: with repeated directories, or with
+	// the directory of GCC's LTO, which does not exist.
 	directory = "path"
-	// addr2line shows something else where llvm-symbolizer agrees with
-	// fulgur.
+	// addr2line differs, and llvm-symbolizer agrees with fulgur.
 	alone      = "addr2line alone"
 	unexpected = "UNEXPECTED"
 )
 
-// classes are all differences, in the order of tables.
+// classes lists all classes, in the order of tables.
 var classes = []string{same, alias, clone, stub, between, label, lineless, directory, alone, unexpected}
 
-// classify says how an answer differs from that of another symbolizer.
+// classify returns the class of the difference from another symbolizer.
 func classify(got []Frame, want []place, addr uint64, symbols *symbolSet, startLines bool) string {
 	switch {
 	case len(got) == 1 && strings.HasSuffix(got[0].SystemName, pltSuffix):
@@ -97,9 +96,8 @@ func classify(got []Frame, want []place, addr uint64, symbols *symbolSet, startL
 	return class
 }
 
-// compareTools asks about n random addresses in the code of the file at path
-// and compares the answers with those of llvm-symbolizer and addr2line. It logs
-// a row of a table for each.
+// compareTools looks up n random addresses in the code of the file at path and compares
+// the frames with llvm-symbolizer and addr2line. It logs a table row for each tool.
 func compareTools(t *testing.T, path string, n int) {
 	t.Helper()
 	e := openFile(t, path, Options{NoDemangle: true})
@@ -114,8 +112,7 @@ func compareTools(t *testing.T, path string, n int) {
 			got[i] = nil // the tools do not know such functions
 		}
 	}
-	// The tools would take the symbols from the binary and only the rest from
-	// its debug file.
+	// With the binary too, the tools would use only its symbols.
 	files := []string{path}
 	if e.opened.file != nil {
 		files = append(files, e.opened.file.Path)
@@ -129,7 +126,7 @@ func compareTools(t *testing.T, path string, n int) {
 		class := classify(got[i], byLLVM[i], addr, symbols, true)
 		counts["llvm-symbolizer"][class]++
 		if class == unexpected && counts["llvm-symbolizer"][class] <= 10 {
-			t.Errorf("%#x: %+v\nllvm-symbolizer says %+v", addr, got[i], byLLVM[i])
+			t.Errorf("%#x: got %+v\nllvm-symbolizer has %+v", addr, got[i], byLLVM[i])
 		}
 		other := classify(got[i], byAddr2line[i], addr, symbols, false)
 		if other == unexpected && class != unexpected {
@@ -145,12 +142,12 @@ func compareTools(t *testing.T, path string, n int) {
 		t.Log(row)
 	}
 	if counts["llvm-symbolizer"][same] < len(addrs)/2 {
-		t.Errorf("only %d of %d addresses have the same answer", counts["llvm-symbolizer"][same], len(addrs))
+		t.Errorf("only %d of %d addresses have the same frames", counts["llvm-symbolizer"][same], len(addrs))
 	}
 }
 
-// randomAddresses returns n sorted addresses in e's code, spread over its
-// sections by their size, at least 50 in each.
+// randomAddresses returns n sorted addresses in e's code, distributed by section size, at
+// least 50 per section.
 func randomAddresses(t *testing.T, e *ELF, n int) []uint64 {
 	t.Helper()
 	sections, err := e.File().Sections()
@@ -173,8 +170,8 @@ func randomAddresses(t *testing.T, e *ELF, n int) []uint64 {
 	return addrs
 }
 
-// TestAgainstTools compares random addresses in small programs and files of the
-// distribution with llvm-symbolizer and addr2line.
+// TestAgainstTools compares with llvm-symbolizer and addr2line at random addresses of
+// small programs and of Debian's files.
 func TestAgainstTools(t *testing.T) {
 	const source = "../../../bench/workload/recurse.cpp"
 	for _, program := range []struct {
@@ -198,8 +195,8 @@ func TestAgainstTools(t *testing.T) {
 	}
 }
 
-// TestAgainstToolsAtLength is TestAgainstTools on large programs: those of the
-// distribution whose debug packages are installed, and those built here.
+// TestAgainstToolsAtLength is like TestAgainstTools for large programs: Debian's, if
+// their debug packages are installed, and programs built here.
 func TestAgainstToolsAtLength(t *testing.T) {
 	testenv.Long(t)
 	for _, program := range []struct {
@@ -220,8 +217,7 @@ func TestAgainstToolsAtLength(t *testing.T) {
 	}
 }
 
-// installed returns the file that pattern matches, and skips the test if there
-// is none.
+// installed returns the file that matches pattern. The test is skipped if there is none.
 func installed(pattern string) func(*testing.T) string {
 	return func(t *testing.T) string {
 		t.Helper()
@@ -230,13 +226,13 @@ func installed(pattern string) func(*testing.T) string {
 			t.Fatal(err)
 		}
 		if len(found) == 0 {
-			testenv.Skip(t, "needs a file of the distribution: %s", pattern)
+			testenv.Skip(t, "needs an installed file: %s", pattern)
 		}
 		return found[0]
 	}
 }
 
-// build returns a program that the command makes, called with -o.
+// build returns a program built by the command, called with -o.
 func build(argv ...string) func(*testing.T) string {
 	return func(t *testing.T) string {
 		t.Helper()
@@ -246,7 +242,7 @@ func build(argv ...string) func(*testing.T) string {
 	}
 }
 
-// buildTemplates returns the program bench/workload/templates.cpp.
+// buildTemplates returns the program built from bench/workload/templates.cpp.
 func buildTemplates(compiler string) func(*testing.T) string {
 	return func(t *testing.T) string {
 		t.Helper()

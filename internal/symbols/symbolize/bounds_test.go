@@ -11,9 +11,9 @@ import (
 	"fulgur/internal/symbols/elffile"
 )
 
-// TestWholeFunctions names addresses all over the functions of stripped files. A function
-// has one name, and one without a symbol has the name of the place where readelf's FDE
-// begins.
+// TestWholeFunctions looks up addresses throughout the functions of stripped files. A
+// function has the same name at all its addresses. Without a symbol, it is named after
+// the start of readelf's FDE.
 func TestWholeFunctions(t *testing.T) {
 	for _, path := range callframetest.Installed(t) {
 		t.Run(filepath.Base(path), func(t *testing.T) {
@@ -26,7 +26,7 @@ func TestWholeFunctions(t *testing.T) {
 			var fdes []callframetest.FDE
 			for _, f := range callframetest.FDEs(t, path) {
 				inPLT := slices.ContainsFunc(sections, func(s *elffile.Section) bool { return s.IsPLT() && s.Holds(f.Start) })
-				if f.EH && !inPLT { // a FDE for all stubs
+				if f.EH && !inPLT { // one FDE covers all stubs
 					fdes = append(fdes, f)
 				}
 			}
@@ -48,20 +48,20 @@ func TestWholeFunctions(t *testing.T) {
 				names := make([]string, n)
 				for i, frames := range found[:n] {
 					if len(frames) != 1 || addrs[i]-frames[0].Offset != f.Start && frames[0].NoSymbol {
-						t.Fatalf("%#x: %+v", addrs[i], frames)
+						t.Fatalf("%#x: got %+v", addrs[i], frames)
 					}
 					names[i] = frames[0].Name
 				}
 				if found[0][0].NoSymbol {
 					unnamed++
 					if want := fmt.Sprintf("%s+%#x", filepath.Base(path), f.Start); names[0] != want {
-						t.Errorf("%#x is %q, want %q", f.Start, names[0], want)
+						t.Errorf("%#x: got %q, want %q", f.Start, names[0], want)
 					}
 				}
 				found, addrs = found[n:], addrs[n:]
 				if names = slices.Compact(names); len(names) > 1 {
 					if pieces++; pieces <= 10 {
-						t.Errorf("%#x to %#x has the names %s", f.Start, f.End, strings.Join(names, ", "))
+						t.Errorf("%#x to %#x: got several names: %s", f.Start, f.End, strings.Join(names, ", "))
 					}
 				}
 			}

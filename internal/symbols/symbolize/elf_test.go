@@ -45,8 +45,7 @@ func TestCXX(t *testing.T) {
 				t.Errorf("alias: got %q, want the one with fewer underscores", f.Name)
 			}
 		case s.name == "after_asm":
-			// Six bytes of unsized assembly stand before it, with a
-			// label in their midst.
+			// Six bytes of unsized assembly precede it, with a label in the middle.
 			for back := uint64(1); back <= 6; back++ {
 				if f := lookup(t, e, s.addr-back); f.Name != "unsized_asm" || f.Offset != 6-back {
 					t.Errorf("after_asm-%d: got %+v, want unsized_asm+%d", back, f, 6-back)
@@ -68,7 +67,7 @@ func Test32Bit(t *testing.T) {
 	e := openFile(t, path, Options{})
 	checkNM(t, e, nm(t, path))
 	if notes := run(t, "", "readelf", "-n", path); !strings.Contains(notes, "Build ID: "+e.BuildID()+"\n") {
-		t.Errorf("build ID %q, readelf has\n%s", e.BuildID(), notes)
+		t.Errorf("got build ID %q, readelf has\n%s", e.BuildID(), notes)
 	}
 	text := elfSection(t, path, ".text")
 	if got, ok := e.Address(text.Offset); !ok || got != text.Addr {
@@ -76,7 +75,7 @@ func Test32Bit(t *testing.T) {
 	}
 }
 
-// elfSection returns a section's header as the standard library reads it.
+// elfSection returns a section header from the standard library.
 func elfSection(t *testing.T, path, name string) elf.SectionHeader {
 	t.Helper()
 	f, err := elf.Open(path)
@@ -86,7 +85,7 @@ func elfSection(t *testing.T, path, name string) elf.SectionHeader {
 	defer f.Close()
 	s := f.Section(name)
 	if s == nil {
-		t.Fatalf("%s has no %s", path, name)
+		t.Fatalf("%s has no section %s", path, name)
 	}
 	return s.SectionHeader
 }
@@ -114,11 +113,11 @@ fn main() { println!("{}", app::Box(std::env::args().count() as u32).size()); }
 				found = true
 				f := lookup(t, e, s.addr)
 				if !strings.Contains(f.Name, "app::Box<") || !strings.HasSuffix(f.Name, "::size") {
-					t.Errorf("%s demangled to %s", s.name, f.Name)
+					t.Errorf("%s: got %s", s.name, f.Name)
 				}
 			}
 			if !found {
-				t.Error("the method has no symbol")
+				t.Error("got no symbol of the method")
 			}
 		})
 	}
@@ -131,17 +130,17 @@ func TestDistributionFiles(t *testing.T) {
 			checkNM(t, e, nm(t, "-D", path))
 			notes := run(t, "", "readelf", "-n", path)
 			if e.BuildID() == "" || !strings.Contains(notes, "Build ID: "+e.BuildID()+"\n") {
-				t.Errorf("build ID %q, readelf has\n%s", e.BuildID(), notes)
+				t.Errorf("got build ID %q, readelf has\n%s", e.BuildID(), notes)
 			}
 			if e.HasSymbols() {
-				t.Error("HasSymbols is true of a stripped file")
+				t.Error("HasSymbols is true for a stripped file")
 			}
 		})
 	}
 }
 
-// TestAddr2line compares every 64th byte of the text with addr2line, which
-// shows "??" where no symbol is.
+// TestAddr2line compares every 64th byte of the text with addr2line, which shows "??" for
+// addresses without a symbol.
 func TestAddr2line(t *testing.T) {
 	path := compile(t, "a.cc", cxxSource, "g++", "-O1", "-static", "-o", "OUT", "IN")
 	e := openFile(t, path, Options{})
@@ -173,13 +172,13 @@ func TestAddr2line(t *testing.T) {
 		}
 		if got != want[2*i] && !same {
 			wrong++
-			t.Logf("%#x: %s, addr2line says %s", a, got, want[2*i])
+			t.Logf("%#x: %s, addr2line has %s", a, got, want[2*i])
 		}
 	}
-	t.Logf("%d addresses, %d otherwise than addr2line", len(addrs), wrong)
-	// addr2line lets a sized symbol reach beyond its end.
+	t.Logf("%d addresses, %d differ from addr2line", len(addrs), wrong)
+	// addr2line extends a sized symbol beyond its end.
 	if wrong*100 > len(addrs) {
-		t.Errorf("%d of %d addresses are otherwise than addr2line says", wrong, len(addrs))
+		t.Errorf("%[2]d addresses: %[1]d differ from addr2line", wrong, len(addrs))
 	}
 }
 
@@ -197,7 +196,7 @@ func TestVDSO(t *testing.T) {
 		names[s.Value] = append(names[s.Value], s.Name)
 	}
 	if len(names) == 0 {
-		t.Fatal("the vdso exports nothing")
+		t.Fatal("got no functions of the vdso")
 	}
 	for addr, want := range names {
 		if f := lookup(t, e, addr); !slices.Contains(want, f.Name) {
@@ -205,11 +204,11 @@ func TestVDSO(t *testing.T) {
 		}
 	}
 	if e.BuildID() == "" {
-		t.Error("no build ID")
+		t.Error("got no build ID")
 	}
 }
 
-// dynamicFunctions lists functions of e with the standard library's reader.
+// dynamicFunctions lists the functions of e with the standard library.
 func dynamicFunctions(e *ELF) ([]elf.Symbol, error) {
 	image, err := e.File().Bytes(0, uint64(e.File().Size()), "image")
 	if err != nil {
@@ -232,7 +231,7 @@ func dynamicFunctions(e *ELF) ([]elf.Symbol, error) {
 func TestNotELF(t *testing.T) {
 	for _, content := range []string{"", "\x7fELF", strings.Repeat("x", 100), "#!/bin/sh\n"} {
 		if _, err := OpenELF(strings.NewReader(content), int64(len(content)), "file", Options{}); err == nil {
-			t.Errorf("%q was opened", content)
+			t.Errorf("got no error for %q", content)
 		}
 	}
 }
@@ -258,7 +257,7 @@ func FuzzELF(f *testing.F) {
 		e.Address(addr)
 		frames, _ := e.LookupBatch([]uint64{0, addr / 2, addr})
 		if len(frames) != 3 {
-			t.Fatalf("%d results for 3 addresses", len(frames))
+			t.Fatalf("got %d results for 3 addresses", len(frames))
 		}
 	})
 }

@@ -9,8 +9,7 @@ import (
 	"fulgur/internal/testenv"
 )
 
-// benchmarkGo names sorted random addresses of a large Go program, the go
-// command.
+// benchmarkGo looks up sorted random addresses of a large Go program, the go command.
 func benchmarkGo(b *testing.B, count int) {
 	path := testenv.Tool(b, "go")
 	if name := os.Getenv("GO_BINARY"); name != "" {

@@ -19,13 +19,13 @@ import (
 )
 
 var (
-	// Go 1.19 needs GODEBUG=goindex=0 if a newer go command runs it.
+	// Running Go 1.19 with a newer go command takes GODEBUG=goindex=0.
 	toolchains = flag.String("toolchains", "local", "versions of Go, as of GOTOOLCHAIN, to build programs with, separated by commas")
 	goEvery    = flag.Int("every", 0, "compare every n-th byte of Go's code; 0 is 97, or 29 in long tests")
 )
 
-// goBuild builds the program gooracle with a version of Go and returns its
-// path. The test is skipped if that version is not at hand.
+// goBuild builds the program gooracle with a version of Go and returns its path. The test
+// is skipped if that version is not available.
 func goBuild(t testing.TB, toolchain string, env []string, args ...string) string {
 	t.Helper()
 	tool := testenv.Tool(t, "go")
@@ -44,9 +44,9 @@ func goBuild(t testing.TB, toolchain string, env []string, args ...string) strin
 	return out
 }
 
-// oracleFlags lets the program gooracle reach into the runtime.
+// oracleFlags returns the flags that let gooracle call functions of the runtime.
 func oracleFlags(toolchain string, ldflags ...string) string {
-	minor := 99 // of what is installed
+	minor := 99 // the installed version
 	_, _ = fmt.Sscanf(toolchain, "go1.%d", &minor)
 	if minor >= 23 {
 		ldflags = append(ldflags, "-checklinkname=0")
@@ -54,7 +54,7 @@ func oracleFlags(toolchain string, ldflags ...string) string {
 	return "-ldflags=" + strings.Join(ldflags, " ")
 }
 
-// goText returns every goEvery-th address of the code of an ELF file.
+// goText returns every goEvery-th address of an ELF file's code.
 func goText(t testing.TB, e *ELF) (addrs []uint64) {
 	t.Helper()
 	every := *goEvery
@@ -72,7 +72,7 @@ func goText(t testing.TB, e *ELF) (addrs []uint64) {
 	return addrs
 }
 
-// hexLines writes addresses as the tools read them.
+// hexLines formats addresses for the tools' input.
 func hexLines(addrs []uint64) string {
 	var b strings.Builder
 	for _, addr := range addrs {
@@ -81,8 +81,8 @@ func hexLines(addrs []uint64) string {
 	return b.String()
 }
 
-// TestGoRuntime compares whole chains of functions, with files, lines and first
-// lines, to what the runtime of the program knows of its own code.
+// TestGoRuntime compares inline chains with the runtime's own: functions, files, lines
+// and first lines.
 func TestGoRuntime(t *testing.T) {
 	for _, toolchain := range strings.Split(*toolchains, ",") {
 		for _, tt := range []struct {
@@ -114,8 +114,7 @@ func TestGoRuntime(t *testing.T) {
 	}
 }
 
-// compareGoRuntime runs the program gooracle at path and compares what it says
-// of its code.
+// compareGoRuntime runs the program gooracle at path and compares with its output.
 func compareGoRuntime(t *testing.T, path string) {
 	t.Helper()
 	e := openFile(t, path, Options{})
@@ -124,8 +123,8 @@ func compareGoRuntime(t *testing.T, path string) {
 	if err := e.lookupGo(addrs, frames); err != nil {
 		t.Fatal(err)
 	}
-	// The runtime looks up the byte after an address; where that is another
-	// function, it takes the address for one of it.
+	// The runtime looks up the byte after an address. At the last byte of a function, it
+	// finds the next function.
 	next := make([]uint64, len(addrs))
 	for i, addr := range addrs {
 		next[i] = addr + 1
@@ -141,7 +140,7 @@ func compareGoRuntime(t *testing.T, path string) {
 	}
 	lines := strings.Split(run(t, hexLines(addrs), path, args...), "\n")
 	if len(lines) != len(addrs)+1 {
-		t.Fatalf("%d answers for %d addresses", len(lines), len(addrs))
+		t.Fatalf("got %d lines for %d addresses", len(lines), len(addrs))
 	}
 	first := frames[slices.IndexFunc(frames, func(f []Frame) bool { return f != nil })][0].Name
 	compared, inlined, wrong, lastBytes := 0, 0, 0, 0
@@ -153,11 +152,11 @@ func compareGoRuntime(t *testing.T, path string) {
 		}
 		got := sansOffsets(frames[i])
 		if len(got) > 0 && strings.HasPrefix(got[0].Name, "go:textfips") {
-			continue // a mark, no code: the runtime does not look it up
+			continue // a marker, which the runtime does not look up
 		}
 		if len(want) > 0 && want[0].Name == "" {
-			// The runtime takes offset 0 in the table of names for no name,
-			// but the linker gives it to the first function.
+			// The linker puts the first function's name at offset 0 of the name table.
+			// The runtime treats that as no name.
 			want[0].Name = first
 		}
 		if len(want) > 0 {
@@ -172,15 +171,15 @@ func compareGoRuntime(t *testing.T, path string) {
 			}
 		}
 	}
-	t.Logf("%d addresses compared, %d of them in inlined functions, %d wrong; %d last bytes left out", compared, inlined, wrong, lastBytes)
+	t.Logf("%d addresses compared, %d of them in inlined functions, %d wrong; %d last bytes skipped", compared, inlined, wrong, lastBytes)
 	if compared < 1000 || inlined < 100 {
-		t.Errorf("only %d addresses compared, %d of them in inlined functions", compared, inlined)
+		t.Errorf("got only %d addresses, %d of them in inlined functions", compared, inlined)
 	}
 }
 
-// TestGoAddr2line compares functions and lines of programs, which need not run
-// here, to go tool addr2line. That prints the outer function together with the
-// line of the innermost.
+// TestGoAddr2line compares functions and lines with go tool addr2line, for programs that
+// need not run on this machine. The tool prints the outermost function with the line of
+// the innermost.
 func TestGoAddr2line(t *testing.T) {
 	for _, arch := range []string{"amd64", "arm64"} {
 		t.Run(arch, func(t *testing.T) {
@@ -194,7 +193,7 @@ func TestGoAddr2line(t *testing.T) {
 			}
 			lines := strings.Split(run(t, hexLines(addrs), "go", "tool", "addr2line", path), "\n")
 			if len(lines) != 2*len(addrs)+1 {
-				t.Fatalf("%d lines for %d addresses", len(lines), len(addrs))
+				t.Fatalf("got %d lines for %d addresses", len(lines), len(addrs))
 			}
 			compared, wrong := 0, 0
 			for i, addr := range addrs {
@@ -208,7 +207,7 @@ func TestGoAddr2line(t *testing.T) {
 					got = fmt.Sprintf("%s %s:%d", fs[len(fs)-1].SystemName, file, line)
 				}
 				if strings.HasSuffix(got, " ?:0") && (want == "? ?:0" || strings.HasSuffix(want, " :-1") || strings.HasPrefix(want, "go:textfips")) {
-					continue // padding, which has no line, or a mark
+					continue // padding without a line, or a marker
 				}
 				if compared++; got != want {
 					if wrong++; wrong <= 5 {
@@ -218,21 +217,21 @@ func TestGoAddr2line(t *testing.T) {
 			}
 			t.Logf("%d addresses compared, %d wrong", compared, wrong)
 			if compared < 1000 {
-				t.Errorf("only %d addresses compared", compared)
+				t.Errorf("got only %d addresses", compared)
 			}
 		})
 	}
 }
 
-// parseOracle returns the frames in a line of the program gooracle. Unlike
-// Frame it has no offsets and no linkers' names.
+// parseOracle returns the frames in an output line of gooracle. They have no offsets and
+// no linker names.
 func parseOracle(t *testing.T, line string) (frames []Frame) {
 	t.Helper()
 	fields := strings.Split(line, "\t")[1:]
 	for len(fields) >= 4 {
 		f := Frame{Name: fields[0], File: fields[1], Inlined: len(fields) > 4}
 		if f.Name == "" && f.File == "" {
-			return nil // not Go's code
+			return nil // code that is not Go's
 		}
 		if f.File == "?" {
 			f.File = ""
@@ -249,7 +248,7 @@ func parseOracle(t *testing.T, line string) (frames []Frame) {
 	return frames
 }
 
-// sansOffsets returns frames without what the program gooracle does not know.
+// sansOffsets returns frames without the fields that gooracle does not print.
 func sansOffsets(frames []Frame) []Frame {
 	frames = slices.Clone(frames)
 	for i := range frames {
@@ -258,12 +257,12 @@ func sansOffsets(frames []Frame) []Frame {
 	return frames
 }
 
-// goWrapper matches the functions that the compiler made up to call others
-// (internal/abi: FuncIDWrapper), and those that the runtime counts among them.
+// goWrapper matches functions that the compiler generates to call others (internal/abi:
+// FuncIDWrapper), and other functions that the runtime treats like them.
 var goWrapper = regexp.MustCompile(`\.deferwrap\d+$|^reflect\.callMethod$|^reflect\.callReflect$|^runtime\.(runOpenDeferFrame|deferCallSave|deferreturn)$`)
 
-// sansWrappers returns frames as the runtime expands inlined calls: it leaves
-// out wrappers. They are code that takes time, so a profile keeps them.
+// sansWrappers removes wrappers, as the runtime does when it expands inlined calls. A
+// profile keeps them because they use CPU time.
 func sansWrappers(frames []Frame) []Frame {
 	frames = slices.DeleteFunc(slices.Clone(frames), func(f Frame) bool {
 		return f.File == "<autogenerated>" || goWrapper.MatchString(f.Name)

@@ -12,31 +12,31 @@ import (
 	"fulgur/internal/symbols/elffile/elftest"
 )
 
-// madeFunction is a function of a made-up pclntab.
+// madeFunction is a function in a synthetic pclntab.
 type madeFunction struct {
 	entry     uint32
 	name      string
 	startLine int32
 	lines     pcValues
-	calls     pcValues // into the one tree of inlined calls
+	calls     pcValues // indexes into the one inline tree
 }
 
-// madeTable is a made-up pclntab and what the module data says of it.
+// madeTable is a synthetic pclntab, with the fields of the module data that describe it.
 type madeTable struct {
 	bytes []byte
-	funcs uint64 // where the functions are
-	end   uint32 // of the text
+	funcs uint64 // offset of the functions
+	end   uint32 // end of the text
 }
 
 const madeHeaderSize = 8 + 8*8
 
-// makeTable makes the pclntab of a 64-bit program, whose functions are all in
-// a.go. The last function's entry is where the text ends.
+// makeTable returns the pclntab of a 64-bit program. All functions are in a.go. The last
+// function's entry is the end of the text.
 func makeTable(magic uint32, textStart uint64, functions []madeFunction) madeTable {
 	layout := goLayouts[magic]
 	functions, end := functions[:len(functions)-1], functions[len(functions)-1].entry
 	var names, index, records []byte
-	values := []byte{0} // nothing is at 0
+	values := []byte{0} // offset 0 means none
 	add := func(v pcValues) (at uint32) {
 		if len(v) == 0 {
 			return 0
@@ -64,7 +64,7 @@ func makeTable(magic uint32, textStart uint64, functions []madeFunction) madeTab
 		}
 		const none = 1<<32 - 1
 		record[layout.recordSize-1] = 4
-		tables := []uint32{0, 0, add(f.calls), none, none, none, 0} // 3 by pc, 4 of data
+		tables := []uint32{0, 0, add(f.calls), none, none, none, 0} // 3 tables by pc, 4 of data
 		records = append(append(records, record...), elftest.Struct(tables)...)
 		names = append(names, f.name+"\x00"...)
 	}
@@ -92,7 +92,7 @@ var madeFunctions = []madeFunction{
 	{entry: 0x80},
 }
 
-// words is a section of 64-bit words.
+// words returns a section of 64-bit words.
 func words(w ...uint64) []byte {
 	var b []byte
 	for _, w := range w {
@@ -108,7 +108,7 @@ const (
 	madeCalls  = 0x700000
 )
 
-// moduleOf returns the module data of a table.
+// moduleOf returns the module data for a table.
 func moduleOf(magic uint32, table madeTable) []uint64 {
 	module := make([]uint64, moduleWords)
 	module[moduleHeader], module[moduleNames], module[moduleFuncs] = madeAddr, madeAddr+madeHeaderSize, madeAddr+table.funcs
@@ -117,7 +117,7 @@ func moduleOf(magic uint32, table madeTable) []uint64 {
 	return module
 }
 
-// relocations returns the relocations that write the words of the module data.
+// relocations returns the relocations that write the module data.
 func relocations(module []uint64) (rela []byte) {
 	for i, w := range module {
 		if w != 0 {
@@ -127,8 +127,8 @@ func relocations(module []uint64) (rela []byte) {
 	return rela
 }
 
-// madeFile returns a Go program with the given table, module data, tree of
-// inlined calls and relocations.
+// madeFile returns a Go program with the given table, module data, inline tree and
+// relocations.
 func madeFile(typ elf.Type, table []byte, moduleSection string, module, calls, rela []byte) elftest.File {
 	f := elftest.File{Type: typ, Sections: []elftest.Section{
 		{Name: ".gopclntab", Addr: madeAddr, Content: table},
@@ -142,15 +142,15 @@ func madeFile(typ elf.Type, table []byte, moduleSection string, module, calls, r
 	return f
 }
 
-// madeTree is second's tree of inlined calls by version: the first call is made
-// by second, the second one within the first. Both are of main.first.
+// madeTree is the inline tree of function second, by version. second makes the first
+// call, which contains the second one. Both are calls of main.first.
 var madeTree = map[uint32][]byte{
 	goMagic118: elftest.Struct([]int32{0, 0, 0, 0, 0x1c, 0, 0, 0, 0, 0x8}),
 	goMagic120: elftest.Struct([]int32{0, 0, 0x1c, 3, 0, 0, 0x8, 3}),
 }
 
-// TestGoVersions finds the start of the text and the inlined calls as the
-// versions of Go keep them.
+// TestGoVersions finds the start of the text and inlined calls in the layouts of several
+// versions of Go.
 func TestGoVersions(t *testing.T) {
 	relative := uint64(elf.R_X86_64_RELATIVE)
 	for _, tt := range []struct {
@@ -161,7 +161,7 @@ func TestGoVersions(t *testing.T) {
 		moduleSection string
 		rela          []byte
 		noModule      bool
-		merged        bool // with other read-only data, as external linkers do
+		merged        bool // pclntab is merged with other read-only data, as external linkers do
 		textOnly      bool // inlined calls are not found
 		problems      string
 	}{
@@ -203,7 +203,7 @@ func TestGoVersions(t *testing.T) {
 			frames, err := e.LookupBatch([]uint64{madeText - 1, madeText, madeText + 0x47, madeText + 0x50, madeText + 0x7f, madeText + 0x80})
 			if tt.problems != "" {
 				if err == nil || !strings.Contains(err.Error(), tt.problems) || !strings.HasPrefix(err.Error(), "synthetic: ") {
-					t.Errorf("error %v, want one that says %q", err, tt.problems)
+					t.Errorf("got error %v, want one that contains %q", err, tt.problems)
 				}
 				return
 			}
@@ -227,7 +227,7 @@ func TestGoVersions(t *testing.T) {
 			if tt.textOnly {
 				want[3] = []Frame{at(second, 0, 0x10, false)}
 				if err == nil || !strings.Contains(err.Error(), "inlined functions are missing") {
-					t.Errorf("error %v, want one that says that inlined functions are missing", err)
+					t.Errorf("got error %v, want one about missing inlined functions", err)
 				}
 			} else if err != nil {
 				t.Error(err)
@@ -239,8 +239,8 @@ func TestGoVersions(t *testing.T) {
 	}
 }
 
-// TestGoInlineFaults keeps a function whose inlined calls are faulty, and all
-// others.
+// TestGoInlineFaults checks that a function with malformed inline data keeps its name,
+// and that others are not affected.
 func TestGoInlineFaults(t *testing.T) {
 	for _, tt := range []struct {
 		name, problem string
@@ -256,13 +256,13 @@ func TestGoInlineFaults(t *testing.T) {
 			e := newFile(t, madeFile(elf.ET_EXEC, table.bytes, ".go.module", words(moduleOf(goMagic120, table)...), elftest.Struct(tt.calls), nil))
 			frames, err := e.LookupBatch([]uint64{madeText, madeText + 0x48})
 			if err == nil || !strings.Contains(err.Error(), tt.problem) || !strings.HasPrefix(err.Error(), "synthetic: ") {
-				t.Errorf("error %v, want one that says %q", err, tt.problem)
+				t.Errorf("got error %v, want one that contains %q", err, tt.problem)
 			}
 			if len(frames[0]) != 1 || frames[0][0].Line != 3 {
-				t.Errorf("frames %+v of a sound function", frames[0])
+				t.Errorf("got frames %+v of a function without faults", frames[0])
 			}
 			if n := len(frames[1]); n == 0 || frames[1][n-1].Offset != 8 || frames[1][n-1].Line != 0 {
-				t.Errorf("frames %+v, want second without a line last", frames[1])
+				t.Errorf("got frames %+v, want second without a line last", frames[1])
 			}
 		})
 	}
@@ -277,12 +277,12 @@ func FuzzGoTable(f *testing.F) {
 		e := newFile(t, madeFile(elf.ET_EXEC, table, ".go.module", module, calls, nil))
 		frames, _ := e.LookupBatch([]uint64{addr / 2, addr, max(addr, addr+1)})
 		if len(frames) != 3 {
-			t.Fatalf("%d results for 3 addresses", len(frames))
+			t.Fatalf("got %d results for 3 addresses", len(frames))
 		}
 		for _, fs := range frames {
 			for i, f := range fs {
 				if f.Name == "" || f.Inlined != (i < len(fs)-1) {
-					t.Fatalf("frames %+v", fs)
+					t.Fatalf("got frames %+v", fs)
 				}
 			}
 		}

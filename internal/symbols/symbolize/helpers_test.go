@@ -12,7 +12,7 @@ import (
 	"fulgur/internal/testenv"
 )
 
-// openFile opens the ELF file at path for the length of the test.
+// openFile opens the ELF file at path and closes it when the test ends.
 func openFile(t testing.TB, path string, opts Options) *ELF {
 	t.Helper()
 	f, err := os.Open(testenv.File(t, path))
@@ -36,8 +36,8 @@ func openFile(t testing.TB, path string, opts Options) *ELF {
 	return e
 }
 
-// run runs a tool and returns what it wrote to stdout; the test is skipped if
-// the tool is not installed.
+// run runs a tool and returns its standard output. The test is skipped if the tool is not
+// installed.
 func run(t testing.TB, stdin, name string, args ...string) string {
 	t.Helper()
 	cmd := exec.Command(testenv.Tool(t, name), args...)
@@ -73,7 +73,7 @@ type nmSymbol struct {
 	name       string
 }
 
-// nm returns the sized functions that nm lists, sorted by address.
+// nm returns the functions with a size in nm's output, sorted by address.
 func nm(t testing.TB, args ...string) []nmSymbol {
 	t.Helper()
 	var syms []nmSymbol
@@ -89,13 +89,13 @@ func nm(t testing.TB, args ...string) []nmSymbol {
 	}
 	sort.SliceStable(syms, func(i, j int) bool { return syms[i].addr < syms[j].addr })
 	if len(syms) == 0 {
-		t.Fatalf("nm %s lists no functions", args)
+		t.Fatalf("nm %s: got no functions", args)
 	}
 	return syms
 }
 
-// checkNM looks up the middle of every function and wants the name of one of
-// those which nm shows there, and of the same start.
+// checkNM looks up the middle of each function in syms and expects one of nm's names for
+// its start.
 func checkNM(t *testing.T, e *ELF, syms []nmSymbol) {
 	t.Helper()
 	addrs := make([]uint64, len(syms))
@@ -114,7 +114,7 @@ func checkNM(t *testing.T, e *ELF, syms []nmSymbol) {
 	wrong := 0
 	for i, addr := range addrs {
 		if len(frames[i]) == 0 {
-			t.Errorf("%#x: no frames", addr)
+			t.Errorf("%#x: got no frames", addr)
 			continue
 		}
 		f := frames[i][len(frames[i])-1]
@@ -124,15 +124,14 @@ func checkNM(t *testing.T, e *ELF, syms []nmSymbol) {
 		}
 		if !found {
 			if wrong++; wrong <= 10 {
-				t.Errorf("%#x: %s+%#x, nm has %v there", addr, f.SystemName, f.Offset, names[addr-f.Offset])
+				t.Errorf("%#x: got %s+%#x, nm has %v", addr, f.SystemName, f.Offset, names[addr-f.Offset])
 			}
 		}
 	}
 	t.Logf("%d functions, %d wrong", len(addrs), wrong)
 }
 
-// lookup returns the only frame at addr, the outermost if functions are inlined
-// there.
+// lookup returns the outermost frame at addr.
 func lookup(t testing.TB, table Table, addr uint64) Frame {
 	t.Helper()
 	frames, err := table.LookupBatch([]uint64{addr})
@@ -140,7 +139,7 @@ func lookup(t testing.TB, table Table, addr uint64) Frame {
 		t.Fatal(err)
 	}
 	if len(frames) != 1 || len(frames[0]) == 0 {
-		t.Fatalf("%#x: no frames", addr)
+		t.Fatalf("%#x: got no frames", addr)
 	}
 	return frames[0][len(frames[0])-1]
 }

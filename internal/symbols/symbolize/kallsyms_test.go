@@ -34,7 +34,7 @@ ffffffffc0100000 t nf_hook	[nf_tables]
 ffffffffc0300000 t bpf_prog_6deef7357e7b4530_on_sample	[bpf]
 `
 
-// openText opens a table with the given content.
+// openText opens a kallsyms table with the given content.
 func openText(t testing.TB, text string) (*Kernel, error) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "kallsyms")
@@ -59,14 +59,14 @@ func TestKernel(t *testing.T) {
 		{0xffffffff810000ff, "srso_alias_untrain_ret+0xff "},
 		{0xffffffff81000100, "helper+0x0 "}, // not weak
 		{0xffffffff81000101, "helper+0x1 "},
-		{0xffffffff81000101, "helper+0x1 "}, // asked twice
+		{0xffffffff81000101, "helper+0x1 "}, // looked up twice
 		{0xffffffff81000234, "entry_SYSCALL_64+0x34 "},
 		{0xffffffff81000310, "mycrate::foo+0x10 "},
 		{0xffffffff81001000, ""}, // data
 		{0xffffffff81001fff, ""},
 		{0xffffffff81002000, "_etext_end+0x0 "},
 		{0xffffffff81003fff, "_etext_end+0x1fff "},
-		{0xffffffff81004000, ""}, // far behind the last symbol
+		{0xffffffff81004000, ""}, // far above the last symbol
 		{0xffffffffc0100010, "nf_hook+0x10 nf_tables"},
 		{0xffffffffc01fffff, ""}, // between modules
 		{0xffffffffc02003ff, "ext4_read+0x3ff ext4"},
@@ -92,13 +92,13 @@ func TestKernel(t *testing.T) {
 		if got := show(frames[i]); got != tt.want {
 			t.Errorf("%#x: got %q, want %q", tt.addr, got, tt.want)
 		}
-		// Alone it must be the same as among others.
+		// A single lookup must return the same.
 		single, err := k.LookupBatch([]uint64{tt.addr})
 		if err != nil {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(frames[i], single[0]); diff != "" {
-			t.Errorf("%#x: batch and single look-up differ:\n%s", tt.addr, diff)
+			t.Errorf("%#x: a single lookup differs from the batch:\n%s", tt.addr, diff)
 		}
 	}
 }
@@ -106,10 +106,10 @@ func TestKernel(t *testing.T) {
 func TestKernelHidden(t *testing.T) {
 	_, err := openText(t, "0000000000000000 A fixed_percpu_data\n0000000000000000 T _text\n")
 	if !errors.Is(err, ErrKernelHidden) {
-		t.Errorf("hidden addresses: %v", err)
+		t.Errorf("hidden addresses: got %v", err)
 	}
 	if _, err := OpenKernel(filepath.Join(t.TempDir(), "none"), Options{}); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("no table: %v", err)
+		t.Errorf("no table: got %v", err)
 	}
 }
 
@@ -129,7 +129,7 @@ func TestKernelOfThisMachine(t *testing.T) {
 	for line := range strings.Lines(string(text)) {
 		f := strings.Fields(line)
 		if len(f) > 3 && f[3] == "[bpf]" {
-			continue // programs come and go at any time
+			continue // BPF programs may be added or removed
 		}
 		if addr, err := strconv.ParseUint(f[0], 16, 64); err == nil && strings.Contains("tTwW", f[1]) {
 			names[addr] = append(names[addr], f[2])
@@ -146,7 +146,7 @@ func TestKernelOfThisMachine(t *testing.T) {
 	}
 	for i, addr := range addrs {
 		if len(frames[i]) == 1 && frames[i][0].Module == "bpf" {
-			continue // one that came, after the last symbol below
+			continue // above the last symbol, so added meanwhile
 		}
 		if len(frames[i]) != 1 || frames[i][0].Offset != 0 || !slices.Contains(names[addr], frames[i][0].Name) {
 			t.Errorf("%#x: got %+v, want one of %v", addr, frames[i], names[addr])
@@ -180,7 +180,7 @@ func BenchmarkKernel(b *testing.B) {
 		testenv.Skip(b, "needs root: %v", err)
 	}
 	addrs := kernelAddresses(b, k, 1000)
-	// The kernel's own time to write the table is not ours: read a copy too.
+	// Read a copy, too, because the kernel takes long to generate the table.
 	text, err := os.ReadFile("/proc/kallsyms")
 	if err != nil {
 		b.Fatal(err)
@@ -218,7 +218,7 @@ func FuzzKernel(f *testing.F) {
 		}
 		for i, fs := range frames {
 			if len(fs) > 0 && fs[0].Offset > addrs[i] {
-				t.Fatalf("%#x lies %#x in %s", addrs[i], fs[0].Offset, fs[0].Name)
+				t.Fatalf("%#x: got offset %#x in %s", addrs[i], fs[0].Offset, fs[0].Name)
 			}
 		}
 	})

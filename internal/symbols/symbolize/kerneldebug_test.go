@@ -10,15 +10,14 @@ import (
 	"fulgur/internal/symbols/debugfile"
 )
 
-// kernelSource has a function inlined into another, in a section that is not
-// the first.
+// kernelSource has an inlined function, in a section that is not the first.
 const kernelSource = `
 static inline __attribute__((always_inline)) int inner(int n) { asm volatile("nop"); return n * 3; }
 __attribute__((noinline, section(".text.hot"))) int outer(int n) { return inner(n) + 1; }
 int _start(int n) { return outer(n); }
 `
 
-// fakeHost is a directory with the files of a machine.
+// fakeHost returns a directory with the given files of a machine.
 func fakeHost(t *testing.T, files map[string]string) string {
 	t.Helper()
 	root := t.TempDir()
@@ -34,7 +33,7 @@ func fakeHost(t *testing.T, files map[string]string) string {
 	return root
 }
 
-// contents returns what is in a file.
+// contents returns the content of a file.
 func contents(t *testing.T, name string) string {
 	t.Helper()
 	b, err := os.ReadFile(name)
@@ -44,7 +43,7 @@ func contents(t *testing.T, name string) string {
 	return string(b)
 }
 
-// notes returns the note with the build ID of an ELF file, as /sys shows it.
+// notes returns the build ID note of an ELF file, as /sys shows it.
 func notes(t *testing.T, path string) string {
 	t.Helper()
 	out := path + ".notes"
@@ -52,7 +51,7 @@ func notes(t *testing.T, path string) string {
 	return contents(t, out)
 }
 
-// named is a table of one function.
+// named is a table with one function.
 type named struct {
 	start, end uint64
 	module     string
@@ -68,8 +67,8 @@ func (n named) LookupBatch(addrs []uint64) ([][]Frame, error) {
 	return frames, nil
 }
 
-// Lines and inlined functions come from debug files whose code runs elsewhere
-// than it was linked to.
+// Lines and inlined functions come from debug files whose code runs at other addresses
+// than it was linked for.
 func TestDebugKernel(t *testing.T) {
 	const running = uint64(0xffffffffa1200000)
 	vmlinux := compile(t, "vmlinux.c", kernelSource, "gcc", "-g", "-O1", "-static", "-nostdlib", "-no-pie",
@@ -125,23 +124,23 @@ func TestDebugKernel(t *testing.T) {
 			for i, f := range frames {
 				if i == 0 || i == len(frames)-1 {
 					if f != nil {
-						t.Errorf("%#x: %+v outside", addrs[i], f)
+						t.Errorf("%#x: got %+v outside the function", addrs[i], f)
 					}
 					continue
 				}
 				last := f[len(f)-1]
 				if last.Name != "outer" || last.Module != test.module || last.Offset != uint64(i-1) || filepath.Base("/"+last.File) != filepath.Base("/"+test.source) {
-					t.Errorf("%#x: %+v", addrs[i], last)
+					t.Errorf("%#x: got %+v", addrs[i], last)
 				}
 				if len(f) == 2 {
 					inlined = true
 					if f[0].Name != "inner" || !f[0].Inlined || f[0].Module != test.module || f[0].Line != 2 || last.Line != 3 {
-						t.Errorf("%#x: %+v", addrs[i], f)
+						t.Errorf("%#x: got %+v", addrs[i], f)
 					}
 				}
 			}
 			if inlined != (test.source != "") {
-				t.Errorf("inlined functions: %t", inlined)
+				t.Errorf("got inlined functions: %t", inlined)
 			}
 		})
 	}
@@ -150,10 +149,10 @@ func TestDebugKernel(t *testing.T) {
 	hidden := NewDebugKernel(t.Context(), names, finder, filepath.Join(host, "kallsyms.hidden"), Options{})
 	frames, err := hidden.LookupBatch([]uint64{running})
 	if err == nil || !strings.Contains(err.Error(), "kptr_restrict") || len(frames[0]) != 1 {
-		t.Errorf("hidden addresses: %v, %v", frames, err)
+		t.Errorf("hidden addresses: got %v, %v", frames, err)
 	}
 	plain := NewDebugKernel(t.Context(), names, finder, filepath.Join(host, "kallsyms.hidden"), Options{NoInlines: true})
 	if frames, err := plain.LookupBatch([]uint64{running}); err != nil || frames[0][0].File != "" {
-		t.Errorf("names only: %v, %v", frames, err)
+		t.Errorf("names only: got %v, %v", frames, err)
 	}
 }

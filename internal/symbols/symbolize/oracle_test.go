@@ -10,15 +10,15 @@ import (
 	"testing"
 )
 
-// place is one function at an address, as another symbolizer tells it.
+// place is a function at an address, from another symbolizer.
 type place struct {
-	name            string // the linker's, empty if unknown
+	name            string // linker name, empty if unknown
 	file            string // empty if unknown
 	line, startLine int    // 0 if unknown
 }
 
-// askLLVM returns what llvm-symbolizer knows of each of addrs in the file at path:
-// functions, innermost first, none if it knows nothing.
+// askLLVM returns llvm-symbolizer's functions for each address in the file at path,
+// innermost first, none if there is no information.
 func askLLVM(t testing.TB, path string, addrs []uint64) [][]place {
 	t.Helper()
 	out := json.NewDecoder(strings.NewReader(run(t, hexLines(addrs), "llvm-symbolizer-19",
@@ -44,7 +44,7 @@ func askLLVM(t testing.TB, path string, addrs []uint64) [][]place {
 // addr2lineFile matches a line of addr2line with a file.
 var addr2lineFile = regexp.MustCompile(`^(.*):(\d+|\?)(?: \(discriminator \d+\))?$`)
 
-// askAddr2line is [askLLVM] of binutils' addr2line -i, which knows no start lines.
+// askAddr2line is like [askLLVM] for binutils' addr2line -i, which has no start lines.
 func askAddr2line(t testing.TB, path string, addrs []uint64) [][]place {
 	t.Helper()
 	lines := strings.Split(run(t, hexLines(addrs), "addr2line", "-a", "-f", "-i", "-e", path), "\n")
@@ -57,7 +57,7 @@ func askAddr2line(t testing.TB, path string, addrs []uint64) [][]place {
 		}
 		at := addr2lineFile.FindStringSubmatch(lines[1])
 		if at == nil || len(all) == 0 {
-			t.Fatalf("addr2line says %q", lines[1])
+			t.Fatalf("got %q from addr2line", lines[1])
 		}
 		p := place{name: unlessUnknown(lines[0]), file: unlessUnknown(at[1])}
 		p.line, _ = strconv.Atoi(at[2]) // 0 for "?"
@@ -65,13 +65,13 @@ func askAddr2line(t testing.TB, path string, addrs []uint64) [][]place {
 		lines = lines[2:]
 	}
 	if len(all) != len(addrs) {
-		t.Fatalf("addr2line answers %d of %d addresses", len(all), len(addrs))
+		t.Fatalf("got %d results for %d addresses from addr2line", len(all), len(addrs))
 	}
 	return withoutUnknown(all)
 }
 
-// unlessUnknown returns what a tool says, empty if it says that it does not
-// know.
+// unlessUnknown returns a field of a tool's output, or "" if the tool prints that it is
+// unknown.
 func unlessUnknown(s string) string {
 	if s == "??" {
 		return ""
@@ -79,7 +79,7 @@ func unlessUnknown(s string) string {
 	return s
 }
 
-// withoutUnknown returns none for an address of which nothing is said.
+// withoutUnknown removes the places of addresses without any information.
 func withoutUnknown(all [][]place) [][]place {
 	for i, p := range all {
 		if len(p) == 1 && p[0].name == "" && p[0].line == 0 {
@@ -89,10 +89,10 @@ func withoutUnknown(all [][]place) [][]place {
 	return all
 }
 
-// symbolSet is what the symbol tables of some files have.
+// symbolSet holds the symbols of some files.
 type symbolSet struct {
 	starts    map[string][]uint64 // by name, without versions
-	functions []symbolRange       // that have a size, by start
+	functions []symbolRange       // with a size, by start
 }
 
 type symbolRange struct{ start, end uint64 }
@@ -106,7 +106,7 @@ func readSymbols(t testing.TB, paths ...string) *symbolSet {
 		if err != nil {
 			t.Fatal(err)
 		}
-		static, _ := f.Symbols() // there may be none
+		static, _ := f.Symbols() // there may be no such table
 		dynamic, _ := f.DynamicSymbols()
 		for _, sym := range slices.Concat(static, dynamic) {
 			name, _, _ := strings.Cut(sym.Name, "@")
@@ -126,21 +126,20 @@ func readSymbols(t testing.TB, paths ...string) *symbolSet {
 	return s
 }
 
-// startsAt reports whether a symbol of that name starts at addr.
+// startsAt reports whether a symbol with that name starts at addr.
 func (s *symbolSet) startsAt(name string, addr uint64) bool {
 	return s.startsIn(name, addr, addr)
 }
 
-// startsIn reports whether a symbol of that name starts at from, at to, or in
-// between.
+// startsIn reports whether a symbol with that name starts in [from, to].
 func (s *symbolSet) startsIn(name string, from, to uint64) bool {
 	name, _, _ = strings.Cut(name, "@")
 	return slices.ContainsFunc(s.starts[name], func(at uint64) bool { return from <= at && at <= to })
 }
 
-// between reports whether addr is in no function that has a size.
+// between reports whether addr is outside all functions with a size.
 func (s *symbolSet) between(addr uint64) bool {
-	// Functions hardly overlap: a few of those before are enough.
+	// Functions hardly overlap, so it is enough to check a few before addr.
 	i, _ := slices.BinarySearchFunc(s.functions, addr+1, func(r symbolRange, addr uint64) int { return int(int64(r.start - addr)) })
 	for _, r := range s.functions[max(0, i-64):i] {
 		if addr < r.end {

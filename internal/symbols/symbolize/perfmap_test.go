@@ -24,7 +24,7 @@ zz 10 not hexadecimal
 	frames, err := m.LookupBatch(addrs)
 	var problems *PerfMapError
 	if !errors.As(err, &problems) || problems.Malformed != 5 || problems.Truncated != 0 {
-		t.Errorf("error %v, want 5 malformed lines", err)
+		t.Errorf("got error %v, want 5 malformed lines", err)
 	}
 	for i, addr := range addrs {
 		got := ""
@@ -36,15 +36,15 @@ zz 10 not hexadecimal
 		}
 	}
 	if f := frames[5][0]; f.Offset != 0xff {
-		t.Errorf("offset %#x, want 0xff", f.Offset)
+		t.Errorf("got offset %#x, want 0xff", f.Offset)
 	}
 }
 
-// A line that is being written is no mistake of who writes it.
+// An incomplete last line is being written, and is not malformed.
 func TestPerfMapUnfinished(t *testing.T) {
 	m := OpenPerfMap(strings.NewReader("1000 10 a\n2000 1"), 1<<20)
 	if frames, err := m.LookupBatch([]uint64{0x1000}); err != nil || len(frames[0]) != 1 {
-		t.Errorf("%v, %v", frames, err)
+		t.Errorf("got %v, %v", frames, err)
 	}
 }
 
@@ -53,22 +53,22 @@ func TestPerfMapLimit(t *testing.T) {
 	frames, err := m.LookupBatch([]uint64{0x1000, 0x2000})
 	var problems *PerfMapError
 	if !errors.As(err, &problems) || problems.Truncated != 10 {
-		t.Errorf("error %v, want the limit", err)
+		t.Errorf("got error %v, want the limit", err)
 	}
 	if len(frames[0]) != 1 || len(frames[1]) != 0 {
-		t.Errorf("frames %v, want the first function only", frames)
+		t.Errorf("got frames %v, want only the first function", frames)
 	}
 }
 
-// What a map says of an address does not depend on the lines that are malformed, and
-// is what a reader of one line after the other says.
+// Names do not depend on malformed lines, and match a simple reader that goes line by
+// line.
 func FuzzPerfMap(f *testing.F) {
 	f.Add("1000 100 f\n1080 10 g\n", uint64(0x1080))
 	f.Add("0x1000 0X100 f\n0x 1 g\nffffffffffffff00 200 top\n", uint64(0xffffffffffffff80))
 	f.Add("1000 100 f\n\n1000 0 none\n10000000000000000 1 long\n0x0x10 1 twice\n", uint64(0x1080))
 	f.Fuzz(func(t *testing.T, text string, addr uint64) {
 		if len(text) > 1<<16 {
-			return // what lies beyond the limit is not read
+			return // lines beyond the limit are not read
 		}
 		addrs := []uint64{addr / 2, addr, max(addr, addr+1)}
 		frames, err := OpenPerfMap(strings.NewReader(text), 1<<16).LookupBatch(addrs)
@@ -81,7 +81,7 @@ func FuzzPerfMap(f *testing.F) {
 			problems = &PerfMapError{}
 		}
 		if problems.Malformed != malformed {
-			t.Errorf("%d malformed lines, want %d", problems.Malformed, malformed)
+			t.Errorf("got %d malformed lines, want %d", problems.Malformed, malformed)
 		}
 		for i, fs := range frames {
 			switch {
@@ -101,8 +101,8 @@ type perfMapLine struct {
 	name        string
 }
 
-// readPerfMap is an independent reader of a perf map: it returns the number of
-// malformed lines, and the last line that covers each address.
+// readPerfMap is an independent reader of perf maps. It returns the number of malformed
+// lines and the last line that covers each address.
 func readPerfMap(text string, addrs []uint64) (malformed int, covering []*perfMapLine) {
 	covering = make([]*perfMapLine, len(addrs))
 	lines := strings.Split(text, "\n")

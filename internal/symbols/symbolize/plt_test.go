@@ -14,7 +14,7 @@ import (
 	"fulgur/internal/testenv"
 )
 
-// TestPLT names stubs after the functions that they lead to.
+// TestPLT checks that stubs are named after their functions.
 func TestPLT(t *testing.T) {
 	const source = `
 #include <stdio.h>
@@ -36,7 +36,7 @@ int start(int n, char **v) { puts(v[0]); app::far(n); return chosen(n); }
 			f := lookup(t, e, s.Addr+s.Size-1)
 			names[f.SystemName] = f.Name
 			if f.Offset != s.Size-1 {
-				t.Errorf("%s: offset %d, want %d", f.Name, f.Offset, s.Size-1)
+				t.Errorf("%s: got offset %d, want %d", f.Name, f.Offset, s.Size-1)
 			}
 			if stripped == "-s" && s.Resolver != 0 {
 				if want := "*ABS*+0x" + strconv.FormatUint(s.Resolver, 16) + "@plt"; f.Name != want {
@@ -45,16 +45,16 @@ int start(int n, char **v) { puts(v[0]); app::far(n); return chosen(n); }
 			}
 		}
 		if names["puts@plt"] != "puts@plt" || names["_ZN3app3farEi@plt"] != "app::far@plt" {
-			t.Errorf("names %v", names)
+			t.Errorf("got names %v", names)
 		}
 		if _, ok := names["chosen@plt"]; ok != (stripped == "-g") {
-			t.Errorf("%s: names %v", stripped, names)
+			t.Errorf("%s: got names %v", stripped, names)
 		}
 	}
 }
 
-// debugVariants makes a stripped library, its debug file, and the same library
-// with a .gnu_debugdata as Fedora's find-debuginfo makes it.
+// debugVariants returns a library, the same stripped, its debug file, and a variant with
+// .gnu_debugdata as made by Fedora's find-debuginfo.
 func debugVariants(t *testing.T) (full, stripped, debug, mini string) {
 	t.Helper()
 	const source = `
@@ -88,7 +88,7 @@ func TestElsewhere(t *testing.T) {
 
 	bare := openFile(t, stripped, Options{})
 	if bare.HasSymbols() {
-		t.Error("HasSymbols of a stripped file")
+		t.Error("HasSymbols is true for a stripped file")
 	}
 	separate, err := elffile.Open(debug)
 	if err != nil {
@@ -114,8 +114,8 @@ func TestElsewhere(t *testing.T) {
 	}
 }
 
-// TestExportedBehindUnsized lets the two tables of a file with .gnu_debugdata
-// bound each other.
+// TestExportedBehindUnsized checks that the symbols of both tables of a file with
+// .gnu_debugdata limit each other's ranges.
 func TestExportedBehindUnsized(t *testing.T) {
 	own, ownNames := elftest.Symbols(elf.SHT_SYMTAB, 4, elftest.Symbol{Name: "unsized", Value: 0x1000, Section: 1, Type: elf.STT_FUNC})
 	dynamic, dynamicNames := elftest.Symbols(elf.SHT_DYNSYM, 6, elftest.Symbol{Name: "exported", Value: 0x1100, Size: 16, Binding: elf.STB_GLOBAL, Section: 1, Type: elf.STT_FUNC})
@@ -126,11 +126,11 @@ func TestExportedBehindUnsized(t *testing.T) {
 		}
 	}
 	if frames, err := e.LookupBatch([]uint64{0x1110}); err != nil || frames[0] != nil {
-		t.Errorf("behind a sized symbol: %v, %v", frames, err)
+		t.Errorf("after a sized symbol: got %v, %v", frames, err)
 	}
 }
 
-// TestLibcWithDebugFile compares the whole of libc with its debug package.
+// TestLibcWithDebugFile compares all symbols of libc with its debug package.
 func TestLibcWithDebugFile(t *testing.T) {
 	const libc = "/lib/x86_64-linux-gnu/libc.so.6"
 	e := openFile(t, libc, Options{})
@@ -143,9 +143,9 @@ func TestLibcWithDebugFile(t *testing.T) {
 		if s.name != "write" {
 			continue
 		}
-		// It is weak, as is __write, and shadows the local __GI___write.
+		// write is weak, like __write, but preferred to the local __GI___write.
 		if f := lookup(t, e, s.addr); f.Name != "write" {
-			t.Errorf("write is called %s", f.Name)
+			t.Errorf("got %s, want write", f.Name)
 		}
 	}
 }

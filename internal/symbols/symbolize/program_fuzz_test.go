@@ -12,10 +12,10 @@ import (
 	"fulgur/internal/symbols/elffile/elftest"
 )
 
-// countingReader counts the bytes that are read.
+// countingReader counts the bytes read.
 type countingReader struct {
 	io.ReaderAt
-	read atomic.Int64 // by several goroutines
+	read atomic.Int64 // updated by several goroutines
 }
 
 func (r *countingReader) ReadAt(b []byte, off int64) (int, error) {
@@ -24,10 +24,9 @@ func (r *countingReader) ReadAt(b []byte, off int64) (int, error) {
 	return n, err
 }
 
-// FuzzProgram names the code of whole programs with DWARF. The functions and
-// lines of an undamaged one must be the generator's; a damaged one must keep the
-// order of inlined calls, and must not make a look-up read much more than the
-// file has.
+// FuzzProgram looks up the code of generated programs with DWARF. Functions and lines of
+// an undamaged program must match the generator's. For a damaged one, frames must keep
+// the order of inlined calls, and a lookup must not read much more than the file has.
 func FuzzProgram(f *testing.F) {
 	f.Add([]byte{})
 	for seed := byte(1); seed < 8; seed++ {
@@ -39,7 +38,7 @@ func FuzzProgram(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		if len(data) > 4096 {
-			return // more decisions than a program has
+			return // more choices than a program uses
 		}
 		p := elftest.NewProgram(elftest.NewChoices(data))
 		in := &countingReader{ReaderAt: bytes.NewReader(p.Bytes)}
@@ -55,10 +54,10 @@ func FuzzProgram(f *testing.F) {
 		for addr := uint64(elftest.ProgramCode) - 1; addr < p.CodeEnd+2; addr += 3 {
 			addrs = append(addrs, addr)
 		}
-		for range 2 { // the second time, whole functions are read
+		for range 2 { // the second round reads whole functions
 			frames, err := e.LookupBatch(addrs)
 			if len(frames) != len(addrs) {
-				t.Fatalf("%d results for %d addresses", len(frames), len(addrs))
+				t.Fatalf("got %d results for %d addresses", len(frames), len(addrs))
 			}
 			if !p.Damaged && err != nil {
 				t.Fatal(err)
@@ -68,23 +67,23 @@ func FuzzProgram(f *testing.F) {
 					checkPlaces(t, addrs[i], fs, p.At(addrs[i]))
 				}
 				if len(fs) > 0 && fs[len(fs)-1].Inlined || slices.ContainsFunc(fs[:max(len(fs)-1, 0)], func(f Frame) bool { return !f.Inlined }) {
-					t.Fatalf("%#x: the outermost frame alone is not inlined, got %+v", addrs[i], fs)
+					t.Fatalf("%#x: got %+v, want all but the outermost frame inlined", addrs[i], fs)
 				}
 			}
 		}
 		if limit := int64(1<<20 + 100*len(p.Bytes)); in.read.Load() > limit {
-			t.Fatalf("read %d bytes of a file of %d", in.read.Load(), len(p.Bytes))
+			t.Fatalf("got %d bytes read from a file of %d", in.read.Load(), len(p.Bytes))
 		}
 	})
 }
 
-// checkPlaces compares frames with what the generator wrote for addr.
+// checkPlaces compares frames with the generator's for addr.
 func checkPlaces(t *testing.T, addr uint64, frames []Frame, want []elftest.Place) {
 	t.Helper()
 	var got []elftest.Place
 	for _, f := range frames {
 		if f.File != elftest.SourceFile {
-			t.Fatalf("%#x: file %q", addr, f.File)
+			t.Fatalf("%#x: got file %q", addr, f.File)
 		}
 		got = append(got, elftest.Place{Name: f.Name, Line: f.Line})
 	}

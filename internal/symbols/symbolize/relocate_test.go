@@ -12,8 +12,8 @@ import (
 	"fulgur/internal/symbols/elffile/elftest"
 )
 
-// newRelocated returns contents with relocations applied, those of a machine
-// whose symbols are at the given addresses.
+// newRelocated returns contents with x86-64 relocations applied, for symbols at the given
+// addresses.
 func newRelocated(t testing.TB, contents, relas []byte, symbols ...uint64) (*relocated, error) {
 	t.Helper()
 	image := elftest.File{}.Bytes()
@@ -42,10 +42,10 @@ func TestRelocated(t *testing.T) {
 	relas := slices.Concat(
 		rela(2, elf.R_X86_64_64, 1, 1),
 		rela(12, elf.R_X86_64_32, 0, 0x44332211),
-		rela(17, elf.R_X86_64_64, 9, 1),    // no such symbol
-		rela(18, elf.R_X86_64_PC32, 1, 1),  // not of debug sections
-		rela(28, elf.R_X86_64_64, 1, 1),    // reaches beyond the end
-		rela(1<<40, elf.R_X86_64_64, 1, 1), // lies beyond it
+		rela(17, elf.R_X86_64_64, 9, 1),    // unknown symbol
+		rela(18, elf.R_X86_64_PC32, 1, 1),  // a type that debug sections do not use
+		rela(28, elf.R_X86_64_64, 1, 1),    // extends beyond the end
+		rela(1<<40, elf.R_X86_64_64, 1, 1), // beyond the end
 	)
 	r, err := newRelocated(t, make([]byte, 32), relas, 0, 0x0807060504030200)
 	if err != nil {
@@ -58,11 +58,11 @@ func TestRelocated(t *testing.T) {
 	checkPieces(t, r, want)
 
 	if _, err := newRelocated(t, nil, slices.Concat(rela(2, 1, 0, 0), rela(1, 1, 0, 0))); err == nil {
-		t.Error("unsorted relocations were taken")
+		t.Error("got no error for unsorted relocations")
 	}
 }
 
-// checkPieces reads r whole and in pieces of all sizes.
+// checkPieces reads r as a whole and in pieces of all sizes.
 func checkPieces(t *testing.T, r *relocated, want []byte) {
 	t.Helper()
 	for size := 1; size <= len(want); size++ {
@@ -75,7 +75,7 @@ func checkPieces(t *testing.T, r *relocated, want []byte) {
 			got = append(got, b...)
 		}
 		if !bytes.Equal(got, want) {
-			t.Errorf("in pieces of %d bytes: % x, want % x", size, got, want)
+			t.Errorf("in pieces of %d bytes: got % x, want % x", size, got, want)
 		}
 	}
 }
@@ -92,8 +92,7 @@ func FuzzRelocated(f *testing.F) {
 		if _, err := r.ReadAt(whole, 0); err != nil {
 			t.Fatal(err)
 		}
-		// Relocations that overlap are applied in their order in each piece,
-		// so that all agree.
+		// Each piece applies overlapping relocations in order, so that all pieces agree.
 		checkPieces(t, r, whole)
 	})
 }

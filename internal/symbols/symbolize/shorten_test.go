@@ -53,10 +53,10 @@ func FuzzShorten(f *testing.F) {
 	f.Fuzz(func(t *testing.T, name string) {
 		got := shorten(name)
 		if utf8.ValidString(name) && !utf8.ValidString(got) {
-			t.Errorf("%q: %q", name, got)
+			t.Errorf("%q: got %q, which is not UTF-8", name, got)
 		}
 		if !strings.Contains(name, "<") && got != name {
-			t.Errorf("%q: %q", name, got)
+			t.Errorf("%q: got %q", name, got)
 		}
 	})
 }

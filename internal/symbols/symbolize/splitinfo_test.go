@@ -10,9 +10,8 @@ import (
 	"fulgur/internal/symbols/debugfile/debugfiletest"
 )
 
-// splitProgram compiles a program of n sources besides main, each with a
-// function f0, f1, …, and an inlined one in it. The split debug info is beside
-// the program.
+// splitProgram compiles a program of n sources besides main. Each has a function f0, f1,
+// … with an inlined one. The split debug info is next to the program.
 func splitProgram(t *testing.T, n int) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -35,8 +34,8 @@ func splitProgram(t *testing.T, n int) string {
 	return program
 }
 
-// Split debug files that are missing cost inlined functions, not names, and are
-// told of in one line, however many they are.
+// Without split debug files, functions keep their names but inlined functions are
+// missing. One line reports all missing files.
 func TestMissingSplit(t *testing.T) {
 	const units = 12
 	program := splitProgram(t, units)
@@ -53,7 +52,7 @@ func TestMissingSplit(t *testing.T) {
 		frames, err := e.LookupBatch(addrs)
 		for i, f := range frames {
 			if len(f) == 0 || f[len(f)-1].Name == "" {
-				t.Errorf("%#x has no name", addrs[i])
+				t.Errorf("%#x: got no name", addrs[i])
 			}
 			if len(f) > 1 {
 				inlined++
@@ -62,7 +61,7 @@ func TestMissingSplit(t *testing.T) {
 		return inlined, err
 	}
 	if n, err := lookup(); n != units || err != nil {
-		t.Errorf("inlined in %d of %d functions, %v", n, units, err)
+		t.Errorf("got inlined functions in %d of %d functions, %v", n, units, err)
 	}
 	remove := func(i int) {
 		if err := os.Remove(filepath.Join(dir, fmt.Sprintf("f%d.dwo", i))); err != nil {
@@ -73,24 +72,24 @@ func TestMissingSplit(t *testing.T) {
 	remove(11)
 	n, err := lookup()
 	if want := fmt.Sprintf(text, program, 1, dir+"/f11.dwo"); n != 11 || err == nil || err.Error() != want {
-		t.Errorf("inlined in %d functions, %v; want 11, %s", n, err, want)
+		t.Errorf("got inlined functions in %d functions, %v; want 11, %s", n, err, want)
 	}
 	for i := range 11 {
 		remove(i)
 	}
 	n, err = lookup()
 	if want := fmt.Sprintf(text, program, 12, dir+"/f0.dwo"); n != 0 || err == nil || err.Error() != want {
-		t.Errorf("inlined in %d functions, %v; want 0, %s", n, err, want)
+		t.Errorf("got inlined functions in %d functions, %v; want 0, %s", n, err, want)
 	}
-	// A file that exists but is of no use is told of, too.
+	// A malformed file is reported, too.
 	if err := os.WriteFile(program+".dwp", []byte("nonsense"), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	_, err = lookup()
 	if err == nil || !strings.Contains(err.Error(), program+".dwp") || strings.Count(err.Error(), "\n") != 1 {
-		t.Errorf("with a package that is none: %v", err)
+		t.Errorf("malformed .dwp file: got %v", err)
 	}
-	// So are .dwo files, but not of each.
+	// So are malformed .dwo files, up to a limit.
 	for i := range units {
 		if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("f%d.dwo", i)), []byte("nonsense"), 0o644); err != nil {
 			t.Fatal(err)
@@ -98,6 +97,6 @@ func TestMissingSplit(t *testing.T) {
 	}
 	_, err = lookup()
 	if err == nil || strings.Count(err.Error(), "\n") != maxSplitProblems {
-		t.Errorf("with files that are none: %v", err)
+		t.Errorf("malformed .dwo files: got %v", err)
 	}
 }

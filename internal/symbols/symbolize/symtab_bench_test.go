@@ -8,8 +8,8 @@ import (
 	"fulgur/internal/symbols/debugfile/debugfiletest"
 )
 
-// BenchmarkELF opens the file in FULGUR_BENCH_ELF, or the running test, which
-// has Go's table and a symbol table, and names 10 000 of its addresses.
+// BenchmarkELF opens the file in FULGUR_BENCH_ELF, or the running test, which has a
+// pclntab and a symbol table, and looks up 10 000 of its addresses.
 func BenchmarkELF(b *testing.B) {
 	path := os.Getenv("FULGUR_BENCH_ELF")
 	if path == "" {

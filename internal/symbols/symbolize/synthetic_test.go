@@ -9,7 +9,7 @@ import (
 	"fulgur/internal/symbols/elffile/elftest"
 )
 
-// newFile opens a made-up file.
+// newFile opens a synthetic file.
 func newFile(t testing.TB, f elftest.File) *ELF {
 	t.Helper()
 	content := f.Bytes()
@@ -20,7 +20,7 @@ func newFile(t testing.TB, f elftest.File) *ELF {
 	return e
 }
 
-// elfSymbol is a symbol in a table of tests.
+// elfSymbol is a symbol of a test table.
 type elfSymbol struct {
 	name        string
 	start, size uint64
@@ -30,8 +30,8 @@ type elfSymbol struct {
 	visibility  elf.SymVis
 }
 
-// symbolFile returns a file with the given symbols; its section 1 is code from
-// 0x1000 to 0x2000, section 2 is data.
+// symbolFile returns a file with the given symbols. Section 1 is code from 0x1000 to
+// 0x2000, section 2 is data.
 func symbolFile(t testing.TB, typ elf.SectionType, symbols ...elfSymbol) *ELF {
 	entries := make([]elftest.Symbol, len(symbols))
 	for i, s := range symbols {
@@ -62,7 +62,7 @@ func TestSymbolRules(t *testing.T) {
 		symbols []elfSymbol
 		addr    uint64
 		want    string
-		dynsym  string // what the same symbols give in .dynsym
+		dynsym  string // the result for the same symbols in .dynsym
 	}{
 		{"sized", []elfSymbol{{"f", 0x1000, 16, global, fn, 1, 0}}, 0x100f, "f", "f"},
 		{"behind its end", []elfSymbol{{"f", 0x1000, 16, global, fn, 1, 0}}, 0x1010, "", ""},
@@ -124,7 +124,7 @@ func FuzzSymbols(f *testing.F) {
 		frames, _ := newFile(t, elftest.File{Sections: append(codeAndData(), table, names)}).LookupBatch(addrs)
 		for i, fs := range frames {
 			if len(fs) > 0 && fs[0].Offset > addrs[i] {
-				t.Fatalf("%#x lies %#x in %s", addrs[i], fs[0].Offset, fs[0].Name)
+				t.Fatalf("%#x: got offset %#x in %s", addrs[i], fs[0].Offset, fs[0].Name)
 			}
 		}
 	})
