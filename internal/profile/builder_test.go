@@ -22,31 +22,31 @@ func TestBuilderInterns(t *testing.T) {
 	task := b.Task(Task{PID: 1, Comm: "true"})
 
 	if m == 0 || f == 0 || frame == 0 || stack == 0 {
-		t.Errorf("mapping %d, function %d, frame %d, stack %d: 0 means none", m, f, frame, stack)
+		t.Errorf("got mapping %d, function %d, frame %d, stack %d; 0 means none", m, f, frame, stack)
 	}
 	if frame == inlined {
-		t.Error("frames that differ have one identifier")
+		t.Error("different frames have the same ID")
 	}
 	if again := b.Mapping(Mapping{Path: "/bin/true"}); again != m {
-		t.Errorf("equal mappings have identifiers %d and %d", m, again)
+		t.Errorf("equal mappings have IDs %d and %d", m, again)
 	}
 	if again := b.Function(Function{Name: "main"}); again != f {
-		t.Errorf("equal functions have identifiers %d and %d", f, again)
+		t.Errorf("equal functions have IDs %d and %d", f, again)
 	}
 	if again := b.Frame(Frame{Function: f, Mapping: m, Address: 1}); again != frame {
-		t.Errorf("equal frames have identifiers %d and %d", frame, again)
+		t.Errorf("equal frames have IDs %d and %d", frame, again)
 	}
 	if again := b.Push(0, frame); again != stack {
-		t.Errorf("equal stacks have identifiers %d and %d", stack, again)
+		t.Errorf("equal stacks have IDs %d and %d", stack, again)
 	}
 	if child := b.Push(stack, frame); child <= stack {
-		t.Errorf("stack %d is not above its parent %d", child, stack)
+		t.Errorf("got stack ID %d, want it above the parent's %d", child, stack)
 	}
 	if again := b.Task(Task{PID: 1, Comm: "true"}); again != task {
-		t.Errorf("equal tasks have identifiers %d and %d", task, again)
+		t.Errorf("equal tasks have IDs %d and %d", task, again)
 	}
 	if other := b.Task(Task{PID: 1, Comm: "false"}); other == task {
-		t.Error("tasks that differ have one identifier")
+		t.Error("different tasks have the same ID")
 	}
 }
 
@@ -68,7 +68,7 @@ func TestBuilderSumsSamples(t *testing.T) {
 		s.Values = values
 		b.Add(s)
 	}
-	values[0] = 1000 // The builder keeps no caller's slice.
+	values[0] = 1000 // the builder must have copied the slice
 
 	p := b.Profile(Meta{Duration: time.Second}, Losses{LossSamples: 7})
 	want := []Sample{
@@ -82,17 +82,17 @@ func TestBuilderSumsSamples(t *testing.T) {
 		t.Errorf("samples (-want +got):\n%s", diff)
 	}
 	if got := []int64{p.Total(0), p.Total(1)}; !slices.Equal(got, []int64{7, 70}) {
-		t.Errorf("totals %v, want [7 70]", got)
+		t.Errorf("got totals %v, want [7 70]", got)
 	}
 	if p.Meta.Duration != time.Second || p.Losses[LossSamples] != 7 {
-		t.Errorf("description %+v and losses %+v are not those given", p.Meta, p.Losses)
+		t.Errorf("got metadata %+v and losses %+v, want those passed in", p.Meta, p.Losses)
 	}
 }
 
 func TestBuilderRefusesOtherValues(t *testing.T) {
 	defer func() {
 		if recover() == nil {
-			t.Error("no panic for one value of two")
+			t.Error("got no panic for one value instead of two")
 		}
 	}()
 	newTestBuilder().Add(Sample{Values: []int64{1}})
@@ -109,12 +109,12 @@ func TestAppendFrames(t *testing.T) {
 	}
 	p := b.Profile(Meta{}, Losses{})
 	if got := p.AppendFrames(nil, s); !slices.Equal(got, want) {
-		t.Errorf("frames %v, want %v, leaf first", got, want)
+		t.Errorf("got frames %v, want %v, leaf first", got, want)
 	}
 	if got := p.AppendFrames(nil, 0); len(got) != 0 {
-		t.Errorf("the empty stack has frames %v", got)
+		t.Errorf("got frames %v of the empty stack, want none", got)
 	}
 	if got := p.AppendFrames([]FrameID{9}, s); !slices.Equal(got, append([]FrameID{9}, want...)) {
-		t.Errorf("frames %v after 9, want %v", got, want)
+		t.Errorf("got frames %v after 9, want %v", got, want)
 	}
 }

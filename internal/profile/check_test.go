@@ -51,7 +51,7 @@ func TestCheck(t *testing.T) {
 			test.damage(p)
 			err := p.Check()
 			if test.want == "" && err != nil || test.want != "" && (!errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), test.want)) {
-				t.Errorf("error %v, want %q", err, test.want)
+				t.Errorf("got error %v, want %q", err, test.want)
 			}
 		})
 	}

@@ -27,6 +27,6 @@ func TestCollector(t *testing.T) {
 		t.Errorf("samples (-want +got):\n%s", diff)
 	}
 	if p.Meta.Command != "x" || p.Losses[LossSamples] != 2 {
-		t.Errorf("description %+v and losses %+v are not those given", p.Meta, p.Losses)
+		t.Errorf("got metadata %+v and losses %+v, want those passed in", p.Meta, p.Losses)
 	}
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// built returns a profile of stacks of one function each, which another build
-// has elsewhere.
+// built returns a profile of stacks of one function each. Another build has the functions
+// at other addresses.
 func built(address uint64, pid int, counts map[string]int64) *Profile {
 	b := NewBuilder(ValueType{"samples", "count"}, ValueType{"cpu", "nanoseconds"})
 	m := b.Mapping(Mapping{Path: "/bin/server", Start: address})
@@ -21,7 +21,7 @@ func built(address uint64, pid int, counts map[string]int64) *Profile {
 	return b.Profile(Meta{}, Losses{})
 }
 
-// changes returns what a comparison has by function.
+// changes returns a comparison's values by function.
 func changes(p *Profile) map[string][]int64 {
 	got := map[string][]int64{}
 	for _, s := range p.Samples {
@@ -42,12 +42,12 @@ func TestDiff(t *testing.T) {
 			t.Errorf("normalized %v (-want +got):\n%s", normalize, diff)
 		}
 		if len(d.Tasks) != 1 || d.ValueTypes[0] != (ValueType{"base", "count"}) {
-			t.Errorf("tasks %v, values %v", d.Tasks, d.ValueTypes)
+			t.Errorf("got tasks %v, values %v", d.Tasks, d.ValueTypes)
 		}
 	}
 }
 
-// A profile without modules is compared by names.
+// Profiles without mappings are compared by function names.
 func TestDiffOfNames(t *testing.T) {
 	b := NewBuilder(ValueType{"samples", "count"})
 	b.Add(Sample{
@@ -63,21 +63,21 @@ func TestOnly(t *testing.T) {
 	p := built(1, 1, map[string]int64{"a": 2, "b": 0, "c": 3})
 	only := p.Only(1)
 	if diff := cmp.Diff(map[string][]int64{"a": {20}, "c": {30}}, changes(only)); diff != "" {
-		t.Errorf("the second value (-want +got):\n%s", diff)
+		t.Errorf("second value (-want +got):\n%s", diff)
 	}
 	if len(only.ValueTypes) != 1 || only.ValueTypes[0].Type != "cpu" || len(p.Samples) != 3 {
-		t.Errorf("values %v of %d samples", only.ValueTypes, len(p.Samples))
+		t.Errorf("got values %v of %d samples", only.ValueTypes, len(p.Samples))
 	}
 }
 
-// A value of any size and sign is itself in a comparison.
+// A comparison is exact for values of any size and sign.
 func TestDiffIsExact(t *testing.T) {
 	for _, n := range []int64{-1, 1<<60 + 1, -1 << 60, math.MaxInt64} {
 		b := NewBuilder(counted[:1]...)
 		b.Add(Sample{Task: b.Task(Task{}), Values: []int64{n}})
 		p := b.Profile(Meta{}, Losses{})
 		if d := Diff(p, p, false); d.Total(0) != n || d.Total(1) != n {
-			t.Errorf("%d is compared as %d and %d", n, d.Total(0), d.Total(1))
+			t.Errorf("%d: got %d and %d", n, d.Total(0), d.Total(1))
 		}
 	}
 }

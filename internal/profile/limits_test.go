@@ -10,15 +10,15 @@ import (
 
 var counted = []ValueType{{Type: "samples", Unit: "count"}, {Type: "cpu", Unit: "nanoseconds"}}
 
-// total fails the test if values of p do not add up to want, and n samples have a
-// stack of the marker alone or with it.
+// total checks the sum of the values of p, and the numbers of samples whose stacks are
+// too deep or too many.
 func total(t *testing.T, p *Profile, want int64, deep, many uint64) {
 	t.Helper()
 	if got := p.Total(0); got != want {
-		t.Errorf("samples add up to %d, want %d", got, want)
+		t.Errorf("got total %d, want %d", got, want)
 	}
 	if p.Losses[LossTooDeep] != deep || p.Losses[LossTooMany] != many {
-		t.Errorf("%d samples are too deep and %d too many, want %d and %d", p.Losses[LossTooDeep], p.Losses[LossTooMany], deep, many)
+		t.Errorf("got %d samples too deep and %d too many, want %d and %d", p.Losses[LossTooDeep], p.Losses[LossTooMany], deep, many)
 	}
 }
 
@@ -39,7 +39,7 @@ func TestMaxDepth(t *testing.T) {
 		b := NewBuilder(counted...)
 		s := pushed(b, frameNamed(b, "f"), depth)
 		if b.IsCut(s) != (depth > MaxDepth) {
-			t.Errorf("%d frames: cut is %v", depth, b.IsCut(s))
+			t.Errorf("%d frames: got IsCut %v", depth, b.IsCut(s))
 		}
 		b.Add(Sample{Stack: s, Task: b.Task(Task{}), Values: []int64{3, 7}})
 		p := b.Profile(Meta{}, Losses{})
@@ -50,21 +50,20 @@ func TestMaxDepth(t *testing.T) {
 		total(t, p, 3, deep, 0)
 		frames := p.AppendFrames(nil, p.Samples[0].Stack)
 		if len(frames) != wantDepth {
-			t.Errorf("%d frames are %d", depth, len(frames))
+			t.Errorf("%d frames: got %d", depth, len(frames))
 		}
 		if name := p.FrameName(frames[0]); (name == Truncated) != (depth > MaxDepth) {
-			t.Errorf("the innermost of %d frames is %s", depth, name)
+			t.Errorf("%d frames: got innermost %s", depth, name)
 		}
-		// What was cut is not cut again.
+		// A stack that was cut is not cut again.
 		d := Diff(p.Only(0), p.Only(0), false)
 		if d.Total(1) != 3 || d.Losses[LossTooDeep] != deep {
-			t.Errorf("compared with itself: %d, %+v", d.Total(1), d.Losses)
+			t.Errorf("comparison with itself: got %d, %+v", d.Total(1), d.Losses)
 		}
 	}
 }
 
-// Of tables without room, totals stay whole whatever is added, and memory does not
-// grow.
+// When tables are full, totals stay correct for all samples, and memory does not grow.
 func TestMaxTables(t *testing.T) {
 	for _, room := range []int64{0, 1000, 5000, 20_000, 100_000} {
 		c := NewCollector(counted...)
@@ -81,14 +80,14 @@ func TestMaxTables(t *testing.T) {
 		}
 		p := c.Profile(Meta{}, Losses{})
 		if p.Total(1) != 100*samples {
-			t.Errorf("room of %d: the second value is %d", room, p.Total(1))
+			t.Errorf("limit %d: got second value %d", room, p.Total(1))
 		}
 		rows := len(p.Mappings) + len(p.Functions) + len(p.Frames) + len(p.Stacks) + len(p.Tasks) + len(p.Samples)
-		if most := int(room)/sizeStack + 20; rows > most {
-			t.Errorf("room of %d: %d rows", room, rows)
+		if limit := int(room)/sizeStack + 20; rows > limit {
+			t.Errorf("limit %d: got %d rows", room, rows)
 		}
 		if p.Losses[LossTooMany] == 0 || p.Losses[LossTooMany] > samples {
-			t.Errorf("room of %d: %d samples are counted as too many", room, p.Losses[LossTooMany])
+			t.Errorf("limit %d: got %d samples too many", room, p.Losses[LossTooMany])
 		}
 		total(t, p, samples, 0, p.Losses[LossTooMany])
 	}
@@ -110,13 +109,13 @@ func TestMaxName(t *testing.T) {
 	id := b.Function(Function{Name: long, SystemName: "short"})
 	task := b.Task(Task{Comm: long[1:]})
 	if p := b.p.Functions; len(p[id].Name) > MaxName || !utf8.ValidString(p[id].Name) || !strings.HasSuffix(p[id].Name, "ä…") || p[id].SystemName != "short" {
-		t.Errorf("a name of %d bytes becomes one of %d", len(long), len(p[id].Name))
+		t.Errorf("%d bytes of name: got %d", len(long), len(p[id].Name))
 	}
 	if name := b.p.Tasks[task].Comm; len(name) > MaxName {
-		t.Errorf("a task's name has %d bytes", len(name))
+		t.Errorf("got %d bytes of a task's name", len(name))
 	}
 	if l := b.Profile(Meta{}, Losses{}).Losses; l[LossLongNames] != 2 {
-		t.Errorf("%d names were cut, want 2", l[LossLongNames])
+		t.Errorf("got %d cut names, want 2", l[LossLongNames])
 	}
 }
 
@@ -130,7 +129,7 @@ func TestMaxValues(t *testing.T) {
 	}
 	c.Count(Sample{Task: c.Task(Task{})}, c.Value(ValueType{Type: "one more"}), 1)
 	if c.Err() == nil {
-		t.Error("no error")
+		t.Error("got no error")
 	}
 	c = NewCollector(counted...)
 	for i := range 1000 {
@@ -138,7 +137,7 @@ func TestMaxValues(t *testing.T) {
 	}
 	c.left.bytes = 7999
 	if c.Value(ValueType{Type: "of each"}); c.Err() == nil {
-		t.Error("no error, though there is no room")
+		t.Error("got no error for a full table")
 	}
 }
 
@@ -151,7 +150,7 @@ func TestSums(t *testing.T) {
 			c.Count(Sample{Task: c.Task(Task{})}, 1, n)
 		}
 		if c.Err() == nil {
-			t.Errorf("%s: no error", name)
+			t.Errorf("%s: got no error", name)
 		}
 	}
 }

@@ -2,7 +2,7 @@ package profile
 
 import "testing"
 
-// counts returns losses with a count for each cause.
+// counts returns losses with a count for each cause, from of.
 func counts(of func(i uint64) uint64) (l Losses) {
 	for i := range l {
 		l[i] = of(uint64(i))
@@ -10,7 +10,7 @@ func counts(of func(i uint64) uint64) (l Losses) {
 	return l
 }
 
-// Plus adds every cause.
+// Plus adds the counts of all causes.
 func TestLossesPlus(t *testing.T) {
 	a, b := counts(func(i uint64) uint64 { return i + 1 }), counts(func(uint64) uint64 { return 100 })
 	if got, want := a.Plus(b), counts(func(i uint64) uint64 { return i + 101 }); got != want {
@@ -18,7 +18,8 @@ func TestLossesPlus(t *testing.T) {
 	}
 }
 
-// Minus subtracts every cause, and nothing from an estimate that shrank.
+// Minus subtracts the counts of all causes. It does not go below 0 where an estimate
+// shrank.
 func TestLossesMinus(t *testing.T) {
 	a, b := counts(func(i uint64) uint64 { return i + 1 }), counts(func(uint64) uint64 { return 100 })
 	if got := a.Plus(b).Minus(b); got != a {

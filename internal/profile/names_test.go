@@ -22,7 +22,7 @@ func TestFrameName(t *testing.T) {
 	p := b.Profile(Meta{}, Losses{})
 	for i, c := range cases {
 		if got := p.FrameName(ids[i]); got != c.want {
-			t.Errorf("FrameName(%+v) = %q, want %q", c.frame, got, c.want)
+			t.Errorf("FrameName(%+v): got %q, want %q", c.frame, got, c.want)
 		}
 	}
 }
@@ -39,11 +39,11 @@ func TestModuleName(t *testing.T) {
 		b := newTestBuilder()
 		id := b.Mapping(Mapping{Path: c.path})
 		if got := b.Profile(Meta{}, Losses{}).ModuleName(id); got != c.want {
-			t.Errorf("ModuleName(%q) = %q, want %q", c.path, got, c.want)
+			t.Errorf("ModuleName(%q): got %q, want %q", c.path, got, c.want)
 		}
 	}
 	if got := newTestBuilder().Profile(Meta{}, Losses{}).ModuleName(0); got != "unknown" {
-		t.Errorf("ModuleName of no mapping = %q, want unknown", got)
+		t.Errorf("ModuleName without a mapping: got %q, want unknown", got)
 	}
 }
 
@@ -52,7 +52,7 @@ func TestStrings(t *testing.T) {
 		KindUser: "user", KindKernel: "kernel", KindJIT: "jit", KindMarker: "marker", 99: "unknown",
 	} {
 		if got := k.String(); got != want {
-			t.Errorf("Kind(%d) is %q, want %q", uint8(k), got, want)
+			t.Errorf("Kind(%d): got %q, want %q", uint8(k), got, want)
 		}
 	}
 	for e, want := range map[End]string{
@@ -60,13 +60,12 @@ func TestStrings(t *testing.T) {
 		EndFault: "unreadable stack", EndLost: "stack lost", 99: "unknown",
 	} {
 		if got := e.String(); got != want {
-			t.Errorf("End(%d) is %q, want %q", uint8(e), got, want)
+			t.Errorf("End(%d): got %q, want %q", uint8(e), got, want)
 		}
 	}
 }
 
-// A function named after its start address has no name of its own, in any
-// format it was.
+// A function named after its start address has no name, in the spelling of any format.
 func TestNamed(t *testing.T) {
 	b := newTestBuilder()
 	cases := []struct {
@@ -97,7 +96,7 @@ func TestNamed(t *testing.T) {
 	p := b.Profile(Meta{}, Losses{})
 	for i, c := range cases {
 		if got := p.Named(ids[i]); got != c.want {
-			t.Errorf("%q in %q is named: %v", c.function, c.mapping, got)
+			t.Errorf("%q in %q: got Named %v", c.function, c.mapping, got)
 		}
 	}
 }

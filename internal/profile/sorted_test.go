@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// sequence yields numbers, and then an error if there is one.
+// sequence yields numbers, then err if it is not nil.
 func sequence(err error, numbers ...int64) iter.Seq2[int64, error] {
 	return func(yield func(int64, error) bool) {
 		for _, n := range numbers {
@@ -42,9 +42,9 @@ func TestSorted(t *testing.T) {
 	}
 	for n := range Sorted(by, 3, sequence(nil, in...)) {
 		if n != 10 {
-			t.Errorf("the first is %d", n)
+			t.Errorf("got %d first, want 10", n)
 		}
-		break // may be left early
+		break // ending early must be safe
 	}
 	failed := errors.New("failed")
 	var last error
@@ -52,6 +52,6 @@ func TestSorted(t *testing.T) {
 		last = err
 	}
 	if !errors.Is(last, failed) {
-		t.Errorf("error %v, want %v", last, failed)
+		t.Errorf("got error %v, want %v", last, failed)
 	}
 }

@@ -9,8 +9,8 @@ import (
 	"fulgur/internal/profile/annotate"
 )
 
-// code is a profile of "work" at 0x100, which calls itself, is interrupted by
-// the kernel and has "add" inlined.
+// code builds a profile of "work" at 0x100, which calls itself, has "add" inlined, and is
+// interrupted by the kernel.
 type code struct {
 	*profile.Builder
 	mapping    profile.MappingID
@@ -34,7 +34,7 @@ func (c *code) at(fn profile.FunctionID, address uint64, line int, inlined bool)
 	return c.Frame(profile.Frame{Function: fn, Mapping: c.mapping, Address: address, Line: line, Inlined: inlined})
 }
 
-// calls is at for a frame that calls another, and returns to address.
+// calls is like at for a caller, with the return address.
 func (c *code) calls(fn profile.FunctionID, address uint64, line int, inlined bool) profile.FrameID {
 	return c.Frame(profile.Frame{Function: fn, Mapping: c.mapping, Address: address, Return: true, Line: line, Inlined: inlined})
 }
@@ -51,11 +51,11 @@ func TestFunction(t *testing.T) {
 	c := newCode()
 	kernel := c.Frame(profile.Frame{Function: c.Function(profile.Function{Name: "irq"}), Kind: profile.KindKernel, Address: 1 << 63})
 	c.sample(c.task, 1, c.at(c.work, 0x108, 3, false))                                                                     // at an instruction
-	c.sample(c.task, 2, c.calls(c.work, 0x110, 4, false), c.at(c.work, 0x108, 3, false))                                   // called from another
+	c.sample(c.task, 2, c.calls(c.work, 0x110, 4, false), c.at(c.work, 0x108, 3, false))                                   // a frame called by another
 	c.sample(c.task, 4, c.calls(c.work, 0x110, 4, false), c.calls(c.work, 0x110, 4, false), c.at(c.work, 0x110, 4, false)) // recursion
 	c.sample(c.task, 8, c.at(c.work, 0x118, 5, false), c.at(c.add, 0x118, 70, true))                                       // inlined
 	c.sample(c.task, 16, c.at(c.work, 0x118, 5, false), kernel)                                                            // interrupted
-	c.sample(c.task, 32, kernel)                                                                                           // elsewhere
+	c.sample(c.task, 32, kernel)                                                                                           // the kernel alone
 	c.sample(c.idle, 64, c.calls(c.work, 0x120, 5, false), c.calls(c.add, 0x120, 71, true), c.at(c.work, 0x108, 3, false)) // another task
 	p := c.Profile(profile.Meta{}, profile.Losses{})
 	place := func(address uint64) annotate.Place {

@@ -22,8 +22,7 @@ import (
 	"fulgur/internal/testenv"
 )
 
-// text is a program in two files, with a function that is inlined and one that
-// is not.
+// text is a program in two files, with an inlined function and another one.
 const (
 	header = "static inline int twice(volatile int *p) { return *p * 2; }\n"
 	text   = `#include "twice.h"
@@ -107,14 +106,14 @@ func TestFunction(t *testing.T) {
 			for _, at := range []uint64{want.Start, want.Start + 1, want.Start + want.Size - 1} {
 				got, err := f.Function(at)
 				if err != nil || got != want {
-					t.Errorf("at %#x: %+v, %v; want %+v", at, got, err, want)
+					t.Errorf("at %#x: got %+v, %v; want %+v", at, got, err, want)
 				}
 			}
 			if fixed := f.Base() != 0; fixed != (name == "fixed") {
-				t.Errorf("the base is %#x", f.Base())
+				t.Errorf("got base %#x", f.Base())
 			}
 			if _, err := f.Function(1); !errors.Is(err, code.ErrNoFunction) {
-				t.Errorf("function at 1: %v", err)
+				t.Errorf("function at 1: got %v", err)
 			}
 		})
 	}
@@ -131,20 +130,20 @@ func TestDisassemble(t *testing.T) {
 	var all strings.Builder
 	for _, i := range list {
 		if i.Address != at {
-			t.Errorf("instruction at %#x, want %#x", i.Address, at)
+			t.Errorf("got an instruction at %#x, want %#x", i.Address, at)
 		}
 		at += uint64(i.Size)
 		all.WriteString(i.Text + "\n")
 	}
 	if at != p.work.Value+p.work.Size {
-		t.Errorf("ends at %#x, want %#x", at, p.work.Value+p.work.Size)
+		t.Errorf("got the end %#x, want %#x", at, p.work.Value+p.work.Size)
 	}
 	if !strings.Contains(all.String(), "<work+0x") || !strings.Contains(all.String(), "ret\n") {
-		t.Errorf("no branch within work, or no return, in\n%s", &all)
+		t.Errorf("got no branch within work, or no return, in\n%s", &all)
 	}
 	for _, at := range []uint64{0x10000000, ^uint64(0)} {
 		if list, err := f.Disassemble(t.Context(), at, 16); err == nil {
-			t.Errorf("at %#x there are %+v", at, list)
+			t.Errorf("at %#x: got %+v", at, list)
 		}
 	}
 }
@@ -155,12 +154,12 @@ func TestExecutable(t *testing.T) {
 	for _, test := range []struct{ start, end uint64 }{{p.work.Value, p.work.Value + 1}, {0, p.work.Value + 1}, {p.work.Value, ^uint64(0)}} {
 		from, to := f.Executable(test.start, test.end)
 		if from > p.work.Value || to <= p.work.Value || from < test.start || to > test.end {
-			t.Errorf("of %#x to %#x, %#x to %#x is code", test.start, test.end, from, to)
+			t.Errorf("executable part of %#x to %#x: got %#x to %#x", test.start, test.end, from, to)
 		}
 	}
 	for _, none := range []struct{ start, end uint64 }{{0, 1}, {^uint64(0) - 1, ^uint64(0)}, {p.work.Value, p.work.Value}, {p.work.Value, 0}} {
 		if from, to := f.Executable(none.start, none.end); from != 0 || to != 0 {
-			t.Errorf("of %#x to %#x, %#x to %#x is code", none.start, none.end, from, to)
+			t.Errorf("executable part of %#x to %#x: got %#x to %#x", none.start, none.end, from, to)
 		}
 	}
 }
@@ -173,14 +172,14 @@ func (p program) inside() (list []uint64) {
 	return list
 }
 
-// Nothing is read but what the debug information names where it is asked.
+// Source reads only files that the debug info names at the given addresses.
 func TestSource(t *testing.T) {
 	p := build(t)
 	f := open(t, p.path, "")
 	for name, want := range map[string]string{"work.c": text, "twice.h": header} {
 		s, err := f.Source(filepath.Join(p.dir, name), p.inside()...)
 		if err != nil || s.Text != want || s.Modified.IsZero() {
-			t.Errorf("%s: %q, %v", name, s.Text, err)
+			t.Errorf("%s: got %q, %v", name, s.Text, err)
 		}
 	}
 	for _, file := range []string{
@@ -189,18 +188,19 @@ func TestSource(t *testing.T) {
 		filepath.Join(p.dir, "work.c") + "\x00", p.path,
 	} {
 		if s, err := f.Source(file, p.inside()...); !errors.Is(err, code.ErrNotNamed) || s.Text != "" {
-			t.Errorf("%q: %q, %v", file, s.Text, err)
+			t.Errorf("%q: got %q, %v", file, s.Text, err)
 		}
 	}
-	// The start code of the C library has not been compiled from it.
+	// The C library's start code was not compiled from this file.
 	for _, at := range []uint64{0, 1, ^uint64(0)} {
 		if _, err := f.Source(filepath.Join(p.dir, "work.c"), at); !errors.Is(err, code.ErrNotNamed) {
-			t.Errorf("at %#x: %v", at, err)
+			t.Errorf("at %#x: got %v", at, err)
 		}
 	}
 }
 
-// What is no text at the place of a source file is not shown, or waited for.
+// If a file that is not text replaces a source file, Source neither returns it nor blocks
+// on it.
 func TestSourceReplaced(t *testing.T) {
 	p := build(t)
 	f := open(t, p.path, "")
@@ -220,7 +220,7 @@ func TestSourceReplaced(t *testing.T) {
 			t.Fatal(err)
 		}
 		if s, err := f.Source(name, p.inside()...); err == nil || s.Text != "" {
-			t.Errorf("%s: %q, %v", what, s.Text, err)
+			t.Errorf("%s: got %q, %v", what, s.Text, err)
 		}
 	}
 }
@@ -229,7 +229,7 @@ func TestOtherBuild(t *testing.T) {
 	p := build(t)
 	id := open(t, p.path, "").BuildID()
 	if len(id) != 40 {
-		t.Fatalf("build ID %q", id)
+		t.Fatalf("got build ID %q", id)
 	}
 	open(t, p.path, id)
 	open(t, p.path+" (deleted)", id)
@@ -244,14 +244,14 @@ func TestOtherBuild(t *testing.T) {
 		f, err := code.Open(t.Context(), finder(t, t.TempDir(), nil), other.path, other.id, symbolize.Options{})
 		if err == nil {
 			f.Close()
-			t.Errorf("%s, %s was opened", other.path, other.id)
+			t.Errorf("got no error for %s, %s", other.path, other.id)
 		} else if !strings.Contains(err.Error(), other.want) {
 			t.Errorf("%s, %s: got %v, want %q", other.path, other.id, err, other.want)
 		}
 	}
 }
 
-// Of a program that is not here the debug file tells names and sources, from
+// If the program is missing, names and sources come from its debug file, in
 // /usr/lib/debug or from a server.
 func TestDebugFileAlone(t *testing.T) {
 	p := build(t, "-no-pie")
@@ -290,18 +290,18 @@ func TestDebugFileAlone(t *testing.T) {
 			defer f.Close()
 			fn, err := f.Function(p.work.Value + 2)
 			if want := (code.Function{Name: "work", Start: p.work.Value, Size: p.work.Size}); err != nil || fn != want {
-				t.Errorf("function %+v, %v; want %+v", fn, err, want)
+				t.Errorf("got function %+v, %v; want %+v", fn, err, want)
 			}
 			if s, err := f.Source(filepath.Join(p.dir, "twice.h"), p.inside()...); err != nil || s.Text != header {
-				t.Errorf("source %q, %v", s.Text, err)
+				t.Errorf("got source %q, %v", s.Text, err)
 			}
 			if _, err := f.Disassemble(t.Context(), fn.Start, fn.Size); err == nil || !strings.Contains(err.Error(), "not here") {
-				t.Errorf("instructions without the program: %v", err)
+				t.Errorf("instructions without the program: got %v", err)
 			}
 		})
 	}
 	if _, err := code.Open(t.Context(), finder(t, host, nil), "/nowhere/work", "../"+id, symbolize.Options{}); err == nil {
-		t.Error("a build ID can be a path")
+		t.Error("got no error for a path as a build ID")
 	}
 }
 
@@ -332,15 +332,15 @@ func TestSources(t *testing.T) {
 	defer library.Close()
 	texts, problems := library.Sources(b.Profile(profile.Meta{}, profile.Losses{}))
 	if len(texts) != 1 || texts[work] != text {
-		t.Errorf("sources are %q", texts)
+		t.Errorf("got sources %q", texts)
 	}
-	var told []string
+	var messages []string
 	for _, p := range problems {
-		told = append(told, p.Error())
+		messages = append(messages, p.Error())
 	}
 	for _, want := range []string{secret, "/etc/passwd", "/nowhere/work"} {
-		if !strings.Contains(strings.Join(told, "\n"), want) {
-			t.Errorf("%s is not told of in %q", want, told)
+		if !strings.Contains(strings.Join(messages, "\n"), want) {
+			t.Errorf("got problems %q, want one about %s", messages, want)
 		}
 	}
 }

@@ -29,7 +29,7 @@ func fold(t testing.TB, p *profile.Profile, v int) string {
 	return out.String()
 }
 
-// encoded returns what write writes.
+// encoded returns the output of write.
 func encoded(t testing.TB, write func(io.Writer) error) []byte {
 	t.Helper()
 	var out bytes.Buffer
@@ -39,7 +39,7 @@ func encoded(t testing.TB, write func(io.Writer) error) []byte {
 	return out.Bytes()
 }
 
-// decoded reads data, which must be of a format.
+// decoded decodes data, which must be in the given format.
 func decoded(t testing.TB, data []byte, want Format) *profile.Profile {
 	t.Helper()
 	p, format, err := Read(t.Context(), bytes.NewReader(data), "input")
@@ -47,12 +47,12 @@ func decoded(t testing.TB, data []byte, want Format) *profile.Profile {
 		t.Fatal(err)
 	}
 	if format != want {
-		t.Errorf("read as %s, want %s", format, want)
+		t.Errorf("got format %s, want %s", format, want)
 	}
 	return p
 }
 
-// What fulgur writes it reads: folded, all values are what they were.
+// Profiles that fulgur writes are read back with all values.
 func TestRoundTrip(t *testing.T) {
 	for name, p := range map[string]*profile.Profile{
 		"typical": encodetest.Typical(),
@@ -79,7 +79,7 @@ func TestRoundTrip(t *testing.T) {
 			}
 
 			if name == "threads" {
-				return // the format does not tell CPUs
+				return // the format has no CPUs
 			}
 			got = decoded(t, encoded(t, func(w io.Writer) error { return firefox.WriteProfile(w, p, firefox.Options{}) }), Firefox)
 			if diff := cmp.Diff(fold(t, p, 1), fold(t, got, 0)); diff != "" {
@@ -92,8 +92,7 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// The value to show first comes back where it is not the one that any reader of
-// pprof's format would show.
+// The value to show first is read back if it is not the default of the pprof format.
 func TestReadValue(t *testing.T) {
 	p := encodetest.Typical()
 	last := p.ValueTypes[len(p.ValueTypes)-1].Type
@@ -101,13 +100,13 @@ func TestReadValue(t *testing.T) {
 		p.Meta.Value = value
 		got := decoded(t, encoded(t, func(w io.Writer) error { return pprof.Write(w, p, pprof.Options{}) }), Pprof)
 		if got.Meta.Value != want {
-			t.Errorf("%q is read as %q, want %q", value, got.Meta.Value, want)
+			t.Errorf("%q: got %q, want %q", value, got.Meta.Value, want)
 		}
 	}
 }
 
-// atCalls returns p with addresses within the instructions, which is what both
-// formats have. Firefox's has return addresses in the names of frames without one.
+// atCalls returns p with addresses inside call instructions, as both formats have.
+// Firefox's format has return addresses in the names of frames without a name.
 func atCalls(p *profile.Profile) *profile.Profile {
 	called := *p
 	called.Frames = slices.Clone(p.Frames)
@@ -118,7 +117,7 @@ func atCalls(p *profile.Profile) *profile.Profile {
 	return &called
 }
 
-// addresses are the distinct addresses of named user frames.
+// addresses returns the distinct addresses of named user frames.
 func addresses(p *profile.Profile) (list []uint64) {
 	for _, s := range p.Samples {
 		for _, id := range p.AppendFrames(nil, s.Stack) {
@@ -131,7 +130,7 @@ func addresses(p *profile.Profile) (list []uint64) {
 	return slices.Compact(list)
 }
 
-// A recording is read as what it adds up to.
+// A recording with a timeline is read as its totals.
 func TestReadRecording(t *testing.T) {
 	line := timelinetest.Recording(t)
 	p := decoded(t, encoded(t, func(w io.Writer) error { return firefox.Write(w, line, firefox.Options{}) }), Firefox)
@@ -150,11 +149,11 @@ func TestReadRecording(t *testing.T) {
 		t.Errorf("values (-want +got):\n%s", diff)
 	}
 	if p.ValueTypes[0].Type != "cpu" || p.Meta.Value != "cpu" {
-		t.Errorf("the first value is %v, %q is shown first", p.ValueTypes[0], p.Meta.Value)
+		t.Errorf("got first value %v, default %q", p.ValueTypes[0], p.Meta.Value)
 	}
 }
 
-// Text of other tools, folded by the value of each type.
+// The text formats of other tools give the expected stacks and values.
 func TestReadText(t *testing.T) {
 	for name, format := range map[string]Format{"perf-script": PerfScript, "bpftrace": Bpftrace} {
 		t.Run(name, func(t *testing.T) {
@@ -188,7 +187,7 @@ func TestReadErrors(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			_, _, err := Read(t.Context(), strings.NewReader(c.in), "input")
 			if err == nil || !strings.Contains(err.Error(), c.want) {
-				t.Errorf("error %v, want %q", err, c.want)
+				t.Errorf("got error %v, want %q", err, c.want)
 			}
 		})
 	}
@@ -202,7 +201,7 @@ func TestFoldedTask(t *testing.T) {
 		"kworker/u8:1-ev": {Comm: "kworker/u8:1-ev"},
 	} {
 		if got := foldedTask(name); got != want {
-			t.Errorf("%s is %+v, want %+v", name, got, want)
+			t.Errorf("%s: got %+v, want %+v", name, got, want)
 		}
 	}
 }

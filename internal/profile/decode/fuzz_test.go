@@ -24,10 +24,10 @@ import (
 	textenc "fulgur/internal/profile/encode/text"
 )
 
-// readAs reads data as one format and checks what must hold of all that is read:
-// the profile is whole and within the limits, every encoder can write it, what
-// keeps its values brings them back, and nothing is read after the context's end.
-// It returns nil if data was refused.
+// readAs decodes data in one format and checks the result: the profile is valid and
+// within the limits, every encoder can write it, lossless formats give back the same
+// values, and reading fails after the end of the context. It returns nil if decoding
+// fails.
 func readAs(t *testing.T, data []byte, format Format) *profile.Profile {
 	t.Helper()
 	ended, end := context.WithCancel(t.Context())
@@ -37,7 +37,7 @@ func readAs(t *testing.T, data []byte, format Format) *profile.Profile {
 		_, err = read(ended, in, format)
 	}
 	if err == nil {
-		t.Fatal("read although the context had ended")
+		t.Fatal("got no error after the end of the context")
 	}
 	in, err = unpack(t.Context(), bytes.NewReader(data))
 	if err != nil {
@@ -54,8 +54,7 @@ func readAs(t *testing.T, data []byte, format Format) *profile.Profile {
 	return p
 }
 
-// writeAll writes p with every encoder, and reads what those wrote that decoders
-// know.
+// writeAll writes p with every encoder, and reads the formats that have decoders.
 func writeAll(t *testing.T, p *profile.Profile) {
 	t.Helper()
 	if len(p.ValueTypes) == 0 {
@@ -69,15 +68,15 @@ func writeAll(t *testing.T, p *profile.Profile) {
 		}
 		again, err := read(t.Context(), in, format)
 		if err != nil {
-			t.Fatalf("%s that was written is refused: %v", name, err)
+			t.Fatalf("%s: reading its own output: %v", name, err)
 		}
 		if got := again.Total(value); got != want {
-			t.Fatalf("%s: value %d adds up to %d, and read again to %d", name, value, want, got)
+			t.Fatalf("%s: got a total of %[4]d for value %[2]d after a round trip, want %[3]d", name, value, want, got)
 		}
 	}
 	for v := range p.ValueTypes {
 		lines := encoded(t, func(w io.Writer) error { return folded.Write(w, p, folded.Options{Value: v}) })
-		if !hasNegative(p, v) { // which the format has no numbers for
+		if !hasNegative(p, v) { // the format has no negative numbers
 			whole("folded", lines, Folded, 0, p.Total(v))
 		}
 		for _, write := range []func(io.Writer, *profile.Profile, flame.Options) error{flame.WriteHTML, flame.WriteSVG} {
@@ -100,7 +99,7 @@ func writeAll(t *testing.T, p *profile.Profile) {
 		whole("pprof", packed, Pprof, v, p.Total(v))
 	}
 	if d := profile.Diff(p.Only(0), p.Only(0), false); d.Total(0) != d.Total(1) {
-		t.Fatalf("a profile and itself differ: %d and %d", d.Total(0), d.Total(1))
+		t.Fatalf("got totals %d and %d comparing a profile with itself", d.Total(0), d.Total(1))
 	}
 }
 
@@ -121,7 +120,7 @@ func addFile(f *testing.F, elements ...string) {
 	f.Add(data)
 }
 
-// Folded stacks add up to the numbers at the ends of the lines.
+// The total of folded stacks is the sum of the numbers at the line ends.
 func FuzzFolded(f *testing.F) {
 	f.Add([]byte(fold(f, encodetest.Threads(), 0)))
 	f.Add([]byte(fold(f, encodetest.Hostile(), 0)))
@@ -140,17 +139,17 @@ func FuzzFolded(f *testing.F) {
 			line = bytes.TrimRight(line, " \t")
 			n, err := strconv.ParseInt(string(line[bytes.LastIndexAny(line, " \t")+1:]), 10, 64)
 			if err != nil {
-				t.Fatalf("%q was read", line)
+				t.Fatalf("got no error for %q", line)
 			}
 			want += n
 		}
 		if got := p.Total(0); got != want {
-			t.Errorf("%d is read as %d", want, got)
+			t.Errorf("got total %[2]d, want %[1]d", want, got)
 		}
 	})
 }
 
-// perf script's samples are as many as its headers.
+// perf script's output has as many samples as headers.
 func FuzzPerfScript(f *testing.F) {
 	addFile(f, "testdata", "perf-script.txt")
 	f.Add([]byte("a b 1/2 [001] 1.5: 7 cycles:Pu:\n\t1 f+0x1 (inlined)\n\tffffffff81000000 g ([kernel.kallsyms])\n\n"))
@@ -168,12 +167,12 @@ func FuzzPerfScript(f *testing.F) {
 			}
 		}
 		if got := p.Total(0); got != want {
-			t.Errorf("%d samples are read as %d", want, got)
+			t.Errorf("got %[2]d samples, want %[1]d", want, got)
 		}
 	})
 }
 
-// bpftrace's maps add up to no more than the numbers at the ends of entries.
+// The total of bpftrace's maps is at most the sum of the numbers at the ends of entries.
 func FuzzBpftrace(f *testing.F) {
 	addFile(f, "testdata", "bpftrace.txt")
 	f.Add([]byte("@[\n    a+1\n,\n    b+2\n, tar, 7]: 42\n@x[tar]: -1\n@y[\n]: 1\n"))
@@ -197,12 +196,12 @@ func FuzzBpftrace(f *testing.F) {
 			}
 		}
 		if got > most*(1+1e-9) {
-			t.Errorf("values of %g are read as %g", most, got)
+			t.Errorf("got total %[2]g, want at most %[1]g", most, got)
 		}
 	})
 }
 
-// Values of pprof's profiles add up to the same as its own library finds.
+// Totals of pprof profiles match the pprof library's.
 func FuzzPprof(f *testing.F) {
 	for _, p := range []*profile.Profile{encodetest.Threads(), encodetest.Typical(), encodetest.Symbols(), encodetest.Hostile()} {
 		packed := encoded(f, func(w io.Writer) error { return pprof.Write(w, p, pprof.Options{}) })
@@ -224,7 +223,7 @@ func FuzzPprof(f *testing.F) {
 		}
 		in, err := ParsePprof(t.Context(), bytes.NewReader(data))
 		if err != nil {
-			t.Fatalf("a profile was read that cannot be parsed: %v", err)
+			t.Fatalf("got a profile that the pprof library refuses: %v", err)
 		}
 		for v := range p.ValueTypes {
 			want := int64(0)
@@ -232,14 +231,14 @@ func FuzzPprof(f *testing.F) {
 				want += s.Value[v]
 			}
 			if got := p.Total(v); got != want {
-				t.Errorf("value %d: %d is read as %d", v, want, got)
+				t.Errorf("value %d: got total %[3]d, want %[2]d", v, want, got)
 			}
 		}
 	})
 }
 
-// What the Firefox Profiler's samples weigh is in the profile, as encoding/json
-// reads it.
+// The total weight of the Firefox Profiler's samples matches the weights that
+// encoding/json decodes.
 func FuzzFirefox(f *testing.F) {
 	for _, name := range []string{"threads.json", "symbols.json", "timeline.json", "empty.json"} {
 		addFile(f, "..", "encode", "firefox", "testdata", name)
@@ -259,7 +258,7 @@ func FuzzFirefox(f *testing.F) {
 			}
 		}
 		if err := json.NewDecoder(bytes.NewReader(data)).Decode(&in); err != nil {
-			return // it holds mistakes where nothing is read
+			return // the decoder skips the malformed parts
 		}
 		want, n := 0.0, 0
 		for _, thread := range in.Threads {
@@ -282,16 +281,16 @@ func FuzzFirefox(f *testing.F) {
 			most = max(most, math.Abs(got))
 		}
 		if math.Abs(got-want) > float64(n)+1e-6*max(most, math.Abs(want)) && !repeatsKeys(data) {
-			t.Errorf("samples that weigh %g are read as %g", want, got)
+			t.Errorf("got total weight %[2]g, want %[1]g", want, got)
 		}
 	})
 }
 
-// repeatsKeys reports whether an object has a key twice, or two that differ in case
-// alone, which encoding/json takes for the same.
+// repeatsKeys reports whether an object repeats a key, ignoring case as encoding/json
+// does.
 func repeatsKeys(data []byte) bool {
 	d := json.NewDecoder(bytes.NewReader(data))
-	var objects []map[string]bool // those around the token, nil for arrays
+	var objects []map[string]bool // around the token, nil for arrays
 	isKey := false
 	for {
 		token, err := d.Token()
@@ -315,7 +314,7 @@ func repeatsKeys(data []byte) bool {
 					return true
 				}
 				seen[key], isKey = true, false
-				continue // with its value
+				continue // the value follows
 			}
 		}
 		if len(objects) == 0 {
@@ -325,8 +324,8 @@ func repeatsKeys(data []byte) bool {
 	}
 }
 
-// A value is skipped exactly as far as encoding/json reads it, and texts and
-// numbers are what it makes of them.
+// The JSON reader skips a value up to the same offset as encoding/json, and decodes
+// strings and numbers like it.
 func FuzzJSON(f *testing.F) {
 	for _, s := range []string{
 		`{"a":[1,2,{"b":null}],"c":"\u00e4\ud83d\ude00\""} 7`, `"x\\" `, `-12.5e3,`, `123456789012345678`, `[[[]]]]`, `"\ud800x"`, "\"\xff\"", `1e400`, `true`, `-`, `nul`,
@@ -339,34 +338,34 @@ func FuzzJSON(f *testing.F) {
 		var raw json.RawMessage
 		if err := d.Decode(&raw); err != nil {
 			if _, err := reader().string(); err == nil && !bytes.HasPrefix(bytes.TrimLeft(data, " \t\r\n"), []byte("null")) {
-				t.Errorf("a text is read where encoding/json has %v", err)
+				t.Errorf("got a string, encoding/json has %v", err)
 			}
 			return
 		}
 		j := reader()
-		isNested := raw[0] == '{' || raw[0] == '[' // else the text may end with it, or not with the word
+		isNested := raw[0] == '{' || raw[0] == '[' // other text may end with the value, or inside a word
 		if err := j.skip(); err != nil && isNested && !strings.Contains(err.Error(), "nested") {
 			t.Fatalf("%q: %v", raw, err)
 		} else if err == nil && isNested && j.offset != d.InputOffset() {
-			t.Errorf("%q: skipped to byte %d, encoding/json to %d", data, j.offset, d.InputOffset())
+			t.Errorf("%q: got offset %d after skipping, want encoding/json's %d", data, j.offset, d.InputOffset())
 		}
 		var s string
 		if raw[0] == '"' && json.Unmarshal(raw, &s) == nil && len(s) < profile.MaxName {
 			if got, err := reader().string(); err != nil || got != s {
-				t.Errorf("%s is read as %q, %v, want %q", raw, got, err, s)
+				t.Errorf("%s: got %q, %v, want %q", raw, got, err, s)
 			}
 		}
 		var v float64
 		if raw[0] != 'n' && json.Unmarshal(raw, &v) == nil {
 			r := &jsonReader{r: bufio.NewReader(bytes.NewReader(raw))}
 			if got, _, err := r.number(); err != nil || got != v {
-				t.Errorf("%s is read as %v, %v, want %v", raw, got, err, v)
+				t.Errorf("%s: got %v, %v, want %v", raw, got, err, v)
 			}
 		}
 	})
 }
 
-// Whatever a text begins with, what it is taken for is read as that.
+// Input in any format is decoded the same when its detected format is given.
 func FuzzRead(f *testing.F) {
 	f.Add([]byte(fold(f, encodetest.Threads(), 0)))
 	f.Add(encoded(f, func(w io.Writer) error { return pprof.Write(w, encodetest.Threads(), pprof.Options{}) }))
@@ -377,12 +376,12 @@ func FuzzRead(f *testing.F) {
 		p, format, err := Read(t.Context(), bytes.NewReader(data), "fuzz")
 		if err != nil {
 			if !strings.HasPrefix(err.Error(), "fuzz: ") {
-				t.Errorf("an error without the input's name: %v", err)
+				t.Errorf("got an error without the input's name: %v", err)
 			}
 			return
 		}
 		if again := readAs(t, data, format); again == nil || again.Total(0) != p.Total(0) {
-			t.Errorf("read as %s another profile comes of it", format)
+			t.Errorf("reading as %s gives another profile", format)
 		}
 	})
 }

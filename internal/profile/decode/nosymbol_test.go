@@ -9,9 +9,8 @@ import (
 	"fulgur/internal/profile/encode/pprof"
 )
 
-// A function without a symbol is one function after it was written and read, still known
-// as one without a symbol, and keeps its addresses and the build ID, by which it may get
-// its name.
+// A function without a symbol survives a round trip as one function without a symbol,
+// with its addresses and the build ID that can give it a name later.
 func TestFunctionWithoutSymbol(t *testing.T) {
 	const name, buildID = "git+0x148eb0", "a91136fac508c2f5e175d2f171ba40c017b37072"
 	b := profile.NewBuilder(profile.ValueType{Type: "samples", Unit: "count"})
@@ -34,14 +33,14 @@ func TestFunctionWithoutSymbol(t *testing.T) {
 			frame := got.Frames[id]
 			addresses[frame.Address] = true
 			if got.FrameName(id) != name || frame.Function == 0 || got.Named(id) {
-				t.Errorf("%v: frame %q of function %d is named: %v", format, got.FrameName(id), frame.Function, got.Named(id))
+				t.Errorf("%v: got frame %q of function %d, named: %v", format, got.FrameName(id), frame.Function, got.Named(id))
 			}
 			if id := got.Mappings[frame.Mapping].BuildID; id != buildID {
-				t.Errorf("%v: build ID %q", format, id)
+				t.Errorf("%v: got build ID %q", format, id)
 			}
 		}
 		if len(addresses) != 2 || !addresses[0x149203] || !addresses[0x14923c] {
-			t.Errorf("%v: addresses %v", format, addresses)
+			t.Errorf("%v: got addresses %v", format, addresses)
 		}
 	}
 }

@@ -11,7 +11,7 @@ import (
 func TestChoose(t *testing.T) {
 	for _, test := range []struct {
 		output, format string
-		want           string // the format's name, or what the error says
+		want           string // the format's name, or a part of the error
 	}{
 		{"", "", "text"},
 		{"-", "", "text"},
@@ -21,7 +21,7 @@ func TestChoose(t *testing.T) {
 		{"", "folded", "folded"},
 		{"/dev/stdout", "svg", "svg"},
 		{"/dev/null", "", "text"},
-		{"/dev/shm/of-memory.pb.gz", "", "pprof"}, // a file as any other
+		{"/dev/shm/of-memory.pb.gz", "", "pprof"}, // a regular file
 		{"out.txt", "", "text"},
 		{"out.folded", "", "folded"},
 		{"dir.svg/out.html", "", "html"},
@@ -44,22 +44,22 @@ func TestChoose(t *testing.T) {
 			continue
 		}
 		if err == nil || !errors.Is(err, usage.Err) || !strings.Contains(err.Error(), test.want) {
-			t.Errorf("output %q, format %q: %q, %v; want %s", test.output, test.format, got.Name, err, test.want)
+			t.Errorf("output %q, format %q: got %q, %v; want %s", test.output, test.format, got.Name, err, test.want)
 		}
 	}
 }
 
-// A format is found by each of its endings, so none may end another's.
+// Each ending selects one format, so no ending may end with another's.
 func TestFormatsAreDistinct(t *testing.T) {
 	for _, f := range formats {
 		for _, ending := range f.Endings {
 			got, err := Choose("out"+ending, "")
 			if err != nil || got.Name != f.Name {
-				t.Errorf("%s chooses %q, %v; want %s", ending, got.Name, err, f.Name)
+				t.Errorf("%s: got %q, %v; want %s", ending, got.Name, err, f.Name)
 			}
 		}
 		if !strings.Contains(Names(), f.Name) {
-			t.Errorf("no %s in %s", f.Name, Names())
+			t.Errorf("got no %s in %s", f.Name, Names())
 		}
 	}
 }

@@ -6,10 +6,10 @@ import (
 	"testing"
 )
 
-// An output that cannot be is none, not one that only looks empty.
+// On failure, Create returns a nil interface, not one with a nil pointer.
 func TestCreateFails(t *testing.T) {
 	out, err := Create(filepath.Join(t.TempDir(), "missing", "out"), io.Discard)
 	if err == nil || out != nil {
-		t.Errorf("output %v, error %v; want none and why", out, err)
+		t.Errorf("got output %v, error %v; want nil and an error", out, err)
 	}
 }

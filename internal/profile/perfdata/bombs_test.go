@@ -14,14 +14,13 @@ import (
 	"fulgur/internal/testenv"
 )
 
-// What reading a hostile file may need.
+// Limits for reading a hostile file.
 const (
 	bombMemory = 512 << 20
 	bombCPU    = 60 * time.Second
 )
 
-// packed returns perf.data of a pipe with records that make makes, one after the
-// other, in compressed records.
+// packed returns perf.data of a pipe with n compressed records, made by record.
 func packed(t *testing.T, n int, record func(i int) []byte) []byte {
 	t.Helper()
 	var out, piece bytes.Buffer
@@ -45,8 +44,7 @@ func trailed(typ uint32, misc uint16, body []byte, when int) []byte {
 	return recordOf(typ, misc, append(body, words(int32(1), int32(1), uint64(when))...))
 }
 
-// Names of 60 kB, which compress to next to nothing: of each as much is kept as a
-// task's name can have.
+// Names of 60 kB, which compress well, are kept only up to the length of a task's name.
 func TestBombNames(t *testing.T) {
 	testenv.Limited(t, bombMemory, bombCPU, func(t *testing.T) {
 		name := padded(strings.Repeat("x", 60_000))
@@ -59,16 +57,16 @@ func TestBombNames(t *testing.T) {
 			return trailed(unix.PERF_RECORD_COMM, 0, append(words(int32(1), int32(i)), name...), i+1)
 		})
 		if len(data) > 2<<20 {
-			t.Fatalf("the file has %d bytes", len(data))
+			t.Fatalf("got a file of %d bytes", len(data))
 		}
 		c := readChains(t, data)
 		if got := c.Profile.Total(0); got != 1 {
-			t.Errorf("%d samples", got)
+			t.Errorf("got %d samples, want 1", got)
 		}
 	})
 }
 
-// Paths of 60 kB, each another one, are refused before they fill the memory.
+// Many different paths of 60 kB are refused before they use much memory.
 func TestBombPaths(t *testing.T) {
 	testenv.Limited(t, bombMemory, bombCPU, func(t *testing.T) {
 		long := strings.Repeat("x", 60_000)
@@ -78,12 +76,13 @@ func TestBombPaths(t *testing.T) {
 		})
 		_, err := ReadCallChains(t.Context(), bytes.NewReader(data), int64(len(data)), "in", nil)
 		if err == nil || !strings.Contains(err.Error(), "more different mapped files") {
-			t.Errorf("error %v", err)
+			t.Errorf("got error %v", err)
 		}
 	})
 }
 
-// Thousands of events that share one long table of numbers: it is read for each.
+// Thousands of events that share one long table of IDs are refused: the table is read for
+// each.
 func TestBombIDs(t *testing.T) {
 	testenv.Limited(t, bombMemory, 20*time.Second, func(t *testing.T) {
 		const events, ids = 8000, 1 << 20
@@ -102,7 +101,7 @@ func TestBombIDs(t *testing.T) {
 		data = append(data, recordOf(recordFinishedRound, 0, nil)...)
 		_, err := ReadCallChains(t.Context(), bytes.NewReader(data), int64(len(data)), "in", nil)
 		if err == nil || !strings.Contains(err.Error(), "too many events") {
-			t.Errorf("error %v", err)
+			t.Errorf("got error %v", err)
 		}
 	})
 }

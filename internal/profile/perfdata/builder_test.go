@@ -12,7 +12,7 @@ import (
 	"fulgur/internal/bolt"
 )
 
-// builder makes perf.data as perf would.
+// builder writes perf.data like perf.
 type builder struct {
 	attr    []byte // perf_event_attr
 	records [][]byte
@@ -30,7 +30,7 @@ func words(v ...any) []byte {
 	return b
 }
 
-// padded returns s with NULs up to a multiple of 8 bytes, one at least.
+// padded returns s with at least one NUL, padded to a multiple of 8 bytes.
 func padded(s string) []byte {
 	return append([]byte(s), make([]byte, 8-len(s)%8)...)
 }
@@ -39,7 +39,7 @@ func recordOf(typ uint32, misc uint16, body []byte) []byte {
 	return append(words(typ, misc, uint16(headerSize+len(body))), body...)
 }
 
-// newBuilder makes samples of cycles with branch stacks; hwIndex adds the
+// newBuilder returns a builder for samples of cycles with branch stacks. hwIndex adds the
 // field that perf records since 5.7.
 func newBuilder(hwIndex bool) *builder {
 	b := &builder{attr: make([]byte, 112), time: 1e9}
@@ -67,7 +67,7 @@ func (b *builder) mmap2(pid int32, start, size, offset uint64, path string) {
 	b.add(unix.PERF_RECORD_MMAP2, 2, pid, append(body, padded(path)...))
 }
 
-// mmap adds the record that kernels before 3.12 know.
+// mmap adds an MMAP record, as from kernels before 3.12.
 func (b *builder) mmap(pid int32, start, size, offset uint64, path string) {
 	b.add(unix.PERF_RECORD_MMAP, 2, pid, append(words(pid, pid, start, size, offset), padded(path)...))
 }
@@ -115,7 +115,7 @@ func (b *builder) buildID(path, id string) {
 	b.ids = append(b.ids, recordOf(recordHeaderBuildID, 2, append(body, padded(path)...))...)
 }
 
-// file returns a perf.data file; its records are data.
+// file returns a perf.data file with the given records.
 func (b *builder) file(data []byte) []byte {
 	const features = 1<<featureBuildID | 1<<27 // HEADER_COMPRESSED
 	attrAt := uint64(fileHeaderSize)
@@ -135,8 +135,8 @@ func (b *builder) file(data []byte) []byte {
 
 func (b *builder) plain() []byte { return bytes.Join(b.records, nil) }
 
-// compressed returns the records in compressed ones, cut anywhere; rounds stay
-// outside.
+// compressed returns the records in compressed records, split at arbitrary offsets.
+// FINISHED_ROUND records stay uncompressed.
 func (b *builder) compressed(t testing.TB, typ uint32) []byte {
 	var out, piece bytes.Buffer
 	z, err := zstd.NewWriter(&piece, zstd.WithEncoderConcurrency(1))
@@ -178,7 +178,7 @@ func (b *builder) compressed(t testing.TB, typ uint32) []byte {
 	return out.Bytes()
 }
 
-// pipe returns what perf writes to a pipe; its records are data.
+// pipe returns the format that perf writes to a pipe, with the given records.
 func (b *builder) pipe(data []byte) []byte {
 	out := append([]byte(magicFile), words(uint64(pipeHeaderSize))...)
 	out = append(out, recordOf(recordHeaderAttr, 0, append(bytes.Clone(b.attr), words(uint64(1))...))...)

@@ -15,10 +15,10 @@ import (
 	"fulgur/internal/profile"
 )
 
-// chainSampleType is what perf record -g asks for.
+// chainSampleType is the sample type of perf record -g.
 const chainSampleType = unix.PERF_SAMPLE_IP | unix.PERF_SAMPLE_TID | unix.PERF_SAMPLE_TIME | unix.PERF_SAMPLE_PERIOD | unix.PERF_SAMPLE_CALLCHAIN
 
-// newChainBuilder makes samples of cpu-clock with call chains.
+// newChainBuilder returns a builder for samples of cpu-clock with call chains.
 func newChainBuilder() *builder {
 	b := newBuilder(false)
 	binary.NativeEndian.PutUint32(b.attr, unix.PERF_TYPE_SOFTWARE)
@@ -27,7 +27,7 @@ func newChainBuilder() *builder {
 	return b
 }
 
-// sampleOf changes what samples have.
+// sampleOf changes the sample type.
 func (b *builder) sampleOf(sampleType uint64) {
 	binary.NativeEndian.PutUint64(b.attr[offsetSampleType:], sampleType)
 }
@@ -66,8 +66,8 @@ func readChains(t testing.TB, data []byte) *CallChains {
 
 const kernelStart = 0xffffffff81000000
 
-// chainFile is a file of two processes and the kernel, the second process a
-// fork of the first that then becomes another program.
+// chainFile has samples of the kernel and two processes. The second is forked from the
+// first and then executes another program.
 func chainFile() *builder {
 	b := newChainBuilder()
 	b.mmap(-1, kernelStart, 0x1000000, kernelStart, "[kernel.kallsyms]_text")
@@ -80,10 +80,10 @@ func chainFile() *builder {
 	b.chain(8, 8, modeUser, contextUser, 0x400020)
 	b.exec(8, "tar")
 	b.mmapBuildID(8, 0x7f0000000000, 0x1000, 0, "/bin/tar", "00112233")
-	// A call at the end of the mapping returns to behind it.
+	// A call at the end of a mapping returns to the address after it.
 	b.chain(8, 8, modeUser, contextUser, 0x7f0000000010, 0x7f0000001000)
 	b.chain(8, 8, modeUser, contextUser, 0x7f0000000010, 0x7f0000001000)
-	b.chain(8, 8, modeUser, contextUser, 0x400020) // is mapped no more
+	b.chain(8, 8, modeUser, contextUser, 0x400020) // no longer mapped
 	b.chain(0, 0, modeKernel, contextKernel, kernelStart+0x20)
 	return b
 }
@@ -106,15 +106,15 @@ func TestReadCallChains(t *testing.T) {
 			t.Errorf("%s: stacks (-want +got):\n%s", name, diff)
 		}
 		if c.KernelBuildID != "0123456789abcdef0123456789abcdef01234567" || c.KernelText != kernelStart {
-			t.Errorf("%s: the kernel is %s at %#x", name, c.KernelBuildID, c.KernelText)
+			t.Errorf("%s: got kernel %s at %#x", name, c.KernelBuildID, c.KernelText)
 		}
 		if got := c.Profile.ValueTypes[1]; got != (profile.ValueType{Type: "cpu-clock", Unit: "nanoseconds"}) {
-			t.Errorf("%s: the second value is %v", name, got)
+			t.Errorf("%s: got second value %v", name, got)
 		}
 	}
 }
 
-// Each sample is told with its thread and time.
+// Each sample has its thread and time.
 func TestEachChainSample(t *testing.T) {
 	b := newChainBuilder()
 	b.exec(7, "server")
@@ -140,22 +140,22 @@ func TestEachChainSample(t *testing.T) {
 	}
 	failed := errors.New("failed")
 	if _, err := ReadCallChains(t.Context(), bytes.NewReader(data), int64(len(data)), "in", func(ChainSample) error { return failed }); !errors.Is(err, failed) {
-		t.Errorf("error %v, want that of the function", err)
+		t.Errorf("got error %v, want the callback's", err)
 	}
 }
 
-// Without call chains, the address of the sample is the stack.
+// Without call chains, a sample's stack is its address.
 func TestReadAddresses(t *testing.T) {
 	c := readChains(t, gunzip(t, "propeller_sample_1.perfdata1"))
 	if m := c.Profile.Meta; m.Host == "" || m.Arch != "x86_64" || m.CPUs == 0 || m.Memory == 0 || !strings.Contains(m.Command, "perf record") {
-		t.Errorf("the recording is described as %+v", m)
+		t.Errorf("got metadata %+v", m)
 	}
 	if got := c.Profile.ValueTypes; len(got) != 2 || c.Profile.Total(0) == 0 {
-		t.Fatalf("values %v, %d samples", got, c.Profile.Total(0))
+		t.Fatalf("got values %v, %d samples", got, c.Profile.Total(0))
 	}
 	for _, s := range c.Profile.Samples {
 		if n := len(c.Profile.AppendFrames(nil, s.Stack)); n > 1 {
-			t.Fatalf("%d frames, though no call chains were recorded", n)
+			t.Fatalf("got %d frames without call chains, want at most 1", n)
 		}
 	}
 }
@@ -177,7 +177,7 @@ func TestReadCallChainsErrors(t *testing.T) {
 		data := b.file(b.plain())
 		_, err := ReadCallChains(t.Context(), bytes.NewReader(data), int64(len(data)), "in", nil)
 		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("error %v, want %q", err, want)
+			t.Errorf("got error %v, want %q", err, want)
 		}
 	}
 }

@@ -17,8 +17,8 @@ import (
 	"fulgur/internal/symbols/elffile"
 )
 
-// dataBinary returns the binary of the real perf.data: position-independent,
-// its code at link-time addresses from 0x1740 on, 0x740 in the file.
+// dataBinary returns the binary of the real perf.data. It is position-independent, with
+// code at link-time address 0x1740 and file offset 0x740.
 func dataBinary(t testing.TB) *bolt.Binary {
 	t.Helper()
 	f, err := elffile.Open(writeFile(t, filepath.Join(t.TempDir(), "prog"), gunzip(t, "propeller_sample_1.bin")))
@@ -57,7 +57,7 @@ func collect(t testing.TB, input []byte, b *bolt.Binary, opts bolt.Options) (str
 	return out.String(), stats, err
 }
 
-// Where the processes below have mapped prog: the code's first byte.
+// Addresses of prog's first code byte in the processes below.
 const base1, base2 = 0x1_0000_0740, 0x2_0000_0740
 
 func at(base, offset uint64) bolt.Entry {
@@ -73,19 +73,19 @@ func TestProcesses(t *testing.T) {
 	b.mmap(5, base1&^0xfff, 0x1000, 0, "/usr/bin/prog")
 	b.mmapBuildID(6, base1&^0xfff, 0x1000, 0, "/usr/bin/prog", "00112233")
 	b.sample(5, []bolt.Entry{at(base1, 0x50)})
-	b.sample(6, []bolt.Entry{at(base1, 0x60)}) // another build
+	b.sample(6, []bolt.Entry{at(base1, 0x60)}) // of another build
 	b.sample(1, []bolt.Entry{at(base1, 0)})
 	b.sample(2, []bolt.Entry{at(base2, 0)})
-	b.sample(3, []bolt.Entry{at(base2, 0)}) // another file
-	b.sample(1, []bolt.Entry{at(base2, 0)}) // nothing there
+	b.sample(3, []bolt.Entry{at(base2, 0)}) // in another file
+	b.sample(1, []bolt.Entry{at(base2, 0)}) // unmapped
 	b.sample(1, nil)
 	b.fork(2, 4)
 	b.sample(4, []bolt.Entry{at(base2, 0x10)})
 	b.exec(4, "other")
 	b.sample(4, []bolt.Entry{at(base2, 0x20)})
-	b.mmap2(4, base1&^0xfff, 0x1000, 0, "/usr/bin/prog") // and back, elsewhere
+	b.mmap2(4, base1&^0xfff, 0x1000, 0, "/usr/bin/prog") // mapped again, elsewhere
 	b.sample(4, []bolt.Entry{at(base1, 0x30)})
-	b.fork(3, 2) // the number of an ended process, used again
+	b.fork(3, 2) // reuses the PID of an ended process
 	b.sample(2, []bolt.Entry{at(base2, 0x40)})
 	b.add(unix.PERF_RECORD_LOST, 0, 1, words(uint64(1), uint64(5)))
 
@@ -95,15 +95,15 @@ func TestProcesses(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got != want {
-		t.Errorf("profile:\n%swant:\n%s", got, want)
+		t.Errorf("got\n%swant\n%s", got, want)
 	}
-	// What process 4 did before it mapped the binary again is foreign code.
+	// Samples of process 4 before it maps the binary again are ignored.
 	if want := (Stats{Samples: 11, Ignored: 3, NoStack: 1, Lost: 5, Mappings: 4}); stats != want {
-		t.Errorf("stats %+v, want %+v", stats, want)
+		t.Errorf("got stats %+v, want %+v", stats, want)
 	}
 }
 
-// TestMatch tells the binary from others by build ID, else by name.
+// TestMatch matches the binary by build ID, or by name without one.
 func TestMatch(t *testing.T) {
 	b := &bolt.Binary{Name: "/build/prog", BuildID: "0123456789abcdef"}
 	for _, tc := range []struct {
@@ -123,7 +123,7 @@ func TestMatch(t *testing.T) {
 	}
 }
 
-// TestScript reads text in all its forms.
+// TestScript reads all variants of perf script's output.
 func TestScript(t *testing.T) {
 	const mapped = "PERF_RECORD_MMAP2 1/1: [0x100000000(0x1000) @ 0 08:01 1 1]: r-xp /usr/bin/prog\n"
 	for _, tc := range []struct{ name, text, want string }{
@@ -145,13 +145,13 @@ func TestScript(t *testing.T) {
 				t.Fatal(err)
 			}
 			if got != tc.want {
-				t.Errorf("profile:\n%swant:\n%s", got, tc.want)
+				t.Errorf("got\n%swant\n%s", got, tc.want)
 			}
 		})
 	}
 }
 
-// TestScriptWrong names the line and the reason.
+// TestScriptWrong checks that errors contain the line and the reason.
 func TestScriptWrong(t *testing.T) {
 	const mapped = "PERF_RECORD_MMAP2 1/1: [0x100000000(0x1000) @ 0 08:01 1 1]: r-xp /usr/bin/prog\n"
 	for _, tc := range []struct{ text, want string }{
@@ -164,12 +164,12 @@ func TestScriptWrong(t *testing.T) {
 		_, _, err := collect(t, []byte(tc.text), dataBinary(t), bolt.Options{})
 		var syntax *SyntaxError
 		if !errors.As(err, &syntax) || !strings.HasPrefix(err.Error(), tc.want) {
-			t.Errorf("error %v, want %s", err, tc.want)
+			t.Errorf("got error %v, want %s", err, tc.want)
 		}
 	}
 }
 
-// TestWrong names the offset and the reason.
+// TestWrong checks that errors contain the offset and the reason.
 func TestWrong(t *testing.T) {
 	b := newBuilder(false)
 	b.mmap2(1, base1&^0xfff, 0x1000, 0, "/usr/bin/prog")
@@ -207,13 +207,14 @@ func TestWrong(t *testing.T) {
 			_, _, err := collect(t, tc.input, dataBinary(t), bolt.Options{})
 			var format *FormatError
 			if !errors.As(err, &format) || !strings.HasPrefix(err.Error(), tc.want) {
-				t.Errorf("error %v, want %s", err, tc.want)
+				t.Errorf("got error %v, want %s", err, tc.want)
 			}
 		})
 	}
 }
 
-// TestManyMappings bounds what hostile input may make us keep.
+// TestManyMappings checks the limit on the mappings that hostile input can make the
+// reader keep.
 func TestManyMappings(t *testing.T) {
 	b := newBuilder(false)
 	for i := range maxLayout + 1 {
@@ -221,12 +222,11 @@ func TestManyMappings(t *testing.T) {
 	}
 	_, _, err := collect(t, b.file(b.plain()), dataBinary(t), bolt.Options{})
 	if err == nil || !strings.Contains(err.Error(), errHistory.Error()) {
-		t.Errorf("error %v, want one about too many mappings", err)
+		t.Errorf("got error %v, want one about too many mappings", err)
 	}
 }
 
-// TestBomb reads a compressed record that decompresses to far more in little
-// memory.
+// TestBomb checks that a record that decompresses to a huge size takes little memory.
 func TestBomb(t *testing.T) {
 	b := newBuilder(false)
 	var bomb bytes.Buffer
@@ -246,10 +246,10 @@ func TestBomb(t *testing.T) {
 	_, _, err = collect(t, input, dataBinary(t), bolt.Options{})
 	runtime.ReadMemStats(&after)
 	if err == nil || !strings.Contains(err.Error(), "says it is 0 bytes long") {
-		t.Errorf("error %v, want one about a record of no length", err)
+		t.Errorf("got error %v, want one about a record of no length", err)
 	}
 	if got := after.TotalAlloc - before.TotalAlloc; got > 64<<20 {
-		t.Errorf("allocated %d bytes", got)
+		t.Errorf("got %d bytes allocated", got)
 	}
 }
 
@@ -267,7 +267,7 @@ func BenchmarkCollect(b *testing.B) {
 	b.ReportMetric(119419*float64(b.N)/b.Elapsed().Seconds(), "records/s")
 }
 
-// BenchmarkScript reads text of 32 branches a line.
+// BenchmarkScript reads lines with 32 branches each.
 func BenchmarkScript(b *testing.B) {
 	var text strings.Builder
 	text.WriteString("PERF_RECORD_MMAP2 1/1: [0x100000000(0x1000) @ 0 08:01 1 1]: r-xp /usr/bin/prog\n")

@@ -18,7 +18,7 @@ import (
 	"fulgur/internal/testenv"
 )
 
-// gunzip returns a file of testdata.
+// gunzip decompresses a file of testdata.
 func gunzip(t testing.TB, name string) []byte {
 	t.Helper()
 	f, err := os.Open(filepath.Join("testdata", name+".gz"))
@@ -45,7 +45,7 @@ func writeFile(t testing.TB, path string, content []byte) string {
 	return path
 }
 
-// TestPerf2boltData compares with perf2bolt on perf.data of a real machine.
+// TestPerf2boltData compares with perf2bolt on perf.data from a real machine.
 func TestPerf2boltData(t *testing.T) {
 	testenv.Tool(t, "perf")
 	dir := t.TempDir()
@@ -54,13 +54,12 @@ func TestPerf2boltData(t *testing.T) {
 	input := writeFile(t, filepath.Join(dir, "perf.data"), data)
 	traces, branches, c := profileOf(t, binary, data)
 	if got := c.Stats().Inside; got != 119419 {
-		t.Errorf("%d branches inside, perf2bolt reads 119419", got)
+		t.Errorf("got %d branches inside, want perf2bolt's 119419", got)
 	}
 	judge(t, "", binary, input, traces, branches, 22)
 
-	// The code begins in page 0 of the file, so that 16 and 19 take the
-	// mapping for that of the first segment, a page too high. They are shown
-	// one that makes this right.
+	// The code begins in page 0 of the file, so versions 16 and 19 take its mapping for
+	// the first segment's, one page too high. A corrected mapping compensates for that.
 	var samples [2][]byte
 	for i, fields := range []string{"pid,brstack", "pid,ip,brstack"} {
 		var err error
@@ -73,8 +72,8 @@ func TestPerf2boltData(t *testing.T) {
 	judge(t, dir, binary, input, traces, branches, 16, 19)
 }
 
-// TestSkylake finds the duplicated newest entries in records of a Skylake
-// server, and gets rid of fall-throughs that perf2bolt knows cannot be.
+// TestSkylake detects the duplicated newest entries in records of a Skylake server, and
+// drops the impossible fall-throughs that perf2bolt would report.
 func TestSkylake(t *testing.T) {
 	dir := t.TempDir()
 	binary := writeFile(t, filepath.Join(dir, "propeller_sample_1.bin"), gunzip(t, "propeller_sample_1.bin"))
@@ -96,13 +95,13 @@ func TestSkylake(t *testing.T) {
 			t.Fatal(err)
 		}
 		if want := "traces mismatching disassembled function contents: " + tc.mismatches; !strings.Contains(string(out), want) {
-			t.Errorf("duplicates %d: want %q in\n%s", tc.duplicates, want, out)
+			t.Errorf("duplicates %d: got no %q in\n%s", tc.duplicates, want, out)
 		}
 	}
 }
 
-// fakePerf puts a perf into dir that prints prepared text: the samples for
-// -F pid,brstack, those for -F pid,ip,brstack, and the mappings.
+// fakePerf puts a perf into dir that prints the given text: samples for -F pid,brstack,
+// withIP for -F pid,ip,brstack, and mappings.
 func fakePerf(t testing.TB, dir string, samples, withIP []byte, mappings string) {
 	t.Helper()
 	writeFile(t, filepath.Join(dir, "perf"), []byte(`#!/bin/sh
@@ -118,8 +117,8 @@ esac
 	writeFile(t, filepath.Join(dir, "mmaps"), []byte(mappings))
 }
 
-// TestPerf2boltScript compares with perf2bolt on text of perf script, of which
-// the mappings and process numbers that it needs are made.
+// TestPerf2boltScript compares with perf2bolt on the output of perf script, with
+// synthetic mappings and PIDs, which perf2bolt needs.
 func TestPerf2boltScript(t *testing.T) {
 	for _, tc := range []struct{ data, binary string }{
 		{"cs-preinline-cost", "a.out"},
@@ -146,8 +145,7 @@ func TestPerf2boltScript(t *testing.T) {
 	}
 }
 
-// TestPerfScript compares the samples read from perf.data with what perf
-// script says, read as text.
+// TestPerfScript compares the samples read from perf.data with the output of perf script.
 func TestPerfScript(t *testing.T) {
 	testenv.Tool(t, "perf")
 	walk := newBuilder(false)
@@ -178,21 +176,21 @@ func TestPerfScript(t *testing.T) {
 						break
 					}
 					if !strings.Contains(first, "/") {
-						continue // an address, which perf adds reading a pipe's file
+						continue // perf adds the address when it reads from a pipe
 					}
 					e, ok := parseBranch(first)
 					if !ok {
-						t.Fatalf("perf wrote the branch %q", first)
+						t.Fatalf("got branch %q from perf", first)
 					}
 					text += " " + show(e)
 				}
 				want = append(want, text)
 			}
 			got := samplesOf(t, data)
-			slices.Sort(want) // by time until now
+			slices.Sort(want) // they were sorted by time
 			slices.Sort(got)
 			if !cmp.Equal(want, got) {
-				t.Errorf("(-perf +ours):\n%s", cmp.Diff(want, got))
+				t.Errorf("(-perf +fulgur):\n%s", cmp.Diff(want, got))
 			}
 		})
 	}
@@ -202,12 +200,12 @@ func show(e bolt.Entry) string {
 	const known = bolt.FlagMispredicted | bolt.FlagAbort | 3<<24
 	flags := e.Flags & known
 	if flags>>24 != 1 {
-		flags &^= 3 << 24 // only the wrong path matters
+		flags &^= 3 << 24 // compare only the wrong-path bits
 	}
 	return fmt.Sprintf("%x/%x/%x", e.From, e.To, flags)
 }
 
-// samplesOf reads the samples in the file's order.
+// samplesOf returns the samples in file order.
 func samplesOf(t testing.TB, data []byte) (all []string) {
 	t.Helper()
 	f, err := openFile(bytes.NewReader(data), int64(len(data)), "perf.data")

@@ -15,21 +15,21 @@ import (
 	"fulgur/internal/profile/encode/folded"
 )
 
-// ended returns a context that has ended.
+// ended returns a canceled context.
 func ended(t *testing.T) context.Context {
 	ctx, end := context.WithCancel(t.Context())
 	end()
 	return ctx
 }
 
-// fuzzChains reads the call chains of data, and checks what must hold of all that
-// is read. It returns nil with an error.
+// fuzzChains reads the call chains of data and checks the profile. It returns nil and the
+// error if reading fails.
 func fuzzChains(t *testing.T, data []byte) (*profile.Profile, error) {
 	t.Helper()
 	var samples, weight int64
 	c, err := ReadCallChains(t.Context(), bytes.NewReader(data), int64(len(data)), "in", func(s ChainSample) error {
 		if s.Weight <= 0 || s.Time < 0 || len(s.Comm) > maxComm {
-			t.Fatalf("a sample is %+v", s)
+			t.Fatalf("got sample %+v", s)
 		}
 		samples++
 		weight += s.Weight
@@ -40,11 +40,11 @@ func fuzzChains(t *testing.T, data []byte) (*profile.Profile, error) {
 		return nil, err
 	}
 	if got := c.Profile.Total(0); got != samples {
-		t.Fatalf("%d samples are read as %d", samples, got)
+		t.Fatalf("got a total of %[2]d for %[1]d samples", samples, got)
 	}
 	for v := range c.Profile.ValueTypes {
 		if c.Profile.Total(v) < 0 {
-			t.Fatalf("value %d adds up to %d", v, c.Profile.Total(v))
+			t.Fatalf("value %d: got a total of %d", v, c.Profile.Total(v))
 		}
 		if err := folded.Write(io.Discard, c.Profile, folded.Options{Value: v}); err != nil {
 			t.Fatal(err)
@@ -57,11 +57,11 @@ func checkFormat(t *testing.T, err error) {
 	t.Helper()
 	var format *FormatError
 	if err != nil && !errors.As(err, &format) {
-		t.Fatalf("error without offset: %v", err)
+		t.Fatalf("got an error without offset: %v", err)
 	}
 }
 
-// fuzzBranches reads the branches of data, likewise.
+// fuzzBranches is like fuzzChains for branches.
 func fuzzBranches(t *testing.T, data []byte, prog *bolt.Binary) (Stats, bolt.Stats, error) {
 	t.Helper()
 	c := bolt.NewCollector(bolt.Options{Memory: 1 << 16})
@@ -75,13 +75,13 @@ func fuzzBranches(t *testing.T, data []byte, prog *bolt.Binary) (Stats, bolt.Sta
 	}})
 	checkFormat(t, err)
 	if err == nil && stats.Samples != stats.Ignored+stats.NoStack+c.Stats().Samples {
-		t.Fatalf("of %d samples %d are counted, %d ignored and %d without branches", stats.Samples, c.Stats().Samples, stats.Ignored, stats.NoStack)
+		t.Fatalf("got %d samples: %d counted, %d ignored and %d without branches", stats.Samples, c.Stats().Samples, stats.Ignored, stats.NoStack)
 	}
 	return stats, c.Stats(), err
 }
 
-// Files of any records, hostile sizes and all: what is read is whole, and the same
-// from a file, a pipe and compressed records.
+// Files with random records and hostile sizes give valid profiles, and the same profile
+// as a file, as a pipe and with compressed records.
 func FuzzGenerated(f *testing.F) {
 	for _, seed := range []string{
 		"\x01\x05\x01\x06\x01\x07\x00\x01\x08\x09\x01\x01\x00\x0f\x01\x01\x02\x05\x00\x64\x65\x70\xff",
@@ -97,7 +97,7 @@ func FuzzGenerated(f *testing.F) {
 		b, samples, wellFormed := p.build()
 		plain := b.plain()
 		if len(plain) == 0 {
-			return // a file says by this that perf was killed
+			return // in a file, this means that perf was killed
 		}
 		file := b.file(bytes.Clone(plain))
 		if len(patches) > 0 {
@@ -109,16 +109,16 @@ func FuzzGenerated(f *testing.F) {
 		}
 		for _, input := range [][]byte{file, b.pipe(plain)} {
 			if _, err := ReadCallChains(ended(t), bytes.NewReader(input), int64(len(input)), "in", nil); err == nil {
-				t.Fatal("read although the context had ended")
+				t.Fatal("got no error after the end of the context")
 			}
 		}
 		want, failure := fuzzChains(t, file)
 		if want != nil && uint64(want.Total(0)) != samples {
-			t.Fatalf("%d samples are read as %d", samples, want.Total(0))
+			t.Fatalf("got %[2]d samples, want %[1]d", samples, want.Total(0))
 		}
 		wantStats, wantBranches, branchFailure := fuzzBranches(t, file, prog)
 		if branchFailure == nil && wantStats.Samples != samples {
-			t.Fatalf("%d samples are read as %d", samples, wantStats.Samples)
+			t.Fatalf("got %[2]d samples, want %[1]d", samples, wantStats.Samples)
 		}
 		if !wellFormed {
 			return
@@ -128,7 +128,7 @@ func FuzzGenerated(f *testing.F) {
 		} {
 			got, err := fuzzChains(t, input)
 			if (err == nil) != (failure == nil) {
-				t.Fatalf("%s: error %v, of the file %v", name, err, failure)
+				t.Fatalf("%s: got error %v, want the file's %v", name, err, failure)
 			}
 			if got != nil {
 				if diff := cmp.Diff(stacks(want), stacks(got)); diff != "" {
@@ -137,13 +137,13 @@ func FuzzGenerated(f *testing.F) {
 			}
 			stats, branches, err := fuzzBranches(t, input, prog)
 			if (err == nil) != (branchFailure == nil) || err == nil && (stats != wantStats || branches != wantBranches) {
-				t.Fatalf("%s: branches %+v %+v %v, of the file %+v %+v %v", name, stats, branches, err, wantStats, wantBranches, branchFailure)
+				t.Fatalf("%s: got branches %+v %+v %v, want the file's %+v %+v %v", name, stats, branches, err, wantStats, wantBranches, branchFailure)
 			}
 		}
 	})
 }
 
-// Any bytes.
+// FuzzReadCallChains reads arbitrary bytes.
 func FuzzReadCallChains(f *testing.F) {
 	b := chainFile()
 	f.Add(b.file(b.plain()))
@@ -168,7 +168,7 @@ func FuzzCollect(f *testing.F) {
 	f.Fuzz(func(t *testing.T, input []byte) { _, _, _ = fuzzBranches(t, input, prog) })
 }
 
-// Every sample of a text is counted, ignored, or has no branches.
+// Every sample in a text is counted, ignored, or has no branches.
 func FuzzScript(f *testing.F) {
 	f.Add("PERF_RECORD_MMAP2 1/1: [0x100000000(0x1000) @ 0 08:01 1 1]: r-xp /usr/bin/prog\n 1 100000740 0x100000740/0x100000744/M/-/-/3\n")
 	f.Add("PERF_RECORD_FORK(2:2):(1:1)\nPERF_RECORD_COMM exec: a:b:2/2\n\t 7f0000\n\n")
@@ -180,10 +180,10 @@ func FuzzScript(f *testing.F) {
 		stats, err := CollectScript(strings.NewReader(input), "in", c, Options{Find: func(Mapped) *bolt.Binary { return prog }})
 		var syntax *SyntaxError
 		if err != nil && !errors.As(err, &syntax) {
-			t.Errorf("error without line: %v", err)
+			t.Errorf("got an error without line: %v", err)
 		}
 		if err == nil && stats.Samples != stats.Ignored+stats.NoStack+c.Stats().Samples {
-			t.Errorf("of %d samples %d are counted, %d ignored and %d without branches", stats.Samples, c.Stats().Samples, stats.Ignored, stats.NoStack)
+			t.Errorf("got %d samples: %d counted, %d ignored and %d without branches", stats.Samples, c.Stats().Samples, stats.Ignored, stats.NoStack)
 		}
 	})
 }

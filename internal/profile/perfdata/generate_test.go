@@ -10,8 +10,8 @@ import (
 	"fulgur/internal/bolt"
 )
 
-// recipe is a text of bytes from which records are made. After its end all bytes
-// are 0.
+// recipe is a sequence of bytes that determines generated records. All bytes after its
+// end are 0.
 type recipe []byte
 
 func (p *recipe) byte() byte {
@@ -32,7 +32,7 @@ func (p *recipe) number() uint64 {
 	return 1<<(b%64) + uint64(int64(int8(p.byte())))
 }
 
-// pid returns one of few processes, or a hostile number.
+// pid returns one of a few PIDs, or a hostile one.
 func (p *recipe) pid() int32 {
 	if b := p.byte(); b < 240 {
 		return int32(b % 6)
@@ -40,7 +40,7 @@ func (p *recipe) pid() int32 {
 	return int32(p.number())
 }
 
-// address returns one in user space, mostly near a mapping.
+// address returns an address in user space, usually near a mapping.
 func (p *recipe) address() uint64 {
 	b := p.byte()
 	if b < 200 {
@@ -49,7 +49,7 @@ func (p *recipe) address() uint64 {
 	return p.number()
 }
 
-// path returns the path of a file, or what is none.
+// path returns the path of a file, or another mapping's name.
 func (p *recipe) path() string {
 	paths := [...]string{"/bin/sh", "/usr/bin/prog", "/lib/libc.so.6", "[vdso]", "//anon", "", "/a\x1b[31m", "/\xff\x00rest", kernelPath + "_text"}
 	b := p.byte()
@@ -64,7 +64,7 @@ func (p *recipe) id() string {
 	return strings.Repeat("0a1b2c3d", 5)[:2*(p.byte()%21)]
 }
 
-// chainAddresses returns a call chain with marks of contexts.
+// chainAddresses returns a call chain with context markers.
 func (p *recipe) chainAddresses() []uint64 {
 	list := make([]uint64, 0, 64)
 	for range 1 + int(p.byte())%40 {
@@ -84,11 +84,11 @@ func (p *recipe) chainAddresses() []uint64 {
 	return list
 }
 
-// maxGenerated is how many records a recipe makes.
+// maxGenerated limits the number of records.
 const maxGenerated = 200
 
-// build makes a recording of the recipe. It returns how many of its records are
-// samples, and whether all records are such as perf writes.
+// build generates a recording. It returns the number of samples, and whether perf could
+// have written all records.
 func (p *recipe) build() (b *builder, samples uint64, wellFormed bool) {
 	branches := p.byte()%4 == 0
 	if b = newChainBuilder(); branches {
@@ -120,8 +120,8 @@ func (p *recipe) build() (b *builder, samples uint64, wellFormed bool) {
 		case 9:
 			b.add(unix.PERF_RECORD_LOST, 0, 0, words(uint64(0), p.number()))
 		case 10:
-			b.time = p.number() // back, or far ahead
-		case 11: // whatever
+			b.time = p.number() // backwards, or far ahead
+		case 11: // a random record
 			body := make([]byte, int(p.byte())*int(p.byte()%8))
 			for i := range min(len(body), 32) {
 				body[i] = p.byte()
@@ -131,7 +131,7 @@ func (p *recipe) build() (b *builder, samples uint64, wellFormed bool) {
 			case unix.PERF_RECORD_SAMPLE, recordCompressed, recordCompressed2:
 				typ = unix.PERF_RECORD_READ
 			case recordHeaderAttr, recordHeaderBuildID, recordAuxtrace, recordHeaderTracingData:
-				wellFormed = false // means something else in a file than in a pipe
+				wellFormed = false // files and pipes differ in its meaning
 			}
 			b.records = append(b.records, recordOf(typ, uint16(p.byte()), body))
 		default:
@@ -150,12 +150,12 @@ func (p *recipe) build() (b *builder, samples uint64, wellFormed bool) {
 	return b, samples, wellFormed
 }
 
-// patch changes words of a file: sizes and offsets become hostile.
+// patch changes words of a file to make sizes and offsets hostile.
 func (p *recipe) patch(file []byte) {
 	for range p.byte() % 4 {
 		at := int(p.number()%uint64(len(file))) &^ 3
 		if p.byte()%2 == 0 {
-			at = int(p.byte()) % fileHeaderSize &^ 7 // of the header
+			at = int(p.byte()) % fileHeaderSize &^ 7 // in the header
 		}
 		v := binary.NativeEndian.AppendUint64(nil, bits.RotateLeft64(p.number(), int(p.byte()%4)*8))
 		copy(file[at:], v[:1+p.byte()%8])

@@ -12,7 +12,7 @@ import (
 	"fulgur/internal/bolt"
 )
 
-// TestOpen reads files and pipes, and tells perf.data from text.
+// TestOpen reads files and pipes, and distinguishes perf.data from text.
 func TestOpen(t *testing.T) {
 	data := gunzip(t, "perf.data.branch-4.14")
 	dir := t.TempDir()
@@ -32,18 +32,18 @@ func TestOpen(t *testing.T) {
 			t.Fatal(err)
 		}
 		if stats.Samples != samples {
-			t.Errorf("%s: %d samples, want %d", path, stats.Samples, samples)
+			t.Errorf("%s: got %d samples, want %d", path, stats.Samples, samples)
 		}
 	}
 	if _, err := Open(t.Context(), dir); err == nil || !strings.Contains(err.Error(), "is a directory") {
-		t.Errorf("error %v for a directory", err)
+		t.Errorf("directory: got error %v", err)
 	}
 	program := writeFile(t, filepath.Join(dir, "program"), []byte("\x7fELF\x02\x01\x01\x00"))
 	if _, err := Open(t.Context(), program); err == nil || !strings.Contains(err.Error(), "neither a perf.data file") {
-		t.Errorf("error %v for a program", err)
+		t.Errorf("program: got error %v", err)
 	}
 	if _, err := Open(t.Context(), filepath.Join(dir, "missing")); !os.IsNotExist(err) {
-		t.Errorf("error %v for a missing file", err)
+		t.Errorf("missing file: got error %v", err)
 	}
 }
 

@@ -19,8 +19,8 @@ import (
 	"fulgur/internal/testenv"
 )
 
-// profileOf reads input, perf.data or text, and returns the profiles of the
-// binary at path for LLVM 22 and for LLVM 16.
+// profileOf reads input, which is perf.data or text, and returns the profiles of the
+// binary at path for LLVM 22 and LLVM 16.
 func profileOf(t testing.TB, path string, input []byte) (traces, branches []byte, c *bolt.Collector) {
 	t.Helper()
 	f, err := elffile.Open(path)
@@ -64,7 +64,7 @@ func profileOf(t testing.TB, path string, input []byte) (traces, branches []byte
 	return traces, branches, c
 }
 
-// perf2bolt returns the path of a version's perf2bolt.
+// perf2bolt returns the path of perf2bolt in a version of LLVM.
 func perf2bolt(t testing.TB, version int) string {
 	t.Helper()
 	path := fmt.Sprintf("/usr/lib/llvm-%d/bin/perf2bolt", version)
@@ -74,8 +74,8 @@ func perf2bolt(t testing.TB, version int) string {
 	return path
 }
 
-// fdata runs perf2bolt and returns what it writes, its lines sorted. dir is
-// searched for perf first.
+// fdata runs perf2bolt, which searches dir for perf first, and returns its output with
+// sorted lines.
 func fdata(t testing.TB, dir string, version int, args ...string) []string {
 	t.Helper()
 	out := filepath.Join(t.TempDir(), "fdata")
@@ -93,9 +93,8 @@ func fdata(t testing.TB, dir string, version int, args ...string) []string {
 	return lines
 }
 
-// judge compares what perf2bolt of some versions makes of our profiles with
-// what it makes of its own reading of input, which perf in dir prints, or the
-// real one.
+// judge compares perf2bolt's output for fulgur's profiles with its output for input,
+// which perf2bolt reads with the perf in dir or the real one.
 func judge(t *testing.T, dir, binary, input string, traces, branches []byte, versions ...int) {
 	t.Helper()
 	file := func(content []byte) string {
@@ -106,30 +105,30 @@ func judge(t *testing.T, dir, binary, input string, traces, branches []byte, ver
 		t.Run(fmt.Sprint("llvm=", version), func(t *testing.T) {
 			want := fdata(t, dir, version, binary, "-p", input)
 			if len(want) < 5 {
-				t.Fatalf("perf2bolt makes only %d lines of the records", len(want))
+				t.Fatalf("got only %d lines from perf2bolt for the records", len(want))
 			}
 			if diff := cmp.Diff(want, fdata(t, dir, version, binary, "--pa", "-p", ours16)); diff != "" {
-				t.Errorf("format of LLVM 16 (-own reading +our file):\n%s", diff)
+				t.Errorf("format of LLVM 16 (-from perf +from fulgur):\n%s", diff)
 			}
 			if version < 22 {
 				return
 			}
 			if diff := cmp.Diff(want, fdata(t, dir, version, binary, "--pa", "-p", ours22)); diff != "" {
-				t.Errorf("format of LLVM 22 (-own reading +our file):\n%s", diff)
+				t.Errorf("format of LLVM 22 (-from perf +from fulgur):\n%s", diff)
 			}
 		})
 	}
 }
 
-// TestPerf2boltWalk compares with perf2bolt on branch stacks of random walks
-// through compiled code, recorded of several processes.
+// TestPerf2boltWalk compares with perf2bolt on branch stacks from random walks through
+// compiled code, in several processes.
 func TestPerf2boltWalk(t *testing.T) {
 	testenv.Tool(t, "perf")
 	all := []int{16, 19, 22}
 	for _, tc := range []struct {
 		name     string
 		bases    []uint64
-		versions []int // the large one takes its time
+		versions []int // few for the large program, which takes long
 		flags    []string
 	}{
 		{"pie", []uint64{0x5555_5555_4000, 0x5577_0000_0000, 0x5601_2345_6000}, all, []string{"-pie", "-fPIE"}},
@@ -152,7 +151,7 @@ func TestPerf2boltWalk(t *testing.T) {
 			} {
 				traces2, branches2, _ := profileOf(t, binary, other)
 				if !bytes.Equal(traces, traces2) || !bytes.Equal(branches, branches2) {
-					t.Errorf("%s: another profile", name)
+					t.Errorf("%s: got a different profile", name)
 				}
 			}
 			judge(t, "", binary, input, traces, branches, tc.versions...)
@@ -160,8 +159,8 @@ func TestPerf2boltWalk(t *testing.T) {
 	}
 }
 
-// walkRecords walks through binary in three processes, each of which has it mapped
-// at a bias of its own; the last one's children go on, or do something else.
+// walkRecords walks through binary in three processes with different load biases.
+// Children of the last process continue the walk or do something else.
 func walkRecords(t testing.TB, binary string, bases []uint64) *builder {
 	t.Helper()
 	f, err := elffile.Open(binary)
@@ -196,15 +195,15 @@ func walkRecords(t testing.TB, binary string, bases []uint64) *builder {
 	bias := bases[len(bases)-1]
 	b.fork(pid, pid+1)
 	walk(pid+1, bias)
-	// perf2bolt would leave out what this child did before its exec too, so
-	// it did nothing.
+	// perf2bolt would also ignore this child's samples before its exec, so there are
+	// none.
 	b.fork(pid, pid+2)
 	b.exec(pid+2, "other")
 	b.sample(pid+2, w.stack(bias))
 	return b
 }
 
-// TestPerf2boltBasic compares samples without branches.
+// TestPerf2boltBasic compares on samples without branches.
 func TestPerf2boltBasic(t *testing.T) {
 	testenv.Tool(t, "perf")
 	binary := compileWalk(t, "pie", "-pie", "-fPIE")
@@ -229,16 +228,16 @@ func TestPerf2boltBasic(t *testing.T) {
 	}
 	var out bytes.Buffer
 	if err := c.Each(func(_ *bolt.Binary, traces iter.Seq2[bolt.Trace, error]) error {
-		return bolt.WriteBasic(&out, "cycles:HG:", traces) // as perf script names it
+		return bolt.WriteBasic(&out, "cycles:HG:", traces) // perf script's name of the event
 	}); err != nil {
 		t.Fatal(err)
 	}
 	ours := writeFile(t, filepath.Join(t.TempDir(), "preagg"), out.Bytes())
 	want := fdata(t, "", 22, binary, "-ba", "-p", input)
 	if len(want) < 5 {
-		t.Fatalf("perf2bolt makes only %d lines of the samples", len(want))
+		t.Fatalf("got only %d lines from perf2bolt for the samples", len(want))
 	}
 	if diff := cmp.Diff(want, fdata(t, "", 22, binary, "-ba", "--pa", "-p", ours)); diff != "" {
-		t.Errorf("(-own reading +our file):\n%s", diff)
+		t.Errorf("(-from perf +from fulgur):\n%s", diff)
 	}
 }

@@ -43,7 +43,7 @@ int main(int argc, char **argv) { return run(argc, argv[argc - 1]) & 1; }
 #endif
 `
 
-// compileWalk builds the program, or library, that walks go through.
+// compileWalk compiles the program or library for the walks.
 func compileWalk(t testing.TB, name string, flags ...string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -59,17 +59,17 @@ func compileWalk(t testing.TB, name string, flags ...string) string {
 	return out
 }
 
-// instruction is what a walk needs to know of one.
+// instruction is a disassembled instruction.
 type instruction struct {
 	op     string
 	target uint64 // of a direct branch, else 0
-	next   uint64 // in memory
+	next   uint64 // address of the next instruction
 }
 
 // program is disassembled code.
 type program struct {
 	code   map[uint64]*instruction
-	starts []uint64 // of functions, in order
+	starts []uint64 // of functions, sorted
 }
 
 func disassemble(t testing.TB, path string) *program {
@@ -112,19 +112,19 @@ func disassemble(t testing.TB, path string) *program {
 	return p
 }
 
-// foreign is where the walk's calls of other files lead.
+// foreign is the address of the code in other files that the walk calls.
 const foreign = 0x7f12_3456_7000
 
-// walker takes branches through a program at random.
+// walker takes random branches through a program.
 type walker struct {
 	*program
 	rng     *rand.Rand
 	pc      uint64
 	returns []uint64
-	ring    []bolt.Entry // the oldest first
+	ring    []bolt.Entry // oldest first
 }
 
-// restart begins anew at some function.
+// restart starts again at a random function.
 func (w *walker) restart() {
 	w.pc, w.returns, w.ring = w.starts[w.rng.IntN(len(w.starts))], nil, nil
 }
@@ -146,14 +146,14 @@ func (w *walker) record(e bolt.Entry) {
 	}
 }
 
-// interrupt records that the kernel was entered and left.
+// interrupt records an entry to the kernel and the return.
 func (w *walker) interrupt() {
 	const kernel = 0xffff_ffff_8100_0000
 	w.record(bolt.Entry{From: w.pc, To: kernel, Flags: bolt.FlagPredicted})
 	w.record(bolt.Entry{From: kernel + 0x100, To: w.pc, Flags: bolt.FlagPredicted})
 }
 
-// leave calls another file, which returns.
+// leave records a call to another file and the return.
 func (w *walker) leave() {
 	w.take(foreign)
 	w.pc += 0x40
@@ -196,8 +196,8 @@ func (w *walker) step() {
 	}
 }
 
-// stack walks on for a while and returns the last branches, the newest first,
-// of a process whose load bias is given.
+// stack walks on and returns the last branches, newest first, for a process with the
+// given load bias.
 func (w *walker) stack(bias uint64) []bolt.Entry {
 	if w.pc == 0 {
 		w.restart()
@@ -219,7 +219,7 @@ func (w *walker) stack(bias uint64) []bolt.Entry {
 		out = append([]bolt.Entry{{From: move(e.From), To: move(e.To), Flags: e.Flags}}, out...)
 	}
 	if w.rng.IntN(20) == 0 {
-		out = append(out, bolt.Entry{}, bolt.Entry{}) // empty ones are the oldest
+		out = append(out, bolt.Entry{}, bolt.Entry{}) // empty entries are the oldest
 	}
 	return out
 }

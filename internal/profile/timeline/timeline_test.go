@@ -32,7 +32,7 @@ func finish(t testing.TB, r *Recorder) *profile.Timeline {
 	return line
 }
 
-// all returns what is in seq.
+// all returns the elements of seq.
 func all[E any](t *testing.T, seq iter.Seq2[E, error]) (list []E) {
 	t.Helper()
 	for e, err := range seq {
@@ -44,8 +44,7 @@ func all[E any](t *testing.T, seq iter.Seq2[E, error]) (list []E) {
 	return list
 }
 
-// What is added comes back, event by event and thread by thread, however long
-// the streams are.
+// Added events are read back, by thread and in order, for streams of any length.
 func TestEvents(t *testing.T) {
 	r := newRecorder(t)
 	p := r.Process(7, 1)
@@ -96,12 +95,12 @@ func TestEvents(t *testing.T) {
 			add(r.AddFault(id, e))
 		}
 		if rng.IntN(1000) == 0 {
-			add(r.EndThread(id, now)) // events may still come
+			add(r.EndThread(id, now)) // events may still follow
 		}
 	}
 	line := finish(t, r)
 	for i := range line.Threads {
-		// Threads are numbered as they came; stacks are translated.
+		// Threads are numbered in order of arrival; stacks are translated.
 		k := line.Threads[i].TID - 100
 		id := profile.ThreadID(i)
 		for j := range on[k] {
@@ -117,7 +116,7 @@ func TestEvents(t *testing.T) {
 		for j := range faults[k] {
 			faults[k][j].Stack++
 		}
-		for range 2 { // may be read many times
+		for range 2 { // a timeline can be read several times
 			for what, diff := range map[string]string{
 				"samples":           cmp.Diff(on[k], all(t, line.Events.OnCPU(id))),
 				"times off the CPU": cmp.Diff(off[k], all(t, line.Events.OffCPU(id))),
@@ -132,7 +131,7 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// A sequence may be left early, and several read at once.
+// Sequences can be ended early, and several can be read at the same time.
 func TestEventsSideBySide(t *testing.T) {
 	r := newRecorder(t)
 	id := r.Thread(r.Process(1, 0), 1, 0)
@@ -147,7 +146,7 @@ func TestEventsSideBySide(t *testing.T) {
 	for e := range line.Events.OnCPU(id) {
 		other, err, ok := next()
 		if err != nil || !ok || other != e {
-			t.Fatalf("%v, %v, %v beside %v", other, err, ok, e)
+			t.Fatalf("got %v, %v, %v, want %v", other, err, ok, e)
 		}
 		if e.Time == start+9_000 {
 			return
@@ -156,7 +155,7 @@ func TestEventsSideBySide(t *testing.T) {
 	t.Error("the sequence ended early")
 }
 
-// Numbers of processes and threads are used again, and names change.
+// PIDs and TIDs are reused, and names change.
 func TestIdentity(t *testing.T) {
 	r := newRecorder(t)
 	before := r.Process(7, start-5)
@@ -168,7 +167,7 @@ func TestIdentity(t *testing.T) {
 	thread := r.Thread(again, 8, start+5)
 	r.NameThread(thread, start+5, "worker")
 	if r.Process(7, start-5) != before || r.Thread(again, 8, start+5) != thread || before == again {
-		t.Error("identities are not kept")
+		t.Error("got another identity for the same process or thread")
 	}
 	line := finish(t, r)
 	want := []profile.Process{
@@ -184,7 +183,7 @@ func TestIdentity(t *testing.T) {
 	}
 }
 
-// Counters sum up, and fall to nothing where nothing happens.
+// Counters sum up, and fall to 0 in intervals without events.
 func TestCounters(t *testing.T) {
 	r := newRecorder(t)
 	p := r.Process(1, 0)
@@ -217,8 +216,8 @@ func BenchmarkAddOnCPU(b *testing.B) {
 	b.ReportMetric(float64(r.spool.written)/float64(b.N), "bytes/event")
 }
 
-// A thread that is seen after its exit was told of ends when it is last seen, and
-// its process with it; one that runs has no end.
+// A thread that is seen after its exit record ends when it was last seen, and so does its
+// process. A thread that still runs has no end.
 func TestEndAfterExit(t *testing.T) {
 	r := newRecorder(t)
 	exits, runs := r.Process(1, 0), r.Process(2, 0)
@@ -238,11 +237,11 @@ func TestEndAfterExit(t *testing.T) {
 	for i, want := range []int64{start + 250, 0} {
 		for _, thread := range line.Threads {
 			if thread.Process == profile.ProcessID(i) && thread.End != want {
-				t.Errorf("thread %+v, want its end at %d", thread, want)
+				t.Errorf("got thread %+v, want its end at %d", thread, want)
 			}
 		}
 		if got := line.Processes[i].End; got != want {
-			t.Errorf("process %d ends at %d, want %d", i, got, want)
+			t.Errorf("process %d: got end %d, want %d", i, got, want)
 		}
 	}
 }

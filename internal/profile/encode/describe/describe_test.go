@@ -42,7 +42,7 @@ func TestAmount(t *testing.T) {
 		{4096, profile.ValueType{Type: "read", Unit: "bytes"}, "4096 bytes read"},
 	} {
 		if got := Amount(c.n, c.of); got != c.want {
-			t.Errorf("%d of %+v is %q, want %q", c.n, c.of, got, c.want)
+			t.Errorf("%d of %+v: got %q, want %q", c.n, c.of, got, c.want)
 		}
 	}
 }
@@ -62,30 +62,30 @@ func TestMachine(t *testing.T) {
 	}
 }
 
-// TestLossesNamesEveryCause sets each count in turn: none may go unsaid.
+// TestLossesNamesEveryCause sets each count in turn and expects a description.
 func TestLossesNamesEveryCause(t *testing.T) {
 	for cause := range profile.Loss(profile.NumLosses) {
 		if cause == profile.LossUnresolvedFrames {
-			continue // Told along with LossUnresolved.
+			continue // described with LossUnresolved
 		}
 		var l profile.Losses
 		l[cause] = 7
 		got := Losses(l)
 		if len(got) != 1 || !strings.HasPrefix(got[0].What, "7 ") || got[0].Effect == "" {
-			t.Errorf("cause %d is described as %+v", cause, got)
+			t.Errorf("cause %d: got %+v", cause, got)
 		}
 	}
 	if got := Brief(profile.Losses{profile.LossRetries: 1, profile.LossOverflows: 2}); len(got) != 0 {
-		t.Errorf("what was late is described as %q", got)
+		t.Errorf("late samples: got %q, want nothing", got)
 	}
 	brief := Brief(profile.Losses{profile.LossTruncatedUser: 1, profile.LossNoTable: 2, profile.LossSamples: 1, profile.LossUnsent: 1, profile.LossMissed: 1, profile.LossRetries: 9})
 	if want := []string{"2 samples lost", "3 user stacks truncated", "1 wait missed"}; !slices.Equal(brief, want) {
-		t.Errorf("in brief %q, want %q", brief, want)
+		t.Errorf("got %q, want %q", brief, want)
 	}
 	if got := Losses(profile.Losses{}); len(got) != 0 {
-		t.Errorf("no losses are described as %+v", got)
+		t.Errorf("no losses: got %+v", got)
 	}
 	if got := Losses(profile.Losses{profile.LossSamples: 1})[0].What; got != "1 sample lost" {
-		t.Errorf("one sample is described as %q", got)
+		t.Errorf("one sample: got %q", got)
 	}
 }

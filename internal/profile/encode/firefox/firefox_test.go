@@ -18,7 +18,7 @@ import (
 	"fulgur/internal/profile/timeline/timelinetest"
 )
 
-// golden compares a profile with a golden file in which it stands indented.
+// golden compares a profile with a golden file that contains it indented.
 func golden(t *testing.T, name string, data []byte) {
 	t.Helper()
 	z, err := gzip.NewReader(bytes.NewReader(data))
@@ -55,7 +55,7 @@ func TestWriteProfile(t *testing.T) {
 				sum += total(t, k)
 			}
 			if want := float64(p.Total(1)) / 1e6; math.Abs(sum-want) > 1e-6 {
-				t.Errorf("samples weigh %v ms, the profile's %v", sum, want)
+				t.Errorf("got a weight of %v ms, want %v", sum, want)
 			}
 			if name == "threads" || name == "symbols" || name == "empty" {
 				golden(t, name+".json", out.Bytes())
@@ -64,7 +64,7 @@ func TestWriteProfile(t *testing.T) {
 	}
 }
 
-// total is what the samples of a thread weigh.
+// total returns the total weight of a thread's samples.
 func total(t *testing.T, k firefoxtest.Thread) (sum float64) {
 	t.Helper()
 	weights, err := k.Samples.Numbers("weight", 0)
@@ -77,7 +77,7 @@ func total(t *testing.T, k firefoxtest.Thread) (sum float64) {
 	return sum
 }
 
-// Values beside time are pseudo-threads.
+// Values other than time are pseudo-threads.
 func TestWriteProfileOfSeveralValues(t *testing.T) {
 	b := profile.NewBuilder(profile.ValueType{Type: "requests", Unit: "count"}, profile.ValueType{Type: "io", Unit: "bytes"}, profile.ValueType{Type: "latency", Unit: "nanoseconds"})
 	b.Add(profile.Sample{
@@ -94,20 +94,20 @@ func TestWriteProfileOfSeveralValues(t *testing.T) {
 		weight           float64
 	}{{"tar", `"tracing-ms"`, 3}, {"requests", `"samples"`, 2}, {"io", `"bytes"`, 8192}}
 	if len(got.Threads) != len(want) {
-		t.Fatalf("%d threads, want %d", len(got.Threads), len(want))
+		t.Fatalf("got %d threads, want %d", len(got.Threads), len(want))
 	}
 	for i, w := range want {
 		k := got.Threads[i]
 		if *k.Name != w.name || string(k.Samples["weightType"]) != w.weightType || total(t, k) != w.weight {
-			t.Errorf("thread %d is %s with %v %s, want %v", i, *k.Name, total(t, k), k.Samples["weightType"], w)
+			t.Errorf("thread %d: got %s with %v %s, want %v", i, *k.Name, total(t, k), k.Samples["weightType"], w)
 		}
 	}
-	// A latency is no time on the CPU.
+	// A latency is not CPU time.
 	if used, err := got.Threads[0].Samples.Numbers("threadCPUDelta", math.NaN()); err != nil || !slices.Equal(used, []float64{0}) {
-		t.Errorf("CPU times are %v, %v, want none", used, err)
+		t.Errorf("got CPU times %v, %v, want none", used, err)
 	}
 	if got := got.Meta.InitialVisibleThreads; !slices.Equal(got, []int{0}) {
-		t.Errorf("threads %v are shown at first, want the one of time", got)
+		t.Errorf("got %v as the visible threads, want the one of time", got)
 	}
 }
 
@@ -122,27 +122,27 @@ func TestWrite(t *testing.T) {
 
 	main := got.Threads[0]
 	if *main.Name != "tar" || *main.PID != "42" || *got.Threads[len(got.Threads)-1].PID != "42.1" {
-		t.Errorf("threads are %+v", got.Threads)
+		t.Errorf("got threads %+v", got.Threads)
 	}
-	// On the CPU six milliseconds, and off it for as long as the events say.
+	// Six milliseconds on the CPU, plus the events off it.
 	if w, want := total(t, main), 6+20.000001+0.3; math.Abs(w-want) > 1e-9 {
-		t.Errorf("the main thread's samples weigh %v ms, want %v", w, want)
+		t.Errorf("main thread: got a weight of %v ms, want %v", w, want)
 	}
 	used, err := main.Samples.Numbers("threadCPUDelta", math.NaN())
 	if err != nil {
 		t.Fatal(err)
 	}
 	if want := []float64{0, 1e6, 1e6, 1e6, 1e6, 500_000, 0, 499_999, 1e6, 0}; !slices.Equal(used, want) {
-		t.Errorf("CPU times are %v, want %v", used, want)
+		t.Errorf("got CPU times %v, want %v", used, want)
 	}
 	markers := func(k firefoxtest.Thread) string { return string(k.Markers["length"]) }
-	// A name, a time off the CPU above the least, and two requests.
+	// A name, a wait above the minimum, and two requests.
 	if markers(main) != "4" || markers(got.Threads[1]) != "2" {
-		t.Errorf("%s and %s markers, want 4 and 2", markers(main), markers(got.Threads[1]))
+		t.Errorf("got %s and %s markers, want 4 and 2", markers(main), markers(got.Threads[1]))
 	}
 }
 
-// Sources are part of the profile on request.
+// The profile contains sources on request.
 func TestSources(t *testing.T) {
 	var out bytes.Buffer
 	err := WriteProfile(&out, encodetest.Typical(), Options{Source: func(file string) (string, bool) {
@@ -163,22 +163,22 @@ func TestSources(t *testing.T) {
 		}
 	}
 	if n != 1 || len(content) < 2 {
-		t.Errorf("%d of %d sources have a text, want one", n, len(content))
+		t.Errorf("got text in %d of %d sources, want one", n, len(content))
 	}
 }
 
 func TestErrors(t *testing.T) {
 	if err := WriteProfile(encodetest.FullDisk{}, encodetest.Typical(), Options{}); !errors.Is(err, encodetest.ErrFullDisk) {
-		t.Errorf("error %v, want one that wraps the writer's", err)
+		t.Errorf("got error %v, want the writer's", err)
 	}
 	if err := WriteProfile(io.Discard, &profile.Profile{}, Options{}); err == nil {
-		t.Error("no error for a profile without values")
+		t.Error("got no error for a profile without values")
 	}
 }
 
 func TestBreakpadID(t *testing.T) {
 	for id, want := range map[string]string{
-		// As dump_syms prints for these build IDs.
+		// From dump_syms for these build IDs.
 		"5f1c0de0a1b2c3d4e5f60718293a4b5c6d7e8f90": "E00D1C5FB2A1D4C3E5F60718293A4B5C0",
 		"0102":     "000002010000000000000000000000000",
 		"":         "000000000000000000000000000000000",
@@ -195,7 +195,7 @@ func TestMillis(t *testing.T) {
 		0: "0", 1: "0.000001", 1_000_000: "1", 1_500_000: "1.5", -20_000_001: "-20.000001", 999_999: "0.999999",
 	} {
 		if got := string(appendMillis(nil, ns)); got != want {
-			t.Errorf("%d ns are %s ms, want %s", ns, got, want)
+			t.Errorf("%d ns: got %s ms, want %s", ns, got, want)
 		}
 	}
 }
@@ -213,7 +213,7 @@ func BenchmarkWriteProfile(b *testing.B) {
 	}
 }
 
-// Memory is that of the tables: it does not grow with events.
+// Memory holds only the tables: it does not grow with the number of events.
 func TestWriteStreams(t *testing.T) {
 	const start = 1_000_000_000
 	allocated := func(events int) uint64 {
@@ -247,6 +247,6 @@ func TestWriteStreams(t *testing.T) {
 	}
 	few, many := allocated(1_000), allocated(50_000)
 	if many > few+few/2+100_000 {
-		t.Errorf("%d bytes are allocated for a thousand events, %d for fifty thousand", few, many)
+		t.Errorf("got %d bytes allocated for a thousand events, %d for fifty thousand", few, many)
 	}
 }

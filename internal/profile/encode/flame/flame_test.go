@@ -21,7 +21,7 @@ import (
 	"fulgur/internal/profile/encode/encodetest"
 )
 
-// pageData is the page's data as its script reads it.
+// pageData is the page's data, decoded like its script does.
 type pageData struct {
 	header
 	frame, depth []int // by node
@@ -29,7 +29,7 @@ type pageData struct {
 	values       [][]int64
 }
 
-// parseData reads what writeData wrote.
+// parseData decodes the output of writeData.
 func parseData(t testing.TB, data []byte) pageData {
 	t.Helper()
 	size := binary.LittleEndian.Uint32(data)
@@ -41,7 +41,7 @@ func parseData(t testing.TB, data []byte) pageData {
 	next := func() int {
 		v, n := binary.Uvarint(columns)
 		if n <= 0 {
-			t.Fatal("the columns are cut")
+			t.Fatal("the columns are truncated")
 		}
 		columns = columns[n:]
 		return int(v)
@@ -60,7 +60,7 @@ func parseData(t testing.TB, data []byte) pageData {
 		copy(of, column(len(of)))
 	}
 	lengths, ups, samples, calls := column(d.Chains), column(d.Chains), column(d.Chains), column(d.Nodes)
-	var above []int  // the depths at which the chains from the root end
+	var above []int  // depths at which the current chains from the root end
 	var frames []int // from the root to the node
 	for i, length := range lengths {
 		above = above[:len(above)-ups[i]]
@@ -84,7 +84,7 @@ func parseData(t testing.TB, data []byte) pageData {
 		}
 	}
 	if len(d.frame) != d.Nodes || len(d.node) != d.Samples {
-		t.Fatalf("chains of %d nodes and %d samples, want %d and %d", len(d.frame), len(d.node), d.Nodes, d.Samples)
+		t.Fatalf("got chains of %d nodes and %d samples, want %d and %d", len(d.frame), len(d.node), d.Nodes, d.Samples)
 	}
 	for range d.Samples {
 		d.task = append(d.task, next())
@@ -99,13 +99,13 @@ func parseData(t testing.TB, data []byte) pageData {
 		d.values = append(d.values, column)
 	}
 	if len(columns) != 0 {
-		t.Fatalf("%d bytes follow the columns", len(columns))
+		t.Fatalf("got %d bytes after the columns", len(columns))
 	}
 	return d
 }
 
-// text writes d for people: the header, then a line for each node, indented by
-// its depth, and below it its samples.
+// text formats d for golden files: the header, then a line for each node, indented by
+// depth, followed by its samples.
 func (d pageData) text(t testing.TB) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -113,7 +113,7 @@ func (d pageData) text(t testing.TB) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// A row of a table takes a line, which is what a change should show as.
+	// Each row of a table is on one line, so that a difference shows the row.
 	b.Write(regexp.MustCompile(`\n\t\t\t+`).ReplaceAll(head, []byte(" ")))
 	b.WriteString("\n\n")
 	sample := 0
@@ -132,7 +132,7 @@ func (d pageData) text(t testing.TB) []byte {
 	return b.Bytes()
 }
 
-// folded returns the samples of d by "comm;caller;callee".
+// folded returns the sum of samples per "comm;caller;callee".
 func (d pageData) folded(column int) map[string]int64 {
 	stacks := map[string]int64{}
 	var callers []string
@@ -146,7 +146,7 @@ func (d pageData) folded(column int) map[string]int64 {
 	return stacks
 }
 
-// folded returns the samples of p as pageData.folded does.
+// folded is like pageData.folded for p.
 func folded(p *profile.Profile, value int) map[string]int64 {
 	stacks := map[string]int64{}
 	for _, s := range p.Samples {
@@ -183,12 +183,12 @@ func render(t testing.TB, write func(io.Writer, *profile.Profile, Options) error
 
 var dataElement = regexp.MustCompile(`<script id="data" type="application/octet-stream">([A-Za-z0-9+/=]*)</script>`)
 
-// extract returns the data in a page.
+// extract returns the data of a page.
 func extract(t testing.TB, page []byte) pageData {
 	t.Helper()
 	m := dataElement.FindSubmatch(page)
 	if m == nil {
-		t.Fatal("the page has no data")
+		t.Fatal("got a page without data")
 	}
 	z, err := gzip.NewReader(base64.NewDecoder(base64.StdEncoding, bytes.NewReader(m[1])))
 	if err != nil {
@@ -217,7 +217,7 @@ func TestGolden(t *testing.T) {
 	encodetest.Golden(t, "inverted.svg", render(t, WriteSVG, encodetest.Typical(), Options{Inverted: true, Value: 1, Title: "A title"}))
 }
 
-// The page holds every stack with its exact values.
+// The page contains each stack with its exact values.
 func TestDataHoldsEveryStack(t *testing.T) {
 	for name, p := range map[string]*profile.Profile{
 		"typical": encodetest.Typical(),
@@ -236,12 +236,12 @@ func TestDataHoldsEveryStack(t *testing.T) {
 	}
 }
 
-// A comparison holds both profiles, each whole and apart from the other.
+// A comparison contains both profiles in separate columns.
 func TestDataHoldsBase(t *testing.T) {
 	p, base := encodetest.Typical(), encodetest.Symbols()
 	d := extract(t, render(t, WriteHTML, p, Options{Base: base}))
 	if !d.Compared || len(d.values) != 4 {
-		t.Fatalf("compared: %v, with %d columns", d.Compared, len(d.values))
+		t.Fatalf("got Compared %v with %d columns", d.Compared, len(d.values))
 	}
 	for c, want := range []map[string]int64{folded(p, 0), folded(p, 1), folded(base, 0), folded(base, 1)} {
 		got := d.folded(c)
@@ -256,12 +256,12 @@ func TestDataHoldsBase(t *testing.T) {
 	}
 	other := profile.NewBuilder(profile.ValueType{Type: "cycles", Unit: "count"}).Profile(profile.Meta{}, profile.Losses{})
 	if err := WriteHTML(io.Discard, p, Options{Base: other}); err == nil {
-		t.Error("WriteHTML compares samples with cycles")
+		t.Error("got no error for comparing samples with cycles")
 	}
 }
 
-// A function is one box on its caller, wherever in it the stack passed, and
-// siblings stand heaviest first.
+// All samples of a function in one caller are one box, for any address in the function.
+// Siblings are sorted by weight, heaviest first.
 func TestMerging(t *testing.T) {
 	b := profile.NewBuilder(profile.ValueType{Type: "samples", Unit: "count"})
 	fn := func(name string) profile.FunctionID { return b.Function(profile.Function{Name: name}) }
@@ -296,7 +296,7 @@ func TestMerging(t *testing.T) {
 	}
 }
 
-// The order in which samples came does not show.
+// The output does not depend on the order of samples.
 func TestDeterministic(t *testing.T) {
 	p := encodetest.Large(500)
 	html := render(t, WriteHTML, p, Options{})
@@ -310,16 +310,16 @@ func TestDeterministic(t *testing.T) {
 		t.Error("the page depends on the order of samples")
 	}
 	if !bytes.Equal(svg, render(t, WriteSVG, &reversed, Options{})) {
-		t.Error("the picture depends on the order of samples")
+		t.Error("the SVG depends on the order of samples")
 	}
 }
 
-// The page's only markup is its own: names add no tag to it.
+// Names in a profile cannot add tags to the page.
 func TestHostileNamesAddNoMarkup(t *testing.T) {
 	tags := func(p *profile.Profile) []string {
 		page := render(t, WriteHTML, p, Options{})
 		if bytes.ContainsFunc(page, func(r rune) bool { return r == '\u2028' }) {
-			t.Error("the page holds an unescaped line separator")
+			t.Error("got an unescaped line separator in the page")
 		}
 		page = bytes.Replace(page, []byte(pageJS), nil, 1)
 		var got []string
@@ -358,7 +358,7 @@ func TestTitle(t *testing.T) {
 		{Options{}, profile.Meta{}, "profile"},
 	} {
 		if got := c.o.title(&profile.Profile{Meta: c.m}); got != c.want {
-			t.Errorf("title of %+v = %q, want %q", c, got, c.want)
+			t.Errorf("title of %+v: got %q, want %q", c, got, c.want)
 		}
 	}
 }
@@ -376,7 +376,7 @@ func TestFit(t *testing.T) {
 		{"main", -6, ""},
 	} {
 		if got := fit(c.name, c.width); got != c.want {
-			t.Errorf("fit(%q, %g) = %q, want %q", c.name, c.width, got, c.want)
+			t.Errorf("fit(%q, %g): got %q, want %q", c.name, c.width, got, c.want)
 		}
 	}
 }
@@ -384,15 +384,15 @@ func TestFit(t *testing.T) {
 func TestNoSuchValue(t *testing.T) {
 	for _, value := range []int{-1, 2} {
 		if err := WriteHTML(io.Discard, encodetest.Typical(), Options{Value: value}); err == nil {
-			t.Errorf("WriteHTML accepts value %d of 2", value)
+			t.Errorf("WriteHTML: got no error for value %d of 2", value)
 		}
 		if err := WriteSVG(io.Discard, encodetest.Typical(), Options{Value: value}); err == nil {
-			t.Errorf("WriteSVG accepts value %d of 2", value)
+			t.Errorf("WriteSVG: got no error for value %d of 2", value)
 		}
 	}
 }
 
-// fullWriter fails after n bytes, as a full disk does.
+// fullWriter fails after n bytes, like a full disk.
 type fullWriter struct{ n int }
 
 var errFull = errors.New("full")
@@ -410,7 +410,7 @@ func TestWriteErrors(t *testing.T) {
 			size := len(render(t, write, p, Options{}))
 			for _, n := range []int{0, size / 2, size - 1} {
 				if err := write(&fullWriter{n}, p, Options{}); !errors.Is(err, errFull) {
-					t.Errorf("error after %d of %d bytes: %v", n, size, err)
+					t.Errorf("got error %[3]v after %[1]d of %[2]d bytes", n, size, err)
 				}
 			}
 		}
@@ -437,27 +437,27 @@ func TestIsLinear(t *testing.T) {
 	encodetest.Linear(t, func(w io.Writer, p *profile.Profile) error { return WriteSVG(w, p, Options{}) })
 }
 
-// A comparison is colored by what became of each box.
+// In a comparison, a box's color shows its change.
 func TestCompare(t *testing.T) {
 	p := encodetest.Compared()
 	base, changed := p.Only(0), p.Only(1)
 	base.ValueTypes = changed.ValueTypes
 	encodetest.Golden(t, "compared.svg", render(t, WriteSVG, changed, Options{Base: base}))
 	if err := WriteSVG(io.Discard, changed, Options{Base: encodetest.Typical()}); err == nil {
-		t.Error("WriteSVG compares profiles of other values")
+		t.Error("WriteSVG: got no error for comparing different values")
 	}
 	for _, c := range []struct {
 		before, total int64
 		want          string
 	}{{0, 0, "same"}, {5, 5, "same"}, {0, 5, "more4"}, {5, 0, "less4"}, {10, 5, "less2"}, {5, 10, "more2"}, {100, 99, "same"}} {
 		if got := changeClass((node{before: c.before, total: c.total}).change()); got != c.want {
-			t.Errorf("from %d to %d is %s, want %s", c.before, c.total, got, c.want)
+			t.Errorf("%d to %d: got %s, want %s", c.before, c.total, got, c.want)
 		}
 	}
 }
 
-// Stacks are drawn without recursion, and no more boxes are made than there is
-// room for: the values of the others are in those below.
+// Stacks are drawn without recursion, and the number of boxes is limited: the values of
+// other boxes count in their callers.
 func TestMaxNodes(t *testing.T) {
 	b := profile.NewBuilder(profile.ValueType{Type: "samples", Unit: "count"})
 	f := b.Frame(profile.Frame{Function: b.Function(profile.Function{Name: "f", SystemName: "f"})})
@@ -476,10 +476,10 @@ func TestMaxNodes(t *testing.T) {
 			t.Fatal(err)
 		}
 		if tree.total() != tasks || len(tree.nodes) > most+tasks {
-			t.Errorf("%d nodes with a total of %d", len(tree.nodes), tree.total())
+			t.Errorf("got %d nodes with a total of %d", len(tree.nodes), tree.total())
 		}
 		if got := tree.losses(p)[profile.LossTooMany]; got != crowded {
-			t.Errorf("with room for %d nodes, %d samples are too many, want %d", most, got, crowded)
+			t.Errorf("limit of %d nodes: got %d samples too many, want %d", most, got, crowded)
 		}
 	}
 }

@@ -39,14 +39,13 @@ func TestWrite(t *testing.T) {
 			encodetest.Golden(t, c.golden, out.Bytes())
 			values := c.o.values()
 			if got, want := sum(t, out.String()), c.p.Total(values[len(values)-1]); got != want {
-				t.Errorf("lines sum to %d, the profile to %d", got, want)
+				t.Errorf("got a sum of %d, want %d", got, want)
 			}
 		})
 	}
 }
 
-// TestWriteLarge compares with lines made the simple way, each from its
-// sample alone.
+// TestWriteLarge compares with lines that are computed separately for each sample.
 func TestWriteLarge(t *testing.T) {
 	p := encodetest.Large(2000)
 	var out bytes.Buffer
@@ -66,17 +65,17 @@ func TestWriteLarge(t *testing.T) {
 	for line := range strings.Lines(out.String()) {
 		stack, value := parse(t, line)
 		if want[stack] != value {
-			t.Errorf("%s has value %d, want %d", stack, value, want[stack])
+			t.Errorf("%s: got %d, want %d", stack, value, want[stack])
 		}
 		delete(want, stack)
 		frames := strings.Split(stack, ";")
 		if slices.Compare(last, frames) >= 0 {
-			t.Errorf("%q does not sort after %q", frames, last)
+			t.Errorf("%q is not sorted after %q", frames, last)
 		}
 		last = frames
 	}
 	if len(want) > 0 {
-		t.Errorf("%d stacks are missing", len(want))
+		t.Errorf("got %d stacks too few", len(want))
 	}
 }
 
@@ -84,14 +83,14 @@ func TestErrors(t *testing.T) {
 	p := encodetest.Typical()
 	for _, v := range []int{-1, 2} {
 		if err := Write(io.Discard, p, Options{Value: v}); err == nil {
-			t.Errorf("no error for value %d of 2", v)
+			t.Errorf("got no error for value %d of 2", v)
 		}
 	}
 	if err := Write(io.Discard, p.Only(0), Options{Compare: true}); err == nil {
-		t.Error("no error for a comparison with one value")
+		t.Error("got no error for a comparison with one value")
 	}
 	if err := Write(encodetest.FullDisk{}, p, Options{}); !errors.Is(err, encodetest.ErrFullDisk) {
-		t.Errorf("error %v, want one that wraps the writer's", err)
+		t.Errorf("got error %v, want the writer's", err)
 	}
 }
 
@@ -113,7 +112,7 @@ func parse(t *testing.T, line string) (stack string, value int64) {
 	i := strings.LastIndexByte(line, ' ')
 	value, err := strconv.ParseInt(line[i+1:], 10, 64)
 	if err != nil {
-		t.Fatalf("line %q has no value: %v", line, err)
+		t.Fatalf("got line %q without a value: %v", line, err)
 	}
 	return line[:i], value
 }

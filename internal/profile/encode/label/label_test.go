@@ -14,16 +14,16 @@ func TestTask(t *testing.T) {
 		{Comm: "swapper/1"}:                "swapper/1",
 	} {
 		if got := Task(task); got != want {
-			t.Errorf("%+v is %q, want %q", task, got, want)
+			t.Errorf("%+v: got %q, want %q", task, got, want)
 		}
 	}
 }
 
 func TestCPU(t *testing.T) {
 	if got, ok := CPU(3); got != "[CPU 3]" || !ok {
-		t.Errorf("CPU 3 is %q, %v", got, ok)
+		t.Errorf("CPU 3: got %q, %v", got, ok)
 	}
 	if got, ok := CPU(-1); ok {
-		t.Errorf("no CPU is %q", got)
+		t.Errorf("no CPU: got %q", got)
 	}
 }

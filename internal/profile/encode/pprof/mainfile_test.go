@@ -8,8 +8,8 @@ import (
 )
 
 func TestMainMapping(t *testing.T) {
-	// Process 1 runs most in a library, process 2 least of all, and neither
-	// as much as the kernel does for both.
+	// Process 1 runs mostly in a library, process 2 least of all. The kernel uses more
+	// time than either.
 	b := profile.NewBuilder(profile.ValueType{Type: "samples", Unit: "count"})
 	frame := func(path string, kind profile.Kind) profile.FrameID {
 		return b.Frame(profile.Frame{Mapping: b.Mapping(profile.Mapping{Path: path}), Address: 1, Kind: kind})
@@ -34,19 +34,19 @@ func TestMainMapping(t *testing.T) {
 	p := b.Profile(profile.Meta{}, profile.Losses{})
 	for system, want := range map[bool]string{false: "/usr/bin/one", true: "[kernel.kallsyms]"} {
 		if got := roundTrip(t, p, Options{System: system}).Mapping[0].File; got != want {
-			t.Errorf("system %v: first is %s, want %s", system, got, want)
+			t.Errorf("system %v: got %s first, want %s", system, got, want)
 		}
 	}
 
-	// A process without a program of its own in its stacks.
+	// No frame of the process is in its program.
 	b = profile.NewBuilder(profile.ValueType{Type: "samples", Unit: "count"})
 	add(1, 1, frame("[jit]", profile.KindJIT), frame("/usr/lib/libjvm.so", profile.KindUser))
 	p = b.Profile(profile.Meta{}, profile.Losses{})
 	if got := roundTrip(t, p, Options{}).Mapping[0].File; got != "/usr/lib/libjvm.so" {
-		t.Errorf("first is %s, want the library", got)
+		t.Errorf("got %s first, want the library", got)
 	}
 	if got := roundTrip(t, encodetest.Empty(), Options{}).Mapping; len(got) > 0 {
-		t.Errorf("an empty profile has mappings: %v", got)
+		t.Errorf("got mappings %v of an empty profile", got)
 	}
 }
 
@@ -66,18 +66,18 @@ func TestPeriod(t *testing.T) {
 		b := profile.NewBuilder(profile.ValueType{Type: "samples", Unit: "count"}, test.weight)
 		got := roundTrip(t, b.Profile(test.meta, profile.Losses{}), Options{})
 		if got.PeriodType.Type != test.weight.Type || got.PeriodType.Unit != test.weight.Unit || got.Period != test.want {
-			t.Errorf("%+v: %d %v, want %d %v", test.meta, got.Period, got.PeriodType, test.want, test.weight)
+			t.Errorf("%+v: got %d %v, want %d %v", test.meta, got.Period, got.PeriodType, test.want, test.weight)
 		}
 	}
 }
 
-// A profile that names its value of most interest has readers begin with it.
+// A profile with a main value makes it the default sample type.
 func TestDefaultValue(t *testing.T) {
 	types := []profile.ValueType{{Type: "samples", Unit: "count"}, {Type: "cpu", Unit: "nanoseconds"}, {Type: "faults", Unit: "count"}}
 	for value, want := range map[string]string{"": "faults", "cpu": "cpu", "samples": "samples", "other": "faults"} {
 		got := roundTrip(t, profile.NewBuilder(types...).Profile(profile.Meta{Value: value}, profile.Losses{}), Options{})
 		if got.DefaultSampleType != want || got.PeriodType.Type != want {
-			t.Errorf("%q: begins with %q, a period of %q, want %q", value, got.DefaultSampleType, got.PeriodType.Type, want)
+			t.Errorf("%q: got default %q and period type %q, want %q", value, got.DefaultSampleType, got.PeriodType.Type, want)
 		}
 	}
 }

@@ -11,8 +11,8 @@ import (
 	"fulgur/internal/testenv"
 )
 
-// guided is a program of which only a profile tells that run calls one.f and
-// large all the time. Its lines are numbered from 1.
+// guided is a program in which run calls mostly one.f and large, which only a profile
+// shows. Its lines are numbered from 1.
 const guided = `package main
 
 type caller interface{ f(x int) int }
@@ -47,9 +47,9 @@ func run(c caller, n int) (x int) {
 func main() { println(run(&one{3}, 1000), run(&two{3}, 0)) }
 `
 
-// TestGuidesGo has Go's compiler inline what a profile shows to be hot. It
-// knows functions by their linker's names and calls by their lines, counted
-// from where the function starts.
+// TestGuidesGo checks that Go's compiler inlines the functions that a profile shows to be
+// hot. It identifies functions by linker names, and calls by their line offset in the
+// function.
 func TestGuidesGo(t *testing.T) {
 	goTool := testenv.Tool(t, "go")
 	dir := t.TempDir()
@@ -89,10 +89,10 @@ func TestGuidesGo(t *testing.T) {
 		"27:13: inlining call to large",
 	} {
 		if strings.Contains(before, decision) {
-			t.Errorf("%q without a profile:\n%s", decision, before)
+			t.Errorf("got %q without a profile:\n%s", decision, before)
 		}
 		if !strings.Contains(after, decision) {
-			t.Errorf("no %q with the profile:\n%s", decision, after)
+			t.Errorf("got no %q with the profile:\n%s", decision, after)
 		}
 	}
 }

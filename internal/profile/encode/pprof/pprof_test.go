@@ -21,8 +21,8 @@ import (
 	"fulgur/internal/testenv"
 )
 
-// TestWrite compares what the format's own package reads from the output, as
-// text, with golden files: bytes of gzip differ from release to release of Go.
+// TestWrite compares the output, decoded and formatted by the pprof library, with golden
+// files. Compressed bytes would depend on the Go release.
 func TestWrite(t *testing.T) {
 	for _, c := range []struct {
 		golden string
@@ -43,7 +43,7 @@ func TestWrite(t *testing.T) {
 					sum += s.Value[i]
 				}
 				if want := c.p.Total(i); sum != want {
-					t.Errorf("value %d sums to %d, in the profile to %d", i, sum, want)
+					t.Errorf("value %d: got a sum of %d, want %d", i, sum, want)
 				}
 			}
 		})
@@ -72,13 +72,13 @@ func TestWriteStacks(t *testing.T) {
 			}
 		}
 		if a, b := strings.Join(have, "\n"), strings.Join(want, "\n"); a != b {
-			t.Errorf("sample %d has stack\n%s\nwant\n%s", i, a, b)
+			t.Errorf("sample %d: got stack\n%s\nwant\n%s", i, a, b)
 		}
 	}
 }
 
-// TestCallerAddresses checks that return addresses, and no others, are written as
-// addresses within the call: not where the kernel or a signal interrupted a frame.
+// TestCallerAddresses checks that return addresses are written as addresses within the
+// call, and that frames interrupted by the kernel or a signal keep theirs.
 func TestCallerAddresses(t *testing.T) {
 	b := profile.NewBuilder(profile.ValueType{Type: "samples", Unit: "count"})
 	task := b.Task(profile.Task{PID: 1, Comm: "init"})
@@ -99,7 +99,7 @@ func TestCallerAddresses(t *testing.T) {
 		got = append(got, l.Address)
 	}
 	if want := []uint64{0x600, 0x4ff, 0x400, 0x2ff, 0x200, 0xff}; !slices.Equal(got, want) {
-		t.Errorf("addresses %#x, want %#x", got, want)
+		t.Errorf("got addresses %#x, want %#x", got, want)
 	}
 }
 
@@ -111,11 +111,11 @@ func TestWriteIsDeterministic(t *testing.T) {
 		}
 	}
 	if !bytes.Equal(first.Bytes(), second.Bytes()) {
-		t.Error("two profiles that are equal gave different bytes")
+		t.Error("equal profiles are encoded differently")
 	}
 }
 
-// TestGoToolPprof has the command that users will open the file with read it.
+// TestGoToolPprof reads the file with go tool pprof, as users will.
 func TestGoToolPprof(t *testing.T) {
 	file := writeFile(t, encodetest.Typical())
 	for _, c := range []struct {
@@ -151,14 +151,14 @@ func TestGoToolPprof(t *testing.T) {
 		text := goToolPprof(t, append(append([]string{"-symbolize=none"}, c.args...), file)...)
 		for _, want := range c.want {
 			if !regexp.MustCompile(want).MatchString(text) {
-				t.Errorf("pprof %s: no match for %q in\n%s", strings.Join(c.args, " "), want, text)
+				t.Errorf("pprof %s: got no match for %q in\n%s", strings.Join(c.args, " "), want, text)
 			}
 		}
 	}
 }
 
-// TestPprofLists has pprof annotate the source of functions that one is
-// inlined into the other: both have the samples.
+// TestPprofLists annotates sources with pprof: samples count both in an inlined function
+// and in its caller.
 func TestPprofLists(t *testing.T) {
 	dir := t.TempDir()
 	source := filepath.Join(dir, "source.c")
@@ -178,14 +178,14 @@ func TestPprofLists(t *testing.T) {
 	listed := goToolPprof(t, "-symbolize=none", "-list=.", file)
 	for _, want := range []string{`(?m)^ +7 +7 +3:.*return n \* n;$`, `(?m)^ +\. +7 +8:.*return square\(n\);$`} {
 		if !regexp.MustCompile(want).MatchString(listed) {
-			t.Errorf("no match for %q in\n%s", want, listed)
+			t.Errorf("got no match for %q in\n%s", want, listed)
 		}
 	}
 }
 
-// TestPprofFindsAddresses has pprof name and disassemble a function that the
-// profile has no name for: the addresses are the file's own and the mapping
-// says so, although the file was loaded elsewhere.
+// TestPprofFindsAddresses checks that pprof names and disassembles a function that has no
+// name in the profile. The addresses are the file's own and the mapping says so, although
+// the file was loaded at another address.
 func TestPprofFindsAddresses(t *testing.T) {
 	gcc := testenv.Tool(t, "gcc")
 	dir := t.TempDir()
@@ -208,11 +208,11 @@ func TestPprofFindsAddresses(t *testing.T) {
 	file := writeFile(t, b.Profile(profile.Meta{}, profile.Losses{}))
 	text := goToolPprof(t, "-symbolize=local", "-disasm=hot", file)
 	if want := fmt.Sprintf(`(?m)^ +7 +7 +%x: `, address); !regexp.MustCompile(want).MatchString(text) {
-		t.Errorf("no match for %q in\n%s", want, text)
+		t.Errorf("got no match for %q in\n%s", want, text)
 	}
 }
 
-// symbol returns the address of the function called name in an ELF file.
+// symbol returns the address of a function in an ELF file.
 func symbol(t *testing.T, file, name string) uint64 {
 	t.Helper()
 	f, err := elf.Open(file)
@@ -235,11 +235,11 @@ func symbol(t *testing.T, file, name string) uint64 {
 
 func TestErrors(t *testing.T) {
 	if err := Write(encodetest.FullDisk{}, encodetest.Typical(), Options{}); !errors.Is(err, encodetest.ErrFullDisk) {
-		t.Errorf("error %v, want one that wraps the writer's", err)
+		t.Errorf("got error %v, want the writer's", err)
 	}
 }
 
-// roundTrip writes p and has the package of the format read it.
+// roundTrip writes p and decodes it with the pprof library.
 func roundTrip(t testing.TB, p *profile.Profile, o Options) *pb.Profile {
 	t.Helper()
 	var out bytes.Buffer
@@ -270,7 +270,7 @@ func writeFile(t *testing.T, p *profile.Profile) string {
 	return file
 }
 
-// goToolPprof returns what go tool pprof prints.
+// goToolPprof returns the output of go tool pprof.
 func goToolPprof(t *testing.T, args ...string) string {
 	t.Helper()
 	cmd := exec.Command(testenv.Tool(t, "go"), append([]string{"tool", "pprof"}, args...)...)

@@ -13,8 +13,8 @@ import (
 	"fulgur/internal/profile"
 )
 
-// FuzzWrite has the package of the format read what was written of profiles
-// of any shape, and compares what their samples say.
+// FuzzWrite writes profiles of any shape and compares the samples that the pprof library
+// decodes.
 func FuzzWrite(f *testing.F) {
 	for seed := range uint64(20) {
 		f.Add(seed)
@@ -30,16 +30,15 @@ func FuzzWrite(f *testing.F) {
 		if diff := cmp.Diff(want, have); diff != "" {
 			t.Errorf("samples (-profile +written):\n%s", diff)
 		}
-		// The format's own writer keeps all of it.
+		// The library keeps everything when it writes the profile again.
 		if text := got.Copy().String(); text != got.String() {
-			t.Errorf("written as\n%s\nand again as\n%s", got, text)
+			t.Errorf("got\n%s\nand after the library's round trip\n%s", got, text)
 		}
 	})
 }
 
-// random returns a profile with what the model allows: functions inlined into
-// each other, frames without function or mapping, all kinds, numbers of any
-// length.
+// random returns a random valid profile: with inlined functions, frames without function
+// or mapping, all kinds, and values of any size.
 func random(r *rand.Rand) *profile.Profile {
 	number := func() uint64 { return r.Uint64() >> r.IntN(64) }
 	b := profile.NewBuilder(profile.ValueType{Type: "samples", Unit: "count"}, profile.ValueType{Type: "cpu", Unit: "nanoseconds"})
@@ -72,7 +71,7 @@ func random(r *rand.Rand) *profile.Profile {
 	return b.Profile(profile.Meta{}, profile.Losses{})
 }
 
-// describeSample returns what pprof is to know of s.
+// describeSample formats the parts of s that the pprof format can express.
 func describeSample(p *profile.Profile, s profile.Sample) string {
 	var b strings.Builder
 	task := p.Tasks[s.Task]
@@ -105,7 +104,7 @@ func describeSample(p *profile.Profile, s profile.Sample) string {
 	return b.String()
 }
 
-// describeWritten returns what pprof knows of s.
+// describeWritten formats a decoded sample like describeSample.
 func describeWritten(s *pb.Sample) string {
 	var b strings.Builder
 	var labels []string

@@ -14,8 +14,7 @@ import (
 	"fulgur/internal/profile/encode/encodetest"
 )
 
-// taken returns the samples of p as if each had been taken once, one after the
-// other.
+// taken returns the samples of p, each as one sample, in order.
 func taken(p *profile.Profile) Batch {
 	b := Batch{Profile: p}
 	for i, s := range p.Samples {
@@ -48,7 +47,7 @@ func TestWrite(t *testing.T) {
 	}
 }
 
-// Nothing that does not print reaches a terminal, and no name makes a line.
+// Names cannot put unprintable characters or lines into the output.
 func TestHostileNames(t *testing.T) {
 	for ending, write := range formats {
 		var out bytes.Buffer
@@ -57,13 +56,13 @@ func TestHostileNames(t *testing.T) {
 		}
 		for _, r := range out.String() {
 			if !strconv.IsPrint(r) && r != '\n' {
-				t.Errorf("%s: %q is written as it is", ending, r)
+				t.Errorf("%s: got unescaped %q", ending, r)
 			}
 		}
 	}
 }
 
-// A line of JSON has what the profile has.
+// A line of JSON matches a sample of the profile.
 func TestJSON(t *testing.T) {
 	var out bytes.Buffer
 	p := encodetest.Hostile()
@@ -79,19 +78,19 @@ func TestJSON(t *testing.T) {
 		want := p.Tasks[p.Samples[i].Task]
 		comm := strings.ToValidUTF8(want.Comm, "\uFFFD")
 		if strings.ReplaceAll(got.Comm, "\uFFFD", "") != strings.ReplaceAll(comm, "\uFFFD", "") || got.PID != want.PID {
-			t.Errorf("task %q %d, want %q %d", got.Comm, got.PID, want.Comm, want.PID)
+			t.Errorf("got task %q %d, want %q %d", got.Comm, got.PID, want.Comm, want.PID)
 		}
 		i++
 	}
 	if i != len(p.Samples) {
-		t.Errorf("%d lines, want %d", i, len(p.Samples))
+		t.Errorf("got %d lines, want %d", i, len(p.Samples))
 	}
 }
 
 func TestFullDisk(t *testing.T) {
 	for ending, write := range formats {
 		if err := write(encodetest.FullDisk{}, taken(encodetest.Typical())); !errors.Is(err, encodetest.ErrFullDisk) {
-			t.Errorf("%s: error %v, want one that wraps the writer's", ending, err)
+			t.Errorf("%s: got error %v, want the writer's", ending, err)
 		}
 	}
 }

@@ -32,7 +32,7 @@ func TestWrite(t *testing.T) {
 	}
 }
 
-// check checks what the format's schema demands, and the sums.
+// check checks the requirements of the format's schema, and the sums.
 func check(t *testing.T, data []byte, p *profile.Profile) {
 	t.Helper()
 	var got struct {
@@ -49,7 +49,7 @@ func check(t *testing.T, data []byte, p *profile.Profile) {
 		t.Fatal(err)
 	}
 	if got.Schema != schema || len(got.Profiles) != len(p.ValueTypes) {
-		t.Fatalf("schema %q, %d profiles", got.Schema, len(got.Profiles))
+		t.Fatalf("got schema %q, %d profiles", got.Schema, len(got.Profiles))
 	}
 	for v, k := range got.Profiles {
 		var sum int64
@@ -57,12 +57,12 @@ func check(t *testing.T, data []byte, p *profile.Profile) {
 			sum += w
 		}
 		if sum != p.Total(v) || k.EndValue != sum || len(k.Samples) != len(k.Weights) || k.Type != "sampled" {
-			t.Errorf("profile %d: %d samples, %d weights of %d, want %d", v, len(k.Samples), len(k.Weights), sum, p.Total(v))
+			t.Errorf("profile %d: got %d samples, %d weights of %d, want %d", v, len(k.Samples), len(k.Weights), sum, p.Total(v))
 		}
 		for _, stack := range k.Samples {
 			for _, f := range stack {
 				if f < 0 || f >= len(got.Shared.Frames) {
-					t.Fatalf("frame %d of %d", f, len(got.Shared.Frames))
+					t.Fatalf("got frame %d of %d", f, len(got.Shared.Frames))
 				}
 			}
 		}
@@ -71,7 +71,7 @@ func check(t *testing.T, data []byte, p *profile.Profile) {
 
 func TestErrors(t *testing.T) {
 	if err := Write(encodetest.FullDisk{}, encodetest.Typical()); !errors.Is(err, encodetest.ErrFullDisk) {
-		t.Errorf("error %v, want one that wraps the writer's", err)
+		t.Errorf("got error %v, want the writer's", err)
 	}
 }
 

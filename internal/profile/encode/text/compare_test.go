@@ -29,9 +29,9 @@ func TestCompare(t *testing.T) {
 		encodetest.Golden(t, golden, out.Bytes())
 	}
 	if err := Compare(io.Discard, encodetest.Typical().Only(0), CompareOptions{}); err == nil {
-		t.Error("no error for a profile with one value")
+		t.Error("got no error for a profile with one value")
 	}
 	if err := Compare(encodetest.FullDisk{}, encodetest.Compared(), CompareOptions{}); !errors.Is(err, encodetest.ErrFullDisk) {
-		t.Errorf("error %v, want one that wraps the writer's", err)
+		t.Errorf("got error %v, want the writer's", err)
 	}
 }

@@ -32,13 +32,13 @@ requests    bytes  latency  path
        1  0.5 KiB   0.2 ms  /d`},
 	} {
 		if got := "\n" + strings.Join(Groups(types, groups, test.o), "\n"); got != test.want {
-			t.Errorf("%+v:%s\nwant%s", test.o, got, test.want)
+			t.Errorf("%+v: got%s\nwant%s", test.o, got, test.want)
 		}
 	}
 	if groups[0].Name != "/a" || len(groups) != 4 {
-		t.Errorf("the groups were changed: %+v", groups)
+		t.Errorf("got modified input %+v", groups)
 	}
 	if got := Groups(types, nil, GroupOptions{}); got != nil {
-		t.Errorf("of nothing: %q", got)
+		t.Errorf("no groups: got %q", got)
 	}
 }

@@ -41,8 +41,7 @@ func TestWrite(t *testing.T) {
 	}
 }
 
-// TestWriteCut shows that a cut stack says so even where no frame of it is
-// known.
+// TestWriteCut checks that a cut stack is marked even if none of its frames is known.
 func TestWriteCut(t *testing.T) {
 	b := profile.NewBuilder(profile.ValueType{Type: "samples", Unit: "count"})
 	task := b.Task(profile.Task{PID: 1, Comm: "init"})
@@ -82,8 +81,7 @@ func TestSummary(t *testing.T) {
 	}
 }
 
-// A summary tells how much there is of the first value and of the one shown, or of
-// all.
+// A summary shows the amounts of the first value and of the selected one, or of all.
 func TestSummaryAmounts(t *testing.T) {
 	p := encodetest.Typical()
 	p.ValueTypes = []profile.ValueType{{Type: "samples", Unit: "count"}, {Type: "cpu", Unit: "nanoseconds"}, {Type: "faults", Unit: "count"}}
@@ -101,27 +99,26 @@ func TestSummaryAmounts(t *testing.T) {
 	} {
 		var out bytes.Buffer
 		if err := Summary(&out, p, test.SummaryOptions); err != nil || !strings.Contains(out.String(), test.want) {
-			t.Errorf("%+v: %v, %q is not in\n%s", test.SummaryOptions, err, test.want, &out)
+			t.Errorf("%+v: %v, want %q in\n%s", test.SummaryOptions, err, test.want, &out)
 		}
 	}
 }
 
-// TestHottestCountsRecursionOnce compares with totals that a function which
-// calls itself would exceed if each of its frames counted.
+// TestHottestCountsRecursionOnce checks that a recursive function counts once per stack.
 func TestHottestCountsRecursionOnce(t *testing.T) {
 	for _, r := range hottest(encodetest.Typical(), 100, 0) {
 		if r.name == "walk" {
 			if r.self != 9 || r.total != 9 {
-				t.Errorf("walk: self %d, total %d, want 9 and 9", r.self, r.total)
+				t.Errorf("walk: got self %d, total %d, want 9 and 9", r.self, r.total)
 			}
 			return
 		}
 	}
-	t.Error("walk is missing")
+	t.Error("got no row for walk")
 }
 
-// TestHottestIgnoresFiles shows that a function is one row although its lines
-// come from several files, and that its namesakes have rows of their own.
+// TestHottestIgnoresFiles checks that a function with lines from several files is one
+// row, and that functions of the same name in other modules have separate rows.
 func TestHottestIgnoresFiles(t *testing.T) {
 	b := profile.NewBuilder(profile.ValueType{Type: "samples", Unit: "count"})
 	module := b.Mapping(profile.Mapping{Path: "/bin/app"})
@@ -150,28 +147,27 @@ func TestErrors(t *testing.T) {
 	p := encodetest.Typical()
 	for _, v := range []int{-1, 2} {
 		if err := Write(io.Discard, p, Options{Value: v}); err == nil {
-			t.Errorf("no error for value %d of 2", v)
+			t.Errorf("got no error for value %d of 2", v)
 		}
 	}
 	if err := Write(encodetest.FullDisk{}, p, Options{}); !errors.Is(err, encodetest.ErrFullDisk) {
-		t.Errorf("Write: error %v, want one that wraps the writer's", err)
+		t.Errorf("Write: got error %v, want the writer's", err)
 	}
 	if err := Summary(encodetest.FullDisk{}, p, SummaryOptions{Functions: 10}); !errors.Is(err, encodetest.ErrFullDisk) {
-		t.Errorf("Summary: error %v, want one that wraps the writer's", err)
+		t.Errorf("Summary: got error %v, want the writer's", err)
 	}
 }
 
-// checkPrintable fails the test if s holds anything but lines of printable
-// UTF-8.
+// checkPrintable fails the test unless s consists of lines of printable UTF-8.
 func checkPrintable(t *testing.T, s string) {
 	t.Helper()
 	if !utf8.ValidString(s) {
-		t.Error("output is not UTF-8")
+		t.Error("got output that is not UTF-8")
 	}
 	for line := range strings.Lines(s) {
 		for _, r := range strings.TrimSuffix(line, "\n") {
 			if !strconv.IsPrint(r) {
-				t.Errorf("%q holds %q", line, r)
+				t.Errorf("got %[2]q in %[1]q", line, r)
 			}
 		}
 	}

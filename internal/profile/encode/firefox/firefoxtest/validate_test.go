@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// set returns the JSON value v with the value at a path replaced, or without it
-// if to is nil.
+// set returns the JSON value v with the value at a path replaced by to, or removed if to
+// is nil.
 func set(v any, path []string, to any) any {
 	if len(path) == 0 {
 		return to
@@ -28,7 +28,7 @@ func set(v any, path []string, to any) any {
 	return v
 }
 
-// What breaks the structure anywhere is found.
+// Validate finds a malformed value anywhere in a profile.
 func TestValidate(t *testing.T) {
 	whole, err := os.ReadFile("../testdata/timeline.json")
 	if err != nil {
@@ -112,7 +112,7 @@ func TestValidate(t *testing.T) {
 				err = p.Validate()
 			}
 			if err == nil {
-				t.Errorf("nothing is wrong with %s = %v", path, to)
+				t.Errorf("got no error for %s = %v", path, to)
 			}
 		})
 	}
